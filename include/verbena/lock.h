@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Locks on a fabric.
+ *
+ * A *lock space* is K locks, numbered 0..K-1, of one protocol, spread over N server nodes.  A
+ * *client* takes and gives back locks; it belongs to one thread (or one coroutine) and is not
+ * thread-safe.  A process may have any number of clients.
+ *
+ *	vb_lock_space_open(fabric, &(struct vb_lock_space_params){ .lock = "dslr", .locks = 1000 },
+ *			   &space);
+ *	vb_lock_client_open(space, 0, &me);
+ *	err = vb_lock_acquire(me, 42, VB_EXCLUSIVE, 1000000000, &grant);
+ *	if (err == 0) {
+ *		... vb_lock_valid(me, &grant) ...
+ *		err = vb_lock_release(me, &grant);
+ *	}
+ *
+ * What a grant is worth.  The locks are advisory and, where the protocol has leases, a grant is valid
+ * until vb_lock_valid_until().  A holder can be stopped by its machine at any instruction and go on
+ * long afterwards: checking the time and then acting are two moments.  Only a fencing token that is
+ * checked where the data lives closes that gap.  With `fencing`, every exclusive grant carries a
+ * token that grows with each exclusive grant of that lock, also across recoveries: have the storage
+ * refuse a token smaller than the largest it has seen.
+ *
+ * What is known after a call.  0: granted.  -ETIMEDOUT, -EAGAIN, -ECANCELED: not granted, and nothing
+ * will be held in your name (a place in a queue that cannot be left at once is handed on in the
+ * background).  -VB_EUNKNOWN: the fabric lost the answer; a lease protocol frees what may have been
+ * taken, the others may have lost the lock for good.
+ */
+#ifndef VERBENA_LOCK_H
+#define VERBENA_LOCK_H
+
+#include <verbena/fabric.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum vb_mode {
+	VB_SHARED,    /* served as exclusive by protocols without a shared mode; the grant says so */
+	VB_EXCLUSIVE,
+};
+
+enum vb_outcome {
+	VB_GRANTED,
+	VB_NOT_GRANTED,
+	VB_UNKNOWN,
+};
+
+struct vb_lock_space;
+struct vb_lock_client;
+struct vb_lock_server;
+struct vb_claim;
+
+#define VB_FOREVER_NS UINT64_MAX
+
+struct vb_lock_space_params {
+	const char *lock;     /* protocol: "cas", "cas-backoff", "retry-on-fail", "mcs", "dslr",
+	                       * "shiftlock", "rpc"; see `verbena list` */
+	const char *options;  /* the protocol's own, "key=value,..."; NULL: defaults */
+	const char *name;     /* lets several spaces share a fabric; NULL: "locks" */
+	uint64_t locks;       /* K, 1 to 2^40 */
+	uint16_t servers;     /* the first N nodes hold the locks; 0 means 1 */
+	uint64_t lease_ns;    /* how long a grant is valid, 10 us to 1 hour; 0 means 10 ms */
+	uint32_t drift_ppm;   /* bound on the relative drift of two clients' clocks; 0 means 100 */
+	bool fencing;         /* a token with every exclusive grant: free where the protocol has it,
+	                       * one more atomic elsewhere */
+};
+
+/* A held lock.  Owned by the caller, filled by acquire; do not copy while held. */
+struct vb_grant {
+	uint64_t lock;
+	enum vb_mode mode;       /* what was granted */
+	uint64_t token;          /* 0: none */
+	uint64_t valid_until_ns; /* on the client's clock (vb_lock_now); VB_FOREVER_NS: no lease */
+	struct vb_claim *claim;  /* private */
+};
+
+/*
+ * Opens the space on this process's view of the fabric, making it if it is not there yet; whoever
+ * comes second must ask for the same protocol, number of locks and lease.
+ *
+ *   -EINVAL      unknown protocol or option, a number out of range, or another layout than the
+ *                space that exists
+ *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
+ *   -ENOSPC      the locks do not fit in the nodes' segments
+ */
+int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
+		       struct vb_lock_space **out);
+void vb_lock_space_close(struct vb_lock_space *space);
+
+/*
+ * Protocols with a server side (rpc; shiftlock for recovery) need servers on every server node.
+ * Starts worker `worker` of `workers` (1 to 64) of `node` as a task on this thread's scheduler; it
+ * runs whenever the thread awaits something.  For the others it does nothing and succeeds with
+ * *out = NULL.
+ */
+int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
+			 unsigned workers, struct vb_lock_server **out);
+void vb_lock_server_stop(struct vb_lock_server *server);
+
+/* The same on a thread of its own, for programs whose threads do not await for long. */
+int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
+				struct vb_lock_server **out);
+
+/* A client at `node`. -ENOMEM, -ENOSPC (endpoints), -VB_EPEERGONE (a needed server is not there). */
+int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
+/* Grants still held are released; places in queues are waited for, up to two leases. */
+void vb_lock_client_close(struct vb_lock_client *client);
+
+/*
+ * Takes lock `lock` in `mode`, waiting at most timeout_ns (VB_FOREVER_NS: no bound).
+ *
+ *   0             granted
+ *   -ETIMEDOUT    not granted in time
+ *   -ECANCELED    the calling task was cancelled
+ *   -VB_EUNKNOWN  see above
+ *   -VB_EPEERGONE the server of the lock is gone; not granted
+ *   -EDEADLK      this client already holds the lock
+ *   -EBUSY        more than VB_CLAIMS_MAX locks held, awaited or being handed on by this client
+ *   -EINVAL       no such lock or mode
+ */
+#define VB_CLAIMS_MAX 64
+int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
+		    uint64_t timeout_ns, struct vb_grant *out);
+
+/* Takes the lock only if that needs no waiting: 0, or -EAGAIN, or the errors above. */
+int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
+		struct vb_grant *out);
+
+/*
+ * Gives the lock back.
+ *
+ *   0             released, and until this call the lock was ours
+ *   -VB_ELOST     the lease had run out before and the lock was, or may have been, given to others
+ *   -VB_EUNKNOWN  the fabric lost the answer; a lease protocol frees the lock by itself
+ *   -EINVAL       the grant is not held by this client
+ */
+int vb_lock_release(struct vb_lock_client *client, struct vb_grant *grant);
+
+/* The client's clock, and whether the grant is valid at this moment by it. */
+uint64_t vb_lock_now(const struct vb_lock_client *client);
+bool vb_lock_valid(const struct vb_lock_client *client, const struct vb_grant *grant);
+
+/* What an acquire's return value says about the lock. */
+enum vb_outcome vb_lock_outcome(int err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

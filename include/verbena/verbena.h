@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Verbena: distributed locks over one-sided RDMA.  Errors, version, addresses.
+ *
+ * Every function that can fail returns 0 or a negative error.  Most are plain -errno values; the
+ * few that errno has no word for are below and start at VB_ERR_BASE, so that they never collide
+ * with one.  The function that decides an error logs it, once, with its cause and the way out
+ * (environment VERBENA_LOG, see verbena(1)); outputs are written only on success.
+ */
+#ifndef VERBENA_VERBENA_H
+#define VERBENA_VERBENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VB_ERR_BASE 4096
+
+enum vb_error {
+	/* The operation may or may not have happened and nobody here can tell: a verb was posted
+	 * and its completion lost.  Treat a lock as possibly held until its lease has passed. */
+	VB_EUNKNOWN = VB_ERR_BASE,
+	/* The grant was lost before this call: its lease ran out and others may hold the lock. */
+	VB_ELOST,
+	/* The peer or the node's server is gone (process dead, endpoint closed, retries spent). */
+	VB_EPEERGONE,
+	/* The address lies outside the node's segment: access denied by bounds. */
+	VB_EACCESS,
+	/* A verb was not posted because its not_after time had passed. */
+	VB_ETOOLATE,
+};
+
+/* "verb was not posted ...", for any error above or any errno.  err may be given with either sign.
+ * Thread-safe; the string is static. */
+const char *vb_strerror(int err);
+
+/* "0.1.0"; and the commit the library was built from, or "unknown". */
+const char *vb_version(void);
+const char *vb_commit(void);
+
+/*
+ * A remote address: node in the upper 16 bits, offset into the node's segment in the lower 48, so
+ * that it fits in a lock word or an index slot.
+ */
+typedef uint64_t vb_addr;
+
+#define VB_ADDR_OFFSET_BITS 48
+#define VB_NODES_MAX        65535u
+
+static inline vb_addr vb_addr_make(uint16_t node, uint64_t offset)
+{
+	return (uint64_t)node << VB_ADDR_OFFSET_BITS | offset;
+}
+
+static inline uint16_t vb_addr_node(vb_addr a)
+{
+	return (uint16_t)(a >> VB_ADDR_OFFSET_BITS);
+}
+
+static inline uint64_t vb_addr_offset(vb_addr a)
+{
+	return a & ((1ull << VB_ADDR_OFFSET_BITS) - 1);
+}
+
+/*
+ * The name of a client endpoint, 40 bits: node + 1 (16) and client number (24).  0 names nobody.
+ * A number is not used again for a long time after its owner is gone (backends put an incarnation
+ * into its upper bits), so that a message for the dead does not reach the living.
+ */
+typedef uint64_t vb_peer;
+
+#define VB_PEER_NONE        0ull
+#define VB_PEER_CLIENT_BITS 24
+
+static inline vb_peer vb_peer_make(uint16_t node, uint32_t client)
+{
+	return ((uint64_t)node + 1) << VB_PEER_CLIENT_BITS | client;
+}
+
+static inline uint16_t vb_peer_node(vb_peer p)
+{
+	return (uint16_t)((p >> VB_PEER_CLIENT_BITS) - 1);
+}
+
+static inline uint32_t vb_peer_client(vb_peer p)
+{
+	return (uint32_t)(p & ((1u << VB_PEER_CLIENT_BITS) - 1));
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The verbs interface.
+ *
+ * A client talks through an *endpoint* (vb_ep): it posts verbs in batches and receives small
+ * messages.  An endpoint belongs to one thread's scheduler and to one client.
+ *
+ * What is ordered, and nothing else is (that of a reliable connection):
+ *   - among the verbs of one endpoint to one node, a READ or atomic sees the WRITEs and atomics
+ *     posted before it, and WRITEs (and SENDs) land in the order they were posted;
+ *   - a WRITE or SEND may overtake an earlier READ or atomic unless it carries VB_FENCE;
+ *   - between nodes nothing is ordered;
+ *   - a batch that has been waited for (its signalled verbs are complete) is before whatever is
+ *     posted afterwards.
+ * What is atomic: CAS and FAA with each other, on aligned words, in the scope that caps name.  An
+ * aligned READ or WRITE of 8 bytes is whole, one of 16 bytes is whole; anything larger may be torn
+ * at 16-byte boundaries.  Nothing is promised between a WRITE (or a CPU store) and an atomic on the
+ * same word.
+ * What is bounded: a posted verb takes effect within caps.verb_bound_ns of its posting or never,
+ * and completes (perhaps with an error) in bounded time; a peer that died does not hang its callers.
+ */
+#ifndef VB_FABRIC_FABRIC_H
+#define VB_FABRIC_FABRIC_H
+
+#include <errno.h>
+#include <string.h>
+
+#include <verbena/fabric.h>
+
+#include "base/compiler.h"
+#include "base/opt.h"
+#include "base/rng.h"
+#include "task/task.h"
+
+enum vb_op {
+	VB_OP_READ,
+	VB_OP_WRITE,
+	VB_OP_CAS64,
+	VB_OP_FAA64,
+	VB_OP_MCAS64,   /* masked: compare under a mask, swap under another */
+	VB_OP_MFAA64,   /* field-bounded: carries stop at the boundary bits */
+	VB_OP_MCAS128,
+	VB_OP_MFAA128,
+	VB_OP_SEND,
+	VB_OP_WRITE_NOTIFY, /* a WRITE whose arrival is told to an endpoint of that node */
+	VB_OP_COUNT
+};
+
+extern const char *const vb_op_names[VB_OP_COUNT];
+
+enum vb_verb_flags {
+	VB_SIGNALLED = 1 << 0, /* the batch is not done before this verb is; `old`, `buf` are valid then */
+	VB_FENCE = 1 << 1,     /* after the completion of all earlier READs and atomics to the node */
+};
+
+/* 128 bits as two words: lo is the word at the lower address.  Aligned to 16 in segments. */
+struct vb_u128 {
+	uint64_t lo, hi;
+};
+
+static inline bool vb_u128_eq(struct vb_u128 a, struct vb_u128 b)
+{
+	return a.lo == b.lo && a.hi == b.hi;
+}
+
+/* 64 bytes: one slot of a ring. */
+#define VB_MSG_DATA 40
+struct vb_msg {
+	vb_peer from;
+	uint64_t subject;  /* what it is about, for the dispatcher: a lock entry, a request number */
+	uint16_t tag;
+	uint16_t len;      /* bytes of data that count */
+	uint32_t imm;
+	uint8_t data[VB_MSG_DATA];
+};
+_Static_assert(sizeof(struct vb_msg) == 64, "a message fills one cache line");
+
+/*
+ * One verb.  An unsignalled verb needs nothing of the caller after vb_post returned: a WRITE then
+ * carries at most VB_INLINE_MAX bytes (copied), its message is copied, results are dropped.  A
+ * signalled verb's buf and the verb itself must stay until the batch is done.
+ */
+#define VB_INLINE_MAX 64
+struct vb_verb {
+	uint8_t op;
+	uint8_t flags;
+	uint32_t len;            /* READ, WRITE: bytes */
+	int32_t status;          /* out: 0 or -error */
+	vb_addr addr;
+	vb_peer peer;            /* SEND, WRITE_NOTIFY: to whom */
+	void *buf;               /* READ: where to; WRITE: from where */
+	const struct vb_msg *msg; /* SEND, WRITE_NOTIFY; `from` is filled in by the fabric */
+	struct vb_u128 compare;  /* CAS: expected.  FAA: what to add */
+	struct vb_u128 compare_mask; /* MCAS.  MFAA: bit set = the highest bit of a field */
+	struct vb_u128 swap, swap_mask;
+	struct vb_u128 old;      /* out: the whole previous value */
+	uint64_t not_after_ns;   /* 0, or: if the endpoint's clock has passed this when the doorbell
+	                          * would ring, the verb is not posted and fails with -VB_ETOOLATE */
+};
+
+struct vb_batch {
+	struct vb_verb *verbs;
+	uint16_t n;
+	uint16_t pending;       /* signalled verbs not yet complete; the backend counts it down */
+	struct vb_task *waiter; /* woken when pending reaches 0 */
+};
+#define VB_BATCH_MAX 64
+
+enum vb_cap_flags {
+	VB_CAP_MASKED64 = 1 << 0,
+	VB_CAP_MASKED128 = 1 << 1,
+	VB_CAP_SEND = 1 << 2,
+	VB_CAP_NOTIFY = 1 << 3,
+	VB_CAP_INLINE = 1 << 4,       /* verbs complete inside vb_post */
+	VB_CAP_CPU_ATOMICS = 1 << 5,  /* scope is global: the owner's CPU may use __atomic on words */
+	VB_CAP_TARGET_CPU = 1 << 6,   /* the target's CPU must take part */
+	VB_CAP_VIRTUAL = 1 << 7,      /* virtual time */
+	VB_CAP_PROCESSES = 1 << 8,    /* reaches other processes */
+};
+
+struct vb_fabric_caps {
+	uint32_t flags;
+	uint64_t verb_bound_ns;
+	const char *atomics; /* how the extended ones are made, for `verbena list` */
+	const char *order;   /* what is stronger than the interface promises, for `verbena list` */
+};
+
+struct vb_ep;
+
+struct vb_fabric_ops {
+	const char *name, *summary;
+	const struct vb_opt *options;
+	size_t options_size;
+	/* NULL if it can run here, else why not. */
+	const char *(*absent)(void);
+	/* The static part of caps, for `verbena list`. */
+	struct vb_fabric_caps caps;
+
+	int (*open)(const struct vb_fabric_params *params, const void *options,
+		    struct vb_fabric **out);
+	void (*close)(struct vb_fabric *f);
+	void (*after_fork)(struct vb_fabric *f);
+
+	int (*ep_open)(struct vb_fabric *f, uint16_t node, struct vb_ep **out);
+	void (*ep_close)(struct vb_ep *ep);
+
+	/* 0: every verb is complete.  1: posted; the backend counts batch->pending down and wakes
+	 * batch->waiter.  Negative: nothing was posted. Verb errors go to verb->status, not here. */
+	int (*post)(struct vb_ep *ep, struct vb_batch *batch);
+	/* 0 and a message, or -EAGAIN.  The endpoint's waiters are woken when one arrives. */
+	int (*recv)(struct vb_ep *ep, struct vb_msg *out);
+	bool (*peer_alive)(struct vb_fabric *f, vb_peer peer);
+
+	/* Room for named regions in a node's segment: 64-byte aligned, zeroed.  The same name gives
+	 * the same region; *fresh says who came first.  -ENOSPC, -EINVAL (other size). */
+	int (*region)(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+		      vb_addr *out, bool *fresh);
+	/* The CPU's view of a node's segment, or NULL where there is none. */
+	void *(*local)(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
+
+	/* Optional single-verb entries for fabrics that complete inline: no verb is built. */
+	int (*faa64)(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t *old);
+	int (*cas64)(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t *old);
+	int (*mcas64)(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
+		      uint64_t value, uint64_t value_mask, uint64_t *old);
+	int (*read64)(struct vb_ep *ep, vb_addr a, uint64_t *out);
+	int (*mcas128)(struct vb_ep *ep, vb_addr a, struct vb_u128 expect, struct vb_u128 expect_mask,
+		       struct vb_u128 value, struct vb_u128 value_mask, struct vb_u128 *old);
+	int (*mfaa128)(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
+		       struct vb_u128 *old);
+};
+
+/* Backends embed these two at the start of their own structs. */
+struct vb_fabric {
+	const struct vb_fabric_ops *ops;
+	struct vb_fabric_caps caps;  /* of this instance */
+	struct vb_fabric *lower;     /* what a hook wraps, else NULL */
+	uint16_t nodes;
+	uint64_t node_bytes;
+	uint64_t seed;
+};
+
+struct vb_ep {
+	const struct vb_fabric_ops *ops;
+	struct vb_fabric *fabric;
+	struct vb_sched *sched;
+	vb_peer self;
+	/* The client's own clock: local = base + offset + base * drift_ppb / 1e9.  Zero on real
+	 * fabrics, where the machine's clock is all there is. */
+	int64_t drift_ppb;
+	uint64_t offset_ns;
+	uint64_t count[VB_OP_COUNT]; /* verbs posted */
+	struct vb_list waiters;      /* struct vb_ep_waiter: tasks that wait for a message */
+	void *user;                  /* the client's state; NULL until set */
+};
+
+/* Every backend and hook, in the order in which `verbena list` shows them. */
+extern const struct vb_fabric_ops *const vb_fabrics[];
+const struct vb_fabric_ops *vb_fabric_find(const char *name);
+
+/* ---- endpoints ---- */
+
+int vb_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out);
+void vb_ep_close(struct vb_ep *ep);
+/* For backends: what vb_ep has to start with. */
+void vb_ep_init(struct vb_ep *ep, struct vb_fabric *f, vb_peer self);
+
+/* The client's own clock and its timers.  A lease is judged with these. */
+static inline uint64_t vb_ep_local(const struct vb_ep *ep, uint64_t base_ns)
+{
+	if (vb_likely(ep->drift_ppb == 0))
+		return base_ns + ep->offset_ns;
+	return base_ns + ep->offset_ns +
+	       (uint64_t)(int64_t)((__int128)base_ns * ep->drift_ppb / 1000000000);
+}
+
+static inline uint64_t vb_ep_now(const struct vb_ep *ep)
+{
+	return vb_ep_local(ep, vb_sched_now(ep->sched));
+}
+
+/* A lower bound of vb_ep_now without reading a clock. */
+static inline uint64_t vb_ep_now_coarse(const struct vb_ep *ep)
+{
+	return vb_ep_local(ep, vb_sched_now_coarse(ep->sched));
+}
+
+/* Local time to the scheduler's time base; VB_FOREVER stays. */
+uint64_t vb_ep_base(const struct vb_ep *ep, uint64_t local_ns);
+/* 0, -ECANCELED. */
+int vb_ep_sleep_until(struct vb_ep *ep, uint64_t local_ns);
+static inline int vb_ep_sleep(struct vb_ep *ep, uint64_t ns)
+{
+	return vb_ep_sleep_until(ep, vb_ep_now(ep) + ns);
+}
+
+/* Waits until a message may be there (0), the local time is until_ns (-ETIMEDOUT), -ECANCELED.
+ * Spurious returns are allowed; every waiter of the endpoint is woken by every message. */
+int vb_ep_wait(struct vb_ep *ep, uint64_t until_ns);
+void vb_ep_wake(struct vb_ep *ep); /* for backends: a message came */
+
+static inline int vb_ep_recv(struct vb_ep *ep, struct vb_msg *out)
+{
+	return ep->ops->recv(ep, out);
+}
+
+/* ---- verbs ---- */
+
+/* Posts a batch of 1..VB_BATCH_MAX verbs; see ops->post for the result. */
+int vb_post(struct vb_ep *ep, struct vb_batch *batch);
+/* Waits until the signalled verbs are complete; the first error among their statuses, or 0. */
+int vb_wait(struct vb_ep *ep, struct vb_batch *batch);
+/* Both, for n verbs. */
+int vb_post_wait(struct vb_ep *ep, struct vb_verb *verbs, unsigned n);
+
+/* One verb, awaited.  0 or -error: -EINVAL (misaligned, too long), -EOPNOTSUPP (see caps),
+ * -VB_EACCESS (outside the segment), -VB_EPEERGONE (node gone, nothing happened), -VB_EUNKNOWN
+ * (it may have happened), -VB_ETOOLATE. */
+int vb_verb_run(struct vb_ep *ep, struct vb_verb *v);
+
+int vb_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len);
+int vb_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len);
+/* Field-bounded FAA on 64 bits, and its rarely used kin, go through vb_verb_run. */
+int vb_mfaa64(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t bounds, uint64_t *old);
+/* Posted, not awaited (unsignalled); the loss of a message is not reported. */
+int vb_send(struct vb_ep *ep, vb_peer to, const struct vb_msg *m);
+/* Awaited: -VB_EPEERGONE if the endpoint is known to be gone. */
+int vb_send_wait(struct vb_ep *ep, vb_peer to, const struct vb_msg *m);
+
+int vb_faa64_slow(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t not_after, uint64_t *old);
+int vb_cas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t *old);
+int vb_mcas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
+		   uint64_t value, uint64_t value_mask, uint64_t *old);
+int vb_mcas128_slow(struct vb_ep *ep, vb_addr a, struct vb_u128 expect, struct vb_u128 expect_mask,
+		    struct vb_u128 value, struct vb_u128 value_mask, struct vb_u128 *old);
+int vb_mfaa128_slow(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
+		    uint64_t not_after, struct vb_u128 *old);
+
+static inline int vb_faa64(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t *old)
+{
+	if (vb_likely(ep->ops->faa64 != NULL)) {
+		ep->count[VB_OP_FAA64]++;
+		return ep->ops->faa64(ep, a, add, old);
+	}
+	return vb_faa64_slow(ep, a, add, 0, old);
+}
+
+/* Not posted once the endpoint's clock has passed not_after (-VB_ETOOLATE). */
+static inline int vb_faa64_before(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t not_after,
+				  uint64_t *old)
+{
+	if (vb_likely(ep->ops->faa64 != NULL)) {
+		if (vb_ep_now(ep) > not_after)
+			return -VB_ETOOLATE;
+		ep->count[VB_OP_FAA64]++;
+		return ep->ops->faa64(ep, a, add, old);
+	}
+	return vb_faa64_slow(ep, a, add, not_after, old);
+}
+
+static inline int vb_cas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value,
+			   uint64_t *old)
+{
+	if (vb_likely(ep->ops->cas64 != NULL)) {
+		ep->count[VB_OP_CAS64]++;
+		return ep->ops->cas64(ep, a, expect, value, old);
+	}
+	return vb_cas64_slow(ep, a, expect, value, old);
+}
+
+static inline int vb_mcas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
+			    uint64_t value, uint64_t value_mask, uint64_t *old)
+{
+	if (vb_likely(ep->ops->mcas64 != NULL)) {
+		ep->count[VB_OP_MCAS64]++;
+		return ep->ops->mcas64(ep, a, expect, expect_mask, value, value_mask, old);
+	}
+	return vb_mcas64_slow(ep, a, expect, expect_mask, value, value_mask, old);
+}
+
+static inline int vb_read64(struct vb_ep *ep, vb_addr a, uint64_t *out)
+{
+	if (vb_likely(ep->ops->read64 != NULL)) {
+		ep->count[VB_OP_READ]++;
+		return ep->ops->read64(ep, a, out);
+	}
+	return vb_read(ep, a, out, 8);
+}
+
+static inline int vb_mcas128(struct vb_ep *ep, vb_addr a, struct vb_u128 expect,
+			     struct vb_u128 expect_mask, struct vb_u128 value,
+			     struct vb_u128 value_mask, struct vb_u128 *old)
+{
+	if (vb_likely(ep->ops->mcas128 != NULL)) {
+		ep->count[VB_OP_MCAS128]++;
+		return ep->ops->mcas128(ep, a, expect, expect_mask, value, value_mask, old);
+	}
+	return vb_mcas128_slow(ep, a, expect, expect_mask, value, value_mask, old);
+}
+
+static inline int vb_mfaa128(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
+			     struct vb_u128 *old)
+{
+	if (vb_likely(ep->ops->mfaa128 != NULL)) {
+		ep->count[VB_OP_MFAA128]++;
+		return ep->ops->mfaa128(ep, a, add, bounds, old);
+	}
+	return vb_mfaa128_slow(ep, a, add, bounds, 0, old);
+}
+
+static inline int vb_mfaa128_before(struct vb_ep *ep, vb_addr a, struct vb_u128 add,
+				    struct vb_u128 bounds, uint64_t not_after, struct vb_u128 *old)
+{
+	if (vb_likely(ep->ops->mfaa128 != NULL)) {
+		if (vb_ep_now(ep) > not_after)
+			return -VB_ETOOLATE;
+		ep->count[VB_OP_MFAA128]++;
+		return ep->ops->mfaa128(ep, a, add, bounds, old);
+	}
+	return vb_mfaa128_slow(ep, a, add, bounds, not_after, old);
+}
+
+/* A fetch-and-store: natively a masked CAS that compares nothing; on a fabric without masks a CAS
+ * loop (bounded by contention only; `verbena list` says so). */
+int vb_swap64(struct vb_ep *ep, vb_addr a, uint64_t value, uint64_t *old);
+
+/* ---- the arithmetic of the extended atomics, shared by every backend that executes them ---- */
+
+static inline uint64_t vb_mask_apply64(uint64_t old, uint64_t value, uint64_t mask)
+{
+	return (old & ~mask) | (value & mask);
+}
+
+/* Adds field by field: a bit set in bounds is the highest bit of a field; its carry is dropped. */
+static inline uint64_t vb_field_add64(uint64_t a, uint64_t b, uint64_t bounds)
+{
+	/* Add with every field's top bit kept out, then put the top bits back in by xor. */
+	return ((a & ~bounds) + (b & ~bounds)) ^ ((a ^ b) & bounds);
+}
+
+static inline struct vb_u128 vb_field_add128(struct vb_u128 a, struct vb_u128 b, struct vb_u128 bounds)
+{
+	unsigned __int128 x = (unsigned __int128)a.hi << 64 | a.lo;
+	unsigned __int128 y = (unsigned __int128)b.hi << 64 | b.lo;
+	unsigned __int128 m = (unsigned __int128)bounds.hi << 64 | bounds.lo;
+	unsigned __int128 r = ((x & ~m) + (y & ~m)) ^ ((x ^ y) & m);
+
+	return (struct vb_u128){.lo = (uint64_t)r, .hi = (uint64_t)(r >> 64)};
+}
+
+/* ---- regions, peers ---- */
+
+int vb_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
+	      bool *fresh);
+void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
+bool vb_peer_alive(struct vb_fabric *f, vb_peer p);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a lock protocol is, and what it stands on.
+ *
+ * A protocol is one file with one `const struct vb_lock_ops`.  Its functions run in the client's
+ * task and are straight-line: each verb suspends and resumes.  They work on a *claim*: one client's
+ * business with one lock, from the first verb to the release.
+ *
+ * Leaving a queue.  A client whose deadline passes while it stands in a queue cannot just walk away:
+ * its number will be called, its neighbours will hand it the lock.  acquire then returns -ETIMEDOUT
+ * with claim->queued set, and the caller in lock.c leaves a *husk*: a task that goes on with
+ * ops->resume and releases at once when the turn comes.  The same client asking for the lock again
+ * takes the husk's place over if the mode is the same, and waits for its end otherwise.
+ *
+ * Leases.  A grant is worth nothing after claim->valid_until_ns on the client's own clock.  The
+ * protocol computes it from the moment *before* which the turn cannot have come (the posting of the
+ * last verb that still said "not yet"), never from the moment the client noticed.
+ */
+#ifndef VB_LOCK_LOCK_H
+#define VB_LOCK_LOCK_H
+
+#include <verbena/lock.h>
+
+#include "base/opt.h"
+#include "base/rng.h"
+#include "fabric/fabric.h"
+#include "rpc/mail.h"
+
+enum vb_lock_caps {
+	VB_LOCK_SHARED = 1 << 0,    /* readers hold together */
+	VB_LOCK_EXCLUSIVE = 1 << 1,
+	VB_LOCK_FIFO = 1 << 2,      /* bypass is bounded by ops->bypass_bound */
+	VB_LOCK_SURVIVES = 1 << 3,  /* the death of a holder or waiter is mended in recovery_leases */
+	VB_LOCK_TOKEN = 1 << 4,     /* exclusive grants have a fencing token for nothing */
+	VB_LOCK_SERVER = 1 << 5,    /* needs a server task on each server node */
+	VB_LOCK_MESSAGES = 1 << 6,  /* clients send each other messages */
+};
+
+/* Where a client's time goes: seed 001 table 2. */
+enum vb_phase {
+	VB_PHASE_IA, /* initial atomic: tries, enqueues or releases */
+	VB_PHASE_RT, /* retries, backoff included */
+	VB_PHASE_NP, /* SEND that notifies the predecessor */
+	VB_PHASE_WP, /* wait for the predecessor's message */
+	VB_PHASE_WR, /* READs that wait for earlier readers */
+	VB_PHASE_WW, /* READs that wait for writers to make room for readers */
+	VB_PHASE_NS, /* wait for the successor's message, and the SEND to it */
+	VB_PHASE_COUNT
+};
+extern const char *const vb_phase_names[VB_PHASE_COUNT];
+
+enum vb_call { VB_CALL_ACQ_X, VB_CALL_ACQ_S, VB_CALL_REL, VB_CALL_COUNT };
+
+struct vb_lock_timing {
+	uint64_t ns[VB_CALL_COUNT][VB_PHASE_COUNT];
+	uint64_t calls[VB_CALL_COUNT];
+	enum vb_call call;   /* now in */
+	enum vb_phase phase;
+	uint64_t since_ns;   /* scheduler's time base */
+};
+
+#define VB_CLAIM_PRIVATE 12
+
+struct vb_claim {
+	uint64_t lock;
+	vb_addr entry;
+	enum vb_mode mode;
+	bool queued;             /* stands in the queue: cannot be dropped without a husk */
+	bool held;
+	uint8_t state;           /* enum vb_claim_state, lock.c's */
+	uint64_t valid_until_ns; /* client's clock; VB_FOREVER: no lease */
+	uint64_t token;
+	struct vb_list link;     /* lock.c: free, or in use by this client */
+	struct vb_task *husk;
+	struct vb_box box;       /* open while queued or held, if the protocol has messages */
+	uint64_t priv[VB_CLAIM_PRIVATE]; /* the protocol's, zeroed at the start of a claim */
+};
+
+/* Protocol-private state of a claim. */
+#define vb_claim_as(type, claim)                                                                   \
+	({                                                                                         \
+		_Static_assert(sizeof(type) <= sizeof((claim)->priv), "grows VB_CLAIM_PRIVATE");   \
+		(type *)(claim)->priv;                                                             \
+	})
+
+struct vb_lock_ops {
+	const char *name, *summary, *source;
+	uint32_t caps;            /* enum vb_lock_caps */
+	uint32_t needs;           /* enum vb_cap_flags: cannot run without */
+	const char *portable;     /* how it runs where a wished-for verb is missing; NULL: it does not */
+	const char *planted;      /* the audit rule that catches it; NULL: not a planted bug */
+	uint32_t entry_bytes;     /* 8 or 16 (or a multiple): zero-filled is the free lock */
+	unsigned recovery_leases; /* with VB_LOCK_SURVIVES: a dead holder costs at most so many */
+	const struct vb_opt *options;
+	size_t options_size;
+	const char *verbs_uncontended, *verbs_contended; /* for `verbena list`: "1 FAA + 1 masked CAS" */
+
+	/* Most incompatible grants that may pass a queued client, per `clients` competing. */
+	unsigned (*bypass_bound)(unsigned clients, enum vb_mode mode);
+
+	/* Checks options, fits server state; may be NULL. */
+	int (*open)(struct vb_lock_space *space);
+	/* Waits for its turn until the client's clock shows until_ns.  0; -ETIMEDOUT (with
+	 * claim->queued: a husk is needed); -VB_EUNKNOWN, -VB_EPEERGONE, -ECANCELED (as -ETIMEDOUT). */
+	int (*acquire)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+	/* Goes on waiting where acquire left a queued claim.  NULL: nothing is ever left queued. */
+	int (*resume)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+	/* 0 or -EAGAIN, never queued.  NULL: acquire with until_ns = 0 does that. */
+	int (*try_acquire)(struct vb_lock_client *me, struct vb_claim *c);
+	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
+	/* The server's handler of one message; may await. */
+	void (*serve)(struct vb_lock_server *server, const struct vb_msg *request);
+};
+
+/* All protocols, in the order of `verbena list`; planted ones are in check/. */
+extern const struct vb_lock_ops *const vb_locks[];
+const struct vb_lock_ops *vb_lock_find(const char *name);
+/* Makes more protocols known to vb_lock_find (the planted ones); call before opening spaces. */
+void vb_lock_register(const struct vb_lock_ops *const *more);
+
+/*
+ * Watching: every call and outcome, for the auditor.  Times are the client's clock except where
+ * said.  Called on the client's task; must not await.
+ */
+struct vb_lock_watch {
+	void (*called)(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode);
+	/* The claim now stands in the queue (again, after a recovery threw it out). */
+	void (*queued)(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode);
+	void (*granted)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
+	void (*not_granted)(void *ctx, struct vb_lock_client *me, uint64_t lock, int err);
+	void (*releasing)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
+	void (*released)(void *ctx, struct vb_lock_client *me, uint64_t lock, int err);
+	void *ctx;
+};
+
+struct vb_lock_space {
+	struct vb_fabric *fabric;
+	const struct vb_lock_ops *ops;
+	void *options;           /* the protocol's, parsed */
+	uint64_t locks;
+	uint16_t servers;
+	uint32_t stride;         /* bytes from entry to entry */
+	uint32_t token_offset;   /* 0: no extra token word */
+	uint64_t lease_ns;
+	uint64_t drift_ppm;
+	bool fencing;
+	uint32_t portable_mask;  /* wished-for caps that are missing: the portable variant runs */
+	const char *name;
+	vb_addr *base;           /* [servers]: first entry */
+	vb_addr *header;         /* [servers]: struct vb_lock_header in the segment */
+	const struct vb_lock_watch *watch; /* NULL: nobody watches */
+	bool timing;             /* clients keep a vb_lock_timing */
+};
+
+#define VB_LOCK_WORKERS_MAX 64
+
+/* At the start of a space's region on each server node. */
+struct vb_lock_header {
+	uint64_t magic;
+	uint64_t ops_hash;       /* protocol and layout */
+	uint64_t locks, lease_ns;
+	uint64_t era;            /* shiftlock: recoveries so far, read by clients */
+	uint64_t workers;        /* server tasks of this node; 0: none yet */
+	uint64_t server[VB_LOCK_WORKERS_MAX]; /* vb_peer of each */
+};
+
+struct vb_lock_client {
+	struct vb_lock_space *space;
+	struct vb_ep *ep;
+	struct vb_mail mail;
+	struct vb_rng rng;
+	uint16_t node;
+	uint32_t index;          /* set by the bench or the checker, for its tables; 0 else */
+	uint64_t retries;        /* verbs that repeated an attempt */
+	uint64_t lost;           /* grants that turned out lost, or tickets given up */
+	uint64_t recoveries;     /* resets this client has done or asked for */
+	struct vb_list free, used; /* claims */
+	unsigned husks;
+	struct vb_lock_timing *timing; /* NULL: not kept */
+	void *user;
+	struct vb_claim claims[VB_CLAIMS_MAX];
+};
+
+struct vb_lock_server {
+	struct vb_lock_space *space;
+	struct vb_ep *ep;
+	struct vb_task *task;
+	uint16_t node;
+	unsigned worker, workers;
+	bool stop;
+	void *thread;            /* vb_lock_server_thread_start's */
+	uint64_t requests;
+};
+
+static inline vb_addr vb_lock_entry(const struct vb_lock_space *s, uint64_t lock)
+{
+	uint16_t node = s->servers == 1 ? 0 : (uint16_t)(lock % s->servers);
+	uint64_t index = s->servers == 1 ? lock : lock / s->servers;
+
+	return s->base[node] + index * s->stride;
+}
+
+/* The server worker that answers for a lock, cached in the header; -VB_EPEERGONE, said, if none. */
+int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out);
+
+/* Client clock helpers.  A client that must let T pass everywhere waits (1 + drift) T and one ns. */
+static inline uint64_t vb_lock_stretch(const struct vb_lock_space *s, uint64_t ns)
+{
+	return ns + (uint64_t)(((unsigned __int128)ns * (2 * s->drift_ppm)) / 1000000) + 1;
+}
+
+/* Accounts the time since the last mark to the phase left, and enters another. */
+void vb_phase_switch(struct vb_lock_client *me, enum vb_phase phase);
+static inline void vb_phase(struct vb_lock_client *me, enum vb_phase phase)
+{
+	if (vb_unlikely(me->timing != NULL))
+		vb_phase_switch(me, phase);
+}
+
+static inline void vb_lock_mark_queued(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const struct vb_lock_watch *w = me->space->watch;
+
+	c->queued = true;
+	if (vb_unlikely(w != NULL))
+		w->queued(w->ctx, me, c->lock, c->mode);
+}
+
+static inline int vb_lock_grant(struct vb_claim *c, uint64_t valid_until_ns, uint64_t token)
+{
+	c->held = true;
+	c->valid_until_ns = valid_until_ns;
+	c->token = token;
+	return 0;
+}
+
+/*
+ * Truncated exponential backoff with full jitter: the nth wait is uniform in [0, min(cap, base 2^n)).
+ * Gives way to other tasks even when the wait is 0.  -ETIMEDOUT if until_ns comes first.
+ */
+struct vb_backoff {
+	uint64_t base_ns, cap_ns;
+	unsigned n;
+};
+int vb_backoff_wait(struct vb_lock_client *me, struct vb_backoff *b, uint64_t until_ns);
+/* Between two polls that should follow at once: lets other tasks and, on real fabrics, other
+ * threads run.  -ETIMEDOUT past until_ns, -ECANCELED. */
+int vb_poll_pause(struct vb_lock_client *me, uint64_t until_ns);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sorting an endpoint's messages, and request/response on top of it.
+ *
+ * A client may have several things under way at once: it holds some locks, waits for one, and a
+ * place in the queue of another that it gave up (see lock/lock.h).  Each has a *box* under a subject
+ * (for locks the address of the entry).  Whoever waits takes every message out of the endpoint and
+ * puts each into the box of its subject; what has no box is dropped, and counted.
+ *
+ * A box has one slot for each tag class (tag modulo VB_BOX_SLOTS).  When a message finds its slot
+ * full, the one with the newer imm (serial number arithmetic on 32 bits) stays: protocols put their
+ * generation there, so that a message from before a recovery never hides one from after it.
+ */
+#ifndef VB_RPC_MAIL_H
+#define VB_RPC_MAIL_H
+
+#include "fabric/fabric.h"
+
+#define VB_BOX_SLOTS 4
+
+struct vb_box {
+	struct vb_list link;
+	uint64_t subject;
+	unsigned full; /* bit i: slot[i] holds a message */
+	struct vb_msg slot[VB_BOX_SLOTS];
+};
+
+struct vb_mail {
+	struct vb_ep *ep;
+	struct vb_list boxes;
+	uint64_t dropped;
+	uint64_t next_request; /* request numbers have the top bit set: never a lock's address */
+};
+
+void vb_mail_init(struct vb_mail *m, struct vb_ep *ep);
+void vb_box_open(struct vb_mail *m, struct vb_box *box, uint64_t subject);
+void vb_box_close(struct vb_box *box);
+
+/* Sorts what has arrived, without waiting. */
+void vb_mail_sort(struct vb_mail *m);
+
+/* Takes the message of one tag class out of the box: 0, or -EAGAIN. Does not wait or sort. */
+int vb_box_take(struct vb_box *box, uint16_t tag, struct vb_msg *out);
+
+/* Sorts and waits until a slot of `mask` (bit per tag class) is full (0), -ETIMEDOUT at the local
+ * time until_ns, -ECANCELED. */
+int vb_box_wait(struct vb_mail *m, struct vb_box *box, unsigned mask, uint64_t until_ns);
+
+/*
+ * Request and response.  The request's subject is made to be the number that the answer's subject
+ * must bear; what the request is about goes into its data.  Resent nowhere: 0 and *reply,
+ * -ETIMEDOUT at until_ns (it may have been served: callers treat that as unknown), -VB_EPEERGONE,
+ * -ECANCELED.
+ */
+int vb_rpc_call(struct vb_mail *m, vb_peer server, struct vb_msg *request, struct vb_msg *reply,
+		uint64_t until_ns);
+/* The server's side: answers `request`. */
+int vb_rpc_reply(struct vb_ep *ep, const struct vb_msg *request, struct vb_msg *reply);
+
+#endif

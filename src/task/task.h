@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stackful coroutines and their scheduler.
+ *
+ * One scheduler per OS thread.  A task is straight-line C on a stack of its own; it gives way only
+ * where it awaits something (vb_task_suspend and what is built on it), so code between two awaits
+ * is atomic with respect to the thread's other tasks.
+ *
+ * The thread's own stack is a task too, the *root*: when code outside any coroutine awaits, the
+ * scheduler runs other tasks until the root is woken.  Library calls therefore block a plain
+ * thread and suspend a coroutine, with the same body.
+ *
+ * Time comes from the scheduler's environment: the machine's monotonic clock, or virtual time that
+ * jumps from timer to timer when nobody is ready (sim).  All times are ns.
+ *
+ * Await points and cancellation: vb_task_cancel makes the task's current or next interruptible
+ * await, and every later one, return -ECANCELED.  Waiting for posted verbs is not interruptible
+ * (their results land on the task's stack); it is bounded by the fabric.
+ */
+#ifndef VB_TASK_TASK_H
+#define VB_TASK_TASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/list.h"
+
+#define VB_FOREVER UINT64_MAX
+
+struct vb_sched;
+struct vb_task;
+struct vb_timer;
+
+/* A timer is owned and kept by its user; it must stay put while armed. */
+struct vb_timer {
+	uint64_t at_ns;
+	uint64_t seq;   /* ties fire in the order they were armed */
+	uint32_t slot;  /* 1 + index in the heap; 0 = not armed */
+	void (*fire)(struct vb_timer *timer); /* runs on the scheduler's stack; must not await */
+};
+
+/* The environment of a scheduler. */
+struct vb_env_ops {
+	const char *name;
+	/* Virtual: the clock stands still until the scheduler moves it to the next timer. */
+	bool is_virtual;
+	/* Real only.  Nothing is ready and the next timer is due at until_ns (VB_FOREVER: none):
+	 * look for fabric progress, spin or sleep, but return at the latest then.  May wake tasks. */
+	void (*idle)(struct vb_sched *s, uint64_t until_ns);
+	/* Real only.  Called between rounds of ready tasks, cheap: look for fabric progress. */
+	void (*poll)(struct vb_sched *s);
+};
+
+/* This thread's scheduler, made with the real environment on first use. */
+struct vb_sched *vb_sched_self(void);
+
+/* Makes a scheduler and binds it to this thread, which must not have one.  env may be NULL (real
+ * time, sleeps with nanosleep when idle).  -ENOMEM. */
+int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched **out);
+/* Replaces the environment (a fabric that can be waited on brings its own); ctx is the backend's. */
+void vb_sched_set_env(struct vb_sched *s, const struct vb_env_ops *env, void *env_ctx);
+void *vb_sched_env_ctx(struct vb_sched *s);
+const struct vb_env_ops *vb_sched_env(struct vb_sched *s);
+/* Every task must have ended or been killed. */
+void vb_sched_destroy(struct vb_sched *s);
+/* After fork: drop the inherited scheduler of this thread without touching its tasks. */
+void vb_sched_forget(void);
+
+/* Runs tasks from the root until none is left (0), *stop becomes true (0; may be NULL), the clock
+ * passes until_ns (-ETIMEDOUT), or, in virtual time, nobody is ready and no timer is armed while
+ * tasks are still waiting (-EDEADLK).  Root only. */
+int vb_sched_run(struct vb_sched *s, const bool *stop, uint64_t until_ns);
+
+uint64_t vb_sched_now_slow(struct vb_sched *s);
+unsigned vb_sched_tasks(const struct vb_sched *s);  /* tasks alive, root not counted */
+uint64_t vb_sched_switches(const struct vb_sched *s);
+
+/* The part of the scheduler that inline functions see. */
+struct vb_sched_face {
+	uint64_t now_ns;   /* virtual: the time; real: when the scheduler last looked (a lower bound) */
+	bool is_virtual;
+	struct vb_task *current;
+};
+
+static inline uint64_t vb_sched_now(struct vb_sched *s)
+{
+	const struct vb_sched_face *f = (const struct vb_sched_face *)s;
+
+	return f->is_virtual ? f->now_ns : vb_clock_ns();
+}
+
+/* A lower bound of now that costs no clock read; at most one scheduling round old. */
+static inline uint64_t vb_sched_now_coarse(struct vb_sched *s)
+{
+	return ((const struct vb_sched_face *)s)->now_ns;
+}
+
+/* ---- timers ---- */
+
+static inline bool vb_timer_armed(const struct vb_timer *t)
+{
+	return t->slot != 0;
+}
+
+/* Arms, or moves an armed one. */
+void vb_timer_arm(struct vb_sched *s, struct vb_timer *t, uint64_t at_ns);
+void vb_timer_disarm(struct vb_sched *s, struct vb_timer *t);
+
+/* ---- tasks ---- */
+
+struct vb_task_params {
+	const char *name;   /* kept as a pointer; for messages */
+	size_t stack_bytes; /* 0: 64 KiB; below it lies a guard page */
+	bool daemon;        /* vb_sched_run does not wait for it, nor does it count as stuck */
+};
+
+/* Makes a task and puts it at the end of the ready queue.  -ENOMEM. */
+int vb_task_spawn(struct vb_sched *s, void (*body)(void *arg), void *arg,
+		  const struct vb_task_params *params, struct vb_task **out);
+
+struct vb_task *vb_task_self(void);
+struct vb_sched *vb_task_sched(struct vb_task *t);
+const char *vb_task_name(const struct vb_task *t);
+
+/* Gives way to every other ready task once. */
+void vb_task_yield(void);
+
+/* Sleeps until somebody calls vb_task_wake on this task, or until_ns.  A wake that came before the
+ * suspend is not lost: it makes the suspend return at once (one permit, as park/unpark).
+ * 0 woken, -ETIMEDOUT, -ECANCELED. */
+int vb_task_suspend(uint64_t until_ns);
+/* The same, deaf to cancellation; for waits whose end is certain. */
+int vb_task_suspend_uninterruptible(uint64_t until_ns);
+/* Same thread only.  Waking a task that runs or is ready leaves it a permit. */
+void vb_task_wake(struct vb_task *t);
+
+/* 0, or -ECANCELED. */
+int vb_task_sleep_until(uint64_t at_ns);
+
+void vb_task_cancel(struct vb_task *t);
+bool vb_task_cancelled(const struct vb_task *t);
+
+/* The task never runs again and its stack is freed without unwinding: how a simulated client dies.
+ * Not the running task, unless through vb_task_die(). */
+void vb_task_kill(struct vb_task *t);
+VB_NORETURN void vb_task_die(void);
+
+/* One slot for whoever needs to find his state from the task (fault injection does). */
+void vb_task_set_user(struct vb_task *t, void *user);
+void *vb_task_user(const struct vb_task *t);
+
+#endif
