@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbena(1): one file per subcommand, no logic of its own. */
+#ifndef VB_CLI_CLI_H
+#define VB_CLI_CLI_H
+
+#include <stdbool.h>
+
+/* Exit codes; documented in verbena(1). */
+enum vb_exit {
+	VB_EXIT_OK = 0,
+	VB_EXIT_FAILED = 1,      /* something went wrong while running */
+	VB_EXIT_USAGE = 2,       /* bad input: nothing was run */
+	VB_EXIT_VIOLATION = 3,   /* a checker found a violation */
+	VB_EXIT_STALLED = 4,     /* a lock without recovery was lost with its holder; results stand */
+	VB_EXIT_BUSY = 5,        /* the resource is in use: a segment name, for example */
+	VB_EXIT_RESOURCES = 6,   /* does not fit in memory or on disk */
+	VB_EXIT_INTERRUPTED = 130, /* stopped by SIGINT or SIGTERM; what was measured is reported */
+};
+
+struct vb_opt_group;
+
+struct vb_command {
+	const char *name;    /* "bench lock": one or two words */
+	const char *summary; /* one line for the overview */
+	/* argv[0] is the first word after the command's name. Returns an enum vb_exit. */
+	int (*run)(int argc, char **argv);
+	/* The option groups of the command, for --help, the man page and completions; NULL: none. */
+	const struct vb_opt_group *(*groups)(unsigned *n);
+};
+
+extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_command_bench_fabric,
+	vb_command_check_lock, vb_command_doctor, vb_command_version;
+
+/* Set by SIGINT and SIGTERM; drivers look at it and end early with what they have. */
+extern volatile bool vb_interrupted;
+
+#endif
