@@ -68,6 +68,7 @@ struct vb_claim {
 	bool queued;             /* stands in the queue: cannot be dropped without a husk */
 	bool held;
 	uint8_t state;           /* enum vb_claim_state, lock.c's */
+	struct vb_task *adopter; /* waits for the husk to let go of the claim */
 	uint64_t valid_until_ns; /* client's clock; VB_FOREVER: no lease */
 	uint64_t token;
 	struct vb_list link;     /* lock.c: free, or in use by this client */
@@ -87,7 +88,8 @@ struct vb_lock_ops {
 	const char *name, *summary, *source;
 	uint32_t caps;            /* enum vb_lock_caps */
 	uint32_t needs;           /* enum vb_cap_flags: cannot run without */
-	const char *portable;     /* how it runs where a wished-for verb is missing; NULL: it does not */
+	uint32_t wishes;          /* enum vb_cap_flags: runs its portable variant without */
+	const char *portable;     /* how it does that; NULL: no wishes */
 	const char *planted;      /* the audit rule that catches it; NULL: not a planted bug */
 	uint32_t entry_bytes;     /* 8 or 16 (or a multiple): zero-filled is the free lock */
 	unsigned recovery_leases; /* with VB_LOCK_SURVIVES: a dead holder costs at most so many */
@@ -148,6 +150,8 @@ struct vb_lock_space {
 	const char *name;
 	vb_addr *base;           /* [servers]: first entry */
 	vb_addr *header;         /* [servers]: struct vb_lock_header in the segment */
+	vb_peer *server_cache;   /* [servers * VB_LOCK_WORKERS_MAX]: who serves, as last read */
+	unsigned *worker_cache;  /* [servers]: how many; 0: not read yet */
 	const struct vb_lock_watch *watch; /* NULL: nobody watches */
 	bool timing;             /* clients keep a vb_lock_timing */
 };
@@ -174,6 +178,7 @@ struct vb_lock_client {
 	uint64_t retries;        /* verbs that repeated an attempt */
 	uint64_t lost;           /* grants that turned out lost, or tickets given up */
 	uint64_t recoveries;     /* resets this client has done or asked for */
+	unsigned polls;          /* consecutive, see vb_poll_pause */
 	struct vb_list free, used; /* claims */
 	unsigned husks;
 	struct vb_lock_timing *timing; /* NULL: not kept */
@@ -200,8 +205,16 @@ static inline vb_addr vb_lock_entry(const struct vb_lock_space *s, uint64_t lock
 	return s->base[node] + index * s->stride;
 }
 
-/* The server worker that answers for a lock, cached in the header; -VB_EPEERGONE, said, if none. */
+/* The server worker that answers for a lock (its index on its node modulo the node's workers), as
+ * read from the header; -VB_EPEERGONE, said, if nobody serves. */
 int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out);
+/* One worker of one node. */
+int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned worker, vb_peer *out);
+/* The cached name did not answer: read the header again next time. */
+void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node);
+/* The first address of a server's header, and of a field in it. */
+#define vb_lock_header_field(space, node, field)                                                   \
+	((space)->header[node] + offsetof(struct vb_lock_header, field))
 
 /* Client clock helpers.  A client that must let T pass everywhere waits (1 + drift) T and one ns. */
 static inline uint64_t vb_lock_stretch(const struct vb_lock_space *s, uint64_t ns)

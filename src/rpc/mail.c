@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See mail.h for what boxes are and why. */
+#define VB_LOG_ROOM "rpc"
+#include "rpc/mail.h"
+
+#include "base/log.h"
+
+#define REQUEST_BIT (1ull << 63)
+
+/* Requests use tag class 0 of their own box: the answer is all that ever comes there. */
+#define REPLY_MASK 1u
+
+void vb_mail_init(struct vb_mail *m, struct vb_ep *ep)
+{
+	*m = (struct vb_mail){.ep = ep};
+	vb_list_init(&m->boxes);
+}
+
+void vb_box_open(struct vb_mail *m, struct vb_box *box, uint64_t subject)
+{
+	box->subject = subject;
+	box->full = 0;
+	vb_list_push(&m->boxes, &box->link);
+}
+
+void vb_box_close(struct vb_box *box)
+{
+	vb_list_remove(&box->link);
+	box->full = 0;
+}
+
+static struct vb_box *find_box(struct vb_mail *m, uint64_t subject)
+{
+	vb_list_for_each(it, &m->boxes)
+	{
+		struct vb_box *box = vb_container_of(it, struct vb_box, link);
+
+		if (box->subject == subject)
+			return box;
+	}
+	return NULL;
+}
+
+static void put(struct vb_box *box, const struct vb_msg *msg)
+{
+	unsigned i = msg->tag % VB_BOX_SLOTS;
+
+	/* Of two, the one of the newer generation stays; of one generation, the later one. */
+	if (box->full & 1u << i && (int32_t)(msg->imm - box->slot[i].imm) < 0)
+		return;
+	box->slot[i] = *msg;
+	box->full |= 1u << i;
+}
+
+void vb_mail_sort(struct vb_mail *m)
+{
+	struct vb_msg msg;
+	bool any = false;
+
+	while (vb_ep_recv(m->ep, &msg) == 0) {
+		struct vb_box *box = find_box(m, msg.subject);
+
+		if (box)
+			put(box, &msg);
+		else
+			m->dropped++;
+		any = true;
+	}
+	/* Another task of this client may be waiting for what we have just put into its box, and
+	 * the endpoint will not tell it again. */
+	if (any)
+		vb_ep_wake(m->ep);
+}
+
+int vb_box_take(struct vb_box *box, uint16_t tag, struct vb_msg *out)
+{
+	unsigned i = tag % VB_BOX_SLOTS;
+
+	if (!(box->full & 1u << i))
+		return -EAGAIN;
+	*out = box->slot[i];
+	box->full &= ~(1u << i);
+	return 0;
+}
+
+int vb_box_wait(struct vb_mail *m, struct vb_box *box, unsigned mask, uint64_t until_ns)
+{
+	for (;;) {
+		int err;
+
+		vb_mail_sort(m);
+		if (box->full & mask)
+			return 0;
+		err = vb_ep_wait(m->ep, until_ns);
+		if (err == 0)
+			continue;
+		/* It may have come together with the end of the wait. */
+		vb_mail_sort(m);
+		return box->full & mask ? 0 : err;
+	}
+}
+
+int vb_rpc_call(struct vb_mail *m, vb_peer server, struct vb_msg *request, struct vb_msg *reply,
+		uint64_t until_ns)
+{
+	struct vb_box box;
+	int err;
+
+	request->subject = REQUEST_BIT | ++m->next_request;
+	vb_box_open(m, &box, request->subject);
+	err = vb_send_wait(m->ep, server, request);
+	/* A request whose delivery is unknown may still be answered. */
+	if (err == 0 || err == -VB_EUNKNOWN)
+		err = vb_box_wait(m, &box, REPLY_MASK, until_ns);
+	if (err == 0) {
+		err = vb_box_take(&box, 0, reply);
+		vb_assert(err == 0);
+	}
+	vb_box_close(&box);
+	return err;
+}
+
+int vb_rpc_reply(struct vb_ep *ep, const struct vb_msg *request, struct vb_msg *reply)
+{
+	reply->subject = request->subject;
+	reply->tag = 0;
+	reply->imm = 0;
+	return vb_send(ep, request->from, reply);
+}
