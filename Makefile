@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# The two commands of the README, and short names for what Meson does.
+#
+#	make demo     installs what is missing, builds, runs all locks, shows the results
+#	make test     the same for the tests
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+
+.PHONY: help demo test build bench install clean
+
+help:
+	@echo 'make demo      install what is missing (Debian), build, run every lock, show the results'
+	@echo 'make test      install what is missing (Debian), run every test'
+	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'
+	@echo 'make bench     build and run the micro-benchmarks'
+	@echo 'make install   build and install under $(PREFIX) (PREFIX=DIR, DESTDIR=DIR)'
+	@echo 'make clean     remove what was built'
+
+demo:
+	@BUILD='$(BUILD)' scripts/demo.sh
+
+test:
+	@scripts/test.sh
+
+build:
+	@scripts/build.sh '$(BUILD)' --prefix='$(PREFIX)'
+
+bench: build
+	meson test -C '$(BUILD)' --benchmark --verbose
+
+install: build
+	meson install -C '$(BUILD)' --no-rebuild
+
+clean:
+	rm -rf '$(BUILD)' build-test

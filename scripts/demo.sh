@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `make demo` does: installs, builds, and runs the main job twice, on this machine's shared
+# memory and on a simulated cluster.  BUILD names the build directory.
+set -eu
+cd "$(dirname "$0")/.."
+build=${BUILD-build}
+
+scripts/deps.sh build
+scripts/build.sh "$build" -Dtests=auto
+verbena=$build/src/cli/verbena
+
+run() {
+	echo
+	echo "\$ $*"
+	"$@"
+}
+
+run "$verbena" bench lock --lock all --fabric shm --procs 2 --clients 8 --locks 100k \
+	--dist zipf:0.99 --read-ratio 0.5 --duration 2s --json "$build/demo-shm.json"
+run "$verbena" bench lock --lock all --fabric sim --profile cx5 --nodes 6 --clients 240 --locks 10m \
+	--dist zipf:0.99 --read-ratio 0.5 --json "$build/demo-sim.json"
+
+echo
+echo "The same as JSON: $build/demo-shm.json, $build/demo-sim.json."
+echo "What the numbers mean: doc/measuring.md.  What else there is: $verbena --help"
