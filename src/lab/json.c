@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See json.h. */
+#include "lab/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <verbena/verbena.h>
+
+#include "lab/host.h"
+
+#define VB_LOG_ROOM "json"
+#include "base/log.h"
+
+static int saved_argc;
+static char **saved_argv;
+
+void vb_json_set_argv(int argc, char **argv)
+{
+	/* A copy: the options parser moves words about in the original. */
+	saved_argv = calloc((size_t)argc + 1, sizeof(*saved_argv));
+	if (saved_argv == NULL)
+		return;
+	memcpy(saved_argv, argv, (size_t)argc * sizeof(*saved_argv));
+	saved_argc = argc;
+}
+
+static int open_in_place(struct vb_json_out *o, const char *path)
+{
+	o->fd = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CLOEXEC);
+	if (o->fd < 0)
+		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
+	o->path = path;
+	return 0;
+}
+
+int vb_json_out_open(struct vb_json_out *o, const char *path)
+{
+	struct stat st;
+	mode_t mask;
+	int err;
+
+	*o = (struct vb_json_out){.fd = -1};
+	if (path == NULL)
+		return 0;
+	if (path[0] == '\0')
+		return vb_fail(-EINVAL, "the JSON file needs a name");
+	if (strcmp(path, "-") == 0)
+		return open_in_place(o, path);
+	if (stat(path, &st) == 0) {
+		if (S_ISDIR(st.st_mode))
+			return vb_fail(-EISDIR, "cannot write %s: it is a directory", path);
+		if (!S_ISREG(st.st_mode))
+			return open_in_place(o, path);
+		if (access(path, W_OK) != 0)
+			return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
+	}
+	if (asprintf(&o->temp, "%s.XXXXXX", path) < 0) {
+		o->temp = NULL;
+		return vb_fail(-ENOMEM, "cannot write %s: out of memory", path);
+	}
+	o->fd = mkostemp(o->temp, O_CLOEXEC);
+	if (o->fd < 0) {
+		err = -errno;
+		free(o->temp);
+		o->temp = NULL;
+		return vb_fail(err,
+			       "cannot write %s: %s; give a path in a directory that exists "
+			       "and can be written",
+			       path, strerror(-err));
+	}
+	/* mkostemp makes private files; a result is an ordinary one. */
+	mask = umask(0);
+	umask(mask);
+	fchmod(o->fd, 0666 & ~mask);
+	o->path = path;
+	return 0;
+}
+
+void vb_json_out_abandon(struct vb_json_out *o)
+{
+	if (o->fd >= 0)
+		close(o->fd);
+	if (o->temp != NULL) {
+		unlink(o->temp);
+		free(o->temp);
+	}
+	*o = (struct vb_json_out){.fd = -1};
+}
+
+static int write_all(int fd, const char *p, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int vb_json_out_commit(struct vb_json_out *o, const json_t *root)
+{
+	char *text;
+	int err = 0;
+
+	if (o->path == NULL)
+		return 0;
+	text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
+	if (text == NULL)
+		err = -ENOMEM;
+	if (err == 0)
+		err = write_all(o->fd, text, strlen(text));
+	if (err == 0)
+		err = write_all(o->fd, "\n", 1);
+	free(text);
+	if (err == 0 && o->temp != NULL && fsync(o->fd) != 0)
+		err = -errno;
+	if (err == 0 && o->temp != NULL) {
+		if (rename(o->temp, o->path) != 0) {
+			err = -errno;
+		} else {
+			free(o->temp);
+			o->temp = NULL;
+		}
+	}
+	if (err != 0)
+		vb_error("cannot write %s: %s", o->path, strerror(-err));
+	vb_json_out_abandon(o);
+	return err;
+}
+
+json_t *vb_json_text(const char *s)
+{
+	json_t *j = json_string(s);
+	char *copy;
+
+	if (j != NULL)
+		return j;
+	copy = strdup(s);
+	if (copy == NULL)
+		return json_null();
+	for (char *p = copy; *p != '\0'; p++)
+		if ((unsigned char)*p >= 0x80)
+			*p = '?';
+	j = json_string(copy);
+	free(copy);
+	return j;
+}
+
+json_t *vb_json_us(double ns)
+{
+	return json_real(isfinite(ns) ? ns / 1000.0 : 0.0);
+}
+
+json_t *vb_json_ratio(double num, double den)
+{
+	return json_real(den > 0 ? num / den : 0.0);
+}
+
+static json_t *host_object(void)
+{
+	struct vb_host h;
+	json_t *o = json_object();
+
+	vb_host_probe(&h);
+	json_object_set_new(o, "cpu", vb_json_text(h.cpu));
+	json_object_set_new(o, "cores", json_integer(h.cores));
+	json_object_set_new(o, "kernel", vb_json_text(h.kernel));
+	json_object_set_new(o, "clocksource", vb_json_text(h.clocksource));
+	json_object_set_new(o, "memory_bytes", json_integer((json_int_t)h.mem_total));
+	json_object_set_new(o, "load_1min", json_real(h.load1));
+	return o;
+}
+
+json_t *vb_json_head(uint64_t seed)
+{
+	json_t *head = json_object();
+	json_t *args = json_array();
+
+	for (int i = 0; i < saved_argc; i++)
+		json_array_append_new(args, vb_json_text(saved_argv[i]));
+	json_object_set_new(head, "schema", json_integer(1));
+	json_object_set_new(head, "tool", json_string("verbena"));
+	json_object_set_new(head, "version", json_string(vb_version()));
+	json_object_set_new(head, "commit", json_string(vb_commit()));
+	json_object_set_new(head, "argv", args);
+	json_object_set_new(head, "seed", json_integer((json_int_t)seed));
+	json_object_set_new(head, "host", host_object());
+	return head;
+}

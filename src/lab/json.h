@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Results as JSON files: the head that every result has, and a file that is either whole or not
+ * there.
+ *
+ * A run may take minutes, so the path is tried before it starts: vb_json_out_open makes the temporary
+ * file beside it; commit writes, syncs and renames.  An earlier result of the same name stays until
+ * then.  What is not a regular file (a pipe, /dev/stdout) is written in place, and "-" is stdout.
+ */
+#ifndef VB_LAB_JSON_H
+#define VB_LAB_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct vb_json_out {
+	const char *path; /* NULL: no JSON is wanted, the calls below do nothing */
+	char *temp;       /* NULL: written in place */
+	int fd;
+};
+
+/* The whole command line, for the head; kept as a copy of the pointers. */
+void vb_json_set_argv(int argc, char **argv);
+
+/* path may be NULL.  -errno, said in one line. */
+int vb_json_out_open(struct vb_json_out *o, const char *path);
+/* Writes root and closes; does not drop the reference.  -errno, said; then no file is left. */
+int vb_json_out_commit(struct vb_json_out *o, const json_t *root);
+/* Closes and leaves nothing behind; harmless after a commit. */
+void vb_json_out_abandon(struct vb_json_out *o);
+
+/* {"schema":1,"tool":...,"version":...,"commit":...,"argv":[...],"seed":...,"host":{...}} */
+json_t *vb_json_head(uint64_t seed);
+
+/* A string that may not be UTF-8: bytes that JSON cannot carry become '?'. */
+json_t *vb_json_text(const char *s);
+/* Nanoseconds as microseconds. */
+json_t *vb_json_us(double ns);
+/* num / den, 0 where there is nothing to divide by. */
+json_t *vb_json_ratio(double num, double den);
+
+#endif
