@@ -32,8 +32,8 @@ fi
 missing=
 for package in $wanted; do
 	status=$(dpkg-query -W -f='${db:Status-Status} ' "$package" 2>/dev/null) || status=
-	case "$status" in
-	*installed*) ;;
+	case " $status" in
+	*' installed '*) ;;
 	*) missing="$missing $package" ;;
 	esac
 done

@@ -1,0 +1,235 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `make test` does, stage by stage; the last line is "N passed, N failed[, N skipped]".  A case
+# is one cmocka case, one line of a TAP test, or one check of this script.  Exit status 0 only if
+# something ran and nothing failed.
+#
+# usage: scripts/test.sh [STAGE...]     without arguments every stage, in the order of `stages` below
+#
+# VERBENA_TEST_DIR    where the builds go (build-test)
+# VERBENA_TEST_SEEDS  seeds per lock in the stage "seeds" (200)
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+stages='gcc clang seeds planted asan tsan package format'
+out=${VERBENA_TEST_DIR-build-test}
+seeds=${VERBENA_TEST_SEEDS-200}
+for stage in "$@"; do
+	case " $stages " in
+	*" $stage "*) ;;
+	*)
+		echo "verbena: no stage '$stage'; there are: $stages" >&2
+		exit 2
+		;;
+	esac
+done
+
+scripts/deps.sh test || exit 1
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+results=$out/results
+summary=$out/summary
+: >"$results"
+: >"$summary"
+verbena=$out/gcc/src/cli/verbena
+
+# ---- counting ----
+
+record() { # pass|fail|skip NAME REASON
+	printf '%s\t%s: %s\t%s\n' "$1" "$stage" "$2" "${3-}" >>"$results"
+}
+
+count() { # pass|fail|skip
+	grep -c "^$1	" "$results"
+}
+
+# One check: a command that must succeed.  Its output is shown only if it does not.
+check() { # NAME COMMAND...
+	local name=$1 log=$out/check.log
+	shift
+	if "$@" >"$log" 2>&1 </dev/null; then
+		echo "ok: $name"
+		record pass "$name"
+	else
+		local status=$?
+		echo "FAILED: $name (exit status $status); its last lines:"
+		tail -n 60 "$log" | sed 's/^/    /'
+		record fail "$name" "exit status $status"
+		return 1
+	fi
+}
+
+# Builds, then runs the suites named (none: all) and counts their cases.
+suites() { # DIR SUITES MESON-OPTION...
+	local dir=$out/$1 wanted=$2 args=() suite
+	shift 2
+	check "build" scripts/build.sh "$dir" -Dtests=enabled "$@" || return
+	for suite in $wanted; do
+		args+=(--suite "$suite")
+	done
+	rm -f "$dir/meson-logs/testlog.json"
+	CMOCKA_MESSAGE_OUTPUT=tap meson test -C "$dir" --no-rebuild --print-errorlogs \
+		--timeout-multiplier "${slowdown-1}" "${args[@]}" </dev/null
+	if ! [ -s "$dir/meson-logs/testlog.json" ]; then
+		record fail "suites" "no test ran"
+		return
+	fi
+	jq -r -f scripts/cases.jq "$dir/meson-logs/testlog.json" >"$out/cases" ||
+		record fail "suites" "the test log could not be read"
+	while IFS=$'\t' read -r verdict name reason; do
+		record "$verdict" "$name" "$reason"
+	done <"$out/cases"
+}
+
+# ---- the stages ----
+
+stage_gcc() {
+	CC=gcc suites gcc ''
+}
+
+stage_clang() {
+	CC=clang suites clang ''
+}
+
+# Exploration finds nothing in our locks ...
+stage_seeds() {
+	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled || return
+	check "check lock --lock all --seeds $seeds" "$verbena" check lock --lock all --seeds "$seeds"
+	tail -n 20 "$out/check.log"
+}
+
+# ... and each planted bug, with the exit status for a violation and a replay that finds it again.
+planted_found() { # NAME
+	local log=$out/planted.log replay
+	"$verbena" check lock --lock "planted:$1" --seeds "$seeds" >"$log" 2>&1
+	local status=$?
+	cat "$log"
+	[ $status = 3 ] || return 1
+	replay=$(grep -oE 'verbena check lock .*--seed[= ].*' "$log" | head -n 1)
+	[ -n "$replay" ] || return 1
+	echo "\$ $replay"
+	# shellcheck disable=SC2086
+	"$verbena" ${replay#verbena }
+	[ $? = 3 ]
+}
+
+stage_planted() {
+	local name names
+	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled || return
+	names=$("$verbena" list --json | jq -r '.planted[].name')
+	if [ -z "$names" ]; then
+		record fail "planted bugs" "verbena list names none"
+		return
+	fi
+	for name in $names; do
+		check "planted:${name#planted:}" planted_found "${name#planted:}"
+	done
+}
+
+# The undefined-behaviour and address sanitizers stop at the first finding; so does the thread one.
+export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1:strict_string_checks=1
+export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
+
+stage_asan() {
+	CC=gcc slowdown=4 suites asan 'unit conformance sim death cli' --buildtype=debugoptimized \
+		-Db_sanitize=address,undefined -Db_lundef=false
+}
+
+stage_tsan() {
+	CC=gcc slowdown=6 suites tsan 'unit conformance sim' --buildtype=debugoptimized \
+		-Db_sanitize=thread -Db_lundef=false
+}
+
+# What a user installs: only public symbols, headers that stand alone, examples that build against
+# the installed library through pkg-config and run.
+exports_match() {
+	local so=$1
+	nm -D --defined-only "$so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort >"$out/exported"
+	nm -D --defined-only "$so" | awk '$2 != "T" && $2 != "A"' | tee "$out/odd"
+	[ ! -s "$out/odd" ] || return 1
+	# Declarations end in "name(...)" once comments, bodies and attributes are gone.
+	cat include/verbena/*.h | gcc -fpreprocessed -dD -E -P -x c - | grep -v '^#' | tr '\n' ' ' |
+		tr ';' '\n' | sed 's/.*}//' | grep -v '{' |
+		grep -oE 'vb_[a-z0-9_]+\([^()]*\) *$' | grep -oE '^vb_[a-z0-9_]+' | sort >"$out/declared"
+	[ -s "$out/declared" ] && diff "$out/declared" "$out/exported"
+}
+
+header_alone() { # HEADER
+	printf '#include <verbena/%s>\n' "$1" >"$out/header.c"
+	gcc -std=c11 -pedantic -Wall -Wextra -Werror -Iinclude -fsyntax-only "$out/header.c" &&
+		clang -x c++ -std=c++14 -Wall -Wextra -Werror -Iinclude -fsyntax-only "$out/header.c"
+}
+
+example_installed() { # FILE
+	local flags
+	flags=$(PKG_CONFIG_PATH=$pc PKG_CONFIG_SYSROOT_DIR=$out/root pkg-config --cflags --libs verbena) ||
+		return
+	# shellcheck disable=SC2086
+	gcc -Wall -Wextra -Werror "$1" -o "$out/example" $flags || return
+	ldd "$out/example" | grep verbena
+	LD_LIBRARY_PATH=$(dirname "$pc") timeout 60 "$out/example"
+}
+
+stage_package() {
+	local file pc
+	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled || return
+	rm -rf "$out/root"
+	check "install" env DESTDIR="$out/root" meson install -C "$out/gcc" --no-rebuild || return
+	pc=$(dirname "$(find "$out/root" -name verbena.pc)")
+	check "only what the headers declare is exported" exports_match "$(dirname "$pc")/libverbena.so"
+	for file in include/verbena/*.h; do
+		check "$file stands alone in C and C++" header_alone "$(basename "$file")"
+	done
+	for file in examples/*.c; do
+		check "$file against the installed library" example_installed "$file"
+	done
+	check "the man page is installed" find "$out/root" -name 'verbena.1*' -size +1k -fprint "$out/found"
+	[ -s "$out/found" ] || record fail "man page" "not among the installed files"
+}
+
+stage_format() {
+	if ! command -v clang-format >/dev/null; then
+		record skip "clang-format" "clang-format is not installed"
+		return
+	fi
+	# shellcheck disable=SC2046
+	check "clang-format" clang-format --dry-run -Werror \
+		$(find src tests examples bench -name '*.c')
+}
+
+# ---- running them ----
+
+# shellcheck disable=SC2086
+[ $# -gt 0 ] || set -- $stages
+for stage in "$@"; do
+	echo
+	echo "==== $stage ===="
+	begin=$SECONDS p=$(count pass) f=$(count fail) s=$(count skip)
+	"stage_$stage"
+	printf '%-10s %8d %8d %8d %6d s\n' "$stage" $(($(count pass) - p)) $(($(count fail) - f)) \
+		$(($(count skip) - s)) $((SECONDS - begin)) >>"$summary"
+done
+
+passed=$(count pass) failed=$(count fail) skipped=$(count skip)
+echo
+if [ "$skipped" -gt 0 ]; then
+	echo 'skipped:'
+	awk -F '\t' '$1 == "skip" { print "  " $2 " (" $3 ")" }' "$results"
+	echo
+fi
+if [ "$failed" -gt 0 ]; then
+	echo 'failed:'
+	awk -F '\t' '$1 == "fail" { print "  " $2 ($3 == "" ? "" : " (" $3 ")") }' "$results"
+	echo
+fi
+printf '%-10s %8s %8s %8s %8s\n' stage passed failed skipped time
+cat "$summary"
+echo
+if [ "$skipped" -gt 0 ]; then
+	echo "$passed passed, $failed failed, $skipped skipped"
+else
+	echo "$passed passed, $failed failed"
+fi
+[ "$passed" -gt 0 ] && [ "$failed" = 0 ]
