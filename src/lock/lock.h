@@ -68,7 +68,9 @@ struct vb_claim {
 	bool queued;             /* stands in the queue: cannot be dropped without a husk */
 	bool held;
 	uint8_t state;           /* enum vb_claim_state, lock.c's */
+	bool adopt;              /* the adopter wants the place, not just the end of the husk */
 	struct vb_task *adopter; /* waits for the husk to let go of the claim */
+	struct vb_lock_client *me;
 	uint64_t valid_until_ns; /* client's clock; VB_FOREVER: no lease */
 	uint64_t token;
 	struct vb_list link;     /* lock.c: free, or in use by this client */

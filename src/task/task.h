@@ -141,6 +141,9 @@ void vb_task_wake(struct vb_task *t);
 int vb_task_sleep_until(uint64_t at_ns);
 
 void vb_task_cancel(struct vb_task *t);
+/* While shielded, the running task's awaits are deaf to cancellation (a release must get through).
+ * Returns what was set before, to be restored. */
+bool vb_task_shield(bool on);
 bool vb_task_cancelled(const struct vb_task *t);
 
 /* The task never runs again and its stack is freed without unwinding: how a simulated client dies.

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client's calls, the same for every protocol: bookkeeping of claims, husks, fencing tokens,
+ * watching.  What a protocol does is in its own file.
+ *
+ * The life of a claim:
+ *
+ *	FREE -> BUSY -> HELD -> FREE            acquire, release
+ *	        BUSY -> FREE                    not granted, nothing left behind
+ *	        BUSY -> HUSK -> FREE            gave up in a queue: handed on when its turn came
+ *	        BUSY -> HUSK -> BUSY            the client came back and took the place over
+ */
+#define VB_LOG_ROOM "lock"
+#include "lock/lock.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+
+enum vb_claim_state { CLAIM_FREE, CLAIM_BUSY, CLAIM_HELD, CLAIM_HUSK };
+
+uint64_t vb_lock_now(const struct vb_lock_client *me)
+{
+	return vb_ep_now(me->ep);
+}
+
+bool vb_lock_valid(const struct vb_lock_client *me, const struct vb_grant *grant)
+{
+	return grant->valid_until_ns == VB_FOREVER || vb_ep_now(me->ep) < grant->valid_until_ns;
+}
+
+enum vb_outcome vb_lock_outcome(int err)
+{
+	if (err == 0)
+		return VB_GRANTED;
+	return err == -VB_EUNKNOWN ? VB_UNKNOWN : VB_NOT_GRANTED;
+}
+
+int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out)
+{
+	struct vb_lock_client *me = calloc(1, sizeof(*me));
+	int err;
+
+	if (!me)
+		return vb_fail(-ENOMEM, "no memory for a lock client");
+	if (space->timing) {
+		me->timing = calloc(1, sizeof(*me->timing));
+		if (!me->timing) {
+			free(me);
+			return vb_fail(-ENOMEM, "no memory for a lock client");
+		}
+	}
+	me->space = space;
+	me->node = node;
+	vb_list_init(&me->free);
+	vb_list_init(&me->used);
+	for (unsigned i = 0; i < VB_CLAIMS_MAX; i++) {
+		me->claims[i].me = me;
+		vb_list_push(&me->free, &me->claims[i].link);
+	}
+	err = vb_ep_open(space->fabric, node, &me->ep);
+	if (err == 0 && space->ops->caps & VB_LOCK_SERVER) {
+		vb_peer server;
+
+		err = vb_lock_server_worker(me, 0, 0, &server);
+		if (err)
+			vb_ep_close(me->ep);
+	}
+	if (err) {
+		free(me->timing);
+		free(me);
+		return err;
+	}
+	vb_mail_init(&me->mail, me->ep);
+	vb_rng_seed(&me->rng, space->fabric->seed, me->ep->self);
+	*out = me;
+	return 0;
+}
+
+static struct vb_claim *find_claim(struct vb_lock_client *me, uint64_t lock)
+{
+	vb_list_for_each(it, &me->used)
+	{
+		struct vb_claim *c = vb_container_of(it, struct vb_claim, link);
+
+		if (c->lock == lock)
+			return c;
+	}
+	return NULL;
+}
+
+static void free_claim(struct vb_lock_client *me, struct vb_claim *c)
+{
+	if (me->space->ops->caps & VB_LOCK_MESSAGES)
+		vb_box_close(&c->box);
+	c->state = CLAIM_FREE;
+	c->queued = c->held = false;
+	vb_list_remove(&c->link);
+	/* At the front: its lines are warm. */
+	vb_list_push(me->free.next, &c->link);
+}
+
+static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
+{
+	struct vb_list *l = vb_list_pop(&me->free);
+	struct vb_claim *c;
+
+	if (!l) {
+		vb_error("a client has %u locks held, awaited or being handed on; release some first",
+			 VB_CLAIMS_MAX);
+		return NULL;
+	}
+	c = vb_container_of(l, struct vb_claim, link);
+	c->lock = lock;
+	c->entry = vb_lock_entry(me->space, lock);
+	/* A lock without a shared mode serves readers as writers. */
+	c->mode = me->space->ops->caps & VB_LOCK_SHARED ? mode : VB_EXCLUSIVE;
+	c->state = CLAIM_BUSY;
+	c->token = 0;
+	memset(c->priv, 0, sizeof(c->priv));
+	vb_list_push(&me->used, &c->link);
+	if (me->space->ops->caps & VB_LOCK_MESSAGES)
+		vb_box_open(&me->mail, &c->box, c->entry);
+	return c;
+}
+
+/* Raises the lock's own token word and takes the value; the claim is held meanwhile. */
+static int take_token(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t old;
+	int err = vb_faa64(me->ep, c->entry + me->space->token_offset, 1, &old);
+
+	if (err == 0)
+		c->token = old + 1;
+	return err;
+}
+
+static int protocol_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	bool shielded = vb_task_shield(true);
+	int err = me->space->ops->release(me, c);
+
+	vb_task_shield(shielded);
+	c->held = false;
+	return err;
+}
+
+/*
+ * The husk: stands in the queue in the client's place, and hands on at once when the turn comes.  A
+ * client that wants the lock again after all cancels it and names itself the adopter; whatever the
+ * husk has by then (still waiting, just granted, or thrown out) is the adopter's.
+ */
+static void husk_body(void *arg)
+{
+	struct vb_claim *c = arg;
+	struct vb_lock_client *me = c->me;
+	int err = me->space->ops->resume(me, c, VB_FOREVER);
+	struct vb_task *adopter;
+	bool adopt;
+
+	if (err == 0 && !c->adopt)
+		protocol_release(me, c);
+	adopter = c->adopter;
+	adopt = c->adopt;
+	c->husk = NULL;
+	c->adopter = NULL;
+	me->husks--;
+	if (adopt)
+		c->state = CLAIM_BUSY;
+	else
+		free_claim(me, c);
+	if (adopter)
+		vb_task_wake(adopter);
+}
+
+static int leave_husk(struct vb_lock_client *me, struct vb_claim *c)
+{
+	static const struct vb_task_params params = {.name = "husk", .daemon = true};
+	int err;
+
+	c->state = CLAIM_HUSK;
+	c->adopter = NULL;
+	c->adopt = false;
+	err = vb_task_spawn(me->ep->sched, husk_body, c, &params, &c->husk);
+	if (err == 0)
+		me->husks++;
+	return err;
+}
+
+/*
+ * The client asks for a lock in whose queue its husk stands.  Same mode: takes the place over, 0 and
+ * *out.  Other mode: waits for the husk to be through, 0 and *out = NULL.
+ */
+static int adopt_husk(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
+		      uint64_t until_ns, struct vb_claim **out)
+{
+	int err = 0;
+
+	if (c->adopter)
+		return vb_fail(-EDEADLK, "lock %" PRIu64 " is already being waited for by this client",
+			       c->lock);
+	c->adopter = vb_task_self();
+	c->adopt = c->mode == mode;
+	if (c->adopt)
+		vb_task_cancel(c->husk);
+	/* A cancelled husk ends as soon as its verbs are done: that wait is bounded by itself. */
+	while (c->adopter == vb_task_self() && err == 0)
+		err = c->adopt ? vb_task_suspend_uninterruptible(VB_FOREVER)
+			       : vb_task_suspend(vb_ep_base(me->ep, until_ns));
+	if (c->adopter == vb_task_self()) {
+		c->adopter = NULL;
+		return err;
+	}
+	*out = c->adopt ? c : NULL;
+	return 0;
+}
+
+/* Granted by the protocol: what is left to do before the caller may have it. */
+static int confirm(struct vb_lock_client *me, struct vb_claim *c)
+{
+	if (me->space->token_offset && c->mode == VB_EXCLUSIVE) {
+		int err = take_token(me, c);
+
+		if (err) {
+			protocol_release(me, c);
+			return err;
+		}
+	}
+	/* A turn that came while we were asleep may be over before we know of it.  The coarse clock
+	 * has been read since the last time this task slept. */
+	if (c->valid_until_ns != VB_FOREVER && vb_ep_now_coarse(me->ep) >= c->valid_until_ns) {
+		me->lost++;
+		protocol_release(me, c);
+		return -ESTALE;
+	}
+	return 0;
+}
+
+/* Until granted, given up or failed.  A grant that was over before it arrived is tried again. */
+static int acquire_loop(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns, bool resume)
+{
+	const struct vb_lock_ops *ops = me->space->ops;
+	int err;
+
+	do {
+		if (resume && c->held)
+			err = 0;
+		else if (resume && c->queued)
+			err = ops->resume(me, c, until_ns);
+		else
+			err = ops->acquire(me, c, until_ns);
+		if (err == 0)
+			err = confirm(me, c);
+		resume = false;
+	} while (err == -ESTALE && !vb_task_cancelled(vb_task_self()) &&
+		 (until_ns == VB_FOREVER || vb_ep_now(me->ep) < until_ns));
+	return err == -ESTALE ? -ETIMEDOUT : err;
+}
+
+static void timing_begin(struct vb_lock_client *me, enum vb_call call)
+{
+	me->timing->call = call;
+	me->timing->phase = VB_PHASE_IA;
+	me->timing->since_ns = vb_sched_now(me->ep->sched);
+	me->timing->calls[call]++;
+}
+
+static void give(struct vb_claim *c, struct vb_grant *out)
+{
+	c->state = CLAIM_HELD;
+	*out = (struct vb_grant){
+		.lock = c->lock,
+		.mode = c->mode,
+		.token = c->token,
+		.valid_until_ns = c->valid_until_ns,
+		.claim = c,
+	};
+}
+
+/* After acquire or try: hands the grant out, or cleans up and leaves a husk if one is needed. */
+static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns, int err,
+		    struct vb_grant *out)
+{
+	const struct vb_lock_watch *w = me->space->watch;
+	uint64_t lock = c->lock;
+
+	if ((err == -ETIMEDOUT || err == -ECANCELED) && c->queued && leave_husk(me, c) != 0) {
+		/* No memory for the husk's stack: we must stand here ourselves. */
+		bool shielded = vb_task_shield(true);
+
+		err = acquire_loop(me, c, VB_FOREVER, true);
+		vb_task_shield(shielded);
+	}
+	if (vb_unlikely(me->timing != NULL))
+		vb_phase_switch(me, VB_PHASE_IA);
+	if (err == 0) {
+		give(c, out);
+		if (vb_unlikely(w != NULL))
+			w->granted(w->ctx, me, c);
+		return 0;
+	}
+	if (c->state != CLAIM_HUSK)
+		free_claim(me, c);
+	if (vb_unlikely(w != NULL))
+		w->not_granted(w->ctx, me, lock, err);
+	return err;
+}
+
+static int check_call(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
+{
+	if (vb_unlikely(lock >= me->space->locks))
+		return vb_fail(-EINVAL, "there is no lock %" PRIu64 ": the space has %" PRIu64, lock,
+			       me->space->locks);
+	if (vb_unlikely(mode != VB_SHARED && mode != VB_EXCLUSIVE))
+		return vb_fail(-EINVAL, "there is no lock mode %d", (int)mode);
+	return 0;
+}
+
+/* A claim to work with: a new one, or the husk's.  0; -EDEADLK, -EBUSY, -ETIMEDOUT, -ECANCELED. */
+static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint64_t until_ns,
+		 struct vb_claim **out)
+{
+	struct vb_claim *c = vb_list_empty(&me->used) ? NULL : find_claim(me, lock);
+
+	if (vb_unlikely(c && c->state != CLAIM_HUSK))
+		return vb_fail(-EDEADLK, "lock %" PRIu64 " is already held or awaited by this client",
+			       lock);
+	if (vb_unlikely(c != NULL)) {
+		enum vb_mode served = me->space->ops->caps & VB_LOCK_SHARED ? mode : VB_EXCLUSIVE;
+		int err = adopt_husk(me, c, served, until_ns, out);
+
+		if (err || *out)
+			return err;
+	}
+	*out = new_claim(me, lock, mode);
+	return *out ? 0 : -EBUSY;
+}
+
+int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint64_t timeout_ns,
+		    struct vb_grant *out)
+{
+	const struct vb_lock_watch *w = me->space->watch;
+	uint64_t until_ns = VB_FOREVER;
+	struct vb_claim *c;
+	int err = check_call(me, lock, mode);
+
+	if (vb_unlikely(err != 0))
+		return err;
+	if (timeout_ns != VB_FOREVER_NS) {
+		uint64_t now = vb_ep_now(me->ep);
+
+		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
+	}
+	me->polls = 0;
+	if (vb_unlikely(w != NULL))
+		w->called(w->ctx, me, lock, mode);
+	if (vb_unlikely(me->timing != NULL))
+		timing_begin(me, mode == VB_SHARED ? VB_CALL_ACQ_S : VB_CALL_ACQ_X);
+	err = begin(me, lock, mode, until_ns, &c);
+	if (err) {
+		if (vb_unlikely(w != NULL))
+			w->not_granted(w->ctx, me, lock, err);
+		return err;
+	}
+	err = acquire_loop(me, c, until_ns, c->queued || c->held);
+	return conclude(me, c, until_ns, err, out);
+}
+
+int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, struct vb_grant *out)
+{
+	const struct vb_lock_ops *ops = me->space->ops;
+	const struct vb_lock_watch *w = me->space->watch;
+	struct vb_claim *c;
+	int err = check_call(me, lock, mode);
+
+	if (vb_unlikely(err != 0))
+		return err;
+	/* A husk of ours in the queue means that somebody else has the lock. */
+	c = find_claim(me, lock);
+	if (c && c->state == CLAIM_HUSK)
+		return -EAGAIN;
+	if (vb_unlikely(w != NULL))
+		w->called(w->ctx, me, lock, mode);
+	if (vb_unlikely(me->timing != NULL))
+		timing_begin(me, mode == VB_SHARED ? VB_CALL_ACQ_S : VB_CALL_ACQ_X);
+	err = begin(me, lock, mode, 0, &c);
+	if (err) {
+		if (vb_unlikely(w != NULL))
+			w->not_granted(w->ctx, me, lock, err);
+		return err;
+	}
+	err = ops->try_acquire ? ops->try_acquire(me, c) : ops->acquire(me, c, 0);
+	vb_assert(!c->queued || err == 0);
+	if (err == 0)
+		err = confirm(me, c);
+	if (err == -ETIMEDOUT || err == -ESTALE)
+		err = -EAGAIN;
+	return conclude(me, c, 0, err, out);
+}
+
+int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
+{
+	const struct vb_lock_watch *w = me->space->watch;
+	struct vb_claim *c = grant->claim;
+	uint64_t lock = grant->lock;
+	int err;
+
+	if (vb_unlikely(c < me->claims || c >= me->claims + VB_CLAIMS_MAX ||
+			c->state != CLAIM_HELD || c->lock != lock))
+		return vb_fail(-EINVAL, "a release of lock %" PRIu64 ", which this client does not hold",
+			       lock);
+	if (vb_unlikely(w != NULL))
+		w->releasing(w->ctx, me, c);
+	if (vb_unlikely(me->timing != NULL))
+		timing_begin(me, VB_CALL_REL);
+	err = protocol_release(me, c);
+	if (vb_unlikely(me->timing != NULL))
+		vb_phase_switch(me, VB_PHASE_IA);
+	if (err == -VB_ELOST)
+		me->lost++;
+	grant->claim = NULL;
+	free_claim(me, c);
+	if (vb_unlikely(w != NULL))
+		w->released(w->ctx, me, lock, err);
+	return err;
+}
+
+static void close_claim(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	if (c->state == CLAIM_HELD) {
+		struct vb_grant g;
+
+		give(c, &g);
+		vb_lock_release(me, &g);
+		return;
+	}
+	/* Its turn comes within two leases, or is mended by others then. */
+	c->adopter = vb_task_self();
+	c->adopt = false;
+	while (c->adopter == vb_task_self() &&
+	       vb_task_suspend_uninterruptible(vb_ep_base(me->ep, until_ns)) == 0)
+		;
+	if (c->adopter != vb_task_self())
+		return;
+	vb_warn("a place in the queue of lock %" PRIu64 " is left behind by a closing client", c->lock);
+	c->adopt = true;
+	vb_task_cancel(c->husk);
+	while (c->adopter == vb_task_self())
+		vb_task_suspend_uninterruptible(VB_FOREVER);
+	if (c->held)
+		protocol_release(me, c);
+	free_claim(me, c);
+}
+
+void vb_lock_client_close(struct vb_lock_client *me)
+{
+	uint64_t until_ns;
+
+	if (!me)
+		return;
+	until_ns = vb_ep_now(me->ep) + 2 * me->space->lease_ns;
+	while (!vb_list_empty(&me->used))
+		close_claim(me, vb_container_of(me->used.next, struct vb_claim, link), until_ns);
+	vb_ep_close(me->ep);
+	free(me->timing);
+	free(me);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every lock protocol, by name.  A new one is a line here and one in space.c's table. */
+#ifndef VB_LOCK_PROTOCOLS_H
+#define VB_LOCK_PROTOCOLS_H
+
+struct vb_lock_ops;
+
+extern const struct vb_lock_ops vb_lock_cas, vb_lock_cas_backoff, vb_lock_retry_on_fail, vb_lock_mcs,
+	vb_lock_dslr, vb_lock_shiftlock, vb_lock_rpc;
+
+/* As their papers print them, holes included: to be measured and refuted, not to be used. */
+extern const struct vb_lock_ops vb_lock_dslr_as_published, vb_lock_shiftlock_as_published;
+extern const struct vb_lock_ops *const vb_locks_published[];
+
+#endif

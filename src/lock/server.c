@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lock servers: the tasks that answer for locks whose protocol has a server side, and how clients
+ * find them.  A server's endpoint stands in the header of the space on its node; clients read it
+ * once and again when it does not answer any more.
+ */
+#define VB_LOG_ROOM "lock"
+#include "lock/lock.h"
+
+#include <pthread.h>
+
+#include "base/log.h"
+
+static void serve_body(void *arg)
+{
+	struct vb_lock_server *s = arg;
+	struct vb_msg msg;
+
+	while (!s->stop) {
+		if (vb_ep_recv(s->ep, &msg) == 0) {
+			s->requests++;
+			s->space->ops->serve(s, &msg);
+			continue;
+		}
+		if (vb_ep_wait(s->ep, VB_FOREVER) == -ECANCELED)
+			break;
+	}
+	s->task = NULL;
+}
+
+int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
+			 unsigned workers, struct vb_lock_server **out)
+{
+	static const struct vb_task_params params = {.name = "lock server", .daemon = true};
+	struct vb_lock_header *h;
+	struct vb_lock_server *s;
+	int err;
+
+	*out = NULL;
+	if (!space->ops->serve)
+		return 0;
+	if (node >= space->servers || workers == 0 || workers > VB_LOCK_WORKERS_MAX || worker >= workers)
+		return vb_fail(-EINVAL, "server worker %u of %u on node %u: 1 to %u workers on nodes below %u",
+			       worker, workers, node, VB_LOCK_WORKERS_MAX, space->servers);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return vb_fail(-ENOMEM, "no memory for a lock server");
+	*s = (struct vb_lock_server){.space = space, .node = node, .worker = worker, .workers = workers};
+	err = vb_ep_open(space->fabric, node, &s->ep);
+	if (err)
+		goto no_ep;
+	err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
+	if (err)
+		goto no_task;
+	h = vb_local(space->fabric, space->header[node], sizeof(*h));
+	__atomic_store_n(&h->server[worker], s->ep->self, __ATOMIC_RELEASE);
+	__atomic_store_n(&h->workers, workers, __ATOMIC_RELEASE);
+	*out = s;
+	return 0;
+no_task:
+	vb_ep_close(s->ep);
+no_ep:
+	free(s);
+	return err;
+}
+
+void vb_lock_server_stop(struct vb_lock_server *s)
+{
+	struct vb_lock_header *h;
+	uint64_t self;
+
+	if (!s)
+		return;
+	if (s->thread) {
+		pthread_t thread = *(pthread_t *)s->thread;
+
+		/* The server lives on its own thread and is taken down there. */
+		__atomic_store_n(&s->stop, true, __ATOMIC_RELEASE);
+		pthread_join(thread, NULL);
+		free(s->thread);
+		free(s);
+		return;
+	}
+	h = vb_local(s->space->fabric, s->space->header[s->node], sizeof(*h));
+	self = s->ep->self;
+	__atomic_compare_exchange_n(&h->server[s->worker], &self, VB_PEER_NONE, false,
+				    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	s->stop = true;
+	if (s->task)
+		vb_task_cancel(s->task);
+	/* The task ends at its next turn. */
+	while (s->task)
+		vb_task_yield();
+	vb_ep_close(s->ep);
+	free(s);
+}
+
+struct thread_start {
+	struct vb_lock_server *made, *outer;
+	struct vb_lock_space *space;
+	uint16_t node;
+	int err;
+	bool ready;
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+};
+
+/* How often a server thread looks whether it should stop; requests wake it at once. */
+#define STOP_POLL_NS 20000000ull
+
+static void *thread_body(void *arg)
+{
+	struct thread_start *t = arg;
+	struct vb_lock_server *inner = NULL, *outer = t->outer;
+	struct vb_sched *sched = vb_sched_self();
+	int err = vb_lock_server_start(t->space, t->node, 0, 1, &inner);
+
+	pthread_mutex_lock(&t->mutex);
+	t->err = err;
+	t->made = inner;
+	t->ready = true;
+	pthread_cond_signal(&t->cond);
+	pthread_mutex_unlock(&t->mutex);
+	if (err || !inner)
+		goto out;
+	while (!__atomic_load_n(&outer->stop, __ATOMIC_ACQUIRE))
+		vb_task_suspend(vb_sched_now(sched) + STOP_POLL_NS);
+	vb_lock_server_stop(inner);
+out:
+	vb_sched_destroy(sched);
+	return NULL;
+}
+
+int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
+				struct vb_lock_server **out)
+{
+	struct thread_start t = {
+		.space = space,
+		.node = node,
+		.mutex = PTHREAD_MUTEX_INITIALIZER,
+		.cond = PTHREAD_COND_INITIALIZER,
+	};
+	pthread_t *thread;
+	int err;
+
+	*out = NULL;
+	if (!space->ops->serve)
+		return 0;
+	if (space->fabric->caps.flags & VB_CAP_VIRTUAL)
+		return vb_fail(-EOPNOTSUPP, "a simulated fabric has one thread; start a server task");
+	t.outer = calloc(1, sizeof(*t.outer));
+	thread = malloc(sizeof(*thread));
+	if (!t.outer || !thread) {
+		err = vb_fail(-ENOMEM, "no memory for a lock server");
+		goto fail;
+	}
+	err = -pthread_create(thread, NULL, thread_body, &t);
+	if (err) {
+		vb_error("a lock server's thread cannot be made: %s", vb_strerror(err));
+		goto fail;
+	}
+	pthread_mutex_lock(&t.mutex);
+	while (!t.ready)
+		pthread_cond_wait(&t.cond, &t.mutex);
+	pthread_mutex_unlock(&t.mutex);
+	if (t.err) {
+		err = t.err;
+		pthread_join(*thread, NULL);
+		goto fail;
+	}
+	t.outer->space = space;
+	t.outer->node = node;
+	t.outer->thread = thread;
+	*out = t.outer;
+	return 0;
+fail:
+	free(t.outer);
+	free(thread);
+	return err;
+}
+
+void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node)
+{
+	__atomic_store_n(&space->worker_cache[node], 0, __ATOMIC_RELAXED);
+}
+
+static int read_header(struct vb_lock_client *me, uint16_t node)
+{
+	struct vb_lock_space *s = me->space;
+	vb_peer *cache = &s->server_cache[(size_t)node * VB_LOCK_WORKERS_MAX];
+	uint64_t workers, server[VB_LOCK_WORKERS_MAX];
+	int err = vb_read64(me->ep, vb_lock_header_field(s, node, workers), &workers);
+
+	if (err)
+		return err;
+	if (workers == 0 || workers > VB_LOCK_WORKERS_MAX)
+		return -VB_EPEERGONE;
+	err = vb_read(me->ep, vb_lock_header_field(s, node, server), server,
+		      (uint32_t)(workers * sizeof(server[0])));
+	if (err)
+		return err;
+	/* Clients of other threads may read the same at the same time; they write the same. */
+	for (unsigned i = 0; i < workers; i++)
+		__atomic_store_n(&cache[i], server[i], __ATOMIC_RELAXED);
+	__atomic_store_n(&s->worker_cache[node], (unsigned)workers, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int known_workers(struct vb_lock_client *me, uint16_t node, unsigned *out)
+{
+	struct vb_lock_space *s = me->space;
+	unsigned n = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
+
+	if (vb_unlikely(n == 0)) {
+		int err = read_header(me, node);
+
+		if (err == -VB_EPEERGONE)
+			vb_error("nobody serves '%s' locks on node %u; start a server there",
+				 s->ops->name, node);
+		if (err)
+			return err;
+		n = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
+	}
+	*out = n;
+	return n ? 0 : -VB_EPEERGONE;
+}
+
+int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned worker, vb_peer *out)
+{
+	struct vb_lock_space *s = me->space;
+	unsigned workers;
+	vb_peer p;
+	int err = known_workers(me, node, &workers);
+
+	if (err)
+		return err;
+	p = __atomic_load_n(&s->server_cache[(size_t)node * VB_LOCK_WORKERS_MAX + worker % workers],
+			    __ATOMIC_RELAXED);
+	if (p == VB_PEER_NONE) {
+		vb_lock_server_forget(s, node);
+		return vb_fail(-VB_EPEERGONE, "the server of '%s' locks on node %u has stopped",
+			       s->ops->name, node);
+	}
+	*out = p;
+	return 0;
+}
+
+int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out)
+{
+	struct vb_lock_space *s = me->space;
+	uint16_t node = (uint16_t)(lock % s->servers);
+	unsigned workers;
+	int err = known_workers(me, node, &workers);
+
+	if (err)
+		return err;
+	return vb_lock_server_worker(me, node, (unsigned)(lock / s->servers % workers), out);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lock spaces: which protocols there are, and where the locks of a space lie.
+ *
+ * On each server node a space is one named region:
+ *
+ *	header (struct vb_lock_header) | entry 0 | entry 1 | ...
+ *
+ * with the entries `stride` bytes apart: the protocol's entry, and behind it, where the space has
+ * fencing and the protocol has no token of its own, one 64-bit token word.  Lock i is entry i / N on
+ * node i % N.
+ */
+#define VB_LOG_ROOM "lock"
+#include "lock/lock.h"
+
+#include <inttypes.h>
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "lock/protocols.h"
+
+#define LOCKS_MAX      (1ull << 40)
+#define LEASE_MIN_NS   10000ull
+#define LEASE_MAX_NS   (3600ull * 1000000000ull)
+#define LEASE_INIT_NS  10000000ull
+#define DRIFT_INIT_PPM 100u
+#define DRIFT_MAX_PPM  10000u
+#define HEADER_MAGIC   0x3130304b434f4c56ull /* "VLOCK001" */
+
+const struct vb_lock_ops *const vb_locks[] = {
+	&vb_lock_cas, &vb_lock_cas_backoff, &vb_lock_retry_on_fail, &vb_lock_mcs, &vb_lock_dslr,
+	&vb_lock_shiftlock, &vb_lock_rpc, NULL,
+};
+
+const struct vb_lock_ops *const vb_locks_published[] = {
+	&vb_lock_dslr_as_published, &vb_lock_shiftlock_as_published, NULL,
+};
+
+#define REGISTERED_MAX 4
+static const struct vb_lock_ops *const *registered[REGISTERED_MAX];
+static unsigned n_registered;
+
+void vb_lock_register(const struct vb_lock_ops *const *more)
+{
+	for (unsigned i = 0; i < n_registered; i++)
+		if (registered[i] == more)
+			return;
+	vb_assert(n_registered < REGISTERED_MAX);
+	registered[n_registered++] = more;
+}
+
+static const struct vb_lock_ops *find_in(const struct vb_lock_ops *const *list, const char *name)
+{
+	for (; *list; list++)
+		if (!strcmp((*list)->name, name))
+			return *list;
+	return NULL;
+}
+
+const struct vb_lock_ops *vb_lock_find(const char *name)
+{
+	const struct vb_lock_ops *ops = find_in(vb_locks, name);
+
+	if (!ops)
+		ops = find_in(vb_locks_published, name);
+	for (unsigned i = 0; !ops && i < n_registered; i++)
+		ops = find_in(registered[i], name);
+	return ops;
+}
+
+static int unknown_lock(const char *name)
+{
+	const char *names[64];
+	size_t n = 0;
+	const char *near;
+
+	for (const struct vb_lock_ops *const *l = vb_locks; *l; l++)
+		names[n++] = (*l)->name;
+	for (const struct vb_lock_ops *const *l = vb_locks_published; *l; l++)
+		names[n++] = (*l)->name;
+	near = vb_nearest(name, names, n);
+	return vb_fail(-EINVAL, "no lock is called '%s'%s%s%s; `verbena list` shows them all", name,
+		       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+static int check_params(const struct vb_lock_space_params *p)
+{
+	if (!p->lock)
+		return vb_fail(-EINVAL, "no lock protocol was named");
+	if (p->locks == 0 || p->locks > LOCKS_MAX)
+		return vb_fail(-EINVAL, "%" PRIu64 " locks: a space has 1 to 2^40", p->locks);
+	if (p->lease_ns && (p->lease_ns < LEASE_MIN_NS || p->lease_ns > LEASE_MAX_NS))
+		return vb_fail(-EINVAL, "a lease of %" PRIu64 " ns: 10us to 3600s are allowed",
+			       p->lease_ns);
+	if (p->drift_ppm > DRIFT_MAX_PPM)
+		return vb_fail(-EINVAL, "a clock drift of %u ppm: at most %u are allowed",
+			       p->drift_ppm, DRIFT_MAX_PPM);
+	return 0;
+}
+
+static const char *cap_name(uint32_t cap)
+{
+	switch (cap) {
+	case VB_CAP_MASKED64:
+		return "masked 64-bit atomics";
+	case VB_CAP_MASKED128:
+		return "masked 128-bit atomics";
+	case VB_CAP_SEND:
+		return "SEND/RECV";
+	case VB_CAP_NOTIFY:
+		return "notified WRITEs";
+	default:
+		return "a capability";
+	}
+}
+
+/* May the protocol run on this fabric, and as it is or by its portable variant? */
+static int check_caps(struct vb_lock_space *s)
+{
+	uint32_t have = s->fabric->caps.flags;
+	uint32_t missing = s->ops->needs & ~have;
+
+	if (missing)
+		return vb_fail(-EOPNOTSUPP,
+			       "'%s' needs %s, which this '%s' fabric lacks; choose another lock or "
+			       "fabric (`verbena list` shows what each has)",
+			       s->ops->name, cap_name(missing & -missing), s->fabric->ops->name);
+	/* A lease must outlast a verb: see "Leases" in lock.h and each protocol's release. */
+	if (s->ops->caps & VB_LOCK_SURVIVES && s->fabric->caps.verb_bound_ns > s->lease_ns / 2)
+		return vb_fail(-EINVAL,
+			       "a lease of %" PRIu64 " ns is too short for this fabric, where a verb "
+			       "may take effect up to %" PRIu64 " ns late; take at least twice that",
+			       s->lease_ns, s->fabric->caps.verb_bound_ns);
+	s->portable_mask = s->ops->wishes & ~have;
+	if (s->portable_mask)
+		vb_info("'%s' runs without %s: %s", s->ops->name,
+			cap_name(s->portable_mask & -s->portable_mask), s->ops->portable);
+	return 0;
+}
+
+static uint64_t layout_hash(const struct vb_lock_space *s)
+{
+	char text[128];
+	int n = snprintf(text, sizeof(text), "%s/%u/%u/%u/%u", s->ops->name, s->ops->entry_bytes,
+			 s->stride, s->servers, s->portable_mask);
+
+	return XXH64(text, (size_t)n, 0);
+}
+
+/* Makes or joins the region on one server node. */
+static int open_region(struct vb_lock_space *s, uint16_t node)
+{
+	uint64_t mine = (s->locks + s->servers - 1 - node) / s->servers;
+	struct vb_lock_header *h;
+	char name[80];
+	bool fresh;
+	int err;
+
+	snprintf(name, sizeof(name), "lock:%.60s", s->name);
+	err = vb_region(s->fabric, node, name, sizeof(*h) + mine * s->stride, &s->header[node], &fresh);
+	if (err)
+		return err;
+	s->base[node] = s->header[node] + sizeof(*h);
+	h = vb_local(s->fabric, s->header[node], sizeof(*h));
+	if (!h)
+		return vb_fail(-EOPNOTSUPP, "the '%s' fabric does not show node %u's memory here",
+			       s->fabric->ops->name, node);
+	if (fresh) {
+		h->ops_hash = layout_hash(s);
+		h->locks = s->locks;
+		h->lease_ns = s->lease_ns;
+		__atomic_store_n(&h->magic, HEADER_MAGIC, __ATOMIC_RELEASE);
+		return 0;
+	}
+	/* Whoever is first fills the header in a moment; a maker killed in that moment does not. */
+	for (unsigned i = 0; __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE) != HEADER_MAGIC; i++) {
+		if (i == 2000)
+			return vb_fail(-EAGAIN, "lock space '%s' was never finished by its maker; "
+						"use another name", s->name);
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	if (h->ops_hash != layout_hash(s) || h->locks != s->locks || h->lease_ns != s->lease_ns)
+		return vb_fail(-EINVAL,
+			       "lock space '%s' exists with another protocol, layout, lease (%" PRIu64
+			       " ns) or number of locks (%" PRIu64 "); ask for the same or use "
+			       "another name", s->name, h->lease_ns, h->locks);
+	return 0;
+}
+
+static int parse_options(struct vb_lock_space *s, const char *text)
+{
+	static const struct vb_opt none[] = {VB_OPT_END};
+	const struct vb_opt *table = s->ops->options ? s->ops->options : none;
+
+	if (s->ops->options_size) {
+		s->options = calloc(1, s->ops->options_size);
+		if (!s->options)
+			return vb_fail(-ENOMEM, "no memory for a lock space");
+		vb_opt_defaults(table, s->options);
+	}
+	return vb_opt_parse_list(table, s->options, text);
+}
+
+static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
+{
+	uint32_t bytes = s->ops->entry_bytes;
+	int err;
+
+	s->locks = p->locks;
+	s->servers = p->servers ? p->servers : 1;
+	s->lease_ns = p->lease_ns ? p->lease_ns : LEASE_INIT_NS;
+	s->drift_ppm = p->drift_ppm ? p->drift_ppm : DRIFT_INIT_PPM;
+	s->fencing = p->fencing;
+	s->name = p->name ? p->name : "locks";
+	if (s->servers > s->fabric->nodes)
+		return vb_fail(-EINVAL, "%u lock servers on a fabric of %u nodes", s->servers,
+			       s->fabric->nodes);
+	if (s->locks < s->servers)
+		return vb_fail(-EINVAL, "%" PRIu64 " locks for %u servers: each needs one", s->locks,
+			       s->servers);
+	if (s->fencing && !(s->ops->caps & VB_LOCK_TOKEN)) {
+		s->token_offset = bytes;
+		bytes += sizeof(uint64_t);
+	}
+	/* 16-byte entries must stay 16-byte aligned; 8-byte ones may be packed. */
+	s->stride = s->ops->entry_bytes % 16 == 0 ? (bytes + 15) & ~15u : (bytes + 7) & ~7u;
+	s->base = calloc(s->servers, sizeof(*s->base));
+	s->header = calloc(s->servers, sizeof(*s->header));
+	s->server_cache = calloc((size_t)s->servers * VB_LOCK_WORKERS_MAX, sizeof(*s->server_cache));
+	s->worker_cache = calloc(s->servers, sizeof(*s->worker_cache));
+	if (!s->base || !s->header || !s->server_cache || !s->worker_cache)
+		return vb_fail(-ENOMEM, "no memory for a lock space");
+	err = check_caps(s);
+	if (err == 0)
+		err = parse_options(s, p->options);
+	for (uint16_t n = 0; err == 0 && n < s->servers; n++)
+		err = open_region(s, n);
+	if (err == 0 && s->ops->open)
+		err = s->ops->open(s);
+	return err;
+}
+
+int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
+		       struct vb_lock_space **out)
+{
+	const struct vb_lock_ops *ops;
+	struct vb_lock_space *s;
+	int err = check_params(params);
+
+	if (err)
+		return err;
+	ops = vb_lock_find(params->lock);
+	if (!ops)
+		return unknown_lock(params->lock);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return vb_fail(-ENOMEM, "no memory for a lock space");
+	s->fabric = fabric;
+	s->ops = ops;
+	err = fill(s, params);
+	if (err) {
+		vb_lock_space_close(s);
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+void vb_lock_space_close(struct vb_lock_space *s)
+{
+	if (!s)
+		return;
+	free(s->options);
+	free(s->base);
+	free(s->header);
+	free(s->server_cache);
+	free(s->worker_cache);
+	free(s);
+}
