@@ -26,10 +26,23 @@ struct vb_command {
 	int (*run)(int argc, char **argv);
 	/* The option groups of the command, for --help, the man page and completions; NULL: none. */
 	const struct vb_opt_group *(*groups)(unsigned *n);
+	const char *example; /* a command line that works, or NULL */
 };
 
 extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_command_bench_fabric,
-	vb_command_check_lock, vb_command_doctor, vb_command_version;
+	vb_command_check_lock, vb_command_doctor, vb_command_version, vb_command_help;
+
+/* All of them, NULL at the end, in the order of the overview. */
+extern const struct vb_command *const vb_commands[];
+
+/*
+ * What every command does first: sets the defaults of its groups, reads argv into them and deals with
+ * --help and stray words.  Returns -1 if the command is to go on, else the enum vb_exit to end with
+ * (the reason has been printed).
+ */
+int vb_cli_parse(const struct vb_command *command, int argc, char **argv);
+/* A library error as an exit code: -EBUSY is VB_EXIT_BUSY, and so on. */
+int vb_cli_exit_of(int err);
 
 /* Set by SIGINT and SIGTERM; drivers look at it and end early with what they have. */
 extern volatile bool vb_interrupted;

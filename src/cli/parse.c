@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all commands share: their options from their tables, and exit codes for errors. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <verbena/verbena.h>
+
+#include "base/opt.h"
+
+volatile bool vb_interrupted;
+
+static void print_help(const struct vb_command *c, const struct vb_opt_group *groups, unsigned n)
+{
+	printf("Usage: verbena %s%s\n\n%s\n", c->name, n > 0 ? " [OPTION]..." : "", c->summary);
+	if (n > 0) {
+		printf("\n");
+		vb_opt_print_help(stdout, groups, n);
+	}
+	if (c->example != NULL)
+		printf("\nExample:\n  %s\n", c->example);
+}
+
+int vb_cli_parse(const struct vb_command *command, int argc, char **argv)
+{
+	const struct vb_opt_group *groups = NULL;
+	unsigned n = 0;
+	int words = 0, err;
+
+	if (command->groups != NULL)
+		groups = command->groups(&n);
+	for (unsigned i = 0; i < n; i++)
+		vb_opt_defaults(groups[i].table, groups[i].opts);
+	err = vb_opt_parse_args(groups, n, argc, argv, &words);
+	if (err < 0)
+		return VB_EXIT_USAGE;
+	if (err == 1) {
+		print_help(command, groups, n);
+		return VB_EXIT_OK;
+	}
+	if (words > 0) {
+		fprintf(stderr, "verbena: '%s' is not an option of `verbena %s`; see its --help\n",
+			argv[0], command->name);
+		return VB_EXIT_USAGE;
+	}
+	return -1;
+}
+
+int vb_cli_exit_of(int err)
+{
+	switch (err < 0 ? -err : err) {
+	case 0:
+		return VB_EXIT_OK;
+	case EINVAL:
+	case EOPNOTSUPP:
+	case EPROTO:
+	case EACCES:
+	case EISDIR:
+	case ENOENT:
+	case ENOTDIR:
+	case EROFS:
+		return VB_EXIT_USAGE;
+	case EBUSY:
+	case EEXIST:
+		return VB_EXIT_BUSY;
+	case ENOMEM:
+	case ENOSPC:
+		return VB_EXIT_RESOURCES;
+	default:
+		return VB_EXIT_FAILED;
+	}
+}
