@@ -102,6 +102,7 @@ struct vb_batch {
 	struct vb_verb *verbs;
 	uint16_t n;
 	uint16_t pending;       /* signalled verbs not yet complete; the backend counts it down */
+	bool posted;            /* vb_post returned 1 and vb_wait has not seen the end yet */
 	struct vb_task *waiter; /* woken when pending reaches 0 */
 };
 #define VB_BATCH_MAX 64
@@ -147,6 +148,8 @@ struct vb_fabric_ops {
 	/* 0: every verb is complete.  1: posted; the backend counts batch->pending down and wakes
 	 * batch->waiter.  Negative: nothing was posted. Verb errors go to verb->status, not here. */
 	int (*post)(struct vb_ep *ep, struct vb_batch *batch);
+	/* Optional, for hooks: vb_wait has seen the end of a batch whose post returned 1. */
+	void (*waited)(struct vb_ep *ep, struct vb_batch *batch);
 	/* 0 and a message, or -EAGAIN.  The endpoint's waiters are woken when one arrives. */
 	int (*recv)(struct vb_ep *ep, struct vb_msg *out);
 	bool (*peer_alive)(struct vb_fabric *f, vb_peer peer);
@@ -157,6 +160,14 @@ struct vb_fabric_ops {
 		      vb_addr *out, bool *fresh);
 	/* The CPU's view of a node's segment, or NULL where there is none. */
 	void *(*local)(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
+
+	/* Optional, for simulated clients that die or stall: every generic await on an endpoint (vb_wait,
+	 * vb_ep_wait, vb_ep_sleep_until) calls it before it suspends (before = true: it does not
+	 * suspend) and when the task is back (before = false: it may), each time with nothing on the
+	 * task's stack linked into the endpoint.  It does not return if the client is dead. */
+	void (*checkpoint)(struct vb_ep *ep, bool before);
+	/* Optional, see vb_ep_serve. */
+	void (*serve)(struct vb_ep *ep);
 
 	/* Optional single-verb entries for fabrics that complete inline: no verb is built. */
 	int (*faa64)(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t *old);
@@ -183,6 +194,7 @@ struct vb_fabric {
 struct vb_ep {
 	const struct vb_fabric_ops *ops;
 	struct vb_fabric *fabric;
+	struct vb_ep *lower;         /* what a hook's endpoint wraps, else NULL */
 	struct vb_sched *sched;
 	vb_peer self;
 	/* The client's own clock: local = base + offset + base * drift_ppb / 1e9.  Zero on real
@@ -238,6 +250,20 @@ static inline int vb_ep_sleep(struct vb_ep *ep, uint64_t ns)
  * Spurious returns are allowed; every waiter of the endpoint is woken by every message. */
 int vb_ep_wait(struct vb_ep *ep, uint64_t until_ns);
 void vb_ep_wake(struct vb_ep *ep); /* for backends: a message came */
+
+static inline void vb_ep_checkpoint(struct vb_ep *ep, bool before)
+{
+	if (vb_unlikely(ep->ops->checkpoint != NULL))
+		ep->ops->checkpoint(ep, before);
+}
+
+/* Says that this endpoint's messages are requests which a server's CPU works on: where time is
+ * virtual, each costs the profile's handler time, and recv says -EAGAIN while the CPU is busy. */
+static inline void vb_ep_serve(struct vb_ep *ep)
+{
+	if (ep->ops->serve != NULL)
+		ep->ops->serve(ep);
+}
 
 static inline int vb_ep_recv(struct vb_ep *ep, struct vb_msg *out)
 {

@@ -27,7 +27,9 @@ struct vb_sim_faults {
 
 /* Turns faults on or off (all zero) from now on.  drift_max_ppb counts for endpoints opened later. */
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
-/* Only endpoints marked so die or pause; lock servers are not marked. */
+/* Only endpoints marked so die or pause; lock servers are not marked.  Only coroutines may use them
+ * (the root task cannot die).  Once an endpoint is dead, each of its tasks ends at its next await or
+ * when the one it is in ends; sends to it fail or vanish. */
 void vb_sim_ep_mortal(struct vb_ep *ep, bool mortal);
 bool vb_sim_ep_dead(const struct vb_ep *ep);
 /* Called when an endpoint's client dies, on the scheduler's stack. */
