@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Locks with a bug in each, for the checker to catch by name: a check that cannot fail is a defect.
+ * They are called "planted:NAME" and say in ->planted which rule of the auditor must fire.  Nobody
+ * may use them for anything else; the library does not contain them.
+ */
+#ifndef VB_CHECK_PLANTED_H
+#define VB_CHECK_PLANTED_H
+
+#include "lock/lock.h"
+
+/* NULL at the end; for vb_lock_register. */
+extern const struct vb_lock_ops *const vb_planted_locks[];
+
+/*
+ * A small lease lock without bugs, and what can be wrong with it.  The entry:
+ *
+ *	lo   63           24 23             0      hi  63                  0
+ *	    +---------------+----------------+        +---------------------+
+ *	    | holder        | random         |        | last token          |
+ *	    +---------------+----------------+        +---------------------+
+ *	     0 = free         names this grant
+ *
+ * Taken with a CAS from 0, given back with a CAS to 0; who has seen one and the same word for a
+ * lease takes it over with a CAS from that word.
+ */
+enum planted_bug {
+	PLANTED_CHECK_THEN_ACT,    /* takes the free lock with a READ and a WRITE */
+	PLANTED_BLIND_RELEASE,     /* gives back with a WRITE, whoever holds the lock by now */
+	PLANTED_SAME_WORD,         /* the word names the holder but not the grant: it recurs */
+	PLANTED_EARLY_TOKEN,       /* draws the token before it has the lock */
+	PLANTED_LEASE_FROM_NOTICE, /* counts the lease from when it learned of the grant */
+};
+
+struct planted_lease {
+	struct vb_lock_ops ops;
+	enum planted_bug bug;
+};
+
+extern const struct planted_lease vb_planted_double_grant, vb_planted_foreign_release,
+	vb_planted_aba_recovery, vb_planted_stale_token, vb_planted_late_lease;
+extern const struct vb_lock_ops vb_planted_lost_wakeup, vb_planted_reader_starves_writer;
+
+#endif
