@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of the scheduler, for the files of this room only.
+ *
+ * A task's struct lies at the upper end of its own stack, so a task is one mapping and its first
+ * page holds both.  Address space per task: 64 KiB and a 16 KiB guard.  Memory: the pages it has
+ * touched, one to three for ordinary code (4 to 12 KiB), and about 40 bytes of page table.  A
+ * process may have some 32,000 tasks under Linux' default vm.max_map_count (two areas each).
+ */
+#ifndef VB_TASK_INNER_H
+#define VB_TASK_INNER_H
+
+#include "task/fcontext.h"
+#include "task/fiber.h"
+#include "task/task.h"
+
+/* Bound of armed timers per scheduler.  Address space for all of them is reserved at once (24 MiB),
+ * so that arming never allocates; pages are touched as the heap grows. */
+#define VB_TIMERS_MAX (1u << 20)
+
+/* Free stacks that are kept per size class; further ones are unmapped. */
+#define VB_STACK_POOL_MAX 1024
+#define VB_STACK_MIN_LOG2 14
+#define VB_STACK_CLASSES  13 /* 16 KiB to 64 MiB */
+
+struct vb_heap_entry {
+	uint64_t at_ns;
+	uint64_t seq;
+	struct vb_timer *timer;
+};
+
+struct vb_heap {
+	struct vb_heap_entry *entries;
+	uint64_t seq; /* of the next timer armed */
+	uint32_t n;
+};
+
+struct vb_stack_pool {
+	struct vb_list free; /* of dead tasks, by link */
+	unsigned n;
+};
+
+enum vb_task_state {
+	VB_TASK_DEAD, /* in the pool, or about to be */
+	VB_TASK_READY,
+	VB_TASK_RUNNING,
+	VB_TASK_WAITING,
+};
+
+/* What may end the wait of a task that is VB_TASK_WAITING, besides its timer. */
+#define VB_WAIT_WAKE   1u
+#define VB_WAIT_CANCEL 2u
+
+struct vb_task {
+	struct vb_list link; /* ready queue or pool */
+	fcontext_t ctx;      /* where to go on; not of the running task */
+	struct vb_sched *sched;
+	uint8_t state; /* enum vb_task_state */
+	uint8_t wait;  /* VB_WAIT_* */
+	bool permit;
+	bool cancelled;
+	bool daemon;
+	bool started;
+	uint8_t stack_class;
+	int result;        /* of the wait that has ended */
+	int timeout_value; /* result if the timer ends the wait */
+	struct vb_timer timer;
+	void (*body)(void *arg);
+	void *arg;
+	void *user;
+	const char *name;
+	struct vb_list all;
+	char *mapping;
+	struct vb_fiber fiber;
+};
+
+struct vb_sched {
+	struct vb_sched_face face; /* first: inline functions look at it */
+	fcontext_t loop_ctx;       /* the scheduler, while a task runs */
+	struct vb_list ready;      /* of the next round */
+	struct vb_list round;      /* still to run in this round */
+	struct vb_heap heap;
+	uint64_t switches;
+	const struct vb_env_ops *env;
+	void *env_ctx;
+	unsigned tasks;   /* alive, without the root */
+	unsigned working; /* of them, no daemons */
+	struct vb_task root;
+	struct vb_list all;
+	struct vb_stack_pool pools[VB_STACK_CLASSES];
+	unsigned colour;            /* of the next new stack */
+	struct vb_sched *forgotten; /* chain of schedulers a fork left behind */
+};
+
+/* ---- timer.c ---- */
+
+int vb_heap_init(struct vb_heap *h);
+void vb_heap_destroy(struct vb_heap *h);
+/* Fires what is due, in order.  Timers armed meanwhile wait for the next call. */
+void vb_heap_fire(struct vb_sched *s);
+
+static inline uint64_t vb_heap_next(const struct vb_heap *h)
+{
+	return h->n > 0 ? h->entries[0].at_ns : VB_FOREVER;
+}
+
+/* ---- stack.c ---- */
+
+/* The size class of a stack, or -EINVAL. */
+int vb_stack_class(size_t bytes);
+/* A task without a life: mapping, stack_class and fiber are set.  NULL: out of memory (said). */
+struct vb_task *vb_stack_get(struct vb_sched *s, unsigned stack_class);
+void vb_stack_put(struct vb_sched *s, struct vb_task *t);
+void vb_stack_trim(struct vb_sched *s);
+
+/* ---- task.c ---- */
+
+/* Makes the thread's own stack the running task. */
+void vb_task_init_root(struct vb_sched *s);
+/* Runs a ready task until it gives way; called by the scheduler only. */
+void vb_task_enter(struct vb_sched *s, struct vb_task *t);
+
+/* ---- sched.c ---- */
+
+/* The root gives way: run others until it is ready and its turn has come. */
+void vb_sched_root_wait(struct vb_sched *s);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scheduler of a thread: rounds, time, idling.
+ *
+ * A round fires the timers that are due, in order, and then runs every task that was ready when the
+ * round began; those that become ready meanwhile wait for the next one.  So a yield gives way to
+ * each other ready task exactly once, a busy task cannot keep timers and the fabric from being
+ * looked at, and the order of everything follows from the order of arming and waking: in virtual
+ * time a run repeats itself exactly.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define VB_LOG_ROOM "task"
+#include "base/log.h"
+#include "task/inner.h"
+
+/* The default environment sleeps in slices, so that a stop flag set by a signal handler or another
+ * thread is seen; the last stretch, which the kernel would overshoot, it spins. */
+#define SLEEP_SLICE_NS 10000000ull
+#define SLEEP_SPIN_NS  60000ull
+
+/* How many stuck tasks a deadlock is reported with. */
+#define STUCK_NAMES 4
+
+/* Looked at by every await; initial-exec keeps it one load in the shared library too. */
+static __thread struct vb_sched *sched_self __attribute__((tls_model("initial-exec")));
+
+/* Schedulers that forked children have left behind: kept reachable, so that they count as no leak.
+ */
+static struct vb_sched *forgotten;
+
+static pthread_key_t exit_key;
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+
+/* ---- environments ---- */
+
+static void clock_idle(struct vb_sched *s, uint64_t until_ns)
+{
+	uint64_t now = vb_clock_ns(), ns;
+
+	(void)s;
+	if (now >= until_ns)
+		return;
+	ns = until_ns - now;
+	if (ns <= SLEEP_SPIN_NS) {
+		vb_cpu_relax();
+		return;
+	}
+	ns -= SLEEP_SPIN_NS;
+	if (ns > SLEEP_SLICE_NS)
+		ns = SLEEP_SLICE_NS;
+	nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+}
+
+static const struct vb_env_ops clock_env = {
+	.name = "clock",
+	.idle = clock_idle,
+};
+
+void vb_sched_set_env(struct vb_sched *s, const struct vb_env_ops *env, void *env_ctx)
+{
+	if (env == NULL)
+		env = &clock_env;
+	if (env->is_virtual != s->face.is_virtual) {
+		/* The time of a timer means nothing on the other clock. */
+		vb_assert(s->heap.n == 0);
+		s->face.is_virtual = env->is_virtual;
+		s->face.now_ns = env->is_virtual ? 0 : vb_clock_ns();
+	}
+	s->env = env;
+	s->env_ctx = env_ctx;
+}
+
+const struct vb_env_ops *vb_sched_env(struct vb_sched *s)
+{
+	return s->env;
+}
+
+void *vb_sched_env_ctx(struct vb_sched *s)
+{
+	return s->env_ctx;
+}
+
+/* ---- life ---- */
+
+/* A thread has ended.  Tasks it left waiting can never run again. */
+static void sched_thread_exit(void *arg)
+{
+	struct vb_sched *s = arg;
+
+	sched_self = s;
+	s->face.current = &s->root;
+	if (s->tasks > 0)
+		vb_warn("a thread ended and left %u tasks; they are killed", s->tasks);
+	while (!vb_list_empty(&s->all))
+		vb_task_kill(vb_container_of(s->all.next, struct vb_task, all));
+	vb_sched_destroy(s);
+}
+
+static void exit_key_make(void)
+{
+	int err = pthread_key_create(&exit_key, sched_thread_exit);
+
+	vb_assert(err == 0);
+}
+
+int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched **out)
+{
+	struct vb_sched *s;
+	int err;
+
+	vb_assert(sched_self == NULL);
+	vb_clock_init();
+	s = calloc(1, sizeof(*s));
+	if (s == NULL)
+		return vb_fail(-ENOMEM, "no memory for a scheduler");
+	err = vb_heap_init(&s->heap);
+	if (err != 0) {
+		free(s);
+		return err;
+	}
+	vb_list_init(&s->ready);
+	vb_list_init(&s->round);
+	vb_list_init(&s->all);
+	for (unsigned c = 0; c < VB_STACK_CLASSES; c++)
+		vb_list_init(&s->pools[c].free);
+	s->face.now_ns = vb_clock_ns();
+	vb_task_init_root(s);
+	vb_sched_set_env(s, env, env_ctx);
+	sched_self = s;
+	pthread_once(&exit_once, exit_key_make);
+	pthread_setspecific(exit_key, s);
+	*out = s;
+	return 0;
+}
+
+struct vb_sched *vb_sched_self(void)
+{
+	struct vb_sched *s;
+
+	if (vb_likely(sched_self != NULL))
+		return sched_self;
+	if (vb_sched_create(NULL, NULL, &s) != 0)
+		abort(); /* the cause is logged; a thread without a scheduler can await nothing */
+	return s;
+}
+
+void vb_sched_destroy(struct vb_sched *s)
+{
+	vb_assert(s == sched_self && s->face.current == &s->root);
+	vb_assert(s->tasks == 0);
+	sched_self = NULL;
+	pthread_setspecific(exit_key, NULL);
+	vb_stack_trim(s);
+	vb_heap_destroy(&s->heap);
+	free(s);
+}
+
+void vb_sched_forget(void)
+{
+	struct vb_sched *s = sched_self;
+
+	if (s == NULL)
+		return;
+	s->forgotten = forgotten;
+	forgotten = s;
+	sched_self = NULL;
+	pthread_setspecific(exit_key, NULL);
+}
+
+/* ---- running ---- */
+
+static inline bool sched_quiet(const struct vb_sched *s)
+{
+	return vb_list_empty(&s->round) && vb_list_empty(&s->ready);
+}
+
+static inline void list_move_all(struct vb_list *to, struct vb_list *from)
+{
+	to->next = from->next;
+	to->prev = from->prev;
+	to->next->prev = to->prev->next = to;
+	vb_list_init(from);
+}
+
+/* True when the root's turn has come; what is left of the round is run when it gives way again. */
+static inline bool sched_round(struct vb_sched *s)
+{
+	struct vb_list *it;
+
+	if (!s->face.is_virtual) {
+		s->face.now_ns = vb_clock_ns();
+		if (s->env->poll != NULL)
+			s->env->poll(s);
+	}
+	vb_heap_fire(s);
+	if (vb_list_empty(&s->round) && !vb_list_empty(&s->ready))
+		list_move_all(&s->round, &s->ready);
+	while ((it = vb_list_pop(&s->round)) != NULL) {
+		struct vb_task *t = vb_container_of(it, struct vb_task, link);
+
+		if (vb_unlikely(t == &s->root))
+			return true;
+		vb_task_enter(s, t);
+	}
+	return false;
+}
+
+/* Nobody is ready: let time pass, until the next timer or until_ns. */
+static inline int sched_pass_time(struct vb_sched *s, uint64_t until_ns)
+{
+	uint64_t next = vb_heap_next(&s->heap);
+
+	if (!s->face.is_virtual) {
+		s->env->idle(s, next < until_ns ? next : until_ns);
+		return 0;
+	}
+	if (vb_unlikely(s->heap.n == 0))
+		return -EDEADLK;
+	if (vb_unlikely(next > until_ns)) {
+		s->face.now_ns = until_ns;
+		return -ETIMEDOUT;
+	}
+	if (next > s->face.now_ns)
+		s->face.now_ns = next;
+	return 0;
+}
+
+static int sched_deadlock(struct vb_sched *s)
+{
+	char names[256] = "";
+	size_t len = 0;
+	unsigned n = 0;
+
+	vb_list_for_each (it, &s->all) {
+		const struct vb_task *t = vb_container_of(it, struct vb_task, all);
+
+		if (t->daemon || n++ >= STUCK_NAMES)
+			continue;
+		len += (size_t)snprintf(names + len, sizeof(names) - len, " '%.40s'", t->name);
+	}
+	return vb_fail(-EDEADLK,
+		       "deadlock at %llu ns: no timer is armed, nobody is ready, %u tasks wait for "
+		       "ever:%s%s",
+		       (unsigned long long)s->face.now_ns, s->working, names,
+		       n > STUCK_NAMES ? " ..." : "");
+}
+
+void vb_sched_root_wait(struct vb_sched *s)
+{
+	s->face.current = NULL;
+	while (!sched_round(s)) {
+		if (sched_quiet(s) && vb_unlikely(sched_pass_time(s, VB_FOREVER) != 0)) {
+			/* There is nobody to tell: the only task that could go on is the caller. */
+			sched_deadlock(s);
+			vb_assert(!"the root waits and nothing can wake it");
+		}
+	}
+	s->face.current = &s->root;
+	s->root.state = VB_TASK_RUNNING;
+}
+
+static int sched_run(struct vb_sched *s, const bool *stop, uint64_t until_ns)
+{
+	for (;;) {
+		int err;
+
+		if (s->working == 0 || (stop != NULL && __atomic_load_n(stop, __ATOMIC_ACQUIRE)))
+			return 0;
+		if (s->face.now_ns > until_ns)
+			return -ETIMEDOUT;
+		if (sched_quiet(s)) {
+			err = sched_pass_time(s, until_ns);
+			if (vb_unlikely(err != 0))
+				return err == -EDEADLK ? sched_deadlock(s) : err;
+		}
+		sched_round(s);
+	}
+}
+
+int vb_sched_run(struct vb_sched *s, const bool *stop, uint64_t until_ns)
+{
+	int err;
+
+	vb_assert(s == sched_self && s->face.current == &s->root);
+	s->face.current = NULL;
+	err = sched_run(s, stop, until_ns);
+	s->face.current = &s->root;
+	return err;
+}
+
+/* ---- looking ---- */
+
+uint64_t vb_sched_now_slow(struct vb_sched *s)
+{
+	return vb_sched_now(s);
+}
+
+unsigned vb_sched_tasks(const struct vb_sched *s)
+{
+	return s->tasks;
+}
+
+uint64_t vb_sched_switches(const struct vb_sched *s)
+{
+	return s->switches;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tasks: their life, the switch, and what ends a wait.
+ *
+ * Every switch goes through the scheduler, which runs on the root's stack: task, scheduler, task.
+ * That is one jump more than going straight to the next task, a few ns, and it gives timers, the
+ * fabric and the dead a place where no task runs.
+ *
+ * A wait ends exactly once: by a wake, by cancellation or by its timer, whichever comes first makes
+ * the task ready and sets the result; a wake that finds no wait to end leaves the permit.
+ */
+#include <errno.h>
+
+#define VB_LOG_ROOM "task"
+#include "base/log.h"
+#include "task/inner.h"
+
+static void make_ready(struct vb_task *t, int result)
+{
+	struct vb_sched *s = t->sched;
+
+	vb_timer_disarm(s, &t->timer);
+	t->result = result;
+	t->state = VB_TASK_READY;
+	vb_list_push(&s->ready, &t->link);
+}
+
+static void task_timeout(struct vb_timer *timer)
+{
+	struct vb_task *t = vb_container_of(timer, struct vb_task, timer);
+
+	make_ready(t, t->timeout_value);
+}
+
+/* ---- the switch ---- */
+
+static void task_leave(struct vb_sched *s, struct vb_task *t)
+{
+	transfer_t from;
+
+	vb_fiber_leave(&t->fiber, &s->root.fiber);
+	from = jump_fcontext(s->loop_ctx, NULL);
+	s->loop_ctx = from.fctx;
+	vb_fiber_arrive(&t->fiber, &s->root.fiber);
+}
+
+VB_NORETURN static void task_leave_for_good(struct vb_sched *s, struct vb_task *t)
+{
+	t->state = VB_TASK_DEAD;
+	vb_fiber_leave_for_good(&s->root.fiber);
+	jump_fcontext(s->loop_ctx, NULL);
+	__builtin_unreachable();
+}
+
+static void task_entry(transfer_t from)
+{
+	struct vb_sched *s = from.data;
+	struct vb_task *t = s->face.current;
+
+	s->loop_ctx = from.fctx;
+	vb_fiber_arrive(&t->fiber, &s->root.fiber);
+	t->body(t->arg);
+	task_leave_for_good(s, t);
+}
+
+static void task_bury(struct vb_sched *s, struct vb_task *t)
+{
+	t->state = VB_TASK_DEAD;
+	vb_timer_disarm(s, &t->timer);
+	vb_list_remove(&t->all);
+	s->tasks--;
+	s->working -= !t->daemon;
+	vb_stack_put(s, t);
+}
+
+void vb_task_enter(struct vb_sched *s, struct vb_task *t)
+{
+	transfer_t from;
+
+	s->face.current = t;
+	s->switches++;
+	t->state = VB_TASK_RUNNING;
+	t->started = true;
+	vb_fiber_leave(&s->root.fiber, &t->fiber);
+	from = jump_fcontext(t->ctx, s);
+	vb_fiber_arrive(&s->root.fiber, &t->fiber);
+	s->face.current = NULL;
+	t->ctx = from.fctx;
+	if (vb_unlikely(t->state == VB_TASK_DEAD))
+		task_bury(s, t);
+}
+
+/* The running task has set its state and gives way. */
+static inline void task_switch(struct vb_sched *s, struct vb_task *t)
+{
+	if (vb_unlikely(t == &s->root))
+		vb_sched_root_wait(s);
+	else
+		task_leave(s, t);
+}
+
+/* ---- life ---- */
+
+void vb_task_init_root(struct vb_sched *s)
+{
+	s->root = (struct vb_task){
+		.sched = s,
+		.state = VB_TASK_RUNNING,
+		.started = true,
+		.timer.fire = task_timeout,
+		.name = "root",
+	};
+	vb_fiber_init_root(&s->root.fiber);
+	s->face.current = &s->root;
+}
+
+int vb_task_spawn(struct vb_sched *s, void (*body)(void *arg), void *arg,
+		  const struct vb_task_params *params, struct vb_task **out)
+{
+	static const struct vb_task_params none;
+	struct vb_task *t;
+	int stack_class;
+
+	if (params == NULL)
+		params = &none;
+	stack_class = vb_stack_class(params->stack_bytes);
+	if (stack_class < 0)
+		return stack_class;
+	t = vb_stack_get(s, (unsigned)stack_class);
+	if (t == NULL)
+		return -ENOMEM;
+	t->sched = s;
+	t->permit = t->cancelled = t->started = false;
+	t->daemon = params->daemon;
+	t->result = 0;
+	t->timer = (struct vb_timer){.fire = task_timeout};
+	t->body = body;
+	t->arg = arg;
+	t->user = NULL;
+	t->name = params->name != NULL ? params->name : "task";
+	t->ctx = make_fcontext(t, (size_t)((char *)t - t->mapping), task_entry);
+	t->state = VB_TASK_READY;
+	vb_list_push(&s->ready, &t->link);
+	vb_list_push(&s->all, &t->all);
+	s->tasks++;
+	s->working += !t->daemon;
+	if (out != NULL)
+		*out = t;
+	return 0;
+}
+
+#ifdef VB_ASAN
+/* ASan frees a fiber's fake stack only from the fiber itself: a killed task runs once more, to
+ * here. */
+static transfer_t fake_stack_free(transfer_t from)
+{
+	struct vb_task *t = from.data;
+	struct vb_fiber killer;
+
+	vb_fiber_arrive(&t->fiber, &killer);
+	vb_fiber_leave_for_good(&killer);
+	return jump_fcontext(from.fctx, NULL);
+}
+
+static void task_drop_fake_stack(struct vb_task *t)
+{
+	struct vb_fiber self;
+
+	vb_fiber_leave(&self, &t->fiber);
+	ontop_fcontext(t->ctx, t, fake_stack_free);
+	vb_fiber_arrive(&self, &t->fiber);
+}
+#else
+static void task_drop_fake_stack(struct vb_task *t)
+{
+	(void)t;
+}
+#endif
+
+void vb_task_kill(struct vb_task *t)
+{
+	struct vb_sched *s = t->sched;
+
+	vb_assert(t->state == VB_TASK_READY || t->state == VB_TASK_WAITING);
+	vb_assert(t != &s->root);
+	if (t->state == VB_TASK_READY)
+		vb_list_remove(&t->link);
+	if (t->started)
+		task_drop_fake_stack(t);
+	task_bury(s, t);
+}
+
+void vb_task_die(void)
+{
+	struct vb_task *t = vb_task_self();
+
+	vb_assert(t != NULL && t != &t->sched->root);
+	task_leave_for_good(t->sched, t);
+}
+
+/* ---- waits ---- */
+
+void vb_task_yield(void)
+{
+	struct vb_task *t = vb_task_self();
+
+	vb_assert(t != NULL);
+	t->state = VB_TASK_READY;
+	vb_list_push(&t->sched->ready, &t->link);
+	task_switch(t->sched, t);
+}
+
+/* A time that has passed still goes through the timers: whoever polls with short sleeps gives way
+ * even on a fabric whose verbs never suspend. */
+static inline int task_wait(struct vb_task *t, uint64_t until_ns, unsigned wait, int timeout_value)
+{
+	struct vb_sched *s = t->sched;
+
+	t->state = VB_TASK_WAITING;
+	t->wait = (uint8_t)wait;
+	t->timeout_value = timeout_value;
+	if (until_ns != VB_FOREVER)
+		vb_timer_arm(s, &t->timer, until_ns);
+	task_switch(s, t);
+	return t->result;
+}
+
+int vb_task_suspend(uint64_t until_ns)
+{
+	struct vb_task *t = vb_task_self();
+
+	vb_assert(t != NULL);
+	if (vb_unlikely(t->cancelled))
+		return -ECANCELED;
+	if (t->permit) {
+		t->permit = false;
+		return 0;
+	}
+	return task_wait(t, until_ns, VB_WAIT_WAKE | VB_WAIT_CANCEL, -ETIMEDOUT);
+}
+
+int vb_task_suspend_uninterruptible(uint64_t until_ns)
+{
+	struct vb_task *t = vb_task_self();
+
+	vb_assert(t != NULL);
+	if (t->permit) {
+		t->permit = false;
+		return 0;
+	}
+	return task_wait(t, until_ns, VB_WAIT_WAKE, -ETIMEDOUT);
+}
+
+int vb_task_sleep_until(uint64_t at_ns)
+{
+	struct vb_task *t = vb_task_self();
+
+	vb_assert(t != NULL);
+	if (vb_unlikely(t->cancelled))
+		return -ECANCELED;
+	return task_wait(t, at_ns, VB_WAIT_CANCEL, 0);
+}
+
+void vb_task_wake(struct vb_task *t)
+{
+	vb_assert(t->state != VB_TASK_DEAD);
+	if (t->state == VB_TASK_WAITING && (t->wait & VB_WAIT_WAKE) != 0)
+		make_ready(t, 0);
+	else
+		t->permit = true;
+}
+
+void vb_task_cancel(struct vb_task *t)
+{
+	vb_assert(t->state != VB_TASK_DEAD);
+	t->cancelled = true;
+	if (t->state == VB_TASK_WAITING && (t->wait & VB_WAIT_CANCEL) != 0)
+		make_ready(t, -ECANCELED);
+}
+
+/* ---- looking ---- */
+
+bool vb_task_cancelled(const struct vb_task *t)
+{
+	return t->cancelled;
+}
+
+struct vb_task *vb_task_self(void)
+{
+	return vb_sched_self()->face.current;
+}
+
+struct vb_sched *vb_task_sched(struct vb_task *t)
+{
+	return t->sched;
+}
+
+const char *vb_task_name(const struct vb_task *t)
+{
+	return t->name;
+}
+
+void vb_task_set_user(struct vb_task *t, void *user)
+{
+	t->user = user;
+}
+
+void *vb_task_user(const struct vb_task *t)
+{
+	return t->user;
+}
