@@ -14,20 +14,19 @@
  * Two ways to wait between attempts:
  *   cas           asks again at once: the paper's CAS-NB, and how it collapses under contention
  *   cas-backoff   SMART's truncated exponential backoff (ASPLOS 2024, section 4.3), which the paper
- *                 takes for CAS-B: the nth wait is min(t0 2^n, cap) + [0, t0) ns.  t0 is 4096 cycles
- *                 (1.7 us on SMART's 2.4 GHz machines, about a round trip), the cap t0 2^10.
+ *                 takes for CAS-B: the nth wait is min(t0 2^n, cap) + [0, t0) ns.  t0 is 4096
+ * cycles (1.7 us on SMART's 2.4 GHz machines, about a round trip), the cap t0 2^10.
  *
  *   Promises   exclusive only; no order, a client may starve.  The death of a holder is never
  *              mended: there is no lease, and nobody can tell a dead owner from a slow one.
  *
  *   Departs    from the paper in three things.
- *              Release is a CAS from the owner's word, where section 2.2 "zeroes the lock entry": it
- *              costs the same one verb, it is ordered with the other atomics on the word (a WRITE is
- *              not), and it shows when the word was not ours any more.
- *              A lost answer is looked into: a posted verb takes effect within the fabric's bound
- *              or never, and the word names its owner, so that after the bound the same CAS is
- *              asked again and tells what the first one did.  The paper does not lose answers.
- *              SMART also moves its cap with the rate of retries; here the cap stands still.
+ *              Release is a CAS from the owner's word, where section 2.2 "zeroes the lock entry":
+ * it costs the same one verb, it is ordered with the other atomics on the word (a WRITE is not),
+ * and it shows when the word was not ours any more. A lost answer is looked into: a posted verb
+ * takes effect within the fabric's bound or never, and the word names its owner, so that after the
+ * bound the same CAS is asked again and tells what the first one did.  The paper does not lose
+ * answers. SMART also moves its cap with the rate of retries; here the cap stands still.
  */
 #define VB_LOG_ROOM "lock"
 

@@ -107,7 +107,8 @@ struct vb_lock_ops {
 	/* Waits for its turn until the client's clock shows until_ns.  0; -ETIMEDOUT (with
 	 * claim->queued: a husk is needed); -VB_EUNKNOWN, -VB_EPEERGONE, -ECANCELED (as -ETIMEDOUT). */
 	int (*acquire)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
-	/* Goes on waiting where acquire left a queued claim.  NULL: nothing is ever left queued. */
+	/* Goes on waiting where acquire left a queued claim; -ESTALE if the place was lost meanwhile
+	 * (claim->queued is false then).  NULL: nothing is ever left queued. */
 	int (*resume)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 	/* 0 or -EAGAIN, never queued.  NULL: acquire with until_ns = 0 does that. */
 	int (*try_acquire)(struct vb_lock_client *me, struct vb_claim *c);
@@ -196,6 +197,7 @@ struct vb_lock_server {
 	unsigned worker, workers;
 	bool stop;
 	void *thread;            /* vb_lock_server_thread_start's */
+	void *priv;              /* the protocol's, one malloc, freed with the server */
 	uint64_t requests;
 };
 

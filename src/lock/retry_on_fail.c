@@ -23,13 +23,13 @@
  *              4095 nodes, checked when the space is opened) and the lower 20 of the client number.
  *              Endpoints alive at a time have different lower bits; what is dropped belongs to the
  *              incarnation and would only tell a dead owner from his late successor in the slot.
- *              Release of the exclusive lock is an FAA that takes the owner away: the lower half may
- *              be moving under readers who try and back out, so that a CAS could fail for ever.
- *              A reader who found an owner looks with READs until the owner is gone ("continuously
- *              checking the exclusive portion", seed 000 section 7) and only then counts himself in
- *              again: his +1 and -1 would keep the word from being all zero.
- *              A lost answer to an exclusive CAS is looked into as in cas.c; one to an FAA cannot
- *              be: counts have no names, the outcome stays unknown and the lock may be lost.
+ *              Release of the exclusive lock is an FAA that takes the owner away: the lower half
+ * may be moving under readers who try and back out, so that a CAS could fail for ever. A reader who
+ * found an owner looks with READs until the owner is gone ("continuously checking the exclusive
+ * portion", seed 000 section 7) and only then counts himself in again: his +1 and -1 would keep the
+ * word from being all zero. A lost answer to an exclusive request or release is looked into as in
+ * cas.c; one to a shared cannot be: counts have no names, the outcome stays unknown and the lock
+ * may be lost to writers.
  */
 #define VB_LOG_ROOM "lock"
 
@@ -156,12 +156,24 @@ static int rof_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 
 static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 {
-	uint64_t self = c->mode == VB_SHARED ? 1 : rof_owner(me), seen;
+	bool shared = c->mode == VB_SHARED;
+	uint64_t self = shared ? 1 : rof_owner(me), seen;
 	int err = vb_faa64(me->ep, c->entry, 0 - self, &seen);
 
+	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && !shared && asks < ROF_ASKS;
+	     asks++) {
+		/* Once it has landed or never will, our name is gone or still there. */
+		vb_ep_sleep(me->ep, vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns));
+		me->retries++;
+		err = vb_read64(me->ep, c->entry, &seen);
+		if (err == 0 && (seen & ~ROF_READERS) != self)
+			return 0;
+		if (err == 0)
+			err = vb_faa64(me->ep, c->entry, 0 - self, &seen);
+	}
 	if (err)
 		return err;
-	if (c->mode == VB_SHARED ? (seen & ROF_READERS) != 0 : (seen & ~ROF_READERS) == self)
+	if (shared ? (seen & ROF_READERS) != 0 : (seen & ~ROF_READERS) == self)
 		return 0;
 	return vb_fail(-VB_ELOST,
 		       "lock %" PRIu64 ": the word was %016" PRIx64 " when a holder gave it back; "

@@ -92,6 +92,7 @@ void vb_lock_server_stop(struct vb_lock_server *s)
 	while (s->task)
 		vb_task_yield();
 	vb_ep_close(s->ep);
+	free(s->priv);
 	free(s);
 }
 

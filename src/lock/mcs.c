@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * MCS queue lock over one-sided verbs and messages (seed 001, section 2.4, algorithm 1).
+ *
+ *   lock word, 64 bits          63            48 47           24 23                    0
+ *                              +----------------+---------------+----------------------+
+ *                              | tail node + 1  | tail client   | tail's claim number  |
+ *                              +----------------+---------------+----------------------+
+ *                               0 = free         (node, client) = last in the queue
+ *
+ *   acquire    uncontended 1 swap                 contended + 1 SEND, then waits locally
+ *   release    uncontended 1 CAS to free          contended 1 SEND (hand over), after a failed CAS
+ *                                                 if the successor was not known yet
+ *
+ *   NEXT       to the predecessor: who stands behind him    (C.next of the paper)
+ *   YOURS      to the successor: the lock is his            (C.flag of the paper)
+ *
+ *   Promises   exclusive only, FIFO: nobody overtakes a client whose swap is done.  Does not
+ * survive the death of a holder or waiter: who stands behind the dead waits for ever.
+ *
+ *   Departs    from the paper in what it takes to live on a network that may repeat itself.
+ *              The word has the claim's number beside the client's name, and each message bears the
+ *              number of the claim it is meant for.  A message that was sent twice because its
+ *              acknowledgement was lost would otherwise be taken for one of the client's next turn
+ *              with the same lock, and hand it over twice.
+ *              A release that waits for NEXT gives up after `successor_wait`: the successor died
+ *              between its swap and its message, and the lock is lost for good.  The paper waits
+ * on. Without a native swap the fabric runs it as a CAS loop.
+ */
+#define VB_LOG_ROOM "lock"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "lock/lock.h"
+
+#define MCS_FREE        0ull
+#define MCS_NUMBER_BITS 24
+#define MCS_NUMBER_MASK ((1ull << MCS_NUMBER_BITS) - 1)
+/* How often a message whose delivery is unknown is sent again. */
+#define MCS_SENDS 8
+
+_Static_assert(MCS_NUMBER_BITS + VB_PEER_CLIENT_BITS + 16 == 64, "name and number fill the word");
+
+enum mcs_tag { MCS_NEXT = 1, MCS_YOURS = 2 };
+
+struct mcs_options {
+	uint64_t successor_wait;
+};
+
+static const struct vb_opt mcs_options[] = {
+	VB_OPT_TIME(
+		struct mcs_options, successor_wait, "successor_wait", "1s", 1000000,
+		3600ull * 1000000000,
+		"how long a release waits for the message of a successor that it knows is there"),
+	VB_OPT_END,
+};
+
+struct mcs_claim {
+	uint64_t self; /* our word */
+	uint64_t next; /* the successor's; MCS_FREE while nobody is known */
+};
+
+/* A box keeps the newer of two messages by 32-bit serial arithmetic: the number goes to the top. */
+static inline uint32_t mcs_stamp(uint64_t word)
+{
+	return (uint32_t)(word << (32 - MCS_NUMBER_BITS));
+}
+
+static inline uint64_t mcs_word(struct vb_lock_client *me)
+{
+	return me->ep->self << MCS_NUMBER_BITS | (++me->mail.next_request & MCS_NUMBER_MASK);
+}
+
+/* Tells another claim of this lock.  Sent again until it is certain that it was delivered: whoever
+ * gets it twice knows by the stamp.  0, or what kept it from being delivered. */
+static int mcs_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, enum mcs_tag tag)
+{
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = 8, .imm = mcs_stamp(to)};
+	vb_peer peer = to >> MCS_NUMBER_BITS;
+	int err;
+
+	memcpy(m.data, &g->self, sizeof(g->self));
+	for (unsigned n = 0; n < MCS_SENDS; n++) {
+		bool shielded;
+
+		err = vb_send_wait(me->ep, peer, &m);
+		if (err == 0)
+			return 0;
+		if (err != -VB_EUNKNOWN && !vb_peer_alive(me->ep->fabric, peer))
+			break;
+		/* What the fabric could not do for now may be over soon.  The message must get
+		 * there even if the caller has been cancelled. */
+		shielded = vb_task_shield(true);
+		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns);
+		vb_task_shield(shielded);
+		me->retries++;
+	}
+	return vb_fail(err,
+		       "lock %" PRIu64 ": its queue is broken, client %" PRIx64
+		       " cannot be told (%s)",
+		       c->lock, peer, vb_strerror(err));
+}
+
+/* The successor, if its message is here already.  A copy meant for an earlier claim of ours is not
+ * it. */
+static bool mcs_next_known(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+	struct vb_msg m;
+
+	vb_mail_sort(&me->mail);
+	if (vb_box_take(&c->box, MCS_NEXT, &m) != 0 || m.imm != mcs_stamp(g->self))
+		return false;
+	memcpy(&g->next, m.data, sizeof(g->next));
+	return true;
+}
+
+/* Waits for the message that is meant for this claim. */
+static int mcs_hear(struct vb_lock_client *me, struct vb_claim *c, enum mcs_tag tag,
+		    uint64_t until_ns, uint64_t *from)
+{
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+	struct vb_msg m;
+	int err;
+
+	do {
+		err = vb_box_wait(&me->mail, &c->box, 1u << tag, until_ns);
+		if (err == 0)
+			err = vb_box_take(&c->box, tag, &m);
+		if (err)
+			return err;
+	} while (m.imm != mcs_stamp(g->self));
+	memcpy(from, m.data, sizeof(*from));
+	return 0;
+}
+
+static int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	uint64_t from;
+	int err = mcs_hear(me, c, MCS_YOURS, until_ns, &from);
+
+	if (err)
+		return err;
+	c->queued = false;
+	return vb_lock_grant(c, VB_FOREVER_NS, 0);
+}
+
+static int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+	uint64_t prev;
+	int err;
+
+	g->self = mcs_word(me);
+	g->next = MCS_FREE;
+	err = vb_swap64(me->ep, c->entry, g->self, &prev);
+	if (err)
+		return err; /* the fabric has said why; if it was done, prev is lost and so is the
+			       lock */
+	if (prev == MCS_FREE)
+		return vb_lock_grant(c, VB_FOREVER_NS, 0);
+
+	/* We stand in the queue behind prev.  From here on we cannot simply walk away: prev will
+	 * look for us, so a deadline leaves a husk that hands on when its turn comes.  That holds
+	 * also when prev is dead: our successors know of nobody but us. */
+	vb_lock_mark_queued(me, c);
+	vb_phase(me, VB_PHASE_NP);
+	mcs_tell(me, c, prev, MCS_NEXT);
+	vb_phase(me, VB_PHASE_WP);
+	return mcs_resume(me, c, until_ns);
+}
+
+static int mcs_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+	uint64_t seen;
+	int err;
+
+	g->self = mcs_word(me);
+	g->next = MCS_FREE;
+	err = vb_cas64(me->ep, c->entry, MCS_FREE, g->self, &seen);
+	if (err)
+		return err;
+	return seen == MCS_FREE ? vb_lock_grant(c, VB_FOREVER_NS, 0) : -EAGAIN;
+}
+
+/*
+ * Sets the word to free if we are still the last.  0: it is free.  -EAGAIN: somebody stands behind
+ * us.  A lost answer is looked into once the verb has landed or never will: the word has our
+ * claim's number, which nobody else writes.
+ */
+static int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure)
+{
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+	uint64_t seen;
+	int err = vb_cas64(me->ep, c->entry, g->self, MCS_FREE, &seen);
+
+	for (unsigned n = 1; vb_unlikely(err == -VB_EUNKNOWN) && n < MCS_SENDS; n++) {
+		*unsure = true;
+		vb_ep_sleep(me->ep, vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns));
+		me->retries++;
+		err = vb_cas64(me->ep, c->entry, g->self, MCS_FREE, &seen);
+	}
+	if (err)
+		return err;
+	return seen == g->self || (*unsure && seen == MCS_FREE) ? 0 : -EAGAIN;
+}
+
+static int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const struct mcs_options *o = me->space->options;
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+	bool unsure = false;
+	int err = 0;
+
+	if (!mcs_next_known(me, c)) {
+		err = mcs_leave(me, c, &unsure);
+		if (err != -EAGAIN)
+			return err;
+		/* Somebody swapped behind us, and his message is still on its way. */
+		vb_phase(me, VB_PHASE_NS);
+		err = mcs_hear(me, c, MCS_NEXT, vb_ep_now(me->ep) + o->successor_wait, &g->next);
+	}
+	/* A CAS whose answer was lost may have freed the lock for those who are there now: then
+	 * nobody stands behind us. */
+	if (err == -ETIMEDOUT && unsure)
+		return -VB_EUNKNOWN;
+	if (err)
+		return vb_fail(-VB_EUNKNOWN,
+			       "lock %" PRIu64
+			       " is lost: the client next in its queue has not shown "
+			       "itself, it must have died",
+			       c->lock);
+	vb_phase(me, VB_PHASE_NS);
+	return mcs_tell(me, c, g->next, MCS_YOURS) ? -VB_EUNKNOWN : 0;
+}
+
+static unsigned mcs_bypass_bound(unsigned clients, enum vb_mode mode)
+{
+	return 0;
+}
+
+const struct vb_lock_ops vb_lock_mcs = {
+	.name = "mcs",
+	.summary = "FIFO queue lock, handed over client to client",
+	.source = "seed 001, algorithm 1",
+	.caps = VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_MESSAGES,
+	.needs = VB_CAP_SEND,
+	.wishes = VB_CAP_MASKED64,
+	.portable = "the swap is a READ and CAS loop",
+	.entry_bytes = 8,
+	.options = mcs_options,
+	.options_size = sizeof(struct mcs_options),
+	.verbs_uncontended = "1 swap + 1 CAS",
+	.verbs_contended = "1 swap + 2 SEND (+ 1 CAS)",
+	.bypass_bound = mcs_bypass_bound,
+	.acquire = mcs_acquire,
+	.resume = mcs_resume,
+	.try_acquire = mcs_try,
+	.release = mcs_release,
+};
