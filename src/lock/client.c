@@ -425,6 +425,15 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 	return err;
 }
 
+void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
+{
+	struct vb_claim *c = grant->claim;
+
+	vb_assert(c >= me->claims && c < me->claims + VB_CLAIMS_MAX && c->state == CLAIM_HELD);
+	grant->claim = NULL;
+	free_claim(me, c);
+}
+
 static void close_claim(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	if (c->state == CLAIM_HELD) {

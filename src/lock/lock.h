@@ -220,6 +220,10 @@ void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node);
 #define vb_lock_header_field(space, node, field)                                                   \
 	((space)->header[node] + offsetof(struct vb_lock_header, field))
 
+/* Forgets a held grant without a release, as if its holder had died at that moment and come back: for
+ * measuring what failures cost.  The lock stays taken until others recover it. */
+void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant);
+
 /* Client clock helpers.  A client that must let T pass everywhere waits (1 + drift) T and one ns. */
 static inline uint64_t vb_lock_stretch(const struct vb_lock_space *s, uint64_t ns)
 {
