@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ShiftLock: handover between clients, reader-writer, recovered by the lock server (seed 001,
+ * FAST 2025).  The entry is in shiftlock.h.
+ *
+ *   acquire   exclusive 1 masked CAS (128), shared 1 masked FAA (128); contended: a writer sends 1
+ *             message and waits locally for one, a reader polls with READs, a writer behind readers too
+ *   release   1 masked CAS or FAA (128); with a successor + 1 message
+ *   try       1 masked CAS (exclusive), 1 READ + 1 masked CAS (shared)
+ *
+ *   Promises  shared and exclusive; writers are FIFO, at most 16 of them pass a waiting reader, readers
+ *             admitted at a change of epoch pass waiting writers; survives the death of anybody but
+ *             the lock server: the survivors go on after 3 leases without a release (plus half a
+ *             lease until they ask, and the server's answer).  The token of an exclusive grant is
+ *             RelCnt: generation and releases so far.
+ *
+ * A writer swaps itself into TailPtr.  An empty queue and no readers: granted.  Readers but no writer:
+ * it waits until RelCnt has grown by their number.  A predecessor: it says SUCCESSOR to him and waits
+ * for HANDOVER or MODE.  A reader adds itself to RdrCnt; with a writer in the queue it waits until the
+ * Epoch bit flips.
+ *
+ * Where it departs from the paper, and why (shiftlock-as-published shows it):
+ *
+ * 1. Messages carry the generation (upper bits of RelCnt) and the epoch in force.  Without the epoch
+ *    the third writer of W1 -MODE-> W2 -HANDOVER-> W3 believes in the epoch of his own swap, releases
+ *    with no flip, and the readers of the epoch in between wait for ever.  Without the generation a
+ *    holder that slept through a recovery hands a lock of the past to somebody in today's queue.
+ *
+ * 2. A writer's release is always a masked CAS that compares RelCnt with the value under which it
+ *    holds: only a recovery can have changed that.  The paper's FAA (algorithm 3 lines 16 and 20) by
+ *    a writer that comes late adds 1 to the new generation's count and flips its epoch.
+ *    The handover is sent after that CAS has succeeded, never with it: a successor must not hold
+ *    the lock while RelCnt still shows the predecessor's time running out.
+ *
+ * 3. A reader's release must not compete with other readers', so it stays an FAA while its grant is
+ *    valid, posted not_after that (see dslr.c, departure 2: the same argument with 3 leases), and
+ *    is a CAS loop that compares generation and counts afterwards.
+ *
+ * 4. The server resets a lock only if RelCnt is still what the client saw standing still; the paper
+ *    checks the era alone, and a release between the client's last look and the reset is undone.
+ *
+ * 5. A grant's time starts when the last look that did not yet show its RelCnt was posted, and ends
+ *    at most two leases later; others reset after three.  While a writer waits for its message it
+ *    looks at the entry every half lease, as the paper has it (section 3.6).
+ */
+#define VB_LOG_ROOM "shiftlock"
+#include "lock/shiftlock.h"
+
+#include "base/log.h"
+
+#define TURN_MASK      (1u << SL_HANDOVER)
+#define SUCCESSOR_MASK (1u << SL_SUCCESSOR)
+
+enum sl_stage {
+	SL_AWAIT_MESSAGE, /* writer: the predecessor's */
+	SL_AWAIT_COUNT,   /* writer: RelCnt == rel */
+	SL_AWAIT_EPOCH,   /* reader: Epoch != epoch */
+};
+
+struct sl_claim {
+	uint64_t rel;           /* RelCnt under which we hold, or wait to hold */
+	uint64_t last_rel;      /* RelCnt as last looked at */
+	uint64_t last_post_ns;  /* posting of the last look that showed last_rel */
+	uint64_t older_post_ns; /* posting of the last look that showed an older one */
+	uint64_t still_since_ns; /* last_rel has been standing still at least since */
+	uint64_t era;           /* read at still_since_ns, if era_known */
+	vb_peer successor;
+	uint16_t gen;
+	uint8_t writers;
+	uint8_t stage;
+	bool epoch;
+	bool era_known;
+};
+
+/* ---- looking, and noticing that nothing moves ---- */
+
+static void saw(struct sl_claim *s, uint64_t rel, uint64_t posted_ns, uint64_t done_ns)
+{
+	if (rel != s->last_rel) {
+		s->older_post_ns = s->last_post_ns;
+		s->last_rel = rel;
+		s->still_since_ns = done_ns;
+		s->era_known = false;
+	}
+	s->last_post_ns = posted_ns;
+}
+
+/* The first look was the verb that put us into the queue. */
+static void begin_wait(struct vb_lock_client *me, struct vb_claim *c, uint64_t rel,
+		       uint64_t posted_ns, enum sl_stage stage)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+
+	s->last_rel = rel;
+	s->last_post_ns = s->older_post_ns = posted_ns;
+	s->still_since_ns = vb_ep_now(me->ep);
+	s->era_known = false;
+	s->stage = stage;
+	vb_lock_mark_queued(me, c);
+}
+
+static void joined(struct vb_claim *c, const struct vb_u128 *e)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+
+	s->gen = sl_gen(e->hi);
+	s->epoch = !!(e->lo & SL_EPOCH);
+	s->writers = 0;
+	s->successor = VB_PEER_NONE;
+}
+
+/* Valid from when RelCnt became `rel` at the earliest, as far as we can tell. */
+static int granted(struct vb_lock_client *me, struct vb_claim *c, uint64_t rel)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const uint64_t lease = me->space->lease_ns;
+	uint64_t moved = s->last_rel == rel ? s->older_post_ns : s->last_post_ns;
+	uint64_t until = vb_ep_now(me->ep) + lease;
+
+	s->rel = rel;
+	if (until > moved + 2 * lease)
+		until = moved + 2 * lease;
+	return vb_lock_grant(c, until, sl_rel_add(rel, 1));
+}
+
+/* At the first verb: the time counts from its posting, and nothing more is read from the clock. */
+static int granted_at_once(struct vb_lock_client *me, struct vb_claim *c, const struct vb_u128 *e,
+			   uint64_t posted_ns)
+{
+	vb_claim_as(struct sl_claim, c)->rel = e->hi;
+	return vb_lock_grant(c, posted_ns + me->space->lease_ns, sl_rel_add(e->hi, 1));
+}
+
+/* Asks the server to reset the lock.  Whatever it says, the next look tells. */
+static int recover(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	struct sl_recover ask = {.entry = c->entry, .rel = s->last_rel, .era = s->era}, answer;
+	struct vb_msg request = {.tag = SL_RECOVER, .len = sizeof(ask)}, reply;
+	const uint16_t node = vb_addr_node(c->entry);
+	vb_peer server;
+	int err = vb_lock_server_worker(me, node, 0, &server);
+
+	if (err)
+		return err;
+	memcpy(request.data, &ask, sizeof(ask));
+	err = vb_rpc_call(&me->mail, server, &request, &reply,
+			  vb_ep_now(me->ep) + me->space->lease_ns);
+	/* Start over with a new era, whether the server was too busy, gone, or has said no. */
+	s->still_since_ns = vb_ep_now(me->ep);
+	s->era_known = false;
+	if (err == -VB_EPEERGONE)
+		vb_lock_server_forget(me->space, node);
+	if (err)
+		return err == -ECANCELED ? err : 0;
+	memcpy(&answer, reply.data, sizeof(answer));
+	if (answer.done)
+		me->recoveries++;
+	return 0;
+}
+
+/* Has RelCnt been standing still for three leases, in one era?  Then something died. */
+static int suspect(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const uint64_t now = vb_ep_now(me->ep);
+	int err;
+
+	if (!s->era_known) {
+		if (now - s->still_since_ns < me->space->lease_ns / 2)
+			return 0;
+		err = vb_read64(me->ep,
+				vb_lock_header_field(me->space, vb_addr_node(c->entry), era), &s->era);
+		if (err)
+			return err == -VB_EUNKNOWN ? 0 : err;
+		/* The three leases count from here: the era was read before they began. */
+		s->era_known = true;
+		s->still_since_ns = vb_ep_now(me->ep);
+		return 0;
+	}
+	if (now - s->still_since_ns < vb_lock_stretch(me->space, 3 * me->space->lease_ns))
+		return 0;
+	return recover(me, c);
+}
+
+/* Looks at the entry.  0 and *e; -EAGAIN: no answer, look again; -ESTALE: recovered, we are out. */
+static int look(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	uint64_t posted = vb_ep_now(me->ep);
+	int err = vb_read(me->ep, c->entry, e, sizeof(*e));
+
+	if (err)
+		return err == -VB_EUNKNOWN ? -EAGAIN : err;
+	saw(s, e->hi, posted, vb_ep_now(me->ep));
+	if (sl_gen(e->hi) == s->gen)
+		return 0;
+	me->lost++;
+	c->queued = false;
+	return -ESTALE;
+}
+
+/* ---- waiting ---- */
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* For the predecessor's message; meanwhile a look every half lease. */
+static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	struct sl_pass pass;
+	struct vb_msg msg;
+	struct vb_u128 e;
+
+	vb_phase(me, VB_PHASE_WP);
+	for (;;) {
+		uint64_t look_ns = vb_ep_now(me->ep) + me->space->lease_ns / 2;
+		int err = vb_box_wait(&me->mail, &c->box, TURN_MASK, min_u64(until_ns, look_ns));
+
+		if (err == 0 && vb_box_take(&c->box, SL_HANDOVER, &msg) == 0 &&
+		    (uint16_t)msg.imm == s->gen)
+			break;
+		if (err == -ECANCELED)
+			return err;
+		if (err == 0)
+			continue; /* a message of the past */
+		if (vb_ep_now(me->ep) >= until_ns)
+			return -ETIMEDOUT;
+		err = look(me, c, &e);
+		if (err == 0)
+			err = suspect(me, c);
+		if (err && err != -EAGAIN)
+			return err;
+	}
+	memcpy(&pass, msg.data, sizeof(pass));
+	s->epoch = pass.epoch;
+	s->writers = (uint8_t)pass.writers;
+	s->rel = pass.rel;
+	if (msg.tag == SL_HANDOVER)
+		return granted(me, c, pass.rel);
+	s->stage = SL_AWAIT_COUNT;
+	return -EAGAIN;
+}
+
+/* For earlier readers: RelCnt must reach s->rel.  Or for the epoch to flip. */
+static int await_entry(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	struct vb_u128 e;
+
+	vb_phase(me, s->stage == SL_AWAIT_COUNT ? VB_PHASE_WR : VB_PHASE_WW);
+	for (;;) {
+		int err = look(me, c, &e);
+
+		if (err == 0 && s->stage == SL_AWAIT_COUNT && e.hi == s->rel)
+			return granted(me, c, s->rel);
+		/* The flip came with a release, so RelCnt tells when it was. */
+		if (err == 0 && s->stage == SL_AWAIT_EPOCH && !!(e.lo & SL_EPOCH) != s->epoch)
+			return granted(me, c, e.hi);
+		if (err == 0)
+			err = suspect(me, c);
+		if (err && err != -EAGAIN)
+			return err;
+		me->retries++;
+		err = vb_poll_pause(me, until_ns);
+		if (err)
+			return err;
+	}
+}
+
+/* 0; -ETIMEDOUT, -ECANCELED (still queued); -ESTALE (recovered: enqueue again); or an error. */
+static int await_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	int err = -EAGAIN;
+
+	if (s->stage == SL_AWAIT_MESSAGE)
+		err = await_message(me, c, until_ns);
+	if (err == -EAGAIN)
+		err = await_entry(me, c, until_ns);
+	/* What is neither the turn nor the end of our patience leaves the place to the recovery. */
+	if (err && err != -ETIMEDOUT && err != -ECANCELED)
+		c->queued = false;
+	return err;
+}
+
+/* ---- acquire ---- */
+
+static int tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_peer predecessor)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	struct vb_msg msg = {.subject = c->entry, .tag = SL_SUCCESSOR, .imm = s->gen};
+
+	/* Our own name: an earlier attempt of ours was enqueued and its answer lost.  Nobody will
+	 * hand over from there; the recovery will clear it away. */
+	if (predecessor == me->ep->self)
+		return 0;
+	vb_phase(me, VB_PHASE_NP);
+	return vb_send(me->ep, predecessor, &msg);
+}
+
+static int enqueue_writer(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const struct vb_u128 none = {0, 0};
+	uint64_t posted = vb_ep_now(me->ep);
+	struct vb_u128 e;
+	int err = vb_mcas128(me->ep, c->entry, none, none, (struct vb_u128){.lo = me->ep->self},
+			     (struct vb_u128){.lo = SL_TAIL_MASK}, &e);
+
+	if (err)
+		return err;
+	joined(c, &e);
+	if (vb_likely(!(e.lo & (SL_TAIL_MASK | SL_RDR_MASK))))
+		return granted_at_once(me, c, &e, posted);
+	s->rel = sl_rel_add(e.hi, sl_readers(e.lo));
+	begin_wait(me, c, e.hi, posted, e.lo & SL_TAIL_MASK ? SL_AWAIT_MESSAGE : SL_AWAIT_COUNT);
+	if (s->stage == SL_AWAIT_MESSAGE)
+		tell_predecessor(me, c, e.lo & SL_TAIL_MASK);
+	return -EAGAIN;
+}
+
+static int enqueue_reader(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const struct vb_u128 one = {.lo = 1ull << SL_RDR_SHIFT};
+	const struct vb_u128 bounds = {.lo = SL_BOUNDS_LO, .hi = SL_BOUNDS_HI};
+	uint64_t posted = vb_ep_now(me->ep);
+	struct vb_u128 e;
+	int err = vb_mfaa128(me->ep, c->entry, one, bounds, &e);
+
+	if (err)
+		return err;
+	joined(c, &e);
+	if (vb_likely(!(e.lo & SL_TAIL_MASK)))
+		return granted_at_once(me, c, &e, posted);
+	begin_wait(me, c, e.hi, posted, SL_AWAIT_EPOCH);
+	return -EAGAIN;
+}
+
+static int shiftlock_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	int err;
+
+	do {
+		vb_phase(me, VB_PHASE_IA);
+		err = c->mode == VB_EXCLUSIVE ? enqueue_writer(me, c) : enqueue_reader(me, c);
+		if (err == -EAGAIN)
+			err = await_turn(me, c, until_ns);
+	} while (err == -ESTALE && vb_poll_pause(me, until_ns) == 0);
+	return err == -ESTALE ? -ETIMEDOUT : err;
+}
+
+static int shiftlock_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	return await_turn(me, c, until_ns);
+}
+
+static int try_writer(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t posted = vb_ep_now(me->ep);
+	struct vb_u128 e;
+	int err = vb_mcas128(me->ep, c->entry, (struct vb_u128){0, 0},
+			     (struct vb_u128){.lo = SL_TAIL_MASK | SL_RDR_MASK},
+			     (struct vb_u128){.lo = me->ep->self},
+			     (struct vb_u128){.lo = SL_TAIL_MASK}, &e);
+
+	if (err)
+		return err;
+	if (e.lo & (SL_TAIL_MASK | SL_RDR_MASK))
+		return -EAGAIN;
+	joined(c, &e);
+	return granted_at_once(me, c, &e, posted);
+}
+
+/* A reader must not register behind a writer, so it compares TailPtr; other readers may come in
+ * between, a few times. */
+#define TRY_READER_ROUNDS 4
+
+static int try_reader(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct vb_u128 e, old;
+	int err = vb_read(me->ep, c->entry, &e, sizeof(e));
+
+	for (int i = 0; err == 0 && i < TRY_READER_ROUNDS; i++) {
+		uint64_t posted = vb_ep_now(me->ep);
+
+		if (e.lo & SL_TAIL_MASK)
+			return -EAGAIN;
+		err = vb_mcas128(me->ep, c->entry, e,
+				 (struct vb_u128){.lo = SL_TAIL_MASK | SL_RDR_MASK},
+				 (struct vb_u128){.lo = e.lo + (1ull << SL_RDR_SHIFT)},
+				 (struct vb_u128){.lo = SL_RDR_MASK}, &old);
+		if (err == 0 && !((old.lo ^ e.lo) & (SL_TAIL_MASK | SL_RDR_MASK))) {
+			joined(c, &old);
+			return granted_at_once(me, c, &old, posted);
+		}
+		e = old;
+		me->retries++;
+	}
+	return err ? err : -EAGAIN;
+}
+
+static int shiftlock_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	return c->mode == VB_EXCLUSIVE ? try_writer(me, c) : try_reader(me, c);
+}
+
+/* ---- release ---- */
+
+/* Takes the successor's message, if one of this generation has come. */
+static bool find_successor(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	struct vb_msg msg;
+
+	vb_mail_sort(&me->mail);
+	if (vb_box_take(&c->box, SL_SUCCESSOR, &msg) == 0 && (uint16_t)msg.imm == s->gen)
+		s->successor = msg.from;
+	return s->successor != VB_PEER_NONE;
+}
+
+/* Counts our release, and flips the epoch if the readers are due; then tells the successor. */
+static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const bool flip = s->writers + 1 >= SL_WRITERS_MAX;
+	const bool epoch = s->epoch ^ flip;
+	struct sl_pass pass = {.rel = sl_rel_add(s->rel, 1), .epoch = epoch};
+	struct vb_msg msg = {
+		.subject = c->entry,
+		.tag = flip ? SL_MODE : SL_HANDOVER,
+		.imm = s->gen,
+		.len = sizeof(pass),
+	};
+	struct vb_u128 old;
+	int err;
+
+	vb_phase(me, VB_PHASE_IA);
+	err = vb_mcas128(me->ep, c->entry, (struct vb_u128){.hi = s->rel},
+			 (struct vb_u128){.hi = UINT64_MAX},
+			 (struct vb_u128){.lo = epoch ? SL_EPOCH : 0, .hi = pass.rel},
+			 (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old);
+	if (err)
+		return err;
+	if (old.hi != s->rel)
+		return -VB_ELOST;
+	/* On a flip everybody registered by now reads first; the successor waits for them all. */
+	if (flip)
+		pass.rel = sl_rel_add(pass.rel, sl_readers(old.lo));
+	else
+		pass.writers = s->writers + 1u;
+	memcpy(msg.data, &pass, sizeof(pass));
+	vb_phase(me, VB_PHASE_NS);
+	return vb_send(me->ep, s->successor, &msg);
+}
+
+static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const struct vb_u128 mask = {.lo = SL_TAIL_MASK, .hi = UINT64_MAX};
+	struct vb_u128 old;
+	int err;
+
+	if (find_successor(me, c))
+		return hand_over(me, c);
+	err = vb_mcas128(me->ep, c->entry, (struct vb_u128){.lo = me->ep->self, .hi = s->rel}, mask,
+			 (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH, .hi = sl_rel_add(s->rel, 1)},
+			 (struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old);
+	if (err)
+		return err;
+	if (old.hi != s->rel)
+		return -VB_ELOST;
+	if ((old.lo & SL_TAIL_MASK) == me->ep->self)
+		return 0;
+	/* Somebody has swapped behind us and his message is under way.  If none comes within a
+	 * lease he has died in between: the queue is broken here, and the recovery mends it. */
+	vb_phase(me, VB_PHASE_NS);
+	do
+		err = vb_box_wait(&me->mail, &c->box, SUCCESSOR_MASK,
+				  vb_ep_now(me->ep) + me->space->lease_ns);
+	while (err == 0 && !find_successor(me, c));
+	if (err) {
+		vb_debug("lock %llu: a successor died before it told its name",
+			 (unsigned long long)c->lock);
+		return 0;
+	}
+	return hand_over(me, c);
+}
+
+/* The grant is over, but perhaps nobody has noticed: the generation tells. */
+static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const struct vb_u128 mask = {.lo = SL_RDR_MASK, .hi = UINT64_MAX};
+	struct vb_u128 e, old;
+	int err = vb_read(me->ep, c->entry, &e, sizeof(e));
+
+	while (err == 0) {
+		if (sl_gen(e.hi) != s->gen)
+			return -VB_ELOST;
+		err = vb_mcas128(me->ep, c->entry, e, mask,
+				 (struct vb_u128){.lo = e.lo - (1ull << SL_RDR_SHIFT),
+						  .hi = sl_rel_add(e.hi, 1)},
+				 mask, &old);
+		if (err == 0 && !((old.lo ^ e.lo) & mask.lo) && old.hi == e.hi)
+			return 0;
+		/* Each failure is another reader's success. */
+		e = old;
+		me->retries++;
+	}
+	return err;
+}
+
+static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const struct vb_u128 minus_one = {.lo = SL_RDR_MASK, .hi = 1};
+	const struct vb_u128 bounds = {.lo = SL_BOUNDS_LO, .hi = SL_BOUNDS_HI};
+	struct vb_u128 old;
+	int err = vb_mfaa128_before(me->ep, c->entry, minus_one, bounds, c->valid_until_ns, &old);
+
+	if (err == -VB_ETOOLATE)
+		return release_reader_late(me, c);
+	if (err)
+		return err;
+	if (vb_unlikely(sl_gen(old.hi) != s->gen))
+		return vb_fail(-VB_ELOST,
+			       "a release of lock %llu took effect after its lease: this machine stood "
+			       "still between the clock and the verb; waiters of the lock may have to "
+			       "wait for a recovery", (unsigned long long)c->lock);
+	return 0;
+}
+
+static int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	return c->mode == VB_EXCLUSIVE ? release_writer(me, c) : release_reader(me, c);
+}
+
+/* ---- the lock server: recovery, once per era ---- */
+
+/* Resets the entry if RelCnt is what the client saw: everything but RelCnt to zero, RelCnt one
+ * generation on.  Arrivals in between are wiped with the rest and see the generation change. */
+static bool reset_entry(struct vb_lock_server *server, const struct sl_recover *ask)
+{
+	const struct vb_u128 all = {UINT64_MAX, UINT64_MAX};
+	struct vb_u128 old;
+	int err = vb_mcas128(server->ep, ask->entry, (struct vb_u128){.hi = ask->rel},
+			     (struct vb_u128){.hi = UINT64_MAX},
+			     (struct vb_u128){.hi = ask->rel + (1ull << SL_GEN_SHIFT)}, all, &old);
+
+	return err == 0 && old.hi == ask->rel;
+}
+
+static void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *request)
+{
+	vb_addr era_addr = vb_lock_header_field(server->space, server->node, era);
+	struct vb_msg reply = {.len = sizeof(struct sl_recover)};
+	struct sl_recover ask;
+	uint64_t era;
+
+	if (request->tag != SL_RECOVER || request->len != sizeof(ask))
+		return;
+	memcpy(&ask, request->data, sizeof(ask));
+	/* Worker 0 alone recovers: nobody else writes the era. */
+	if (vb_read64(server->ep, era_addr, &era) == 0 && era == ask.era) {
+		era++;
+		if (vb_write(server->ep, era_addr, &era, sizeof(era)) == 0)
+			ask.done = reset_entry(server, &ask);
+	}
+	memcpy(reply.data, &ask, sizeof(ask));
+	vb_rpc_reply(server->ep, request, &reply);
+}
+
+/*
+ * Writers are FIFO among themselves.  A reader lets at most 16 writers pass until the epoch flips.  A
+ * writer lets each reader pass once per flip, and there is a flip for every 16 writers ahead of it,
+ * one for the part that is left, and one that the first of them may cause.
+ */
+static unsigned shiftlock_bypass_bound(unsigned clients, enum vb_mode mode)
+{
+	if (mode == VB_SHARED)
+		return SL_WRITERS_MAX;
+	return clients * (clients / SL_WRITERS_MAX + 2);
+}
+
+const struct vb_lock_ops vb_lock_shiftlock = {
+	.name = "shiftlock",
+	.summary = "clients hand the lock to each other; readers share; the server recovers",
+	.source = "seed 001, FAST 2025, algorithms 2 and 3, section 3.6",
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES | VB_LOCK_TOKEN |
+		VB_LOCK_SERVER | VB_LOCK_MESSAGES,
+	.needs = VB_CAP_MASKED128 | VB_CAP_SEND,
+	.entry_bytes = 16,
+	.recovery_leases = 8,
+	.verbs_uncontended = "1 masked CAS (exclusive) or FAA (shared), 128 bits; release 1 more",
+	.verbs_contended = "+ 2 SENDs per writer; READs only behind readers or as a waiting reader",
+	.bypass_bound = shiftlock_bypass_bound,
+	.acquire = shiftlock_acquire,
+	.resume = shiftlock_resume,
+	.try_acquire = shiftlock_try,
+	.release = shiftlock_release,
+	.serve = shiftlock_serve,
+};
