@@ -8,6 +8,8 @@
 
 #include "fabric/fabric.h"
 
+extern const struct vb_fabric_ops vb_fabric_sim;
+
 /* Chances are per await point (a posted batch) of a client that may be struck. */
 struct vb_sim_faults {
 	double die;               /* the task never runs again; what it posted may still land */
