@@ -26,6 +26,9 @@ struct vb_clock {
 extern struct vb_clock vb_clock;
 
 void vb_clock_init(void); /* idempotent; called by vb_fabric_open and the scheduler */
+/* Takes over another process's calibration, so that times of both compare.  Before other threads
+ * read the clock. */
+void vb_clock_adopt(const struct vb_clock *clock);
 
 static inline uint64_t vb_clock_gettime_ns(void)
 {

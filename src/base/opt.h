@@ -104,6 +104,9 @@ void vb_opt_print_help(FILE *to, const struct vb_opt_group *groups, size_t n_gro
 int vb_parse_size(const char *text, uint64_t *out);
 int vb_parse_time_ns(const char *text, uint64_t *out);
 
+/* The name most like `word`, for "did you mean"; NULL if none is near. */
+const char *vb_nearest(const char *word, const char *const *names, size_t n);
+
 /* 1500 -> "1.50us"; 1234567 -> "1.23M".  buf of at least 16 bytes; returns buf. */
 char *vb_format_ns(char *buf, size_t size, double ns);
 char *vb_format_count(char *buf, size_t size, double n);

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Error texts, the version, and the end of the program when an invariant broke. */
+#include <string.h>
+
+#include <verbena/verbena.h>
+
+#include "base/compiler.h"
+#include "vb_config.h"
+
+const char *vb_strerror(int err)
+{
+	if (err < 0)
+		err = -err;
+	switch (err) {
+	case VB_EUNKNOWN:
+		return "it may or may not have happened: the answer was lost";
+	case VB_ELOST:
+		return "the grant was lost: its lease ran out and others may hold the lock";
+	case VB_EPEERGONE:
+		return "the peer or the server is gone";
+	case VB_EACCESS:
+		return "the address lies outside the node's segment";
+	case VB_ETOOLATE:
+		return "the verb was not posted: its time had passed";
+	default:
+		/* strerrordesc_np returns a static string and needs no buffer. */
+		return strerrordesc_np(err) ? strerrordesc_np(err) : "unknown error";
+	}
+}
+
+const char *vb_version(void)
+{
+	return VB_VERSION;
+}
+
+const char *vb_commit(void)
+{
+	return VB_COMMIT;
+}
+
+void vb_assert_failed(const char *cond, const char *file, int line)
+{
+	fprintf(stderr, "verbena: %s:%d: this must hold and does not: %s\n", file, line, cond);
+	abort();
+}

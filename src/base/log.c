@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See log.h.  A line is formatted whole and written with one write(2), so that the lines of several
+ * threads and processes do not mix. */
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 1024
+#define FILTERS_MAX    32
+
+static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
+
+struct filter {
+	char room[32];
+	enum vb_log_level level;
+};
+
+static struct filter filters[FILTERS_MAX];
+static unsigned n_filters;
+static enum vb_log_level default_level = VB_LOG_WARN;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static _Thread_local char *capture_buf;
+static _Thread_local size_t capture_size;
+
+static int parse_level(const char *text, enum vb_log_level *out)
+{
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(level_names); i++) {
+		if (!strcmp(text, level_names[i])) {
+			*out = (enum vb_log_level)i;
+			return 0;
+		}
+	}
+	return -1;
+}
+
+static void parse_word(char *word)
+{
+	char *colon = strchr(word, ':');
+	enum vb_log_level level;
+
+	if (colon)
+		*colon = '\0';
+	if (parse_level(colon ? colon + 1 : word, &level)) {
+		fprintf(stderr, "verbena: VERBENA_LOG: '%s' is no level; error, warn, info, debug and "
+				"trace are\n", colon ? colon + 1 : word);
+		return;
+	}
+	if (!colon) {
+		default_level = level;
+	} else if (n_filters < FILTERS_MAX) {
+		snprintf(filters[n_filters].room, sizeof(filters[0].room), "%s", word);
+		filters[n_filters++].level = level;
+	}
+}
+
+static void read_environment(void)
+{
+	const char *env = getenv("VERBENA_LOG");
+	char copy[512], *save = NULL;
+
+	if (!env)
+		return;
+	snprintf(copy, sizeof(copy), "%s", env);
+	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save))
+		parse_word(w);
+}
+
+int vb_log_on(const char *room, enum vb_log_level level)
+{
+	pthread_once(&once, read_environment);
+	for (unsigned i = 0; i < n_filters; i++)
+		if (!strcmp(filters[i].room, room))
+			return level <= filters[i].level;
+	return level <= default_level;
+}
+
+void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ...)
+{
+	char line[LINE_MAX_BYTES];
+	va_list args;
+	int n, m;
+
+	va_start(args, fmt);
+	if (capture_buf) {
+		vsnprintf(capture_buf, capture_size, fmt, args);
+		va_end(args);
+		return;
+	}
+	n = snprintf(line, sizeof(line), "verbena: %s: %s: ", room, level_names[level]);
+	m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, args);
+	va_end(args);
+	n = m < 0 ? n : n + m;
+	if (n > (int)sizeof(line) - 2)
+		n = sizeof(line) - 2;
+	line[n++] = '\n';
+	if (write(STDERR_FILENO, line, (size_t)n) < 0)
+		return; /* nobody is left to be told */
+}
+
+void vb_log_capture_begin(char *buf, size_t size)
+{
+	vb_assert(size > 0);
+	buf[0] = '\0';
+	capture_size = size;
+	capture_buf = buf;
+}
+
+void vb_log_capture_end(void)
+{
+	capture_buf = NULL;
+}
