@@ -49,6 +49,7 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 	err = vb_ep_open(space->fabric, node, &s->ep);
 	if (err)
 		goto no_ep;
+	vb_ep_serve(s->ep);
 	err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
 	if (err)
 		goto no_task;
