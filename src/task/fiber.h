@@ -20,6 +20,9 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+/* Never a call of its own: TSan would see a function entered on one fiber and left on another. */
+#define VB_FIBER_INLINE static inline __attribute__((always_inline))
+
 struct vb_fiber {
 #ifdef VB_ASAN
 	const void *bottom;
@@ -32,7 +35,7 @@ struct vb_fiber {
 };
 
 /* The thread's own stack; ASan tells its bounds at the first switch away from it. */
-static inline void vb_fiber_init_root(struct vb_fiber *f)
+VB_FIBER_INLINE void vb_fiber_init_root(struct vb_fiber *f)
 {
 #ifdef VB_TSAN
 	f->tsan = __tsan_get_current_fiber();
@@ -40,7 +43,7 @@ static inline void vb_fiber_init_root(struct vb_fiber *f)
 	(void)f;
 }
 
-static inline void vb_fiber_init(struct vb_fiber *f, const void *bottom, size_t size)
+VB_FIBER_INLINE void vb_fiber_init(struct vb_fiber *f, const void *bottom, size_t size)
 {
 #ifdef VB_ASAN
 	f->bottom = bottom;
@@ -54,7 +57,7 @@ static inline void vb_fiber_init(struct vb_fiber *f, const void *bottom, size_t 
 }
 
 /* The fiber is not running and never will again. */
-static inline void vb_fiber_destroy(struct vb_fiber *f)
+VB_FIBER_INLINE void vb_fiber_destroy(struct vb_fiber *f)
 {
 #ifdef VB_ASAN
 	/* Frames that were never left have red zones; the next owner of the stack must not hit
@@ -69,7 +72,7 @@ static inline void vb_fiber_destroy(struct vb_fiber *f)
 }
 
 /* Right before the jump. */
-static inline void vb_fiber_leave(struct vb_fiber *from, struct vb_fiber *to)
+VB_FIBER_INLINE void vb_fiber_leave(struct vb_fiber *from, struct vb_fiber *to)
 {
 #ifdef VB_ASAN
 	__sanitizer_start_switch_fiber(&from->fake_stack, to->bottom, to->size);
@@ -81,7 +84,7 @@ static inline void vb_fiber_leave(struct vb_fiber *from, struct vb_fiber *to)
 }
 
 /* The same, for the last time: ASan frees the fake stack. */
-static inline void vb_fiber_leave_for_good(struct vb_fiber *to)
+VB_FIBER_INLINE void vb_fiber_leave_for_good(struct vb_fiber *to)
 {
 #ifdef VB_ASAN
 	__sanitizer_start_switch_fiber(NULL, to->bottom, to->size);
@@ -93,7 +96,7 @@ static inline void vb_fiber_leave_for_good(struct vb_fiber *to)
 }
 
 /* Right after the jump, on the new stack.  `from` is where we came from. */
-static inline void vb_fiber_arrive(struct vb_fiber *self, struct vb_fiber *from)
+VB_FIBER_INLINE void vb_fiber_arrive(struct vb_fiber *self, struct vb_fiber *from)
 {
 #ifdef VB_ASAN
 	const void *bottom;

@@ -117,8 +117,27 @@ void vb_stack_trim(struct vb_sched *s);
 
 /* Makes the thread's own stack the running task. */
 void vb_task_init_root(struct vb_sched *s);
-/* Runs a ready task until it gives way; called by the scheduler only. */
-void vb_task_enter(struct vb_sched *s, struct vb_task *t);
+/* The task has ended, or is killed: take it off the books, its stack into the pool. */
+void vb_task_bury(struct vb_sched *s, struct vb_task *t);
+
+/* Runs a ready task until it gives way; called by the scheduler only.  Inline: after a switch the
+ * processor mispredicts every return, at some 10 ns each. */
+static inline void vb_task_enter(struct vb_sched *s, struct vb_task *t)
+{
+	transfer_t from;
+
+	s->face.current = t;
+	s->switches++;
+	t->state = VB_TASK_RUNNING;
+	t->started = true;
+	vb_fiber_leave(&s->root.fiber, &t->fiber);
+	from = jump_fcontext(t->ctx, s);
+	vb_fiber_arrive(&s->root.fiber, &t->fiber);
+	s->face.current = NULL;
+	t->ctx = from.fctx;
+	if (vb_unlikely(t->state == VB_TASK_DEAD))
+		vb_task_bury(s, t);
+}
 
 /* ---- sched.c ---- */
 

@@ -63,7 +63,7 @@ static void task_entry(transfer_t from)
 	task_leave_for_good(s, t);
 }
 
-static void task_bury(struct vb_sched *s, struct vb_task *t)
+void vb_task_bury(struct vb_sched *s, struct vb_task *t)
 {
 	t->state = VB_TASK_DEAD;
 	vb_timer_disarm(s, &t->timer);
@@ -71,23 +71,6 @@ static void task_bury(struct vb_sched *s, struct vb_task *t)
 	s->tasks--;
 	s->working -= !t->daemon;
 	vb_stack_put(s, t);
-}
-
-void vb_task_enter(struct vb_sched *s, struct vb_task *t)
-{
-	transfer_t from;
-
-	s->face.current = t;
-	s->switches++;
-	t->state = VB_TASK_RUNNING;
-	t->started = true;
-	vb_fiber_leave(&s->root.fiber, &t->fiber);
-	from = jump_fcontext(t->ctx, s);
-	vb_fiber_arrive(&s->root.fiber, &t->fiber);
-	s->face.current = NULL;
-	t->ctx = from.fctx;
-	if (vb_unlikely(t->state == VB_TASK_DEAD))
-		task_bury(s, t);
 }
 
 /* The running task has set its state and gives way. */
@@ -187,7 +170,7 @@ void vb_task_kill(struct vb_task *t)
 		vb_list_remove(&t->link);
 	if (t->started)
 		task_drop_fake_stack(t);
-	task_bury(s, t);
+	vb_task_bury(s, t);
 }
 
 void vb_task_die(void)

@@ -1,0 +1,1048 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scheduler: order, permits, deadlines, cancellation, death, virtual time.
+ *
+ * Most tests run in virtual time and write what happens into a trace that is compared as text.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "task/task.h"
+
+static const struct vb_env_ops virtual_env = {.name = "virtual", .is_virtual = true};
+
+static struct vb_sched *sched;
+static char trace[4096];
+
+static void note(const char *fmt, ...)
+{
+	size_t len = strlen(trace);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(trace + len, sizeof(trace) - len, fmt, ap);
+	va_end(ap);
+}
+
+static int setup_virtual(void **state)
+{
+	(void)state;
+	trace[0] = '\0';
+	return vb_sched_create(&virtual_env, NULL, &sched);
+}
+
+static int setup_real(void **state)
+{
+	(void)state;
+	trace[0] = '\0';
+	return vb_sched_create(NULL, NULL, &sched);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	vb_sched_destroy(sched);
+	return 0;
+}
+
+static struct vb_task *spawn(void (*body)(void *arg), void *arg)
+{
+	struct vb_task *t;
+
+	assert_int_equal(vb_task_spawn(sched, body, arg, NULL, &t), 0);
+	return t;
+}
+
+static void run_all(void)
+{
+	assert_int_equal(vb_sched_run(sched, NULL, VB_FOREVER), 0);
+	assert_int_equal(vb_sched_tasks(sched), 0);
+}
+
+/* Until every task waits for ever; the line that says so is part of no test but one. */
+static void run_until_stuck(void)
+{
+	char text[512];
+
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_sched_run(sched, NULL, VB_FOREVER), -EDEADLK);
+	vb_log_capture_end();
+}
+
+static uint64_t now(void)
+{
+	return vb_sched_now(sched);
+}
+
+/* ---- switching and order ---- */
+
+static void yielder(void *arg)
+{
+	const char *name = arg;
+
+	for (int i = 0; i < 3; i++) {
+		note("%s%d ", name, i);
+		vb_task_yield();
+	}
+}
+
+static void test_order(void **state)
+{
+	spawn(yielder, "a");
+	spawn(yielder, "b");
+	spawn(yielder, "c");
+	assert_int_equal(vb_sched_tasks(sched), 3);
+	run_all();
+	assert_string_equal(trace, "a0 b0 c0 a1 b1 c1 a2 b2 c2 ");
+	assert_int_equal(vb_sched_switches(sched), 12);
+}
+
+static void test_root_is_one_of_them(void **state)
+{
+	spawn(yielder, "a");
+	spawn(yielder, "b");
+	assert_string_equal(vb_task_name(vb_task_self()), "root");
+	for (int i = 0; i < 3; i++) {
+		note("root%d ", i);
+		vb_task_yield();
+	}
+	assert_string_equal(trace, "root0 a0 b0 root1 a1 b1 root2 a2 b2 ");
+	assert_int_equal(vb_sched_tasks(sched), 2);
+	run_all();
+}
+
+static void keeper(void *arg)
+{
+	volatile double *out = arg;
+	volatile uint64_t local[64];
+	double x = 1.0;
+
+	for (unsigned i = 0; i < 64; i++)
+		local[i] = (uint64_t)(uintptr_t)arg + i;
+	for (int i = 0; i < 20; i++) {
+		x = x * 1.5 + 0.25;
+		vb_task_yield();
+	}
+	for (unsigned i = 0; i < 64; i++)
+		assert_int_equal(local[i], (uint64_t)(uintptr_t)arg + i);
+	*out = x;
+}
+
+static void test_stacks_keep(void **state)
+{
+	double out[3] = {0}, want = 1.0;
+
+	for (int i = 0; i < 20; i++)
+		want = want * 1.5 + 0.25;
+	for (int i = 0; i < 3; i++)
+		spawn(keeper, &out[i]);
+	run_all();
+	for (int i = 0; i < 3; i++)
+		assert_true(out[i] == want);
+}
+
+static void test_user_and_names(void **state)
+{
+	struct vb_task *t;
+	int thing;
+
+	assert_int_equal(
+		vb_task_spawn(sched, yielder, "a", &(struct vb_task_params){.name = "named"}, &t),
+		0);
+	assert_string_equal(vb_task_name(t), "named");
+	assert_null(vb_task_user(t));
+	vb_task_set_user(t, &thing);
+	assert_ptr_equal(vb_task_user(t), &thing);
+	assert_ptr_equal(vb_task_sched(t), sched);
+	run_all();
+	/* The next task lies on the same stack and must not inherit it. */
+	t = spawn(yielder, "a");
+	assert_null(vb_task_user(t));
+	run_all();
+}
+
+static void test_stack_too_large(void **state)
+{
+	char text[256];
+	struct vb_task *t = NULL;
+
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_task_spawn(sched, yielder, "a",
+				       &(struct vb_task_params){.stack_bytes = 1ull << 40}, &t),
+			 -EINVAL);
+	vb_log_capture_end();
+	assert_non_null(strstr(text, "above the largest"));
+	assert_null(t);
+	assert_int_equal(vb_sched_tasks(sched), 0);
+}
+
+/* ---- timers ---- */
+
+struct numbered_timer {
+	struct vb_timer timer;
+	int number;
+};
+
+static void timer_note(struct vb_timer *t)
+{
+	struct numbered_timer *n = vb_container_of(t, struct numbered_timer, timer);
+
+	assert_false(vb_timer_armed(t));
+	assert_null(vb_task_self());
+	note("%d@%llu ", n->number, (unsigned long long)now());
+}
+
+static void sleeper_until(void *arg)
+{
+	assert_int_equal(vb_task_sleep_until(*(uint64_t *)arg), 0);
+	note("woke@%llu ", (unsigned long long)now());
+}
+
+static void test_timers_and_ties(void **state)
+{
+	struct numbered_timer t[7];
+	uint64_t end = 100;
+
+	for (int i = 0; i < 7; i++)
+		t[i] = (struct numbered_timer){.timer.fire = timer_note, .number = i};
+	vb_timer_arm(sched, &t[0].timer, 50);
+	vb_timer_arm(sched, &t[1].timer, 20);
+	vb_timer_arm(sched, &t[2].timer, 50);
+	vb_timer_arm(sched, &t[3].timer, 10);
+	vb_timer_arm(sched, &t[4].timer, 50);
+	vb_timer_arm(sched, &t[5].timer, 30);
+	vb_timer_arm(sched, &t[6].timer, 70);
+	vb_timer_arm(sched, &t[0].timer, 50); /* moved: now behind 2 and 4 */
+	vb_timer_arm(sched, &t[6].timer, 5);
+	vb_timer_disarm(sched, &t[5].timer);
+	vb_timer_disarm(sched, &t[5].timer);
+	assert_false(vb_timer_armed(&t[5].timer));
+	assert_true(vb_timer_armed(&t[4].timer));
+	spawn(sleeper_until, &end);
+	run_all();
+	assert_string_equal(trace, "6@5 3@10 1@20 2@50 4@50 0@50 woke@100 ");
+}
+
+#define MANY 2000
+
+struct checked_timer {
+	struct vb_timer timer;
+	bool expected;
+};
+
+static uint64_t last_at, last_seq, fired;
+
+static void timer_check(struct vb_timer *t)
+{
+	struct checked_timer *c = vb_container_of(t, struct checked_timer, timer);
+
+	assert_true(c->expected);
+	c->expected = false;
+	assert_int_equal(now(), t->at_ns);
+	assert_true(t->at_ns > last_at || (t->at_ns == last_at && t->seq > last_seq));
+	last_at = t->at_ns;
+	last_seq = t->seq;
+	fired++;
+}
+
+/* Arms, moves and disarms at random; what is left must fire in order, each once. */
+static void test_timers_at_random(void **state)
+{
+	static struct checked_timer t[MANY];
+	uint64_t end = 100001, left = 0;
+	struct vb_rng r;
+
+	vb_rng_seed(&r, 7, 0);
+	last_at = last_seq = fired = 0;
+	for (int i = 0; i < MANY; i++)
+		t[i] = (struct checked_timer){.timer.fire = timer_check};
+	for (int i = 0; i < 20 * MANY; i++) {
+		struct checked_timer *c = &t[vb_rng_below(&r, MANY)];
+
+		c->expected = vb_rng_chance(&r, 0.7);
+		if (c->expected)
+			vb_timer_arm(sched, &c->timer, 1 + vb_rng_below(&r, i % 2 ? 100 : 100000));
+		else
+			vb_timer_disarm(sched, &c->timer);
+	}
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(t[i].expected, vb_timer_armed(&t[i].timer));
+		left += t[i].expected;
+	}
+	assert_in_range(left, MANY / 2, MANY);
+	spawn(sleeper_until, &end);
+	run_all();
+	assert_int_equal(fired, left);
+}
+
+static int rearm_left;
+
+static void timer_rearm(struct vb_timer *t)
+{
+	note("r%d ", rearm_left);
+	if (--rearm_left > 0)
+		vb_timer_arm(sched, t, 0);
+}
+
+static void test_timer_rearms_itself(void **state)
+{
+	struct vb_timer t = {.fire = timer_rearm};
+
+	rearm_left = 3;
+	vb_timer_arm(sched, &t, 0);
+	spawn(yielder, "a");
+	spawn(yielder, "b");
+	run_all();
+	/* A timer that is due at once cannot keep the tasks from running. */
+	assert_string_equal(trace, "r3 a0 b0 r2 a1 b1 r1 a2 b2 ");
+}
+
+/* ---- permits and deadlines ---- */
+
+static void suspender(void *arg)
+{
+	uint64_t *until = arg;
+	int err = vb_task_suspend(*until);
+
+	note("%d@%llu ", err, (unsigned long long)now());
+}
+
+static void test_permit_before_suspend(void **state)
+{
+	uint64_t forever = VB_FOREVER;
+	struct vb_task *t = spawn(suspender, &forever);
+
+	vb_task_wake(t);
+	vb_task_wake(t); /* one permit, not two */
+	run_all();
+	assert_string_equal(trace, "0@0 ");
+}
+
+static void suspend_twice(void *arg)
+{
+	suspender(&(uint64_t){VB_FOREVER});
+	suspender(&(uint64_t){50});
+}
+
+static void test_one_permit_only(void **state)
+{
+	struct vb_task *t = spawn(suspend_twice, NULL);
+
+	vb_task_wake(t);
+	vb_task_wake(t);
+	run_all();
+	assert_string_equal(trace, "0@0 -110@50 ");
+}
+
+static void test_wake_ends_the_wait(void **state)
+{
+	uint64_t until = 100, end = 30;
+	struct vb_task *t = spawn(suspender, &until);
+
+	spawn(sleeper_until, &end);
+	assert_int_equal(vb_sched_run(sched, NULL, 40), -ETIMEDOUT);
+	assert_int_equal(now(), 40);
+	vb_task_wake(t);
+	run_all();
+	assert_string_equal(trace, "woke@30 0@40 ");
+}
+
+/* The timer has ended the wait, the task has not run yet, and a wake comes: it must not be lost. */
+static struct vb_task *wake_target;
+
+static void timer_wake(struct vb_timer *t)
+{
+	vb_task_wake(wake_target);
+}
+
+static void late_wake_body(void *arg)
+{
+	suspender(&(uint64_t){20});
+	suspender(&(uint64_t){VB_FOREVER});
+}
+
+static void test_wake_after_timeout_is_kept(void **state)
+{
+	struct vb_timer t = {.fire = timer_wake};
+
+	wake_target = spawn(late_wake_body, NULL);
+	assert_int_equal(vb_sched_run(sched, NULL, 10), -ETIMEDOUT);
+	vb_timer_arm(sched, &t, 20); /* fires right after the task's own */
+	run_all();
+	assert_string_equal(trace, "-110@20 0@20 ");
+}
+
+static void sleep_then_suspend(void *arg)
+{
+	assert_int_equal(vb_task_sleep_until(100), 0);
+	note("slept@%llu ", (unsigned long long)now());
+	suspender(&(uint64_t){VB_FOREVER});
+}
+
+static void test_sleep_keeps_the_permit(void **state)
+{
+	struct vb_task *t = spawn(sleep_then_suspend, NULL);
+
+	assert_int_equal(vb_sched_run(sched, NULL, 10), -ETIMEDOUT);
+	vb_task_wake(t);
+	run_all();
+	assert_string_equal(trace, "slept@100 0@100 ");
+}
+
+static void past_sleeper(void *arg)
+{
+	for (int i = 0; i < 3; i++) {
+		note("%s%d ", (const char *)arg, i);
+		assert_int_equal(vb_task_sleep_until(0), 0);
+	}
+}
+
+static void test_past_deadline_gives_way(void **state)
+{
+	spawn(past_sleeper, "a");
+	spawn(past_sleeper, "b");
+	run_all();
+	assert_string_equal(trace, "a0 b0 a1 b1 a2 b2 ");
+	trace[0] = '\0';
+	spawn(suspender, &(uint64_t){0});
+	run_all();
+	assert_non_null(strstr(trace, "-110@"));
+}
+
+/* ---- cancellation ---- */
+
+static void cancel_body(void *arg)
+{
+	note("%d ", vb_task_suspend(VB_FOREVER));
+	note("%d ", vb_task_sleep_until(1000));
+	note("%d ", vb_task_suspend_uninterruptible(60));
+	note("%d ", vb_task_suspend(VB_FOREVER));
+	note("%d@%llu ", vb_task_cancelled(vb_task_self()), (unsigned long long)now());
+}
+
+static void test_cancel(void **state)
+{
+	struct vb_task *t = spawn(cancel_body, NULL);
+
+	run_until_stuck();
+	assert_false(vb_task_cancelled(t));
+	vb_task_cancel(t);
+	run_all();
+	assert_string_equal(trace, "-125 -125 -110 -125 1@60 ");
+}
+
+static void test_cancel_before_it_runs(void **state)
+{
+	struct vb_task *t = spawn(cancel_body, NULL);
+
+	vb_task_cancel(t);
+	run_all();
+	assert_string_equal(trace, "-125 -125 -110 -125 1@60 ");
+}
+
+static void deaf(void *arg)
+{
+	int err = vb_task_suspend_uninterruptible(VB_FOREVER);
+
+	note("%d@%llu ", err, (unsigned long long)now());
+	note("%d ", vb_task_suspend(VB_FOREVER));
+}
+
+static void test_uninterruptible(void **state)
+{
+	struct vb_task *t = spawn(deaf, NULL);
+	uint64_t end = 20;
+
+	run_until_stuck();
+	vb_task_cancel(t);
+	spawn(sleeper_until, &end);
+	run_until_stuck();
+	assert_string_equal(trace, "woke@20 ");
+	vb_task_wake(t);
+	run_all();
+	assert_string_equal(trace, "woke@20 0@20 -125 ");
+}
+
+/* ---- death ---- */
+
+static void never(void *arg)
+{
+	note("never ");
+}
+
+static void test_kill_before_it_runs(void **state)
+{
+	struct vb_task *t = spawn(never, NULL);
+
+	spawn(yielder, "a");
+	vb_task_kill(t);
+	assert_int_equal(vb_sched_tasks(sched), 1);
+	run_all();
+	assert_string_equal(trace, "a0 a1 a2 ");
+}
+
+static void wait_then_never(void *arg)
+{
+	volatile char room[512];
+
+	memset((char *)room, 1, sizeof(room));
+	vb_task_suspend(*(uint64_t *)arg);
+	note("never%d ", room[3]);
+}
+
+static void test_kill_waiting(void **state)
+{
+	uint64_t forever = VB_FOREVER, soon = 50;
+	struct vb_task *with_timer = spawn(wait_then_never, &soon);
+	struct vb_task *without = spawn(wait_then_never, &forever);
+	uint64_t end = 100;
+
+	spawn(sleeper_until, &end);
+	assert_int_equal(vb_sched_run(sched, NULL, 10), -ETIMEDOUT);
+	vb_task_kill(with_timer);
+	vb_task_kill(without);
+	run_all();
+	assert_string_equal(trace, "woke@100 ");
+}
+
+static void test_kill_ready(void **state)
+{
+	uint64_t forever = VB_FOREVER;
+	struct vb_task *t = spawn(wait_then_never, &forever);
+
+	run_until_stuck();
+	vb_task_wake(t);
+	vb_task_kill(t);
+	run_all();
+	assert_string_equal(trace, "");
+}
+
+static void killer(void *arg)
+{
+	struct vb_task **victims = arg;
+
+	vb_task_kill(victims[0]); /* behind us in the same round */
+	vb_task_kill(victims[1]);
+	note("killed ");
+}
+
+static void test_kill_from_a_task(void **state)
+{
+	uint64_t forever = VB_FOREVER;
+	struct vb_task *victims[2];
+
+	victims[1] = spawn(wait_then_never, &forever);
+	run_until_stuck();
+	spawn(killer, victims);
+	victims[0] = spawn(never, NULL);
+	spawn(yielder, "a");
+	run_all();
+	assert_string_equal(trace, "killed a0 a1 a2 ");
+}
+
+/* A new task on the stack of a killed one finds it clean, also for the sanitizers. */
+static void test_stack_is_reused(void **state)
+{
+	uint64_t forever = VB_FOREVER;
+	struct vb_task *first = NULL;
+
+	for (int i = 0; i < 50; i++) {
+		struct vb_task *t = spawn(wait_then_never, &forever);
+		double out = 0;
+
+		if (i == 0)
+			first = t;
+		assert_ptr_equal(t, first);
+		run_until_stuck();
+		vb_task_kill(t);
+		spawn(keeper, &out);
+		run_all();
+		assert_true(out > 1);
+	}
+}
+
+static void die_deep(int depth, bool die)
+{
+	volatile char room[100];
+
+	room[0] = (char)depth;
+	if (depth > 0)
+		die_deep(depth - 1, die);
+	else if (die)
+		vb_task_die();
+	note("unwound%d ", room[0]);
+}
+
+static void dier(void *arg)
+{
+	vb_task_yield();
+	note("dies ");
+	die_deep(10, *(bool *)arg);
+}
+
+static void test_die(void **state)
+{
+	spawn(dier, &(bool){true});
+	spawn(yielder, "a");
+	run_all();
+	assert_string_equal(trace, "a0 dies a1 a2 ");
+}
+
+/* ---- the root ---- */
+
+static void root_waker(void *arg)
+{
+	assert_int_equal(vb_task_sleep_until(30), 0);
+	note("waking ");
+	vb_task_wake(arg);
+	note("on ");
+}
+
+static void test_root_suspends(void **state)
+{
+	struct vb_task *root = vb_task_self();
+
+	spawn(root_waker, root);
+	assert_int_equal(vb_task_suspend(VB_FOREVER), 0);
+	note("root@%llu ", (unsigned long long)now());
+	assert_ptr_equal(vb_task_self(), root);
+	assert_string_equal(trace, "waking on root@30 ");
+	assert_int_equal(vb_task_suspend(45), -ETIMEDOUT);
+	assert_int_equal(now(), 45);
+	assert_int_equal(vb_task_sleep_until(60), 0);
+	assert_int_equal(now(), 60);
+	vb_task_wake(root);
+	assert_int_equal(vb_task_suspend(VB_FOREVER), 0);
+	run_all();
+}
+
+/* A wake that comes while the root runs the others is its permit for later. */
+static void test_root_woken_in_run(void **state)
+{
+	spawn(root_waker, vb_task_self());
+	run_all();
+	assert_int_equal(vb_task_suspend(VB_FOREVER), 0);
+	assert_int_equal(now(), 30);
+}
+
+/* ---- run ---- */
+
+static void stopper(void *arg)
+{
+	vb_task_sleep_until(20);
+	*(bool *)arg = true;
+	vb_task_sleep_until(40);
+	note("after ");
+}
+
+static void test_stop(void **state)
+{
+	bool stop = false;
+
+	spawn(stopper, &stop);
+	assert_int_equal(vb_sched_run(sched, &stop, VB_FOREVER), 0);
+	assert_int_equal(now(), 20);
+	assert_int_equal(vb_sched_tasks(sched), 1);
+	assert_string_equal(trace, "");
+	run_all();
+	assert_string_equal(trace, "after ");
+}
+
+static void ticking_daemon(void *arg)
+{
+	for (;;)
+		vb_task_sleep_until(now() + 10);
+}
+
+static void test_daemons(void **state)
+{
+	const struct vb_task_params daemon = {.daemon = true, .name = "ticker"};
+	struct vb_task *ticker, *waiter;
+	uint64_t end = 95, forever = VB_FOREVER;
+
+	assert_int_equal(vb_task_spawn(sched, ticking_daemon, NULL, &daemon, &ticker), 0);
+	assert_int_equal(vb_task_spawn(sched, wait_then_never, &forever, &daemon, &waiter), 0);
+	assert_int_equal(vb_sched_run(sched, NULL, VB_FOREVER), 0);
+	spawn(sleeper_until, &end);
+	assert_int_equal(vb_sched_run(sched, NULL, VB_FOREVER), 0);
+	assert_int_equal(now(), 95);
+	assert_int_equal(vb_sched_tasks(sched), 2);
+	vb_task_kill(ticker);
+	vb_task_kill(waiter);
+}
+
+static void test_deadlock_is_said(void **state)
+{
+	uint64_t forever = VB_FOREVER;
+	struct vb_task *a, *b;
+	char text[512];
+
+	assert_int_equal(vb_task_spawn(sched, wait_then_never, &forever,
+				       &(struct vb_task_params){.name = "client 17"}, &a),
+			 0);
+	assert_int_equal(vb_task_spawn(sched, wait_then_never, &forever,
+				       &(struct vb_task_params){.name = "server", .daemon = true},
+				       &b),
+			 0);
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_sched_run(sched, NULL, VB_FOREVER), -EDEADLK);
+	vb_log_capture_end();
+	assert_non_null(strstr(text, "1 tasks wait"));
+	assert_non_null(strstr(text, "'client 17'"));
+	assert_null(strstr(text, "server"));
+	vb_task_kill(a);
+	vb_task_kill(b);
+}
+
+/* ---- virtual time repeats itself ---- */
+
+static uint64_t hash;
+
+static void hash_add(uint64_t v)
+{
+	hash = (hash ^ v) * 0x100000001b3ull;
+}
+
+struct chaos {
+	struct vb_rng rng;
+	struct vb_task *task;
+	unsigned id;
+};
+
+#define CHAOS 50
+static struct chaos chaos[CHAOS];
+
+static void chaos_body(void *arg)
+{
+	struct chaos *c = arg;
+
+	for (int i = 0; i < 200; i++) {
+		uint64_t until = now() + vb_rng_below(&c->rng, 8);
+		int r = 0;
+
+		switch (vb_rng_below(&c->rng, 4)) {
+		case 0:
+			vb_task_yield();
+			break;
+		case 1:
+			r = vb_task_sleep_until(until);
+			break;
+		case 2:
+			r = vb_task_suspend(until);
+			break;
+		default: {
+			struct vb_task *t = chaos[vb_rng_below(&c->rng, CHAOS)].task;
+
+			if (t != NULL)
+				vb_task_wake(t);
+		}
+		}
+		hash_add(now() << 16 | c->id << 8 | (unsigned)-r);
+	}
+	c->task = NULL;
+}
+
+static uint64_t chaos_run(uint64_t seed)
+{
+	hash = 0xcbf29ce484222325ull;
+	assert_int_equal(vb_sched_create(&virtual_env, NULL, &sched), 0);
+	for (unsigned i = 0; i < CHAOS; i++) {
+		vb_rng_seed(&chaos[i].rng, seed, i);
+		chaos[i].id = i;
+		chaos[i].task = spawn(chaos_body, &chaos[i]);
+	}
+	run_all();
+	hash_add(now());
+	hash_add(vb_sched_switches(sched));
+	vb_sched_destroy(sched);
+	return hash;
+}
+
+static void test_virtual_time_repeats(void **state)
+{
+	uint64_t a = chaos_run(1), b = chaos_run(1), c = chaos_run(2);
+
+	assert_int_equal(a, b);
+	assert_int_not_equal(a, c);
+}
+
+/* ---- many tasks ---- */
+
+/* TSan has room for 8,000 fibers. */
+#ifdef VB_TSAN
+#define MANY_TASKS 4000
+#else
+#define MANY_TASKS 10000
+#endif
+
+static uint64_t finished;
+
+static void one_of_many(void *arg)
+{
+	uint64_t at = (uintptr_t)arg % 97;
+
+	assert_int_equal(vb_task_sleep_until(at), 0);
+	assert_int_equal(now(), at);
+	vb_task_yield();
+	finished++;
+}
+
+static void test_many_tasks(void **state)
+{
+	finished = 0;
+	for (uintptr_t i = 0; i < MANY_TASKS; i++)
+		spawn(one_of_many, (void *)i);
+	assert_int_equal(vb_sched_tasks(sched), MANY_TASKS);
+	run_all();
+	assert_int_equal(finished, MANY_TASKS);
+}
+
+/* ---- real time ---- */
+
+static void test_real_time_passes(void **state)
+{
+	uint64_t start = vb_clock_ns(), until = start + 3000000;
+
+	assert_false(vb_sched_env(sched)->is_virtual);
+	spawn(sleeper_until, &until);
+	run_all();
+	assert_true(vb_clock_ns() >= until);
+	assert_true(vb_sched_now_coarse(sched) <= vb_clock_ns());
+	assert_true(vb_sched_now_coarse(sched) >= until);
+	assert_int_equal(vb_task_suspend(vb_clock_ns() + 1000000), -ETIMEDOUT);
+}
+
+static void test_real_run_times_out(void **state)
+{
+	uint64_t forever = VB_FOREVER, until = vb_clock_ns() + 1000000;
+	struct vb_task *t = spawn(wait_then_never, &forever);
+
+	assert_int_equal(vb_sched_run(sched, NULL, until), -ETIMEDOUT);
+	assert_true(vb_clock_ns() >= until);
+	vb_task_kill(t);
+}
+
+static unsigned polls, idles;
+
+static void counting_poll(struct vb_sched *s)
+{
+	polls++;
+}
+
+static void waking_idle(struct vb_sched *s, uint64_t until_ns)
+{
+	idles++;
+	assert_int_equal(until_ns, VB_FOREVER);
+	assert_null(vb_task_self());
+	vb_task_wake(vb_sched_env_ctx(s));
+}
+
+static void test_env_wakes(void **state)
+{
+	static const struct vb_env_ops env = {
+		.name = "test", .idle = waking_idle, .poll = counting_poll};
+
+	polls = idles = 0;
+	vb_sched_set_env(sched, &env, spawn(suspender, &(uint64_t){VB_FOREVER}));
+	run_all();
+	assert_int_equal(idles, 1);
+	assert_in_range(polls, 2, 4);
+	assert_memory_equal(trace, "0@", 2);
+	vb_sched_set_env(sched, NULL, NULL);
+	assert_ptr_not_equal(vb_sched_env(sched), &env);
+}
+
+static void test_env_changes_the_clock(void **state)
+{
+	assert_true(vb_sched_now(sched) > 0);
+	vb_sched_set_env(sched, &virtual_env, NULL);
+	assert_int_equal(vb_sched_now(sched), 0);
+	assert_int_equal(vb_task_sleep_until(77), 0);
+	assert_int_equal(vb_sched_now_slow(sched), 77);
+	vb_sched_set_env(sched, NULL, NULL);
+	assert_true(vb_sched_now_coarse(sched) > 77);
+}
+
+/* ---- threads, processes ---- */
+
+static void *thread_body(void *arg)
+{
+	struct vb_sched *s = vb_sched_self();
+	uint64_t forever = VB_FOREVER;
+	struct vb_task *t;
+
+	*(struct vb_sched **)arg = s;
+	if (vb_task_spawn(s, wait_then_never, &forever, NULL, &t) != 0 ||
+	    vb_task_spawn(s, yielder, "", &(struct vb_task_params){.daemon = true}, &t) != 0)
+		return NULL;
+	vb_task_yield();
+	return vb_sched_tasks(s) == 2 ? arg : NULL;
+}
+
+/* A thread gets its scheduler on first use and takes it, and the tasks it left, along. */
+static void test_thread_has_its_own(void **state)
+{
+	struct vb_sched *other = NULL;
+	pthread_t thread;
+	void *ok = NULL;
+
+	assert_ptr_equal(vb_sched_self(), sched);
+	assert_int_equal(pthread_create(&thread, NULL, thread_body, &other), 0);
+	assert_int_equal(pthread_join(thread, &ok), 0);
+	assert_non_null(ok);
+	assert_ptr_not_equal(other, sched);
+	trace[0] = '\0';
+}
+
+static int wait_status(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void test_forget_after_fork(void **state)
+{
+	uint64_t forever = VB_FOREVER;
+	struct vb_task *t = spawn(wait_then_never, &forever);
+	pid_t pid;
+	int status;
+
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct vb_sched *old = sched, *s;
+		double out = 0;
+
+		vb_sched_forget();
+		s = vb_sched_self();
+		if (s == old || vb_sched_tasks(s) != 0 ||
+		    vb_task_spawn(s, keeper, &out, NULL, NULL) != 0 ||
+		    vb_sched_run(s, NULL, VB_FOREVER) != 0 || !(out > 1))
+			_exit(1);
+		_exit(0);
+	}
+	status = wait_status(pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	vb_task_kill(t);
+}
+
+static int eat_stack(int depth)
+{
+	volatile char room[1024];
+
+	room[0] = (char)depth;
+	return depth == 0 ? 0 : eat_stack(depth - 1) + room[0];
+}
+
+static void overflow(void *arg)
+{
+	*(volatile int *)arg = eat_stack(1 << 20);
+}
+
+static void test_guard_page(void **state)
+{
+	pid_t pid;
+	int out, status;
+
+#if defined(VB_ASAN) || defined(VB_TSAN)
+	skip(); /* their handlers turn the signal into an exit */
+#endif
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		const struct rlimit no_core = {0, 0};
+
+		/* cmocka's handler would need the stack that is gone, and go on after it. */
+		setrlimit(RLIMIT_CORE, &no_core);
+		signal(SIGSEGV, SIG_DFL);
+		/* A neighbour below: without the guard the child would write into it and live. */
+		spawn(yielder, "a");
+		spawn(overflow, &out);
+		spawn(yielder, "b");
+		vb_sched_run(sched, NULL, VB_FOREVER);
+		_exit(0);
+	}
+	status = wait_status(pid);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGSEGV);
+}
+
+static void deep_enough(void *arg)
+{
+	*(volatile int *)arg = eat_stack(200);
+}
+
+static void test_large_stack(void **state)
+{
+	const struct vb_task_params params = {.stack_bytes = 1u << 20};
+	int out = -1;
+
+	assert_int_equal(vb_task_spawn(sched, deep_enough, &out, &params, NULL), 0);
+	run_all();
+	assert_int_not_equal(out, -1);
+}
+
+#define VIRTUAL(f) cmocka_unit_test_setup_teardown(f, setup_virtual, teardown)
+#define REAL(f)    cmocka_unit_test_setup_teardown(f, setup_real, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		VIRTUAL(test_order),
+		VIRTUAL(test_root_is_one_of_them),
+		VIRTUAL(test_stacks_keep),
+		VIRTUAL(test_user_and_names),
+		VIRTUAL(test_stack_too_large),
+		VIRTUAL(test_timers_and_ties),
+		VIRTUAL(test_timers_at_random),
+		VIRTUAL(test_timer_rearms_itself),
+		VIRTUAL(test_permit_before_suspend),
+		VIRTUAL(test_one_permit_only),
+		VIRTUAL(test_wake_ends_the_wait),
+		VIRTUAL(test_wake_after_timeout_is_kept),
+		VIRTUAL(test_sleep_keeps_the_permit),
+		VIRTUAL(test_past_deadline_gives_way),
+		REAL(test_past_deadline_gives_way),
+		VIRTUAL(test_cancel),
+		VIRTUAL(test_cancel_before_it_runs),
+		VIRTUAL(test_uninterruptible),
+		VIRTUAL(test_kill_before_it_runs),
+		VIRTUAL(test_kill_waiting),
+		VIRTUAL(test_kill_ready),
+		VIRTUAL(test_kill_from_a_task),
+		VIRTUAL(test_stack_is_reused),
+		VIRTUAL(test_die),
+		VIRTUAL(test_root_suspends),
+		VIRTUAL(test_root_woken_in_run),
+		VIRTUAL(test_stop),
+		VIRTUAL(test_daemons),
+		VIRTUAL(test_deadlock_is_said),
+		cmocka_unit_test(test_virtual_time_repeats),
+		VIRTUAL(test_many_tasks),
+		REAL(test_real_time_passes),
+		REAL(test_real_run_times_out),
+		REAL(test_env_wakes),
+		REAL(test_env_changes_the_clock),
+		REAL(test_thread_has_its_own),
+		REAL(test_forget_after_fork),
+		REAL(test_guard_page),
+		VIRTUAL(test_large_stack),
+	};
+
+	return cmocka_run_group_tests_name("task", tests, NULL, NULL);
+}
