@@ -46,6 +46,7 @@ static void read_both(uint64_t *tsc, uint64_t *ns)
 {
 	uint64_t best = UINT64_MAX;
 
+	*tsc = *ns = 0;
 	for (int i = 0; i < READINGS; i++) {
 		uint64_t before = __rdtsc(), t = vb_clock_gettime_ns(), after = __rdtsc();
 
