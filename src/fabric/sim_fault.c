@@ -71,7 +71,8 @@ void sim_ep_die(struct sim_ep *ep)
 	ep->inbox_n = 0;
 	ep->death.fire = death_fire;
 	vb_timer_arm(ep->sim->sched, &ep->death, sim_now(ep->sim));
-	/* Those who wait for a message wake up at their checkpoint. */
+	/* Whoever waits for a verb or a message wakes up, at his checkpoint. */
+	sim_ops_detach(ep->sim, ep);
 	vb_ep_wake(&ep->base);
 }
 

@@ -233,7 +233,8 @@ void sim_wheel_destroy(struct sim *s);
 void sim_at(struct sim *s, struct sim_op *op, enum sim_stage stage, uint64_t at_ns);
 struct sim_op *sim_op_get(struct sim *s, struct sim_ep *ep); /* NULL: out of memory (said) */
 void sim_op_put(struct sim *s, struct sim_op *op);
-/* Nobody waits any more for what this endpoint has posted. */
+/* Nobody waits any more for what this endpoint has posted: from here on nothing in flight points to
+ * a task's stack.  Those who wait on a dead endpoint wake up. */
 void sim_ops_detach(struct sim *s, const struct sim_ep *ep);
 
 /* ---- sim.c ---- */

@@ -208,10 +208,16 @@ void sim_ops_detach(struct sim *s, const struct sim_ep *ep)
 		for (unsigned i = 0; i < SIM_POOL_CHUNK; i++) {
 			struct sim_op *op = &s->chunks[c][i];
 
-			if (op->ep == ep) {
-				op->verb = NULL;
-				op->batch = NULL;
+			if (op->ep != ep || op->batch == NULL)
+				continue;
+			/* Who closes may have killed his tasks: their stacks are gone. */
+			if (!ep->closed) {
+				op->batch->pending = 0;
+				if (op->batch->waiter != NULL)
+					vb_task_wake(op->batch->waiter);
 			}
+			op->verb = NULL;
+			op->batch = NULL;
 		}
 	}
 }

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The NIC's model: what a verb costs, where verbs queue, in which order they take effect. */
+#include "sim_test.h"
+
+static uint64_t path(const struct vb_sim_profile *p)
+{
+	return p->post_ns + p->outbound_ns + 2 * p->one_way_ns + p->inbound_ns + p->poll_ns;
+}
+
+static uint64_t timed(struct vb_ep *ep, struct vb_verb v)
+{
+	uint64_t before = now();
+
+	/* Long after whatever was before: no queue, no busy word. */
+	assert_int_equal(vb_ep_sleep(ep, 100000), 0);
+	before = now();
+	assert_int_equal(vb_verb_run(ep, &v), 0);
+	return now() - before;
+}
+
+static void test_a_verb_costs_the_sum_of_its_terms(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5");
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	struct vb_ep *ep = endpoint(f, 1), *to = endpoint(f, 0);
+	struct vb_msg m = {.tag = 1};
+	char buf[4096] = {0};
+	vb_addr a = word(0, 2);
+
+	assert_int_equal(
+		timed(ep, (struct vb_verb){.op = VB_OP_READ, .addr = a, .buf = buf, .len = 8}),
+		path(p) + p->read_ns);
+	assert_int_equal(
+		timed(ep, (struct vb_verb){.op = VB_OP_WRITE, .addr = a, .buf = buf, .len = 64}),
+		path(p) + p->write_ns);
+	assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = a, .compare.lo = 1}),
+			 path(p) + p->atomic64_ns);
+	assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_MFAA128, .addr = a}),
+			 path(p) + p->atomic128_ns);
+	assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_SEND, .peer = to->self, .msg = &m}),
+			 path(p) + p->write_ns);
+	/* Further lines, on the way there or back. */
+	assert_int_equal(
+		timed(ep, (struct vb_verb){.op = VB_OP_READ, .addr = a, .buf = buf, .len = 4096}),
+		path(p) + p->read_ns + 63 * p->line_ns);
+	assert_int_equal(
+		timed(ep, (struct vb_verb){.op = VB_OP_WRITE, .addr = a, .buf = buf, .len = 65}),
+		path(p) + p->write_ns + p->line_ns);
+	/* One's own node is as far as any other. */
+	assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = word(1, 2)}),
+			 path(p) + p->atomic64_ns);
+	vb_ep_close(to);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+/* Facts of seed 001's testbed that the profile must reproduce. */
+static void test_cx5_agrees_with_its_sources(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5");
+
+	assert_int_equal(path(p) + p->atomic128_ns, 2050);
+	assert_true(path(p) + p->read_ns <= 2000);
+	assert_true(p->atomic128_ns > p->atomic64_ns && p->word128_busy_ns > p->word64_busy_ns);
+}
+
+static void test_effects_of_every_verb(void **state)
+{
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	struct vb_ep *ep = endpoint(f, 1);
+	struct vb_u128 old, one = {1, 2}, ones = {UINT64_MAX, UINT64_MAX}, none = {0, 0};
+	vb_addr a = word(0, 0);
+	uint64_t o;
+
+	assert_int_equal(vb_faa64(ep, a, 5, &o), 0);
+	assert_int_equal(o, 0);
+	assert_int_equal(vb_cas64(ep, a, 5, 9, &o), 0);
+	assert_int_equal(vb_cas64(ep, a, 5, 11, &o), 0);
+	assert_int_equal(o, 9);
+	assert_int_equal(vb_swap64(ep, a, 0xffff, &o), 0);
+	assert_int_equal(o, 9);
+	/* Two fields of 16 bits: the carry out of the lower one is dropped. */
+	assert_int_equal(vb_mfaa64(ep, a, 0x10001, 0x80008000, &o), 0);
+	assert_int_equal(o, 0xffff);
+	assert_int_equal(vb_read64(ep, a, &o), 0);
+	assert_int_equal(o, 0x10000);
+	assert_int_equal(vb_mcas64(ep, a, 0x10000, 0xf0000, 0xabcd, 0xff, &o), 0);
+	assert_int_equal(peek(f, a), 0x100cd);
+	assert_int_equal(vb_mcas128(ep, a, none, none, one, ones, &old), 0);
+	assert_int_equal(old.lo, 0x100cd);
+	assert_int_equal(vb_mcas128(ep, a, none, ones, none, ones, &old), 0);
+	assert_true(vb_u128_eq(old, one));
+	assert_int_equal(vb_mfaa128(ep, a, one, none, &old), 0);
+	assert_int_equal(peek(f, a), 2);
+	assert_int_equal(peek(f, a + 8), 4);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+struct load {
+	struct vb_ep *ep;
+	vb_addr a;
+	unsigned n, op;
+};
+
+static void hammer(void *arg)
+{
+	struct load *l = arg;
+
+	for (unsigned i = 0; i < l->n; i++) {
+		struct vb_verb v = {.op = (uint8_t)l->op, .addr = l->a, .compare.lo = 1};
+
+		assert_int_equal(vb_verb_run(l->ep, &v), 0);
+	}
+}
+
+/* ns per verb of 128 clients on four nodes, each with an address of its own `stride` apart. */
+static uint64_t rate(unsigned op, uint64_t stride, uint64_t *sum)
+{
+	enum { CLIENTS = 128, EACH = 200 };
+	struct vb_fabric *f = cluster(NULL, 5, 1);
+	struct load l[CLIENTS];
+	uint64_t took;
+
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		l[i] = (struct load){.ep = endpoint(f, (uint16_t)(1 + i % 4)),
+				     .a = vb_addr_make(0, 4096 + i * stride),
+				     .n = EACH,
+				     .op = op};
+		spawn(hammer, &l[i]);
+	}
+	run_all();
+	took = now();
+	*sum = peek(f, vb_addr_make(0, 4096));
+	for (unsigned i = 0; i < CLIENTS; i++)
+		vb_ep_close(l[i].ep);
+	vb_fabric_close(f);
+	return took / (CLIENTS * EACH);
+}
+
+static void test_a_word_serialises_its_atomics(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5");
+	uint64_t sum, ns = rate(VB_OP_FAA64, 0, &sum);
+
+	assert_int_equal(sum, 128 * 200);
+	assert_in_range(ns, p->word64_busy_ns, p->word64_busy_ns * 101 / 100);
+	ns = rate(VB_OP_MFAA128, 0, &sum);
+	assert_in_range(ns, p->word128_busy_ns, p->word128_busy_ns * 101 / 100);
+	/* Different words, one bucket: a false conflict. */
+	ns = rate(VB_OP_FAA64, 4096, &sum);
+	assert_in_range(ns, p->word64_busy_ns, p->word64_busy_ns * 101 / 100);
+}
+
+static void test_inbound_rate_is_the_plateau(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5");
+	uint64_t sum, ns = rate(VB_OP_FAA64, 8, &sum);
+
+	assert_in_range(ns, p->inbound_ns, p->inbound_ns * 110 / 100);
+}
+
+static void test_outbound_rate_is_shared_by_a_node(void **state)
+{
+	enum { N = 64 };
+	const struct vb_sim_profile *p = profile_named("cx5");
+	struct vb_fabric *f = cluster(NULL, N + 1, 1);
+	struct vb_ep *ep = endpoint(f, 0);
+	struct vb_verb v[N];
+	uint64_t start = now();
+
+	for (unsigned i = 0; i < N; i++)
+		v[i] = (struct vb_verb){.op = VB_OP_FAA64,
+					.flags = VB_SIGNALLED,
+					.addr = word((uint16_t)(i + 1), 0)};
+	assert_int_equal(vb_post_wait(ep, v, N), 0);
+	/* One doorbell, one node's queue, everything else in parallel. */
+	assert_int_equal(now() - start, path(p) + p->atomic64_ns + (N - 1) * p->outbound_ns);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+static void test_a_fence_waits_for_the_answers(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5");
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	struct vb_ep *ep = endpoint(f, 1);
+	uint64_t x = 7, start = now();
+	struct vb_verb v[3] = {
+		{.op = VB_OP_FAA64, .addr = word(0, 0)},
+		{.op = VB_OP_WRITE, .flags = VB_FENCE, .addr = word(0, 1), .buf = &x, .len = 8},
+		{.op = VB_OP_READ, .flags = VB_SIGNALLED, .addr = word(0, 1), .buf = &x, .len = 8},
+	};
+	uint64_t got = 0;
+
+	v[2].buf = &got;
+	assert_int_equal(vb_post_wait(ep, v, 3), 0);
+	assert_int_equal(got, 7);
+	assert_true(now() - start >= path(p) + p->atomic64_ns + 2 * p->one_way_ns + p->read_ns);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+static void test_bad_verbs(void **state)
+{
+	struct vb_fabric *f = cluster("profile=plain64", 2, 1);
+	struct vb_ep *ep = endpoint(f, 1), *gone = endpoint(f, 0);
+	vb_peer dead = gone->self;
+	struct vb_msg m = {0};
+	struct vb_u128 z = {0, 0}, old;
+	uint64_t o;
+
+	assert_int_equal(vb_faa64(ep, word(0, 0) + 4, 1, &o), -EINVAL);
+	assert_int_equal(vb_faa64(ep, vb_addr_make(0, NODE_BYTES), 1, &o), -VB_EACCESS);
+	assert_int_equal(vb_faa64(ep, vb_addr_make(9, 64), 1, &o), -VB_EACCESS);
+	assert_int_equal(vb_mcas64(ep, word(0, 0), 0, 0, 0, 0, &o), -EOPNOTSUPP);
+	assert_int_equal(vb_mfaa128(ep, word(0, 0), z, z, &old), -EOPNOTSUPP);
+	assert_int_equal(vb_send_wait(ep, VB_PEER_NONE, &m), -EINVAL);
+	assert_true(vb_peer_alive(f, dead));
+	vb_ep_close(gone);
+	assert_false(vb_peer_alive(f, dead));
+	assert_int_equal(vb_send_wait(ep, dead, &m), -VB_EPEERGONE);
+	/* The next one in its place has another name. */
+	gone = endpoint(f, 0);
+	assert_int_not_equal(gone->self, dead);
+	vb_ep_close(gone);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+static void test_regions(void **state)
+{
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	vb_addr a, b;
+	bool fresh;
+
+	assert_int_equal(vb_region(f, 1, "x", 100, &a, &fresh), 0);
+	assert_true(fresh && a % 64 == 0 && vb_addr_node(a) == 1);
+	assert_int_equal(vb_region(f, 1, "x", 100, &b, &fresh), 0);
+	assert_true(!fresh && a == b);
+	assert_int_equal(vb_region(f, 1, "y", 8, &b, &fresh), 0);
+	assert_true(fresh && b % 64 == 0 && b >= a + 100);
+	assert_int_equal(vb_region(f, 1, "x", 101, &b, &fresh), -EINVAL);
+	assert_int_equal(vb_region(f, 1, "z", NODE_BYTES, &b, &fresh), -ENOSPC);
+	assert_non_null(vb_local(f, a, 100));
+	assert_null(vb_local(f, vb_addr_make(1, NODE_BYTES - 4), 8));
+	vb_fabric_close(f);
+}
+
+/* ---- messages ---- */
+
+struct server {
+	struct vb_ep *ep;
+	unsigned served, want;
+};
+
+static void serve(void *arg)
+{
+	struct server *s = arg;
+	struct vb_msg m;
+
+	vb_ep_serve(s->ep);
+	while (s->served < s->want) {
+		while (vb_ep_recv(s->ep, &m) == 0) {
+			s->served++;
+			assert_int_equal(vb_send(s->ep, m.from, &m), 0);
+		}
+		if (s->served < s->want)
+			assert_int_equal(vb_ep_wait(s->ep, VB_FOREVER), 0);
+	}
+}
+
+struct caller {
+	struct vb_ep *ep;
+	vb_peer server;
+	unsigned n;
+};
+
+static void call(void *arg)
+{
+	struct caller *c = arg;
+	struct vb_msg m = {.tag = 3, .len = 1, .data = {42}}, r;
+
+	for (unsigned i = 0; i < c->n; i++) {
+		m.imm = i;
+		assert_int_equal(vb_send(c->ep, c->server, &m), 0);
+		while (vb_ep_recv(c->ep, &r) != 0)
+			assert_int_equal(vb_ep_wait(c->ep, VB_FOREVER), 0);
+		assert_int_equal(r.imm, i);
+		assert_int_equal(r.data[0], 42);
+		assert_int_equal(r.from, c->server);
+	}
+}
+
+static uint64_t rpc_ns(const char *options, unsigned clients, unsigned each)
+{
+	struct vb_fabric *f = cluster(options, 5, 1);
+	struct server s = {.ep = endpoint(f, 0), .want = clients * each};
+	struct caller *c = test_calloc(clients, sizeof(*c));
+	uint64_t took;
+
+	spawn(serve, &s);
+	for (unsigned i = 0; i < clients; i++) {
+		c[i] = (struct caller){endpoint(f, (uint16_t)(1 + i % 4)), s.ep->self, each};
+		spawn(call, &c[i]);
+	}
+	run_all();
+	took = now();
+	assert_int_equal(s.served, s.want);
+	for (unsigned i = 0; i < clients; i++)
+		vb_ep_close(c[i].ep);
+	vb_ep_close(s.ep);
+	vb_fabric_close(f);
+	test_free(c);
+	return took;
+}
+
+static void test_a_server_pays_for_requests(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5");
+	uint64_t one = p->post_ns + p->outbound_ns + p->one_way_ns + p->inbound_ns + p->write_ns +
+		       p->poll_ns;
+	uint64_t per = p->handler_ns + p->post_ns;
+
+	assert_int_equal(rpc_ns(NULL, 1, 1), 2 * one + p->handler_ns);
+	assert_in_range(rpc_ns(NULL, 64, 100) / 6400, per, per * 102 / 100);
+	assert_in_range(rpc_ns("handlers=2", 64, 100) / 6400, per / 2, per * 53 / 100);
+}
+
+static void test_write_notify_comes_after_its_data(void **state)
+{
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	struct vb_ep *ep = endpoint(f, 1), *to = endpoint(f, 0);
+	struct vb_msg m = {.imm = 5}, got;
+	uint64_t x = 77;
+	struct vb_verb v = {.op = VB_OP_WRITE_NOTIFY,
+			    .addr = word(0, 0),
+			    .buf = &x,
+			    .len = 8,
+			    .peer = to->self,
+			    .msg = &m};
+	struct vb_batch b = {.verbs = &v, .n = 1};
+
+	assert_int_equal(vb_post(ep, &b), 1);
+	assert_int_equal(vb_ep_recv(to, &got), -EAGAIN);
+	assert_int_equal(vb_ep_wait(to, VB_FOREVER), 0);
+	assert_int_equal(vb_ep_recv(to, &got), 0);
+	assert_int_equal(got.imm, 5);
+	assert_int_equal(got.from, ep->self);
+	assert_int_equal(peek(f, word(0, 0)), 77);
+	vb_ep_close(to);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+/* Half of the clients are gone before what they posted lands; it lands nevertheless. */
+static void test_closing_with_verbs_in_flight(void **state)
+{
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	struct vb_ep *watcher = endpoint(f, 0);
+
+	for (unsigned i = 0; i < 10; i++) {
+		struct vb_ep *ep = endpoint(f, 1);
+		struct vb_verb v = {.op = VB_OP_FAA64, .flags = VB_SIGNALLED, .addr = word(0, 0)};
+		struct vb_batch b = {.verbs = &v, .n = 1};
+
+		v.compare.lo = 1;
+		assert_int_equal(vb_post(ep, &b), 1);
+		vb_ep_close(ep);
+	}
+	assert_int_equal(vb_ep_sleep(watcher, 100000), 0);
+	assert_int_equal(peek(f, word(0, 0)), 10);
+	vb_ep_close(watcher);
+	vb_fabric_close(f);
+}
+
+static void test_compute_is_the_clients_own_time(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5");
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	struct vb_ep *ep = endpoint(f, 1);
+	uint64_t start = now(), o;
+
+	assert_int_equal(vb_sim_compute(ep, 5000), 0);
+	assert_int_equal(now() - start, 5000);
+	start = now();
+	assert_int_equal(vb_faa64(ep, word(0, 0), 1, &o), 0);
+	assert_int_equal(now() - start, path(p) + p->atomic64_ns);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_verb_costs_the_sum_of_its_terms),
+		cmocka_unit_test(test_cx5_agrees_with_its_sources),
+		cmocka_unit_test(test_effects_of_every_verb),
+		cmocka_unit_test(test_a_word_serialises_its_atomics),
+		cmocka_unit_test(test_inbound_rate_is_the_plateau),
+		cmocka_unit_test(test_outbound_rate_is_shared_by_a_node),
+		cmocka_unit_test(test_a_fence_waits_for_the_answers),
+		cmocka_unit_test(test_bad_verbs),
+		cmocka_unit_test(test_regions),
+		cmocka_unit_test(test_a_server_pays_for_requests),
+		cmocka_unit_test(test_write_notify_comes_after_its_data),
+		cmocka_unit_test(test_closing_with_verbs_in_flight),
+		cmocka_unit_test(test_compute_is_the_clients_own_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
