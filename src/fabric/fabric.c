@@ -23,7 +23,7 @@ struct vb_ep_waiter {
 };
 
 extern const struct vb_fabric_ops vb_fabric_shm;
-extern const struct vb_fabric_ops vb_fabric_sim __attribute__((weak));
+extern const struct vb_fabric_ops vb_fabric_sim;
 
 const struct vb_fabric_ops *const vb_fabrics[] = {&vb_fabric_shm, &vb_fabric_sim, NULL};
 
