@@ -59,6 +59,7 @@ struct vb_task {
 	uint8_t wait;  /* VB_WAIT_* */
 	bool permit;
 	bool cancelled;
+	bool shielded;  /* deaf to cancellation for now */
 	bool daemon;
 	bool started;
 	uint8_t stack_class;

@@ -113,7 +113,7 @@ int vb_task_spawn(struct vb_sched *s, void (*body)(void *arg), void *arg,
 	if (t == NULL)
 		return -ENOMEM;
 	t->sched = s;
-	t->permit = t->cancelled = t->started = false;
+	t->permit = t->cancelled = t->shielded = t->started = false;
 	t->daemon = params->daemon;
 	t->result = 0;
 	t->timer = (struct vb_timer){.fire = task_timeout};
@@ -213,13 +213,13 @@ int vb_task_suspend(uint64_t until_ns)
 	struct vb_task *t = vb_task_self();
 
 	vb_assert(t != NULL);
-	if (vb_unlikely(t->cancelled))
+	if (vb_unlikely(vb_task_cancelled(t)))
 		return -ECANCELED;
 	if (t->permit) {
 		t->permit = false;
 		return 0;
 	}
-	return task_wait(t, until_ns, VB_WAIT_WAKE | VB_WAIT_CANCEL, -ETIMEDOUT);
+	return task_wait(t, until_ns, VB_WAIT_WAKE | (t->shielded ? 0 : VB_WAIT_CANCEL), -ETIMEDOUT);
 }
 
 int vb_task_suspend_uninterruptible(uint64_t until_ns)
@@ -239,9 +239,9 @@ int vb_task_sleep_until(uint64_t at_ns)
 	struct vb_task *t = vb_task_self();
 
 	vb_assert(t != NULL);
-	if (vb_unlikely(t->cancelled))
+	if (vb_unlikely(vb_task_cancelled(t)))
 		return -ECANCELED;
-	return task_wait(t, at_ns, VB_WAIT_CANCEL, 0);
+	return task_wait(t, at_ns, t->shielded ? 0 : VB_WAIT_CANCEL, 0);
 }
 
 void vb_task_wake(struct vb_task *t)
@@ -261,11 +261,22 @@ void vb_task_cancel(struct vb_task *t)
 		make_ready(t, -ECANCELED);
 }
 
+bool vb_task_shield(bool on)
+{
+	struct vb_task *t = vb_task_self();
+	bool before;
+
+	vb_assert(t != NULL);
+	before = t->shielded;
+	t->shielded = on;
+	return before;
+}
+
 /* ---- looking ---- */
 
 bool vb_task_cancelled(const struct vb_task *t)
 {
-	return t->cancelled;
+	return t->cancelled && !t->shielded;
 }
 
 struct vb_task *vb_task_self(void)

@@ -66,6 +66,8 @@ void *vb_sched_env_ctx(struct vb_sched *s);
 const struct vb_env_ops *vb_sched_env(struct vb_sched *s);
 /* Every task must have ended or been killed. */
 void vb_sched_destroy(struct vb_sched *s);
+/* Kills every task, whatever it waits for: the end of a simulation with dead clients.  Root only. */
+void vb_sched_kill_all(struct vb_sched *s);
 /* After fork: drop the inherited scheduler of this thread without touching its tasks. */
 void vb_sched_forget(void);
 
