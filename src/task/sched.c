@@ -87,6 +87,13 @@ void *vb_sched_env_ctx(struct vb_sched *s)
 
 /* ---- life ---- */
 
+void vb_sched_kill_all(struct vb_sched *s)
+{
+	vb_assert(s == sched_self && s->face.current == &s->root);
+	while (!vb_list_empty(&s->all))
+		vb_task_kill(vb_container_of(s->all.next, struct vb_task, all));
+}
+
 /* A thread has ended.  Tasks it left waiting can never run again. */
 static void sched_thread_exit(void *arg)
 {
@@ -96,8 +103,7 @@ static void sched_thread_exit(void *arg)
 	s->face.current = &s->root;
 	if (s->tasks > 0)
 		vb_warn("a thread ended and left %u tasks; they are killed", s->tasks);
-	while (!vb_list_empty(&s->all))
-		vb_task_kill(vb_container_of(s->all.next, struct vb_task, all));
+	vb_sched_kill_all(s);
 	vb_sched_destroy(s);
 }
 

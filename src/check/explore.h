@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Explores one seed: a small cluster in the simulator, a few clients that fight for a few locks, an
+ * adversary, the auditor.  Everything is drawn from the seed, so that it says what happened: the
+ * same seed gives the same run, verb by verb.
+ *
+ *   safety     faults are on.  Clients acquire (with and without deadlines), try, are cancelled in
+ *              the middle, give up in queues, hold one lock or two, for long sometimes; where the
+ *              lock survives it they die and are replaced, stand still for leases, lose answers.
+ *              The auditor judges.
+ *   liveness   faults are off.  Every client that is alive must complete its cycles of acquire and
+ *              release within a bound of virtual time; who does not is stuck.
+ *
+ * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
+ * death, lost answers, partitions and pauses above a lease.
+ */
+#ifndef VB_CHECK_EXPLORE_H
+#define VB_CHECK_EXPLORE_H
+
+#include "check/audit.h"
+#include "fabric/sim.h"
+
+#define VB_EXPLORE_CLIENTS_MIN 3
+#define VB_EXPLORE_CLIENTS_MAX 16
+#define VB_EXPLORE_LOCKS_MAX   3
+
+/* What a seed has drawn. */
+struct vb_explore_draw {
+	uint64_t seed;
+	const struct vb_sim_profile *profile;
+	unsigned clients, locks, servers, client_nodes, workers;
+	bool colocated;       /* clients on the servers' nodes too */
+	bool orderly;         /* nothing that a lease lock must recover from: bypass is judged */
+	bool fencing;
+	uint64_t bound_ns;    /* of a verb */
+	uint64_t lease_ns;
+	uint32_t drift_ppm;
+	double read_ratio;
+	unsigned attempts;    /* a client, in the safety phase */
+	unsigned cycles;      /* a client, in the liveness phase */
+	uint64_t think_max_ns, hold_max_ns;
+	double p_try, p_timeout, p_two, p_long; /* long: holds past the lease */
+	uint64_t cancel_every_ns; /* 0: nobody is cancelled */
+	uint64_t safety_ns, liveness_ns; /* bounds of the phases */
+	char options[64];     /* the protocol's */
+	struct vb_sim_faults faults;
+};
+
+void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *out);
+/* One line. */
+void vb_explore_describe(const struct vb_explore_draw *d, FILE *to);
+
+struct vb_explore_result {
+	struct vb_audit_counts audit;
+	uint64_t deaths, cancels, timeouts, unknown, cycles;
+	uint64_t verbs, virtual_ns, trace_hash;
+	bool has_violation;
+	enum vb_audit_rule first_rule;
+	char *stories; /* of the violations, for free(); NULL: none */
+};
+
+/*
+ * Runs the seed.  0: explored, violations are in *out.  -error, said: it could not be, or a call
+ * returned what it may not.
+ */
+int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
+		   struct vb_explore_result *out);
+
+#endif

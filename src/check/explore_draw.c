@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a seed holds in store for a lock: see explore.h. */
+#define VB_LOG_ROOM "check"
+#include "check/explore.h"
+
+#include <inttypes.h>
+
+#define US 1000ull
+#define MS 1000000ull
+
+/* The stream of the draws; the clients' and the simulator's are others. */
+#define DRAW_STREAM 0x647261
+
+static uint64_t between(struct vb_rng *r, uint64_t lo, uint64_t hi)
+{
+	return lo + vb_rng_below(r, hi - lo + 1);
+}
+
+/* Uniform in the exponent: small and large values are as likely as each other. */
+static uint64_t spread(struct vb_rng *r, uint64_t lo, uint64_t octaves)
+{
+	uint64_t base = lo << vb_rng_below(r, octaves);
+
+	return base + vb_rng_below(r, base);
+}
+
+static double one_of(struct vb_rng *r, const double *from, unsigned n)
+{
+	return from[vb_rng_below(r, n)];
+}
+
+/* Nothing here makes a lease run out or an answer go missing. */
+static void draw_mild_faults(struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0, 0.01, 0.1, 0.5};
+	uint64_t bound = d->bound_ns;
+
+	d->faults.delay = one_of(r, chances, 4);
+	d->faults.delay_max_ns = spread(r, 1 * US, 5);
+	if (d->faults.delay_max_ns > bound / 2)
+		d->faults.delay_max_ns = bound / 2;
+	d->faults.tear = one_of(r, chances, 4);
+	d->faults.nic_stall = vb_rng_chance(r, 0.3) ? 0.002 : 0;
+	d->faults.nic_stall_max_ns = bound / 8;
+	d->faults.pause = one_of(r, chances, 2);
+	d->faults.pause_max_ns = 20 * US;
+}
+
+/* What a lock that survives its clients must survive. */
+static void draw_hard_faults(struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const double rare[] = {0.0005, 0.002, 0.01};
+	struct vb_sim_faults *f = &d->faults;
+
+	if (vb_rng_chance(r, 0.5))
+		f->die = one_of(r, rare, 3);
+	if (vb_rng_chance(r, 0.6)) {
+		f->pause = one_of(r, rare, 3) * 2;
+		f->pause_max_ns = between(r, d->lease_ns / 2, 4 * d->lease_ns);
+	}
+	if (vb_rng_chance(r, 0.4))
+		f->lose = one_of(r, rare, 3);
+	if (vb_rng_chance(r, 0.3)) {
+		f->nic_stall = one_of(r, rare, 3) / 4;
+		f->nic_stall_max_ns = between(r, 10 * US, 2 * d->lease_ns);
+	}
+	if (vb_rng_chance(r, 0.3)) {
+		f->partition = one_of(r, rare, 3) / 8;
+		f->partition_max_ns = between(r, 10 * US, 2 * d->lease_ns);
+	}
+	if (vb_rng_chance(r, 0.5))
+		d->p_long = one_of(r, rare, 3) * 4;
+}
+
+static bool can_run(const struct vb_lock_ops *ops, const struct vb_sim_profile *p)
+{
+	return (p->masked64 || !(ops->needs & VB_CAP_MASKED64)) &&
+	       (p->masked128 || !(ops->needs & VB_CAP_MASKED128));
+}
+
+static void draw_cluster(const struct vb_lock_ops *ops, struct vb_rng *r, struct vb_explore_draw *d)
+{
+	do
+		d->profile = &vb_sim_profiles[vb_rng_below(r, vb_sim_profile_count)];
+	while (!can_run(ops, d->profile));
+	/* Short, so that a lease may be short too and a run has many of them. */
+	d->bound_ns = spread(r, 25 * US, 4);
+	d->clients = (unsigned)between(r, VB_EXPLORE_CLIENTS_MIN, VB_EXPLORE_CLIENTS_MAX);
+	d->locks = (unsigned)between(r, 1, VB_EXPLORE_LOCKS_MAX);
+	d->servers = d->locks > 1 && vb_rng_chance(r, 0.3) ? 2 : 1;
+	d->client_nodes = (unsigned)between(r, 1, 4);
+	d->workers = (unsigned)between(r, 1, 2);
+	d->colocated = vb_rng_chance(r, 0.2);
+}
+
+static void draw_load(struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const double ratios[] = {0, 0.2, 0.5, 0.5, 0.8, 0.95};
+
+	d->read_ratio = one_of(r, ratios, 6);
+	d->attempts = (unsigned)between(r, 15, 60);
+	d->cycles = (unsigned)between(r, 3, 10);
+	d->think_max_ns = vb_rng_chance(r, 0.4) ? 0 : spread(r, 1 * US, 5);
+	d->hold_max_ns = vb_rng_chance(r, 0.4) ? 0 : spread(r, 1 * US, 4);
+	d->p_try = vb_rng_chance(r, 0.5) ? 0.15 : 0;
+	d->p_timeout = vb_rng_chance(r, 0.6) ? 0.25 : 0;
+	d->p_two = vb_rng_chance(r, 0.5) ? 0.15 : 0;
+	d->cancel_every_ns = vb_rng_chance(r, 0.4) ? spread(r, 50 * US, 4) : 0;
+}
+
+/* A protocol whose counters are reset at a maximum does that in a short run if the maximum is low.
+ */
+static void draw_options(const struct vb_lock_ops *ops, struct vb_rng *r, struct vb_explore_draw *d)
+{
+	for (const struct vb_opt *o = ops->options; o != NULL && o->kind != VB_OPT_KIND_END; o++) {
+		if (strcmp(o->name, "count_max") != 0 || !vb_rng_chance(r, 0.3))
+			continue;
+		snprintf(d->options, sizeof(d->options), "count_max=%" PRIu64, o->min);
+		d->locks = 1;
+		d->servers = 1;
+		d->attempts = (unsigned)(3 * o->min / d->clients + 1);
+	}
+}
+
+static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
+			 d->faults.partition_max_ns + 3 * d->lease_ns;
+	uint64_t mend = (uint64_t)(d->clients + 2) * (ops->recovery_leases + 1) * d->lease_ns;
+
+	d->safety_ns =
+		20 * MS + d->attempts * (20 * US + d->think_max_ns + d->hold_max_ns) * d->clients;
+	if (!d->orderly)
+		d->safety_ns += 60 * d->lease_ns;
+	d->liveness_ns = 100 * MS + d->clients * d->cycles * 2 * MS;
+	if (ops->caps & VB_LOCK_SURVIVES)
+		d->liveness_ns += still + mend;
+}
+
+void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *d)
+{
+	static const uint32_t drifts[] = {100, 1000, 10000};
+	bool survives = (ops->caps & VB_LOCK_SURVIVES) != 0;
+	struct vb_rng r;
+
+	vb_rng_seed(&r, seed, DRAW_STREAM);
+	*d = (struct vb_explore_draw){.seed = seed};
+	draw_cluster(ops, &r, d);
+	draw_load(&r, d);
+	d->orderly = !survives || vb_rng_chance(&r, 0.35);
+	d->fencing = vb_rng_chance(&r, 0.5);
+	d->drift_ppm = drifts[vb_rng_below(&r, 3)];
+	d->faults.drift_max_ppb = (int64_t)d->drift_ppm * 500;
+	d->lease_ns = d->orderly ? 10 * MS : spread(&r, 2 * d->bound_ns, 3);
+	draw_mild_faults(&r, d);
+	if (!d->orderly)
+		draw_hard_faults(&r, d);
+	draw_options(ops, &r, d);
+	draw_bounds(ops, d);
+}
+
+static void describe_chance(FILE *to, const char *name, double chance, uint64_t max_ns)
+{
+	char t[16];
+
+	if (chance == 0)
+		return;
+	fprintf(to, ", %s %g", name, chance);
+	if (max_ns != 0)
+		fprintf(to, " up to %s", vb_format_ns(t, sizeof(t), (double)max_ns));
+}
+
+void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
+{
+	const struct vb_sim_faults *f = &d->faults;
+	char t1[16], t2[16], t3[16], t4[16];
+
+	fprintf(to,
+		"seed %" PRIu64
+		": profile %s, verb bound %s, clients %u on %u nodes%s, locks %u on %u servers, workers %u, "
+		"reads %g, attempts %u, think %s, hold %s, lease %s, drift %u ppm%s",
+		d->seed, d->profile->name, vb_format_ns(t4, sizeof(t4), (double)d->bound_ns),
+		d->clients, d->client_nodes, d->colocated ? " and the servers'" : "", d->locks,
+		d->servers, d->workers, d->read_ratio, d->attempts,
+		vb_format_ns(t1, sizeof(t1), (double)d->think_max_ns),
+		vb_format_ns(t2, sizeof(t2), (double)d->hold_max_ns),
+		vb_format_ns(t3, sizeof(t3), (double)d->lease_ns), d->drift_ppm,
+		d->fencing ? ", fencing" : "");
+	if (d->options[0] != '\0')
+		fprintf(to, ", %s", d->options);
+	describe_chance(to, "try", d->p_try, 0);
+	describe_chance(to, "timeout", d->p_timeout, 0);
+	describe_chance(to, "two locks", d->p_two, 0);
+	describe_chance(to, "long holds", d->p_long, 0);
+	if (d->cancel_every_ns != 0)
+		fprintf(to, ", cancel every %s",
+			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));
+	describe_chance(to, "die", f->die, 0);
+	describe_chance(to, "pause", f->pause, f->pause_max_ns);
+	describe_chance(to, "delay", f->delay, f->delay_max_ns);
+	describe_chance(to, "tear", f->tear, 0);
+	describe_chance(to, "lose", f->lose, 0);
+	describe_chance(to, "stall", f->nic_stall, f->nic_stall_max_ns);
+	describe_chance(to, "partition", f->partition, f->partition_max_ns);
+	fprintf(to, "\n");
+}
