@@ -135,12 +135,21 @@ static int take_token(struct vb_lock_client *me, struct vb_claim *c)
 	return err;
 }
 
+/* A release that waits for messages must get through although its task is cancelled; the others
+ * await nothing but verbs, which cancellation does not touch. */
 static int protocol_release(struct vb_lock_client *me, struct vb_claim *c)
 {
-	bool shielded = vb_task_shield(true);
-	int err = me->space->ops->release(me, c);
+	const struct vb_lock_ops *ops = me->space->ops;
+	int err;
 
-	vb_task_shield(shielded);
+	if (ops->caps & (VB_LOCK_MESSAGES | VB_LOCK_SERVER)) {
+		bool shielded = vb_task_shield(true);
+
+		err = ops->release(me, c);
+		vb_task_shield(shielded);
+	} else {
+		err = ops->release(me, c);
+	}
 	c->held = false;
 	return err;
 }
