@@ -40,6 +40,8 @@
 #define MCS_NUMBER_MASK ((1ull << MCS_NUMBER_BITS) - 1)
 /* How often a message whose delivery is unknown is sent again. */
 #define MCS_SENDS 8
+/* ... and the least time in between: a full ring needs some to drain. */
+#define MCS_SEND_PAUSE_NS 100000ull
 
 _Static_assert(MCS_NUMBER_BITS + VB_PEER_CLIENT_BITS + 16 == 64, "name and number fill the word");
 
@@ -94,7 +96,7 @@ static int mcs_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, 
 		/* What the fabric could not do for now may be over soon.  The message must get
 		 * there even if the caller has been cancelled. */
 		shielded = vb_task_shield(true);
-		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns);
+		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + MCS_SEND_PAUSE_NS);
 		vb_task_shield(shielded);
 		me->retries++;
 	}

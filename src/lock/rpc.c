@@ -365,15 +365,17 @@ static int rpc_ask_once(struct vb_lock_client *me, uint16_t tag, const struct rp
 		return err;
 	memcpy(request.data, ask, sizeof(*ask));
 	err = vb_rpc_call(&me->mail, server, &request, &reply, until_ns);
-	if (err == -VB_EPEERGONE) {
+	if (err == -VB_EPEERGONE && !vb_peer_alive(me->ep->fabric, server)) {
 		vb_lock_server_forget(me->space, node);
-		/* The fabric could not reach it for now: the same as no answer. */
-		if (vb_peer_alive(me->ep->fabric, server)) {
-			err = vb_ep_sleep_until(me->ep, until_ns);
-			return err ? err : -ETIMEDOUT;
-		}
 		return vb_fail(err, "the server of '%s' locks on node %u is gone",
 			       me->space->ops->name, node);
+	}
+	if (err == -VB_EPEERGONE || err == -EAGAIN) {
+		/* It could not be reached for now, or its ring is full: as good as no answer. */
+		uint64_t again = vb_ep_now(me->ep) + RPC_PATIENCE_MIN_NS;
+
+		err = vb_ep_sleep_until(me->ep, again < until_ns ? again : until_ns);
+		return err ? err : -ETIMEDOUT;
 	}
 	if (err)
 		return err;
