@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbena bench lock: one lock after the other, and what is said at the end. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench_lock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+
+struct session {
+	struct vb_bench_plan plan;
+	struct vb_bench_result results[VB_BENCH_LOCKS];
+	unsigned n;
+	struct vb_json_out json;
+	bool headed; /* the table's head is printed with its first row: after errors, not before */
+	FILE *table; /* stdout; stderr where stdout carries the JSON */
+};
+
+/* With "all", what cannot run here is a row with its reason and no error. */
+static const char *reason_to_skip(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops)
+{
+	if (plan->all && plan->o.fail_rate > 0 && !(ops->caps & VB_LOCK_SURVIVES))
+		return "does not survive its holder, which --fail-rate imitates";
+	return NULL;
+}
+
+static void print_row(struct session *s, const struct vb_bench_result *r)
+{
+	if (!r->ran && r->skipped == NULL)
+		return;
+	if (!s->headed)
+		vb_bench_print_head(s->table, &s->plan);
+	s->headed = true;
+	vb_bench_print_row(s->table, r);
+}
+
+static int run_one(struct session *s, const struct vb_lock_ops *ops)
+{
+	struct vb_bench_result *r = &s->results[s->n++];
+	const char *why = reason_to_skip(&s->plan, ops);
+	int err;
+
+	if (why != NULL) {
+		*r = (struct vb_bench_result){.ops = ops, .skipped = why};
+		print_row(s, r);
+		return 0;
+	}
+	vb_bench_progress.run = s->n;
+	vb_bench_progress.runs = s->plan.n_locks;
+	vb_bench_progress.lock = ops->name;
+	err = s->plan.o.fabric == VB_BENCH_SIM ? vb_bench_run_sim(&s->plan, ops, r)
+					       : vb_bench_run_shm(&s->plan, ops, r);
+	vb_bench_progress_clear();
+	if (err == -EOPNOTSUPP && s->plan.all) {
+		r->skipped = "this fabric lacks what it needs (see `verbena list`)";
+		err = 0;
+	}
+	print_row(s, r);
+	if (err == 0 && r->ran)
+		err = vb_bench_write_hgrm(s->plan.o.hgrm, r);
+	return err;
+}
+
+static int write_json(struct session *s)
+{
+	json_t *root, *runs = json_array(), *skipped = json_array();
+	bool interrupted = false;
+	int err;
+
+	if (s->json.path == NULL) {
+		json_decref(runs);
+		json_decref(skipped);
+		return 0;
+	}
+	root = vb_json_head(s->plan.o.seed);
+	for (unsigned i = 0; i < s->n; i++) {
+		const struct vb_bench_result *r = &s->results[i];
+
+		interrupted |= r->interrupted;
+		if (r->ran)
+			json_array_append_new(runs, vb_bench_run_json(&s->plan, r));
+		else if (r->skipped != NULL)
+			json_array_append_new(skipped, json_pack("{s:s,s:s}", "lock", r->ops->name,
+								 "why", r->skipped));
+	}
+	json_object_set_new(root, "interrupted", json_boolean(interrupted));
+	json_object_set_new(root, "runs", runs);
+	json_object_set_new(root, "skipped", skipped);
+	err = vb_json_out_commit(&s->json, root);
+	json_decref(root);
+	return err;
+}
+
+/* What matters most decides the exit code. */
+static int exit_code(const struct session *s, int err)
+{
+	bool violated = false, stalled = false, interrupted = vb_interrupted;
+
+	for (unsigned i = 0; i < s->n; i++) {
+		violated |= s->results[i].audit.violations != 0;
+		stalled |= s->results[i].stalled;
+		interrupted |= s->results[i].interrupted;
+	}
+	if (violated)
+		return VB_EXIT_VIOLATION;
+	if (err)
+		return vb_cli_exit_of(err);
+	if (stalled)
+		return VB_EXIT_STALLED;
+	return interrupted ? VB_EXIT_INTERRUPTED : VB_EXIT_OK;
+}
+
+static void print_end(struct session *s)
+{
+	unsigned ran = 0;
+
+	for (unsigned i = 0; i < s->n; i++)
+		ran += s->results[i].ran;
+	if (ran > 0)
+		vb_bench_print_breakdown(s->table, &s->plan, s->results, s->n);
+	for (unsigned i = 0; i < s->n; i++)
+		if (s->results[i].story != NULL)
+			fprintf(s->table, "\n%s: the auditor has found violations:\n%s",
+				s->results[i].ops->name, s->results[i].story);
+	fflush(s->table);
+}
+
+int vb_bench_lock(const struct vb_bench_opts *opts)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	int err, code;
+
+	if (s == NULL)
+		return VB_EXIT_RESOURCES;
+	err = vb_bench_plan(opts, &s->plan);
+	if (err == 0)
+		err = vb_json_out_open(&s->json, opts->json);
+	if (err) {
+		free(s);
+		return vb_cli_exit_of(err);
+	}
+	s->table = opts->json != NULL && strcmp(opts->json, "-") == 0 ? stderr : stdout;
+	vb_bench_progress.on = isatty(STDERR_FILENO) == 1;
+	for (unsigned i = 0; i < s->plan.n_locks && err == 0 && !vb_interrupted; i++)
+		err = run_one(s, s->plan.lock[i]);
+	print_end(s);
+	if (err != 0 && s->n == 1 && !s->results[0].ran)
+		vb_json_out_abandon(&s->json); /* nothing was run: nothing is written */
+	else if (write_json(s) != 0 && err == 0)
+		err = -EIO;
+	code = exit_code(s, err);
+	for (unsigned i = 0; i < s->n; i++)
+		vb_bench_result_free(&s->results[i]);
+	free(s);
+	return code;
+}

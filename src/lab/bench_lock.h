@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbena bench lock: what its parts share.
+ *
+ *   bench_plan.c    options, checked and turned into a plan
+ *   bench_client.c  what one client does: the same body on every fabric
+ *   bench_sim.c     one lock on the simulator: one thread, virtual time
+ *   bench_shm.c     one lock between processes on shared memory
+ *   bench_result.c  a run's tallies merged into numbers
+ *   bench_report.c  the numbers as tables, JSON and .hgrm files
+ *   bench_lock.c    lock after lock, and how it all ends
+ *
+ * A run goes through phases: clients start, *warm up*, are *measured* for the duration, and are then
+ * *drained*: told to start no more cycles, while each finishes the one it is in.  What counts is what
+ * completed while measuring; the verbs counted are those posted while measuring, whosever cycle they
+ * belong to, so that a lock that spends its verbs on attempts which never succeed shows it.
+ *
+ * Everything that outlives a killed worker process (tallies, what each client is doing) is flat and
+ * lies in one mapping that the forked workers share with the parent.
+ */
+#ifndef VB_LAB_BENCH_LOCK_H
+#define VB_LAB_BENCH_LOCK_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/hist.h"
+#include "base/opt.h"
+#include "check/audit.h"
+#include "lab/json.h"
+#include "lock/lock.h"
+#include "workload/micro.h"
+
+enum vb_bench_fabric { VB_BENCH_SHM, VB_BENCH_SIM };
+
+struct vb_bench_opts {
+	const char *lock, *lock_options;
+	uint64_t locks;
+	int fabric; /* enum vb_bench_fabric */
+	const char *profile, *segment, *warmup;
+	uint64_t nodes, servers, server_threads, procs, clients;
+	const char *dist;
+	double read_ratio, fail_rate;
+	uint64_t rate;
+	uint64_t think_ns, hold_ns, timeout_ns;
+	uint64_t duration_ns, warmup_ns, stall_ns;
+	uint64_t lease_ns;
+	bool fencing, no_audit, breakdown;
+	uint64_t seed;
+	const char *json, *hgrm;
+};
+
+#define VB_BENCH_LOCKS    64
+#define VB_BENCH_CLIENTS  100000u
+#define VB_BENCH_PROCS    1024u
+
+struct vb_bench_plan {
+	struct vb_bench_opts o; /* with every default filled in */
+	const struct vb_lock_ops *lock[VB_BENCH_LOCKS];
+	unsigned n_locks;
+	bool all;               /* asked for as "all": what cannot run is skipped with its reason */
+	struct vb_micro micro;
+};
+
+/* The option table's groups; opts is where they write. */
+const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n);
+/* 0, or -error, said in one line; nothing has been made yet. */
+int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
+
+/* ---- what is measured ---- */
+
+enum vb_bench_lat {
+	VB_LAT_ACQ_S,
+	VB_LAT_ACQ_X,
+	VB_LAT_RELEASE,
+	VB_LAT_RESPONSE_S, /* open loop: from the intended start to the grant */
+	VB_LAT_RESPONSE_X,
+	VB_LAT_COUNT
+};
+extern const char *const vb_bench_lat_names[VB_LAT_COUNT];
+
+/* Counters of a client at one moment; two of them make what was spent in between. */
+struct vb_bench_meter {
+	uint64_t verbs[VB_OP_COUNT];
+	uint64_t retries, lost, recoveries;
+};
+
+/* One per worker thread, which alone writes it. */
+struct vb_bench_tally {
+	uint64_t ops;         /* cycles completed while measuring */
+	uint64_t failed;      /* acquires that ended without a grant while measuring */
+	uint64_t skipped;     /* releases left out on purpose (--fail-rate) */
+	uint64_t release_lost; /* releases that came too late */
+	uint64_t measured_ns; /* how long this worker has measured */
+	struct vb_bench_meter spent;
+	struct vb_lock_timing timing;
+	double rate;          /* merged: cycles per second, the workers' rates added up */
+	int last_error;       /* of an acquire, where it is none of the expected ones */
+	struct vb_hist lat[VB_LAT_COUNT]; /* last: the pages of what is not used are never touched */
+};
+
+enum vb_bench_doing { VB_DOING_IDLE, VB_DOING_ACQUIRE, VB_DOING_HOLD, VB_DOING_RELEASE };
+
+/* What one client is doing; written by its owner, read by the parent when something is wrong. */
+struct vb_bench_seat {
+	uint32_t doing; /* enum vb_bench_doing */
+	uint32_t mode;
+	uint64_t lock;
+	uint64_t since_ns;
+	uint64_t cycles;   /* all, also outside of the measured span: progress */
+	int32_t pid;
+	uint32_t finished; /* has left its loop */
+	uint32_t dead;     /* its process was killed; set by the parent */
+} VB_ALIGNED(64);
+
+/* Shared by everybody in a run. */
+struct vb_bench_control {
+	uint64_t t0_ns;    /* scheduler's time base: the warm-up starts */
+	uint32_t ready;    /* workers that have opened their clients */
+	uint32_t go;
+	uint32_t early;    /* end now: no more cycles */
+	uint32_t leave;    /* close clients and go */
+	uint32_t drained;  /* workers whose clients have all finished */
+	int32_t failed;    /* a worker could not start: -error */
+} VB_ALIGNED(64);
+
+struct vb_bench_result {
+	bool ran;
+	const char *skipped;  /* why it was not run, else NULL */
+	const struct vb_lock_ops *ops;
+	struct vb_bench_tally *tally;     /* merged; NULL if it did not run */
+	struct vb_bench_meter servers;    /* spent by lock servers while measuring */
+	struct vb_audit_counts audit;
+	bool audited, interrupted, stalled;
+	bool portable;        /* ran as its portable variant */
+	bool sampled;         /* breakdown from a sample of the cycles */
+	double duration_s;    /* measured span in the run's own time */
+	double wall_s;
+	uint64_t started;     /* clients that took part */
+	uint64_t unfinished;  /* clients still waiting for a lock when the measured span ended */
+	uint64_t unfinished_max_ns; /* the longest of them had waited so long */
+	uint64_t deaths;      /* workers killed while running, by this signal, with so many clients */
+	int death_signal;
+	uint64_t dead_clients;
+	uint64_t virtual_verbs;     /* sim: executed in all, warm-up and drain included */
+	unsigned stalled_client;
+	uint64_t stalled_lock;
+	char stall[256];      /* who holds what everybody waits for */
+	char *story;          /* the auditor's, malloc'ed; NULL if there is none */
+};
+
+/* One lock under the plan.  0 or -error, said; r is valid either way (r->ran tells). */
+int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+		     struct vb_bench_result *r);
+int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+		     struct vb_bench_result *r);
+void vb_bench_result_free(struct vb_bench_result *r);
+
+/* ---- shared by the two drivers ---- */
+
+/* One client while it runs. */
+struct vb_bench_client {
+	struct vb_bench_worker *w;
+	struct vb_bench_seat *seat;
+	struct vb_lock_client *lock;
+	struct vb_micro_client micro;
+	struct vb_task *task;
+	struct vb_lock_timing timing;
+	unsigned index;
+};
+
+/* The clients of one thread. */
+struct vb_bench_worker {
+	const struct vb_bench_plan *plan;
+	struct vb_lock_space *space;
+	struct vb_bench_control *control;
+	struct vb_bench_tally *tally;
+	struct vb_bench_client *clients;
+	unsigned n, running;
+	bool measuring;
+	bool drain;        /* no more cycles */
+	bool all_finished; /* every client has left its loop */
+	struct vb_bench_meter meter_start;
+	uint64_t measure_start_ns;
+	unsigned sample_every; /* 1: time every cycle's phases; 0: none */
+};
+
+/* Opens n clients, numbers first, first + step, ...  0 or -error, said. */
+int vb_bench_worker_open(struct vb_bench_worker *w, struct vb_bench_seat *seats, unsigned first,
+			 unsigned step, unsigned n);
+/* Spawns the clients' tasks. */
+int vb_bench_worker_start(struct vb_bench_worker *w);
+/* The measured span begins or ends now. */
+void vb_bench_worker_measure(struct vb_bench_worker *w, bool on);
+/* Brings the tally up to date: what a killed worker had spent is then known but for the last slice. */
+void vb_bench_worker_flush(struct vb_bench_worker *w);
+/* Asks clients that wait to give up. */
+void vb_bench_worker_cancel(struct vb_bench_worker *w);
+/* Closes the clients; tasks that have not finished are killed. */
+void vb_bench_worker_close(struct vb_bench_worker *w);
+/* The node of client i. */
+uint16_t vb_bench_node_of(const struct vb_bench_plan *plan, unsigned client);
+
+/* Bytes of segment that node's share of a run's locks needs. */
+uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
+int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+			struct vb_fabric *fabric, struct vb_lock_space **out);
+int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+			struct vb_audit **out);
+
+/* Lock servers of a run, all on the calling thread. */
+struct vb_bench_servers {
+	struct vb_lock_server *server[VB_LOCK_WORKERS_MAX * 4];
+	unsigned n;
+};
+int vb_bench_servers_start(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
+			   struct vb_lock_space *space);
+void vb_bench_servers_stop(struct vb_bench_servers *s);
+void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_meter *out);
+
+void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out);
+void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m);
+void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_meter *m);
+void vb_bench_tally_init(struct vb_bench_tally *t);
+void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tally *t);
+
+/* Of the clients' seats: how many wait, and for how long at most. */
+void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
+			 uint64_t now_ns);
+/* Whether anything moves: cycles complete, or nobody waits for a lock. */
+struct vb_bench_pulse {
+	uint64_t cycles, since_ns;
+};
+bool vb_bench_standstill(struct vb_bench_pulse *p, const struct vb_bench_seat *seats, unsigned n,
+			 uint64_t now_ns, uint64_t bound_ns);
+/* Fills r->stall: who died with what the others wait for. */
+void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
+			    uint64_t now_ns);
+/* How long without any cycle counts as a standstill for this lock. */
+uint64_t vb_bench_stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
+/* Takes the auditor's counts and stories into the result. */
+void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a);
+
+/* Progress on stderr, a terminal only; at most ten times a second. */
+struct vb_bench_progress {
+	bool on;
+	unsigned run, runs;
+	const char *lock;
+	uint64_t last_wall_ns;
+};
+extern struct vb_bench_progress vb_bench_progress;
+void vb_bench_progress_show(double done, uint64_t cycles, const char *phase);
+void vb_bench_progress_clear(void);
+
+/* ---- reports ---- */
+
+void vb_bench_print_head(FILE *to, const struct vb_bench_plan *plan);
+void vb_bench_print_row(FILE *to, const struct vb_bench_result *r);
+void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
+			      const struct vb_bench_result *results, unsigned n);
+json_t *vb_bench_run_json(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
+/* PREFIX.LOCK.WHAT.hgrm for each histogram that has values.  -errno, said. */
+int vb_bench_write_hgrm(const char *prefix, const struct vb_bench_result *r);
+
+/* The whole command: an enum vb_exit (cli/cli.h). */
+int vb_bench_lock(const struct vb_bench_opts *opts);
+
+#endif

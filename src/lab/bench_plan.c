@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of `verbena bench lock`, and what can be told about them before anything is made. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench_lock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "fabric/sim.h"
+#include "lab/host.h"
+
+#define SEC 1000000000ull
+
+#define SHM_DURATION_NS (2 * SEC)
+/* Two and a half leases: long enough for every lock's queue to settle and for leases to run out,
+ * and a few seconds of work for one core with 240 clients. */
+#define SIM_DURATION_NS 25000000ull
+#define SIM_PROFILE     "cx5"
+
+#define O struct vb_bench_opts
+static const struct vb_opt what_table[] = {
+	VB_OPT_STRING(O, lock, "lock", "NAMES", "all",
+		      "locks to run, one after the other: all, or names with commas between them"),
+	VB_OPT_STRING(O, lock_options, "lock-options", "LIST", NULL,
+		      "the protocol's own options, KEY=VALUE,...; `verbena list` shows them"),
+	VB_OPT_CHOICE(O, fabric, "fabric", "shm|sim", "shm",
+		      "shm: processes on shared memory; sim: a simulated cluster in virtual time"),
+	VB_OPT_SIZE(O, locks, "locks", "100k", 1, 1ull << 40, "number of locks"),
+	VB_OPT_SIZE(O, clients, "clients", NULL, 1, VB_BENCH_CLIENTS,
+		    "number of clients, of all processes or nodes together (8; sim: 240)"),
+	VB_OPT_SIZE(O, procs, "procs", NULL, 1, VB_BENCH_PROCS, "shm: worker processes (2)"),
+	VB_OPT_STRING(O, segment, "segment", "NAME", NULL,
+		      "shm: name of the segment (none: private to this run)"),
+	VB_OPT_STRING(O, profile, "profile", "NAME", NULL, "sim: model of the network (cx5)"),
+	VB_OPT_SIZE(
+		O, nodes, "nodes", NULL, 1, 4096,
+		"number of nodes (1; sim: 6); the first are the servers, clients are spread over "
+		"the others"),
+	VB_OPT_SIZE(O, servers, "servers", "1", 1, 64, "nodes that hold the locks"),
+	VB_OPT_SIZE(O, server_threads, "server-threads", "1", 1, 64,
+		    "workers of each lock server, for protocols with a server side"),
+	VB_OPT_TIME(O, lease_ns, "lease", "10ms", 10000, 3600 * SEC,
+		    "how long a grant is valid, for protocols with leases"),
+	VB_OPT_FLAG(O, fencing, "fencing", "every exclusive grant has a token that grows"),
+	VB_OPT_END};
+
+static const struct vb_opt load_table[] = {
+	VB_OPT_STRING(O, dist, "dist", "DIST", "zipf:0.99",
+		      "which lock: uniform, zipf:THETA or powerlaw:ALPHA"),
+	VB_OPT_REAL(O, read_ratio, "read-ratio", "0.5", 0, 1,
+		    "share of the cycles that are shared"),
+	VB_OPT_TIME(O, think_ns, "think", "0", 0, 3600 * SEC,
+		    "pause between two cycles of a client"),
+	VB_OPT_TIME(O, hold_ns, "hold", "0", 0, 3600 * SEC, "how long a lock is held"),
+	VB_OPT_SIZE(
+		O, rate, "rate", "0", 0, 1000000000000ull,
+		"open loop: cycles per second of all clients together, as a Poisson process; adds "
+		"response times measured from the intended starts (0: closed loop)"),
+	VB_OPT_TIME(O, timeout_ns, "timeout", "0", 0, 3600 * SEC,
+		    "give an acquire up after so long and count it as failed (0: never)"),
+	VB_OPT_REAL(O, fail_rate, "fail-rate", "0", 0, 0.999999,
+		    "chance that a client skips its release, as if it had died holding the lock"),
+	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"),
+	VB_OPT_END};
+
+static const struct vb_opt measure_table[] = {
+	VB_OPT_TIME(O, duration_ns, "duration", NULL, 1000, 24 * 3600 * SEC,
+		    "measured span of each lock (2s; sim: 50ms of virtual time)"),
+	VB_OPT_STRING(O, warmup, "warmup", "TIME", NULL,
+		      "span before it that does not count (a tenth of the duration)"),
+	VB_OPT_TIME(O, stall_ns, "stall-after", "2s", 1000000, 3600 * SEC,
+		    "no cycle of any client for so long ends the run as stalled"),
+	VB_OPT_FLAG(O, no_audit, "no-audit", "do not watch the grants for violations"),
+	VB_OPT_FLAG(O, breakdown, "breakdown",
+		    "also print where the time goes (sim: always; shm: of every 32nd cycle)"),
+	VB_OPT_STRING(O, json, "json", "FILE", NULL, "write the results as JSON; - is stdout"),
+	VB_OPT_STRING(O, hgrm, "hgrm", "PREFIX", NULL,
+		      "write each histogram to PREFIX.LOCK.WHAT.hgrm (microseconds)"),
+	VB_OPT_END};
+#undef O
+
+const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n)
+{
+	static struct vb_opt_group groups[3];
+
+	groups[0] = (struct vb_opt_group){"What runs", what_table, opts};
+	groups[1] = (struct vb_opt_group){"Load", load_table, opts};
+	groups[2] = (struct vb_opt_group){"Measuring and results", measure_table, opts};
+	*n = VB_ARRAY_SIZE(groups);
+	return groups;
+}
+
+static int unknown_lock(const char *name)
+{
+	const char *names[VB_BENCH_LOCKS], *near;
+	size_t n = 0;
+
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL && n < VB_BENCH_LOCKS; l++)
+		names[n++] = (*l)->name;
+	near = vb_nearest(name, names, n);
+	return vb_fail(-EINVAL, "no lock is called '%s'%s%s%s; `verbena list` shows them all", name,
+		       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+static int plan_locks(struct vb_bench_plan *p)
+{
+	char text[1024], *save = NULL;
+
+	if (strcmp(p->o.lock, "all") == 0) {
+		p->all = true;
+		for (const struct vb_lock_ops *const *l = vb_locks;
+		     *l != NULL && p->n_locks < VB_BENCH_LOCKS; l++)
+			p->lock[p->n_locks++] = *l;
+		return 0;
+	}
+	if (strlen(p->o.lock) >= sizeof(text))
+		return vb_fail(-EINVAL, "the list of locks is too long");
+	strcpy(text, p->o.lock);
+	for (char *name = strtok_r(text, ",", &save); name != NULL;
+	     name = strtok_r(NULL, ",", &save)) {
+		const struct vb_lock_ops *ops = vb_lock_find(name);
+
+		if (ops == NULL)
+			return unknown_lock(name);
+		if (p->n_locks == VB_BENCH_LOCKS)
+			return vb_fail(-EINVAL, "more than %d locks in one run", VB_BENCH_LOCKS);
+		if (p->o.fail_rate > 0 && !(ops->caps & VB_LOCK_SURVIVES))
+			return vb_fail(
+				-EINVAL,
+				"'%s' does not survive its holder: with --fail-rate it would "
+				"only stall; choose among the locks that do (`verbena list`)",
+				name);
+		p->lock[p->n_locks++] = ops;
+	}
+	if (p->n_locks == 0)
+		return vb_fail(-EINVAL, "--lock names no lock; `verbena list` shows them all");
+	return 0;
+}
+
+static int plan_profile(const char *name)
+{
+	const char *names[32], *near;
+	size_t n = 0;
+
+	for (unsigned i = 0; i < vb_sim_profile_count && n < VB_ARRAY_SIZE(names); i++) {
+		if (strcmp(vb_sim_profiles[i].name, name) == 0)
+			return 0;
+		names[n++] = vb_sim_profiles[i].name;
+	}
+	near = vb_nearest(name, names, n);
+	return vb_fail(-EINVAL, "no profile is called '%s'%s%s%s; `verbena list` shows them all",
+		       name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+/* Only where one of the two fabrics has it: refuse what would be ignored, fill in what was not
+ * said. */
+static int plan_fabric(struct vb_bench_opts *o)
+{
+	bool sim = o->fabric == VB_BENCH_SIM;
+
+	if (sim && o->procs != 0)
+		return vb_fail(-EINVAL,
+			       "--procs is for --fabric shm: a simulation has one process");
+	if (sim && o->segment != NULL)
+		return vb_fail(-EINVAL, "--segment is for --fabric shm");
+	if (!sim && o->profile != NULL)
+		return vb_fail(-EINVAL, "--profile is for --fabric sim");
+	if (o->clients == 0)
+		o->clients = sim ? 240 : 8;
+	if (o->procs == 0)
+		o->procs = sim || o->clients < 2 ? 1 : 2;
+	if (o->nodes == 0)
+		o->nodes = sim ? 6 : 1;
+	if (o->duration_ns == 0)
+		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
+	if (o->profile == NULL && sim)
+		o->profile = SIM_PROFILE;
+	if (o->clients < o->procs)
+		return vb_fail(-EINVAL,
+			       "%" PRIu64 " clients in %" PRIu64 " processes: each process "
+			       "needs a client",
+			       o->clients, o->procs);
+	if (o->servers > o->nodes)
+		return vb_fail(-EINVAL,
+			       "%" PRIu64 " lock servers on %" PRIu64 " nodes: give more "
+			       "--nodes or fewer --servers",
+			       o->servers, o->nodes);
+	if (o->locks < o->servers)
+		return vb_fail(-EINVAL, "%" PRIu64 " locks on %" PRIu64 " servers: each needs one",
+			       o->locks, o->servers);
+	return sim ? plan_profile(o->profile) : 0;
+}
+
+static int plan_times(struct vb_bench_opts *o)
+{
+	o->warmup_ns = o->duration_ns / 10;
+	if (o->warmup != NULL && vb_parse_time_ns(o->warmup, &o->warmup_ns) != 0)
+		return vb_fail(-EINVAL,
+			       "--warmup '%s': a time with its unit (ns, us, ms, s) is needed",
+			       o->warmup);
+	if (o->warmup_ns > 3600 * SEC)
+		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", o->warmup);
+	return 0;
+}
+
+uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops)
+{
+	uint64_t each = (ops->entry_bytes + sizeof(uint64_t) + 15) & ~15ull;
+	uint64_t locks = plan->o.locks / plan->o.servers + 1;
+
+	/* The header, other regions of the protocol, and the fabric's own alignment. */
+	return (locks * each + (1 << 20) + 4095) & ~4095ull;
+}
+
+/* What plainly cannot fit is told before minutes are spent on it.  The fabric has the last word. */
+static int plan_memory(const struct vb_bench_plan *p)
+{
+	uint64_t most = 0, have = vb_host_meminfo("MemAvailable");
+	struct statvfs fs;
+
+	for (unsigned i = 0; i < p->n_locks; i++) {
+		uint64_t bytes = vb_bench_node_bytes(p, p->lock[i]) * p->o.servers;
+
+		if (bytes > most)
+			most = bytes;
+	}
+	if (p->o.fabric == VB_BENCH_SHM && statvfs("/dev/shm", &fs) == 0) {
+		uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
+
+		if (most > room)
+			return vb_fail(-ENOSPC,
+				       "%" PRIu64 " locks need %" PRIu64
+				       " MiB and /dev/shm has %" PRIu64
+				       " MiB free; use fewer --locks or enlarge it (mount -o "
+				       "remount,size=...)",
+				       p->o.locks, most >> 20, room >> 20);
+	}
+	if (have != 0 && most > have)
+		return vb_fail(-ENOMEM,
+			       "%" PRIu64 " locks need %" PRIu64 " MiB and %" PRIu64
+			       " MiB of memory are available; use fewer --locks",
+			       p->o.locks, most >> 20, have >> 20);
+	return 0;
+}
+
+/* The histograms are written at the end; that their directory is there can be seen now. */
+static int plan_hgrm(const char *prefix)
+{
+	const char *slash;
+	char dir[4096];
+
+	if (prefix == NULL)
+		return 0;
+	slash = strrchr(prefix, '/');
+	if (slash == NULL)
+		strcpy(dir, ".");
+	else if ((size_t)(slash - prefix) >= sizeof(dir))
+		return vb_fail(-ENAMETOOLONG, "--hgrm: the name is too long");
+	else
+		snprintf(dir, sizeof(dir), "%.*s", slash == prefix ? 1 : (int)(slash - prefix),
+			 prefix);
+	if (access(dir, W_OK | X_OK) != 0)
+		return vb_fail(-errno, "cannot write %s.*.hgrm: %s", prefix, strerror(errno));
+	return 0;
+}
+
+int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
+{
+	struct vb_micro_params micro;
+	int err;
+
+	*p = (struct vb_bench_plan){.o = *opts};
+	err = plan_locks(p);
+	if (err == 0)
+		err = plan_fabric(&p->o);
+	if (err == 0)
+		err = plan_times(&p->o);
+	if (err == 0)
+		err = plan_memory(p);
+	if (err == 0)
+		err = plan_hgrm(p->o.hgrm);
+	if (err)
+		return err;
+	micro = (struct vb_micro_params){
+		.dist = p->o.dist,
+		.locks = p->o.locks,
+		.read_ratio = p->o.read_ratio,
+		.fail_rate = p->o.fail_rate,
+		.rate = (double)p->o.rate,
+		.clients = (unsigned)p->o.clients,
+	};
+	return vb_micro_init(&p->micro, &micro);
+}
