@@ -52,12 +52,8 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 	}
 	me->space = space;
 	me->node = node;
-	vb_list_init(&me->free);
-	vb_list_init(&me->used);
-	for (unsigned i = 0; i < VB_CLAIMS_MAX; i++) {
+	for (unsigned i = 0; i < VB_CLAIMS_MAX; i++)
 		me->claims[i].me = me;
-		vb_list_push(&me->free, &me->claims[i].link);
-	}
 	err = vb_ep_open(space->fabric, node, &me->ep);
 	if (err == 0 && space->ops->caps & VB_LOCK_SERVER) {
 		vb_peer server;
@@ -79,9 +75,8 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 
 static struct vb_claim *find_claim(struct vb_lock_client *me, uint64_t lock)
 {
-	vb_list_for_each(it, &me->used)
-	{
-		struct vb_claim *c = vb_container_of(it, struct vb_claim, link);
+	for (uint64_t left = me->used; left; left &= left - 1) {
+		struct vb_claim *c = &me->claims[__builtin_ctzll(left)];
 
 		if (c->lock == lock)
 			return c;
@@ -95,22 +90,23 @@ static void free_claim(struct vb_lock_client *me, struct vb_claim *c)
 		vb_box_close(&c->box);
 	c->state = CLAIM_FREE;
 	c->queued = c->held = false;
-	vb_list_remove(&c->link);
-	/* At the front: its lines are warm. */
-	vb_list_push(me->free.next, &c->link);
+	me->used &= ~(1ull << (c - me->claims));
 }
 
 static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
 {
-	struct vb_list *l = vb_list_pop(&me->free);
 	struct vb_claim *c;
+	unsigned i;
 
-	if (!l) {
+	if (vb_unlikely(me->used == UINT64_MAX)) {
 		vb_error("a client has %u locks held, awaited or being handed on; release some first",
 			 VB_CLAIMS_MAX);
 		return NULL;
 	}
-	c = vb_container_of(l, struct vb_claim, link);
+	/* The first free one: most often the same, and warm. */
+	i = (unsigned)__builtin_ctzll(~me->used);
+	me->used |= 1ull << i;
+	c = &me->claims[i];
 	c->lock = lock;
 	c->entry = vb_lock_entry(me->space, lock);
 	/* A lock without a shared mode serves readers as writers. */
@@ -118,7 +114,6 @@ static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum
 	c->state = CLAIM_BUSY;
 	c->token = 0;
 	memset(c->priv, 0, sizeof(c->priv));
-	vb_list_push(&me->used, &c->link);
 	if (me->space->ops->caps & VB_LOCK_MESSAGES)
 		vb_box_open(&me->mail, &c->box, c->entry);
 	return c;
@@ -329,7 +324,7 @@ static int check_call(struct vb_lock_client *me, uint64_t lock, enum vb_mode mod
 static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint64_t until_ns,
 		 struct vb_claim **out)
 {
-	struct vb_claim *c = vb_list_empty(&me->used) ? NULL : find_claim(me, lock);
+	struct vb_claim *c = me->used == 0 ? NULL : find_claim(me, lock);
 
 	if (vb_unlikely(c && c->state != CLAIM_HUSK))
 		return vb_fail(-EDEADLK, "lock %" PRIu64 " is already held or awaited by this client",
@@ -477,8 +472,8 @@ void vb_lock_client_close(struct vb_lock_client *me)
 	if (!me)
 		return;
 	until_ns = vb_ep_now(me->ep) + 2 * me->space->lease_ns;
-	while (!vb_list_empty(&me->used))
-		close_claim(me, vb_container_of(me->used.next, struct vb_claim, link), until_ns);
+	while (me->used)
+		close_claim(me, &me->claims[__builtin_ctzll(me->used)], until_ns);
 	vb_ep_close(me->ep);
 	free(me->timing);
 	free(me);

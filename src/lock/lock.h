@@ -73,7 +73,6 @@ struct vb_claim {
 	struct vb_lock_client *me;
 	uint64_t valid_until_ns; /* client's clock; VB_FOREVER: no lease */
 	uint64_t token;
-	struct vb_list link;     /* lock.c: free, or in use by this client */
 	struct vb_task *husk;
 	struct vb_box box;       /* open while queued or held, if the protocol has messages */
 	uint64_t priv[VB_CLAIM_PRIVATE]; /* the protocol's, zeroed at the start of a claim */
@@ -171,6 +170,8 @@ struct vb_lock_header {
 	uint64_t server[VB_LOCK_WORKERS_MAX]; /* vb_peer of each */
 };
 
+_Static_assert(VB_CLAIMS_MAX == 64, "a client's claims are kept in a 64-bit mask");
+
 struct vb_lock_client {
 	struct vb_lock_space *space;
 	struct vb_ep *ep;
@@ -182,7 +183,7 @@ struct vb_lock_client {
 	uint64_t lost;           /* grants that turned out lost, or tickets given up */
 	uint64_t recoveries;     /* resets this client has done or asked for */
 	unsigned polls;          /* consecutive, see vb_poll_pause */
-	struct vb_list free, used; /* claims */
+	uint64_t used;           /* bit i: claims[i] is not free */
 	unsigned husks;
 	struct vb_lock_timing *timing; /* NULL: not kept */
 	void *user;
