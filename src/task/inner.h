@@ -14,25 +14,22 @@
 #include "task/fiber.h"
 #include "task/task.h"
 
-/* Bound of armed timers per scheduler.  Address space for all of them is reserved at once (24 MiB),
- * so that arming never allocates; pages are touched as the heap grows. */
-#define VB_TIMERS_MAX (1u << 20)
+/* Six bits a level: eleven levels cover 64 bits. */
+#define VB_WHEEL_BITS   6
+#define VB_WHEEL_SLOTS  64
+#define VB_WHEEL_LEVELS 11
 
 /* Free stacks that are kept per size class; further ones are unmapped. */
 #define VB_STACK_POOL_MAX 1024
 #define VB_STACK_MIN_LOG2 14
 #define VB_STACK_CLASSES  13 /* 16 KiB to 64 MiB */
 
-struct vb_heap_entry {
-	uint64_t at_ns;
-	uint64_t seq;
-	struct vb_timer *timer;
-};
-
-struct vb_heap {
-	struct vb_heap_entry *entries;
-	uint64_t seq; /* of the next timer armed */
-	uint32_t n;
+struct vb_wheel {
+	uint64_t base;
+	uint64_t seq;    /* of the next timer armed */
+	uint32_t levels; /* those that hold timers */
+	uint64_t occupied[VB_WHEEL_LEVELS];
+	struct vb_list slots[VB_WHEEL_LEVELS * VB_WHEEL_SLOTS];
 };
 
 struct vb_stack_pool {
@@ -59,7 +56,7 @@ struct vb_task {
 	uint8_t wait;  /* VB_WAIT_* */
 	bool permit;
 	bool cancelled;
-	bool shielded;  /* deaf to cancellation for now */
+	bool shielded; /* deaf to cancellation for now */
 	bool daemon;
 	bool started;
 	uint8_t stack_class;
@@ -80,7 +77,7 @@ struct vb_sched {
 	fcontext_t loop_ctx;       /* the scheduler, while a task runs */
 	struct vb_list ready;      /* of the next round */
 	struct vb_list round;      /* still to run in this round */
-	struct vb_heap heap;
+	struct vb_wheel wheel;
 	uint64_t switches;
 	const struct vb_env_ops *env;
 	void *env_ctx;
@@ -95,14 +92,16 @@ struct vb_sched {
 
 /* ---- timer.c ---- */
 
-int vb_heap_init(struct vb_heap *h);
-void vb_heap_destroy(struct vb_heap *h);
+void vb_wheel_init(struct vb_wheel *w);
+/* When the earliest timer is due, or a time after limit_ns and not after it.  VB_FOREVER: none is
+ * armed.  The scheduler's time must not fall below limit_ns from now on. */
+uint64_t vb_wheel_next(struct vb_wheel *w, uint64_t limit_ns);
 /* Fires what is due, in order.  Timers armed meanwhile wait for the next call. */
-void vb_heap_fire(struct vb_sched *s);
+void vb_wheel_fire(struct vb_sched *s);
 
-static inline uint64_t vb_heap_next(const struct vb_heap *h)
+static inline bool vb_wheel_empty(const struct vb_wheel *w)
 {
-	return h->n > 0 ? h->entries[0].at_ns : VB_FOREVER;
+	return w->levels == 0;
 }
 
 /* ---- stack.c ---- */

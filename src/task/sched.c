@@ -67,8 +67,9 @@ void vb_sched_set_env(struct vb_sched *s, const struct vb_env_ops *env, void *en
 		env = &clock_env;
 	if (env->is_virtual != s->face.is_virtual) {
 		/* The time of a timer means nothing on the other clock. */
-		vb_assert(s->heap.n == 0);
+		vb_assert(vb_wheel_empty(&s->wheel));
 		s->face.is_virtual = env->is_virtual;
+		s->wheel.base = 0;
 		s->face.now_ns = env->is_virtual ? 0 : vb_clock_ns();
 	}
 	s->env = env;
@@ -117,18 +118,13 @@ static void exit_key_make(void)
 int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched **out)
 {
 	struct vb_sched *s;
-	int err;
 
 	vb_assert(sched_self == NULL);
 	vb_clock_init();
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return vb_fail(-ENOMEM, "no memory for a scheduler");
-	err = vb_heap_init(&s->heap);
-	if (err != 0) {
-		free(s);
-		return err;
-	}
+	vb_wheel_init(&s->wheel);
 	vb_list_init(&s->ready);
 	vb_list_init(&s->round);
 	vb_list_init(&s->all);
@@ -162,7 +158,6 @@ void vb_sched_destroy(struct vb_sched *s)
 	sched_self = NULL;
 	pthread_setspecific(exit_key, NULL);
 	vb_stack_trim(s);
-	vb_heap_destroy(&s->heap);
 	free(s);
 }
 
@@ -203,7 +198,7 @@ static inline bool sched_round(struct vb_sched *s)
 		if (s->env->poll != NULL)
 			s->env->poll(s);
 	}
-	vb_heap_fire(s);
+	vb_wheel_fire(s);
 	if (vb_list_empty(&s->round) && !vb_list_empty(&s->ready))
 		list_move_all(&s->round, &s->ready);
 	while ((it = vb_list_pop(&s->round)) != NULL) {
@@ -219,14 +214,16 @@ static inline bool sched_round(struct vb_sched *s)
 /* Nobody is ready: let time pass, until the next timer or until_ns. */
 static inline int sched_pass_time(struct vb_sched *s, uint64_t until_ns)
 {
-	uint64_t next = vb_heap_next(&s->heap);
+	uint64_t next;
 
 	if (!s->face.is_virtual) {
+		next = vb_wheel_next(&s->wheel, s->face.now_ns);
 		s->env->idle(s, next < until_ns ? next : until_ns);
 		return 0;
 	}
-	if (vb_unlikely(s->heap.n == 0))
+	if (vb_unlikely(vb_wheel_empty(&s->wheel)))
 		return -EDEADLK;
+	next = vb_wheel_next(&s->wheel, until_ns);
 	if (vb_unlikely(next > until_ns)) {
 		s->face.now_ns = until_ns;
 		return -ETIMEDOUT;

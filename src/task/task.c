@@ -219,7 +219,8 @@ int vb_task_suspend(uint64_t until_ns)
 		t->permit = false;
 		return 0;
 	}
-	return task_wait(t, until_ns, VB_WAIT_WAKE | (t->shielded ? 0 : VB_WAIT_CANCEL), -ETIMEDOUT);
+	return task_wait(t, until_ns, VB_WAIT_WAKE | (t->shielded ? 0 : VB_WAIT_CANCEL),
+			 -ETIMEDOUT);
 }
 
 int vb_task_suspend_uninterruptible(uint64_t until_ns)

@@ -36,9 +36,10 @@ struct vb_timer;
 
 /* A timer is owned and kept by its user; it must stay put while armed. */
 struct vb_timer {
+	struct vb_list link;
 	uint64_t at_ns;
 	uint64_t seq;   /* ties fire in the order they were armed */
-	uint32_t slot;  /* 1 + index in the heap; 0 = not armed */
+	uint32_t slot;  /* 0 = not armed */
 	void (*fire)(struct vb_timer *timer); /* runs on the scheduler's stack; must not await */
 };
 

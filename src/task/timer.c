@@ -1,143 +1,156 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timers: a 4-ary heap ordered by (time, order of arming).
+ * Timers: a hierarchical wheel that keeps the exact order (time, order of arming).
  *
- * The simulator's speed rests on this: every simulated verb arms and fires about two timers.  Keys
- * lie in the heap array, so a comparison reads only the array; four children share one or two cache
- * lines and halve the depth of a binary heap.  A timer knows its place, so it can be disarmed or
- * moved in O(log n) without a search.
+ * The simulator's speed rests on this: every simulated verb arms and fires about two timers.  A
+ *heap would cost O(log n) cache lines and mispredicted branches for each; here arming, moving and
+ * disarming are a list operation, and a timer a few us ahead is dealt out once or twice on its way.
+ * Nothing is allocated and there is no bound on how many are armed.
+ *
+ * Times are read as numbers of 6-bit digits.  `base` is the wheel's own time, never after the
+ * scheduler's.  A timer lies at the level of the highest digit in which it differs from base, in
+ *the slot of its own digit there:
+ *
+ *	base  ... 12 | 40 | 07
+ *	timer ... 12 | 40 | 31   level 0, slot 31: a slot of level 0 is one ns
+ *	timer ... 12 | 55 | 02   level 1, slot 55: 64 ns
+ *	timer ... 30 | 00 | 60   level 2, slot 30: 4096 ns
+ *
+ * So everything at a level comes before everything at the levels above, and the earliest slot is
+ * found by two bit scans.  If it is of level 1 or more and holds several timers, base enters it and
+ * they are dealt out to the levels below.
+ *
+ * Ties fire in the order of arming, because timers of the same time always share a list (the place
+ * depends on base and time alone), lists are first in, first out, and dealing out keeps the order.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
-#define VB_LOG_ROOM "task"
-#include "base/log.h"
 #include "task/inner.h"
 
-#define HEAP_BYTES ((size_t)VB_TIMERS_MAX * sizeof(struct vb_heap_entry))
-
-int vb_heap_init(struct vb_heap *h)
+void vb_wheel_init(struct vb_wheel *w)
 {
-	void *p = mmap(NULL, HEAP_BYTES, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (p == MAP_FAILED)
-		return vb_fail(-ENOMEM, "no address space for the timers (%zu bytes): %m",
-			       HEAP_BYTES);
-	h->entries = p;
-	h->n = 0;
-	h->seq = 0;
-	return 0;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(w->slots); i++)
+		vb_list_init(&w->slots[i]);
 }
 
-void vb_heap_destroy(struct vb_heap *h)
+static inline void wheel_insert(struct vb_wheel *w, struct vb_timer *t)
 {
-	munmap(h->entries, HEAP_BYTES);
+	/* What is overdue is due at base: it fires next, after what was armed before it. */
+	uint64_t at = t->at_ns > w->base ? t->at_ns : w->base;
+	uint64_t differs = (at ^ w->base) | 1;
+	unsigned level = (63 - (unsigned)__builtin_clzll(differs)) / VB_WHEEL_BITS;
+	unsigned digit = at >> level * VB_WHEEL_BITS & (VB_WHEEL_SLOTS - 1);
+	unsigned slot = level * VB_WHEEL_SLOTS + digit;
+
+	w->levels |= 1u << level;
+	w->occupied[level] |= 1ull << digit;
+	t->slot = slot + 1;
+	vb_list_push(&w->slots[slot], &t->link);
 }
 
-/* (time, order) as one number: compared without a branch that would be mispredicted half the time.
- */
-static inline bool before(const struct vb_heap_entry *a, const struct vb_heap_entry *b)
+static inline void wheel_slot_emptied(struct vb_wheel *w, unsigned slot)
 {
-	return ((unsigned __int128)a->at_ns << 64 | a->seq) <
-	       ((unsigned __int128)b->at_ns << 64 | b->seq);
+	unsigned level = slot / VB_WHEEL_SLOTS;
+
+	w->occupied[level] &= ~(1ull << slot % VB_WHEEL_SLOTS);
+	if (w->occupied[level] == 0)
+		w->levels &= ~(1u << level);
 }
 
-static inline void place(struct vb_heap_entry *entries, uint32_t i, struct vb_heap_entry e)
+static inline void wheel_remove(struct vb_wheel *w, struct vb_timer *t)
 {
-	entries[i] = e;
-	e.timer->slot = i + 1;
+	unsigned slot = t->slot - 1;
+
+	t->link.prev->next = t->link.next;
+	t->link.next->prev = t->link.prev;
+	t->slot = 0;
+	if (vb_list_empty(&w->slots[slot]))
+		wheel_slot_emptied(w, slot);
 }
 
-/* Puts e where it belongs on the way from the hole i to the root. */
-static inline void sift_up(struct vb_heap *h, uint32_t i, struct vb_heap_entry e)
+/* base enters a slot: its timers move to the levels below. */
+static void wheel_deal_out(struct vb_wheel *w, unsigned slot, uint64_t start)
 {
-	while (i > 0) {
-		uint32_t parent = (i - 1) / 4;
+	struct vb_list *head = &w->slots[slot], *it = head->next;
 
-		if (!before(&e, &h->entries[parent]))
-			break;
-		place(h->entries, i, h->entries[parent]);
-		i = parent;
+	w->base = start;
+	vb_list_init(head);
+	wheel_slot_emptied(w, slot);
+	while (it != head) {
+		struct vb_timer *t = vb_container_of(it, struct vb_timer, link);
+
+		it = it->next;
+		wheel_insert(w, t);
 	}
-	place(h->entries, i, e);
 }
 
-/* Puts e where it belongs on the way from the hole i to the leaves. */
-static inline void sift_down(struct vb_heap *h, uint32_t i, struct vb_heap_entry e)
+/* The first timer in order, if it is due at limit_ns or before; else NULL, and *next_ns is when to
+ * look again at the latest. */
+static inline struct vb_timer *wheel_first(struct vb_wheel *w, uint64_t limit_ns, uint64_t *next_ns)
 {
-	struct vb_heap_entry *entries = h->entries;
+	while (w->levels != 0) {
+		unsigned level = (unsigned)__builtin_ctz(w->levels);
+		uint64_t digit = (uint64_t)__builtin_ctzll(w->occupied[level]);
+		unsigned shift = level * VB_WHEEL_BITS,
+			 slot = level * VB_WHEEL_SLOTS + (unsigned)digit;
+		struct vb_list *head = &w->slots[slot];
+		struct vb_timer *t = vb_container_of(head->next, struct vb_timer, link);
+		uint64_t above, start;
 
-	for (;;) {
-		uint32_t child = 4 * i + 1, least;
-
-		if (child + 4 <= h->n) {
-			uint32_t a = child + before(&entries[child + 1], &entries[child]);
-			uint32_t b = child + 2 + before(&entries[child + 3], &entries[child + 2]);
-
-			least = before(&entries[b], &entries[a]) ? b : a;
-		} else if (child < h->n) {
-			least = child;
-			while (++child < h->n)
-				if (before(&entries[child], &entries[least]))
-					least = child;
-		} else {
-			break;
+		/* Alone in the earliest slot: the first, wherever it would be dealt to. */
+		if (level == 0 || t->link.next == head) {
+			*next_ns = t->at_ns;
+			return t->at_ns <= limit_ns ? t : NULL;
 		}
-		if (!before(&entries[least], &e))
-			break;
-		place(entries, i, entries[least]);
-		i = least;
+		/* The digits above this level are those of base, the ones below are zero. */
+		above = shift + VB_WHEEL_BITS < 64 ? ~0ull << (shift + VB_WHEEL_BITS) : 0;
+		start = (w->base & above) | digit << shift;
+		if (start > limit_ns) {
+			*next_ns = start;
+			return NULL;
+		}
+		wheel_deal_out(w, slot, start);
 	}
-	place(entries, i, e);
+	*next_ns = VB_FOREVER;
+	return NULL;
 }
 
-static inline void refill(struct vb_heap *h, uint32_t i, struct vb_heap_entry e)
+uint64_t vb_wheel_next(struct vb_wheel *w, uint64_t limit_ns)
 {
-	if (i > 0 && before(&e, &h->entries[(i - 1) / 4]))
-		sift_up(h, i, e);
-	else
-		sift_down(h, i, e);
-}
+	uint64_t next;
 
-static inline void remove_at(struct vb_heap *h, uint32_t i)
-{
-	h->entries[i].timer->slot = 0;
-	h->n--;
-	if (i < h->n)
-		refill(h, i, h->entries[h->n]);
+	wheel_first(w, limit_ns, &next);
+	return next;
 }
 
 void vb_timer_arm(struct vb_sched *s, struct vb_timer *t, uint64_t at_ns)
 {
-	struct vb_heap *h = &s->heap;
-	struct vb_heap_entry e = {.at_ns = at_ns, .seq = h->seq++, .timer = t};
+	struct vb_wheel *w = &s->wheel;
 
+	if (t->slot != 0)
+		wheel_remove(w, t);
 	t->at_ns = at_ns;
-	t->seq = e.seq;
-	if (t->slot != 0) {
-		refill(h, t->slot - 1, e);
-		return;
-	}
-	vb_assert(h->n < VB_TIMERS_MAX);
-	sift_up(h, h->n++, e);
+	t->seq = w->seq++;
+	wheel_insert(w, t);
 }
 
 void vb_timer_disarm(struct vb_sched *s, struct vb_timer *t)
 {
 	if (t->slot != 0)
-		remove_at(&s->heap, t->slot - 1);
+		wheel_remove(&s->wheel, t);
 }
 
-void vb_heap_fire(struct vb_sched *s)
+void vb_wheel_fire(struct vb_sched *s)
 {
-	struct vb_heap *h = &s->heap;
-	uint64_t end = h->seq;
+	struct vb_wheel *w = &s->wheel;
+	uint64_t now = s->face.now_ns, end = w->seq, next;
+	struct vb_timer *t;
 
-	while (h->n > 0 && h->entries[0].at_ns <= s->face.now_ns && h->entries[0].seq < end) {
-		struct vb_timer *t = h->entries[0].timer;
-
-		remove_at(h, 0);
+	while ((t = wheel_first(w, now, &next)) != NULL) {
+		if (t->seq >= end)
+			return;
+		wheel_remove(w, t);
+		if (t->at_ns > w->base)
+			w->base = t->at_ns;
 		t->fire(t);
 	}
+	w->base = now;
 }

@@ -242,49 +242,90 @@ struct checked_timer {
 	bool expected;
 };
 
-static uint64_t last_at, last_seq, fired;
+static struct checked_timer checked[MANY];
+static struct vb_rng checked_rng;
+static uint64_t last_at, last_seq, armed, fired;
+static int again_left;
+
+/* Mostly near, so that there are ties; at times anywhere in the 64 bits. */
+static uint64_t some_time_ahead(void)
+{
+	uint64_t r = vb_rng_next(&checked_rng) >> vb_rng_below(&checked_rng, 30);
+
+	return now() +
+	       (vb_rng_chance(&checked_rng, 0.7) ? vb_rng_below(&checked_rng, 5000) : r >> 4);
+}
+
+static void checked_arm(struct checked_timer *c)
+{
+	armed += !c->expected;
+	c->expected = true;
+	vb_timer_arm(sched, &c->timer, some_time_ahead());
+}
+
+static void checked_disarm(struct checked_timer *c)
+{
+	armed -= c->expected;
+	c->expected = false;
+	vb_timer_disarm(sched, &c->timer);
+}
+
+static void checked_change(void)
+{
+	struct checked_timer *c = &checked[vb_rng_below(&checked_rng, MANY)];
+
+	if (vb_rng_chance(&checked_rng, 0.7))
+		checked_arm(c);
+	else
+		checked_disarm(c);
+}
 
 static void timer_check(struct vb_timer *t)
 {
 	struct checked_timer *c = vb_container_of(t, struct checked_timer, timer);
 
 	assert_true(c->expected);
+	assert_false(vb_timer_armed(t));
 	c->expected = false;
+	armed--;
+	fired++;
 	assert_int_equal(now(), t->at_ns);
 	assert_true(t->at_ns > last_at || (t->at_ns == last_at && t->seq > last_seq));
 	last_at = t->at_ns;
 	last_seq = t->seq;
-	fired++;
+	for (; again_left > 0 && !vb_rng_chance(&checked_rng, 0.3); again_left--)
+		checked_change();
 }
 
-/* Arms, moves and disarms at random; what is left must fire in order, each once. */
+/* Arms, moves and disarms at random, also from timers and between steps of time.  Each that is left
+ * must fire once, at its time, in the order of (time, arming): that order is total, so it is enough
+ * that each is later than the one before. */
 static void test_timers_at_random(void **state)
 {
-	static struct checked_timer t[MANY];
-	uint64_t end = 100001, left = 0;
-	struct vb_rng r;
+	uint64_t end = UINT64_MAX - 1;
 
-	vb_rng_seed(&r, 7, 0);
-	last_at = last_seq = fired = 0;
+	vb_rng_seed(&checked_rng, 7, 0);
+	last_at = last_seq = fired = armed = 0;
 	for (int i = 0; i < MANY; i++)
-		t[i] = (struct checked_timer){.timer.fire = timer_check};
-	for (int i = 0; i < 20 * MANY; i++) {
-		struct checked_timer *c = &t[vb_rng_below(&r, MANY)];
-
-		c->expected = vb_rng_chance(&r, 0.7);
-		if (c->expected)
-			vb_timer_arm(sched, &c->timer, 1 + vb_rng_below(&r, i % 2 ? 100 : 100000));
-		else
-			vb_timer_disarm(sched, &c->timer);
-	}
-	for (int i = 0; i < MANY; i++) {
-		assert_int_equal(t[i].expected, vb_timer_armed(&t[i].timer));
-		left += t[i].expected;
-	}
-	assert_in_range(left, MANY / 2, MANY);
+		checked[i] = (struct checked_timer){.timer.fire = timer_check};
 	spawn(sleeper_until, &end);
+	for (int step = 0; step < 200; step++) {
+		uint64_t until = now() + vb_rng_below(&checked_rng, 2000);
+
+		again_left = 100;
+		for (int i = 0; i < 100; i++)
+			checked_change();
+		assert_int_equal(vb_sched_run(sched, NULL, until), -ETIMEDOUT);
+		assert_int_equal(now(), until);
+	}
+	assert_in_range(armed, MANY / 10, MANY);
+	for (int i = 0; i < MANY; i++)
+		assert_int_equal(checked[i].expected, vb_timer_armed(&checked[i].timer));
+	again_left = 20000;
 	run_all();
-	assert_int_equal(fired, left);
+	assert_int_equal(armed, 0);
+	assert_int_equal(again_left, 0);
+	assert_true(fired > 10000);
 }
 
 static int rearm_left;
@@ -475,6 +516,30 @@ static void test_uninterruptible(void **state)
 	assert_string_equal(trace, "woke@20 0@20 -125 ");
 }
 
+static void shielded(void *arg)
+{
+	bool before = vb_task_shield(true);
+	int sleep, suspend;
+
+	vb_task_cancel(vb_task_self());
+	sleep = vb_task_sleep_until(30);
+	suspend = vb_task_suspend(40);
+	note("%d %d %d ", vb_task_cancelled(vb_task_self()), sleep, suspend);
+	assert_true(vb_task_shield(before));
+	note("%d %d ", vb_task_cancelled(vb_task_self()), vb_task_suspend(50));
+}
+
+static void test_shield(void **state)
+{
+	struct vb_task *t = spawn(shielded, NULL);
+
+	assert_int_equal(vb_sched_run(sched, NULL, 10), -ETIMEDOUT);
+	vb_task_cancel(t);
+	run_all();
+	assert_string_equal(trace, "0 0 -110 1 -125 ");
+	assert_int_equal(now(), 40);
+}
+
 /* ---- death ---- */
 
 static void never(void *arg)
@@ -571,6 +636,24 @@ static void test_stack_is_reused(void **state)
 		run_all();
 		assert_true(out > 1);
 	}
+}
+
+static void test_kill_all(void **state)
+{
+	uint64_t forever = VB_FOREVER, soon = 50;
+	struct vb_task *t;
+
+	spawn(wait_then_never, &forever);
+	spawn(wait_then_never, &soon);
+	t = spawn(wait_then_never, &forever);
+	assert_int_equal(vb_sched_run(sched, NULL, 10), -ETIMEDOUT);
+	vb_task_wake(t);
+	spawn(never, NULL);
+	assert_int_equal(vb_sched_tasks(sched), 4);
+	vb_sched_kill_all(sched);
+	run_all();
+	assert_int_equal(vb_task_sleep_until(100), 0);
+	assert_string_equal(trace, "");
 }
 
 static void die_deep(int depth, bool die)
@@ -1021,10 +1104,12 @@ int main(void)
 		VIRTUAL(test_cancel),
 		VIRTUAL(test_cancel_before_it_runs),
 		VIRTUAL(test_uninterruptible),
+		VIRTUAL(test_shield),
 		VIRTUAL(test_kill_before_it_runs),
 		VIRTUAL(test_kill_waiting),
 		VIRTUAL(test_kill_ready),
 		VIRTUAL(test_kill_from_a_task),
+		VIRTUAL(test_kill_all),
 		VIRTUAL(test_stack_is_reused),
 		VIRTUAL(test_die),
 		VIRTUAL(test_root_suspends),
