@@ -38,6 +38,7 @@ struct slot {
 	struct vb_task *supervisor;
 	struct vb_task *life; /* NULL: none that may be cancelled */
 	struct vb_lock_client *client;
+	bool started; /* the life has run */
 	enum life_end end;
 	unsigned attempts, cycles; /* done so far */
 	bool safe;                 /* the attempts are done: waits for the liveness phase */
@@ -95,7 +96,9 @@ static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 		return true;
 	case ETIMEDOUT:
 		r->timeouts++;
-		if (timed)
+		/* Cancelled between a grant that came too late and the next attempt: either answer.
+		 */
+		if (timed || vb_task_cancelled(vb_task_self()))
 			return true;
 		break;
 	case EAGAIN:
@@ -117,6 +120,13 @@ static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 	return false;
 }
 
+/* The dead do nothing more, not even what needs no verb. */
+static void stay_alive(const struct vb_lock_client *me)
+{
+	if (vb_sim_ep_dead(me->ep))
+		vb_task_die();
+}
+
 static void ask(struct slot *s, uint64_t lock, enum vb_mode mode)
 {
 	s->asks = true;
@@ -131,7 +141,7 @@ static enum vb_mode draw_mode(struct slot *s)
 }
 
 /* One call that may or may not grant: how is drawn. */
-static int ask_somehow(struct slot *s, uint64_t lock, struct vb_grant *g)
+static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock, struct vb_grant *g)
 {
 	const struct vb_explore_draw *d = s->x->d;
 	enum vb_mode mode = draw_mode(s);
@@ -144,18 +154,20 @@ static int ask_somehow(struct slot *s, uint64_t lock, struct vb_grant *g)
 		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
 	ask(s, lock, mode);
 	if (tried)
-		err = vb_lock_try(s->client, lock, mode, g);
+		err = vb_lock_try(me, lock, mode, g);
 	else
-		err = vb_lock_acquire(s->client, lock, mode, timeout, g);
+		err = vb_lock_acquire(me, lock, mode, timeout, g);
+	stay_alive(me);
 	s->asks = false;
 	judge_answer(s, err, timeout != VB_FOREVER_NS, tried);
 	return err;
 }
 
-static void give_back(struct slot *s, struct vb_grant *g)
+static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
-	int err = vb_lock_release(s->client, g);
+	int err = vb_lock_release(me, g);
 
+	stay_alive(me);
 	if (err == 0 || err == -VB_ELOST)
 		return;
 	if ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && lossy(s->x))
@@ -163,7 +175,7 @@ static void give_back(struct slot *s, struct vb_grant *g)
 	go_wrong(s, "vb_lock_release", err);
 }
 
-static void hold(struct slot *s)
+static void hold(struct slot *s, struct vb_lock_client *me)
 {
 	const struct vb_explore_draw *d = s->x->d;
 	uint64_t ns = d->hold_max_ns ? vb_rng_below(&s->rng, d->hold_max_ns) : 0;
@@ -171,11 +183,11 @@ static void hold(struct slot *s)
 	if (vb_rng_chance(&s->rng, d->p_long))
 		ns = d->lease_ns + vb_rng_below(&s->rng, 3 * d->lease_ns);
 	if (ns != 0)
-		vb_ep_sleep(s->client->ep, ns);
+		vb_ep_sleep(me->ep, ns);
 }
 
 /* Locks are taken in ascending order, so that two at a time make no deadlock. */
-static void attempt(struct slot *s)
+static void attempt(struct slot *s, struct vb_lock_client *me)
 {
 	const struct vb_explore_draw *d = s->x->d;
 	uint64_t lock = vb_rng_below(&s->rng, d->locks);
@@ -184,19 +196,19 @@ static void attempt(struct slot *s)
 
 	s->attempts++;
 	if (d->think_max_ns != 0 &&
-	    vb_ep_sleep(s->client->ep, vb_rng_below(&s->rng, d->think_max_ns)) != 0)
+	    vb_ep_sleep(me->ep, vb_rng_below(&s->rng, d->think_max_ns)) != 0)
 		return;
-	if (ask_somehow(s, lock, &first) != 0)
+	if (ask_somehow(s, me, lock, &first) != 0)
 		return;
-	hold(s);
-	if (two && ask_somehow(s, lock + 1, &second) == 0) {
-		hold(s);
-		give_back(s, &second);
+	hold(s, me);
+	if (two && ask_somehow(s, me, lock + 1, &second) == 0) {
+		hold(s, me);
+		give_back(s, me, &second);
 	}
-	give_back(s, &first);
+	give_back(s, me, &first);
 }
 
-static void cycle(struct slot *s)
+static void cycle(struct slot *s, struct vb_lock_client *me)
 {
 	uint64_t lock = vb_rng_below(&s->rng, s->x->d->locks);
 	enum vb_mode mode = draw_mode(s);
@@ -204,20 +216,20 @@ static void cycle(struct slot *s)
 	int err;
 
 	ask(s, lock, mode);
-	err = vb_lock_acquire(s->client, lock, mode, VB_FOREVER_NS, &g);
+	err = vb_lock_acquire(me, lock, mode, VB_FOREVER_NS, &g);
 	/* A verb that was under way when the faults stopped may still come back unknown. */
 	if (!judge_answer(s, err, false, false) || err != 0)
 		return;
 	s->asks = false;
 	if (s->x->d->hold_max_ns != 0)
-		vb_ep_sleep(s->client->ep, vb_rng_below(&s->rng, s->x->d->hold_max_ns));
-	give_back(s, &g);
+		vb_ep_sleep(me->ep, vb_rng_below(&s->rng, s->x->d->hold_max_ns));
+	give_back(s, me, &g);
 	s->cycles++;
 	s->x->result->cycles++;
 }
 
 /* The last slot to be through with its attempts ends the phase. */
-static void wait_for_liveness(struct slot *s)
+static void wait_for_liveness(struct slot *s, const struct vb_lock_client *me)
 {
 	struct explore *x = s->x;
 
@@ -228,6 +240,7 @@ static void wait_for_liveness(struct slot *s)
 	}
 	while (!x->live && vb_task_suspend(VB_FOREVER) == 0)
 		;
+	stay_alive(me);
 }
 
 static int open_client(struct slot *s)
@@ -260,19 +273,21 @@ static void life_body(void *arg)
 	struct slot *s = arg;
 	struct explore *x = s->x;
 	struct vb_task *self = vb_task_self();
+	struct vb_lock_client *me = s->client;
 
+	s->started = true;
 	while (!x->live && x->err == 0 && s->attempts < x->d->attempts && !vb_task_cancelled(self))
-		attempt(s);
+		attempt(s, me);
 	if (!vb_task_cancelled(self))
-		wait_for_liveness(s);
+		wait_for_liveness(s, me);
 	if (vb_task_cancelled(self)) {
 		end_life(s, LIFE_CANCELLED);
 		return;
 	}
 	while (x->err == 0 && s->cycles < x->d->cycles)
-		cycle(s);
+		cycle(s, me);
 	if (x->err == 0) {
-		vb_lock_client_close(s->client);
+		vb_lock_client_close(me);
 		s->client = NULL;
 	}
 	end_life(s, LIFE_DONE);
@@ -290,6 +305,9 @@ static void on_death(struct vb_ep *ep, void *arg)
 	vb_assert(s != NULL && x->n_dead < DEATHS_MAX);
 	vb_audit_client_died(x->audit, s->index);
 	x->result->deaths++;
+	/* A husk may have been struck before the life has begun. */
+	if (s->life != NULL && !s->started)
+		vb_task_kill(s->life);
 	x->dead[x->n_dead++] = s->client;
 	s->client = NULL;
 	s->asks = false;
@@ -315,7 +333,14 @@ static void slot_body(void *arg)
 			vb_task_sleep_until(vb_sched_now(x->sched) +
 					    vb_rng_below(&s->rng, 2 * x->d->lease_ns));
 		s->end = LIFE_RUNS;
+		s->started = false;
 		err = s->client == NULL ? open_client(s) : 0;
+		if (err == -VB_EUNKNOWN && lossy(x)) {
+			/* The answer of the server's node was lost: a client would try again, too.
+			 */
+			s->end = LIFE_DIED;
+			continue;
+		}
 		if (err == 0)
 			err = vb_task_spawn(x->sched, life_body, s, &params, &s->life);
 		if (err) {
@@ -463,15 +488,19 @@ static void tear_down(struct explore *x)
 
 /* ---- the two phases ---- */
 
+/* Those who wait for a lock; if nobody does, those who are not through for another reason. */
 static void tell_stuck(struct explore *x, uint64_t since_ns, int err)
 {
 	const char *why = err == -EDEADLK ? "nothing can wake it any more" : "the bound has passed";
+	bool anybody_asks = false;
 
+	for (unsigned i = 0; i < x->d->clients; i++)
+		anybody_asks |= x->slots[i].asks;
 	for (unsigned i = 0; i < x->d->clients; i++) {
 		const struct slot *s = &x->slots[i];
 		char text[256], does[64] = "waits for nothing, but is not through";
 
-		if (s->end == LIFE_DONE)
+		if (s->end == LIFE_DONE || s->asks != anybody_asks)
 			continue;
 		if (s->asks)
 			snprintf(does, sizeof(does), "waits for %s since %.3f us",

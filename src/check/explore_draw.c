@@ -98,7 +98,7 @@ static void draw_load(struct vb_rng *r, struct vb_explore_draw *d)
 	static const double ratios[] = {0, 0.2, 0.5, 0.5, 0.8, 0.95};
 
 	d->read_ratio = one_of(r, ratios, 6);
-	d->attempts = (unsigned)between(r, 15, 60);
+	d->attempts = (unsigned)between(r, 20, 120);
 	d->cycles = (unsigned)between(r, 3, 10);
 	d->think_max_ns = vb_rng_chance(r, 0.4) ? 0 : spread(r, 1 * US, 5);
 	d->hold_max_ns = vb_rng_chance(r, 0.4) ? 0 : spread(r, 1 * US, 4);
@@ -176,8 +176,8 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	char t1[16], t2[16], t3[16], t4[16];
 
 	fprintf(to,
-		"seed %" PRIu64
-		": profile %s, verb bound %s, clients %u on %u nodes%s, locks %u on %u servers, workers %u, "
+		"seed %" PRIu64 ": profile %s, verb bound %s, clients %u on %u nodes%s, locks %u "
+				"on %u servers, workers %u, "
 		"reads %g, attempts %u, think %s, hold %s, lease %s, drift %u ppm%s",
 		d->seed, d->profile->name, vb_format_ns(t4, sizeof(t4), (double)d->bound_ns),
 		d->clients, d->client_nodes, d->colocated ? " and the servers'" : "", d->locks,
