@@ -19,7 +19,7 @@
 
 #include <verbena/lock.h>
 
-#define ROUNDS 500
+#define ROUNDS 5000
 #define NUMBER 7 /* the lock that guards the number */
 
 /* Stands for the storage server: it alone decides, one request at a time. */

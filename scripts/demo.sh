@@ -9,7 +9,7 @@ build=${BUILD-build}
 
 scripts/deps.sh build
 scripts/build.sh "$build" -Dtests=auto
-verbena=$build/src/cli/verbena
+verbena=$build/src/verbena
 
 run() {
 	echo

@@ -32,7 +32,7 @@ results=$out/results
 summary=$out/summary
 : >"$results"
 : >"$summary"
-verbena=$out/gcc/src/cli/verbena
+verbena=$out/gcc/src/verbena
 
 # ---- counting ----
 
