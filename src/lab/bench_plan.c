@@ -16,9 +16,9 @@
 #define SEC 1000000000ull
 
 #define SHM_DURATION_NS (2 * SEC)
-/* Two and a half leases: long enough for every lock's queue to settle and for leases to run out,
+/* Five leases: long enough for every lock's queue to settle and for leases to run out,
  * and a few seconds of work for one core with 240 clients. */
-#define SIM_DURATION_NS 25000000ull
+#define SIM_DURATION_NS 50000000ull
 #define SIM_PROFILE     "cx5"
 
 #define O struct vb_bench_opts
