@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The adversary: each fault occurs, does what it says, and stays within its bounds. */
+#include "sim_test.h"
+
+/* ---- order, under delays ---- */
+
+/* A late READ or atomic is overtaken by a later WRITE, unless that is fenced; nothing else passes.
+ */
+static unsigned overtaken(uint8_t flags, uint64_t seed)
+{
+	struct vb_sim_faults late = {.delay = 0.5, .delay_max_ns = 20000};
+	struct vb_fabric *f = cluster(NULL, 2, seed);
+	struct vb_ep *ep = endpoint(f, 1);
+	unsigned n = 0;
+
+	vb_sim_set_faults(f, &late);
+	for (uint64_t i = 1; i <= 200; i++) {
+		uint64_t seen = 0, value = i, later = 0;
+		struct vb_verb v[4] = {
+			{.op = VB_OP_READ,
+			 .flags = VB_SIGNALLED,
+			 .addr = word(0, 0),
+			 .buf = &seen,
+			 .len = 8},
+			{.op = VB_OP_WRITE,
+			 .flags = flags,
+			 .addr = word(0, 0),
+			 .buf = &value,
+			 .len = 8},
+			{.op = VB_OP_FAA64, .flags = VB_SIGNALLED, .addr = word(0, 0)},
+			{.op = VB_OP_READ,
+			 .flags = VB_SIGNALLED,
+			 .addr = word(0, 0),
+			 .buf = &later,
+			 .len = 8},
+		};
+
+		assert_int_equal(vb_post_wait(ep, v, 4), 0);
+		/* Reads its own writes, in any case. */
+		assert_int_equal(v[2].old.lo, i);
+		assert_int_equal(later, i);
+		assert_true(seen == i - 1 || seen == i);
+		n += seen == i;
+	}
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+	return n;
+}
+
+static void test_a_write_overtakes_a_late_read_unless_fenced(void **state)
+{
+	assert_in_range(overtaken(0, 1), 20, 180);
+	assert_int_equal(overtaken(VB_FENCE, 1), 0);
+}
+
+static void test_messages_stay_in_order(void **state)
+{
+	struct vb_sim_faults late = {.delay = 0.3, .delay_max_ns = 50000};
+	struct vb_fabric *f = cluster(NULL, 2, 4);
+	struct vb_ep *ep = endpoint(f, 1), *to = endpoint(f, 0);
+	struct vb_msg m = {0}, got;
+	uint64_t first, last;
+
+	vb_sim_set_faults(f, &late);
+	for (m.imm = 0; m.imm < 300; m.imm++)
+		assert_int_equal(vb_send(ep, to->self, &m), 0);
+	first = now();
+	for (unsigned i = 0; i < 300; i++) {
+		while (vb_ep_recv(to, &got) != 0)
+			assert_int_equal(vb_ep_wait(to, VB_FOREVER), 0);
+		assert_int_equal(got.imm, i);
+	}
+	last = now();
+	assert_true(last - first > 20000);
+	vb_ep_close(to);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+/* ---- tearing ---- */
+
+#define TORN_WORDS 32
+
+struct torn {
+	struct vb_ep *ep;
+	bool *stop;
+	uint64_t torn, halves, rounds;
+};
+
+static void torn_writer(void *arg)
+{
+	struct torn *t = arg;
+	uint64_t buf[TORN_WORDS];
+
+	for (uint64_t i = 1; i <= t->rounds; i++) {
+		for (unsigned k = 0; k < TORN_WORDS; k++)
+			buf[k] = i;
+		assert_int_equal(vb_write(t->ep, word(0, 0), buf, sizeof(buf)), 0);
+	}
+	*t->stop = true;
+}
+
+static void torn_reader(void *arg)
+{
+	struct torn *t = arg;
+	uint64_t buf[TORN_WORDS];
+
+	while (!*t->stop) {
+		bool differs = false;
+
+		assert_int_equal(vb_read(t->ep, word(0, 0), buf, sizeof(buf)), 0);
+		for (unsigned k = 1; k < TORN_WORDS; k++)
+			differs |= buf[k] != buf[0];
+		/* Aligned pairs are whole, always. */
+		for (unsigned k = 0; k < TORN_WORDS; k += 2)
+			t->halves += buf[k] != buf[k + 1];
+		t->torn += differs;
+	}
+}
+
+static uint64_t torn_reads(double chance, uint64_t *halves)
+{
+	struct vb_sim_faults tear = {.tear = chance};
+	struct vb_fabric *f = cluster(NULL, 3, 1);
+	bool stop = false;
+	struct torn w = {.ep = endpoint(f, 1), .stop = &stop, .rounds = 2000};
+	struct torn r = {.ep = endpoint(f, 2), .stop = &stop};
+
+	vb_sim_set_faults(f, &tear);
+	spawn(torn_writer, &w);
+	spawn(torn_reader, &r);
+	run_all();
+	*halves = r.halves;
+	vb_ep_close(w.ep);
+	vb_ep_close(r.ep);
+	vb_fabric_close(f);
+	return r.torn;
+}
+
+static void test_long_accesses_tear_and_short_ones_do_not(void **state)
+{
+	uint64_t halves;
+
+	assert_int_equal(torn_reads(0, &halves), 0);
+	assert_true(torn_reads(0.5, &halves) > 50);
+	assert_int_equal(halves, 0);
+}
+
+/* ---- lost completions ---- */
+
+static void test_a_lost_completion_is_unknown_and_bounded(void **state)
+{
+	struct vb_sim_faults lose = {.lose = 0.3};
+	struct vb_fabric *f = cluster(NULL, 2, 3);
+	struct vb_ep *ep = endpoint(f, 1);
+	unsigned known = 0, unknown = 0, hidden = 0;
+	uint64_t counted = 0;
+
+	vb_sim_set_faults(f, &lose);
+	for (unsigned i = 0; i < 400; i++) {
+		uint64_t old = 0, start = now(), after;
+		int err = vb_faa64(ep, word(0, 0), 1, &old);
+
+		after = peek(f, word(0, 0));
+		assert_true(now() - start < f->caps.verb_bound_ns + 5000);
+		if (err == 0) {
+			known++;
+			assert_int_equal(old, counted);
+			assert_int_equal(after, counted + 1);
+		} else {
+			assert_int_equal(err, -VB_EUNKNOWN);
+			unknown++;
+			hidden += after == counted + 1;
+		}
+		counted = after;
+	}
+	/* Some of the unknown ones ran, some did not. */
+	assert_in_range(unknown, 60, 180);
+	assert_in_range(hidden, unknown / 4, unknown * 3 / 4);
+	assert_int_equal(known + unknown, 400);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+/* A reliable connection does not deliver what comes after something lost: data, then its flag. */
+static void test_behind_a_lost_write_nothing_lands(void **state)
+{
+	struct vb_sim_faults lose = {.lose = 0.2};
+	struct vb_fabric *f = cluster(NULL, 2, 3);
+	struct vb_ep *ep = endpoint(f, 1);
+	unsigned errors = 0;
+
+	vb_sim_set_faults(f, &lose);
+	for (uint64_t i = 1; i <= 300; i++) {
+		struct vb_verb v[2] = {
+			{.op = VB_OP_WRITE, .addr = word(0, 0), .buf = &i, .len = 8},
+			{.op = VB_OP_WRITE,
+			 .flags = VB_SIGNALLED,
+			 .addr = word(0, 1),
+			 .buf = &i,
+			 .len = 8},
+		};
+
+		errors += vb_post_wait(ep, v, 2) != 0;
+		assert_true(peek(f, word(0, 1)) <= peek(f, word(0, 0)));
+	}
+	assert_in_range(errors, 30, 200);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+/* ---- stalls and partitions: in time, or never ---- */
+
+struct probe {
+	struct vb_ep *ep;
+	struct vb_fabric *f;
+	unsigned n, late, unknown;
+	uint64_t slow_ns, longest;
+};
+
+static void probe_main(void *arg)
+{
+	struct probe *p = arg;
+
+	for (unsigned i = 0; i < p->n; i++) {
+		uint64_t old, start = now(), took;
+		int err = vb_faa64(p->ep, word(0, 0), 1, &old);
+
+		took = now() - start;
+		assert_true(err == 0 || err == -VB_EUNKNOWN);
+		assert_true(took < p->f->caps.verb_bound_ns + 5000);
+		p->unknown += err != 0;
+		p->late += err == 0 && took > p->slow_ns;
+		p->longest = took > p->longest ? took : p->longest;
+	}
+}
+
+static struct probe probe(const struct vb_sim_faults *faults)
+{
+	struct vb_fabric *f = cluster(NULL, 2, 9);
+	struct probe p = {.ep = endpoint(f, 1), .f = f, .n = 500, .slow_ns = 10000};
+
+	vb_sim_set_faults(f, faults);
+	spawn(probe_main, &p);
+	run_all();
+	vb_ep_close(p.ep);
+	vb_fabric_close(f);
+	return p;
+}
+
+static void test_a_stalled_nic_is_slow_and_then_lost(void **state)
+{
+	struct vb_sim_faults mild = {.nic_stall = 0.1, .nic_stall_max_ns = 500000};
+	struct vb_sim_faults wild = {.nic_stall = 0.1, .nic_stall_max_ns = 4000000};
+	struct probe p = probe(&mild);
+
+	assert_in_range(p.late, 20, 100);
+	assert_int_equal(p.unknown, 0);
+	assert_in_range(p.longest, 100000, 510000);
+	p = probe(&wild);
+	assert_in_range(p.unknown, 10, 200);
+	assert_true(p.late > 0);
+}
+
+static void test_a_partition_is_slow_and_then_lost(void **state)
+{
+	struct vb_sim_faults mild = {.partition = 0.1, .partition_max_ns = 500000};
+	struct vb_sim_faults wild = {.partition = 0.1, .partition_max_ns = 4000000};
+	struct probe p = probe(&mild);
+
+	assert_in_range(p.late, 20, 100);
+	assert_int_equal(p.unknown, 0);
+	p = probe(&wild);
+	assert_in_range(p.unknown, 10, 400);
+	assert_true(p.late > 0);
+}
+
+static void test_faults_can_be_turned_off(void **state)
+{
+	struct vb_sim_faults all = {.delay = 1,
+				    .delay_max_ns = 700000,
+				    .lose = 0.5,
+				    .partition = 1,
+				    .partition_max_ns = 900000};
+	struct vb_sim_faults none = {0};
+	struct vb_fabric *f = cluster(NULL, 2, 5);
+	struct probe p = {.ep = endpoint(f, 1), .f = f, .n = 50, .slow_ns = 10000};
+
+	vb_sim_set_faults(f, &all);
+	spawn(probe_main, &p);
+	run_all();
+	assert_true(p.unknown > 0 && p.late > 0);
+	vb_sim_set_faults(f, &none);
+	p.unknown = p.late = 0;
+	spawn(probe_main, &p);
+	run_all();
+	assert_true(p.unknown == 0 && p.late == 0);
+	vb_ep_close(p.ep);
+	vb_fabric_close(f);
+}
+
+/* ---- pauses, and what not_after is for ---- */
+
+static void test_a_pause_before_the_doorbell_meets_not_after(void **state)
+{
+	struct vb_sim_faults pause = {.pause = 0.5, .pause_max_ns = 1000000};
+	struct vb_fabric *f = cluster(NULL, 2, 5);
+	struct vb_ep *ep = endpoint(f, 1);
+	unsigned late = 0, slow = 0;
+	uint64_t in_time = 0;
+
+	vb_sim_ep_mortal(ep, true);
+	vb_sim_set_faults(f, &pause);
+	for (unsigned i = 0; i < 400; i++) {
+		uint64_t old = 0, start = vb_ep_now(ep), before = peek(f, word(0, 0));
+		int err = vb_faa64_before(ep, word(0, 0), 1, start + 100000, &old);
+		uint64_t took = vb_ep_now(ep) - start;
+
+		assert_true(took <= 2 * 1000000 + 5000);
+		if (err == -VB_ETOOLATE) {
+			late++;
+			assert_true(took > 100000);
+			assert_int_equal(peek(f, word(0, 0)), before);
+		} else {
+			assert_int_equal(err, 0);
+			in_time++;
+			/* Paused after its completion: late too, but it happened in time. */
+			slow += took > 110000;
+		}
+	}
+	assert_in_range(late, 50, 150);
+	assert_in_range(slow, 50, 150);
+	assert_int_equal(peek(f, word(0, 0)), in_time);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+/* ---- death ---- */
+
+#define MORTALS 200
+
+struct mortal {
+	struct vb_ep *ep;
+	uint64_t done, husk_done;
+	bool ended;
+};
+
+static unsigned told;
+
+static void on_death(struct vb_ep *ep, void *arg)
+{
+	assert_true(vb_sim_ep_dead(ep));
+	assert_ptr_equal(arg, &told);
+	assert_null(vb_task_self());
+	told++;
+}
+
+static void mortal_main(void *arg)
+{
+	struct mortal *m = arg;
+	uint64_t old, big[8] = {0};
+
+	for (unsigned i = 0; i < 50; i++) {
+		struct vb_verb v[2] = {
+			{.op = VB_OP_READ,
+			 .flags = VB_SIGNALLED,
+			 .addr = word(0, 0),
+			 .buf = big,
+			 .len = sizeof(big)},
+			{.op = VB_OP_FAA64, .addr = word(0, 0), .compare.lo = 1},
+		};
+
+		if (vb_post_wait(m->ep, v, 2) != 0 || vb_faa64(m->ep, word(0, 0), 1, &old) != 0)
+			fail();
+		assert_false(vb_sim_ep_dead(m->ep));
+		m->done += 2;
+	}
+	m->ended = true;
+}
+
+/* Another task of the same client, which waits in every way there is. */
+static void husk_main(void *arg)
+{
+	struct mortal *m = arg;
+
+	for (unsigned i = 0; !m->ended; i++) {
+		if (i % 3 == 0)
+			(void)vb_ep_wait(m->ep, vb_ep_now(m->ep) + 3000);
+		else if (i % 3 == 1)
+			assert_int_equal(vb_ep_sleep(m->ep, 2000), 0);
+		else
+			assert_int_equal(vb_sim_compute(m->ep, 500), 0);
+		assert_false(vb_sim_ep_dead(m->ep));
+		m->husk_done++;
+	}
+}
+
+/* Waits for ever for a message that never comes; ends only by dying. */
+static void waiter_main(void *arg)
+{
+	struct mortal *m = arg;
+
+	(void)vb_ep_wait(m->ep, VB_FOREVER);
+	assert_true(m->ended && !vb_sim_ep_dead(m->ep));
+}
+
+static void test_a_dead_client_is_silent_for_ever(void **state)
+{
+	struct vb_sim_faults die = {.die = 0.02, .tear = 0.1, .delay = 0.1, .delay_max_ns = 5000};
+	struct vb_fabric *f = cluster(NULL, 5, 11);
+	struct mortal m[MORTALS] = {0};
+	struct vb_ep *watch = endpoint(f, 0);
+	unsigned dead = 0;
+	uint64_t sum = 0;
+
+	told = 0;
+	vb_sim_on_death(f, on_death, &told);
+	vb_sim_set_faults(f, &die);
+	for (unsigned i = 0; i < MORTALS; i++) {
+		m[i].ep = endpoint(f, (uint16_t)(1 + i % 4));
+		vb_sim_ep_mortal(m[i].ep, true);
+		spawn(mortal_main, &m[i]);
+		spawn(husk_main, &m[i]);
+		spawn(waiter_main, &m[i]);
+	}
+	/* The waiters of those who live are the only ones left. */
+	for (unsigned i = 0; i < 200; i++)
+		assert_int_equal(vb_ep_sleep(watch, 200000), 0);
+	for (unsigned i = 0; i < MORTALS; i++) {
+		struct vb_msg msg = {0};
+
+		assert_int_equal(vb_peer_alive(f, m[i].ep->self), !vb_sim_ep_dead(m[i].ep));
+		assert_int_equal(m[i].ended, !vb_sim_ep_dead(m[i].ep));
+		dead += vb_sim_ep_dead(m[i].ep);
+		sum += m[i].done;
+		assert_int_equal(vb_send_wait(watch, m[i].ep->self, &msg),
+				 m[i].ended ? 0 : -VB_EPEERGONE);
+	}
+	run_all();
+	assert_in_range(dead, MORTALS / 2, MORTALS - 1);
+	assert_int_equal(told, dead);
+	/* What the dead had posted may have landed: up to one batch each, two adds at most. */
+	assert_in_range(peek(f, word(0, 0)), sum, sum + 2 * dead);
+	assert_true(peek(f, word(0, 0)) > sum);
+	for (unsigned i = 0; i < MORTALS; i++)
+		vb_ep_close(m[i].ep);
+	vb_ep_close(watch);
+	vb_fabric_close(f);
+}
+
+static void test_only_the_mortal_die(void **state)
+{
+	struct vb_sim_faults die = {.die = 1};
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	struct mortal m = {.ep = endpoint(f, 1)};
+
+	vb_sim_set_faults(f, &die);
+	spawn(mortal_main, &m);
+	run_all();
+	assert_true(m.ended);
+	m.ended = false;
+	vb_sim_ep_mortal(m.ep, true);
+	spawn(mortal_main, &m);
+	run_all();
+	assert_true(!m.ended && vb_sim_ep_dead(m.ep));
+	vb_ep_close(m.ep);
+	vb_fabric_close(f);
+}
+
+/* ---- clocks ---- */
+
+static void test_clocks_drift_within_their_bound(void **state)
+{
+	enum { N = 100 };
+	struct vb_sim_faults drift = {.drift_max_ppb = 100000};
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	struct vb_ep *ep[N], *exact = endpoint(f, 0);
+	int64_t widest = 0;
+	unsigned fast = 0;
+
+	assert_int_equal(exact->drift_ppb, 0);
+	vb_sim_set_faults(f, &drift);
+	for (unsigned i = 0; i < N; i++) {
+		ep[i] = endpoint(f, 1);
+		assert_in_range(ep[i]->drift_ppb + 100000, 0, 200000);
+		fast += ep[i]->drift_ppb > 0;
+		widest = llabs(ep[i]->drift_ppb) > widest ? llabs(ep[i]->drift_ppb) : widest;
+	}
+	assert_in_range(fast, N / 4, N * 3 / 4);
+	assert_true(widest > 90000);
+	assert_int_equal(vb_ep_sleep(exact, 1000000000), 0);
+	for (unsigned i = 0; i < N; i++) {
+		int64_t gone = (int64_t)(vb_ep_now(ep[i]) - ep[i]->offset_ns - now());
+
+		assert_true(llabs(gone) <= 100000);
+		assert_true(gone == 0 || (gone > 0) == (ep[i]->drift_ppb > 0));
+		vb_ep_close(ep[i]);
+	}
+	vb_ep_close(exact);
+	vb_fabric_close(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_write_overtakes_a_late_read_unless_fenced),
+		cmocka_unit_test(test_messages_stay_in_order),
+		cmocka_unit_test(test_long_accesses_tear_and_short_ones_do_not),
+		cmocka_unit_test(test_a_lost_completion_is_unknown_and_bounded),
+		cmocka_unit_test(test_behind_a_lost_write_nothing_lands),
+		cmocka_unit_test(test_a_stalled_nic_is_slow_and_then_lost),
+		cmocka_unit_test(test_a_partition_is_slow_and_then_lost),
+		cmocka_unit_test(test_faults_can_be_turned_off),
+		cmocka_unit_test(test_a_pause_before_the_doorbell_meets_not_after),
+		cmocka_unit_test(test_a_dead_client_is_silent_for_ever),
+		cmocka_unit_test(test_only_the_mortal_die),
+		cmocka_unit_test(test_clocks_drift_within_their_bound),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
