@@ -16,6 +16,7 @@
 
 #include <verbena/verbena.h>
 
+#pragma GCC visibility push(default)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -57,4 +58,5 @@ void vb_fabric_after_fork(struct vb_fabric *fabric);
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

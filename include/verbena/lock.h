@@ -32,6 +32,7 @@
 
 #include <verbena/fabric.h>
 
+#pragma GCC visibility push(default)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -148,4 +149,5 @@ enum vb_outcome vb_lock_outcome(int err);
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

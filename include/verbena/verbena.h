@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -94,4 +95,5 @@ static inline uint32_t vb_peer_client(vb_peer p)
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif
