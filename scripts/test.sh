@@ -189,14 +189,23 @@ stage_package() {
 	[ -s "$out/found" ] || record fail "man page" "not among the installed files"
 }
 
+formatted() {
+	local file wrong=0
+	while IFS= read -r file; do
+		if ! clang-format --dry-run -Werror "$file" 2>/dev/null; then
+			echo "$file: run clang-format -i on it"
+			wrong=1
+		fi
+	done < <(find src tests examples bench -name '*.c' | sort)
+	return $wrong
+}
+
 stage_format() {
 	if ! command -v clang-format >/dev/null; then
 		record skip "clang-format" "clang-format is not installed"
 		return
 	fi
-	# shellcheck disable=SC2046
-	check "clang-format" clang-format --dry-run -Werror \
-		$(find src tests examples bench -name '*.c')
+	check "clang-format" formatted
 }
 
 # ---- running them ----
