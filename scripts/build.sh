@@ -4,13 +4,13 @@
 # usage: scripts/build.sh DIR [MESON-SETUP-OPTION...]
 #
 # Builds into DIR: a release build unless the options say otherwise.  A directory that was set up with
-# other options, or by a setup that did not finish, is made anew.
+# other options or from another place, or by a setup that did not finish, is made anew.
 set -eu
 cd "$(dirname "$0")/.."
 dir=$1
 shift
 
-setup="--buildtype=release CC=${CC-} $*"
+setup="$PWD --buildtype=release CC=${CC-} $*"
 if [ ! -f "$dir/build.ninja" ] || [ "$(cat "$dir/.setup" 2>/dev/null)" != "$setup" ]; then
 	rm -rf "$dir"
 	meson setup "$dir" --buildtype=release "$@" </dev/null
