@@ -101,7 +101,7 @@ static void mixed_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	}
 	for (unsigned r = 0; r < ROUNDS; r++)
 		if (!(LOCK.caps & VB_LOCK_SHARED) || (r * 7 + i) % 3 == 0)
-			post(&w->b->step[0]);
+			board_add(&w->b->step[0]);
 }
 
 static void readers_and_writers(void **state)
@@ -123,10 +123,10 @@ static void together_actor(struct world *w, struct vb_lock_client *me, unsigned 
 	EXPECT_ERR(w, 0, vb_lock_acquire(me, 7, VB_SHARED, PATIENCE_NS, &g));
 	EXPECT(w, g.mode == VB_SHARED);
 	/* Each gives back only when all have it. */
-	post(&w->b->step[0]);
+	board_add(&w->b->step[0]);
 	AWAIT(w, me, &w->b->step[0], 3);
 	EXPECT_ERR(w, 0, vb_lock_release(me, &g));
-	post(&w->b->step[1]);
+	board_add(&w->b->step[1]);
 	if (i != 0)
 		return;
 	AWAIT(w, me, &w->b->step[1], 3);
@@ -152,7 +152,7 @@ static void order_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 
 	if (i == 0) {
 		EXPECT_ERR(w, 0, vb_lock_acquire(me, 9, VB_EXCLUSIVE, PATIENCE_NS, &g));
-		post(&w->b->step[0]);
+		board_add(&w->b->step[0]);
 		AWAIT(w, me, &w->b->queued, RIVALS);
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
 		return;
@@ -161,7 +161,7 @@ static void order_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	AWAIT(w, me, &w->b->step[0], 1);
 	AWAIT(w, me, &w->b->queued, i - 1);
 	EXPECT_ERR(w, 0, vb_lock_acquire(me, 9, VB_EXCLUSIVE, PATIENCE_NS, &g));
-	w->b->order[post(&w->b->n_order) - 1] = i;
+	w->b->order[board_add(&w->b->n_order) - 1] = i;
 	EXPECT_ERR(w, 0, vb_lock_release(me, &g));
 }
 
@@ -194,17 +194,17 @@ static void try_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	if (i == 0) {
 		EXPECT_ERR(w, 0, vb_lock_try(me, 11, VB_EXCLUSIVE, &g));
 		EXPECT(w, g.mode == VB_EXCLUSIVE && vb_lock_valid(me, &g));
-		post(&w->b->step[0]);
+		board_add(&w->b->step[0]);
 		AWAIT(w, me, &w->b->step[1], 1);
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
-		post(&w->b->step[0]);
+		board_add(&w->b->step[0]);
 		return;
 	}
 	AWAIT(w, me, &w->b->step[0], 1);
 	EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, VB_EXCLUSIVE, &g));
 	EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, VB_SHARED, &g));
 	EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, VB_EXCLUSIVE, &g));
-	post(&w->b->step[1]);
+	board_add(&w->b->step[1]);
 	AWAIT(w, me, &w->b->step[0], 2);
 	for (unsigned r = 0; r < 3; r++) {
 		EXPECT_ERR(w, 0, vb_lock_try(me, 11, r % 2 ? VB_SHARED : VB_EXCLUSIVE, &g));
@@ -230,10 +230,10 @@ static void deadline_actor(struct world *w, struct vb_lock_client *me, unsigned 
 	switch (i) {
 	case 0:
 		EXPECT_ERR(w, 0, vb_lock_acquire(me, 13, VB_EXCLUSIVE, PATIENCE_NS, &g));
-		post(&b->step[0]);
+		board_add(&b->step[0]);
 		AWAIT(w, me, &b->step[1], 2);
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
-		post(&b->step[2]);
+		board_add(&b->step[2]);
 		return;
 	case 1:
 	case 2:
@@ -243,7 +243,7 @@ static void deadline_actor(struct world *w, struct vb_lock_client *me, unsigned 
 			   vb_lock_acquire(me, 13, i == 1 ? VB_EXCLUSIVE : VB_SHARED, w->unit, &g));
 		EXPECT(w, vb_lock_now(me) - before >= w->unit);
 		EXPECT_ERR(w, -ETIMEDOUT, vb_lock_acquire(me, 13, VB_EXCLUSIVE, 0, &g));
-		post(&b->step[1]);
+		board_add(&b->step[1]);
 		/* What we left in the queue needs this thread to hand the lock on. */
 		AWAIT(w, me, &b->step[3], 1);
 		EXPECT_ERR(w, 0, vb_lock_acquire(me, 13, VB_EXCLUSIVE, PATIENCE_NS, &g));
@@ -253,7 +253,7 @@ static void deadline_actor(struct world *w, struct vb_lock_client *me, unsigned 
 		AWAIT(w, me, &b->step[2], 1);
 		EXPECT_ERR(w, 0, vb_lock_acquire(me, 13, VB_EXCLUSIVE, PATIENCE_NS, &g));
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
-		post(&b->step[3]);
+		board_add(&b->step[3]);
 		return;
 	}
 }
@@ -275,7 +275,7 @@ static void again_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	if (i == 0) {
 		for (unsigned r = 1; r <= 2; r++) {
 			EXPECT_ERR(w, 0, vb_lock_acquire(me, 15, VB_EXCLUSIVE, PATIENCE_NS, &g));
-			post(&b->step[0]);
+			board_add(&b->step[0]);
 			AWAIT(w, me, &b->step[1], r);
 			/* Long enough for him to stand there again, mostly. */
 			actor_sleep(me, w->unit / 4);
@@ -287,12 +287,13 @@ static void again_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	for (unsigned r = 1; r <= 2; r++) {
 		AWAIT(w, me, &b->step[0], r);
 		EXPECT_ERR(w, -ETIMEDOUT, vb_lock_acquire(me, 15, VB_EXCLUSIVE, w->unit / 4, &g));
-		post(&b->step[1]);
+		board_add(&b->step[1]);
 		/* The same mode takes the place in the queue over, the other waits for its end. */
-		EXPECT_ERR(w, 0, vb_lock_acquire(me, 15, r == 1 ? VB_EXCLUSIVE : VB_SHARED,
-						 PATIENCE_NS, &g));
+		EXPECT_ERR(w, 0,
+			   vb_lock_acquire(me, 15, r == 1 ? VB_EXCLUSIVE : VB_SHARED, PATIENCE_NS,
+					   &g));
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
-		post(&b->step[2]);
+		board_add(&b->step[2]);
 	}
 }
 
@@ -313,20 +314,19 @@ static void cancel_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	switch (i) {
 	case 0:
 		EXPECT_ERR(w, 0, vb_lock_acquire(me, 17, VB_EXCLUSIVE, PATIENCE_NS, &g));
-		post(&b->step[0]);
+		board_add(&b->step[0]);
 		AWAIT(w, me, &b->step[1], 1);
 		actor_sleep(me, w->unit);
 		vb_task_cancel(w->task[1]);
 		AWAIT(w, me, &b->step[2], 1);
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
-		post(&b->step[3]);
+		board_add(&b->step[3]);
 		return;
 	case 1:
 		AWAIT(w, me, &b->step[0], 1);
-		post(&b->step[1]);
-		EXPECT_ERR(w, -ECANCELED,
-			   vb_lock_acquire(me, 17, VB_EXCLUSIVE, VB_FOREVER_NS, &g));
-		post(&b->step[2]);
+		board_add(&b->step[1]);
+		EXPECT_ERR(w, -ECANCELED, vb_lock_acquire(me, 17, VB_EXCLUSIVE, VB_FOREVER_NS, &g));
+		board_add(&b->step[2]);
 		return;
 	case 2:
 		AWAIT(w, me, &b->step[3], 1);
@@ -364,7 +364,7 @@ static void misuse_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	EXPECT_ERR(w, -EINVAL, vb_lock_try(me, WORLD_LOCKS, VB_EXCLUSIVE, &g));
 	EXPECT(w, strlen(said) > 0);
 	EXPECT_ERR(w, -EINVAL, vb_lock_acquire(me, 0, (enum vb_mode)7, 0, &g));
-	EXPECT_ERR(w, -EINVAL, vb_lock_try(me, 0, (enum vb_mode)-1, &g));
+	EXPECT_ERR(w, -EINVAL, vb_lock_try(me, 0, (enum vb_mode) - 1, &g));
 	EXPECT_ERR(w, -EINVAL, vb_lock_release(me, &other));
 	EXPECT_ERR(w, 0, vb_lock_acquire(me, 21, VB_EXCLUSIVE, PATIENCE_NS, &g));
 	EXPECT_ERR(w, -EDEADLK, vb_lock_acquire(me, 21, VB_EXCLUSIVE, 0, &other));
@@ -438,7 +438,7 @@ static void token_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	(void)i;
 	for (unsigned r = 0; r < ROUNDS / 2; r++) {
 		EXPECT_ERR(w, 0, vb_lock_acquire(me, 19, VB_EXCLUSIVE, PATIENCE_NS, &g));
-		EXPECT(w, g.token > look(&w->b->token));
+		EXPECT(w, g.token > board_get(&w->b->token));
 		__atomic_store_n(&w->b->token, g.token, __ATOMIC_SEQ_CST);
 		vb_task_yield();
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
@@ -449,8 +449,8 @@ static void tokens_grow(void **state)
 {
 	struct world w;
 
-	world_open(&w, &(struct world_params){
-			       .kind = kind_of(state), .ops = &LOCK, .fencing = true});
+	world_open(&w,
+		   &(struct world_params){.kind = kind_of(state), .ops = &LOCK, .fencing = true});
 	world_run(&w, 3, token_actor);
 	assert_true(w.b->token >= 3 * (ROUNDS / 2));
 	world_close(&w);
@@ -472,33 +472,35 @@ static void lease_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 		if (i == 0) {
 			EXPECT_ERR(w, 0, vb_lock_acquire(me, 23, sits, PATIENCE_NS, &g));
 			EXPECT(w, g.valid_until_ns <= vb_lock_now(me) + w->space->lease_ns);
-			post(&w->b->step[0]);
+			board_add(&w->b->step[0]);
 			AWAIT(w, me, &w->b->step[1], r + 1);
 			EXPECT(w, !vb_lock_valid(me, &g));
 			EXPECT_ERR(w, -VB_ELOST, vb_lock_release(me, &g));
-			post(&w->b->step[2]);
+			board_add(&w->b->step[2]);
 			continue;
 		}
 		AWAIT(w, me, &w->b->step[0], r + 1);
 		before = vb_lock_now(me);
 		EXPECT_ERR(w, 0, vb_lock_acquire(me, 23, asks, PATIENCE_NS, &g));
 		/* Exact in virtual time; on the machine others may have had the core. */
-		EXPECT(w, vb_lock_now(me) - before <= bound + 10 * w->unit * (w->kind != SIM) +
-							    w->unit / 2);
+		EXPECT(w, vb_lock_now(me) - before <=
+				  bound + 10 * w->unit * (w->kind != SIM) + w->unit / 2);
 		if (g.mode == VB_EXCLUSIVE && g.token) {
 			EXPECT(w, g.token > last);
 			last = g.token;
 		}
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
-		post(&w->b->step[1]);
+		board_add(&w->b->step[1]);
 		AWAIT(w, me, &w->b->step[2], r + 1);
 	}
 }
 
 static void lease_ends(void **state)
 {
-	static const uint64_t lease_ns[WORLD_KINDS] = {
-		[SIM] = 2 * MS, [SHM_TASKS] = 60 * MS, [SHM_PROCESSES] = 60 * MS, [SHM_DEFER] = 220 * MS};
+	static const uint64_t lease_ns[WORLD_KINDS] = {[SIM] = 2 * MS,
+						       [SHM_TASKS] = 60 * MS,
+						       [SHM_PROCESSES] = 60 * MS,
+						       [SHM_DEFER] = 220 * MS};
 	struct world w;
 
 	SKIP_UNLESS(VB_LOCK_SURVIVES, "has no leases");
@@ -547,15 +549,15 @@ static void unlucky_actor(struct world *w, struct vb_lock_client *me, unsigned i
 		int err = vb_lock_acquire(me, r % 4, mode, 10 * MS, &g);
 
 		if (err == 0) {
-			post(&w->b->step[0]);
+			board_add(&w->b->step[0]);
 			actor_sleep(me, 3000);
 			err = vb_lock_release(me, &g);
 		}
-		EXPECT(w, err == 0 || err == -ETIMEDOUT || err == -VB_EUNKNOWN || err == -VB_ELOST ||
-				  err == -VB_EPEERGONE);
+		EXPECT(w, err == 0 || err == -ETIMEDOUT || err == -VB_EUNKNOWN ||
+				  err == -VB_ELOST || err == -VB_EPEERGONE);
 	}
 	/* From here on the network is well again. */
-	if (post(&w->b->step[1]) == RIVALS)
+	if (board_add(&w->b->step[1]) == RIVALS)
 		vb_sim_set_faults(w->f, &(struct vb_sim_faults){0});
 	AWAIT(w, me, &w->b->step[1], RIVALS);
 	if (!(LOCK.caps & VB_LOCK_SURVIVES))
@@ -563,8 +565,9 @@ static void unlucky_actor(struct world *w, struct vb_lock_client *me, unsigned i
 	for (uint64_t lock = 0; lock < 4; lock++) {
 		struct vb_grant g;
 
-		EXPECT_ERR(w, 0, vb_lock_acquire(me, lock, VB_EXCLUSIVE,
-						 40 * LOCK.recovery_leases * w->space->lease_ns, &g));
+		EXPECT_ERR(w, 0,
+			   vb_lock_acquire(me, lock, VB_EXCLUSIVE,
+					   40 * LOCK.recovery_leases * w->space->lease_ns, &g));
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
 	}
 }
@@ -656,7 +659,8 @@ static const struct suite_test suite_tests[] = {
 int main(void)
 {
 	static const struct vb_lock_ops *const mine[] = {&LOCK, &lock_yes, NULL};
-	static const enum world_kind kinds[WORLD_KINDS] = {SIM, SHM_TASKS, SHM_PROCESSES, SHM_DEFER};
+	static const enum world_kind kinds[WORLD_KINDS] = {SIM, SHM_TASKS, SHM_PROCESSES,
+							   SHM_DEFER};
 	struct CMUnitTest tests[VB_ARRAY_SIZE(suite_tests) * WORLD_KINDS];
 	char names[VB_ARRAY_SIZE(tests)][64];
 	size_t n = 0;

@@ -25,7 +25,7 @@
 #include "fabric/sim.h"
 #include "lock/lock.h"
 
-#define MS 1000000ull
+#define MS UINT64_C(1000000)
 /* No test needs so long; whoever does is stuck. */
 #define PATIENCE_NS (60000 * MS)
 
@@ -74,9 +74,9 @@ struct world {
 	struct vb_task *task[WORLD_ACTORS]; /* where actors are tasks */
 };
 
-#define post(p)   __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
-#define unpost(p) __atomic_sub_fetch((p), 1, __ATOMIC_SEQ_CST)
-#define look(p)   __atomic_load_n((p), __ATOMIC_SEQ_CST)
+#define board_add(p) __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
+#define board_sub(p) __atomic_sub_fetch((p), 1, __ATOMIC_SEQ_CST)
+#define board_get(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
 
 static void VB_PRINTF(3, 4) board_fail(struct board *b, int line, const char *fmt, ...)
 {
@@ -84,7 +84,7 @@ static void VB_PRINTF(3, 4) board_fail(struct board *b, int line, const char *fm
 	va_list ap;
 	int n;
 
-	if (post(&b->failed) != 1)
+	if (board_add(&b->failed) != 1)
 		return; /* the first one counts */
 	n = snprintf(text, sizeof(text), "line %d: ", line);
 	va_start(ap, fmt);
@@ -118,12 +118,13 @@ static void actor_sleep(struct vb_lock_client *me, uint64_t ns)
 }
 
 /* Waits until *word has reached n; gives up when another actor has failed or nothing comes. */
-static bool actor_await(struct world *w, struct vb_lock_client *me, const uint32_t *word, uint32_t n)
+static bool actor_await(struct world *w, struct vb_lock_client *me, const uint32_t *word,
+			uint32_t n)
 {
 	uint64_t end = vb_lock_now(me) + PATIENCE_NS;
 
-	while (look(word) < n) {
-		if (look(&w->b->failed))
+	while (board_get(word) < n) {
+		if (board_get(&w->b->failed))
 			return false;
 		if (vb_lock_now(me) > end) {
 			board_fail(w->b, __LINE__, "waited in vain for another actor");
@@ -143,24 +144,26 @@ static bool actor_await(struct world *w, struct vb_lock_client *me, const uint32
 
 static void board_enter(struct board *b, uint64_t lock, enum vb_mode mode)
 {
-	uint32_t mine = mode == VB_EXCLUSIVE ? post(&b->writers[lock]) : post(&b->readers[lock]);
+	uint32_t mine =
+		mode == VB_EXCLUSIVE ? board_add(&b->writers[lock]) : board_add(&b->readers[lock]);
 
-	if (mode == VB_EXCLUSIVE ? mine != 1 || look(&b->readers[lock]) : look(&b->writers[lock]))
-		post(&b->violations);
+	if (mode == VB_EXCLUSIVE ? mine != 1 || board_get(&b->readers[lock])
+				 : board_get(&b->writers[lock]))
+		board_add(&b->violations);
 }
 
 static void board_leave(struct board *b, uint64_t lock, enum vb_mode mode)
 {
 	if (mode == VB_EXCLUSIVE)
-		unpost(&b->writers[lock]);
+		board_sub(&b->writers[lock]);
 	else
-		unpost(&b->readers[lock]);
+		board_sub(&b->readers[lock]);
 }
 
 static void count_queued(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
 {
 	(void)me, (void)lock, (void)mode;
-	post(&((struct board *)ctx)->queued);
+	board_add(&((struct board *)ctx)->queued);
 }
 
 static void watch_nothing(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
@@ -290,8 +293,8 @@ static void server_process(struct world *w)
 		err = vb_lock_server_start(w->space, n, 0, 1, &w->server[n]);
 	if (err)
 		_exit(1);
-	post(&w->b->serving);
-	while (!look(&w->b->stop))
+	board_add(&w->b->serving);
+	while (!board_get(&w->b->stop))
 		vb_task_suspend(vb_sched_now(s) + 5 * MS);
 	for (uint16_t n = 0; n < WORLD_NODES; n++)
 		vb_lock_server_stop(w->server[n]);
@@ -312,7 +315,7 @@ static void start_servers(struct world *w)
 	assert_true(w->server_pid >= 0);
 	if (w->server_pid == 0)
 		server_process(w);
-	for (unsigned i = 0; !look(&w->b->serving); i++) {
+	for (unsigned i = 0; !board_get(&w->b->serving); i++) {
 		assert_true(i < 60000);
 		assert_int_equal(waitpid(w->server_pid, NULL, WNOHANG), 0);
 		usleep(1000);
@@ -386,7 +389,7 @@ static void world_open(struct world *w, const struct world_params *p)
 static void world_close(struct world *w)
 {
 	if (w->server_pid) {
-		post(&w->b->stop);
+		board_add(&w->b->stop);
 		reap(w, &w->server_pid, 1);
 		assert_int_equal(w->b->failed, 0);
 	}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes that take locks and are killed for it, and what survives them: the board.
+ *
+ * Everything on the board is written with single atomic stores, so that a process may be killed
+ * between any two instructions and the others can still read it.
+ */
+#ifndef TEST_DEATH_CREW_H
+#define TEST_DEATH_CREW_H
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fabric/shm.h"
+#include "lock/lock.h"
+
+#define MS UINT64_C(1000000)
+
+#define CREW_LOCKS 3
+#define CREW_MAX   768 /* processes that ever had a client, one slot each */
+
+struct board {
+	uint32_t failed, serving;
+	uint32_t stop, dismissed; /* workers; the server */
+	uint32_t step[4];
+	char why[512];
+	uint64_t victim; /* its endpoint */
+	uint64_t grants, lost, longest_ns;
+	uint64_t token[CREW_LOCKS];          /* the largest that a valid holder has shown */
+	uint64_t held[CREW_MAX][CREW_LOCKS]; /* see crew_judge */
+};
+
+struct crew {
+	struct vb_fabric *f;
+	struct vb_lock_space *space;
+	struct board *b;
+	unsigned born; /* clients so far */
+	pid_t server;
+};
+
+#define board_get(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
+#define board_add(p) __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
+
+static void VB_PRINTF(2, 3) crew_fail(struct board *b, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (board_add(&b->failed) != 1)
+		return; /* the first one counts */
+	va_start(ap, fmt);
+	vsnprintf(b->why, sizeof(b->why), fmt, ap);
+	va_end(ap);
+}
+
+static void crew_max(uint64_t *word, uint64_t value)
+{
+	uint64_t old = board_get(word);
+
+	while (old < value && !__atomic_compare_exchange_n(word, &old, value, false,
+							   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+}
+
+/*
+ * Two valid grants that exclude each other?  Each client shows its grants in words of its own: end
+ * of validity (63 bits) and mode (1).  It clears the word before it gives back; the dead do not,
+ * and their grants count until they are over.  A conflict is real if at one moment t both were
+ * shown and neither was over.  A client that was stopped for longer than its lease has no claim: t
+ * is read after the other's word, and compared with both ends.
+ */
+static void crew_judge(struct crew *w, struct vb_lock_client *me, const struct vb_grant *g)
+{
+	struct board *b = w->b;
+	uint64_t x = g->mode == VB_EXCLUSIVE, *mine = &b->held[me->index][g->lock], before;
+
+	__atomic_store_n(mine, g->valid_until_ns << 1 | x, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; i < CREW_MAX; i++) {
+		uint64_t *his = &b->held[i][g->lock], word = board_get(his), t;
+
+		if (his == mine || !word || !(word & 1 || x))
+			continue;
+		t = vb_lock_now(me);
+		if (t < word >> 1 && t < g->valid_until_ns && board_get(his) == word)
+			crew_fail(b, "lock %" PRIu64 " is held by %u and %u at the same time",
+				  g->lock, me->index, i);
+	}
+	if (!x)
+		return;
+	before = board_get(&b->token[g->lock]);
+	if (g->token <= before && vb_lock_now(me) < g->valid_until_ns)
+		crew_fail(b, "lock %" PRIu64 ": token %" PRIu64 " after %" PRIu64, g->lock,
+			  g->token, before);
+	crew_max(&b->token[g->lock], g->token);
+}
+
+static void crew_give_back(struct crew *w, struct vb_lock_client *me, struct vb_grant *g)
+{
+	int err;
+
+	__atomic_store_n(&w->b->held[me->index][g->lock], 0, __ATOMIC_SEQ_CST);
+	err = vb_lock_release(me, g);
+	if (err == -VB_ELOST)
+		board_add(&w->b->lost);
+	else if (err)
+		crew_fail(w->b, "release of lock %" PRIu64 ": %s", g->lock, vb_strerror(err));
+}
+
+/* ---- dying at a verb ---- */
+
+/*
+ * The client's endpoint gets a copy of its fabric's operations in which each verb burns a piece of
+ * a fuse; at its end the process kills itself, before the verb or right after it.
+ */
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	unsigned left;
+	bool after;
+} fuse;
+
+#define FUSED(call)                                                                                \
+	({                                                                                         \
+		bool end_ = --fuse.left == 0;                                                      \
+		__typeof__(call) r_;                                                               \
+                                                                                                   \
+		if (end_ && !fuse.after)                                                           \
+			kill(getpid(), SIGKILL);                                                   \
+		r_ = call;                                                                         \
+		if (end_)                                                                          \
+			kill(getpid(), SIGKILL);                                                   \
+		r_;                                                                                \
+	})
+
+static int fused_post(struct vb_ep *ep, struct vb_batch *batch)
+{
+	return FUSED(fuse.real->post(ep, batch));
+}
+
+static int fused_faa64(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t *old)
+{
+	return FUSED(fuse.real->faa64(ep, a, add, old));
+}
+
+static int fused_cas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t *old)
+{
+	return FUSED(fuse.real->cas64(ep, a, expect, value, old));
+}
+
+static int fused_mcas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
+			uint64_t value, uint64_t value_mask, uint64_t *old)
+{
+	return FUSED(fuse.real->mcas64(ep, a, expect, expect_mask, value, value_mask, old));
+}
+
+static int fused_read64(struct vb_ep *ep, vb_addr a, uint64_t *out)
+{
+	return FUSED(fuse.real->read64(ep, a, out));
+}
+
+static int fused_mcas128(struct vb_ep *ep, vb_addr a, struct vb_u128 expect,
+			 struct vb_u128 expect_mask, struct vb_u128 value,
+			 struct vb_u128 value_mask, struct vb_u128 *old)
+{
+	return FUSED(fuse.real->mcas128(ep, a, expect, expect_mask, value, value_mask, old));
+}
+
+static int fused_mfaa128(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
+			 struct vb_u128 *old)
+{
+	return FUSED(fuse.real->mfaa128(ep, a, add, bounds, old));
+}
+
+static void light_fuse(struct vb_ep *ep, unsigned verbs, bool after)
+{
+	fuse.real = ep->ops;
+	fuse.ops = *ep->ops;
+	fuse.left = verbs;
+	fuse.after = after;
+	fuse.ops.post = fused_post;
+	/* shm has every inline entry; the wrappers would otherwise call through NULL. */
+	vb_assert(fuse.real->faa64 && fuse.real->cas64 && fuse.real->mcas64 && fuse.real->read64 &&
+		  fuse.real->mcas128 && fuse.real->mfaa128);
+	fuse.ops.faa64 = fused_faa64;
+	fuse.ops.cas64 = fused_cas64;
+	fuse.ops.mcas64 = fused_mcas64;
+	fuse.ops.read64 = fused_read64;
+	fuse.ops.mcas128 = fused_mcas128;
+	fuse.ops.mfaa128 = fused_mfaa128;
+	ep->ops = &fuse.ops;
+}
+
+/* ---- the crew ---- */
+
+typedef void (*crew_fn)(struct crew *w, struct vb_lock_client *me, const void *arg);
+
+/* A process with a client of its own; it ends with 0 whatever it found, the board says what. */
+static pid_t crew_spawn(struct crew *w, crew_fn fn, const void *arg)
+{
+	unsigned index = w->born++;
+	struct vb_lock_client *me;
+	pid_t pid;
+	int err;
+
+	assert_true(index < CREW_MAX);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid > 0)
+		return pid;
+	vb_fabric_after_fork(w->f);
+	err = vb_lock_client_open(w->space, 0, &me);
+	if (err) {
+		crew_fail(w->b, "process %u has no client: %s", index, vb_strerror(err));
+		_exit(0);
+	}
+	me->index = index;
+	fn(w, me, arg);
+	vb_lock_client_close(me);
+	fflush(NULL);
+	_exit(0);
+}
+
+static bool crew_was_killed(int status)
+{
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+/* Waits for a process to end; kills it if it takes too long.  Tells whether it was killed. */
+static bool crew_wait(struct crew *w, pid_t pid, uint64_t patience_ns)
+{
+	uint64_t end = vb_clock_ns() + patience_ns;
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (vb_clock_ns() > end) {
+			crew_fail(w->b, "a process is stuck");
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			break;
+		}
+		usleep(200);
+	}
+	if (!crew_was_killed(status) && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
+		crew_fail(w->b, "a process ended with status %#x", (unsigned)status);
+	return crew_was_killed(status);
+}
+
+/* For the parent: until a step is reached, or something went wrong. */
+static void crew_step(struct crew *w, unsigned i, uint32_t n)
+{
+	uint64_t end = vb_clock_ns() + 30000 * MS;
+
+	while (board_get(&w->b->step[i]) < n && !board_get(&w->b->failed)) {
+		if (vb_clock_ns() > end)
+			crew_fail(w->b, "step %u was never reached", i);
+		usleep(200);
+	}
+}
+
+static void crew_serve(struct crew *w)
+{
+	struct vb_lock_server *s;
+
+	vb_fabric_after_fork(w->f);
+	if (vb_lock_server_start(w->space, 0, 0, 1, &s) != 0)
+		_exit(1);
+	board_add(&w->b->serving);
+	while (!board_get(&w->b->dismissed))
+		vb_task_suspend(vb_sched_now(vb_sched_self()) + 5 * MS);
+	vb_lock_server_stop(s);
+	_exit(0);
+}
+
+static void crew_open(struct crew *w, const struct vb_lock_ops *ops, uint64_t lease_ns)
+{
+	struct vb_fabric_params fp = {.fabric = "shm", .node_bytes = 1 << 20, .endpoints = 64};
+	struct vb_lock_space_params sp = {
+		.lock = ops->name, .locks = CREW_LOCKS, .lease_ns = lease_ns, .fencing = true};
+
+	*w = (struct crew){0};
+	w->b = mmap(NULL, sizeof(*w->b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(w->b != MAP_FAILED);
+	assert_int_equal(vb_fabric_open(&fp, &w->f), 0);
+	assert_int_equal(vb_lock_space_open(w->f, &sp, &w->space), 0);
+	if (!(ops->caps & VB_LOCK_SERVER))
+		return;
+	fflush(NULL);
+	w->server = fork();
+	assert_true(w->server >= 0);
+	if (w->server == 0)
+		crew_serve(w);
+	for (unsigned i = 0; !board_get(&w->b->serving); i++) {
+		assert_true(i < 30000 && waitpid(w->server, NULL, WNOHANG) == 0);
+		usleep(1000);
+	}
+}
+
+static void crew_close(struct crew *w)
+{
+	board_add(&w->b->dismissed);
+	if (w->server)
+		crew_wait(w, w->server, 30000 * MS);
+	if (w->b->failed)
+		fail_msg("%s", w->b->why);
+	vb_lock_space_close(w->space);
+	vb_fabric_close(w->f);
+	munmap(w->b, sizeof(*w->b));
+}
+
+#endif

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kill -9 of processes that hold locks, wait for them, or are half-way in or out.
+ *
+ *	test_death LOCK
+ *
+ * A lock that survives its clients must never have two valid holders, must give tokens that grow,
+ * and must be had again within its stated recovery time, here with a factor for a machine that has
+ * other things to do.  One that does not survive must stall, not fail: its survivors time out, and
+ * the dead can be named.
+ */
+#include "crew.h"
+
+#define LEASE_NS (25 * MS)
+/* Only a lock that never comes free makes anybody wait for so long. */
+#define PATIENCE_NS (20000 * MS)
+
+static const struct vb_lock_ops *ops;
+
+/* The stated recovery time, ten times, and what a busy machine may take for anything at all. */
+static uint64_t recovery_bound(const struct crew *w)
+{
+	return 10 * ops->recovery_leases * vb_lock_stretch(w->space, LEASE_NS) + 2000 * MS;
+}
+
+/* ---- one death at each verb ---- */
+
+struct scene {
+	enum vb_mode mode;
+	unsigned verbs;
+	bool after, contended;
+};
+
+static void scene_holder(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	struct vb_grant g;
+	int err = vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE_NS, &g);
+
+	(void)arg;
+	if (err) {
+		crew_fail(w->b, "the holder was not granted: %s", vb_strerror(err));
+		return;
+	}
+	crew_judge(w, me, &g);
+	board_add(&w->b->step[0]);
+	/* Until the victim has asked; in the queue or dead shortly after, most of the time. */
+	for (unsigned i = 0; i < 1000 && !board_get(&w->b->step[1]) && vb_lock_valid(me, &g); i++)
+		vb_ep_sleep(me->ep, MS / 10);
+	vb_ep_sleep(me->ep, MS);
+	crew_give_back(w, me, &g);
+}
+
+static void scene_victim(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	const struct scene *s = arg;
+	struct vb_grant g;
+	int err;
+
+	board_add(&w->b->step[1]);
+	light_fuse(me->ep, s->verbs, s->after);
+	err = vb_lock_acquire(me, 0, s->mode, PATIENCE_NS, &g);
+	if (err) {
+		crew_fail(w->b, "the victim was not granted: %s", vb_strerror(err));
+		return;
+	}
+	crew_judge(w, me, &g);
+	crew_give_back(w, me, &g);
+}
+
+static void survivor(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	(void)arg;
+	for (uint64_t lock = 0; lock < CREW_LOCKS; lock++) {
+		uint64_t before = vb_lock_now(me);
+		struct vb_grant g;
+		int err = vb_lock_acquire(me, lock, VB_EXCLUSIVE, recovery_bound(w), &g);
+
+		if (err) {
+			crew_fail(w->b,
+				  "the survivor did not get lock %" PRIu64 " in %" PRIu64 " ms: %s",
+				  lock, (vb_lock_now(me) - before) / MS, vb_strerror(err));
+			return;
+		}
+		crew_max(&w->b->longest_ns, vb_lock_now(me) - before);
+		crew_judge(w, me, &g);
+		crew_give_back(w, me, &g);
+	}
+}
+
+static bool play(struct crew *w, const struct scene *s)
+{
+	pid_t holder = 0, victim;
+	bool died;
+
+	w->b->step[0] = w->b->step[1] = 0;
+	if (s->contended) {
+		holder = crew_spawn(w, scene_holder, NULL);
+		crew_step(w, 0, 1);
+	}
+	victim = crew_spawn(w, scene_victim, s);
+	died = crew_wait(w, victim, 2 * PATIENCE_NS);
+	/* Nobody tells the fabric about every other death: it must find out by itself. */
+	if (died && s->verbs & 1)
+		vb_shm_mark_dead(w->f, victim);
+	if (holder)
+		crew_wait(w, holder, 2 * PATIENCE_NS);
+	crew_wait(w, crew_spawn(w, survivor, NULL), 2 * PATIENCE_NS);
+	return died;
+}
+
+static void death_at_each_verb(void **state)
+{
+	unsigned deaths = 0, scenes = 0;
+	struct crew w;
+
+	(void)state;
+	crew_open(&w, ops, LEASE_NS);
+	for (unsigned verbs = 1; verbs <= 8; verbs++) {
+		for (unsigned bits = 0; bits < 8; bits++) {
+			struct scene s = {
+				.mode = bits & 1 ? VB_SHARED : VB_EXCLUSIVE,
+				.verbs = verbs,
+				.after = bits & 2,
+				.contended = bits & 4,
+			};
+
+			deaths += play(&w, &s);
+			scenes++;
+			if (w.b->failed)
+				fail_msg("%s %s verb %u of %s%s: %s", ops->name,
+					 s.after ? "after" : "before", verbs,
+					 s.contended ? "contended " : "",
+					 s.mode == VB_SHARED ? "shared" : "exclusive", w.b->why);
+		}
+	}
+	print_message("%s: %u deaths in %u scenes, longest wait %.1f ms\n", ops->name, deaths,
+		      scenes, (double)w.b->longest_ns / MS);
+	/* The first two verbs there are in any case. */
+	assert_true(deaths >= 16);
+	/* Some died holding it: their leases had to be waited for. */
+	assert_true(w.b->longest_ns >= LEASE_NS / 2);
+	crew_close(&w);
+}
+
+/* ---- many deaths at any time ---- */
+
+#define STORM_WORKERS 4
+#define STORM_DEATHS  200
+
+struct worker {
+	uint64_t seed;
+};
+
+static void storm_worker(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	const struct worker *p = arg;
+	struct vb_rng rng;
+
+	vb_rng_seed(&rng, p->seed, me->index);
+	/* A third wait for the parent to kill them. */
+	if (vb_rng_below(&rng, 3) > 0)
+		light_fuse(me->ep, 1 + (unsigned)vb_rng_below(&rng, 200), vb_rng_below(&rng, 2));
+	while (!board_get(&w->b->stop) && !board_get(&w->b->failed)) {
+		enum vb_mode mode = vb_rng_below(&rng, 2) ? VB_SHARED : VB_EXCLUSIVE;
+		uint64_t lock = vb_rng_below(&rng, CREW_LOCKS), before = vb_lock_now(me);
+		struct vb_grant g;
+		int err = vb_lock_acquire(me, lock, mode, PATIENCE_NS, &g);
+
+		if (err) {
+			crew_fail(w->b,
+				  "worker %u did not get lock %" PRIu64 " in %" PRIu64 " ms: %s",
+				  me->index, lock, (vb_lock_now(me) - before) / MS,
+				  vb_strerror(err));
+			return;
+		}
+		crew_max(&w->b->longest_ns, vb_lock_now(me) - before);
+		crew_judge(w, me, &g);
+		board_add(&w->b->grants);
+		vb_ep_sleep(me->ep, vb_rng_below(&rng, MS / 2));
+		crew_give_back(w, me, &g);
+	}
+}
+
+/* Reaps worker i if it has ended, or kills it first; puts another into its place.  1 if it died. */
+static unsigned storm_replace(struct crew *w, pid_t *pid, const struct worker *p, bool kill_it,
+			      bool tell)
+{
+	int status;
+
+	if (kill_it)
+		kill(*pid, SIGKILL);
+	if (waitpid(*pid, &status, kill_it ? 0 : WNOHANG) == 0)
+		return 0;
+	if (!crew_was_killed(status)) {
+		crew_fail(w->b, "a worker ended with status %#x", (unsigned)status);
+		*pid = 0;
+		return 0;
+	}
+	if (tell)
+		vb_shm_mark_dead(w->f, *pid);
+	*pid = crew_spawn(w, storm_worker, p);
+	return 1;
+}
+
+static void storm(void **state)
+{
+	static const struct worker params = {.seed = 7};
+	pid_t pid[STORM_WORKERS];
+	unsigned deaths = 0;
+	struct vb_rng rng;
+	struct crew w;
+	uint64_t end;
+
+	(void)state;
+	crew_open(&w, ops, LEASE_NS);
+	vb_rng_seed(&rng, params.seed, 0);
+	for (unsigned i = 0; i < STORM_WORKERS; i++)
+		pid[i] = crew_spawn(&w, storm_worker, &params);
+	end = vb_clock_ns() + 10 * PATIENCE_NS;
+	while (deaths < STORM_DEATHS && !board_get(&w.b->failed)) {
+		unsigned victim = (unsigned)vb_rng_below(&rng, STORM_WORKERS);
+
+		usleep(1000 + (useconds_t)vb_rng_below(&rng, 40000));
+		for (unsigned i = 0; i < STORM_WORKERS && !board_get(&w.b->failed); i++)
+			deaths += storm_replace(&w, &pid[i], &params, i == victim, deaths & 1);
+		if (vb_clock_ns() > end)
+			crew_fail(w.b, "the storm takes too long");
+	}
+	/* Whose fuse is still burning may die now; everybody else must come to an end. */
+	board_add(&w.b->stop);
+	for (unsigned i = 0; i < STORM_WORKERS; i++)
+		if (pid[i] > 0)
+			deaths += crew_wait(&w, pid[i], 2 * PATIENCE_NS);
+	print_message("%s: %u deaths, %" PRIu64 " grants, %" PRIu64
+		      " leases lost, longest wait %.1f ms\n",
+		      ops->name, deaths, w.b->grants, w.b->lost, (double)w.b->longest_ns / MS);
+	if (w.b->failed)
+		fail_msg("%s: %s", ops->name, w.b->why);
+	assert_true(deaths >= STORM_DEATHS && w.b->grants > deaths);
+	crew_close(&w);
+}
+
+/* ---- locks that do not survive ---- */
+
+static void stall_victim(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	struct vb_grant g;
+	int err = vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE_NS, &g);
+
+	(void)arg;
+	if (err) {
+		crew_fail(w->b, "the victim was not granted: %s", vb_strerror(err));
+		return;
+	}
+	__atomic_store_n(&w->b->victim, me->ep->self, __ATOMIC_SEQ_CST);
+	board_add(&w->b->step[0]);
+	for (;;)
+		vb_ep_sleep(me->ep, 1000 * MS);
+}
+
+static void stall_survivor(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	struct vb_grant g;
+	int err = vb_lock_acquire(me, 0, VB_EXCLUSIVE, 300 * MS, &g);
+
+	(void)arg;
+	if (err != -ETIMEDOUT)
+		crew_fail(w->b, "a lock of the dead: %s", err ? vb_strerror(err) : "granted");
+	err = vb_lock_try(me, 0, VB_EXCLUSIVE, &g);
+	if (err != -EAGAIN)
+		crew_fail(w->b, "a try of a lock of the dead: %s",
+			  err ? vb_strerror(err) : "granted");
+	/* The other locks are none the worse for it. */
+	for (unsigned r = 0; r < 100; r++) {
+		err = vb_lock_acquire(me, 1 + r % 2, VB_EXCLUSIVE, PATIENCE_NS, &g);
+		if (err) {
+			crew_fail(w->b, "another lock: %s", vb_strerror(err));
+			return;
+		}
+		crew_give_back(w, me, &g);
+	}
+	if (vb_peer_alive(me->ep->fabric, board_get(&w->b->victim)))
+		crew_fail(w->b, "the dead holder passes for alive");
+}
+
+static void stall(void **state)
+{
+	struct crew w;
+	pid_t victim, other[2];
+
+	(void)state;
+	crew_open(&w, ops, LEASE_NS);
+	victim = crew_spawn(&w, stall_victim, NULL);
+	crew_step(&w, 0, 1);
+	kill(victim, SIGKILL);
+	assert_true(crew_wait(&w, victim, PATIENCE_NS));
+	for (unsigned i = 0; i < 2; i++)
+		other[i] = crew_spawn(&w, stall_survivor, NULL);
+	for (unsigned i = 0; i < 2; i++)
+		assert_false(crew_wait(&w, other[i], 2 * PATIENCE_NS));
+	crew_close(&w);
+}
+
+/* ---- the judge itself ---- */
+
+static int yes_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	(void)until_ns;
+	return vb_lock_grant(c, vb_ep_now(me->ep) + LEASE_NS, 1 + c->lock);
+}
+
+static int yes_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	(void)me, (void)c;
+	return 0;
+}
+
+static const struct vb_lock_ops lock_yes = {
+	.name = "yes",
+	.summary = "grants everything to everybody, under one token",
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_SURVIVES | VB_LOCK_TOKEN,
+	.entry_bytes = 8,
+	.recovery_leases = 1,
+	.acquire = yes_acquire,
+	.release = yes_release,
+};
+
+static void judge_can_fail(void **state)
+{
+	static const struct worker params = {.seed = 3};
+	pid_t pid[STORM_WORKERS];
+	struct crew w;
+
+	(void)state;
+	crew_open(&w, ops, LEASE_NS);
+	for (unsigned i = 0; i < STORM_WORKERS; i++)
+		pid[i] = crew_spawn(&w, storm_worker, &params);
+	for (unsigned i = 0; i < STORM_WORKERS; i++)
+		crew_wait(&w, pid[i], 2 * PATIENCE_NS);
+	assert_true(w.b->failed > 0);
+	print_message("caught: %s\n", w.b->why);
+	assert_true(strstr(w.b->why, "at the same time") || strstr(w.b->why, "token"));
+	w.b->failed = 0;
+	crew_close(&w);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest survives[] = {
+		cmocka_unit_test(death_at_each_verb),
+		cmocka_unit_test(storm),
+	};
+	const struct CMUnitTest itself[] = {
+		cmocka_unit_test(judge_can_fail),
+	};
+	static const struct vb_lock_ops *const mine[] = {&lock_yes, NULL};
+	const struct CMUnitTest stalls[] = {
+		cmocka_unit_test(stall),
+	};
+
+	vb_lock_register(mine);
+	ops = argc == 2 ? vb_lock_find(argv[1]) : NULL;
+	if (!ops) {
+		fprintf(stderr, "usage: test_death LOCK\n");
+		return 2;
+	}
+	if (ops == &lock_yes)
+		return cmocka_run_group_tests_name("death", itself, NULL, NULL);
+	if (ops->caps & VB_LOCK_SURVIVES)
+		return cmocka_run_group_tests_name("death", survives, NULL, NULL);
+	return cmocka_run_group_tests_name("death", stalls, NULL, NULL);
+}
