@@ -10,7 +10,7 @@ def is_skip: test("# *SKIP"; "i");
 def skip_name: case_name | capture("^(?<a>.*?) *# *SKIP *(?<b>.*)$"; "i");
 
 . as $t
-| ($t.name | sub("^[^:]*:"; "")) as $test
+| ($t.name | sub("^.*[:/] *"; "")) as $test
 | (($t.stdout // "") | split("\n")) as $lines
 | [range($lines | length) | select($lines[.] | test("^(not )?ok [0-9]+")) as $i
    | $lines[.] as $line

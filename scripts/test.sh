@@ -224,8 +224,18 @@ done
 passed=$(count pass) failed=$(count fail) skipped=$(count skip)
 echo
 if [ "$skipped" -gt 0 ]; then
-	echo 'skipped:'
-	awk -F '\t' '$1 == "skip" { print "  " $2 " (" $3 ")" }' "$results"
+	echo 'skipped (in which stages):'
+	awk -F '\t' '$1 == "skip" {
+		stage = name = $2
+		sub(/:.*/, "", stage)
+		sub(/^[^:]*: /, "", name)
+		sub(/^skipped: /, "", $3)
+		line = "  " name " (" $3 ")"
+		if (!(line in stages))
+			order[++n] = line
+		stages[line] = stages[line] " " stage
+	}
+	END { for (i = 1; i <= n; i++) print order[i] stages[order[i]] }' "$results"
 	echo
 fi
 if [ "$failed" -gt 0 ]; then
