@@ -69,7 +69,7 @@ static inline void run_all(void)
 	assert_int_equal(vb_sched_tasks(sched), 0);
 }
 
-/* Until every task waits for ever; the line that says so is part of no test but one. */
+/* Until every task waits for ever; the line that reports it is expected and kept off the screen. */
 static inline void run_until_stuck(void)
 {
 	char text[512];
