@@ -179,9 +179,11 @@ uint64_t vb_ep_base(const struct vb_ep *ep, uint64_t local_ns)
 	if (vb_likely(ep->drift_ppb == 0))
 		return base;
 	base = (uint64_t)((__int128)base * billion / (billion + ep->drift_ppb));
-	/* Two truncating divisions are off by at most a few ns. */
+	/* Two truncating divisions are off by at most a few ns, either way. */
 	while (vb_ep_local(ep, base) < local_ns)
 		base++;
+	while (base > 0 && vb_ep_local(ep, base - 1) >= local_ns)
+		base--;
 	return base;
 }
 

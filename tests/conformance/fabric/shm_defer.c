@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fabric/hooks.h"
+
+static int suite_open(struct vb_fabric_params *p, struct vb_fabric **out)
+{
+	static const struct vb_defer_params how = {.chance = 0.7, .max_delay_ns = 50000, .seed = 3};
+	struct vb_fabric *lower;
+	int err;
+
+	p->fabric = "shm";
+	err = vb_fabric_open(p, &lower);
+	return err != 0 ? err : vb_hook_defer(lower, &how, out);
+}
+
+#include "fabric_suite.h"
+
+int main(void)
+{
+	return suite_main("fabric shm_defer");
+}
