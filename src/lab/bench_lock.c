@@ -68,7 +68,7 @@ static int run_one(struct session *s, const struct vb_lock_ops *ops)
 static int write_json(struct session *s)
 {
 	json_t *root, *runs = json_array(), *skipped = json_array();
-	bool interrupted = false;
+	bool interrupted = vb_interrupted;
 	int err;
 
 	if (s->json.path == NULL) {

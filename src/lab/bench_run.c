@@ -195,14 +195,20 @@ void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a)
 	fclose(f);
 }
 
-/* Whom the waiting clients wait for, as far as the dead tell. */
+/* Whom the waiting clients wait for, as far as the dead tell: a holder before one in the queue. */
 static const struct vb_bench_seat *dead_on(const struct vb_bench_seat *seats, unsigned n,
 					   uint64_t lock)
 {
-	for (unsigned i = 0; i < n; i++)
-		if (seats[i].dead && seats[i].lock == lock && seats[i].doing != VB_DOING_IDLE)
+	const struct vb_bench_seat *queued = NULL;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!seats[i].dead || seats[i].lock != lock || seats[i].doing == VB_DOING_IDLE)
+			continue;
+		if (seats[i].doing != VB_DOING_ACQUIRE)
 			return &seats[i];
-	return NULL;
+		queued = &seats[i];
+	}
+	return queued;
 }
 
 void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats,
@@ -217,9 +223,12 @@ void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_sea
 		if (seats[i].dead || seats[i].doing != VB_DOING_ACQUIRE)
 			continue;
 		waiting++;
-		if (dead == NULL) {
-			dead = dead_on(seats, n, seats[i].lock);
-			if (dead != NULL || waiter == NULL)
+		if (dead == NULL || dead->doing == VB_DOING_ACQUIRE) {
+			const struct vb_bench_seat *found = dead_on(seats, n, seats[i].lock);
+
+			if (found != NULL)
+				dead = found;
+			if (found != NULL || waiter == NULL)
 				waiter = &seats[i];
 		}
 	}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbena bench fabric */
+#include "cli/cli.h"
+
+#include "base/opt.h"
+#include "lab/bench_fabric.h"
+
+static struct vb_floor_opts opts;
+
+static const struct vb_opt_group *groups(unsigned *n)
+{
+	return vb_bench_fabric_groups(&opts, n);
+}
+
+static int run(int argc, char **argv)
+{
+	int end = vb_cli_parse(&vb_command_bench_fabric, argc, argv);
+
+	return end >= 0 ? end : vb_bench_fabric(&opts);
+}
+
+const struct vb_command vb_command_bench_fabric = {
+	.name = "bench fabric",
+	.summary = "Measure verbs, locks and the simulator beside the bare things they stand on",
+	.run = run,
+	.groups = groups,
+	.example = "verbena bench fabric --only faa,locks",
+};

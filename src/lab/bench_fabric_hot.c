@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One hot lock, taken exclusively by processes that do nothing else.  The locks run through the
+ * driver of `verbena bench lock`; pthread's robust mutex and rwlock get a driver of the same shape:
+ * forked processes, a start barrier, counters in shared memory.
+ */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench_fabric.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "lab/bench_lock.h"
+
+#define PROCS_MAX 64
+
+struct rival {
+	pthread_mutex_t mutex;
+	pthread_rwlock_t rwlock;
+	uint32_t go, stop;
+	struct {
+		uint64_t cycles;
+	} VB_ALIGNED(64) count[PROCS_MAX];
+};
+
+static struct rival *rival_make(void)
+{
+	struct rival *r =
+		mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pthread_mutexattr_t ma;
+	pthread_rwlockattr_t ra;
+
+	if (r == MAP_FAILED)
+		return NULL;
+	pthread_mutexattr_init(&ma);
+	pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&r->mutex, &ma);
+	pthread_mutexattr_destroy(&ma);
+	pthread_rwlockattr_init(&ra);
+	pthread_rwlockattr_setpshared(&ra, PTHREAD_PROCESS_SHARED);
+	pthread_rwlock_init(&r->rwlock, &ra);
+	pthread_rwlockattr_destroy(&ra);
+	return r;
+}
+
+VB_NORETURN static void rival_worker(struct rival *r, unsigned index, bool rwlock)
+{
+	struct timespec nap = {.tv_nsec = 100000};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGINT, SIG_IGN);
+	while (!__atomic_load_n(&r->go, __ATOMIC_ACQUIRE))
+		nanosleep(&nap, NULL);
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
+		if (rwlock) {
+			pthread_rwlock_wrlock(&r->rwlock);
+			pthread_rwlock_unlock(&r->rwlock);
+		} else {
+			pthread_mutex_lock(&r->mutex);
+			pthread_mutex_unlock(&r->mutex);
+		}
+		__atomic_store_n(&r->count[index].cycles, r->count[index].cycles + 1,
+				 __ATOMIC_RELAXED);
+	}
+	_exit(0);
+}
+
+/* Cycles per second of `procs` processes, or -error. */
+static double rival_run(unsigned procs, uint64_t span_ns, bool rwlock)
+{
+	struct timespec span = {.tv_sec = (time_t)(span_ns / 1000000000),
+				.tv_nsec = (long)(span_ns % 1000000000)};
+	struct rival *r = rival_make();
+	pid_t pids[PROCS_MAX];
+	uint64_t start, cycles = 0;
+	unsigned n = 0;
+	double s;
+
+	if (r == NULL)
+		return -ENOMEM;
+	for (; n < procs; n++) {
+		pids[n] = fork();
+		if (pids[n] == 0)
+			rival_worker(r, n, rwlock);
+		if (pids[n] < 0)
+			break;
+	}
+	start = vb_clock_gettime_ns();
+	__atomic_store_n(&r->go, 1, __ATOMIC_RELEASE);
+	nanosleep(&span, NULL);
+	for (unsigned i = 0; i < n; i++)
+		cycles += __atomic_load_n(&r->count[i].cycles, __ATOMIC_RELAXED);
+	s = (double)(vb_clock_gettime_ns() - start) / 1e9;
+	__atomic_store_n(&r->stop, 1, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < n; i++)
+		waitpid(pids[i], NULL, 0);
+	munmap(r, sizeof(*r));
+	return n < procs ? -EAGAIN : (double)cycles / s;
+}
+
+static int lock_run(const struct vb_floor *f, const struct vb_lock_ops *ops, unsigned procs,
+		    double *out)
+{
+	struct vb_bench_opts o = {
+		.lock = ops->name,
+		.fabric = VB_BENCH_SHM,
+		.locks = 1,
+		.clients = procs,
+		.procs = procs,
+		.servers = 1,
+		.server_threads = 1,
+		.dist = "uniform",
+		.lease_ns = 10000000,
+		.stall_ns = 5000000000ull,
+		.duration_ns = f->o.span_ns,
+		.no_audit = true,
+		.seed = f->o.seed,
+	};
+	struct vb_bench_result r = {0};
+	struct vb_bench_plan *plan = malloc(sizeof(*plan));
+	int err;
+
+	if (plan == NULL)
+		return -ENOMEM;
+	err = vb_bench_plan(&o, plan);
+	if (err == 0)
+		err = vb_bench_run_shm(plan, ops, &r);
+	*out = r.ran ? r.tally->rate : 0;
+	vb_bench_result_free(&r);
+	free(plan);
+	return err;
+}
+
+/* Each lock and each rival in turn, so often that every one has its median. */
+static int contest(struct vb_floor *f, const char *section, unsigned procs)
+{
+	unsigned repeat = f->o.repeat < 3 ? (unsigned)f->o.repeat : 3, n = 0;
+	double lock[VB_BENCH_LOCKS][3], mutex[3], rwlock[3];
+	unsigned locks = 0;
+	double base;
+	char name[64];
+	int err = 0;
+
+	while (vb_locks[locks] != NULL && locks < VB_BENCH_LOCKS)
+		locks++;
+	for (; n < repeat && err == 0 && !vb_interrupted; n++) {
+		mutex[n] = rival_run(procs, f->o.span_ns, false);
+		rwlock[n] = rival_run(procs, f->o.span_ns, true);
+		if (mutex[n] < 0 || rwlock[n] < 0)
+			return vb_fail(-EAGAIN, "cannot fork %u processes", procs);
+		for (unsigned i = 0; i < locks && err == 0; i++)
+			err = lock_run(f, vb_locks[i], procs, &lock[i][n]);
+	}
+	if (err || n == 0)
+		return err;
+	base = vb_floor_median(mutex, n) / 1000;
+	snprintf(name, sizeof(name), "pthread_rwlock, %u processes", procs);
+	vb_floor_add(f, section, name, "kops/s", vb_floor_median(rwlock, n) / 1000,
+		     "pthread_mutex, robust", base);
+	for (unsigned i = 0; i < locks; i++) {
+		snprintf(name, sizeof(name), "%s, %u processes", vb_locks[i]->name, procs);
+		vb_floor_add(f, section, name, "kops/s", vb_floor_median(lock[i], n) / 1000,
+			     "pthread_mutex, robust", base);
+	}
+	return 0;
+}
+
+int vb_floor_hot(struct vb_floor *f)
+{
+	return contest(f, "hot", 2);
+}
+
+int vb_floor_oversubscribed(struct vb_floor *f)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned procs = cores > 0 && cores * 2 < PROCS_MAX ? (unsigned)cores * 2 : PROCS_MAX;
+
+	return contest(f, "oversubscribed", procs < 4 ? 4 : procs);
+}
