@@ -79,7 +79,7 @@ static int allocate(struct sim *s, uint32_t endpoints)
 	if (s->used == NULL || s->nics == NULL || s->eps == NULL || s->incarnations == NULL)
 		return vb_fail(-ENOMEM, "no memory for %u nodes and %u endpoints", s->base.nodes,
 			       endpoints);
-	return sim_wheel_init(s);
+	return 0;
 }
 
 static void release(struct sim *s)
@@ -88,7 +88,7 @@ static void release(struct sim *s)
 		if (s->eps[i] != NULL)
 			sim_ep_free(s->eps[i]);
 	}
-	sim_wheel_destroy(s);
+	sim_pool_destroy(s);
 	for (unsigned i = 0; i < s->n_regions; i++)
 		free(s->regions[i].name);
 	free(s->regions);

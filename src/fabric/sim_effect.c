@@ -10,9 +10,33 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static void trace(struct sim *s, struct sim_op *op)
+/* Nothing that goes into the hash may depend on a pointer.  The plain 64-bit atomics, most of all
+ * verbs, have few arguments. */
+static void trace(struct sim *s, const struct sim_op *op)
 {
-	s->trace_hash = XXH64(&op->t, sizeof(op->t), s->trace_hash);
+	const struct sim_args *t = &op->t;
+	uint64_t r[16];
+	size_t n = 0;
+
+	r[n++] = t->time;
+	r[n++] = t->self;
+	r[n++] = t->addr;
+	r[n++] = (uint64_t)t->status << 32 | t->len << 4 | t->op;
+	r[n++] = t->old.lo;
+	r[n++] = t->compare.lo;
+	r[n++] = t->swap.lo;
+	if (t->op != VB_OP_FAA64 && t->op != VB_OP_CAS64) {
+		r[n++] = t->peer;
+		r[n++] = t->data_hash;
+		r[n++] = t->compare.hi;
+		r[n++] = t->compare_mask.lo;
+		r[n++] = t->compare_mask.hi;
+		r[n++] = t->swap.hi;
+		r[n++] = t->swap_mask.lo;
+		r[n++] = t->swap_mask.hi;
+		r[n++] = t->old.hi;
+	}
+	s->trace_hash = XXH64(r, n * sizeof(r[0]), s->trace_hash);
 }
 
 static char *op_data(struct sim_op *op)
@@ -84,7 +108,7 @@ static uint64_t through(struct sim *s, struct sim_op *op, uint64_t now)
 
 static void effect64(struct sim_op *op, uint64_t *word)
 {
-	const struct sim_trace *t = &op->t;
+	const struct sim_args *t = &op->t;
 	uint64_t old = *word;
 
 	op->t.old.lo = old;
@@ -107,7 +131,7 @@ static void effect64(struct sim_op *op, uint64_t *word)
 
 static void effect128(struct sim_op *op, struct vb_u128 *word)
 {
-	const struct sim_trace *t = &op->t;
+	const struct sim_args *t = &op->t;
 	struct vb_u128 old = *word;
 
 	op->t.old = old;
@@ -331,8 +355,11 @@ static void arrive(struct sim *s, struct sim_op *op)
 	after_effect(s, op);
 }
 
-void sim_event(struct sim *s, struct sim_op *op)
+void sim_event(struct vb_timer *timer)
 {
+	struct sim_op *op = vb_container_of(timer, struct sim_op, timer);
+	struct sim *s = op->ep->sim;
+
 	switch ((enum sim_stage)op->stage) {
 	case SIM_DOORBELL:
 		sim_doorbell(s, op, sim_now(s));

@@ -21,9 +21,6 @@
 
 #include "fabric/sim.h"
 
-/* Events up to so many ns ahead have a slot each; later ones go to the scheduler's timers. */
-#define SIM_WHEEL_SLOTS 16384u
-
 /* ConnectX serialises atomics per bucket of a direct-mapped table, chosen by the low 12 address
  * bits: 512 words of 8 bytes (see sim_profiles.c). */
 #define SIM_BUCKETS 512u
@@ -45,8 +42,8 @@ enum sim_fate {
 	SIM_DOWNWARDS = 1 << 2 /* pieces are handled from the end */
 };
 
-/* What the trace hash covers lies together and holds no pointer. */
-struct sim_trace {
+/* What the trace hash covers. */
+struct sim_args {
 	uint64_t time;
 	vb_peer self, peer;
 	vb_addr addr;
@@ -69,8 +66,9 @@ struct sim_flow {
 };
 
 struct sim_op {
-	struct sim_op *next; /* in a slot, the pool or a flow's held ones */
-	uint64_t at_ns;
+	struct vb_timer timer; /* its next event */
+	struct sim_op *next;   /* in the pool or among a flow's held ones */
+	uint64_t bell_ns;      /* held: when the doorbell rang */
 	struct sim_ep *ep;
 	struct sim_flow *flow;  /* NULL: never submitted */
 	struct vb_verb *verb;   /* NULL: nobody waits for it, or who did is gone */
@@ -84,8 +82,7 @@ struct sim_op {
 	uint8_t piece, pieces;
 	uint32_t cut[SIM_PIECES + 1];
 	char *big;              /* data that does not fit below */
-	struct vb_timer far;
-	struct sim_trace t;
+	struct sim_args t;
 	union {
 		char data[SIM_INLINE];
 		struct vb_msg msg;
@@ -132,14 +129,6 @@ struct sim_cut {
 	uint64_t until_ns;
 };
 
-struct sim_wheel {
-	struct vb_timer tick;  /* armed for the earliest slot that is taken */
-	bool ticking;
-	struct sim_op **slot;  /* the last of a ring of operations */
-	uint64_t bits[SIM_WHEEL_SLOTS / 64];
-	uint64_t summary[SIM_WHEEL_SLOTS / 4096];
-};
-
 struct sim {
 	struct vb_fabric base;
 	struct vb_sched *sched;
@@ -155,7 +144,6 @@ struct sim {
 	uint32_t *incarnations;
 	uint32_t n_slots, next_slot, slot_bits;
 
-	struct sim_wheel wheel;
 	struct sim_op *free_ops;
 	struct sim_op **chunks;
 	unsigned n_chunks, max_chunks;
@@ -225,10 +213,9 @@ static inline uint64_t sim_lines_ns(const struct sim *s, uint32_t len)
 	return len > 64 ? (len - 1) / 64 * s->p.line_ns : 0;
 }
 
-/* ---- sim_wheel.c: events ---- */
+/* ---- sim_pool.c ---- */
 
-int sim_wheel_init(struct sim *s);
-void sim_wheel_destroy(struct sim *s);
+void sim_pool_destroy(struct sim *s);
 /* Puts the operation's next stage at a time; never before the next ns. */
 void sim_at(struct sim *s, struct sim_op *op, enum sim_stage stage, uint64_t at_ns);
 struct sim_op *sim_op_get(struct sim *s, struct sim_ep *ep); /* NULL: out of memory (said) */
@@ -250,7 +237,7 @@ void sim_finish(struct sim *s, struct sim_op *op);
 
 /* ---- sim_effect.c: at the target and back ---- */
 
-void sim_event(struct sim *s, struct sim_op *op);
+void sim_event(struct vb_timer *timer);
 int sim_recv(struct vb_ep *ep, struct vb_msg *out);
 /* The living endpoint of that name, or NULL. */
 struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer);

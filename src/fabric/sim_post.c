@@ -88,7 +88,7 @@ static int fill_data(struct sim_op *op, const struct vb_verb *v)
 static int fill_args(struct sim_op *op, const struct vb_verb *v)
 {
 	const struct vb_u128 none = {0, 0};
-	struct sim_trace *t = &op->t;
+	struct sim_args *t = &op->t;
 
 	t->compare = t->compare_mask = t->swap = t->swap_mask = t->old = none;
 	t->peer = VB_PEER_NONE;
@@ -226,7 +226,7 @@ void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns)
 		submit(s, op, at_ns);
 		return;
 	}
-	op->at_ns = at_ns;
+	op->bell_ns = at_ns;
 	op->next = NULL;
 	if (f->held == NULL)
 		f->held = op;
@@ -249,7 +249,7 @@ void sim_finish(struct sim *s, struct sim_op *op)
 			struct sim_op *next = f->held;
 
 			f->held = next->next;
-			submit(s, next, sim_max(sim_now(s), next->at_ns));
+			submit(s, next, sim_max(sim_now(s), next->bell_ns));
 		}
 	}
 	sim_op_put(s, op);

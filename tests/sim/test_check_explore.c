@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Exploration: a seed repeats itself, every planted bug is found by the name of its rule, and locks
+ * without bugs are found to have none.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "check/campaign.h"
+#include "check/planted/planted.h"
+
+#if defined(VB_ASAN) || defined(VB_TSAN)
+#define CLEAN_SEEDS 20
+#else
+#define CLEAN_SEEDS 60
+#endif
+#define PLANTED_SEEDS 200
+
+static struct vb_explore_result explore(const struct vb_lock_ops *ops, uint64_t seed)
+{
+	struct vb_explore_result r;
+	struct vb_explore_draw d;
+
+	vb_explore_draw(ops, seed, &d);
+	assert_int_equal(vb_explore_run(ops, &d, &r), 0);
+	free(r.stories);
+	r.stories = NULL;
+	return r;
+}
+
+static void test_seeds_repeat(void **state)
+{
+	static const char *const names[] = {"mcs", "rpc", "dslr", "shiftlock",
+					    "planted:lost-wakeup"};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(names); i++) {
+		const struct vb_lock_ops *ops = vb_lock_find(names[i]);
+		uint64_t last = 0;
+
+		assert_non_null(ops);
+		for (uint64_t seed = 1; seed <= 12; seed++) {
+			struct vb_explore_result one = explore(ops, seed), two = explore(ops, seed);
+
+			assert_true(one.trace_hash == two.trace_hash);
+			assert_memory_equal(&one, &two, sizeof(one));
+			assert_true(one.trace_hash != last);
+			assert_true(one.audit.checked_ops > 0 && one.cycles > 0);
+			last = one.trace_hash;
+		}
+	}
+}
+
+/* The adversary is really there: without faults struck, nothing below proves anything. */
+static void test_faults_strike(void **state)
+{
+	struct vb_campaign c = {
+		.ops = vb_lock_find("planted:late-lease"), .first = 1, .seeds = 60, .keep_going = true};
+
+	assert_int_equal(vb_campaign_run(&c), 0);
+	assert_int_equal(c.done, 60);
+	assert_true(c.deaths >= 20);
+	assert_true(c.cancels >= 20);
+	assert_true(c.timeouts >= 200);
+	assert_true(c.unknown >= 5);
+	assert_true(c.lost >= 5);
+	vb_campaign_end(&c);
+}
+
+/* What a lock does not promise to survive it is spared. */
+static void test_draws_respect_promises(void **state)
+{
+	const struct vb_lock_ops *frail = vb_lock_find("mcs"), *hardy = vb_lock_find("dslr");
+	unsigned hard = 0;
+
+	for (uint64_t seed = 1; seed <= 500; seed++) {
+		struct vb_explore_draw d;
+
+		vb_explore_draw(frail, seed, &d);
+		assert_true(d.orderly);
+		assert_true(d.faults.die == 0 && d.faults.lose == 0 && d.faults.partition == 0);
+		assert_true(d.faults.nic_stall_max_ns < d.bound_ns);
+		assert_in_range(d.clients, VB_EXPLORE_CLIENTS_MIN, VB_EXPLORE_CLIENTS_MAX);
+		assert_in_range(d.locks, 1, VB_EXPLORE_LOCKS_MAX);
+		vb_explore_draw(hardy, seed, &d);
+		assert_true(d.lease_ns >= 2 * d.bound_ns);
+		hard += d.faults.die > 0;
+	}
+	assert_true(hard >= 100);
+}
+
+static void test_planted_bugs_are_found(void **state)
+{
+	for (const struct vb_lock_ops *const *l = vb_planted_locks; *l != NULL; l++) {
+		struct vb_campaign c = {.ops = *l, .first = 1, .seeds = PLANTED_SEEDS};
+
+		assert_int_equal(vb_campaign_run(&c), 0);
+		if (!c.found)
+			fail_msg("%s: nothing found in %d seeds", c.ops->name, PLANTED_SEEDS);
+		assert_string_equal(vb_audit_rule_names[c.found_rule], c.ops->planted);
+		assert_non_null(c.draw);
+		assert_non_null(strstr(c.stories, c.ops->planted));
+		vb_campaign_end(&c);
+	}
+}
+
+/* Each story comes with a command; its seed finds the same again. */
+static void test_replay(void **state)
+{
+	const struct vb_lock_ops *ops = vb_lock_find("planted:foreign-release");
+	struct vb_campaign c = {.ops = ops, .first = 1, .seeds = PLANTED_SEEDS}, again;
+	char text[128];
+
+	assert_int_equal(vb_campaign_run(&c), 0);
+	assert_true(c.found);
+	again = (struct vb_campaign){.ops = ops, .first = c.found_seed, .seeds = 1};
+	assert_int_equal(vb_campaign_run(&again), 0);
+	assert_true(again.found);
+	assert_string_equal(again.stories, c.stories);
+	assert_string_equal(again.draw, c.draw);
+	vb_campaign_end(&c);
+	vb_campaign_end(&again);
+	assert_string_equal(vb_campaign_replay(text, sizeof(text), ops, 17),
+			    "verbena check lock --lock planted:foreign-release --seed 17");
+}
+
+static void test_stop(void **state)
+{
+	static const volatile bool stop = true;
+	struct vb_campaign c = {.ops = vb_lock_find("cas"), .first = 1, .seeds = 10, .stop = &stop};
+
+	assert_int_equal(vb_campaign_run(&c), 0);
+	assert_int_equal(c.done, 0);
+}
+
+static void test_real_locks_are_clean(void **state)
+{
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		struct vb_campaign c = {.ops = *l, .first = 1, .seeds = CLEAN_SEEDS};
+
+		assert_int_equal(vb_campaign_run(&c), 0);
+		if (c.found)
+			fail_msg("%s, %s%s", c.ops->name, c.draw, c.stories);
+		assert_int_equal(c.done, CLEAN_SEEDS);
+		assert_true(c.checked_ops > 100 * CLEAN_SEEDS);
+		vb_campaign_end(&c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_seeds_repeat),
+		cmocka_unit_test(test_faults_strike),
+		cmocka_unit_test(test_draws_respect_promises),
+		cmocka_unit_test(test_planted_bugs_are_found),
+		cmocka_unit_test(test_replay),
+		cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_real_locks_are_clean),
+	};
+
+	vb_lock_register(vb_planted_locks);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
