@@ -152,7 +152,8 @@ static int protocol_release(struct vb_lock_client *me, struct vb_claim *c)
 	} else {
 		err = ops->release(me, c);
 	}
-	c->held = false;
+	/* Whatever the release came to: this place in the queue is used up. */
+	c->queued = c->held = false;
 	return err;
 }
 
@@ -172,7 +173,6 @@ static void husk_body(void *arg)
 	if (err == 0 && !c->adopt) {
 		/* An adopter may come while the release is under way; he finds no place any more. */
 		protocol_release(me, c);
-		c->queued = false;
 	}
 	if (!c->queued && !c->held)
 		clear_private(c);
