@@ -94,19 +94,25 @@ stage_clang() {
 
 # Exploration finds nothing in our locks ...
 stage_seeds() {
+	local name names
 	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled || return
-	check "check lock --lock all --seeds $seeds" "$verbena" check lock --lock all --seeds "$seeds"
-	tail -n 20 "$out/check.log"
+	names=$("$verbena" list --json | jq -r '.locks[].name')
+	[ -n "$names" ] || record fail "seeds" "verbena list names no lock"
+	for name in $names; do
+		check "$name, $seeds seeds" "$verbena" check lock --lock "$name" --seeds "$seeds" &&
+			tail -n 1 "$out/check.log"
+	done
 }
 
-# ... and each planted bug, with the exit status for a violation and a replay that finds it again.
-planted_found() { # NAME
-	local log=$out/planted.log replay
-	"$verbena" check lock --lock "planted:$1" --seeds "$seeds" >"$log" 2>&1
+# ... but the bug in each planted lock and in the locks as published, under the rule that it breaks
+# (empty: any), with the exit status for a violation and a replay that finds it again.
+found() { # LOCK RULE
+	local log=$out/found.log replay
+	"$verbena" check lock --lock "$1" --seeds "$seeds" >"$log" 2>&1
 	local status=$?
 	cat "$log"
-	[ $status = 3 ] || return 1
-	replay=$(grep -oE 'verbena check lock .*--seed[= ].*' "$log" | head -n 1)
+	[ $status = 3 ] && grep -q "^$2.*: lock " "$log" || return 1
+	replay=$(grep -oE 'verbena check lock .*--seed[= ][0-9]+' "$log" | head -n 1)
 	[ -n "$replay" ] || return 1
 	echo "\$ $replay"
 	# shellcheck disable=SC2086
@@ -115,16 +121,14 @@ planted_found() { # NAME
 }
 
 stage_planted() {
-	local name names
+	local name rule n=0
 	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled || return
-	names=$("$verbena" list --json | jq -r '.planted[].name')
-	if [ -z "$names" ]; then
-		record fail "planted bugs" "verbena list names none"
-		return
-	fi
-	for name in $names; do
-		check "planted:${name#planted:}" planted_found "${name#planted:}"
-	done
+	while IFS=$'\t' read -r name rule; do
+		check "$name is found${rule:+ as $rule}" found "$name" "$rule"
+		n=$((n + 1))
+	done < <("$verbena" list --json |
+		jq -r '(.planted[] | [.name, .planted_for]), (.as_published[] | [.name, ""]) | @tsv')
+	[ $n -gt 0 ] || record fail "planted bugs" "verbena list names none"
 }
 
 # The undefined-behaviour and address sanitizers stop at the first finding; so does the thread one.
