@@ -235,6 +235,24 @@ void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns)
 	f->held_last = op;
 }
 
+/*
+ * A held verb goes out at last, if it can still arrive in time.  If not it fails for itself and
+ * leaves the connection whole: else two tasks of one client would break it for each other for ever.
+ */
+static void resubmit(struct sim *s, struct sim_op *op)
+{
+	uint64_t at = sim_max(sim_now(s), op->bell_ns);
+
+	if (at + s->p.outbound_ns + s->p.one_way_ns <= op->deadline_ns) {
+		submit(s, op, at);
+		return;
+	}
+	op->flow->in_flight++;
+	op->flow->answers += sim_answers(op);
+	op->t.status = -VB_EUNKNOWN;
+	sim_at(s, op, SIM_COMPLETE, at + s->p.poll_ns);
+}
+
 void sim_finish(struct sim *s, struct sim_op *op)
 {
 	struct sim_ep *ep = op->ep;
@@ -249,7 +267,7 @@ void sim_finish(struct sim *s, struct sim_op *op)
 			struct sim_op *next = f->held;
 
 			f->held = next->next;
-			submit(s, next, sim_max(sim_now(s), next->bell_ns));
+			resubmit(s, next);
 		}
 	}
 	sim_op_put(s, op);
