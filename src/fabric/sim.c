@@ -163,12 +163,24 @@ static void sim_close(struct vb_fabric *f)
 	vb_sched_set_env(sched, NULL, NULL);
 }
 
-/* The child has a copy of everything; its tasks went with the parent's scheduler. */
+/* The child has a copy of all memory, and another scheduler whose time begins anew.  The timers of
+ * the parent's are armed in a wheel that nobody turns here: they are forgotten, not disarmed. */
 static void sim_after_fork(struct vb_fabric *f)
 {
 	struct sim *s = sim_of(f);
 
 	s->sched = vb_sched_self();
+	for (uint32_t i = 0; i < s->n_slots; i++) {
+		if (s->eps[i] == NULL)
+			continue;
+		s->eps[i]->cpu_timer.slot = s->eps[i]->death.slot = 0;
+		sim_ep_free(s->eps[i]);
+	}
+	sim_pool_forget(s);
+	for (uint16_t i = 0; i < s->base.nodes; i++)
+		s->nics[i] = (struct sim_nic){0};
+	s->n_cuts = 0;
+	vb_sched_set_env(s->sched, &sim_env, s);
 }
 
 /* ---- endpoints ---- */

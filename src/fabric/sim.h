@@ -17,8 +17,9 @@ struct vb_sim_faults {
 	uint64_t pause_max_ns;
 	double delay;             /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
 	uint64_t delay_max_ns;
-	double tear;              /* a READ or WRITE above 16 bytes is split in time */
-	double lose;              /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly */
+	double tear;              /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
+	double lose;              /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
+	                           * If not, what was posted behind it on its connection is lost too */
 	double nic_stall;         /* the target's NIC stands still for up to nic_stall_max_ns */
 	uint64_t nic_stall_max_ns;
 	double partition;         /* a pair of nodes is cut off for up to partition_max_ns; verbs that
@@ -34,7 +35,8 @@ void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
  * when the one it is in ends; sends to it fail or vanish. */
 void vb_sim_ep_mortal(struct vb_ep *ep, bool mortal);
 bool vb_sim_ep_dead(const struct vb_ep *ep);
-/* Called when an endpoint's client dies, on the scheduler's stack. */
+/* Called when an endpoint's client dies, on the scheduler's stack; with hooks on top, ep is the lowest
+ * endpoint. */
 void vb_sim_on_death(struct vb_fabric *f, void (*fn)(struct vb_ep *ep, void *arg), void *arg);
 
 uint64_t vb_sim_now(struct vb_fabric *f);

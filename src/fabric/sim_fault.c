@@ -125,7 +125,7 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 
 /* ---- verbs ---- */
 
-/* Chooses where an access falls apart: at 2 to SIM_PIECES - 1 of the 16-byte boundaries inside it.
+/* Chooses where an access falls apart: at 1 to SIM_PIECES - 1 of the 16-byte boundaries inside it.
  */
 static void tear(struct sim *s, struct sim_op *op)
 {

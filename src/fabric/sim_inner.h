@@ -216,6 +216,8 @@ static inline uint64_t sim_lines_ns(const struct sim *s, uint32_t len)
 /* ---- sim_pool.c ---- */
 
 void sim_pool_destroy(struct sim *s);
+/* After a fork: nothing is in flight any more. */
+void sim_pool_forget(struct sim *s);
 /* Puts the operation's next stage at a time; never before the next ns. */
 void sim_at(struct sim *s, struct sim_op *op, enum sim_stage stage, uint64_t at_ns);
 struct sim_op *sim_op_get(struct sim *s, struct sim_ep *ep); /* NULL: out of memory (said) */

@@ -19,6 +19,20 @@ void sim_pool_destroy(struct sim *s)
 	free(s->chunks);
 }
 
+void sim_pool_forget(struct sim *s)
+{
+	s->free_ops = NULL;
+	for (unsigned c = 0; c < s->n_chunks; c++) {
+		for (unsigned i = 0; i < SIM_POOL_CHUNK; i++) {
+			struct sim_op *op = &s->chunks[c][i];
+
+			free(op->big);
+			*op = (struct sim_op){.timer.fire = sim_event, .next = s->free_ops};
+			s->free_ops = op;
+		}
+	}
+}
+
 void sim_at(struct sim *s, struct sim_op *op, enum sim_stage stage, uint64_t at_ns)
 {
 	op->stage = (uint8_t)stage;

@@ -57,8 +57,10 @@ static void test_seeds_repeat(void **state)
 /* The adversary is really there: without faults struck, nothing below proves anything. */
 static void test_faults_strike(void **state)
 {
-	struct vb_campaign c = {
-		.ops = vb_lock_find("planted:late-lease"), .first = 1, .seeds = 60, .keep_going = true};
+	struct vb_campaign c = {.ops = vb_lock_find("planted:late-lease"),
+				.first = 1,
+				.seeds = 60,
+				.keep_going = true};
 
 	assert_int_equal(vb_campaign_run(&c), 0);
 	assert_int_equal(c.done, 60);

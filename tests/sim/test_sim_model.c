@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The NIC's model: what a verb costs, where verbs queue, in which order they take effect. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "sim_test.h"
 
 static uint64_t path(const struct vb_sim_profile *p)
@@ -374,6 +377,41 @@ static void test_closing_with_verbs_in_flight(void **state)
 	vb_fabric_close(f);
 }
 
+/* A forked child goes on with a copy of the memory, on its own. */
+static void test_a_forked_child_goes_on_alone(void **state)
+{
+	struct vb_fabric *f = cluster(NULL, 2, 1);
+	struct vb_ep *ep = endpoint(f, 1);
+	struct vb_verb v = {.op = VB_OP_FAA64, .flags = VB_SIGNALLED, .addr = word(0, 1)};
+	struct vb_batch b = {.verbs = &v, .n = 1};
+	uint64_t old;
+	pid_t child;
+	int status;
+
+	assert_int_equal(vb_faa64(ep, word(0, 0), 7, &old), 0);
+	/* In flight while the child is made. */
+	v.compare.lo = 1;
+	assert_int_equal(vb_post(ep, &b), 1);
+	child = fork();
+	if (child == 0) {
+		vb_fabric_after_fork(f);
+		if (vb_ep_open(f, 1, &ep) != 0 || vb_faa64(ep, word(0, 0), 1, &old) != 0 ||
+		    old != 7 || vb_ep_sleep(ep, 100000) != 0 || peek(f, word(0, 1)) != 0)
+			_exit(1);
+		vb_ep_close(ep);
+		vb_fabric_close(f);
+		_exit(0);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(vb_wait(ep, &b), 0);
+	assert_int_equal(peek(f, word(0, 0)), 7);
+	assert_int_equal(peek(f, word(0, 1)), 1);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
 static void test_compute_is_the_clients_own_time(void **state)
 {
 	const struct vb_sim_profile *p = profile_named("cx5");
@@ -405,6 +443,7 @@ int main(void)
 		cmocka_unit_test(test_a_server_pays_for_requests),
 		cmocka_unit_test(test_write_notify_comes_after_its_data),
 		cmocka_unit_test(test_closing_with_verbs_in_flight),
+		cmocka_unit_test(test_a_forked_child_goes_on_alone),
 		cmocka_unit_test(test_compute_is_the_clients_own_time),
 	};
 
