@@ -236,14 +236,14 @@ void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns)
 }
 
 /*
- * A held verb goes out at last, if it can still arrive in time.  If not it fails for itself and
+ * A held verb goes out at last, if half of its time is left.  If not it fails for itself and
  * leaves the connection whole: else two tasks of one client would break it for each other for ever.
  */
 static void resubmit(struct sim *s, struct sim_op *op)
 {
 	uint64_t at = sim_max(sim_now(s), op->bell_ns);
 
-	if (at + s->p.outbound_ns + s->p.one_way_ns <= op->deadline_ns) {
+	if (at + s->p.verb_bound_ns / 2 <= op->deadline_ns) {
 		submit(s, op, at);
 		return;
 	}
