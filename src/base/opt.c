@@ -295,14 +295,33 @@ int vb_opt_set(const struct vb_opt *table, void *opts, const char *name, const c
 	return o ? set(o, opts, value) : unknown(&group, 1, name, strlen(name));
 }
 
+/* A copy that lives as long as the process: string options point into it. */
+static char *keep(const char *text)
+{
+	static struct kept {
+		struct kept *next;
+		char text[];
+	} *all;
+	size_t size = strlen(text) + 1;
+	struct kept *k = malloc(sizeof(*k) + size);
+
+	if (!k)
+		return NULL;
+	memcpy(k->text, text, size);
+	k->next = __atomic_load_n(&all, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&all, &k->next, k, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+	return k->text;
+}
+
 int vb_opt_parse_list(const struct vb_opt *table, void *opts, const char *list)
 {
 	char *copy, *save = NULL;
 
 	if (!list || !*list)
 		return 0;
-	/* Kept for ever: string options point into it. */
-	copy = strdup(list);
+	copy = keep(list);
 	if (!copy)
 		return vb_fail(-ENOMEM, "no memory for options");
 	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
