@@ -65,9 +65,9 @@ static int refused(struct vb_lock_client *me, struct vb_claim *c, struct vb_back
 	if (vb_ep_now(me->ep) - p->seen_since_ns > 2 * me->space->lease_ns) {
 		me->recoveries++;
 		p->seen_since_ns = 0;
-		return reset_from(me, c, old - one, vb_ep_now(me->ep) + me->space->lease_ns);
+		err = reset_from(me, c, old - one, vb_ep_now(me->ep) + me->space->lease_ns);
 	}
-	return 0;
+	return err == -ETIMEDOUT ? 0 : err;
 }
 
 /* Algorithm 2.  0 granted; -ESTALE: "return Failure". */
