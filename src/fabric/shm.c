@@ -61,7 +61,6 @@ static void fabric_close(struct vb_fabric *fabric)
 
 static void after_fork(struct vb_fabric *fabric)
 {
-	shm_self_forget();
 	__atomic_store_n(&shm_of(fabric)->open, 0, __ATOMIC_RELAXED);
 }
 

@@ -153,7 +153,6 @@ static inline struct shm_slot *shm_ring(const struct shm_fabric *f, uint32_t slo
 
 /* shm_process.c */
 shm_process shm_self(void);
-void shm_self_forget(void);
 bool shm_process_alive(shm_process p);
 
 /* shm_segment.c */

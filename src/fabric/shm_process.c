@@ -52,6 +52,17 @@ static bool process_start(pid_t pid, uint64_t *start)
 
 static shm_process self; /* 0: not yet known; written by whoever asks first, always the same */
 
+/* A forked child is somebody else, also if it never tells a fabric. */
+static void forget(void)
+{
+	__atomic_store_n(&self, 0, __ATOMIC_RELAXED);
+}
+
+__attribute__((constructor)) static void forget_after_fork(void)
+{
+	(void)pthread_atfork(NULL, NULL, forget);
+}
+
 shm_process shm_self(void)
 {
 	shm_process p = __atomic_load_n(&self, __ATOMIC_RELAXED);
@@ -63,11 +74,6 @@ shm_process shm_self(void)
 		__atomic_store_n(&self, p, __ATOMIC_RELAXED);
 	}
 	return p;
-}
-
-void shm_self_forget(void)
-{
-	__atomic_store_n(&self, 0, __ATOMIC_RELAXED);
 }
 
 bool shm_process_alive(shm_process p)

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Death by SIGKILL at any instruction of a SEND, and of what changes the segment's tables.
+ *
+ * Twice: at random moments, hundreds of times, beside a sender that survives and whose messages
+ * must all arrive; and one instruction after the other, by single-stepping the victim (where the
+ * machine allows that), so that no window is missed.
+ */
+#include <sys/ptrace.h>
+
+#include "procs.h"
+
+#define KILLS     300
+#define STEPS_MAX 250 /* places tried; of longer paths every n-th instruction */
+
+static struct vb_fabric *f;
+static struct vb_ep *ep;
+
+static int setup(void **state)
+{
+	struct vb_fabric_params p = {.node_bytes = 1 << 20, .endpoints = 16, .options = "ring=32"};
+
+	(void)state;
+	return vb_fabric_open(&p, &f) != 0 || vb_ep_open(f, 0, &ep) != 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+	return 0;
+}
+
+enum { TAG_VICTIM = 1, TAG_SURVIVOR };
+
+static struct vb_msg message(uint16_t tag, uint32_t n)
+{
+	struct vb_msg m = {.tag = tag, .imm = n, .len = VB_MSG_DATA};
+
+	memset(m.data, (int)(n & 0xff), VB_MSG_DATA);
+	return m;
+}
+
+static void assert_whole(const struct vb_msg *m)
+{
+	assert_int_equal(m->len, VB_MSG_DATA);
+	for (unsigned i = 0; i < VB_MSG_DATA; i++)
+		assert_int_equal(m->data[i], m->imm & 0xff);
+}
+
+/* ---- at random moments ---- */
+
+static void body_victim(struct vb_fabric *fab, unsigned number, void *arg)
+{
+	struct vb_ep *mine;
+
+	(void)number;
+	child_must(vb_ep_open(fab, 0, &mine) == 0);
+	for (uint32_t i = 0;; i++) {
+		struct vb_msg m = message(TAG_VICTIM, i);
+
+		(void)vb_send(mine, *(vb_peer *)arg, &m);
+	}
+}
+
+static void body_survivor(struct vb_fabric *fab, unsigned number, void *arg)
+{
+	struct vb_ep *mine;
+
+	(void)number;
+	child_must(vb_ep_open(fab, 0, &mine) == 0);
+	for (uint32_t i = 0;; i++) {
+		struct vb_msg m = message(TAG_SURVIVOR, i);
+
+		child_must(send_all(mine, *(vb_peer *)arg, &m) == 0);
+	}
+}
+
+/* Takes messages until `n` of the survivor's have come. */
+static void take_survivors(uint32_t *next, unsigned n)
+{
+	struct vb_msg m;
+
+	while (n > 0) {
+		assert_int_equal(take(ep, &m), 0);
+		assert_whole(&m);
+		if (m.tag != TAG_SURVIVOR)
+			continue;
+		assert_int_equal(m.imm, (*next)++);
+		n--;
+	}
+}
+
+static void test_random_kills(void **state)
+{
+	pid_t survivor = start_child(f, 0, body_survivor, &ep->self);
+	uint32_t next = 0;
+	struct vb_rng rng;
+
+	(void)state;
+	vb_rng_seed(&rng, 11, 11);
+	for (unsigned i = 0; i < KILLS; i++) {
+		pid_t victim = start_child(f, 0, body_victim, &ep->self);
+
+		take_survivors(&next, 1 + (unsigned)vb_rng_below(&rng, 60));
+		kill_child(victim);
+		if (i % 2 == 0)
+			vb_shm_mark_dead(f, victim);
+		take_survivors(&next, 40); /* more than a ring: everything from before is out */
+	}
+	kill_child(survivor);
+}
+
+/* ---- one instruction after the other ---- */
+
+static bool traced_stop(pid_t pid, int signal)
+{
+	int status;
+
+	return waitpid(pid, &status, 0) == pid && WIFSTOPPED(status) && WSTOPSIG(status) == signal;
+}
+
+/* Starts a child that stops before and after what it is to do; NULL-like 0 if there is no tracing.
+ */
+static pid_t start_traced(child_body body, void *arg)
+{
+	pid_t pid = start_child(f, 0, body, arg);
+	int status;
+
+	if (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status))
+		return pid;
+	return 0; /* it has ended: no tracing here */
+}
+
+/* Steps until the child stops itself again; the number of instructions, at most `max`. */
+static unsigned step(pid_t pid, unsigned max)
+{
+	for (unsigned n = 0; n < max; n++) {
+		if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) != 0 || !traced_stop(pid, SIGTRAP))
+			return n;
+	}
+	return max;
+}
+
+static void stop_here(void)
+{
+	raise(SIGSTOP);
+}
+
+static void trace_me(void)
+{
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+		_exit(0);
+}
+
+static void body_send_once(struct vb_fabric *fab, unsigned number, void *arg)
+{
+	struct vb_msg first = message(TAG_VICTIM, 0), second = message(TAG_VICTIM, 1);
+	struct vb_ep *mine;
+
+	(void)number;
+	child_must(vb_ep_open(fab, 0, &mine) == 0);
+	child_must(vb_send_wait(mine, *(vb_peer *)arg, &first) == 0); /* warm: pages, bindings */
+	trace_me();
+	stop_here();
+	(void)vb_send_wait(mine, *(vb_peer *)arg, &second);
+	stop_here();
+}
+
+static void body_make_region(struct vb_fabric *fab, unsigned number, void *arg)
+{
+	struct vb_ep *mine;
+	vb_addr a;
+	bool fresh;
+
+	(void)number;
+	child_must(vb_ep_open(fab, 0, &mine) == 0);
+	vb_ep_close(mine);
+	trace_me();
+	stop_here();
+	(void)vb_ep_open(fab, 0, &mine);
+	(void)vb_region(fab, 0, arg, 64, &a, &fresh);
+	stop_here();
+}
+
+/* How long the path is, and whether it can be walked at all. */
+static unsigned length_of(child_body body, void *arg)
+{
+	pid_t pid = start_traced(body, arg);
+	unsigned n;
+
+	if (pid == 0)
+		return 0;
+	n = step(pid, 2000000);
+	kill_child(pid);
+	return n;
+}
+
+static void test_every_instruction_of_send(void **state)
+{
+	struct vb_ep *other;
+	unsigned length, came = 0;
+	struct vb_msg m;
+
+	(void)state;
+	assert_int_equal(vb_ep_open(f, 0, &other), 0);
+	length = length_of(body_send_once, &ep->self);
+	while (vb_ep_recv(ep, &m) == 0)
+		;
+	for (unsigned at = 0; at < length; at += 1 + length / STEPS_MAX) {
+		pid_t pid = start_traced(body_send_once, &ep->self);
+		unsigned victims = 0;
+
+		assert_true(pid > 0);
+		assert_int_equal(step(pid, at), at);
+		kill_child(pid);
+		m = message(TAG_SURVIVOR, at);
+		assert_int_equal(vb_send_wait(other, ep->self, &m), 0);
+		do {
+			assert_int_equal(take(ep, &m), 0);
+			assert_whole(&m);
+			victims += m.tag == TAG_VICTIM;
+		} while (m.tag != TAG_SURVIVOR);
+		assert_int_equal(m.imm, at);
+		assert_in_range(victims, 1, 2);
+		came += victims == 2;
+	}
+	vb_ep_close(other);
+	if (length == 0)
+		skip();
+	/* Killed early it did not come, killed late it did. */
+	assert_true(came > 0 && came < length);
+}
+
+static void test_every_instruction_of_tables(void **state)
+{
+	char name[32] = "walk";
+	unsigned length = length_of(body_make_region, name);
+
+	(void)state;
+	for (unsigned at = 0, n = 0; at < length && n < 25; at += 1 + length / 25, n++) {
+		struct vb_ep *mine[15];
+		vb_addr a, b;
+		bool fresh;
+		pid_t pid;
+
+		snprintf(name, sizeof(name), "walk-%u", n);
+		pid = start_traced(body_make_region, name);
+		assert_true(pid > 0);
+		(void)step(pid, at);
+		kill_child(pid);
+		/* Whatever it had locked or begun: regions and all endpoints are to be had. */
+		assert_int_equal(vb_region(f, 0, name, 64, &a, &fresh), 0);
+		assert_int_equal(vb_region(f, 0, name, 64, &b, &fresh), 0);
+		assert_true(a == b && !fresh);
+		for (unsigned i = 0; i < 15; i++)
+			assert_int_equal(vb_ep_open(f, 0, &mine[i]), 0);
+		for (unsigned i = 0; i < 15; i++)
+			vb_ep_close(mine[i]);
+	}
+	if (length == 0)
+		skip();
+}
+
+/* A receiver that dies asleep, awake or half-way through a message costs its sender nothing more.
+ */
+static void body_receiver(struct vb_fabric *fab, unsigned number, void *arg)
+{
+	struct vb_msg m = message(TAG_VICTIM, 0);
+	struct vb_ep *mine;
+
+	(void)number;
+	child_must(vb_ep_open(fab, 0, &mine) == 0);
+	child_must(vb_send_wait(mine, *(vb_peer *)arg, &m) == 0);
+	for (;;)
+		(void)take(mine, &m);
+}
+
+static void test_killed_receivers(void **state)
+{
+	struct vb_rng rng;
+	struct vb_msg m;
+
+	(void)state;
+	vb_rng_seed(&rng, 12, 12);
+	for (unsigned i = 0; i < 60; i++) {
+		pid_t pid = start_child(f, 0, body_receiver, &ep->self);
+		unsigned n = (unsigned)vb_rng_below(&rng, 200);
+		vb_peer peer;
+		int err = 0;
+
+		assert_int_equal(take(ep, &m), 0);
+		peer = m.from;
+		for (unsigned j = 0; j < n; j++)
+			assert_int_equal(send_all(ep, peer, &m), 0);
+		kill_child(pid);
+		for (unsigned j = 0; err != -VB_EPEERGONE && j < 100; j++) {
+			err = vb_send_wait(ep, peer, &m);
+			assert_true(err == 0 || err == -VB_EPEERGONE);
+		}
+		assert_int_equal(err, -VB_EPEERGONE);
+		assert_false(vb_peer_alive(f, peer));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_random_kills, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_every_instruction_of_send, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_every_instruction_of_tables, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_killed_receivers, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
