@@ -197,7 +197,8 @@ static int published_release(struct vb_lock_client *me, struct vb_claim *c)
 	err = vb_faa64(me->ep, c->entry, c->mode == VB_SHARED ? DSLR_ONE_N_S : DSLR_ONE_N_X, &old);
 	if (err == 0 && p->reset_from)
 		err = reset_from(me, c, p->reset_from, vb_ep_now(me->ep) + me->space->lease_ns);
-	return err == -ETIMEDOUT ? 0 : err;
+	/* Not reset: the refused will. */
+	return err == -ETIMEDOUT || err == -ECANCELED ? 0 : err;
 }
 
 static unsigned published_bypass_bound(unsigned clients, enum vb_mode mode)
