@@ -177,7 +177,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 
 	fprintf(to,
 		"seed %" PRIu64 ": profile %s, verb bound %s, clients %u on %u nodes%s, locks %u "
-				"on %u servers, workers %u, "
+		"on %u servers, workers %u, "
 		"reads %g, attempts %u, think %s, hold %s, lease %s, drift %u ppm%s",
 		d->seed, d->profile->name, vb_format_ns(t4, sizeof(t4), (double)d->bound_ns),
 		d->clients, d->client_nodes, d->colocated ? " and the servers'" : "", d->locks,

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -502,6 +503,75 @@ static void test_across_processes(void **state)
 	assert_int_equal(counts().by_rule[VB_AUDIT_TOKEN_ORDER], 1);
 }
 
+/* ---- threads: what is entered at the same time is seen by one of the two at least ---- */
+
+#define ROUNDS 20000
+
+struct racer {
+	unsigned index;
+	bool fair; /* takes a real lock around the grant */
+	pthread_mutex_t *mutex;
+	pthread_barrier_t *barrier;
+};
+
+static void *race(void *arg)
+{
+	struct racer *r = arg;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		if (r->fair) {
+			pthread_mutex_lock(r->mutex);
+			takes(r->index, 0, VB_EXCLUSIVE, VB_FOREVER, 0);
+			gives(r->index, 0, 0);
+			pthread_mutex_unlock(r->mutex);
+			continue;
+		}
+		pthread_barrier_wait(r->barrier);
+		takes(r->index, 0, r->index ? VB_EXCLUSIVE : VB_SHARED, VB_FOREVER, 0);
+		pthread_barrier_wait(r->barrier);
+		gives(r->index, 0, -VB_ELOST);
+	}
+	return NULL;
+}
+
+static void race_two(bool fair)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_barrier_t barrier;
+	struct racer racers[2];
+	pthread_t threads[2];
+
+	vb_audit_close(scene.audit);
+	begin_with(false, false);
+	assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		racers[i] = (struct racer){i, fair, &mutex, &barrier};
+		assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&barrier);
+}
+
+static void test_threads_conflict(void **state)
+{
+	struct vb_audit_counts c;
+
+	race_two(false);
+	c = counts();
+	assert_int_equal(c.checked_ops, 2 * ROUNDS);
+	/* Both may see it. */
+	assert_in_range(c.by_rule[VB_AUDIT_MODE_CONFLICT], ROUNDS, 2 * ROUNDS);
+	assert_int_equal(c.violations, c.by_rule[VB_AUDIT_MODE_CONFLICT]);
+}
+
+static void test_threads_take_turns(void **state)
+{
+	race_two(true);
+	assert_int_equal(counts().checked_ops, 2 * ROUNDS);
+	expect_clean();
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -528,6 +598,8 @@ int main(void)
 		TEST(test_driver_violation),
 		TEST(test_story_tells_both_sides),
 		TEST(test_across_processes),
+		TEST(test_threads_conflict),
+		TEST(test_threads_take_turns),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
