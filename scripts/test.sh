@@ -142,7 +142,7 @@ stage_asan() {
 }
 
 stage_tsan() {
-	CC=gcc slowdown=6 suites tsan 'unit conformance sim' --buildtype=debugoptimized \
+	CC=gcc slowdown=6 suites tsan 'unit conformance sim death' --buildtype=debugoptimized \
 		-Db_sanitize=thread -Db_lundef=false
 }
 
