@@ -26,6 +26,9 @@
 #define SLOT_STREAM   0x51070000
 #define CANCEL_STREAM 0x51080000
 
+/* Cycles of the liveness phase after which the clients meet. */
+#define BURST 2
+
 /* Time for what is left in the background when the clients are done. */
 #define SETTLE_NS 1000000ull
 
@@ -61,9 +64,10 @@ struct explore {
 	struct vb_lock_client *dead[DEATHS_MAX];
 	unsigned n_dead;
 	unsigned n_safe;
-	bool all_safe; /* every slot has done its attempts, or gone wrong */
-	bool live;     /* the liveness phase has begun */
-	int err;       /* a call returned what it may not */
+	bool all_safe;            /* every slot has done its attempts, or gone wrong */
+	unsigned n_met, meetings; /* at the present meeting; meetings so far */
+	bool live;                /* the liveness phase has begun */
+	int err;                  /* a call returned what it may not */
 	struct slot slots[VB_EXPLORE_CLIENTS_MAX];
 };
 
@@ -208,7 +212,8 @@ static void attempt(struct slot *s, struct vb_lock_client *me)
 	give_back(s, me, &first);
 }
 
-static void cycle(struct slot *s, struct vb_lock_client *me)
+/* True when it came to a grant and its release. */
+static bool cycle(struct slot *s, struct vb_lock_client *me)
 {
 	uint64_t lock = vb_rng_below(&s->rng, s->x->d->locks);
 	enum vb_mode mode = draw_mode(s);
@@ -219,13 +224,33 @@ static void cycle(struct slot *s, struct vb_lock_client *me)
 	err = vb_lock_acquire(me, lock, mode, VB_FOREVER_NS, &g);
 	/* A verb that was under way when the faults stopped may still come back unknown. */
 	if (!judge_answer(s, err, false, false) || err != 0)
-		return;
+		return false;
 	s->asks = false;
 	if (s->x->d->hold_max_ns != 0)
 		vb_ep_sleep(me->ep, vb_rng_below(&s->rng, s->x->d->hold_max_ns));
 	give_back(s, me, &g);
 	s->cycles++;
 	s->x->result->cycles++;
+	return true;
+}
+
+/*
+ * Everybody waits for everybody: each meeting is an end of the world, after which nobody comes by
+ * to wake a sleeper that was forgotten.
+ */
+static void meet(struct explore *x)
+{
+	unsigned meeting = x->meetings;
+
+	if (++x->n_met == x->d->clients) {
+		x->n_met = 0;
+		x->meetings++;
+		for (unsigned i = 0; i < x->d->clients; i++)
+			if (x->slots[i].life != NULL)
+				vb_task_wake(x->slots[i].life);
+	}
+	while (x->meetings == meeting && x->err == 0)
+		vb_task_suspend(VB_FOREVER);
 }
 
 /* The last slot to be through with its attempts ends the phase. */
@@ -285,7 +310,8 @@ static void life_body(void *arg)
 		return;
 	}
 	while (x->err == 0 && s->cycles < x->d->cycles)
-		cycle(s, me);
+		if (cycle(s, me) && s->cycles % BURST == 0)
+			meet(x);
 	if (x->err == 0) {
 		vb_lock_client_close(me);
 		s->client = NULL;

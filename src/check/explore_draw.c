@@ -80,8 +80,11 @@ static bool can_run(const struct vb_lock_ops *ops, const struct vb_sim_profile *
 
 static void draw_cluster(const struct vb_lock_ops *ops, struct vb_rng *r, struct vb_explore_draw *d)
 {
+	/* Mostly the first one, which models hardware; the others stretch what may happen. */
 	do
-		d->profile = &vb_sim_profiles[vb_rng_below(r, vb_sim_profile_count)];
+		d->profile = &vb_sim_profiles[vb_rng_chance(r, 0.6)
+						      ? 0
+						      : vb_rng_below(r, vb_sim_profile_count)];
 	while (!can_run(ops, d->profile));
 	/* Short, so that a lease may be short too and a run has many of them. */
 	d->bound_ns = spread(r, 25 * US, 4);
@@ -99,7 +102,7 @@ static void draw_load(struct vb_rng *r, struct vb_explore_draw *d)
 
 	d->read_ratio = one_of(r, ratios, 6);
 	d->attempts = (unsigned)between(r, 20, 120);
-	d->cycles = (unsigned)between(r, 3, 10);
+	d->cycles = (unsigned)between(r, 4, 16);
 	d->think_max_ns = vb_rng_chance(r, 0.4) ? 0 : spread(r, 1 * US, 5);
 	d->hold_max_ns = vb_rng_chance(r, 0.4) ? 0 : spread(r, 1 * US, 4);
 	d->p_try = vb_rng_chance(r, 0.5) ? 0.15 : 0;

@@ -13,10 +13,12 @@
 #include "check/campaign.h"
 #include "check/planted/planted.h"
 
-#if defined(VB_ASAN) || defined(VB_TSAN)
-#define CLEAN_SEEDS 20
+#if defined(VB_TSAN)
+#define CLEAN_SEEDS  5
+#define REPEAT_SEEDS 3
 #else
-#define CLEAN_SEEDS 60
+#define CLEAN_SEEDS  60
+#define REPEAT_SEEDS 12
 #endif
 #define PLANTED_SEEDS 200
 
@@ -42,7 +44,7 @@ static void test_seeds_repeat(void **state)
 		uint64_t last = 0;
 
 		assert_non_null(ops);
-		for (uint64_t seed = 1; seed <= 12; seed++) {
+		for (uint64_t seed = 1; seed <= REPEAT_SEEDS; seed++) {
 			struct vb_explore_result one = explore(ops, seed), two = explore(ops, seed);
 
 			assert_true(one.trace_hash == two.trace_hash);

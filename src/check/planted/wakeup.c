@@ -5,9 +5,12 @@
  *
  * A client that goes to sleep writes itself into the second word and then looks at the lock once
  * more.  The release must do the opposite: free the lock, then look for a sleeper.  Here it looks
- * first, so that a client can find the lock still taken after the releaser has found nobody asleep.
+ * first, and works on something else for a moment before it frees: a client that goes to sleep in
+ * between finds the lock still taken after the releaser has found nobody asleep.
  */
 #include "check/planted/planted.h"
+
+#define PAUSE_NS 3000
 
 /* Frees the word if it is ours. */
 static int clear(struct vb_lock_client *me, vb_addr word)
@@ -75,6 +78,8 @@ static int wakeup_release(struct vb_lock_client *me, struct vb_claim *c)
 	uint64_t sleeper, seen;
 	int err = vb_read64(me->ep, c->entry + 8, &sleeper);
 
+	if (err == 0)
+		err = vb_ep_sleep(me->ep, PAUSE_NS);
 	if (err == 0)
 		err = vb_cas64(me->ep, c->entry, me->ep->self, 0, &seen);
 	if (err || sleeper == VB_PEER_NONE)
