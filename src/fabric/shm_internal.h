@@ -102,6 +102,8 @@ struct shm_header {
 	pthread_mutex_t mutex;
 	uint32_t next_endpoint;               /* where the search for a free one begins */
 	uint32_t workers_active VB_ALIGNED(64); /* workers that are claimed */
+	uint32_t workers_asleep; /* those of them whose bell says so; off by one for each killed in
+				  * the middle of saying it, which costs spinning, nothing else */
 };
 
 struct shm_fabric {
@@ -203,6 +205,8 @@ bool shm_ring_drain(struct shm_fabric *f, uint32_t slot);
 int shm_link_get(struct shm_fabric *f, struct shm_link **out);
 void shm_link_put(struct shm_link *l);
 void shm_ring_bell(struct shm_fabric *f, uint32_t worker);
+/* Clears "asleep"; true if it was set. */
+bool shm_bell_awake(struct shm_fabric *f, uint32_t worker);
 
 /* shm_verbs.c */
 int shm_post(struct vb_ep *ep, struct vb_batch *batch);

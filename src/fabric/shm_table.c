@@ -6,30 +6,27 @@
  */
 #define VB_LOG_ROOM "shm"
 #include <inttypes.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "fabric/shm_internal.h"
 
-#define LOCK_SECONDS 5
+#define LOCK_NS      5000000000ull
 #define REGION_START 64 /* offset 0 stays unused: protocols use 0 for "nothing" */
 
 int shm_lock(struct shm_fabric *f)
 {
-	struct timespec until;
+	uint64_t until = vb_clock_ns() + LOCK_NS;
 	int err;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += LOCK_SECONDS;
-	err = pthread_mutex_timedlock(&f->h->mutex, &until);
+	while ((err = pthread_mutex_trylock(&f->h->mutex)) == EBUSY && vb_clock_ns() < until)
+		usleep(100);
 	if (err == EOWNERDEAD)
 		err = pthread_mutex_consistent(&f->h->mutex);
 	if (err != 0)
-		return vb_fail(
-			-EBUSY,
-			"the segment's tables are locked for %d s: is a process of it stopped? "
-			"(%s)",
-			LOCK_SECONDS, strerror(err));
+		return vb_fail(-EBUSY,
+			       "the segment's tables stay locked: is a process of it stopped? (%s)",
+			       strerror(err));
 	return 0;
 }
 
@@ -160,6 +157,8 @@ int shm_worker_claim(struct shm_fabric *f, uint32_t *worker)
 		__atomic_store_n(&w->owner, shm_self(), __ATOMIC_RELAXED);
 		if (owner == 0)
 			__atomic_fetch_add(&f->h->workers_active, 1, __ATOMIC_RELAXED);
+		else
+			shm_bell_awake(f, i % n);
 		*worker = i % n;
 		shm_unlock(f);
 		return 0;
@@ -171,8 +170,10 @@ int shm_worker_claim(struct shm_fabric *f, uint32_t *worker)
 static void worker_free(struct shm_fabric *f, struct shm_worker *w, shm_process owner)
 {
 	if (__atomic_compare_exchange_n(&w->owner, &owner, 0, false, __ATOMIC_RELAXED,
-					__ATOMIC_RELAXED))
+					__ATOMIC_RELAXED)) {
 		__atomic_fetch_sub(&f->h->workers_active, 1, __ATOMIC_RELAXED);
+		shm_bell_awake(f, (uint32_t)(w - f->workers));
+	}
 }
 
 void shm_worker_release(struct shm_fabric *f, uint32_t worker)

@@ -18,8 +18,8 @@
  * naps are shorter still, because only looking tells whether it is dead.  A receiver that is killed
  *asleep leaves bit 0 set and costs its senders one useless wake.
  *
- * Spinning is for idle cores: with more workers than cores a spinning waiter keeps the one it waits
- * for from running, and a FIFO lock then moves on once in a time slice.  So then nobody spins:
+ * Spinning is for idle cores: with more workers awake than cores a spinning waiter keeps the one it
+ * waits for from running, and a FIFO lock then moves on once in a time slice.  So then nobody spins:
  * a waiter gives way a few times and sleeps, and the sender's wake is what hands the core on.
  * Sleeps shorter than the kernel's timer slack are made of giving way instead.
  */
@@ -36,6 +36,7 @@
 #define STUCK_NAP_NS  1000000ull
 #define SHARED_NAP_NS 100000ull /* a thread on two segments can sleep at one bell only */
 #define SPIN_NS       20000ull
+#define SPIN_LEAST_NS 300ull
 #define SLACK_NS      60000ull /* a sleep may take this much longer than asked */
 #define SPINS         64
 #define YIELDS        2
@@ -45,12 +46,21 @@ struct shm_thread {
 	struct vb_sched *sched;
 	struct vb_list links;
 	unsigned polls;
+	uint64_t spin_ns; /* how long the next wait spins before it sleeps */
 	bool stuck;
 };
 
 static uint32_t *bell_of(struct shm_link *l)
 {
 	return &l->fabric->workers[l->worker].bell;
+}
+
+bool shm_bell_awake(struct shm_fabric *f, uint32_t worker)
+{
+	if (!(__atomic_fetch_and(&f->workers[worker].bell, ~1u, __ATOMIC_SEQ_CST) & 1))
+		return false;
+	__atomic_fetch_sub(&f->h->workers_asleep, 1, __ATOMIC_RELAXED);
+	return true;
 }
 
 void shm_ring_bell(struct shm_fabric *f, uint32_t worker)
@@ -60,7 +70,7 @@ void shm_ring_bell(struct shm_fabric *f, uint32_t worker)
 
 	if (vb_likely(!(old & 1)))
 		return;
-	if (__atomic_fetch_and(bell, ~1u, __ATOMIC_SEQ_CST) & 1)
+	if (shm_bell_awake(f, worker))
 		(void)syscall(SYS_futex, bell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
@@ -110,8 +120,10 @@ static bool crowded(struct shm_thread *t)
 {
 	vb_list_for_each (l, &t->links) {
 		struct shm_fabric *f = vb_container_of(l, struct shm_link, in_thread)->fabric;
+		uint32_t all = __atomic_load_n(&f->h->workers_active, __ATOMIC_RELAXED);
+		uint32_t asleep = __atomic_load_n(&f->h->workers_asleep, __ATOMIC_RELAXED);
 
-		if (__atomic_load_n(&f->h->workers_active, __ATOMIC_RELAXED) > f->cores)
+		if ((int32_t)(all - asleep) > (int32_t)f->cores)
 			return true;
 	}
 	return false;
@@ -140,6 +152,22 @@ static bool spin(struct shm_thread *t, uint64_t until_ns)
 	return false;
 }
 
+/*
+ * The cores may have other work than ours, which no counter of workers shows: then what is waited for
+ * does not come while we spin, and what we spin away the kernel takes from our turn when it has come.
+ * So a spin that was in vain makes the next ones a quarter as long, and one that was not, twice.
+ */
+static bool spin_a_while(struct shm_thread *t, uint64_t now, uint64_t until_ns)
+{
+	bool came = spin(t, until_ns - now < t->spin_ns ? until_ns : now + t->spin_ns);
+
+	if (came)
+		t->spin_ns = t->spin_ns < SPIN_NS / 2 ? 2 * t->spin_ns : SPIN_NS;
+	else if (until_ns - now >= t->spin_ns)
+		t->spin_ns = t->spin_ns / 4 > SPIN_LEAST_NS ? t->spin_ns / 4 : SPIN_LEAST_NS;
+	return came;
+}
+
 static void nap(struct shm_thread *t, uint64_t ns)
 {
 	struct shm_link *link = vb_container_of(t->links.next, struct shm_link, in_thread);
@@ -150,8 +178,9 @@ static void nap(struct shm_thread *t, uint64_t ns)
 	if (!__atomic_compare_exchange_n(bell, &seen, seen | 1, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_RELAXED))
 		return;
+	__atomic_fetch_add(&link->fabric->h->workers_asleep, 1, __ATOMIC_RELAXED);
 	(void)syscall(SYS_futex, bell, FUTEX_WAIT, link->seen | 1, &span, NULL, 0);
-	__atomic_fetch_and(bell, ~1u, __ATOMIC_SEQ_CST);
+	shm_bell_awake(link->fabric, link->worker);
 }
 
 static void env_idle(struct vb_sched *s, uint64_t until_ns)
@@ -164,7 +193,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 	if (crowded(t)) {
 		if (give_way(t, until_ns, YIELDS))
 			return;
-	} else if (spin(t, until_ns - now < SPIN_NS ? until_ns : now + SPIN_NS)) {
+	} else if (spin_a_while(t, now, until_ns)) {
 		return;
 	}
 	now = vb_clock_ns();
@@ -212,6 +241,7 @@ static int thread_get(struct shm_thread **out)
 	if (t == NULL)
 		return vb_fail(-ENOMEM, "no memory for a thread's state");
 	t->sched = s;
+	t->spin_ns = SPIN_NS;
 	vb_list_init(&t->links);
 	vb_sched_set_env(s, &shm_env, t);
 	*out = t;
