@@ -49,7 +49,8 @@ static char *describe(const struct vb_explore_draw *d)
 }
 
 /* Adds a seed to the sums. */
-static void add(struct vb_campaign *c, const struct vb_explore_result *r)
+static void add(struct vb_campaign *c, const struct vb_explore_draw *d,
+		const struct vb_explore_result *r)
 {
 	c->done++;
 	c->checked_ops += r->audit.checked_ops;
@@ -62,7 +63,7 @@ static void add(struct vb_campaign *c, const struct vb_explore_result *r)
 	c->unknown += r->unknown;
 	c->cycles += r->cycles;
 	c->verbs += r->verbs;
-	if (r->audit.max_bypass > c->max_bypass)
+	if (d->orderly && r->audit.max_bypass > c->max_bypass)
 		c->max_bypass = r->audit.max_bypass;
 	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
 		c->by_rule[i] += r->audit.by_rule[i];
@@ -124,7 +125,7 @@ static int run_seed(struct vb_campaign *c, uint64_t seed, bool *hit)
 	}
 	if (c->tell != NULL)
 		tell_end(c->tell, &d, &r);
-	add(c, &r);
+	add(c, &d, &r);
 	*hit = find(c, &d, &r);
 	free(r.stories);
 	return 0;

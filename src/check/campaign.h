@@ -18,7 +18,8 @@ struct vb_campaign {
 	/* Out. */
 	uint64_t done;             /* seeds explored */
 	uint64_t checked_ops, violations, by_rule[VB_AUDIT_RULES];
-	uint64_t bad_seeds, max_bypass, lost, deaths, cancels, timeouts, unknown, cycles, verbs;
+	uint64_t max_bypass; /* where it is judged: a recovery throws waiters out */
+	uint64_t bad_seeds, lost, deaths, cancels, timeouts, unknown, cycles, verbs;
 	double seconds;
 	/* What ended it, or the first find with keep_going. */
 	bool found;
