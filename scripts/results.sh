@@ -3,8 +3,9 @@
 #
 # usage: scripts/results.sh [BUILD]
 #
-# Puts the results of the last `make demo` (BUILD/demo-shm.json, BUILD/demo-sim.json) into README.md,
-# between its two marks.  For whoever changes what the tables show; needs jq.
+# Puts the results of the last `make demo` (BUILD/demo-shm.json, BUILD/demo-sim.json), and a run of
+# `verbena bench fabric`, into README.md between its two marks.  For whoever changes what they show;
+# needs jq.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1-build}
@@ -59,6 +60,13 @@ paper() {
 	echo 'The same beside the paper of ShiftLock (its table 4 and figures 4 and 6), which measured this load on real cards. Nothing in the model is fitted to it; [measuring](doc/measuring.md#beside-the-paper) says where they differ and what we think of it.'
 	echo
 	paper "$build/demo-sim.json"
+	echo
+	echo '**The parts**, each beside the bare thing that it stands on:'
+	echo
+	echo '```'
+	echo '$ verbena bench fabric'
+	"$build/src/verbena" bench fabric
+	echo '```'
 	echo
 	sed -n '/^<!-- end of results -->$/,$p' README.md
 } >"$build/README.md"
