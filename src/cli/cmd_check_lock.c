@@ -140,6 +140,20 @@ static void show_progress(const struct vb_campaign *c)
 		c->ops->name, c->done, c->seeds, c->violations);
 }
 
+/* What is about to be explored, so that also a run which is cut short can be repeated. */
+static void tell_begin(FILE *to, const struct vb_campaign *c)
+{
+	struct vb_explore_draw d;
+
+	if (c->tell != NULL)
+		return;
+	fprintf(to, "%s, seeds %" PRIu64 " to %" PRIu64 "; the first:\n  ", c->ops->name, c->first,
+		c->first + c->seeds - 1);
+	vb_explore_draw(c->ops, c->first, &d);
+	vb_explore_describe(&d, to);
+	fflush(to);
+}
+
 static void tell_find(FILE *to, const struct vb_campaign *c)
 {
 	char replay[128];
@@ -240,6 +254,7 @@ static int run_all(struct session *s)
 	for (unsigned i = 0; i < s->n && err == 0 && !vb_interrupted; i++) {
 		struct vb_campaign *c = &s->runs[i];
 
+		tell_begin(s->out, c);
 		if (terminal && c->tell == NULL)
 			c->progress = show_progress;
 		err = vb_campaign_run(c);
