@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client gives up in a queue, and comes back at every possible moment of its husk's life: while
+ * it waits, while its turn comes, while it releases, afterwards.  What the explorer once found by
+ * chance (a ticket used twice; a claim that had been released and stood in the queue all the same)
+ * is swept here step by step.  The auditor judges.
+ */
+#include "sim_test.h"
+
+#include "check/audit.h"
+#include "lock/lock.h"
+
+#define LOCKS    1
+#define STEP_NS  150
+#define SWEEP_NS 24000
+#define PATIENCE 3000 /* ns: the waiter's first deadline */
+#define HOLD_NS  9000
+#define LEASE_NS 4000000
+
+struct husk_test {
+	const char *lock;
+	enum vb_mode mode, again;
+	uint64_t back_ns; /* when the waiter comes back */
+	struct vb_lock_space *space;
+	struct vb_audit *audit;
+	unsigned done;
+};
+
+static void must(struct husk_test *t, int err, int expect)
+{
+	if (err != expect)
+		fail_msg("%s, back after %llu ns: %d instead of %d", t->lock,
+			 (unsigned long long)t->back_ns, err, expect);
+}
+
+static struct vb_lock_client *client(struct husk_test *t, unsigned index)
+{
+	struct vb_lock_client *me;
+
+	must(t, vb_lock_client_open(t->space, 1, &me), 0);
+	me->index = index;
+	return me;
+}
+
+static void hold_and_release(struct husk_test *t, struct vb_lock_client *me, struct vb_grant *g,
+			     uint64_t ns)
+{
+	must(t, vb_ep_sleep(me->ep, ns), 0);
+	must(t, vb_lock_release(me, g), 0);
+}
+
+static void first_holder(void *arg)
+{
+	struct husk_test *t = arg;
+	struct vb_lock_client *me = client(t, 0);
+	struct vb_grant g;
+
+	must(t, vb_lock_acquire(me, 0, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+	hold_and_release(t, me, &g, HOLD_NS);
+	vb_lock_client_close(me);
+	t->done++;
+}
+
+static void gives_up_and_comes_back(void *arg)
+{
+	struct husk_test *t = arg;
+	struct vb_lock_client *me = client(t, 1);
+	struct vb_grant g;
+	int err;
+
+	must(t, vb_ep_sleep(me->ep, 2000), 0);
+	err = vb_lock_acquire(me, 0, t->mode, PATIENCE, &g);
+	must(t, err, -ETIMEDOUT);
+	must(t, vb_ep_sleep_until(me->ep, t->back_ns), 0);
+	/* Twice: the second time gives up again if it must, so that husks follow husks. */
+	err = vb_lock_acquire(me, 0, t->again, PATIENCE, &g);
+	if (err == 0)
+		hold_and_release(t, me, &g, 500);
+	else
+		must(t, err, -ETIMEDOUT);
+	must(t, vb_lock_acquire(me, 0, t->mode, VB_FOREVER_NS, &g), 0);
+	hold_and_release(t, me, &g, 500);
+	vb_lock_client_close(me);
+	t->done++;
+}
+
+/* Others come by all the time: whoever releases twice lets two of them in. */
+static void passer_by(struct husk_test *t, unsigned index)
+{
+	struct vb_lock_client *me = client(t, index);
+	struct vb_grant g;
+
+	for (unsigned i = 0; i < 8; i++) {
+		must(t, vb_ep_sleep(me->ep, 1700 + 300 * index), 0);
+		must(t, vb_lock_acquire(me, 0, i % 2 ? VB_SHARED : VB_EXCLUSIVE, VB_FOREVER_NS, &g),
+		     0);
+		hold_and_release(t, me, &g, 700);
+	}
+	vb_lock_client_close(me);
+	t->done++;
+}
+
+static void passer_2(void *arg)
+{
+	passer_by(arg, 2);
+}
+
+static void passer_3(void *arg)
+{
+	passer_by(arg, 3);
+}
+
+static void run_one(struct husk_test *t)
+{
+	const struct vb_lock_space_params p = {
+		.lock = t->lock, .locks = LOCKS, .lease_ns = LEASE_NS, .fencing = true};
+	struct vb_fabric *f = cluster("profile=cx5", 2, t->back_ns);
+	struct vb_audit_params a = {.locks = LOCKS, .clients = 4, .fencing = true, .bypass = true};
+	struct vb_lock_server *server;
+	struct vb_audit_counts counts;
+
+	must(t, vb_lock_space_open(f, &p, &t->space), 0);
+	a.ops = t->space->ops;
+	must(t, vb_audit_open(&a, &t->audit), 0);
+	t->space->watch = vb_audit_watch(t->audit);
+	must(t, vb_lock_server_start(t->space, 0, 0, 1, &server), 0);
+	t->done = 0;
+	spawn(first_holder, t);
+	spawn(gives_up_and_comes_back, t);
+	spawn(passer_2, t);
+	spawn(passer_3, t);
+	run_all();
+	vb_audit_counts(t->audit, &counts);
+	if (counts.violations) {
+		vb_audit_print(t->audit, stderr);
+		fail_msg("%s, back after %llu ns: violations", t->lock,
+			 (unsigned long long)t->back_ns);
+	}
+	assert_int_equal(t->done, 4);
+	assert_true(counts.checked_ops >= 18);
+	vb_lock_server_stop(server);
+	vb_audit_close(t->audit);
+	vb_lock_space_close(t->space);
+	vb_fabric_close(f);
+}
+
+static void sweep(const char *lock)
+{
+	static const enum vb_mode modes[] = {VB_EXCLUSIVE, VB_SHARED};
+
+	for (unsigned m = 0; m < 4; m++) {
+		struct husk_test t = {.lock = lock, .mode = modes[m & 1], .again = modes[m >> 1]};
+
+		for (t.back_ns = 5000; t.back_ns < SWEEP_NS; t.back_ns += STEP_NS)
+			run_one(&t);
+	}
+}
+
+static void test_mcs(void **state)
+{
+	(void)state;
+	sweep("mcs");
+}
+
+static void test_dslr(void **state)
+{
+	(void)state;
+	sweep("dslr");
+}
+
+static void test_shiftlock(void **state)
+{
+	(void)state;
+	sweep("shiftlock");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_mcs),
+		cmocka_unit_test(test_dslr),
+		cmocka_unit_test(test_shiftlock),
+	};
+
+	return cmocka_run_group_tests_name("husk", tests, NULL, NULL);
+}
