@@ -37,47 +37,57 @@ static void must(int err)
 
 static void bare_xadd(void)
 {
+	uint64_t *w = bare, sum = 0;
+
 	for (unsigned i = 0; i < STEPS; i++)
-		sink += __atomic_fetch_add((uint64_t *)bare, 1, __ATOMIC_SEQ_CST);
+		sum += __atomic_fetch_add(w, 1, __ATOMIC_SEQ_CST);
+	sink += sum;
 }
 
 static void bare_cas(void)
 {
-	uint64_t expect = __atomic_load_n((uint64_t *)bare, __ATOMIC_RELAXED);
+	uint64_t *w = bare, expect = __atomic_load_n(w, __ATOMIC_RELAXED);
 
 	for (unsigned i = 0; i < STEPS; i++) {
-		__atomic_compare_exchange_n((uint64_t *)bare, &expect, expect + 1, false,
-					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		__atomic_compare_exchange_n(w, &expect, expect + 1, false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_SEQ_CST);
 		expect++;
 	}
 }
 
 static void bare_cas128(void)
 {
-	unsigned __int128 *w = bare, expect = *w;
+	unsigned __int128 *w = bare, expect = *w, sum = 0;
 
 	for (unsigned i = 0; i < STEPS; i++) {
-		sink += (uint64_t)__sync_val_compare_and_swap(w, expect, expect + 1);
+		sum += __sync_val_compare_and_swap(w, expect, expect + 1);
 		expect++;
 	}
+	sink += (uint64_t)sum;
 }
 
 static void bare_load(void)
 {
+	uint64_t *w = bare, sum = 0;
+
 	for (unsigned i = 0; i < STEPS; i++)
-		sink += __atomic_load_n((uint64_t *)bare, __ATOMIC_SEQ_CST);
+		sum += __atomic_load_n(w, __ATOMIC_SEQ_CST);
+	sink += sum;
 }
 
 /* ---- through the fabric ---- */
 
 static void fabric_faa(void)
 {
-	uint64_t old;
+	struct vb_ep *e = ep;
+	uint64_t old, sum = 0;
+	vb_addr a = word;
 
 	for (unsigned i = 0; i < STEPS; i++) {
-		must(vb_faa64(ep, word, 1, &old));
-		sink += old;
+		must(vb_faa64(e, a, 1, &old));
+		sum += old;
 	}
+	sink += sum;
 }
 
 static void fabric_faa_posted(void)
@@ -133,12 +143,15 @@ static void fabric_mfaa128(void)
 
 static void fabric_read(void)
 {
-	uint64_t v;
+	struct vb_ep *e = ep;
+	uint64_t v, sum = 0;
+	vb_addr a = word;
 
 	for (unsigned i = 0; i < STEPS; i++) {
-		must(vb_read64(ep, word, &v));
-		sink += v;
+		must(vb_read64(e, a, &v));
+		sum += v;
 	}
+	sink += sum;
 }
 
 static void fabric_write(void)

@@ -2,8 +2,8 @@
 /*
  * Waiting for messages: the environment that this fabric gives to a thread's scheduler.
  *
- * Each thread that has endpoints open has a *worker* in the segment with a bell, a futex word: bit
- *0 says "asleep", the rest counts messages.  No wake-up is lost:
+ * Each thread that has endpoints open has a *worker* in the segment with a bell, a futex word:
+ * bit 0 says "asleep", the rest counts messages.  No wake-up is lost:
  *
  *	receiver                              sender
  *	  seen := bell                          slot := FULL
@@ -15,12 +15,12 @@
  * and the sleep either does not begin (the word has changed) or is ended.  A sender that is killed
  * between message and bell, or between bell and wake, tells nobody: so no sleep is longer than
  * NAP_NS, and the rings are looked at after each.  While a sender is stuck half-way in a ring the
- * naps are shorter still, because only looking tells whether it is dead.  A receiver that is killed
- *asleep leaves bit 0 set and costs its senders one useless wake.
+ * naps are shorter still, because only looking tells whether it is dead.  A receiver that is
+ * killed asleep leaves bit 0 set and costs its senders one useless wake.
  *
- * Spinning is for idle cores: with more workers awake than cores a spinning waiter keeps the one it
- * waits for from running, and a FIFO lock then moves on once in a time slice.  So then nobody spins:
- * a waiter gives way a few times and sleeps, and the sender's wake is what hands the core on.
+ * Spinning is for idle cores: with more workers awake than cores a spinning waiter keeps the one
+ * it waits for from running, and a FIFO lock then moves on once in a time slice.  So then nobody
+ * spins: a waiter gives way a few times and sleeps, and the sender's wake hands the core on.
  * Sleeps shorter than the kernel's timer slack are made of giving way instead.
  */
 #define VB_LOG_ROOM "shm"
@@ -153,9 +153,10 @@ static bool spin(struct shm_thread *t, uint64_t until_ns)
 }
 
 /*
- * The cores may have other work than ours, which no counter of workers shows: then what is waited for
- * does not come while we spin, and what we spin away the kernel takes from our turn when it has come.
- * So a spin that was in vain makes the next ones a quarter as long, and one that was not, twice.
+ * The cores may have other work than ours, which no counter of workers shows: then what is waited
+ * for does not come while we spin, and what we spin away the kernel takes from our turn when it has
+ * come. So a spin that was in vain makes the next ones a quarter as long, and one that was not,
+ * twice.
  */
 static bool spin_a_while(struct shm_thread *t, uint64_t now, uint64_t until_ns)
 {

@@ -12,7 +12,7 @@ static inline int suite_take(struct vb_ep *ep, struct vb_msg *m)
 	while ((err = vb_ep_recv(ep, m)) == -EAGAIN) {
 		err = vb_ep_wait(ep, until);
 		if (err != 0)
-			break;
+			return vb_ep_recv(ep, m) == 0 ? 0 : err; /* this process was held up */
 	}
 	return err;
 }
