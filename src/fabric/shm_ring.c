@@ -18,18 +18,18 @@
  * moves on (the slot shows a later lap than the head says).
  *
  * A sender that dies while WRITING holds up what comes behind it until the receiver finds that it
- *is dead: receivers look for that at most once in STUCK_CHECK_NS and never sleep longer than that
- * while something is stuck (shm_wait.c).  A sender that is merely stopped holds it up for as long.
+ * is dead: receivers look for that at most once in STUCK_CHECK_NS, and never sleep longer than
+ * that while something is stuck (shm_wait.c).  One that is merely stopped holds it up as long.
  *
  * A full ring: the sender gives way to the receiver's thread for up to FULL_WAIT_NS; then the
- *message is not sent and the verb's status is -EAGAIN (-VB_EPEERGONE if the receiver is found
- *dead).  If the receiver belongs to this very thread waiting would be for nothing, and -EAGAIN
- *comes at once.
+ * message is not sent and the verb's status is -EAGAIN (-VB_EPEERGONE if the receiver is found
+ * dead).  If the receiver belongs to this very thread, waiting would be for nothing, and -EAGAIN
+ * comes at once.
  *
  * The wrong receiver: an endpoint that closes may be opened by somebody else while a sender is on
- *its way.  The order is: (new owner) word := free; drain the ring; word := open, new incarnation.
- * (sender) read word; reserve; read word again.  If the second reading still shows the old
- * incarnation, the reservation came before the drain, which then finds it WRITING and
+ * its way.  The order is: (new owner) word := free; drain the ring; word := open, with a new
+ * incarnation.  (sender) read word; reserve; read word again.  If the second reading still shows
+ * the old incarnation, the reservation came before the drain, which then finds it WRITING and
  * refuses this endpoint.  Otherwise the sender makes it VOID without having written anything.
  */
 #define VB_LOG_ROOM "shm"
