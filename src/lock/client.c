@@ -93,13 +93,6 @@ static void free_claim(struct vb_lock_client *me, struct vb_claim *c)
 	me->used &= ~(1ull << (c - me->claims));
 }
 
-/* Word by word: the string instruction that memset becomes here takes longer to start. */
-static inline void clear_private(struct vb_claim *c)
-{
-	for (unsigned k = 0; k < VB_CLAIM_PRIVATE; k++)
-		__atomic_store_n(&c->priv[k], 0, __ATOMIC_RELAXED);
-}
-
 static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
 {
 	struct vb_claim *c;
@@ -120,7 +113,6 @@ static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum
 	c->mode = me->space->ops->caps & VB_LOCK_SHARED ? mode : VB_EXCLUSIVE;
 	c->state = CLAIM_BUSY;
 	c->token = 0;
-	clear_private(c);
 	if (me->space->ops->caps & VB_LOCK_MESSAGES)
 		vb_box_open(&me->mail, &c->box, c->entry);
 	return c;
@@ -174,8 +166,6 @@ static void husk_body(void *arg)
 		/* An adopter may come while the release is under way; he finds no place any more. */
 		protocol_release(me, c);
 	}
-	if (!c->queued && !c->held)
-		clear_private(c);
 	adopter = c->adopter;
 	adopt = c->adopt;
 	c->husk = NULL;

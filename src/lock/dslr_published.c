@@ -122,6 +122,7 @@ static int published_acquire(struct vb_lock_client *me, struct vb_claim *c, uint
 	struct vb_backoff b = {.base_ns = o->backoff_base_ns, .cap_ns = o->backoff_cap_ns};
 	int err;
 
+	*p = (struct published_claim){0};
 	for (;;) {
 		uint32_t x, s;
 
@@ -181,7 +182,7 @@ static int published_try(struct vb_lock_client *me, struct vb_claim *c)
 		       w + (c->mode == VB_SHARED ? DSLR_ONE_MAX_S : DSLR_ONE_MAX_X), &old);
 	if (err || old != w)
 		return err ? err : -EAGAIN;
-	p->prev = w;
+	*p = (struct published_claim){.prev = w};
 	return vb_lock_grant(c, vb_ep_now(me->ep) + me->space->lease_ns, 0);
 }
 

@@ -75,7 +75,7 @@ struct vb_claim {
 	uint64_t token;
 	struct vb_task *husk;
 	struct vb_box box;       /* open while queued or held, if the protocol has messages */
-	uint64_t priv[VB_CLAIM_PRIVATE]; /* the protocol's, zeroed at the start of a claim */
+	uint64_t priv[VB_CLAIM_PRIVATE]; /* the protocol's; anything at the start of an acquire or try */
 };
 
 /* Protocol-private state of a claim. */

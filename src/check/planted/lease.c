@@ -73,7 +73,10 @@ static int lease_try(struct vb_lock_client *me, struct vb_claim *c)
 
 static int lease_try_once(struct vb_lock_client *me, struct vb_claim *c)
 {
-	int err = has_bug(me, PLANTED_EARLY_TOKEN) ? draw_token(me, c) : 0;
+	int err;
+
+	*vb_claim_as(struct lease_claim, c) = (struct lease_claim){0};
+	err = has_bug(me, PLANTED_EARLY_TOKEN) ? draw_token(me, c) : 0;
 
 	return err ? err : lease_try(me, c);
 }
@@ -81,7 +84,10 @@ static int lease_try_once(struct vb_lock_client *me, struct vb_claim *c)
 static int lease_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct vb_backoff b = {.base_ns = 500, .cap_ns = 8000};
-	int err = has_bug(me, PLANTED_EARLY_TOKEN) ? draw_token(me, c) : 0;
+	int err;
+
+	*vb_claim_as(struct lease_claim, c) = (struct lease_claim){0};
+	err = has_bug(me, PLANTED_EARLY_TOKEN) ? draw_token(me, c) : 0;
 
 	while (err == 0) {
 		err = lease_try(me, c);
