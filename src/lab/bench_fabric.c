@@ -16,7 +16,7 @@
 static const struct vb_opt table[] = {
 	VB_OPT_STRING(O, only, "only", "SECTIONS", NULL,
 		      "some of faa,locks,hot,oversubscribed,sim,switch (all)"),
-	VB_OPT_SIZE(O, repeat, "repeat", "7", 1, VB_FLOOR_REPEATS,
+	VB_OPT_SIZE(O, repeat, "repeat", "31", 1, VB_FLOOR_REPEATS,
 		    "repetitions of each pair; medians are reported"),
 	VB_OPT_TIME(O, span_ns, "span", "200ms", 1000000, 60000000000ull,
 		    "how long each lock runs in hot and oversubscribed"),
@@ -58,7 +58,8 @@ void vb_floor_add(struct vb_floor *f, const char *section, const char *name, con
 				   .unit = unit,
 				   .value = value,
 				   .baseline = baseline,
-				   .base = base};
+				   .base = base,
+				   .ratio = base > 0 ? value / base : 0};
 	snprintf(r->name, sizeof(r->name), "%s", name);
 }
 
@@ -73,6 +74,19 @@ double vb_floor_median(double *values, unsigned n)
 {
 	qsort(values, n, sizeof(*values), compare);
 	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+void vb_floor_add_turns(struct vb_floor *f, const char *section, const char *name, double *values,
+			const char *baseline, double *bases, unsigned n)
+{
+	double ratios[VB_FLOOR_REPEATS], ratio;
+
+	for (unsigned i = 0; i < n; i++)
+		ratios[i] = values[i] / bases[i];
+	ratio = vb_floor_median(ratios, n);
+	vb_floor_add(f, section, name, "ns", vb_floor_median(values, n), baseline,
+		     vb_floor_median(bases, n));
+	f->row[f->n - 1].ratio = ratio;
 }
 
 static bool wanted(const char *only, const char *name)
@@ -121,8 +135,7 @@ static void print_rows(FILE *to, const struct vb_floor *f, unsigned first, const
 
 		fprintf(to, "  %-28s %10.2f %-7s", r->name, r->value, r->unit);
 		if (r->baseline != NULL)
-			fprintf(to, " %-34s %10.2f   %6.2fx", r->baseline, r->base,
-				r->base > 0 ? r->value / r->base : 0);
+			fprintf(to, " %-34s %10.2f   %6.2fx", r->baseline, r->base, r->ratio);
 		fputc('\n', to);
 	}
 	fputc('\n', to);
@@ -147,8 +160,7 @@ static int write_json(const struct vb_floor *f, struct vb_json_out *out)
 				    r->baseline ? json_string(r->baseline) : json_null());
 		json_object_set_new(o, "baseline_value",
 				    r->baseline ? json_real(r->base) : json_null());
-		json_object_set_new(o, "ratio",
-				    r->baseline ? vb_json_ratio(r->value, r->base) : json_null());
+		json_object_set_new(o, "ratio", r->baseline ? json_real(r->ratio) : json_null());
 		json_array_append_new(runs, o);
 	}
 	root = vb_json_head(f->o.seed);

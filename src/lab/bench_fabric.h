@@ -12,7 +12,8 @@
  *   sim             simulated verbs per second, memory per simulated client
  *   switch          one coroutine switch
  *
- * Repetitions of the two sides alternate; the medians are reported, and the ratio of the medians.
+ * The two sides take turns; reported are both medians and the median of the turns' ratios, which does not
+ * mind a machine that is slower for a while.
  */
 #ifndef VB_LAB_BENCH_FABRIC_H
 #define VB_LAB_BENCH_FABRIC_H
@@ -37,6 +38,7 @@ struct vb_floor_row {
 	double value;
 	const char *baseline;  /* NULL: it stands alone */
 	double base;
+	double ratio;          /* median over the turns, where the two took turns */
 };
 
 #define VB_FLOOR_ROWS    128
@@ -64,6 +66,9 @@ int vb_floor_switch(struct vb_floor *f);
 
 void vb_floor_add(struct vb_floor *f, const char *section, const char *name, const char *unit,
 		  double value, const char *baseline, double base);
+/* The same from n turns of each side; sorts both. */
+void vb_floor_add_turns(struct vb_floor *f, const char *section, const char *name, double *values,
+			const char *baseline, double *bases, unsigned n);
 double vb_floor_median(double *values, unsigned n);
 
 #endif

@@ -11,9 +11,11 @@
 #include "base/log.h"
 #include "cli/cli.h"
 
-#define VERBS  1000000u
-#define CYCLES 200000u
-#define RPCS   2000u
+/* A slice is a few milliseconds: the thing and its baseline take turns within one time slice of the
+ * machine's other users, and the ratio is the median over many such turns. */
+#define VERBS  100000u
+#define CYCLES 50000u
+#define RPCS   500u
 
 struct words {
 	struct vb_fabric *fabric;
@@ -118,7 +120,7 @@ static void pair(struct vb_floor *f, struct words *w, const char *name,
 		v[n] = verb(w);
 		b[n] = bare(w);
 	}
-	vb_floor_add(f, "faa", name, "ns", vb_floor_median(v, n), baseline, vb_floor_median(b, n));
+	vb_floor_add_turns(f, "faa", name, v, baseline, b, n);
 }
 
 int vb_floor_faa(struct vb_floor *f)
@@ -143,6 +145,7 @@ struct rivals {
 	pthread_rwlock_t rwlock;
 	pthread_mutex_t mutex;
 	uint64_t word;
+	unsigned __int128 wide;
 };
 
 static void rivals_init(struct rivals *r)
@@ -160,6 +163,7 @@ static void rivals_init(struct rivals *r)
 	pthread_mutex_init(&r->mutex, &ma);
 	pthread_mutexattr_destroy(&ma);
 	r->word = 0;
+	r->wide = 0;
 }
 
 static double two_atomics(struct rivals *r)
@@ -168,6 +172,21 @@ static double two_atomics(struct rivals *r)
 		__atomic_fetch_add(&r->word, 1, __ATOMIC_SEQ_CST);
 		__atomic_fetch_sub(&r->word, 1, __ATOMIC_SEQ_CST);
 	});
+}
+
+/* What a lock on 128-bit words stands on. */
+static double two_atomics128(struct rivals *r)
+{
+#if defined(__x86_64__)
+	unsigned __int128 seen = r->wide;
+
+	return TIMED(CYCLES, {
+		__sync_val_compare_and_swap(&r->wide, seen, seen + 1);
+		__sync_val_compare_and_swap(&r->wide, seen + 1, seen);
+	});
+#else
+	return two_atomics(r);
+#endif
 }
 
 static double rwlock_cycle(struct rivals *r)
@@ -198,36 +217,43 @@ static double lock_cycle(struct vb_lock_client *c, unsigned n, int *err)
 	});
 }
 
+#define RIVALS 4
+static const struct {
+	const char *name;
+	double (*cycle)(struct rivals *r);
+	bool wide; /* for locks on 128-bit words only */
+} rivals[RIVALS] = {
+	{"two bare atomics", two_atomics, false},
+	{"two bare cmpxchg16b", two_atomics128, true},
+	{"pthread_rwlock, process-shared", rwlock_cycle, false},
+	{"pthread_mutex, robust", mutex_cycle, false},
+};
+
 static int time_lock(struct vb_floor *f, struct vb_lock_client *c, const struct vb_lock_ops *ops)
 {
-	double v[VB_FLOOR_REPEATS], two[VB_FLOOR_REPEATS], rw[VB_FLOOR_REPEATS],
-		mx[VB_FLOOR_REPEATS];
 	/* A lock whose every cycle goes through a server takes microseconds. */
 	unsigned cycles = ops->serve != NULL && !(ops->caps & VB_LOCK_MESSAGES) ? RPCS : CYCLES;
+	double v[VB_FLOOR_REPEATS], base[RIVALS][VB_FLOOR_REPEATS], copy[VB_FLOOR_REPEATS];
 	struct rivals r;
-	double value;
 	unsigned n = 0;
 	int err = 0;
 
 	rivals_init(&r);
 	for (; n < f->o.repeat && err == 0 && (n == 0 || !vb_interrupted); n++) {
 		v[n] = lock_cycle(c, cycles, &err);
-		two[n] = two_atomics(&r);
-		rw[n] = rwlock_cycle(&r);
-		mx[n] = mutex_cycle(&r);
+		for (unsigned i = 0; i < RIVALS; i++)
+			base[i][n] = rivals[i].cycle(&r);
 	}
-	if (err)
-		return vb_fail(err, "'%s': %s", ops->name, vb_strerror(err));
-	value = vb_floor_median(v, n);
-	vb_floor_add(f, "locks", ops->name, "ns", value, "two bare atomics",
-		     vb_floor_median(two, n));
-	vb_floor_add(f, "locks", "", "ns", value, "pthread_rwlock, process-shared",
-		     vb_floor_median(rw, n));
-	vb_floor_add(f, "locks", "", "ns", value, "pthread_mutex, robust", vb_floor_median(mx, n));
-	for (unsigned i = f->n - 2; i < f->n; i++)
-		snprintf(f->row[i].name, sizeof(f->row[i].name), "%s", ops->name);
 	pthread_rwlock_destroy(&r.rwlock);
 	pthread_mutex_destroy(&r.mutex);
+	if (err)
+		return vb_fail(err, "'%s': %s", ops->name, vb_strerror(err));
+	for (unsigned i = 0; i < RIVALS; i++) {
+		if (rivals[i].wide && !(ops->needs & VB_CAP_MASKED128))
+			continue;
+		memcpy(copy, v, sizeof(copy));
+		vb_floor_add_turns(f, "locks", ops->name, copy, rivals[i].name, base[i], n);
+	}
 	return 0;
 }
 
