@@ -153,20 +153,18 @@ static bool spin(struct shm_thread *t, uint64_t until_ns)
 }
 
 /*
- * The cores may have other work than ours, which no counter of workers shows: then what is waited
- * for does not come while we spin, and what we spin away the kernel takes from our turn when it has
- * come. So a spin that was in vain makes the next ones a quarter as long, and one that was not,
- * twice.
+ * How long it is worth to spin.  The cores may have other work than ours, which no counter of workers
+ * shows: then what is waited for does not come while we spin, and what we spin away the kernel takes
+ * from our turn when it has come.  So a wait that was longer than any spin makes the next spins a
+ * quarter as long; one that a spin would have covered, in whole or but for the waking, makes them twice
+ * as long.
  */
-static bool spin_a_while(struct shm_thread *t, uint64_t now, uint64_t until_ns)
+static void learn(struct shm_thread *t, uint64_t waited_ns)
 {
-	bool came = spin(t, until_ns - now < t->spin_ns ? until_ns : now + t->spin_ns);
-
-	if (came)
+	if (waited_ns <= 2 * SPIN_NS)
 		t->spin_ns = t->spin_ns < SPIN_NS / 2 ? 2 * t->spin_ns : SPIN_NS;
-	else if (until_ns - now >= t->spin_ns)
+	else
 		t->spin_ns = t->spin_ns / 4 > SPIN_LEAST_NS ? t->spin_ns / 4 : SPIN_LEAST_NS;
-	return came;
 }
 
 static void nap(struct shm_thread *t, uint64_t ns)
@@ -187,14 +185,15 @@ static void nap(struct shm_thread *t, uint64_t ns)
 static void env_idle(struct vb_sched *s, uint64_t until_ns)
 {
 	struct shm_thread *t = vb_sched_env_ctx(s);
-	uint64_t now = vb_clock_ns(), longest = NAP_NS;
+	uint64_t begin = vb_clock_ns(), now = begin, longest = NAP_NS;
 
 	if (look(t) || now >= until_ns)
 		return;
 	if (crowded(t)) {
 		if (give_way(t, until_ns, YIELDS))
 			return;
-	} else if (spin_a_while(t, now, until_ns)) {
+	} else if (spin(t, until_ns - now < t->spin_ns ? until_ns : now + t->spin_ns)) {
+		learn(t, 0);
 		return;
 	}
 	now = vb_clock_ns();
@@ -214,7 +213,10 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 	if (until_ns - now - SLACK_NS < longest)
 		longest = until_ns - now - SLACK_NS;
 	nap(t, longest);
-	look(t);
+	if (look(t))
+		learn(t, vb_clock_ns() - begin);
+	else
+		learn(t, UINT64_MAX);
 }
 
 static const struct vb_env_ops shm_env = {
