@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Bad input ends in one clear line and a documented exit status, and leaves nothing behind.
+. "$(dirname "$0")/lib.sh"
+
+refused 'unknown command' 2 "frobnicate" frobnicate
+refused 'misspelt command' 2 "bench lock" bench lokc
+refused 'unknown option' 2 "clinets clients" bench lock --clinets 3
+refused 'unknown lock, with a suggestion' 2 "dslrr 'dslr'" bench lock --lock dslrr
+refused 'unknown lock to check' 2 "planted:nope" check lock --lock planted:nope
+refused 'unknown fabric' 2 "sin shm|sim" bench lock --fabric sin
+refused 'unknown profile' 2 "cx9 'cx5'" bench lock --fabric sim --profile cx9
+refused 'zero clients' 2 "--clients 0" bench lock --clients 0
+refused 'fewer clients than processes' 2 "2 4" bench lock --clients 2 --procs 4
+refused 'zero locks' 2 "--locks 0" bench lock --locks 0
+refused 'theta below its range' 2 "zipf:-0.5" bench lock --dist zipf:-0.5
+refused 'theta above its range' 2 "zipf:99" bench lock --dist zipf:99
+refused 'no such distribution' 2 "normal uniform" bench lock --dist normal
+refused 'read ratio out of range' 2 "--read-ratio 1.5" bench lock --read-ratio 1.5
+refused 'a time without a unit' 2 "--duration 5 ms" bench lock --duration 5
+refused 'a size that is none' 2 "--locks many" bench lock --locks many
+refused 'a word too many' 2 "surplus" bench lock surplus
+refused 'a JSON path that cannot be written' 2 "/nowhere/at/all.json" \
+	bench lock --json /nowhere/at/all.json
+refused 'locks that do not fit in memory' 6 "MiB" bench lock --locks 100g
+refused 'a segment name with a slash' 2 "a/b" bench lock --segment a/b --duration 10ms
+refused 'a lease that is too short' 2 "--lease" bench lock --lease 1ns
+refused 'no seeds' 2 "--seeds 0" check lock --seeds 0
+
+# The option of another command's.
+refused 'a protocol option that it lacks' 2 "omegaa omega" \
+	bench lock --lock dslr --lock-options omegaa=1us --duration 10ms
+
+# Usage goes to stderr when it was not asked for, and to stdout when it was.
+run
+is 'no command: exit status 2' [ "$status" = 2 ]
+is 'no command: usage on stderr' grep -q '^Usage' "$work/err"
+run --help
+is 'help: exit status 0' [ "$status" = 0 ]
+is 'help: usage on stdout' grep -q '^Usage' "$work/out"
+for command in 'bench lock' 'bench fabric' 'check lock' list doctor version; do
+	# shellcheck disable=SC2086
+	run $command --help
+	is "help of $command" grep -q "verbena $command" "$work/out"
+done
+finish

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the command-line tests share: TAP on stdout, one line a case.  Sourced.
+
+verbena=$1
+work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-cli.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+export VERBENA_LOG=warn
+n=0
+
+ok() { # NAME
+	n=$((n + 1))
+	echo "ok $n - $1"
+}
+
+not_ok() { # NAME WHY
+	n=$((n + 1))
+	echo "not ok $n - $1"
+	printf '%s\n' "$2" | sed 's/^/# /'
+}
+
+skip() { # NAME WHY
+	n=$((n + 1))
+	echo "ok $n - $1 # SKIP $2"
+}
+
+# Runs verbena; its output is in $work/out and $work/err, its exit status in $status.
+run() {
+	timeout 120 "$verbena" "$@" >"$work/out" 2>"$work/err" </dev/null
+	status=$?
+}
+
+# A case that is a condition: is NAME CONDITION...
+is() {
+	name=$1
+	shift
+	if "$@" >"$work/is" 2>&1; then
+		ok "$name"
+	else
+		not_ok "$name" "failed: $*
+$(cat "$work/is")
+exit status $status
+$(head -n 20 "$work/out")
+$(head -n 20 "$work/err")"
+	fi
+}
+
+segments() {
+	ls /dev/shm | grep -c '^verbena' || true
+}
+
+# Bad input: an exit status, nothing on stdout, and one line on stderr that has every one of WORDS.
+refused() { # NAME STATUS 'WORDS' ARGS...
+	name=$1 expect=$2 words=$3
+	shift 3
+	before=$(segments)
+	run "$@"
+	why=
+	[ "$status" = "$expect" ] || why="exit status $status, not $expect"
+	[ -s "$work/out" ] && why="$why; something on stdout"
+	[ "$(wc -l <"$work/err")" = 1 ] || why="$why; not one line on stderr"
+	for word in $words; do
+		grep -qF -- "$word" "$work/err" || why="$why; no word of '$word'"
+	done
+	[ "$(segments)" = "$before" ] || why="$why; shared memory is left behind"
+	if [ -z "$why" ]; then
+		ok "$name"
+	else
+		not_ok "$name" "$why: verbena $*
+$(cat "$work/out" "$work/err")"
+	fi
+}
+
+finish() {
+	echo "1..$n"
+}

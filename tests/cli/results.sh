@@ -1,0 +1,138 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Results: tables for people, JSON for programs, also of interrupted and of stalled runs.
+. "$(dirname "$0")/lib.sh"
+
+if ! command -v jq >/dev/null; then
+	skip 'results' 'jq is not installed'
+	finish
+	exit 0
+fi
+
+json=$work/run.json
+holds() { # FILTER: true for the JSON file
+	jq -e "$1" "$json" >/dev/null
+}
+
+is_json() { # NAME FILTER
+	is "$1" holds "$2"
+}
+
+head_filter='.schema == 1 and .tool == "verbena" and (.version | test("^[0-9]")) and
+	(.commit | type == "string") and (.argv | length > 2) and (.host | type == "object")'
+run_filter='(.ops | . > 0) and (.goodput_ops_s | . > 0) and .failed == 0 and
+	(.duration_s > 0) and (.latency_us.acquire_exclusive | .min <= .p50 and .p50 <= .p99 and
+	.p99 <= ."p99.9" and ."p99.9" <= .max) and (.latency_us.release.p50 >= 0) and
+	([.verbs_per_op | .atomic, .read, .write, .send, .retry] | all(type == "number")) and
+	([.breakdown_us | .IA, .RT, .NP, .WP, .WR, .WW, .NS] | length == 7) and
+	.audit.checked_ops > 0 and .audit.violations == 0'
+
+run bench lock --lock all --fabric shm --procs 2 --clients 4 --locks 1k --dist zipf:0.99 \
+	--read-ratio 0.5 --duration 100ms --seed 7 --json "$json"
+is 'shm: exit status 0' [ "$status" = 0 ]
+is_json 'shm: the head' "$head_filter and .seed == 7"
+is_json 'shm: a run for each lock' '[.runs[].lock] == ["cas", "cas-backoff", "retry-on-fail", "mcs",
+	"dslr", "shiftlock", "rpc"]'
+is_json 'shm: what each run has' ".runs | all($run_filter)"
+is_json 'shm: the plan' '.runs | all(.kind == "lock" and .fabric == "shm" and .clients == 4 and
+	.locks == 1000 and .workload.dist == "zipf" and .workload.theta == 0.99 and
+	.workload.read_ratio == 0.5)'
+is 'shm: a line for each lock' [ "$(grep -cE '^(cas|cas-backoff|retry-on-fail|mcs|dslr|shiftlock|rpc) ' "$work/out")" = 7 ]
+is 'shm: no progress off a terminal' [ ! -s "$work/err" ]
+
+run bench lock --lock all --fabric sim --profile cx5 --nodes 3 --clients 24 --locks 100k \
+	--duration 2ms --seed 7 --json "$json"
+is 'sim: exit status 0' [ "$status" = 0 ]
+is_json 'sim: what each run has' ".runs | length == 7 and all($run_filter)"
+is_json 'sim: uncontended costs: 2 atomics, mostly' \
+	'.runs | map(select(.lock == "dslr" or .lock == "shiftlock")) |
+	all(.verbs_per_op.atomic > 1.9 and .verbs_per_op.atomic < 2.5)'
+cp "$json" "$work/first.json"
+run bench lock --lock dslr,shiftlock --fabric sim --profile cx5 --nodes 3 --clients 24 --locks 100k \
+	--duration 2ms --seed 7 --json "$json"
+same() {
+	a=$(jq -S '[.runs[] | select(.lock == "dslr") | .ops, .latency_us, .verbs_per_op]' "$json")
+	b=$(jq -S '[.runs[] | select(.lock == "dslr") | .ops, .latency_us, .verbs_per_op]' \
+		"$work/first.json")
+	[ -n "$a" ] && [ "$a" = "$b" ]
+}
+is 'sim: the same seed gives the same figures' same
+
+run bench lock --lock cas --fabric sim --nodes 2 --clients 4 --locks 1k --rate 100k --duration 5ms \
+	--json "$json"
+is_json 'open loop: service and response times' \
+	'.runs[0].latency_us | has("response_exclusive") or (keys | any(startswith("response")))'
+
+# Interrupted, at whatever moment: what there is, valid, exit status 130.
+"$verbena" bench lock --lock cas,dslr --procs 2 --clients 4 --duration 60s --json "$json.int" \
+	>"$work/out" 2>"$work/err" </dev/null &
+pid=$!
+tries=0
+while [ "$(pgrep -c -P $pid)" -lt 2 ] && [ $tries -lt 600 ]; do
+	sleep 0.1
+	tries=$((tries + 1))
+done
+kill -INT $pid
+wait $pid
+status=$?
+json=$json.int
+is 'interrupted: exit status 130' [ "$status" = 130 ]
+is_json 'interrupted: the JSON is whole' "$head_filter and .runs[0].lock == \"cas\""
+is 'interrupted: no shared memory is left' [ "$(ls /dev/shm 2>/dev/null | grep -c "verbena.*$pid")" = 0 ]
+
+# A lock without recovery whose holder is killed: the dead holder is named, exit status 4.  Which of
+# the two workers holds is chance, so a few attempts.
+attempt=0
+status=0
+json=$work/stall.json
+while [ "$status" != 4 ] && [ $attempt -lt 16 ]; do
+	attempt=$((attempt + 1))
+	"$verbena" bench lock --lock cas --procs 2 --clients 4 --locks 1 --read-ratio 0 --hold 20ms \
+		--duration 20s --stall-after 500ms --json "$json" >"$work/out" 2>"$work/err" \
+		</dev/null &
+	pid=$!
+	tries=0
+	while [ "$(pgrep -c -P $pid)" -lt 2 ] && [ $tries -lt 600 ]; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	sleep 0.3 # a head start only: killed too early or late, the attempt is made again
+	pkill -9 -n -P $pid
+	tries=0
+	while kill -0 $pid 2>/dev/null && [ $tries -lt 30 ]; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	kill -INT $pid 2>/dev/null
+	wait $pid
+	status=$?
+done
+is 'a dead holder: exit status 4' [ "$status" = 4 ]
+is 'a dead holder: is named' grep -qE 'client [0-9]+ .*died holding lock 0' "$work/out" "$work/err"
+is_json 'a dead holder: the results stand' '.runs[0].stalled == true or .runs[0].stalled != null'
+
+run list --json
+cp "$work/out" "$work/list.json"
+json=$work/list.json
+is_json 'list: locks with their caps' '.locks | length == 7 and all(.name and (.caps | length > 0))'
+is_json 'list: planted bugs and their rules' '.planted | length >= 5 and all(.planted_for)'
+is_json 'list: fabrics and profiles' '([.fabrics[].name] | index("shm") != null and
+	index("sim") != null) and (.profiles | all(.sources))'
+
+json=$work/check.json
+run check lock --lock dslr --seeds 5 --json "$json"
+is 'check: exit status 0 when nothing is found' [ "$status" = 0 ]
+is_json 'check: JSON' "$head_filter"' and .runs[0].violations == 0 and .runs[0].seeds == 5'
+run check lock --lock planted:double-grant --seeds 200 --json "$json"
+is 'check: exit status 3 when something is found' [ "$status" = 3 ]
+is_json 'check: the rule and the replay' '.runs[0].first_violation |
+	.rule == "mode-conflict" and (.replay | startswith("verbena check lock"))'
+seed=$(jq -r '.runs[0].first_violation.seed' "$json")
+run check lock --lock planted:double-grant --seed "$seed"
+is 'check: the replay finds it again' [ "$status" = 3 ]
+
+run doctor
+is 'doctor: runs' [ "$status" = 0 ]
+run version
+is 'version' grep -qE '^verbena [0-9]+\.[0-9]+\.[0-9]+' "$work/out"
+finish
