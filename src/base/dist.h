@@ -4,13 +4,22 @@
  *
  *   "uniform"
  *   "zipf:THETA"      P(k) proportional to (k+1)^-THETA, THETA 0 to 10
- *   "powerlaw:ALPHA"  the same with ALPHA above 1 to 10, as seed 000 appendix A.4 calls it
+ *   "powerlaw:ALPHA"  the same law, ALPHA above 1 to 10: the name that seed 000 appendix A.4 uses
  *
- * Below 1 by Gray et al. (SIGMOD 1994, figure 6), as YCSB and the papers do: constant time and memory,
- * one power per draw.  It is an approximation: items 0 and 1 are exact, further ones follow a
- * continuous curve; the total variation distance from the exact distribution is below 1 % for
- * n >= 1000 (a test holds it to that).  From 1 on by rejection inversion (Hormann and Derflinger
- * 1996), which is exact.  A vb_dist is a few numbers, immutable after init, and may be shared.
+ * THETA below 1: Gray et al. (SIGMOD 1994, figure 6), as YCSB and the papers draw it; one logarithm
+ * and one exponential per draw.  It is an approximation.  Items 0 and 1 are exact; the others
+ * follow a continuous curve that favours the first of them: item 2 by up to 20 % of its
+ * probability, at THETA 0.99, and the rest by less and less.  The total variation distance from the
+ * exact law (the share of draws that fall on another item) is below 1.8 % for every n and THETA,
+ * and for 10 million items 0.98 % at 0.99, 0.2 % at 0.8 and below 0.01 % up to 0.5.  The tests hold
+ * it to these numbers, and the generator to the curve.
+ *
+ * THETA from 1 on, 1 included: rejection inversion (Hormann and Derflinger 1996), which is exact
+ * and takes less than 1.1 rounds on average.
+ *
+ * Neither has a table: a vb_dist is a few numbers, immutable after init, and may be shared by
+ * threads. Its zeta(n, THETA) is 10,000 terms and an Euler-Maclaurin tail, to 1e-12 of the sum, in
+ * well below a millisecond for any n.
  */
 #ifndef VB_BASE_DIST_H
 #define VB_BASE_DIST_H
