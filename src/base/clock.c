@@ -17,9 +17,10 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #if defined(__x86_64__)
 
-#define SCALE_SHIFT      24
-#define CALIBRATE_NS     4000000ull /* a reading is good to tens of ns: below 20 ppm over 4 ms */
-#define READINGS         5
+#define SCALE_SHIFT  24
+#define READINGS     5
+#define ERROR_PPM    19          /* the scale's own rounding and the ns's take the 20th */
+#define CALIBRATE_NS 50000000ull /* no such bound by then: the counter is not used */
 
 static int kernel_trusts_tsc(void)
 {
@@ -41,36 +42,48 @@ static int tsc_is_invariant(void)
 	return __get_cpuid(0x80000007u, &a, &b, &c, &d) && d & 1u << 8;
 }
 
+struct reading {
+	uint64_t tsc, ns;
+	uint64_t window; /* ns was read within this many ticks around tsc */
+};
+
 /* Both clocks at the same moment: of a few tries, the one with the least time around it. */
-static void read_both(uint64_t *tsc, uint64_t *ns)
+static struct reading read_both(void)
 {
-	uint64_t best = UINT64_MAX;
+	struct reading best = {.window = UINT64_MAX};
 
-	*tsc = *ns = 0;
 	for (int i = 0; i < READINGS; i++) {
-		uint64_t before = __rdtsc(), t = vb_clock_gettime_ns(), after = __rdtsc();
+		uint64_t before = __rdtsc(), ns = vb_clock_gettime_ns(), after = __rdtsc();
 
-		if (after - before < best) {
-			best = after - before;
-			*tsc = before + (after - before) / 2;
-			*ns = t;
-		}
+		if (after - before < best.window)
+			best = (struct reading){.tsc = before + (after - before) / 2,
+						.ns = ns,
+						.window = after - before};
 	}
+	return best;
 }
 
+/* A reading is wrong by at most half its window, so two of them bound the error of the scale,
+ * however often we were preempted meanwhile: go on until the distance is long enough for the bound.
+ */
 static void calibrate(void)
 {
-	uint64_t tsc0, ns0, tsc1, ns1;
+	struct reading first, last;
+	uint64_t ticks;
 
 	if (!kernel_trusts_tsc() || !tsc_is_invariant())
 		return;
-	read_both(&tsc0, &ns0);
-	do
-		read_both(&tsc1, &ns1);
-	while (ns1 - ns0 < CALIBRATE_NS);
-	vb_clock.mult = (uint32_t)(((unsigned __int128)(ns1 - ns0) << SCALE_SHIFT) / (tsc1 - tsc0));
-	vb_clock.tsc_base = tsc1;
-	vb_clock.ns_base = ns1;
+	first = read_both();
+	do {
+		last = read_both();
+		if (last.tsc <= first.tsc || last.ns - first.ns > CALIBRATE_NS)
+			return;
+		ticks = last.tsc - first.tsc;
+	} while ((first.window + last.window) / 2 > ticks / 1000000 * ERROR_PPM);
+	vb_clock.mult =
+		(uint32_t)(((unsigned __int128)(last.ns - first.ns) << SCALE_SHIFT) / ticks);
+	vb_clock.tsc_base = last.tsc;
+	vb_clock.ns_base = last.ns;
 	vb_clock.use_tsc = vb_clock.mult != 0;
 }
 

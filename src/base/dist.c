@@ -9,37 +9,45 @@
 
 #include "base/log.h"
 
-/* Terms summed one by one; the rest by Euler and Maclaurin, whose first omitted term is then below
- * 1e-16 of the sum. */
+/* The integral of x^-theta from a to b.  expm1 keeps its digits where theta is next to 1 and both
+ * powers next to each other; the limit is the logarithm. */
+static double integral(double a, double b, double theta)
+{
+	double s = 1 - theta;
+
+	return s == 0 ? log(b / a) : pow(a, s) * expm1(s * log(b / a)) / s;
+}
+
+/* Terms summed one by one; the rest by Euler and Maclaurin, whose first omitted term,
+ * theta (theta + 1) (theta + 2) / 720 a^(-theta - 3), is then below 1e-15. */
 #define ZETA_HEAD 10000ull
 
 static double zeta(uint64_t n, double theta)
 {
 	uint64_t head = n < ZETA_HEAD ? n : ZETA_HEAD;
-	double sum = 0, a, b, integral;
+	double sum = 0, a = (double)head, b = (double)n;
 
 	/* Small terms first. */
 	for (uint64_t i = head; i >= 1; i--)
 		sum += pow((double)i, -theta);
 	if (n == head)
 		return sum;
-	a = (double)head;
-	b = (double)n;
-	integral = theta == 1 ? log(b / a)
-			      : (pow(b, 1 - theta) - pow(a, 1 - theta)) / (1 - theta);
-	return sum + integral + (pow(b, -theta) - pow(a, -theta)) / 2 +
+	return sum + integral(a, b, theta) + (pow(b, -theta) - pow(a, -theta)) / 2 +
 	       theta * (pow(a, -theta - 1) - pow(b, -theta - 1)) / 12;
 }
 
-/* The integral of x^-theta from 1, and its inverse. */
+/* integral(1, x) and its inverse. */
 static double big_h(double x, double theta)
 {
-	return theta == 1 ? log(x) : (pow(x, 1 - theta) - 1) / (1 - theta);
+	return integral(1, x, theta);
 }
 
 static double big_h_inverse(double y, double theta)
 {
-	return theta == 1 ? exp(y) : pow(1 + y * (1 - theta), 1 / (1 - theta));
+	double s = 1 - theta;
+
+	/* Rounding may carry y past the integral to infinity. */
+	return s == 0 ? exp(y) : exp(log1p(fmax(y * s, -1)) / s);
 }
 
 static void init_zipf(struct vb_dist *d, double theta)
@@ -52,7 +60,9 @@ static void init_zipf(struct vb_dist *d, double theta)
 		d->kind = VB_DIST_ZIPF_GRAY;
 		d->alpha = 1 / (1 - theta);
 		d->two_items = 1 + pow(0.5, theta);
-		d->eta = d->n <= 2 ? 1 : (1 - pow(2 / n, 1 - theta)) / (1 - d->two_items / d->zetan);
+		d->eta = d->n <= 2
+				 ? 1
+				 : -expm1((1 - theta) * log(2 / n)) / (1 - d->two_items / d->zetan);
 		return;
 	}
 	d->kind = VB_DIST_ZIPF_REJECT;
@@ -67,7 +77,8 @@ static int parse_exponent(const char *text, const char *number, double lo, doubl
 
 	*out = strtod(number, &end);
 	if (end == number || *end || !(*out >= lo && *out <= hi))
-		return vb_fail(-EINVAL, "distribution '%s': the exponent must be a number from %g to %g",
+		return vb_fail(-EINVAL,
+			       "distribution '%s': the exponent must be a number from %g to %g",
 			       text, lo, hi);
 	return 0;
 }
@@ -87,8 +98,10 @@ int vb_dist_init(struct vb_dist *d, const char *text, uint64_t n)
 	else if (!strncmp(text, "powerlaw:", 9))
 		err = parse_exponent(text, text + 9, 1.000001, 10, &x);
 	else
-		return vb_fail(-EINVAL, "there is no distribution '%s'; uniform, zipf:THETA and "
-					"powerlaw:ALPHA are", text);
+		return vb_fail(-EINVAL,
+			       "there is no distribution '%s'; uniform, zipf:THETA and "
+			       "powerlaw:ALPHA are",
+			       text);
 	if (err == 0)
 		init_zipf(d, x);
 	return err;
@@ -103,12 +116,12 @@ static uint64_t next_gray(const struct vb_dist *d, struct vb_rng *r)
 		return 0;
 	if (uz < d->two_items)
 		return d->n > 1;
-	k = (uint64_t)((double)d->n * pow(d->eta * u - d->eta + 1, d->alpha));
+	k = (uint64_t)((double)d->n * exp(d->alpha * log1p(d->eta * (u - 1))));
 	return k < d->n ? k : d->n - 1;
 }
 
-/* Accepts at once inside the squeeze, which is nearly always; the expected number of rounds is below
- * 1.1 for every theta and n. */
+/* Accepts at once inside the squeeze, which is nearly always; the expected number of rounds is
+ * below 1.1 for every theta and n. */
 static uint64_t next_reject(const struct vb_dist *d, struct vb_rng *r)
 {
 	for (;;) {

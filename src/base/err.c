@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Error texts, the version, and the end of the program when an invariant broke. */
+#include <limits.h>
 #include <string.h>
 
 #include <verbena/verbena.h>
@@ -9,7 +10,7 @@
 
 const char *vb_strerror(int err)
 {
-	if (err < 0)
+	if (err < 0 && err != INT_MIN)
 		err = -err;
 	switch (err) {
 	case VB_EUNKNOWN:

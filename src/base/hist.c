@@ -87,7 +87,9 @@ uint64_t vb_hist_percentile(const struct vb_hist *h, double p)
 		return 0;
 	if (p <= 0)
 		return h->min;
-	want = (uint64_t)ceil(p / 100.0 * (double)h->total);
+	/* The next smaller double: 99.9 % of 1000 is 999 values, not the 1000 that rounding up the
+	 * nearest double to 0.999 would give. */
+	want = (uint64_t)ceil(nextafter(p, 0) * (double)h->total / 100);
 	if (p >= 100 || want >= h->total)
 		return h->max;
 	for (unsigned i = 0; i < VB_HIST_COUNTS; i++) {

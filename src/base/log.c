@@ -3,6 +3,7 @@
  * threads and processes do not mix. */
 #include "base/log.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
@@ -45,13 +46,18 @@ static void parse_word(char *word)
 	if (colon)
 		*colon = '\0';
 	if (parse_level(colon ? colon + 1 : word, &level)) {
-		fprintf(stderr, "verbena: VERBENA_LOG: '%s' is no level; error, warn, info, debug and "
-				"trace are\n", colon ? colon + 1 : word);
+		fprintf(stderr,
+			"verbena: VERBENA_LOG: '%s' is no level; error, warn, info, debug and "
+			"trace are\n",
+			colon ? colon + 1 : word);
 		return;
 	}
 	if (!colon) {
 		default_level = level;
-	} else if (n_filters < FILTERS_MAX) {
+	} else if (n_filters == FILTERS_MAX) {
+		fprintf(stderr, "verbena: VERBENA_LOG: more than %d rooms; '%s' is left out\n",
+			FILTERS_MAX, word);
+	} else {
 		snprintf(filters[n_filters].room, sizeof(filters[0].room), "%s", word);
 		filters[n_filters++].level = level;
 	}
@@ -60,18 +66,21 @@ static void parse_word(char *word)
 static void read_environment(void)
 {
 	const char *env = getenv("VERBENA_LOG");
-	char copy[512], *save = NULL;
+	char *copy = env ? strdup(env) : NULL, *save = NULL;
 
-	if (!env)
+	if (!copy)
 		return;
-	snprintf(copy, sizeof(copy), "%s", env);
 	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save))
 		parse_word(w);
+	free(copy);
 }
 
 int vb_log_on(const char *room, enum vb_log_level level)
 {
+	int saved = errno;
+
 	pthread_once(&once, read_environment);
+	errno = saved;
 	for (unsigned i = 0; i < n_filters; i++)
 		if (!strcmp(filters[i].room, room))
 			return level <= filters[i].level;
@@ -82,12 +91,13 @@ void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ..
 {
 	char line[LINE_MAX_BYTES];
 	va_list args;
-	int n, m;
+	int n, m, saved = errno; /* vb_fail(-errno, ...) reads it after us */
 
 	va_start(args, fmt);
 	if (capture_buf) {
 		vsnprintf(capture_buf, capture_size, fmt, args);
 		va_end(args);
+		errno = saved;
 		return;
 	}
 	n = snprintf(line, sizeof(line), "verbena: %s: %s: ", room, level_names[level]);
@@ -97,8 +107,8 @@ void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ..
 	if (n > (int)sizeof(line) - 2)
 		n = sizeof(line) - 2;
 	line[n++] = '\n';
-	if (write(STDERR_FILENO, line, (size_t)n) < 0)
-		return; /* nobody is left to be told */
+	(void)!write(STDERR_FILENO, line, (size_t)n); /* of its failure nobody is left to be told */
+	errno = saved;
 }
 
 void vb_log_capture_begin(char *buf, size_t size)

@@ -1,121 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options from tables; see opt.h.  Every error is one line that names the option, what was given and
- * what is allowed. */
+/* Options from tables; see opt.h.  Every error is one line that names the option, what was given
+ * and what is allowed. */
 #define VB_LOG_ROOM "options"
 #include "base/opt.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/log.h"
 
-/* ---- numbers with units ---- */
-
-struct unit {
-	const char *suffix;
-	double factor;
-};
-
-static const struct unit size_units[] = {{"", 1},          {"k", 1e3},           {"m", 1e6},
-					 {"g", 1e9},       {"ki", 1024.0},       {"mi", 1048576.0},
-					 {"gi", 1073741824.0}};
-static const struct unit time_units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
-
-static int parse_with_units(const char *text, const struct unit *units, size_t n, bool zero_bare,
-			    uint64_t *out)
-{
-	char *end;
-	double v;
-
-	/* strtod would take "nan", "inf", hexadecimal and leading spaces too. */
-	if (!isdigit((unsigned char)text[0]) && text[0] != '.')
-		return -EINVAL;
-	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
-		return -EINVAL;
-	errno = 0;
-	v = strtod(text, &end);
-	if (end == text || errno == ERANGE)
-		return -EINVAL;
-	if (zero_bare && *end == '\0' && v == 0) {
-		*out = 0;
-		return 0;
-	}
-	for (size_t i = 0; i < n; i++) {
-		if (strcasecmp(end, units[i].suffix))
-			continue;
-		v *= units[i].factor;
-		if (v >= 0x1p63 || v != floor(v))
-			return -EINVAL;
-		*out = (uint64_t)v;
-		return 0;
-	}
-	return -EINVAL;
-}
-
-int vb_parse_size(const char *text, uint64_t *out)
-{
-	char *end;
-
-	/* Plain integers exactly, also above 2^53. */
-	if (isdigit((unsigned char)text[0])) {
-		errno = 0;
-		uint64_t v = strtoull(text, &end, 10);
-
-		if (*end == '\0') {
-			if (errno == ERANGE)
-				return -EINVAL;
-			*out = v;
-			return 0;
-		}
-	}
-	return parse_with_units(text, size_units, VB_ARRAY_SIZE(size_units), false, out);
-}
-
-int vb_parse_time_ns(const char *text, uint64_t *out)
-{
-	return parse_with_units(text, time_units, VB_ARRAY_SIZE(time_units), true, out);
-}
-
-static char *format_scaled(char *buf, size_t size, double v, const char *const *suffixes, unsigned n)
-{
-	unsigned i = 0;
-
-	while (i + 1 < n && v >= 999.5) {
-		v /= 1000;
-		i++;
-	}
-	if (i == 0 && v == floor(v))
-		snprintf(buf, size, "%.0f%s", v, suffixes[i]);
-	else
-		snprintf(buf, size, "%.*f%s", v < 9.995 ? 2 : v < 99.95 ? 1 : 0, v, suffixes[i]);
-	return buf;
-}
-
-char *vb_format_ns(char *buf, size_t size, double ns)
-{
-	static const char *const suffixes[] = {"ns", "us", "ms", "s"};
-
-	return format_scaled(buf, size, ns, suffixes, 4);
-}
-
-char *vb_format_count(char *buf, size_t size, double v)
-{
-	static const char *const suffixes[] = {"", "k", "M", "G", "T"};
-
-	return format_scaled(buf, size, v, suffixes, 5);
-}
-
 /* ---- one option ---- */
 
-static void *field(void *opts, const struct vb_opt *o)
+/* What to set, and how the user wrote its name: "--lease" or, in a list, "lease". */
+struct target {
+	const struct vb_opt *o;
+	void *opts;
+	const char *dashes;
+};
+
+static void put(const struct target *t, const void *value, size_t size)
 {
-	return (char *)opts + o->offset;
+	memcpy((char *)t->opts + t->o->offset, value, size);
 }
 
-static int set_flag(const struct vb_opt *o, void *opts, const char *value)
+static int set_flag(const struct target *t, const char *value)
 {
 	bool on = true;
 
@@ -123,35 +32,39 @@ static int set_flag(const struct vb_opt *o, void *opts, const char *value)
 		if (!strcmp(value, "no") || !strcmp(value, "false") || !strcmp(value, "0"))
 			on = false;
 		else if (strcmp(value, "yes") && strcmp(value, "true") && strcmp(value, "1"))
-			return vb_fail(-EINVAL, "--%s: '%s' is neither yes nor no", o->name, value);
+			return vb_fail(-EINVAL, "%s%s: '%s' is neither yes nor no", t->dashes,
+				       t->o->name, value);
 	}
-	memcpy(field(opts, o), &on, sizeof(on));
+	put(t, &on, sizeof(on));
 	return 0;
 }
 
-static int set_number(const struct vb_opt *o, void *opts, const char *value)
+static int set_number(const struct target *t, const char *value)
 {
-	const bool is_time = o->kind == VB_OPT_KIND_TIME;
+	const bool is_time = t->o->kind == VB_OPT_KIND_TIME;
 	char lo[24], hi[24];
 	uint64_t v;
 
 	if (is_time ? vb_parse_time_ns(value, &v) : vb_parse_size(value, &v))
-		return vb_fail(-EINVAL, "--%s: '%s' is no %s", o->name, value,
-			       is_time ? "time; write a number and ns, us, ms or s, as in 10ms"
-				       : "whole number; k, m, g and ki, mi, gi may follow, as in 100k");
-	if (v < o->min || v > o->max) {
+		return vb_fail(
+			-EINVAL, "%s%s: '%s' is no %s", t->dashes, t->o->name, value,
+			is_time ? "time; write a number and ns, us, ms or s, as in 10ms"
+				: "whole number; k, m, g and ki, mi, gi may follow, as in 100k");
+	if (v < t->o->min || v > t->o->max) {
 		if (is_time)
-			return vb_fail(-EINVAL, "--%s: %s is out of range: %s to %s are allowed",
-				       o->name, value, vb_format_ns(lo, sizeof(lo), (double)o->min),
-				       vb_format_ns(hi, sizeof(hi), (double)o->max));
-		return vb_fail(-EINVAL, "--%s: %s is out of range: %llu to %llu are allowed", o->name,
-			       value, (unsigned long long)o->min, (unsigned long long)o->max);
+			return vb_fail(-EINVAL, "%s%s: %s is out of range: %s to %s are allowed",
+				       t->dashes, t->o->name, value,
+				       vb_format_ns(lo, sizeof(lo), (double)t->o->min),
+				       vb_format_ns(hi, sizeof(hi), (double)t->o->max));
+		return vb_fail(-EINVAL, "%s%s: %s is out of range: %llu to %llu are allowed",
+			       t->dashes, t->o->name, value, (unsigned long long)t->o->min,
+			       (unsigned long long)t->o->max);
 	}
-	memcpy(field(opts, o), &v, sizeof(v));
+	put(t, &v, sizeof(v));
 	return 0;
 }
 
-static int set_real(const struct vb_opt *o, void *opts, const char *value)
+static int set_real(const struct target *t, const char *value)
 {
 	char *end;
 	double v;
@@ -159,17 +72,17 @@ static int set_real(const struct vb_opt *o, void *opts, const char *value)
 	errno = 0;
 	v = strtod(value, &end);
 	if (end == value || *end || errno == ERANGE || isnan(v))
-		return vb_fail(-EINVAL, "--%s: '%s' is no number", o->name, value);
-	if (v < o->real_min || v > o->real_max)
-		return vb_fail(-EINVAL, "--%s: %s is out of range: %g to %g are allowed", o->name, value,
-			       o->real_min, o->real_max);
-	memcpy(field(opts, o), &v, sizeof(v));
+		return vb_fail(-EINVAL, "%s%s: '%s' is no number", t->dashes, t->o->name, value);
+	if (v < t->o->real_min || v > t->o->real_max)
+		return vb_fail(-EINVAL, "%s%s: %s is out of range: %g to %g are allowed", t->dashes,
+			       t->o->name, value, t->o->real_min, t->o->real_max);
+	put(t, &v, sizeof(v));
 	return 0;
 }
 
-static int set_choice(const struct vb_opt *o, void *opts, const char *value)
+static int set_choice(const struct target *t, const char *value)
 {
-	const char *p = o->choices;
+	const char *p = t->o->choices;
 	size_t len = strlen(value);
 	int index = 0;
 
@@ -177,31 +90,33 @@ static int set_choice(const struct vb_opt *o, void *opts, const char *value)
 		size_t n = strcspn(p, "|");
 
 		if (n == len && !memcmp(p, value, n)) {
-			memcpy(field(opts, o), &index, sizeof(index));
+			put(t, &index, sizeof(index));
 			return 0;
 		}
 		p += n + (p[n] == '|');
 		index++;
 	}
-	return vb_fail(-EINVAL, "--%s: '%s' is none of %s", o->name, value, o->choices);
+	return vb_fail(-EINVAL, "%s%s: '%s' is none of %s", t->dashes, t->o->name, value,
+		       t->o->choices);
 }
 
-static int set(const struct vb_opt *o, void *opts, const char *value)
+static int set(const struct target *t, const char *value)
 {
-	if (o->kind == VB_OPT_KIND_FLAG)
-		return set_flag(o, opts, value);
+	if (t->o->kind == VB_OPT_KIND_FLAG)
+		return set_flag(t, value);
 	if (!value || !*value)
-		return vb_fail(-EINVAL, "--%s needs a value: --%s %s", o->name, o->name, o->value);
-	switch (o->kind) {
+		return vb_fail(-EINVAL, "%s%s needs a value: %s%s%s%s", t->dashes, t->o->name,
+			       t->dashes, t->o->name, *t->dashes ? " " : "=", t->o->value);
+	switch (t->o->kind) {
 	case VB_OPT_KIND_SIZE:
 	case VB_OPT_KIND_TIME:
-		return set_number(o, opts, value);
+		return set_number(t, value);
 	case VB_OPT_KIND_REAL:
-		return set_real(o, opts, value);
+		return set_real(t, value);
 	case VB_OPT_KIND_CHOICE:
-		return set_choice(o, opts, value);
+		return set_choice(t, value);
 	default:
-		memcpy(field(opts, o), &value, sizeof(value));
+		put(t, &value, sizeof(value));
 		return 0;
 	}
 }
@@ -218,7 +133,7 @@ void vb_opt_defaults(const struct vb_opt *table, void *opts)
 {
 	for (; table->kind != VB_OPT_KIND_END; table++)
 		if (table->init)
-			vb_assert(set(table, opts, table->init) == 0);
+			vb_assert(set(&(struct target){table, opts, "--"}, table->init) == 0);
 }
 
 /* ---- nearest name ---- */
@@ -283,8 +198,8 @@ static int unknown(const struct vb_opt_group *groups, size_t n_groups, const cha
 				names[n++] = o->name;
 	snprintf(copy, sizeof(copy), "%.*s", (int)len, name);
 	near = vb_nearest(copy, names, n);
-	return vb_fail(-EINVAL, "there is no option '%s'%s%s%s", copy, near ? "; did you mean '" : "",
-		       near ? near : "", near ? "'?" : "");
+	return vb_fail(-EINVAL, "there is no option '%s'%s%s%s", copy,
+		       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 int vb_opt_set(const struct vb_opt *table, void *opts, const char *name, const char *value)
@@ -292,19 +207,29 @@ int vb_opt_set(const struct vb_opt *table, void *opts, const char *name, const c
 	const struct vb_opt_group group = {.table = table, .opts = opts};
 	const struct vb_opt *o = find(table, name, strlen(name));
 
-	return o ? set(o, opts, value) : unknown(&group, 1, name, strlen(name));
+	if (!o)
+		return unknown(&group, 1, name, strlen(name));
+	return set(&(struct target){o, opts, ""}, value);
 }
 
-/* A copy that lives as long as the process: string options point into it. */
-static char *keep(const char *text)
-{
-	static struct kept {
-		struct kept *next;
-		char text[];
-	} *all;
-	size_t size = strlen(text) + 1;
-	struct kept *k = malloc(sizeof(*k) + size);
+struct kept {
+	struct kept *next;
+	char text[];
+};
 
+/* The text for as long as the process lives: string options point at it.  Texts are never taken
+ * out, so the list is read without a lock; two threads that keep the same text at once keep it
+ * twice. */
+static const char *keep(const char *text)
+{
+	static struct kept *all;
+	size_t size = strlen(text) + 1;
+	struct kept *k = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
+
+	for (; k; k = k->next)
+		if (!strcmp(k->text, text))
+			return k->text;
+	k = malloc(sizeof(*k) + size);
 	if (!k)
 		return NULL;
 	memcpy(k->text, text, size);
@@ -315,29 +240,61 @@ static char *keep(const char *text)
 	return k->text;
 }
 
+static int set_kept(const struct vb_opt *table, void *opts, const char *name, const char *value)
+{
+	const struct vb_opt *o = find(table, name, strlen(name));
+
+	if (o && o->kind == VB_OPT_KIND_STRING && value) {
+		value = keep(value);
+		if (!value)
+			return vb_fail(-ENOMEM, "no memory for the value of '%s'", name);
+	}
+	return vb_opt_set(table, opts, name, value);
+}
+
 int vb_opt_parse_list(const struct vb_opt *table, void *opts, const char *list)
 {
 	char *copy, *save = NULL;
+	int err = 0;
 
 	if (!list || !*list)
 		return 0;
-	copy = keep(list);
+	copy = strdup(list);
 	if (!copy)
-		return vb_fail(-ENOMEM, "no memory for options");
-	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
+		return vb_fail(-ENOMEM, "no memory for the options '%s'", list);
+	for (char *w = strtok_r(copy, ",", &save); w && !err; w = strtok_r(NULL, ",", &save)) {
 		char *eq = strchr(w, '=');
-		int err;
 
 		if (eq)
 			*eq = '\0';
-		err = vb_opt_set(table, opts, w, eq ? eq + 1 : NULL);
-		if (err)
-			return err;
+		err = set_kept(table, opts, w, eq ? eq + 1 : NULL);
 	}
-	return 0;
+	free(copy);
+	return err;
 }
 
 /* ---- a command line ---- */
+
+/* The option at argv[*i], which begins with "--", and its value, maybe from the next word. */
+static int take_option(const struct vb_opt_group *groups, size_t n_groups, int argc, char **argv,
+		       int *i)
+{
+	const char *name = argv[*i] + 2, *value;
+	size_t len = strcspn(name, "=");
+
+	value = name[len] == '=' ? name + len + 1 : NULL;
+	for (size_t g = 0; g < n_groups; g++) {
+		const struct vb_opt *o = find(groups[g].table, name, len);
+
+		if (!o)
+			continue;
+		if (o->kind != VB_OPT_KIND_FLAG && !value && *i + 1 < argc &&
+		    strncmp(argv[*i + 1], "--", 2))
+			value = argv[++*i];
+		return set(&(struct target){o, groups[g].opts, "--"}, value);
+	}
+	return unknown(groups, n_groups, name, len);
+}
 
 int vb_opt_parse_args(const struct vb_opt_group *groups, size_t n_groups, int argc, char **argv,
 		      int *n_words)
@@ -346,70 +303,89 @@ int vb_opt_parse_args(const struct vb_opt_group *groups, size_t n_groups, int ar
 	int words = 0;
 
 	for (int i = 0; i < argc; i++) {
-		const char *name = argv[i] + 2, *value;
-		const struct vb_opt *o = NULL;
-		size_t len, g;
+		char *w = argv[i];
 		int err;
 
-		if (only_words || strncmp(argv[i], "--", 2)) {
-			if (!only_words && argv[i][0] == '-' && argv[i][1]) {
-				if (!strcmp(argv[i], "-h"))
-					return 1;
-				return vb_fail(-EINVAL, "there is no option '%s'; options are long, as "
-							"in --help", argv[i]);
-			}
-			argv[words++] = argv[i];
-			continue;
-		}
-		if (!*name) {
+		if (only_words || w[0] != '-' || !w[1]) {
+			argv[words++] = w;
+		} else if (!strcmp(w, "--")) {
 			only_words = true;
-			continue;
-		}
-		if (!strcmp(name, "help"))
+		} else if (!strcmp(w, "--help") || !strcmp(w, "-h")) {
 			return 1;
-		len = strcspn(name, "=");
-		value = name[len] == '=' ? name + len + 1 : NULL;
-		for (g = 0; g < n_groups && !o; g++)
-			o = find(groups[g].table, name, len);
-		if (!o)
-			return unknown(groups, n_groups, name, len);
-		if (o->kind != VB_OPT_KIND_FLAG && !value && i + 1 < argc)
-			value = argv[++i];
-		err = set(o, groups[g - 1].opts, value);
-		if (err)
-			return err;
+		} else if (w[1] != '-') {
+			return vb_fail(-EINVAL,
+				       "there is no option '%s'; options are long, as in --help",
+				       w);
+		} else {
+			err = take_option(groups, n_groups, argc, argv, &i);
+			if (err)
+				return err;
+		}
 	}
 	*n_words = words;
 	return 0;
 }
 
+/* ---- help ---- */
+
+#define HELP_WIDTH 80
+#define NAME_WIDTH 28 /* a longer name has a line of its own */
+
+/* The text from column `at` on, broken between words. */
+static void print_wrapped(FILE *to, const char *text, int at, int *column)
+{
+	while (*text) {
+		int n = (int)strcspn(text, " ");
+
+		if (*column > at && *column + 1 + n > HELP_WIDTH) {
+			fprintf(to, "\n%*s", at, "");
+			*column = at;
+		} else if (*column > at) {
+			fputc(' ', to);
+			++*column;
+		}
+		fprintf(to, "%.*s", n, text);
+		*column += n;
+		text += n;
+		text += strspn(text, " ");
+	}
+}
+
+static void print_option(FILE *to, const struct vb_opt *o, int at)
+{
+	int column =
+		fprintf(to, "  --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+	char init[128];
+
+	if (column + 2 > at) {
+		fputc('\n', to);
+		column = 0;
+	}
+	fprintf(to, "%*s", at - column, "");
+	column = at;
+	print_wrapped(to, o->help, at, &column);
+	if (o->init && o->kind != VB_OPT_KIND_FLAG) {
+		snprintf(init, sizeof(init), "[%s]", o->init);
+		print_wrapped(to, init, at, &column);
+	}
+	fputc('\n', to);
+}
+
 void vb_opt_print_help(FILE *to, const struct vb_opt_group *groups, size_t n_groups)
 {
-	size_t width = 0;
+	int width = 0;
 
 	for (size_t g = 0; g < n_groups; g++) {
 		for (const struct vb_opt *o = groups[g].table; o->kind != VB_OPT_KIND_END; o++) {
-			size_t n = strlen(o->name) + (o->value ? strlen(o->value) + 1 : 0);
+			int n = (int)(strlen(o->name) + (o->value ? strlen(o->value) + 1 : 0));
 
-			if (n > width && n <= 28)
+			if (n > width && n <= NAME_WIDTH)
 				width = n;
 		}
 	}
 	for (size_t g = 0; g < n_groups; g++) {
 		fprintf(to, "%s%s:\n", g ? "\n" : "", groups[g].title);
-		for (const struct vb_opt *o = groups[g].table; o->kind != VB_OPT_KIND_END; o++) {
-			int n = fprintf(to, "  --%s%s%s", o->name, o->value ? " " : "",
-					o->value ? o->value : "");
-			int pad = (int)width + 6 - n;
-
-			if (pad < 1) {
-				fputc('\n', to);
-				pad = (int)width + 6;
-			}
-			fprintf(to, "%*s%s", pad, "", o->help);
-			if (o->init && o->kind != VB_OPT_KIND_FLAG)
-				fprintf(to, " [%s]", o->init);
-			fputc('\n', to);
-		}
+		for (const struct vb_opt *o = groups[g].table; o->kind != VB_OPT_KIND_END; o++)
+			print_option(to, o, width + 6);
 	}
 }

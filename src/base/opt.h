@@ -38,7 +38,7 @@ struct vb_opt {
 	const char *help;    /* one sentence, no full stop */
 	const char *choices; /* "a|b|c" */
 	size_t offset;
-	uint64_t min, max;   /* SIZE and TIME */
+	uint64_t min, max; /* SIZE and TIME */
 	double real_min, real_max;
 };
 
@@ -83,13 +83,14 @@ void vb_opt_defaults(const struct vb_opt *table, void *opts);
  * allowed; an unknown name suggests the nearest known one. */
 int vb_opt_set(const struct vb_opt *table, void *opts, const char *name, const char *value);
 
-/* "key=value,key,key=value"; NULL or "" sets nothing.  String values are kept as pointers into a
- * copy that lives as long as the process. */
+/* "key=value,key,key=value"; NULL or "" sets nothing.  Stops at the first wrong one; those before
+ * it are set.  String values are kept for as long as the process lives, each distinct one once. */
 int vb_opt_parse_list(const struct vb_opt *table, void *opts, const char *list);
 
-/* Long options "--name value", "--name=value", "--flag".  Several tables, each with its struct, are
- * searched in turn.  Words that are not options are put to the front of argv and counted in
- * *n_words.  Returns 0, -EINVAL (said), or 1 when --help was met. */
+/* Long options "--name value", "--name=value", "--flag".  A value that begins with "--" itself
+ * needs the form with "=".  After a lone "--" all are words.  Several tables, each with its struct,
+ * are searched in turn.  Words that are not options are put to the front of argv and counted in
+ * *n_words.  Returns 0, -EINVAL (said), or 1 when --help or -h was met. */
 struct vb_opt_group {
 	const char *title;
 	const struct vb_opt *table;
@@ -97,10 +98,11 @@ struct vb_opt_group {
 };
 int vb_opt_parse_args(const struct vb_opt_group *groups, size_t n_groups, int argc, char **argv,
 		      int *n_words);
+/* In columns, at most 80 wide as long as no single word of a help text is wider. */
 void vb_opt_print_help(FILE *to, const struct vb_opt_group *groups, size_t n_groups);
 
-/* Parsers on their own.  "10m" -> 10,000,000; "4ki" -> 4096; "1.5ms" -> 1,500,000.  -EINVAL, not
- * logged. */
+/* Parsers on their own.  "10m" -> 10,000,000; "4ki" -> 4096; "1.5ms" -> 1,500,000.  Decimal digits,
+ * taken exactly: what is not a whole number in the end, or does not fit, is -EINVAL, not logged. */
 int vb_parse_size(const char *text, uint64_t *out);
 int vb_parse_time_ns(const char *text, uint64_t *out);
 
