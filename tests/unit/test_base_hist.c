@@ -87,7 +87,7 @@ static void test_percentiles(void **state)
 	assert_int_equal(a.max, sorted[N - 1]);
 	assert_true(fabs(vb_hist_mean(&a) - sum / N) < 1e-6 * sum / N);
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(ps); i++) {
-		unsigned rank = (unsigned)ceil(ps[i] / 100 * N);
+		unsigned rank = (unsigned)ceil(ps[i] / 100 * N - 1e-6);
 		double exact = (double)sorted[rank ? rank - 1 : 0];
 		double got = (double)vb_hist_percentile(&a, ps[i]);
 
