@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How many verbs the simulator executes per second of CPU time, and what a simulated client costs
- *in memory: clients in a closed loop of fetch-and-adds on random 16-byte locks.
+ * in memory: clients in a closed loop of fetch-and-adds on random 16-byte locks.
  *
  *	bench_sim [CLIENTS [LOCKS [VERBS]]]
  */

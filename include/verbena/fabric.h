@@ -24,15 +24,15 @@ extern "C" {
 struct vb_fabric;
 
 struct vb_fabric_params {
-	const char *fabric;   /* "shm", "sim"; NULL means "shm" */
-	const char *name;     /* shm: segment name, 1 to 200 characters without '/'; NULL: private
+	const char *fabric;  /* "shm", "sim"; NULL means "shm" */
+	const char *name;    /* shm: segment name, 1 to 200 characters without '/'; NULL: private
 	                       * to this process and its children */
-	const char *options;  /* backend's own options, "key=value,key=value"; NULL: defaults */
-	uint16_t nodes;       /* 1 to 4096; 0 means 1 */
-	uint64_t node_bytes;  /* size of each node's segment; 0 means 64 MiB */
-	uint32_t endpoints;   /* most endpoints open at a time, all nodes; 0 means 1024 */
-	uint64_t seed;        /* sim: decides everything; elsewhere: seeds the clients' streams */
-	bool attach;          /* shm: join the segment that another process has created */
+	const char *options; /* backend's own options, "key=value,key=value"; NULL: defaults */
+	uint16_t nodes;      /* 1 to 4096; 0 means 1 */
+	uint64_t node_bytes; /* size of each node's segment; 0 means 64 MiB */
+	uint32_t endpoints;  /* most endpoints open at a time, all nodes; 0 means 1024 */
+	uint64_t seed;       /* sim: decides everything; elsewhere: seeds the clients' streams */
+	bool attach;         /* shm: join the segment that another process has created */
 };
 
 /*

@@ -38,7 +38,7 @@ extern "C" {
 #endif
 
 enum vb_mode {
-	VB_SHARED,    /* served as exclusive by protocols without a shared mode; the grant says so */
+	VB_SHARED, /* served as exclusive by protocols without a shared mode; the grant says so */
 	VB_EXCLUSIVE,
 };
 
@@ -56,15 +56,15 @@ struct vb_claim;
 #define VB_FOREVER_NS UINT64_MAX
 
 struct vb_lock_space_params {
-	const char *lock;     /* protocol: "cas", "cas-backoff", "retry-on-fail", "mcs", "dslr",
+	const char *lock;    /* protocol: "cas", "cas-backoff", "retry-on-fail", "mcs", "dslr",
 	                       * "shiftlock", "rpc"; see `verbena list` */
-	const char *options;  /* the protocol's own, "key=value,..."; NULL: defaults */
-	const char *name;     /* lets several spaces share a fabric; NULL: "locks" */
-	uint64_t locks;       /* K, 1 to 2^40 */
-	uint16_t servers;     /* the first N nodes hold the locks; 0 means 1 */
-	uint64_t lease_ns;    /* how long a grant is valid, 10 us to 1 hour; 0 means 10 ms */
-	uint32_t drift_ppm;   /* bound on the relative drift of two clients' clocks; 0 means 100 */
-	bool fencing;         /* a token with every exclusive grant: free where the protocol has it,
+	const char *options; /* the protocol's own, "key=value,..."; NULL: defaults */
+	const char *name;    /* lets several spaces share a fabric; NULL: "locks" */
+	uint64_t locks;      /* K, 1 to 2^40 */
+	uint16_t servers;    /* the first N nodes hold the locks; 0 means 1 */
+	uint64_t lease_ns;   /* how long a grant is valid, 10 us to 1 hour; 0 means 10 ms */
+	uint32_t drift_ppm;  /* bound on the relative drift of two clients' clocks; 0 means 100 */
+	bool fencing;        /* a token with every exclusive grant: free where the protocol has it,
 	                       * one more atomic elsewhere */
 };
 

@@ -37,17 +37,17 @@ struct vb_audit;
 
 struct vb_audit_params {
 	uint64_t locks;
-	unsigned clients;         /* vb_lock_client.index is below this */
+	unsigned clients; /* vb_lock_client.index is below this */
 	const struct vb_lock_ops *ops;
 	bool fencing;
-	bool bypass;              /* judge the bypass bound (exact only in sim; measured anyway) */
+	bool bypass; /* judge the bypass bound (exact only in sim; measured anyway) */
 };
 
 struct vb_audit_counts {
-	uint64_t checked_ops;     /* grants looked at */
+	uint64_t checked_ops; /* grants looked at */
 	uint64_t violations, by_rule[VB_AUDIT_RULES];
 	uint64_t max_bypass;
-	uint64_t lost;            /* releases that reported -VB_ELOST */
+	uint64_t lost; /* releases that reported -VB_ELOST */
 };
 
 /* -ENOMEM.  One auditor for one space. */

@@ -11,12 +11,12 @@ struct vb_campaign {
 	/* The first seed that finds something is the last; with a planted bug, the first seed that
 	 * finds it by the name of its rule. */
 	bool keep_going;
-	FILE *tell;                /* each seed's draw before it and its end after it; NULL: neither */
-	const volatile bool *stop; /* looked at between seeds; NULL: never */
+	FILE *tell; /* each seed's draw before it and its end after it; NULL: neither */
+	const volatile bool *stop;                     /* looked at between seeds; NULL: never */
 	void (*progress)(const struct vb_campaign *c); /* after each seed; NULL: nobody looks */
 
 	/* Out. */
-	uint64_t done;             /* seeds explored */
+	uint64_t done; /* seeds explored */
 	uint64_t checked_ops, violations, by_rule[VB_AUDIT_RULES];
 	uint64_t max_bypass; /* where it is judged: a recovery throws waiters out */
 	uint64_t bad_seeds, lost, deaths, cancels, timeouts, unknown, cycles, verbs;

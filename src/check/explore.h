@@ -29,20 +29,20 @@ struct vb_explore_draw {
 	uint64_t seed;
 	const struct vb_sim_profile *profile;
 	unsigned clients, locks, servers, client_nodes, workers;
-	bool colocated;       /* clients on the servers' nodes too */
-	bool orderly;         /* nothing that a lease lock must recover from: bypass is judged */
+	bool colocated; /* clients on the servers' nodes too */
+	bool orderly;   /* nothing that a lease lock must recover from: bypass is judged */
 	bool fencing;
-	uint64_t bound_ns;    /* of a verb */
+	uint64_t bound_ns; /* of a verb */
 	uint64_t lease_ns;
 	uint32_t drift_ppm;
 	double read_ratio;
-	unsigned attempts;    /* a client, in the safety phase */
-	unsigned cycles;      /* a client, in the liveness phase */
+	unsigned attempts; /* a client, in the safety phase */
+	unsigned cycles;   /* a client, in the liveness phase */
 	uint64_t think_max_ns, hold_max_ns;
 	double p_try, p_timeout, p_two, p_long; /* long: holds past the lease */
-	uint64_t cancel_every_ns; /* 0: nobody is cancelled */
-	uint64_t safety_ns, liveness_ns; /* bounds of the phases */
-	char options[64];     /* the protocol's */
+	uint64_t cancel_every_ns;               /* 0: nobody is cancelled */
+	uint64_t safety_ns, liveness_ns;        /* bounds of the phases */
+	char options[64];                       /* the protocol's */
 	struct vb_sim_faults faults;
 };
 

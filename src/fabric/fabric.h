@@ -37,8 +37,8 @@ enum vb_op {
 	VB_OP_WRITE,
 	VB_OP_CAS64,
 	VB_OP_FAA64,
-	VB_OP_MCAS64,   /* masked: compare under a mask, swap under another */
-	VB_OP_MFAA64,   /* field-bounded: carries stop at the boundary bits */
+	VB_OP_MCAS64, /* masked: compare under a mask, swap under another */
+	VB_OP_MFAA64, /* field-bounded: carries stop at the boundary bits */
 	VB_OP_MCAS128,
 	VB_OP_MFAA128,
 	VB_OP_SEND,
@@ -49,8 +49,9 @@ enum vb_op {
 extern const char *const vb_op_names[VB_OP_COUNT];
 
 enum vb_verb_flags {
-	VB_SIGNALLED = 1 << 0, /* the batch is not done before this verb is; `old`, `buf` are valid then */
-	VB_FENCE = 1 << 1,     /* after the completion of all earlier READs and atomics to the node */
+	VB_SIGNALLED =
+		1 << 0, /* the batch is not done before this verb is; `old`, `buf` are valid then */
+	VB_FENCE = 1 << 1, /* after the completion of all earlier READs and atomics to the node */
 };
 
 /* 128 bits as two words: lo is the word at the lower address.  Aligned to 16 in segments. */
@@ -67,9 +68,9 @@ static inline bool vb_u128_eq(struct vb_u128 a, struct vb_u128 b)
 #define VB_MSG_DATA 40
 struct vb_msg {
 	vb_peer from;
-	uint64_t subject;  /* what it is about, for the dispatcher: a lock entry, a request number */
+	uint64_t subject; /* what it is about, for the dispatcher: a lock entry, a request number */
 	uint16_t tag;
-	uint16_t len;      /* bytes of data that count */
+	uint16_t len; /* bytes of data that count */
 	uint32_t imm;
 	uint8_t data[VB_MSG_DATA];
 };
@@ -84,17 +85,17 @@ _Static_assert(sizeof(struct vb_msg) == 64, "a message fills one cache line");
 struct vb_verb {
 	uint8_t op;
 	uint8_t flags;
-	uint32_t len;            /* READ, WRITE: bytes */
-	int32_t status;          /* out: 0 or -error */
+	uint32_t len;   /* READ, WRITE: bytes */
+	int32_t status; /* out: 0 or -error */
 	vb_addr addr;
-	vb_peer peer;            /* SEND, WRITE_NOTIFY: to whom */
-	void *buf;               /* READ: where to; WRITE: from where */
-	const struct vb_msg *msg; /* SEND, WRITE_NOTIFY; `from` is filled in by the fabric */
-	struct vb_u128 compare;  /* CAS: expected.  FAA: what to add */
+	vb_peer peer;                /* SEND, WRITE_NOTIFY: to whom */
+	void *buf;                   /* READ: where to; WRITE: from where */
+	const struct vb_msg *msg;    /* SEND, WRITE_NOTIFY; `from` is filled in by the fabric */
+	struct vb_u128 compare;      /* CAS: expected.  FAA: what to add */
 	struct vb_u128 compare_mask; /* MCAS.  MFAA: bit set = the highest bit of a field */
 	struct vb_u128 swap, swap_mask;
-	struct vb_u128 old;      /* out: the whole previous value */
-	uint64_t not_after_ns;   /* 0, or: if the endpoint's clock has passed this when the doorbell
+	struct vb_u128 old;    /* out: the whole previous value */
+	uint64_t not_after_ns; /* 0, or: if the endpoint's clock has passed this when the doorbell
 	                          * would ring, the verb is not posted and fails with -VB_ETOOLATE */
 };
 
@@ -112,11 +113,12 @@ enum vb_cap_flags {
 	VB_CAP_MASKED128 = 1 << 1,
 	VB_CAP_SEND = 1 << 2,
 	VB_CAP_NOTIFY = 1 << 3,
-	VB_CAP_INLINE = 1 << 4,       /* verbs complete inside vb_post */
-	VB_CAP_CPU_ATOMICS = 1 << 5,  /* scope is global: the owner's CPU may use __atomic on words */
-	VB_CAP_TARGET_CPU = 1 << 6,   /* the target's CPU must take part */
-	VB_CAP_VIRTUAL = 1 << 7,      /* virtual time */
-	VB_CAP_PROCESSES = 1 << 8,    /* reaches other processes */
+	VB_CAP_INLINE = 1 << 4, /* verbs complete inside vb_post */
+	VB_CAP_CPU_ATOMICS =
+		1 << 5,             /* scope is global: the owner's CPU may use __atomic on words */
+	VB_CAP_TARGET_CPU = 1 << 6, /* the target's CPU must take part */
+	VB_CAP_VIRTUAL = 1 << 7,    /* virtual time */
+	VB_CAP_PROCESSES = 1 << 8,  /* reaches other processes */
 };
 
 struct vb_fabric_caps {
@@ -175,8 +177,9 @@ struct vb_fabric_ops {
 	int (*mcas64)(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
 		      uint64_t value, uint64_t value_mask, uint64_t *old);
 	int (*read64)(struct vb_ep *ep, vb_addr a, uint64_t *out);
-	int (*mcas128)(struct vb_ep *ep, vb_addr a, struct vb_u128 expect, struct vb_u128 expect_mask,
-		       struct vb_u128 value, struct vb_u128 value_mask, struct vb_u128 *old);
+	int (*mcas128)(struct vb_ep *ep, vb_addr a, struct vb_u128 expect,
+		       struct vb_u128 expect_mask, struct vb_u128 value, struct vb_u128 value_mask,
+		       struct vb_u128 *old);
 	int (*mfaa128)(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
 		       struct vb_u128 *old);
 };
@@ -184,8 +187,8 @@ struct vb_fabric_ops {
 /* Backends embed these two at the start of their own structs. */
 struct vb_fabric {
 	const struct vb_fabric_ops *ops;
-	struct vb_fabric_caps caps;  /* of this instance */
-	struct vb_fabric *lower;     /* what a hook wraps, else NULL */
+	struct vb_fabric_caps caps; /* of this instance */
+	struct vb_fabric *lower;    /* what a hook wraps, else NULL */
 	uint16_t nodes;
 	uint64_t node_bytes;
 	uint64_t seed;
@@ -194,7 +197,7 @@ struct vb_fabric {
 struct vb_ep {
 	const struct vb_fabric_ops *ops;
 	struct vb_fabric *fabric;
-	struct vb_ep *lower;         /* what a hook's endpoint wraps, else NULL */
+	struct vb_ep *lower; /* what a hook's endpoint wraps, else NULL */
 	struct vb_sched *sched;
 	vb_peer self;
 	/* The client's own clock: local = base + offset + base * drift_ppb / 1e9.  Zero on real
@@ -404,7 +407,8 @@ static inline uint64_t vb_field_add64(uint64_t a, uint64_t b, uint64_t bounds)
 	return ((a & ~bounds) + (b & ~bounds)) ^ ((a ^ b) & bounds);
 }
 
-static inline struct vb_u128 vb_field_add128(struct vb_u128 a, struct vb_u128 b, struct vb_u128 bounds)
+static inline struct vb_u128 vb_field_add128(struct vb_u128 a, struct vb_u128 b,
+					     struct vb_u128 bounds)
 {
 	unsigned __int128 x = (unsigned __int128)a.hi << 64 | a.lo;
 	unsigned __int128 y = (unsigned __int128)b.hi << 64 | b.lo;

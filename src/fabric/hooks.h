@@ -32,7 +32,7 @@ int vb_hook_fault(struct vb_fabric *lower, const struct vb_fault_params *p, stru
 /* For fabrics whose verbs complete inline: holds verbs back and runs them later, in any order the
  * interface leaves open, with other tasks in between, and tears READs and WRITEs above 16 bytes. */
 struct vb_defer_params {
-	double chance;          /* that a batch is deferred at all */
+	double chance; /* that a batch is deferred at all */
 	uint64_t max_delay_ns;
 	uint64_t seed;
 };

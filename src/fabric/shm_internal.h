@@ -100,7 +100,7 @@ struct shm_header {
 	uint32_t nodes, endpoints, ring_bits, slot_bits;
 	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at;
 	pthread_mutex_t mutex;
-	uint32_t next_endpoint;               /* where the search for a free one begins */
+	uint32_t next_endpoint;                 /* where the search for a free one begins */
 	uint32_t workers_active VB_ALIGNED(64); /* workers that are claimed */
 	uint32_t workers_asleep; /* those of them whose bell says so; off by one for each killed in
 				  * the middle of saying it, which costs spinning, nothing else */
@@ -109,11 +109,11 @@ struct shm_header {
 struct shm_fabric {
 	struct vb_fabric f;
 	struct shm_header *h;
-	int fd;           /* holds the lock that says the segment is in use; -1: anonymous */
-	char path[256];   /* "": anonymous */
+	int fd;         /* holds the lock that says the segment is in use; -1: anonymous */
+	char path[256]; /* "": anonymous */
 	unsigned cores;
-	uint32_t open;    /* endpoints of this process */
-	uint8_t **base;   /* memory of each node */
+	uint32_t open;  /* endpoints of this process */
+	uint8_t **base; /* memory of each node */
 	struct shm_node *directories;
 	struct shm_endpoint *endpoints;
 	struct shm_worker *workers;
@@ -139,8 +139,8 @@ struct shm_ep {
 	struct shm_slot *ring;
 	struct shm_link *link;
 	struct vb_list in_link;
-	uint64_t looked_ns;  /* when a stuck sender was last checked for life */
-	uint64_t refused;    /* verbs with a bad address: logged ever more rarely */
+	uint64_t looked_ns; /* when a stuck sender was last checked for life */
+	uint64_t refused;   /* verbs with a bad address: logged ever more rarely */
 };
 
 static inline struct shm_fabric *shm_of(struct vb_fabric *f)

@@ -12,20 +12,20 @@ extern const struct vb_fabric_ops vb_fabric_sim;
 
 /* Chances are per await point (a posted batch) of a client that may be struck. */
 struct vb_sim_faults {
-	double die;               /* the task never runs again; what it posted may still land */
-	double pause;             /* before the doorbell or after the completion, evenly */
+	double die;   /* the task never runs again; what it posted may still land */
+	double pause; /* before the doorbell or after the completion, evenly */
 	uint64_t pause_max_ns;
-	double delay;             /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
+	double delay; /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
 	uint64_t delay_max_ns;
-	double tear;              /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
-	double lose;              /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
+	double tear;      /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
+	double lose;      /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
 	                           * If not, what was posted behind it on its connection is lost too */
-	double nic_stall;         /* the target's NIC stands still for up to nic_stall_max_ns */
+	double nic_stall; /* the target's NIC stands still for up to nic_stall_max_ns */
 	uint64_t nic_stall_max_ns;
-	double partition;         /* a pair of nodes is cut off for up to partition_max_ns; verbs that
+	double partition; /* a pair of nodes is cut off for up to partition_max_ns; verbs that
 	                           * do not get through within verb_bound_ns fail: -VB_EUNKNOWN */
 	uint64_t partition_max_ns;
-	int64_t drift_max_ppb;    /* each endpoint's clock drifts by a constant within +- this */
+	int64_t drift_max_ppb; /* each endpoint's clock drifts by a constant within +- this */
 };
 
 /* Turns faults on or off (all zero) from now on.  drift_max_ppb counts for endpoints opened later. */
@@ -48,20 +48,20 @@ int vb_sim_compute(struct vb_ep *ep, uint64_t ns);
 
 struct vb_sim_profile {
 	const char *name, *summary;
-	const char *sources; /* where the numbers come from, for `verbena list` */
-	uint64_t one_way_ns;        /* request leaves the NIC until it reaches the other */
-	uint64_t post_ns;           /* CPU: build the request, ring the doorbell */
-	uint64_t poll_ns;           /* CPU: find the completion */
-	uint64_t read_ns;           /* at the target: DMA read of up to one line */
-	uint64_t write_ns;          /* at the target: until it is acknowledged */
-	uint64_t atomic64_ns;       /* at the target: read-modify-write, latency */
+	const char *sources;  /* where the numbers come from, for `verbena list` */
+	uint64_t one_way_ns;  /* request leaves the NIC until it reaches the other */
+	uint64_t post_ns;     /* CPU: build the request, ring the doorbell */
+	uint64_t poll_ns;     /* CPU: find the completion */
+	uint64_t read_ns;     /* at the target: DMA read of up to one line */
+	uint64_t write_ns;    /* at the target: until it is acknowledged */
+	uint64_t atomic64_ns; /* at the target: read-modify-write, latency */
 	uint64_t atomic128_ns;
-	uint64_t word64_busy_ns;    /* how long the next access to that word waits behind an atomic */
+	uint64_t word64_busy_ns; /* how long the next access to that word waits behind an atomic */
 	uint64_t word128_busy_ns;
-	uint64_t inbound_ns;        /* between two requests served by one NIC: 1 / inbound rate */
+	uint64_t inbound_ns; /* between two requests served by one NIC: 1 / inbound rate */
 	uint64_t outbound_ns;
-	uint64_t handler_ns;        /* CPU of a two-sided handler per message */
-	uint64_t line_ns;           /* each further 64 bytes on the wire */
+	uint64_t handler_ns; /* CPU of a two-sided handler per message */
+	uint64_t line_ns;    /* each further 64 bytes on the wire */
 	bool masked64, masked128;
 	uint64_t verb_bound_ns;
 };

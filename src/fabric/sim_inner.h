@@ -31,14 +31,14 @@
 #define SIM_HANDLERS_MAX 16u        /* server threads of one endpoint */
 #define SIM_INBOX_MAX    65536u     /* messages; beyond it the receiver is "not ready" */
 #define SIM_REGIONS_MAX  4096u
-#define SIM_CUTS_MAX     64u        /* partitions at a time */
+#define SIM_CUTS_MAX     64u /* partitions at a time */
 #define SIM_POOL_CHUNK   256u
 
 enum sim_stage { SIM_DOORBELL, SIM_ARRIVE, SIM_PIECE, SIM_DELIVER, SIM_COMPLETE };
 
 enum sim_fate {
-	SIM_NEVER = 1 << 0,    /* takes no effect: lost on the way, and the sender learns "unknown" */
-	SIM_LOSE = 1 << 1,     /* the completion is lost */
+	SIM_NEVER = 1 << 0, /* takes no effect: lost on the way, and the sender learns "unknown" */
+	SIM_LOSE = 1 << 1,  /* the completion is lost */
 	SIM_DOWNWARDS = 1 << 2 /* pieces are handled from the end */
 };
 
@@ -61,7 +61,7 @@ struct sim_flow {
 	uint64_t last_atomic; /* and of the latest atomic */
 	uint32_t in_flight;   /* submitted and not finished */
 	uint32_t answers;     /* of them, READs and atomics: what a fence waits for */
-	bool broken;          /* a verb was lost: what was behind it is lost too, until all are finished */
+	bool broken; /* a verb was lost: what was behind it is lost too, until all are finished */
 	struct sim_op *held, *held_last;
 };
 
@@ -70,18 +70,18 @@ struct sim_op {
 	struct sim_op *next;   /* in the pool or among a flow's held ones */
 	uint64_t bell_ns;      /* held: when the doorbell rang */
 	struct sim_ep *ep;
-	struct sim_flow *flow;  /* NULL: never submitted */
-	struct vb_verb *verb;   /* NULL: nobody waits for it, or who did is gone */
+	struct sim_flow *flow; /* NULL: never submitted */
+	struct vb_verb *verb;  /* NULL: nobody waits for it, or who did is gone */
 	struct vb_batch *batch;
-	uint64_t deadline_ns;   /* effect by then or never */
-	uint64_t done_ns;       /* the model's time of the effect */
+	uint64_t deadline_ns; /* effect by then or never */
+	uint64_t done_ns;     /* the model's time of the effect */
 	uint64_t stall_ns, pause_ns, delay_ns, tear_ns;
-	uint64_t piece_ns;      /* from piece to piece */
+	uint64_t piece_ns; /* from piece to piece */
 	uint16_t src, dst;
 	uint8_t stage, fate, verb_flags;
 	uint8_t piece, pieces;
 	uint32_t cut[SIM_PIECES + 1];
-	char *big;              /* data that does not fit below */
+	char *big; /* data that does not fit below */
 	struct sim_args t;
 	union {
 		char data[SIM_INLINE];
@@ -104,17 +104,17 @@ struct sim_ep {
 	struct vb_ep base;
 	struct sim *sim;
 	uint32_t slot;
-	uint32_t ops;      /* allocated for it; a closed endpoint stays until they are gone */
+	uint32_t ops; /* allocated for it; a closed endpoint stays until they are gone */
 	bool mortal, dead, closed, server;
 	uint64_t paused_until_ns;
 	uint64_t last_doorbell_ns;
-	unsigned cpu;      /* the one that works on the latest message */
+	unsigned cpu; /* the one that works on the latest message */
 	uint64_t cpu_free_ns[SIM_HANDLERS_MAX];
 	struct vb_timer cpu_timer; /* a server's CPU becomes free while messages wait */
 	struct vb_timer death;     /* tells of it on the scheduler's stack */
 	struct vb_msg *inbox;      /* a ring of 2^n */
 	uint32_t inbox_size, inbox_head, inbox_n;
-	struct sim_flow *flows;    /* one a node; pages are touched as they are used */
+	struct sim_flow *flows; /* one a node; pages are touched as they are used */
 };
 
 struct sim_region {
@@ -134,13 +134,13 @@ struct sim {
 	struct vb_sched *sched;
 	struct vb_sim_profile p;
 	unsigned handlers;
-	char *memory;          /* of all nodes, one after the other */
-	uint64_t *used;        /* per node: bytes given to regions */
+	char *memory;   /* of all nodes, one after the other */
+	uint64_t *used; /* per node: bytes given to regions */
 	struct sim_nic *nics;
 	struct sim_region *regions;
 	unsigned n_regions;
 
-	struct sim_ep **eps;   /* by slot */
+	struct sim_ep **eps; /* by slot */
 	uint32_t *incarnations;
 	uint32_t n_slots, next_slot, slot_bits;
 
@@ -148,7 +148,7 @@ struct sim {
 	struct sim_op **chunks;
 	unsigned n_chunks, max_chunks;
 
-	bool faulty;           /* any chance is above zero */
+	bool faulty; /* any chance is above zero */
 	struct vb_sim_faults faults;
 	struct vb_rng fault_rng, clock_rng;
 	struct sim_cut cuts[SIM_CUTS_MAX];

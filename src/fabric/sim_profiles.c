@@ -5,32 +5,42 @@
  *
  * cx5: ConnectX-5, 100 Gb/s InfiniBand, one switch, hosts with PCIe 3.0 as in seed 001.
  *
- *   one_way_ns 600       Small RC SENDs take about 0.8 us from call to call (perftest ib_send_lat,
- *                        100 Gb/s generation); without post, poll and the two NICs' message times
- *                        600 ns are left.  The product brief of ConnectX-5 says "sub-600ns
- * latency". Check: READ = 90+20+600+20+300+600+60 = 1.69 us, the "RTT at most 2 us" of seed 001
- * section 1. post_ns 90           CPU: write a 64-byte request, ring the doorbell.  Estimate: eRPC
- * (NSDI 2019) does some 10 M small RPCs/s on one core, so posting costs below 100 ns. poll_ns 60
- * CPU: find the completion.  Estimate: one cache line from the NIC's DMA write plus the polling
- * loop's mean distance to it. read_ns 300          One PCIe 3.0 read round trip of the target's
- * NIC.  Estimate from pcie-bench (SIGCOMM 2018: about 400 to 500 ns device to memory and back on
- * NICs of that time) less what ConnectX overlaps. write_ns 50          PCIe writes are posted; the
- * acknowledgement does not wait for them.  Estimate. atomic64_ns 450      One PCIe read, then a
- * write: the same measurement as the next line. word64_busy_ns 446   1 / 2.24 M per second:
- * fetch-and-adds on one word of a Connect-IB (mlx5, the NIC family of seed 001's "from Connect-IB
- * to ConnectX-7"), Kalia et al., USENIX ATC 2016, whose sequencer is 50 times as fast at 122 M/s.
- * The NIC keeps the word while it reads and writes over PCIe. atomic128_ns 660     Seed 001 table:
- * the first (16-byte, extended) atomic takes 2.05 us with five clients; all other terms of the path
- * add up to 1390 ns. word128_busy_ns 654  446 scaled by 660/450.  Estimate: no measurement of
- * 16-byte atomics on one word is published; that they are slower is said in seed 001 section 4.
- *   inbound_ns 20        50 M one-sided requests/s at one NIC.  Sherman (SIGMOD 2022) has small
- * WRITEs above 50 M/s on ConnectX-5; eRPC's README counts 60 to 80 M small RPCs/s a NIC; the data
- * sheet's 200 M messages/s is the wire's bound, not memory's. outbound_ns 20       As inbound.
- * Estimate. handler_ns 200       Server CPU per request, its reply's post_ns not counted: 290 ns
- * together, 3.4 M requests/s on a core.  Between eRPC's 10 M/s, which batches, and the 3 to 4 M/s
- * per core of FaSST (OSDI 2016) on hosts like seed 001's. line_ns 5            64 bytes at 100
- * Gb/s: 5.12 ns. verb_bound_ns 1 ms   Ack timeout 2^5 x 4.096 us, seven tries: 0.92 ms; a choice of
- * the requester, made when the connection is set up.
+ *   one_way_ns       600  Small RC SENDs take about 0.8 us from call to call (perftest ib_send_lat,
+ *                         100 Gb/s generation); without post, poll and the two NICs' message times
+ *                         600 ns are left.  The product brief of ConnectX-5 says "sub-600ns
+ *                         latency".  Check: READ = 90+20+600+20+300+600+60 = 1.69 us, the "RTT at
+ *                         most 2 us" of seed 001 section 1.
+ *   post_ns           90  CPU: write a 64-byte request, ring the doorbell.  Estimate: eRPC (NSDI
+ *                         2019) does some 10 M small RPCs/s on one core, so posting costs below
+ *                         100 ns.
+ *   poll_ns           60  CPU: find the completion.  Estimate: one cache line from the NIC's DMA
+ *                         write plus the polling loop's mean distance to it.
+ *   read_ns          300  One PCIe 3.0 read round trip of the target's NIC.  Estimate from
+ *                         pcie-bench (SIGCOMM 2018: about 400 to 500 ns device to memory and back
+ *                         on NICs of that time) less what ConnectX overlaps.
+ *   write_ns          50  PCIe writes are posted; the acknowledgement does not wait for them.
+ *                         Estimate.
+ *   atomic64_ns      450  One PCIe read, then a write: the same measurement as the next line.
+ *   word64_busy_ns   446  1 / 2.24 M per second: fetch-and-adds on one word of a Connect-IB (mlx5,
+ *                         the NIC family of seed 001's "from Connect-IB to ConnectX-7"), Kalia et
+ *                         al., USENIX ATC 2016, whose sequencer is 50 times as fast at 122 M/s.
+ *                         The NIC keeps the word while it reads and writes over PCIe.
+ *   atomic128_ns     660  Seed 001 table 3: the first (16-byte, extended) atomic takes 2.05 us with
+ *                         five clients; all other terms of the path add up to 1390 ns.
+ *   word128_busy_ns  654  446 scaled by 660/450.  Estimate: no measurement of 16-byte atomics on
+ *                         one word is published; that they are slower is said in seed 001
+ *                         section 4.6.
+ *   inbound_ns        20  50 M one-sided requests/s at one NIC.  Sherman (SIGMOD 2022) has small
+ *                         WRITEs above 50 M/s on ConnectX-5; eRPC's README counts 60 to 80 M small
+ *                         RPCs/s a NIC; the data sheet's 200 M messages/s is the wire's bound, not
+ *                         memory's.
+ *   outbound_ns       20  As inbound.  Estimate.
+ *   handler_ns       200  Server CPU per request, its reply's post_ns not counted: 290 ns together,
+ *                         3.4 M requests/s on a core.  Between eRPC's 10 M/s, which batches, and
+ *                         the 3 to 4 M/s per core of FaSST (OSDI 2016) on hosts like seed 001's.
+ *   line_ns            5  64 bytes at 100 Gb/s: 5.12 ns.
+ *   verb_bound_ns   1 ms  Ack timeout 2^5 x 4.096 us, seven tries: 0.92 ms; a choice of the
+ *                         requester, made when the connection is set up.
  *
  * Buckets: the NIC serialises atomics whose addresses agree in the low 12 bits (Sherman, SIGMOD
  * 2022, section 3.2.2, after Kalia et al.); we take them as 512 buckets of one 8-byte word each.

@@ -34,11 +34,11 @@ struct vb_floor_opts {
 struct vb_floor_row {
 	const char *section;
 	char name[48];
-	const char *unit;      /* "ns": less is better; "kops/s", "M/s": more is; "KiB" */
+	const char *unit; /* "ns": less is better; "kops/s", "M/s": more is; "KiB" */
 	double value;
-	const char *baseline;  /* NULL: it stands alone */
+	const char *baseline; /* NULL: it stands alone */
 	double base;
-	double ratio;          /* median over the turns, where the two took turns */
+	double ratio; /* median over the turns, where the two took turns */
 };
 
 #define VB_FLOOR_ROWS    128

@@ -52,15 +52,15 @@ struct vb_bench_opts {
 	const char *json, *hgrm;
 };
 
-#define VB_BENCH_LOCKS    64
-#define VB_BENCH_CLIENTS  100000u
-#define VB_BENCH_PROCS    1024u
+#define VB_BENCH_LOCKS   64
+#define VB_BENCH_CLIENTS 100000u
+#define VB_BENCH_PROCS   1024u
 
 struct vb_bench_plan {
 	struct vb_bench_opts o; /* with every default filled in */
 	const struct vb_lock_ops *lock[VB_BENCH_LOCKS];
 	unsigned n_locks;
-	bool all;               /* asked for as "all": what cannot run is skipped with its reason */
+	bool all; /* asked for as "all": what cannot run is skipped with its reason */
 	struct vb_micro micro;
 };
 
@@ -89,16 +89,17 @@ struct vb_bench_meter {
 
 /* One per worker thread, which alone writes it. */
 struct vb_bench_tally {
-	uint64_t ops;         /* cycles completed while measuring */
-	uint64_t failed;      /* acquires that ended without a grant while measuring */
-	uint64_t skipped;     /* releases left out on purpose (--fail-rate) */
+	uint64_t ops;          /* cycles completed while measuring */
+	uint64_t failed;       /* acquires that ended without a grant while measuring */
+	uint64_t skipped;      /* releases left out on purpose (--fail-rate) */
 	uint64_t release_lost; /* releases that came too late */
-	uint64_t measured_ns; /* how long this worker has measured */
+	uint64_t measured_ns;  /* how long this worker has measured */
 	struct vb_bench_meter spent;
 	struct vb_lock_timing timing;
-	double rate;          /* merged: cycles per second, the workers' rates added up */
-	int last_error;       /* of an acquire, where it is none of the expected ones */
-	struct vb_hist lat[VB_LAT_COUNT]; /* last: the pages of what is not used are never touched */
+	double rate;    /* merged: cycles per second, the workers' rates added up */
+	int last_error; /* of an acquire, where it is none of the expected ones */
+	struct vb_hist
+		lat[VB_LAT_COUNT]; /* last: the pages of what is not used are never touched */
 };
 
 enum vb_bench_doing { VB_DOING_IDLE, VB_DOING_ACQUIRE, VB_DOING_HOLD, VB_DOING_RELEASE };
@@ -109,7 +110,7 @@ struct vb_bench_seat {
 	uint32_t mode;
 	uint64_t lock;
 	uint64_t since_ns;
-	uint64_t cycles;   /* all, also outside of the measured span: progress */
+	uint64_t cycles; /* all, also outside of the measured span: progress */
 	int32_t pid;
 	uint32_t finished; /* has left its loop */
 	uint32_t dead;     /* its process was killed; set by the parent */
@@ -117,38 +118,38 @@ struct vb_bench_seat {
 
 /* Shared by everybody in a run. */
 struct vb_bench_control {
-	uint64_t t0_ns;    /* scheduler's time base: the warm-up starts */
-	uint32_t ready;    /* workers that have opened their clients */
+	uint64_t t0_ns; /* scheduler's time base: the warm-up starts */
+	uint32_t ready; /* workers that have opened their clients */
 	uint32_t go;
-	uint32_t early;    /* end now: no more cycles */
-	uint32_t leave;    /* close clients and go */
-	uint32_t drained;  /* workers whose clients have all finished */
-	int32_t failed;    /* a worker could not start: -error */
+	uint32_t early;   /* end now: no more cycles */
+	uint32_t leave;   /* close clients and go */
+	uint32_t drained; /* workers whose clients have all finished */
+	int32_t failed;   /* a worker could not start: -error */
 } VB_ALIGNED(64);
 
 struct vb_bench_result {
 	bool ran;
-	const char *skipped;  /* why it was not run, else NULL */
+	const char *skipped; /* why it was not run, else NULL */
 	const struct vb_lock_ops *ops;
-	struct vb_bench_tally *tally;     /* merged; NULL if it did not run */
-	struct vb_bench_meter servers;    /* spent by lock servers while measuring */
+	struct vb_bench_tally *tally;  /* merged; NULL if it did not run */
+	struct vb_bench_meter servers; /* spent by lock servers while measuring */
 	struct vb_audit_counts audit;
 	bool audited, interrupted, stalled;
-	bool portable;        /* ran as its portable variant */
-	bool sampled;         /* breakdown from a sample of the cycles */
-	double duration_s;    /* measured span in the run's own time */
+	bool portable;     /* ran as its portable variant */
+	bool sampled;      /* breakdown from a sample of the cycles */
+	double duration_s; /* measured span in the run's own time */
 	double wall_s;
-	uint64_t started;     /* clients that took part */
-	uint64_t unfinished;  /* clients still waiting for a lock when the measured span ended */
+	uint64_t started;    /* clients that took part */
+	uint64_t unfinished; /* clients still waiting for a lock when the measured span ended */
 	uint64_t unfinished_max_ns; /* the longest of them had waited so long */
-	uint64_t deaths;      /* workers killed while running, by this signal, with so many clients */
+	uint64_t deaths; /* workers killed while running, by this signal, with so many clients */
 	int death_signal;
 	uint64_t dead_clients;
-	uint64_t virtual_verbs;     /* sim: executed in all, warm-up and drain included */
+	uint64_t virtual_verbs; /* sim: executed in all, warm-up and drain included */
 	unsigned stalled_client;
 	uint64_t stalled_lock;
-	char stall[256];      /* who holds what everybody waits for */
-	char *story;          /* the auditor's, malloc'ed; NULL if there is none */
+	char stall[256]; /* who holds what everybody waits for */
+	char *story;     /* the auditor's, malloc'ed; NULL if there is none */
 };
 
 /* One lock under the plan.  0 or -error, said; r is valid either way (r->ran tells). */
@@ -236,8 +237,8 @@ struct vb_bench_pulse {
 bool vb_bench_standstill(struct vb_bench_pulse *p, const struct vb_bench_seat *seats, unsigned n,
 			 uint64_t now_ns, uint64_t bound_ns);
 /* Fills r->stall: who died with what the others wait for. */
-void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
-			    uint64_t now_ns);
+void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats,
+			    unsigned n, uint64_t now_ns);
 /* How long without any cycle counts as a standstill for this lock. */
 uint64_t vb_bench_stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 /* Takes the auditor's counts and stories into the result. */

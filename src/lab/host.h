@@ -10,7 +10,7 @@ struct vb_host {
 	char cpu[96];
 	char kernel[96];
 	char clocksource[32];
-	unsigned cores;         /* online */
+	unsigned cores;                    /* online */
 	uint64_t mem_total, mem_available; /* bytes; 0 if unknown */
 	double load1;
 	bool cmpxchg16b, constant_tsc, nonstop_tsc;

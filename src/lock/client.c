@@ -99,7 +99,8 @@ static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum
 	unsigned i;
 
 	if (vb_unlikely(me->used == UINT64_MAX)) {
-		vb_error("a client has %u locks held, awaited or being handed on; release some first",
+		vb_error("a client has %u locks held, awaited or being handed on; release some "
+			 "first",
 			 VB_CLAIMS_MAX);
 		return NULL;
 	}
@@ -203,7 +204,8 @@ static int adopt_husk(struct vb_lock_client *me, struct vb_claim *c, enum vb_mod
 	int err = 0;
 
 	if (c->adopter)
-		return vb_fail(-EDEADLK, "lock %" PRIu64 " is already being waited for by this client",
+		return vb_fail(-EDEADLK,
+			       "lock %" PRIu64 " is already being waited for by this client",
 			       c->lock);
 	c->adopter = vb_task_self();
 	c->adopt = c->mode == mode;
@@ -249,7 +251,8 @@ static inline int attempt(struct vb_lock_client *me, struct vb_claim *c, uint64_
 
 	if (vb_unlikely(c->held))
 		return 0;
-	return vb_unlikely(c->queued) ? ops->resume(me, c, until_ns) : ops->acquire(me, c, until_ns);
+	return vb_unlikely(c->queued) ? ops->resume(me, c, until_ns)
+				      : ops->acquire(me, c, until_ns);
 }
 
 /* Goes on from an attempt that ended with err, until granted, given up or failed: a place that was
@@ -321,8 +324,8 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 static int check_call(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
 {
 	if (vb_unlikely(lock >= me->space->locks))
-		return vb_fail(-EINVAL, "there is no lock %" PRIu64 ": the space has %" PRIu64, lock,
-			       me->space->locks);
+		return vb_fail(-EINVAL, "there is no lock %" PRIu64 ": the space has %" PRIu64,
+			       lock, me->space->locks);
 	if (vb_unlikely(mode != VB_SHARED && mode != VB_EXCLUSIVE))
 		return vb_fail(-EINVAL, "there is no lock mode %d", (int)mode);
 	return 0;
@@ -335,8 +338,8 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 	struct vb_claim *c = me->used == 0 ? NULL : find_claim(me, lock);
 
 	if (vb_unlikely(c && c->state != CLAIM_HUSK))
-		return vb_fail(-EDEADLK, "lock %" PRIu64 " is already held or awaited by this client",
-			       lock);
+		return vb_fail(-EDEADLK,
+			       "lock %" PRIu64 " is already held or awaited by this client", lock);
 	if (vb_unlikely(c != NULL)) {
 		enum vb_mode served = me->space->ops->caps & VB_LOCK_SHARED ? mode : VB_EXCLUSIVE;
 		int err = adopt_husk(me, c, served, until_ns, out);
@@ -348,8 +351,8 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 	return *out ? 0 : -EBUSY;
 }
 
-int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint64_t timeout_ns,
-		    struct vb_grant *out)
+int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+		    uint64_t timeout_ns, struct vb_grant *out)
 {
 	const struct vb_lock_watch *w = me->space->watch;
 	uint64_t until_ns = VB_FOREVER;
@@ -425,7 +428,8 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 
 	if (vb_unlikely(c < me->claims || c >= me->claims + VB_CLAIMS_MAX ||
 			c->state != CLAIM_HELD || c->lock != lock))
-		return vb_fail(-EINVAL, "a release of lock %" PRIu64 ", which this client does not hold",
+		return vb_fail(-EINVAL,
+			       "a release of lock %" PRIu64 ", which this client does not hold",
 			       lock);
 	if (vb_unlikely(w != NULL))
 		w->releasing(w->ctx, me, c);
@@ -469,7 +473,8 @@ static void close_claim(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 		;
 	if (c->adopter != vb_task_self())
 		return;
-	vb_warn("a place in the queue of lock %" PRIu64 " is left behind by a closing client", c->lock);
+	vb_warn("a place in the queue of lock %" PRIu64 " is left behind by a closing client",
+		c->lock);
 	c->adopt = true;
 	vb_task_cancel(c->husk);
 	while (c->adopter == vb_task_self())

@@ -55,7 +55,7 @@
 
 #define COUNT_MAX_PAPER 32768
 /* Below, a lease could see the counters come round (5.), and a crowd could fill them at once. */
-#define COUNT_MAX_MIN   1024
+#define COUNT_MAX_MIN 1024
 
 const struct vb_opt dslr_option_table[] = {
 	VB_OPT_SIZE(struct dslr_options, count_max, "count_max", "32768", COUNT_MAX_MIN,
@@ -69,11 +69,11 @@ const struct vb_opt dslr_option_table[] = {
 	VB_OPT_END};
 
 struct dslr_claim {
-	uint64_t ticket;       /* the word before our FAA */
-	uint64_t seen;         /* the word at the last look */
+	uint64_t ticket;        /* the word before our FAA */
+	uint64_t seen;          /* the word at the last look */
 	uint64_t seen_since_ns; /* when the counters in it were first seen, at the latest */
-	uint64_t looked_ns;    /* when the last look was over */
-	uint64_t not_yet_ns;   /* when the last look that said "not yet" was posted */
+	uint64_t looked_ns;     /* when the last look was over */
+	uint64_t not_yet_ns;    /* when the last look that said "not yet" was posted */
 };
 
 static const struct dslr_options *options_of(const struct vb_lock_client *me)
@@ -336,8 +336,8 @@ static int release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 	const struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
 	uint32_t x = dslr_max_x(t->ticket), s = dslr_max_s(t->ticket);
 	uint64_t mine = dslr_word(x, s, 0, 0), old;
-	int err = swap_n(me, c, mine, dslr_word(x + 1, s, 0, 0),
-			 x + 1 == options_of(me)->count_max, &old);
+	int err = swap_n(me, c, mine, dslr_word(x + 1, s, 0, 0), x + 1 == options_of(me)->count_max,
+			 &old);
 
 	if (err)
 		return err;
@@ -376,10 +376,12 @@ static int release_shared(struct vb_lock_client *me, struct vb_claim *c)
 	if (err)
 		return err;
 	if (vb_unlikely(dslr_n_x(old) != dslr_max_x(t->ticket)))
-		return vb_fail(-VB_ELOST,
-			       "a release of lock %llu took effect after its lease: this machine stood "
-			       "still between the clock and the verb; waiters of the lock may have to "
-			       "wait for a reset", (unsigned long long)c->lock);
+		return vb_fail(
+			-VB_ELOST,
+			"a release of lock %llu took effect after its lease: this machine stood "
+			"still between the clock and the verb; waiters of the lock may have to "
+			"wait for a reset",
+			(unsigned long long)c->lock);
 	if (vb_unlikely(dslr_n_s(old) + 1 == options_of(me)->count_max))
 		return swap_n(me, c, (old + DSLR_ONE_N_S) & DSLR_N_MASK, 0, true, &seen);
 	return 0;
@@ -403,7 +405,8 @@ const struct vb_lock_ops vb_lock_dslr = {
 	.source = "seed 000, SIGMOD 2018, algorithms 1 to 3",
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES,
 	.wishes = VB_CAP_MASKED64,
-	.portable = "releases compare the whole word and try again when a ticket was taken meanwhile",
+	.portable =
+		"releases compare the whole word and try again when a ticket was taken meanwhile",
 	.entry_bytes = 8,
 	.recovery_leases = 5,
 	.options = dslr_option_table,

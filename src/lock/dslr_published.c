@@ -15,8 +15,8 @@
 #include "lock/dslr.h"
 
 struct published_claim {
-	uint64_t prev;          /* the ticket */
-	uint64_t reset_from;    /* algorithm 1: ResetFrom; 0: none */
+	uint64_t prev;       /* the ticket */
+	uint64_t reset_from; /* algorithm 1: ResetFrom; 0: none */
 	uint64_t seen;
 	uint64_t seen_since_ns;
 };
@@ -27,7 +27,8 @@ static const struct dslr_options *options_of(const struct vb_lock_client *me)
 }
 
 /* Algorithm 3 line 7, and its other users. */
-static int reset_from(struct vb_lock_client *me, struct vb_claim *c, uint64_t from, uint64_t until_ns)
+static int reset_from(struct vb_lock_client *me, struct vb_claim *c, uint64_t from,
+		      uint64_t until_ns)
 {
 	const struct dslr_options *o = options_of(me);
 	struct vb_backoff b = {.base_ns = o->backoff_base_ns, .cap_ns = o->backoff_cap_ns};
@@ -45,8 +46,8 @@ static int reset_from(struct vb_lock_client *me, struct vb_claim *c, uint64_t fr
 }
 
 /* Algorithm 1 lines 3 to 9 and 18 to 23. */
-static int refused(struct vb_lock_client *me, struct vb_claim *c, struct vb_backoff *b, uint64_t one,
-		   uint64_t until_ns)
+static int refused(struct vb_lock_client *me, struct vb_claim *c, struct vb_backoff *b,
+		   uint64_t one, uint64_t until_ns)
 {
 	struct published_claim *p = vb_claim_as(struct published_claim, c);
 	uint64_t old;
@@ -97,7 +98,8 @@ static int handle_conflict(struct vb_lock_client *me, struct vb_claim *c, uint64
 			err = vb_cas64(me->ep, c->entry, val, reset, &old);
 			if (err == 0 && old == val) {
 				me->recoveries++;
-				if (dslr_max_x(reset) >= count_max || dslr_max_s(reset) >= count_max)
+				if (dslr_max_x(reset) >= count_max ||
+				    dslr_max_s(reset) >= count_max)
 					reset_from(me, c, reset, now + me->space->lease_ns);
 				return -ESTALE;
 			}

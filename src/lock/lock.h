@@ -27,13 +27,14 @@
 #include "rpc/mail.h"
 
 enum vb_lock_caps {
-	VB_LOCK_SHARED = 1 << 0,    /* readers hold together */
+	VB_LOCK_SHARED = 1 << 0, /* readers hold together */
 	VB_LOCK_EXCLUSIVE = 1 << 1,
-	VB_LOCK_FIFO = 1 << 2,      /* bypass is bounded by ops->bypass_bound */
-	VB_LOCK_SURVIVES = 1 << 3,  /* the death of a holder or waiter is mended in recovery_leases */
-	VB_LOCK_TOKEN = 1 << 4,     /* exclusive grants have a fencing token for nothing */
-	VB_LOCK_SERVER = 1 << 5,    /* needs a server task on each server node */
-	VB_LOCK_MESSAGES = 1 << 6,  /* clients send each other messages */
+	VB_LOCK_FIFO = 1 << 2, /* bypass is bounded by ops->bypass_bound */
+	VB_LOCK_SURVIVES =
+		1 << 3,          /* the death of a holder or waiter is mended in recovery_leases */
+	VB_LOCK_TOKEN = 1 << 4,  /* exclusive grants have a fencing token for nothing */
+	VB_LOCK_SERVER = 1 << 5, /* needs a server task on each server node */
+	VB_LOCK_MESSAGES = 1 << 6, /* clients send each other messages */
 };
 
 /* Where a client's time goes: seed 001 table 2. */
@@ -54,9 +55,9 @@ enum vb_call { VB_CALL_ACQ_X, VB_CALL_ACQ_S, VB_CALL_REL, VB_CALL_COUNT };
 struct vb_lock_timing {
 	uint64_t ns[VB_CALL_COUNT][VB_PHASE_COUNT];
 	uint64_t calls[VB_CALL_COUNT];
-	enum vb_call call;   /* now in */
+	enum vb_call call; /* now in */
 	enum vb_phase phase;
-	uint64_t since_ns;   /* scheduler's time base */
+	uint64_t since_ns; /* scheduler's time base */
 };
 
 #define VB_CLAIM_PRIVATE 12
@@ -65,7 +66,7 @@ struct vb_claim {
 	uint64_t lock;
 	vb_addr entry;
 	enum vb_mode mode;
-	bool queued;             /* stands in the queue: cannot be dropped without a husk */
+	bool queued; /* stands in the queue: cannot be dropped without a husk */
 	bool held;
 	uint8_t state;           /* enum vb_claim_state, lock.c's */
 	bool adopt;              /* the adopter wants the place, not just the end of the husk */
@@ -74,8 +75,9 @@ struct vb_claim {
 	uint64_t valid_until_ns; /* client's clock; VB_FOREVER: no lease */
 	uint64_t token;
 	struct vb_task *husk;
-	struct vb_box box;       /* open while queued or held, if the protocol has messages */
-	uint64_t priv[VB_CLAIM_PRIVATE]; /* the protocol's; anything at the start of an acquire or try */
+	struct vb_box box; /* open while queued or held, if the protocol has messages */
+	uint64_t priv
+		[VB_CLAIM_PRIVATE]; /* the protocol's; anything at the start of an acquire or try */
 };
 
 /* Protocol-private state of a claim. */
@@ -96,7 +98,8 @@ struct vb_lock_ops {
 	unsigned recovery_leases; /* with VB_LOCK_SURVIVES: a dead holder costs at most so many */
 	const struct vb_opt *options;
 	size_t options_size;
-	const char *verbs_uncontended, *verbs_contended; /* for `verbena list`: "1 FAA + 1 masked CAS" */
+	const char *verbs_uncontended,
+		*verbs_contended; /* for `verbena list`: "1 FAA + 1 masked CAS" */
 
 	/* Most incompatible grants that may pass a queued client, per `clients` competing. */
 	unsigned (*bypass_bound)(unsigned clients, enum vb_mode mode);
@@ -140,22 +143,22 @@ struct vb_lock_watch {
 struct vb_lock_space {
 	struct vb_fabric *fabric;
 	const struct vb_lock_ops *ops;
-	void *options;           /* the protocol's, parsed */
+	void *options; /* the protocol's, parsed */
 	uint64_t locks;
 	uint16_t servers;
-	uint32_t stride;         /* bytes from entry to entry */
-	uint32_t token_offset;   /* 0: no extra token word */
+	uint32_t stride;       /* bytes from entry to entry */
+	uint32_t token_offset; /* 0: no extra token word */
 	uint64_t lease_ns;
 	uint64_t drift_ppm;
 	bool fencing;
-	uint32_t portable_mask;  /* wished-for caps that are missing: the portable variant runs */
+	uint32_t portable_mask; /* wished-for caps that are missing: the portable variant runs */
 	const char *name;
-	vb_addr *base;           /* [servers]: first entry */
-	vb_addr *header;         /* [servers]: struct vb_lock_header in the segment */
-	vb_peer *server_cache;   /* [servers * VB_LOCK_WORKERS_MAX]: who serves, as last read */
-	unsigned *worker_cache;  /* [servers]: how many; 0: not read yet */
+	vb_addr *base;          /* [servers]: first entry */
+	vb_addr *header;        /* [servers]: struct vb_lock_header in the segment */
+	vb_peer *server_cache;  /* [servers * VB_LOCK_WORKERS_MAX]: who serves, as last read */
+	unsigned *worker_cache; /* [servers]: how many; 0: not read yet */
 	const struct vb_lock_watch *watch; /* NULL: nobody watches */
-	bool timing;             /* clients keep a vb_lock_timing */
+	bool timing;                       /* clients keep a vb_lock_timing */
 };
 
 #define VB_LOCK_WORKERS_MAX 64
@@ -163,10 +166,10 @@ struct vb_lock_space {
 /* At the start of a space's region on each server node. */
 struct vb_lock_header {
 	uint64_t magic;
-	uint64_t ops_hash;       /* protocol and layout */
+	uint64_t ops_hash; /* protocol and layout */
 	uint64_t locks, lease_ns;
-	uint64_t era;            /* shiftlock: recoveries so far, read by clients */
-	uint64_t workers;        /* server tasks of this node; 0: none yet */
+	uint64_t era;                         /* shiftlock: recoveries so far, read by clients */
+	uint64_t workers;                     /* server tasks of this node; 0: none yet */
 	uint64_t server[VB_LOCK_WORKERS_MAX]; /* vb_peer of each */
 };
 
@@ -178,12 +181,12 @@ struct vb_lock_client {
 	struct vb_mail mail;
 	struct vb_rng rng;
 	uint16_t node;
-	uint32_t index;          /* set by the bench or the checker, for its tables; 0 else */
-	uint64_t retries;        /* verbs that repeated an attempt */
-	uint64_t lost;           /* grants that turned out lost, or tickets given up */
-	uint64_t recoveries;     /* resets this client has done or asked for */
-	unsigned polls;          /* consecutive, see vb_poll_pause */
-	uint64_t used;           /* bit i: claims[i] is not free */
+	uint32_t index;      /* set by the bench or the checker, for its tables; 0 else */
+	uint64_t retries;    /* verbs that repeated an attempt */
+	uint64_t lost;       /* grants that turned out lost, or tickets given up */
+	uint64_t recoveries; /* resets this client has done or asked for */
+	unsigned polls;      /* consecutive, see vb_poll_pause */
+	uint64_t used;       /* bit i: claims[i] is not free */
 	unsigned husks;
 	struct vb_lock_timing *timing; /* NULL: not kept */
 	void *user;
@@ -197,8 +200,8 @@ struct vb_lock_server {
 	uint16_t node;
 	unsigned worker, workers;
 	bool stop;
-	void *thread;            /* vb_lock_server_thread_start's */
-	void *priv;              /* the protocol's, one malloc, freed with the server */
+	void *thread; /* vb_lock_server_thread_start's */
+	void *priv;   /* the protocol's, one malloc, freed with the server */
 	uint64_t requests;
 };
 

@@ -39,13 +39,17 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 	*out = NULL;
 	if (!space->ops->serve)
 		return 0;
-	if (node >= space->servers || workers == 0 || workers > VB_LOCK_WORKERS_MAX || worker >= workers)
-		return vb_fail(-EINVAL, "server worker %u of %u on node %u: 1 to %u workers on nodes below %u",
-			       worker, workers, node, VB_LOCK_WORKERS_MAX, space->servers);
+	if (node >= space->servers || workers == 0 || workers > VB_LOCK_WORKERS_MAX ||
+	    worker >= workers)
+		return vb_fail(
+			-EINVAL,
+			"server worker %u of %u on node %u: 1 to %u workers on nodes below %u",
+			worker, workers, node, VB_LOCK_WORKERS_MAX, space->servers);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return vb_fail(-ENOMEM, "no memory for a lock server");
-	*s = (struct vb_lock_server){.space = space, .node = node, .worker = worker, .workers = workers};
+	*s = (struct vb_lock_server){
+		.space = space, .node = node, .worker = worker, .workers = workers};
 	err = vb_ep_open(space->fabric, node, &s->ep);
 	if (err)
 		goto no_ep;
@@ -149,7 +153,8 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 	if (!space->ops->serve)
 		return 0;
 	if (space->fabric->caps.flags & VB_CAP_VIRTUAL)
-		return vb_fail(-EOPNOTSUPP, "a simulated fabric has one thread; start a server task");
+		return vb_fail(-EOPNOTSUPP,
+			       "a simulated fabric has one thread; start a server task");
 	t.outer = calloc(1, sizeof(*t.outer));
 	thread = malloc(sizeof(*thread));
 	if (!t.outer || !thread) {

@@ -58,12 +58,12 @@ enum sl_stage {
 };
 
 struct sl_claim {
-	uint64_t rel;           /* RelCnt under which we hold, or wait to hold */
-	uint64_t last_rel;      /* RelCnt as last looked at */
-	uint64_t last_post_ns;  /* posting of the last look that showed last_rel */
-	uint64_t older_post_ns; /* posting of the last look that showed an older one */
+	uint64_t rel;            /* RelCnt under which we hold, or wait to hold */
+	uint64_t last_rel;       /* RelCnt as last looked at */
+	uint64_t last_post_ns;   /* posting of the last look that showed last_rel */
+	uint64_t older_post_ns;  /* posting of the last look that showed an older one */
 	uint64_t still_since_ns; /* last_rel has been standing still at least since */
-	uint64_t era;           /* read at still_since_ns, if era_known */
+	uint64_t era;            /* read at still_since_ns, if era_known */
 	vb_peer successor;
 	uint16_t gen;
 	uint8_t writers;
@@ -170,7 +170,8 @@ static int suspect(struct vb_lock_client *me, struct vb_claim *c)
 		if (now - s->still_since_ns < me->space->lease_ns / 2)
 			return 0;
 		err = vb_read64(me->ep,
-				vb_lock_header_field(me->space, vb_addr_node(c->entry), era), &s->era);
+				vb_lock_header_field(me->space, vb_addr_node(c->entry), era),
+				&s->era);
 		if (err)
 			return err == -VB_EUNKNOWN ? 0 : err;
 		/* The three leases count from here: the era was read before they began. */
@@ -466,9 +467,10 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 
 	if (find_successor(me, c))
 		return hand_over(me, c);
-	err = vb_mcas128(me->ep, c->entry, (struct vb_u128){.lo = me->ep->self, .hi = s->rel}, mask,
-			 (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH, .hi = sl_rel_add(s->rel, 1)},
-			 (struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old);
+	err = vb_mcas128(
+		me->ep, c->entry, (struct vb_u128){.lo = me->ep->self, .hi = s->rel}, mask,
+		(struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH, .hi = sl_rel_add(s->rel, 1)},
+		(struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old);
 	if (err)
 		return err;
 	if (old.hi != s->rel)
@@ -527,10 +529,12 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 	if (err)
 		return err;
 	if (vb_unlikely(sl_gen(old.hi) != s->gen))
-		return vb_fail(-VB_ELOST,
-			       "a release of lock %llu took effect after its lease: this machine stood "
-			       "still between the clock and the verb; waiters of the lock may have to "
-			       "wait for a recovery", (unsigned long long)c->lock);
+		return vb_fail(
+			-VB_ELOST,
+			"a release of lock %llu took effect after its lease: this machine stood "
+			"still between the clock and the verb; waiters of the lock may have to "
+			"wait for a recovery",
+			(unsigned long long)c->lock);
 	return 0;
 }
 
@@ -590,8 +594,8 @@ const struct vb_lock_ops vb_lock_shiftlock = {
 	.name = "shiftlock",
 	.summary = "clients hand the lock to each other; readers share; the server recovers",
 	.source = "seed 001, FAST 2025, algorithms 2 and 3, section 3.6",
-	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES | VB_LOCK_TOKEN |
-		VB_LOCK_SERVER | VB_LOCK_MESSAGES,
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES |
+		VB_LOCK_TOKEN | VB_LOCK_SERVER | VB_LOCK_MESSAGES,
 	.needs = VB_CAP_MASKED128 | VB_CAP_SEND,
 	.entry_bytes = 16,
 	.recovery_leases = 8,

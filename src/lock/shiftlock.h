@@ -38,23 +38,24 @@
 enum sl_tag {
 	SL_SUCCESSOR = 0, /* to the predecessor: I stand behind you */
 	SL_HANDOVER = 1,  /* to the successor: the lock is yours */
-	SL_MODE = 5,      /* to the successor: yours when the readers have left (same slot as HANDOVER) */
-	SL_RECOVER = 2,   /* to the lock server */
+	SL_MODE =
+		5, /* to the successor: yours when the readers have left (same slot as HANDOVER) */
+	SL_RECOVER = 2, /* to the lock server */
 };
 
 /* Payload of SL_HANDOVER and SL_MODE.  The message's imm is the generation. */
 struct sl_pass {
-	uint64_t rel;      /* RelCnt at which the receiver holds the lock */
-	uint32_t writers;  /* consecutive writers so far */
-	uint32_t epoch;    /* in force: 0 or 1 */
+	uint64_t rel;     /* RelCnt at which the receiver holds the lock */
+	uint32_t writers; /* consecutive writers so far */
+	uint32_t epoch;   /* in force: 0 or 1 */
 };
 
 /* Payload of SL_RECOVER and its answer. */
 struct sl_recover {
 	uint64_t entry;
-	uint64_t rel;      /* unchanged for three leases */
-	uint64_t era;      /* read before those began */
-	uint64_t done;     /* answer: 1 reset, 0 rejected */
+	uint64_t rel;  /* unchanged for three leases */
+	uint64_t era;  /* read before those began */
+	uint64_t done; /* answer: 1 reset, 0 rejected */
 };
 
 static inline uint64_t sl_readers(uint64_t lo)

@@ -51,11 +51,12 @@ static int recover_if_still(struct vb_lock_client *me, struct vb_claim *c, uint6
 	if (!p->era_known || rel != p->seen_rel) {
 		p->seen_rel = rel;
 		p->still_since_ns = vb_ep_now(me->ep);
-		p->era_known = vb_read64(me->ep, vb_lock_header_field(me->space, node, era),
-					 &p->era) == 0;
+		p->era_known =
+			vb_read64(me->ep, vb_lock_header_field(me->space, node, era), &p->era) == 0;
 		return 0;
 	}
-	if (vb_ep_now(me->ep) - p->still_since_ns < vb_lock_stretch(me->space, 3 * me->space->lease_ns))
+	if (vb_ep_now(me->ep) - p->still_since_ns <
+	    vb_lock_stretch(me->space, 3 * me->space->lease_ns))
 		return 0;
 	p->era_known = false;
 	err = vb_lock_server_worker(me, node, 0, &server);
@@ -215,7 +216,8 @@ static int published_try(struct vb_lock_client *me, struct vb_claim *c)
 		return -EAGAIN;
 	memset(p, 0, sizeof(*p));
 	err = vb_mcas128(me->ep, c->entry, (struct vb_u128){0, 0}, busy,
-			 (struct vb_u128){.lo = me->ep->self}, (struct vb_u128){.lo = SL_TAIL_MASK}, &e);
+			 (struct vb_u128){.lo = me->ep->self}, (struct vb_u128){.lo = SL_TAIL_MASK},
+			 &e);
 	if (err)
 		return err;
 	if (e.lo & busy.lo)
@@ -231,8 +233,8 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 	struct published_claim *p = vb_claim_as(struct published_claim, c);
 	const bool flip = p->cons_wrt + 1 >= SL_WRITERS_MAX;
 	struct sl_pass pass = {.rel = p->rel + 1, .writers = p->cons_wrt + 1};
-	struct vb_msg msg = {.subject = c->entry, .tag = flip ? SL_MODE : SL_HANDOVER,
-			     .len = sizeof(pass)};
+	struct vb_msg msg = {
+		.subject = c->entry, .tag = flip ? SL_MODE : SL_HANDOVER, .len = sizeof(pass)};
 	struct vb_u128 old;
 	int err;
 
@@ -278,7 +280,8 @@ static int published_release(struct vb_lock_client *me, struct vb_claim *c)
 	if (err || (old.lo & SL_TAIL_MASK) == me->ep->self)
 		return err;
 	vb_phase(me, VB_PHASE_NS);
-	err = vb_box_wait(&me->mail, &c->box, SUCCESSOR_MASK, vb_ep_now(me->ep) + me->space->lease_ns);
+	err = vb_box_wait(&me->mail, &c->box, SUCCESSOR_MASK,
+			  vb_ep_now(me->ep) + me->space->lease_ns);
 	if (err || !find_successor(me, c))
 		return 0;
 	return hand_over(me, c);
@@ -322,8 +325,8 @@ const struct vb_lock_ops vb_lock_shiftlock_as_published = {
 	.name = "shiftlock-as-published",
 	.summary = "ShiftLock as its paper prints it, holes included; not for use",
 	.source = "seed 001, FAST 2025, algorithms 2 and 3, section 3.6",
-	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES | VB_LOCK_TOKEN |
-		VB_LOCK_SERVER | VB_LOCK_MESSAGES,
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES |
+		VB_LOCK_TOKEN | VB_LOCK_SERVER | VB_LOCK_MESSAGES,
 	.needs = VB_CAP_MASKED128 | VB_CAP_SEND,
 	.entry_bytes = 16,
 	.recovery_leases = 8,

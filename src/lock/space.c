@@ -28,12 +28,14 @@
 #define HEADER_MAGIC   0x3130304b434f4c56ull /* "VLOCK001" */
 
 const struct vb_lock_ops *const vb_locks[] = {
-	&vb_lock_cas, &vb_lock_cas_backoff, &vb_lock_retry_on_fail, &vb_lock_mcs, &vb_lock_dslr,
-	&vb_lock_shiftlock, &vb_lock_rpc, NULL,
+	&vb_lock_cas,  &vb_lock_cas_backoff, &vb_lock_retry_on_fail, &vb_lock_mcs,
+	&vb_lock_dslr, &vb_lock_shiftlock,   &vb_lock_rpc,           NULL,
 };
 
 const struct vb_lock_ops *const vb_locks_published[] = {
-	&vb_lock_dslr_as_published, &vb_lock_shiftlock_as_published, NULL,
+	&vb_lock_dslr_as_published,
+	&vb_lock_shiftlock_as_published,
+	NULL,
 };
 
 #define REGISTERED_MAX 4
@@ -121,16 +123,18 @@ static int check_caps(struct vb_lock_space *s)
 	uint32_t missing = s->ops->needs & ~have;
 
 	if (missing)
-		return vb_fail(-EOPNOTSUPP,
-			       "'%s' needs %s, which this '%s' fabric lacks; choose another lock or "
-			       "fabric (`verbena list` shows what each has)",
-			       s->ops->name, cap_name(missing & -missing), s->fabric->ops->name);
+		return vb_fail(
+			-EOPNOTSUPP,
+			"'%s' needs %s, which this '%s' fabric lacks; choose another lock or "
+			"fabric (`verbena list` shows what each has)",
+			s->ops->name, cap_name(missing & -missing), s->fabric->ops->name);
 	/* A lease must outlast a verb: see "Leases" in lock.h and each protocol's release. */
 	if (s->ops->caps & VB_LOCK_SURVIVES && s->fabric->caps.verb_bound_ns > s->lease_ns / 2)
-		return vb_fail(-EINVAL,
-			       "a lease of %" PRIu64 " ns is too short for this fabric, where a verb "
-			       "may take effect up to %" PRIu64 " ns late; take at least twice that",
-			       s->lease_ns, s->fabric->caps.verb_bound_ns);
+		return vb_fail(
+			-EINVAL,
+			"a lease of %" PRIu64 " ns is too short for this fabric, where a verb "
+			"may take effect up to %" PRIu64 " ns late; take at least twice that",
+			s->lease_ns, s->fabric->caps.verb_bound_ns);
 	s->portable_mask = s->ops->wishes & ~have;
 	if (s->portable_mask)
 		vb_info("'%s' runs without %s: %s", s->ops->name,
@@ -157,7 +161,8 @@ static int open_region(struct vb_lock_space *s, uint16_t node)
 	int err;
 
 	snprintf(name, sizeof(name), "lock:%.60s", s->name);
-	err = vb_region(s->fabric, node, name, sizeof(*h) + mine * s->stride, &s->header[node], &fresh);
+	err = vb_region(s->fabric, node, name, sizeof(*h) + mine * s->stride, &s->header[node],
+			&fresh);
 	if (err)
 		return err;
 	s->base[node] = s->header[node] + sizeof(*h);
@@ -175,15 +180,19 @@ static int open_region(struct vb_lock_space *s, uint16_t node)
 	/* Whoever is first fills the header in a moment; a maker killed in that moment does not. */
 	for (unsigned i = 0; __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE) != HEADER_MAGIC; i++) {
 		if (i == 2000)
-			return vb_fail(-EAGAIN, "lock space '%s' was never finished by its maker; "
-						"use another name", s->name);
+			return vb_fail(-EAGAIN,
+				       "lock space '%s' was never finished by its maker; "
+				       "use another name",
+				       s->name);
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
 	if (h->ops_hash != layout_hash(s) || h->locks != s->locks || h->lease_ns != s->lease_ns)
-		return vb_fail(-EINVAL,
-			       "lock space '%s' exists with another protocol, layout, lease (%" PRIu64
-			       " ns) or number of locks (%" PRIu64 "); ask for the same or use "
-			       "another name", s->name, h->lease_ns, h->locks);
+		return vb_fail(
+			-EINVAL,
+			"lock space '%s' exists with another protocol, layout, lease (%" PRIu64
+			" ns) or number of locks (%" PRIu64 "); ask for the same or use "
+			"another name",
+			s->name, h->lease_ns, h->locks);
 	return 0;
 }
 
@@ -216,8 +225,8 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 		return vb_fail(-EINVAL, "%u lock servers on a fabric of %u nodes", s->servers,
 			       s->fabric->nodes);
 	if (s->locks < s->servers)
-		return vb_fail(-EINVAL, "%" PRIu64 " locks for %u servers: each needs one", s->locks,
-			       s->servers);
+		return vb_fail(-EINVAL, "%" PRIu64 " locks for %u servers: each needs one",
+			       s->locks, s->servers);
 	if (s->fencing && !(s->ops->caps & VB_LOCK_TOKEN)) {
 		s->token_offset = bytes;
 		bytes += sizeof(uint64_t);
@@ -226,7 +235,8 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	s->stride = s->ops->entry_bytes % 16 == 0 ? (bytes + 15) & ~15u : (bytes + 7) & ~7u;
 	s->base = calloc(s->servers, sizeof(*s->base));
 	s->header = calloc(s->servers, sizeof(*s->header));
-	s->server_cache = calloc((size_t)s->servers * VB_LOCK_WORKERS_MAX, sizeof(*s->server_cache));
+	s->server_cache =
+		calloc((size_t)s->servers * VB_LOCK_WORKERS_MAX, sizeof(*s->server_cache));
 	s->worker_cache = calloc(s->servers, sizeof(*s->worker_cache));
 	if (!s->base || !s->header || !s->server_cache || !s->worker_cache)
 		return vb_fail(-ENOMEM, "no memory for a lock space");

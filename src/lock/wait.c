@@ -20,7 +20,8 @@ void vb_phase_switch(struct vb_lock_client *me, enum vb_phase phase)
 int vb_backoff_wait(struct vb_lock_client *me, struct vb_backoff *b, uint64_t until_ns)
 {
 	uint64_t now = vb_ep_now(me->ep);
-	uint64_t span = b->n < 63 && b->base_ns <= b->cap_ns >> b->n ? b->base_ns << b->n : b->cap_ns;
+	uint64_t span =
+		b->n < 63 && b->base_ns <= b->cap_ns >> b->n ? b->base_ns << b->n : b->cap_ns;
 	uint64_t wake;
 	int err;
 

@@ -31,8 +31,7 @@ void vb_box_close(struct vb_box *box)
 
 static struct vb_box *find_box(struct vb_mail *m, uint64_t subject)
 {
-	vb_list_for_each(it, &m->boxes)
-	{
+	vb_list_for_each (it, &m->boxes) {
 		struct vb_box *box = vb_container_of(it, struct vb_box, link);
 
 		if (box->subject == subject)

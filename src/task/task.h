@@ -38,8 +38,8 @@ struct vb_timer;
 struct vb_timer {
 	struct vb_list link;
 	uint64_t at_ns;
-	uint64_t seq;   /* ties fire in the order they were armed */
-	uint32_t slot;  /* 0 = not armed */
+	uint64_t seq;                         /* ties fire in the order they were armed */
+	uint32_t slot;                        /* 0 = not armed */
 	void (*fire)(struct vb_timer *timer); /* runs on the scheduler's stack; must not await */
 };
 
@@ -78,12 +78,13 @@ void vb_sched_forget(void);
 int vb_sched_run(struct vb_sched *s, const bool *stop, uint64_t until_ns);
 
 uint64_t vb_sched_now_slow(struct vb_sched *s);
-unsigned vb_sched_tasks(const struct vb_sched *s);  /* tasks alive, root not counted */
+unsigned vb_sched_tasks(const struct vb_sched *s); /* tasks alive, root not counted */
 uint64_t vb_sched_switches(const struct vb_sched *s);
 
 /* The part of the scheduler that inline functions see. */
 struct vb_sched_face {
-	uint64_t now_ns;   /* virtual: the time; real: when the scheduler last looked (a lower bound) */
+	uint64_t
+		now_ns; /* virtual: the time; real: when the scheduler last looked (a lower bound) */
 	bool is_virtual;
 	struct vb_task *current;
 };

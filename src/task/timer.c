@@ -3,13 +3,13 @@
  * Timers: a hierarchical wheel that keeps the exact order (time, order of arming).
  *
  * The simulator's speed rests on this: every simulated verb arms and fires about two timers.  A
- *heap would cost O(log n) cache lines and mispredicted branches for each; here arming, moving and
+ * heap would cost O(log n) cache lines and mispredicted branches for each; here arming, moving and
  * disarming are a list operation, and a timer a few us ahead is dealt out once or twice on its way.
  * Nothing is allocated and there is no bound on how many are armed.
  *
  * Times are read as numbers of 6-bit digits.  `base` is the wheel's own time, never after the
  * scheduler's.  A timer lies at the level of the highest digit in which it differs from base, in
- *the slot of its own digit there:
+ * the slot of its own digit there:
  *
  *	base  ... 12 | 40 | 07
  *	timer ... 12 | 40 | 31   level 0, slot 31: a slot of level 0 is one ns

@@ -23,17 +23,17 @@
 struct vb_micro_params {
 	const char *dist;
 	uint64_t locks;
-	double read_ratio;  /* chance that a cycle is shared */
-	double fail_rate;   /* chance that the release is skipped (seed 001 section 4.8) */
-	double rate;        /* cycles per second of all clients together; 0: closed loop */
-	unsigned clients;   /* that share the rate */
+	double read_ratio; /* chance that a cycle is shared */
+	double fail_rate;  /* chance that the release is skipped (seed 001 section 4.8) */
+	double rate;       /* cycles per second of all clients together; 0: closed loop */
+	unsigned clients;  /* that share the rate */
 };
 
 struct vb_micro {
 	struct vb_dist dist;
 	struct vb_micro_params p;
-	uint64_t step, first;   /* the permutation: lock = (first + rank * step) mod locks */
-	double mean_gap_ns;     /* between two cycles of one client; 0: closed loop */
+	uint64_t step, first; /* the permutation: lock = (first + rank * step) mod locks */
+	double mean_gap_ns;   /* between two cycles of one client; 0: closed loop */
 };
 
 struct vb_micro_op {

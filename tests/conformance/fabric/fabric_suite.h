@@ -5,8 +5,8 @@
  *	static int suite_open(struct vb_fabric_params *p, struct vb_fabric **out);
  *
  * before it includes this file, and suite_main() is its main.  Each check gets a fresh fabric of
- *two nodes and says what is wrong, or NULL; that lets planted.c run the same checks on broken
- *fabrics and demand that they are caught.
+ * two nodes and says what is wrong, or NULL; that lets planted.c run the same checks on broken
+ * fabrics and demand that they are caught.
  */
 #ifndef FABRIC_SUITE_H
 #define FABRIC_SUITE_H
