@@ -6,6 +6,7 @@
 #include <verbena/verbena.h>
 
 #include "base/compiler.h"
+#include "vb_commit.h"
 #include "vb_config.h"
 
 const char *vb_strerror(int err)
