@@ -273,7 +273,7 @@ static int conclude(const struct session *s, int err)
 	for (unsigned i = 0; i < s->n_run; i++)
 		violated |= s->runs[i].violations > 0;
 	if (err)
-		return vb_cli_exit_of(err) == VB_EXIT_USAGE ? VB_EXIT_FAILED : vb_cli_exit_of(err);
+		return vb_exit_of(err) == VB_EXIT_USAGE ? VB_EXIT_FAILED : vb_exit_of(err);
 	if (violated)
 		return VB_EXIT_VIOLATION;
 	return vb_interrupted ? VB_EXIT_INTERRUPTED : VB_EXIT_OK;
@@ -297,7 +297,7 @@ static int run(int argc, char **argv)
 		err = vb_json_out_open(&out, opts.json);
 	if (err) {
 		free(s);
-		return vb_cli_exit_of(err);
+		return vb_exit_of(err);
 	}
 	err = run_all(s);
 	tell_table(s->out, s);

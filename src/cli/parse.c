@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all commands share: their options from their tables, and exit codes for errors. */
+/* What all commands share: their options, from their tables. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -9,8 +9,6 @@
 #include <verbena/verbena.h>
 
 #include "base/opt.h"
-
-volatile bool vb_interrupted;
 
 static void print_help(const struct vb_command *c, const struct vb_opt_group *groups, unsigned n)
 {
@@ -46,29 +44,4 @@ int vb_cli_parse(const struct vb_command *command, int argc, char **argv)
 		return VB_EXIT_USAGE;
 	}
 	return -1;
-}
-
-int vb_cli_exit_of(int err)
-{
-	switch (err < 0 ? -err : err) {
-	case 0:
-		return VB_EXIT_OK;
-	case EINVAL:
-	case EOPNOTSUPP:
-	case EPROTO:
-	case EACCES:
-	case EISDIR:
-	case ENOENT:
-	case ENOTDIR:
-	case EROFS:
-		return VB_EXIT_USAGE;
-	case EBUSY:
-	case EEXIST:
-		return VB_EXIT_BUSY;
-	case ENOMEM:
-	case ENOSPC:
-		return VB_EXIT_RESOURCES;
-	default:
-		return VB_EXIT_FAILED;
-	}
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
+#include "lab/run.h"
 #include "lab/json.h"
 
 #define O struct vb_floor_opts
@@ -181,7 +181,7 @@ int vb_bench_fabric(const struct vb_floor_opts *opts)
 	if (err == 0)
 		err = vb_json_out_open(&json, opts->json);
 	if (err)
-		return vb_cli_exit_of(err);
+		return vb_exit_of(err);
 	f = calloc(1, sizeof(*f));
 	if (f == NULL) {
 		vb_json_out_abandon(&json);
@@ -202,6 +202,6 @@ int vb_bench_fabric(const struct vb_floor_opts *opts)
 		err = -EIO;
 	free(f);
 	if (err)
-		return vb_cli_exit_of(err);
+		return vb_exit_of(err);
 	return vb_interrupted ? VB_EXIT_INTERRUPTED : VB_EXIT_OK;
 }

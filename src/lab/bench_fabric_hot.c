@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
+#include "lab/run.h"
 #include "lab/bench_lock.h"
 
 #define PROCS_MAX 64

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
+#include "lab/run.h"
 
 /* A slice is a few milliseconds: the thing and its baseline take turns within one time slice of the
  * machine's other users, and the ratio is the median over many such turns. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
+#include "lab/run.h"
 #include "fabric/sim.h"
 
 #define CLIENTS  240u

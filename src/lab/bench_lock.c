@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
+#include "lab/run.h"
 
 struct session {
 	struct vb_bench_plan plan;
@@ -108,7 +108,7 @@ static int exit_code(const struct session *s, int err)
 	if (violated)
 		return VB_EXIT_VIOLATION;
 	if (err)
-		return vb_cli_exit_of(err);
+		return vb_exit_of(err);
 	if (stalled)
 		return VB_EXIT_STALLED;
 	return interrupted ? VB_EXIT_INTERRUPTED : VB_EXIT_OK;
@@ -141,7 +141,7 @@ int vb_bench_lock(const struct vb_bench_opts *opts)
 		err = vb_json_out_open(&s->json, opts->json);
 	if (err) {
 		free(s);
-		return vb_cli_exit_of(err);
+		return vb_exit_of(err);
 	}
 	s->table = opts->json != NULL && strcmp(opts->json, "-") == 0 ? stderr : stdout;
 	vb_bench_progress.on = isatty(STDERR_FILENO) == 1;

@@ -265,7 +265,7 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *plan, const struct vb_benc
 /* PREFIX.LOCK.WHAT.hgrm for each histogram that has values.  -errno, said. */
 int vb_bench_write_hgrm(const char *prefix, const struct vb_bench_result *r);
 
-/* The whole command: an enum vb_exit (cli/cli.h). */
+/* The whole command: an enum vb_exit (lab/run.h). */
 int vb_bench_lock(const struct vb_bench_opts *opts);
 
 #endif

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
+#include "lab/run.h"
 #include "fabric/shm.h"
 
 #define SLICE_NS     5000000ull

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
+#include "lab/run.h"
 #include "fabric/sim.h"
 
 #define SLICES        50

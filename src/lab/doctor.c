@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/cli.h"
+#include "lab/run.h"
 #include "fabric/fabric.h"
 #include "lab/host.h"
 
