@@ -293,7 +293,8 @@ int vb_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len);
 int vb_mfaa64(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t bounds, uint64_t *old);
 /* Posted, not awaited (unsignalled); the loss of a message is not reported. */
 int vb_send(struct vb_ep *ep, vb_peer to, const struct vb_msg *m);
-/* Awaited: -VB_EPEERGONE if the endpoint is known to be gone. */
+/* Awaited: -VB_EPEERGONE if the endpoint is known to be gone; -EAGAIN if it is there but has had no
+ * room for a message for as long as the fabric waits (shm: 1 ms). */
 int vb_send_wait(struct vb_ep *ep, vb_peer to, const struct vb_msg *m);
 
 int vb_faa64_slow(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t not_after, uint64_t *old);
