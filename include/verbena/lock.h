@@ -16,7 +16,8 @@
  *	}
  *
  * What a grant is worth.  The locks are advisory and, where the protocol has leases, a grant is valid
- * until vb_lock_valid_until().  A holder can be stopped by its machine at any instruction and go on
+ * until its valid_until_ns on the client's clock (vb_lock_valid).  A holder can be stopped by its
+ * machine at any instruction and go on
  * long afterwards: checking the time and then acting are two moments.  Only a fencing token that is
  * checked where the data lives closes that gap.  With `fencing`, every exclusive grant carries a
  * token that grows with each exclusive grant of that lock, also across recoveries: have the storage
