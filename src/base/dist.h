@@ -18,7 +18,7 @@
  * and takes less than 1.1 rounds on average.
  *
  * Neither has a table: a vb_dist is a few numbers, immutable after init, and may be shared by
- * threads. Its zeta(n, THETA) is 10,000 terms and an Euler-Maclaurin tail, to 1e-12 of the sum, in
+ * threads.  Its zeta(n, THETA) is 10,000 terms and an Euler-Maclaurin tail, to 1e-12 of the sum, in
  * well below a millisecond for any n.
  */
 #ifndef VB_BASE_DIST_H

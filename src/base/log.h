@@ -3,8 +3,8 @@
  * Log lines on stderr: "verbena: shm: error: ...".
  *
  * VERBENA_LOG sets the level for every room or for single ones: "info",
- * "warn,lock:debug,shm:trace". The default is "warn".  A room names itself by defining VB_LOG_ROOM
- * before including this file. The first function that decides an error logs it; callers pass the
+ * "warn,lock:debug,shm:trace".  The default is "warn".  A room names itself by defining VB_LOG_ROOM
+ * before including this file.  The first function that decides an error logs it; callers pass the
  * value on in silence.
  */
 #ifndef VB_BASE_LOG_H

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors, the log, the clock. */
+/*
+ * Log lines, error texts, failed assertions and the clock.
+ *
+ * VERBENA_LOG is read once per process, so what depends on it runs in a child: this program again,
+ * with "child" and the name of what to do, its stderr a pipe.
+ */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,150 +14,402 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-
 #include <verbena/verbena.h>
 
+#define VB_LOG_ROOM "lock"
 #include "base/clock.h"
-
-#define VB_LOG_ROOM "kitchen"
 #include "base/log.h"
 
-static void test_strerror(void **state)
-{
-	static const int own[] = {VB_EUNKNOWN, VB_ELOST, VB_EPEERGONE, VB_EACCESS, VB_ETOOLATE};
+#define THREADS 4
+#define LINES   500
 
-	(void)state;
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(own); i++) {
-		assert_string_equal(vb_strerror(own[i]), vb_strerror(-own[i]));
-		assert_string_not_equal(vb_strerror(own[i]), "unknown error");
-		for (unsigned j = 0; j < i; j++)
-			assert_string_not_equal(vb_strerror(own[i]), vb_strerror(own[j]));
-	}
-	assert_string_equal(vb_strerror(-ENOMEM), strerror(ENOMEM));
-	assert_string_equal(vb_strerror(-99999), "unknown error");
-	assert_non_null(strchr(vb_version(), '.'));
-	assert_true(strlen(vb_commit()) > 0);
+/* ---- what the children do ---- */
+
+static void *log_lines(void *arg)
+{
+	char text[200];
+
+	memset(text, 'a' + (int)(intptr_t)arg, sizeof(text));
+	for (int i = 0; i < LINES; i++)
+		vb_log_write("threads", VB_LOG_ERROR, "%.*s", (int)sizeof(text), text);
+	return NULL;
 }
 
-/* What a child writes to stderr under a VERBENA_LOG. */
-static void logged(const char *env, char *text, size_t size)
+static void child_threads(void)
 {
-	size_t n = 0;
-	ssize_t got;
-	int fds[2], status;
+	pthread_t t[THREADS];
+
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&t[i], NULL, log_lines, (void *)(intptr_t)i))
+			_exit(3);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+}
+
+static void child_levels(void)
+{
+	static const char *const rooms[] = {"lock", "shm", "sim"};
+
+	for (size_t r = 0; r < VB_ARRAY_SIZE(rooms); r++)
+		for (int level = VB_LOG_ERROR; level <= VB_LOG_TRACE; level++)
+			if (vb_log_on(rooms[r], (enum vb_log_level)level))
+				vb_log_write(rooms[r], (enum vb_log_level)level, "said");
+}
+
+static void child_long(void)
+{
+	vb_error("%05000d", 1);
+}
+
+static int evaluated(int *count)
+{
+	return ++*count;
+}
+
+static void child_lazy(void)
+{
+	int count = 0;
+
+	vb_debug("never %d", evaluated(&count));
+	vb_warn("count %d", count);
+}
+
+static void child_assert(void)
+{
+	const struct rlimit none = {0, 0};
+
+	setrlimit(RLIMIT_CORE, &none);
+	vb_assert(1 + 1 == 2);
+	vb_assert(1 + 1 == 3);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} children[] = {
+	{"threads", child_threads}, {"levels", child_levels}, {"long", child_long},
+	{"lazy", child_lazy},       {"assert", child_assert},
+};
+
+/* What the child writes to stderr, and how it ends. */
+static char *child(const char *what, const char *env, int *status)
+{
+	size_t size = 0, room = 1 << 20;
+	char *text = malloc(room);
+	int ends[2];
+	ssize_t n;
 	pid_t pid;
 
-	assert_int_equal(pipe(fds), 0);
+	assert_non_null(text);
+	assert_int_equal(pipe(ends), 0);
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		dup2(fds[1], STDERR_FILENO);
+		dup2(ends[1], STDERR_FILENO);
+		close(ends[0]);
+		close(ends[1]);
 		if (env)
 			setenv("VERBENA_LOG", env, 1);
 		else
 			unsetenv("VERBENA_LOG");
-		vb_error("E %d", 1);
-		vb_warn("W");
-		vb_info("I");
-		vb_debug("D");
-		_exit(0);
+		execl("/proc/self/exe", "test_base_misc", "child", what, (char *)NULL);
+		_exit(127);
 	}
-	close(fds[1]);
-	while ((got = read(fds[0], text + n, size - 1 - n)) > 0)
-		n += (size_t)got;
-	text[n] = '\0';
-	close(fds[0]);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	close(ends[1]);
+	while ((n = read(ends[0], text + size, room - size - 1)) > 0)
+		size += (size_t)n;
+	text[size] = '\0';
+	close(ends[0]);
+	assert_int_equal(waitpid(pid, status, 0), pid);
+	return text;
 }
+
+static void child_says(const char *what, const char *env, const char *want)
+{
+	int status;
+	char *text = child(what, env, &status);
+
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_string_equal(text, want);
+	free(text);
+}
+
+/* ---- log ---- */
 
 static void test_levels(void **state)
 {
-	char text[1024];
-
-	(void)state;
-	logged(NULL, text, sizeof(text));
-	assert_string_equal(text, "verbena: kitchen: error: E 1\nverbena: kitchen: warn: W\n");
-	logged("error", text, sizeof(text));
-	assert_string_equal(text, "verbena: kitchen: error: E 1\n");
-	logged("error,kitchen:debug", text, sizeof(text));
-	assert_non_null(strstr(text, "debug: D\n"));
-	logged("debug,kitchen:error,bath:trace", text, sizeof(text));
-	assert_string_equal(text, "verbena: kitchen: error: E 1\n");
-	logged("loud", text, sizeof(text));
-	assert_non_null(strstr(text, "'loud' is no level"));
-	assert_non_null(strstr(text, "warn: W"));
+	child_says("levels", NULL,
+		   "verbena: lock: error: said\nverbena: lock: warn: said\n"
+		   "verbena: shm: error: said\nverbena: shm: warn: said\n"
+		   "verbena: sim: error: said\nverbena: sim: warn: said\n");
+	child_says("levels", "error,lock:info,shm:trace",
+		   "verbena: lock: error: said\nverbena: lock: warn: said\n"
+		   "verbena: lock: info: said\n"
+		   "verbena: shm: error: said\nverbena: shm: warn: said\n"
+		   "verbena: shm: info: said\nverbena: shm: debug: said\n"
+		   "verbena: shm: trace: said\n"
+		   "verbena: sim: error: said\n");
+	child_says("levels", "error,shm:loud",
+		   "verbena: VERBENA_LOG: 'loud' is no level; error, warn, info, debug and trace "
+		   "are\n"
+		   "verbena: lock: error: said\nverbena: shm: error: said\n"
+		   "verbena: sim: error: said\n");
+	child_says("levels", "error,,",
+		   "verbena: lock: error: said\nverbena: shm: error: said\n"
+		   "verbena: sim: error: said\n");
 }
 
-static int deciding(int value)
+static void test_levels_too_many(void **state)
 {
-	return vb_fail(-EDOM, "value %d", value);
+	char env[1024] = "error";
+	int status;
+	char *text;
+
+	for (int i = 0; i < 33; i++)
+		snprintf(env + strlen(env), sizeof(env) - strlen(env), ",room%d:info", i);
+	text = child("levels", env, &status);
+	assert_non_null(strstr(text, "'room32' is left out"));
+	assert_null(strstr(text, "'room31'"));
+	free(text);
+}
+
+static void test_lazy(void **state)
+{
+	child_says("lazy", NULL, "verbena: lock: warn: count 0\n");
+	child_says("lazy", "lock:debug",
+		   "verbena: lock: debug: never 1\nverbena: lock: warn: count 1\n");
+}
+
+static void test_long_line_is_cut(void **state)
+{
+	int status;
+	char *text = child("long", NULL, &status);
+
+	assert_int_equal(strlen(text), 1023);
+	assert_ptr_equal(strchr(text, '\n'), text + 1022);
+	assert_memory_equal(text, "verbena: lock: error: 0000", 26);
+	free(text);
+}
+
+static void test_lines_of_threads_are_whole(void **state)
+{
+	const char *head = "verbena: threads: error: ";
+	int status, counts[THREADS] = {0};
+	char *text = child("threads", NULL, &status), *save = NULL;
+
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+		const char *body = l + strlen(head);
+		int who = body[0] - 'a';
+
+		assert_memory_equal(l, head, strlen(head));
+		assert_in_range(who, 0, THREADS - 1);
+		assert_int_equal(strlen(body), 200);
+		assert_int_equal(strspn(body, (char[]){body[0], '\0'}), 200);
+		counts[who]++;
+	}
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(counts[i], LINES);
+	free(text);
+}
+
+static void *log_one(void *arg)
+{
+	char other[32];
+
+	vb_log_capture_begin(other, sizeof(other));
+	vb_error("other");
+	vb_log_capture_end();
+	assert_string_equal(other, "other");
+	return NULL;
 }
 
 static void test_capture(void **state)
 {
-	char text[64];
+	char said[16], after[16];
+	pthread_t t;
 
-	(void)state;
-	vb_log_capture_begin(text, sizeof(text));
-	assert_string_equal(text, "");
-	assert_int_equal(deciding(7), -EDOM);
+	memset(said, 'x', sizeof(said));
+	vb_log_capture_begin(said, sizeof(said));
+	assert_string_equal(said, "");
+	vb_error("one %d", 1);
+	assert_string_equal(said, "one 1");
+	vb_error("a line that does not fit");
+	assert_string_equal(said, "a line that doe");
+	/* A capture is the thread's own. */
+	vb_error("mine");
+	assert_int_equal(pthread_create(&t, NULL, log_one, NULL), 0);
+	pthread_join(t, NULL);
+	assert_string_equal(said, "mine");
 	vb_log_capture_end();
-	assert_string_equal(text, "value 7");
+	vb_log_capture_begin(after, sizeof(after));
+	vb_error("after");
+	vb_log_capture_end();
+	assert_string_equal(said, "mine");
 }
 
-/* Against the kernel's clock over a fifth of a second: 200 ppm is ten times what it promises, for a
- * machine whose other users interrupt the readings. */
-static void test_clock(void **state)
+static int fails(void)
 {
-	uint64_t a, b, ka, kb, last = 0;
+	errno = ENOSPC;
+	return vb_fail(-errno, "no room");
+}
 
-	(void)state;
-	vb_clock_init();
-	for (unsigned i = 0; i < 100000; i++) {
-		a = vb_clock_ns();
-		assert_true(a >= last);
-		last = a;
+/* The value of vb_fail is read after the line was written, with stderr closed in this case. */
+static void test_errno_survives(void **state)
+{
+	char said[32];
+	int was = dup(STDERR_FILENO), err;
+
+	assert_true(was >= 0);
+	close(STDERR_FILENO);
+	err = fails();
+	dup2(was, STDERR_FILENO);
+	close(was);
+	assert_int_equal(err, -ENOSPC);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(fails(), -ENOSPC);
+	vb_log_capture_end();
+	assert_string_equal(said, "no room");
+}
+
+/* ---- errors ---- */
+
+static void test_error_texts(void **state)
+{
+	for (int err = VB_EUNKNOWN; err <= VB_ETOOLATE; err++) {
+		assert_string_not_equal(vb_strerror(err), "unknown error");
+		assert_string_equal(vb_strerror(err), vb_strerror(-err));
+		for (int other = VB_EUNKNOWN; other < err; other++)
+			assert_string_not_equal(vb_strerror(err), vb_strerror(other));
 	}
-	ka = vb_clock_gettime_ns();
-	a = vb_clock_ns();
-	do
-		kb = vb_clock_gettime_ns();
-	while (kb - ka < 200000000);
-	b = vb_clock_ns();
-	kb = vb_clock_gettime_ns();
-	/* The kernel's readings enclose ours; what is between them is the machine's doing. */
-	assert_true(b - a <= (kb - ka) + (kb - ka) / 5000);
-	assert_true(b - a + 5000000 >= (kb - ka) - (kb - ka) / 5000);
+	assert_string_equal(vb_strerror(-ENOSPC), strerror(ENOSPC));
+	assert_string_equal(vb_strerror(VB_ETOOLATE + 1), "unknown error");
+	assert_string_equal(vb_strerror(INT32_MIN), "unknown error");
+	assert_non_null(vb_strerror(0));
 }
 
-static void test_clock_adopts(void **state)
+static void test_version(void **state)
 {
-	struct vb_clock before = vb_clock, shifted;
-	uint64_t now = vb_clock_ns();
+	int major, minor, patch, end = 0;
 
-	(void)state;
-	shifted = before;
-	if (!before.use_tsc)
-		skip();
-	shifted.ns_base += 1000000000000ull;
-	vb_clock_adopt(&shifted);
-	assert_true(vb_clock_ns() >= now + 1000000000000ull);
-	vb_clock_adopt(&before);
-	assert_true(vb_clock_ns() < now + 1000000000000ull);
+	assert_int_equal(sscanf(vb_version(), "%d.%d.%d%n", &major, &minor, &patch, &end), 3);
+	assert_int_equal(vb_version()[end], '\0');
+	assert_true(!strcmp(vb_commit(), "unknown") ||
+		    strspn(vb_commit(), "0123456789abcdef") == strlen(vb_commit()));
+	assert_true(strlen(vb_commit()) >= 7);
 }
 
-int main(void)
+static void test_failed_assertion(void **state)
+{
+	int status;
+	char *text = child("assert", NULL, &status);
+
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	assert_non_null(strstr(text, "1 + 1 == 3"));
+	assert_non_null(strstr(text, "test_base_misc.c:"));
+	assert_null(strstr(text, "1 + 1 == 2"));
+	free(text);
+}
+
+/* ---- clock ---- */
+
+struct bracket {
+	uint64_t before, ns, after;
+};
+
+/* vb_clock_ns() and CLOCK_MONOTONIC around it: bounds that hold however often we are preempted. */
+static struct bracket read_bracket(void)
+{
+	struct bracket b;
+
+	b.before = vb_clock_gettime_ns();
+	b.ns = vb_clock_ns();
+	b.after = vb_clock_gettime_ns();
+	return b;
+}
+
+static void test_clock_rate(void **state)
+{
+	struct bracket first, last;
+	uint64_t before = 0;
+	double slack;
+
+	vb_clock_init();
+	vb_clock_init();
+	first = read_bracket();
+	do {
+		last = read_bracket();
+		assert_true(last.ns >= before);
+		before = last.ns;
+	} while (last.before - first.after < 20000000);
+	/* 20 ppm of calibration and the most that NTP slews the clock meanwhile, 500 ppm. */
+	slack = (double)(last.after - first.before) * 520e-6;
+	assert_true((double)(last.ns - first.ns) >= (double)(last.before - first.after) - slack);
+	assert_true((double)(last.ns - first.ns) <= (double)(last.after - first.before) + slack);
+	/* And it is the same time, not only the same rate. */
+	assert_true((double)last.ns >= (double)last.before - slack - 1e6);
+	assert_true((double)last.ns <= (double)last.after + slack + 1e6);
+}
+
+static void test_clock_adopted(void **state)
+{
+	struct vb_clock mine, other = {.use_tsc = 0};
+	struct bracket b;
+
+	vb_clock_init();
+	mine = vb_clock;
+	vb_clock_adopt(&other);
+	b = read_bracket();
+	assert_true(b.before <= b.ns && b.ns <= b.after);
+#if defined(__x86_64__)
+	/* One ns to a tick, from a moment on. */
+	other = (struct vb_clock){
+		.tsc_base = __rdtsc(), .ns_base = 1000, .mult = 1u << 24, .use_tsc = 1};
+	vb_clock_adopt(&other);
+	b.before = __rdtsc();
+	b.ns = vb_clock_ns();
+	b.after = __rdtsc();
+	assert_true(b.ns >= 1000 + b.before - other.tsc_base);
+	assert_true(b.ns <= 1000 + b.after - other.tsc_base);
+	/* Centuries of ticks do not overflow. */
+	other.tsc_base -= 1ull << 62;
+	vb_clock_adopt(&other);
+	assert_true(vb_clock_ns() >= 1000 + (1ull << 62));
+#endif
+	vb_clock_adopt(&mine);
+	assert_memory_equal(&vb_clock, &mine, sizeof(mine));
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_strerror),     cmocka_unit_test(test_levels),
-		cmocka_unit_test(test_capture),      cmocka_unit_test(test_clock),
-		cmocka_unit_test(test_clock_adopts),
+		cmocka_unit_test(test_levels),
+		cmocka_unit_test(test_levels_too_many),
+		cmocka_unit_test(test_lazy),
+		cmocka_unit_test(test_long_line_is_cut),
+		cmocka_unit_test(test_lines_of_threads_are_whole),
+		cmocka_unit_test(test_capture),
+		cmocka_unit_test(test_errno_survives),
+		cmocka_unit_test(test_error_texts),
+		cmocka_unit_test(test_version),
+		cmocka_unit_test(test_failed_assertion),
+		cmocka_unit_test(test_clock_rate),
+		cmocka_unit_test(test_clock_adopted),
 	};
 
+	if (argc == 3 && !strcmp(argv[1], "child")) {
+		for (size_t i = 0; i < VB_ARRAY_SIZE(children); i++) {
+			if (!strcmp(argv[2], children[i].name)) {
+				children[i].run();
+				return 0;
+			}
+		}
+		return 2;
+	}
 	return cmocka_run_group_tests_name("base misc", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options: parsing, ranges, texts, and that every refusal is one line that says what and why. */
+/* Options: every kind, its range and its errors, lists, command lines, help, units, nearest names. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,209 +16,343 @@
 #include "base/rng.h"
 
 struct opts {
-	bool flag;
-	uint64_t size, time_ns;
-	double real;
-	const char *text;
-	int choice;
+	bool fencing;
+	uint64_t locks, lease_ns;
+	double ratio;
+	const char *json;
+	int fabric;
 };
 
 static const struct vb_opt table[] = {
-	VB_OPT_FLAG(struct opts, flag, "flag", "a flag"),
-	VB_OPT_SIZE(struct opts, size, "size", "10k", 1, 1000000, "a size"),
-	VB_OPT_TIME(struct opts, time_ns, "time", "10ms", 1000, 1000000000, "a time"),
-	VB_OPT_REAL(struct opts, real, "real", "0.5", 0, 1, "a number"),
-	VB_OPT_STRING(struct opts, text, "text", "TEXT", NULL, "a text"),
-	VB_OPT_CHOICE(struct opts, choice, "choice", "red|green|blue", "green", "a colour"),
-	VB_OPT_END};
+	VB_OPT_FLAG(struct opts, fencing, "fencing", "give every grant a token"),
+	VB_OPT_SIZE(struct opts, locks, "locks", "100k", 1, 1000000, "number of locks"),
+	VB_OPT_TIME(struct opts, lease_ns, "lease", "10ms", 1000, 60000000000ull,
+		    "how long a grant is valid"),
+	VB_OPT_REAL(struct opts, ratio, "ratio", "0.5", 0, 1, "share of reads"),
+	VB_OPT_STRING(struct opts, json, "json", "FILE", NULL, "write the results as JSON"),
+	VB_OPT_CHOICE(struct opts, fabric, "fabric", "shm|sim", "shm", "where it runs"),
+	VB_OPT_END,
+};
 
-static char line[512];
+struct more_opts {
+	uint64_t seed;
+};
 
-static int set(struct opts *o, const char *name, const char *value)
+static const struct vb_opt more_table[] = {
+	VB_OPT_SIZE(struct more_opts, seed, "seed", "1", 0, UINT64_MAX, "decides everything"),
+	VB_OPT_END,
+};
+
+static struct opts o;
+static struct more_opts more;
+static const struct vb_opt_group groups[] = {{"What runs", table, &o}, {"More", more_table, &more}};
+static char said[512];
+
+static int setup(void **state)
+{
+	memset(&o, 0xff, sizeof(o));
+	o.json = NULL;
+	o.fencing = false;
+	vb_opt_defaults(table, &o);
+	vb_opt_defaults(more_table, &more);
+	said[0] = '\0';
+	return 0;
+}
+
+static int set(const char *name, const char *value)
 {
 	int err;
 
-	vb_log_capture_begin(line, sizeof(line));
-	err = vb_opt_set(table, o, name, value);
+	vb_log_capture_begin(said, sizeof(said));
+	err = vb_opt_set(table, &o, name, value);
 	vb_log_capture_end();
-	assert_null(strchr(line, '\n'));
 	return err;
+}
+
+/* Refused, the words (with spaces between) said, and nothing written. */
+static void refused(const char *name, const char *value, const char *words)
+{
+	struct opts before = o;
+	char copy[128], *save = NULL;
+
+	assert_int_equal(set(name, value), -EINVAL);
+	assert_memory_equal(&before, &o, sizeof(o));
+	snprintf(copy, sizeof(copy), "%s", words);
+	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
+		if (!strstr(said, w))
+			fail_msg("'%s' is not said: %s", w, said);
 }
 
 static void test_defaults(void **state)
 {
-	struct opts o = {0};
-
-	(void)state;
-	vb_opt_defaults(table, &o);
-	assert_false(o.flag);
-	assert_int_equal(o.size, 10000);
-	assert_int_equal(o.time_ns, 10000000);
-	assert_true(o.real == 0.5);
-	assert_null(o.text);
-	assert_int_equal(o.choice, 1);
+	assert_int_equal(o.locks, 100000);
+	assert_int_equal(o.lease_ns, 10000000);
+	assert_true(o.ratio == 0.5);
+	assert_int_equal(o.fabric, 0);
+	assert_null(o.json);
+	assert_false(o.fencing);
+	assert_int_equal(more.seed, 1);
 }
 
 static void test_set(void **state)
 {
-	struct opts o = {0};
-
-	(void)state;
-	assert_int_equal(set(&o, "flag", NULL), 0);
-	assert_true(o.flag);
-	assert_int_equal(set(&o, "flag", "no"), 0);
-	assert_false(o.flag);
-	assert_int_equal(set(&o, "size", "4ki"), 0);
-	assert_int_equal(o.size, 4096);
-	assert_int_equal(set(&o, "time", "1.5ms"), 0);
-	assert_int_equal(o.time_ns, 1500000);
-	assert_int_equal(set(&o, "real", "0.25"), 0);
-	assert_true(o.real == 0.25);
-	assert_int_equal(set(&o, "text", "x=y"), 0);
-	assert_string_equal(o.text, "x=y");
-	assert_int_equal(set(&o, "choice", "blue"), 0);
-	assert_int_equal(o.choice, 2);
+	assert_int_equal(set("fencing", NULL), 0);
+	assert_true(o.fencing);
+	assert_int_equal(set("fencing", "no"), 0);
+	assert_false(o.fencing);
+	assert_int_equal(set("fencing", "true"), 0);
+	assert_true(o.fencing);
+	assert_int_equal(set("locks", "1m"), 0);
+	assert_int_equal(o.locks, 1000000);
+	assert_int_equal(set("lease", "1.5ms"), 0);
+	assert_int_equal(o.lease_ns, 1500000);
+	assert_int_equal(set("ratio", "1"), 0);
+	assert_true(o.ratio == 1);
+	assert_int_equal(set("json", "-"), 0);
+	assert_string_equal(o.json, "-");
+	assert_int_equal(set("fabric", "sim"), 0);
+	assert_int_equal(o.fabric, 1);
+	assert_string_equal(said, "");
 }
 
-/* A refusal names the option, what was given and what is allowed, and changes nothing. */
-static void refused(const char *name, const char *value, const char *says)
+static void test_refused(void **state)
 {
-	struct opts o = {0}, before;
-
-	vb_opt_defaults(table, &o);
-	before = o;
-	assert_int_equal(set(&o, name, value), -EINVAL);
-	assert_memory_equal(&o, &before, sizeof(o));
-	assert_non_null(strstr(line, name));
-	if (value && !strstr(line, value))
-		fail_msg("'%s' does not say '%s'", line, value);
-	if (!strstr(line, says))
-		fail_msg("'%s' does not say '%s'", line, says);
+	refused("fencing", "maybe", "fencing 'maybe' yes no");
+	refused("locks", "0", "locks: 0 1 to 1000000 allowed");
+	refused("locks", "1000001", "locks: 1000001 allowed");
+	refused("locks", "many", "locks: 'many' 100k");
+	refused("locks", NULL, "locks needs locks=N");
+	refused("locks", "", "locks needs");
+	refused("lease", "5", "lease: '5' ms");
+	refused("lease", "999ns", "lease: 999ns 1.00us 60.0s");
+	refused("lease", "61s", "lease: 61s 60.0s");
+	refused("ratio", "1.01", "ratio: 1.01 0 to 1");
+	refused("ratio", "-0.01", "ratio: -0.01");
+	refused("ratio", "nan", "ratio: 'nan' number");
+	refused("ratio", "0.5x", "ratio: '0.5x' number");
+	refused("ratio", "1e999", "ratio: '1e999'");
+	refused("fabric", "verbs", "fabric: 'verbs' shm|sim");
+	refused("fabric", "s", "fabric: 's' shm|sim");
+	refused("fabric", "shm|sim", "fabric: shm|sim");
+	refused("leese", "1ms", "'leese' 'lease'");
+	refused("", "1", "''");
+	set("entirely-else", "1");
+	assert_null(strstr(said, "did you mean"));
 }
 
-static void test_refusals(void **state)
+static int list(const char *text)
 {
-	(void)state;
-	refused("flag", "maybe", "yes nor no");
-	refused("size", "0", "1 to 1000000");
-	refused("size", "2m", "1 to 1000000");
-	refused("size", "-3", "whole number");
-	refused("size", "1.5", "whole number");
-	refused("size", "0x10", "whole number");
-	refused("size", "ten", "whole number");
-	refused("size", "99999999999999999999", "whole number");
-	refused("time", "5", "ns, us, ms or s");
-	refused("time", "1ns", "1.00us to 1.00s");
-	refused("time", "2s", "1.00us to 1.00s");
-	refused("real", "1.01", "0 to 1");
-	refused("real", "nan", "no number");
-	refused("real", "0.5x", "no number");
-	refused("choice", "mauve", "red|green|blue");
-	refused("sise", NULL, "'size'");
-	refused("size", NULL, "needs a value");
-}
+	int err;
 
-static void test_lists(void **state)
-{
-	struct opts o = {0};
-
-	(void)state;
-	vb_opt_defaults(table, &o);
-	assert_int_equal(vb_opt_parse_list(table, &o, NULL), 0);
-	assert_int_equal(vb_opt_parse_list(table, &o, "size=7,flag,text=abc"), 0);
-	assert_int_equal(o.size, 7);
-	assert_true(o.flag);
-	assert_string_equal(o.text, "abc");
-	vb_log_capture_begin(line, sizeof(line));
-	assert_int_equal(vb_opt_parse_list(table, &o, "size=8,nope=1"), -EINVAL);
+	vb_log_capture_begin(said, sizeof(said));
+	err = vb_opt_parse_list(table, &o, text);
 	vb_log_capture_end();
-	assert_non_null(strstr(line, "nope"));
+	return err;
 }
 
-static int parse(struct opts *o, int argc, char **argv, int *words)
+static void test_list(void **state)
 {
-	const struct vb_opt_group group = {.title = "Options", .table = table, .opts = o};
-	int r;
+	char text[] = "locks=7,fencing,json=a.json";
+	const char *kept;
 
-	vb_log_capture_begin(line, sizeof(line));
-	r = vb_opt_parse_args(&group, 1, argc, argv, words);
+	assert_int_equal(list(NULL), 0);
+	assert_int_equal(list(""), 0);
+	assert_int_equal(o.locks, 100000);
+	assert_int_equal(list(text), 0);
+	memset(text, 'x', sizeof(text) - 1);
+	assert_int_equal(o.locks, 7);
+	assert_true(o.fencing);
+	assert_string_equal(o.json, "a.json");
+	kept = o.json;
+	assert_int_equal(list("json=b.json"), 0);
+	assert_string_equal(o.json, "b.json");
+	assert_int_equal(list("json=a.json"), 0);
+	assert_ptr_equal(o.json, kept); /* each distinct text is kept once */
+	assert_int_equal(list("locks=8,lokcs=9,fencing=no"), -EINVAL);
+	assert_non_null(strstr(said, "'locks'"));
+	assert_int_equal(o.locks, 8);
+	assert_true(o.fencing);
+	assert_int_equal(list("locks"), -EINVAL);
+	assert_int_equal(list("json="), -EINVAL);
+	assert_int_equal(list("=3"), -EINVAL);
+}
+
+static int args(int argc, char **argv, int *words)
+{
+	int err;
+
+	vb_log_capture_begin(said, sizeof(said));
+	err = vb_opt_parse_args(groups, 2, argc, argv, words);
 	vb_log_capture_end();
-	return r;
+	return err;
 }
 
-static void test_command_line(void **state)
+#define ARGS(words, ...)                                                                           \
+	args((int)VB_ARRAY_SIZE(((char *[]){__VA_ARGS__})), (char *[]){__VA_ARGS__}, words)
+
+static void test_args(void **state)
 {
-	char *good[] = {"word",     "--size", "5",   "--flag", "other",
-			"--real=1", "--",     "--x", "-",      "--choice"};
-	char *help[] = {"--size", "5", "--help"};
-	char *bad[] = {"--sizes=5"}, *shorty[] = {"-s"}, *last[] = {"--size"};
-	struct opts o = {0};
+	char *argv[] = {"first",  "--locks",   "5",    "--seed=18446744073709551615",
+			"-",      "--fencing", "last", "--",
+			"--json", "-x",        ""};
 	int words = -1;
 
-	(void)state;
-	vb_opt_defaults(table, &o);
-	assert_int_equal(parse(&o, 10, good, &words), 0);
-	assert_int_equal(words, 5);
-	assert_string_equal(good[0], "word");
-	assert_string_equal(good[1], "other");
-	assert_string_equal(good[2], "--x");
-	assert_string_equal(good[3], "-");
-	assert_string_equal(good[4], "--choice");
-	assert_true(o.flag && o.size == 5 && o.real == 1);
-	assert_int_equal(parse(&o, 3, help, &words), 1);
-	assert_int_equal(parse(&o, 1, bad, &words), -EINVAL);
-	assert_non_null(strstr(line, "'size'"));
-	assert_int_equal(parse(&o, 1, shorty, &words), -EINVAL);
-	assert_int_equal(parse(&o, 1, last, &words), -EINVAL);
-	assert_non_null(strstr(line, "needs a value"));
+	assert_int_equal(args((int)VB_ARRAY_SIZE(argv), argv, &words), 0);
+	assert_int_equal(words, 6);
+	assert_string_equal(argv[0], "first");
+	assert_string_equal(argv[1], "-");
+	assert_string_equal(argv[2], "last");
+	assert_string_equal(argv[3], "--json");
+	assert_string_equal(argv[4], "-x");
+	assert_string_equal(argv[5], "");
+	assert_int_equal(o.locks, 5);
+	assert_true(o.fencing);
+	assert_int_equal(more.seed, UINT64_MAX);
+	assert_null(o.json);
+	assert_int_equal(args(0, NULL, &words), 0);
+	assert_int_equal(words, 0);
+}
+
+static void test_args_refused(void **state)
+{
+	int words = 77;
+
+	assert_int_equal(ARGS(&words, "--help"), 1);
+	assert_int_equal(ARGS(&words, "--locks", "5", "-h"), 1);
+	assert_int_equal(ARGS(&words, "-l"), -EINVAL);
+	assert_non_null(strstr(said, "'-l'"));
+	assert_int_equal(ARGS(&words, "--clinets", "5"), -EINVAL);
+	assert_int_equal(ARGS(&words, "--lokcs=5"), -EINVAL);
+	assert_non_null(strstr(said, "'lokcs'"));
+	assert_non_null(strstr(said, "'locks'"));
+	assert_int_equal(ARGS(&words, "--locks"), -EINVAL);
+	assert_non_null(strstr(said, "--locks N"));
+	assert_int_equal(ARGS(&words, "--json", "--fencing"), -EINVAL);
+	assert_non_null(strstr(said, "--json FILE"));
+	assert_null(o.json);
+	assert_int_equal(ARGS(&words, "--json="), -EINVAL);
+	assert_int_equal(words, 77); /* written only on success */
+	assert_int_equal(ARGS(&words, "--json=--odd"), 0);
+	assert_string_equal(o.json, "--odd");
+	/* A flag takes no word. */
+	assert_int_equal(ARGS(&words, "--fencing", "no"), 0);
+	assert_int_equal(words, 1);
+	assert_true(o.fencing);
 }
 
 static void test_help(void **state)
 {
-	const struct vb_opt_group group = {.title = "Things", .table = table};
+	static const struct vb_opt longer[] = {
+		VB_OPT_SIZE(struct more_opts, seed, "seed-of-everything-that-is-random", NULL, 0, 9,
+			    "a name that has its own line, and a sentence that is so long that it "
+			    "must go on in another line below"),
+		VB_OPT_END,
+	};
+	const struct vb_opt_group all[] = {groups[0], {"Long", longer, &more}};
 	char *text = NULL;
 	size_t size;
 	FILE *f = open_memstream(&text, &size);
 
-	(void)state;
-	vb_opt_print_help(f, &group, 1);
-	fclose(f);
-	assert_non_null(strstr(text, "Things:"));
-	for (const struct vb_opt *o = table; o->kind != VB_OPT_KIND_END; o++) {
-		assert_non_null(strstr(text, o->name));
-		assert_non_null(strstr(text, o->help));
-	}
-	assert_non_null(strstr(text, "[10ms]"));
+	assert_non_null(f);
+	vb_opt_print_help(f, all, 2);
+	assert_int_equal(fclose(f), 0);
+	assert_string_equal(
+		text,
+		"What runs:\n"
+		"  --fencing         give every grant a token\n"
+		"  --locks N         number of locks [100k]\n"
+		"  --lease TIME      how long a grant is valid [10ms]\n"
+		"  --ratio X         share of reads [0.5]\n"
+		"  --json FILE       write the results as JSON\n"
+		"  --fabric shm|sim  where it runs [shm]\n"
+		"\n"
+		"Long:\n"
+		"  --seed-of-everything-that-is-random N\n"
+		"                    a name that has its own line, and a sentence that is so long\n"
+		"                    that it must go on in another line below\n");
 	free(text);
 }
 
-static void test_sizes_and_times(void **state)
+static void test_sizes(void **state)
 {
 	static const struct {
 		const char *text;
 		uint64_t value;
-	} sizes[] = {{"0", 0},       {"7", 7},         {"10k", 10000},
-		     {"1.5k", 1500}, {"2M", 2000000},  {"1g", 1000000000},
-		     {"4ki", 4096},  {"1mi", 1048576}, {"9223372036854775807", INT64_MAX}},
-	  times[] = {{"0", 0},           {"1ns", 1},         {"3us", 3000},
-		     {"10ms", 10000000}, {"2s", 2000000000}, {"0.5us", 500}};
+	} good[] = {
+		{"0", 0},
+		{"10m", 10000000},
+		{"4ki", 4096},
+		{"1.5ki", 1536},
+		{"2MI", 2097152},
+		{"1gi", 1073741824},
+		{"3g", 3000000000},
+		{"1.005k", 1005},
+		{".5k", 500},
+		{"5.", 5},
+		{"007", 7},
+		{"1.000", 1},
+		{"18446744073709551615", UINT64_MAX},
+		{"9007199254740993", 9007199254740993ull},
+		{"18446744073709551.615k", UINT64_MAX},
+	};
+	static const char *const bad[] = {
+		"",
+		"k",
+		".",
+		"1.5",
+		"-1",
+		"+1",
+		"1 k",
+		" 1",
+		"0x10",
+		"1e3",
+		"nan",
+		"inf",
+		"18446744073709551616",
+		"1.0005k",
+		"1x",
+		"1.2.3",
+		"1kk",
+		"1s",
+		"18446744073709551616k",
+		"20000000000g",
+		"0.0000000000000000001k",
+	};
 	uint64_t v;
 
-	(void)state;
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(sizes); i++) {
-		assert_int_equal(vb_parse_size(sizes[i].text, &v), 0);
-		assert_int_equal(v, sizes[i].value);
+	for (size_t i = 0; i < VB_ARRAY_SIZE(good); i++) {
+		assert_int_equal(vb_parse_size(good[i].text, &v), 0);
+		assert_int_equal(v, good[i].value);
 	}
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(times); i++) {
-		assert_int_equal(vb_parse_time_ns(times[i].text, &v), 0);
-		assert_int_equal(v, times[i].value);
+	for (size_t i = 0; i < VB_ARRAY_SIZE(bad); i++) {
+		v = 42;
+		if (vb_parse_size(bad[i], &v) != -EINVAL)
+			fail_msg("'%s' was taken as %llu", bad[i], (unsigned long long)v);
+		assert_int_equal(v, 42);
 	}
-	assert_int_equal(vb_parse_time_ns("1", &v), -EINVAL);
-	assert_int_equal(vb_parse_time_ns("1m", &v), -EINVAL);
-	assert_int_equal(vb_parse_size("", &v), -EINVAL);
-	assert_int_equal(vb_parse_size("1 k", &v), -EINVAL);
-	assert_int_equal(vb_parse_size("inf", &v), -EINVAL);
-	assert_int_equal(vb_parse_size("18446744073709551616", &v), -EINVAL);
+}
+
+static void test_times(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t ns;
+	} good[] = {
+		{"0", 0},           {"0.0", 0},         {"0s", 0},
+		{"250ns", 250},     {"1.005us", 1005},  {"4.35us", 4350},
+		{"1.5ms", 1500000}, {"2s", 2000000000}, {"0.1s", 100000000},
+		{"3MS", 3000000},
+	};
+	static const char *const bad[] = {"5",    "1.5ns", "ms",          "", "1m", "1h",
+					  "-1ms", "1msx",  "20000000000s"};
+	uint64_t v;
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(good); i++) {
+		assert_int_equal(vb_parse_time_ns(good[i].text, &v), 0);
+		assert_int_equal(v, good[i].ns);
+	}
+	for (size_t i = 0; i < VB_ARRAY_SIZE(bad); i++)
+		assert_int_equal(vb_parse_time_ns(bad[i], &v), -EINVAL);
 }
 
 /* Whatever comes in: no crash, and what is taken is taken the same way again. */
@@ -227,7 +361,6 @@ static void test_random_text(void **state)
 	static const char letters[] = "0123456789.eE+-kmgiunsxX ";
 	struct vb_rng r;
 
-	(void)state;
 	vb_rng_seed(&r, 11, 0);
 	for (unsigned i = 0; i < 200000; i++) {
 		char text[12], again[32];
@@ -252,38 +385,66 @@ static void test_random_text(void **state)
 
 static void test_formats(void **state)
 {
-	char buf[24];
+	static const struct {
+		double v;
+		const char *ns, *count;
+	} cases[] = {
+		{0, "0ns", "0"},
+		{0.5, "0.50ns", "0.50"},
+		{7, "7ns", "7"},
+		{999, "999ns", "999"},
+		{999.6, "1.00us", "1.00k"},
+		{1500, "1.50us", "1.50k"},
+		{9996, "10.0us", "10.0k"},
+		{12345, "12.3us", "12.3k"},
+		{99960, "100us", "100k"},
+		{1234567, "1.23ms", "1.23M"},
+		{60e9, "60.0s", "60.0G"},
+		{4e15, "4000000s", "4000T"},
+	};
+	char buf[16];
 
-	(void)state;
-	assert_string_equal(vb_format_ns(buf, sizeof(buf), 0), "0ns");
-	assert_string_equal(vb_format_ns(buf, sizeof(buf), 999), "999ns");
-	assert_string_equal(vb_format_ns(buf, sizeof(buf), 1500), "1.50us");
-	assert_string_equal(vb_format_ns(buf, sizeof(buf), 9999), "10.0us");
-	assert_string_equal(vb_format_ns(buf, sizeof(buf), 123456), "123us");
-	assert_string_equal(vb_format_ns(buf, sizeof(buf), 999.7e3), "1.00ms");
-	assert_string_equal(vb_format_ns(buf, sizeof(buf), 5e12), "5000s");
-	assert_string_equal(vb_format_count(buf, sizeof(buf), 1234567), "1.23M");
-	assert_string_equal(vb_format_count(buf, sizeof(buf), 12), "12");
+	for (size_t i = 0; i < VB_ARRAY_SIZE(cases); i++) {
+		assert_string_equal(vb_format_ns(buf, sizeof(buf), cases[i].v), cases[i].ns);
+		assert_string_equal(vb_format_count(buf, sizeof(buf), cases[i].v), cases[i].count);
+	}
 }
 
 static void test_nearest(void **state)
 {
-	static const char *const names[] = {"dslr", "shiftlock", "mcs"};
+	static const char *const names[] = {"cas",  "cas-backoff", "mcs",
+					    "dslr", "shiftlock",   "retry-on-fail"};
+	const size_t n = VB_ARRAY_SIZE(names);
+	char endless[300];
 
-	(void)state;
-	assert_string_equal(vb_nearest("dlsr", names, 3), "dslr");
-	assert_string_equal(vb_nearest("shiftlok", names, 3), "shiftlock");
-	assert_null(vb_nearest("something", names, 3));
+	assert_string_equal(vb_nearest("dsrl", names, n), "dslr");
+	assert_string_equal(vb_nearest("shiftlok", names, n), "shiftlock");
+	assert_string_equal(vb_nearest("shift-lock", names, n), "shiftlock");
+	assert_string_equal(vb_nearest("mcs", names, n), "mcs");
+	assert_string_equal(vb_nearest("retryonfail", names, n), "retry-on-fail");
+	assert_null(vb_nearest("postgres", names, n));
+	assert_null(vb_nearest("", names, n));
+	assert_null(vb_nearest("dslr", names, 0));
+	memset(endless, 'd', sizeof(endless) - 1);
+	endless[sizeof(endless) - 1] = '\0';
+	assert_null(vb_nearest(endless, names, n));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults),        cmocka_unit_test(test_set),
-		cmocka_unit_test(test_refusals),        cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_command_line),    cmocka_unit_test(test_help),
-		cmocka_unit_test(test_sizes_and_times), cmocka_unit_test(test_random_text),
-		cmocka_unit_test(test_formats),         cmocka_unit_test(test_nearest),
+		cmocka_unit_test_setup(test_defaults, setup),
+		cmocka_unit_test_setup(test_set, setup),
+		cmocka_unit_test_setup(test_refused, setup),
+		cmocka_unit_test_setup(test_list, setup),
+		cmocka_unit_test_setup(test_args, setup),
+		cmocka_unit_test_setup(test_args_refused, setup),
+		cmocka_unit_test_setup(test_help, setup),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_times),
+		cmocka_unit_test(test_random_text),
+		cmocka_unit_test(test_formats),
+		cmocka_unit_test(test_nearest),
 	};
 
 	return cmocka_run_group_tests_name("base opt", tests, NULL, NULL);

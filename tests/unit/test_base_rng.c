@@ -29,6 +29,30 @@ static void test_recurrence(void **state)
 	assert_int_equal(r.s[1], (2ull ^ 2ull << 17) ^ 7);
 }
 
+static void test_published_values(void **state)
+{
+	/* What the authors' code gives for the state 1, 2, 3, 4. */
+	static const uint64_t want[] = {
+		11520ull,
+		0ull,
+		1509978240ull,
+		1215971899390074240ull,
+		1216172134540287360ull,
+		607988272756665600ull,
+	};
+	/* splitmix64 from 1234567 on. */
+	static const uint64_t seeded[] = {6457827717110365317ull, 3203168211198807973ull,
+					  9817491932198370423ull, 4593380528125082431ull};
+	struct vb_rng r = {{1, 2, 3, 4}};
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(want); i++)
+		assert_int_equal(vb_rng_next(&r), want[i]);
+	/* The stream that scrambles to splitmix64's first value from 0. */
+	vb_rng_seed(&r, 1234567 ^ 0xe220a8397b1dcdafull, 0x6a09e667f3bcc909ull);
+	for (size_t i = 0; i < VB_ARRAY_SIZE(seeded); i++)
+		assert_int_equal(r.s[i], seeded[i]);
+}
+
 static void test_streams_differ(void **state)
 {
 	struct vb_rng a, b;
@@ -93,9 +117,8 @@ static void test_unit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_recurrence),
-		cmocka_unit_test(test_streams_differ),
-		cmocka_unit_test(test_below),
+		cmocka_unit_test(test_recurrence),     cmocka_unit_test(test_published_values),
+		cmocka_unit_test(test_streams_differ), cmocka_unit_test(test_below),
 		cmocka_unit_test(test_unit),
 	};
 
