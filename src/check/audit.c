@@ -531,6 +531,17 @@ static void on_releasing(void *ctx, struct vb_lock_client *me, const struct vb_c
 	leave_hold(a, c, h);
 }
 
+/* As if the holder had died: nobody is hurt if the lock goes to others now. */
+static void on_abandoned(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
+{
+	struct vb_audit *a = ctx;
+	struct audit_client *c = client_of(a, me);
+	struct audit_hold *h = find_hold(c, claim->lock);
+
+	if (h != NULL)
+		leave_hold(a, c, h);
+}
+
 static void on_released(void *ctx, struct vb_lock_client *me, uint64_t lock, int err)
 {
 	struct vb_audit *a = ctx;
@@ -599,6 +610,7 @@ int vb_audit_open(const struct vb_audit_params *p, struct vb_audit **out)
 		.queued = on_queued,
 		.granted = on_granted,
 		.not_granted = on_not_granted,
+		.abandoned = on_abandoned,
 		.releasing = on_releasing,
 		.released = on_released,
 		.ctx = a,

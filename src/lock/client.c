@@ -452,6 +452,8 @@ void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 	struct vb_claim *c = grant->claim;
 
 	vb_assert(c >= me->claims && c < me->claims + VB_CLAIMS_MAX && c->state == CLAIM_HELD);
+	if (me->space->watch)
+		me->space->watch->abandoned(me->space->watch->ctx, me, c);
 	grant->claim = NULL;
 	free_claim(me, c);
 }

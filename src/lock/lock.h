@@ -135,6 +135,8 @@ struct vb_lock_watch {
 	void (*queued)(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode);
 	void (*granted)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
 	void (*not_granted)(void *ctx, struct vb_lock_client *me, uint64_t lock, int err);
+	/* Forgotten without a release (vb_lock_abandon). */
+	void (*abandoned)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
 	void (*releasing)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
 	void (*released)(void *ctx, struct vb_lock_client *me, uint64_t lock, int err);
 	void *ctx;

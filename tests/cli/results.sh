@@ -63,6 +63,13 @@ run bench lock --lock cas --fabric sim --nodes 2 --clients 4 --locks 1k --rate 1
 is_json 'open loop: service and response times' \
 	'.runs[0].latency_us | has("response_exclusive") or (keys | any(startswith("response")))'
 
+# Clients that forget to release: recovered from, and nobody is wronged by it.
+run bench lock --lock dslr,shiftlock,rpc --fabric sim --nodes 3 --clients 48 --locks 100 \
+	--fail-rate 0.001 --lease 2ms --duration 60ms --json "$json"
+is 'skipped releases: exit status 0' [ "$status" = 0 ]
+is_json 'skipped releases: recovered, without violation' \
+	'.runs | length == 3 and all(.skipped_releases > 0 and .audit.violations == 0 and .ops > 0)'
+
 # Interrupted, at whatever moment: what there is, valid, exit status 130.
 "$verbena" bench lock --lock cas,dslr --procs 2 --clients 4 --duration 60s --json "$json.int" \
 	>"$work/out" 2>"$work/err" </dev/null &

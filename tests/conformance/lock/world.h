@@ -371,6 +371,7 @@ static int world_try_open(struct world *w, const struct world_params *p)
 		.queued = count_queued,
 		.granted = watch_no_claim,
 		.not_granted = watch_no_end,
+		.abandoned = watch_no_claim,
 		.releasing = watch_no_claim,
 		.released = watch_no_end,
 		.ctx = w->b,
