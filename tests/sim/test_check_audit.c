@@ -190,6 +190,21 @@ static void test_grant_after_release(void **state)
 	expect_clean();
 }
 
+/* A forgotten grant hurts nobody, and the client's next one of the same lock is judged by itself. */
+static void test_grant_after_abandoned(void **state)
+{
+	takes(0, 0, VB_EXCLUSIVE, 5000, 0);
+	scene.watch->abandoned(scene.watch->ctx, &scene.me[0], &scene.claim[0][0]);
+	takes(1, 0, VB_EXCLUSIVE, 9000, 0);
+	gives(1, 0, 0);
+	takes(0, 0, VB_EXCLUSIVE, 9000, 0);
+	gives(0, 0, 0);
+	expect_clean();
+	takes(0, 0, VB_EXCLUSIVE, 9000, 0);
+	takes(1, 0, VB_EXCLUSIVE, 9000, 0);
+	expect_only(VB_AUDIT_MODE_CONFLICT, 1);
+}
+
 static void test_grant_after_lease(void **state)
 {
 	takes(0, 0, VB_EXCLUSIVE, 5000, 0);
@@ -581,6 +596,7 @@ int main(void)
 		TEST(test_reader_and_writer),
 		TEST(test_readers_share),
 		TEST(test_grant_after_release),
+		TEST(test_grant_after_abandoned),
 		TEST(test_grant_after_lease),
 		TEST(test_clocks_of_their_own),
 		TEST(test_death_frees),
