@@ -13,8 +13,8 @@
  *   - a batch that has been waited for (its signalled verbs are complete) is before whatever is
  *     posted afterwards.
  * What is atomic: CAS and FAA with each other, on aligned words, in the scope that caps name.  An
- * aligned READ or WRITE of 8 bytes is whole, one of 16 bytes is whole; anything larger may be torn
- * at 16-byte boundaries.  Nothing is promised between a WRITE (or a CPU store) and an atomic on the
+ * aligned READ or WRITE of 8 bytes is whole, one of 16 bytes is whole where caps have MASKED128;
+ * anything larger may be torn at those boundaries.  Nothing is promised between a WRITE (or a CPU store) and an atomic on the
  * same word.
  * What is bounded: a posted verb takes effect within caps.verb_bound_ns of its posting or never,
  * and completes (perhaps with an error) in bounded time; a peer that died does not hang its callers.
@@ -52,6 +52,9 @@ enum vb_verb_flags {
 	VB_SIGNALLED =
 		1 << 0, /* the batch is not done before this verb is; `old`, `buf` are valid then */
 	VB_FENCE = 1 << 1, /* after the completion of all earlier READs and atomics to the node */
+	VB_DATAGRAM =
+		1 << 2, /* a SEND that may be lost and may overtake (VB_CAP_DATAGRAM); elsewhere
+	                        * it is as any other */
 };
 
 /* 128 bits as two words: lo is the word at the lower address.  Aligned to 16 in segments. */
@@ -119,6 +122,8 @@ enum vb_cap_flags {
 	VB_CAP_TARGET_CPU = 1 << 6, /* the target's CPU must take part */
 	VB_CAP_VIRTUAL = 1 << 7,    /* virtual time */
 	VB_CAP_PROCESSES = 1 << 8,  /* reaches other processes */
+	VB_CAP_DATAGRAM = 1 << 9,   /* VB_DATAGRAM means something: such a SEND may be lost */
+	VB_CAP_CLUSTER = 1 << 10,   /* reaches other machines: takes a cluster, no fork */
 };
 
 struct vb_fabric_caps {
@@ -126,6 +131,20 @@ struct vb_fabric_caps {
 	uint64_t verb_bound_ns;
 	const char *atomics; /* how the extended ones are made, for `verbena list` */
 	const char *order;   /* what is stronger than the interface promises, for `verbena list` */
+};
+
+/* What a fabric has done so far, where it counts: one process's view. */
+struct vb_fabric_stats {
+	uint64_t doorbells;   /* times that work was handed to the device or the network library */
+	uint64_t posted;      /* verbs in them */
+	uint64_t completions; /* signalled completions, or replies, taken in */
+	uint64_t messages;    /* on the wire, both ways; ucx */
+	uint64_t served;      /* verbs executed for others by this process's CPU; ucx */
+	uint64_t served_late; /* of those, by the helper thread */
+	uint64_t refused;     /* of those, because their time was over */
+	uint64_t waits;       /* posts that had to wait for room (credits, queue depth) */
+	uint64_t dropped;     /* unsignalled messages that found no room */
+	uint64_t sleeps;      /* times that a thread slept for want of work */
 };
 
 struct vb_ep;
@@ -170,6 +189,8 @@ struct vb_fabric_ops {
 	void (*checkpoint)(struct vb_ep *ep, bool before);
 	/* Optional, see vb_ep_serve. */
 	void (*serve)(struct vb_ep *ep);
+	/* Optional; may be called at any time from any thread. */
+	void (*stats)(struct vb_fabric *f, struct vb_fabric_stats *out);
 
 	/* Optional single-verb entries for fabrics that complete inline: no verb is built. */
 	int (*faa64)(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t *old);

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A cluster: the processes that use one fabric across machines, and how they find each other.
+ *
+ * Every process opens the cluster with the same `hosts` count; one of them, the *root*, listens, the
+ * others come to it.  Each gets a rank, 0 (the root) to hosts - 1, and learns of the others' deaths.
+ * Then each opens a fabric on it (vb_fabric_params.cluster, "ucx" or "verbs"), all with the same
+ * parameters; node n of the fabric lives in the process of rank n % hosts.
+ *
+ *	vb_cluster_open(&(struct vb_cluster_params){ .hosts = 3, .meet = "127.0.0.1:7531" }, &c);
+ *	vb_fabric_open(&(struct vb_fabric_params){ .fabric = "ucx", .nodes = 3, .cluster = c }, &f);
+ *
+ * The same call in every process: whoever can bind the address first is the root.  Under mpirun or
+ * srun (`pmix`) ranks and the root's address come from the launcher.
+ *
+ * Trust.  Everything binds to loopback unless `bind` says otherwise, and another address is refused
+ * without an authentication key: a file of 32 to 4096 bytes that only its owner can read, the same
+ * for all.  Root and member prove to each other that they have it (HMAC-SHA-256 of fresh challenges;
+ * the key never travels).  What follows is not encrypted: use a network that you trust with
+ * the data, as RDMA does anyway.
+ *
+ * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own and
+ * refuses a member that differs, naming the first difference on both sides.
+ *
+ * Death.  The root and each member hold a connection.  When it ends without a goodbye, the member
+ * is dead; a member that is silent for `silence_ns` (a stopped machine, a cut cable) is *suspect*,
+ * which ends no call but the collective ones that wait for it.  When the root dies, all
+ * collective calls fail.
+ *
+ * Threads.  The cluster runs one thread of its own.  Every function may be called from any thread;
+ * collective calls must be made by all processes in the same order.
+ */
+#ifndef VERBENA_CLUSTER_H
+#define VERBENA_CLUSTER_H
+
+#include <verbena/verbena.h>
+
+#pragma GCC visibility push(default)
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct vb_cluster;
+
+#define VB_CLUSTER_HOSTS_MAX 1024
+#define VB_CLUSTER_PORT      7531
+#define VB_CLUSTER_ANY_RANK  UINT32_MAX
+
+enum vb_cluster_role {
+	VB_CLUSTER_AUTO, /* root if the address of `meet` is this machine's and free, else member */
+	VB_CLUSTER_ROOT, /* listen there or fail */
+	VB_CLUSTER_MEMBER, /* go there */
+};
+
+struct vb_cluster_params {
+	uint32_t hosts; /* processes in all, 1 to VB_CLUSTER_HOSTS_MAX; with pmix 0: as launched */
+	enum vb_cluster_role role;
+	const char *meet; /* "HOST:PORT" of the root, "[v6]:PORT" too; NULL: "127.0.0.1:7531" */
+	uint32_t rank;    /* wanted; VB_CLUSTER_ANY_RANK: in order of arrival.  The root is 0 */
+	bool pmix;        /* ranks and the root's address from the launcher; -ENOENT if none */
+	const char *bind; /* address that the root and the fabrics bind to; NULL: 127.0.0.1 */
+	const char *auth_key_file; /* needed for any `bind` or `meet` beyond loopback */
+	const char *config;  /* "KEY=VALUE\n..." that all must agree on, up to 16 KiB; NULL: none */
+	uint64_t timeout_ns; /* until all have come, and of each collective call; 0: 30 s */
+	uint64_t silence_ns; /* without a sign of life: suspect; 0: 3 s */
+};
+
+/*
+ * Opens: returns when all have come and agreed.
+ *
+ *   -EINVAL       a parameter is out of range, or an address does not parse
+ *   -EACCES       an address beyond loopback without a key file; a key file that others can read, is
+ *                 too short or is wrong on either side (the root goes on waiting for the right ones)
+ *   -EPROTO       the other side is another version, or configurations differ: the log names the
+ *                 first difference
+ *   -EADDRINUSE   the root's port is taken (role ROOT)
+ *   -ETIMEDOUT    not all have come: the log says which ranks are missing
+ *   -ENOENT       pmix: no launcher, or libpmix is not installed
+ *   -VB_EPEERGONE the root went away
+ */
+int vb_cluster_open(const struct vb_cluster_params *params, struct vb_cluster **out);
+
+/* Says goodbye and closes; every fabric on it must be closed.  Not collective. */
+void vb_cluster_close(struct vb_cluster *cluster);
+
+uint32_t vb_cluster_rank(const struct vb_cluster *cluster);
+uint32_t vb_cluster_hosts(const struct vb_cluster *cluster);
+/* "rank 2 (HOSTNAME, pid 4711)"; valid until close. */
+const char *vb_cluster_name(const struct vb_cluster *cluster, uint32_t rank);
+
+/* False once that process is known to have died or said goodbye.  Suspects are alive. */
+bool vb_cluster_alive(const struct vb_cluster *cluster, uint32_t rank);
+
+/*
+ * Waits until every living process has come here.  This thread's other tasks run meanwhile.
+ *
+ *   -ETIMEDOUT    some did not come within the cluster's timeout; the log names them
+ *   -VB_EPEERGONE a process died before it came (named), or the root
+ */
+int vb_cluster_barrier(struct vb_cluster *cluster);
+
+#ifdef __cplusplus
+}
+#endif
+#pragma GCC visibility pop
+#endif
