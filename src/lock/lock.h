@@ -215,6 +215,15 @@ static inline vb_addr vb_lock_entry(const struct vb_lock_space *s, uint64_t lock
 	return s->base[node] + index * s->stride;
 }
 
+/* Whether an address that somebody else named is one of the space's entries on that node. */
+static inline bool vb_lock_is_entry(const struct vb_lock_space *s, uint16_t node, vb_addr a)
+{
+	uint64_t mine = (s->locks + s->servers - 1 - node) / s->servers;
+
+	return a >= s->base[node] && (a - s->base[node]) % s->stride == 0 &&
+	       (a - s->base[node]) / s->stride < mine;
+}
+
 /* The server worker that answers for a lock (its index on its node modulo the node's workers), as
  * read from the header; -VB_EPEERGONE, said, if nobody serves. */
 int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out);

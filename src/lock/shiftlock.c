@@ -568,6 +568,11 @@ static void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *
 	if (request->tag != SL_RECOVER || request->len != sizeof(ask))
 		return;
 	memcpy(&ask, request->data, sizeof(ask));
+	if (!vb_lock_is_entry(server->space, server->node, ask.entry)) {
+		vb_warn("a request to recover what is no lock of this node: %#llx",
+			(unsigned long long)ask.entry);
+		return;
+	}
 	/* Worker 0 alone recovers: nobody else writes the era. */
 	if (vb_read64(server->ep, era_addr, &era) == 0 && era == ask.era) {
 		era++;
