@@ -199,31 +199,13 @@ void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
 
 /* ---- JSON ---- */
 
-static json_t *hist_json(const struct vb_hist *h)
-{
-	static const struct {
-		const char *name;
-		double p;
-	} points[] = {{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}};
-	json_t *o = json_object();
-
-	json_object_set_new(o, "count", json_integer((json_int_t)h->total));
-	json_object_set_new(o, "mean", vb_json_us(vb_hist_mean(h)));
-	json_object_set_new(o, "min", vb_json_us(h->total ? (double)h->min : 0));
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(points); i++)
-		json_object_set_new(o, points[i].name,
-				    vb_json_us((double)vb_hist_percentile(h, points[i].p)));
-	json_object_set_new(o, "max", vb_json_us(h->total ? (double)h->max : 0));
-	return o;
-}
-
 static json_t *latency_json(const struct vb_bench_plan *p, const struct vb_bench_tally *t)
 {
 	json_t *o = json_object();
 	unsigned n = p->o.rate != 0 ? VB_LAT_COUNT : VB_LAT_RESPONSE_S;
 
 	for (unsigned i = 0; i < n; i++)
-		json_object_set_new(o, vb_bench_lat_names[i], hist_json(&t->lat[i]));
+		json_object_set_new(o, vb_bench_lat_names[i], vb_json_hist(&t->lat[i]));
 	return o;
 }
 

@@ -200,3 +200,21 @@ json_t *vb_json_head(uint64_t seed)
 	json_object_set_new(head, "host", host_object());
 	return head;
 }
+
+json_t *vb_json_hist(const struct vb_hist *h)
+{
+	static const struct {
+		const char *name;
+		double p;
+	} points[] = {{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}};
+	json_t *o = json_object();
+
+	json_object_set_new(o, "count", json_integer((json_int_t)h->total));
+	json_object_set_new(o, "mean", vb_json_us(vb_hist_mean(h)));
+	json_object_set_new(o, "min", vb_json_us(h->total ? (double)h->min : 0));
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(points); i++)
+		json_object_set_new(o, points[i].name,
+				    vb_json_us((double)vb_hist_percentile(h, points[i].p)));
+	json_object_set_new(o, "max", vb_json_us(h->total ? (double)h->max : 0));
+	return o;
+}

@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/hist.h"
+
 struct vb_json_out {
 	const char *path; /* NULL: no JSON is wanted, the calls below do nothing */
 	char *temp;       /* NULL: written in place */
@@ -39,5 +41,7 @@ json_t *vb_json_text(const char *s);
 json_t *vb_json_us(double ns);
 /* num / den, 0 where there is nothing to divide by. */
 json_t *vb_json_ratio(double num, double den);
+/* {"count":..., "mean", "min", "p50", "p90", "p99", "p99.9", "max"}: of nanoseconds, in us. */
+json_t *vb_json_hist(const struct vb_hist *h);
 
 #endif
