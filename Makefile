@@ -7,11 +7,12 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 
-.PHONY: help demo test build bench install clean
+.PHONY: help demo test test-rdma build bench install clean
 
 help:
 	@echo 'make demo      install what is missing (Debian), build, run every lock, show the results'
 	@echo 'make test      install what is missing (Debian), run every test'
+	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
 	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'
 	@echo 'make bench     build and run the micro-benchmarks'
 	@echo 'make install   build and install under $(PREFIX) (PREFIX=DIR, DESTDIR=DIR)'
@@ -22,6 +23,9 @@ demo:
 
 test:
 	@scripts/test.sh
+
+test-rdma:
+	@scripts/test.sh rdma
 
 build:
 	@scripts/build.sh '$(BUILD)' --prefix='$(PREFIX)'

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: scripts/rdma-vm.sh [--memory MB] [--cpus N] [--timeout S] [--work DIR] -- COMMAND [ARG...]
+# usage: scripts/rdma-vm.sh [--memory MB] [--cpus N] [--timeout S] [--work DIR] [--show DIR]... \
+#        -- COMMAND [ARG...]
 #
 # Runs COMMAND in a virtual machine with two Soft-RoCE devices, rxe0 and rxe1 (VERBENA_VERBS_DEVICE
 # and VERBENA_VERBS_DEVICE2 in its environment), which talk to each other over one veth pair.  The
 # machine is QEMU's software emulation of Debian's kernel: neither KVM nor root is needed.
 #
 # The command sees the host's file system read-only and starts in the same folder; /tmp, /run and
-# /dev/shm are its own, except for those folders of /tmp which the command or the current folder
-# names.  DIR (a fresh one, removed afterwards, without --work) is writable under the same path and
+# /dev/shm are its own, except for those folders of /tmp which the command, --show or the current
+# folder names.  The work DIR (a fresh one, removed afterwards, without --work) is writable under the same path and
 # named by VERBENA_WORK.  What changes on the host during a run may or may not be seen.
 # VERBENA_*, *SAN_OPTIONS and CMOCKA_* of the environment are passed on.
 #
@@ -20,20 +21,21 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
-	sed -n 's/^# usage: /usage: /p' "$here/rdma-vm.sh" >&2
+	sed -n '/^# usage: /,/^#$/s/^# \?//p' "$here/rdma-vm.sh" >&2
 	exit 2
 }
 
-memory=1024 cpus=2 limit=120 work=
+memory=1024 cpus=2 limit=120 work= shown=()
 while [ $# -gt 0 ]; do
 	case $1 in
-	--memory | --cpus | --timeout | --work)
+	--memory | --cpus | --timeout | --work | --show)
 		[ $# -ge 2 ] || usage
 		case $1 in
 		--memory) memory=$2 ;;
 		--cpus) cpus=$2 ;;
 		--timeout) limit=$2 ;;
 		--work) work=$2 ;;
+		--show) shown+=("$(realpath -m "$2")") ;;
 		esac
 		shift 2
 		;;
@@ -101,7 +103,7 @@ chmod 755 "$scratch/init"
 show=
 while IFS= read -r dir; do
 	[ ! -d "$dir" ] || show="$show verbena.show=$dir"
-done < <(printf '%s\n' "$PWD" "$@" | grep -oE '/tmp/[A-Za-z0-9._+-]+' | sort -u)
+done < <(printf '%s\n' "$PWD" "${shown[@]}" "$@" | grep -oE '/tmp/[A-Za-z0-9._+-]+' | sort -u)
 
 console=$work/.vm/console
 timeout -k 5 "$limit" qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -smp "$cpus" \

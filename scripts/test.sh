@@ -9,10 +9,12 @@
 #
 # VERBENA_TEST_DIR    where the builds go (build-test)
 # VERBENA_TEST_SEEDS  seeds per lock in the stage "seeds" (200)
+# VERBENA_VERBS_DEVICE, VERBENA_VERBS_DEVICE2  RDMA devices of this machine for the stage "rdma", which
+#                     otherwise boots a guest that has two (scripts/test-rdma.sh)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-stages='gcc clang seeds planted asan tsan package format'
+stages='gcc clang seeds planted asan tsan rdma package format'
 out=${VERBENA_TEST_DIR-build-test}
 seeds=${VERBENA_TEST_SEEDS-200}
 for stage in "$@"; do
@@ -71,11 +73,16 @@ suites() { # DIR SUITES MESON-OPTION...
 	rm -f "$dir/meson-logs/testlog.json"
 	CMOCKA_MESSAGE_OUTPUT=tap meson test -C "$dir" --no-rebuild --print-errorlogs \
 		--timeout-multiplier "${slowdown-1}" "${args[@]}" </dev/null
-	if ! [ -s "$dir/meson-logs/testlog.json" ]; then
+	cases "$dir/meson-logs/testlog.json"
+}
+
+# Counts the cases of a test log.
+cases() { # LOG
+	if ! [ -s "$1" ]; then
 		record fail "suites" "no test ran"
 		return
 	fi
-	jq -r -f scripts/cases.jq "$dir/meson-logs/testlog.json" >"$out/cases" ||
+	jq -r -f scripts/cases.jq "$1" >"$out/cases" ||
 		record fail "suites" "the test log could not be read"
 	while IFS=$'\t' read -r verdict name reason; do
 		record "$verdict" "$name" "$reason"
@@ -136,14 +143,26 @@ export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1:strict_string_checks=1
 export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
 
+asan=(--buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false)
+tsan=(--buildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false)
+
 stage_asan() {
-	CC=gcc slowdown=4 suites asan 'unit conformance sim death cli' --buildtype=debugoptimized \
-		-Db_sanitize=address,undefined -Db_lundef=false
+	CC=gcc slowdown=4 suites asan 'unit conformance sim death cli' "${asan[@]}"
 }
 
 stage_tsan() {
-	CC=gcc slowdown=6 suites tsan 'unit conformance sim death' --buildtype=debugoptimized \
-		-Db_sanitize=thread -Db_lundef=false
+	CC=gcc slowdown=6 suites tsan 'unit conformance sim death' "${tsan[@]}"
+}
+
+# The suites that need RDMA devices, of three builds, in one boot of a guest that has two; or on a card.
+stage_rdma() {
+	local log=$out/rdma/testlog.json
+	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled || return
+	check "build asan" env CC=gcc scripts/build.sh "$out/asan" -Dtests=enabled "${asan[@]}" || return
+	check "build tsan" env CC=gcc scripts/build.sh "$out/tsan" -Dtests=enabled "${tsan[@]}" || return
+	rm -f "$log"
+	scripts/test-rdma.sh --out "$out/rdma" "gcc=$out/gcc" "asan=$out/asan" "tsan=$out/tsan"
+	cases "$log"
 }
 
 # What a user installs: only public symbols, headers that stand alone, examples that build against
