@@ -5,15 +5,19 @@
 #
 # Installs what is missing from Debian's packages; doc/dependencies.md says what each is for.  When
 # nothing is missing it does nothing and needs no network.  Without root and without a sudo that asks
-# no password it prints the command to run, and stops with status 1.  VERBENA_DEPS=skip trusts the
-# machine as it is, for systems without dpkg.
+# no password it prints the command to run, and stops with status 1.  Without an optional package
+# the tests that need it are skipped by name: where it cannot be installed this says so and goes on.
+# VERBENA_DEPS=skip trusts the machine as it is, for systems without dpkg.
 set -eu
 
 build='gcc libc6-dev meson ninja-build pkgconf libboost-context-dev libjansson-dev libxxhash-dev'
 test='clang clang-format jq libcmocka-dev scdoc'
+# RDMA: libibverbs to build and to run, and the guest of `make test-rdma` (scripts/rdma-vm.sh).
+optional='libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2
+qemu-system-x86 busybox-static cpio gzip xz-utils'
 
 case "${1-}" in
-build) wanted=$build ;;
+build) wanted=$build optional= ;;
 test) wanted="$build $test" ;;
 *)
 	echo 'usage: scripts/deps.sh build|test' >&2
@@ -29,15 +33,24 @@ if ! command -v dpkg-query >/dev/null; then
 	exit 1
 fi
 
-missing=
-for package in $wanted; do
-	status=$(dpkg-query -W -f='${db:Status-Status} ' "$package" 2>/dev/null) || status=
-	case " $status" in
-	*' installed '*) ;;
-	*) missing="$missing $package" ;;
-	esac
-done
-[ -n "$missing" ] || exit 0
+# Those of the packages that are not installed.
+missing() { # PACKAGE...
+	for package in "$@"; do
+		status=$(dpkg-query -W -f='${db:Status-Status} ' "$package" 2>/dev/null) || status=
+		case " $status" in
+		*' installed '*) ;;
+		*) printf ' %s' "$package" ;;
+		esac
+	done
+}
+
+# shellcheck disable=SC2086
+missing=$(missing $wanted) also=$(missing $optional)
+[ -n "$missing$also" ] || exit 0
+
+without() { # PACKAGES
+	echo "verbena: going on without$1: what needs them is left out or skipped by name" >&2
+}
 
 if [ "$(id -u)" = 0 ]; then
 	sudo=
@@ -45,8 +58,10 @@ elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
 	sudo='sudo -n'
 else
 	echo "verbena: packages are missing and this user may not install them.  As root, run:" >&2
-	echo "    apt-get update && apt-get install -y --no-install-recommends$missing" >&2
-	exit 1
+	echo "    apt-get update && apt-get install -y --no-install-recommends$missing$also" >&2
+	[ -z "$missing" ] || exit 1
+	without "$also"
+	exit 0
 fi
 
 apt() {
@@ -54,10 +69,23 @@ apt() {
 		apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null
 }
 
-echo "verbena: installing$missing"
+install() { # PACKAGE...
+	apt install -y --no-install-recommends "$@"
+}
+
+echo "verbena: installing$missing$also"
 apt update || echo 'verbena: apt-get update failed; trying with the lists that are there' >&2
 # shellcheck disable=SC2086
-if ! apt install -y --no-install-recommends $missing; then
+if [ -n "$missing" ] && ! install $missing; then
 	echo "verbena: apt-get could not install$missing; its messages above say why" >&2
 	exit 1
+fi
+# All at once if that works, else as many as can be had.
+# shellcheck disable=SC2086
+if [ -n "$also" ] && ! install $also; then
+	for package in $also; do
+		install "$package" || true
+	done
+	also=$(missing $also)
+	[ -z "$also" ] || without "$also"
 fi
