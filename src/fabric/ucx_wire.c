@@ -407,13 +407,14 @@ static int run(const struct ucx_owner *o, uint32_t from_host, struct vb_verb *v,
 	return 0;
 }
 
-uint32_t ucx_body_execute(const struct ucx_owner *o, uint32_t from_host, const uint8_t *body,
-			  uint32_t bytes, uint32_t verbs, uint8_t *answer)
+uint32_t ucx_body_execute(const struct ucx_owner *o, const struct ucx_header *h,
+			  const uint8_t *body, uint8_t *answer, uint32_t *late)
 {
-	struct ucx_cursor c = {body, body + bytes};
+	struct ucx_cursor c = {body, body + h->bytes};
 	uint8_t *p = answer;
 
-	for (uint32_t i = 0; i < verbs; i++) {
+	*late = 0;
+	for (uint32_t i = 0; i < h->verbs; i++) {
 		struct vb_verb v;
 		struct vb_msg m;
 		int err;
@@ -421,7 +422,13 @@ uint32_t ucx_body_execute(const struct ucx_owner *o, uint32_t from_host, const u
 		vb_assert(verb_get(&c, &v, &m)); /* ucx_body_check has been here */
 		if (v.op == UCX_OP_NONE)
 			continue;
-		err = run(o, from_host, &v, p + 2);
+		/* Each by itself: this thread may have been stopped after the last one. */
+		if (o->now() > h->clock) {
+			err = -VB_ETOOLATE;
+			(*late)++;
+		} else {
+			err = run(o, h->host, &v, p + 2);
+		}
 		if (!(v.flags & VB_SIGNALLED))
 			continue;
 		p = put16(p, (uint16_t)-err);

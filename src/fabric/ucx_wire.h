@@ -38,7 +38,8 @@
  *	u16 error (0, or an errno or enum vb_error)
  *	if 0: CAS64, FAA64, MCAS64, MFAA64 8 bytes, MCAS128, MFAA128 16, READ len; else nothing
  *
- * With UCX_REFUSED the body is empty and nothing of the message has happened or ever will.
+ * With UCX_REFUSED the body is empty and nothing of the message has happened or ever will: it was
+ * malformed, or there was no memory for it.
  */
 #ifndef VB_FABRIC_UCX_WIRE_H
 #define VB_FABRIC_UCX_WIRE_H
@@ -104,14 +105,16 @@ struct ucx_owner {
 	/* A message for an endpoint here; NULL asks whether there is room.  0 or -error. */
 	int (*deliver)(void *ctx, uint32_t client, const struct vb_msg *m);
 	void *ctx;
+	uint64_t (*now)(void); /* the clock that not_after_ns below is of */
 };
 
 /* Whether a body of VERBS is well-formed: then nothing of it needs checking again but addresses.
  * *answer: the most that its answer's body takes.  -EBADMSG. */
 int ucx_body_check(const uint8_t *body, uint32_t bytes, uint32_t verbs, uint32_t *answer);
-/* Executes a checked body of `verbs` verbs that came from `from_host`; returns the bytes written to
- * `answer`.  A verb that fails does not stop those behind it. */
-uint32_t ucx_body_execute(const struct ucx_owner *o, uint32_t from_host, const uint8_t *body,
-			  uint32_t bytes, uint32_t verbs, uint8_t *answer);
+/* Executes the checked body of message h, which came from h->host; returns the bytes written to
+ * `answer`.  A verb that fails does not stop those behind it.  One whose turn comes after h->clock
+ * does not happen, its error is VB_ETOOLATE; *late counts them. */
+uint32_t ucx_body_execute(const struct ucx_owner *o, const struct ucx_header *h,
+			  const uint8_t *body, uint8_t *answer, uint32_t *late);
 
 #endif

@@ -52,6 +52,13 @@ static int deliver(void *ctx, uint32_t client, const struct vb_msg *m)
 	return r->told % 4 == 3 ? -EAGAIN : 0;
 }
 
+static uint64_t ticks;
+
+static uint64_t now(void)
+{
+	return ++ticks;
+}
+
 static void execute(struct run *r, const uint8_t *body, uint32_t bytes, uint32_t verbs,
 		    uint32_t most)
 {
@@ -61,15 +68,21 @@ static void execute(struct run *r, const uint8_t *body, uint32_t bytes, uint32_t
 				  .hosts = HOSTS,
 				  .host = HOST,
 				  .deliver = deliver,
-				  .ctx = r};
+				  .ctx = r,
+				  .now = now};
+	/* The time of some messages is over before they are done. */
+	struct ucx_header h = {.kind = UCX_VERBS, .verbs = verbs, .bytes = bytes, .clock = 200};
+	uint32_t late;
 
 	for (size_t i = 0; i < sizeof(r->memory); i++)
 		r->memory[i] = (uint8_t)(i * 31);
 	r->told = 0;
+	ticks = 0;
 	/* Exactly as long as foreseen, for the address sanitizer. */
 	r->answer = malloc(most > 0 ? most : 1);
 	must(r->answer != NULL, "no memory");
-	r->bytes = ucx_body_execute(&owner, 0, body, bytes, verbs, r->answer);
+	r->bytes = ucx_body_execute(&owner, &h, body, r->answer, &late);
+	must(late <= verbs, "more late than there are");
 	must(r->bytes <= most, "an answer longer than foreseen");
 	for (size_t i = 0; i < CANARY; i++) {
 		must(r->memory[i] == (uint8_t)(i * 31), "wrote in front of the memory");

@@ -41,6 +41,13 @@ static int deliver(void *ctx, uint32_t client, const struct vb_msg *m)
 	return box->err;
 }
 
+static uint64_t clock_ns, clock_step_ns;
+
+static uint64_t now(void)
+{
+	return clock_ns += clock_step_ns;
+}
+
 static _Alignas(16) uint8_t memory[MEMORY];
 static uint8_t body[UCX_BODY_MAX], reply[UCX_BODY_MAX];
 static struct mailbox box;
@@ -50,19 +57,29 @@ static const struct ucx_owner owner = {.memory = memory,
 				       .hosts = HOSTS,
 				       .host = HOST,
 				       .deliver = deliver,
-				       .ctx = &box};
+				       .ctx = &box,
+				       .now = now};
 
 static int start(void **state)
 {
 	memset(memory, 0, sizeof(memory));
 	box = (struct mailbox){0};
+	clock_ns = clock_step_ns = 0;
 	return 0;
+}
+
+static uint32_t execute(const struct ucx_owner *o, uint32_t bytes, uint32_t verbs, uint32_t *late)
+{
+	struct ucx_header h = {.kind = UCX_VERBS, .host = 0, .verbs = verbs, .bytes = bytes};
+
+	h.clock = 1000;
+	return ucx_body_execute(o, &h, body, reply, late);
 }
 
 /* Writes, checks, executes and reads the answer of n signalled or unsignalled verbs. */
 static void exchange(struct vb_verb *v, unsigned n, vb_peer from)
 {
-	uint32_t bytes = 0, most = 0, expected = 0, got;
+	uint32_t bytes = 0, most = 0, expected = 0, got, late;
 	struct ucx_cursor c;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -73,8 +90,9 @@ static void exchange(struct vb_verb *v, unsigned n, vb_peer from)
 	}
 	assert_int_equal(ucx_body_check(body, bytes, n, &most), 0);
 	assert_int_equal(most, expected);
-	got = ucx_body_execute(&owner, 0, body, bytes, n, reply);
+	got = execute(&owner, bytes, n, &late);
 	assert_true(got <= most);
+	assert_int_equal(late, 0);
 	c = (struct ucx_cursor){reply, reply + got};
 	for (unsigned i = 0; i < n; i++) {
 		if (v[i].flags & VB_SIGNALLED)
@@ -284,19 +302,44 @@ static void test_messages(void **state)
 static void test_drop(void **state)
 {
 	struct vb_verb v[] = {faa(1, 0, 1), faa(1, 8, 1), faa(1, 16, 1)};
-	uint32_t n = ucx_verb_bytes(&v[0]), most, got;
+	uint32_t n = ucx_verb_bytes(&v[0]), most, got, late;
 	struct ucx_cursor c;
 
 	for (unsigned i = 0; i < 3; i++)
 		ucx_verb_put(body + i * n, &v[i], vb_peer_make(0, 1));
 	ucx_verb_drop(body + n, n);
 	assert_int_equal(ucx_body_check(body, 3 * n, 3, &most), 0);
-	got = ucx_body_execute(&owner, 0, body, 3 * n, 3, reply);
+	got = execute(&owner, 3 * n, 3, &late);
 	assert_true(got == 20 && most == 20);
 	c = (struct ucx_cursor){reply, reply + got};
 	assert_int_equal(ucx_answer_get(&c, &v[0]), 0);
 	assert_int_equal(ucx_answer_get(&c, &v[2]), 0);
 	assert_true(word(0) == 1 && word(8) == 0 && word(16) == 1);
+}
+
+/* The time is over before, within or after the message: what comes later does not happen and says so. */
+static void test_late(void **state)
+{
+	for (unsigned before = 0; before <= 3; before++) {
+		struct vb_verb v[] = {faa(1, 0, 1), faa(1, 8, 1), faa(1, 16, 1)};
+		uint32_t n = ucx_verb_bytes(&v[0]), got, late;
+		struct ucx_cursor c;
+
+		start(state);
+		clock_step_ns = 10;
+		clock_ns = 1000 - 10 * before; /* so many looks at the clock are in time */
+		for (unsigned i = 0; i < 3; i++)
+			ucx_verb_put(body + i * n, &v[i], vb_peer_make(0, 1));
+		got = execute(&owner, 3 * n, 3, &late);
+		assert_int_equal(late, 3 - before);
+		c = (struct ucx_cursor){reply, reply + got};
+		for (unsigned i = 0; i < 3; i++) {
+			assert_int_equal(ucx_answer_get(&c, &v[i]), 0);
+			assert_int_equal(v[i].status, i < before ? 0 : -VB_ETOOLATE);
+			assert_int_equal(word(8 * i), i < before);
+		}
+		assert_ptr_equal(c.at, c.end);
+	}
 }
 
 /* Some verbs of all kinds. */
@@ -384,27 +427,28 @@ static void test_longest(void **state)
 				      .nodes = 1,
 				      .hosts = 1,
 				      .deliver = deliver,
-				      .ctx = &box};
+				      .ctx = &box,
+				      .now = now};
 	struct vb_verb w = {.op = VB_OP_WRITE,
 			    .flags = VB_SIGNALLED,
 			    .addr = vb_addr_make(0, 5),
 			    .len = UCX_VERB_MAX,
 			    .buf = data};
 	struct vb_verb r = w;
-	uint32_t most, got;
+	uint32_t most, got, late;
 	struct ucx_cursor c;
 
 	for (unsigned i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 7 + i / 256);
 	ucx_verb_put(body, &w, vb_peer_make(0, 1));
 	assert_int_equal(ucx_body_check(body, ucx_verb_bytes(&w), 1, &most), 0);
-	assert_int_equal(ucx_body_execute(&big, 0, body, ucx_verb_bytes(&w), 1, reply), 2);
+	assert_int_equal(execute(&big, ucx_verb_bytes(&w), 1, &late), 2);
 	assert_memory_equal(big_memory + 5, data, sizeof(data));
 	r.op = VB_OP_READ;
 	memset(data, 0, sizeof(data));
 	ucx_verb_put(body, &r, vb_peer_make(0, 1));
 	assert_int_equal(ucx_body_check(body, ucx_verb_bytes(&r), 1, &most), 0);
-	got = ucx_body_execute(&big, 0, body, ucx_verb_bytes(&r), 1, reply);
+	got = execute(&big, ucx_verb_bytes(&r), 1, &late);
 	c = (struct ucx_cursor){reply, reply + got};
 	assert_int_equal(ucx_answer_get(&c, &r), 0);
 	assert_memory_equal(big_memory + 5, data, sizeof(data));
@@ -421,6 +465,7 @@ int main(void)
 		cmocka_unit_test_setup(test_addresses, start),
 		cmocka_unit_test_setup(test_messages, start),
 		cmocka_unit_test_setup(test_drop, start),
+		cmocka_unit_test_setup(test_late, start),
 		cmocka_unit_test_setup(test_cut, start),
 		cmocka_unit_test_setup(test_cut_answer, start),
 		cmocka_unit_test_setup(test_longest, start),
