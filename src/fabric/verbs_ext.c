@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose extended atomics a device has; see verbs_ext.h. */
+#include "fabric/verbs_ext.h"
+
+/* Each vendor's is a file of its own; NULL ends the list. */
+static const struct verbs_ext_ops *const vendors[] = {NULL};
+
+const struct verbs_ext_ops *verbs_ext_of(struct ibv_context *ctx)
+{
+	for (unsigned i = 0; vendors[i] != NULL; i++) {
+		if (vendors[i]->probe(ctx) != 0)
+			return vendors[i];
+	}
+	return NULL;
+}
+
+uint32_t verbs_ext_probe(struct ibv_context *ctx)
+{
+	const struct verbs_ext_ops *ext = verbs_ext_of(ctx);
+
+	return ext != NULL ? ext->probe(ctx) : 0;
+}
