@@ -92,13 +92,13 @@ rm -f "$work/.vm/"*
 	echo
 } >"$work/.vm/run"
 
-# The init is made anew each time: the kernel reads archives one after the other.
+# The init is made anew each time: the kernel reads archives one after the other, each beginning at a
+# multiple of four.
 cp "$here/rdma/init.sh" "$scratch/init"
 chmod 755 "$scratch/init"
-{
-	cat "$kernel/base.cpio.gz"
-	(cd "$scratch" && echo init | cpio -o -H newc -R 0:0 --quiet)
-} >"$scratch/initrd"
+cp "$kernel/base.cpio.gz" "$scratch/initrd" && chmod 644 "$scratch/initrd"
+truncate -s %4 "$scratch/initrd"
+(cd "$scratch" && echo init | cpio -o -H newc -R 0:0 --quiet) >>"$scratch/initrd"
 
 show=
 while IFS= read -r dir; do
