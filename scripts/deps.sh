@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: scripts/deps.sh build|test
+# usage: scripts/deps.sh build|test|peers
 #
 # Installs what is missing from Debian's packages; doc/dependencies.md says what each is for.  When
 # nothing is missing it does nothing and needs no network.  Without root and without a sudo that asks
@@ -15,12 +15,15 @@ test='clang clang-format jq libcmocka-dev scdoc'
 # RDMA: libibverbs to build and to run, and the guest of `make test-rdma` (scripts/rdma-vm.sh).
 optional='libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2
 qemu-system-x86 busybox-static cpio gzip xz-utils'
+# The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).
+peers='redis-server libhiredis-dev etcd-server libcurl4-openssl-dev jq'
 
 case "${1-}" in
 build) wanted=$build optional= ;;
 test) wanted="$build $test" ;;
+peers) wanted="$build $peers" optional= ;;
 *)
-	echo 'usage: scripts/deps.sh build|test' >&2
+	echo 'usage: scripts/deps.sh build|test|peers' >&2
 	exit 2
 	;;
 esac
