@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The UCX context and worker of a process: which transports and interfaces, and how soon a dead link
+ * is noticed.  A UCX_* variable of the user's goes before each of these settings.
+ */
+#define VB_LOG_ROOM "ucx"
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "fabric/ucx_inner.h"
+
+static int fail_status(const struct ucx_wire *w, const char *what, ucs_status_t status)
+{
+	int err = status == UCS_ERR_NO_MEMORY   ? -ENOMEM
+		  : status == UCS_ERR_NO_DEVICE ? -ENODEV
+						: -EIO;
+
+	return vb_fail(err, "%s: %s (options tls=%s)", what, w->lib->ucs_status_string(status),
+		       w->o.tls);
+}
+
+/* ---- which interface ---- */
+
+static bool same_address(const struct sockaddr *a, int family, const void *ip)
+{
+	if (a == NULL || a->sa_family != family)
+		return false;
+	if (family == AF_INET)
+		return memcmp(&((const struct sockaddr_in *)a)->sin_addr, ip,
+			      sizeof(struct in_addr)) == 0;
+	return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, ip, sizeof(struct in6_addr)) ==
+	       0;
+}
+
+/* The interface that has the address. */
+static int device_of(const char *address, char name[IF_NAMESIZE])
+{
+	uint8_t ip[sizeof(struct in6_addr)];
+	int family = inet_pton(AF_INET, address, ip) == 1    ? AF_INET
+		     : inet_pton(AF_INET6, address, ip) == 1 ? AF_INET6
+							     : -1;
+	struct ifaddrs *all;
+	int err = -EADDRNOTAVAIL;
+
+	if (family < 0)
+		return vb_fail(-EINVAL, "'%s' is no address: name an interface (net_devices=eth0)",
+			       address);
+	if (getifaddrs(&all) != 0)
+		return vb_fail(-errno, "the interfaces cannot be listed: %s", strerror(errno));
+	for (const struct ifaddrs *a = all; a != NULL && err != 0; a = a->ifa_next) {
+		if (!same_address(a->ifa_addr, family, ip))
+			continue;
+		snprintf(name, IF_NAMESIZE, "%s", a->ifa_name);
+		err = 0;
+	}
+	freeifaddrs(all);
+	if (err != 0)
+		vb_error("no interface has the address %s: name one (net_devices=eth0)", address);
+	return err;
+}
+
+/* ---- configuration ---- */
+
+static int set(struct ucx_wire *w, ucp_config_t *c, const char *name, const char *value)
+{
+	char variable[64];
+	const char *theirs;
+	ucs_status_t status;
+
+	snprintf(variable, sizeof(variable), "UCX_%s", name);
+	theirs = getenv(variable);
+	if (theirs != NULL) {
+		vb_debug("%s=%s from the environment goes before %s", variable, theirs, value);
+		return 0;
+	}
+	status = w->lib->ucp_config_modify(c, name, value);
+	if (status != UCS_OK)
+		return fail_status(w, variable, status);
+	return 0;
+}
+
+static int configure(struct ucx_wire *w, ucp_config_t *c)
+{
+	const struct vb_cluster *cluster = w->f->cluster;
+	char device[IF_NAMESIZE], idle[32];
+	const char *devices = w->o.net_devices;
+	/* Whole seconds are all that TCP has. */
+	unsigned seconds = (unsigned)((w->o.silence_ns + 999999999) / 1000000000);
+	int err = 0;
+
+	if (devices == NULL) {
+		err = device_of(cluster != NULL ? vb_cluster_bind(cluster) : "127.0.0.1", device);
+		devices = device;
+	}
+	snprintf(idle, sizeof(idle), "%us", seconds);
+	if (err == 0)
+		err = set(w, c, "TLS", w->o.tls);
+	if (err == 0)
+		err = set(w, c, "NET_DEVICES", devices);
+	if (err == 0)
+		err = set(w, c, "KEEPALIVE_INTERVAL", idle);
+	if (err == 0)
+		err = set(w, c, "TCP_KEEPIDLE", idle);
+	if (err == 0)
+		err = set(w, c, "TCP_KEEPINTVL", "1s");
+	if (err == 0)
+		err = set(w, c, "TCP_KEEPCNT", "2");
+	/* A connect() to a host behind a cut link must not stop this one. */
+	if (err == 0)
+		err = set(w, c, "TCP_CONN_NB", "y");
+	return err;
+}
+
+static int open_context(struct ucx_wire *w)
+{
+	ucp_params_t p = {
+		.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+		.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+		.estimated_num_eps = w->f->hosts,
+	};
+	ucp_config_t *config;
+	ucs_status_t status = w->lib->ucp_config_read(NULL, NULL, &config);
+	int err;
+
+	if (status != UCS_OK)
+		return fail_status(w, "UCX's configuration cannot be read", status);
+	err = configure(w, config);
+	if (err == 0) {
+		status = w->lib->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &p, config,
+						  &w->context);
+		if (status != UCS_OK)
+			err = fail_status(w, "UCX does not start", status);
+	}
+	w->lib->ucp_config_release(config);
+	return err;
+}
+
+static int open_worker(struct ucx_wire *w)
+{
+	ucp_worker_params_t p = {
+		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+		.thread_mode = UCS_THREAD_MODE_SERIALIZED,
+	};
+	ucp_am_handler_param_t handler = {
+		.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+			      UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+		.id = UCX_AM_ID,
+		.flags = UCP_AM_FLAG_WHOLE_MSG,
+		.cb = ucx_came,
+		.arg = w,
+	};
+	ucs_status_t status = w->lib->ucp_worker_create(w->context, &p, &w->worker);
+
+	if (status == UCS_OK)
+		status = w->lib->ucp_worker_set_am_recv_handler(w->worker, &handler);
+	if (status == UCS_OK)
+		status = w->lib->ucp_worker_get_address(w->worker, &w->address, &w->address_bytes);
+	if (status == UCS_OK)
+		status = w->lib->ucp_worker_get_efd(w->worker, &w->worker_fd);
+	return status == UCS_OK ? 0 : fail_status(w, "no UCX worker", status);
+}
+
+static int open_descriptor(struct ucx_wire *w)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+
+	w->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	w->f->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (w->timer_fd < 0 || w->f->fd < 0 ||
+	    epoll_ctl(w->f->fd, EPOLL_CTL_ADD, w->timer_fd, &e) != 0 ||
+	    epoll_ctl(w->f->fd, EPOLL_CTL_ADD, w->worker_fd, &e) != 0)
+		return vb_fail(-errno, "no descriptor to wait on: %s", strerror(errno));
+	return 0;
+}
+
+int ucx_setup(struct ucx_wire *w)
+{
+	int err = open_context(w);
+
+	if (err == 0)
+		err = open_worker(w);
+	if (err == 0)
+		err = open_descriptor(w);
+	return err;
+}
+
+void ucx_teardown(struct ucx_wire *w)
+{
+	if (w->f->fd >= 0)
+		close(w->f->fd);
+	w->f->fd = -1;
+	if (w->timer_fd >= 0)
+		close(w->timer_fd);
+	if (w->address != NULL)
+		w->lib->ucp_worker_release_address(w->worker, w->address);
+	if (w->worker != NULL)
+		w->lib->ucp_worker_destroy(w->worker);
+	if (w->context != NULL)
+		w->lib->ucp_cleanup(w->context);
+}
