@@ -25,6 +25,9 @@ static enum fate draw(struct fault_ep *e, const struct vb_verb *v)
 {
 	const struct vb_fault_params *p = &((struct fault_fabric *)e->ep.fabric)->p;
 
+	if (v->op == VB_OP_SEND && v->flags & VB_DATAGRAM && p->drop_datagram > 0 &&
+	    vb_rng_chance(&e->rng, p->drop_datagram))
+		return FATE_DROP;
 	if (!(v->flags & VB_SIGNALLED))
 		return v->op == VB_OP_SEND && vb_rng_chance(&e->rng, p->drop_send) ? FATE_DROP
 										   : FATE_RUN;
@@ -88,7 +91,10 @@ int vb_hook_fault(struct vb_fabric *lower, const struct vb_fault_params *p, stru
 
 	if (err == 0)
 		err = vb_hook_make(lower, &fault_ops, sizeof(struct fault_fabric), out);
-	if (err == 0)
-		((struct fault_fabric *)*out)->p = *p;
-	return err;
+	if (err != 0)
+		return err;
+	((struct fault_fabric *)*out)->p = *p;
+	if (p->drop_datagram > 0)
+		(*out)->caps.flags |= VB_CAP_DATAGRAM;
+	return 0;
 }

@@ -204,6 +204,7 @@ struct vb_lock_server {
 	bool stop;
 	void *thread; /* vb_lock_server_thread_start's */
 	void *priv;   /* the protocol's, one malloc, freed with the server */
+	struct vb_answers *answers; /* see rpc/mail.h; NULL where messages are not lost */
 	uint64_t requests;
 };
 

@@ -340,7 +340,7 @@ static void rpc_serve(struct vb_lock_server *s, const struct vb_msg *request)
 	answer = seen->answer;
 out:
 	memcpy(reply.data, &answer, sizeof(answer));
-	vb_rpc_reply(s->ep, request, &reply);
+	vb_rpc_reply(s->answers, s->ep, request, &reply);
 }
 
 /* ---- the client's side ---- */

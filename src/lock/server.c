@@ -19,7 +19,8 @@ static void serve_body(void *arg)
 	while (!s->stop) {
 		if (vb_ep_recv(s->ep, &msg) == 0) {
 			s->requests++;
-			s->space->ops->serve(s, &msg);
+			if (!vb_answers_repeat(s->answers, s->ep, &msg))
+				s->space->ops->serve(s, &msg);
 			continue;
 		}
 		if (vb_ep_wait(s->ep, VB_FOREVER) == -ECANCELED)
@@ -54,6 +55,9 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 	if (err)
 		goto no_ep;
 	vb_ep_serve(s->ep);
+	err = vb_answers_open(space->fabric, &s->answers);
+	if (err)
+		goto no_task;
 	err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
 	if (err)
 		goto no_task;
@@ -63,6 +67,7 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 	*out = s;
 	return 0;
 no_task:
+	vb_answers_close(s->answers);
 	vb_ep_close(s->ep);
 no_ep:
 	free(s);
@@ -97,6 +102,7 @@ void vb_lock_server_stop(struct vb_lock_server *s)
 	while (s->task)
 		vb_task_yield();
 	vb_ep_close(s->ep);
+	vb_answers_close(s->answers);
 	free(s->priv);
 	free(s);
 }

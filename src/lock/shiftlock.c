@@ -580,7 +580,7 @@ static void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *
 			ask.done = reset_entry(server, &ask);
 	}
 	memcpy(reply.data, &ask, sizeof(ask));
-	vb_rpc_reply(server->ep, request, &reply);
+	vb_rpc_reply(server->answers, server->ep, request, &reply);
 }
 
 /*

@@ -313,7 +313,7 @@ static void published_serve(struct vb_lock_server *server, const struct vb_msg *
 		}
 	}
 	memcpy(reply.data, &ask, sizeof(ask));
-	vb_rpc_reply(server->ep, request, &reply);
+	vb_rpc_reply(server->answers, server->ep, request, &reply);
 }
 
 static unsigned published_bypass_bound(unsigned clients, enum vb_mode mode)

@@ -10,6 +10,10 @@
 /* Requests use tag class 0 of their own box: the answer is all that ever comes there. */
 #define REPLY_MASK 1u
 
+/* Between two copies of a request that may have been lost. */
+#define RESEND_FIRST_NS 4000000ull
+#define RESEND_LAST_NS  64000000ull
+
 void vb_mail_init(struct vb_mail *m, struct vb_ep *ep)
 {
 	*m = (struct vb_mail){.ep = ep};
@@ -99,6 +103,39 @@ int vb_box_wait(struct vb_mail *m, struct vb_box *box, unsigned mask, uint64_t u
 	}
 }
 
+static int send_request(struct vb_mail *m, vb_peer server, const struct vb_msg *request)
+{
+	struct vb_verb v = {.op = VB_OP_SEND, .flags = VB_DATAGRAM, .peer = server, .msg = request};
+
+	return vb_verb_run(m->ep, &v);
+}
+
+/* Waits for the answer, asking again wherever request or answer may have been lost.  A server that
+ * is slow is asked less and less often. */
+static int await_reply(struct vb_mail *m, struct vb_box *box, vb_peer server,
+		       const struct vb_msg *request, uint64_t until_ns)
+{
+	uint64_t patience = RESEND_FIRST_NS;
+
+	if (!(m->ep->fabric->caps.flags & VB_CAP_DATAGRAM))
+		return vb_box_wait(m, box, REPLY_MASK, until_ns);
+	for (;;) {
+		uint64_t now = vb_ep_now(m->ep), again;
+		int err;
+
+		again = until_ns > now && until_ns - now > patience ? now + patience : until_ns;
+		err = vb_box_wait(m, box, REPLY_MASK, again);
+		if (err != -ETIMEDOUT || again == until_ns)
+			return err;
+		err = send_request(m, server, request);
+		if (err == -VB_EPEERGONE || err == -ECANCELED)
+			return err;
+		m->resent++;
+		if (patience < RESEND_LAST_NS)
+			patience *= 2;
+	}
+}
+
 int vb_rpc_call(struct vb_mail *m, vb_peer server, struct vb_msg *request, struct vb_msg *reply,
 		uint64_t until_ns)
 {
@@ -107,10 +144,10 @@ int vb_rpc_call(struct vb_mail *m, vb_peer server, struct vb_msg *request, struc
 
 	request->subject = REQUEST_BIT | ++m->next_request;
 	vb_box_open(m, &box, request->subject);
-	err = vb_send_wait(m->ep, server, request);
+	err = send_request(m, server, request);
 	/* A request whose delivery is unknown may still be answered. */
 	if (err == 0 || err == -VB_EUNKNOWN)
-		err = vb_box_wait(m, &box, REPLY_MASK, until_ns);
+		err = await_reply(m, &box, server, request, until_ns);
 	if (err == 0) {
 		err = vb_box_take(&box, 0, reply);
 		vb_assert(err == 0);
@@ -119,10 +156,19 @@ int vb_rpc_call(struct vb_mail *m, vb_peer server, struct vb_msg *request, struc
 	return err;
 }
 
-int vb_rpc_reply(struct vb_ep *ep, const struct vb_msg *request, struct vb_msg *reply)
+int vb_rpc_reply(struct vb_answers *a, struct vb_ep *ep, const struct vb_msg *request,
+		 struct vb_msg *reply)
 {
+	struct vb_verb v = {
+		.op = VB_OP_SEND, .flags = VB_DATAGRAM, .peer = request->from, .msg = reply};
+	struct vb_batch b = {.verbs = &v, .n = 1};
+	int rc;
+
 	reply->subject = request->subject;
 	reply->tag = 0;
 	reply->imm = 0;
-	return vb_send(ep, request->from, reply);
+	if (a != NULL)
+		vb_answers_keep(a, request, reply);
+	rc = vb_post(ep, &b);
+	return rc < 0 ? rc : 0;
 }

@@ -29,6 +29,7 @@ struct vb_mail {
 	struct vb_ep *ep;
 	struct vb_list boxes;
 	uint64_t dropped;
+	uint64_t resent;       /* requests sent again, see vb_rpc_call */
 	uint64_t next_request; /* request numbers have the top bit set: never a lock's address */
 };
 
@@ -48,13 +49,32 @@ int vb_box_wait(struct vb_mail *m, struct vb_box *box, unsigned mask, uint64_t u
 
 /*
  * Request and response.  The request's subject is made to be the number that the answer's subject
- * must bear; what the request is about goes into its data.  Resent nowhere: 0 and *reply,
- * -ETIMEDOUT at until_ns (it may have been served: callers treat that as unknown), -VB_EPEERGONE,
- * -ECANCELED.
+ * must bear; what the request is about goes into its data.  0 and *reply, -ETIMEDOUT at until_ns (it
+ * may have been served: callers treat that as unknown), -VB_EPEERGONE, -ECANCELED.
+ *
+ * Both are flagged VB_DATAGRAM.  On a fabric where that means that they may be lost
+ * (VB_CAP_DATAGRAM) the caller sends the same request, under the same number, again and again until
+ * it is answered; elsewhere it is sent once.
  */
 int vb_rpc_call(struct vb_mail *m, vb_peer server, struct vb_msg *request, struct vb_msg *reply,
 		uint64_t until_ns);
-/* The server's side: answers `request`. */
-int vb_rpc_reply(struct vb_ep *ep, const struct vb_msg *request, struct vb_msg *reply);
+
+/*
+ * The last answers of a server, so that a request which comes again is answered again, and not served
+ * again.  It remembers some 2000 of them; a server whose work must not be done twice even after that
+ * many requests of others has to see to it itself.  Where messages are not lost it is NULL, which
+ * every function here takes for "nothing is remembered".
+ */
+struct vb_answers;
+int vb_answers_open(const struct vb_fabric *f, struct vb_answers **out); /* -ENOMEM */
+void vb_answers_close(struct vb_answers *a);
+/* Has this request been answered?  Then it has been once more. */
+bool vb_answers_repeat(struct vb_answers *a, struct vb_ep *ep, const struct vb_msg *request);
+void vb_answers_keep(struct vb_answers *a, const struct vb_msg *request,
+		     const struct vb_msg *reply);
+
+/* The server's side: answers `request`, and keeps the answer. */
+int vb_rpc_reply(struct vb_answers *a, struct vb_ep *ep, const struct vb_msg *request,
+		 struct vb_msg *reply);
 
 #endif
