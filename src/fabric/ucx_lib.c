@@ -2,10 +2,11 @@
 /*
  * Loading UCX.
  *
- * UCX takes liberties with the process it is loaded into: it catches SIGSEGV and its kin to print a
- * backtrace, and it prints its own errors on stdout, where the tool's results go.  Both are turned
- * off, unless the user has set UCX_HANDLE_ERRORS or UCX_LOG_LEVEL; what matters of its errors comes
- * back as a status and is said by us.
+ * UCX takes liberties with the process it is loaded into: it patches mmap, munmap, madvise and their
+ * kin to follow memory it has registered (we register none, and the sanitizers crash over it), it
+ * catches SIGSEGV to print a backtrace, and it prints its errors on stdout, where the tool's results
+ * go.  What matters of its errors comes back as a status and is said by us.  All three can only be
+ * turned off by environment variables that it reads while it is loaded.
  */
 #define VB_LOG_ROOM "ucx"
 #include "fabric/ucx_lib.h"
@@ -14,6 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -39,25 +41,47 @@ static const struct {
 #undef UCX_ENTRY
 };
 
-static void be_quiet(void *ucs)
-{
-	void (*no_signals)(void);
-	ucs_status_t (*set)(const char *, const char *);
-	void *entry = dlsym(ucs, "ucs_debug_disable_signals");
+static const struct {
+	const char *name, *text;
+} wishes[] = {
+	{"UCX_MEM_EVENTS", "UCX_MEM_EVENTS=n"},
+	{"UCX_HANDLE_ERRORS", "UCX_HANDLE_ERRORS=none"},
+	{"UCX_LOG_LEVEL", "UCX_LOG_LEVEL=fatal"},
+};
 
-	memcpy(&no_signals, &entry, sizeof(entry));
-	if (entry != NULL && getenv("UCX_HANDLE_ERRORS") == NULL)
-		no_signals();
-	entry = dlsym(ucs, "ucs_global_opts_set_value");
-	memcpy(&set, &entry, sizeof(entry));
-	if (entry != NULL && getenv("UCX_LOG_LEVEL") == NULL && set("LOG_LEVEL", "fatal") != UCS_OK)
-		vb_debug("UCX's own log cannot be turned off");
+/*
+ * dlopen with more variables in the environment; those that the user has set stay.  Not by setenv,
+ * which may free what another thread's getenv is reading: for the time of the call the process has
+ * another array, whose strings are the old ones and ours.
+ */
+static void *load_quietly(const char *name)
+{
+	static char **with; /* stays: a thread may be reading it for longer */
+	char **before = environ;
+	size_t n = 0;
+	void *lib;
+
+	while (before != NULL && before[n] != NULL)
+		n++;
+	with = calloc(n + VB_ARRAY_SIZE(wishes) + 1, sizeof(*with));
+	if (with == NULL)
+		return dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (n > 0)
+		memcpy(with, before, n * sizeof(*with));
+	for (size_t i = 0; i < VB_ARRAY_SIZE(wishes); i++) {
+		if (getenv(wishes[i].name) == NULL)
+			with[n++] = (char *)wishes[i].text;
+	}
+	__atomic_store_n(&environ, with, __ATOMIC_SEQ_CST);
+	/* libucp alone: the symbols of libucs are found through it as well. */
+	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	__atomic_store_n(&environ, before, __ATOMIC_SEQ_CST);
+	return lib;
 }
 
 static void lib_load(void)
 {
-	/* libucp first: the symbols of libucs are found through it as well. */
-	void *ucp = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	void *ucp = load_quietly("libucp.so.0");
 
 	if (ucp == NULL) {
 		snprintf(why_not, sizeof(why_not), "libucp cannot be loaded: %s (Debian: libucx0)",
@@ -75,7 +99,6 @@ static void lib_load(void)
 		}
 		memcpy((char *)&the_lib + lib_calls[i].at, &entry, sizeof(entry));
 	}
-	be_quiet(ucp);
 }
 
 const char *ucx_absent(void)
