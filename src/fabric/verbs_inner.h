@@ -68,6 +68,7 @@ struct verbs_rec {
 	bool last;      /* the verb ends here; otherwise it is a piece of it */
 	bool tell;      /* needs a completion in bounded time */
 	bool is_ext;    /* in qp->ext */
+	bool asked;     /* its completion will come */
 	uint16_t ack;   /* 1 + index into the host's sends, 0: none */
 	uint32_t piece; /* 1 + index of a piece of the pool, 0: none */
 	uint32_t len;   /* READ: bytes to copy ... */
@@ -175,12 +176,14 @@ struct verbs {
 	struct vb_rng rng;
 
 	uint64_t bound_ns, tick_ns;
-	uint32_t in_flight, n_sends, n_down; /* requests, unanswered messages, hosts not up */
+	uint32_t n_asked, n_sends,
+		n_down; /* completions to come, unanswered messages, hosts not up */
 	/* Ends of verbs, collected until the batch changes. */
 	struct net_thread *done_owner;
 	struct vb_batch *done_batch;
 	unsigned done_n;
 	bool settling;
+	bool news; /* verbs have ended since it was last looked at */
 };
 
 static inline struct verbs *verbs_of(struct net_fabric *f)

@@ -32,6 +32,7 @@ void verbs_done_flush(struct verbs *w)
 
 	w->done_batch = NULL;
 	w->done_n = 0;
+	w->news = true;
 	net_done(w->f, w->done_owner, b, n);
 }
 
@@ -196,16 +197,33 @@ bool verbs_poll(struct verbs *w)
 	return n > 0;
 }
 
+/* When the oldest request of which something is to be heard was rung; UINT64_MAX: there is none. */
+static uint64_t oldest_asked(const struct verbs_qp *q)
+{
+	for (uint32_t at = q->head; at != q->rung; at++) {
+		if (q->rec[at & q->mask].asked)
+			return q->rec[at & q->mask].rung_ns;
+	}
+	return UINT64_MAX;
+}
+
 /* A request that has been under way for longer than the bound: the device or the way is stuck, and
  * what it may still do must be stopped, since others rely on the bound. */
 static void look_at_age(struct verbs *w, uint64_t now)
 {
 	for (uint32_t i = 0; i < w->n_qps; i++) {
 		struct verbs_qp *q = &w->qps[i];
-		uint64_t rung_ns = q->rec[q->head & q->mask].rung_ns;
+		uint64_t rung_ns = oldest_asked(q);
 
-		if (q == w->ud || q->head == q->rung || now < rung_ns ||
-		    now - rung_ns <= w->bound_ns || w->hosts[q->host].state != VERBS_UP)
+		if (now < rung_ns || now - rung_ns <= w->bound_ns)
+			continue;
+		if (q == w->ud) {
+			struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
+
+			w->lib->modify_qp(q->qp, &a, IBV_QP_STATE);
+			continue;
+		}
+		if (w->hosts[q->host].state != VERBS_UP)
 			continue;
 		vb_warn("a verb to host %u has taken longer than the bound of %llu ms; its "
 			"connection is broken off",
@@ -234,30 +252,34 @@ void verbs_tick(struct verbs *w)
 		return;
 	w->tick_ns = now + TICK_NS;
 	look_at_events(w);
-	if (w->in_flight > 0)
-		look_at_age(w, now);
-	if (w->n_sends == 0 && w->n_down == 0)
+	if (w->n_asked == 0 && w->n_sends == 0 && w->n_down == 0)
 		return;
+	look_at_age(w, now);
 	for (uint32_t host = 0; host < w->f->hosts; host++) {
-		if (w->n_sends > 0)
-			verbs_sends_expire(w, &w->hosts[host], now);
-		verbs_again_tick(w, host, now);
+		verbs_sends_expire(w, &w->hosts[host], now);
+		if (w->hosts[host].state == VERBS_GONE)
+			(void)verbs_host_emptied(w, &w->hosts[host]);
+		else
+			verbs_again_tick(w, host, now);
 	}
 }
 
 bool verbs_progress(struct net_fabric *f)
 {
 	struct verbs *w = verbs_of(f);
-	bool any = false, more = true;
+	bool any, more = true;
 
+	w->news = false;
 	for (unsigned i = 0; i < POLLS && more; i++) {
 		more = verbs_poll(w);
-		any |= more;
+		w->news |= more;
 	}
 	/* Only when nothing is left to be seen is what has not been seen late. */
 	if (!more)
 		verbs_tick(w);
 	verbs_done_flush(w);
+	any = w->news;
+	w->news = false;
 	return any;
 }
 
@@ -282,7 +304,7 @@ static void take_events(struct verbs *w)
 int verbs_arm(struct net_fabric *f)
 {
 	struct verbs *w = verbs_of(f);
-	bool busy = w->in_flight > 0 || w->n_sends > 0 || w->n_down > 0;
+	bool busy = w->n_asked > 0 || w->n_sends > 0 || w->n_down > 0;
 	struct itimerspec span = {.it_value.tv_nsec = busy ? NAP_TICK_NS : 0};
 
 	take_events(w);

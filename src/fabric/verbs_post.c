@@ -19,17 +19,19 @@
 
 /* ---- doorbells ---- */
 
-static void mark(const struct verbs *w, struct verbs_qp *q, uint32_t at)
+static void mark(struct verbs *w, struct verbs_qp *q, uint32_t at)
 {
 	uint32_t i = at & q->mask;
 
+	q->rec[i].asked = true;
+	w->n_asked++;
 	if (q->rec[i].is_ext)
 		q->ext[i].signalled = true;
 	else
 		q->wr[i].send_flags |= IBV_SEND_SIGNALED;
 }
 
-static void mark_chain(const struct verbs *w, struct verbs_qp *q)
+static void mark_chain(struct verbs *w, struct verbs_qp *q)
 {
 	uint32_t n = q->tail - q->rung, last = UINT32_MAX;
 
@@ -127,7 +129,6 @@ uint32_t verbs_build(struct verbs *w, struct verbs_qp *q)
 	q->wr[i] = (struct ibv_send_wr){.wr_id = verbs_id(VERBS_ID_SEND, q->round, q->number, at),
 					.sg_list = &q->sge[i],
 					.num_sge = 1};
-	w->in_flight++;
 	if (!q->dirty) {
 		q->dirty = true;
 		w->dirty[w->n_dirty++] = q->number;
@@ -190,7 +191,7 @@ void verbs_rec_end(struct verbs *w, struct verbs_qp *q, uint32_t at, int err)
 					    : verbs_slot(q, at);
 	struct vb_verb *v = r->verb;
 
-	w->in_flight--;
+	w->n_asked -= r->asked;
 	if (r->ack != 0 && err != 0)
 		verbs_send_end(w, &w->hosts[q->host], r->ack - 1u, err);
 	if (r->batch != NULL) {
