@@ -2,8 +2,16 @@
 /* Whose extended atomics a device has; see verbs_ext.h. */
 #include "fabric/verbs_ext.h"
 
+#include "fabric/verbs_mlx5.h"
+
 /* Each vendor's is a file of its own; NULL ends the list. */
-static const struct verbs_ext_ops *const vendors[] = {NULL};
+static const struct verbs_ext_ops *const vendors[] = {
+#if VB_HAVE_MLX5DV
+	&verbs_mlx5_host,
+	&verbs_mlx5_network,
+#endif
+	NULL,
+};
 
 const struct verbs_ext_ops *verbs_ext_of(struct ibv_context *ctx)
 {
