@@ -69,7 +69,7 @@ static void test_lengths(void **state)
 {
 	static const uint32_t lengths[] = {0,   1,    64,   65,    128,   160,
 					   161, 4095, 4096, 12345, 65535, 65536};
-	static uint8_t out[VERBS_MAX + 1], in[VERBS_MAX + 1];
+	static uint8_t out[VERBS_MAX + 4], in[VERBS_MAX + 4];
 	struct here h;
 
 	(void)state;
