@@ -8,7 +8,7 @@
  * breaks.  verb_bound_ns is that product, and a connection whose oldest request is older is broken
  * by us, so that it also holds for requests that stand behind slow ones.
  *
- * The defaults, 33.5 ms and 4 retries, make 671 ms: a lease needs twice that.  They are made to
+ * The defaults, 16.8 ms and 4 retries, make 336 ms: a lease needs twice that.  They are made to
  * last through the scheduling of Soft-RoCE in a loaded, emulated machine, whose timers and
  * answers run as ordinary work of the kernel.  In hardware timeout=8,retries=2 (12.6 ms) is ample,
  * and the lease can be 30 ms.
@@ -63,7 +63,7 @@ static const struct vb_opt verbs_options[] = {
 		    "messages on the way from one host to another"),
 	VB_OPT_SIZE(struct verbs_options, bounce, "bounce", "1mi", 131072, 1ull << 30,
 		    "registered memory for READs and WRITEs of more than 160 bytes"),
-	VB_OPT_SIZE(struct verbs_options, timeout, "timeout", "13", 1, 20,
+	VB_OPT_SIZE(struct verbs_options, timeout, "timeout", "12", 1, 20,
 		    "acknowledgement timer, 4.096 us * 2^N"),
 	VB_OPT_SIZE(struct verbs_options, retries, "retries", "4", 0, 6,
 		    "how often a request is sent again before the connection is broken"),
@@ -614,7 +614,7 @@ const struct vb_fabric_ops vb_fabric_verbs = {
 	.caps =
 		{
 			.flags = VB_CAP_SEND | VB_CAP_NOTIFY | VB_CAP_CLUSTER,
-			.verb_bound_ns = 5 * 4 * (NS_PER_TICK << 13),
+			.verb_bound_ns = 5 * 4 * (NS_PER_TICK << 12),
 			.atomics = "those of the device; masked ones where it has them (mlx5)",
 			.order = "the order of one reliable connection, nothing stronger",
 		},

@@ -17,7 +17,8 @@
  *	number     | turn of the place : 16 | 1 + place among the sender's unanswered ones : 8 |
  *
  * A signalled message ends when its receiver's answer comes: 0, -EAGAIN (ring full), -VB_EPEERGONE
- * (no such endpoint); after the bound without one, as -VB_EUNKNOWN.
+ * (no such endpoint); a second after the bound without one, as -VB_EUNKNOWN.  The message itself is
+ * there within the bound; the second is for a process that is kept from its core.
  *
  * WRITE_NOTIFY is a WRITE and a SEND behind it.  One that is not signalled and whose message says
  * nothing but a number below 256 (imm; no subject, tag, data) is a single WRITE_WITH_IMM instead: its
@@ -36,6 +37,7 @@
 #include "base/log.h"
 
 #define CREDIT_WAIT_NS 1000000ull
+#define ANSWER_NS      1000000000ull
 #define FROM_BITS      40
 #define FROM_MASK      ((1ull << FROM_BITS) - 1)
 #define CLIENT_MASK    ((1u << VB_PEER_CLIENT_BITS) - 1)
@@ -120,7 +122,7 @@ static int place_take(struct verbs *w, struct verbs_host *h, struct net_ep *e, s
 		*s = (struct verbs_send){.owner = e->thread,
 					 .batch = b,
 					 .verb = v,
-					 .until_ns = vb_clock_ns() + w->bound_ns,
+					 .until_ns = vb_clock_ns() + w->bound_ns + ANSWER_NS,
 					 .turn = (uint16_t)(s->turn + 1),
 					 .used = true};
 		w->n_sends++;
