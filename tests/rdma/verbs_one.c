@@ -16,6 +16,7 @@ int main(void)
 	return 0;
 }
 #else
+#include "base/log.h"
 #include "fabric/verbs_inner.h"
 
 #define BYTES     (256u << 10)
@@ -425,6 +426,57 @@ static void test_datagrams(void **state)
 	end(&h);
 }
 
+/* What a peer gone mad could send: nothing of it is believed, and a new connection is as good as
+ * ever. */
+static void test_garbage(void **state)
+{
+	uint64_t data[VERBS_RECV_BYTES / 8];
+	struct net_fabric *f;
+	struct verbs *w;
+	struct vb_rng rng;
+	struct vb_ep *to;
+	struct vb_msg m;
+	struct here h;
+
+	(void)state;
+	begin(&h, "");
+	vb_rng_seed(&rng, 3, 3);
+	f = net_of(h.f);
+	w = verbs_of(f);
+	vb_log_capture_begin((char[256]){""}, 256); /* it complains, at length */
+	for (unsigned i = 0; i < 20000; i++) {
+		uint32_t bytes = (uint32_t)vb_rng_below(&rng, VERBS_RECV_BYTES - VERBS_GRH);
+		uint32_t imm = (uint32_t)vb_rng_next(&rng);
+
+		for (unsigned k = 0; k < VB_ARRAY_SIZE(data); k++)
+			data[k] = vb_rng_next(&rng);
+		((uint8_t *)data)[0] = (uint8_t)(i % 4); /* the kinds that there are */
+		if (i % 3 == 0)
+			imm &= 0xff000000;
+		if (i % 5 == 0)
+			bytes = sizeof(m);
+		pthread_mutex_lock(&f->engine);
+		verbs_message_came(w, 0, (uint8_t *)data, bytes, imm);
+		verbs_bare_came(w, 0, imm);
+		verbs_datagram_came(w, w->ud->qp->qp_num, (uint8_t *)data, bytes, imm);
+		pthread_mutex_unlock(&f->engine);
+	}
+	vb_log_capture_end();
+	pthread_mutex_lock(&f->engine);
+	verbs_break(w, &w->hosts[0], VERBS_DOWN);
+	verbs_done_flush(w);
+	pthread_mutex_unlock(&f->engine);
+	come_back(&h);
+	chain(&h, 16);
+	assert_int_equal(word(&h, h.at), 1);
+	assert_int_equal(vb_ep_open(h.f, 1, &to), 0);
+	assert_int_equal(vb_send_wait(h.ep, to->self, &(struct vb_msg){.imm = 7}), 0);
+	assert_int_equal(take(to, &m), 0);
+	assert_int_equal(m.imm, 7);
+	vb_ep_close(to);
+	end(&h);
+}
+
 /* ---- options ---- */
 
 /* The address of a port's GID leads back to the port and the GID. */
@@ -482,7 +534,8 @@ int main(void)
 		cmocka_unit_test(test_coalescing),    cmocka_unit_test(test_wrong_key),
 		cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_breaks),
 		cmocka_unit_test(test_bare_notify),   cmocka_unit_test(test_datagrams),
-		cmocka_unit_test(test_address),       cmocka_unit_test(test_options),
+		cmocka_unit_test(test_address),       cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_options),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
