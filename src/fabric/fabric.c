@@ -75,7 +75,7 @@ static int check_params(const struct vb_fabric_params *p, const struct vb_fabric
 	const char *absent = ops->absent != NULL ? ops->absent() : NULL;
 
 	if (absent != NULL)
-		return vb_fail(-EINVAL, "fabric '%s' cannot run here: %s", ops->name, absent);
+		return vb_fail(-ENODEV, "fabric '%s' cannot run here: %s", ops->name, absent);
 	if (p->nodes > NODES_LIMIT)
 		return vb_fail(-EINVAL, "%u nodes: 1 to %u are possible", p->nodes, NODES_LIMIT);
 	if (p->node_bytes < NODE_BYTES_MIN || p->node_bytes > 1ull << VB_ADDR_OFFSET_BITS)

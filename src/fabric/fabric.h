@@ -93,7 +93,9 @@ struct vb_verb {
 	vb_addr addr;
 	vb_peer peer;                /* SEND, WRITE_NOTIFY: to whom */
 	void *buf;                   /* READ: where to; WRITE: from where */
-	const struct vb_msg *msg;    /* SEND, WRITE_NOTIFY; `from` is filled in by the fabric */
+	const struct vb_msg *msg;    /* SEND, WRITE_NOTIFY; `from` is filled in by the fabric.  An
+	                              * unsignalled WRITE_NOTIFY that says nothing but imm < 256
+	                              * may arrive with the sender's node alone (client 0) */
 	struct vb_u128 compare;      /* CAS: expected.  FAA: what to add */
 	struct vb_u128 compare_mask; /* MCAS.  MFAA: bit set = the highest bit of a field */
 	struct vb_u128 swap, swap_mask;
