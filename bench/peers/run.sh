@@ -144,7 +144,7 @@ keep() { # FILE ROUND NAME SETTING
 	[ -f "$work/head" ] || jq 'del(.runs, .argv, .seed)' "$1" >"$work/head"
 	jq -c --arg round "$2" --arg name "$3" --arg setting "$4" '.runs[] | .latency_us.acquire_exclusive as $l |
 		{round: $round, clients, locks, lock: (if $name == "" then .lock else $name end), setting: $setting,
-		 ops_s: .goodput_ops_s, p50_us: $l.p50, p99_us: $l.p99,
+		 ops_s: .goodput_ops_s, p50_us: $l.p50, p99_us: $l.p99, p999_us: $l."p99.9",
 		 longest_us: ([$l.max, .unfinished_max_us // 0] | max), tries: (.tries_per_op // null),
 		 violations: (.violations // .audit.violations // 0), lost: (.lost // 0)}' "$1"
 }
@@ -171,11 +171,11 @@ ours() { # ROUND CLIENTS LOCKS
 	fi
 }
 
-# The better setting of a peer for a case: the one with the most cycles.
-best() { # NAME CLIENTS LOCKS
-	jq -rs --arg name "$1" --argjson clients "$2" --argjson locks "$3" \
+# The N settings of a peer that gave it the most cycles in a case.
+best() { # N NAME CLIENTS LOCKS
+	jq -rs --argjson n "$1" --arg name "$2" --argjson clients "$3" --argjson locks "$4" \
 		'map(select(.round == "trial" and .lock == $name and .clients == $clients and .locks == $locks)) |
-		max_by(.ops_s).setting // ""' "$work/rows"
+		sort_by(-.ops_s)[:$n][].setting' "$work/rows"
 }
 
 # ---- trials: each peer shows the settings that suit it ----
@@ -204,15 +204,19 @@ for n in $clients; do
 					"free --drive $drive --wire $wire"
 			done
 		done
-		setting[redis.$n.$l]=$(best redis "$n" "$l")
-		setting[etcd.$n.$l]=$(best etcd "$n" "$l")
+		# Redis' settings differ much, and a short trial may be misled: two go on.
+		setting[redis.$n.$l]=$(best 2 redis "$n" "$l")
+		setting[etcd.$n.$l]=$(best 1 etcd "$n" "$l")
 	done
 done
 
 # ---- rounds ----
 
 theirs() { # ROUND CLIENTS LOCKS
-	peer "$1" redis "$redis" redis "$2" "$3" "$span" "${setting[redis.$2.$3]}"
+	local one
+	while read -r one; do
+		[ -z "$one" ] || peer "$1" redis "$redis" redis "$2" "$3" "$span" "$one"
+	done <<<"${setting[redis.$2.$3]}"
 	peer "$1" etcd "$etcd" etcd "$2" "$3" "$span" "${setting[etcd.$2.$3]}"
 	peer "$1" etcd-nosync "$nosync" etcd "$2" "$3" "$span" "${setting[etcd.$2.$3]}"
 	if [ "$3" != 1 ]; then

@@ -14,9 +14,11 @@ def times: if . == null then ("-" | pad(8)) + ("-" | pad(8)) else (.throughput |
   (.cases[] | . as $case
     | "",
       "\(.clients) client\(if .clients > 1 then "s" else "" end), \(if .locks == 1 then "one hot lock" else "\(.locks) locks, uniform" end)",
-      (("lock" | left(14)) + ("cycles/s" | pad(10)) + ("p50 us" | pad(10)) + ("p99 us" | pad(10)) + ("longest" | pad(10)) + "  times redis      etcd            etcd, no fsync"),
-      (.rows[] | (.lock | left(14)) + (.ops_s | digits | pad(10)) + (.p50_us | digits | pad(10)) + (.p99_us | digits | pad(10)) + (.longest_us | digits | pad(10))
+      (("lock" | left(14)) + ("cycles/s" | pad(10)) + ("p50 us" | pad(10)) + ("p99 us" | pad(10)) + ("p99.9" | pad(10)) + ("longest" | pad(10)) + "  times redis      etcd            etcd, no fsync"),
+      (.rows[] | (.lock | left(14)) + (.ops_s | digits | pad(10)) + (.p50_us | digits | pad(10)) + (.p99_us | digits | pad(10)) + (.p999_us | digits | pad(10)) + (.longest_us | digits | pad(10))
         + (if .against then (.against.redis | times) + (.against.etcd | times) + (.against["etcd-nosync"] | times)
            else "  \(.setting)" end))),
   "",
-  "violations of mutual exclusion: \(.violations); locks lost by their holders: \(.lost)"
+  "violations of mutual exclusion: \(.violations)",
+  (.cases[] | . as $case | .rows[] | select(.lost > 0)
+    | "\(.lock): \(.lost) locks lost by their holders before the release (\($case.clients) clients, \($case.locks) locks)")
