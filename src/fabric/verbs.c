@@ -35,15 +35,16 @@
 #define NS_PER_TICK     4096ull
 
 static const struct vb_opt verbs_options[] = {
-	VB_OPT_STRING(struct verbs_options, device, "device", "NAME", NULL,
-		      "RDMA device, as `verbena doctor` lists them; default: the first with an "
-		      "active port"),
+	VB_OPT_STRING(
+		struct verbs_options, device, "device", "NAME", NULL,
+		"RDMA device, as `verbena doctor` lists them, or several, A+B, of which process "
+		"r has the (r modulo n)th; default: the first with an active port"),
 	VB_OPT_SIZE(struct verbs_options, port, "port", "0", 0, 255,
 		    "its port; 0: the first active one"),
 	VB_OPT_STRING(struct verbs_options, addr, "addr", "IP", NULL,
-		      "choose the device and GID that own this address"),
+		      "choose the device and GID that own this address; A+B as with device"),
 	VB_OPT_STRING(struct verbs_options, gid, "gid", "N", "auto",
-		      "index of the GID; auto: RoCE v2, IPv4 before IPv6"),
+		      "index of the GID, A+B as with device; auto: RoCE v2, IPv4 before IPv6"),
 	VB_OPT_CHOICE(struct verbs_options, mtu, "mtu", "auto|256|512|1024|2048|4096", "auto",
 		      "path MTU; auto: the smaller of both ports' active ones"),
 	VB_OPT_SIZE(struct verbs_options, lanes, "lanes", "1", 1, VERBS_LANES_MAX,
@@ -102,18 +103,39 @@ static uint32_t pow2_above(uint64_t n)
 	return p;
 }
 
+/* The part of "a+b+c" that is this process's: rank r has the (r modulo n)th. */
+static const char *mine_of(const char *list, uint32_t rank, char *buf, size_t size)
+{
+	uint32_t n = 1;
+
+	if (list == NULL)
+		return NULL;
+	for (const char *p = list; *p != '\0'; p++)
+		n += *p == '+';
+	for (rank %= n; rank > 0; rank--)
+		list = strchr(list, '+') + 1;
+	snprintf(buf, size, "%.*s", (int)strcspn(list, "+"), list);
+	return buf;
+}
+
 static int choose(struct verbs *w)
 {
+	char device[VERBS_NAME_MAX], addr[64], index[16];
 	struct verbs_want want = {
-		.device = w->o.device, .addr = w->o.addr, .port = (uint8_t)w->o.port, .gid = -1};
+		.device = mine_of(w->o.device, w->f->host, device, sizeof(device)),
+		.addr = mine_of(w->o.addr, w->f->host, addr, sizeof(addr)),
+		.port = (uint8_t)w->o.port,
+		.gid = -1,
+	};
+	const char *wanted_gid = mine_of(w->o.gid, w->f->host, index, sizeof(index));
 	const char *bind = w->f->cluster != NULL ? vb_cluster_bind(w->f->cluster) : NULL;
 	uint64_t gid;
 	int err;
 
-	if (strcmp(w->o.gid, "auto") != 0) {
-		if (vb_parse_size(w->o.gid, &gid) != 0 || gid > 65535)
+	if (strcmp(wanted_gid, "auto") != 0) {
+		if (vb_parse_size(wanted_gid, &gid) != 0 || gid > 65535)
 			return vb_fail(-EINVAL, "option gid=%s: auto, or a number up to 65535",
-				       w->o.gid);
+				       wanted_gid);
 		want.gid = (int)gid;
 	}
 	/* A cluster that was bound to an address means that network, unless told otherwise. */
@@ -384,6 +406,7 @@ static void set_caps(struct verbs *w)
 		c->atomics = w->ext->name;
 	w->f->coalesce = w->o.doorbell == VERBS_DOORBELL_BATCH;
 	w->f->wait_ns = w->bound_ns;
+	w->f->verb_bytes_max = VERBS_LEN_MAX;
 }
 
 static int verbs_open(struct net_fabric *f, const void *options, void *address, size_t *bytes)

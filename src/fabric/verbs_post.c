@@ -379,13 +379,6 @@ static int put_with_message(struct verbs *w, struct net_ep *e, struct vb_batch *
 	return verbs_put_message(w, e, b, v, q);
 }
 
-static int fail_length(const struct verbs *w, const struct vb_verb *v)
-{
-	return vb_fail(-EINVAL,
-		       "a %s of %u bytes: this fabric's longest is %u, split it into several verbs",
-		       vb_op_names[v->op], v->len, VERBS_LEN_MAX);
-}
-
 static int put(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_verb *v)
 {
 	bool message = v->op == VB_OP_SEND || v->op == VB_OP_WRITE_NOTIFY;
@@ -399,14 +392,9 @@ static int put(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_
 
 	if (h->state != VERBS_UP)
 		return -VB_EPEERGONE;
-	if (v->len > VERBS_LEN_MAX && (transfer || v->op == VB_OP_WRITE_NOTIFY))
-		return fail_length(w, v);
 	if (v->op == VB_OP_SEND && v->flags & VB_DATAGRAM && !(v->flags & VB_FENCE) &&
 	    w->o.rpc == VERBS_RPC_UD)
 		return verbs_put_datagram(w, e, b, v, host);
-	if (v->op == VB_OP_WRITE_NOTIFY && net_host_of_node(w->f, vb_addr_node(v->addr)) != host)
-		return vb_fail(-EINVAL, "a WRITE_NOTIFY tells an endpoint of the node that it "
-					"writes to, not of another host's");
 	if (message)
 		return put_with_message(w, e, b, v, q);
 	pieces = transfer ? pieces_of(h->base + net_host_offset(w->f, v->addr), v->len) : 0;
@@ -439,7 +427,6 @@ int verbs_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 		if (v->status != 0)
 			continue;
 		err = put(w, e, b, v);
-		f->stats.posted += err == 0;
 		if (err != 0) {
 			v->status = err;
 			if (v->flags & VB_SIGNALLED)

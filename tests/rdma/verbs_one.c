@@ -36,7 +36,7 @@ static void begin(struct here *h, const char *options)
 	bool fresh;
 
 	verbs_test_need_device();
-	p.options = verbs_test_options(0, options);
+	p.options = verbs_test_options(false, options);
 	assert_int_equal(vb_fabric_open(&p, &h->f), 0);
 	assert_int_equal(vb_ep_open(h->f, 0, &h->ep), 0);
 	assert_int_equal(vb_region(h->f, 1, "test", BYTES, &h->at, &fresh), 0);
@@ -517,12 +517,12 @@ static void test_options(void **state)
 	(void)state;
 	verbs_test_need_device();
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(wrong); i++) {
-		p.options = verbs_test_options(0, wrong[i]);
+		p.options = verbs_test_options(false, wrong[i]);
 		assert_int_not_equal(vb_fabric_open(&p, &f), 0);
 	}
 	p.options = "device=no-such-device";
 	assert_int_equal(vb_fabric_open(&p, &f), -ENODEV);
-	p.options = verbs_test_options(0, "retries=7"); /* for ever, on some devices */
+	p.options = verbs_test_options(false, "retries=7"); /* for ever, on some devices */
 	assert_int_equal(vb_fabric_open(&p, &f), -EINVAL);
 }
 

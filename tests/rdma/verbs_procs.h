@@ -106,7 +106,7 @@ static inline void proc_open(struct proc *me, unsigned n, int listening, uint16_
 	else
 		must(vb_cluster_open(&cp, &me->c) == 0);
 	p.cluster = me->c;
-	p.options = verbs_test_options(me->rank % 2, options);
+	p.options = verbs_test_options(true, options);
 	must(vb_fabric_open(&p, &me->f) == 0);
 	must(vb_ep_open(me->f, (uint16_t)me->rank, &me->ep) == 0);
 	for (unsigned r = 0; r < n; r++)

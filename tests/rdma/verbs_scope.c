@@ -69,7 +69,7 @@ static void begin(struct adder *a)
 
 	verbs_test_need_device();
 	*a = (struct adder){0};
-	p.options = verbs_test_options(0, "");
+	p.options = verbs_test_options(false, "");
 	assert_int_equal(vb_fabric_open(&p, &a->f), 0);
 	assert_int_equal(vb_region(a->f, 0, "word", 64, &a->at, &fresh), 0);
 	a->word = vb_local(a->f, a->at, 64);

@@ -25,14 +25,18 @@ static inline const char *verbs_test_device(unsigned i)
 	return i > 0 && second != NULL ? second : first;
 }
 
-/* "device=rxe0,more"; valid until the next call. */
-static inline const char *verbs_test_options(unsigned i, const char *more)
+/* "device=rxe0,more", with `pair` "device=rxe0+rxe1,more"; valid until the next call. */
+static inline const char *verbs_test_options(bool pair, const char *more)
 {
 	static char text[256];
-	const char *device = verbs_test_device(i);
+	const char *device = verbs_test_device(0), *second = verbs_test_device(1);
+	int n = 0;
 
-	snprintf(text, sizeof(text), "%s%s%s%s", device != NULL ? "device=" : "",
-		 device != NULL ? device : "", device != NULL && more[0] != '\0' ? "," : "", more);
+	text[0] = '\0';
+	if (device != NULL)
+		n = snprintf(text, sizeof(text), "device=%s%s%s%s", device, pair ? "+" : "",
+			     pair ? second : "", more[0] != '\0' ? "," : "");
+	snprintf(text + n, sizeof(text) - (size_t)n, "%s", more);
 	return text;
 }
 

@@ -5,7 +5,7 @@
 static int suite_open(struct vb_fabric_params *p, struct vb_fabric **out)
 {
 	p->fabric = "verbs";
-	p->options = verbs_test_options(0, VERBS_OPTIONS);
+	p->options = verbs_test_options(false, VERBS_OPTIONS);
 	return vb_fabric_open(p, out);
 }
 
