@@ -409,6 +409,8 @@ static void set_caps(struct verbs *w)
 	w->f->verb_bytes_max = VERBS_LEN_MAX;
 }
 
+static void verbs_close(struct net_fabric *f);
+
 static int verbs_open(struct net_fabric *f, const void *options, void *address, size_t *bytes)
 {
 	struct verbs *w = calloc(1, sizeof(*w));
@@ -442,8 +444,10 @@ static int verbs_open(struct net_fabric *f, const void *options, void *address, 
 		err = make_queues(w);
 	if (err == 0)
 		err = make_fd(w);
-	if (err != 0)
+	if (err != 0) {
+		verbs_close(f);
 		return err;
+	}
 	set_caps(w);
 	address_write(w, address, bytes);
 	vb_info("%s port %u, %u connections, bound %llu ms", w->choice.device.name,
@@ -506,24 +510,40 @@ static int connect_host(struct verbs *w, uint32_t host, const struct verbs_addre
 	return err;
 }
 
+/* What came lies at any address; the copy is aligned. */
+static int read_address(const struct verbs *w, uint32_t host,
+			const struct vb_cluster_parts *addresses, struct verbs_address *copy)
+{
+	size_t bytes = addresses->bytes[host];
+
+	if (addresses->data[host] == NULL)
+		return vb_fail(-VB_EPEERGONE, "host %u is gone", host);
+	if (bytes > NET_ADDRESS_MAX)
+		return fail_address(host, "size");
+	memcpy(copy, addresses->data[host], bytes);
+	return check_address(w, host, copy, bytes);
+}
+
 static int verbs_connect(struct net_fabric *f, const struct vb_cluster_parts *addresses)
 {
 	struct verbs *w = verbs_of(f);
-	struct verbs_address mine;
-	int err = 0;
+	struct verbs_address *a;
+	uint8_t mtu;
+	int err;
 
 	if (addresses->n != f->hosts)
 		return vb_fail(-EPROTO, "%u addresses of %u hosts", addresses->n, f->hosts);
+	a = malloc(NET_ADDRESS_MAX);
+	if (a == NULL)
+		return vb_fail(-ENOMEM, "no memory for addresses");
+	err = read_address(w, f->host, addresses, a);
+	mtu = err == 0 ? a->mtu : 0;
 	for (uint32_t host = 0; host < f->hosts && err == 0; host++) {
-		if (addresses->data[host] == NULL)
-			return vb_fail(-VB_EPEERGONE, "host %u is gone", host);
-		err = check_address(w, host, addresses->data[host], addresses->bytes[host]);
+		err = read_address(w, host, addresses, a);
+		if (err == 0)
+			err = connect_host(w, host, a, mtu);
 	}
-	if (err != 0)
-		return err;
-	memcpy(&mine, addresses->data[f->host], sizeof(mine));
-	for (uint32_t host = 0; host < f->hosts && err == 0; host++)
-		err = connect_host(w, host, addresses->data[host], mine.mtu);
+	free(a);
 	return err;
 }
 
