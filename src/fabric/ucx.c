@@ -109,23 +109,26 @@ static void set_caps(struct net_fabric *f, const struct ucx_options *o)
 	f->f.caps.verb_bound_ns = o->bound_ns;
 	f->coalesce = o->coalesce;
 	f->wait_ns = o->bound_ns + o->grace_ns;
+	f->verb_bytes_max = UCX_VERB_MAX;
 }
 
-static int wire_open(struct net_fabric *f, const void *options, void *address, size_t *bytes)
+static void wire_close(struct net_fabric *f);
+
+static int wire_new(struct net_fabric *f, const struct ucx_options *o)
 {
 	struct ucx_wire *w = calloc(1, sizeof(*w));
-	int err = 0;
 
-	f->fd = -1;
-	if (w != NULL) {
-		f->wire = w;
+	if (w != NULL)
 		w->host = calloc(f->hosts, sizeof(*w->host));
-	}
-	if (w == NULL || w->host == NULL)
+	if (w == NULL || w->host == NULL) {
+		free(w);
 		return vb_fail(-ENOMEM, "no memory for %u hosts", f->hosts);
+	}
+	f->wire = w;
+	f->fd = -1;
 	w->f = f;
 	w->lib = ucx_lib();
-	w->o = *(const struct ucx_options *)options;
+	w->o = *o;
 	w->timer_fd = w->worker_fd = -1;
 	w->due_ns = VB_FOREVER;
 	w->session = session_of(f);
@@ -143,13 +146,26 @@ static int wire_open(struct net_fabric *f, const void *options, void *address, s
 				      .deliver = deliver,
 				      .ctx = f,
 				      .now = now};
-	set_caps(f, &w->o);
-	err = ucx_setup(w);
+	return 0;
+}
+
+static int wire_open(struct net_fabric *f, const void *options, void *address, size_t *bytes)
+{
+	struct ucx_wire *w;
+	int err = wire_new(f, options);
+
 	if (err != 0)
 		return err;
-	if (w->address_bytes > *bytes)
-		return vb_fail(-E2BIG, "UCX's address has %zu bytes, %zu are possible",
-			       w->address_bytes, *bytes);
+	w = ucx_of(f);
+	set_caps(f, &w->o);
+	err = ucx_setup(w);
+	if (err == 0 && w->address_bytes > *bytes)
+		err = vb_fail(-E2BIG, "UCX's address has %zu bytes, %zu are possible",
+			      w->address_bytes, *bytes);
+	if (err != 0) {
+		wire_close(f);
+		return err;
+	}
 	memcpy(address, w->address, w->address_bytes);
 	*bytes = w->address_bytes;
 	return 0;
@@ -209,7 +225,7 @@ static int meet(struct ucx_wire *w)
 		if (h != NULL && w->f->cluster != NULL && !vb_cluster_alive(w->f->cluster, h->rank))
 			return vb_fail(-VB_EPEERGONE, "%s has died while the fabric was opened",
 				       ucx_host_name(h, buf));
-		if (!ucx_look(w) && ucx_rest(w) == 0)
+		if (!ucx_look(w) && ucx_arm(w->f) == 0)
 			(void)poll(&p, 1, 10);
 	}
 	return 0;
@@ -252,7 +268,7 @@ static void look_until_quiet(struct ucx_wire *w, uint64_t ns)
 
 	while (!quiet(w) && vb_clock_ns() < until) {
 		ucx_flush(w->f);
-		if (!ucx_look(w) && ucx_rest(w) == 0)
+		if (!ucx_look(w) && ucx_arm(w->f) == 0)
 			(void)poll(&p, 1, 1);
 	}
 }

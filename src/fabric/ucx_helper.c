@@ -5,44 +5,30 @@
  * The owner's CPU executes verbs when one of its threads looks at the network, between two rounds of
  * its tasks.  A task that computes for a second would stall every client of its node for as long.
  * So a thread sleeps beside them and wakes every `helper`; it does nothing as long as somebody has
- * looked in the meantime.  Otherwise it takes the engine, serves, and stays: it sleeps on the
- * descriptor, serving what comes as it comes, until a thread is seen to look again.  So the first
- * message of such a time waits for up to `helper` (and for the scheduler of the machine), those after
- * it for nothing.
+ * looked in the meantime, or sleeps on the descriptor and will see what comes.  Otherwise it takes
+ * the engine, serves, and stays: it sleeps on the descriptor, serving what comes as it comes, until
+ * a thread is seen to look again.  So the first message of such a time waits for up to `helper` (and
+ * for the scheduler of the machine), those after it for nothing.
  *
- * It costs a wake-up per `helper` while the process works, and nothing while it sleeps: once a thread
- * has slept on the descriptor through IDLE_TICKS of them, the helper sleeps on its word until a
- * thread looks at the network again.
+ * It costs a wake-up per `helper` while the process works.  Once a thread has slept on the
+ * descriptor through IDLE_TICKS of them, the helper sleeps until some thread wakes.
  */
 #define VB_LOG_ROOM "ucx"
-#include <linux/futex.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "fabric/ucx_inner.h"
 
 #define IDLE_TICKS 4u
+#define NAP_NS     10000000ull
 
-static void word_wait(struct ucx_helper *h)
+static _Thread_local bool is_me;
+
+bool ucx_helper_is_me(void)
 {
-	(void)syscall(SYS_futex, &h->word, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-}
-
-/* A thread looks at the network. */
-void ucx_helper_wake(struct ucx_wire *w)
-{
-	struct ucx_helper *h = &w->helper;
-
-	/* Under the engine, so alone in writing it. */
-	__atomic_store_n(&h->passes, h->passes + 1, __ATOMIC_RELAXED);
-	if (__atomic_load_n(&h->armed, __ATOMIC_RELAXED) != 0)
-		__atomic_store_n(&h->armed, 0, __ATOMIC_SEQ_CST);
-	if (vb_unlikely(__atomic_load_n(&h->word, __ATOMIC_SEQ_CST) != 0) &&
-	    __atomic_exchange_n(&h->word, 0, __ATOMIC_SEQ_CST) != 0)
-		(void)syscall(SYS_futex, &h->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	return is_me;
 }
 
 static bool stopped(struct ucx_helper *h)
@@ -57,32 +43,29 @@ static void nap(struct ucx_helper *h, int fd, uint64_t ns)
 	struct timespec t = {.tv_sec = (time_t)(ns / 1000000000),
 			     .tv_nsec = (long)(ns % 1000000000)};
 
-	(void)ppoll(p, 2, ns != 0 ? &t : NULL, NULL);
+	(void)ppoll(p, fd >= 0 ? 2 : 1, &t, NULL);
 }
 
-/* Serves until a thread looks by itself; returns how often they have looked by then. */
+/* Serves until another thread looks by itself; returns how often they have looked by then. */
 static uint64_t stand_in(struct ucx_wire *w, uint64_t seen)
 {
 	struct ucx_helper *h = &w->helper;
-	uint64_t now = seen;
+	uint64_t now;
+	bool rest;
 
-	while (!stopped(h)) {
-		bool rest;
-
-		pthread_mutex_lock(&w->f->engine);
+	for (;;) {
 		now = __atomic_load_n(&h->passes, __ATOMIC_RELAXED);
-		if (now != seen) {
-			pthread_mutex_unlock(&w->f->engine);
-			break;
-		}
-		w->helping = true;
-		rest = !ucx_look(w) && ucx_rest(w) == 0;
-		w->helping = false;
+		if (now != seen || stopped(h))
+			return now;
+		/* Whoever else has the engine looks by himself. */
+		if (!net_try_pass(w->f))
+			return now;
+		pthread_mutex_lock(&w->f->engine);
+		rest = ucx_arm(w->f) == 0;
 		pthread_mutex_unlock(&w->f->engine);
 		if (rest)
-			nap(h, w->f->fd, 0);
+			nap(h, w->f->fd, NAP_NS);
 	}
-	return now;
 }
 
 static void *helper_main(void *arg)
@@ -92,28 +75,20 @@ static void *helper_main(void *arg)
 	uint64_t seen = __atomic_load_n(&h->passes, __ATOMIC_RELAXED), now;
 	unsigned idle = 0;
 
+	is_me = true;
 	while (!stopped(h)) {
 		nap(h, -1, w->o.helper_ns);
 		now = __atomic_load_n(&h->passes, __ATOMIC_RELAXED);
 		if (now != seen) {
 			seen = now;
 			idle = 0;
-			continue;
-		}
-		if (__atomic_load_n(&h->armed, __ATOMIC_SEQ_CST) == 0) {
+		} else if (!net_poller_sleeps(w->f)) {
 			seen = stand_in(w, seen);
 			idle = 0;
-			continue;
+		} else if (++idle >= IDLE_TICKS) {
+			net_wait_awake(w->f);
+			idle = 0;
 		}
-		if (++idle < IDLE_TICKS)
-			continue;
-		/* A thread that wakes clears `armed`, then looks at the word; here it is the other
-		 * way round, so that one of the two sees the other. */
-		__atomic_store_n(&h->word, 1, __ATOMIC_SEQ_CST);
-		if (__atomic_load_n(&h->armed, __ATOMIC_SEQ_CST) != 0 && !stopped(h))
-			word_wait(h);
-		__atomic_store_n(&h->word, 0, __ATOMIC_SEQ_CST);
-		idle = 0;
 	}
 	return NULL;
 }
@@ -137,7 +112,7 @@ int ucx_helper_start(struct ucx_wire *w)
 	return 0;
 }
 
-/* Without the engine. */
+/* Without the engine, and after the core has ended net_wait_awake. */
 void ucx_helper_stop(struct ucx_wire *w)
 {
 	struct ucx_helper *h = &w->helper;
@@ -148,8 +123,6 @@ void ucx_helper_stop(struct ucx_wire *w)
 	__atomic_store_n(&h->stop, 1, __ATOMIC_SEQ_CST);
 	if (write(h->stop_fd, &one, sizeof(one)) < 0)
 		vb_debug("the helper's descriptor is full"); /* then it wakes as well */
-	__atomic_store_n(&h->word, 0, __ATOMIC_SEQ_CST);
-	(void)syscall(SYS_futex, &h->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 	pthread_join(h->thread, NULL);
 	close(h->stop_fd);
 	h->running = false;

@@ -15,7 +15,7 @@
  *	idle     in the pool.  UCX may still hold the buffer of a message that is over (`sending`):
  *	         it goes there once UCX lets go
  *
- * Everything here is under the engine (net.h), but for the helper's word of ucx_helper.c.
+ * Everything here is under the engine (net.h), but for what ucx_helper.c says.
  */
 #ifndef VB_FABRIC_UCX_INNER_H
 #define VB_FABRIC_UCX_INNER_H
@@ -133,9 +133,8 @@ struct ucx_host {
 struct ucx_helper {
 	pthread_t thread;
 	bool running;
-	uint64_t passes;      /* looks at the network by threads */
-	uint32_t word;        /* futex: 1 while it sleeps for good */
-	uint32_t stop, armed; /* armed: a thread sleeps on the descriptor */
+	uint32_t stop;   /* atomic */
+	uint64_t passes; /* atomic: looks at the network by others than the helper */
 	int stop_fd;
 };
 
@@ -157,7 +156,8 @@ struct ucx_wire {
 	uint64_t due_ns;                    /* nothing has to be looked at before */
 	uint64_t timer_ns;                  /* when the descriptor of the timer fires; 0: not set */
 	uint64_t came;                      /* events so far */
-	bool helping, refused_said, closing, tending;
+	bool helping;                       /* the helper is at it */
+	bool refused_said, closing, tending;
 	struct ucx_helper helper;
 };
 
@@ -232,11 +232,11 @@ const char *ucx_host_name(const struct ucx_host *h, char buf[64]);
 bool ucx_progress(struct net_fabric *f);
 bool ucx_look(struct ucx_wire *w);
 int ucx_arm(struct net_fabric *f);
-int ucx_rest(struct ucx_wire *w);
 
 /* ucx_helper.c */
 int ucx_helper_start(struct ucx_wire *w);
 void ucx_helper_stop(struct ucx_wire *w);
-void ucx_helper_wake(struct ucx_wire *w);
+/* Is this the thread? */
+bool ucx_helper_is_me(void);
 
 #endif

@@ -126,12 +126,13 @@ static void msg_sent(void *request, ucs_status_t status, void *arg)
 int ucx_msg_send(struct ucx_msg *m, const struct ucx_header *h)
 {
 	struct ucx_wire *w = m->wire;
+	bool fetched = m->bytes > w->o.eager && m->kind != UCX_CONTROL;
 	ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
 				UCP_OP_ATTR_FIELD_FLAGS,
 		.cb.send = msg_sent,
 		.user_data = m,
-		.flags = m->bytes > w->o.eager ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER,
+		.flags = fetched ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER,
 	};
 	ucs_status_ptr_t request;
 

@@ -151,7 +151,6 @@ static void send_verbs(struct ucx_msg *m)
 	vb_list_push(&h->flight, &m->link);
 	h->flying++;
 	w->f->stats.doorbells++;
-	w->f->stats.posted += m->verbs;
 	ucx_due(w, m->oldest_ns + w->f->wait_ns);
 	if (ucx_msg_send(m, &head) != 0)
 		m->unsent = true;
@@ -276,10 +275,6 @@ static int append(struct ucx_host *h, struct net_ep *e, struct vb_batch *b, stru
 	struct ucx_msg *m;
 	int err;
 
-	if (v->len > UCX_VERB_MAX &&
-	    (v->op == VB_OP_READ || v->op == VB_OP_WRITE || v->op == VB_OP_WRITE_NOTIFY))
-		return vb_fail(-EINVAL, "a %s of %u bytes: at most %u", vb_op_names[v->op], v->len,
-			       UCX_VERB_MAX);
 	bytes = ucx_verb_bytes(v);
 	answer = ucx_verb_answer(v);
 	err = open_for(h, bytes, answer, &m);

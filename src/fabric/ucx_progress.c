@@ -50,13 +50,17 @@ bool ucx_progress(struct net_fabric *f)
 {
 	struct ucx_wire *w = ucx_of(f);
 
-	ucx_helper_wake(w);
+	w->helping = ucx_helper_is_me();
+	/* Under the engine, so alone in writing it. */
+	if (!w->helping)
+		__atomic_store_n(&w->helper.passes, w->helper.passes + 1, __ATOMIC_RELAXED);
 	return ucx_look(w);
 }
 
 /* Sets UCX and the timer so that the descriptor will tell: 0, or -EBUSY. */
-int ucx_rest(struct ucx_wire *w)
+int ucx_arm(struct net_fabric *f)
 {
+	struct ucx_wire *w = ucx_of(f);
 	ucs_status_t status;
 	uint64_t now = vb_clock_ns();
 
@@ -73,14 +77,4 @@ int ucx_rest(struct ucx_wire *w)
 	}
 	status = w->lib->ucp_worker_arm(w->worker);
 	return status == UCS_OK ? 0 : -EBUSY;
-}
-
-int ucx_arm(struct net_fabric *f)
-{
-	struct ucx_wire *w = ucx_of(f);
-	int err = ucx_rest(w);
-
-	if (err == 0)
-		__atomic_store_n(&w->helper.armed, 1, __ATOMIC_RELAXED);
-	return err;
 }

@@ -358,7 +358,7 @@ static void *locate(const struct ucx_owner *o, vb_addr a, uint64_t bytes, uint64
 	return o->memory + (uint64_t)(node / o->hosts) * o->node_bytes + offset;
 }
 
-/* A WRITE_NOTIFY happens if it can be told, or not. */
+/* The data of a WRITE_NOTIFY is there before it is told, and also if it cannot be told. */
 static int tell(const struct ucx_owner *o, uint32_t from_host, const struct vb_verb *v)
 {
 	uint32_t to = vb_peer_node(v->peer), from = vb_peer_node(v->msg->from);
@@ -378,9 +378,6 @@ static int tell(const struct ucx_owner *o, uint32_t from_host, const struct vb_v
 			return err;
 		if (to != vb_addr_node(v->addr))
 			return -EINVAL;
-		err = o->deliver(o->ctx, client, NULL);
-		if (err != 0)
-			return err;
 		cpu_copy_in(at, v->buf, v->len);
 	}
 	return o->deliver(o->ctx, client, v->msg);

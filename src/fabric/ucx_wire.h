@@ -102,7 +102,7 @@ struct ucx_owner {
 	uint8_t *memory; /* the nodes of this host, one behind the other */
 	uint64_t node_bytes;
 	uint32_t nodes, hosts, host;
-	/* A message for an endpoint here; NULL asks whether there is room.  0 or -error. */
+	/* A message for an endpoint here: 0 or -error. */
 	int (*deliver)(void *ctx, uint32_t client, const struct vb_msg *m);
 	void *ctx;
 	uint64_t (*now)(void); /* the clock that not_after_ns below is of */

@@ -44,11 +44,9 @@ static int deliver(void *ctx, uint32_t client, const struct vb_msg *m)
 	struct run *r = ctx;
 
 	must(client < 1u << VB_PEER_CLIENT_BITS, "an endpoint's number of more than 24 bits");
-	if (m != NULL) {
-		must(m->len <= VB_MSG_DATA, "a message that is longer than it can be");
-		must(vb_peer_node(m->from) < NODES, "a message from a node that is not there");
-		r->told++;
-	}
+	must(m->len <= VB_MSG_DATA, "a message that is longer than it can be");
+	must(vb_peer_node(m->from) < NODES, "a message from a node that is not there");
+	r->told++;
 	return r->told % 4 == 3 ? -EAGAIN : 0;
 }
 

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ucx between processes: order, credits, long messages, dead, stopped and busy peers.
+ *
+ * Where a test is about time, the times are options; where it is not, they are so long that a loaded
+ * machine does not matter.
+ */
+#include "crowd.h"
+
+#include "base/rng.h"
+
+#define PATIENT "bound=10s,grace=10s,silence=25s"
+#define TASKS   16u
+#define ADDS    100u
+
+static void serve(struct crowd *c)
+{
+	crowd_await(c, 1);
+}
+
+static struct vb_verb faa(vb_addr a, uint8_t flags)
+{
+	return (struct vb_verb){.op = VB_OP_FAA64, .flags = flags, .addr = a, .compare.lo = 1};
+}
+
+/* Tries until the host can be reached again. */
+static uint64_t read_at_last(struct crowd *c, vb_addr a)
+{
+	uint64_t until = crowd_now() + CROWD_WAIT_NS, word;
+
+	while (vb_read64(c->ep, a, &word) != 0) {
+		crowd_must(crowd_now() < until);
+		crowd_must(vb_ep_sleep(c->ep, 10000000) == 0);
+	}
+	return word;
+}
+
+/* ---- order ---- */
+
+/* Batches that are not waited for take effect in the order of their posting, short behind long too. */
+static void order_driver(struct crowd *c)
+{
+	static uint64_t big[8192]; /* beyond the eager limit: comes later than what is behind it */
+	const uint32_t n = VB_ARRAY_SIZE(big);
+
+	for (uint64_t i = 1; i <= 200; i++) {
+		uint64_t last = 0, word = i, seen = 0;
+		struct vb_verb w = {.op = VB_OP_WRITE, .addr = c->a[1], .buf = &word, .len = 8};
+		struct vb_verb add = faa(c->a[1], 0), far[1], back[2];
+		struct vb_batch first = {.verbs = &w, .n = 1}, second = {.verbs = &add, .n = 1};
+		struct vb_batch third = {.verbs = far, .n = 1}, fourth = {.verbs = back, .n = 2};
+
+		for (uint32_t j = 0; j < n; j++)
+			big[j] = i * j;
+		far[0] = (struct vb_verb){.op = VB_OP_WRITE,
+					  .flags = VB_SIGNALLED,
+					  .addr = c->a[1] + 64,
+					  .buf = big,
+					  .len = sizeof(big)};
+		back[0] = (struct vb_verb){.op = VB_OP_READ,
+					   .flags = VB_SIGNALLED,
+					   .addr = c->a[1] + 64 + 8 * (n - 1),
+					   .buf = &last,
+					   .len = 8};
+		back[1] = back[0];
+		back[1].addr = c->a[1];
+		back[1].buf = &seen;
+		crowd_must(vb_post(c->ep, &first) >= 0);
+		crowd_must(vb_post(c->ep, &second) >= 0);
+		crowd_must(vb_post(c->ep, &third) == 1);
+		crowd_must(vb_post(c->ep, &fourth) == 1);
+		crowd_must(vb_wait(c->ep, &fourth) == 0 && vb_wait(c->ep, &third) == 0);
+		crowd_must(last == i * (n - 1) && seen == i + 1);
+	}
+	crowd_step(c, 1);
+}
+
+static void test_order(void **state)
+{
+	const crowd_body bodies[] = {order_driver, serve};
+
+	crowd_end(crowd_run("ucx", PATIENT ",eager=8ki,coalesce=no", 2, bodies, CROWD_MAX));
+	crowd_end(crowd_run("ucx", PATIENT ",eager=8ki,window=1", 2, bodies, CROWD_MAX));
+}
+
+/* Of two hosts the one that is free answers first, for the batch that was posted last. */
+static void replies_driver(struct crowd *c)
+{
+	struct vb_verb one = faa(c->a[1], VB_SIGNALLED), two = faa(c->a[2], VB_SIGNALLED), both[2];
+	struct vb_batch first = {.verbs = &one, .n = 1}, second = {.verbs = &two, .n = 1};
+	struct vb_batch mixed = {.verbs = both, .n = 2};
+
+	crowd_await_computing(c, 1);
+	crowd_must(vb_post(c->ep, &first) == 1);
+	both[0] = one;
+	both[1] = two;
+	crowd_must(vb_post(c->ep, &mixed) == 1);
+	crowd_must(vb_post(c->ep, &second) == 1);
+	crowd_must(vb_wait(c->ep, &second) == 0 && two.old.lo == 1);
+	crowd_must(first.pending == 1 && mixed.pending == 1 && both[1].old.lo == 0);
+	crowd_step(c, 1);
+	crowd_must(vb_wait(c->ep, &mixed) == 0 && vb_wait(c->ep, &first) == 0);
+	crowd_must(one.old.lo == 0 && both[0].old.lo == 1);
+	crowd_step(c, 2);
+}
+
+static void replies_busy(struct crowd *c)
+{
+	crowd_compute(c, 1);
+	crowd_await(c, 2);
+}
+
+static void replies_free(struct crowd *c)
+{
+	crowd_await(c, 2);
+}
+
+static void test_replies(void **state)
+{
+	const crowd_body bodies[] = {replies_driver, replies_busy, replies_free};
+
+	crowd_end(crowd_run("ucx", PATIENT ",helper=0", 3, bodies, CROWD_MAX));
+}
+
+/* ---- credits ---- */
+
+struct adder {
+	struct crowd *c;
+	unsigned done, unknown;
+};
+
+static void add_body(void *arg)
+{
+	struct adder *me = arg;
+	struct vb_ep *ep;
+	uint64_t old;
+
+	crowd_must(vb_ep_open(me->c->f, 0, &ep) == 0);
+	for (unsigned i = 0; i < ADDS; i++) {
+		struct vb_verb v[2] = {faa(me->c->a[1] + 8, 0), faa(me->c->a[1] + 16, 0)};
+		struct vb_batch b = {.verbs = v, .n = 2};
+		int err;
+
+		crowd_must(vb_post(ep, &b) >= 0);
+		err = vb_faa64(ep, me->c->a[1], 1, &old);
+		crowd_must(err == 0 || err == -VB_EUNKNOWN);
+		me->done += err == 0;
+		me->unknown += err != 0;
+	}
+	vb_ep_close(ep);
+}
+
+static void add_all(struct crowd *c, struct adder *adders)
+{
+	for (unsigned i = 0; i < TASKS; i++) {
+		adders[i] = (struct adder){.c = c};
+		crowd_must(vb_task_spawn(c->ep->sched, add_body, &adders[i], NULL, NULL) == 0);
+	}
+	crowd_must(vb_sched_run(c->ep->sched, NULL, crowd_now() + 2 * CROWD_WAIT_NS) == 0);
+}
+
+/* One message at a time and one more that waits: posts wait for room, and nothing is lost. */
+static void credits_driver(struct crowd *c)
+{
+	struct adder adders[TASKS];
+	uint64_t word;
+
+	add_all(c, adders);
+	for (unsigned i = 0; i < 3; i++) {
+		crowd_must(vb_read64(c->ep, c->a[1] + 8 * i, &word) == 0);
+		crowd_must(word == TASKS * ADDS);
+	}
+	crowd_step(c, 1);
+}
+
+static void test_credits(void **state)
+{
+	const crowd_body bodies[] = {credits_driver, serve};
+	struct crowd_page *page =
+		crowd_run("ucx", PATIENT ",window=1,queue=1,coalesce=no", 2, bodies, CROWD_MAX);
+
+	assert_true(page->stats[0].waits > 0);
+	assert_true(page->stats[0].dropped == 0);
+	assert_true(page->stats[1].served >= 3 * TASKS * ADDS);
+	crowd_end(page);
+	/* What is collected while the window is used up leaves together. */
+	page = crowd_run("ucx", PATIENT ",window=1", 2, bodies, CROWD_MAX);
+	assert_true(page->stats[0].posted >= 3 * TASKS * ADDS);
+	assert_true(page->stats[0].doorbells < page->stats[0].posted / 3);
+	crowd_end(page);
+}
+
+/* A peer that does not look: posts end in bounded time, and what they say of the verbs is true. */
+static void full_driver(struct crowd *c)
+{
+	struct adder adders[TASKS];
+	uint64_t done = 0, unknown = 0, word;
+
+	crowd_stop(c, 1);
+	add_all(c, adders);
+	crowd_continue(c, 1);
+	for (unsigned i = 0; i < TASKS; i++) {
+		done += adders[i].done;
+		unknown += adders[i].unknown;
+	}
+	crowd_must(done + unknown == TASKS * ADDS && unknown > 0);
+	word = read_at_last(c, c->a[1]);
+	crowd_must(word >= done && word <= done + unknown);
+	crowd_step(c, 1);
+}
+
+static void test_full(void **state)
+{
+	const crowd_body bodies[] = {full_driver, serve};
+	struct crowd_page *page =
+		crowd_run("ucx", "bound=2ms,grace=2ms,silence=60s,window=2,queue=2,coalesce=no", 2,
+			  bodies, CROWD_MAX);
+
+	assert_true(page->stats[0].dropped > 0);
+	crowd_end(page);
+}
+
+/* ---- long messages ---- */
+
+static void long_driver(struct crowd *c)
+{
+	const uint32_t sizes[] = {8191, 8192, 65536, 300001, 1u << 20};
+	uint8_t *out = malloc(1u << 20), *in = malloc(1u << 20);
+	struct vb_verb v;
+	struct vb_rng rng;
+
+	crowd_must(out != NULL && in != NULL);
+	vb_rng_seed(&rng, 5, 1);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(sizes); i++) {
+		for (uint32_t j = 0; j < sizes[i]; j++)
+			out[j] = (uint8_t)vb_rng_next(&rng);
+		memset(in, 0, sizes[i]);
+		crowd_must(vb_write(c->ep, c->a[1] + 3, out, sizes[i]) == 0);
+		crowd_must(vb_read(c->ep, c->a[1] + 3, in, sizes[i]) == 0);
+		crowd_must(memcmp(in, out, sizes[i]) == 0);
+	}
+	v = (struct vb_verb){.op = VB_OP_WRITE, .addr = c->a[1], .buf = out, .len = (1u << 20) + 1};
+	crowd_must(vb_verb_run(c->ep, &v) == -EINVAL);
+	v.op = VB_OP_READ;
+	crowd_must(vb_verb_run(c->ep, &v) == -EINVAL);
+	crowd_step(c, 1);
+	free(in);
+	free(out);
+}
+
+static void test_long(void **state)
+{
+	const crowd_body bodies[] = {long_driver, serve};
+
+	crowd_end(crowd_run("ucx", PATIENT ",eager=8ki", 2, bodies, CROWD_MAX));
+	crowd_end(crowd_run("ucx", PATIENT ",eager=1mi", 2, bodies, CROWD_MAX));
+	crowd_end(crowd_run("ucx", PATIENT ",eager=0", 2, bodies, CROWD_MAX));
+}
+
+/* ---- death ---- */
+
+/* Killed with batches in flight and others collected: every verb ends, and says what is known. */
+static void killed_driver(struct crowd *c)
+{
+	struct vb_verb v[4][3];
+	struct vb_batch b[4];
+	uint64_t begin, old, word;
+	unsigned unknown = 0, gone = 0;
+
+	crowd_must(vb_faa64(c->ep, c->a[1], 1, &old) == 0);
+	crowd_stop(c, 1);
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned j = 0; j < 3; j++)
+			v[i][j] = faa(c->a[1] + 8 * j, VB_SIGNALLED);
+		b[i] = (struct vb_batch){.verbs = v[i], .n = 3};
+		crowd_must(vb_post(c->ep, &b[i]) == 1);
+	}
+	begin = crowd_now();
+	crowd_must(kill(c->page->pid[1], SIGKILL) == 0);
+	for (unsigned i = 0; i < 4; i++) {
+		crowd_must(vb_wait(c->ep, &b[i]) != 0);
+		for (unsigned j = 0; j < 3; j++) {
+			crowd_must(v[i][j].status == -VB_EUNKNOWN ||
+				   v[i][j].status == -VB_EPEERGONE);
+			unknown += v[i][j].status == -VB_EUNKNOWN;
+			gone += v[i][j].status == -VB_EPEERGONE;
+		}
+	}
+	/* Two messages of one batch each were on their way, the others waited for the window. */
+	crowd_must(unknown == 6 && gone == 6);
+	crowd_must(crowd_now() - begin <
+		   10000000000ull); /* of the 20 s that bound and grace allow */
+	begin = crowd_now();
+	for (unsigned i = 0; i < 100; i++)
+		crowd_must(vb_faa64(c->ep, c->a[1], 1, &old) == -VB_EPEERGONE);
+	crowd_must(crowd_now() - begin < 5000000000ull);
+	crowd_must(vb_read64(c->ep, c->a[2], &word) == 0); /* the living are not concerned */
+	crowd_step(c, 1);
+}
+
+static void test_killed(void **state)
+{
+	const crowd_body bodies[] = {killed_driver, serve, serve};
+
+	crowd_end(crowd_run("ucx", PATIENT ",window=2,coalesce=no", 3, bodies, 1));
+}
+
+/* ---- a peer that stands still ---- */
+
+/* Stopped for longer than the bound, then continued, on the same connection: what it finds then does
+ * not happen any more. */
+static void stopped_driver(struct crowd *c)
+{
+	uint64_t old, done = 0, refused = 0;
+
+	for (unsigned round = 0; round < 10; round++) {
+		struct vb_verb v = faa(c->a[1], 0), late = faa(c->a[1], 0);
+		struct vb_batch b = {.verbs = &v, .n = 1};
+		struct vb_msg m = {.tag = 1};
+		int err;
+
+		crowd_stop(c, 1);
+		crowd_must(vb_post(c->ep, &b) >= 0); /* an unsignalled one comes late as well */
+		late.not_after_ns = vb_ep_now(c->ep) + CROWD_WAIT_NS;
+		crowd_must(vb_faa64(c->ep, c->a[1], 1, &old) == -VB_EUNKNOWN);
+		crowd_must(vb_verb_run(c->ep, &late) == -VB_EUNKNOWN);
+		crowd_must(vb_send_wait(c->ep, vb_peer_make(1, 1), &m) == -VB_EUNKNOWN);
+		crowd_continue(c, 1);
+		/* With the first answer the connection is known to have brought all before it. */
+		while ((err = vb_faa64(c->ep, c->a[1] + 8, 1, &old)) != 0)
+			crowd_must(err == -VB_EUNKNOWN && ++refused < 10000);
+		done++;
+		crowd_must(read_at_last(c, c->a[1]) == 0);
+	}
+	crowd_step(c, 1);
+}
+
+static void test_stopped(void **state)
+{
+	const crowd_body bodies[] = {stopped_driver, serve};
+	struct crowd_page *page =
+		crowd_run("ucx", "bound=20ms,grace=20ms,silence=60s", 2, bodies, CROWD_MAX);
+
+	/* The unsignalled FAA, two more and the message, each round. */
+	assert_true(page->stats[1].refused >= 40);
+	crowd_end(page);
+}
+
+/* Stopped for so long that the connection is given up: posts fail at once, and work again by
+ * themselves when it is back. */
+static void silent_driver(struct crowd *c)
+{
+	uint64_t old, until = crowd_now() + CROWD_WAIT_NS, begin;
+	int err;
+
+	for (unsigned round = 0; round < 3; round++) {
+		uint64_t before = read_at_last(c, c->a[1]);
+
+		crowd_stop(c, 1);
+		while ((err = vb_faa64(c->ep, c->a[1], 1, &old)) != -VB_EPEERGONE)
+			crowd_must(err == -VB_EUNKNOWN && crowd_now() < until);
+		begin = crowd_now();
+		for (unsigned i = 0; i < 100; i++)
+			crowd_must(vb_faa64(c->ep, c->a[1], 1, &old) == -VB_EPEERGONE);
+		crowd_must(crowd_now() - begin < 5000000000ull);
+		crowd_continue(c, 1);
+		crowd_must(read_at_last(c, c->a[1]) == before);
+		while (vb_faa64(c->ep, c->a[1], 1, &old) != 0)
+			crowd_must(crowd_now() < until);
+	}
+	crowd_step(c, 1);
+}
+
+static void test_silent(void **state)
+{
+	const crowd_body bodies[] = {silent_driver, serve};
+
+	crowd_end(crowd_run("ucx", "bound=20ms,grace=20ms,silence=200ms,retry=50ms", 2, bodies,
+			    CROWD_MAX));
+}
+
+/* ---- a peer that computes ---- */
+
+static void compute(struct crowd *c)
+{
+	crowd_compute(c, 1);
+}
+
+static void helped_driver(struct crowd *c)
+{
+	uint64_t old;
+
+	crowd_await_computing(c, 1);
+	for (uint64_t i = 0; i < 50; i++) {
+		crowd_must(vb_faa64(c->ep, c->a[1], 1, &old) == 0 && old == i);
+		if (i % 10 == 9)
+			crowd_must(vb_ep_sleep(c->ep, 5000000) == 0);
+	}
+	crowd_step(c, 1);
+}
+
+static void unhelped_driver(struct crowd *c)
+{
+	uint64_t old;
+
+	crowd_await_computing(c, 1);
+	crowd_must(vb_faa64(c->ep, c->a[1], 1, &old) == -VB_EUNKNOWN);
+	crowd_step(c, 1);
+}
+
+static void test_helper(void **state)
+{
+	const crowd_body helped[] = {helped_driver, compute};
+	const crowd_body unhelped[] = {unhelped_driver, compute};
+	struct crowd_page *page = crowd_run("ucx", PATIENT, 2, helped, CROWD_MAX);
+
+	assert_true(page->stats[1].served_late >= 50);
+	crowd_end(page);
+	/* That it was the helper, and nobody else. */
+	page = crowd_run("ucx", "helper=0,bound=100ms,grace=100ms,silence=25s", 2, unhelped,
+			 CROWD_MAX);
+	assert_int_equal(page->stats[1].served_late, 0);
+	crowd_end(page);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),   cmocka_unit_test(test_replies),
+		cmocka_unit_test(test_credits), cmocka_unit_test(test_full),
+		cmocka_unit_test(test_long),    cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_stopped), cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_helper),
+	};
+
+	if (crowd_absent("ucx"))
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
