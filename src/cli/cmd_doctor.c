@@ -4,17 +4,27 @@
 
 #include <stdio.h>
 
+#include "base/opt.h"
 #include "lab/doctor.h"
+
+static struct vb_doctor_opts opts;
+
+static const struct vb_opt_group *groups(unsigned *n)
+{
+	return vb_doctor_groups(&opts, n);
+}
 
 static int run(int argc, char **argv)
 {
 	int end = vb_cli_parse(&vb_command_doctor, argc, argv);
 
-	return end >= 0 ? end : vb_doctor(stdout);
+	return end >= 0 ? end : vb_doctor(stdout, &opts);
 }
 
 const struct vb_command vb_command_doctor = {
 	.name = "doctor",
 	.summary = "Check that this machine is fit, and say what mends it if not",
 	.run = run,
+	.groups = groups,
+	.example = "verbena doctor --need verbs,ucx",
 };

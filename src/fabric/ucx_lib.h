@@ -9,11 +9,15 @@
 const char *ucx_absent(void);
 
 #if VB_HAVE_UCP
+#include <stdio.h>
+
 #include <ucp/api/ucp.h>
 
 /* The functions that are used, called as lib->name(...); those that the headers define inline call
  * one of these themselves and are not used. */
 #define UCX_CALLS(X)                                                                               \
+	X(void, ucp_get_version, (unsigned *, unsigned *, unsigned *))                             \
+	X(void, ucp_context_print_info, (const ucp_context_h, FILE *))                             \
 	X(ucs_status_t, ucp_config_read, (const char *, const char *, ucp_config_t **))            \
 	X(ucs_status_t, ucp_config_modify, (ucp_config_t *, const char *, const char *))           \
 	X(void, ucp_config_release, (ucp_config_t *))                                              \

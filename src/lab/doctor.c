@@ -17,24 +17,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/opt.h"
 #include "lab/run.h"
 #include "fabric/fabric.h"
-#include "lab/host.h"
+#include "lab/doctor_inner.h"
 
-enum verdict { OK, WARN, FAIL };
-
-struct doctor {
-	FILE *to;
-	struct vb_host host;
-	unsigned count[3];
-};
-
-static void say(struct doctor *d, enum verdict v, const char *what, const char *fmt, ...)
-	VB_PRINTF(4, 5);
-
-static void say(struct doctor *d, enum verdict v, const char *what, const char *fmt, ...)
+void doctor_say(struct doctor *d, enum doctor_verdict v, const char *what, const char *fmt, ...)
 {
-	static const char *const words[] = {"ok  ", "warn", "fail"};
+	static const char *const words[DOCTOR_VERDICTS] = {"ok  ", "warn", "fail", "none"};
 	va_list args;
 
 	d->count[v]++;
@@ -43,6 +33,26 @@ static void say(struct doctor *d, enum verdict v, const char *what, const char *
 	vfprintf(d->to, fmt, args);
 	va_end(args);
 	fputc('\n', d->to);
+}
+
+/* The next fabric of the list *rest, which it moves on; its length, 0 at the end. */
+static size_t next_name(const char **rest, const char **name)
+{
+	*rest += strspn(*rest, ",");
+	*name = *rest;
+	*rest += strcspn(*rest, ",");
+	return (size_t)(*rest - *name);
+}
+
+enum doctor_verdict doctor_absent(const struct doctor *d, const char *fabric)
+{
+	const char *rest = d->need != NULL ? d->need : "", *name;
+	size_t len;
+
+	while ((len = next_name(&rest, &name)) != 0)
+		if (strlen(fabric) == len && strncmp(fabric, name, len) == 0)
+			return DOCTOR_FAIL;
+	return DOCTOR_NONE;
 }
 
 static double mib(uint64_t bytes)
@@ -54,15 +64,16 @@ static void check_atomics(struct doctor *d)
 {
 #if defined(__x86_64__)
 	if (d->host.cmpxchg16b)
-		say(d, OK, "atomics", "64-bit atomics and cmpxchg16b (128-bit)");
+		doctor_say(d, DOCTOR_OK, "atomics", "64-bit atomics and cmpxchg16b (128-bit)");
 	else
-		say(d, FAIL, "atomics",
-		    "this CPU has no cmpxchg16b, which 128-bit atomics on shm "
-		    "need; shiftlock runs only on the simulator here");
+		doctor_say(d, DOCTOR_FAIL, "atomics",
+			   "this CPU has no cmpxchg16b, which 128-bit atomics on shm "
+			   "need; shiftlock runs only on the simulator here");
 #elif defined(__aarch64__)
-	say(d, OK, "atomics", "64-bit atomics, 128-bit by load-exclusive pairs");
+	doctor_say(d, DOCTOR_OK, "atomics", "64-bit atomics, 128-bit by load-exclusive pairs");
 #else
-	say(d, WARN, "atomics", "this CPU is untested; the self-test below shows what works");
+	doctor_say(d, DOCTOR_WARN, "atomics",
+		   "this CPU is untested; the self-test below shows what works");
 #endif
 }
 
@@ -81,33 +92,36 @@ static void check_clock(struct doctor *d)
 	}
 	ns = (vb_clock_gettime_ns() - start) / (2 * READS);
 	if (back)
-		say(d, FAIL, "clock",
-		    "the clock runs backwards; leases cannot be judged: boot with "
-		    "clocksource=hpet or mend the hypervisor's time stamp counter");
+		doctor_say(d, DOCTOR_FAIL, "clock",
+			   "the clock runs backwards; leases cannot be judged: boot with "
+			   "clocksource=hpet or mend the hypervisor's time stamp counter");
 	else if (vb_clock.use_tsc)
-		say(d, OK, "clock", "time stamp counter (kernel: %s), %" PRIu64 " ns a reading",
-		    d->host.clocksource, ns);
+		doctor_say(d, DOCTOR_OK, "clock",
+			   "time stamp counter (kernel: %s), %" PRIu64 " ns a reading",
+			   d->host.clocksource, ns);
 	else
-		say(d, ns > 200 ? WARN : OK, "clock",
-		    "clock_gettime (kernel: %s), %" PRIu64 " ns a reading%s", d->host.clocksource,
-		    ns,
-		    ns > 200 ? ": short latencies will be blurred; a tsc clocksource would mend it"
-			     : "");
+		doctor_say(d, ns > 200 ? DOCTOR_WARN : DOCTOR_OK, "clock",
+			   "clock_gettime (kernel: %s), %" PRIu64 " ns a reading%s",
+			   d->host.clocksource, ns,
+			   ns > 200 ? ": short latencies will be blurred; a tsc clocksource would "
+				      "mend it"
+				    : "");
 }
 
 static void check_cores(struct doctor *d)
 {
 	if (d->host.cores < 2)
-		say(d, WARN, "cores",
-		    "1 core: processes take turns, so contention between them is "
-		    "not what it would be on a larger machine");
+		doctor_say(d, DOCTOR_WARN, "cores",
+			   "1 core: processes take turns, so contention between them is "
+			   "not what it would be on a larger machine");
 	else if (d->host.load1 > d->host.cores / 2.0)
-		say(d, WARN, "cores",
-		    "%u cores under a load of %.1f: others take time from the "
-		    "measured processes; stop them or read tails with care",
-		    d->host.cores, d->host.load1);
+		doctor_say(d, DOCTOR_WARN, "cores",
+			   "%u cores under a load of %.1f: others take time from the "
+			   "measured processes; stop them or read tails with care",
+			   d->host.cores, d->host.load1);
 	else
-		say(d, OK, "cores", "%u cores, load %.1f", d->host.cores, d->host.load1);
+		doctor_say(d, DOCTOR_OK, "cores", "%u cores, load %.1f", d->host.cores,
+			   d->host.load1);
 }
 
 static void check_shm_size(struct doctor *d)
@@ -116,20 +130,22 @@ static void check_shm_size(struct doctor *d)
 	uint64_t size, room;
 
 	if (statvfs("/dev/shm", &fs) != 0) {
-		say(d, FAIL, "/dev/shm", "%s: mount a tmpfs there (mount -t tmpfs tmpfs /dev/shm)",
-		    strerror(errno));
+		doctor_say(d, DOCTOR_FAIL, "/dev/shm",
+			   "%s: mount a tmpfs there (mount -t tmpfs tmpfs /dev/shm)",
+			   strerror(errno));
 		return;
 	}
 	size = (uint64_t)fs.f_blocks * fs.f_frsize;
 	room = (uint64_t)fs.f_bavail * fs.f_frsize;
 	if (room < 64u << 20)
-		say(d, room < 4u << 20 ? FAIL : WARN, "/dev/shm",
-		    "%.0f of %.0f MiB free; enlarge it (mount -o remount,size=1g /dev/shm; docker "
-		    "run "
-		    "--shm-size=1g)",
-		    mib(room), mib(size));
+		doctor_say(d, room < 4u << 20 ? DOCTOR_FAIL : DOCTOR_WARN, "/dev/shm",
+			   "%.0f of %.0f MiB free; enlarge it (mount -o remount,size=1g /dev/shm; "
+			   "docker "
+			   "run "
+			   "--shm-size=1g)",
+			   mib(room), mib(size));
 	else
-		say(d, OK, "/dev/shm", "%.0f of %.0f MiB free", mib(room), mib(size));
+		doctor_say(d, DOCTOR_OK, "/dev/shm", "%.0f of %.0f MiB free", mib(room), mib(size));
 }
 
 static void check_memory(struct doctor *d)
@@ -139,28 +155,29 @@ static void check_memory(struct doctor *d)
 	char thp[64];
 
 	if (d->host.mem_available == 0)
-		say(d, WARN, "memory", "/proc/meminfo cannot be read; mount /proc");
+		doctor_say(d, DOCTOR_WARN, "memory", "/proc/meminfo cannot be read; mount /proc");
 	else if (d->host.mem_available < 512u << 20)
-		say(d, WARN, "memory",
-		    "%.0f MiB available: use fewer locks (16 bytes each) and "
-		    "clients (100 KiB each)",
-		    mib(d->host.mem_available));
+		doctor_say(d, DOCTOR_WARN, "memory",
+			   "%.0f MiB available: use fewer locks (16 bytes each) and "
+			   "clients (100 KiB each)",
+			   mib(d->host.mem_available));
 	else
-		say(d, OK, "memory", "%.0f MiB available of %.0f", mib(d->host.mem_available),
-		    mib(d->host.mem_total));
+		doctor_say(d, DOCTOR_OK, "memory", "%.0f MiB available of %.0f",
+			   mib(d->host.mem_available), mib(d->host.mem_total));
 	if (getrlimit(RLIMIT_MEMLOCK, &lock) == 0) {
 		if (lock.rlim_cur == RLIM_INFINITY)
-			say(d, OK, "memlock", "unlimited");
+			doctor_say(d, DOCTOR_OK, "memlock", "unlimited");
 		else
-			say(d, OK, "memlock",
-			    "%.0f KiB (enough: nothing is pinned on shm and sim; RDMA "
-			    "hardware will want `ulimit -l unlimited`)",
-			    (double)lock.rlim_cur / 1024);
+			doctor_say(d, DOCTOR_OK, "memlock",
+				   "%.0f KiB (nothing is pinned on shm and sim; `verbs` wants "
+				   "more, see "
+				   "below)",
+				   (double)lock.rlim_cur / 1024);
 	}
 	vb_host_read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", thp, sizeof(thp));
-	say(d, OK, "huge pages",
-	    "%" PRIu64 " reserved; transparent for shared memory: %s (not needed)", huge,
-	    thp[0] != '\0' ? thp : "unknown");
+	doctor_say(d, DOCTOR_OK, "huge pages",
+		   "%" PRIu64 " reserved; transparent for shared memory: %s (not needed)", huge,
+		   thp[0] != '\0' ? thp : "unknown");
 }
 
 /* A segment is in use while somebody holds a shared lock on its file (fabric/shm_segment.c). */
@@ -184,8 +201,8 @@ static void check_stale(struct doctor *d)
 			continue;
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
 			stale++;
-			say(d, WARN, "segments",
-			    "%s is left from a crashed run; remove it: rm '%s'", path, path);
+			doctor_say(d, DOCTOR_WARN, "segments",
+				   "%s is left from a crashed run; remove it: rm '%s'", path, path);
 		} else {
 			used++;
 		}
@@ -193,7 +210,7 @@ static void check_stale(struct doctor *d)
 	}
 	closedir(dir);
 	if (stale == 0)
-		say(d, OK, "segments", "%u in use, none stale", used);
+		doctor_say(d, DOCTOR_OK, "segments", "%u in use, none stale", used);
 }
 
 /* One of each kind of verb; NULL, or what went wrong. */
@@ -228,35 +245,118 @@ static const char *try_verbs(struct vb_fabric *f)
 	return wrong;
 }
 
-static void check_fabric(struct doctor *d, const char *name)
+/* How long a fetch-and-add takes, the median of a few; 0 where time is virtual. */
+static uint64_t faa_ns(struct vb_fabric *f)
 {
-	const struct vb_fabric_params p = {.fabric = name, .node_bytes = 1 << 20, .endpoints = 16};
+	enum { TIMES = 101 };
+	struct vb_ep *ep = NULL;
+	uint64_t ns[TIMES], old;
+	vb_addr at;
+	bool fresh;
+
+	if (f->caps.flags & VB_CAP_VIRTUAL || vb_region(f, 0, "doctor", 64, &at, &fresh) != 0 ||
+	    vb_ep_open(f, 0, &ep) != 0)
+		return 0;
+	for (unsigned i = 0; i < TIMES; i++) {
+		uint64_t start = vb_clock_ns();
+
+		if (vb_faa64(ep, at + 8, 1, &old) != 0) {
+			vb_ep_close(ep);
+			return 0;
+		}
+		ns[i] = vb_clock_ns() - start;
+		for (unsigned k = i; k > 0 && ns[k] < ns[k - 1]; k--) {
+			uint64_t swap = ns[k];
+
+			ns[k] = ns[k - 1];
+			ns[k - 1] = swap;
+		}
+	}
+	vb_ep_close(ep);
+	return ns[TIMES / 2];
+}
+
+static void say_works(struct doctor *d, const char *label, struct vb_fabric *f)
+{
+	uint64_t ns = faa_ns(f);
+	char took[16] = "", in[24] = "";
+
+	if (ns != 0)
+		snprintf(in, sizeof(in), " (%s)", vb_format_ns(took, sizeof(took), (double)ns));
+	doctor_say(d, DOCTOR_OK, label, "opens; fetch-and-add%s, READ, %s%sSEND work", in,
+		   f->caps.flags & VB_CAP_MASKED128 ? "128-bit atomics, " : "",
+		   f->caps.flags & VB_CAP_SEND ? "" : "no ");
+}
+
+void doctor_fabric(struct doctor *d, const char *label, const char *fabric, const char *options)
+{
+	const struct vb_fabric_params p = {
+		.fabric = fabric, .options = options, .node_bytes = 1 << 20, .endpoints = 16};
 	struct vb_fabric *f = NULL;
 	const char *wrong;
-	char why[256] = "";
+	char why[512] = "";
 	int err;
 
+	if (vb_fabric_find(fabric) == NULL) {
+		doctor_say(d, doctor_absent(d, fabric), label, "not part of this build");
+		return;
+	}
 	vb_log_capture_begin(why, sizeof(why));
 	err = vb_fabric_open(&p, &f);
 	wrong = err == 0 ? try_verbs(f) : NULL;
 	vb_log_capture_end();
 	if (err)
-		say(d, FAIL, name, "cannot be opened: %s", why[0] != '\0' ? why : vb_strerror(err));
+		doctor_say(d, DOCTOR_FAIL, label, "cannot be opened: %s",
+			   why[0] != '\0' ? why : vb_strerror(err));
 	else if (wrong != NULL)
-		say(d, FAIL, name, "%s%s%s; please report it with the output of `verbena doctor`",
-		    wrong, why[0] != '\0' ? ": " : "", why);
+		doctor_say(d, DOCTOR_FAIL, label,
+			   "%s%s%s; please report it with the output of `verbena doctor`", wrong,
+			   why[0] != '\0' ? ": " : "", why);
 	else
-		say(d, OK, name, "opens; fetch-and-add, READ, %s%sSEND work",
-		    f->caps.flags & VB_CAP_MASKED128 ? "128-bit atomics, " : "",
-		    f->caps.flags & VB_CAP_SEND ? "" : "no ");
+		say_works(d, label, f);
 	if (f != NULL)
 		vb_fabric_close(f);
 }
 
-int vb_doctor(FILE *to)
-{
-	struct doctor d = {.to = to};
+static const struct vb_opt need_table[] = {
+	VB_OPT_STRING(struct vb_doctor_opts, need, "need", "FABRIC,...", NULL,
+		      "fabrics that have to work here: one that is absent counts as failed"),
+	VB_OPT_END,
+};
 
+const struct vb_opt_group *vb_doctor_groups(struct vb_doctor_opts *opts, unsigned *n)
+{
+	static struct vb_opt_group group = {.title = "What is needed", .table = need_table};
+
+	group.opts = opts;
+	*n = 1;
+	return &group;
+}
+
+static bool need_is_right(const char *need)
+{
+	const char *rest = need != NULL ? need : "", *name;
+	char one[32];
+	size_t len;
+
+	while ((len = next_name(&rest, &name)) != 0) {
+		snprintf(one, sizeof(one), "%.*s", (int)(len < sizeof(one) ? len : sizeof(one) - 1),
+			 name);
+		if (vb_fabric_find(one) == NULL) {
+			vb_error("--need %s: there is no fabric '%s'; `verbena list` shows them",
+				 need, one);
+			return false;
+		}
+	}
+	return true;
+}
+
+int vb_doctor(FILE *to, const struct vb_doctor_opts *opts)
+{
+	struct doctor d = {.to = to, .need = opts->need};
+
+	if (!need_is_right(opts->need))
+		return VB_EXIT_USAGE;
 	vb_host_probe(&d.host);
 	fprintf(to, "verbena %s (%s) on %s, %s\n\n", vb_version(), vb_commit(), d.host.cpu,
 		d.host.kernel);
@@ -266,8 +366,11 @@ int vb_doctor(FILE *to)
 	check_memory(&d);
 	check_shm_size(&d);
 	check_stale(&d);
-	check_fabric(&d, "shm");
-	check_fabric(&d, "sim");
-	fprintf(to, "\n%u ok, %u to watch, %u failed\n", d.count[OK], d.count[WARN], d.count[FAIL]);
-	return d.count[FAIL] != 0 ? VB_EXIT_FAILED : VB_EXIT_OK;
+	doctor_fabric(&d, "shm", "shm", NULL);
+	doctor_fabric(&d, "sim", "sim", NULL);
+	doctor_rdma(&d);
+	doctor_ucx(&d);
+	fprintf(to, "\n%u ok, %u to watch, %u failed, %u absent\n", d.count[DOCTOR_OK],
+		d.count[DOCTOR_WARN], d.count[DOCTOR_FAIL], d.count[DOCTOR_NONE]);
+	return d.count[DOCTOR_FAIL] != 0 ? VB_EXIT_FAILED : VB_EXIT_OK;
 }

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See doctor_inner.h. */
+#include "lab/doctor_inner.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/ucx_info.h"
+
+static void check_pmix(struct doctor *d)
+{
+	void *so = dlopen("libpmix.so.2", RTLD_LAZY | RTLD_LOCAL);
+	const char *(*version)(void) = NULL;
+	void *entry = so != NULL ? dlsym(so, "PMIx_Get_version") : NULL;
+	const char *rank = getenv("PMIX_RANK");
+
+	if (entry != NULL) {
+		const char *text, *more;
+
+		memcpy(&version, &entry, sizeof(entry));
+		/* "OpenPMIx 4.2.2 (PMIx Standard: ...)" */
+		text = version();
+		more = strstr(text, " (");
+		doctor_say(d, DOCTOR_OK, "pmix", "%.*s; %s%s",
+			   (int)(more != NULL ? more - text : 40), text,
+			   rank != NULL ? "a launcher runs this as rank "
+					: "no launcher (mpirun, srun) runs this",
+			   rank != NULL ? rank : "");
+	} else {
+		doctor_say(
+			d, rank != NULL ? DOCTOR_FAIL : DOCTOR_NONE, "pmix",
+			"libpmix.so.2 is not installed (Debian: libpmix2): mpirun and srun cannot "
+			"start a cluster, --procs, --hosts and --join can");
+	}
+	if (so != NULL)
+		dlclose(so);
+}
+
+void doctor_ucx(struct doctor *d)
+{
+	struct ucx_info info;
+	const char *why;
+
+	if (ucx_info(&info, &why) != 0) {
+		doctor_say(d, doctor_absent(d, "ucx"), "ucx", "%s", why);
+	} else {
+		doctor_say(d, DOCTOR_OK, "ucx library", "UCX %s; transports: %s", info.version,
+			   info.transports[0] != '\0' ? info.transports
+						      : "unknown (see ucx_info -d)");
+		doctor_fabric(d, "ucx", "ucx", NULL);
+	}
+	check_pmix(d);
+}
