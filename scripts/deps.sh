@@ -10,7 +10,7 @@
 # VERBENA_DEPS=skip trusts the machine as it is, for systems without dpkg.
 set -eu
 
-build='gcc libc6-dev meson ninja-build pkgconf libboost-context-dev libjansson-dev libxxhash-dev'
+build='gcc libc6-dev meson ninja-build pkgconf libboost-context-dev libjansson-dev libxxhash-dev libsodium-dev'
 test='clang clang-format jq libcmocka-dev scdoc'
 # RDMA: libibverbs to build and to run, and the guest of `make test-rdma` (scripts/rdma-vm.sh).
 optional='libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2

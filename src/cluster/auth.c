@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The key file and the proofs; see auth.h. */
+#define VB_LOG_ROOM "cluster"
+#include "cluster/auth.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+/* Of one length, so that no label is the beginning of another with what follows it. */
+static const char labels[][24] = {
+	[AUTH_MEMBER] = "verbena cluster member\n",
+	[AUTH_ROOT] = "verbena cluster root  \n",
+	[AUTH_SECRET] = "verbena cluster secret\n",
+};
+static const char key_label[] = "verbena cluster key\n";
+
+static void start_sodium(void)
+{
+	vb_assert(sodium_init() >= 0); /* idempotent; it fails only without a source of chance */
+}
+
+void auth_draw(void *to, size_t bytes)
+{
+	start_sodium();
+	randombytes_buf(to, bytes);
+}
+
+void auth_forget(void *secret, size_t bytes)
+{
+	sodium_memzero(secret, bytes);
+}
+
+void auth_key_of(struct auth_key *key, const void *data, size_t bytes)
+{
+	crypto_hash_sha256_state h;
+
+	_Static_assert(AUTH_KEY == crypto_hash_sha256_BYTES, "the key is a hash");
+	start_sodium();
+	crypto_hash_sha256_init(&h);
+	crypto_hash_sha256_update(&h, (const uint8_t *)key_label, sizeof(key_label) - 1);
+	crypto_hash_sha256_update(&h, data, bytes);
+	crypto_hash_sha256_final(&h, key->bytes);
+	sodium_memzero(&h, sizeof(h));
+}
+
+static int check_file(int fd, const char *path)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return vb_fail(-EACCES, "key file %s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return vb_fail(-EACCES, "key file %s is no regular file", path);
+	if ((st.st_mode & 077) != 0)
+		return vb_fail(-EACCES,
+			       "key file %s can be used by others (mode %03o): chmod 600 it, and "
+			       "make a new key if others may have seen it",
+			       path, (unsigned)st.st_mode & 0777u);
+	if (st.st_size < AUTH_FILE_MIN || st.st_size > AUTH_FILE_MAX)
+		return vb_fail(-EACCES,
+			       "key file %s has %lld bytes, %d to %d are allowed: head -c 32 "
+			       "/dev/urandom > KEYFILE makes a good one",
+			       path, (long long)st.st_size, AUTH_FILE_MIN, AUTH_FILE_MAX);
+	return 0;
+}
+
+int auth_key_load(struct auth_key *key, const char *path)
+{
+	uint8_t data[AUTH_FILE_MAX + 1];
+	size_t n = 0;
+	ssize_t got;
+	int fd, err;
+
+	if (path == NULL) {
+		auth_key_of(key, "", 0);
+		return 0;
+	}
+	/* Non-blocking: a pipe in its place must not hold us up. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return vb_fail(-EACCES, "key file %s: %s", path, strerror(errno));
+	err = check_file(fd, path);
+	while (err == 0 && n < sizeof(data) && (got = read(fd, data + n, sizeof(data) - n)) != 0) {
+		if (got < 0 && errno != EINTR)
+			err = vb_fail(-EACCES, "key file %s: %s", path, strerror(errno));
+		else if (got > 0)
+			n += (size_t)got;
+	}
+	if (err == 0 && (n < AUTH_FILE_MIN || n > AUTH_FILE_MAX))
+		err = vb_fail(-EACCES, "key file %s changed while it was read", path);
+	if (err == 0)
+		auth_key_of(key, data, n);
+	sodium_memzero(data, sizeof(data));
+	close(fd);
+	return err;
+}
+
+void auth_mac(const struct auth_key *key, enum auth_purpose purpose,
+	      const struct auth_transcript *t, uint8_t out[CL_MAC])
+{
+	crypto_auth_hmacsha256_state h;
+
+	_Static_assert(CL_MAC == crypto_auth_hmacsha256_BYTES, "a proof is a whole MAC");
+	_Static_assert(CL_SECRET == CL_MAC, "the mask covers the secret");
+	start_sodium();
+	crypto_auth_hmacsha256_init(&h, key->bytes, sizeof(key->bytes));
+	crypto_auth_hmacsha256_update(&h, (const uint8_t *)labels[purpose],
+				      sizeof(labels[purpose]));
+	crypto_auth_hmacsha256_update(&h, t->hello, sizeof(t->hello));
+	crypto_auth_hmacsha256_update(&h, t->challenge, sizeof(t->challenge));
+	crypto_auth_hmacsha256_final(&h, out);
+	sodium_memzero(&h, sizeof(h));
+}
+
+bool auth_mac_is(const struct auth_key *key, enum auth_purpose purpose,
+		 const struct auth_transcript *t, const uint8_t *mac, size_t bytes)
+{
+	uint8_t right[CL_MAC];
+	bool is;
+
+	auth_mac(key, purpose, t, right);
+	is = bytes == CL_MAC && sodium_memcmp(right, mac, CL_MAC) == 0;
+	sodium_memzero(right, sizeof(right));
+	return is;
+}
+
+void auth_mask(const struct auth_key *key, const struct auth_transcript *t,
+	       uint8_t secret[CL_SECRET])
+{
+	uint8_t mask[CL_MAC];
+
+	auth_mac(key, AUTH_SECRET, t, mask);
+	for (unsigned i = 0; i < CL_SECRET; i++)
+		secret[i] ^= mask[i];
+	sodium_memzero(mask, sizeof(mask));
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection.  Out of it go two lanes: frames (tx), and behind them parts and results in pieces
+ * of CL_CHUNK bytes (bulk).  A piece is moved to tx only when tx has run low, so that a frame waits
+ * for two pieces at most, however many megabytes are on their way.
+ */
+#include "cluster/inner.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define READ_ROUND (1u << 20) /* bytes of one connection before the others have their turn */
+
+struct cluster_blob *cluster_blob_new(const void *data, size_t bytes)
+{
+	struct cluster_blob *b = malloc(sizeof(*b) + bytes);
+
+	if (b == NULL)
+		return NULL;
+	b->refs = 1;
+	b->bytes = bytes;
+	if (data != NULL && bytes > 0)
+		memcpy(b->data, data, bytes);
+	return b;
+}
+
+void cluster_blob_put(struct cluster_blob *b)
+{
+	if (b != NULL && --b->refs == 0)
+		free(b);
+}
+
+void cluster_result_put(struct cluster_result *r)
+{
+	if (r == NULL || --r->refs != 0)
+		return;
+	for (uint32_t i = 0; i < r->n; i++)
+		cluster_blob_put(r->parts[i]);
+	free(r);
+}
+
+struct cluster_conn *conn_new(struct vb_cluster *c, int fd, const char *peer)
+{
+	struct cluster_conn *k = calloc(1, sizeof(*k));
+
+	if (k == NULL)
+		return NULL;
+	k->fd = fd;
+	k->rank = VB_CLUSTER_ANY_RANK;
+	k->deadline_ns = VB_FOREVER;
+	k->heard_ns = cluster_now();
+	snprintf(k->peer, sizeof(k->peer), "%s", peer);
+	vb_list_init(&k->bulk);
+	vb_list_push(&c->conns, &k->link);
+	return k;
+}
+
+static void bulk_free(struct cluster_bulk *b)
+{
+	vb_list_remove(&b->link);
+	cluster_blob_put(b->blob);
+	cluster_result_put(b->result);
+	free(b);
+}
+
+void conn_free(struct vb_cluster *c, struct cluster_conn *k)
+{
+	for (uint32_t r = 0; r < c->hosts; r++)
+		if (c->peers[r].conn == k)
+			c->peers[r].conn = NULL;
+	vb_list_for_each (it, &k->bulk)
+		bulk_free(vb_container_of(it, struct cluster_bulk, link));
+	vb_list_remove(&k->link);
+	cluster_blob_put(k->in.blob);
+	if (k->fd >= 0)
+		close(k->fd);
+	free(k->rx);
+	free(k->tx);
+	free(k);
+}
+
+void conn_break(struct cluster_conn *k, const char *why)
+{
+	if (k->broken)
+		return;
+	k->broken = true;
+	k->why = why;
+}
+
+/* The kernel says that it is over. */
+static void conn_end(struct cluster_conn *k, int error)
+{
+	k->eof = true;
+	k->why = strerror(error);
+}
+
+/* ---- out ---- */
+
+uint8_t *conn_room(struct cluster_conn *k, size_t n)
+{
+	size_t size = k->tx_size > 0 ? k->tx_size : 2048;
+	uint8_t *tx;
+
+	if (k->broken)
+		return NULL;
+	if (k->tx_at > 0) {
+		memmove(k->tx, k->tx + k->tx_at, k->tx_len - k->tx_at);
+		k->tx_len -= k->tx_at;
+		k->tx_at = 0;
+	}
+	if (k->tx_len + n > CL_TX_MAX) {
+		conn_break(k, "does not take what it is sent");
+		return NULL;
+	}
+	while (size < k->tx_len + n)
+		size *= 2;
+	if (size > k->tx_size) {
+		tx = realloc(k->tx, size);
+		if (tx == NULL) {
+			conn_break(k, "there is no memory left for what it is sent");
+			return NULL;
+		}
+		k->tx = tx;
+		k->tx_size = size;
+	}
+	return k->tx + k->tx_len;
+}
+
+void conn_put(struct cluster_conn *k, size_t n)
+{
+	k->tx_len += n;
+}
+
+void conn_refuse(struct cluster_conn *k, int err, const char *text)
+{
+	uint8_t *to = conn_room(k, CL_CONTROL_MAX);
+
+	if (to != NULL)
+		conn_put(k, cl_put_refuse(to, err, text));
+	k->phase = CONN_LEAVING;
+	k->deadline_ns = cluster_now() + CL_PARTING_NS;
+}
+
+void conn_ping(struct cluster_conn *k)
+{
+	uint8_t *to = conn_room(k, CL_CONTROL_MAX);
+
+	if (to == NULL)
+		return;
+	k->pinging = true;
+	k->pinged_ns = cluster_now();
+	k->ping_time = vb_clock_ns();
+	conn_put(k, cl_put_ping(to, k->ping_time));
+}
+
+void conn_pong(struct cluster_conn *k, uint64_t time)
+{
+	struct cl_pong p = {.yours = time, .mine = vb_clock_ns()};
+	uint8_t *to = conn_room(k, CL_CONTROL_MAX);
+
+	if (to != NULL)
+		conn_put(k, cl_put_pong(to, &p));
+}
+
+int conn_bulk(struct cluster_conn *k, const struct cluster_bulk *b)
+{
+	struct cluster_bulk *copy = malloc(sizeof(*copy));
+
+	if (copy == NULL)
+		return -ENOMEM;
+	*copy = *b;
+	vb_list_init(&copy->link);
+	vb_list_push(&k->bulk, &copy->link);
+	return 0;
+}
+
+/* The next piece of a blob; true when the last one has left. */
+static bool put_piece(struct cluster_conn *k, struct cluster_bulk *b, const struct cluster_blob *d)
+{
+	size_t n = d != NULL ? d->bytes - b->at : 0;
+	uint8_t *to;
+
+	if (n > CL_CHUNK)
+		n = CL_CHUNK;
+	if (n > 0) {
+		to = conn_room(k, CL_HEADER + n);
+		if (to == NULL)
+			return false;
+		conn_put(k, cl_put_bytes(to, CL_DATA, d->data + b->at, (uint32_t)n));
+		b->at += n;
+	}
+	return d == NULL || b->at == d->bytes;
+}
+
+static bool put_result(struct cluster_conn *k, struct cluster_bulk *b)
+{
+	struct cluster_result *r = b->result;
+	struct cl_result header;
+	uint8_t *to;
+
+	while (b->rank < r->n && r->parts[b->rank] == NULL)
+		b->rank++;
+	if (b->rank == r->n) {
+		to = conn_room(k, CL_CONTROL_MAX);
+		if (to != NULL)
+			conn_put(k, cl_put_end(to, &r->verdict));
+		return true;
+	}
+	if (!b->begun) {
+		header = (struct cl_result){
+			.seq = r->verdict.seq, .rank = b->rank, .bytes = r->parts[b->rank]->bytes};
+		to = conn_room(k, CL_CONTROL_MAX);
+		if (to == NULL)
+			return false;
+		conn_put(k, cl_put_result(to, &header));
+		b->begun = true;
+	}
+	if (put_piece(k, b, r->parts[b->rank])) {
+		b->rank++;
+		b->at = 0;
+		b->begun = false;
+	}
+	return false;
+}
+
+static bool put_part(struct cluster_conn *k, struct cluster_bulk *b)
+{
+	uint8_t *to;
+
+	if (!b->begun) {
+		to = conn_room(k, CL_CONTROL_MAX);
+		if (to == NULL)
+			return false;
+		conn_put(k, cl_put_part(to, &b->part));
+		b->begun = true;
+	}
+	return put_piece(k, b, b->blob);
+}
+
+static bool put_goodbye(struct cluster_conn *k)
+{
+	uint8_t *to = conn_room(k, CL_CONTROL_MAX);
+
+	if (to != NULL)
+		conn_put(k, cl_put_bytes(to, CL_GOODBYE, NULL, 0));
+	k->said_goodbye = true;
+	return true;
+}
+
+void conn_fill(struct cluster_conn *k)
+{
+	while (!k->broken && k->tx_len - k->tx_at < CL_CHUNK && !vb_list_empty(&k->bulk)) {
+		struct cluster_bulk *b = vb_container_of(k->bulk.next, struct cluster_bulk, link);
+		bool over = b->kind == BULK_PART     ? put_part(k, b)
+			    : b->kind == BULK_RESULT ? put_result(k, b)
+						     : put_goodbye(k);
+
+		if (over)
+			bulk_free(b);
+	}
+}
+
+bool conn_wants_write(const struct cluster_conn *k)
+{
+	return k->tx_len > k->tx_at || !vb_list_empty(&k->bulk);
+}
+
+void conn_write(struct cluster_conn *k)
+{
+	ssize_t n;
+
+	for (;;) {
+		conn_fill(k);
+		if (k->broken || k->eof || k->tx_at == k->tx_len)
+			return;
+		n = send(k->fd, k->tx + k->tx_at, k->tx_len - k->tx_at, MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			if (errno != EAGAIN && errno != EWOULDBLOCK)
+				conn_end(k, errno);
+			return;
+		}
+		k->tx_at += (size_t)n;
+		if (k->phase == CONN_LEAVING || k->said_goodbye)
+			k->deadline_ns = cluster_now() + CL_PARTING_NS; /* it moves */
+	}
+}
+
+/* ---- in ---- */
+
+/* No more than a few bytes are kept for somebody who has proved nothing. */
+static size_t rx_limit(const struct cluster_conn *k)
+{
+	return k->phase == CONN_HELLO || k->phase == CONN_PROOF || k->phase == CONN_CHALLENGE
+		       ? CL_CONTROL_MAX
+		       : CL_HEADER + CL_CHUNK;
+}
+
+static bool rx_grow(struct cluster_conn *k, size_t need)
+{
+	uint8_t *rx;
+
+	if (need <= k->rx_size)
+		return true;
+	need = need <= CL_CONTROL_MAX ? CL_CONTROL_MAX : CL_HEADER + CL_CHUNK;
+	rx = realloc(k->rx, need);
+	if (rx == NULL) {
+		conn_break(k, "there is no memory left for what it sends");
+		return false;
+	}
+	k->rx = rx;
+	k->rx_size = need;
+	return true;
+}
+
+static void frame_came(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
+{
+	if (k->phase == CONN_LEAVING)
+		return;
+	if (c->is_root)
+		root_frame(c, k, f);
+	else
+		member_frame(c, k, f);
+}
+
+/* Takes whole frames off the front of rx. */
+static void parse(struct vb_cluster *c, struct cluster_conn *k)
+{
+	size_t at = 0, need;
+	struct cl_frame f;
+	const char *why;
+	int n;
+
+	while (!k->broken) {
+		n = cl_frame_get(k->rx + at, k->rx_len - at, &f, &need, &why);
+		if (n > 0) {
+			frame_came(c, k, &f);
+			at += (size_t)n;
+			continue;
+		}
+		if (n == -EPROTONOSUPPORT && c->is_root) {
+			root_refuse(c, k, -EPROTO,
+				    "%s speaks another version of the protocol than "
+				    "the root's, %d: use the same Verbena everywhere",
+				    k->peer, CL_VERSION);
+			at = k->rx_len;
+		} else if (n < 0) {
+			conn_break(k, why);
+		} else if (need > rx_limit(k)) {
+			conn_break(k, "sent a frame that nobody may send before its proof");
+		} else {
+			rx_grow(k, need);
+		}
+		break;
+	}
+	k->rx_len -= at;
+	if (at > 0 && k->rx_len > 0)
+		memmove(k->rx, k->rx + at, k->rx_len);
+}
+
+void conn_feed(struct vb_cluster *c, struct cluster_conn *k, const void *data, size_t bytes)
+{
+	const uint8_t *at = data;
+
+	while (bytes > 0 && !k->broken && rx_grow(k, CL_CONTROL_MAX)) {
+		size_t n = k->rx_size - k->rx_len < bytes ? k->rx_size - k->rx_len : bytes;
+
+		memcpy(k->rx + k->rx_len, at, n);
+		k->rx_len += n;
+		at += n;
+		bytes -= n;
+		parse(c, k);
+	}
+}
+
+void conn_read(struct vb_cluster *c, struct cluster_conn *k)
+{
+	ssize_t n;
+
+	for (size_t round = 0; round < READ_ROUND && !k->broken && !k->eof; round += (size_t)n) {
+		if (!rx_grow(k, CL_CONTROL_MAX))
+			return;
+		n = recv(k->fd, k->rx + k->rx_len, k->rx_size - k->rx_len, 0);
+		if (n < 0 && errno == EINTR) {
+			n = 0;
+			continue;
+		}
+		if (n < 0) {
+			if (errno != EAGAIN && errno != EWOULDBLOCK)
+				conn_end(k, errno);
+			return;
+		}
+		if (n == 0) {
+			k->eof = true;
+			return;
+		}
+		k->heard_ns = cluster_now();
+		k->rx_len += (size_t)n;
+		parse(c, k);
+	}
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can be asked of an open cluster, collective calls, and who is gone. */
+#define VB_LOG_ROOM "cluster"
+#include "cluster/inner.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/opt.h"
+
+#define NAP_LEAST_NS 50000ull /* of a call that waits */
+#define NAP_MOST_NS  1000000ull
+#define GRACE_NS     500000000ull /* the root's word on a time-out is better than our own */
+
+uint32_t vb_cluster_rank(const struct vb_cluster *c)
+{
+	return c->rank;
+}
+
+uint32_t vb_cluster_hosts(const struct vb_cluster *c)
+{
+	return c->hosts;
+}
+
+const char *vb_cluster_name(const struct vb_cluster *c, uint32_t rank)
+{
+	return rank < c->hosts ? c->peers[rank].name : "nobody";
+}
+
+bool vb_cluster_alive(const struct vb_cluster *c, uint32_t rank)
+{
+	return rank < c->hosts &&
+	       __atomic_load_n(&c->peers[rank].state, __ATOMIC_ACQUIRE) == PEER_ALIVE;
+}
+
+bool vb_cluster_suspect(const struct vb_cluster *c, uint32_t rank)
+{
+	return rank < c->hosts && __atomic_load_n(&c->peers[rank].suspect, __ATOMIC_ACQUIRE) != 0;
+}
+
+int vb_cluster_first_dead(const struct vb_cluster *c)
+{
+	return __atomic_load_n(&c->first_dead, __ATOMIC_ACQUIRE);
+}
+
+uint32_t vb_cluster_local_hosts(const struct vb_cluster *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t r = 0; r < c->hosts; r++)
+		n += c->peers[r].local || r == c->rank;
+	return n;
+}
+
+const char *vb_cluster_bind(const struct vb_cluster *c)
+{
+	return c->bind;
+}
+
+const uint8_t *vb_cluster_secret(const struct vb_cluster *c)
+{
+	return c->secret;
+}
+
+uint16_t vb_cluster_port(const struct vb_cluster *c)
+{
+	return c->port;
+}
+
+void vb_cluster_clock(const struct vb_cluster *cluster, int64_t *offset_ns, uint64_t *error_ns)
+{
+	struct vb_cluster *c = (struct vb_cluster *)cluster; /* its lock is not part of its value */
+	uint64_t age;
+
+	*offset_ns = 0;
+	*error_ns = 0;
+	if (c->is_root || c->same_clock)
+		return;
+	pthread_mutex_lock(&c->lock);
+	age = vb_clock_ns() - c->sampled_ns;
+	*offset_ns = c->offset_ns;
+	*error_ns = c->rtt_ns / 2 + age / 1000000 * CL_DRIFT_PPM + 1;
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- who is gone ---- */
+
+void cluster_gone(struct vb_cluster *c, uint32_t rank, bool died)
+{
+	int nobody = -1;
+	char text[CL_NAME + 64];
+
+	if (!vb_cluster_alive(c, rank))
+		return;
+	__atomic_store_n(&c->peers[rank].state, died ? PEER_DIED : PEER_LEFT, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->peers[rank].suspect, 0, __ATOMIC_RELEASE);
+	c->peers[rank].conn = NULL;
+	if (died)
+		__atomic_compare_exchange_n(&c->first_dead, &nobody, (int)rank, false,
+					    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	c->gone[c->n_gone] = rank;
+	__atomic_store_n(&c->n_gone, c->n_gone + 1, __ATOMIC_RELEASE);
+	if (c->is_root) {
+		root_tell(c, CL_GONE, rank, died);
+	} else if (rank == 0) {
+		snprintf(text, sizeof(text), "%s, the root, %s", c->peers[0].name,
+			 died ? "died" : "has left");
+		steps_fail_calls(c, -VB_EPEERGONE, text);
+	}
+}
+
+void cluster_set_suspect(struct vb_cluster *c, uint32_t rank, bool on)
+{
+	char span[16];
+
+	if (!vb_cluster_alive(c, rank) || vb_cluster_suspect(c, rank) == on)
+		return;
+	__atomic_store_n(&c->peers[rank].suspect, on, __ATOMIC_RELEASE);
+	vb_warn("%s %s %s", c->peers[rank].name,
+		on ? "is suspect: no sign of life for" : "is back, after more than",
+		vb_format_ns(span, sizeof(span), (double)c->silence_ns));
+	if (c->is_root)
+		root_tell(c, CL_SUSPECT, rank, on);
+	else if (rank == 0 && on)
+		steps_fail_calls(c, -ETIMEDOUT, "the root gives no sign of life");
+}
+
+void vb_cluster_on_gone(struct vb_cluster *c, unsigned slot,
+			void (*fn)(void *ctx, uint32_t rank, bool died), void *ctx)
+{
+	vb_assert(slot < CL_SLOTS);
+	pthread_mutex_lock(&c->tell_lock);
+	/* Those who are gone already are told of too, from the beginning. */
+	c->slots[slot] = (struct cluster_slot){.fn = fn, .ctx = ctx};
+	pthread_mutex_unlock(&c->tell_lock);
+	cluster_wake(c);
+}
+
+/* ---- collective calls ---- */
+
+void vb_cluster_parts_free(struct vb_cluster_parts *p)
+{
+	for (uint32_t r = 0; r < p->n && p->data != NULL; r++)
+		free(p->data[r]);
+	free(p->data);
+	free(p->bytes);
+	*p = (struct vb_cluster_parts){0};
+}
+
+static int parts_init(struct vb_cluster_parts *p, uint32_t n)
+{
+	p->n = n;
+	p->data = calloc(n, sizeof(p->data[0]));
+	p->bytes = calloc(n, sizeof(p->bytes[0]));
+	return p->data != NULL && p->bytes != NULL ? 0 : -ENOMEM;
+}
+
+/* Hands this process's part in; the verdict comes to `call`. */
+static void hand_in(struct vb_cluster *c, struct cluster_call *call, struct cl_part *p,
+		    struct cluster_blob *blob)
+{
+	struct cluster_bulk b = {.kind = BULK_PART, .blob = blob};
+	struct cl_verdict v = {.err = -VB_EPEERGONE};
+
+	pthread_mutex_lock(&c->lock);
+	call->seq = p->seq = c->next_seq++;
+	b.part = *p;
+	vb_list_push(&c->calls, &call->link);
+	if (c->is_root) {
+		steps_came(c, 0, p, blob);
+	} else if (c->peers[0].conn == NULL) {
+		snprintf(v.text, sizeof(v.text), "%s, the root, is gone", c->peers[0].name);
+		steps_call_ends(c, call, &v);
+		cluster_blob_put(blob);
+	} else if (conn_bulk(c->peers[0].conn, &b) != 0) {
+		/* The count of our calls is now another than that of our parts. */
+		conn_break(c->peers[0].conn, "there is no memory left for what it is sent");
+		v.err = -ENOMEM;
+		snprintf(v.text, sizeof(v.text), "no memory for a part");
+		steps_call_ends(c, call, &v);
+		cluster_blob_put(blob);
+	} else if (vb_cluster_suspect(c, 0)) {
+		v.err = -ETIMEDOUT;
+		snprintf(v.text, sizeof(v.text), "%s, the root, gives no sign of life",
+			 c->peers[0].name);
+		steps_call_ends(c, call, &v);
+	}
+	pthread_mutex_unlock(&c->lock);
+	cluster_wake(c);
+}
+
+/* In short naps, so that this thread's other tasks run; deaf to cancellation, because the answer
+ * comes to this stack. */
+static void await(struct vb_cluster *c, struct cluster_call *call, uint64_t timeout_ns)
+{
+	uint64_t until = cluster_later(cluster_now(), cluster_later(timeout_ns, GRACE_NS));
+	uint64_t nap = NAP_LEAST_NS;
+	struct cl_verdict v = {.err = -ETIMEDOUT};
+	bool shield = vb_task_shield(true);
+
+	while (!__atomic_load_n(&call->done, __ATOMIC_ACQUIRE) && cluster_now() < until) {
+		vb_task_sleep_until(vb_sched_now(vb_sched_self()) + nap);
+		nap = nap * 2 < NAP_MOST_NS ? nap * 2 : NAP_MOST_NS;
+	}
+	vb_task_shield(shield);
+	pthread_mutex_lock(&c->lock);
+	if (!call->done) {
+		snprintf(v.text, sizeof(v.text), "no answer of the root in time");
+		steps_call_ends(c, call, &v);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* At the root the parts are still everybody's: copies. */
+static void copy_parts(struct cluster_call *call)
+{
+	const struct cluster_result *r = call->result;
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		if (r->parts[i] == NULL)
+			continue;
+		call->parts.data[i] = malloc(r->parts[i]->bytes > 0 ? r->parts[i]->bytes : 1);
+		if (call->parts.data[i] == NULL) {
+			call->verdict.err = -ENOMEM;
+			snprintf(call->verdict.text, sizeof(call->verdict.text), "%s",
+				 "no memory for the parts of others");
+			return;
+		}
+		memcpy(call->parts.data[i], r->parts[i]->data, r->parts[i]->bytes);
+		call->parts.bytes[i] = r->parts[i]->bytes;
+	}
+}
+
+static int collective(struct vb_cluster *c, struct cl_part *p, const void *mine, size_t bytes,
+		      struct vb_cluster_parts *out)
+{
+	bool told = p->to == VB_CLUSTER_TO_ALL || c->is_root;
+	struct cluster_call call = {0};
+	struct cluster_blob *blob = NULL;
+
+	vb_list_init(&call.link);
+	if (vb_sched_env(vb_sched_self()) != NULL && vb_sched_env(vb_sched_self())->is_virtual)
+		return vb_fail(-EINVAL, "this thread lives in virtual time: use another one for "
+					"collective calls");
+	if (bytes > VB_CLUSTER_PART_MAX)
+		p->err = -E2BIG;
+	else if (bytes > 0 && (blob = cluster_blob_new(mine, bytes)) == NULL)
+		p->err = -ENOMEM;
+	p->bytes = p->err == 0 ? bytes : 0;
+	if (told && parts_init(&call.parts, c->hosts) != 0)
+		p->err = -ENOMEM;
+	/* Also without a part to give: the others must hear of it, and calls are counted. */
+	if (p->err != 0) {
+		cluster_blob_put(blob);
+		blob = NULL;
+		p->bytes = 0;
+	}
+	hand_in(c, &call, p, blob);
+	await(c, &call, p->timeout_ns);
+	if (call.result != NULL) {
+		copy_parts(&call);
+		pthread_mutex_lock(&c->lock);
+		cluster_result_put(call.result);
+		pthread_mutex_unlock(&c->lock);
+	}
+	if (call.verdict.err == 0) {
+		*out = call.parts;
+		return 0;
+	}
+	vb_cluster_parts_free(&call.parts);
+	return vb_fail(call.verdict.err, "%s", call.verdict.text);
+}
+
+int vb_cluster_gather(struct vb_cluster *c, const char *what, const void *mine, size_t bytes,
+		      enum vb_cluster_to to, bool partial, uint64_t timeout_ns,
+		      struct vb_cluster_parts *out)
+{
+	struct cl_part p = {.to = (uint8_t)to,
+			    .partial = partial,
+			    .timeout_ns = timeout_ns != 0 ? timeout_ns : c->timeout_ns};
+
+	vb_assert(strlen(what) <= CL_WHAT);
+	snprintf(p.what, sizeof(p.what), "%s", what);
+	return collective(c, &p, mine, bytes, out);
+}
+
+int vb_cluster_barrier(struct vb_cluster *c)
+{
+	struct cl_part p = {.to = VB_CLUSTER_TO_ROOT,
+			    .barrier = true,
+			    .timeout_ns = c->timeout_ns,
+			    .what = "barrier"};
+	struct vb_cluster_parts parts;
+	int err = collective(c, &p, NULL, 0, &parts);
+
+	if (err == 0)
+		vb_cluster_parts_free(&parts);
+	return err;
+}
