@@ -64,55 +64,112 @@ static int device_of(const char *address, char name[IF_NAMESIZE])
 	return err;
 }
 
+/* UCX says nothing about a name that it does not find or an interface that is down, and then reaches
+ * nobody.  It looks in /sys, which a network namespace has to mount for itself.  Names with a port
+ * ("mlx5_0:1") are not of network interfaces. */
+static int check_device(const struct ifaddrs *all, const char *name)
+{
+	const unsigned up = IFF_UP | IFF_RUNNING;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%.*s", IF_NAMESIZE, name);
+	for (const struct ifaddrs *a = all; a != NULL; a = a->ifa_next) {
+		if (strcmp(a->ifa_name, name) != 0)
+			continue;
+		if ((a->ifa_flags & up) != up)
+			return vb_fail(-ENETDOWN, "interface '%s' is down", name);
+		if (access(path, F_OK) != 0)
+			return vb_fail(-ENODEV,
+				       "UCX finds no interface '%s', because there is no %s: "
+				       "mount /sys anew in this network namespace",
+				       name, path);
+		return 0;
+	}
+	return vb_fail(-ENODEV, "there is no interface '%s' (option net_devices)", name);
+}
+
+static int check_devices(const char *list)
+{
+	char name[IF_NAMESIZE];
+	struct ifaddrs *all;
+	int err = 0;
+
+	if (strcmp(list, "all") == 0)
+		return 0;
+	if (getifaddrs(&all) != 0)
+		return vb_fail(-errno, "the interfaces cannot be listed: %s", strerror(errno));
+	while (*list != '\0' && err == 0) {
+		size_t n = strcspn(list, ",");
+
+		snprintf(name, sizeof(name), "%.*s", (int)n, list);
+		if (memchr(list, ':', n) == NULL)
+			err = check_device(all, name);
+		list += n + (list[n] == ',');
+	}
+	freeifaddrs(all);
+	return err;
+}
+
 /* ---- configuration ---- */
+
+/* What the user has set in the environment goes before. */
+static bool theirs(const char *name)
+{
+	char variable[64];
+	const char *value;
+
+	snprintf(variable, sizeof(variable), "UCX_%s", name);
+	value = getenv(variable);
+	if (value != NULL)
+		vb_debug("%s=%s from the environment is left alone", variable, value);
+	return value != NULL;
+}
 
 static int set(struct ucx_wire *w, ucp_config_t *c, const char *name, const char *value)
 {
-	char variable[64];
-	const char *theirs;
 	ucs_status_t status;
 
-	snprintf(variable, sizeof(variable), "UCX_%s", name);
-	theirs = getenv(variable);
-	if (theirs != NULL) {
-		vb_debug("%s=%s from the environment goes before %s", variable, theirs, value);
+	if (theirs(name))
 		return 0;
-	}
 	status = w->lib->ucp_config_modify(c, name, value);
-	if (status != UCS_OK)
-		return fail_status(w, variable, status);
-	return 0;
+	/* UCX 1.13 knows a network interface's own settings without the "TCP_" of their variables,
+	 * later versions with it; each ignores a name that nothing asks for. */
+	if (status == UCS_OK && strncmp(name, "TCP_", 4) == 0)
+		status = w->lib->ucp_config_modify(c, name + 4, value);
+	return status == UCS_OK ? 0 : fail_status(w, name, status);
 }
 
 static int configure(struct ucx_wire *w, ucp_config_t *c)
 {
 	const struct vb_cluster *cluster = w->f->cluster;
-	char device[IF_NAMESIZE], idle[32];
-	const char *devices = w->o.net_devices;
 	/* Whole seconds are all that TCP has. */
 	unsigned seconds = (unsigned)((w->o.silence_ns + 999999999) / 1000000000);
+	char device[IF_NAMESIZE], idle[32];
+	const char *devices = w->o.net_devices;
 	int err = 0;
 
 	if (devices == NULL) {
 		err = device_of(cluster != NULL ? vb_cluster_bind(cluster) : "127.0.0.1", device);
 		devices = device;
 	}
-	snprintf(idle, sizeof(idle), "%us", seconds);
-	if (err == 0)
-		err = set(w, c, "TLS", w->o.tls);
-	if (err == 0)
-		err = set(w, c, "NET_DEVICES", devices);
-	if (err == 0)
-		err = set(w, c, "KEEPALIVE_INTERVAL", idle);
-	if (err == 0)
-		err = set(w, c, "TCP_KEEPIDLE", idle);
-	if (err == 0)
-		err = set(w, c, "TCP_KEEPINTVL", "1s");
-	if (err == 0)
-		err = set(w, c, "TCP_KEEPCNT", "2");
-	/* A connect() to a host behind a cut link must not stop this one. */
-	if (err == 0)
-		err = set(w, c, "TCP_CONN_NB", "y");
+	if (err == 0 && !theirs("NET_DEVICES") && !theirs("TLS") && strstr(w->o.tls, "tcp"))
+		err = check_devices(devices);
+	if (err == 0) {
+		const char *const settings[][2] = {
+			{"TLS", w->o.tls},
+			{"NET_DEVICES", devices},
+			{"KEEPALIVE_INTERVAL", idle},
+			{"TCP_KEEPIDLE", idle},
+			{"TCP_KEEPINTVL", "1s"},
+			{"TCP_KEEPCNT", "2"},
+			/* A connect() to a host behind a cut link must not stop this one. */
+			{"TCP_CONN_NB", "y"},
+		};
+
+		snprintf(idle, sizeof(idle), "%us", seconds);
+		for (unsigned i = 0; i < VB_ARRAY_SIZE(settings) && err == 0; i++)
+			err = set(w, c, settings[i][0], settings[i][1]);
+	}
 	return err;
 }
 

@@ -44,6 +44,9 @@ struct crowd {
 	vb_addr a[CROWD_MAX]; /* CROWD_BYTES of zeroes on each node */
 };
 
+/* Set by a test: called between opening the cluster and opening the fabric. */
+static void (*crowd_before_fabric)(struct crowd *c);
+
 #define crowd_must(cond)                                                                           \
 	do {                                                                                       \
 		if (!(cond)) {                                                                     \
@@ -137,6 +140,8 @@ static inline void crowd_open(struct crowd *c)
 	else
 		crowd_must(vb_cluster_open(&cp, &c->cluster) == 0);
 	fp.cluster = c->cluster;
+	if (crowd_before_fabric != NULL)
+		crowd_before_fabric(c);
 	crowd_must(vb_fabric_open(&fp, &c->f) == 0);
 	crowd_must(vb_ep_open(c->f, (uint16_t)c->rank, &c->ep) == 0);
 	for (uint16_t n = 0; n < c->hosts; n++) {
