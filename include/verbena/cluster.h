@@ -20,10 +20,11 @@
  * the data, as RDMA does anyway.
  *
  * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own and
- * refuses a member that differs, naming the first difference on both sides.
+ * refuses a member that differs, naming the first difference on both sides; it goes on waiting for
+ * the right ones, and when they do not come says the difference again.
  *
- * Death.  The root and each member hold a connection.  When it ends without a goodbye, the member
- * is dead; a member that is silent for `silence_ns` (a stopped machine, a cut cable) is *suspect*,
+ * Death.  The root and each member hold a connection.  When it ends without a goodbye, or
+ * nothing is acknowledged for 20 times `silence_ns` (the machine is gone), the member is dead; a member that is silent for `silence_ns` (a stopped machine, a cut cable) is *suspect*,
  * which ends no call but the collective ones that wait for it.  When the root dies, all
  * collective calls fail.
  *
@@ -56,9 +57,9 @@ struct vb_cluster_params {
 	uint32_t hosts; /* processes in all, 1 to VB_CLUSTER_HOSTS_MAX; with pmix 0: as launched */
 	enum vb_cluster_role role;
 	const char *meet; /* "HOST:PORT" of the root, "[v6]:PORT" too; NULL: "127.0.0.1:7531" */
-	uint32_t rank;    /* wanted; VB_CLUSTER_ANY_RANK: in order of arrival.  The root is 0 */
+	uint32_t rank; /* wanted; 0 or VB_CLUSTER_ANY_RANK: in order of arrival.  The root is 0 */
 	bool pmix;        /* ranks and the root's address from the launcher; -ENOENT if none */
-	const char *bind; /* address that the root and the fabrics bind to; NULL: 127.0.0.1 */
+	const char *bind; /* address or interface that root and fabrics bind to; NULL: 127.0.0.1 */
 	const char *auth_key_file; /* needed for any `bind` or `meet` beyond loopback */
 	const char *config;  /* "KEY=VALUE\n..." that all must agree on, up to 16 KiB; NULL: none */
 	uint64_t timeout_ns; /* until all have come, and of each collective call; 0: 30 s */
@@ -74,6 +75,7 @@ struct vb_cluster_params {
  *   -EPROTO       the other side is another version, or configurations differ: the log names the
  *                 first difference
  *   -EADDRINUSE   the root's port is taken (role ROOT)
+ *   -EBUSY        the cluster there is complete, and has been until the timeout
  *   -ETIMEDOUT    not all have come: the log says which ranks are missing
  *   -ENOENT       pmix: no launcher, or libpmix is not installed
  *   -VB_EPEERGONE the root went away

@@ -43,16 +43,18 @@ int vb_cluster_gather(struct vb_cluster *c, const char *what, const void *mine, 
 /* The first process known to be dead (died, not said goodbye), or -1.  Cheap: one atomic load. */
 int vb_cluster_first_dead(const struct vb_cluster *c);
 bool vb_cluster_suspect(const struct vb_cluster *c, uint32_t rank);
-/* Called on the cluster's thread when a process is found dead or has said goodbye; one listener at
- * a time per slot; `ctx` must live until it is taken away (fn = NULL), which waits for a call
- * under way.  Slots 0 to 7, for the fabric, the driver, ... */
+/* Called on the cluster's thread when a process is found dead or has said goodbye, and for each one
+ * that already was; one listener at a time per slot; `ctx` must live until it is taken away
+ * (fn = NULL), which waits for a call under way: hold no lock then that fn takes.  Slots 0 to 7, for
+ * the fabric, the driver, ... */
 void vb_cluster_on_gone(struct vb_cluster *c, unsigned slot,
 			void (*fn)(void *ctx, uint32_t rank, bool died), void *ctx);
 
 /*
  * Time.  On machines that are the root's own (same boot), opening the cluster has adopted the
  * root's calibration: clocks are one and *error_ns is 0.  Elsewhere root_time = vb_clock_ns() + *offset,
- * true to within *error_ns (half the best round trip seen, refreshed with each ping).
+ * true to within *error_ns: half the best round trip seen, and 1000 ppm of the time since, for two
+ * clocks that NTP slews; refreshed with each ping.
  */
 void vb_cluster_clock(const struct vb_cluster *c, int64_t *offset_ns, uint64_t *error_ns);
 
@@ -68,8 +70,8 @@ uint16_t vb_cluster_port(const struct vb_cluster *c);
 
 /*
  * For a launcher that forks its members (`--procs`): binds and listens on loopback, any port, before
- * the fork, and says where.  The root hands the socket to vb_cluster_open_on, the children join
- * the port.  -errno.
+ * the fork, and says where.  The root hands the socket to vb_cluster_open_on, which takes it over
+ * whatever it returns; the children close theirs and join the port.  -errno.
  */
 int vb_cluster_listen(const char *host, uint16_t port, int *fd, uint16_t *port_out);
 int vb_cluster_open_on(const struct vb_cluster_params *params, int listening_fd,
