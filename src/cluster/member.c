@@ -420,7 +420,7 @@ void member_lost(struct vb_cluster *c, struct cluster_conn *k)
 				  k->peer, why);
 	} else if (k->phase != CONN_LEAVING) {
 		trouble(c, -ETIMEDOUT, "%s: %s", k->peer,
-			why != NULL ? why : "accepts connections but says nothing");
+			why != NULL ? why : "says nothing; another program may have this port");
 	}
 	conn_free(c, k);
 }
@@ -431,13 +431,18 @@ void member_gives_up(struct vb_cluster *c)
 	char span[16];
 
 	vb_format_ns(span, sizeof(span), (double)c->timeout_ns);
-	if (!vb_list_empty(&c->conns) && k->phase == CONN_WAITING)
+	if (!vb_list_empty(&c->conns) && k->phase == CONN_WAITING) {
 		cluster_open_ends(c, -ETIMEDOUT,
 				  "got to the root at %s, but not all %u processes came within %s; "
 				  "the root knows which",
 				  k->peer, c->hosts, span);
-	else
-		cluster_open_ends(c, c->trouble_err != 0 ? c->trouble_err : -ETIMEDOUT,
-				  "did not get into the cluster at %s within %s%s%s", c->meet, span,
-				  c->trouble[0] != '\0' ? ": " : "", c->trouble);
+		return;
+	}
+	if (!vb_list_empty(&c->conns) && k->phase == CONN_CHALLENGE)
+		trouble(c, -ETIMEDOUT,
+			"what listens at %s says nothing: another program may have this port",
+			k->peer);
+	cluster_open_ends(c, c->trouble_err != 0 ? c->trouble_err : -ETIMEDOUT,
+			  "did not get into the cluster at %s within %s%s%s", c->meet, span,
+			  c->trouble[0] != '\0' ? ": " : "", c->trouble);
 }

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who does not get in, and what is said then: keys, strangers, differences, those who never come. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "crew.h"
+
+#define SOON 1500000000ull /* for what must time out */
+
+enum { REFUSED, READY };
+
+static char key_a[64], key_b[64];
+
+static void make_key(char *path, size_t size, char letter)
+{
+	uint8_t bytes[40];
+	int fd;
+
+	snprintf(path, size, "/tmp/verbena-test-key-%d-%c", (int)getpid(), letter);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_true(fd >= 0);
+	memset(bytes, letter, sizeof(bytes));
+	assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
+	close(fd);
+}
+
+static int make_keys(void **state)
+{
+	make_key(key_a, sizeof(key_a), 'a');
+	make_key(key_b, sizeof(key_b), 'b');
+	return 0;
+}
+
+static int remove_keys(void **state)
+{
+	return unlink(key_a) | unlink(key_b);
+}
+
+/* Opens and must fail so; the words must be in what is logged. */
+static void must_fail(struct crew *w, unsigned me, const struct vb_cluster_params *p, int err,
+		      const char *words, const char *more)
+{
+	struct vb_cluster *c = NULL;
+	char text[1024] = "";
+	int got;
+
+	vb_log_capture_begin(text, sizeof(text));
+	got = crew_open_as(w, me, p, &c);
+	vb_log_capture_end();
+	if (got != err || strstr(text, words) == NULL || strstr(text, more) == NULL) {
+		fprintf(stderr, "got %d, not %d: %s\n", got, err, text);
+		crew_must(!"the right failure");
+	}
+	crew_must(c == NULL);
+}
+
+static void open_and_meet(struct crew *w, unsigned me, const struct vb_cluster_params *p)
+{
+	struct vb_cluster *c = NULL;
+
+	crew_must(crew_open_as(w, me, p, &c) == 0);
+	crew_must(vb_cluster_barrier(c) == 0);
+	vb_cluster_close(c);
+}
+
+/* ---- keys ---- */
+
+/* 0 and 1 have key a; 2 has another one, 3 none: the cluster is of the first two. */
+static void keys(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+
+	p.rank = VB_CLUSTER_ANY_RANK;
+	p.auth_key_file = me < 2 ? key_a : me == 2 ? key_b : NULL;
+	if (me == 1)
+		crew_must(crew_reached(w, REFUSED, 2));
+	if (me < 2) {
+		open_and_meet(w, me, &p);
+	} else {
+		must_fail(w, me, &p, -EACCES, "refused", "key");
+		crew_mark(w, REFUSED);
+	}
+}
+
+static void test_keys(void **state)
+{
+	struct crew w = {.params.hosts = 2};
+
+	crew_begin(&w);
+	for (unsigned i = 0; i < 4; i++)
+		crew_start(&w, i, keys);
+	for (unsigned i = 0; i < 4; i++)
+		crew_join(&w, i);
+	crew_said(&w, 0, "refused: 127.0.0.1:");
+	crew_said(&w, 0, "has another key than the root");
+	crew_end(&w);
+}
+
+/* The root has no key, the member has one. */
+static void key_of_member(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+
+	if (me == 0) {
+		p.timeout_ns = SOON;
+		must_fail(w, me, &p, -ETIMEDOUT, "missing: rank 1", "only 1 of 2");
+	} else {
+		p.auth_key_file = key_a;
+		must_fail(w, me, &p, -EACCES, "refused", "key");
+	}
+}
+
+static void test_key_of_member(void **state)
+{
+	struct crew w = {0};
+
+	crew_run(&w, 2, key_of_member);
+}
+
+static void test_beyond_loopback(void **state)
+{
+	struct vb_cluster_params p = {.hosts = 2, .role = VB_CLUSTER_MEMBER, .timeout_ns = SOON};
+	struct vb_cluster *c;
+	char text[1024];
+
+	p.meet = "192.0.2.1:7531";
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_cluster_open(&p, &c), -EACCES);
+	vb_log_capture_end();
+	assert_non_null(strstr(text, "192.0.2.1:7531 is beyond loopback"));
+	p.meet = "[2001:db8::1]:7531";
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_cluster_open(&p, &c), -EACCES);
+	vb_log_capture_end();
+	assert_non_null(strstr(text, "[2001:db8::1]:7531 is beyond loopback"));
+}
+
+/* ---- strangers ---- */
+
+static int knock(struct crew *w)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_port = htons(w->port),
+				.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+static void just_open(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+
+	open_and_meet(w, me, &p);
+}
+
+/* More of them than the root keeps, of every kind, and none of them goes away by itself. */
+static void test_strangers(void **state)
+{
+	static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+	static const uint8_t almost[] = {40, 0, 0, 0, 1, 1, 'V', 'B', 'x'};
+	static const uint8_t huge[] = {255, 255, 255, 255, 1, 1, 'V', 'B'};
+	static const uint8_t join[] = {64, 0, 0, 0, 5, 1, 'V', 'B'}; /* before any proof */
+	struct crew w = {.params.hosts = 3};
+	int fds[200];
+
+	crew_begin(&w);
+	crew_start(&w, 0, just_open);
+	for (unsigned i = 0; i < 200; i++) {
+		fds[i] = knock(&w);
+		switch (i % 6) {
+		case 0:
+			send(fds[i], http, sizeof(http) - 1, MSG_NOSIGNAL);
+			break;
+		case 1: /* goes on for ever, a byte now and then */
+			send(fds[i], almost, sizeof(almost), MSG_NOSIGNAL);
+			break;
+		case 2:
+			send(fds[i], huge, sizeof(huge), MSG_NOSIGNAL);
+			break;
+		case 3:
+			send(fds[i], join, sizeof(join), MSG_NOSIGNAL);
+			break;
+		case 4:
+			close(fds[i]);
+			fds[i] = -1;
+			break;
+		default: /* says nothing at all */
+			break;
+		}
+	}
+	crew_start(&w, 1, just_open);
+	crew_start(&w, 2, just_open);
+	for (unsigned i = 0; i < 3; i++)
+		crew_join(&w, i);
+	crew_said(&w, 0, "does not speak Verbena's cluster protocol");
+	for (unsigned i = 0; i < 200; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	crew_end(&w);
+}
+
+/* Another version is told so in a frame that every version can read. */
+static void test_other_version(void **state)
+{
+	static const uint8_t hello[48] = {40, 0, 0, 0, 1, 99, 'V', 'B', 'v', 'b'};
+	struct crew w = {.params.hosts = 2};
+	uint8_t answer[600];
+	ssize_t n = 0, got;
+	int fd;
+
+	crew_begin(&w);
+	crew_start(&w, 0, just_open);
+	fd = knock(&w);
+	assert_int_equal(send(fd, hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+	while ((got = recv(fd, answer + n, sizeof(answer) - 1 - (size_t)n, 0)) > 0)
+		n += got;
+	answer[n] = '\0';
+	assert_true(n > 9 && answer[4] == 8 && answer[6] == 'V'); /* REFUSE */
+	assert_non_null(strstr((char *)answer + 9, "another version"));
+	close(fd);
+	crew_start(&w, 1, just_open);
+	crew_end(&w);
+}
+
+/* ---- differences ---- */
+
+static void configs(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+
+	p.rank = me == 0 ? 0 : 1;
+	p.config = me == 2 ? "locks=100\n--seed=7\n" : "locks=100\n--seed=1\n";
+	if (me == 1)
+		crew_must(crew_reached(w, REFUSED, 1));
+	if (me < 2) {
+		open_and_meet(w, me, &p);
+	} else {
+		must_fail(w, me, &p, -EPROTO, "--seed: rank 1 (", ") has 7, the root has 1");
+		crew_mark(w, REFUSED);
+	}
+}
+
+static void test_configs(void **state)
+{
+	struct crew w = {.params.hosts = 2};
+
+	crew_begin(&w);
+	for (unsigned i = 0; i < 3; i++)
+		crew_start(&w, i, configs);
+	for (unsigned i = 0; i < 3; i++)
+		crew_join(&w, i);
+	crew_said(&w, 0, "has 7, the root has 1");
+	crew_end(&w);
+}
+
+/* Nobody better comes: the root fails with the difference. */
+static void configs_for_good(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+
+	p.config = me == 0 ? "a=1\n" : "a=1\nb=2\n";
+	if (me == 0)
+		p.timeout_ns = SOON;
+	must_fail(w, me, &p, -EPROTO, "b: rank 1 (", ") has 2, the root has none");
+}
+
+static void test_configs_for_good(void **state)
+{
+	struct crew w = {0};
+
+	crew_run(&w, 2, configs_for_good);
+}
+
+static void hosts_differ(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+
+	p.hosts = me == 0 ? 2 : 3;
+	if (me == 0)
+		p.timeout_ns = SOON;
+	must_fail(w, me, &p, -EPROTO, "hosts: rank 1 (", ") has 3, the root has 2");
+}
+
+static void test_hosts_differ(void **state)
+{
+	struct crew w = {0};
+
+	crew_run(&w, 2, hosts_differ);
+}
+
+/* A root that logs who has come; and until somebody has. */
+static void start_talking_root(struct crew *w, crew_body body)
+{
+	setenv("VERBENA_LOG", "cluster:debug", 1);
+	crew_start(w, 0, body);
+	unsetenv("VERBENA_LOG");
+}
+
+static void root_has_seen_one(struct crew *w)
+{
+	uint64_t until = vb_clock_gettime_ns() + CREW_NS;
+
+	while (strstr(crew_log(w, 0), ") has come") == NULL) {
+		assert_true(vb_clock_gettime_ns() < until);
+		usleep(1000);
+	}
+}
+
+/* Two want rank 1: the second is told who was first. */
+static void same_rank(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+
+	p.rank = me == 0 ? 0 : me == 3 ? 2 : 1;
+	if (me == 2) {
+		crew_must(crew_reached(w, READY, 1));
+		must_fail(w, me, &p, -EPROTO, "its rank is that of rank 1 (", "rank 1 (");
+		crew_mark(w, REFUSED);
+		return;
+	}
+	if (me == 3)
+		crew_must(crew_reached(w, REFUSED, 1));
+	open_and_meet(w, me, &p);
+}
+
+static void test_same_rank(void **state)
+{
+	struct crew w = {.params.hosts = 3};
+
+	crew_begin(&w);
+	start_talking_root(&w, same_rank);
+	crew_start(&w, 1, same_rank);
+	crew_start(&w, 2, same_rank);
+	crew_start(&w, 3, same_rank);
+	root_has_seen_one(&w);
+	crew_mark(&w, READY);
+	crew_end(&w);
+}
+
+/* ---- not coming ---- */
+
+static void missing(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+
+	p.timeout_ns = SOON;
+	must_fail(w, me, &p, -ETIMEDOUT, me == 0 ? "only 3 of 5" : "", "missing: rank 2 rank 4");
+}
+
+static void test_missing(void **state)
+{
+	struct crew w = {.params.hosts = 5};
+
+	crew_begin(&w);
+	crew_start(&w, 0, missing);
+	crew_start(&w, 1, missing);
+	crew_start(&w, 3, missing);
+	crew_end(&w);
+}
+
+/* It had come, and dies before all have: another one takes its place. */
+static void dies_before(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+
+	p.rank = me == 3 ? 1 : me;
+	open_and_meet(w, me, &p);
+}
+
+static void test_dies_before(void **state)
+{
+	struct crew w = {.params.hosts = 3};
+
+	crew_begin(&w);
+	start_talking_root(&w, dies_before);
+	crew_start(&w, 1, dies_before);
+	root_has_seen_one(&w);
+	crew_kill(&w, 1);
+	crew_start(&w, 2, dies_before);
+	crew_start(&w, 3, dies_before);
+	crew_end(&w);
+}
+
+/* One too many. */
+static void complete(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster *c = NULL;
+
+	p.rank = VB_CLUSTER_ANY_RANK;
+	if (me == 2) {
+		crew_must(crew_reached(w, READY, 2));
+		p.timeout_ns = SOON;
+		must_fail(w, me, &p, -EBUSY, "the cluster is complete", "all 2 processes");
+		crew_mark(w, REFUSED);
+		return;
+	}
+	crew_must(crew_open_as(w, me, &p, &c) == 0);
+	crew_mark(w, READY);
+	crew_must(crew_reached(w, REFUSED, 1));
+	vb_cluster_close(c);
+}
+
+static void test_complete(void **state)
+{
+	struct crew w = {.params.hosts = 2};
+
+	crew_begin(&w);
+	for (unsigned i = 0; i < 3; i++)
+		crew_start(&w, i, complete);
+	crew_end(&w);
+}
+
+/* ---- foreign programs at the port ---- */
+
+static void *foreigner(void *arg)
+{
+	struct crew *w = arg;
+	int fd = accept(w->listening, NULL, NULL);
+	static const char answer[] = "220 mail.example.org ESMTP\r\n";
+
+	if (fd >= 0) {
+		send(fd, answer, sizeof(answer) - 1, MSG_NOSIGNAL);
+		usleep(100000);
+		close(fd);
+	}
+	return NULL;
+}
+
+static void test_foreign_program(void **state)
+{
+	struct crew w = {0};
+	struct vb_cluster_params p = {.hosts = 2, .timeout_ns = CREW_NS};
+	struct vb_cluster *c;
+	pthread_t thread;
+	char text[1024];
+
+	crew_begin(&w);
+	assert_int_equal(fcntl(w.listening, F_SETFL, 0), 0);
+	p.meet = w.meet;
+	assert_int_equal(pthread_create(&thread, NULL, foreigner, &w), 0);
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_cluster_open(&p, &c), -EPROTO); /* role auto: the port is taken */
+	vb_log_capture_end();
+	pthread_join(thread, NULL);
+	assert_non_null(strstr(text, "another program may have this port"));
+	/* And one that says nothing. */
+	p.timeout_ns = SOON;
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_cluster_open(&p, &c), -ETIMEDOUT);
+	vb_log_capture_end();
+	assert_non_null(strstr(text, w.meet));
+	assert_non_null(strstr(text, "says nothing"));
+	p.role = VB_CLUSTER_ROOT;
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_cluster_open(&p, &c), -EADDRINUSE);
+	vb_log_capture_end();
+	assert_non_null(strstr(text, "another program has the port"));
+	crew_end(&w);
+}
+
+static void test_parameters(void **state)
+{
+	static char config[20000];
+	static const struct vb_cluster_params wrong[] = {
+		{.hosts = 0},
+		{.hosts = VB_CLUSTER_HOSTS_MAX + 1},
+		{.hosts = 2, .role = 3},
+		{.hosts = 2, .rank = 2},
+		{.hosts = 2, .role = VB_CLUSTER_ROOT, .rank = 1},
+		{.hosts = 1, .role = VB_CLUSTER_MEMBER},
+		{.hosts = 2, .silence_ns = 1},
+		{.hosts = 2, .timeout_ns = UINT64_MAX},
+		{.hosts = 2, .config = config},
+		{.hosts = 2, .meet = ""},
+		{.hosts = 2, .meet = "127.0.0.1:"},
+		{.hosts = 2, .meet = "127.0.0.1:70000"},
+		{.hosts = 2, .meet = "127.0.0.1:x"},
+		{.hosts = 2, .meet = "127.0.0.1:0"},
+		{.hosts = 2, .meet = ":7531"},
+		{.hosts = 2, .meet = "::1:7531"},
+		{.hosts = 2, .meet = "[::1"},
+		{.hosts = 2, .meet = "no.such.host.invalid:1"},
+		{.hosts = 2, .bind = "192.0.2.1"},
+		{.hosts = 2, .bind = "0.0.0.0"},
+	};
+	struct vb_cluster *c = NULL;
+	char text[1024];
+
+	memset(config, 'x', sizeof(config) - 1);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		vb_log_capture_begin(text, sizeof(text));
+		if (vb_cluster_open(&wrong[i], &c) != -EINVAL)
+			fail_msg("case %zu: %s", i, text);
+		vb_log_capture_end();
+		assert_true(text[0] != '\0' && c == NULL);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_key_of_member),
+		cmocka_unit_test(test_beyond_loopback),
+		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_other_version),
+		cmocka_unit_test(test_configs),
+		cmocka_unit_test(test_configs_for_good),
+		cmocka_unit_test(test_hosts_differ),
+		cmocka_unit_test(test_same_rank),
+		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_dies_before),
+		cmocka_unit_test(test_complete),
+		cmocka_unit_test(test_foreign_program),
+		cmocka_unit_test(test_parameters),
+	};
+
+	return cmocka_run_group_tests(tests, make_keys, remove_keys);
+}
