@@ -72,7 +72,7 @@ static int check_device(const struct ifaddrs *all, const char *name)
 	const unsigned up = IFF_UP | IFF_RUNNING;
 	char path[64];
 
-	snprintf(path, sizeof(path), "/sys/class/net/%.*s", IF_NAMESIZE, name);
+	snprintf(path, sizeof(path), "/sys/class/net/%s", name);
 	for (const struct ifaddrs *a = all; a != NULL; a = a->ifa_next) {
 		if (strcmp(a->ifa_name, name) != 0)
 			continue;
@@ -99,9 +99,10 @@ static int check_devices(const char *list)
 	if (getifaddrs(&all) != 0)
 		return vb_fail(-errno, "the interfaces cannot be listed: %s", strerror(errno));
 	while (*list != '\0' && err == 0) {
-		size_t n = strcspn(list, ",");
+		size_t n = strcspn(list, ","), fits = n < IF_NAMESIZE ? n : IF_NAMESIZE - 1;
 
-		snprintf(name, sizeof(name), "%.*s", (int)n, list);
+		memcpy(name, list, fits);
+		name[fits] = '\0';
 		if (memchr(list, ':', n) == NULL)
 			err = check_device(all, name);
 		list += n + (list[n] == ',');
@@ -145,13 +146,11 @@ static int configure(struct ucx_wire *w, ucp_config_t *c)
 	/* Whole seconds are all that TCP has. */
 	unsigned seconds = (unsigned)((w->o.silence_ns + 999999999) / 1000000000);
 	char device[IF_NAMESIZE], idle[32];
-	const char *devices = w->o.net_devices;
+	const char *devices = w->o.net_devices != NULL ? w->o.net_devices : device;
 	int err = 0;
 
-	if (devices == NULL) {
+	if (devices == device)
 		err = device_of(cluster != NULL ? vb_cluster_bind(cluster) : "127.0.0.1", device);
-		devices = device;
-	}
 	if (err == 0 && !theirs("NET_DEVICES") && !theirs("TLS") && strstr(w->o.tls, "tcp"))
 		err = check_devices(devices);
 	if (err == 0) {
