@@ -15,6 +15,8 @@ test='clang clang-format jq libcmocka-dev scdoc'
 # RDMA: libibverbs to build and to run, and the guest of `make test-rdma` (scripts/rdma-vm.sh).
 optional='libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2
 qemu-system-x86 busybox-static cpio gzip xz-utils'
+# Ranks from a launcher (to build and to test), and the fuzzers.
+optional="$optional libpmix-dev openmpi-bin libclang-rt-dev"
 # The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).
 peers='redis-server libhiredis-dev etcd-server libcurl4-openssl-dev jq'
 

@@ -9,12 +9,13 @@
 #
 # VERBENA_TEST_DIR    where the builds go (build-test)
 # VERBENA_TEST_SEEDS  seeds per lock in the stage "seeds" (200)
+# VERBENA_FUZZ_SECONDS  how long the stage "fuzz" looks for new inputs, all fuzzers together (60)
 # VERBENA_VERBS_DEVICE, VERBENA_VERBS_DEVICE2  RDMA devices of this machine for the stage "rdma", which
 #                     otherwise boots a guest that has two (scripts/test-rdma.sh)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-stages='gcc clang seeds planted asan tsan rdma package format'
+stages='gcc clang seeds planted asan tsan fuzz rdma package format'
 out=${VERBENA_TEST_DIR-build-test}
 seeds=${VERBENA_TEST_SEEDS-200}
 for stage in "$@"; do
@@ -147,11 +148,35 @@ asan=(--buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 tsan=(--buildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false)
 
 stage_asan() {
-	CC=gcc slowdown=4 suites asan 'unit conformance sim death cli' "${asan[@]}"
+	CC=gcc slowdown=4 suites asan 'unit conformance sim death cli fuzz' "${asan[@]}"
 }
 
 stage_tsan() {
 	CC=gcc slowdown=6 suites tsan 'unit conformance sim death' "${tsan[@]}"
+}
+
+# Each fuzzer looks for an input that breaks something, beginning with those that are kept; what it
+# finds to be new stays in $out/fuzz/corpus, what breaks something in $out/fuzz/found.
+stage_fuzz() {
+	local fuzzer name dir=$out/fuzz fuzzers seconds=${VERBENA_FUZZ_SECONDS-60}
+	if ! echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return d && n < 0; }' |
+		clang -fsanitize=fuzzer,address -x c -o "$out/fuzzer" - 2>/dev/null; then
+		record skip "fuzzing" "clang has no libFuzzer here (Debian: clang, libclang-rt-14-dev)"
+		return
+	fi
+	check "build" env CC=clang scripts/build.sh "$dir" -Dtests=enabled -Dfuzz=enabled \
+		--buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false || return
+	mkdir -p "$dir/found"
+	fuzzers=$(find "$dir/tests/fuzz" -maxdepth 1 -type f -name 'fuzz_*' -perm -100 | sort)
+	[ -n "$fuzzers" ] || record fail "fuzzing" "there is no fuzzer"
+	for fuzzer in $fuzzers; do
+		name=${fuzzer##*/fuzz_}
+		mkdir -p "$dir/corpus/$name"
+		check "$name" "$fuzzer" -seed=1 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+			"-max_total_time=$((seconds / $(wc -w <<<"$fuzzers") + 1))" \
+			"-artifact_prefix=$dir/found/$name-" "$dir/corpus/$name" "tests/fuzz/corpus/$name" &&
+			grep '^Done' "$out/check.log"
+	done
 }
 
 # The suites that need RDMA devices, of three builds, in one boot of a guest that has two; or on a card.
