@@ -24,8 +24,11 @@ struct vb_ep_waiter {
 
 extern const struct vb_fabric_ops vb_fabric_shm;
 extern const struct vb_fabric_ops vb_fabric_sim;
+extern const struct vb_fabric_ops vb_fabric_verbs;
+extern const struct vb_fabric_ops vb_fabric_ucx;
 
-const struct vb_fabric_ops *const vb_fabrics[] = {&vb_fabric_shm, &vb_fabric_sim, NULL};
+const struct vb_fabric_ops *const vb_fabrics[] = {&vb_fabric_shm, &vb_fabric_sim, &vb_fabric_verbs,
+						  &vb_fabric_ucx, NULL};
 
 const char *const vb_op_names[VB_OP_COUNT] = {
 	[VB_OP_READ] = "read",       [VB_OP_WRITE] = "write",
@@ -90,6 +93,16 @@ static int check_params(const struct vb_fabric_params *p, const struct vb_fabric
 			       "fabric '%s' lives in one process: there is nothing to "
 			       "attach to",
 			       ops->name);
+	if (p->cluster != NULL && !(ops->caps.flags & VB_CAP_CLUSTER))
+		return vb_fail(-EINVAL,
+			       "fabric '%s' does not leave this machine: open it without a cluster",
+			       ops->name);
+	if ((p->attach || p->name != NULL) && ops->caps.flags & VB_CAP_CLUSTER)
+		return vb_fail(
+			-EINVAL,
+			"fabric '%s' has no segments to name or attach to: processes meet in "
+			"a cluster",
+			ops->name);
 	if (p->attach && p->name == NULL)
 		return vb_fail(-EINVAL, "to attach to a segment, name it");
 	return 0;
@@ -442,6 +455,15 @@ int vb_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t byt
 void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 {
 	return f->ops->local(f, addr, bytes);
+}
+
+void vb_fabric_stats_get(struct vb_fabric *f, struct vb_fabric_stats *out)
+{
+	while (f->lower != NULL)
+		f = f->lower;
+	memset(out, 0, sizeof(*out));
+	if (f->ops->stats != NULL)
+		f->ops->stats(f, out);
 }
 
 bool vb_peer_alive(struct vb_fabric *f, vb_peer p)

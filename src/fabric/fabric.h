@@ -448,5 +448,7 @@ int vb_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t byt
 	      bool *fresh);
 void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 bool vb_peer_alive(struct vb_fabric *f, vb_peer p);
+/* Through hooks, too; zeroes where a fabric does not count. */
+void vb_fabric_stats_get(struct vb_fabric *f, struct vb_fabric_stats *out);
 
 #endif

@@ -42,8 +42,9 @@ struct net_ep {
 	uint32_t client; /* the low 24 bits of ep.self, never 0; NET_CLIENTS_MAX at a time */
 	uint32_t lane;   /* endpoint number modulo the transport's lanes: one order per endpoint */
 	struct vb_list in_thread;
-	pthread_spinlock_t ring_lock;
-	uint32_t head, tail; /* of the ring; tail - head messages are in it */
+	bool waiting_told; /* atomic: a message came and the owner has not been told yet */
+	/* Filled under the engine, emptied by the owner: one producer at a time, one consumer. */
+	uint32_t head, tail; /* atomic; tail - head messages are in it */
 	struct vb_msg *ring; /* [NET_RING] */
 };
 
@@ -93,9 +94,10 @@ struct net_fabric {
 	uint8_t *
 		memory; /* [local_nodes * node_bytes], page aligned, zeroed, huge pages if possible */
 	size_t memory_bytes;
-	int fd;           /* the transport's descriptor, -1: none */
-	bool coalesce;    /* set by the transport from its options */
-	uint64_t wait_ns; /* set by the transport: how long a signalled verb may take before
+	int fd;                  /* the transport's descriptor, -1: none */
+	bool coalesce;           /* set by the transport from its options */
+	uint32_t verb_bytes_max; /* set by the transport: of one verb; longer ones are refused */
+	uint64_t wait_ns;        /* set by the transport: how long a signalled verb may take before
 	                    * it is given up as unknown */
 	struct vb_fabric_stats stats; /* under the engine */
 	pthread_mutex_t engine;
@@ -157,6 +159,16 @@ void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data
 /* A transport has found out by itself that a host is unreachable or is there again. */
 void net_host_state(struct net_fabric *f, uint32_t host, bool reachable);
 bool net_host_reachable(const struct net_fabric *f, uint32_t host);
+
+/* When the engine last looked for progress (vb_clock_ns), and whether a thread sleeps on f->fd and will
+ * see what comes.  For a helper that steps in when neither is so. */
+uint64_t net_last_pass_ns(const struct net_fabric *f);
+bool net_poller_sleeps(const struct net_fabric *f);
+/* One pass by a thread that is none of the scheduler's: flush, progress, news of the dead.  False if
+ * somebody else is at it. */
+bool net_try_pass(struct net_fabric *f);
+/* Blocks while every thread sleeps in idle; returns at the latest when the fabric closes. */
+void net_wait_awake(struct net_fabric *f);
 
 /* Rings the bell of a thread that may sleep, for transports that have work for it. */
 void net_wake_all(struct net_fabric *f);

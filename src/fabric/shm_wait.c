@@ -31,12 +31,12 @@
 
 #include "base/log.h"
 #include "fabric/shm_internal.h"
+#include "fabric/spin.h"
 
 #define NAP_NS        10000000ull
 #define STUCK_NAP_NS  1000000ull
 #define SHARED_NAP_NS 100000ull /* a thread on two segments can sleep at one bell only */
 #define SPIN_NS       20000ull
-#define SPIN_LEAST_NS 300ull
 #define SLACK_NS      60000ull /* a sleep may take this much longer than asked */
 #define SPINS         64
 #define YIELDS        2
@@ -152,21 +152,6 @@ static bool spin(struct shm_thread *t, uint64_t until_ns)
 	return false;
 }
 
-/*
- * How long it is worth to spin.  The cores may have other work than ours, which no counter of workers
- * shows: then what is waited for does not come while we spin, and what we spin away the kernel takes
- * from our turn when it has come.  So a wait that was longer than any spin makes the next spins a
- * quarter as long; one that a spin would have covered, in whole or but for the waking, makes them twice
- * as long.
- */
-static void learn(struct shm_thread *t, uint64_t waited_ns)
-{
-	if (waited_ns <= 2 * SPIN_NS)
-		t->spin_ns = t->spin_ns < SPIN_NS / 2 ? 2 * t->spin_ns : SPIN_NS;
-	else
-		t->spin_ns = t->spin_ns / 4 > SPIN_LEAST_NS ? t->spin_ns / 4 : SPIN_LEAST_NS;
-}
-
 static void nap(struct shm_thread *t, uint64_t ns)
 {
 	struct shm_link *link = vb_container_of(t->links.next, struct shm_link, in_thread);
@@ -193,7 +178,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 		if (give_way(t, until_ns, YIELDS))
 			return;
 	} else if (spin(t, until_ns - now < t->spin_ns ? until_ns : now + t->spin_ns)) {
-		learn(t, 0);
+		vb_spin_learn(&t->spin_ns, SPIN_NS, 0);
 		return;
 	}
 	now = vb_clock_ns();
@@ -214,9 +199,9 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 		longest = until_ns - now - SLACK_NS;
 	nap(t, longest);
 	if (look(t))
-		learn(t, vb_clock_ns() - begin);
+		vb_spin_learn(&t->spin_ns, SPIN_NS, vb_clock_ns() - begin);
 	else
-		learn(t, UINT64_MAX);
+		vb_spin_learn(&t->spin_ns, SPIN_NS, UINT64_MAX);
 }
 
 static const struct vb_env_ops shm_env = {

@@ -212,13 +212,12 @@ void ucx_break(struct ucx_host *h, const char *why)
 
 void ucx_hello_came(struct ucx_host *h, const struct ucx_header *m)
 {
-	if (m->epoch == 0)
+	/* Greetings may wait in several connections at once, and be read in any order. */
+	if (m->epoch <= h->newest_epoch)
 		return;
-	if (h->from_epoch != m->epoch) {
-		ucx_forget_held(h);
-		h->from_epoch = m->epoch;
-		h->expected = 1;
-	}
+	ucx_forget_held(h);
+	h->newest_epoch = h->from_epoch = m->epoch;
+	h->expected = 1;
 	h->welcome = true;
 	if (h->state == UCX_UP && m->number != h->epoch)
 		h->regreet = h->welcomed;

@@ -124,9 +124,10 @@ struct ucx_host {
 	uint64_t best_since_ns;
 
 	/* as a source */
-	uint32_t from_epoch; /* 0: none */
-	uint64_t expected;   /* number of the message that is executed next */
-	struct vb_list held; /* struct ucx_in, by number */
+	uint32_t from_epoch;   /* 0: none */
+	uint32_t newest_epoch; /* that there has been */
+	uint64_t expected;     /* number of the message that is executed next */
+	struct vb_list held;   /* struct ucx_in, by number */
 	uint32_t held_n;
 };
 

@@ -298,6 +298,11 @@ int vb_sched_run(struct vb_sched *s, const bool *stop, uint64_t until_ns)
 
 /* ---- looking ---- */
 
+bool vb_sched_others_ready(const struct vb_sched *s)
+{
+	return !sched_quiet(s);
+}
+
 uint64_t vb_sched_now_slow(struct vb_sched *s)
 {
 	return vb_sched_now(s);

@@ -77,6 +77,9 @@ void vb_sched_forget(void);
  * tasks are still waiting (-EDEADLK).  Root only. */
 int vb_sched_run(struct vb_sched *s, const bool *stop, uint64_t until_ns);
 
+/* Whether other tasks are ready to run: what the running one puts off happens soon after. */
+bool vb_sched_others_ready(const struct vb_sched *s);
+
 uint64_t vb_sched_now_slow(struct vb_sched *s);
 unsigned vb_sched_tasks(const struct vb_sched *s); /* tasks alive, root not counted */
 uint64_t vb_sched_switches(const struct vb_sched *s);
