@@ -125,11 +125,11 @@ static void test_beyond_loopback(void **state)
 	struct vb_cluster *c;
 	char text[1024];
 
-	p.meet = "192.0.2.1:7531";
+	p.meet = "240.0.0.1:7531";
 	vb_log_capture_begin(text, sizeof(text));
 	assert_int_equal(vb_cluster_open(&p, &c), -EACCES);
 	vb_log_capture_end();
-	assert_non_null(strstr(text, "192.0.2.1:7531 is beyond loopback"));
+	assert_non_null(strstr(text, "240.0.0.1:7531 is beyond loopback"));
 	p.meet = "[2001:db8::1]:7531";
 	vb_log_capture_begin(text, sizeof(text));
 	assert_int_equal(vb_cluster_open(&p, &c), -EACCES);
@@ -478,7 +478,7 @@ static void test_parameters(void **state)
 		{.hosts = 2, .meet = "::1:7531"},
 		{.hosts = 2, .meet = "[::1"},
 		{.hosts = 2, .meet = "no.such.host.invalid:1"},
-		{.hosts = 2, .bind = "192.0.2.1"},
+		{.hosts = 2, .bind = "240.0.0.1"},
 		{.hosts = 2, .bind = "0.0.0.0"},
 	};
 	struct vb_cluster *c = NULL;

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys and proofs: known answers, who cannot prove what, and key files that are not taken. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "cluster/auth.h"
+
+static struct auth_transcript transcript(void)
+{
+	struct auth_transcript t;
+
+	memcpy(t.hello, "vbclust", 8);
+	for (unsigned i = 0; i < CL_NONCE; i++) {
+		t.hello[8 + i] = (uint8_t)i;
+		t.challenge[i] = (uint8_t)(100 + i);
+	}
+	return t;
+}
+
+static struct auth_key key_of(const char *text)
+{
+	struct auth_key key;
+
+	auth_key_of(&key, text, strlen(text));
+	return key;
+}
+
+#define FORTY "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"
+
+static void check_hex(const uint8_t *bytes, const char *hex)
+{
+	char text[65];
+
+	for (unsigned i = 0; i < 32; i++)
+		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+	assert_string_equal(text, hex);
+}
+
+/* Computed with Python's hmac and hashlib. */
+static void test_vectors(void **state)
+{
+	struct auth_transcript t = transcript();
+	struct auth_key key = key_of(FORTY);
+	uint8_t mac[CL_MAC];
+
+	check_hex(key_of("").bytes,
+		  "55583f6f430c89286541ce03d0ca6c45e4f7e537cd34a6ec6cbdfa54526f8f25");
+	check_hex(key.bytes, "263b60ba1c5c9ff4dd8d4f6dac31b3415df90475a31957289a621d6ef3bac85d");
+	auth_mac(&key, AUTH_MEMBER, &t, mac);
+	check_hex(mac, "897792637b6694dbfc3c27c21fc56101da3d6d97307d1dc118dc6cdd772d345e");
+	auth_mac(&key, AUTH_ROOT, &t, mac);
+	check_hex(mac, "bd82346ae7634a15ddc22bbc9550eb42800c4c8d8835e512b188587193990dd8");
+	auth_mac(&key, AUTH_SECRET, &t, mac);
+	check_hex(mac, "79e353f083eb2b6ff67e936f8e9e8743acbef04ba807794039bc1a55fff90873");
+}
+
+static void test_proofs(void **state)
+{
+	struct auth_transcript t = transcript(), other = t;
+	struct auth_key key = key_of(FORTY), wrong = key_of(FORTY "k"), none = key_of("");
+	uint8_t mac[CL_MAC + 1];
+
+	auth_mac(&key, AUTH_MEMBER, &t, mac);
+	mac[CL_MAC] = 0;
+	assert_true(auth_mac_is(&key, AUTH_MEMBER, &t, mac, CL_MAC));
+	/* Sent back to where it came from, as the other side's. */
+	assert_false(auth_mac_is(&key, AUTH_ROOT, &t, mac, CL_MAC));
+	assert_false(auth_mac_is(&key, AUTH_SECRET, &t, mac, CL_MAC));
+	/* Another key, no key, cut short, with something behind it. */
+	assert_false(auth_mac_is(&wrong, AUTH_MEMBER, &t, mac, CL_MAC));
+	assert_false(auth_mac_is(&none, AUTH_MEMBER, &t, mac, CL_MAC));
+	for (size_t n = 0; n < CL_MAC; n++)
+		assert_false(auth_mac_is(&key, AUTH_MEMBER, &t, mac, n));
+	assert_false(auth_mac_is(&key, AUTH_MEMBER, &t, mac, CL_MAC + 1));
+	/* Every single bit counts, of the proof and of all that was said. */
+	for (unsigned bit = 0; bit < 8 * CL_MAC; bit++) {
+		mac[bit / 8] ^= 1u << bit % 8;
+		assert_false(auth_mac_is(&key, AUTH_MEMBER, &t, mac, CL_MAC));
+		mac[bit / 8] ^= 1u << bit % 8;
+	}
+	for (unsigned i = 0; i < CL_HELLO_SIZE; i++) {
+		other = t;
+		other.hello[i] ^= 1;
+		assert_false(auth_mac_is(&key, AUTH_MEMBER, &other, mac, CL_MAC));
+	}
+	for (unsigned i = 0; i < CL_NONCE; i++) {
+		other = t;
+		other.challenge[i] ^= 0x80;
+		assert_false(auth_mac_is(&key, AUTH_MEMBER, &other, mac, CL_MAC));
+	}
+	/* The two challenges are not the same thing in another order. */
+	memcpy(other.hello + 8, t.challenge, CL_NONCE);
+	memcpy(other.challenge, t.hello + 8, CL_NONCE);
+	assert_false(auth_mac_is(&key, AUTH_MEMBER, &other, mac, CL_MAC));
+}
+
+static void test_mask(void **state)
+{
+	struct auth_transcript t = transcript();
+	struct auth_key key = key_of(FORTY), wrong = key_of("");
+	uint8_t secret[CL_SECRET], masked[CL_SECRET];
+
+	auth_draw(secret, sizeof(secret));
+	memcpy(masked, secret, sizeof(masked));
+	auth_mask(&key, &t, masked);
+	assert_memory_not_equal(masked, secret, sizeof(secret));
+	auth_mask(&wrong, &t, masked);
+	assert_memory_not_equal(masked, secret, sizeof(secret));
+	auth_mask(&wrong, &t, masked);
+	auth_mask(&key, &t, masked);
+	assert_memory_equal(masked, secret, sizeof(secret));
+}
+
+static void test_fresh(void **state)
+{
+	uint8_t a[CL_NONCE], b[CL_NONCE];
+
+	auth_draw(a, sizeof(a));
+	auth_draw(b, sizeof(b));
+	assert_memory_not_equal(a, b, sizeof(a));
+	auth_forget(a, sizeof(a));
+	memset(b, 0, sizeof(b));
+	assert_memory_equal(a, b, sizeof(a));
+}
+
+/* ---- files ---- */
+
+static char path[64];
+
+static void make_file(const void *data, size_t bytes, mode_t mode)
+{
+	int fd;
+
+	snprintf(path, sizeof(path), "/tmp/verbena-test-auth-%d", (int)getpid());
+	unlink(path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, bytes), bytes);
+	assert_int_equal(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static void refused(const char *words)
+{
+	struct auth_key key;
+	char text[1024];
+
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(auth_key_load(&key, path), -EACCES);
+	vb_log_capture_end();
+	if (strstr(text, words) == NULL)
+		fail_msg("'%s' is not in '%s'", words, text);
+}
+
+static void test_files(void **state)
+{
+	static char data[AUTH_FILE_MAX + 1];
+	struct auth_key key, same;
+
+	memset(data, 'k', sizeof(data));
+	make_file(data, 40, 0600);
+	assert_int_equal(auth_key_load(&key, path), 0);
+	same = key_of(FORTY);
+	assert_memory_equal(&key, &same, sizeof(key));
+	make_file(data, 40, 0400);
+	assert_int_equal(auth_key_load(&key, path), 0);
+	make_file(data, AUTH_FILE_MIN, 0600);
+	assert_int_equal(auth_key_load(&key, path), 0);
+	assert_memory_not_equal(&key, &same, sizeof(key)); /* every byte of the file counts */
+	make_file(data, AUTH_FILE_MAX, 0600);
+	assert_int_equal(auth_key_load(&key, path), 0);
+	assert_int_equal(auth_key_load(&key, NULL), 0);
+	same = key_of("");
+	assert_memory_equal(&key, &same, sizeof(key));
+
+	make_file(data, AUTH_FILE_MIN - 1, 0600);
+	refused("has 31 bytes, 32 to 4096 are allowed");
+	make_file(data, AUTH_FILE_MAX + 1, 0600);
+	refused("has 4097 bytes");
+	make_file(data, 0, 0600);
+	refused("has 0 bytes");
+	make_file(data, 40, 0640);
+	refused("can be used by others (mode 640)");
+	make_file(data, 40, 0604);
+	refused("can be used by others (mode 604)");
+	make_file(data, 40, 0620);
+	refused("can be used by others (mode 620)");
+	unlink(path);
+	refused("No such file");
+	assert_int_equal(mkdir(path, 0700), 0);
+	refused("is no regular file");
+	rmdir(path);
+	assert_int_equal(mkfifo(path, 0600), 0); /* nobody writes to it: opening must not wait */
+	refused("is no regular file");
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_vectors), cmocka_unit_test(test_proofs),
+		cmocka_unit_test(test_mask),    cmocka_unit_test(test_fresh),
+		cmocka_unit_test(test_files),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
