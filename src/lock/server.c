@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "base/log.h"
+#include "lock/header.h"
 
 static void serve_body(void *arg)
 {
@@ -33,7 +34,6 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 			 unsigned workers, struct vb_lock_server **out)
 {
 	static const struct vb_task_params params = {.name = "lock server", .daemon = true};
-	struct vb_lock_header *h;
 	struct vb_lock_server *s;
 	int err;
 
@@ -61,9 +61,12 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 	err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
 	if (err)
 		goto no_task;
-	h = vb_local(space->fabric, space->header[node], sizeof(*h));
-	__atomic_store_n(&h->server[worker], s->ep->self, __ATOMIC_RELEASE);
-	__atomic_store_n(&h->workers, workers, __ATOMIC_RELEASE);
+	err = vb_lock_header_announce(s);
+	if (err) {
+		vb_lock_server_stop(s);
+		return vb_fail(err, "a lock server cannot make itself known on node %u: %s", node,
+			       vb_strerror(err));
+	}
 	*out = s;
 	return 0;
 no_task:
@@ -76,9 +79,6 @@ no_ep:
 
 void vb_lock_server_stop(struct vb_lock_server *s)
 {
-	struct vb_lock_header *h;
-	uint64_t self;
-
 	if (!s)
 		return;
 	if (s->thread) {
@@ -91,10 +91,7 @@ void vb_lock_server_stop(struct vb_lock_server *s)
 		free(s);
 		return;
 	}
-	h = vb_local(s->space->fabric, s->space->header[s->node], sizeof(*h));
-	self = s->ep->self;
-	__atomic_compare_exchange_n(&h->server[s->worker], &self, VB_PEER_NONE, false,
-				    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	vb_lock_header_withdraw(s);
 	s->stop = true;
 	if (s->task)
 		vb_task_cancel(s->task);

@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "lock/header.h"
 #include "lock/protocols.h"
 
 #define LOCKS_MAX      (1ull << 40)
@@ -25,7 +26,6 @@
 #define LEASE_INIT_NS  10000000ull
 #define DRIFT_INIT_PPM 100u
 #define DRIFT_MAX_PPM  10000u
-#define HEADER_MAGIC   0x3130304b434f4c56ull /* "VLOCK001" */
 
 const struct vb_lock_ops *const vb_locks[] = {
 	&vb_lock_cas,  &vb_lock_cas_backoff, &vb_lock_retry_on_fail, &vb_lock_mcs,
@@ -155,45 +155,17 @@ static uint64_t layout_hash(const struct vb_lock_space *s)
 static int open_region(struct vb_lock_space *s, uint16_t node)
 {
 	uint64_t mine = (s->locks + s->servers - 1 - node) / s->servers;
-	struct vb_lock_header *h;
 	char name[80];
 	bool fresh;
 	int err;
 
 	snprintf(name, sizeof(name), "lock:%.60s", s->name);
-	err = vb_region(s->fabric, node, name, sizeof(*h) + mine * s->stride, &s->header[node],
-			&fresh);
+	err = vb_region(s->fabric, node, name, sizeof(struct vb_lock_header) + mine * s->stride,
+			&s->header[node], &fresh);
 	if (err)
 		return err;
-	s->base[node] = s->header[node] + sizeof(*h);
-	h = vb_local(s->fabric, s->header[node], sizeof(*h));
-	if (!h)
-		return vb_fail(-EOPNOTSUPP, "the '%s' fabric does not show node %u's memory here",
-			       s->fabric->ops->name, node);
-	if (fresh) {
-		h->ops_hash = layout_hash(s);
-		h->locks = s->locks;
-		h->lease_ns = s->lease_ns;
-		__atomic_store_n(&h->magic, HEADER_MAGIC, __ATOMIC_RELEASE);
-		return 0;
-	}
-	/* Whoever is first fills the header in a moment; a maker killed in that moment does not. */
-	for (unsigned i = 0; __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE) != HEADER_MAGIC; i++) {
-		if (i == 2000)
-			return vb_fail(-EAGAIN,
-				       "lock space '%s' was never finished by its maker; "
-				       "use another name",
-				       s->name);
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	}
-	if (h->ops_hash != layout_hash(s) || h->locks != s->locks || h->lease_ns != s->lease_ns)
-		return vb_fail(
-			-EINVAL,
-			"lock space '%s' exists with another protocol, layout, lease (%" PRIu64
-			" ns) or number of locks (%" PRIu64 "); ask for the same or use "
-			"another name",
-			s->name, h->lease_ns, h->locks);
-	return 0;
+	s->base[node] = s->header[node] + sizeof(struct vb_lock_header);
+	return vb_lock_header_open(s, node, fresh, layout_hash(s));
 }
 
 static int parse_options(struct vb_lock_space *s, const char *text)
