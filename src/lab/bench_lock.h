@@ -33,13 +33,20 @@
 #include "lock/lock.h"
 #include "workload/micro.h"
 
-enum vb_bench_fabric { VB_BENCH_SHM, VB_BENCH_SIM };
+enum vb_bench_fabric { VB_BENCH_SHM, VB_BENCH_SIM, VB_BENCH_UCX, VB_BENCH_VERBS };
+extern const char *const vb_bench_fabric_names[];
+
+/* Between processes that each have their own memory: the first of them is the lock server. */
+static inline bool vb_bench_is_net(int fabric)
+{
+	return fabric == VB_BENCH_UCX || fabric == VB_BENCH_VERBS;
+}
 
 struct vb_bench_opts {
 	const char *lock, *lock_options;
 	uint64_t locks;
 	int fabric; /* enum vb_bench_fabric */
-	const char *profile, *segment, *warmup;
+	const char *profile, *segment, *warmup, *fabric_options;
 	uint64_t nodes, servers, server_threads, procs, clients;
 	const char *dist;
 	double read_ratio, fail_rate;
@@ -95,6 +102,7 @@ struct vb_bench_tally {
 	uint64_t release_lost; /* releases that came too late */
 	uint64_t measured_ns;  /* how long this worker has measured */
 	struct vb_bench_meter spent;
+	struct vb_fabric_stats fabric; /* of the worker's process, since it opened the fabric */
 	struct vb_lock_timing timing;
 	double rate;    /* merged: cycles per second, the workers' rates added up */
 	int last_error; /* of an acquire, where it is none of the expected ones */
@@ -118,8 +126,9 @@ struct vb_bench_seat {
 
 /* Shared by everybody in a run. */
 struct vb_bench_control {
-	uint64_t t0_ns; /* scheduler's time base: the warm-up starts */
-	uint32_t ready; /* workers that have opened their clients */
+	uint64_t t0_ns;   /* scheduler's time base: the warm-up starts */
+	uint32_t ready;   /* workers that have opened their clients */
+	uint32_t serving; /* the locks are made and their servers known */
 	uint32_t go;
 	uint32_t early;   /* end now: no more cycles */
 	uint32_t leave;   /* close clients and go */
@@ -224,6 +233,9 @@ void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_me
 void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out);
 void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m);
 void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_meter *m);
+/* Worker processes: on a network all but the server. */
+unsigned vb_bench_workers(const struct vb_bench_plan *plan);
+void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_stats *s);
 void vb_bench_tally_init(struct vb_bench_tally *t);
 void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tally *t);
 

@@ -21,18 +21,30 @@
 #define SIM_DURATION_NS 50000000ull
 #define SIM_PROFILE     "cx5"
 
+const char *const vb_bench_fabric_names[] = {
+	[VB_BENCH_SHM] = "shm",
+	[VB_BENCH_SIM] = "sim",
+	[VB_BENCH_UCX] = "ucx",
+	[VB_BENCH_VERBS] = "verbs",
+};
+
 #define O struct vb_bench_opts
 static const struct vb_opt what_table[] = {
 	VB_OPT_STRING(O, lock, "lock", "NAMES", "all",
 		      "locks to run, one after the other: all, or names with commas between them"),
 	VB_OPT_STRING(O, lock_options, "lock-options", "LIST", NULL,
 		      "the protocol's own options, KEY=VALUE,...; `verbena list` shows them"),
-	VB_OPT_CHOICE(O, fabric, "fabric", "shm|sim", "shm",
-		      "shm: processes on shared memory; sim: a simulated cluster in virtual time"),
+	VB_OPT_CHOICE(
+		O, fabric, "fabric", "shm|sim|ucx|verbs", "shm",
+		"shm: processes on shared memory; sim: a simulated cluster in virtual time; ucx, "
+		"verbs: processes that reach each other through UCX (TCP) or an RDMA card"),
+	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
+		      "the fabric's own options, KEY=VALUE,...; `verbena list` shows them"),
 	VB_OPT_SIZE(O, locks, "locks", "100k", 1, 1ull << 40, "number of locks"),
 	VB_OPT_SIZE(O, clients, "clients", NULL, 1, VB_BENCH_CLIENTS,
 		    "number of clients, of all processes or nodes together (8; sim: 240)"),
-	VB_OPT_SIZE(O, procs, "procs", NULL, 1, VB_BENCH_PROCS, "shm: worker processes (2)"),
+	VB_OPT_SIZE(O, procs, "procs", NULL, 1, VB_BENCH_PROCS,
+		    "worker processes (2); ucx, verbs: the lock server and the workers (3)"),
 	VB_OPT_STRING(O, segment, "segment", "NAME", NULL,
 		      "shm: name of the segment (none: private to this run)"),
 	VB_OPT_STRING(O, profile, "profile", "NAME", NULL, "sim: model of the network (cx5)"),
@@ -160,8 +172,21 @@ static int plan_profile(const char *name)
  * said. */
 static int plan_fabric(struct vb_bench_opts *o)
 {
-	bool sim = o->fabric == VB_BENCH_SIM;
+	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
 
+	if (net && (o->nodes != 0 || o->servers != 1))
+		return vb_fail(-EINVAL,
+			       "on '%s' each process is a node and the first one the lock "
+			       "server: say --procs, not --nodes or --servers",
+			       vb_bench_fabric_names[o->fabric]);
+	if (net && o->segment != NULL)
+		return vb_fail(-EINVAL, "--segment is for --fabric shm");
+	if (net && o->procs == 1)
+		return vb_fail(-EINVAL,
+			       "--procs 1: a lock server and at least one worker are needed");
+	if (sim && o->fabric_options != NULL)
+		return vb_fail(-EINVAL, "--fabric-options is not for --fabric sim; its model is "
+					"chosen with --profile");
 	if (sim && o->procs != 0)
 		return vb_fail(-EINVAL,
 			       "--procs is for --fabric shm: a simulation has one process");
@@ -172,14 +197,16 @@ static int plan_fabric(struct vb_bench_opts *o)
 	if (o->clients == 0)
 		o->clients = sim ? 240 : 8;
 	if (o->procs == 0)
-		o->procs = sim || o->clients < 2 ? 1 : 2;
+		o->procs = (sim || o->clients < 2 ? 1 : 2) + net;
+	if (net)
+		o->nodes = o->procs;
 	if (o->nodes == 0)
 		o->nodes = sim ? 6 : 1;
 	if (o->duration_ns == 0)
 		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
 	if (o->profile == NULL && sim)
 		o->profile = SIM_PROFILE;
-	if (o->clients < o->procs)
+	if (o->clients < o->procs - net)
 		return vb_fail(-EINVAL,
 			       "%" PRIu64 " clients in %" PRIu64 " processes: each process "
 			       "needs a client",

@@ -60,7 +60,8 @@ void vb_bench_print_head(FILE *to, const struct vb_bench_plan *p)
 			o->nodes - (o->nodes > o->servers ? o->servers : 0), o->servers,
 			o->servers > 1 ? "s" : "", o->profile, span);
 	else
-		fprintf(to, " in %" PRIu64 " processes; shm, %s each", o->procs, span);
+		fprintf(to, " in %u processes; %s, %s each", vb_bench_workers(p),
+			vb_bench_fabric_names[o->fabric], span);
 	if (o->think_ns != 0)
 		fprintf(to, ", think %s", think);
 	if (o->rate != 0)
@@ -304,7 +305,7 @@ static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct v
 
 	json_object_set_new(j, "kind", json_string("lock"));
 	json_object_set_new(j, "lock", json_string(r->ops->name));
-	json_object_set_new(j, "fabric", json_string(sim ? "sim" : "shm"));
+	json_object_set_new(j, "fabric", json_string(vb_bench_fabric_names[o->fabric]));
 	json_object_set_new(j, "profile", sim ? vb_json_text(o->profile) : json_null());
 	json_object_set_new(j, "nodes", json_integer((json_int_t)o->nodes));
 	json_object_set_new(j, "servers", json_integer((json_int_t)o->servers));
@@ -316,6 +317,16 @@ static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct v
 	json_object_set_new(j, "fencing", json_boolean(o->fencing));
 	json_object_set_new(j, "portable_variant", json_boolean(r->portable));
 	json_object_set_new(j, "workload", workload_json(o));
+}
+
+static json_t *stats_json(const struct vb_fabric_stats *s)
+{
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "doorbells",
+			 (json_int_t)s->doorbells, "posted", (json_int_t)s->posted, "completions",
+			 (json_int_t)s->completions, "messages", (json_int_t)s->messages, "served",
+			 (json_int_t)s->served, "served_late", (json_int_t)s->served_late,
+			 "refused", (json_int_t)s->refused, "waits", (json_int_t)s->waits,
+			 "dropped", (json_int_t)s->dropped, "sleeps", (json_int_t)s->sleeps);
 }
 
 json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_result *r)
@@ -345,6 +356,8 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 	json_object_set_new(j, "workers_killed", json_integer((json_int_t)r->deaths));
 	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));
 	json_object_set_new(j, "stalled", r->stalled ? vb_json_text(r->stall) : json_null());
+	if (vb_bench_is_net(p->o.fabric))
+		json_object_set_new(j, "fabric_stats", stats_json(&t->fabric));
 	if (p->o.fabric == VB_BENCH_SIM)
 		json_object_set_new(j, "verbs_simulated",
 				    json_integer((json_int_t)r->virtual_verbs));

@@ -112,6 +112,19 @@ void vb_bench_tally_init(struct vb_bench_tally *t)
 		vb_hist_init(&t->lat[i]);
 }
 
+unsigned vb_bench_workers(const struct vb_bench_plan *plan)
+{
+	return (unsigned)plan->o.procs - (vb_bench_is_net(plan->o.fabric) ? 1 : 0);
+}
+
+/* Nothing but counters: added word by word. */
+void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_stats *s)
+{
+	_Static_assert(sizeof(*s) % sizeof(uint64_t) == 0, "counters");
+	for (size_t i = 0; i < sizeof(*s) / sizeof(uint64_t); i++)
+		((uint64_t *)into)[i] += ((const uint64_t *)s)[i];
+}
+
 void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tally *t)
 {
 	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
@@ -126,6 +139,7 @@ void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tal
 	if (t->measured_ns > into->measured_ns)
 		into->measured_ns = t->measured_ns;
 	vb_bench_meter_add(&into->spent, &t->spent);
+	vb_bench_stats_add(&into->fabric, &t->fabric);
 	for (unsigned call = 0; call < VB_CALL_COUNT; call++) {
 		into->timing.calls[call] += t->timing.calls[call];
 		for (unsigned phase = 0; phase < VB_PHASE_COUNT; phase++)
