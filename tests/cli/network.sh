@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Locks between processes over TCP (fabric ucx): audited, counted, and refused where it makes no sense.
+. "$(dirname "$0")/lib.sh"
+
+json=$work/run.json
+holds() { # FILTER: true for the JSON file
+	jq -e "$1" "$json" >/dev/null
+}
+
+run bench lock --lock cas --fabric ucx --procs 1
+is 'one process is not enough' [ "$status" = 2 ]
+run bench lock --lock cas --fabric ucx --nodes 3
+is 'nodes are the processes' [ "$status" = 2 ]
+run bench lock --lock cas --fabric sim --fabric-options coalesce=no
+is 'options of a fabric that takes none' [ "$status" = 2 ]
+
+if ! command -v jq >/dev/null; then
+	skip 'ucx' 'jq is not installed'
+	finish
+	exit 0
+fi
+why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
+if [ -n "$why" ]; then
+	skip 'ucx' "$why"
+	finish
+	exit 0
+fi
+
+# The bound is generous: a lost answer is right on a loaded machine, but not what is tested here.
+run bench lock --lock all --fabric ucx --procs 3 --clients 4 --locks 1k --lease 2s \
+	--fabric-options bound=500ms --duration 200ms --json "$json"
+is 'every lock: exit status 0' [ "$status" = 0 ]
+is 'every lock ran' holds '[.runs[].lock] == ["cas", "cas-backoff", "retry-on-fail", "mcs", "dslr",
+	"shiftlock", "rpc"]'
+is 'every lock: audit clean' holds '.runs | all(.audit.checked_ops > 0 and .audit.violations == 0 and
+	.failed == 0 and .ops > 0)'
+is 'every lock: what the fabric did' holds '.runs | all(.fabric == "ucx" and .procs == 3 and
+	.fabric_stats.doorbells > 0 and .fabric_stats.posted >= .fabric_stats.doorbells)'
+
+run bench lock --lock cas-backoff --fabric ucx --procs 2 --clients 16 --locks 100k --lease 2s \
+	--fabric-options bound=500ms --dist uniform --duration 200ms --json "$json"
+is 'verbs of many clients leave together' holds \
+	'.runs[0].fabric_stats | .posted > 1.5 * .doorbells'
+run bench lock --lock cas-backoff --fabric ucx --procs 2 --clients 16 --locks 100k --lease 2s \
+	--fabric-options bound=500ms,coalesce=no --dist uniform --duration 200ms --json "$json"
+is 'and one by one when told so' holds '.runs[0].fabric_stats | .posted <= 1.1 * .doorbells'
+finish
