@@ -51,6 +51,16 @@ void vb_cluster_on_gone(struct vb_cluster *c, unsigned slot,
 			void (*fn)(void *ctx, uint32_t rank, bool died), void *ctx);
 
 /*
+ * A notice: a few bytes that each process hangs out, out of step with anything.  The root sees
+ * everybody's, the members see the root's: the latest one, without those before it, and without a
+ * promise of when.  For progress, and for word that a run ends early.
+ */
+#define VB_CLUSTER_NOTICE 32
+void vb_cluster_post(struct vb_cluster *c, const void *notice);
+/* False, and zeros: nothing was hung out there yet, or it is not for this process to see. */
+bool vb_cluster_read(struct vb_cluster *c, uint32_t rank, void *notice);
+
+/*
  * Time.  On machines that are the root's own (same boot), opening the cluster has adopted the
  * root's calibration: clocks are one and *error_ns is 0.  Elsewhere root_time = vb_clock_ns() + *offset,
  * true to within *error_ns: half the best round trip seen, and 1000 ppm of the time since, for two

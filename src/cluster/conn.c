@@ -401,3 +401,25 @@ void conn_read(struct vb_cluster *c, struct cluster_conn *k)
 		parse(c, k);
 	}
 }
+
+void conn_notice(struct vb_cluster *c, struct cluster_conn *k)
+{
+	uint8_t *to;
+
+	if (!k->notice_due || k->phase != CONN_GOING || conn_wants_write(k))
+		return;
+	to = conn_room(k, CL_CONTROL_MAX);
+	if (to == NULL)
+		return;
+	conn_put(k, cl_put_bytes(to, CL_NOTICE, c->peers[c->rank].notice, CL_NOTICE_SIZE));
+	k->notice_due = false;
+}
+
+void conn_take_notice(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
+{
+	struct cluster_peer *p = &c->peers[c->is_root ? k->rank : 0];
+
+	_Static_assert(CL_NOTICE_SIZE == VB_CLUSTER_NOTICE, "one size");
+	memcpy(p->notice, f->payload, CL_NOTICE_SIZE);
+	p->noticed = true;
+}

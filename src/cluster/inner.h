@@ -98,6 +98,7 @@ struct cluster_conn {
 	const char *why; /* of either; NULL: nothing more is known */
 	uint32_t rank, wanted;
 	uint64_t next_seq; /* root: of the member's next part */
+	bool notice_due;   /* ours has changed since it went this way */
 	struct cl_identity who;
 	struct auth_transcript transcript;
 
@@ -120,7 +121,8 @@ struct cluster_conn {
 struct cluster_peer {
 	struct cl_identity who;
 	char name[CL_NAME];
-	bool known, local;
+	bool known, local, noticed;
+	uint8_t notice[VB_CLUSTER_NOTICE];
 	uint32_t state;            /* enum cluster_state; atomic */
 	uint32_t suspect;          /* atomic */
 	struct cluster_conn *conn; /* at the root: the member's; at a member: [0], the root's */
@@ -272,6 +274,9 @@ void conn_write(struct cluster_conn *k);
 /* Moves pieces of the bulk into the queue. */
 void conn_fill(struct cluster_conn *k);
 bool conn_wants_write(const struct cluster_conn *k);
+/* Our latest notice, once the queue is empty: a connection that stands still gets one, not all. */
+void conn_notice(struct vb_cluster *c, struct cluster_conn *k);
+void conn_take_notice(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f);
 int conn_bulk(struct cluster_conn *k, const struct cluster_bulk *b);
 void conn_ping(struct cluster_conn *k);
 void conn_pong(struct cluster_conn *k, uint64_t time);

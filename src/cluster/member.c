@@ -350,6 +350,9 @@ static void root_says(struct vb_cluster *c, struct cluster_conn *k, const struct
 	case CL_PONG:
 		take_pong(c, k, f);
 		break;
+	case CL_NOTICE:
+		conn_take_notice(c, k, f);
+		break;
 	case CL_RESULT:
 		result_begins(c, k, f);
 		break;

@@ -44,6 +44,31 @@ int vb_cluster_first_dead(const struct vb_cluster *c)
 	return __atomic_load_n(&c->first_dead, __ATOMIC_ACQUIRE);
 }
 
+void vb_cluster_post(struct vb_cluster *c, const void *notice)
+{
+	struct cluster_peer *me = &c->peers[c->rank];
+
+	pthread_mutex_lock(&c->lock);
+	memcpy(me->notice, notice, VB_CLUSTER_NOTICE);
+	me->noticed = true;
+	vb_list_for_each (it, &c->conns)
+		vb_container_of(it, struct cluster_conn, link)->notice_due = true;
+	pthread_mutex_unlock(&c->lock);
+	cluster_wake(c);
+}
+
+bool vb_cluster_read(struct vb_cluster *c, uint32_t rank, void *notice)
+{
+	bool there;
+
+	vb_assert(rank < c->hosts);
+	pthread_mutex_lock(&c->lock);
+	memcpy(notice, c->peers[rank].notice, VB_CLUSTER_NOTICE);
+	there = c->peers[rank].noticed;
+	pthread_mutex_unlock(&c->lock);
+	return there;
+}
+
 uint32_t vb_cluster_local_hosts(const struct vb_cluster *c)
 {
 	uint32_t n = 0;

@@ -303,6 +303,8 @@ static void member_says(struct vb_cluster *c, struct cluster_conn *k, const stru
 		return; /* nobody is here any more who could want it */
 	} else if (f->type == CL_PING) {
 		take_ping(k, f);
+	} else if (f->type == CL_NOTICE) {
+		conn_take_notice(c, k, f);
 	} else if (f->type == CL_PART) {
 		take_part(c, k, f);
 	} else if (f->type == CL_DATA) {

@@ -169,6 +169,7 @@ static nfds_t collect(struct vb_cluster *c, uint64_t now)
 	vb_list_for_each (it, &c->conns) {
 		struct cluster_conn *k = vb_container_of(it, struct cluster_conn, link);
 
+		conn_notice(c, k);
 		c->polled_conns[n] = k;
 		c->polled[n++] = (struct pollfd){.fd = k->fd, .events = wanted_events(k)};
 	}

@@ -36,6 +36,7 @@ static const struct {
 	[CL_GONE] = {"GONE", 5, 5},
 	[CL_SUSPECT] = {"SUSPECT", 5, 5},
 	[CL_GOODBYE] = {"GOODBYE", 0, 0},
+	[CL_NOTICE] = {"NOTICE", CL_NOTICE_SIZE, CL_NOTICE_SIZE},
 };
 
 /* Errors by numbers of our own: those of errno are not the same everywhere. */

@@ -20,7 +20,7 @@
  *	                               <------  MEMBER for each rank, then START, when all have come
  *	PART, DATA ... of a step       ------>
  *	                               <------  RESULT, DATA ... for each part, then END
- *	PING, PONG, GOODBYE            <----->
+ *	PING, PONG, NOTICE, GOODBYE    <----->
  *	                               <------  GONE, SUSPECT; or, at any time, REFUSE and the end
  */
 #ifndef VB_CLUSTER_WIRE_H
@@ -44,6 +44,7 @@
 #define CL_MACHINE     96
 #define CL_WHAT        31
 #define CL_HELLO_SIZE  40
+#define CL_NOTICE_SIZE 32
 #define CL_CONTROL_MAX 1024u /* a frame that is neither JOIN nor DATA, header included */
 #define CL_JOIN_MAX    (CL_HEADER + 16 + 2 + CL_HOSTNAME + CL_MACHINE + CL_CONFIG)
 
@@ -65,6 +66,7 @@ enum cl_type {
 	CL_GONE,
 	CL_SUSPECT,
 	CL_GOODBYE,
+	CL_NOTICE,
 	CL_TYPES,
 };
 

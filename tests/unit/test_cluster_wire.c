@@ -71,6 +71,7 @@ static void test_handshake(void **state)
 	f = frame(cl_put_bytes(buf, CL_PROOF, nonce, CL_MAC), CL_PROOF);
 	assert_memory_equal(f.payload, nonce, CL_MAC);
 	frame(cl_put_bytes(buf, CL_GOODBYE, NULL, 0), CL_GOODBYE);
+	frame(cl_put_bytes(buf, CL_NOTICE, nonce, CL_NOTICE_SIZE), CL_NOTICE);
 }
 
 static void test_join(void **state)

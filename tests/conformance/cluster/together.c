@@ -307,6 +307,41 @@ static void test_largest(void **state)
 	crew_run(&w, 2, largest);
 }
 
+/* The root sees everybody's notice, the members the root's; what counts is the last one. */
+static void notices(struct crew *w, unsigned me)
+{
+	struct vb_cluster *c = crew_open(w, me);
+	uint32_t notice[VB_CLUSTER_NOTICE / 4] = {0}, seen[VB_CLUSTER_NOTICE / 4];
+
+	if (me != 0) {
+		for (uint32_t i = 1; i <= 1000; i++) {
+			notice[0] = i;
+			notice[7] = me;
+			vb_cluster_post(c, notice);
+		}
+		while (!vb_cluster_read(c, 0, seen) || seen[0] != 77)
+			vb_task_yield();
+		crew_must(!vb_cluster_read(c, 3 - me, seen) && seen[0] == 0);
+	} else {
+		for (uint32_t r = 1; r < 3; r++) {
+			while (!vb_cluster_read(c, r, seen) || seen[0] != 1000)
+				vb_task_yield();
+			crew_must(seen[7] == r);
+		}
+		notice[0] = 77;
+		vb_cluster_post(c, notice);
+	}
+	crew_must(vb_cluster_barrier(c) == 0);
+	vb_cluster_close(c);
+}
+
+static void test_notices(void **state)
+{
+	struct crew w = {0};
+
+	crew_run(&w, 3, notices);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -314,7 +349,7 @@ int main(void)
 		cmocka_unit_test(test_clocks),     cmocka_unit_test(test_by_itself),
 		cmocka_unit_test(test_root_late),  cmocka_unit_test(test_tasks_run),
 		cmocka_unit_test(test_other_step), cmocka_unit_test(test_too_big),
-		cmocka_unit_test(test_largest),
+		cmocka_unit_test(test_largest),    cmocka_unit_test(test_notices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
