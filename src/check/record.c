@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recording grants: see record.h.  record_judge.c reads what is written here. */
+#define VB_LOG_ROOM "check"
+#include "check/record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+
+#define NONE UINT64_MAX
+
+struct record_client {
+	uint64_t called1; /* 1 + the lock of the call under way, 0: none */
+	uint64_t called_at, queued_at;
+	uint64_t used;                /* bit per open grant */
+	uint64_t open[VB_CLAIMS_MAX]; /* where in grants[]; NONE: it was not kept */
+	uint64_t lock[VB_CLAIMS_MAX];
+	uint64_t releasing; /* where the grant lies whose release is under way, or NONE */
+};
+
+struct vb_record {
+	unsigned clients;
+	uint64_t n, most, missed;
+	size_t bytes;
+	struct vb_record_grant *grants;
+	struct vb_lock_watch watch;
+	struct record_client client[];
+};
+
+static struct record_client *client_of(struct vb_record *r, const struct vb_lock_client *me)
+{
+	vb_assert(me->index < r->clients);
+	return &r->client[me->index];
+}
+
+static void on_called(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
+{
+	struct record_client *c = client_of(ctx, me);
+
+	c->called1 = lock + 1;
+	c->called_at = vb_sched_now(me->ep->sched);
+	c->queued_at = 0;
+}
+
+static void on_queued(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
+{
+	struct record_client *c = client_of(ctx, me);
+
+	/* A husk that queues again after a recovery is nobody's wait. */
+	if (c->called1 == lock + 1)
+		c->queued_at = vb_sched_now(me->ep->sched);
+}
+
+static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
+{
+	struct vb_record *r = ctx;
+	struct record_client *c = client_of(r, me);
+	uint64_t at = NONE, now = vb_sched_now(me->ep->sched);
+	bool called = c->called1 == claim->lock + 1;
+	unsigned slot;
+
+	vb_assert(~c->used != 0);
+	slot = (unsigned)__builtin_ctzll(~c->used);
+	if (r->n < r->most) {
+		at = r->n++;
+		r->grants[at] = (struct vb_record_grant){
+			.lock = claim->lock,
+			.token = claim->token,
+			.called_ns = called ? c->called_at : now,
+			.queued_ns = called ? c->queued_at : 0,
+			.granted_ns = now,
+			.valid_until_ns = vb_ep_base(me->ep, claim->valid_until_ns),
+			.left_ns = VB_FOREVER,
+			.client = me->index,
+			.node = me->node,
+			.mode = (uint8_t)claim->mode,
+		};
+	} else {
+		r->missed++;
+	}
+	c->called1 = 0;
+	c->used |= 1ull << slot;
+	c->open[slot] = at;
+	c->lock[slot] = claim->lock;
+}
+
+static void on_not_granted(void *ctx, struct vb_lock_client *me, uint64_t lock, int err)
+{
+	struct record_client *c = client_of(ctx, me);
+
+	if (c->called1 == lock + 1)
+		c->called1 = 0;
+}
+
+/* The grant of this lock is open no more; where it lies, or NONE. */
+static uint64_t leave(struct record_client *c, uint64_t lock)
+{
+	for (uint64_t left = c->used; left != 0; left &= left - 1) {
+		unsigned slot = (unsigned)__builtin_ctzll(left);
+
+		if (c->lock[slot] != lock)
+			continue;
+		c->used &= ~(1ull << slot);
+		return c->open[slot];
+	}
+	return NONE;
+}
+
+static void on_abandoned(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
+{
+	struct vb_record *r = ctx;
+	uint64_t at = leave(client_of(r, me), claim->lock);
+
+	if (at == NONE)
+		return;
+	r->grants[at].left_ns = vb_sched_now(me->ep->sched);
+	r->grants[at].end = VB_RECORD_ABANDONED;
+}
+
+static void on_releasing(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
+{
+	struct vb_record *r = ctx;
+	struct record_client *c = client_of(r, me);
+	uint64_t at = leave(c, claim->lock);
+
+	c->releasing = at;
+	if (at != NONE)
+		r->grants[at].left_ns = vb_sched_now(me->ep->sched);
+}
+
+static void on_released(void *ctx, struct vb_lock_client *me, uint64_t lock, int err)
+{
+	struct vb_record *r = ctx;
+	struct record_client *c = client_of(r, me);
+	uint64_t at = c->releasing;
+
+	c->releasing = NONE;
+	if (at == NONE || r->grants[at].lock != lock)
+		return;
+	r->grants[at].end = err == 0           ? VB_RECORD_RELEASED
+			    : err == -VB_ELOST ? VB_RECORD_LOST
+					       : VB_RECORD_FAILED;
+}
+
+int vb_record_open(unsigned clients, uint64_t most, struct vb_record **out)
+{
+	size_t bytes = most * sizeof(struct vb_record_grant);
+	struct vb_record *r = calloc(1, sizeof(*r) + clients * sizeof(r->client[0]));
+	void *grants = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (r == NULL || grants == MAP_FAILED) {
+		free(r);
+		if (grants != MAP_FAILED)
+			munmap(grants, bytes);
+		return vb_fail(-ENOMEM, "no memory for the records of %u clients (%zu MiB)",
+			       clients, bytes >> 20);
+	}
+	r->clients = clients;
+	r->most = most;
+	r->bytes = bytes;
+	r->grants = grants;
+	for (unsigned i = 0; i < clients; i++)
+		r->client[i].releasing = NONE;
+	r->watch = (struct vb_lock_watch){
+		.called = on_called,
+		.queued = on_queued,
+		.granted = on_granted,
+		.not_granted = on_not_granted,
+		.abandoned = on_abandoned,
+		.releasing = on_releasing,
+		.released = on_released,
+		.ctx = r,
+	};
+	*out = r;
+	return 0;
+}
+
+void vb_record_close(struct vb_record *r)
+{
+	if (r == NULL)
+		return;
+	munmap(r->grants, r->bytes);
+	free(r);
+}
+
+const struct vb_lock_watch *vb_record_watch(struct vb_record *r)
+{
+	return &r->watch;
+}
+
+struct vb_record_grant *vb_record_grants(struct vb_record *r, uint64_t *n, uint64_t *missed)
+{
+	*n = r->n;
+	*missed = r->missed;
+	return r->grants;
+}
+
+static uint64_t moved(uint64_t at, int64_t offset_ns)
+{
+	return at == VB_FOREVER || at == 0 ? at : at + (uint64_t)offset_ns;
+}
+
+void vb_record_move(struct vb_record_grant *grants, uint64_t n, int64_t offset_ns)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		struct vb_record_grant *g = &grants[i];
+
+		g->called_ns = moved(g->called_ns, offset_ns);
+		g->queued_ns = moved(g->queued_ns, offset_ns);
+		g->granted_ns = moved(g->granted_ns, offset_ns);
+		g->valid_until_ns = moved(g->valid_until_ns, offset_ns);
+		g->left_ns = moved(g->left_ns, offset_ns);
+	}
+}
