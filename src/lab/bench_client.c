@@ -12,6 +12,7 @@
 /* A client whose acquires fail so often in a row, other than by its own deadline, gives up: its
  * server is gone. */
 #define ERRORS_IN_A_ROW 100
+#define ERROR_NAP_NS    1000000ull /* times how many there were, up to NAP_NS */
 
 /* Longest sleep before the client looks again whether the run is over. */
 #define NAP_NS 20000000ull
@@ -139,8 +140,14 @@ static void client_body(void *arg)
 		if (err == -ECANCELED)
 			break;
 		errors = err == 0 || err == -ETIMEDOUT ? 0 : errors + 1;
-		if (errors != 0)
+		if (errors != 0) {
 			w->tally->last_error = err;
+			/* A server that stands still for a second, or a cable, comes back. */
+			if (!nap_until(c, vb_sched_now(s) + (errors * ERROR_NAP_NS < NAP_NS
+								     ? errors * ERROR_NAP_NS
+								     : NAP_NS)))
+				break;
+		}
 		__atomic_store_n(&c->seat->cycles, c->seat->cycles + 1, __ATOMIC_RELAXED);
 		/* Verbs that complete inline never gave the thread's other clients a turn. */
 		if (o->think_ns == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verbena bench lock: one lock after the other, and what is said at the end. */
 #define VB_LOG_ROOM "bench"
-#include "lab/bench_lock.h"
+#include "lab/bench_crew.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@ struct session {
 	struct vb_bench_plan plan;
 	struct vb_bench_result results[VB_BENCH_LOCKS];
 	unsigned n;
+	struct vb_bench_crew crew; /* network fabrics only */
 	struct vb_json_out json;
 	bool headed; /* the table's head is printed with its first row: after errors, not before */
 	FILE *table; /* stdout; stderr where stdout carries the JSON */
@@ -30,12 +31,21 @@ static const char *reason_to_skip(const struct vb_bench_plan *plan, const struct
 
 static void print_row(struct session *s, const struct vb_bench_result *r)
 {
-	if (!r->ran && r->skipped == NULL)
+	if ((!r->ran && r->skipped == NULL) || s->crew.rank != 0)
 		return;
 	if (!s->headed)
 		vb_bench_print_head(s->table, &s->plan);
 	s->headed = true;
 	vb_bench_print_row(s->table, r);
+}
+
+static int drive(struct session *s, const struct vb_lock_ops *ops, struct vb_bench_result *r)
+{
+	if (s->plan.o.fabric == VB_BENCH_SIM)
+		return vb_bench_run_sim(&s->plan, ops, r);
+	if (vb_bench_is_net(s->plan.o.fabric))
+		return vb_bench_run_net(&s->plan, &s->crew, ops, r);
+	return vb_bench_run_shm(&s->plan, ops, r);
 }
 
 static int run_one(struct session *s, const struct vb_lock_ops *ops)
@@ -52,15 +62,14 @@ static int run_one(struct session *s, const struct vb_lock_ops *ops)
 	vb_bench_progress.run = s->n;
 	vb_bench_progress.runs = s->plan.n_locks;
 	vb_bench_progress.lock = ops->name;
-	err = s->plan.o.fabric == VB_BENCH_SIM ? vb_bench_run_sim(&s->plan, ops, r)
-					       : vb_bench_run_shm(&s->plan, ops, r);
+	err = drive(s, ops, r);
 	vb_bench_progress_clear();
 	if (err == -EOPNOTSUPP && s->plan.all) {
 		r->skipped = "this fabric lacks what it needs (see `verbena list`)";
 		err = 0;
 	}
 	print_row(s, r);
-	if (err == 0 && r->ran)
+	if (err == 0 && r->ran && s->crew.rank == 0)
 		err = vb_bench_write_hgrm(s->plan.o.hgrm, r);
 	return err;
 }
@@ -129,6 +138,29 @@ static void print_end(struct session *s)
 	fflush(s->table);
 }
 
+/* In step with the other processes, if there are any: the root's word counts. */
+static bool goes_on(struct session *s, int err)
+{
+	bool mine = err == 0 && !vb_interrupted;
+
+	for (unsigned i = 0; i < s->n; i++)
+		mine &= !s->results[i].interrupted;
+	if (s->crew.cluster == NULL || s->n == 0)
+		return mine;
+	return vb_bench_crew_goes_on(&s->crew, mine) && err == 0;
+}
+
+static int open_all(struct session *s, const struct vb_bench_opts *opts)
+{
+	int err = vb_bench_plan(opts, &s->plan);
+
+	if (err == 0 && vb_bench_is_net(s->plan.o.fabric))
+		err = vb_bench_crew_open(&s->plan, &s->crew);
+	if (err == 0 && s->crew.rank == 0)
+		err = vb_json_out_open(&s->json, opts->json);
+	return err;
+}
+
 int vb_bench_lock(const struct vb_bench_opts *opts)
 {
 	struct session *s = calloc(1, sizeof(*s));
@@ -136,23 +168,24 @@ int vb_bench_lock(const struct vb_bench_opts *opts)
 
 	if (s == NULL)
 		return VB_EXIT_RESOURCES;
-	err = vb_bench_plan(opts, &s->plan);
-	if (err == 0)
-		err = vb_json_out_open(&s->json, opts->json);
+	err = open_all(s, opts);
 	if (err) {
+		vb_bench_crew_close(&s->crew);
 		free(s);
 		return vb_exit_of(err);
 	}
 	s->table = opts->json != NULL && strcmp(opts->json, "-") == 0 ? stderr : stdout;
-	vb_bench_progress.on = isatty(STDERR_FILENO) == 1;
-	for (unsigned i = 0; i < s->plan.n_locks && err == 0 && !vb_interrupted; i++)
+	vb_bench_progress.on = isatty(STDERR_FILENO) == 1 && s->crew.rank == 0;
+	for (unsigned i = 0; i < s->plan.n_locks && goes_on(s, err); i++)
 		err = run_one(s, s->plan.lock[i]);
-	print_end(s);
+	if (s->crew.rank == 0)
+		print_end(s);
 	if (err != 0 && s->n == 1 && !s->results[0].ran)
 		vb_json_out_abandon(&s->json); /* nothing was run: nothing is written */
 	else if (write_json(s) != 0 && err == 0)
 		err = -EIO;
 	code = exit_code(s, err);
+	vb_bench_crew_close(&s->crew);
 	for (unsigned i = 0; i < s->n; i++)
 		vb_bench_result_free(&s->results[i]);
 	free(s);

@@ -6,6 +6,9 @@
  *   bench_client.c  what one client does: the same body on every fabric
  *   bench_sim.c     one lock on the simulator: one thread, virtual time
  *   bench_shm.c     one lock between processes on shared memory
+ *   bench_crew.c    processes on a network: how they come together
+ *   bench_net.c     one lock on a network fabric, in each process of the crew
+ *   bench_gather.c  their results, brought together and judged
  *   bench_result.c  a run's tallies merged into numbers
  *   bench_report.c  the numbers as tables, JSON and .hgrm files
  *   bench_lock.c    lock after lock, and how it all ends
@@ -48,6 +51,9 @@ struct vb_bench_opts {
 	int fabric; /* enum vb_bench_fabric */
 	const char *profile, *segment, *warmup, *fabric_options;
 	uint64_t nodes, servers, server_threads, procs, clients;
+	const char *join, *hosts, *rank, *bind, *auth_key_file;
+	uint64_t patience_ns, silence_ns;
+	bool launched; /* by mpirun or srun, which knows ranks and number */
 	const char *dist;
 	double read_ratio, fail_rate;
 	uint64_t rate;
@@ -73,6 +79,8 @@ struct vb_bench_plan {
 
 /* The option table's groups; opts is where they write. */
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n);
+/* What depends on how many processes there are. */
+int vb_bench_plan_nodes(struct vb_bench_opts *o);
 /* 0, or -error, said in one line; nothing has been made yet. */
 int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
 
@@ -154,7 +162,10 @@ struct vb_bench_result {
 	uint64_t deaths; /* workers killed while running, by this signal, with so many clients */
 	int death_signal;
 	uint64_t dead_clients;
-	uint64_t virtual_verbs; /* sim: executed in all, warm-up and drain included */
+	char *died;              /* network: the first process that did, malloc'ed */
+	uint64_t unaudited;      /* network: grants that were not kept for the audit */
+	uint64_t clock_error_ns; /* network: of the worst clock among the processes */
+	uint64_t virtual_verbs;  /* sim: executed in all, warm-up and drain included */
 	unsigned stalled_client;
 	uint64_t stalled_lock;
 	char stall[256]; /* who holds what everybody waits for */
@@ -233,7 +244,7 @@ void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_me
 void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out);
 void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m);
 void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_meter *m);
-/* Worker processes: on a network all but the server. */
+/* Processes with clients: on a network all but the servers, or all if all are servers. */
 unsigned vb_bench_workers(const struct vb_bench_plan *plan);
 void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_stats *s);
 void vb_bench_tally_init(struct vb_bench_tally *t);

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "fabric/sim.h"
+#include "lab/bench_crew.h"
 #include "lab/host.h"
 
 #define SEC 1000000000ull
@@ -44,7 +45,7 @@ static const struct vb_opt what_table[] = {
 	VB_OPT_SIZE(O, clients, "clients", NULL, 1, VB_BENCH_CLIENTS,
 		    "number of clients, of all processes or nodes together (8; sim: 240)"),
 	VB_OPT_SIZE(O, procs, "procs", NULL, 1, VB_BENCH_PROCS,
-		    "worker processes (2); ucx, verbs: the lock server and the workers (3)"),
+		    "worker processes (2); ucx, verbs: lock servers and workers together (3)"),
 	VB_OPT_STRING(O, segment, "segment", "NAME", NULL,
 		      "shm: name of the segment (none: private to this run)"),
 	VB_OPT_STRING(O, profile, "profile", "NAME", NULL, "sim: model of the network (cx5)"),
@@ -58,6 +59,26 @@ static const struct vb_opt what_table[] = {
 	VB_OPT_TIME(O, lease_ns, "lease", "10ms", 10000, 3600 * SEC,
 		    "how long a grant is valid, for protocols with leases"),
 	VB_OPT_FLAG(O, fencing, "fencing", "every exclusive grant has a token that grows"),
+	VB_OPT_END};
+
+static const struct vb_opt cluster_table[] = {
+	VB_OPT_STRING(O, join, "join", "HOST:PORT", NULL,
+		      "where the processes meet, all --procs of them, each started by somebody; "
+		      "who can bind it is the root (none: this process forks the others)"),
+	VB_OPT_STRING(O, hosts, "hosts", "FILE", NULL,
+		      "one process for each line HOST[:PORT] of the file; the first is the root"),
+	VB_OPT_STRING(O, rank, "rank", "N", NULL,
+		      "this process's place: line of --hosts (from 0), or rank for --join"),
+	VB_OPT_STRING(O, bind, "bind", "ADDRESS", NULL,
+		      "address or interface that this process listens at (loopback)"),
+	VB_OPT_STRING(O, auth_key_file, "auth-key-file", "FILE", NULL,
+		      "a secret of 32 to 4096 bytes that all processes share, readable by its "
+		      "owner only; needed for any address beyond loopback"),
+	VB_OPT_TIME(O, patience_ns, "patience", "30s", 1000000, 3600 * SEC,
+		    "how long processes wait for each other before who is missing is named"),
+	VB_OPT_TIME(O, silence_ns, "silence", "3s", 10000000, 3600 * SEC,
+		    "without a sign of life for so long a process is suspect, for 20 times as long "
+		    "dead (one that is killed is dead at once)"),
 	VB_OPT_END};
 
 static const struct vb_opt load_table[] = {
@@ -97,11 +118,12 @@ static const struct vb_opt measure_table[] = {
 
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n)
 {
-	static struct vb_opt_group groups[3];
+	static struct vb_opt_group groups[4];
 
 	groups[0] = (struct vb_opt_group){"What runs", what_table, opts};
-	groups[1] = (struct vb_opt_group){"Load", load_table, opts};
-	groups[2] = (struct vb_opt_group){"Measuring and results", measure_table, opts};
+	groups[1] = (struct vb_opt_group){"Processes on ucx and verbs", cluster_table, opts};
+	groups[2] = (struct vb_opt_group){"Load", load_table, opts};
+	groups[3] = (struct vb_opt_group){"Measuring and results", measure_table, opts};
 	*n = VB_ARRAY_SIZE(groups);
 	return groups;
 }
@@ -168,19 +190,49 @@ static int plan_profile(const char *name)
 		       name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
+int vb_bench_plan_nodes(struct vb_bench_opts *o)
+{
+	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
+	uint64_t workers;
+
+	if (net)
+		o->nodes = o->procs;
+	if (o->nodes == 0)
+		o->nodes = sim ? 6 : 1;
+	workers = net && o->servers < o->procs ? o->procs - o->servers : o->procs;
+	if (o->clients < workers)
+		return vb_fail(-EINVAL,
+			       "%" PRIu64 " clients in %" PRIu64 " processes: each process "
+			       "needs a client",
+			       o->clients, workers);
+	if (o->servers > o->nodes)
+		return vb_fail(-EINVAL,
+			       "%" PRIu64 " lock servers on %" PRIu64 " nodes: give more "
+			       "--nodes or fewer --servers",
+			       o->servers, o->nodes);
+	if (o->locks < o->servers)
+		return vb_fail(-EINVAL, "%" PRIu64 " locks on %" PRIu64 " servers: each needs one",
+			       o->locks, o->servers);
+	return 0;
+}
+
 /* Only where one of the two fabrics has it: refuse what would be ignored, fill in what was not
  * said. */
 static int plan_fabric(struct vb_bench_opts *o)
 {
 	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
 
-	if (net && (o->nodes != 0 || o->servers != 1))
-		return vb_fail(-EINVAL,
-			       "on '%s' each process is a node and the first one the lock "
-			       "server: say --procs, not --nodes or --servers",
+	if (net && o->nodes != 0)
+		return vb_fail(-EINVAL, "on '%s' each process is a node: say --procs, not --nodes",
 			       vb_bench_fabric_names[o->fabric]);
 	if (net && o->segment != NULL)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
+	if (!net && (o->join != NULL || o->hosts != NULL || o->rank != NULL || o->bind != NULL ||
+		     o->auth_key_file != NULL))
+		return vb_fail(-EINVAL, "--join, --hosts, --rank, --bind and --auth-key-file are "
+					"for --fabric ucx and verbs");
+	if (net && vb_bench_crew_plan(o) != 0)
+		return -EINVAL;
 	if (net && o->procs == 1)
 		return vb_fail(-EINVAL,
 			       "--procs 1: a lock server and at least one worker are needed");
@@ -196,30 +248,15 @@ static int plan_fabric(struct vb_bench_opts *o)
 		return vb_fail(-EINVAL, "--profile is for --fabric sim");
 	if (o->clients == 0)
 		o->clients = sim ? 240 : 8;
-	if (o->procs == 0)
-		o->procs = (sim || o->clients < 2 ? 1 : 2) + net;
-	if (net)
-		o->nodes = o->procs;
-	if (o->nodes == 0)
-		o->nodes = sim ? 6 : 1;
+	if (o->procs == 0 && !o->launched)
+		o->procs = (sim || o->clients < 2 ? 1 : 2) + (net ? o->servers : 0);
 	if (o->duration_ns == 0)
 		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
 	if (o->profile == NULL && sim)
 		o->profile = SIM_PROFILE;
-	if (o->clients < o->procs - net)
-		return vb_fail(-EINVAL,
-			       "%" PRIu64 " clients in %" PRIu64 " processes: each process "
-			       "needs a client",
-			       o->clients, o->procs);
-	if (o->servers > o->nodes)
-		return vb_fail(-EINVAL,
-			       "%" PRIu64 " lock servers on %" PRIu64 " nodes: give more "
-			       "--nodes or fewer --servers",
-			       o->servers, o->nodes);
-	if (o->locks < o->servers)
-		return vb_fail(-EINVAL, "%" PRIu64 " locks on %" PRIu64 " servers: each needs one",
-			       o->locks, o->servers);
-	return sim ? plan_profile(o->profile) : 0;
+	if (sim && plan_profile(o->profile) != 0)
+		return -EINVAL;
+	return o->launched ? 0 : vb_bench_plan_nodes(o);
 }
 
 static int plan_times(struct vb_bench_opts *o)

@@ -98,7 +98,12 @@ static void put_notes(FILE *to, const struct vb_bench_result *r)
 {
 	if (r->interrupted)
 		fprintf(to, "    interrupted\n");
-	if (r->deaths != 0)
+	if (r->died != NULL)
+		fprintf(to,
+			"    %s died: results are of the others until then, %" PRIu64
+			" clients lost\n",
+			r->died, r->dead_clients);
+	else if (r->deaths != 0)
 		fprintf(to,
 			"    %" PRIu64 " worker%s killed by signal %d, %" PRIu64 " clients lost\n",
 			r->deaths, r->deaths > 1 ? "s" : "", r->death_signal, r->dead_clients);
@@ -107,6 +112,9 @@ static void put_notes(FILE *to, const struct vb_bench_result *r)
 	if (r->tally->spent.recoveries != 0 || r->tally->spent.lost != 0)
 		fprintf(to, "    recoveries %" PRIu64 ", grants lost %" PRIu64 "\n",
 			r->tally->spent.recoveries, r->tally->spent.lost);
+	if (r->unaudited != 0)
+		fprintf(to, "    %" PRIu64 " grants were not audited: too many to keep\n",
+			r->unaudited);
 	if (r->portable)
 		fprintf(to, "    ran as its portable variant: %s\n", r->ops->portable);
 	if (r->tally->last_error != 0)
@@ -271,6 +279,8 @@ static json_t *audit_json(const struct vb_bench_result *r)
 	rules = json_object();
 	json_object_set_new(o, "checked_ops", json_integer((json_int_t)r->audit.checked_ops));
 	json_object_set_new(o, "violations", json_integer((json_int_t)r->audit.violations));
+	json_object_set_new(o, "unaudited_ops", json_integer((json_int_t)r->unaudited));
+	json_object_set_new(o, "clock_error_us", vb_json_us((double)r->clock_error_ns));
 	json_object_set_new(o, "max_bypass", json_integer((json_int_t)r->audit.max_bypass));
 	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
 		json_object_set_new(rules, vb_audit_rule_names[i],
@@ -354,6 +364,7 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 	json_object_set_new(j, "lost", json_integer((json_int_t)t->spent.lost));
 	json_object_set_new(j, "skipped_releases", json_integer((json_int_t)t->skipped));
 	json_object_set_new(j, "workers_killed", json_integer((json_int_t)r->deaths));
+	json_object_set_new(j, "died", r->died != NULL ? vb_json_text(r->died) : json_null());
 	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));
 	json_object_set_new(j, "stalled", r->stalled ? vb_json_text(r->stall) : json_null());
 	if (vb_bench_is_net(p->o.fabric))

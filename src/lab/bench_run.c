@@ -114,7 +114,11 @@ void vb_bench_tally_init(struct vb_bench_tally *t)
 
 unsigned vb_bench_workers(const struct vb_bench_plan *plan)
 {
-	return (unsigned)plan->o.procs - (vb_bench_is_net(plan->o.fabric) ? 1 : 0);
+	const struct vb_bench_opts *o = &plan->o;
+
+	if (!vb_bench_is_net(o->fabric) || o->servers == o->procs)
+		return (unsigned)o->procs;
+	return (unsigned)(o->procs - o->servers);
 }
 
 /* Nothing but counters: added word by word. */
@@ -272,6 +276,7 @@ void vb_bench_result_free(struct vb_bench_result *r)
 {
 	free(r->tally);
 	free(r->story);
+	free(r->died);
 	r->tally = NULL;
 	r->story = NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One lock between processes, on shared memory or on a network fabric.
+ * One lock between processes.
  *
  * The parent makes the segment and the shared books, starts the lock servers on its own scheduler,
  * and forks the workers.  From then on it serves, reaps and looks; the workers keep time by
@@ -26,9 +26,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cluster/cluster.h"
-#include "fabric/shm.h"
 #include "lab/run.h"
+#include "fabric/shm.h"
 
 #define SLICE_NS     5000000ull
 #define START_NS     2000000ull /* from the barrier to the first cycle */
@@ -52,9 +51,6 @@ struct shm_run {
 	struct vb_bench_servers servers;
 	struct shm_books *books;
 	struct vb_sched *sched;
-	struct vb_cluster *cluster; /* network fabrics only */
-	int listening;
-	uint16_t port;
 	pid_t *pids; /* 0: gone */
 	unsigned forked, alive;
 	struct vb_bench_pulse pulse;
@@ -63,7 +59,7 @@ struct shm_run {
 static struct shm_books *books_make(const struct vb_bench_plan *plan)
 {
 	size_t seats = plan->o.clients * sizeof(struct vb_bench_seat);
-	size_t tallies = vb_bench_workers(plan) * sizeof(struct vb_bench_tally);
+	size_t tallies = plan->o.procs * sizeof(struct vb_bench_tally);
 	size_t bytes = sizeof(struct shm_books) + seats + tallies + 2 * VB_CACHELINE;
 	struct shm_books *b =
 		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -76,32 +72,9 @@ static struct shm_books *books_make(const struct vb_bench_plan *plan)
 	b->bytes = bytes;
 	b->seats = (struct vb_bench_seat *)at;
 	b->tallies = (struct vb_bench_tally *)(at + seats);
-	for (unsigned i = 0; i < vb_bench_workers(plan); i++)
+	for (unsigned i = 0; i < plan->o.procs; i++)
 		vb_bench_tally_init(&b->tallies[i]);
 	return b;
-}
-
-/* ---- the cluster of a network fabric ---- */
-
-#define COME_NS 30000000000ull
-
-static struct vb_cluster_params net_cluster(const struct shm_run *u)
-{
-	return (struct vb_cluster_params){.hosts = (uint32_t)u->plan->o.procs,
-					  .timeout_ns = COME_NS};
-}
-
-static struct vb_fabric_params net_fabric(const struct shm_run *u)
-{
-	const struct vb_bench_opts *o = &u->plan->o;
-
-	return (struct vb_fabric_params){
-		.fabric = vb_bench_fabric_names[o->fabric],
-		.options = o->fabric_options,
-		.nodes = (uint16_t)o->nodes,
-		.node_bytes = vb_bench_node_bytes(u->plan, u->ops),
-		.seed = o->seed,
-	};
 }
 
 /* ---- the worker process ---- */
@@ -155,45 +128,10 @@ static void worker_measure(struct vb_bench_worker *w)
 		vb_task_sleep_until(vb_sched_now_slow(s) + SLICE_NS / 5);
 }
 
-/* Takes this process's place in the cluster and opens what the parent has opened, too. */
-static int worker_join(struct shm_run *u, unsigned index)
-{
-	struct vb_cluster_params cp = net_cluster(u);
-	struct vb_fabric_params fp = net_fabric(u);
-	char meet[32];
-	int err;
-
-	vb_sched_forget();
-	close(u->listening);
-	snprintf(meet, sizeof(meet), "127.0.0.1:%u", u->port);
-	cp.role = VB_CLUSTER_MEMBER;
-	cp.rank = 1 + index;
-	cp.meet = meet;
-	err = vb_cluster_open(&cp, &u->cluster);
-	fp.cluster = u->cluster;
-	if (err == 0)
-		err = vb_fabric_open(&fp, &u->fabric);
-	/* The server's node is the parent's: its locks are made and its servers known by then. */
-	while (err == 0 && !__atomic_load_n(&u->books->control.serving, __ATOMIC_ACQUIRE))
-		vb_task_sleep_until(vb_sched_now_slow(vb_sched_self()) + SLICE_NS / 5);
-	if (err == 0)
-		err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
-	if (err == 0 && u->audit != NULL)
-		u->space->watch = vb_audit_watch(u->audit);
-	return err;
-}
-
-static void worker_leave(struct shm_run *u)
-{
-	vb_lock_space_close(u->space);
-	vb_fabric_close(u->fabric);
-	vb_cluster_close(u->cluster);
-}
-
 static int worker_open(struct vb_bench_worker *w, struct shm_run *u, unsigned index)
 {
 	const struct vb_bench_opts *o = &u->plan->o;
-	unsigned procs = vb_bench_workers(u->plan), clients = (unsigned)o->clients;
+	unsigned procs = (unsigned)o->procs, clients = (unsigned)o->clients;
 	unsigned n = clients / procs + (index < clients % procs);
 
 	*w = (struct vb_bench_worker){
@@ -212,38 +150,26 @@ VB_NORETURN static void worker_main(struct shm_run *u, unsigned index, pid_t par
 {
 	struct vb_bench_control *control = &u->books->control;
 	struct timespec nap = {.tv_nsec = 100000};
-	const bool net = vb_bench_is_net(u->plan->o.fabric);
 	struct vb_bench_worker w;
-	int err = 0;
+	int err;
 
 	worker_signals(parent);
-	if (net)
-		err = worker_join(u, index);
-	else
-		vb_fabric_after_fork(u->fabric);
-	if (err == 0)
-		err = worker_open(&w, u, index);
+	vb_fabric_after_fork(u->fabric);
+	err = worker_open(&w, u, index);
 	if (err) {
 		__atomic_store_n(&control->failed, err, __ATOMIC_RELEASE);
 		_exit(VB_EXIT_FAILED);
 	}
 	__atomic_fetch_add(&control->ready, 1, __ATOMIC_ACQ_REL);
-	while (!__atomic_load_n(&control->go, __ATOMIC_ACQUIRE)) {
-		if (net) /* and answers others meanwhile */
-			vb_task_sleep_until(vb_sched_now_slow(vb_sched_self()) + SLICE_NS / 50);
-		else
-			nanosleep(&nap, NULL);
-	}
+	while (!__atomic_load_n(&control->go, __ATOMIC_ACQUIRE))
+		nanosleep(&nap, NULL);
 	err = vb_bench_worker_start(&w);
 	if (err) {
 		__atomic_store_n(&control->failed, err, __ATOMIC_RELEASE);
 		_exit(VB_EXIT_FAILED);
 	}
 	worker_measure(&w);
-	vb_fabric_stats_get(u->fabric, &w.tally->fabric);
 	vb_bench_worker_close(&w);
-	if (net)
-		worker_leave(u);
 	_exit(VB_EXIT_OK);
 }
 
@@ -264,8 +190,7 @@ static void bury(struct shm_run *u, unsigned index, int status)
 	}
 	u->r->deaths++;
 	u->r->death_signal = WTERMSIG(status);
-	if (u->fabric != NULL)
-		vb_shm_mark_dead(u->fabric, pid);
+	vb_shm_mark_dead(u->fabric, pid);
 	for (unsigned i = 0; i < u->plan->o.clients; i++) {
 		if (u->books->seats[i].pid != pid)
 			continue;
@@ -298,8 +223,7 @@ static void kill_workers(struct shm_run *u)
 		kill(u->pids[i], SIGKILL);
 		while (waitpid(u->pids[i], &status, 0) < 0 && errno == EINTR)
 			;
-		if (u->fabric != NULL)
-			vb_shm_mark_dead(u->fabric, u->pids[i]);
+		vb_shm_mark_dead(u->fabric, u->pids[i]);
 		u->pids[i] = 0;
 		u->alive--;
 	}
@@ -307,11 +231,12 @@ static void kill_workers(struct shm_run *u)
 
 static int fork_workers(struct shm_run *u)
 {
+	struct vb_bench_control *control = &u->books->control;
 	pid_t parent = getpid();
 
 	fflush(stdout);
 	fflush(stderr);
-	for (unsigned i = 0; i < vb_bench_workers(u->plan); i++) {
+	for (unsigned i = 0; i < u->plan->o.procs; i++) {
 		pid_t pid = fork();
 
 		if (pid == 0)
@@ -322,14 +247,7 @@ static int fork_workers(struct shm_run *u)
 		u->forked = i + 1;
 		u->alive++;
 	}
-	return 0;
-}
-
-static int await_workers(struct shm_run *u)
-{
-	struct vb_bench_control *control = &u->books->control;
-
-	while (__atomic_load_n(&control->ready, __ATOMIC_ACQUIRE) < vb_bench_workers(u->plan)) {
+	while (__atomic_load_n(&control->ready, __ATOMIC_ACQUIRE) < u->plan->o.procs) {
 		int failed = __atomic_load_n(&control->failed, __ATOMIC_ACQUIRE);
 
 		if (failed)
@@ -415,37 +333,6 @@ static void measure(struct shm_run *u)
 	kill_workers(u);
 }
 
-static int open_locks(struct shm_run *u)
-{
-	int err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
-
-	if (err == 0 && u->audit != NULL)
-		u->space->watch = vb_audit_watch(u->audit);
-	if (err == 0)
-		err = vb_bench_servers_start(&u->servers, u->plan, u->space);
-	if (err == 0)
-		u->r->portable = u->space->portable_mask != 0;
-	return err;
-}
-
-/* The parent is the root of the cluster and its first node. */
-static int lead(struct shm_run *u)
-{
-	struct vb_cluster_params cp = net_cluster(u);
-	struct vb_fabric_params fp = net_fabric(u);
-	int err = vb_cluster_open_on(&cp, u->listening, &u->cluster);
-
-	u->listening = -1;
-	fp.cluster = u->cluster;
-	if (err == 0)
-		err = vb_fabric_open(&fp, &u->fabric);
-	if (err == 0)
-		err = open_locks(u);
-	if (err == 0)
-		__atomic_store_n(&u->books->control.serving, 1, __ATOMIC_RELEASE);
-	return err;
-}
-
 static int set_up(struct shm_run *u)
 {
 	const struct vb_bench_opts *o = &u->plan->o;
@@ -467,22 +354,28 @@ static int set_up(struct shm_run *u)
 		return vb_fail(-ENOMEM, "no memory for the results of %" PRIu64 " workers",
 			       o->procs);
 	vb_bench_tally_init(u->r->tally);
-	u->sched = vb_sched_self();
-	u->r->sampled = o->breakdown;
-	err = vb_bench_open_audit(u->plan, u->ops, &u->audit);
-	/* A network fabric is opened after the fork: its connections would not survive it. */
-	if (err == 0 && vb_bench_is_net(o->fabric))
-		return vb_cluster_listen("127.0.0.1", 0, &u->listening, &u->port);
+	err = vb_fabric_open(&p, &u->fabric);
 	if (err == 0)
-		err = vb_fabric_open(&p, &u->fabric);
-	return err != 0 ? err : open_locks(u);
+		err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
+	if (err == 0)
+		err = vb_bench_open_audit(u->plan, u->ops, &u->audit);
+	if (err == 0 && u->audit != NULL)
+		u->space->watch = vb_audit_watch(u->audit);
+	if (err == 0)
+		err = vb_bench_servers_start(&u->servers, u->plan, u->space);
+	if (err)
+		return err;
+	u->r->portable = u->space->portable_mask != 0;
+	u->r->sampled = o->breakdown;
+	u->sched = vb_sched_self();
+	return 0;
 }
 
 static void tear_down(struct shm_run *u)
 {
 	if (u->books != NULL) {
 		kill_workers(u);
-		for (unsigned i = 0; i < vb_bench_workers(u->plan); i++)
+		for (unsigned i = 0; i < u->plan->o.procs; i++)
 			vb_bench_tally_merge(u->r->tally, &u->books->tallies[i]);
 		munmap(u->books, u->books->bytes);
 	}
@@ -493,25 +386,13 @@ static void tear_down(struct shm_run *u)
 		vb_audit_close(u->audit);
 	if (u->fabric != NULL)
 		vb_fabric_close(u->fabric);
-	vb_cluster_close(u->cluster);
-	if (u->listening >= 0)
-		close(u->listening);
 	free(u->pids);
-}
-
-static bool answers_lost(const struct shm_run *u)
-{
-	for (unsigned i = 0; i < vb_bench_workers(u->plan); i++) {
-		if (u->books->tallies[i].last_error == -VB_EUNKNOWN)
-			return true;
-	}
-	return false;
 }
 
 int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
 		     struct vb_bench_result *r)
 {
-	struct shm_run u = {.plan = plan, .ops = ops, .r = r, .listening = -1};
+	struct shm_run u = {.plan = plan, .ops = ops, .r = r};
 	uint64_t wall = vb_clock_gettime_ns();
 	int err;
 
@@ -519,10 +400,6 @@ int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 	err = set_up(&u);
 	if (err == 0)
 		err = fork_workers(&u);
-	if (err == 0 && vb_bench_is_net(plan->o.fabric))
-		err = lead(&u);
-	if (err == 0)
-		err = await_workers(&u);
 	if (err == 0) {
 		r->ran = true;
 		measure(&u);
@@ -532,10 +409,8 @@ int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 		r->interrupted = true;
 		err = 0;
 	}
-	/* That a lock without recovery is lost with its holder, or with the answer to a verb, is no
-	 * violation; all else is. */
-	if (r->stalled && u.audit != NULL &&
-	    ((r->deaths == 0 && !answers_lost(&u)) || ops->caps & VB_LOCK_SURVIVES))
+	/* That a lock without recovery is lost with its holder is no violation; all else is. */
+	if (r->stalled && u.audit != NULL && (r->deaths == 0 || ops->caps & VB_LOCK_SURVIVES))
 		vb_audit_violation(u.audit, VB_AUDIT_STUCK, r->stalled_client, r->stalled_lock,
 				   r->stall);
 	vb_bench_take_audit(r, u.audit);

@@ -1,0 +1,172 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Benchmarks between processes that somebody starts: they find each other, agree or say what differs,
+# and a run that loses one of them ends with its name and the others' results.
+. "$(dirname "$0")/lib.sh"
+
+json=$work/run.json
+bench='bench lock --fabric ucx --locks 1k --clients 4 --lease 2s --fabric-options bound=500ms'
+
+for options in '--join 127.0.0.1:1' '--join 127.0.0.1:1 --hosts x --procs 2' '--rank 1 --procs 2' \
+	'--hosts /nonexistent' '--procs 4 --servers 5'; do
+	# shellcheck disable=SC2086
+	run $bench $options
+	is "$options: exit status 2" [ "$status" = 2 ]
+done
+run bench lock --fabric shm --bind 127.0.0.1
+is '--bind is for networks: exit status 2' [ "$status" = 2 ]
+
+why=$(command -v jq >/dev/null || echo 'jq is not installed')
+[ -n "$why" ] || why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
+if [ -n "$why" ]; then
+	skip 'a cluster' "$why"
+	finish
+	exit 0
+fi
+
+port() { # a free one, as far as one can know
+	if [ -n "$ports" ]; then
+		port=$((port + 1))
+	else
+		port=$((20000 + $$ % 10000))
+		ports=1
+	fi
+}
+
+start() { # N OPTIONS...: in the background, with its own files
+	who=$1
+	shift
+	# shellcheck disable=SC2086
+	timeout -k 5 120 "$verbena" $bench "$@" >"$work/$who.out" 2>"$work/$who.err" </dev/null &
+	eval "pid$who=$!"
+}
+
+ends() { # N: waits for it; sets $status, $out and $err are what it said
+	eval "wait \$pid$1"
+	status=$?
+	cp "$work/$1.out" "$work/out"
+	cp "$work/$1.err" "$work/err"
+}
+
+audited() { # RUNS
+	jq -e "(.runs | length == $1) and all(.runs[]; .audit.violations == 0 and .audit.checked_ops > 0
+		and .ops > 0 and .audit.unaudited_ops == 0 and .died == null)" "$json" >/dev/null
+}
+
+# Three of them, the first to bind is the root; only that one prints and writes.
+port
+for i in 1 2 3; do
+	start $i --join 127.0.0.1:$port --procs 3 --lock cas,dslr --duration 100ms --json "$work/join.json"
+done
+for i in 1 2 3; do
+	ends $i
+	is "--join: process $i: exit status 0" [ "$status" = 0 ]
+done
+mv "$work/join.json" "$json"
+is '--join: audit clean' audited 2
+is '--join: one of them prints' [ "$(cat "$work"/[123].out | grep -c '^dslr')" = 1 ]
+
+# By a file; two servers.
+port
+printf '# the root\n127.0.0.1:%s\n\n127.0.0.1\n127.0.0.1\n' $port >"$work/hosts"
+for i in 1 2; do
+	start $i --hosts "$work/hosts" --rank $i --servers 2 --lock shiftlock,rpc --duration 100ms
+done
+start 3 --hosts "$work/hosts" --rank 0 --servers 2 --lock shiftlock,rpc --duration 100ms --json "$json"
+for i in 1 2 3; do
+	ends $i
+	is "--hosts: process $i: exit status 0" [ "$status" = 0 ]
+done
+is '--hosts: audit clean' audited 2
+is '--hosts: two servers' jq -e 'all(.runs[]; .servers == 2 and .nodes == 3)' "$json"
+start 1 --hosts "$work/hosts" --lock cas
+ends 1
+is '--hosts: which line is this?' [ "$status" = 2 ]
+is '--hosts: the lines are named' grep -q 'lines 2 .* and 4' "$work/err"
+
+# Every process is a server and has clients.
+# shellcheck disable=SC2086
+run $bench --procs 3 --servers 3 --lock mcs --duration 100ms --json "$json"
+is 'all serve: exit status 0' [ "$status" = 0 ]
+is 'all serve: audit clean' audited 1
+
+# Who differs is refused, with the difference, on both sides.
+port
+start 1 --join 127.0.0.1:$port --procs 2 --patience 2s --seed 6
+start 2 --join 127.0.0.1:$port --procs 2 --patience 2s --seed 7
+for i in 1 2; do
+	ends $i
+	is "another seed: process $i: exit status 2" [ "$status" = 2 ]
+	is "another seed: process $i: is said" grep -q -- '--seed: .* has [67], the root has [67]' "$work/err"
+done
+
+# Who never comes is named.
+port
+# shellcheck disable=SC2086
+run $bench --join 127.0.0.1:$port --procs 3 --patience 300ms
+is 'who does not come: exit status 1' [ "$status" = 1 ]
+is 'who does not come: is named' grep -q 'only 1 of 3 processes came .* rank 1 rank 2' "$work/err"
+
+# Beyond loopback: not without a key, and not with another one.
+run bench lock --fabric ucx --procs 2 --join 192.0.2.1:7531
+is 'beyond loopback without a key: exit status 2' [ "$status" = 2 ]
+is 'beyond loopback without a key: is said' grep -q 'key' "$work/err"
+port
+for key in a b; do
+	head -c 48 /dev/urandom >"$work/$key.key"
+	chmod 600 "$work/$key.key"
+done
+start 1 --join 127.0.0.1:$port --rank 0 --procs 2 --patience 2s --auth-key-file "$work/a.key"
+start 2 --join 127.0.0.1:$port --rank 1 --procs 2 --patience 2s --auth-key-file "$work/b.key"
+ends 2
+is 'another key: exit status 2' [ "$status" = 2 ]
+is 'another key: is said' grep -q 'key' "$work/err"
+ends 1
+is 'another key: the root logs it' grep -q 'another key' "$work/err"
+
+# One is killed: the run ends with its name and the results of the others.
+busy() { # PID-OF-ROOT: sets $child, the second of its children, once that has worked for half a second
+	for attempt in $(seq 600); do
+		child=$(ps -o pid= --ppid "$1" | sed -n 's/ //g; 2p')
+		ticks=$(awk '{print $14 + $15}' "/proc/$child/stat" 2>/dev/null)
+		[ "${ticks:-0}" -lt 50 ] || return 0
+		sleep 0.1
+	done
+}
+# shellcheck disable=SC2086
+"$verbena" $bench --procs 3 --lock cas,dslr --warmup 0 --duration 120s --json "$json" >"$work/out" 2>"$work/err" &
+root=$!
+busy $root
+kill -KILL "$child"
+wait $root
+status=$?
+is 'killed: exit status 1' [ "$status" = 1 ]
+is 'killed: is named' grep -q 'rank 2 (.*) died' "$work/err"
+is 'killed: the results of the others' jq -e '(.runs | length == 1) and (.runs[0] |
+	(.died | startswith("rank 2")) and .ops > 0 and .audit.violations == 0)' "$json"
+
+# Interrupted: results are left.
+# shellcheck disable=SC2086
+"$verbena" $bench --procs 3 --lock cas,dslr --warmup 0 --duration 120s --json "$json" >"$work/out" 2>"$work/err" &
+root=$!
+busy $root
+kill -TERM $root
+wait $root
+status=$?
+is 'interrupted: exit status 130' [ "$status" = 130 ]
+is 'interrupted: results' jq -e '.interrupted and (.runs | length == 1) and .runs[0].interrupted and
+	.runs[0].audit.violations == 0' "$json"
+
+if ! command -v mpirun >/dev/null; then
+	skip 'mpirun' 'mpirun is not installed (package openmpi-bin)'
+else
+	# shellcheck disable=SC2086
+	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 240 mpirun --oversubscribe \
+		-n 3 "$verbena" $bench --lock all --duration 100ms --json "$json" \
+		>"$work/out" 2>"$work/err" </dev/null
+	status=$?
+	is 'mpirun -n 3: exit status 0' [ "$status" = 0 ]
+	is 'mpirun -n 3: audit clean' audited 7
+	is 'mpirun -n 3: one of them prints' [ "$(grep -c '^dslr' "$work/out")" = 1 ]
+fi
+finish
