@@ -8,10 +8,8 @@
  */
 #define VB_LOG_ROOM "net"
 #include <inttypes.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -266,8 +264,7 @@ static int open_wire(struct net_fabric *f, const struct vb_fabric_params *p, con
 
 static void close_wire(struct net_fabric *f)
 {
-	__atomic_store_n(&f->core->closing, true, __ATOMIC_SEQ_CST);
-	(void)syscall(SYS_futex, &f->core->awake, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+	net_end_wait_awake(f);
 	if (f->cluster != NULL)
 		vb_cluster_on_gone(f->cluster, GONE_SLOT, NULL, NULL);
 	f->t->close(f);

@@ -77,9 +77,9 @@ struct net_core {
 	bool unflushed;            /* under the engine */
 	uint64_t last_pass_ns;     /* atomic */
 	struct net_thread *poller; /* atomic: who sleeps on the transport's descriptor */
-	uint32_t awake;            /* atomic, futex: threads that do not sleep in idle */
+	uint32_t awake;            /* atomic, futex: threads that do not sleep in idle; and for
+				    * ever one more when the fabric closes */
 	uint64_t sleeps;           /* atomic */
-	bool closing;              /* atomic */
 	unsigned cores, pollers;   /* of this machine, and who might poll on it */
 };
 
@@ -92,6 +92,8 @@ bool net_is_here(const struct net_thread *t);
 /* One pass of the engine, which the caller holds. */
 bool net_pass(struct net_fabric *f);
 void net_ring_bell(struct net_thread *t);
+/* The fabric closes: whoever is in net_wait_awake returns, and nobody blocks there again. */
+void net_end_wait_awake(struct net_fabric *f);
 
 /* ---- net_ep.c ---- */
 

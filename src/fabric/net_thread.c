@@ -59,16 +59,22 @@ static void set_awake(struct net_fabric *f, bool on)
 	}
 	/* From "all asleep": a helper may be waiting for that. */
 	if (__atomic_fetch_add(&c->awake, 1, __ATOMIC_SEQ_CST) == 0)
-		(void)syscall(SYS_futex, &c->awake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+		(void)syscall(SYS_futex, &c->awake, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
 void net_wait_awake(struct net_fabric *f)
 {
 	struct net_core *c = f->core;
 
-	while (__atomic_load_n(&c->awake, __ATOMIC_SEQ_CST) == 0 &&
-	       !__atomic_load_n(&c->closing, __ATOMIC_SEQ_CST))
+	while (__atomic_load_n(&c->awake, __ATOMIC_SEQ_CST) == 0)
 		(void)syscall(SYS_futex, &c->awake, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+}
+
+/* The word that is waited on has to change: of a flag beside it, the kernel knows nothing, and a
+ * waiter that has read it before and sleeps after would sleep for ever. */
+void net_end_wait_awake(struct net_fabric *f)
+{
+	set_awake(f, true);
 }
 
 void net_ring_bell(struct net_thread *t)
