@@ -37,7 +37,7 @@ static void host_is_gone(void *ctx, uint32_t rank, bool died)
 	if (rank >= f->hosts)
 		return;
 	__atomic_store_n(&f->core->host[rank].gone, true, __ATOMIC_RELEASE);
-	__atomic_store_n(&f->core->news, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&f->core->news, true, __ATOMIC_SEQ_CST);
 	net_wake_all(f);
 }
 

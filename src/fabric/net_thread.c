@@ -11,7 +11,8 @@
  *
  *	sleeper                           other thread
  *	  asleep := true                    inbox += item
- *	  inbox or letters? do not sleep    asleep? ring
+ *	  inbox, letters or                 asleep? ring
+ *	  news? do not sleep
  *	  poll(bell, descriptor)
  *	  asleep := false
  *
@@ -286,7 +287,9 @@ static void rest(struct net_thread *t, bool poller, uint64_t ns)
 
 	__atomic_store_n(&t->asleep, true, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&t->items, __ATOMIC_SEQ_CST) == 0 &&
-	    !__atomic_load_n(&t->letters, __ATOMIC_SEQ_CST)) {
+	    !__atomic_load_n(&t->letters, __ATOMIC_SEQ_CST) &&
+	    !__atomic_load_n(&t->f->core->news, __ATOMIC_SEQ_CST)) {
+		__atomic_fetch_add(&t->f->core->sleeps, 1, __ATOMIC_RELAXED);
 		set_awake(t->f, false);
 		(void)ppoll(fds, poller && t->f->fd >= 0 ? 2 : 1, &span, NULL);
 		set_awake(t->f, true);
@@ -308,7 +311,6 @@ static void sleep_on(struct net_env *env, uint64_t ns)
 		ns = SIDE_NAP_NS;
 	if (env->links.next != env->links.prev && ns > SHARED_NAP_NS)
 		ns = SHARED_NAP_NS;
-	__atomic_fetch_add(&t->f->core->sleeps, 1, __ATOMIC_RELAXED);
 	if (!poller || arm(t))
 		rest(t, poller, ns);
 	if (poller)
