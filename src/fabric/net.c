@@ -199,6 +199,7 @@ static int core_new(struct net_fabric *f)
 		return vb_fail(-ENOMEM, "no memory for a fabric");
 	for (uint32_t h = 0; h < f->hosts; h++)
 		c->host[h].reachable = true;
+	c->answer_ns = NET_ANSWER_NS;
 	c->cores = 1;
 	if (sched_getaffinity(0, sizeof(set), &set) == 0)
 		c->cores = (unsigned)CPU_COUNT(&set);

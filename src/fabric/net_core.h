@@ -6,12 +6,14 @@
 #include "fabric/net.h"
 
 #define NET_REGIONS      64
+#define NET_ANSWER_NS    10000000000ull
 #define NET_REGION_NAME  80
 #define NET_REGION_START 64 /* offset 0 is nobody's */
 
 struct net_region_entry {
 	char name[NET_REGION_NAME];
 	uint64_t bytes, offset;
+	uint32_t maker, number; /* the host that made it, and with which question */
 };
 
 struct net_node {
@@ -29,7 +31,7 @@ struct net_host {
 struct net_ask {
 	struct vb_list link;
 	struct net_thread *thread;
-	uint32_t number;
+	uint32_t host, number;
 	int32_t err;
 	uint64_t offset;
 	bool fresh, answered;
@@ -74,6 +76,7 @@ struct net_core {
 	bool news;             /* atomic: somebody is gone and not told */
 	struct vb_list asks;
 	uint32_t next_ask;
+	uint64_t answer_ns;        /* how long a question waits for its answer */
 	bool unflushed;            /* under the engine */
 	uint64_t last_pass_ns;     /* atomic */
 	struct net_thread *poller; /* atomic: who sleeps on the transport's descriptor */
