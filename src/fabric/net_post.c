@@ -173,6 +173,16 @@ static void settle(struct vb_batch *b)
 	}
 }
 
+/* The transport took nothing, but part of the batch is done or refused already: each verb gets its own
+ * status, since "nothing was posted" would not be true. */
+static void fail_left(struct vb_batch *b, int err)
+{
+	for (unsigned i = 0; i < b->n; i++) {
+		if (b->verbs[i].status == 0)
+			b->verbs[i].status = err;
+	}
+}
+
 int net_post(struct vb_ep *ep, struct vb_batch *b)
 {
 	struct net_ep *e = (struct net_ep *)ep;
@@ -195,6 +205,11 @@ int net_post(struct vb_ep *ep, struct vb_batch *b)
 			f->core->unflushed = false;
 			f->t->flush(f);
 		}
+	}
+	if (err != 0 && left < b->n) {
+		fail_left(b, err);
+		pending = false;
+		err = 0;
 	}
 	settle(b); /* under the engine, as everything that is written to a posted batch */
 	pthread_mutex_unlock(&f->engine);
