@@ -18,6 +18,8 @@
 
 #define TEXT_MAX  1024
 #define GONE_SLOT 0
+/* Leases are longer than this; sums with it must not overflow. */
+#define VERB_BOUND_MAX 86400000000000ull
 
 /* A process's part of the exchange: this, the text, the transport's address. */
 struct net_hello {
@@ -115,6 +117,11 @@ static int hello_read(const struct net_fabric *f, uint32_t rank, const char *tex
 			       rank);
 	memcpy(theirs, (const uint8_t *)part + sizeof(*h), h->text_bytes);
 	theirs[h->text_bytes] = '\0';
+	if (h->verb_bound_ns > VERB_BOUND_MAX)
+		return vb_fail(-EPROTO,
+			       "process %u of the cluster gives its verbs %" PRIu64
+			       " ns: at most %llu are possible",
+			       rank, h->verb_bound_ns, VERB_BOUND_MAX);
 	if (strcmp(theirs, text) != 0)
 		return vb_fail(-EPROTO,
 			       "process %u of the cluster opens another fabric: it has \"%s\", "
@@ -250,10 +257,16 @@ static int open_wire(struct net_fabric *f, const struct vb_fabric_params *p, con
 
 	if (address == NULL)
 		return vb_fail(-ENOMEM, "no memory for the exchange of addresses");
-	snprintf(text, sizeof(text), "%s %s, %u nodes of %" PRIu64 " bytes, options '%s'",
-		 f->t->name, VB_VERSION, p->nodes, p->node_bytes,
-		 p->options != NULL ? p->options : "");
-	err = f->t->open(f, options, address, &bytes);
+	/* All of it is compared: what were cut off could differ. */
+	if ((size_t)snprintf(text, sizeof(text),
+			     "%s %s, %u nodes of %" PRIu64 " bytes, options '%s'", f->t->name,
+			     VB_VERSION, p->nodes, p->node_bytes,
+			     p->options != NULL ? p->options : "") >= sizeof(text))
+		err = vb_fail(-EINVAL,
+			      "%zu bytes of options for '%s': too many to compare with others",
+			      strlen(p->options), f->t->name);
+	else
+		err = f->t->open(f, options, address, &bytes);
 	if (err == 0) {
 		err = connect_hosts(f, text, address, bytes);
 		if (err != 0)
