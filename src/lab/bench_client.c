@@ -85,6 +85,7 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 	err = vb_lock_acquire(c->lock, op.lock, op.mode, timeout, &grant);
 	if (vb_unlikely(err != 0)) {
 		seat_set(c->seat, VB_DOING_IDLE);
+		tally->uncertain += err == -VB_EUNKNOWN;
 		if (c->w->measuring)
 			tally->failed++;
 		return err;
@@ -111,6 +112,7 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 	record(c, VB_LAT_RELEASE, vb_sched_now(s) - granted);
 	if (c->w->measuring && err == 0)
 		tally->ops++;
+	tally->uncertain += err != 0 && err != -VB_ELOST;
 	if (c->w->measuring && err != 0)
 		tally->release_lost++;
 	return 0;

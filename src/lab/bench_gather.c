@@ -30,15 +30,25 @@ struct report {
 	struct vb_bench_tally tally;
 };
 
+struct vb_bench_seat *vb_bench_seats_new(const struct vb_bench_plan *plan)
+{
+	size_t bytes = plan->o.clients * sizeof(struct vb_bench_seat);
+	struct vb_bench_seat *seats = aligned_alloc(_Alignof(struct vb_bench_seat), bytes);
+
+	if (seats == NULL)
+		vb_error("no memory for %" PRIu64 " clients", plan->o.clients);
+	else
+		memset(seats, 0, bytes);
+	return seats;
+}
+
 void vb_bench_seats_keep(struct net_run *u)
 {
-	size_t bytes = u->plan->o.clients * sizeof(*u->seats);
-
 	if (u->seats == NULL || u->kept != NULL)
 		return;
-	u->kept = malloc(bytes);
+	u->kept = vb_bench_seats_new(u->plan);
 	if (u->kept != NULL)
-		memcpy(u->kept, u->seats, bytes);
+		memcpy(u->kept, u->seats, u->plan->o.clients * sizeof(*u->seats));
 }
 
 /* How many clients worker w has. */
@@ -56,8 +66,8 @@ static struct report *report_new(struct net_run *u, size_t *bytes)
 	unsigned workers = vb_bench_workers(u->plan);
 	uint32_t n = u->is_worker && u->seats != NULL ? clients_of(u->plan, u->worker) : 0;
 	const struct vb_bench_seat *seats = u->kept != NULL ? u->kept : u->seats;
-	struct vb_bench_seat *to;
 	struct report *out;
+	uint8_t *to;
 	int64_t offset_ns;
 
 	*bytes = sizeof(*out) + n * sizeof(*seats);
@@ -72,11 +82,14 @@ static struct report *report_new(struct net_run *u, size_t *bytes)
 	out->tally = *u->r->tally;
 	vb_cluster_clock(u->crew->cluster, &offset_ns, &out->clock_error_ns);
 	out->started_ns = u->control.t0_ns + (uint64_t)offset_ns;
-	to = (struct vb_bench_seat *)(out + 1);
+	/* Seats are aligned to cache lines where they live, not on their way. */
+	to = (uint8_t *)(out + 1);
 	for (uint32_t i = 0; i < n; i++) {
-		to[i] = seats[u->worker + i * workers];
-		if (to[i].since_ns != 0)
-			to[i].since_ns += (uint64_t)offset_ns;
+		struct vb_bench_seat seat = seats[u->worker + i * workers];
+
+		if (seat.since_ns != 0)
+			seat.since_ns += (uint64_t)offset_ns;
+		memcpy(to + i * sizeof(seat), &seat, sizeof(seat));
 	}
 	if (u->record != NULL) {
 		struct vb_record_grant *g = vb_record_grants(u->record, &out->grants, &out->missed);
@@ -126,14 +139,17 @@ static int refuse(const struct net_run *u, uint32_t rank, const char *what)
 static int take_report(struct net_run *u, uint32_t rank, const struct report *in,
 		       struct vb_bench_seat *seats)
 {
-	const struct vb_bench_seat *from = (const struct vb_bench_seat *)(in + 1);
+	const uint8_t *from = (const uint8_t *)(in + 1);
 	unsigned workers = vb_bench_workers(u->plan);
 	struct vb_bench_result *r = u->r;
 
 	for (uint32_t i = 0; i < in->seats; i++) {
-		if (from[i].doing > VB_DOING_RELEASE || from[i].lock >= u->plan->o.locks)
+		struct vb_bench_seat seat;
+
+		memcpy(&seat, from + i * sizeof(seat), sizeof(seat));
+		if (seat.doing > VB_DOING_RELEASE || seat.lock >= u->plan->o.locks)
 			return refuse(u, rank, "a client's state");
-		seats[worker_of(u, rank) + i * workers] = from[i];
+		seats[worker_of(u, rank) + i * workers] = seat;
 	}
 	if (rank == 0)
 		return 0; /* its own: in place already */
@@ -203,9 +219,9 @@ static void add_stuck(struct net_run *u)
 	struct vb_bench_result *r = u->r;
 	char *story = NULL;
 
-	/* That a lock without recovery is lost with the answer to a verb is no violation. */
-	if (u->dead >= 0 ||
-	    (r->tally->last_error == -VB_EUNKNOWN && !(u->ops->caps & VB_LOCK_SURVIVES)))
+	/* That a lock without recovery is lost with its holder, or with the answer to a verb, is no
+	 * violation. */
+	if (u->dead >= 0 || (r->tally->uncertain != 0 && !(u->ops->caps & VB_LOCK_SURVIVES)))
 		return;
 	r->audit.violations++;
 	r->audit.by_rule[VB_AUDIT_STUCK]++;
@@ -256,9 +272,12 @@ static int judge(struct net_run *u, const struct arrival *arrivals)
 static int take_reports(struct net_run *u, const struct vb_cluster_parts *parts,
 			struct arrival *arrivals)
 {
-	struct vb_bench_seat *seats = calloc(u->plan->o.clients, sizeof(*seats));
+	struct vb_bench_seat *seats = vb_bench_seats_new(u->plan);
 	struct vb_bench_result *r = u->r;
-	int err = seats == NULL ? vb_fail(-ENOMEM, "no memory for the clients' states") : 0;
+	int err = seats == NULL ? -ENOMEM : 0;
+
+	if (u->dead < 0) /* between our last look and now */
+		u->dead = vb_cluster_first_dead(u->crew->cluster);
 
 	for (uint32_t i = 0; i < parts->n && err == 0; i++) {
 		if (parts->data[i] == NULL) {

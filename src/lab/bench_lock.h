@@ -108,6 +108,7 @@ struct vb_bench_tally {
 	uint64_t failed;       /* acquires that ended without a grant while measuring */
 	uint64_t skipped;      /* releases left out on purpose (--fail-rate) */
 	uint64_t release_lost; /* releases that came too late */
+	uint64_t uncertain;    /* calls whose answer was lost: a lock may be held by nobody */
 	uint64_t measured_ns;  /* how long this worker has measured */
 	struct vb_bench_meter spent;
 	struct vb_fabric_stats fabric; /* of the worker's process, since it opened the fabric */

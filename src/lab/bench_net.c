@@ -68,9 +68,9 @@ static int clients_open(struct net_run *u)
 	uint64_t most = RECORDS / workers < RECORDS_EACH ? RECORDS / workers : RECORDS_EACH;
 	int err = 0;
 
-	u->seats = calloc(clients, sizeof(*u->seats));
+	u->seats = vb_bench_seats_new(u->plan);
 	if (u->seats == NULL)
-		return vb_fail(-ENOMEM, "no memory for %u clients", clients);
+		return -ENOMEM;
 	if (u->space == NULL)
 		err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
 	if (err == 0 && !o->no_audit)

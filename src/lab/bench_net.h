@@ -30,6 +30,8 @@ struct net_run {
 	bool all_drained, stalled;
 };
 
+/* One for each client, zeros; NULL (said): no memory. */
+struct vb_bench_seat *vb_bench_seats_new(const struct vb_bench_plan *plan);
 /* Remembers what every client is doing, before they are told to give up. */
 void vb_bench_seats_keep(struct net_run *u);
 /* Collective: everything comes together at the root, which judges it.  0 or -error, said. */

@@ -103,7 +103,7 @@ static void put_notes(FILE *to, const struct vb_bench_result *r)
 			"    %s died: results are of the others until then, %" PRIu64
 			" clients lost\n",
 			r->died, r->dead_clients);
-	else if (r->deaths != 0)
+	else if (r->deaths != 0 && r->death_signal != 0)
 		fprintf(to,
 			"    %" PRIu64 " worker%s killed by signal %d, %" PRIu64 " clients lost\n",
 			r->deaths, r->deaths > 1 ? "s" : "", r->death_signal, r->dead_clients);
@@ -112,6 +112,11 @@ static void put_notes(FILE *to, const struct vb_bench_result *r)
 	if (r->tally->spent.recoveries != 0 || r->tally->spent.lost != 0)
 		fprintf(to, "    recoveries %" PRIu64 ", grants lost %" PRIu64 "\n",
 			r->tally->spent.recoveries, r->tally->spent.lost);
+	if (r->tally->uncertain != 0)
+		fprintf(to, "    answers lost %" PRIu64 "%s\n", r->tally->uncertain,
+			r->ops->caps & VB_LOCK_SURVIVES
+				? ""
+				: ": what they had taken is held by nobody");
 	if (r->unaudited != 0)
 		fprintf(to, "    %" PRIu64 " grants were not audited: too many to keep\n",
 			r->unaudited);
@@ -362,6 +367,7 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 	json_object_set_new(j, "audit", audit_json(r));
 	json_object_set_new(j, "recoveries", json_integer((json_int_t)t->spent.recoveries));
 	json_object_set_new(j, "lost", json_integer((json_int_t)t->spent.lost));
+	json_object_set_new(j, "answers_lost", json_integer((json_int_t)t->uncertain));
 	json_object_set_new(j, "skipped_releases", json_integer((json_int_t)t->skipped));
 	json_object_set_new(j, "workers_killed", json_integer((json_int_t)r->deaths));
 	json_object_set_new(j, "died", r->died != NULL ? vb_json_text(r->died) : json_null());

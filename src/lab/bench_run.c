@@ -138,6 +138,7 @@ void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tal
 	into->failed += t->failed;
 	into->skipped += t->skipped;
 	into->release_lost += t->release_lost;
+	into->uncertain += t->uncertain;
 	if (t->measured_ns > 0)
 		into->rate += (double)t->ops * 1e9 / (double)t->measured_ns;
 	if (t->measured_ns > into->measured_ns)

@@ -1,0 +1,118 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A cluster of three machines, as far as the network goes: three network namespaces on one bridge, one
+# process of `verbena bench lock --lock all --fabric ucx` in each, and a link that is taken down for
+# a while and restored, again and again while they run.  The audit stays clean, the run ends with
+# results, and whoever was cut off has recovered.  Needs root; all that it makes lies in namespaces of
+# its own.
+. "$(dirname "$0")/../cli/lib.sh"
+trap cleanup EXIT
+
+id=vb$$
+switch=$id-sw
+port=7531
+cut=2 # the namespace whose link is cut
+locks=$("$verbena" list --json 2>/dev/null | jq -r '.locks | length' 2>/dev/null)
+# Opening, the runs, and for each a few cuts' worth of waiting; many times over for a slow machine.
+patience=$((120 + ${locks:-0} * 30))
+
+cleanup() {
+	for i in 1 2 3; do
+		[ -z "${pids[i]-}" ] || kill -9 "${pids[i]}" 2>/dev/null
+	done
+	for ns in $id-1 $id-2 $id-3 $switch; do
+		ip netns del "$ns" 2>/dev/null
+	done
+	rm -rf "$work"
+}
+
+give_up() { # WHY
+	skip 'three network namespaces, every lock' "$1"
+	finish
+	exit 0
+}
+
+command -v jq >/dev/null || give_up 'jq is not installed'
+[ "$(id -u)" = 0 ] || give_up 'needs root (network namespaces)'
+command -v ip >/dev/null || give_up 'ip is not installed (package iproute2)'
+reason=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
+[ -z "$reason" ] || give_up "ucx: $reason"
+
+# The bridge has a namespace of its own, so that nothing of this machine's network is touched.
+net_up() {
+	ip netns add $switch || return
+	ip -n $switch link set lo up &&
+		ip -n $switch link add br0 type bridge &&
+		ip -n $switch link set br0 up || return
+	for i in 1 2 3; do
+		ip netns add "$id-$i" &&
+			ip -n "$id-$i" link set lo up &&
+			ip -n $switch link add "p$i" type veth peer name eth0 netns "$id-$i" &&
+			ip -n $switch link set "p$i" master br0 up &&
+			ip -n "$id-$i" addr add "198.51.100.$i/24" dev eth0 &&
+			ip -n "$id-$i" link set eth0 up || return
+	done
+}
+why=$(net_up 2>&1) || give_up "no network namespace, veth or bridge: $why"
+
+head -c 48 /dev/urandom >"$work/key"
+chmod 600 "$work/key"
+
+start() { # I
+	timeout -k 5 $patience ip netns exec "$id-$1" "$verbena" bench lock --lock all --fabric ucx \
+		--procs 3 --join 198.51.100.1:$port --bind "198.51.100.$1" --auth-key-file "$work/key" \
+		--clients 6 --locks 1k --duration 1500ms --lease 400ms --stall-after 5s \
+		--fabric-options bound=100ms --json "$work/$1.json" \
+		>"$work/$1.out" 2>"$work/$1.err" </dev/null &
+	pids[$1]=$!
+}
+
+traffic() { # bytes that have come out of namespace $cut
+	ip netns exec "$id-$cut" cat /sys/class/net/eth0/statistics/tx_bytes
+}
+
+# True once another 256 KiB have flowed; false if the run ends first.
+flows() {
+	local from
+	from=$(traffic)
+	until [ "$(traffic)" -gt $((from + 262144)) ]; do
+		kill -0 "${pids[1]}" 2>/dev/null || return 1
+		sleep 0.1
+	done
+}
+
+pids=()
+for i in 1 2 3; do
+	start $i
+done
+cuts=0
+while flows; do
+	ip -n $switch link set p$cut down
+	sleep 0.4
+	ip -n $switch link set p$cut up
+	cuts=$((cuts + 1))
+	sleep 0.3
+done
+ends=()
+for i in 1 2 3; do
+	wait "${pids[i]}"
+	ends[i]=$?
+	pids[i]=
+done
+
+# What `is` shows of a failure.
+status=${ends[1]}
+for i in 1 2 3; do
+	echo "namespace $i: exit status ${ends[i]}"
+	tail -n 25 "$work/$i.out" "$work/$i.err"
+done >"$work/out"
+: >"$work/err"
+
+is "the link was cut while they ran" [ $cuts -gt 0 ]
+is 'nobody had to be stopped' [ "$(printf '%s\n' "${ends[@]}" | grep -cE '^(124|137)$')" = 0 ]
+is 'the first is the root: it alone writes' [ -s "$work/1.json" -a ! -e "$work/2.json" -a ! -e "$work/3.json" ]
+is 'every lock ran' jq -e --argjson n "${locks:-0}" '.runs | length == $n' "$work/1.json"
+is 'something was locked in each' jq -e 'all(.runs[]; .ops > 0)' "$work/1.json"
+is 'the audit is clean' jq -e 'all(.runs[]; .audit.violations == 0 and .audit.checked_ops > 0)' "$work/1.json"
+is 'nobody was lost' jq -e 'all(.runs[]; .died == null)' "$work/1.json"
+finish
