@@ -93,6 +93,7 @@ struct vb_lock_ops {
 	uint32_t needs;           /* enum vb_cap_flags: cannot run without */
 	uint32_t wishes;          /* enum vb_cap_flags: runs its portable variant without */
 	const char *portable;     /* how it does that; NULL: no wishes */
+	uint32_t portable_lacks;  /* enum vb_lock_caps: what that variant does not have */
 	const char *planted;      /* the audit rule that catches it; NULL: not a planted bug */
 	uint32_t entry_bytes;     /* 8 or 16 (or a multiple): zero-filled is the free lock */
 	unsigned recovery_leases; /* with VB_LOCK_SURVIVES: a dead holder costs at most so many */
@@ -202,8 +203,8 @@ struct vb_lock_server {
 	uint16_t node;
 	unsigned worker, workers;
 	bool stop;
-	void *thread; /* vb_lock_server_thread_start's */
-	void *priv;   /* the protocol's, one malloc, freed with the server */
+	void *thread;               /* vb_lock_server_thread_start's */
+	void *priv;                 /* the protocol's, one malloc, freed with the server */
 	struct vb_answers *answers; /* see rpc/mail.h; NULL where messages are not lost */
 	uint64_t requests;
 };

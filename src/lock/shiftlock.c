@@ -42,6 +42,10 @@
  * 5. A grant's time starts when the last look that did not yet show its RelCnt was posted, and ends
  *    at most two leases later; others reset after three.  While a writer waits for its message it
  *    looks at the entry every half lease, as the paper has it (section 3.6).
+ *
+ * On a fabric without 128-bit masked atomics the entry is narrower (shiftlock.h) and each masked CAS
+ * is a READ and a CAS, repeated while others change the word; a writer's release begins with the
+ * CAS.  The counts are too narrow for a token there, so fencing takes the general one.
  */
 #define VB_LOG_ROOM "shiftlock"
 #include "lock/shiftlock.h"
@@ -64,6 +68,7 @@ struct sl_claim {
 	uint64_t older_post_ns;  /* posting of the last look that showed an older one */
 	uint64_t still_since_ns; /* last_rel has been standing still at least since */
 	uint64_t era;            /* read at still_since_ns, if era_known */
+	uint64_t word;           /* plain: the entry as we last saw or left it; 0: unknown */
 	vb_peer successor;
 	uint16_t gen;
 	uint8_t writers;
@@ -72,13 +77,62 @@ struct sl_claim {
 	bool era_known;
 };
 
+/* ---- the entry, in one form or the other ---- */
+
+static int sl_read(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e)
+{
+	if (vb_unlikely(sl_is_plain(me->space)))
+		return sl_plain_read(me->space, me->ep, c->entry, e,
+				     &vb_claim_as(struct sl_claim, c)->word);
+	return vb_read(me->ep, c->entry, e, sizeof(*e));
+}
+
+/* *posted_ns: when the verb was posted that made the change, or found that none is due. */
+static int sl_mcas(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 compare,
+		   struct vb_u128 compare_mask, struct vb_u128 swap, struct vb_u128 swap_mask,
+		   struct vb_u128 *old, uint64_t *posted_ns)
+{
+	*posted_ns = vb_ep_now(me->ep);
+	if (vb_unlikely(sl_is_plain(me->space)))
+		return sl_plain_mcas(me->space, me->ep, c->entry, compare, compare_mask, swap,
+				     swap_mask, old, &vb_claim_as(struct sl_claim, c)->word,
+				     posted_ns, &me->retries);
+	return vb_mcas128(me->ep, c->entry, compare, compare_mask, swap, swap_mask, old);
+}
+
+static uint64_t rel_add(const struct vb_lock_space *space, uint64_t rel, uint64_t n)
+{
+	if (vb_unlikely(sl_is_plain(space)))
+		return (rel & ~SL_COUNT_MASK) | ((rel + n) & ((1ull << SL_PLAIN_COUNT_BITS) - 1));
+	return sl_rel_add(rel, n);
+}
+
+static uint64_t token(const struct vb_lock_space *space, uint64_t rel)
+{
+	return sl_is_plain(space) ? 0 : sl_rel_add(rel, 1);
+}
+
+/* So long ago that a narrow generation may have come round: nothing of that time is ours. */
+static bool is_gone(const struct vb_lock_space *space, uint64_t since_ns, uint64_t now_ns)
+{
+	return sl_is_plain(space) && now_ns > since_ns &&
+	       now_ns - since_ns > SL_PLAIN_GONE * space->lease_ns;
+}
+
 /* ---- looking, and noticing that nothing moves ---- */
 
-static void saw(struct sl_claim *s, uint64_t rel, uint64_t posted_ns, uint64_t done_ns)
+static void saw(struct vb_lock_client *me, struct sl_claim *s, uint64_t rel, uint64_t posted_ns,
+		uint64_t done_ns)
 {
-	if (rel != s->last_rel) {
+	bool moved = rel != s->last_rel;
+	/* A narrow count that comes round unseen: then it has moved, without a new time for it. */
+	bool blind = sl_is_plain(me->space) && posted_ns - s->last_post_ns > SL_PLAIN_BLIND_NS;
+
+	if (moved) {
 		s->older_post_ns = s->last_post_ns;
 		s->last_rel = rel;
+	}
+	if (moved || blind) {
 		s->still_since_ns = done_ns;
 		s->era_known = false;
 	}
@@ -120,7 +174,7 @@ static int granted(struct vb_lock_client *me, struct vb_claim *c, uint64_t rel)
 	s->rel = rel;
 	if (until > moved + 2 * lease)
 		until = moved + 2 * lease;
-	return vb_lock_grant(c, until, sl_rel_add(rel, 1));
+	return vb_lock_grant(c, until, token(me->space, rel));
 }
 
 /* At the first verb: the time counts from its posting, and nothing more is read from the clock. */
@@ -128,7 +182,7 @@ static int granted_at_once(struct vb_lock_client *me, struct vb_claim *c, const 
 			   uint64_t posted_ns)
 {
 	vb_claim_as(struct sl_claim, c)->rel = e->hi;
-	return vb_lock_grant(c, posted_ns + me->space->lease_ns, sl_rel_add(e->hi, 1));
+	return vb_lock_grant(c, posted_ns + me->space->lease_ns, token(me->space, e->hi));
 }
 
 /* Asks the server to reset the lock.  Whatever it says, the next look tells. */
@@ -189,12 +243,13 @@ static int look(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	uint64_t posted = vb_ep_now(me->ep);
-	int err = vb_read(me->ep, c->entry, e, sizeof(*e));
+	int err = sl_read(me, c, e);
+	bool gone = is_gone(me->space, s->last_post_ns, posted);
 
 	if (err)
 		return err == -VB_EUNKNOWN ? -EAGAIN : err;
-	saw(s, e->hi, posted, vb_ep_now(me->ep));
-	if (sl_gen(e->hi) == s->gen)
+	saw(me, s, e->hi, posted, vb_ep_now(me->ep));
+	if (sl_gen(e->hi) == s->gen && !gone)
 		return 0;
 	me->lost++;
 	c->queued = false;
@@ -212,13 +267,16 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	uint64_t every_ns = me->space->lease_ns / 2;
 	struct sl_pass pass;
 	struct vb_msg msg;
 	struct vb_u128 e;
 
+	if (sl_is_plain(me->space))
+		every_ns = min_u64(every_ns, SL_PLAIN_LOOK_NS);
 	vb_phase(me, VB_PHASE_WP);
 	for (;;) {
-		uint64_t look_ns = vb_ep_now(me->ep) + me->space->lease_ns / 2;
+		uint64_t look_ns = vb_ep_now(me->ep) + every_ns;
 		int err = vb_box_wait(&me->mail, &c->box, TURN_MASK, min_u64(until_ns, look_ns));
 
 		if (err == 0 && vb_box_take(&c->box, SL_HANDOVER, &msg) == 0 &&
@@ -307,17 +365,20 @@ static int enqueue_writer(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 none = {0, 0};
-	uint64_t posted = vb_ep_now(me->ep);
+	uint64_t posted;
 	struct vb_u128 e;
-	int err = vb_mcas128(me->ep, c->entry, none, none, (struct vb_u128){.lo = me->ep->self},
-			     (struct vb_u128){.lo = SL_TAIL_MASK}, &e);
+	int err;
+
+	s->word = 0;
+	err = sl_mcas(me, c, none, none, (struct vb_u128){.lo = me->ep->self},
+		      (struct vb_u128){.lo = SL_TAIL_MASK}, &e, &posted);
 
 	if (err)
 		return err;
 	joined(c, &e);
 	if (vb_likely(!(e.lo & (SL_TAIL_MASK | SL_RDR_MASK))))
 		return granted_at_once(me, c, &e, posted);
-	s->rel = sl_rel_add(e.hi, sl_readers(e.lo));
+	s->rel = rel_add(me->space, e.hi, sl_readers(e.lo));
 	begin_wait(me, c, e.hi, posted, e.lo & SL_TAIL_MASK ? SL_AWAIT_MESSAGE : SL_AWAIT_COUNT);
 	if (s->stage == SL_AWAIT_MESSAGE)
 		tell_predecessor(me, c, e.lo & SL_TAIL_MASK);
@@ -330,7 +391,8 @@ static int enqueue_reader(struct vb_lock_client *me, struct vb_claim *c)
 	const struct vb_u128 bounds = {.lo = SL_BOUNDS_LO, .hi = SL_BOUNDS_HI};
 	uint64_t posted = vb_ep_now(me->ep);
 	struct vb_u128 e;
-	int err = vb_mfaa128(me->ep, c->entry, one, bounds, &e);
+	int err = sl_is_plain(me->space) ? sl_plain_enter(me->space, me->ep, c->entry, &e)
+					 : vb_mfaa128(me->ep, c->entry, one, bounds, &e);
 
 	if (err)
 		return err;
@@ -345,6 +407,8 @@ static int shiftlock_acquire(struct vb_lock_client *me, struct vb_claim *c, uint
 {
 	int err;
 
+	if (sl_is_plain(me->space) && !sl_plain_fits(me))
+		return -ENOSPC;
 	do {
 		vb_phase(me, VB_PHASE_IA);
 		err = c->mode == VB_EXCLUSIVE ? enqueue_writer(me, c) : enqueue_reader(me, c);
@@ -361,12 +425,15 @@ static int shiftlock_resume(struct vb_lock_client *me, struct vb_claim *c, uint6
 
 static int try_writer(struct vb_lock_client *me, struct vb_claim *c)
 {
-	uint64_t posted = vb_ep_now(me->ep);
+	uint64_t posted;
 	struct vb_u128 e;
-	int err = vb_mcas128(me->ep, c->entry, (struct vb_u128){0, 0},
-			     (struct vb_u128){.lo = SL_TAIL_MASK | SL_RDR_MASK},
-			     (struct vb_u128){.lo = me->ep->self},
-			     (struct vb_u128){.lo = SL_TAIL_MASK}, &e);
+	int err;
+
+	vb_claim_as(struct sl_claim, c)->word = 0;
+	err = sl_mcas(me, c, (struct vb_u128){0, 0},
+		      (struct vb_u128){.lo = SL_TAIL_MASK | SL_RDR_MASK},
+		      (struct vb_u128){.lo = me->ep->self}, (struct vb_u128){.lo = SL_TAIL_MASK},
+		      &e, &posted);
 
 	if (err)
 		return err;
@@ -383,17 +450,16 @@ static int try_writer(struct vb_lock_client *me, struct vb_claim *c)
 static int try_reader(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct vb_u128 e, old;
-	int err = vb_read(me->ep, c->entry, &e, sizeof(e));
+	int err = sl_read(me, c, &e);
 
 	for (int i = 0; err == 0 && i < TRY_READER_ROUNDS; i++) {
-		uint64_t posted = vb_ep_now(me->ep);
+		uint64_t posted;
 
 		if (e.lo & SL_TAIL_MASK)
 			return -EAGAIN;
-		err = vb_mcas128(me->ep, c->entry, e,
-				 (struct vb_u128){.lo = SL_TAIL_MASK | SL_RDR_MASK},
-				 (struct vb_u128){.lo = e.lo + (1ull << SL_RDR_SHIFT)},
-				 (struct vb_u128){.lo = SL_RDR_MASK}, &old);
+		err = sl_mcas(me, c, e, (struct vb_u128){.lo = SL_TAIL_MASK | SL_RDR_MASK},
+			      (struct vb_u128){.lo = e.lo + (1ull << SL_RDR_SHIFT)},
+			      (struct vb_u128){.lo = SL_RDR_MASK}, &old, &posted);
 		if (err == 0 && !((old.lo ^ e.lo) & (SL_TAIL_MASK | SL_RDR_MASK))) {
 			joined(c, &old);
 			return granted_at_once(me, c, &old, posted);
@@ -406,6 +472,8 @@ static int try_reader(struct vb_lock_client *me, struct vb_claim *c)
 
 static int shiftlock_try(struct vb_lock_client *me, struct vb_claim *c)
 {
+	if (sl_is_plain(me->space) && !sl_plain_fits(me))
+		return -ENOSPC;
 	return c->mode == VB_EXCLUSIVE ? try_writer(me, c) : try_reader(me, c);
 }
 
@@ -429,7 +497,7 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const bool flip = s->writers + 1 >= SL_WRITERS_MAX;
 	const bool epoch = s->epoch ^ flip;
-	struct sl_pass pass = {.rel = sl_rel_add(s->rel, 1), .epoch = epoch};
+	struct sl_pass pass = {.rel = rel_add(me->space, s->rel, 1), .epoch = epoch};
 	struct vb_msg msg = {
 		.subject = c->entry,
 		.tag = flip ? SL_MODE : SL_HANDOVER,
@@ -437,20 +505,20 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 		.len = sizeof(pass),
 	};
 	struct vb_u128 old;
+	uint64_t posted;
 	int err;
 
 	vb_phase(me, VB_PHASE_IA);
-	err = vb_mcas128(me->ep, c->entry, (struct vb_u128){.hi = s->rel},
-			 (struct vb_u128){.hi = UINT64_MAX},
-			 (struct vb_u128){.lo = epoch ? SL_EPOCH : 0, .hi = pass.rel},
-			 (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old);
+	err = sl_mcas(me, c, (struct vb_u128){.hi = s->rel}, (struct vb_u128){.hi = UINT64_MAX},
+		      (struct vb_u128){.lo = epoch ? SL_EPOCH : 0, .hi = pass.rel},
+		      (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old, &posted);
 	if (err)
 		return err;
 	if (old.hi != s->rel)
 		return -VB_ELOST;
 	/* On a flip everybody registered by now reads first; the successor waits for them all. */
 	if (flip)
-		pass.rel = sl_rel_add(pass.rel, sl_readers(old.lo));
+		pass.rel = rel_add(me->space, pass.rel, sl_readers(old.lo));
 	else
 		pass.writers = s->writers + 1u;
 	memcpy(msg.data, &pass, sizeof(pass));
@@ -463,14 +531,16 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 mask = {.lo = SL_TAIL_MASK, .hi = UINT64_MAX};
 	struct vb_u128 old;
+	uint64_t posted;
 	int err;
 
 	if (find_successor(me, c))
 		return hand_over(me, c);
-	err = vb_mcas128(
-		me->ep, c->entry, (struct vb_u128){.lo = me->ep->self, .hi = s->rel}, mask,
-		(struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH, .hi = sl_rel_add(s->rel, 1)},
-		(struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old);
+	err = sl_mcas(me, c, (struct vb_u128){.lo = me->ep->self, .hi = s->rel}, mask,
+		      (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH,
+				       .hi = rel_add(me->space, s->rel, 1)},
+		      (struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old,
+		      &posted);
 	if (err)
 		return err;
 	if (old.hi != s->rel)
@@ -498,15 +568,16 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c)
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 mask = {.lo = SL_RDR_MASK, .hi = UINT64_MAX};
 	struct vb_u128 e, old;
-	int err = vb_read(me->ep, c->entry, &e, sizeof(e));
+	uint64_t posted;
+	int err = sl_read(me, c, &e);
 
 	while (err == 0) {
 		if (sl_gen(e.hi) != s->gen)
 			return -VB_ELOST;
-		err = vb_mcas128(me->ep, c->entry, e, mask,
-				 (struct vb_u128){.lo = e.lo - (1ull << SL_RDR_SHIFT),
-						  .hi = sl_rel_add(e.hi, 1)},
-				 mask, &old);
+		err = sl_mcas(me, c, e, mask,
+			      (struct vb_u128){.lo = e.lo - (1ull << SL_RDR_SHIFT),
+					       .hi = rel_add(me->space, e.hi, 1)},
+			      mask, &old, &posted);
 		if (err == 0 && !((old.lo ^ e.lo) & mask.lo) && old.hi == e.hi)
 			return 0;
 		/* Each failure is another reader's success. */
@@ -522,7 +593,10 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 	const struct vb_u128 minus_one = {.lo = SL_RDR_MASK, .hi = 1};
 	const struct vb_u128 bounds = {.lo = SL_BOUNDS_LO, .hi = SL_BOUNDS_HI};
 	struct vb_u128 old;
-	int err = vb_mfaa128_before(me->ep, c->entry, minus_one, bounds, c->valid_until_ns, &old);
+	int err = sl_is_plain(me->space)
+			  ? sl_plain_leave(me->space, me->ep, c->entry, c->valid_until_ns, &old)
+			  : vb_mfaa128_before(me->ep, c->entry, minus_one, bounds,
+					      c->valid_until_ns, &old);
 
 	if (err == -VB_ETOOLATE)
 		return release_reader_late(me, c);
@@ -540,6 +614,8 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 
 static int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
 {
+	if (is_gone(me->space, c->valid_until_ns, vb_ep_now(me->ep)))
+		return -VB_ELOST;
 	return c->mode == VB_EXCLUSIVE ? release_writer(me, c) : release_reader(me, c);
 }
 
@@ -549,11 +625,15 @@ static int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
  * generation on.  Arrivals in between are wiped with the rest and see the generation change. */
 static bool reset_entry(struct vb_lock_server *server, const struct sl_recover *ask)
 {
-	const struct vb_u128 all = {UINT64_MAX, UINT64_MAX};
+	const struct vb_u128 all = {UINT64_MAX, UINT64_MAX}, seen = {.hi = ask->rel};
+	const struct vb_u128 rel = {.hi = UINT64_MAX},
+			     next = {.hi = ask->rel + (1ull << SL_GEN_SHIFT)};
+	uint64_t guess = 0, posted, retries = 0;
 	struct vb_u128 old;
-	int err = vb_mcas128(server->ep, ask->entry, (struct vb_u128){.hi = ask->rel},
-			     (struct vb_u128){.hi = UINT64_MAX},
-			     (struct vb_u128){.hi = ask->rel + (1ull << SL_GEN_SHIFT)}, all, &old);
+	int err = sl_is_plain(server->space)
+			  ? sl_plain_mcas(server->space, server->ep, ask->entry, seen, rel, next,
+					  all, &old, &guess, &posted, &retries)
+			  : vb_mcas128(server->ep, ask->entry, seen, rel, next, all, &old);
 
 	return err == 0 && old.hi == ask->rel;
 }
@@ -601,7 +681,11 @@ const struct vb_lock_ops vb_lock_shiftlock = {
 	.source = "seed 001, FAST 2025, algorithms 2 and 3, section 3.6",
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES |
 		VB_LOCK_TOKEN | VB_LOCK_SERVER | VB_LOCK_MESSAGES,
-	.needs = VB_CAP_MASKED128 | VB_CAP_SEND,
+	.needs = VB_CAP_SEND,
+	.wishes = VB_CAP_MASKED128,
+	.portable =
+		"the entry is one 64-bit word, changed by READ and CAS loops; no token of its own",
+	.portable_lacks = VB_LOCK_TOKEN,
 	.entry_bytes = 16,
 	.recovery_leases = 8,
 	.verbs_uncontended = "1 masked CAS (exclusive) or FAA (shared), 128 bits; release 1 more",

@@ -15,6 +15,26 @@
  * recoveries without a release in between are the same as none.  We give 16 bits to the generation
  * and keep 48 for the count: 65,536 recoveries, or at a million releases per second of one lock
  * nine years, until a number comes again.
+ *
+ * Where the fabric has no 128-bit masked atomics the entry is one word, which shiftlock_plain.c
+ * presents in the form above:
+ *
+ *	 63         45 44          27 26      19  18   17             0
+ *	+-------------+--------------+----------+----+-----------------+
+ *	| rel. count  | RdrCnt       | gener.   | Ep | TailPtr         |
+ *	+-------------+--------------+----------+----+-----------------+
+ *
+ * TailPtr is node + 1 in as many bits as the fabric's nodes need, the client in the rest: 32,767
+ * clients on each of 6 nodes, 1,023 on each of 200.  As many as can be named can read at a time, so
+ * RdrCnt does not overflow; the count may, at the top of the word, where its carry is lost.  A
+ * reader's verbs are thus plain FAAs; all else is a READ and a CAS of the whole word, again and again
+ * while others change it.
+ *
+ * What is narrower must not be mistaken for what it was before it came round: the count after
+ * 524,288 releases, the generation after 256 recoveries of three leases each.  So who waits looks
+ * often, and believes that nothing moves only while it has been looking (SL_PLAIN_BLIND_NS); and who
+ * comes back after SL_PLAIN_GONE leases holds nothing, waits nowhere and touches nothing.  A CAS
+ * that succeeds on a word that has come round is right anyway: the word is all there is.
  */
 #ifndef VB_LOCK_SHIFTLOCK_H
 #define VB_LOCK_SHIFTLOCK_H
@@ -73,5 +93,39 @@ static inline uint64_t sl_rel_add(uint64_t rel, uint64_t n)
 {
 	return (rel & ~SL_COUNT_MASK) | ((rel + n) & SL_COUNT_MASK);
 }
+
+/* ---- the entry as one word: shiftlock_plain.c ---- */
+
+#define SL_PLAIN_COUNT_BITS 19
+#define SL_PLAIN_TAIL_BITS  18
+#define SL_PLAIN_LOOK_NS    20000000ull  /* a waiter's looks are at most so far apart, */
+#define SL_PLAIN_BLIND_NS   100000000ull /* and count as one another's only up to here: 5.2 M/s */
+#define SL_PLAIN_GONE       250          /* leases; 256 generations take 3 times as many */
+
+static inline bool sl_is_plain(const struct vb_lock_space *s)
+{
+	return s->portable_mask != 0;
+}
+
+/* Whether the word has a name for this client; said if not. */
+bool sl_plain_fits(const struct vb_lock_client *me);
+
+/*
+ * As vb_mcas128 and so on, on the entry in its wide form.  *guess is the whole word as this client
+ * last saw or left it, or 0: with it the first CAS needs no READ before it.  *posted_ns becomes the
+ * client's clock when the last CAS was posted: it may be long after the first.  *retries counts those
+ * that failed.
+ */
+int sl_plain_read(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
+		  struct vb_u128 *out, uint64_t *guess);
+int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
+		  struct vb_u128 compare, struct vb_u128 compare_mask, struct vb_u128 swap,
+		  struct vb_u128 swap_mask, struct vb_u128 *old, uint64_t *guess,
+		  uint64_t *posted_ns, uint64_t *retries);
+/* A reader comes, and goes (not after that time: -VB_ETOOLATE). */
+int sl_plain_enter(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
+		   struct vb_u128 *old);
+int sl_plain_leave(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
+		   uint64_t not_after, struct vb_u128 *old);
 
 #endif

@@ -184,7 +184,7 @@ static int parse_options(struct vb_lock_space *s, const char *text)
 
 static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 {
-	uint32_t bytes = s->ops->entry_bytes;
+	uint32_t bytes = s->ops->entry_bytes, caps;
 	int err;
 
 	s->locks = p->locks;
@@ -199,7 +199,11 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	if (s->locks < s->servers)
 		return vb_fail(-EINVAL, "%" PRIu64 " locks for %u servers: each needs one",
 			       s->locks, s->servers);
-	if (s->fencing && !(s->ops->caps & VB_LOCK_TOKEN)) {
+	err = check_caps(s);
+	if (err)
+		return err;
+	caps = s->ops->caps & ~(s->portable_mask != 0 ? s->ops->portable_lacks : 0);
+	if (s->fencing && !(caps & VB_LOCK_TOKEN)) {
 		s->token_offset = bytes;
 		bytes += sizeof(uint64_t);
 	}
@@ -212,9 +216,7 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	s->worker_cache = calloc(s->servers, sizeof(*s->worker_cache));
 	if (!s->base || !s->header || !s->server_cache || !s->worker_cache)
 		return vb_fail(-ENOMEM, "no memory for a lock space");
-	err = check_caps(s);
-	if (err == 0)
-		err = parse_options(s, p->options);
+	err = parse_options(s, p->options);
 	for (uint16_t n = 0; err == 0 && n < s->servers; n++)
 		err = open_region(s, n);
 	if (err == 0 && s->ops->open)
