@@ -409,7 +409,6 @@ static int open_any(const struct vb_cluster_params *params, int listening_fd,
 		if (listening_fd >= 0)
 			close(listening_fd);
 	} else {
-		c->pmix = p.pmix;
 		if (p.pmix)
 			err = meet_through_pmix(c, &p);
 		else
@@ -429,8 +428,6 @@ static int open_any(const struct vb_cluster_params *params, int listening_fd,
 		stop(c);
 		cluster_free(c);
 	}
-	if (p.pmix)
-		cluster_pmix_end();
 	return err;
 }
 
@@ -447,13 +444,8 @@ int vb_cluster_open_on(const struct vb_cluster_params *params, int listening_fd,
 
 void vb_cluster_close(struct vb_cluster *c)
 {
-	bool pmix;
-
 	if (c == NULL)
 		return;
-	pmix = c->pmix;
 	stop(c);
 	cluster_free(c);
-	if (pmix)
-		cluster_pmix_end();
 }

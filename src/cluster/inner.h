@@ -172,7 +172,6 @@ struct vb_cluster {
 	uint64_t timeout_ns, silence_ns;
 	char *bind, *meet, *config;
 	size_t config_bytes;
-	bool pmix;
 	struct auth_key key;
 	struct cl_identity me;
 	struct cluster_addr meet_addrs[CL_ADDRS];
@@ -352,6 +351,5 @@ int cluster_pmix_begin(uint32_t *rank, uint32_t *hosts);
 /* The root tells its address, the others learn it.  Collective. */
 int cluster_pmix_tell(const char *address);
 int cluster_pmix_learn(char **address, uint64_t timeout_ns);
-void cluster_pmix_end(void);
 
 #endif

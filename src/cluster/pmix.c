@@ -2,7 +2,9 @@
 /*
  * PMIx: how processes started by mpirun or srun learn their rank, their number and where the root
  * listens.  Everything else goes over the cluster's own connections.  The library is loaded when it
- * is asked for; it stays loaded, and the connection to the launcher stays open while a cluster is.
+ * is asked for.  It stays loaded, and the connection to the launcher stays open until the process
+ * ends: of a process that closes it and opens another, a server forgets now and then to say that its
+ * fence is over (seen with 4.2), if others of the run had not closed theirs by then.
  */
 #define VB_LOG_ROOM "cluster"
 #include "cluster/inner.h"
@@ -16,6 +18,8 @@
 #if VB_HAVE_PMIX
 #include <dlfcn.h>
 #include <pmix.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #define KEY "verbena.root"
 
@@ -30,8 +34,8 @@ static struct {
 	const char *(*error_string)(pmix_status_t);
 	void *lib;
 	pmix_proc_t me;
-	unsigned uses;   /* clusters that are open */
-	unsigned rounds; /* that ever were: each has its own key */
+	pid_t pid;       /* the process that is connected; 0: none is */
+	unsigned rounds; /* clusters that ever were: each has its own key */
 } px;
 static pthread_mutex_t px_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -92,10 +96,33 @@ static int job_size(uint32_t *hosts)
 	return 0;
 }
 
+/* At exit; mpirun calls a process that ends without it a failed one.  A child of the one that connected
+ * has no connection. */
+static void leave(void)
+{
+	if (px.pid == getpid())
+		px.finalize(NULL, 0);
+}
+
+static int connect_launcher(void)
+{
+	pmix_status_t s;
+
+	if (px.pid == getpid())
+		return 0;
+	s = px.init(&px.me, NULL, 0);
+	if (s != PMIX_SUCCESS)
+		return vb_fail(-ENOENT, "the launcher does not answer: PMIx_Init: %s",
+			       px.error_string(s));
+	if (px.pid == 0 && atexit(leave) != 0)
+		vb_warn("mpirun may call this process a failed one: atexit failed");
+	px.pid = getpid();
+	return 0;
+}
+
 static int begin(uint32_t *rank, uint32_t *hosts)
 {
 	uint32_t size = 0;
-	pmix_status_t s;
 	int err;
 
 	if (getenv("PMIX_NAMESPACE") == NULL || getenv("PMIX_RANK") == NULL)
@@ -103,15 +130,10 @@ static int begin(uint32_t *rank, uint32_t *hosts)
 			       "no launcher: PMIX_RANK is not set; start the processes with "
 			       "mpirun -n N or srun --mpi=pmix");
 	err = px.error_string == NULL ? load() : 0;
+	if (err == 0)
+		err = connect_launcher();
 	if (err != 0)
 		return err;
-	if (px.uses == 0) {
-		s = px.init(&px.me, NULL, 0);
-		if (s != PMIX_SUCCESS)
-			return vb_fail(-ENOENT, "the launcher does not answer: PMIx_Init: %s",
-				       px.error_string(s));
-	}
-	px.uses++;
 	px.rounds++;
 	err = job_size(&size);
 	if (err == 0 && (size == 0 || size > VB_CLUSTER_HOSTS_MAX || px.me.rank >= size))
@@ -127,31 +149,14 @@ static int begin(uint32_t *rank, uint32_t *hosts)
 	return err;
 }
 
-static void end(void)
-{
-	if (px.uses > 0 && --px.uses == 0)
-		px.finalize(NULL, 0);
-}
-
 int cluster_pmix_begin(uint32_t *rank, uint32_t *hosts)
 {
-	unsigned before;
 	int err;
 
 	pthread_mutex_lock(&px_lock);
-	before = px.uses;
 	err = begin(rank, hosts);
-	if (err != 0 && px.uses > before)
-		end();
 	pthread_mutex_unlock(&px_lock);
 	return err;
-}
-
-void cluster_pmix_end(void)
-{
-	pthread_mutex_lock(&px_lock);
-	end();
-	pthread_mutex_unlock(&px_lock);
 }
 
 /* Until all have come; what was put before is known to all after it. */
@@ -234,10 +239,6 @@ int cluster_pmix_learn(char **address, uint64_t timeout_ns)
 {
 	(void)address, (void)timeout_ns;
 	return -ENOENT;
-}
-
-void cluster_pmix_end(void)
-{
 }
 
 #endif

@@ -11,7 +11,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "cluster/cluster.h"
+
+#ifdef VB_ASAN
+#define SEEN __attribute__((visibility("default")))
+
+/* libpmix keeps some of what it has allocated after its end.  Whole call chains, so that those of
+ * its allocations that libc makes for it are known as its own; what is not its own still counts. */
+SEEN const char *__lsan_default_suppressions(void);
+SEEN const char *__asan_default_options(void);
+
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libpmix\n";
+}
+
+const char *__asan_default_options(void)
+{
+	return "fast_unwind_on_malloc=0";
+}
+#endif
 
 static int meet(unsigned round, uint32_t hosts)
 {
