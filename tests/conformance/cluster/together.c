@@ -197,29 +197,34 @@ static void test_root_late(void **state)
 	crew_end(&w);
 }
 
-/* While one task waits in a gather, the thread's others run. */
+/* While one task waits in a barrier, the thread's others run: the other process comes only when they
+ * have done their work. */
+struct busy {
+	struct crew *w;
+	unsigned n;
+};
+
 static void busy_task(void *arg)
 {
-	for (unsigned *n = arg; *n < 1000; ++*n)
+	struct busy *b = arg;
+
+	while (++b->n < 1000)
 		vb_task_yield();
+	crew_mark(b->w, 0);
 }
 
 static void tasks_run(struct crew *w, unsigned me)
 {
 	struct vb_cluster *c = crew_open(w, me);
+	struct busy b = {.w = w};
 	struct vb_task *task;
-	unsigned n = 0;
 
-	if (me == 1) /* goes only when the other has done its work */
+	if (me == 1)
 		crew_must(crew_reached(w, 0, 1));
 	else
-		crew_must(vb_task_spawn(vb_sched_self(), busy_task, &n, NULL, &task) == 0);
-	if (me == 0) {
-		crew_must(vb_task_sleep_until(vb_sched_now(vb_sched_self())) == 0);
-		crew_mark(w, 0);
-	}
+		crew_must(vb_task_spawn(vb_sched_self(), busy_task, &b, NULL, &task) == 0);
 	crew_must(vb_cluster_barrier(c) == 0);
-	crew_must(me == 1 || n == 1000);
+	crew_must(me == 1 || b.n == 1000);
 	vb_cluster_close(c);
 }
 
