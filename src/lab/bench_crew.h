@@ -61,7 +61,7 @@ int vb_bench_crew_agree(struct vb_bench_crew *crew, const char *what, int err);
 bool vb_bench_crew_goes_on(struct vb_bench_crew *crew, bool mine);
 
 /* One lock on this crew: bench_net.c. */
-int vb_bench_run_net(const struct vb_bench_plan *plan, struct vb_bench_crew *crew,
+int vb_bench_run_net(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
 		     const struct vb_lock_ops *ops, struct vb_bench_result *r);
 
 #endif

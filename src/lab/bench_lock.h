@@ -59,15 +59,16 @@ struct vb_bench_opts {
 	uint64_t rate;
 	uint64_t think_ns, hold_ns, timeout_ns;
 	uint64_t duration_ns, warmup_ns, stall_ns;
-	uint64_t lease_ns;
+	uint64_t lease_ns; /* 0 until the fabric is open: chosen for it */
 	bool fencing, no_audit, breakdown;
 	uint64_t seed;
 	const char *json, *hgrm;
 };
 
-#define VB_BENCH_LOCKS   64
-#define VB_BENCH_CLIENTS 100000u
-#define VB_BENCH_PROCS   1024u
+#define VB_BENCH_LEASE_NS 10000000ull
+#define VB_BENCH_LOCKS    64
+#define VB_BENCH_CLIENTS  100000u
+#define VB_BENCH_PROCS    1024u
 
 struct vb_bench_plan {
 	struct vb_bench_opts o; /* with every default filled in */

@@ -7,7 +7,7 @@
 #include "lab/bench_crew.h"
 
 struct net_run {
-	const struct vb_bench_plan *plan;
+	struct vb_bench_plan *plan;
 	struct vb_bench_crew *crew;
 	const struct vb_lock_ops *ops;
 	struct vb_bench_result *r; /* of this process, until they are gathered at the root */

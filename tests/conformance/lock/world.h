@@ -3,8 +3,8 @@
  * The fabrics on which the lock suite runs, and the actors that run on them.
  *
  * A test is written as actors: functions that each get a client of their own and talk to each other
- * through a board.  They run as tasks of one thread (sim, shm, shm behind the defer hook) or as
- * processes (shm), and know nothing of it.  An actor that finds something wrong writes it to the
+ * through a board.  They run as tasks of one thread (sim, shm, shm behind the defer hook, ucx,
+ * verbs) or as processes (shm, ucx, verbs), and know nothing of it.  An actor that finds something wrong writes it to the
  * board and returns; cmocka's assertions jump, which is only right on the test's own stack.
  */
 #ifndef TEST_LOCK_WORLD_H
@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "cluster/cluster.h"
 #include "fabric/hooks.h"
 #include "fabric/sim.h"
 #include "lock/lock.h"
@@ -34,9 +35,25 @@
 #define WORLD_ACTORS 8
 #define BOARD_STEPS  16
 
-enum world_kind { SIM, SHM_TASKS, SHM_PROCESSES, SHM_DEFER, WORLD_KINDS };
-static const char *const world_names[WORLD_KINDS] = {"sim", "shm-tasks", "shm-processes",
-						     "shm-deferred"};
+enum world_kind {
+	SIM,
+	SHM_TASKS,
+	SHM_PROCESSES,
+	SHM_DEFER,
+	UCX_TASKS,
+	UCX_PROCESSES,
+	VERBS_TASKS,
+	VERBS_PROCESSES,
+	WORLD_KINDS
+};
+static const char *const world_names[WORLD_KINDS] = {
+	"sim",       "shm-tasks",     "shm-processes", "shm-deferred",
+	"ucx-tasks", "ucx-processes", "verbs-tasks",   "verbs-processes"};
+
+static bool world_is_net(enum world_kind kind)
+{
+	return kind >= UCX_TASKS;
+}
 
 /* What actors share: in memory that children inherit, touched with atomics only. */
 struct board {
@@ -48,6 +65,7 @@ struct board {
 	uint32_t queued;
 	uint32_t order[WORLD_ACTORS], n_order;
 	uint64_t token;
+	uint64_t cells[WORLD_LOCKS]; /* net: as they were in the end */
 };
 
 struct world;
@@ -63,6 +81,8 @@ struct world_params {
 
 struct world {
 	enum world_kind kind;
+	bool apart; /* each actor is a process */
+	struct world_params p;
 	struct vb_fabric *f;
 	struct vb_lock_space *space;
 	struct vb_lock_server *server[WORLD_NODES];
@@ -190,8 +210,11 @@ struct actor {
 
 static void actor_main(struct world *w, unsigned i)
 {
+	/* On a network a process has one node, and the first is the servers'. */
+	uint16_t node =
+		world_is_net(w->kind) && w->apart ? (uint16_t)(i + 1) : (uint16_t)(i % WORLD_NODES);
 	struct vb_lock_client *me;
-	int err = vb_lock_client_open(w->space, (uint16_t)(i % WORLD_NODES), &me);
+	int err = vb_lock_client_open(w->space, node, &me);
 
 	if (err) {
 		board_fail(w->b, __LINE__, "actor %u has no client: %s", i, vb_strerror(err));
@@ -267,12 +290,44 @@ static void run_processes(struct world *w, unsigned n)
 	reap(w, pid, n);
 }
 
+static struct vb_lock_space_params world_space_params(const struct world *w, uint16_t servers)
+{
+	return (struct vb_lock_space_params){
+		.lock = w->p.ops->name,
+		.locks = WORLD_LOCKS,
+		.servers = servers,
+		.lease_ns = w->p.lease_ns ? w->p.lease_ns : 20000 * MS,
+		.fencing = w->p.fencing,
+	};
+}
+
+static const struct vb_lock_watch *world_watch(struct board *b)
+{
+	static struct vb_lock_watch watch;
+
+	watch = (struct vb_lock_watch){
+		.called = watch_nothing,
+		.queued = count_queued,
+		.granted = watch_no_claim,
+		.not_granted = watch_no_end,
+		.abandoned = watch_no_claim,
+		.releasing = watch_no_claim,
+		.released = watch_no_end,
+		.ctx = b,
+	};
+	return &watch;
+}
+
+#include "world_net.h"
+
 /* Runs n actors to their ends and fails if one has complained. */
 static void world_run(struct world *w, unsigned n, actor_fn fn)
 {
 	assert_true(n <= WORLD_ACTORS);
 	w->fn = fn;
-	if (w->kind == SHM_PROCESSES)
+	if (world_is_net(w->kind))
+		net_run(w, n);
+	else if (w->kind == SHM_PROCESSES)
 		run_processes(w, n);
 	else
 		run_tasks(w, n);
@@ -345,38 +400,30 @@ static struct vb_fabric *open_fabric(const struct world_params *p)
 /* 0, or the error with which the space was refused; then there is nothing to close. */
 static int world_try_open(struct world *w, const struct world_params *p)
 {
-	static struct vb_lock_watch watch;
-	struct vb_lock_space_params sp = {
-		.lock = p->ops->name,
-		.locks = WORLD_LOCKS,
-		.servers = WORLD_NODES,
-		.lease_ns = p->lease_ns ? p->lease_ns : 20000 * MS,
-		.fencing = p->fencing,
-	};
+	struct vb_lock_space_params sp;
 	bool fresh;
 	int err;
 
-	*w = (struct world){.kind = p->kind, .unit = p->kind == SIM ? MS : 20 * MS};
+	*w = (struct world){.kind = p->kind, .p = *p, .unit = p->kind == SIM ? MS : 20 * MS};
+	w->apart =
+		p->kind == SHM_PROCESSES || p->kind == UCX_PROCESSES || p->kind == VERBS_PROCESSES;
+	if (world_is_net(p->kind) && net_absent(p->kind) != NULL) {
+		print_message("skipped: %s: %s\n", world_names[p->kind], net_absent(p->kind));
+		skip();
+	}
 	w->b = mmap(NULL, sizeof(*w->b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(w->b != MAP_FAILED);
+	if (world_is_net(p->kind))
+		return 0;
 	w->f = open_fabric(p);
+	sp = world_space_params(w, WORLD_NODES);
 	err = vb_lock_space_open(w->f, &sp, &w->space);
 	if (err) {
 		vb_fabric_close(w->f);
 		munmap(w->b, sizeof(*w->b));
 		return err;
 	}
-	watch = (struct vb_lock_watch){
-		.called = watch_nothing,
-		.queued = count_queued,
-		.granted = watch_no_claim,
-		.not_granted = watch_no_end,
-		.abandoned = watch_no_claim,
-		.releasing = watch_no_claim,
-		.released = watch_no_end,
-		.ctx = w->b,
-	};
-	w->space->watch = &watch;
+	w->space->watch = world_watch(w->b);
 	assert_int_equal(vb_region(w->f, 1, "suite", WORLD_LOCKS * 8, &w->cells, &fresh), 0);
 	start_servers(w);
 	return 0;
@@ -389,6 +436,10 @@ static void world_open(struct world *w, const struct world_params *p)
 
 static void world_close(struct world *w)
 {
+	if (world_is_net(w->kind)) {
+		munmap(w->b, sizeof(*w->b));
+		return;
+	}
 	if (w->server_pid) {
 		board_add(&w->b->stop);
 		reap(w, &w->server_pid, 1);
@@ -407,6 +458,8 @@ static void world_close(struct world *w)
 
 static uint64_t world_cell(struct world *w, uint64_t lock)
 {
+	if (world_is_net(w->kind))
+		return w->b->cells[lock];
 	return *(volatile uint64_t *)vb_local(w->f, w->cells + lock * 8, 8);
 }
 

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Worlds on network fabrics.  The test's own process never opens one: neither connections nor the
+ * libraries under them survive the fork of the next test.  So the whole world is made in children,
+ * when the actors run: one child with all actors as tasks, whose verbs take the wire to itself; or a
+ * child for each actor, and one more that leads the cluster and serves the locks.
+ */
+#ifndef TEST_LOCK_WORLD_NET_H
+#define TEST_LOCK_WORLD_NET_H
+
+/* In world.h: struct world and what works on one. */
+
+#define NET_PATIENCE_S ((unsigned)(3 * PATIENCE_NS / (1000 * MS)))
+
+static const char *net_fabric_of(enum world_kind kind)
+{
+	return kind == UCX_TASKS || kind == UCX_PROCESSES ? "ucx" : "verbs";
+}
+
+/* Why this world cannot be here, or NULL. */
+static const char *net_absent(enum world_kind kind)
+{
+	const char *fabric = net_fabric_of(kind);
+	const char *why = vb_fabric_find(fabric)->absent();
+
+	if (why == NULL && strcmp(fabric, "verbs") == 0 && getenv("VERBENA_VERBS_DEVICE") == NULL)
+		why = "VERBENA_VERBS_DEVICE names no RDMA device";
+	return why;
+}
+
+/* Time and room enough for a loaded machine, as far as the lease allows. */
+static void net_options(const struct world *w, char *to, size_t size)
+{
+	uint64_t bound_ms = w->p.lease_ns == 0 ? 2000 : w->p.lease_ns / 2 / MS;
+	const char *device = getenv("VERBENA_VERBS_DEVICE");
+
+	if (strcmp(net_fabric_of(w->kind), "ucx") == 0)
+		snprintf(to, size, "%sbound=%" PRIu64 "ms,grace=5s,silence=20s",
+			 w->kind == UCX_TASKS ? "local=wire," : "", bound_ms);
+	else
+		snprintf(to, size, "device=%s%s", device,
+			 w->p.lease_ns == 0 ? "" : ",timeout=11,retries=2");
+}
+
+static int net_open_fabric(struct world *w, struct vb_cluster *cluster, uint16_t nodes)
+{
+	char options[256];
+	struct vb_fabric_params p = {
+		.fabric = net_fabric_of(w->kind),
+		.options = options,
+		.nodes = nodes,
+		.node_bytes = 1 << 20,
+		.endpoints = 64,
+		.seed = 1,
+		.cluster = cluster,
+	};
+
+	net_options(w, options, sizeof(options));
+	return vb_fabric_open(&p, &w->f);
+}
+
+/* The space, the cells, and the servers of the nodes that are here. */
+static int net_open_space(struct world *w, uint16_t servers, bool serves)
+{
+	struct vb_lock_space_params sp = world_space_params(w, servers);
+	bool fresh;
+	int err = vb_lock_space_open(w->f, &sp, &w->space);
+
+	if (err)
+		return err;
+	w->space->watch = world_watch(w->b);
+	err = vb_region(w->f, servers - 1, "suite", WORLD_LOCKS * 8, &w->cells, &fresh);
+	for (uint16_t n = 0; err == 0 && serves && n < servers; n++)
+		err = vb_lock_server_start(w->space, n, 0, 1, &w->server[n]);
+	return err;
+}
+
+static void net_close(struct world *w)
+{
+	for (uint16_t n = 0; n < WORLD_NODES; n++)
+		vb_lock_server_stop(w->server[n]);
+	vb_lock_space_close(w->space);
+	vb_fabric_close(w->f);
+}
+
+/* What was counted under the locks, for the test to see. */
+static int net_keep_cells(struct world *w)
+{
+	struct vb_ep *ep;
+	int err = vb_ep_open(w->f, 0, &ep);
+
+	for (unsigned i = 0; err == 0 && i < WORLD_LOCKS; i++)
+		err = vb_read64(ep, w->cells + i * 8, &w->b->cells[i]);
+	if (ep != NULL)
+		vb_ep_close(ep);
+	return err;
+}
+
+static void net_must(struct world *w, int line, const char *what, int err)
+{
+	if (err == 0)
+		return;
+	board_fail(w->b, line, "%s: %s", what, vb_strerror(err));
+	_exit(1);
+}
+#define NET_MUST(w, call) net_must(w, __LINE__, #call, call)
+
+/* ---- one process ---- */
+
+static void net_tasks_main(struct world *w, unsigned n)
+{
+	static const struct vb_task_params params = {.name = "actor"};
+	struct vb_sched *s;
+	struct actor a[WORLD_ACTORS];
+
+	NET_MUST(w, net_open_fabric(w, NULL, WORLD_NODES));
+	NET_MUST(w, net_open_space(w, WORLD_NODES, true));
+	s = vb_sched_self();
+	for (unsigned i = 0; i < n; i++) {
+		a[i] = (struct actor){.w = w, .i = i};
+		NET_MUST(w, vb_task_spawn(s, actor_task, &a[i], &params, &w->task[i]));
+	}
+	NET_MUST(w, vb_sched_run(s, NULL, vb_sched_now(s) + 2 * PATIENCE_NS));
+	NET_MUST(w, net_keep_cells(w));
+	net_close(w);
+}
+
+/* ---- processes ---- */
+
+struct net_port {
+	int listening;
+	uint16_t port;
+};
+
+static void net_process_main(struct world *w, unsigned rank, unsigned hosts,
+			     const struct net_port *port)
+{
+	struct vb_cluster_params p = {.hosts = hosts, .timeout_ns = 2 * PATIENCE_NS};
+	struct vb_cluster *cluster = NULL;
+	char meet[32];
+
+	if (rank == 0) {
+		NET_MUST(w, vb_cluster_open_on(&p, port->listening, &cluster));
+	} else {
+		close(port->listening);
+		snprintf(meet, sizeof(meet), "127.0.0.1:%u", port->port);
+		p.role = VB_CLUSTER_MEMBER;
+		p.rank = rank;
+		p.meet = meet;
+		NET_MUST(w, vb_cluster_open(&p, &cluster));
+	}
+	NET_MUST(w, net_open_fabric(w, cluster, (uint16_t)hosts));
+	if (rank == 0)
+		NET_MUST(w, net_open_space(w, 1, true));
+	NET_MUST(w, vb_cluster_barrier(cluster));
+	if (rank != 0) {
+		NET_MUST(w, net_open_space(w, 1, false));
+		actor_main(w, rank - 1);
+	}
+	/* The root serves until all have come here. */
+	NET_MUST(w, vb_cluster_barrier(cluster));
+	if (rank == 0)
+		NET_MUST(w, net_keep_cells(w));
+	NET_MUST(w, vb_cluster_barrier(cluster));
+	net_close(w);
+	vb_cluster_close(cluster);
+}
+
+static void net_run(struct world *w, unsigned n)
+{
+	unsigned procs = w->apart ? n + 1 : 1;
+	struct net_port port = {.listening = -1};
+	pid_t pid[WORLD_ACTORS + 1];
+
+	if (w->apart)
+		assert_int_equal(vb_cluster_listen("127.0.0.1", 0, &port.listening, &port.port), 0);
+	fflush(NULL);
+	for (unsigned i = 0; i < procs; i++) {
+		pid[i] = fork();
+		assert_true(pid[i] >= 0);
+		if (pid[i] != 0)
+			continue;
+		alarm(NET_PATIENCE_S); /* never outlives the test */
+		vb_sched_forget();
+		if (w->apart)
+			net_process_main(w, i, procs, &port);
+		else
+			net_tasks_main(w, n);
+		fflush(NULL);
+		_exit(0);
+	}
+	if (w->apart)
+		close(port.listening);
+	reap(w, pid, procs);
+}
+
+#endif
