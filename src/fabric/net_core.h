@@ -43,6 +43,7 @@ struct net_env {
 	struct vb_sched *sched;
 	struct vb_list links; /* net_thread.in_env */
 	uint64_t spin_ns;
+	bool woken; /* since it went idle a pass has made a task of this thread ready */
 };
 
 struct net_inbox_item {

@@ -117,6 +117,7 @@ int net_deliver(struct net_fabric *f, uint32_t client, const struct vb_msg *m)
 		e->ring[tail % NET_RING].len = VB_MSG_DATA;
 	__atomic_store_n(&e->tail, tail + 1, __ATOMIC_RELEASE);
 	if (net_is_here(e->thread)) {
+		e->thread->env->woken = true;
 		vb_ep_wake(&e->ep);
 		return 0;
 	}

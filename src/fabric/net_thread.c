@@ -131,10 +131,12 @@ static void inbox_put(struct net_thread *t, struct vb_batch *b, unsigned n)
 void net_done(struct net_fabric *f, struct net_thread *owner, struct vb_batch *b, unsigned n)
 {
 	(void)f;
-	if (vb_likely(net_is_here(owner)))
+	if (vb_likely(net_is_here(owner))) {
+		owner->env->woken = true;
 		finish(b, n);
-	else
+	} else {
 		inbox_put(owner, b, n);
+	}
 }
 
 static bool inbox_take(struct net_thread *t)
@@ -211,7 +213,8 @@ bool net_poller_sleeps(const struct net_fabric *f)
 	return p != NULL;
 }
 
-/* Looks once at everything this thread can see. */
+/* Looks once at everything this thread can see.  Not only what comes ends waits: a doorbell or the news
+ * of a death does, too. */
 static bool look(struct net_env *env)
 {
 	bool any = false;
@@ -225,7 +228,7 @@ static bool look(struct net_env *env)
 		}
 		any |= inbox_take(t);
 	}
-	return any;
+	return any || env->woken;
 }
 
 static void env_poll(struct vb_sched *s)
@@ -272,7 +275,7 @@ static bool arm(struct net_thread *t)
 	bool quiet;
 
 	pthread_mutex_lock(&f->engine);
-	quiet = !net_pass(f) && f->t->arm(f) == 0;
+	quiet = !net_pass(f) && !t->env->woken && f->t->arm(f) == 0;
 	pthread_mutex_unlock(&f->engine);
 	return quiet;
 }
@@ -322,6 +325,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 	struct net_env *env = vb_sched_env_ctx(s);
 	uint64_t begin, now, longest = NAP_NS;
 
+	env->woken = false;
 	if (look(env))
 		return;
 	begin = now = vb_clock_ns();

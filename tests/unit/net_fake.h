@@ -87,6 +87,7 @@ static struct fake {
 	unsigned barriers;
 	/* waiting */
 	bool endless;
+	void (*on_nap)(void);
 	uint64_t naps, naps_over, yields; /* atomic */
 } fake;
 
@@ -442,6 +443,8 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const s
 	int got;
 
 	__atomic_fetch_add(&fake.naps, 1, __ATOMIC_SEQ_CST);
+	if (fake.on_nap != NULL)
+		fake.on_nap();
 	got = __real_ppoll(fds, n, __atomic_load_n(&fake.endless, __ATOMIC_SEQ_CST) ? &no_end : t,
 			   mask);
 	if (got == 0)

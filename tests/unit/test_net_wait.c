@@ -237,6 +237,60 @@ static void death_wakes(void **state)
 	vb_ep_close(e);
 }
 
+/* The same in every moment of a wait: the news comes during pass number `bad_pass` and is found by the
+ * one behind it, be it a look or the one that arms the descriptor, or by none before the sleep. */
+static unsigned bad_pass, passes_seen, passes_of_a_wait;
+
+static bool dies_in_pass(void)
+{
+	if (++passes_seen == bad_pass) {
+		/* As the cluster's thread does, but for the engine, which is held here. */
+		__atomic_store_n(&fake.f->core->host[1].gone, true, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&fake.f->core->news, true, __ATOMIC_SEQ_CST);
+	}
+	return false;
+}
+
+static void dies_in_sleep(void)
+{
+	passes_of_a_wait = passes_seen;
+	fake_dies(1);
+}
+
+static void wait_for_dead(void (*on_nap)(void))
+{
+	uint64_t old;
+	struct vb_ep *e;
+
+	fake_reset(NULL);
+	fake.endless = true;
+	fake.local_hosts = 64; /* a few passes, and not as many as there is time for */
+	fake.on_nap = on_nap;
+	fake_open();
+	fake.f->core->cores = 2;
+	e = fake_ep(0);
+	passes_seen = 0;
+	fake.on_progress = dies_in_pass;
+	assert_int_equal(vb_faa64(e, THEIRS, 1, &old), -VB_EUNKNOWN);
+	vb_ep_close(e);
+	vb_fabric_close(fake.fabric);
+	fake.fabric = NULL;
+}
+
+static void death_in_any_pass(void **state)
+{
+	(void)state;
+	bad_pass = 0;
+	wait_for_dead(dies_in_sleep);
+	assert_int_equal(fake_count(&fake.naps), 1);
+	assert_int_equal(fake_count(&fake.naps_over), 0);
+	assert_true(passes_of_a_wait > 1);
+	for (bad_pass = 1; bad_pass <= passes_of_a_wait; bad_pass++) {
+		wait_for_dead(NULL);
+		assert_int_equal(fake_count(&fake.naps), 0);
+	}
+}
+
 /* ---- spinning and sleeping ---- */
 
 static void sleep_ms(unsigned ms)
@@ -267,18 +321,35 @@ static void spins_then_sleeps(void **state)
 }
 
 /* More processes may poll than there are cores: nobody spins, the core is given away and then left. */
+static void *deliver_after_naps(void *arg)
+{
+	struct vb_msg m = {.len = 1};
+
+	(void)arg;
+	until_count(&fake.naps, 5);
+	pthread_mutex_lock(&fake.f->engine);
+	(void)net_deliver(fake.f, vb_peer_client(target->self), &m);
+	pthread_mutex_unlock(&fake.f->engine);
+	return NULL;
+}
+
 static void crowded_gives_way(void **state)
 {
+	pthread_t thread;
+
 	(void)state;
 	fake.local_hosts = 64;
 	fake_open();
 	fake.f->core->cores = 2;
-	sleep_ms(30);
+	target = fake_ep(0);
+	assert_int_equal(pthread_create(&thread, NULL, deliver_after_naps, NULL), 0);
+	assert_int_equal(vb_ep_wait(target, VB_FOREVER), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_true(fake_count(&fake.yields) > 0);
-	assert_true(fake_count(&fake.naps) > 0);
 	/* A few times for each sleep, not for as long as a spin. */
 	assert_true(fake_count(&fake.yields) <= 4 * (fake_count(&fake.naps) + 2));
-	assert_true(fake.passes <= 8 * (fake_count(&fake.naps) + 4));
+	assert_true(fake.passes <= 8 * (fake_count(&fake.naps) + 2));
+	vb_ep_close(target);
 }
 
 /* A descriptor that has something to be seen is not slept on, and that does not count as a sleep. */
@@ -484,13 +555,21 @@ static void closing_ends_helper(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		FAKE(messages_wake),     FAKE(completions_wake),
-		FAKE(descriptor_wakes),  FAKE(threads_wake_each_other),
-		FAKE(death_wakes),       FAKE(spins_then_sleeps),
-		FAKE(crowded_gives_way), FAKE(busy_descriptor),
-		FAKE(no_descriptor),     FAKE(timers_hold),
-		FAKE(spin_learns),       FAKE(passes),
-		FAKE(helper_waits),      FAKE(closing_ends_helper),
+		FAKE(messages_wake),
+		FAKE(completions_wake),
+		FAKE(descriptor_wakes),
+		FAKE(threads_wake_each_other),
+		FAKE(death_wakes),
+		FAKE(death_in_any_pass),
+		FAKE(spins_then_sleeps),
+		FAKE(crowded_gives_way),
+		FAKE(busy_descriptor),
+		FAKE(no_descriptor),
+		FAKE(timers_hold),
+		FAKE(spin_learns),
+		FAKE(passes),
+		FAKE(helper_waits),
+		FAKE(closing_ends_helper),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
