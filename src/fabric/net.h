@@ -21,7 +21,8 @@
  *
  * Waiting.  One idle thread at a time is the *poller*: it looks at the engine, spins for as long as
  * that has paid (fabric/spin.h), then arms the transport's descriptor and sleeps on it.  The other
- * idle threads sleep on their bells.  A poller that gets work hands the role to a sleeper.
+ * idle threads sleep on their bells, and look at the engine every millisecond, so that a poller that
+ * has got work is stood in for.
  */
 #ifndef VB_FABRIC_NET_H
 #define VB_FABRIC_NET_H
@@ -62,7 +63,9 @@ struct net_transport {
 	void (*close)(struct net_fabric *f);
 	/* The verbs of b with status 0 (others failed the checks); VB_IS_LOCAL ones are done already
 	 * where local_cpu says so, and have status NET_DONE.  Counts nothing itself; each signalled
-	 * verb that it takes is answered by one net_done later.  0, or -error: nothing was taken.
+	 * verb that it takes is answered by one net_done later.  The core has compared not_after_ns
+	 * with the clock before it took the engine; a transport that makes a verb wait compares
+	 * again when it rings.  0, or -error: nothing was taken.
 	 * `b` of which nothing is signalled may be gone after the call. */
 	int (*post)(struct net_fabric *f, struct net_ep *e, struct vb_batch *b);
 	/* Everything posted leaves. */
@@ -71,7 +74,8 @@ struct net_transport {
 	bool (*progress)(struct net_fabric *f);
 	/* Before sleeping on fd: 0, or -EBUSY if there is something to be seen. */
 	int (*arm)(struct net_fabric *f);
-	/* Sends a control message (NET_CONTROL_MAX bytes at most), ordered with nothing. */
+	/* Sends a control message (NET_CONTROL_MAX bytes at most), ordered with nothing.  -EAGAIN:
+	 * no room now; -VB_EPEERGONE.  It may be lost with its connection. */
 	int (*control)(struct net_fabric *f, uint32_t host, const void *data, size_t bytes);
 	/* The cluster says so: fail what is in flight to it (-VB_EUNKNOWN if it may have been
 	 * executed, -VB_EPEERGONE if not), and fail at once what is posted from now on. */
@@ -119,6 +123,11 @@ int net_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t by
 	       bool *fresh);
 void *net_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes); /* own nodes; else NULL */
 void net_stats(struct vb_fabric *f, struct vb_fabric_stats *out);
+
+#define NET_FABRIC_OPS                                                                             \
+	.close = net_close, .after_fork = net_after_fork, .ep_open = net_ep_open,                  \
+	.ep_close = net_ep_close, .post = net_post, .recv = net_recv,                              \
+	.peer_alive = net_peer_alive, .region = net_region, .local = net_local, .stats = net_stats
 
 /* ---- for the transports ---- */
 

@@ -366,16 +366,7 @@ const struct vb_fabric_ops vb_fabric_ucx = {
 	.options = ucx_table,
 	.options_size = sizeof(struct ucx_options),
 	.open = fabric_open,
-	.close = net_close,
-	.after_fork = net_after_fork,
-	.ep_open = net_ep_open,
-	.ep_close = net_ep_close,
-	.post = net_post,
-	.recv = net_recv,
-	.peer_alive = net_peer_alive,
-	.region = net_region,
-	.local = net_local,
-	.stats = net_stats,
+	NET_FABRIC_OPS,
 #endif
 	.absent = ucx_absent,
 	.caps =

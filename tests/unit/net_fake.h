@@ -327,16 +327,7 @@ static const struct vb_fabric_ops fake_ops = {
 	.caps = {.flags = VB_CAP_MASKED64 | VB_CAP_MASKED128 | VB_CAP_SEND | VB_CAP_NOTIFY |
 			  VB_CAP_CLUSTER,
 		 .verb_bound_ns = 1000000},
-	.close = net_close,
-	.after_fork = net_after_fork,
-	.ep_open = net_ep_open,
-	.ep_close = net_ep_close,
-	.post = net_post,
-	.recv = net_recv,
-	.peer_alive = net_peer_alive,
-	.region = net_region,
-	.local = net_local,
-	.stats = net_stats,
+	NET_FABRIC_OPS,
 };
 
 /* ---- the cluster ---- */

@@ -29,6 +29,13 @@ static void until_count(uint64_t *counter, uint64_t n)
 static uint64_t asked_for; /* atomic: how often the waiting thread has begun to wait */
 static struct vb_ep *target;
 
+static void deliver(const struct vb_msg *m)
+{
+	pthread_mutex_lock(&fake.f->engine);
+	(void)net_deliver(fake.f, vb_peer_client(target->self), m);
+	pthread_mutex_unlock(&fake.f->engine);
+}
+
 /* Another thread delivers, sometimes at once, sometimes when the owner has had time to sleep. */
 static void *deliverer(void *arg)
 {
@@ -38,24 +45,20 @@ static void *deliverer(void *arg)
 
 		until_count(&asked_for, i + 1);
 		usleep(i % 5 * 40);
-		pthread_mutex_lock(&fake.f->engine);
-		(void)net_deliver(fake.f, vb_peer_client(target->self), &m);
-		pthread_mutex_unlock(&fake.f->engine);
+		deliver(&m);
 	}
 	return NULL;
 }
 
-static void messages_wake(void **state)
+/* Waits for ROUNDS messages, numbered, saying each time that it begins to. */
+static void wait_for_rounds(void *(*sender)(void *arg))
 {
 	struct vb_msg m;
 	pthread_t thread;
 
-	(void)state;
-	fake.endless = true;
-	fake_open();
 	target = fake_ep(0);
 	__atomic_store_n(&asked_for, 0, __ATOMIC_SEQ_CST);
-	assert_int_equal(pthread_create(&thread, NULL, deliverer, NULL), 0);
+	assert_int_equal(pthread_create(&thread, NULL, sender, NULL), 0);
 	for (uint64_t i = 0; i < ROUNDS; i++) {
 		__atomic_store_n(&asked_for, i + 1, __ATOMIC_SEQ_CST);
 		while (vb_ep_recv(target, &m) != 0)
@@ -65,6 +68,14 @@ static void messages_wake(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(fake_count(&fake.naps_over), 0);
 	vb_ep_close(target);
+}
+
+static void messages_wake(void **state)
+{
+	(void)state;
+	fake.endless = true;
+	fake_open();
+	wait_for_rounds(deliverer);
 }
 
 /* The same for completions. */
@@ -136,26 +147,12 @@ static void *wire(void *arg)
 
 static void descriptor_wakes(void **state)
 {
-	struct vb_msg m;
-	pthread_t thread;
-
 	(void)state;
 	fake.endless = true;
 	on_wire = taken = 0;
 	fake.on_progress = take_from_wire;
 	fake_open();
-	target = fake_ep(0);
-	__atomic_store_n(&asked_for, 0, __ATOMIC_SEQ_CST);
-	assert_int_equal(pthread_create(&thread, NULL, wire, NULL), 0);
-	for (uint64_t i = 0; i < ROUNDS; i++) {
-		__atomic_store_n(&asked_for, i + 1, __ATOMIC_SEQ_CST);
-		while (vb_ep_recv(target, &m) != 0)
-			assert_int_equal(vb_ep_wait(target, VB_FOREVER), 0);
-		assert_int_equal(m.subject, i);
-	}
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(fake_count(&fake.naps_over), 0);
-	vb_ep_close(target);
+	wait_for_rounds(wire);
 }
 
 /* Two threads of one process: messages between their endpoints, and each wakes the other. */
@@ -327,9 +324,7 @@ static void *deliver_after_naps(void *arg)
 
 	(void)arg;
 	until_count(&fake.naps, 5);
-	pthread_mutex_lock(&fake.f->engine);
-	(void)net_deliver(fake.f, vb_peer_client(target->self), &m);
-	pthread_mutex_unlock(&fake.f->engine);
+	deliver(&m);
 	return NULL;
 }
 
@@ -485,9 +480,7 @@ static void *deliver_late(void *arg)
 	(void)arg;
 	until_count(&helper_at, 1);
 	usleep(2000);
-	pthread_mutex_lock(&fake.f->engine);
-	(void)net_deliver(fake.f, vb_peer_client(target->self), &m);
-	pthread_mutex_unlock(&fake.f->engine);
+	deliver(&m);
 	return NULL;
 }
 
