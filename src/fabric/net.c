@@ -43,17 +43,6 @@ static void host_is_gone(void *ctx, uint32_t rank, bool died)
 	net_wake_all(f);
 }
 
-void net_host_state(struct net_fabric *f, uint32_t host, bool reachable)
-{
-	__atomic_store_n(&f->core->host[host].reachable, reachable, __ATOMIC_RELEASE);
-}
-
-bool net_host_reachable(const struct net_fabric *f, uint32_t host)
-{
-	return __atomic_load_n(&f->core->host[host].reachable, __ATOMIC_ACQUIRE) &&
-	       !__atomic_load_n(&f->core->host[host].gone, __ATOMIC_ACQUIRE);
-}
-
 /* ---- memory ---- */
 
 static int get_memory(struct net_fabric *f)
@@ -204,8 +193,6 @@ static int core_new(struct net_fabric *f)
 	c->node = calloc(f->local_nodes + 1, sizeof(*c->node));
 	if (c->host == NULL || c->node == NULL)
 		return vb_fail(-ENOMEM, "no memory for a fabric");
-	for (uint32_t h = 0; h < f->hosts; h++)
-		c->host[h].reachable = true;
 	c->answer_ns = NET_ANSWER_NS;
 	c->cores = 1;
 	if (sched_getaffinity(0, sizeof(set), &set) == 0)

@@ -22,9 +22,8 @@ struct net_node {
 };
 
 struct net_host {
-	bool gone;      /* atomic: the cluster says so */
-	bool told;      /* under the engine: the transport knows */
-	bool reachable; /* atomic: the transport's view */
+	bool gone; /* atomic: the cluster says so */
+	bool told; /* under the engine: the transport knows */
 };
 
 /* Somebody who waits for another host's answer; on his stack, in core->asks under the engine. */

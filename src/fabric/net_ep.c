@@ -139,6 +139,7 @@ int net_recv(struct vb_ep *ep, struct vb_msg *out)
 	return 0;
 }
 
+/* Who cannot be reached just now may be stopped, or behind a cut link: only the cluster buries. */
 bool net_peer_alive(struct vb_fabric *fabric, vb_peer peer)
 {
 	struct net_fabric *f = net_of(fabric);
@@ -149,7 +150,7 @@ bool net_peer_alive(struct vb_fabric *fabric, vb_peer peer)
 		return false;
 	host = net_host_of_node(f, vb_peer_node(peer));
 	if (host != f->host)
-		return net_host_reachable(f, host);
+		return !__atomic_load_n(&f->core->host[host].gone, __ATOMIC_ACQUIRE);
 	pthread_mutex_lock(&f->engine);
 	alive = net_ep_find(f, vb_peer_client(peer)) != NULL;
 	pthread_mutex_unlock(&f->engine);

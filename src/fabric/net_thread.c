@@ -173,7 +173,6 @@ static void tell_of_the_gone(struct net_fabric *f)
 		if (host->told || !__atomic_load_n(&host->gone, __ATOMIC_ACQUIRE))
 			continue;
 		host->told = true;
-		__atomic_store_n(&host->reachable, false, __ATOMIC_RELEASE);
 		f->t->host_gone(f, h);
 	}
 }

@@ -206,8 +206,6 @@ void ucx_break(struct ucx_host *h, const char *why)
 	ep_close(h);
 	ucx_forget_held(h);
 	ucx_fail_all(h);
-	if (was_up)
-		net_host_state(w->f, h->rank, false);
 }
 
 void ucx_hello_came(struct ucx_host *h, const struct ucx_header *m)
@@ -232,7 +230,6 @@ void ucx_welcome_came(struct ucx_host *h, const struct ucx_header *m)
 		return;
 	clock_first(h, m->clock, h->heard_ns);
 	h->state = UCX_UP;
-	net_host_state(h->wire->f, h->rank, true);
 	vb_debug("connected to %s, epoch %u", ucx_host_name(h, buf), h->epoch);
 	ucx_mark(h);
 }

@@ -85,7 +85,6 @@ static void up(struct verbs *w, uint32_t host)
 	h->state = VERBS_UP;
 	h->said = false;
 	vb_info("host %u is connected again", host);
-	net_host_state(w->f, host, true);
 }
 
 static void to_oneself(struct verbs *w, struct verbs_host *h)

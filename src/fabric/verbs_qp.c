@@ -211,7 +211,6 @@ int verbs_ud_start(struct verbs *w)
 
 void verbs_break(struct verbs *w, struct verbs_host *h, enum verbs_link_state next)
 {
-	uint32_t host = (uint32_t)(h - w->hosts);
 	bool was_up = h->state == VERBS_UP;
 
 	if (h->state == VERBS_GONE || h->state == next)
@@ -233,8 +232,6 @@ void verbs_break(struct verbs *w, struct verbs_host *h, enum verbs_link_state ne
 	}
 	verbs_sends_end(w, h, -VB_EUNKNOWN);
 	verbs_credits_reset(h);
-	if (was_up)
-		net_host_state(w->f, host, false);
 }
 
 /* True when no request of the host's queue pairs is under way any more.  A device that does not end

@@ -62,6 +62,7 @@ static const struct vb_opt mcs_options[] = {
 struct mcs_claim {
 	uint64_t self; /* our word */
 	uint64_t next; /* the successor's; MCS_FREE while nobody is known */
+	uint64_t prev; /* whom we stand behind, until he has been told; else MCS_FREE */
 };
 
 /* A box keeps the newer of two messages by 32-bit serial arithmetic: the number goes to the top. */
@@ -76,8 +77,9 @@ static inline uint64_t mcs_word(struct vb_lock_client *me)
 }
 
 /* Tells another claim of this lock.  Sent again until it is certain that it was delivered: whoever
- * gets it twice knows by the stamp.  0, or what kept it from being delivered. */
-static int mcs_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, enum mcs_tag tag)
+ * gets it twice knows by the stamp.  0; -ETIMEDOUT: not yet; or what kept it from being delivered. */
+static int mcs_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, enum mcs_tag tag,
+		    uint64_t until_ns)
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
 	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = 8, .imm = mcs_stamp(to)};
@@ -93,6 +95,8 @@ static int mcs_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, 
 			return 0;
 		if (err != -VB_EUNKNOWN && !vb_peer_alive(me->ep->fabric, peer))
 			break;
+		if (vb_ep_now(me->ep) >= until_ns)
+			return -ETIMEDOUT;
 		/* What the fabric could not do for now may be over soon.  The message must get
 		 * there even if the caller has been cancelled. */
 		shielded = vb_task_shield(true);
@@ -141,9 +145,20 @@ static int mcs_hear(struct vb_lock_client *me, struct vb_claim *c, enum mcs_tag 
 
 static int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
 	uint64_t from;
-	int err = mcs_hear(me, c, MCS_YOURS, until_ns, &from);
+	int err;
 
+	/* A deadline may come before a predecessor that stands still can be told; the husk goes on
+	 * with it.  One that is dead leaves us where we are, for our successors know only us. */
+	if (g->prev != MCS_FREE) {
+		vb_phase(me, VB_PHASE_NP);
+		if (mcs_tell(me, c, g->prev, MCS_NEXT, until_ns) == -ETIMEDOUT)
+			return -ETIMEDOUT;
+		g->prev = MCS_FREE;
+		vb_phase(me, VB_PHASE_WP);
+	}
+	err = mcs_hear(me, c, MCS_YOURS, until_ns, &from);
 	if (err)
 		return err;
 	c->queued = false;
@@ -157,7 +172,7 @@ static int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 	int err;
 
 	g->self = mcs_word(me);
-	g->next = MCS_FREE;
+	g->next = g->prev = MCS_FREE;
 	err = vb_swap64(me->ep, c->entry, g->self, &prev);
 	if (err)
 		return err; /* the fabric has said why; if it was done, prev is lost and so is the
@@ -169,9 +184,7 @@ static int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 	 * look for us, so a deadline leaves a husk that hands on when its turn comes.  That holds
 	 * also when prev is dead: our successors know of nobody but us. */
 	vb_lock_mark_queued(me, c);
-	vb_phase(me, VB_PHASE_NP);
-	mcs_tell(me, c, prev, MCS_NEXT);
-	vb_phase(me, VB_PHASE_WP);
+	g->prev = prev;
 	return mcs_resume(me, c, until_ns);
 }
 
@@ -182,7 +195,7 @@ static int mcs_try(struct vb_lock_client *me, struct vb_claim *c)
 	int err;
 
 	g->self = mcs_word(me);
-	g->next = MCS_FREE;
+	g->next = g->prev = MCS_FREE;
 	err = vb_cas64(me->ep, c->entry, MCS_FREE, g->self, &seen);
 	if (err)
 		return err;
@@ -237,7 +250,7 @@ static int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 			       "itself, it must have died",
 			       c->lock);
 	vb_phase(me, VB_PHASE_NS);
-	return mcs_tell(me, c, g->next, MCS_YOURS) ? -VB_EUNKNOWN : 0;
+	return mcs_tell(me, c, g->next, MCS_YOURS, VB_FOREVER) ? -VB_EUNKNOWN : 0;
 }
 
 static unsigned mcs_bypass_bound(unsigned clients, enum vb_mode mode)
