@@ -15,7 +15,7 @@
 #define O struct vb_floor_opts
 static const struct vb_opt table[] = {
 	VB_OPT_STRING(O, only, "only", "SECTIONS", NULL,
-		      "some of faa,locks,hot,oversubscribed,sim,switch (all)"),
+		      "some of faa,locks,hot,oversubscribed,sim,switch,ucx,busy,verbs (all)"),
 	VB_OPT_SIZE(O, repeat, "repeat", "31", 1, VB_FLOOR_REPEATS,
 		    "repetitions of each pair; medians are reported"),
 	VB_OPT_TIME(O, span_ns, "span", "200ms", 1000000, 60000000000ull,
@@ -36,6 +36,9 @@ static const struct section {
 	 vb_floor_oversubscribed},
 	{"sim", "The simulator, audit off", vb_floor_sim},
 	{"switch", "Coroutines", vb_floor_switch},
+	{"ucx", "Between two processes on ucx (TCP over loopback)", vb_floor_ucx},
+	{"busy", "ucx with less than a core for each process", vb_floor_busy},
+	{"verbs", "Between two processes on an RDMA device", vb_floor_verbs},
 };
 
 const struct vb_opt_group *vb_bench_fabric_groups(struct vb_floor_opts *opts, unsigned *n)
@@ -133,11 +136,13 @@ static void print_rows(FILE *to, const struct vb_floor *f, unsigned first, const
 	for (unsigned i = first; i < f->n; i++) {
 		const struct vb_floor_row *r = &f->row[i];
 
-		fprintf(to, "  %-28s %10.2f %-7s", r->name, r->value, r->unit);
+		fprintf(to, "  %-31s %10.2f %-7s", r->name, r->value, r->unit);
 		if (r->baseline != NULL)
 			fprintf(to, " %-34s %10.2f   %6.2fx", r->baseline, r->base, r->ratio);
 		fputc('\n', to);
 	}
+	if (f->note[0] != '\0')
+		fprintf(to, "  %s\n", f->note);
 	fputc('\n', to);
 	fflush(to);
 }
@@ -195,6 +200,7 @@ int vb_bench_fabric(const struct vb_floor_opts *opts)
 
 		if (!wanted(opts->only, sections[i].name))
 			continue;
+		f->note[0] = '\0';
 		err = sections[i].run(f);
 		print_rows(to, f, first, sections[i].title);
 	}

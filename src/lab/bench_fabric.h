@@ -11,6 +11,8 @@
  *                   waiter keeps the core that the next holder needs
  *   sim             simulated verbs per second, memory per simulated client
  *   switch          one coroutine switch
+ *   ucx, verbs      verbs and locks between two processes against a bare TCP socket between them
+ *   busy            a node that computes, and more pollers than cores (ucx)
  *
  * The two sides take turns; reported are both medians and the median of the turns' ratios, which does not
  * mind a machine that is slower for a while.
@@ -48,6 +50,7 @@ struct vb_floor {
 	struct vb_floor_opts o;
 	struct vb_floor_row row[VB_FLOOR_ROWS];
 	unsigned n;
+	char note[256]; /* of the section that has just run, instead of rows */
 	bool aborted;
 };
 
@@ -63,6 +66,9 @@ int vb_floor_hot(struct vb_floor *f);
 int vb_floor_oversubscribed(struct vb_floor *f);
 int vb_floor_sim(struct vb_floor *f);
 int vb_floor_switch(struct vb_floor *f);
+int vb_floor_ucx(struct vb_floor *f);
+int vb_floor_verbs(struct vb_floor *f);
+int vb_floor_busy(struct vb_floor *f);
 
 void vb_floor_add(struct vb_floor *f, const char *section, const char *name, const char *unit,
 		  double value, const char *baseline, double base);

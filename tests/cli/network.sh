@@ -45,4 +45,15 @@ is 'verbs of many clients leave together' holds \
 run bench lock --lock cas-backoff --fabric ucx --procs 2 --clients 16 --locks 100k --lease 2s \
 	--fabric-options bound=500ms,coalesce=no --dist uniform --duration 200ms --json "$json"
 is 'and one by one when told so' holds '.runs[0].fabric_stats | .posted <= 1.1 * .doorbells'
+
+# Against a bare socket, and with a node that computes.  What is slow on a machine with other work is no
+# matter here; that each row has both of its sides is.
+run bench fabric --only ucx,busy,verbs --repeat 1 --json "$json"
+is 'bench fabric: exit status 0' [ "$status" = 0 ]
+is 'bench fabric: ucx, each beside its baseline' holds '[.runs[] | select(.section == "ucx")] |
+	length == 8 and all(.value > 0 and .baseline_value > 0 and .unit == "ns")'
+is 'bench fabric: a node that computes' holds '[.runs[] | select(.section == "busy") | .name] |
+	length == 4'
+[ -n "$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "verbs") | .absent // empty')" ] &&
+	is 'bench fabric: why there is no RDMA' grep -q '^  absent: ' "$work/out"
 finish
