@@ -9,7 +9,7 @@
  * Both ride on the transport's control messages.  An owner answers when it looks at its engine: while
  * its thread awaits something, or by the transport's helper.
  *
- * Either may find no room.  A question is then put again, and so is one that has had no answer for a
+ * Either may find no room or no way.  A question is then put again, and so is one that has had no answer for a
  * while, with the same number: the owner, who has nowhere to keep an answer, gives it again.  Who made
  * a region is kept with it, so that its maker hears "fresh" however often he has to ask.
  */
@@ -158,9 +158,10 @@ static int ask_on(struct net_fabric *f, struct net_ask *ask, const struct contro
 	err = ask_once(f, ask, q);
 	if (vb_clock_ns() >= end_ns)
 		return err != 0 ? err : -ETIMEDOUT;
-	if (err != 0 && err != -EAGAIN)
+	if (err != 0 && err != -EAGAIN && err != -VB_EPEERGONE)
 		return err;
-	/* No room now is soon over; a question that is on its way wants more patience each time. */
+	/* No room is soon over, and so may a broken connection be: that a host is gone the cluster
+	 * says.  A question that is on its way wants more patience each time. */
 	again = vb_clock_ns() + (err == 0 ? *pause_ns : FULL_NS);
 	if (err == 0)
 		*pause_ns *= 2;
@@ -225,7 +226,9 @@ static int say(struct net_fabric *f, int err, uint16_t node, const char *name, u
 			       " s; is its thread awaiting nothing?",
 			       host, node, f->core->answer_ns / 1000000000);
 	case -VB_EPEERGONE:
-		return vb_fail(err, "region '%s' of node %u: process %u, where it lives, is gone",
+		return vb_fail(err,
+			       "region '%s' of node %u: process %u, where it lives, is gone or "
+			       "cannot be reached",
 			       name, node, host);
 	case -EAGAIN:
 		return vb_fail(err,
@@ -234,8 +237,8 @@ static int say(struct net_fabric *f, int err, uint16_t node, const char *name, u
 			       " s: it does not look at the network, or the way to it is broken",
 			       host, node, f->core->answer_ns / 1000000000);
 	default:
-		return vb_fail(err, "region '%s' of node %u: process %u says %s", name, node, host,
-			       vb_strerror(err));
+		return vb_fail(err, "region '%s' of node %u, asked of process %u: %s", name, node,
+			       host, vb_strerror(err));
 	}
 }
 

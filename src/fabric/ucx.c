@@ -316,7 +316,7 @@ static int wire_control(struct net_fabric *f, uint32_t host, const void *data, s
 	struct ucx_msg *m;
 
 	if (h->ep == NULL || h->failed)
-		return -VB_EPEERGONE;
+		return ucx_usable(h);
 	if (h->controls >= UCX_CONTROLS)
 		return -EAGAIN;
 	m = ucx_msg_get(h, UCX_CONTROL);

@@ -196,6 +196,8 @@ void ucx_msg_free_all(struct ucx_wire *w);
 int ucx_msg_send(struct ucx_msg *m, const struct ucx_header *h);
 
 /* ucx_post.c: verbs on their way out, answers on their way in */
+/* 0, or why this host cannot be posted to; it is greeted again when it is time to. */
+int ucx_usable(struct ucx_host *h);
 int ucx_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b);
 void ucx_flush(struct net_fabric *f);
 /* Sends what the window allows. */

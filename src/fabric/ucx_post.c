@@ -307,8 +307,7 @@ static struct ucx_host *host_of(struct net_fabric *f, const struct vb_verb *v)
 	return &ucx_of(f)->host[net_host_of_node(f, node)];
 }
 
-/* 0, or why this host cannot be posted to. */
-static int usable(struct ucx_host *h)
+int ucx_usable(struct ucx_host *h)
 {
 	if (vb_likely(h->state == UCX_UP && !h->failed))
 		return 0;
@@ -334,7 +333,7 @@ int ucx_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 			continue;
 		h = host_of(f, v);
 		if (h != last) {
-			err = usable(h);
+			err = ucx_usable(h);
 			last = h;
 		}
 		/* After one that found no room the later ones must not happen either: perhaps they

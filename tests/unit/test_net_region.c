@@ -202,11 +202,11 @@ static void there(void **state)
 	FAKE_SAYS(vb_region(fake.fabric, 4, "l", 101, &a, &fresh), -ENOSPC, "does not fit");
 	/* Errors are negative, and a region lies on its node. */
 	peers.bend.err = 7;
-	FAKE_SAYS(vb_region(fake.fabric, 4, "l", 101, &a, &fresh), -EPROTO, "process 1 says");
+	FAKE_SAYS(vb_region(fake.fabric, 4, "l", 101, &a, &fresh), -EPROTO, "asked of process 1");
 	peers.bend = (struct answer){.offset = FAKE_NODE_BYTES - 100};
-	FAKE_SAYS(vb_region(fake.fabric, 4, "l", 101, &a, &fresh), -EPROTO, "process 1 says");
+	FAKE_SAYS(vb_region(fake.fabric, 4, "l", 101, &a, &fresh), -EPROTO, "asked of process 1");
 	peers.bend.offset = UINT64_MAX;
-	FAKE_SAYS(vb_region(fake.fabric, 4, "l", 101, &a, &fresh), -EPROTO, "process 1 says");
+	FAKE_SAYS(vb_region(fake.fabric, 4, "l", 101, &a, &fresh), -EPROTO, "asked of process 1");
 	assert_true(vb_list_empty(&fake.f->core->asks));
 }
 
@@ -275,6 +275,15 @@ static bool dies_when_asked(void)
 	return false;
 }
 
+static unsigned passes_until_mended;
+
+static bool mended(void)
+{
+	if (passes_until_mended > 0 && --passes_until_mended == 0)
+		fake.control_err = 0;
+	return answer_next();
+}
+
 static void owner_gone(void **state)
 {
 	vb_addr a;
@@ -282,9 +291,20 @@ static void owner_gone(void **state)
 
 	(void)state;
 	open_all();
+	fake.f->core->answer_ns = 30000000;
 	fake.control_err = -VB_EPEERGONE;
-	FAKE_SAYS(vb_region(fake.fabric, 2, "locks", 100, &a, &fresh), -VB_EPEERGONE, "is gone");
-	fake.control_err = 0;
+	FAKE_SAYS(vb_region(fake.fabric, 2, "locks", 100, &a, &fresh), -VB_EPEERGONE, "is gone or");
+	fake.f->core->answer_ns = NET_ANSWER_NS;
+	fake.control_err = -ENOMEM;
+	FAKE_SAYS(vb_region(fake.fabric, 2, "locks", 100, &a, &fresh), -ENOMEM,
+		  "asked of process 2");
+	/* A connection that is broken for a while: nothing is lost but time. */
+	fake.control_err = -VB_EPEERGONE;
+	fake.on_progress = mended;
+	passes_until_mended = 20;
+	assert_int_equal(vb_region(fake.fabric, 2, "locks", 100, &a, &fresh), 0);
+	assert_true(fresh);
+	fake.n_controls = 0;
 	fake.on_progress = dies_when_asked;
 	FAKE_SAYS(vb_region(fake.fabric, 1, "locks", 100, &a, &fresh), -VB_EPEERGONE, "is gone");
 	fake.n_controls = 0;
