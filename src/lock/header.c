@@ -16,6 +16,7 @@
 
 #define HEADER_MAGIC 0x3130304b434f4c56ull /* "VLOCK001" */
 #define FILL_TRIES   2000                  /* of a millisecond: a maker fills it in a moment */
+#define LINK_NS      5000000000ull         /* how long a node may be out of reach */
 
 /* What every process must agree on: the header up to the era. */
 struct header_fixed {
@@ -46,16 +47,33 @@ static struct vb_lock_header *mapped(const struct vb_lock_space *s, uint16_t nod
 	return vb_local(s->fabric, s->header[node], sizeof(struct vb_lock_header));
 }
 
+/*
+ * A READ or WRITE of a header, over a link that may be down for a moment: without an outcome it is done
+ * again, which changes nothing, once the first one cannot take effect any more.
+ */
+static int surely(struct vb_ep *ep, uint8_t op, vb_addr at, void *buf, uint32_t len)
+{
+	struct vb_verb v = {.op = op, .addr = at, .buf = buf, .len = len};
+	uint64_t until = vb_ep_now(ep) + LINK_NS, pause = ep->fabric->caps.verb_bound_ns + 1000000;
+	int err = vb_verb_run(ep, &v);
+
+	while ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE || err == -EAGAIN) &&
+	       vb_ep_now(ep) < until && vb_ep_sleep(ep, pause) == 0)
+		err = vb_verb_run(ep, &v);
+	return err;
+}
+
 static int fill(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint64_t hash)
 {
 	struct header_fixed h = {.ops_hash = hash, .locks = s->locks, .lease_ns = s->lease_ns};
-	const uint64_t magic = HEADER_MAGIC;
+	uint64_t magic = HEADER_MAGIC;
 	struct vb_lock_header *at;
 	int err;
 
 	if (ep != NULL) {
-		err = vb_write(ep, s->header[node], &h, sizeof(h));
-		return err != 0 ? err : vb_write(ep, s->header[node], &magic, sizeof(magic));
+		err = surely(ep, VB_OP_WRITE, s->header[node], &h, sizeof(h));
+		return err != 0 ? err
+				: surely(ep, VB_OP_WRITE, s->header[node], &magic, sizeof(magic));
 	}
 	at = mapped(s, node);
 	at->ops_hash = h.ops_hash;
@@ -70,12 +88,12 @@ static int look(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, struct
 	struct vb_lock_header *at;
 
 	if (ep != NULL) {
-		int err = vb_read64(ep, s->header[node], &h->magic);
+		int err = surely(ep, VB_OP_READ, s->header[node], &h->magic, sizeof(h->magic));
 
 		if (err != 0 || h->magic != HEADER_MAGIC)
 			return err;
 		/* The magic was the last to be written: what is read after it is all there. */
-		return vb_read(ep, s->header[node], h, sizeof(*h));
+		return surely(ep, VB_OP_READ, s->header[node], h, sizeof(*h));
 	}
 	at = mapped(s, node);
 	h->magic = __atomic_load_n(&at->magic, __ATOMIC_ACQUIRE);
@@ -144,11 +162,12 @@ int vb_lock_header_announce(struct vb_lock_server *server)
 		__atomic_store_n(&h->workers, workers, __ATOMIC_RELEASE);
 		return 0;
 	}
-	err = vb_write(server->ep, vb_lock_header_field(s, node, server) + server->worker * 8,
-		       &self, sizeof(self));
+	err = surely(server->ep, VB_OP_WRITE,
+		     vb_lock_header_field(s, node, server) + server->worker * 8, &self,
+		     sizeof(self));
 	if (err == 0)
-		err = vb_write(server->ep, vb_lock_header_field(s, node, workers), &workers,
-			       sizeof(workers));
+		err = surely(server->ep, VB_OP_WRITE, vb_lock_header_field(s, node, workers),
+			     &workers, sizeof(workers));
 	return err;
 }
 
