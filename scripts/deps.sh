@@ -12,18 +12,20 @@ set -eu
 
 build='gcc libc6-dev meson ninja-build pkgconf libboost-context-dev libjansson-dev libxxhash-dev libsodium-dev'
 test='clang clang-format jq libcmocka-dev scdoc'
-# RDMA: libibverbs to build and to run, and the guest of `make test-rdma` (scripts/rdma-vm.sh).
-optional='libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2
-qemu-system-x86 busybox-static cpio gzip xz-utils'
+# The network fabrics: their headers to build with, their libraries to run.
+networks='libucx-dev libibverbs-dev librdmacm-dev'
+# RDMA: the devices' drivers, and the guest of `make test-rdma` (scripts/rdma-vm.sh).
+optional="$networks ibverbs-providers rdma-core iproute2
+qemu-system-x86 busybox-static cpio gzip xz-utils"
 # Ranks from a launcher (to build and to test), and the fuzzers.
 optional="$optional libpmix-dev openmpi-bin libclang-rt-dev"
 # The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).
 peers='redis-server libhiredis-dev etcd-server libcurl4-openssl-dev jq'
 
 case "${1-}" in
-build) wanted=$build optional= ;;
+build) wanted=$build optional=$networks ;;
 test) wanted="$build $test" ;;
-peers) wanted="$build $peers" optional= ;;
+peers) wanted="$build $peers" optional=$networks ;;
 *)
 	echo 'usage: scripts/deps.sh build|test|peers' >&2
 	exit 2

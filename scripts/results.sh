@@ -3,9 +3,9 @@
 #
 # usage: scripts/results.sh [BUILD]
 #
-# Puts the results of the last `make demo` (BUILD/demo-shm.json, BUILD/demo-sim.json), and a run of
-# `verbena bench fabric`, into README.md between its two marks.  For whoever changes what they show;
-# needs jq.
+# Puts the results of the last `make demo` (BUILD/demo-*.json), of the last bench/peers/run.sh
+# (BUILD/peers.json), and a run of `verbena bench fabric`, into README.md between its two marks.  For
+# whoever changes what they show; needs jq.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1-build}
@@ -46,6 +46,19 @@ paper() {
 	' "$1"
 }
 
+peers() {
+	jq -r '
+	def digits: if . == null then "-" elif . >= 100 then (round | tostring) elif . >= 10 then (. * 10 | round / 10 | tostring)
+		else (. * 100 | round / 100 | tostring) end;
+	def times: if . == null then "- | -" else "\(.throughput | digits) | \(.p99 | digits)" end;
+	"| | cycles/s | p50 us | p99 us | p99.9 | longest | x Redis | p99 | x etcd | p99 |",
+	"|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+	(.cases[] | "| **\(.clients) client\(if .clients > 1 then "s" else "" end), \(if .locks == 1 then "one hot lock" else "\(.locks / 1000)k locks" end)** | | | | | | | | | |",
+	(.rows[] | "| `\(.lock)` | \(.ops_s | digits) | \(.p50_us | digits) | \(.p99_us | digits) | \(.p999_us | digits) | \(.longest_us | digits) | \(if .against then .against.redis | times else " | " end) | \(if .against then .against.etcd | times else " | " end) |")),
+	"", "(\(.host.cores) cores, commit \(.commit))"
+	' "$1"
+}
+
 {
 	sed '/^<!-- results -->$/q' README.md
 	echo
@@ -53,6 +66,20 @@ paper() {
 	echo
 	table "$build/demo-shm.json"
 	echo
+	if [ -f "$build/demo-ucx.json" ]; then
+		echo '**Between processes over TCP** (fabric `ucx`, loopback: a lock server and two processes with clients):'
+		echo
+		table "$build/demo-ucx.json"
+		echo
+	fi
+	if [ -f "$build/peers.json" ]; then
+		echo '**Beside Redis and etcd** over TCP, exclusive cycles, medians of rounds in turns; how many times as many cycles per second we do, and how many times as short our p99 is ([what is compared](bench/peers/README.md)):'
+		echo
+		echo '`bench/peers/run.sh build`'
+		echo
+		peers "$build/peers.json"
+		echo
+	fi
 	echo '**Simulated cluster**, ConnectX-5, one lock server, 240 clients on five nodes:'
 	echo
 	table "$build/demo-sim.json"
