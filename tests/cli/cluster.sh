@@ -127,10 +127,11 @@ is 'another key: the root logs it' grep -q 'another key' "$work/err"
 # One is killed: the run ends with its name and the results of the others.
 busy() { # PID-OF-ROOT: sets $child, the second of its children, once that has worked for half a second
 	for attempt in $(seq 600); do
+		sleep 0.1
 		child=$(ps -o pid= --ppid "$1" | sed -n 's/ //g; 2p')
+		[ -n "$child" ] || continue # not forked yet
 		ticks=$(awk '{print $14 + $15}' "/proc/$child/stat" 2>/dev/null)
 		[ "${ticks:-0}" -lt 50 ] || return 0
-		sleep 0.1
 	done
 }
 # shellcheck disable=SC2086
