@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,18 +140,6 @@ bool vb_bench_crew_goes_on(struct vb_bench_crew *crew, bool mine)
 
 /* ---- opening ---- */
 
-static void child_signals(pid_t parent)
-{
-	/* The terminal's Ctrl-C reaches us too: the root decides what it means. */
-	signal(SIGINT, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	signal(SIGTERM, SIG_DFL);
-	signal(SIGPIPE, SIG_DFL);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(VB_EXIT_FAILED);
-}
-
 /* Forks the members.  In the parent 0 or -errno; a child returns its rank. */
 static int fork_members(struct vb_bench_crew *crew, unsigned procs)
 {
@@ -169,7 +156,7 @@ static int fork_members(struct vb_bench_crew *crew, unsigned procs)
 		if (pid < 0)
 			return vb_fail(-errno, "cannot fork process %u: %s", rank, strerror(errno));
 		if (pid == 0) {
-			child_signals(parent);
+			vb_bench_child(parent);
 			free(crew->children);
 			crew->children = NULL;
 			crew->forked = 0;

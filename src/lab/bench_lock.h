@@ -28,6 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "base/hist.h"
 #include "base/opt.h"
@@ -246,6 +247,8 @@ void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_me
 void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out);
 void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m);
 void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_meter *m);
+/* A process that was forked for a run: it ends with its parent, who alone hears the user. */
+void vb_bench_child(pid_t parent);
 /* Processes with clients: on a network all but the servers, or all if all are servers. */
 unsigned vb_bench_workers(const struct vb_bench_plan *plan);
 void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_stats *s);

@@ -6,11 +6,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "lab/run.h"
 
 struct vb_bench_progress vb_bench_progress;
 
@@ -110,6 +113,19 @@ void vb_bench_tally_init(struct vb_bench_tally *t)
 	memset(t, 0, offsetof(struct vb_bench_tally, lat));
 	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
 		vb_hist_init(&t->lat[i]);
+}
+
+void vb_bench_child(pid_t parent)
+{
+	/* The terminal's Ctrl-C reaches us too: the parent decides what it means. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGPIPE, SIG_DFL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(VB_EXIT_FAILED);
+	vb_bench_progress.on = false;
 }
 
 unsigned vb_bench_workers(const struct vb_bench_plan *plan)

@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -78,19 +77,6 @@ static struct shm_books *books_make(const struct vb_bench_plan *plan)
 }
 
 /* ---- the worker process ---- */
-
-static void worker_signals(pid_t parent)
-{
-	/* The terminal's Ctrl-C reaches us too: the parent decides what it means. */
-	signal(SIGINT, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	signal(SIGTERM, SIG_DFL);
-	signal(SIGPIPE, SIG_DFL);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(VB_EXIT_FAILED);
-	vb_bench_progress.on = false;
-}
 
 /* Runs the clients until at_ns in slices; false: the parent wants an early end. */
 static bool worker_until(struct vb_bench_worker *w, uint64_t at_ns)
@@ -153,7 +139,7 @@ VB_NORETURN static void worker_main(struct shm_run *u, unsigned index, pid_t par
 	struct vb_bench_worker w;
 	int err;
 
-	worker_signals(parent);
+	vb_bench_child(parent);
 	vb_fabric_after_fork(u->fabric);
 	err = worker_open(&w, u, index);
 	if (err) {
