@@ -149,7 +149,8 @@ struct ucx_wire {
 	ucp_address_t *address;
 	size_t address_bytes;
 	int worker_fd, timer_fd;
-	struct ucx_host *host; /* [f->hosts] */
+	uint64_t setup_until_ns; /* the interface may be down until then */
+	struct ucx_host *host;   /* [f->hosts] */
 	struct ucx_owner owner;
 	struct vb_list dirty;
 	struct vb_list pool, messages, ins; /* idle ones; all there are */

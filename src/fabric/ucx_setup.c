@@ -14,6 +14,9 @@
 #include "base/log.h"
 #include "fabric/ucx_inner.h"
 
+#define LINK_NS       5000000000ull /* how long the interface may be down while a cluster opens */
+#define LINK_PAUSE_US 20000
+
 static int fail_status(const struct ucx_wire *w, const char *what, ucs_status_t status)
 {
 	int err = status == UCS_ERR_NO_MEMORY   ? -ENOMEM
@@ -67,7 +70,7 @@ static int device_of(const char *address, char name[IF_NAMESIZE])
 /* UCX says nothing about a name that it does not find or an interface that is down, and then reaches
  * nobody.  It looks in /sys, which a network namespace has to mount for itself.  Names with a port
  * ("mlx5_0:1") are not of network interfaces. */
-static int check_device(const struct ifaddrs *all, const char *name)
+static int check_device(const struct ifaddrs *all, const char *name, uint64_t until_ns)
 {
 	const unsigned up = IFF_UP | IFF_RUNNING;
 	char path[64];
@@ -76,6 +79,8 @@ static int check_device(const struct ifaddrs *all, const char *name)
 	for (const struct ifaddrs *a = all; a != NULL; a = a->ifa_next) {
 		if (strcmp(a->ifa_name, name) != 0)
 			continue;
+		if ((a->ifa_flags & up) != up && vb_clock_ns() < until_ns)
+			return -EAGAIN;
 		if ((a->ifa_flags & up) != up)
 			return vb_fail(-ENETDOWN, "interface '%s' is down", name);
 		if (access(path, F_OK) != 0)
@@ -88,7 +93,7 @@ static int check_device(const struct ifaddrs *all, const char *name)
 	return vb_fail(-ENODEV, "there is no interface '%s' (option net_devices)", name);
 }
 
-static int check_devices(const char *list)
+static int check_devices(const char *list, uint64_t until_ns)
 {
 	char name[IF_NAMESIZE];
 	struct ifaddrs *all;
@@ -104,10 +109,20 @@ static int check_devices(const char *list)
 		memcpy(name, list, fits);
 		name[fits] = '\0';
 		if (memchr(list, ':', n) == NULL)
-			err = check_device(all, name);
+			err = check_device(all, name, until_ns);
 		list += n + (list[n] == ',');
 	}
 	freeifaddrs(all);
+	return err;
+}
+
+/* In a cluster a link that is down may be up again in a moment: the others are there already. */
+static int await_devices(const struct ucx_wire *w, const char *list)
+{
+	int err;
+
+	while ((err = check_devices(list, w->setup_until_ns)) == -EAGAIN)
+		usleep(LINK_PAUSE_US);
 	return err;
 }
 
@@ -152,7 +167,7 @@ static int configure(struct ucx_wire *w, ucp_config_t *c)
 	if (devices == device)
 		err = device_of(cluster != NULL ? vb_cluster_bind(cluster) : "127.0.0.1", device);
 	if (err == 0 && !theirs("NET_DEVICES") && !theirs("TLS") && strstr(w->o.tls, "tcp"))
-		err = check_devices(devices);
+		err = await_devices(w, devices);
 	if (err == 0) {
 		const char *const settings[][2] = {
 			{"TLS", w->o.tls},
@@ -218,6 +233,8 @@ static int open_worker(struct ucx_wire *w)
 		status = w->lib->ucp_worker_get_address(w->worker, &w->address, &w->address_bytes);
 	if (status == UCS_OK)
 		status = w->lib->ucp_worker_get_efd(w->worker, &w->worker_fd);
+	if (status == UCS_ERR_NO_DEVICE && vb_clock_ns() < w->setup_until_ns)
+		return -EAGAIN;
 	return status == UCS_OK ? 0 : fail_status(w, "no UCX worker", status);
 }
 
@@ -234,12 +251,27 @@ static int open_descriptor(struct ucx_wire *w)
 	return 0;
 }
 
+/* An interface that went down after UCX had found it. */
+static void begin_again(struct ucx_wire *w)
+{
+	if (w->address != NULL)
+		w->lib->ucp_worker_release_address(w->worker, w->address);
+	if (w->worker != NULL)
+		w->lib->ucp_worker_destroy(w->worker);
+	w->address = NULL;
+	w->worker = NULL;
+	w->lib->ucp_cleanup(w->context);
+	w->context = NULL;
+	usleep(LINK_PAUSE_US);
+}
+
 int ucx_setup(struct ucx_wire *w)
 {
-	int err = open_context(w);
+	int err;
 
-	if (err == 0)
-		err = open_worker(w);
+	w->setup_until_ns = w->f->cluster != NULL ? vb_clock_ns() + LINK_NS : 0;
+	while ((err = open_context(w)) == 0 && (err = open_worker(w)) == -EAGAIN)
+		begin_again(w);
 	if (err == 0)
 		err = open_descriptor(w);
 	return err;
