@@ -14,13 +14,14 @@
 #	PEERS_CLIENTS='1 8 32'
 #	PEERS_LOCKS='dslr shiftlock cas-backoff mcs rpc'
 #	PEERS_FABRIC=ucx   of our locks
+#	PEERS_OPTIONS=bound=100ms  of that fabric: a busy moment of the machine is to lose no answers
 #	PEERS_BACKOFFS='0 200us 1ms 5ms 20ms'   longest delays of Redis' retries that are tried
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=${1-build}
 rounds=${PEERS_ROUNDS-5} span=${PEERS_SPAN-1s} trial=${PEERS_TRIAL-400ms}
 clients=${PEERS_CLIENTS-1 8 32} locks=${PEERS_LOCKS-dslr shiftlock cas-backoff mcs rpc}
-fabric=${PEERS_FABRIC-ucx} backoffs=${PEERS_BACKOFFS-0 200us 1ms 5ms 20ms}
+fabric=${PEERS_FABRIC-ucx} options=${PEERS_OPTIONS-bound=100ms} backoffs=${PEERS_BACKOFFS-0 200us 1ms 5ms 20ms}
 result=${PEERS_JSON-$build/peers.json}
 peers=$build/bench/peers/peers verbena=$build/src/verbena
 
@@ -163,7 +164,7 @@ peer() { # ROUND NAME PORT PEER CLIENTS LOCKS SPAN SETTING: appends to $work/row
 ours() { # ROUND CLIENTS LOCKS
 	# shellcheck disable=SC2046
 	if "$verbena" bench lock --lock "${locks// /,}" --fabric "$fabric" --procs 2 \
-		$(load "$2" "$3" "$span") --read-ratio 0 --json "$work/run.json" \
+		$(load "$2" "$3" "$span") --read-ratio 0 --fabric-options "$options" --json "$work/run.json" \
 		>"$work/out" 2>&1; then
 		keep "$work/run.json" "$1" '' "$fabric" >>"$work/rows"
 	else

@@ -130,7 +130,7 @@ if ! command -v jq >/dev/null || ! command -v bash >/dev/null; then
 else
 	json=$work/peers.json
 	PEERS_ROUNDS=1 PEERS_SPAN=400ms PEERS_TRIAL=30ms PEERS_CLIENTS=2 PEERS_BACKOFFS='0 200us' \
-		PEERS_FABRIC=shm PEERS_LOCKS='dslr mcs' PEERS_JSON=$json TMPDIR=$work \
+		PEERS_FABRIC=shm PEERS_OPTIONS= PEERS_LOCKS='dslr mcs' PEERS_JSON=$json TMPDIR=$work \
 		timeout 200 "$top/bench/peers/run.sh" "$(cd "$(dirname "$peers")/../.." && pwd)" \
 		>"$work/out" 2>"$work/err" </dev/null
 	status=$?
