@@ -133,6 +133,7 @@ static int wire_new(struct net_fabric *f, const struct ucx_options *o)
 	w->due_ns = VB_FOREVER;
 	w->session = session_of(f);
 	vb_list_init(&w->dirty);
+	vb_list_init(&w->later);
 	vb_list_init(&w->pool);
 	vb_list_init(&w->messages);
 	vb_list_init(&w->ins);

@@ -153,6 +153,8 @@ struct ucx_wire {
 	struct ucx_host *host;   /* [f->hosts] */
 	struct ucx_owner owner;
 	struct vb_list dirty;
+	struct vb_list later;               /* messages that were sent from within UCX's progress */
+	bool looking;                       /* this is within it */
 	struct vb_list pool, messages, ins; /* idle ones; all there are */
 	uint32_t pooled, sends;             /* sends: that UCX has not finished */
 	uint64_t due_ns;                    /* nothing has to be looked at before */
@@ -195,6 +197,8 @@ void ucx_msg_put(struct ucx_msg *m);
 void ucx_msg_free_all(struct ucx_wire *w);
 /* Gives it to UCX: 0, or -EPIPE with the host marked as failed. */
 int ucx_msg_send(struct ucx_msg *m, const struct ucx_header *h);
+/* What was sent from within UCX's progress. */
+void ucx_msg_send_later(struct ucx_wire *w);
 
 /* ucx_post.c: verbs on their way out, answers on their way in */
 /* 0, or why this host cannot be posted to; it is greeted again when it is time to. */

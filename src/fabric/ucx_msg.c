@@ -123,7 +123,7 @@ static void msg_sent(void *request, ucs_status_t status, void *arg)
 		ucx_msg_put(m);
 }
 
-int ucx_msg_send(struct ucx_msg *m, const struct ucx_header *h)
+static int launch(struct ucx_msg *m)
 {
 	struct ucx_wire *w = m->wire;
 	bool fetched = m->bytes > w->o.eager && m->kind != UCX_CONTROL;
@@ -136,10 +136,8 @@ int ucx_msg_send(struct ucx_msg *m, const struct ucx_header *h)
 	};
 	ucs_status_ptr_t request;
 
-	ucx_header_put(m->buffer, h);
 	w->f->stats.messages++;
 	/* To ourselves it may arrive, be executed and be answered within this call. */
-	m->sending = true;
 	request = w->lib->ucp_am_send_nbx(m->host->ep, UCX_AM_ID, m->buffer, UCX_HEADER,
 					  m->buffer + UCX_HEADER, m->bytes, &param);
 	if (UCS_PTR_IS_PTR(request)) {
@@ -158,4 +156,38 @@ int ucx_msg_send(struct ucx_msg *m, const struct ucx_header *h)
 	if (m->over)
 		ucx_msg_put(m);
 	return 0;
+}
+
+/*
+ * From within UCX's progress the message waits for its end: what is sent from there may find the
+ * connection broken that is just being read from, and UCX (1.13, TCP) then lets go of the buffer that
+ * it goes on to read, twice.
+ */
+int ucx_msg_send(struct ucx_msg *m, const struct ucx_header *h)
+{
+	struct ucx_wire *w = m->wire;
+
+	ucx_header_put(m->buffer, h);
+	m->sending = true;
+	if (!w->looking)
+		return launch(m);
+	vb_list_push(&w->later, &m->link);
+	return 0;
+}
+
+void ucx_msg_send_later(struct ucx_wire *w)
+{
+	struct vb_list *it;
+
+	while ((it = vb_list_pop(&w->later)) != NULL) {
+		struct ucx_msg *m = vb_container_of(it, struct ucx_msg, link);
+
+		if (m->host->ep != NULL && !m->host->failed) {
+			(void)launch(m);
+			continue;
+		}
+		m->sending = false;
+		if (m->over)
+			ucx_msg_put(m);
+	}
 }

@@ -39,7 +39,10 @@ bool ucx_look(struct ucx_wire *w)
 {
 	uint64_t before = w->came;
 
+	w->looking = true;
 	(void)w->lib->ucp_worker_progress(w->worker);
+	w->looking = false;
+	ucx_msg_send_later(w);
 	look_at_clock(w);
 	if (!vb_list_empty(&w->dirty))
 		ucx_tend(w);
