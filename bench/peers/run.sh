@@ -164,7 +164,7 @@ peer() { # ROUND NAME PORT PEER CLIENTS LOCKS SPAN SETTING: appends to $work/row
 ours() { # ROUND CLIENTS LOCKS
 	# shellcheck disable=SC2046
 	if "$verbena" bench lock --lock "${locks// /,}" --fabric "$fabric" --procs 2 \
-		$(load "$2" "$3" "$span") --read-ratio 0 --fabric-options "$options" --json "$work/run.json" \
+		$(load "$2" "$3" "$span") --read-ratio 0 ${options:+--fabric-options "$options"} --json "$work/run.json" \
 		>"$work/out" 2>&1; then
 		keep "$work/run.json" "$1" '' "$fabric" >>"$work/rows"
 	else

@@ -188,6 +188,17 @@ int ucx_greet(struct ucx_host *h)
 	return say(h, UCX_HELLO, h->epoch, h->from_epoch);
 }
 
+/* UCX connects as long as TCP tries, and tells when it gives up.  To close before that is not for us:
+ * UCX 1.13 aborts when an endpoint is closed that is not connected yet.  But the other's answer may be
+ * lost with its own connection, so we ask once more over ours. */
+uint64_t ucx_greet_again(struct ucx_host *h, uint64_t now)
+{
+	h->epoch++;
+	h->greeted_ns = now;
+	(void)say(h, UCX_HELLO, h->epoch, h->from_epoch);
+	return now + h->wire->o.silence_ns;
+}
+
 void ucx_break(struct ucx_host *h, const char *why)
 {
 	struct ucx_wire *w = h->wire;

@@ -225,6 +225,8 @@ void ucx_in_free_all(struct ucx_wire *w);
 
 /* ucx_host.c: connections and clocks */
 int ucx_greet(struct ucx_host *h);
+/* Nobody has answered for so long; when to look again. */
+uint64_t ucx_greet_again(struct ucx_host *h, uint64_t now);
 void ucx_break(struct ucx_host *h, const char *why);
 void ucx_heard(struct ucx_host *h, const struct ucx_header *m);
 void ucx_hello_came(struct ucx_host *h, const struct ucx_header *m);

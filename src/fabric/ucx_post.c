@@ -500,10 +500,7 @@ uint64_t ucx_expire(struct ucx_host *h, uint64_t now)
 
 	if (h->state == UCX_GREETING) {
 		due = h->greeted_ns + h->wire->o.silence_ns;
-		if (now < due)
-			return due;
-		ucx_break(h, "it does not answer");
-		return VB_FOREVER;
+		return now < due ? due : ucx_greet_again(h, now);
 	}
 	if (h->flying > 0) {
 		struct ucx_msg *oldest = vb_container_of(h->flight.next, struct ucx_msg, link);
