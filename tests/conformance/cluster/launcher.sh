@@ -11,6 +11,8 @@ n=0
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# Two that begin or end at the same time take a directory in the common one away from each other.
+export TMPDIR="$work"
 unset PMIX_RANK PMIX_NAMESPACE
 
 case_is() { # NAME CONDITION...
