@@ -249,7 +249,7 @@ static int time_lock(struct vb_floor *f, struct vb_lock_client *c, const struct 
 	if (err)
 		return vb_fail(err, "'%s': %s", ops->name, vb_strerror(err));
 	for (unsigned i = 0; i < RIVALS; i++) {
-		if (rivals[i].wide && !(ops->needs & VB_CAP_MASKED128))
+		if (rivals[i].wide && !((ops->needs | ops->wishes) & VB_CAP_MASKED128))
 			continue;
 		memcpy(copy, v, sizeof(copy));
 		vb_floor_add_turns(f, "locks", ops->name, copy, rivals[i].name, base[i], n);

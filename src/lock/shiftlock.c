@@ -87,16 +87,21 @@ static int sl_read(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128
 	return vb_read(me->ep, c->entry, e, sizeof(*e));
 }
 
-/* *posted_ns: when the verb was posted that made the change, or found that none is due. */
+/* *posted_ns: when the verb was posted that made the change, or found that none is due; NULL where
+ * it does not matter, which saves a look at the clock. */
 static int sl_mcas(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 compare,
 		   struct vb_u128 compare_mask, struct vb_u128 swap, struct vb_u128 swap_mask,
 		   struct vb_u128 *old, uint64_t *posted_ns)
 {
-	*posted_ns = vb_ep_now(me->ep);
-	if (vb_unlikely(sl_is_plain(me->space)))
+	if (vb_unlikely(sl_is_plain(me->space))) {
+		uint64_t unasked;
+
 		return sl_plain_mcas(me->space, me->ep, c->entry, compare, compare_mask, swap,
 				     swap_mask, old, &vb_claim_as(struct sl_claim, c)->word,
-				     posted_ns, &me->retries);
+				     posted_ns != NULL ? posted_ns : &unasked, &me->retries);
+	}
+	if (posted_ns != NULL)
+		*posted_ns = vb_ep_now(me->ep);
 	return vb_mcas128(me->ep, c->entry, compare, compare_mask, swap, swap_mask, old);
 }
 
@@ -505,13 +510,12 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 		.len = sizeof(pass),
 	};
 	struct vb_u128 old;
-	uint64_t posted;
 	int err;
 
 	vb_phase(me, VB_PHASE_IA);
 	err = sl_mcas(me, c, (struct vb_u128){.hi = s->rel}, (struct vb_u128){.hi = UINT64_MAX},
 		      (struct vb_u128){.lo = epoch ? SL_EPOCH : 0, .hi = pass.rel},
-		      (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old, &posted);
+		      (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old, NULL);
 	if (err)
 		return err;
 	if (old.hi != s->rel)
@@ -531,7 +535,6 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 mask = {.lo = SL_TAIL_MASK, .hi = UINT64_MAX};
 	struct vb_u128 old;
-	uint64_t posted;
 	int err;
 
 	if (find_successor(me, c))
@@ -540,7 +543,7 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 		      (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH,
 				       .hi = rel_add(me->space, s->rel, 1)},
 		      (struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old,
-		      &posted);
+		      NULL);
 	if (err)
 		return err;
 	if (old.hi != s->rel)
@@ -568,7 +571,6 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c)
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 mask = {.lo = SL_RDR_MASK, .hi = UINT64_MAX};
 	struct vb_u128 e, old;
-	uint64_t posted;
 	int err = sl_read(me, c, &e);
 
 	while (err == 0) {
@@ -577,7 +579,7 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c)
 		err = sl_mcas(me, c, e, mask,
 			      (struct vb_u128){.lo = e.lo - (1ull << SL_RDR_SHIFT),
 					       .hi = rel_add(me->space, e.hi, 1)},
-			      mask, &old, &posted);
+			      mask, &old, NULL);
 		if (err == 0 && !((old.lo ^ e.lo) & mask.lo) && old.hi == e.hi)
 			return 0;
 		/* Each failure is another reader's success. */
@@ -614,7 +616,8 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 
 static int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
 {
-	if (is_gone(me->space, c->valid_until_ns, vb_ep_now(me->ep)))
+	if (vb_unlikely(sl_is_plain(me->space)) &&
+	    is_gone(me->space, c->valid_until_ns, vb_ep_now(me->ep)))
 		return -VB_ELOST;
 	return c->mode == VB_EXCLUSIVE ? release_writer(me, c) : release_reader(me, c);
 }
