@@ -42,7 +42,7 @@ static const struct vb_opt ucx_table[] = {
 	 .help = "how verbs reach this host's own memory",
 	 .choices = "cpu|wire",
 	 .offset = opt_field(local)},
-	VB_OPT_TIME(struct ucx_options, helper_ns, "helper", "1ms", 0, 1 * S,
+	VB_OPT_TIME(struct ucx_options, helper_ns, "helper", "2ms", 0, 1 * S,
 		    "a thread answers when the others have not looked for so long; 0: none"),
 	VB_OPT_TIME(struct ucx_options, retry_ns, "retry", "200ms", 1 * MS, 60 * S,
 		    "how often a lost connection is tried again"),
