@@ -80,6 +80,28 @@ int shm_read64(struct vb_ep *ep, vb_addr a, uint64_t *out)
 	return 0;
 }
 
+int shm_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
+{
+	void *at = len <= ((struct shm_ep *)ep)->node_bytes ? locate((struct shm_ep *)ep, a, len, 1)
+							   : NULL;
+
+	if (vb_unlikely(at == NULL))
+		return refuse((struct shm_ep *)ep, a, len);
+	cpu_copy_out(buf, at, len);
+	return 0;
+}
+
+int shm_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len)
+{
+	void *at = len <= ((struct shm_ep *)ep)->node_bytes ? locate((struct shm_ep *)ep, a, len, 1)
+							   : NULL;
+
+	if (vb_unlikely(at == NULL))
+		return refuse((struct shm_ep *)ep, a, len);
+	cpu_copy_in(at, buf, len);
+	return 0;
+}
+
 int shm_mcas128(struct vb_ep *ep, vb_addr a, struct vb_u128 expect, struct vb_u128 expect_mask,
 		struct vb_u128 value, struct vb_u128 value_mask, struct vb_u128 *old)
 {

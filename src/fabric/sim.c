@@ -18,6 +18,7 @@ struct sim_options {
 	int profile;
 	uint64_t handlers;
 	uint64_t bound_ns;
+	int scope; /* 1: the owner's CPU may use atomics on words that the NIC uses */
 };
 
 static const struct vb_opt sim_table[] = {
@@ -25,6 +26,8 @@ static const struct vb_opt sim_table[] = {
 		      "which NIC is simulated"),
 	VB_OPT_SIZE(struct sim_options, handlers, "handlers", "1", 1, SIM_HANDLERS_MAX,
 		    "server threads that work on one endpoint's requests"),
+	VB_OPT_CHOICE(struct sim_options, scope, "scope", "nic|global", "nic",
+		      "what atomics are atomic with: the NIC's others, or the CPU's too"),
 	VB_OPT_TIME(struct sim_options, bound_ns, "bound", "0", 0, 10000000000ull,
 		    "a verb takes effect within this time or never; 0 is the profile's"),
 	VB_OPT_END};
@@ -137,6 +140,8 @@ static int sim_open(const struct vb_fabric_params *params, const void *options,
 	if (o->bound_ns != 0)
 		s->p.verb_bound_ns = o->bound_ns;
 	set_caps(s);
+	if (o->scope == 1)
+		s->base.caps.flags |= VB_CAP_CPU_ATOMICS;
 	vb_rng_seed(&s->fault_rng, params->seed, STREAM_FAULTS);
 	vb_rng_seed(&s->clock_rng, params->seed, STREAM_CLOCKS);
 	s->trace_hash = params->seed;

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Transactions on a fabric.
+ *
+ * A *database* is a set of tables under one concurrency-control protocol, spread over the nodes of a
+ * fabric.  A *table* has fixed-size records with 64-bit keys.  A *coordinator* runs transactions, one at
+ * a time; it belongs to one thread (or one coroutine) and is not thread-safe.  A process may have any
+ * number of coordinators.
+ *
+ *	vb_db_open(fabric, &(struct vb_db_params){ .cc = "silo" }, &db);
+ *	vb_table_open(db, &(struct vb_table_params){ .name = "account", .record_bytes = 8,
+ *						     .records = 1000 }, &account);
+ *	vb_db_server_thread_start(db, 0, &server);          one for each node that this process has
+ *	vb_coordinator_open(db, 0, &me);
+ *
+ *	do {
+ *		vb_txn_begin(me);
+ *		vb_txn_update(me, account, 1, (void **)&from);
+ *		vb_txn_update(me, account, 2, (void **)&to);
+ *		*from -= 10, *to += 10;
+ *		err = vb_txn_commit(me);
+ *	} while (err == -EAGAIN);
+ *
+ * Every call of a transaction may find that the protocol has to abort it.  It then returns -EAGAIN, the
+ * transaction is over (its locks are given back, nothing was written), and vb_txn_cause() says why; begin
+ * again, as vb_txn_run() does.  A transaction that has ended this way may still be called: it says -EAGAIN
+ * until the next vb_txn_begin, so a body need check only at its end.
+ *
+ * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if they
+ * had run one after the other.  All but `sundial` are strictly serializable: in that order a transaction
+ * comes after those that had ended before it began.  What a transaction reads while it runs is whole (no
+ * record is ever half of one version and half of another), but with `silo` and `sundial` two records
+ * may be of different moments; such a transaction cannot commit.
+ *
+ * When a coordinator dies.  With recovery (the default), every transaction writes what it will write into
+ * its own node's memory before its commit, and whoever finds a lock of a coordinator that has not moved
+ * for a lease rolls the transaction back, or forward if it had committed.  That needs the memory of its
+ * node: where a process takes its node's memory with it (verbs, ucx), transactions on that node's records
+ * fail with -VB_EPEERGONE.
+ */
+#ifndef VERBENA_TXN_H
+#define VERBENA_TXN_H
+
+#include <verbena/fabric.h>
+
+#pragma GCC visibility push(default)
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct vb_db;
+struct vb_table;
+struct vb_coordinator;
+struct vb_db_server;
+
+#define VB_TABLES_MAX     64u
+#define VB_RECORD_MAX     65536u
+#define VB_TXN_ITEMS_MAX  4096u
+
+struct vb_db_params {
+	const char *cc;        /* protocol: "no-wait", "wait-die", "wound-wait", each also with "-sx" for
+	                         * shared and exclusive locks; "wait-die-fair"; "silo"; "sundial".  See
+	                         * `verbena list` */
+	const char *hybrid;    /* one digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL:
+	                         * all one-sided; "rpc": all by RPC */
+	const char *name;      /* lets several databases share a fabric; NULL: "db" */
+	uint32_t coordinators; /* most open at a time on one node; 0 means 64.  Times nodes: at most 16383 */
+	uint32_t items_max;    /* most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64 */
+	uint32_t record_max;   /* bytes of the largest record of any table; 0: 1024 */
+	uint32_t bytes_max;    /* most bytes of records that one transaction touches; 0: 64 KiB */
+	uint64_t lease_ns;     /* how long a transaction may take, and others wait before they recover it;
+	                         * at least 4 verb bounds; 0 means 50 ms or those 4 */
+	bool no_recovery;      /* no log and no recovery: what a dead coordinator holds is held for good */
+	bool no_doorbell;      /* each verb with a doorbell of its own */
+	bool no_outstanding;   /* each verb is waited for before the next is posted */
+	bool passive_ack;      /* a commit does not wait until its writes have arrived: its transaction's
+	                         * place is not used again before they have */
+	uint32_t cache;        /* entries of the location cache, a power of two; 0: none where verbs
+	                         * complete at once, else 65536 */
+};
+
+enum vb_partition {
+	VB_PARTITION_MOD,   /* key mod nodes: for dense keys */
+	VB_PARTITION_HASH,  /* by a hash of the key */
+	VB_PARTITION_TOP16, /* the upper 16 bits of the key, mod nodes */
+};
+
+struct vb_table_params {
+	const char *name;      /* 1 to 31 characters */
+	uint32_t record_bytes; /* 1 to VB_RECORD_MAX */
+	uint64_t records;      /* how many the table has room for, all nodes together */
+	enum vb_partition partition;
+};
+
+/* Bytes of each node's segment that a table takes, for vb_fabric_params.node_bytes; and of the rest of a
+ * database.  nodes: of the fabric.  The parameters as for the calls below. */
+uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,
+			     uint16_t nodes);
+uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
+
+/*
+ * Opens the database on this process's view of the fabric, making it if it is not there yet; whoever
+ * comes second must ask for the same protocol and sizes.
+ *
+ *   -EINVAL      unknown protocol, a hybrid code of the wrong length, a number out of range, or another
+ *                database than the one that exists
+ *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
+ *   -ENOSPC      it does not fit in the nodes' segments; the log says how much is needed
+ */
+int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, struct vb_db **out);
+void vb_db_close(struct vb_db *db);
+
+/* The same for a table.  Tables are opened in the same order by every process.  -EINVAL, -ENOSPC. */
+int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out);
+/* The node that has a key, and the size of a record. */
+uint16_t vb_table_node(const struct vb_table *table, uint64_t key);
+uint32_t vb_table_record_bytes(const struct vb_table *table);
+
+/*
+ * Puts a record in place without a transaction, before anybody runs transactions on the node.  Only for
+ * keys of nodes whose memory this process reaches (shm, sim: all; verbs, ucx: its own).  One thread at a
+ * time for each node.
+ *
+ *   -EEXIST  the key is there already
+ *   -ENOSPC  the table is full
+ *   -EXDEV   the key's node is another process's: load it there
+ */
+int vb_table_load(struct vb_table *table, uint64_t key, const void *record);
+
+/*
+ * Each node needs a server: it adds keys to the node's index, and does what is asked by RPC.  As a task on
+ * this thread's scheduler, which runs whenever the thread awaits something, or on a thread of its own.
+ *
+ *   -EBUSY  the node has a server that is alive
+ */
+int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **out);
+int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_server **out);
+void vb_db_server_stop(struct vb_db_server *server);
+
+/* A coordinator at `node`.  -ENOMEM, -ENOSPC (as many are open as the database allows), -VB_EPEERGONE. */
+int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out);
+/* A transaction that is under way is aborted. */
+void vb_coordinator_close(struct vb_coordinator *me);
+
+enum vb_txn_cause {
+	VB_TXN_COMMITTED, /* no abort */
+	VB_TXN_USER,      /* vb_txn_abort */
+	VB_TXN_LOCKED,    /* a record was locked by another transaction */
+	VB_TXN_DIED,      /* wait-die: the holder was older */
+	VB_TXN_WOUNDED,   /* wound-wait: an older transaction wanted what this one had */
+	VB_TXN_CHANGED,   /* a record that was read has changed since */
+	VB_TXN_LEASE,     /* sundial: a lease could not be extended */
+	VB_TXN_SLOTS,     /* more readers of one record than it has room for */
+	VB_TXN_RECOVERED, /* it took longer than its lease, and others rolled it back */
+	VB_TXN_TIMEOUT,   /* it waited for a lock until its lease had passed */
+	VB_TXN_FABRIC,    /* a verb or a server failed: vb_txn_error says how */
+	VB_TXN_MISUSE,    /* a call had a bad argument; vb_txn_error says which error */
+	VB_TXN_CAUSES
+};
+extern const char *const vb_txn_cause_names[VB_TXN_CAUSES];
+
+/* 0, or -EBUSY: a transaction is under way (commit or abort it first), or -VB_EPEERGONE. */
+int vb_txn_begin(struct vb_coordinator *me);
+
+/*
+ * All of these may return -EAGAIN: aborted, see above; and
+ *
+ *   -ENOENT  there is no such record.  The transaction goes on, and that there is none is part of what it
+ *            has read
+ *   -EEXIST  insert: there is one.  The transaction goes on
+ *   -E2BIG   the transaction touches more records or bytes than the database allows.  It is aborted
+ *   -EINVAL  no transaction is under way; or the table is of another database
+ *   -ENOSPC  the table has no room for another key.  It is aborted
+ *   -VB_EPEERGONE, -VB_EUNKNOWN  a node cannot be reached.  It is aborted
+ *
+ * Pointers that they give are into the transaction's own copy and good until it ends.
+ */
+
+/* The record as this transaction sees it.  Read-only. */
+int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void **out);
+/* The same, to be changed in place until the commit. */
+int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void **out);
+/* Copies the record out; replaces it by a copy of `record` without reading it. */
+int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record);
+int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void *record);
+int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void *record);
+int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key);
+
+/*
+ * Says beforehand what will be read and written: the records are looked up, locked and fetched together,
+ * with few doorbells and in about the time of one.  What is declared need not be used, and what is not
+ * declared may be.  A declared key that has no record is no error here.
+ */
+struct vb_txn_key {
+	struct vb_table *table;
+	uint64_t key;
+	bool write;
+};
+int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, unsigned n);
+
+/*
+ *   0             committed
+ *   -EAGAIN       aborted
+ *   -VB_EUNKNOWN  the answer was lost: it has been committed or it will never be.  What it
+ *                 had locked is recovered
+ *   -EINVAL       no transaction is under way
+ */
+int vb_txn_commit(struct vb_coordinator *me);
+/* Gives it up; never fails.  Without a transaction under way it does nothing. */
+void vb_txn_abort(struct vb_coordinator *me);
+
+/* Why the last transaction ended; and the error behind VB_TXN_FABRIC and VB_TXN_MISUSE, else 0. */
+enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me);
+int vb_txn_error(const struct vb_coordinator *me);
+
+/*
+ * Runs body(me, arg) as a transaction, again and again with growing pauses in between until it commits,
+ * at most `tries` times (0: without end).  The body returns 0 to commit; anything else aborts and is
+ * returned, except -EAGAIN, which is tried again.
+ *
+ *   0        committed
+ *   -EAGAIN  not in so many tries; vb_txn_cause has the last one's cause
+ *   others   the body's own, or an error above
+ */
+int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me, void *arg), void *arg,
+	       unsigned tries);
+
+/* Looks at every record of a node for locks of transactions that have not moved for a lease, and rolls
+ * those back or forward, as whoever meets them would; and gives up the places of coordinators on the node whose
+ * process is gone.  Takes a lease and some; *freed counts locks.  -EBUSY: a transaction is under way;
+ * -EOPNOTSUPP: the database has no recovery; or the fabric's error. */
+int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
+
+#ifdef __cplusplus
+}
+#endif
+#pragma GCC visibility pop
+#endif

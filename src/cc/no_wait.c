@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * No-Wait (seed 002 section 4.2, seed 004 algorithm 1): two-phase locking (cc/two_phase.h has the word and the
+ * verbs) in which nobody waits: what is locked aborts whoever wants it, so there are no deadlocks.
+ *
+ *	a record that is read   CAS + READ, later CAS          written   CAS + READ, later WRITE + CAS
+ *
+ * Departs from seed 004: the unlock is a verb of its own behind the WRITE, and not a field of it.  A WRITE of
+ * several lines may land in any order, the lock word first: a reader would see a free lock and half a record.
+ */
+#include "cc/two_phase.h"
+
+uint8_t no_wait_judge(struct vb_stage *s, struct vb_item *it, uint64_t holder)
+{
+	(void)s;
+	(void)it;
+	(void)holder;
+	return VB_TXN_LOCKED;
+}
+
+static void lock_x(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	two_phase_lock_x(s, items, n, no_wait_judge);
+}
+
+static void lock_sx(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	two_phase_lock_sx(s, items, n, no_wait_judge);
+}
+
+static const struct vb_stage_ops stages_x[] = TWO_PHASE_STAGE_TABLE(lock_x);
+static const struct vb_stage_ops stages_sx[] = TWO_PHASE_STAGE_TABLE(lock_sx);
+
+const struct vb_cc_ops vb_cc_no_wait = {
+	.name = "no-wait",
+	.summary = "two-phase locking; a conflict aborts whoever comes second",
+	.source = "seed 002 section 4.2, seed 004 algorithm 1",
+	.caps = VB_CC_STRICT,
+	TWO_PHASE_OPS(stages_x),
+};
+
+const struct vb_cc_ops vb_cc_no_wait_sx = {
+	.name = "no-wait-sx",
+	.summary = "no-wait with shared and exclusive locks",
+	.source = "seed 004 algorithm 1",
+	.caps = VB_CC_STRICT | VB_CC_SHARED,
+	.meta_bytes = VB_SX_META,
+	TWO_PHASE_OPS(stages_sx),
+};

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sundial (seed 002 section 4.5): logical leases.  A version is good from wts to rts in logical time; a
+ * transaction commits at one logical time that lies in the leases of all it read and behind the leases of
+ * all it overwrites.  If the time has to lie behind a lease, the lease is *renewed*, which is possible as long
+ * as nobody has written or locked the record.  So a reader need not abort because somebody wrote after it.
+ *
+ *	lock word      63        48 47                                       0
+ *	              +------------+------------------------------------------+
+ *	              | place + 1  | rts                                      |     place + 1 = 0: free
+ *	              +------------+------------------------------------------+
+ *	version word  | wts (62 bits)                              | a | w    |     a: there is no record
+ *	              +------------+------------------------------------------+     w: being written, see below
+ *
+ *	read      READ                             renew    CAS (0, rts) -> (0, commit time)
+ *	lock      CAS (0, rts) -> (place, rts)     commit   WRITE + CAS (place, rts) -> (0, commit time)
+ *	                                           release  CAS (place, rts) -> (0, rts)
+ *
+ * Lock and lease are one word, which is where this departs from the paper.  There the renewal looks at the
+ * lock and then extends rts by CAS; a writer that locks in between has taken its commit time from the old
+ * rts, and a reader reads an old version at a time when the new one was valid.  Here the CAS fails.  And since
+ * every commit makes rts larger, a word that is what it was when the record was read proves that the record is
+ * unchanged: a renewal is one CAS without a READ before it, and so is a lock.
+ *
+ * A locked record may be read: its writer commits behind its lease.  wts and rts must then be of the same
+ * version: they lie in one 16-byte word that is read whole (sealed), or the version is read again after the
+ * READ has completed.  Without seals the record under a locked word may be half written, so the writer marks
+ * the version first (bit w).
+ *
+ * Serializable, but not strictly: a transaction may be ordered, in logical time, before one that had ended
+ * before it began.  Whose lock it is can be told by its place only; a lock is therefore recovered when its
+ * place stands still, not when its place has gone on.
+ */
+#include "cc/sundial.h"
+
+#define RENEW_TRIES 4u /* of one record, against the renewals of others */
+
+static vb_addr lock_word(const struct vb_item *it)
+{
+	return it->at + vb_item_layout(it)->lock_at;
+}
+
+static vb_addr version_word(const struct vb_item *it)
+{
+	return it->at + vb_item_layout(it)->version_at;
+}
+
+static uint64_t owner_bits(uint64_t ts)
+{
+	return (uint64_t)(vb_ts_place(ts) + 1) << SUNDIAL_RTS_BITS;
+}
+
+static bool is_free(uint64_t word)
+{
+	return word >> SUNDIAL_RTS_BITS == 0;
+}
+
+static void at_least(struct vb_stage *s, uint64_t time)
+{
+	if (s->commit_ts < time)
+		s->commit_ts = time;
+}
+
+/* ---- read ---- */
+
+static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t again)
+{
+	const struct vb_tuple_layout *l = vb_item_layout(it);
+	uint64_t word = vb_tuple_word(it->image, l->lock_at);
+	uint64_t version = vb_tuple_word(it->image, l->version_at);
+	bool whole;
+
+	if (!vb_item_is_key(it)) {
+		it->at = 0;
+		it->status = VB_ITEM_WAIT;
+		return;
+	}
+	if (vb_stage_sealed(s))
+		whole = it->flags & VB_ITEM_BLIND || vb_tuple_whole(l, it->image);
+	else
+		whole = version == again && !(version & SUNDIAL_WRITING);
+	if (!whole) {
+		it->status = VB_ITEM_WAIT;
+		return;
+	}
+	it->version = version;
+	it->lease = word & SUNDIAL_RTS;
+	it->flags |= VB_ITEM_FETCHED;
+	it->status = 0;
+	at_least(s, sundial_wts(version));
+}
+
+void sundial_read(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	uint64_t again[VB_STAGE_ITEMS];
+
+	for (unsigned i = 0; i < n; i++) {
+		items[i]->seen = 0;
+		vb_stage_read_tuple(s, items[i]);
+	}
+	if (!vb_stage_go(s, items, n))
+		return;
+	if (!vb_stage_sealed(s)) {
+		for (unsigned i = 0; i < n; i++)
+			vb_acc_read(s->acc, VB_READ_DI, version_word(items[i]), &again[i], 8);
+		if (!vb_stage_go(s, items, n))
+			return;
+	}
+	for (unsigned i = 0; i < n; i++)
+		judge_read(s, items[i], vb_stage_sealed(s) ? 0 : again[i]);
+}
+
+/*
+ * What the lock word has become since the record was read, `seen`, is free and another: others have renewed the
+ * lease, or somebody has written.  The version, read after that, tells.  False: the fabric failed.
+ */
+static bool look_again(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	uint64_t version[VB_STAGE_ITEMS];
+
+	for (unsigned i = 0; i < n; i++)
+		vb_acc_read(s->acc, VB_READ_DI, version_word(items[i]), &version[i], 8);
+	if (!vb_stage_go(s, items, n))
+		return false;
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		if (version[i] != it->version) {
+			it->status = VB_TXN_CHANGED;
+		} else {
+			it->lease = it->seen & SUNDIAL_RTS;
+			it->status = VB_ITEM_WAIT;
+		}
+	}
+	return true;
+}
+
+/* Those of the items that look_again has found unchanged. */
+static unsigned unchanged(struct vb_item **items, unsigned n)
+{
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		if (items[i]->status == VB_ITEM_WAIT)
+			items[m++] = items[i];
+	return m;
+}
+
+/* ---- lock ---- */
+
+/* Those that are free, but whose lease is another than we thought. */
+static unsigned got_locks(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		it->flags &= (uint16_t)~VB_ITEM_MAYBE;
+		it->seen_slot = 0;
+		if (it->seen == it->lease || it->seen == it->held) {
+			it->flags |= VB_ITEM_HELD_X;
+			it->status = 0;
+			at_least(s, it->lease + 1);
+		} else if (!is_free(it->seen)) {
+			it->status = VB_TXN_LOCKED;
+		} else {
+			items[m++] = it;
+		}
+	}
+	return m;
+}
+
+void sundial_lock(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	struct vb_item *some[VB_STAGE_ITEMS];
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		items[i]->status = 0;
+		if (!(items[i]->flags & VB_ITEM_HELD_X))
+			some[m++] = items[i];
+	}
+	for (unsigned tries = 0; m > 0; tries++) {
+		for (unsigned i = 0; i < m; i++) {
+			struct vb_item *it = some[i];
+
+			it->held = owner_bits(s->ts) | it->lease;
+			it->flags |= VB_ITEM_MAYBE;
+			vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(it), it->lease, it->held,
+				   &it->seen);
+		}
+		if (!vb_stage_go(s, items, n))
+			return;
+		m = got_locks(s, some, m);
+		if (m > 0 && !look_again(s, some, m))
+			return;
+		m = unchanged(some, m);
+		/* Others renew all the time: let them. */
+		if (tries == RENEW_TRIES)
+			return;
+	}
+}
+
+/* ---- renew ---- */
+
+static unsigned got_leases(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		it->seen_slot = 0;
+		if (it->seen == it->lease) {
+			it->lease = s->commit_ts;
+			it->status = 0;
+		} else if (!is_free(it->seen)) {
+			it->status = VB_TXN_LEASE;
+		} else {
+			items[m++] = it;
+		}
+	}
+	return m;
+}
+
+void sundial_renew(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	struct vb_item *some[VB_STAGE_ITEMS];
+	unsigned m = n;
+
+	for (unsigned i = 0; i < n; i++)
+		some[i] = items[i];
+	for (unsigned tries = 0; m > 0; tries++) {
+		unsigned due = 0;
+
+		for (unsigned i = 0; i < m; i++) {
+			struct vb_item *it = some[i];
+
+			it->status = 0;
+			if (it->lease >= s->commit_ts)
+				continue;
+			some[due++] = it;
+			vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(it), it->lease, s->commit_ts,
+				   &it->seen);
+		}
+		if (due == 0)
+			return;
+		if (!vb_stage_go(s, items, n))
+			return;
+		m = got_leases(s, some, due);
+		if (m > 0 && !look_again(s, some, m))
+			return;
+		m = unchanged(some, m);
+		if (tries == RENEW_TRIES)
+			return;
+	}
+}
+
+/* ---- commit, release ---- */
+
+static uint64_t free_word(const struct vb_item *it)
+{
+	return sundial_wts(it->next);
+}
+
+void sundial_commit(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	vb_stage_commit(s, items, n, SUNDIAL_WRITING, free_word);
+}
+
+void sundial_release(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		it->status = 0;
+		if (it->at != 0)
+			vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(it), it->held,
+				   it->held & SUNDIAL_RTS, &it->seen);
+	}
+	(void)vb_stage_go(s, items, n);
+}
+
+/* ---- the transaction ---- */
+
+static unsigned not_fetched(struct vb_item **items, unsigned n)
+{
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		if (it->flags & VB_ITEM_FETCHED)
+			continue;
+		items[i] = items[m];
+		items[m++] = it;
+	}
+	return m;
+}
+
+int sundial_access(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	return vb_txn_stage(t, SUNDIAL_READ, items, n);
+}
+
+/* Locks are taken while the transaction runs, as in the paper: two that write the same record do not both
+ * run to their ends. */
+int sundial_write(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	unsigned m = not_fetched(items, n);
+	int err = m > 0 ? vb_txn_stage(t, SUNDIAL_READ, items, m) : 0;
+
+	return err ? err : vb_txn_stage(t, SUNDIAL_LOCK, items, n);
+}
+
+int sundial_prepare(struct vb_txn *t)
+{
+	return vb_txn_stage_all(t, SUNDIAL_RENEW, VB_ITEM_READ, VB_ITEM_WRITE);
+}
+
+uint64_t sundial_unlocked(uint64_t version, uint64_t was)
+{
+	uint64_t wts = sundial_wts(version);
+
+	if (was != 0)
+		return was & SUNDIAL_RTS;
+	return wts > 0 ? wts : 1;
+}
+
+uint64_t sundial_locked(uint64_t ts, uint64_t was)
+{
+	return owner_bits(ts) | (was & SUNDIAL_RTS);
+}
+
+uint32_t sundial_holder(uint64_t word)
+{
+	return is_free(word) ? VB_NO_PLACE : (uint32_t)(word >> SUNDIAL_RTS_BITS) - 1;
+}
+
+static const struct vb_stage_ops stages[] =
+	SUNDIAL_STAGE_TABLE(sundial_read, sundial_lock, sundial_renew);
+
+const struct vb_cc_ops vb_cc_sundial = {
+	.name = "sundial",
+	.summary = "logical leases: a reader commits in the past of a later writer",
+	.source = "seed 002 section 4.5",
+	SUNDIAL_OPS(stages),
+};

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stages of cc/sundial.c, which its published and its planted variants build on. */
+#ifndef VB_CC_SUNDIAL_H
+#define VB_CC_SUNDIAL_H
+
+#include "txn/protocol.h"
+
+#define SUNDIAL_RTS_BITS 48u
+#define SUNDIAL_RTS      ((1ull << SUNDIAL_RTS_BITS) - 1)
+#define SUNDIAL_WRITING  1ull /* in the version word of an unsealed tuple: the record is being written */
+
+enum { SUNDIAL_READ, SUNDIAL_LOCK, SUNDIAL_RENEW, SUNDIAL_COMMIT, SUNDIAL_RELEASE, SUNDIAL_STAGES };
+
+void sundial_read(struct vb_stage *s, struct vb_item **items, unsigned n);
+void sundial_lock(struct vb_stage *s, struct vb_item **items, unsigned n);
+void sundial_renew(struct vb_stage *s, struct vb_item **items, unsigned n);
+void sundial_commit(struct vb_stage *s, struct vb_item **items, unsigned n);
+void sundial_release(struct vb_stage *s, struct vb_item **items, unsigned n);
+int sundial_access(struct vb_txn *t, struct vb_item **items, unsigned n);
+int sundial_write(struct vb_txn *t, struct vb_item **items, unsigned n);
+int sundial_prepare(struct vb_txn *t);
+uint64_t sundial_unlocked(uint64_t version, uint64_t was);
+uint64_t sundial_locked(uint64_t ts, uint64_t was);
+uint32_t sundial_holder(uint64_t word);
+
+static inline uint64_t sundial_wts(uint64_t version)
+{
+	return version >> 2;
+}
+
+#define SUNDIAL_STAGE_TABLE(read_fn, lock_fn, renew_fn)                                            \
+	{                                                                                          \
+		[SUNDIAL_READ] = {.name = "read",                                                  \
+				  .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES,                      \
+				  .run = read_fn},                                                 \
+		[SUNDIAL_LOCK] = {.name = "lock",                                                  \
+				  .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES,                      \
+				  .run = lock_fn},                                                 \
+		[SUNDIAL_RENEW] = {.name = "renew", .run = renew_fn},                              \
+		[SUNDIAL_COMMIT] = {.name = "commit",                                              \
+				    .flags = VB_STAGE_WRITES,                                      \
+				    .run = sundial_commit},                                        \
+		[SUNDIAL_RELEASE] = {.name = "release", .run = sundial_release},                   \
+	}
+
+#define SUNDIAL_OPS(table)                                                                         \
+	.stages = table, .n_stages = SUNDIAL_STAGES, .commit = SUNDIAL_COMMIT,                     \
+	.release = SUNDIAL_RELEASE, .read = sundial_access, .write = sundial_write,                \
+	.prepare = sundial_prepare, .unlocked = sundial_unlocked, .locked = sundial_locked,        \
+	.holder = sundial_holder, .holder_is_ts = false
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two-phase locking: what No-Wait, Wait-Die and Wound-Wait have in common.  They differ in one function: what
+ * to do about whoever holds what one wants.
+ *
+ *	lock word   63                                            2 1 0
+ *	           +-----------------------------------------------+---+
+ *	           | timestamp of the holder: clock, place         | 0 |     0: free
+ *	           +-----------------------------------------------+---+
+ *
+ * Lock, owner and age are one word, so one CAS takes it: a client that dies has it or has it not (the papers
+ * take the lock with one verb and write the owner with the next).
+ *
+ * Exclusive only (the default of seed 004 section 5.1): readers take the lock, too.
+ *
+ * Shared and exclusive (`-sx`): the tuple's eight meta words are *slots*, each with the timestamp of one
+ * reader.  A reader puts its name into a slot by CAS and then looks at the lock word; a writer takes the lock
+ * word by CAS and then looks at the slots.  A READ sees the atomics that were posted before it, so of a reader
+ * and a writer at least one sees the other:
+ *
+ *	reader   CAS slot 0 -> ts    READ: lock word free?    yes: has it    no: out of the slot, conflict
+ *	writer   CAS lock 0 -> ts    READ: slots empty?       yes: has it    no: conflict with each reader;
+ *	                                                                     keeps the word while it waits
+ *
+ * Seed 004 counts readers in the lock word (algorithm 1), where a CAS fails for every other reader that comes
+ * or goes, and where nobody knows whose a dead reader's count is.  More readers than slots abort, as its
+ * Wait-Die's do.
+ *
+ *	acquire   CAS and READ in one doorbell          release, read   CAS
+ *	commit    WRITE and CAS in one doorbell         release, abort  CAS
+ */
+#ifndef VB_CC_TWO_PHASE_H
+#define VB_CC_TWO_PHASE_H
+
+#include "txn/protocol.h"
+
+#define VB_SX_SLOTS 8u
+#define VB_SX_META  (VB_SX_SLOTS * 8u)
+
+enum { TWO_PHASE_LOCK, TWO_PHASE_COMMIT, TWO_PHASE_RELEASE, TWO_PHASE_STAGES };
+
+/* The item is held by `holder`: VB_ITEM_WAIT, or why the transaction must end.  May ask for verbs, which are
+ * run afterwards. */
+typedef uint8_t two_phase_judge(struct vb_stage *s, struct vb_item *it, uint64_t holder);
+
+void two_phase_lock_x(struct vb_stage *s, struct vb_item **items, unsigned n, two_phase_judge *judge);
+void two_phase_lock_sx(struct vb_stage *s, struct vb_item **items, unsigned n, two_phase_judge *judge);
+void two_phase_commit(struct vb_stage *s, struct vb_item **items, unsigned n);
+void two_phase_release(struct vb_stage *s, struct vb_item **items, unsigned n);
+
+/* Both of read and write. */
+int two_phase_access(struct vb_txn *t, struct vb_item **items, unsigned n);
+int two_phase_prepare(struct vb_txn *t);
+uint64_t two_phase_unlocked(uint64_t version, uint64_t was);
+uint64_t two_phase_locked(uint64_t ts, uint64_t was);
+uint32_t two_phase_holder(uint64_t word);
+
+/* The three policies, which the planted ones build on. */
+two_phase_judge no_wait_judge, wait_die_judge, wound_wait_judge;
+
+#define TWO_PHASE_STAGE_TABLE(lock_fn)                                                             \
+	{                                                                                          \
+		[TWO_PHASE_LOCK] = {.name = "lock",                                                \
+				    .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES,                    \
+				    .run = lock_fn},                                               \
+		[TWO_PHASE_COMMIT] = {.name = "commit",                                            \
+				      .flags = VB_STAGE_WRITES,                                    \
+				      .run = two_phase_commit},                                    \
+		[TWO_PHASE_RELEASE] = {.name = "release", .run = two_phase_release},               \
+	}
+
+#define TWO_PHASE_OPS(table)                                                                       \
+	.stages = table, .n_stages = TWO_PHASE_STAGES, .commit = TWO_PHASE_COMMIT,                 \
+	.release = TWO_PHASE_RELEASE, .read = two_phase_access, .write = two_phase_access,         \
+	.prepare = two_phase_prepare, .unlocked = two_phase_unlocked, .locked = two_phase_locked,  \
+	.holder = two_phase_holder, .holder_is_ts = true
+
+#endif

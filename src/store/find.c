@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finding tuples from afar: READs of the index, one slot of every key at a time, so that the lookups of
+ * many keys take at most three rounds; and the cache of what was found (seed 002 section 3.2).
+ */
+#define VB_LOG_ROOM "store"
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "store/store.h"
+
+/* Misses are looked at again until no key moves; a resize moves them all, once. */
+#define MOVES_MAX 64u
+
+struct cache_entry {
+	uint64_t tag; /* of table and key */
+	vb_addr at;
+};
+
+struct vb_cache {
+	uint64_t mask;
+	struct cache_entry entry[];
+};
+
+int vb_cache_open(uint32_t entries, struct vb_cache **out)
+{
+	*out = calloc(1, sizeof(**out) + entries * sizeof((*out)->entry[0]));
+	if (*out == NULL)
+		return vb_fail(-ENOMEM, "no memory for a location cache of %u entries", entries);
+	(*out)->mask = entries - 1;
+	return 0;
+}
+
+void vb_cache_close(struct vb_cache *c)
+{
+	free(c);
+}
+
+static uint64_t tag_of(const struct vb_table *t, uint64_t key)
+{
+	uint64_t x = (key ^ (uint64_t)t->id << 56) * 0x9e3779b97f4a7c15ull;
+
+	return (x ^ x >> 32) | 1;
+}
+
+/* Threads share it without order: an entry that mixes two is found out by the tuple's key. */
+vb_addr vb_cache_get(const struct vb_cache *c, const struct vb_table *t, uint64_t key)
+{
+	uint64_t tag = tag_of(t, key);
+	const struct cache_entry *e;
+
+	if (c == NULL)
+		return 0;
+	e = &c->entry[tag >> 1 & c->mask];
+	return __atomic_load_n(&e->tag, __ATOMIC_RELAXED) == tag
+		       ? __atomic_load_n(&e->at, __ATOMIC_RELAXED)
+		       : 0;
+}
+
+void vb_cache_put(struct vb_cache *c, const struct vb_table *t, uint64_t key, vb_addr at)
+{
+	uint64_t tag = tag_of(t, key);
+	struct cache_entry *e;
+
+	if (c == NULL)
+		return;
+	e = &c->entry[tag >> 1 & c->mask];
+	__atomic_store_n(&e->at, at, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->tag, tag, __ATOMIC_RELAXED);
+}
+
+void vb_cache_drop(struct vb_cache *c, const struct vb_table *t, uint64_t key)
+{
+	uint64_t tag = tag_of(t, key);
+
+	if (c != NULL && __atomic_load_n(&c->entry[tag >> 1 & c->mask].tag, __ATOMIC_RELAXED) == tag)
+		__atomic_store_n(&c->entry[tag >> 1 & c->mask].tag, 0, __ATOMIC_RELAXED);
+}
+
+/* Threads share a view: an odd mixture finds nothing, and finding nothing is looked into. */
+static struct vb_index_view view_of(const struct vb_table_node *n)
+{
+	return (struct vb_index_view){
+		.at = __atomic_load_n(&n->view.at, __ATOMIC_RELAXED),
+		.slots = __atomic_load_n(&n->view.slots, __ATOMIC_RELAXED),
+		.generation = __atomic_load_n(&n->view.generation, __ATOMIC_RELAXED),
+	};
+}
+
+static vb_addr slot_addr(const struct vb_index_view *v, uint64_t key, unsigned way)
+{
+	return v->at + vb_index_slot_of(key, way, v->slots) * sizeof(struct vb_slot);
+}
+
+static uint16_t node_of(const struct vb_find *f)
+{
+	return vb_table_node(f->table, f->key);
+}
+
+static bool match(struct vb_find *f, const struct vb_slot *s)
+{
+	uint64_t offset = vb_index_match(s, f->key);
+
+	if (offset == 0)
+		return false;
+	f->at = vb_addr_make(node_of(f), offset);
+	return true;
+}
+
+/* The fields of a header that say where its index is. */
+struct where {
+	uint64_t index_at, slots, generation, moves;
+};
+_Static_assert(offsetof(struct vb_table_header, moves) ==
+		       offsetof(struct vb_table_header, index_at) + offsetof(struct where, moves),
+	       "as they lie in the header");
+
+static int look_where(struct vb_acc *a, const struct vb_table_node *n, struct where *out)
+{
+	vb_acc_read(a, VB_INDEX, n->header + offsetof(struct vb_table_header, index_at), out,
+		    sizeof(*out));
+	return vb_acc_go(a);
+}
+
+static void renew_view(struct vb_table_node *n, const struct where *w)
+{
+	uint16_t node = vb_addr_node(n->header);
+
+	__atomic_store_n(&n->view.at, vb_addr_make(node, w->index_at), __ATOMIC_RELAXED);
+	__atomic_store_n(&n->view.slots, w->slots, __ATOMIC_RELAXED);
+	__atomic_store_n(&n->view.generation, w->generation, __ATOMIC_RELAXED);
+}
+
+static bool settled(const struct where *a, const struct where *b)
+{
+	return a->moves == b->moves && (a->moves & 1) == 0;
+}
+
+/*
+ * Not found on the way past: three slots between two looks at `moves`.  If nothing moved between
+ * them and the view was right, then there was no such key at that time.
+ */
+static int find_carefully(struct vb_acc *a, struct vb_find *f)
+{
+	struct vb_table_node *n = &f->table->node[node_of(f)];
+	struct vb_slot slot[VB_INDEX_WAYS];
+	struct where before, after;
+
+	for (unsigned tries = 0; tries < MOVES_MAX; tries++) {
+		struct vb_index_view v;
+		int err = look_where(a, n, &before);
+
+		if (err)
+			return err;
+		v = (struct vb_index_view){
+			.at = vb_addr_make(vb_addr_node(n->header), before.index_at),
+			.slots = before.slots};
+		if (v.slots == 0)
+			return vb_fail(-VB_EPEERGONE, "node %u has not opened table '%s'",
+				       node_of(f), f->table->name);
+		for (unsigned way = 0; way < VB_INDEX_WAYS; way++)
+			vb_acc_read(a, VB_INDEX, slot_addr(&v, f->key, way), &slot[way],
+				    sizeof(slot[way]));
+		err = vb_acc_go(a);
+		if (err)
+			return err == -VB_EACCESS ? 0 : err;
+		err = look_where(a, n, &after);
+		if (err)
+			return err;
+		if (!settled(&before, &after))
+			continue;
+		renew_view(n, &after);
+		for (unsigned way = 0; way < VB_INDEX_WAYS; way++)
+			if (match(f, &slot[way]))
+				return 0;
+		return 0;
+	}
+	return vb_fail(-VB_EUNKNOWN, "the index of table '%s' on node %u does not come to rest",
+		       f->table->name, node_of(f));
+}
+
+#define FIND_MAX 32u
+
+static int find_some(struct vb_acc *a, struct vb_find **f, unsigned n)
+{
+	struct vb_slot slot[FIND_MAX];
+	unsigned open = n;
+	int err = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		f[i]->at = 0;
+	for (unsigned way = 0; way < VB_INDEX_WAYS && open > 0; way++) {
+		for (unsigned i = 0; i < n; i++) {
+			struct vb_index_view v = view_of(&f[i]->table->node[node_of(f[i])]);
+
+			if (f[i]->at == 0)
+				vb_acc_read(a, VB_INDEX, slot_addr(&v, f[i]->key, way), &slot[i],
+					    sizeof(slot[i]));
+		}
+		err = vb_acc_go(a);
+		if (err)
+			return err;
+		for (unsigned i = 0; i < n; i++)
+			if (f[i]->at == 0 && match(f[i], &slot[i]))
+				open--;
+	}
+	for (unsigned i = 0; i < n && err == 0 && open > 0; i++)
+		if (f[i]->at == 0)
+			err = find_carefully(a, f[i]);
+	return err;
+}
+
+int vb_store_find(struct vb_acc *a, struct vb_find **f, unsigned n)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < n && err == 0; i += FIND_MAX)
+		err = find_some(a, f + i, n - i < FIND_MAX ? n - i : FIND_MAX);
+	return err;
+}

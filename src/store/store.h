@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where records lie, and how they are found.
+ *
+ * A *tuple* is a record and its metadata side by side (seed 002 section 3.2, seed 004 section 3):
+ *
+ *	 0    8          16            16+m   24+m    32+m   40+m
+ *	+-----+----------+-------------+------+---------+------+-----------------+
+ *	| key | reserved | meta, m     | lock | version | seal | record ...      |
+ *	+-----+----------+-------------+------+---------+------+-----------------+
+ *
+ *	key        whose tuple this is: what a stale address is found out by
+ *	meta       the protocol's own words, m = 16 * n bytes (`meta_bytes` in its ops)
+ *	lock       the protocol's lock word, 16-byte aligned with version behind it
+ *	version    of the record: unique among the versions of the key.  Bit 0 belongs to the protocol, bit 1
+ *	           says that there is no record (not yet inserted, or deleted)
+ *	seal       a hash of version and record, where the database is *sealed*
+ *
+ * version, seal and record are written with one WRITE; the lock word only by atomics.
+ *
+ * Whole reads.  A READ of a tuple may be torn: at 16 bytes, or at 8, and in any order.  A reader that has
+ * no lock tells a whole record from a torn one in one of two ways:
+ *
+ *	sealed     the seal of what it read is right.  A torn one passes with a chance of 2^-64.  Costs the hash:
+ *	           about 5 ns for 64 bytes and 50 ns for 1 KB, at the writer and at each reader
+ *	otherwise  it reads the lock word (or lock and version) once more after the READ has completed: nobody
+ *	           held the lock and nobody has changed the version in between, so nobody wrote.  Costs a load
+ *	           where verbs complete at once, and a round trip elsewhere
+ *
+ * A database is sealed where verbs do not complete at once and an aligned READ of 16 bytes is whole
+ * (VB_CAP_MASKED128), which a protocol may need for lock and version.  `bench txn` prints which.
+ *
+ * The *index* of a table on a node is a three-way cuckoo hash table of 16-byte slots (store/index.c); at
+ * most three READs find a key's address.  Only the node's server changes it.
+ */
+#ifndef VB_STORE_STORE_H
+#define VB_STORE_STORE_H
+
+#include <verbena/txn.h>
+
+#include "store/access.h"
+
+#define VB_VERSION_ABSENT 2u /* bit: no record */
+#define VB_VERSION_NONE   2u /* of a tuple that never had a record */
+#define VB_VERSION_LOADED 4u /* of what vb_table_load put there */
+
+struct vb_tuple_layout {
+	uint32_t meta_bytes, record_bytes;
+	uint32_t lock_at, version_at, seal_at, record_at;
+	uint32_t bytes;  /* that are read */
+	uint32_t stride; /* from one tuple to the next */
+};
+#define VB_TUPLE_KEY_AT      0u
+#define VB_TUPLE_RESERVED_AT 8u
+#define VB_TUPLE_META_AT     16u
+
+void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32_t record_bytes);
+
+static inline uint64_t vb_tuple_word(const void *tuple, uint32_t at)
+{
+	uint64_t w;
+
+	memcpy(&w, (const char *)tuple + at, 8);
+	return w;
+}
+
+static inline void vb_tuple_set_word(void *tuple, uint32_t at, uint64_t w)
+{
+	memcpy((char *)tuple + at, &w, 8);
+}
+
+uint64_t vb_tuple_seal(const struct vb_tuple_layout *l, const void *tuple);
+/* Is the record that of the version?  Only in a sealed database. */
+static inline bool vb_tuple_whole(const struct vb_tuple_layout *l, const void *tuple)
+{
+	return vb_tuple_word(tuple, l->seal_at) == vb_tuple_seal(l, tuple);
+}
+
+/* ---- the index ---- */
+
+struct vb_slot {
+	uint64_t key;
+	uint64_t ref; /* 0: empty; offset of the tuple (48), check of key and offset (16) */
+};
+_Static_assert(sizeof(struct vb_slot) == 16, "a slot is read whole where 16 bytes are");
+
+#define VB_INDEX_WAYS 3u
+
+/* In the node's memory, at the start of the table's region; only the node's server writes it. */
+struct vb_table_header {
+	uint64_t magic, layout;   /* hash of what every process must agree on */
+	uint64_t room, tuples;    /* tuples there is room for, and in use */
+	uint64_t index_at, slots; /* offset in the segment */
+	uint64_t generation;      /* of the index: how often it was resized */
+	uint64_t moves;           /* odd while a key moves from one slot to another, or the index */
+	uint64_t keys;
+	uint64_t unused[7];
+};
+_Static_assert(sizeof(struct vb_table_header) == 128, "two lines");
+
+/* What a process knows about a node's index; it may be behind by a resize. */
+struct vb_index_view {
+	vb_addr at;
+	uint64_t slots, generation;
+};
+
+uint64_t vb_index_slot_of(uint64_t key, unsigned way, uint64_t slots);
+uint64_t vb_index_ref(uint64_t key, uint64_t offset);
+/* Of a slot that holds the key: the tuple's offset, else 0. */
+uint64_t vb_index_match(const struct vb_slot *s, uint64_t key);
+
+/* The owner's side, on its own memory.  Single writer; remote readers may read at any time. */
+struct vb_index {
+	struct vb_table_header *header;
+	char *segment; /* of the node */
+	/* Makes room for n slots: offset of zeroed memory, or 0. */
+	uint64_t (*more)(void *ctx, uint64_t generation, uint64_t slots);
+	void *ctx;
+	uint64_t kicks, resizes;
+};
+uint64_t vb_index_find(const struct vb_index *x, uint64_t key);
+/* -EEXIST, -ENOSPC: no memory for a larger one. */
+int vb_index_insert(struct vb_index *x, uint64_t key, uint64_t offset);
+bool vb_index_delete(struct vb_index *x, uint64_t key);
+
+/* ---- tables ---- */
+
+/* What all tables of a database have in common. */
+struct vb_store {
+	struct vb_fabric *fabric;
+	const char *name;     /* of the database */
+	const char *protocol; /* that the tuples are laid out for */
+	uint32_t meta_bytes;
+	uint32_t record_max;
+	bool sealed;
+	/* The protocol's lock word of a tuple that nobody holds; was: the word before, 0 for a new tuple. */
+	uint64_t (*unlocked)(uint64_t version, uint64_t was);
+	struct vb_table *table[VB_TABLES_MAX];
+	unsigned n_tables;
+};
+
+struct vb_table_node {
+	struct vb_fabric *fabric;
+	char region[80]; /* its name */
+	vb_addr header;  /* of the region */
+	struct vb_index_view view;
+	struct vb_index index; /* where this process reaches the node's memory; header NULL elsewhere */
+};
+
+struct vb_table {
+	struct vb_store *store;
+	char name[32];
+	uint16_t id;
+	uint64_t records, room, slots; /* room, slots: of each node */
+	enum vb_partition partition;
+	struct vb_tuple_layout layout;
+	struct vb_table_node *node;
+};
+
+/* Slots of an index for so many keys: the load factor is at most 0.75. */
+uint64_t vb_table_slots(uint64_t room);
+uint64_t vb_table_room(const struct vb_table_params *p, uint16_t nodes);
+int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
+			struct vb_table **out);
+uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint16_t nodes);
+void vb_table_free(struct vb_table *t);
+
+/* At the owner: the tuple of the key, made without a record if there is none.  *fresh: it was made.
+ * -ENOSPC. */
+int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, vb_addr *out, bool *fresh);
+/* At the owner: 0 if there is none. */
+vb_addr vb_table_find(struct vb_table *t, uint16_t node, uint64_t key);
+
+/* ---- finding tuples from afar ---- */
+
+struct vb_find {
+	struct vb_table *table;
+	uint64_t key;
+	vb_addr at; /* out; 0: no such key, at one moment during the call */
+};
+/* Looks up n keys with READs, at most three rounds of them (more only for keys that are not there). */
+int vb_store_find(struct vb_acc *a, struct vb_find **f, unsigned n);
+
+/* The process's cache of addresses; what it says is a guess, which the tuple's own key confirms. */
+struct vb_cache;
+int vb_cache_open(uint32_t entries, struct vb_cache **out);
+void vb_cache_close(struct vb_cache *c);
+vb_addr vb_cache_get(const struct vb_cache *c, const struct vb_table *t, uint64_t key);
+void vb_cache_put(struct vb_cache *c, const struct vb_table *t, uint64_t key, vb_addr at);
+void vb_cache_drop(struct vb_cache *c, const struct vb_table *t, uint64_t key);
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables: the layout of their tuples, and what the owner of a node does with them.
+ *
+ * On each node a table is one region:
+ *
+ *	header (struct vb_table_header) | tuple 0 | tuple 1 | ... | slots of the index
+ *
+ * A key that is inserted gets the next tuple, first without a record; so does a key that somebody looked
+ * for in vain, because that there is no record is something that he has read, and that must be locked or
+ * validated like any other.  A tuple is its key's for good.
+ */
+#define VB_LOG_ROOM "store"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "store/store.h"
+
+#define STRIDE 32u
+
+void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32_t record_bytes)
+{
+	vb_assert(meta_bytes % 16 == 0);
+	l->meta_bytes = meta_bytes;
+	l->record_bytes = record_bytes;
+	l->lock_at = VB_TUPLE_META_AT + meta_bytes;
+	l->version_at = l->lock_at + 8;
+	l->seal_at = l->lock_at + 16;
+	l->record_at = l->lock_at + 24;
+	l->bytes = l->record_at + record_bytes;
+	l->stride = (l->bytes + STRIDE - 1) / STRIDE * STRIDE;
+}
+
+uint64_t vb_tuple_seal(const struct vb_tuple_layout *l, const void *tuple)
+{
+	return XXH3_64bits_withSeed((const char *)tuple + l->record_at, l->record_bytes,
+				    vb_tuple_word(tuple, l->version_at));
+}
+
+uint64_t vb_table_slots(uint64_t room)
+{
+	return room * 4 / 3 + VB_INDEX_WAYS;
+}
+
+uint64_t vb_table_room(const struct vb_table_params *p, uint16_t nodes)
+{
+	uint64_t each = (p->records + nodes - 1) / nodes;
+
+	/* What partitions differ by, and keys that are looked for in vain. */
+	return each + each / 16 + 64;
+}
+
+static uint64_t table_bytes(const struct vb_table *t)
+{
+	return sizeof(struct vb_table_header) + t->room * t->layout.stride +
+	       t->slots * sizeof(struct vb_slot);
+}
+
+uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint16_t nodes)
+{
+	struct vb_table t = {.room = vb_table_room(p, nodes)};
+
+	t.slots = vb_table_slots(t.room);
+	vb_tuple_layout_init(&t.layout, meta_bytes, p->record_bytes);
+	return table_bytes(&t) + 128;
+}
+
+uint16_t vb_table_node(const struct vb_table *t, uint64_t key)
+{
+	uint16_t nodes = t->store->fabric->nodes;
+
+	switch (t->partition) {
+	case VB_PARTITION_MOD:
+		return (uint16_t)(key % nodes);
+	case VB_PARTITION_TOP16:
+		return (uint16_t)((key >> 48) % nodes);
+	case VB_PARTITION_HASH:
+		break;
+	}
+	return (uint16_t)(XXH3_64bits(&key, sizeof(key)) % nodes);
+}
+
+uint32_t vb_table_record_bytes(const struct vb_table *t)
+{
+	return t->layout.record_bytes;
+}
+
+/* ---- at the owner ---- */
+
+static uint64_t more_slots(void *ctx, uint64_t generation, uint64_t slots)
+{
+	struct vb_table_node *n = ctx;
+	struct vb_fabric *f = n->fabric;
+	uint16_t node = vb_addr_node(n->header);
+	char name[96];
+	vb_addr at;
+	bool fresh;
+
+	snprintf(name, sizeof(name), "%s.%" PRIu64, n->region, generation);
+	if (vb_region(f, node, name, slots * sizeof(struct vb_slot), &at, &fresh) != 0)
+		return 0;
+	return vb_addr_offset(at);
+}
+
+static void init_tuple(const struct vb_table *t, char *tuple, uint64_t key, uint64_t version)
+{
+	const struct vb_tuple_layout *l = &t->layout;
+
+	vb_tuple_set_word(tuple, VB_TUPLE_KEY_AT, key);
+	vb_tuple_set_word(tuple, l->version_at, version);
+	vb_tuple_set_word(tuple, l->lock_at, t->store->unlocked(version, 0));
+	if (t->store->sealed)
+		vb_tuple_set_word(tuple, l->seal_at, vb_tuple_seal(l, tuple));
+}
+
+vb_addr vb_table_find(struct vb_table *t, uint16_t node, uint64_t key)
+{
+	struct vb_table_node *n = &t->node[node];
+	uint64_t offset = vb_index_find(&n->index, key);
+
+	return offset != 0 ? vb_addr_make(node, offset) : 0;
+}
+
+/* A tuple that is not in the index yet; NULL: the table is full. */
+static char *next_tuple(struct vb_table *t, struct vb_table_node *n, uint64_t *offset)
+{
+	struct vb_table_header *h = n->index.header;
+
+	if (h->tuples == h->room)
+		return NULL;
+	*offset = vb_addr_offset(n->header) + sizeof(*h) + h->tuples * t->layout.stride;
+	return n->index.segment + *offset;
+}
+
+static int add(struct vb_table *t, uint16_t node, uint64_t key, uint64_t version, const void *record,
+	       vb_addr *out)
+{
+	struct vb_table_node *n = &t->node[node];
+	uint64_t offset;
+	char *tuple = next_tuple(t, n, &offset);
+	int err;
+
+	if (tuple == NULL)
+		return vb_fail(-ENOSPC,
+			       "table '%s' is full: its %" PRIu64
+			       " places on node %u are taken by keys that have a record or were "
+			       "looked for; open it with room for more records",
+			       t->name, t->room, node);
+	if (record != NULL)
+		memcpy(tuple + t->layout.record_at, record, t->layout.record_bytes);
+	init_tuple(t, tuple, key, version);
+	err = vb_index_insert(&n->index, key, offset);
+	if (err == -ENOSPC)
+		return vb_fail(err, "no memory on node %u for a larger index of table '%s'", node,
+			       t->name);
+	if (err)
+		return err;
+	n->index.header->tuples++;
+	*out = vb_addr_make(node, offset);
+	return 0;
+}
+
+int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, vb_addr *out, bool *fresh)
+{
+	vb_addr at = vb_table_find(t, node, key);
+
+	*fresh = at == 0;
+	if (at == 0)
+		return add(t, node, key, VB_VERSION_NONE, NULL, out);
+	*out = at;
+	return 0;
+}
+
+int vb_table_load(struct vb_table *t, uint64_t key, const void *record)
+{
+	uint16_t node = vb_table_node(t, key);
+	vb_addr at;
+
+	if (t->node[node].index.header == NULL)
+		return vb_fail(-EXDEV, "key %" PRIu64 " of table '%s' is on node %u, whose memory "
+				       "is another process's: load it there",
+			       key, t->name, node);
+	if (vb_table_find(t, node, key) != 0)
+		return vb_fail(-EEXIST, "key %" PRIu64 " is in table '%s' already", key, t->name);
+	return add(t, node, key, VB_VERSION_LOADED, record, &at);
+}
+
+/* ---- opening ---- */
+
+static int check_params(const struct vb_store *store, const struct vb_table_params *p)
+{
+	if (p->name == NULL || p->name[0] == 0 || strlen(p->name) > 31)
+		return vb_fail(-EINVAL, "a table's name has 1 to 31 characters");
+	if (p->record_bytes == 0 || p->record_bytes > VB_RECORD_MAX)
+		return vb_fail(-EINVAL, "table '%s': records of %u bytes; 1 to %u are allowed",
+			       p->name, p->record_bytes, VB_RECORD_MAX);
+	if (p->record_bytes > store->record_max)
+		return vb_fail(-EINVAL,
+			       "table '%s': records of %u bytes are larger than the database was "
+			       "opened for (record_max is %u)",
+			       p->name, p->record_bytes, store->record_max);
+	if (p->records == 0 || p->records > 1ull << 40)
+		return vb_fail(-EINVAL, "table '%s': room for %" PRIu64 " records; 1 to 2^40",
+			       p->name, p->records);
+	if ((unsigned)p->partition > VB_PARTITION_TOP16)
+		return vb_fail(-EINVAL, "table '%s': no such partition", p->name);
+	if (store->n_tables == VB_TABLES_MAX)
+		return vb_fail(-EINVAL, "a database has at most %u tables", VB_TABLES_MAX);
+	for (unsigned i = 0; i < store->n_tables; i++)
+		if (!strcmp(store->table[i]->name, p->name))
+			return vb_fail(-EINVAL, "a table is called '%s' already", p->name);
+	return 0;
+}
+
+static uint64_t layout_hash(const struct vb_table *t)
+{
+	char text[160];
+	int n = snprintf(text, sizeof(text), "%s/%s/%u/%u/%u/%d/%d/%" PRIu64 "/%u", t->store->protocol,
+			 t->name, t->id, t->layout.record_bytes, t->layout.meta_bytes,
+			 (int)t->partition, t->store->sealed, t->room, t->store->fabric->nodes);
+
+	return XXH64(text, (size_t)n, 0) | 1;
+}
+
+#define TABLE_MAGIC 0x3130454c42415456ull /* "VTABLE01" */
+
+static int open_node(struct vb_table *t, uint16_t node)
+{
+	struct vb_table_node *n = &t->node[node];
+	struct vb_fabric *f = t->store->fabric;
+	const struct vb_table_header fixed = {
+		.magic = TABLE_MAGIC,
+		.layout = layout_hash(t),
+		.room = t->room,
+		.slots = t->slots,
+	};
+	uint64_t bytes = table_bytes(t);
+	bool fresh;
+	int err;
+
+	snprintf(n->region, sizeof(n->region), "%s.%s", t->store->name, t->name);
+	n->fabric = f;
+	err = vb_region(f, node, n->region, bytes, &n->header, &fresh);
+	if (err == -ENOSPC)
+		return vb_fail(err,
+			       "table '%s' needs %" PRIu64
+			       " bytes on node %u, whose segment has not so many left: give the "
+			       "fabric more node_bytes, or the table fewer records",
+			       t->name, bytes, node);
+	if (err == -EINVAL)
+		return vb_fail(err,
+			       "table '%s' exists on node %u with another size or protocol",
+			       t->name, node);
+	if (err)
+		return err;
+	n->view = (struct vb_index_view){
+		.at = n->header + sizeof(fixed) + t->room * t->layout.stride, .slots = t->slots};
+	n->index.segment = vb_local(f, vb_addr_make(node, 0), 1);
+	if (n->index.segment == NULL)
+		return 0;
+	n->index.header = (void *)(n->index.segment + vb_addr_offset(n->header));
+	n->index.more = more_slots;
+	n->index.ctx = n;
+	if (fresh) {
+		struct vb_table_header *h = n->index.header;
+
+		*h = fixed;
+		h->index_at = vb_addr_offset(n->view.at);
+		return 0;
+	}
+	if (n->index.header->layout != fixed.layout)
+		return vb_fail(-EINVAL,
+			       "table '%s' exists on node %u with other records or another protocol",
+			       t->name, node);
+	return 0;
+}
+
+int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p, struct vb_table **out)
+{
+	struct vb_table *t;
+	int err = check_params(store, p);
+
+	if (err)
+		return err;
+	t = calloc(1, sizeof(*t));
+	if (t != NULL)
+		t->node = calloc(store->fabric->nodes, sizeof(*t->node));
+	if (t == NULL || t->node == NULL) {
+		free(t);
+		return vb_fail(-ENOMEM, "no memory for a table");
+	}
+	t->store = store;
+	snprintf(t->name, sizeof(t->name), "%s", p->name);
+	t->id = (uint16_t)store->n_tables;
+	t->records = p->records;
+	t->partition = p->partition;
+	t->room = vb_table_room(p, store->fabric->nodes);
+	t->slots = vb_table_slots(t->room);
+	vb_tuple_layout_init(&t->layout, store->meta_bytes, p->record_bytes);
+	for (uint16_t node = 0; node < store->fabric->nodes && err == 0; node++)
+		err = open_node(t, node);
+	if (err) {
+		vb_table_free(t);
+		return err;
+	}
+	store->table[store->n_tables++] = t;
+	*out = t;
+	return 0;
+}
+
+void vb_table_free(struct vb_table *t)
+{
+	if (t == NULL)
+		return;
+	free(t->node);
+	free(t);
+}

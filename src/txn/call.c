@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stages by RPC, the coordinator's side.
+ *
+ * What a server needs stands in this coordinator's inbox at the server's node, written there by WRITEs
+ * that land before the message which tells of them; the answer comes back into an outbox of ours the same
+ * way.  Items of several nodes go out together and are waited for together.  A node's items that do not
+ * fit in one inbox go in several calls, one after the other.
+ *
+ * A server does not wait long for a lock on our behalf (txn/serve.c); it answers, and we look at our own
+ * status before we ask again.  So an answer comes soon or never, and an answer that never comes means that
+ * the server is gone, or its node is cut off.
+ */
+#define VB_LOG_ROOM "txn"
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "txn/db.h"
+
+#define CALL_ITEMS VB_STAGE_ITEMS
+
+struct call {
+	struct vb_box box;
+	struct vb_msg msg;
+	struct vb_item *item[CALL_ITEMS];
+	unsigned n;
+	uint16_t node;
+	uint32_t bytes;
+	unsigned char *buf;
+	int err;
+	bool open; /* its box is */
+};
+
+static uint32_t pad8(uint32_t n)
+{
+	return (n + 7) & ~7u;
+}
+
+uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint16_t flags,
+		       bool reply)
+{
+	uint32_t bytes = sizeof(struct vb_wire_item);
+
+	if (stage == NULL)
+		return bytes;
+	if (!reply && stage->flags & VB_STAGE_WRITES && flags & VB_ITEM_WRITE)
+		bytes += pad8(t->layout.bytes - t->layout.version_at);
+	if (reply && stage->flags & VB_STAGE_FETCHES)
+		bytes += pad8(flags & VB_ITEM_BLIND ? t->layout.record_at : t->layout.bytes);
+	return bytes;
+}
+
+static int read_server(struct vb_coordinator *me, uint16_t node, vb_peer *out)
+{
+	uint64_t server = 0;
+	int err = vb_read64(me->ep, me->db->region[node] + offsetof(struct vb_db_header, server),
+			    &server);
+
+	if (err)
+		return err;
+	if (server == 0)
+		return vb_fail(-VB_EPEERGONE,
+			       "nobody serves database '%s' on node %u; start a server there "
+			       "(vb_db_server_start)",
+			       me->db->name, node);
+	__atomic_store_n(&me->db->server[node], server, __ATOMIC_RELAXED);
+	*out = server;
+	return 0;
+}
+
+int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out)
+{
+	*out = __atomic_load_n(&me->db->server[node], __ATOMIC_RELAXED);
+	return *out != 0 ? 0 : read_server(me, node, out);
+}
+
+static void to_wire(struct vb_wire_item *w, const struct vb_item *it)
+{
+	*w = (struct vb_wire_item){
+		.key = it->key,
+		.at = it->at,
+		.seen = it->seen,
+		.version = it->version,
+		.lease = it->lease,
+		.held = it->held,
+		.next = it->next,
+		.table = it->table->id,
+		.flags = it->flags,
+		.slot = it->slot,
+		.status = it->status,
+		.seen_slot = it->seen_slot,
+	};
+}
+
+static void from_wire(struct vb_item *it, const struct vb_wire_item *w)
+{
+	it->at = w->at;
+	it->seen = w->seen;
+	it->version = w->version;
+	it->lease = w->lease;
+	it->held = w->held;
+	it->flags = w->flags;
+	it->slot = w->slot;
+	it->seen_slot = w->seen_slot;
+	it->status = w->status;
+}
+
+static const struct vb_stage_ops *ops_of(const struct vb_txn *t, unsigned stage)
+{
+	return stage == VB_STAGE_PLACE ? NULL : &t->me->db->cc->stages[stage];
+}
+
+/* ---- out ---- */
+
+static bool asked_already(const struct call *calls, const struct call *c, uint16_t node)
+{
+	for (; calls < c; calls++)
+		if (calls->node == node)
+			return true;
+	return false;
+}
+
+/* Takes items of one node from the list, as many as fit in a call; none of a node that is being asked: it
+ * has one inbox for us. */
+static void gather(struct vb_txn *t, const struct vb_stage_ops *ops, const struct call *calls,
+		   struct call *c, struct vb_item **items, unsigned n, uint64_t *taken)
+{
+	uint32_t limit = t->me->db->call_bytes, out = 0, back = 0;
+
+	for (unsigned i = 0; i < n && c->n < CALL_ITEMS; i++) {
+		struct vb_item *it = items[i];
+		uint16_t node = vb_table_node(it->table, it->key);
+
+		if (taken[i / 64] >> (i % 64) & 1)
+			continue;
+		if (c->n > 0 ? node != c->node : asked_already(calls, c, node))
+			continue;
+		out += vb_wire_bytes(it->table, ops, it->flags, false);
+		back += vb_wire_bytes(it->table, ops, it->flags, true);
+		if (c->n > 0 && (out > limit || back > limit))
+			return;
+		c->node = node;
+		c->bytes = out;
+		c->item[c->n++] = it;
+		taken[i / 64] |= 1ull << (i % 64);
+	}
+}
+
+static void put_items(const struct vb_stage_ops *ops, struct call *c)
+{
+	uint32_t at = 0;
+
+	for (unsigned i = 0; i < c->n; i++) {
+		const struct vb_item *it = c->item[i];
+		const struct vb_tuple_layout *l = &it->table->layout;
+		uint32_t bytes = vb_wire_bytes(it->table, ops, it->flags, false);
+
+		to_wire((struct vb_wire_item *)(c->buf + at), it);
+		if (bytes > sizeof(struct vb_wire_item))
+			memcpy(c->buf + at + sizeof(struct vb_wire_item), it->image + l->version_at,
+			       l->bytes - l->version_at);
+		at += bytes;
+	}
+}
+
+/* The WRITE of the items and the message behind it. */
+static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb_verb *v, bool last_try)
+{
+	struct vb_coordinator *me = t->me;
+	const struct vb_wire_call head = {
+		.ts = t->ts,
+		.commit_ts = t->commit_ts,
+		.bytes = c->bytes,
+		.n = (uint16_t)c->n,
+		.from_node = me->node,
+		.coordinator = me->number,
+		.stage = (uint8_t)stage,
+		.last_try = last_try,
+	};
+	vb_peer server;
+	int err = vb_db_find_server(me, c->node, &server);
+
+	if (err)
+		return err;
+	put_items(ops_of(t, stage), c);
+	c->msg = (struct vb_msg){.tag = VB_TAG_CALL, .len = sizeof(head)};
+	c->msg.subject = 1ull << 63 | me->mail.next_request++;
+	memcpy(c->msg.data, &head, sizeof(head));
+	vb_box_open(&me->mail, &c->box, c->msg.subject);
+	c->open = true;
+	v[0] = (struct vb_verb){.op = VB_OP_WRITE,
+				.flags = VB_SIGNALLED,
+				.addr = vb_db_inbox(me->db, c->node, me->node, me->number),
+				.buf = c->buf,
+				.len = c->bytes};
+	v[1] = (struct vb_verb){
+		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = server, .msg = &c->msg};
+	me->calls++;
+	return 0;
+}
+
+/* ---- back ---- */
+
+static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const struct vb_msg *msg)
+{
+	struct vb_coordinator *me = t->me;
+	const struct vb_stage_ops *ops = ops_of(t, stage);
+	const unsigned char *buf;
+	struct vb_wire_call head;
+	uint32_t at = 0;
+
+	memcpy(&head, msg->data, sizeof(head));
+	if (head.n != c->n || head.bytes > me->db->call_bytes)
+		return vb_fail(-EPROTO, "the server of node %u answers what was not asked", c->node);
+	buf = vb_local(me->db->fabric, vb_db_outbox(me->db, me->node, me->number, c->node),
+		       me->db->call_bytes);
+	for (unsigned i = 0; i < c->n; i++) {
+		struct vb_item *it = c->item[i];
+		uint32_t bytes = vb_wire_bytes(it->table, ops, it->flags, true);
+		const struct vb_wire_item *w = (const void *)(buf + at);
+
+		if (at + bytes > head.bytes)
+			return vb_fail(-EPROTO, "the server of node %u answers too little",
+				       c->node);
+		if (w->status == 0 && bytes > sizeof(*w))
+			memcpy(it->image, buf + at + sizeof(*w), bytes - sizeof(*w));
+		from_wire(it, w);
+		if (it->at != 0)
+			vb_cache_put(me->db->cache, it->table, it->key, it->at);
+		at += bytes;
+	}
+	if (head.commit_ts > t->commit_ts)
+		t->commit_ts = head.commit_ts;
+	return head.err;
+}
+
+static void call_failed(struct vb_txn *t, struct call *c, int err)
+{
+	t->tainted = true;
+	t->error = err;
+	/* Whoever comes next looks for the server again. */
+	__atomic_store_n(&t->me->db->server[c->node], 0, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < c->n; i++)
+		if (c->item[i]->status == 0 || c->item[i]->status == VB_ITEM_WAIT)
+			c->item[i]->status = VB_TXN_FABRIC;
+}
+
+static int await_reply(struct vb_txn *t, struct call *c, struct vb_msg *out)
+{
+	struct vb_coordinator *me = t->me;
+	uint64_t until = vb_ep_now(me->ep) + me->db->lease_ns;
+	bool shielded = vb_task_shield(true);
+	int err = vb_box_wait(&me->mail, &c->box, 1u << (VB_TAG_REPLY % VB_BOX_SLOTS), until);
+
+	(void)vb_task_shield(shielded);
+	if (err == 0)
+		err = vb_box_take(&c->box, VB_TAG_REPLY, out);
+	if (err == -ETIMEDOUT)
+		err = vb_fail(-VB_EPEERGONE, "the server of node %u does not answer", c->node);
+	return err;
+}
+
+/* A lock stage whose call failed may have taken locks. */
+static void give_up(struct vb_txn *t, struct call *c)
+{
+	call_failed(t, c, c->err);
+	for (unsigned i = 0; i < c->n; i++)
+		if (c->item[i]->status == VB_TXN_FABRIC)
+			c->item[i]->flags |= VB_ITEM_MAYBE | VB_ITEM_MAYBE_S;
+}
+
+static void collect(struct vb_txn *t, unsigned stage, struct call *c, const struct vb_verb *v)
+{
+	struct vb_msg reply;
+
+	if (c->err == 0)
+		c->err = v[0].status != 0 ? v[0].status : v[1].status;
+	if (c->err == 0)
+		c->err = await_reply(t, c, &reply);
+	if (c->err == 0)
+		c->err = take_reply(t, stage, c, &reply);
+	if (c->err != 0)
+		give_up(t, c);
+	if (c->open)
+		vb_box_close(&c->box);
+}
+
+/* One round: a call to each node that has items left, all on their way at once. */
+static void round_of_calls(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n,
+			   uint64_t *taken, bool last_try)
+{
+	struct vb_coordinator *me = t->me;
+	unsigned most = me->db->outstanding ? VB_CALLS_MAX : 1, m = 0, posted = 0;
+	struct call calls[VB_CALLS_MAX];
+	struct vb_verb v[2 * VB_CALLS_MAX];
+	unsigned place[VB_CALLS_MAX];
+
+	for (; m < most; m++) {
+		struct call *c = &calls[m];
+
+		c->n = 0;
+		c->open = false;
+		c->buf = me->scratch + (size_t)m * me->db->call_bytes;
+		gather(t, ops_of(t, stage), calls, c, items, n, taken);
+		if (c->n == 0)
+			break;
+		place[m] = posted;
+		c->err = make_call(t, stage, c, &v[posted], last_try);
+		posted += c->err == 0 ? 2 : 0;
+	}
+	if (posted > 0)
+		(void)vb_post_wait(me->ep, v, posted);
+	for (unsigned i = 0; i < m; i++)
+		collect(t, stage, &calls[i], &v[place[i]]);
+}
+
+void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n, bool last_try)
+{
+	uint64_t taken[VB_TXN_ITEMS_MAX / 64] = {0};
+
+	for (unsigned i = 0; i < n; i++)
+		items[i]->status = 0;
+	for (;;) {
+		unsigned left = 0;
+
+		for (unsigned i = 0; i < n; i++)
+			left += !(taken[i / 64] >> (i % 64) & 1);
+		if (left == 0)
+			return;
+		round_of_calls(t, stage, items, n, taken, last_try);
+	}
+}

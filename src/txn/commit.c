@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of a transaction that may commit.
+ *
+ *	log           what each tuple will be, into the place's log: its node's memory, which outlives us
+ *	commit point  CAS of the status word from running to committed: from now on the transaction has
+ *	              happened, whoever finishes it; if others have wounded or recovered it, the CAS fails
+ *	commit stage  version and record of each tuple are written, and its lock word is let go
+ *	release       read locks are let go
+ *
+ * Without recovery there is no log, and without a status word (protocols that do not need one) the commit
+ * point is the moment before the first WRITE.
+ *
+ * A WRITE to a tuple that landed after others have rolled the transaction forward and written again would
+ * undo them.  So nothing of a commit stage is posted a lease after the commit point (not_after_ns), a verb
+ * takes effect within the fabric's bound of its posting, and nobody takes a lock over before both have
+ * passed (suspect_ns).  What then is not done is done as others would: by recovery.
+ */
+#define VB_LOG_ROOM "txn"
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "txn/db.h"
+
+static uint32_t pad8(uint32_t n)
+{
+	return (n + 7) & ~7u;
+}
+
+/* The log is read by verbs only when we are silent, and is published by the status word. */
+static void write_log(struct vb_txn *t, struct vb_lane *lane)
+{
+	struct vb_db *db = t->me->db;
+	struct vb_place_head *head = vb_local(db->fabric, vb_db_place(db, lane->place),
+					      db->place_bytes);
+	unsigned char *log = (unsigned char *)(head + 1);
+	uint32_t at = 0;
+
+	for (unsigned i = 0; i < t->n; i++) {
+		const struct vb_item *it = &t->item[i];
+		const struct vb_tuple_layout *l = &it->table->layout;
+		struct vb_log_entry *e = (void *)(log + at);
+
+		if (!(it->flags & VB_ITEM_WRITE))
+			continue;
+		*e = (struct vb_log_entry){
+			.at = it->at,
+			.held = it->held,
+			.next = it->next,
+			.table = it->table->id,
+			.bytes = l->record_bytes,
+		};
+		memcpy(e + 1, it->image + l->record_at, l->record_bytes);
+		at += (uint32_t)sizeof(*e) + pad8(l->record_bytes);
+	}
+	head->log_bytes = at;
+	/* A reader of the log may see half of it. */
+	head->log_seal = XXH3_64bits_withSeed(log, at, t->ts);
+}
+
+static bool writes_anything(const struct vb_txn *t)
+{
+	for (unsigned i = 0; i < t->n; i++)
+		if (t->item[i].flags & VB_ITEM_WRITE)
+			return true;
+	return false;
+}
+
+/* 0, -EAGAIN: it has been wounded or recovered, or the error that leaves it unknown. */
+int vb_txn_point(struct vb_txn *t)
+{
+	struct vb_coordinator *me = t->me;
+	struct vb_lane *lane = vb_txn_lane(me);
+	uint64_t begin = me->db->timing ? vb_ep_now(me->ep) : 0;
+	int err;
+
+	if (!me->db->status)
+		return 0;
+	if (me->db->recovery && writes_anything(t))
+		write_log(t, lane);
+	err = vb_lane_status(me, lane, t->ts | VB_TS_COMMITTED);
+	if (me->db->timing) {
+		me->timed[VB_STAGES_MAX].ns += vb_ep_now(me->ep) - begin;
+		me->timed[VB_STAGES_MAX].runs++;
+	}
+	if (err == 0)
+		return 0;
+	if (err != 1)
+		return -VB_EUNKNOWN;
+	return vb_txn_doom(t,
+			   (lane->status & VB_TS_STATE) == VB_TS_ABORTED ? VB_TXN_WOUNDED
+									 : VB_TXN_RECOVERED,
+			   0);
+}
+
+static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->n; i++)
+		if ((t->item[i].flags & all) && !(t->item[i].flags & none))
+			t->some[n++] = &t->item[i];
+	return n;
+}
+
+static bool run_for(struct vb_txn *t, struct vb_lane *lane, unsigned stage, unsigned n)
+{
+	bool failed = false;
+
+	if (n > 0)
+		vb_stage_run(t, lane, stage, t->some, n, true);
+	for (unsigned i = 0; i < n; i++)
+		failed |= t->some[i]->status != 0;
+	return failed;
+}
+
+static void let_readers_go(struct vb_txn *t, struct vb_lane *lane)
+{
+	unsigned n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X, VB_ITEM_WRITE);
+
+	t->tainted |= run_for(t, lane, t->me->db->cc->release, n);
+}
+
+/* The transaction has happened; what cannot be written now is left to recovery. */
+void vb_txn_write_back(struct vb_txn *t)
+{
+	struct vb_coordinator *me = t->me;
+	struct vb_db *db = me->db;
+	struct vb_lane *lane = vb_txn_lane(me);
+	unsigned n = pick(t, VB_ITEM_WRITE, 0);
+
+	/* A doorbell that is not waited for is the lane's last. */
+	t->passive = db->passive_ack && n <= VB_STAGE_ITEMS && !lane->acc.at_once;
+	if (t->passive) {
+		let_readers_go(t, lane);
+		n = pick(t, VB_ITEM_WRITE, 0);
+	}
+	if (db->recovery)
+		lane->acc.not_after_ns = vb_ep_now(me->ep) + db->lease_ns;
+	lane->unacknowledged = run_for(t, lane, db->cc->commit, n);
+	lane->acc.not_after_ns = 0;
+	if (!t->passive)
+		let_readers_go(t, lane);
+	t->passive = false;
+}
+
+/*
+ * Before the place is used again: everything that its last transaction wrote is in place.  What the commit
+ * stage could not do is done by recovery, from the log, once it is certain that no verb of ours can still
+ * take effect.
+ */
+void vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
+{
+	struct vb_db *db = me->db;
+
+	if (lane->acc.posted && vb_acc_finish(&lane->acc) != 0)
+		lane->unacknowledged = true;
+	if (!lane->unacknowledged || !db->recovery)
+		return;
+	lane->unacknowledged = false;
+	(void)vb_ep_sleep(me->ep, db->suspect_ns);
+	vb_lane_roll_forward(me, lane);
+}

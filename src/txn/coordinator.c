@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Coordinators: their places, their clocks, and how a transaction begins. */
+#define VB_LOG_ROOM "txn"
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "txn/db.h"
+
+#define RNG_STREAM 0x7c00000000000000ull
+
+/* How often an answer about our own status word may be lost before that is the fabric's failure. */
+#define STATUS_TRIES 64u
+
+static vb_addr owner_word(const struct vb_db *db, uint32_t place)
+{
+	return vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
+}
+
+static uint32_t place_of(const struct vb_coordinator *me, unsigned lane)
+{
+	return ((uint32_t)me->node * me->db->coordinators + me->number) * VB_PLACES_EACH + lane;
+}
+
+/* A coordinator has the places whose first owner word it has set. */
+static int take_number(struct vb_coordinator *me)
+{
+	for (me->number = 0; me->number < me->db->coordinators; me->number++) {
+		uint64_t old;
+		int err = vb_cas64(me->ep, owner_word(me->db, place_of(me, 0)), 0, me->ep->self,
+				   &old);
+
+		if (err)
+			return err;
+		if (old == 0)
+			return 0;
+	}
+	return vb_fail(-ENOSPC,
+		       "all %u coordinators that database '%s' allows on node %u are open; those of "
+		       "dead processes are given up with vb_db_recover",
+		       me->db->coordinators, me->db->name, me->node);
+}
+
+static int open_lane(struct vb_coordinator *me, unsigned i)
+{
+	const struct vb_db *db = me->db;
+	struct vb_lane *lane = &me->lane[i];
+	bool mends = i >= VB_PLACES_TXN;
+	uint32_t items = mends ? 1 : db->items_max;
+	size_t image = (mends ? db->store.record_max : db->bytes_max) +
+		       items * (size_t)(VB_TUPLE_META_AT + db->cc->meta_bytes + 24 + 64);
+	int err;
+
+	lane->place = place_of(me, i);
+	vb_acc_init(&lane->acc, me->ep, db->doorbell, db->outstanding);
+	lane->item = calloc(items, sizeof(*lane->item));
+	lane->arena = aligned_alloc(64, (image + 63) & ~(size_t)63);
+	if (lane->item == NULL || lane->arena == NULL)
+		return vb_fail(-ENOMEM, "no memory for a coordinator");
+	memset(lane->arena, 0, (image + 63) & ~(size_t)63);
+	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(db, lane->place), &lane->status, 8);
+	err = vb_acc_go(&lane->acc);
+	if (err)
+		return err;
+	/* Names that the place had under its last owner are not used again. */
+	vb_coordinator_saw(me, vb_ts_clock(lane->status));
+	return 0;
+}
+
+static int open_finder(struct vb_coordinator *me)
+{
+	uint32_t slots = 64;
+
+	while (slots < 2 * me->db->items_max)
+		slots *= 2;
+	me->slot_mask = slots - 1;
+	me->slot = calloc(slots, sizeof(*me->slot));
+	me->stamp = calloc(slots, sizeof(*me->stamp));
+	me->txn.some = calloc(me->db->items_max, sizeof(*me->txn.some));
+	me->scratch = aligned_alloc(64, (size_t)VB_CALLS_MAX * me->db->call_bytes);
+	if (me->scratch == NULL || me->slot == NULL || me->stamp == NULL || me->txn.some == NULL)
+		return vb_fail(-ENOMEM, "no memory for a coordinator");
+	return 0;
+}
+
+static void free_coordinator(struct vb_coordinator *me)
+{
+	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
+		free(me->lane[i].item);
+		free(me->lane[i].arena);
+	}
+	free(me->slot);
+	free(me->stamp);
+	free(me->txn.some);
+	free(me->scratch);
+	free(me);
+}
+
+int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out)
+{
+	struct vb_coordinator *me;
+	int err;
+
+	if (node >= db->fabric->nodes)
+		return vb_fail(-EINVAL, "there is no node %u: the fabric has %u", node,
+			       db->fabric->nodes);
+	if (vb_local(db->fabric, db->region[node], sizeof(struct vb_db_header)) == NULL)
+		return vb_fail(-EXDEV,
+			       "node %u lives in another process: a coordinator is opened where its "
+			       "node is",
+			       node);
+	me = calloc(1, sizeof(*me));
+	if (me == NULL)
+		return vb_fail(-ENOMEM, "no memory for a coordinator");
+	me->db = db;
+	me->node = node;
+	me->txn.me = me;
+	me->clock = VB_TS_FIRST_CLOCK;
+	err = vb_ep_open(db->fabric, node, &me->ep);
+	if (err) {
+		free(me);
+		return err;
+	}
+	vb_mail_init(&me->mail, me->ep);
+	err = take_number(me);
+	if (err == 0)
+		err = open_finder(me);
+	for (unsigned i = 0; i < VB_PLACES_EACH && err == 0; i++)
+		err = open_lane(me, i);
+	if (err) {
+		vb_ep_close(me->ep);
+		free_coordinator(me);
+		return err;
+	}
+	vb_rng_seed(&me->rng, db->fabric->seed, RNG_STREAM + place_of(me, 0));
+	*out = me;
+	return 0;
+}
+
+void vb_coordinator_close(struct vb_coordinator *me)
+{
+	uint64_t old;
+
+	if (me == NULL)
+		return;
+	vb_txn_abort(me);
+	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
+		vb_lane_settle(me, &me->lane[i]);
+	(void)vb_cas64(me->ep, owner_word(me->db, place_of(me, 0)), me->ep->self, 0, &old);
+	vb_ep_close(me->ep);
+	free_coordinator(me);
+}
+
+/* ---- time ---- */
+
+void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock)
+{
+	if (clock >= me->clock)
+		me->clock = clock + 1;
+}
+
+uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane)
+{
+	uint64_t now = vb_ep_now(me->ep) >> VB_TS_CLOCK_SHIFT;
+
+	if (now > me->clock)
+		me->clock = now;
+	return vb_ts_make(me->clock++, lane->place);
+}
+
+/*
+ * Brings our status word to `to`, from what we believe it is.  An answer that is lost is asked for again:
+ * the CAS that has happened finds what it would have written.  1: somebody has recovered the last
+ * transaction of the place, and the word is now lane->status.
+ */
+int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
+{
+	vb_addr at = vb_db_place(me->db, lane->place);
+	int err = 0;
+
+	for (unsigned i = 0; i < STATUS_TRIES; i++) {
+		uint64_t old = 0;
+
+		vb_acc_cas(&lane->acc, VB_AMOD_TM, at, lane->status, to, &old);
+		err = vb_acc_go(&lane->acc);
+		if (err == -VB_EPEERGONE || err == -VB_EACCESS)
+			return err;
+		if (err)
+			continue;
+		if (old != lane->status && old != to) {
+			lane->status = old;
+			return 1;
+		}
+		lane->status = to;
+		return 0;
+	}
+	return err;
+}
+
+/* ---- begin ---- */
+
+static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_ts)
+{
+	struct vb_txn *t = &me->txn;
+	bool again = me->keep_age && !t->tainted;
+	int err = 0;
+
+	/* The same name needs the same place. */
+	t->ts = again ? old_ts : vb_coordinator_stamp(me, lane);
+	if (!me->db->status)
+		return 0;
+	err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
+	if (err == 1) {
+		/* Recovered while it was ours: others have seen the end of that name. */
+		t->ts = vb_coordinator_stamp(me, lane);
+		err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
+	}
+	return err == 1 ? -VB_EUNKNOWN : err;
+}
+
+int vb_txn_begin(struct vb_coordinator *me)
+{
+	struct vb_txn *t = &me->txn;
+	struct vb_lane *lane;
+	uint64_t old_ts = t->ts;
+	int err;
+
+	if (t->phase == VB_TXN_OPEN)
+		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
+	if (me->recover.at != 0)
+		vb_txn_recover(me);
+	if (!me->keep_age || t->tainted)
+		me->current = (me->current + 1) % VB_PLACES_TXN;
+	lane = vb_txn_lane(me);
+	vb_lane_settle(me, lane);
+	err = name_it(me, lane, old_ts);
+	if (err) {
+		t->phase = VB_TXN_OVER;
+		t->cause = VB_TXN_FABRIC;
+		t->error = err;
+		return err;
+	}
+	t->phase = VB_TXN_OPEN;
+	t->cause = VB_TXN_COMMITTED;
+	t->error = 0;
+	t->tainted = false;
+	t->commit_ts = 0;
+	t->n = 0;
+	t->bytes = 0;
+	t->item = lane->item;
+	t->begin_ns = vb_ep_now(me->ep);
+	t->deadline_ns = t->begin_ns + me->db->lease_ns;
+	me->keep_age = false;
+	me->txn_stamp++;
+	return 0;
+}
+
+enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me)
+{
+	return (enum vb_txn_cause)me->txn.cause;
+}
+
+int vb_txn_error(const struct vb_coordinator *me)
+{
+	return me->txn.error;
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening a database: what it is made of, how much memory that takes, and what all must agree on. */
+#define VB_LOG_ROOM "txn"
+#include "txn/db.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/log.h"
+
+#define DB_MAGIC        0x31304e5854424456ull /* "VDBTXN01" */
+#define COORDINATORS    64u
+#define ITEMS           64u
+#define BYTES           (64u << 10)
+#define RECORD          1024u
+#define BYTES_MOST      (256u << 20)
+#define LEASE_NS        50000000ull
+#define LEASE_BOUNDS    4u
+#define LEASE_MOST_NS   (3600ull * 1000000000ull)
+#define CALL_BYTES      (16u << 10)
+#define CACHE           65536u
+#define PLACES_MAX      65534u /* all nodes */
+#define DRIFT_PPM       200u   /* of two clocks, against each other */
+
+const char *const vb_txn_cause_names[VB_TXN_CAUSES] = {
+	[VB_TXN_COMMITTED] = "committed", [VB_TXN_USER] = "user",
+	[VB_TXN_LOCKED] = "locked",       [VB_TXN_DIED] = "died",
+	[VB_TXN_WOUNDED] = "wounded",     [VB_TXN_CHANGED] = "changed",
+	[VB_TXN_LEASE] = "lease",         [VB_TXN_SLOTS] = "slots",
+	[VB_TXN_RECOVERED] = "recovered", [VB_TXN_TIMEOUT] = "timeout",
+	[VB_TXN_FABRIC] = "fabric",       [VB_TXN_MISUSE] = "misuse",
+};
+
+/* ---- protocols by name ---- */
+
+#define REGISTERED_MAX 4
+static const struct vb_cc_ops *const *registered[REGISTERED_MAX];
+static unsigned n_registered;
+
+void vb_cc_register(const struct vb_cc_ops *const *more)
+{
+	for (unsigned i = 0; i < n_registered; i++)
+		if (registered[i] == more)
+			return;
+	vb_assert(n_registered < REGISTERED_MAX);
+	registered[n_registered++] = more;
+}
+
+static const struct vb_cc_ops *find_in(const struct vb_cc_ops *const *list, const char *name)
+{
+	for (; *list; list++)
+		if (!strcmp((*list)->name, name))
+			return *list;
+	return NULL;
+}
+
+const struct vb_cc_ops *vb_cc_find(const char *name)
+{
+	const struct vb_cc_ops *ops = find_in(vb_ccs, name);
+
+	if (!ops)
+		ops = find_in(vb_ccs_published, name);
+	for (unsigned i = 0; !ops && i < n_registered; i++)
+		ops = find_in(registered[i], name);
+	return ops;
+}
+
+static int unknown_cc(const char *name)
+{
+	const char *names[64];
+	size_t n = 0;
+	const char *near;
+
+	for (const struct vb_cc_ops *const *c = vb_ccs; *c; c++)
+		names[n++] = (*c)->name;
+	for (const struct vb_cc_ops *const *c = vb_ccs_published; *c; c++)
+		names[n++] = (*c)->name;
+	near = vb_nearest(name, names, n);
+	return vb_fail(-EINVAL, "no protocol is called '%s'%s%s%s; `verbena list` shows them all",
+		       name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+/* ---- parameters ---- */
+
+static int hybrid_stages(const struct vb_cc_ops *cc, const char *code, uint32_t *out)
+{
+	char names[128] = "";
+
+	*out = 0;
+	if (code == NULL)
+		return 0;
+	if (!strcmp(code, "rpc")) {
+		*out = (1u << cc->n_stages) - 1;
+		return 0;
+	}
+	for (unsigned i = 0; i < cc->n_stages; i++)
+		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+			 i > 0 ? ", " : "", cc->stages[i].name);
+	if (strlen(code) != cc->n_stages || strspn(code, "01") != cc->n_stages)
+		return vb_fail(-EINVAL,
+			       "hybrid code '%s': '%s' has %u stages (%s), so its codes are %u "
+			       "digits, each 0 (one-sided) or 1 (RPC)",
+			       code, cc->name, cc->n_stages, names, cc->n_stages);
+	for (unsigned i = 0; i < cc->n_stages; i++)
+		*out |= (uint32_t)(code[i] - '0') << i;
+	return 0;
+}
+
+static uint32_t places_of(const struct vb_db_params *p)
+{
+	return (p->coordinators ? p->coordinators : COORDINATORS) * VB_PLACES_EACH;
+}
+
+static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
+{
+	if (p->cc == NULL)
+		return vb_fail(-EINVAL, "no protocol was named");
+	if (p->name != NULL && (p->name[0] == 0 || strlen(p->name) > 31))
+		return vb_fail(-EINVAL, "a database's name has 1 to 31 characters");
+	if ((uint64_t)places_of(p) * f->nodes > PLACES_MAX)
+		return vb_fail(-EINVAL,
+			       "%u coordinators on each of %u nodes are too many: together at most "
+			       "%u",
+			       places_of(p) / VB_PLACES_EACH, f->nodes,
+			       PLACES_MAX / VB_PLACES_EACH);
+	if (p->items_max > VB_TXN_ITEMS_MAX)
+		return vb_fail(-EINVAL, "items_max is %u: a transaction touches at most %u records",
+			       p->items_max, VB_TXN_ITEMS_MAX);
+	if (p->record_max > VB_RECORD_MAX)
+		return vb_fail(-EINVAL, "record_max is %u: a record has at most %u bytes",
+			       p->record_max, VB_RECORD_MAX);
+	if (p->bytes_max > BYTES_MOST)
+		return vb_fail(-EINVAL, "bytes_max is %u: a transaction touches at most %u bytes",
+			       p->bytes_max, BYTES_MOST);
+	if (p->lease_ns != 0 && (p->lease_ns < LEASE_BOUNDS * f->caps.verb_bound_ns ||
+				 p->lease_ns > LEASE_MOST_NS))
+		return vb_fail(-EINVAL,
+			       "a lease of %" PRIu64 " ns: from %" PRIu64
+			       " (%u times the time within which a verb takes effect here) to one "
+			       "hour",
+			       p->lease_ns, LEASE_BOUNDS * f->caps.verb_bound_ns, LEASE_BOUNDS);
+	if ((p->cache & (p->cache - 1)) != 0)
+		return vb_fail(-EINVAL, "a location cache of %u entries: take a power of two",
+			       p->cache);
+	return 0;
+}
+
+static int check_caps(const struct vb_fabric *f, const struct vb_cc_ops *cc)
+{
+	uint32_t missing = (cc->needs | VB_CAP_SEND) & ~f->caps.flags;
+
+	if (missing == 0)
+		return 0;
+	return vb_fail(-EOPNOTSUPP,
+		       "'%s' needs %s, which this '%s' fabric lacks (`verbena list` shows what "
+		       "each has)",
+		       cc->name, missing & VB_CAP_SEND ? "SEND/RECV" : "extended atomics",
+		       f->ops->name);
+}
+
+static uint32_t pad8(uint32_t n)
+{
+	return (n + 7) & ~7u;
+}
+
+static void set_sizes(struct vb_db *db, const struct vb_db_params *p)
+{
+	uint32_t one;
+
+	db->store.record_max = p->record_max ? p->record_max : RECORD;
+	db->coordinators = p->coordinators ? p->coordinators : COORDINATORS;
+	db->items_max = p->items_max ? p->items_max : ITEMS;
+	db->bytes_max = p->bytes_max ? p->bytes_max : BYTES;
+	/* One record of the largest kind, or many small ones. */
+	one = pad8(db->store.record_max) + 256 + (uint32_t)sizeof(struct vb_wire_item);
+	db->call_bytes = one > CALL_BYTES ? one : CALL_BYTES;
+	db->place_bytes = sizeof(struct vb_place_head);
+	db->small_bytes = sizeof(struct vb_place_head);
+	if (!p->no_recovery) {
+		db->place_bytes += db->items_max * (uint32_t)sizeof(struct vb_log_entry) +
+				   pad8(db->bytes_max) + db->items_max * 8;
+		db->small_bytes += (uint32_t)sizeof(struct vb_log_entry) +
+				   pad8(db->store.record_max);
+	}
+	db->place_bytes = (db->place_bytes + 63) & ~63u;
+	db->small_bytes = (db->small_bytes + 63) & ~63u;
+	db->call_bytes = (db->call_bytes + 63) & ~63u;
+}
+
+/* Of one coordinator. */
+static uint64_t places_each(const struct vb_db *db)
+{
+	return (uint64_t)VB_PLACES_TXN * db->place_bytes +
+	       (uint64_t)(VB_PLACES_EACH - VB_PLACES_TXN) * db->small_bytes;
+}
+
+static uint64_t places_bytes(const struct vb_db *db)
+{
+	return db->coordinators * places_each(db);
+}
+
+static uint64_t boxes_bytes(const struct vb_db *db, uint16_t nodes)
+{
+	return (uint64_t)db->coordinators * nodes * db->call_bytes;
+}
+
+uint64_t vb_db_node_bytes(const struct vb_db_params *p, uint16_t nodes)
+{
+	struct vb_db db = {0};
+
+	set_sizes(&db, p);
+	return sizeof(struct vb_db_header) + places_bytes(&db) + 2 * boxes_bytes(&db, nodes) + 4096;
+}
+
+vb_addr vb_db_place(const struct vb_db *db, uint32_t place)
+{
+	uint32_t lane = place % VB_PLACES_EACH, coordinator = place / VB_PLACES_EACH;
+	uint64_t at = lane < VB_PLACES_TXN
+			      ? (uint64_t)lane * db->place_bytes
+			      : (uint64_t)VB_PLACES_TXN * db->place_bytes +
+					(uint64_t)(lane - VB_PLACES_TXN) * db->small_bytes;
+
+	return db->region[coordinator / db->coordinators] + sizeof(struct vb_db_header) +
+	       coordinator % db->coordinators * places_each(db) + at;
+}
+
+uint32_t vb_db_place_bytes(const struct vb_db *db, uint32_t place)
+{
+	return place % VB_PLACES_EACH < VB_PLACES_TXN ? db->place_bytes : db->small_bytes;
+}
+
+vb_addr vb_db_inbox(const struct vb_db *db, uint16_t node, uint16_t from, uint32_t coordinator)
+{
+	return db->region[node] + sizeof(struct vb_db_header) + places_bytes(db) +
+	       ((uint64_t)from * db->coordinators + coordinator) * db->call_bytes;
+}
+
+vb_addr vb_db_outbox(const struct vb_db *db, uint16_t node, uint32_t coordinator, uint16_t from)
+{
+	return db->region[node] + sizeof(struct vb_db_header) + places_bytes(db) +
+	       boxes_bytes(db, db->fabric->nodes) +
+	       ((uint64_t)coordinator * db->fabric->nodes + from) * db->call_bytes;
+}
+
+/* ---- opening ---- */
+
+static uint64_t layout_hash(const struct vb_db *db)
+{
+	char text[160];
+	int n = snprintf(text, sizeof(text), "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u", db->cc->name,
+			 db->coordinators, db->place_bytes, db->call_bytes, db->lease_ns,
+			 db->recovery, db->store.sealed, db->fabric->nodes);
+
+	return XXH64(text, (size_t)n, 0) | 1;
+}
+
+static int open_node(struct vb_db *db, uint16_t node)
+{
+	uint64_t bytes = sizeof(struct vb_db_header) + places_bytes(db) +
+			 2 * boxes_bytes(db, db->fabric->nodes);
+	const struct vb_db_header fixed = {.magic = DB_MAGIC, .layout = layout_hash(db)};
+	struct vb_db_header *h;
+	bool fresh;
+	int err = vb_region(db->fabric, node, db->name, bytes, &db->region[node], &fresh);
+
+	if (err == -ENOSPC)
+		return vb_fail(err,
+			       "database '%s' needs %" PRIu64
+			       " bytes on node %u for %u coordinators, whose segment has not so "
+			       "many left: give the fabric more node_bytes, or the database fewer "
+			       "coordinators or a smaller bytes_max",
+			       db->name, bytes, node, db->coordinators);
+	if (err == -EINVAL)
+		return vb_fail(err, "database '%s' exists on node %u with other sizes", db->name,
+			       node);
+	if (err)
+		return err;
+	h = vb_local(db->fabric, db->region[node], sizeof(*h));
+	if (h == NULL)
+		return 0;
+	if (fresh) {
+		*h = fixed;
+		return 0;
+	}
+	if (h->magic != DB_MAGIC || h->layout != fixed.layout)
+		return vb_fail(-EINVAL,
+			       "database '%s' exists on node %u with another protocol or other "
+			       "parameters",
+			       db->name, node);
+	return 0;
+}
+
+static void set_options(struct vb_db *db, const struct vb_db_params *p)
+{
+	uint32_t caps = db->fabric->caps.flags;
+	uint64_t bound = db->fabric->caps.verb_bound_ns;
+
+	snprintf(db->name, sizeof(db->name), "%s", p->name != NULL ? p->name : "db");
+	db->lease_ns = p->lease_ns;
+	if (db->lease_ns == 0)
+		db->lease_ns = LEASE_NS > LEASE_BOUNDS * bound ? LEASE_NS : LEASE_BOUNDS * bound;
+	/* From the first look at a word to the time when its holder can do nothing any more. */
+	db->suspect_ns = db->lease_ns + 2 * bound + db->lease_ns * DRIFT_PPM / 1000000 + 1000;
+	db->recovery = !p->no_recovery;
+	db->doorbell = !p->no_doorbell;
+	db->outstanding = !p->no_outstanding;
+	db->passive_ack = p->passive_ack;
+	db->status = db->recovery || (db->cc->caps & VB_CC_STATUS);
+	db->store = (struct vb_store){
+		.fabric = db->fabric,
+		.name = db->name,
+		.protocol = db->cc->name,
+		.meta_bytes = db->cc->meta_bytes,
+		.record_max = db->store.record_max,
+		.sealed = !(caps & VB_CAP_INLINE) && (caps & VB_CAP_MASKED128),
+		.unlocked = db->cc->unlocked,
+	};
+}
+
+static int open_parts(struct vb_db *db, const struct vb_db_params *p)
+{
+	uint32_t cache = p->cache;
+	int err = 0;
+
+	db->region = calloc(db->fabric->nodes, sizeof(*db->region));
+	db->server = calloc(db->fabric->nodes, sizeof(*db->server));
+	if (db->region == NULL || db->server == NULL)
+		return vb_fail(-ENOMEM, "no memory for a database");
+	if (cache == 0 && !(db->fabric->caps.flags & VB_CAP_INLINE))
+		cache = CACHE;
+	if (cache != 0)
+		err = vb_cache_open(cache, &db->cache);
+	for (uint16_t node = 0; node < db->fabric->nodes && err == 0; node++)
+		err = open_node(db, node);
+	return err;
+}
+
+int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb_db **out)
+{
+	struct vb_db *db;
+	int err = check_params(fabric, p);
+
+	if (err)
+		return err;
+	db = calloc(1, sizeof(*db));
+	if (db == NULL)
+		return vb_fail(-ENOMEM, "no memory for a database");
+	db->fabric = fabric;
+	db->cc = vb_cc_find(p->cc);
+	err = db->cc == NULL ? unknown_cc(p->cc) : check_caps(fabric, db->cc);
+	if (err == 0)
+		err = hybrid_stages(db->cc, p->hybrid, &db->rpc_stages);
+	if (err == 0) {
+		set_sizes(db, p);
+		set_options(db, p);
+		err = open_parts(db, p);
+	}
+	if (err) {
+		vb_db_close(db);
+		return err;
+	}
+	*out = db;
+	return 0;
+}
+
+void vb_db_close(struct vb_db *db)
+{
+	if (db == NULL)
+		return;
+	for (unsigned i = 0; i < db->store.n_tables; i++)
+		vb_table_free(db->store.table[i]);
+	vb_cache_close(db->cache);
+	free(db->region);
+	free(db->server);
+	free(db);
+}
+
+int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out)
+{
+	return vb_store_table_open(&db->store, params, out);
+}
+
+uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,
+			     uint16_t nodes)
+{
+	const struct vb_cc_ops *cc = db->cc != NULL ? vb_cc_find(db->cc) : NULL;
+
+	return vb_store_table_bytes(table, cc != NULL ? cc->meta_bytes : 0, nodes);
+}

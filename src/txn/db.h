@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A database, its coordinators and its servers, as the files of this room see them.
+ *
+ *	db.c           opening: sizes, regions, what every process must agree on
+ *	coordinator.c  places, timestamps, begin
+ *	txn.c          a transaction's items, from begin to commit or abort
+ *	stage.c        running a stage: here, or by RPC; waiting
+ *	call.c         the coordinator's side of RPC
+ *	serve.c        the server of a node
+ *	commit.c       the log, the commit point, what follows it
+ *	recover.c      transactions of coordinators that do not move
+ *
+ * On each node the database is one region:
+ *
+ *	header (struct vb_db_header) | place 0 | place 1 | ... | inbox 0 | ... | outbox 0.0 | ...
+ *
+ * A *place* holds the status word and the log of one transaction at a time.  A coordinator has four.  It uses
+ * two in turn, so that the writes of one transaction may still be on their way while the next runs
+ * (passive_ack), and the other two, whose logs have room for one record, in turn for what it recovers: what
+ * is done in the name of the one is still logged there while the other begins.  An *inbox* is where one coordinator, of
+ * any node, puts what it asks this node's server; an *outbox* is where one node's server puts what it
+ * answers one of this node's coordinators.
+ */
+#ifndef VB_TXN_DB_H
+#define VB_TXN_DB_H
+
+#include "base/rng.h"
+#include "rpc/mail.h"
+#include "txn/protocol.h"
+
+#define VB_PLACES_EACH 4u /* of a coordinator */
+#define VB_PLACES_TXN  2u /* of those, for transactions; the others recover */
+
+struct vb_db_header {
+	uint64_t magic, layout;
+	vb_peer server; /* of the node; 0: none */
+	uint64_t unused[5];
+};
+_Static_assert(sizeof(struct vb_db_header) == 64, "one line");
+
+struct vb_place_head {
+	uint64_t status; /* timestamp | enum vb_txn_state; changed by atomics only */
+	uint64_t owner;  /* the coordinator's endpoint; 0: the place is free */
+	uint64_t log_bytes, log_seal;
+	uint64_t unused[4];
+};
+_Static_assert(sizeof(struct vb_place_head) == 64, "one line");
+
+/* In a log: what the commit does to one tuple. */
+struct vb_log_entry {
+	vb_addr at;
+	uint64_t held;  /* the lock word while the transaction has it */
+	uint64_t next;  /* the version that it gets */
+	uint16_t table;
+	uint16_t unused;
+	uint32_t bytes; /* of record behind this, padded to 8 */
+};
+_Static_assert(sizeof(struct vb_log_entry) == 32, "its record is aligned");
+
+struct vb_txn_watch;
+
+struct vb_db {
+	struct vb_store store; /* first */
+	struct vb_fabric *fabric;
+	const struct vb_cc_ops *cc;
+	char name[64];
+	uint32_t rpc_stages; /* bit i: stage i runs by RPC */
+	uint32_t coordinators, items_max, bytes_max;
+	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
+	uint32_t call_bytes;
+	uint64_t lease_ns, suspect_ns;
+	bool recovery, doorbell, outstanding, passive_ack;
+	bool status; /* transactions have status words */
+	struct vb_cache *cache;
+	vb_addr *region;  /* of each node */
+	vb_peer *server;  /* of each node, as last heard; 0: unknown */
+	const struct vb_txn_watch *watch; /* NULL: nobody */
+	bool timing;      /* coordinators time their stages */
+};
+
+/* place: (node * coordinators + number) * VB_PLACES_EACH + lane. */
+vb_addr vb_db_place(const struct vb_db *db, uint32_t place);
+uint32_t vb_db_place_bytes(const struct vb_db *db, uint32_t place);
+vb_addr vb_db_inbox(const struct vb_db *db, uint16_t node, uint16_t from, uint32_t coordinator);
+vb_addr vb_db_outbox(const struct vb_db *db, uint16_t node, uint32_t coordinator, uint16_t from);
+
+/* ---- transactions ---- */
+
+enum vb_txn_phase { VB_TXN_NONE, VB_TXN_OPEN, VB_TXN_OVER };
+
+struct vb_txn {
+	struct vb_coordinator *me;
+	uint64_t ts, commit_ts;
+	uint64_t begin_ns, deadline_ns;
+	uint8_t phase; /* enum vb_txn_phase */
+	uint8_t cause; /* enum vb_txn_cause */
+	int error;
+	bool passive; /* its commit stage does not wait */
+	bool tainted; /* a verb's outcome is unknown: the name must not be used again */
+	unsigned n;
+	uint32_t bytes;
+	struct vb_item *item;
+	struct vb_item **some; /* room for n pointers */
+};
+
+/* Somebody who wants to know what transactions did: a history. */
+struct vb_txn_watch {
+	void *ctx;
+	/* Before the commit point; then exactly one of these follows, or the coordinator has died. */
+	void (*prepared)(void *ctx, const struct vb_txn *t);
+	void (*ended)(void *ctx, const struct vb_txn *t, bool committed);
+	void (*unknown)(void *ctx, const struct vb_txn *t);
+};
+
+/* A lock word that was in the way, and since when. */
+struct vb_suspect {
+	vb_addr at;
+	uint64_t word, since_ns, seen_ns;
+	uint64_t status; /* of its holder */
+	bool asked;      /* status is known, and has been since since_ns */
+	struct vb_table *table;
+	uint16_t reader_at; /* offset in the tuple if it is a reader's word, else 0 */
+};
+#define VB_SUSPECTS 16u
+
+struct vb_stage_time {
+	uint64_t ns, runs, items;
+};
+
+/* Memory and verbs of the transactions of one place. */
+struct vb_lane {
+	uint32_t place;
+	uint64_t status; /* what the status word should be */
+	struct vb_acc acc;
+	struct vb_item *item;
+	unsigned char *arena;
+	bool unacknowledged; /* the last commit's writes are on their way */
+};
+
+struct vb_coordinator {
+	struct vb_db *db;
+	struct vb_ep *ep;
+	struct vb_mail mail;
+	uint16_t node;
+	uint32_t number; /* on the node */
+	struct vb_txn txn;
+	struct vb_lane lane[VB_PLACES_EACH];
+	unsigned current; /* lane of the transaction */
+	unsigned mender;  /* lane of the last recovery, less VB_PLACES_TXN */
+	uint64_t clock;   /* of timestamps */
+	bool keep_age;    /* the next transaction is the last one tried again */
+	struct vb_rng rng;
+	unsigned char *scratch; /* VB_CALLS_MAX calls on their way out */
+	uint16_t *slot;   /* finds items by key: number + 1 */
+	uint32_t *stamp;  /* in which transaction the slot was filled */
+	uint32_t slot_mask, txn_stamp;
+	struct vb_suspect suspect[VB_SUSPECTS];
+	struct vb_suspect recover; /* to be recovered when the transaction has ended; at 0: none */
+	uint32_t index;   /* for whoever watches */
+	uint8_t type;     /* of transaction, for whoever watches */
+	/* Counted. */
+	uint64_t commits, aborts[VB_TXN_CAUSES], recovered, rolled_forward, calls, waits;
+	struct vb_stage_time timed[VB_STAGES_MAX + 1]; /* the last: the commit point and log */
+};
+
+static inline struct vb_lane *vb_txn_lane(struct vb_coordinator *me)
+{
+	return &me->lane[me->current];
+}
+
+/* Ends the transaction's life with a cause; the first one counts.  -EAGAIN. */
+int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error);
+/* Gives locks back after vb_txn_doom. */
+void vb_txn_clean(struct vb_txn *t);
+int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, struct vb_item **out);
+
+/* stage.c */
+void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct vb_item **items,
+		  unsigned n, bool last_try);
+int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n);
+int vb_txn_alive(struct vb_txn *t);
+
+/* call.c */
+#define VB_CALLS_MAX   8u   /* nodes asked at a time */
+#define VB_STAGE_PLACE 255u /* the stage that only makes tuples */
+void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n, bool last_try);
+int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
+
+/* What goes over the wire. */
+struct vb_wire_item {
+	uint64_t key;
+	vb_addr at;
+	uint64_t seen, version, lease, held, next;
+	uint16_t table, flags;
+	uint8_t slot, status, seen_slot, unused;
+};
+_Static_assert(sizeof(struct vb_wire_item) == 64, "one line");
+
+struct vb_wire_call {
+	uint64_t ts, commit_ts;
+	uint32_t bytes;
+	uint16_t n;
+	uint16_t from_node;
+	uint32_t coordinator;
+	uint8_t stage, last_try;
+	uint16_t unused;
+	int32_t err;
+	uint32_t unused2;
+};
+_Static_assert(sizeof(struct vb_wire_call) <= VB_MSG_DATA, "fits in a message");
+#define VB_TAG_CALL  1
+#define VB_TAG_REPLY 1
+
+/* Bytes of an item on its way to, or from, the server. */
+uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint16_t flags,
+		       bool reply);
+
+/* commit.c */
+int vb_txn_point(struct vb_txn *t);
+void vb_txn_write_back(struct vb_txn *t);
+void vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
+int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to);
+
+/* recover.c */
+void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
+void vb_txn_recover(struct vb_coordinator *me);
+/* Finishes what the commit stage of our own lane has left undone. */
+void vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
+
+/* coordinator.c */
+uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane);
+void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock);
+
+#endif

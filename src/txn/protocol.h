@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a concurrency-control protocol is.
+ *
+ * A protocol is one file in src/cc with one `const struct vb_cc_ops`.  It consists of *stages*: functions
+ * that do one step (lock, validate, ...) for a number of tuples, written once and run in two places:
+ *
+ *	one-sided   in the coordinator's task, with verbs
+ *	by RPC      in the task of the server of the tuples' node, on behalf of the coordinator, with that
+ *	            node's own memory near (seed 002 section 4)
+ *
+ * Which, is chosen stage by stage with the *hybrid code* (seed 002 section 5).  Both work on the same words
+ * with the same atomics, so every mixture is right if one is.  What a stage learns and what it needs stands
+ * in the items, which travel to the server and back.
+ *
+ * A stage never waits for another transaction: it says VB_ITEM_WAIT for an item and is run again for
+ * it, after a pause and a look at whether the transaction still may.
+ */
+#ifndef VB_TXN_PROTOCOL_H
+#define VB_TXN_PROTOCOL_H
+
+#include "store/store.h"
+
+/*
+ * Timestamps, which name transactions (seed 002 section 4.3):
+ *
+ *	63                    18 17                    2 1     0
+ *	+----------------------+-----------------------+-------+
+ *	| clock, units of 2 us | place of coordinator  | state |
+ *	+----------------------+-----------------------+-------+
+ *
+ * The clock is the coordinator's own, pushed on by every larger one that it sees, and larger with every
+ * transaction of one place; 2^46 of its units are 4.5 years.  Smaller is older.  A *place* is where a
+ * coordinator's transaction states lie (txn/db.h).  In the words of tuples
+ * the state bits are the protocol's; in a transaction's status word they are its state.
+ */
+#define VB_TS_CLOCK_SHIFT 11u /* of ns */
+#define VB_TS_PLACE_SHIFT 2u
+#define VB_TS_PLACE_BITS  16u
+#define VB_TS_STATE       3u
+#define VB_TS_FIRST_CLOCK 1u
+
+static inline uint64_t vb_ts_make(uint64_t clock, uint32_t place)
+{
+	return clock << (VB_TS_PLACE_SHIFT + VB_TS_PLACE_BITS) |
+	       (uint64_t)place << VB_TS_PLACE_SHIFT;
+}
+
+static inline uint32_t vb_ts_place(uint64_t ts)
+{
+	return ts >> VB_TS_PLACE_SHIFT & ((1u << VB_TS_PLACE_BITS) - 1);
+}
+
+static inline uint64_t vb_ts_clock(uint64_t ts)
+{
+	return ts >> (VB_TS_PLACE_SHIFT + VB_TS_PLACE_BITS);
+}
+
+/* States in a status word: one word says which transaction and what of it, so that whoever wounds or
+ * recovers one cannot hit the next that uses the place. */
+enum vb_txn_state {
+	VB_TS_RECOVERED = 0, /* rolled back by another; the name is never used again */
+	VB_TS_RUNNING = 1,
+	VB_TS_COMMITTED = 2,
+	VB_TS_ABORTED = 3,
+};
+
+enum vb_item_flags {
+	VB_ITEM_READ = 1 << 0,
+	VB_ITEM_WRITE = 1 << 1,
+	VB_ITEM_BLIND = 1 << 2,   /* the record need not be fetched: it will be replaced */
+	VB_ITEM_FETCHED = 1 << 3, /* image and version are there */
+	VB_ITEM_HELD_X = 1 << 4,  /* this transaction holds it exclusively: `held` is the lock word */
+	VB_ITEM_HELD_S = 1 << 5,  /* shared, in `slot` */
+	VB_ITEM_MAYBE = 1 << 6,   /* a lock was asked for and the answer was lost */
+	VB_ITEM_MAYBE_S = 1 << 7,
+};
+
+#define VB_SEEN_RESERVED 255u /* seen_slot: the reserved word */
+#define VB_ITEM_WAIT 100 /* status: not now; other values are 0 or an enum vb_txn_cause */
+
+/* A tuple of a transaction. */
+struct vb_item {
+	struct vb_table *table;
+	uint64_t key;
+	vb_addr at;
+	uint16_t flags;
+	uint8_t slot;      /* of a shared lock of ours, from 1 */
+	uint8_t status;
+	uint8_t seen_slot; /* 0: `seen` stood in the lock word; else in this slot of the meta words, from 1 */
+	uint64_t seen;     /* the word that is in the way */
+	uint64_t version; /* of what was fetched */
+	uint64_t lease;   /* sundial: how long it is good for */
+	uint64_t held;    /* the lock word that is ours */
+	uint64_t next;    /* the version that the commit gives it */
+	/* The tuple as it was fetched, with the record as it shall be. */
+	unsigned char *image;
+};
+
+struct vb_db;
+
+/* A stage has at most so many items at a time: four verbs for each fit in a doorbell. */
+#define VB_STAGE_ITEMS (VB_BATCH_MAX / 4)
+
+/* Where and for whom a stage runs. */
+struct vb_stage {
+	struct vb_db *db;
+	struct vb_acc *acc;
+	uint64_t ts;
+	uint64_t commit_ts; /* sundial; in and out */
+	int err;            /* out: the fabric's, with status VB_TXN_FABRIC */
+	bool for_other;     /* at the server: the coordinator may have been given up meanwhile */
+	bool passive;       /* the commit stage posts and does not wait */
+	bool last_try;      /* nobody will wait any more: what is held in passing must be let go */
+};
+
+enum vb_stage_flags {
+	VB_STAGE_FETCHES = 1 << 0, /* brings the image */
+	VB_STAGE_WRITES = 1 << 1,  /* needs the record */
+	VB_STAGE_MAKES = 1 << 2,   /* a key without a tuple gets one */
+};
+
+struct vb_stage_ops {
+	const char *name;
+	uint32_t flags;
+	/* For each item: status 0, VB_ITEM_WAIT, or why the transaction must abort. */
+	void (*run)(struct vb_stage *s, struct vb_item **items, unsigned n);
+};
+
+#define VB_STAGES_MAX 6u
+
+enum vb_cc_caps {
+	VB_CC_STRICT = 1 << 0,  /* strictly serializable */
+	VB_CC_STATUS = 1 << 1,  /* needs the status word even without recovery */
+	VB_CC_AGE = 1 << 2,     /* a transaction that is tried again keeps its timestamp */
+	VB_CC_SHARED = 1 << 3,  /* readers hold together */
+	VB_CC_PLANTED = 1 << 4, /* wrong, on purpose or as its paper has it */
+	VB_CC_BLIND_WAIT = 1 << 5, /* who waits does not look at his own status */
+};
+
+struct vb_txn;
+
+struct vb_cc_ops {
+	const char *name, *summary, *source;
+	uint32_t caps;
+	uint32_t needs;      /* of the fabric */
+	uint32_t meta_bytes; /* of a tuple; a multiple of 16 */
+	const struct vb_stage_ops *stages;
+	unsigned n_stages;
+	unsigned commit, release; /* two of them, which the engine runs by itself */
+
+	/* Makes the items readable, or writable.  0 or -EAGAIN, from vb_txn_stage. */
+	int (*read)(struct vb_txn *t, struct vb_item **items, unsigned n);
+	int (*write)(struct vb_txn *t, struct vb_item **items, unsigned n);
+	/* Everything that must be true before the transaction may commit. */
+	int (*prepare)(struct vb_txn *t);
+
+	/* The lock word: of a tuple with that version that nobody holds; while the transaction `ts` holds it;
+	 * and whose place a held word names (VB_NO_PLACE: nobody holds it).  `was`: the word before. */
+	uint64_t (*unlocked)(uint64_t version, uint64_t was);
+	uint64_t (*locked)(uint64_t ts, uint64_t was);
+	uint32_t (*holder)(uint64_t word);
+	/* Does a held word name the transaction, or its place only? */
+	bool holder_is_ts;
+};
+
+#define VB_NO_PLACE UINT32_MAX
+
+/* All protocols, in the order of `verbena list`; those as their papers print them; and by name. */
+extern const struct vb_cc_ops *const vb_ccs[];
+extern const struct vb_cc_ops *const vb_ccs_published[];
+const struct vb_cc_ops *vb_cc_find(const char *name);
+/* Adds a NULL-terminated list to what vb_cc_find finds; for tests and planted bugs. */
+void vb_cc_register(const struct vb_cc_ops *const *more);
+
+/* Runs a stage for some items, here or at their owners as the hybrid code says, and waits as often as it
+ * says so.  0, or -EAGAIN with the cause noted: the transaction must end. */
+int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
+/* The same for all of the transaction's items that have every flag of `all` and none of `none`. */
+int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t none);
+
+/* What a stage may read of its surroundings. */
+bool vb_stage_sealed(const struct vb_stage *s);
+/* The status word of the transaction's place. */
+vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place);
+
+/* Runs the verbs that were asked for; if one fails, every item ends with VB_TXN_FABRIC and false comes
+ * back. */
+bool vb_stage_go(struct vb_stage *s, struct vb_item **items, unsigned n);
+
+/* ---- what most protocols' stages have in common ---- */
+
+static inline vb_addr vb_item_word(const struct vb_item *it, uint32_t at)
+{
+	return it->at + at;
+}
+
+static inline const struct vb_tuple_layout *vb_item_layout(const struct vb_item *it)
+{
+	return &it->table->layout;
+}
+
+/* READ of the tuple, or of what comes before the record where that is not wanted. */
+void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it);
+/* Is what was read the tuple of the item's key?  If not, its place has to be looked up again. */
+bool vb_item_is_key(const struct vb_item *it);
+/*
+ * The commit stage of every protocol: WRITEs version (item->next), seal and record of each tuple and then sets
+ * its lock word from `held` to what `freed` says.  mark: where tuples have no seal, and readers read what is
+ * locked, the version word has this bit while the record is being written; 0: nobody reads then.
+ */
+void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
+		     uint64_t (*freed)(const struct vb_item *it));
+
+#endif

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Transactions of coordinators that do not move.
+ *
+ * Whoever finds a lock word in his way notes it with the status word of its holder.  If both are still the
+ * same suspect_ns later, the holder has let its lease pass, and can do nothing any more to what it holds
+ * (txn/commit.c).  Then, with no transaction of our own under way:
+ *
+ *	status running or aborted   CAS to *recovered*.  The holder cannot commit any more; the name is never
+ *	                            used again.  Nothing of it is in place, so the lock word alone is set back
+ *	status of a later name      the lock is one that was taken late, by a verb or request that nobody waited
+ *	                            for any more: set back
+ *	status committed            rolled forward from the log: see below
+ *
+ * Rolling forward writes to the tuple, which needs the lock: it is taken over by a CAS from the holder's word
+ * to our own, as a transaction of ours whose log is that entry and which is past its commit point.  So if we
+ * die on the way, the next does with ours what we did; and of two that try, one has the lock.
+ *
+ * A coordinator that is slow and not dead finds its status changed at its commit point, or its verbs
+ * refused because their time is over.  What no check of a clock can exclude is a machine that stands still
+ * between that check and the instruction that follows: only storage that checks versions could.
+ */
+#define VB_LOG_ROOM "txn"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "txn/db.h"
+
+#define LOOKS 16u /* at a word that changes while we decide */
+
+/* The lane in whose name we recover now.  Its verbs are never left under way. */
+static struct vb_lane *mender(struct vb_coordinator *me)
+{
+	return &me->lane[VB_PLACES_TXN + me->mender];
+}
+
+static int read_word(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t *out)
+{
+	struct vb_acc *acc = &mender(me)->acc;
+
+	vb_acc_read(acc, prim, at, out, 8);
+	return vb_acc_go(acc);
+}
+
+static int cas_word(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t expect,
+		    uint64_t value, uint64_t *old)
+{
+	struct vb_acc *acc = &mender(me)->acc;
+
+	vb_acc_cas(acc, prim, at, expect, value, old);
+	return vb_acc_go(acc);
+}
+
+static vb_addr status_word(const struct vb_db *db, uint32_t place)
+{
+	return vb_db_place(db, place) + offsetof(struct vb_place_head, status);
+}
+
+static uint32_t holder_of(const struct vb_db *db, const struct vb_suspect *s)
+{
+	uint32_t place = s->reader_at != 0 ? vb_ts_place(s->word) : db->cc->holder(s->word);
+
+	/* What is no place is no word of ours: memory that somebody else wrote. */
+	return place < db->coordinators * VB_PLACES_EACH * db->fabric->nodes ? place : VB_NO_PLACE;
+}
+
+/* ---- noticing ---- */
+
+static bool forgotten(const struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
+{
+	return s->at == 0 || now - s->seen_ns > 2 * me->db->suspect_ns;
+}
+
+/* Where to note another: over what nobody has met for long, or else over the latest. */
+static struct vb_suspect *room_for(struct vb_coordinator *me, uint64_t now)
+{
+	struct vb_suspect *latest = &me->suspect[0];
+
+	for (unsigned i = 0; i < VB_SUSPECTS; i++) {
+		struct vb_suspect *s = &me->suspect[i];
+
+		if (forgotten(me, s, now))
+			return s;
+		if (s->since_ns > latest->since_ns)
+			latest = s;
+	}
+	return latest;
+}
+
+/* Where in the tuple the word stood that was in the way; 0: it is the lock word. */
+static uint16_t word_at(const struct vb_item *it)
+{
+	if (it->seen_slot == 0)
+		return 0;
+	if (it->seen_slot == VB_SEEN_RESERVED)
+		return VB_TUPLE_RESERVED_AT;
+	return (uint16_t)(VB_TUPLE_META_AT + (it->seen_slot - 1u) * 8u);
+}
+
+/*
+ * The word in the item's way, and in which word of the tuple it stood.  It is enough to ask for its holder's
+ * status when it has stood for long, once, and a second time after as long again: conflicts are frequent
+ * and the dead are rare.
+ */
+void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
+{
+	struct vb_coordinator *me = t->me;
+	struct vb_suspect *s = NULL;
+	uint64_t now, status;
+
+	if (!me->db->recovery || it->at == 0 || it->seen == 0)
+		return;
+	now = vb_ep_now(me->ep);
+	for (unsigned i = 0; i < VB_SUSPECTS && s == NULL; i++)
+		if (me->suspect[i].at == it->at && me->suspect[i].word == it->seen &&
+		    !forgotten(me, &me->suspect[i], now))
+			s = &me->suspect[i];
+	if (s == NULL) {
+		*room_for(me, now) = (struct vb_suspect){
+			.at = it->at,
+			.word = it->seen,
+			.table = it->table,
+			.since_ns = now,
+			.seen_ns = now,
+			.reader_at = word_at(it),
+		};
+		return;
+	}
+	s->seen_ns = now;
+	if (now - s->since_ns < me->db->suspect_ns)
+		return;
+	if (holder_of(me->db, s) == VB_NO_PLACE ||
+	    read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)), &status) != 0)
+		return;
+	if (s->asked && s->status == status) {
+		me->recover = *s;
+		s->at = 0;
+		return;
+	}
+	s->asked = true;
+	s->status = status;
+	s->since_ns = now;
+}
+
+/* ---- setting back ---- */
+
+static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
+{
+	const struct vb_tuple_layout *l = &s->table->layout;
+	uint64_t version, old;
+	int err;
+
+	if (s->reader_at != 0)
+		return cas_word(me, VB_AMOD_IM, s->at + s->reader_at, s->word, 0, &old);
+	/* Nobody writes the version while the word stands. */
+	err = read_word(me, VB_READ_DI, s->at + l->version_at, &version);
+	if (err)
+		return err;
+	err = cas_word(me, VB_AMOD_IM, s->at + l->lock_at, s->word,
+		       me->db->cc->unlocked(version & ~1ull, s->word), &old);
+	if (err == 0 && old == s->word)
+		me->recovered++;
+	return err;
+}
+
+/* ---- rolling forward ---- */
+
+/* A copy of the place's log, whole, or NULL. */
+static unsigned char *copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, uint32_t *bytes)
+{
+	struct vb_db *db = me->db;
+	struct vb_acc *acc = &mender(me)->acc;
+	uint32_t room = vb_db_place_bytes(db, place);
+	unsigned char *copy = malloc(room);
+	const struct vb_place_head *head = (const void *)copy;
+
+	if (copy == NULL)
+		return NULL;
+	vb_acc_read(acc, VB_READ_TM, vb_db_place(db, place), copy, room);
+	if (vb_acc_go(acc) == 0 && head->log_bytes <= room - sizeof(*head) &&
+	    XXH3_64bits_withSeed(head + 1, head->log_bytes, ts) == head->log_seal) {
+		*bytes = (uint32_t)head->log_bytes;
+		return copy;
+	}
+	free(copy);
+	return NULL;
+}
+
+static const struct vb_log_entry *next_entry(const unsigned char *log, uint32_t bytes, uint32_t *at)
+{
+	const struct vb_log_entry *e = (const void *)(log + *at);
+
+	if (*at + sizeof(*e) > bytes)
+		return NULL;
+	*at += (uint32_t)sizeof(*e) + ((e->bytes + 7) & ~7u);
+	return *at <= bytes ? e : NULL;
+}
+
+/* Makes the entry the mender's log, in the name of a new transaction that is past its commit point. */
+static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t *ts, uint64_t *held)
+{
+	struct vb_db *db = me->db;
+	struct vb_lane *lane = mender(me);
+	struct vb_place_head *head = vb_local(db->fabric, vb_db_place(db, lane->place),
+					      vb_db_place_bytes(db, lane->place));
+	struct vb_log_entry *mine = (void *)(head + 1);
+	int err;
+
+	*ts = vb_coordinator_stamp(me, lane);
+	*held = db->cc->locked(*ts, e->held);
+	err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
+	if (err == 1)
+		err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
+	if (err)
+		return err;
+	memcpy(mine, e, sizeof(*e) + e->bytes);
+	mine->held = *held;
+	head->log_bytes = sizeof(*e) + ((e->bytes + 7) & ~7u);
+	head->log_seal = XXH3_64bits_withSeed(mine, head->log_bytes, *ts);
+	return vb_lane_status(me, lane, *ts | VB_TS_COMMITTED);
+}
+
+/* Takes the lock over: 0 it is ours, 1 another has it or it is free. */
+static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t held)
+{
+	vb_addr at = e->at + me->db->store.table[e->table]->layout.lock_at;
+	uint64_t old = 0;
+	int err;
+
+	for (unsigned i = 0; i < LOOKS; i++) {
+		err = cas_word(me, VB_AMOD_IM, at, e->held, held, &old);
+		if (err == 0)
+			return old == e->held || old == held ? 0 : 1;
+		if (err == -VB_EPEERGONE || err == -VB_EACCESS)
+			return err;
+		(void)vb_ep_sleep(me->ep, me->db->fabric->caps.verb_bound_ns);
+	}
+	return err;
+}
+
+/* The tuple's commit stage, in the mender's name. */
+static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t ts, uint64_t held)
+{
+	struct vb_db *db = me->db;
+	struct vb_lane *lane = mender(me);
+	struct vb_table *table = db->store.table[e->table];
+	struct vb_item it = {
+		.table = table,
+		.at = e->at,
+		.next = e->next,
+		.held = held,
+		.flags = VB_ITEM_WRITE | VB_ITEM_HELD_X,
+		.image = lane->arena,
+	};
+	struct vb_item *items = &it;
+	struct vb_stage s = {.db = db, .acc = &lane->acc, .ts = ts, .commit_ts = e->next};
+
+	memcpy(it.image + table->layout.record_at, e + 1, e->bytes);
+	lane->acc.not_after_ns = vb_ep_now(me->ep) + db->lease_ns;
+	db->cc->stages[db->cc->commit].run(&s, &items, 1);
+	lane->acc.not_after_ns = 0;
+	return it.status == 0;
+}
+
+/*
+ * One tuple gets what its transaction had written, and is free.  If that does not succeed in time, once
+ * more in the name of the other mender, as others would: until it is done or another has the lock.
+ */
+static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
+{
+	union {
+		struct vb_log_entry e;
+		unsigned char bytes[sizeof(struct vb_log_entry) + VB_RECORD_MAX];
+	} *now = malloc(sizeof(*now));
+	uint64_t ts, held;
+	int err = now == NULL ? -ENOMEM : 0;
+
+	if (err == 0)
+		memcpy(now, first, sizeof(*first) + first->bytes);
+	while (err == 0) {
+		me->mender ^= 1u;
+		err = take_on(me, &now->e, &ts, &held);
+		if (err == 0)
+			err = take_over(me, &now->e, held);
+		if (err != 0)
+			break;
+		/* What the last holder's server has begun to write is there by now. */
+		(void)vb_ep_sleep(me->ep, 2 * me->db->fabric->caps.verb_bound_ns);
+		if (write_it(me, &now->e, ts, held)) {
+			me->rolled_forward++;
+			break;
+		}
+		(void)vb_ep_sleep(me->ep, me->db->suspect_ns);
+		now->e.held = held;
+	}
+	free(now);
+	return err < 0 ? err : 0;
+}
+
+static bool entry_is_sound(const struct vb_db *db, const struct vb_log_entry *e)
+{
+	return e->table < db->store.n_tables &&
+	       e->bytes == db->store.table[e->table]->layout.record_bytes;
+}
+
+/* The tuple's entry in the log of a committed transaction; none: it only held the lock. */
+static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place)
+{
+	const struct vb_log_entry *e;
+	uint32_t bytes, at = 0;
+	unsigned char *log = copy_log(me, place, s->status & ~(uint64_t)VB_TS_STATE, &bytes);
+	int err = 0;
+
+	if (log == NULL)
+		return set_back(me, s);
+	while ((e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
+		if (e->at == s->at && e->held == s->word && s->reader_at == 0 &&
+		    entry_is_sound(me->db, e))
+			break;
+	err = e != NULL ? redo(me, e) : set_back(me, s);
+	free(log);
+	return err;
+}
+
+/* What the last commit of our own place has left undone. */
+void vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
+{
+	uint64_t ts = lane->status & ~(uint64_t)VB_TS_STATE;
+	const struct vb_log_entry *e;
+	uint32_t bytes, at = 0;
+	unsigned char *log;
+
+	if ((lane->status & VB_TS_STATE) != VB_TS_COMMITTED)
+		return;
+	log = copy_log(me, lane->place, ts, &bytes);
+	if (log == NULL)
+		return;
+	while ((e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
+		if (entry_is_sound(me->db, e))
+			(void)redo(me, e);
+	free(log);
+}
+
+/* ---- deciding ---- */
+
+/* me->recover is a word that has stood for long enough.  No transaction of ours is under way. */
+void vb_txn_recover(struct vb_coordinator *me)
+{
+	struct vb_suspect s = me->recover;
+	uint32_t place = holder_of(me->db, &s);
+	bool named = me->db->cc->holder_is_ts || s.reader_at != 0;
+	uint64_t ts = s.word & ~(uint64_t)VB_TS_STATE, old;
+	int err = 0;
+
+	me->recover.at = 0;
+	if (place == VB_NO_PLACE)
+		return;
+	for (unsigned i = 0; i < LOOKS; i++) {
+		if (named && (s.status & ~(uint64_t)VB_TS_STATE) != ts) {
+			err = set_back(me, &s);
+			break;
+		}
+		if ((s.status & VB_TS_STATE) == VB_TS_COMMITTED) {
+			err = roll_forward(me, &s, place);
+			break;
+		}
+		if ((s.status & VB_TS_STATE) == VB_TS_RECOVERED) {
+			err = set_back(me, &s);
+			break;
+		}
+		err = cas_word(me, VB_AMOD_TM, status_word(me->db, place), s.status,
+			       s.status & ~(uint64_t)VB_TS_STATE, &old);
+		if (err)
+			break;
+		if (old == s.status)
+			s.status &= ~(uint64_t)VB_TS_STATE;
+		else
+			return; /* it moves */
+	}
+	if (err)
+		vb_debug("a lock at node %u offset %#" PRIx64 " could not be recovered: %s",
+			 vb_addr_node(s.at), vb_addr_offset(s.at), vb_strerror(err));
+}
+
+/* ---- a whole node ---- */
+
+struct sweep {
+	struct vb_coordinator *me;
+	struct vb_suspect *found;
+	size_t n, room;
+};
+
+static int note(struct sweep *w, const struct vb_suspect *s)
+{
+	if (w->n == w->room) {
+		size_t room = w->room != 0 ? 2 * w->room : 64;
+		void *more = realloc(w->found, room * sizeof(*w->found));
+
+		if (more == NULL)
+			return vb_fail(-ENOMEM, "no memory for %zu locks", room);
+		w->found = more;
+		w->room = room;
+	}
+	w->found[w->n++] = *s;
+	return 0;
+}
+
+/* Notes each word of a tuple by which somebody holds it. */
+static int look_at(struct sweep *w, struct vb_table *t, vb_addr at)
+{
+	struct vb_coordinator *me = w->me;
+	unsigned n = t->layout.meta_bytes / 8 + 2;
+	uint64_t words[32];
+	int err;
+
+	vb_assert(n <= 32);
+	vb_acc_read(&mender(me)->acc, VB_READ_DI, at + VB_TUPLE_RESERVED_AT, words, n * 8);
+	err = vb_acc_go(&mender(me)->acc);
+	for (unsigned i = 0; i < n && err == 0; i++) {
+		struct vb_suspect s = {.at = at, .word = words[i], .table = t};
+
+		if (i + 1 < n)
+			s.reader_at = (uint16_t)(VB_TUPLE_RESERVED_AT + i * 8);
+		if (s.word == 0 || holder_of(me->db, &s) == VB_NO_PLACE)
+			continue;
+		err = read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, &s)),
+				&s.status);
+		if (err == 0)
+			err = note(w, &s);
+	}
+	return err;
+}
+
+static int look_everywhere(struct sweep *w, uint16_t node)
+{
+	struct vb_store *store = &w->me->db->store;
+	int err = 0;
+
+	for (unsigned i = 0; i < store->n_tables && err == 0; i++) {
+		struct vb_table *t = store->table[i];
+		vb_addr header = t->node[node].header;
+		uint64_t tuples = 0;
+
+		err = read_word(w->me, VB_READ_DI, header + offsetof(struct vb_table_header, tuples),
+				&tuples);
+		for (uint64_t k = 0; k < tuples && err == 0; k++)
+			err = look_at(w, t,
+				      header + sizeof(struct vb_table_header) +
+					      k * t->layout.stride);
+	}
+	return err;
+}
+
+/* Did it stand for all the time?  Then its holder is recovered. */
+static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
+{
+	struct vb_coordinator *me = w->me;
+	vb_addr at = s->at + (s->reader_at != 0 ? s->reader_at : s->table->layout.lock_at);
+	uint64_t word, status;
+	int err = read_word(me, VB_AMOD_IM, at, &word);
+
+	if (err == 0 && word == s->word)
+		err = read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)),
+				&status);
+	if (err != 0 || word != s->word || status != s->status)
+		return err;
+	me->recover = *s;
+	vb_txn_recover(me);
+	err = read_word(me, VB_AMOD_IM, at, &word);
+	*freed += err == 0 && word != s->word;
+	return err;
+}
+
+/* Places of coordinators whose process is gone.  A lock that names its transaction can be recovered later,
+ * too; one that names a place needs the place to stay as it is. */
+static int free_places(struct vb_coordinator *me, uint16_t node)
+{
+	struct vb_db *db = me->db;
+
+	for (uint32_t c = 0; c < db->coordinators && db->cc->holder_is_ts; c++) {
+		uint32_t place = (node * db->coordinators + c) * VB_PLACES_EACH;
+		vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
+		uint64_t who, old;
+		int err = read_word(me, VB_READ_TM, owner, &who);
+
+		if (err)
+			return err;
+		if (who == 0 || vb_peer_alive(db->fabric, who))
+			continue;
+		for (unsigned i = 0; i < VB_PLACES_EACH && err == 0; i++) {
+			struct vb_lane lane = {.place = place + i};
+
+			err = read_word(me, VB_READ_TM, status_word(db, place + i), &lane.status);
+			if (err == 0)
+				vb_lane_roll_forward(me, &lane);
+			if (err == 0)
+				err = cas_word(me, VB_AMOD_TM, status_word(db, place + i),
+					       lane.status, lane.status & ~(uint64_t)VB_TS_STATE,
+					       &old);
+		}
+		if (err == 0)
+			err = cas_word(me, VB_AMOD_TM, owner, who, 0, &old);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
+{
+	struct sweep w = {.me = me};
+	int err;
+
+	*freed = 0;
+	if (me->txn.phase == VB_TXN_OPEN)
+		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
+	if (!me->db->recovery)
+		return vb_fail(-EOPNOTSUPP, "database '%s' was opened without recovery",
+			       me->db->name);
+	if (node >= me->db->fabric->nodes)
+		return vb_fail(-EINVAL, "there is no node %u", node);
+	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
+		vb_lane_settle(me, &me->lane[i]);
+	err = look_everywhere(&w, node);
+	if (err == 0)
+		err = vb_ep_sleep(me->ep, me->db->suspect_ns);
+	for (size_t i = 0; i < w.n && err == 0; i++)
+		err = judge(&w, &w.found[i], freed);
+	if (err == 0)
+		err = free_places(me, node);
+	free(w.found);
+	return err;
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The server of a node: makes tuples for keys that have none, and runs stages for coordinators.
+ *
+ * What a coordinator asks stands in its inbox in this node's memory; the items there are worked on in
+ * place, so a request that has to wait keeps what it has got so far.  Nobody else writes there before the
+ * coordinator has its answer; all of it is checked as if a stranger had written it.
+ *
+ * A request that has to wait for a lock goes on a list that is looked at between other requests (seed 002
+ * section 4.3) for PATIENCE_NS; then its coordinator is told to come again.
+ */
+#define VB_LOG_ROOM "txn"
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "txn/db.h"
+
+#define PATIENCE_NS 50000ull
+#define LOOK_NS     1000ull /* between two looks at the list */
+#define WAITING_MAX 256u
+#define REPLIES     16u /* answers on their way */
+#define STOP_POLL_NS 20000000ull
+#define ITEMS_MAX   VB_STAGE_ITEMS
+
+struct request {
+	struct vb_wire_call head;
+	struct vb_msg msg;
+	uint64_t until_ns;
+};
+
+struct reply {
+	struct vb_batch batch;
+	struct vb_verb verb[2];
+	struct vb_msg msg;
+	unsigned char *buf;
+};
+
+struct vb_db_server {
+	struct vb_db *db;
+	uint16_t node;
+	struct vb_ep *ep;
+	struct vb_task *task;
+	struct vb_acc acc;
+	bool stop;
+	pthread_t *thread;
+	unsigned char *image;
+	struct request *waiting;
+	unsigned n_waiting;
+	struct reply reply[REPLIES];
+	unsigned next_reply;
+	uint64_t requests, refused;
+};
+
+/* ---- one request ---- */
+
+static const struct vb_stage_ops *ops_of(const struct vb_db_server *s, unsigned stage)
+{
+	return stage == VB_STAGE_PLACE ? NULL : &s->db->cc->stages[stage];
+}
+
+/* Is it something that a coordinator of this database could have asked? */
+static bool sound(const struct vb_db_server *s, const struct vb_wire_call *c)
+{
+	const struct vb_db *db = s->db;
+
+	return (c->stage < db->cc->n_stages || c->stage == VB_STAGE_PLACE) && c->n > 0 &&
+	       c->n <= ITEMS_MAX && c->bytes <= db->call_bytes && c->from_node < db->fabric->nodes &&
+	       c->coordinator < db->coordinators;
+}
+
+static unsigned char *inbox(const struct vb_db_server *s, const struct vb_wire_call *c)
+{
+	return vb_local(s->db->fabric, vb_db_inbox(s->db, s->node, c->from_node, c->coordinator),
+			s->db->call_bytes);
+}
+
+/* Items of the request as a stage wants them.  False: they do not add up. */
+static bool unpack(struct vb_db_server *s, const struct vb_wire_call *c, unsigned char *box,
+		   struct vb_item *item, struct vb_wire_item **wire)
+{
+	const struct vb_stage_ops *ops = ops_of(s, c->stage);
+	unsigned char *image = s->image;
+	uint32_t at = 0, back = 0;
+
+	for (unsigned i = 0; i < c->n; i++) {
+		struct vb_wire_item *w = (void *)(box + at);
+		struct vb_table *t;
+		uint32_t bytes;
+
+		if (at + sizeof(*w) > c->bytes || w->table >= s->db->store.n_tables)
+			return false;
+		t = s->db->store.table[w->table];
+		bytes = vb_wire_bytes(t, ops, w->flags, false);
+		back += vb_wire_bytes(t, ops, w->flags, true);
+		if (at + bytes > c->bytes || back > s->db->call_bytes ||
+		    vb_table_node(t, w->key) != s->node ||
+		    (w->at != 0 && vb_addr_node(w->at) != s->node))
+			return false;
+		item[i] = (struct vb_item){
+			.table = t,
+			.key = w->key,
+			.at = w->at,
+			.seen = w->seen,
+			.version = w->version,
+			.lease = w->lease,
+			.held = w->held,
+			.next = w->next,
+			.flags = w->flags,
+			.slot = w->slot,
+			.image = image,
+		};
+		if (bytes > sizeof(*w))
+			memcpy(image + t->layout.version_at, box + at + sizeof(*w),
+			       t->layout.bytes - t->layout.version_at);
+		image += (t->layout.bytes + 15) & ~15u;
+		wire[i] = w;
+		at += bytes;
+	}
+	return true;
+}
+
+static void place_items(struct vb_db_server *s, struct vb_item *item, unsigned n)
+{
+	bool fresh;
+
+	for (unsigned i = 0; i < n; i++)
+		if (item[i].at == 0 && vb_table_ensure(item[i].table, s->node, item[i].key,
+						       &item[i].at, &fresh) != 0)
+			item[i].status = VB_TXN_MISUSE;
+}
+
+static void keep(struct vb_wire_item *w, const struct vb_item *it)
+{
+	w->at = it->at;
+	w->seen = it->seen;
+	w->version = it->version;
+	w->lease = it->lease;
+	w->held = it->held;
+	w->flags = it->flags;
+	w->slot = it->slot;
+	w->seen_slot = it->seen_slot;
+	w->status = it->status;
+}
+
+/* Runs the stage; true if no item has to wait.  What an earlier try has got is ours and is found so. */
+static bool work(struct vb_db_server *s, struct vb_wire_call *c, struct vb_item *item,
+		 struct vb_wire_item **wire)
+{
+	const struct vb_stage_ops *ops = ops_of(s, c->stage);
+	struct vb_stage stage = {
+		.db = s->db,
+		.acc = &s->acc,
+		.ts = c->ts,
+		.commit_ts = c->commit_ts,
+		.for_other = true,
+		.last_try = c->last_try,
+	};
+	struct vb_item *some[ITEMS_MAX];
+	bool done = true;
+	unsigned n = 0;
+
+	place_items(s, item, c->n);
+	for (unsigned i = 0; i < c->n; i++)
+		if (item[i].status == 0)
+			some[n++] = &item[i];
+	if (ops != NULL && n > 0)
+		ops->run(&stage, some, n);
+	c->commit_ts = stage.commit_ts;
+	c->err = stage.err;
+	for (unsigned i = 0; i < c->n; i++) {
+		keep(wire[i], &item[i]);
+		done &= item[i].status != VB_ITEM_WAIT;
+	}
+	return done;
+}
+
+/* ---- answers ---- */
+
+static uint32_t pack(const struct vb_stage_ops *ops, const struct vb_item *item, unsigned n,
+		     struct vb_wire_item **wire, unsigned char *buf)
+{
+	uint32_t at = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint32_t bytes = vb_wire_bytes(item[i].table, ops, item[i].flags, true);
+
+		memcpy(buf + at, wire[i], sizeof(*wire[i]));
+		if (bytes > sizeof(*wire[i]))
+			memcpy(buf + at + sizeof(*wire[i]), item[i].image,
+			       bytes - sizeof(*wire[i]));
+		at += bytes;
+	}
+	return at;
+}
+
+/* A buffer whose last answer has arrived. */
+static struct reply *next_reply(struct vb_db_server *s)
+{
+	struct reply *r = &s->reply[s->next_reply++ % REPLIES];
+
+	if (r->batch.posted)
+		(void)vb_wait(s->ep, &r->batch);
+	return r;
+}
+
+static void answer(struct vb_db_server *s, struct request *q, const struct vb_item *item,
+		   struct vb_wire_item **wire)
+{
+	struct reply *r = next_reply(s);
+	const struct vb_wire_call *c = &q->head;
+
+	q->head.bytes = pack(ops_of(s, c->stage), item, c->n, wire, r->buf);
+	r->msg = (struct vb_msg){.subject = q->msg.subject, .tag = VB_TAG_REPLY, .len = sizeof(*c)};
+	memcpy(r->msg.data, c, sizeof(*c));
+	r->verb[0] = (struct vb_verb){
+		.op = VB_OP_WRITE,
+		.flags = VB_SIGNALLED,
+		.addr = vb_db_outbox(s->db, c->from_node, c->coordinator, s->node),
+		.buf = r->buf,
+		.len = c->bytes,
+	};
+	r->verb[1] = (struct vb_verb){
+		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = q->msg.from, .msg = &r->msg};
+	r->batch = (struct vb_batch){.verbs = r->verb, .n = 2};
+	(void)vb_post(s->ep, &r->batch);
+}
+
+/* True: answered, or not worth an answer. */
+static bool attempt(struct vb_db_server *s, struct request *q, bool last)
+{
+	struct vb_item item[ITEMS_MAX];
+	struct vb_wire_item *wire[ITEMS_MAX];
+	unsigned char *box = inbox(s, &q->head);
+
+	if (box == NULL || !unpack(s, &q->head, box, item, wire)) {
+		s->refused++;
+		vb_warn("a request that does not add up was refused (node %u, stage %u)",
+			q->head.from_node, q->head.stage);
+		return true;
+	}
+	if (!work(s, &q->head, item, wire) && !last)
+		return false;
+	answer(s, q, item, wire);
+	return true;
+}
+
+/* ---- the loop ---- */
+
+static void take(struct vb_db_server *s, const struct vb_msg *msg)
+{
+	struct request q = {.msg = *msg};
+
+	memcpy(&q.head, msg->data, sizeof(q.head));
+	s->requests++;
+	if (msg->tag != VB_TAG_CALL || msg->len != sizeof(q.head) || !sound(s, &q.head)) {
+		s->refused++;
+		vb_warn("a message that is no request of database '%s' was refused", s->db->name);
+		return;
+	}
+	if (attempt(s, &q, s->n_waiting == WAITING_MAX))
+		return;
+	q.until_ns = vb_ep_now(s->ep) + PATIENCE_NS;
+	s->waiting[s->n_waiting++] = q;
+}
+
+static void look_again(struct vb_db_server *s)
+{
+	uint64_t now = vb_ep_now(s->ep);
+	unsigned left = 0;
+
+	for (unsigned i = 0; i < s->n_waiting; i++) {
+		struct request q = s->waiting[i];
+
+		if (!attempt(s, &q, now >= q.until_ns))
+			s->waiting[left++] = q;
+	}
+	s->n_waiting = left;
+}
+
+static void serve_body(void *arg)
+{
+	struct vb_db_server *s = arg;
+	struct vb_msg msg;
+
+	while (!s->stop) {
+		if (vb_ep_recv(s->ep, &msg) == 0) {
+			take(s, &msg);
+			continue;
+		}
+		if (s->n_waiting > 0)
+			look_again(s);
+		if (vb_ep_wait(s->ep, s->n_waiting > 0 ? vb_ep_now(s->ep) + LOOK_NS : VB_FOREVER) ==
+		    -ECANCELED)
+			break;
+	}
+	for (unsigned i = 0; i < REPLIES; i++)
+		if (s->reply[i].batch.posted)
+			(void)vb_wait(s->ep, &s->reply[i].batch);
+	s->task = NULL;
+}
+
+/* ---- starting and stopping ---- */
+
+static vb_addr server_word(const struct vb_db_server *s)
+{
+	return s->db->region[s->node] + offsetof(struct vb_db_header, server);
+}
+
+/* Our name instead of nobody's, or of a dead server's. */
+static int announce(struct vb_db_server *s)
+{
+	uint64_t was = 0, old;
+	int err = vb_cas64(s->ep, server_word(s), was, s->ep->self, &old);
+
+	while (err == 0 && old != was) {
+		if (vb_peer_alive(s->db->fabric, old))
+			return vb_fail(-EBUSY, "node %u has a server of database '%s' already",
+				       s->node, s->db->name);
+		was = old;
+		err = vb_cas64(s->ep, server_word(s), was, s->ep->self, &old);
+	}
+	return err;
+}
+
+static void free_server(struct vb_db_server *s)
+{
+	for (unsigned i = 0; i < REPLIES; i++)
+		free(s->reply[i].buf);
+	free(s->image);
+	free(s->waiting);
+	free(s);
+}
+
+static int make_server(struct vb_db *db, uint16_t node, struct vb_db_server **out)
+{
+	size_t image = ITEMS_MAX * ((size_t)db->store.record_max + db->store.meta_bytes + 128);
+	struct vb_db_server *s;
+	bool room = true;
+
+	if (node >= db->fabric->nodes)
+		return vb_fail(-EINVAL, "there is no node %u: the fabric has %u", node,
+			       db->fabric->nodes);
+	if (vb_local(db->fabric, db->region[node], 8) == NULL)
+		return vb_fail(-EXDEV, "node %u lives in another process: it is served there", node);
+	s = calloc(1, sizeof(*s));
+	if (s == NULL)
+		return vb_fail(-ENOMEM, "no memory for a server");
+	s->db = db;
+	s->node = node;
+	s->image = aligned_alloc(64, (image + 63) & ~(size_t)63);
+	s->waiting = calloc(WAITING_MAX, sizeof(*s->waiting));
+	for (unsigned i = 0; i < REPLIES; i++) {
+		s->reply[i].buf = aligned_alloc(64, db->call_bytes);
+		room &= s->reply[i].buf != NULL;
+	}
+	if (!room || s->image == NULL || s->waiting == NULL) {
+		free_server(s);
+		return vb_fail(-ENOMEM, "no memory for a server");
+	}
+	memset(s->image, 0, image);
+	*out = s;
+	return 0;
+}
+
+int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **out)
+{
+	static const struct vb_task_params params = {.name = "database server", .daemon = true};
+	struct vb_db_server *s;
+	int err = make_server(db, node, &s);
+
+	if (err)
+		return err;
+	err = vb_ep_open(db->fabric, node, &s->ep);
+	if (err) {
+		free_server(s);
+		return err;
+	}
+	vb_ep_serve(s->ep);
+	vb_acc_init(&s->acc, s->ep, true, true);
+	err = announce(s);
+	if (err == 0)
+		err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
+	if (err) {
+		vb_ep_close(s->ep);
+		free_server(s);
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+static void stop_here(struct vb_db_server *s)
+{
+	uint64_t old;
+
+	(void)vb_cas64(s->ep, server_word(s), s->ep->self, 0, &old);
+	s->stop = true;
+	if (s->task != NULL)
+		vb_task_cancel(s->task);
+	while (s->task != NULL)
+		vb_task_yield();
+	vb_ep_close(s->ep);
+	free_server(s);
+}
+
+void vb_db_server_stop(struct vb_db_server *s)
+{
+	if (s == NULL)
+		return;
+	if (s->thread == NULL) {
+		stop_here(s);
+		return;
+	}
+	__atomic_store_n(&s->stop, true, __ATOMIC_RELEASE);
+	pthread_join(*s->thread, NULL);
+	free(s->thread);
+	free(s);
+}
+
+/* ---- on a thread of its own ---- */
+
+struct start {
+	struct vb_db_server *outer;
+	struct vb_db *db;
+	uint16_t node;
+	int err;
+	bool ready;
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+};
+
+static void *thread_body(void *arg)
+{
+	struct start *t = arg;
+	struct vb_db_server *inner = NULL, *outer = t->outer;
+	struct vb_sched *sched = vb_sched_self();
+	int err = vb_db_server_start(t->db, t->node, &inner);
+
+	pthread_mutex_lock(&t->mutex);
+	t->err = err;
+	t->ready = true;
+	pthread_cond_signal(&t->cond);
+	pthread_mutex_unlock(&t->mutex);
+	if (err == 0) {
+		while (!__atomic_load_n(&outer->stop, __ATOMIC_ACQUIRE))
+			vb_task_suspend(vb_sched_now(sched) + STOP_POLL_NS);
+		stop_here(inner);
+	}
+	vb_sched_destroy(sched);
+	return NULL;
+}
+
+int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_server **out)
+{
+	struct start t = {
+		.db = db,
+		.node = node,
+		.mutex = PTHREAD_MUTEX_INITIALIZER,
+		.cond = PTHREAD_COND_INITIALIZER,
+	};
+	int err;
+
+	if (db->fabric->caps.flags & VB_CAP_VIRTUAL)
+		return vb_fail(-EOPNOTSUPP,
+			       "a simulated fabric has one thread; start a server task");
+	t.outer = calloc(1, sizeof(*t.outer));
+	if (t.outer != NULL)
+		t.outer->thread = malloc(sizeof(*t.outer->thread));
+	if (t.outer == NULL || t.outer->thread == NULL) {
+		free(t.outer);
+		return vb_fail(-ENOMEM, "no memory for a server");
+	}
+	err = -pthread_create(t.outer->thread, NULL, thread_body, &t);
+	if (err) {
+		vb_error("a server's thread cannot be made: %s", vb_strerror(err));
+		goto fail;
+	}
+	pthread_mutex_lock(&t.mutex);
+	while (!t.ready)
+		pthread_cond_wait(&t.cond, &t.mutex);
+	pthread_mutex_unlock(&t.mutex);
+	err = t.err;
+	if (err == 0) {
+		*out = t.outer;
+		return 0;
+	}
+	pthread_join(*t.outer->thread, NULL);
+fail:
+	free(t.outer->thread);
+	free(t.outer);
+	return err;
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running a stage: here or at the owners, again for the items that have to wait, until all are done or one
+ * says that the transaction must end.
+ */
+#define VB_LOG_ROOM "txn"
+#include "base/log.h"
+#include "txn/db.h"
+
+/* Between two tries for a lock that another has: from a bare look around to this. */
+#define WAIT_FIRST_NS 500ull
+#define WAIT_MOST_NS  32000ull
+
+bool vb_stage_sealed(const struct vb_stage *s)
+{
+	return s->db->store.sealed;
+}
+
+vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place)
+{
+	return vb_db_place(s->db, place) + offsetof(struct vb_place_head, status);
+}
+
+bool vb_stage_go(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	int err = vb_acc_go(s->acc);
+
+	if (vb_likely(err == 0))
+		return true;
+	s->err = err;
+	for (unsigned i = 0; i < n; i++)
+		items[i]->status = VB_TXN_FABRIC;
+	return false;
+}
+
+void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it)
+{
+	const struct vb_tuple_layout *l = vb_item_layout(it);
+
+	vb_acc_read(s->acc, VB_READ_DI, it->at, it->image,
+		    it->flags & VB_ITEM_BLIND ? l->record_at : l->bytes);
+}
+
+bool vb_item_is_key(const struct vb_item *it)
+{
+	return vb_tuple_word(it->image, VB_TUPLE_KEY_AT) == it->key;
+}
+
+static void write_tuple(struct vb_stage *s, struct vb_item *it, uint64_t mark)
+{
+	const struct vb_tuple_layout *l = vb_item_layout(it);
+
+	vb_tuple_set_word(it->image, l->version_at, it->next);
+	if (vb_stage_sealed(s)) {
+		vb_tuple_set_word(it->image, l->seal_at, vb_tuple_seal(l, it->image));
+	} else if (mark != 0) {
+		/* Three WRITEs, which land in this order. */
+		it->lease = it->next | mark;
+		vb_acc_write(s->acc, VB_WRITE_DI, it->at + l->version_at, &it->lease, 8);
+		vb_acc_write(s->acc, VB_WRITE_DI, it->at + l->record_at, it->image + l->record_at,
+			     l->record_bytes);
+		vb_acc_write(s->acc, VB_WRITE_DI, it->at + l->version_at, it->image + l->version_at,
+			     8);
+		return;
+	}
+	vb_acc_write(s->acc, VB_WRITE_DI, it->at + l->version_at, it->image + l->version_at,
+		     l->bytes - l->version_at);
+}
+
+/* The words of tuples whose holder may have been given up, for a stage that runs for another: those that it
+ * has no longer are done by whoever has taken them over. */
+static unsigned still_held(struct vb_stage *s, struct vb_item **items, unsigned n, struct vb_item **out)
+{
+	uint64_t word[VB_BATCH_MAX];
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		vb_acc_read(s->acc, VB_AMOD_IM, items[i]->at + vb_item_layout(items[i])->lock_at,
+			    &word[i], 8);
+	if (!vb_stage_go(s, items, n))
+		return 0;
+	for (unsigned i = 0; i < n; i++) {
+		items[i]->status = 0;
+		if (word[i] == items[i]->held)
+			out[m++] = items[i];
+	}
+	return m;
+}
+
+void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
+		     uint64_t (*freed)(const struct vb_item *it))
+{
+	struct vb_item *mine[VB_BATCH_MAX];
+
+	if (s->for_other) {
+		n = still_held(s, items, n, mine);
+		items = mine;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		write_tuple(s, it, mark);
+		vb_acc_cas(s->acc, VB_AMOD_IM, it->at + vb_item_layout(it)->lock_at, it->held,
+			   freed(it), &it->seen);
+	}
+	if (s->passive) {
+		vb_acc_post(s->acc);
+		for (unsigned i = 0; i < n; i++)
+			items[i]->status = 0;
+		return;
+	}
+	if (!vb_stage_go(s, items, n))
+		return;
+	for (unsigned i = 0; i < n; i++)
+		items[i]->status = 0;
+}
+
+/* ---- where the tuples are ---- */
+
+/* Makes `at` known for items whose owner's index has to be asked. */
+static int find_items(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	struct vb_acc *acc = &vb_txn_lane(t->me)->acc;
+	struct vb_find find[VB_BATCH_MAX], *want[VB_BATCH_MAX];
+	struct vb_item *whose[VB_BATCH_MAX];
+	unsigned m = 0;
+	int err;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (items[i]->at != 0)
+			continue;
+		find[m] = (struct vb_find){.table = items[i]->table, .key = items[i]->key};
+		want[m] = &find[m];
+		whose[m++] = items[i];
+	}
+	err = vb_store_find(acc, want, m);
+	for (unsigned i = 0; i < m && err == 0; i++) {
+		whose[i]->at = find[i].at;
+		if (find[i].at != 0)
+			vb_cache_put(t->me->db->cache, find[i].table, find[i].key, find[i].at);
+	}
+	return err;
+}
+
+/* Before a one-sided stage: every item knows its address; a key that is nowhere gets a tuple. */
+int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	struct vb_item *none[VB_BATCH_MAX];
+	int err = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		if (items[i]->at == 0)
+			items[i]->at = vb_cache_get(t->me->db->cache, items[i]->table,
+						    items[i]->key);
+	for (unsigned from = 0; from < n && err == 0; from += VB_BATCH_MAX) {
+		unsigned some = n - from < VB_BATCH_MAX ? n - from : VB_BATCH_MAX, m = 0;
+
+		err = find_items(t, items + from, some);
+		for (unsigned i = from; i < from + some && err == 0; i++)
+			if (items[i]->at == 0)
+				none[m++] = items[i];
+		if (m == 0 || err != 0)
+			continue;
+		vb_call_stage(t, VB_STAGE_PLACE, none, m, true);
+		for (unsigned i = 0; i < m; i++)
+			if (none[i]->status != 0)
+				return vb_txn_doom(t, (enum vb_txn_cause)none[i]->status,
+						   t->error);
+	}
+	return err != 0 ? vb_txn_doom(t, VB_TXN_FABRIC, err) : 0;
+}
+
+/* ---- one try ---- */
+
+static void run_here(struct vb_txn *t, struct vb_lane *lane, const struct vb_stage_ops *ops,
+		     struct vb_item **items, unsigned n, bool last_try)
+{
+	struct vb_stage s = {
+		.db = t->me->db,
+		.acc = &lane->acc,
+		.ts = t->ts,
+		.commit_ts = t->commit_ts,
+		.last_try = last_try,
+		.passive = t->passive,
+	};
+
+	for (unsigned from = 0; from < n; from += VB_STAGE_ITEMS) {
+		unsigned some = n - from < VB_STAGE_ITEMS ? n - from : VB_STAGE_ITEMS;
+
+		ops->run(&s, items + from, some);
+	}
+	t->commit_ts = s.commit_ts;
+	if (s.err != 0) {
+		t->tainted = true;
+		t->error = s.err;
+	}
+}
+
+/* Some of the items are near or far, all of them are done when it comes back. */
+void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct vb_item **items,
+		  unsigned n, bool last_try)
+{
+	const struct vb_db *db = t->me->db;
+	uint64_t begin = db->timing ? vb_ep_now(t->me->ep) : 0;
+
+	if (db->rpc_stages & 1u << stage)
+		vb_call_stage(t, stage, items, n, last_try);
+	else
+		run_here(t, lane, &db->cc->stages[stage], items, n, last_try);
+	if (db->timing) {
+		struct vb_stage_time *timed = &t->me->timed[stage];
+
+		timed->ns += vb_ep_now(t->me->ep) - begin;
+		timed->runs++;
+		timed->items += n;
+	}
+}
+
+/* ---- until it is done ---- */
+
+/* May the transaction go on?  Somebody may have wounded or recovered it. */
+int vb_txn_alive(struct vb_txn *t)
+{
+	struct vb_coordinator *me = t->me;
+	struct vb_lane *lane = vb_txn_lane(me);
+	uint64_t status = 0;
+	int err;
+
+	if (vb_ep_now(me->ep) > t->deadline_ns)
+		return vb_txn_doom(t, VB_TXN_TIMEOUT, 0);
+	if (!me->db->status || me->db->cc->caps & VB_CC_BLIND_WAIT)
+		return 0;
+	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(me->db, lane->place), &status, 8);
+	err = vb_acc_go(&lane->acc);
+	if (err)
+		return vb_txn_doom(t, VB_TXN_FABRIC, err);
+	if (status == (t->ts | VB_TS_RUNNING))
+		return 0;
+	lane->status = status;
+	return vb_txn_doom(t,
+			   (status & VB_TS_STATE) == VB_TS_ABORTED ? VB_TXN_WOUNDED
+								   : VB_TXN_RECOVERED,
+			   0);
+}
+
+/* Moves the items that have to wait to the front; how many they are.  *doom: why it must end. */
+static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned n,
+			      enum vb_txn_cause *doom)
+{
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		if (it->status == 0)
+			continue;
+		if (it->status == VB_ITEM_WAIT) {
+			struct vb_item *front = items[m];
+
+			vb_txn_suspect(t, it);
+			items[m++] = it;
+			items[i] = front;
+			continue;
+		}
+		if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
+		    it->status == VB_TXN_SLOTS)
+			vb_txn_suspect(t, it);
+		if (*doom == VB_TXN_COMMITTED)
+			*doom = (enum vb_txn_cause)it->status;
+	}
+	return m;
+}
+
+static int wait_a_little(struct vb_txn *t, unsigned tries)
+{
+	uint64_t ns = WAIT_FIRST_NS << (tries < 6 ? tries : 6);
+
+	t->me->waits++;
+	if (t->me->recover.at != 0)
+		return vb_txn_doom(t, VB_TXN_LOCKED, 0);
+	vb_ep_sleep(t->me->ep, ns < WAIT_MOST_NS ? ns : WAIT_MOST_NS);
+	if (vb_task_cancelled(vb_task_self()))
+		return vb_txn_doom(t, VB_TXN_TIMEOUT, -ECANCELED);
+	return vb_txn_alive(t);
+}
+
+int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n)
+{
+	const struct vb_db *db = t->me->db;
+	enum vb_txn_cause doom = VB_TXN_COMMITTED;
+	int err = 0;
+
+	for (unsigned tries = 0; err == 0; tries++) {
+		if (!(db->rpc_stages & 1u << stage))
+			err = vb_txn_place_items(t, items, n);
+		if (err)
+			return err;
+		vb_stage_run(t, vb_txn_lane(t->me), stage, items, n, false);
+		n = still_waiting(t, items, n, &doom);
+		if (doom != VB_TXN_COMMITTED)
+			return vb_txn_doom(t, doom, doom == VB_TXN_FABRIC ? t->error : 0);
+		if (n == 0)
+			return 0;
+		err = wait_a_little(t, tries);
+	}
+	return err;
+}

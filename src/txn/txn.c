@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A transaction's items, from begin to commit or abort. */
+#define VB_LOG_ROOM "txn"
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "txn/db.h"
+
+/* ---- items ---- */
+
+static uint32_t slot_of(const struct vb_coordinator *me, const struct vb_table *t, uint64_t key)
+{
+	uint64_t x = (key + t->id) * 0x9e3779b97f4a7c15ull;
+
+	return (uint32_t)(x >> 32) & me->slot_mask;
+}
+
+static struct vb_item *find_item(struct vb_txn *t, const struct vb_table *table, uint64_t key,
+				 uint32_t *slot)
+{
+	struct vb_coordinator *me = t->me;
+
+	for (*slot = slot_of(me, table, key); me->stamp[*slot] == me->txn_stamp;
+	     *slot = (*slot + 1) & me->slot_mask) {
+		struct vb_item *it = &t->item[me->slot[*slot] - 1];
+
+		if (it->key == key && it->table == table)
+			return it;
+	}
+	return NULL;
+}
+
+static uint32_t image_bytes(const struct vb_table *table)
+{
+	return (table->layout.bytes + 15) & ~15u;
+}
+
+static bool fits(struct vb_txn *t, const struct vb_table *table)
+{
+	const struct vb_db *db = t->me->db;
+
+	if (t->n == db->items_max)
+		vb_error("a transaction touches more than %u records; open the database with a "
+			 "larger items_max",
+			 db->items_max);
+	else if (t->bytes + table->layout.record_bytes > db->bytes_max)
+		vb_error("a transaction touches more than %u bytes of records; open the database "
+			 "with a larger bytes_max",
+			 db->bytes_max);
+	else
+		return true;
+	return false;
+}
+
+static unsigned char *next_image(struct vb_txn *t)
+{
+	const struct vb_item *last;
+
+	if (t->n == 0)
+		return vb_txn_lane(t->me)->arena;
+	last = &t->item[t->n - 1];
+	return last->image + image_bytes(last->table);
+}
+
+/* The item of the key, made if there is none. */
+int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, struct vb_item **out)
+{
+	struct vb_coordinator *me = t->me;
+	uint32_t slot;
+	struct vb_item *it = find_item(t, table, key, &slot);
+
+	if (it == NULL) {
+		if (!fits(t, table)) {
+			vb_txn_doom(t, VB_TXN_MISUSE, -E2BIG);
+			vb_txn_clean(t);
+			return -E2BIG;
+		}
+		it = &t->item[t->n];
+		*it = (struct vb_item){.table = table, .key = key, .image = next_image(t)};
+		t->n++;
+		t->bytes += table->layout.record_bytes;
+		me->stamp[slot] = me->txn_stamp;
+		me->slot[slot] = (uint16_t)t->n;
+	}
+	*out = it;
+	return 0;
+}
+
+/* Before any call on a transaction: 0, or what to say. */
+static int check_call(struct vb_txn *t, const struct vb_table *table)
+{
+	if (vb_unlikely(t->phase == VB_TXN_OVER && t->cause != VB_TXN_COMMITTED &&
+			t->cause != VB_TXN_USER))
+		return -EAGAIN;
+	if (vb_unlikely(t->phase != VB_TXN_OPEN))
+		return vb_fail(-EINVAL, "no transaction is under way: vb_txn_begin comes first");
+	if (vb_unlikely(table->store != &t->me->db->store))
+		return vb_fail(-EINVAL, "table '%s' is of another database", table->name);
+	return 0;
+}
+
+/* What a call returns when the transaction had to end: the fabric's failure is told as it is. */
+static int told(const struct vb_txn *t)
+{
+	return t->error != 0 ? t->error : -EAGAIN;
+}
+
+static int fail(struct vb_txn *t)
+{
+	vb_txn_clean(t);
+	return told(t);
+}
+
+static bool has_record(const struct vb_item *it)
+{
+	return !(vb_tuple_word(it->image, it->table->layout.version_at) & VB_VERSION_ABSENT);
+}
+
+static void set_record(struct vb_item *it, bool there)
+{
+	uint32_t at = it->table->layout.version_at;
+	uint64_t v = vb_tuple_word(it->image, at);
+
+	vb_tuple_set_word(it->image, at,
+			  there ? v & ~(uint64_t)VB_VERSION_ABSENT : v | VB_VERSION_ABSENT);
+}
+
+static void *record_of(struct vb_item *it)
+{
+	return it->image + it->table->layout.record_at;
+}
+
+/* All of it is ours now: nobody need fetch what it was. */
+static void put_record(struct vb_item *it, const void *record)
+{
+	memcpy(record_of(it), record, it->table->layout.record_bytes);
+	it->flags &= (uint16_t)~VB_ITEM_BLIND;
+}
+
+/* Has the record been fetched, or is there none, or only ours? */
+static bool is_known(const struct vb_item *it)
+{
+	return it->flags & VB_ITEM_FETCHED && (!(it->flags & VB_ITEM_BLIND) || !has_record(it));
+}
+
+/* What had been taken without its record is fetched after all: it must be the same version. */
+static int fetch_after_all(struct vb_txn *t, struct vb_item *it)
+{
+	uint64_t version = it->version;
+	int err;
+
+	it->flags &= (uint16_t) ~(VB_ITEM_BLIND | VB_ITEM_FETCHED);
+	err = t->me->db->cc->read(t, &it, 1);
+	if (err == 0 && it->version != version)
+		err = vb_txn_doom(t, VB_TXN_CHANGED, 0);
+	return err;
+}
+
+static int make_readable(struct vb_txn *t, struct vb_item *it)
+{
+	uint16_t was = it->flags;
+
+	it->flags |= VB_ITEM_READ;
+	if (is_known(it))
+		return 0;
+	if (was & VB_ITEM_FETCHED)
+		return fetch_after_all(t, it);
+	return t->me->db->cc->read(t, &it, 1);
+}
+
+/* blind: the record that is there is not wanted. */
+static int make_writable(struct vb_txn *t, struct vb_item *it, bool blind)
+{
+	uint16_t was = it->flags;
+	int err = 0;
+
+	it->flags |= VB_ITEM_WRITE;
+	if (blind && !(was & VB_ITEM_FETCHED))
+		it->flags |= VB_ITEM_BLIND;
+	if (!(was & VB_ITEM_WRITE))
+		err = t->me->db->cc->write(t, &it, 1);
+	if (err == 0 && !blind && !is_known(it))
+		err = fetch_after_all(t, it);
+	return err;
+}
+
+/* The item, read (and for writing, when asked) or the error to return. */
+static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key, bool write,
+		 bool blind, struct vb_item **out)
+{
+	struct vb_txn *t = &me->txn;
+	int err = check_call(t, table);
+
+	if (err)
+		return err;
+	err = vb_txn_item(t, table, key, out);
+	if (err)
+		return err;
+	err = write ? make_writable(t, *out, blind) : make_readable(t, *out);
+	return err ? fail(t) : 0;
+}
+
+/* ---- the calls ---- */
+
+int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void **out)
+{
+	struct vb_item *it;
+	int err = reach(me, table, key, false, false, &it);
+
+	if (err)
+		return err;
+	if (!has_record(it))
+		return -ENOENT;
+	*out = record_of(it);
+	return 0;
+}
+
+int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void **out)
+{
+	struct vb_item *it;
+	int err = reach(me, table, key, true, false, &it);
+
+	if (err)
+		return err;
+	if (!has_record(it))
+		return -ENOENT;
+	it->flags |= VB_ITEM_READ;
+	*out = record_of(it);
+	return 0;
+}
+
+int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record)
+{
+	const void *here;
+	int err = vb_txn_get(me, table, key, &here);
+
+	if (err == 0)
+		memcpy(record, here, table->layout.record_bytes);
+	return err;
+}
+
+int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void *record)
+{
+	struct vb_item *it;
+	int err = reach(me, table, key, true, true, &it);
+
+	if (err)
+		return err;
+	/* Whether there is a record has been read; what stood in it has not. */
+	it->flags |= VB_ITEM_READ;
+	if (!has_record(it))
+		return -ENOENT;
+	put_record(it, record);
+	return 0;
+}
+
+int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void *record)
+{
+	struct vb_item *it;
+	int err = reach(me, table, key, true, true, &it);
+
+	if (err)
+		return err;
+	it->flags |= VB_ITEM_READ;
+	if (has_record(it))
+		return -EEXIST;
+	set_record(it, true);
+	put_record(it, record);
+	return 0;
+}
+
+int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key)
+{
+	struct vb_item *it;
+	int err = reach(me, table, key, true, true, &it);
+
+	if (err)
+		return err;
+	it->flags |= VB_ITEM_READ;
+	if (!has_record(it))
+		return -ENOENT;
+	set_record(it, false);
+	return 0;
+}
+
+static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it;
+		int err = check_call(t, keys[i].table);
+
+		if (err == 0)
+			err = vb_txn_item(t, keys[i].table, keys[i].key, &it);
+		if (err)
+			return err;
+		it->flags |= keys[i].write ? VB_ITEM_WRITE | VB_ITEM_READ : VB_ITEM_READ;
+	}
+	return 0;
+}
+
+static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->n; i++)
+		if ((t->item[i].flags & (all | none)) == all)
+			t->some[n++] = &t->item[i];
+	return n;
+}
+
+int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, unsigned n)
+{
+	struct vb_txn *t = &me->txn;
+	unsigned some;
+	int err = declare_items(t, keys, n);
+
+	if (err)
+		return err;
+	some = pick(t, VB_ITEM_WRITE, VB_ITEM_FETCHED);
+	if (some > 0)
+		err = me->db->cc->write(t, t->some, some);
+	some = err == 0 ? pick(t, VB_ITEM_READ, VB_ITEM_FETCHED | VB_ITEM_WRITE) : 0;
+	if (some > 0)
+		err = me->db->cc->read(t, t->some, some);
+	return err ? fail(t) : 0;
+}
+
+int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t none)
+{
+	unsigned n = pick(t, all, none);
+
+	return n > 0 ? vb_txn_stage(t, stage, t->some, n) : 0;
+}
+
+/* ---- the end ---- */
+
+int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error)
+{
+	if (t->cause == VB_TXN_COMMITTED) {
+		t->cause = (uint8_t)cause;
+		t->error = error;
+	}
+	return -EAGAIN;
+}
+
+#define RELEASE_TRIES 8u
+
+/* Until it is known that nothing is held any more; what cannot be known taints the name. */
+static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
+{
+	struct vb_coordinator *me = t->me;
+	unsigned stage = me->db->cc->release;
+	int error = t->error;
+
+	for (unsigned tries = 0; tries < RELEASE_TRIES; tries++) {
+		bool done = true;
+
+		if (tries > 0)
+			(void)vb_ep_sleep(me->ep, me->db->fabric->caps.verb_bound_ns);
+		if (!(me->db->rpc_stages & 1u << stage))
+			(void)vb_txn_place_items(t, t->some, n);
+		vb_stage_run(t, lane, stage, t->some, n, true);
+		for (unsigned i = 0; i < n; i++)
+			done &= t->some[i]->status == 0;
+		if (done || t->error == -VB_EPEERGONE)
+			break;
+	}
+	for (unsigned i = 0; i < n; i++)
+		t->tainted |= t->some[i]->status != 0;
+	t->error = error;
+}
+
+/* Nothing of it is in place: what it holds goes back. */
+void vb_txn_clean(struct vb_txn *t)
+{
+	struct vb_coordinator *me = t->me;
+	struct vb_lane *lane = vb_txn_lane(me);
+	unsigned n = 0;
+
+	if (t->phase != VB_TXN_OPEN)
+		return;
+	t->phase = VB_TXN_OVER;
+	for (unsigned i = 0; i < t->n; i++)
+		if (t->item[i].flags & (VB_ITEM_HELD_X | VB_ITEM_HELD_S | VB_ITEM_MAYBE |
+					VB_ITEM_MAYBE_S))
+			t->some[n++] = &t->item[i];
+	if (me->db->status && lane->status == (t->ts | VB_TS_RUNNING) &&
+	    vb_lane_status(me, lane, t->ts | VB_TS_ABORTED) == 1 &&
+	    (lane->status & VB_TS_STATE) == VB_TS_RECOVERED)
+		t->tainted = true;
+	if (n > 0)
+		release(t, lane, n);
+	me->keep_age = me->db->cc->caps & VB_CC_AGE && t->cause != VB_TXN_USER && !t->tainted;
+	me->aborts[t->cause]++;
+	if (me->db->watch != NULL)
+		me->db->watch->ended(me->db->watch->ctx, t, false);
+}
+
+void vb_txn_abort(struct vb_coordinator *me)
+{
+	struct vb_txn *t = &me->txn;
+
+	if (t->phase != VB_TXN_OPEN)
+		return;
+	vb_txn_doom(t, VB_TXN_USER, 0);
+	vb_txn_clean(t);
+}
+
+static void set_versions(struct vb_txn *t)
+{
+	for (unsigned i = 0; i < t->n; i++) {
+		struct vb_item *it = &t->item[i];
+		uint64_t absent;
+
+		if (!(it->flags & VB_ITEM_WRITE))
+			continue;
+		absent = vb_tuple_word(it->image, it->table->layout.version_at) &
+			 VB_VERSION_ABSENT;
+		it->next = (t->commit_ts != 0 ? t->commit_ts << 2 : t->ts) | absent;
+	}
+}
+
+static void note_committed(struct vb_coordinator *me)
+{
+	struct vb_txn *t = &me->txn;
+
+	t->phase = VB_TXN_OVER;
+	t->cause = VB_TXN_COMMITTED;
+	me->commits++;
+	if (me->db->watch != NULL)
+		me->db->watch->ended(me->db->watch->ctx, t, true);
+}
+
+int vb_txn_commit(struct vb_coordinator *me)
+{
+	struct vb_txn *t = &me->txn;
+	const struct vb_txn_watch *watch = me->db->watch;
+	int err;
+
+	if (t->phase == VB_TXN_OVER && t->cause != VB_TXN_COMMITTED && t->cause != VB_TXN_USER)
+		return told(t);
+	if (t->phase != VB_TXN_OPEN)
+		return vb_fail(-EINVAL, "no transaction is under way: vb_txn_begin comes first");
+	err = me->db->cc->prepare(t);
+	if (err == 0 && me->db->recovery && vb_ep_now(me->ep) > t->deadline_ns)
+		err = vb_txn_doom(t, VB_TXN_TIMEOUT, 0);
+	if (err)
+		return fail(t);
+	set_versions(t);
+	if (watch != NULL)
+		watch->prepared(watch->ctx, t);
+	err = vb_txn_point(t);
+	if (err == -VB_EUNKNOWN) {
+		t->phase = VB_TXN_OVER;
+		t->cause = VB_TXN_FABRIC;
+		t->error = err;
+		t->tainted = true;
+		if (watch != NULL)
+			watch->unknown(watch->ctx, t);
+		return err;
+	}
+	if (err)
+		return fail(t);
+	vb_txn_write_back(t);
+	note_committed(me);
+	return 0;
+}
+
+/* ---- again and again ---- */
+
+#define PAUSE_NS      2000ull
+#define PAUSE_DOUBLES 8u
+
+static void pause_before(struct vb_coordinator *me, unsigned tries)
+{
+	unsigned doubles = tries < PAUSE_DOUBLES ? tries : PAUSE_DOUBLES;
+	uint64_t most = PAUSE_NS << doubles;
+
+	vb_ep_sleep(me->ep, vb_rng_below(&me->rng, most));
+}
+
+int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me, void *arg), void *arg,
+	       unsigned tries)
+{
+	for (unsigned i = 0; tries == 0 || i < tries; i++) {
+		int err;
+
+		if (i > 0)
+			pause_before(me, i);
+		err = vb_txn_begin(me);
+		if (err)
+			return err;
+		err = body(me, arg);
+		if (err == 0)
+			err = vb_txn_commit(me);
+		if (err != 0 && me->txn.phase == VB_TXN_OPEN)
+			vb_txn_abort(me);
+		if (err != -EAGAIN)
+			return err;
+		if (vb_task_cancelled(vb_task_self()))
+			return -ECANCELED;
+	}
+	return -EAGAIN;
+}
