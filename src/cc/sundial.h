@@ -33,9 +33,7 @@ static inline uint64_t sundial_wts(uint64_t version)
 		[SUNDIAL_READ] = {.name = "read",                                                  \
 				  .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES,                      \
 				  .run = read_fn},                                                 \
-		[SUNDIAL_LOCK] = {.name = "lock",                                                  \
-				  .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES,                      \
-				  .run = lock_fn},                                                 \
+		[SUNDIAL_LOCK] = {.name = "lock", .run = lock_fn},                                 \
 		[SUNDIAL_RENEW] = {.name = "renew", .run = renew_fn},                              \
 		[SUNDIAL_COMMIT] = {.name = "commit",                                              \
 				    .flags = VB_STAGE_WRITES,                                      \
