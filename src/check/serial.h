@@ -24,7 +24,7 @@ enum vb_anomaly {
 	VB_ANOMALY_G_SINGLE,    /* a cycle with exactly one rw edge (read skew) */
 	VB_ANOMALY_G2,          /* a cycle with more rw edges */
 	VB_ANOMALY_REAL_TIME,   /* a cycle that needs an rt edge: serializable, but not strictly */
-	VB_ANOMALY_FORK,        /* two writes replaced the same version: its loser's write is lost */
+	VB_ANOMALY_FORK,        /* two writes replaced, or made, the same version: one of them is lost */
 	VB_ANOMALY_GHOST,       /* a version that nobody wrote */
 	VB_ANOMALIES
 };
