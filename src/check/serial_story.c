@@ -50,17 +50,19 @@ static void tell_txn(FILE *to, const struct serial *s, uint32_t txn)
 		[VB_HISTORY_UNKNOWN] = "has an unknown outcome",
 	};
 	const struct vb_history_txn *t = s->txns[txn].t;
-	uint32_t reads = 0;
+	uint32_t reads = 0, writes;
 
 	for (uint32_t i = 0; i < t->n_ops; i++)
 		reads += s->txns[txn].ops[i].kind == VB_HISTORY_READ;
+	writes = t->n_ops - reads;
 	fprintf(to, "  ");
 	tell_name(to, s, txn);
 	fprintf(to, " %s", outcomes[t->outcome]);
 	if (t->outcome == VB_HISTORY_UNKNOWN && s->txns[txn].counts)
 		fprintf(to, " but was seen, so it counts as committed");
-	fprintf(to, "; it ran from %.3f to %.3f us, with %u reads and %u writes\n",
-		(double)t->begin_ns / 1e3, (double)t->end_ns / 1e3, reads, t->n_ops - reads);
+	fprintf(to, "; it ran from %.3f to %.3f us, with %u read%s and %u write%s\n",
+		(double)t->begin_ns / 1e3, (double)t->end_ns / 1e3, reads, reads == 1 ? "" : "s",
+		writes, writes == 1 ? "" : "s");
 }
 
 /* The operation that made a version. */
