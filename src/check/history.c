@@ -2,10 +2,10 @@
 /*
  * Recording histories: see history.h.
  *
- * Everything lies in one shared mapping, so that a parent sees what a forked worker appended.  A record is
- * the transaction, its operations and the number of records so far; `used` is stored when the record is
- * complete, with release.  So a writer that is killed in the middle of a record leaves the whole ones,
- * and their number is found at the end of the last.
+ * Everything lies in one shared mapping, so that a parent sees what a forked worker appended.  A
+ * record is the transaction, its operations and the number of records so far; `used` is stored
+ * when the record is complete, with release.  So a writer that is killed in the middle of a record
+ * leaves the whole ones, and their number is found at the end of the last.
  */
 #define VB_LOG_ROOM "check"
 #include "check/history.h"

@@ -2,10 +2,10 @@
 /*
  * Which anomaly a strongly connected component shows, and the smallest cycle that shows it.
  *
- * Cycles of ww edges, of ww and wr edges, and lost updates are found in every component in which there
- * are any.  The others are searched breadth first from transactions of the component; a component so large
- * that this would take long is searched from some of them, and may be called G2 although it has a cycle with
- * a name of its own.
+ * Cycles of ww edges, of ww and wr edges, and lost updates are found in every component in which
+ * there are any.  The others are searched breadth first from transactions of the component; a
+ * component so large that this would take long is searched from some of them, and may be called G2
+ * although it has a cycle with a name of its own.
  */
 #define VB_LOG_ROOM "check"
 #include "check/serial_inner.h"
@@ -142,8 +142,9 @@ static int keep_cycle(const struct search *q, uint32_t home, uint32_t last,
 }
 
 /*
- * The smallest cycle of this route through `home`, into *best if it is smaller; best->n 0: none yet.
- * Steps from an end cost nothing, so of a level all ends are looked at before its transactions.
+ * The smallest cycle of this route through `home`, into *best if it is smaller; best->n 0: none
+ * yet.  Steps from an end cost nothing, so of a level all ends are looked at before its
+ * transactions.
  */
 static int cycle_through(struct search *q, const struct route *r, uint32_t home,
 			 struct serial_cycle *best)
@@ -232,8 +233,8 @@ static const struct vb_history_op *write_of(const struct serial_txn *x,
 }
 
 /*
- * A transaction that read a version and wrote the key, although another one of its component replaced that
- * version: what that one wrote was not seen, and is overwritten.
+ * A transaction that read a version and wrote the key, although another one of its component
+ * replaced that version: what that one wrote was not seen, and is overwritten.
  */
 static void look_for_lost(struct judge *j, uint32_t txn)
 {

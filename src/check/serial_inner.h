@@ -2,10 +2,10 @@
 /*
  * What the files of the serializability checker share.
  *
- * Transactions, operations, keys and versions are numbered from 0 and lie in flat arrays; links between
- * them are such numbers of 32 bits.  serial_versions.c finds who wrote what and what was seen, serial_graph.c
- * makes the graph and its strongly connected components, serial_cycle.c names and searches the cycles,
- * serial_story.c tells them, and serial.c does these in turn.
+ * Transactions, operations, keys and versions are numbered from 0 and lie in flat arrays; links
+ * between them are such numbers of 32 bits.  serial_versions.c finds who wrote what and what was
+ * seen, serial_graph.c makes the graph and its strongly connected components, serial_cycle.c names
+ * and searches the cycles, serial_story.c tells them, and serial.c does these in turn.
  */
 #ifndef VB_CHECK_SERIAL_INNER_H
 #define VB_CHECK_SERIAL_INNER_H
@@ -14,8 +14,8 @@
 
 #define SERIAL_NONE UINT32_MAX
 /*
- * Where more transactions replaced one version than this, its readers are put before these only: the fork
- * is found already, and all pairs would be a number of edges that no memory holds.
+ * Where more transactions replaced one version than this, its readers are put before these only:
+ * the fork is found already, and all pairs would be a number of edges that no memory holds.
  */
 #define SERIAL_FORKS 16u
 
@@ -57,9 +57,9 @@ enum serial_edge { SERIAL_WW, SERIAL_WR, SERIAL_RW, SERIAL_RT };
 
 /*
  * The nodes are the transactions, and after them, for real time, the ends of transactions in their
- * order: an edge leads from a transaction to its end, from each end to the next, and from the last end before
- * a transaction began to that transaction.  That is as many edges as three times the transactions, and
- * says the same as an edge from each to all that began after its end.
+ * order: an edge leads from a transaction to its end, from each end to the next, and from the last
+ * end before a transaction began to that transaction.  That is as many edges as three times the
+ * transactions, and says the same as an edge from each to all that began after its end.
  */
 struct serial_graph {
 	uint32_t txns, nodes;

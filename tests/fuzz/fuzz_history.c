@@ -2,8 +2,8 @@
 /*
  * Arbitrary text as a history in JSON lines.
  *
- * It is refused, or it is a history: then what is written of it is read back as the same, and the checker and
- * the writer for Elle come to an end, with a verdict or a reason.
+ * It is refused, or it is a history: then what is written of it is read back as the same, and the
+ * checker and the writer for Elle come to an end, with a verdict or a reason.
  */
 #include <stdio.h>
 #include <stdlib.h>

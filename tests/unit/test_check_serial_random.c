@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The serializability checker on histories drawn at random.  Of small ones, every order of the transactions is
- * tried, and the anomalies are found a second time by the closure of the relations; a large one comes from
- * a store that does one transaction at a time.
+ * The serializability checker on histories drawn at random.  Of small ones, every order of the
+ * transactions is tried, and the anomalies are found a second time by the closure of the
+ * relations; a large one comes from a store that does one transaction at a time.
  */
 #include "history_fixture.h"
 
