@@ -272,10 +272,14 @@ static int await_reply(struct vb_txn *t, struct call *c, struct vb_msg *out)
 	return err;
 }
 
-/* A lock stage whose call failed may have taken locks. */
-static void give_up(struct vb_txn *t, struct call *c)
+/* A stage whose call failed may have taken locks; not those that give them back. */
+static void give_up(struct vb_txn *t, unsigned stage, struct call *c)
 {
+	const struct vb_cc_ops *cc = t->me->db->cc;
+
 	call_failed(t, c, c->err);
+	if (stage == cc->commit || stage == cc->release)
+		return;
 	for (unsigned i = 0; i < c->n; i++)
 		if (c->item[i]->status == VB_TXN_FABRIC)
 			c->item[i]->flags |= VB_ITEM_MAYBE | VB_ITEM_MAYBE_S | VB_ITEM_ASKED;
@@ -292,7 +296,7 @@ static void collect(struct vb_txn *t, unsigned stage, struct call *c, const stru
 	if (c->err == 0)
 		c->err = take_reply(t, stage, c, &reply);
 	if (c->err != 0)
-		give_up(t, c);
+		give_up(t, stage, c);
 	if (c->open)
 		vb_box_close(&c->box);
 }
