@@ -273,7 +273,8 @@ static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 }
 
 /* The tuple's commit stage, in the mender's name. */
-static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t ts, uint64_t held)
+static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t ts, uint64_t held,
+		     uint64_t not_after_ns)
 {
 	struct vb_db *db = me->db;
 	struct vb_lane *lane = mender(me);
@@ -290,7 +291,7 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 	struct vb_stage s = {.db = db, .acc = &lane->acc, .ts = ts, .commit_ts = e->next};
 
 	memcpy(it.image + table->layout.record_at, e + 1, e->bytes);
-	lane->acc.not_after_ns = vb_ep_now(me->ep) + db->lease_ns;
+	lane->acc.not_after_ns = not_after_ns;
 	db->cc->stages[db->cc->commit].run(&s, &items, 1);
 	lane->acc.not_after_ns = 0;
 	return it.status == 0;
@@ -312,6 +313,9 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
 	if (err == 0)
 		memcpy(now, first, sizeof(*first) + first->bytes);
 	while (err == 0) {
+		uint64_t not_after = vb_ep_now(me->ep) + me->db->lease_ns;
+
+		/* From here on others may find that we do not move. */
 		me->mender ^= 1u;
 		err = take_on(me, &now->e, &ts, &held);
 		if (err == 0)
@@ -320,7 +324,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
 			break;
 		/* What the last holder's server has begun to write is there by now. */
 		(void)vb_ep_sleep(me->ep, 2 * me->db->fabric->caps.verb_bound_ns);
-		if (write_it(me, &now->e, ts, held)) {
+		if (write_it(me, &now->e, ts, held, not_after)) {
 			me->rolled_forward++;
 			break;
 		}
