@@ -263,7 +263,7 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 			continue;
 		}
 		if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
-		    it->status == VB_TXN_SLOTS)
+		    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE)
 			vb_txn_suspect(t, it);
 		if (*doom == VB_TXN_COMMITTED)
 			*doom = (enum vb_txn_cause)it->status;
