@@ -226,6 +226,9 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 		return vb_fail(-EPROTO, "the server of node %u answers what was not asked", c->node);
 	buf = vb_local(me->db->fabric, vb_db_outbox(me->db, me->node, me->number, c->node),
 		       me->db->call_bytes);
+	/* The message may have come and the items not: a WRITE's answer can be lost. */
+	if (vb_wire_seal(buf, head.bytes, c->msg.subject) != head.seal)
+		return -VB_EUNKNOWN;
 	for (unsigned i = 0; i < c->n; i++) {
 		struct vb_item *it = c->item[i];
 		uint32_t bytes = vb_wire_bytes(it->table, ops, it->flags, true);
