@@ -257,7 +257,8 @@ const struct vb_cc_ops vb_cc_silo_as_published = {
 	.name = "silo-as-published",
 	.summary = "silo whose validation looks at locks and not at versions",
 	.source = "seed 004 algorithm 5, to the letter",
-	.caps = VB_CC_STRICT | VB_CC_PLANTED,
+	.caps = VB_CC_STRICT,
+	.planted = "not-serializable",
 	SILO_OPS(stages_published),
 	.prepare = silo_prepare,
 };

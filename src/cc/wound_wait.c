@@ -65,6 +65,7 @@ const struct vb_cc_ops vb_cc_wound_wait_as_published = {
 	.name = "wound-wait-as-published",
 	.summary = "wound-wait in which those who wait do not look at their own status",
 	.source = "seed 004 algorithm 2, to the letter",
-	.caps = VB_CC_STRICT | VB_CC_AGE | VB_CC_STATUS | VB_CC_BLIND_WAIT | VB_CC_PLANTED,
+	.caps = VB_CC_STRICT | VB_CC_AGE | VB_CC_STATUS | VB_CC_BLIND_WAIT,
+	.planted = "stuck",
 	TWO_PHASE_OPS(stages_x),
 };

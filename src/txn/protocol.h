@@ -136,8 +136,7 @@ enum vb_cc_caps {
 	VB_CC_STATUS = 1 << 1,  /* needs the status word even without recovery */
 	VB_CC_AGE = 1 << 2,     /* a transaction that is tried again keeps its timestamp */
 	VB_CC_SHARED = 1 << 3,  /* readers hold together */
-	VB_CC_PLANTED = 1 << 4, /* wrong, on purpose or as its paper has it */
-	VB_CC_BLIND_WAIT = 1 << 5, /* who waits does not look at his own status */
+	VB_CC_BLIND_WAIT = 1 << 4, /* who waits does not look at his own status, nor at the time */
 };
 
 struct vb_txn;
@@ -164,6 +163,9 @@ struct vb_cc_ops {
 	uint32_t (*holder)(uint64_t word);
 	/* Does a held word name the transaction, or its place only? */
 	bool holder_is_ts;
+	/* Of one that is wrong: by what the checkers must find it, the name of a rule (check/txn_explore.h)
+	 * or of an anomaly (check/serial.h). */
+	const char *planted;
 };
 
 #define VB_NO_PLACE UINT32_MAX
@@ -213,5 +215,8 @@ bool vb_item_is_key(const struct vb_item *it);
  */
 void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
 		     uint64_t (*freed)(const struct vb_item *it));
+
+/* That WRITE alone, for a protocol that writes at another time. */
+void vb_stage_write_tuple(struct vb_stage *s, struct vb_item *it);
 
 #endif

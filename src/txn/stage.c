@@ -87,6 +87,11 @@ static unsigned still_held(struct vb_stage *s, struct vb_item **items, unsigned 
 	return m;
 }
 
+void vb_stage_write_tuple(struct vb_stage *s, struct vb_item *it)
+{
+	write_tuple(s, it, 0);
+}
+
 static void let_go(struct vb_stage *s, struct vb_item *it, uint64_t (*freed)(const struct vb_item *it))
 {
 	vb_acc_cas(s->acc, VB_AMOD_IM, it->at + vb_item_layout(it)->lock_at, it->held, freed(it),
@@ -237,9 +242,11 @@ int vb_txn_alive(struct vb_txn *t)
 	uint64_t status = 0;
 	int err;
 
+	if (me->db->cc->caps & VB_CC_BLIND_WAIT)
+		return 0;
 	if (vb_ep_now(me->ep) > t->deadline_ns)
 		return vb_txn_doom(t, VB_TXN_TIMEOUT, 0);
-	if (!me->db->status || me->db->cc->caps & VB_CC_BLIND_WAIT)
+	if (!me->db->status)
 		return 0;
 	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(me->db, lane->place), &status, 8);
 	err = vb_acc_go(&lane->acc);
