@@ -276,7 +276,8 @@ void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a);
 struct vb_bench_progress {
 	bool on;
 	unsigned run, runs;
-	const char *lock;
+	const char *lock; /* or whatever runs */
+	const char *unit; /* of what is counted; NULL: cycles */
 	uint64_t last_wall_ns;
 };
 extern struct vb_bench_progress vb_bench_progress;
