@@ -164,7 +164,7 @@ static size_t size_of(enum vb_opt_kind kind)
 static int refuse_others(const struct vb_load_ops *chosen)
 {
 	for (unsigned k = 0; vb_loads[k] != NULL; k++) {
-		static char plain[OPTIONS_MAX] VB_ALIGNED(16);
+		char plain[OPTIONS_MAX] VB_ALIGNED(16) = {0};
 
 		if (vb_loads[k] == chosen)
 			continue;
