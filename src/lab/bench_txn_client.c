@@ -150,6 +150,11 @@ static void client_body(void *arg)
 	while (!w->drain && errors < ERRORS_IN_A_ROW) {
 		int err;
 
+		/* At once: what is begun still fits in the histories, and no more. */
+		if (vb_unlikely(__atomic_load_n(&w->control->full, __ATOMIC_ACQUIRE))) {
+			w->drain = true;
+			break;
+		}
 		w->load->ops->next(&c->load);
 		err = one_txn(c);
 		seat_set(&c->seat->tries, 0);

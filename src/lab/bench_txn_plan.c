@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "fabric/sim.h"
@@ -350,6 +351,27 @@ static int plan_times(struct vb_tbench_opts *o)
 	return 0;
 }
 
+/* The history is written at the end; that it can be is seen now. */
+static bool can_write(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[4096];
+
+	if (access(path, W_OK) == 0)
+		return true;
+	if (errno != ENOENT)
+		return false;
+	if (slash != NULL && (size_t)(slash - path) >= sizeof(dir)) {
+		errno = ENAMETOOLONG;
+		return false;
+	}
+	if (slash == NULL)
+		strcpy(dir, ".");
+	else
+		snprintf(dir, sizeof(dir), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	return access(dir, W_OK | X_OK) == 0;
+}
+
 static int plan_history(struct vb_tbench_plan *p)
 {
 	if (p->o.history == NULL)
@@ -360,6 +382,8 @@ static int plan_history(struct vb_tbench_plan *p)
 			       "--history is for one run, and this is %u: name one protocol with "
 			       "--cc, and one --hybrid code",
 			       p->n_runs);
+	if (strcmp(p->o.history, "-") != 0 && !can_write(p->o.history))
+		return vb_fail(-errno, "cannot write %s: %s", p->o.history, strerror(errno));
 	if (strcmp(p->o.history, "-") == 0 && p->o.json != NULL && strcmp(p->o.json, "-") == 0)
 		return vb_fail(-EINVAL, "--json and --history cannot both write to stdout");
 	return 0;
