@@ -116,7 +116,7 @@ static bool run_for(struct vb_txn *t, struct vb_lane *lane, unsigned stage, unsi
 
 static void let_readers_go(struct vb_txn *t, struct vb_lane *lane)
 {
-	unsigned n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X, VB_ITEM_WRITE);
+	unsigned n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X, 0);
 
 	t->tainted |= run_for(t, lane, t->me->db->cc->release, n);
 }
@@ -129,8 +129,12 @@ void vb_txn_write_back(struct vb_txn *t)
 	struct vb_lane *lane = vb_txn_lane(me);
 	unsigned n = pick(t, VB_ITEM_WRITE, 0);
 
+	/* What is written is let go by the commit stage, but for the reader's place of an upgrade. */
+	for (unsigned i = 0; i < n; i++)
+		t->some[i]->flags &= (uint16_t)~VB_ITEM_HELD_X;
 	/* A doorbell that is not waited for is the lane's last. */
-	t->passive = db->passive_ack && n <= VB_STAGE_ITEMS && !lane->acc.at_once;
+	t->passive = db->passive_ack && db->outstanding && n <= VB_STAGE_ITEMS &&
+		     !lane->acc.at_once && !(db->rpc_stages & 1u << db->cc->commit);
 	if (t->passive) {
 		let_readers_go(t, lane);
 		n = pick(t, VB_ITEM_WRITE, 0);
@@ -138,6 +142,7 @@ void vb_txn_write_back(struct vb_txn *t)
 	if (db->recovery)
 		lane->acc.not_after_ns = vb_ep_now(me->ep) + db->lease_ns;
 	lane->unacknowledged = run_for(t, lane, db->cc->commit, n);
+	lane->in_flight = t->passive;
 	lane->acc.not_after_ns = 0;
 	if (!t->passive)
 		let_readers_go(t, lane);
@@ -153,8 +158,9 @@ void vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 {
 	struct vb_db *db = me->db;
 
-	if (lane->acc.posted && vb_acc_finish(&lane->acc) != 0)
+	if (lane->in_flight && vb_acc_finish(&lane->acc) != 0)
 		lane->unacknowledged = true;
+	lane->in_flight = false;
 	if (!lane->unacknowledged || !db->recovery)
 		return;
 	lane->unacknowledged = false;

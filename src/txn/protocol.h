@@ -74,6 +74,8 @@ enum vb_item_flags {
 	VB_ITEM_HELD_S = 1 << 5,  /* shared, in `slot` */
 	VB_ITEM_MAYBE = 1 << 6,   /* a lock was asked for and the answer was lost */
 	VB_ITEM_MAYBE_S = 1 << 7,
+	VB_ITEM_WANTED = 1 << 9,  /* on its way to a server: the image is to come back */
+	VB_ITEM_ASKED = 1 << 8,   /* by a call whose answer was lost: the server is asked to undo it */
 };
 
 #define VB_SEEN_RESERVED 255u /* seen_slot: the reserved word */

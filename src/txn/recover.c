@@ -68,6 +68,12 @@ static uint32_t holder_of(const struct vb_db *db, const struct vb_suspect *s)
 
 /* ---- noticing ---- */
 
+/* The holder has not moved, or has been recovered meanwhile: for another of its locks. */
+static bool stood_still(uint64_t before, uint64_t now)
+{
+	return now == before || now == (before & ~(uint64_t)VB_TS_STATE);
+}
+
 static bool forgotten(const struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
 {
 	return s->at == 0 || now - s->seen_ns > 2 * me->db->suspect_ns;
@@ -134,8 +140,9 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 	if (holder_of(me->db, s) == VB_NO_PLACE ||
 	    read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)), &status) != 0)
 		return;
-	if (s->asked && s->status == status) {
+	if (s->asked && stood_still(s->status, status)) {
 		me->recover = *s;
+		me->recover.status = status;
 		s->at = 0;
 		return;
 	}
@@ -464,9 +471,10 @@ static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
 	if (err == 0 && word == s->word)
 		err = read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)),
 				&status);
-	if (err != 0 || word != s->word || status != s->status)
+	if (err != 0 || word != s->word || !stood_still(s->status, status))
 		return err;
 	me->recover = *s;
+	me->recover.status = status;
 	vb_txn_recover(me);
 	err = read_word(me, VB_AMOD_IM, at, &word);
 	*freed += err == 0 && word != s->word;
