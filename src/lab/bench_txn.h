@@ -82,9 +82,9 @@ int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *pla
 void vb_tbench_plan_free(struct vb_tbench_plan *plan);
 /* Bytes of segment that each node needs for a run. */
 uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
-				 const struct vb_load *load);
+			      const struct vb_load *load);
 void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
-			    const struct vb_load *load, struct vb_db_params *p);
+			 const struct vb_load *load, struct vb_db_params *p);
 
 static inline unsigned vb_tbench_workers(const struct vb_tbench_plan *p)
 {
@@ -121,15 +121,16 @@ struct vb_tbench_tally {
 	int64_t last_error;
 	int64_t change[VB_LOAD_CHANGES_MAX];
 	/* Merged: of all workers. */
-	double rate;      /* their rates added up */
-	double cpu_share; /* processor time over time, of a worker */
+	double rate;           /* their rates added up */
+	double cpu_share;      /* processor time over time, of a worker */
 	char why[VB_LOAD_WHY]; /* a client saw what cannot be; "": none did */
-	struct vb_hist lat[VB_LOAD_TYPES_MAX]; /* first begin to commit; pages not used are not touched */
+	struct vb_hist
+		lat[VB_LOAD_TYPES_MAX]; /* first begin to commit; pages not used are not touched */
 };
 
 /* What one client is doing; written by its owner, read by the parent. */
 struct vb_tbench_seat {
-	uint64_t commits; /* all, also outside of the measured span: progress */
+	uint64_t commits;  /* all, also outside of the measured span: progress */
 	uint64_t since_ns; /* of the transaction that it tries now */
 	uint32_t tries;    /* of that; 0: none */
 	uint32_t cause;    /* of the last abort */
@@ -141,9 +142,9 @@ struct vb_tbench_seat {
 
 /* Shared by everybody in a run. */
 struct vb_tbench_control {
-	uint64_t t0_ns;   /* scheduler's time base: the warm-up starts */
+	uint64_t t0_ns;      /* scheduler's time base: the warm-up starts */
 	uint64_t loaded[64]; /* records in place, of each node (those from 63 on in the last) */
-	uint32_t ready;   /* workers that have opened their clients */
+	uint32_t ready;      /* workers that have opened their clients */
 	uint32_t go;
 	uint32_t early;   /* end now: no more transactions */
 	uint32_t leave;   /* close clients and go */
@@ -181,17 +182,17 @@ struct vb_tbench_result {
 struct vb_tbench_recorder {
 	struct vb_txn_watch watch; /* its ctx is this struct */
 	struct vb_history *history;
-	char *prepared;      /* for each client a transaction that may have committed; shared */
+	char *prepared; /* for each client a transaction that may have committed; shared */
 	size_t prepared_bytes, each;
 	unsigned worker, clients;
-	uint64_t *made;      /* by each client, so far: ids */
+	uint64_t *made; /* by each client, so far: ids */
 	size_t used, room;
-	uint32_t *full;      /* of the control block */
+	uint32_t *full; /* of the control block */
 };
 
 /* first: number of the worker's first client.  -ENOMEM, said. */
-int vb_tbench_recorder_open(struct vb_tbench_recorder *r, const struct vb_tbench_plan *plan, unsigned items,
-			 unsigned worker, unsigned clients, uint32_t *full);
+int vb_tbench_recorder_open(struct vb_tbench_recorder *r, const struct vb_tbench_plan *plan,
+			    unsigned items, unsigned worker, unsigned clients, uint32_t *full);
 /* In the parent, after the worker has gone: what it had prepared may have happened. */
 void vb_tbench_recorder_bury(struct vb_tbench_recorder *r);
 void vb_tbench_recorder_close(struct vb_tbench_recorder *r);
@@ -227,7 +228,7 @@ struct vb_tbench_worker {
 /* Opens n clients with numbers from `first` on; each node has plan.threads * plan.coroutines of them in a
  * row.  0 or -error, said. */
 int vb_tbench_worker_open(struct vb_tbench_worker *w, struct vb_tbench_seat *seats, unsigned first,
-		       unsigned n);
+			  unsigned n);
 int vb_tbench_worker_start(struct vb_tbench_worker *w);
 /* The measured span begins or ends now. */
 void vb_tbench_worker_measure(struct vb_tbench_worker *w, bool on);
@@ -240,9 +241,9 @@ void vb_tbench_worker_close(struct vb_tbench_worker *w);
 /* ---- shared by the drivers ---- */
 
 int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
-			 struct vb_tbench_result *r);
+		      struct vb_tbench_result *r);
 int vb_tbench_run_shm(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
-			 struct vb_tbench_result *r);
+		      struct vb_tbench_result *r);
 void vb_tbench_result_free(struct vb_tbench_result *r);
 
 /* What both drivers open first and close last. */
@@ -252,7 +253,7 @@ struct vb_tbench_ground {
 	struct vb_db *db;
 };
 int vb_tbench_ground_open(struct vb_tbench_ground *g, const struct vb_tbench_plan *plan,
-		       const struct vb_tbench_one *one, struct vb_tbench_result *r);
+			  const struct vb_tbench_one *one, struct vb_tbench_result *r);
 void vb_tbench_ground_close(struct vb_tbench_ground *g);
 
 void vb_tbench_tally_init(struct vb_tbench_tally *t);
@@ -265,15 +266,15 @@ struct vb_tbench_pulse {
 	uint64_t commits, since_ns;
 };
 bool vb_tbench_standstill(struct vb_tbench_pulse *p, const struct vb_tbench_seat *seats, unsigned n,
-		       uint64_t now_ns, uint64_t bound_ns);
+			  uint64_t now_ns, uint64_t bound_ns);
 /* Fills r->stall. */
-void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats, unsigned n,
-			  uint64_t now_ns);
+void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,
+			     unsigned n, uint64_t now_ns);
 /* After everybody has stopped: the invariant, on all nodes. */
 void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load);
 /* The checker, on all workers' histories; writes --history too.  0 or -error, said. */
 int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
-		 const struct vb_tbench_recorder *recorders, unsigned n);
+		    const struct vb_tbench_recorder *recorders, unsigned n);
 
 /* ---- reports ---- */
 
@@ -281,7 +282,7 @@ void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *plan);
 void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r);
 /* What a row has no room for: latency by type, times of stages. */
 void vb_tbench_print_end(FILE *to, const struct vb_tbench_plan *plan,
-			    const struct vb_tbench_result *results, unsigned n);
+			 const struct vb_tbench_result *results, unsigned n);
 json_t *vb_tbench_json(const struct vb_tbench_result *r);
 
 /* The whole command: an enum vb_exit (lab/run.h). */

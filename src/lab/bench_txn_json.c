@@ -37,8 +37,9 @@ static json_t *options_json(const struct vb_tbench_plan *p)
 			v = json_real(*(const double *)at);
 			break;
 		case VB_OPT_KIND_STRING:
-			v = *(const char *const *)at != NULL ? vb_json_text(*(const char *const *)at)
-							     : json_null();
+			v = *(const char *const *)at != NULL
+				    ? vb_json_text(*(const char *const *)at)
+				    : json_null();
 			break;
 		case VB_OPT_KIND_CHOICE:
 			v = json_integer(*(const int *)at);
@@ -108,8 +109,8 @@ static json_t *stage_json(const struct vb_stage_time *t, const char *name, bool 
 
 	json_object_set_new(o, "name", json_string(name));
 	json_object_set_new(o, "rpc", json_boolean(rpc));
-	json_object_set_new(o, "mean_us", json_real(t->runs ? (double)t->ns / 1e3 / (double)t->runs
-							    : 0));
+	json_object_set_new(o, "mean_us",
+			    json_real(t->runs ? (double)t->ns / 1e3 / (double)t->runs : 0));
 	json_object_set_new(o, "us_per_txn", vb_json_ratio((double)t->ns / 1e3, commits));
 	json_object_set_new(o, "runs_per_txn", vb_json_ratio((double)t->runs, commits));
 	json_object_set_new(o, "items_per_run", vb_json_ratio((double)t->items, (double)t->runs));
@@ -151,7 +152,8 @@ static json_t *verbs_json(const struct vb_tbench_meter *m, double commits)
 
 	json_object_set_new(o, "read", vb_json_ratio((double)read, commits));
 	json_object_set_new(o, "write", vb_json_ratio((double)write, commits));
-	json_object_set_new(o, "atomic", vb_json_ratio((double)(all - read - write - send), commits));
+	json_object_set_new(o, "atomic",
+			    vb_json_ratio((double)(all - read - write - send), commits));
 	json_object_set_new(o, "send", vb_json_ratio((double)send, commits));
 	json_object_set_new(o, "all", vb_json_ratio((double)all, commits));
 	return o;
@@ -176,9 +178,9 @@ static json_t *check_json(const struct vb_tbench_result *r)
 	json_object_set_new(o, "keys", word(s->keys));
 	json_object_set_new(o, "edges", word(s->edges));
 	json_object_set_new(o, "seconds", json_real(s->seconds));
-	json_object_set_new(o, "first", s->first != VB_ANOMALY_NONE
-						? json_string(vb_anomaly_names[s->first])
-						: json_null());
+	json_object_set_new(o, "first",
+			    s->first != VB_ANOMALY_NONE ? json_string(vb_anomaly_names[s->first])
+							: json_null());
 	for (int i = VB_ANOMALY_NONE + 1; i < VB_ANOMALIES; i++)
 		json_object_set_new(found, vb_anomaly_names[i], word(s->found[i]));
 	json_object_set_new(o, "anomalies", found);
@@ -193,9 +195,10 @@ static json_t *invariant_json(const struct vb_tbench_result *r)
 
 	json_object_set_new(o, "judged", json_boolean(r->judged));
 	json_object_set_new(o, "holds", r->judged ? json_boolean(!r->broken) : json_null());
-	json_object_set_new(o, "why", r->broken	 ? vb_json_text(r->why)
-				      : r->unjudged ? json_string(r->unjudged)
-						    : json_null());
+	json_object_set_new(o, "why",
+			    r->broken     ? vb_json_text(r->why)
+			    : r->unjudged ? json_string(r->unjudged)
+					  : json_null());
 	return o;
 }
 

@@ -67,17 +67,17 @@ static const struct vb_opt engine_table[] = {
 static const struct vb_opt load_table[] = {
 	VB_OPT_STRING(O, workload, "workload", "NAME", "ycsb",
 		      "what the transactions do: ycsb, smallbank or bank"),
-	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"),
-	VB_OPT_END};
+	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"), VB_OPT_END};
 
 static const struct vb_opt measure_table[] = {
 	VB_OPT_TIME(O, duration_ns, "duration", NULL, 1000, 24 * 3600 * SEC,
 		    "measured span of each run (2s; sim: 10ms of virtual time)"),
 	VB_OPT_STRING(O, warmup, "warmup", "TIME", NULL,
 		      "span before it that does not count (a tenth of the duration)"),
-	VB_OPT_TIME(O, stall_ns, "stall-after", NULL, 1000000, 3600 * SEC,
-		    "no commit of any client for so long ends the run as stalled (5s; sim: 500ms of "
-		    "virtual time)"),
+	VB_OPT_TIME(
+		O, stall_ns, "stall-after", NULL, 1000000, 3600 * SEC,
+		"no commit of any client for so long ends the run as stalled (5s; sim: 500ms of "
+		"virtual time)"),
 	VB_OPT_FLAG(O, no_breakdown, "no-breakdown",
 		    "do not time the stages, which costs shm some reads of the clock"),
 	VB_OPT_FLAG(O, check, "check",
@@ -173,9 +173,10 @@ static int refuse_others(const struct vb_load_ops *chosen)
 		for (const struct vb_opt *o = vb_loads[k]->options; o->kind != VB_OPT_KIND_END; o++)
 			if (memcmp(plain + o->offset, load_options[k].bytes + o->offset,
 				   size_of(o->kind)) != 0)
-				return vb_fail(-EINVAL,
-					       "--%s is an option of --workload %s, and this is '%s'",
-					       o->name, vb_loads[k]->name, chosen->name);
+				return vb_fail(
+					-EINVAL,
+					"--%s is an option of --workload %s, and this is '%s'",
+					o->name, vb_loads[k]->name, chosen->name);
 	}
 	return 0;
 }
@@ -194,9 +195,9 @@ static int plan_load(struct vb_tbench_plan *p)
 		return refuse_others(p->load);
 	}
 	near = vb_nearest(p->o.workload, names, n);
-	return vb_fail(-EINVAL, "no workload is called '%s'%s%s%s; there are ycsb, smallbank and bank",
-		       p->o.workload, near ? " (did you mean '" : "", near ? near : "",
-		       near ? "'?)" : "");
+	return vb_fail(
+		-EINVAL, "no workload is called '%s'%s%s%s; there are ycsb, smallbank and bank",
+		p->o.workload, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 /* ---- which runs ---- */
@@ -390,7 +391,7 @@ static int plan_history(struct vb_tbench_plan *p)
 }
 
 void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
-			    const struct vb_load *load, struct vb_db_params *p)
+			 const struct vb_load *load, struct vb_db_params *p)
 {
 	const struct vb_tbench_opts *o = &plan->o;
 
@@ -408,7 +409,7 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 }
 
 uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
-				 const struct vb_load *load)
+			      const struct vb_load *load)
 {
 	struct vb_db_params p;
 

@@ -6,12 +6,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char head_1[] =
-	"                              goodput  aborts      latency us               per transaction "
-	"         effective    CPU  cycles\n";
-static const char head_2[] =
-	"protocol         hybrid        ktxn/s       %      p50     p99   p99.9   prims  index  verbs"
-	"  calls       CPU %      %   k/txn  serializable  invariant\n";
+static const char head_1[] = "                              goodput  aborts      latency us        "
+			     "       per transaction "
+			     "         effective    CPU  cycles\n";
+static const char head_2[] = "protocol         hybrid        ktxn/s       %      p50     p99   "
+			     "p99.9   prims  index  verbs"
+			     "  calls       CPU %      %   k/txn  serializable  invariant\n";
 
 static uint64_t commits_of(const struct vb_tbench_tally *t)
 {
@@ -52,7 +52,8 @@ void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *p)
 
 	vb_format_ns(span, sizeof(span), (double)o->duration_ns);
 	fprintf(to,
-		"%s on %" PRIu64 " nodes, %" PRIu64 " thread%s each with %" PRIu64 " coroutine%s; %s",
+		"%s on %" PRIu64 " nodes, %" PRIu64 " thread%s each with %" PRIu64
+		" coroutine%s; %s",
 		p->load->name, o->nodes, o->threads, o->threads > 1 ? "s" : "", o->coroutines,
 		o->coroutines > 1 ? "s" : "", vb_tbench_fabric_names[o->fabric]);
 	if (o->fabric == VB_TBENCH_SIM)
@@ -155,7 +156,9 @@ void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r)
 	else
 		fprintf(to, "      -       -");
 	fprintf(to, "  %-12s  %s\n", verdict_of(r),
-		!r->judged ? "-" : r->broken ? "broken" : "holds");
+		!r->judged  ? "-"
+		: r->broken ? "broken"
+			    : "holds");
 	put_notes(to, r);
 	fflush(to);
 }

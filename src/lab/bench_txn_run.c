@@ -29,8 +29,8 @@ static int open_fabric(struct vb_tbench_ground *g, const struct vb_tbench_plan *
 
 	if (o->fabric == VB_TBENCH_SIM) {
 		/* What the user says comes last, and counts. */
-		int n = snprintf(options, sizeof(options), "profile=%s,scope=global%s%s", o->profile,
-				 o->fabric_options ? "," : "",
+		int n = snprintf(options, sizeof(options), "profile=%s,scope=global%s%s",
+				 o->profile, o->fabric_options ? "," : "",
 				 o->fabric_options ? o->fabric_options : "");
 
 		if (n < 0 || (size_t)n >= sizeof(options))

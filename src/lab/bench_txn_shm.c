@@ -377,8 +377,8 @@ static void measure(struct shm_run *u)
 		parent_step(u);
 	if (u->alive > 0) {
 		u->r->stalled = true;
-		snprintf(u->r->stall, sizeof(u->r->stall),
-			 "%u workers did not close their clients", u->alive);
+		snprintf(u->r->stall, sizeof(u->r->stall), "%u workers did not close their clients",
+			 u->alive);
 	}
 	kill_workers(u);
 }

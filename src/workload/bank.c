@@ -176,7 +176,8 @@ static int judge(const struct vb_load *l, const struct vb_load_sums *sums, const
 	if (err != 0 || now == was)
 		return err;
 	snprintf(why, size,
-		 "all accounts together hold %" PRId64 "; transfers leave the sum as it was, %" PRId64,
+		 "all accounts together hold %" PRId64
+		 "; transfers leave the sum as it was, %" PRId64,
 		 now, was);
 	return -EBADMSG;
 }

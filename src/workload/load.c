@@ -135,11 +135,9 @@ void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 
 	for (uint64_t key = node; key < l->params[table].records; key += l->nodes) {
 		vb_addr at = vb_table_find(t, node, key);
-		const char *tuple =
-			at != 0 ? vb_local(t->store->fabric, at, layout->bytes) : NULL;
+		const char *tuple = at != 0 ? vb_local(t->store->fabric, at, layout->bytes) : NULL;
 
-		if (tuple == NULL ||
-		    vb_tuple_word(tuple, layout->version_at) & VB_VERSION_ABSENT) {
+		if (tuple == NULL || vb_tuple_word(tuple, layout->version_at) & VB_VERSION_ABSENT) {
 			sums->absent++;
 			continue;
 		}

@@ -133,8 +133,8 @@ static unsigned draw_type(struct vb_rng *rng)
 
 static void add_key(struct vb_load_client *c, unsigned t, uint64_t customer, bool write)
 {
-	c->key[c->n++] = (struct vb_txn_key){
-		.table = c->load->table[t], .key = customer, .write = write};
+	c->key[c->n++] =
+		(struct vb_txn_key){.table = c->load->table[t], .key = customer, .write = write};
 }
 
 static void next(struct vb_load_client *c)

@@ -23,8 +23,9 @@
 #include "base/log.h"
 #include "workload/scatter.h"
 
-#define OPS_MAX    1024u
-#define HOT_REDRAW 64u /* draws of a key that the transaction has already, until the next one is taken */
+#define OPS_MAX 1024u
+#define HOT_REDRAW                                                                                 \
+	64u /* draws of a key that the transaction has already, until the next one is taken */
 
 struct ycsb_opts {
 	uint64_t records, record_bytes, ops, span;
@@ -43,14 +44,16 @@ static const struct vb_opt table[] = {
 	VB_OPT_REAL(O, write_ratio, "write-ratio", "0.5", 0, 1, "share of them that it writes"),
 	VB_OPT_STRING(O, dist, "dist", "DIST", "zipf:0.99",
 		      "which records: uniform, zipf:THETA or powerlaw:ALPHA"),
-	VB_OPT_REAL(O, hot_chance, "hot-chance", "0", 0, 1,
-		    "take a record from the hot area with this chance, and else from the others, both "
-		    "evenly; --dist does not count then (0: --dist counts)"),
+	VB_OPT_REAL(
+		O, hot_chance, "hot-chance", "0", 0, 1,
+		"take a record from the hot area with this chance, and else from the others, both "
+		"evenly; --dist does not count then (0: --dist counts)"),
 	VB_OPT_REAL(O, hot_fraction, "hot-fraction", "0.001", 0, 1,
 		    "the hot area's share of the records, for --hot-chance"),
-	VB_OPT_SIZE(O, span, "span", "0", 0, 4096,
-		    "nodes that each transaction touches, its own the first, records taken from them "
-		    "in turn (0: as the keys fall)"),
+	VB_OPT_SIZE(
+		O, span, "span", "0", 0, 4096,
+		"nodes that each transaction touches, its own the first, records taken from them "
+		"in turn (0: as the keys fall)"),
 	VB_OPT_FLAG(O, blind, "blind",
 		    "writes replace the record and do not look at it (with --no-declare it is not "
 		    "even fetched)"),
@@ -79,8 +82,8 @@ static int check(const struct vb_load *l, const struct ycsb_opts *o)
 	uint64_t have = o->span != 0 ? o->records : o->records * l->nodes;
 
 	if (o->span > l->nodes)
-		return vb_fail(-EINVAL, "--span %" PRIu64 " on %u nodes: at most all of them", o->span,
-			       l->nodes);
+		return vb_fail(-EINVAL, "--span %" PRIu64 " on %u nodes: at most all of them",
+			       o->span, l->nodes);
 	if (o->span > o->ops)
 		return vb_fail(-EINVAL,
 			       "--span %" PRIu64 " with --ops %" PRIu64
@@ -215,7 +218,8 @@ static void next(struct vb_load_client *c)
 				key = key * l->nodes + node;
 			if (!vb_load_has_key(c, i, l->table[0], key))
 				break;
-			rank = tries < HOT_REDRAW ? draw_rank(y, o, &c->rng) : (rank + 1) % y->ranks;
+			rank = tries < HOT_REDRAW ? draw_rank(y, o, &c->rng)
+						  : (rank + 1) % y->ranks;
 		}
 		c->key[i] = (struct vb_txn_key){
 			.table = l->table[0],

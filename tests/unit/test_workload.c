@@ -196,8 +196,8 @@ static void test_ycsb_ratios(void **state)
 	assert_true(hits > 0.09 && hits < 0.11);
 	draws_are_distinct(&g);
 	close_ground(&g);
-	open_ground(&g, "ycsb", "records=10k,ops=4,write-ratio=0.8,hot-fraction=0.01,hot-chance=0.4",
-		    2);
+	open_ground(&g, "ycsb",
+		    "records=10k,ops=4,write-ratio=0.8,hot-fraction=0.01,hot-chance=0.4", 2);
 	ycsb_shares(&g, 200, &writes, &hits);
 	assert_true(writes > 0.79 && writes < 0.81);
 	assert_true(hits > 0.38 && hits < 0.42);
@@ -271,7 +271,8 @@ static void test_same_seed_same_draws(void **state)
 			assert_int_equal(a.n, b.n);
 			assert_int_equal(a.amount, b.amount);
 			assert_memory_equal(a.key, b.key, a.n * sizeof(*a.key));
-			same += a.n == other.n && memcmp(a.key, other.key, a.n * sizeof(*a.key)) == 0;
+			same += a.n == other.n &&
+				memcmp(a.key, other.key, a.n * sizeof(*a.key)) == 0;
 		}
 		assert_true(same < 10);
 		vb_load_client_close(&a);
