@@ -16,6 +16,7 @@ struct session {
 	struct vb_tbench_plan plan;
 	struct vb_tbench_result *results;
 	unsigned n;
+	struct vb_bench_crew crew; /* network fabrics only */
 	struct vb_json_out json;
 	bool headed; /* the table's head is printed with its first row: after errors, not before */
 	FILE *table; /* stdout; stderr where stdout carries a file */
@@ -23,7 +24,7 @@ struct session {
 
 static void print_row(struct session *s, const struct vb_tbench_result *r)
 {
-	if (!r->ran && r->skipped == NULL)
+	if ((!r->ran && r->skipped == NULL) || s->crew.rank != 0)
 		return;
 	if (!s->headed)
 		vb_tbench_print_head(s->table, &s->plan);
@@ -43,6 +44,8 @@ static int run_one(struct session *s, const struct vb_tbench_one *one)
 	vb_bench_progress.lock = name;
 	if (s->plan.o.fabric == VB_TBENCH_SIM)
 		err = vb_tbench_run_sim(&s->plan, one, r);
+	else if (vb_tbench_is_net(s->plan.o.fabric))
+		err = vb_tbench_run_net(&s->plan, &s->crew, one, r);
 	else
 		err = vb_tbench_run_shm(&s->plan, one, r);
 	vb_bench_progress_clear();
@@ -108,18 +111,37 @@ static int exit_code(const struct session *s, int err)
 	return failed ? VB_EXIT_FAILED : VB_EXIT_OK;
 }
 
-static bool goes_on(const struct session *s, int err)
+/* In step with the other processes, if there are any: the root's word counts. */
+static bool goes_on(struct session *s, int err)
 {
 	bool on = err == 0 && !vb_interrupted;
 
 	for (unsigned i = 0; i < s->n; i++)
 		on &= !s->results[i].interrupted;
+	if (s->crew.cluster != NULL && s->n != 0)
+		return vb_bench_crew_goes_on(&s->crew, on) && err == 0;
 	return on;
 }
 
 static bool is_stdout(const char *path)
 {
 	return path != NULL && strcmp(path, "-") == 0;
+}
+
+/* From here on in every process of the crew. */
+static int open_crew(struct session *s)
+{
+	char *config = vb_tbench_plan_text(&s->plan);
+	int err;
+
+	if (config == NULL)
+		return vb_fail(-ENOMEM, "no memory for a text of options");
+	err = vb_bench_crew_meet(&s->plan.o.crew, config, &s->crew);
+	free(config);
+	if (err)
+		return err;
+	s->plan.o.procs = s->plan.o.nodes = s->crew.hosts;
+	return vb_tbench_plan_nodes(&s->plan);
 }
 
 static int open_all(struct session *s, const struct vb_tbench_opts *opts)
@@ -131,13 +153,16 @@ static int open_all(struct session *s, const struct vb_tbench_opts *opts)
 	s->results = calloc(s->plan.n_runs, sizeof(*s->results));
 	if (s->results == NULL)
 		err = vb_fail(-ENOMEM, "no memory for the results of %u runs", s->plan.n_runs);
-	if (err == 0)
+	if (err == 0 && vb_tbench_is_net(s->plan.o.fabric))
+		err = open_crew(s);
+	if (err == 0 && s->crew.rank == 0)
 		err = vb_json_out_open(&s->json, opts->json);
 	return err;
 }
 
 static void close_all(struct session *s)
 {
+	vb_bench_crew_close(&s->crew);
 	for (unsigned i = 0; i < s->n; i++)
 		vb_tbench_result_free(&s->results[i]);
 	free(s->results);
@@ -155,13 +180,13 @@ int vb_bench_txn(const struct vb_tbench_opts *opts)
 		return vb_exit_of(err);
 	}
 	s.table = is_stdout(opts->json) || is_stdout(opts->history) ? stderr : stdout;
-	vb_bench_progress.on = isatty(STDERR_FILENO) == 1;
+	vb_bench_progress.on = isatty(STDERR_FILENO) == 1 && s.crew.rank == 0;
 	vb_bench_progress.unit = "transactions";
 	for (unsigned i = 0; i < s.plan.n_runs && goes_on(&s, err); i++)
 		err = run_one(&s, &s.plan.run[i]);
 	for (unsigned i = 0; i < s.n; i++)
 		ran |= s.results[i].ran;
-	if (ran)
+	if (ran && s.crew.rank == 0)
 		vb_tbench_print_end(s.table, &s.plan, s.results, s.n);
 	if (err != 0 && s.n == 1 && !ran)
 		vb_json_out_abandon(&s.json); /* nothing was run: nothing is written */

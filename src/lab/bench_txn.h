@@ -8,6 +8,8 @@
  *   bench_txn_run.c     database, tables, judgement: what the drivers have in common
  *   bench_txn_sim.c     one run on the simulator: one thread, virtual time
  *   bench_txn_shm.c     one run between processes on shared memory
+ *   bench_txn_net.c     one run on a network fabric, in each process of the crew
+ *   bench_txn_gather.c  their results and histories, brought together
  *   bench_txn_report.c  the numbers as tables
  *   bench_txn_json.c    and as JSON
  *   bench_txn.c         run after run, and how it all ends
@@ -32,6 +34,7 @@
 #include "base/hist.h"
 #include "base/opt.h"
 #include "check/serial.h"
+#include "lab/bench_crew.h"
 #include "lab/json.h"
 #include "txn/db.h"
 #include "workload/load.h"
@@ -41,14 +44,20 @@
 #define VB_TBENCH_CODE_MAX    (VB_STAGES_MAX + 1)
 #define VB_TBENCH_LOADS_MAX   8u
 
-enum vb_tbench_fabric { VB_TBENCH_SHM, VB_TBENCH_SIM };
+enum vb_tbench_fabric { VB_TBENCH_SHM, VB_TBENCH_SIM, VB_TBENCH_UCX, VB_TBENCH_VERBS };
 extern const char *const vb_tbench_fabric_names[];
+
+/* Between processes that each have their own memory: each is a node. */
+static inline bool vb_tbench_is_net(int fabric)
+{
+	return fabric == VB_TBENCH_UCX || fabric == VB_TBENCH_VERBS;
+}
 
 struct vb_tbench_opts {
 	const char *cc, *hybrid, *workload;
 	int fabric; /* enum vb_tbench_fabric */
 	const char *profile, *segment, *fabric_options, *warmup;
-	uint64_t nodes, threads, coroutines;
+	uint64_t nodes, threads, coroutines, procs;
 	uint64_t duration_ns, warmup_ns, stall_ns, lease_ns;
 	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
 	int recovery; /* 0: on */
@@ -56,6 +65,7 @@ struct vb_tbench_opts {
 	uint64_t history_bytes;
 	uint64_t seed;
 	const char *history, *json;
+	struct vb_bench_opts crew; /* network fabrics: where the processes come from */
 };
 
 /* One protocol with one hybrid code. */
@@ -79,6 +89,10 @@ const struct vb_opt_group *vb_tbench_groups(struct vb_tbench_opts *opts, unsigne
 void vb_tbench_prefer(int argc, char **argv);
 /* 0, or -error, said in one line; nothing has been made yet. */
 int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *plan);
+/* What depends on how many nodes there are; part of the plan unless only a launcher knows. */
+int vb_tbench_plan_nodes(struct vb_tbench_plan *plan);
+/* All that makes two runs different, line by line; malloc'ed. */
+char *vb_tbench_plan_text(const struct vb_tbench_plan *plan);
 void vb_tbench_plan_free(struct vb_tbench_plan *plan);
 /* Bytes of segment that each node needs for a run. */
 uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
@@ -122,7 +136,7 @@ struct vb_tbench_tally {
 	int64_t change[VB_LOAD_CHANGES_MAX];
 	/* Merged: of all workers. */
 	double rate;           /* their rates added up */
-	double cpu_share;      /* processor time over time, of a worker */
+	uint64_t span_ns;      /* their measured spans added up */
 	char why[VB_LOAD_WHY]; /* a client saw what cannot be; "": none did */
 	struct vb_hist
 		lat[VB_LOAD_TYPES_MAX]; /* first begin to commit; pages not used are not touched */
@@ -164,6 +178,8 @@ struct vb_tbench_result {
 	double wall_s, fill_s;
 	uint64_t records;
 	uint64_t deaths, dead_clients; /* workers killed while running */
+	char *died;                    /* network: the first process that did, malloc'ed */
+	uint64_t clock_error_ns;       /* network: of the worst clock among the processes */
 	int death_signal;
 	uint64_t virtual_verbs; /* sim: executed in all */
 	char stall[256];
@@ -244,10 +260,14 @@ int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_
 		      struct vb_tbench_result *r);
 int vb_tbench_run_shm(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
 		      struct vb_tbench_result *r);
+/* In every process of the crew; the root has the result. */
+int vb_tbench_run_net(const struct vb_tbench_plan *plan, struct vb_bench_crew *crew,
+		      const struct vb_tbench_one *one, struct vb_tbench_result *r);
 void vb_tbench_result_free(struct vb_tbench_result *r);
 
 /* What both drivers open first and close last. */
 struct vb_tbench_ground {
+	struct vb_cluster *cluster; /* set by network drivers before it is opened */
 	struct vb_load load;
 	struct vb_fabric *fabric;
 	struct vb_db *db;
@@ -270,11 +290,14 @@ bool vb_tbench_standstill(struct vb_tbench_pulse *p, const struct vb_tbench_seat
 /* Fills r->stall. */
 void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,
 			     unsigned n, uint64_t now_ns);
-/* After everybody has stopped: the invariant, on all nodes. */
+/* After everybody has stopped: the invariant, on all nodes, whose memory this process reaches. */
 void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load);
+/* The same where the nodes' records have been added up already. */
+void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load,
+			  const struct vb_load_sums *sums);
 /* The checker, on all workers' histories; writes --history too.  0 or -error, said. */
 int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
-		    const struct vb_tbench_recorder *recorders, unsigned n);
+		    const struct vb_history *const *parts, unsigned n);
 
 /* ---- reports ---- */
 

@@ -206,7 +206,7 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 {
 	const struct vb_tbench_tally *t = r->tally;
 	const struct vb_tbench_meter *m = &t->spent;
-	bool shm = r->plan->o.fabric == VB_TBENCH_SHM;
+	bool real = r->plan->o.fabric != VB_TBENCH_SIM;
 	uint64_t aborts = sum(m->aborts, VB_TXN_CAUSES) - m->aborts[VB_TXN_USER];
 	double n = (double)commits;
 
@@ -225,9 +225,11 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 	json_object_set_new(j, "waits_per_txn", vb_json_ratio((double)m->waits, n));
 	json_object_set_new(j, "effective_cpu",
 			    vb_json_ratio((double)t->useful_ns, (double)t->attempts_ns));
-	json_object_set_new(j, "cpu_share", shm ? json_real(t->cpu_share) : json_null());
+	json_object_set_new(j, "cpu_share",
+			    real ? vb_json_ratio((double)t->cpu_ns, (double)t->span_ns)
+				 : json_null());
 	json_object_set_new(j, "cycles_per_txn",
-			    shm && t->tsc != 0 ? vb_json_ratio((double)t->tsc, n) : json_null());
+			    real && t->tsc != 0 ? vb_json_ratio((double)t->tsc, n) : json_null());
 }
 
 json_t *vb_tbench_json(const struct vb_tbench_result *r)
@@ -246,6 +248,8 @@ json_t *vb_tbench_json(const struct vb_tbench_result *r)
 	json_object_set_new(j, "answers_lost", word(t->unknown));
 	json_object_set_new(j, "failed", word(t->errors));
 	json_object_set_new(j, "workers_killed", word(r->deaths));
+	json_object_set_new(j, "died", r->died != NULL ? vb_json_text(r->died) : json_null());
+	json_object_set_new(j, "clock_error_us", vb_json_us((double)r->clock_error_ns));
 	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));
 	json_object_set_new(j, "stalled", r->stalled ? vb_json_text(r->stall) : json_null());
 	if (r->plan->o.fabric == VB_TBENCH_SIM)

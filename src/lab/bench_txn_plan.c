@@ -23,7 +23,12 @@
 #define SHM_STALL_NS    (5 * SEC)
 #define SIM_STALL_NS    500000000ull /* ten leases */
 
-const char *const vb_tbench_fabric_names[] = {[VB_TBENCH_SHM] = "shm", [VB_TBENCH_SIM] = "sim"};
+const char *const vb_tbench_fabric_names[] = {
+	[VB_TBENCH_SHM] = "shm",
+	[VB_TBENCH_SIM] = "sim",
+	[VB_TBENCH_UCX] = "ucx",
+	[VB_TBENCH_VERBS] = "verbs",
+};
 
 #define O struct vb_tbench_opts
 static const struct vb_opt what_table[] = {
@@ -34,12 +39,16 @@ static const struct vb_opt what_table[] = {
 		      "which stages run by RPC and not one-sided: none, rpc (every one), both (one "
 		      "run with none and one with rpc), all (a run for each code), or one digit 0 "
 		      "or 1 for each stage of the protocol (none; with --cc all: both)"),
-	VB_OPT_CHOICE(O, fabric, "fabric", "shm|sim", "shm",
-		      "shm: processes on shared memory; sim: a simulated cluster in virtual time"),
+	VB_OPT_CHOICE(
+		O, fabric, "fabric", "shm|sim|ucx|verbs", "shm",
+		"shm: processes on shared memory; sim: a simulated cluster in virtual time; ucx, "
+		"verbs: processes that reach each other through UCX (TCP) or an RDMA card, each a "
+		"node"),
 	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
 		      "the fabric's own options, KEY=VALUE,...; `verbena list` shows them (sim: "
 		      "scope=global, atomics of the CPU and of the card know of each other)"),
-	VB_OPT_SIZE(O, nodes, "nodes", NULL, 1, 256, "number of nodes (2; sim: 4)"),
+	VB_OPT_SIZE(O, nodes, "nodes", NULL, 1, 256, "shm, sim: number of nodes (2; sim: 4)"),
+	VB_OPT_SIZE(O, procs, "procs", NULL, 2, 256, "ucx, verbs: processes, each a node (2)"),
 	VB_OPT_SIZE(O, threads, "threads", "1", 1, 256,
 		    "workers of each node; on shm each is a process, and the first of each node is "
 		    "its server too"),
@@ -123,11 +132,12 @@ void vb_tbench_prefer(int argc, char **argv)
 
 const struct vb_opt_group *vb_tbench_groups(struct vb_tbench_opts *opts, unsigned *n)
 {
-	static struct vb_opt_group groups[4 + VB_TBENCH_LOADS_MAX];
+	static struct vb_opt_group groups[5 + VB_TBENCH_LOADS_MAX];
 	static char titles[VB_TBENCH_LOADS_MAX][64];
 
 	*n = 0;
 	groups[(*n)++] = (struct vb_opt_group){"What runs", what_table, opts};
+	groups[(*n)++] = vb_bench_cluster_group(&opts->crew);
 	groups[(*n)++] = (struct vb_opt_group){"Engine", engine_table, opts};
 	groups[(*n)++] = (struct vb_opt_group){"Load", load_table, opts};
 	for (unsigned turn = 0; turn < 2; turn++) {
@@ -309,24 +319,70 @@ static int plan_profile(const char *name)
 		       name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
+/* Where the processes come from; how many they are, unless only a launcher knows. */
+static int plan_crew(struct vb_tbench_opts *o)
+{
+	int err;
+
+	if (o->nodes != 0)
+		return vb_fail(-EINVAL, "on '%s' each process is a node: say --procs, not --nodes",
+			       vb_tbench_fabric_names[o->fabric]);
+	if (o->threads != 1)
+		return vb_fail(-EINVAL,
+			       "on '%s' a node is one process with one thread: say --procs and "
+			       "--coroutines, not --threads",
+			       vb_tbench_fabric_names[o->fabric]);
+	o->crew.procs = o->procs;
+	err = vb_bench_crew_plan(&o->crew);
+	if (err != 0 || o->crew.launched)
+		return err;
+	if (o->crew.procs == 0)
+		o->crew.procs = 2;
+	o->procs = o->nodes = o->crew.procs;
+	return 0;
+}
+
+static int refuse_crew(const struct vb_tbench_opts *o)
+{
+	const struct vb_bench_opts *c = &o->crew;
+
+	if (o->procs != 0)
+		return vb_fail(-EINVAL, "--procs is for --fabric ucx and verbs: say --nodes and "
+					"--threads");
+	if (c->join != NULL || c->hosts != NULL || c->rank != NULL || c->bind != NULL ||
+	    c->auth_key_file != NULL)
+		return vb_fail(-EINVAL, "--join, --hosts, --rank, --bind and --auth-key-file are "
+					"for --fabric ucx and verbs");
+	return 0;
+}
+
 static int plan_fabric(struct vb_tbench_opts *o)
 {
-	bool sim = o->fabric == VB_TBENCH_SIM;
+	bool sim = o->fabric == VB_TBENCH_SIM, net = vb_tbench_is_net(o->fabric);
+	int err;
 
-	if (sim && o->segment != NULL)
+	if (o->fabric != VB_TBENCH_SHM && o->segment != NULL)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
 	if (!sim && o->profile != NULL)
 		return vb_fail(-EINVAL, "--profile is for --fabric sim");
+	err = net ? plan_crew(o) : refuse_crew(o);
+	if (err)
+		return err;
 	if (o->profile == NULL && sim)
 		o->profile = SIM_PROFILE;
 	if (sim && plan_profile(o->profile) != 0)
 		return -EINVAL;
-	if (o->nodes == 0)
+	if (o->nodes == 0 && !net)
 		o->nodes = sim ? 4 : 2;
 	if (o->duration_ns == 0)
 		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
 	if (o->stall_ns == 0)
 		o->stall_ns = sim ? SIM_STALL_NS : SHM_STALL_NS;
+	return 0;
+}
+
+static int plan_clients(const struct vb_tbench_opts *o)
+{
 	if (o->nodes * o->threads > VB_TBENCH_WORKERS_MAX)
 		return vb_fail(-EINVAL,
 			       "%" PRIu64 " nodes with %" PRIu64
@@ -423,6 +479,8 @@ uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb
 static int plan_memory(const struct vb_tbench_plan *p)
 {
 	uint64_t most = 0, have = vb_host_meminfo("MemAvailable"), room = UINT64_MAX;
+	/* How many of a network's processes are on this machine is not known yet: one is. */
+	uint64_t here = vb_tbench_is_net(p->o.fabric) ? 1 : p->o.nodes;
 	struct vb_load load;
 	struct statvfs fs;
 	int err = vb_load_init(&load, p->load, p->load_options, (uint16_t)p->o.nodes, p->o.seed);
@@ -430,7 +488,7 @@ static int plan_memory(const struct vb_tbench_plan *p)
 	if (err)
 		return err;
 	for (unsigned i = 0; i < p->n_runs; i++) {
-		uint64_t bytes = vb_tbench_node_bytes(p, &p->run[i], &load) * p->o.nodes;
+		uint64_t bytes = vb_tbench_node_bytes(p, &p->run[i], &load) * here;
 
 		most = bytes > most ? bytes : most;
 	}
@@ -466,11 +524,61 @@ int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *p)
 		err = plan_times(&p->o);
 	if (err == 0)
 		err = plan_history(p);
-	if (err == 0)
-		err = plan_memory(p);
+	if (err == 0 && p->o.nodes != 0)
+		err = vb_tbench_plan_nodes(p);
 	if (err)
 		vb_tbench_plan_free(p);
 	return err;
+}
+
+int vb_tbench_plan_nodes(struct vb_tbench_plan *p)
+{
+	int err = plan_clients(&p->o);
+
+	return err ? err : plan_memory(p);
+}
+
+static void put_load_options(FILE *f, const struct vb_tbench_plan *p)
+{
+	for (const struct vb_opt *o = p->load->options; o->kind != VB_OPT_KIND_END; o++) {
+		const void *at = (const char *)p->load_options + o->offset;
+
+		if (o->kind == VB_OPT_KIND_STRING)
+			fprintf(f, "--%s=%s\n", o->name, *(const char *const *)at);
+		else if (o->kind == VB_OPT_KIND_REAL)
+			fprintf(f, "--%s=%.17g\n", o->name, *(const double *)at);
+		else if (o->kind == VB_OPT_KIND_FLAG)
+			fprintf(f, "--%s=%d\n", o->name, *(const bool *)at);
+		else
+			fprintf(f, "--%s=%" PRIu64 "\n", o->name, *(const uint64_t *)at);
+	}
+}
+
+char *vb_tbench_plan_text(const struct vb_tbench_plan *p)
+{
+	const struct vb_tbench_opts *o = &p->o;
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	if (f == NULL)
+		return NULL;
+	fprintf(f, "version=%s %s\n", vb_version(), vb_commit());
+	fprintf(f, "--cc=%s\n--hybrid=%s\n--workload=%s\n", o->cc, o->hybrid ? o->hybrid : "",
+		o->workload);
+	fprintf(f, "--fabric=%s\n--fabric-options=%s\n", vb_tbench_fabric_names[o->fabric],
+		o->fabric_options != NULL ? o->fabric_options : "");
+	fprintf(f, "--coroutines=%" PRIu64 "\n--recovery=%d\n--lease=%" PRIu64 "ns\n",
+		o->coroutines, o->recovery, o->lease_ns);
+	fprintf(f, "--no-doorbell=%d\n--no-outstanding=%d\n--passive-ack=%d\n", o->no_doorbell,
+		o->no_outstanding, o->passive_ack);
+	fprintf(f, "--duration=%" PRIu64 "ns\n--warmup=%" PRIu64 "ns\n", o->duration_ns,
+		o->warmup_ns);
+	fprintf(f, "--stall-after=%" PRIu64 "ns\n--check=%d\n", o->stall_ns, o->check);
+	fprintf(f, "--no-breakdown=%d\n--seed=%" PRIu64 "\n", o->no_breakdown, o->seed);
+	put_load_options(f, p);
+	fclose(f);
+	return text;
 }
 
 void vb_tbench_plan_free(struct vb_tbench_plan *p)

@@ -112,7 +112,9 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 	if (r->history_full)
 		fprintf(to, "    ended early: a history has no more room; give it more "
 			    "--history-bytes\n");
-	if (r->deaths != 0)
+	if (r->died != NULL)
+		fprintf(to, "    %s died: results are of the others until then\n", r->died);
+	else if (r->deaths != 0)
 		fprintf(to,
 			"    %" PRIu64 " worker%s killed by signal %d, %" PRIu64 " clients lost\n",
 			r->deaths, r->deaths > 1 ? "s" : "", r->death_signal, r->dead_clients);
@@ -151,8 +153,9 @@ void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r)
 		per((double)sum(t->spent.verbs, VB_OP_COUNT), commits),
 		per((double)t->spent.calls, commits),
 		100 * per((double)t->useful_ns, t->attempts_ns));
-	if (r->plan->o.fabric == VB_TBENCH_SHM)
-		fprintf(to, " %6.1f %7.2f", 100 * t->cpu_share, per((double)t->tsc, commits) / 1e3);
+	if (r->plan->o.fabric != VB_TBENCH_SIM)
+		fprintf(to, " %6.1f %7.2f", 100 * per((double)t->cpu_ns, t->span_ns),
+			per((double)t->tsc, commits) / 1e3);
 	else
 		fprintf(to, "      -       -");
 	fprintf(to, "  %-12s  %s\n", verdict_of(r),

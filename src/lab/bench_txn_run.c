@@ -25,6 +25,7 @@ static int open_fabric(struct vb_tbench_ground *g, const struct vb_tbench_plan *
 		.node_bytes = vb_tbench_node_bytes(plan, one, &g->load),
 		.endpoints = vb_tbench_clients(plan) + (uint32_t)o->nodes + 16,
 		.seed = o->seed,
+		.cluster = g->cluster,
 	};
 
 	if (o->fabric == VB_TBENCH_SIM) {
@@ -113,6 +114,7 @@ void vb_tbench_tally_merge(struct vb_tbench_tally *into, const struct vb_tbench_
 		into->rate += (double)commits * 1e9 / (double)t->measured_ns;
 	if (t->measured_ns > into->measured_ns)
 		into->measured_ns = t->measured_ns;
+	into->span_ns += t->measured_ns;
 	into->attempts_ns += t->attempts_ns;
 	into->useful_ns += t->useful_ns;
 	into->cpu_ns += t->cpu_ns;
@@ -130,7 +132,9 @@ void vb_tbench_tally_merge(struct vb_tbench_tally *into, const struct vb_tbench_
 void vb_tbench_result_free(struct vb_tbench_result *r)
 {
 	free(r->tally);
+	free(r->died);
 	r->tally = NULL;
+	r->died = NULL;
 	vb_serial_result_free(&r->serial);
 }
 
@@ -178,10 +182,10 @@ void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_
 
 /* ---- verdicts ---- */
 
-void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load)
+void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load,
+			  const struct vb_load_sums *sums)
 {
 	const struct vb_tbench_tally *t = r->tally;
-	struct vb_load_sums sums = {0};
 
 	if (t->why[0] != '\0') {
 		r->judged = r->broken = true;
@@ -196,10 +200,17 @@ void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load)
 		r->unjudged = "answers to commits were lost";
 	if (r->unjudged != NULL)
 		return;
+	r->judged = true;
+	r->broken = load->ops->judge(load, sums, t->change, r->why, sizeof(r->why)) != 0;
+}
+
+void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load)
+{
+	struct vb_load_sums sums = {0};
+
 	for (uint16_t node = 0; node < load->nodes; node++)
 		load->ops->count(load, node, &sums);
-	r->judged = true;
-	r->broken = load->ops->judge(load, &sums, t->change, r->why, sizeof(r->why)) != 0;
+	vb_tbench_judge_sums(r, load, &sums);
 }
 
 static int write_history(const char *path, const struct vb_history *const *parts, unsigned n)
@@ -217,10 +228,9 @@ static int write_history(const char *path, const struct vb_history *const *parts
 }
 
 int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
-		    const struct vb_tbench_recorder *recorders, unsigned n)
+		    const struct vb_history *const *parts, unsigned n)
 {
 	const char *tables[VB_LOAD_TABLES_MAX];
-	const struct vb_history **parts = calloc(n, sizeof(struct vb_history *));
 	struct vb_serial_params p = {
 		.parts = parts,
 		.n_parts = n,
@@ -232,17 +242,12 @@ int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
 	};
 	int err = 0;
 
-	if (parts == NULL)
-		return vb_fail(-ENOMEM, "no memory to check a history");
 	for (unsigned i = 0; i < load->n_tables; i++)
 		tables[i] = load->params[i].name;
-	for (unsigned i = 0; i < n; i++)
-		parts[i] = recorders[i].history;
 	if (r->plan->o.history != NULL)
 		err = write_history(r->plan->o.history, parts, n);
 	if (err == 0)
 		err = vb_serial_check(&p, &r->serial);
 	r->checked = err == 0;
-	free(parts);
 	return err;
 }

@@ -414,16 +414,25 @@ static int set_up(struct shm_run *u, const struct vb_tbench_one *one)
 	return err ? err : open_recorders(u);
 }
 
-static void merge(struct shm_run *u)
+/* Everything of everybody, judged. */
+static int conclude(struct shm_run *u)
 {
-	struct vb_tbench_tally *t = u->r->tally;
-	uint64_t span = 0;
+	const struct vb_history **parts;
+	int err;
 
-	for (unsigned i = 0; i < u->workers; i++) {
-		vb_tbench_tally_merge(t, &u->books->tallies[i]);
-		span += u->books->tallies[i].measured_ns;
-	}
-	t->cpu_share = span > 0 ? (double)t->cpu_ns / (double)span : 0;
+	for (unsigned i = 0; i < u->workers; i++)
+		vb_tbench_tally_merge(u->r->tally, &u->books->tallies[i]);
+	vb_tbench_judge(u->r, &u->ground.load);
+	if (u->books->control.failed != 0 || u->recorders == NULL)
+		return u->books->control.failed;
+	parts = calloc(u->workers, sizeof(struct vb_history *));
+	if (parts == NULL)
+		return vb_fail(-ENOMEM, "no memory to check a history");
+	for (unsigned i = 0; i < u->workers; i++)
+		parts[i] = u->recorders[i].history;
+	err = vb_tbench_check(u->r, &u->ground.load, parts, u->workers);
+	free(parts);
+	return err;
 }
 
 static void tear_down(struct shm_run *u)
@@ -453,11 +462,7 @@ int vb_tbench_run_shm(const struct vb_tbench_plan *plan, const struct vb_tbench_
 	if (err == 0) {
 		r->ran = true;
 		measure(&u);
-		err = u.books->control.failed;
-		merge(&u);
-		vb_tbench_judge(r, &u.ground.load);
-		if (err == 0 && plan->o.check)
-			err = vb_tbench_check(r, &u.ground.load, u.recorders, u.workers);
+		err = conclude(&u);
 	}
 	if (err == -EINTR) {
 		r->interrupted = true;

@@ -221,7 +221,9 @@ int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_
 		vb_tbench_worker_close(&u.worker);
 		vb_tbench_judge(r, &u.ground.load);
 		if (plan->o.check)
-			err = vb_tbench_check(r, &u.ground.load, &u.recorder, 1);
+			err = vb_tbench_check(r, &u.ground.load,
+					      (const struct vb_history *const *)&u.recorder.history,
+					      1);
 	}
 	if (err == -EINTR && r->interrupted)
 		err = 0;
