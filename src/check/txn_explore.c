@@ -307,9 +307,10 @@ static void tell_stuck(struct txn_world *w, int err)
 		if (s->end == TXN_DONE)
 			continue;
 		txn_found(w, VB_TXN_RULE_STUCK,
-			  "coordinator %u is at a %s since the faults ended (%u of %u commits), and "
-			  "%s",
+			  "coordinator %u is at a %s since the faults ended (%u of %u commits, the "
+			  "last attempt ended: %s), and %s",
 			  i, s->doing != NULL ? s->doing : "loss", s->commits, w->d->commits,
+			  s->me != NULL ? vb_txn_cause_names[s->me->txn.cause] : "no coordinator",
 			  err == -EDEADLK ? "nothing can wake it any more" : "the bound has passed");
 	}
 }

@@ -226,6 +226,9 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 		return vb_fail(-EPROTO, "the server of node %u answers what was not asked", c->node);
 	buf = vb_local(me->db->fabric, vb_db_outbox(me->db, me->node, me->number, c->node),
 		       me->db->call_bytes);
+	/* The message may have come and the items not: a WRITE's answer can be lost. */
+	if (vb_wire_seal(buf, head.bytes, c->msg.subject) != head.seal)
+		return -VB_EUNKNOWN;
 	for (unsigned i = 0; i < c->n; i++) {
 		struct vb_item *it = c->item[i];
 		uint32_t bytes = vb_wire_bytes(it->table, ops, it->flags, true);
@@ -272,10 +275,14 @@ static int await_reply(struct vb_txn *t, struct call *c, struct vb_msg *out)
 	return err;
 }
 
-/* A lock stage whose call failed may have taken locks. */
-static void give_up(struct vb_txn *t, struct call *c)
+/* A stage whose call failed may have taken locks; not those that give them back. */
+static void give_up(struct vb_txn *t, unsigned stage, struct call *c)
 {
+	const struct vb_cc_ops *cc = t->me->db->cc;
+
 	call_failed(t, c, c->err);
+	if (stage == cc->commit || stage == cc->release)
+		return;
 	for (unsigned i = 0; i < c->n; i++)
 		if (c->item[i]->status == VB_TXN_FABRIC)
 			c->item[i]->flags |= VB_ITEM_MAYBE | VB_ITEM_MAYBE_S | VB_ITEM_ASKED;
@@ -292,7 +299,7 @@ static void collect(struct vb_txn *t, unsigned stage, struct call *c, const stru
 	if (c->err == 0)
 		c->err = take_reply(t, stage, c, &reply);
 	if (c->err != 0)
-		give_up(t, c);
+		give_up(t, stage, c);
 	if (c->open)
 		vb_box_close(&c->box);
 }

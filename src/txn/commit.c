@@ -74,6 +74,8 @@ int vb_txn_point(struct vb_txn *t)
 	uint64_t begin = me->db->timing ? vb_ep_now(me->ep) : 0;
 	int err;
 
+	/* Before others can have seen that it is committed. */
+	t->write_by_ns = me->db->recovery ? vb_ep_now(me->ep) + me->db->lease_ns : 0;
 	if (!me->db->status)
 		return 0;
 	if (me->db->recovery && writes_anything(t))
@@ -139,8 +141,7 @@ void vb_txn_write_back(struct vb_txn *t)
 		let_readers_go(t, lane);
 		n = pick(t, VB_ITEM_WRITE, 0);
 	}
-	if (db->recovery)
-		lane->acc.not_after_ns = vb_ep_now(me->ep) + db->lease_ns;
+	lane->acc.not_after_ns = t->write_by_ns;
 	lane->unacknowledged = run_for(t, lane, db->cc->commit, n);
 	lane->in_flight = t->passive;
 	lane->acc.not_after_ns = 0;

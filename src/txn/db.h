@@ -93,6 +93,7 @@ struct vb_txn {
 	struct vb_coordinator *me;
 	uint64_t ts, commit_ts;
 	uint64_t begin_ns, deadline_ns;
+	uint64_t write_by_ns; /* a lease after the commit point; 0: whenever */
 	uint8_t phase; /* enum vb_txn_phase */
 	uint8_t cause; /* enum vb_txn_cause */
 	int error;

@@ -225,6 +225,7 @@ static void answer(struct vb_db_server *s, struct request *q, const struct vb_it
 	const struct vb_wire_call *c = &q->head;
 
 	q->head.bytes = pack(ops_of(s, c->stage), item, c->n, wire, r->buf);
+	q->head.seal = vb_wire_seal(r->buf, q->head.bytes, q->subject);
 	r->msg = (struct vb_msg){.subject = q->subject, .tag = VB_TAG_REPLY, .len = sizeof(*c)};
 	memcpy(r->msg.data, c, sizeof(*c));
 	r->verb[0] = (struct vb_verb){

@@ -87,6 +87,12 @@ static unsigned still_held(struct vb_stage *s, struct vb_item **items, unsigned 
 	return m;
 }
 
+static void let_go(struct vb_stage *s, struct vb_item *it, uint64_t (*freed)(const struct vb_item *it))
+{
+	vb_acc_cas(s->acc, VB_AMOD_IM, it->at + vb_item_layout(it)->lock_at, it->held, freed(it),
+		   &it->seen);
+}
+
 void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
 		     uint64_t (*freed)(const struct vb_item *it))
 {
@@ -97,11 +103,16 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 		items = mine;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		struct vb_item *it = items[i];
-
-		write_tuple(s, it, mark);
-		vb_acc_cas(s->acc, VB_AMOD_IM, it->at + vb_item_layout(it)->lock_at, it->held,
-			   freed(it), &it->seen);
+		write_tuple(s, items[i], mark);
+		if (s->acc->doorbell)
+			let_go(s, items[i], freed);
+	}
+	/* Doorbells of their own have no promise in common: the second may ring when the first verb is lost. */
+	if (!s->acc->doorbell) {
+		if (!vb_stage_go(s, items, n))
+			return;
+		for (unsigned i = 0; i < n; i++)
+			let_go(s, items[i], freed);
 	}
 	if (s->passive) {
 		vb_acc_post(s->acc);
@@ -263,7 +274,7 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 			continue;
 		}
 		if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
-		    it->status == VB_TXN_SLOTS)
+		    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE)
 			vb_txn_suspect(t, it);
 		if (*doom == VB_TXN_COMMITTED)
 			*doom = (enum vb_txn_cause)it->status;

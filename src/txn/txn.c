@@ -405,9 +405,10 @@ void vb_txn_clean(struct vb_txn *t)
 		if (t->item[i].flags & (VB_ITEM_HELD_X | VB_ITEM_HELD_S | VB_ITEM_MAYBE |
 					VB_ITEM_MAYBE_S))
 			t->some[n++] = &t->item[i];
-	if (me->db->status && lane->status == (t->ts | VB_TS_RUNNING) &&
-	    vb_lane_status(me, lane, t->ts | VB_TS_ABORTED) == 1 &&
-	    (lane->status & VB_TS_STATE) == VB_TS_RECOVERED)
+	if (me->db->status && lane->status == (t->ts | VB_TS_RUNNING))
+		(void)vb_lane_status(me, lane, t->ts | VB_TS_ABORTED);
+	/* Others may set our locks back whenever they like: the name must not be used again. */
+	if (me->db->status && (lane->status & VB_TS_STATE) == VB_TS_RECOVERED)
 		t->tainted = true;
 	if (n > 0)
 		release(t, lane, n);
