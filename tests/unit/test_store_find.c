@@ -402,25 +402,25 @@ static void run_thread(struct vb_fabric *fabric, uint64_t seed)
 
 static void shm_deferred(void **state)
 {
-	for (uint64_t seed = 1; seed <= 3; seed++)
+	for (uint64_t seed = 1; seed <= 8; seed++)
 		run(open_deferred(seed), seed);
 }
 
 static void sim_with_faults(void **state)
 {
-	for (uint64_t seed = 1; seed <= 5; seed++)
+	for (uint64_t seed = 1; seed <= 16; seed++)
 		run(open_sim(seed), seed);
 }
 
 static void owner_on_a_thread(void **state)
 {
-	for (uint64_t seed = 1; seed <= 3; seed++)
+	for (uint64_t seed = 1; seed <= 8; seed++)
 		run_thread(open_fabric("shm", seed), seed);
 }
 
 static void owner_on_a_thread_deferred(void **state)
 {
-	for (uint64_t seed = 1; seed <= 3; seed++)
+	for (uint64_t seed = 1; seed <= 8; seed++)
 		run_thread(open_deferred(seed), seed);
 }
 
