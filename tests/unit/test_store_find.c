@@ -109,7 +109,7 @@ static int add_one(void)
 }
 
 /* Inserts and deletes in indexes that are nearly full: there most inserts move keys. */
-static int churn(void)
+static int churn(unsigned changes)
 {
 	int err = 0;
 
@@ -120,7 +120,7 @@ static int churn(void)
 	}
 	/* Some that are not there, to come for those that go. */
 	__atomic_store_n(&world->pool, world->pool * 5 / 4, __ATOMIC_SEQ_CST);
-	for (unsigned n = 0; n < CHURN && err == 0; n++) {
+	for (unsigned n = 0; n < changes && err == 0; n++) {
 		unsigned number = (unsigned)vb_rng_below(&world->rng, world->pool), steps = 0;
 
 		/* An index that has become larger is full again before anything is deleted. */
@@ -146,18 +146,16 @@ static int grow(uint64_t resizes)
 	return err;
 }
 
-/* 0, or the first error. */
+/* Mostly while the index is small: then a key is moved often.  0, or the first error. */
 static int own(void)
 {
-	int err = 0;
+	int err = churn(CHURN);
 
 	for (unsigned i = 1; i <= RESIZES && err == 0; i++) {
-		err = churn();
+		err = grow(i);
 		if (err == 0)
-			err = grow(i);
+			err = churn(CHURN / 8);
 	}
-	if (err == 0)
-		err = churn();
 	__atomic_store_n(&world->over, true, __ATOMIC_SEQ_CST);
 	return err;
 }
@@ -310,7 +308,7 @@ static struct vb_fabric *open_deferred(uint64_t seed)
 static struct vb_fabric *open_sim(uint64_t seed)
 {
 	struct vb_sim_faults faults = {.tear = 0.3,
-				       .delay = 0.2,
+				       .delay = 0.5,
 				       .delay_max_ns = 20000,
 				       .nic_stall = 0.01,
 				       .nic_stall_max_ns = 20000};
