@@ -101,7 +101,9 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid, 
 	*d = (struct vb_txn_draw){.seed = seed, .drift_ppm = 100};
 	draw_cluster(&r, d);
 	draw_load(&r, d);
-	d->calm = vb_rng_chance(&r, 0.25);
+	/* Who waits for ever is not saved by those who recover him. */
+	d->recovery = !(cc->caps & VB_CC_BLIND_WAIT);
+	d->calm = vb_rng_chance(&r, 0.25) || !d->recovery;
 	draw_faults(&r, d);
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		d->hybrid[i] = vb_rng_chance(&r, 0.5) ? '1' : '0';

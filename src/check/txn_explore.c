@@ -221,6 +221,7 @@ static int open_db(struct txn_world *w)
 		.bytes_max = 16 * d->record_bytes,
 		.record_max = d->record_bytes,
 		.lease_ns = d->lease_ns,
+		.no_recovery = !d->recovery,
 		.no_doorbell = !d->doorbell,
 		.no_outstanding = !d->outstanding,
 		.passive_ack = d->passive_ack,
@@ -382,7 +383,7 @@ static void run_phases(struct txn_world *w)
 		return;
 	if (err)
 		tell_stuck(w, err);
-	else
+	else if (w->d->recovery)
 		sweep(w);
 }
 

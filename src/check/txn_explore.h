@@ -44,6 +44,7 @@ struct vb_txn_draw {
 	uint32_t drift_ppm;
 	char hybrid[VB_STAGES_MAX + 1];
 	bool doorbell, outstanding, passive_ack, cache;
+	bool recovery;
 	bool calm; /* nothing that a lease must recover from */
 	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide;
 	uint64_t safety_ns, liveness_ns;

@@ -10,8 +10,12 @@
 #include "base/log.h"
 #include "store/store.h"
 
-/* Misses are looked at again until no key moves; a resize moves them all, once. */
-#define MOVES_MAX 64u
+/* Misses are looked at again until no key moves: at once, and then after pauses, because the owner may
+ * have been stopped while it moves one (its thread has to wait for a CPU). */
+#define LOOKS_AT_ONCE 32u
+#define PAUSE_NS      10000u
+#define PAUSE_MOST_NS 1000000u
+#define REST_NS       1000000000ull
 
 struct cache_entry {
 	uint64_t tag; /* of table and key */
@@ -132,9 +136,44 @@ static void renew_view(struct vb_table_node *n, const struct where *w)
 	__atomic_store_n(&n->view.generation, w->generation, __ATOMIC_RELAXED);
 }
 
+/* The first look may have got old and new words while the index was made larger, and `moves` after that:
+ * then the second has the same moves, and other words. */
 static bool settled(const struct where *a, const struct where *b)
 {
-	return a->moves == b->moves && (a->moves & 1) == 0;
+	return a->moves == b->moves && (a->moves & 1) == 0 && a->index_at == b->index_at &&
+	       a->slots == b->slots && a->generation == b->generation;
+}
+
+/* 1: settled; 0: look again. */
+static int look_once(struct vb_acc *a, struct vb_find *f)
+{
+	struct vb_table_node *n = &f->table->node[node_of(f)];
+	struct vb_slot slot[VB_INDEX_WAYS];
+	struct where before, after;
+	struct vb_index_view v;
+	int err = look_where(a, n, &before);
+
+	if (err)
+		return err;
+	v = (struct vb_index_view){.at = vb_addr_make(node_of(f), before.index_at),
+				   .slots = before.slots};
+	if (v.slots == 0)
+		return vb_fail(-VB_EPEERGONE, "node %u has not opened table '%s'", node_of(f),
+			       f->table->name);
+	for (unsigned way = 0; way < VB_INDEX_WAYS; way++)
+		vb_acc_read(a, VB_INDEX, slot_addr(&v, f->key, way), &slot[way], sizeof(slot[way]));
+	err = vb_acc_go(a);
+	if (err)
+		return err == -VB_EACCESS ? 0 : err; /* where half of a view led to */
+	err = look_where(a, n, &after);
+	if (err)
+		return err;
+	if (settled(&before, &after))
+		renew_view(n, &after);
+	for (unsigned way = 0; way < VB_INDEX_WAYS; way++)
+		if (match(f, &slot[way]))
+			return 1;
+	return settled(&before, &after);
 }
 
 /*
@@ -143,41 +182,24 @@ static bool settled(const struct where *a, const struct where *b)
  */
 static int find_carefully(struct vb_acc *a, struct vb_find *f)
 {
-	struct vb_table_node *n = &f->table->node[node_of(f)];
-	struct vb_slot slot[VB_INDEX_WAYS];
-	struct where before, after;
+	uint64_t pause = PAUSE_NS, until = 0;
 
-	for (unsigned tries = 0; tries < MOVES_MAX; tries++) {
-		struct vb_index_view v;
-		int err = look_where(a, n, &before);
+	for (unsigned looks = 0;; looks++) {
+		int err = look_once(a, f);
 
 		if (err)
-			return err;
-		v = (struct vb_index_view){
-			.at = vb_addr_make(vb_addr_node(n->header), before.index_at),
-			.slots = before.slots};
-		if (v.slots == 0)
-			return vb_fail(-VB_EPEERGONE, "node %u has not opened table '%s'",
-				       node_of(f), f->table->name);
-		for (unsigned way = 0; way < VB_INDEX_WAYS; way++)
-			vb_acc_read(a, VB_INDEX, slot_addr(&v, f->key, way), &slot[way],
-				    sizeof(slot[way]));
-		err = vb_acc_go(a);
-		if (err)
-			return err == -VB_EACCESS ? 0 : err;
-		err = look_where(a, n, &after);
-		if (err)
-			return err;
-		if (!settled(&before, &after))
+			return err < 0 ? err : 0;
+		if (looks < LOOKS_AT_ONCE)
 			continue;
-		renew_view(n, &after);
-		for (unsigned way = 0; way < VB_INDEX_WAYS; way++)
-			if (match(f, &slot[way]))
-				return 0;
-		return 0;
+		if (until == 0)
+			until = vb_ep_now(a->ep) + REST_NS;
+		if (vb_ep_now(a->ep) > until)
+			return vb_fail(-VB_EUNKNOWN,
+				       "the index of table '%s' on node %u does not come to rest",
+				       f->table->name, node_of(f));
+		(void)vb_ep_sleep(a->ep, pause);
+		pause = pause * 2 < PAUSE_MOST_NS ? pause * 2 : PAUSE_MOST_NS;
 	}
-	return vb_fail(-VB_EUNKNOWN, "the index of table '%s' on node %u does not come to rest",
-		       f->table->name, node_of(f));
 }
 
 #define FIND_MAX 32u
