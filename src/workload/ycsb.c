@@ -30,7 +30,7 @@
 struct ycsb_opts {
 	uint64_t records, record_bytes, ops, span;
 	double write_ratio, hot_fraction, hot_chance;
-	const char *dist;
+	const char *dist, *theta;
 	bool blind, no_declare;
 };
 
@@ -44,6 +44,7 @@ static const struct vb_opt table[] = {
 	VB_OPT_REAL(O, write_ratio, "write-ratio", "0.5", 0, 1, "share of them that it writes"),
 	VB_OPT_STRING(O, dist, "dist", "DIST", "zipf:0.99",
 		      "which records: uniform, zipf:THETA or powerlaw:ALPHA"),
+	VB_OPT_STRING(O, theta, "theta", "THETA", NULL, "short for --dist zipf:THETA"),
 	VB_OPT_REAL(
 		O, hot_chance, "hot-chance", "0", 0, 1,
 		"take a record from the hot area with this chance, and else from the others, both "
@@ -102,6 +103,7 @@ static int init(struct vb_load *l)
 	const struct ycsb_opts *o = opts_of(l);
 	struct ycsb *y = calloc(1, sizeof(*y));
 	int err = check(l, o);
+	char zipf[64];
 
 	l->own = y;
 	if (err)
@@ -123,7 +125,9 @@ static int init(struct vb_load *l)
 	l->items = (uint32_t)o->ops;
 	l->record_max = (uint32_t)o->record_bytes;
 	l->bytes = (uint32_t)(o->ops * o->record_bytes);
-	return vb_dist_init(&y->dist, o->dist, y->ranks);
+	if (o->theta != NULL)
+		snprintf(zipf, sizeof(zipf), "zipf:%s", o->theta);
+	return vb_dist_init(&y->dist, o->theta != NULL ? zipf : o->dist, y->ranks);
 }
 
 /* ---- records ---- */
