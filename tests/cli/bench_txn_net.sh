@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# bench txn between processes over TCP (fabric ucx): checked, interrupted, killed, and refused.
+. "$(dirname "$0")/lib.sh"
+
+json=$work/run.json
+holds() { # FILTER: true for the JSON file
+	jq -e "$1" "$json" >/dev/null
+}
+
+refused 'nodes are the processes' 2 "--procs --nodes" bench txn --fabric ucx --nodes 3
+refused 'a node has one thread' 2 "--threads --coroutines" bench txn --fabric ucx --threads 2
+refused 'processes on shm' 2 "--procs ucx" bench txn --procs 3
+refused 'a meeting point on shm' 2 "--join ucx" bench txn --join 127.0.0.1:7531
+
+if ! command -v jq >/dev/null; then
+	skip 'ucx' 'jq is not installed'
+	finish
+	exit 0
+fi
+why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
+if [ -n "$why" ]; then
+	skip 'ucx' "$why"
+	finish
+	exit 0
+fi
+
+# The bound is generous: a lost answer is right on a loaded machine, but not what is tested here.
+for load in 'ycsb --records 2k --dist uniform' 'smallbank --accounts 500 --hot-accounts 500' \
+	'bank --accounts 12'; do
+	what="ucx, ${load%% *}"
+	# shellcheck disable=SC2086
+	run bench txn --cc no-wait,wait-die,silo,sundial --hybrid both --fabric ucx --procs 3 --coroutines 2 \
+		--workload $load --fabric-options bound=500ms --duration 150ms --check --json "$json"
+	is "$what: exit status 0" [ "$status" = 0 ]
+	is "$what: every run, checked" holds '.runs | length == 8 and all(.fabric == "ucx" and
+		.nodes == 3 and .clients == 6 and .commits > 0 and .failed == 0 and .died == null and
+		.check.serializable == true and .invariant.holds == true)'
+done
+
+# Interrupted: the root has everybody's results.
+"$verbena" bench txn --cc silo,no-wait --fabric ucx --procs 2 --coroutines 2 --records 1k \
+	--fabric-options bound=500ms --duration 60s --warmup 1ms --json "$json" >"$work/out" \
+	2>"$work/err" </dev/null &
+pid=$!
+sleep 2
+kill -INT $pid
+wait $pid
+status=$?
+is 'interrupted: exit status 130' [ "$status" = 130 ]
+is 'interrupted: the JSON is whole' holds '.interrupted == true and (.runs | length) <= 1'
+
+# A process that is killed: named, and the others' results stand.
+"$verbena" bench txn --cc silo --fabric ucx --procs 3 --coroutines 2 --records 1k \
+	--fabric-options bound=500ms --duration 20s --warmup 1ms --check --json "$json" >"$work/out" \
+	2>"$work/err" </dev/null &
+pid=$!
+sleep 3
+pkill -9 -n -P $pid
+wait $pid
+status=$?
+is 'killed: exit status 1' [ "$status" = 1 ]
+is 'killed: is named' grep -q 'rank 2 .* died' "$work/err"
+is 'killed: the results stand, unjudged' holds '.runs[0] | (.died | test("rank 2")) and
+	.invariant.judged == false'
+finish
