@@ -2,6 +2,8 @@
 #define VB_LOG_ROOM "store"
 #include "store/access.h"
 
+#include "fabric/cpu.h"
+
 const char *const vb_prim_names[VB_PRIMS] = {
 	[VB_READ_DI] = "ReadDI",   [VB_WRITE_DI] = "WriteDI", [VB_AMOD_IM] = "AModIM",
 	[VB_READ_TM] = "ReadTM",   [VB_WRITE_TM] = "WriteTM", [VB_AMOD_TM] = "AModTM",
@@ -59,7 +61,7 @@ static struct vb_verb *ask(struct vb_acc *a, uint8_t op, vb_addr at)
 
 void vb_acc_read_slow(struct vb_acc *a, vb_addr at, void *buf, uint32_t len)
 {
-	const void *mine;
+	void *mine;
 	struct vb_verb *v;
 
 	if (a->at_once) {
@@ -68,7 +70,7 @@ void vb_acc_read_slow(struct vb_acc *a, vb_addr at, void *buf, uint32_t len)
 	}
 	mine = near(a, at, len);
 	if (mine != NULL) {
-		memcpy(buf, mine, len);
+		cpu_copy_out(buf, mine, len); /* each word whole, whoever writes it meanwhile */
 		return;
 	}
 	v = ask(a, VB_OP_READ, at);
@@ -90,7 +92,7 @@ void vb_acc_write_slow(struct vb_acc *a, vb_addr at, const void *buf, uint32_t l
 	}
 	mine = near(a, at, len);
 	if (mine != NULL) {
-		memcpy(mine, buf, len);
+		cpu_copy_in(mine, buf, len);
 		return;
 	}
 	v = ask(a, VB_OP_WRITE, at);

@@ -121,6 +121,8 @@ struct vb_index {
 uint64_t vb_index_find(const struct vb_index *x, uint64_t key);
 /* -EEXIST, -ENOSPC: no memory for a larger one. */
 int vb_index_insert(struct vb_index *x, uint64_t key, uint64_t offset);
+/* A reader that does not know of a larger index yet still finds the key, if it was there when the index
+ * became larger: nobody may use its tuple for another key. */
 bool vb_index_delete(struct vb_index *x, uint64_t key);
 
 /* ---- tables ---- */
