@@ -33,7 +33,7 @@ static void bad_databases(void **state)
 	struct vb_db *db;
 
 	(void)state;
-	open_fabric(&f, 16 << 20);
+	open_fabric(&f, "shm", 16 << 20);
 	refused_db(f, p_.cc = NULL);
 	refused_db(f, p_.cc = "");
 	refused_db(f, p_.cc = "silk");
@@ -64,7 +64,7 @@ static void every_code_of_a_protocol(void **state)
 	struct vb_fabric *f;
 
 	(void)state;
-	open_fabric(&f, 64 << 20);
+	open_fabric(&f, "shm", 64 << 20);
 	for (unsigned bits = 0; bits < 32; bits++) {
 		struct vb_db *db;
 
@@ -102,7 +102,7 @@ static void fabric_that_is_too_small(void **state)
 	struct vb_db *db;
 
 	(void)state;
-	open_fabric(&f, 1 << 20);
+	open_fabric(&f, "shm", 1 << 20);
 	p.coordinators = 4096;
 	refused(vb_db_open(f, &p, &db), -ENOSPC);
 	/* Nothing of it has stayed behind: a smaller one of the same name fits. */
@@ -124,7 +124,7 @@ static void who_comes_second(void **state)
 	struct world w;
 
 	(void)state;
-	open_world(&w, &first);
+	open_world(&w, "shm", &first);
 	refused_db(w.f, p_.cc = "no-wait");
 	refused_db(w.f, p_.cc = "no-wait-sx");
 	refused_db(w.f, p_.coordinators++);
@@ -177,7 +177,7 @@ static void bad_tables(void **state)
 	struct world w;
 
 	(void)state;
-	open_db(&w, &p);
+	open_db(&w, "shm", &p);
 	refused_table(w.db, p_.name = NULL);
 	refused_table(w.db, p_.name = "");
 	refused_table(w.db, p_.name = long_name);
@@ -199,7 +199,7 @@ static void table_that_does_not_fit(void **state)
 	struct world w;
 
 	(void)state;
-	open_db(&w, &p);
+	open_db(&w, "shm", &p);
 	tp.name = "large";
 	tp.records = 10000000;
 	refused(vb_table_open(w.db, &tp, &t), -ENOSPC);
@@ -221,7 +221,7 @@ static void where_keys_are(void **state)
 	struct world w;
 
 	(void)state;
-	open_db(&w, &p);
+	open_db(&w, "shm", &p);
 	tp.name = "top";
 	tp.partition = VB_PARTITION_TOP16;
 	tp.record_bytes = 1;
@@ -253,7 +253,7 @@ static void loads(void **state)
 	int err;
 
 	(void)state;
-	open_db(&w, &p);
+	open_db(&w, "shm", &p);
 	refused(vb_table_load(w.t, 3, &r), -EEXIST);
 	vb_log_capture_begin(text, sizeof(text));
 	do {
@@ -282,7 +282,7 @@ static void coordinators_are_counted(void **state)
 
 	(void)state;
 	p.coordinators = 2;
-	open_world(&w, &p);
+	open_world(&w, "shm", &p);
 	refused(vb_coordinator_open(w.db, NODES, &none), -EINVAL);
 	must(vb_coordinator_open(w.db, 0, &more[0]));
 	must(vb_coordinator_open(w.db, 1, &more[1]));

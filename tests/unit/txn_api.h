@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of include/verbena/txn.h share: a small database on two nodes of a private shm fabric,
- * its servers as tasks of the test's thread, and two coordinators; and a list of tests made for every
- * protocol, one-sided and by RPC.
+ * What the tests of include/verbena/txn.h share: a small database on two nodes of a private fabric, its
+ * servers as tasks of the test's thread, and two coordinators; and a list of tests made for every
+ * protocol, one-sided and by RPC.  With PROTOCOL defined, for that one only:
+ *
+ *	#define PROTOCOL vb_cc_mine
+ *	#include "test_txn_isolation.c"
  */
 #ifndef VB_TESTS_TXN_API_H
 #define VB_TESTS_TXN_API_H
@@ -38,9 +41,16 @@ struct record {
 	uint64_t value, other;
 };
 
+#ifdef PROTOCOL
+extern const struct vb_cc_ops PROTOCOL;
+static const struct vb_cc_ops *const protocols[] = {&PROTOCOL, NULL};
+#else
+#define protocols vb_ccs
+#endif
+
 struct kind {
 	const struct vb_cc_ops *ops;
-	const char *hybrid;
+	const char *hybrid, *fabric;
 };
 
 struct world {
@@ -82,12 +92,13 @@ static inline struct vb_db_params usual_db(const struct kind *k, uint64_t lease_
 static const struct vb_table_params usual_table = {
 	.name = "account", .record_bytes = sizeof(struct record), .records = RECORDS};
 
-static inline void open_fabric(struct vb_fabric **f, uint64_t node_bytes)
+static inline void open_fabric(struct vb_fabric **f, const char *fabric, uint64_t node_bytes)
 {
-	must(vb_fabric_open(
-		&(struct vb_fabric_params){
-			.fabric = "shm", .nodes = NODES, .node_bytes = node_bytes, .endpoints = 32},
-		f));
+	must(vb_fabric_open(&(struct vb_fabric_params){.fabric = fabric,
+						       .nodes = NODES,
+						       .node_bytes = node_bytes,
+						       .endpoints = 32},
+			    f));
 }
 
 static inline void load(struct vb_table *t)
@@ -110,18 +121,18 @@ static inline void stop_servers(struct world *w)
 	}
 }
 
-static inline void open_db(struct world *w, const struct vb_db_params *p)
+static inline void open_db(struct world *w, const char *fabric, const struct vb_db_params *p)
 {
 	*w = (struct world){0};
-	open_fabric(&w->f, 16 << 20);
+	open_fabric(&w->f, fabric, 16 << 20);
 	must(vb_db_open(w->f, p, &w->db));
 	must(vb_table_open(w->db, &usual_table, &w->t));
 	load(w->t);
 }
 
-static inline void open_world(struct world *w, const struct vb_db_params *p)
+static inline void open_world(struct world *w, const char *fabric, const struct vb_db_params *p)
 {
-	open_db(w, p);
+	open_db(w, fabric, p);
 	start_servers(w);
 	must(vb_coordinator_open(w->db, 0, &w->a));
 	must(vb_coordinator_open(w->db, 1, &w->b));
@@ -138,9 +149,10 @@ static inline void close_world(struct world *w)
 
 static inline void open_usual(struct world *w, void **state, uint64_t lease_ns)
 {
-	struct vb_db_params p = usual_db(*state, lease_ns);
+	const struct kind *k = *state;
+	struct vb_db_params p = usual_db(k, lease_ns);
 
-	open_world(w, &p);
+	open_world(w, k->fabric, &p);
 }
 
 /* ---- one transaction each ---- */
@@ -184,30 +196,35 @@ struct case_for_all {
 	CMUnitTestFunction run;
 };
 
-#define KINDS_MAX 32
+#define KINDS_MAX 64
 #define TESTS_MAX 1024
 
 static struct kind kinds[KINDS_MAX];
 static char test_names[TESTS_MAX][96];
 
-/* Fills `tests` with every case for every protocol, one-sided and by RPC; how many there are. */
-static inline size_t tests_for_all(const struct case_for_all *cases, size_t n_cases,
-				   struct CMUnitTest *tests)
+/* Fills `tests` with every case for every protocol, one-sided and by RPC, on each of the fabrics; how many
+ * there are. */
+static inline size_t tests_for_all(const char *const *fabrics, const struct case_for_all *cases,
+				   size_t n_cases, struct CMUnitTest *tests)
 {
 	unsigned n_kinds = 0;
 	size_t n = 0;
 
-	for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL; c++) {
-		vb_assert(n_kinds + 2 <= KINDS_MAX);
-		kinds[n_kinds++] = (struct kind){.ops = *c};
-		kinds[n_kinds++] = (struct kind){.ops = *c, .hybrid = "rpc"};
-	}
+	for (; *fabrics != NULL; fabrics++)
+		for (const struct vb_cc_ops *const *c = protocols; *c != NULL; c++) {
+			vb_assert(n_kinds + 2 <= KINDS_MAX);
+			kinds[n_kinds++] = (struct kind){*c, NULL, *fabrics};
+			kinds[n_kinds++] = (struct kind){*c, "rpc", *fabrics};
+		}
+#ifdef PROTOCOL
+	vb_cc_register(protocols);
+#endif
 	for (unsigned k = 0; k < n_kinds; k++)
 		for (size_t i = 0; i < n_cases; i++, n++) {
 			vb_assert(n < TESTS_MAX);
-			snprintf(test_names[n], sizeof(test_names[n]), "%s%s%s: %s",
-				 kinds[k].ops->name, kinds[k].hybrid != NULL ? " " : "",
-				 kinds[k].hybrid != NULL ? kinds[k].hybrid : "", cases[i].name);
+			snprintf(test_names[n], sizeof(test_names[n]), "%s %s%s: %s",
+				 kinds[k].fabric, kinds[k].ops->name,
+				 kinds[k].hybrid != NULL ? " rpc" : "", cases[i].name);
 			tests[n] = (struct CMUnitTest){.name = test_names[n],
 						       .test_func = cases[i].run,
 						       .initial_state = &kinds[k]};
