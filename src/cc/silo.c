@@ -33,8 +33,9 @@ static vb_addr lock_word(const struct vb_item *it)
 
 /* ---- read ---- */
 
-/* The tuple as it was read, and the lock word a second time (store/store.h, "Whole reads"). */
-static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t again)
+/* The tuple as it was read; without a seal, the lock word as it was before and after (store/store.h, "Whole
+ * reads"). */
+static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t before, uint64_t after)
 {
 	const struct vb_tuple_layout *l = vb_item_layout(it);
 	uint64_t word = vb_tuple_word(it->image, l->lock_at);
@@ -55,7 +56,7 @@ static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t again)
 	if (vb_stage_sealed(s))
 		whole = whole && (it->flags & VB_ITEM_BLIND || vb_tuple_whole(l, it->image));
 	else
-		whole = whole && again == word;
+		whole = whole && before == word && after == word;
 	if (!whole) {
 		it->status = VB_ITEM_WAIT;
 		return;
@@ -65,24 +66,30 @@ static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t again)
 	it->status = 0;
 }
 
+static bool look_at_words(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t *word)
+{
+	for (unsigned i = 0; i < n; i++)
+		vb_acc_read(s->acc, VB_READ_DI, lock_word(items[i]), &word[i], 8);
+	return vb_stage_go(s, items, n);
+}
+
 void silo_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
-	uint64_t again[VB_STAGE_ITEMS];
+	uint64_t before[VB_STAGE_ITEMS] = {0}, after[VB_STAGE_ITEMS] = {0};
+	bool sealed = vb_stage_sealed(s);
 
+	if (!sealed && !look_at_words(s, items, n, before))
+		return;
 	for (unsigned i = 0; i < n; i++) {
 		items[i]->seen = 0;
 		vb_stage_read_tuple(s, items[i]);
 	}
 	if (!vb_stage_go(s, items, n))
 		return;
-	if (!vb_stage_sealed(s)) {
-		for (unsigned i = 0; i < n; i++)
-			vb_acc_read(s->acc, VB_READ_DI, lock_word(items[i]), &again[i], 8);
-		if (!vb_stage_go(s, items, n))
-			return;
-	}
+	if (!sealed && !look_at_words(s, items, n, after))
+		return;
 	for (unsigned i = 0; i < n; i++)
-		judge_read(s, items[i], vb_stage_sealed(s) ? 0 : again[i]);
+		judge_read(s, items[i], before[i], after[i]);
 }
 
 /* ---- lock ---- */
@@ -250,7 +257,8 @@ const struct vb_cc_ops vb_cc_silo_as_published = {
 	.name = "silo-as-published",
 	.summary = "silo whose validation looks at locks and not at versions",
 	.source = "seed 004 algorithm 5, to the letter",
-	.caps = VB_CC_STRICT | VB_CC_PLANTED,
+	.caps = VB_CC_STRICT,
+	.planted = "not-serializable",
 	SILO_OPS(stages_published),
 	.prepare = silo_prepare,
 };

@@ -22,10 +22,8 @@
  * every commit makes rts larger, a word that is what it was when the record was read proves that the record is
  * unchanged: a renewal is one CAS without a READ before it, and so is a lock.
  *
- * A locked record may be read: its writer commits behind its lease.  wts and rts must then be of the same
- * version: they lie in one 16-byte word that is read whole (sealed), or the version is read again after the
- * READ has completed.  Without seals the record under a locked word may be half written, so the writer marks
- * the version first (bit w).
+ * A locked record may be read: its writer commits behind its lease.  Without seals the record under a locked
+ * word may be half written, so the writer marks the version first (bit w).
  *
  * Serializable, but not strictly: a transaction may be ordered, in logical time, before one that had ended
  * before it began.  Whose lock it is can be told by its place only; a lock is therefore recovered when its
@@ -63,12 +61,14 @@ static void at_least(struct vb_stage *s, uint64_t time)
 
 /* ---- read ---- */
 
-static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t again)
+/* before, after: the version at a look before and after the READ of the tuple, where there was one. */
+static void judge_read(struct vb_stage *s, struct vb_item *it, const uint64_t *before,
+		       const uint64_t *after)
 {
 	const struct vb_tuple_layout *l = vb_item_layout(it);
 	uint64_t word = vb_tuple_word(it->image, l->lock_at);
 	uint64_t version = vb_tuple_word(it->image, l->version_at);
-	bool whole;
+	bool whole = true;
 
 	if (!vb_item_is_key(it)) {
 		it->at = 0;
@@ -77,8 +77,10 @@ static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t again)
 	}
 	if (vb_stage_sealed(s))
 		whole = it->flags & VB_ITEM_BLIND || vb_tuple_whole(l, it->image);
-	else
-		whole = version == again && !(version & SUNDIAL_WRITING);
+	if (before != NULL)
+		whole = whole && version == *before && !(version & SUNDIAL_WRITING);
+	if (after != NULL)
+		whole = whole && version == *after;
 	if (!whole) {
 		it->status = VB_ITEM_WAIT;
 		return;
@@ -90,24 +92,37 @@ static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t again)
 	at_least(s, sundial_wts(version));
 }
 
+static bool look_at_versions(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t *version)
+{
+	for (unsigned i = 0; i < n; i++)
+		vb_acc_read(s->acc, VB_READ_DI, version_word(items[i]), &version[i], 8);
+	return vb_stage_go(s, items, n);
+}
+
+/*
+ * What is read must be whole, and its rts must be of its wts and not of a later one.  With seals, and where the
+ * two words are read as one, one READ shows both.  With seals alone, the version is looked at once more: then
+ * the rts came before, and is that version's or an older one's, which is shorter and does no harm.  Without
+ * seals it is looked at before, too.
+ */
 void sundial_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
-	uint64_t again[VB_STAGE_ITEMS];
+	uint64_t before[VB_STAGE_ITEMS], after[VB_STAGE_ITEMS];
+	bool sealed = vb_stage_sealed(s);
+	bool again = !sealed || !(s->acc->ep->fabric->caps.flags & VB_CAP_MASKED128);
 
+	if (!sealed && !look_at_versions(s, items, n, before))
+		return;
 	for (unsigned i = 0; i < n; i++) {
 		items[i]->seen = 0;
 		vb_stage_read_tuple(s, items[i]);
 	}
 	if (!vb_stage_go(s, items, n))
 		return;
-	if (!vb_stage_sealed(s)) {
-		for (unsigned i = 0; i < n; i++)
-			vb_acc_read(s->acc, VB_READ_DI, version_word(items[i]), &again[i], 8);
-		if (!vb_stage_go(s, items, n))
-			return;
-	}
+	if (again && !look_at_versions(s, items, n, after))
+		return;
 	for (unsigned i = 0; i < n; i++)
-		judge_read(s, items[i], vb_stage_sealed(s) ? 0 : again[i]);
+		judge_read(s, items[i], sealed ? NULL : &before[i], again ? &after[i] : NULL);
 }
 
 /*
@@ -269,13 +284,43 @@ void sundial_commit(struct vb_stage *s, struct vb_item **items, unsigned n)
 	vb_stage_commit(s, items, n, SUNDIAL_WRITING, free_word);
 }
 
+static bool unsure(const struct vb_item *it)
+{
+	return it->flags & VB_ITEM_MAYBE && !(it->flags & VB_ITEM_HELD_X) && it->at != 0;
+}
+
+/* Of a lock whose verb's answer was lost: is it ours, and under which lease? */
+static bool look_what_is_held(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	uint64_t word[VB_STAGE_ITEMS];
+
+	for (unsigned i = 0; i < n; i++)
+		if (unsure(items[i]))
+			vb_acc_read(s->acc, VB_READ_DI, lock_word(items[i]), &word[i], 8);
+	if (!vb_stage_go(s, items, n))
+		return false;
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		if (!unsure(it))
+			continue;
+		if (sundial_holder(word[i]) == vb_ts_place(s->ts))
+			it->held = word[i];
+		else
+			it->flags &= (uint16_t)~VB_ITEM_MAYBE;
+	}
+	return true;
+}
+
 void sundial_release(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
+	if (!look_what_is_held(s, items, n))
+		return;
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_item *it = items[i];
 
 		it->status = 0;
-		if (it->at != 0)
+		if (it->at != 0 && it->flags & (VB_ITEM_HELD_X | VB_ITEM_MAYBE))
 			vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(it), it->held,
 				   it->held & SUNDIAL_RTS, &it->seen);
 	}

@@ -36,10 +36,12 @@ static void wrong_tuple(struct vb_stage *s, struct vb_item *it, vb_addr word)
 	it->seen = 0;
 }
 
+/* The lock is ours.  An image that was there before is the transaction's own, perhaps changed by it. */
 static void fetched(struct vb_item *it)
 {
+	if (needs_read(it))
+		it->version = vb_tuple_word(it->image, vb_item_layout(it)->version_at);
 	it->flags |= VB_ITEM_FETCHED;
-	it->version = vb_tuple_word(it->image, vb_item_layout(it)->version_at);
 	it->seen = 0;
 	it->status = 0;
 }
@@ -108,6 +110,7 @@ static void ask_s(struct vb_stage *s, struct vb_item *it)
 		it->slot = (uint8_t)(1 + vb_ts_place(s->ts) / 4 % VB_SX_SLOTS);
 	it->flags |= VB_ITEM_MAYBE_S;
 	vb_acc_cas(s->acc, VB_AMOD_IM, slot_word(it), 0, s->ts, &it->seen);
+	vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(it), 0, 0, &it->held);
 	vb_stage_read_tuple(s, it);
 }
 
@@ -126,7 +129,7 @@ static uint8_t empty_slot(const struct vb_item *it)
 /* True: try the slot that it->slot now names. */
 static bool got_s(struct vb_stage *s, struct vb_item *it, two_phase_judge *judge)
 {
-	uint64_t writer = vb_tuple_word(it->image, vb_item_layout(it)->lock_at);
+	uint64_t writer = it->held;
 
 	it->flags &= (uint16_t)~VB_ITEM_MAYBE_S;
 	if (it->seen != 0 && it->seen != s->ts) {
@@ -250,6 +253,16 @@ void two_phase_commit(struct vb_stage *s, struct vb_item **items, unsigned n)
 	vb_stage_commit(s, items, n, 0, free_word);
 }
 
+/* Which one it was, an answer would have told. */
+static void leave_every_slot(struct vb_stage *s, struct vb_item *it)
+{
+	if (vb_item_layout(it)->meta_bytes != VB_SX_META)
+		return;
+	for (unsigned k = 0; k < VB_SX_SLOTS; k++)
+		vb_acc_cas(s->acc, VB_AMOD_IM, it->at + VB_TUPLE_META_AT + k * 8, s->ts, 0,
+			   &it->seen);
+}
+
 void two_phase_release(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -260,8 +273,10 @@ void two_phase_release(struct vb_stage *s, struct vb_item **items, unsigned n)
 			continue;
 		if (it->flags & (VB_ITEM_HELD_X | VB_ITEM_MAYBE))
 			vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(it), s->ts, 0, &it->held);
-		if (it->slot != 0 && it->flags & (VB_ITEM_HELD_S | VB_ITEM_MAYBE_S))
+		if (it->flags & VB_ITEM_HELD_S)
 			vb_acc_cas(s->acc, VB_AMOD_IM, slot_word(it), s->ts, 0, &it->seen);
+		else if (it->flags & VB_ITEM_MAYBE_S)
+			leave_every_slot(s, it);
 	}
 	(void)vb_stage_go(s, items, n);
 }

@@ -15,19 +15,23 @@
  *
  * Shared and exclusive (`-sx`): the tuple's eight meta words are *slots*, each with the timestamp of one
  * reader.  A reader puts its name into a slot by CAS and then looks at the lock word; a writer takes the lock
- * word by CAS and then looks at the slots.  A READ sees the atomics that were posted before it, so of a reader
- * and a writer at least one sees the other:
+ * word by CAS and then looks at the slots.  READs and atomics see the atomics that were posted before them, so
+ * of a reader and a writer at least one sees the other:
  *
- *	reader   CAS slot 0 -> ts    READ: lock word free?    yes: has it    no: out of the slot, conflict
- *	writer   CAS lock 0 -> ts    READ: slots empty?       yes: has it    no: conflict with each reader;
- *	                                                                     keeps the word while it waits
+ *	reader   CAS slot 0 -> ts, CAS lock 0 -> 0, READ    lock free? yes: has it  no: out of the slot, conflict
+ *	writer   CAS lock 0 -> ts, READ                     slots empty? yes: has it  no: conflict with each
+ *	                                                    reader; keeps the word while it waits
+ *
+ * The reader looks at the lock word with an atomic, whose place in the order is known, and not in what the READ
+ * brought: of a READ's lines the record may be fetched first, while the last writer is still writing, and the
+ * lock word last, when it has gone.
  *
  * Seed 004 counts readers in the lock word (algorithm 1), where a CAS fails for every other reader that comes
  * or goes, and where nobody knows whose a dead reader's count is.  More readers than slots abort, as its
  * Wait-Die's do.
  *
- *	acquire   CAS and READ in one doorbell          release, read   CAS
- *	commit    WRITE and CAS in one doorbell         release, abort  CAS
+ *	acquire   CAS and READ in one doorbell (shared: two CAS)    release, read   CAS
+ *	commit    WRITE and CAS in one doorbell                     release, abort  CAS
  */
 #ifndef VB_CC_TWO_PHASE_H
 #define VB_CC_TWO_PHASE_H

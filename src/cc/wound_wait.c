@@ -24,10 +24,10 @@
 uint8_t wound_wait_judge(struct vb_stage *s, struct vb_item *it, uint64_t holder)
 {
 	/* Each time that we look: it may have been tried again, under the same name, since we wounded it.
-	 * `next` takes an answer that nobody needs. */
+	 * `lease` takes an answer that nobody needs. */
 	if (s->ts < holder)
 		vb_acc_cas(s->acc, VB_AMOD_TM, vb_stage_status_addr(s, vb_ts_place(holder)),
-			   holder | VB_TS_RUNNING, holder | VB_TS_ABORTED, &it->next);
+			   holder | VB_TS_RUNNING, holder | VB_TS_ABORTED, &it->lease);
 	return VB_ITEM_WAIT;
 }
 
@@ -65,6 +65,7 @@ const struct vb_cc_ops vb_cc_wound_wait_as_published = {
 	.name = "wound-wait-as-published",
 	.summary = "wound-wait in which those who wait do not look at their own status",
 	.source = "seed 004 algorithm 2, to the letter",
-	.caps = VB_CC_STRICT | VB_CC_AGE | VB_CC_STATUS | VB_CC_BLIND_WAIT | VB_CC_PLANTED,
+	.caps = VB_CC_STRICT | VB_CC_AGE | VB_CC_STATUS | VB_CC_BLIND_WAIT,
+	.planted = "stuck",
 	TWO_PHASE_OPS(stages_x),
 };

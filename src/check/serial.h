@@ -2,11 +2,11 @@
 /*
  * An exact serializability checker.
  *
- * From histories (check/history.h) it builds the direct serialization graph of Adya (1999): an edge
- * from the writer of a version to its readers (wr), to the writer of the next version (ww), and from the
- * readers of a version to the writer of the next (rw).  The versions and their order are the store's own,
- * so the graph is the graph, not an estimate, and a cycle is an anomaly.  With `strict`, an edge leads
- * from each transaction to those that began after it had ended (rt).
+ * From histories (check/history.h) it builds the direct serialization graph of Adya (1999): an
+ * edge from the writer of a version to its readers (wr), to the writer of the next version (ww),
+ * and from the readers of a version to the writer of the next (rw).  The versions and their order
+ * are the store's own, so the graph is the graph, not an estimate, and a cycle is an anomaly.
+ * With `strict`, an edge leads from each transaction to those that began after it had ended (rt).
  */
 #ifndef VB_CHECK_SERIAL_H
 #define VB_CHECK_SERIAL_H
@@ -19,13 +19,13 @@ enum vb_anomaly {
 	VB_ANOMALY_G1A,         /* a version was read whose writer aborted */
 	VB_ANOMALY_G1B,         /* a version was read that its writer replaced itself */
 	VB_ANOMALY_G1C,         /* a cycle of ww and wr edges */
-	VB_ANOMALY_LOST_UPDATE, /* two transactions read the same version of a key and both replaced it */
-	VB_ANOMALY_WRITE_SKEW,  /* a cycle with two rw edges, one after the other, between two transactions */
-	VB_ANOMALY_G_SINGLE,    /* a cycle with exactly one rw edge (read skew) */
-	VB_ANOMALY_G2,          /* a cycle with more rw edges */
-	VB_ANOMALY_REAL_TIME,   /* a cycle that needs an rt edge: serializable, but not strictly */
-	VB_ANOMALY_FORK,        /* two writes replaced the same version: its loser's write is lost */
-	VB_ANOMALY_GHOST,       /* a version that nobody wrote */
+	VB_ANOMALY_LOST_UPDATE, /* a key was written by who had read a version that another replaced */
+	VB_ANOMALY_WRITE_SKEW, /* two transactions, each of which read what the other replaced */
+	VB_ANOMALY_G_SINGLE,   /* a cycle with exactly one rw edge (read skew) */
+	VB_ANOMALY_G2,         /* a cycle with more rw edges */
+	VB_ANOMALY_REAL_TIME,  /* a cycle that needs an rt edge: serializable, but not strictly */
+	VB_ANOMALY_FORK,       /* two writes replaced, or made, the same version: one is lost */
+	VB_ANOMALY_GHOST,      /* a version that nobody wrote */
 	VB_ANOMALIES
 };
 extern const char *const vb_anomaly_names[VB_ANOMALIES]; /* "G0", "G1a", ..., "lost update", ... */
@@ -41,11 +41,13 @@ struct vb_serial_params {
 
 struct vb_serial_result {
 	uint64_t txns, committed, aborted, unknown, reads, writes, keys, edges;
-	uint64_t found[VB_ANOMALIES]; /* at least so many: one for each strongly connected component, and
-				       * one for each fork, ghost, G1a and G1b */
-	enum vb_anomaly first;        /* the worst by the order of the enum, NONE: serializable */
+	/* At least so many: one for each strongly connected component, and one for each fork, ghost,
+	 * G1a and G1b. */
+	uint64_t found[VB_ANOMALIES];
+	enum vb_anomaly first; /* the worst by the order of the enum, NONE: serializable */
 	double seconds;
-	char *story; /* of the first: the smallest cycle through it, told line by line; free(); NULL if none */
+	/* Of the first: the smallest cycle through it, told line by line; free(); NULL if none. */
+	char *story;
 };
 
 /* 0: checked, *out says what was found.  -ENOMEM, -EINVAL (the same id twice, ...): said. */

@@ -15,10 +15,12 @@ struct vb_command {
 	/* The option groups of the command, for --help, the man page and completions; NULL: none. */
 	const struct vb_opt_group *(*groups)(unsigned *n);
 	const char *example; /* a command line that works, or NULL */
+	const char *words;   /* what follows the options, for the usage: "FILE..."; NULL: nothing */
 };
 
-extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_command_bench_fabric,
-	vb_command_check_lock, vb_command_doctor, vb_command_version, vb_command_help;
+extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_command_bench_txn,
+	vb_command_bench_fabric, vb_command_check_lock, vb_command_check_txn,
+	vb_command_check_history, vb_command_doctor, vb_command_version, vb_command_help;
 
 /* All of them, NULL at the end, in the order of the overview. */
 extern const struct vb_command *const vb_commands[];
@@ -29,5 +31,7 @@ extern const struct vb_command *const vb_commands[];
  * (the reason has been printed).
  */
 int vb_cli_parse(const struct vb_command *command, int argc, char **argv);
+/* The same for a command that takes words: *n_words of them are at the front of argv. */
+int vb_cli_parse_words(const struct vb_command *command, int argc, char **argv, int *n_words);
 
 #endif

@@ -48,7 +48,8 @@ static void put_command(const struct vb_command *c)
 
 	if (c->groups != NULL)
 		groups = c->groups(&n);
-	printf("## verbena %s%s\n\n", c->name, n > 0 ? " [OPTION]..." : "");
+	printf("## verbena %s%s%s%s\n\n", c->name, n > 0 ? " [OPTION]..." : "", c->words ? " " : "",
+	       c->words ? c->words : "");
 	put_scdoc(c->summary);
 	printf(".\n\n");
 	for (unsigned i = 0; i < n; i++) {

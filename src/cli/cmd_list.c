@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verbena list: what there is, what it can do and, where it cannot run, why. */
 #include "cli/cli.h"
+#include "cli/list_txn.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -290,6 +291,7 @@ static int print_json(void)
 	json_object_set_new(root, "locks", locks_json(vb_locks));
 	json_object_set_new(root, "as_published", locks_json(vb_locks_published));
 	json_object_set_new(root, "planted", locks_json(vb_planted_locks));
+	vb_list_txn_json(root);
 	json_object_set_new(root, "fabrics", fabrics_json());
 	json_object_set_new(root, "profiles", profiles_json());
 	err = json_dumpf(root, stdout, JSON_INDENT(1));
@@ -327,6 +329,7 @@ static int run(int argc, char **argv)
 		  vb_locks_published);
 	put_locks("Planted locks: each has a bug that `verbena check lock` must find",
 		  vb_planted_locks);
+	vb_list_put_txn();
 	put_fabrics();
 	put_profiles();
 	return VB_EXIT_OK;
@@ -334,7 +337,7 @@ static int run(int argc, char **argv)
 
 const struct vb_command vb_command_list = {
 	.name = "list",
-	.summary = "Show the locks, fabrics and network profiles, and what each can do",
+	.summary = "Show the locks, protocols, workloads, fabrics and network profiles",
 	.run = run,
 	.groups = groups,
 	.example = "verbena list --json",

@@ -12,7 +12,8 @@
 
 static void print_help(const struct vb_command *c, const struct vb_opt_group *groups, unsigned n)
 {
-	printf("Usage: verbena %s%s\n\n%s\n", c->name, n > 0 ? " [OPTION]..." : "", c->summary);
+	printf("Usage: verbena %s%s%s%s\n\n%s\n", c->name, n > 0 ? " [OPTION]..." : "",
+	       c->words ? " " : "", c->words ? c->words : "", c->summary);
 	if (n > 0) {
 		printf("\n");
 		vb_opt_print_help(stdout, groups, n);
@@ -21,27 +22,35 @@ static void print_help(const struct vb_command *c, const struct vb_opt_group *gr
 		printf("\nExample:\n  %s\n", c->example);
 }
 
-int vb_cli_parse(const struct vb_command *command, int argc, char **argv)
+int vb_cli_parse_words(const struct vb_command *command, int argc, char **argv, int *n_words)
 {
 	const struct vb_opt_group *groups = NULL;
 	unsigned n = 0;
-	int words = 0, err;
+	int err;
 
+	*n_words = 0;
 	if (command->groups != NULL)
 		groups = command->groups(&n);
 	for (unsigned i = 0; i < n; i++)
 		vb_opt_defaults(groups[i].table, groups[i].opts);
-	err = vb_opt_parse_args(groups, n, argc, argv, &words);
+	err = vb_opt_parse_args(groups, n, argc, argv, n_words);
 	if (err < 0)
 		return VB_EXIT_USAGE;
 	if (err == 1) {
 		print_help(command, groups, n);
 		return VB_EXIT_OK;
 	}
-	if (words > 0) {
+	return -1;
+}
+
+int vb_cli_parse(const struct vb_command *command, int argc, char **argv)
+{
+	int words, end = vb_cli_parse_words(command, argc, argv, &words);
+
+	if (end < 0 && words > 0) {
 		fprintf(stderr, "verbena: '%s' is not an option of `verbena %s`; see its --help\n",
 			argv[0], command->name);
 		return VB_EXIT_USAGE;
 	}
-	return -1;
+	return end;
 }

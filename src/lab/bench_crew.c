@@ -232,10 +232,9 @@ static int open_cluster(const struct vb_bench_opts *o, struct vb_bench_crew *cre
 	return open_forked(crew, p);
 }
 
-int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew)
+int vb_bench_crew_meet(const struct vb_bench_opts *o, const char *config,
+		       struct vb_bench_crew *crew)
 {
-	const struct vb_bench_opts *o = &plan->o;
-	char *config = config_text(plan);
 	struct vb_cluster_params p = {
 		.hosts = (uint32_t)o->procs,
 		.bind = o->bind,
@@ -247,14 +246,26 @@ int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew)
 	int err;
 
 	*crew = (struct vb_bench_crew){0};
-	if (config == NULL)
-		return vb_fail(-ENOMEM, "no memory for a text of options");
 	err = open_cluster(o, crew, &p);
-	free(config);
 	if (err)
 		return err;
 	crew->rank = vb_cluster_rank(crew->cluster);
 	crew->hosts = vb_cluster_hosts(crew->cluster);
+	return 0;
+}
+
+int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew)
+{
+	char *config = config_text(plan);
+	int err;
+
+	*crew = (struct vb_bench_crew){0};
+	if (config == NULL)
+		return vb_fail(-ENOMEM, "no memory for a text of options");
+	err = vb_bench_crew_meet(&plan->o, config, crew);
+	free(config);
+	if (err)
+		return err;
 	plan->o.procs = crew->hosts;
 	return vb_bench_plan_nodes(&plan->o);
 }

@@ -52,6 +52,10 @@ int vb_bench_crew_plan(struct vb_bench_opts *o);
  * what the plan did not know.  0 or -error, said; close it either way.
  */
 int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew);
+/* The same for a benchmark of another kind: `start` says where the processes come from, as
+ * vb_bench_crew_plan has left it, and `config` is what all must have alike. */
+int vb_bench_crew_meet(const struct vb_bench_opts *start, const char *config,
+		       struct vb_bench_crew *crew);
 /* The root waits for its children. */
 void vb_bench_crew_close(struct vb_bench_crew *crew);
 

@@ -81,6 +81,8 @@ struct vb_bench_plan {
 
 /* The option table's groups; opts is where they write. */
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n);
+/* Of those, the one about processes on a network: how they are started and meet. */
+struct vb_opt_group vb_bench_cluster_group(struct vb_bench_opts *opts);
 /* What depends on how many processes there are. */
 int vb_bench_plan_nodes(struct vb_bench_opts *o);
 /* 0, or -error, said in one line; nothing has been made yet. */
@@ -276,7 +278,8 @@ void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a);
 struct vb_bench_progress {
 	bool on;
 	unsigned run, runs;
-	const char *lock;
+	const char *lock; /* or whatever runs */
+	const char *unit; /* of what is counted; NULL: cycles */
 	uint64_t last_wall_ns;
 };
 extern struct vb_bench_progress vb_bench_progress;

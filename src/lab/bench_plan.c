@@ -118,12 +118,17 @@ static const struct vb_opt measure_table[] = {
 	VB_OPT_END};
 #undef O
 
+struct vb_opt_group vb_bench_cluster_group(struct vb_bench_opts *opts)
+{
+	return (struct vb_opt_group){"Processes on ucx and verbs", cluster_table, opts};
+}
+
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n)
 {
 	static struct vb_opt_group groups[4];
 
 	groups[0] = (struct vb_opt_group){"What runs", what_table, opts};
-	groups[1] = (struct vb_opt_group){"Processes on ucx and verbs", cluster_table, opts};
+	groups[1] = vb_bench_cluster_group(opts);
 	groups[2] = (struct vb_opt_group){"Load", load_table, opts};
 	groups[3] = (struct vb_opt_group){"Measuring and results", measure_table, opts};
 	*n = VB_ARRAY_SIZE(groups);

@@ -115,16 +115,14 @@ void vb_acc_cas_slow(struct vb_acc *a, vb_addr at, uint64_t expect, uint64_t val
 	a->old[a->n - 1] = old;
 }
 
+/* What comes behind a verb that failed is not posted: a lock word must not be let go when the WRITE before it
+ * may not have happened.  (In one doorbell, and in several at once, the connection sees to that.) */
 static int one_by_one(struct vb_acc *a)
 {
 	int err = 0;
 
-	for (unsigned i = 0; i < a->n; i++) {
-		int e = vb_post_wait(a->ep, &a->verb[i], 1);
-
-		if (e != 0 && err == 0)
-			err = e;
-	}
+	for (unsigned i = 0; i < a->n && err == 0; i++)
+		err = vb_post_wait(a->ep, &a->verb[i], 1);
 	return err;
 }
 
@@ -164,6 +162,9 @@ int vb_acc_go(struct vb_acc *a)
 	int err;
 
 	vb_assert(!a->posted);
+	/* Nor what comes behind one that was refused before it was posted. */
+	if (a->err != 0)
+		a->n = 0;
 	if (a->n > 0) {
 		if (!a->outstanding)
 			err = one_by_one(a);

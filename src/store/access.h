@@ -12,7 +12,8 @@
  * the CAS and the WRITE asked before it, a CAS sees the WRITE.
  *
  * Three properties can be switched off, to measure what each is worth (seed 002 section 3.3, seed 004
- * section 5.5): doorbell batching (each verb rings its own), outstanding requests (each verb is waited for
+ * section 5.5): doorbell batching (each verb rings its own; the unlock of a commit then waits for its WRITE,
+ * because only one doorbell promises that it is lost together with it), outstanding requests (each verb is waited for
  * before the next is posted), and, a matter of the caller, that a commit waits for its acknowledgement.
  *
  * Where verbs complete at once (shm) each happens as it is asked, without building a verb.  Where the

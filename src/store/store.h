@@ -23,12 +23,12 @@
  *
  *	sealed     the seal of what it read is right.  A torn one passes with a chance of 2^-64.  Costs the hash:
  *	           about 5 ns for 64 bytes and 50 ns for 1 KB, at the writer and at each reader
- *	otherwise  it reads the lock word (or lock and version) once more after the READ has completed: nobody
- *	           held the lock and nobody has changed the version in between, so nobody wrote.  Costs a load
- *	           where verbs complete at once, and a round trip elsewhere
+ *	otherwise  it reads the lock word (or the version) before the READ of the tuple is posted, and once more
+ *	           after it has completed: nobody held the lock at the first look, and nobody has changed the
+ *	           version until the second, so nobody wrote in between.  Costs two loads where verbs complete at
+ *	           once; elsewhere it would be two round trips
  *
- * A database is sealed where verbs do not complete at once and an aligned READ of 16 bytes is whole
- * (VB_CAP_MASKED128), which a protocol may need for lock and version.  `bench txn` prints which.
+ * So a database is sealed wherever verbs do not complete at once.
  *
  * The *index* of a table on a node is a three-way cuckoo hash table of 16-byte slots (store/index.c); at
  * most three READs find a key's address.  Only the node's server changes it.

@@ -10,9 +10,15 @@
  * A server does not wait long for a lock on our behalf (txn/serve.c); it answers, and we look at our own
  * status before we ask again.  So an answer comes soon or never, and an answer that never comes means that
  * the server is gone, or its node is cut off.
+ *
+ * A call that was given up may still be served later.  What it locks then is recovered, or given back by the
+ * release that follows it: that goes to the same server, behind it.  If the inbox holds the items of another
+ * call by then, the seal is wrong and the server drops it.
  */
 #define VB_LOG_ROOM "txn"
 #include <stdlib.h>
+
+#include <xxhash.h>
 
 #include "base/log.h"
 #include "txn/db.h"
@@ -36,6 +42,11 @@ static uint32_t pad8(uint32_t n)
 	return (n + 7) & ~7u;
 }
 
+uint64_t vb_wire_seal(const void *items, uint32_t bytes, uint64_t request)
+{
+	return XXH3_64bits_withSeed(items, bytes, request);
+}
+
 uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint16_t flags,
 		       bool reply)
 {
@@ -45,7 +56,7 @@ uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stag
 		return bytes;
 	if (!reply && stage->flags & VB_STAGE_WRITES && flags & VB_ITEM_WRITE)
 		bytes += pad8(t->layout.bytes - t->layout.version_at);
-	if (reply && stage->flags & VB_STAGE_FETCHES)
+	if (reply && stage->flags & VB_STAGE_FETCHES && flags & VB_ITEM_WANTED)
 		bytes += pad8(flags & VB_ITEM_BLIND ? t->layout.record_at : t->layout.bytes);
 	return bytes;
 }
@@ -167,7 +178,7 @@ static void put_items(const struct vb_stage_ops *ops, struct call *c)
 static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb_verb *v, bool last_try)
 {
 	struct vb_coordinator *me = t->me;
-	const struct vb_wire_call head = {
+	struct vb_wire_call head = {
 		.ts = t->ts,
 		.commit_ts = t->commit_ts,
 		.bytes = c->bytes,
@@ -185,6 +196,7 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 	put_items(ops_of(t, stage), c);
 	c->msg = (struct vb_msg){.tag = VB_TAG_CALL, .len = sizeof(head)};
 	c->msg.subject = 1ull << 63 | me->mail.next_request++;
+	head.seal = vb_wire_seal(c->buf, c->bytes, c->msg.subject);
 	memcpy(c->msg.data, &head, sizeof(head));
 	vb_box_open(&me->mail, &c->box, c->msg.subject);
 	c->open = true;
@@ -214,6 +226,9 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 		return vb_fail(-EPROTO, "the server of node %u answers what was not asked", c->node);
 	buf = vb_local(me->db->fabric, vb_db_outbox(me->db, me->node, me->number, c->node),
 		       me->db->call_bytes);
+	/* The message may have come and the items not: a WRITE's answer can be lost. */
+	if (vb_wire_seal(buf, head.bytes, c->msg.subject) != head.seal)
+		return -VB_EUNKNOWN;
 	for (unsigned i = 0; i < c->n; i++) {
 		struct vb_item *it = c->item[i];
 		uint32_t bytes = vb_wire_bytes(it->table, ops, it->flags, true);
@@ -248,7 +263,7 @@ static void call_failed(struct vb_txn *t, struct call *c, int err)
 static int await_reply(struct vb_txn *t, struct call *c, struct vb_msg *out)
 {
 	struct vb_coordinator *me = t->me;
-	uint64_t until = vb_ep_now(me->ep) + me->db->lease_ns;
+	uint64_t until = vb_ep_now(me->ep) + 2 * me->db->suspect_ns;
 	bool shielded = vb_task_shield(true);
 	int err = vb_box_wait(&me->mail, &c->box, 1u << (VB_TAG_REPLY % VB_BOX_SLOTS), until);
 
@@ -260,13 +275,17 @@ static int await_reply(struct vb_txn *t, struct call *c, struct vb_msg *out)
 	return err;
 }
 
-/* A lock stage whose call failed may have taken locks. */
-static void give_up(struct vb_txn *t, struct call *c)
+/* A stage whose call failed may have taken locks; not those that give them back. */
+static void give_up(struct vb_txn *t, unsigned stage, struct call *c)
 {
+	const struct vb_cc_ops *cc = t->me->db->cc;
+
 	call_failed(t, c, c->err);
+	if (stage == cc->commit || stage == cc->release)
+		return;
 	for (unsigned i = 0; i < c->n; i++)
 		if (c->item[i]->status == VB_TXN_FABRIC)
-			c->item[i]->flags |= VB_ITEM_MAYBE | VB_ITEM_MAYBE_S;
+			c->item[i]->flags |= VB_ITEM_MAYBE | VB_ITEM_MAYBE_S | VB_ITEM_ASKED;
 }
 
 static void collect(struct vb_txn *t, unsigned stage, struct call *c, const struct vb_verb *v)
@@ -280,7 +299,7 @@ static void collect(struct vb_txn *t, unsigned stage, struct call *c, const stru
 	if (c->err == 0)
 		c->err = take_reply(t, stage, c, &reply);
 	if (c->err != 0)
-		give_up(t, c);
+		give_up(t, stage, c);
 	if (c->open)
 		vb_box_close(&c->box);
 }
@@ -318,8 +337,16 @@ void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, uns
 {
 	uint64_t taken[VB_TXN_ITEMS_MAX / 64] = {0};
 
-	for (unsigned i = 0; i < n; i++)
-		items[i]->status = 0;
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		it->status = 0;
+		/* What has been fetched is the transaction's own by now. */
+		if (it->flags & VB_ITEM_FETCHED)
+			it->flags &= (uint16_t)~VB_ITEM_WANTED;
+		else
+			it->flags |= VB_ITEM_WANTED;
+	}
 	for (;;) {
 		unsigned left = 0;
 

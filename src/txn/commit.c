@@ -74,6 +74,8 @@ int vb_txn_point(struct vb_txn *t)
 	uint64_t begin = me->db->timing ? vb_ep_now(me->ep) : 0;
 	int err;
 
+	/* Before others can have seen that it is committed. */
+	t->write_by_ns = me->db->recovery ? vb_ep_now(me->ep) + me->db->lease_ns : 0;
 	if (!me->db->status)
 		return 0;
 	if (me->db->recovery && writes_anything(t))
@@ -116,7 +118,7 @@ static bool run_for(struct vb_txn *t, struct vb_lane *lane, unsigned stage, unsi
 
 static void let_readers_go(struct vb_txn *t, struct vb_lane *lane)
 {
-	unsigned n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X, VB_ITEM_WRITE);
+	unsigned n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X, 0);
 
 	t->tainted |= run_for(t, lane, t->me->db->cc->release, n);
 }
@@ -129,15 +131,19 @@ void vb_txn_write_back(struct vb_txn *t)
 	struct vb_lane *lane = vb_txn_lane(me);
 	unsigned n = pick(t, VB_ITEM_WRITE, 0);
 
+	/* What is written is let go by the commit stage, but for the reader's place of an upgrade. */
+	for (unsigned i = 0; i < n; i++)
+		t->some[i]->flags &= (uint16_t)~VB_ITEM_HELD_X;
 	/* A doorbell that is not waited for is the lane's last. */
-	t->passive = db->passive_ack && n <= VB_STAGE_ITEMS && !lane->acc.at_once;
+	t->passive = db->passive_ack && db->outstanding && n <= VB_STAGE_ITEMS &&
+		     !lane->acc.at_once && !(db->rpc_stages & 1u << db->cc->commit);
 	if (t->passive) {
 		let_readers_go(t, lane);
 		n = pick(t, VB_ITEM_WRITE, 0);
 	}
-	if (db->recovery)
-		lane->acc.not_after_ns = vb_ep_now(me->ep) + db->lease_ns;
+	lane->acc.not_after_ns = t->write_by_ns;
 	lane->unacknowledged = run_for(t, lane, db->cc->commit, n);
+	lane->in_flight = t->passive;
 	lane->acc.not_after_ns = 0;
 	if (!t->passive)
 		let_readers_go(t, lane);
@@ -153,8 +159,9 @@ void vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 {
 	struct vb_db *db = me->db;
 
-	if (lane->acc.posted && vb_acc_finish(&lane->acc) != 0)
+	if (lane->in_flight && vb_acc_finish(&lane->acc) != 0)
 		lane->unacknowledged = true;
+	lane->in_flight = false;
 	if (!lane->unacknowledged || !db->recovery)
 		return;
 	lane->unacknowledged = false;

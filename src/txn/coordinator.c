@@ -151,6 +151,15 @@ void vb_coordinator_close(struct vb_coordinator *me)
 	free_coordinator(me);
 }
 
+/* Of one whose client is dead: nothing is given back, nobody is told. */
+void vb_coordinator_bury(struct vb_coordinator *me)
+{
+	if (me == NULL)
+		return;
+	vb_ep_close(me->ep);
+	free_coordinator(me);
+}
+
 /* ---- time ---- */
 
 void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock)

@@ -313,7 +313,7 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 		.protocol = db->cc->name,
 		.meta_bytes = db->cc->meta_bytes,
 		.record_max = db->store.record_max,
-		.sealed = !(caps & VB_CAP_INLINE) && (caps & VB_CAP_MASKED128),
+		.sealed = !(caps & VB_CAP_INLINE),
 		.unlocked = db->cc->unlocked,
 	};
 }

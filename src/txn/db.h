@@ -93,6 +93,7 @@ struct vb_txn {
 	struct vb_coordinator *me;
 	uint64_t ts, commit_ts;
 	uint64_t begin_ns, deadline_ns;
+	uint64_t write_by_ns; /* a lease after the commit point; 0: whenever */
 	uint8_t phase; /* enum vb_txn_phase */
 	uint8_t cause; /* enum vb_txn_cause */
 	int error;
@@ -135,7 +136,8 @@ struct vb_lane {
 	struct vb_acc acc;
 	struct vb_item *item;
 	unsigned char *arena;
-	bool unacknowledged; /* the last commit's writes are on their way */
+	bool in_flight;      /* the last commit's writes are on their way */
+	bool unacknowledged; /* they have not, or perhaps not, arrived */
 };
 
 struct vb_coordinator {
@@ -199,18 +201,19 @@ _Static_assert(sizeof(struct vb_wire_item) == 64, "one line");
 
 struct vb_wire_call {
 	uint64_t ts, commit_ts;
+	uint64_t seal; /* of the items, and of the request: an inbox holds the last call's only */
 	uint32_t bytes;
+	uint32_t coordinator;
 	uint16_t n;
 	uint16_t from_node;
-	uint32_t coordinator;
 	uint8_t stage, last_try;
-	uint16_t unused;
-	int32_t err;
-	uint32_t unused2;
+	int16_t err;
 };
 _Static_assert(sizeof(struct vb_wire_call) <= VB_MSG_DATA, "fits in a message");
 #define VB_TAG_CALL  1
 #define VB_TAG_REPLY 1
+
+uint64_t vb_wire_seal(const void *items, uint32_t bytes, uint64_t request);
 
 /* Bytes of an item on its way to, or from, the server. */
 uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint16_t flags,
@@ -229,6 +232,7 @@ void vb_txn_recover(struct vb_coordinator *me);
 void vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
 
 /* coordinator.c */
+void vb_coordinator_bury(struct vb_coordinator *me);
 uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane);
 void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock);
 

@@ -74,6 +74,8 @@ enum vb_item_flags {
 	VB_ITEM_HELD_S = 1 << 5,  /* shared, in `slot` */
 	VB_ITEM_MAYBE = 1 << 6,   /* a lock was asked for and the answer was lost */
 	VB_ITEM_MAYBE_S = 1 << 7,
+	VB_ITEM_WANTED = 1 << 9,  /* on its way to a server: the image is to come back */
+	VB_ITEM_ASKED = 1 << 8,   /* by a call whose answer was lost: the server is asked to undo it */
 };
 
 #define VB_SEEN_RESERVED 255u /* seen_slot: the reserved word */
@@ -134,8 +136,7 @@ enum vb_cc_caps {
 	VB_CC_STATUS = 1 << 1,  /* needs the status word even without recovery */
 	VB_CC_AGE = 1 << 2,     /* a transaction that is tried again keeps its timestamp */
 	VB_CC_SHARED = 1 << 3,  /* readers hold together */
-	VB_CC_PLANTED = 1 << 4, /* wrong, on purpose or as its paper has it */
-	VB_CC_BLIND_WAIT = 1 << 5, /* who waits does not look at his own status */
+	VB_CC_BLIND_WAIT = 1 << 4, /* who waits does not look at his own status, nor at the time */
 };
 
 struct vb_txn;
@@ -162,6 +163,9 @@ struct vb_cc_ops {
 	uint32_t (*holder)(uint64_t word);
 	/* Does a held word name the transaction, or its place only? */
 	bool holder_is_ts;
+	/* Of one that is wrong: by what the checkers must find it, the name of a rule (check/txn_explore.h)
+	 * or of an anomaly (check/serial.h). */
+	const char *planted;
 };
 
 #define VB_NO_PLACE UINT32_MAX
@@ -211,5 +215,8 @@ bool vb_item_is_key(const struct vb_item *it);
  */
 void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
 		     uint64_t (*freed)(const struct vb_item *it));
+
+/* That WRITE alone, for a protocol that writes at another time. */
+void vb_stage_write_tuple(struct vb_stage *s, struct vb_item *it);
 
 #endif

@@ -68,6 +68,24 @@ static uint32_t holder_of(const struct vb_db *db, const struct vb_suspect *s)
 
 /* ---- noticing ---- */
 
+static uint64_t name_of(uint64_t word)
+{
+	return word & ~(uint64_t)VB_TS_STATE;
+}
+
+/*
+ * From a look at the holder's status to another, suspect_ns later: it has not moved, or has been recovered
+ * meanwhile for another of its locks; or at both looks it had gone on to other transactions, and the lock is
+ * one that was left behind.
+ */
+static bool stood_still(const struct vb_db *db, const struct vb_suspect *s, uint64_t now)
+{
+	if (now == s->status || now == name_of(s->status))
+		return true;
+	return (db->cc->holder_is_ts || s->reader_at != 0) && name_of(now) != name_of(s->word) &&
+	       name_of(s->status) != name_of(s->word);
+}
+
 static bool forgotten(const struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
 {
 	return s->at == 0 || now - s->seen_ns > 2 * me->db->suspect_ns;
@@ -134,8 +152,9 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 	if (holder_of(me->db, s) == VB_NO_PLACE ||
 	    read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)), &status) != 0)
 		return;
-	if (s->asked && s->status == status) {
+	if (s->asked && stood_still(me->db, s, status)) {
 		me->recover = *s;
+		me->recover.status = status;
 		s->at = 0;
 		return;
 	}
@@ -167,25 +186,38 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 
 /* ---- rolling forward ---- */
 
-/* A copy of the place's log, whole, or NULL. */
-static unsigned char *copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, uint32_t *bytes)
+/*
+ * A copy of the log that the transaction has left in its place; *out is NULL if it has none, because it wrote
+ * nothing (the seal is then another's).  Its memory is near if the place is our own.
+ */
+static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsigned char **out,
+		    uint32_t *bytes)
 {
 	struct vb_db *db = me->db;
 	struct vb_acc *acc = &mender(me)->acc;
 	uint32_t room = vb_db_place_bytes(db, place);
+	const void *near = vb_local(db->fabric, vb_db_place(db, place), room);
 	unsigned char *copy = malloc(room);
 	const struct vb_place_head *head = (const void *)copy;
+	int err = 0;
 
+	*out = NULL;
 	if (copy == NULL)
-		return NULL;
-	vb_acc_read(acc, VB_READ_TM, vb_db_place(db, place), copy, room);
-	if (vb_acc_go(acc) == 0 && head->log_bytes <= room - sizeof(*head) &&
+		return vb_fail(-ENOMEM, "no memory for a log");
+	if (near != NULL && vb_addr_node(vb_db_place(db, place)) == me->node) {
+		memcpy(copy, near, room);
+	} else {
+		vb_acc_read(acc, VB_READ_TM, vb_db_place(db, place), copy, room);
+		err = vb_acc_go(acc);
+	}
+	if (err == 0 && head->log_bytes <= room - sizeof(*head) &&
 	    XXH3_64bits_withSeed(head + 1, head->log_bytes, ts) == head->log_seal) {
 		*bytes = (uint32_t)head->log_bytes;
-		return copy;
+		*out = copy;
+		return 0;
 	}
 	free(copy);
-	return NULL;
+	return err;
 }
 
 static const struct vb_log_entry *next_entry(const unsigned char *log, uint32_t bytes, uint32_t *at)
@@ -241,7 +273,8 @@ static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 }
 
 /* The tuple's commit stage, in the mender's name. */
-static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t ts, uint64_t held)
+static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t ts, uint64_t held,
+		     uint64_t not_after_ns)
 {
 	struct vb_db *db = me->db;
 	struct vb_lane *lane = mender(me);
@@ -258,7 +291,7 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 	struct vb_stage s = {.db = db, .acc = &lane->acc, .ts = ts, .commit_ts = e->next};
 
 	memcpy(it.image + table->layout.record_at, e + 1, e->bytes);
-	lane->acc.not_after_ns = vb_ep_now(me->ep) + db->lease_ns;
+	lane->acc.not_after_ns = not_after_ns;
 	db->cc->stages[db->cc->commit].run(&s, &items, 1);
 	lane->acc.not_after_ns = 0;
 	return it.status == 0;
@@ -280,6 +313,9 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
 	if (err == 0)
 		memcpy(now, first, sizeof(*first) + first->bytes);
 	while (err == 0) {
+		uint64_t not_after = vb_ep_now(me->ep) + me->db->lease_ns;
+
+		/* From here on others may find that we do not move. */
 		me->mender ^= 1u;
 		err = take_on(me, &now->e, &ts, &held);
 		if (err == 0)
@@ -288,7 +324,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
 			break;
 		/* What the last holder's server has begun to write is there by now. */
 		(void)vb_ep_sleep(me->ep, 2 * me->db->fabric->caps.verb_bound_ns);
-		if (write_it(me, &now->e, ts, held)) {
+		if (write_it(me, &now->e, ts, held, not_after)) {
 			me->rolled_forward++;
 			break;
 		}
@@ -310,9 +346,11 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 {
 	const struct vb_log_entry *e;
 	uint32_t bytes, at = 0;
-	unsigned char *log = copy_log(me, place, s->status & ~(uint64_t)VB_TS_STATE, &bytes);
-	int err = 0;
+	unsigned char *log;
+	int err = copy_log(me, place, name_of(s->status), &log, &bytes);
 
+	if (err)
+		return err;
 	if (log == NULL)
 		return set_back(me, s);
 	while ((e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
@@ -324,22 +362,29 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 	return err;
 }
 
+/* Its node may be out of reach for a while; if it is gone, so is the tuple. */
+static void redo_for_sure(struct vb_coordinator *me, const struct vb_log_entry *e)
+{
+	int err;
+
+	while ((err = redo(me, e)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
+		(void)vb_ep_sleep(me->ep, me->db->suspect_ns);
+}
+
 /* What the last commit of our own place has left undone. */
 void vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 {
-	uint64_t ts = lane->status & ~(uint64_t)VB_TS_STATE;
 	const struct vb_log_entry *e;
 	uint32_t bytes, at = 0;
 	unsigned char *log;
 
 	if ((lane->status & VB_TS_STATE) != VB_TS_COMMITTED)
 		return;
-	log = copy_log(me, lane->place, ts, &bytes);
-	if (log == NULL)
+	if (copy_log(me, lane->place, name_of(lane->status), &log, &bytes) != 0 || log == NULL)
 		return;
 	while ((e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
 		if (entry_is_sound(me->db, e))
-			(void)redo(me, e);
+			redo_for_sure(me, e);
 	free(log);
 }
 
@@ -464,9 +509,10 @@ static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
 	if (err == 0 && word == s->word)
 		err = read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)),
 				&status);
-	if (err != 0 || word != s->word || status != s->status)
+	if (err != 0 || word != s->word || !stood_still(me->db, s, status))
 		return err;
 	me->recover = *s;
+	me->recover.status = status;
 	vb_txn_recover(me);
 	err = read_word(me, VB_AMOD_IM, at, &word);
 	*freed += err == 0 && word != s->word;

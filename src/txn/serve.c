@@ -2,9 +2,9 @@
 /*
  * The server of a node: makes tuples for keys that have none, and runs stages for coordinators.
  *
- * What a coordinator asks stands in its inbox in this node's memory; the items there are worked on in
- * place, so a request that has to wait keeps what it has got so far.  Nobody else writes there before the
- * coordinator has its answer; all of it is checked as if a stranger had written it.
+ * What a coordinator asks stands in its inbox in this node's memory.  It is copied before it is looked at,
+ * since a coordinator that has given a call up writes there again, and checked as if a stranger had written
+ * it.  A request that has to wait keeps its copy, and in it what it has got so far.
  *
  * A request that has to wait for a lock goes on a list that is looked at between other requests (seed 002
  * section 4.3) for PATIENCE_NS; then its coordinator is told to come again.
@@ -18,15 +18,17 @@
 
 #define PATIENCE_NS 50000ull
 #define LOOK_NS     1000ull /* between two looks at the list */
-#define WAITING_MAX 256u
+#define WAITING_MAX 64u
 #define REPLIES     16u /* answers on their way */
 #define STOP_POLL_NS 20000000ull
 #define ITEMS_MAX   VB_STAGE_ITEMS
 
 struct request {
 	struct vb_wire_call head;
-	struct vb_msg msg;
+	uint64_t subject;
+	vb_peer from;
 	uint64_t until_ns;
+	unsigned char *items; /* as they came, and what has become of them */
 };
 
 struct reply {
@@ -45,7 +47,8 @@ struct vb_db_server {
 	bool stop;
 	pthread_t *thread;
 	unsigned char *image;
-	struct request *waiting;
+	struct request now;
+	struct request waiting[WAITING_MAX];
 	unsigned n_waiting;
 	struct reply reply[REPLIES];
 	unsigned next_reply;
@@ -69,10 +72,18 @@ static bool sound(const struct vb_db_server *s, const struct vb_wire_call *c)
 	       c->coordinator < db->coordinators;
 }
 
-static unsigned char *inbox(const struct vb_db_server *s, const struct vb_wire_call *c)
+/* Copies the items out of the inbox.  False: they are of another call by now. */
+static bool fetch(struct vb_db_server *s, struct request *q)
 {
-	return vb_local(s->db->fabric, vb_db_inbox(s->db, s->node, c->from_node, c->coordinator),
-			s->db->call_bytes);
+	const struct vb_wire_call *c = &q->head;
+	const void *inbox =
+		vb_local(s->db->fabric, vb_db_inbox(s->db, s->node, c->from_node, c->coordinator),
+			 s->db->call_bytes);
+
+	if (inbox == NULL)
+		return false;
+	memcpy(q->items, inbox, c->bytes);
+	return vb_wire_seal(q->items, c->bytes, q->subject) == c->seal;
 }
 
 /* Items of the request as a stage wants them.  False: they do not add up. */
@@ -110,6 +121,9 @@ static bool unpack(struct vb_db_server *s, const struct vb_wire_call *c, unsigne
 			.slot = w->slot,
 			.image = image,
 		};
+		/* What an earlier try has fetched was not kept. */
+		if (w->flags & VB_ITEM_WANTED)
+			item[i].flags &= (uint16_t)~VB_ITEM_FETCHED;
 		if (bytes > sizeof(*w))
 			memcpy(image + t->layout.version_at, box + at + sizeof(*w),
 			       t->layout.bytes - t->layout.version_at);
@@ -167,7 +181,7 @@ static bool work(struct vb_db_server *s, struct vb_wire_call *c, struct vb_item 
 	if (ops != NULL && n > 0)
 		ops->run(&stage, some, n);
 	c->commit_ts = stage.commit_ts;
-	c->err = stage.err;
+	c->err = (int16_t)stage.err;
 	for (unsigned i = 0; i < c->n; i++) {
 		keep(wire[i], &item[i]);
 		done &= item[i].status != VB_ITEM_WAIT;
@@ -211,7 +225,8 @@ static void answer(struct vb_db_server *s, struct request *q, const struct vb_it
 	const struct vb_wire_call *c = &q->head;
 
 	q->head.bytes = pack(ops_of(s, c->stage), item, c->n, wire, r->buf);
-	r->msg = (struct vb_msg){.subject = q->msg.subject, .tag = VB_TAG_REPLY, .len = sizeof(*c)};
+	q->head.seal = vb_wire_seal(r->buf, q->head.bytes, q->subject);
+	r->msg = (struct vb_msg){.subject = q->subject, .tag = VB_TAG_REPLY, .len = sizeof(*c)};
 	memcpy(r->msg.data, c, sizeof(*c));
 	r->verb[0] = (struct vb_verb){
 		.op = VB_OP_WRITE,
@@ -221,7 +236,7 @@ static void answer(struct vb_db_server *s, struct request *q, const struct vb_it
 		.len = c->bytes,
 	};
 	r->verb[1] = (struct vb_verb){
-		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = q->msg.from, .msg = &r->msg};
+		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = q->from, .msg = &r->msg};
 	r->batch = (struct vb_batch){.verbs = r->verb, .n = 2};
 	(void)vb_post(s->ep, &r->batch);
 }
@@ -231,9 +246,8 @@ static bool attempt(struct vb_db_server *s, struct request *q, bool last)
 {
 	struct vb_item item[ITEMS_MAX];
 	struct vb_wire_item *wire[ITEMS_MAX];
-	unsigned char *box = inbox(s, &q->head);
 
-	if (box == NULL || !unpack(s, &q->head, box, item, wire)) {
+	if (!unpack(s, &q->head, q->items, item, wire)) {
 		s->refused++;
 		vb_warn("a request that does not add up was refused (node %u, stage %u)",
 			q->head.from_node, q->head.stage);
@@ -247,21 +261,39 @@ static bool attempt(struct vb_db_server *s, struct request *q, bool last)
 
 /* ---- the loop ---- */
 
+static void swap_items(struct request *a, struct request *b)
+{
+	unsigned char *items = a->items;
+
+	a->items = b->items;
+	b->items = items;
+}
+
 static void take(struct vb_db_server *s, const struct vb_msg *msg)
 {
-	struct request q = {.msg = *msg};
+	struct request *q = &s->now, *w;
 
-	memcpy(&q.head, msg->data, sizeof(q.head));
+	memcpy(&q->head, msg->data, sizeof(q->head));
+	q->subject = msg->subject;
+	q->from = msg->from;
 	s->requests++;
-	if (msg->tag != VB_TAG_CALL || msg->len != sizeof(q.head) || !sound(s, &q.head)) {
+	if (msg->tag != VB_TAG_CALL || msg->len != sizeof(q->head) || !sound(s, &q->head)) {
 		s->refused++;
 		vb_warn("a message that is no request of database '%s' was refused", s->db->name);
 		return;
 	}
-	if (attempt(s, &q, s->n_waiting == WAITING_MAX))
+	if (!fetch(s, q)) {
+		s->refused++;
 		return;
-	q.until_ns = vb_ep_now(s->ep) + PATIENCE_NS;
-	s->waiting[s->n_waiting++] = q;
+	}
+	if (attempt(s, q, s->n_waiting == WAITING_MAX))
+		return;
+	w = &s->waiting[s->n_waiting++];
+	swap_items(q, w);
+	w->head = q->head;
+	w->subject = q->subject;
+	w->from = q->from;
+	w->until_ns = vb_ep_now(s->ep) + PATIENCE_NS;
 }
 
 static void look_again(struct vb_db_server *s)
@@ -272,8 +304,10 @@ static void look_again(struct vb_db_server *s)
 	for (unsigned i = 0; i < s->n_waiting; i++) {
 		struct request q = s->waiting[i];
 
-		if (!attempt(s, &q, now >= q.until_ns))
-			s->waiting[left++] = q;
+		if (attempt(s, &q, now >= q.until_ns))
+			continue;
+		s->waiting[i] = s->waiting[left];
+		s->waiting[left++] = q;
 	}
 	s->n_waiting = left;
 }
@@ -327,8 +361,10 @@ static void free_server(struct vb_db_server *s)
 {
 	for (unsigned i = 0; i < REPLIES; i++)
 		free(s->reply[i].buf);
+	for (unsigned i = 0; i < WAITING_MAX; i++)
+		free(s->waiting[i].items);
+	free(s->now.items);
 	free(s->image);
-	free(s->waiting);
 	free(s);
 }
 
@@ -336,7 +372,7 @@ static int make_server(struct vb_db *db, uint16_t node, struct vb_db_server **ou
 {
 	size_t image = ITEMS_MAX * ((size_t)db->store.record_max + db->store.meta_bytes + 128);
 	struct vb_db_server *s;
-	bool room = true;
+	bool room;
 
 	if (node >= db->fabric->nodes)
 		return vb_fail(-EINVAL, "there is no node %u: the fabric has %u", node,
@@ -349,12 +385,17 @@ static int make_server(struct vb_db *db, uint16_t node, struct vb_db_server **ou
 	s->db = db;
 	s->node = node;
 	s->image = aligned_alloc(64, (image + 63) & ~(size_t)63);
-	s->waiting = calloc(WAITING_MAX, sizeof(*s->waiting));
+	s->now.items = aligned_alloc(64, db->call_bytes);
+	room = s->now.items != NULL;
+	for (unsigned i = 0; i < WAITING_MAX; i++) {
+		s->waiting[i].items = aligned_alloc(64, db->call_bytes);
+		room &= s->waiting[i].items != NULL;
+	}
 	for (unsigned i = 0; i < REPLIES; i++) {
 		s->reply[i].buf = aligned_alloc(64, db->call_bytes);
 		room &= s->reply[i].buf != NULL;
 	}
-	if (!room || s->image == NULL || s->waiting == NULL) {
+	if (!room || s->image == NULL) {
 		free_server(s);
 		return vb_fail(-ENOMEM, "no memory for a server");
 	}

@@ -87,6 +87,17 @@ static unsigned still_held(struct vb_stage *s, struct vb_item **items, unsigned 
 	return m;
 }
 
+void vb_stage_write_tuple(struct vb_stage *s, struct vb_item *it)
+{
+	write_tuple(s, it, 0);
+}
+
+static void let_go(struct vb_stage *s, struct vb_item *it, uint64_t (*freed)(const struct vb_item *it))
+{
+	vb_acc_cas(s->acc, VB_AMOD_IM, it->at + vb_item_layout(it)->lock_at, it->held, freed(it),
+		   &it->seen);
+}
+
 void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
 		     uint64_t (*freed)(const struct vb_item *it))
 {
@@ -97,11 +108,16 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 		items = mine;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		struct vb_item *it = items[i];
-
-		write_tuple(s, it, mark);
-		vb_acc_cas(s->acc, VB_AMOD_IM, it->at + vb_item_layout(it)->lock_at, it->held,
-			   freed(it), &it->seen);
+		write_tuple(s, items[i], mark);
+		if (s->acc->doorbell)
+			let_go(s, items[i], freed);
+	}
+	/* Doorbells of their own have no promise in common: the second may ring when the first verb is lost. */
+	if (!s->acc->doorbell) {
+		if (!vb_stage_go(s, items, n))
+			return;
+		for (unsigned i = 0; i < n; i++)
+			let_go(s, items[i], freed);
 	}
 	if (s->passive) {
 		vb_acc_post(s->acc);
@@ -226,9 +242,11 @@ int vb_txn_alive(struct vb_txn *t)
 	uint64_t status = 0;
 	int err;
 
+	if (me->db->cc->caps & VB_CC_BLIND_WAIT)
+		return 0;
 	if (vb_ep_now(me->ep) > t->deadline_ns)
 		return vb_txn_doom(t, VB_TXN_TIMEOUT, 0);
-	if (!me->db->status || me->db->cc->caps & VB_CC_BLIND_WAIT)
+	if (!me->db->status)
 		return 0;
 	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(me->db, lane->place), &status, 8);
 	err = vb_acc_go(&lane->acc);
@@ -263,7 +281,7 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 			continue;
 		}
 		if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
-		    it->status == VB_TXN_SLOTS)
+		    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE)
 			vb_txn_suspect(t, it);
 		if (*doom == VB_TXN_COMMITTED)
 			*doom = (enum vb_txn_cause)it->status;

@@ -345,6 +345,22 @@ int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error)
 
 #define RELEASE_TRIES 8u
 
+/* Those whose server may still do what it was asked to: the release must come to it behind that. */
+static unsigned bring_asked_forward(struct vb_item **items, unsigned n)
+{
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		if (!(it->flags & VB_ITEM_ASKED))
+			continue;
+		items[i] = items[m];
+		items[m++] = it;
+	}
+	return m;
+}
+
 /* Until it is known that nothing is held any more; what cannot be known taints the name. */
 static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 {
@@ -354,12 +370,17 @@ static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 
 	for (unsigned tries = 0; tries < RELEASE_TRIES; tries++) {
 		bool done = true;
+		unsigned asked;
 
 		if (tries > 0)
 			(void)vb_ep_sleep(me->ep, me->db->fabric->caps.verb_bound_ns);
-		if (!(me->db->rpc_stages & 1u << stage))
-			(void)vb_txn_place_items(t, t->some, n);
-		vb_stage_run(t, lane, stage, t->some, n, true);
+		asked = bring_asked_forward(t->some, n);
+		if (asked > 0)
+			vb_call_stage(t, stage, t->some, asked, true);
+		if (n > asked && !(me->db->rpc_stages & 1u << stage))
+			(void)vb_txn_place_items(t, t->some + asked, n - asked);
+		if (n > asked)
+			vb_stage_run(t, lane, stage, t->some + asked, n - asked, true);
 		for (unsigned i = 0; i < n; i++)
 			done &= t->some[i]->status == 0;
 		if (done || t->error == -VB_EPEERGONE)
@@ -384,9 +405,10 @@ void vb_txn_clean(struct vb_txn *t)
 		if (t->item[i].flags & (VB_ITEM_HELD_X | VB_ITEM_HELD_S | VB_ITEM_MAYBE |
 					VB_ITEM_MAYBE_S))
 			t->some[n++] = &t->item[i];
-	if (me->db->status && lane->status == (t->ts | VB_TS_RUNNING) &&
-	    vb_lane_status(me, lane, t->ts | VB_TS_ABORTED) == 1 &&
-	    (lane->status & VB_TS_STATE) == VB_TS_RECOVERED)
+	if (me->db->status && lane->status == (t->ts | VB_TS_RUNNING))
+		(void)vb_lane_status(me, lane, t->ts | VB_TS_ABORTED);
+	/* Others may set our locks back whenever they like: the name must not be used again. */
+	if (me->db->status && (lane->status & VB_TS_STATE) == VB_TS_RECOVERED)
 		t->tainted = true;
 	if (n > 0)
 		release(t, lane, n);

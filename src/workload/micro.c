@@ -8,30 +8,6 @@
 
 #include "base/log.h"
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-	while (b != 0) {
-		uint64_t r = a % b;
-
-		a = b;
-		b = r;
-	}
-	return a;
-}
-
-/* A step near the golden section of n that has no divisor in common with it: consecutive ranks land
- * far from each other, and every lock is some rank's. */
-static uint64_t step_for(uint64_t n)
-{
-	uint64_t step = (uint64_t)((double)n * 0.6180339887498949);
-
-	if (n < 4)
-		return 1;
-	while (gcd(step, n) != 1)
-		step++;
-	return step;
-}
-
 int vb_micro_init(struct vb_micro *m, const struct vb_micro_params *p)
 {
 	int err;
@@ -49,19 +25,14 @@ int vb_micro_init(struct vb_micro *m, const struct vb_micro_params *p)
 	if (err)
 		return err;
 	m->p = *p;
-	m->step = step_for(p->locks);
-	m->first = p->locks / 3;
+	vb_scatter_init(&m->scatter, p->locks);
 	m->mean_gap_ns = p->rate > 0 ? 1e9 * p->clients / p->rate : 0;
 	return 0;
 }
 
 uint64_t vb_micro_lock_of_rank(const struct vb_micro *m, uint64_t rank)
 {
-	uint64_t n = m->p.locks;
-
-	if (vb_likely(n <= UINT32_MAX))
-		return (m->first + rank * m->step) % n;
-	return (uint64_t)((m->first + (unsigned __int128)rank * m->step) % n);
+	return vb_scatter(&m->scatter, rank);
 }
 
 void vb_micro_client_init(struct vb_micro_client *c, const struct vb_micro *m, uint64_t seed,

@@ -19,6 +19,7 @@
 
 #include "base/dist.h"
 #include "base/rng.h"
+#include "workload/scatter.h"
 
 struct vb_micro_params {
 	const char *dist;
@@ -32,8 +33,8 @@ struct vb_micro_params {
 struct vb_micro {
 	struct vb_dist dist;
 	struct vb_micro_params p;
-	uint64_t step, first; /* the permutation: lock = (first + rank * step) mod locks */
-	double mean_gap_ns;   /* between two cycles of one client; 0: closed loop */
+	struct vb_scatter scatter; /* which lock a rank is */
+	double mean_gap_ns;        /* between two cycles of one client; 0: closed loop */
 };
 
 struct vb_micro_op {

@@ -38,7 +38,7 @@ is 'no command: usage on stderr' grep -q '^Usage' "$work/err"
 run --help
 is 'help: exit status 0' [ "$status" = 0 ]
 is 'help: usage on stdout' grep -q '^Usage' "$work/out"
-for command in 'bench lock' 'bench fabric' 'check lock' list doctor version; do
+for command in 'bench lock' 'bench txn' 'bench fabric' 'check lock' 'check history' list doctor version; do
 	# shellcheck disable=SC2086
 	run $command --help
 	is "help of $command" grep -q "verbena $command" "$work/out"

@@ -126,6 +126,10 @@ is_json 'list: planted bugs and their rules' '.planted | length >= 5 and all(.pl
 is_json 'list: fabrics and profiles' '([.fabrics[].name] | index("shm") != null and
 	index("sim") != null) and (.profiles | all(.sources))'
 
+is_json 'list: protocols with their stages, and workloads' '([.cc[].name] | index("silo") != null) and
+	(.cc | length == 9 and all(.stages | length > 0)) and
+	([.workloads[].name] == ["ycsb", "smallbank", "bank"])'
+
 json=$work/check.json
 run check lock --lock dslr --seeds 5 --json "$json"
 is 'check: exit status 0 when nothing is found' [ "$status" = 0 ]

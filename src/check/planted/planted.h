@@ -8,6 +8,7 @@
 #define VB_CHECK_PLANTED_H
 
 #include "lock/lock.h"
+#include "txn/protocol.h"
 
 /* NULL at the end; for vb_lock_register. */
 extern const struct vb_lock_ops *const vb_planted_locks[];
@@ -40,5 +41,8 @@ struct planted_lease {
 extern const struct planted_lease vb_planted_double_grant, vb_planted_foreign_release,
 	vb_planted_aba_recovery, vb_planted_stale_token, vb_planted_late_lease;
 extern const struct vb_lock_ops vb_planted_lost_wakeup, vb_planted_reader_starves_writer;
+
+/* Transaction protocols with a planted bug: check/planted/cc.c. */
+extern const struct vb_cc_ops *const vb_planted_ccs[];
 
 #endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbena bench txn */
+#include "cli/cli.h"
+
+#include "base/opt.h"
+#include "lab/bench_txn.h"
+
+static struct vb_tbench_opts opts;
+
+static const struct vb_opt_group *groups(unsigned *n)
+{
+	return vb_tbench_groups(&opts, n);
+}
+
+static int run(int argc, char **argv)
+{
+	int end;
+
+	vb_tbench_prefer(argc, argv);
+	end = vb_cli_parse(&vb_command_bench_txn, argc, argv);
+	return end >= 0 ? end : vb_bench_txn(&opts);
+}
+
+const struct vb_command vb_command_bench_txn = {
+	.name = "bench txn",
+	.summary = "Measure transactions between processes or in a simulated cluster, checked",
+	.run = run,
+	.groups = groups,
+	.example = "verbena bench txn --cc silo,wound-wait --fabric sim --nodes 4 --workload "
+		   "smallbank --check",
+};

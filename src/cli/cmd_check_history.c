@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbena check history: reads the histories of a run and says whether it was serializable. */
+#define VB_LOG_ROOM "check"
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/opt.h"
+#include "check/serial.h"
+#include "lab/json.h"
+
+struct history_opts {
+	const char *json, *edn;
+	bool strict;
+};
+
+static struct history_opts opts;
+
+static const struct vb_opt table[] = {
+	VB_OPT_FLAG(struct history_opts, strict, "strict",
+		    "a transaction that began after another had ended must come after it"),
+	VB_OPT_STRING(struct history_opts, json, "json", "FILE", NULL,
+		      "write the result as JSON; - is stdout"),
+	VB_OPT_STRING(struct history_opts, edn, "edn", "FILE", NULL,
+		      "write the history for Elle; - is stdout"),
+	VB_OPT_END};
+
+static const struct vb_opt_group *groups(unsigned *n)
+{
+	static const struct vb_opt_group all[] = {{"Checking", table, &opts}};
+
+	*n = VB_ARRAY_SIZE(all);
+	return all;
+}
+
+struct session {
+	char **names;
+	struct vb_history **parts;
+	unsigned n;
+	FILE *out; /* stdout, or stderr where stdout carries a file */
+	struct vb_serial_result result;
+};
+
+static bool is_stdout(const char *path)
+{
+	return path != NULL && strcmp(path, "-") == 0;
+}
+
+static const struct vb_history *const *parts_of(const struct session *s)
+{
+	return (const struct vb_history *const *)s->parts;
+}
+
+/* ---- files ---- */
+
+static int read_file(const char *path, struct vb_history **out)
+{
+	const bool standard = strcmp(path, "-") == 0;
+	FILE *from = standard ? stdin : fopen(path, "re");
+	int err;
+
+	if (from == NULL)
+		return vb_fail(-EINVAL, "cannot read %s: %s", path, strerror(errno));
+	err = vb_history_read_jsonl(from, standard ? "standard input" : path, out);
+	if (!standard)
+		fclose(from);
+	return err;
+}
+
+static int read_all(struct session *s)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < s->n && err == 0; i++)
+		err = read_file(s->names[i], &s->parts[i]);
+	return err;
+}
+
+static int write_edn(const struct session *s)
+{
+	FILE *to;
+	int err;
+
+	if (opts.edn == NULL)
+		return 0;
+	to = is_stdout(opts.edn) ? stdout : fopen(opts.edn, "we");
+	if (to == NULL)
+		return vb_fail(-EINVAL, "cannot write %s: %s", opts.edn, strerror(errno));
+	err = vb_history_write_edn(parts_of(s), s->n, to);
+	if (to != stdout && fclose(to) != 0 && err == 0)
+		err = vb_fail(-EIO, "cannot write %s: %s", opts.edn, strerror(errno));
+	return err;
+}
+
+/* ---- telling ---- */
+
+static void tell_found(FILE *to, const struct vb_serial_result *r)
+{
+	const char *comma = " ";
+
+	for (int i = VB_ANOMALY_NONE + 1; i < VB_ANOMALIES; i++) {
+		if (r->found[i] == 0)
+			continue;
+		fprintf(to, "%s%s (%" PRIu64 ")", comma, vb_anomaly_names[i], r->found[i]);
+		comma = ", ";
+	}
+	fputc('\n', to);
+}
+
+static bool only_not_strict(const struct vb_serial_result *r)
+{
+	uint64_t other = 0;
+
+	for (int i = VB_ANOMALY_NONE + 1; i < VB_ANOMALIES; i++)
+		other += i == VB_ANOMALY_REAL_TIME ? 0 : r->found[i];
+	return other == 0;
+}
+
+static void tell(const struct session *s)
+{
+	const struct vb_serial_result *r = &s->result;
+
+	fprintf(s->out, "%12s %10s %10s %10s %12s %10s %12s %8s\n", "transactions", "committed",
+		"aborted", "unknown", "operations", "keys", "edges", "seconds");
+	fprintf(s->out,
+		"%12" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12" PRIu64 " %10" PRIu64
+		" %12" PRIu64 " %8.2f\n",
+		r->txns, r->committed, r->aborted, r->unknown, r->reads + r->writes, r->keys,
+		r->edges, r->seconds);
+	if (r->first == VB_ANOMALY_NONE) {
+		fprintf(s->out, "%sserializable\n", opts.strict ? "strictly " : "");
+		return;
+	}
+	fprintf(s->out,
+		"%s:", only_not_strict(r) ? "serializable, but not strictly" : "not serializable");
+	tell_found(s->out, r);
+	fprintf(s->out, "%s", r->story);
+}
+
+static int write_json(struct vb_json_out *out, const struct session *s)
+{
+	const struct vb_serial_result *r = &s->result;
+	json_t *root, *run, *files, *anomalies;
+	int err;
+
+	if (out->path == NULL)
+		return 0;
+	root = vb_json_head(0);
+	run = json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s}", "kind",
+			"check-history", "strict", opts.strict, "transactions", (json_int_t)r->txns,
+			"committed", (json_int_t)r->committed, "aborted", (json_int_t)r->aborted,
+			"unknown", (json_int_t)r->unknown, "reads", (json_int_t)r->reads, "writes",
+			(json_int_t)r->writes, "keys", (json_int_t)r->keys, "edges",
+			(json_int_t)r->edges, "seconds", r->seconds, "first",
+			vb_anomaly_names[r->first]);
+	files = json_array();
+	for (unsigned i = 0; i < s->n; i++)
+		json_array_append_new(files, vb_json_text(s->names[i]));
+	json_object_set_new(run, "files", files);
+	anomalies = json_object();
+	for (int i = VB_ANOMALY_NONE + 1; i < VB_ANOMALIES; i++)
+		json_object_set_new(anomalies, vb_anomaly_names[i],
+				    json_integer((json_int_t)r->found[i]));
+	json_object_set_new(run, "anomalies", anomalies);
+	if (r->story != NULL)
+		json_object_set_new(run, "story", vb_json_text(r->story));
+	json_object_set_new(root, "runs", json_pack("[o]", run));
+	err = vb_json_out_commit(out, root);
+	json_decref(root);
+	return err;
+}
+
+/* ---- running ---- */
+
+static int check(struct session *s)
+{
+	struct vb_serial_params p = {.parts = parts_of(s), .n_parts = s->n, .strict = opts.strict};
+	struct vb_json_out json;
+	int err = vb_json_out_open(&json, opts.json);
+
+	if (err)
+		return vb_exit_of(err);
+	err = read_all(s);
+	if (err == 0)
+		err = vb_serial_check(&p, &s->result);
+	if (err == 0)
+		err = write_edn(s);
+	if (err == 0) {
+		tell(s);
+		err = write_json(&json, s);
+	}
+	vb_json_out_abandon(&json);
+	if (err)
+		return vb_exit_of(err);
+	return s->result.first == VB_ANOMALY_NONE ? VB_EXIT_OK : VB_EXIT_VIOLATION;
+}
+
+static int run(int argc, char **argv)
+{
+	struct session s = {.names = argv};
+	int words, end = vb_cli_parse_words(&vb_command_check_history, argc, argv, &words);
+
+	if (end >= 0)
+		return end;
+	if (words == 0) {
+		vb_error("give the files of the history; - is standard input");
+		return VB_EXIT_USAGE;
+	}
+	if (is_stdout(opts.json) && is_stdout(opts.edn)) {
+		vb_error("--json and --edn cannot both write to stdout");
+		return VB_EXIT_USAGE;
+	}
+	s.n = (unsigned)words;
+	s.out = is_stdout(opts.json) || is_stdout(opts.edn) ? stderr : stdout;
+	s.parts = calloc(s.n, sizeof(struct vb_history *));
+	if (s.parts == NULL)
+		return VB_EXIT_RESOURCES;
+	end = check(&s);
+	for (unsigned i = 0; i < s.n; i++)
+		vb_history_close(s.parts[i]);
+	free(s.parts);
+	vb_serial_result_free(&s.result);
+	return end;
+}
+
+const struct vb_command vb_command_check_history = {
+	.name = "check history",
+	.summary = "Check a history of transactions for serializability",
+	.run = run,
+	.groups = groups,
+	.example = "verbena check history --strict client-0.jsonl client-1.jsonl",
+	.words = "FILE...",
+};

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbena bench txn: what its parts share.
+ *
+ *   bench_txn_plan.c    options, checked and turned into a plan: which runs
+ *   bench_txn_client.c  what one client does: the same body on every fabric
+ *   bench_txn_watch.c   what transactions did, as histories
+ *   bench_txn_run.c     database, tables, judgement: what the drivers have in common
+ *   bench_txn_sim.c     one run on the simulator: one thread, virtual time
+ *   bench_txn_shm.c     one run between processes on shared memory
+ *   bench_txn_net.c     one run on a network fabric, in each process of the crew
+ *   bench_txn_gather.c  their results and histories, brought together
+ *   bench_txn_report.c  the numbers as tables
+ *   bench_txn_json.c    and as JSON
+ *   bench_txn.c         run after run, and how it all ends
+ *
+ * A *run* is one protocol with one hybrid code.  It goes through the phases of `bench lock`: the tables
+ * are filled, clients start, *warm up*, are *measured* for the duration, and are then *drained*: told to
+ * start no more transactions, while each finishes the attempt that it is in.  What counts is what
+ * committed while measuring; verbs, primitives, aborts and times of stages are those of the measured
+ * span, whosever transaction they belong to.  What the invariant needs is counted from first to last.
+ *
+ * Everything that outlives a killed worker process (tallies, what each client is doing) is flat and
+ * lies in one mapping that the forked workers share with the parent.
+ */
+#ifndef VB_LAB_BENCH_TXN_H
+#define VB_LAB_BENCH_TXN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/hist.h"
+#include "base/opt.h"
+#include "check/serial.h"
+#include "lab/bench_crew.h"
+#include "lab/json.h"
+#include "txn/db.h"
+#include "workload/load.h"
+
+#define VB_TBENCH_CLIENTS_MAX 16000u
+#define VB_TBENCH_WORKERS_MAX 1024u
+#define VB_TBENCH_CODE_MAX    (VB_STAGES_MAX + 1)
+#define VB_TBENCH_LOADS_MAX   8u
+
+enum vb_tbench_fabric { VB_TBENCH_SHM, VB_TBENCH_SIM, VB_TBENCH_UCX, VB_TBENCH_VERBS };
+extern const char *const vb_tbench_fabric_names[];
+
+/* Between processes that each have their own memory: each is a node. */
+static inline bool vb_tbench_is_net(int fabric)
+{
+	return fabric == VB_TBENCH_UCX || fabric == VB_TBENCH_VERBS;
+}
+
+struct vb_tbench_opts {
+	const char *cc, *hybrid, *workload;
+	int fabric; /* enum vb_tbench_fabric */
+	const char *profile, *segment, *fabric_options, *warmup;
+	uint64_t nodes, threads, coroutines, procs;
+	uint64_t duration_ns, warmup_ns, stall_ns, lease_ns;
+	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
+	int recovery; /* 0: on */
+	bool check;
+	uint64_t history_bytes;
+	uint64_t seed;
+	const char *history, *json;
+	struct vb_bench_opts crew; /* network fabrics: where the processes come from */
+};
+
+/* One protocol with one hybrid code. */
+struct vb_tbench_one {
+	const struct vb_cc_ops *cc;
+	char code[VB_TBENCH_CODE_MAX]; /* as many digits as stages */
+};
+
+struct vb_tbench_plan {
+	struct vb_tbench_opts o; /* with every default filled in */
+	const struct vb_load_ops *load;
+	const void *load_options;
+	struct vb_tbench_one *run;
+	unsigned n_runs;
+	bool all; /* asked for as "all": what cannot run is skipped with its reason */
+};
+
+/* The option tables' groups; opts is where they write.  The options of the workload that stands in argv
+ * come first: two workloads may have an option of the same name. */
+const struct vb_opt_group *vb_tbench_groups(struct vb_tbench_opts *opts, unsigned *n);
+void vb_tbench_prefer(int argc, char **argv);
+/* 0, or -error, said in one line; nothing has been made yet. */
+int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *plan);
+/* What depends on how many nodes there are; part of the plan unless only a launcher knows. */
+int vb_tbench_plan_nodes(struct vb_tbench_plan *plan);
+/* All that makes two runs different, line by line; malloc'ed. */
+char *vb_tbench_plan_text(const struct vb_tbench_plan *plan);
+void vb_tbench_plan_free(struct vb_tbench_plan *plan);
+/* Bytes of segment that each node needs for a run. */
+uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+			      const struct vb_load *load);
+void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+			 const struct vb_load *load, struct vb_db_params *p);
+
+static inline unsigned vb_tbench_workers(const struct vb_tbench_plan *p)
+{
+	return (unsigned)(p->o.nodes * p->o.threads);
+}
+
+static inline unsigned vb_tbench_clients(const struct vb_tbench_plan *p)
+{
+	return (unsigned)(p->o.nodes * p->o.threads * p->o.coroutines);
+}
+
+/* ---- what is measured ---- */
+
+/* Counters of coordinators at one moment; two of them make what was spent in between.  Words only. */
+struct vb_tbench_meter {
+	uint64_t commits, aborts[VB_TXN_CAUSES];
+	uint64_t waits, calls, recovered, near;
+	uint64_t verbs[VB_OP_COUNT], prims[VB_PRIMS];
+	struct vb_stage_time timed[VB_STAGES_MAX + 1];
+};
+
+/* One per worker, which alone writes it. */
+struct vb_tbench_tally {
+	/* Of the measured span. */
+	uint64_t commits[VB_LOAD_TYPES_MAX];
+	uint64_t rolled_back[VB_LOAD_TYPES_MAX]; /* by the workload's own wish */
+	uint64_t attempts_ns, useful_ns;         /* in all attempts, and in those that committed */
+	uint64_t measured_ns, cpu_ns, tsc;
+	struct vb_tbench_meter spent;
+	/* Of the whole run. */
+	uint64_t all_commits;
+	uint64_t unknown; /* commits whose answer was lost */
+	uint64_t errors;  /* of the fabric; the last one was: */
+	int64_t last_error;
+	int64_t change[VB_LOAD_CHANGES_MAX];
+	/* Merged: of all workers. */
+	double rate;           /* their rates added up */
+	uint64_t span_ns;      /* their measured spans added up */
+	char why[VB_LOAD_WHY]; /* a client saw what cannot be; "": none did */
+	struct vb_hist
+		lat[VB_LOAD_TYPES_MAX]; /* first begin to commit; pages not used are not touched */
+};
+
+/* What one client is doing; written by its owner, read by the parent. */
+struct vb_tbench_seat {
+	uint64_t commits;  /* all, also outside of the measured span: progress */
+	uint64_t since_ns; /* of the transaction that it tries now */
+	uint32_t tries;    /* of that; 0: none */
+	uint32_t cause;    /* of the last abort */
+	uint32_t type;
+	int32_t pid;
+	uint32_t finished; /* has left its loop */
+	uint32_t dead;     /* its process was killed; set by the parent */
+} VB_ALIGNED(64);
+
+/* Shared by everybody in a run. */
+struct vb_tbench_control {
+	uint64_t t0_ns;      /* scheduler's time base: the warm-up starts */
+	uint64_t loaded[64]; /* records in place, of each node (those from 63 on in the last) */
+	uint32_t ready;      /* workers that have opened their clients */
+	uint32_t go;
+	uint32_t early;   /* end now: no more transactions */
+	uint32_t leave;   /* close clients and go */
+	uint32_t drained; /* workers whose clients have all finished */
+	uint32_t full;    /* a history has no more room */
+	int32_t failed;   /* a worker could not start: -error */
+} VB_ALIGNED(64);
+
+struct vb_tbench_result {
+	bool ran;
+	const char *skipped; /* why it was not run, else NULL */
+	const struct vb_tbench_plan *plan;
+	const struct vb_tbench_one *one;
+	struct vb_tbench_tally *tally; /* merged; NULL if it did not run */
+	bool interrupted, stalled, history_full, sealed;
+	uint64_t lease_ns;
+	double wall_s, fill_s;
+	uint64_t records;
+	uint64_t deaths, dead_clients; /* workers killed while running */
+	char *died;                    /* network: the first process that did, malloc'ed */
+	uint64_t clock_error_ns;       /* network: of the worst clock among the processes */
+	int death_signal;
+	uint64_t virtual_verbs; /* sim: executed in all */
+	char stall[256];
+	/* Verdicts. */
+	bool checked;
+	struct vb_serial_result serial;
+	const char *unjudged; /* why the invariant could not be judged, else NULL */
+	bool judged, broken;
+	char why[VB_LOAD_WHY];
+};
+
+/* ---- histories ---- */
+
+/* Of one worker: what its coordinators do goes to one history.  Everything in it that a dead worker leaves
+ * lies in shared memory. */
+struct vb_tbench_recorder {
+	struct vb_txn_watch watch; /* its ctx is this struct */
+	struct vb_history *history;
+	char *prepared; /* for each client a transaction that may have committed; shared */
+	size_t prepared_bytes, each;
+	unsigned worker, clients;
+	uint64_t *made; /* by each client, so far: ids */
+	size_t used, room;
+	uint32_t *full; /* of the control block */
+};
+
+/* first: number of the worker's first client.  -ENOMEM, said. */
+int vb_tbench_recorder_open(struct vb_tbench_recorder *r, const struct vb_tbench_plan *plan,
+			    unsigned items, unsigned worker, unsigned clients, uint32_t *full);
+/* In the parent, after the worker has gone: what it had prepared may have happened. */
+void vb_tbench_recorder_bury(struct vb_tbench_recorder *r);
+void vb_tbench_recorder_close(struct vb_tbench_recorder *r);
+
+/* ---- clients ---- */
+
+/* One client while it runs. */
+struct vb_tbench_client {
+	struct vb_tbench_worker *w;
+	struct vb_tbench_seat *seat;
+	struct vb_coordinator *me;
+	struct vb_load_client load;
+	struct vb_task *task;
+	unsigned index; /* of all clients of the run */
+};
+
+/* The clients of one thread, which may be at several nodes (sim). */
+struct vb_tbench_worker {
+	const struct vb_tbench_plan *plan;
+	const struct vb_load *load;
+	struct vb_db *db;
+	struct vb_tbench_control *control;
+	struct vb_tbench_tally *tally;
+	struct vb_tbench_client *clients;
+	unsigned n, running;
+	bool measuring;
+	bool drain;        /* no more transactions */
+	bool all_finished; /* every client has left its loop */
+	struct vb_tbench_meter meter_start;
+	uint64_t start_ns, start_cpu_ns, start_tsc;
+};
+
+/* Opens n clients with numbers from `first` on; each node has plan.threads * plan.coroutines of them in a
+ * row.  0 or -error, said. */
+int vb_tbench_worker_open(struct vb_tbench_worker *w, struct vb_tbench_seat *seats, unsigned first,
+			  unsigned n);
+int vb_tbench_worker_start(struct vb_tbench_worker *w);
+/* The measured span begins or ends now. */
+void vb_tbench_worker_measure(struct vb_tbench_worker *w, bool on);
+/* Brings the tally up to date: what a killed worker had spent is known but for the last slice. */
+void vb_tbench_worker_flush(struct vb_tbench_worker *w);
+void vb_tbench_worker_cancel(struct vb_tbench_worker *w);
+/* Closes the clients; tasks that have not finished are killed. */
+void vb_tbench_worker_close(struct vb_tbench_worker *w);
+
+/* ---- shared by the drivers ---- */
+
+int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+		      struct vb_tbench_result *r);
+int vb_tbench_run_shm(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+		      struct vb_tbench_result *r);
+/* In every process of the crew; the root has the result. */
+int vb_tbench_run_net(const struct vb_tbench_plan *plan, struct vb_bench_crew *crew,
+		      const struct vb_tbench_one *one, struct vb_tbench_result *r);
+void vb_tbench_result_free(struct vb_tbench_result *r);
+
+/* What both drivers open first and close last. */
+struct vb_tbench_ground {
+	struct vb_cluster *cluster; /* set by network drivers before it is opened */
+	struct vb_load load;
+	struct vb_fabric *fabric;
+	struct vb_db *db;
+};
+int vb_tbench_ground_open(struct vb_tbench_ground *g, const struct vb_tbench_plan *plan,
+			  const struct vb_tbench_one *one, struct vb_tbench_result *r);
+void vb_tbench_ground_close(struct vb_tbench_ground *g);
+
+void vb_tbench_tally_init(struct vb_tbench_tally *t);
+void vb_tbench_tally_merge(struct vb_tbench_tally *into, const struct vb_tbench_tally *t);
+void vb_tbench_meter_add(struct vb_tbench_meter *into, const struct vb_tbench_meter *m);
+void vb_tbench_meter_subtract(struct vb_tbench_meter *from, const struct vb_tbench_meter *m);
+
+/* Whether anything commits. */
+struct vb_tbench_pulse {
+	uint64_t commits, since_ns;
+};
+bool vb_tbench_standstill(struct vb_tbench_pulse *p, const struct vb_tbench_seat *seats, unsigned n,
+			  uint64_t now_ns, uint64_t bound_ns);
+/* Fills r->stall. */
+void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,
+			     unsigned n, uint64_t now_ns);
+/* After everybody has stopped: the invariant, on all nodes, whose memory this process reaches. */
+void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load);
+/* The same where the nodes' records have been added up already. */
+void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load,
+			  const struct vb_load_sums *sums);
+/* The checker, on all workers' histories; writes --history too.  0 or -error, said. */
+int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
+		    const struct vb_history *const *parts, unsigned n);
+
+/* ---- reports ---- */
+
+void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *plan);
+void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r);
+/* What a row has no room for: latency by type, times of stages. */
+void vb_tbench_print_end(FILE *to, const struct vb_tbench_plan *plan,
+			 const struct vb_tbench_result *results, unsigned n);
+json_t *vb_tbench_json(const struct vb_tbench_result *r);
+
+/* The whole command: an enum vb_exit (lab/run.h). */
+int vb_bench_txn(const struct vb_tbench_opts *opts);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What workloads of transactions have in common; see load.h. */
+#define VB_LOG_ROOM "load"
+#include "workload/load.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "txn/db.h"
+#include "workload/loads.h"
+
+#define CLIENT_STREAM 0x6c6f616400000000ull
+#define STEP_EVERY    4096u /* records between two looks at the progress */
+
+const struct vb_load_ops *const vb_loads[] = {
+	&vb_load_ycsb,
+	&vb_load_smallbank,
+	&vb_load_bank,
+	NULL,
+};
+
+const struct vb_load_ops *vb_load_find(const char *name)
+{
+	for (const struct vb_load_ops *const *l = vb_loads; *l != NULL; l++)
+		if (strcmp((*l)->name, name) == 0)
+			return *l;
+	return NULL;
+}
+
+int vb_load_init(struct vb_load *l, const struct vb_load_ops *ops, const void *options,
+		 uint16_t nodes, uint64_t seed)
+{
+	int err;
+
+	*l = (struct vb_load){.ops = ops, .options = options, .nodes = nodes, .seed = seed};
+	err = ops->init(l);
+	if (err)
+		vb_load_close(l);
+	return err;
+}
+
+void vb_load_close(struct vb_load *l)
+{
+	free(l->own);
+	l->own = NULL;
+}
+
+void vb_load_db_params(const struct vb_load *l, struct vb_db_params *p)
+{
+	p->items_max = l->items;
+	p->bytes_max = l->bytes;
+	p->record_max = l->record_max;
+}
+
+uint64_t vb_load_node_bytes(const struct vb_load *l, const struct vb_db_params *p)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < l->n_tables; i++)
+		bytes += vb_table_node_bytes(p, &l->params[i], l->nodes);
+	return bytes;
+}
+
+int vb_load_open(struct vb_load *l, struct vb_db *db)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < l->n_tables && err == 0; i++)
+		err = vb_table_open(db, &l->params[i], &l->table[i]);
+	return err;
+}
+
+int vb_load_client_open(const struct vb_load *l, uint16_t node, unsigned number,
+			struct vb_load_client *c)
+{
+	*c = (struct vb_load_client){.load = l, .node = node};
+	vb_rng_seed(&c->rng, l->seed, CLIENT_STREAM + number);
+	c->key = calloc(l->items, sizeof(*c->key));
+	c->record = calloc(1, l->record_max + 8);
+	if (c->key != NULL && c->record != NULL)
+		return 0;
+	vb_load_client_close(c);
+	return vb_fail(-ENOMEM, "no memory for a client");
+}
+
+void vb_load_client_close(struct vb_load_client *c)
+{
+	free(c->key);
+	free(c->record);
+	c->key = NULL;
+	c->record = NULL;
+}
+
+uint64_t vb_load_mix(uint64_t seed, uint64_t key, uint64_t salt)
+{
+	uint64_t x = seed + key * 0x9e3779b97f4a7c15ull + salt * 0xd1b54a32d192ed03ull;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+int vb_load_fill_dense(struct vb_load *l, unsigned table, uint16_t node,
+		       void (*make)(const struct vb_load *l, unsigned table, uint64_t key,
+				    void *record),
+		       const struct vb_load_progress *progress, uint64_t *done)
+{
+	uint64_t records = l->params[table].records;
+	void *record = calloc(1, l->params[table].record_bytes + 8);
+	int err = 0;
+
+	if (record == NULL)
+		return vb_fail(-ENOMEM, "no memory for a record");
+	for (uint64_t key = node; key < records && err == 0; key += l->nodes) {
+		make(l, table, key, record);
+		err = vb_table_load(l->table[table], key, record);
+		if (++*done % STEP_EVERY == 0 && !progress->step(progress->ctx, *done))
+			err = -EINTR;
+	}
+	free(record);
+	return err;
+}
+
+void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
+			 void (*look)(const struct vb_load *l, unsigned table, uint64_t key,
+				      const void *record, struct vb_load_sums *sums),
+			 struct vb_load_sums *sums)
+{
+	struct vb_table *t = l->table[table];
+	const struct vb_tuple_layout *layout = &t->layout;
+	const struct vb_db *db = vb_container_of(t->store, struct vb_db, store);
+
+	for (uint64_t key = node; key < l->params[table].records; key += l->nodes) {
+		vb_addr at = vb_table_find(t, node, key);
+		const char *tuple = at != 0 ? vb_local(t->store->fabric, at, layout->bytes) : NULL;
+
+		if (tuple == NULL || vb_tuple_word(tuple, layout->version_at) & VB_VERSION_ABSENT) {
+			sums->absent++;
+			continue;
+		}
+		sums->records++;
+		if (db->cc->holder(vb_tuple_word(tuple, layout->lock_at)) != VB_NO_PLACE)
+			sums->locked++;
+		look(l, table, key, tuple + layout->record_at, sums);
+	}
+}
+
+int vb_load_judge_records(const struct vb_load_sums *sums, char *why, size_t size)
+{
+	if (sums->absent != 0)
+		snprintf(why, size, "%" PRIu64 " records are gone, and no transaction deletes any",
+			 sums->absent);
+	else if (sums->wrong != 0)
+		snprintf(why, size, "%" PRIu64 " records hold what no transaction has written",
+			 sums->wrong);
+	else if (sums->locked != 0)
+		snprintf(why, size,
+			 "%" PRIu64 " records are still locked, and nobody is left to unlock them",
+			 sums->locked);
+	else
+		return 0;
+	return -EBADMSG;
+}
+
+bool vb_load_has_key(const struct vb_load_client *c, unsigned n, const struct vb_table *table,
+		     uint64_t key)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (c->key[i].key == key && c->key[i].table == table)
+			return true;
+	return false;
+}

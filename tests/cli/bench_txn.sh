@@ -1,0 +1,175 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# bench txn: every protocol, one-sided and by RPC, on both fabrics, checked; results as JSON; bad input.
+. "$(dirname "$0")/lib.sh"
+
+if ! command -v jq >/dev/null; then
+	skip 'bench txn' 'jq is not installed'
+	finish
+	exit 0
+fi
+
+json=$work/run.json
+holds() { # FILTER: true for the JSON file
+	jq -e "$1" "$json" >/dev/null
+}
+
+is_json() { # NAME FILTER
+	is "$1" holds "$2"
+}
+
+head_filter='.schema == 1 and .tool == "verbena" and (.argv | length > 2) and
+	(.host | type == "object") and .interrupted == false'
+# What every run has, whatever it is.
+run_filter='.kind == "txn" and .commits > 0 and .goodput_txn_s > 0 and .duration_s > 0 and
+	(.hybrid | test("^[01]+$")) and .clients == 8 and
+	(.abort_rate >= 0 and .abort_rate < 1) and
+	(.aborts | has("locked") and has("changed") and has("wounded") and has("timeout")) and
+	(.types | length > 0) and (.types | all(.latency_us | has("p50"))) and
+	([.types[].commits] | add) == .commits and
+	([.types[] | select(.commits > 0) | .latency_us] | all(.min <= .p50 and .p50 <= .p90 and
+	.p90 <= .p99 and .p99 <= ."p99.9" and ."p99.9" <= .max)) and
+	(.stages | last.name == "commit-point" and all(.us_per_txn >= 0)) and
+	(.stages | length) == (.hybrid | length) + 1 and
+	([.prims_per_txn[]] | length == 7 and add > 0) and (.verbs_per_txn | has("all")) and
+	(.effective_cpu > 0 and .effective_cpu <= 1) and (.calls_per_txn | type == "number") and
+	.check.serializable == true and .check.story == null and .check.committed >= .commits and
+	.invariant.judged == true and .invariant.holds == true and .failed == 0 and
+	.stalled == null and .workers_killed == 0'
+protocols='["no-wait", "no-wait-sx", "wait-die", "wait-die-sx", "wait-die-fair", "wound-wait",
+	"wound-wait-sx", "silo", "sundial"]'
+
+for fabric in sim shm; do
+	duration=1ms
+	[ $fabric = shm ] && duration=100ms
+	for load in 'ycsb --records 2k --dist zipf:0.5' 'smallbank --accounts 200 --hot-accounts 20' \
+		'bank --accounts 16'; do
+		what="$fabric, ${load%% *}"
+		# shellcheck disable=SC2086
+		run bench txn --cc all --fabric $fabric --nodes 2 --threads 1 --coroutines 4 --workload $load \
+			--duration $duration --check --seed 5 --json "$json"
+		is "$what: exit status 0" [ "$status" = 0 ]
+		is_json "$what: the head" "$head_filter and .seed == 5 and .skipped == []"
+		is_json "$what: every protocol, one-sided and by RPC" \
+			"([.runs[].cc] | unique) == ($protocols | sort) and (.runs | length) == 18 and
+			([.runs[] | select(.hybrid | test(\"^0+\$\"))] | length) == 9 and
+			([.runs[] | select(.hybrid | test(\"^1+\$\"))] | length) == 9"
+		is_json "$what: what each run has" ".runs | all($run_filter)"
+		is_json "$what: calls by RPC only" \
+			'.runs | all((.hybrid | test("1")) == (.calls_per_txn > 0.1))'
+		is_json "$what: strict, but for sundial" \
+			'.runs | all(.check.strict == (.cc != "sundial"))'
+		is "$what: a line for each run" \
+			[ "$(grep -cE '^[a-z-]+ +[01]+ .*(strictly|yes) +holds$' "$work/out")" = 18 ]
+		is "$what: no progress off a terminal" [ ! -s "$work/err" ]
+	done
+done
+is 'no shared memory is left' [ "$(ls /dev/shm | grep -c '^verbena\.[0-9]')" = 0 ]
+
+# The same seed is the same simulation.
+for i in 1 2; do
+	run bench txn --cc wait-die --hybrid 101 --fabric sim --nodes 3 --coroutines 3 --records 200 \
+		--span 2 --duration 1ms --seed 9 --json "$work/same.$i"
+done
+same() {
+	a=$(jq -S '.runs[0] | del(.wall_s, .fill_s)' "$work/same.1")
+	b=$(jq -S '.runs[0] | del(.wall_s, .fill_s)' "$work/same.2")
+	[ -n "$a" ] && [ "$a" = "$b" ]
+}
+is 'sim: the same seed gives the same figures' same
+
+# What switches do.
+run bench txn --cc no-wait --fabric sim --nodes 2 --no-doorbell --no-outstanding --passive-ack \
+	--recovery off --lease 5ms --no-breakdown --blind --no-declare --records 100 --threads 2 \
+	--duration 1ms --json "$json"
+is 'switches: exit status 0' [ "$status" = 0 ]
+is_json 'switches: are in the JSON' '.runs[0] | .doorbell == false and .outstanding == false and
+	.passive_ack == true and .recovery == false and .lease_ns == 5000000 and .stages == null and
+	.workload.blind == true and .workload."no-declare" == true and .check == null and
+	.clients == 32'
+run bench txn --cc silo --hybrid all --fabric sim --nodes 2 --records 100 --duration 200us --json "$json"
+is_json 'every hybrid code' '([.runs[].hybrid] | unique | length) == 32'
+run bench txn --cc silo --fabric sim --fabric-options scope=nic --nodes 2 --records 100 \
+	--duration 200us --json "$json"
+is_json 'sim: the scope of atomics is an option' \
+	'.runs[0] | .near_prims_per_txn == 0 and .fabric_options == "scope=nic"'
+
+# A history that is full ends the run; what is in it is still right.
+run bench txn --cc silo --nodes 2 --coroutines 2 --records 1k --duration 20s --warmup 1ms --check \
+	--history-bytes 1m --json "$json"
+is 'a full history: exit status 0' [ "$status" = 0 ]
+is_json 'a full history: ended early, and says so' \
+	'.runs[0].check | .history_full == true and .serializable == true'
+is 'a full history: a line about it' grep -q 'history-bytes' "$work/out"
+
+# A history is written, and read back with the same verdict.
+run bench txn --cc sundial --fabric sim --nodes 2 --records 50 --duration 1ms \
+	--history "$work/history.jsonl"
+is 'a history: exit status 0' [ "$status" = 0 ]
+run check history "$work/history.jsonl"
+is 'a history: is checked again' [ "$status" = 0 ]
+
+# Interrupted, at whatever moment: what there is, valid, exit status 130.
+"$verbena" bench txn --cc silo,no-wait --nodes 2 --records 1k --duration 60s --warmup 10ms \
+	--json "$json.int" >"$work/out" 2>"$work/err" </dev/null &
+pid=$!
+tries=0
+while [ "$(pgrep -c -P $pid)" -lt 2 ] && [ $tries -lt 600 ]; do
+	sleep 0.1
+	tries=$((tries + 1))
+done
+sleep 0.5
+kill -INT $pid
+wait $pid
+status=$?
+json=$json.int
+is 'interrupted: exit status 130' [ "$status" = 130 ]
+is_json 'interrupted: the JSON is whole' '.interrupted == true and .runs[0].cc == "silo" and
+	.runs[0].interrupted == true and .runs[0].invariant.holds == true'
+
+# A worker that is killed: the run ends, says so, and what is left is serializable.
+json=$work/killed.json
+"$verbena" bench txn --cc silo --nodes 2 --threads 2 --records 1k --duration 2s --warmup 10ms --check \
+	--json "$json" >"$work/out" 2>"$work/err" </dev/null &
+pid=$!
+tries=0
+while [ "$(pgrep -c -P $pid)" -lt 4 ] && [ $tries -lt 600 ]; do
+	sleep 0.1
+	tries=$((tries + 1))
+done
+sleep 0.5
+# The last one forked is no node's server.
+pkill -9 -n -P $pid
+wait $pid
+status=$?
+is_json 'a killed worker: is counted' '.runs[0].workers_killed == 1 and .runs[0].commits > 0'
+is_json 'a killed worker: the invariant is not judged, and why is said' \
+	'.runs[0].invariant | .judged == false and (.why | test("killed"))'
+is_json 'a killed worker: the others were serializable' '.runs[0].check.serializable == true'
+is 'a killed worker: a line about it' grep -q 'killed by signal 9' "$work/out"
+
+refused 'unknown protocol, with a suggestion' 2 "siloo 'silo'" bench txn --cc siloo
+refused 'unknown workload, with a suggestion' 2 "ycbs 'ycsb'" bench txn --workload ycbs
+refused 'hybrid code of the wrong length' 2 "0101 silo 5 stages lock" bench txn --cc silo --hybrid 0101
+refused 'hybrid code of other digits' 2 "00x00 5 digits" bench txn --cc silo --hybrid 00x00
+refused 'a hybrid code that fits only some' 2 "00000 no-wait 3" bench txn --cc silo,no-wait --hybrid 00000
+refused 'a table that does not fit' 6 "MiB" bench txn --records 30g
+refused 'an option of another workload' 2 "--accounts ycsb" bench txn --accounts 5
+refused 'more records than there are' 2 "--ops" bench txn --records 2 --ops 9
+refused 'more nodes than there are' 2 "--span" bench txn --nodes 2 --span 3
+refused 'no such distribution' 2 "normal uniform" bench txn --dist normal
+refused 'unknown profile' 2 "cx9 'cx5'" bench txn --fabric sim --profile cx9
+refused 'a segment on sim' 2 "--segment shm" bench txn --fabric sim --segment x
+refused 'a profile on shm' 2 "--profile sim" bench txn --profile cx5
+refused 'too many clients' 2 "16000 clients" bench txn --nodes 200 --coroutines 1000
+refused 'a history of several runs' 2 "--history --cc" bench txn --cc all --history "$work/h"
+refused 'a history that cannot be written' 2 "/nowhere/at/all" \
+	bench txn --cc silo --history /nowhere/at/all
+refused 'a JSON path that cannot be written' 2 "/nowhere/at/all.json" \
+	bench txn --json /nowhere/at/all.json
+refused 'a history without room' 2 "--history-bytes" \
+	bench txn --cc silo --records 100 --check --history-bytes 65536 --coroutines 100
+run bench txn --help
+is 'help: each workload has its options' \
+	[ "$(grep -cE "^Load '(ycsb|smallbank|bank)'" "$work/out")" = 3 ]
+finish

@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Histories from files: what is serializable and what is not, by exit status and words.
+. "$(dirname "$0")/lib.sh"
+
+one=$work/one.jsonl
+two=$work/two.jsonl
+skew=$work/skew.jsonl
+bad=$work/bad.jsonl
+cat >"$one" <<'END'
+{"id":1,"client":0,"outcome":"committed","begin_ns":1000,"end_ns":2000,"ops":[{"op":"r","key":5,"version":1},{"op":"w","key":5,"version":8,"prev":1}]}
+END
+cat >"$two" <<'END'
+{"id":2,"client":1,"outcome":"committed","begin_ns":3000,"end_ns":4000,"ops":[{"op":"r","key":5,"version":1}]}
+{"id":3,"client":1,"outcome":"aborted","begin_ns":5000,"end_ns":6000,"ops":[{"op":"w","key":5,"version":9,"prev":8}]}
+END
+cat >"$skew" <<'END'
+{"id":11,"outcome":"committed","ops":[{"op":"r","key":1,"version":0},{"op":"w","key":2,"version":8,"prev":0}]}
+{"id":12,"outcome":"committed","ops":[{"op":"r","key":2,"version":0},{"op":"w","key":1,"version":9,"prev":0}]}
+END
+{
+	cat "$skew"
+	echo '{"id":13,"outcome":"committed","ops":[{"op":"r","key":2}]}'
+} >"$bad"
+
+run check history "$one" "$two"
+is 'serializable: exit status 0' [ "$status" = 0 ]
+is 'serializable: said' grep -qx serializable "$work/out"
+is 'serializable: counted' grep -qE '^ +3 +2 +1 +0 +4 +1 +1 ' "$work/out"
+run check history --strict "$one"
+is 'strictly serializable: said' grep -qx 'strictly serializable' "$work/out"
+run check history --strict "$one" "$two"
+is 'a stale read: exit status 3' [ "$status" = 3 ]
+is 'a stale read: said' grep -qx 'serializable, but not strictly: real time (1)' "$work/out"
+is 'a stale read: told' grep -q 'T1 .* ended at 2.000 us, before T2 began' "$work/out"
+run check history "$skew"
+is 'write skew: exit status 3' [ "$status" = 3 ]
+is 'write skew: said' grep -qx 'not serializable: write skew (1)' "$work/out"
+is 'write skew: told' grep -q 'read 0/1 at version 0, which T12 replaced with 9; so T11 comes' \
+	"$work/out"
+timeout 120 "$verbena" check history - <"$skew" >"$work/out" 2>"$work/err"
+status=$?
+is 'from standard input: exit status 3' [ "$status" = 3 ]
+
+run check history "$skew" --edn -
+is 'for Elle: exit status 3' [ "$status" = 3 ]
+is 'for Elle: nothing but the history on stdout' [ "$(grep -c '^{:index' "$work/out")" = 4 ]
+is 'for Elle: the verdict on stderr' grep -q 'not serializable' "$work/err"
+
+if command -v jq >/dev/null; then
+	run check history "$skew" --json "$work/result.json"
+	is 'JSON' jq -e '.runs[0] | .kind == "check-history" and .transactions == 2 and
+		.first == "write skew" and .anomalies["write skew"] == 1 and .anomalies.G0 == 0 and
+		(.story | startswith("write skew")) and (.files | length) == 1' "$work/result.json"
+	run check history "$one" --json -
+	is 'JSON of a good one' jq -e '.runs[0] | .first == "none" and has("story") == false' \
+		"$work/out"
+else
+	skip 'JSON' 'jq is not installed'
+fi
+
+refused 'a line that is wrong' 2 "bad.jsonl line 3 version operation 1" check history "$bad"
+refused 'a file that is not there' 2 "/nowhere.jsonl" check history /nowhere.jsonl
+refused 'no file' 2 "files" check history
+refused 'the same history twice' 2 "T1 unique" check history "$one" "$one"
+refused 'two files to stdout' 2 "--json --edn" check history "$one" --json - --edn -
+refused 'EDN where nothing can be written' 2 "/nowhere/at/all.edn" \
+	check history "$one" --edn /nowhere/at/all.edn
+refused 'an unknown option' 2 "stirct strict" check history --stirct "$one"
+run check history --help
+is 'help' grep -q 'verbena check history \[OPTION\]... FILE...' "$work/out"
+finish

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Arbitrary text as a history in JSON lines.
+ *
+ * It is refused, or it is a history: then what is written of it is read back as the same, and the
+ * checker and the writer for Elle come to an end, with a verdict or a reason.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "check/serial.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "fuzz_history: %s\n", what);
+	abort();
+}
+
+static struct vb_history *read_text(const void *text, size_t size)
+{
+	struct vb_history *h = NULL;
+	FILE *from = fmemopen((void *)(uintptr_t)text, size, "r");
+
+	must(from != NULL, "no stream");
+	if (vb_history_read_jsonl(from, "input", &h) != 0)
+		h = NULL;
+	fclose(from);
+	return h;
+}
+
+static void must_be_same(const struct vb_history *a, const struct vb_history *b)
+{
+	const struct vb_history_op *ops[2];
+	const struct vb_history_txn *t[2];
+	uint64_t at[2] = {0};
+
+	must(vb_history_count(a) == vb_history_count(b), "not as many transactions are read back");
+	while (vb_history_next(a, &at[0], &t[0], &ops[0])) {
+		must(vb_history_next(b, &at[1], &t[1], &ops[1]), "a transaction is lost");
+		must(memcmp(t[0], t[1], sizeof(*t[0])) == 0, "a transaction is read back changed");
+		must(memcmp(ops[0], ops[1], t[0]->n_ops * sizeof(*ops[0])) == 0,
+		     "an operation is read back changed");
+	}
+}
+
+static void round_trip(const struct vb_history *h)
+{
+	struct vb_history *back;
+	char *text;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	must(to != NULL, "no stream");
+	must(vb_history_write_jsonl(&h, 1, to) == 0, "it cannot be written");
+	fclose(to);
+	if (size > 0) {
+		back = read_text(text, size);
+		must(back != NULL, "what we have written is refused");
+		must_be_same(h, back);
+		vb_history_close(back);
+	}
+	free(text);
+}
+
+static void check(const struct vb_history *h, bool strict)
+{
+	struct vb_serial_params p = {.parts = &h, .n_parts = 1, .strict = strict};
+	struct vb_serial_result r;
+
+	if (vb_serial_check(&p, &r) == 0)
+		must((r.story != NULL) == (r.first != VB_ANOMALY_NONE),
+		     "a verdict without a story");
+	vb_serial_result_free(&r);
+}
+
+static void write_edn(const struct vb_history *h)
+{
+	char *text;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	must(to != NULL, "no stream");
+	(void)vb_history_write_edn(&h, 1, to);
+	fclose(to);
+	free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct vb_history *h;
+	char said[256];
+
+	if (size == 0)
+		return 0;
+	vb_log_capture_begin(said, sizeof(said)); /* refusals are what is wanted here */
+	h = read_text(data, size);
+	if (h != NULL) {
+		round_trip(h);
+		check(h, false);
+		check(h, true);
+		write_edn(h);
+		vb_history_close(h);
+	}
+	vb_log_capture_end();
+	return 0;
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workloads of transactions: what is drawn, and that their sums add up. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "txn/db.h"
+#include "workload/load.h"
+#include "workload/scatter.h"
+
+#define DRAWS 20000u
+
+/* A workload with its options, on a simulated fabric that is filled. */
+struct ground {
+	char options[256];
+	struct vb_load load;
+	struct vb_fabric *fabric;
+	struct vb_db *db;
+};
+
+static bool step(void *ctx, uint64_t done)
+{
+	(void)ctx;
+	return done < UINT64_MAX;
+}
+
+static int open_load(struct ground *g, const char *name, const char *list, uint16_t nodes,
+		     uint64_t seed)
+{
+	const struct vb_load_ops *ops = vb_load_find(name);
+
+	assert_non_null(ops);
+	memset(g, 0, sizeof(*g));
+	assert_true(ops->options_bytes <= sizeof(g->options));
+	vb_opt_defaults(ops->options, g->options);
+	assert_int_equal(vb_opt_parse_list(ops->options, g->options, list), 0);
+	return vb_load_init(&g->load, ops, g->options, nodes, seed);
+}
+
+static void open_ground(struct ground *g, const char *name, const char *list, uint16_t nodes)
+{
+	const struct vb_load_progress progress = {.step = step};
+	struct vb_db_params p = {.cc = "no-wait", .coordinators = 4};
+	struct vb_fabric_params f = {.fabric = "sim", .nodes = nodes, .endpoints = 64};
+
+	assert_int_equal(open_load(g, name, list, nodes, 7), 0);
+	vb_load_db_params(&g->load, &p);
+	f.node_bytes = vb_db_node_bytes(&p, nodes) + vb_load_node_bytes(&g->load, &p) + (1 << 20);
+	assert_int_equal(vb_fabric_open(&f, &g->fabric), 0);
+	assert_int_equal(vb_db_open(g->fabric, &p, &g->db), 0);
+	assert_int_equal(vb_load_open(&g->load, g->db), 0);
+	for (uint16_t node = 0; node < nodes; node++)
+		assert_int_equal(g->load.ops->fill(&g->load, node, &progress), 0);
+}
+
+static void close_ground(struct ground *g)
+{
+	vb_db_close(g->db);
+	if (g->fabric != NULL)
+		vb_fabric_close(g->fabric);
+	vb_load_close(&g->load);
+}
+
+/* How many of the draws were of each type, within a percentage point. */
+static void assert_mix(struct ground *g, const unsigned *percent)
+{
+	unsigned seen[VB_LOAD_TYPES_MAX] = {0};
+	struct vb_load_client c;
+
+	assert_int_equal(vb_load_client_open(&g->load, 0, 3, &c), 0);
+	for (unsigned i = 0; i < DRAWS; i++) {
+		g->load.ops->next(&c);
+		assert_true(c.type < g->load.ops->n_types);
+		assert_true(c.n >= 1 && c.n <= g->load.items);
+		seen[c.type]++;
+	}
+	for (unsigned t = 0; t < g->load.ops->n_types; t++)
+		assert_in_range(seen[t] * 100 / DRAWS + 1, percent[t], percent[t] + 2);
+	vb_load_client_close(&c);
+}
+
+static void assert_distinct(const struct vb_load_client *c)
+{
+	for (unsigned i = 0; i < c->n; i++) {
+		const struct vb_table_params *p = c->load->params;
+		unsigned t = 0;
+
+		assert_false(vb_load_has_key(c, i, c->key[i].table, c->key[i].key));
+		while (c->load->table[t] != c->key[i].table)
+			t++;
+		assert_true(c->key[i].key < p[t].records);
+	}
+}
+
+static void draws_are_distinct(struct ground *g)
+{
+	struct vb_load_client c;
+
+	assert_int_equal(vb_load_client_open(&g->load, 1, 9, &c), 0);
+	for (unsigned i = 0; i < 2000; i++) {
+		g->load.ops->next(&c);
+		assert_distinct(&c);
+	}
+	vb_load_client_close(&c);
+}
+
+static void test_scatter(void **state)
+{
+	static const uint64_t sizes[] = {1, 2, 3, 4, 5, 12, 100, 1000, 4096, 10007};
+
+	(void)state;
+	for (size_t k = 0; k < VB_ARRAY_SIZE(sizes); k++) {
+		uint64_t n = sizes[k];
+		unsigned char *met = calloc(n, 1);
+		struct vb_scatter s;
+
+		vb_scatter_init(&s, n);
+		for (uint64_t rank = 0; rank < n; rank++) {
+			uint64_t at = vb_scatter(&s, rank);
+
+			assert_true(at < n);
+			assert_false(met[at]);
+			met[at] = 1;
+		}
+		free(met);
+	}
+}
+
+static void test_smallbank_mix(void **state)
+{
+	static const unsigned percent[] = {15, 15, 15, 25, 15, 15};
+	struct ground g;
+
+	(void)state;
+	open_ground(&g, "smallbank", "accounts=1000,hot-accounts=50", 3);
+	assert_int_equal(g.load.ops->n_types, 6);
+	assert_string_equal(g.load.ops->types[3], "send-payment");
+	assert_mix(&g, percent);
+	draws_are_distinct(&g);
+	close_ground(&g);
+}
+
+static void test_bank_mix(void **state)
+{
+	static const unsigned percent[] = {70, 30};
+	struct ground g;
+
+	(void)state;
+	open_ground(&g, "bank", "accounts=17,audit-ratio=0.3", 2);
+	assert_mix(&g, percent);
+	draws_are_distinct(&g);
+	close_ground(&g);
+}
+
+/* Writes among the keys of many draws, as a share; how often the hot area was met, as another. */
+static void ycsb_shares(struct ground *g, uint64_t hot, double *writes, double *hits)
+{
+	struct vb_scatter s;
+	struct vb_load_client c;
+	unsigned w = 0, h = 0, all = 0;
+	uint64_t n = g->load.params[0].records, *rank = calloc(n, sizeof(*rank));
+
+	vb_scatter_init(&s, n);
+	for (uint64_t r = 0; r < n; r++)
+		rank[vb_scatter(&s, r)] = r;
+	assert_int_equal(vb_load_client_open(&g->load, 0, 1, &c), 0);
+	for (unsigned i = 0; i < DRAWS / 4; i++) {
+		g->load.ops->next(&c);
+		for (unsigned k = 0; k < c.n; k++) {
+			w += c.key[k].write;
+			h += rank[c.key[k].key] < hot;
+			all++;
+		}
+	}
+	*writes = (double)w / all;
+	*hits = (double)h / all;
+	vb_load_client_close(&c);
+	free(rank);
+}
+
+static void test_ycsb_ratios(void **state)
+{
+	double writes, hits;
+	struct ground g;
+
+	(void)state;
+	open_ground(&g, "ycsb", "records=10k,ops=4,write-ratio=0.2,dist=uniform", 2);
+	ycsb_shares(&g, 2000, &writes, &hits);
+	assert_true(writes > 0.19 && writes < 0.21);
+	assert_true(hits > 0.09 && hits < 0.11);
+	draws_are_distinct(&g);
+	close_ground(&g);
+	open_ground(&g, "ycsb",
+		    "records=10k,ops=4,write-ratio=0.8,hot-fraction=0.01,hot-chance=0.4", 2);
+	ycsb_shares(&g, 200, &writes, &hits);
+	assert_true(writes > 0.79 && writes < 0.81);
+	assert_true(hits > 0.38 && hits < 0.42);
+	close_ground(&g);
+	open_ground(&g, "ycsb", "records=10k,ops=1,dist=zipf:0.99", 1);
+	ycsb_shares(&g, 100, &writes, &hits);
+	/* zeta(100, 0.99) / zeta(10000, 0.99) */
+	assert_true(hits > 0.48 && hits < 0.57);
+	close_ground(&g);
+}
+
+static void test_ycsb_few_records(void **state)
+{
+	struct ground g;
+
+	(void)state;
+	/* Every record, whatever the skew. */
+	open_ground(&g, "ycsb", "records=8,ops=16,dist=zipf:1.5", 2);
+	draws_are_distinct(&g);
+	close_ground(&g);
+	open_ground(&g, "ycsb", "records=8,ops=16,span=2,hot-chance=0.99,hot-fraction=0.1", 2);
+	draws_are_distinct(&g);
+	close_ground(&g);
+}
+
+static void test_ycsb_span(void **state)
+{
+	struct ground g;
+	struct vb_load_client c;
+
+	(void)state;
+	open_ground(&g, "ycsb", "records=1000,ops=7,span=3", 5);
+	assert_int_equal(vb_load_client_open(&g.load, 4, 1, &c), 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		unsigned met[5] = {0}, nodes = 0;
+
+		g.load.ops->next(&c);
+		assert_distinct(&c);
+		for (unsigned k = 0; k < c.n; k++) {
+			unsigned node = (unsigned)(c.key[k].key % 5);
+
+			if (k % 3 == 0)
+				assert_int_equal(node, 4);
+			nodes += met[node]++ == 0;
+		}
+		assert_int_equal(nodes, 3);
+	}
+	vb_load_client_close(&c);
+	close_ground(&g);
+}
+
+static void test_same_seed_same_draws(void **state)
+{
+	static const char *const names[] = {"ycsb", "smallbank", "bank"};
+
+	(void)state;
+	for (size_t k = 0; k < VB_ARRAY_SIZE(names); k++) {
+		struct vb_load_client a, b, other;
+		struct ground g;
+		unsigned same = 0;
+
+		open_ground(&g, names[k], k == 0 ? "records=1000" : "accounts=1000", 2);
+		vb_load_client_open(&g.load, 0, 5, &a);
+		vb_load_client_open(&g.load, 0, 5, &b);
+		vb_load_client_open(&g.load, 0, 6, &other);
+		for (unsigned i = 0; i < 1000; i++) {
+			g.load.ops->next(&a);
+			g.load.ops->next(&b);
+			g.load.ops->next(&other);
+			assert_int_equal(a.type, b.type);
+			assert_int_equal(a.n, b.n);
+			assert_int_equal(a.amount, b.amount);
+			assert_memory_equal(a.key, b.key, a.n * sizeof(*a.key));
+			same += a.n == other.n &&
+				memcmp(a.key, other.key, a.n * sizeof(*a.key)) == 0;
+		}
+		assert_true(same < 10);
+		vb_load_client_close(&a);
+		vb_load_client_close(&b);
+		vb_load_client_close(&other);
+		close_ground(&g);
+	}
+}
+
+/* What the records hold in the end is what was there and what has been committed; and not anything else. */
+static void invariant_of(const char *name, const char *list, bool counts)
+{
+	struct vb_load_sums sums = {0};
+	int64_t change[VB_LOAD_CHANGES_MAX] = {0};
+	struct vb_db_server *server[2];
+	struct vb_coordinator *me;
+	struct vb_load_client c;
+	char why[VB_LOAD_WHY] = "";
+	struct ground g;
+
+	open_ground(&g, name, list, 2);
+	for (uint16_t node = 0; node < 2; node++)
+		assert_int_equal(vb_db_server_start(g.db, node, &server[node]), 0);
+	assert_int_equal(vb_coordinator_open(g.db, 0, &me), 0);
+	assert_int_equal(vb_load_client_open(&g.load, 0, 0, &c), 0);
+	for (unsigned i = 0; i < 300; i++) {
+		int err;
+
+		g.load.ops->next(&c);
+		assert_int_equal(vb_txn_begin(me), 0);
+		err = g.load.ops->body(&c, me);
+		if (err == VB_LOAD_ROLLBACK) {
+			vb_txn_abort(me);
+			continue;
+		}
+		assert_int_equal(err, 0);
+		assert_int_equal(vb_txn_commit(me), 0);
+		for (unsigned k = 0; k < VB_LOAD_CHANGES_MAX; k++)
+			change[k] += c.change[k];
+		if (g.load.ops->committed != NULL)
+			assert_int_equal(g.load.ops->committed(&c), 0);
+	}
+	vb_coordinator_close(me);
+	for (uint16_t node = 0; node < 2; node++)
+		g.load.ops->count(&g.load, node, &sums);
+	assert_int_equal(sums.records, g.load.ops->records(&g.load));
+	assert_int_equal(g.load.ops->judge(&g.load, &sums, change, why, sizeof(why)), 0);
+	sums.value[0]++;
+	change[1]++;
+	if (counts) {
+		assert_int_equal(g.load.ops->judge(&g.load, &sums, change, why, sizeof(why)),
+				 -EBADMSG);
+		assert_true(strlen(why) > 20);
+	}
+	sums.value[0]--;
+	sums.locked = 1;
+	assert_int_equal(g.load.ops->judge(&g.load, &sums, change, why, sizeof(why)), -EBADMSG);
+	for (uint16_t node = 0; node < 2; node++)
+		vb_db_server_stop(server[node]);
+	vb_load_client_close(&c);
+	close_ground(&g);
+}
+
+static void test_invariants(void **state)
+{
+	(void)state;
+	invariant_of("ycsb", "records=100", true);
+	invariant_of("ycsb", "records=100,record-bytes=8,no-declare", true);
+	invariant_of("ycsb", "records=100,record-bytes=1024,blind", false);
+	invariant_of("smallbank", "accounts=20", true);
+	invariant_of("bank", "accounts=10,no-declare", true);
+}
+
+static void refused(const char *name, const char *list, const char *word)
+{
+	char said[512] = "";
+	struct ground g;
+	int err;
+
+	vb_log_capture_begin(said, sizeof(said));
+	err = open_load(&g, name, list, 2, 1);
+	vb_log_capture_end();
+	assert_int_equal(err, -EINVAL);
+	assert_non_null(strstr(said, word));
+	vb_load_close(&g.load);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	refused("ycsb", "records=4,ops=9", "--ops");
+	refused("ycsb", "span=3", "--span");
+	refused("ycsb", "ops=1,span=2", "--span");
+	refused("ycsb", "dist=normal", "normal");
+	assert_null(vb_load_find("ycsbb"));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_scatter),
+		cmocka_unit_test(test_smallbank_mix),
+		cmocka_unit_test(test_bank_mix),
+		cmocka_unit_test(test_ycsb_ratios),
+		cmocka_unit_test(test_ycsb_few_records),
+		cmocka_unit_test(test_ycsb_span),
+		cmocka_unit_test(test_same_seed_same_draws),
+		cmocka_unit_test(test_invariants),
+		cmocka_unit_test(test_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
