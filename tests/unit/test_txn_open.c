@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening databases, tables, coordinators and servers: what include/verbena/txn.h refuses, that the log
+ * says why, that a refusal leaves nothing behind, and that who comes second has to ask for the same.
+ */
+#include "txn_api.h"
+
+static struct vb_db_params usual(void)
+{
+	const struct kind silo = {.ops = vb_cc_find("silo")};
+
+	return usual_db(&silo, 0);
+}
+
+static char long_name[] = "a-name-that-is-longer-by-one-cha";
+
+/* ---- databases ---- */
+
+#define refused_db(f, ...)                                                                         \
+	do {                                                                                       \
+		struct vb_db_params p_ = usual();                                                  \
+		struct vb_db *db_ = NULL;                                                          \
+                                                                                                   \
+		__VA_ARGS__;                                                                       \
+		refused(vb_db_open(f, &p_, &db_), -EINVAL);                                        \
+		assert_null(db_);                                                                  \
+	} while (0)
+
+static void bad_databases(void **state)
+{
+	struct vb_db_params p = usual();
+	struct vb_fabric *f;
+	struct vb_db *db;
+
+	(void)state;
+	open_fabric(&f, "shm", 16 << 20);
+	refused_db(f, p_.cc = NULL);
+	refused_db(f, p_.cc = "");
+	refused_db(f, p_.cc = "silk");
+	refused_db(f, p_.hybrid = "");
+	refused_db(f, p_.hybrid = "0000");
+	refused_db(f, p_.hybrid = "000000");
+	refused_db(f, p_.hybrid = "00002");
+	refused_db(f, p_.hybrid = "RPC");
+	refused_db(f, p_.name = "");
+	refused_db(f, p_.name = long_name);
+	refused_db(f, p_.coordinators = 8192); /* 16384 on two nodes */
+	refused_db(f, p_.items_max = VB_TXN_ITEMS_MAX + 1);
+	refused_db(f, p_.record_max = VB_RECORD_MAX + 1);
+	refused_db(f, p_.bytes_max = UINT32_MAX);
+	refused_db(f, p_.lease_ns = UINT64_MAX);
+	refused_db(f, p_.cache = 3);
+	/* None of them has left anything that the first real one would stumble over. */
+	must(vb_db_open(f, &p, &db));
+	vb_db_close(db);
+	vb_db_close(NULL);
+	vb_fabric_close(f);
+}
+
+static void every_code_of_a_protocol(void **state)
+{
+	struct vb_db_params p = usual();
+	char code[] = "00000", name[32];
+	struct vb_fabric *f;
+
+	(void)state;
+	open_fabric(&f, "shm", 64 << 20);
+	for (unsigned bits = 0; bits < 32; bits++) {
+		struct vb_db *db;
+
+		for (unsigned i = 0; i < 5; i++)
+			code[i] = (char)('0' + (bits >> i & 1));
+		snprintf(name, sizeof(name), "db%u", bits);
+		p.hybrid = code;
+		p.name = name;
+		must(vb_db_open(f, &p, &db));
+		vb_db_close(db);
+	}
+	vb_fabric_close(f);
+}
+
+/* What a lease is at least, is a matter of the fabric. */
+static void lease_too_short(void **state)
+{
+	struct vb_db_params p = usual();
+	struct vb_fabric *f;
+	struct vb_db *db;
+
+	(void)state;
+	must(vb_fabric_open(
+		&(struct vb_fabric_params){.fabric = "sim", .nodes = NODES, .node_bytes = 16 << 20},
+		&f));
+	p.lease_ns = 10;
+	refused(vb_db_open(f, &p, &db), -EINVAL);
+	vb_fabric_close(f);
+}
+
+static void fabric_that_is_too_small(void **state)
+{
+	struct vb_db_params p = usual();
+	struct vb_fabric *f;
+	struct vb_db *db;
+
+	(void)state;
+	open_fabric(&f, "shm", 1 << 20);
+	p.coordinators = 4096;
+	refused(vb_db_open(f, &p, &db), -ENOSPC);
+	/* Nothing of it has stayed behind: a smaller one of the same name fits. */
+	p.coordinators = 2;
+	must(vb_db_open(f, &p, &db));
+	vb_db_close(db);
+	vb_fabric_close(f);
+}
+
+/* The second view of a database, as another process has it. */
+static void who_comes_second(void **state)
+{
+	const struct vb_db_params first = usual();
+	struct vb_db_params p = first;
+	struct vb_table_params tp = usual_table;
+	struct vb_coordinator *me;
+	struct vb_table *t;
+	struct vb_db *db;
+	struct world w;
+
+	(void)state;
+	open_world(&w, "shm", &first);
+	refused_db(w.f, p_.cc = "no-wait");
+	refused_db(w.f, p_.cc = "no-wait-sx");
+	refused_db(w.f, p_.coordinators++);
+	refused_db(w.f, p_.items_max++);
+	refused_db(w.f, p_.bytes_max *= 2);
+	refused_db(w.f, p_.record_max *= 2);
+	refused_db(w.f, p_.lease_ns = LONG_NS);
+	refused_db(w.f, p_.no_recovery = true);
+	/* What only concerns the one who asks may differ. */
+	p.hybrid = "rpc";
+	p.cache = 16;
+	p.no_doorbell = p.no_outstanding = p.passive_ack = true;
+	must(vb_db_open(w.f, &p, &db));
+	tp.record_bytes++;
+	refused(vb_table_open(db, &tp, &t), -EINVAL);
+	tp = usual_table;
+	tp.records *= 2;
+	refused(vb_table_open(db, &tp, &t), -EINVAL);
+	tp = usual_table;
+	tp.partition = VB_PARTITION_HASH;
+	refused(vb_table_open(db, &tp, &t), -EINVAL);
+	must(vb_table_open(db, &usual_table, &t));
+	/* Both see the same records. */
+	must(vb_coordinator_open(db, 1, &me));
+	alone(w.a, vb_txn_write(w.a, w.t, 3, &(struct record){.value = 33}));
+	assert_int_equal(value_of(me, t, 3), 33);
+	alone(me, vb_txn_insert(me, t, 40, &(struct record){.value = 40}));
+	assert_int_equal(value_of(w.a, w.t, 40), 40);
+	vb_coordinator_close(me);
+	vb_db_close(db);
+	close_world(&w);
+}
+
+/* ---- tables ---- */
+
+#define refused_table(db, ...)                                                                     \
+	do {                                                                                       \
+		struct vb_table_params p_ = usual_table;                                           \
+		struct vb_table *t_ = NULL;                                                        \
+                                                                                                   \
+		p_.name = "other";                                                                 \
+		__VA_ARGS__;                                                                       \
+		refused(vb_table_open(db, &p_, &t_), -EINVAL);                                     \
+		assert_null(t_);                                                                   \
+	} while (0)
+
+static void bad_tables(void **state)
+{
+	const struct vb_db_params p = usual();
+	struct world w;
+
+	(void)state;
+	open_db(&w, "shm", &p);
+	refused_table(w.db, p_.name = NULL);
+	refused_table(w.db, p_.name = "");
+	refused_table(w.db, p_.name = long_name);
+	refused_table(w.db, p_.name = usual_table.name); /* twice */
+	refused_table(w.db, p_.record_bytes = 0);
+	refused_table(w.db, p_.record_bytes = p.record_max + 1);
+	refused_table(w.db, p_.record_bytes = VB_RECORD_MAX + 1);
+	refused_table(w.db, p_.records = 0);
+	refused_table(w.db, p_.records = UINT64_MAX);
+	refused_table(w.db, p_.partition = (enum vb_partition)3);
+	close_world(&w);
+}
+
+static void table_that_does_not_fit(void **state)
+{
+	const struct vb_db_params p = usual();
+	struct vb_table_params tp = usual_table;
+	struct vb_table *t;
+	struct world w;
+
+	(void)state;
+	open_db(&w, "shm", &p);
+	tp.name = "large";
+	tp.records = 10000000;
+	refused(vb_table_open(w.db, &tp, &t), -ENOSPC);
+	tp.records = 100;
+	must(vb_table_open(w.db, &tp, &t));
+	must(vb_table_load(t, 1, &(struct record){.value = 1}));
+	start_servers(&w);
+	must(vb_coordinator_open(w.db, 0, &w.a));
+	assert_int_equal(value_of(w.a, t, 1), 1);
+	close_world(&w);
+}
+
+static void where_keys_are(void **state)
+{
+	const struct vb_db_params p = usual();
+	struct vb_table_params tp = usual_table;
+	struct vb_table *top, *hash;
+	unsigned at_one = 0;
+	struct world w;
+
+	(void)state;
+	open_db(&w, "shm", &p);
+	tp.name = "top";
+	tp.partition = VB_PARTITION_TOP16;
+	tp.record_bytes = 1;
+	must(vb_table_open(w.db, &tp, &top));
+	tp.name = "hash";
+	tp.partition = VB_PARTITION_HASH;
+	tp.record_bytes = p.record_max;
+	must(vb_table_open(w.db, &tp, &hash));
+	assert_int_equal(vb_table_record_bytes(w.t), sizeof(struct record));
+	assert_int_equal(vb_table_record_bytes(top), 1);
+	assert_int_equal(vb_table_record_bytes(hash), p.record_max);
+	for (uint64_t key = 0; key < 1000; key++) {
+		assert_int_equal(vb_table_node(w.t, key), key % NODES);
+		assert_int_equal(vb_table_node(top, key), 0);
+		assert_int_equal(vb_table_node(top, 1ull << 48 | key), 1);
+		at_one += vb_table_node(hash, key);
+	}
+	assert_in_range(at_one, 400, 600);
+	close_world(&w);
+}
+
+static void loads(void **state)
+{
+	const struct vb_db_params p = usual();
+	const struct record r = {.value = 5};
+	uint64_t key = LOADED;
+	char text[512];
+	struct world w;
+	int err;
+
+	(void)state;
+	open_db(&w, "shm", &p);
+	refused(vb_table_load(w.t, 3, &r), -EEXIST);
+	vb_log_capture_begin(text, sizeof(text));
+	do {
+		err = vb_table_load(w.t, key, &r);
+		key += NODES;
+	} while (err == 0 && key < 100000);
+	vb_log_capture_end();
+	assert_int_equal(err, -ENOSPC);
+	assert_true(key / NODES > RECORDS / NODES);
+	/* The other node has room still. */
+	must(vb_table_load(w.t, LOADED + 1, &r));
+	must(vb_coordinator_open(w.db, 0, &w.a));
+	assert_int_equal(value_of(w.a, w.t, 3), FIRST + 3);
+	assert_int_equal(value_of(w.a, w.t, LOADED), 5);
+	assert_int_equal(value_of(w.a, w.t, LOADED + 1), 5);
+	close_world(&w);
+}
+
+/* ---- coordinators ---- */
+
+static void coordinators_are_counted(void **state)
+{
+	struct vb_db_params p = usual();
+	struct vb_coordinator *more[3], *none = NULL;
+	struct world w;
+
+	(void)state;
+	p.coordinators = 2;
+	open_world(&w, "shm", &p);
+	refused(vb_coordinator_open(w.db, NODES, &none), -EINVAL);
+	must(vb_coordinator_open(w.db, 0, &more[0]));
+	must(vb_coordinator_open(w.db, 1, &more[1]));
+	refused(vb_coordinator_open(w.db, 0, &none), -ENOSPC);
+	refused(vb_coordinator_open(w.db, 1, &none), -ENOSPC);
+	assert_null(none);
+	/* A place is free again when its coordinator is closed, however often. */
+	for (unsigned i = 0; i < 50; i++) {
+		vb_coordinator_close(more[0]);
+		must(vb_coordinator_open(w.db, 0, &more[0]));
+		alone(more[0], vb_txn_write(more[0], w.t, 1, &(struct record){.value = i}));
+		assert_int_equal(value_of(w.a, w.t, 1), i);
+	}
+	vb_coordinator_close(more[0]);
+	vb_coordinator_close(more[1]);
+	vb_coordinator_close(NULL);
+	close_world(&w);
+}
+
+static void causes_have_names(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_TXN_CAUSES; i++) {
+		assert_non_null(vb_txn_cause_names[i]);
+		for (unsigned k = 0; k < i; k++)
+			assert_string_not_equal(vb_txn_cause_names[i], vb_txn_cause_names[k]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bad_databases),
+		cmocka_unit_test(every_code_of_a_protocol),
+		cmocka_unit_test(lease_too_short),
+		cmocka_unit_test(fabric_that_is_too_small),
+		cmocka_unit_test(who_comes_second),
+		cmocka_unit_test(bad_tables),
+		cmocka_unit_test(table_that_does_not_fit),
+		cmocka_unit_test(where_keys_are),
+		cmocka_unit_test(loads),
+		cmocka_unit_test(coordinators_are_counted),
+		cmocka_unit_test(causes_have_names),
+	};
+
+	return cmocka_run_group_tests_name("transactions: opening", tests, NULL, NULL);
+}
