@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <time.h>
 #include <xxhash.h>
 
 #include "base/log.h"
@@ -89,6 +90,31 @@ uint32_t vb_table_record_bytes(const struct vb_table *t)
 }
 
 /* ---- at the owner ---- */
+
+#define BEING_FILLED   1u
+#define FILLED_WITH_NS 5000000000ull
+#define LOOK_NS        50000
+
+int vb_header_claim(uint64_t *magic)
+{
+	uint64_t was = 0, until = vb_clock_gettime_ns() + FILLED_WITH_NS;
+	struct timespec pause = {.tv_nsec = LOOK_NS};
+
+	if (__atomic_compare_exchange_n(magic, &was, BEING_FILLED, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		return 1;
+	while (__atomic_load_n(magic, __ATOMIC_ACQUIRE) == BEING_FILLED) {
+		if (vb_clock_gettime_ns() > until)
+			return -ETIMEDOUT;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
+void vb_header_filled(uint64_t *magic, uint64_t value)
+{
+	__atomic_store_n(magic, value, __ATOMIC_RELEASE);
+}
 
 static uint64_t more_slots(void *ctx, uint64_t generation, uint64_t slots)
 {
@@ -232,7 +258,6 @@ static int open_node(struct vb_table *t, uint16_t node)
 	struct vb_table_node *n = &t->node[node];
 	struct vb_fabric *f = t->store->fabric;
 	const struct vb_table_header fixed = {
-		.magic = TABLE_MAGIC,
 		.layout = layout_hash(t),
 		.room = t->room,
 		.slots = t->slots,
@@ -264,14 +289,21 @@ static int open_node(struct vb_table *t, uint16_t node)
 	n->index.header = (void *)(n->index.segment + vb_addr_offset(n->header));
 	n->index.more = more_slots;
 	n->index.ctx = n;
-	if (fresh) {
+	err = vb_header_claim(&n->index.header->magic);
+	if (err == 1) {
 		struct vb_table_header *h = n->index.header;
 
-		*h = fixed;
+		h->layout = fixed.layout;
+		h->room = fixed.room;
+		h->slots = fixed.slots;
 		h->index_at = vb_addr_offset(n->view.at);
+		vb_header_filled(&h->magic, TABLE_MAGIC);
 		return 0;
 	}
-	if (n->index.header->layout != fixed.layout)
+	if (err)
+		return vb_fail(err, "who began to make table '%s' on node %u has not come to the end",
+			       t->name, node);
+	if (n->index.header->magic != TABLE_MAGIC || n->index.header->layout != fixed.layout)
 		return vb_fail(-EINVAL,
 			       "table '%s' exists on node %u with other records or another protocol",
 			       t->name, node);

@@ -259,7 +259,6 @@ static int open_node(struct vb_db *db, uint16_t node)
 {
 	uint64_t bytes = sizeof(struct vb_db_header) + places_bytes(db) +
 			 2 * boxes_bytes(db, db->fabric->nodes);
-	const struct vb_db_header fixed = {.magic = DB_MAGIC, .layout = layout_hash(db)};
 	struct vb_db_header *h;
 	bool fresh;
 	int err = vb_region(db->fabric, node, db->name, bytes, &db->region[node], &fresh);
@@ -279,11 +278,17 @@ static int open_node(struct vb_db *db, uint16_t node)
 	h = vb_local(db->fabric, db->region[node], sizeof(*h));
 	if (h == NULL)
 		return 0;
-	if (fresh) {
-		*h = fixed;
+	err = vb_header_claim(&h->magic);
+	if (err == 1) {
+		h->layout = layout_hash(db);
+		vb_header_filled(&h->magic, DB_MAGIC);
 		return 0;
 	}
-	if (h->magic != DB_MAGIC || h->layout != fixed.layout)
+	if (err)
+		return vb_fail(err,
+			       "who began to make database '%s' on node %u has not come to the end",
+			       db->name, node);
+	if (h->magic != DB_MAGIC || h->layout != layout_hash(db))
 		return vb_fail(-EINVAL,
 			       "database '%s' exists on node %u with another protocol or other "
 			       "parameters",
