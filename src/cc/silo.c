@@ -78,6 +78,7 @@ void silo_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 	uint64_t before[VB_STAGE_ITEMS] = {0}, after[VB_STAGE_ITEMS] = {0};
 	bool sealed = vb_stage_sealed(s);
 
+	vb_stage_hint(s, items, n);
 	if (!sealed && !look_at_words(s, items, n, before))
 		return;
 	for (unsigned i = 0; i < n; i++) {

@@ -111,6 +111,7 @@ void sundial_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 	bool sealed = vb_stage_sealed(s);
 	bool again = !sealed || !(s->acc->ep->fabric->caps.flags & VB_CAP_MASKED128);
 
+	vb_stage_hint(s, items, n);
 	if (!sealed && !look_at_versions(s, items, n, before))
 		return;
 	for (unsigned i = 0; i < n; i++) {

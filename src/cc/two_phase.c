@@ -90,6 +90,7 @@ static bool got_x(struct vb_stage *s, struct vb_item *it, two_phase_judge *judge
 
 void two_phase_lock_x(struct vb_stage *s, struct vb_item **items, unsigned n, two_phase_judge *judge)
 {
+	vb_stage_hint(s, items, n);
 	for (unsigned i = 0; i < n; i++)
 		ask_x(s, items[i]);
 	if (!vb_stage_go(s, items, n))
@@ -225,6 +226,7 @@ void two_phase_lock_sx(struct vb_stage *s, struct vb_item **items, unsigned n, t
 	struct vb_item *x[VB_STAGE_ITEMS], *shared[VB_STAGE_ITEMS];
 	unsigned n_x = 0, n_s = 0;
 
+	vb_stage_hint(s, items, n);
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_item *it = items[i];
 

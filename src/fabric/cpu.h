@@ -105,14 +105,87 @@ static inline void cpu_store16(struct vb_u128 *at, struct vb_u128 v)
 
 /* ---- READ and WRITE ---- */
 
+/*
+ * Whole lines, from and to memory that is aligned to 16 on the shared side.  Each 16 bytes are moved as one;
+ * through a register and not through the stack, which is what makes the difference.
+ */
+#if defined(__x86_64__) && !defined(VB_TSAN)
+static inline uint64_t cpu_lines_out(uint8_t *to, const uint8_t *from, uint64_t n)
+{
+	uint64_t done = 0;
+
+	if (vb_unlikely(!vb_cpu_whole16))
+		return 0;
+	for (; n - done >= 64; done += 64) {
+		const __m128i *f = (const __m128i *)(const void *)(from + done);
+		__m128i *t = (__m128i *)(void *)(to + done);
+		__m128i a, b, c, d;
+
+		__asm__ __volatile__("movdqa %4, %0\n\tmovdqa %5, %1\n\tmovdqa %6, %2\n\tmovdqa %7, %3"
+				     : "=&x"(a), "=&x"(b), "=&x"(c), "=&x"(d)
+				     : "m"(f[0]), "m"(f[1]), "m"(f[2]), "m"(f[3])
+				     : "memory");
+		_mm_storeu_si128(t, a);
+		_mm_storeu_si128(t + 1, b);
+		_mm_storeu_si128(t + 2, c);
+		_mm_storeu_si128(t + 3, d);
+	}
+	return done;
+}
+
+static inline uint64_t cpu_lines_in(uint8_t *to, const uint8_t *from, uint64_t n)
+{
+	uint64_t done = 0;
+
+	if (vb_unlikely(!vb_cpu_whole16))
+		return 0;
+	for (; n - done >= 64; done += 64) {
+		const __m128i *f = (const __m128i *)(const void *)(from + done);
+		__m128i *t = (__m128i *)(void *)(to + done);
+		__m128i a = _mm_loadu_si128(f), b = _mm_loadu_si128(f + 1);
+		__m128i c = _mm_loadu_si128(f + 2), d = _mm_loadu_si128(f + 3);
+
+		__asm__ __volatile__("movdqa %4, %0\n\tmovdqa %5, %1\n\tmovdqa %6, %2\n\tmovdqa %7, %3"
+				     : "=m"(t[0]), "=m"(t[1]), "=m"(t[2]), "=m"(t[3])
+				     : "x"(a), "x"(b), "x"(c), "x"(d)
+				     : "memory");
+	}
+	return done;
+}
+#else
+static inline uint64_t cpu_lines_out(uint8_t *to, const uint8_t *from, uint64_t n)
+{
+	(void)to;
+	(void)from;
+	(void)n;
+	return 0;
+}
+
+static inline uint64_t cpu_lines_in(uint8_t *to, const uint8_t *from, uint64_t n)
+{
+	(void)to;
+	(void)from;
+	(void)n;
+	return 0;
+}
+#endif
+
 static inline void cpu_copy_out(uint8_t *to, uint8_t *from, uint64_t n)
 {
 	while (n > 0) {
 		uint64_t piece = 1;
 
 		if (((uintptr_t)from & 15) == 0 && n >= 16) {
-			struct vb_u128 v = cpu_load16((struct vb_u128 *)from);
+			struct vb_u128 v;
 
+			piece = n >= 64 ? cpu_lines_out(to, from, n) : 0;
+			if (piece > 0) {
+				to += piece;
+				from += piece;
+				n -= piece;
+				continue;
+			}
+			v = cpu_load16((struct vb_u128 *)from);
 			piece = 16;
 			memcpy(to, &v, 16);
 		} else if (((uintptr_t)from & 7) == 0 && n >= 8) {
@@ -162,6 +235,14 @@ static inline void cpu_copy_in(uint8_t *to, const uint8_t *from, uint64_t n)
 		if (((uintptr_t)to & 15) == 0 && n >= 16) {
 			struct vb_u128 v;
 
+			/* The last piece is left for the barrier. */
+			piece = n > 64 ? cpu_lines_in(to, from, n - 1) : 0;
+			if (piece > 0) {
+				to += piece;
+				from += piece;
+				n -= piece;
+				continue;
+			}
 			piece = 16;
 			memcpy(&v, from, 16);
 			cpu_store16((struct vb_u128 *)to, v);

@@ -200,6 +200,8 @@ struct vb_fabric_ops {
 	int (*mcas64)(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
 		      uint64_t value, uint64_t value_mask, uint64_t *old);
 	int (*read64)(struct vb_ep *ep, vb_addr a, uint64_t *out);
+	/* The memory will be wanted in a moment: no effect but on time. */
+	void (*hint)(struct vb_ep *ep, vb_addr a, uint32_t len);
 	int (*read)(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len);
 	int (*write)(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len);
 	int (*mcas128)(struct vb_ep *ep, vb_addr a, struct vb_u128 expect,

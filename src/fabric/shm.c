@@ -165,6 +165,7 @@ const struct vb_fabric_ops vb_fabric_shm = {
 	.cas64 = shm_cas64,
 	.mcas64 = shm_mcas64,
 	.read64 = shm_read64,
+	.hint = shm_hint,
 	.read = shm_read,
 	.write = shm_write,
 	.mcas128 = shm_mcas128,

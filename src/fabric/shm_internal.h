@@ -214,6 +214,7 @@ int shm_faa64(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t *old);
 int shm_cas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t *old);
 int shm_mcas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask, uint64_t value,
 	       uint64_t value_mask, uint64_t *old);
+void shm_hint(struct vb_ep *ep, vb_addr a, uint32_t len);
 int shm_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len);
 int shm_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len);
 int shm_read64(struct vb_ep *ep, vb_addr a, uint64_t *out);

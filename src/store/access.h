@@ -60,6 +60,16 @@ void vb_acc_read_slow(struct vb_acc *a, vb_addr at, void *buf, uint32_t len);
 void vb_acc_write_slow(struct vb_acc *a, vb_addr at, const void *buf, uint32_t len);
 void vb_acc_cas_slow(struct vb_acc *a, vb_addr at, uint64_t expect, uint64_t value, uint64_t *old);
 
+/*
+ * Where verbs complete at once there is no doorbell to gather them for, but the memory's latency is hidden in
+ * the same way: all of it is asked for before the first is used.
+ */
+static inline void vb_acc_hint(struct vb_acc *a, vb_addr at, uint32_t len)
+{
+	if (a->at_once && a->doorbell && a->ep->ops->hint != NULL)
+		a->ep->ops->hint(a->ep, at, len);
+}
+
 /* buf must stay until vb_acc_go has returned; so must *old. */
 static inline void vb_acc_read(struct vb_acc *a, enum vb_prim prim, vb_addr at, void *buf, uint32_t len)
 {

@@ -207,6 +207,7 @@ static int find_carefully(struct vb_acc *a, struct vb_find *f)
 static int find_some(struct vb_acc *a, struct vb_find **f, unsigned n)
 {
 	struct vb_slot slot[FIND_MAX];
+	vb_addr where[FIND_MAX];
 	unsigned open = n;
 	int err = 0;
 
@@ -216,10 +217,13 @@ static int find_some(struct vb_acc *a, struct vb_find **f, unsigned n)
 		for (unsigned i = 0; i < n; i++) {
 			struct vb_index_view v = view_of(&f[i]->table->node[node_of(f[i])]);
 
-			if (f[i]->at == 0)
-				vb_acc_read(a, VB_INDEX, slot_addr(&v, f[i]->key, way), &slot[i],
-					    sizeof(slot[i]));
+			where[i] = slot_addr(&v, f[i]->key, way);
+			if (f[i]->at == 0 && n > 1)
+				vb_acc_hint(a, where[i], sizeof(slot[i]));
 		}
+		for (unsigned i = 0; i < n; i++)
+			if (f[i]->at == 0)
+				vb_acc_read(a, VB_INDEX, where[i], &slot[i], sizeof(slot[i]));
 		err = vb_acc_go(a);
 		if (err)
 			return err;

@@ -204,6 +204,8 @@ static inline const struct vb_tuple_layout *vb_item_layout(const struct vb_item 
 	return &it->table->layout;
 }
 
+/* The stage will want these tuples: said before its first verb (store/access.h). */
+void vb_stage_hint(struct vb_stage *s, struct vb_item **items, unsigned n);
 /* READ of the tuple, or of what comes before the record where that is not wanted. */
 void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it);
 /* Is what was read the tuple of the item's key?  If not, its place has to be looked up again. */

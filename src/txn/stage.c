@@ -33,6 +33,13 @@ bool vb_stage_go(struct vb_stage *s, struct vb_item **items, unsigned n)
 	return false;
 }
 
+void vb_stage_hint(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	for (unsigned i = 0; i < n && n > 1; i++)
+		if (!(items[i]->flags & VB_ITEM_FETCHED))
+			vb_acc_hint(s->acc, items[i]->at, vb_item_layout(items[i])->bytes);
+}
+
 void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it)
 {
 	const struct vb_tuple_layout *l = vb_item_layout(it);
