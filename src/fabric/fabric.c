@@ -313,25 +313,17 @@ int vb_verb_run(struct vb_ep *ep, struct vb_verb *v)
 	return vb_post_wait(ep, v, 1);
 }
 
-int vb_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
+int vb_read_slow(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
 {
 	struct vb_verb v = {.op = VB_OP_READ, .addr = a, .buf = buf, .len = len};
 
-	if (ep->ops->read != NULL) {
-		ep->count[VB_OP_READ]++;
-		return ep->ops->read(ep, a, buf, len);
-	}
 	return vb_verb_run(ep, &v);
 }
 
-int vb_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len)
+int vb_write_slow(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len)
 {
 	struct vb_verb v = {.op = VB_OP_WRITE, .addr = a, .buf = (void *)buf, .len = len};
 
-	if (ep->ops->write != NULL) {
-		ep->count[VB_OP_WRITE]++;
-		return ep->ops->write(ep, a, buf, len);
-	}
 	return vb_verb_run(ep, &v);
 }
 

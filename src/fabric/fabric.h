@@ -314,8 +314,27 @@ int vb_post_wait(struct vb_ep *ep, struct vb_verb *verbs, unsigned n);
  * (it may have happened), -VB_ETOOLATE. */
 int vb_verb_run(struct vb_ep *ep, struct vb_verb *v);
 
-int vb_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len);
-int vb_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len);
+int vb_read_slow(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len);
+int vb_write_slow(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len);
+
+static inline int vb_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
+{
+	if (vb_likely(ep->ops->read != NULL)) {
+		ep->count[VB_OP_READ]++;
+		return ep->ops->read(ep, a, buf, len);
+	}
+	return vb_read_slow(ep, a, buf, len);
+}
+
+static inline int vb_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len)
+{
+	if (vb_likely(ep->ops->write != NULL)) {
+		ep->count[VB_OP_WRITE]++;
+		return ep->ops->write(ep, a, buf, len);
+	}
+	return vb_write_slow(ep, a, buf, len);
+}
+
 /* Field-bounded FAA on 64 bits, and its rarely used kin, go through vb_verb_run. */
 int vb_mfaa64(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t bounds, uint64_t *old);
 /* Posted, not awaited (unsignalled); the loss of a message is not reported. */

@@ -64,10 +64,6 @@ void vb_acc_read_slow(struct vb_acc *a, vb_addr at, void *buf, uint32_t len)
 	void *mine;
 	struct vb_verb *v;
 
-	if (a->at_once) {
-		failed(a, vb_read(a->ep, at, buf, len));
-		return;
-	}
 	mine = near(a, at, len);
 	if (mine != NULL) {
 		cpu_copy_out(buf, mine, len); /* each word whole, whoever writes it meanwhile */

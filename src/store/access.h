@@ -74,6 +74,13 @@ static inline void vb_acc_hint(struct vb_acc *a, vb_addr at, uint32_t len)
 static inline void vb_acc_read(struct vb_acc *a, enum vb_prim prim, vb_addr at, void *buf, uint32_t len)
 {
 	a->prims[prim]++;
+	if (vb_likely(a->at_once)) {
+		int err = vb_read(a->ep, at, buf, len);
+
+		if (vb_unlikely(err != 0 && a->err == 0))
+			a->err = err;
+		return;
+	}
 	vb_acc_read_slow(a, at, buf, len);
 }
 
