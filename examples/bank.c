@@ -19,13 +19,14 @@
 #define NODES    2
 #define THREADS  4
 #define ACCOUNTS 60
-#define EACH     1000 /* in each account, to begin with */
-#define ROUNDS   1000 /* of each thread */
-#define AUDITS   20   /* one round in so many is an audit */
-#define LOW      900  /* no account is to have less: transfers that would are given up */
-#define LEASE_NS                                                                                   \
-	5000000000ull  /* long: on a busy machine a server may not get its turn for a while */
+#define EACH     1000  /* in each account, to begin with */
+#define ROUNDS   300   /* of each thread */
+#define AUDITS   20    /* one round in so many is an audit */
+#define LOW      900   /* no account is to have less: transfers that would are given up */
 #define PAUSE_NS 2000u /* before the first retry; each further one doubles it, up to 2^6 times */
+
+/* Long: on a busy machine a server may not get its turn for a while. */
+#define LEASE_NS 5000000000ull
 
 struct account {
 	int64_t balance;

@@ -22,8 +22,8 @@
 #define ORDERS 200 /* of each shop */
 #define LINES  3   /* of an order, each of another item */
 
-#define LEASE_NS                                                                                   \
-	5000000000ull /* long: on a busy machine a server may not get its turn for a while */
+/* Long: on a busy machine a server may not get its turn for a while. */
+#define LEASE_NS 5000000000ull
 
 #define OUT_OF_STOCK 1 /* an answer of ours: errors are negative */
 
