@@ -53,7 +53,7 @@ struct vb_table;
 struct vb_coordinator;
 struct vb_db_server;
 
-#define VB_TABLES_MAX     64u
+#define VB_TABLES_MAX     24u
 #define VB_RECORD_MAX     65536u
 #define VB_TXN_ITEMS_MAX  4096u
 
@@ -200,7 +200,8 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
 
 /*
  *   0             committed
- *   -EAGAIN       aborted
+ *   -EAGAIN       aborted, or had been before; if by an error (a transaction too large, a node that is gone),
+ *                 then that error
  *   -VB_EUNKNOWN  the answer was lost: it has been committed or it will never be.  What it
  *                 had locked is recovered
  *   -EINVAL       no transaction is under way

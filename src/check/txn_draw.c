@@ -116,6 +116,11 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid, 
 	d->liveness_ns = 500 * MS + 40 * d->lease_ns +
 			 4 * (d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
 			      d->faults.partition_max_ns);
+	/* Who is stuck waits busily; nobody needs so long. */
+	if (!d->recovery) {
+		d->safety_ns = 20 * MS;
+		d->liveness_ns = 20 * MS;
+	}
 }
 
 static void describe_chance(FILE *to, const char *name, double chance, uint64_t max_ns)

@@ -107,9 +107,9 @@ static int hybrid_stages(const struct vb_cc_ops *cc, const char *code, uint32_t 
 	return 0;
 }
 
-static uint32_t places_of(const struct vb_db_params *p)
+static uint64_t places_of(const struct vb_db_params *p)
 {
-	return (p->coordinators ? p->coordinators : COORDINATORS) * VB_PLACES_EACH;
+	return (uint64_t)(p->coordinators ? p->coordinators : COORDINATORS) * VB_PLACES_EACH;
 }
 
 static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
@@ -118,10 +118,10 @@ static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
 		return vb_fail(-EINVAL, "no protocol was named");
 	if (p->name != NULL && (p->name[0] == 0 || strlen(p->name) > 31))
 		return vb_fail(-EINVAL, "a database's name has 1 to 31 characters");
-	if ((uint64_t)places_of(p) * f->nodes > PLACES_MAX)
+	if (places_of(p) * f->nodes > PLACES_MAX)
 		return vb_fail(-EINVAL,
-			       "%u coordinators on each of %u nodes are too many: together at most "
-			       "%u",
+			       "%" PRIu64 " coordinators on each of %u nodes are too many: together at "
+			       "most %u",
 			       places_of(p) / VB_PLACES_EACH, f->nodes,
 			       PLACES_MAX / VB_PLACES_EACH);
 	if (p->items_max > VB_TXN_ITEMS_MAX)

@@ -17,7 +17,7 @@
 #include "txn/db.h"
 
 #define PATIENCE_NS 50000ull
-#define LOOK_NS     1000ull /* between two looks at the list */
+#define LOOK_NS     2000ull /* between two looks at the list */
 #define WAITING_MAX 64u
 #define REPLIES     16u /* answers on their way */
 #define STOP_POLL_NS 20000000ull

@@ -188,7 +188,8 @@ int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 		for (unsigned i = 0; i < m; i++)
 			if (none[i]->status != 0)
 				return vb_txn_doom(t, (enum vb_txn_cause)none[i]->status,
-						   t->error);
+						   none[i]->status == VB_TXN_MISUSE ? -ENOSPC
+										    : t->error);
 	}
 	return err != 0 ? vb_txn_doom(t, VB_TXN_FABRIC, err) : 0;
 }
@@ -323,7 +324,10 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 		vb_stage_run(t, vb_txn_lane(t->me), stage, items, n, false);
 		n = still_waiting(t, items, n, &doom);
 		if (doom != VB_TXN_COMMITTED)
-			return vb_txn_doom(t, doom, doom == VB_TXN_FABRIC ? t->error : 0);
+			return vb_txn_doom(t, doom,
+					   doom == VB_TXN_FABRIC   ? t->error
+					   : doom == VB_TXN_MISUSE ? -ENOSPC
+								   : 0);
 		if (n == 0)
 			return 0;
 		err = wait_a_little(t, tries);

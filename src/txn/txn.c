@@ -86,14 +86,23 @@ int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, struct v
 	return 0;
 }
 
-/* Before any call on a transaction: 0, or what to say. */
-static int check_call(struct vb_txn *t, const struct vb_table *table)
+static int check_open(const struct vb_txn *t)
 {
 	if (vb_unlikely(t->phase == VB_TXN_OVER && t->cause != VB_TXN_COMMITTED &&
 			t->cause != VB_TXN_USER))
 		return -EAGAIN;
 	if (vb_unlikely(t->phase != VB_TXN_OPEN))
 		return vb_fail(-EINVAL, "no transaction is under way: vb_txn_begin comes first");
+	return 0;
+}
+
+/* Before any call on a transaction: 0, or what to say. */
+static int check_call(const struct vb_txn *t, const struct vb_table *table)
+{
+	int err = check_open(t);
+
+	if (err)
+		return err;
 	if (vb_unlikely(table->store != &t->me->db->store))
 		return vb_fail(-EINVAL, "table '%s' is of another database", table->name);
 	return 0;
@@ -311,12 +320,18 @@ static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
 int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, unsigned n)
 {
 	struct vb_txn *t = &me->txn;
-	unsigned some;
-	int err = declare_items(t, keys, n);
+	unsigned some = 0;
+	int err = check_open(t);
 
+	if (err == 0)
+		err = declare_items(t, keys, n);
 	if (err)
 		return err;
-	some = pick(t, VB_ITEM_WRITE, VB_ITEM_FETCHED);
+	/* What was read before, too, if it is not ours to write yet. */
+	for (unsigned i = 0; i < t->n; i++)
+		if (t->item[i].flags & VB_ITEM_WRITE &&
+		    (~t->item[i].flags & (VB_ITEM_FETCHED | VB_ITEM_HELD_X)) != 0)
+			t->some[some++] = &t->item[i];
 	if (some > 0)
 		err = me->db->cc->write(t, t->some, some);
 	some = err == 0 ? pick(t, VB_ITEM_READ, VB_ITEM_FETCHED | VB_ITEM_WRITE) : 0;
@@ -517,6 +532,9 @@ int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me,
 			err = vb_txn_commit(me);
 		if (err != 0 && me->txn.phase == VB_TXN_OPEN)
 			vb_txn_abort(me);
+		/* A body that looked at its end only has not seen what went wrong before. */
+		if (err == -EAGAIN && me->txn.error != 0)
+			err = me->txn.error;
 		if (err != -EAGAIN)
 			return err;
 		if (vb_task_cancelled(vb_task_self()))

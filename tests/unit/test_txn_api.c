@@ -223,8 +223,11 @@ static void declares(void **state)
 	must(vb_txn_write(w.a, w.t, 2, &two));
 	assert_int_equal(vb_txn_get(w.a, w.t, NONE, (const void **)&r), -ENOENT);
 	must(vb_txn_insert(w.a, w.t, NONE + 1, &one));
-	/* Not declared. */
+	/* Not declared; and declared after it was read, to be written. */
 	changed(&w, 4)->value = 4;
+	assert_int_equal(seen(&w, 5), FIRST + 5);
+	must(vb_txn_declare(w.a, &(struct vb_txn_key){w.t, 5, true}, 1));
+	changed(&w, 5)->value = 5;
 	must(vb_txn_declare(w.a, NULL, 0));
 	must(vb_txn_commit(w.a));
 
@@ -232,6 +235,7 @@ static void declares(void **state)
 	assert_int_equal(value_of(w.b, w.t, 1), 1);
 	assert_int_equal(value_of(w.b, w.t, 2), 2);
 	assert_int_equal(value_of(w.b, w.t, 4), 4);
+	assert_int_equal(value_of(w.b, w.t, 5), 5);
 	assert_int_equal(value_of(w.b, w.t, NONE + 1), 1);
 	/* Declared to be written, and not used. */
 	assert_int_equal(value_of(w.b, w.t, 3), FIRST + 3);
@@ -253,6 +257,7 @@ static void expect_nothing_under_way(struct world *w)
 	refused(vb_txn_insert(w->a, w->t, NONE, &one), -EINVAL);
 	refused(vb_txn_delete(w->a, w->t, 0), -EINVAL);
 	refused(vb_txn_declare(w->a, &(struct vb_txn_key){w->t, 0, true}, 1), -EINVAL);
+	refused(vb_txn_declare(w->a, NULL, 0), -EINVAL);
 	refused(vb_txn_commit(w->a), -EINVAL);
 	vb_txn_abort(w->a);
 }
@@ -350,6 +355,7 @@ static void conflict_is_told_until_begin(void **state)
 		assert_int_equal(vb_txn_insert(over, w.t, NONE, &one), -EAGAIN);
 		assert_int_equal(vb_txn_declare(over, &(struct vb_txn_key){w.t, 2, true}, 1),
 				 -EAGAIN);
+		assert_int_equal(vb_txn_declare(over, NULL, 0), -EAGAIN);
 		assert_int_equal(vb_txn_commit(over), -EAGAIN);
 		/* Aborting what is over changes nothing about why. */
 		vb_txn_abort(over);
@@ -412,6 +418,35 @@ static void too_many_bytes(void **state)
 	expect_too_big(w.a);
 	for (uint64_t key = 0; key < 3; key++)
 		assert_int_equal(value_of(w.a, w.t, key), FIRST + key);
+	close_world(&w);
+}
+
+/* Keys that were looked for take places, too. */
+static void table_is_full(void **state)
+{
+	struct world w;
+	uint64_t key = NONE;
+	int err;
+
+	open_usual(&w, state, LONG_NS);
+	do {
+		char text[512];
+
+		must(vb_txn_begin(w.a));
+		changed(&w, 1)->value = 7;
+		vb_log_capture_begin(text, sizeof(text));
+		err = vb_txn_insert(w.a, w.t, key, &one);
+		vb_log_capture_end();
+		if (err == 0)
+			must(vb_txn_commit(w.a));
+		key += NODES; /* all on one node */
+	} while (err == 0 && key < 100000);
+	assert_int_equal(err, -ENOSPC);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_MISUSE);
+	assert_int_equal(vb_txn_error(w.a), -ENOSPC);
+	assert_true((key - NONE) / NODES >= RECORDS / NODES);
+	/* It was aborted: nothing is held. */
+	alone(w.b, vb_txn_write(w.b, w.t, 1, &two));
 	close_world(&w);
 }
 
@@ -483,6 +518,19 @@ static int too_big_body(struct vb_coordinator *me, void *arg)
 	return 0;
 }
 
+/* Looks at its last answer only. */
+static int careless_body(struct vb_coordinator *me, void *arg)
+{
+	struct trial *t = arg;
+	struct record r;
+	int err = 0;
+
+	t->calls++;
+	for (uint64_t key = 0; key <= ITEMS_MAX + 1; key++)
+		err = vb_txn_read(me, t->w->t, key, &r);
+	return err;
+}
+
 static void runs_until_an_error(void **state)
 {
 	struct trial t;
@@ -491,6 +539,9 @@ static void runs_until_an_error(void **state)
 	open_usual(&w, state, LONG_NS);
 	t = (struct trial){.w = &w};
 	refused(vb_txn_run(w.a, too_big_body, &t, 0), -E2BIG);
+	assert_int_equal(t.calls, 1);
+	t = (struct trial){.w = &w};
+	refused(vb_txn_run(w.a, careless_body, &t, 3), -E2BIG);
 	assert_int_equal(t.calls, 1);
 	close_world(&w);
 }
@@ -702,6 +753,7 @@ int main(void)
 		{"a conflict is told until the next begin", conflict_is_told_until_begin},
 		{"too many records", too_many_records},
 		{"too many bytes", too_many_bytes},
+		{"the table is full", table_is_full},
 		{"run", runs_again},
 		{"run until an error", runs_until_an_error},
 		{"without servers", without_servers},

@@ -124,6 +124,31 @@ static void no_lost_update_in_place(void **state)
 	close_world(&w);
 }
 
+/* Read, and only then declared to be written. */
+static void no_lost_update_declared(void **state)
+{
+	struct record ra = {0}, rb = {0};
+	struct world w;
+	unsigned commits = 0;
+
+	open_usual(&w, state, SHORT_NS);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_begin(w.b));
+	(void)went(vb_txn_read(w.a, w.t, X, &ra));
+	(void)went(vb_txn_read(w.b, w.t, X, &rb));
+	(void)went(vb_txn_declare(w.a, &(struct vb_txn_key){w.t, X, true}, 1));
+	(void)went(vb_txn_declare(w.b, &(struct vb_txn_key){w.t, X, true}, 1));
+	ra.value++;
+	rb.value++;
+	(void)went(vb_txn_write(w.a, w.t, X, &ra));
+	(void)went(vb_txn_write(w.b, w.t, X, &rb));
+	commits += committed(w.a);
+	commits += committed(w.b);
+	assert_true(commits <= 1);
+	assert_int_equal(value_of(w.a, w.t, X), FIRST + X + commits);
+	close_world(&w);
+}
+
 /* Each reads what the other writes. */
 static void no_write_skew(void **state)
 {
@@ -461,6 +486,7 @@ int main(void)
 		{"no dirty read", no_dirty_read},
 		{"no lost update", no_lost_update},
 		{"no lost update in place", no_lost_update_in_place},
+		{"no lost update, declared late", no_lost_update_declared},
 		{"no write skew", no_write_skew},
 		{"that there is no record is read", absence_is_read},
 		{"one of two inserts", one_inserts},

@@ -45,6 +45,8 @@ static void bad_databases(void **state)
 	refused_db(f, p_.name = "");
 	refused_db(f, p_.name = long_name);
 	refused_db(f, p_.coordinators = 8192); /* 16384 on two nodes */
+	refused_db(f, p_.coordinators = 1u << 30);
+	refused_db(f, p_.coordinators = (1u << 30) + 1);
 	refused_db(f, p_.items_max = VB_TXN_ITEMS_MAX + 1);
 	refused_db(f, p_.record_max = VB_RECORD_MAX + 1);
 	refused_db(f, p_.bytes_max = UINT32_MAX);
