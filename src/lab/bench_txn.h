@@ -198,6 +198,7 @@ struct vb_tbench_result {
 	uint64_t dead_servers;         /* of those, how many were a node's server */
 	uint64_t last_committed;       /* dead clients whose last commit had happened, though it was not said */
 	uint64_t last_undone;          /* and those whose commit was under way and had not */
+	uint64_t last_unclear;         /* and those of whom nobody can tell: no recovery */
 	uint64_t swept;                /* locks of the dead that were left for the parent at the end */
 	char *died;                    /* network: the first process that did, malloc'ed */
 	uint64_t clock_error_ns;       /* network: of the worst clock among the processes */

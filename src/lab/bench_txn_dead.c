@@ -31,10 +31,13 @@ void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db
 	struct vb_tbench_book *b = &seat->book;
 	const uint64_t *status;
 
-	/* Without a status word it may be half written, and nobody can tell. */
-	if (!(b->state & VB_BOOK_OPEN) || !db->status)
+	if (!(b->state & VB_BOOK_OPEN))
 		return;
 	b->state &= 1;
+	if (!db->status) {
+		r->last_unclear++; /* it may be half written, too */
+		return;
+	}
 	status = vb_local(db->fabric, vb_db_place(db, b->place), sizeof(*status));
 	if (status != NULL &&
 	    __atomic_load_n(status, __ATOMIC_ACQUIRE) == (b->ts | VB_TS_COMMITTED)) {
