@@ -82,6 +82,9 @@ static void judge_read(struct vb_stage *s, struct vb_item *it, const uint64_t *b
 	if (after != NULL)
 		whole = whole && version == *after;
 	if (!whole) {
+		/* Who is writing it may have died over it: we wait for him, by name. */
+		it->seen = is_free(word) ? 0 : word;
+		it->seen_slot = 0;
 		it->status = VB_ITEM_WAIT;
 		return;
 	}

@@ -6,6 +6,7 @@
  *   bench_txn_client.c  what one client does: the same body on every fabric
  *   bench_txn_watch.c   what transactions did, as histories
  *   bench_txn_run.c     database, tables, judgement: what the drivers have in common
+ *   bench_txn_dead.c    what killed processes have done last, and what they left locked
  *   bench_txn_sim.c     one run on the simulator: one thread, virtual time
  *   bench_txn_shm.c     one run between processes on shared memory
  *   bench_txn_net.c     one run on a network fabric, in each process of the crew
@@ -133,7 +134,7 @@ struct vb_tbench_tally {
 	uint64_t unknown; /* commits whose answer was lost */
 	uint64_t errors;  /* of the fabric; the last one was: */
 	int64_t last_error;
-	int64_t change[VB_LOAD_CHANGES_MAX];
+	int64_t change[VB_LOAD_CHANGES_MAX]; /* out of the clients' books, when they have stopped */
 	/* Merged: of all workers. */
 	double rate;           /* their rates added up */
 	uint64_t span_ns;      /* their measured spans added up */
@@ -141,6 +142,21 @@ struct vb_tbench_tally {
 	struct vb_hist
 		lat[VB_LOAD_TYPES_MAX]; /* first begin to commit; pages not used are not touched */
 };
+
+/*
+ * What a client's committed transactions have added to the sums of the invariant, so that one that is killed
+ * between any two instructions leaves it exact.  Of two rows one counts.  Before a commit the other gets what
+ * counts once the commit has happened, and the name of the transaction is noted; then one store of `state`
+ * says that it counts, or that it does not.  Who dies in between leaves VB_BOOK_OPEN, and the status word in
+ * its place tells (vb_tbench_book_close_for).
+ */
+struct vb_tbench_book {
+	int64_t row[2][VB_LOAD_CHANGES_MAX];
+	uint64_t ts;    /* of the transaction whose commit is under way */
+	uint32_t place; /* of that */
+	uint32_t state; /* bit 0: the row that counts; VB_BOOK_OPEN */
+};
+#define VB_BOOK_OPEN 2u
 
 /* What one client is doing; written by its owner, read by the parent. */
 struct vb_tbench_seat {
@@ -152,6 +168,8 @@ struct vb_tbench_seat {
 	int32_t pid;
 	uint32_t finished; /* has left its loop */
 	uint32_t dead;     /* its process was killed; set by the parent */
+	uint32_t place;    /* the first of its coordinator's */
+	struct vb_tbench_book book;
 } VB_ALIGNED(64);
 
 /* Shared by everybody in a run. */
@@ -162,7 +180,6 @@ struct vb_tbench_control {
 	uint32_t go;
 	uint32_t early;   /* end now: no more transactions */
 	uint32_t leave;   /* close clients and go */
-	uint32_t drained; /* workers whose clients have all finished */
 	uint32_t full;    /* a history has no more room */
 	int32_t failed;   /* a worker could not start: -error */
 } VB_ALIGNED(64);
@@ -178,11 +195,16 @@ struct vb_tbench_result {
 	double wall_s, fill_s;
 	uint64_t records;
 	uint64_t deaths, dead_clients; /* workers killed while running */
+	uint64_t dead_servers;         /* of those, how many were a node's server */
+	uint64_t last_committed;       /* dead clients whose last commit had happened, though it was not said */
+	uint64_t last_undone;          /* and those whose commit was under way and had not */
+	uint64_t last_unclear;         /* and those of whom nobody can tell: no recovery */
+	uint64_t swept;                /* locks of the dead that were left for the parent at the end */
 	char *died;                    /* network: the first process that did, malloc'ed */
 	uint64_t clock_error_ns;       /* network: of the worst clock among the processes */
 	int death_signal;
 	uint64_t virtual_verbs; /* sim: executed in all */
-	char stall[256];
+	char stall[512];
 	/* Verdicts. */
 	bool checked;
 	struct vb_serial_result serial;
@@ -298,6 +320,19 @@ void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load
 /* The checker, on all workers' histories; writes --history too.  0 or -error, said. */
 int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
 		    const struct vb_history *const *parts, unsigned n);
+
+/* ---- the dead ---- */
+
+/* Adds what the clients' transactions have changed to the tally, when everybody has stopped. */
+void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_seat *seats, unsigned n);
+/* Of a client that is dead, while nobody has given up its place: did its last commit happen? */
+void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db,
+			      struct vb_tbench_seat *seat);
+/* When all workers have gone: what the dead still hold is rolled back or forward.  0 or -error, said. */
+int vb_tbench_sweep(struct vb_tbench_result *r, struct vb_db *db);
+/* Adds to r->stall what dead clients hold, and who they are. */
+void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,
+			    const struct vb_tbench_seat *seats, unsigned n);
 
 /* ---- reports ---- */
 

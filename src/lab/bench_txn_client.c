@@ -62,8 +62,6 @@ static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t 
 {
 	struct vb_tbench_tally *t = c->w->tally;
 
-	for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
-		t->change[i] += c->load.change[i];
 	t->all_commits++;
 	__atomic_store_n(&c->seat->commits, c->seat->commits + 1, __ATOMIC_RELAXED);
 	if (c->w->measuring) {
@@ -72,6 +70,28 @@ static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t 
 	}
 	if (c->w->load->ops->committed != NULL && c->w->load->ops->committed(&c->load) != 0)
 		broken(c);
+}
+
+/* ---- the book (see struct vb_tbench_book) ---- */
+
+static void book_open(struct vb_tbench_client *c)
+{
+	struct vb_tbench_book *b = &c->seat->book;
+	unsigned counts = b->state & 1;
+
+	for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
+		b->row[!counts][i] = b->row[counts][i] + c->load.change[i];
+	b->ts = c->me->txn.ts;
+	b->place = vb_txn_lane(c->me)->place;
+	__atomic_store_n(&b->state, counts | VB_BOOK_OPEN, __ATOMIC_RELEASE);
+}
+
+static void book_close(struct vb_tbench_client *c, bool committed)
+{
+	struct vb_tbench_book *b = &c->seat->book;
+	unsigned counts = b->state & 1;
+
+	__atomic_store_n(&b->state, committed ? !counts : counts, __ATOMIC_RELEASE);
 }
 
 /* From begin to commit or abort.  0, VB_LOAD_ROLLBACK, -EAGAIN, or the error. */
@@ -83,8 +103,12 @@ static int attempt(struct vb_tbench_client *c)
 		return err;
 	c->me->type = (uint8_t)c->load.type;
 	err = c->w->load->ops->body(&c->load, c->me);
-	if (vb_likely(err == 0))
-		return vb_txn_commit(c->me);
+	if (vb_likely(err == 0)) {
+		book_open(c);
+		err = vb_txn_commit(c->me);
+		book_close(c, err == 0);
+		return err;
+	}
 	if (err == VB_LOAD_ROLLBACK || err != -EAGAIN)
 		vb_txn_abort(c->me);
 	return err;
@@ -207,6 +231,7 @@ int vb_tbench_worker_open(struct vb_tbench_worker *w, struct vb_tbench_seat *sea
 			return err;
 		}
 		c->me->index = i;
+		c->seat->place = c->me->lane[0].place;
 		w->n = i + 1;
 	}
 	return 0;
@@ -233,7 +258,7 @@ static void meter_one(const struct vb_coordinator *me, struct vb_tbench_meter *m
 	m->commits += me->commits;
 	m->waits += me->waits;
 	m->calls += me->calls;
-	m->recovered += me->recovered;
+	m->recovered += me->recovered + me->rolled_forward;
 	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
 		m->aborts[i] += me->aborts[i];
 	for (unsigned i = 0; i < VB_OP_COUNT; i++)

@@ -65,6 +65,7 @@ static struct report *report_new(struct vb_tbench_net *u, size_t *bytes)
 	out->seats = n;
 	out->fill_s = u->r->fill_s;
 	out->tally = *u->tally;
+	vb_tbench_take_books(&out->tally, &u->seats[u->crew->rank * n], n);
 	u->plan->load->count(&u->ground.load, (uint16_t)u->crew->rank, &out->sums);
 	vb_cluster_clock(u->crew->cluster, &offset_ns, &out->clock_error_ns);
 	/* Seats are aligned to cache lines where they live, not on their way. */

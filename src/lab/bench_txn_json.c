@@ -248,6 +248,11 @@ json_t *vb_tbench_json(const struct vb_tbench_result *r)
 	json_object_set_new(j, "answers_lost", word(t->unknown));
 	json_object_set_new(j, "failed", word(t->errors));
 	json_object_set_new(j, "workers_killed", word(r->deaths));
+	json_object_set_new(j, "clients_killed", word(r->dead_clients));
+	json_object_set_new(j, "servers_killed", word(r->dead_servers));
+	json_object_set_new(j, "last_commits_of_killed", word(r->last_committed));
+	json_object_set_new(j, "last_commits_undone", word(r->last_undone));
+	json_object_set_new(j, "swept", word(r->swept));
 	json_object_set_new(j, "died", r->died != NULL ? vb_json_text(r->died) : json_null());
 	json_object_set_new(j, "clock_error_us", vb_json_us((double)r->clock_error_ns));
 	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));

@@ -118,6 +118,19 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 		fprintf(to,
 			"    %" PRIu64 " worker%s killed by signal %d, %" PRIu64 " clients lost\n",
 			r->deaths, r->deaths > 1 ? "s" : "", r->death_signal, r->dead_clients);
+	if (r->last_committed + r->last_undone != 0)
+		fprintf(to,
+			"    commits that the killed were in: %" PRIu64 " had happened, %" PRIu64
+			" had not\n",
+			r->last_committed, r->last_undone);
+	if (r->swept != 0)
+		fprintf(to, "    %" PRIu64 " locks of the killed that nobody had met were swept up\n",
+			r->swept);
+	if (r->dead_servers != 0)
+		fprintf(to,
+			"    of the killed %" PRIu64 " served a node: what is asked of it by RPC "
+			"fails\n",
+			r->dead_servers);
 	if (r->stalled)
 		fprintf(to, "    stalled: %s\n", r->stall);
 	if (r->broken)

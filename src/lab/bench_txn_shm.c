@@ -7,8 +7,12 @@
  * among its clients.  The parent reaps and looks; the workers keep time by themselves (the machine's clock
  * is common) and write only into their own tally, their clients' seats and their history.
  *
- * Order of ending: every worker ends its measured span, lets its clients finish the attempt that they are
- * in, and says so (drained); no server stops before all have.  Then the parent says leave.
+ * Order of ending: every worker ends its measured span and lets its clients finish the attempt that they
+ * are in; no server stops before all have.  Then the parent says leave.
+ *
+ * A worker that is killed takes nothing along: the others go on, and roll its transactions back or forward
+ * when they meet its locks.  The parent decides what became of its last commits, and when all have gone
+ * sweeps up what nobody has met.  Without recovery its locks stay, and the run stalls.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_txn.h"
@@ -112,7 +116,6 @@ static void worker_measure(struct vb_tbench_worker *w)
 	w->drain = true;
 	while (!w->all_finished)
 		vb_sched_run(s, &w->all_finished, vb_sched_now_slow(s) + SLICE_NS);
-	__atomic_fetch_add(&w->control->drained, 1, __ATOMIC_ACQ_REL);
 	/* Others may still need this node's server. */
 	while (!__atomic_load_n(&w->control->leave, __ATOMIC_ACQUIRE))
 		vb_task_sleep_until(vb_sched_now_slow(s) + SLICE_NS / 5);
@@ -216,13 +219,17 @@ static void bury(struct shm_run *u, unsigned index, int status)
 		return;
 	}
 	u->r->deaths++;
+	u->r->dead_servers += index % u->plan->o.threads == 0;
 	u->r->death_signal = WTERMSIG(status);
 	vb_shm_mark_dead(u->ground.fabric, pid);
 	for (unsigned i = 0; i < vb_tbench_clients(u->plan); i++) {
-		if (u->books->seats[i].pid != pid)
+		struct vb_tbench_seat *seat = &u->books->seats[i];
+
+		if (seat->pid != pid)
 			continue;
-		u->books->seats[i].dead = 1;
+		seat->dead = 1;
 		u->r->dead_clients++;
+		vb_tbench_book_close_for(u->r, u->ground.db, seat);
 	}
 	if (u->recorders != NULL)
 		vb_tbench_recorder_bury(&u->recorders[index]);
@@ -319,7 +326,16 @@ static int fork_workers(struct shm_run *u)
 	return await_ready(u);
 }
 
-/* Until at_ns, or until every worker that lives has drained; true if nothing came in between. */
+static bool all_finished(const struct shm_run *u)
+{
+	for (unsigned i = 0; i < vb_tbench_clients(u->plan); i++)
+		if (!u->books->seats[i].dead &&
+		    !__atomic_load_n(&u->books->seats[i].finished, __ATOMIC_ACQUIRE))
+			return false;
+	return true;
+}
+
+/* Until at_ns, or until every client that lives has finished; true if nothing came in between. */
 static bool watch_over(struct shm_run *u, uint64_t at_ns, const char *phase)
 {
 	struct vb_tbench_control *control = &u->books->control;
@@ -327,7 +343,7 @@ static bool watch_over(struct shm_run *u, uint64_t at_ns, const char *phase)
 	uint64_t from = vb_clock_ns(), now = from;
 
 	while (now < at_ns && u->alive > 0) {
-		if (__atomic_load_n(&control->drained, __ATOMIC_ACQUIRE) >= u->alive)
+		if (all_finished(u))
 			return true;
 		if (__atomic_load_n(&control->failed, __ATOMIC_ACQUIRE))
 			return false;
@@ -338,6 +354,7 @@ static bool watch_over(struct shm_run *u, uint64_t at_ns, const char *phase)
 		if (vb_tbench_standstill(&u->pulse, u->books->seats, clients, now,
 					 u->plan->o.stall_ns)) {
 			vb_tbench_explain_stall(u->r, u->books->seats, clients, now);
+			vb_tbench_name_holders(u->r, u->ground.db, u->books->seats, clients);
 			return false;
 		}
 		parent_step(u);
@@ -422,6 +439,12 @@ static int conclude(struct shm_run *u)
 
 	for (unsigned i = 0; i < u->workers; i++)
 		vb_tbench_tally_merge(u->r->tally, &u->books->tallies[i]);
+	vb_tbench_take_books(u->r->tally, u->books->seats, vb_tbench_clients(u->plan));
+	if (u->r->deaths != 0 && u->plan->o.recovery == 0 && !u->r->stalled) {
+		err = vb_tbench_sweep(u->r, u->ground.db);
+		if (err)
+			return err;
+	}
 	vb_tbench_judge(u->r, &u->ground.load);
 	if (u->books->control.failed != 0 || u->recorders == NULL)
 		return u->books->control.failed;

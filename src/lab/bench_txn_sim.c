@@ -219,6 +219,7 @@ int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_
 		r->virtual_verbs = vb_sim_verbs(u.ground.fabric);
 		/* What a commit has posted without waiting is in place when its client has gone. */
 		vb_tbench_worker_close(&u.worker);
+		vb_tbench_take_books(t, u.seats, vb_tbench_clients(plan));
 		vb_tbench_judge(r, &u.ground.load);
 		if (plan->o.check)
 			err = vb_tbench_check(r, &u.ground.load,

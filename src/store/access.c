@@ -82,7 +82,7 @@ void vb_acc_write_slow(struct vb_acc *a, vb_addr at, const void *buf, uint32_t l
 	if (a->at_once) {
 		if (a->not_after_ns != 0 && vb_ep_now(a->ep) > a->not_after_ns)
 			failed(a, -VB_ETOOLATE);
-		else
+		else if (a->err == 0)
 			failed(a, vb_write(a->ep, at, buf, len));
 		return;
 	}

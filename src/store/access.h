@@ -96,10 +96,9 @@ static inline void vb_acc_cas(struct vb_acc *a, enum vb_prim prim, vb_addr at, u
 {
 	a->prims[prim]++;
 	if (vb_likely(a->at_once)) {
-		int err = vb_cas64(a->ep, at, expect, value, old);
-
-		if (vb_unlikely(err != 0 && a->err == 0))
-			a->err = err;
+		/* Behind a verb that failed or was refused nothing is done, as in a doorbell. */
+		if (vb_likely(a->err == 0))
+			a->err = vb_cas64(a->ep, at, expect, value, old);
 		return;
 	}
 	vb_acc_cas_slow(a, at, expect, value, old);

@@ -124,6 +124,17 @@ int vb_load_fill_dense(struct vb_load *l, unsigned table, uint16_t node,
 	return err;
 }
 
+/* By its lock word, or by a word of one of its readers. */
+static bool is_held(const struct vb_cc_ops *cc, const struct vb_tuple_layout *l, const char *tuple)
+{
+	uint64_t readers = 0;
+
+	if (cc->caps & VB_CC_SHARED)
+		for (uint32_t at = VB_TUPLE_META_AT; at < l->lock_at; at += 8)
+			readers |= vb_tuple_word(tuple, at);
+	return readers != 0 || cc->holder(vb_tuple_word(tuple, l->lock_at)) != VB_NO_PLACE;
+}
+
 void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 			 void (*look)(const struct vb_load *l, unsigned table, uint64_t key,
 				      const void *record, struct vb_load_sums *sums),
@@ -142,8 +153,7 @@ void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 			continue;
 		}
 		sums->records++;
-		if (db->cc->holder(vb_tuple_word(tuple, layout->lock_at)) != VB_NO_PLACE)
-			sums->locked++;
+		sums->locked += is_held(db->cc, layout, tuple);
 		look(l, table, key, tuple + layout->record_at, sums);
 	}
 }

@@ -127,27 +127,6 @@ is 'interrupted: exit status 130' [ "$status" = 130 ]
 is_json 'interrupted: the JSON is whole' '.interrupted == true and .runs[0].cc == "silo" and
 	.runs[0].interrupted == true and .runs[0].invariant.holds == true'
 
-# A worker that is killed: the run ends, says so, and what is left is serializable.
-json=$work/killed.json
-"$verbena" bench txn --cc silo --nodes 2 --threads 2 --records 1k --duration 2s --warmup 10ms --check \
-	--json "$json" >"$work/out" 2>"$work/err" </dev/null &
-pid=$!
-tries=0
-while [ "$(pgrep -c -P $pid)" -lt 4 ] && [ $tries -lt 600 ]; do
-	sleep 0.1
-	tries=$((tries + 1))
-done
-sleep 0.5
-# The last one forked is no node's server.
-pkill -9 -n -P $pid
-wait $pid
-status=$?
-is_json 'a killed worker: is counted' '.runs[0].workers_killed == 1 and .runs[0].commits > 0'
-is_json 'a killed worker: the invariant is not judged, and why is said' \
-	'.runs[0].invariant | .judged == false and (.why | test("killed"))'
-is_json 'a killed worker: the others were serializable' '.runs[0].check.serializable == true'
-is 'a killed worker: a line about it' grep -q 'killed by signal 9' "$work/out"
-
 refused 'unknown protocol, with a suggestion' 2 "siloo 'silo'" bench txn --cc siloo
 refused 'unknown workload, with a suggestion' 2 "ycbs 'ycsb'" bench txn --workload ycbs
 refused 'hybrid code of the wrong length' 2 "0101 silo 5 stages lock" bench txn --cc silo --hybrid 0101

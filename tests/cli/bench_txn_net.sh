@@ -50,17 +50,60 @@ status=$?
 is 'interrupted: exit status 130' [ "$status" = 130 ]
 is 'interrupted: the JSON is whole' holds '.interrupted == true and (.runs | length) <= 1'
 
-# A process that is killed: named, and the others' results stand.
-"$verbena" bench txn --cc silo --fabric ucx --procs 3 --coroutines 2 --records 1k \
-	--fabric-options bound=500ms --duration 20s --warmup 1ms --check --json "$json" >"$work/out" \
-	2>"$work/err" </dev/null &
-pid=$!
-sleep 3
-pkill -9 -n -P $pid
-wait $pid
-status=$?
-is 'killed: exit status 1' [ "$status" = 1 ]
-is 'killed: is named' grep -q 'rank 2 .* died' "$work/err"
-is 'killed: the results stand, unjudged' holds '.runs[0] | (.died | test("rank 2")) and
-	.invariant.judged == false'
+# A process that is killed: the others stop with its name, at once, and leave their results and nothing else.
+# The children are ranks 1 and 2; they have begun when they have used processor time.
+began() { # PID: has run for 0.3 s of its own
+	tries=0
+	while ticks=$(awk '{ print $14 + $15 }' "/proc/$1/stat" 2>/dev/null) && [ "${ticks:-0}" -lt 30 ] &&
+		[ $tries -lt 600 ]; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	[ "${ticks:-0}" -ge 30 ]
+}
+
+gone() { # PID...: within ten seconds
+	tries=0
+	while [ $tries -lt 100 ]; do
+		left=
+		for p in "$@"; do
+			kill -0 "$p" 2>/dev/null && left="$left $p"
+		done
+		[ -z "$left" ] && return 0
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	return 1
+}
+
+for cc in silo wound-wait; do
+	rm -f "$json"
+	"$verbena" bench txn --cc $cc --fabric ucx --procs 3 --coroutines 2 --workload smallbank \
+		--accounts 1k --fabric-options bound=500ms --duration 60s --warmup 1ms --check \
+		--json "$json" >"$work/out" 2>"$work/err" </dev/null &
+	pid=$!
+	tries=0
+	while [ "$(pgrep -c -P $pid)" -lt 2 ] && [ $tries -lt 600 ]; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	others=$(pgrep -P $pid)
+	victim=$(pgrep -n -P $pid)
+	is "$cc, killed: it had begun" began "$victim"
+	kill -9 "$victim"
+	before=$(date +%s)
+	wait $pid
+	status=$?
+	took=$(($(date +%s) - before))
+	is "$cc, killed: exit status 1" [ "$status" = 1 ]
+	is "$cc, killed: the others stop within 10 s" [ $took -le 10 ]
+	is "$cc, killed: one error, with the name" \
+		[ "$(grep -c 'error: rank 2 .* died' "$work/err")" = 1 ]
+	is "$cc, killed: and no other" [ "$(grep -c 'error:' "$work/err")" = 1 ]
+	# shellcheck disable=SC2086
+	is "$cc, killed: no process is left" gone $others
+	is "$cc, killed: what was measured stands, unjudged" holds '.runs[0] | .commits > 0 and
+		.workers_killed == 1 and (.died | test("rank 2")) and .invariant.judged == false and
+		(.invariant.why | test("records"))'
+done
 finish

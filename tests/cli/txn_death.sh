@@ -1,0 +1,79 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# bench txn on shm, one of three processes killed in the middle of SmallBank: the others go on, what the
+# dead held is recovered, and the balance is right; without recovery the run stalls and says on whom.
+. "$(dirname "$0")/lib.sh"
+
+if ! command -v jq >/dev/null; then
+	skip 'txn death' 'jq is not installed'
+	finish
+	exit 0
+fi
+
+json=$work/killed.json
+holds() { # FILTER: true for the JSON file
+	jq -e "$1" "$json" >/dev/null
+}
+
+# Runs bench txn with one worker killed once it has used a little processor time: it has begun by then.
+kill_one() { # WHICH ARGS...: n the newest, o the oldest
+	which=$1
+	shift
+	rm -f "$json"
+	"$verbena" bench txn --nodes 3 --workload smallbank --seed 7 --warmup 1ms --json "$json" "$@" \
+		>"$work/out" 2>"$work/err" </dev/null &
+	pid=$!
+	tries=0
+	while [ "$(pgrep -c -P $pid)" -lt 3 ] && [ $tries -lt 3000 ]; do
+		sleep 0.02
+		tries=$((tries + 1))
+	done
+	victim=$(pgrep "-$which" -P $pid)
+	while ticks=$(awk '{ print $14 + $15 }' "/proc/$victim/stat" 2>/dev/null) &&
+		[ "${ticks:-0}" -lt 5 ] && [ $tries -lt 3000 ]; do
+		sleep 0.02
+		tries=$((tries + 1))
+	done
+	kill -9 "$victim"
+	wait $pid
+	status=$?
+}
+
+for cc in no-wait-sx wait-die wound-wait silo sundial; do
+	kill_one n --cc $cc --coroutines 8 --accounts 300 --duration 2s --lease 100ms --check
+	is "$cc: exit status 0" [ "$status" = 0 ]
+	is "$cc: the death is counted, and the others went on" holds '.runs[0] | .workers_killed == 1 and
+		.clients_killed == 8 and .commits > 0 and .failed == 0 and .stalled == null and
+		.last_commits_of_killed + .last_commits_undone <= 1'
+	is "$cc: no lock is left, and the balance is right" holds '.runs[0].invariant.holds == true'
+	is "$cc: the history is serializable" holds '.runs[0].check.serializable == true'
+	is "$cc: a line about it" grep -q '1 worker killed by signal 9, 8 clients lost' "$work/out"
+done
+
+# The server of a node: what needs it fails, and that is said; the balance is right all the same.
+kill_one o --cc silo --hybrid rpc --coroutines 2 --accounts 300 --duration 3s --lease 100ms
+is 'a server: exit status 1' [ "$status" = 1 ]
+is 'a server: transactions failed' holds '.runs[0] | .servers_killed == 1 and .failed > 0'
+is 'a server: the balance is right' holds '.runs[0].invariant.holds == true'
+is 'a server: a line about it' grep -q 'what is asked of it by RPC fails' "$work/out"
+
+# Without recovery: sooner or later one dies with a lock.  Then nothing commits any more.
+round=0
+status=0
+while [ $round -lt 20 ] && [ "$status" = 0 ]; do
+	kill_one n --cc no-wait --coroutines 4 --accounts 20 --hot-accounts 20 --no-declare --duration 4s \
+		--stall-after 1s --recovery off
+	round=$((round + 1))
+done
+if [ "$status" = 0 ]; then
+	skip 'no recovery: stalled' 'none of 20 workers died while it held a lock'
+else
+	is 'no recovery: exit status 4' [ "$status" = 4 ]
+	is 'no recovery: stalled, on whom, and which record' holds '.runs[0] | .stalled |
+		test("client [0-9]+ of the killed worker [0-9]+ holds record [0-9]+ of table")'
+	is 'no recovery: the invariant is not judged, and why is said' holds '.runs[0].invariant |
+		.judged == false and (.why | test("recovery"))'
+	is 'no recovery: a line about it' grep -q 'stalled: .*there is no recovery' "$work/out"
+fi
+is 'no shared memory is left' [ "$(ls /dev/shm | grep -c '^verbena\.[0-9]')" = 0 ]
+finish

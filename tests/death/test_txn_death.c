@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kill -9 and SIGSTOP of processes that are in the middle of transactions, on shm.
+ *
+ *	test_txn_death PROTOCOL
+ *
+ * Whatever moment it is, the others go on: what the dead or the stopped one held is theirs within about two
+ * leases (here with a factor for a machine with other work), its transaction has happened or it has not, and
+ * no money is lost or made.  Whoever was stopped past its lease finds that out when it wakes, and harms
+ * nobody.  Without recovery what the dead held is held for good, and can be named.
+ */
+#include "txn_crew.h"
+
+static const char *cc;
+
+/* ---- ending at a verb ---- */
+
+/*
+ * The coordinator's endpoint gets a copy of its fabric's operations in which each verb burns a piece of a fuse;
+ * at its end the process kills itself, before the verb or right after it.
+ */
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	unsigned left;
+	bool after;
+	/* Or it stops itself behind the commit point of the transaction that has this status word. */
+	struct vb_coordinator *stops;
+} fuse;
+
+#define FUSED(call)                                                                                \
+	({                                                                                         \
+		bool end_ = fuse.left != 0 && --fuse.left == 0;                                    \
+		int r_;                                                                            \
+                                                                                                   \
+		if (end_ && !fuse.after)                                                           \
+			kill(getpid(), SIGKILL);                                                   \
+		r_ = call;                                                                         \
+		if (end_)                                                                          \
+			kill(getpid(), SIGKILL);                                                   \
+		r_;                                                                                \
+	})
+
+static int fused_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
+{
+	return FUSED(fuse.real->read(ep, a, buf, len));
+}
+
+static int fused_read64(struct vb_ep *ep, vb_addr a, uint64_t *out)
+{
+	return FUSED(fuse.real->read64(ep, a, out));
+}
+
+static int fused_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len)
+{
+	return FUSED(fuse.real->write(ep, a, buf, len));
+}
+
+static int fused_cas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t *old)
+{
+	struct vb_coordinator *me = fuse.stops;
+	int err = FUSED(fuse.real->cas64(ep, a, expect, value, old));
+
+	if (me != NULL && a == vb_db_place(me->db, vb_txn_lane(me)->place) && *old == expect &&
+	    value == (me->txn.ts | VB_TS_COMMITTED)) {
+		fuse.stops = NULL;
+		raise(SIGSTOP);
+	}
+	return err;
+}
+
+static void light_fuse(struct vb_ep *ep, unsigned verbs, bool after)
+{
+	fuse.real = ep->ops;
+	fuse.ops = *ep->ops;
+	fuse.left = verbs;
+	fuse.after = after;
+	/* shm has each of these; the wrappers would otherwise call through NULL. */
+	vb_assert(fuse.real->read && fuse.real->read64 && fuse.real->write && fuse.real->cas64);
+	fuse.ops.read = fused_read;
+	fuse.ops.read64 = fused_read64;
+	fuse.ops.write = fused_write;
+	fuse.ops.cas64 = fused_cas64;
+	ep->ops = &fuse.ops;
+}
+
+/* ---- one death at each verb ---- */
+
+#define SCENE_LEASE_NS (50 * MS)
+#define SCENE_VERBS    24u
+
+struct scene {
+	unsigned verbs;
+	bool after;
+};
+
+static const struct move scene_move = {.from = 1, .to = 2, .amount = 10, .gift = 3};
+static const struct move back = {.from = 2, .to = 1, .amount = 4, .gift = 1};
+
+static void scene_victim(struct crew *w, struct vb_coordinator *me, const void *arg)
+{
+	const struct scene *s = arg;
+
+	light_fuse(me->ep, s->verbs, s->after);
+	move_for_sure(w, me, &scene_move);
+}
+
+static void survivor(struct crew *w, struct vb_coordinator *me, const void *arg)
+{
+	move_for_sure(w, me, arg);
+}
+
+static void death_at_each_verb(void **state)
+{
+	unsigned deaths = 0, in_commit = 0;
+	uint64_t longest = 0;
+	struct crew w;
+
+	(void)state;
+	crew_open(&w, cc, true, SCENE_LEASE_NS);
+	for (unsigned i = 2; i < 2 * SCENE_VERBS + 2 && !board_get(&w.b->failed); i++) {
+		struct scene s = {.verbs = i / 2, .after = i % 2};
+		unsigned who = w.born;
+		pid_t victim = crew_spawn(&w, scene_victim, &s);
+
+		if (was_killed(crew_wait(&w, victim, 0))) {
+			deaths++;
+			in_commit += book_close(&w, who);
+			/* Nobody tells the fabric about every other death: it finds out by itself. */
+			if (s.verbs & 1)
+				vb_shm_mark_dead(w.f, victim);
+		}
+		crew_wait(&w, crew_spawn(&w, survivor, &back), 0);
+		if (w.b->actor[w.born - 1].longest_ns > longest)
+			longest = w.b->actor[w.born - 1].longest_ns;
+		if (board_get(&w.b->failed))
+			print_message("after death %s verb %u\n", s.after ? "after" : "before",
+				      s.verbs);
+	}
+	crew_audit(&w);
+	print_message("%s: %u deaths, %u of them in a commit, longest wait %.1f ms\n", cc, deaths,
+		      in_commit, (double)longest / MS);
+	if (!w.b->failed) {
+		/* Every transaction has so many verbs, and some of them while it holds both accounts. */
+		assert_true(deaths >= 16 && in_commit >= 4);
+		assert_true(longest >= SCENE_LEASE_NS);
+	}
+	crew_close(&w);
+}
+
+/* ---- one of three is killed, again and again ---- */
+
+#define STORM_LEASE_NS (200 * MS)
+#define STORM_WORKERS  3u
+#define STORM_DEATHS   12u
+#define STORM_COMMITS  300u /* of each survivor, after a death */
+
+static void storm_worker(struct crew *w, struct vb_coordinator *me, const void *arg)
+{
+	(void)arg;
+	while (!board_get(&w->b->stop) && !board_get(&w->b->failed)) {
+		struct move m = {
+			.from = vb_rng_below(&me->rng, ACCOUNTS),
+			.amount = (int64_t)vb_rng_below(&me->rng, 20),
+			.gift = (int64_t)vb_rng_below(&me->rng, 3),
+		};
+
+		m.to = (m.from + 1 + vb_rng_below(&me->rng, ACCOUNTS - 1)) % ACCOUNTS;
+		move_for_sure(w, me, &m);
+	}
+}
+
+/* Until each of these has committed so often again. */
+static void await_commits(struct crew *w, const unsigned *actor, unsigned n)
+{
+	uint64_t end = vb_clock_ns() + PATIENCE_NS, from[STORM_WORKERS];
+
+	for (unsigned i = 0; i < n; i++)
+		from[i] = board_get(&w->b->actor[actor[i]].commits);
+	for (unsigned i = 0; i < n && !board_get(&w->b->failed);) {
+		if (board_get(&w->b->actor[actor[i]].commits) >= from[i] + STORM_COMMITS)
+			i++;
+		else if (vb_clock_ns() > end)
+			crew_fail(w, "a process has stopped to commit");
+		else
+			usleep(500);
+	}
+}
+
+static void storm(void **state)
+{
+	unsigned actor[STORM_WORKERS], in_commit = 0, deaths = 0;
+	pid_t pid[STORM_WORKERS];
+	uint64_t longest = 0, commits = 0;
+	struct vb_rng rng;
+	struct crew w;
+
+	(void)state;
+	crew_open(&w, cc, true, STORM_LEASE_NS);
+	vb_rng_seed(&rng, 11, 0);
+	for (unsigned i = 0; i < STORM_WORKERS; i++) {
+		actor[i] = w.born;
+		pid[i] = crew_spawn(&w, storm_worker, NULL);
+	}
+	while (deaths < STORM_DEATHS && !board_get(&w.b->failed)) {
+		unsigned v = (unsigned)vb_rng_below(&rng, STORM_WORKERS);
+
+		await_commits(&w, actor, STORM_WORKERS);
+		usleep((useconds_t)vb_rng_below(&rng, 5000));
+		kill(pid[v], SIGKILL);
+		if (!was_killed(crew_wait(&w, pid[v], 0)))
+			crew_fail(&w, "a worker has ended by itself");
+		in_commit += book_close(&w, actor[v]);
+		if (deaths++ & 1)
+			vb_shm_mark_dead(w.f, pid[v]);
+		actor[v] = w.born;
+		pid[v] = crew_spawn(&w, storm_worker, NULL);
+	}
+	if (!board_get(&w.b->failed))
+		await_commits(&w, actor, STORM_WORKERS);
+	board_add(&w.b->stop);
+	for (unsigned i = 0; i < STORM_WORKERS; i++)
+		crew_wait(&w, pid[i], 0);
+	crew_audit(&w);
+	for (unsigned i = 0; i < w.born; i++) {
+		commits += w.b->actor[i].commits;
+		if (w.b->actor[i].longest_ns > longest)
+			longest = w.b->actor[i].longest_ns;
+	}
+	print_message("%s: %u deaths, %u of them in a commit, %" PRIu64
+		      " commits, longest wait %.1f ms, %" PRIu64 " locks swept up\n",
+		      cc, deaths, in_commit, commits, (double)longest / MS, w.b->swept);
+	crew_close(&w);
+}
+
+/* ---- stopped past the lease, and back ---- */
+
+enum spot { IN_BODY, PREPARED, COMMITTED, SPOTS };
+static const char *const spot_names[] = {"in its body", "prepared", "past its commit point"};
+
+static void stop_now(struct crew *w)
+{
+	w->at_prepared = NULL;
+	raise(SIGSTOP);
+}
+
+static void sleeper(struct crew *w, struct vb_coordinator *me, const void *arg)
+{
+	enum spot spot = *(const enum spot *)arg;
+	int err = vb_txn_begin(me);
+
+	if (spot == PREPARED)
+		w->at_prepared = stop_now;
+	if (spot == COMMITTED) {
+		light_fuse(me->ep, 0, false);
+		fuse.stops = me;
+	}
+	if (err == 0)
+		err = move_body(w, me, &scene_move);
+	if (spot == IN_BODY)
+		raise(SIGSTOP);
+	if (err == 0)
+		err = vb_txn_commit(me);
+	w->me->err = err;
+	w->me->cause = vb_txn_cause(me);
+	/* It is none the worse for it. */
+	move_for_sure(w, me, &back);
+}
+
+static void judge_sleeper(struct crew *w, const struct actor *a, enum spot spot, bool others)
+{
+	bool commits = spot == COMMITTED || (spot == PREPARED && !others);
+	bool told = a->cause == VB_TXN_RECOVERED || a->cause == VB_TXN_WOUNDED;
+
+	if (commits && a->err != 0)
+		crew_fail(w, "stopped %s: %s, not committed", spot_names[spot],
+			  vb_strerror(a->err));
+	if (!commits && a->err != -EAGAIN)
+		crew_fail(w, "stopped %s: it returned %d, and should have been told to begin again",
+			  spot_names[spot], a->err);
+	if (spot == PREPARED && others && !told)
+		crew_fail(w, "stopped %s: cause '%s', not recovered", spot_names[spot],
+			  vb_txn_cause_names[a->cause]);
+}
+
+/* others: somebody wants the accounts meanwhile. */
+static void stop_and_go(struct crew *w, enum spot spot, bool others)
+{
+	unsigned who = w->born;
+	pid_t pid = crew_spawn(w, sleeper, &spot);
+
+	if (!WIFSTOPPED(crew_wait(w, pid, WUNTRACED))) {
+		crew_fail(w, "it was to stop %s, and has ended", spot_names[spot]);
+		return;
+	}
+	if (others)
+		crew_wait(w, crew_spawn(w, survivor, &back), 0);
+	else
+		usleep((useconds_t)(3 * w->lease_ns / 1000));
+	/* What holds nothing keeps nobody waiting: but its lease is to be over. */
+	if (others)
+		usleep((useconds_t)(w->lease_ns / 1000));
+	kill(pid, SIGCONT);
+	crew_wait(w, pid, 0);
+	judge_sleeper(w, &w->b->actor[who], spot, others);
+}
+
+static void stopped(void **state)
+{
+	struct crew w;
+
+	(void)state;
+	crew_open(&w, cc, true, SCENE_LEASE_NS);
+	for (unsigned round = 0; round < 3 && !board_get(&w.b->failed); round++)
+		for (enum spot spot = IN_BODY; spot < SPOTS && !board_get(&w.b->failed); spot++) {
+			stop_and_go(&w, spot, true);
+			stop_and_go(&w, spot, false);
+		}
+	crew_audit(&w);
+	crew_close(&w);
+}
+
+/* ---- without recovery ---- */
+
+static void die_now(struct crew *w)
+{
+	(void)w;
+	kill(getpid(), SIGKILL);
+}
+
+static void doomed(struct crew *w, struct vb_coordinator *me, const void *arg)
+{
+	w->at_prepared = die_now;
+	move_for_sure(w, me, arg);
+}
+
+static void in_vain(struct crew *w, struct vb_coordinator *me, const void *arg)
+{
+	static const struct move other = {.from = 5, .to = 6, .amount = 1};
+	uint64_t end = vb_clock_ns() + 6 * w->lease_ns;
+
+	while (vb_clock_ns() < end) {
+		int err = move_once(w, me, arg);
+
+		if (err != -EAGAIN)
+			crew_fail(w, "an account of the dead: %s",
+				  err ? vb_strerror(err) : "it was had");
+		(void)vb_ep_sleep(me->ep, MS);
+	}
+	/* The other accounts are none the worse for it. */
+	move_for_sure(w, me, &other);
+}
+
+static void no_recovery(void **state)
+{
+	struct crew w;
+	pid_t pid;
+
+	(void)state;
+	crew_open(&w, cc, false, SCENE_LEASE_NS);
+	pid = crew_spawn(&w, doomed, &scene_move);
+	assert_true(was_killed(crew_wait(&w, pid, 0)));
+	crew_wait(&w, crew_spawn(&w, in_vain, &back), 0);
+	if (crew_held(&w) != 2)
+		crew_fail(&w, "the dead holds %u accounts, not 2", crew_held(&w));
+	crew_close(&w);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(death_at_each_verb),
+		cmocka_unit_test(storm),
+		cmocka_unit_test(stopped),
+		cmocka_unit_test(no_recovery),
+	};
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: test_txn_death PROTOCOL\n");
+		return 2;
+	}
+	cc = argv[1];
+	return cmocka_run_group_tests_name("death of transactions", tests, NULL, NULL);
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes that move money between accounts in transactions on shm, are killed or stopped for it, and what
+ * survives them: the board.
+ *
+ * Everything on the board is written with single stores, so that a process may be killed between any two
+ * instructions and the others can still read it.  Of what its transactions have added to the bank's money,
+ * each process keeps a *book* with two rows, one of which counts.  Before a commit the other gets what
+ * counts once it has happened; one store then says which.  If that store never came, the status word of the
+ * transaction tells.
+ */
+#ifndef TEST_DEATH_TXN_CREW_H
+#define TEST_DEATH_TXN_CREW_H
+
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "fabric/shm.h"
+#include "txn/db.h"
+
+#define MS          UINT64_C(1000000)
+#define NODES       3
+#define ACCOUNTS    48
+#define BALANCE     1000
+#define ACTORS      256            /* processes that ever had a coordinator */
+#define PATIENCE_NS (60000 * MS)   /* whatever is sure to come has come by then */
+#define BUSY_NS     (5000 * MS)    /* what a machine with other work may take for anything at all */
+
+struct book {
+	int64_t row[2];
+	uint64_t ts;
+	uint32_t place;
+	uint32_t state; /* bit 0: the row that counts; BOOK_OPEN: a commit is under way */
+};
+#define BOOK_OPEN 2u
+
+struct actor {
+	struct book book;
+	uint64_t commits, longest_ns;
+	int32_t err;    /* of the transaction that it was stopped in */
+	uint32_t cause;
+};
+
+struct board {
+	uint32_t failed, stop;
+	char why[512];
+	int64_t money; /* that the sweeper has counted */
+	uint64_t swept;
+	struct actor actor[ACTORS];
+};
+
+struct crew {
+	struct vb_fabric *f;
+	struct vb_db *db;
+	struct vb_table *accounts;
+	uint64_t lease_ns;
+	struct board *b;
+	unsigned born;
+	/* In a child. */
+	struct actor *me;
+	int64_t adds; /* what the transaction under way adds to all money */
+	void (*at_prepared)(struct crew *w);
+	struct vb_txn_watch watch;
+};
+
+#define board_get(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
+#define board_add(p) __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
+
+static void VB_PRINTF(2, 3) crew_fail(struct crew *w, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (board_add(&w->b->failed) != 1)
+		return; /* the first one counts */
+	va_start(ap, fmt);
+	vsnprintf(w->b->why, sizeof(w->b->why), fmt, ap);
+	va_end(ap);
+}
+
+/* Two leases, five times, and what a busy machine may take for anything at all. */
+static uint64_t recovery_bound(const struct crew *w)
+{
+	return 10 * w->lease_ns + BUSY_NS;
+}
+
+/* ---- the book ---- */
+
+static void on_prepared(void *ctx, const struct vb_txn *t)
+{
+	struct crew *w = ctx;
+	struct book *b = &w->me->book;
+	uint32_t counts = b->state & 1;
+
+	b->row[!counts] = b->row[counts] + w->adds;
+	b->ts = t->ts;
+	b->place = vb_txn_lane(t->me)->place;
+	__atomic_store_n(&b->state, counts | BOOK_OPEN, __ATOMIC_SEQ_CST);
+	if (w->at_prepared != NULL)
+		w->at_prepared(w);
+}
+
+static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
+{
+	struct crew *w = ctx;
+	struct book *b = &w->me->book;
+	uint32_t counts = b->state & 1;
+
+	(void)t;
+	if (b->state & BOOK_OPEN)
+		__atomic_store_n(&b->state, committed ? !counts : counts, __ATOMIC_SEQ_CST);
+}
+
+static void on_unknown(void *ctx, const struct vb_txn *t)
+{
+	(void)t;
+	crew_fail(ctx, "a commit on shm does not know whether it happened");
+}
+
+/* Of a process that has been reaped, while nobody has given up its place.  True: it died in a commit. */
+static bool book_close(struct crew *w, unsigned actor)
+{
+	struct book *b = &w->b->actor[actor].book;
+	const uint64_t *status;
+
+	if (!(b->state & BOOK_OPEN))
+		return false;
+	b->state &= 1;
+	status = vb_local(w->f, vb_db_place(w->db, b->place), sizeof(*status));
+	assert_non_null(status);
+	if (board_get(status) == (b->ts | VB_TS_COMMITTED))
+		b->state = !b->state;
+	return true;
+}
+
+/* ---- transactions ---- */
+
+/* From one account to another, and a gift on top. */
+struct move {
+	uint64_t from, to;
+	int64_t amount, gift;
+};
+
+static int move_body(struct crew *w, struct vb_coordinator *me, const struct move *m)
+{
+	int64_t *from, *to;
+	int err = vb_txn_update(me, w->accounts, m->from, (void **)&from);
+
+	if (err == 0)
+		err = vb_txn_update(me, w->accounts, m->to, (void **)&to);
+	if (err == 0) {
+		*from -= m->amount;
+		*to += m->amount + m->gift;
+		w->adds = m->gift;
+	}
+	return err;
+}
+
+static int move_once(struct crew *w, struct vb_coordinator *me, const struct move *m)
+{
+	int err = vb_txn_begin(me);
+
+	if (err == 0)
+		err = move_body(w, me, m);
+	if (err == 0)
+		err = vb_txn_commit(me);
+	return err;
+}
+
+/* Until it commits, which it must within the time that recovery takes. */
+static void move_for_sure(struct crew *w, struct vb_coordinator *me, const struct move *m)
+{
+	uint64_t begin = vb_clock_ns(), took;
+	int err;
+
+	while ((err = move_once(w, me, m)) == -EAGAIN) {
+		took = vb_clock_ns() - begin;
+		if (took > recovery_bound(w)) {
+			crew_fail(w, "accounts %" PRIu64 " and %" PRIu64 ": no commit in %" PRIu64
+				  " ms, last cause '%s'", m->from, m->to, took / MS,
+				  vb_txn_cause_names[vb_txn_cause(me)]);
+			return;
+		}
+		(void)vb_ep_sleep(me->ep, vb_rng_below(&me->rng, 200000));
+	}
+	took = vb_clock_ns() - begin;
+	if (err != 0)
+		crew_fail(w, "a transaction failed: %s", vb_strerror(err));
+	if (took > w->me->longest_ns)
+		w->me->longest_ns = took;
+	board_add(&w->me->commits);
+}
+
+/* ---- the crew ---- */
+
+typedef void (*crew_fn)(struct crew *w, struct vb_coordinator *me, const void *arg);
+
+/* A process with a coordinator of its own, the next in w->born; it ends with 0 whatever it found, the board
+ * says what. */
+static pid_t crew_spawn(struct crew *w, crew_fn fn, const void *arg)
+{
+	unsigned index = w->born++;
+	struct vb_coordinator *me;
+	pid_t pid;
+	int err;
+
+	assert_true(index < ACTORS);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid > 0)
+		return pid;
+	vb_fabric_after_fork(w->f);
+	w->me = &w->b->actor[index];
+	w->watch = (struct vb_txn_watch){.ctx = w, .prepared = on_prepared, .ended = on_ended,
+					 .unknown = on_unknown};
+	w->db->watch = &w->watch;
+	err = vb_coordinator_open(w->db, (uint16_t)(index % NODES), &me);
+	if (err) {
+		crew_fail(w, "process %u has no coordinator: %s", index, vb_strerror(err));
+		_exit(0);
+	}
+	fn(w, me, arg);
+	vb_coordinator_close(me);
+	fflush(NULL);
+	_exit(0);
+}
+
+static bool was_killed(int status)
+{
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+/* Waits until a process ends, or with WUNTRACED stops; kills it if it takes too long. */
+static int crew_wait(struct crew *w, pid_t pid, int flags)
+{
+	uint64_t end = vb_clock_ns() + 2 * PATIENCE_NS;
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG | flags) == 0) {
+		if (vb_clock_ns() > end) {
+			crew_fail(w, "a process is stuck");
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			break;
+		}
+		usleep(200);
+	}
+	if (WIFSTOPPED(status) || was_killed(status))
+		return status;
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		crew_fail(w, "a process ended with status %#x", (unsigned)status);
+	return status;
+}
+
+static void crew_open(struct crew *w, const char *cc, bool recovery, uint64_t lease_ns)
+{
+	struct vb_db_params dp = {.cc = cc, .coordinators = 96, .items_max = 64, .record_max = 8,
+				  .bytes_max = 512, .lease_ns = lease_ns, .no_recovery = !recovery};
+	struct vb_table_params tp = {.name = "account", .record_bytes = 8, .records = ACCOUNTS};
+	struct vb_fabric_params fp = {.fabric = "shm", .nodes = NODES, .endpoints = ACTORS + 64};
+	int64_t balance = BALANCE;
+
+	*w = (struct crew){.lease_ns = lease_ns};
+	w->b = mmap(NULL, sizeof(*w->b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(w->b != MAP_FAILED);
+	fp.node_bytes = vb_db_node_bytes(&dp, NODES) + vb_table_node_bytes(&dp, &tp, NODES) + (1 << 20);
+	assert_int_equal(vb_fabric_open(&fp, &w->f), 0);
+	assert_int_equal(vb_db_open(w->f, &dp, &w->db), 0);
+	assert_int_equal(vb_table_open(w->db, &tp, &w->accounts), 0);
+	for (uint64_t key = 0; key < ACCOUNTS; key++)
+		assert_int_equal(vb_table_load(w->accounts, key, &balance), 0);
+}
+
+/* Ends the test, with what a process has found. */
+static void crew_close(struct crew *w)
+{
+	char why[sizeof(w->b->why)];
+	bool failed = board_get(&w->b->failed) != 0;
+
+	memcpy(why, w->b->why, sizeof(why));
+	vb_db_close(w->db);
+	vb_fabric_close(w->f);
+	munmap(w->b, sizeof(*w->b));
+	if (failed)
+		fail_msg("%s", why);
+}
+
+/* ---- what must hold when all have gone ---- */
+
+static void sweeper(struct crew *w, struct vb_coordinator *me, const void *arg)
+{
+	int64_t sum, one;
+	int err = 0;
+
+	(void)arg;
+	for (uint16_t node = 0; node < NODES && err == 0; node++) {
+		uint64_t freed = 0;
+
+		err = vb_db_recover(me, node, &freed);
+		w->b->swept += freed;
+	}
+	if (err == 0)
+		err = vb_txn_begin(me);
+	sum = 0;
+	for (uint64_t key = 0; key < ACCOUNTS && err == 0; key++) {
+		err = vb_txn_read(me, w->accounts, key, &one);
+		sum += one;
+	}
+	if (err == 0)
+		err = vb_txn_commit(me);
+	if (err)
+		crew_fail(w, "the sweeper: %s, cause '%s'", vb_strerror(err),
+			  vb_txn_cause_names[vb_txn_cause(me)]);
+	w->b->money = sum;
+}
+
+/* How many accounts somebody holds, as a writer or as a reader. */
+static unsigned crew_held(const struct crew *w)
+{
+	const struct vb_tuple_layout *l = &w->accounts->layout;
+	const struct vb_cc_ops *cc = w->db->cc;
+	unsigned held = 0;
+
+	for (uint64_t key = 0; key < ACCOUNTS; key++) {
+		vb_addr at = vb_table_find(w->accounts, vb_table_node(w->accounts, key), key);
+		const char *tuple = vb_local(w->f, at, l->bytes);
+		uint64_t readers = 0;
+
+		assert_non_null(tuple);
+		for (uint32_t k = VB_TUPLE_META_AT; k < l->lock_at && cc->caps & VB_CC_SHARED; k += 8)
+			readers |= vb_tuple_word(tuple, k);
+		held += readers != 0 ||
+			cc->holder(vb_tuple_word(tuple, l->lock_at)) != VB_NO_PLACE;
+	}
+	return held;
+}
+
+/* The sweep of all nodes, after which nothing is held and no money is lost or made. */
+static void crew_audit(struct crew *w)
+{
+	int64_t money = (int64_t)ACCOUNTS * BALANCE;
+	unsigned held;
+
+	if (board_get(&w->b->failed))
+		return;
+	crew_wait(w, crew_spawn(w, sweeper, NULL), 0);
+	for (unsigned i = 0; i < w->born; i++)
+		money += w->b->actor[i].book.row[w->b->actor[i].book.state & 1];
+	held = crew_held(w);
+	if (held != 0)
+		crew_fail(w, "%u accounts are still held when all have gone", held);
+	if (w->b->money != money)
+		crew_fail(w, "there is money %" PRId64 ", and there should be %" PRId64, w->b->money,
+			  money);
+}
+
+#endif
