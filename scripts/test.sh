@@ -110,6 +110,14 @@ stage_seeds() {
 		check "$name, $seeds seeds" "$verbena" check lock --lock "$name" --seeds "$seeds" &&
 			tail -n 1 "$out/check.log"
 	done
+	names=$("$verbena" list --json | jq -r '.cc[].name')
+	[ -n "$names" ] || record fail "seeds" "verbena list names no protocol of transactions"
+	for name in $names; do
+		check "$name, $seeds seeds" "$verbena" check txn --cc "$name" --seeds "$seeds" &&
+			tail -n 1 "$out/check.log"
+	done
+	check "every hybrid code" "$verbena" check txn --cc all --hybrid all --seeds 3 &&
+		tail -n 1 "$out/check.log"
 }
 
 # ... but the bug in each planted lock and in the locks as published, under the rule that it breaks
@@ -128,6 +136,20 @@ found() { # LOCK RULE
 	[ $? = 3 ]
 }
 
+# The same of protocols of transactions: by the name of the rule or of the anomaly.
+found_txn() { # PROTOCOL
+	local json=$out/found.json replay
+	"$verbena" check txn --cc "$1" --seeds "$seeds" --json "$json"
+	[ $? = 3 ] || return 1
+	jq -e '.runs[0] | .planted == .first_violation.rule or .planted == .first_violation.anomaly' \
+		"$json" >/dev/null || return 1
+	replay=$(jq -r '.runs[0].first_violation.replay' "$json")
+	echo "\$ $replay"
+	# shellcheck disable=SC2086
+	"$verbena" ${replay#verbena }
+	[ $? = 3 ]
+}
+
 stage_planted() {
 	local name rule n=0
 	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled || return
@@ -137,6 +159,11 @@ stage_planted() {
 	done < <("$verbena" list --json |
 		jq -r '(.planted[] | [.name, .planted_for]), (.as_published[] | [.name, ""]) | @tsv')
 	[ $n -gt 0 ] || record fail "planted bugs" "verbena list names none"
+	for name in planted:no-validation planted:early-unlock planted:no-lease-check \
+		planted:torn-reads planted:lost-undo \
+		$("$verbena" list --json | jq -r '.cc_as_published[].name'); do
+		check "$name is found" found_txn "$name"
+	done
 }
 
 # The undefined-behaviour and address sanitizers stop at the first finding; so does the thread one.
