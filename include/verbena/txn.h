@@ -53,29 +53,33 @@ struct vb_table;
 struct vb_coordinator;
 struct vb_db_server;
 
-#define VB_TABLES_MAX     24u
-#define VB_RECORD_MAX     65536u
-#define VB_TXN_ITEMS_MAX  4096u
+#define VB_TABLES_MAX    24u
+#define VB_RECORD_MAX    65536u
+#define VB_TXN_ITEMS_MAX 4096u
 
 struct vb_db_params {
-	const char *cc;        /* protocol: "no-wait", "wait-die", "wound-wait", each also with "-sx" for
+	const char *cc; /* protocol: "no-wait", "wait-die", "wound-wait", each also with "-sx" for
 	                         * shared and exclusive locks; "wait-die-fair"; "silo"; "sundial".  See
 	                         * `verbena list` */
-	const char *hybrid;    /* one digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL:
+	const char *
+		hybrid; /* one digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL:
 	                         * all one-sided; "rpc": all by RPC */
-	const char *name;      /* lets several databases share a fabric; NULL: "db" */
-	uint32_t coordinators; /* most open at a time on one node; 0 means 64.  Times nodes: at most 16383 */
-	uint32_t items_max;    /* most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64 */
-	uint32_t record_max;   /* bytes of the largest record of any table; 0: 1024 */
-	uint32_t bytes_max;    /* most bytes of records that one transaction touches; 0: 64 KiB */
-	uint64_t lease_ns;     /* how long a transaction may take, and others wait before they recover it;
+	const char *name; /* lets several databases share a fabric; NULL: "db" */
+	uint32_t
+		coordinators; /* most open at a time on one node; 0 means 64.  Times nodes: at most 16383 */
+	uint32_t
+		items_max; /* most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64 */
+	uint32_t record_max; /* bytes of the largest record of any table; 0: 1024 */
+	uint32_t bytes_max;  /* most bytes of records that one transaction touches; 0: 64 KiB */
+	uint64_t
+		lease_ns; /* how long a transaction may take, and others wait before they recover it;
 	                         * at least 4 verb bounds; 0 means 50 ms or those 4 */
-	bool no_recovery;      /* no log and no recovery: what a dead coordinator holds is held for good */
-	bool no_doorbell;      /* each verb with a doorbell of its own */
-	bool no_outstanding;   /* each verb is waited for before the next is posted */
-	bool passive_ack;      /* a commit does not wait until its writes have arrived: its transaction's
+	bool no_recovery; /* no log and no recovery: what a dead coordinator holds is held for good */
+	bool no_doorbell;    /* each verb with a doorbell of its own */
+	bool no_outstanding; /* each verb is waited for before the next is posted */
+	bool passive_ack; /* a commit does not wait until its writes have arrived: its transaction's
 	                         * place is not used again before they have */
-	uint32_t cache;        /* entries of the location cache, a power of two; 0: none where verbs
+	uint32_t cache;   /* entries of the location cache, a power of two; 0: none where verbs
 	                         * complete at once, else 65536 */
 };
 
@@ -182,8 +186,10 @@ int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, 
 int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void **out);
 /* Copies the record out; replaces it by a copy of `record` without reading it. */
 int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record);
-int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void *record);
-int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void *record);
+int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
+		 const void *record);
+int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
+		  const void *record);
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key);
 
 /*
@@ -223,8 +229,8 @@ int vb_txn_error(const struct vb_coordinator *me);
  *   -EAGAIN  not in so many tries; vb_txn_cause has the last one's cause
  *   others   the body's own, or an error above
  */
-int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me, void *arg), void *arg,
-	       unsigned tries);
+int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me, void *arg),
+	       void *arg, unsigned tries);
 
 /* Looks at every record of a node for locks of transactions that have not moved for a lease, and rolls
  * those back or forward, as whoever meets them would; and gives up the places of coordinators on the node whose

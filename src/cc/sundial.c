@@ -95,7 +95,8 @@ static void judge_read(struct vb_stage *s, struct vb_item *it, const uint64_t *b
 	at_least(s, sundial_wts(version));
 }
 
-static bool look_at_versions(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t *version)
+static bool look_at_versions(struct vb_stage *s, struct vb_item **items, unsigned n,
+			     uint64_t *version)
 {
 	for (unsigned i = 0; i < n; i++)
 		vb_acc_read(s->acc, VB_READ_DI, version_word(items[i]), &version[i], 8);

@@ -7,7 +7,8 @@
 
 #define SUNDIAL_RTS_BITS 48u
 #define SUNDIAL_RTS      ((1ull << SUNDIAL_RTS_BITS) - 1)
-#define SUNDIAL_WRITING  1ull /* in the version word of an unsealed tuple: the record is being written */
+#define SUNDIAL_WRITING                                                                            \
+	1ull /* in the version word of an unsealed tuple: the record is being written */
 
 enum { SUNDIAL_READ, SUNDIAL_LOCK, SUNDIAL_RENEW, SUNDIAL_COMMIT, SUNDIAL_RELEASE, SUNDIAL_STAGES };
 

@@ -88,7 +88,8 @@ static bool got_x(struct vb_stage *s, struct vb_item *it, two_phase_judge *judge
 	return true;
 }
 
-void two_phase_lock_x(struct vb_stage *s, struct vb_item **items, unsigned n, two_phase_judge *judge)
+void two_phase_lock_x(struct vb_stage *s, struct vb_item **items, unsigned n,
+		      two_phase_judge *judge)
 {
 	vb_stage_hint(s, items, n);
 	for (unsigned i = 0; i < n; i++)
@@ -174,7 +175,8 @@ struct sx_look {
 	unsigned char slots[VB_SX_META];
 };
 
-static void lock_some_x(struct vb_stage *s, struct vb_item **items, unsigned n, two_phase_judge *judge)
+static void lock_some_x(struct vb_stage *s, struct vb_item **items, unsigned n,
+			two_phase_judge *judge)
 {
 	struct sx_look look[VB_STAGE_ITEMS];
 
@@ -200,7 +202,8 @@ static void lock_some_x(struct vb_stage *s, struct vb_item **items, unsigned n, 
 	(void)vb_stage_go(s, items, n);
 }
 
-static void lock_some_s(struct vb_stage *s, struct vb_item **items, unsigned n, two_phase_judge *judge)
+static void lock_some_s(struct vb_stage *s, struct vb_item **items, unsigned n,
+			two_phase_judge *judge)
 {
 	struct vb_item *now[VB_STAGE_ITEMS];
 
@@ -221,7 +224,8 @@ static void lock_some_s(struct vb_stage *s, struct vb_item **items, unsigned n, 
 	}
 }
 
-void two_phase_lock_sx(struct vb_stage *s, struct vb_item **items, unsigned n, two_phase_judge *judge)
+void two_phase_lock_sx(struct vb_stage *s, struct vb_item **items, unsigned n,
+		       two_phase_judge *judge)
 {
 	struct vb_item *x[VB_STAGE_ITEMS], *shared[VB_STAGE_ITEMS];
 	unsigned n_x = 0, n_s = 0;

@@ -47,8 +47,10 @@ enum { TWO_PHASE_LOCK, TWO_PHASE_COMMIT, TWO_PHASE_RELEASE, TWO_PHASE_STAGES };
  * run afterwards. */
 typedef uint8_t two_phase_judge(struct vb_stage *s, struct vb_item *it, uint64_t holder);
 
-void two_phase_lock_x(struct vb_stage *s, struct vb_item **items, unsigned n, two_phase_judge *judge);
-void two_phase_lock_sx(struct vb_stage *s, struct vb_item **items, unsigned n, two_phase_judge *judge);
+void two_phase_lock_x(struct vb_stage *s, struct vb_item **items, unsigned n,
+		      two_phase_judge *judge);
+void two_phase_lock_sx(struct vb_stage *s, struct vb_item **items, unsigned n,
+		       two_phase_judge *judge);
 void two_phase_commit(struct vb_stage *s, struct vb_item **items, unsigned n);
 void two_phase_release(struct vb_stage *s, struct vb_item **items, unsigned n);
 

@@ -29,6 +29,7 @@ struct vb_txn_campaign {
 int vb_txn_campaign_run(struct vb_txn_campaign *c);
 void vb_txn_campaign_end(struct vb_txn_campaign *c);
 /* "verbena check txn --cc X --hybrid 0110 --seed N".  buf of at least 128 bytes; returns buf. */
-char *vb_txn_campaign_replay(char *buf, size_t size, const struct vb_txn_campaign *c, uint64_t seed);
+char *vb_txn_campaign_replay(char *buf, size_t size, const struct vb_txn_campaign *c,
+			     uint64_t seed);
 
 #endif

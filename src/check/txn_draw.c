@@ -31,8 +31,8 @@ static void draw_cluster(struct vb_rng *r, struct vb_txn_draw *d)
 {
 	static const unsigned bytes[] = {16, 24, 56, 120, 256};
 
-	d->profile = &vb_sim_profiles[vb_rng_chance(r, 0.6) ? 0
-							    : vb_rng_below(r, vb_sim_profile_count)];
+	d->profile =
+		&vb_sim_profiles[vb_rng_chance(r, 0.6) ? 0 : vb_rng_below(r, vb_sim_profile_count)];
 	d->global = vb_rng_chance(r, 0.5);
 	d->bound_ns = spread(r, 25 * US, 3);
 	d->nodes = (unsigned)between(r, 1, 3);
@@ -93,7 +93,8 @@ static void draw_faults(struct vb_rng *r, struct vb_txn_draw *d)
 	}
 }
 
-void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid, struct vb_txn_draw *d)
+void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
+		 struct vb_txn_draw *d)
 {
 	struct vb_rng r;
 
@@ -141,7 +142,8 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 
 	fprintf(to,
 		"seed %" PRIu64 ": hybrid %s, profile %s%s, verb bound %s, %u coordinators on %u "
-		"nodes, %u accounts and %u notes of %u bytes, attempts %u, think %s, lease %s%s%s%s%s",
+		"nodes, %u accounts and %u notes of %u bytes, attempts %u, think %s, lease "
+		"%s%s%s%s%s",
 		d->seed, d->hybrid, d->profile->name, d->global ? ", global atomics" : "",
 		vb_format_ns(t1, sizeof(t1), (double)d->bound_ns), d->coordinators, d->nodes,
 		d->accounts, d->notes, d->record_bytes, d->attempts,

@@ -47,8 +47,9 @@ void txn_wrong(struct txn_slot *s, const char *call, int err)
 	struct txn_world *w = s->w;
 
 	if (w->err == 0)
-		w->err = vb_fail(err, "%s: seed %" PRIu64
-				      ": coordinator %u: %s returned %d (%s), which it may not",
+		w->err = vb_fail(err,
+				 "%s: seed %" PRIu64
+				 ": coordinator %u: %s returned %d (%s), which it may not",
 				 w->cc->name, w->d->seed, s->index, call, err, vb_strerror(err));
 	w->all_safe = true;
 }
@@ -312,7 +313,8 @@ static void tell_stuck(struct txn_world *w, int err)
 			  "last attempt ended: %s), and %s",
 			  i, s->doing != NULL ? s->doing : "loss", s->commits, w->d->commits,
 			  s->me != NULL ? vb_txn_cause_names[s->me->txn.cause] : "no coordinator",
-			  err == -EDEADLK ? "nothing can wake it any more" : "the bound has passed");
+			  err == -EDEADLK ? "nothing can wake it any more"
+					  : "the bound has passed");
 	}
 }
 
@@ -360,8 +362,7 @@ static void sweep(struct txn_world *w)
 	int err = vb_task_spawn(w->sched, sweep_body, w, &params, &t);
 
 	if (err == 0)
-		err = vb_sched_run(w->sched, NULL,
-				   vb_sched_now(w->sched) + w->d->liveness_ns * 4);
+		err = vb_sched_run(w->sched, NULL, vb_sched_now(w->sched) + w->d->liveness_ns * 4);
 	if (err && w->err == 0)
 		txn_found(w, VB_TXN_RULE_STUCK, "vb_db_recover does not come to its end");
 }
@@ -387,7 +388,8 @@ static void run_phases(struct txn_world *w)
 		sweep(w);
 }
 
-int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, struct vb_txn_explored *out)
+int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
+		   struct vb_txn_explored *out)
 {
 	struct txn_world *w = calloc(1, sizeof(*w));
 	int err;

@@ -36,7 +36,7 @@ extern const char *const vb_txn_rule_names[VB_TXN_RULES];
 struct vb_txn_draw {
 	uint64_t seed;
 	const struct vb_sim_profile *profile;
-	bool global;       /* the CPU's atomics and the NIC's know of each other */
+	bool global; /* the CPU's atomics and the NIC's know of each other */
 	unsigned nodes, coordinators, accounts, notes, record_bytes;
 	unsigned attempts; /* of each coordinator, in the safety phase */
 	unsigned commits;  /* in the liveness phase */
@@ -52,7 +52,8 @@ struct vb_txn_draw {
 };
 
 /* hybrid: a code, or NULL: drawn. */
-void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid, struct vb_txn_draw *out);
+void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
+		 struct vb_txn_draw *out);
 void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to);
 
 struct vb_txn_explored {
@@ -65,6 +66,7 @@ struct vb_txn_explored {
 
 /* 0: explored, what was found is in *out.  -error, said: it could not be, or a call returned what it may
  * not. */
-int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, struct vb_txn_explored *out);
+int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
+		   struct vb_txn_explored *out);
 
 #endif

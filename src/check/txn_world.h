@@ -62,8 +62,7 @@ struct txn_world {
 };
 
 /* Notes a violation with its story. */
-void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...)
-	VB_PRINTF(3, 4);
+void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...) VB_PRINTF(3, 4);
 /* A call returned what it may not: ends the exploration. */
 void txn_wrong(struct txn_slot *s, const char *call, int err);
 

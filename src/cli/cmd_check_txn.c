@@ -26,12 +26,14 @@ struct check_opts {
 static struct check_opts opts;
 
 static const struct vb_opt table[] = {
-	VB_OPT_STRING(struct check_opts, cc, "cc", "NAME[,..]", "all",
-		      "protocols to check, as `verbena list` names them; all: every real one; planted: "
-		      "every one with a planted bug"),
-	VB_OPT_STRING(struct check_opts, hybrid, "hybrid", "CODE", NULL,
-		      "stages by RPC (1) or one-sided (0), one digit each; all: every code, with as "
-		      "many seeds each (each seed draws one)"),
+	VB_OPT_STRING(
+		struct check_opts, cc, "cc", "NAME[,..]", "all",
+		"protocols to check, as `verbena list` names them; all: every real one; planted: "
+		"every one with a planted bug"),
+	VB_OPT_STRING(
+		struct check_opts, hybrid, "hybrid", "CODE", NULL,
+		"stages by RPC (1) or one-sided (0), one digit each; all: every code, with as "
+		"many seeds each (each seed draws one)"),
 	VB_OPT_SIZE(struct check_opts, seeds, "seeds", NULL, 1, UINT32_MAX,
 		    "how many seeds to explore (200; 1 with --seed)"),
 	VB_OPT_SIZE(struct check_opts, seed, "seed", NULL, 1, INT64_MAX,
@@ -170,7 +172,8 @@ static void show_progress(const struct vb_txn_campaign *c)
 	if (c->seconds - shown < 0.1)
 		return;
 	shown = c->seconds;
-	fprintf(stderr, "\r%-24s %-6s seed %" PRIu64 " of %" PRIu64 ", %" PRIu64 " violations \033[K",
+	fprintf(stderr,
+		"\r%-24s %-6s seed %" PRIu64 " of %" PRIu64 ", %" PRIu64 " violations \033[K",
 		c->cc->name, c->hybrid != NULL ? c->hybrid : "", c->done, c->seeds, c->violations);
 }
 
@@ -216,13 +219,13 @@ static void tell_table(FILE *to, const struct session *s)
 
 static json_t *run_json(const struct vb_txn_campaign *c)
 {
-	json_t *run = json_pack(
-		"{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", "check-txn", "cc",
-		c->cc->name, "hybrid", c->hybrid != NULL ? c->hybrid : "drawn", "seeds",
-		(json_int_t)c->done, "first_seed", (json_int_t)c->first, "commits",
-		(json_int_t)c->commits, "aborts", (json_int_t)c->aborts, "violations",
-		(json_int_t)c->violations, "bad_seeds", (json_int_t)c->bad_seeds, "verbs",
-		(json_int_t)c->verbs);
+	json_t *run =
+		json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", "check-txn",
+			  "cc", c->cc->name, "hybrid", c->hybrid != NULL ? c->hybrid : "drawn",
+			  "seeds", (json_int_t)c->done, "first_seed", (json_int_t)c->first,
+			  "commits", (json_int_t)c->commits, "aborts", (json_int_t)c->aborts,
+			  "violations", (json_int_t)c->violations, "bad_seeds",
+			  (json_int_t)c->bad_seeds, "verbs", (json_int_t)c->verbs);
 	json_t *by_rule = json_object();
 	char replay[128];
 

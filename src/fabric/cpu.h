@@ -121,10 +121,11 @@ static inline uint64_t cpu_lines_out(uint8_t *to, const uint8_t *from, uint64_t 
 		__m128i *t = (__m128i *)(void *)(to + done);
 		__m128i a, b, c, d;
 
-		__asm__ __volatile__("movdqa %4, %0\n\tmovdqa %5, %1\n\tmovdqa %6, %2\n\tmovdqa %7, %3"
-				     : "=&x"(a), "=&x"(b), "=&x"(c), "=&x"(d)
-				     : "m"(f[0]), "m"(f[1]), "m"(f[2]), "m"(f[3])
-				     : "memory");
+		__asm__ __volatile__(
+			"movdqa %4, %0\n\tmovdqa %5, %1\n\tmovdqa %6, %2\n\tmovdqa %7, %3"
+			: "=&x"(a), "=&x"(b), "=&x"(c), "=&x"(d)
+			: "m"(f[0]), "m"(f[1]), "m"(f[2]), "m"(f[3])
+			: "memory");
 		_mm_storeu_si128(t, a);
 		_mm_storeu_si128(t + 1, b);
 		_mm_storeu_si128(t + 2, c);
@@ -145,10 +146,11 @@ static inline uint64_t cpu_lines_in(uint8_t *to, const uint8_t *from, uint64_t n
 		__m128i a = _mm_loadu_si128(f), b = _mm_loadu_si128(f + 1);
 		__m128i c = _mm_loadu_si128(f + 2), d = _mm_loadu_si128(f + 3);
 
-		__asm__ __volatile__("movdqa %4, %0\n\tmovdqa %5, %1\n\tmovdqa %6, %2\n\tmovdqa %7, %3"
-				     : "=m"(t[0]), "=m"(t[1]), "=m"(t[2]), "=m"(t[3])
-				     : "x"(a), "x"(b), "x"(c), "x"(d)
-				     : "memory");
+		__asm__ __volatile__(
+			"movdqa %4, %0\n\tmovdqa %5, %1\n\tmovdqa %6, %2\n\tmovdqa %7, %3"
+			: "=m"(t[0]), "=m"(t[1]), "=m"(t[2]), "=m"(t[3])
+			: "x"(a), "x"(b), "x"(c), "x"(d)
+			: "memory");
 	}
 	return done;
 }

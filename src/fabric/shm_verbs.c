@@ -95,7 +95,7 @@ void shm_hint(struct vb_ep *ep, vb_addr a, uint32_t len)
 int shm_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
 {
 	void *at = len <= ((struct shm_ep *)ep)->node_bytes ? locate((struct shm_ep *)ep, a, len, 1)
-							   : NULL;
+							    : NULL;
 
 	if (vb_unlikely(at == NULL))
 		return refuse((struct shm_ep *)ep, a, len);
@@ -106,7 +106,7 @@ int shm_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
 int shm_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len)
 {
 	void *at = len <= ((struct shm_ep *)ep)->node_bytes ? locate((struct shm_ep *)ep, a, len, 1)
-							   : NULL;
+							    : NULL;
 
 	if (vb_unlikely(at == NULL))
 		return refuse((struct shm_ep *)ep, a, len);

@@ -309,8 +309,8 @@ void vb_bench_progress_show(double done, uint64_t cycles, const char *phase)
 	if (!p->on || now - p->last_wall_ns < SHOW_EVERY_NS)
 		return;
 	p->last_wall_ns = now;
-	fprintf(stderr, "\r\033[K[%u/%u] %s: %s %3.0f%%, %s %s", p->run, p->runs, p->lock,
-		phase, done * 100, vb_format_count(count, sizeof(count), (double)cycles),
+	fprintf(stderr, "\r\033[K[%u/%u] %s: %s %3.0f%%, %s %s", p->run, p->runs, p->lock, phase,
+		done * 100, vb_format_count(count, sizeof(count), (double)cycles),
 		p->unit != NULL ? p->unit : "cycles");
 	fflush(stderr);
 }

@@ -99,7 +99,8 @@ static int exit_code(const struct session *s, int err)
 		stalled |= r->stalled;
 		interrupted |= r->interrupted;
 		/* Who only lost others goes on; who lost a server may not have been able to. */
-		failed |= r->ran && r->tally->errors != 0 && (r->deaths == 0 || r->dead_servers != 0);
+		failed |=
+			r->ran && r->tally->errors != 0 && (r->deaths == 0 || r->dead_servers != 0);
 	}
 	if (violated)
 		return VB_EXIT_VIOLATION;

@@ -178,10 +178,10 @@ struct vb_tbench_control {
 	uint64_t loaded[64]; /* records in place, of each node (those from 63 on in the last) */
 	uint32_t ready;      /* workers that have opened their clients */
 	uint32_t go;
-	uint32_t early;   /* end now: no more transactions */
-	uint32_t leave;   /* close clients and go */
-	uint32_t full;    /* a history has no more room */
-	int32_t failed;   /* a worker could not start: -error */
+	uint32_t early; /* end now: no more transactions */
+	uint32_t leave; /* close clients and go */
+	uint32_t full;  /* a history has no more room */
+	int32_t failed; /* a worker could not start: -error */
 } VB_ALIGNED(64);
 
 struct vb_tbench_result {
@@ -196,12 +196,13 @@ struct vb_tbench_result {
 	uint64_t records;
 	uint64_t deaths, dead_clients; /* workers killed while running */
 	uint64_t dead_servers;         /* of those, how many were a node's server */
-	uint64_t last_committed;       /* dead clients whose last commit had happened, though it was not said */
-	uint64_t last_undone;          /* and those whose commit was under way and had not */
-	uint64_t last_unclear;         /* and those of whom nobody can tell: no recovery */
-	uint64_t swept;                /* locks of the dead that were left for the parent at the end */
-	char *died;                    /* network: the first process that did, malloc'ed */
-	uint64_t clock_error_ns;       /* network: of the worst clock among the processes */
+	uint64_t
+		last_committed; /* dead clients whose last commit had happened, though it was not said */
+	uint64_t last_undone;    /* and those whose commit was under way and had not */
+	uint64_t last_unclear;   /* and those of whom nobody can tell: no recovery */
+	uint64_t swept;          /* locks of the dead that were left for the parent at the end */
+	char *died;              /* network: the first process that did, malloc'ed */
+	uint64_t clock_error_ns; /* network: of the worst clock among the processes */
 	int death_signal;
 	uint64_t virtual_verbs; /* sim: executed in all */
 	char stall[512];
@@ -324,7 +325,8 @@ int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
 /* ---- the dead ---- */
 
 /* Adds what the clients' transactions have changed to the tally, when everybody has stopped. */
-void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_seat *seats, unsigned n);
+void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_seat *seats,
+			  unsigned n);
 /* Of a client that is dead, while nobody has given up its place: did its last commit happen? */
 void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db,
 			      struct vb_tbench_seat *seat);

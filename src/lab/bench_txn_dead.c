@@ -63,8 +63,8 @@ int vb_tbench_sweep(struct vb_tbench_result *r, struct vb_db *db)
 		err = vb_db_recover(me, node, &freed);
 		r->swept += freed;
 		if (err)
-			vb_fail(err, "what the dead left on node %u could not be swept up: %s", node,
-				vb_strerror(err));
+			vb_fail(err, "what the dead left on node %u could not be swept up: %s",
+				node, vb_strerror(err));
 	}
 	vb_coordinator_close(me);
 	return err;
@@ -86,7 +86,8 @@ struct held {
 static const struct vb_tbench_seat *seat_of(const struct held *h, uint32_t place)
 {
 	for (unsigned i = 0; i < h->n_seats && place != VB_NO_PLACE; i++)
-		if (h->seats[i].dead && place / VB_PLACES_EACH == h->seats[i].place / VB_PLACES_EACH)
+		if (h->seats[i].dead &&
+		    place / VB_PLACES_EACH == h->seats[i].place / VB_PLACES_EACH)
 			return &h->seats[i];
 	return NULL;
 }
@@ -131,9 +132,10 @@ static void look_everywhere(struct held *h)
 			uint64_t n = head != NULL ? head->tuples : 0;
 
 			for (uint64_t k = 0; k < n; k++) {
-				const char *tuple = vb_local(
-					h->db->fabric, header + sizeof(*head) + k * t->layout.stride,
-					t->layout.bytes);
+				const char *tuple =
+					vb_local(h->db->fabric,
+						 header + sizeof(*head) + k * t->layout.stride,
+						 t->layout.bytes);
 
 				if (tuple != NULL)
 					look_at(h, t, tuple);
@@ -156,8 +158,7 @@ void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,
 	snprintf(r->stall + used, sizeof(r->stall) - used,
 		 "; client %u of the killed worker %d holds record %" PRIu64 " of table '%s'%s%s",
 		 (unsigned)(h.seat - seats), (int)h.seat->pid, h.key, h.table->name,
-		 h.reads ? " as a reader" : "",
-		 db->recovery ? "" : ", and there is no recovery");
+		 h.reads ? " as a reader" : "", db->recovery ? "" : ", and there is no recovery");
 	used = strlen(r->stall);
 	if (h.records > 1)
 		snprintf(r->stall + used, sizeof(r->stall) - used,

@@ -463,7 +463,8 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 	};
 	/* One more, for who sweeps up after the dead; without it, only if all of a node's have died is there no
 	 * place for him. */
-	if (o->fabric == VB_TBENCH_SHM && p->coordinators * o->nodes + o->nodes <= VB_TBENCH_CLIENTS_MAX)
+	if (o->fabric == VB_TBENCH_SHM &&
+	    p->coordinators * o->nodes + o->nodes <= VB_TBENCH_CLIENTS_MAX)
 		p->coordinators++;
 	vb_load_db_params(load, p);
 }

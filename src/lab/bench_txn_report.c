@@ -124,7 +124,8 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 			" had not\n",
 			r->last_committed, r->last_undone);
 	if (r->swept != 0)
-		fprintf(to, "    %" PRIu64 " locks of the killed that nobody had met were swept up\n",
+		fprintf(to,
+			"    %" PRIu64 " locks of the killed that nobody had met were swept up\n",
 			r->swept);
 	if (r->dead_servers != 0)
 		fprintf(to,

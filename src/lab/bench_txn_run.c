@@ -194,7 +194,8 @@ void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load
 	}
 	if (r->deaths != 0 && vb_tbench_is_net(r->plan->o.fabric))
 		r->unjudged = "a process was killed, and its node's records have gone with it";
-	else if (r->last_unclear != 0 || (r->deaths != 0 && r->plan->o.recovery != 0 && sums->locked != 0))
+	else if (r->last_unclear != 0 ||
+		 (r->deaths != 0 && r->plan->o.recovery != 0 && sums->locked != 0))
 		r->unjudged = "a worker was killed, and without recovery what it held, or had half "
 			      "written, stays as it is";
 	else if (r->stalled)

@@ -38,13 +38,13 @@ extern const char *const vb_prim_names[VB_PRIMS];
 
 struct vb_acc {
 	struct vb_ep *ep;
-	uint16_t node;  /* whose memory is near */
-	bool at_once;   /* verbs complete inline */
-	bool near_cpu;  /* the node's own memory is reached by the CPU */
-	bool doorbell;  /* batching */
+	uint16_t node; /* whose memory is near */
+	bool at_once;  /* verbs complete inline */
+	bool near_cpu; /* the node's own memory is reached by the CPU */
+	bool doorbell; /* batching */
 	bool outstanding;
-	bool posted;    /* vb_acc_post was called, vb_acc_finish not yet */
-	int err;        /* the first error since the last vb_acc_go */
+	bool posted; /* vb_acc_post was called, vb_acc_finish not yet */
+	int err;     /* the first error since the last vb_acc_go */
 	unsigned n;
 	uint64_t not_after_ns; /* of what is asked from now on; 0: always */
 	uint64_t prims[VB_PRIMS];
@@ -71,7 +71,8 @@ static inline void vb_acc_hint(struct vb_acc *a, vb_addr at, uint32_t len)
 }
 
 /* buf must stay until vb_acc_go has returned; so must *old. */
-static inline void vb_acc_read(struct vb_acc *a, enum vb_prim prim, vb_addr at, void *buf, uint32_t len)
+static inline void vb_acc_read(struct vb_acc *a, enum vb_prim prim, vb_addr at, void *buf,
+			       uint32_t len)
 {
 	a->prims[prim]++;
 	if (vb_likely(a->at_once)) {

@@ -78,7 +78,8 @@ void vb_cache_drop(struct vb_cache *c, const struct vb_table *t, uint64_t key)
 {
 	uint64_t tag = tag_of(t, key);
 
-	if (c != NULL && __atomic_load_n(&c->entry[tag >> 1 & c->mask].tag, __ATOMIC_RELAXED) == tag)
+	if (c != NULL &&
+	    __atomic_load_n(&c->entry[tag >> 1 & c->mask].tag, __ATOMIC_RELAXED) == tag)
 		__atomic_store_n(&c->entry[tag >> 1 & c->mask].tag, 0, __ATOMIC_RELAXED);
 }
 

@@ -39,8 +39,8 @@ static uint64_t mix(uint64_t x)
 
 uint64_t vb_index_slot_of(uint64_t key, unsigned way, uint64_t slots)
 {
-	static const uint64_t salt[VB_INDEX_WAYS] = {
-		0x9e3779b97f4a7c15ull, 0xc2b2ae3d27d4eb4full, 0x165667b19e3779f9ull};
+	static const uint64_t salt[VB_INDEX_WAYS] = {0x9e3779b97f4a7c15ull, 0xc2b2ae3d27d4eb4full,
+						     0x165667b19e3779f9ull};
 
 	return (uint64_t)(((unsigned __int128)mix(key + salt[way]) * slots) >> 64);
 }

@@ -154,7 +154,8 @@ struct vb_table_node {
 	char region[80]; /* its name */
 	vb_addr header;  /* of the region */
 	struct vb_index_view view;
-	struct vb_index index; /* where this process reaches the node's memory; header NULL elsewhere */
+	struct vb_index
+		index; /* where this process reaches the node's memory; header NULL elsewhere */
 };
 
 struct vb_table {

@@ -161,8 +161,8 @@ static char *next_tuple(struct vb_table *t, struct vb_table_node *n, uint64_t *o
 	return n->index.segment + *offset;
 }
 
-static int add(struct vb_table *t, uint16_t node, uint64_t key, uint64_t version, const void *record,
-	       vb_addr *out)
+static int add(struct vb_table *t, uint16_t node, uint64_t key, uint64_t version,
+	       const void *record, vb_addr *out)
 {
 	struct vb_table_node *n = &t->node[node];
 	uint64_t offset;
@@ -206,8 +206,9 @@ int vb_table_load(struct vb_table *t, uint64_t key, const void *record)
 	vb_addr at;
 
 	if (t->node[node].index.header == NULL)
-		return vb_fail(-EXDEV, "key %" PRIu64 " of table '%s' is on node %u, whose memory "
-				       "is another process's: load it there",
+		return vb_fail(-EXDEV,
+			       "key %" PRIu64 " of table '%s' is on node %u, whose memory "
+			       "is another process's: load it there",
 			       key, t->name, node);
 	if (vb_table_find(t, node, key) != 0)
 		return vb_fail(-EEXIST, "key %" PRIu64 " is in table '%s' already", key, t->name);
@@ -244,9 +245,10 @@ static int check_params(const struct vb_store *store, const struct vb_table_para
 static uint64_t layout_hash(const struct vb_table *t)
 {
 	char text[160];
-	int n = snprintf(text, sizeof(text), "%s/%s/%u/%u/%u/%d/%d/%" PRIu64 "/%u", t->store->protocol,
-			 t->name, t->id, t->layout.record_bytes, t->layout.meta_bytes,
-			 (int)t->partition, t->store->sealed, t->room, t->store->fabric->nodes);
+	int n = snprintf(text, sizeof(text), "%s/%s/%u/%u/%u/%d/%d/%" PRIu64 "/%u",
+			 t->store->protocol, t->name, t->id, t->layout.record_bytes,
+			 t->layout.meta_bytes, (int)t->partition, t->store->sealed, t->room,
+			 t->store->fabric->nodes);
 
 	return XXH64(text, (size_t)n, 0) | 1;
 }
@@ -276,8 +278,7 @@ static int open_node(struct vb_table *t, uint16_t node)
 			       "fabric more node_bytes, or the table fewer records",
 			       t->name, bytes, node);
 	if (err == -EINVAL)
-		return vb_fail(err,
-			       "table '%s' exists on node %u with another size or protocol",
+		return vb_fail(err, "table '%s' exists on node %u with another size or protocol",
 			       t->name, node);
 	if (err)
 		return err;
@@ -301,16 +302,19 @@ static int open_node(struct vb_table *t, uint16_t node)
 		return 0;
 	}
 	if (err)
-		return vb_fail(err, "who began to make table '%s' on node %u has not come to the end",
+		return vb_fail(err,
+			       "who began to make table '%s' on node %u has not come to the end",
 			       t->name, node);
 	if (n->index.header->magic != TABLE_MAGIC || n->index.header->layout != fixed.layout)
-		return vb_fail(-EINVAL,
-			       "table '%s' exists on node %u with other records or another protocol",
-			       t->name, node);
+		return vb_fail(
+			-EINVAL,
+			"table '%s' exists on node %u with other records or another protocol",
+			t->name, node);
 	return 0;
 }
 
-int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p, struct vb_table **out)
+int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
+			struct vb_table **out)
 {
 	struct vb_table *t;
 	int err = check_params(store, p);

@@ -175,7 +175,8 @@ static void put_items(const struct vb_stage_ops *ops, struct call *c)
 }
 
 /* The WRITE of the items and the message behind it. */
-static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb_verb *v, bool last_try)
+static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb_verb *v,
+		     bool last_try)
 {
 	struct vb_coordinator *me = t->me;
 	struct vb_wire_call head = {
@@ -223,7 +224,8 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 
 	memcpy(&head, msg->data, sizeof(head));
 	if (head.n != c->n || head.bytes > me->db->call_bytes)
-		return vb_fail(-EPROTO, "the server of node %u answers what was not asked", c->node);
+		return vb_fail(-EPROTO, "the server of node %u answers what was not asked",
+			       c->node);
 	buf = vb_local(me->db->fabric, vb_db_outbox(me->db, me->node, me->number, c->node),
 		       me->db->call_bytes);
 	/* The message may have come and the items not: a WRITE's answer can be lost. */
@@ -333,7 +335,8 @@ static void round_of_calls(struct vb_txn *t, unsigned stage, struct vb_item **it
 		collect(t, stage, &calls[i], &v[place[i]]);
 }
 
-void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n, bool last_try)
+void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n,
+		   bool last_try)
 {
 	uint64_t taken[VB_TXN_ITEMS_MAX / 64] = {0};
 

@@ -31,8 +31,8 @@ static uint32_t pad8(uint32_t n)
 static void write_log(struct vb_txn *t, struct vb_lane *lane)
 {
 	struct vb_db *db = t->me->db;
-	struct vb_place_head *head = vb_local(db->fabric, vb_db_place(db, lane->place),
-					      db->place_bytes);
+	struct vb_place_head *head =
+		vb_local(db->fabric, vb_db_place(db, lane->place), db->place_bytes);
 	unsigned char *log = (unsigned char *)(head + 1);
 	uint32_t at = 0;
 

@@ -35,10 +35,11 @@ static int take_number(struct vb_coordinator *me)
 		if (old == 0)
 			return 0;
 	}
-	return vb_fail(-ENOSPC,
-		       "all %u coordinators that database '%s' allows on node %u are open; those of "
-		       "dead processes are given up with vb_db_recover",
-		       me->db->coordinators, me->db->name, me->node);
+	return vb_fail(
+		-ENOSPC,
+		"all %u coordinators that database '%s' allows on node %u are open; those of "
+		"dead processes are given up with vb_db_recover",
+		me->db->coordinators, me->db->name, me->node);
 }
 
 static int open_lane(struct vb_coordinator *me, unsigned i)
@@ -105,10 +106,11 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 		return vb_fail(-EINVAL, "there is no node %u: the fabric has %u", node,
 			       db->fabric->nodes);
 	if (vb_local(db->fabric, db->region[node], sizeof(struct vb_db_header)) == NULL)
-		return vb_fail(-EXDEV,
-			       "node %u lives in another process: a coordinator is opened where its "
-			       "node is",
-			       node);
+		return vb_fail(
+			-EXDEV,
+			"node %u lives in another process: a coordinator is opened where its "
+			"node is",
+			node);
 	me = calloc(1, sizeof(*me));
 	if (me == NULL)
 		return vb_fail(-ENOMEM, "no memory for a coordinator");

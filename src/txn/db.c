@@ -9,19 +9,19 @@
 
 #include "base/log.h"
 
-#define DB_MAGIC        0x31304e5854424456ull /* "VDBTXN01" */
-#define COORDINATORS    64u
-#define ITEMS           64u
-#define BYTES           (64u << 10)
-#define RECORD          1024u
-#define BYTES_MOST      (256u << 20)
-#define LEASE_NS        50000000ull
-#define LEASE_BOUNDS    4u
-#define LEASE_MOST_NS   (3600ull * 1000000000ull)
-#define CALL_BYTES      (16u << 10)
-#define CACHE           65536u
-#define PLACES_MAX      65534u /* all nodes */
-#define DRIFT_PPM       200u   /* of two clocks, against each other */
+#define DB_MAGIC      0x31304e5854424456ull /* "VDBTXN01" */
+#define COORDINATORS  64u
+#define ITEMS         64u
+#define BYTES         (64u << 10)
+#define RECORD        1024u
+#define BYTES_MOST    (256u << 20)
+#define LEASE_NS      50000000ull
+#define LEASE_BOUNDS  4u
+#define LEASE_MOST_NS (3600ull * 1000000000ull)
+#define CALL_BYTES    (16u << 10)
+#define CACHE         65536u
+#define PLACES_MAX    65534u /* all nodes */
+#define DRIFT_PPM     200u   /* of two clocks, against each other */
 
 const char *const vb_txn_cause_names[VB_TXN_CAUSES] = {
 	[VB_TXN_COMMITTED] = "committed", [VB_TXN_USER] = "user",
@@ -119,11 +119,11 @@ static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
 	if (p->name != NULL && (p->name[0] == 0 || strlen(p->name) > 31))
 		return vb_fail(-EINVAL, "a database's name has 1 to 31 characters");
 	if (places_of(p) * f->nodes > PLACES_MAX)
-		return vb_fail(-EINVAL,
-			       "%" PRIu64 " coordinators on each of %u nodes are too many: together at "
-			       "most %u",
-			       places_of(p) / VB_PLACES_EACH, f->nodes,
-			       PLACES_MAX / VB_PLACES_EACH);
+		return vb_fail(
+			-EINVAL,
+			"%" PRIu64 " coordinators on each of %u nodes are too many: together at "
+			"most %u",
+			places_of(p) / VB_PLACES_EACH, f->nodes, PLACES_MAX / VB_PLACES_EACH);
 	if (p->items_max > VB_TXN_ITEMS_MAX)
 		return vb_fail(-EINVAL, "items_max is %u: a transaction touches at most %u records",
 			       p->items_max, VB_TXN_ITEMS_MAX);
@@ -133,8 +133,8 @@ static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
 	if (p->bytes_max > BYTES_MOST)
 		return vb_fail(-EINVAL, "bytes_max is %u: a transaction touches at most %u bytes",
 			       p->bytes_max, BYTES_MOST);
-	if (p->lease_ns != 0 && (p->lease_ns < LEASE_BOUNDS * f->caps.verb_bound_ns ||
-				 p->lease_ns > LEASE_MOST_NS))
+	if (p->lease_ns != 0 &&
+	    (p->lease_ns < LEASE_BOUNDS * f->caps.verb_bound_ns || p->lease_ns > LEASE_MOST_NS))
 		return vb_fail(-EINVAL,
 			       "a lease of %" PRIu64 " ns: from %" PRIu64
 			       " (%u times the time within which a verb takes effect here) to one "
@@ -180,8 +180,8 @@ static void set_sizes(struct vb_db *db, const struct vb_db_params *p)
 	if (!p->no_recovery) {
 		db->place_bytes += db->items_max * (uint32_t)sizeof(struct vb_log_entry) +
 				   pad8(db->bytes_max) + db->items_max * 8;
-		db->small_bytes += (uint32_t)sizeof(struct vb_log_entry) +
-				   pad8(db->store.record_max);
+		db->small_bytes +=
+			(uint32_t)sizeof(struct vb_log_entry) + pad8(db->store.record_max);
 	}
 	db->place_bytes = (db->place_bytes + 63) & ~63u;
 	db->small_bytes = (db->small_bytes + 63) & ~63u;

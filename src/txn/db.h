@@ -50,8 +50,8 @@ _Static_assert(sizeof(struct vb_place_head) == 64, "one line");
 /* In a log: what the commit does to one tuple. */
 struct vb_log_entry {
 	vb_addr at;
-	uint64_t held;  /* the lock word while the transaction has it */
-	uint64_t next;  /* the version that it gets */
+	uint64_t held; /* the lock word while the transaction has it */
+	uint64_t next; /* the version that it gets */
 	uint16_t table;
 	uint16_t unused;
 	uint32_t bytes; /* of record behind this, padded to 8 */
@@ -73,10 +73,10 @@ struct vb_db {
 	bool recovery, doorbell, outstanding, passive_ack;
 	bool status; /* transactions have status words */
 	struct vb_cache *cache;
-	vb_addr *region;  /* of each node */
-	vb_peer *server;  /* of each node, as last heard; 0: unknown */
+	vb_addr *region;                  /* of each node */
+	vb_peer *server;                  /* of each node, as last heard; 0: unknown */
 	const struct vb_txn_watch *watch; /* NULL: nobody */
-	bool timing;      /* coordinators time their stages */
+	bool timing;                      /* coordinators time their stages */
 };
 
 /* place: (node * coordinators + number) * VB_PLACES_EACH + lane. */
@@ -94,8 +94,8 @@ struct vb_txn {
 	uint64_t ts, commit_ts;
 	uint64_t begin_ns, deadline_ns;
 	uint64_t write_by_ns; /* a lease after the commit point; 0: whenever */
-	uint8_t phase; /* enum vb_txn_phase */
-	uint8_t cause; /* enum vb_txn_cause */
+	uint8_t phase;        /* enum vb_txn_phase */
+	uint8_t cause;        /* enum vb_txn_cause */
 	int error;
 	bool passive; /* its commit stage does not wait */
 	bool tainted; /* a verb's outcome is unknown: the name must not be used again */
@@ -154,13 +154,13 @@ struct vb_coordinator {
 	bool keep_age;    /* the next transaction is the last one tried again */
 	struct vb_rng rng;
 	unsigned char *scratch; /* VB_CALLS_MAX calls on their way out */
-	uint16_t *slot;   /* finds items by key: number + 1 */
-	uint32_t *stamp;  /* in which transaction the slot was filled */
+	uint16_t *slot;         /* finds items by key: number + 1 */
+	uint32_t *stamp;        /* in which transaction the slot was filled */
 	uint32_t slot_mask, txn_stamp;
 	struct vb_suspect suspect[VB_SUSPECTS];
 	struct vb_suspect recover; /* to be recovered when the transaction has ended; at 0: none */
-	uint32_t index;   /* for whoever watches */
-	uint8_t type;     /* of transaction, for whoever watches */
+	uint32_t index;            /* for whoever watches */
+	uint8_t type;              /* of transaction, for whoever watches */
 	/* Counted. */
 	uint64_t commits, aborts[VB_TXN_CAUSES], recovered, rolled_forward, calls, waits;
 	struct vb_stage_time timed[VB_STAGES_MAX + 1]; /* the last: the commit point and log */
@@ -186,7 +186,8 @@ int vb_txn_alive(struct vb_txn *t);
 /* call.c */
 #define VB_CALLS_MAX   8u   /* nodes asked at a time */
 #define VB_STAGE_PLACE 255u /* the stage that only makes tuples */
-void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n, bool last_try);
+void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n,
+		   bool last_try);
 int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
 
 /* What goes over the wire. */

@@ -42,8 +42,8 @@
 
 static inline uint64_t vb_ts_make(uint64_t clock, uint32_t place)
 {
-	return clock << (VB_TS_PLACE_SHIFT + VB_TS_PLACE_BITS) |
-	       (uint64_t)place << VB_TS_PLACE_SHIFT;
+	return clock << (VB_TS_PLACE_SHIFT + VB_TS_PLACE_BITS) | (uint64_t)place
+									 << VB_TS_PLACE_SHIFT;
 }
 
 static inline uint32_t vb_ts_place(uint64_t ts)
@@ -70,16 +70,18 @@ enum vb_item_flags {
 	VB_ITEM_WRITE = 1 << 1,
 	VB_ITEM_BLIND = 1 << 2,   /* the record need not be fetched: it will be replaced */
 	VB_ITEM_FETCHED = 1 << 3, /* image and version are there */
-	VB_ITEM_HELD_X = 1 << 4,  /* this transaction holds it exclusively: `held` is the lock word */
-	VB_ITEM_HELD_S = 1 << 5,  /* shared, in `slot` */
-	VB_ITEM_MAYBE = 1 << 6,   /* a lock was asked for and the answer was lost */
+	VB_ITEM_HELD_X =
+		1 << 4, /* this transaction holds it exclusively: `held` is the lock word */
+	VB_ITEM_HELD_S = 1 << 5, /* shared, in `slot` */
+	VB_ITEM_MAYBE = 1 << 6,  /* a lock was asked for and the answer was lost */
 	VB_ITEM_MAYBE_S = 1 << 7,
-	VB_ITEM_WANTED = 1 << 9,  /* on its way to a server: the image is to come back */
-	VB_ITEM_ASKED = 1 << 8,   /* by a call whose answer was lost: the server is asked to undo it */
+	VB_ITEM_WANTED = 1 << 9, /* on its way to a server: the image is to come back */
+	VB_ITEM_ASKED =
+		1 << 8, /* by a call whose answer was lost: the server is asked to undo it */
 };
 
 #define VB_SEEN_RESERVED 255u /* seen_slot: the reserved word */
-#define VB_ITEM_WAIT 100 /* status: not now; other values are 0 or an enum vb_txn_cause */
+#define VB_ITEM_WAIT     100  /* status: not now; other values are 0 or an enum vb_txn_cause */
 
 /* A tuple of a transaction. */
 struct vb_item {
@@ -87,10 +89,10 @@ struct vb_item {
 	uint64_t key;
 	vb_addr at;
 	uint16_t flags;
-	uint8_t slot;      /* of a shared lock of ours, from 1 */
+	uint8_t slot; /* of a shared lock of ours, from 1 */
 	uint8_t status;
 	uint8_t seen_slot; /* 0: `seen` stood in the lock word; else in this slot of the meta words, from 1 */
-	uint64_t seen;     /* the word that is in the way */
+	uint64_t seen;    /* the word that is in the way */
 	uint64_t version; /* of what was fetched */
 	uint64_t lease;   /* sundial: how long it is good for */
 	uint64_t held;    /* the lock word that is ours */
@@ -132,10 +134,10 @@ struct vb_stage_ops {
 #define VB_STAGES_MAX 6u
 
 enum vb_cc_caps {
-	VB_CC_STRICT = 1 << 0,  /* strictly serializable */
-	VB_CC_STATUS = 1 << 1,  /* needs the status word even without recovery */
-	VB_CC_AGE = 1 << 2,     /* a transaction that is tried again keeps its timestamp */
-	VB_CC_SHARED = 1 << 3,  /* readers hold together */
+	VB_CC_STRICT = 1 << 0,     /* strictly serializable */
+	VB_CC_STATUS = 1 << 1,     /* needs the status word even without recovery */
+	VB_CC_AGE = 1 << 2,        /* a transaction that is tried again keeps its timestamp */
+	VB_CC_SHARED = 1 << 3,     /* readers hold together */
 	VB_CC_BLIND_WAIT = 1 << 4, /* who waits does not look at his own status, nor at the time */
 };
 

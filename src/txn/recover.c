@@ -231,7 +231,8 @@ static const struct vb_log_entry *next_entry(const unsigned char *log, uint32_t 
 }
 
 /* Makes the entry the mender's log, in the name of a new transaction that is past its commit point. */
-static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t *ts, uint64_t *held)
+static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t *ts,
+		   uint64_t *held)
 {
 	struct vb_db *db = me->db;
 	struct vb_lane *lane = mender(me);
@@ -273,8 +274,8 @@ static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 }
 
 /* The tuple's commit stage, in the mender's name. */
-static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t ts, uint64_t held,
-		     uint64_t not_after_ns)
+static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t ts,
+		     uint64_t held, uint64_t not_after_ns)
 {
 	struct vb_db *db = me->db;
 	struct vb_lane *lane = mender(me);
@@ -488,8 +489,8 @@ static int look_everywhere(struct sweep *w, uint16_t node)
 		vb_addr header = t->node[node].header;
 		uint64_t tuples = 0;
 
-		err = read_word(w->me, VB_READ_DI, header + offsetof(struct vb_table_header, tuples),
-				&tuples);
+		err = read_word(w->me, VB_READ_DI,
+				header + offsetof(struct vb_table_header, tuples), &tuples);
 		for (uint64_t k = 0; k < tuples && err == 0; k++)
 			err = look_at(w, t,
 				      header + sizeof(struct vb_table_header) +
@@ -507,8 +508,7 @@ static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
 	int err = read_word(me, VB_AMOD_IM, at, &word);
 
 	if (err == 0 && word == s->word)
-		err = read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)),
-				&status);
+		err = read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)), &status);
 	if (err != 0 || word != s->word || !stood_still(me->db, s, status))
 		return err;
 	me->recover = *s;

@@ -16,12 +16,12 @@
 #include "base/log.h"
 #include "txn/db.h"
 
-#define PATIENCE_NS 50000ull
-#define LOOK_NS     2000ull /* between two looks at the list */
-#define WAITING_MAX 64u
-#define REPLIES     16u /* answers on their way */
+#define PATIENCE_NS  50000ull
+#define LOOK_NS      2000ull /* between two looks at the list */
+#define WAITING_MAX  64u
+#define REPLIES      16u /* answers on their way */
 #define STOP_POLL_NS 20000000ull
-#define ITEMS_MAX   VB_STAGE_ITEMS
+#define ITEMS_MAX    VB_STAGE_ITEMS
 
 struct request {
 	struct vb_wire_call head;
@@ -68,8 +68,8 @@ static bool sound(const struct vb_db_server *s, const struct vb_wire_call *c)
 	const struct vb_db *db = s->db;
 
 	return (c->stage < db->cc->n_stages || c->stage == VB_STAGE_PLACE) && c->n > 0 &&
-	       c->n <= ITEMS_MAX && c->bytes <= db->call_bytes && c->from_node < db->fabric->nodes &&
-	       c->coordinator < db->coordinators;
+	       c->n <= ITEMS_MAX && c->bytes <= db->call_bytes &&
+	       c->from_node < db->fabric->nodes && c->coordinator < db->coordinators;
 }
 
 /* Copies the items out of the inbox.  False: they are of another call by now. */
@@ -139,8 +139,8 @@ static void place_items(struct vb_db_server *s, struct vb_item *item, unsigned n
 	bool fresh;
 
 	for (unsigned i = 0; i < n; i++)
-		if (item[i].at == 0 && vb_table_ensure(item[i].table, s->node, item[i].key,
-						       &item[i].at, &fresh) != 0)
+		if (item[i].at == 0 &&
+		    vb_table_ensure(item[i].table, s->node, item[i].key, &item[i].at, &fresh) != 0)
 			item[i].status = VB_TXN_MISUSE;
 }
 
@@ -378,7 +378,8 @@ static int make_server(struct vb_db *db, uint16_t node, struct vb_db_server **ou
 		return vb_fail(-EINVAL, "there is no node %u: the fabric has %u", node,
 			       db->fabric->nodes);
 	if (vb_local(db->fabric, db->region[node], 8) == NULL)
-		return vb_fail(-EXDEV, "node %u lives in another process: it is served there", node);
+		return vb_fail(-EXDEV, "node %u lives in another process: it is served there",
+			       node);
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return vb_fail(-ENOMEM, "no memory for a server");

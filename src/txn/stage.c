@@ -76,7 +76,8 @@ static void write_tuple(struct vb_stage *s, struct vb_item *it, uint64_t mark)
 
 /* The words of tuples whose holder may have been given up, for a stage that runs for another: those that it
  * has no longer are done by whoever has taken them over. */
-static unsigned still_held(struct vb_stage *s, struct vb_item **items, unsigned n, struct vb_item **out)
+static unsigned still_held(struct vb_stage *s, struct vb_item **items, unsigned n,
+			   struct vb_item **out)
 {
 	uint64_t word[VB_BATCH_MAX];
 	unsigned m = 0;
@@ -99,7 +100,8 @@ void vb_stage_write_tuple(struct vb_stage *s, struct vb_item *it)
 	write_tuple(s, it, 0);
 }
 
-static void let_go(struct vb_stage *s, struct vb_item *it, uint64_t (*freed)(const struct vb_item *it))
+static void let_go(struct vb_stage *s, struct vb_item *it,
+		   uint64_t (*freed)(const struct vb_item *it))
 {
 	vb_acc_cas(s->acc, VB_AMOD_IM, it->at + vb_item_layout(it)->lock_at, it->held, freed(it),
 		   &it->seen);
@@ -173,8 +175,8 @@ int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 
 	for (unsigned i = 0; i < n; i++)
 		if (items[i]->at == 0)
-			items[i]->at = vb_cache_get(t->me->db->cache, items[i]->table,
-						    items[i]->key);
+			items[i]->at =
+				vb_cache_get(t->me->db->cache, items[i]->table, items[i]->key);
 	for (unsigned from = 0; from < n && err == 0; from += VB_BATCH_MAX) {
 		unsigned some = n - from < VB_BATCH_MAX ? n - from : VB_BATCH_MAX, m = 0;
 
@@ -263,10 +265,8 @@ int vb_txn_alive(struct vb_txn *t)
 	if (status == (t->ts | VB_TS_RUNNING))
 		return 0;
 	lane->status = status;
-	return vb_txn_doom(t,
-			   (status & VB_TS_STATE) == VB_TS_ABORTED ? VB_TXN_WOUNDED
-								   : VB_TXN_RECOVERED,
-			   0);
+	return vb_txn_doom(
+		t, (status & VB_TS_STATE) == VB_TS_ABORTED ? VB_TXN_WOUNDED : VB_TXN_RECOVERED, 0);
 }
 
 /* Moves the items that have to wait to the front; how many they are.  *doom: why it must end. */

@@ -248,7 +248,8 @@ int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 	return err;
 }
 
-int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void *record)
+int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
+		 const void *record)
 {
 	struct vb_item *it;
 	int err = reach(me, table, key, true, true, &it);
@@ -263,7 +264,8 @@ int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 	return 0;
 }
 
-int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void *record)
+int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
+		  const void *record)
 {
 	struct vb_item *it;
 	int err = reach(me, table, key, true, true, &it);
@@ -417,8 +419,8 @@ void vb_txn_clean(struct vb_txn *t)
 		return;
 	t->phase = VB_TXN_OVER;
 	for (unsigned i = 0; i < t->n; i++)
-		if (t->item[i].flags & (VB_ITEM_HELD_X | VB_ITEM_HELD_S | VB_ITEM_MAYBE |
-					VB_ITEM_MAYBE_S))
+		if (t->item[i].flags &
+		    (VB_ITEM_HELD_X | VB_ITEM_HELD_S | VB_ITEM_MAYBE | VB_ITEM_MAYBE_S))
 			t->some[n++] = &t->item[i];
 	if (me->db->status && lane->status == (t->ts | VB_TS_RUNNING))
 		(void)vb_lane_status(me, lane, t->ts | VB_TS_ABORTED);
@@ -451,8 +453,7 @@ static void set_versions(struct vb_txn *t)
 
 		if (!(it->flags & VB_ITEM_WRITE))
 			continue;
-		absent = vb_tuple_word(it->image, it->table->layout.version_at) &
-			 VB_VERSION_ABSENT;
+		absent = vb_tuple_word(it->image, it->table->layout.version_at) & VB_VERSION_ABSENT;
 		it->next = (t->commit_ts != 0 ? t->commit_ts << 2 : t->ts) | absent;
 	}
 }
@@ -516,8 +517,8 @@ static void pause_before(struct vb_coordinator *me, unsigned tries)
 	vb_ep_sleep(me->ep, vb_rng_below(&me->rng, most));
 }
 
-int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me, void *arg), void *arg,
-	       unsigned tries)
+int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me, void *arg),
+	       void *arg, unsigned tries)
 {
 	for (unsigned i = 0; tries == 0 || i < tries; i++) {
 		int err;

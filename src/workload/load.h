@@ -74,7 +74,8 @@ struct vb_load_sums {
 	uint64_t value[VB_LOAD_CHANGES_MAX]; /* the workload's, modulo 2^64 */
 	uint64_t records;
 	uint64_t absent; /* keys without a record that should have one */
-	uint64_t locked; /* tuples that somebody still has, to write or to read, though nobody is left */
+	uint64_t
+		locked; /* tuples that somebody still has, to write or to read, though nobody is left */
 	uint64_t wrong; /* records that nobody can have written so */
 };
 

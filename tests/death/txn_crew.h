@@ -33,9 +33,9 @@
 #define NODES       3
 #define ACCOUNTS    48
 #define BALANCE     1000
-#define ACTORS      256            /* processes that ever had a coordinator */
-#define PATIENCE_NS (60000 * MS)   /* whatever is sure to come has come by then */
-#define BUSY_NS     (5000 * MS)    /* what a machine with other work may take for anything at all */
+#define ACTORS      256          /* processes that ever had a coordinator */
+#define PATIENCE_NS (60000 * MS) /* whatever is sure to come has come by then */
+#define BUSY_NS     (5000 * MS)  /* what a machine with other work may take for anything at all */
 
 struct book {
 	int64_t row[2];
@@ -48,7 +48,7 @@ struct book {
 struct actor {
 	struct book book;
 	uint64_t commits, longest_ns;
-	int32_t err;    /* of the transaction that it was stopped in */
+	int32_t err; /* of the transaction that it was stopped in */
 	uint32_t cause;
 };
 
@@ -186,9 +186,10 @@ static void move_for_sure(struct crew *w, struct vb_coordinator *me, const struc
 	while ((err = move_once(w, me, m)) == -EAGAIN) {
 		took = vb_clock_ns() - begin;
 		if (took > recovery_bound(w)) {
-			crew_fail(w, "accounts %" PRIu64 " and %" PRIu64 ": no commit in %" PRIu64
-				  " ms, last cause '%s'", m->from, m->to, took / MS,
-				  vb_txn_cause_names[vb_txn_cause(me)]);
+			crew_fail(w,
+				  "accounts %" PRIu64 " and %" PRIu64 ": no commit in %" PRIu64
+				  " ms, last cause '%s'",
+				  m->from, m->to, took / MS, vb_txn_cause_names[vb_txn_cause(me)]);
 			return;
 		}
 		(void)vb_ep_sleep(me->ep, vb_rng_below(&me->rng, 200000));
@@ -222,8 +223,8 @@ static pid_t crew_spawn(struct crew *w, crew_fn fn, const void *arg)
 		return pid;
 	vb_fabric_after_fork(w->f);
 	w->me = &w->b->actor[index];
-	w->watch = (struct vb_txn_watch){.ctx = w, .prepared = on_prepared, .ended = on_ended,
-					 .unknown = on_unknown};
+	w->watch = (struct vb_txn_watch){
+		.ctx = w, .prepared = on_prepared, .ended = on_ended, .unknown = on_unknown};
 	w->db->watch = &w->watch;
 	err = vb_coordinator_open(w->db, (uint16_t)(index % NODES), &me);
 	if (err) {
@@ -265,8 +266,13 @@ static int crew_wait(struct crew *w, pid_t pid, int flags)
 
 static void crew_open(struct crew *w, const char *cc, bool recovery, uint64_t lease_ns)
 {
-	struct vb_db_params dp = {.cc = cc, .coordinators = 96, .items_max = 64, .record_max = 8,
-				  .bytes_max = 512, .lease_ns = lease_ns, .no_recovery = !recovery};
+	struct vb_db_params dp = {.cc = cc,
+				  .coordinators = 96,
+				  .items_max = 64,
+				  .record_max = 8,
+				  .bytes_max = 512,
+				  .lease_ns = lease_ns,
+				  .no_recovery = !recovery};
 	struct vb_table_params tp = {.name = "account", .record_bytes = 8, .records = ACCOUNTS};
 	struct vb_fabric_params fp = {.fabric = "shm", .nodes = NODES, .endpoints = ACTORS + 64};
 	int64_t balance = BALANCE;
@@ -274,7 +280,8 @@ static void crew_open(struct crew *w, const char *cc, bool recovery, uint64_t le
 	*w = (struct crew){.lease_ns = lease_ns};
 	w->b = mmap(NULL, sizeof(*w->b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(w->b != MAP_FAILED);
-	fp.node_bytes = vb_db_node_bytes(&dp, NODES) + vb_table_node_bytes(&dp, &tp, NODES) + (1 << 20);
+	fp.node_bytes =
+		vb_db_node_bytes(&dp, NODES) + vb_table_node_bytes(&dp, &tp, NODES) + (1 << 20);
 	assert_int_equal(vb_fabric_open(&fp, &w->f), 0);
 	assert_int_equal(vb_db_open(w->f, &dp, &w->db), 0);
 	assert_int_equal(vb_table_open(w->db, &tp, &w->accounts), 0);
@@ -338,10 +345,10 @@ static unsigned crew_held(const struct crew *w)
 		uint64_t readers = 0;
 
 		assert_non_null(tuple);
-		for (uint32_t k = VB_TUPLE_META_AT; k < l->lock_at && cc->caps & VB_CC_SHARED; k += 8)
+		for (uint32_t k = VB_TUPLE_META_AT; k < l->lock_at && cc->caps & VB_CC_SHARED;
+		     k += 8)
 			readers |= vb_tuple_word(tuple, k);
-		held += readers != 0 ||
-			cc->holder(vb_tuple_word(tuple, l->lock_at)) != VB_NO_PLACE;
+		held += readers != 0 || cc->holder(vb_tuple_word(tuple, l->lock_at)) != VB_NO_PLACE;
 	}
 	return held;
 }
@@ -361,8 +368,8 @@ static void crew_audit(struct crew *w)
 	if (held != 0)
 		crew_fail(w, "%u accounts are still held when all have gone", held);
 	if (w->b->money != money)
-		crew_fail(w, "there is money %" PRId64 ", and there should be %" PRId64, w->b->money,
-			  money);
+		crew_fail(w, "there is money %" PRId64 ", and there should be %" PRId64,
+			  w->b->money, money);
 }
 
 #endif

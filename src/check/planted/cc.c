@@ -62,9 +62,7 @@ static const struct vb_stage_ops early_stages[] = {
 	[TWO_PHASE_LOCK] = {.name = "lock",
 			    .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES,
 			    .run = lock_x},
-	[TWO_PHASE_COMMIT] = {.name = "commit",
-			      .flags = VB_STAGE_WRITES,
-			      .run = unlock_and_write},
+	[TWO_PHASE_COMMIT] = {.name = "commit", .flags = VB_STAGE_WRITES, .run = unlock_and_write},
 	[TWO_PHASE_RELEASE] = {.name = "release", .run = two_phase_release},
 };
 
