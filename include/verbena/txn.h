@@ -216,6 +216,39 @@ int vb_txn_commit(struct vb_coordinator *me);
 /* Gives it up; never fails.  Without a transaction under way it does nothing. */
 void vb_txn_abort(struct vb_coordinator *me);
 
+/*
+ * Values of any size, up to a bound: a table whose records are the beginning of a value and its length, and a
+ * second one, "NAME.more", with the rest in pieces, which lie on the node of the record and are read and
+ * written under the same protocol.  A value that fits in the record costs what a record costs; a longer one,
+ * one more round of verbs for all of its pieces together.
+ */
+struct vb_values;
+
+struct vb_values_params {
+	const char *name;      /* 1 to 26 characters */
+	uint32_t bytes_max;    /* of a value, 1 to 1 MiB */
+	uint32_t inline_bytes; /* that lie in the record itself; 0: 56 */
+	uint32_t piece_bytes;  /* of each further piece; 0: 1016, or less if bytes_max is less */
+	uint64_t records;      /* values there is room for */
+	uint64_t pieces;       /* pieces there is room for; 0: as many as all values may need */
+	enum vb_partition partition;
+};
+
+/* -EINVAL, -ENOSPC as vb_table_open.  The database's record_max must hold inline_bytes + 8 and piece_bytes,
+ * its items_max and bytes_max the pieces of the largest value. */
+int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
+/* Before vb_db_close. */
+void vb_values_close(struct vb_values *values);
+
+/* In a transaction.  get: at most `size` bytes are copied, *bytes is the whole value's; put: inserts the value
+ * or replaces it; remove: -ENOENT if there is none.  Keys are below 2^64 divided by the pieces of the largest
+ * value (-EINVAL).  -E2BIG: a value larger than bytes_max; the transaction goes on.  Other errors as above. */
+int vb_values_get(struct vb_coordinator *me, struct vb_values *values, uint64_t key, void *buf,
+		  uint32_t size, uint32_t *bytes);
+int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t key, const void *value,
+		  uint32_t bytes);
+int vb_values_remove(struct vb_coordinator *me, struct vb_values *values, uint64_t key);
+
 /* Why the last transaction ended; and the error behind VB_TXN_FABRIC and VB_TXN_MISUSE, else 0. */
 enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me);
 int vb_txn_error(const struct vb_coordinator *me);

@@ -221,6 +221,7 @@ static int add_run(struct vb_tbench_plan *p, const struct vb_cc_ops *cc, uint32_
 	p->run = more;
 	one = &more[p->n_runs++];
 	*one = (struct vb_tbench_one){.cc = cc};
+	vb_assert(cc->n_stages < sizeof(one->code));
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		one->code[i] = code >> i & 1 ? '1' : '0';
 	return 0;

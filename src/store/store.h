@@ -164,6 +164,7 @@ struct vb_table {
 	uint16_t id;
 	uint64_t records, room, slots; /* room, slots: of each node */
 	enum vb_partition partition;
+	uint64_t group; /* so many keys in a row lie on one node; 1 */
 	struct vb_tuple_layout layout;
 	struct vb_table_node *node;
 };

@@ -73,6 +73,8 @@ uint16_t vb_table_node(const struct vb_table *t, uint64_t key)
 {
 	uint16_t nodes = t->store->fabric->nodes;
 
+	if (t->group > 1)
+		key /= t->group;
 	switch (t->partition) {
 	case VB_PARTITION_MOD:
 		return (uint16_t)(key % nodes);
@@ -333,6 +335,7 @@ int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
 	t->id = (uint16_t)store->n_tables;
 	t->records = p->records;
 	t->partition = p->partition;
+	t->group = 1;
 	t->room = vb_table_room(p, store->fabric->nodes);
 	t->slots = vb_table_slots(t->room);
 	vb_tuple_layout_init(&t->layout, store->meta_bytes, p->record_bytes);

@@ -173,6 +173,7 @@ static inline struct vb_lane *vb_txn_lane(struct vb_coordinator *me)
 
 /* Ends the transaction's life with a cause; the first one counts.  -EAGAIN. */
 int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error);
+int vb_txn_doom_changed(struct vb_coordinator *me);
 /* Gives locks back after vb_txn_doom. */
 void vb_txn_clean(struct vb_txn *t);
 int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, struct vb_item **out);

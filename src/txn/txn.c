@@ -504,6 +504,13 @@ int vb_txn_commit(struct vb_coordinator *me)
 	return 0;
 }
 
+/* What was read does not fit together, so it is of two moments: the transaction could not have committed. */
+int vb_txn_doom_changed(struct vb_coordinator *me)
+{
+	vb_txn_doom(&me->txn, VB_TXN_CHANGED, 0);
+	return fail(&me->txn);
+}
+
 /* ---- again and again ---- */
 
 #define PAUSE_NS      2000ull

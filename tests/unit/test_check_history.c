@@ -44,7 +44,7 @@ static struct vb_history_txn make(uint64_t n, struct vb_history_op *ops)
 
 static bool append(struct vb_history *h, uint64_t n)
 {
-	struct vb_history_op ops[OPS_MAX];
+	struct vb_history_op ops[OPS_MAX] = {0};
 	struct vb_history_txn t = make(n, ops);
 
 	return vb_history_add(h, &t, ops);
