@@ -168,7 +168,7 @@ struct vb_tbench_seat {
 	int32_t pid;
 	uint32_t finished; /* has left its loop */
 	uint32_t dead;     /* its process was killed; set by the parent */
-	uint32_t place;    /* the first of its coordinator's */
+	uint32_t place;    /* the first of its coordinator's places */
 	struct vb_tbench_book book;
 } VB_ALIGNED(64);
 

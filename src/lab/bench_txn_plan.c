@@ -462,8 +462,8 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 		.no_outstanding = o->no_outstanding,
 		.passive_ack = o->passive_ack,
 	};
-	/* One more, for who sweeps up after the dead; without it, only if all of a node's have died is there no
-	 * place for him. */
+	/* One more, for who sweeps up after the dead; without it there is no place for him if all
+	 * of node 0 have died. */
 	if (o->fabric == VB_TBENCH_SHM &&
 	    p->coordinators * o->nodes + o->nodes <= VB_TBENCH_CLIENTS_MAX)
 		p->coordinators++;
