@@ -34,11 +34,11 @@ done
 
 if [ -n "${PAPERS_TINY:-}" ]; then
 	out=$build/papers-txn-tiny
-	threads=2 coroutines=2 rcc_threads=2 rcc_coroutines=2 wide_threads=1 wide_coroutines=2
+	threads=2 servers=2 coroutines=2 rcc_threads=2 rcc_coroutines=2 wide_threads=1 wide_coroutines=2
 	sizes='1k 2k' records=2k rcc_records=2k wide_records=1k span=200us rcc_span=200us
 else
 	out=$build/papers-txn
-	threads=24 coroutines=8 rcc_threads=10 rcc_coroutines=10 wide_threads=8 wide_coroutines=4
+	threads=24 servers=16 coroutines=8 rcc_threads=10 rcc_coroutines=10 wide_threads=8 wide_coroutines=4
 	sizes='20k 100k 400k 1m' records=400k rcc_records=100k wide_records=100k span=2ms rcc_span=10ms
 fi
 mkdir -p "$out"
@@ -96,6 +96,8 @@ table() {
 	def prims: [.prims_per_txn | to_entries[] | select(.key != "index READ") | .value] | add;
 	def tps: .goodput_txn_s;
 	def latency: ([.types[] | select(.commits > 0) | .commits * .latency_us.mean] | add) / .commits;
+	# Near ones and index READs are in one count; keys fall on all nodes alike.
+	def far: .verbs_per_txn.all - .prims_per_txn."index READ" * (.nodes - 1) / .nodes;
 	def row: "| " + (map(tostring) | join(" | ")) + " |";
 	def head: row, (["---"] + [.[1:][] | "---:"] | row);
 	def protocols: ["no-wait", "wait-die", "wound-wait", "silo", "sundial"];
@@ -142,21 +144,23 @@ primitives() {
 	run "prims-plain" --cc $all $sim --threads $threads --coroutines 1 $rcb --theta 0.2 --records $records --duration $span --hybrid none --no-doorbell --no-outstanding
 	# shellcheck disable=SC2086
 	run "prims-rpc" --cc $all $sim --threads $threads --coroutines 1 $rcb --theta 0.2 --records $records --duration $span --hybrid rpc
+	# shellcheck disable=SC2086
+	run "prims-served" --cc $all $sim --threads $threads --coroutines 1 $rcb --theta 0.2 --records $records --duration $span --hybrid rpc --fabric-options handlers=$servers
 	code
 	table prims- '
 	def sigma: {"no-wait": 23.5, "wait-die": 30.2, "wound-wait": 31.2, "silo": 17.7};
 	(("on", "off") as $recovery |
 	"", "Recovery \($recovery), for each committed transaction:", "",
-	(["protocol", "ReadDI", "WriteDI", "AModIM", "ReadTM", "AModTM", "all prims", "near", "far", "index READs", "aborts %", "paper: σ", "all / σ", "far / σ"] | head),
+	(["protocol", "ReadDI", "WriteDI", "AModIM", "ReadTM", "AModTM", "all prims", "of them far", "index READs", "aborts %", "paper: σ", "all / σ", "far / σ"] | head),
 	(protocols[] as $p | $all["prims-" + $recovery][$p] | . as $r | .prims_per_txn as $n |
-	["`\($p)`", ($n.ReadDI | r2), ($n.WriteDI | r2), ($n.AModIM | r2), ($n.ReadTM | r2), ($n.AModTM | r2), (prims | r2), (.near_prims_per_txn | r2), (prims - .near_prims_per_txn | r2),
+	["`\($p)`", ($n.ReadDI | r2), ($n.WriteDI | r2), ($n.AModIM | r2), ($n.ReadTM | r2), ($n.AModTM | r2), (prims | r2), (far | r2),
 	($n."index READ" | r2), (.abort_rate * 100 | r2)] +
-	(if sigma[$p] then [sigma[$p], (prims / sigma[$p] | r2), ((prims - .near_prims_per_txn) / sigma[$p] | r2)] else ["-", "-", "-"] end) | row)),
-	"", "One coroutine, nothing batched, one-sided against RPC:", "",
+	(if sigma[$p] then [sigma[$p], (prims / sigma[$p] | r2), (far / sigma[$p] | r2)] else ["-", "-", "-"] end) | row)),
+	"", "One coroutine, nothing batched, one-sided against RPC (one server thread on each node, and \($all["prims-served"]["silo/rpc"].fabric_options)):", "",
 	({"no-wait": [991.07, 85.36], "wait-die": [807.78, 85.64], "wound-wait": [714.57, 85.02], "silo": [1071.59, 69.57]} as $paper |
-	(["protocol", "one-sided ktxn/s", "RPC ktxn/s", "times", "paper: one-sided", "two-sided", "times"] | head),
-	(protocols[] as $p | $all["prims-plain"][$p] as $a | $all["prims-rpc"][$p + "/rpc"] as $b |
-	["`\($p)`", ($a | tps | k), ($b | tps | k), (($a | tps) / ($b | tps) | r2)] +
+	(["protocol", "one-sided ktxn/s", "RPC, 1 server thread", "times", "RPC, many", "times", "paper: one-sided", "two-sided", "times"] | head),
+	(protocols[] as $p | $all["prims-plain"][$p] as $a | ["`\($p)`", ($a | tps | k)] +
+	([$all["prims-rpc", "prims-served"][$p + "/rpc"] | (tps | k), (($a | tps) / tps | r2)]) +
 	(if $paper[$p] then $paper[$p] + [$paper[$p][0] / $paper[$p][1] | r1] else ["-", "-", "-"] end) | row))'
 	took
 }
@@ -218,6 +222,10 @@ rpc() {
 		run "rpc-smallbank-$n" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines $c $rcc_bank --duration $rcc_span
 		# shellcheck disable=SC2086
 		run "rpc-ycsb-$n" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines $c $rcc_ycsb --duration $rcc_span
+		# shellcheck disable=SC2086
+		run "rpc-served-smallbank-$n" --cc $all --hybrid rpc $sim --threads $rcc_threads --coroutines $c $rcc_bank --duration $rcc_span --fabric-options handlers=$rcc_threads
+		# shellcheck disable=SC2086
+		run "rpc-served-ycsb-$n" --cc $all --hybrid rpc $sim --threads $rcc_threads --coroutines $c $rcc_ycsb --duration $rcc_span --fabric-options handlers=$rcc_threads
 	done
 	for switch in '' '--no-doorbell --no-outstanding'; do
 		# shellcheck disable=SC2086
@@ -226,14 +234,15 @@ rpc() {
 	code
 	echo
 	table rpc- '
-	(["workload", "coroutines", "protocol", "one-sided ktxn/s", "mean us", "aborts %", "RPC ktxn/s", "mean us", "aborts %", "one-sided / RPC", "paper: ahead"] | head),
+	(["workload", "coroutines", "protocol", "one-sided ktxn/s", "mean us", "aborts %", "RPC, 1 server thread", "mean us", "RPC, many", "mean us", "aborts %", "one-sided / RPC, 1", "one-sided / RPC, many", "paper: ahead"] | head),
 	(("smallbank", "ycsb") as $w | ("one", "many") as $c | protocols[] as $p | $all["rpc-\($w)-\($c)"] as $f | $f[$p] as $o | $f[$p + "/rpc"] as $r |
-	[$w, $o.coroutines, "`\($p)`", ($o, $r | (tps | k), (latency | r1), (.abort_rate * 100 | r2)), (($o | tps) / ($r | tps) | r2),
-	(if $p == "wound-wait" then "-" else "one-sided" end)] | row),
-	"", "Rank by throughput:", "",
-	(["workload", "coroutines", "one-sided", "RPC"] | head),
-	(("smallbank", "ycsb") as $w | ("one", "many") as $c | $all["rpc-\($w)-\($c)"] as $f |
-	[$w, $f.silo.coroutines, (("", "/rpc") as $s | [protocols[] as $p | {$p, t: ($f[$p + $s] | tps)}] | sort_by(-.t) | map(.p) | join(", "))] | row),
+	$all["rpc-served-\($w)-\($c)"][$p + "/rpc"] as $m |
+	[$w, $o.coroutines, "`\($p)`", ($o | (tps | k), (latency | r1), (.abort_rate * 100 | r2)), ($r | (tps | k), (latency | r1)), ($m | (tps | k), (latency | r1), (.abort_rate * 100 | r2)),
+	(($o | tps) / ($r, $m | tps) | r2), (if $p == "wound-wait" then "-" else "one-sided" end)] | row),
+	"", "Rank by throughput (in brackets: first over last):", "",
+	(["workload", "coroutines", "one-sided", "RPC, many server threads"] | head),
+	(("smallbank", "ycsb") as $w | ("one", "many") as $c | $all["rpc-\($w)-\($c)"] as $f | $all["rpc-served-\($w)-\($c)"] as $m |
+	[$w, $f.silo.coroutines, (($f, $m) as $x | (if $x == $f then "" else "/rpc" end) as $s | [protocols[] as $p | {$p, t: ($x[$p + $s] | tps)}] | sort_by(-.t) | "\(map(.p) | join(", ")) (\(.[0].t / .[-1].t | r2))")] | row),
 	"", "`no-wait`, SmallBank, interactive: CAS and READ of a record in one doorbell, over one after the other:", "",
 	($all["rpc-doorbell"]["no-wait"] as $a | $all["rpc-doorbell--no-doorbell--no-outstanding"]["no-wait"] as $b |
 	(["", "ours", "paper (section 4.2)"] | head),
@@ -246,18 +255,18 @@ stages() {
 	title "Where the time goes, and mixtures"
 	code
 	# shellcheck disable=SC2086
-	run "stages-smallbank" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines 1 $rcc_bank --duration $rcc_span
+	run "stages-smallbank" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines 1 $rcc_bank --duration $rcc_span --fabric-options handlers=$rcc_threads
 	# shellcheck disable=SC2086
-	run "stages-ycsb" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines 1 $rcc_ycsb --duration $rcc_span
+	run "stages-ycsb" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines 1 $rcc_ycsb --duration $rcc_span --fabric-options handlers=$rcc_threads
 	# shellcheck disable=SC2086
-	run "stages-hybrid-smallbank" --cc sundial --hybrid all $sim --threads $rcc_threads --coroutines 1 $rcc_bank --duration $rcc_span
+	run "stages-hybrid-smallbank" --cc sundial --hybrid all $sim --threads $rcc_threads --coroutines 1 $rcc_bank --duration $rcc_span --fabric-options handlers=$rcc_threads
 	# shellcheck disable=SC2086
-	run "stages-hybrid-ycsb" --cc sundial --hybrid all $sim --threads $rcc_threads --coroutines 1 $rcc_ycsb --duration $rcc_span
+	run "stages-hybrid-ycsb" --cc sundial --hybrid all $sim --threads $rcc_threads --coroutines 1 $rcc_ycsb --duration $rcc_span --fabric-options handlers=$rcc_threads
 	code
 	table stages- '
 	def says(p): if . == "commit" or . == "release" then "one-sided" elif p == "sundial" and . == "renew" then "RPC"
 		elif p == "sundial" and (. == "read" or . == "lock") then "RPC can be" else "-" end;
-	"", "us of each stage for each committed transaction, one coroutine:", "",
+	"", "us of each stage for each committed transaction, one coroutine, as many server threads as transaction threads:", "",
 	(["workload", "protocol", "stage", "one-sided", "RPC", "shorter", "paper: shorter"] | head),
 	(("smallbank", "ycsb") as $w | protocols[] as $p | $all["stages-" + $w] as $f | range($f[$p].stages | length) as $i |
 	$f[$p].stages[$i] as $o | $f[$p + "/rpc"].stages[$i] as $r | select($o.name != "commit-point") |
@@ -285,10 +294,10 @@ span() {
 	done
 	code
 	table span- '
-	(("4", "15") as $n | (if $n == "4" then [2, 3, 4] else [3, 6, 9, 12, 15] end) as $spans | "", "\($n) nodes, ktxn/s, and far primitives of each transaction:", "",
-	(["protocol", ($spans[] | "\(.) node\(if . > 1 then "s" else "" end)", "far"), "last / first"] | head),
+	(("4", "15") as $n | (if $n == "4" then [2, 3, 4] else [3, 6, 9, 12, 15] end) as $spans | "", "\($n) nodes, ktxn/s, and verbs to other nodes of each transaction, index READs included:", "",
+	(["protocol", ($spans[] | "\(.) nodes", "verbs"), "last / first"] | head),
 	(protocols[] as $p | [$spans[] | $all["span-\($n)-\(.)"][$p]] as $r |
-	["`\($p)`", ($r[] | (tps | k), (prims - .near_prims_per_txn | r1)), (($r[-1] | tps) / ($r[0] | tps) | r2)] | row))'
+	["`\($p)`", ($r[] | (tps | k), (.verbs_per_txn.all | r1)), (($r[-1] | tps) / ($r[0] | tps) | r2)] | row))'
 	took
 }
 
