@@ -207,20 +207,6 @@ static void check_history(struct txn_world *w)
 
 void txn_judge(struct txn_world *w)
 {
-	if (getenv("DUMP")) {
-		const struct vb_history_txn *h;
-		const struct vb_history_op *op;
-		uint64_t at = 0;
-		while (vb_history_next(w->history, &at, &h, &op)) {
-			fprintf(stderr, "T%lu c%u type %u out %u %.3f-%.3f:", h->id, h->client,
-				h->type, h->outcome, h->begin_ns / 1e3, h->end_ns / 1e3);
-			for (unsigned i = 0; i < h->n_ops; i++)
-				fprintf(stderr, " %c%u/%lu v%lu(p%u) prev %lu",
-					op[i].kind ? 'W' : 'R', op[i].table, op[i].key,
-					op[i].version, vb_ts_place(op[i].version), op[i].prev);
-			fprintf(stderr, "\n");
-		}
-	}
 	check_history(w);
 	if (w->out->found[VB_TXN_RULE_STUCK] != 0)
 		return; /* what is not at rest cannot be looked at */
