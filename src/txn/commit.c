@@ -27,7 +27,8 @@ static uint32_t pad8(uint32_t n)
 	return (n + 7) & ~7u;
 }
 
-/* The log is read by verbs only when we are silent, and is published by the status word. */
+/* The log is read by verbs only when we are silent, and is published by the status word.  A transaction that
+ * writes nothing has an empty one: an earlier try under the same name may have left another there. */
 static void write_log(struct vb_txn *t, struct vb_lane *lane)
 {
 	struct vb_db *db = t->me->db;
@@ -58,14 +59,6 @@ static void write_log(struct vb_txn *t, struct vb_lane *lane)
 	head->log_seal = XXH3_64bits_withSeed(log, at, t->ts);
 }
 
-static bool writes_anything(const struct vb_txn *t)
-{
-	for (unsigned i = 0; i < t->n; i++)
-		if (t->item[i].flags & VB_ITEM_WRITE)
-			return true;
-	return false;
-}
-
 /* 0, -EAGAIN: it has been wounded or recovered, or the error that leaves it unknown. */
 int vb_txn_point(struct vb_txn *t)
 {
@@ -78,7 +71,7 @@ int vb_txn_point(struct vb_txn *t)
 	t->write_by_ns = me->db->recovery ? vb_ep_now(me->ep) + me->db->lease_ns : 0;
 	if (!me->db->status)
 		return 0;
-	if (me->db->recovery && writes_anything(t))
+	if (me->db->recovery)
 		write_log(t, lane);
 	err = vb_lane_status(me, lane, t->ts | VB_TS_COMMITTED);
 	if (me->db->timing) {

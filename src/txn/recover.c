@@ -18,7 +18,8 @@
  *
  * A coordinator that is slow and not dead finds its status changed at its commit point, or its verbs
  * refused because their time is over.  What no check of a clock can exclude is a machine that stands still
- * between that check and the instruction that follows: only storage that checks versions could.
+ * between that check and the doorbell that follows: only storage that checks versions could.  On shared memory
+ * there is no need to judge by the clock: see may_still_write.
  */
 #define VB_LOG_ROOM "txn"
 #include <inttypes.h>
@@ -391,6 +392,25 @@ void vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 
 /* ---- deciding ---- */
 
+/*
+ * Where verbs complete at once, the moment between the last look at the clock and the store is a fair share of a
+ * transaction, and a process that stands still in it for a lease and then goes on would write over what others
+ * have written since.  There it is also known for certain whether a process lives: one that does is waited for,
+ * past its commit point, however long it stands still.
+ */
+static bool may_still_write(struct vb_coordinator *me, uint32_t place)
+{
+	const struct vb_db *db = me->db;
+	vb_addr first = vb_db_place(db, place / VB_PLACES_EACH * VB_PLACES_EACH);
+	uint64_t owner = 0;
+
+	if (!(db->fabric->caps.flags & VB_CAP_INLINE))
+		return false;
+	if (read_word(me, VB_READ_TM, first + offsetof(struct vb_place_head, owner), &owner) != 0)
+		return true;
+	return owner != 0 && owner != me->ep->self && vb_peer_alive(db->fabric, owner);
+}
+
 /* me->recover is a word that has stood for long enough.  No transaction of ours is under way. */
 void vb_txn_recover(struct vb_coordinator *me)
 {
@@ -409,7 +429,7 @@ void vb_txn_recover(struct vb_coordinator *me)
 			break;
 		}
 		if ((s.status & VB_TS_STATE) == VB_TS_COMMITTED) {
-			err = roll_forward(me, &s, place);
+			err = may_still_write(me, place) ? 0 : roll_forward(me, &s, place);
 			break;
 		}
 		if ((s.status & VB_TS_STATE) == VB_TS_RECOVERED) {

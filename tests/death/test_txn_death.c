@@ -287,14 +287,17 @@ static void judge_sleeper(struct crew *w, const struct actor *a, enum spot spot,
 static void stop_and_go(struct crew *w, enum spot spot, bool others)
 {
 	unsigned who = w->born;
-	pid_t pid = crew_spawn(w, sleeper, &spot);
+	pid_t pid = crew_spawn(w, sleeper, &spot), rival = 0;
 
 	if (!WIFSTOPPED(crew_wait(w, pid, WUNTRACED))) {
 		crew_fail(w, "it was to stop %s, and has ended", spot_names[spot]);
 		return;
 	}
 	if (others)
-		crew_wait(w, crew_spawn(w, survivor, &back), 0);
+		rival = crew_spawn(w, survivor, &back);
+	/* Past its commit point it lives and may still write: the others wait for it. */
+	if (others && spot != COMMITTED)
+		crew_wait(w, rival, 0);
 	else
 		usleep((useconds_t)(3 * w->lease_ns / 1000));
 	/* What holds nothing keeps nobody waiting: but its lease is to be over. */
@@ -302,6 +305,8 @@ static void stop_and_go(struct crew *w, enum spot spot, bool others)
 		usleep((useconds_t)(w->lease_ns / 1000));
 	kill(pid, SIGCONT);
 	crew_wait(w, pid, 0);
+	if (others && spot == COMMITTED)
+		crew_wait(w, rival, 0);
 	judge_sleeper(w, &w->b->actor[who], spot, others);
 }
 
