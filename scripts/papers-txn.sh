@@ -18,6 +18,7 @@
 # Without TABLE: all of them.  The results are kept as JSON in BUILD/papers-txn.
 # PAPERS_TINY=1: a small set-up, to see that it works; in BUILD/papers-txn-tiny.
 # PAPERS_REUSE=1: print from the JSON that is there already, and run only what is missing.
+# shellcheck disable=SC2016 # what is in quotes is for jq
 set -eu
 build=${1:?"usage: scripts/papers-txn.sh BUILD [TABLE...]"}
 shift
