@@ -214,6 +214,8 @@ static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old
 {
 	struct vb_txn *t = &me->txn;
 	bool again = me->keep_age && !t->tainted;
+	bool recovered = lane->status != 0 && (lane->status & VB_TS_STATE) == VB_TS_RECOVERED;
+	uint64_t rest = recovered ? vb_place_rest_ns(me->db) : 0;
 	int err = 0;
 
 	/* The same name needs the same place. */
@@ -225,7 +227,10 @@ static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old
 		/* Recovered while it was ours: others have seen the end of that name. */
 		t->ts = vb_coordinator_stamp(me, lane);
 		err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
+		rest = vb_place_rest_ns(me->db);
 	}
+	if (err == 0 && rest > 0)
+		(void)vb_ep_sleep(me->ep, rest);
 	return err == 1 ? -VB_EUNKNOWN : err;
 }
 

@@ -230,6 +230,8 @@ int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 /* recover.c */
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
 void vb_txn_recover(struct vb_coordinator *me);
+/* How long a place must rest that its owner has found recovered. */
+uint64_t vb_place_rest_ns(const struct vb_db *db);
 /* Finishes what the commit stage of our own lane has left undone. */
 void vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
 

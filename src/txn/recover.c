@@ -166,20 +166,45 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 
 /* ---- setting back ---- */
 
+/*
+ * A word that names its transaction cannot be another's.  One that names a place can: its owner, if he lives,
+ * finds his place recovered, and may lock the same tuple again from the same lease.  So he first waits for as
+ * long as our CAS may take (vb_place_rest_ns), and we look at his status once more before it.
+ */
+static int still_recovered(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place)
+{
+	uint64_t status;
+	int err = read_word(me, VB_READ_TM, status_word(me->db, place), &status);
+
+	if (err)
+		return err;
+	return status == s->status ? 0 : -EAGAIN;
+}
+
+uint64_t vb_place_rest_ns(const struct vb_db *db)
+{
+	return db->cc->holder_is_ts ? 0 : db->suspect_ns;
+}
+
 static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 {
 	const struct vb_tuple_layout *l = &s->table->layout;
-	uint64_t version, old;
-	int err;
+	uint64_t version, old, not_after = vb_ep_now(me->ep) + me->db->lease_ns;
+	int err = 0;
 
 	if (s->reader_at != 0)
 		return cas_word(me, VB_AMOD_IM, s->at + s->reader_at, s->word, 0, &old);
 	/* Nobody writes the version while the word stands. */
-	err = read_word(me, VB_READ_DI, s->at + l->version_at, &version);
-	if (err)
+	if (!me->db->cc->holder_is_ts)
+		err = still_recovered(me, s, holder_of(me->db, s));
+	if (err == 0)
+		err = read_word(me, VB_READ_DI, s->at + l->version_at, &version);
+	if (err != 0 || vb_ep_now(me->ep) > not_after)
 		return err;
+	mender(me)->acc.not_after_ns = not_after;
 	err = cas_word(me, VB_AMOD_IM, s->at + l->lock_at, s->word,
 		       me->db->cc->unlocked(version & ~1ull, s->word), &old);
+	mender(me)->acc.not_after_ns = 0;
 	if (err == 0 && old == s->word)
 		me->recovered++;
 	return err;

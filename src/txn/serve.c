@@ -18,8 +18,9 @@
 
 #define PATIENCE_NS  50000ull
 #define LOOK_NS      2000ull /* between two looks at the list */
+#define TAKE_MOST    64u /* messages between two looks at the list */
 #define WAITING_MAX  64u
-#define REPLIES      16u /* answers on their way */
+#define REPLIES      64u /* answers on their way */
 #define STOP_POLL_NS 20000000ull
 #define ITEMS_MAX    VB_STAGE_ITEMS
 
@@ -315,15 +316,23 @@ static void look_again(struct vb_db_server *s)
 static void serve_body(void *arg)
 {
 	struct vb_db_server *s = arg;
+	unsigned taken = 0;
 	struct vb_msg msg;
 
 	while (!s->stop) {
-		if (vb_ep_recv(s->ep, &msg) == 0) {
+		/* Who waits is looked after also when messages keep coming. */
+		if (taken < TAKE_MOST && vb_ep_recv(s->ep, &msg) == 0) {
 			take(s, &msg);
+			taken++;
 			continue;
 		}
 		if (s->n_waiting > 0)
 			look_again(s);
+		if (taken == TAKE_MOST) {
+			taken = 0;
+			continue;
+		}
+		taken = 0;
 		if (vb_ep_wait(s->ep, s->n_waiting > 0 ? vb_ep_now(s->ep) + LOOK_NS : VB_FOREVER) ==
 		    -ECANCELED)
 			break;
