@@ -18,7 +18,7 @@
 
 #define PATIENCE_NS  50000ull
 #define LOOK_NS      2000ull /* between two looks at the list */
-#define TAKE_MOST    64u /* messages between two looks at the list */
+#define TAKE_MOST    64u     /* messages between two looks at the list */
 #define WAITING_MAX  64u
 #define REPLIES      64u /* answers on their way */
 #define STOP_POLL_NS 20000000ull

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exploration of transaction protocols: the same seed gives the same run, every planted bug is found by
+ * its name, and seeds that once found something in a real protocol find nothing any more.  (When the draws
+ * change they are other runs; what they had found is then looked for by the stage "seeds" of scripts/test.sh.)
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "check/planted/planted.h"
+#include "check/txn_campaign.h"
+
+static struct vb_txn_explored explored(const char *name, const char *hybrid, uint64_t seed)
+{
+	const struct vb_cc_ops *cc = vb_cc_find(name);
+	struct vb_txn_explored r;
+	struct vb_txn_draw d;
+
+	assert_non_null(cc);
+	vb_txn_draw(cc, seed, hybrid, &d);
+	assert_int_equal(vb_txn_explore(cc, &d, &r), 0);
+	return r;
+}
+
+static void same_seed_same_run(void **state)
+{
+	(void)state;
+	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
+		struct vb_txn_explored a = explored((*cc)->name, NULL, 7);
+		struct vb_txn_explored b = explored((*cc)->name, NULL, 7);
+
+		assert_int_equal(a.trace_hash, b.trace_hash);
+		assert_int_equal(a.commits, b.commits);
+		assert_true(a.commits > 0);
+		free(a.stories);
+		free(b.stories);
+	}
+}
+
+static const struct {
+	const char *cc, *hybrid;
+	uint64_t seed;
+	const char *found;
+} kept[] = {
+	{"no-wait", NULL, 17, "an upgrade by RPC took its version from another request's image"},
+	{"wait-die", NULL, 8, "a request that had waited answered with another's image"},
+	{"no-wait-sx", NULL, 11,
+	 "a reader saw a free lock word and half of the last writer's record"},
+	{"silo", NULL, 36, "a record read last line first passed without a seal"},
+	{"no-wait-sx", NULL, 47, "a sweep gave up a transaction's other locks"},
+	{"sundial", NULL, 96, "a release let go of the next holder's lock"},
+	{"sundial", NULL, 211, "an unlock was posted behind a WRITE that had failed"},
+	{"wound-wait-sx", NULL, 499, "a name that had been recovered was used again"},
+	{"no-wait", NULL, 531, "a log that could not be read passed for none"},
+	{"no-wait", NULL, 1633, "a recoverer wrote a lease after its own commit point"},
+	{"wound-wait-sx", NULL, 2009, "an answer was read that had not arrived"},
+	{"no-wait-sx", NULL, 2404, "an unlock had a doorbell of its own"},
+	{"sundial", NULL, 1276,
+	 "a lease that a dead holder's lock kept short was waited for in vain"},
+	{"wound-wait", "100", 74,
+	 "the log of an earlier try under the same name was rolled forward"},
+};
+
+static void kept_seeds(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < VB_ARRAY_SIZE(kept); i++) {
+		struct vb_txn_explored r = explored(kept[i].cc, kept[i].hybrid, kept[i].seed);
+
+		if (r.violations > 0)
+			fail_msg("%s, seed %llu (%s): %s", kept[i].cc,
+				 (unsigned long long)kept[i].seed, kept[i].found,
+				 r.stories != NULL ? r.stories : "");
+		free(r.stories);
+	}
+}
+
+static void planted_are_found(const struct vb_cc_ops *const *list)
+{
+	for (; *list != NULL; list++) {
+		struct vb_txn_campaign c = {.cc = *list, .first = 1, .seeds = 50};
+
+		if ((*list)->planted == NULL)
+			continue;
+		assert_int_equal(vb_txn_campaign_run(&c), 0);
+		if (!c.found)
+			fail_msg("%s: not found as %s", (*list)->name, (*list)->planted);
+		vb_txn_campaign_end(&c);
+	}
+}
+
+static void planted(void **state)
+{
+	(void)state;
+	vb_cc_register(vb_planted_ccs);
+	planted_are_found(vb_planted_ccs);
+	planted_are_found(vb_ccs_published);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(same_seed_same_run),
+		cmocka_unit_test(kept_seeds),
+		cmocka_unit_test(planted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
