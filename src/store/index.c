@@ -95,14 +95,22 @@ static void put(struct vb_slot *s, uint64_t key, uint64_t ref)
 	__atomic_store_n(&s->ref, ref, __ATOMIC_RELEASE);
 }
 
+/* An owner that died over it has left the number odd: then it stays so until we are done. */
 static void begin_moves(struct vb_index *x)
 {
-	__atomic_store_n(&x->header->moves, x->header->moves + 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&x->header->moves, x->header->moves | 1, __ATOMIC_SEQ_CST);
 }
 
 static void end_moves(struct vb_index *x)
 {
-	__atomic_store_n(&x->header->moves, x->header->moves + 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&x->header->moves, (x->header->moves | 1) + 1, __ATOMIC_SEQ_CST);
+}
+
+/* A key that was being moved is in both of its slots, or in one: nothing else is to be mended. */
+void vb_index_repair(struct vb_index *x)
+{
+	if (x->header->moves & 1)
+		end_moves(x);
 }
 
 /* A breadth-first search: the shortest path of moves that ends in an empty slot. */
@@ -231,7 +239,9 @@ bool vb_index_delete(struct vb_index *x, uint64_t key)
 
 	if (s == NULL)
 		return false;
-	__atomic_store_n(&s->ref, 0, __ATOMIC_RELEASE);
+	/* More than one only after the death of an owner, see vb_index_repair. */
+	for (; s != NULL; s = slot_with(x, key))
+		__atomic_store_n(&s->ref, 0, __ATOMIC_RELEASE);
 	x->header->keys--;
 	return true;
 }

@@ -132,6 +132,8 @@ int vb_index_insert(struct vb_index *x, uint64_t key, uint64_t offset);
 /* A reader that does not know of a larger index yet still finds the key, if it was there when the index
  * became larger: nobody may use its tuple for another key. */
 bool vb_index_delete(struct vb_index *x, uint64_t key);
+/* By a new owner, whose predecessor may have died at any instruction. */
+void vb_index_repair(struct vb_index *x);
 
 /* ---- tables ---- */
 

@@ -130,6 +130,9 @@ static uint64_t more_slots(void *ctx, uint64_t generation, uint64_t slots)
 	snprintf(name, sizeof(name), "%s.%" PRIu64, n->region, generation);
 	if (vb_region(f, node, name, slots * sizeof(struct vb_slot), &at, &fresh) != 0)
 		return 0;
+	/* An owner that died over a resize may have filled a part of it. */
+	if (!fresh)
+		memset(n->index.segment + vb_addr_offset(at), 0, slots * sizeof(struct vb_slot));
 	return vb_addr_offset(at);
 }
 
@@ -180,13 +183,17 @@ static int add(struct vb_table *t, uint16_t node, uint64_t key, uint64_t version
 	if (record != NULL)
 		memcpy(tuple + t->layout.record_at, record, t->layout.record_bytes);
 	init_tuple(t, tuple, key, version);
+	/* Taken before it is in the index: an owner that dies in between leaves a gap, and no tuple that is
+	 * given to two keys. */
+	n->index.header->tuples++;
 	err = vb_index_insert(&n->index, key, offset);
+	if (err != 0)
+		n->index.header->tuples--;
 	if (err == -ENOSPC)
 		return vb_fail(err, "no memory on node %u for a larger index of table '%s'", node,
 			       t->name);
 	if (err)
 		return err;
-	n->index.header->tuples++;
 	*out = vb_addr_make(node, offset);
 	return 0;
 }

@@ -430,6 +430,8 @@ int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **ou
 	vb_ep_serve(s->ep);
 	vb_acc_init(&s->acc, s->ep, true, true);
 	err = announce(s);
+	for (unsigned i = 0; i < db->store.n_tables && err == 0; i++)
+		vb_index_repair(&db->store.table[i]->node[node].index);
 	if (err == 0)
 		err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
 	if (err) {

@@ -222,6 +222,34 @@ static void one_key(void **state)
 	drop(f);
 }
 
+/* An owner died between the two stores of a move: the key is in two slots, and `moves` is odd. */
+static void owner_died(void **state)
+{
+	struct fixture *f = make(64, 0, 1);
+	struct vb_slot *slots;
+	unsigned other;
+	uint64_t offset;
+
+	assert_int_equal(insert(f, 1, 4096), 0);
+	slots = (struct vb_slot *)(f->segment + f->header.index_at);
+	other = (way_of(f, key_of(1), &offset) + 1) % VB_INDEX_WAYS;
+	slots[vb_index_slot_of(key_of(1), other, 64)] =
+		(struct vb_slot){.key = key_of(1), .ref = vb_index_ref(key_of(1), offset)};
+	f->header.moves = 7;
+	vb_index_repair(&f->index);
+	assert_int_equal(f->header.moves, 8);
+	vb_index_repair(&f->index);
+	assert_int_equal(f->header.moves, 8);
+	assert_int_equal(vb_index_find(&f->index, key_of(1)), 4096);
+	assert_true(delete (f, 1));
+	check_all(f, 4);
+	/* A move heals it, too. */
+	f->header.moves = 9;
+	assert_int_equal(insert(f, 1, 4096), 0);
+	check_all(f, 4);
+	drop(f);
+}
+
 /* The key 0 is one like any other: what is empty is told by ref. */
 static void key_zero(void **state)
 {
@@ -415,6 +443,7 @@ int main(void)
 		cmocka_unit_test(mixtures_are_found_out),
 		cmocka_unit_test(every_slot_is_used),
 		cmocka_unit_test(one_key),
+		cmocka_unit_test(owner_died),
 		cmocka_unit_test(key_zero),
 		cmocka_unit_test(full_to_nine_tenths),
 		cmocka_unit_test(slots_looked_at),
