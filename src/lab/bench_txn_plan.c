@@ -375,6 +375,13 @@ static int plan_fabric(struct vb_tbench_opts *o)
 		return -EINVAL;
 	if (o->nodes == 0 && !net)
 		o->nodes = sim ? 4 : 2;
+	if (sim && o->nodes == 1 &&
+	    (o->fabric_options == NULL || strstr(o->fabric_options, "scope=nic") == NULL))
+		return vb_fail(
+			-EINVAL,
+			"one simulated node: what a node does with its own records takes no "
+			"virtual time, so the run would not end; take more nodes, or "
+			"--fabric-options scope=nic, where they are reached through the NIC");
 	if (o->duration_ns == 0)
 		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
 	if (o->stall_ns == 0)

@@ -128,6 +128,7 @@ is_json 'interrupted: the JSON is whole' '.interrupted == true and .runs[0].cc =
 	.runs[0].interrupted == true and .runs[0].invariant.holds == true'
 
 refused 'unknown protocol, with a suggestion' 2 "siloo 'silo'" bench txn --cc siloo
+refused 'one simulated node' 2 'one simulated node' bench txn --cc silo --fabric sim --nodes 1
 refused 'unknown workload, with a suggestion' 2 "ycbs 'ycsb'" bench txn --workload ycbs
 refused 'hybrid code of the wrong length' 2 "0101 silo 5 stages lock" bench txn --cc silo --hybrid 0101
 refused 'hybrid code of other digits' 2 "00x00 5 digits" bench txn --cc silo --hybrid 00x00
