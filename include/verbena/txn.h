@@ -2,10 +2,10 @@
 /*
  * Transactions on a fabric.
  *
- * A *database* is a set of tables under one concurrency-control protocol, spread over the nodes of a
- * fabric.  A *table* has fixed-size records with 64-bit keys.  A *coordinator* runs transactions, one at
- * a time; it belongs to one thread (or one coroutine) and is not thread-safe.  A process may have any
- * number of coordinators.
+ * A *database* is a set of tables under one concurrency-control protocol, spread over the nodes of
+ * a fabric.  A *table* has fixed-size records with 64-bit keys.  A *coordinator* runs transactions,
+ * one at a time; it belongs to one thread (or one coroutine) and is not thread-safe.  A process may
+ * have any number of coordinators.
  *
  *	vb_db_open(fabric, &(struct vb_db_params){ .cc = "silo" }, &db);
  *	vb_table_open(db, &(struct vb_table_params){ .name = "account", .record_bytes = 8,
@@ -21,22 +21,22 @@
  *		err = vb_txn_commit(me);
  *	} while (err == -EAGAIN);
  *
- * Every call of a transaction may find that the protocol has to abort it.  It then returns -EAGAIN, the
- * transaction is over (its locks are given back, nothing was written), and vb_txn_cause() says why; begin
- * again, as vb_txn_run() does.  A transaction that has ended this way may still be called: it says -EAGAIN
- * until the next vb_txn_begin, so a body need check only at its end.
+ * Every call of a transaction may find that the protocol has to abort it.  It then returns -EAGAIN,
+ * the transaction is over (its locks are given back, nothing was written), and vb_txn_cause() says
+ * why; begin again, as vb_txn_run() does.  A transaction that has ended this way may still be
+ * called: it says -EAGAIN until the next vb_txn_begin, so a body need check only at its end.
  *
- * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if they
- * had run one after the other.  All but `sundial` are strictly serializable: in that order a transaction
- * comes after those that had ended before it began.  What a transaction reads while it runs is whole (no
- * record is ever half of one version and half of another), but with `silo` and `sundial` two records
- * may be of different moments; such a transaction cannot commit.
+ * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if
+ * they had run one after the other.  All but `sundial` are strictly serializable: in that order a
+ * transaction comes after those that had ended before it began.  What a transaction reads while it
+ * runs is whole (no record is ever half of one version and half of another), but with `silo` and
+ * `sundial` two records may be of different moments; such a transaction cannot commit.
  *
- * When a coordinator dies.  With recovery (the default), every transaction writes what it will write into
- * its own node's memory before its commit, and whoever finds a lock of a coordinator that has not moved
- * for a lease rolls the transaction back, or forward if it had committed.  That needs the memory of its
- * node: where a process takes its node's memory with it (verbs, ucx), transactions on that node's records
- * fail with -VB_EPEERGONE.
+ * When a coordinator dies.  With recovery (the default), every transaction writes what it will
+ * write into its own node's memory before its commit, and whoever finds a lock of a coordinator
+ * that has not moved for a lease rolls the transaction back, or forward if it had committed.  That
+ * needs the memory of its node: where a process takes its node's memory with it (verbs, ucx),
+ * transactions on that node's records fail with -VB_EPEERGONE.
  */
 #ifndef VERBENA_TXN_H
 #define VERBENA_TXN_H
@@ -96,15 +96,15 @@ struct vb_table_params {
 	enum vb_partition partition;
 };
 
-/* Bytes of each node's segment that a table takes, for vb_fabric_params.node_bytes; and of the rest of a
- * database.  nodes: of the fabric.  The parameters as for the calls below. */
+/* Bytes of each node's segment that a table takes, for vb_fabric_params.node_bytes; and of the rest
+ * of a database.  nodes: of the fabric.  The parameters as for the calls below. */
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,
 			     uint16_t nodes);
 uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
 
 /*
- * Opens the database on this process's view of the fabric, making it if it is not there yet; whoever
- * comes second must ask for the same protocol and sizes.
+ * Opens the database on this process's view of the fabric, making it if it is not there yet;
+ * whoever comes second must ask for the same protocol and sizes.
  *
  *   -EINVAL      unknown protocol, a hybrid code of the wrong length, a number out of range, or another
  *                database than the one that exists
@@ -114,16 +114,17 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
 int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, struct vb_db **out);
 void vb_db_close(struct vb_db *db);
 
-/* The same for a table.  Tables are opened in the same order by every process.  -EINVAL, -ENOSPC. */
+/* The same for a table.  Tables are opened in the same order by every process.  -EINVAL, -ENOSPC.
+ */
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out);
 /* The node that has a key, and the size of a record. */
 uint16_t vb_table_node(const struct vb_table *table, uint64_t key);
 uint32_t vb_table_record_bytes(const struct vb_table *table);
 
 /*
- * Puts a record in place without a transaction, before anybody runs transactions on the node.  Only for
- * keys of nodes whose memory this process reaches (shm, sim: all; verbs, ucx: its own).  One thread at a
- * time for each node.
+ * Puts a record in place without a transaction, before anybody runs transactions on the node.  Only
+ * for keys of nodes whose memory this process reaches (shm, sim: all; verbs, ucx: its own).  One
+ * thread at a time for each node.
  *
  *   -EEXIST  the key is there already
  *   -ENOSPC  the table is full
@@ -132,8 +133,9 @@ uint32_t vb_table_record_bytes(const struct vb_table *table);
 int vb_table_load(struct vb_table *table, uint64_t key, const void *record);
 
 /*
- * Each node needs a server: it adds keys to the node's index, and does what is asked by RPC.  As a task on
- * this thread's scheduler, which runs whenever the thread awaits something, or on a thread of its own.
+ * Each node needs a server: it adds keys to the node's index, and does what is asked by RPC.  As a
+ * task on this thread's scheduler, which runs whenever the thread awaits something, or on a thread
+ * of its own.
  *
  *   -EBUSY  the node has a server that is alive
  */
@@ -141,7 +143,8 @@ int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **ou
 int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_server **out);
 void vb_db_server_stop(struct vb_db_server *server);
 
-/* A coordinator at `node`.  -ENOMEM, -ENOSPC (as many are open as the database allows), -VB_EPEERGONE. */
+/* A coordinator at `node`.  -ENOMEM, -ENOSPC (as many are open as the database allows),
+ * -VB_EPEERGONE. */
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out);
 /* A transaction that is under way is aborted. */
 void vb_coordinator_close(struct vb_coordinator *me);
@@ -193,9 +196,9 @@ int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key);
 
 /*
- * Says beforehand what will be read and written: the records are looked up, locked and fetched together,
- * with few doorbells and in about the time of one.  What is declared need not be used, and what is not
- * declared may be.  A declared key that has no record is no error here.
+ * Says beforehand what will be read and written: the records are looked up, locked and fetched
+ * together, with few doorbells and in about the time of one.  What is declared need not be used,
+ * and what is not declared may be.  A declared key that has no record is no error here.
  */
 struct vb_txn_key {
 	struct vb_table *table;
@@ -217,10 +220,10 @@ int vb_txn_commit(struct vb_coordinator *me);
 void vb_txn_abort(struct vb_coordinator *me);
 
 /*
- * Values of any size, up to a bound: a table whose records are the beginning of a value and its length, and a
- * second one, "NAME.more", with the rest in pieces, which lie on the node of the record and are read and
- * written under the same protocol.  A value that fits in the record costs what a record costs; a longer one,
- * one more round of verbs for all of its pieces together.
+ * Values of any size, up to a bound: a table whose records are the beginning of a value and its
+ * length, and a second one, "NAME.more", with the rest in pieces, which lie on the node of the
+ * record and are read and written under the same protocol.  A value that fits in the record costs
+ * what a record costs; a longer one, one more round of verbs for all of its pieces together.
  */
 struct vb_values;
 
@@ -234,15 +237,16 @@ struct vb_values_params {
 	enum vb_partition partition;
 };
 
-/* -EINVAL, -ENOSPC as vb_table_open.  The database's record_max must hold inline_bytes + 8 and piece_bytes,
- * its items_max and bytes_max the pieces of the largest value. */
+/* -EINVAL, -ENOSPC as vb_table_open.  The database's record_max must hold inline_bytes + 8 and
+ * piece_bytes, its items_max and bytes_max the pieces of the largest value. */
 int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
 /* Before vb_db_close. */
 void vb_values_close(struct vb_values *values);
 
-/* In a transaction.  get: at most `size` bytes are copied, *bytes is the whole value's; put: inserts the value
- * or replaces it; remove: -ENOENT if there is none.  Keys are below 2^64 divided by the pieces of the largest
- * value (-EINVAL).  -E2BIG: a value larger than bytes_max; the transaction goes on.  Other errors as above. */
+/* In a transaction.  get: at most `size` bytes are copied, *bytes is the whole value's; put:
+ * inserts the value or replaces it; remove: -ENOENT if there is none.  Keys are below 2^64 divided
+ * by the pieces of the largest value (-EINVAL).  -E2BIG: a value larger than bytes_max; the
+ * transaction goes on.  Other errors as above. */
 int vb_values_get(struct vb_coordinator *me, struct vb_values *values, uint64_t key, void *buf,
 		  uint32_t size, uint32_t *bytes);
 int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t key, const void *value,
@@ -254,9 +258,9 @@ enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me);
 int vb_txn_error(const struct vb_coordinator *me);
 
 /*
- * Runs body(me, arg) as a transaction, again and again with growing pauses in between until it commits,
- * at most `tries` times (0: without end).  The body returns 0 to commit; anything else aborts and is
- * returned, except -EAGAIN, which is tried again.
+ * Runs body(me, arg) as a transaction, again and again with growing pauses in between until it
+ * commits, at most `tries` times (0: without end).  The body returns 0 to commit; anything else
+ * aborts and is returned, except -EAGAIN, which is tried again.
  *
  *   0        committed
  *   -EAGAIN  not in so many tries; vb_txn_cause has the last one's cause
@@ -265,10 +269,10 @@ int vb_txn_error(const struct vb_coordinator *me);
 int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me, void *arg),
 	       void *arg, unsigned tries);
 
-/* Looks at every record of a node for locks of transactions that have not moved for a lease, and rolls
- * those back or forward, as whoever meets them would; and gives up the places of coordinators on the node whose
- * process is gone.  Takes a lease and some; *freed counts locks.  -EBUSY: a transaction is under way;
- * -EOPNOTSUPP: the database has no recovery; or the fabric's error. */
+/* Looks at every record of a node for locks of transactions that have not moved for a lease, and
+ * rolls those back or forward, as whoever meets them would; and gives up the places of coordinators
+ * on the node whose process is gone.  Takes a lease and some; *freed counts locks.  -EBUSY: a
+ * transaction is under way; -EOPNOTSUPP: the database has no recovery; or the fabric's error. */
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * OCC as in Silo (seed 002 section 4.1 after DrTM+H, seed 004 algorithm 5): transactions read without locks,
- * and at the end lock what they write and look whether what they read is still what it was.
+ * OCC as in Silo (seed 002 section 4.1 after DrTM+H, seed 004 algorithm 5): transactions read
+ * without locks, and at the end lock what they write and look whether what they read is still what
+ * it was.
  *
  *	lock word     63                                            2   1   0
  *	             +-----------------------------------------------+---+---+
@@ -14,15 +15,15 @@
  *	lock       CAS version -> ts | 1         commit     WRITE + CAS ts | 1 -> ts
  *	release    CAS ts | 1 -> version
  *
- * A version is the timestamp of the transaction that wrote it, so no version ever comes back.  The CAS that
- * locks a record also proves that it is the version which was read: lock and validation of the write set are
- * one verb, and our own locks need no special case in the validation of the rest.
+ * A version is the timestamp of the transaction that wrote it, so no version ever comes back.  The
+ * CAS that locks a record also proves that it is the version which was read: lock and validation of
+ * the write set are one verb, and our own locks need no special case in the validation of the rest.
  *
- * Departs from seed 004, whose algorithm takes the lock with one verb and writes the owner with the next (a
- * client that dies in between leaves a lock without an owner), and whose validation looks at lock and owner
- * only: a record that was written and unlocked since it was read passes (`silo-as-published` shows it; the
- * version must be compared, for reads and for writes that were read before they were locked).  Silo's epochs
- * serve its log and are not needed here.
+ * Departs from seed 004, whose algorithm takes the lock with one verb and writes the owner with the
+ * next (a client that dies in between leaves a lock without an owner), and whose validation looks
+ * at lock and owner only: a record that was written and unlocked since it was read passes
+ * (`silo-as-published` shows it; the version must be compared, for reads and for writes that were
+ * read before they were locked).  Silo's epochs serve its log and are not needed here.
  */
 #include "cc/silo.h"
 
@@ -33,8 +34,8 @@ static vb_addr lock_word(const struct vb_item *it)
 
 /* ---- read ---- */
 
-/* The tuple as it was read; without a seal, the lock word as it was before and after (store/store.h, "Whole
- * reads"). */
+/* The tuple as it was read; without a seal, the lock word as it was before and after
+ * (store/store.h, "Whole reads"). */
 static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t before, uint64_t after)
 {
 	const struct vb_tuple_layout *l = vb_item_layout(it);
@@ -224,7 +225,8 @@ const struct vb_cc_ops vb_cc_silo = {
 
 /* ---- to the letter ---- */
 
-/* Line 14: "X.lock != 0 and X.wid != T.Tid".  That a record has another version is not looked at. */
+/* Line 14: "X.lock != 0 and X.wid != T.Tid".  That a record has another version is not looked at.
+ */
 static void validate_locks_only(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	silo_validate(s, items, n);

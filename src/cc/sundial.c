@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sundial (seed 002 section 4.5): logical leases.  A version is good from wts to rts in logical time; a
- * transaction commits at one logical time that lies in the leases of all it read and behind the leases of
- * all it overwrites.  If the time has to lie behind a lease, the lease is *renewed*, which is possible as long
- * as nobody has written or locked the record.  So a reader need not abort because somebody wrote after it.
+ * Sundial (seed 002 section 4.5): logical leases.  A version is good from wts to rts in logical
+ * time; a transaction commits at one logical time that lies in the leases of all it read and behind
+ * the leases of all it overwrites.  If the time has to lie behind a lease, the lease is *renewed*,
+ * which is possible as long as nobody has written or locked the record.  So a reader need not abort
+ * because somebody wrote after it.
  *
  *	lock word      63        48 47                                       0
  *	              +------------+------------------------------------------+
@@ -16,18 +17,19 @@
  *	lock      CAS (0, rts) -> (place, rts)     commit   WRITE + CAS (place, rts) -> (0, commit time)
  *	                                           release  CAS (place, rts) -> (0, rts)
  *
- * Lock and lease are one word, which is where this departs from the paper.  There the renewal looks at the
- * lock and then extends rts by CAS; a writer that locks in between has taken its commit time from the old
- * rts, and a reader reads an old version at a time when the new one was valid.  Here the CAS fails.  And since
- * every commit makes rts larger, a word that is what it was when the record was read proves that the record is
- * unchanged: a renewal is one CAS without a READ before it, and so is a lock.
+ * Lock and lease are one word, which is where this departs from the paper.  There the renewal looks
+ * at the lock and then extends rts by CAS; a writer that locks in between has taken its commit time
+ * from the old rts, and a reader reads an old version at a time when the new one was valid.  Here
+ * the CAS fails.  And since every commit makes rts larger, a word that is what it was when the
+ * record was read proves that the record is unchanged: a renewal is one CAS without a READ before
+ * it, and so is a lock.
  *
- * A locked record may be read: its writer commits behind its lease.  Without seals the record under a locked
- * word may be half written, so the writer marks the version first (bit w).
+ * A locked record may be read: its writer commits behind its lease.  Without seals the record under
+ * a locked word may be half written, so the writer marks the version first (bit w).
  *
- * Serializable, but not strictly: a transaction may be ordered, in logical time, before one that had ended
- * before it began.  Whose lock it is can be told by its place only; a lock is therefore recovered when its
- * place stands still, not when its place has gone on.
+ * Serializable, but not strictly: a transaction may be ordered, in logical time, before one that
+ * had ended before it began.  Whose lock it is can be told by its place only; a lock is therefore
+ * recovered when its place stands still, not when its place has gone on.
  */
 #include "cc/sundial.h"
 
@@ -61,7 +63,8 @@ static void at_least(struct vb_stage *s, uint64_t time)
 
 /* ---- read ---- */
 
-/* before, after: the version at a look before and after the READ of the tuple, where there was one. */
+/* before, after: the version at a look before and after the READ of the tuple, where there was one.
+ */
 static void judge_read(struct vb_stage *s, struct vb_item *it, const uint64_t *before,
 		       const uint64_t *after)
 {
@@ -104,10 +107,10 @@ static bool look_at_versions(struct vb_stage *s, struct vb_item **items, unsigne
 }
 
 /*
- * What is read must be whole, and its rts must be of its wts and not of a later one.  With seals, and where the
- * two words are read as one, one READ shows both.  With seals alone, the version is looked at once more: then
- * the rts came before, and is that version's or an older one's, which is shorter and does no harm.  Without
- * seals it is looked at before, too.
+ * What is read must be whole, and its rts must be of its wts and not of a later one.  With seals,
+ * and where the two words are read as one, one READ shows both.  With seals alone, the version is
+ * looked at once more: then the rts came before, and is that version's or an older one's, which is
+ * shorter and does no harm.  Without seals it is looked at before, too.
  */
 void sundial_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
@@ -131,8 +134,9 @@ void sundial_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 }
 
 /*
- * What the lock word has become since the record was read, `seen`, is free and another: others have renewed the
- * lease, or somebody has written.  The version, read after that, tells.  False: the fabric failed.
+ * What the lock word has become since the record was read, `seen`, is free and another: others have
+ * renewed the lease, or somebody has written.  The version, read after that, tells.  False: the
+ * fabric failed.
  */
 static bool look_again(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
@@ -354,8 +358,8 @@ int sundial_access(struct vb_txn *t, struct vb_item **items, unsigned n)
 	return vb_txn_stage(t, SUNDIAL_READ, items, n);
 }
 
-/* Locks are taken while the transaction runs, as in the paper: two that write the same record do not both
- * run to their ends. */
+/* Locks are taken while the transaction runs, as in the paper: two that write the same record do
+ * not both run to their ends. */
 int sundial_write(struct vb_txn *t, struct vb_item **items, unsigned n)
 {
 	unsigned m = not_fetched(items, n);

@@ -36,7 +36,8 @@ static void wrong_tuple(struct vb_stage *s, struct vb_item *it, vb_addr word)
 	it->seen = 0;
 }
 
-/* The lock is ours.  An image that was there before is the transaction's own, perhaps changed by it. */
+/* The lock is ours.  An image that was there before is the transaction's own, perhaps changed by
+ * it. */
 static void fetched(struct vb_item *it)
 {
 	if (needs_read(it))
@@ -170,7 +171,8 @@ static void look_at_readers(struct vb_stage *s, struct vb_item *it, const unsign
 		fetched(it);
 }
 
-/* An upgrade has the record already, perhaps changed by its transaction; the slots alone are looked at. */
+/* An upgrade has the record already, perhaps changed by its transaction; the slots alone are looked
+ * at. */
 struct sx_look {
 	unsigned char slots[VB_SX_META];
 };

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two-phase locking: what No-Wait, Wait-Die and Wound-Wait have in common.  They differ in one function: what
- * to do about whoever holds what one wants.
+ * Two-phase locking: what No-Wait, Wait-Die and Wound-Wait have in common.  They differ in one
+ * function: what to do about whoever holds what one wants.
  *
  *	lock word   63                                            2 1 0
  *	           +-----------------------------------------------+---+
  *	           | timestamp of the holder: clock, place         | 0 |     0: free
  *	           +-----------------------------------------------+---+
  *
- * Lock, owner and age are one word, so one CAS takes it: a client that dies has it or has it not (the papers
- * take the lock with one verb and write the owner with the next).
+ * Lock, owner and age are one word, so one CAS takes it: a client that dies has it or has it not
+ * (the papers take the lock with one verb and write the owner with the next).
  *
  * Exclusive only (the default of seed 004 section 5.1): readers take the lock, too.
  *
- * Shared and exclusive (`-sx`): the tuple's eight meta words are *slots*, each with the timestamp of one
- * reader.  A reader puts its name into a slot by CAS and then looks at the lock word; a writer takes the lock
- * word by CAS and then looks at the slots.  READs and atomics see the atomics that were posted before them, so
- * of a reader and a writer at least one sees the other:
+ * Shared and exclusive (`-sx`): the tuple's eight meta words are *slots*, each with the timestamp
+ * of one reader.  A reader puts its name into a slot by CAS and then looks at the lock word; a
+ * writer takes the lock word by CAS and then looks at the slots.  READs and atomics see the atomics
+ * that were posted before them, so of a reader and a writer at least one sees the other:
  *
  *	reader   CAS slot 0 -> ts, CAS lock 0 -> 0, READ    lock free? yes: has it  no: out of the slot, conflict
  *	writer   CAS lock 0 -> ts, READ                     slots empty? yes: has it  no: conflict with each
  *	                                                    reader; keeps the word while it waits
  *
- * The reader looks at the lock word with an atomic, whose place in the order is known, and not in what the READ
- * brought: of a READ's lines the record may be fetched first, while the last writer is still writing, and the
- * lock word last, when it has gone.
+ * The reader looks at the lock word with an atomic, whose place in the order is known, and not in
+ * what the READ brought: of a READ's lines the record may be fetched first, while the last writer
+ * is still writing, and the lock word last, when it has gone.
  *
- * Seed 004 counts readers in the lock word (algorithm 1), where a CAS fails for every other reader that comes
- * or goes, and where nobody knows whose a dead reader's count is.  More readers than slots abort, as its
- * Wait-Die's do.
+ * Seed 004 counts readers in the lock word (algorithm 1), where a CAS fails for every other reader
+ * that comes or goes, and where nobody knows whose a dead reader's count is.  More readers than
+ * slots abort, as its Wait-Die's do.
  *
  *	acquire   CAS and READ in one doorbell (shared: two CAS)    release, read   CAS
  *	commit    WRITE and CAS in one doorbell                     release, abort  CAS
@@ -43,8 +43,8 @@
 
 enum { TWO_PHASE_LOCK, TWO_PHASE_COMMIT, TWO_PHASE_RELEASE, TWO_PHASE_STAGES };
 
-/* The item is held by `holder`: VB_ITEM_WAIT, or why the transaction must end.  May ask for verbs, which are
- * run afterwards. */
+/* The item is held by `holder`: VB_ITEM_WAIT, or why the transaction must end.  May ask for verbs,
+ * which are run afterwards. */
 typedef uint8_t two_phase_judge(struct vb_stage *s, struct vb_item *it, uint64_t holder);
 
 void two_phase_lock_x(struct vb_stage *s, struct vb_item **items, unsigned n,

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wait-Die (seed 002 section 4.3, seed 004 section 5.1): two-phase locking (cc/two_phase.h) in which a
- * transaction waits for younger ones only, and dies when what it wants is held by an older one.  All waiting
- * goes from old to young, so there are no deadlocks.  One that died keeps its timestamp when it is tried again
- * and so becomes the oldest in the end.
+ * Wait-Die (seed 002 section 4.3, seed 004 section 5.1): two-phase locking (cc/two_phase.h) in
+ * which a transaction waits for younger ones only, and dies when what it wants is held by an older
+ * one.  All waiting goes from old to young, so there are no deadlocks.  One that died keeps its
+ * timestamp when it is tried again and so becomes the oldest in the end.
  *
- * One-sided, waiting is asking again: CAS and READ, with growing pauses.  By RPC the owner's server asks on
- * our behalf for a while.
+ * One-sided, waiting is asking again: CAS and READ, with growing pauses.  By RPC the owner's server
+ * asks on our behalf for a while.
  *
- * The oldest may starve: whenever the lock is free, a younger one that asks at the right moment gets it
- * (seed 002 names this and sketches a counter).  `wait-die` is the paper's; `wait-die-fair` is cured:
+ * The oldest may starve: whenever the lock is free, a younger one that asks at the right moment
+ * gets it (seed 002 names this and sketches a counter).  `wait-die` is the paper's; `wait-die-fair`
+ * is cured:
  *
  *	reserved word of the tuple   0, or the timestamp of the oldest that waits
  *
@@ -17,8 +18,8 @@
  *	who gets the lock and finds an older one's in the word: gives it back and dies
  *	whose it is       CAS it back to 0 once the lock is got, or on the way out
  *
- * The paper's counter says that somebody waits and not who: if he dies, it can never be set back, and nobody
- * gets the lock again.  A name can be recovered like any other.
+ * The paper's counter says that somebody waits and not who: if he dies, it can never be set back,
+ * and nobody gets the lock again.  A name can be recovered like any other.
  */
 #include "cc/two_phase.h"
 

@@ -2,14 +2,14 @@
 /*
  * Histories of transactions: what each read and wrote, by the versions that the store itself knows.
  *
- * A *history* is one flat piece of memory with one writer, shared with the parent of a forked worker
- * and still there when the worker has been killed.  A run has one per worker; the checker
+ * A *history* is one flat piece of memory with one writer, shared with the parent of a forked
+ * worker and still there when the worker has been killed.  A run has one per worker; the checker
  * (check/serial.h) takes them together.
  *
- * Versions.  The store gives every write of a key a version that no other write of that key has, and
- * knows which version it replaced.  So who wrote what a transaction read (reads-from) and in which order
- * a key's versions came (each write names its predecessor) are known and not guessed.  Versions below
- * VB_HISTORY_FIRST are the loader's: they have no writer.
+ * Versions.  The store gives every write of a key a version that no other write of that key has,
+ * and knows which version it replaced.  So who wrote what a transaction read (reads-from) and in
+ * which order a key's versions came (each write names its predecessor) are known and not guessed.
+ * Versions below VB_HISTORY_FIRST are the loader's: they have no writer.
  */
 #ifndef VB_CHECK_HISTORY_H
 #define VB_CHECK_HISTORY_H
@@ -25,8 +25,8 @@
 enum vb_history_outcome {
 	VB_HISTORY_COMMITTED,
 	VB_HISTORY_ABORTED,
-	/* Its client died, or lost the answer, after it had asked for the commit: it counts as committed
-	 * if anybody saw a version of its, else as aborted. */
+	/* Its client died, or lost the answer, after it had asked for the commit: it counts as
+	 * committed if anybody saw a version of its, else as aborted. */
 	VB_HISTORY_UNKNOWN,
 };
 
@@ -53,7 +53,8 @@ struct vb_history_txn {
 
 struct vb_history;
 
-/* A history of at most `bytes`; memory is taken from the machine as it is filled.  -ENOMEM, said. */
+/* A history of at most `bytes`; memory is taken from the machine as it is filled.  -ENOMEM, said.
+ */
 int vb_history_open(size_t bytes, struct vb_history **out);
 void vb_history_close(struct vb_history *h);
 

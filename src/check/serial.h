@@ -41,8 +41,8 @@ struct vb_serial_params {
 
 struct vb_serial_result {
 	uint64_t txns, committed, aborted, unknown, reads, writes, keys, edges;
-	/* At least so many: one for each strongly connected component, and one for each fork, ghost,
-	 * G1a and G1b. */
+	/* At least so many: one for each strongly connected component, and one for each fork,
+	 * ghost, G1a and G1b. */
 	uint64_t found[VB_ANOMALIES];
 	enum vb_anomaly first; /* the worst by the order of the enum, NONE: serializable */
 	double seconds;
@@ -56,8 +56,8 @@ void vb_serial_result_free(struct vb_serial_result *r);
 
 /* One JSON object a line; doc/histories.md has the fields.  -errno, said. */
 int vb_history_write_jsonl(const struct vb_history *const *parts, unsigned n, FILE *to);
-/* Elle's list-append: a version of a key becomes an element of a list that each write appends to.  A read
- * of a version is the list of all versions up to it. */
+/* Elle's list-append: a version of a key becomes an element of a list that each write appends to.
+ * A read of a version is the list of all versions up to it. */
 int vb_history_write_edn(const struct vb_history *const *parts, unsigned n, FILE *to);
 /* Reads what vb_history_write_jsonl wrote, or anything of that form; -EINVAL names the line. */
 int vb_history_read_jsonl(FILE *from, const char *name, struct vb_history **out);

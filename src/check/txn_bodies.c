@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the coordinators do.  A record's bytes follow from the money in it, so that one that mixes two versions
- * shows it, whatever the protocol says of versions.
+ * What the coordinators do.  A record's bytes follow from the money in it, so that one that mixes
+ * two versions shows it, whatever the protocol says of versions.
  */
 #define VB_LOG_ROOM "check"
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seed after seed of a transaction protocol.  While a seed runs its command line is kept ready, so that an
- * assertion that ends the process says how to come back to it.
+ * Seed after seed of a transaction protocol.  While a seed runs its command line is kept ready, so
+ * that an assertion that ends the process says how to come back to it.
  */
 #define VB_LOG_ROOM "check"
 #include "check/txn_campaign.h"
@@ -30,7 +30,8 @@ char *vb_txn_campaign_replay(char *buf, size_t size, const struct vb_txn_campaig
 	return buf;
 }
 
-/* Is it what was planted, by the name of its rule or of its anomaly?  Of a real protocol everything counts. */
+/* Is it what was planted, by the name of its rule or of its anomaly?  Of a real protocol everything
+ * counts. */
 static bool is_wanted(const struct vb_cc_ops *cc, enum vb_txn_rule rule, enum vb_anomaly anomaly)
 {
 	if (cc->planted == NULL || !strcmp(cc->planted, vb_txn_rule_names[rule]))

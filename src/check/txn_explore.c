@@ -2,9 +2,9 @@
 /*
  * Running one seed of a transaction protocol.
  *
- * Each coordinator is a *slot*: a supervisor task, which lives as long as the run, and below it *lives*, one
- * after the other.  A life is the task that calls transactions; it ends when the simulator kills it (the
- * supervisor then opens a new coordinator) or when it has done everything.
+ * Each coordinator is a *slot*: a supervisor task, which lives as long as the run, and below it
+ * *lives*, one after the other.  A life is the task that calls transactions; it ends when the
+ * simulator kills it (the supervisor then opens a new coordinator) or when it has done everything.
  */
 #define VB_LOG_ROOM "check"
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Explores one seed of a transaction protocol: a small cluster in the simulator, a few coordinators that
- * fight for a few records, an adversary, the checkers.  Everything is drawn from the seed.
+ * Explores one seed of a transaction protocol: a small cluster in the simulator, a few coordinators
+ * that fight for a few records, an adversary, the checkers.  Everything is drawn from the seed.
  *
  *	safety     faults are on: coordinators die at any verb and are replaced, stand still for leases, lose
  *	           answers; READs and WRITEs are torn, verbs delayed, nodes cut off.  Transactions move money
@@ -64,8 +64,8 @@ struct vb_txn_explored {
 	char *stories; /* free(); NULL: none */
 };
 
-/* 0: explored, what was found is in *out.  -error, said: it could not be, or a call returned what it may
- * not. */
+/* 0: explored, what was found is in *out.  -error, said: it could not be, or a call returned what
+ * it may not. */
 int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 		   struct vb_txn_explored *out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the exploration of transactions: see txn_explore.h.  txn_explore.c runs it, txn_bodies.c is what the
- * coordinators do, txn_judge.c is what is said of it in the end. */
+/* Inside the exploration of transactions: see txn_explore.h.  txn_explore.c runs it, txn_bodies.c
+ * is what the coordinators do, txn_judge.c is what is said of it in the end. */
 #ifndef VB_CHECK_TXN_WORLD_H
 #define VB_CHECK_TXN_WORLD_H
 

@@ -29,8 +29,8 @@ static void failed(struct vb_acc *a, int err)
 		a->err = err;
 }
 
-/* The CPU's way to memory of this node, if there is one and nothing that was asked of that node before
- * is still to happen. */
+/* The CPU's way to memory of this node, if there is one and nothing that was asked of that node
+ * before is still to happen. */
 static void *near(struct vb_acc *a, vb_addr at, uint32_t len)
 {
 	if (!a->near_cpu || vb_addr_node(at) != a->node)
@@ -113,8 +113,9 @@ void vb_acc_cas_slow(struct vb_acc *a, vb_addr at, uint64_t expect, uint64_t val
 	a->old[a->n - 1] = old;
 }
 
-/* What comes behind a verb that failed is not posted: a lock word must not be let go when the WRITE before it
- * may not have happened.  (In one doorbell, and in several at once, the connection sees to that.) */
+/* What comes behind a verb that failed is not posted: a lock word must not be let go when the WRITE
+ * before it may not have happened.  (In one doorbell, and in several at once, the connection sees
+ * to that.) */
 static int one_by_one(struct vb_acc *a)
 {
 	int err = 0;

@@ -6,18 +6,20 @@
  *	WriteDI   WRITE of a tuple's version and record        WriteTM   ...
  *	AModIM    CAS on a word of a tuple's metadata          AModTM    ...
  *
- * A stage of a protocol asks for what it needs of all its tuples, then *goes*: what was asked is posted
- * with one doorbell, whatever nodes it is for, and waited for.  Only then are the results there.  What
- * was asked for the same node happens in the order that the fabric promises (fabric/fabric.h): a READ sees
- * the CAS and the WRITE asked before it, a CAS sees the WRITE.
+ * A stage of a protocol asks for what it needs of all its tuples, then *goes*: what was asked is
+ * posted with one doorbell, whatever nodes it is for, and waited for.  Only then are the results
+ * there.  What was asked for the same node happens in the order that the fabric promises
+ * (fabric/fabric.h): a READ sees the CAS and the WRITE asked before it, a CAS sees the WRITE.
  *
- * Three properties can be switched off, to measure what each is worth (seed 002 section 3.3, seed 004
- * section 5.5): doorbell batching (each verb rings its own; the unlock of a commit then waits for its WRITE,
- * because only one doorbell promises that it is lost together with it), outstanding requests (each verb is waited for
- * before the next is posted), and, a matter of the caller, that a commit waits for its acknowledgement.
+ * Three properties can be switched off, to measure what each is worth (seed 002 section 3.3, seed
+ * 004 section 5.5): doorbell batching (each verb rings its own; the unlock of a commit then waits
+ * for its WRITE, because only one doorbell promises that it is lost together with it), outstanding
+ * requests (each verb is waited for before the next is posted), and, a matter of the caller, that a
+ * commit waits for its acknowledgement.
  *
- * Where verbs complete at once (shm) each happens as it is asked, without building a verb.  Where the
- * CPU's atomics and the device's know of each other, the node's own memory is reached by the CPU.
+ * Where verbs complete at once (shm) each happens as it is asked, without building a verb.  Where
+ * the CPU's atomics and the device's know of each other, the node's own memory is reached by the
+ * CPU.
  */
 #ifndef VB_STORE_ACCESS_H
 #define VB_STORE_ACCESS_H
@@ -61,8 +63,8 @@ void vb_acc_write_slow(struct vb_acc *a, vb_addr at, const void *buf, uint32_t l
 void vb_acc_cas_slow(struct vb_acc *a, vb_addr at, uint64_t expect, uint64_t value, uint64_t *old);
 
 /*
- * Where verbs complete at once there is no doorbell to gather them for, but the memory's latency is hidden in
- * the same way: all of it is asked for before the first is used.
+ * Where verbs complete at once there is no doorbell to gather them for, but the memory's latency is
+ * hidden in the same way: all of it is asked for before the first is used.
  */
 static inline void vb_acc_hint(struct vb_acc *a, vb_addr at, uint32_t len)
 {

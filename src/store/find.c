@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finding tuples from afar: READs of the index, one slot of every key at a time, so that the lookups of
- * many keys take at most three rounds; and the cache of what was found (seed 002 section 3.2).
+ * Finding tuples from afar: READs of the index, one slot of every key at a time, so that the
+ * lookups of many keys take at most three rounds; and the cache of what was found (seed 002 section
+ * 3.2).
  */
 #define VB_LOG_ROOM "store"
 #include <errno.h>
@@ -10,8 +11,8 @@
 #include "base/log.h"
 #include "store/store.h"
 
-/* Misses are looked at again until no key moves: at once, and then after pauses, because the owner may
- * have been stopped while it moves one (its thread has to wait for a CPU). */
+/* Misses are looked at again until no key moves: at once, and then after pauses, because the owner
+ * may have been stopped while it moves one (its thread has to wait for a CPU). */
 #define LOOKS_AT_ONCE 32u
 #define PAUSE_NS      10000u
 #define PAUSE_MOST_NS 1000000u
@@ -137,8 +138,8 @@ static void renew_view(struct vb_table_node *n, const struct where *w)
 	__atomic_store_n(&n->view.generation, w->generation, __ATOMIC_RELAXED);
 }
 
-/* The first look may have got old and new words while the index was made larger, and `moves` after that:
- * then the second has the same moves, and other words. */
+/* The first look may have got old and new words while the index was made larger, and `moves` after
+ * that: then the second has the same moves, and other words. */
 static bool settled(const struct where *a, const struct where *b)
 {
 	return a->moves == b->moves && (a->moves & 1) == 0 && a->index_at == b->index_at &&

@@ -6,14 +6,14 @@
  *	       | key, 64 bits   | check, 16 bits | offset, 48 bits   |
  *	       +----------------+----------------+-------------------+
  *
- * A key is in one of three slots.  The paper's slot is 24 bytes (address, size, key); here the size is the
- * table's, and 16 bits of a hash of key and offset find out a slot that was read half old and half new.
- * A torn slot that passes is found out by the tuple's own key.
+ * A key is in one of three slots.  The paper's slot is 24 bytes (address, size, key); here the size
+ * is the table's, and 16 bits of a hash of key and offset find out a slot that was read half old
+ * and half new. A torn slot that passes is found out by the tuple's own key.
  *
  * The owner alone writes.  A key that is in the way is moved to its next slot before its old one is
- * overwritten: along the path that was found first, from its end to its beginning, so at no moment is a
- * key nowhere.  A reader that looks at one slot after the other may still pass a moving key; who finds
- * nothing therefore looks again, between two looks at `moves`.
+ * overwritten: along the path that was found first, from its end to its beginning, so at no moment
+ * is a key nowhere.  A reader that looks at one slot after the other may still pass a moving key;
+ * who finds nothing therefore looks again, between two looks at `moves`.
  */
 #define VB_LOG_ROOM "store"
 #include <errno.h>
@@ -193,8 +193,8 @@ static bool copy_all(const struct vb_index *from, struct vb_index *to)
 }
 
 /*
- * Twice the slots, or more, in new memory, which is made known when it is full of what the old one had.
- * The old one stays as it is, for readers who do not know yet.
+ * Twice the slots, or more, in new memory, which is made known when it is full of what the old one
+ * had. The old one stays as it is, for readers who do not know yet.
  */
 static int resize(struct vb_index *x)
 {

@@ -2,8 +2,9 @@
 /*
  * The ordered index: a B+tree (store/ordered.h has its layout).
  *
- * An insert that has to split takes all the nodes it may need before it changes anything: one for each
- * level and one for a new root.  So it fails before it begins or not at all.  A delete needs none.
+ * An insert that has to split takes all the nodes it may need before it changes anything: one for
+ * each level and one for a new root.  So it fails before it begins or not at all.  A delete needs
+ * none.
  */
 #define VB_LOG_ROOM "store"
 #include "store/ordered.h"
@@ -22,7 +23,8 @@
 #define INNER_MIN  VB_ORDERED_INNER_MIN
 #define LEVELS_MAX VB_ORDERED_LEVELS_MAX
 
-/* The way from the root to a leaf: at[l] is the node of level l, child[l] which of its children is next. */
+/* The way from the root to a leaf: at[l] is the node of level l, child[l] which of its children is
+ * next. */
 struct path {
 	struct vb_ordered_node *at[LEVELS_MAX];
 	unsigned child[LEVELS_MAX];
@@ -318,7 +320,8 @@ static void grow_root(struct vb_ordered *o, uint64_t key, struct vb_ordered_node
 	o->root = root;
 }
 
-/* The node at level `level - 1` of the path was split: `right`, from `key` on, goes into the one above. */
+/* The node at level `level - 1` of the path was split: `right`, from `key` on, goes into the one
+ * above. */
 static void insert_above(struct vb_ordered *o, struct path *p, uint64_t key,
 			 struct vb_ordered_node *right)
 {

@@ -2,20 +2,22 @@
 /*
  * An ordered index: the keys of a node's part of a table in order, for reads of a range.
  *
- * It lies in the owner's own memory, and the owner's server alone uses it, from one thread: nobody reads
- * it from afar.  It has keys only; where their tuples are is the cuckoo index's matter (store/index.c).
+ * It lies in the owner's own memory, and the owner's server alone uses it, from one thread: nobody
+ * reads it from afar.  It has keys only; where their tuples are is the cuckoo index's matter
+ * (store/index.c).
  *
- * A B+tree.  All nodes have 512 bytes, eight lines, and but for the root all are at least half full:
+ * A B+tree.  All nodes have 512 bytes, eight lines, and but for the root all are at least half
+ * full:
  *
  *	leaf    | n, level | next | prev | key 0 .. key 60              |    30 to 61 keys
  *	inner   | n, level | key 0 .. key 30 | child 0 .. child 31      |    16 to 32 children
  *
- * Memory.  A leaf has at least 30 keys and there are at most 1/15 as many inner nodes as leaves, so a key
- * takes at most 512 / 30 * 16 / 15 = 18.2 bytes, and 8.7 where all nodes are full.  In the long run random
- * inserts fill nodes to ln 2, which makes 12.7 bytes a key; ascending inserts, whose splits leave a half
- * behind, 17.6.  To this come, for the whole index, the root, a node in reserve for each level of the tree
- * and one more, and what malloc adds to a node (16 bytes with glibc, and what aligning it leaves).  What
- * deletes no longer need is given back.
+ * Memory.  A leaf has at least 30 keys and there are at most 1/15 as many inner nodes as leaves, so
+ * a key takes at most 512 / 30 * 16 / 15 = 18.2 bytes, and 8.7 where all nodes are full.  In the
+ * long run random inserts fill nodes to ln 2, which makes 12.7 bytes a key; ascending inserts,
+ * whose splits leave a half behind, 17.6.  To this come, for the whole index, the root, a node in
+ * reserve for each level of the tree and one more, and what malloc adds to a node (16 bytes with
+ * glibc, and what aligning it leaves).  What deletes no longer need is given back.
  */
 #ifndef VB_STORE_ORDERED_H
 #define VB_STORE_ORDERED_H
@@ -71,8 +73,8 @@ int vb_ordered_first(const struct vb_ordered *o, uint64_t from, uint64_t *key);
 int vb_ordered_next(const struct vb_ordered *o, uint64_t after, uint64_t *key);
 int vb_ordered_last(const struct vb_ordered *o, uint64_t upto, uint64_t *key);
 
-/* The keys from `from` to `to`, both included, in order, at most `limit` of them; returns how many.  Who
- * wants more goes on behind the last one. */
+/* The keys from `from` to `to`, both included, in order, at most `limit` of them; returns how many.
+ * Who wants more goes on behind the last one. */
 size_t vb_ordered_scan(const struct vb_ordered *o, uint64_t from, uint64_t to, uint64_t *keys,
 		       size_t limit);
 

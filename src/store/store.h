@@ -18,8 +18,8 @@
  *
  * version, seal and record are written with one WRITE; the lock word only by atomics.
  *
- * Whole reads.  A READ of a tuple may be torn: at 16 bytes, or at 8, and in any order.  A reader that has
- * no lock tells a whole record from a torn one in one of two ways:
+ * Whole reads.  A READ of a tuple may be torn: at 16 bytes, or at 8, and in any order.  A reader
+ * that has no lock tells a whole record from a torn one in one of two ways:
  *
  *	sealed     the seal of what it read is right.  A torn one passes with a chance of 2^-64.  Costs the hash:
  *	           about 5 ns for 64 bytes and 50 ns for 1 KB, at the writer and at each reader
@@ -30,8 +30,8 @@
  *
  * So a database is sealed wherever verbs do not complete at once.
  *
- * The *index* of a table on a node is a three-way cuckoo hash table of 16-byte slots (store/index.c); at
- * most three READs find a key's address.  Only the node's server changes it.
+ * The *index* of a table on a node is a three-way cuckoo hash table of 16-byte slots
+ * (store/index.c); at most three READs find a key's address.  Only the node's server changes it.
  */
 #ifndef VB_STORE_STORE_H
 #define VB_STORE_STORE_H
@@ -77,9 +77,9 @@ static inline bool vb_tuple_whole(const struct vb_tuple_layout *l, const void *t
 }
 
 /*
- * The header of a region, which several processes may come to at the same time: who finds its magic word 0
- * fills it.  1: fill the header, then say vb_header_filled; 0: it is filled; -ETIMEDOUT: somebody has begun to
- * fill it and does not come to an end.
+ * The header of a region, which several processes may come to at the same time: who finds its magic
+ * word 0 fills it.  1: fill the header, then say vb_header_filled; 0: it is filled; -ETIMEDOUT:
+ * somebody has begun to fill it and does not come to an end.
  */
 int vb_header_claim(uint64_t *magic);
 void vb_header_filled(uint64_t *magic, uint64_t value);
@@ -129,8 +129,8 @@ struct vb_index {
 uint64_t vb_index_find(const struct vb_index *x, uint64_t key);
 /* -EEXIST, -ENOSPC: no memory for a larger one. */
 int vb_index_insert(struct vb_index *x, uint64_t key, uint64_t offset);
-/* A reader that does not know of a larger index yet still finds the key, if it was there when the index
- * became larger: nobody may use its tuple for another key. */
+/* A reader that does not know of a larger index yet still finds the key, if it was there when the
+ * index became larger: nobody may use its tuple for another key. */
 bool vb_index_delete(struct vb_index *x, uint64_t key);
 /* By a new owner, whose predecessor may have died at any instruction. */
 void vb_index_repair(struct vb_index *x);
@@ -145,7 +145,8 @@ struct vb_store {
 	uint32_t meta_bytes;
 	uint32_t record_max;
 	bool sealed;
-	/* The protocol's lock word of a tuple that nobody holds; was: the word before, 0 for a new tuple. */
+	/* The protocol's lock word of a tuple that nobody holds; was: the word before, 0 for a new
+	 * tuple. */
 	uint64_t (*unlocked)(uint64_t version, uint64_t was);
 	struct vb_table *table[VB_TABLES_MAX];
 	unsigned n_tables;
@@ -192,7 +193,8 @@ struct vb_find {
 	uint64_t key;
 	vb_addr at; /* out; 0: no such key, at one moment during the call */
 };
-/* Looks up n keys with READs, at most three rounds of them (more only for keys that are not there). */
+/* Looks up n keys with READs, at most three rounds of them (more only for keys that are not there).
+ */
 int vb_store_find(struct vb_acc *a, struct vb_find **f, unsigned n);
 
 /* The process's cache of addresses; what it says is a guess, which the tuple's own key confirms. */

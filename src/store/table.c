@@ -6,9 +6,9 @@
  *
  *	header (struct vb_table_header) | tuple 0 | tuple 1 | ... | slots of the index
  *
- * A key that is inserted gets the next tuple, first without a record; so does a key that somebody looked
- * for in vain, because that there is no record is something that he has read, and that must be locked or
- * validated like any other.  A tuple is its key's for good.
+ * A key that is inserted gets the next tuple, first without a record; so does a key that somebody
+ * looked for in vain, because that there is no record is something that he has read, and that must
+ * be locked or validated like any other.  A tuple is its key's for good.
  */
 #define VB_LOG_ROOM "store"
 #include <errno.h>
@@ -183,8 +183,8 @@ static int add(struct vb_table *t, uint16_t node, uint64_t key, uint64_t version
 	if (record != NULL)
 		memcpy(tuple + t->layout.record_at, record, t->layout.record_bytes);
 	init_tuple(t, tuple, key, version);
-	/* Taken before it is in the index: an owner that dies in between leaves a gap, and no tuple that is
-	 * given to two keys. */
+	/* Taken before it is in the index: an owner that dies in between leaves a gap, and no tuple
+	 * that is given to two keys. */
 	n->index.header->tuples++;
 	err = vb_index_insert(&n->index, key, offset);
 	if (err != 0)

@@ -2,18 +2,18 @@
 /*
  * Stages by RPC, the coordinator's side.
  *
- * What a server needs stands in this coordinator's inbox at the server's node, written there by WRITEs
- * that land before the message which tells of them; the answer comes back into an outbox of ours the same
- * way.  Items of several nodes go out together and are waited for together.  A node's items that do not
- * fit in one inbox go in several calls, one after the other.
+ * What a server needs stands in this coordinator's inbox at the server's node, written there by
+ * WRITEs that land before the message which tells of them; the answer comes back into an outbox of
+ * ours the same way.  Items of several nodes go out together and are waited for together.  A node's
+ * items that do not fit in one inbox go in several calls, one after the other.
  *
- * A server does not wait long for a lock on our behalf (txn/serve.c); it answers, and we look at our own
- * status before we ask again.  So an answer comes soon or never, and an answer that never comes means that
- * the server is gone, or its node is cut off.
+ * A server does not wait long for a lock on our behalf (txn/serve.c); it answers, and we look at
+ * our own status before we ask again.  So an answer comes soon or never, and an answer that never
+ * comes means that the server is gone, or its node is cut off.
  *
- * A call that was given up may still be served later.  What it locks then is recovered, or given back by the
- * release that follows it: that goes to the same server, behind it.  If the inbox holds the items of another
- * call by then, the seal is wrong and the server drops it.
+ * A call that was given up may still be served later.  What it locks then is recovered, or given
+ * back by the release that follows it: that goes to the same server, behind it.  If the inbox holds
+ * the items of another call by then, the seal is wrong and the server drops it.
  */
 #define VB_LOG_ROOM "txn"
 #include <stdlib.h>
@@ -131,8 +131,8 @@ static bool asked_already(const struct call *calls, const struct call *c, uint16
 	return false;
 }
 
-/* Takes items of one node from the list, as many as fit in a call; none of a node that is being asked: it
- * has one inbox for us. */
+/* Takes items of one node from the list, as many as fit in a call; none of a node that is being
+ * asked: it has one inbox for us. */
 static void gather(struct vb_txn *t, const struct vb_stage_ops *ops, const struct call *calls,
 		   struct call *c, struct vb_item **items, unsigned n, uint64_t *taken)
 {

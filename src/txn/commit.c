@@ -8,13 +8,14 @@
  *	commit stage  version and record of each tuple are written, and its lock word is let go
  *	release       read locks are let go
  *
- * Without recovery there is no log, and without a status word (protocols that do not need one) the commit
- * point is the moment before the first WRITE.
+ * Without recovery there is no log, and without a status word (protocols that do not need one) the
+ * commit point is the moment before the first WRITE.
  *
- * A WRITE to a tuple that landed after others have rolled the transaction forward and written again would
- * undo them.  So nothing of a commit stage is posted a lease after the commit point (not_after_ns), a verb
- * takes effect within the fabric's bound of its posting, and nobody takes a lock over before both have
- * passed (suspect_ns).  What then is not done is done as others would: by recovery.
+ * A WRITE to a tuple that landed after others have rolled the transaction forward and written again
+ * would undo them.  So nothing of a commit stage is posted a lease after the commit point
+ * (not_after_ns), a verb takes effect within the fabric's bound of its posting, and nobody takes a
+ * lock over before both have passed (suspect_ns).  What then is not done is done as others would:
+ * by recovery.
  */
 #define VB_LOG_ROOM "txn"
 #include <xxhash.h>
@@ -27,8 +28,9 @@ static uint32_t pad8(uint32_t n)
 	return (n + 7) & ~7u;
 }
 
-/* The log is read by verbs only when we are silent, and is published by the status word.  A transaction that
- * writes nothing has an empty one: an earlier try under the same name may have left another there. */
+/* The log is read by verbs only when we are silent, and is published by the status word.  A
+ * transaction that writes nothing has an empty one: an earlier try under the same name may have
+ * left another there. */
 static void write_log(struct vb_txn *t, struct vb_lane *lane)
 {
 	struct vb_db *db = t->me->db;
@@ -124,7 +126,8 @@ void vb_txn_write_back(struct vb_txn *t)
 	struct vb_lane *lane = vb_txn_lane(me);
 	unsigned n = pick(t, VB_ITEM_WRITE, 0);
 
-	/* What is written is let go by the commit stage, but for the reader's place of an upgrade. */
+	/* What is written is let go by the commit stage, but for the reader's place of an upgrade.
+	 */
 	for (unsigned i = 0; i < n; i++)
 		t->some[i]->flags &= (uint16_t)~VB_ITEM_HELD_X;
 	/* A doorbell that is not waited for is the lane's last. */
@@ -144,9 +147,9 @@ void vb_txn_write_back(struct vb_txn *t)
 }
 
 /*
- * Before the place is used again: everything that its last transaction wrote is in place.  What the commit
- * stage could not do is done by recovery, from the log, once it is certain that no verb of ours can still
- * take effect.
+ * Before the place is used again: everything that its last transaction wrote is in place.  What the
+ * commit stage could not do is done by recovery, from the log, once it is certain that no verb of
+ * ours can still take effect.
  */
 void vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 {

@@ -180,9 +180,9 @@ uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane)
 }
 
 /*
- * Brings our status word to `to`, from what we believe it is.  An answer that is lost is asked for again:
- * the CAS that has happened finds what it would have written.  1: somebody has recovered the last
- * transaction of the place, and the word is now lane->status.
+ * Brings our status word to `to`, from what we believe it is.  An answer that is lost is asked for
+ * again: the CAS that has happened finds what it would have written.  1: somebody has recovered the
+ * last transaction of the place, and the word is now lane->status.
  */
 int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 {

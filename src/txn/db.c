@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a database: what it is made of, how much memory that takes, and what all must agree on. */
+/* Opening a database: what it is made of, how much memory that takes, and what all must agree on.
+ */
 #define VB_LOG_ROOM "txn"
 #include "txn/db.h"
 

@@ -15,12 +15,12 @@
  *
  *	header (struct vb_db_header) | place 0 | place 1 | ... | inbox 0 | ... | outbox 0.0 | ...
  *
- * A *place* holds the status word and the log of one transaction at a time.  A coordinator has four.  It uses
- * two in turn, so that the writes of one transaction may still be on their way while the next runs
- * (passive_ack), and the other two, whose logs have room for one record, in turn for what it recovers: what
- * is done in the name of the one is still logged there while the other begins.  An *inbox* is where one coordinator, of
- * any node, puts what it asks this node's server; an *outbox* is where one node's server puts what it
- * answers one of this node's coordinators.
+ * A *place* holds the status word and the log of one transaction at a time.  A coordinator has
+ * four.  It uses two in turn, so that the writes of one transaction may still be on their way while
+ * the next runs (passive_ack), and the other two, whose logs have room for one record, in turn for
+ * what it recovers: what is done in the name of the one is still logged there while the other
+ * begins.  An *inbox* is where one coordinator, of any node, puts what it asks this node's server;
+ * an *outbox* is where one node's server puts what it answers one of this node's coordinators.
  */
 #ifndef VB_TXN_DB_H
 #define VB_TXN_DB_H
@@ -108,7 +108,8 @@ struct vb_txn {
 /* Somebody who wants to know what transactions did: a history. */
 struct vb_txn_watch {
 	void *ctx;
-	/* Before the commit point; then exactly one of these follows, or the coordinator has died. */
+	/* Before the commit point; then exactly one of these follows, or the coordinator has died.
+	 */
 	void (*prepared)(void *ctx, const struct vb_txn *t);
 	void (*ended)(void *ctx, const struct vb_txn *t, bool committed);
 	void (*unknown)(void *ctx, const struct vb_txn *t);

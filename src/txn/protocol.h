@@ -2,19 +2,20 @@
 /*
  * What a concurrency-control protocol is.
  *
- * A protocol is one file in src/cc with one `const struct vb_cc_ops`.  It consists of *stages*: functions
- * that do one step (lock, validate, ...) for a number of tuples, written once and run in two places:
+ * A protocol is one file in src/cc with one `const struct vb_cc_ops`.  It consists of *stages*:
+ * functions that do one step (lock, validate, ...) for a number of tuples, written once and run in
+ * two places:
  *
  *	one-sided   in the coordinator's task, with verbs
  *	by RPC      in the task of the server of the tuples' node, on behalf of the coordinator, with that
  *	            node's own memory near (seed 002 section 4)
  *
- * Which, is chosen stage by stage with the *hybrid code* (seed 002 section 5).  Both work on the same words
- * with the same atomics, so every mixture is right if one is.  What a stage learns and what it needs stands
- * in the items, which travel to the server and back.
+ * Which, is chosen stage by stage with the *hybrid code* (seed 002 section 5).  Both work on the
+ * same words with the same atomics, so every mixture is right if one is.  What a stage learns and
+ * what it needs stands in the items, which travel to the server and back.
  *
- * A stage never waits for another transaction: it says VB_ITEM_WAIT for an item and is run again for
- * it, after a pause and a look at whether the transaction still may.
+ * A stage never waits for another transaction: it says VB_ITEM_WAIT for an item and is run again
+ * for it, after a pause and a look at whether the transaction still may.
  */
 #ifndef VB_TXN_PROTOCOL_H
 #define VB_TXN_PROTOCOL_H
@@ -29,10 +30,10 @@
  *	| clock, units of 2 us | place of coordinator  | state |
  *	+----------------------+-----------------------+-------+
  *
- * The clock is the coordinator's own, pushed on by every larger one that it sees, and larger with every
- * transaction of one place; 2^46 of its units are 4.5 years.  Smaller is older.  A *place* is where a
- * coordinator's transaction states lie (txn/db.h).  In the words of tuples
- * the state bits are the protocol's; in a transaction's status word they are its state.
+ * The clock is the coordinator's own, pushed on by every larger one that it sees, and larger with
+ * every transaction of one place; 2^46 of its units are 4.5 years.  Smaller is older.  A *place* is
+ * where a coordinator's transaction states lie (txn/db.h).  In the words of tuples the state bits
+ * are the protocol's; in a transaction's status word they are its state.
  */
 #define VB_TS_CLOCK_SHIFT 11u /* of ns */
 #define VB_TS_PLACE_SHIFT 2u
@@ -56,8 +57,8 @@ static inline uint64_t vb_ts_clock(uint64_t ts)
 	return ts >> (VB_TS_PLACE_SHIFT + VB_TS_PLACE_BITS);
 }
 
-/* States in a status word: one word says which transaction and what of it, so that whoever wounds or
- * recovers one cannot hit the next that uses the place. */
+/* States in a status word: one word says which transaction and what of it, so that whoever wounds
+ * or recovers one cannot hit the next that uses the place. */
 enum vb_txn_state {
 	VB_TS_RECOVERED = 0, /* rolled back by another; the name is never used again */
 	VB_TS_RUNNING = 1,
@@ -158,15 +159,16 @@ struct vb_cc_ops {
 	/* Everything that must be true before the transaction may commit. */
 	int (*prepare)(struct vb_txn *t);
 
-	/* The lock word: of a tuple with that version that nobody holds; while the transaction `ts` holds it;
-	 * and whose place a held word names (VB_NO_PLACE: nobody holds it).  `was`: the word before. */
+	/* The lock word: of a tuple with that version that nobody holds; while the transaction `ts`
+	 * holds it; and whose place a held word names (VB_NO_PLACE: nobody holds it).  `was`: the
+	 * word before. */
 	uint64_t (*unlocked)(uint64_t version, uint64_t was);
 	uint64_t (*locked)(uint64_t ts, uint64_t was);
 	uint32_t (*holder)(uint64_t word);
 	/* Does a held word name the transaction, or its place only? */
 	bool holder_is_ts;
-	/* Of one that is wrong: by what the checkers must find it, the name of a rule (check/txn_explore.h)
-	 * or of an anomaly (check/serial.h). */
+	/* Of one that is wrong: by what the checkers must find it, the name of a rule
+	 * (check/txn_explore.h) or of an anomaly (check/serial.h). */
 	const char *planted;
 };
 
@@ -179,8 +181,8 @@ const struct vb_cc_ops *vb_cc_find(const char *name);
 /* Adds a NULL-terminated list to what vb_cc_find finds; for tests and planted bugs. */
 void vb_cc_register(const struct vb_cc_ops *const *more);
 
-/* Runs a stage for some items, here or at their owners as the hybrid code says, and waits as often as it
- * says so.  0, or -EAGAIN with the cause noted: the transaction must end. */
+/* Runs a stage for some items, here or at their owners as the hybrid code says, and waits as often
+ * as it says so.  0, or -EAGAIN with the cause noted: the transaction must end. */
 int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
 /* The same for all of the transaction's items that have every flag of `all` and none of `none`. */
 int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t none);
@@ -190,8 +192,8 @@ bool vb_stage_sealed(const struct vb_stage *s);
 /* The status word of the transaction's place. */
 vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place);
 
-/* Runs the verbs that were asked for; if one fails, every item ends with VB_TXN_FABRIC and false comes
- * back. */
+/* Runs the verbs that were asked for; if one fails, every item ends with VB_TXN_FABRIC and false
+ * comes back. */
 bool vb_stage_go(struct vb_stage *s, struct vb_item **items, unsigned n);
 
 /* ---- what most protocols' stages have in common ---- */
@@ -213,9 +215,10 @@ void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it);
 /* Is what was read the tuple of the item's key?  If not, its place has to be looked up again. */
 bool vb_item_is_key(const struct vb_item *it);
 /*
- * The commit stage of every protocol: WRITEs version (item->next), seal and record of each tuple and then sets
- * its lock word from `held` to what `freed` says.  mark: where tuples have no seal, and readers read what is
- * locked, the version word has this bit while the record is being written; 0: nobody reads then.
+ * The commit stage of every protocol: WRITEs version (item->next), seal and record of each tuple
+ * and then sets its lock word from `held` to what `freed` says.  mark: where tuples have no seal,
+ * and readers read what is locked, the version word has this bit while the record is being written;
+ * 0: nobody reads then.
  */
 void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
 		     uint64_t (*freed)(const struct vb_item *it));

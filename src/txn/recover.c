@@ -2,9 +2,9 @@
 /*
  * Transactions of coordinators that do not move.
  *
- * Whoever finds a lock word in his way notes it with the status word of its holder.  If both are still the
- * same suspect_ns later, the holder has let its lease pass, and can do nothing any more to what it holds
- * (txn/commit.c).  Then, with no transaction of our own under way:
+ * Whoever finds a lock word in his way notes it with the status word of its holder.  If both are
+ * still the same suspect_ns later, the holder has let its lease pass, and can do nothing any more
+ * to what it holds (txn/commit.c).  Then, with no transaction of our own under way:
  *
  *	status running or aborted   CAS to *recovered*.  The holder cannot commit any more; the name is never
  *	                            used again.  Nothing of it is in place, so the lock word alone is set back
@@ -12,14 +12,15 @@
  *	                            for any more: set back
  *	status committed            rolled forward from the log: see below
  *
- * Rolling forward writes to the tuple, which needs the lock: it is taken over by a CAS from the holder's word
- * to our own, as a transaction of ours whose log is that entry and which is past its commit point.  So if we
- * die on the way, the next does with ours what we did; and of two that try, one has the lock.
+ * Rolling forward writes to the tuple, which needs the lock: it is taken over by a CAS from the
+ * holder's word to our own, as a transaction of ours whose log is that entry and which is past its
+ * commit point.  So if we die on the way, the next does with ours what we did; and of two that try,
+ * one has the lock.
  *
- * A coordinator that is slow and not dead finds its status changed at its commit point, or its verbs
- * refused because their time is over.  What no check of a clock can exclude is a machine that stands still
- * between that check and the doorbell that follows: only storage that checks versions could.  On shared memory
- * there is no need to judge by the clock: see may_still_write.
+ * A coordinator that is slow and not dead finds its status changed at its commit point, or its
+ * verbs refused because their time is over.  What no check of a clock can exclude is a machine that
+ * stands still between that check and the doorbell that follows: only storage that checks versions
+ * could.  On shared memory there is no need to judge by the clock: see may_still_write.
  */
 #define VB_LOG_ROOM "txn"
 #include <inttypes.h>
@@ -75,9 +76,9 @@ static uint64_t name_of(uint64_t word)
 }
 
 /*
- * From a look at the holder's status to another, suspect_ns later: it has not moved, or has been recovered
- * meanwhile for another of its locks; or at both looks it had gone on to other transactions, and the lock is
- * one that was left behind.
+ * From a look at the holder's status to another, suspect_ns later: it has not moved, or has been
+ * recovered meanwhile for another of its locks; or at both looks it had gone on to other
+ * transactions, and the lock is one that was left behind.
  */
 static bool stood_still(const struct vb_db *db, const struct vb_suspect *s, uint64_t now)
 {
@@ -119,9 +120,9 @@ static uint16_t word_at(const struct vb_item *it)
 }
 
 /*
- * The word in the item's way, and in which word of the tuple it stood.  It is enough to ask for its holder's
- * status when it has stood for long, once, and a second time after as long again: conflicts are frequent
- * and the dead are rare.
+ * The word in the item's way, and in which word of the tuple it stood.  It is enough to ask for its
+ * holder's status when it has stood for long, once, and a second time after as long again:
+ * conflicts are frequent and the dead are rare.
  */
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 {
@@ -167,9 +168,10 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 /* ---- setting back ---- */
 
 /*
- * A word that names its transaction cannot be another's.  One that names a place can: its owner, if he lives,
- * finds his place recovered, and may lock the same tuple again from the same lease.  So he first waits for as
- * long as our CAS may take (vb_place_rest_ns), and we look at his status once more before it.
+ * A word that names its transaction cannot be another's.  One that names a place can: its owner, if
+ * he lives, finds his place recovered, and may lock the same tuple again from the same lease.  So
+ * he first waits for as long as our CAS may take (vb_place_rest_ns), and we look at his status once
+ * more before it.
  */
 static int still_recovered(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place)
 {
@@ -213,8 +215,9 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 /* ---- rolling forward ---- */
 
 /*
- * A copy of the log that the transaction has left in its place; *out is NULL if it has none, because it wrote
- * nothing (the seal is then another's).  Its memory is near if the place is our own.
+ * A copy of the log that the transaction has left in its place; *out is NULL if it has none,
+ * because it wrote nothing (the seal is then another's).  Its memory is near if the place is our
+ * own.
  */
 static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsigned char **out,
 		    uint32_t *bytes)
@@ -256,7 +259,8 @@ static const struct vb_log_entry *next_entry(const unsigned char *log, uint32_t 
 	return *at <= bytes ? e : NULL;
 }
 
-/* Makes the entry the mender's log, in the name of a new transaction that is past its commit point. */
+/* Makes the entry the mender's log, in the name of a new transaction that is past its commit point.
+ */
 static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t *ts,
 		   uint64_t *held)
 {
@@ -325,8 +329,9 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 }
 
 /*
- * One tuple gets what its transaction had written, and is free.  If that does not succeed in time, once
- * more in the name of the other mender, as others would: until it is done or another has the lock.
+ * One tuple gets what its transaction had written, and is free.  If that does not succeed in time,
+ * once more in the name of the other mender, as others would: until it is done or another has the
+ * lock.
  */
 static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
 {
@@ -418,10 +423,10 @@ void vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 /* ---- deciding ---- */
 
 /*
- * Where verbs complete at once, the moment between the last look at the clock and the store is a fair share of a
- * transaction, and a process that stands still in it for a lease and then goes on would write over what others
- * have written since.  There it is also known for certain whether a process lives: one that does is waited for,
- * past its commit point, however long it stands still.
+ * Where verbs complete at once, the moment between the last look at the clock and the store is a
+ * fair share of a transaction, and a process that stands still in it for a lease and then goes on
+ * would write over what others have written since.  There it is also known for certain whether a
+ * process lives: one that does is waited for, past its commit point, however long it stands still.
  */
 static bool may_still_write(struct vb_coordinator *me, uint32_t place)
 {
@@ -564,8 +569,8 @@ static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
 	return err;
 }
 
-/* Places of coordinators whose process is gone.  A lock that names its transaction can be recovered later,
- * too; one that names a place needs the place to stay as it is. */
+/* Places of coordinators whose process is gone.  A lock that names its transaction can be recovered
+ * later, too; one that names a place needs the place to stay as it is. */
 static int free_places(struct vb_coordinator *me, uint16_t node)
 {
 	struct vb_db *db = me->db;

@@ -2,12 +2,13 @@
 /*
  * The server of a node: makes tuples for keys that have none, and runs stages for coordinators.
  *
- * What a coordinator asks stands in its inbox in this node's memory.  It is copied before it is looked at,
- * since a coordinator that has given a call up writes there again, and checked as if a stranger had written
- * it.  A request that has to wait keeps its copy, and in it what it has got so far.
+ * What a coordinator asks stands in its inbox in this node's memory.  It is copied before it is
+ * looked at, since a coordinator that has given a call up writes there again, and checked as if a
+ * stranger had written it.  A request that has to wait keeps its copy, and in it what it has got so
+ * far.
  *
- * A request that has to wait for a lock goes on a list that is looked at between other requests (seed 002
- * section 4.3) for PATIENCE_NS; then its coordinator is told to come again.
+ * A request that has to wait for a lock goes on a list that is looked at between other requests
+ * (seed 002 section 4.3) for PATIENCE_NS; then its coordinator is told to come again.
  */
 #define VB_LOG_ROOM "txn"
 #include <pthread.h>
@@ -158,7 +159,8 @@ static void keep(struct vb_wire_item *w, const struct vb_item *it)
 	w->status = it->status;
 }
 
-/* Runs the stage; true if no item has to wait.  What an earlier try has got is ours and is found so. */
+/* Runs the stage; true if no item has to wait.  What an earlier try has got is ours and is found
+ * so. */
 static bool work(struct vb_db_server *s, struct vb_wire_call *c, struct vb_item *item,
 		 struct vb_wire_item **wire)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running a stage: here or at the owners, again for the items that have to wait, until all are done or one
- * says that the transaction must end.
+ * Running a stage: here or at the owners, again for the items that have to wait, until all are done
+ * or one says that the transaction must end.
  */
 #define VB_LOG_ROOM "txn"
 #include "base/log.h"
@@ -74,8 +74,8 @@ static void write_tuple(struct vb_stage *s, struct vb_item *it, uint64_t mark)
 		     l->bytes - l->version_at);
 }
 
-/* The words of tuples whose holder may have been given up, for a stage that runs for another: those that it
- * has no longer are done by whoever has taken them over. */
+/* The words of tuples whose holder may have been given up, for a stage that runs for another: those
+ * that it has no longer are done by whoever has taken them over. */
 static unsigned still_held(struct vb_stage *s, struct vb_item **items, unsigned n,
 			   struct vb_item **out)
 {
@@ -121,7 +121,8 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 		if (s->acc->doorbell)
 			let_go(s, items[i], freed);
 	}
-	/* Doorbells of their own have no promise in common: the second may ring when the first verb is lost. */
+	/* Doorbells of their own have no promise in common: the second may ring when the first verb
+	 * is lost. */
 	if (!s->acc->doorbell) {
 		if (!vb_stage_go(s, items, n))
 			return;

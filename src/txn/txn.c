@@ -504,7 +504,8 @@ int vb_txn_commit(struct vb_coordinator *me)
 	return 0;
 }
 
-/* What was read does not fit together, so it is of two moments: the transaction could not have committed. */
+/* What was read does not fit together, so it is of two moments: the transaction could not have
+ * committed. */
 int vb_txn_doom_changed(struct vb_coordinator *me)
 {
 	vb_txn_doom(&me->txn, VB_TXN_CHANGED, 0);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exploration of transaction protocols: the same seed gives the same run, every planted bug is found by
- * its name, and seeds that once found something in a real protocol find nothing any more.  (When the draws
- * change they are other runs; what they had found is then looked for by the stage "seeds" of scripts/test.sh.)
+ * The exploration of transaction protocols: the same seed gives the same run, every planted bug is
+ * found by its name, and seeds that once found something in a real protocol find nothing any more.
+ * (When the draws change they are other runs; what they had found is then looked for by the stage
+ * "seeds" of scripts/test.sh.)
  */
 #include <setjmp.h>
 #include <stdarg.h>

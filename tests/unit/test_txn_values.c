@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values of any size: against a model, for every protocol, one-sided and by RPC; that a value is never half of
- * one and half of another; and what is refused.
+ * Values of any size: against a model, for every protocol, one-sided and by RPC; that a value is
+ * never half of one and half of another; and what is refused.
  */
 #include "txn_api.h"
 
@@ -114,8 +114,8 @@ static void against_a_model(void **state)
 	vb_values_close(v);
 }
 
-/* A puts another value while B is between the record and the pieces: B gets one of the two or aborts.  Who
- * waits for the other, in the one thread that they share, waits for its lease. */
+/* A puts another value while B is between the record and the pieces: B gets one of the two or
+ * aborts.  Who waits for the other, in the one thread that they share, waits for its lease. */
 static void never_half(void **state)
 {
 	unsigned char one[BYTES_MAX], two[BYTES_MAX], is[BYTES_MAX];
