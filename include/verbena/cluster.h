@@ -58,7 +58,7 @@ struct vb_cluster_params {
 	enum vb_cluster_role role;
 	const char *meet; /* "HOST:PORT" of the root, "[v6]:PORT" too; NULL: "127.0.0.1:7531" */
 	uint32_t rank; /* wanted; 0 or VB_CLUSTER_ANY_RANK: in order of arrival.  The root is 0 */
-	bool pmix;        /* ranks and the root's address from the launcher; -ENOENT if none */
+	bool pmix;     /* ranks and the root's address from the launcher; -ENOENT if none */
 	const char *bind; /* address or interface that root and fabrics bind to; NULL: 127.0.0.1 */
 	const char *auth_key_file; /* needed for any `bind` or `meet` beyond loopback */
 	const char *config;  /* "KEY=VALUE\n..." that all must agree on, up to 16 KiB; NULL: none */

@@ -249,8 +249,8 @@ void vb_values_close(struct vb_values *values);
  * transaction goes on.  Other errors as above. */
 int vb_values_get(struct vb_coordinator *me, struct vb_values *values, uint64_t key, void *buf,
 		  uint32_t size, uint32_t *bytes);
-int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t key, const void *value,
-		  uint32_t bytes);
+int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t key,
+		  const void *value, uint32_t bytes);
 int vb_values_remove(struct vb_coordinator *me, struct vb_values *values, uint64_t key);
 
 /* Why the last transaction ended; and the error behind VB_TXN_FABRIC and VB_TXN_MISUSE, else 0. */

@@ -37,7 +37,7 @@ struct vb_history_op {
 	uint64_t version; /* read, or made */
 	uint64_t prev;    /* writes: the version that this one replaced */
 	uint16_t table;
-	uint8_t kind;   /* enum vb_history_kind */
+	uint8_t kind; /* enum vb_history_kind */
 	uint8_t absent; /* the version says that there is no such record (deleted, not yet inserted) */
 	uint32_t unused;
 };

@@ -55,7 +55,8 @@ static void catch_signals(void)
 static void overview(FILE *to)
 {
 	fprintf(to, "Usage: verbena COMMAND [OPTION]...\n\n"
-		    "Distributed locks and transactions over one-sided RDMA: measured, checked and explored.\n\n"
+		    "Distributed locks and transactions over one-sided RDMA: measured, checked and "
+		    "explored.\n\n"
 		    "Commands:\n");
 	for (const struct vb_command *const *c = vb_commands; *c != NULL; c++)
 		fprintf(to, "  %-14s %s\n", (*c)->name, (*c)->summary);

@@ -165,7 +165,6 @@ int net_deliver(struct net_fabric *f, uint32_t client, const struct vb_msg *m);
 /* A control message came.  Untrusted.  Engine held. */
 void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes);
 
-
 /* When the engine last looked for progress (vb_clock_ns), and whether a thread sleeps on f->fd and will
  * see what comes.  For a helper that steps in when neither is so. */
 uint64_t net_last_pass_ns(const struct net_fabric *f);
