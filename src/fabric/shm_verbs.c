@@ -80,7 +80,8 @@ int shm_read64(struct vb_ep *ep, vb_addr a, uint64_t *out)
 	return 0;
 }
 
-#define HINT_LINES 4u /* of a larger piece the CPU finds the rest */
+/* A record of 1 KB and what stands before it; of a larger one the CPU finds the rest. */
+#define HINT_LINES 18u
 
 void shm_hint(struct vb_ep *ep, vb_addr a, uint32_t len)
 {
