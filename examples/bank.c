@@ -204,7 +204,7 @@ static int report(const char *protocol, const struct teller *teller)
 	for (unsigned c = 0; c < VB_TXN_CAUSES; c++)
 		if (aborts[c] > 0)
 			printf(", %llu aborts (%s)", (unsigned long long)aborts[c],
-			       vb_txn_cause_names[c]);
+			       vb_txn_cause_name(c));
 	printf("\n");
 	return failed;
 }

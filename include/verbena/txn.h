@@ -164,7 +164,8 @@ enum vb_txn_cause {
 	VB_TXN_MISUSE,    /* a call had a bad argument; vb_txn_error says which error */
 	VB_TXN_CAUSES
 };
-extern const char *const vb_txn_cause_names[VB_TXN_CAUSES];
+/* "locked", "wounded", ...; for a number that is none of them, "unknown".  Static. */
+const char *vb_txn_cause_name(enum vb_txn_cause cause);
 
 /* 0, or -EBUSY: a transaction is under way (commit or abort it first), or -VB_EPEERGONE. */
 int vb_txn_begin(struct vb_coordinator *me);
@@ -266,8 +267,8 @@ int vb_txn_error(const struct vb_coordinator *me);
  *   -EAGAIN  not in so many tries; vb_txn_cause has the last one's cause
  *   others   the body's own, or an error above
  */
-int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me, void *arg),
-	       void *arg, unsigned tries);
+typedef int (*vb_txn_body)(struct vb_coordinator *me, void *arg);
+int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries);
 
 /* Looks at every record of a node for locks of transactions that have not moved for a lease, and
  * rolls those back or forward, as whoever meets them would; and gives up the places of coordinators

@@ -33,6 +33,11 @@ const char *const vb_txn_cause_names[VB_TXN_CAUSES] = {
 	[VB_TXN_FABRIC] = "fabric",       [VB_TXN_MISUSE] = "misuse",
 };
 
+const char *vb_txn_cause_name(enum vb_txn_cause cause)
+{
+	return (unsigned)cause < VB_TXN_CAUSES ? vb_txn_cause_names[cause] : "unknown";
+}
+
 /* ---- protocols by name ---- */
 
 #define REGISTERED_MAX 4

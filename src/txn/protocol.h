@@ -66,6 +66,8 @@ enum vb_txn_state {
 	VB_TS_ABORTED = 3,
 };
 
+extern const char *const vb_txn_cause_names[VB_TXN_CAUSES];
+
 enum vb_item_flags {
 	VB_ITEM_READ = 1 << 0,
 	VB_ITEM_WRITE = 1 << 1,

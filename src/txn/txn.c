@@ -525,8 +525,7 @@ static void pause_before(struct vb_coordinator *me, unsigned tries)
 	vb_ep_sleep(me->ep, vb_rng_below(&me->rng, most));
 }
 
-int vb_txn_run(struct vb_coordinator *me, int (*body)(struct vb_coordinator *me, void *arg),
-	       void *arg, unsigned tries)
+int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries)
 {
 	for (unsigned i = 0; tries == 0 || i < tries; i++) {
 		int err;
