@@ -129,7 +129,7 @@ static void on_death(struct vb_ep *ep, void *arg)
 			s = &w->slot[i];
 	vb_assert(s != NULL);
 	w->out->deaths++;
-	txn_flush_pending(s);
+	txn_keep_pending(s);
 	if (s->life != NULL && !s->started)
 		vb_task_kill(s->life);
 	count(w, s->me);
@@ -375,6 +375,7 @@ static void run_phases(struct txn_world *w)
 	begin = vb_sched_now(w->sched);
 	heal(w);
 	if (err == -EDEADLK) {
+		txn_settle_pending(w);
 		tell_stuck(w, err);
 		return;
 	}
@@ -382,6 +383,7 @@ static void run_phases(struct txn_world *w)
 		err = vb_sched_run(w->sched, NULL, begin + w->d->liveness_ns);
 	if (w->err != 0)
 		return;
+	txn_settle_pending(w);
 	if (err)
 		tell_stuck(w, err);
 	else if (w->d->recovery)

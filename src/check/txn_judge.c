@@ -64,6 +64,8 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 
 	gather(w, t, VB_HISTORY_UNKNOWN, &s->pending);
 	s->pending.there = true;
+	s->pending.ts = t->ts;
+	s->pending.place = vb_txn_lane(t->me)->place;
 }
 
 static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
@@ -93,10 +95,24 @@ void txn_watch_open(struct txn_world *w)
 	w->db->watch = &w->watch;
 }
 
-void txn_flush_pending(struct txn_slot *s)
+void txn_keep_pending(struct txn_slot *s)
 {
 	if (s->pending.there)
-		add(s->w, &s->pending);
+		s->w->last[s->w->n_last++] = s->pending;
+	s->pending.there = false;
+}
+
+void txn_settle_pending(struct txn_world *w)
+{
+	for (unsigned i = 0; i < w->n_last; i++) {
+		struct txn_pending *p = &w->last[i];
+		const uint64_t *status = vb_local(w->fabric, vb_db_place(w->db, p->place), 8);
+
+		p->txn.outcome = *status == (p->ts | VB_TS_COMMITTED) ? VB_HISTORY_COMMITTED
+								      : VB_HISTORY_ABORTED;
+		add(w, p);
+	}
+	w->n_last = 0;
 }
 
 /* ---- tuples at rest ---- */

@@ -21,6 +21,8 @@ enum txn_life { TXN_RUNS, TXN_DIED, TXN_DONE };
 /* What a coordinator has asked to commit and does not know the fate of. */
 struct txn_pending {
 	bool there;
+	uint64_t ts; /* its name */
+	uint32_t place;
 	struct vb_history_txn txn;
 	struct vb_history_op op[TXN_OPS_MAX];
 };
@@ -49,7 +51,9 @@ struct txn_world {
 	struct vb_table *account, *note;
 	struct vb_db_server *server[TXN_NODES_MAX];
 	struct vb_coordinator *dead[TXN_DEATHS_MAX + VB_TXN_EXPLORE_COORDINATORS_MAX];
-	unsigned n_dead, n_safe;
+	/* Of those that died over a commit: what they had asked for. */
+	struct txn_pending last[TXN_DEATHS_MAX + VB_TXN_EXPLORE_COORDINATORS_MAX];
+	unsigned n_dead, n_last, n_safe;
 	bool all_safe, live;
 	int err;
 	uint64_t next_id;
@@ -73,7 +77,10 @@ int txn_attempt(struct txn_slot *s);
 /* The watcher that writes the history. */
 void txn_watch_open(struct txn_world *w);
 /* The slot's coordinator is dead: what it had asked to commit may have happened. */
-void txn_flush_pending(struct txn_slot *s);
+void txn_keep_pending(struct txn_slot *s);
+/* No verb of the dead is under way any more, and nobody has given up their places yet: what they
+ * had asked for has happened, or never will, and their status words say which. */
+void txn_settle_pending(struct txn_world *w);
 
 void txn_judge(struct txn_world *w);
 
