@@ -38,10 +38,30 @@
 extern "C" {
 #endif
 
+/*
+ * How a lock is held.  Which modes hold together (x):
+ *
+ *	        S   X   U  IS  IX SIX
+ *	  S     x       x   x
+ *	  X
+ *	  U     x           x
+ *	 IS     x       x   x   x   x
+ *	 IX                 x   x
+ *	SIX                 x
+ *
+ * Protocols without a shared mode serve readers as writers, those without an update mode serve it as
+ * exclusive: the grant says what was granted.  Intention modes (Gray et al. 1976; seed 003, table 1)
+ * are refused with -EOPNOTSUPP by protocols without them; `verbena list` says who has which.
+ */
 enum vb_mode {
-	VB_SHARED, /* served as exclusive by protocols without a shared mode; the grant says so */
+	VB_SHARED,
 	VB_EXCLUSIVE,
+	VB_UPDATE, /* reads beside readers, may become exclusive (vb_lock_convert); one at a time */
+	VB_INTENT_SHARED,           /* takes shared locks further down the hierarchy */
+	VB_INTENT_EXCLUSIVE,        /* takes exclusive locks further down */
+	VB_SHARED_INTENT_EXCLUSIVE, /* shared, and takes exclusive locks further down */
 };
+#define VB_MODES 6
 
 enum vb_outcome {
 	VB_GRANTED,
@@ -121,6 +141,7 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   -EDEADLK      this client already holds the lock
  *   -EBUSY        more than VB_CLAIMS_MAX locks held, awaited or being handed on by this client
  *   -EINVAL       no such lock or mode
+ *   -EOPNOTSUPP   an intention mode, and the protocol has none
  */
 #define VB_CLAIMS_MAX 64
 int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
@@ -129,6 +150,28 @@ int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode m
 /* Takes the lock only if that needs no waiting: 0, or -EAGAIN, or the errors above. */
 int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 		struct vb_grant *out);
+
+/*
+ * Holds the lock in another mode from now on, without giving it back in between.  `mode` must permit
+ * all that the present one does (S to X, U to X, IS to SIX), or less (X to S): a mode that does
+ * neither is -EINVAL.  Waits at most timeout_ns until those are gone whose modes exclude the new one;
+ * less never waits.  On 0 the grant is brought up to date (mode, token, valid_until_ns).
+ *
+ *   0             held in the new mode
+ *   -ETIMEDOUT    held as before: others were still there in time
+ *   -ECANCELED    held as before: the calling task was cancelled
+ *   -EDEADLK      held as before: somebody else waits for the same, each for the other; release
+ *   -EAGAIN       held as before: the protocol's deadlock policy turned it down; release and retry
+ *   -VB_ELOST     the lease had run out: the lock may be others' (release the grant)
+ *   -VB_EUNKNOWN  the fabric lost the answer: release the grant
+ *   -EOPNOTSUPP   this protocol cannot convert between these modes
+ *   -EINVAL       no such mode, or the grant is not held by this client
+ */
+int vb_lock_convert(struct vb_lock_client *client, struct vb_grant *grant, enum vb_mode mode,
+		    uint64_t timeout_ns);
+
+/* "shared", "exclusive", "update", "intent-shared", ...; "?" for what is no mode. */
+const char *vb_lock_mode_name(enum vb_mode mode);
 
 /*
  * Gives the lock back.

@@ -43,7 +43,11 @@ const char *const vb_audit_rule_names[VB_AUDIT_RULES] = {
 	[VB_AUDIT_STUCK] = "stuck",
 };
 
-/* The shadow word: holders and waiters, 21 bits each. */
+/*
+ * The shadow word: holders and waiters, 21 bits each.  Holders in modes that never exclude one another
+ * (shared and intent-shared) are counted apart from the others: who finds nobody counted that could
+ * exclude it need not look at them one by one.
+ */
 #define COUNT_SHARED    1ull
 #define COUNT_EXCLUSIVE (1ull << 21)
 #define COUNT_WAITING   (1ull << 42)
@@ -52,7 +56,7 @@ const char *const vb_audit_rule_names[VB_AUDIT_RULES] = {
 struct audit_lock {
 	uint64_t count;
 	uint64_t last_token;
-	uint64_t last_at[2]; /* by mode: when the latest grant was told */
+	uint64_t last_at[VB_MODES]; /* by mode: when the latest grant was told */
 };
 
 /* ENTERING: published, perhaps not counted.  LEAVING: perhaps counted, not to be judged. */
@@ -94,7 +98,7 @@ struct vb_audit {
 	uint64_t locks;
 	unsigned clients;
 	bool fencing, judge_bypass;
-	unsigned bound[2]; /* by the waiter's mode */
+	unsigned bound[VB_MODES]; /* by the waiter's mode */
 	struct vb_lock_watch watch;
 	struct audit_lock *lock;
 	uint64_t *waits; /* [clients]: 1 + lock while queued; dense, because grants search it */
@@ -133,7 +137,22 @@ static void add_violation(struct vb_audit *a, enum vb_audit_rule rule, const cha
 
 static const char *mode_name(uint64_t mode)
 {
-	return mode == VB_EXCLUSIVE ? "exclusive" : "shared";
+	return vb_lock_mode_name((enum vb_mode)mode);
+}
+
+static bool modes_exclude(uint64_t a, uint64_t b)
+{
+	return vb_modes_exclude((enum vb_mode)a, (enum vb_mode)b);
+}
+
+static bool is_sharing(uint64_t mode)
+{
+	return mode == VB_SHARED || mode == VB_INTENT_SHARED;
+}
+
+static uint64_t count_of(uint64_t mode)
+{
+	return is_sharing(mode) ? COUNT_SHARED : COUNT_EXCLUSIVE;
 }
 
 struct hold_text {
@@ -177,11 +196,6 @@ static struct audit_client *client_of(struct vb_audit *a, const struct vb_lock_c
 static bool in_virtual_time(const struct vb_lock_client *me)
 {
 	return ((const struct vb_sched_face *)me->ep->sched)->is_virtual;
-}
-
-static bool modes_exclude(uint64_t a, uint64_t b)
-{
-	return a == VB_EXCLUSIVE || b == VB_EXCLUSIVE;
 }
 
 static void stop_waiting(struct vb_audit *a, unsigned index)
@@ -263,9 +277,8 @@ static struct audit_hold *enter_hold(struct vb_audit *a, struct audit_client *c,
 	set(&h->valid_until, from->valid_until);
 	set(&h->word, generation << 2 | HOLD_ENTERING);
 	set(&c->used, used | 1ull << slot);
-	*count_before = __atomic_fetch_add(
-		&a->lock[from->lock].count,
-		from->mode == VB_EXCLUSIVE ? COUNT_EXCLUSIVE : COUNT_SHARED, __ATOMIC_ACQ_REL);
+	*count_before = __atomic_fetch_add(&a->lock[from->lock].count, count_of(from->mode),
+					   __ATOMIC_ACQ_REL);
 	set(&h->word, generation << 2 | HOLD_HELD);
 	return h;
 }
@@ -276,9 +289,7 @@ static void leave_hold(struct vb_audit *a, struct audit_client *c, struct audit_
 	unsigned slot = (unsigned)(h - c->holds);
 
 	set(&h->word, generation << 2 | HOLD_LEAVING);
-	__atomic_fetch_sub(&a->lock[h->lock].count,
-			   h->mode == VB_EXCLUSIVE ? COUNT_EXCLUSIVE : COUNT_SHARED,
-			   __ATOMIC_ACQ_REL);
+	__atomic_fetch_sub(&a->lock[h->lock].count, count_of(h->mode), __ATOMIC_ACQ_REL);
 	set(&h->word, generation << 2 | HOLD_FREE);
 	set(&c->used, get_relaxed(&c->used) & ~(1ull << slot));
 }
@@ -444,6 +455,26 @@ static void on_queued(void *ctx, struct vb_lock_client *me, uint64_t lock, enum 
 	set(&a->waits[me->index], lock + 1);
 }
 
+/* Enters the hold and judges it; false: it was over already.  *before: the lock's count. */
+static bool judge_grant(struct vb_audit *a, const struct vb_lock_client *me, struct audit_client *c,
+			const struct audit_hold *h, uint64_t *before)
+{
+	uint64_t conflicting;
+
+	enter_hold(a, c, h, before);
+	if (judge_expiry(a, me, h))
+		return false;
+	note_grant_time(&a->lock[h->lock], h);
+	conflicting = *before >> 21 & COUNT_FIELD;
+	if (!is_sharing(h->mode))
+		conflicting += *before & COUNT_FIELD;
+	if (vb_unlikely(conflicting != 0))
+		find_conflicts(a, me, h);
+	if (h->mode == VB_EXCLUSIVE)
+		judge_token(a, me, h);
+	return true;
+}
+
 static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
 {
 	struct vb_audit *a = ctx;
@@ -456,7 +487,7 @@ static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_cla
 		.granted_at = vb_sched_now(me->ep->sched),
 		.valid_until = vb_ep_base(me->ep, claim->valid_until_ns),
 	};
-	uint64_t before, conflicting;
+	uint64_t before;
 
 	if (c->called1 == claim->lock + 1) {
 		h.called_at = called_since(c, claim->lock, claim->mode, queued);
@@ -471,18 +502,7 @@ static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_cla
 			set(&c->max_bypass, passed);
 	}
 	set(&c->checked, c->checked + 1);
-	enter_hold(a, c, &h, &before);
-	if (judge_expiry(a, me, &h))
-		return;
-	note_grant_time(&a->lock[h.lock], &h);
-	conflicting = before >> 21 & COUNT_FIELD;
-	if (h.mode == VB_EXCLUSIVE)
-		conflicting += before & COUNT_FIELD;
-	if (vb_unlikely(conflicting != 0))
-		find_conflicts(a, me, &h);
-	if (h.mode == VB_EXCLUSIVE)
-		judge_token(a, me, &h);
-	if (before >> 42 != 0)
+	if (judge_grant(a, me, c, &h, &before) && before >> 42 != 0)
 		count_bypass(a, me, &h, before >> 42);
 }
 
@@ -514,14 +534,14 @@ static void on_releasing(void *ctx, struct vb_lock_client *me, const struct vb_c
 	struct audit_client *c = client_of(a, me);
 	struct audit_hold *h = find_hold(c, claim->lock);
 	struct audit_lock *l = &a->lock[claim->lock];
-	uint64_t next_at;
+	uint64_t next_at = 0;
 
 	c->releasing1 = 0;
 	if (h == NULL)
 		return;
-	next_at = get(&l->last_at[VB_EXCLUSIVE]);
-	if (h->mode == VB_EXCLUSIVE && get(&l->last_at[VB_SHARED]) > next_at)
-		next_at = get(&l->last_at[VB_SHARED]);
+	for (unsigned mode = 0; mode < VB_MODES; mode++)
+		if (modes_exclude(mode, h->mode) && get(&l->last_at[mode]) > next_at)
+			next_at = get(&l->last_at[mode]);
 	if (next_at > h->granted_at) {
 		c->releasing1 = claim->lock + 1;
 		c->releasing_at = vb_sched_now(me->ep->sched);
@@ -529,6 +549,48 @@ static void on_releasing(void *ctx, struct vb_lock_client *me, const struct vb_c
 		c->released = *h;
 	}
 	leave_hold(a, c, h);
+}
+
+/*
+ * Throughout a conversion the hold is judged in the weaker of the two modes: less is given up before
+ * the protocol gives it up, more is had once the protocol has it.
+ */
+static void on_converting(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim,
+			  enum vb_mode to)
+{
+	struct vb_audit *a = ctx;
+	struct audit_client *c = client_of(a, me);
+	struct audit_hold *h = find_hold(c, claim->lock);
+	struct audit_hold weaker;
+	uint64_t before;
+
+	if (h == NULL || !vb_mode_covers(claim->mode, to))
+		return;
+	weaker = *h;
+	weaker.mode = to;
+	leave_hold(a, c, h);
+	enter_hold(a, c, &weaker, &before);
+}
+
+static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim,
+			 int err)
+{
+	struct vb_audit *a = ctx;
+	struct audit_client *c = client_of(a, me);
+	struct audit_hold *h = find_hold(c, claim->lock);
+	struct audit_hold now;
+	uint64_t before;
+
+	if (h == NULL || err != 0 || h->mode == claim->mode)
+		return;
+	now = *h;
+	now.mode = claim->mode;
+	now.token = claim->token;
+	now.granted_at = vb_sched_now(me->ep->sched);
+	now.valid_until = vb_ep_base(me->ep, claim->valid_until_ns);
+	leave_hold(a, c, h);
+	set(&c->checked, c->checked + 1);
+	judge_grant(a, me, c, &now, &before);
 }
 
 /* As if the holder had died: nobody is hurt if the lock goes to others now. */
@@ -577,8 +639,8 @@ static void set_bounds(struct vb_audit *a, const struct vb_audit_params *p)
 	a->judge_bypass = p->bypass && promised;
 	if (!promised)
 		return;
-	a->bound[VB_SHARED] = p->ops->bypass_bound(p->clients, VB_SHARED);
-	a->bound[VB_EXCLUSIVE] = p->ops->bypass_bound(p->clients, VB_EXCLUSIVE);
+	for (unsigned mode = 0; mode < VB_MODES; mode++)
+		a->bound[mode] = p->ops->bypass_bound(p->clients, (enum vb_mode)mode);
 }
 
 int vb_audit_open(const struct vb_audit_params *p, struct vb_audit **out)
@@ -612,6 +674,8 @@ int vb_audit_open(const struct vb_audit_params *p, struct vb_audit **out)
 		.not_granted = on_not_granted,
 		.abandoned = on_abandoned,
 		.releasing = on_releasing,
+		.converting = on_converting,
+		.converted = on_converted,
 		.released = on_released,
 		.ctx = a,
 	};

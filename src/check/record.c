@@ -53,12 +53,12 @@ static void on_queued(void *ctx, struct vb_lock_client *me, uint64_t lock, enum 
 		c->queued_at = vb_sched_now(me->ep->sched);
 }
 
-static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
+/* The claim's grant is open from now on. */
+static void enter(struct vb_record *r, const struct vb_lock_client *me,
+		  const struct vb_claim *claim, uint64_t called_ns, uint64_t queued_ns)
 {
-	struct vb_record *r = ctx;
 	struct record_client *c = client_of(r, me);
-	uint64_t at = NONE, now = vb_sched_now(me->ep->sched);
-	bool called = c->called1 == claim->lock + 1;
+	uint64_t at = NONE;
 	unsigned slot;
 
 	vb_assert(~c->used != 0);
@@ -68,9 +68,9 @@ static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_cla
 		r->grants[at] = (struct vb_record_grant){
 			.lock = claim->lock,
 			.token = claim->token,
-			.called_ns = called ? c->called_at : now,
-			.queued_ns = called ? c->queued_at : 0,
-			.granted_ns = now,
+			.called_ns = called_ns,
+			.queued_ns = queued_ns,
+			.granted_ns = vb_sched_now(me->ep->sched),
 			.valid_until_ns = vb_ep_base(me->ep, claim->valid_until_ns),
 			.left_ns = VB_FOREVER,
 			.client = me->index,
@@ -80,10 +80,20 @@ static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_cla
 	} else {
 		r->missed++;
 	}
-	c->called1 = 0;
 	c->used |= 1ull << slot;
 	c->open[slot] = at;
 	c->lock[slot] = claim->lock;
+}
+
+static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
+{
+	struct vb_record *r = ctx;
+	struct record_client *c = client_of(r, me);
+	uint64_t now = vb_sched_now(me->ep->sched);
+	bool called = c->called1 == claim->lock + 1;
+
+	enter(r, me, claim, called ? c->called_at : now, called ? c->queued_at : 0);
+	c->called1 = 0;
 }
 
 static void on_not_granted(void *ctx, struct vb_lock_client *me, uint64_t lock, int err)
@@ -108,15 +118,41 @@ static uint64_t leave(struct record_client *c, uint64_t lock)
 	return NONE;
 }
 
-static void on_abandoned(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
+static void end_as(struct vb_record *r, const struct vb_lock_client *me,
+		   const struct vb_claim *claim, enum vb_record_end end)
 {
-	struct vb_record *r = ctx;
 	uint64_t at = leave(client_of(r, me), claim->lock);
 
 	if (at == NONE)
 		return;
 	r->grants[at].left_ns = vb_sched_now(me->ep->sched);
-	r->grants[at].end = VB_RECORD_ABANDONED;
+	r->grants[at].end = (uint8_t)end;
+}
+
+static void on_abandoned(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
+{
+	end_as(ctx, me, claim, VB_RECORD_ABANDONED);
+}
+
+/* What is given up by a conversion ends before it, what is won begins after it. */
+static void on_converting(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim,
+			  enum vb_mode to)
+{
+	struct vb_record *r = ctx;
+
+	if (vb_mode_covers(claim->mode, to))
+		end_as(r, me, claim, VB_RECORD_CONVERTED);
+}
+
+static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim,
+			 int err)
+{
+	struct vb_record *r = ctx;
+
+	if (err != 0)
+		return;
+	end_as(r, me, claim, VB_RECORD_CONVERTED);
+	enter(r, me, claim, vb_sched_now(me->ep->sched), 0);
 }
 
 static void on_releasing(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
@@ -171,6 +207,8 @@ int vb_record_open(unsigned clients, uint64_t most, struct vb_record **out)
 		.not_granted = on_not_granted,
 		.abandoned = on_abandoned,
 		.releasing = on_releasing,
+		.converting = on_converting,
+		.converted = on_converted,
 		.released = on_released,
 		.ctx = r,
 	};

@@ -20,6 +20,7 @@ enum vb_record_end {
 	VB_RECORD_LOST,      /* -VB_ELOST */
 	VB_RECORD_FAILED,    /* another error */
 	VB_RECORD_ABANDONED, /* vb_lock_abandon */
+	VB_RECORD_CONVERTED, /* held on in another mode, which is a grant of its own here */
 	VB_RECORD_ENDS
 };
 

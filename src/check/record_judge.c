@@ -34,9 +34,9 @@ struct judge {
 
 /* Of the grants of one lock so far; g NULL: none. */
 struct seen {
-	struct item longest[2];  /* by mode: holds validly for longest */
-	struct item released[2]; /* by mode: released with success, the last to begin that */
-	bool told[2];
+	struct item longest[VB_MODES];  /* by mode: holds validly for longest */
+	struct item released[VB_MODES]; /* by mode: released with success, the last to begin that */
+	bool told[VB_MODES];
 	struct item token;
 };
 
@@ -65,8 +65,7 @@ static void tell_grant(const struct judge *j, const struct vb_record_grant *g)
 	const uint64_t epoch = j->c->epoch_ns;
 
 	fprintf(j->story, "client %u (node %u), %s, called at %.3f us", g->client, g->node,
-		g->mode == VB_EXCLUSIVE ? "exclusive" : "shared",
-		((double)g->called_ns - (double)epoch) / 1e3);
+		vb_lock_mode_name(g->mode), ((double)g->called_ns - (double)epoch) / 1e3);
 	fprintf(j->story, ", granted at %.3f us", ((double)g->granted_ns - (double)epoch) / 1e3);
 	if (g->valid_until_ns == VB_FOREVER)
 		fprintf(j->story, ", valid until released");
@@ -145,8 +144,7 @@ static void count_bypass(struct judge *j, const struct item *first, const struct
 	for (unsigned n = 0; i-- > first && n < BYPASS_STEPS; n++) {
 		if (i->g->granted_ns <= g->queued_ns)
 			break;
-		passed += (g->mode == VB_EXCLUSIVE || i->g->mode == VB_EXCLUSIVE) &&
-			  i->g->called_ns > g->queued_ns;
+		passed += vb_modes_exclude(g->mode, i->g->mode) && i->g->called_ns > g->queued_ns;
 	}
 	if (passed > j->out->max_bypass)
 		j->out->max_bypass = passed;
@@ -179,11 +177,11 @@ static void judge_grant(struct judge *j, struct seen *s, const struct item *firs
 			violation(j, VB_AUDIT_EXPIRED_GRANT, "granted to", i, NULL, NULL);
 		return;
 	}
-	judge_overlap(j, s, i, VB_EXCLUSIVE);
-	if (g->mode == VB_EXCLUSIVE) {
-		judge_overlap(j, s, i, VB_SHARED);
+	for (unsigned mode = 0; mode < VB_MODES; mode++)
+		if (vb_modes_exclude(mode, g->mode))
+			judge_overlap(j, s, i, mode);
+	if (g->mode == VB_EXCLUSIVE)
 		judge_token(j, s, i);
-	}
 	count_bypass(j, first, i);
 	note(s, i);
 }
@@ -204,7 +202,7 @@ static int in_order(const void *a, const void *b)
 
 bool vb_record_is_sane(const struct vb_record_case *c, const struct vb_record_grant *g)
 {
-	return g->lock < c->locks && g->client < c->clients && g->mode <= VB_EXCLUSIVE &&
+	return g->lock < c->locks && g->client < c->clients && g->mode < VB_MODES &&
 	       g->end < VB_RECORD_ENDS && g->granted_ns != VB_FOREVER &&
 	       g->called_ns <= g->granted_ns;
 }

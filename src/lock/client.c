@@ -110,8 +110,7 @@ static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum
 	c = &me->claims[i];
 	c->lock = lock;
 	c->entry = vb_lock_entry(me->space, lock);
-	/* A lock without a shared mode serves readers as writers. */
-	c->mode = me->space->ops->caps & VB_LOCK_SHARED ? mode : VB_EXCLUSIVE;
+	c->mode = vb_mode_served(me->space->ops->caps, mode);
 	c->state = CLAIM_BUSY;
 	c->token = 0;
 	if (me->space->ops->caps & VB_LOCK_MESSAGES)
@@ -321,14 +320,25 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 	return err;
 }
 
+static int check_mode(const struct vb_lock_client *me, enum vb_mode mode)
+{
+	if ((unsigned)mode >= VB_MODES)
+		return vb_fail(-EINVAL, "there is no lock mode %d", (int)mode);
+	if (mode >= VB_INTENT_SHARED && !(me->space->ops->caps & VB_LOCK_INTENT))
+		return vb_fail(-EOPNOTSUPP,
+			       "'%s' has no %s locks; `verbena list` says who has intention modes",
+			       me->space->ops->name, vb_lock_mode_name(mode));
+	return 0;
+}
+
 static int check_call(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
 {
 	if (vb_unlikely(lock >= me->space->locks))
 		return vb_fail(-EINVAL, "there is no lock %" PRIu64 ": the space has %" PRIu64,
 			       lock, me->space->locks);
-	if (vb_unlikely(mode != VB_SHARED && mode != VB_EXCLUSIVE))
-		return vb_fail(-EINVAL, "there is no lock mode %d", (int)mode);
-	return 0;
+	if (vb_likely(mode == VB_SHARED || mode == VB_EXCLUSIVE))
+		return 0;
+	return check_mode(me, mode);
 }
 
 /* A claim to work with: a new one, or the husk's.  0; -EDEADLK, -EBUSY, -ETIMEDOUT, -ECANCELED. */
@@ -341,7 +351,7 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 		return vb_fail(-EDEADLK,
 			       "lock %" PRIu64 " is already held or awaited by this client", lock);
 	if (vb_unlikely(c != NULL)) {
-		enum vb_mode served = me->space->ops->caps & VB_LOCK_SHARED ? mode : VB_EXCLUSIVE;
+		enum vb_mode served = vb_mode_served(me->space->ops->caps, mode);
 		int err = adopt_husk(me, c, served, until_ns, out);
 
 		if (err || *out)
@@ -419,6 +429,72 @@ int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, str
 	return conclude(me, c, 0, err, out);
 }
 
+static bool is_held(const struct vb_lock_client *me, const struct vb_grant *grant)
+{
+	const struct vb_claim *c = grant->claim;
+
+	return c >= me->claims && c < me->claims + VB_CLAIMS_MAX && c->state == CLAIM_HELD &&
+	       c->lock == grant->lock;
+}
+
+/* The protocol's conversion, and a token where a grant of the new mode has one. */
+static int change_mode(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
+		       uint64_t until_ns)
+{
+	const struct vb_lock_ops *ops = me->space->ops;
+	enum vb_mode from = c->mode;
+	int err;
+
+	if (ops->convert == NULL)
+		return vb_fail(-EOPNOTSUPP,
+			       "'%s' cannot convert a lock from %s to %s; release it "
+			       "and acquire it again",
+			       ops->name, vb_lock_mode_name(from), vb_lock_mode_name(mode));
+	err = ops->convert(me, c, mode, until_ns);
+	vb_assert(c->mode == (err == 0 ? mode : from));
+	if (err == 0 && mode == VB_EXCLUSIVE && me->space->token_offset)
+		err = take_token(me, c);
+	return err;
+}
+
+int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mode mode,
+		    uint64_t timeout_ns)
+{
+	const struct vb_lock_watch *w = me->space->watch;
+	struct vb_claim *c = grant->claim;
+	uint64_t until_ns = VB_FOREVER;
+	int err = check_mode(me, mode);
+
+	if (err)
+		return err;
+	if (!is_held(me, grant))
+		return vb_fail(-EINVAL,
+			       "a conversion of lock %" PRIu64 ", which this client does not hold",
+			       grant->lock);
+	mode = vb_mode_served(me->space->ops->caps, mode);
+	if (mode == c->mode)
+		return 0;
+	if (!vb_mode_covers(mode, c->mode) && !vb_mode_covers(c->mode, mode))
+		return vb_fail(-EINVAL,
+			       "lock %" PRIu64 " is held %s: %s permits neither as much nor less; "
+			       "convert to a mode that permits both",
+			       c->lock, vb_lock_mode_name(c->mode), vb_lock_mode_name(mode));
+	if (timeout_ns != VB_FOREVER_NS) {
+		uint64_t now = vb_ep_now(me->ep);
+
+		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
+	}
+	me->polls = 0;
+	if (vb_unlikely(w != NULL))
+		w->converting(w->ctx, me, c, mode);
+	err = change_mode(me, c, mode, until_ns);
+	if (vb_unlikely(w != NULL))
+		w->converted(w->ctx, me, c, err);
+	if (err == 0)
+		give(c, grant);
+	return err;
+}
+
 int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 {
 	const struct vb_lock_watch *w = me->space->watch;
@@ -426,8 +502,7 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 	uint64_t lock = grant->lock;
 	int err;
 
-	if (vb_unlikely(c < me->claims || c >= me->claims + VB_CLAIMS_MAX ||
-			c->state != CLAIM_HELD || c->lock != lock))
+	if (vb_unlikely(!is_held(me, grant)))
 		return vb_fail(-EINVAL,
 			       "a release of lock %" PRIu64 ", which this client does not hold",
 			       lock);

@@ -35,7 +35,18 @@ enum vb_lock_caps {
 	VB_LOCK_TOKEN = 1 << 4,  /* exclusive grants have a fencing token for nothing */
 	VB_LOCK_SERVER = 1 << 5, /* needs a server task on each server node */
 	VB_LOCK_MESSAGES = 1 << 6, /* clients send each other messages */
+	VB_LOCK_UPDATE = 1 << 7,   /* has VB_UPDATE, and converts it */
+	VB_LOCK_INTENT = 1 << 8,   /* has the intention modes */
 };
+
+/* ---- modes (modes.c) ---- */
+
+/* Whether the two cannot be held at a time. */
+bool vb_modes_exclude(enum vb_mode a, enum vb_mode b);
+/* Whether `a` permits its holder all that `b` does. */
+bool vb_mode_covers(enum vb_mode a, enum vb_mode b);
+/* What a protocol with these caps grants to who asks for `mode`. */
+enum vb_mode vb_mode_served(uint32_t caps, enum vb_mode mode);
 
 /* Where a client's time goes: seed 001 table 2. */
 enum vb_phase {
@@ -116,6 +127,11 @@ struct vb_lock_ops {
 	/* 0 or -EAGAIN, never queued.  NULL: acquire with until_ns = 0 does that. */
 	int (*try_acquire)(struct vb_lock_client *me, struct vb_claim *c);
 	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
+	/* Holds a held claim in another mode, which covers its own or is covered by it, and notes that
+	 * (c->mode, token, valid_until_ns); else c is held as before, and the errors are those of
+	 * vb_lock_convert.  NULL: -EOPNOTSUPP. */
+	int (*convert)(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
+		       uint64_t until_ns);
 	/* The server's handler of one message; may await. */
 	void (*serve)(struct vb_lock_server *server, const struct vb_msg *request);
 };
@@ -139,6 +155,10 @@ struct vb_lock_watch {
 	/* Forgotten without a release (vb_lock_abandon). */
 	void (*abandoned)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
 	void (*releasing)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
+	/* Before and after a conversion; c->mode is the old mode before, and after it unless err is 0. */
+	void (*converting)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c,
+			   enum vb_mode to);
+	void (*converted)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c, int err);
 	void (*released)(void *ctx, struct vb_lock_client *me, uint64_t lock, int err);
 	void *ctx;
 };

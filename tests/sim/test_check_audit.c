@@ -179,6 +179,66 @@ static void test_readers_share(void **state)
 	expect_clean();
 }
 
+/* Every pair of modes, the one held first and the other way round, against the matrix. */
+static void test_all_modes(void **state)
+{
+	for (enum vb_mode a = 0; a < VB_MODES; a++)
+		for (enum vb_mode b = 0; b < VB_MODES; b++) {
+			uint64_t before = counts().violations;
+
+			takes(0, 0, a, VB_FOREVER, 0);
+			takes(1, 0, b, VB_FOREVER, 0);
+			assert_int_equal(counts().violations - before, vb_modes_exclude(a, b));
+			releasing(0, 0);
+			releasing(1, 0);
+		}
+	/* Of the 36 pairs, 14 hold together. */
+	expect_only(VB_AUDIT_MODE_CONFLICT, 22);
+}
+
+static void converts(unsigned i, uint64_t lock, enum vb_mode mode, int err)
+{
+	struct vb_claim *c = &scene.claim[i][lock];
+
+	scene.watch->converting(scene.watch->ctx, &scene.me[i], c, mode);
+	if (err == 0)
+		c->mode = mode;
+	scene.watch->converted(scene.watch->ctx, &scene.me[i], c, err);
+}
+
+static void test_conversions(void **state)
+{
+	takes(0, 0, VB_UPDATE, VB_FOREVER, 0);
+	takes(1, 0, VB_SHARED, VB_FOREVER, 0);
+	converts(0, 0, VB_EXCLUSIVE, -ETIMEDOUT);
+	expect_clean();
+	converts(0, 0, VB_EXCLUSIVE, 0);
+	expect_only(VB_AUDIT_MODE_CONFLICT, 1);
+	gives(1, 0, -VB_ELOST);
+	converts(0, 0, VB_SHARED, 0);
+	takes(2, 0, VB_SHARED, VB_FOREVER, 0);
+	expect_only(VB_AUDIT_MODE_CONFLICT, 1);
+}
+
+/* What is given up is free before the conversion has returned, what is won is not had before. */
+static void test_conversions_under_way(void **state)
+{
+	struct vb_claim *c = &scene.claim[0][0];
+
+	takes(0, 0, VB_EXCLUSIVE, VB_FOREVER, 0);
+	scene.watch->converting(scene.watch->ctx, &scene.me[0], c, VB_INTENT_SHARED);
+	takes(1, 0, VB_INTENT_EXCLUSIVE, VB_FOREVER, 0);
+	c->mode = VB_INTENT_SHARED;
+	scene.watch->converted(scene.watch->ctx, &scene.me[0], c, 0);
+	scene.watch->converting(scene.watch->ctx, &scene.me[0], c, VB_SHARED);
+	gives(1, 0, 0);
+	c->mode = VB_SHARED;
+	scene.watch->converted(scene.watch->ctx, &scene.me[0], c, 0);
+	expect_clean();
+	takes(1, 0, VB_INTENT_EXCLUSIVE, VB_FOREVER, 0);
+	expect_only(VB_AUDIT_MODE_CONFLICT, 1);
+}
+
 static void test_grant_after_release(void **state)
 {
 	takes(0, 0, VB_EXCLUSIVE, VB_FOREVER, 0);
@@ -595,6 +655,9 @@ int main(void)
 		TEST(test_two_writers),
 		TEST(test_reader_and_writer),
 		TEST(test_readers_share),
+		TEST(test_all_modes),
+		TEST(test_conversions),
+		TEST(test_conversions_under_way),
 		TEST(test_grant_after_release),
 		TEST(test_grant_after_abandoned),
 		TEST(test_grant_after_lease),

@@ -366,6 +366,7 @@ static void misuse_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	EXPECT(w, strlen(said) > 0);
 	EXPECT_ERR(w, -EINVAL, vb_lock_acquire(me, 0, (enum vb_mode)7, 0, &g));
 	EXPECT_ERR(w, -EINVAL, vb_lock_try(me, 0, (enum vb_mode) - 1, &g));
+	EXPECT_ERR(w, -EINVAL, vb_lock_convert(me, &other, VB_SHARED, 0));
 	EXPECT_ERR(w, -EINVAL, vb_lock_release(me, &other));
 	EXPECT_ERR(w, 0, vb_lock_acquire(me, 21, VB_EXCLUSIVE, PATIENCE_NS, &g));
 	EXPECT_ERR(w, -EDEADLK, vb_lock_acquire(me, 21, VB_EXCLUSIVE, 0, &other));
@@ -378,6 +379,41 @@ static void misuse_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	for (unsigned k = 0; k < VB_CLAIMS_MAX; k++)
 		EXPECT_ERR(w, 0, vb_lock_release(me, &many[k]));
 	vb_log_capture_end();
+}
+
+/* Modes that the caps do not promise: served as exclusive, or refused with the reason. */
+static void modes_actor(struct world *w, struct vb_lock_client *me, unsigned i)
+{
+	char said[512] = "";
+	struct vb_grant g;
+
+	(void)i;
+	EXPECT_ERR(w, 0, vb_lock_acquire(me, 5, VB_UPDATE, PATIENCE_NS, &g));
+	EXPECT(w, g.mode == (LOCK.caps & VB_LOCK_UPDATE ? VB_UPDATE : VB_EXCLUSIVE));
+	EXPECT_ERR(w, 0, vb_lock_convert(me, &g, g.mode, 0));
+	vb_log_capture_begin(said, sizeof(said));
+	if (LOCK.convert == NULL && LOCK.caps & VB_LOCK_SHARED) {
+		EXPECT_ERR(w, -EOPNOTSUPP, vb_lock_convert(me, &g, VB_SHARED, 0));
+		EXPECT(w, strstr(said, LOCK.name) != NULL && strstr(said, "shared") != NULL);
+	}
+	EXPECT_ERR(w, 0, vb_lock_release(me, &g));
+	for (enum vb_mode m = VB_INTENT_SHARED; m < VB_MODES && !(LOCK.caps & VB_LOCK_INTENT);
+	     m++) {
+		said[0] = 0;
+		EXPECT_ERR(w, -EOPNOTSUPP, vb_lock_acquire(me, 5, m, 0, &g));
+		EXPECT_ERR(w, -EOPNOTSUPP, vb_lock_try(me, 5, m, &g));
+		EXPECT(w, strstr(said, vb_lock_mode_name(m)) != NULL);
+	}
+	vb_log_capture_end();
+}
+
+static void modes(void **state)
+{
+	struct world w;
+
+	open_usual(&w, state);
+	world_run(&w, 1, modes_actor);
+	world_close(&w);
 }
 
 static void misuse(void **state)
@@ -645,6 +681,7 @@ static const struct suite_test suite_tests[] = {
 	{"deadline", deadline, false},
 	{"again_after_deadline", again_after_deadline, false},
 	{"cancellation", cancellation, false},
+	{"modes", modes, false},
 	{"misuse", misuse, false},
 	{"reopening", reopening, false},
 	{"tokens_grow", tokens_grow, false},

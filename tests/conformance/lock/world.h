@@ -301,6 +301,16 @@ static struct vb_lock_space_params world_space_params(const struct world *w, uin
 	};
 }
 
+static void watch_no_conversion(void *ctx, struct vb_lock_client *me, const struct vb_claim *c,
+				enum vb_mode to)
+{
+}
+
+static void watch_no_converted(void *ctx, struct vb_lock_client *me, const struct vb_claim *c,
+			       int err)
+{
+}
+
 static const struct vb_lock_watch *world_watch(struct board *b)
 {
 	static struct vb_lock_watch watch;
@@ -312,6 +322,8 @@ static const struct vb_lock_watch *world_watch(struct board *b)
 		.not_granted = watch_no_end,
 		.abandoned = watch_no_claim,
 		.releasing = watch_no_claim,
+		.converting = watch_no_conversion,
+		.converted = watch_no_converted,
 		.released = watch_no_end,
 		.ctx = b,
 	};
