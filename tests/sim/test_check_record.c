@@ -207,7 +207,7 @@ static void test_sane(void **state)
 	g.client = 4;
 	assert_false(vb_record_is_sane(&two_locks, &g));
 	g = good;
-	g.mode = 2;
+	g.mode = VB_MODES;
 	assert_false(vb_record_is_sane(&two_locks, &g));
 	g = good;
 	g.end = VB_RECORD_ENDS;
