@@ -232,8 +232,9 @@ struct vb_tbench_recorder {
 /* first: number of the worker's first client.  -ENOMEM, said. */
 int vb_tbench_recorder_open(struct vb_tbench_recorder *r, const struct vb_tbench_plan *plan,
 			    unsigned items, unsigned worker, unsigned clients, uint32_t *full);
-/* In the parent, after the worker has gone: what it had prepared may have happened. */
-void vb_tbench_recorder_bury(struct vb_tbench_recorder *r);
+/* In the parent, after the worker has gone and before anybody gives up its places: what it had
+ * prepared and has committed. */
+void vb_tbench_recorder_bury(struct vb_tbench_recorder *r, const struct vb_db *db);
 void vb_tbench_recorder_close(struct vb_tbench_recorder *r);
 
 /* ---- clients ---- */
@@ -327,6 +328,9 @@ int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
 /* Adds what the clients' transactions have changed to the tally, when everybody has stopped. */
 void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_seat *seats,
 			  unsigned n);
+/* Whether transaction `ts` of a place of the dead has committed.  Memory outlives them, the database
+ * keeps status words (db->status), and nobody has given up the place yet. */
+bool vb_tbench_has_committed(const struct vb_db *db, uint32_t place, uint64_t ts);
 /* Of a client that is dead, while nobody has given up its place: did its last commit happen? */
 void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db,
 			      struct vb_tbench_seat *seat);

@@ -25,11 +25,18 @@ void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_seat
 	}
 }
 
+bool vb_tbench_has_committed(const struct vb_db *db, uint32_t place, uint64_t ts)
+{
+	const uint64_t *status = vb_local(db->fabric, vb_db_place(db, place), sizeof(*status));
+
+	return status != NULL &&
+	       __atomic_load_n(status, __ATOMIC_ACQUIRE) == (ts | VB_TS_COMMITTED);
+}
+
 void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db,
 			      struct vb_tbench_seat *seat)
 {
 	struct vb_tbench_book *b = &seat->book;
-	const uint64_t *status;
 
 	if (!(b->state & VB_BOOK_OPEN))
 		return;
@@ -38,9 +45,7 @@ void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db
 		r->last_unclear++; /* it may be half written, too */
 		return;
 	}
-	status = vb_local(db->fabric, vb_db_place(db, b->place), sizeof(*status));
-	if (status != NULL &&
-	    __atomic_load_n(status, __ATOMIC_ACQUIRE) == (b->ts | VB_TS_COMMITTED)) {
+	if (vb_tbench_has_committed(db, b->place, b->ts)) {
 		b->state = !b->state;
 		r->last_committed++;
 	} else {

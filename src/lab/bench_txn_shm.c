@@ -232,7 +232,7 @@ static void bury(struct shm_run *u, unsigned index, int status)
 		vb_tbench_book_close_for(u->r, u->ground.db, seat);
 	}
 	if (u->recorders != NULL)
-		vb_tbench_recorder_bury(&u->recorders[index]);
+		vb_tbench_recorder_bury(&u->recorders[index], u->ground.db);
 }
 
 static void parent_step(struct shm_run *u)
@@ -260,7 +260,7 @@ static void kill_workers(struct shm_run *u)
 			;
 		vb_shm_mark_dead(u->ground.fabric, u->pids[i]);
 		if (u->recorders != NULL)
-			vb_tbench_recorder_bury(&u->recorders[i]);
+			vb_tbench_recorder_bury(&u->recorders[i], u->ground.db);
 		u->pids[i] = 0;
 		u->alive--;
 	}

@@ -7,6 +7,8 @@
  * what may have happened, and the checker finds out whether it did.  Aborted transactions are not
  * recorded: the name of one, and so the version that it would have written, may be that of the next try.
  * Who reads a version that never came about has read one that nobody wrote, which the checker tells.
+ * Where transactions have a status word it says which of the dead's have committed; only without
+ * one their outcome is left to the checker, who then has to trust that a version is made once.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_txn.h"
@@ -23,7 +25,8 @@
 /* Of a client: a transaction whose commit may have happened. */
 struct prepared {
 	struct vb_history_txn txn;
-	uint32_t valid, unused;
+	uint64_t ts;
+	uint32_t place, valid;
 	struct vb_history_op op[];
 };
 
@@ -77,6 +80,8 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 		.type = t->me->type,
 		.outcome = VB_HISTORY_UNKNOWN,
 	};
+	p->ts = t->ts;
+	p->place = vb_txn_lane(t->me)->place;
 	p->txn.n_ops = note_items(t, p->op);
 	__atomic_store_n(&p->valid, 1, __ATOMIC_RELEASE);
 }
@@ -150,14 +155,18 @@ int vb_tbench_recorder_open(struct vb_tbench_recorder *r, const struct vb_tbench
 	return vb_history_open(bytes, &r->history);
 }
 
-void vb_tbench_recorder_bury(struct vb_tbench_recorder *r)
+void vb_tbench_recorder_bury(struct vb_tbench_recorder *r, const struct vb_db *db)
 {
 	for (unsigned i = 0; r->history != NULL && i < r->clients; i++) {
 		struct prepared *p = prepared_of(r, i);
 
 		if (!__atomic_load_n(&p->valid, __ATOMIC_ACQUIRE))
 			continue;
-		p->txn.outcome = VB_HISTORY_UNKNOWN;
+		if (db->status && !vb_tbench_has_committed(db, p->place, p->ts)) {
+			__atomic_store_n(&p->valid, 0, __ATOMIC_RELEASE);
+			continue;
+		}
+		p->txn.outcome = db->status ? VB_HISTORY_COMMITTED : VB_HISTORY_UNKNOWN;
 		p->txn.end_ns = UINT64_MAX;
 		add(r, p);
 	}
