@@ -25,12 +25,16 @@
 
 #define CALL_ITEMS VB_STAGE_ITEMS
 
+/* For how long a server that is alive may keep us waiting, where that is known. */
+#define ANSWER_PATIENCE_NS 10000000000ull
+
 struct call {
 	struct vb_box box;
 	struct vb_msg msg;
 	struct vb_item *item[CALL_ITEMS];
 	unsigned n;
 	uint16_t node;
+	vb_peer server;
 	uint32_t bytes;
 	unsigned char *buf;
 	int err;
@@ -189,8 +193,7 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 		.stage = (uint8_t)stage,
 		.last_try = last_try,
 	};
-	vb_peer server;
-	int err = vb_db_find_server(me, c->node, &server);
+	int err = vb_db_find_server(me, c->node, &c->server);
 
 	if (err)
 		return err;
@@ -207,7 +210,7 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 				.buf = c->buf,
 				.len = c->bytes};
 	v[1] = (struct vb_verb){
-		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = server, .msg = &c->msg};
+		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = c->server, .msg = &c->msg};
 	me->calls++;
 	return 0;
 }
@@ -262,14 +265,31 @@ static void call_failed(struct vb_txn *t, struct call *c, int err)
 			c->item[i]->status = VB_TXN_FABRIC;
 }
 
+/*
+ * Whether to go on waiting for an answer that is late.  Where verbs complete at once no message is
+ * lost and a dead peer is known to be dead: a server that is not has merely not been given a core,
+ * and would serve what we had given up.  Elsewhere the answer itself may have been lost.
+ */
+static bool still_coming(const struct vb_coordinator *me, const struct call *c, uint64_t since_ns)
+{
+	return me->db->fabric->caps.flags & VB_CAP_INLINE &&
+	       vb_ep_now(me->ep) - since_ns < ANSWER_PATIENCE_NS &&
+	       !vb_task_cancelled(vb_task_self()) && vb_peer_alive(me->db->fabric, c->server);
+}
+
 static int await_reply(struct vb_txn *t, struct call *c, struct vb_msg *out)
 {
 	struct vb_coordinator *me = t->me;
-	uint64_t until = vb_ep_now(me->ep) + 2 * me->db->suspect_ns;
-	bool shielded = vb_task_shield(true);
-	int err = vb_box_wait(&me->mail, &c->box, 1u << (VB_TAG_REPLY % VB_BOX_SLOTS), until);
+	uint64_t since = vb_ep_now(me->ep);
+	int err;
 
-	(void)vb_task_shield(shielded);
+	do {
+		uint64_t until = vb_ep_now(me->ep) + 2 * me->db->suspect_ns;
+		bool shielded = vb_task_shield(true);
+
+		err = vb_box_wait(&me->mail, &c->box, 1u << (VB_TAG_REPLY % VB_BOX_SLOTS), until);
+		(void)vb_task_shield(shielded);
+	} while (err == -ETIMEDOUT && still_coming(me, c, since));
 	if (err == 0)
 		err = vb_box_take(&c->box, VB_TAG_REPLY, out);
 	if (err == -ETIMEDOUT)
