@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The two commands of the README, and short names for what Meson does.
 #
-#	make demo     installs what is missing, builds, runs all locks, shows the results
+#	make demo     installs what is missing, builds, runs all locks and protocols, shows the results
 #	make test     the same for the tests
 
 BUILD  ?= build
@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 .PHONY: help demo test test-rdma build bench install clean
 
 help:
-	@echo 'make demo      install what is missing (Debian), build, run every lock, show the results'
+	@echo 'make demo      install what is missing (Debian), build, run every lock and protocol, show results'
 	@echo 'make test      install what is missing (Debian), run every test'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
 	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `make demo` does: installs, builds, and runs the main job on this machine's shared memory, between
-# processes over TCP if UCX is there, and on a simulated cluster.  BUILD names the build directory.
+# What `make demo` does: installs, builds, and runs the main jobs, locks and then transactions, on this machine's
+# shared memory, between processes over TCP if UCX is there (locks), and on a simulated cluster.  BUILD
+# names the build directory.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD-build}
@@ -31,7 +32,13 @@ else
 fi
 run "$verbena" bench lock --lock all --fabric sim --profile cx5 --nodes 6 --clients 240 --locks 10m \
 	--dist zipf:0.99 --read-ratio 0.5 --json "$build/demo-sim.json"
+run "$verbena" bench txn --cc all --fabric shm --nodes 2 --threads 1 --coroutines 8 --workload ycsb \
+	--records 100k --theta 0.6 --write-ratio 0.5 --duration 500ms --check \
+	--json "$build/demo-txn-shm.json"
+run "$verbena" bench txn --cc all --fabric sim --nodes 4 --threads 4 --coroutines 4 --workload ycsb \
+	--records 40k --theta 0.6 --write-ratio 0.5 --duration 1ms --check \
+	--json "$build/demo-txn-sim.json"
 
 echo
 echo "The same as JSON: $build/demo-*.json."
-echo "What the numbers mean: doc/measuring.md.  What else there is: $verbena --help"
+echo "What the numbers mean: doc/measuring.md, doc/measuring-transactions.md.  What else there is: $verbena --help"

@@ -46,6 +46,19 @@ paper() {
 	' "$1"
 }
 
+transactions() {
+	jq -r '
+	def us: if . >= 1000 then round elif . >= 100 then (. * 10 | round / 10) else (. * 100 | round / 100) end;
+	def most: [.types[]] | max_by(.commits) | .latency_us;
+	"`\(["verbena"] + .argv[1:] | map(select(test("json$") | not)) | join(" "))`", "",
+	"| protocol | stages | ktxn/s | aborts % | p50 us | p99 | primitives, with the index | verbs | calls | serializable | invariant |",
+	"|---|---|---:|---:|---:|---:|---:|---:|---:|---|---|",
+	(.runs[] | most as $l |
+	"| `\(.cc)` | \(if .hybrid | test("1") then "RPC" else "one-sided" end) | \(.goodput_txn_s / 1000 | us) | \(.abort_rate * 100 | us) | \($l.p50 | us) | \($l.p99 | us) | \([.prims_per_txn[]] | add | us) | \(.verbs_per_txn.all | us) | \(.calls_per_txn | us) | \(if .check.serializable | not then "no" elif .check.strict then "strictly" else "yes" end) | \(if .invariant.holds then "holds" else "broken" end) |"),
+	"", "(\(.host.cores) cores, commit \(.commit))"
+	' "$1"
+}
+
 peers() {
 	jq -r '
 	def digits: if . == null then "-" elif . >= 100 then (round | tostring) elif . >= 10 then (. * 10 | round / 10 | tostring)
@@ -87,6 +100,14 @@ peers() {
 	echo 'The same beside the paper of ShiftLock (its table 4 and figures 4 and 6), which measured this load on real cards. Nothing in the model is fitted to it; [measuring](doc/measuring.md#beside-the-paper) says where they differ and what we think of it.'
 	echo
 	paper "$build/demo-sim.json"
+	echo
+	echo '**Transactions on shared memory**: YCSB, 10 operations on records of 64 bytes, half of them writes, theta 0.6; every history checked for serializability, one-sided and by RPC:'
+	echo
+	transactions "$build/demo-txn-shm.json"
+	echo
+	echo '**Transactions on a simulated cluster** of four nodes with ConnectX-5, the same load and checks ([beside the papers](doc/papers-transactions.md)):'
+	echo
+	transactions "$build/demo-txn-sim.json"
 	echo
 	echo '**The parts**, each beside the bare thing that it stands on:'
 	echo
