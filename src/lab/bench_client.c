@@ -26,7 +26,12 @@ uint16_t vb_bench_node_of(const struct vb_bench_plan *plan, unsigned client)
 	return (uint16_t)(servers + client % (nodes - servers));
 }
 
-static void seat_set(struct vb_bench_seat *seat, enum vb_bench_doing doing)
+unsigned vb_bench_client_nodes(const struct vb_bench_opts *o)
+{
+	return (unsigned)(o->nodes == o->servers ? o->nodes : o->nodes - o->servers);
+}
+
+void vb_bench_seat_set(struct vb_bench_seat *seat, enum vb_bench_doing doing)
 {
 	__atomic_store_n(&seat->doing, doing, __ATOMIC_RELAXED);
 }
@@ -47,7 +52,7 @@ static bool nap_until(struct vb_bench_client *c, uint64_t at_ns)
 	return false;
 }
 
-static void record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns)
+void vb_bench_record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns)
 {
 	if (c->w->measuring)
 		vb_hist_record(&c->w->tally->lat[which], ns);
@@ -62,59 +67,79 @@ static void choose_timing(struct vb_bench_client *c)
 	c->lock->timing = every != 0 && c->seat->cycles % every == 0 ? &c->timing : NULL;
 }
 
+int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode,
+		     struct vb_grant *grant, uint64_t *now_ns)
+{
+	uint64_t timeout_ns = c->w->plan->o.timeout_ns, start_ns = *now_ns;
+	int err;
+
+	c->seat->lock = lock;
+	c->seat->mode = mode;
+	c->seat->since_ns = start_ns;
+	vb_bench_seat_set(c->seat, VB_DOING_ACQUIRE);
+	err = vb_lock_acquire(c->lock, lock, mode, timeout_ns ? timeout_ns : VB_FOREVER_NS, grant);
+	*now_ns = vb_sched_now(c->lock->ep->sched);
+	if (vb_unlikely(err != 0)) {
+		vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+		c->w->tally->uncertain += err == -VB_EUNKNOWN;
+		if (c->w->measuring)
+			c->w->tally->failed++;
+		return err;
+	}
+	vb_bench_seat_set(c->seat, VB_DOING_HOLD);
+	vb_bench_record(c, mode == VB_SHARED ? VB_LAT_ACQ_S : VB_LAT_ACQ_X, *now_ns - start_ns);
+	return 0;
+}
+
+int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t *now_ns)
+{
+	struct vb_bench_tally *tally = c->w->tally;
+	uint64_t start_ns = *now_ns;
+	int err;
+
+	vb_bench_seat_set(c->seat, VB_DOING_RELEASE);
+	err = vb_lock_release(c->lock, grant);
+	*now_ns = vb_sched_now(c->lock->ep->sched);
+	vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+	vb_bench_record(c, VB_LAT_RELEASE, *now_ns - start_ns);
+	tally->uncertain += err != 0 && err != -VB_ELOST;
+	if (c->w->measuring && err != 0)
+		tally->release_lost++;
+	return err;
+}
+
 /* 0; -ECANCELED: leave; else the acquire's error. */
 static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 {
 	const struct vb_bench_opts *o = &c->w->plan->o;
 	struct vb_sched *s = c->lock->ep->sched;
 	struct vb_bench_tally *tally = c->w->tally;
-	uint64_t start, granted, timeout = o->timeout_ns ? o->timeout_ns : VB_FOREVER_NS;
+	uint64_t now_ns = vb_sched_now(s);
 	struct vb_micro_op op;
 	struct vb_grant grant;
-	bool shared;
 	int err;
 
 	vb_micro_next(&c->micro, &op);
-	shared = op.mode == VB_SHARED;
-	choose_timing(c);
-	start = vb_sched_now(s);
-	c->seat->lock = op.lock;
-	c->seat->mode = op.mode;
-	c->seat->since_ns = start;
-	seat_set(c->seat, VB_DOING_ACQUIRE);
-	err = vb_lock_acquire(c->lock, op.lock, op.mode, timeout, &grant);
-	if (vb_unlikely(err != 0)) {
-		seat_set(c->seat, VB_DOING_IDLE);
-		tally->uncertain += err == -VB_EUNKNOWN;
-		if (c->w->measuring)
-			tally->failed++;
+	err = vb_bench_acquire(c, op.lock, op.mode, &grant, &now_ns);
+	if (vb_unlikely(err != 0))
 		return err;
-	}
-	granted = vb_sched_now(s);
-	seat_set(c->seat, VB_DOING_HOLD);
-	record(c, shared ? VB_LAT_ACQ_S : VB_LAT_ACQ_X, granted - start);
 	if (intended_ns != 0)
-		record(c, shared ? VB_LAT_RESPONSE_S : VB_LAT_RESPONSE_X, granted - intended_ns);
+		vb_bench_record(c, op.mode == VB_SHARED ? VB_LAT_RESPONSE_S : VB_LAT_RESPONSE_X,
+				now_ns - intended_ns);
 	if (o->hold_ns != 0) {
-		vb_task_sleep_until(granted + o->hold_ns);
-		granted = vb_sched_now(s);
+		vb_task_sleep_until(now_ns + o->hold_ns);
+		now_ns = vb_sched_now(s);
 	}
 	if (vb_unlikely(op.skip_release)) {
 		vb_lock_abandon(c->lock, &grant);
-		seat_set(c->seat, VB_DOING_IDLE);
+		vb_bench_seat_set(c->seat, VB_DOING_IDLE);
 		if (c->w->measuring)
 			tally->skipped++;
 		return 0;
 	}
-	seat_set(c->seat, VB_DOING_RELEASE);
-	err = vb_lock_release(c->lock, &grant);
-	seat_set(c->seat, VB_DOING_IDLE);
-	record(c, VB_LAT_RELEASE, vb_sched_now(s) - granted);
+	err = vb_bench_release(c, &grant, &now_ns);
 	if (c->w->measuring && err == 0)
 		tally->ops++;
-	tally->uncertain += err != 0 && err != -VB_ELOST;
-	if (c->w->measuring && err != 0)
-		tally->release_lost++;
 	return 0;
 }
 
@@ -124,6 +149,7 @@ static void client_body(void *arg)
 	struct vb_bench_worker *w = c->w;
 	const struct vb_bench_opts *o = &w->plan->o;
 	struct vb_sched *s = c->lock->ep->sched;
+	uint64_t pause_ns = w->plan->tracing ? o->pause_ns : o->think_ns;
 	unsigned errors = 0;
 
 	/* Not all at the very same moment. */
@@ -138,7 +164,8 @@ static void client_body(void *arg)
 			if (!nap_until(c, intended))
 				break;
 		}
-		err = one_cycle(c, intended);
+		choose_timing(c);
+		err = w->plan->tracing ? vb_bench_transaction(c) : one_cycle(c, intended);
 		if (err == -ECANCELED)
 			break;
 		errors = err == 0 || err == -ETIMEDOUT ? 0 : errors + 1;
@@ -152,9 +179,9 @@ static void client_body(void *arg)
 		}
 		__atomic_store_n(&c->seat->cycles, c->seat->cycles + 1, __ATOMIC_RELAXED);
 		/* Verbs that complete inline never gave the thread's other clients a turn. */
-		if (o->think_ns == 0)
+		if (pause_ns == 0)
 			vb_task_yield();
-		else if (!nap_until(c, vb_sched_now(s) + o->think_ns))
+		else if (!nap_until(c, vb_sched_now(s) + pause_ns))
 			break;
 	}
 out:
@@ -182,6 +209,9 @@ int vb_bench_worker_open(struct vb_bench_worker *w, struct vb_bench_seat *seats,
 			return err;
 		c->lock->index = c->index;
 		w->n = i + 1;
+		err = w->plan->tracing ? vb_bench_transactions_open(c) : 0;
+		if (err)
+			return err;
 	}
 	return 0;
 }
@@ -194,8 +224,9 @@ int vb_bench_worker_start(struct vb_bench_worker *w)
 		struct vb_bench_client *c = &w->clients[i];
 		int err;
 
-		vb_micro_client_init(&c->micro, &w->plan->micro, w->plan->o.seed, c->index,
-				     w->control->t0_ns);
+		if (!w->plan->tracing)
+			vb_micro_client_init(&c->micro, &w->plan->micro, w->plan->o.seed, c->index,
+					     w->control->t0_ns);
 		err = vb_task_spawn(c->lock->ep->sched, client_body, c, &params, &c->task);
 		if (err)
 			return vb_fail(err, "cannot start client %u of %u: no memory for its stack",
@@ -263,6 +294,7 @@ void vb_bench_worker_close(struct vb_bench_worker *w)
 	for (unsigned i = 0; i < w->n; i++) {
 		struct vb_bench_client *c = &w->clients[i];
 
+		vb_bench_transactions_close(c);
 		c->lock->timing = NULL; /* it is ours */
 		if (c->task == NULL) {
 			vb_lock_client_close(c->lock);

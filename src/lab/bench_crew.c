@@ -89,7 +89,14 @@ static char *config_text(const struct vb_bench_plan *p)
 	fprintf(f, "--servers=%" PRIu64 "\n--server-threads=%" PRIu64 "\n", o->servers,
 		o->server_threads);
 	fprintf(f, "--lease=%" PRIu64 "ns\n--fencing=%d\n", o->lease_ns, o->fencing);
-	fprintf(f, "--dist=%s\n--read-ratio=%.17g\n", o->dist, o->read_ratio);
+	fprintf(f, "--workload=%s\n--dist=%s\n--read-ratio=%.17g\n", o->workload,
+		o->dist != NULL ? o->dist : "", o->read_ratio);
+	fprintf(f, "--workload-options=%s\n--order=%s\n",
+		o->workload_options != NULL ? o->workload_options : "",
+		vb_bench_order_names[o->order]);
+	fprintf(f, "--retries=%" PRIu64 "\n--backoff=%" PRIu64 "ns\n--pause=%" PRIu64 "ns\n",
+		o->retries, o->backoff_ns, o->pause_ns);
+	fprintf(f, "--scan-rate=%.17g\n--scan=%" PRIu64 "ns\n", o->scan_rate, o->scan_ns);
 	fprintf(f, "--think=%" PRIu64 "ns\n--hold=%" PRIu64 "ns\n", o->think_ns, o->hold_ns);
 	fprintf(f, "--rate=%" PRIu64 "\n--timeout=%" PRIu64 "ns\n", o->rate, o->timeout_ns);
 	fprintf(f, "--fail-rate=%.17g\n--seed=%" PRIu64 "\n", o->fail_rate, o->seed);
@@ -267,7 +274,8 @@ int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew)
 	if (err)
 		return err;
 	plan->o.procs = crew->hosts;
-	return vb_bench_plan_nodes(&plan->o);
+	err = vb_bench_plan_nodes(&plan->o);
+	return err != 0 ? err : vb_bench_plan_trace(plan);
 }
 
 void vb_bench_crew_close(struct vb_bench_crew *crew)

@@ -36,7 +36,7 @@ static void print_row(struct session *s, const struct vb_bench_result *r)
 	if (!s->headed)
 		vb_bench_print_head(s->table, &s->plan);
 	s->headed = true;
-	vb_bench_print_row(s->table, r);
+	vb_bench_print_row(s->table, &s->plan, r);
 }
 
 static int drive(struct session *s, const struct vb_lock_ops *ops, struct vb_bench_result *r)
@@ -70,7 +70,7 @@ static int run_one(struct session *s, const struct vb_lock_ops *ops)
 	}
 	print_row(s, r);
 	if (err == 0 && r->ran && s->crew.rank == 0)
-		err = vb_bench_write_hgrm(s->plan.o.hgrm, r);
+		err = vb_bench_write_hgrm(&s->plan, r);
 	return err;
 }
 
@@ -171,6 +171,7 @@ int vb_bench_lock(const struct vb_bench_opts *opts)
 	err = open_all(s, opts);
 	if (err) {
 		vb_bench_crew_close(&s->crew);
+		vb_bench_plan_close(&s->plan);
 		free(s);
 		return vb_exit_of(err);
 	}
@@ -188,6 +189,7 @@ int vb_bench_lock(const struct vb_bench_opts *opts)
 	vb_bench_crew_close(&s->crew);
 	for (unsigned i = 0; i < s->n; i++)
 		vb_bench_result_free(&s->results[i]);
+	vb_bench_plan_close(&s->plan);
 	free(s);
 	return code;
 }

@@ -4,6 +4,7 @@
  *
  *   bench_plan.c    options, checked and turned into a plan
  *   bench_client.c  what one client does: the same body on every fabric
+ *   bench_trace.c   what a client does that runs the transactions of a trace
  *   bench_sim.c     one lock on the simulator: one thread, virtual time
  *   bench_shm.c     one lock between processes on shared memory
  *   bench_crew.c    processes on a network: how they come together
@@ -36,9 +37,14 @@
 #include "lab/json.h"
 #include "lock/lock.h"
 #include "workload/micro.h"
+#include "workload/trace.h"
 
 enum vb_bench_fabric { VB_BENCH_SHM, VB_BENCH_SIM, VB_BENCH_UCX, VB_BENCH_VERBS };
 extern const char *const vb_bench_fabric_names[];
+
+/* In which order a transaction takes its locks. */
+enum vb_bench_order { VB_BENCH_SORTED, VB_BENCH_AS_TRACED };
+extern const char *const vb_bench_order_names[];
 
 /* Between processes that each have their own memory: the first of them is the lock server. */
 static inline bool vb_bench_is_net(int fabric)
@@ -54,11 +60,18 @@ struct vb_bench_opts {
 	uint64_t nodes, servers, server_threads, procs, clients;
 	const char *join, *hosts, *rank, *bind, *auth_key_file;
 	uint64_t patience_ns, silence_ns;
-	bool launched; /* by mpirun or srun, which knows ranks and number */
+	bool launched;        /* by mpirun or srun, which knows ranks and number */
+	const char *workload; /* "micro", a trace's name, or "trace:FILE" */
+	const char *workload_options, *trace;
 	const char *dist;
 	double read_ratio, fail_rate;
 	uint64_t rate;
+	const char *think; /* as it was said; NULL: the workload's own */
 	uint64_t think_ns, hold_ns, timeout_ns;
+	int order; /* enum vb_bench_order */
+	uint64_t pause_ns, retries, backoff_ns;
+	double scan_rate;
+	uint64_t scan_ns;
 	uint64_t duration_ns, warmup_ns, stall_ns;
 	uint64_t lease_ns; /* 0 until the fabric is open: chosen for it */
 	bool fencing, no_audit, breakdown;
@@ -77,6 +90,9 @@ struct vb_bench_plan {
 	unsigned n_locks;
 	bool all; /* asked for as "all": what cannot run is skipped with its reason */
 	struct vb_micro micro;
+	bool tracing; /* transactions of `trace` are run, and `micro` is not used */
+	struct vb_trace trace;
+	char trace_name[4096]; /* where o.workload points for --trace */
 };
 
 /* The option table's groups; opts is where they write. */
@@ -87,6 +103,10 @@ struct vb_opt_group vb_bench_cluster_group(struct vb_bench_opts *opts);
 int vb_bench_plan_nodes(struct vb_bench_opts *o);
 /* 0, or -error, said in one line; nothing has been made yet. */
 int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
+/* The plan's trace, once it is known how many nodes there are.  Without one, does nothing. */
+int vb_bench_plan_trace(struct vb_bench_plan *plan);
+/* Also after vb_bench_plan has failed. */
+void vb_bench_plan_close(struct vb_bench_plan *plan);
 
 /* ---- what is measured ---- */
 
@@ -100,6 +120,23 @@ enum vb_bench_lat {
 };
 extern const char *const vb_bench_lat_names[VB_LAT_COUNT];
 
+/* Why a transaction gave its locks back and was not done. */
+enum vb_bench_abort {
+	VB_ABORT_TIMEOUT, /* waited for a lock for --timeout */
+	VB_ABORT_EXPIRED, /* the lease of a lock ran out before it had ended */
+	VB_ABORT_ERROR,   /* an acquire failed */
+	VB_ABORT_CAUSES
+};
+extern const char *const vb_bench_abort_names[VB_ABORT_CAUSES];
+
+/* Of the transactions of a trace, while measuring. */
+struct vb_bench_txns {
+	uint64_t committed, locks; /* and the locks that those had taken */
+	uint64_t aborts[VB_ABORT_CAUSES];
+	uint64_t given_up; /* aborted and not tried again */
+	uint64_t died;     /* left their locks without a release (--fail-rate) */
+};
+
 /* Counters of a client at one moment; two of them make what was spent in between. */
 struct vb_bench_meter {
 	uint64_t verbs[VB_OP_COUNT];
@@ -108,7 +145,7 @@ struct vb_bench_meter {
 
 /* One per worker thread, which alone writes it. */
 struct vb_bench_tally {
-	uint64_t ops;          /* cycles completed while measuring */
+	uint64_t ops; /* cycles completed while measuring; of transactions, those that committed */
 	uint64_t failed;       /* acquires that ended without a grant while measuring */
 	uint64_t skipped;      /* releases left out on purpose (--fail-rate) */
 	uint64_t release_lost; /* releases that came too late */
@@ -117,10 +154,14 @@ struct vb_bench_tally {
 	struct vb_bench_meter spent;
 	struct vb_fabric_stats fabric; /* of the worker's process, since it opened the fabric */
 	struct vb_lock_timing timing;
-	double rate;    /* merged: cycles per second, the workers' rates added up */
+	double rate; /* merged: cycles per second, the workers' rates added up */
+	double txn_rate;
+	struct vb_bench_txns txns;
 	int last_error; /* of an acquire, where it is none of the expected ones */
-	struct vb_hist
-		lat[VB_LAT_COUNT]; /* last: the pages of what is not used are never touched */
+	/* Last: the pages of what is not used are never touched. */
+	struct vb_hist lat[VB_LAT_COUNT];
+	/* By type: from the first attempt to the commit, its releases not included. */
+	struct vb_hist txn[VB_TRACE_TYPES_MAX];
 };
 
 enum vb_bench_doing { VB_DOING_IDLE, VB_DOING_ACQUIRE, VB_DOING_HOLD, VB_DOING_RELEASE };
@@ -192,6 +233,8 @@ struct vb_bench_client {
 	struct vb_bench_seat *seat;
 	struct vb_lock_client *lock;
 	struct vb_micro_client micro;
+	struct vb_trace_client trace;
+	struct vb_grant *held; /* [locks of a transaction]; NULL: no trace */
 	struct vb_task *task;
 	struct vb_lock_timing timing;
 	unsigned index;
@@ -226,8 +269,25 @@ void vb_bench_worker_flush(struct vb_bench_worker *w);
 void vb_bench_worker_cancel(struct vb_bench_worker *w);
 /* Closes the clients; tasks that have not finished are killed. */
 void vb_bench_worker_close(struct vb_bench_worker *w);
-/* The node of client i. */
+/* The node of client i; and how many nodes have clients. */
 uint16_t vb_bench_node_of(const struct vb_bench_plan *plan, unsigned client);
+unsigned vb_bench_client_nodes(const struct vb_bench_opts *o);
+
+/* What a client notes while it goes on. */
+void vb_bench_seat_set(struct vb_bench_seat *seat, enum vb_bench_doing doing);
+void vb_bench_record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns);
+/* The acquire of one lock, with all that is noted of it, and its release.  *now_ns: when it begins (by
+ * the scheduler); when it has ended.  0, or the call's error. */
+int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode,
+		     struct vb_grant *grant, uint64_t *now_ns);
+int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t *now_ns);
+
+/* The client's next transaction, until it commits or is given up.  0; -ECANCELED: leave; else the
+ * error of an acquire that no other attempt would mend. */
+int vb_bench_transaction(struct vb_bench_client *c);
+/* Opens and closes what a client needs for that.  -ENOMEM, said. */
+int vb_bench_transactions_open(struct vb_bench_client *c);
+void vb_bench_transactions_close(struct vb_bench_client *c);
 
 /* Bytes of segment that node's share of a run's locks needs. */
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
@@ -289,12 +349,13 @@ void vb_bench_progress_clear(void);
 /* ---- reports ---- */
 
 void vb_bench_print_head(FILE *to, const struct vb_bench_plan *plan);
-void vb_bench_print_row(FILE *to, const struct vb_bench_result *r);
+void vb_bench_print_row(FILE *to, const struct vb_bench_plan *plan,
+			const struct vb_bench_result *r);
 void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
 			      const struct vb_bench_result *results, unsigned n);
 json_t *vb_bench_run_json(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
-/* PREFIX.LOCK.WHAT.hgrm for each histogram that has values.  -errno, said. */
-int vb_bench_write_hgrm(const char *prefix, const struct vb_bench_result *r);
+/* PREFIX.LOCK.WHAT.hgrm for each histogram that has values, if the plan wants them.  -errno, said. */
+int vb_bench_write_hgrm(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
 
 /* The whole command: an enum vb_exit (lab/run.h). */
 int vb_bench_lock(const struct vb_bench_opts *opts);

@@ -21,6 +21,9 @@
  * and a few seconds of work for one core with 240 clients. */
 #define SIM_DURATION_NS 50000000ull
 #define SIM_PROFILE     "cx5"
+#define MICRO_LOCKS     100000u
+#define MICRO_DIST      "zipf:0.99"
+#define SCAN_NS         1000000ull
 
 const char *const vb_bench_fabric_names[] = {
 	[VB_BENCH_SHM] = "shm",
@@ -41,7 +44,8 @@ static const struct vb_opt what_table[] = {
 		"verbs: processes that reach each other through UCX (TCP) or an RDMA card"),
 	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
 		      "the fabric's own options, KEY=VALUE,...; `verbena list` shows them"),
-	VB_OPT_SIZE(O, locks, "locks", "100k", 1, 1ull << 40, "number of locks"),
+	VB_OPT_SIZE(O, locks, "locks", NULL, 1, 1ull << 40,
+		    "number of locks (100k; a trace's: as many as it has)"),
 	VB_OPT_SIZE(O, clients, "clients", NULL, 1, VB_BENCH_CLIENTS,
 		    "number of clients, of all processes or nodes together (8; sim: 240)"),
 	VB_OPT_SIZE(O, procs, "procs", NULL, 1, VB_BENCH_PROCS,
@@ -84,22 +88,54 @@ static const struct vb_opt cluster_table[] = {
 	VB_OPT_END};
 
 static const struct vb_opt load_table[] = {
-	VB_OPT_STRING(O, dist, "dist", "DIST", "zipf:0.99",
-		      "which lock: uniform, zipf:THETA or powerlaw:ALPHA"),
+	VB_OPT_STRING(
+		O, workload, "workload", "NAME", "micro",
+		"micro: each client takes one lock after the other; or a trace's name (`verbena "
+		"list`), or trace:FILE: clients run transactions by strict two-phase locking"),
+	VB_OPT_TIME(O, timeout_ns, "timeout", "0", 0, 3600 * SEC,
+		    "give an acquire up after so long and count it as failed (0: never)"),
+	VB_OPT_REAL(O, fail_rate, "fail-rate", "0", 0, 0.999999,
+		    "chance that a client skips its release, or a transaction all of its releases, "
+		    "as if "
+		    "it had died holding the lock"),
+	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"), VB_OPT_END};
+
+static const struct vb_opt micro_table[] = {
+	VB_OPT_STRING(O, dist, "dist", "DIST", NULL,
+		      "which lock: uniform, zipf:THETA or powerlaw:ALPHA (zipf:0.99)"),
 	VB_OPT_REAL(O, read_ratio, "read-ratio", "0.5", 0, 1,
 		    "share of the cycles that are shared"),
-	VB_OPT_TIME(O, think_ns, "think", "0", 0, 3600 * SEC,
-		    "pause between two cycles of a client"),
+	VB_OPT_STRING(
+		O, think, "think", "TIME", NULL,
+		"pause between two cycles of a client (0); of a trace: how long a transaction "
+		"computes while it has its locks (the trace's own)"),
 	VB_OPT_TIME(O, hold_ns, "hold", "0", 0, 3600 * SEC, "how long a lock is held"),
 	VB_OPT_SIZE(
 		O, rate, "rate", "0", 0, 1000000000000ull,
 		"open loop: cycles per second of all clients together, as a Poisson process; adds "
 		"response times measured from the intended starts (0: closed loop)"),
-	VB_OPT_TIME(O, timeout_ns, "timeout", "0", 0, 3600 * SEC,
-		    "give an acquire up after so long and count it as failed (0: never)"),
-	VB_OPT_REAL(O, fail_rate, "fail-rate", "0", 0, 0.999999,
-		    "chance that a client skips its release, as if it had died holding the lock"),
-	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"),
+	VB_OPT_END};
+
+static const struct vb_opt trace_table[] = {
+	VB_OPT_STRING(O, workload_options, "workload-options", "LIST", NULL,
+		      "the trace's own options, KEY=VALUE,...; `verbena list` shows them"),
+	VB_OPT_STRING(O, trace, "trace", "FILE", NULL, "the same as --workload trace:FILE"),
+	VB_OPT_CHOICE(
+		O, order, "order", "sorted|trace", "sorted",
+		"in which order a transaction takes its locks: by number, or as the trace has "
+		"them, which needs --timeout because transactions may wait in a circle"),
+	VB_OPT_SIZE(O, retries, "retries", "100", 0, 1000000,
+		    "how often an aborted transaction is tried again before it is given up"),
+	VB_OPT_TIME(
+		O, backoff_ns, "backoff", "10us", 1, SEC,
+		"mean span of the pause before that, doubled each time up to 10ms, and jittered"),
+	VB_OPT_TIME(O, pause_ns, "pause", "0", 0, 3600 * SEC,
+		    "pause between two transactions of a client"),
+	VB_OPT_REAL(
+		O, scan_rate, "scan-rate", "0", 0, 1,
+		"chance that a transaction is a scan of a whole table; the others then lock that "
+		"table, too"),
+	VB_OPT_TIME(O, scan_ns, "scan", NULL, 0, 3600 * SEC, "how long a scan has its table (1ms)"),
 	VB_OPT_END};
 
 static const struct vb_opt measure_table[] = {
@@ -125,12 +161,14 @@ struct vb_opt_group vb_bench_cluster_group(struct vb_bench_opts *opts)
 
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n)
 {
-	static struct vb_opt_group groups[4];
+	static struct vb_opt_group groups[6];
 
 	groups[0] = (struct vb_opt_group){"What runs", what_table, opts};
 	groups[1] = vb_bench_cluster_group(opts);
 	groups[2] = (struct vb_opt_group){"Load", load_table, opts};
-	groups[3] = (struct vb_opt_group){"Measuring and results", measure_table, opts};
+	groups[3] = (struct vb_opt_group){"Load: micro", micro_table, opts};
+	groups[4] = (struct vb_opt_group){"Load: traces", trace_table, opts};
+	groups[5] = (struct vb_opt_group){"Measuring and results", measure_table, opts};
 	*n = VB_ARRAY_SIZE(groups);
 	return groups;
 }
@@ -217,7 +255,7 @@ int vb_bench_plan_nodes(struct vb_bench_opts *o)
 			       "%" PRIu64 " lock servers on %" PRIu64 " nodes: give more "
 			       "--nodes or fewer --servers",
 			       o->servers, o->nodes);
-	if (o->locks < o->servers)
+	if (o->locks != 0 && o->locks < o->servers)
 		return vb_fail(-EINVAL, "%" PRIu64 " locks on %" PRIu64 " servers: each needs one",
 			       o->locks, o->servers);
 	return 0;
@@ -270,6 +308,12 @@ static int plan_fabric(struct vb_bench_opts *o)
 
 static int plan_times(struct vb_bench_opts *o)
 {
+	if (o->think != NULL && vb_parse_time_ns(o->think, &o->think_ns) != 0)
+		return vb_fail(-EINVAL,
+			       "--think '%s': a time with its unit (ns, us, ms, s) is needed",
+			       o->think);
+	if (o->think_ns > 3600 * SEC)
+		return vb_fail(-EINVAL, "--think %s: at most one hour is possible", o->think);
 	o->warmup_ns = o->duration_ns / 10;
 	if (o->warmup != NULL && vb_parse_time_ns(o->warmup, &o->warmup_ns) != 0)
 		return vb_fail(-EINVAL,
@@ -341,24 +385,94 @@ static int plan_hgrm(const char *prefix)
 	return 0;
 }
 
-int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
+/* ---- the workload ---- */
+
+static int plan_micro(struct vb_bench_plan *p)
 {
-	struct vb_micro_params micro;
+	const struct vb_bench_opts *o = &p->o;
+
+	if (o->workload_options != NULL || o->order != VB_BENCH_SORTED || o->pause_ns != 0 ||
+	    o->scan_rate > 0 || o->scan_ns != 0)
+		return vb_fail(
+			-EINVAL,
+			"--workload-options, --order, --pause, --scan-rate and --scan are for "
+			"traces: choose one with --workload");
+	if (p->o.dist == NULL)
+		p->o.dist = MICRO_DIST;
+	if (p->o.locks == 0)
+		p->o.locks = MICRO_LOCKS;
+	return 0;
+}
+
+/* What can be told before the trace is there. */
+static int plan_tracing(struct vb_bench_plan *p)
+{
+	struct vb_bench_opts *o = &p->o;
+
+	if (o->trace != NULL) {
+		if (strcmp(o->workload, "micro") != 0)
+			return vb_fail(-EINVAL, "--trace and --workload %s: say one of them",
+				       o->workload);
+		if ((size_t)snprintf(p->trace_name, sizeof(p->trace_name), VB_TRACE_FILE "%s",
+				     o->trace) >= sizeof(p->trace_name))
+			return vb_fail(-ENAMETOOLONG, "--trace: the name is too long");
+		o->workload = p->trace_name;
+	}
+	if (strcmp(o->workload, "micro") == 0)
+		return plan_micro(p);
+	p->tracing = true;
+	if (o->dist != NULL || o->hold_ns != 0 || o->rate != 0)
+		return vb_fail(-EINVAL, "--dist, --hold and --rate are for --workload micro");
+	if (o->order == VB_BENCH_AS_TRACED && o->timeout_ns == 0)
+		return vb_fail(-EINVAL, "--order trace: transactions may wait for each other in a "
+					"circle; say with --timeout when one gives up");
+	if (o->scan_rate > 0 && o->scan_ns == 0)
+		o->scan_ns = SCAN_NS;
+	if (!(o->scan_rate > 0) && o->scan_ns != 0)
+		return vb_fail(-EINVAL, "--scan: say with --scan-rate how many there are");
+	return 0;
+}
+
+int vb_bench_plan_trace(struct vb_bench_plan *p)
+{
+	struct vb_bench_opts *o = &p->o;
+	struct vb_trace_params t = {
+		.options = o->workload_options,
+		.clients = (unsigned)o->clients,
+		.hosts = vb_bench_client_nodes(o),
+		.servers = (unsigned)o->servers,
+		.seed = o->seed,
+		.scan_rate = o->scan_rate,
+		.scan_ns = o->scan_ns,
+	};
 	int err;
 
-	*p = (struct vb_bench_plan){.o = *opts};
-	err = plan_locks(p);
-	if (err == 0)
-		err = plan_fabric(&p->o);
-	if (err == 0)
-		err = plan_times(&p->o);
-	if (err == 0)
-		err = plan_memory(p);
-	if (err == 0)
-		err = plan_hgrm(p->o.hgrm);
+	if (!p->tracing || p->trace.ops != NULL)
+		return 0;
+	err = vb_trace_open(&p->trace, o->workload, &t);
 	if (err)
 		return err;
-	micro = (struct vb_micro_params){
+	if (o->locks != 0 && o->locks < p->trace.locks)
+		return vb_fail(-EINVAL,
+			       "--locks %" PRIu64 ": the trace '%s' needs %" PRIu64
+			       "; leave it out, or give more",
+			       o->locks, o->workload, p->trace.locks);
+	if (o->locks == 0)
+		o->locks = p->trace.locks > o->servers ? p->trace.locks : o->servers;
+	if (o->think != NULL)
+		p->trace.think_ns = o->think_ns;
+	o->think_ns = p->trace.think_ns;
+	return 0;
+}
+
+void vb_bench_plan_close(struct vb_bench_plan *p)
+{
+	vb_trace_close(&p->trace);
+}
+
+static int init_micro(struct vb_bench_plan *p)
+{
+	struct vb_micro_params micro = {
 		.dist = p->o.dist,
 		.locks = p->o.locks,
 		.read_ratio = p->o.read_ratio,
@@ -366,5 +480,28 @@ int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
 		.rate = (double)p->o.rate,
 		.clients = (unsigned)p->o.clients,
 	};
-	return vb_micro_init(&p->micro, &micro);
+
+	return p->tracing ? 0 : vb_micro_init(&p->micro, &micro);
+}
+
+int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
+{
+	int err;
+
+	*p = (struct vb_bench_plan){.o = *opts};
+	err = plan_locks(p);
+	if (err == 0)
+		err = plan_tracing(p);
+	if (err == 0)
+		err = plan_fabric(&p->o);
+	if (err == 0)
+		err = plan_times(&p->o);
+	/* Only the launcher knows how many processes, and so nodes, there are. */
+	if (err == 0 && !p->o.launched)
+		err = vb_bench_plan_trace(p);
+	if (err == 0)
+		err = plan_memory(p);
+	if (err == 0)
+		err = plan_hgrm(p->o.hgrm);
+	return err != 0 ? err : init_micro(p);
 }

@@ -51,8 +51,13 @@ void vb_bench_print_head(FILE *to, const struct vb_bench_plan *p)
 	vb_format_count(locks, sizeof(locks), (double)o->locks);
 	vb_format_ns(span, sizeof(span), (double)o->duration_ns);
 	vb_format_ns(think, sizeof(think), (double)o->think_ns);
-	fprintf(to, "%s locks, %s, %.4g%% shared, %" PRIu64 " clients", locks, o->dist,
-		o->read_ratio * 100, o->clients);
+	if (p->tracing)
+		fprintf(to,
+			"%s locks, transactions of %s, locks in order (%s), %" PRIu64 " clients",
+			locks, o->workload, vb_bench_order_names[o->order], o->clients);
+	else
+		fprintf(to, "%s locks, %s, %.4g%% shared, %" PRIu64 " clients", locks, o->dist,
+			o->read_ratio * 100, o->clients);
 	if (o->fabric == VB_BENCH_SIM)
 		fprintf(to,
 			" on %" PRIu64 " nodes + %" PRIu64 " lock server%s; sim, profile %s, %s of "
@@ -64,6 +69,12 @@ void vb_bench_print_head(FILE *to, const struct vb_bench_plan *p)
 			vb_bench_fabric_names[o->fabric], span);
 	if (o->think_ns != 0)
 		fprintf(to, ", think %s", think);
+	if (o->timeout_ns != 0 && p->tracing)
+		fprintf(to, ", timeout %s",
+			vb_format_ns(think, sizeof(think), (double)o->timeout_ns));
+	if (o->scan_rate > 0)
+		fprintf(to, ", scans with p = %g for %s", o->scan_rate,
+			vb_format_ns(span, sizeof(span), (double)o->scan_ns));
 	if (o->rate != 0)
 		fprintf(to, ", open loop at %" PRIu64 " cycles/s", o->rate);
 	if (o->fail_rate > 0)
@@ -142,7 +153,37 @@ static void put_responses(FILE *to, const struct vb_bench_result *r)
 	fputc('\n', to);
 }
 
-void vb_bench_print_row(FILE *to, const struct vb_bench_result *r)
+static uint64_t aborts(const struct vb_bench_txns *t)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < VB_ABORT_CAUSES; i++)
+		n += t->aborts[i];
+	return n;
+}
+
+/* Under a lock's row: its transactions, and each type's latency until the commit. */
+static void put_txns(FILE *to, const struct vb_bench_plan *p, const struct vb_bench_tally *t)
+{
+	const struct vb_bench_txns *x = &t->txns;
+
+	fprintf(to,
+		"    %.1f k transactions/s with %.2f locks each; %.3g%% of the attempts aborted (",
+		t->txn_rate / 1000, per(x->locks, x->committed),
+		100 * per(aborts(x), aborts(x) + x->committed));
+	for (unsigned i = 0; i < VB_ABORT_CAUSES; i++)
+		fprintf(to, "%s%s %" PRIu64, i == 0 ? "" : ", ", vb_bench_abort_names[i],
+			x->aborts[i]);
+	fprintf(to, "), given up %" PRIu64 "\n", x->given_up);
+	for (unsigned i = 0; i < p->trace.n_types; i++) {
+		fprintf(to, "      %-24s %5.1f %%   p50, p99, p99.9 us", p->trace.types[i],
+			100 * per(t->txn[i].total, x->committed));
+		put_percentiles(to, &t->txn[i], true);
+		fputc('\n', to);
+	}
+}
+
+void vb_bench_print_row(FILE *to, const struct vb_bench_plan *p, const struct vb_bench_result *r)
 {
 	const struct vb_bench_tally *t = r->tally;
 
@@ -165,6 +206,8 @@ void vb_bench_print_row(FILE *to, const struct vb_bench_result *r)
 	else
 		fprintf(to, "      -      -\n");
 	put_responses(to, r);
+	if (p->tracing)
+		put_txns(to, p, t);
 	put_notes(to, r);
 	fflush(to);
 }
@@ -294,6 +337,50 @@ static json_t *audit_json(const struct vb_bench_result *r)
 	return o;
 }
 
+static json_t *trace_json(const struct vb_bench_plan *p)
+{
+	const struct vb_bench_opts *o = &p->o;
+	json_t *w = json_object();
+
+	json_object_set_new(w, "trace", vb_json_text(o->workload));
+	json_object_set_new(w, "options",
+			    vb_json_text(o->workload_options != NULL ? o->workload_options : ""));
+	json_object_set_new(w, "order", json_string(vb_bench_order_names[o->order]));
+	json_object_set_new(w, "think_ns", json_integer((json_int_t)o->think_ns));
+	json_object_set_new(w, "pause_ns", json_integer((json_int_t)o->pause_ns));
+	json_object_set_new(w, "timeout_ns", json_integer((json_int_t)o->timeout_ns));
+	json_object_set_new(w, "retries", json_integer((json_int_t)o->retries));
+	json_object_set_new(w, "backoff_ns", json_integer((json_int_t)o->backoff_ns));
+	json_object_set_new(w, "scan_rate", json_real(o->scan_rate));
+	json_object_set_new(w, "scan_ns", json_integer((json_int_t)o->scan_ns));
+	json_object_set_new(w, "fail_rate", json_real(o->fail_rate));
+	return w;
+}
+
+static json_t *txns_json(const struct vb_bench_plan *p, const struct vb_bench_tally *t)
+{
+	const struct vb_bench_txns *x = &t->txns;
+	json_t *j = json_object(), *causes = json_object(), *latency = json_object();
+
+	for (unsigned i = 0; i < VB_ABORT_CAUSES; i++)
+		json_object_set_new(causes, vb_bench_abort_names[i],
+				    json_integer((json_int_t)x->aborts[i]));
+	for (unsigned i = 0; i < p->trace.n_types; i++)
+		json_object_set_new(latency, p->trace.types[i], vb_json_hist(&t->txn[i]));
+	json_object_set_new(j, "committed", json_integer((json_int_t)x->committed));
+	json_object_set_new(j, "committed_tps", json_real(t->txn_rate));
+	json_object_set_new(j, "locks_per_txn",
+			    vb_json_ratio((double)x->locks, (double)x->committed));
+	json_object_set_new(j, "aborts", json_integer((json_int_t)aborts(x)));
+	json_object_set_new(j, "abort_share",
+			    vb_json_ratio((double)aborts(x), (double)(aborts(x) + x->committed)));
+	json_object_set_new(j, "aborts_by_cause", causes);
+	json_object_set_new(j, "given_up", json_integer((json_int_t)x->given_up));
+	json_object_set_new(j, "died", json_integer((json_int_t)x->died));
+	json_object_set_new(j, "latency_us", latency);
+	return j;
+}
+
 /* "zipf:0.99" as {"dist":"zipf","theta":0.99}. */
 static json_t *workload_json(const struct vb_bench_opts *o)
 {
@@ -331,7 +418,7 @@ static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct v
 	json_object_set_new(j, "lease_ns", json_integer((json_int_t)o->lease_ns));
 	json_object_set_new(j, "fencing", json_boolean(o->fencing));
 	json_object_set_new(j, "portable_variant", json_boolean(r->portable));
-	json_object_set_new(j, "workload", workload_json(o));
+	json_object_set_new(j, "workload", p->tracing ? trace_json(p) : workload_json(o));
 }
 
 static json_t *stats_json(const struct vb_fabric_stats *s)
@@ -359,6 +446,7 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 	json_object_set_new(j, "unfinished", json_integer((json_int_t)r->unfinished));
 	json_object_set_new(j, "unfinished_max_us", vb_json_us((double)r->unfinished_max_ns));
 	json_object_set_new(j, "latency_us", latency_json(p, t));
+	json_object_set_new(j, "txns", p->tracing ? txns_json(p, t) : json_null());
 	json_object_set_new(j, "verbs_per_op", verbs_json(&t->spent, t->ops, true));
 	json_object_set_new(j, "server_verbs_per_op", verbs_json(&r->servers, t->ops, false));
 	json_object_set_new(j, "breakdown_us", timed ? breakdown_json(&t->timing) : json_null());
@@ -383,24 +471,33 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 
 /* ---- histograms ---- */
 
-int vb_bench_write_hgrm(const char *prefix, const struct vb_bench_result *r)
+static int write_hgrm(const char *prefix, const char *lock, const char *what,
+		      const struct vb_hist *h)
 {
+	char path[4096 + 256];
+	FILE *f;
+
+	if (h->total == 0)
+		return 0;
+	snprintf(path, sizeof(path), "%.4095s.%s.%s.hgrm", prefix, lock, what);
+	f = fopen(path, "we");
+	if (f != NULL)
+		vb_hist_print_hgrm(h, f, 1000);
+	if (f == NULL || fclose(f) != 0)
+		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
+	return 0;
+}
+
+int vb_bench_write_hgrm(const struct vb_bench_plan *p, const struct vb_bench_result *r)
+{
+	const char *prefix = p->o.hgrm;
+	int err = 0;
+
 	if (prefix == NULL)
 		return 0;
-	for (unsigned i = 0; i < VB_LAT_COUNT; i++) {
-		const struct vb_hist *h = &r->tally->lat[i];
-		char path[4096 + 128];
-		FILE *f;
-
-		if (h->total == 0)
-			continue;
-		snprintf(path, sizeof(path), "%.4095s.%s.%s.hgrm", prefix, r->ops->name,
-			 vb_bench_lat_names[i]);
-		f = fopen(path, "we");
-		if (f != NULL)
-			vb_hist_print_hgrm(h, f, 1000);
-		if (f == NULL || fclose(f) != 0)
-			return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
-	}
-	return 0;
+	for (unsigned i = 0; i < VB_LAT_COUNT && err == 0; i++)
+		err = write_hgrm(prefix, r->ops->name, vb_bench_lat_names[i], &r->tally->lat[i]);
+	for (unsigned i = 0; i < p->trace.n_types && err == 0; i++)
+		err = write_hgrm(prefix, r->ops->name, p->trace.types[i], &r->tally->txn[i]);
+	return err;
 }

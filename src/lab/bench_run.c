@@ -113,6 +113,8 @@ void vb_bench_tally_init(struct vb_bench_tally *t)
 	memset(t, 0, offsetof(struct vb_bench_tally, lat));
 	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
 		vb_hist_init(&t->lat[i]);
+	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
+		vb_hist_init(&t->txn[i]);
 }
 
 void vb_bench_child(pid_t parent)
@@ -145,11 +147,27 @@ void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_sta
 		((uint64_t *)into)[i] += ((const uint64_t *)s)[i];
 }
 
+static void merge_txns(struct vb_bench_tally *into, const struct vb_bench_tally *t)
+{
+	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
+		if (t->txn[i].total != 0)
+			vb_hist_merge(&into->txn[i], &t->txn[i]);
+	into->txns.committed += t->txns.committed;
+	into->txns.locks += t->txns.locks;
+	into->txns.given_up += t->txns.given_up;
+	into->txns.died += t->txns.died;
+	for (unsigned i = 0; i < VB_ABORT_CAUSES; i++)
+		into->txns.aborts[i] += t->txns.aborts[i];
+	if (t->measured_ns > 0)
+		into->txn_rate += (double)t->txns.committed * 1e9 / (double)t->measured_ns;
+}
+
 void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tally *t)
 {
 	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
 		if (t->lat[i].total != 0)
 			vb_hist_merge(&into->lat[i], &t->lat[i]);
+	merge_txns(into, t);
 	into->ops += t->ops;
 	into->failed += t->failed;
 	into->skipped += t->skipped;
@@ -210,7 +228,9 @@ uint64_t vb_bench_stall_ns(const struct vb_bench_plan *plan, const struct vb_loc
 	/* A lock that recovers gets twice the time its recovery is allowed to take. */
 	uint64_t recovery = 2ull * ops->recovery_leases * plan->o.lease_ns;
 
-	return (plan->o.stall_ns > recovery ? plan->o.stall_ns : recovery) + plan->o.hold_ns;
+	uint64_t held = plan->o.hold_ns + plan->o.scan_ns + (plan->tracing ? plan->o.think_ns : 0);
+
+	return (plan->o.stall_ns > recovery ? plan->o.stall_ns : recovery) + held;
 }
 
 void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a)

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What traces have in common; see trace.h. */
+#define VB_LOG_ROOM "trace"
+#include "workload/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "workload/traces.h"
+
+#define CLIENT_STREAM 0x7472616365000000ull
+
+const struct vb_trace_ops *const vb_traces[] = {
+	&vb_trace_tpcc,
+	NULL,
+};
+
+const struct vb_trace_ops *vb_trace_find(const char *name)
+{
+	for (const struct vb_trace_ops *const *t = vb_traces; *t != NULL; t++)
+		if (strcmp((*t)->name, name) == 0)
+			return *t;
+	return NULL;
+}
+
+static int unknown(const char *name)
+{
+	const char *names[VB_ARRAY_SIZE(vb_traces)], *near;
+	size_t n = 0;
+
+	for (const struct vb_trace_ops *const *t = vb_traces; *t != NULL; t++)
+		names[n++] = (*t)->name;
+	near = vb_nearest(name, names, n);
+	return vb_fail(
+		-EINVAL,
+		"no trace is called '%s'%s%s%s; `verbena list` shows them all, and " VB_TRACE_FILE
+		"FILE reads one",
+		name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+static int parse_options(struct vb_trace *t)
+{
+	if (t->ops->options_bytes == 0)
+		return t->p.options == NULL || t->p.options[0] == '\0'
+			       ? 0
+			       : vb_fail(-EINVAL, "the trace '%s' has no options", t->ops->name);
+	t->options = calloc(1, t->ops->options_bytes);
+	if (t->options == NULL)
+		return vb_fail(-ENOMEM, "no memory for a trace");
+	vb_opt_defaults(t->ops->options, t->options);
+	return vb_opt_parse_list(t->ops->options, t->options, t->p.options);
+}
+
+int vb_trace_open(struct vb_trace *t, const char *name, const struct vb_trace_params *p)
+{
+	int err;
+
+	vb_assert(p->clients > 0 && p->hosts > 0 && p->servers > 0);
+	*t = (struct vb_trace){.ops = vb_trace_find(name), .p = *p};
+	if (t->ops == NULL)
+		return unknown(name);
+	if (p->scan_rate > 0 && !t->ops->scans)
+		return vb_fail(-EINVAL,
+			       "the trace '%s' has no table that is scanned: leave out the "
+			       "scans, or take another one",
+			       name);
+	err = parse_options(t);
+	if (err == 0)
+		err = t->ops->init(t);
+	if (err) {
+		vb_trace_close(t);
+		return err;
+	}
+	vb_assert(t->n_types > 0 && t->n_types <= VB_TRACE_TYPES_MAX);
+	vb_assert(t->locks > 0 && t->locks_max > 0 && t->locks_max <= VB_TRACE_LOCKS_MAX);
+	return 0;
+}
+
+void vb_trace_close(struct vb_trace *t)
+{
+	if (t->ops != NULL && t->ops->fini != NULL)
+		t->ops->fini(t);
+	free(t->options);
+	*t = (struct vb_trace){0};
+}
+
+int vb_trace_client_open(const struct vb_trace *t, unsigned number, struct vb_trace_client *c)
+{
+	uint32_t slots = 4;
+
+	vb_assert(number < t->p.clients);
+	/* At most half full: a search ends soon. */
+	while (slots < 2 * t->locks_max)
+		slots *= 2;
+	*c = (struct vb_trace_client){
+		.t = t, .number = number, .host = number % t->p.hosts, .mask = slots - 1};
+	vb_rng_seed(&c->rng, t->p.seed, CLIENT_STREAM + number);
+	c->txn.lock = calloc(t->locks_max, sizeof(c->txn.lock[0]));
+	c->slot = calloc(slots, sizeof(c->slot[0]));
+	if (c->txn.lock != NULL && c->slot != NULL)
+		return 0;
+	vb_trace_client_close(c);
+	return vb_fail(-ENOMEM, "no memory for the transactions of a client");
+}
+
+void vb_trace_client_close(struct vb_trace_client *c)
+{
+	free(c->txn.lock);
+	free(c->slot);
+	c->txn.lock = NULL;
+	c->slot = NULL;
+}
+
+struct vb_trace_txn *vb_trace_next(struct vb_trace_client *c)
+{
+	c->drawn++;
+	c->txn.n = 0;
+	c->txn.home = 0;
+	c->txn.think_ns = c->t->think_ns;
+	c->t->ops->next(c);
+	vb_assert(c->txn.type < c->t->n_types && c->txn.n > 0);
+	return &c->txn;
+}
+
+enum vb_mode vb_trace_both(enum vb_mode a, enum vb_mode b)
+{
+	return a == VB_EXCLUSIVE || b == VB_EXCLUSIVE ? VB_EXCLUSIVE : VB_SHARED;
+}
+
+void vb_trace_add(struct vb_trace_client *c, uint64_t lock, enum vb_mode mode)
+{
+	uint32_t round = (uint32_t)c->drawn, i = (uint32_t)(lock * 0x9e3779b97f4a7c15ull >> 32);
+	struct vb_trace_txn *txn = &c->txn;
+	struct vb_trace_slot *s;
+
+	vb_assert(lock < c->t->locks && (c->t->modes >> mode & 1) != 0);
+	for (s = &c->slot[i & c->mask]; s->round == round && s->lock != lock;
+	     s = &c->slot[++i & c->mask])
+		;
+	if (s->round == round) {
+		txn->lock[s->at].mode = vb_trace_both(txn->lock[s->at].mode, mode);
+		return;
+	}
+	vb_assert(txn->n < c->t->locks_max);
+	*s = (struct vb_trace_slot){.lock = lock, .round = round, .at = txn->n};
+	txn->lock[txn->n++] = (struct vb_trace_lock){.lock = lock, .mode = mode};
+}
+
+unsigned vb_trace_draw_type(struct vb_rng *rng, const unsigned *percent)
+{
+	uint64_t at = vb_rng_below(rng, 100);
+	unsigned type = 0;
+
+	while (at >= percent[type])
+		at -= percent[type++];
+	return type;
+}
+
+uint64_t vb_trace_nurand(struct vb_rng *rng, uint64_t a, uint64_t n)
+{
+	uint64_t first = vb_rng_below(rng, a + 1);
+
+	return (first | vb_rng_below(rng, n)) % n;
+}
+
+/* Shell's sort with the gaps of Ciura: in place, and quick for the few that there are. */
+void vb_trace_sort(struct vb_trace_txn *txn)
+{
+	static const unsigned gaps[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
+
+	for (size_t g = 0; g < VB_ARRAY_SIZE(gaps); g++) {
+		for (unsigned i = gaps[g]; i < txn->n; i++) {
+			struct vb_trace_lock moved = txn->lock[i];
+			unsigned j = i;
+
+			for (; j >= gaps[g] && txn->lock[j - gaps[g]].lock > moved.lock;
+			     j -= gaps[g])
+				txn->lock[j] = txn->lock[j - gaps[g]];
+			txn->lock[j] = moved;
+		}
+	}
+}
