@@ -68,9 +68,9 @@ static void choose_timing(struct vb_bench_client *c)
 }
 
 int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode,
-		     struct vb_grant *grant, uint64_t *now_ns)
+		     uint64_t timeout_ns, struct vb_grant *grant, uint64_t *now_ns)
 {
-	uint64_t timeout_ns = c->w->plan->o.timeout_ns, start_ns = *now_ns;
+	uint64_t start_ns = *now_ns;
 	int err;
 
 	c->seat->lock = lock;
@@ -120,7 +120,7 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 	int err;
 
 	vb_micro_next(&c->micro, &op);
-	err = vb_bench_acquire(c, op.lock, op.mode, &grant, &now_ns);
+	err = vb_bench_acquire(c, op.lock, op.mode, o->timeout_ns, &grant, &now_ns);
 	if (vb_unlikely(err != 0))
 		return err;
 	if (intended_ns != 0)

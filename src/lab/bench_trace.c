@@ -4,7 +4,7 @@
  * transaction, one after the other, computes, and gives them back.
  *
  * Whoever waits for a lock too long (--timeout), fails to get it, or finds before the commit that the
- * lease of one has run out, gives all back, backs off and tries the same transaction again.  Taken in
+ * lease of one it has is over, gives all back, backs off and tries the same transaction again.  Taken in
  * the order of their numbers, locks are never waited for in a circle; in the order of the trace they
  * may be, and the timeout is what ends that.
  */
@@ -70,19 +70,36 @@ static void abandon(struct vb_bench_client *c, unsigned n)
 	tally->txns.died++;
 }
 
-/* 0: it has all its locks; else it has none, and this is why. */
+/*
+ * 0: it has all its locks; else it has none, and this is why.  When the first lease of those that it
+ * has is over it cannot commit any more, and would only make others wait: -VB_ELOST.
+ */
 static int take_all(struct vb_bench_client *c, const struct vb_trace_txn *txn)
 {
-	uint64_t now_ns = vb_sched_now(c->lock->ep->sched);
+	uint64_t now_ns = vb_sched_now(c->lock->ep->sched), first_end_ns = VB_FOREVER_NS;
+	uint64_t timeout_ns = c->w->plan->o.timeout_ns;
 
 	for (unsigned i = 0; i < txn->n; i++) {
-		int err = vb_bench_acquire(c, txn->lock[i].lock, txn->lock[i].mode, &c->held[i],
-					   &now_ns);
+		uint64_t wait_ns = timeout_ns;
+		int err = 0;
 
+		if (first_end_ns != VB_FOREVER_NS) {
+			uint64_t at_ns = vb_lock_now(c->lock);
+
+			if (at_ns >= first_end_ns)
+				err = -VB_ELOST;
+			else if (timeout_ns == 0 || first_end_ns - at_ns < timeout_ns)
+				wait_ns = first_end_ns - at_ns;
+		}
+		if (err == 0)
+			err = vb_bench_acquire(c, txn->lock[i].lock, txn->lock[i].mode, wait_ns,
+					       &c->held[i], &now_ns);
 		if (err) {
 			give_back(c, i);
-			return err;
+			return err == -ETIMEDOUT && wait_ns != timeout_ns ? -VB_ELOST : err;
 		}
+		if (c->held[i].valid_until_ns < first_end_ns)
+			first_end_ns = c->held[i].valid_until_ns;
 	}
 	return 0;
 }

@@ -16,6 +16,8 @@
 
 #include "base/log.h"
 #include "workload/scatter.h"
+#include "workload/smallbank.h"
+#include "workload/trace.h"
 
 #define BALANCE_LEAST 10000
 #define BALANCE_SPAN  40000u /* balances at the beginning: so many values from the least on */
@@ -41,19 +43,17 @@ static const struct vb_opt table[] = {
 	VB_OPT_END};
 #undef O
 
-enum { AMALGAMATE, BALANCE, DEPOSIT_CHECKING, SEND_PAYMENT, TRANSACT_SAVINGS, WRITE_CHECK, TYPES };
-static const char *const types[TYPES] = {
-	[AMALGAMATE] = "amalgamate",
-	[BALANCE] = "balance",
-	[DEPOSIT_CHECKING] = "deposit-checking",
-	[SEND_PAYMENT] = "send-payment",
-	[TRANSACT_SAVINGS] = "transact-savings",
-	[WRITE_CHECK] = "write-check",
+const char *const vb_smallbank_types[VB_SB_TYPES] = {
+	[VB_SB_AMALGAMATE] = "amalgamate",
+	[VB_SB_BALANCE] = "balance",
+	[VB_SB_DEPOSIT_CHECKING] = "deposit-checking",
+	[VB_SB_SEND_PAYMENT] = "send-payment",
+	[VB_SB_TRANSACT_SAVINGS] = "transact-savings",
+	[VB_SB_WRITE_CHECK] = "write-check",
 };
-/* Of a hundred transactions. */
-static const unsigned mix[TYPES] = {
-	[AMALGAMATE] = 15,   [BALANCE] = 15,          [DEPOSIT_CHECKING] = 15,
-	[SEND_PAYMENT] = 25, [TRANSACT_SAVINGS] = 15, [WRITE_CHECK] = 15,
+const unsigned vb_smallbank_percent[VB_SB_TYPES] = {
+	[VB_SB_AMALGAMATE] = 15,   [VB_SB_BALANCE] = 15,          [VB_SB_DEPOSIT_CHECKING] = 15,
+	[VB_SB_SEND_PAYMENT] = 25, [VB_SB_TRANSACT_SAVINGS] = 15, [VB_SB_WRITE_CHECK] = 15,
 };
 
 enum { SAVINGS, CHECKING };
@@ -121,16 +121,6 @@ static uint64_t records(const struct vb_load *l)
 
 /* ---- drawing ---- */
 
-static unsigned draw_type(struct vb_rng *rng)
-{
-	uint64_t at = vb_rng_below(rng, 100);
-	unsigned type = 0;
-
-	while (at >= mix[type])
-		at -= mix[type++];
-	return type;
-}
-
 static void add_key(struct vb_load_client *c, unsigned t, uint64_t customer, bool write)
 {
 	c->key[c->n++] =
@@ -143,7 +133,7 @@ static void next(struct vb_load_client *c)
 	const struct smallbank_opts *o = opts_of(c->load);
 	uint64_t from, rank[2], a, b;
 
-	c->type = draw_type(&c->rng);
+	c->type = vb_trace_draw_type(&c->rng, vb_smallbank_percent);
 	from = vb_rng_chance(&c->rng, o->hot_chance) ? s->hot : s->customers;
 	rank[0] = vb_rng_below(&c->rng, from);
 	/* Another one, without drawing again. */
@@ -153,23 +143,23 @@ static void next(struct vb_load_client *c)
 	c->amount = 1 + (int64_t)vb_rng_below(&c->rng, AMOUNT_MOST);
 	c->n = 0;
 	switch (c->type) {
-	case AMALGAMATE:
+	case VB_SB_AMALGAMATE:
 		add_key(c, SAVINGS, a, true);
 		add_key(c, CHECKING, a, true);
 		add_key(c, CHECKING, b, true);
 		break;
-	case BALANCE:
+	case VB_SB_BALANCE:
 		add_key(c, SAVINGS, a, false);
 		add_key(c, CHECKING, a, false);
 		break;
-	case DEPOSIT_CHECKING:
+	case VB_SB_DEPOSIT_CHECKING:
 		add_key(c, CHECKING, a, true);
 		break;
-	case SEND_PAYMENT:
+	case VB_SB_SEND_PAYMENT:
 		add_key(c, CHECKING, a, true);
 		add_key(c, CHECKING, b, true);
 		break;
-	case TRANSACT_SAVINGS:
+	case VB_SB_TRANSACT_SAVINGS:
 		/* As often in as out: savings would else only grow, and nothing be rolled back. */
 		if (vb_rng_chance(&c->rng, 0.5))
 			c->amount = -c->amount;
@@ -189,24 +179,24 @@ static int run(struct vb_load_client *c, int64_t *const *at)
 	int64_t amount = c->amount;
 
 	switch (c->type) {
-	case AMALGAMATE:
+	case VB_SB_AMALGAMATE:
 		*at[2] += *at[0] + *at[1];
 		*at[0] = *at[1] = 0;
 		return 0;
-	case BALANCE:
+	case VB_SB_BALANCE:
 		c->seen = *at[0] + *at[1];
 		return 0;
-	case DEPOSIT_CHECKING:
+	case VB_SB_DEPOSIT_CHECKING:
 		*at[0] += amount;
 		c->change[0] = amount;
 		return 0;
-	case SEND_PAYMENT:
+	case VB_SB_SEND_PAYMENT:
 		if (*at[0] < amount)
 			return VB_LOAD_ROLLBACK;
 		*at[0] -= amount;
 		*at[1] += amount;
 		return 0;
-	case TRANSACT_SAVINGS:
+	case VB_SB_TRANSACT_SAVINGS:
 		if (*at[0] + amount < 0)
 			return VB_LOAD_ROLLBACK;
 		*at[0] += amount;
@@ -279,8 +269,8 @@ const struct vb_load_ops vb_load_smallbank = {
 	.summary = "small payments between accounts, six kinds of transactions in H-Store's mix",
 	.options = table,
 	.options_bytes = sizeof(struct smallbank_opts),
-	.types = types,
-	.n_types = TYPES,
+	.types = vb_smallbank_types,
+	.n_types = VB_SB_TYPES,
 	.init = init,
 	.fill = fill,
 	.records = records,

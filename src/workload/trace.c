@@ -15,6 +15,8 @@
 
 const struct vb_trace_ops *const vb_traces[] = {
 	&vb_trace_tpcc,
+	&vb_trace_tatp,
+	&vb_trace_smallbank,
 	NULL,
 };
 
