@@ -87,6 +87,9 @@ struct vb_lock_space_params {
 	uint32_t drift_ppm;  /* bound on the relative drift of two clients' clocks; 0 means 100 */
 	bool fencing;        /* a token with every exclusive grant: free where the protocol has it,
 	                       * one more atomic elsewhere */
+	uint32_t claims;     /* locks that a client of this process holds, awaits or hands on at a
+	                       * time, 1 to 65,536; 0 means VB_CLAIMS_MAX.  Each takes some 500 bytes of
+	                       * each client */
 };
 
 /* A held lock.  Owned by the caller, filled by acquire; do not copy while held. */
@@ -139,7 +142,8 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   -VB_EUNKNOWN  see above
  *   -VB_EPEERGONE the server of the lock is gone; not granted
  *   -EDEADLK      this client already holds the lock
- *   -EBUSY        more than VB_CLAIMS_MAX locks held, awaited or being handed on by this client
+ *   -EBUSY        more locks held, awaited or being handed on by this client than the space's
+ *                 `claims`
  *   -EINVAL       no such lock or mode
  *   -EOPNOTSUPP   an intention mode, and the protocol has none
  */

@@ -3,7 +3,7 @@
  * The lock auditor: see audit.h for what it judges.
  *
  * Everything lies in one shared mapping: a shadow of 32 bytes for each lock, a dense array of what
- * each client waits for, and for each client its holds.  Nothing in it is a pointer into a
+ * each client waits for, and for each client its holds, one for each of its claims.  Nothing in it is a pointer into a
  * process, so forked processes use it together.
  *
  * Why no pair of conflicting holders slips through unseen.  A grant is entered in two steps: first
@@ -84,8 +84,6 @@ struct audit_client {
 	uint64_t checked, lost, max_bypass;
 	unsigned next_husk;
 	struct audit_husk husks[AUDIT_HUSKS];
-	uint64_t used; /* bit per hold */
-	struct audit_hold holds[VB_CLAIMS_MAX];
 } VB_ALIGNED(VB_CACHELINE);
 
 struct audit_story {
@@ -96,13 +94,15 @@ struct audit_story {
 struct vb_audit {
 	size_t bytes;
 	uint64_t locks;
-	unsigned clients;
+	unsigned clients, claims, words; /* words of a client's `used` */
 	bool fencing, judge_bypass;
 	unsigned bound[VB_MODES]; /* by the waiter's mode */
 	struct vb_lock_watch watch;
 	struct audit_lock *lock;
 	uint64_t *waits; /* [clients]: 1 + lock while queued; dense, because grants search it */
 	struct audit_client *client;
+	struct audit_hold *hold; /* [clients][claims]: as the claim of this slot is held */
+	uint64_t *used;          /* [clients][words]: bit per hold */
 	uint64_t violations, by_rule[VB_AUDIT_RULES];
 	struct audit_story stories[AUDIT_STORIES];
 };
@@ -255,18 +255,41 @@ static bool read_hold(const struct audit_hold *h, struct audit_hold *out)
 	return get(&h->word) >> 2 == word >> 2 && (get(&h->word) & 3) != HOLD_LEAVING;
 }
 
-static struct audit_hold *enter_hold(struct vb_audit *a, struct audit_client *c,
-				     const struct audit_hold *from, uint64_t *count_before)
+static struct audit_hold *hold_at(struct vb_audit *a, unsigned client, unsigned slot)
 {
-	uint64_t used = get_relaxed(&c->used);
-	struct audit_hold *h;
-	uint64_t generation;
-	unsigned slot;
+	vb_assert(slot < a->claims);
+	return &a->hold[(size_t)client * a->claims + slot];
+}
 
-	vb_assert(~used != 0);
-	slot = (unsigned)__builtin_ctzll(~used);
-	h = &c->holds[slot];
-	generation = (get_relaxed(&h->word) >> 2) + 1;
+/* Alone the client's own thread writes it. */
+static void mark_used(struct vb_audit *a, unsigned client, unsigned slot, bool on)
+{
+	uint64_t *word = &a->used[(size_t)client * a->words + slot / 64], bit = 1ull << slot % 64;
+
+	set(word, on ? get_relaxed(word) | bit : get_relaxed(word) & ~bit);
+}
+
+/* The client's next hold from slot *at on, or NULL; *at: where to go on. */
+static struct audit_hold *next_hold(struct vb_audit *a, unsigned client, unsigned *at)
+{
+	while (*at < a->claims) {
+		uint64_t left = get(&a->used[(size_t)client * a->words + *at / 64]) >> *at % 64;
+
+		if (left != 0) {
+			*at += (unsigned)__builtin_ctzll(left) + 1;
+			return hold_at(a, client, *at - 1);
+		}
+		*at = (*at / 64 + 1) * 64;
+	}
+	return NULL;
+}
+
+static void enter_hold(struct vb_audit *a, const struct vb_lock_client *me, unsigned slot,
+		       const struct audit_hold *from, uint64_t *count_before)
+{
+	struct audit_hold *h = hold_at(a, me->index, slot);
+	uint64_t generation = (get_relaxed(&h->word) >> 2) + 1;
+
 	set(&h->word, generation << 2 | HOLD_FREE);
 	set(&h->lock, from->lock);
 	set(&h->mode, from->mode);
@@ -276,33 +299,29 @@ static struct audit_hold *enter_hold(struct vb_audit *a, struct audit_client *c,
 	set(&h->granted_at, from->granted_at);
 	set(&h->valid_until, from->valid_until);
 	set(&h->word, generation << 2 | HOLD_ENTERING);
-	set(&c->used, used | 1ull << slot);
+	mark_used(a, me->index, slot, true);
 	*count_before = __atomic_fetch_add(&a->lock[from->lock].count, count_of(from->mode),
 					   __ATOMIC_ACQ_REL);
 	set(&h->word, generation << 2 | HOLD_HELD);
-	return h;
 }
 
-static void leave_hold(struct vb_audit *a, struct audit_client *c, struct audit_hold *h)
+static void leave_hold(struct vb_audit *a, unsigned client, struct audit_hold *h)
 {
 	uint64_t generation = get_relaxed(&h->word) >> 2;
-	unsigned slot = (unsigned)(h - c->holds);
 
 	set(&h->word, generation << 2 | HOLD_LEAVING);
 	__atomic_fetch_sub(&a->lock[h->lock].count, count_of(h->mode), __ATOMIC_ACQ_REL);
 	set(&h->word, generation << 2 | HOLD_FREE);
-	set(&c->used, get_relaxed(&c->used) & ~(1ull << slot));
+	mark_used(a, client, (unsigned)(h - hold_at(a, client, 0)), false);
 }
 
-static struct audit_hold *find_hold(struct audit_client *c, uint64_t lock)
+/* What the claim's grant was entered as; NULL: it was not, or is no more. */
+static struct audit_hold *find_hold(struct vb_audit *a, const struct vb_lock_client *me,
+				    const struct vb_claim *claim)
 {
-	for (uint64_t left = get_relaxed(&c->used); left != 0; left &= left - 1) {
-		struct audit_hold *h = &c->holds[__builtin_ctzll(left)];
+	struct audit_hold *h = hold_at(a, me->index, claim->slot);
 
-		if (h->lock == lock)
-			return h;
-	}
-	return NULL;
+	return (get_relaxed(&h->word) & 3) == HOLD_HELD && h->lock == claim->lock ? h : NULL;
 }
 
 /*
@@ -316,15 +335,16 @@ static void find_conflicts(struct vb_audit *a, const struct vb_lock_client *me,
 	struct audit_hold other;
 
 	for (unsigned i = 0; i < a->clients; i++) {
-		struct audit_client *c = &a->client[i];
+		const struct audit_hold *h;
+		unsigned at = 0;
 
 		if (i == me->index)
 			continue;
-		for (uint64_t left = get(&c->used); left != 0; left &= left - 1) {
+		while ((h = next_hold(a, i, &at)) != NULL) {
 			uint64_t now;
 
-			if (!read_hold(&c->holds[__builtin_ctzll(left)], &other) ||
-			    other.lock != ours->lock || !modes_exclude(other.mode, ours->mode))
+			if (!read_hold(h, &other) || other.lock != ours->lock ||
+			    !modes_exclude(other.mode, ours->mode))
 				continue;
 			now = vb_sched_now(me->ep->sched);
 			if (now >= ours->valid_until || now >= other.valid_until)
@@ -456,12 +476,12 @@ static void on_queued(void *ctx, struct vb_lock_client *me, uint64_t lock, enum 
 }
 
 /* Enters the hold and judges it; false: it was over already.  *before: the lock's count. */
-static bool judge_grant(struct vb_audit *a, const struct vb_lock_client *me, struct audit_client *c,
+static bool judge_grant(struct vb_audit *a, const struct vb_lock_client *me, unsigned slot,
 			const struct audit_hold *h, uint64_t *before)
 {
 	uint64_t conflicting;
 
-	enter_hold(a, c, h, before);
+	enter_hold(a, me, slot, h, before);
 	if (judge_expiry(a, me, h))
 		return false;
 	note_grant_time(&a->lock[h->lock], h);
@@ -502,7 +522,7 @@ static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_cla
 			set(&c->max_bypass, passed);
 	}
 	set(&c->checked, c->checked + 1);
-	if (judge_grant(a, me, c, &h, &before) && before >> 42 != 0)
+	if (judge_grant(a, me, claim->slot, &h, &before) && before >> 42 != 0)
 		count_bypass(a, me, &h, before >> 42);
 }
 
@@ -532,7 +552,7 @@ static void on_releasing(void *ctx, struct vb_lock_client *me, const struct vb_c
 {
 	struct vb_audit *a = ctx;
 	struct audit_client *c = client_of(a, me);
-	struct audit_hold *h = find_hold(c, claim->lock);
+	struct audit_hold *h = find_hold(a, me, claim);
 	struct audit_lock *l = &a->lock[claim->lock];
 	uint64_t next_at = 0;
 
@@ -548,7 +568,7 @@ static void on_releasing(void *ctx, struct vb_lock_client *me, const struct vb_c
 		c->releasing_next_at = next_at;
 		c->released = *h;
 	}
-	leave_hold(a, c, h);
+	leave_hold(a, me->index, h);
 }
 
 /*
@@ -559,8 +579,7 @@ static void on_converting(void *ctx, struct vb_lock_client *me, const struct vb_
 			  enum vb_mode to)
 {
 	struct vb_audit *a = ctx;
-	struct audit_client *c = client_of(a, me);
-	struct audit_hold *h = find_hold(c, claim->lock);
+	struct audit_hold *h = find_hold(a, me, claim);
 	struct audit_hold weaker;
 	uint64_t before;
 
@@ -568,8 +587,8 @@ static void on_converting(void *ctx, struct vb_lock_client *me, const struct vb_
 		return;
 	weaker = *h;
 	weaker.mode = to;
-	leave_hold(a, c, h);
-	enter_hold(a, c, &weaker, &before);
+	leave_hold(a, me->index, h);
+	enter_hold(a, me, claim->slot, &weaker, &before);
 }
 
 static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim,
@@ -577,7 +596,7 @@ static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_c
 {
 	struct vb_audit *a = ctx;
 	struct audit_client *c = client_of(a, me);
-	struct audit_hold *h = find_hold(c, claim->lock);
+	struct audit_hold *h = find_hold(a, me, claim);
 	struct audit_hold now;
 	uint64_t before;
 
@@ -588,20 +607,19 @@ static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_c
 	now.token = claim->token;
 	now.granted_at = vb_sched_now(me->ep->sched);
 	now.valid_until = vb_ep_base(me->ep, claim->valid_until_ns);
-	leave_hold(a, c, h);
+	leave_hold(a, me->index, h);
 	set(&c->checked, c->checked + 1);
-	judge_grant(a, me, c, &now, &before);
+	judge_grant(a, me, claim->slot, &now, &before);
 }
 
 /* As if the holder had died: nobody is hurt if the lock goes to others now. */
 static void on_abandoned(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
 {
 	struct vb_audit *a = ctx;
-	struct audit_client *c = client_of(a, me);
-	struct audit_hold *h = find_hold(c, claim->lock);
+	struct audit_hold *h = find_hold(a, me, claim);
 
 	if (h != NULL)
-		leave_hold(a, c, h);
+		leave_hold(a, me->index, h);
 }
 
 static void on_released(void *ctx, struct vb_lock_client *me, uint64_t lock, int err)
@@ -648,7 +666,10 @@ int vb_audit_open(const struct vb_audit_params *p, struct vb_audit **out)
 	size_t head = round_up(sizeof(struct vb_audit));
 	size_t locks = round_up(p->locks * sizeof(struct audit_lock));
 	size_t waits = round_up(p->clients * sizeof(uint64_t));
-	size_t bytes = head + locks + waits + p->clients * sizeof(struct audit_client);
+	size_t clients = p->clients * sizeof(struct audit_client);
+	size_t claims = p->claims ? p->claims : VB_CLAIMS_MAX, words = (claims + 63) / 64;
+	size_t holds = p->clients * claims * sizeof(struct audit_hold);
+	size_t bytes = head + locks + waits + clients + holds + p->clients * words * 8;
 	struct vb_audit *a;
 
 	vb_clock_init();
@@ -662,11 +683,15 @@ int vb_audit_open(const struct vb_audit_params *p, struct vb_audit **out)
 	a->bytes = bytes;
 	a->locks = p->locks;
 	a->clients = p->clients;
+	a->claims = (unsigned)claims;
+	a->words = (unsigned)words;
 	a->fencing = p->fencing;
 	set_bounds(a, p);
 	a->lock = (struct audit_lock *)((char *)a + head);
 	a->waits = (uint64_t *)((char *)a->lock + locks);
 	a->client = (struct audit_client *)((char *)a->waits + waits);
+	a->hold = (struct audit_hold *)((char *)a->client + clients);
+	a->used = (uint64_t *)((char *)a->hold + holds);
 	a->watch = (struct vb_lock_watch){
 		.called = on_called,
 		.queued = on_queued,
@@ -697,18 +722,19 @@ const struct vb_lock_watch *vb_audit_watch(struct vb_audit *a)
 void vb_audit_client_died(struct vb_audit *a, unsigned client)
 {
 	struct audit_client *c = &a->client[client];
+	struct audit_hold *h;
+	unsigned at = 0;
 
 	vb_assert(client < a->clients);
 	stop_waiting(a, client);
-	for (uint64_t left = get(&c->used); left != 0; left &= left - 1) {
-		struct audit_hold *h = &c->holds[__builtin_ctzll(left)];
-
-		if ((get(&h->word) & 3) == HOLD_HELD)
-			leave_hold(a, c, h);
-		else
-			set(&h->word, (get(&h->word) & ~3ull) | HOLD_FREE);
+	while ((h = next_hold(a, client, &at)) != NULL) {
+		if ((get(&h->word) & 3) == HOLD_HELD) {
+			leave_hold(a, client, h);
+			continue;
+		}
+		set(&h->word, (get(&h->word) & ~3ull) | HOLD_FREE);
+		mark_used(a, client, at - 1, false);
 	}
-	set(&c->used, 0);
 	c->called1 = 0;
 	c->releasing1 = 0;
 	memset(c->husks, 0, sizeof(c->husks));

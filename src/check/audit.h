@@ -38,6 +38,7 @@ struct vb_audit;
 struct vb_audit_params {
 	uint64_t locks;
 	unsigned clients; /* vb_lock_client.index is below this */
+	unsigned claims;  /* of each client, as its space has them; 0 means VB_CLAIMS_MAX */
 	const struct vb_lock_ops *ops;
 	bool fencing;
 	bool bypass; /* judge the bypass bound (exact only in sim; measured anyway) */

@@ -14,14 +14,13 @@
 struct record_client {
 	uint64_t called1; /* 1 + the lock of the call under way, 0: none */
 	uint64_t called_at, queued_at;
-	uint64_t used;                /* bit per open grant */
-	uint64_t open[VB_CLAIMS_MAX]; /* where in grants[]; NONE: it was not kept */
-	uint64_t lock[VB_CLAIMS_MAX];
 	uint64_t releasing; /* where the grant lies whose release is under way, or NONE */
 };
 
 struct vb_record {
-	unsigned clients;
+	unsigned clients, claims;
+	uint64_t *
+		open; /* [clients][claims]: where in grants[] the claim's grant is; NONE: nowhere */
 	uint64_t n, most, missed;
 	size_t bytes;
 	struct vb_record_grant *grants;
@@ -33,6 +32,13 @@ static struct record_client *client_of(struct vb_record *r, const struct vb_lock
 {
 	vb_assert(me->index < r->clients);
 	return &r->client[me->index];
+}
+
+static uint64_t *open_of(struct vb_record *r, const struct vb_lock_client *me,
+			 const struct vb_claim *claim)
+{
+	vb_assert(claim->slot < r->claims);
+	return &r->open[(size_t)me->index * r->claims + claim->slot];
 }
 
 static void on_called(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
@@ -57,12 +63,8 @@ static void on_queued(void *ctx, struct vb_lock_client *me, uint64_t lock, enum 
 static void enter(struct vb_record *r, const struct vb_lock_client *me,
 		  const struct vb_claim *claim, uint64_t called_ns, uint64_t queued_ns)
 {
-	struct record_client *c = client_of(r, me);
 	uint64_t at = NONE;
-	unsigned slot;
 
-	vb_assert(~c->used != 0);
-	slot = (unsigned)__builtin_ctzll(~c->used);
 	if (r->n < r->most) {
 		at = r->n++;
 		r->grants[at] = (struct vb_record_grant){
@@ -80,9 +82,7 @@ static void enter(struct vb_record *r, const struct vb_lock_client *me,
 	} else {
 		r->missed++;
 	}
-	c->used |= 1ull << slot;
-	c->open[slot] = at;
-	c->lock[slot] = claim->lock;
+	*open_of(r, me, claim) = at;
 }
 
 static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim)
@@ -104,24 +104,20 @@ static void on_not_granted(void *ctx, struct vb_lock_client *me, uint64_t lock, 
 		c->called1 = 0;
 }
 
-/* The grant of this lock is open no more; where it lies, or NONE. */
-static uint64_t leave(struct record_client *c, uint64_t lock)
+/* The claim's grant is open no more; where it lies, or NONE. */
+static uint64_t leave(struct vb_record *r, const struct vb_lock_client *me,
+		      const struct vb_claim *claim)
 {
-	for (uint64_t left = c->used; left != 0; left &= left - 1) {
-		unsigned slot = (unsigned)__builtin_ctzll(left);
+	uint64_t *open = open_of(r, me, claim), at = *open;
 
-		if (c->lock[slot] != lock)
-			continue;
-		c->used &= ~(1ull << slot);
-		return c->open[slot];
-	}
-	return NONE;
+	*open = NONE;
+	return at;
 }
 
 static void end_as(struct vb_record *r, const struct vb_lock_client *me,
 		   const struct vb_claim *claim, enum vb_record_end end)
 {
-	uint64_t at = leave(client_of(r, me), claim->lock);
+	uint64_t at = leave(r, me, claim);
 
 	if (at == NONE)
 		return;
@@ -159,7 +155,7 @@ static void on_releasing(void *ctx, struct vb_lock_client *me, const struct vb_c
 {
 	struct vb_record *r = ctx;
 	struct record_client *c = client_of(r, me);
-	uint64_t at = leave(c, claim->lock);
+	uint64_t at = leave(r, me, claim);
 
 	c->releasing = at;
 	if (at != NONE)
@@ -180,26 +176,32 @@ static void on_released(void *ctx, struct vb_lock_client *me, uint64_t lock, int
 					       : VB_RECORD_FAILED;
 }
 
-int vb_record_open(unsigned clients, uint64_t most, struct vb_record **out)
+int vb_record_open(unsigned clients, unsigned claims, uint64_t most, struct vb_record **out)
 {
-	size_t bytes = most * sizeof(struct vb_record_grant);
+	size_t bytes = most * sizeof(struct vb_record_grant), n = (size_t)clients * claims;
 	struct vb_record *r = calloc(1, sizeof(*r) + clients * sizeof(r->client[0]));
+	uint64_t *open = malloc(n * sizeof(*open));
 	void *grants = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (r == NULL || grants == MAP_FAILED) {
+	if (r == NULL || open == NULL || grants == MAP_FAILED) {
 		free(r);
+		free(open);
 		if (grants != MAP_FAILED)
 			munmap(grants, bytes);
 		return vb_fail(-ENOMEM, "no memory for the records of %u clients (%zu MiB)",
 			       clients, bytes >> 20);
 	}
 	r->clients = clients;
+	r->claims = claims;
+	r->open = open;
 	r->most = most;
 	r->bytes = bytes;
 	r->grants = grants;
 	for (unsigned i = 0; i < clients; i++)
 		r->client[i].releasing = NONE;
+	for (size_t i = 0; i < n; i++)
+		open[i] = NONE;
 	r->watch = (struct vb_lock_watch){
 		.called = on_called,
 		.queued = on_queued,
@@ -221,6 +223,7 @@ void vb_record_close(struct vb_record *r)
 	if (r == NULL)
 		return;
 	munmap(r->grants, r->bytes);
+	free(r->open);
 	free(r);
 }
 

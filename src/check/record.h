@@ -40,10 +40,10 @@ struct vb_record_grant {
 struct vb_record;
 
 /*
- * clients: vb_lock_client.index is below this.  most: grants that are kept (later ones are counted
+ * clients: vb_lock_client.index is below this.  claims: of each client, as its space has them.  most: grants that are kept (later ones are counted
  * and not kept); memory is taken as it is used.  -ENOMEM (said).  For the clients of one thread.
  */
-int vb_record_open(unsigned clients, uint64_t most, struct vb_record **out);
+int vb_record_open(unsigned clients, unsigned claims, uint64_t most, struct vb_record **out);
 void vb_record_close(struct vb_record *r);
 const struct vb_lock_watch *vb_record_watch(struct vb_record *r);
 /* What is kept, until close; *missed: grants beyond `most`. */

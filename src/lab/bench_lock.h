@@ -289,6 +289,9 @@ int vb_bench_transaction(struct vb_bench_client *c);
 int vb_bench_transactions_open(struct vb_bench_client *c);
 void vb_bench_transactions_close(struct vb_bench_client *c);
 
+/* Locks of a client at a time: those of a transaction, and places in queues that earlier attempts have
+ * left. */
+unsigned vb_bench_claims(const struct vb_bench_plan *plan);
 /* Bytes of segment that node's share of a run's locks needs. */
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,

@@ -74,7 +74,7 @@ static int clients_open(struct net_run *u)
 	if (u->space == NULL)
 		err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
 	if (err == 0 && !o->no_audit)
-		err = vb_record_open(clients, most, &u->record);
+		err = vb_record_open(clients, vb_bench_claims(u->plan), most, &u->record);
 	if (err == 0 && u->record != NULL)
 		u->space->watch = vb_record_watch(u->record);
 	u->w = (struct vb_bench_worker){

@@ -17,6 +17,11 @@
 
 struct vb_bench_progress vb_bench_progress;
 
+unsigned vb_bench_claims(const struct vb_bench_plan *plan)
+{
+	return VB_CLAIMS_MAX + (plan->tracing ? plan->trace.locks_max : 0);
+}
+
 int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
 			struct vb_fabric *fabric, struct vb_lock_space **out)
 {
@@ -27,6 +32,7 @@ int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_o
 		.servers = (uint16_t)plan->o.servers,
 		.lease_ns = plan->o.lease_ns,
 		.fencing = plan->o.fencing,
+		.claims = vb_bench_claims(plan),
 	};
 
 	return vb_lock_space_open(fabric, &p, out);
@@ -38,6 +44,7 @@ int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_o
 	struct vb_audit_params p = {
 		.locks = plan->o.locks,
 		.clients = (unsigned)plan->o.clients,
+		.claims = vb_bench_claims(plan),
 		.ops = ops,
 		.fencing = plan->o.fencing,
 		/* A recovery lets everybody queue anew: no order is promised across it. */

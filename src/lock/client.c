@@ -36,9 +36,28 @@ enum vb_outcome vb_lock_outcome(int err)
 	return err == -VB_EUNKNOWN ? VB_UNKNOWN : VB_NOT_GRANTED;
 }
 
+/* The client with its claims, in one piece. */
+static struct vb_lock_client *new_client(const struct vb_lock_space *space)
+{
+	size_t claims = space->claims * sizeof(struct vb_claim);
+	size_t words = vb_claim_words(space) + space->claims;
+	struct vb_lock_client *me = calloc(1, sizeof(*me) + claims + words * sizeof(uint64_t));
+
+	if (!me)
+		return NULL;
+	me->claims = (struct vb_claim *)(me + 1);
+	me->used = (uint64_t *)(me->claims + space->claims);
+	me->locks = me->used + vb_claim_words(space);
+	for (uint32_t i = 0; i < space->claims; i++) {
+		me->claims[i].me = me;
+		me->claims[i].slot = i;
+	}
+	return me;
+}
+
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out)
 {
-	struct vb_lock_client *me = calloc(1, sizeof(*me));
+	struct vb_lock_client *me = new_client(space);
 	int err;
 
 	if (!me)
@@ -52,8 +71,6 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 	}
 	me->space = space;
 	me->node = node;
-	for (unsigned i = 0; i < VB_CLAIMS_MAX; i++)
-		me->claims[i].me = me;
 	err = vb_ep_open(space->fabric, node, &me->ep);
 	if (err == 0 && space->ops->caps & VB_LOCK_SERVER) {
 		vb_peer server;
@@ -75,13 +92,31 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 
 static struct vb_claim *find_claim(struct vb_lock_client *me, uint64_t lock)
 {
-	for (uint64_t left = me->used; left; left &= left - 1) {
-		struct vb_claim *c = &me->claims[__builtin_ctzll(left)];
+	for (unsigned w = 0; w < vb_claim_words(me->space); w++) {
+		for (uint64_t left = me->used[w]; left; left &= left - 1) {
+			unsigned i = 64 * w + (unsigned)__builtin_ctzll(left);
 
-		if (c->lock == lock)
-			return c;
+			if (me->locks[i] == lock)
+				return &me->claims[i];
+		}
 	}
 	return NULL;
+}
+
+/* The first free one (most often the same, and warm), or NULL. */
+static struct vb_claim *take_slot(struct vb_lock_client *me, uint64_t lock)
+{
+	unsigned w = 0, i;
+
+	if (vb_unlikely(me->n_used == me->space->claims))
+		return NULL;
+	while (~me->used[w] == 0)
+		w++;
+	i = 64 * w + (unsigned)__builtin_ctzll(~me->used[w]);
+	me->used[w] |= 1ull << i % 64;
+	me->locks[i] = lock;
+	me->n_used++;
+	return &me->claims[i];
 }
 
 static void free_claim(struct vb_lock_client *me, struct vb_claim *c)
@@ -90,24 +125,20 @@ static void free_claim(struct vb_lock_client *me, struct vb_claim *c)
 		vb_box_close(&c->box);
 	c->state = CLAIM_FREE;
 	c->queued = c->held = false;
-	me->used &= ~(1ull << (c - me->claims));
+	me->used[c->slot / 64] &= ~(1ull << c->slot % 64);
+	me->n_used--;
 }
 
 static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
 {
-	struct vb_claim *c;
-	unsigned i;
+	struct vb_claim *c = take_slot(me, lock);
 
-	if (vb_unlikely(me->used == UINT64_MAX)) {
+	if (vb_unlikely(c == NULL)) {
 		vb_error("a client has %u locks held, awaited or being handed on; release some "
-			 "first",
-			 VB_CLAIMS_MAX);
+			 "first, or open the lock space with more claims",
+			 me->space->claims);
 		return NULL;
 	}
-	/* The first free one: most often the same, and warm. */
-	i = (unsigned)__builtin_ctzll(~me->used);
-	me->used |= 1ull << i;
-	c = &me->claims[i];
 	c->lock = lock;
 	c->entry = vb_lock_entry(me->space, lock);
 	c->mode = vb_mode_served(me->space->ops->caps, mode);
@@ -345,7 +376,7 @@ static int check_call(struct vb_lock_client *me, uint64_t lock, enum vb_mode mod
 static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint64_t until_ns,
 		 struct vb_claim **out)
 {
-	struct vb_claim *c = me->used == 0 ? NULL : find_claim(me, lock);
+	struct vb_claim *c = me->n_used == 0 ? NULL : find_claim(me, lock);
 
 	if (vb_unlikely(c && c->state != CLAIM_HUSK))
 		return vb_fail(-EDEADLK,
@@ -433,7 +464,7 @@ static bool is_held(const struct vb_lock_client *me, const struct vb_grant *gran
 {
 	const struct vb_claim *c = grant->claim;
 
-	return c >= me->claims && c < me->claims + VB_CLAIMS_MAX && c->state == CLAIM_HELD &&
+	return c >= me->claims && c < me->claims + me->space->claims && c->state == CLAIM_HELD &&
 	       c->lock == grant->lock;
 }
 
@@ -526,7 +557,7 @@ void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 {
 	struct vb_claim *c = grant->claim;
 
-	vb_assert(c >= me->claims && c < me->claims + VB_CLAIMS_MAX && c->state == CLAIM_HELD);
+	vb_assert(is_held(me, grant));
 	if (me->space->watch)
 		me->space->watch->abandoned(me->space->watch->ctx, me, c);
 	grant->claim = NULL;
@@ -568,8 +599,10 @@ void vb_lock_client_close(struct vb_lock_client *me)
 	if (!me)
 		return;
 	until_ns = vb_ep_now(me->ep) + 2 * me->space->lease_ns;
-	while (me->used)
-		close_claim(me, &me->claims[__builtin_ctzll(me->used)], until_ns);
+	for (unsigned w = 0; w < vb_claim_words(me->space); w++)
+		while (me->used[w])
+			close_claim(me, &me->claims[64 * w + __builtin_ctzll(me->used[w])],
+				    until_ns);
 	vb_ep_close(me->ep);
 	free(me->timing);
 	free(me);

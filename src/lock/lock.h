@@ -80,6 +80,7 @@ struct vb_claim {
 	bool queued; /* stands in the queue: cannot be dropped without a husk */
 	bool held;
 	uint8_t state;           /* enum vb_claim_state, lock.c's */
+	uint32_t slot;           /* which of its client's claims it is, from 0 */
 	bool adopt;              /* the adopter wants the place, not just the end of the husk */
 	struct vb_task *adopter; /* waits for the husk to let go of the claim */
 	struct vb_lock_client *me;
@@ -173,6 +174,7 @@ struct vb_lock_space {
 	uint32_t token_offset; /* 0: no extra token word */
 	uint64_t lease_ns;
 	uint64_t drift_ppm;
+	uint32_t claims; /* of each client of this process */
 	bool fencing;
 	uint32_t portable_mask; /* wished-for caps that are missing: the portable variant runs */
 	const char *name;
@@ -196,8 +198,6 @@ struct vb_lock_header {
 	uint64_t server[VB_LOCK_WORKERS_MAX]; /* vb_peer of each */
 };
 
-_Static_assert(VB_CLAIMS_MAX == 64, "a client's claims are kept in a 64-bit mask");
-
 struct vb_lock_client {
 	struct vb_lock_space *space;
 	struct vb_ep *ep;
@@ -209,12 +209,20 @@ struct vb_lock_client {
 	uint64_t lost;       /* grants that turned out lost, or tickets given up */
 	uint64_t recoveries; /* resets this client has done or asked for */
 	unsigned polls;      /* consecutive, see vb_poll_pause */
-	uint64_t used;       /* bit i: claims[i] is not free */
 	unsigned husks;
 	struct vb_lock_timing *timing; /* NULL: not kept */
 	void *user;
-	struct vb_claim claims[VB_CLAIMS_MAX];
+	unsigned n_used; /* claims that are not free */
+	/* Behind the client in memory, space->claims of each: a bit that says that the claim is not free,
+	 * its lock (beside each other because they are searched), and the claim. */
+	uint64_t *used, *locks;
+	struct vb_claim *claims;
 };
+
+static inline unsigned vb_claim_words(const struct vb_lock_space *s)
+{
+	return (s->claims + 63) / 64;
+}
 
 struct vb_lock_server {
 	struct vb_lock_space *space;

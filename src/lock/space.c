@@ -26,6 +26,7 @@
 #define LEASE_INIT_NS  10000000ull
 #define DRIFT_INIT_PPM 100u
 #define DRIFT_MAX_PPM  10000u
+#define CLAIMS_MOST    65536u
 
 const struct vb_lock_ops *const vb_locks[] = {
 	&vb_lock_cas,  &vb_lock_cas_backoff, &vb_lock_retry_on_fail, &vb_lock_mcs,
@@ -97,6 +98,9 @@ static int check_params(const struct vb_lock_space_params *p)
 	if (p->drift_ppm > DRIFT_MAX_PPM)
 		return vb_fail(-EINVAL, "a clock drift of %u ppm: at most %u are allowed",
 			       p->drift_ppm, DRIFT_MAX_PPM);
+	if (p->claims > CLAIMS_MOST)
+		return vb_fail(-EINVAL, "%u locks at a time for a client: at most %u are allowed",
+			       p->claims, CLAIMS_MOST);
 	return 0;
 }
 
@@ -191,6 +195,7 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	s->servers = p->servers ? p->servers : 1;
 	s->lease_ns = p->lease_ns ? p->lease_ns : LEASE_INIT_NS;
 	s->drift_ppm = p->drift_ppm ? p->drift_ppm : DRIFT_INIT_PPM;
+	s->claims = p->claims ? p->claims : VB_CLAIMS_MAX;
 	s->fencing = p->fencing;
 	s->name = p->name ? p->name : "locks";
 	if (s->servers > s->fabric->nodes)

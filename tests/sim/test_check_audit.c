@@ -92,7 +92,11 @@ static void granted(unsigned i, uint64_t lock, enum vb_mode mode, uint64_t until
 {
 	struct vb_claim *c = &scene.claim[i][lock];
 
-	*c = (struct vb_claim){.lock = lock, .mode = mode, .valid_until_ns = until, .token = token};
+	*c = (struct vb_claim){.lock = lock,
+			       .slot = (uint32_t)lock,
+			       .mode = mode,
+			       .valid_until_ns = until,
+			       .token = token};
 	scene.watch->granted(scene.watch->ctx, &scene.me[i], c);
 }
 

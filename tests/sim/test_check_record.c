@@ -250,14 +250,17 @@ static void scene_begin(struct scene *s, uint64_t most)
 	s->me.ep = &s->ep;
 	s->me.index = 1;
 	s->me.node = 5;
-	assert_int_equal(vb_record_open(2, most, &s->record), 0);
+	assert_int_equal(vb_record_open(2, VB_CLAIMS_MAX, most, &s->record), 0);
 	s->w = vb_record_watch(s->record);
 }
 
 static struct vb_claim claim_of(uint64_t lock)
 {
-	return (struct vb_claim){
-		.lock = lock, .mode = VB_EXCLUSIVE, .valid_until_ns = 9000, .token = 3};
+	return (struct vb_claim){.lock = lock,
+				 .slot = (uint32_t)lock,
+				 .mode = VB_EXCLUSIVE,
+				 .valid_until_ns = 9000,
+				 .token = 3};
 }
 
 static void test_recording(void **state)

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A space with more locks at a time for each client than usual: every one of them is known again, the
+ * bound is kept, the auditor watches them all, and closing gives back what is left.
+ */
+#include "sim_test.h"
+
+#include "base/log.h"
+#include "check/audit.h"
+#include "lock/lock.h"
+
+#define LOCKS  1000u
+#define CLAIMS 200u /* not a multiple of 64 */
+
+struct scene {
+	struct vb_lock_space *space;
+	struct vb_grant grant[CLAIMS];
+	bool done;
+};
+
+static void take(struct vb_lock_client *me, uint64_t lock, struct vb_grant *g, int expect)
+{
+	assert_int_equal(vb_lock_acquire(me, lock, VB_EXCLUSIVE, VB_FOREVER_NS, g), expect);
+}
+
+static void hoarder(void *arg)
+{
+	struct scene *s = arg;
+	struct vb_lock_client *me, *other;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_client_open(s->space, 1, &me), 0);
+	assert_int_equal(vb_lock_client_open(s->space, 1, &other), 0);
+	other->index = 1;
+	for (unsigned i = 0; i < CLAIMS; i++)
+		take(me, 7 * i % LOCKS, &s->grant[i], 0);
+	take(me, LOCKS - 1, &g, -EBUSY);
+	for (unsigned i = 0; i < CLAIMS; i += 63) {
+		take(me, 7 * i % LOCKS, &g, -EDEADLK);
+		assert_int_equal(vb_lock_try(other, 7 * i % LOCKS, VB_SHARED, &g), -EAGAIN);
+	}
+	/* From the middle: its place is the next that is taken. */
+	assert_int_equal(vb_lock_release(me, &s->grant[130]), 0);
+	assert_int_equal(vb_lock_release(me, &s->grant[130]), -EINVAL);
+	take(other, 7 * 130 % LOCKS, &g, 0);
+	take(me, LOCKS - 1, &s->grant[130], 0);
+	assert_int_equal(s->grant[130].claim->slot, 130);
+	for (unsigned i = 0; i < CLAIMS; i += 2)
+		assert_int_equal(vb_lock_release(me, &s->grant[i]), 0);
+	vb_lock_client_close(me);
+	for (unsigned i = 0; i < CLAIMS; i++)
+		if (i != 130)
+			take(other, 7 * i % LOCKS, &s->grant[i], 0);
+	vb_lock_client_close(other);
+	s->done = true;
+}
+
+static void run(const char *lock)
+{
+	struct vb_lock_space_params p = {
+		.lock = lock, .locks = LOCKS, .lease_ns = 1000000000, .claims = CLAIMS};
+	struct vb_fabric *f = cluster("profile=cx5", 2, 1);
+	struct vb_audit_params a = {.locks = LOCKS, .clients = 2, .claims = CLAIMS};
+	struct vb_audit_counts counts;
+	struct vb_audit *audit;
+	struct scene s = {0};
+	char said[256];
+
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_space_open(f, &p, &s.space), 0);
+	a.ops = s.space->ops;
+	assert_int_equal(vb_audit_open(&a, &audit), 0);
+	s.space->watch = vb_audit_watch(audit);
+	spawn(hoarder, &s);
+	run_all();
+	vb_log_capture_end();
+	vb_audit_counts(audit, &counts);
+	assert_true(s.done);
+	assert_int_equal(counts.checked_ops, 2 * CLAIMS + 1);
+	assert_int_equal(counts.violations, 0);
+	vb_audit_close(audit);
+	vb_lock_space_close(s.space);
+	vb_fabric_close(f);
+}
+
+static void test_many(void **state)
+{
+	(void)state;
+	run("dslr");
+	run("mcs");
+}
+
+static void test_too_many(void **state)
+{
+	struct vb_lock_space_params p = {.lock = "cas", .locks = 10, .claims = 65537};
+	struct vb_fabric *f = cluster("profile=cx5", 2, 1);
+	struct vb_lock_space *space;
+	char said[256] = "";
+
+	(void)state;
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_space_open(f, &p, &space), -EINVAL);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "65537"));
+	vb_fabric_close(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_too_many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
