@@ -5,44 +5,23 @@
 
 #include <inttypes.h>
 
+#include "check/draw.h"
+
 #define US 1000ull
 #define MS 1000000ull
 
 /* The stream of the draws; the clients' and the simulator's are others. */
 #define DRAW_STREAM 0x647261
 
-static uint64_t between(struct vb_rng *r, uint64_t lo, uint64_t hi)
-{
-	return lo + vb_rng_below(r, hi - lo + 1);
-}
-
-/* Uniform in the exponent: small and large values are as likely as each other. */
-static uint64_t spread(struct vb_rng *r, uint64_t lo, uint64_t octaves)
-{
-	uint64_t base = lo << vb_rng_below(r, octaves);
-
-	return base + vb_rng_below(r, base);
-}
-
-static double one_of(struct vb_rng *r, const double *from, unsigned n)
-{
-	return from[vb_rng_below(r, n)];
-}
-
 /* Nothing here makes a lease run out or an answer go missing. */
 static void draw_mild_faults(struct vb_rng *r, struct vb_explore_draw *d)
 {
-	static const double chances[] = {0, 0.01, 0.1, 0.5};
-	uint64_t bound = d->bound_ns;
+	static const double pauses[] = {0, 0.01};
 
-	d->faults.delay = one_of(r, chances, 4);
-	d->faults.delay_max_ns = spread(r, 1 * US, 5);
-	if (d->faults.delay_max_ns > bound / 2)
-		d->faults.delay_max_ns = bound / 2;
-	d->faults.tear = one_of(r, chances, 4);
+	vb_draw_delays(r, &d->faults, 5, d->bound_ns);
 	d->faults.nic_stall = vb_rng_chance(r, 0.3) ? 0.002 : 0;
-	d->faults.nic_stall_max_ns = bound / 8;
-	d->faults.pause = one_of(r, chances, 2);
+	d->faults.nic_stall_max_ns = d->bound_ns / 8;
+	d->faults.pause = vb_draw_one_of(r, pauses, 2);
 	d->faults.pause_max_ns = 20 * US;
 }
 
@@ -53,23 +32,23 @@ static void draw_hard_faults(struct vb_rng *r, struct vb_explore_draw *d)
 	struct vb_sim_faults *f = &d->faults;
 
 	if (vb_rng_chance(r, 0.5))
-		f->die = one_of(r, rare, 3);
+		f->die = vb_draw_one_of(r, rare, 3);
 	if (vb_rng_chance(r, 0.6)) {
-		f->pause = one_of(r, rare, 3) * 2;
-		f->pause_max_ns = between(r, d->lease_ns / 2, 4 * d->lease_ns);
+		f->pause = vb_draw_one_of(r, rare, 3) * 2;
+		f->pause_max_ns = vb_draw_between(r, d->lease_ns / 2, 4 * d->lease_ns);
 	}
 	if (vb_rng_chance(r, 0.4))
-		f->lose = one_of(r, rare, 3);
+		f->lose = vb_draw_one_of(r, rare, 3);
 	if (vb_rng_chance(r, 0.3)) {
-		f->nic_stall = one_of(r, rare, 3) / 4;
-		f->nic_stall_max_ns = between(r, 10 * US, 2 * d->lease_ns);
+		f->nic_stall = vb_draw_one_of(r, rare, 3) / 4;
+		f->nic_stall_max_ns = vb_draw_between(r, 10 * US, 2 * d->lease_ns);
 	}
 	if (vb_rng_chance(r, 0.3)) {
-		f->partition = one_of(r, rare, 3) / 8;
-		f->partition_max_ns = between(r, 10 * US, 2 * d->lease_ns);
+		f->partition = vb_draw_one_of(r, rare, 3) / 8;
+		f->partition_max_ns = vb_draw_between(r, 10 * US, 2 * d->lease_ns);
 	}
 	if (vb_rng_chance(r, 0.5))
-		d->p_long = one_of(r, rare, 3) * 4;
+		d->p_long = vb_draw_one_of(r, rare, 3) * 4;
 }
 
 static bool can_run(const struct vb_lock_ops *ops, const struct vb_sim_profile *p)
@@ -87,12 +66,12 @@ static void draw_cluster(const struct vb_lock_ops *ops, struct vb_rng *r, struct
 						      : vb_rng_below(r, vb_sim_profile_count)];
 	while (!can_run(ops, d->profile));
 	/* Short, so that a lease may be short too and a run has many of them. */
-	d->bound_ns = spread(r, 25 * US, 4);
-	d->clients = (unsigned)between(r, VB_EXPLORE_CLIENTS_MIN, VB_EXPLORE_CLIENTS_MAX);
-	d->locks = (unsigned)between(r, 1, VB_EXPLORE_LOCKS_MAX);
+	d->bound_ns = vb_draw_spread(r, 25 * US, 4);
+	d->clients = (unsigned)vb_draw_between(r, VB_EXPLORE_CLIENTS_MIN, VB_EXPLORE_CLIENTS_MAX);
+	d->locks = (unsigned)vb_draw_between(r, 1, VB_EXPLORE_LOCKS_MAX);
 	d->servers = d->locks > 1 && vb_rng_chance(r, 0.3) ? 2 : 1;
-	d->client_nodes = (unsigned)between(r, 1, 4);
-	d->workers = (unsigned)between(r, 1, 2);
+	d->client_nodes = (unsigned)vb_draw_between(r, 1, 4);
+	d->workers = (unsigned)vb_draw_between(r, 1, 2);
 	d->colocated = vb_rng_chance(r, 0.2);
 }
 
@@ -100,15 +79,15 @@ static void draw_load(struct vb_rng *r, struct vb_explore_draw *d)
 {
 	static const double ratios[] = {0, 0.2, 0.5, 0.5, 0.8, 0.95};
 
-	d->read_ratio = one_of(r, ratios, 6);
-	d->attempts = (unsigned)between(r, 20, 120);
-	d->cycles = (unsigned)between(r, 4, 16);
-	d->think_max_ns = vb_rng_chance(r, 0.4) ? 0 : spread(r, 1 * US, 5);
-	d->hold_max_ns = vb_rng_chance(r, 0.4) ? 0 : spread(r, 1 * US, 4);
+	d->read_ratio = vb_draw_one_of(r, ratios, 6);
+	d->attempts = (unsigned)vb_draw_between(r, 20, 120);
+	d->cycles = (unsigned)vb_draw_between(r, 4, 16);
+	d->think_max_ns = vb_rng_chance(r, 0.4) ? 0 : vb_draw_spread(r, 1 * US, 5);
+	d->hold_max_ns = vb_rng_chance(r, 0.4) ? 0 : vb_draw_spread(r, 1 * US, 4);
 	d->p_try = vb_rng_chance(r, 0.5) ? 0.15 : 0;
 	d->p_timeout = vb_rng_chance(r, 0.6) ? 0.25 : 0;
 	d->p_two = vb_rng_chance(r, 0.5) ? 0.15 : 0;
-	d->cancel_every_ns = vb_rng_chance(r, 0.4) ? spread(r, 50 * US, 4) : 0;
+	d->cancel_every_ns = vb_rng_chance(r, 0.4) ? vb_draw_spread(r, 50 * US, 4) : 0;
 }
 
 /* A protocol whose counters are reset at a maximum does that in a short run if the maximum is low.
@@ -154,7 +133,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	d->fencing = vb_rng_chance(&r, 0.5);
 	d->drift_ppm = drifts[vb_rng_below(&r, 3)];
 	d->faults.drift_max_ppb = (int64_t)d->drift_ppm * 500;
-	d->lease_ns = d->orderly ? 10 * MS : spread(&r, 2 * d->bound_ns, 3);
+	d->lease_ns = d->orderly ? 10 * MS : vb_draw_spread(&r, 2 * d->bound_ns, 3);
 	draw_mild_faults(&r, d);
 	if (!d->orderly)
 		draw_hard_faults(&r, d);
@@ -162,20 +141,8 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_bounds(ops, d);
 }
 
-static void describe_chance(FILE *to, const char *name, double chance, uint64_t max_ns)
-{
-	char t[16];
-
-	if (chance == 0)
-		return;
-	fprintf(to, ", %s %g", name, chance);
-	if (max_ns != 0)
-		fprintf(to, " up to %s", vb_format_ns(t, sizeof(t), (double)max_ns));
-}
-
 void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 {
-	const struct vb_sim_faults *f = &d->faults;
 	char t1[16], t2[16], t3[16], t4[16];
 
 	fprintf(to,
@@ -191,19 +158,12 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 		d->fencing ? ", fencing" : "");
 	if (d->options[0] != '\0')
 		fprintf(to, ", %s", d->options);
-	describe_chance(to, "try", d->p_try, 0);
-	describe_chance(to, "timeout", d->p_timeout, 0);
-	describe_chance(to, "two locks", d->p_two, 0);
-	describe_chance(to, "long holds", d->p_long, 0);
+	vb_draw_tell_chance(to, "try", d->p_try, 0);
+	vb_draw_tell_chance(to, "timeout", d->p_timeout, 0);
+	vb_draw_tell_chance(to, "two locks", d->p_two, 0);
+	vb_draw_tell_chance(to, "long holds", d->p_long, 0);
 	if (d->cancel_every_ns != 0)
 		fprintf(to, ", cancel every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));
-	describe_chance(to, "die", f->die, 0);
-	describe_chance(to, "pause", f->pause, f->pause_max_ns);
-	describe_chance(to, "delay", f->delay, f->delay_max_ns);
-	describe_chance(to, "tear", f->tear, 0);
-	describe_chance(to, "lose", f->lose, 0);
-	describe_chance(to, "stall", f->nic_stall, f->nic_stall_max_ns);
-	describe_chance(to, "partition", f->partition, f->partition_max_ns);
-	fprintf(to, "\n");
+	vb_draw_tell_faults(to, &d->faults);
 }
