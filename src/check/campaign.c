@@ -8,8 +8,11 @@
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 /* Of the run under way, for on_abort; ends with a newline. */
@@ -24,18 +27,21 @@ static void on_abort(int sig)
 	(void)sig;
 }
 
-char *vb_campaign_replay(char *buf, size_t size, const struct vb_lock_ops *ops, uint64_t seed)
+char *vb_campaign_replay(char *buf, const struct vb_campaign *c, uint64_t seed)
 {
-	snprintf(buf, size, "verbena check lock --lock %s --seed %" PRIu64, ops->name, seed);
+	char name[96];
+
+	c->kind->name(c, name, sizeof(name));
+	snprintf(buf, VB_CAMPAIGN_REPLAY, "verbena check %s --seed %" PRIu64, name, seed);
 	return buf;
 }
 
-static bool is_planted_rule(const struct vb_lock_ops *ops, unsigned rule)
+bool vb_campaign_wants(const struct vb_campaign *c, unsigned rule)
 {
-	return ops->planted == NULL || !strcmp(ops->planted, vb_audit_rule_names[rule]);
+	return c->planted == NULL || !strcmp(c->planted, c->kind->rule_names[rule]);
 }
 
-static char *describe(const struct vb_explore_draw *d)
+static char *describe(const struct vb_campaign *c, uint64_t seed)
 {
 	char *text = NULL;
 	size_t size;
@@ -43,91 +49,63 @@ static char *describe(const struct vb_explore_draw *d)
 
 	if (f == NULL)
 		return NULL;
-	vb_explore_describe(d, f);
+	c->kind->describe(c, seed, f);
 	fclose(f);
 	return text;
 }
 
 /* Adds a seed to the sums. */
-static void add(struct vb_campaign *c, const struct vb_explore_draw *d,
-		const struct vb_explore_result *r)
+static void add(struct vb_campaign *c, const struct vb_campaign_seed *s)
 {
 	c->done++;
-	c->checked_ops += r->audit.checked_ops;
-	c->violations += r->audit.violations;
-	c->bad_seeds += r->audit.violations > 0;
-	c->lost += r->audit.lost;
-	c->deaths += r->deaths;
-	c->cancels += r->cancels;
-	c->timeouts += r->timeouts;
-	c->unknown += r->unknown;
-	c->cycles += r->cycles;
-	c->verbs += r->verbs;
-	if (d->orderly && r->audit.max_bypass > c->max_bypass)
-		c->max_bypass = r->audit.max_bypass;
-	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
-		c->by_rule[i] += r->audit.by_rule[i];
+	c->violations += s->violations;
+	c->bad_seeds += s->violations > 0;
+	c->verbs += s->verbs;
+	c->deaths += s->deaths;
+	c->unknown += s->unknown;
+	for (unsigned i = 0; i < c->kind->n_rules; i++)
+		c->by_rule[i] += s->by_rule[i];
 }
 
-/* Is this what we are looking for?  Then its story is kept. */
-static bool find(struct vb_campaign *c, const struct vb_explore_draw *d,
-		 struct vb_explore_result *r)
+/* The first find's story is kept. */
+static void keep(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed *s)
 {
-	for (unsigned i = 0; i < VB_AUDIT_RULES; i++) {
-		if (r->audit.by_rule[i] == 0 || !is_planted_rule(c->ops, i))
-			continue;
-		if (c->found)
-			return true;
-		c->found = true;
-		c->found_seed = d->seed;
-		c->found_rule = c->ops->planted != NULL ? i : r->first_rule;
-		c->draw = describe(d);
-		c->stories = r->stories;
-		r->stories = NULL;
-		return true;
-	}
-	return false;
-}
-
-static void tell_end(FILE *to, const struct vb_explore_draw *d, const struct vb_explore_result *r)
-{
-	fprintf(to,
-		"seed %" PRIu64 ": trace %016" PRIx64 ", %" PRIu64 " grants, %" PRIu64
-		" violations, %" PRIu64 " deaths, %" PRIu64 " cancelled, %" PRIu64
-		" timed out, %" PRIu64 " unknown, %" PRIu64 " lost, %" PRIu64 " verbs, %.3f ms\n",
-		d->seed, r->trace_hash, r->audit.checked_ops, r->audit.violations, r->deaths,
-		r->cancels, r->timeouts, r->unknown, r->audit.lost, r->verbs,
-		(double)r->virtual_ns / 1e6);
+	if (c->found)
+		return;
+	c->found = true;
+	c->found_seed = seed;
+	c->found_rule = (unsigned)s->rule;
+	c->draw = describe(c, seed);
+	c->stories = s->stories;
+	s->stories = NULL;
 }
 
 static int run_seed(struct vb_campaign *c, uint64_t seed, bool *hit)
 {
-	struct vb_explore_result r;
-	struct vb_explore_draw d;
-	char replay[128], line[512] = "";
+	struct vb_campaign_seed s = {.rule = -1};
+	char replay[VB_CAMPAIGN_REPLAY], line[512] = "";
 	int err;
 
-	vb_campaign_replay(replay, sizeof(replay), c->ops, seed);
+	vb_campaign_replay(replay, c, seed);
 	snprintf(last_words, sizeof(last_words), "verbena: check: this was: %s\n", replay);
-	vb_explore_draw(c->ops, seed, &d);
 	/* Under faults a protocol has much to report; only what ends the exploration counts. */
 	if (c->tell != NULL)
-		vb_explore_describe(&d, c->tell);
+		c->kind->describe(c, seed, c->tell);
 	else
 		vb_log_capture_begin(line, sizeof(line));
-	err = vb_explore_run(c->ops, &d, &r);
+	err = c->kind->explore(c, seed, &s);
 	if (c->tell == NULL)
 		vb_log_capture_end();
 	if (err) {
-		free(r.stories);
+		free(s.stories);
 		return vb_fail(err, "seed %" PRIu64 " of '%s' failed%s%s; again with: %s", seed,
-			       c->ops->name, line[0] ? ": " : "", line, replay);
+			       c->protocol, line[0] ? ": " : "", line, replay);
 	}
-	if (c->tell != NULL)
-		tell_end(c->tell, &d, &r);
-	add(c, &d, &r);
-	*hit = find(c, &d, &r);
-	free(r.stories);
+	add(c, &s);
+	*hit = s.rule >= 0;
+	if (*hit)
+		keep(c, seed, &s);
+	free(s.stories);
 	return 0;
 }
 
@@ -145,7 +123,7 @@ int vb_campaign_run(struct vb_campaign *c)
 		err = run_seed(c, c->first + i, &hit);
 		c->seconds = (double)(vb_clock_gettime_ns() - begin) / 1e9;
 		if (c->progress != NULL)
-			c->progress(c);
+			c->progress(c, c->progress_ctx);
 	}
 	sigaction(SIGABRT, &before, NULL);
 	return err;

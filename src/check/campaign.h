@@ -1,37 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many seeds of one lock, one after the other: what `verbena check lock` runs, and the tests. */
+/*
+ * Many seeds of one protocol, one after the other: what is the same for locks and transactions.
+ * lock_campaign.h and txn_campaign.h add what each explores and counts.
+ */
 #ifndef VB_CHECK_CAMPAIGN_H
 #define VB_CHECK_CAMPAIGN_H
 
-#include "check/explore.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define VB_CAMPAIGN_RULES  8u   /* at most, of a kind */
+#define VB_CAMPAIGN_REPLAY 160u /* bytes for vb_campaign_replay */
+
+struct vb_campaign;
+
+/* What came of one seed. */
+struct vb_campaign_seed {
+	uint64_t violations, by_rule[VB_CAMPAIGN_RULES];
+	uint64_t verbs, deaths, unknown;
+	int rule;      /* the rule that it breaks, of those that are looked for; -1: none */
+	char *stories; /* of the violations, for free(); NULL: none */
+};
+
+struct vb_campaign_kind {
+	const char *const *rule_names;
+	unsigned n_rules;
+	/* The options that name the protocol: "lock --lock dslr". */
+	void (*name)(const struct vb_campaign *c, char *buf, size_t size);
+	/* What the seed draws; one line. */
+	void (*describe)(const struct vb_campaign *c, uint64_t seed, FILE *to);
+	/* Explores the seed, counts what only its kind counts, and says how it ended where c->tell
+	 * wants that.  -error: it could not be explored; then only out->stories counts. */
+	int (*explore)(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed *out);
+};
 
 struct vb_campaign {
-	const struct vb_lock_ops *ops;
+	const struct vb_campaign_kind *kind;
+	const char *protocol;
+	const char *planted;   /* the name of its bug, NULL: a real protocol */
 	uint64_t first, seeds; /* to explore: first, first + 1, ... */
 	/* The first seed that finds something is the last; with a planted bug, the first seed that
-	 * finds it by the name of its rule. */
+	 * finds it by its name. */
 	bool keep_going;
 	FILE *tell; /* each seed's draw before it and its end after it; NULL: neither */
-	const volatile bool *stop;                     /* looked at between seeds; NULL: never */
-	void (*progress)(const struct vb_campaign *c); /* after each seed; NULL: nobody looks */
+	const volatile bool *stop; /* looked at between seeds; NULL: never */
+	void (*progress)(const struct vb_campaign *c, void *ctx); /* after each seed, or NULL */
+	void *progress_ctx;
 
 	/* Out. */
-	uint64_t done; /* seeds explored */
-	uint64_t checked_ops, violations, by_rule[VB_AUDIT_RULES];
-	uint64_t max_bypass; /* where it is judged: a recovery throws waiters out */
-	uint64_t bad_seeds, lost, deaths, cancels, timeouts, unknown, cycles, verbs;
+	uint64_t done, bad_seeds; /* seeds explored; of those, with a violation */
+	uint64_t violations, by_rule[VB_CAMPAIGN_RULES];
+	uint64_t verbs, deaths, unknown;
 	double seconds;
 	/* What ended it, or the first find with keep_going. */
 	bool found;
 	uint64_t found_seed;
-	enum vb_audit_rule found_rule;
+	unsigned found_rule;
 	char *draw, *stories; /* free() through vb_campaign_end */
 };
 
 /* 0, also when something was found or *stop came; -error, said. */
 int vb_campaign_run(struct vb_campaign *c);
 void vb_campaign_end(struct vb_campaign *c);
-/* "verbena check lock --lock X --seed N".  buf of at least 128 bytes; returns buf. */
-char *vb_campaign_replay(char *buf, size_t size, const struct vb_lock_ops *ops, uint64_t seed);
+/* "verbena check lock --lock X --seed N".  buf of VB_CAMPAIGN_REPLAY bytes; returns buf. */
+char *vb_campaign_replay(char *buf, const struct vb_campaign *c, uint64_t seed);
+/* Does a planted bug go by the name of this rule?  Of a real protocol everything counts. */
+bool vb_campaign_wants(const struct vb_campaign *c, unsigned rule);
 
 #endif

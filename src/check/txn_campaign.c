@@ -1,92 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Seed after seed of a transaction protocol.  While a seed runs its command line is kept ready, so
- * that an assertion that ends the process says how to come back to it.
- */
+/* Seeds of a transaction protocol: what they draw, how they end, what is counted. */
 #define VB_LOG_ROOM "check"
 #include "check/txn_campaign.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
 
-#include "base/log.h"
+_Static_assert(VB_TXN_RULES <= VB_CAMPAIGN_RULES, "room for every rule");
 
-static char last_words[192];
-
-static void on_abort(int sig)
+static const struct vb_txn_campaign *mine(const struct vb_campaign *c)
 {
-	ssize_t n = write(STDERR_FILENO, last_words, strlen(last_words));
-
-	(void)n;
-	(void)sig;
+	return vb_container_of(c, struct vb_txn_campaign, all);
 }
 
-char *vb_txn_campaign_replay(char *buf, size_t size, const struct vb_txn_campaign *c, uint64_t seed)
+static void name(const struct vb_campaign *c, char *buf, size_t size)
 {
-	snprintf(buf, size, "verbena check txn --cc %s%s%s --seed %" PRIu64, c->cc->name,
-		 c->hybrid != NULL ? " --hybrid " : "", c->hybrid != NULL ? c->hybrid : "", seed);
-	return buf;
+	const char *hybrid = mine(c)->hybrid;
+
+	snprintf(buf, size, "txn --cc %s%s%s", c->protocol, hybrid[0] ? " --hybrid " : "", hybrid);
 }
 
-/* Is it what was planted, by the name of its rule or of its anomaly?  Of a real protocol everything
- * counts. */
-static bool is_wanted(const struct vb_cc_ops *cc, enum vb_txn_rule rule, enum vb_anomaly anomaly)
+static void draw(const struct vb_campaign *c, uint64_t seed, struct vb_txn_draw *d)
 {
-	if (cc->planted == NULL || !strcmp(cc->planted, vb_txn_rule_names[rule]))
-		return true;
-	return rule == VB_TXN_RULE_NOT_SERIALIZABLE &&
-	       !strcmp(cc->planted, vb_anomaly_names[anomaly]);
+	const struct vb_txn_campaign *t = mine(c);
+
+	vb_txn_draw(t->cc, seed, t->hybrid[0] ? t->hybrid : NULL, d);
 }
 
-static char *describe(const struct vb_txn_draw *d)
+static void describe(const struct vb_campaign *c, uint64_t seed, FILE *to)
 {
-	char *text = NULL;
-	size_t size;
-	FILE *f = open_memstream(&text, &size);
+	struct vb_txn_draw d;
 
-	if (f == NULL)
-		return NULL;
-	vb_txn_draw_describe(d, f);
-	fclose(f);
-	return text;
-}
-
-static void add(struct vb_txn_campaign *c, const struct vb_txn_explored *r)
-{
-	c->done++;
-	c->violations += r->violations;
-	c->bad_seeds += r->violations > 0;
-	c->commits += r->commits;
-	c->deaths += r->deaths;
-	c->unknown += r->unknown;
-	c->recovered += r->recovered;
-	c->rolled_forward += r->rolled_forward;
-	c->verbs += r->verbs;
-	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
-		c->aborts += r->aborts[i];
-	for (unsigned i = 0; i < VB_TXN_RULES; i++)
-		c->by_rule[i] += r->found[i];
-}
-
-static bool find(struct vb_txn_campaign *c, const struct vb_txn_draw *d, struct vb_txn_explored *r)
-{
-	for (unsigned i = 0; i < VB_TXN_RULES; i++) {
-		if (r->found[i] == 0 || !is_wanted(c->cc, i, r->anomaly))
-			continue;
-		if (c->found)
-			return true;
-		c->found = true;
-		c->found_seed = d->seed;
-		c->found_rule = i;
-		c->found_anomaly = r->anomaly;
-		c->draw = describe(d);
-		c->stories = r->stories;
-		r->stories = NULL;
-		return true;
-	}
-	return false;
+	draw(c, seed, &d);
+	vb_txn_draw_describe(&d, to);
 }
 
 static void tell_end(FILE *to, const struct vb_txn_draw *d, const struct vb_txn_explored *r)
@@ -99,59 +46,65 @@ static void tell_end(FILE *to, const struct vb_txn_draw *d, const struct vb_txn_
 		r->rolled_forward, r->verbs, (double)r->virtual_ns / 1e6, r->violations);
 }
 
-static int run_seed(struct vb_txn_campaign *c, uint64_t seed, bool *hit)
+/* A bug may be planted by the name of its rule or of its anomaly. */
+static bool is_wanted(const struct vb_campaign *c, enum vb_txn_rule rule, enum vb_anomaly anomaly)
 {
+	return vb_campaign_wants(c, rule) || (rule == VB_TXN_RULE_NOT_SERIALIZABLE &&
+					      !strcmp(c->planted, vb_anomaly_names[anomaly]));
+}
+
+static int wanted_rule(const struct vb_campaign *c, const struct vb_txn_explored *r)
+{
+	for (unsigned i = 0; i < VB_TXN_RULES; i++)
+		if (r->found[i] != 0 && is_wanted(c, i, r->anomaly))
+			return (int)i;
+	return -1;
+}
+
+static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed *out)
+{
+	struct vb_txn_campaign *t = vb_container_of(c, struct vb_txn_campaign, all);
 	struct vb_txn_explored r;
 	struct vb_txn_draw d;
-	char replay[128], line[512] = "";
 	int err;
 
-	vb_txn_campaign_replay(replay, sizeof(replay), c, seed);
-	snprintf(last_words, sizeof(last_words), "verbena: check: this was: %s\n", replay);
-	vb_txn_draw(c->cc, seed, c->hybrid, &d);
-	if (c->tell != NULL)
-		vb_txn_draw_describe(&d, c->tell);
-	else
-		vb_log_capture_begin(line, sizeof(line));
-	err = vb_txn_explore(c->cc, &d, &r);
-	if (c->tell == NULL)
-		vb_log_capture_end();
-	if (err) {
-		free(r.stories);
-		return vb_fail(err, "seed %" PRIu64 " of '%s' failed%s%s; again with: %s", seed,
-			       c->cc->name, line[0] ? ": " : "", line, replay);
-	}
+	draw(c, seed, &d);
+	err = vb_txn_explore(t->cc, &d, &r);
+	out->stories = r.stories;
+	if (err)
+		return err;
 	if (c->tell != NULL)
 		tell_end(c->tell, &d, &r);
-	add(c, &r);
-	*hit = find(c, &d, &r);
-	free(r.stories);
+	out->violations = r.violations;
+	memcpy(out->by_rule, r.found, sizeof(r.found));
+	out->verbs = r.verbs;
+	out->deaths = r.deaths;
+	out->unknown = r.unknown;
+	out->rule = wanted_rule(c, &r);
+	if (out->rule >= 0 && !c->found)
+		t->found_anomaly = r.anomaly;
+	t->commits += r.commits;
+	t->recovered += r.recovered;
+	t->rolled_forward += r.rolled_forward;
+	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
+		t->aborts += r.aborts[i];
 	return 0;
 }
 
-int vb_txn_campaign_run(struct vb_txn_campaign *c)
-{
-	struct sigaction tell = {.sa_handler = on_abort, .sa_flags = (int)SA_RESETHAND}, before;
-	uint64_t begin = vb_clock_gettime_ns();
-	bool hit = false;
-	int err = 0;
+static const struct vb_campaign_kind kind = {
+	.rule_names = vb_txn_rule_names,
+	.n_rules = VB_TXN_RULES,
+	.name = name,
+	.describe = describe,
+	.explore = explore,
+};
 
-	sigaction(SIGABRT, &tell, &before);
-	for (uint64_t i = 0; i < c->seeds && err == 0; i++) {
-		if ((c->stop != NULL && *c->stop) || (hit && !c->keep_going))
-			break;
-		err = run_seed(c, c->first + i, &hit);
-		c->seconds = (double)(vb_clock_gettime_ns() - begin) / 1e9;
-		if (c->progress != NULL)
-			c->progress(c);
-	}
-	sigaction(SIGABRT, &before, NULL);
-	return err;
-}
-
-void vb_txn_campaign_end(struct vb_txn_campaign *c)
+void vb_txn_campaign_init(struct vb_txn_campaign *c, const struct vb_cc_ops *cc, const char *hybrid)
 {
-	free(c->draw);
-	free(c->stories);
-	c->draw = c->stories = NULL;
+	*c = (struct vb_txn_campaign){
+		.all = {.kind = &kind, .protocol = cc->name, .planted = cc->planted},
+		.cc = cc,
+	};
+	if (hybrid != NULL)
+		snprintf(c->hybrid, sizeof(c->hybrid), "%s", hybrid);
 }

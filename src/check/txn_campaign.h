@@ -3,33 +3,22 @@
 #ifndef VB_CHECK_TXN_CAMPAIGN_H
 #define VB_CHECK_TXN_CAMPAIGN_H
 
+#include "check/campaign.h"
 #include "check/txn_explore.h"
 
 struct vb_txn_campaign {
+	struct vb_campaign all; /* run it with vb_campaign_run; its rules are enum vb_txn_rule */
 	const struct vb_cc_ops *cc;
-	const char *hybrid; /* a code; NULL: each seed draws one */
-	uint64_t first, seeds;
-	bool keep_going;
-	FILE *tell; /* each seed's draw before it and its end after it; NULL: neither */
-	const volatile bool *stop;
-	void (*progress)(const struct vb_txn_campaign *c);
+	char hybrid[VB_STAGES_MAX + 1]; /* a code; "": each seed draws one */
 
 	/* Out. */
-	uint64_t done, bad_seeds, violations, by_rule[VB_TXN_RULES];
-	uint64_t commits, aborts, deaths, unknown, recovered, rolled_forward, verbs;
-	double seconds;
-	bool found; /* what ended it, or the first find with keep_going */
-	uint64_t found_seed;
-	enum vb_txn_rule found_rule;
-	enum vb_anomaly found_anomaly;
-	char *draw, *stories; /* free() through vb_txn_campaign_end */
+	uint64_t commits, aborts, recovered, rolled_forward;
+	enum vb_anomaly found_anomaly; /* with all.found */
 };
 
-/* 0, also when something was found or *stop came; -error, said. */
-int vb_txn_campaign_run(struct vb_txn_campaign *c);
-void vb_txn_campaign_end(struct vb_txn_campaign *c);
-/* "verbena check txn --cc X --hybrid 0110 --seed N".  buf of at least 128 bytes; returns buf. */
-char *vb_txn_campaign_replay(char *buf, size_t size, const struct vb_txn_campaign *c,
-			     uint64_t seed);
+/* Of this protocol with this code, or NULL; which seeds, and how, is for the caller to say in
+ * c->all. */
+void vb_txn_campaign_init(struct vb_txn_campaign *c, const struct vb_cc_ops *cc,
+			  const char *hybrid);
 
 #endif

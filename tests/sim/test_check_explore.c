@@ -12,7 +12,7 @@
 
 #define VB_LOG_ROOM "test"
 #include "base/log.h"
-#include "check/campaign.h"
+#include "check/lock_campaign.h"
 #include "check/planted/planted.h"
 
 #if defined(VB_TSAN)
@@ -64,22 +64,31 @@ static void test_seeds_repeat(void **state)
 	}
 }
 
+static struct vb_lock_campaign campaign(const struct vb_lock_ops *ops, uint64_t first,
+					uint64_t seeds)
+{
+	struct vb_lock_campaign c;
+
+	vb_lock_campaign_init(&c, ops);
+	c.all.first = first;
+	c.all.seeds = seeds;
+	return c;
+}
+
 /* The adversary is really there: without faults struck, nothing below proves anything. */
 static void test_faults_strike(void **state)
 {
-	struct vb_campaign c = {.ops = vb_lock_find("planted:late-lease"),
-				.first = 1,
-				.seeds = 60,
-				.keep_going = true};
+	struct vb_lock_campaign c = campaign(vb_lock_find("planted:late-lease"), 1, 60);
 
-	assert_int_equal(vb_campaign_run(&c), 0);
-	assert_int_equal(c.done, 60);
-	assert_true(c.deaths >= 20);
+	c.all.keep_going = true;
+	assert_int_equal(vb_campaign_run(&c.all), 0);
+	assert_int_equal(c.all.done, 60);
+	assert_true(c.all.deaths >= 20);
 	assert_true(c.cancels >= 20);
 	assert_true(c.timeouts >= 200);
-	assert_true(c.unknown >= 5);
+	assert_true(c.all.unknown >= 5);
 	assert_true(c.lost >= 5);
-	vb_campaign_end(&c);
+	vb_campaign_end(&c.all);
 }
 
 /* What a lock does not promise to survive it is spared. */
@@ -107,15 +116,15 @@ static void test_draws_respect_promises(void **state)
 static void test_planted_bugs_are_found(void **state)
 {
 	for (const struct vb_lock_ops *const *l = vb_planted_locks; *l != NULL; l++) {
-		struct vb_campaign c = {.ops = *l, .first = 1, .seeds = PLANTED_SEEDS};
+		struct vb_lock_campaign c = campaign(*l, 1, PLANTED_SEEDS);
 
-		assert_int_equal(vb_campaign_run(&c), 0);
-		if (!c.found)
+		assert_int_equal(vb_campaign_run(&c.all), 0);
+		if (!c.all.found)
 			fail_msg("%s: nothing found in %d seeds", c.ops->name, PLANTED_SEEDS);
-		assert_string_equal(vb_audit_rule_names[c.found_rule], c.ops->planted);
-		assert_non_null(c.draw);
-		assert_non_null(strstr(c.stories, c.ops->planted));
-		vb_campaign_end(&c);
+		assert_string_equal(vb_audit_rule_names[c.all.found_rule], c.ops->planted);
+		assert_non_null(c.all.draw);
+		assert_non_null(strstr(c.all.stories, c.ops->planted));
+		vb_campaign_end(&c.all);
 	}
 }
 
@@ -123,42 +132,43 @@ static void test_planted_bugs_are_found(void **state)
 static void test_replay(void **state)
 {
 	const struct vb_lock_ops *ops = vb_lock_find("planted:foreign-release");
-	struct vb_campaign c = {.ops = ops, .first = 1, .seeds = PLANTED_SEEDS}, again;
-	char text[128];
+	struct vb_lock_campaign c = campaign(ops, 1, PLANTED_SEEDS), again;
+	char text[VB_CAMPAIGN_REPLAY];
 
-	assert_int_equal(vb_campaign_run(&c), 0);
-	assert_true(c.found);
-	again = (struct vb_campaign){.ops = ops, .first = c.found_seed, .seeds = 1};
-	assert_int_equal(vb_campaign_run(&again), 0);
-	assert_true(again.found);
-	assert_string_equal(again.stories, c.stories);
-	assert_string_equal(again.draw, c.draw);
-	vb_campaign_end(&c);
-	vb_campaign_end(&again);
-	assert_string_equal(vb_campaign_replay(text, sizeof(text), ops, 17),
+	assert_int_equal(vb_campaign_run(&c.all), 0);
+	assert_true(c.all.found);
+	again = campaign(ops, c.all.found_seed, 1);
+	assert_int_equal(vb_campaign_run(&again.all), 0);
+	assert_true(again.all.found);
+	assert_string_equal(again.all.stories, c.all.stories);
+	assert_string_equal(again.all.draw, c.all.draw);
+	vb_campaign_end(&c.all);
+	vb_campaign_end(&again.all);
+	assert_string_equal(vb_campaign_replay(text, &c.all, 17),
 			    "verbena check lock --lock planted:foreign-release --seed 17");
 }
 
 static void test_stop(void **state)
 {
 	static const volatile bool stop = true;
-	struct vb_campaign c = {.ops = vb_lock_find("cas"), .first = 1, .seeds = 10, .stop = &stop};
+	struct vb_lock_campaign c = campaign(vb_lock_find("cas"), 1, 10);
 
-	assert_int_equal(vb_campaign_run(&c), 0);
-	assert_int_equal(c.done, 0);
+	c.all.stop = &stop;
+	assert_int_equal(vb_campaign_run(&c.all), 0);
+	assert_int_equal(c.all.done, 0);
 }
 
 static void test_real_locks_are_clean(void **state)
 {
 	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
-		struct vb_campaign c = {.ops = *l, .first = 1, .seeds = CLEAN_SEEDS};
+		struct vb_lock_campaign c = campaign(*l, 1, CLEAN_SEEDS);
 
-		assert_int_equal(vb_campaign_run(&c), 0);
-		if (c.found)
-			fail_msg("%s, %s%s", c.ops->name, c.draw, c.stories);
-		assert_int_equal(c.done, CLEAN_SEEDS);
+		assert_int_equal(vb_campaign_run(&c.all), 0);
+		if (c.all.found)
+			fail_msg("%s, %s%s", c.ops->name, c.all.draw, c.all.stories);
+		assert_int_equal(c.all.done, CLEAN_SEEDS);
 		assert_true(c.checked_ops > 100 * CLEAN_SEEDS);
-		vb_campaign_end(&c);
+		vb_campaign_end(&c.all);
 	}
 }
 

@@ -84,14 +84,17 @@ static void kept_seeds(void **state)
 static void planted_are_found(const struct vb_cc_ops *const *list)
 {
 	for (; *list != NULL; list++) {
-		struct vb_txn_campaign c = {.cc = *list, .first = 1, .seeds = 50};
+		struct vb_txn_campaign c;
 
 		if ((*list)->planted == NULL)
 			continue;
-		assert_int_equal(vb_txn_campaign_run(&c), 0);
-		if (!c.found)
+		vb_txn_campaign_init(&c, *list, NULL);
+		c.all.first = 1;
+		c.all.seeds = 50;
+		assert_int_equal(vb_campaign_run(&c.all), 0);
+		if (!c.all.found)
 			fail_msg("%s: not found as %s", (*list)->name, (*list)->planted);
-		vb_txn_campaign_end(&c);
+		vb_campaign_end(&c.all);
 	}
 }
 

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Explores seeds of one protocol after the other and tells what was found: see check_seeds.h. */
+#define VB_LOG_ROOM "check"
+#include "cli/check_seeds.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "lab/json.h"
+
+#define SEEDS_DEFAULT 200
+
+/* ---- which campaigns ---- */
+
+int vb_check_add(struct vb_check *s, struct vb_campaign *c)
+{
+	if (c == NULL)
+		return vb_fail(-ENOMEM, "no memory for what is to be checked");
+	if (s->n == VB_CHECK_RUNS) {
+		free(c);
+		return vb_fail(-EINVAL, "more than %u runs at once", VB_CHECK_RUNS);
+	}
+	s->run[s->n++] = c;
+	return 0;
+}
+
+static int plan(struct vb_check *s)
+{
+	const struct vb_check_opts *o = s->opts;
+	char *text = strdup(o->protocols), *save = NULL;
+	int err = 0;
+
+	if (text == NULL)
+		return vb_fail(-ENOMEM, "no memory for the list of protocols");
+	for (char *name = strtok_r(text, ",", &save); name != NULL && err == 0;
+	     name = strtok_r(NULL, ",", &save))
+		err = s->kind->add(s, name);
+	free(text);
+	if (err == 0 && s->n == 0)
+		err = vb_fail(-EINVAL, "%s; `verbena list` shows them all", s->kind->nothing_named);
+	for (unsigned i = 0; i < s->n; i++) {
+		struct vb_campaign *c = s->run[i];
+
+		c->seeds = o->seeds ? o->seeds : o->seed ? 1 : SEEDS_DEFAULT;
+		c->first = o->seed ? o->seed : 1;
+		c->keep_going = o->keep_going;
+		c->stop = &vb_interrupted;
+		if (o->verbose || c->seeds == 1)
+			c->tell = s->out;
+	}
+	return err;
+}
+
+/* ---- telling ---- */
+
+/* What is about to be explored, so that also a run which is cut short can be repeated. */
+static void tell_begin(FILE *to, const struct vb_campaign *c)
+{
+	fprintf(to, "%s, seeds %" PRIu64 " to %" PRIu64 "; the first:\n  ", c->protocol, c->first,
+		c->first + c->seeds - 1);
+	c->kind->describe(c, c->first, to);
+	fflush(to);
+}
+
+static void tell_find(FILE *to, const struct vb_campaign *c)
+{
+	char replay[VB_CAMPAIGN_REPLAY];
+
+	if (!c->found)
+		return;
+	fprintf(to, "%s: %s\n", c->protocol, c->kind->rule_names[c->found_rule]);
+	if (c->tell == NULL && c->draw != NULL)
+		fprintf(to, "%s", c->draw);
+	if (c->stories != NULL)
+		fprintf(to, "%s", c->stories);
+	fprintf(to, "replay: %s\n\n", vb_campaign_replay(replay, c, c->found_seed));
+}
+
+static void tell_table(FILE *to, const struct vb_check *s)
+{
+	fprintf(to, "%s %8s  %s\n", s->kind->head, "seeds/s", "found");
+	for (unsigned i = 0; i < s->n_run; i++) {
+		const struct vb_campaign *c = s->run[i];
+		const char *comma = "";
+
+		s->kind->row(to, c);
+		fprintf(to, " %8.0f  ", c->seconds > 0 ? (double)c->done / c->seconds : 0.0);
+		for (unsigned r = 0; r < c->kind->n_rules; r++) {
+			if (c->by_rule[r] == 0)
+				continue;
+			fprintf(to, "%s%s", comma, c->kind->rule_names[r]);
+			comma = ", ";
+		}
+		fprintf(to, "%s\n", c->violations == 0 ? "nothing" : "");
+	}
+}
+
+static json_t *violation_json(const struct vb_check_kind *kind, const struct vb_campaign *c)
+{
+	char replay[VB_CAMPAIGN_REPLAY];
+	json_t *v = json_object();
+
+	json_object_set_new(v, "seed", json_integer((json_int_t)c->found_seed));
+	json_object_set_new(v, "rule", json_string(c->kind->rule_names[c->found_rule]));
+	if (kind->set_violation != NULL)
+		kind->set_violation(v, c);
+	json_object_set_new(v, "drawn", json_string(c->draw ? c->draw : ""));
+	json_object_set_new(v, "story", vb_json_text(c->stories ? c->stories : ""));
+	vb_campaign_replay(replay, c, c->found_seed);
+	json_object_set_new(v, "replay", json_string(replay));
+	return v;
+}
+
+static json_t *run_json(const struct vb_check_kind *kind, const struct vb_campaign *c)
+{
+	json_t *run = kind->run_json(c), *by_rule = json_object();
+
+	for (unsigned r = 0; r < c->kind->n_rules; r++)
+		json_object_set_new(by_rule, c->kind->rule_names[r],
+				    json_integer((json_int_t)c->by_rule[r]));
+	json_object_set_new(run, "by_rule", by_rule);
+	json_object_set_new(run, "faults", kind->faults_json(c));
+	json_object_set_new(run, "seeds_per_s", vb_json_ratio((double)c->done, c->seconds));
+	if (c->planted != NULL)
+		json_object_set_new(run, "planted", json_string(c->planted));
+	if (c->found)
+		json_object_set_new(run, "first_violation", violation_json(kind, c));
+	return run;
+}
+
+static int write_json(struct vb_json_out *out, const struct vb_check *s)
+{
+	json_t *root, *runs;
+	int err;
+
+	if (out->path == NULL)
+		return 0;
+	root = vb_json_head(s->run[0]->first);
+	runs = json_array();
+	for (unsigned i = 0; i < s->n_run; i++)
+		json_array_append_new(runs, run_json(s->kind, s->run[i]));
+	json_object_set_new(root, "runs", runs);
+	if (vb_interrupted)
+		json_object_set_new(root, "interrupted", json_true());
+	err = vb_json_out_commit(out, root);
+	json_decref(root);
+	return err;
+}
+
+/* ---- running ---- */
+
+/* On a terminal only, ten times a second. */
+static void show_progress(const struct vb_campaign *c, void *ctx)
+{
+	struct vb_check *s = ctx;
+	char label[64];
+
+	if (c->done == 1)
+		s->shown_s = 0;
+	if (c->seconds - s->shown_s < 0.1)
+		return;
+	s->shown_s = c->seconds;
+	s->kind->label(c, label, sizeof(label));
+	fprintf(stderr, "\r%s seed %" PRIu64 " of %" PRIu64 ", %" PRIu64 " violations \033[K",
+		label, c->done, c->seeds, c->violations);
+}
+
+/* An error ends the session; what was explored until then is reported. */
+static int run_all(struct vb_check *s)
+{
+	bool terminal = isatty(STDERR_FILENO) == 1;
+	int err = 0;
+
+	for (unsigned i = 0; i < s->n && err == 0 && !vb_interrupted; i++) {
+		struct vb_campaign *c = s->run[i];
+
+		if (s->kind->tell_begin && c->tell == NULL)
+			tell_begin(s->out, c);
+		if (terminal && c->tell == NULL)
+			c->progress = show_progress;
+		c->progress_ctx = s;
+		err = vb_campaign_run(c);
+		if (c->progress != NULL)
+			fprintf(stderr, "\r\033[K");
+		s->n_run++;
+		tell_find(s->out, c);
+	}
+	return err;
+}
+
+static int conclude(const struct vb_check *s, int err)
+{
+	bool violated = false;
+
+	for (unsigned i = 0; i < s->n_run; i++)
+		violated |= s->run[i]->violations > 0;
+	if (err)
+		return vb_exit_of(err) == VB_EXIT_USAGE ? VB_EXIT_FAILED : vb_exit_of(err);
+	if (violated)
+		return VB_EXIT_VIOLATION;
+	return vb_interrupted ? VB_EXIT_INTERRUPTED : VB_EXIT_OK;
+}
+
+static int run_planned(struct vb_check *s, struct vb_json_out *out)
+{
+	int err = run_all(s), json_err;
+
+	tell_table(s->out, s);
+	json_err = write_json(out, s);
+	vb_json_out_abandon(out);
+	return conclude(s, err ? err : json_err);
+}
+
+int vb_check_seeds(const struct vb_check_kind *kind, const struct vb_check_opts *opts)
+{
+	struct vb_check *s = calloc(1, sizeof(*s));
+	struct vb_json_out out = {0};
+	int err, end;
+
+	if (s == NULL)
+		return VB_EXIT_RESOURCES;
+	s->kind = kind;
+	s->opts = opts;
+	s->out = opts->json != NULL && !strcmp(opts->json, "-") ? stderr : stdout;
+	err = plan(s);
+	if (err == 0)
+		err = vb_json_out_open(&out, opts->json);
+	end = err ? vb_exit_of(err) : run_planned(s, &out);
+	for (unsigned i = 0; i < s->n; i++) {
+		vb_campaign_end(s->run[i]);
+		free(s->run[i]);
+	}
+	free(s);
+	return end;
+}
