@@ -184,6 +184,16 @@ const char *vb_nearest(const char *word, const char *const *names, size_t n)
 	return best <= strlen(word) / 3 + 1 ? found : NULL;
 }
 
+char *vb_did_you_mean(char *buf, const char *word, const char *const *names, size_t n)
+{
+	const char *near = vb_nearest(word, names, n);
+
+	buf[0] = '\0';
+	if (near != NULL)
+		snprintf(buf, VB_HINT_BYTES, " (did you mean '%s'?)", near);
+	return buf;
+}
+
 #define NAMES_MAX 128
 
 static int unknown(const struct vb_opt_group *groups, size_t n_groups, const char *name, size_t len)

@@ -108,6 +108,10 @@ int vb_parse_time_ns(const char *text, uint64_t *out);
 
 /* The name most like `word`, for "did you mean"; NULL if none is near. */
 const char *vb_nearest(const char *word, const char *const *names, size_t n);
+/* " (did you mean 'dslr'?)", or "" if none is near; to stand behind the word in an error.  buf of
+ * VB_HINT_BYTES; returns buf. */
+#define VB_HINT_BYTES 96
+char *vb_did_you_mean(char *buf, const char *word, const char *const *names, size_t n);
 
 /* 1500 -> "1.50us"; 1234567 -> "1.23M".  buf of at least 16 bytes; returns buf. */
 char *vb_format_ns(char *buf, size_t size, double ns);

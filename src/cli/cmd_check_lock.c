@@ -64,7 +64,8 @@ static int add_list(struct vb_check *s, const struct vb_lock_ops *const *list)
 static int add(struct vb_check *s, const char *name)
 {
 	const struct vb_lock_ops *ops;
-	const char *names[NAMES_MAX], *near;
+	const char *names[NAMES_MAX];
+	char hint[VB_HINT_BYTES];
 	size_t n = 0;
 
 	if (!strcmp(name, "all"))
@@ -79,9 +80,8 @@ static int add(struct vb_check *s, const char *name)
 	for (const struct vb_lock_ops *const *l = vb_planted_locks; *l != NULL && n < NAMES_MAX;
 	     l++)
 		names[n++] = (*l)->name;
-	near = vb_nearest(name, names, n);
-	return vb_fail(-EINVAL, "no lock is called '%s'%s%s%s; `verbena list` shows them all", name,
-		       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no lock is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
 }
 
 /* ---- telling ---- */

@@ -96,7 +96,8 @@ static int add(struct vb_check *s, const char *name)
 {
 	const struct vb_cc_ops *const *lists[] = {vb_ccs, vb_ccs_published, vb_planted_ccs};
 	const struct vb_cc_ops *cc;
-	const char *names[64], *near;
+	const char *names[64];
+	char hint[VB_HINT_BYTES];
 	size_t n = 0;
 
 	if (!strcmp(name, "all"))
@@ -109,9 +110,8 @@ static int add(struct vb_check *s, const char *name)
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(lists); i++)
 		for (const struct vb_cc_ops *const *c = lists[i]; *c != NULL && n < 64; c++)
 			names[n++] = (*c)->name;
-	near = vb_nearest(name, names, n);
-	return vb_fail(-EINVAL, "no protocol is called '%s'%s%s%s; `verbena list` shows them all",
-		       name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no protocol is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
 }
 
 /* ---- telling ---- */

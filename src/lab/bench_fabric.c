@@ -106,7 +106,8 @@ static bool wanted(const char *only, const char *name)
 
 static int check_only(const char *only)
 {
-	const char *names[VB_ARRAY_SIZE(sections)], *near;
+	const char *names[VB_ARRAY_SIZE(sections)];
+	char hint[VB_HINT_BYTES];
 	char text[256], *save = NULL;
 
 	if (only == NULL)
@@ -123,9 +124,8 @@ static int check_only(const char *only)
 			known |= strcmp(p, names[i]) == 0;
 		if (known)
 			continue;
-		near = vb_nearest(p, names, VB_ARRAY_SIZE(sections));
-		return vb_fail(-EINVAL, "--only: there is no section '%s'%s%s%s", p,
-			       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+		return vb_fail(-EINVAL, "--only: there is no section '%s'%s", p,
+			       vb_did_you_mean(hint, p, names, VB_ARRAY_SIZE(sections)));
 	}
 	return 0;
 }

@@ -175,14 +175,14 @@ const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsi
 
 static int unknown_lock(const char *name)
 {
-	const char *names[VB_BENCH_LOCKS], *near;
+	const char *names[VB_BENCH_LOCKS];
+	char hint[VB_HINT_BYTES];
 	size_t n = 0;
 
 	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL && n < VB_BENCH_LOCKS; l++)
 		names[n++] = (*l)->name;
-	near = vb_nearest(name, names, n);
-	return vb_fail(-EINVAL, "no lock is called '%s'%s%s%s; `verbena list` shows them all", name,
-		       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no lock is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
 }
 
 static int plan_locks(struct vb_bench_plan *p)
@@ -222,7 +222,8 @@ static int plan_locks(struct vb_bench_plan *p)
 
 static int plan_profile(const char *name)
 {
-	const char *names[32], *near;
+	const char *names[32];
+	char hint[VB_HINT_BYTES];
 	size_t n = 0;
 
 	for (unsigned i = 0; i < vb_sim_profile_count && n < VB_ARRAY_SIZE(names); i++) {
@@ -230,9 +231,8 @@ static int plan_profile(const char *name)
 			return 0;
 		names[n++] = vb_sim_profiles[i].name;
 	}
-	near = vb_nearest(name, names, n);
-	return vb_fail(-EINVAL, "no profile is called '%s'%s%s%s; `verbena list` shows them all",
-		       name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no profile is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
 }
 
 int vb_bench_plan_nodes(struct vb_bench_opts *o)

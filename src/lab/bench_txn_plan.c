@@ -193,7 +193,8 @@ static int refuse_others(const struct vb_load_ops *chosen)
 
 static int plan_load(struct vb_tbench_plan *p)
 {
-	const char *names[VB_TBENCH_LOADS_MAX], *near;
+	const char *names[VB_TBENCH_LOADS_MAX];
+	char hint[VB_HINT_BYTES];
 	size_t n = 0;
 
 	for (unsigned k = 0; vb_loads[k] != NULL; k++) {
@@ -204,10 +205,8 @@ static int plan_load(struct vb_tbench_plan *p)
 		p->load_options = load_options[k].bytes;
 		return refuse_others(p->load);
 	}
-	near = vb_nearest(p->o.workload, names, n);
-	return vb_fail(
-		-EINVAL, "no workload is called '%s'%s%s%s; there are ycsb, smallbank and bank",
-		p->o.workload, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no workload is called '%s'%s; there are ycsb, smallbank and bank",
+		       p->o.workload, vb_did_you_mean(hint, p->o.workload, names, n));
 }
 
 /* ---- which runs ---- */
@@ -268,14 +267,14 @@ static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 
 static int unknown_cc(const char *name)
 {
-	const char *names[64], *near;
+	const char *names[64];
+	char hint[VB_HINT_BYTES];
 	size_t n = 0;
 
 	for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && n < VB_ARRAY_SIZE(names); c++)
 		names[n++] = (*c)->name;
-	near = vb_nearest(name, names, n);
-	return vb_fail(-EINVAL, "no protocol is called '%s'%s%s%s; `verbena list` shows them all",
-		       name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no protocol is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
 }
 
 static int plan_runs(struct vb_tbench_plan *p)
@@ -307,7 +306,8 @@ static int plan_runs(struct vb_tbench_plan *p)
 
 static int plan_profile(const char *name)
 {
-	const char *names[32], *near;
+	const char *names[32];
+	char hint[VB_HINT_BYTES];
 	size_t n = 0;
 
 	for (unsigned i = 0; i < vb_sim_profile_count && n < VB_ARRAY_SIZE(names); i++) {
@@ -315,9 +315,8 @@ static int plan_profile(const char *name)
 			return 0;
 		names[n++] = vb_sim_profiles[i].name;
 	}
-	near = vb_nearest(name, names, n);
-	return vb_fail(-EINVAL, "no profile is called '%s'%s%s%s; `verbena list` shows them all",
-		       name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no profile is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
 }
 
 /* Where the processes come from; how many they are, unless only a launcher knows. */

@@ -75,15 +75,14 @@ static int unknown_lock(const char *name)
 {
 	const char *names[64];
 	size_t n = 0;
-	const char *near;
+	char hint[VB_HINT_BYTES];
 
 	for (const struct vb_lock_ops *const *l = vb_locks; *l; l++)
 		names[n++] = (*l)->name;
 	for (const struct vb_lock_ops *const *l = vb_locks_published; *l; l++)
 		names[n++] = (*l)->name;
-	near = vb_nearest(name, names, n);
-	return vb_fail(-EINVAL, "no lock is called '%s'%s%s%s; `verbena list` shows them all", name,
-		       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no lock is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
 }
 
 static int check_params(const struct vb_lock_space_params *p)

@@ -76,15 +76,14 @@ static int unknown_cc(const char *name)
 {
 	const char *names[64];
 	size_t n = 0;
-	const char *near;
+	char hint[VB_HINT_BYTES];
 
 	for (const struct vb_cc_ops *const *c = vb_ccs; *c; c++)
 		names[n++] = (*c)->name;
 	for (const struct vb_cc_ops *const *c = vb_ccs_published; *c; c++)
 		names[n++] = (*c)->name;
-	near = vb_nearest(name, names, n);
-	return vb_fail(-EINVAL, "no protocol is called '%s'%s%s%s; `verbena list` shows them all",
-		       name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no protocol is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
 }
 
 /* ---- parameters ---- */

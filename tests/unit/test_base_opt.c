@@ -415,7 +415,7 @@ static void test_nearest(void **state)
 	static const char *const names[] = {"cas",  "cas-backoff", "mcs",
 					    "dslr", "shiftlock",   "retry-on-fail"};
 	const size_t n = VB_ARRAY_SIZE(names);
-	char endless[300];
+	char endless[300], hint[VB_HINT_BYTES];
 
 	assert_string_equal(vb_nearest("dsrl", names, n), "dslr");
 	assert_string_equal(vb_nearest("shiftlok", names, n), "shiftlock");
@@ -428,6 +428,8 @@ static void test_nearest(void **state)
 	memset(endless, 'd', sizeof(endless) - 1);
 	endless[sizeof(endless) - 1] = '\0';
 	assert_null(vb_nearest(endless, names, n));
+	assert_string_equal(vb_did_you_mean(hint, "dsrl", names, n), " (did you mean 'dslr'?)");
+	assert_string_equal(vb_did_you_mean(hint, "postgres", names, n), "");
 }
 
 int main(void)
