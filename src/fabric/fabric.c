@@ -452,6 +452,16 @@ int vb_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t byt
 	return f->ops->region(f, node, name, bytes, out, fresh);
 }
 
+int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+		   vb_addr *out)
+{
+	bool fresh;
+
+	if (node < f->nodes && f->ops->region_find != NULL)
+		return f->ops->region_find(f, node, name, bytes, out);
+	return vb_region(f, node, name, bytes, out, &fresh);
+}
+
 void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 {
 	return f->ops->local(f, addr, bytes);

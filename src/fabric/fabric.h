@@ -181,6 +181,9 @@ struct vb_fabric_ops {
 	 * the same region; *fresh says who came first.  -ENOSPC, -EINVAL (other size). */
 	int (*region)(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		      vb_addr *out, bool *fresh);
+	/* Optional: a region that is there already; -ENOENT, not said.  NULL: as `region`, which makes it. */
+	int (*region_find)(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+			   vb_addr *out);
 	/* The CPU's view of a node's segment, or NULL where there is none. */
 	void *(*local)(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 
@@ -469,6 +472,10 @@ static inline struct vb_u128 vb_field_add128(struct vb_u128 a, struct vb_u128 b,
 
 int vb_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	      bool *fresh);
+/* The same for who only looks: -ENOENT, not said, if nobody has made it, where the fabric can tell (shm);
+ * elsewhere it is made, and is all zeros. */
+int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+		   vb_addr *out);
 void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 bool vb_peer_alive(struct vb_fabric *f, vb_peer p);
 /* Through hooks, too; zeroes where a fabric does not count. */

@@ -160,6 +160,7 @@ const struct vb_fabric_ops vb_fabric_shm = {
 	.recv = shm_recv,
 	.peer_alive = peer_alive,
 	.region = shm_region,
+	.region_find = shm_region_find,
 	.local = local,
 	.faa64 = shm_faa64,
 	.cas64 = shm_cas64,

@@ -185,6 +185,8 @@ uint64_t shm_peer_word(const struct shm_fabric *f, vb_peer peer, uint32_t *slot)
 bool shm_sender_dead(struct shm_fabric *f, vb_peer sender);
 int shm_worker_claim(struct shm_fabric *f, uint32_t *worker);
 void shm_worker_release(struct shm_fabric *f, uint32_t worker);
+int shm_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+		    vb_addr *out);
 int shm_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
 

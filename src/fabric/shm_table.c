@@ -246,6 +246,22 @@ static int region_add(struct shm_fabric *f, struct shm_node *d, const char *name
 	return 0;
 }
 
+int shm_region_find(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
+		    vb_addr *out)
+{
+	const struct shm_region *r = region_find(&shm_of(fabric)->directories[node], name);
+
+	if (r == NULL)
+		return -ENOENT;
+	if (r->bytes != bytes)
+		return vb_fail(-EPROTO,
+			       "region '%s' has %" PRIu64 " bytes, not %" PRIu64
+			       ": another version has made it",
+			       name, r->bytes, bytes);
+	*out = vb_addr_make(node, r->offset);
+	return 0;
+}
+
 int shm_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
 	       vb_addr *out, bool *fresh)
 {

@@ -60,6 +60,7 @@ struct vb_bench_opts {
 	uint64_t nodes, servers, server_threads, procs, clients;
 	const char *join, *hosts, *rank, *bind, *auth_key_file;
 	uint64_t patience_ns, silence_ns;
+	bool visible;
 	bool launched;        /* by mpirun or srun, which knows ranks and number */
 	const char *workload; /* "micro", a trace's name, or "trace:FILE" */
 	const char *workload_options, *trace;

@@ -13,6 +13,7 @@
 #include "fabric/sim.h"
 #include "lab/bench_crew.h"
 #include "lab/host.h"
+#include "lock/board.h"
 
 #define SEC 1000000000ull
 
@@ -52,6 +53,9 @@ static const struct vb_opt what_table[] = {
 		    "worker processes (2); ucx, verbs: lock servers and workers together (3)"),
 	VB_OPT_STRING(O, segment, "segment", "NAME", NULL,
 		      "shm: name of the segment (none: private to this run)"),
+	VB_OPT_FLAG(
+		O, visible, "visible",
+		"clients show what they hold and await to verbena dump and top (with --segment)"),
 	VB_OPT_STRING(O, profile, "profile", "NAME", NULL, "sim: model of the network (cx5)"),
 	VB_OPT_SIZE(
 		O, nodes, "nodes", NULL, 1, 4096,
@@ -289,6 +293,9 @@ static int plan_fabric(struct vb_bench_opts *o)
 			       "--procs is for --fabric shm: a simulation has one process");
 	if (sim && o->segment != NULL)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
+	if (o->visible && o->segment == NULL)
+		return vb_fail(-EINVAL, "--visible needs a segment with a name to be looked at by: "
+					"--fabric shm --segment NAME");
 	if (!sim && o->profile != NULL)
 		return vb_fail(-EINVAL, "--profile is for --fabric sim");
 	if (o->lease_ns == 0 && !net)
@@ -330,7 +337,8 @@ uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_l
 	uint64_t locks = plan->o.locks / plan->o.servers + 1;
 
 	/* The header, other regions of the protocol, and the fabric's own alignment. */
-	return (locks * each + (1 << 20) + 4095) & ~4095ull;
+	return (locks * each + (1 << 20) + (plan->o.visible ? VB_BOARD_BYTES : 0) + 4095) &
+	       ~4095ull;
 }
 
 /* What plainly cannot fit is told before minutes are spent on it.  The fabric has the last word. */

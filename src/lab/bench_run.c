@@ -33,6 +33,7 @@ int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_o
 		.lease_ns = plan->o.lease_ns,
 		.fencing = plan->o.fencing,
 		.claims = vb_bench_claims(plan),
+		.visible = plan->o.visible,
 	};
 
 	return vb_lock_space_open(fabric, &p, out);

@@ -16,6 +16,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "lock/board.h"
 
 enum vb_claim_state { CLAIM_FREE, CLAIM_BUSY, CLAIM_HELD, CLAIM_HUSK };
 
@@ -86,6 +87,11 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 	}
 	vb_mail_init(&me->mail, me->ep);
 	vb_rng_seed(&me->rng, space->fabric->seed, me->ep->self);
+	err = vb_board_join(me);
+	if (err) {
+		vb_lock_client_close(me);
+		return err;
+	}
 	*out = me;
 	return 0;
 }
@@ -338,6 +344,8 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 	}
 	if (vb_unlikely(me->timing != NULL))
 		vb_phase_switch(me, VB_PHASE_IA);
+	if (vb_unlikely(me->board != NULL))
+		vb_board_ends(me, err == 0 ? c : NULL);
 	if (err == 0) {
 		give(c, out);
 		if (vb_unlikely(w != NULL))
@@ -392,6 +400,18 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 	return *out ? 0 : -EBUSY;
 }
 
+/* begin has failed: who watches hears of it. */
+static int not_begun(struct vb_lock_client *me, uint64_t lock, int err)
+{
+	const struct vb_lock_watch *w = me->space->watch;
+
+	if (me->board != NULL)
+		vb_board_ends(me, NULL);
+	if (w != NULL)
+		w->not_granted(w->ctx, me, lock, err);
+	return err;
+}
+
 int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 		    uint64_t timeout_ns, struct vb_grant *out)
 {
@@ -412,15 +432,14 @@ int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 		w->called(w->ctx, me, lock, mode);
 	if (vb_unlikely(me->timing != NULL))
 		timing_begin(me, mode == VB_SHARED ? VB_CALL_ACQ_S : VB_CALL_ACQ_X);
+	if (vb_unlikely(me->board != NULL))
+		vb_board_waits(me, lock, mode);
 	err = begin(me, lock, mode, until_ns, &c);
-	if (err) {
-		if (vb_unlikely(w != NULL))
-			w->not_granted(w->ctx, me, lock, err);
-		return err;
-	}
+	if (err)
+		return not_begun(me, lock, err);
 	err = attempt(me, c, until_ns);
 	/* Nothing else to do, most of the time. */
-	if (vb_likely(err == 0 && !w && !me->timing && !me->space->token_offset &&
+	if (vb_likely(err == 0 && !w && !me->timing && !me->board && !me->space->token_offset &&
 		      vb_ep_now_coarse(me->ep) < c->valid_until_ns)) {
 		give(c, out);
 		return 0;
@@ -445,12 +464,11 @@ int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, str
 		w->called(w->ctx, me, lock, mode);
 	if (vb_unlikely(me->timing != NULL))
 		timing_begin(me, mode == VB_SHARED ? VB_CALL_ACQ_S : VB_CALL_ACQ_X);
+	if (vb_unlikely(me->board != NULL))
+		vb_board_waits(me, lock, mode);
 	err = begin(me, lock, mode, 0, &c);
-	if (err) {
-		if (vb_unlikely(w != NULL))
-			w->not_granted(w->ctx, me, lock, err);
-		return err;
-	}
+	if (err)
+		return not_begun(me, lock, err);
 	err = ops->try_acquire ? ops->try_acquire(me, c) : ops->acquire(me, c, 0);
 	vb_assert(!c->queued || err == 0);
 	if (err == 0)
@@ -518,7 +536,11 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 	me->polls = 0;
 	if (vb_unlikely(w != NULL))
 		w->converting(w->ctx, me, c, mode);
+	if (vb_unlikely(me->board != NULL))
+		vb_board_waits(me, c->lock, mode);
 	err = change_mode(me, c, mode, until_ns);
+	if (vb_unlikely(me->board != NULL))
+		vb_board_ends(me, err == 0 ? c : NULL);
 	if (vb_unlikely(w != NULL))
 		w->converted(w->ctx, me, c, err);
 	if (err == 0)
@@ -546,6 +568,8 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 		vb_phase_switch(me, VB_PHASE_IA);
 	if (err == -VB_ELOST)
 		me->lost++;
+	if (vb_unlikely(me->board != NULL))
+		vb_board_gives_up(me, lock);
 	grant->claim = NULL;
 	free_claim(me, c);
 	if (vb_unlikely(w != NULL))
@@ -560,6 +584,8 @@ void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 	vb_assert(is_held(me, grant));
 	if (me->space->watch)
 		me->space->watch->abandoned(me->space->watch->ctx, me, c);
+	if (me->board)
+		vb_board_gives_up(me, c->lock);
 	grant->claim = NULL;
 	free_claim(me, c);
 }
@@ -603,6 +629,7 @@ void vb_lock_client_close(struct vb_lock_client *me)
 		while (me->used[w])
 			close_claim(me, &me->claims[64 * w + __builtin_ctzll(me->used[w])],
 				    until_ns);
+	vb_board_leave(me);
 	vb_ep_close(me->ep);
 	free(me->timing);
 	free(me);

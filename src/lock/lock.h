@@ -176,6 +176,7 @@ struct vb_lock_space {
 	uint64_t drift_ppm;
 	uint32_t claims; /* of each client of this process */
 	bool fencing;
+	bool visible;
 	uint32_t portable_mask; /* wished-for caps that are missing: the portable variant runs */
 	const char *name;
 	vb_addr *base;          /* [servers]: first entry */
@@ -211,6 +212,7 @@ struct vb_lock_client {
 	unsigned polls;      /* consecutive, see vb_poll_pause */
 	unsigned husks;
 	struct vb_lock_timing *timing; /* NULL: not kept */
+	struct vb_board_slot *board;   /* NULL: not visible (lock/board.h) */
 	void *user;
 	unsigned n_used; /* claims that are not free */
 	/* Behind the client in memory, space->claims of each: a bit that says that the claim is not free,

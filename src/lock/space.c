@@ -196,6 +196,7 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	s->drift_ppm = p->drift_ppm ? p->drift_ppm : DRIFT_INIT_PPM;
 	s->claims = p->claims ? p->claims : VB_CLAIMS_MAX;
 	s->fencing = p->fencing;
+	s->visible = p->visible;
 	s->name = p->name ? p->name : "locks";
 	if (s->servers > s->fabric->nodes)
 		return vb_fail(-EINVAL, "%u lock servers on a fabric of %u nodes", s->servers,

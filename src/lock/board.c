@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define VB_LOG_ROOM "lock"
+#include "lock/board.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define MAGIC 0x6472616f62627631ull
+
+/* One writer, readers anywhere: each word is whole. */
+#define set(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+
+static void name_of(char *to, size_t bytes, const char *space)
+{
+	snprintf(to, bytes, "board:%.60s", space);
+}
+
+static uint64_t now_of(const struct vb_lock_client *me)
+{
+	return vb_sched_now(me->ep->sched);
+}
+
+/* ---- the client's side ---- */
+
+static void write_header(struct vb_board_header *h, const struct vb_lock_space *s)
+{
+	snprintf(h->protocol, sizeof(h->protocol), "%s", s->ops->name);
+	h->locks = s->locks;
+	set(&h->magic, MAGIC);
+}
+
+/* A slot that is free, or whose client has died without leaving it. */
+static struct vb_board_slot *take_slot(struct vb_lock_client *me, struct vb_board_slot *slots)
+{
+	for (unsigned i = 0; i < VB_BOARD_SLOTS; i++) {
+		uint64_t peer = __atomic_load_n(&slots[i].peer, __ATOMIC_ACQUIRE);
+
+		if (peer != 0 && vb_peer_alive(me->ep->fabric, peer))
+			continue;
+		if (__atomic_compare_exchange_n(&slots[i].peer, &peer, me->ep->self, false,
+						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			return &slots[i];
+	}
+	return NULL;
+}
+
+int vb_board_join(struct vb_lock_client *me)
+{
+	struct vb_lock_space *s = me->space;
+	struct vb_board_header *head;
+	struct vb_board_slot *slot;
+	char name[80];
+	vb_addr at;
+	bool fresh;
+	int err;
+
+	if (!s->visible)
+		return 0;
+	name_of(name, sizeof(name), s->name);
+	err = vb_region(s->fabric, me->node, name, VB_BOARD_BYTES, &at, &fresh);
+	if (err)
+		return err;
+	head = vb_local(s->fabric, at, VB_BOARD_BYTES);
+	if (head == NULL)
+		return 0; /* a client away from its node has nowhere to write */
+	if (fresh)
+		write_header(head, s);
+	slot = take_slot(me, (struct vb_board_slot *)(head + 1));
+	if (slot == NULL) {
+		__atomic_fetch_add(&head->unseen, 1, __ATOMIC_RELAXED);
+		return 0;
+	}
+	memset((char *)slot + sizeof(slot->peer), 0, sizeof(*slot) - sizeof(slot->peer));
+	slot->pid = (uint64_t)getpid();
+	slot->index = me->index;
+	me->board = slot;
+	return 0;
+}
+
+void vb_board_leave(struct vb_lock_client *me)
+{
+	if (me->board != NULL)
+		set(&me->board->peer, 0);
+	me->board = NULL;
+}
+
+/* since_ns is changed first and the lock last: who sees the lock sees when it came. */
+static void put(struct vb_board_lock *l, uint64_t lock, enum vb_mode mode, uint64_t now)
+{
+	set(&l->lock1, 0);
+	set(&l->mode, (uint64_t)mode);
+	set(&l->since_ns, now);
+	set(&l->lock1, lock + 1);
+}
+
+void vb_board_waits(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
+{
+	set(&me->board->index, me->index);
+	put(&me->board->wait, lock, mode, now_of(me));
+}
+
+static struct vb_board_hot *hot_of(struct vb_board_slot *b, uint64_t lock1)
+{
+	struct vb_board_hot *least = &b->hot[0];
+
+	for (unsigned i = 0; i < VB_BOARD_HOT; i++) {
+		if (b->hot[i].lock1 == lock1)
+			return &b->hot[i];
+		if (b->hot[i].wait_ns < least->wait_ns)
+			least = &b->hot[i];
+	}
+	set(&least->lock1, 0);
+	set(&least->times, 0);
+	set(&least->longest_ns, 0);
+	set(&least->owed_ns, least->wait_ns);
+	set(&least->lock1, lock1);
+	return least;
+}
+
+static void count_wait(struct vb_board_slot *b, uint64_t lock1, uint64_t waited)
+{
+	struct vb_board_hot *h = hot_of(b, lock1);
+
+	set(&h->times, h->times + 1);
+	set(&h->wait_ns, h->wait_ns + waited);
+	if (waited > h->longest_ns)
+		set(&h->longest_ns, waited);
+	set(&b->acquires, b->acquires + 1);
+	set(&b->wait_ns, b->wait_ns + waited);
+	if (waited > b->longest_ns)
+		set(&b->longest_ns, waited);
+}
+
+/* Where the lock is listed as held, or room for one, or NULL. */
+static struct vb_board_lock *held_of(struct vb_board_slot *b, uint64_t lock1)
+{
+	struct vb_board_lock *room = NULL;
+
+	for (unsigned i = 0; i < VB_BOARD_HELD; i++) {
+		if (b->held[i].lock1 == lock1)
+			return &b->held[i];
+		if (room == NULL && b->held[i].lock1 == 0)
+			room = &b->held[i];
+	}
+	return room;
+}
+
+void vb_board_ends(struct vb_lock_client *me, const struct vb_claim *c)
+{
+	struct vb_board_slot *b = me->board;
+	uint64_t now = now_of(me);
+
+	if (c != NULL) {
+		struct vb_board_lock *h = held_of(b, c->lock + 1);
+
+		if (h != NULL)
+			put(h, c->lock, c->mode, now);
+		else
+			set(&b->unseen, b->unseen + 1);
+		count_wait(b, c->lock + 1, now - b->wait.since_ns);
+	}
+	set(&b->wait.lock1, 0);
+}
+
+void vb_board_gives_up(struct vb_lock_client *me, uint64_t lock)
+{
+	struct vb_board_lock *h = held_of(me->board, lock + 1);
+
+	if (h != NULL && h->lock1 == lock + 1)
+		set(&h->lock1, 0);
+	else if (me->board->unseen != 0)
+		set(&me->board->unseen, me->board->unseen - 1);
+}
+
+/* ---- the observer's side ---- */
+
+static int read_board(struct vb_ep *ep, uint16_t node, vb_addr at, struct vb_board_view *out)
+{
+	struct vb_board_header head;
+	int err = vb_read(ep, at, &head, sizeof(head));
+
+	if (err || head.magic != MAGIC)
+		return err;
+	head.protocol[sizeof(head.protocol) - 1] = '\0';
+	head.unseen += out->head.unseen;
+	out->head = head;
+	at += sizeof(head);
+	for (unsigned i = 0; i < VB_BOARD_SLOTS && err == 0; i++) {
+		struct vb_board_slot *s = &out->slot[out->n];
+
+		err = vb_read(ep, at + i * sizeof(*s), s, sizeof(*s));
+		if (err || s->peer == 0)
+			continue;
+		out->node[out->n] = node;
+		out->alive[out->n] = vb_peer_alive(ep->fabric, s->peer);
+		out->n++;
+	}
+	return err;
+}
+
+int vb_board_view(struct vb_ep *ep, const char *space, struct vb_board_view *out)
+{
+	struct vb_fabric *f = ep->fabric;
+	size_t most = (size_t)f->nodes * VB_BOARD_SLOTS;
+	unsigned boards = 0;
+	char name[80];
+	int err = 0;
+
+	*out = (struct vb_board_view){
+		.now_ns = vb_sched_now(ep->sched),
+		.node = calloc(most, sizeof(*out->node)),
+		.alive = calloc(most, sizeof(*out->alive)),
+		.slot = calloc(most + 1, sizeof(*out->slot)),
+	};
+	if (out->node == NULL || out->alive == NULL || out->slot == NULL)
+		err = vb_fail(-ENOMEM, "no memory for the boards of %u nodes", f->nodes);
+	name_of(name, sizeof(name), space);
+	for (uint16_t node = 0; node < f->nodes && err == 0; node++) {
+		vb_addr at;
+
+		err = vb_region_find(f, node, name, VB_BOARD_BYTES, &at);
+		if (err == 0) {
+			boards++;
+			err = read_board(ep, node, at, out);
+		} else if (err == -ENOENT) {
+			err = 0;
+		}
+	}
+	if (err == 0 && boards == 0)
+		err = vb_fail(
+			-ENOENT,
+			"no client has shown what it holds in a lock space '%s'; open the space "
+			"as visible (bench lock --visible)",
+			space);
+	if (err)
+		vb_board_view_free(out);
+	return err;
+}
+
+void vb_board_view_free(struct vb_board_view *v)
+{
+	free(v->node);
+	free(v->alive);
+	free(v->slot);
+	*v = (struct vb_board_view){0};
+}

@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# dump and top, on a bench that runs: what they show, as JSON too, and bad input.
+. "$(dirname "$0")/lib.sh"
+
+refused 'dump without a segment' 2 "--segment NAME" dump
+refused 'top without a segment' 2 "--segment NAME" top
+refused 'dump of a segment that is not there' 2 "no-such start its creator" dump --segment no-such
+refused 'visible to nobody' 2 "--visible --segment" bench lock --visible
+refused 'a segment for a simulation' 2 "--segment shm" bench lock --fabric sim --segment x --visible
+
+# A client holds its lock for long, the others wait for it: runs until it is interrupted.
+segment=verbena-dump-$$
+"$verbena" bench lock --lock cas --fabric shm --procs 2 --clients 4 --locks 1 --read-ratio 0 --hold 50ms \
+	--duration 60s --segment "$segment" --visible >"$work/bench.out" 2>"$work/bench.err" &
+bench=$!
+trap 'kill $bench 2>/dev/null; wait $bench 2>/dev/null; rm -rf "$work"' EXIT
+
+# Until all four have been seen in a row: one has it, three wait.
+tries=0
+until run dump --segment "$segment" --json "$work/dump.json" && [ "$status" = 0 ] &&
+	[ "$(jq '.clients == 4 and (.awaited | length) == 3' "$work/dump.json")" = true ]; do
+	tries=$((tries + 1))
+	[ $tries -lt 200 ] || break
+	kill -0 $bench 2>/dev/null || break
+done
+is 'dump: exit status 0' [ "$status" = 0 ]
+is 'dump: three wait for the one lock' jq -e \
+	'.schema == 1 and .kind == "dump" and .lock_protocol == "cas" and .cycles == [] and
+	(.awaited | length == 3 and all(.lock == 0 and .mode == "exclusive" and .for_us >= 0 and .alive))' \
+	"$work/dump.json"
+is 'dump: for people' grep -q "lock space 'locks': 1 locks of 'cas'; 4 clients" "$work/out"
+is 'dump: who waits' [ "$(grep -c 'awaited exclusive by client [0-3] (node 0' "$work/out")" = 3 ]
+
+run top --segment "$segment" --interval 400ms --times 2
+is 'top: exit status 0' [ "$status" = 0 ]
+is 'top: two pictures' [ "$(grep -c "^lock space 'locks' of 'cas': 4 clients" "$work/out")" = 2 ]
+is 'top: the lock' [ "$(grep -cE '^ +0 +[0-9]+ .*%$' "$work/out")" = 2 ]
+run dump --segment "$segment" --space other
+is 'another space: exit status' [ "$status" = 2 ]
+is 'another space: the reason' grep -q "'other'.*--visible" "$work/err"
+refused 'two with one name' 5 "$segment" bench lock --segment "$segment"
+
+kill -INT $bench
+wait $bench
+is 'the bench ends as interrupted' [ $? = 130 ]
+finish
