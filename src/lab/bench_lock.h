@@ -7,6 +7,7 @@
  *   bench_trace.c   what a client does that runs the transactions of a trace
  *   bench_sim.c     one lock on the simulator: one thread, virtual time
  *   bench_shm.c     one lock between processes on shared memory
+ *   bench_forks.c   worker processes on shared memory: their life, whatever their clients do
  *   bench_crew.c    processes on a network: how they come together
  *   bench_net.c     one lock on a network fabric, in each process of the crew
  *   bench_gather.c  their results, brought together and judged
@@ -179,17 +180,27 @@ struct vb_bench_seat {
 	uint32_t dead;     /* its process was killed; set by the parent */
 } VB_ALIGNED(64);
 
-/* Shared by everybody in a run. */
+/* Shared by everybody in a run, of locks or of transactions. */
 struct vb_bench_control {
-	uint64_t t0_ns;   /* scheduler's time base: the warm-up starts */
-	uint32_t ready;   /* workers that have opened their clients */
-	uint32_t serving; /* the locks are made and their servers known */
+	uint64_t t0_ns; /* scheduler's time base: the warm-up starts */
+	uint32_t ready; /* workers that have opened their clients */
 	uint32_t go;
-	uint32_t early;   /* end now: no more cycles */
-	uint32_t leave;   /* close clients and go */
-	uint32_t drained; /* workers whose clients have all finished */
-	int32_t failed;   /* a worker could not start: -error */
+	uint32_t early; /* end now: no more cycles */
+	uint32_t full;  /* a history has no more room: the same */
+	uint32_t leave; /* close clients and go */
+	int32_t failed; /* a worker could not start: -error */
 } VB_ALIGNED(64);
+
+/* The clients of one thread, for those who move them through the phases of a run, whatever it is
+ * that they do.  See struct vb_bench_worker for the meaning of each. */
+struct vb_bench_life {
+	void *worker;
+	bool *drain;
+	const bool *all_finished;
+	int (*start)(void *worker);
+	void (*measure)(void *worker, bool on);
+	void (*flush)(void *worker);
+};
 
 struct vb_bench_result {
 	bool ran;
@@ -270,6 +281,8 @@ void vb_bench_worker_flush(struct vb_bench_worker *w);
 void vb_bench_worker_cancel(struct vb_bench_worker *w);
 /* Closes the clients; tasks that have not finished are killed. */
 void vb_bench_worker_close(struct vb_bench_worker *w);
+/* The same calls for who does not know what its clients do; w must stay in place. */
+struct vb_bench_life vb_bench_worker_life(struct vb_bench_worker *w);
 /* The node of client i; and how many nodes have clients. */
 uint16_t vb_bench_node_of(const struct vb_bench_plan *plan, unsigned client);
 unsigned vb_bench_client_nodes(const struct vb_bench_opts *o);
@@ -324,7 +337,7 @@ void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tal
 /* Of the clients' seats: how many wait, and for how long at most. */
 void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
 			 uint64_t now_ns);
-/* Whether anything moves: cycles complete, or nobody waits for a lock. */
+/* Whether anything moves: cycles complete (transactions commit), or nobody waits for a lock. */
 struct vb_bench_pulse {
 	uint64_t cycles, since_ns;
 };

@@ -125,6 +125,33 @@ void vb_bench_tally_init(struct vb_bench_tally *t)
 		vb_hist_init(&t->txn[i]);
 }
 
+static int life_start(void *worker)
+{
+	return vb_bench_worker_start(worker);
+}
+
+static void life_measure(void *worker, bool on)
+{
+	vb_bench_worker_measure(worker, on);
+}
+
+static void life_flush(void *worker)
+{
+	vb_bench_worker_flush(worker);
+}
+
+struct vb_bench_life vb_bench_worker_life(struct vb_bench_worker *w)
+{
+	return (struct vb_bench_life){
+		.worker = w,
+		.drain = &w->drain,
+		.all_finished = &w->all_finished,
+		.start = life_start,
+		.measure = life_measure,
+		.flush = life_flush,
+	};
+}
+
 void vb_bench_child(pid_t parent)
 {
 	/* The terminal's Ctrl-C reaches us too: the parent decides what it means. */

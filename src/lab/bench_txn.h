@@ -172,18 +172,6 @@ struct vb_tbench_seat {
 	struct vb_tbench_book book;
 } VB_ALIGNED(64);
 
-/* Shared by everybody in a run. */
-struct vb_tbench_control {
-	uint64_t t0_ns;      /* scheduler's time base: the warm-up starts */
-	uint64_t loaded[64]; /* records in place, of each node (those from 63 on in the last) */
-	uint32_t ready;      /* workers that have opened their clients */
-	uint32_t go;
-	uint32_t early; /* end now: no more transactions */
-	uint32_t leave; /* close clients and go */
-	uint32_t full;  /* a history has no more room */
-	int32_t failed; /* a worker could not start: -error */
-} VB_ALIGNED(64);
-
 struct vb_tbench_result {
 	bool ran;
 	const char *skipped; /* why it was not run, else NULL */
@@ -254,7 +242,7 @@ struct vb_tbench_worker {
 	const struct vb_tbench_plan *plan;
 	const struct vb_load *load;
 	struct vb_db *db;
-	struct vb_tbench_control *control;
+	struct vb_bench_control *control;
 	struct vb_tbench_tally *tally;
 	struct vb_tbench_client *clients;
 	unsigned n, running;
@@ -277,6 +265,8 @@ void vb_tbench_worker_flush(struct vb_tbench_worker *w);
 void vb_tbench_worker_cancel(struct vb_tbench_worker *w);
 /* Closes the clients; tasks that have not finished are killed. */
 void vb_tbench_worker_close(struct vb_tbench_worker *w);
+/* The same calls for who does not know what its clients do; w must stay in place. */
+struct vb_bench_life vb_tbench_worker_life(struct vb_tbench_worker *w);
 
 /* ---- shared by the drivers ---- */
 
@@ -306,10 +296,7 @@ void vb_tbench_meter_add(struct vb_tbench_meter *into, const struct vb_tbench_me
 void vb_tbench_meter_subtract(struct vb_tbench_meter *from, const struct vb_tbench_meter *m);
 
 /* Whether anything commits. */
-struct vb_tbench_pulse {
-	uint64_t commits, since_ns;
-};
-bool vb_tbench_standstill(struct vb_tbench_pulse *p, const struct vb_tbench_seat *seats, unsigned n,
+bool vb_tbench_standstill(struct vb_bench_pulse *p, const struct vb_tbench_seat *seats, unsigned n,
 			  uint64_t now_ns, uint64_t bound_ns);
 /* Fills r->stall. */
 void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,

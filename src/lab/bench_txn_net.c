@@ -145,8 +145,8 @@ static void look_at_all(struct vb_tbench_net *u, uint64_t now)
 		u->flags |= n.flags & VB_NOTICE_INTERRUPTED;
 	}
 	u->all_drained = all;
-	if (commits != u->pulse.commits) {
-		u->pulse.commits = commits;
+	if (commits != u->pulse.cycles) {
+		u->pulse.cycles = commits;
 		u->pulse.since_ns = now;
 	} else if (now > u->pulse.since_ns && now - u->pulse.since_ns > u->plan->o.stall_ns) {
 		u->stalled = true;
@@ -208,7 +208,7 @@ static bool pass_until(struct vb_tbench_net *u, uint64_t at_ns, const char *phas
 		now = vb_sched_now_slow(u->sched);
 		if (u->crew->rank == 0)
 			vb_bench_progress_show((double)(now - from) / (double)(at_ns - from),
-					       u->pulse.commits, phase);
+					       u->pulse.cycles, phase);
 	}
 	return true;
 }

@@ -14,14 +14,14 @@ struct vb_tbench_net {
 	struct vb_tbench_recorder recorder; /* with --check */
 	struct vb_db_server *server;
 	struct vb_tbench_worker w;
-	struct vb_tbench_control control;
+	struct vb_bench_control control;
 	struct vb_tbench_seat *seats; /* [clients of the run]; this process's are alive */
 	struct vb_sched *sched;
 	uint32_t flags; /* enum vb_bench_notice_flags, as hung out */
 	uint64_t posted_ns;
 	int dead; /* the first rank that died, or -1 */
 	/* root */
-	struct vb_tbench_pulse pulse;
+	struct vb_bench_pulse pulse;
 	bool all_drained, stalled;
 };
 

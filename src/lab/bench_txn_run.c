@@ -138,17 +138,46 @@ void vb_tbench_result_free(struct vb_tbench_result *r)
 	vb_serial_result_free(&r->serial);
 }
 
+/* ---- clients, for who does not know what they do ---- */
+
+static int life_start(void *worker)
+{
+	return vb_tbench_worker_start(worker);
+}
+
+static void life_measure(void *worker, bool on)
+{
+	vb_tbench_worker_measure(worker, on);
+}
+
+static void life_flush(void *worker)
+{
+	vb_tbench_worker_flush(worker);
+}
+
+struct vb_bench_life vb_tbench_worker_life(struct vb_tbench_worker *w)
+{
+	return (struct vb_bench_life){
+		.worker = w,
+		.drain = &w->drain,
+		.all_finished = &w->all_finished,
+		.start = life_start,
+		.measure = life_measure,
+		.flush = life_flush,
+	};
+}
+
 /* ---- does it move? ---- */
 
-bool vb_tbench_standstill(struct vb_tbench_pulse *p, const struct vb_tbench_seat *seats, unsigned n,
+bool vb_tbench_standstill(struct vb_bench_pulse *p, const struct vb_tbench_seat *seats, unsigned n,
 			  uint64_t now_ns, uint64_t bound_ns)
 {
 	uint64_t commits = 0;
 
 	for (unsigned i = 0; i < n; i++)
 		commits += __atomic_load_n(&seats[i].commits, __ATOMIC_RELAXED);
-	if (commits != p->commits) {
-		p->commits = commits;
+	if (commits != p->cycles) {
+		p->cycles = commits;
 		p->since_ns = now_ns;
 	}
 	return now_ns > p->since_ns && now_ns - p->since_ns > bound_ns;

@@ -18,386 +18,208 @@
 #include "lab/bench_txn.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "fabric/shm.h"
-#include "lab/bench_lock.h"
-#include "lab/run.h"
+#include "lab/bench_forks.h"
 
-#define SLICE_NS 5000000ull
-#define START_NS 2000000ull /* from the barrier to the first transaction */
 #define CLOSE_NS 1000000000ull
-
-/* What parent and workers share. */
-struct shm_books {
-	struct vb_tbench_control control;
-	size_t bytes;
-	struct vb_tbench_seat *seats;
-	struct vb_tbench_tally *tallies;
-};
+#define SLOTS    64u /* of nodes that fill; those from the 64th on share the last */
 
 struct shm_run {
 	const struct vb_tbench_plan *plan;
 	struct vb_tbench_result *r;
 	struct vb_tbench_ground ground;
 	struct vb_tbench_recorder *recorders; /* of each worker, with --check */
-	struct shm_books *books;
-	pid_t *pids; /* 0: gone */
-	unsigned workers, forked, alive;
-	uint64_t begun_ns;
-	struct vb_tbench_pulse pulse;
+	/* What parent and workers share. */
+	struct vb_bench_control *control;
+	struct vb_tbench_seat *seats;
+	struct vb_tbench_tally *tallies;
+	uint64_t *filled; /* [SLOTS] records in place */
+	unsigned workers;
+	struct vb_bench_forks forks;
+	/* In a worker process. */
+	struct vb_tbench_worker w;
+	struct vb_db_server *server;
 };
-
-static struct shm_books *books_make(const struct vb_tbench_plan *plan)
-{
-	unsigned workers = vb_tbench_workers(plan);
-	size_t seats = vb_tbench_clients(plan) * sizeof(struct vb_tbench_seat);
-	size_t tallies = workers * sizeof(struct vb_tbench_tally);
-	size_t bytes = sizeof(struct shm_books) + seats + tallies + 2 * VB_CACHELINE;
-	struct shm_books *b =
-		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	uintptr_t at;
-
-	if (b == MAP_FAILED)
-		return NULL;
-	at = (uintptr_t)(b + 1);
-	at = (at + VB_CACHELINE - 1) & ~(uintptr_t)(VB_CACHELINE - 1);
-	b->bytes = bytes;
-	b->seats = (struct vb_tbench_seat *)at;
-	b->tallies = (struct vb_tbench_tally *)(at + seats);
-	for (unsigned i = 0; i < workers; i++)
-		vb_tbench_tally_init(&b->tallies[i]);
-	return b;
-}
 
 /* ---- the worker process ---- */
 
-static bool told_to_end(const struct vb_tbench_worker *w)
-{
-	return __atomic_load_n(&w->control->early, __ATOMIC_ACQUIRE) ||
-	       __atomic_load_n(&w->control->full, __ATOMIC_ACQUIRE);
-}
-
-/* Runs the clients until at_ns in slices; false: an early end is wanted. */
-static bool worker_until(struct vb_tbench_worker *w, uint64_t at_ns)
-{
-	struct vb_sched *s = vb_sched_self();
-	uint64_t now = vb_sched_now_slow(s);
-
-	while (now < at_ns && !w->all_finished) {
-		vb_sched_run(s, &w->all_finished, at_ns - now < SLICE_NS ? at_ns : now + SLICE_NS);
-		vb_tbench_worker_flush(w);
-		if (told_to_end(w))
-			return false;
-		now = vb_sched_now_slow(s);
-	}
-	return true;
-}
-
-static void worker_measure(struct vb_tbench_worker *w)
-{
-	const struct vb_tbench_opts *o = &w->plan->o;
-	uint64_t start = w->control->t0_ns + o->warmup_ns;
-	struct vb_sched *s = vb_sched_self();
-
-	if (worker_until(w, start)) {
-		vb_tbench_worker_measure(w, true);
-		worker_until(w, start + o->duration_ns);
-		vb_tbench_worker_measure(w, false);
-	}
-	w->drain = true;
-	while (!w->all_finished)
-		vb_sched_run(s, &w->all_finished, vb_sched_now_slow(s) + SLICE_NS);
-	/* Others may still need this node's server. */
-	while (!__atomic_load_n(&w->control->leave, __ATOMIC_ACQUIRE))
-		vb_task_sleep_until(vb_sched_now_slow(s) + SLICE_NS / 5);
-}
-
 struct fill_watch {
-	struct vb_tbench_control *control;
-	uint16_t node;
+	const struct vb_bench_control *control;
+	uint64_t *filled;
 };
 
 static bool fill_step(void *ctx, uint64_t done)
 {
 	struct fill_watch *f = ctx;
-	unsigned slot = f->node < VB_ARRAY_SIZE(f->control->loaded)
-				? f->node
-				: (unsigned)VB_ARRAY_SIZE(f->control->loaded) - 1;
 
-	__atomic_store_n(&f->control->loaded[slot], done, __ATOMIC_RELAXED);
+	__atomic_store_n(f->filled, done, __ATOMIC_RELAXED);
 	return !__atomic_load_n(&f->control->early, __ATOMIC_ACQUIRE);
 }
 
 /* The first worker of a node makes it ready. */
-static int open_node(struct shm_run *u, uint16_t node, struct vb_db_server **server)
+static int open_node(struct shm_run *u, uint16_t node)
 {
-	struct fill_watch watch = {.control = &u->books->control, .node = node};
+	struct fill_watch watch = {.control = u->control,
+				   .filled = &u->filled[node < SLOTS ? node : SLOTS - 1]};
 	const struct vb_load_progress progress = {.step = fill_step, .ctx = &watch};
 	int err = u->plan->load->fill(&u->ground.load, node, &progress);
 
-	return err ? err : vb_db_server_start(u->ground.db, node, server);
+	return err ? err : vb_db_server_start(u->ground.db, node, &u->server);
 }
 
-static int worker_open(struct vb_tbench_worker *w, struct shm_run *u, unsigned index)
+static int worker_open(void *run, unsigned index, struct vb_bench_life *out)
 {
-	unsigned each = (unsigned)u->plan->o.coroutines;
+	struct shm_run *u = run;
+	unsigned each = (unsigned)u->plan->o.coroutines, threads = (unsigned)u->plan->o.threads;
+	int err;
 
-	*w = (struct vb_tbench_worker){
+	vb_fabric_after_fork(u->ground.fabric);
+	if (index % threads == 0) {
+		err = open_node(u, (uint16_t)(index / threads));
+		if (err)
+			return err;
+	}
+	u->w = (struct vb_tbench_worker){
 		.plan = u->plan,
 		.load = &u->ground.load,
 		.db = u->ground.db,
-		.control = &u->books->control,
-		.tally = &u->books->tallies[index],
+		.control = u->control,
+		.tally = &u->tallies[index],
 	};
 	if (u->recorders != NULL) {
 		u->recorders[index].watch.ctx = &u->recorders[index];
 		u->ground.db->watch = &u->recorders[index].watch;
 	}
 	for (unsigned i = 0; i < each; i++)
-		u->books->seats[index * each + i].pid = getpid();
-	return vb_tbench_worker_open(w, u->books->seats, index * each, each);
+		u->seats[index * each + i].pid = getpid();
+	*out = vb_tbench_worker_life(&u->w);
+	return vb_tbench_worker_open(&u->w, u->seats, index * each, each);
 }
 
-VB_NORETURN static void worker_fail(struct shm_run *u, int err)
+static void worker_close(void *run)
 {
-	__atomic_store_n(&u->books->control.failed, err, __ATOMIC_RELEASE);
-	_exit(VB_EXIT_FAILED);
-}
+	struct shm_run *u = run;
 
-VB_NORETURN static void worker_main(struct shm_run *u, unsigned index, pid_t parent)
-{
-	unsigned threads = (unsigned)u->plan->o.threads;
-	struct vb_tbench_control *control = &u->books->control;
-	struct vb_db_server *server = NULL;
-	struct timespec nap = {.tv_nsec = 100000};
-	struct vb_tbench_worker w;
-	int err = 0;
-
-	vb_bench_child(parent);
-	vb_fabric_after_fork(u->ground.fabric);
-	if (index % threads == 0)
-		err = open_node(u, (uint16_t)(index / threads), &server);
-	if (err == 0)
-		err = worker_open(&w, u, index);
-	if (err)
-		worker_fail(u, err);
-	__atomic_fetch_add(&control->ready, 1, __ATOMIC_ACQ_REL);
-	while (!__atomic_load_n(&control->go, __ATOMIC_ACQUIRE))
-		nanosleep(&nap, NULL);
-	err = vb_tbench_worker_start(&w);
-	if (err)
-		worker_fail(u, err);
-	worker_measure(&w);
-	vb_tbench_worker_close(&w);
-	vb_db_server_stop(server);
-	_exit(VB_EXIT_OK);
+	vb_tbench_worker_close(&u->w);
+	vb_db_server_stop(u->server);
 }
 
 /* ---- the parent ---- */
 
-static void bury(struct shm_run *u, unsigned index, int status)
+static void pass(void *run, uint64_t slice_ns)
 {
-	struct vb_tbench_control *control = &u->books->control;
-	pid_t pid = u->pids[index];
+	struct timespec nap = {.tv_nsec = (long)slice_ns};
 
-	u->pids[index] = 0;
-	u->alive--;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return;
-	if (WIFEXITED(status)) {
-		if (control->failed == 0)
-			control->failed = -ECHILD;
-		return;
-	}
-	u->r->deaths++;
-	u->r->dead_servers += index % u->plan->o.threads == 0;
-	u->r->death_signal = WTERMSIG(status);
+	nanosleep(&nap, NULL);
+}
+
+static void died(void *run, unsigned index, pid_t pid, int signal)
+{
+	struct shm_run *u = run;
+
 	vb_shm_mark_dead(u->ground.fabric, pid);
-	for (unsigned i = 0; i < vb_tbench_clients(u->plan); i++) {
-		struct vb_tbench_seat *seat = &u->books->seats[i];
-
-		if (seat->pid != pid)
+	for (unsigned i = 0; signal != 0 && i < vb_tbench_clients(u->plan); i++) {
+		if (u->seats[i].pid != pid)
 			continue;
-		seat->dead = 1;
+		u->seats[i].dead = 1;
 		u->r->dead_clients++;
-		vb_tbench_book_close_for(u->r, u->ground.db, seat);
+		vb_tbench_book_close_for(u->r, u->ground.db, &u->seats[i]);
 	}
 	if (u->recorders != NULL)
 		vb_tbench_recorder_bury(&u->recorders[index], u->ground.db);
+	if (signal == 0)
+		return;
+	u->r->deaths++;
+	u->r->dead_servers += index % u->plan->o.threads == 0;
+	u->r->death_signal = signal;
 }
 
-static void parent_step(struct shm_run *u)
+static void show_filling(void *run)
 {
-	struct timespec nap = {.tv_nsec = SLICE_NS};
+	const struct shm_run *u = run;
+	uint64_t nodes = u->plan->o.nodes, slots = nodes < SLOTS ? nodes : SLOTS, done = 0;
 
-	nanosleep(&nap, NULL);
-	for (unsigned i = 0; i < u->forked; i++) {
-		int status;
-
-		if (u->pids[i] > 0 && waitpid(u->pids[i], &status, WNOHANG) == u->pids[i])
-			bury(u, i, status);
-	}
-}
-
-static void kill_workers(struct shm_run *u)
-{
-	for (unsigned i = 0; i < u->forked; i++) {
-		int status;
-
-		if (u->pids[i] <= 0)
-			continue;
-		kill(u->pids[i], SIGKILL);
-		while (waitpid(u->pids[i], &status, 0) < 0 && errno == EINTR)
-			;
-		vb_shm_mark_dead(u->ground.fabric, u->pids[i]);
-		if (u->recorders != NULL)
-			vb_tbench_recorder_bury(&u->recorders[i], u->ground.db);
-		u->pids[i] = 0;
-		u->alive--;
-	}
-}
-
-static void show_filling(struct shm_run *u)
-{
-	const struct vb_tbench_control *control = &u->books->control;
-	uint64_t nodes = u->plan->o.nodes, slots = VB_ARRAY_SIZE(control->loaded), done = 0;
-
-	if (nodes < slots)
-		slots = nodes;
 	for (uint64_t i = 0; i < slots; i++)
-		done += __atomic_load_n(&control->loaded[i], __ATOMIC_RELAXED);
+		done += __atomic_load_n(&u->filled[i], __ATOMIC_RELAXED);
 	vb_bench_progress_show((double)done * (double)nodes /
 				       ((double)slots * (double)u->r->records + 1),
 			       0, "filling the tables");
 }
 
-/* Waits until every worker has opened its clients. */
-static int await_ready(struct shm_run *u)
+static bool all_finished(const void *run)
 {
-	struct vb_tbench_control *control = &u->books->control;
+	const struct shm_run *u = run;
 
-	while (__atomic_load_n(&control->ready, __ATOMIC_ACQUIRE) < u->workers) {
-		int failed = __atomic_load_n(&control->failed, __ATOMIC_ACQUIRE);
-
-		if (failed)
-			return failed;
-		if (u->r->deaths)
-			return vb_fail(-ECHILD,
-				       "a worker was killed by signal %d before it had begun",
-				       u->r->death_signal);
-		if (vb_interrupted) {
-			control->early = 1;
-			return -EINTR;
-		}
-		parent_step(u);
-		show_filling(u);
-	}
-	u->r->fill_s = (double)(vb_clock_gettime_ns() - u->begun_ns) / 1e9;
-	return 0;
-}
-
-static int fork_workers(struct shm_run *u)
-{
-	pid_t parent = getpid();
-
-	fflush(stdout);
-	fflush(stderr);
-	u->begun_ns = vb_clock_gettime_ns();
-	for (unsigned i = 0; i < u->workers; i++) {
-		pid_t pid = fork();
-
-		if (pid == 0)
-			worker_main(u, i, parent);
-		if (pid < 0)
-			return vb_fail(-errno, "cannot fork worker %u: %s", i, strerror(errno));
-		u->pids[i] = pid;
-		u->forked = i + 1;
-		u->alive++;
-	}
-	return await_ready(u);
-}
-
-static bool all_finished(const struct shm_run *u)
-{
 	for (unsigned i = 0; i < vb_tbench_clients(u->plan); i++)
-		if (!u->books->seats[i].dead &&
-		    !__atomic_load_n(&u->books->seats[i].finished, __ATOMIC_ACQUIRE))
+		if (!u->seats[i].dead && !__atomic_load_n(&u->seats[i].finished, __ATOMIC_ACQUIRE))
 			return false;
 	return true;
 }
 
-/* Until at_ns, or until every client that lives has finished; true if nothing came in between. */
-static bool watch_over(struct shm_run *u, uint64_t at_ns, const char *phase)
+static bool stands_still(void *run, struct vb_bench_pulse *pulse, uint64_t now)
 {
-	struct vb_tbench_control *control = &u->books->control;
+	struct shm_run *u = run;
 	unsigned clients = vb_tbench_clients(u->plan);
-	uint64_t from = vb_clock_ns(), now = from;
 
-	while (now < at_ns && u->alive > 0) {
-		if (all_finished(u))
-			return true;
-		if (__atomic_load_n(&control->failed, __ATOMIC_ACQUIRE))
-			return false;
-		if (!control->early && vb_interrupted) {
-			u->r->interrupted = true;
-			return false;
-		}
-		if (vb_tbench_standstill(&u->pulse, u->books->seats, clients, now,
-					 u->plan->o.stall_ns)) {
-			vb_tbench_explain_stall(u->r, u->books->seats, clients, now);
-			vb_tbench_name_holders(u->r, u->ground.db, u->books->seats, clients);
-			return false;
-		}
-		parent_step(u);
-		now = vb_clock_ns();
-		vb_bench_progress_show(
-			at_ns == VB_FOREVER ? 1.0 : (double)(now - from) / (double)(at_ns - from),
-			u->pulse.commits, phase);
-	}
-	return u->alive > 0;
+	if (!vb_tbench_standstill(pulse, u->seats, clients, now, u->plan->o.stall_ns))
+		return false;
+	vb_tbench_explain_stall(u->r, u->seats, clients, now);
+	vb_tbench_name_holders(u->r, u->ground.db, u->seats, clients);
+	return true;
+}
+
+static const struct vb_bench_forks_ops forks_ops = {
+	.open = worker_open,
+	.close = worker_close,
+	.pass = pass,
+	.opening = show_filling,
+	.died = died,
+	.all_finished = all_finished,
+	.stands_still = stands_still,
+};
+
+static int start(struct shm_run *u)
+{
+	uint64_t wall = vb_clock_gettime_ns();
+	int err = vb_bench_forks_start(&u->forks);
+
+	if (err == 0)
+		u->r->fill_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
+	return err;
 }
 
 static void measure(struct shm_run *u)
 {
 	const struct vb_tbench_opts *o = &u->plan->o;
-	struct vb_tbench_control *control = &u->books->control;
-	uint64_t start, give_up;
+	struct vb_bench_forks *f = &u->forks;
+	uint64_t begin = vb_bench_forks_go(f) + o->warmup_ns;
+	unsigned stuck;
 
-	control->t0_ns = vb_clock_ns() + START_NS;
-	start = control->t0_ns + o->warmup_ns;
-	u->pulse.since_ns = control->t0_ns;
-	__atomic_store_n(&control->go, 1, __ATOMIC_RELEASE);
-	if (watch_over(u, start, "warming up"))
-		watch_over(u, start + o->duration_ns, "measuring");
-	u->r->history_full = control->full != 0;
-	__atomic_store_n(&control->early, 1, __ATOMIC_RELEASE);
-	u->pulse.since_ns = vb_clock_ns();
+	if (vb_bench_forks_watch(f, begin, "warming up"))
+		vb_bench_forks_watch(f, begin + o->duration_ns, "measuring");
+	u->r->history_full = u->control->full != 0;
+	__atomic_store_n(&u->control->early, 1, __ATOMIC_RELEASE);
+	f->pulse.since_ns = vb_clock_ns();
 	if (!u->r->stalled)
-		watch_over(u, VB_FOREVER, "draining");
-	if (u->r->stalled || control->failed) {
-		kill_workers(u);
+		vb_bench_forks_watch(f, VB_FOREVER, "draining");
+	u->r->interrupted = f->interrupted;
+	if (u->r->stalled || u->control->failed) {
+		vb_bench_forks_kill(f);
 		return;
 	}
-	__atomic_store_n(&control->leave, 1, __ATOMIC_RELEASE);
 	/* Closing a client may take a lease or two; whoever is not gone by then is stuck. */
-	give_up = vb_clock_ns() + o->stall_ns + CLOSE_NS + 4 * u->r->lease_ns;
-	while (u->alive > 0 && vb_clock_ns() < give_up)
-		parent_step(u);
-	if (u->alive > 0) {
+	stuck = vb_bench_forks_leave(f, o->stall_ns + CLOSE_NS + 4 * u->r->lease_ns);
+	if (stuck > 0) {
 		u->r->stalled = true;
 		snprintf(u->r->stall, sizeof(u->r->stall), "%u workers did not close their clients",
-			 u->alive);
+			 stuck);
 	}
-	kill_workers(u);
 }
 
 static int open_recorders(struct shm_run *u)
@@ -411,8 +233,7 @@ static int open_recorders(struct shm_run *u)
 		return vb_fail(-ENOMEM, "no memory for a run");
 	for (unsigned i = 0; i < u->workers && err == 0; i++)
 		err = vb_tbench_recorder_open(&u->recorders[i], u->plan, u->ground.load.items, i,
-					      (unsigned)u->plan->o.coroutines,
-					      &u->books->control.full);
+					      (unsigned)u->plan->o.coroutines, &u->control->full);
 	return err;
 }
 
@@ -421,12 +242,25 @@ static int set_up(struct shm_run *u, const struct vb_tbench_one *one)
 	int err;
 
 	u->workers = vb_tbench_workers(u->plan);
-	u->pids = calloc(u->workers, sizeof(*u->pids));
-	u->books = books_make(u->plan);
+	u->control = vb_bench_share(sizeof(*u->control));
+	u->seats = vb_bench_share(vb_tbench_clients(u->plan) * sizeof(*u->seats));
+	u->tallies = vb_bench_share(u->workers * sizeof(*u->tallies));
+	u->filled = vb_bench_share(SLOTS * sizeof(*u->filled));
 	u->r->tally = malloc(sizeof(*u->r->tally));
-	if (u->books == NULL || u->pids == NULL || u->r->tally == NULL)
+	if (u->control == NULL || u->seats == NULL || u->tallies == NULL || u->filled == NULL ||
+	    u->r->tally == NULL)
 		return vb_fail(-ENOMEM, "no memory for the results of %u workers", u->workers);
 	vb_tbench_tally_init(u->r->tally);
+	for (unsigned i = 0; i < u->workers; i++)
+		vb_tbench_tally_init(&u->tallies[i]);
+	u->forks = (struct vb_bench_forks){
+		.ops = &forks_ops,
+		.run = u,
+		.control = u->control,
+		.workers = u->workers,
+		.warmup_ns = u->plan->o.warmup_ns,
+		.duration_ns = u->plan->o.duration_ns,
+	};
 	err = vb_tbench_ground_open(&u->ground, u->plan, one, u->r);
 	return err ? err : open_recorders(u);
 }
@@ -438,16 +272,16 @@ static int conclude(struct shm_run *u)
 	int err;
 
 	for (unsigned i = 0; i < u->workers; i++)
-		vb_tbench_tally_merge(u->r->tally, &u->books->tallies[i]);
-	vb_tbench_take_books(u->r->tally, u->books->seats, vb_tbench_clients(u->plan));
+		vb_tbench_tally_merge(u->r->tally, &u->tallies[i]);
+	vb_tbench_take_books(u->r->tally, u->seats, vb_tbench_clients(u->plan));
 	if (u->r->deaths != 0 && u->plan->o.recovery == 0 && !u->r->stalled) {
 		err = vb_tbench_sweep(u->r, u->ground.db);
 		if (err)
 			return err;
 	}
 	vb_tbench_judge(u->r, &u->ground.load);
-	if (u->books->control.failed != 0 || u->recorders == NULL)
-		return u->books->control.failed;
+	if (u->control->failed != 0 || u->recorders == NULL)
+		return u->control->failed;
 	parts = calloc(u->workers, sizeof(struct vb_history *));
 	if (parts == NULL)
 		return vb_fail(-ENOMEM, "no memory to check a history");
@@ -460,15 +294,15 @@ static int conclude(struct shm_run *u)
 
 static void tear_down(struct shm_run *u)
 {
-	if (u->books != NULL) {
-		kill_workers(u);
-		munmap(u->books, u->books->bytes);
-	}
+	vb_bench_forks_kill(&u->forks);
+	vb_bench_unshare(u->filled, SLOTS * sizeof(*u->filled));
+	vb_bench_unshare(u->tallies, u->workers * sizeof(*u->tallies));
+	vb_bench_unshare(u->seats, vb_tbench_clients(u->plan) * sizeof(*u->seats));
+	vb_bench_unshare(u->control, sizeof(*u->control));
 	vb_tbench_ground_close(&u->ground);
 	for (unsigned i = 0; u->recorders != NULL && i < u->workers; i++)
 		vb_tbench_recorder_close(&u->recorders[i]);
 	free(u->recorders);
-	free(u->pids);
 }
 
 int vb_tbench_run_shm(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
@@ -481,7 +315,7 @@ int vb_tbench_run_shm(const struct vb_tbench_plan *plan, const struct vb_tbench_
 	*r = (struct vb_tbench_result){.plan = plan, .one = one};
 	err = set_up(&u, one);
 	if (err == 0)
-		err = fork_workers(&u);
+		err = start(&u);
 	if (err == 0) {
 		r->ran = true;
 		measure(&u);

@@ -25,11 +25,11 @@ struct sim_run {
 	struct vb_tbench_ground ground;
 	struct vb_tbench_recorder recorder;
 	struct vb_db_server **server;
-	struct vb_tbench_control control;
+	struct vb_bench_control control;
 	struct vb_tbench_seat *seats;
 	struct vb_tbench_worker worker;
 	struct vb_sched *sched;
-	struct vb_tbench_pulse pulse;
+	struct vb_bench_pulse pulse;
 };
 
 static bool standstill(struct sim_run *u, uint64_t now)
@@ -65,7 +65,7 @@ static bool pass(struct sim_run *u, uint64_t at_ns, uint64_t step_ns, const char
 		if (u->worker.all_finished)
 			return true; /* every client has left */
 		vb_bench_progress_show((double)(now - from) / (double)(at_ns - from),
-				       u->pulse.commits, phase);
+				       u->pulse.cycles, phase);
 	}
 	return true;
 }
