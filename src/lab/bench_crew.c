@@ -132,6 +132,34 @@ int vb_bench_crew_agree(struct vb_bench_crew *crew, const char *what, int err)
 	return err;
 }
 
+int vb_bench_crew_largest(struct vb_bench_crew *crew, const char *what, uint64_t mine,
+			  uint64_t most, uint64_t *out)
+{
+	struct vb_cluster_parts parts;
+	int err = vb_cluster_gather(crew->cluster, what, &mine, sizeof(mine), VB_CLUSTER_TO_ALL,
+				    true, 0, &parts);
+
+	*out = 0;
+	if (err)
+		return err;
+	for (uint32_t r = 0; r < parts.n; r++) {
+		uint64_t n = 0;
+
+		if (parts.bytes[r] == sizeof(n))
+			memcpy(&n, parts.data[r], sizeof(n));
+		if (n > *out && n <= most)
+			*out = n;
+	}
+	vb_cluster_parts_free(&parts);
+	return 0;
+}
+
+int vb_bench_crew_refuse(const struct vb_bench_crew *crew, uint32_t rank, const char *what)
+{
+	return vb_fail(-EPROTO, "%s sent %s that cannot be", vb_cluster_name(crew->cluster, rank),
+		       what);
+}
+
 bool vb_bench_crew_goes_on(struct vb_bench_crew *crew, bool mine)
 {
 	struct vb_cluster_parts parts;

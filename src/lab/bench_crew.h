@@ -61,6 +61,11 @@ void vb_bench_crew_close(struct vb_bench_crew *crew);
 
 /* Collective: 0 if every process says 0, else the first error of one, said with its name. */
 int vb_bench_crew_agree(struct vb_bench_crew *crew, const char *what, int err);
+/* Collective: the largest of everybody's numbers, those above `most` left out.  -error, said. */
+int vb_bench_crew_largest(struct vb_bench_crew *crew, const char *what, uint64_t mine,
+			  uint64_t most, uint64_t *out);
+/* -EPROTO, said: that process has sent what cannot be. */
+int vb_bench_crew_refuse(const struct vb_bench_crew *crew, uint32_t rank, const char *what);
 /* Collective: what the root says. */
 bool vb_bench_crew_goes_on(struct vb_bench_crew *crew, bool mine);
 

@@ -130,12 +130,6 @@ static bool report_is_sane(const struct net_run *u, uint32_t rank, const void *d
 	       r->grants <= UINT32_MAX;
 }
 
-static int refuse(const struct net_run *u, uint32_t rank, const char *what)
-{
-	return vb_fail(-EPROTO, "%s sent %s that cannot be",
-		       vb_cluster_name(u->crew->cluster, rank), what);
-}
-
 static int take_report(struct net_run *u, uint32_t rank, const struct report *in,
 		       struct vb_bench_seat *seats)
 {
@@ -148,7 +142,7 @@ static int take_report(struct net_run *u, uint32_t rank, const struct report *in
 
 		memcpy(&seat, from + i * sizeof(seat), sizeof(seat));
 		if (seat.doing > VB_DOING_RELEASE || seat.lock >= u->plan->o.locks)
-			return refuse(u, rank, "a client's state");
+			return vb_bench_crew_refuse(u->crew, rank, "a client's state");
 		seats[worker_of(u, rank) + i * workers] = seat;
 	}
 	if (rank == 0)
@@ -171,11 +165,11 @@ static int take_grants(struct net_run *u, uint32_t rank, struct arrival *a, cons
 	uint64_t n = bytes / sizeof(*g);
 
 	if (bytes % sizeof(*g) != 0 || n > a->report->grants - a->n || !has_clients(u, rank))
-		return refuse(u, rank, "grants");
+		return vb_bench_crew_refuse(u->crew, rank, "grants");
 	for (uint64_t i = 0; i < n; i++)
 		if (!vb_record_is_sane(&c, &g[i]) ||
 		    g[i].client % vb_bench_workers(u->plan) != worker_of(u, rank))
-			return refuse(u, rank, "a grant");
+			return vb_bench_crew_refuse(u->crew, rank, "a grant");
 	if (a->grants == NULL)
 		a->grants = malloc((a->report->grants + 1) * sizeof(*g));
 	if (a->grants == NULL)
@@ -221,7 +215,7 @@ static void add_stuck(struct net_run *u)
 
 	/* That a lock without recovery is lost with its holder, or with the answer to a verb, is no
 	 * violation. */
-	if (u->dead >= 0 || (r->tally->uncertain != 0 && !(u->ops->caps & VB_LOCK_SURVIVES)))
+	if (u->phases.dead >= 0 || (r->tally->uncertain != 0 && !(u->ops->caps & VB_LOCK_SURVIVES)))
 		return;
 	r->audit.violations++;
 	r->audit.by_rule[VB_AUDIT_STUCK]++;
@@ -276,9 +270,6 @@ static int take_reports(struct net_run *u, const struct vb_cluster_parts *parts,
 	struct vb_bench_result *r = u->r;
 	int err = seats == NULL ? -ENOMEM : 0;
 
-	if (u->dead < 0) /* between our last look and now */
-		u->dead = vb_cluster_first_dead(u->crew->cluster);
-
 	for (uint32_t i = 0; i < parts->n && err == 0; i++) {
 		if (parts->data[i] == NULL) {
 			r->deaths++;
@@ -287,40 +278,18 @@ static int take_reports(struct net_run *u, const struct vb_cluster_parts *parts,
 			continue;
 		}
 		if (!report_is_sane(u, i, parts->data[i], parts->bytes[i]))
-			err = refuse(u, i, "a report");
+			err = vb_bench_crew_refuse(u->crew, i, "a report");
 		else
 			err = take_report(u, i, parts->data[i], seats);
 		arrivals[i].report = parts->data[i];
 	}
-	if (err == 0 && u->dead >= 0)
-		r->died = strdup(vb_cluster_name(u->crew->cluster, (uint32_t)u->dead));
-	if (err == 0 && u->stalled)
+	if (err == 0)
+		r->died = vb_bench_phases_died(&u->phases);
+	if (err == 0 && u->phases.stalled)
 		vb_bench_explain_stall(r, seats, (unsigned)u->plan->o.clients,
 				       vb_sched_now_slow(u->sched));
 	free(seats);
 	return err;
-}
-
-/* Collective: the number of grants of whoever has the most. */
-static int most_grants(struct net_run *u, uint64_t mine, uint64_t *most)
-{
-	struct vb_cluster_parts parts;
-	int err = vb_cluster_gather(u->crew->cluster, "number of grants", &mine, sizeof(mine),
-				    VB_CLUSTER_TO_ALL, true, 0, &parts);
-
-	*most = 0;
-	if (err)
-		return err;
-	for (uint32_t r = 0; r < parts.n; r++) {
-		uint64_t n = 0;
-
-		if (parts.bytes[r] == sizeof(n))
-			memcpy(&n, parts.data[r], sizeof(n));
-		if (n > *most && n <= UINT32_MAX)
-			*most = n;
-	}
-	vb_cluster_parts_free(&parts);
-	return 0;
 }
 
 int vb_bench_gather(struct net_run *u)
@@ -340,7 +309,8 @@ int vb_bench_gather(struct net_run *u)
 	if (rc == 0 && err == 0)
 		err = take_reports(u, &parts, arrivals);
 	if (rc == 0)
-		rc = most_grants(u, mine != NULL ? mine->grants : 0, &most);
+		rc = vb_bench_crew_largest(u->crew, "number of grants",
+					   mine != NULL ? mine->grants : 0, UINT32_MAX, &most);
 	if (rc == 0 && arrivals != NULL) {
 		int failed = gather_grants(u, arrivals, most);
 

@@ -9,6 +9,7 @@
  *   bench_shm.c     one lock between processes on shared memory
  *   bench_forks.c   worker processes on shared memory: their life, whatever their clients do
  *   bench_crew.c    processes on a network: how they come together
+ *   bench_phases.c  and pass through a run in step, whatever their clients do
  *   bench_net.c     one lock on a network fabric, in each process of the crew
  *   bench_gather.c  their results, brought together and judged
  *   bench_result.c  a run's tallies merged into numbers

@@ -4,10 +4,7 @@
  * hold the locks, the others have the clients (where all are servers, all have clients).
  *
  * The steps, each of which everybody takes together: the servers open the locks, then the others;
- * the root names a moment to start; warm-up and measured span pass by each one's own clock; clients
- * finish the cycle they are in; results go to the root (bench_gather.c).  In between nobody waits for
- * anybody: each hangs out a notice of how far it is, and the root one that says whether to end
- * early, because its user wants that, because nothing moves, or because somebody is dead.
+ * the phases of the run pass (bench_phases.c); results go to the root (bench_gather.c).
  *
  * A client that waits is served by others, so nobody stops to serve before all have finished.
  */
@@ -22,9 +19,6 @@
 #include "base/log.h"
 #include "lab/run.h"
 
-#define SLICE_NS     5000000ull
-#define NOTICE_NS    50000000ull
-#define START_NS     20000000ull /* from the root's word to the first cycle */
 #define SAMPLE_EVERY 32
 #define RECORDS      (16u << 20) /* of all processes together */
 #define RECORDS_EACH (4u << 20)
@@ -119,156 +113,27 @@ static int net_open(struct net_run *u)
 	return vb_bench_crew_agree(u->crew, "clients opened", err);
 }
 
-/* ---- word between the processes ---- */
+/* ---- measuring ---- */
 
-/* The moment to start, in this process's time base. */
-static int agree_on_start(struct net_run *u)
+/* What this process's clients have done, for the notice. */
+static void count(void *run, struct vb_bench_notice *n)
 {
-	uint64_t mine = vb_sched_now_slow(u->sched) + START_NS, error_ns;
-	struct vb_cluster_parts parts;
-	int64_t offset_ns;
-	int err = vb_cluster_gather(u->crew->cluster, "start", &mine, sizeof(mine),
-				    VB_CLUSTER_TO_ALL, false, 0, &parts);
-
-	if (err)
-		return err;
-	if (parts.bytes[0] != sizeof(mine)) {
-		vb_cluster_parts_free(&parts);
-		return vb_fail(-EPROTO, "the root has not said when to start");
-	}
-	memcpy(&mine, parts.data[0], sizeof(mine));
-	vb_cluster_parts_free(&parts);
-	vb_cluster_clock(u->crew->cluster, &offset_ns, &error_ns);
-	u->control.t0_ns = mine - (uint64_t)offset_ns;
-	return 0;
-}
-
-static void post(struct net_run *u, uint64_t now)
-{
-	struct vb_bench_notice n = {.run = u->crew->run, .flags = u->flags};
+	const struct net_run *u = run;
 	unsigned clients = u->is_worker ? (unsigned)u->plan->o.clients : 0;
 
 	for (unsigned i = 0; i < clients; i++) {
-		n.cycles += __atomic_load_n(&u->seats[i].cycles, __ATOMIC_RELAXED);
+		n->cycles += __atomic_load_n(&u->seats[i].cycles, __ATOMIC_RELAXED);
 		if (u->seats[i].doing == VB_DOING_ACQUIRE)
-			n.flags |= VB_NOTICE_WAITING;
-	}
-	if (vb_interrupted)
-		n.flags |= VB_NOTICE_INTERRUPTED;
-	vb_cluster_post(u->crew->cluster, &n);
-	u->posted_ns = now;
-}
-
-/* The root looks at everybody: does anything move, does anybody want an end, have all finished? */
-static void look_at_all(struct net_run *u, uint64_t now)
-{
-	struct vb_bench_notice n;
-	uint64_t cycles = 0;
-	bool waiting = false, all = true;
-
-	for (uint32_t r = 0; r < u->crew->hosts; r++) {
-		bool there = vb_cluster_read(u->crew->cluster, r, &n) && n.run == u->crew->run;
-
-		if (!vb_cluster_alive(u->crew->cluster, r))
-			continue;
-		all &= there && (n.flags & VB_NOTICE_DRAINED) != 0;
-		if (!there)
-			continue;
-		cycles += n.cycles;
-		waiting |= (n.flags & VB_NOTICE_WAITING) != 0;
-		u->flags |= n.flags & VB_NOTICE_INTERRUPTED;
-	}
-	u->all_drained = all;
-	if (cycles != u->pulse.cycles || !waiting) {
-		u->pulse.cycles = cycles;
-		u->pulse.since_ns = now;
-	} else if (now - u->pulse.since_ns > vb_bench_stall_ns(u->plan, u->ops)) {
-		u->stalled = true;
-		u->flags |= VB_NOTICE_GIVE_UP;
+			n->flags |= VB_NOTICE_WAITING;
 	}
 }
 
-/* Hangs out how far we are, and looks what the others say. */
-static void exchange(struct net_run *u)
+static void give_up(void *run)
 {
-	uint64_t now = vb_sched_now_slow(u->sched);
-	struct vb_bench_notice n;
-	uint32_t before = u->flags;
-	int dead = vb_cluster_first_dead(u->crew->cluster);
+	struct net_run *u = run;
 
-	if (dead >= 0 && u->dead < 0) {
-		u->dead = dead;
-		u->flags |= VB_NOTICE_GIVE_UP;
-	}
-	if (!vb_cluster_alive(u->crew->cluster, 0))
-		u->flags |= VB_NOTICE_GIVE_UP;
-	if (u->crew->rank == 0)
-		look_at_all(u, now);
-	else if (vb_cluster_read(u->crew->cluster, 0, &n) && n.run == u->crew->run)
-		u->flags |= n.flags & (VB_NOTICE_INTERRUPTED | VB_NOTICE_GIVE_UP);
-	if (u->flags != before || now >= u->posted_ns + NOTICE_NS)
-		post(u, now);
-}
-
-/* ---- measuring ---- */
-
-/* A slice of the clients' work, or of serving them. */
-static void slice(struct net_run *u, uint64_t until_ns)
-{
-	if (!u->is_worker || u->w.all_finished) {
-		vb_task_sleep_until(until_ns);
-		return;
-	}
-	vb_sched_run(u->sched, &u->w.all_finished, until_ns);
-	vb_bench_worker_flush(&u->w);
-}
-
-static bool ends_early(const struct net_run *u)
-{
-	return (u->flags & (VB_NOTICE_INTERRUPTED | VB_NOTICE_GIVE_UP)) != 0;
-}
-
-/* false: word came to end early. */
-static bool pass_until(struct net_run *u, uint64_t at_ns, const char *phase)
-{
-	uint64_t from = vb_sched_now_slow(u->sched), now = from;
-
-	while (now < at_ns) {
-		slice(u, at_ns - now < SLICE_NS ? at_ns : now + SLICE_NS);
-		exchange(u);
-		if (ends_early(u))
-			return false;
-		now = vb_sched_now_slow(u->sched);
-		if (u->crew->rank == 0)
-			vb_bench_progress_show((double)(now - from) / (double)(at_ns - from),
-					       u->pulse.cycles, phase);
-	}
-	return true;
-}
-
-/* Clients finish; who waits for what nobody gives any more is told to give up, and then bounded. */
-static void drain(struct net_run *u)
-{
-	uint64_t give_up = VB_FOREVER;
-
-	u->w.drain = true;
-	while (u->crew->rank == 0 ? !u->all_drained : u->is_worker && !u->w.all_finished) {
-		uint64_t now = vb_sched_now_slow(u->sched);
-
-		if ((u->flags & VB_NOTICE_GIVE_UP) != 0 && give_up == VB_FOREVER) {
-			give_up = now + vb_bench_stall_ns(u->plan, u->ops);
-			vb_bench_seats_keep(u);
-			vb_bench_worker_cancel(&u->w);
-		}
-		if (now >= give_up)
-			break;
-		slice(u, now + SLICE_NS);
-		if (!u->is_worker || u->w.all_finished)
-			u->flags |= VB_NOTICE_DRAINED;
-		exchange(u);
-	}
-	u->flags |= VB_NOTICE_DRAINED;
-	post(u, vb_sched_now_slow(u->sched));
+	vb_bench_seats_keep(u);
+	vb_bench_worker_cancel(&u->w);
 }
 
 static void measure(struct net_run *u)
@@ -277,12 +142,11 @@ static void measure(struct net_run *u)
 	uint64_t start = u->control.t0_ns + o->warmup_ns;
 	struct vb_bench_meter servers = {0};
 
-	u->pulse.since_ns = u->control.t0_ns;
-	if (pass_until(u, start, "warming up")) {
+	if (vb_bench_phases_pass(&u->phases, start, "warming up")) {
 		if (u->is_worker)
 			vb_bench_worker_measure(&u->w, true);
 		vb_bench_servers_meter(&u->servers, &servers);
-		pass_until(u, start + o->duration_ns, "measuring");
+		vb_bench_phases_pass(&u->phases, start + o->duration_ns, "measuring");
 		vb_bench_servers_meter(&u->servers, &u->r->servers);
 		vb_bench_meter_subtract(&u->r->servers, &servers);
 		if (u->is_worker)
@@ -291,20 +155,17 @@ static void measure(struct net_run *u)
 	if (u->is_worker)
 		vb_bench_unfinished(u->r, u->seats, (unsigned)o->clients,
 				    vb_sched_now_slow(u->sched));
-	drain(u);
-}
-
-/* Nobody stops to serve before all have come here. */
-static uint64_t drain_bound_ns(const struct net_run *u)
-{
-	return 2 * vb_bench_stall_ns(u->plan, u->ops) + u->plan->o.patience_ns;
+	vb_bench_phases_drain(&u->phases);
 }
 
 static int run(struct net_run *u)
 {
-	struct vb_cluster_parts parts;
-	int err = agree_on_start(u);
+	int err;
 
+	u->phases.stall_ns = vb_bench_stall_ns(u->plan, u->ops);
+	u->phases.is_worker = u->is_worker;
+	u->phases.life = vb_bench_worker_life(&u->w);
+	err = vb_bench_phases_start(&u->phases);
 	if (err == 0 && u->is_worker)
 		err = vb_bench_worker_start(&u->w);
 	err = vb_bench_crew_agree(u->crew, "clients started", err);
@@ -312,14 +173,12 @@ static int run(struct net_run *u)
 		return err;
 	u->r->ran = true;
 	measure(u);
-	err = vb_cluster_gather(u->crew->cluster, "drained", NULL, 0, VB_CLUSTER_TO_ROOT, true,
-				drain_bound_ns(u), &parts);
-	if (err == 0)
-		vb_cluster_parts_free(&parts);
+	/* Nobody stops to serve before all have come here. */
+	err = vb_bench_phases_meet(&u->phases, "drained", u->plan->o.patience_ns);
 	vb_fabric_stats_get(u->fabric, &u->r->tally->fabric);
 	if (u->is_worker)
 		vb_bench_worker_close(&u->w);
-	u->r->interrupted = (u->flags & VB_NOTICE_INTERRUPTED) != 0;
+	u->r->interrupted = (u->phases.flags & VB_NOTICE_INTERRUPTED) != 0;
 	return err != 0 ? err : vb_bench_gather(u);
 }
 
@@ -351,11 +210,19 @@ int vb_bench_run_net(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
 		.is_server = crew->rank < plan->o.servers,
 		.is_worker = crew->rank >= plan->o.servers || plan->o.servers == crew->hosts,
 		.sched = vb_sched_self(),
-		.dead = -1,
 	};
 	int err;
 
 	u.worker = crew->rank - (plan->o.servers == crew->hosts ? 0 : (uint32_t)plan->o.servers);
+	u.phases = (struct vb_bench_phases){
+		.crew = crew,
+		.sched = u.sched,
+		.control = &u.control,
+		.run = &u,
+		.count = count,
+		.give_up = give_up,
+		.dead = -1,
+	};
 	*r = (struct vb_bench_result){.ops = ops, .started = plan->o.clients};
 	crew->run++;
 	r->tally = malloc(sizeof(*r->tally));
@@ -366,12 +233,8 @@ int vb_bench_run_net(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
 	err = net_open(&u);
 	if (err == 0)
 		err = run(&u);
-	if (err == 0 && u.dead >= 0) {
-		err = -VB_EPEERGONE;
-		if (crew->rank == 0)
-			vb_error("%s died: the run ends, its results are of the others until then",
-				 vb_cluster_name(crew->cluster, (uint32_t)u.dead));
-	}
+	if (err == 0)
+		err = vb_bench_phases_end(&u.phases);
 	net_close(&u);
 	r->wall_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
 	return err;

@@ -4,7 +4,7 @@
 #define VB_LAB_BENCH_NET_H
 
 #include "check/record.h"
-#include "lab/bench_crew.h"
+#include "lab/bench_phases.h"
 
 struct net_run {
 	struct vb_bench_plan *plan;
@@ -22,12 +22,7 @@ struct net_run {
 	struct vb_bench_seat *seats; /* [clients]; this worker's are alive */
 	struct vb_bench_seat *kept;  /* as they were when the run was given up, or NULL */
 	struct vb_record *record;    /* NULL: no audit */
-	uint32_t flags;              /* enum vb_bench_notice_flags, as hung out */
-	uint64_t posted_ns;
-	int dead; /* the first rank that died, or -1 */
-	/* root */
-	struct vb_bench_pulse pulse;
-	bool all_drained, stalled;
+	struct vb_bench_phases phases;
 };
 
 /* One for each client, zeros; NULL (said): no memory. */

@@ -110,12 +110,6 @@ struct arrival {
 	uint64_t bytes; /* of it that have come */
 };
 
-static int refuse(const struct vb_tbench_net *u, uint32_t rank, const char *what)
-{
-	return vb_fail(-EPROTO, "%s sent %s that cannot be",
-		       vb_cluster_name(u->crew->cluster, rank), what);
-}
-
 static void add_sums(struct vb_load_sums *into, const struct vb_load_sums *s)
 {
 	_Static_assert(sizeof(*s) % sizeof(uint64_t) == 0, "counters");
@@ -131,12 +125,12 @@ static int take_report(struct vb_tbench_net *u, uint32_t rank, const struct repo
 
 	if (bytes != sizeof(*in) + n * sizeof(struct vb_tbench_seat) || in->seats != n ||
 	    memchr(in->tally.why, '\0', sizeof(in->tally.why)) == NULL)
-		return refuse(u, rank, "a report");
+		return vb_bench_crew_refuse(u->crew, rank, "a report");
 	memcpy(&u->seats[rank * n], in + 1, n * sizeof(struct vb_tbench_seat));
 	for (unsigned i = rank * n; i < (rank + 1) * n; i++)
 		if (u->seats[i].type >= u->plan->load->n_types ||
 		    u->seats[i].cause >= VB_TXN_CAUSES)
-			return refuse(u, rank, "a client's state");
+			return vb_bench_crew_refuse(u->crew, rank, "a client's state");
 	vb_tbench_tally_merge(r->tally, &in->tally);
 	add_sums(sums, &in->sums);
 	r->interrupted |= in->interrupted != 0;
@@ -154,8 +148,6 @@ static int take_reports(struct vb_tbench_net *u, const struct vb_cluster_parts *
 	struct vb_tbench_result *r = u->r;
 	int err = 0;
 
-	if (u->dead < 0) /* between our last look and now */
-		u->dead = vb_cluster_first_dead(u->crew->cluster);
 	for (uint32_t i = 0; i < parts->n && err == 0; i++) {
 		if (parts->data[i] == NULL) {
 			r->deaths++;
@@ -165,9 +157,9 @@ static int take_reports(struct vb_tbench_net *u, const struct vb_cluster_parts *
 		err = take_report(u, i, parts->data[i], parts->bytes[i], sums);
 		arrivals[i].report = parts->data[i];
 	}
-	if (err == 0 && u->dead >= 0)
-		r->died = strdup(vb_cluster_name(u->crew->cluster, (uint32_t)u->dead));
-	if (err == 0 && u->stalled)
+	if (err == 0)
+		r->died = vb_bench_phases_died(&u->phases);
+	if (err == 0 && u->phases.stalled)
 		vb_tbench_explain_stall(r, u->seats, vb_tbench_clients(u->plan),
 					vb_sched_now_slow(u->sched));
 	return err;
@@ -180,23 +172,23 @@ static int take_history(struct vb_tbench_net *u, uint32_t rank, struct arrival *
 	size_t at = 0;
 
 	if (bytes > a->report->history_bytes - a->bytes)
-		return refuse(u, rank, "a history");
+		return vb_bench_crew_refuse(u->crew, rank, "a history");
 	a->bytes += bytes;
 	while (at < bytes) {
 		struct vb_history_txn t;
 		size_t whole;
 
 		if (bytes - at < sizeof(t))
-			return refuse(u, rank, "a history");
+			return vb_bench_crew_refuse(u->crew, rank, "a history");
 		memcpy(&t, data + at, sizeof(t));
 		if (t.n_ops > VB_HISTORY_OPS_MAX)
-			return refuse(u, rank, "a history");
+			return vb_bench_crew_refuse(u->crew, rank, "a history");
 		whole = bytes_of(&t);
 		if (whole > bytes - at)
-			return refuse(u, rank, "a history");
+			return vb_bench_crew_refuse(u->crew, rank, "a history");
 		/* Every part of it is a multiple of 8 bytes, so operations are aligned. */
 		if (!vb_history_add(a->history, &t, (const void *)(data + at + sizeof(t))))
-			return refuse(u, rank, "a history");
+			return vb_bench_crew_refuse(u->crew, rank, "a history");
 		at += whole;
 	}
 	return 0;
@@ -241,28 +233,6 @@ static int gather_histories(struct vb_tbench_net *u, struct arrival *arrivals, u
 	return rc != 0 ? rc : err;
 }
 
-/* Collective: the largest of everybody's numbers. */
-static int largest(struct vb_tbench_net *u, uint64_t mine, uint64_t *out)
-{
-	struct vb_cluster_parts parts;
-	int err = vb_cluster_gather(u->crew->cluster, "length of histories", &mine, sizeof(mine),
-				    VB_CLUSTER_TO_ALL, true, 0, &parts);
-
-	*out = 0;
-	if (err)
-		return err;
-	for (uint32_t r = 0; r < parts.n; r++) {
-		uint64_t n = 0;
-
-		if (parts.bytes[r] == sizeof(n))
-			memcpy(&n, parts.data[r], sizeof(n));
-		if (n > *out && n <= 1ull << 40)
-			*out = n;
-	}
-	vb_cluster_parts_free(&parts);
-	return 0;
-}
-
 /* At the root. */
 static int check(struct vb_tbench_net *u, const struct arrival *arrivals)
 {
@@ -302,7 +272,9 @@ int vb_tbench_gather(struct vb_tbench_net *u)
 	if (rc == 0 && err == 0 && root)
 		vb_tbench_judge_sums(u->r, &u->ground.load, &sums);
 	if (rc == 0 && u->plan->o.check)
-		rc = largest(u, mine != NULL ? mine->history_bytes : 0, &most);
+		rc = vb_bench_crew_largest(u->crew, "length of histories",
+					   mine != NULL ? mine->history_bytes : 0, 1ull << 40,
+					   &most);
 	if (rc == 0 && err == 0 && root && u->plan->o.check)
 		err = history_room(u, arrivals);
 	if (rc == 0 && arrivals != NULL && u->plan->o.check) {

@@ -3,6 +3,7 @@
 #ifndef VB_LAB_BENCH_TXN_NET_H
 #define VB_LAB_BENCH_TXN_NET_H
 
+#include "lab/bench_phases.h"
 #include "lab/bench_txn.h"
 
 struct vb_tbench_net {
@@ -17,12 +18,7 @@ struct vb_tbench_net {
 	struct vb_bench_control control;
 	struct vb_tbench_seat *seats; /* [clients of the run]; this process's are alive */
 	struct vb_sched *sched;
-	uint32_t flags; /* enum vb_bench_notice_flags, as hung out */
-	uint64_t posted_ns;
-	int dead; /* the first rank that died, or -1 */
-	/* root */
-	struct vb_bench_pulse pulse;
-	bool all_drained, stalled;
+	struct vb_bench_phases phases;
 };
 
 /* Clients of one process, and the number of the first of them. */
