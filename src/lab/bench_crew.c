@@ -68,6 +68,15 @@ int vb_bench_crew_plan(struct vb_bench_opts *o)
 	return 0;
 }
 
+int vb_bench_crew_unwanted(const struct vb_bench_opts *o)
+{
+	if (o->join != NULL || o->hosts != NULL || o->rank != NULL || o->bind != NULL ||
+	    o->auth_key_file != NULL)
+		return vb_fail(-EINVAL, "--join, --hosts, --rank, --bind and --auth-key-file are "
+					"for --fabric ucx and verbs");
+	return 0;
+}
+
 /* ---- agreement ---- */
 
 /* All that makes two runs different, line by line. */

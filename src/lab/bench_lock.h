@@ -104,6 +104,10 @@ const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsi
 struct vb_opt_group vb_bench_cluster_group(struct vb_bench_opts *opts);
 /* What depends on how many processes there are. */
 int vb_bench_plan_nodes(struct vb_bench_opts *o);
+/* -EINVAL, said: the simulator has no profile of this name. */
+int vb_bench_plan_profile(const char *name);
+/* --warmup as it was typed, or NULL: a tenth of the duration.  -EINVAL, said. */
+int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns);
 /* 0, or -error, said in one line; nothing has been made yet. */
 int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
 /* The plan's trace, once it is known how many nodes there are.  Without one, does nothing. */

@@ -224,7 +224,7 @@ static int plan_locks(struct vb_bench_plan *p)
 	return 0;
 }
 
-static int plan_profile(const char *name)
+int vb_bench_plan_profile(const char *name)
 {
 	const char *names[32];
 	char hint[VB_HINT_BYTES];
@@ -276,10 +276,8 @@ static int plan_fabric(struct vb_bench_opts *o)
 			       vb_bench_fabric_names[o->fabric]);
 	if (net && o->segment != NULL)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
-	if (!net && (o->join != NULL || o->hosts != NULL || o->rank != NULL || o->bind != NULL ||
-		     o->auth_key_file != NULL))
-		return vb_fail(-EINVAL, "--join, --hosts, --rank, --bind and --auth-key-file are "
-					"for --fabric ucx and verbs");
+	if (!net && vb_bench_crew_unwanted(o) != 0)
+		return -EINVAL;
 	if (net && vb_bench_crew_plan(o) != 0)
 		return -EINVAL;
 	if (net && o->procs == 1)
@@ -308,9 +306,21 @@ static int plan_fabric(struct vb_bench_opts *o)
 		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
 	if (o->profile == NULL && sim)
 		o->profile = SIM_PROFILE;
-	if (sim && plan_profile(o->profile) != 0)
+	if (sim && vb_bench_plan_profile(o->profile) != 0)
 		return -EINVAL;
 	return o->launched ? 0 : vb_bench_plan_nodes(o);
+}
+
+int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns)
+{
+	*warmup_ns = duration_ns / 10;
+	if (text != NULL && vb_parse_time_ns(text, warmup_ns) != 0)
+		return vb_fail(-EINVAL,
+			       "--warmup '%s': a time with its unit (ns, us, ms, s) is needed",
+			       text);
+	if (*warmup_ns > 3600 * SEC)
+		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", text);
+	return 0;
 }
 
 static int plan_times(struct vb_bench_opts *o)
@@ -321,14 +331,7 @@ static int plan_times(struct vb_bench_opts *o)
 			       o->think);
 	if (o->think_ns > 3600 * SEC)
 		return vb_fail(-EINVAL, "--think %s: at most one hour is possible", o->think);
-	o->warmup_ns = o->duration_ns / 10;
-	if (o->warmup != NULL && vb_parse_time_ns(o->warmup, &o->warmup_ns) != 0)
-		return vb_fail(-EINVAL,
-			       "--warmup '%s': a time with its unit (ns, us, ms, s) is needed",
-			       o->warmup);
-	if (o->warmup_ns > 3600 * SEC)
-		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", o->warmup);
-	return 0;
+	return vb_bench_plan_warmup(o->warmup, o->duration_ns, &o->warmup_ns);
 }
 
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops)

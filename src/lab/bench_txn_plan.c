@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/sim.h"
 #include "lab/host.h"
 
 #define SEC 1000000000ull
@@ -304,21 +303,6 @@ static int plan_runs(struct vb_tbench_plan *p)
 
 /* ---- fabric, times, memory ---- */
 
-static int plan_profile(const char *name)
-{
-	const char *names[32];
-	char hint[VB_HINT_BYTES];
-	size_t n = 0;
-
-	for (unsigned i = 0; i < vb_sim_profile_count && n < VB_ARRAY_SIZE(names); i++) {
-		if (strcmp(vb_sim_profiles[i].name, name) == 0)
-			return 0;
-		names[n++] = vb_sim_profiles[i].name;
-	}
-	return vb_fail(-EINVAL, "no profile is called '%s'%s; `verbena list` shows them all", name,
-		       vb_did_you_mean(hint, name, names, n));
-}
-
 /* Where the processes come from; how many they are, unless only a launcher knows. */
 static int plan_crew(struct vb_tbench_opts *o)
 {
@@ -344,16 +328,10 @@ static int plan_crew(struct vb_tbench_opts *o)
 
 static int refuse_crew(const struct vb_tbench_opts *o)
 {
-	const struct vb_bench_opts *c = &o->crew;
-
 	if (o->procs != 0)
 		return vb_fail(-EINVAL, "--procs is for --fabric ucx and verbs: say --nodes and "
 					"--threads");
-	if (c->join != NULL || c->hosts != NULL || c->rank != NULL || c->bind != NULL ||
-	    c->auth_key_file != NULL)
-		return vb_fail(-EINVAL, "--join, --hosts, --rank, --bind and --auth-key-file are "
-					"for --fabric ucx and verbs");
-	return 0;
+	return vb_bench_crew_unwanted(&o->crew);
 }
 
 static int plan_fabric(struct vb_tbench_opts *o)
@@ -370,7 +348,7 @@ static int plan_fabric(struct vb_tbench_opts *o)
 		return err;
 	if (o->profile == NULL && sim)
 		o->profile = SIM_PROFILE;
-	if (sim && plan_profile(o->profile) != 0)
+	if (sim && vb_bench_plan_profile(o->profile) != 0)
 		return -EINVAL;
 	if (o->nodes == 0 && !net)
 		o->nodes = sim ? 4 : 2;
@@ -400,18 +378,6 @@ static int plan_clients(const struct vb_tbench_opts *o)
 			       "%" PRIu64 " nodes, %" PRIu64 " threads each and %" PRIu64
 			       " coroutines on each are too many: at most %u clients are possible",
 			       o->nodes, o->threads, o->coroutines, VB_TBENCH_CLIENTS_MAX);
-	return 0;
-}
-
-static int plan_times(struct vb_tbench_opts *o)
-{
-	o->warmup_ns = o->duration_ns / 10;
-	if (o->warmup != NULL && vb_parse_time_ns(o->warmup, &o->warmup_ns) != 0)
-		return vb_fail(-EINVAL,
-			       "--warmup '%s': a time with its unit (ns, us, ms, s) is needed",
-			       o->warmup);
-	if (o->warmup_ns > 3600 * SEC)
-		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", o->warmup);
 	return 0;
 }
 
@@ -533,7 +499,7 @@ int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *p)
 	if (err == 0)
 		err = plan_fabric(&p->o);
 	if (err == 0)
-		err = plan_times(&p->o);
+		err = vb_bench_plan_warmup(p->o.warmup, p->o.duration_ns, &p->o.warmup_ns);
 	if (err == 0)
 		err = plan_history(p);
 	if (err == 0 && p->o.nodes != 0)
