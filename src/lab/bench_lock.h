@@ -370,6 +370,8 @@ void vb_bench_progress_clear(void);
 
 /* ---- reports ---- */
 
+/* Nanoseconds as microseconds, in seven columns with four significant places or so. */
+void vb_bench_put_us(FILE *to, double ns);
 void vb_bench_print_head(FILE *to, const struct vb_bench_plan *plan);
 void vb_bench_print_row(FILE *to, const struct vb_bench_plan *plan,
 			const struct vb_bench_result *r);

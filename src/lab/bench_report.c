@@ -85,8 +85,7 @@ void vb_bench_print_head(FILE *to, const struct vb_bench_plan *p)
 	fflush(to);
 }
 
-/* Four significant places or so in seven columns. */
-static void put_us(FILE *to, double ns)
+void vb_bench_put_us(FILE *to, double ns)
 {
 	double us = ns / 1000;
 
@@ -99,10 +98,10 @@ static void put_percentiles(FILE *to, const struct vb_hist *h, bool tail)
 		fprintf(to, tail ? "       -       -       -" : "       -       -");
 		return;
 	}
-	put_us(to, (double)vb_hist_percentile(h, 50));
-	put_us(to, (double)vb_hist_percentile(h, 99));
+	vb_bench_put_us(to, (double)vb_hist_percentile(h, 50));
+	vb_bench_put_us(to, (double)vb_hist_percentile(h, 99));
 	if (tail)
-		put_us(to, (double)vb_hist_percentile(h, 99.9));
+		vb_bench_put_us(to, (double)vb_hist_percentile(h, 99.9));
 }
 
 static void put_notes(FILE *to, const struct vb_bench_result *r)
@@ -218,7 +217,7 @@ static void put_phase(FILE *to, const struct vb_lock_timing *t, enum vb_call cal
 	if (t->ns[call][phase] == 0)
 		fprintf(to, "       -");
 	else
-		put_us(to, per(t->ns[call][phase], t->calls[call]));
+		vb_bench_put_us(to, per(t->ns[call][phase], t->calls[call]));
 }
 
 void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,

@@ -290,6 +290,21 @@ int vb_tbench_ground_open(struct vb_tbench_ground *g, const struct vb_tbench_pla
 			  const struct vb_tbench_one *one, struct vb_tbench_result *r);
 void vb_tbench_ground_close(struct vb_tbench_ground *g);
 
+static inline uint64_t vb_tbench_sum(const uint64_t *words, unsigned n)
+{
+	uint64_t s = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		s += words[i];
+	return s;
+}
+
+/* Of every type, in the measured span. */
+static inline uint64_t vb_tbench_commits(const struct vb_tbench_tally *t)
+{
+	return vb_tbench_sum(t->commits, VB_LOAD_TYPES_MAX);
+}
+
 void vb_tbench_tally_init(struct vb_tbench_tally *t);
 void vb_tbench_tally_merge(struct vb_tbench_tally *into, const struct vb_tbench_tally *t);
 void vb_tbench_meter_add(struct vb_tbench_meter *into, const struct vb_tbench_meter *m);

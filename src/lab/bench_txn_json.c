@@ -10,15 +10,6 @@ static json_t *word(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
-static uint64_t sum(const uint64_t *words, unsigned n)
-{
-	uint64_t s = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		s += words[i];
-	return s;
-}
-
 /* The workload's options as they were, by name. */
 static json_t *options_json(const struct vb_tbench_plan *p)
 {
@@ -147,7 +138,7 @@ static json_t *verbs_json(const struct vb_tbench_meter *m, double commits)
 {
 	uint64_t read = m->verbs[VB_OP_READ], send = m->verbs[VB_OP_SEND];
 	uint64_t write = m->verbs[VB_OP_WRITE] + m->verbs[VB_OP_WRITE_NOTIFY];
-	uint64_t all = sum(m->verbs, VB_OP_COUNT);
+	uint64_t all = vb_tbench_sum(m->verbs, VB_OP_COUNT);
 	json_t *o = json_object();
 
 	json_object_set_new(o, "read", vb_json_ratio((double)read, commits));
@@ -207,12 +198,13 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 	const struct vb_tbench_tally *t = r->tally;
 	const struct vb_tbench_meter *m = &t->spent;
 	bool real = r->plan->o.fabric != VB_TBENCH_SIM;
-	uint64_t aborts = sum(m->aborts, VB_TXN_CAUSES) - m->aborts[VB_TXN_USER];
+	uint64_t aborts = vb_tbench_sum(m->aborts, VB_TXN_CAUSES) - m->aborts[VB_TXN_USER];
 	double n = (double)commits;
 
 	json_object_set_new(j, "commits", word(commits));
 	json_object_set_new(j, "goodput_txn_s", json_real(t->rate));
-	json_object_set_new(j, "rolled_back", word(sum(t->rolled_back, VB_LOAD_TYPES_MAX)));
+	json_object_set_new(j, "rolled_back",
+			    word(vb_tbench_sum(t->rolled_back, VB_LOAD_TYPES_MAX)));
 	json_object_set_new(j, "aborts", aborts_json(t));
 	json_object_set_new(j, "abort_rate",
 			    vb_json_ratio((double)aborts, (double)(commits + aborts)));
@@ -241,7 +233,7 @@ json_t *vb_tbench_json(const struct vb_tbench_result *r)
 	json_object_set_new(j, "duration_s", json_real((double)t->measured_ns / 1e9));
 	json_object_set_new(j, "wall_s", json_real(r->wall_s));
 	json_object_set_new(j, "fill_s", json_real(r->fill_s));
-	set_rates(j, r, sum(t->commits, VB_LOAD_TYPES_MAX));
+	set_rates(j, r, vb_tbench_commits(t));
 	json_object_set_new(j, "check", check_json(r));
 	json_object_set_new(j, "invariant", invariant_json(r));
 	json_object_set_new(j, "recovered", word(t->spent.recovered));

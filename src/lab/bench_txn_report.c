@@ -13,15 +13,6 @@ static const char head_2[] = "protocol         hybrid        ktxn/s       %     
 			     "p99.9   prims  index  verbs"
 			     "  calls       CPU %      %   k/txn  serializable  invariant\n";
 
-static uint64_t commits_of(const struct vb_tbench_tally *t)
-{
-	uint64_t n = 0;
-
-	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++)
-		n += t->commits[i];
-	return n;
-}
-
 static uint64_t aborts_of(const struct vb_tbench_tally *t)
 {
 	uint64_t n = 0;
@@ -34,15 +25,6 @@ static uint64_t aborts_of(const struct vb_tbench_tally *t)
 static double per(double n, uint64_t of)
 {
 	return of > 0 ? n / (double)of : 0;
-}
-
-static uint64_t sum(const uint64_t *words, unsigned n)
-{
-	uint64_t s = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		s += words[i];
-	return s;
 }
 
 void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *p)
@@ -69,14 +51,6 @@ void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *p)
 	fflush(to);
 }
 
-/* Four significant places or so in seven columns. */
-static void put_us(FILE *to, double ns)
-{
-	double us = ns / 1000;
-
-	fprintf(to, us < 100 ? " %7.2f" : us < 10000 ? " %7.1f" : " %7.0f", us);
-}
-
 static void put_latency(FILE *to, const struct vb_tbench_tally *t)
 {
 	static struct vb_hist all;
@@ -89,9 +63,9 @@ static void put_latency(FILE *to, const struct vb_tbench_tally *t)
 		fprintf(to, "       -       -       -");
 		return;
 	}
-	put_us(to, (double)vb_hist_percentile(&all, 50));
-	put_us(to, (double)vb_hist_percentile(&all, 99));
-	put_us(to, (double)vb_hist_percentile(&all, 99.9));
+	vb_bench_put_us(to, (double)vb_hist_percentile(&all, 50));
+	vb_bench_put_us(to, (double)vb_hist_percentile(&all, 99));
+	vb_bench_put_us(to, (double)vb_hist_percentile(&all, 99.9));
 }
 
 static const char *verdict_of(const struct vb_tbench_result *r)
@@ -157,14 +131,14 @@ void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r)
 		fflush(to);
 		return;
 	}
-	commits = commits_of(t);
+	commits = vb_tbench_commits(t);
 	aborts = aborts_of(t);
 	fprintf(to, " %11.2f %7.2f ", t->rate / 1000, 100 * per((double)aborts, commits + aborts));
 	put_latency(to, t);
 	fprintf(to, " %7.2f %6.2f %6.2f %6.2f %11.1f",
-		per((double)sum(t->spent.prims, VB_INDEX), commits),
+		per((double)vb_tbench_sum(t->spent.prims, VB_INDEX), commits),
 		per((double)t->spent.prims[VB_INDEX], commits),
-		per((double)sum(t->spent.verbs, VB_OP_COUNT), commits),
+		per((double)vb_tbench_sum(t->spent.verbs, VB_OP_COUNT), commits),
 		per((double)t->spent.calls, commits),
 		100 * per((double)t->useful_ns, t->attempts_ns));
 	if (r->plan->o.fabric != VB_TBENCH_SIM)
@@ -193,12 +167,12 @@ static void put_types(FILE *to, const struct vb_tbench_result *r)
 			continue;
 		fprintf(to, "%-16s %-8s %-17s %10" PRIu64, r->one->cc->name, r->one->code,
 			load->types[i], h->total);
-		put_us(to, (double)h->min);
-		put_us(to, (double)vb_hist_percentile(h, 50));
-		put_us(to, (double)vb_hist_percentile(h, 90));
-		put_us(to, (double)vb_hist_percentile(h, 99));
-		put_us(to, (double)vb_hist_percentile(h, 99.9));
-		put_us(to, (double)h->max);
+		vb_bench_put_us(to, (double)h->min);
+		vb_bench_put_us(to, (double)vb_hist_percentile(h, 50));
+		vb_bench_put_us(to, (double)vb_hist_percentile(h, 90));
+		vb_bench_put_us(to, (double)vb_hist_percentile(h, 99));
+		vb_bench_put_us(to, (double)vb_hist_percentile(h, 99.9));
+		vb_bench_put_us(to, (double)h->max);
 		fputc('\n', to);
 	}
 }
@@ -207,7 +181,7 @@ static void put_stages(FILE *to, const struct vb_tbench_result *r)
 {
 	const struct vb_cc_ops *cc = r->one->cc;
 	const struct vb_stage_time *timed = r->tally->spent.timed;
-	uint64_t commits = commits_of(r->tally);
+	uint64_t commits = vb_tbench_commits(r->tally);
 
 	fprintf(to, "%-16s %-8s", cc->name, r->one->code);
 	for (unsigned i = 0; i < cc->n_stages; i++)

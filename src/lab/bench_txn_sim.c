@@ -208,14 +208,11 @@ int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_
 	}
 	if (err == 0) {
 		struct vb_tbench_tally *t = r->tally;
-		uint64_t commits = 0;
 
 		r->ran = true;
 		measure(&u);
-		for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++)
-			commits += t->commits[i];
 		if (t->measured_ns > 0)
-			t->rate = (double)commits * 1e9 / (double)t->measured_ns;
+			t->rate = (double)vb_tbench_commits(t) * 1e9 / (double)t->measured_ns;
 		r->virtual_verbs = vb_sim_verbs(u.ground.fabric);
 		/* What a commit has posted without waiting is in place when its client has gone. */
 		vb_tbench_worker_close(&u.worker);
