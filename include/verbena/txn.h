@@ -54,7 +54,7 @@ struct vb_coordinator;
 struct vb_db_server;
 
 #define VB_TABLES_MAX    24u
-#define VB_RECORD_MAX    65536u
+#define VB_RECORD_MAX    65024u /* with what stands beside it, one verb of 64 KiB */
 #define VB_TXN_ITEMS_MAX 4096u
 
 struct vb_db_params {

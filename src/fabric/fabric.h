@@ -112,6 +112,7 @@ struct vb_batch {
 	struct vb_task *waiter; /* woken when pending reaches 0 */
 };
 #define VB_BATCH_MAX 64
+#define VB_LEN_MAX   65536u /* bytes of one READ or WRITE that every fabric takes; some take more */
 
 enum vb_cap_flags {
 	VB_CAP_MASKED64 = 1 << 0,

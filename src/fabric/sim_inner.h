@@ -26,7 +26,7 @@
 #define SIM_BUCKETS 512u
 
 #define SIM_INLINE       64u        /* data kept in the operation itself */
-#define SIM_LEN_MAX      (1u << 20) /* bytes of one READ or WRITE */
+#define SIM_LEN_MAX      (1u << 20) /* bytes of one READ or WRITE; at least VB_LEN_MAX */
 #define SIM_PIECES       4u         /* into which a torn access falls */
 #define SIM_HANDLERS_MAX 16u        /* server threads of one endpoint */
 #define SIM_INBOX_MAX    65536u     /* messages; beyond it the receiver is "not ready" */

@@ -406,7 +406,7 @@ static void set_caps(struct verbs *w)
 		c->atomics = w->ext->name;
 	w->f->coalesce = w->o.doorbell == VERBS_DOORBELL_BATCH;
 	w->f->wait_ns = w->bound_ns;
-	w->f->verb_bytes_max = VERBS_LEN_MAX;
+	w->f->verb_bytes_max = VB_LEN_MAX;
 }
 
 static void verbs_close(struct net_fabric *f);

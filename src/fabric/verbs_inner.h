@@ -38,8 +38,6 @@
 #define VERBS_LANES_MAX   8u
 #define VERBS_SLOT        160u
 #define VERBS_PIECE       4096u
-#define VERBS_LEN_MAX     65536u /* of one verb */
-#define VERBS_PIECES      (VERBS_LEN_MAX / VERBS_PIECE + 1)
 #define VERBS_RECV_BYTES  256u /* a receive buffer; with the 40 bytes in front of a datagram */
 #define VERBS_SPARE       4u /* places of a ring that verbs leave to acknowledgements and control */
 #define VERBS_RESERVE     4u /* credits that messages leave to control */

@@ -169,6 +169,13 @@ static uint32_t pad8(uint32_t n)
 	return (n + 7) & ~7u;
 }
 
+/* What one verb must move: a tuple, a request or an answer with one item, a mender's log. */
+#define BESIDE_RECORD (256u + sizeof(struct vb_wire_item) + 64u)
+_Static_assert(VB_RECORD_MAX + BESIDE_RECORD <= VB_LEN_MAX, "the largest record, on every fabric");
+_Static_assert(CALL_BYTES <= VB_LEN_MAX, "a request of several items, too");
+_Static_assert(sizeof(struct vb_place_head) + sizeof(struct vb_log_entry) <= BESIDE_RECORD,
+	       "a log of one record");
+
 static void set_sizes(struct vb_db *db, const struct vb_db_params *p)
 {
 	uint32_t one;

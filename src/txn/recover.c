@@ -214,6 +214,25 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 
 /* ---- rolling forward ---- */
 
+/* A log may be longer than one verb can be: how long, its head says; whether that was so, its seal. */
+static int read_log(struct vb_acc *acc, vb_addr at, unsigned char *to, uint32_t room)
+{
+	const struct vb_place_head *head = (const void *)to;
+	uint64_t end = sizeof(*head);
+	int err = 0;
+
+	for (uint64_t done = 0; err == 0 && done < end && end <= room;) {
+		uint64_t most = done == 0 ? room : end;
+		uint32_t len = (uint32_t)(most - done < VB_LEN_MAX ? most - done : VB_LEN_MAX);
+
+		vb_acc_read(acc, VB_READ_TM, at + done, to + done, len);
+		err = vb_acc_go(acc);
+		done += len;
+		end = sizeof(*head) + head->log_bytes;
+	}
+	return err;
+}
+
 /*
  * A copy of the log that the transaction has left in its place; *out is NULL if it has none,
  * because it wrote nothing (the seal is then another's).  Its memory is near if the place is our
@@ -223,7 +242,6 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 		    uint32_t *bytes)
 {
 	struct vb_db *db = me->db;
-	struct vb_acc *acc = &mender(me)->acc;
 	uint32_t room = vb_db_place_bytes(db, place);
 	const void *near = vb_local(db->fabric, vb_db_place(db, place), room);
 	unsigned char *copy = malloc(room);
@@ -236,8 +254,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	if (near != NULL && vb_addr_node(vb_db_place(db, place)) == me->node) {
 		memcpy(copy, near, room);
 	} else {
-		vb_acc_read(acc, VB_READ_TM, vb_db_place(db, place), copy, room);
-		err = vb_acc_go(acc);
+		err = read_log(&mender(me)->acc, vb_db_place(db, place), copy, room);
 	}
 	if (err == 0 && head->log_bytes <= room - sizeof(*head) &&
 	    XXH3_64bits_withSeed(head + 1, head->log_bytes, ts) == head->log_seal) {

@@ -410,7 +410,7 @@ static void too_many_bytes(void **state)
 	struct world w;
 
 	p.bytes_max = 3 * sizeof(struct record);
-	open_world(&w, "shm", &p);
+	open_world(&w, fabric_of(state), &p);
 	must(vb_txn_begin(w.a));
 	for (uint64_t key = 0; key < 3; key++)
 		changed(&w, key)->value = 0;
@@ -555,7 +555,7 @@ static void without_servers(void **state)
 	struct record copy;
 	struct world w;
 
-	open_db(&w, "shm", &p);
+	open_db(&w, fabric_of(state), &p);
 	must(vb_coordinator_open(w.db, 0, &w.a));
 	if (k->hybrid == NULL) {
 		/* What was loaded is found and changed without anybody's help. */
@@ -623,7 +623,7 @@ static void two_databases(void **state)
 	struct record *u, copy;
 	struct world w, v = {0};
 
-	open_world(&w, "shm", &p);
+	open_world(&w, fabric_of(state), &p);
 	p.cc = "silo";
 	p.hybrid = NULL;
 	p.name = "another";
@@ -686,7 +686,7 @@ static void recovery_is_off(void **state)
 	struct world w;
 
 	p.no_recovery = true;
-	open_world(&w, "shm", &p);
+	open_world(&w, fabric_of(state), &p);
 	refused(vb_db_recover(w.a, 0, &freed), -EOPNOTSUPP);
 	alone(w.b, vb_txn_write(w.b, w.t, 0, &one));
 	close_world(&w);
@@ -726,7 +726,7 @@ static void fits_exactly(void **state)
 	struct vb_db_params p = usual_db(*state, LONG_NS);
 	struct world w = {0};
 
-	open_fabric(&w.f, "shm",
+	open_fabric(&w.f, fabric_of(state),
 		    vb_db_node_bytes(&p, NODES) + vb_table_node_bytes(&p, &usual_table, NODES));
 	must(vb_db_open(w.f, &p, &w.db));
 	must(vb_table_open(w.db, &usual_table, &w.t));
@@ -737,7 +737,7 @@ static void fits_exactly(void **state)
 	close_world(&w);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
 		{"reads its own writes", reads_its_own_writes},
@@ -766,7 +766,7 @@ int main(void)
 	};
 	static const char *const fabrics[] = {"shm", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
-	size_t n = tests_for_all(fabrics, cases, VB_ARRAY_SIZE(cases), tests);
+	size_t n = tests_for_all(argc, argv, fabrics, cases, VB_ARRAY_SIZE(cases), tests);
 
 	return _cmocka_run_group_tests("transactions: the calls", tests, n, NULL, NULL);
 }

@@ -480,7 +480,7 @@ static void nothing_is_lost_in_passing(void **state)
 	close_world(&w);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
 		{"no dirty read", no_dirty_read},
@@ -501,7 +501,7 @@ int main(void)
 	};
 	static const char *const fabrics[] = {"shm", "sim", NULL};
 	static struct CMUnitTest tests[TESTS_MAX + 1];
-	size_t n = tests_for_all(fabrics, cases, VB_ARRAY_SIZE(cases), tests);
+	size_t n = tests_for_all(argc, argv, fabrics, cases, VB_ARRAY_SIZE(cases), tests);
 
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_lost_update_is_caught);
 	return _cmocka_run_group_tests("transactions: isolation", tests, n, NULL, NULL);

@@ -176,7 +176,7 @@ static void what_is_refused(void **state)
 	vb_values_close(v);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
 		{"against a model", against_a_model},
@@ -185,7 +185,7 @@ int main(void)
 	};
 	static const char *const fabrics[] = {"shm", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
-	size_t n = tests_for_all(fabrics, cases, VB_ARRAY_SIZE(cases), tests);
+	size_t n = tests_for_all(argc, argv, fabrics, cases, VB_ARRAY_SIZE(cases), tests);
 
 	return _cmocka_run_group_tests("values", tests, n, NULL, NULL);
 }

@@ -76,8 +76,23 @@ struct world {
 		assert_true(text_[0] != '\0');                                                     \
 	} while (0)
 
+static inline const char *fabric_of(void **state)
+{
+	const struct kind *k = *state;
+
+	return k->fabric;
+}
+
+static inline bool on_verbs(const char *fabric)
+{
+	return fabric != NULL && strcmp(fabric, "verbs") == 0;
+}
+
 static inline struct vb_db_params usual_db(const struct kind *k, uint64_t lease_ns)
 {
+	/* A card's verbs may take so long that a short lease is the shortest there. */
+	if (on_verbs(k->fabric) && lease_ns == SHORT_NS)
+		lease_ns = 0;
 	return (struct vb_db_params){
 		.cc = k->ops->name,
 		.hybrid = k->hybrid,
@@ -92,9 +107,16 @@ static inline struct vb_db_params usual_db(const struct kind *k, uint64_t lease_
 static const struct vb_table_params usual_table = {
 	.name = "account", .record_bytes = sizeof(struct record), .records = RECORDS};
 
+/* On verbs all nodes are of this process, and are reached through the card. */
 static inline void open_fabric(struct vb_fabric **f, const char *fabric, uint64_t node_bytes)
 {
+	const char *device = getenv("VERBENA_VERBS_DEVICE");
+	char options[128];
+
+	snprintf(options, sizeof(options), "timeout=11,retries=2%s%s", device ? ",device=" : "",
+		 device ? device : "");
 	must(vb_fabric_open(&(struct vb_fabric_params){.fabric = fabric,
+						       .options = on_verbs(fabric) ? options : NULL,
 						       .nodes = NODES,
 						       .node_bytes = node_bytes,
 						       .endpoints = 32},
@@ -124,7 +146,7 @@ static inline void stop_servers(struct world *w)
 static inline void open_db(struct world *w, const char *fabric, const struct vb_db_params *p)
 {
 	*w = (struct world){0};
-	open_fabric(&w->f, fabric, 16 << 20);
+	open_fabric(&w->f, fabric, on_verbs(fabric) ? 4 << 20 : 16 << 20);
 	must(vb_db_open(w->f, p, &w->db));
 	must(vb_table_open(w->db, &usual_table, &w->t));
 	load(w->t);
@@ -202,16 +224,32 @@ struct case_for_all {
 static struct kind kinds[KINDS_MAX];
 static char test_names[TESTS_MAX][96];
 
-/* Fills `tests` with every case for every protocol, one-sided and by RPC, on each of the fabrics; how many
- * there are. */
-static inline size_t tests_for_all(const char *const *fabrics, const struct case_for_all *cases,
-				   size_t n_cases, struct CMUnitTest *tests)
+static inline bool is_named(const struct vb_cc_ops *ops, char *const *names, int n)
 {
+	for (int i = 0; i < n; i++)
+		if (strcmp(names[i], ops->name) == 0)
+			return true;
+	return n <= 0;
+}
+
+/*
+ * Fills `tests` with every case for every protocol, one-sided and by RPC, on each of the fabrics; how many
+ * there are.  The test's arguments choose otherwise: a fabric and, behind it, protocols.
+ */
+static inline size_t tests_for_all(int argc, char **argv, const char *const *fabrics,
+				   const struct case_for_all *cases, size_t n_cases,
+				   struct CMUnitTest *tests)
+{
+	const char *const one[] = {argc > 1 ? argv[1] : NULL, NULL};
 	unsigned n_kinds = 0;
 	size_t n = 0;
 
+	if (argc > 1)
+		fabrics = one;
 	for (; *fabrics != NULL; fabrics++)
 		for (const struct vb_cc_ops *const *c = protocols; *c != NULL; c++) {
+			if (!is_named(*c, argv + 2, argc - 2))
+				continue;
 			vb_assert(n_kinds + 2 <= KINDS_MAX);
 			kinds[n_kinds++] = (struct kind){*c, NULL, *fabrics};
 			kinds[n_kinds++] = (struct kind){*c, "rpc", *fabrics};

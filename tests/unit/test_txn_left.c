@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A coordinator passes its commit point, and then nothing of it reaches any record: its commit stage does
+ * nothing, and its client is gone.  Others finish what it has left, from its log, which they read with
+ * verbs: as it is, and where it is longer than any fabric moves with one verb.  On shm a log is never
+ * read so while its owner's process lives.
+ */
+#include "txn/db.h"
+#include "txn_api.h"
+
+#define LEFT_KEYS  6u
+#define LARGE_KEYS 24u
+#define LARGE      (60u << 10) /* so that the log has more than 1 MiB, the most that a READ has on sim */
+
+static uint8_t large[LARGE];
+
+/* The protocol with a commit stage that does nothing, here or at a server. */
+static struct vb_cc_ops mute;
+static struct vb_stage_ops stages[VB_STAGES_MAX];
+
+static void do_nothing(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	(void)s;
+	for (unsigned i = 0; i < n; i++)
+		items[i]->status = VB_TXN_FABRIC;
+}
+
+static void on_prepared(void *ctx, const struct vb_txn *t)
+{
+	struct vb_db *db = t->me->db;
+
+	(void)ctx;
+	mute = *db->cc;
+	memcpy(stages, mute.stages, mute.n_stages * sizeof(stages[0]));
+	stages[mute.commit].run = do_nothing;
+	mute.stages = stages;
+	db->cc = &mute;
+}
+
+static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
+{
+	(void)t;
+	*(bool *)ctx = committed;
+}
+
+static void on_unknown(void *ctx, const struct vb_txn *t)
+{
+	(void)ctx;
+	(void)t;
+}
+
+/* Coordinator a of the world has committed to these records, and is gone. */
+static void leave(struct world *w, struct vb_table *t, unsigned keys, const void *record)
+{
+	const struct vb_cc_ops *cc = w->db->cc;
+	bool committed = false;
+	struct vb_txn_watch watch = {.ctx = &committed,
+				     .prepared = on_prepared,
+				     .ended = on_ended,
+				     .unknown = on_unknown};
+
+	must(vb_txn_begin(w->a));
+	for (uint64_t key = 0; key < keys; key++)
+		must(vb_txn_write(w->a, t, key, record));
+	w->db->watch = &watch;
+	must(vb_txn_commit(w->a));
+	w->db->watch = NULL;
+	w->db->cc = cc;
+	assert_true(committed);
+	vb_coordinator_bury(w->a);
+	w->a = NULL;
+}
+
+static void recover_all(struct world *w, unsigned keys)
+{
+	uint64_t freed;
+
+	for (uint16_t node = 0; node < NODES; node++)
+		must(vb_db_recover(w->b, node, &freed));
+	assert_int_equal(w->b->rolled_forward, keys);
+}
+
+static void finished_by_others(void **state)
+{
+	const struct record after = {.value = 7};
+	struct world w;
+
+	open_usual(&w, state, SHORT_NS);
+	leave(&w, w.t, LEFT_KEYS, &after);
+	recover_all(&w, LEFT_KEYS);
+	for (uint64_t key = 0; key < LOADED; key++)
+		assert_int_equal(value_of(w.b, w.t, key), key < LEFT_KEYS ? 7 : FIRST + key);
+	close_world(&w);
+}
+
+static int find_large(struct vb_coordinator *me, struct vb_table *t, uint64_t key, bool *same)
+{
+	const void *here;
+	int err = vb_txn_get(me, t, key, &here);
+
+	*same = err == 0 && memcmp(here, large, LARGE) == 0;
+	return err;
+}
+
+static void long_log(void **state)
+{
+	const struct vb_table_params tp = {
+		.name = "large", .record_bytes = LARGE, .records = LARGE_KEYS};
+	struct vb_db_params p = usual_db(*state, SHORT_NS);
+	struct world w = {0};
+	bool same = false;
+
+	p.coordinators = 2;
+	p.items_max = LARGE_KEYS;
+	p.record_max = LARGE;
+	p.bytes_max = LARGE_KEYS * LARGE;
+	open_fabric(&w.f, fabric_of(state),
+		    vb_db_node_bytes(&p, NODES) + vb_table_node_bytes(&p, &tp, NODES));
+	must(vb_db_open(w.f, &p, &w.db));
+	must(vb_table_open(w.db, &tp, &w.t));
+	for (uint64_t key = 0; key < LARGE_KEYS; key++)
+		must(vb_table_load(w.t, key, large));
+	start_servers(&w);
+	must(vb_coordinator_open(w.db, 0, &w.a));
+	must(vb_coordinator_open(w.db, 1, &w.b));
+	for (unsigned i = 0; i < LARGE; i++)
+		large[i] = (uint8_t)(i * 7 + i / 256);
+	leave(&w, w.t, LARGE_KEYS, large);
+	recover_all(&w, LARGE_KEYS);
+	for (uint64_t key = 0; key < LARGE_KEYS; key++) {
+		alone(w.b, find_large(w.b, w.t, key, &same));
+		assert_true(same);
+	}
+	memset(large, 0, LARGE);
+	close_world(&w);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct case_for_all cases[] = {
+		{"finished by others", finished_by_others},
+		{"from a log longer than a verb", long_log},
+	};
+	static const char *const fabrics[] = {"sim", NULL};
+	static struct CMUnitTest tests[TESTS_MAX];
+	size_t n = tests_for_all(argc, argv, fabrics, cases, VB_ARRAY_SIZE(cases), tests);
+
+	return _cmocka_run_group_tests("transactions: what is left", tests, n, NULL, NULL);
+}
