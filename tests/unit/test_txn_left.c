@@ -9,7 +9,7 @@
 #include "txn_api.h"
 
 #define LEFT_KEYS  6u
-#define LARGE_KEYS 24u
+#define LARGE_KEYS 18u
 #define LARGE      (60u << 10) /* so that the log has more than 1 MiB, the most that a READ has on sim */
 
 static uint8_t large[LARGE];

@@ -1,0 +1,114 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Transactions over RDMA: three processes on two devices, checked; the largest record; one process killed.
+. "$(dirname "$0")/../cli/lib.sh"
+device=${VERBENA_VERBS_DEVICE-}
+second=${VERBENA_VERBS_DEVICE2-$device}
+json=$work/run.json
+
+if [ -z "$device" ]; then
+	skip 'transactions over verbs' 'VERBENA_VERBS_DEVICE names no RDMA device'
+	finish
+	exit
+fi
+
+# Ranks 0 and 2 are on the first device, 1 on the second.
+common="--fabric verbs --coroutines 2 --fabric-options device=$device+$second"
+
+holds() { # FILTER
+	jq -e "$1" "$json" >/dev/null || {
+		jq -c '.runs[] | {cc, hybrid, commits, failed, died, stalled, check, invariant}' "$json"
+		false
+	}
+}
+
+# A span in which nothing commits shows nothing: then a longer one, for a machine with other work.
+bench() { # PROCESSES ARGS...
+	procs=$1
+	shift
+	for span in 250ms 3s; do
+		rm -f "$json"
+		# shellcheck disable=SC2086
+		run bench txn $common --procs "$procs" --check --duration $span --json "$json" "$@"
+		{ [ "$status" = 0 ] && jq -e '.runs | all(.commits > 0)' "$json" >/dev/null; } && break
+	done
+}
+
+right() { # RUNS
+	holds ".runs | length == $1 and all(.fabric == \"verbs\" and .nodes == $procs and .commits > 0 and
+		.failed == 0 and .died == null and .check.serializable == true and .invariant.holds == true)"
+}
+
+protocols=$("$verbena" list --json | jq -r '.cc | length')
+bench 3 --cc all --hybrid none --workload ycsb --records 1k --dist uniform --ops 6
+is 'ycsb, one-sided: exit status 0' [ "$status" = 0 ]
+is 'ycsb, one-sided: every protocol, checked' right "$protocols"
+
+# With more processes than cores a call takes many of the kernel's turns.
+bench 2 --cc all --hybrid rpc --workload ycsb --records 1k --dist uniform --ops 6
+is 'ycsb, by RPC: exit status 0' [ "$status" = 0 ]
+is 'ycsb, by RPC: every protocol, checked' right "$protocols"
+
+bench 3 --cc wait-die-fair,wound-wait-sx,silo,sundial --hybrid both --workload smallbank --accounts 300 \
+	--hot-accounts 300
+is 'smallbank: exit status 0' [ "$status" = 0 ]
+is 'smallbank: every run, checked' right 8
+# Soft-RoCE's atomics know nothing of the CPU's: a node's own records are reached through the device, too.
+case $device in
+rxe*) is 'smallbank: nothing passes the device by' holds '.runs | all(.near_prims_per_txn == 0)' ;;
+esac
+
+# A record that, with what stands beside it, is as long as a verb may be.
+bench 2 --cc silo --hybrid both --workload ycsb --record-bytes 65024 --records 8 --dist uniform --ops 2
+is 'the largest record: exit status 0' [ "$status" = 0 ]
+is 'the largest record: every run, checked' right 2
+
+# A process that is killed: the others stop with its name and leave what they have measured.
+within() { # SECONDS COMMAND...: it holds before that
+	tries=$(($1 * 10))
+	shift
+	until "$@"; do
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || return 1
+		sleep 0.1
+	done
+}
+
+born() { # PID: it has its two children
+	[ "$(pgrep -c -P "$1")" = 2 ]
+}
+
+began() { # PID: has run for 2 s of its own: it is past the opening
+	ticks=$(awk '{ print $14 + $15 }' "/proc/$1/stat" 2>/dev/null)
+	[ "${ticks:-0}" -ge 200 ]
+}
+
+gone() { # PID...
+	for p in "$@"; do
+		! kill -0 "$p" 2>/dev/null || return 1
+	done
+}
+
+# Some stages are one-sided, some by RPC.
+rm -f "$json"
+# shellcheck disable=SC2086
+"$verbena" bench txn --cc silo --hybrid 01001 $common --procs 3 --workload smallbank --accounts 1k \
+	--duration 300s --warmup 1ms --check --json "$json" >"$work/out" 2>"$work/err" </dev/null &
+pid=$!
+is 'killed: it was there' within 30 born $pid
+others=$(pgrep -P $pid)
+victim=$(pgrep -n -P $pid)
+is 'killed: it had begun' within 60 began "$victim"
+kill -9 "$victim"
+is 'killed: the others stop within 30 s' within 30 gone $pid
+gone $pid || kill -9 $pid
+wait $pid
+status=$?
+is 'killed: exit status 1' [ "$status" = 1 ]
+is 'killed: one error, with the name' [ "$(grep -c 'error: rank 2 .* died' "$work/err")" = 1 ]
+is 'killed: and no other' [ "$(grep -c 'error:' "$work/err")" = 1 ]
+# shellcheck disable=SC2086
+is 'killed: no process is left' within 10 gone $others
+is 'killed: what was measured stands, unjudged' holds '.runs[0] | .commits > 0 and
+	.workers_killed == 1 and (.died | test("rank 2")) and .invariant.judged == false'
+finish
