@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Transactions over RDMA: three processes on two devices, checked; the largest record; one process killed.
+# Transactions over RDMA: processes on two devices, checked; the largest record; one process killed.
 . "$(dirname "$0")/../cli/lib.sh"
 device=${VERBENA_VERBS_DEVICE-}
 second=${VERBENA_VERBS_DEVICE2-$device}
@@ -53,7 +53,7 @@ bench 3 --cc wait-die-fair,wound-wait-sx,silo,sundial --hybrid both --workload s
 	--hot-accounts 300
 is 'smallbank: exit status 0' [ "$status" = 0 ]
 is 'smallbank: every run, checked' right 8
-# Soft-RoCE's atomics know nothing of the CPU's: a node's own records are reached through the device, too.
+# Soft-RoCE's atomics know nothing of the CPU's: a node's own records, too, are reached through it.
 case $device in
 rxe*) is 'smallbank: nothing passes the device by' holds '.runs | all(.near_prims_per_txn == 0)' ;;
 esac

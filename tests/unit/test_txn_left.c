@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A coordinator passes its commit point, and then nothing of it reaches any record: its commit stage does
- * nothing, and its client is gone.  Others finish what it has left, from its log, which they read with
- * verbs: as it is, and where it is longer than any fabric moves with one verb.  On shm a log is never
- * read so while its owner's process lives.
+ * A coordinator passes its commit point, and then nothing of it reaches any record: its commit
+ * stage does nothing, and its client is gone.  Others finish what it has left, from its log, which
+ * they read with verbs; also where it is longer than what any fabric moves with one verb.  On shm
+ * nobody rolls forward while the owner's process lives.
  */
 #include "txn/db.h"
 #include "txn_api.h"
 
 #define LEFT_KEYS  6u
 #define LARGE_KEYS 18u
-#define LARGE      (60u << 10) /* so that the log has more than 1 MiB, the most that a READ has on sim */
+#define LARGE      (60u << 10) /* more than 1 MiB together: the most of a READ on sim */
 
 static uint8_t large[LARGE];
 

@@ -233,8 +233,8 @@ static inline bool is_named(const struct vb_cc_ops *ops, char *const *names, int
 }
 
 /*
- * Fills `tests` with every case for every protocol, one-sided and by RPC, on each of the fabrics; how many
- * there are.  The test's arguments choose otherwise: a fabric and, behind it, protocols.
+ * Fills `tests` with every case for every protocol, one-sided and by RPC, on each of the fabrics;
+ * how many there are.  The test's arguments choose otherwise: a fabric and, behind it, protocols.
  */
 static inline size_t tests_for_all(int argc, char **argv, const char *const *fabrics,
 				   const struct case_for_all *cases, size_t n_cases,
