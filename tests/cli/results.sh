@@ -27,23 +27,31 @@ run_filter='(.ops | . > 0) and (.goodput_ops_s | . > 0) and .failed == 0 and
 	([.breakdown_us | .IA, .RT, .NP, .WP, .WR, .WW, .NS] | length == 7) and
 	.audit.checked_ops > 0 and .audit.violations == 0'
 
-run bench lock --lock all --fabric shm --procs 2 --clients 4 --locks 1k --dist zipf:0.99 \
-	--read-ratio 0.5 --duration 100ms --seed 7 --json "$json"
+run list --json
+locks=$(jq -c '[.locks[].name]' "$work/out")
+n_locks=$(echo "$locks" | jq length)
+# A machine with other work may give a process no core for longer than a lease, or than a short span: such
+# leases are not lost, and such a span is repeated.
+for span in 100ms 3s; do
+	run bench lock --lock all --fabric shm --procs 2 --clients 4 --locks 1k --dist zipf:0.99 \
+		--read-ratio 0.5 --duration $span --lease 2s --seed 7 --json "$json"
+	[ "$status" = 0 ] || break
+	holds '.runs | all(.ops > 0)' && break
+done
 is 'shm: exit status 0' [ "$status" = 0 ]
 is_json 'shm: the head' "$head_filter and .seed == 7"
-is_json 'shm: a run for each lock' '[.runs[].lock] == ["cas", "cas-backoff", "retry-on-fail", "mcs",
-	"dslr", "shiftlock", "rpc"]'
+is_json 'shm: a run for each lock' "[.runs[].lock] == $locks and $n_locks > 6"
 is_json 'shm: what each run has' ".runs | all($run_filter)"
 is_json 'shm: the plan' '.runs | all(.kind == "lock" and .fabric == "shm" and .clients == 4 and
 	.locks == 1000 and .workload.dist == "zipf" and .workload.theta == 0.99 and
 	.workload.read_ratio == 0.5)'
-is 'shm: a line for each lock' [ "$(grep -cE '^(cas|cas-backoff|retry-on-fail|mcs|dslr|shiftlock|rpc) ' "$work/out")" = 7 ]
+is 'shm: a line for each lock' [ "$(grep -cE "^($(echo "$locks" | jq -r 'join("|")')) " "$work/out")" = "$n_locks" ]
 is 'shm: no progress off a terminal' [ ! -s "$work/err" ]
 
 run bench lock --lock all --fabric sim --profile cx5 --nodes 3 --clients 24 --locks 100k \
 	--duration 2ms --seed 7 --json "$json"
 is 'sim: exit status 0' [ "$status" = 0 ]
-is_json 'sim: what each run has' ".runs | length == 7 and all($run_filter)"
+is_json 'sim: what each run has' ".runs | length == $n_locks and all($run_filter)"
 is_json 'sim: uncontended costs: 2 atomics, mostly' \
 	'.runs | map(select(.lock == "dslr" or .lock == "shiftlock")) |
 	all(.verbs_per_op.atomic > 1.9 and .verbs_per_op.atomic < 2.5)'

@@ -30,7 +30,8 @@ bench() { # PROCESSES ARGS...
 		rm -f "$json"
 		# shellcheck disable=SC2086
 		run bench txn $common --procs "$procs" --check --duration $span --json "$json" "$@"
-		{ [ "$status" = 0 ] && jq -e '.runs | all(.commits > 0)' "$json" >/dev/null; } && break
+		[ "$status" = 0 ] || break
+		jq -e '.runs | all(.commits > 0)' "$json" >/dev/null && break
 	done
 }
 
