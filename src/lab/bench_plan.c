@@ -313,7 +313,7 @@ static int plan_fabric(struct vb_bench_opts *o)
 
 int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns)
 {
-	*warmup_ns = duration_ns / 10;
+	*warmup_ns = duration_ns / 10 < 3600 * SEC ? duration_ns / 10 : 3600 * SEC;
 	if (text != NULL && vb_parse_time_ns(text, warmup_ns) != 0)
 		return vb_fail(-EINVAL,
 			       "--warmup '%s': a time with its unit (ns, us, ms, s) is needed",
