@@ -219,6 +219,15 @@ static struct vb_ep *lowest(struct vb_ep *ep)
 	return ep;
 }
 
+uint64_t vb_ep_common_now(struct vb_ep *ep, uint64_t *error_ns)
+{
+	ep = lowest(ep);
+	if (ep->ops->common_now != NULL)
+		return ep->ops->common_now(ep, error_ns);
+	*error_ns = 0;
+	return vb_ep_now(ep);
+}
+
 int vb_ep_wait(struct vb_ep *ep, uint64_t until_ns)
 {
 	struct vb_ep_waiter w = {.task = vb_task_self()};

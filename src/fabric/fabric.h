@@ -195,6 +195,8 @@ struct vb_fabric_ops {
 	void (*checkpoint)(struct vb_ep *ep, bool before);
 	/* Optional, see vb_ep_serve. */
 	void (*serve)(struct vb_ep *ep);
+	/* Optional, see vb_ep_common_now; NULL: the endpoints' own clock is common to all. */
+	uint64_t (*common_now)(struct vb_ep *ep, uint64_t *error_ns);
 	/* Optional; may be called at any time from any thread. */
 	void (*stats)(struct vb_fabric *f, struct vb_fabric_stats *out);
 
@@ -279,6 +281,13 @@ static inline int vb_ep_sleep(struct vb_ep *ep, uint64_t ns)
 {
 	return vb_ep_sleep_until(ep, vb_ep_now(ep) + ns);
 }
+
+/*
+ * The time that all clients have in common, as far as this one knows it: true to within *error_ns.  What a
+ * time service (PTP, the cluster's own) makes of a machine's clock; it may be corrected backwards.  On
+ * one machine it is the machine's clock and exact.
+ */
+uint64_t vb_ep_common_now(struct vb_ep *ep, uint64_t *error_ns);
 
 /* Waits until a message may be there (0), the local time is until_ns (-ETIMEDOUT), -ECANCELED.
  * Spurious returns are allowed; every waiter of the endpoint is woken by every message. */

@@ -123,11 +123,13 @@ int net_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t by
 	       bool *fresh);
 void *net_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes); /* own nodes; else NULL */
 void net_stats(struct vb_fabric *f, struct vb_fabric_stats *out);
+uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns); /* the root's clock */
 
 #define NET_FABRIC_OPS                                                                             \
 	.close = net_close, .after_fork = net_after_fork, .ep_open = net_ep_open,                  \
 	.ep_close = net_ep_close, .post = net_post, .recv = net_recv,                              \
-	.peer_alive = net_peer_alive, .region = net_region, .local = net_local, .stats = net_stats
+	.peer_alive = net_peer_alive, .region = net_region, .local = net_local,                    \
+	.stats = net_stats, .common_now = net_common_now
 
 /* ---- for the transports ---- */
 

@@ -139,6 +139,17 @@ int net_recv(struct vb_ep *ep, struct vb_msg *out)
 	return 0;
 }
 
+uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns)
+{
+	struct net_fabric *f = net_of(ep->fabric);
+	int64_t offset_ns = 0;
+
+	*error_ns = 0;
+	if (f->cluster != NULL)
+		vb_cluster_clock(f->cluster, &offset_ns, error_ns);
+	return vb_ep_now(ep) + (uint64_t)offset_ns;
+}
+
 /* Who cannot be reached just now may be stopped, or behind a cut link: only the cluster buries. */
 bool net_peer_alive(struct vb_fabric *fabric, vb_peer peer)
 {

@@ -207,6 +207,35 @@ static int find_slot(struct sim *s, uint32_t *slot)
 	return vb_fail(-ENOSPC, "all %u endpoints are open: raise `endpoints`", s->n_slots);
 }
 
+/* Between a time service that hardly moves and one that runs after itself at half the speed of time. */
+static void draw_wander(struct sim_ep *ep)
+{
+	struct vb_rng *r = &ep->sim->clock_rng;
+	uint64_t max = ep->sim->faults.common_error_max_ns;
+
+	if (max == 0)
+		return;
+	ep->wander_ns = max;
+	ep->wander_period_ns = max * (8ull << vb_rng_below(r, 9));
+	ep->wander_phase_ns = vb_rng_below(r, ep->wander_period_ns);
+}
+
+/* The error goes from one end of its bound to the other and back, in a straight line. */
+static uint64_t sim_common_now(struct vb_ep *vep, uint64_t *error_ns)
+{
+	struct sim_ep *ep = sim_ep_of(vep);
+	uint64_t now = vb_sched_now(ep->sim->sched), max = ep->wander_ns, at, swing;
+
+	*error_ns = max;
+	if (max == 0)
+		return now;
+	at = (now + ep->wander_phase_ns) % ep->wander_period_ns;
+	swing = (uint64_t)((unsigned __int128)4 * max * at / ep->wander_period_ns);
+	if (swing > 2 * max)
+		swing = 4 * max - swing;
+	return now + swing < max ? 0 : now + swing - max;
+}
+
 static int sim_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 {
 	struct sim *s = sim_of(f);
@@ -235,6 +264,7 @@ static int sim_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 			(int64_t)vb_rng_below(&s->clock_rng, 2 * (uint64_t)drift + 1) - drift;
 		ep->base.offset_ns = vb_rng_below(&s->clock_rng, 1000000000);
 	}
+	draw_wander(ep);
 	s->eps[slot] = ep;
 	*out = &ep->base;
 	return 0;
@@ -415,4 +445,5 @@ const struct vb_fabric_ops vb_fabric_sim = {
 	.local = sim_local,
 	.checkpoint = sim_checkpoint,
 	.serve = sim_serve,
+	.common_now = sim_common_now,
 };

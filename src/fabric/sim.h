@@ -26,9 +26,13 @@ struct vb_sim_faults {
 	                           * do not get through within verb_bound_ns fail: -VB_EUNKNOWN */
 	uint64_t partition_max_ns;
 	int64_t drift_max_ppb; /* each endpoint's clock drifts by a constant within +- this */
+	uint64_t
+		common_error_max_ns; /* what an endpoint takes for the common time (vb_ep_common_now)
+	                               * wanders within +- this, each one's at a pace of its own */
 };
 
-/* Turns faults on or off (all zero) from now on.  drift_max_ppb counts for endpoints opened later. */
+/* Turns faults on or off (all zero) from now on.  drift_max_ppb and common_error_max_ns count for
+ * endpoints opened later. */
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
 /* Only endpoints marked so die or pause; lock servers are not marked.  Only coroutines may use them
  * (the root task cannot die).  Once an endpoint is dead, each of its tasks ends at its next await or

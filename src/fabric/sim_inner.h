@@ -110,6 +110,8 @@ struct sim_ep {
 	uint64_t last_doorbell_ns;
 	unsigned cpu; /* the one that works on the latest message */
 	uint64_t cpu_free_ns[SIM_HANDLERS_MAX];
+	uint64_t wander_ns, wander_period_ns,
+		wander_phase_ns;   /* of the common time as it knows it */
 	struct vb_timer cpu_timer; /* a server's CPU becomes free while messages wait */
 	struct vb_timer death;     /* tells of it on the scheduler's stack */
 	struct vb_msg *inbox;      /* a ring of 2^n */
