@@ -43,6 +43,8 @@ void vb_draw_tell_chance(FILE *to, const char *name, double chance, uint64_t max
 
 void vb_draw_tell_faults(FILE *to, const struct vb_sim_faults *f)
 {
+	char t[16];
+
 	vb_draw_tell_chance(to, "die", f->die, 0);
 	vb_draw_tell_chance(to, "pause", f->pause, f->pause_max_ns);
 	vb_draw_tell_chance(to, "delay", f->delay, f->delay_max_ns);
@@ -50,5 +52,8 @@ void vb_draw_tell_faults(FILE *to, const struct vb_sim_faults *f)
 	vb_draw_tell_chance(to, "lose", f->lose, 0);
 	vb_draw_tell_chance(to, "stall", f->nic_stall, f->nic_stall_max_ns);
 	vb_draw_tell_chance(to, "partition", f->partition, f->partition_max_ns);
+	if (f->common_error_max_ns != 0)
+		fprintf(to, ", clocks off by up to %s",
+			vb_format_ns(t, sizeof(t), (double)f->common_error_max_ns));
 	fprintf(to, "\n");
 }

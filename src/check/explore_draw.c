@@ -104,6 +104,26 @@ static void draw_options(const struct vb_lock_ops *ops, struct vb_rng *r, struct
 	}
 }
 
+/*
+ * Readers whose lease the others compare with clocks of their own: clocks that are as wrong as the
+ * protocol is told they may be, leases short enough for a run to have many, readers that hold past
+ * their lease, stand still in the middle of it.
+ */
+static void draw_clocks(struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const double rare[] = {0.002, 0.01, 0.05};
+	uint64_t bound = vb_draw_spread(r, 1 * US, 7);
+
+	d->faults.common_error_max_ns = bound;
+	snprintf(d->options, sizeof(d->options), "clock_bound=%" PRIu64 "ns,read_lease=0", bound);
+	d->lease_ns = vb_draw_spread(r, 4 * bound > 20 * US ? 4 * bound : 20 * US, 4);
+	d->p_long = vb_draw_one_of(r, rare, 3) * 4;
+	if (vb_rng_chance(r, 0.5)) {
+		d->faults.pause = vb_draw_one_of(r, rare, 3);
+		d->faults.pause_max_ns = vb_draw_between(r, d->lease_ns / 2, 2 * d->lease_ns);
+	}
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
@@ -117,6 +137,10 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	d->liveness_ns = 100 * MS + d->clients * d->cycles * 2 * MS;
 	if (ops->caps & VB_LOCK_SURVIVES)
 		d->liveness_ns += still + mend;
+	/* A writer waits for the end of a lease and may lose to readers then: every cycle may cost
+	 * many leases. */
+	if (ops->caps & VB_LOCK_READ_LEASE)
+		d->liveness_ns += (uint64_t)d->clients * d->cycles * 32 * d->lease_ns;
 }
 
 void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *d)
@@ -138,6 +162,8 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	if (!d->orderly)
 		draw_hard_faults(&r, d);
 	draw_options(ops, &r, d);
+	if (ops->caps & VB_LOCK_READ_LEASE)
+		draw_clocks(&r, d);
 	draw_bounds(ops, d);
 }
 

@@ -30,6 +30,7 @@ static const struct flag_name lock_caps[] = {
 	{VB_LOCK_TOKEN, "own fencing token", "token"},
 	{VB_LOCK_SERVER, "needs a server", "server"},
 	{VB_LOCK_MESSAGES, "messages between clients", "messages"},
+	{VB_LOCK_READ_LEASE, "shared grants end with their lease", "read_lease"},
 	{VB_LOCK_UPDATE, "update locks", "update"},
 	{VB_LOCK_INTENT, "intention modes", "intent"},
 	{0, NULL, NULL},

@@ -37,8 +37,6 @@
 #include "lock/lock.h"
 
 #define CAS_FREE 0ull
-/* How often an answer may be lost in a row before the outcome is left unknown. */
-#define CAS_ASKS 8
 
 struct cas_options {
 	uint64_t backoff_base, backoff_cap;
@@ -52,33 +50,10 @@ static const struct vb_opt cas_backoff_options[] = {
 	VB_OPT_END,
 };
 
-/*
- * Changes the word from `from` to `to` and looks into lost answers.  *seen is what the word held
- * when the verb was executed for certain: `from` or, if a CAS whose answer was lost did the work,
- * `to`.  Nobody else ever writes our name, so `to` cannot stand there for another reason.
- */
-static int cas_change(struct vb_lock_client *me, struct vb_claim *c, uint64_t from, uint64_t to,
-		      uint64_t *seen)
-{
-	int err = vb_cas64(me->ep, c->entry, from, to, seen);
-
-	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && asks < CAS_ASKS; asks++) {
-		uint64_t bound = vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns);
-
-		/* The lost verb may still be on its way.  Asking before the bound could see the
-		 * word without it and then have it land behind our back. */
-		if (vb_ep_sleep(me->ep, bound) != 0)
-			break;
-		me->retries++;
-		err = vb_cas64(me->ep, c->entry, from, to, seen);
-	}
-	return err;
-}
-
 static int cas_try(struct vb_lock_client *me, struct vb_claim *c)
 {
 	uint64_t self = me->ep->self, seen;
-	int err = cas_change(me, c, CAS_FREE, self, &seen);
+	int err = vb_lock_change(me, c, CAS_FREE, self, &seen);
 
 	if (vb_unlikely(err != 0))
 		return err;
@@ -140,7 +115,7 @@ static int cas_backoff_acquire(struct vb_lock_client *me, struct vb_claim *c, ui
 static int cas_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	uint64_t self = me->ep->self, seen, asked = me->retries;
-	int err = cas_change(me, c, self, CAS_FREE, &seen);
+	int err = vb_lock_change(me, c, self, CAS_FREE, &seen);
 
 	if (err || seen == self)
 		return err;

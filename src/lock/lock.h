@@ -37,6 +37,8 @@ enum vb_lock_caps {
 	VB_LOCK_MESSAGES = 1 << 6, /* clients send each other messages */
 	VB_LOCK_UPDATE = 1 << 7,   /* has VB_UPDATE, and converts it */
 	VB_LOCK_INTENT = 1 << 8,   /* has the intention modes */
+	VB_LOCK_READ_LEASE =
+		1 << 9, /* readers give nothing back: a shared grant ends with its lease */
 };
 
 /* ---- modes (modes.c) ---- */
@@ -302,6 +304,14 @@ static inline int vb_lock_grant(struct vb_claim *c, uint64_t valid_until_ns, uin
 	return 0;
 }
 
+/*
+ * Changes the lock word from `from` to `to`, one of which names this client, and looks into lost
+ * answers.  *seen is what the word held when the verb was executed for certain: `from` or, if a CAS
+ * whose answer was lost did the work, `to`.  Nobody else ever writes our name, so it cannot stand
+ * there for another reason.  0; -VB_EUNKNOWN: too many answers lost, or cancelled over them.
+ */
+int vb_lock_change(struct vb_lock_client *me, struct vb_claim *c, uint64_t from, uint64_t to,
+		   uint64_t *seen);
 /*
  * Truncated exponential backoff with full jitter: the nth wait is uniform in [0, min(cap, base 2^n)).
  * Gives way to other tasks even when the wait is 0.  -ETIMEDOUT if until_ns comes first.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting between attempts, and where a client's time goes. */
+/* Waiting between attempts, asking again after lost answers, and where a client's time goes. */
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"
 
@@ -34,6 +34,27 @@ int vb_backoff_wait(struct vb_lock_client *me, struct vb_backoff *b, uint64_t un
 	if (err)
 		return err;
 	return wake >= until_ns ? -ETIMEDOUT : 0;
+}
+
+/* How often an answer may be lost in a row before the outcome is left unknown. */
+#define CHANGE_ASKS 8
+
+int vb_lock_change(struct vb_lock_client *me, struct vb_claim *c, uint64_t from, uint64_t to,
+		   uint64_t *seen)
+{
+	int err = vb_cas64(me->ep, c->entry, from, to, seen);
+
+	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && asks < CHANGE_ASKS; asks++) {
+		uint64_t bound = vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns);
+
+		/* The lost verb may still be on its way.  Asking before the bound could see the
+		 * word without it and then have it land behind our back. */
+		if (vb_ep_sleep(me->ep, bound) != 0)
+			break;
+		me->retries++;
+		err = vb_cas64(me->ep, c->entry, from, to, seen);
+	}
+	return err;
 }
 
 /* Polls after which a thread offers its core to other threads. With at least as many cores as

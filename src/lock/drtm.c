@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DrTM's lock: CAS for writers, leases by the clock for readers (Wei et al., SOSP 2015; seed 000,
+ * section 6, system 2; seed 001, table 1 and section 4.1).
+ *
+ *	 63  62                    40 39             24 23                   0
+ *	+---+-----------------------+-----------------+----------------------+
+ *	| 1 | 0                     | owner node + 1  | owner client         |   a writer has it
+ *	+---+-----------------------+-----------------+----------------------+
+ *	| 0 | end of the readers' lease, common time, ns                     |   readers may have it
+ *	+---+----------------------------------------------------------------+
+ *	  0 = free
+ *
+ *   exclusive  acquire    uncontended 1 CAS       contended 1 CAS for each attempt, 1 more to
+ *                                                 replace a lease that is over
+ *              release    always 1 CAS
+ *   shared     acquire    uncontended 1 CAS       while a lease runs 1 CAS, which fails and shows it
+ *              release    nothing
+ *
+ * The end of a lease is a time that one client writes and others compare with *their* clocks.  Each
+ * client's idea of the common time (vb_ep_common_now) may be wrong by `clock_bound`, B, either way.  A
+ * reader therefore takes the lease for valid while its own idea is below end - B, and everybody else
+ * takes it for over when theirs is above end + B; in between a client can only wait.  Then by the
+ * true time the reader has stopped before the end and the writer begins after it:
+ *
+ *	                        end - B      end      end + B
+ *	 reader's clock  --------->|                              at the latest true time: end
+ *	 writer's clock            |            |       |<-----   at the earliest true time: end
+ *
+ * A lease that is over is replaced, by a reader with the next lease or by a writer with its name,
+ * whose CAS compares the whole word.  Nobody prolongs a lease that still runs, so a writer has its
+ * chance at each end.
+ *
+ *   Promises   shared and exclusive; no order, writers wait for the end of the lease although the
+ *              readers are long gone, and may then lose against the next reader.  The death of a
+ *              reader costs nothing: nobody waits for it.  The death of a writer is never mended:
+ *              DrTM finds the owner's name in the word and frees it when it recovers that machine
+ *              from its log, which a lock alone has not.
+ *
+ *   Departs    from the papers in three things.
+ *              The owner's name has 40 bits, DrTM's 8 (a machine's number), so it shares the
+ *              word with the lease instead of standing beside it.
+ *              Clients that cannot tell the time to within clock_bound are refused; the papers take
+ *              the bound for granted (seed 001: PTP, 50 us).
+ *              A lost answer to a writer's CAS is looked into as in cas.c; one to a reader's
+ *              needs no looking into: if the lease is there it binds nobody beyond its end.
+ */
+#define VB_LOG_ROOM "lock"
+#include "lock/drtm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/log.h"
+
+#define DRTM_FREE  0ull
+#define DRTM_OWNED (1ull << 63)
+/* CASes of one attempt: one shows what is there, one more replaces a lease that is over. */
+#define DRTM_ASKS 2
+/* A lease in clock_bounds, at least: two of them are lost at its ends. */
+#define DRTM_LEASE_BOUNDS 4
+
+const struct vb_opt drtm_option_table[] = {
+	VB_OPT_TIME(struct drtm_options, clock_bound_ns, "clock_bound", "50us", 0, 1000000000ull,
+		    "how far a client's idea of the common time is off at most"),
+	VB_OPT_TIME(struct drtm_options, read_lease_ns, "read_lease", "400us", 0,
+		    3600ull * 1000000000, "how long readers hold; 0: the space's lease"),
+	VB_OPT_TIME(struct drtm_options, backoff_base_ns, "backoff_base", "1.7us", 1, 1000000000ull,
+		    "first backoff between two attempts; doubles each time"),
+	VB_OPT_TIME(struct drtm_options, backoff_cap_ns, "backoff_cap", "1740.8us", 1,
+		    1000000000ull, "longest backoff"),
+	VB_OPT_END};
+
+static const struct drtm_options *options_of(const struct vb_lock_client *me)
+{
+	return me->space->options;
+}
+
+int drtm_open(struct vb_lock_space *space)
+{
+	struct drtm_options *o = space->options;
+
+	o->lease_ns = o->read_lease_ns != 0 ? o->read_lease_ns : space->lease_ns;
+	o->margin_ns = o->clock_bound_ns;
+	if (o->lease_ns >= DRTM_LEASE_BOUNDS * o->clock_bound_ns)
+		return 0;
+	return vb_fail(-EINVAL,
+		       "drtm: a lease of %" PRIu64
+		       " ns leaves readers nothing where clocks are off "
+		       "by %" PRIu64 " ns; take a read_lease of %u times clock_bound or a smaller "
+		       "clock_bound",
+		       o->lease_ns, o->clock_bound_ns, DRTM_LEASE_BOUNDS);
+}
+
+/* The common time; an error if this client cannot tell it well enough. */
+static int common_now(struct vb_lock_client *me, uint64_t *now_ns)
+{
+	uint64_t bound = options_of(me)->clock_bound_ns, error;
+
+	*now_ns = vb_ep_common_now(me->ep, &error);
+	if (vb_likely(error <= bound))
+		return 0;
+	return vb_fail(-EOPNOTSUPP,
+		       "drtm: this client knows the common time to within %" PRIu64
+		       " ns only, and clock_bound is %" PRIu64
+		       " ns; raise clock_bound (and read_lease) or take a lock that compares no "
+		       "clocks",
+		       error, bound);
+}
+
+/* Our own clock will have shown `ns` more before the common time has gone on by so much. */
+static uint64_t shrink(const struct vb_lock_space *s, uint64_t ns)
+{
+	uint64_t drift = vb_lock_stretch(s, ns) - ns;
+
+	return ns > drift ? ns - drift : 0;
+}
+
+/* 0 granted, -EAGAIN somebody has it. */
+static int try_exclusive(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t self = DRTM_OWNED | me->ep->self, expect = DRTM_FREE, seen, now;
+
+	for (unsigned i = 0; i < DRTM_ASKS; i++) {
+		int err = vb_lock_change(me, c, expect, self, &seen);
+
+		if (vb_unlikely(err != 0))
+			return err;
+		if (seen == expect || seen == self)
+			return vb_lock_grant(c, VB_FOREVER_NS, 0);
+		if (seen & DRTM_OWNED || seen == DRTM_FREE)
+			return -EAGAIN;
+		err = common_now(me, &now);
+		if (err)
+			return err;
+		if (now <= seen + options_of(me)->margin_ns)
+			return -EAGAIN;
+		/* The lease is over, and stays so whenever the next CAS finds it. */
+		expect = seen;
+	}
+	return -EAGAIN;
+}
+
+static int try_shared(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const uint64_t margin = options_of(me)->margin_ns;
+	/* One look at both clocks, our own first: every time below counts from here, so that what
+	 * passes until an answer is there only makes the grant shorter. */
+	uint64_t local = vb_ep_now(me->ep), expect = DRTM_FREE, now, end, seen;
+	int err = common_now(me, &now);
+
+	end = now + options_of(me)->lease_ns;
+	for (unsigned i = 0; err == 0 && i < DRTM_ASKS; i++) {
+		err = vb_cas64(me->ep, c->entry, expect, end, &seen);
+		/* A lease that nobody knows of ends like any other. */
+		if (vb_unlikely(err != 0))
+			return err == -VB_EUNKNOWN ? -EAGAIN : err;
+		if (seen == expect)
+			seen = end;
+		if (seen & DRTM_OWNED || seen == DRTM_FREE)
+			return -EAGAIN;
+		if (now + margin < seen)
+			return vb_lock_grant(c, local + shrink(me->space, seen - margin - now), 0);
+		if (now <= seen + margin)
+			return -EAGAIN;
+		expect = seen;
+	}
+	return err ? err : -EAGAIN;
+}
+
+int drtm_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	return c->mode == VB_SHARED ? try_shared(me, c) : try_exclusive(me, c);
+}
+
+int drtm_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	const struct drtm_options *o = options_of(me);
+	struct vb_backoff b = {.base_ns = o->backoff_base_ns, .cap_ns = o->backoff_cap_ns};
+	int err;
+
+	for (;;) {
+		err = drtm_try(me, c);
+		if (err != -EAGAIN)
+			return err;
+		vb_phase(me, VB_PHASE_RT);
+		err = vb_backoff_wait(me, &b, until_ns);
+		if (err)
+			return err;
+		me->retries++;
+	}
+}
+
+int drtm_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t self = DRTM_OWNED | me->ep->self, seen, asked = me->retries;
+	int err;
+
+	if (c->mode == VB_SHARED)
+		return vb_ep_now(me->ep) < c->valid_until_ns ? 0 : -VB_ELOST;
+	err = vb_lock_change(me, c, self, DRTM_FREE, &seen);
+	if (err || seen == self)
+		return err;
+	/* Not our name: an ask whose answer was lost has freed it, or somebody broke the rules. */
+	if (me->retries != asked)
+		return 0;
+	return vb_fail(-VB_ELOST,
+		       "lock %" PRIu64 ": the word was %016" PRIx64 " when its holder %" PRIx64
+		       " gave it back; somebody wrote to the lock word",
+		       c->lock, seen, me->ep->self);
+}
+
+const struct vb_lock_ops vb_lock_drtm = {
+	.name = "drtm",
+	.summary = "CAS for writers; readers share a lease that ends by the clock",
+	.source = "DrTM, SOSP 2015; seed 000, section 6 (2); seed 001, section 4.1",
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_READ_LEASE,
+	.entry_bytes = 8,
+	.options = drtm_option_table,
+	.options_size = sizeof(struct drtm_options),
+	.verbs_uncontended = "X: 1 CAS + 1 CAS, S: 1 CAS + nothing",
+	.verbs_contended = "1 CAS per attempt, 1 more to replace a lease that is over",
+	.open = drtm_open,
+	.acquire = drtm_acquire,
+	.try_acquire = drtm_try,
+	.release = drtm_release,
+};

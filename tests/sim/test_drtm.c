@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DrTM's lock by the clock: a reader's grant ends before its lease does by the true time, whatever its
+ * clocks show; a writer begins after that; readers of one lease share it and give nothing back; who
+ * cannot tell the time well enough is refused.
+ */
+#include "sim_test.h"
+
+#include <inttypes.h>
+
+#define VB_LOG_ROOM "test"
+#include "base/log.h"
+#include "lock/lock.h"
+
+#define US 1000ull
+#define MS 1000000ull
+
+#define LEASE_NS (100 * MS)
+#define READERS  64
+
+/* What is wrong with the clocks, as much as is allowed: all of it shows if the lock leaves it out. */
+struct clocks {
+	uint64_t bound_ns;
+	uint32_t drift_ppm;
+};
+
+static const struct clocks wander = {50 * US, 1}, drift = {1 * US, 1000};
+
+static const struct clocks *clocks;
+static struct vb_fabric *f;
+static struct vb_lock_space *space;
+
+static void open_space(uint64_t clock_bound_ns)
+{
+	char options[64];
+	const struct vb_lock_space_params p = {.lock = "drtm",
+					       .options = options,
+					       .locks = 2,
+					       .lease_ns = LEASE_NS,
+					       .drift_ppm = clocks->drift_ppm};
+
+	snprintf(options, sizeof(options), "clock_bound=%" PRIu64 "ns,read_lease=0",
+		 clock_bound_ns);
+	assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+}
+
+static void open_fabric(const struct clocks *c, uint64_t seed)
+{
+	clocks = c;
+	f = cluster("profile=cx5", 2, seed);
+	vb_sim_set_faults(f, &(struct vb_sim_faults){.drift_max_ppb = c->drift_ppm * 500,
+						     .common_error_max_ns = c->bound_ns});
+}
+
+static void open_world(const struct clocks *c, uint64_t seed)
+{
+	open_fabric(c, seed);
+	open_space(c->bound_ns);
+}
+
+static void close_world(void)
+{
+	run_all();
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+}
+
+static struct vb_lock_client *client(void)
+{
+	struct vb_lock_client *me;
+
+	assert_int_equal(vb_lock_client_open(space, 1, &me), 0);
+	return me;
+}
+
+/* The lock's word: an end of a lease, or a name. */
+static uint64_t word_of(uint64_t lock)
+{
+	return peek(f, vb_lock_entry(space, lock));
+}
+
+static uint64_t atomics(const struct vb_lock_client *me)
+{
+	return me->ep->count[VB_OP_CAS64] + me->ep->count[VB_OP_READ];
+}
+
+static uint64_t true_end(const struct vb_lock_client *me, const struct vb_grant *g)
+{
+	return vb_ep_base(me->ep, g->valid_until_ns);
+}
+
+/* ---- readers ---- */
+
+static void readers_body(void *arg)
+{
+	const uint64_t bound = clocks->bound_ns, drifted = LEASE_NS / 1000000 * clocks->drift_ppm;
+	uint64_t end = 0, shortest = VB_FOREVER, longest = 0;
+
+	for (unsigned i = 0; i < READERS; i++) {
+		struct vb_lock_client *me = client();
+		uint64_t began, left;
+		struct vb_grant g;
+
+		vb_ep_sleep(me->ep, 200 * US);
+		began = now();
+		assert_int_equal(vb_lock_acquire(me, 0, VB_SHARED, 0, &g), 0);
+		/* One verb, and all share the lease that the first one wrote. */
+		assert_int_equal(atomics(me), 1);
+		assert_true(i == 0 || word_of(0) == end);
+		end = word_of(0);
+		if (i == 0)
+			assert_true(end >= began + LEASE_NS - bound &&
+				    end <= began + LEASE_NS + bound);
+		/* Never beyond the end; and no more than the bounds and the drift before it. */
+		assert_true(true_end(me, &g) <= end);
+		left = end - true_end(me, &g);
+		shortest = left < shortest ? left : shortest;
+		longest = left > longest ? left : longest;
+		assert_true(left <= 2 * bound + 3 * drifted);
+		assert_int_equal(vb_lock_release(me, &g), 0);
+		assert_int_equal(atomics(me), 1);
+		vb_lock_client_close(me);
+	}
+	/* The clocks were really at odds. */
+	assert_true(longest - shortest >= bound + drifted / 2);
+	*(bool *)arg = true;
+}
+
+static void test_readers_end_in_time(void **state)
+{
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		bool done = false;
+
+		open_world(seed % 2 ? &wander : &drift, seed);
+		spawn(readers_body, &done);
+		close_world();
+		assert_true(done);
+	}
+}
+
+/* ---- writers ---- */
+
+static void writer_body(void *arg)
+{
+	struct vb_lock_client *reader = client(), *writer = client();
+	struct vb_grant g, x;
+	uint64_t end;
+
+	assert_int_equal(vb_lock_acquire(reader, 0, VB_SHARED, 0, &g), 0);
+	assert_int_equal(vb_lock_release(reader, &g), 0);
+	end = word_of(0);
+	/* Nobody holds it, but it is leased. */
+	assert_int_equal(vb_lock_try(writer, 0, VB_EXCLUSIVE, &x), -EAGAIN);
+	assert_int_equal(vb_lock_acquire(writer, 0, VB_EXCLUSIVE, LEASE_NS / 2, &x), -ETIMEDOUT);
+	assert_int_equal(vb_lock_acquire(writer, 0, VB_EXCLUSIVE, LEASE_NS, &x), 0);
+	assert_true(now() > end && now() < end + 2 * clocks->bound_ns + 2 * MS);
+	assert_true(x.valid_until_ns == VB_FOREVER_NS && word_of(0) >> 63 == 1);
+	assert_int_equal(vb_lock_try(reader, 0, VB_SHARED, &g), -EAGAIN);
+	assert_int_equal(vb_lock_release(writer, &x), 0);
+	assert_true(word_of(0) == 0);
+	/* A reader that comes late with its release learns that the lock may be others'. */
+	assert_int_equal(vb_lock_acquire(reader, 0, VB_SHARED, 0, &g), 0);
+	vb_ep_sleep(reader->ep, LEASE_NS);
+	assert_false(vb_lock_valid(reader, &g));
+	assert_int_equal(vb_lock_release(reader, &g), -VB_ELOST);
+	/* Where the lease is over a reader replaces it, at once. */
+	vb_ep_sleep(reader->ep, 3 * clocks->bound_ns);
+	assert_int_equal(vb_lock_try(reader, 0, VB_SHARED, &g), 0);
+	assert_int_equal(vb_lock_release(reader, &g), 0);
+	vb_lock_client_close(reader);
+	vb_lock_client_close(writer);
+	*(bool *)arg = true;
+}
+
+static void test_writers_wait_for_the_end(void **state)
+{
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		bool done = false;
+
+		open_world(&wander, seed);
+		spawn(writer_body, &done);
+		close_world();
+		assert_true(done);
+	}
+}
+
+/* ---- refusals ---- */
+
+static void refused_body(void *arg)
+{
+	struct vb_lock_client *me = client();
+	char said[512] = "";
+	struct vb_grant g;
+
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_acquire(me, 0, VB_SHARED, 0, &g), -EOPNOTSUPP);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "clock_bound"));
+	/* A writer compares no clocks unless there is a lease. */
+	assert_int_equal(vb_lock_acquire(me, 0, VB_EXCLUSIVE, 0, &g), 0);
+	assert_int_equal(vb_lock_release(me, &g), 0);
+	vb_lock_client_close(me);
+	*(bool *)arg = true;
+}
+
+static void test_bad_clocks_are_refused(void **state)
+{
+	struct vb_lock_space_params p = {.lock = "drtm",
+					 .name = "short",
+					 .options = "clock_bound=50us,read_lease=0",
+					 .locks = 2,
+					 .lease_ns = 199 * US};
+	bool done = false;
+	char said[512] = "";
+
+	open_fabric(&wander, 1);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_space_open(f, &p, &space), -EINVAL);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "lease"));
+	open_space(49 * US);
+	spawn(refused_body, &done);
+	close_world();
+	assert_true(done);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_readers_end_in_time),
+		cmocka_unit_test(test_writers_wait_for_the_end),
+		cmocka_unit_test(test_bad_clocks_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
