@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef N
+#define N 3
+#endif
+#ifndef COUNT_MAX
+#define COUNT_MAX 4
+#endif
+#ifndef PAUSES
+#define PAUSES 1
+#endif
+#ifndef DEATHS
+#define DEATHS 0
+#endif
+#ifndef ROUNDS
+#define ROUNDS 0
+#endif
+#ifndef BEGIN
+#define BEGIN 0
+#endif
+#ifndef MUTATE
+#define MUTATE 0
+#endif
+#ifndef WRITERS
+#define WRITERS 7
+#endif
+#ifndef READERS
+#define READERS 7
+#endif
+#ifndef ROUND
+#define ROUND 0
+#endif
+
+#define ONE_MAX_S 1
+#define ONE_MAX_X 16
+#define ONE_N_S   256
+#define ONE_N_X   4096
+#define N_MASK    65280
+#define ALL       65535
+
+#define max_s(w)           ((w) & 15)
+#define max_x(w)           ((w) >> 4 & 15)
+#define n_s(w)             ((w) >> 8 & 15)
+#define n_x(w)             ((w) >> 12 & 15)
+#define make(x, s, mx, ms) ((x) << 12 | (s) << 8 | (mx) << 4 | (ms))
+
+/* In ticks, of half a lease each. */
+#define LEASE 2
+
+#define IDLE    0
+#define BUSY    1 /* does its next step at once, unless it is paused */
+#define WAITING 2 /* wait_turn(), between two looks */
+#define REFUSED 3 /* wait_reset(), between two looks */
+#define DEAD    4
+
+typedef client_state {
+	unsigned state : 3;
+	bool paused;
+	bool x;                /* mode */
+	bool held;
+	unsigned ticket : 16;
+	unsigned seen : 16;    /* both n */
+	unsigned posted : 2;   /* ages, in ticks */
+	unsigned not_yet : 2;
+	unsigned looked : 2;
+	unsigned still : 3;
+	unsigned flight : 2;   /* of a release: 0 none, 1 posted, 2 a tick ago */
+	bool round_ticket;
+	bool round_look;
+	bool gone;
+};
+client_state c[N];
+unsigned word : 16 = BEGIN;
+byte pauses, deaths;
+bool wants; /* client 0 */
+
+#define me c[_pid]
+
+#define valid(i)          (c[i].held && c[i].not_yet < LEASE)
+#define clash(i, j)       ((i) != (j) && valid(i) && valid(j) && (c[i].x || c[j].x))
+#define foreign(i, mode)  ((i) != _pid && valid(i) && (c[i].x || (mode)))
+#if N == 3
+#define any(f)            (f(0) || f(1) || f(2))
+#define all(f)            (f(0) && f(1) && f(2))
+#define no_clash          (!clash(0, 1) && !clash(0, 2) && !clash(1, 2))
+#define no_foreign(mode)  (!foreign(0, mode) && !foreign(1, mode) && !foreign(2, mode))
+#define late_now          (late(0) + late(1) + late(2))
+#else
+#define any(f)            (f(0) || f(1))
+#define all(f)            (f(0) && f(1))
+#define no_clash          (!clash(0, 1))
+#define no_foreign(mode)  (!foreign(0, mode) && !foreign(1, mode))
+#define late_now          (late(0) + late(1))
+#endif
+
+/* ---- the functions of dslr.c ---- */
+
+#define saturated(w)     (max_x(w) >= COUNT_MAX || max_s(w) >= COUNT_MAX)
+#define is_turn(w, t, x) (n_x(w) == max_x(t) && (!(x) || n_s(w) == max_s(t)))
+#if MUTATE == 3
+#define thrown_out(w, t, seen, x) (max_x(t) < n_x(w) || max_s(t) < n_s(w))
+#define reset_word(w)                                                                       \
+	((make(max_x(me.ticket), max_s(me.ticket), 0, 0) + (me.x -> ONE_N_X : ONE_N_S)) | \
+	 ((w) & 255))
+#else
+#define thrown_out(w, t, seen, x)                                                           \
+	(n_x(w) > max_x(t) || n_x(w) < n_x(seen) || n_s(w) < n_s(seen) ||                   \
+	 ((x) && (max_x(w) <= max_x(t) || n_s(w) > max_s(t))) || (!(x) && max_s(w) <= max_s(t)))
+#define reset_word(w)                                                                       \
+	(max_x(w) + 1 >= COUNT_MAX || max_s(w) >= COUNT_MAX                                 \
+		 -> 0                                                                       \
+		 : make(max_x(w) + 1, max_s(w), max_x(w) + 1, max_s(w)))
+#endif
+
+inline round(i) {
+	c[i].round_ticket = c[i].state != IDLE && c[i].state != DEAD;
+	c[i].round_look = c[i].state == BUSY || c[i].state == REFUSED
+}
+
+inline change(w) {
+	word = w;
+	if
+	:: word == 0 ->
+		round(0);
+		round(1);
+#if N > 2
+		round(2)
+#endif
+	:: else
+	fi
+}
+
+inline grant() {
+	me.held = true;
+	me.state = BUSY;
+	assert(no_clash);
+	if
+	:: _pid == 0 && valid(_pid) -> wants = false
+	:: else
+	fi
+}
+
+/* ---- time ---- */
+
+#define awaits(i) (c[i].state == WAITING || c[i].state == REFUSED)
+#define news(i)                                                                             \
+	(c[i].looked > 0 || ((word ^ c[i].seen) & N_MASK) ||                                \
+	 (c[i].state == WAITING -> is_turn(word, c[i].ticket, c[i].x) ||                    \
+					   thrown_out(word, c[i].ticket, c[i].seen, c[i].x) \
+				 : !saturated(word)))
+#define quiet(i)                                                                            \
+	(c[i].paused || c[i].state == IDLE || c[i].state == DEAD || (awaits(i) && !news(i)))
+#define late(i)    (quiet(i) -> 0 : 1)
+#define landing(i) (c[i].flight == 2)
+
+inline age(i) {
+	if
+	:: !quiet(i) && deaths < DEATHS ->
+		deaths++;
+		c[i].state = DEAD;
+		c[i].held = false;
+		if
+		:: i == 0 -> wants = false
+		:: else
+		fi
+	:: !quiet(i) && pauses < PAUSES -> pauses++; c[i].paused = true
+	:: quiet(i) -> skip
+	fi;
+	c[i].flight = (c[i].flight > 0 -> 2 : 0);
+	c[i].posted = (c[i].posted < LEASE -> c[i].posted + 1 : LEASE);
+	c[i].not_yet = (c[i].not_yet < LEASE -> c[i].not_yet + 1 : LEASE);
+	c[i].looked = (c[i].looked <= LEASE -> c[i].looked + 1 : LEASE + 1);
+	c[i].still = (c[i].still < 2 * LEASE -> c[i].still + 1 : 2 * LEASE)
+}
+
+inline pause_here() {
+	pauses++;
+	me.paused = true
+}
+
+/* wait_turn, when the answer is there */
+inline turn() {
+	if
+	:: MUTATE != 4 && me.looked > LEASE -> goto acquire
+	:: else
+	fi;
+	if
+	:: thrown_out(val, me.ticket, me.seen, me.x) -> goto acquire
+	:: else
+	fi;
+	if
+	:: ROUND != 1 && me.gone -> goto acquire
+	:: else
+	fi;
+	if
+	:: is_turn(val, me.ticket, me.x) ->
+		me.not_yet = (MUTATE == 5 -> 0 : me.not_yet);
+		me.seen = (me.x -> 0 : val & N_MASK);
+		val = 0;
+		me.posted = 0;
+		me.looked = 0;
+		me.still = 0;
+		me.gone = false;
+		me.round_look = false;
+		grant();
+		goto held
+	:: else
+	fi;
+	me.not_yet = me.posted;
+	me.looked = 0;
+	me.gone = false;
+	if
+	:: (val ^ me.seen) & N_MASK -> me.still = 0; me.seen = val & N_MASK
+	:: else ->
+		if
+		:: me.still >= 2 * LEASE -> goto reset_waiting
+		:: else
+		fi
+	fi;
+	val = 0;
+	me.posted = 0;
+	me.round_look = false;
+	me.state = WAITING;
+	goto waiting
+}
+
+/* wait_reset, the same */
+inline turn_refused() {
+	if
+	:: !saturated(val) -> goto acquire
+	:: else
+	fi;
+	me.looked = 0;
+	if
+	:: ((val ^ me.seen) & N_MASK) || (ROUND != 4 && me.gone) ->
+		me.still = 0;
+		me.seen = val & N_MASK
+	:: else ->
+		if
+		:: me.still >= 2 * LEASE -> goto reset_refused
+		:: else
+		fi
+	fi;
+	me.gone = false;
+	val = 0;
+	me.state = REFUSED;
+	goto refused
+}
+
+/* release_shared: the FAA */
+inline leave() {
+	me.held = false;
+	assert(n_x(word) == max_x(me.ticket) && no_foreign(false));
+	word = word + ONE_N_S;
+	if
+	:: n_s(word) == COUNT_MAX ->
+		expect = word & N_MASK;
+		me.round_look = false;
+		goto swap_reader
+	:: else -> goto over
+	fi
+}
+
+active [N] proctype client() {
+	unsigned val : 16, expect : 16;
+#if ROUNDS
+	byte rounds;
+#endif
+
+	{
+	do
+	:: break
+	:: atomic {
+#if ROUNDS
+		rounds < ROUNDS -> rounds++;
+#endif
+		if
+		:: WRITERS >> _pid & 1 -> me.x = true
+		:: READERS >> _pid & 1 -> me.x = false
+		fi;
+		if
+		:: _pid == 0 -> wants = true
+		:: else
+		fi
+	   }
+acquire:
+	atomic { /* dslr_acquire: vb_faa64 */
+		me.paused = false;
+		val = 0;
+		me.posted = 0;
+		me.ticket = word;
+		me.seen = word & N_MASK;
+		me.not_yet = 0;
+		me.looked = 0;
+		me.still = 0;
+		me.round_ticket = false;
+		me.round_look = false;
+		me.gone = false;
+		assert((me.x -> max_x(word) : max_s(word)) < 15);
+		word = word + (me.x -> ONE_MAX_X : ONE_MAX_S);
+		if
+		:: MUTATE == 1 && saturated(me.ticket) ->
+			me.ticket = 0;
+			me.state = BUSY;
+			goto take_back
+		:: MUTATE != 1 && saturated(me.ticket) ->
+			me.ticket = 0;
+			me.state = REFUSED;
+			goto refused
+		:: else
+		fi;
+		if
+		:: is_turn(me.ticket, me.ticket, me.x) -> grant(); goto held
+		:: else -> me.state = WAITING
+		fi
+	}
+waiting:
+	atomic { /* look: vb_read64 */
+		news(_pid) ->
+		me.paused = false;
+		me.state = BUSY;
+		me.posted = 0;
+		val = word;
+		me.gone = me.round_ticket;
+		me.round_look = false;
+		if
+		:: pauses < PAUSES -> pause_here(); goto looked_turn
+		:: true
+		fi;
+		turn()
+	}
+looked_turn:
+	atomic { /* the answer comes later */
+		me.paused = false;
+		turn()
+	}
+reset_waiting:
+	atomic { /* reset: vb_cas64 */
+		me.paused = false;
+		if
+		:: word == val && (ROUND == 3 || !me.round_look) ->
+			assert(pauses + deaths > 0);
+			change(reset_word(val))
+		:: else
+		fi;
+		val = 0;
+		me.posted = 0;
+		me.state = WAITING;
+		goto waiting
+	}
+
+refused:
+	atomic { /* look: vb_read64 */
+		news(_pid) ->
+		me.paused = false;
+		me.state = BUSY;
+		val = word;
+		me.gone = me.round_look;
+		me.round_look = false;
+		if
+		:: pauses < PAUSES -> pause_here(); goto looked_refused
+		:: true
+		fi;
+		turn_refused()
+	}
+looked_refused:
+	atomic {
+		me.paused = false;
+		turn_refused()
+	}
+reset_refused:
+	atomic { /* reset: vb_cas64 */
+		me.paused = false;
+		if
+		:: word == val && (ROUND == 3 || !me.round_look) ->
+			assert(pauses + deaths > 0);
+			change(reset_word(val))
+		:: else
+		fi;
+		val = 0;
+		me.state = REFUSED;
+		goto refused
+	}
+
+take_back:
+	atomic { /* as published: FAA(-1), and again once the word has changed */
+		me.paused = false;
+		word = word - (me.x -> ONE_MAX_X : ONE_MAX_S)
+	}
+	(!saturated(word));
+	goto acquire;
+
+held:
+#if MUTATE == 2
+	atomic { /* as published: looks at the time ... */
+		me.paused = false;
+		if
+		:: me.not_yet < LEASE -> skip
+		:: else -> me.held = false; goto over
+		fi
+	}
+	atomic { /* ... and the FAA comes whenever it comes */
+		me.paused = false;
+		me.held = false;
+		change(((word + (me.x -> ONE_N_X : ONE_N_S)) & ALL));
+		goto over
+	}
+#endif
+	if
+	:: atomic { /* release_exclusive: vb_mcas64 */
+		me.x ->
+		me.paused = false;
+		me.held = false;
+		if
+		:: (word & N_MASK) == (make(max_x(me.ticket), max_s(me.ticket), 0, 0)) &&
+		   (ROUND == 2 || !me.round_ticket) ->
+			assert(no_foreign(true));
+			change((max_x(me.ticket) + 1 == COUNT_MAX -> 0 : word + ONE_N_X))
+		:: else
+		fi;
+		goto over
+	   }
+	:: atomic { /* release_shared: the doorbell of vb_faa64_before */
+		!me.x ->
+		me.paused = false;
+		if
+		:: me.not_yet < LEASE ->
+			if
+			:: pauses < PAUSES -> pause_here(); me.flight = 1; goto landing_reader
+			:: true
+			fi;
+			leave()
+		:: else -> expect = me.seen; goto late_reader
+		fi
+	   }
+	fi;
+swap_reader:
+	atomic { /* swap_n: the last valid ticket has been served */
+		me.paused = false;
+		if
+		:: (word & N_MASK) == expect && !me.round_look -> change(0)
+		:: else
+		fi;
+		goto over
+	}
+landing_reader:
+	atomic { /* the FAA */
+		me.paused = false;
+		me.flight = 0;
+		leave()
+	}
+late_reader:
+	atomic { /* release_shared_late: vb_mcas64 */
+		me.paused = false;
+		if
+		:: (word & N_MASK) == expect && (ROUND == 5 || !me.round_ticket) ->
+			me.held = false;
+			assert(no_foreign(false));
+			change((n_s(expect) + 1 == COUNT_MAX -> 0 : word + ONE_N_S));
+			goto over
+		:: else
+		fi;
+		if
+		:: n_x(word) != max_x(me.ticket) || n_s(word) < n_s(expect) || me.round_ticket ->
+			me.held = false;
+			goto over
+		:: else -> expect = word & N_MASK; goto late_reader
+		fi
+	}
+over:
+	atomic {
+		me.state = IDLE;
+		me.ticket = 0;
+		me.seen = 0;
+		me.posted = 0;
+		me.not_yet = 0;
+		me.looked = 0;
+		me.still = 0;
+		me.x = false;
+		me.round_ticket = false;
+		me.round_look = false;
+		val = 0;
+		expect = 0
+	}
+	od;
+	me.state = IDLE
+	} unless { me.state == DEAD }
+}
+
+active proctype clock() {
+end:	do
+	:: atomic {
+		late_now + pauses + deaths <= PAUSES + DEATHS && !any(landing) && (any(awaits) || late_now > 0) ->
+		assert(pauses + deaths + late_now > 0);
+		age(0);
+		age(1);
+#if N > 2
+		age(2)
+#endif
+	   }
+	od
+}
+
+ltl served { [] (wants -> <> !wants) }
