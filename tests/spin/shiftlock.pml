@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ShiftLock (src/lock/shiftlock.c): WRITERS clients take one lock for writing and READERS for reading,
+ * ROUNDS times each, and the lock server recovers it.
+ *
+ * Modelled.  Each verb is one atomic step, named after the function that posts it.  Messages are posted and
+ * not awaited, so they arrive at any time later, those of two senders in any order; a box has two places
+ * (src/rpc/mail.c), where the one of the newer generation stays, and of one generation the later.
+ * Time passes in ticks of half a lease, as in dslr.pml: only when everybody has done what it can do
+ * at once, but for whoever is paused, at any step, PAUSES times in a run, or dies, DEATHS times.
+ * A message or a reader's release that has been posted lands within a tick.  Ages of looks, grants and
+ * eras are those that the code keeps (posted, older_post, still_since).
+ *
+ * Left out.  The narrow entry of shiftlock_plain.c.  try, which is one CAS of an entry that is free.
+ * Deadlines and husks.  Lost answers.  RelCnt and the generation do not come round.  The server is
+ * one process that lives for ever and takes no time, its messages are not lost; its era is one
+ * counter for this lock alone.
+ *
+ * Checked.  Never two valid grants that exclude each other, nor a release that succeeds although the lock
+ * is validly somebody else's.  While nobody is paused or dead nothing is ever recovered, nor waited for when
+ * nobody can move.  Nobody waits for ever under weak fairness: a run that does not end would be
+ * a cycle, and there is none that makes no progress.
+ *
+ * MUTATE, each of which must be found (all are what the paper prints):
+ *   1  stale epoch: HANDOVER does not carry the epoch (assertion: time passes, everybody waits).
+ *   2  messages do not carry the generation (assertion: two grants).
+ *   3  a writer's release adds to RelCnt instead of comparing it (assertion).
+ *   4  the server looks at the era alone (assertion: two grants).
+ *   5  nobody asks for recovery (non-progress cycle).
+ */
+#ifndef WRITERS
+#define WRITERS 2
+#endif
+#ifndef N
+#define N 3 /* the others are readers */
+#endif
+#ifndef ROUNDS
+#define ROUNDS 2
+#endif
+#ifndef PAUSES
+#define PAUSES 1
+#endif
+#ifndef DEATHS
+#define DEATHS 0
+#endif
+#ifndef WRITERS_MAX
+#define WRITERS_MAX 2 /* SL_WRITERS_MAX */
+#endif
+#ifndef MUTATE
+#define MUTATE 0
+#endif
+
+#define NONE  0 /* a client's name is its number + 1 */
+#define LEASE 2 /* ticks */
+
+#define SUCCESSOR 0
+#define HANDOVER  1
+#define MODE      2 /* the same place as HANDOVER */
+
+#define IDLE          0
+#define BUSY          1
+#define AWAIT_MESSAGE 2
+#define AWAIT_COUNT   3
+#define AWAIT_EPOCH   4
+#define AWAIT_NEXT    5 /* release: the successor's message */
+#define DEAD          6
+
+typedef message {
+	unsigned tag : 2;  /* + 1; 0: none */
+	unsigned to : 2;   /* in flight */
+	unsigned from : 3;
+	unsigned gen : 2;
+	unsigned rel : 4;
+	unsigned writers : 2;
+	bool epoch;
+};
+
+typedef client_state {
+	unsigned state : 3;
+	bool paused;
+	bool held;
+	bool looked;                /* since the last tick */
+	bool epoch;
+	unsigned gen : 2;           /* when it came */
+	unsigned rel : 4;           /* the count under which it holds, or waits to hold */
+	unsigned writers : 2;
+	unsigned successor : 3;
+	unsigned last : 4;          /* count as last looked at */
+	unsigned last_post : 3;     /* ages, in ticks */
+	unsigned older_post : 3;
+	unsigned still : 3;
+	unsigned left : 2;          /* of the grant's time, in ticks */
+	bool era_known;
+	unsigned era : 3;
+	unsigned flight : 2;        /* of a reader's release: 0 none, 1 posted, 2 for a tick */
+};
+
+/* The entry: RelCnt is gen and count. */
+unsigned gen : 2;
+unsigned count : 4;
+unsigned readers : 2;
+unsigned tail : 3;
+bool epoch;
+
+unsigned era : 3; /* the server's */
+byte pauses, deaths;
+client_state c[N];
+message next_box[N], turn_box[N];   /* by receiver */
+message next_sent[N], turn_sent[N]; /* in flight, by sender */
+chan requests = [N] of { byte };
+bool answered[N];
+
+#define me     c[_pid]
+#define NAME   (_pid + 1)
+#define writer (_pid < WRITERS)
+
+#define valid(i)     (c[i].held && c[i].left > 0)
+#define reading(i)   (i >= WRITERS)
+#define clash(i, j)  (valid(i) && valid(j) && !(reading(i) && reading(j)))
+#define foreign(i)   (i != _pid && valid(i) && !(reading(i) && reading(_pid)))
+#if N == 3
+#define any(f)     (f(0) || f(1) || f(2))
+#define no_clash   (!clash(0, 1) && !clash(0, 2) && !clash(1, 2))
+#define late_now   (late(0) + late(1) + late(2))
+#else
+#define any(f)     (f(0) || f(1) || f(2) || f(3))
+#define no_clash   (!clash(0, 1) && !clash(0, 2) && !clash(0, 3) && !clash(1, 2) && !clash(1, 3) && \
+		    !clash(2, 3))
+#define late_now   (late(0) + late(1) + late(2) + late(3))
+#endif
+
+/* Macros, because an inline takes no structure. */
+#define clear(m)       \
+	m.tag = 0;     \
+	m.to = 0;      \
+	m.from = 0;    \
+	m.gen = 0;     \
+	m.rel = 0;     \
+	m.writers = 0; \
+	m.epoch = false
+#define copy(m, d)             \
+	d.tag = m.tag;         \
+	d.from = m.from;       \
+	d.gen = m.gen;         \
+	d.rel = m.rel;         \
+	d.writers = m.writers; \
+	d.epoch = m.epoch
+/* What is in flight arrives: of two, the one of the newer generation stays, else the later. */
+#define deliver(m, d)                                   \
+	m.tag > 0 ->                                    \
+	if                                              \
+	:: d.tag && m.gen < d.gen && MUTATE != 2        \
+	:: else -> copy(m, d)                           \
+	fi;                                             \
+	clear(m)
+
+inline hold() {
+	me.held = true;
+	me.state = BUSY;
+	me.era_known = false;
+	me.era = 0;
+	me.last = 0;
+	me.last_post = 0;
+	me.older_post = 0;
+	me.still = 0;
+	assert(no_clash)
+}
+
+inline granted_at_once() {
+	me.left = LEASE;
+	hold()
+}
+
+/* The age of the last look that did not show the turn decides. */
+#define moved     (me.last == me.rel -> me.older_post : me.last_post)
+#define min(a, b) ((a) < (b) -> (a) : (b))
+inline granted() {
+	me.left = min(LEASE, 2 * LEASE - moved);
+	hold()
+}
+
+/* saw(): this look was posted now. */
+inline saw() {
+	if
+	:: count != me.last ->
+		me.older_post = me.last_post;
+		me.last = count;
+		me.still = 0;
+		me.era_known = false;
+		me.era = 0
+	:: else
+	fi;
+	me.last_post = 0;
+	me.looked = true
+}
+
+/* begin_wait(): the first look was the verb that put us into the queue. */
+inline begin_wait(how) {
+	me.last = count;
+	me.last_post = 0;
+	me.older_post = 0;
+	me.still = 0;
+	me.era_known = false;
+	me.era = 0;
+	me.looked = true;
+	me.state = how
+}
+
+inline joined() {
+	me.gen = gen;
+	me.epoch = epoch;
+	me.writers = 0;
+	me.successor = NONE;
+	me.rel = count
+}
+
+/* ---- time ---- */
+
+#define awaits(i) (c[i].state >= AWAIT_MESSAGE && c[i].state <= AWAIT_NEXT)
+#define suspects(i) \
+	(MUTATE != 5 && (c[i].era_known -> c[i].still >= 3 * LEASE : c[i].still >= LEASE / 2))
+#define news(i)                                                                             \
+	(c[i].state == AWAIT_NEXT                                                           \
+		 -> next_box[i].tag || c[i].still > LEASE                                   \
+		 : !c[i].looked || suspects(i) ||                                           \
+			   (c[i].state == AWAIT_MESSAGE -> turn_box[i].tag                  \
+							: (count != c[i].last || gen != c[i].gen)))
+#define quiet(i)                                                                            \
+	(c[i].paused || c[i].state == IDLE || c[i].state == DEAD || (awaits(i) && !news(i)))
+#define late(i)    (quiet(i) -> 0 : 1)
+#define landing(i) (c[i].flight == 2 || next_sent[i].tag || turn_sent[i].tag)
+
+inline age(i) {
+	if
+	:: !quiet(i) && deaths < DEATHS -> deaths++; c[i].state = DEAD; c[i].held = false
+	:: !quiet(i) && pauses < PAUSES -> pauses++; c[i].paused = true
+	:: quiet(i)
+	fi;
+	c[i].looked = false;
+	c[i].flight = (c[i].flight > 0 -> 2 : 0);
+	c[i].left = (c[i].left > 0 -> c[i].left - 1 : 0);
+	if
+	:: awaits(i) || c[i].state == BUSY ->
+		c[i].last_post = min(c[i].last_post + 1, 2 * LEASE);
+		c[i].older_post = min(c[i].older_post + 1, 2 * LEASE);
+		c[i].still = min(c[i].still + 1, 3 * LEASE)
+	:: else
+	fi
+}
+
+inline find_successor() {
+	if
+	:: next_box[_pid].tag ->
+		if
+		:: next_box[_pid].gen == me.gen || MUTATE == 2 -> me.successor = next_box[_pid].from
+		:: else
+		fi;
+		clear(next_box[_pid])
+	:: else
+	fi
+}
+
+/* Only a verb that has been in flight for too long could find another generation. */
+inline reader_leaves() {
+	me.held = false;
+	me.flight = 0;
+	assert(gen == me.gen && readers > 0 && !any(foreign));
+	readers--;
+	count++
+}
+
+active [N] proctype client() {
+	byte round, old;
+	bool flip;
+
+	{
+	do
+	:: round == ROUNDS -> break
+	:: round < ROUNDS ->
+		atomic { round++; me.state = BUSY }
+acquire:
+		if
+		:: atomic { /* enqueue_writer: vb_mcas128 */
+			writer ->
+			me.paused = false;
+			joined();
+			old = tail;
+			tail = NAME;
+			if
+			:: old == NONE && readers == 0 -> granted_at_once(); goto held
+			:: old == NONE && readers > 0 ->
+				me.rel = count + readers;
+				begin_wait(AWAIT_COUNT);
+				goto await_entry
+			:: else -> begin_wait(BUSY)
+			fi
+		   }
+		:: atomic { /* enqueue_reader: vb_mfaa128 */
+			!writer ->
+			me.paused = false;
+			joined();
+			readers++;
+			if
+			:: tail == NONE -> granted_at_once(); goto held
+			:: else -> begin_wait(AWAIT_EPOCH); goto await_entry
+			fi
+		   }
+		fi;
+		atomic { /* tell_predecessor: vb_send */
+			me.paused = false;
+			if
+			:: old != NAME && !next_sent[_pid].tag ->
+				next_sent[_pid].tag = SUCCESSOR + 1;
+				next_sent[_pid].to = old - 1;
+				next_sent[_pid].from = NAME;
+				next_sent[_pid].gen = me.gen
+			:: old == NAME
+			fi;
+			old = NONE;
+			me.state = AWAIT_MESSAGE
+		}
+await_message:
+		if
+		:: atomic { /* a message */
+			turn_box[_pid].tag ->
+			me.paused = false;
+			if
+			:: turn_box[_pid].gen != me.gen && MUTATE != 2 ->
+				clear(turn_box[_pid]);
+				goto await_message
+			:: else
+			fi;
+			me.rel = turn_box[_pid].rel;
+			me.writers = turn_box[_pid].writers;
+#if MUTATE == 1
+			me.epoch = me.epoch ^ (turn_box[_pid].tag == MODE + 1);
+#else
+			me.epoch = turn_box[_pid].epoch;
+#endif
+			if
+			:: turn_box[_pid].tag == HANDOVER + 1 ->
+				clear(turn_box[_pid]);
+				granted();
+				goto held
+			:: else -> clear(turn_box[_pid]); me.state = AWAIT_COUNT; goto await_entry
+			fi
+		   }
+		:: atomic { /* a look: vb_read */
+			!turn_box[_pid].tag && news(_pid) ->
+			me.paused = false;
+			saw();
+			if
+			:: gen != me.gen -> me.state = BUSY; goto acquire
+			:: else
+			fi;
+			if
+			:: suspects(_pid) -> goto suspect
+			:: else -> goto await_message
+			fi
+		   }
+		fi;
+await_entry:
+		atomic { /* a look: vb_read */
+			news(_pid) ->
+			me.paused = false;
+			saw();
+			if
+			:: gen != me.gen -> me.state = BUSY; goto acquire
+			:: me.state == AWAIT_COUNT && gen == me.gen && count == me.rel ->
+				granted();
+				goto held
+			:: me.state == AWAIT_EPOCH && gen == me.gen && epoch != me.epoch ->
+				me.rel = count;
+				granted();
+				goto held
+			:: else
+			fi;
+			if
+			:: suspects(_pid) -> goto suspect
+			:: else -> goto await_entry
+			fi
+		}
+suspect:
+		if
+		:: atomic { /* vb_read64 of the era; the three leases count from here */
+			!me.era_known ->
+			me.paused = false;
+			me.era = era;
+			me.era_known = true;
+			me.still = 0;
+			goto back
+		   }
+		:: atomic { /* recover: vb_rpc_call */
+			me.era_known ->
+			me.paused = false;
+			answered[_pid] = false;
+			old = me.state;
+			me.state = BUSY;
+			requests!_pid
+		   }
+		fi;
+		atomic {
+			answered[_pid] ->
+			me.paused = false;
+			me.state = old;
+			old = NONE;
+			answered[_pid] = false;
+			me.still = 0;
+			me.era_known = false;
+			me.era = 0
+		}
+back:
+		if
+		:: me.state == AWAIT_MESSAGE -> goto await_message
+		:: else -> goto await_entry
+		fi;
+
+held:
+		if
+		:: writer -> goto writer_leaves
+		:: else
+		fi;
+		atomic { /* release_reader: the doorbell of vb_mfaa128_before */
+			me.paused = false;
+			if
+			:: me.left > 0 ->
+				me.flight = 1;
+				if
+				:: pauses < PAUSES -> pauses++; me.paused = true; goto reader_lands
+				:: true
+				fi
+			:: me.left == 0 -> goto reader_late
+			fi;
+			reader_leaves();
+			goto over
+		}
+reader_lands:
+		atomic { /* ... and the FAA */
+			me.paused = false;
+			reader_leaves();
+			goto over
+		}
+reader_late:
+		atomic { /* release_reader_late: vb_mcas128 */
+			me.paused = false;
+			me.held = false;
+			if
+			:: gen == me.gen ->
+				assert(!any(foreign));
+				readers--;
+				count++
+			:: else
+			fi;
+			goto over
+		}
+
+writer_leaves:
+		atomic { /* release_writer: find_successor */
+			me.paused = false;
+			find_successor();
+			if
+			:: me.successor != NONE -> goto hand_over
+			:: else
+			fi
+		}
+		atomic { /* vb_mcas128 */
+			me.paused = false;
+			me.held = false;
+#if MUTATE == 3
+			if
+			:: tail == NAME ->
+				gen = me.gen;
+				count = me.rel + 1;
+				tail = NONE;
+				epoch = !me.epoch;
+				goto over
+			:: else
+			fi;
+#else
+			if
+			:: gen != me.gen || count != me.rel -> goto over /* VB_ELOST */
+			:: gen == me.gen && count == me.rel && tail == NAME ->
+				assert(!any(foreign));
+				count++;
+				tail = NONE;
+				epoch = !me.epoch;
+				goto over
+			:: else
+			fi;
+#endif
+			me.still = 0;
+			me.state = AWAIT_NEXT
+		}
+await_next:
+		atomic { /* a lease at most, for who has swapped behind us */
+			news(_pid) ->
+			me.paused = false;
+			find_successor();
+			if
+			:: me.successor != NONE -> me.state = BUSY; goto hand_over
+			:: me.successor == NONE && me.still > LEASE -> goto over
+			:: else -> goto await_next
+			fi
+		}
+hand_over:
+		atomic { /* vb_mcas128 */
+			me.paused = false;
+			me.held = false;
+			flip = me.writers + 1 >= WRITERS_MAX;
+#if MUTATE != 3
+			if
+			:: gen != me.gen || count != me.rel -> goto over /* VB_ELOST */
+			:: else -> assert(!any(foreign))
+			fi;
+#endif
+			count++;
+#if MUTATE == 1 || MUTATE == 3
+			epoch = epoch ^ flip;
+#else
+			epoch = me.epoch ^ flip;
+#endif
+			me.rel = me.rel + 1 + (flip -> readers : 0)
+		}
+		atomic { /* vb_send */
+			!turn_sent[_pid].tag ->
+			me.paused = false;
+			turn_sent[_pid].tag = (flip -> MODE : HANDOVER) + 1;
+			turn_sent[_pid].to = me.successor - 1;
+			turn_sent[_pid].from = NAME;
+			turn_sent[_pid].gen = me.gen;
+			turn_sent[_pid].rel = me.rel;
+			turn_sent[_pid].writers = (flip -> 0 : me.writers + 1);
+			turn_sent[_pid].epoch = me.epoch ^ flip
+		}
+over:
+		atomic {
+			me.state = IDLE;
+			me.paused = false;
+			me.looked = false;
+			me.epoch = false;
+			me.gen = 0;
+			me.rel = 0;
+			me.writers = 0;
+			me.successor = NONE;
+			me.last = 0;
+			me.last_post = 0;
+			me.older_post = 0;
+			me.still = 0;
+			me.left = 0;
+			me.era_known = false;
+			me.era = 0;
+			flip = false;
+			old = NONE
+		}
+	od
+	} unless { me.state == DEAD }
+}
+
+#define next_of(i) atomic { deliver(next_sent[i], next_box[next_sent[i].to]) }
+#define turn_of(i) atomic { deliver(turn_sent[i], turn_box[turn_sent[i].to]) }
+
+active proctype network() {
+end:	do
+	:: next_of(0)
+	:: next_of(1)
+	:: next_of(2)
+	:: turn_of(0)
+	:: turn_of(1)
+	:: turn_of(2)
+#if N > 3
+	:: next_of(3)
+	:: turn_of(3)
+#endif
+	od
+}
+
+active proctype server() {
+	byte who;
+
+end:	do
+	:: atomic { /* shiftlock_serve */
+		requests?who ->
+		if
+		:: era == c[who].era -> era++
+		:: else -> answered[who] = true; goto end
+		fi
+	   }
+	   atomic { /* reset_entry: vb_mcas128 */
+		if
+		:: MUTATE == 4 || (gen == c[who].gen && count == c[who].last) ->
+			assert(pauses + deaths > 0);
+			gen++;
+			count = c[who].last;
+			readers = 0;
+			tail = NONE;
+			epoch = false
+		:: else
+		fi;
+		answered[who] = true
+	   }
+	od
+}
+
+active proctype clock() {
+end:	do
+	:: atomic {
+		late_now + pauses + deaths <= PAUSES + DEATHS && !any(landing) &&
+			(any(awaits) || late_now > 0) ->
+		assert(pauses + deaths + late_now > 0);
+		age(0);
+		age(1);
+		age(2)
+#if N > 3
+		;
+		age(3)
+#endif
+	   }
+	od
+}
