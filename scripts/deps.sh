@@ -17,6 +17,8 @@ networks='libucx-dev libibverbs-dev librdmacm-dev'
 # RDMA: the devices' drivers, and the guest of `make test-rdma` (scripts/rdma-vm.sh).
 optional="$networks ibverbs-providers rdma-core iproute2
 qemu-system-x86 busybox-static cpio gzip xz-utils"
+# The model checker (to test).
+optional="$optional spin"
 # Ranks from a launcher (to build and to test), and the fuzzers.
 optional="$optional libpmix-dev openmpi-bin libclang-rt-dev"
 # The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).

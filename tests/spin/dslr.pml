@@ -1,4 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DSLR (src/lock/dslr.c): N clients take one lock, those of READERS for reading, those of
+ * WRITERS for writing (masks; who is in both chooses each time), ROUNDS times each or, if that
+ * is 0, for ever.
+ *
+ * Modelled.  The word with its four fields, of 4 bits each instead of 16, so that adding to it
+ * carries and borrows as in the code; COUNT_MAX is small, so that counters run full and are
+ * zeroed again and again; BEGIN is where they stand at first.  Each verb is one atomic step,
+ * named after the function that posts it.
+ *
+ * Time passes in ticks of half a lease, at which the ages grow that the code keeps as times:
+ * not_yet, looked, seen_since (still).  There is a tick only when everybody has done what can be
+ * done at once. But a client may be paused at any step, PAUSES times in a run, for as many ticks
+ * as it likes, or die, DEATHS times.  A pause can come between a look and its answer, and
+ * between the clock and the FAA of a reader's release; that one lands within a tick, which is
+ * verb_bound_ns <= lease / 2.
+ *
+ * Assumed.  Who remembers a ticket or a look does not use it after the counters have come round
+ * to it (round_ticket, round_look: the word was zeroed since, and what is compared is the same
+ * again).  A waiter relies on its looks for a lease only, and COUNT_MAX tickets take longer
+ * (departure 5). Elsewhere the code only makes it unlikely; LIMIT lifts the assumption at one
+ * place, and the model then finds what it is worth:
+ *   2  a writer's late release          the lock of whoever has the same ticket a round later is freed
+ *   3  the CAS of a reset               a pause before it for a round: a valid grant is thrown out
+ *   4  the looks of a refused client    a pause between two for a round, and n has "not moved"
+ *   5  a reader's late release          as 2
+ *
+ * Left out.  try, which is one CAS of a word that is free.  Deadlines and husks: a husk waits
+ * and hands on.  Lost answers.  The portable variant.  How often a waiter polls, but that it
+ * does each tick.
+ *
+ * Checked.  Never two valid grants that exclude each other, nor a release that succeeds although
+ * the lock is validly somebody else's; no field overflows.  While nobody is paused or dead,
+ * nothing is reset by lease and there is no tick: somebody can always move.  `served`: a
+ * ticket's owner does not wait for ever under weak fairness, but is granted or thrown out.  With
+ * ROUNDS, runs end.  (Who is refused has no ticket, and the others can exhaust the counters each
+ * time before it looks.)
+ *
+ * MUTATE, each of which must be found; 1 to 3 are what the paper prints:
+ *   1  the refused take their increment back, after a reset too: it underflows (invalid end state)
+ *   2  a release looks at the time, then adds to n whenever it comes (assertion: two grants)
+ *   3  a reset moves n behind the resetter's ticket, and n_S past a reader's ticket throws it out
+ *      (assertion: everybody waits, though nobody was paused)
+ *   4  a waiter does not give up after a lease without a look (assertion: two grants)
+ *   5  nobody resets (acceptance cycle)
+ */
 #ifndef N
 #define N 3
 #endif
@@ -26,8 +72,8 @@
 #ifndef READERS
 #define READERS 7
 #endif
-#ifndef ROUND
-#define ROUND 0
+#ifndef LIMIT
+#define LIMIT 0
 #endif
 
 #define ONE_MAX_S 1
@@ -64,14 +110,14 @@ typedef client_state {
 	unsigned looked : 2;
 	unsigned still : 3;
 	unsigned flight : 2;   /* of a release: 0 none, 1 posted, 2 a tick ago */
-	bool round_ticket;
+	bool round_ticket;     /* the word was zeroed since the ticket, or since the last look */
 	bool round_look;
-	bool gone;
+	bool gone;             /* the one that counts, as it was when the look took effect */
 };
 client_state c[N];
 unsigned word : 16 = BEGIN;
 byte pauses, deaths;
-bool wants; /* client 0 */
+bool queued; /* client 0, with a ticket */
 
 #define me c[_pid]
 
@@ -129,14 +175,18 @@ inline change(w) {
 	fi
 }
 
+inline not_queued() {
+	if
+	:: _pid == 0 -> queued = false
+	:: else
+	fi
+}
+
 inline grant() {
 	me.held = true;
 	me.state = BUSY;
 	assert(no_clash);
-	if
-	:: _pid == 0 && valid(_pid) -> wants = false
-	:: else
-	fi
+	not_queued()
 }
 
 /* ---- time ---- */
@@ -159,7 +209,7 @@ inline age(i) {
 		c[i].state = DEAD;
 		c[i].held = false;
 		if
-		:: i == 0 -> wants = false
+		:: i == 0 -> queued = false
 		:: else
 		fi
 	:: !quiet(i) && pauses < PAUSES -> pauses++; c[i].paused = true
@@ -180,20 +230,14 @@ inline pause_here() {
 /* wait_turn, when the answer is there */
 inline turn() {
 	if
-	:: MUTATE != 4 && me.looked > LEASE -> goto acquire
-	:: else
-	fi;
-	if
-	:: thrown_out(val, me.ticket, me.seen, me.x) -> goto acquire
-	:: else
-	fi;
-	if
-	:: ROUND != 1 && me.gone -> goto acquire
+	:: (MUTATE != 4 && (me.looked > LEASE || me.gone)) ||
+	   thrown_out(val, me.ticket, me.seen, me.x) ->
+		not_queued();
+		goto acquire
 	:: else
 	fi;
 	if
 	:: is_turn(val, me.ticket, me.x) ->
-		me.not_yet = (MUTATE == 5 -> 0 : me.not_yet);
 		me.seen = (me.x -> 0 : val & N_MASK);
 		val = 0;
 		me.posted = 0;
@@ -212,7 +256,7 @@ inline turn() {
 	:: (val ^ me.seen) & N_MASK -> me.still = 0; me.seen = val & N_MASK
 	:: else ->
 		if
-		:: me.still >= 2 * LEASE -> goto reset_waiting
+		:: me.still >= 2 * LEASE && MUTATE != 5 -> goto reset_waiting
 		:: else
 		fi
 	fi;
@@ -231,12 +275,12 @@ inline turn_refused() {
 	fi;
 	me.looked = 0;
 	if
-	:: ((val ^ me.seen) & N_MASK) || (ROUND != 4 && me.gone) ->
+	:: ((val ^ me.seen) & N_MASK) || (LIMIT != 4 && me.gone) ->
 		me.still = 0;
 		me.seen = val & N_MASK
 	:: else ->
 		if
-		:: me.still >= 2 * LEASE -> goto reset_refused
+		:: me.still >= 2 * LEASE && MUTATE != 5 -> goto reset_refused
 		:: else
 		fi
 	fi;
@@ -276,10 +320,6 @@ active [N] proctype client() {
 		if
 		:: WRITERS >> _pid & 1 -> me.x = true
 		:: READERS >> _pid & 1 -> me.x = false
-		fi;
-		if
-		:: _pid == 0 -> wants = true
-		:: else
 		fi
 	   }
 acquire:
@@ -310,12 +350,11 @@ acquire:
 		fi;
 		if
 		:: is_turn(me.ticket, me.ticket, me.x) -> grant(); goto held
-		:: else -> me.state = WAITING
+		:: else -> me.state = WAITING; queued = queued || _pid == 0
 		fi
 	}
 waiting:
 	atomic { /* look: vb_read64 */
-		news(_pid) ->
 		me.paused = false;
 		me.state = BUSY;
 		me.posted = 0;
@@ -337,7 +376,7 @@ reset_waiting:
 	atomic { /* reset: vb_cas64 */
 		me.paused = false;
 		if
-		:: word == val && (ROUND == 3 || !me.round_look) ->
+		:: word == val && (LIMIT == 3 || !me.round_look) ->
 			assert(pauses + deaths > 0);
 			change(reset_word(val))
 		:: else
@@ -350,7 +389,6 @@ reset_waiting:
 
 refused:
 	atomic { /* look: vb_read64 */
-		news(_pid) ->
 		me.paused = false;
 		me.state = BUSY;
 		val = word;
@@ -371,7 +409,7 @@ reset_refused:
 	atomic { /* reset: vb_cas64 */
 		me.paused = false;
 		if
-		:: word == val && (ROUND == 3 || !me.round_look) ->
+		:: word == val && (LIMIT == 3 || !me.round_look) ->
 			assert(pauses + deaths > 0);
 			change(reset_word(val))
 		:: else
@@ -412,7 +450,7 @@ held:
 		me.held = false;
 		if
 		:: (word & N_MASK) == (make(max_x(me.ticket), max_s(me.ticket), 0, 0)) &&
-		   (ROUND == 2 || !me.round_ticket) ->
+		   (LIMIT == 2 || !me.round_ticket) ->
 			assert(no_foreign(true));
 			change((max_x(me.ticket) + 1 == COUNT_MAX -> 0 : word + ONE_N_X))
 		:: else
@@ -437,7 +475,7 @@ swap_reader:
 	atomic { /* swap_n: the last valid ticket has been served */
 		me.paused = false;
 		if
-		:: (word & N_MASK) == expect && !me.round_look -> change(0)
+		:: (word & N_MASK) == expect -> change(0)
 		:: else
 		fi;
 		goto over
@@ -452,7 +490,7 @@ late_reader:
 	atomic { /* release_shared_late: vb_mcas64 */
 		me.paused = false;
 		if
-		:: (word & N_MASK) == expect && (ROUND == 5 || !me.round_ticket) ->
+		:: (word & N_MASK) == expect && (LIMIT == 5 || !me.round_ticket) ->
 			me.held = false;
 			assert(no_foreign(false));
 			change((n_s(expect) + 1 == COUNT_MAX -> 0 : word + ONE_N_S));
@@ -500,4 +538,4 @@ end:	do
 	od
 }
 
-ltl served { [] (wants -> <> !wants) }
+ltl served { [] (queued -> <> !queued) }

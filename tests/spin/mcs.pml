@@ -3,18 +3,20 @@
  * MCS (src/lock/mcs.c): N clients take one lock ROUNDS times each, by acquire or by try.
  *
  * Modelled.  Each verb is one atomic step, named after the function that posts it: the swap, the
- * CAS of try, the CAS of release.  Answers may be lost, LOST times in a run, with the verb or the
- * message done or not; whoever lost one asks or sends again (mcs_tell, mcs_leave).  So messages come
- * twice, and the second copy at any time later, even claims later.  A box (src/rpc/mail.c) has one
- * place for each tag, where the later of two stays by serial arithmetic.  Claims' numbers come round
- * in the middle of a run, as the 24 bits of the code do, but never within the life of a message.
+ * CAS of try, the CAS of release.  Answers may be lost, LOST times in a run, with the verb or
+ * the message done or not; whoever lost one asks or sends again (mcs_tell, mcs_leave).  So
+ * messages come twice, and the second copy at any time later, even claims later.  A box
+ * (src/rpc/mail.c) has one place for each tag, where the later of two stays by serial
+ * arithmetic.  Claims' numbers come round in the middle of a run, as the 24 bits of the code do,
+ * but never within the life of a message.
  *
- * Left out.  Deadlines and husks: a husk waits and hands on, as a holder does that has nothing to
- * do.  Death, which MCS does not promise to survive; so successor_wait runs out only where nobody
- * is there who could come.  More than MCS_SENDS losses in a row.
+ * Left out.  Deadlines and husks: a husk waits and hands on, as a holder does that has nothing
+ * to do.  Death, which MCS does not promise to survive; so successor_wait runs out only where
+ * nobody is there who could come.  More than MCS_SENDS losses in a row.
  *
- * Checked.  Never two holders.  Nobody waits for ever: runs are finite and have no cycles, so a client
- * that waits for ever is one that has not ended when nothing moves any more, an invalid end state.
+ * Checked.  Never two holders.  Nobody waits for ever: runs are finite and have no cycles, so a
+ * client that waits for ever is one that has not ended when nothing moves any more, an invalid
+ * end state.
  *
  * MUTATE, each of which must be found:
  *   1  as published: messages have no claim's number.  A copy hands over twice (assertion).

@@ -1,32 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ShiftLock (src/lock/shiftlock.c): WRITERS clients take one lock for writing and READERS for reading,
- * ROUNDS times each, and the lock server recovers it.
+ * ShiftLock (src/lock/shiftlock.c): N clients take one lock, the first WRITERS of them for
+ * writing, the others for reading; client 0 ROUNDS times, the others OTHERS times.  The lock
+ * server recovers it.
  *
- * Modelled.  Each verb is one atomic step, named after the function that posts it.  Messages are posted and
- * not awaited, so they arrive at any time later, those of two senders in any order; a box has two places
- * (src/rpc/mail.c), where the one of the newer generation stays, and of one generation the later.
- * Time passes in ticks of half a lease, as in dslr.pml: only when everybody has done what it can do
- * at once, but for whoever is paused, at any step, PAUSES times in a run, or dies, DEATHS times.
- * A message or a reader's release that has been posted lands within a tick.  Ages of looks, grants and
- * eras are those that the code keeps (posted, older_post, still_since).
+ * Modelled.  Each verb is one atomic step, named after the function that posts it.  Messages are
+ * posted and not awaited, so they arrive later than what their sender does next, those of two
+ * senders in any order.  A box (src/rpc/mail.c) has two places; of two messages the one of the
+ * newer generation stays, and of one generation the later.  A run is short enough that neither
+ * the count nor the generation comes round, as in the code within nine years.
  *
- * Left out.  The narrow entry of shiftlock_plain.c.  try, which is one CAS of an entry that is free.
- * Deadlines and husks.  Lost answers.  RelCnt and the generation do not come round.  The server is
- * one process that lives for ever and takes no time, its messages are not lost; its era is one
- * counter for this lock alone.
+ * Time passes in ticks of half a lease, at which the ages grow that the code keeps as times: of
+ * the looks (last_post, older_post), of the standing still (still), and what is left of a grant.
+ * There is a tick only when everybody has done what can be done at once and all messages are
+ * there.  But a client may be paused at any step, PAUSES times in a run, for as many ticks as it
+ * likes, or die, DEATHS times.  A pause can come between the clock and the FAA of a reader's
+ * release; that one lands within a tick, which is verb_bound_ns <= lease / 2.
  *
- * Checked.  Never two valid grants that exclude each other, nor a release that succeeds although the lock
- * is validly somebody else's.  While nobody is paused or dead nothing is ever recovered, nor waited for when
- * nobody can move.  Nobody waits for ever under weak fairness: a run that does not end would be
- * a cycle, and there is none that makes no progress.
+ * Left out.  The narrow entry (shiftlock_plain.c).  try, which is one CAS of a lock that is
+ * free. Deadlines and husks: a husk waits and hands on.  Lost answers and messages.  A look's
+ * answer that comes late.  The server lives, is never slow, and its era is for this lock alone.
  *
- * MUTATE, each of which must be found (all are what the paper prints):
- *   1  stale epoch: HANDOVER does not carry the epoch (assertion: time passes, everybody waits).
- *   2  messages do not carry the generation (assertion: two grants).
- *   3  a writer's release adds to RelCnt instead of comparing it (assertion).
- *   4  the server looks at the era alone (assertion: two grants).
- *   5  nobody asks for recovery (non-progress cycle).
+ * Checked.  Never two valid grants that exclude each other, nor a release that succeeds although
+ * the lock is validly somebody else's.  While nobody is paused or dead, nothing is recovered and
+ * there is no tick: somebody can always move.  Nobody waits for ever under weak fairness: as the
+ * rounds end, who did would be a cycle without progress.
+ *
+ * MUTATE, each of which must be found; 1 to 4 are what the paper prints:
+ *   1  HANDOVER does not carry the epoch in force (assertion: everybody waits, though nobody was paused)
+ *   2  messages do not carry the generation (assertion: two grants)
+ *   3  a writer's release does not compare RelCnt (assertion: two grants)
+ *   4  the server looks at the era alone, not at RelCnt (assertion: two grants)
+ *   5  nobody asks the server (cycle without progress)
  */
 #ifndef WRITERS
 #define WRITERS 2
@@ -36,6 +41,9 @@
 #endif
 #ifndef ROUNDS
 #define ROUNDS 2
+#endif
+#ifndef OTHERS
+#define OTHERS ROUNDS /* rounds of the others than client 0 */
 #endif
 #ifndef PAUSES
 #define PAUSES 1
@@ -269,14 +277,16 @@ inline reader_leaves() {
 	count++
 }
 
+#define rounds (_pid == 0 -> ROUNDS : OTHERS)
+
 active [N] proctype client() {
 	byte round, old;
 	bool flip;
 
 	{
 	do
-	:: round == ROUNDS -> break
-	:: round < ROUNDS ->
+	:: round == rounds -> break
+	:: round < rounds ->
 		atomic { round++; me.state = BUSY }
 acquire:
 		if
