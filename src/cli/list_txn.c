@@ -9,6 +9,7 @@
 #include "lab/json.h"
 #include "txn/protocol.h"
 #include "workload/load.h"
+#include "workload/trace.h"
 
 struct cap_name {
 	uint32_t flag;
@@ -51,6 +52,20 @@ static void put_ccs(const char *title, const struct vb_cc_ops *const *list)
 	putchar('\n');
 }
 
+static void put_traces(void)
+{
+	printf("Lock traces of transactions (bench lock --workload, trace export)\n");
+	for (const struct vb_trace_ops *const *t = vb_traces; *t != NULL; t++) {
+		printf("\n  %s\n    %s\n    %-13s%s\n", (*t)->name, (*t)->summary, "source",
+		       (*t)->source);
+		for (const struct vb_opt *o = (*t)->options; o->kind != VB_OPT_KIND_END; o++)
+			printf("    %-13s%s: %s%s%s%s\n", "option", o->name, o->help,
+			       o->init != NULL ? " (" : "", o->init != NULL ? o->init : "",
+			       o->init != NULL ? ")" : "");
+	}
+	putchar('\n');
+}
+
 void vb_list_put_txn(void)
 {
 	put_ccs("Concurrency control of transactions", vb_ccs);
@@ -66,6 +81,7 @@ void vb_list_put_txn(void)
 			printf("    %-13s--%s: %s\n", "option", o->name, o->help);
 	}
 	putchar('\n');
+	put_traces();
 }
 
 static json_t *cc_json(const struct vb_cc_ops *cc)
@@ -114,9 +130,28 @@ static json_t *loads_json(void)
 	return a;
 }
 
+static json_t *traces_json(void)
+{
+	json_t *a = json_array();
+
+	for (const struct vb_trace_ops *const *t = vb_traces; *t != NULL; t++) {
+		json_t *o = json_object(), *options = json_array();
+
+		for (const struct vb_opt *opt = (*t)->options; opt->kind != VB_OPT_KIND_END; opt++)
+			json_array_append_new(options, json_string(opt->name));
+		json_object_set_new(o, "name", json_string((*t)->name));
+		json_object_set_new(o, "summary", json_string((*t)->summary));
+		json_object_set_new(o, "source", vb_json_text((*t)->source));
+		json_object_set_new(o, "options", options);
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
 void vb_list_txn_json(json_t *root)
 {
 	json_object_set_new(root, "cc", ccs_json(vb_ccs));
 	json_object_set_new(root, "cc_as_published", ccs_json(vb_ccs_published));
 	json_object_set_new(root, "workloads", loads_json());
+	json_object_set_new(root, "traces", traces_json());
 }

@@ -67,6 +67,12 @@ static void choose_timing(struct vb_bench_client *c)
 	c->lock->timing = every != 0 && c->seat->cycles % every == 0 ? &c->timing : NULL;
 }
 
+/* As a latency's name says: reads, and what is only meant to be read further down. */
+static bool is_shared(enum vb_mode mode)
+{
+	return mode == VB_SHARED || mode == VB_INTENT_SHARED;
+}
+
 int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode,
 		     uint64_t timeout_ns, struct vb_grant *grant, uint64_t *now_ns)
 {
@@ -87,7 +93,7 @@ int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode
 		return err;
 	}
 	vb_bench_seat_set(c->seat, VB_DOING_HOLD);
-	vb_bench_record(c, mode == VB_SHARED ? VB_LAT_ACQ_S : VB_LAT_ACQ_X, *now_ns - start_ns);
+	vb_bench_record(c, is_shared(mode) ? VB_LAT_ACQ_S : VB_LAT_ACQ_X, *now_ns - start_ns);
 	return 0;
 }
 

@@ -98,6 +98,7 @@ static char *config_text(const struct vb_bench_plan *p)
 	fprintf(f, "--servers=%" PRIu64 "\n--server-threads=%" PRIu64 "\n", o->servers,
 		o->server_threads);
 	fprintf(f, "--lease=%" PRIu64 "ns\n--fencing=%d\n", o->lease_ns, o->fencing);
+	fprintf(f, "what the trace says=%016" PRIx64 "\n", p->trace.digest);
 	fprintf(f, "--workload=%s\n--dist=%s\n--read-ratio=%.17g\n", o->workload,
 		o->dist != NULL ? o->dist : "", o->read_ratio);
 	fprintf(f, "--workload-options=%s\n--order=%s\n",

@@ -26,6 +26,8 @@ static const char *reason_to_skip(const struct vb_bench_plan *plan, const struct
 {
 	if (plan->all && plan->o.fail_rate > 0 && !(ops->caps & VB_LOCK_SURVIVES))
 		return "does not survive its holder, which --fail-rate imitates";
+	if (plan->all)
+		return vb_bench_lacks_modes(plan, ops);
 	return NULL;
 }
 

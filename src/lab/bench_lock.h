@@ -112,6 +112,8 @@ int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmu
 int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
 /* The plan's trace, once it is known how many nodes there are.  Without one, does nothing. */
 int vb_bench_plan_trace(struct vb_bench_plan *plan);
+/* Why the lock cannot run the plan's trace, or NULL. */
+const char *vb_bench_lacks_modes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 /* Also after vb_bench_plan has failed. */
 void vb_bench_plan_close(struct vb_bench_plan *plan);
 

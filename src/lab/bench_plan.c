@@ -444,6 +444,11 @@ static int plan_tracing(struct vb_bench_plan *p)
 	return 0;
 }
 
+static bool is_file(const char *workload)
+{
+	return strncmp(workload, VB_TRACE_FILE, strlen(VB_TRACE_FILE)) == 0;
+}
+
 int vb_bench_plan_trace(struct vb_bench_plan *p)
 {
 	struct vb_bench_opts *o = &p->o;
@@ -468,12 +473,27 @@ int vb_bench_plan_trace(struct vb_bench_plan *p)
 			       "--locks %" PRIu64 ": the trace '%s' needs %" PRIu64
 			       "; leave it out, or give more",
 			       o->locks, o->workload, p->trace.locks);
+	for (unsigned i = 0; i < p->n_locks && !p->all; i++)
+		if (vb_bench_lacks_modes(p, p->lock[i]) != NULL)
+			return vb_fail(-EOPNOTSUPP, "'%s' %s", p->lock[i]->name,
+				       vb_bench_lacks_modes(p, p->lock[i]));
 	if (o->locks == 0)
 		o->locks = p->trace.locks > o->servers ? p->trace.locks : o->servers;
 	if (o->think != NULL)
 		p->trace.think_ns = o->think_ns;
 	o->think_ns = p->trace.think_ns;
 	return 0;
+}
+
+const char *vb_bench_lacks_modes(const struct vb_bench_plan *p, const struct vb_lock_ops *ops)
+{
+	const uint32_t intent = 1u << VB_INTENT_SHARED | 1u << VB_INTENT_EXCLUSIVE |
+				1u << VB_SHARED_INTENT_EXCLUSIVE;
+
+	if (!p->tracing || !(p->trace.modes & intent) || ops->caps & VB_LOCK_INTENT)
+		return NULL;
+	return "has no intention modes, which this trace has (tpcc-rows also does without: "
+	       "--workload-options levels=rows)";
 }
 
 void vb_bench_plan_close(struct vb_bench_plan *p)
@@ -507,8 +527,8 @@ int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
 		err = plan_fabric(&p->o);
 	if (err == 0)
 		err = plan_times(&p->o);
-	/* Only the launcher knows how many processes, and so nodes, there are. */
-	if (err == 0 && !p->o.launched)
+	/* Only the launcher knows how many processes, and so nodes, there are; a file does not ask. */
+	if (err == 0 && (!p->o.launched || is_file(p->o.workload)))
 		err = vb_bench_plan_trace(p);
 	if (err == 0)
 		err = plan_memory(p);

@@ -334,14 +334,14 @@ void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_sea
 			 "%u clients wait for ever; client %u has waited %.3f s for lock %" PRIu64
 			 " (%s)",
 			 waiting, r->stalled_client, (double)(now_ns - waiter->since_ns) / 1e9,
-			 waiter->lock, waiter->mode == VB_SHARED ? "shared" : "exclusive");
+			 waiter->lock, vb_lock_mode_name((enum vb_mode)waiter->mode));
 		return;
 	}
 	snprintf(r->stall, sizeof(r->stall),
 		 "client %u of the dead worker %d died %s lock %" PRIu64 " (%s), and '%s' does not "
 		 "survive that; %u clients wait",
 		 (unsigned)(dead - seats), (int)dead->pid, doing[dead->doing], dead->lock,
-		 dead->mode == VB_SHARED ? "shared" : "exclusive", r->ops->name, waiting);
+		 vb_lock_mode_name((enum vb_mode)dead->mode), r->ops->name, waiting);
 }
 
 void vb_bench_result_free(struct vb_bench_result *r)

@@ -110,6 +110,24 @@ static int write_all(int fd, const char *p, size_t len)
 	return 0;
 }
 
+int vb_json_out_finish(struct vb_json_out *o, int err)
+{
+	if (err == 0 && o->temp != NULL && fsync(o->fd) != 0)
+		err = -errno;
+	if (err == 0 && o->temp != NULL) {
+		if (rename(o->temp, o->path) != 0) {
+			err = -errno;
+		} else {
+			free(o->temp);
+			o->temp = NULL;
+		}
+	}
+	if (err != 0)
+		vb_error("cannot write %s: %s", o->path, strerror(-err));
+	vb_json_out_abandon(o);
+	return err;
+}
+
 int vb_json_out_commit(struct vb_json_out *o, const json_t *root)
 {
 	char *text;
@@ -125,20 +143,7 @@ int vb_json_out_commit(struct vb_json_out *o, const json_t *root)
 	if (err == 0)
 		err = write_all(o->fd, "\n", 1);
 	free(text);
-	if (err == 0 && o->temp != NULL && fsync(o->fd) != 0)
-		err = -errno;
-	if (err == 0 && o->temp != NULL) {
-		if (rename(o->temp, o->path) != 0) {
-			err = -errno;
-		} else {
-			free(o->temp);
-			o->temp = NULL;
-		}
-	}
-	if (err != 0)
-		vb_error("cannot write %s: %s", o->path, strerror(-err));
-	vb_json_out_abandon(o);
-	return err;
+	return vb_json_out_finish(o, err);
 }
 
 json_t *vb_json_text(const char *s)

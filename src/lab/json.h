@@ -29,6 +29,8 @@ void vb_json_set_argv(int argc, char **argv);
 int vb_json_out_open(struct vb_json_out *o, const char *path);
 /* Writes root and closes; does not drop the reference.  -errno, said; then no file is left. */
 int vb_json_out_commit(struct vb_json_out *o, const json_t *root);
+/* The same for what others have written to o->fd; err: whether they could. */
+int vb_json_out_finish(struct vb_json_out *o, int err);
 /* Closes and leaves nothing behind; harmless after a commit. */
 void vb_json_out_abandon(struct vb_json_out *o);
 

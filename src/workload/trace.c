@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "lock/lock.h"
+#include "workload/trace_file.h"
 #include "workload/traces.h"
 
 #define CLIENT_STREAM 0x7472616365000000ull
@@ -62,6 +64,10 @@ int vb_trace_open(struct vb_trace *t, const char *name, const struct vb_trace_pa
 
 	vb_assert(p->clients > 0 && p->hosts > 0 && p->servers > 0);
 	*t = (struct vb_trace){.ops = vb_trace_find(name), .p = *p};
+	if (strncmp(name, VB_TRACE_FILE, strlen(VB_TRACE_FILE)) == 0) {
+		t->ops = &vb_trace_file;
+		t->file = name + strlen(VB_TRACE_FILE);
+	}
 	if (t->ops == NULL)
 		return unknown(name);
 	if (p->scan_rate > 0 && !t->ops->scans)
@@ -129,7 +135,14 @@ struct vb_trace_txn *vb_trace_next(struct vb_trace_client *c)
 
 enum vb_mode vb_trace_both(enum vb_mode a, enum vb_mode b)
 {
-	return a == VB_EXCLUSIVE || b == VB_EXCLUSIVE ? VB_EXCLUSIVE : VB_SHARED;
+	/* Weaker ones first. */
+	static const enum vb_mode all[] = {VB_INTENT_SHARED, VB_SHARED, VB_UPDATE,
+					   VB_INTENT_EXCLUSIVE, VB_SHARED_INTENT_EXCLUSIVE};
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(all); i++)
+		if (vb_mode_covers(all[i], a) && vb_mode_covers(all[i], b))
+			return all[i];
+	return VB_EXCLUSIVE;
 }
 
 void vb_trace_add(struct vb_trace_client *c, uint64_t lock, enum vb_mode mode)
@@ -143,6 +156,7 @@ void vb_trace_add(struct vb_trace_client *c, uint64_t lock, enum vb_mode mode)
 	     s = &c->slot[++i & c->mask])
 		;
 	if (s->round == round) {
+		/* Two modes may come to a third one. */
 		txn->lock[s->at].mode = vb_trace_both(txn->lock[s->at].mode, mode);
 		return;
 	}

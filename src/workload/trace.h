@@ -68,6 +68,8 @@ struct vb_trace {
 	uint32_t modes;    /* bit (1 << mode) for each mode that may occur */
 	uint64_t think_ns; /* of a transaction, as the source has it */
 	void *own;         /* the generator's */
+	const char *file;  /* "trace:FILE": where it is, and a hash of what it says */
+	uint64_t digest;
 };
 
 /* For finding a lock that a transaction already has. */
@@ -103,7 +105,7 @@ struct vb_trace_ops {
 extern const struct vb_trace_ops *const vb_traces[];
 const struct vb_trace_ops *vb_trace_find(const char *name);
 
-/* name: a generator's, or "trace:FILE".  -EINVAL, -ENOMEM, -errno of the file: said. */
+/* name: a generator's, or "trace:FILE", and stays the caller's.  -EINVAL, -ENOMEM: said. */
 int vb_trace_open(struct vb_trace *t, const char *name, const struct vb_trace_params *p);
 void vb_trace_close(struct vb_trace *t);
 /* number is below p->clients.  -ENOMEM, said. */
