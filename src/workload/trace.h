@@ -35,10 +35,10 @@ struct vb_trace_lock {
 };
 
 struct vb_trace_txn {
-	unsigned type;     /* index into the trace's types */
-	uint32_t home;     /* which warehouse, say; 0 where there are none */
-	uint64_t think_ns; /* how long it computes while it has all its locks */
-	unsigned n;
+	unsigned type;              /* index into the trace's types */
+	uint32_t home;              /* which warehouse, say; 0 where there are none */
+	uint64_t think_ns;          /* how long it computes while it has all its locks */
+	unsigned n;                 /* 0: it reads what it needs without locks */
 	struct vb_trace_lock *lock; /* in the order in which they are needed, each once */
 };
 

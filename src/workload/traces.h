@@ -5,6 +5,7 @@
 
 #include "workload/trace.h"
 
-extern const struct vb_trace_ops vb_trace_tpcc, vb_trace_tatp, vb_trace_smallbank;
+extern const struct vb_trace_ops vb_trace_tpcc, vb_trace_tpcc_rows, vb_trace_tatp,
+	vb_trace_smallbank;
 
 #endif

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TPC-C with a lock for each row, and intention locks above them: what a database with a hierarchy of
+ * locks asks of its lock table (seed 003 section 4.1, whose trace comes from MySQL).
+ *
+ * The transactions are those of TPC-C revision 5.11, clauses 2.4 to 2.8, with its numbers of rows.  A
+ * warehouse is a piece of the database that stands for itself, so that most transactions stay on its
+ * server: it has its own locks on each level, also a copy of the items, which are only read.
+ *
+ *	level      locks of a warehouse                      on the way to a row
+ *	database   1                                         IS or IX        levels=full
+ *	table      9                                         IS or IX        levels=full, levels=table
+ *	range      one for each district, or 10,000 items    IS or IX        levels=full
+ *	row        740,011                                   S or X
+ *
+ * Serializable: what is read is locked, and a scan also locks the row after the last one (next-key
+ * locking), which is where an insert would go.  Repeatable read and read committed: reads see a
+ * snapshot and lock nothing, as in MySQL, so that both lock what is written and are the same.
+ *
+ * Orders are inserted and delivered, and clients do not know of each other.  Each takes it that the
+ * others have done as much as it has itself, and computes from that where a district's orders end and
+ * which of them is the oldest that was not delivered.  A district keeps its last 3,000 orders; a newer
+ * one has the locks of the one 3,000 before it.  How many lines an order has depends on its number, so
+ * that all agree on it; who ordered which items is drawn anew where it matters.
+ */
+#define VB_LOG_ROOM "trace"
+#include "workload/traces.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+#define DISTRICTS   10u
+#define CUSTOMERS   3000u /* of a district */
+#define ORDERS      3000u /* of a district, that are kept */
+#define DELIVERED   2100u /* of the first 3,000 */
+#define LINES_LEAST 5u
+#define LINES_MOST  15u
+#define ITEMS       100000u
+#define ITEM_RANGE  10000u
+#define NAMES       1000u
+#define RECENT      20u /* orders that stock-level looks at */
+
+#define REMOTE_PAYMENT 0.15
+#define REMOTE_ITEM    0.01
+#define BY_NAME        0.60
+
+#define CUSTOMER_RUN 1023u /* the A of NURand */
+#define NAME_RUN     255u
+#define ITEM_RUN     8191u
+
+#define POPULATION         0x74706363726f7773ull
+#define LOCKS_SERIALIZABLE 640u /* stock-level: 1 + 301 + 300 rows and 17 locks above them */
+#define LOCKS_WRITES       256u /* delivery: 180 rows and 45 above them */
+#define SCAN_WAREHOUSES    120u
+
+enum table {
+	WAREHOUSE,
+	DISTRICT,
+	CUSTOMER,
+	HISTORY,
+	ORDER,
+	NEW_ORDERS,
+	ORDER_LINE,
+	STOCK,
+	ITEM,
+	TABLES
+};
+
+static const struct {
+	uint32_t ranges, rows_of_range;
+} shape[TABLES] = {
+	[WAREHOUSE] = {1, 1},
+	[DISTRICT] = {1, DISTRICTS},
+	[CUSTOMER] = {DISTRICTS, CUSTOMERS},
+	[HISTORY] = {DISTRICTS, CUSTOMERS},
+	[ORDER] = {DISTRICTS, ORDERS},
+	[NEW_ORDERS] = {DISTRICTS, ORDERS},
+	[ORDER_LINE] = {DISTRICTS, ORDERS *LINES_MOST},
+	[STOCK] = {ITEMS / ITEM_RANGE, ITEM_RANGE},
+	[ITEM] = {ITEMS / ITEM_RANGE, ITEM_RANGE},
+};
+
+enum { NEW_ORDER, PAYMENT, ORDER_STATUS, DELIVERY, STOCK_LEVEL, TABLE_SCAN, TYPES };
+static const char *const types[TYPES] = {
+	[NEW_ORDER] = "new-order", [PAYMENT] = "payment",         [ORDER_STATUS] = "order-status",
+	[DELIVERY] = "delivery",   [STOCK_LEVEL] = "stock-level", [TABLE_SCAN] = "table-scan",
+};
+static const unsigned mix[] = {
+	[NEW_ORDER] = 45, [PAYMENT] = 43, [ORDER_STATUS] = 4, [DELIVERY] = 4, [STOCK_LEVEL] = 4};
+
+enum isolation { SERIALIZABLE, REPEATABLE_READ, READ_COMMITTED };
+enum levels { LEVELS_ROWS, LEVELS_TABLE, LEVELS_FULL };
+
+struct rows_opts {
+	uint64_t warehouses, homes;
+	int isolation, levels;
+};
+
+#define O struct rows_opts
+static const struct vb_opt table[] = {
+	VB_OPT_CHOICE(O, isolation, "isolation", "serializable|repeatable-read|read-committed",
+		      "serializable", "what reads lock: rows and the next one, or nothing"),
+	VB_OPT_CHOICE(
+		O, levels, "levels", "rows|table|full", "table",
+		"which levels are locked: rows alone, in shared and exclusive mode; tables and "
+		"rows, as MySQL does; or database, table, range and row"),
+	VB_OPT_SIZE(O, warehouses, "warehouses", "1", 1, 65536, "warehouses of each home"),
+	VB_OPT_SIZE(O, homes, "homes", "0", 0, 4096,
+		    "groups of warehouses, to which the nodes with clients belong in turn; a group "
+		    "lies on "
+		    "one server (0: as many as nodes with clients)"),
+	VB_OPT_END};
+#undef O
+
+struct rows {
+	uint32_t homes, per_home, warehouses, servers;
+	bool reads; /* lock what they read */
+	bool scans;
+	enum levels levels;
+	uint32_t range_first[TABLES], row_first[TABLES]; /* of a warehouse's locks */
+	uint32_t each;                                   /* locks of a warehouse */
+	/* Of a district's customers those called n are with_name[name_first[n] .. name_first[n + 1] - 1].
+	 * They are the same in every district. */
+	uint16_t name_first[NAMES + 1], with_name[CUSTOMERS];
+};
+
+/* ---- the population ---- */
+
+/* The first 1,000 customers have a name each, the others one that is drawn (clause 4.3.3.1). */
+static void name_customers(struct rows *own, uint64_t seed)
+{
+	uint16_t name[CUSTOMERS], next[NAMES];
+	struct vb_rng rng;
+
+	vb_rng_seed(&rng, seed, POPULATION);
+	for (uint32_t i = 0; i < CUSTOMERS; i++) {
+		name[i] = (uint16_t)(i < NAMES ? i : vb_trace_nurand(&rng, NAME_RUN, NAMES));
+		own->name_first[name[i] + 1]++;
+	}
+	for (uint32_t n = 0; n < NAMES; n++) {
+		next[n] = own->name_first[n];
+		own->name_first[n + 1] = (uint16_t)(own->name_first[n + 1] + own->name_first[n]);
+	}
+	for (uint32_t i = 0; i < CUSTOMERS; i++)
+		own->with_name[next[name[i]]++] = (uint16_t)i;
+}
+
+static void number_locks(struct rows *own)
+{
+	own->each = 1 + TABLES;
+	for (unsigned t = 0; t < TABLES; t++) {
+		own->range_first[t] = own->each;
+		own->each += shape[t].ranges;
+	}
+	for (unsigned t = 0; t < TABLES; t++) {
+		own->row_first[t] = own->each;
+		own->each += shape[t].ranges * shape[t].rows_of_range;
+	}
+}
+
+static int init(struct vb_trace *t)
+{
+	const uint32_t intent = 1u << VB_INTENT_SHARED | 1u << VB_INTENT_EXCLUSIVE |
+				1u << VB_SHARED_INTENT_EXCLUSIVE;
+	const struct rows_opts *o = t->options;
+	struct rows *own = calloc(1, sizeof(*own));
+	uint64_t homes = o->homes != 0 ? o->homes : t->p.hosts;
+
+	t->own = own;
+	if (own == NULL)
+		return vb_fail(-ENOMEM, "no memory for a trace");
+	own->scans = t->p.scan_rate > 0;
+	if (homes * o->warehouses > 1u << 20)
+		return vb_fail(-EINVAL,
+			       "%u homes of %u warehouses: at most %u warehouses are possible",
+			       (unsigned)homes, (unsigned)o->warehouses, 1u << 20);
+	if (own->scans && o->warehouses > SCAN_WAREHOUSES)
+		return vb_fail(-EINVAL, "a scan of %u warehouses: at most %u are possible",
+			       (unsigned)o->warehouses, SCAN_WAREHOUSES);
+	own->homes = (uint32_t)homes;
+	own->per_home = (uint32_t)o->warehouses;
+	own->warehouses = own->homes * own->per_home;
+	own->servers = t->p.servers;
+	own->reads = o->isolation == SERIALIZABLE;
+	own->levels = (enum levels)o->levels;
+	number_locks(own);
+	name_customers(own, t->p.seed);
+	t->locks = (homes + own->servers - 1) / own->servers * own->per_home * own->each *
+		   own->servers;
+	t->locks_max = own->reads ? LOCKS_SERIALIZABLE : LOCKS_WRITES;
+	t->types = types;
+	t->n_types = own->scans ? TYPES : TABLE_SCAN;
+	t->modes = 1u << VB_SHARED | 1u << VB_EXCLUSIVE | (own->levels == LEVELS_ROWS ? 0 : intent);
+	return 0;
+}
+
+static void fini(struct vb_trace *t)
+{
+	free(t->own);
+}
+
+/* ---- taking locks ---- */
+
+static void take(struct vb_trace_client *c, uint32_t warehouse, uint32_t which, enum vb_mode mode)
+{
+	const struct rows *own = c->t->own;
+	uint32_t home = warehouse / own->per_home;
+	uint64_t place =
+		(uint64_t)(home / own->servers) * own->per_home + warehouse % own->per_home;
+
+	vb_trace_add(c, (place * own->each + which) * own->servers + home % own->servers, mode);
+}
+
+/* A whole table of a warehouse.  Without intention modes, whoever means rows of a table that is
+ * scanned takes it like this, too. */
+static void take_table(struct vb_trace_client *c, uint32_t w, enum table t, enum vb_mode mode)
+{
+	const struct rows *own = c->t->own;
+
+	if (own->levels == LEVELS_FULL)
+		take(c, w, 0, mode == VB_SHARED ? VB_INTENT_SHARED : VB_INTENT_EXCLUSIVE);
+	take(c, w, 1 + t, mode);
+}
+
+static void take_row(struct vb_trace_client *c, uint32_t w, enum table t, uint32_t row,
+		     enum vb_mode mode)
+{
+	const struct rows *own = c->t->own;
+	enum vb_mode above = mode == VB_SHARED ? VB_INTENT_SHARED : VB_INTENT_EXCLUSIVE;
+
+	if (own->levels == LEVELS_FULL)
+		take(c, w, 0, above);
+	if (own->levels != LEVELS_ROWS)
+		take(c, w, 1 + t, above);
+	else if (own->scans && t == CUSTOMER)
+		take_table(c, w, CUSTOMER, mode);
+	if (own->levels == LEVELS_FULL)
+		take(c, w, own->range_first[t] + row / shape[t].rows_of_range, above);
+	take(c, w, own->row_first[t] + row, mode);
+}
+
+static void read_row(struct vb_trace_client *c, uint32_t w, enum table t, uint32_t row)
+{
+	if (((const struct rows *)c->t->own)->reads)
+		take_row(c, w, t, row, VB_SHARED);
+}
+
+static void write_row(struct vb_trace_client *c, uint32_t w, enum table t, uint32_t row)
+{
+	take_row(c, w, t, row, VB_EXCLUSIVE);
+}
+
+/* ---- rows of a district ---- */
+
+/* How often something has happened in each of the warehouses that happens in `share` of the
+ * transactions, if all clients are as far as this one. */
+static uint64_t happened(const struct vb_trace_client *c, double share)
+{
+	const struct rows *own = c->t->own;
+
+	return (uint64_t)((double)c->drawn * c->t->p.clients * share / own->warehouses);
+}
+
+static uint32_t order_row(uint32_t district, uint64_t order)
+{
+	return district * ORDERS + (uint32_t)(order % ORDERS);
+}
+
+static uint32_t line_row(uint32_t district, uint64_t order, unsigned line)
+{
+	return order_row(district, order) * LINES_MOST + line;
+}
+
+static unsigned lines_of(uint32_t w, uint32_t district, uint64_t order)
+{
+	uint64_t key = ((uint64_t)w * DISTRICTS + district) << 32 ^ order;
+
+	/* The finalizer of splitmix64. */
+	key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9ull;
+	key = (key ^ key >> 27) * 0x94d049bb133111ebull;
+	return LINES_LEAST + (unsigned)((key ^ key >> 31) % (LINES_MOST - LINES_LEAST + 1));
+}
+
+static uint64_t next_order(const struct vb_trace_client *c)
+{
+	return ORDERS + happened(c, 0.45 / DISTRICTS);
+}
+
+static uint32_t any_district(struct vb_trace_client *c)
+{
+	return (uint32_t)vb_rng_below(&c->rng, DISTRICTS);
+}
+
+static uint32_t any_item(struct vb_trace_client *c)
+{
+	return (uint32_t)vb_trace_nurand(&c->rng, ITEM_RUN, ITEMS);
+}
+
+static uint32_t customer_by_number(struct vb_trace_client *c, uint32_t district)
+{
+	return district * CUSTOMERS + (uint32_t)vb_trace_nurand(&c->rng, CUSTOMER_RUN, CUSTOMERS);
+}
+
+/* By last name, which reads all who have it, in the order of their first names, and takes the one in
+ * the middle; or by number. */
+static uint32_t find_customer(struct vb_trace_client *c, uint32_t w, uint32_t district)
+{
+	const struct rows *own = c->t->own;
+	uint32_t name, first, end;
+
+	if (!vb_rng_chance(&c->rng, BY_NAME))
+		return customer_by_number(c, district);
+	name = (uint32_t)vb_trace_nurand(&c->rng, NAME_RUN, NAMES);
+	first = own->name_first[name];
+	end = own->name_first[name + 1];
+	/* And the first of the next name. */
+	for (uint32_t i = first; i <= end && i < CUSTOMERS; i++)
+		read_row(c, w, CUSTOMER, district * CUSTOMERS + own->with_name[i]);
+	return district * CUSTOMERS + own->with_name[(first + end - 1) / 2];
+}
+
+static uint32_t another_warehouse(struct vb_trace_client *c, uint32_t w, double chance)
+{
+	const struct rows *own = c->t->own;
+
+	if (own->warehouses == 1 || !vb_rng_chance(&c->rng, chance))
+		return w;
+	return (w + 1 + (uint32_t)vb_rng_below(&c->rng, own->warehouses - 1)) % own->warehouses;
+}
+
+/* ---- the transactions ---- */
+
+static void new_order(struct vb_trace_client *c, uint32_t w)
+{
+	uint32_t district = any_district(c);
+	uint64_t order = next_order(c);
+	unsigned lines = lines_of(w, district, order);
+
+	read_row(c, w, WAREHOUSE, 0);
+	write_row(c, w, DISTRICT, district);
+	read_row(c, w, CUSTOMER, customer_by_number(c, district));
+	write_row(c, w, ORDER, order_row(district, order));
+	write_row(c, w, NEW_ORDERS, order_row(district, order));
+	for (unsigned i = 0; i < lines; i++) {
+		uint32_t item = any_item(c);
+
+		read_row(c, w, ITEM, item);
+		write_row(c, another_warehouse(c, w, REMOTE_ITEM), STOCK, item);
+		write_row(c, w, ORDER_LINE, line_row(district, order, i));
+	}
+}
+
+static void payment(struct vb_trace_client *c, uint32_t w)
+{
+	uint32_t district = any_district(c), of = another_warehouse(c, w, REMOTE_PAYMENT);
+
+	write_row(c, w, WAREHOUSE, 0);
+	write_row(c, w, DISTRICT, district);
+	write_row(c, of, CUSTOMER, find_customer(c, of, of == w ? district : any_district(c)));
+	/* One history for each payment, the clients' one after the other. */
+	write_row(c, w, HISTORY,
+		  (uint32_t)((c->number + c->drawn * c->t->p.clients) % (DISTRICTS * CUSTOMERS)));
+}
+
+static void order_status(struct vb_trace_client *c, uint32_t w)
+{
+	uint32_t district = any_district(c);
+	uint64_t order = next_order(c) - 1 - vb_rng_below(&c->rng, ORDERS);
+
+	read_row(c, w, CUSTOMER, find_customer(c, w, district));
+	/* The customer's last one. */
+	read_row(c, w, ORDER, order_row(district, order));
+	for (unsigned i = 0; i < lines_of(w, district, order); i++)
+		read_row(c, w, ORDER_LINE, line_row(district, order, i));
+	read_row(c, w, ORDER_LINE, line_row(district, order + 1, 0));
+}
+
+static void delivery(struct vb_trace_client *c, uint32_t w)
+{
+	/* Each brings one order of each district on its way. */
+	uint64_t oldest = DELIVERED + happened(c, 0.04);
+
+	for (uint32_t district = 0; district < DISTRICTS; district++) {
+		write_row(c, w, NEW_ORDERS, order_row(district, oldest));
+		read_row(c, w, NEW_ORDERS, order_row(district, oldest + 1));
+		write_row(c, w, ORDER, order_row(district, oldest));
+		for (unsigned i = 0; i < lines_of(w, district, oldest); i++)
+			write_row(c, w, ORDER_LINE, line_row(district, oldest, i));
+		write_row(c, w, CUSTOMER, customer_by_number(c, district));
+	}
+}
+
+static void stock_level(struct vb_trace_client *c, uint32_t w)
+{
+	uint32_t district = any_district(c);
+	uint64_t end = next_order(c);
+
+	read_row(c, w, DISTRICT, district);
+	for (uint64_t order = end - RECENT; order < end; order++) {
+		for (unsigned i = 0; i < lines_of(w, district, order); i++) {
+			read_row(c, w, ORDER_LINE, line_row(district, order, i));
+			read_row(c, w, STOCK, any_item(c));
+		}
+	}
+	read_row(c, w, ORDER_LINE, line_row(district, end, 0));
+}
+
+/* All customers of the home. */
+static void table_scan(struct vb_trace_client *c, uint32_t home)
+{
+	const struct rows *own = c->t->own;
+
+	c->txn.type = TABLE_SCAN;
+	c->txn.think_ns = c->t->p.scan_ns;
+	for (uint32_t i = 0; i < own->per_home; i++)
+		take_table(c, home * own->per_home + i, CUSTOMER, VB_SHARED);
+}
+
+static void next(struct vb_trace_client *c)
+{
+	const struct rows *own = c->t->own;
+	uint32_t home = c->host % own->homes;
+	uint32_t w = home * own->per_home + (uint32_t)vb_rng_below(&c->rng, own->per_home);
+
+	c->txn.home = w;
+	if (own->scans && vb_rng_chance(&c->rng, c->t->p.scan_rate)) {
+		table_scan(c, home);
+		return;
+	}
+	c->txn.type = vb_trace_draw_type(&c->rng, mix);
+	switch (c->txn.type) {
+	case NEW_ORDER:
+		new_order(c, w);
+		break;
+	case PAYMENT:
+		payment(c, w);
+		break;
+	case ORDER_STATUS:
+		order_status(c, w);
+		break;
+	case DELIVERY:
+		delivery(c, w);
+		break;
+	default:
+		stock_level(c, w);
+		break;
+	}
+}
+
+const struct vb_trace_ops vb_trace_tpcc_rows = {
+	.name = "tpcc-rows",
+	.summary =
+		"TPC-C with a lock for each row and intention locks above: up to hundreds of locks",
+	.source = "seed 003 section 4.1; TPC-C revision 5.11",
+	.options = table,
+	.options_bytes = sizeof(struct rows_opts),
+	.scans = true,
+	.init = init,
+	.fini = fini,
+	.next = next,
+};
