@@ -11,7 +11,7 @@
  *	database   1                                         IS or IX        levels=full
  *	table      9                                         IS or IX        levels=full, levels=table
  *	range      one for each district, or 10,000 items    IS or IX        levels=full
- *	row        740,011                                   S or X
+ *	row        770,011                                   S or X
  *
  * Serializable: what is read is locked, and a scan also locks the row after the last one (next-key
  * locking), which is where an insert would go.  Repeatable read and read committed: reads see a
