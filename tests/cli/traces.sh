@@ -125,7 +125,7 @@ is_json 'shm: transactions of both processes' '.runs | all(.txns.committed > 100
 	.audit.violations == 0 and .txns.locks_per_txn > 1.5 and .txns.locks_per_txn < 2.2 and
 	.txns.committed_tps < .goodput_ops_s)'
 
-why=$("$verbena" doctor | grep '^none  ucx')
+why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
 if [ -n "$why" ]; then
 	skip 'ucx: transactions' "$why"
 else
