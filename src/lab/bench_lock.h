@@ -131,9 +131,10 @@ extern const char *const vb_bench_lat_names[VB_LAT_COUNT];
 
 /* Why a transaction gave its locks back and was not done. */
 enum vb_bench_abort {
-	VB_ABORT_TIMEOUT, /* waited for a lock for --timeout */
-	VB_ABORT_EXPIRED, /* the lease of one of its locks ran out before the commit */
-	VB_ABORT_ERROR,   /* an acquire failed */
+	VB_ABORT_TIMEOUT,  /* waited for a lock for --timeout */
+	VB_ABORT_EXPIRED,  /* the lease of one of its locks ran out before the commit */
+	VB_ABORT_CONFLICT, /* the protocol's deadlock policy turned it down */
+	VB_ABORT_ERROR,    /* an acquire failed */
 	VB_ABORT_CAUSES
 };
 extern const char *const vb_bench_abort_names[VB_ABORT_CAUSES];

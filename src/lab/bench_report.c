@@ -356,6 +356,23 @@ static json_t *trace_json(const struct vb_bench_plan *p)
 	return w;
 }
 
+/* Latency of the transactions of all types. */
+static json_t *all_json(const struct vb_bench_plan *p, const struct vb_bench_tally *t)
+{
+	struct vb_hist *all = malloc(sizeof(*all));
+	json_t *j;
+
+	if (all == NULL)
+		return json_null();
+	vb_hist_init(all);
+	for (unsigned i = 0; i < p->trace.n_types; i++)
+		if (t->txn[i].total != 0)
+			vb_hist_merge(all, &t->txn[i]);
+	j = vb_json_hist(all);
+	free(all);
+	return j;
+}
+
 static json_t *txns_json(const struct vb_bench_plan *p, const struct vb_bench_tally *t)
 {
 	const struct vb_bench_txns *x = &t->txns;
@@ -366,6 +383,7 @@ static json_t *txns_json(const struct vb_bench_plan *p, const struct vb_bench_ta
 				    json_integer((json_int_t)x->aborts[i]));
 	for (unsigned i = 0; i < p->trace.n_types; i++)
 		json_object_set_new(latency, p->trace.types[i], vb_json_hist(&t->txn[i]));
+	json_object_set_new(latency, "all", all_json(p, t));
 	json_object_set_new(j, "committed", json_integer((json_int_t)x->committed));
 	json_object_set_new(j, "committed_tps", json_real(t->txn_rate));
 	json_object_set_new(j, "locks_per_txn",

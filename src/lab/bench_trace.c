@@ -26,6 +26,7 @@ const char *const vb_bench_order_names[] = {
 const char *const vb_bench_abort_names[VB_ABORT_CAUSES] = {
 	[VB_ABORT_TIMEOUT] = "timeout",
 	[VB_ABORT_EXPIRED] = "expired",
+	[VB_ABORT_CONFLICT] = "conflict",
 	[VB_ABORT_ERROR] = "error",
 };
 
@@ -154,6 +155,9 @@ static enum vb_bench_abort cause_of(int err)
 		return VB_ABORT_TIMEOUT;
 	case -VB_ELOST:
 		return VB_ABORT_EXPIRED;
+	case -EAGAIN:
+	case -EDEADLK:
+		return VB_ABORT_CONFLICT;
 	default:
 		return VB_ABORT_ERROR;
 	}
