@@ -145,8 +145,10 @@ static int take_report(struct net_run *u, uint32_t rank, const struct report *in
 			return vb_bench_crew_refuse(u->crew, rank, "a client's state");
 		seats[worker_of(u, rank) + i * workers] = seat;
 	}
-	if (rank == 0)
-		return 0; /* its own: in place already */
+	if (rank == 0) { /* its own: in place already, and part of the rates if it has clients */
+		vb_bench_tally_rates(r->tally);
+		return 0;
+	}
 	vb_bench_tally_merge(r->tally, &in->tally);
 	vb_bench_meter_add(&r->servers, &in->servers);
 	r->unfinished += in->unfinished;

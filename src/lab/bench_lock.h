@@ -340,6 +340,8 @@ void vb_bench_child(pid_t parent);
 unsigned vb_bench_workers(const struct vb_bench_plan *plan);
 void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_stats *s);
 void vb_bench_tally_init(struct vb_bench_tally *t);
+/* Of one worker, which it is merged from or which is the only one. */
+void vb_bench_tally_rates(struct vb_bench_tally *t);
 void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tally *t);
 
 /* Of the clients' seats: how many wait, and for how long at most. */

@@ -182,6 +182,14 @@ void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_sta
 		((uint64_t *)into)[i] += ((const uint64_t *)s)[i];
 }
 
+void vb_bench_tally_rates(struct vb_bench_tally *t)
+{
+	double per_s = t->measured_ns > 0 ? 1e9 / (double)t->measured_ns : 0;
+
+	t->rate = (double)t->ops * per_s;
+	t->txn_rate = (double)t->txns.committed * per_s;
+}
+
 static void merge_txns(struct vb_bench_tally *into, const struct vb_bench_tally *t)
 {
 	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)

@@ -191,12 +191,8 @@ int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 		vb_bench_worker_close(&u.worker);
 	vb_bench_take_audit(r, u.audit);
 	tear_down(&u);
-	if (r->ran && r->tally->measured_ns > 0) {
-		double span_s = (double)r->tally->measured_ns / 1e9;
-
-		r->tally->rate = (double)r->tally->ops / span_s;
-		r->tally->txn_rate = (double)r->tally->txns.committed / span_s;
-	}
+	if (r->ran)
+		vb_bench_tally_rates(r->tally);
 	r->wall_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
 	return err;
 }
