@@ -11,7 +11,7 @@
  *
  * Time passes in ticks of half a lease, at which the ages grow that the code keeps as times:
  * not_yet, looked, seen_since (still).  There is a tick only when everybody has done what can be
- * done at once. But a client may be paused at any step, PAUSES times in a run, for as many ticks
+ * done at once.  But a client may be paused at any step, PAUSES times in a run, for as many ticks
  * as it likes, or die, DEATHS times.  A pause can come between a look and its answer, and
  * between the clock and the FAA of a reader's release; that one lands within a tick, which is
  * verb_bound_ns <= lease / 2.
@@ -19,12 +19,12 @@
  * Assumed.  Who remembers a ticket or a look does not use it after the counters have come round
  * to it (round_ticket, round_look: the word was zeroed since, and what is compared is the same
  * again).  A waiter relies on its looks for a lease only, and COUNT_MAX tickets take longer
- * (departure 5). Elsewhere the code only makes it unlikely; LIMIT lifts the assumption at one
+ * (departure 5).  Elsewhere the code only makes it unlikely; LIMIT lifts the assumption at one
  * place, and the model then finds what it is worth:
- *   2  a writer's late release          the lock of whoever has the same ticket a round later is freed
- *   3  the CAS of a reset               a pause before it for a round: a valid grant is thrown out
- *   4  the looks of a refused client    a pause between two for a round, and n has "not moved"
- *   5  a reader's late release          as 2
+ *   1  a writer's late release         frees the lock of who has the same ticket a round later
+ *   2  the CAS of a reset              a pause of a round before it: throws out a valid grant
+ *   3  the looks of a refused client   a pause of a round between two: n has "not moved", the same
+ *   4  a reader's late release         as 1
  *
  * Left out.  try, which is one CAS of a word that is free.  Deadlines and husks: a husk waits
  * and hands on.  Lost answers.  The portable variant.  How often a waiter polls, but that it
@@ -275,7 +275,7 @@ inline turn_refused() {
 	fi;
 	me.looked = 0;
 	if
-	:: ((val ^ me.seen) & N_MASK) || (LIMIT != 4 && me.gone) ->
+	:: ((val ^ me.seen) & N_MASK) || (LIMIT != 3 && me.gone) ->
 		me.still = 0;
 		me.seen = val & N_MASK
 	:: else ->
@@ -376,7 +376,7 @@ reset_waiting:
 	atomic { /* reset: vb_cas64 */
 		me.paused = false;
 		if
-		:: word == val && (LIMIT == 3 || !me.round_look) ->
+		:: word == val && (LIMIT == 2 || !me.round_look) ->
 			assert(pauses + deaths > 0);
 			change(reset_word(val))
 		:: else
@@ -409,7 +409,7 @@ reset_refused:
 	atomic { /* reset: vb_cas64 */
 		me.paused = false;
 		if
-		:: word == val && (LIMIT == 3 || !me.round_look) ->
+		:: word == val && (LIMIT == 2 || !me.round_look) ->
 			assert(pauses + deaths > 0);
 			change(reset_word(val))
 		:: else
@@ -450,7 +450,7 @@ held:
 		me.held = false;
 		if
 		:: (word & N_MASK) == (make(max_x(me.ticket), max_s(me.ticket), 0, 0)) &&
-		   (LIMIT == 2 || !me.round_ticket) ->
+		   (LIMIT == 1 || !me.round_ticket) ->
 			assert(no_foreign(true));
 			change((max_x(me.ticket) + 1 == COUNT_MAX -> 0 : word + ONE_N_X))
 		:: else
@@ -490,7 +490,7 @@ late_reader:
 	atomic { /* release_shared_late: vb_mcas64 */
 		me.paused = false;
 		if
-		:: (word & N_MASK) == expect && (LIMIT == 5 || !me.round_ticket) ->
+		:: (word & N_MASK) == expect && (LIMIT == 4 || !me.round_ticket) ->
 			me.held = false;
 			assert(no_foreign(false));
 			change((n_s(expect) + 1 == COUNT_MAX -> 0 : word + ONE_N_S));

@@ -27,7 +27,7 @@
  * rounds end, who did would be a cycle without progress.
  *
  * MUTATE, each of which must be found; 1 to 4 are what the paper prints:
- *   1  HANDOVER does not carry the epoch in force (assertion: everybody waits, though nobody was paused)
+ *   1  HANDOVER does not carry the epoch in force (assertion: everybody waits, nobody was paused)
  *   2  messages do not carry the generation (assertion: two grants)
  *   3  a writer's release does not compare RelCnt (assertion: two grants)
  *   4  the server looks at the era alone, not at RelCnt (assertion: two grants)
@@ -132,8 +132,9 @@ bool answered[N];
 #define late_now   (late(0) + late(1) + late(2))
 #else
 #define any(f)     (f(0) || f(1) || f(2) || f(3))
-#define no_clash   (!clash(0, 1) && !clash(0, 2) && !clash(0, 3) && !clash(1, 2) && !clash(1, 3) && \
-		    !clash(2, 3))
+#define no_clash                                                          \
+	(!clash(0, 1) && !clash(0, 2) && !clash(0, 3) && !clash(1, 2) &&  \
+	 !clash(1, 3) && !clash(2, 3))
 #define late_now   (late(0) + late(1) + late(2) + late(3))
 #endif
 
