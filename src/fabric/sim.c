@@ -22,7 +22,7 @@ struct sim_options {
 };
 
 static const struct vb_opt sim_table[] = {
-	VB_OPT_CHOICE(struct sim_options, profile, "profile", "cx5|plain64|zero", "cx5",
+	VB_OPT_CHOICE(struct sim_options, profile, "profile", "cx5|cx3|plain64|zero", "cx5",
 		      "which NIC is simulated"),
 	VB_OPT_SIZE(struct sim_options, handlers, "handlers", "1", 1, SIM_HANDLERS_MAX,
 		    "server threads that work on one endpoint's requests"),

@@ -48,8 +48,10 @@ int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_o
 		.claims = vb_bench_claims(plan),
 		.ops = ops,
 		.fencing = plan->o.fencing,
-		/* A recovery lets everybody queue anew: no order is promised across it. */
-		.bypass = plan->o.fabric == VB_BENCH_SIM && plan->o.fail_rate == 0,
+		/* A recovery lets everybody queue anew: no order is promised across it.  The bounds
+		 * are those of the protocols' own defaults. */
+		.bypass = plan->o.fabric == VB_BENCH_SIM && plan->o.fail_rate == 0 &&
+			  plan->o.lock_options == NULL,
 	};
 
 	*out = NULL;

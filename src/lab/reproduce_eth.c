@@ -23,9 +23,9 @@ static const struct vb_repro_value waits[] = {
 };
 
 static const struct vb_repro_value levels[] = {
-	{"serializable", "trace-options=isolation=serializable"},
-	{"repeatable read", "trace-options=isolation=repeatable-read"},
-	{"read committed", "trace-options=isolation=read-committed"},
+	{"serializable", "workload-options=isolation=serializable"},
+	{"repeatable read", "workload-options=isolation=repeatable-read"},
+	{"read committed", "workload-options=isolation=read-committed"},
 	END_OF_AXIS,
 };
 

@@ -227,11 +227,12 @@ static void put_rows(FILE *f, const struct vb_repro_result *r, const struct vb_r
 	fprintf(f, "EOD\n");
 }
 
-static bool has_numbers(const struct vb_repro_result *r, const struct vb_repro_metric *m,
-			unsigned first, unsigned n)
+/* gnuplot refuses a histogram without any number, and there is nothing to see if all are 0. */
+static bool is_seen(const struct vb_repro_result *r, const struct vb_repro_metric *m,
+		    unsigned first, unsigned n)
 {
 	for (unsigned i = first; i < first + n; i++)
-		if (r->point[i].job && !isnan(vb_repro_metric_of(m, r->point[i].job->run)))
+		if (r->point[i].job && vb_repro_metric_of(m, r->point[i].job->run) > 0)
 			return true;
 	return false;
 }
@@ -245,9 +246,8 @@ static void put_bars(FILE *f, const struct vb_repro_result *r, const struct vb_r
 	fprintf(f, "set style data histograms\nset style histogram clustered gap 1\n"
 		   "set style fill solid 0.9 noborder\nset boxwidth 0.9\n"
 		   "set xtics rotate by -25\nset yrange [0:*]\nplot");
-	/* gnuplot refuses a histogram without any number. */
 	for (unsigned s = 0; s < r->n_systems; s++) {
-		if (!has_numbers(r, m, s * rows, rows))
+		if (!is_seen(r, m, s * rows, rows))
 			continue;
 		fprintf(f, "%s $data using %u:xtic(1) title \"%s\" noenhanced", comma, s + 2,
 			r->e->systems[s].label);
@@ -331,7 +331,7 @@ static void write_figures(const char *dir, const struct vb_repro_result *r)
 		FILE *script;
 		bool drawn = true;
 
-		if (!has_numbers(r, m, 0, r->n))
+		if (!is_seen(r, m, 0, r->n))
 			continue;
 		snprintf(suffix, sizeof(suffix), "-%s.svg", m->name);
 		svg = path_of(dir, r, suffix);

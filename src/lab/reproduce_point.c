@@ -288,6 +288,15 @@ const struct vb_repro_metric vb_repro_metrics[] = {
 	US("S.RT", "shared: RT us", S("RT")),
 	US("R.IA", "release: IA us", R("IA")),
 	US("R.NS", "release: NS us", R("NS")),
+	{"txns", "transactions, k/s", "txns/committed_tps", NULL, 1e-3, 0},
+	US("txn.mean", "transaction, mean us", "txns/latency_us/all/mean"),
+	US("txn.p50", "transaction, p50 us", "txns/latency_us/all/p50"),
+	US("txn.p99", "transaction, p99 us", "txns/latency_us/all/p99"),
+	US("txn.p99.9", "transaction, p99.9 us", "txns/latency_us/all/p99.9"),
+	US("GSD.p50", "get-subscriber-data, p50 us", "txns/latency_us/get-subscriber-data/p50"),
+	US("UL.p50", "update-location, p50 us", "txns/latency_us/update-location/p50"),
+	{"aborts", "share of attempts that abort", "txns/abort_share", NULL, 1, 0.01},
+	PER_OP("locks", "locks per transaction", "txns/locks_per_txn"),
 	{NULL, NULL, NULL, NULL, 0, 0},
 };
 

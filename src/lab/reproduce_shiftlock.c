@@ -8,9 +8,10 @@
 
 #include <math.h>
 
-#define SETUP                                                                                      \
-	"fabric=sim profile=cx5 nodes=6 servers=1 clients=240 locks=10m dist=zipf:0.99 "           \
-	"read-ratio=0.5 lease=10ms duration=20ms warmup=5ms"
+#define TESTBED                                                                                    \
+	"fabric=sim profile=cx5 nodes=6 servers=1 clients=240 lease=10ms duration=40ms "           \
+	"warmup=10ms"
+#define SETUP TESTBED " locks=10m dist=zipf:0.99 read-ratio=0.5"
 #define LOCK(label, name)                                                                          \
 	{                                                                                          \
 		label, "lock=" name                                                                \
@@ -260,7 +261,7 @@ static const struct vb_repro_check compared_checks[] = {
 
 static const struct vb_repro_value traces[] = {
 	{"TATP", "workload=tatp think=2.8us"},
-	{"TPC-C", "workload=tpcc think=7us"},
+	{"TPC-C", "workload=tpcc workload-options=warehouses=100 think=7us"},
 	END_OF_AXIS,
 };
 
@@ -409,7 +410,7 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.name = "shiftlock/fig10",
 		.title = "transactions by two-phase locking: TATP and TPC-C",
 		.differs = rpc_differs,
-		.setup = SETUP,
+		.setup = TESTBED,
 		.systems = all,
 		.series = traces,
 		.metrics = trace_metrics,

@@ -8,7 +8,7 @@
  *   release   1 masked CAS or FAA (128); with a successor + 1 message
  *   try       1 masked CAS (exclusive), 1 READ + 1 masked CAS (shared)
  *
- *   Promises  shared and exclusive; writers are FIFO, at most 16 of them pass a waiting reader, readers
+ *   Promises  shared and exclusive; writers are FIFO, at most 16 (max_writers) of them pass a waiting reader, readers
  *             admitted at a change of epoch pass waiting writers; survives the death of anybody but
  *             the lock server: the survivors go on after 3 leases without a release (plus half a
  *             lease until they ask, and the server's answer).  The token of an exclusive grant is
@@ -52,6 +52,15 @@
 
 #include "base/log.h"
 
+struct sl_options {
+	uint64_t max_writers; /* the paper's N */
+};
+
+static const struct vb_opt sl_option_table[] = {
+	VB_OPT_SIZE(struct sl_options, max_writers, "max_writers", "16", 1, UINT32_MAX,
+		    "consecutive writers before the readers get their turn (seed 001's N)"),
+	VB_OPT_END};
+
 #define TURN_MASK      (1u << SL_HANDOVER)
 #define SUCCESSOR_MASK (1u << SL_SUCCESSOR)
 
@@ -70,8 +79,8 @@ struct sl_claim {
 	uint64_t era;            /* read at still_since_ns, if era_known */
 	uint64_t word;           /* plain: the entry as we last saw or left it; 0: unknown */
 	vb_peer successor;
+	uint32_t writers;
 	uint16_t gen;
-	uint8_t writers;
 	uint8_t stage;
 	bool epoch;
 	bool era_known;
@@ -301,7 +310,7 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	}
 	memcpy(&pass, msg.data, sizeof(pass));
 	s->epoch = pass.epoch;
-	s->writers = (uint8_t)pass.writers;
+	s->writers = pass.writers;
 	s->rel = pass.rel;
 	if (msg.tag == SL_HANDOVER)
 		return granted(me, c, pass.rel);
@@ -499,8 +508,9 @@ static bool find_successor(struct vb_lock_client *me, struct vb_claim *c)
 /* Counts our release, and flips the epoch if the readers are due; then tells the successor. */
 static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 {
+	const struct sl_options *o = me->space->options;
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-	const bool flip = s->writers + 1 >= SL_WRITERS_MAX;
+	const bool flip = s->writers + 1ull >= o->max_writers;
 	const bool epoch = s->epoch ^ flip;
 	struct sl_pass pass = {.rel = rel_add(me->space, s->rel, 1), .epoch = epoch};
 	struct vb_msg msg = {
@@ -669,7 +679,8 @@ static void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *
 /*
  * Writers are FIFO among themselves.  A reader lets at most 16 writers pass until the epoch flips.  A
  * writer lets each reader pass once per flip, and there is a flip for every 16 writers ahead of it,
- * one for the part that is left, and one that the first of them may cause.
+ * one for the part that is left, and one that the first of them may cause.  That is for max_writers'
+ * default.
  */
 static unsigned shiftlock_bypass_bound(unsigned clients, enum vb_mode mode)
 {
@@ -691,6 +702,8 @@ const struct vb_lock_ops vb_lock_shiftlock = {
 	.portable_lacks = VB_LOCK_TOKEN,
 	.entry_bytes = 16,
 	.recovery_leases = 8,
+	.options = sl_option_table,
+	.options_size = sizeof(struct sl_options),
 	.verbs_uncontended = "1 masked CAS (exclusive) or FAA (shared), 128 bits; release 1 more",
 	.verbs_contended = "+ 2 SENDs per writer; READs only behind readers or as a waiting reader",
 	.bypass_bound = shiftlock_bypass_bound,
