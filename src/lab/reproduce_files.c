@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "lab/claims.h"
 #include "lab/json.h"
+#include "lab/report.h"
 
 extern char **environ;
 
@@ -272,7 +273,7 @@ static void put_lines(FILE *f, const struct vb_repro_result *r, const struct vb_
 		}
 		fprintf(f, "EOD\n");
 	}
-	if (first > 0 && fmax(first / last, last / first) >= 30)
+	if (first > 0 && fmax(first / last, last / first) >= VB_CHART_DECADES)
 		fprintf(f, "set logscale x\n");
 	fprintf(f, "set xlabel \"%s\" noenhanced\nset yrange [0:*]\nplot", r->e->sweep_name);
 	for (unsigned c = 0; c < curves; c++) {
