@@ -21,6 +21,8 @@ qemu-system-x86 busybox-static cpio gzip xz-utils"
 optional="$optional spin"
 # Ranks from a launcher (to build and to test), and the fuzzers.
 optional="$optional libpmix-dev openmpi-bin libclang-rt-dev"
+# Figures of `verbena reproduce`.
+optional="$optional gnuplot-nox"
 # The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).
 peers='redis-server libhiredis-dev etcd-server libcurl4-openssl-dev jq'
 

@@ -1,0 +1,116 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# verbena reproduce: the list, a run with its files and verdicts, what is missing, and an early end.
+# verbena report: a page of them, and what it refuses.
+. "$(dirname "$0")/lib.sh"
+
+ok_json() { # FILE FILTER
+	jq -e "$2" "$1"
+}
+
+page_has() { # TEXT
+	grep -qF -- "$1" "$work/page.html"
+}
+
+page_lacks() { # PATTERN
+	! grep -qE -- "$1" "$work/page.html"
+}
+
+# ---- the list ----
+
+run reproduce
+is 'the list: exit status 0' [ "$status" = 0 ]
+is 'the list has the papers figures' grep -qx '  shiftlock/fig4' "$work/out"
+is 'the list tells claims and their tiers' grep -q 'SHIFT-03 (A)' "$work/out"
+is 'the list tells how long a run takes' grep -qE 'runs +[0-9]+, about [0-9]+ s' "$work/out"
+refused 'an unknown paper' 2 'drls' reproduce drls/fig8 --out "$work/no"
+refused 'an unknown figure' 2 '99 lists' reproduce dslr --figure 99 --out "$work/no"
+refused 'a figure of no paper' 2 '--figure 8 which' reproduce --figure 8
+touch "$work/file"
+refused 'a folder that cannot be made' 2 "$work/file/in" reproduce dslr/sec4.5 --out "$work/file/in"
+
+# ---- runs ----
+
+run reproduce dslr --figure sec4.5 --quick --out "$work/out.d"
+is 'a run: exit status 0' [ "$status" = 0 ]
+is 'a run prints the claim with its verdict' grep -qE '^  DSLR-01 .* reproduced' "$work/out"
+j=$work/out.d/dslr-sec4.5.json
+is 'its JSON is of this kind' ok_json "$j" '.schema == 1 and .kind == "reproduce" and .experiment == "dslr/sec4.5"'
+is 'its JSON has the run' ok_json "$j" '.points | length == 1 and .[0].run.lock == "dslr" and .[0].run.audit.violations == 0'
+is 'the claim is reproduced' ok_json "$j" '.claims | length == 1 and .[0].id == "DSLR-01" and .[0].verdict == "reproduced"'
+is 'and its checks have numbers' ok_json "$j" '[.checks[] | .ours, .paper_lo, .distance] | all(type == "number")'
+is 'the CSV has a head and a row' [ "$(wc -l <"$work/out.d/dslr-sec4.5.csv")" = 2 ]
+if command -v gnuplot >/dev/null; then
+	is 'the figure is an SVG' grep -q '<svg' "$work/out.d/dslr-sec4.5-atomics.svg"
+else
+	skip 'the figure is an SVG' 'there is no gnuplot here'
+fi
+
+run reproduce shiftlock/sec2.3 --quick --jobs 2 --seed 3 --out "$work/out.d"
+is 'another, two at once: exit status 0' [ "$status" = 0 ]
+s=$work/out.d/shiftlock-sec2.3.json
+is 'three runs, all with numbers' ok_json "$s" '[.points[].metrics.goodput] | length == 3 and all(. > 0)'
+is 'retries cost what they cost' ok_json "$s" '.points | (map({(.system): .metrics.goodput}) | add) | ."CAS-NB" < ."CAS-B" and ."CAS-NB" < ."no retries"'
+cp "$s" "$work/first.json"
+run reproduce shiftlock/sec2.3 --quick --jobs 1 --seed 3 --out "$work/out.d"
+is 'the same seed gives the same numbers' [ "$(jq -c '[.points[].metrics]' "$s")" = "$(jq -c '[.points[].metrics]' "$work/first.json")" ]
+
+run reproduce dslr/sec4.5 --quick --markdown --out "$work/out.d"
+is 'Markdown is a table' grep -qE '^\| DSLR-01 \|.*\| reproduced \|' "$work/out"
+
+# What is not there: a lock table on a Cray, until somebody builds both.
+run reproduce eth --figure 3 --quick --out "$work/out.d"
+if grep -qE 'no lock|no profile|bench lock has no' "$work/out"; then
+	is 'what is missing is named, and no error' [ "$status" = 0 ]
+	is 'and its claims are not run' ok_json "$work/out.d/eth-fig3.json" '.claims[] | .verdict == "not run"'
+else
+	is 'eth/fig3 runs' [ "$status" = 0 ]
+fi
+
+mkdir "$work/bin"
+status=0
+(PATH=$work/bin && "$verbena" reproduce dslr/sec4.5 --quick --out "$work/plain" >"$work/out" 2>"$work/err") || status=$?
+is 'without gnuplot: exit status 0' [ "$status" = 0 ]
+is 'without gnuplot: it says so' grep -q 'no gnuplot' "$work/err"
+is 'without gnuplot: the numbers are there' [ -s "$work/plain/dslr-sec4.5.csv" ]
+
+# Interrupted: it leaves what it has.
+"$verbena" reproduce shiftlock/fig4 --scale 100 --jobs 1 --out "$work/cut" >"$work/out" 2>"$work/err" &
+pid=$!
+until [ -d "$work/cut" ]; do sleep 0.05; done
+kill -INT "$pid"
+status=0
+wait "$pid" || status=$?
+is 'interrupted: exit status 130' [ "$status" = 130 ]
+is 'interrupted: the JSON is whole and says so' ok_json "$work/cut/shiftlock-fig4.json" '.interrupted and (.claims | all(.verdict == "not run" or .verdict == "not reproduced"))'
+
+# ---- the page ----
+
+"$verbena" bench lock --fabric sim --lock cas,mcs --duration 1ms --json "$work/lock.json" >/dev/null
+"$verbena" bench txn --fabric sim --cc silo --records 1k --duration 200us --json "$work/txn.json" >/dev/null 2>&1
+run report --out "$work/page.html" "$j" "$s" "$work/lock.json" "$work/txn.json" --title 'a <b> & "c"'
+is 'a page: exit status 0' [ "$status" = 0 ]
+is 'it has every file' [ "$(grep -c '^<h2>' "$work/page.html")" = 4 ]
+is 'it has figures' page_has '<svg'
+is 'it has verdicts' page_has '<td class="reproduced">reproduced</td>'
+is 'it needs nothing else' page_lacks 'src=|href=|<script|<link|@import|url\('
+is 'the title is escaped' page_has '<title>a &lt;b&gt; &amp; &quot;c&quot;</title>'
+jq '.runs[0].lock = "<script>alert(1)</script>" | .argv += ["<img onerror=x>"]' "$work/lock.json" >"$work/evil.json"
+run report --out "$work/page.html" "$work/evil.json"
+is 'what comes in a file is escaped' page_has '&lt;script&gt;alert(1)'
+is 'in the command line, too' page_lacks '<script|<img'
+jq '.runs[0].latency_us = "?" | .runs[0].goodput_ops_s = [] | .host = 3 | .argv = {}' "$work/lock.json" >"$work/odd.json"
+run report --out - "$work/odd.json"
+is 'fields of another kind are dashes' [ "$status" = 0 ]
+is 'the page may go to stdout' grep -q '^</html>' "$work/out"
+
+echo '{"schema": 1,' >"$work/bad.json"
+refused 'a file that is no JSON' 2 "bad.json line no" report --out "$work/x.html" "$work/bad.json"
+echo '{"schema": 1, "tool": "verbena", "runs": []}' >"$work/none.json"
+refused 'a file without results' 2 "none.json no" report --out "$work/x.html" "$work/none.json"
+jq '.schema = 2' "$work/lock.json" >"$work/later.json"
+refused 'a schema of the future' 2 "later.json schema" report --out "$work/x.html" "$work/later.json"
+refused 'a file that is not there' 2 "$work/nowhere.json" report --out "$work/x.html" "$work/nowhere.json"
+refused 'no file' 2 'which' report
+is 'and no page was written' [ ! -e "$work/x.html" ]
+finish
