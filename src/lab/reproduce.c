@@ -102,15 +102,14 @@ static bool is_named(const struct vb_experiment *e, const char *word)
 
 static int unknown(const char *word)
 {
-	const char *names[EXPERIMENTS], *near;
+	const char *names[EXPERIMENTS];
+	char hint[VB_HINT_BYTES];
 	size_t n = 0;
 
 	for (const struct vb_experiment *e; (e = vb_repro_experiment((unsigned)n)) != NULL; n++)
 		names[n] = e->name;
-	near = vb_nearest(word, names, n);
-	return vb_fail(-EINVAL,
-		       "no experiment is called '%s'%s%s%s; `verbena reproduce` lists them", word,
-		       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return vb_fail(-EINVAL, "no experiment is called '%s'%s; `verbena reproduce` lists them",
+		       word, vb_did_you_mean(hint, word, names, n));
 }
 
 static int choose(struct session *s, char *const *words, unsigned n)
