@@ -118,6 +118,25 @@ static void put_setting(FILE *to, const json_t *root, const char *const *keys)
 	fputs("</p>\n", to);
 }
 
+/* Of runs of a trace: its transactions. */
+static void put_traced(FILE *to, const json_t *root)
+{
+	static const struct column numbers[] = {
+		{"ktxn/s", "txns/committed_tps", 1e-3},
+		{"locks each", "txns/locks_per_txn", 1},
+		{"aborts %", "txns/abort_share", 100},
+		{"given up", "txns/given_up", 1},
+	};
+	static const struct column goodput[] = {{"ktxn/s", "txns/committed_tps", 1e-3}};
+	const json_t *first = json_array_get(json_object_get(root, "runs"), 0);
+
+	if (!json_is_object(json_object_get(first, "txns")))
+		return;
+	put_runs(to, root, "lock", "lock", numbers, VB_ARRAY_SIZE(numbers));
+	chart_runs(to, root, "lock", "lock", "transactions, thousands a second", goodput,
+		   VB_ARRAY_SIZE(goodput));
+}
+
 void vb_report_locks(FILE *to, const json_t *root)
 {
 	static const char *const setting[] = {"fabric",  "profile", "nodes",    "servers",  "procs",
@@ -145,6 +164,7 @@ void vb_report_locks(FILE *to, const json_t *root)
 
 	put_setting(to, root, setting);
 	put_runs(to, root, "lock", "lock", numbers, VB_ARRAY_SIZE(numbers));
+	put_traced(to, root);
 	put_notes(to, root);
 	chart_runs(to, root, "lock", "lock", "goodput, kops/s", goodput, VB_ARRAY_SIZE(goodput));
 	chart_runs(to, root, "lock", "lock", "99th percentile of an acquire, us", tail,

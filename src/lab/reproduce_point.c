@@ -140,7 +140,7 @@ char *vb_repro_cannot(const char *options)
 	profile = get(&s, "profile");
 	for (unsigned i = 0; i < vb_sim_profile_count && profile != NULL; i++)
 		found |= strcmp(vb_sim_profiles[i].name, profile) == 0;
-	if (!found)
+	if (profile != NULL && !found)
 		return asprintf(&why, "no profile '%s'", profile) > 0 ? why : NULL;
 	return NULL;
 }

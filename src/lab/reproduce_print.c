@@ -31,9 +31,11 @@ static void cell(struct table *t, const char *text)
 {
 	unsigned width = t->widths[t->column < CELLS ? t->column : CELLS - 1];
 
-	if (t->markdown)
-		fprintf(t->to, "%s %s", t->column == 0 ? "|" : " |", text);
-	else
+	if (t->markdown) {
+		fputs(t->column == 0 ? "| " : " | ", t->to);
+		for (; *text != '\0'; text++)
+			fprintf(t->to, *text == '|' ? "\\%c" : "%c", *text);
+	} else
 		fprintf(t->to, is_text(t, t->column) ? "  %-*s" : "  %*s", (int)width, text);
 	t->column++;
 }

@@ -88,9 +88,11 @@ is 'interrupted: the JSON is whole and says so' ok_json "$work/cut/shiftlock-fig
 
 "$verbena" bench lock --fabric sim --lock cas,mcs --duration 1ms --json "$work/lock.json" >/dev/null
 "$verbena" bench txn --fabric sim --cc silo --records 1k --duration 200us --json "$work/txn.json" >/dev/null 2>&1
-run report --out "$work/page.html" "$j" "$s" "$work/lock.json" "$work/txn.json" --title 'a <b> & "c"'
+"$verbena" bench lock --fabric sim --lock cas --workload tatp --duration 1ms --json "$work/trace.json" >/dev/null
+run report --out "$work/page.html" "$j" "$s" "$work/lock.json" "$work/txn.json" "$work/trace.json" --title 'a <b> & "c"'
 is 'a page: exit status 0' [ "$status" = 0 ]
-is 'it has every file' [ "$(grep -c '^<h2>' "$work/page.html")" = 4 ]
+is 'it has every file' [ "$(grep -c '^<h2>' "$work/page.html")" = 5 ]
+is 'it has transactions of a trace' page_has '<th>locks each</th>'
 is 'it has figures' page_has '<svg'
 is 'it has verdicts' page_has '<td class="reproduced">reproduced</td>'
 is 'it needs nothing else' page_lacks 'src=|href=|<script|<link|@import|url\('
