@@ -121,10 +121,11 @@ static int set_up(struct sim_run *u)
 	int err;
 
 	snprintf(options, sizeof(options), "profile=%.100s", o->profile);
-	u->seats = calloc(o->clients, sizeof(*u->seats));
+	u->seats = aligned_alloc(_Alignof(struct vb_bench_seat), o->clients * sizeof(*u->seats));
 	u->r->tally = malloc(sizeof(*u->r->tally));
 	if (u->seats == NULL || u->r->tally == NULL)
 		return vb_fail(-ENOMEM, "no memory for a run");
+	memset(u->seats, 0, o->clients * sizeof(*u->seats));
 	vb_bench_tally_init(u->r->tally);
 	err = vb_fabric_open(&p, &u->fabric);
 	if (err == 0)

@@ -220,6 +220,20 @@ static uint64_t violations(const struct session *s)
 	return sum;
 }
 
+static unsigned broken(const struct session *s)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->jobs.n; i++) {
+		const struct vb_repro_job *j = s->jobs.job[i];
+
+		if (j->broke)
+			vb_error("%s: verbena bench lock with %s", j->why, j->options);
+		n += j->broke;
+	}
+	return n;
+}
+
 static void tear_down(struct session *s)
 {
 	for (unsigned i = 0; i < s->done; i++) {
@@ -243,7 +257,10 @@ static int run_all(struct session *s)
 		printf("%sRuns shortened to %g of their time: a first look, not a verdict.\n",
 		       s->o->markdown ? "\n" : "", s->scale);
 	fflush(stdout);
-	code = violations(s) > 0 ? VB_EXIT_VIOLATION : err ? vb_exit_of(err) : VB_EXIT_OK;
+	code = violations(s) > 0 ? VB_EXIT_VIOLATION
+	       : err             ? vb_exit_of(err)
+	       : broken(s) > 0   ? VB_EXIT_FAILED
+				 : VB_EXIT_OK;
 	return code == VB_EXIT_OK && vb_interrupted ? VB_EXIT_INTERRUPTED : code;
 }
 

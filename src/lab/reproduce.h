@@ -114,6 +114,7 @@ struct vb_repro_job {
 	enum vb_job_state state;
 	json_t *run; /* as in the JSON of `bench lock`, and acquires of both modes; NULL: no result */
 	char *why;   /* it has no result */
+	bool broke; /* for no reason that it could tell: not missing, but wrong */
 	pid_t pid;
 	int fd;
 	uint64_t started_ns;

@@ -102,6 +102,7 @@ static void take(struct vb_repro_job *j, int status)
 	j->state = VB_JOB_DONE;
 	if (WIFSIGNALED(status)) {
 		snprintf(text, sizeof(text), "its worker ended with signal %d", WTERMSIG(status));
+		j->broke = !vb_interrupted;
 		fail(j, vb_interrupted ? "interrupted" : text);
 	} else if (lseek(j->fd, 0, SEEK_SET) == 0) {
 		j->run = json_loadfd(j->fd, 0, NULL);
@@ -110,6 +111,7 @@ static void take(struct vb_repro_job *j, int status)
 	j->fd = -1;
 	why = json_string_value(json_object_get(j->run, "why"));
 	if (why != NULL || j->run == NULL) {
+		j->broke |= why == NULL && !vb_interrupted;
 		if (j->why == NULL)
 			fail(j, why != NULL ? why : "its worker left no result");
 		json_decref(j->run);

@@ -84,6 +84,18 @@ wait "$pid" || status=$?
 is 'interrupted: exit status 130' [ "$status" = 130 ]
 is 'interrupted: the JSON is whole and says so' ok_json "$work/cut/shiftlock-fig4.json" '.interrupted and (.claims | all(.verdict == "not run" or .verdict == "not reproduced"))'
 
+# A worker that is killed is no missing lock: the others' results stand, and the exit status tells.
+"$verbena" reproduce shiftlock/fig4 --scale 100 --jobs 1 --out "$work/killed" >"$work/out" 2>"$work/err" &
+pid=$!
+until worker=$(cat "/proc/$pid/task/$pid/children") && [ -n "$worker" ]; do sleep 0.05; done
+kill -KILL "${worker% }"
+until next=$(cat "/proc/$pid/task/$pid/children") && [ -n "$next" ] && [ "$next" != "$worker" ]; do sleep 0.05; done
+kill -INT "$pid"
+status=0
+wait "$pid" || status=$?
+is 'a worker was killed: exit status 1' [ "$status" = 1 ]
+is 'a worker was killed: it says with which options' grep -q 'signal 9: .*lock=shiftlock' "$work/err"
+
 # ---- the page ----
 
 "$verbena" bench lock --fabric sim --lock cas,mcs --duration 1ms --json "$work/lock.json" >/dev/null
