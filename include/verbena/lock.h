@@ -78,7 +78,7 @@ struct vb_claim;
 
 struct vb_lock_space_params {
 	const char *lock;    /* protocol: "cas", "cas-backoff", "retry-on-fail", "drtm", "mcs",
-	                       * "dslr", "shiftlock", "rpc"; see `verbena list` */
+	                       * "ncosed", "dslr", "shiftlock", "rpc"; see `verbena list` */
 	const char *options; /* the protocol's own, "key=value,..."; NULL: defaults */
 	const char *name;    /* lets several spaces share a fabric; NULL: "locks" */
 	uint64_t locks;      /* K, 1 to 2^40 */

@@ -487,6 +487,9 @@ static void bury(struct vb_lock_client *c)
 {
 	if (c == NULL)
 		return;
+	for (unsigned i = 0; i < c->space->claims; i++)
+		if (c->space->ops->caps & VB_LOCK_MESSAGES && c->used[i / 64] >> i % 64 & 1)
+			vb_box_close(&c->claims[i].box);
 	vb_ep_close(c->ep);
 	free(c->timing);
 	free(c);

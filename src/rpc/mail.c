@@ -3,6 +3,8 @@
 #define VB_LOG_ROOM "rpc"
 #include "rpc/mail.h"
 
+#include <inttypes.h>
+
 #include "base/log.h"
 
 #define REQUEST_BIT (1ull << 63)
@@ -23,14 +25,58 @@ void vb_mail_init(struct vb_mail *m, struct vb_ep *ep)
 void vb_box_open(struct vb_mail *m, struct vb_box *box, uint64_t subject)
 {
 	box->subject = subject;
-	box->full = 0;
+	box->full = box->piles = 0;
+	box->piled = box->taken = box->room = 0;
+	box->pile = NULL;
 	vb_list_push(&m->boxes, &box->link);
 }
 
 void vb_box_close(struct vb_box *box)
 {
 	vb_list_remove(&box->link);
-	box->full = 0;
+	free(box->pile);
+	box->pile = NULL;
+	box->full = box->piles = 0;
+}
+
+void vb_box_pile_up(struct vb_box *box, uint16_t tag)
+{
+	box->piles = 1u << tag % VB_BOX_SLOTS;
+}
+
+static void pile_up(struct vb_box *box, const struct vb_msg *msg)
+{
+	struct vb_piled *p;
+
+	if (box->piled == box->room) {
+		uint32_t room = box->room == 0 ? 16 : 2 * box->room;
+		struct vb_piled *more =
+			room > VB_PILE_MAX ? NULL : realloc(box->pile, room * sizeof(*more));
+
+		if (more == NULL) {
+			vb_error("%u messages are piled up and there is no memory for more; one "
+				 "of %" PRIx64 " is lost",
+				 box->piled, msg->from);
+			return;
+		}
+		box->pile = more;
+		box->room = room;
+	}
+	p = &box->pile[box->piled];
+	p->from = msg->from;
+	memcpy(&p->word, msg->data, sizeof(p->word));
+	box->piled++;
+	box->full |= box->piles;
+}
+
+int vb_box_take_piled(struct vb_box *box, struct vb_piled *out)
+{
+	if (box->taken == box->piled)
+		return -EAGAIN;
+	*out = box->pile[box->taken++];
+	if (box->taken == box->piled)
+		box->full &= ~box->piles;
+	return 0;
 }
 
 static struct vb_box *find_box(struct vb_mail *m, uint64_t subject)
@@ -48,6 +94,10 @@ static void put(struct vb_box *box, const struct vb_msg *msg)
 {
 	unsigned i = msg->tag % VB_BOX_SLOTS;
 
+	if (box->piles & 1u << i) {
+		pile_up(box, msg);
+		return;
+	}
 	/* Of two, the one of the newer generation stays; of one generation, the later one. */
 	if (box->full & 1u << i && (int32_t)(msg->imm - box->slot[i].imm) < 0)
 		return;
@@ -79,6 +129,7 @@ int vb_box_take(struct vb_box *box, uint16_t tag, struct vb_msg *out)
 {
 	unsigned i = tag % VB_BOX_SLOTS;
 
+	vb_assert(!(box->piles & 1u << i));
 	if (!(box->full & 1u << i))
 		return -EAGAIN;
 	*out = box->slot[i];

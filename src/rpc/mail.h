@@ -10,6 +10,9 @@
  * A box has one slot for each tag class (tag modulo VB_BOX_SLOTS).  When a message finds its slot
  * full, the one with the newer imm (serial number arithmetic on 32 bits) stays: protocols put their
  * generation there, so that a message from before a recovery never hides one from after it.
+ *
+ * A tag class whose messages must all be kept (one from each of many clients) is *piled up* instead, as
+ * they come: of each who sent it and 8 bytes of what it says.
  */
 #ifndef VB_RPC_MAIL_H
 #define VB_RPC_MAIL_H
@@ -18,10 +21,21 @@
 
 #define VB_BOX_SLOTS 4
 
+/* More are dropped, and said: no lock has so many clients. */
+#define VB_PILE_MAX (1u << 20)
+
+struct vb_piled {
+	vb_peer from;
+	uint64_t word;
+};
+
 struct vb_box {
 	struct vb_list link;
 	uint64_t subject;
-	unsigned full; /* bit i: slot[i] holds a message */
+	unsigned full;  /* bit i: slot[i], or the pile of that class, holds a message */
+	unsigned piles; /* bit i: the messages of class i are piled up; one bit at most */
+	uint32_t piled, taken, room;
+	struct vb_piled *pile;
 	struct vb_msg slot[VB_BOX_SLOTS];
 };
 
@@ -36,6 +50,15 @@ struct vb_mail {
 void vb_mail_init(struct vb_mail *m, struct vb_ep *ep);
 void vb_box_open(struct vb_mail *m, struct vb_box *box, uint64_t subject);
 void vb_box_close(struct vb_box *box);
+/* Piles up the messages of one tag class from now on, until the box is closed. */
+void vb_box_pile_up(struct vb_box *box, uint16_t tag);
+/* How many are piled up and not taken, and the first come of them: 0, or -EAGAIN.  Those taken stay in
+ * box->pile[0..taken) for who must know whether one has come before. */
+static inline uint32_t vb_box_piled(const struct vb_box *box)
+{
+	return box->piled - box->taken;
+}
+int vb_box_take_piled(struct vb_box *box, struct vb_piled *out);
 
 /* Sorts what has arrived, without waiting. */
 void vb_mail_sort(struct vb_mail *m);

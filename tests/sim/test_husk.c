@@ -162,6 +162,12 @@ static void test_mcs(void **state)
 	sweep("mcs");
 }
 
+static void test_ncosed(void **state)
+{
+	(void)state;
+	sweep("ncosed");
+}
+
 static void test_dslr(void **state)
 {
 	(void)state;
@@ -178,6 +184,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mcs),
+		cmocka_unit_test(test_ncosed),
 		cmocka_unit_test(test_dslr),
 		cmocka_unit_test(test_shiftlock),
 	};

@@ -187,6 +187,62 @@ static void test_rpc_lock(void **state)
 	world_close(&w);
 }
 
+/* ---- what is piled up ---- */
+
+#define PILED 100u
+
+static void send_word(struct world *w, uint16_t tag, uint64_t word)
+{
+	struct vb_msg m = {.subject = 7, .tag = tag, .len = sizeof(word)};
+
+	memcpy(m.data, &word, sizeof(word));
+	assert_int_equal(vb_send_wait(w->server.ep, w->ep->self, &m), 0);
+	vb_mail_sort(&w->mail);
+}
+
+static void expect_piled(struct world *w, struct vb_box *box, uint64_t word)
+{
+	struct vb_piled p;
+
+	assert_int_equal(vb_box_take_piled(box, &p), 0);
+	assert_true(p.word == word && p.from == w->server.ep->self);
+}
+
+static void test_pile(void **state)
+{
+	struct vb_piled none;
+	struct vb_box box;
+	struct vb_msg m;
+	struct world w;
+	uint64_t taken = 0;
+
+	world_open(&w, 0);
+	vb_box_open(&w.mail, &box, 7);
+	vb_box_pile_up(&box, 3);
+	assert_int_equal(vb_box_take_piled(&box, &none), -EAGAIN);
+	for (uint64_t i = 0; i < PILED; i++) {
+		send_word(&w, 3, i);
+		/* Of the other classes the last one stays, as ever. */
+		send_word(&w, 1, i);
+		if (i % 3 == 0)
+			expect_piled(&w, &box, taken++);
+		assert_int_equal(vb_box_piled(&box), i + 1 - taken);
+	}
+	assert_int_equal(vb_box_wait(&w.mail, &box, 1u << 3, 0), 0);
+	while (taken < PILED)
+		expect_piled(&w, &box, taken++);
+	assert_int_equal(vb_box_take_piled(&box, &none), -EAGAIN);
+	assert_int_equal(vb_box_wait(&w.mail, &box, 1u << 3, 0), -ETIMEDOUT);
+	assert_int_equal(vb_box_take(&box, 1, &m), 0);
+	assert_int_equal(m.data[0], PILED - 1);
+	/* It can fill again, and be closed full. */
+	send_word(&w, 3, 4711);
+	assert_int_equal(vb_box_wait(&w.mail, &box, 1u << 3, 0), 0);
+	vb_box_close(&box);
+	assert_true(w.mail.dropped == 0);
+	world_close(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +251,7 @@ int main(void)
 		cmocka_unit_test(test_forgetful_server_is_caught),
 		cmocka_unit_test(test_deadline),
 		cmocka_unit_test(test_rpc_lock),
+		cmocka_unit_test(test_pile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,644 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * N-CoSED: a distributed queue of writers, and behind each the readers that came after it (Narravula et
+ * al., CCGrid 2007; seed 000, section 6, system 4, and section 7).
+ *
+ *	 63            48 47               24 23          17 16                0
+ *	+----------------+-------------------+--------------+------------------+
+ *	| tail node + 1  | tail client       | tail's claim | shared requests  |   word
+ *	+----------------+-------------------+--------------+------------------+
+ *	| readers of the group before the first writer that have left          |   left
+ *	+----------------------------------------------------------------------+
+ *	  word 0 = free     tail: the last writer in the queue, 0 = no writer
+ *
+ *   exclusive  acquire    uncontended 1 CAS       contended 1 CAS for each attempt to enqueue; behind a
+ *                                                 writer 1 SEND, then waits locally; behind
+ *                                                 readers READs and 1 CAS
+ *              release    uncontended 1 CAS       contended 1 SEND to each reader and to the next
+ *                                                 writer, after a failed CAS where that was not
+ *                                                 known yet
+ *   shared     acquire    uncontended 1 FAA       behind a writer 1 SEND, then waits locally
+ *              release    uncontended 1 CAS       contended 1 CAS for each attempt, then 1 FAA if a
+ *                                                 writer waits
+ *
+ *   REGISTER   reader to the writer before it: I am in your group
+ *   SUCCESSOR  writer to the writer before it: I stand behind you, and so many readers in between
+ *   GRANT      to a reader of the group
+ *   YOURS      to the next writer: I have left (which readers are in between it knows itself)
+ *
+ * The readers that come while the tail is the same are a *group*; its size is in the word.  While the
+ * tail is 0 the group is *open*: its readers hold, come by FAA and go by a CAS that counts them out.
+ * A writer enqueues with a CAS that compares the whole word, so it knows how many readers stand before
+ * it, and *closes* their group: from now on who leaves it counts in `left`.  The writer waits for
+ * YOURS, if there is a writer before it, and then until all of the group have left.
+ *
+ * A writer that releases and finds itself the tail lets its group open: (self, n) becomes (0, n), and
+ * all n are granted.  One that does not has a successor; it grants its group, whose size the
+ * successor tells, and says YOURS.  Either way it must wait until all n have registered: between a
+ * reader's FAA and its message lies a moment.
+ *
+ * `left` belongs to one group at a time: a group is closed while the one before it has left and its
+ * writer has set `left` back to 0 before it holds.  An open group is never closed twice, and the tail
+ * cannot be 0 again before all of a closed one have left.
+ *
+ *   Promises   shared and exclusive, FIFO: nobody who comes later passes a client that has enqueued.
+ *              Does not survive the death of a holder or waiter: who stands behind the dead waits for
+ *              ever.
+ *
+ *   Departs    from the papers, which print the word and the verbs but not the algorithm, in this.
+ *              Their node has one process that answers for its clients at any time; a client here
+ *              answers when it is in a call.  So a writer that has gone leaves nothing behind that
+ *              readers could write to (an open group has no name in the word), and who gives up
+ *              stays as a husk.  What their home node's process counts, readers that leave, is
+ *              counted in a second word, and the waiting writer looks at it.
+ *              A name has 40 bits, the papers' 32, and 7 bits number the claims of a client, which
+ *              leaves 17 for the count: 131,071 readers at a time.
+ *              Messages are sent again until it is certain that they have arrived, and bear the
+ *              number of the claim they are meant for, as in mcs.c; who is told twice by one
+ *              client counts it once.  (What remains: a second copy that is on its way while its
+ *              receiver, which has had the first, ends its claim and makes 128 more.)
+ *              A release that waits for either gives up after `successor_wait`.
+ */
+#define VB_LOG_ROOM "lock"
+#include "lock/ncosed.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/log.h"
+
+#define NC_COUNT_BITS  17
+#define NC_COUNT_MASK  ((1ull << NC_COUNT_BITS) - 1)
+#define NC_NUMBER_BITS 7
+#define NC_NUMBER_MASK ((1u << NC_NUMBER_BITS) - 1)
+#define NC_NAME_SHIFT  (NC_COUNT_BITS + NC_NUMBER_BITS)
+/* Byte offset of `left` in the entry. */
+#define NC_LEFT 8
+/* How often a message whose delivery is unknown is sent again, and an answer asked for. */
+#define NC_SENDS 8
+/* The least time in between: a full ring needs some to drain. */
+#define NC_PAUSE_NS 100000ull
+/* GRANTs in one doorbell. */
+#define NC_GRANTS 16
+/* A reader that tries may find other readers coming and going so often. */
+#define NC_TRY_ROUNDS 4
+
+_Static_assert(NC_NAME_SHIFT + VB_PEER_CLIENT_BITS + 16 == 64, "name, number, count fill the word");
+
+enum nc_tag { NC_REGISTER = 0, NC_SUCCESSOR = 1, NC_GRANT = 2, NC_YOURS = 3 };
+
+enum nc_stage {
+	NC_TELL,  /* tell the writer before us that we are here */
+	NC_HEAR,  /* wait for its GRANT or YOURS */
+	NC_DRAIN, /* writer: wait until the readers before us have left */
+};
+
+/* The data of REGISTER and SUCCESSOR.  A pile keeps the first 8 bytes. */
+struct nc_hello {
+	uint32_t number; /* of the sender's claim: the answer's imm */
+	uint8_t to;      /* of the claim it is meant for, as in the word */
+	uint8_t again;   /* it may have come before */
+	uint16_t reserved;
+	uint64_t readers; /* SUCCESSOR: between the two writers */
+};
+
+const struct vb_opt ncosed_option_table[] = {
+	VB_OPT_TIME(struct ncosed_options, successor_wait_ns, "successor_wait", "1s", 1000000,
+		    3600ull * 1000000000,
+		    "how long a release waits for the messages of clients that it knows are there"),
+	VB_OPT_END,
+};
+
+struct nc_claim {
+	uint64_t word; /* reader: what to find when leaving, or nothing of ours (closed group) */
+	uint64_t prev; /* the writer before us: name and number */
+	uint64_t left; /* writer: readers before us; left is to reach this */
+	uint32_t number;
+	uint8_t stage;
+	bool closed; /* reader: the group is known to be closed */
+	bool unsure; /* the answer to what this stage does was lost */
+};
+
+/* The last writer, name and number; 0: none. */
+static inline uint64_t nc_tail(uint64_t word)
+{
+	return word >> NC_COUNT_BITS;
+}
+
+static inline vb_peer nc_peer(uint64_t tail)
+{
+	return tail >> NC_NUMBER_BITS;
+}
+
+static inline uint64_t nc_count(uint64_t word)
+{
+	return word & NC_COUNT_MASK;
+}
+
+/* The word of a writer with nobody behind it. */
+static inline uint64_t nc_self(const struct vb_lock_client *me, const struct nc_claim *g)
+{
+	return me->ep->self << NC_NAME_SHIFT | (uint64_t)(g->number & NC_NUMBER_MASK)
+						       << NC_COUNT_BITS;
+}
+
+static uint64_t patience(const struct vb_lock_client *me)
+{
+	const struct ncosed_options *o = me->space->options;
+
+	return vb_ep_now(me->ep) + o->successor_wait_ns;
+}
+
+/* ---- messages ---- */
+
+/*
+ * Tells another claim of this lock.  What may have arrived is sent again, after the bound, which makes
+ * the receiver wary; not where the answer is here already (`answer`: its slot, 0: there is none).  0;
+ * -ETIMEDOUT: not yet; or what kept it from being delivered, said.
+ */
+static int nc_tell(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
+		   unsigned answer, uint64_t until_ns)
+{
+	int err = 0;
+
+	for (unsigned n = 0; n < NC_SENDS;) {
+		bool shielded;
+
+		err = vb_send_wait(me->ep, to, m);
+		if (err == 0)
+			return 0;
+		if (err == -VB_EUNKNOWN) {
+			n++;
+			if (answer != 0)
+				m->data[offsetof(struct nc_hello, again)] = 1;
+		} else if (!vb_peer_alive(me->ep->fabric, to)) {
+			break;
+		}
+		/* No room there, or no way there for now.  The message must get there even if the
+		 * caller has been cancelled. */
+		shielded = vb_task_shield(true);
+		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + NC_PAUSE_NS);
+		vb_task_shield(shielded);
+		vb_mail_sort(&me->mail);
+		if (c->box.full & answer)
+			return 0;
+		if (vb_ep_now(me->ep) >= until_ns)
+			return -ETIMEDOUT;
+		me->retries++;
+	}
+	return vb_fail(err,
+		       "lock %" PRIu64 ": its queue is broken, client %" PRIx64
+		       " cannot be told (%s)",
+		       c->lock, to, vb_strerror(err));
+}
+
+/* REGISTER or SUCCESSOR. */
+static int nc_tell_prev(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	bool shared = c->mode == VB_SHARED;
+	uint8_t to = g->prev & NC_NUMBER_MASK;
+	struct nc_hello h = {.number = g->number, .to = to, .again = g->unsure, .readers = g->left};
+	struct vb_msg m = {.subject = c->entry,
+			   .tag = shared ? NC_REGISTER : NC_SUCCESSOR,
+			   .imm = (uint32_t)to << (32 - NC_NUMBER_BITS),
+			   .len = sizeof(h)};
+	int err;
+
+	vb_phase(me, VB_PHASE_NP);
+	memcpy(m.data, &h, sizeof(h));
+	err = nc_tell(me, c, nc_peer(g->prev), &m, 1u << (shared ? NC_GRANT : NC_YOURS), until_ns);
+	/* The husk that goes on with it does not know what has arrived. */
+	g->unsure = err == -ETIMEDOUT;
+	return err;
+}
+
+/* GRANT or YOURS, to this very claim. */
+static int nc_hear(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	uint16_t tag = c->mode == VB_SHARED ? NC_GRANT : NC_YOURS;
+	struct vb_msg m;
+	int err;
+
+	vb_phase(me, VB_PHASE_WP);
+	do {
+		err = vb_box_wait(&me->mail, &c->box, 1u << tag, until_ns);
+		if (err == 0)
+			err = vb_box_take(&c->box, tag, &m);
+		if (err)
+			return err;
+	} while (m.imm != g->number);
+	memcpy(&g->word, m.data, sizeof(g->word));
+	return 0;
+}
+
+/* ---- waiting ---- */
+
+/* A verb whose answer was lost has landed after this, or never will. */
+static void nc_let_land(struct vb_lock_client *me)
+{
+	bool shielded = vb_task_shield(true);
+
+	vb_ep_sleep(me->ep, vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns));
+	vb_task_shield(shielded);
+}
+
+/*
+ * Until all readers before us have left, and `left` is 0 again: nobody touches it any more until the
+ * group behind us is closed.
+ */
+static int nc_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	uint64_t left, seen;
+
+	vb_phase(me, VB_PHASE_WR);
+	for (;;) {
+		int err = vb_read64(me->ep, c->entry + NC_LEFT, &left);
+
+		if (err == 0 && g->unsure && left == 0)
+			return 0;
+		if (err == 0 && left == g->left) {
+			err = vb_cas64(me->ep, c->entry + NC_LEFT, left, 0, &seen);
+			if (err == 0)
+				return 0;
+			g->unsure = err == -VB_EUNKNOWN;
+		}
+		if (err && err != -VB_EUNKNOWN)
+			return err;
+		if (err)
+			nc_let_land(me);
+		me->retries++;
+		err = vb_poll_pause(me, until_ns);
+		if (err)
+			return err;
+	}
+}
+
+/* A deadline may come at any stage; the husk goes on there. */
+int ncosed_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	const struct ncosed_options *o = me->space->options;
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	int err = 0;
+
+	/* One that is dead leaves us where we are, for those behind us know only us. */
+	if (g->stage == NC_TELL) {
+		if (nc_tell_prev(me, c, until_ns) == -ETIMEDOUT)
+			return -ETIMEDOUT;
+		g->unsure = false;
+		g->stage = NC_HEAR;
+	}
+	if (g->stage == NC_HEAR) {
+		err = nc_hear(me, c, until_ns);
+		if (err)
+			return err;
+		g->stage = NC_DRAIN;
+		g->closed = nc_tail(g->word) != 0;
+	}
+	if (c->mode == VB_EXCLUSIVE && g->left != 0 && !o->hasty)
+		err = nc_drain(me, c, until_ns);
+	if (err == -ETIMEDOUT || err == -ECANCELED)
+		return err;
+	c->queued = false;
+	return err ? err : vb_lock_grant(c, VB_FOREVER_NS, 0);
+}
+
+/* ---- acquire ---- */
+
+static void nc_begin(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+
+	*g = (struct nc_claim){.number = (uint32_t)++me->mail.next_request};
+	if (c->mode == VB_EXCLUSIVE)
+		vb_box_pile_up(&c->box, NC_REGISTER);
+}
+
+/* Until nobody has changed the word between the look at it and the CAS. */
+static int nc_enqueue(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	uint64_t expect = 0, seen;
+
+	for (;;) {
+		int err = vb_cas64(me->ep, c->entry, expect, nc_self(me, g), &seen);
+
+		/* The fabric has said why; if it was done, the lock is lost. */
+		if (err)
+			return err;
+		if (seen == expect)
+			break;
+		expect = seen;
+		err = vb_poll_pause(me, until_ns);
+		if (err)
+			return err;
+		me->retries++;
+	}
+	if (expect == 0)
+		return vb_lock_grant(c, VB_FOREVER_NS, 0);
+	g->prev = nc_tail(expect);
+	g->left = nc_count(expect);
+	return -EAGAIN;
+}
+
+static int nc_join(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	uint64_t old;
+	int err = vb_faa64(me->ep, c->entry, 1, &old);
+
+	if (err)
+		return err;
+	vb_assert(nc_count(old) != NC_COUNT_MASK);
+	g->word = old + 1;
+	g->prev = nc_tail(old);
+	return g->prev == 0 ? vb_lock_grant(c, VB_FOREVER_NS, 0) : -EAGAIN;
+}
+
+int ncosed_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	int err;
+
+	nc_begin(me, c);
+	err = c->mode == VB_SHARED ? nc_join(me, c) : nc_enqueue(me, c, until_ns);
+	if (err != -EAGAIN)
+		return err;
+	/* From here on we cannot walk away: we are counted, or those behind us look for us. */
+	vb_lock_mark_queued(me, c);
+	g->stage = g->prev == 0 ? NC_DRAIN : NC_TELL;
+	return ncosed_resume(me, c, until_ns);
+}
+
+int ncosed_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	uint64_t word, seen;
+	int err;
+
+	nc_begin(me, c);
+	if (c->mode == VB_EXCLUSIVE) {
+		err = vb_cas64(me->ep, c->entry, 0, nc_self(me, g), &seen);
+		if (err)
+			return err;
+		return seen == 0 ? vb_lock_grant(c, VB_FOREVER_NS, 0) : -EAGAIN;
+	}
+	err = vb_read64(me->ep, c->entry, &word);
+	for (unsigned i = 0; err == 0 && i < NC_TRY_ROUNDS && nc_tail(word) == 0; i++) {
+		err = vb_cas64(me->ep, c->entry, word, word + 1, &seen);
+		if (err == 0 && seen == word) {
+			g->word = word + 1;
+			return vb_lock_grant(c, VB_FOREVER_NS, 0);
+		}
+		word = seen;
+		me->retries++;
+	}
+	return err ? err : -EAGAIN;
+}
+
+/* ---- release ---- */
+
+static int nc_broken(const struct vb_claim *c, uint64_t seen)
+{
+	return vb_fail(-VB_ELOST,
+		       "lock %" PRIu64 ": the word was %016" PRIx64
+		       " when a holder gave it back; somebody else wrote to the lock word",
+		       c->lock, seen);
+}
+
+/* Counts us out of the open group; or, if a writer has closed it meanwhile, into `left`. */
+static int nc_leave(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	uint64_t seen;
+
+	while (!g->closed) {
+		/* Each failure is another's success.  A lost answer cannot be looked into: counts
+		 * have no names. */
+		int err = vb_cas64(me->ep, c->entry, g->word, g->word - 1, &seen);
+
+		if (err || seen == g->word)
+			return err;
+		if (seen == 0)
+			return nc_broken(c, seen);
+		g->closed = nc_tail(seen) != 0;
+		g->word = seen;
+		me->retries++;
+	}
+	return vb_faa64(me->ep, c->entry + NC_LEFT, 1, &seen);
+}
+
+/* Who stands behind us, if it has told this very claim. */
+static bool nc_find_successor(struct vb_claim *c, vb_peer *peer, struct nc_hello *h)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	struct vb_msg m;
+
+	if (vb_box_take(&c->box, NC_SUCCESSOR, &m) != 0)
+		return false;
+	*peer = m.from;
+	memcpy(h, m.data, sizeof(*h));
+	return h->to == (g->number & NC_NUMBER_MASK);
+}
+
+static int nc_await_successor(struct vb_lock_client *me, struct vb_claim *c, vb_peer *peer,
+			      struct nc_hello *h)
+{
+	uint64_t until_ns = patience(me);
+	int err;
+
+	do
+		err = vb_box_wait(&me->mail, &c->box, 1u << NC_SUCCESSOR, until_ns);
+	while (err == 0 && !nc_find_successor(c, peer, h));
+	return err;
+}
+
+/* The next reader that has registered with this claim, and not before.  0 or -EAGAIN. */
+static int nc_next_reader(struct vb_claim *c, vb_peer *peer, uint32_t *number)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	struct vb_piled p;
+
+	while (vb_box_take_piled(&c->box, &p) == 0) {
+		uint32_t at = c->box.taken - 1, seen = 0;
+		struct nc_hello h;
+
+		memcpy(&h, &p.word, sizeof(p.word));
+		if (h.to != (g->number & NC_NUMBER_MASK))
+			continue;
+		/* A copy comes after what it is a copy of. */
+		while (h.again && seen < at && c->box.pile[seen].from != p.from)
+			seen++;
+		if (h.again && seen < at)
+			continue;
+		*peer = p.from;
+		*number = h.number;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+/*
+ * Lets our group open if we are the tail.  0 and *word: what it became, (0, n).  -EAGAIN: somebody
+ * stands behind us.  A lost answer is looked into once the verb has landed or never will: nobody but
+ * us takes our name away without leaving another.  *unsure: it may have been done although
+ * somebody stands there now.
+ */
+static int nc_open_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t *word,
+			 bool *unsure)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	uint64_t expect = nc_self(me, g) | vb_box_piled(&c->box), seen;
+
+	*unsure = false;
+	for (unsigned lost = 0; lost < NC_SENDS;) {
+		int err = vb_cas64(me->ep, c->entry, expect, nc_count(expect), &seen);
+
+		if (err && err != -VB_EUNKNOWN)
+			return err;
+		if (err) {
+			*unsure = true;
+			*word = nc_count(expect);
+			lost++;
+			nc_let_land(me);
+			continue;
+		}
+		if (seen == expect) {
+			*word = nc_count(expect);
+			return 0;
+		}
+		if (nc_tail(seen) != nc_tail(expect))
+			return *unsure && nc_tail(seen) == 0 ? 0 : -EAGAIN;
+		/* More readers have come; what was asked before has not been done. */
+		*unsure = false;
+		expect = seen;
+		me->retries++;
+	}
+	return -VB_EUNKNOWN;
+}
+
+/* GRANTs to as many of our group as have registered by now, `most` at most; how many, or -error. */
+static int nc_grant_some(struct vb_lock_client *me, struct vb_claim *c, uint64_t word,
+			 uint64_t most)
+{
+	struct vb_verb verbs[NC_GRANTS];
+	struct vb_msg msgs[NC_GRANTS];
+	uint32_t number;
+	unsigned n = 0;
+	vb_peer reader;
+	int err = 0;
+
+	while (n < NC_GRANTS && n < most && nc_next_reader(c, &reader, &number) == 0) {
+		msgs[n] = (struct vb_msg){
+			.subject = c->entry, .tag = NC_GRANT, .imm = number, .len = sizeof(word)};
+		memcpy(msgs[n].data, &word, sizeof(word));
+		verbs[n] = (struct vb_verb){
+			.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = reader, .msg = &msgs[n]};
+		n++;
+	}
+	if (n == 0)
+		return 0;
+	vb_post_wait(me->ep, verbs, n);
+	for (unsigned i = 0; i < n; i++)
+		if (verbs[i].status != 0 &&
+		    nc_tell(me, c, verbs[i].peer, &msgs[i], 0, patience(me)) != 0)
+			err = -VB_EUNKNOWN;
+	return err ? err : (int)n;
+}
+
+/* All n of our group, as they show themselves. */
+static int nc_grant_all(struct vb_lock_client *me, struct vb_claim *c, uint64_t word, uint64_t n)
+{
+	uint64_t until_ns = patience(me);
+
+	while (n > 0) {
+		int some;
+
+		if (vb_box_wait(&me->mail, &c->box, 1u << NC_REGISTER, until_ns) != 0)
+			return vb_fail(-VB_EUNKNOWN,
+				       "lock %" PRIu64 " is lost to writers: %" PRIu64
+				       " readers that are counted in it have not shown themselves",
+				       c->lock, n);
+		some = nc_grant_some(me, c, word, n);
+		if (some < 0)
+			return some;
+		n -= (uint64_t)some;
+	}
+	return 0;
+}
+
+static int nc_hand_over(struct vb_lock_client *me, struct vb_claim *c, vb_peer next,
+			const struct nc_hello *h)
+{
+	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	/* Any word with a tail in it tells our readers that their group is closed. */
+	int err = nc_grant_all(me, c, nc_self(me, g), h->readers);
+	struct vb_msg m = {
+		.subject = c->entry, .tag = NC_YOURS, .imm = h->number, .len = sizeof(uint64_t)};
+
+	vb_phase(me, VB_PHASE_NS);
+	return nc_tell(me, c, next, &m, 0, patience(me)) ? -VB_EUNKNOWN : err;
+}
+
+static int nc_release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct nc_hello h;
+	bool unsure = false;
+	uint64_t word = 0;
+	vb_peer next;
+	int err;
+
+	vb_mail_sort(&me->mail);
+	if (nc_find_successor(c, &next, &h))
+		return nc_hand_over(me, c, next, &h);
+	err = nc_open_group(me, c, &word, &unsure);
+	vb_phase(me, VB_PHASE_NS);
+	if (err == 0)
+		return nc_grant_all(me, c, word, nc_count(word));
+	if (err != -EAGAIN)
+		return err;
+	/* Somebody has enqueued behind us, and its message is still on its way. */
+	if (nc_await_successor(me, c, &next, &h) == 0)
+		return nc_hand_over(me, c, next, &h);
+	/* A CAS whose answer was lost may have opened the group for those who are there now: then
+	 * nobody stands behind us, and the group is ours to grant all the same. */
+	if (unsure)
+		return nc_grant_all(me, c, word, nc_count(word)) ? -VB_EUNKNOWN : 0;
+	return vb_fail(-VB_EUNKNOWN,
+		       "lock %" PRIu64
+		       " is lost: the writer next in its queue has not shown itself, it must have "
+		       "died",
+		       c->lock);
+}
+
+int ncosed_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	return c->mode == VB_SHARED ? nc_leave(me, c) : nc_release_exclusive(me, c);
+}
+
+/* Once enqueued or counted, nobody passes. */
+unsigned ncosed_bypass_bound(unsigned clients, enum vb_mode mode)
+{
+	return 0;
+}
+
+const struct vb_lock_ops vb_lock_ncosed = {
+	.name = "ncosed",
+	.summary = "FIFO queue of writers with groups of readers, handed over client to client",
+	.source = "N-CoSED, CCGrid 2007; seed 000, section 6 (4)",
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_MESSAGES,
+	.needs = VB_CAP_SEND,
+	.entry_bytes = 16,
+	.options = ncosed_option_table,
+	.options_size = sizeof(struct ncosed_options),
+	.verbs_uncontended = "X: 1 CAS + 1 CAS, S: 1 FAA + 1 CAS",
+	.verbs_contended = "X: 1 CAS per attempt + 2 SEND, READs + 1 CAS behind readers; "
+			   "S: 1 FAA + 2 SEND + 1 FAA",
+	.bypass_bound = ncosed_bypass_bound,
+	.acquire = ncosed_acquire,
+	.resume = ncosed_resume,
+	.try_acquire = ncosed_try,
+	.release = ncosed_release,
+};
