@@ -42,16 +42,17 @@
  *   verb_bound_ns   1 ms  Ack timeout 2^5 x 4.096 us, seven tries: 0.92 ms; a choice of the
  *                         requester, made when the connection is set up.
  *
- * cx3: ConnectX-3, 56 Gb/s InfiniBand, the cluster of seed 000 (CloudLab's Apt, r320 nodes, PCIe 3.0),
- * on which HERD (SIGCOMM 2014) measured single verbs.
+ * cx3: ConnectX-3, 56 Gb/s InfiniBand, the cluster of seed 000 (CloudLab's Apt, r320 nodes, PCIe
+ * 3.0), on which HERD (SIGCOMM 2014) measured single verbs.
  *
- *   one_way_ns       750  HERD has READs at about 2 us: 90+45+750+38+300+750+60 = 2.03 us.  More than
- *                         cx5's: an older card, and up to three switches in seed 000's network.
+ *   one_way_ns       750  HERD has READs at about 2 us: 90+45+750+38+300+750+60 = 2.03 us.  More
+ *                         than cx5's: an older card, up to three switches in seed 000's network.
  *   inbound_ns        38  26 M READs/s into one NIC (HERD; its WRITEs reach 35 M/s).
  *   outbound_ns       45  22 M READs/s out of one NIC (HERD).
  *   read_ns, write_ns, atomic64_ns, word64_busy_ns
- *                         As cx5: the same PCIe generation, and the path over it decides.  Estimate:
- *                         of this card's atomics on one word we know no number that we could check.
+ *                         As cx5: the same PCIe generation, and the path over it decides.  An
+ *                         estimate: of this card's atomics on one word we know no number that we
+ *                         could check.
  *   post_ns, poll_ns, handler_ns
  *                         As cx5: processors of the same time and clock.
  *   line_ns            9  64 bytes at FDR's 54.3 Gb/s: 9.4 ns.
@@ -61,8 +62,8 @@
  * Buckets: the NIC serialises atomics whose addresses agree in the low 12 bits (Sherman, SIGMOD
  * 2022, section 3.2.2, after Kalia et al.); we take them as 512 buckets of one 8-byte word each.
  *
- * ATC 2016's, HERD's, Sherman's, FaSST's and pcie-bench's numbers are quoted from the papers as remembered
- * and cross-checked by their abstracts only.
+ * ATC 2016's, HERD's, Sherman's, FaSST's and pcie-bench's numbers are quoted from the papers as
+ * remembered and cross-checked by their abstracts only; HERD's by nothing.
  */
 #include "fabric/sim.h"
 

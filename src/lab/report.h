@@ -9,8 +9,8 @@
  *   report_bench.c  results of bench lock and bench txn
  *   report_repro.c  results of reproduce
  *
- * What is read may come from anywhere: a field that is missing, or not of its kind, is shown as a dash,
- * and every string is escaped.
+ * What is read may come from anywhere: a field that is missing, or not of its kind, is shown as a
+ * dash, and every string is escaped.
  */
 #ifndef VB_LAB_REPORT_H
 #define VB_LAB_REPORT_H

@@ -10,10 +10,11 @@
  *   reproduce_files.c      JSON, CSV, and figures by gnuplot
  *   reproduce.c            which experiments, in turn, and how it all ends
  *
- * An experiment is systems x series x sweep: every combination is a *point*, one run of `bench lock`.
- * Its options are those of the setup, the sweep, the series and the system, in this order; a later
- * one replaces an earlier one.  They are words of `verbena bench lock`, looked up when they are used,
- * so that a lock or a workload that is not there makes its points *not run*, by name, and no error.
+ * An experiment is systems x series x sweep: every combination is a *point*, one run of
+ * `bench lock`.  Its options are those of the setup, the sweep, the series and the system, in this
+ * order; a later one replaces an earlier one.  They are words of `verbena bench lock`, looked up when
+ * they are used, so that a lock or a workload that is not there makes its points *not run*, by name,
+ * and no error.
  */
 #ifndef VB_LAB_REPRODUCE_H
 #define VB_LAB_REPRODUCE_H
@@ -141,12 +142,13 @@ struct vb_repro_result {
 	bool interrupted;
 };
 
-/* The options of one point as one canonical line, malloc'ed; NULL: no memory.  Without a system and so
- * on: what all points have in common. */
+/* The options of one point as one canonical line, malloc'ed; NULL: no memory.  Without a system and
+ * so on: what all points have in common. */
 char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_value *system,
 		       const struct vb_repro_value *series, const struct vb_repro_value *x,
 		       double scale, uint64_t seed);
-/* Why a run with these options cannot be started here ("no lock 'drtm'"), malloc'ed; NULL: it can. */
+/* Why a run with these options cannot be started here ("no lock 'drtm'"), malloc'ed; NULL: it can
+ * be. */
 char *vb_repro_cannot(const char *options);
 /* Runs a point in this process: the run's JSON, or {"why": "..."}. */
 json_t *vb_repro_run(const char *options);

@@ -122,8 +122,8 @@ static const struct vb_repro_value reordering[] = {
 	END_OF_AXIS,
 };
 
-/* In percent.  How long a scan takes is not said: a warehouse has 30,000 customers of 655 bytes, which
- * take 3 ms at the network's rate. */
+/* In percent.  How long a scan takes is not said: a warehouse has 30,000 customers of 655 bytes,
+ * which take 3 ms at the network's rate. */
 static const struct vb_repro_value scans[] = {
 	{"0", ""},
 	{"0.001", "scan-rate=0.00001 scan=3ms"},
