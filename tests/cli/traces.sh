@@ -67,11 +67,13 @@ is_json() { # NAME FILTER: true for the JSON file
 
 run $sim --lock all --workload tpcc --json "$json"
 is 'tpcc: exit status 0' [ "$status" = 0 ]
+# A lock whose readers have short leases lets transactions expire; the others abort nothing here.
 is_json 'tpcc: what each run has' '.runs | length >= 7 and all(.locks == 60490 and
 	.workload.trace == "tpcc" and .workload.think_ns == 7000 and .workload.order == "sorted" and
 	.audit.violations == 0 and .audit.checked_ops > 0 and
-	(.txns | .committed > 50 and .committed_tps > 0 and .aborts == 0 and .abort_share == 0 and
-	.given_up == 0 and .locks_per_txn > 7 and .locks_per_txn < 10.5))'
+	(.txns | .committed > 50 and .committed_tps > 0 and
+	.given_up == 0 and .locks_per_txn > 7 and .locks_per_txn < 10.5)) and
+	all(.lock == "drtm" or (.txns | .aborts == 0 and .abort_share == 0))'
 is_json 'tpcc: locks are those of transactions that committed' '.runs |
 	all(.ops > 7 * .txns.committed and .ops < 10.5 * .txns.committed)'
 is_json 'tpcc: a latency of each type' '.runs[0].txns.latency_us | keys == ["all", "delivery",
