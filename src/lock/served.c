@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Locks that a server's CPU keeps: see served.h. */
+#define VB_LOG_ROOM "lock"
+#include "lock/served.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/log.h"
+
+/* The first wait for an answer is a quarter of a lease, but not below this; each next one twice. */
+#define PATIENCE_MIN_NS 100000ull
+
+/* ---- the server's side of a lock ---- */
+
+static bool is_over(uint64_t now, uint64_t since, uint64_t term)
+{
+	/* A server that took over from a dead one may read a clock a little behind the other's. */
+	return now > since && now - since >= term;
+}
+
+void vb_served_evict(const struct vb_lock_server *s, struct vb_served_entry *e, uint64_t lock,
+		     uint64_t now)
+{
+	uint64_t lease = vb_lock_stretch(s->space, s->space->lease_ns);
+
+	if (e->readers == SERVED_WRITER) {
+		if (!is_over(now, e->since_ns, lease))
+			return;
+		vb_debug("lock %" PRIu64 ": client %" PRIx64 " outstayed its lease", lock,
+			 e->holder);
+		e->readers = 0;
+		e->ticket++;
+		return;
+	}
+	if (e->elders && is_over(now, e->elder_since_ns, 2 * lease))
+		e->elders = 0;
+	if (e->readers && is_over(now, e->since_ns, 2 * lease)) {
+		e->readers = e->elders = 0;
+		e->ticket++;
+	}
+}
+
+static int grant_exclusive(struct vb_served_entry *e, vb_peer to, uint64_t now)
+{
+	if (e->readers || e->elders)
+		return -EAGAIN;
+	e->ticket++;
+	e->since_ns = now;
+	e->holder = to;
+	e->readers = SERVED_WRITER;
+	return 0;
+}
+
+static int grant_shared(const struct vb_lock_server *s, struct vb_served_entry *e, uint64_t now)
+{
+	uint64_t lease = vb_lock_stretch(s->space, s->space->lease_ns);
+
+	if (e->readers == SERVED_WRITER)
+		return -EAGAIN;
+	if (e->readers && is_over(now, e->since_ns, lease)) {
+		/* The group is closed; a new one opens if there is none older than it. */
+		if (e->elders)
+			return -EAGAIN;
+		e->elders = e->readers;
+		e->elder_since_ns = e->since_ns;
+		e->readers = 0;
+		e->ticket++;
+	} else if (!e->readers && !e->elders) {
+		e->ticket++;
+	}
+	/* A group that everybody has left while an older one is still there opens again under its
+	 * own ticket: nobody has a grant of it, and the older one must stay the one before it. */
+	if (!e->readers)
+		e->since_ns = now;
+	if (e->readers == SERVED_WRITER - 1)
+		return -EAGAIN;
+	e->readers++;
+	return 0;
+}
+
+int vb_served_grant(const struct vb_lock_server *s, struct vb_served_entry *e, enum vb_mode mode,
+		    vb_peer to, uint64_t now)
+{
+	return mode == VB_SHARED ? grant_shared(s, e, now) : grant_exclusive(e, to, now);
+}
+
+int vb_served_take_back(struct vb_served_entry *e, enum vb_mode mode, uint64_t ticket)
+{
+	if (mode != VB_SHARED) {
+		if (e->readers != SERVED_WRITER || e->ticket != ticket)
+			return -VB_ELOST;
+		e->readers = 0;
+		return 0;
+	}
+	if (e->readers == SERVED_WRITER)
+		return -VB_ELOST;
+	if (e->ticket == ticket && e->readers)
+		e->readers--;
+	else if (e->ticket - 1 == ticket && e->elders)
+		e->elders--;
+	else
+		return -VB_ELOST;
+	return 0;
+}
+
+bool vb_served_mine(const struct vb_lock_server *s, uint64_t lock)
+{
+	uint64_t servers = s->space->servers;
+
+	return lock < s->space->locks && lock % servers == s->node &&
+	       lock / servers % s->workers == s->worker;
+}
+
+/* ---- the client's side ---- */
+
+uint64_t vb_ask_patience(const struct vb_lock_client *me)
+{
+	uint64_t quarter = me->space->lease_ns / 4;
+
+	return quarter > PATIENCE_MIN_NS ? quarter : PATIENCE_MIN_NS;
+}
+
+static uint16_t node_of(const struct vb_lock_client *me, uint64_t lock)
+{
+	return (uint16_t)(lock % me->space->servers);
+}
+
+static int server_gone(struct vb_lock_client *me, uint64_t lock)
+{
+	vb_lock_server_forget(me->space, node_of(me, lock));
+	return vb_fail(-VB_EPEERGONE, "the server of '%s' locks on node %u is gone",
+		       me->space->ops->name, node_of(me, lock));
+}
+
+/* One copy of the request and the wait for its answer. */
+static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask,
+		    uint64_t until_ns, struct vb_answer *answer)
+{
+	struct vb_msg request = {.tag = tag, .len = sizeof(*ask)}, reply;
+	vb_peer server;
+	int err = vb_lock_server_of(me, ask->lock, &server);
+
+	if (err)
+		return err;
+	memcpy(request.data, ask, sizeof(*ask));
+	err = vb_rpc_call(&me->mail, server, &request, &reply, until_ns);
+	if (err == -VB_EPEERGONE && !vb_peer_alive(me->ep->fabric, server))
+		return server_gone(me, ask->lock);
+	if (err == -VB_EPEERGONE || err == -EAGAIN) {
+		/* It could not be reached for now, or its ring is full: as good as no answer. */
+		uint64_t again = vb_ep_now(me->ep) + PATIENCE_MIN_NS;
+
+		err = vb_ep_sleep_until(me->ep, again < until_ns ? again : until_ns);
+		return err ? err : -ETIMEDOUT;
+	}
+	if (err)
+		return err;
+	memcpy(answer, reply.data, sizeof(*answer));
+	if (answer->err != -ENXIO)
+		return 0;
+	/* The node has other workers than when we looked. */
+	vb_lock_server_forget(me->space, node_of(me, ask->lock));
+	return -ETIMEDOUT;
+}
+
+int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, uint64_t until_ns,
+	   uint64_t ask_for_ns, struct vb_answer *answer)
+{
+	uint64_t now = vb_ep_now(me->ep), patience = vb_ask_patience(me);
+	uint64_t give_up = now + ask_for_ns;
+	int err;
+
+	if (until_ns < now + patience)
+		until_ns = now + patience;
+	if (until_ns < give_up)
+		give_up = until_ns;
+	for (;; patience *= 2) {
+		err = ask_once(me, tag, ask, now + patience < give_up ? now + patience : give_up,
+			       answer);
+		if (err != -ETIMEDOUT && err != -VB_EUNKNOWN)
+			return err;
+		now = vb_ep_now(me->ep);
+		if (now >= give_up)
+			return now >= until_ns ? -ETIMEDOUT : -VB_EUNKNOWN;
+		me->retries++;
+	}
+}
+
+int vb_ask_send(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask)
+{
+	struct vb_msg request = {.tag = tag, .len = sizeof(*ask)};
+	vb_peer server;
+	int err = vb_lock_server_of(me, ask->lock, &server);
+
+	if (err)
+		return err;
+	memcpy(request.data, ask, sizeof(*ask));
+	err = vb_send_wait(me->ep, server, &request);
+	if (err == -VB_EPEERGONE && !vb_peer_alive(me->ep->fabric, server))
+		return server_gone(me, ask->lock);
+	return err == -ECANCELED ? err : 0;
+}
+
+void vb_ask_forgo(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask)
+{
+	struct vb_ask w = {
+		.lock = ask->lock,
+		.number = ++me->mail.next_request,
+		.about = ask->number,
+	};
+	struct vb_msg m = {.tag = tag, .len = sizeof(w)};
+	vb_peer server;
+
+	if (vb_lock_server_of(me, ask->lock, &server) != 0)
+		return;
+	memcpy(m.data, &w, sizeof(w));
+	vb_send(me->ep, server, &m);
+}
