@@ -650,6 +650,13 @@ static size_t round_up(size_t n)
 	return (n + VB_CACHELINE - 1) & ~(size_t)(VB_CACHELINE - 1);
 }
 
+static unsigned bound_of(const struct vb_audit_params *p, enum vb_mode mode)
+{
+	if (p->space != NULL && p->ops->bypass_bound_of != NULL)
+		return p->ops->bypass_bound_of(p->space, p->clients, mode);
+	return p->ops->bypass_bound(p->clients, mode);
+}
+
 static void set_bounds(struct vb_audit *a, const struct vb_audit_params *p)
 {
 	bool promised = p->ops->bypass_bound != NULL && (p->ops->caps & VB_LOCK_FIFO) != 0;
@@ -658,7 +665,7 @@ static void set_bounds(struct vb_audit *a, const struct vb_audit_params *p)
 	if (!promised)
 		return;
 	for (unsigned mode = 0; mode < VB_MODES; mode++)
-		a->bound[mode] = p->ops->bypass_bound(p->clients, (enum vb_mode)mode);
+		a->bound[mode] = bound_of(p, (enum vb_mode)mode);
 }
 
 int vb_audit_open(const struct vb_audit_params *p, struct vb_audit **out)

@@ -40,6 +40,7 @@ struct vb_audit_params {
 	unsigned clients; /* vb_lock_client.index is below this */
 	unsigned claims;  /* of each client, as its space has them; 0 means VB_CLAIMS_MAX */
 	const struct vb_lock_ops *ops;
+	const struct vb_lock_space *space; /* for bounds that options decide; NULL: the defaults */
 	bool fencing;
 	bool bypass; /* judge the bypass bound (exact only in sim; measured anyway) */
 };

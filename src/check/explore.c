@@ -445,6 +445,7 @@ static int open_space(struct explore *x)
 	};
 	int err = vb_lock_space_open(x->fabric, &p, &x->space);
 
+	a.space = x->space;
 	if (err == 0)
 		err = vb_audit_open(&a, &x->audit);
 	if (err)

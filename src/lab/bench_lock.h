@@ -318,7 +318,7 @@ unsigned vb_bench_claims(const struct vb_bench_plan *plan);
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
 			struct vb_fabric *fabric, struct vb_lock_space **out);
-int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_space *space,
 			struct vb_audit **out);
 
 /* Lock servers of a run, all on the calling thread. */

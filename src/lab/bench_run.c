@@ -39,14 +39,15 @@ int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_o
 	return vb_lock_space_open(fabric, &p, out);
 }
 
-int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_space *space,
 			struct vb_audit **out)
 {
 	struct vb_audit_params p = {
 		.locks = plan->o.locks,
 		.clients = (unsigned)plan->o.clients,
 		.claims = vb_bench_claims(plan),
-		.ops = ops,
+		.ops = space->ops,
+		.space = space,
 		.fencing = plan->o.fencing,
 		/* A recovery lets everybody queue anew: no order is promised across it.  The bounds
 		 * are those of the protocols' own defaults. */

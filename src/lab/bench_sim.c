@@ -131,7 +131,7 @@ static int set_up(struct sim_run *u)
 	if (err == 0)
 		err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
 	if (err == 0)
-		err = vb_bench_open_audit(u->plan, u->ops, &u->audit);
+		err = vb_bench_open_audit(u->plan, u->space, &u->audit);
 	if (err == 0 && u->audit != NULL)
 		u->space->watch = vb_audit_watch(u->audit);
 	if (err == 0)

@@ -101,6 +101,8 @@ struct vb_claim {
 		(type *)(claim)->priv;                                                             \
 	})
 
+struct vb_lock_space;
+
 struct vb_lock_ops {
 	const char *name, *summary, *source;
 	uint32_t caps;            /* enum vb_lock_caps */
@@ -118,6 +120,9 @@ struct vb_lock_ops {
 
 	/* Most incompatible grants that may pass a queued client, per `clients` competing. */
 	unsigned (*bypass_bound)(unsigned clients, enum vb_mode mode);
+	/* The same under a space's options; NULL: they do not matter. */
+	unsigned (*bypass_bound_of)(const struct vb_lock_space *space, unsigned clients,
+				    enum vb_mode mode);
 
 	/* Checks options, fits server state; may be NULL. */
 	int (*open)(struct vb_lock_space *space);
