@@ -77,8 +77,7 @@ struct vb_claim;
 #define VB_FOREVER_NS UINT64_MAX
 
 struct vb_lock_space_params {
-	const char *lock;    /* protocol: "cas", "cas-backoff", "retry-on-fail", "drtm", "mcs",
-	                       * "ncosed", "dslr", "shiftlock", "rpc"; see `verbena list` */
+	const char *lock;    /* protocol: "dslr", "shiftlock", ...; `verbena list` has them all */
 	const char *options; /* the protocol's own, "key=value,..."; NULL: defaults */
 	const char *name;    /* lets several spaces share a fabric; NULL: "locks" */
 	uint64_t locks;      /* K, 1 to 2^40 */
@@ -117,7 +116,7 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 void vb_lock_space_close(struct vb_lock_space *space);
 
 /*
- * Protocols with a server side (rpc; shiftlock for recovery) need servers on every server node.
+ * Protocols with a server side (rpc, traditional; shiftlock for recovery) need servers on every server node.
  * Starts worker `worker` of `workers` (1 to 64) of `node` as a task on this thread's scheduler; it
  * runs whenever the thread awaits something.  For the others it does nothing and succeeds with
  * *out = NULL.

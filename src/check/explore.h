@@ -42,7 +42,7 @@ struct vb_explore_draw {
 	double p_try, p_timeout, p_two, p_long; /* long: holds past the lease */
 	uint64_t cancel_every_ns;               /* 0: nobody is cancelled */
 	uint64_t safety_ns, liveness_ns;        /* bounds of the phases */
-	char options[64];                       /* the protocol's */
+	char options[128];                      /* the protocol's */
 	struct vb_sim_faults faults;
 };
 

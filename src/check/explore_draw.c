@@ -124,6 +124,29 @@ static void draw_clocks(struct vb_rng *r, struct vb_explore_draw *d)
 	}
 }
 
+/* What hides an interleaving for a thousand operations is drawn so small that a run has many. */
+static const struct {
+	const char *name, *value[3];
+} small_options[] = {
+	{"ask_again", {"10us", "20us", "80us"}},
+	{"readers_pass", {"0", "1", "3"}},
+};
+
+static void draw_small_options(const struct vb_lock_ops *ops, struct vb_rng *r,
+			       struct vb_explore_draw *d)
+{
+	for (const struct vb_opt *o = ops->options; o != NULL && o->kind != VB_OPT_KIND_END; o++) {
+		for (unsigned i = 0; i < VB_ARRAY_SIZE(small_options); i++) {
+			size_t n = strlen(d->options);
+
+			if (strcmp(o->name, small_options[i].name) != 0 || !vb_rng_chance(r, 0.7))
+				continue;
+			snprintf(d->options + n, sizeof(d->options) - n, "%s%s=%s", n ? "," : "",
+				 o->name, small_options[i].value[vb_rng_below(r, 3)]);
+		}
+	}
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
@@ -164,6 +187,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_options(ops, &r, d);
 	if (ops->caps & VB_LOCK_READ_LEASE)
 		draw_clocks(&r, d);
+	draw_small_options(ops, &r, d);
 	draw_bounds(ops, d);
 }
 

@@ -29,8 +29,9 @@
 #define CLAIMS_MOST    65536u
 
 const struct vb_lock_ops *const vb_locks[] = {
-	&vb_lock_cas,    &vb_lock_cas_backoff, &vb_lock_retry_on_fail, &vb_lock_drtm, &vb_lock_mcs,
-	&vb_lock_ncosed, &vb_lock_dslr,        &vb_lock_shiftlock,     &vb_lock_rpc,  NULL,
+	&vb_lock_cas, &vb_lock_cas_backoff, &vb_lock_retry_on_fail,  &vb_lock_drtm,
+	&vb_lock_mcs, &vb_lock_ncosed,      &vb_lock_dslr,           &vb_lock_shiftlock,
+	&vb_lock_rpc, &vb_lock_traditional, &vb_lock_traditional_ro, NULL,
 };
 
 const struct vb_lock_ops *const vb_locks_published[] = {

@@ -155,16 +155,15 @@ static void test_deadline(void **state)
 }
 
 /* A lock whose server hears everything twice or not at all. */
-static void test_rpc_lock(void **state)
+static void try_lock(const char *name)
 {
 	struct vb_lock_space_params sp = {
-		.lock = "rpc", .locks = 4, .servers = 2, .lease_ns = LONG_NS};
+		.lock = name, .locks = 4, .servers = 2, .lease_ns = LONG_NS};
 	struct vb_lock_space *space;
 	struct vb_lock_server *server[2];
 	struct vb_lock_client *me, *other;
 	struct world w;
 
-	(void)state;
 	world_open(&w, 0.35);
 	assert_int_equal(vb_lock_space_open(w.f, &sp, &space), 0);
 	for (uint16_t n = 0; n < 2; n++)
@@ -185,6 +184,13 @@ static void test_rpc_lock(void **state)
 		vb_lock_server_stop(server[n]);
 	vb_lock_space_close(space);
 	world_close(&w);
+}
+
+static void test_locks(void **state)
+{
+	(void)state;
+	try_lock("rpc");
+	try_lock("traditional");
 }
 
 /* ---- what is piled up ---- */
@@ -250,7 +256,7 @@ int main(void)
 		cmocka_unit_test(test_lost_datagrams),
 		cmocka_unit_test(test_forgetful_server_is_caught),
 		cmocka_unit_test(test_deadline),
-		cmocka_unit_test(test_rpc_lock),
+		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_pile),
 	};
 
