@@ -33,17 +33,9 @@
 #include <inttypes.h>
 
 #include "base/log.h"
-#include "lock/lock.h"
+#include "lock/handover.h"
 
-#define MCS_FREE        0ull
-#define MCS_NUMBER_BITS 24
-#define MCS_NUMBER_MASK ((1ull << MCS_NUMBER_BITS) - 1)
-/* How often a message whose delivery is unknown is sent again. */
-#define MCS_SENDS 8
-/* ... and the least time in between: a full ring needs some to drain. */
-#define MCS_SEND_PAUSE_NS 100000ull
-
-_Static_assert(MCS_NUMBER_BITS + VB_PEER_CLIENT_BITS + 16 == 64, "name and number fill the word");
+#define MCS_FREE VB_HANDOVER_NOBODY
 
 enum mcs_tag { MCS_NEXT = 1, MCS_YOURS = 2 };
 
@@ -65,82 +57,21 @@ struct mcs_claim {
 	uint64_t prev; /* whom we stand behind, until he has been told; else MCS_FREE */
 };
 
-/* A box keeps the newer of two messages by 32-bit serial arithmetic: the number goes to the top. */
-static inline uint32_t mcs_stamp(uint64_t word)
-{
-	return (uint32_t)(word << (32 - MCS_NUMBER_BITS));
-}
-
-static inline uint64_t mcs_word(struct vb_lock_client *me)
-{
-	return me->ep->self << MCS_NUMBER_BITS | (++me->mail.next_request & MCS_NUMBER_MASK);
-}
-
-/* Tells another claim of this lock.  Sent again until it is certain that it was delivered: whoever
- * gets it twice knows by the stamp.  0; -ETIMEDOUT: not yet; or what kept it from being delivered. */
 static int mcs_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, enum mcs_tag tag,
 		    uint64_t until_ns)
 {
-	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
-	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = 8, .imm = mcs_stamp(to)};
-	vb_peer peer = to >> MCS_NUMBER_BITS;
-	int err;
+	uint64_t self = vb_claim_as(struct mcs_claim, c)->self;
 
-	memcpy(m.data, &g->self, sizeof(g->self));
-	for (unsigned n = 0; n < MCS_SENDS; n++) {
-		bool shielded;
-
-		err = vb_send_wait(me->ep, peer, &m);
-		if (err == 0)
-			return 0;
-		if (err != -VB_EUNKNOWN && !vb_peer_alive(me->ep->fabric, peer))
-			break;
-		if (vb_ep_now(me->ep) >= until_ns)
-			return -ETIMEDOUT;
-		/* What the fabric could not do for now may be over soon.  The message must get
-		 * there even if the caller has been cancelled. */
-		shielded = vb_task_shield(true);
-		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + MCS_SEND_PAUSE_NS);
-		vb_task_shield(shielded);
-		me->retries++;
-	}
-	return vb_fail(err,
-		       "lock %" PRIu64 ": its queue is broken, client %" PRIx64
-		       " cannot be told (%s)",
-		       c->lock, peer, vb_strerror(err));
-}
-
-/* The successor, if its message is here already.  A copy meant for an earlier claim of ours is not
- * it. */
-static bool mcs_next_known(struct vb_lock_client *me, struct vb_claim *c)
-{
-	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
-	struct vb_msg m;
-
-	vb_mail_sort(&me->mail);
-	if (vb_box_take(&c->box, MCS_NEXT, &m) != 0 || m.imm != mcs_stamp(g->self))
-		return false;
-	memcpy(&g->next, m.data, sizeof(g->next));
-	return true;
+	return vb_handover_tell(me, c, to, tag, &self, sizeof(self), until_ns);
 }
 
 /* Waits for the message that is meant for this claim. */
 static int mcs_hear(struct vb_lock_client *me, struct vb_claim *c, enum mcs_tag tag,
 		    uint64_t until_ns, uint64_t *from)
 {
-	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
-	struct vb_msg m;
-	int err;
+	uint64_t self = vb_claim_as(struct mcs_claim, c)->self;
 
-	do {
-		err = vb_box_wait(&me->mail, &c->box, 1u << tag, until_ns);
-		if (err == 0)
-			err = vb_box_take(&c->box, tag, &m);
-		if (err)
-			return err;
-	} while (m.imm != mcs_stamp(g->self));
-	memcpy(from, m.data, sizeof(*from));
-	return 0;
+	return vb_handover_hear(me, c, self, tag, from, sizeof(*from), until_ns);
 }
 
 static int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
@@ -171,7 +102,7 @@ static int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 	uint64_t prev;
 	int err;
 
-	g->self = mcs_word(me);
+	g->self = vb_handover_word(me);
 	g->next = g->prev = MCS_FREE;
 	err = vb_swap64(me->ep, c->entry, g->self, &prev);
 	if (err)
@@ -194,7 +125,7 @@ static int mcs_try(struct vb_lock_client *me, struct vb_claim *c)
 	uint64_t seen;
 	int err;
 
-	g->self = mcs_word(me);
+	g->self = vb_handover_word(me);
 	g->next = g->prev = MCS_FREE;
 	err = vb_cas64(me->ep, c->entry, MCS_FREE, g->self, &seen);
 	if (err)
@@ -213,7 +144,7 @@ static int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure
 	uint64_t seen;
 	int err = vb_cas64(me->ep, c->entry, g->self, MCS_FREE, &seen);
 
-	for (unsigned n = 1; vb_unlikely(err == -VB_EUNKNOWN) && n < MCS_SENDS; n++) {
+	for (unsigned n = 1; vb_unlikely(err == -VB_EUNKNOWN) && n < VB_HANDOVER_TRIES; n++) {
 		*unsure = true;
 		vb_ep_sleep(me->ep, vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns));
 		me->retries++;
@@ -231,7 +162,7 @@ static int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 	bool unsure = false;
 	int err = 0;
 
-	if (!mcs_next_known(me, c)) {
+	if (!vb_handover_heard(me, c, g->self, MCS_NEXT, &g->next, sizeof(g->next))) {
 		err = mcs_leave(me, c, &unsure);
 		if (err != -EAGAIN)
 			return err;

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages between the claims of a queue: see handover.h. */
+#define VB_LOG_ROOM "lock"
+#include "lock/handover.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+
+#define NUMBER_BITS 24
+#define NUMBER_MASK ((1ull << NUMBER_BITS) - 1)
+/* The least time between two copies: a full ring needs some to drain. */
+#define PAUSE_NS 100000ull
+
+_Static_assert(NUMBER_BITS + VB_PEER_CLIENT_BITS + 16 == 64, "name and number fill the word");
+
+/* A box keeps the newer of two messages by 32-bit serial arithmetic: the number goes to the top. */
+static inline uint32_t stamp(uint64_t word)
+{
+	return (uint32_t)(word << (32 - NUMBER_BITS));
+}
+
+uint64_t vb_handover_word(struct vb_lock_client *me)
+{
+	return me->ep->self << NUMBER_BITS | (++me->mail.next_request & NUMBER_MASK);
+}
+
+int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
+		     const void *data, uint16_t len, uint64_t until_ns)
+{
+	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = len, .imm = stamp(to)};
+	vb_peer peer = to >> NUMBER_BITS;
+	int err;
+
+	memcpy(m.data, data, len);
+	for (unsigned n = 0; n < VB_HANDOVER_TRIES; n++) {
+		bool shielded;
+
+		err = vb_send_wait(me->ep, peer, &m);
+		if (err == 0)
+			return 0;
+		if (err != -VB_EUNKNOWN && !vb_peer_alive(me->ep->fabric, peer))
+			break;
+		if (vb_ep_now(me->ep) >= until_ns)
+			return -ETIMEDOUT;
+		/* What the fabric could not do for now may be over soon.  The message must get
+		 * there even if the caller has been cancelled. */
+		shielded = vb_task_shield(true);
+		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + PAUSE_NS);
+		vb_task_shield(shielded);
+		me->retries++;
+	}
+	return vb_fail(err,
+		       "lock %" PRIu64 ": its queue is broken, client %" PRIx64
+		       " cannot be told (%s)",
+		       c->lock, peer, vb_strerror(err));
+}
+
+/* A copy meant for an earlier claim of ours is dropped. */
+static int take(struct vb_claim *c, uint64_t self, uint16_t tag, void *data, uint16_t len)
+{
+	struct vb_msg m;
+
+	if (vb_box_take(&c->box, tag, &m) != 0 || m.imm != stamp(self) || m.len < len)
+		return -EAGAIN;
+	memcpy(data, m.data, len);
+	return 0;
+}
+
+int vb_handover_hear(struct vb_lock_client *me, struct vb_claim *c, uint64_t self, uint16_t tag,
+		     void *data, uint16_t len, uint64_t until_ns)
+{
+	int err;
+
+	do {
+		err = vb_box_wait(&me->mail, &c->box, 1u << tag, until_ns);
+		if (err)
+			return err;
+		err = take(c, self, tag, data, len);
+	} while (err);
+	return 0;
+}
+
+bool vb_handover_heard(struct vb_lock_client *me, struct vb_claim *c, uint64_t self, uint16_t tag,
+		       void *data, uint16_t len)
+{
+	vb_mail_sort(&me->mail);
+	return take(c, self, tag, data, len) == 0;
+}
