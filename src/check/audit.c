@@ -659,7 +659,7 @@ static unsigned bound_of(const struct vb_audit_params *p, enum vb_mode mode)
 
 static void set_bounds(struct vb_audit *a, const struct vb_audit_params *p)
 {
-	bool promised = p->ops->bypass_bound != NULL && (p->ops->caps & VB_LOCK_FIFO) != 0;
+	bool promised = p->ops->bypass_bound != NULL;
 
 	a->judge_bypass = p->bypass && promised;
 	if (!promised)

@@ -336,7 +336,9 @@ static int plan_times(struct vb_bench_opts *o)
 
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops)
 {
-	uint64_t each = (ops->entry_bytes + sizeof(uint64_t) + 15) & ~15ull;
+	uint16_t nodes = plan->o.nodes != 0 ? (uint16_t)plan->o.nodes : 1;
+	uint32_t entry = vb_lock_entry_bytes(ops, plan->o.lock_options, nodes);
+	uint64_t each = (entry + sizeof(uint64_t) + 15) & ~15ull;
 	uint64_t locks = plan->o.locks / plan->o.servers + 1;
 
 	/* The header, other regions of the protocol, and the fabric's own alignment. */

@@ -29,7 +29,7 @@
 enum vb_lock_caps {
 	VB_LOCK_SHARED = 1 << 0, /* readers hold together */
 	VB_LOCK_EXCLUSIVE = 1 << 1,
-	VB_LOCK_FIFO = 1 << 2, /* bypass is bounded by ops->bypass_bound */
+	VB_LOCK_FIFO = 1 << 2, /* bypass is bounded by ops->bypass_bound, in every mode */
 	VB_LOCK_SURVIVES =
 		1 << 3,          /* the death of a holder or waiter is mended in recovery_leases */
 	VB_LOCK_TOKEN = 1 << 4,  /* exclusive grants have a fencing token for nothing */
@@ -103,6 +103,12 @@ struct vb_claim {
 
 struct vb_lock_space;
 
+/* How an entry is laid out where options and the number of nodes decide that. */
+struct vb_lock_shape {
+	uint32_t entry_bytes; /* of 64-bit words */
+	uint32_t variant;     /* differs if processes would not understand each other */
+};
+
 struct vb_lock_ops {
 	const char *name, *summary, *source;
 	uint32_t caps;            /* enum vb_lock_caps */
@@ -118,12 +124,16 @@ struct vb_lock_ops {
 	const char *verbs_uncontended,
 		*verbs_contended; /* for `verbena list`: "1 FAA + 1 masked CAS" */
 
-	/* Most incompatible grants that may pass a queued client, per `clients` competing. */
+	/* Most incompatible grants that may pass a queued client, per `clients` competing; UINT_MAX:
+	 * any number.  NULL: nothing is promised. */
 	unsigned (*bypass_bound)(unsigned clients, enum vb_mode mode);
 	/* The same under a space's options; NULL: they do not matter. */
 	unsigned (*bypass_bound_of)(const struct vb_lock_space *space, unsigned clients,
 				    enum vb_mode mode);
 
+	/* The entry under these options; NULL: entry_bytes, which else is that of one node with the
+	 * default options.  Called before open.  -EINVAL, said. */
+	int (*shape)(const void *options, uint16_t nodes, struct vb_lock_shape *out);
 	/* Checks options, fits server state; may be NULL. */
 	int (*open)(struct vb_lock_space *space);
 	/* Waits for its turn until the client's clock shows until_ns.  0; -ETIMEDOUT (with
@@ -178,6 +188,7 @@ struct vb_lock_space {
 	uint64_t locks;
 	uint16_t servers;
 	uint32_t stride;       /* bytes from entry to entry */
+	uint32_t variant;      /* of the shape; 0: there is but one */
 	uint32_t token_offset; /* 0: no extra token word */
 	uint64_t lease_ns;
 	uint64_t drift_ppm;
@@ -270,6 +281,10 @@ int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out);
 int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned worker, vb_peer *out);
 /* The cached name did not answer: read the header again next time. */
 void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node);
+/* Bytes of an entry under these options ("key=value,..."; NULL: defaults) on that many nodes; 0: the
+ * options are wrong, said. */
+uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options, uint16_t nodes);
+
 /* The first address of a server's header, and of a field in it. */
 #define vb_lock_header_field(space, node, field)                                                   \
 	((space)->header[node] + offsetof(struct vb_lock_header, field))

@@ -152,7 +152,7 @@ static uint64_t layout_hash(const struct vb_lock_space *s)
 	int n = snprintf(text, sizeof(text), "%s/%u/%u/%u/%u", s->ops->name, s->ops->entry_bytes,
 			 s->stride, s->servers, s->portable_mask);
 
-	return XXH64(text, (size_t)n, 0);
+	return XXH64(text, (size_t)n, s->variant);
 }
 
 /* Makes or joins the region on one server node. */
@@ -172,23 +172,60 @@ static int open_region(struct vb_lock_space *s, uint16_t node)
 	return vb_lock_header_open(s, node, fresh, layout_hash(s));
 }
 
-static int parse_options(struct vb_lock_space *s, const char *text)
+static int parse_options(const struct vb_lock_ops *ops, const char *text, void **out)
 {
 	static const struct vb_opt none[] = {VB_OPT_END};
-	const struct vb_opt *table = s->ops->options ? s->ops->options : none;
+	const struct vb_opt *table = ops->options ? ops->options : none;
 
-	if (s->ops->options_size) {
-		s->options = calloc(1, s->ops->options_size);
-		if (!s->options)
+	if (ops->options_size) {
+		*out = calloc(1, ops->options_size);
+		if (!*out)
 			return vb_fail(-ENOMEM, "no memory for a lock space");
-		vb_opt_defaults(table, s->options);
+		vb_opt_defaults(table, *out);
 	}
-	return vb_opt_parse_list(table, s->options, text);
+	return vb_opt_parse_list(table, *out, text);
+}
+
+static int shape_of(const struct vb_lock_ops *ops, const void *options, uint16_t nodes,
+		    struct vb_lock_shape *out)
+{
+	*out = (struct vb_lock_shape){.entry_bytes = ops->entry_bytes};
+	return ops->shape ? ops->shape(options, nodes, out) : 0;
+}
+
+uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options, uint16_t nodes)
+{
+	struct vb_lock_shape shape;
+	void *parsed = NULL;
+	int err = 0;
+
+	if (!ops->shape)
+		return ops->entry_bytes;
+	err = parse_options(ops, options, &parsed);
+	if (err == 0)
+		err = shape_of(ops, parsed, nodes, &shape);
+	free(parsed);
+	return err ? 0 : shape.entry_bytes;
+}
+
+/* Where each word of an entry is. */
+static void lay_out(struct vb_lock_space *s, const struct vb_lock_shape *shape)
+{
+	uint32_t caps = s->ops->caps & ~(s->portable_mask != 0 ? s->ops->portable_lacks : 0);
+	uint32_t bytes = shape->entry_bytes;
+
+	s->variant = shape->variant;
+	if (s->fencing && !(caps & VB_LOCK_TOKEN)) {
+		s->token_offset = bytes;
+		bytes += sizeof(uint64_t);
+	}
+	/* 16-byte entries must stay 16-byte aligned; 8-byte ones may be packed. */
+	s->stride = s->ops->entry_bytes % 16 == 0 ? (bytes + 15) & ~15u : (bytes + 7) & ~7u;
 }
 
 static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 {
-	uint32_t bytes = s->ops->entry_bytes, caps;
+	struct vb_lock_shape shape;
 	int err;
 
 	s->locks = p->locks;
@@ -208,13 +245,12 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	err = check_caps(s);
 	if (err)
 		return err;
-	caps = s->ops->caps & ~(s->portable_mask != 0 ? s->ops->portable_lacks : 0);
-	if (s->fencing && !(caps & VB_LOCK_TOKEN)) {
-		s->token_offset = bytes;
-		bytes += sizeof(uint64_t);
-	}
-	/* 16-byte entries must stay 16-byte aligned; 8-byte ones may be packed. */
-	s->stride = s->ops->entry_bytes % 16 == 0 ? (bytes + 15) & ~15u : (bytes + 7) & ~7u;
+	err = parse_options(s->ops, p->options, &s->options);
+	if (err == 0)
+		err = shape_of(s->ops, s->options, s->fabric->nodes, &shape);
+	if (err)
+		return err;
+	lay_out(s, &shape);
 	s->base = calloc(s->servers, sizeof(*s->base));
 	s->header = calloc(s->servers, sizeof(*s->header));
 	s->server_cache =
@@ -222,7 +258,6 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	s->worker_cache = calloc(s->servers, sizeof(*s->worker_cache));
 	if (!s->base || !s->header || !s->server_cache || !s->worker_cache)
 		return vb_fail(-ENOMEM, "no memory for a lock space");
-	err = parse_options(s, p->options);
 	for (uint16_t n = 0; err == 0 && n < s->servers; n++)
 		err = open_region(s, n);
 	if (err == 0 && s->ops->open)
