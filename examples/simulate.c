@@ -83,9 +83,9 @@ static void run(const char *lock, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	static const char *const locks[] = {"cas", "cas-backoff", "retry-on-fail", "drtm",
-					    "mcs", "ncosed",      "dslr",          "shiftlock",
-					    "rpc", "traditional", "traditional-ro"};
+	static const char *const locks[] = {"cas", "cas-backoff", "retry-on-fail",  "drtm",
+					    "mcs", "ncosed",      "dslr",           "shiftlock",
+					    "rpc", "traditional", "traditional-ro", "rma-rw"};
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
 
 	for (size_t i = 0; i < sizeof(locks) / sizeof(locks[0]); i++)

@@ -130,6 +130,11 @@ static const struct {
 } small_options[] = {
 	{"ask_again", {"10us", "20us", "80us"}},
 	{"readers_pass", {"0", "1", "3"}},
+	{"group", {"1", "2", "3"}},
+	{"t_dc", {"1", "2", "3"}},
+	{"t_l", {"0", "1", "3"}},
+	{"t_r", {"1", "2", "5"}},
+	{"t_w", {"1", "2", "5"}},
 };
 
 static void draw_small_options(const struct vb_lock_ops *ops, struct vb_rng *r,

@@ -8,9 +8,10 @@
  *                              +----------------+---------------+----------------------+
  *                               0 = nobody
  *
- * The number is there because a network may repeat itself: a message bears the number of the claim it
- * is meant for, so that a copy which comes late is not taken for one of the client's next turn with the
- * same lock.  That is why a message can be sent again until it is certain that it was delivered.
+ * The number is there because a network may repeat itself: a message bears the number of the claim
+ * it is meant for, so that a copy which comes late is not taken for one of the client's next turn
+ * with the same lock.  That is why a message can be sent again until it is certain that it was
+ * delivered.
  */
 #ifndef VB_LOCK_HANDOVER_H
 #define VB_LOCK_HANDOVER_H
@@ -25,14 +26,15 @@
 uint64_t vb_handover_word(struct vb_lock_client *me);
 
 /*
- * Tells another claim of this lock; len bytes, at most VB_MSG_DATA.  0; -ETIMEDOUT: not yet; or what
- * keeps it from being delivered, said: that claim's client has died, or must be taken for dead.
+ * Tells another claim of this lock; len bytes, at most VB_MSG_DATA.  0; -ETIMEDOUT: not yet; or
+ * what keeps it from being delivered, said: that claim's client has died, or must be taken for
+ * dead.
  */
 int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
 		     const void *data, uint16_t len, uint64_t until_ns);
 
-/* What claim `self` of ours has been told: waits for it (0, -ETIMEDOUT, -ECANCELED), or looks whether it
- * is here. */
+/* What claim `self` of ours has been told: waits for it (0, -ETIMEDOUT, -ECANCELED), or looks
+ * whether it is here. */
 int vb_handover_hear(struct vb_lock_client *me, struct vb_claim *c, uint64_t self, uint16_t tag,
 		     void *data, uint16_t len, uint64_t until_ns);
 bool vb_handover_heard(struct vb_lock_client *me, struct vb_claim *c, uint64_t self, uint16_t tag,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locks that a server's CPU keeps: what rpc and traditional have in common.  An entry, its leases and
- * tickets on the server's side; on the client's, a request that is safe to repeat.
+ * Locks that a server's CPU keeps: what rpc and traditional have in common.  An entry, its leases
+ * and tickets on the server's side; on the client's, a request that is safe to repeat.
  *
  *   lock entry, 32 bytes        +---------------------------------------------------------------+
  *   touched by the one server   | ticket         the latest exclusive grant's or reader group's |
@@ -12,14 +12,14 @@
  *                               +---------------------------------------------------------------+
  *                               readers = elders = 0 is free
  *
- * An exclusive lease is over after one lease.  Readers come in groups that are open to newcomers for one
- * lease and over after two, so that a dead reader cannot hide behind living ones, and two groups are
- * enough.  Tickets grow with every exclusive grant and every eviction: they are the fencing token, and
- * how the release of somebody who was evicted is told from the holder's.
+ * An exclusive lease is over after one lease.  Readers come in groups that are open to newcomers
+ * for one lease and over after two, so that a dead reader cannot hide behind living ones, and two
+ * groups are enough.  Tickets grow with every exclusive grant and every eviction: they are the
+ * fencing token, and how the release of somebody who was evicted is told from the holder's.
  *
- * The client's lease ends a lease after a moment at which it cannot have had the grant yet; the server's
- * begins with the grant, which is later, and lasts longer by the drift that two clocks may have.  So
- * the client's is over first.
+ * The client's lease ends a lease after a moment at which it cannot have had the grant yet; the
+ * server's begins with the grant, which is later, and lasts longer by the drift that two clocks may
+ * have.  So the client's is over first.
  */
 #ifndef VB_LOCK_SERVED_H
 #define VB_LOCK_SERVED_H
@@ -78,9 +78,10 @@ _Static_assert(sizeof(struct vb_answer) <= VB_MSG_DATA, "an answer fits a messag
 uint64_t vb_ask_patience(const struct vb_lock_client *me);
 
 /*
- * Asks the lock's server, again and again under one number, until there is an answer.  The answer is
- * worth waiting for a little even if until_ns is past: verbs, too, are waited for beyond a deadline.
- * 0 and *answer; -ETIMEDOUT; -VB_EUNKNOWN after ask_for_ns; -VB_EPEERGONE, said; -ECANCELED.
+ * Asks the lock's server, again and again under one number, until there is an answer.  The answer
+ * is worth waiting for a little even if until_ns is past: verbs, too, are waited for beyond a
+ * deadline.  0 and *answer; -ETIMEDOUT; -VB_EUNKNOWN after ask_for_ns; -VB_EPEERGONE, said;
+ * -ECANCELED.
  */
 int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, uint64_t until_ns,
 	   uint64_t ask_for_ns, struct vb_answer *answer);
@@ -89,8 +90,9 @@ int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, ui
  * -VB_EPEERGONE, said: the server is gone. */
 int vb_ask_send(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask);
 
-/* The last word on a request that is not waited for any more, posted and not awaited: if it does not get
- * there, the lease ends what may have been granted.  `tag` under a number of its own, about `ask`'s. */
+/* The last word on a request that is not waited for any more, posted and not awaited: if it does
+ * not get there, the lease ends what may have been granted.  `tag` under a number of its own, about
+ * `ask`'s. */
 void vb_ask_forgo(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask);
 
 #endif

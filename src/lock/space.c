@@ -31,7 +31,8 @@
 const struct vb_lock_ops *const vb_locks[] = {
 	&vb_lock_cas, &vb_lock_cas_backoff, &vb_lock_retry_on_fail,  &vb_lock_drtm,
 	&vb_lock_mcs, &vb_lock_ncosed,      &vb_lock_dslr,           &vb_lock_shiftlock,
-	&vb_lock_rpc, &vb_lock_traditional, &vb_lock_traditional_ro, NULL,
+	&vb_lock_rpc, &vb_lock_traditional, &vb_lock_traditional_ro, &vb_lock_rma_rw,
+	NULL,
 };
 
 const struct vb_lock_ops *const vb_locks_published[] = {

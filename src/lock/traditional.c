@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Traditional: the server's CPU keeps a queue for each lock and sends the grant when the turn comes
- * (seed 000, section 6.1: "To acquire a lock on an object, a transaction must communicate with the LM
- * instance in charge of that node.  This mechanism uses two-sided RDMA SEND/RECV verbs with queues").
- * Traditional_RO (section 6.4) is the same, but lets readers pass waiting writers.
+ * (seed 000, section 6.1: "To acquire a lock on an object, a transaction must communicate with the
+ * LM instance in charge of that node.  This mechanism uses two-sided RDMA SEND/RECV verbs with
+ * queues").  Traditional_RO (section 6.4) is the same, but lets readers pass waiting writers.
  *
  *   lock entry, 32 bytes: see served.h            the server's queues: see traditional.h
  *
@@ -29,15 +29,16 @@
  *              the queue, it says TRAD_LEAVE and awaits the answer: it is out of the queue, or it
  *              had been granted the lock before, and has it.
  *
- *   Leases     A grant is over a lease after it was made, on the server's clock, but the client only
- *              learns of it some time later.  So each copy of a request says when it was posted, on
- *              the client's clock, and the grant gives back that time, of the copy heard last, and
- *              how long ago that was.  The lease begins with their sum (less what the clocks may
- *              differ), which is before the grant.
+ *   Leases     A grant is over a lease after it was made, on the server's clock, but the client
+ *              only learns of it some time later.  So each copy of a request says when it was
+ *              posted, on the client's clock, and the grant gives back that time, of the copy heard
+ *              last, and how long ago that was.  The lease begins with their sum (less what the
+ *              clocks may differ), which is before the grant.
  *
- *   Deaths     A holder: the lease ends, as in rpc.  A waiter that has not been heard of for a lease
- *              is passed over when it is first in the queue.  Nothing happens at a time of its own:
- *              the copies by which the other waiters ask again are what makes the server look.
+ *   Deaths     A holder: the lease ends, as in rpc.  A waiter that has not been heard of for a
+ *              lease is passed over when it is first in the queue.  Nothing happens at a time of
+ *              its own: the copies by which the other waiters ask again are what makes the server
+ *              look.
  *
  *   Departs    from the paper in everything that has to do with failures, of which it says nothing.
  */
@@ -50,7 +51,7 @@
 #include "base/log.h"
 #include "lock/protocols.h"
 
-/* At most so many readers pass a waiting writer, if nothing else is said (seed 000, section 6.4). */
+/* So many readers may pass a waiting writer, if nothing else is said (seed 000, section 6.4). */
 #define TRAD_READERS_PASS 10
 
 /* Messages of the server to a client that waits, in the box of the lock's entry. */
@@ -135,8 +136,8 @@ static bool trad_is_silent(const struct trad_server *t, const struct trad_client
 	       t->now - c->heard_ns >= vb_lock_stretch(t->s->space, t->s->space->lease_ns);
 }
 
-/* The first writer in the queue, if it may be passed by one more reader now.  It is the one that has
- * been passed most: who passes another that stands behind it passes it, too. */
+/* The first writer in the queue, if it may be passed by one more reader now.  It is the one that
+ * has been passed most: who passes another that stands behind it passes it, too. */
 static struct trad_client *trad_may_pass(struct trad_server *t, const struct trad_queue *q)
 {
 	struct trad_client *w = trad_at(t->m, q->first);

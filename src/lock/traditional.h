@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a server worker of the traditional locks keeps in mind: its clients' last requests, and who waits
- * for which lock, in order.  A lock that nobody waits for takes no room here.
+ * What a server worker of the traditional locks keeps in mind: its clients' last requests, and who
+ * waits for which lock, in order.  A lock that nobody waits for takes no room here.
  *
  *	clients   the last request of each, found by name
  *	queues    one for each lock that somebody waits for, found by the lock's number; a list of
  *	          clients in the order of their requests
  *
- * A client waits for one lock at a time, so there are never more queues than clients, and no queue is
- * ever full: the bound is that of the clients.  All of it is one piece of memory, whose parts name each
- * other by index (0: none), so that it can be copied when it grows.
+ * A client waits for one lock at a time, so there are never more queues than clients, and no queue
+ * is ever full: the bound is that of the clients.  All of it is one piece of memory, whose parts
+ * name each other by index (0: none), so that it can be copied when it grows.
  */
 #ifndef VB_LOCK_TRADITIONAL_H
 #define VB_LOCK_TRADITIONAL_H
@@ -49,8 +49,8 @@ struct trad_memory {
 	uint32_t *by_name, *by_lock;
 };
 
-/* What is known of a client, made if it is new; NULL if there is no room: clients that have not been
- * heard of for keep_ns are forgotten first.  *m may move. */
+/* What is known of a client, made if it is new; NULL if there is no room: clients that have not
+ * been heard of for keep_ns are forgotten first.  *m may move. */
 struct trad_client *trad_client_of(struct trad_memory **m, vb_peer from, uint64_t now,
 				   uint64_t keep_ns);
 

@@ -77,8 +77,8 @@ static void forget_client(struct trad_memory *m, uint32_t i)
 }
 
 /*
- * Makes room: forgets clients that have not been heard of for so long that they cannot be repeating an
- * old request, and doubles the tables if most of them are recent.  False at the bound.
+ * Makes room: forgets clients that have not been heard of for so long that they cannot be repeating
+ * an old request, and doubles the tables if most of them are recent.  False at the bound.
  */
 static bool make_room(struct trad_memory **m, uint64_t now, uint64_t keep_ns)
 {

@@ -26,7 +26,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Those with messages: to a server, or between clients. */
-static const char *const protocols[] = {"rpc", "shiftlock", "mcs", "ncosed", "traditional-ro"};
+static const char *const protocols[] = {"rpc",    "shiftlock",      "mcs",
+					"ncosed", "traditional-ro", "rma-rw"};
 #define PROTOCOLS VB_ARRAY_SIZE(protocols)
 
 struct party {

@@ -51,6 +51,7 @@ static void test_seeds_repeat(void **state)
 					    "dslr",
 					    "shiftlock",
 					    "traditional-ro",
+					    "rma-rw",
 					    "planted:lost-wakeup"};
 
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(names); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A traditional server's memory: clients found and forgotten, queues in order, growth, the bound. */
+/* A traditional server's memory: clients found and forgotten, queues in order, growth, bound. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

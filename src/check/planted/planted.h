@@ -41,7 +41,8 @@ struct planted_lease {
 extern const struct planted_lease vb_planted_double_grant, vb_planted_foreign_release,
 	vb_planted_aba_recovery, vb_planted_stale_token, vb_planted_late_lease;
 extern const struct vb_lock_ops vb_planted_lost_wakeup, vb_planted_reader_starves_writer,
-	vb_planted_blind_clock, vb_planted_hasty_writer, vb_planted_readers_jump;
+	vb_planted_blind_clock, vb_planted_hasty_writer, vb_planted_readers_jump,
+	vb_planted_reset_clears_bar;
 
 /* Transaction protocols with a planted bug: check/planted/cc.c. */
 extern const struct vb_cc_ops *const vb_planted_ccs[];

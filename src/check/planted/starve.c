@@ -77,15 +77,10 @@ const struct vb_lock_ops vb_planted_reader_starves_writer = {
 };
 
 const struct vb_lock_ops *const vb_planted_locks[] = {
-	&vb_planted_double_grant.ops,
-	&vb_planted_lost_wakeup,
-	&vb_planted_reader_starves_writer,
-	&vb_planted_foreign_release.ops,
-	&vb_planted_aba_recovery.ops,
-	&vb_planted_stale_token.ops,
-	&vb_planted_late_lease.ops,
-	&vb_planted_blind_clock,
-	&vb_planted_hasty_writer,
-	&vb_planted_readers_jump,
-	NULL,
+	&vb_planted_double_grant.ops,      &vb_planted_lost_wakeup,
+	&vb_planted_reader_starves_writer, &vb_planted_foreign_release.ops,
+	&vb_planted_aba_recovery.ops,      &vb_planted_stale_token.ops,
+	&vb_planted_late_lease.ops,        &vb_planted_blind_clock,
+	&vb_planted_hasty_writer,          &vb_planted_readers_jump,
+	&vb_planted_reset_clears_bar,      NULL,
 };

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* RMA-RW's counters: readers come and go, writers bar them and let them in.  See rma_rw.h. */
+#define VB_LOG_ROOM "lock"
+#include "lock/rma_rw.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/log.h"
+
+/* A try gives up when the counter has changed under it so often. */
+#define TRY_CASES 16
+
+static vb_addr my_counter(const struct vb_lock_client *me, const struct vb_claim *c)
+{
+	return rw_counter(me, c, me->node / rw_options_of(me)->counter_nodes);
+}
+
+int rw_read_entry(struct vb_lock_client *me, struct vb_claim *c, uint64_t *words)
+{
+	const struct rw_options *o = rw_options_of(me);
+
+	return vb_read(me->ep, c->entry, words, 8 * (1 + 2 * o->groups + o->counters));
+}
+
+bool rw_has_writers(const struct rw_options *o, const uint64_t *words)
+{
+	bool any = words[0] != 0;
+
+	for (uint32_t g = 0; g < o->groups; g++)
+		any |= words[1 + 2 * g] != 0;
+	return any;
+}
+
+/* What an answer that was lost leaves behind: the other errors have done nothing. */
+static int left_behind(const struct vb_claim *c, int err, const char *what)
+{
+	if (err != -VB_EUNKNOWN)
+		return err;
+	return vb_fail(err, "lock %" PRIu64 ": %s (%s); the lock may be lost", c->lock, what,
+		       vb_strerror(err));
+}
+
+/* ---- readers ---- */
+
+static int reader_granted(struct vb_claim *c)
+{
+	c->queued = false;
+	return vb_lock_grant(c, VB_FOREVER_NS, 0);
+}
+
+/* A CAS: a writer that has barred the counter since it was read, or a reader that has begun the
+ * next turn, makes it fail. */
+int rw_begin_turn(struct vb_lock_client *me, struct vb_claim *c, vb_addr counter, uint64_t seen)
+{
+	uint64_t old;
+
+	(void)c;
+	return vb_cas64(me->ep, counter, seen, rw_next_turn(seen), &old);
+}
+
+/* There is no bar, but no room in this turn.  A writer who waits will begin the next one; if there is
+ * none, it is for us to do. */
+static int turn_if_free(struct vb_lock_client *me, struct vb_claim *c, rw_turn_fn *turn)
+{
+	const struct rw_claim *p = vb_claim_as(struct rw_claim, c);
+	const struct rw_options *o = rw_options_of(me);
+	uint64_t words[RW_WORDS_MAX], w;
+	vb_addr at = my_counter(me, c);
+	int err = rw_read_entry(me, c, words);
+
+	if (err || rw_has_writers(o, words))
+		return err;
+	w = words[(at - c->entry) / 8];
+	if (w & RW_BAR || (w & RW_TURN_MASK) != p->turn)
+		return 0;
+	return turn(me, c, at, w);
+}
+
+int rw_reader_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns,
+		     rw_turn_fn *turn)
+{
+	const struct rw_claim *p = vb_claim_as(struct rw_claim, c);
+	vb_addr at = my_counter(me, c);
+	uint64_t w;
+	int err;
+
+	vb_phase(me, VB_PHASE_WW);
+	for (;;) {
+		me->retries++;
+		err = vb_read64(me->ep, at, &w);
+		if (err == 0 && (w & RW_TURN_MASK) != p->turn)
+			return reader_granted(c);
+		if (err == 0 && !(w & RW_BAR))
+			err = turn_if_free(me, c, turn);
+		/* Whatever had no answer is looked at again. */
+		if (err && err != -VB_EUNKNOWN)
+			return err;
+		err = vb_poll_pause(me, until_ns);
+		if (err)
+			return err;
+	}
+}
+
+static int check_client(const struct vb_lock_client *me)
+{
+	uint64_t most = RW_READERS_MAX / rw_options_of(me)->counter_nodes;
+	uint64_t client = me->ep->self & ((1ull << VB_PEER_CLIENT_BITS) - 1);
+
+	if (vb_likely(client < most))
+		return 0;
+	return vb_fail(-ENOSPC,
+		       "client %" PRIu64 " of its node: rma-rw counts at most %" PRIu64
+		       " readers a node; take a smaller t_dc=",
+		       client, most);
+}
+
+int rw_reader_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns,
+		      rw_turn_fn *turn)
+{
+	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
+	uint64_t old;
+	int err = check_client(me);
+
+	if (err)
+		return err;
+	err = vb_faa64(me->ep, my_counter(me, c), RW_ARRIVED, &old);
+	if (err)
+		return left_behind(c, err, "a reader may be counted for good");
+	if (!(old & RW_BAR) && rw_arrived(old) < rw_options_of(me)->t_r)
+		return reader_granted(c);
+	p->turn = old & RW_TURN_MASK;
+	p->stage = RW_TURN_WAIT;
+	vb_lock_mark_queued(me, c);
+	return rw_reader_resume(me, c, until_ns, turn);
+}
+
+/* Never counted unless let in: a CAS. */
+int rw_reader_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const struct rw_options *o = rw_options_of(me);
+	uint64_t words[RW_WORDS_MAX], w, seen, next;
+	vb_addr at = my_counter(me, c);
+	int err = check_client(me);
+
+	if (err == 0)
+		err = vb_read64(me->ep, at, &w);
+	for (unsigned n = 0; n < TRY_CASES && err == 0 && !(w & RW_BAR); n++) {
+		next = w;
+		if (rw_arrived(w) >= o->t_r) {
+			err = rw_read_entry(me, c, words);
+			if (err || rw_has_writers(o, words))
+				break;
+			next = rw_next_turn(w);
+		}
+		err = vb_cas64(me->ep, at, w, next + RW_ARRIVED, &seen);
+		if (err == 0 && seen == w)
+			return reader_granted(c);
+		w = seen;
+	}
+	return err ? err : -EAGAIN;
+}
+
+int rw_reader_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t old;
+	int err = vb_faa64(me->ep, my_counter(me, c), RW_DEPARTED, &old);
+
+	return left_behind(c, err, "a reader could not count itself out");
+}
+
+/* ---- writers ---- */
+
+int rw_bar(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
+	const struct rw_options *o = rw_options_of(me);
+	struct vb_verb v[RW_COUNTERS_MAX];
+	unsigned n = 0;
+	int err;
+
+	for (uint32_t i = 0; i < o->counters; i++)
+		v[i] = (struct vb_verb){.op = VB_OP_FAA64,
+					.flags = VB_SIGNALLED,
+					.addr = rw_counter(me, c, i),
+					.compare = {.lo = RW_BAR}};
+	err = vb_post_wait(me->ep, v, o->counters);
+	if (err)
+		return left_behind(c, err, "a writer may have barred the readers");
+	p->draining = 0;
+	for (uint32_t i = 0; i < o->counters; i++) {
+		uint64_t old = v[i].old.lo, in = rw_let_in(old, o->t_r);
+
+		if (vb_unlikely(old & RW_BAR))
+			return vb_fail(-VB_EUNKNOWN,
+				       "lock %" PRIu64 " is lost: counter %u was barred already, "
+				       "by a writer that has gone or by nobody",
+				       c->lock, i);
+		if ((int32_t)in == rw_departed(old))
+			continue;
+		p->draining |= 1ull << i;
+		/* From here on the last one to leave makes `departed` 0. */
+		v[n++] = (struct vb_verb){.op = VB_OP_FAA64,
+					  .flags = VB_SIGNALLED,
+					  .addr = rw_counter(me, c, i),
+					  .compare = {.lo = -(in + (in << RW_DEPARTED_BIT))}};
+	}
+	err = n ? vb_post_wait(me->ep, v, n) : 0;
+	return left_behind(c, err, "a writer has barred the readers");
+}
+
+int rw_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
+	const struct rw_options *o = rw_options_of(me);
+	uint64_t words[RW_COUNTERS_MAX];
+	int err;
+
+	vb_phase(me, VB_PHASE_WR);
+	while (p->draining) {
+		me->retries++;
+		err = vb_read(me->ep, rw_counter(me, c, 0), words, 8 * o->counters);
+		if (err && err != -VB_EUNKNOWN)
+			return err;
+		for (uint64_t left = err ? 0 : p->draining; left; left &= left - 1) {
+			unsigned i = (unsigned)__builtin_ctzll(left);
+
+			if (rw_departed(words[i]) == 0)
+				p->draining &= ~(1ull << i);
+		}
+		if (!p->draining)
+			break;
+		err = vb_poll_pause(me, until_ns);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/*
+ * Readers who come meanwhile make a CAS fail, each of them once: all who are left out are counted
+ * then. Nobody else changes a barred counter, except the readers that are still inside if a try
+ * gives up.
+ */
+int rw_unbar(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const struct rw_options *o = rw_options_of(me);
+	uint64_t words[RW_COUNTERS_MAX];
+	struct vb_verb v[RW_COUNTERS_MAX];
+	uint8_t which[RW_COUNTERS_MAX];
+	unsigned n = o->counters;
+	int err = vb_read(me->ep, rw_counter(me, c, 0), words, 8 * n);
+
+	for (unsigned i = 0; i < n; i++)
+		which[i] = (uint8_t)i;
+	while (err == 0 && n > 0) {
+		unsigned left = 0;
+
+		for (unsigned k = 0; k < n; k++)
+			v[k] = (struct vb_verb){.op = VB_OP_CAS64,
+						.flags = VB_SIGNALLED,
+						.addr = rw_counter(me, c, which[k]),
+						.compare = {.lo = words[which[k]]},
+						.swap = {.lo = rw_next_turn(words[which[k]])}};
+		err = vb_post_wait(me->ep, v, n);
+		for (unsigned k = 0; k < n && err == 0; k++) {
+			if (v[k].old.lo == words[which[k]])
+				continue;
+			words[which[k]] = v[k].old.lo;
+			which[left++] = which[k];
+		}
+		n = left;
+	}
+	return left_behind(c, err, "a writer may have left the readers barred");
+}
