@@ -221,7 +221,7 @@ static void lay_out(struct vb_lock_space *s, const struct vb_lock_shape *shape)
 		bytes += sizeof(uint64_t);
 	}
 	/* 16-byte entries must stay 16-byte aligned; 8-byte ones may be packed. */
-	s->stride = s->ops->entry_bytes % 16 == 0 ? (bytes + 15) & ~15u : (bytes + 7) & ~7u;
+	s->stride = shape->entry_bytes % 16 == 0 ? (bytes + 15) & ~15u : (bytes + 7) & ~7u;
 }
 
 static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
