@@ -96,6 +96,7 @@ struct vb_audit {
 	uint64_t locks;
 	unsigned clients, claims, words; /* words of a client's `used` */
 	bool fencing, judge_bypass;
+	bool judge_granted_only; /* who is turned down learns of it after those whom that lets pass */
 	unsigned bound[VB_MODES]; /* by the waiter's mode */
 	struct vb_lock_watch watch;
 	struct audit_lock *lock;
@@ -422,7 +423,7 @@ static void count_bypass(struct vb_audit *a, const struct vb_lock_client *me,
 		if (!modes_exclude(mode, h->mode) || get_relaxed(&c->queued_at) >= h->called_at)
 			continue;
 		n = __atomic_add_fetch(&c->bypass, 1, __ATOMIC_RELAXED);
-		if (!a->judge_bypass || n != (uint64_t)a->bound[mode] + 1)
+		if (!a->judge_bypass || a->judge_granted_only || n != (uint64_t)a->bound[mode] + 1)
 			continue;
 		add_violation(a, VB_AUDIT_BYPASS,
 			      "lock %" PRIu64
@@ -431,6 +432,21 @@ static void count_bypass(struct vb_audit *a, const struct vb_lock_client *me,
 			      h->lock, i, mode_name(mode), (double)get_relaxed(&c->queued_at) / 1e3,
 			      n, a->bound[mode], tell_hold(&t, a, me->index, h));
 	}
+}
+
+/* The same at the end of the wait, of locks whose server may take a client out of the queue: those who
+ * passed one that is turned down then have wronged nobody, and hear of it before he does. */
+static void judge_passed(struct vb_audit *a, const struct vb_lock_client *me,
+			 const struct audit_hold *h, uint64_t passed)
+{
+	struct hold_text t;
+
+	if (!a->judge_bypass || !a->judge_granted_only || passed <= a->bound[h->mode])
+		return;
+	add_violation(a, VB_AUDIT_BYPASS,
+		      "lock %" PRIu64 ": was passed %" PRIu64
+		      " times in the queue where at most %u are promised: %s",
+		      h->lock, passed, a->bound[h->mode], tell_hold(&t, a, me->index, h));
 }
 
 static void note_grant_time(struct audit_lock *l, const struct audit_hold *h)
@@ -520,6 +536,7 @@ static void on_granted(void *ctx, struct vb_lock_client *me, const struct vb_cla
 		stop_waiting(a, me->index);
 		if (passed > c->max_bypass)
 			set(&c->max_bypass, passed);
+		judge_passed(a, me, &h, passed);
 	}
 	set(&c->checked, c->checked + 1);
 	if (judge_grant(a, me, claim->slot, &h, &before) && before >> 42 != 0)
@@ -536,7 +553,7 @@ static void on_not_granted(void *ctx, struct vb_lock_client *me, uint64_t lock, 
 	c->called1 = 0;
 	if (get_relaxed(&a->waits[me->index]) == 0)
 		return;
-	if (get_relaxed(&c->bypass) > c->max_bypass)
+	if (!a->judge_granted_only && get_relaxed(&c->bypass) > c->max_bypass)
 		set(&c->max_bypass, get_relaxed(&c->bypass));
 	stop_waiting(a, me->index);
 	if (err == -ETIMEDOUT || err == -ECANCELED)
@@ -662,6 +679,7 @@ static void set_bounds(struct vb_audit *a, const struct vb_audit_params *p)
 	bool promised = p->ops->bypass_bound != NULL;
 
 	a->judge_bypass = p->bypass && promised;
+	a->judge_granted_only = (p->ops->caps & VB_LOCK_DENIES) != 0;
 	if (!promised)
 		return;
 	for (unsigned mode = 0; mode < VB_MODES; mode++)

@@ -45,6 +45,8 @@ struct slot {
 	enum life_end end;
 	unsigned attempts, cycles; /* done so far */
 	bool safe;                 /* the attempts are done: waits for the liveness phase */
+	bool holds_one;            /* asks for a second lock */
+	uint64_t age;              /* of a transaction that was turned down; 0: none */
 	/* For the story of who is stuck. */
 	uint64_t asks_since_ns, asks_lock;
 	enum vb_mode asks_mode;
@@ -94,6 +96,7 @@ static void go_wrong(struct slot *s, const char *call, int err)
 static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 {
 	struct vb_explore_result *r = s->x->result;
+	bool denies = (s->x->ops->caps & VB_LOCK_DENIES) != 0;
 
 	switch (-err) {
 	case 0:
@@ -102,11 +105,11 @@ static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 		r->timeouts++;
 		/* Cancelled between a grant that came too late and the next attempt: either answer.
 		 */
-		if (timed || vb_task_cancelled(vb_task_self()))
+		if (timed || vb_task_cancelled(vb_task_self()) || (denies && s->holds_one))
 			return true;
 		break;
 	case EAGAIN:
-		if (tried)
+		if (tried || denies)
 			return true;
 		break;
 	case ECANCELED:
@@ -141,7 +144,23 @@ static void ask(struct slot *s, uint64_t lock, enum vb_mode mode)
 
 static enum vb_mode draw_mode(struct slot *s)
 {
-	return vb_rng_chance(&s->rng, s->x->d->read_ratio) ? VB_SHARED : VB_EXCLUSIVE;
+	static const enum vb_mode reads[] = {VB_SHARED, VB_SHARED, VB_INTENT_SHARED, VB_UPDATE},
+				  writes[] = {VB_EXCLUSIVE, VB_EXCLUSIVE, VB_INTENT_EXCLUSIVE,
+					      VB_SHARED_INTENT_EXCLUSIVE};
+	bool read = vb_rng_chance(&s->rng, s->x->d->read_ratio);
+
+	if (!s->x->d->all_modes)
+		return read ? VB_SHARED : VB_EXCLUSIVE;
+	return (read ? reads : writes)[vb_rng_below(&s->rng, 4)];
+}
+
+/* A transaction that was turned down may begin again as old as it was. */
+static void note_age(struct slot *s, struct vb_lock_client *me, int err)
+{
+	if (err == -EAGAIN && s->x->d->keeps_age)
+		s->age = vb_lock_client_age(me);
+	else if (err == 0)
+		s->age = 0;
 }
 
 /* One call that may or may not grant: how is drawn. */
@@ -190,6 +209,105 @@ static void hold(struct slot *s, struct vb_lock_client *me)
 		vb_ep_sleep(me->ep, ns);
 }
 
+/* Was that a possible end of a conversion? */
+static void judge_conversion(struct slot *s, int err, bool timed)
+{
+	bool denies = (s->x->ops->caps & VB_LOCK_DENIES) != 0;
+
+	switch (-err) {
+	case 0:
+	case EDEADLK:
+	case VB_ELOST:
+		return;
+	case EAGAIN:
+		if (denies)
+			return;
+		break;
+	case ETIMEDOUT:
+		if (timed || denies)
+			return;
+		break;
+	case ECANCELED:
+		if (vb_task_cancelled(vb_task_self()))
+			return;
+		break;
+	case VB_EUNKNOWN:
+	case VB_EPEERGONE:
+		s->x->result->unknown++;
+		if (lossy(s->x))
+			return;
+		break;
+	}
+	go_wrong(s, "vb_lock_convert", err);
+}
+
+/* To a mode that permits more, or less; others mean the same as a conversion to X. */
+static void convert_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+{
+	enum vb_mode mode = draw_mode(s);
+	uint64_t timeout = VB_FOREVER_NS;
+	int err;
+
+	if (!vb_rng_chance(&s->rng, s->x->d->p_convert))
+		return;
+	if (vb_rng_chance(&s->rng, s->x->d->p_timeout))
+		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
+	if (!vb_mode_covers(g->mode, mode) && !vb_mode_covers(mode, g->mode))
+		mode = VB_EXCLUSIVE;
+	ask(s, g->lock, mode);
+	err = vb_lock_convert(me, g, mode, timeout);
+	stay_alive(me);
+	s->asks = false;
+	judge_conversion(s, err, timeout != VB_FOREVER_NS);
+	if (err == 0)
+		hold(s, me);
+}
+
+static void give_back_two(struct slot *s, struct vb_lock_client *me, struct vb_grant g[2])
+{
+	int err;
+
+	if (!vb_rng_chance(&s->rng, s->x->d->p_end)) {
+		give_back(s, me, &g[1]);
+		give_back(s, me, &g[0]);
+		return;
+	}
+	err = vb_lock_release_all(me, g, 2);
+	stay_alive(me);
+	if (err != 0 && err != -VB_ELOST && !(err == -VB_EUNKNOWN && lossy(s->x)))
+		go_wrong(s, "vb_lock_release_all", err);
+}
+
+/* Locks with a policy against deadlocks, and conversions: what only some protocols have. */
+static void attempt_more(struct slot *s, struct vb_lock_client *me, uint64_t lock, bool two)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	struct vb_grant g[2];
+	uint64_t other = lock + 1;
+	int err;
+
+	if (two && d->any_order)
+		other = (lock + 1 + vb_rng_below(&s->rng, d->locks - 1)) % d->locks;
+	if (s->age != 0)
+		vb_lock_client_begin(me, s->age);
+	err = ask_somehow(s, me, lock, &g[0]);
+	if (err == 0) {
+		hold(s, me);
+		convert_somehow(s, me, &g[0]);
+		s->holds_one = true;
+		if (two)
+			err = ask_somehow(s, me, other, &g[1]);
+		s->holds_one = false;
+		if (two && err == 0) {
+			hold(s, me);
+			give_back_two(s, me, g);
+		} else {
+			give_back(s, me, &g[0]);
+		}
+	}
+	note_age(s, me, err);
+}
+
 /* Locks are taken in ascending order, so that two at a time make no deadlock. */
 static void attempt(struct slot *s, struct vb_lock_client *me)
 {
@@ -202,6 +320,10 @@ static void attempt(struct slot *s, struct vb_lock_client *me)
 	if (d->think_max_ns != 0 &&
 	    vb_ep_sleep(me->ep, vb_rng_below(&s->rng, d->think_max_ns)) != 0)
 		return;
+	if (s->x->ops->caps & (VB_LOCK_INTENT | VB_LOCK_DENIES)) {
+		attempt_more(s, me, lock, two || (d->any_order && d->locks > 1 && d->p_two > 0));
+		return;
+	}
 	if (ask_somehow(s, me, lock, &first) != 0)
 		return;
 	hold(s, me);
@@ -221,7 +343,10 @@ static bool cycle(struct slot *s, struct vb_lock_client *me)
 	int err;
 
 	ask(s, lock, mode);
+	if (s->age != 0)
+		vb_lock_client_begin(me, s->age);
 	err = vb_lock_acquire(me, lock, mode, VB_FOREVER_NS, &g);
+	note_age(s, me, err);
 	/* A verb that was under way when the faults stopped may still come back unknown. */
 	if (!judge_answer(s, err, false, false) || err != 0)
 		return false;
@@ -407,7 +532,7 @@ static int open_fabric(struct explore *x)
 		.fabric = "sim",
 		.options = options,
 		.nodes = (uint16_t)(d->servers + d->client_nodes),
-		.node_bytes = 64 << 10,
+		.node_bytes = 256 << 10,
 		.endpoints = 128,
 		.seed = d->seed,
 	};
@@ -486,14 +611,8 @@ static int start_clients(struct explore *x)
 /* Nobody closes it: its tasks are gone, its locks are for others to recover. */
 static void bury(struct vb_lock_client *c)
 {
-	if (c == NULL)
-		return;
-	for (unsigned i = 0; i < c->space->claims; i++)
-		if (c->space->ops->caps & VB_LOCK_MESSAGES && c->used[i / 64] >> i % 64 & 1)
-			vb_box_close(&c->claims[i].box);
-	vb_ep_close(c->ep);
-	free(c->timing);
-	free(c);
+	if (c != NULL)
+		vb_lock_client_bury(c);
 }
 
 static void tear_down(struct explore *x)
@@ -534,8 +653,7 @@ static void tell_stuck(struct explore *x, uint64_t since_ns, int err)
 			continue;
 		if (s->asks)
 			snprintf(does, sizeof(does), "waits for %s since %.3f us",
-				 s->asks_mode == VB_EXCLUSIVE ? "exclusive" : "shared",
-				 (double)s->asks_since_ns / 1e3);
+				 vb_lock_mode_name(s->asks_mode), (double)s->asks_since_ns / 1e3);
 		snprintf(text, sizeof(text),
 			 "%s; faults ended at %.3f us, now it is %.3f us and %s (%u of %u cycles "
 			 "done)",

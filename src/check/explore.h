@@ -11,6 +11,9 @@
  *   liveness   faults are off.  Every client that is alive must complete its cycles of acquire and
  *              release within a bound of virtual time; who does not is stuck.
  *
+ * A lock with intention modes is driven in all modes and converted; one with a deadlock policy is asked
+ * for two locks in any order, under each policy.
+ *
  * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
  * death, lost answers, partitions and pauses above a lease.
  */
@@ -42,7 +45,11 @@ struct vb_explore_draw {
 	double p_try, p_timeout, p_two, p_long; /* long: holds past the lease */
 	uint64_t cancel_every_ns;               /* 0: nobody is cancelled */
 	uint64_t safety_ns, liveness_ns;        /* bounds of the phases */
-	char options[128];                      /* the protocol's */
+	char options[160];                      /* the protocol's */
+	bool all_modes;                         /* of those with intention modes: every one */
+	bool any_order;          /* two locks in any order: a deadlock policy helps */
+	bool keeps_age;          /* of a transaction that was turned down */
+	double p_convert, p_end; /* ... at the end of two locks, release both at once */
 	struct vb_sim_faults faults;
 };
 

@@ -4,6 +4,7 @@
 #include "check/explore.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 
 #include "check/draw.h"
 
@@ -12,6 +13,8 @@
 
 /* The stream of the draws; the clients' and the simulator's are others. */
 #define DRAW_STREAM 0x647261
+/* What came later has a stream of its own, so that the seeds of other locks stay what they were. */
+#define MODES_STREAM 0x6d6f6465
 
 /* Nothing here makes a lease run out or an answer go missing. */
 static void draw_mild_faults(struct vb_rng *r, struct vb_explore_draw *d)
@@ -152,6 +155,68 @@ static void draw_small_options(const struct vb_lock_ops *ops, struct vb_rng *r,
 	}
 }
 
+static const struct vb_opt *find_option(const struct vb_lock_ops *ops, const char *name)
+{
+	for (const struct vb_opt *o = ops->options; o != NULL && o->kind != VB_OPT_KIND_END; o++)
+		if (strcmp(o->name, name) == 0)
+			return o;
+	return NULL;
+}
+
+static void add_option(struct vb_explore_draw *d, const char *fmt, ...) VB_PRINTF(2, 3);
+
+static void add_option(struct vb_explore_draw *d, const char *fmt, ...)
+{
+	size_t used = strlen(d->options);
+	va_list ap;
+
+	if (used > 0)
+		d->options[used++] = ',';
+	va_start(ap, fmt);
+	vsnprintf(d->options + used, sizeof(d->options) - used, fmt, ap);
+	va_end(ap);
+}
+
+/* One of an option's choices. */
+static void draw_choice(struct vb_rng *r, struct vb_explore_draw *d, const struct vb_opt *o)
+{
+	unsigned n = 1;
+	const char *at = o->choices;
+
+	for (const char *c = o->choices; *c != '\0'; c++)
+		n += *c == '|';
+	for (uint64_t i = vb_rng_below(r, n); i > 0; i--)
+		at = strchr(at, '|') + 1;
+	add_option(d, "%s=%.*s", o->name, (int)strcspn(at, "|"), at);
+}
+
+/* Modes, conversions and policies, of locks that have them. */
+static void draw_modes(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0, 0.1, 0.4};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, MODES_STREAM);
+	if (ops->caps & VB_LOCK_INTENT) {
+		d->all_modes = vb_rng_chance(&r, 0.8);
+		d->p_convert = vb_draw_one_of(&r, chances, 3);
+		d->p_end = vb_draw_one_of(&r, chances, 3);
+	}
+	if (!(ops->caps & VB_LOCK_DENIES))
+		return;
+	d->any_order = vb_rng_chance(&r, 0.7);
+	d->keeps_age = vb_rng_chance(&r, 0.5);
+	if (find_option(ops, "policy") != NULL)
+		draw_choice(&r, d, find_option(ops, "policy"));
+	if (find_option(ops, "wait") != NULL)
+		add_option(d, "wait=%" PRIu64 "ns", vb_draw_spread(&r, 20 * US, 6));
+	/* Without a slot in the mailbox, and with hardly room for all requests. */
+	if (find_option(ops, "slots") != NULL && vb_rng_chance(&r, 0.3))
+		add_option(d, "slots=%" PRIu64, vb_rng_below(&r, 4));
+	if (find_option(ops, "requests") != NULL && vb_rng_chance(&r, 0.2))
+		add_option(d, "requests=16");
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
@@ -193,6 +258,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	if (ops->caps & VB_LOCK_READ_LEASE)
 		draw_clocks(&r, d);
 	draw_small_options(ops, &r, d);
+	draw_modes(ops, d);
 	draw_bounds(ops, d);
 }
 
@@ -217,6 +283,12 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "timeout", d->p_timeout, 0);
 	vb_draw_tell_chance(to, "two locks", d->p_two, 0);
 	vb_draw_tell_chance(to, "long holds", d->p_long, 0);
+	if (d->all_modes)
+		fprintf(to, ", all modes");
+	if (d->any_order)
+		fprintf(to, ", in any order");
+	vb_draw_tell_chance(to, "convert", d->p_convert, 0);
+	vb_draw_tell_chance(to, "release together", d->p_end, 0);
 	if (d->cancel_every_ns != 0)
 		fprintf(to, ", cancel every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));

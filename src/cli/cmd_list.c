@@ -33,6 +33,7 @@ static const struct flag_name lock_caps[] = {
 	{VB_LOCK_READ_LEASE, "shared grants end with their lease", "read_lease"},
 	{VB_LOCK_UPDATE, "update locks", "update"},
 	{VB_LOCK_INTENT, "intention modes", "intent"},
+	{VB_LOCK_DENIES, "deadlock policy", "denies"},
 	{0, NULL, NULL},
 };
 

@@ -87,13 +87,27 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 	}
 	vb_mail_init(&me->mail, me->ep);
 	vb_rng_seed(&me->rng, space->fabric->seed, me->ep->self);
-	err = vb_board_join(me);
+	if (space->ops->client_open)
+		err = space->ops->client_open(me);
+	if (err == 0)
+		err = vb_board_join(me);
 	if (err) {
 		vb_lock_client_close(me);
 		return err;
 	}
 	*out = me;
 	return 0;
+}
+
+void vb_lock_client_bury(struct vb_lock_client *me)
+{
+	for (unsigned i = 0; i < me->space->claims; i++)
+		if (me->space->ops->caps & VB_LOCK_MESSAGES && me->used[i / 64] >> i % 64 & 1)
+			vb_box_close(&me->claims[i].box);
+	vb_ep_close(me->ep);
+	free(me->priv);
+	free(me->timing);
+	free(me);
 }
 
 static struct vb_claim *find_claim(struct vb_lock_client *me, uint64_t lock)
@@ -123,6 +137,13 @@ static struct vb_claim *take_slot(struct vb_lock_client *me, uint64_t lock)
 	me->locks[i] = lock;
 	me->n_used++;
 	return &me->claims[i];
+}
+
+struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock)
+{
+	struct vb_claim *c = find_claim(me, lock);
+
+	return c != NULL && c->state == CLAIM_HELD ? c : NULL;
 }
 
 static void free_claim(struct vb_lock_client *me, struct vb_claim *c)
@@ -577,6 +598,82 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 	return err;
 }
 
+/* -EINVAL unless all are held, each once.  Those that are looked at are marked meanwhile. */
+static int check_grants(struct vb_lock_client *me, struct vb_grant grants[], unsigned n)
+{
+	unsigned good = 0;
+
+	while (good < n && is_held(me, &grants[good]))
+		grants[good++].claim->state = CLAIM_BUSY;
+	for (unsigned i = 0; i < good; i++)
+		grants[i].claim->state = CLAIM_HELD;
+	if (good == n)
+		return 0;
+	return vb_fail(-EINVAL,
+		       "a release of lock %" PRIu64
+		       ", which this client does not hold, or which is to be released twice",
+		       grants[good].lock);
+}
+
+static int worse(int a, int b)
+{
+	if (a == 0 || b == 0)
+		return a != 0 ? a : b;
+	return a == -VB_ELOST ? b : a;
+}
+
+/* The protocol releases several at once. */
+static int release_together(struct vb_lock_client *me, struct vb_grant grants[], unsigned n)
+{
+	const struct vb_lock_watch *w = me->space->watch;
+	bool shielded;
+	int err = 0;
+
+	for (unsigned i = 0; i < n && w != NULL; i++)
+		w->releasing(w->ctx, me, grants[i].claim);
+	shielded = vb_task_shield(true);
+	me->space->ops->release_all(me, grants, n);
+	vb_task_shield(shielded);
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_claim *c = grants[i].claim;
+		int ended = c->ended;
+
+		me->lost += ended == -VB_ELOST;
+		if (vb_unlikely(me->board != NULL))
+			vb_board_gives_up(me, grants[i].lock);
+		grants[i].claim = NULL;
+		free_claim(me, c);
+		if (vb_unlikely(w != NULL))
+			w->released(w->ctx, me, grants[i].lock, ended);
+		err = worse(err, ended);
+	}
+	return err;
+}
+
+int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], unsigned n)
+{
+	int err = check_grants(me, grants, n);
+
+	if (err || n == 0)
+		return err;
+	if (me->space->ops->release_all != NULL && me->timing == NULL)
+		return release_together(me, grants, n);
+	for (unsigned i = n; i-- > 0;)
+		err = worse(err, vb_lock_release(me, &grants[i]));
+	return err;
+}
+
+void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age)
+{
+	me->age = age != 0 ? age : vb_ep_now(me->ep);
+	me->age_given = true;
+}
+
+uint64_t vb_lock_client_age(const struct vb_lock_client *me)
+{
+	return me->age;
+}
+
 void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 {
 	struct vb_claim *c = grant->claim;
@@ -630,7 +727,7 @@ void vb_lock_client_close(struct vb_lock_client *me)
 			close_claim(me, &me->claims[64 * w + __builtin_ctzll(me->used[w])],
 				    until_ns);
 	vb_board_leave(me);
-	vb_ep_close(me->ep);
-	free(me->timing);
-	free(me);
+	if (me->space->ops->client_close)
+		me->space->ops->client_close(me);
+	vb_lock_client_bury(me);
 }

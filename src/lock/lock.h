@@ -39,6 +39,8 @@ enum vb_lock_caps {
 	VB_LOCK_INTENT = 1 << 8,   /* has the intention modes */
 	VB_LOCK_READ_LEASE =
 		1 << 9, /* readers give nothing back: a shared grant ends with its lease */
+	VB_LOCK_DENIES = 1 << 10, /* a deadlock policy may turn down who holds another lock, with
+	                            * -EAGAIN or before its deadline with -ETIMEDOUT */
 };
 
 /* ---- modes (modes.c) ---- */
@@ -47,6 +49,8 @@ enum vb_lock_caps {
 bool vb_modes_exclude(enum vb_mode a, enum vb_mode b);
 /* Whether `a` permits its holder all that `b` does. */
 bool vb_mode_covers(enum vb_mode a, enum vb_mode b);
+/* The weakest mode that permits both. */
+enum vb_mode vb_mode_join(enum vb_mode a, enum vb_mode b);
 /* What a protocol with these caps grants to who asks for `mode`. */
 enum vb_mode vb_mode_served(uint32_t caps, enum vb_mode mode);
 
@@ -86,6 +90,7 @@ struct vb_claim {
 	bool adopt;              /* the adopter wants the place, not just the end of the husk */
 	struct vb_task *adopter; /* waits for the husk to let go of the claim */
 	struct vb_lock_client *me;
+	int ended;               /* while many are released: of this one, as release returns it */
 	uint64_t valid_until_ns; /* client's clock; VB_FOREVER: no lease */
 	uint64_t token;
 	struct vb_task *husk;
@@ -117,7 +122,8 @@ struct vb_lock_ops {
 	const char *portable;     /* how it does that; NULL: no wishes */
 	uint32_t portable_lacks;  /* enum vb_lock_caps: what that variant does not have */
 	const char *planted;      /* the audit rule that catches it; NULL: not a planted bug */
-	uint32_t entry_bytes;     /* 8 or 16 (or a multiple): zero-filled is the free lock */
+	uint32_t entry_bytes;     /* 8 or 16 (or a multiple): zero-filled is the free lock.  0: the
+	                           * protocol keeps its locks elsewhere */
 	unsigned recovery_leases; /* with VB_LOCK_SURVIVES: a dead holder costs at most so many */
 	const struct vb_opt *options;
 	size_t options_size;
@@ -136,6 +142,14 @@ struct vb_lock_ops {
 	int (*shape)(const void *options, uint16_t nodes, struct vb_lock_shape *out);
 	/* Checks options, fits server state; may be NULL. */
 	int (*open)(struct vb_lock_space *space);
+	/* Bytes behind the entries on each server node, for the protocol's own use; may be NULL. */
+	uint64_t (*node_bytes)(const struct vb_lock_space *space);
+	/* A client's own state is client->priv, one malloc, freed with it whatever these say. */
+	int (*client_open)(struct vb_lock_client *me);
+	void (*client_close)(struct vb_lock_client *me);
+	/* The same of a server; close frees server->priv. */
+	int (*server_open)(struct vb_lock_server *server);
+	void (*server_close)(struct vb_lock_server *server);
 	/* Waits for its turn until the client's clock shows until_ns.  0; -ETIMEDOUT (with
 	 * claim->queued: a husk is needed); -VB_EUNKNOWN, -VB_EPEERGONE, -ECANCELED (as -ETIMEDOUT). */
 	int (*acquire)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
@@ -145,6 +159,9 @@ struct vb_lock_ops {
 	/* 0 or -EAGAIN, never queued.  NULL: acquire with until_ns = 0 does that. */
 	int (*try_acquire)(struct vb_lock_client *me, struct vb_claim *c);
 	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
+	/* Releases n held claims, all of them, and notes in each one's `ended` what release says of
+	 * it.  NULL: one by one. */
+	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
 	/* Holds a held claim in another mode, which covers its own or is covered by it, and notes that
 	 * (c->mode, token, valid_until_ns); else c is held as before, and the errors are those of
 	 * vb_lock_convert.  NULL: -EOPNOTSUPP. */
@@ -152,6 +169,9 @@ struct vb_lock_ops {
 		       uint64_t until_ns);
 	/* The server's handler of one message; may await. */
 	void (*serve)(struct vb_lock_server *server, const struct vb_msg *request);
+	/* What the server has to do without a message; the time on its endpoint's clock at which it
+	 * wants to be called again.  NULL: nothing. */
+	uint64_t (*tend)(struct vb_lock_server *server);
 };
 
 /* All protocols, in the order of `verbena list`; planted ones are in check/. */
@@ -231,6 +251,9 @@ struct vb_lock_client {
 	unsigned husks;
 	struct vb_lock_timing *timing; /* NULL: not kept */
 	struct vb_board_slot *board;   /* NULL: not visible (lock/board.h) */
+	uint64_t age;                  /* of the present transaction, see vb_lock_client_begin */
+	bool age_given;                /* ... for the one that begins with the next lock */
+	void *priv;                    /* the protocol's */
 	void *user;
 	unsigned n_used; /* claims that are not free */
 	/* Behind the client in memory, space->claims of each: a bit that says that the claim is not free,
@@ -288,6 +311,12 @@ uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options,
 /* The first address of a server's header, and of a field in it. */
 #define vb_lock_header_field(space, node, field)                                                   \
 	((space)->header[node] + offsetof(struct vb_lock_header, field))
+
+/* The claim by which a client holds a lock, or NULL. */
+struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
+
+/* Takes down a client whose tasks are gone, without a word to anybody. */
+void vb_lock_client_bury(struct vb_lock_client *me);
 
 /* Forgets a held grant without a release, as if its holder had died at that moment and come back: for
  * measuring what failures cost.  The lock stays taken until others recover it. */

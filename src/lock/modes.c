@@ -50,3 +50,14 @@ enum vb_mode vb_mode_served(uint32_t caps, enum vb_mode mode)
 		return VB_EXCLUSIVE;
 	return mode;
 }
+
+enum vb_mode vb_mode_join(enum vb_mode a, enum vb_mode b)
+{
+	unsigned both = modes[a].covers | modes[b].covers, best = VB_EXCLUSIVE;
+
+	for (unsigned m = 0; m < VB_MODES; m++)
+		if ((modes[m].covers & both) == both &&
+		    __builtin_popcount(modes[m].covers) < __builtin_popcount(modes[best].covers))
+			best = m;
+	return (enum vb_mode)best;
+}

@@ -12,22 +12,49 @@
 #include "base/log.h"
 #include "lock/header.h"
 
+/* Messages between two looks after what needs none. */
+#define TEND_EVERY 64u
+
+static bool serve_one(struct vb_lock_server *s)
+{
+	struct vb_msg msg;
+
+	if (vb_ep_recv(s->ep, &msg) != 0)
+		return false;
+	s->requests++;
+	if (!vb_answers_repeat(s->answers, s->ep, &msg))
+		s->space->ops->serve(s, &msg);
+	return true;
+}
+
 static void serve_body(void *arg)
 {
 	struct vb_lock_server *s = arg;
-	struct vb_msg msg;
+	uint64_t (*tend)(struct vb_lock_server *) = s->space->ops->tend;
 
 	while (!s->stop) {
-		if (vb_ep_recv(s->ep, &msg) == 0) {
-			s->requests++;
-			if (!vb_answers_repeat(s->answers, s->ep, &msg))
-				s->space->ops->serve(s, &msg);
+		uint64_t next = VB_FOREVER;
+		unsigned n = 0;
+
+		while (!s->stop && n < TEND_EVERY && serve_one(s))
+			n++;
+		if (tend != NULL)
+			next = tend(s);
+		/* What has come meanwhile nobody will tell again. */
+		if (s->stop || n == TEND_EVERY || serve_one(s))
 			continue;
-		}
-		if (vb_ep_wait(s->ep, VB_FOREVER) == -ECANCELED)
+		if (vb_ep_wait(s->ep, next) == -ECANCELED)
 			break;
 	}
 	s->task = NULL;
+}
+
+static void close_priv(struct vb_lock_server *s)
+{
+	if (s->space->ops->server_close)
+		s->space->ops->server_close(s);
+	else
+		free(s->priv);
 }
 
 int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
@@ -56,6 +83,8 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 		goto no_ep;
 	vb_ep_serve(s->ep);
 	err = vb_answers_open(space->fabric, &s->answers);
+	if (err == 0 && space->ops->server_open)
+		err = space->ops->server_open(s);
 	if (err)
 		goto no_task;
 	err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
@@ -70,6 +99,7 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 	*out = s;
 	return 0;
 no_task:
+	close_priv(s);
 	vb_answers_close(s->answers);
 	vb_ep_close(s->ep);
 no_ep:
@@ -99,8 +129,8 @@ void vb_lock_server_stop(struct vb_lock_server *s)
 	while (s->task)
 		vb_task_yield();
 	vb_ep_close(s->ep);
+	close_priv(s);
 	vb_answers_close(s->answers);
-	free(s->priv);
 	free(s);
 }
 

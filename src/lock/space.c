@@ -29,9 +29,19 @@
 #define CLAIMS_MOST    65536u
 
 const struct vb_lock_ops *const vb_locks[] = {
-	&vb_lock_cas, &vb_lock_cas_backoff, &vb_lock_retry_on_fail,  &vb_lock_drtm,
-	&vb_lock_mcs, &vb_lock_ncosed,      &vb_lock_dslr,           &vb_lock_shiftlock,
-	&vb_lock_rpc, &vb_lock_traditional, &vb_lock_traditional_ro, &vb_lock_rma_rw,
+	&vb_lock_cas,
+	&vb_lock_cas_backoff,
+	&vb_lock_retry_on_fail,
+	&vb_lock_drtm,
+	&vb_lock_mcs,
+	&vb_lock_ncosed,
+	&vb_lock_dslr,
+	&vb_lock_shiftlock,
+	&vb_lock_rpc,
+	&vb_lock_traditional,
+	&vb_lock_traditional_ro,
+	&vb_lock_rma_rw,
+	&vb_lock_table,
 	NULL,
 };
 
@@ -160,13 +170,15 @@ static uint64_t layout_hash(const struct vb_lock_space *s)
 static int open_region(struct vb_lock_space *s, uint16_t node)
 {
 	uint64_t mine = (s->locks + s->servers - 1 - node) / s->servers;
+	uint64_t more = s->ops->node_bytes ? s->ops->node_bytes(s) : 0;
 	char name[80];
 	bool fresh;
 	int err;
 
 	snprintf(name, sizeof(name), "lock:%.60s", s->name);
-	err = vb_region(s->fabric, node, name, sizeof(struct vb_lock_header) + mine * s->stride,
-			&s->header[node], &fresh);
+	err = vb_region(s->fabric, node, name,
+			sizeof(struct vb_lock_header) + mine * s->stride + more, &s->header[node],
+			&fresh);
 	if (err)
 		return err;
 	s->base[node] = s->header[node] + sizeof(struct vb_lock_header);

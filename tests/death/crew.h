@@ -113,90 +113,6 @@ static void crew_give_back(struct crew *w, struct vb_lock_client *me, struct vb_
 		crew_fail(w->b, "release of lock %" PRIu64 ": %s", g->lock, vb_strerror(err));
 }
 
-/* ---- dying at a verb ---- */
-
-/*
- * The client's endpoint gets a copy of its fabric's operations in which each verb burns a piece of
- * a fuse; at its end the process kills itself, before the verb or right after it.
- */
-static struct {
-	struct vb_fabric_ops ops;
-	const struct vb_fabric_ops *real;
-	unsigned left;
-	bool after;
-} fuse;
-
-#define FUSED(call)                                                                                \
-	({                                                                                         \
-		bool end_ = --fuse.left == 0;                                                      \
-		__typeof__(call) r_;                                                               \
-                                                                                                   \
-		if (end_ && !fuse.after)                                                           \
-			kill(getpid(), SIGKILL);                                                   \
-		r_ = call;                                                                         \
-		if (end_)                                                                          \
-			kill(getpid(), SIGKILL);                                                   \
-		r_;                                                                                \
-	})
-
-static int fused_post(struct vb_ep *ep, struct vb_batch *batch)
-{
-	return FUSED(fuse.real->post(ep, batch));
-}
-
-static int fused_faa64(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t *old)
-{
-	return FUSED(fuse.real->faa64(ep, a, add, old));
-}
-
-static int fused_cas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t *old)
-{
-	return FUSED(fuse.real->cas64(ep, a, expect, value, old));
-}
-
-static int fused_mcas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
-			uint64_t value, uint64_t value_mask, uint64_t *old)
-{
-	return FUSED(fuse.real->mcas64(ep, a, expect, expect_mask, value, value_mask, old));
-}
-
-static int fused_read64(struct vb_ep *ep, vb_addr a, uint64_t *out)
-{
-	return FUSED(fuse.real->read64(ep, a, out));
-}
-
-static int fused_mcas128(struct vb_ep *ep, vb_addr a, struct vb_u128 expect,
-			 struct vb_u128 expect_mask, struct vb_u128 value,
-			 struct vb_u128 value_mask, struct vb_u128 *old)
-{
-	return FUSED(fuse.real->mcas128(ep, a, expect, expect_mask, value, value_mask, old));
-}
-
-static int fused_mfaa128(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
-			 struct vb_u128 *old)
-{
-	return FUSED(fuse.real->mfaa128(ep, a, add, bounds, old));
-}
-
-static void light_fuse(struct vb_ep *ep, unsigned verbs, bool after)
-{
-	fuse.real = ep->ops;
-	fuse.ops = *ep->ops;
-	fuse.left = verbs;
-	fuse.after = after;
-	fuse.ops.post = fused_post;
-	/* shm has every inline entry; the wrappers would otherwise call through NULL. */
-	vb_assert(fuse.real->faa64 && fuse.real->cas64 && fuse.real->mcas64 && fuse.real->read64 &&
-		  fuse.real->mcas128 && fuse.real->mfaa128);
-	fuse.ops.faa64 = fused_faa64;
-	fuse.ops.cas64 = fused_cas64;
-	fuse.ops.mcas64 = fused_mcas64;
-	fuse.ops.read64 = fused_read64;
-	fuse.ops.mcas128 = fused_mcas128;
-	fuse.ops.mfaa128 = fused_mfaa128;
-	ep->ops = &fuse.ops;
-}
-
 /* ---- the crew ---- */
 
 typedef void (*crew_fn)(struct crew *w, struct vb_lock_client *me, const void *arg);
@@ -279,25 +195,27 @@ static void crew_serve(struct crew *w)
 	_exit(0);
 }
 
-static void crew_open(struct crew *w, const struct vb_lock_ops *ops, uint64_t lease_ns)
+static void crew_begin(struct crew *w, const struct vb_lock_space_params *sp)
 {
 	struct vb_fabric_params fp = {.fabric = "shm", .node_bytes = 1 << 20, .endpoints = 64};
-	struct vb_lock_space_params sp = {
-		.lock = ops->name, .locks = CREW_LOCKS, .lease_ns = lease_ns, .fencing = true};
 
 	*w = (struct crew){0};
 	w->b = mmap(NULL, sizeof(*w->b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(w->b != MAP_FAILED);
 	assert_int_equal(vb_fabric_open(&fp, &w->f), 0);
-	assert_int_equal(vb_lock_space_open(w->f, &sp, &w->space), 0);
-	if (!(ops->caps & VB_LOCK_SERVER))
-		return;
+	assert_int_equal(vb_lock_space_open(w->f, sp, &w->space), 0);
+}
+
+static void crew_start_server(struct crew *w)
+{
+	uint32_t serving = board_get(&w->b->serving);
+
 	fflush(NULL);
 	w->server = fork();
 	assert_true(w->server >= 0);
 	if (w->server == 0)
 		crew_serve(w);
-	for (unsigned i = 0; !board_get(&w->b->serving); i++) {
+	for (unsigned i = 0; board_get(&w->b->serving) == serving; i++) {
 		assert_true(i < 30000 && waitpid(w->server, NULL, WNOHANG) == 0);
 		usleep(1000);
 	}

@@ -10,6 +10,7 @@
  * the dead can be named.
  */
 #include "crew.h"
+#include "fuse.h"
 
 #define LEASE_NS (25 * MS)
 /* Only a lock that never comes free makes anybody wait for so long. */
@@ -31,6 +32,16 @@ static const struct vb_lock_ops *ops;
 static uint64_t recovery_bound(const struct crew *w)
 {
 	return 10 * ops->recovery_leases * vb_lock_stretch(w->space, LEASE_NS) + 2000 * MS;
+}
+
+static void crew_open(struct crew *w, const struct vb_lock_ops *lock, uint64_t lease_ns)
+{
+	struct vb_lock_space_params sp = {
+		.lock = lock->name, .locks = CREW_LOCKS, .lease_ns = lease_ns, .fencing = true};
+
+	crew_begin(w, &sp);
+	if (lock->caps & VB_LOCK_SERVER)
+		crew_start_server(w);
 }
 
 /* ---- one death at each verb ---- */

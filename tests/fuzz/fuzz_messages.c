@@ -26,8 +26,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Those with messages: to a server, or between clients. */
-static const char *const protocols[] = {"rpc",    "shiftlock",      "mcs",
-					"ncosed", "traditional-ro", "rma-rw"};
+static const char *const protocols[] = {"rpc",    "shiftlock", "mcs", "ncosed", "traditional-ro",
+					"rma-rw", "table"};
 #define PROTOCOLS VB_ARRAY_SIZE(protocols)
 
 struct party {

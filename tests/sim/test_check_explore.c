@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "check/lock_campaign.h"
 #include "check/planted/planted.h"
+#include "lock/table.h"
 
 #if defined(VB_TSAN)
 #define CLEAN_SEEDS  5
@@ -44,15 +45,9 @@ static struct vb_explore_result explore(const struct vb_lock_ops *ops, uint64_t 
 
 static void test_seeds_repeat(void **state)
 {
-	static const char *const names[] = {"mcs",
-					    "ncosed",
-					    "rpc",
-					    "drtm",
-					    "dslr",
-					    "shiftlock",
-					    "traditional-ro",
-					    "rma-rw",
-					    "planted:lost-wakeup"};
+	static const char *const names[] = {
+		"mcs",       "ncosed",         "rpc",    "drtm",  "dslr",
+		"shiftlock", "traditional-ro", "rma-rw", "table", "planted:lost-wakeup"};
 
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(names); i++) {
 		const struct vb_lock_ops *ops = vb_lock_find(names[i]);
@@ -179,6 +174,61 @@ static void test_real_locks_are_clean(void **state)
 	}
 }
 
+/* The planted lock tables go wrong by their one rule, and not for want of leases. */
+static int open_without_leases(struct vb_lock_space *space)
+{
+	struct vb_locktab_options *o = space->options;
+
+	o->no_leases = true;
+	return 0;
+}
+
+static const struct vb_lock_ops table_without_leases = {
+	.name = "table-without-leases",
+	.summary = "the lock table as the planted ones are, with every rule right",
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_TOKEN | VB_LOCK_SERVER |
+		VB_LOCK_UPDATE | VB_LOCK_INTENT | VB_LOCK_DENIES,
+	.open = open_without_leases,
+	VB_LOCKTAB_CALLS,
+};
+
+static void test_table_without_leases_is_clean(void **state)
+{
+	static const struct vb_lock_ops *const mine[] = {&table_without_leases, NULL};
+	struct vb_lock_campaign c = campaign(&table_without_leases, 1, CLEAN_SEEDS);
+
+	vb_lock_register(mine);
+	assert_int_equal(vb_campaign_run(&c.all), 0);
+	if (c.all.found)
+		fail_msg("%s%s", c.all.draw, c.all.stories);
+	assert_int_equal(c.all.done, CLEAN_SEEDS);
+	vb_campaign_end(&c.all);
+}
+
+/* Every mode, every policy, conversions: what is not drawn is not explored. */
+static void test_table_draws(void **state)
+{
+	const struct vb_lock_ops *ops = vb_lock_find("table");
+	unsigned policy[3] = {0}, modes = 0, any_order = 0, convert = 0, no_slots = 0;
+
+	for (uint64_t seed = 1; seed <= 300; seed++) {
+		struct vb_explore_draw d;
+
+		vb_explore_draw(ops, seed, &d);
+		policy[0] += strstr(d.options, "policy=bounded-wait") != NULL;
+		policy[1] += strstr(d.options, "policy=no-wait") != NULL;
+		policy[2] += strstr(d.options, "policy=wait-die") != NULL;
+		no_slots += strstr(d.options, "slots=0") != NULL;
+		modes += d.all_modes;
+		any_order += d.any_order;
+		convert += d.p_convert > 0;
+	}
+	assert_int_equal(policy[0] + policy[1] + policy[2], 300);
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(policy[i] >= 70);
+	assert_true(modes >= 200 && any_order >= 150 && convert >= 150 && no_slots >= 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -189,6 +239,8 @@ int main(void)
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_real_locks_are_clean),
+		cmocka_unit_test(test_table_without_leases_is_clean),
+		cmocka_unit_test(test_table_draws),
 	};
 
 	vb_lock_register(vb_planted_locks);

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Multi-level locking (Gray, Lorie, Putzolu and Traiger 1976): a lock far down in a hierarchy, after
+ * intention locks on what contains it.  For every protocol that has the intention modes.
+ */
+#define VB_LOG_ROOM "lock"
+#include "lock/lock.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+
+struct walk {
+	struct vb_lock_client *me;
+	const uint64_t *path;
+	struct vb_grant *grants;
+	uint64_t until_ns;
+	enum vb_mode before[VB_PATH_MAX]; /* of what was held already */
+};
+
+static bool reads_only(enum vb_mode mode)
+{
+	return mode == VB_SHARED || mode == VB_INTENT_SHARED;
+}
+
+/* Whether who holds an ancestor in `held` may do what `mode` is for to all below it. */
+static bool covers_below(enum vb_mode held, enum vb_mode mode)
+{
+	if (held == VB_EXCLUSIVE)
+		return true;
+	return reads_only(mode) && vb_mode_covers(held, VB_SHARED);
+}
+
+static int check_path(const struct vb_lock_client *me, const uint64_t *path, unsigned n,
+		      enum vb_mode mode)
+{
+	if (n == 0 || n > VB_PATH_MAX)
+		return vb_fail(-EINVAL, "a path of %u locks: 1 to %u are possible", n, VB_PATH_MAX);
+	if ((unsigned)mode >= VB_MODES)
+		return vb_fail(-EINVAL, "there is no lock mode %d", (int)mode);
+	if (n > 1 && !(me->space->ops->caps & VB_LOCK_INTENT))
+		return vb_fail(-EOPNOTSUPP,
+			       "'%s' has no intention locks; `verbena list` says which have",
+			       me->space->ops->name);
+	for (unsigned i = 0; i < n; i++) {
+		for (unsigned j = 0; j < i; j++)
+			if (path[i] == path[j])
+				return vb_fail(-EINVAL, "lock %" PRIu64 " is on the path twice",
+					       path[i]);
+	}
+	return 0;
+}
+
+static uint64_t time_left(const struct walk *w)
+{
+	uint64_t now;
+
+	if (w->until_ns == VB_FOREVER)
+		return VB_FOREVER_NS;
+	now = vb_ep_now(w->me->ep);
+	return now < w->until_ns ? w->until_ns - now : 0;
+}
+
+static void describe(struct vb_grant *g, const struct vb_claim *c)
+{
+	*g = (struct vb_grant){
+		.lock = c->lock,
+		.mode = c->mode,
+		.token = c->token,
+		.valid_until_ns = c->valid_until_ns,
+	};
+}
+
+/* The caller's grant of what is held already stays his; this one is for the conversion only. */
+static int convert_held(struct walk *w, struct vb_claim *c, enum vb_mode mode, uint64_t timeout_ns)
+{
+	struct vb_grant g = {.lock = c->lock, .mode = c->mode, .claim = c};
+
+	return vb_lock_convert(w->me, &g, mode, timeout_ns);
+}
+
+static int step(struct walk *w, unsigned i, enum vb_mode mode)
+{
+	struct vb_claim *c = vb_lock_held(w->me, w->path[i]);
+	int err = 0;
+
+	if (c == NULL)
+		return vb_lock_acquire(w->me, w->path[i], mode, time_left(w), &w->grants[i]);
+	w->before[i] = c->mode;
+	if (!vb_mode_covers(c->mode, mode))
+		err = convert_held(w, c, vb_mode_join(c->mode, mode), time_left(w));
+	describe(&w->grants[i], c);
+	return err;
+}
+
+/* From the leaf to the root, as it was before. */
+static void undo(struct walk *w, unsigned n)
+{
+	while (n-- > 0) {
+		struct vb_claim *c = w->grants[n].claim;
+
+		if (c != NULL) {
+			(void)vb_lock_release(w->me, &w->grants[n]);
+			continue;
+		}
+		c = vb_lock_held(w->me, w->path[n]);
+		if (c != NULL && c->mode != w->before[n])
+			(void)convert_held(w, c, w->before[n], VB_FOREVER_NS);
+	}
+}
+
+int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsigned n,
+			 enum vb_mode mode, uint64_t timeout_ns, struct vb_grant grants[])
+{
+	enum vb_mode intent = reads_only(mode) ? VB_INTENT_SHARED : VB_INTENT_EXCLUSIVE;
+	struct walk w = {.me = me, .path = path, .grants = grants, .until_ns = VB_FOREVER};
+	int err = check_path(me, path, n, mode);
+	unsigned i;
+
+	if (err)
+		return err;
+	if (timeout_ns != VB_FOREVER_NS) {
+		uint64_t now = vb_ep_now(me->ep);
+
+		w.until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
+	}
+	for (i = 0; i < n; i++) {
+		err = step(&w, i, i + 1 < n ? intent : mode);
+		if (err) {
+			undo(&w, i);
+			return err;
+		}
+		if (covers_below(grants[i].mode, mode))
+			break;
+	}
+	for (i++; i < n; i++)
+		grants[i] = (struct vb_grant){.lock = path[i], .mode = mode};
+	return 0;
+}

@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lock table: six modes, queues and deadlock policies at the server's CPU, asked through mailboxes
+ * (seed 003: Barthels, Müller, Taranov, Alonso, Hoefler, PVLDB 2019).
+ *
+ *	acquire    1 notified WRITE and its answer (1 notified WRITE), at the grant
+ *	release    the same; for all that a transaction holds at one agent, once
+ *	convert    the same
+ *
+ * doc/locks/table.md has the figures, promises and departures from the paper.
+ *
+ * A request that has had no answer for a while is made again under its number, and the agent does it
+ * once (table_server.c).  While a request waits in the queue the agent answers such a copy with "it
+ * waits", which is how the client knows that it stands there, and that the agent is alive.
+ *
+ * Giving up.  A client whose time is over, or that is cancelled, says so (STOP) and waits for the
+ * answer: then nothing stands in its name, and no husk is needed.
+ *
+ * Leases.  The client's ends a lease after the moment before it first asked and the time that the
+ * request waited at the agent.  The agent's begins at the grant and lasts longer by the drift that two
+ * clocks may have, so the client's is over first.
+ *
+ * An agent that has died.  Requests go to the one that has taken its place, when it has; before the
+ * first of them the client tells it what it holds there.
+ */
+#define VB_LOG_ROOM "lock"
+#include "lock/table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/log.h"
+
+/* The first wait for an answer; the next ones are longer, up to a quarter of a lease. */
+#define PATIENCE_FIRST_NS 200000ull
+#define PATIENCE_LEAST_NS 100000ull
+/* Between two looks whether an agent has taken the place of a dead one. */
+#define GONE_NAP_NS 1000000ull
+
+#define POLICIES "bounded-wait|no-wait|wait-die"
+
+const struct vb_opt vb_locktab_opts[] = {
+	VB_OPT_CHOICE(struct vb_locktab_options, policy, "policy", POLICIES, "bounded-wait",
+		      "what becomes of a request that cannot be granted at once"),
+	VB_OPT_TIME(struct vb_locktab_options, wait_ns, "wait", "100ms", 1000, 3600ull * 1000000000,
+		    "how long who holds another lock, or converts, waits at most (bounded-wait)"),
+	VB_OPT_TIME(struct vb_locktab_options, ask_for_ns, "ask_for", "2s", 1000000,
+		    3600ull * 1000000000,
+		    "how long a request is repeated without an answer before its outcome is left "
+		    "unknown"),
+	VB_OPT_SIZE(struct vb_locktab_options, requests, "requests", "64ki", 16, 16777216,
+		    "holds and waits that an agent has room for; more have to come again"),
+	VB_OPT_SIZE(struct vb_locktab_options, slots, "slots", "256", 0, 65536,
+		    "clients with a mailbox slot, on each node; further ones send messages"),
+	VB_OPT_STRING(struct vb_locktab_options, persist, "persist", "DIR", NULL,
+		      "keep an agent's holds in a file there, for the agent that takes its place"),
+	VB_OPT_FLAG(struct vb_locktab_options, sync, "sync",
+		    "bring that file to the disk before each answer"),
+	VB_OPT_END,
+};
+
+struct table_claim {
+	uint64_t ticket;
+	vb_peer agent; /* who granted it, or was told of it */
+	bool lost;     /* an agent that came back does not know of it */
+};
+
+static const struct vb_locktab_options *options_of(const struct vb_lock_client *me)
+{
+	return me->space->options;
+}
+
+static struct vb_locktab_client *table_of(struct vb_lock_client *me)
+{
+	return me->priv;
+}
+
+static uint16_t node_of(const struct vb_lock_client *me, uint64_t lock)
+{
+	return (uint16_t)(lock % me->space->servers);
+}
+
+/* ---- one request ---- */
+
+struct asking {
+	struct vb_locktab_ask ask;
+	struct vb_claim *claim; /* of an acquire, which learns that it stands in the queue */
+	bool queued;
+	uint64_t begun_ns; /* before it was first sent */
+	uint64_t silent_until_ns;
+	vb_peer agent; /* who was asked last */
+	vb_peer dead;  /* an agent that was found to be */
+	struct vb_locktab_answer answer;
+};
+
+static int rejoin(struct vb_lock_client *me, uint64_t lock, vb_peer agent);
+
+static uint64_t patience_first(const struct vb_lock_client *me)
+{
+	uint64_t quarter = me->space->lease_ns / 4;
+
+	if (quarter < PATIENCE_LEAST_NS)
+		return PATIENCE_LEAST_NS;
+	return quarter < PATIENCE_FIRST_NS ? quarter : PATIENCE_FIRST_NS;
+}
+
+static uint64_t patience_next(const struct vb_lock_client *me, uint64_t patience)
+{
+	return patience * 2 <= me->space->lease_ns / 4 ? patience * 2 : patience;
+}
+
+/* Waits for an answer, not beyond until_ns; -ETIMEDOUT, -ECANCELED. */
+static int await_answer(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
+{
+	int err;
+
+	do {
+		if (vb_locktab_take_answer(me, q->ask.number, &q->answer))
+			return 0;
+		err = vb_ep_wait(me->ep, until_ns);
+	} while (err == 0);
+	/* It may have come together with the end of the wait. */
+	return vb_locktab_take_answer(me, q->ask.number, &q->answer) ? 0 : err;
+}
+
+/* The same for the answer that ends the request; -ETIMEDOUT also if another agent is to be asked. */
+static int await_end(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
+{
+	for (;;) {
+		int err = await_answer(me, q, until_ns);
+
+		if (err)
+			return err;
+		switch (q->answer.err) {
+		case -EINPROGRESS:
+			if (q->claim != NULL && !q->queued)
+				vb_lock_mark_queued(me, q->claim);
+			q->queued = true;
+			q->silent_until_ns = vb_ep_now(me->ep) + options_of(me)->ask_for_ns;
+			vb_phase(me, VB_PHASE_WP);
+			break;
+		case -ENXIO:
+			vb_lock_server_forget(me->space, node_of(me, q->ask.lock));
+			return -ETIMEDOUT;
+		default:
+			return 0;
+		}
+	}
+}
+
+/* Sends a copy to the agent that answers for the lock.  A new one is told before what we hold there.
+ * -ETIMEDOUT: there is none, and some time has passed. */
+static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
+{
+	uint16_t node = node_of(me, q->ask.lock);
+	uint64_t again;
+	vb_peer agent;
+	int err = vb_lock_server_of(me, q->ask.lock, &agent);
+
+	if (err)
+		return err;
+	if (vb_unlikely(agent == q->dead)) {
+		vb_lock_server_forget(me->space, node);
+		again = vb_ep_now(me->ep) + GONE_NAP_NS;
+		err = vb_ep_sleep_until(me->ep, again < until_ns ? again : until_ns);
+		return err ? err : -ETIMEDOUT;
+	}
+	q->agent = agent;
+	err = q->ask.kind == VB_LOCKTAB_REASSERT ? 0 : rejoin(me, q->ask.lock, agent);
+	if (err == 0)
+		vb_locktab_send_ask(me, node, agent, &q->ask);
+	return err;
+}
+
+/* No answer for a while: is there anybody? */
+static int suspect(struct vb_lock_client *me, struct asking *q, uint64_t now)
+{
+	uint16_t node = node_of(me, q->ask.lock);
+
+	if (q->agent != VB_PEER_NONE && q->agent != q->dead &&
+	    !vb_peer_alive(me->ep->fabric, q->agent)) {
+		q->dead = q->agent;
+		vb_lock_server_forget(me->space, node);
+	}
+	if (now < q->silent_until_ns)
+		return 0;
+	if (q->agent != q->dead)
+		return -VB_EUNKNOWN;
+	return vb_fail(-VB_EPEERGONE, "the server of '%s' locks on node %u is gone",
+		       me->space->ops->name, node);
+}
+
+/* Numbers grow in strides, and between two of them is room for what has to be told to a new agent
+ * before the request that has the larger one. */
+static int take_number(struct vb_lock_client *me, struct asking *q)
+{
+	struct vb_locktab_client *t = table_of(me);
+
+	if (q->ask.kind != VB_LOCKTAB_REASSERT) {
+		t->number += VB_LOCKTAB_STRIDE;
+		t->told = 0;
+		q->ask.number = t->number;
+		return 0;
+	}
+	if (++t->told == VB_LOCKTAB_STRIDE)
+		return -VB_EUNKNOWN;
+	q->ask.number = t->number - VB_LOCKTAB_STRIDE + t->told;
+	return 0;
+}
+
+/*
+ * Asks until there is an answer (0, q->answer), the local time is until_ns (-ETIMEDOUT), the task is
+ * cancelled, or nobody has answered for too long (-VB_EUNKNOWN, -VB_EPEERGONE).
+ */
+static int ask(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
+{
+	uint64_t now = vb_ep_now(me->ep), patience = patience_first(me);
+	int err;
+
+	err = take_number(me, q);
+	if (err)
+		return err;
+	q->ask.age = me->age;
+	q->begun_ns = now;
+	q->silent_until_ns = now + options_of(me)->ask_for_ns;
+	q->agent = q->dead = VB_PEER_NONE;
+	q->queued = false;
+	for (;; patience = patience_next(me, patience)) {
+		uint64_t next = now + patience < until_ns ? now + patience : until_ns;
+
+		err = send_copy(me, q, next);
+		if (err == 0)
+			err = await_end(me, q, next);
+		if (err != -ETIMEDOUT && err != -VB_EUNKNOWN)
+			return err;
+		now = vb_ep_now(me->ep);
+		if (now >= until_ns)
+			return -ETIMEDOUT;
+		err = suspect(me, q, now);
+		if (err)
+			return err;
+		me->retries++;
+	}
+}
+
+/* The request is given up; the agent is told until it says that it has heard.  0: nothing stands in
+ * our name.  -VB_EUNKNOWN: a lease may. */
+static int stop(struct vb_lock_client *me, const struct asking *given_up)
+{
+	struct asking q = {.ask = given_up->ask};
+	bool shielded = vb_task_shield(true);
+	int err;
+
+	q.ask.kind = VB_LOCKTAB_STOP;
+	q.ask.ref = given_up->ask.number;
+	err = ask(me, &q, VB_FOREVER);
+	vb_task_shield(shielded);
+	return err == 0 && q.answer.err == 0 ? 0 : -VB_EUNKNOWN;
+}
+
+/* The turn came `waited` after the agent had heard of us, on its clock: not before that time has
+ * passed on ours. */
+static uint64_t valid_until(const struct vb_lock_client *me, const struct asking *q)
+{
+	const struct vb_lock_space *s = me->space;
+	uint64_t waited = q->answer.waited_ns;
+
+	waited -= (uint64_t)((unsigned __int128)waited * (2 * s->drift_ppm) / 1000000);
+	if (options_of(me)->no_leases)
+		return VB_FOREVER;
+	return q->begun_ns + waited + s->lease_ns;
+}
+
+/* ---- an agent that has taken another's place ---- */
+
+static int reassert(struct vb_lock_client *me, struct vb_claim *c, vb_peer agent)
+{
+	struct table_claim *g = vb_claim_as(struct table_claim, c);
+	struct asking q = {.ask = {.kind = VB_LOCKTAB_REASSERT,
+				   .lock = c->lock,
+				   .ref = g->ticket,
+				   .mode = (uint8_t)c->mode}};
+	int err = vb_ep_now(me->ep) < c->valid_until_ns ? ask(me, &q, VB_FOREVER) : -VB_ELOST;
+
+	if (err != 0 && err != -VB_ELOST)
+		return err;
+	if (err == 0 && q.answer.err == -ENOBUFS)
+		return -VB_EUNKNOWN;
+	g->agent = agent;
+	g->lost = err != 0 || q.answer.err != 0;
+	if (!g->lost)
+		c->valid_until_ns = valid_until(me, &q);
+	me->lost += g->lost;
+	return 0;
+}
+
+/* The first claim from i on that is in use; past the end: there is none. */
+static unsigned next_claim(const struct vb_lock_client *me, unsigned i)
+{
+	unsigned words = vb_claim_words(me->space);
+	uint64_t left;
+
+	for (unsigned w = i / 64; w < words; w++, i = 64 * w) {
+		left = me->used[w] & ~0ull << i % 64;
+		if (left != 0)
+			return 64 * w + (unsigned)__builtin_ctzll(left);
+	}
+	return 64 * words;
+}
+
+static int tell_claim(struct vb_lock_client *me, struct vb_claim *c, uint16_t node, vb_peer agent)
+{
+	struct table_claim *g = vb_claim_as(struct table_claim, c);
+	vb_peer his;
+
+	if (!c->held || g->lost || g->agent == agent || node_of(me, c->lock) != node ||
+	    vb_lock_server_of(me, c->lock, &his) != 0 || his != agent)
+		return 0;
+	return reassert(me, c, agent);
+}
+
+/* Before the first request to a new agent: what we hold from the one before it. */
+static int rejoin(struct vb_lock_client *me, uint64_t lock, vb_peer agent)
+{
+	struct vb_lock_space *s = me->space;
+	uint16_t node = node_of(me, lock);
+	unsigned workers = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
+	vb_peer *known;
+
+	if (workers == 0)
+		return -ETIMEDOUT;
+	known = &table_of(me)->link[node].agent[lock / s->servers % workers];
+	if (vb_likely(*known == agent))
+		return 0;
+	for (unsigned i = next_claim(me, 0); *known != VB_PEER_NONE && i < s->claims;
+	     i = next_claim(me, i + 1)) {
+		int err = tell_claim(me, &me->claims[i], node, agent);
+
+		if (err)
+			return err;
+	}
+	*known = agent;
+	return 0;
+}
+
+/* ---- acquire ---- */
+
+/* The claim of the call under way is one of them. */
+static bool holds_others(const struct vb_lock_client *me)
+{
+	return me->n_used > 1;
+}
+
+/* A transaction begins with the first lock of a client that holds nothing. */
+static void take_age(struct vb_lock_client *me)
+{
+	if (holds_others(me))
+		return;
+	if (!me->age_given)
+		me->age = vb_ep_now(me->ep);
+	me->age_given = false;
+}
+
+static int granted(struct vb_lock_client *me, struct vb_claim *c, const struct asking *q)
+{
+	struct table_claim *g = vb_claim_as(struct table_claim, c);
+
+	*g = (struct table_claim){.ticket = q->answer.ticket, .agent = q->agent};
+	c->queued = false;
+	return vb_lock_grant(c, valid_until(me, q), c->mode == VB_EXCLUSIVE ? q->answer.ticket : 0);
+}
+
+/* 0; -EAGAIN: the policy, or a try, does not wait; -ENOBUFS: come again; -ETIMEDOUT; ... */
+static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_locktab_kind kind,
+		   uint64_t until_ns)
+{
+	struct asking q = {.ask = {.kind = (uint8_t)kind,
+				   .lock = c->lock,
+				   .mode = (uint8_t)c->mode,
+				   .flags = holds_others(me) ? VB_LOCKTAB_BOUNDED : 0},
+			   .claim = c};
+	/* What does not wait is answered soon, and worth some patience after the deadline. */
+	uint64_t until = kind == VB_LOCKTAB_TRY ? VB_FOREVER : until_ns;
+	int err = ask(me, &q, until);
+
+	c->queued = false;
+	if (err == 0)
+		return q.answer.err == 0 ? granted(me, c, &q) : (int)q.answer.err;
+	if (err == -VB_EPEERGONE)
+		return err;
+	if (stop(me, &q) != 0)
+		return -VB_EUNKNOWN;
+	/* The agent was silent for long and then heard us: there may be time left. */
+	return err == -VB_EUNKNOWN ? -ENOBUFS : err;
+}
+
+int vb_locktab_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
+
+	take_age(me);
+	for (;;) {
+		bool late = until_ns != VB_FOREVER && vb_ep_now(me->ep) >= until_ns;
+		int err = attempt(me, c, late ? VB_LOCKTAB_TRY : VB_LOCKTAB_ACQUIRE, until_ns);
+
+		if (late && (err == -EAGAIN || err == -ENOBUFS))
+			return -ETIMEDOUT;
+		if (err != -ENOBUFS)
+			return err;
+		vb_phase(me, VB_PHASE_RT);
+		err = vb_backoff_wait(me, &b, until_ns);
+		if (err)
+			return err;
+		me->retries++;
+	}
+}
+
+int vb_locktab_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	int err;
+
+	take_age(me);
+	err = attempt(me, c, VB_LOCKTAB_TRY, 0);
+	return err == -ENOBUFS ? -EAGAIN : err;
+}
+
+/* ---- release ---- */
+
+int vb_locktab_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct table_claim *g = vb_claim_as(struct table_claim, c);
+	struct asking q = {.ask = {.kind = VB_LOCKTAB_RELEASE, .lock = c->lock, .ref = g->ticket}};
+	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
+	int err;
+
+	do {
+		if (g->lost)
+			return -VB_ELOST;
+		err = ask(me, &q, VB_FOREVER);
+		/* Without an answer the agent may or may not have heard us; the lease ends it. */
+		if (err)
+			return -VB_EUNKNOWN;
+	} while (q.answer.err == -ENOBUFS && vb_backoff_wait(me, &b, q.silent_until_ns) == 0);
+	return q.answer.err == -ENOBUFS ? -VB_EUNKNOWN : (int)q.answer.err;
+}
+
+/* All that the client holds at the agent of a lock, which is n claims. */
+static int end_at(struct vb_lock_client *me, uint64_t lock, unsigned n)
+{
+	struct asking q = {.ask = {.kind = VB_LOCKTAB_END, .lock = lock}};
+	int err = ask(me, &q, VB_FOREVER);
+
+	if (err != 0 || q.answer.err != 0)
+		return -VB_EUNKNOWN;
+	/* More than n: a grant whose answer we never saw was among them. */
+	return q.answer.count >= n ? 0 : -VB_ELOST;
+}
+
+/* Whether two locks are served by the same agent. */
+static bool same_agent(const struct vb_lock_client *me, uint64_t a, uint64_t b)
+{
+	const struct vb_lock_space *s = me->space;
+	uint16_t node = node_of(me, a);
+	unsigned workers = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
+
+	return node == node_of(me, b) &&
+	       (workers == 0 || a / s->servers % workers == b / s->servers % workers);
+}
+
+static unsigned held_at(const struct vb_lock_client *me, uint64_t lock)
+{
+	unsigned n = 0;
+
+	for (unsigned i = next_claim(me, 0); i < me->space->claims; i = next_claim(me, i + 1))
+		n += same_agent(me, me->claims[i].lock, lock);
+	return n;
+}
+
+#define NOT_YET 1 /* claim->ended of one that is still to be released */
+
+static void end_some(struct vb_lock_client *me, struct vb_grant *grants, unsigned n, uint64_t lock)
+{
+	unsigned k = 0;
+	int err;
+
+	for (unsigned i = 0; i < n; i++)
+		k += grants[i].claim->ended == NOT_YET && same_agent(me, grants[i].lock, lock);
+	/* Of somebody who keeps others there, one after the other. */
+	err = k > 1 && k == held_at(me, lock) ? end_at(me, lock, k) : NOT_YET;
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_claim *c = grants[i].claim;
+
+		if (c->ended == NOT_YET && same_agent(me, c->lock, lock))
+			c->ended = err != NOT_YET ? err : vb_locktab_release(me, c);
+	}
+}
+
+void vb_locktab_release_all(struct vb_lock_client *me, struct vb_grant *grants, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		grants[i].claim->ended = NOT_YET;
+	/* Agent by agent. */
+	for (unsigned i = 0; i < n; i++)
+		if (grants[i].claim->ended == NOT_YET)
+			end_some(me, grants, n, grants[i].lock);
+}
+
+/* ---- convert ---- */
+
+/* One request for another mode; -ENOBUFS: come again. */
+static int convert_once(struct vb_lock_client *me, struct vb_claim *c, struct asking *q,
+			uint64_t until_ns)
+{
+	bool weaker = vb_mode_covers(c->mode, (enum vb_mode)q->ask.mode);
+	/* Less is never waited for, and cannot be undone: it gets through. */
+	bool shielded = weaker && vb_task_shield(true);
+	int err = ask(me, q, weaker ? VB_FOREVER : until_ns);
+
+	if (weaker)
+		vb_task_shield(shielded);
+	if (err == 0)
+		return (int)q->answer.err;
+	if (err != -ETIMEDOUT && err != -ECANCELED && err != -VB_EUNKNOWN)
+		return err;
+	if (weaker || stop(me, q) != 0)
+		return -VB_EUNKNOWN;
+	return err == -VB_EUNKNOWN ? -ENOBUFS : err;
+}
+
+int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
+		       uint64_t until_ns)
+{
+	struct table_claim *g = vb_claim_as(struct table_claim, c);
+	struct asking q = {.ask = {.kind = VB_LOCKTAB_CONVERT,
+				   .lock = c->lock,
+				   .ref = g->ticket,
+				   .mode = (uint8_t)mode,
+				   .flags = VB_LOCKTAB_BOUNDED}};
+	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
+	int err;
+
+	do {
+		if (g->lost)
+			return -VB_ELOST;
+		err = convert_once(me, c, &q, until_ns);
+	} while (err == -ENOBUFS && (err = vb_backoff_wait(me, &b, until_ns)) == 0);
+	if (err)
+		return err;
+	/* Converted, and over before we knew. */
+	c->valid_until_ns = valid_until(me, &q);
+	if (vb_ep_now_coarse(me->ep) >= c->valid_until_ns)
+		return -VB_ELOST;
+	c->mode = mode;
+	if (mode == VB_EXCLUSIVE)
+		c->token = q.answer.ticket;
+	return 0;
+}
+
+/* ---- opening ---- */
+
+/* Requests that exclude a waiting one do not pass it. */
+unsigned vb_locktab_bypass(unsigned clients, enum vb_mode mode)
+{
+	return 0;
+}
+
+const struct vb_lock_ops vb_lock_table = {
+	.name = "table",
+	.summary = "six-mode lock table: queues at the server's CPU, asked through mailboxes",
+	.source = "seed 003, sections 3.2.1 and 3.3",
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES |
+		VB_LOCK_TOKEN | VB_LOCK_SERVER | VB_LOCK_UPDATE | VB_LOCK_INTENT | VB_LOCK_DENIES,
+	.recovery_leases = 2,
+	.verbs_uncontended = "2 WRITE+notify + 2 WRITE+notify",
+	.verbs_contended = "the same, and 2 for each look whether it still waits",
+	VB_LOCKTAB_CALLS,
+};

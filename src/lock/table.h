@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The six-mode lock table of seed 003: what its files share.
+ *
+ *	table.c           the client: requests, answers, the calls of struct vb_lock_ops
+ *	table_mail.c      mailboxes: where requests and answers lie, and how they get there
+ *	table_server.c    the server agent: sessions, requests made once, the grace period
+ *	table_queue.c     granted groups, queues, deadlock policies: no fabric, no clock, no messages
+ *	table_persist.c   the file from which an agent comes back
+ *
+ * doc/locks/table.md has the figures and the reasons.
+ */
+#ifndef VB_LOCK_TABLE_H
+#define VB_LOCK_TABLE_H
+
+#include "base/list.h"
+#include "lock/lock.h"
+
+/* ---- granted groups and queues (table_queue.c) ---- */
+
+enum vb_locktab_policy { VB_LOCKTAB_BOUNDED_WAIT, VB_LOCKTAB_NO_WAIT, VB_LOCKTAB_WAIT_DIE };
+
+struct vb_tq;
+struct vb_tq_lock;
+
+/* Who asks: the requests and holds of one client at this agent (the transaction table). */
+struct vb_tq_owner {
+	uint64_t name; /* breaks ties of age */
+	struct vb_list reqs;
+};
+
+enum vb_tq_state { VB_TQ_FREE, VB_TQ_HELD, VB_TQ_WAITING, VB_TQ_CONVERTING };
+
+/* One request: waits for its lock, holds it, or holds it and waits to hold it in another mode. */
+struct vb_tq_req {
+	struct vb_list in_lock;    /* among the holders, or among the waiters; free: free list */
+	struct vb_list in_owner;   /* whoever holds or waits */
+	struct vb_list in_expiry;  /* who holds: by when the lease ends */
+	struct vb_list in_convert; /* who converts: in the order of asking */
+	struct vb_list in_pending; /* who waits and may be timed out: in the order of asking */
+	struct vb_tq_lock *lock;
+	struct vb_tq_owner *owner;
+	uint64_t age;      /* of the transaction: smaller is older */
+	uint64_t number;   /* the owner's, of the request that is waited for or was granted */
+	uint64_t ticket;   /* names the grant */
+	uint64_t token;    /* the ticket of the last grant or conversion to exclusive */
+	uint64_t asked_ns; /* when the present wait began */
+	uint64_t granted_ns;
+	enum vb_mode mode;   /* held or wanted */
+	enum vb_mode target; /* VB_TQ_CONVERTING: wanted */
+	enum vb_mode before; /* what the last conversion came from */
+	uint64_t converted;  /* its number; 0: none */
+	enum vb_tq_state state;
+	bool bounded; /* may be timed out */
+	bool reached; /* the search for cycles has been here */
+};
+
+/* What makes the table right; the planted bugs replace one each. */
+struct vb_tq_rules {
+	bool (*exclude)(enum vb_mode a, enum vb_mode b);
+	/* Wait-Die: may `r`, which wants `mode`, wait for another that holds or wants `his`? */
+	bool (*may_wait)(const struct vb_tq_req *r, const struct vb_tq_req *other);
+	/* A request that its client gave up leaves, whatever it holds or waits for. */
+	void (*withdraw)(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
+};
+extern const struct vb_tq_rules vb_tq_rules;
+
+struct vb_tq_params {
+	enum vb_locktab_policy policy;
+	uint64_t wait_ns;  /* bounded wait */
+	uint64_t lease_ns; /* VB_FOREVER: grants do not end by themselves */
+	unsigned requests; /* holds and waits at a time, at most */
+	const struct vb_tq_rules *rules;
+	/* A wait is over: 0 granted (or converted), -EAGAIN, -ETIMEDOUT, -VB_ELOST (the hold of one
+	 * who waits to convert it has run out).  Unless granted, the request is gone after this. */
+	void (*decided)(void *ctx, struct vb_tq_req *r, int err);
+	/* A hold began or changed its mode, or ended. */
+	void (*noted)(void *ctx, const struct vb_tq_req *r, bool gone);
+	/* Not granting to the dead saves a lease. */
+	bool (*alive)(void *ctx, const struct vb_tq_owner *owner);
+	void *ctx;
+};
+
+struct vb_tq_want {
+	uint64_t lock, age, number;
+	enum vb_mode mode;
+	bool no_wait; /* -EAGAIN rather than wait */
+	bool bounded; /* the bound on waiting is for this one */
+};
+
+int vb_tq_open(const struct vb_tq_params *p, struct vb_tq **out); /* -ENOMEM */
+void vb_tq_close(struct vb_tq *q);
+void vb_tq_owner_init(struct vb_tq_owner *o, uint64_t name);
+
+/* 0: granted, *out holds.  -EINPROGRESS: *out waits, and `decided` will tell.  -EAGAIN: the policy
+ * does not let it wait.  -ENOBUFS: no room for one more. */
+int vb_tq_request(struct vb_tq *q, struct vb_tq_owner *o, const struct vb_tq_want *w,
+		  uint64_t now_ns, struct vb_tq_req **out);
+/* The same for a hold in another mode, and -EDEADLK. */
+int vb_tq_convert(struct vb_tq *q, struct vb_tq_req *r, const struct vb_tq_want *w,
+		  uint64_t now_ns);
+/* The end of a hold or a wait, and what follows from it for others. */
+void vb_tq_leave(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
+/* The same without what follows. */
+void vb_tq_unlink(struct vb_tq *q, struct vb_tq_req *r);
+/* The end of a wait for another mode: held as before. */
+void vb_tq_stop_converting(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
+/* The conversion that was asked for last is not wanted any more: a wait for it ends, and what it has
+ * added is given up. */
+void vb_tq_undo(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
+/* A hold that an agent before this one has granted.  0; -VB_ELOST: it excludes what is held;
+ * -ENOBUFS. */
+int vb_tq_restore(struct vb_tq *q, struct vb_tq_owner *o, const struct vb_tq_want *w,
+		  uint64_t ticket, uint64_t now_ns);
+/* A hold's lease begins anew. */
+void vb_tq_renew(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
+/* Ends what is overdue, and says when the next thing will be (VB_FOREVER: nothing). */
+uint64_t vb_tq_tend(struct vb_tq *q, uint64_t now_ns);
+
+/* The hold with that ticket; NULL. */
+struct vb_tq_req *vb_tq_by_ticket(const struct vb_tq_owner *o, uint64_t ticket);
+/* The request, held or waiting, that bears that number; NULL. */
+struct vb_tq_req *vb_tq_by_number(const struct vb_tq_owner *o, uint64_t number);
+
+/* Any of its holds; NULL: it has none. */
+struct vb_tq_req *vb_tq_any_hold(const struct vb_tq_owner *o);
+
+uint64_t vb_tq_lock_number(const struct vb_tq_req *r);
+uint64_t vb_tq_last_ticket(const struct vb_tq *q);
+void vb_tq_skip_tickets(struct vb_tq *q, uint64_t upto);
+unsigned vb_tq_holds(const struct vb_tq *q);
+/* Locks that are held or awaited: nothing is kept of the others. */
+unsigned vb_tq_locks(const struct vb_tq *q);
+/* Each hold, for the file. */
+void vb_tq_each_hold(const struct vb_tq *q, void (*fn)(void *ctx, const struct vb_tq_req *r),
+		     void *ctx);
+
+/* ---- options ---- */
+
+struct vb_locktab_options {
+	int policy; /* enum vb_locktab_policy */
+	uint64_t wait_ns;
+	uint64_t ask_for_ns;
+	uint64_t requests;
+	uint64_t slots;
+	const char *persist;             /* a directory; NULL: nothing is kept */
+	bool sync;                       /* the file, to the disk, before each answer */
+	const struct vb_tq_rules *rules; /* NULL: the right ones */
+	bool no_leases;                  /* for planted bugs that a lease would mend */
+};
+
+extern const struct vb_opt vb_locktab_opts[];
+
+/* ---- the calls (table.c) ---- */
+
+int vb_locktab_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+int vb_locktab_try(struct vb_lock_client *me, struct vb_claim *c);
+int vb_locktab_release(struct vb_lock_client *me, struct vb_claim *c);
+void vb_locktab_release_all(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
+int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
+		       uint64_t until_ns);
+unsigned vb_locktab_bypass(unsigned clients, enum vb_mode mode);
+
+/* What every lock that is a lock table has in its struct vb_lock_ops. */
+#define VB_LOCKTAB_CALLS                                                                           \
+	.needs = VB_CAP_SEND, .entry_bytes = 0, .options = vb_locktab_opts,                        \
+	.options_size = sizeof(struct vb_locktab_options), .bypass_bound = vb_locktab_bypass,      \
+	.node_bytes = vb_locktab_node_bytes, .client_open = vb_locktab_client_open,                \
+	.client_close = vb_locktab_client_close, .server_open = vb_locktab_server_open,            \
+	.server_close = vb_locktab_server_close, .acquire = vb_locktab_acquire,                    \
+	.try_acquire = vb_locktab_try, .release = vb_locktab_release,                              \
+	.release_all = vb_locktab_release_all, .convert = vb_locktab_convert,                      \
+	.serve = vb_locktab_serve, .tend = vb_locktab_tend
+
+/* ---- messages and mailboxes (table_mail.c) ---- */
+
+enum vb_locktab_kind {
+	VB_LOCKTAB_ACQUIRE = 1,
+	VB_LOCKTAB_TRY,
+	VB_LOCKTAB_RELEASE,  /* ref: ticket */
+	VB_LOCKTAB_CONVERT,  /* ref: ticket */
+	VB_LOCKTAB_STOP,     /* ref: the number of an acquire or convert that is not waited for */
+	VB_LOCKTAB_END,      /* everything that the client holds at this agent */
+	VB_LOCKTAB_REASSERT, /* ref: ticket of a grant by an agent that is gone */
+};
+
+#define VB_LOCKTAB_BOUNDED 1u /* ask.flags: the client holds something elsewhere */
+
+struct vb_locktab_ask {
+	uint64_t number; /* grows with each request of a client; the same when it asks again */
+	uint64_t lock;
+	uint64_t age;
+	uint64_t ref;
+	uint8_t kind, mode, flags, pad[5];
+};
+_Static_assert(sizeof(struct vb_locktab_ask) == 40, "fits a message");
+
+struct vb_locktab_answer {
+	uint64_t number;    /* of the request */
+	uint64_t ticket;    /* acquire: names the grant.  Convert: the token */
+	uint64_t waited_ns; /* from the request's arrival to the grant, on the agent's clock */
+	int32_t err;        /* -EINPROGRESS: it waits; -ENOBUFS: come again; -ENXIO: not my lock */
+	uint32_t count;     /* END: how many were released */
+};
+_Static_assert(sizeof(struct vb_locktab_answer) <= VB_MSG_DATA, "fits a message");
+
+/* What is written into a mailbox's slot.  The seal tells a whole one from a torn one and from one
+ * that the next is being written over. */
+struct vb_locktab_ask_slot {
+	struct vb_locktab_ask ask;
+	vb_peer from;
+	vb_addr reply;
+	uint64_t seal;
+};
+_Static_assert(sizeof(struct vb_locktab_ask_slot) == VB_INLINE_MAX, "as in the figure");
+
+struct vb_locktab_answer_slot {
+	struct vb_locktab_answer answer;
+	uint64_t seal;
+};
+_Static_assert(sizeof(struct vb_locktab_answer_slot) == 40, "as in the figure");
+
+/* A client has two slots in the mailbox of each server node and two in that of its own node. */
+#define VB_LOCKTAB_LANES 2u
+/* From one request's number to the next: more than a client has grants.  The lanes take turns. */
+#define VB_LOCKTAB_STRIDE     (1u << 17)
+#define VB_LOCKTAB_LANE_BYTES 64u
+
+/* What a server node keeps across its agents' lives, in the segment; by worker. */
+struct vb_locktab_life {
+	uint64_t lives;    /* agents that have begun here */
+	uint64_t ended;    /* the last of them that stopped with nothing held */
+	uint64_t tickets;  /* none above this has been given */
+	uint64_t reserved; /* zero */
+};
+
+static inline unsigned vb_locktab_lane(uint64_t number)
+{
+	return (unsigned)(number / VB_LOCKTAB_STRIDE % VB_LOCKTAB_LANES);
+}
+
+#define VB_LOCKTAB_TAG_ASK    1
+#define VB_LOCKTAB_TAG_ANSWER 2
+
+/* What lies behind the header on a server node: lives by worker, names of the slots' owners, slots. */
+uint64_t vb_locktab_node_bytes(const struct vb_lock_space *s);
+struct vb_locktab_life *vb_locktab_life_of(const struct vb_lock_server *s);
+/* The request in slot `lane` (number times VB_LOCKTAB_LANES and lane) of this agent's node, if it is
+ * whole. */
+bool vb_locktab_read_ask(const struct vb_lock_server *s, uint32_t lane,
+			 struct vb_locktab_ask_slot *out);
+
+struct vb_locktab_link {                    /* a client's way to one server node */
+	vb_addr at;                         /* its first slot there; 0: by SEND */
+	unsigned slot;                      /* that slot's number */
+	vb_peer agent[VB_LOCK_WORKERS_MAX]; /* by worker: who knows what we hold there */
+};
+
+struct vb_locktab_client {
+	uint64_t number;   /* of the last request */
+	unsigned told;     /* grants told to a new agent under numbers below that */
+	vb_addr answers;   /* the mailbox of its own node */
+	vb_addr answer_at; /* its first slot there; 0: by SEND */
+	unsigned answer_slot;
+	struct vb_locktab_answer sent; /* the last that came by SEND */
+	struct vb_locktab_link link[]; /* by server node */
+};
+
+int vb_locktab_client_open(struct vb_lock_client *me);
+void vb_locktab_client_close(struct vb_lock_client *me);
+
+/* Posts a request; does not wait.  Whether it gets there nobody says. */
+void vb_locktab_send_ask(struct vb_lock_client *me, uint16_t node, vb_peer agent,
+			 const struct vb_locktab_ask *ask);
+/* Takes the answer to request `number` if it has come. */
+bool vb_locktab_take_answer(struct vb_lock_client *me, uint64_t number,
+			    struct vb_locktab_answer *out);
+
+uint64_t vb_locktab_seal_ask(const struct vb_locktab_ask_slot *slot);
+uint64_t vb_locktab_seal_answer(const struct vb_locktab_answer *a, vb_peer to);
+
+/* ---- the server agent (table_server.c) ---- */
+
+int vb_locktab_server_open(struct vb_lock_server *s);
+void vb_locktab_server_close(struct vb_lock_server *s);
+void vb_locktab_serve(struct vb_lock_server *s, const struct vb_msg *request);
+uint64_t vb_locktab_tend(struct vb_lock_server *s);
+
+/* ---- the file (table_persist.c) ---- */
+
+struct vb_locktab_file;
+
+/* A hold that began or changed its mode, or ended. */
+struct vb_locktab_record {
+	vb_peer peer;
+	uint64_t number, lock, ticket, age;
+	uint8_t gone, mode, pad[6];
+	uint64_t reserved; /* zero */
+	uint64_t seal;
+};
+_Static_assert(sizeof(struct vb_locktab_record) == 64, "one cache line");
+
+/*
+ * Opens the agent's file in the directory of the option `persist`, and tells what stands in it, in
+ * order.  *earlier becomes true if there was one; *whole says that nothing can be missing in it.
+ * -errno of the file system.
+ */
+int vb_locktab_file_open(const struct vb_lock_server *s, struct vb_locktab_file **out,
+			 bool *earlier, bool *whole,
+			 void (*found)(void *ctx, const struct vb_locktab_record *rec), void *ctx);
+void vb_locktab_file_close(struct vb_locktab_file *f);
+/* Kept until commit. */
+void vb_locktab_file_note(struct vb_locktab_file *f, const struct vb_tq *q,
+			  const struct vb_tq_req *r, bool gone);
+/* What has been noted is in the file when this returns. */
+void vb_locktab_file_commit(struct vb_locktab_file *f);
+/* Writes the file anew with the present holds only. */
+int vb_locktab_file_compact(struct vb_locktab_file *f, const struct vb_tq *q);
+
+#endif

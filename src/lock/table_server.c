@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The server agent of the lock table: takes requests from its mailbox, does each of them once, answers.
+ *
+ *	session (one for each client that has asked, in a hash)
+ *	+--------+-------------------+--------+----------+--------------------------+
+ *	| client | number, kind      | answer | where to | what it holds, waits for |
+ *	+--------+-------------------+--------+----------+--------------------------+
+ *	          of its last request                      the transaction table
+ *
+ * Once.  A client has one request under way at an agent at a time, and numbers them.  The same number
+ * again is answered again: "it waits" if that is so.  A larger number says that the client does not
+ * wait for the one before any more; a smaller one is a copy that came late, and nothing.
+ *
+ * Death.  Each grant has a lease, on this agent's clock and longer than the client's by what the two
+ * may drift apart, so the client's is over first.  What it held goes to the others then.
+ *
+ * Coming back.  An agent that takes the place of one that died has either its file (table_persist.c) or
+ * nothing.  With nothing it makes no new grants for as long as a lease of the other's can last; holders
+ * who call in that time tell it what they hold.  Tickets go on above a mark in the segment.
+ *
+ * Bounds.  Requests and sessions lie in arrays; who finds no room is told to come again.
+ */
+#define VB_LOG_ROOM "lock"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "lock/table.h"
+
+#define SESSIONS_MAX  65536u
+#define OLDEST_LOOKED 64u /* idle sessions looked at for one to forget */
+#define OUTBOX        32u /* answers that leave together */
+#define TICKET_BLOCK  4096u
+
+struct session {
+	struct vb_list in_bucket;
+	struct vb_list by_use; /* the longest unheard of first */
+	struct vb_tq_owner owner;
+	uint64_t number, heard_ns;
+	struct vb_locktab_answer answer;
+	vb_addr reply; /* 0: by SEND */
+	uint32_t lane;
+	uint8_t kind;
+	bool waits;
+};
+
+struct outbox {
+	unsigned n;
+	struct vb_verb verb[OUTBOX];
+	struct vb_msg msg[OUTBOX];
+	struct vb_locktab_answer_slot slot[OUTBOX];
+};
+
+struct agent {
+	struct vb_lock_server *server;
+	struct vb_tq *q;
+	struct vb_locktab_file *file; /* NULL: none */
+	struct vb_locktab_life *life;
+	struct session *sessions;
+	struct vb_list *buckets;
+	struct vb_list free, by_use;
+	unsigned n_sessions, fresh_sessions, bucket_mask;
+	uint64_t grace_until_ns; /* 0: over */
+	uint64_t forget_ns;      /* a session so long unheard of repeats nothing any more */
+	struct outbox out;
+};
+
+static const struct vb_locktab_options *options_of(const struct vb_lock_server *s)
+{
+	return s->space->options;
+}
+
+/* ---- answers ---- */
+
+static void flush(struct agent *a)
+{
+	struct vb_batch b = {.verbs = a->out.verb, .n = (uint16_t)a->out.n};
+
+	if (a->out.n == 0)
+		return;
+	/* Grants are in the file before anybody knows of them. */
+	vb_locktab_file_commit(a->file);
+	a->out.n = 0;
+	(void)vb_post(a->server->ep, &b);
+}
+
+static void put_answer(struct agent *a, vb_peer to, vb_addr reply, uint32_t lane,
+		       const struct vb_locktab_answer *answer)
+{
+	unsigned i = a->out.n++;
+	struct vb_msg *m = &a->out.msg[i];
+
+	if (reply == 0) {
+		*m = (struct vb_msg){.tag = VB_LOCKTAB_TAG_ANSWER, .len = sizeof(*answer)};
+		memcpy(m->data, answer, sizeof(*answer));
+		a->out.verb[i] = (struct vb_verb){
+			.op = VB_OP_SEND, .flags = VB_DATAGRAM, .peer = to, .msg = m};
+	} else {
+		struct vb_locktab_answer_slot *slot = &a->out.slot[i];
+
+		slot->answer = *answer;
+		slot->seal = vb_locktab_seal_answer(answer, to);
+		*m = (struct vb_msg){.imm = lane};
+		a->out.verb[i] = (struct vb_verb){
+			.op = VB_OP_WRITE_NOTIFY,
+			.addr = reply,
+			.buf = slot,
+			.len = sizeof(*slot),
+			.peer = to,
+			.msg = m,
+		};
+	}
+	if (a->out.n == OUTBOX)
+		flush(a);
+}
+
+static void answer_session(struct agent *a, const struct session *ss)
+{
+	put_answer(a, ss->owner.name, ss->reply, ss->lane, &ss->answer);
+}
+
+/* ---- sessions ---- */
+
+static struct vb_list *bucket_of(struct agent *a, vb_peer from)
+{
+	struct vb_list *b = &a->buckets[(from * 0x9e3779b97f4a7c15ull) >> 32 & a->bucket_mask];
+
+	if (vb_unlikely(b->next == NULL))
+		vb_list_init(b);
+	return b;
+}
+
+static struct session *session_of(const struct vb_tq_req *r)
+{
+	return vb_container_of(r->owner, struct session, owner);
+}
+
+static struct session *find_session(struct agent *a, vb_peer from)
+{
+	vb_list_for_each (it, bucket_of(a, from)) {
+		struct session *ss = vb_container_of(it, struct session, in_bucket);
+
+		if (ss->owner.name == from)
+			return ss;
+	}
+	return NULL;
+}
+
+/* A place of somebody who holds nothing, waits for nothing and repeats nothing any more. */
+static void forget_somebody(struct agent *a, uint64_t now)
+{
+	unsigned looked = 0;
+
+	vb_list_for_each (it, &a->by_use) {
+		struct session *ss = vb_container_of(it, struct session, by_use);
+
+		if (looked++ == OLDEST_LOOKED)
+			return;
+		if (!vb_list_empty(&ss->owner.reqs) ||
+		    (now < ss->heard_ns + a->forget_ns &&
+		     vb_peer_alive(a->server->ep->fabric, ss->owner.name)))
+			continue;
+		vb_list_remove(&ss->in_bucket);
+		vb_list_remove(&ss->by_use);
+		vb_list_push(&a->free, &ss->in_bucket);
+		return;
+	}
+}
+
+static struct session *make_session(struct agent *a, vb_peer from, uint64_t now)
+{
+	struct session *ss = find_session(a, from);
+	struct vb_list *place;
+
+	if (ss == NULL) {
+		if (a->fresh_sessions == a->n_sessions && vb_list_empty(&a->free))
+			forget_somebody(a, now);
+		place = vb_list_pop(&a->free);
+		if (place == NULL && a->fresh_sessions == a->n_sessions)
+			return NULL;
+		ss = place != NULL ? vb_container_of(place, struct session, in_bucket)
+				   : &a->sessions[a->fresh_sessions++];
+		*ss = (struct session){.heard_ns = now};
+		vb_tq_owner_init(&ss->owner, from);
+		vb_list_init(&ss->by_use);
+		vb_list_push(bucket_of(a, from), &ss->in_bucket);
+	}
+	ss->heard_ns = now;
+	vb_list_remove(&ss->by_use);
+	vb_list_push(&a->by_use, &ss->by_use);
+	return ss;
+}
+
+/* ---- what the queues tell ---- */
+
+static void on_decided(void *ctx, struct vb_tq_req *r, int err)
+{
+	struct agent *a = ctx;
+	struct session *ss = session_of(r);
+
+	/* A client that does not wait any more hears nothing. */
+	if (!ss->waits)
+		return;
+	ss->waits = false;
+	ss->answer.err = err;
+	ss->answer.ticket = r->state == VB_TQ_HELD ? r->token : 0;
+	ss->answer.waited_ns = err == 0 ? r->granted_ns - r->asked_ns : 0;
+	answer_session(a, ss);
+}
+
+static void on_noted(void *ctx, const struct vb_tq_req *r, bool gone)
+{
+	struct agent *a = ctx;
+	uint64_t ticket = vb_tq_last_ticket(a->q);
+
+	if (ticket + TICKET_BLOCK / 2 > a->life->tickets)
+		__atomic_store_n(&a->life->tickets, ticket + TICKET_BLOCK, __ATOMIC_RELEASE);
+	if (a->file != NULL)
+		vb_locktab_file_note(a->file, a->q, r, gone);
+}
+
+static bool on_alive(void *ctx, const struct vb_tq_owner *o)
+{
+	const struct agent *a = ctx;
+	const struct session *ss = vb_container_of(o, struct session, owner);
+	const struct vb_ep *ep = a->server->ep;
+
+	/* Who waits says so every quarter of a lease; the fabric's own word can cost more. */
+	if (vb_ep_now(ep) < ss->heard_ns + a->server->space->lease_ns / 2)
+		return true;
+	return vb_peer_alive(a->server->ep->fabric, o->name);
+}
+
+/* ---- requests ---- */
+
+static bool is_mine(const struct vb_lock_server *s, uint64_t lock)
+{
+	uint64_t servers = s->space->servers;
+
+	return lock < s->space->locks && lock % servers == s->node &&
+	       lock / servers % s->workers == s->worker;
+}
+
+static bool in_grace(struct agent *a, uint64_t now)
+{
+	if (a->grace_until_ns != 0 && now >= a->grace_until_ns)
+		a->grace_until_ns = 0;
+	return a->grace_until_ns != 0;
+}
+
+static struct vb_tq_want want_of(const struct vb_locktab_ask *ask)
+{
+	return (struct vb_tq_want){
+		.lock = ask->lock,
+		.age = ask->age,
+		.number = ask->number,
+		.mode = (enum vb_mode)ask->mode,
+		.no_wait = ask->kind == VB_LOCKTAB_TRY,
+		.bounded = ask->flags & VB_LOCKTAB_BOUNDED,
+	};
+}
+
+static int do_acquire(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
+		      uint64_t now)
+{
+	const struct vb_tq_want want = want_of(ask);
+	struct vb_tq_req *r = vb_tq_by_number(&ss->owner, ask->number);
+	int err;
+
+	if (r != NULL && r->state == VB_TQ_HELD) {
+		/* Granted by the agent before this one, whose answer was lost. */
+		ss->answer.ticket = r->ticket;
+		return 0;
+	}
+	if (in_grace(a, now))
+		return -ENOBUFS;
+	err = vb_tq_request(a->q, &ss->owner, &want, now, &r);
+	if (err == 0)
+		ss->answer.ticket = r->ticket;
+	return err;
+}
+
+static int do_convert(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
+		      uint64_t now)
+{
+	const struct vb_tq_want want = want_of(ask);
+	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->ref);
+	int err;
+
+	if (r == NULL)
+		return in_grace(a, now) ? -ENOBUFS : -VB_ELOST;
+	if (in_grace(a, now) && !vb_mode_covers(r->mode, want.mode))
+		return -ENOBUFS;
+	err = vb_tq_convert(a->q, r, &want, now);
+	if (err == 0)
+		ss->answer.ticket = r->token;
+	return err;
+}
+
+static int do_release(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
+		      uint64_t now)
+{
+	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->ref);
+
+	if (r == NULL)
+		return -VB_ELOST;
+	vb_tq_leave(a->q, r, now);
+	return 0;
+}
+
+/* The end of a transaction: one message for all that it holds here. */
+static int do_end(struct agent *a, struct session *ss, uint64_t now)
+{
+	struct vb_tq_req *r;
+
+	while ((r = vb_tq_any_hold(&ss->owner)) != NULL) {
+		vb_tq_leave(a->q, r, now);
+		ss->answer.count++;
+	}
+	return 0;
+}
+
+/* The client has given up a request and does not know what has become of it: nothing may. */
+static int do_stop(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
+		   uint64_t now)
+{
+	const struct vb_locktab_options *o = options_of(a->server);
+	struct vb_tq_req *r = vb_tq_by_number(&ss->owner, ask->ref);
+
+	if (r == NULL)
+		return 0;
+	if (r->converted == ask->ref)
+		vb_tq_undo(a->q, r, now);
+	else
+		(o->rules != NULL ? o->rules : &vb_tq_rules)->withdraw(a->q, r, now);
+	return 0;
+}
+
+/* A grant by the agent before this one, whose holder is here and says so. */
+static int do_reassert(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
+		       uint64_t now)
+{
+	const struct vb_tq_want want = want_of(ask);
+	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->ref);
+
+	if (r != NULL) {
+		vb_tq_renew(a->q, r, now);
+		return 0;
+	}
+	if (!in_grace(a, now))
+		return -VB_ELOST;
+	return vb_tq_restore(a->q, &ss->owner, &want, ask->ref, now);
+}
+
+static int do_it(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
+		 uint64_t now)
+{
+	switch (ask->kind) {
+	case VB_LOCKTAB_ACQUIRE:
+	case VB_LOCKTAB_TRY:
+		return do_acquire(a, ss, ask, now);
+	case VB_LOCKTAB_CONVERT:
+		return do_convert(a, ss, ask, now);
+	case VB_LOCKTAB_RELEASE:
+		return do_release(a, ss, ask, now);
+	case VB_LOCKTAB_END:
+		return do_end(a, ss, now);
+	case VB_LOCKTAB_STOP:
+		return do_stop(a, ss, ask, now);
+	case VB_LOCKTAB_REASSERT:
+		return do_reassert(a, ss, ask, now);
+	}
+	return -EINVAL;
+}
+
+/* A larger number: the request before it is over, if it was not yet. */
+static void end_wait_of(struct agent *a, struct session *ss, uint64_t now)
+{
+	struct vb_tq_req *r;
+
+	if (!ss->waits)
+		return;
+	ss->waits = false;
+	r = vb_tq_by_number(&ss->owner, ss->number);
+	if (r != NULL && r->state == VB_TQ_CONVERTING)
+		vb_tq_stop_converting(a->q, r, now);
+	else if (r != NULL && r->state == VB_TQ_WAITING)
+		vb_tq_leave(a->q, r, now);
+}
+
+static bool is_sound(const struct agent *a, const struct vb_locktab_ask *ask)
+{
+	return ask->mode < VB_MODES &&
+	       (ask->kind == VB_LOCKTAB_END || is_mine(a->server, ask->lock));
+}
+
+static void take(struct agent *a, const struct vb_locktab_ask *ask, vb_peer from, vb_addr reply,
+		 uint32_t lane)
+{
+	uint64_t now = vb_ep_now(a->server->ep);
+	struct vb_locktab_answer refused = {.number = ask->number, .err = -ENXIO};
+	struct session *ss;
+
+	if (!is_sound(a, ask)) {
+		put_answer(a, from, reply, lane, &refused);
+		return;
+	}
+	ss = make_session(a, from, now);
+	if (ss == NULL) {
+		refused.err = -ENOBUFS;
+		put_answer(a, from, reply, lane, &refused);
+		return;
+	}
+	if (ask->number < ss->number)
+		return;
+	ss->reply = reply;
+	ss->lane = lane;
+	if (ask->number > ss->number) {
+		/* A request that is stopped, or overtaken, may have been granted meanwhile: STOP
+		 * undoes that, by its number. */
+		if (ask->kind != VB_LOCKTAB_STOP)
+			end_wait_of(a, ss, now);
+		ss->waits = false;
+		ss->number = ask->number;
+		ss->kind = ask->kind;
+		ss->answer = (struct vb_locktab_answer){.number = ask->number};
+		ss->answer.err = do_it(a, ss, ask, now);
+		ss->waits = ss->answer.err == -EINPROGRESS;
+		/* It has just begun to wait: the answer comes when that is over. */
+		if (ss->waits)
+			return;
+	}
+	answer_session(a, ss);
+}
+
+static struct agent *agent_of(struct vb_lock_server *s)
+{
+	return s->priv;
+}
+
+void vb_locktab_serve(struct vb_lock_server *s, const struct vb_msg *request)
+{
+	struct agent *a = agent_of(s);
+	struct vb_locktab_ask_slot slot;
+
+	(void)vb_tq_tend(a->q, vb_ep_now(s->ep));
+	if (request->tag == VB_LOCKTAB_TAG_ASK && request->len == sizeof(slot.ask)) {
+		memcpy(&slot.ask, request->data, sizeof(slot.ask));
+		take(a, &slot.ask, request->from, 0, 0);
+	} else if (request->len == 0 && vb_locktab_read_ask(s, request->imm, &slot) &&
+		   vb_peer_node(slot.from) == vb_addr_node(slot.reply)) {
+		take(a, &slot.ask, slot.from, slot.reply, vb_locktab_lane(slot.ask.number));
+	}
+	/* What is neither is torn, or is being written over: it will be asked again. */
+	flush(a);
+}
+
+uint64_t vb_locktab_tend(struct vb_lock_server *s)
+{
+	struct agent *a = agent_of(s);
+	uint64_t next = vb_tq_tend(a->q, vb_ep_now(s->ep));
+
+	flush(a);
+	return next;
+}
+
+/* ---- coming and going ---- */
+
+static int make_sessions(struct agent *a, unsigned n)
+{
+	unsigned buckets = 64;
+
+	while (buckets < n)
+		buckets *= 2;
+	a->sessions = calloc(n, sizeof(*a->sessions));
+	a->buckets = calloc(buckets, sizeof(*a->buckets));
+	if (a->sessions == NULL || a->buckets == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u clients of a lock server", n);
+	a->bucket_mask = buckets - 1;
+	a->n_sessions = n;
+	return 0;
+}
+
+/* What stands in the file: a hold that began or changed its mode, or ended. */
+static void on_found(void *ctx, const struct vb_locktab_record *rec)
+{
+	struct agent *a = ctx;
+	uint64_t now = vb_ep_now(a->server->ep);
+	struct session *ss = make_session(a, rec->peer, now);
+	struct vb_tq_want want = {
+		.lock = rec->lock,
+		.age = rec->age,
+		.number = rec->number,
+		.mode = (enum vb_mode)rec->mode,
+	};
+	struct vb_tq_req *r;
+
+	if (ss == NULL || rec->mode >= VB_MODES || !is_mine(a->server, rec->lock))
+		return;
+	r = vb_tq_by_ticket(&ss->owner, rec->ticket);
+	if (r != NULL)
+		vb_tq_leave(a->q, r, now);
+	if (!rec->gone)
+		(void)vb_tq_restore(a->q, &ss->owner, &want, rec->ticket, now);
+}
+
+/* What can be known of the agents before this one, and for how long nothing new is granted. */
+static int come_back(struct agent *a)
+{
+	struct vb_lock_server *s = a->server;
+	struct vb_locktab_life *all = a->life - s->worker;
+	uint64_t lease = vb_lock_stretch(s->space, s->space->lease_ns), upto = 0;
+	bool whole = false, earlier = a->life->lives != a->life->ended;
+	struct vb_locktab_file *file = NULL;
+	int err = 0;
+
+	/* There may have been another number of agents: any of them may have had our locks. */
+	for (unsigned i = 0; i < VB_LOCK_WORKERS_MAX; i++) {
+		uint64_t tickets = __atomic_load_n(&all[i].tickets, __ATOMIC_ACQUIRE);
+
+		upto = tickets > upto ? tickets : upto;
+	}
+	vb_tq_skip_tickets(a->q, upto);
+	if (options_of(s)->persist != NULL)
+		err = vb_locktab_file_open(s, &file, &earlier, &whole, on_found, a);
+	if (err != 0)
+		return err;
+	a->file = file;
+	if (earlier && !whole) {
+		a->grace_until_ns = vb_ep_now(s->ep) + lease;
+		vb_info("the agent of '%s' locks on node %u begins again: new grants in %" PRIu64
+			" ms, holders keep theirs",
+			s->space->name, s->node, lease / 1000000);
+	}
+	__atomic_store_n(&a->life->lives, a->life->lives + 1, __ATOMIC_RELEASE);
+	return vb_locktab_file_compact(a->file, a->q);
+}
+
+static struct vb_tq_params queue_params(struct agent *a)
+{
+	const struct vb_locktab_options *o = options_of(a->server);
+	const struct vb_lock_space *space = a->server->space;
+
+	return (struct vb_tq_params){
+		.policy = (enum vb_locktab_policy)o->policy,
+		.wait_ns = o->wait_ns,
+		.lease_ns = o->no_leases ? VB_FOREVER : vb_lock_stretch(space, space->lease_ns),
+		.requests = (unsigned)o->requests,
+		.rules = o->rules != NULL ? o->rules : &vb_tq_rules,
+		.decided = on_decided,
+		.noted = on_noted,
+		.alive = on_alive,
+		.ctx = a,
+	};
+}
+
+int vb_locktab_server_open(struct vb_lock_server *s)
+{
+	const struct vb_locktab_options *o = options_of(s);
+	struct agent *a = calloc(1, sizeof(*a));
+	struct vb_tq_params p;
+	int err;
+
+	if (a == NULL)
+		return vb_fail(-ENOMEM, "no memory for a lock server");
+	s->priv = a;
+	a->server = s;
+	a->forget_ns = 2 * vb_lock_stretch(s->space, o->ask_for_ns);
+	vb_list_init(&a->free);
+	vb_list_init(&a->by_use);
+	a->life = vb_locktab_life_of(s);
+	if (a->life == NULL)
+		return vb_fail(-EXDEV, "node %u lives in another process: it is served there",
+			       s->node);
+	p = queue_params(a);
+	err = vb_tq_open(&p, &a->q);
+	if (err == 0)
+		err = make_sessions(a, o->requests < SESSIONS_MAX ? (unsigned)o->requests
+								  : SESSIONS_MAX);
+	return err != 0 ? err : come_back(a);
+}
+
+void vb_locktab_server_close(struct vb_lock_server *s)
+{
+	struct agent *a = agent_of(s);
+
+	if (a == NULL)
+		return;
+	/* With nothing held, whoever comes next has nothing to wait for. */
+	if (a->q != NULL && vb_tq_holds(a->q) == 0 && a->grace_until_ns == 0)
+		__atomic_store_n(&a->life->ended, a->life->lives, __ATOMIC_RELEASE);
+	vb_locktab_file_close(a->file);
+	vb_tq_close(a->q);
+	free(a->sessions);
+	free(a->buckets);
+	free(a);
+	s->priv = NULL;
+}

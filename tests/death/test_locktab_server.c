@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kill -9 of the lock table's server agent, and another in its place: with its file, and with nothing.
+ *
+ * Nobody may be granted what somebody else still holds, tokens must grow, holders who are heard of in
+ * the grace period keep what they hold, and the others get on again in a bounded time.
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "crew.h"
+#include "lock/table.h"
+
+#define LEASE_NS    (1200 * MS)
+#define PATIENCE_NS (30000 * MS)
+#define FILE_NAME   "locks.0.0"
+
+static char dir[64];
+
+static void remove_files(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/" FILE_NAME, dir);
+	(void)unlink(path);
+	snprintf(path, sizeof(path), "%s/" FILE_NAME ".new", dir);
+	(void)unlink(path);
+}
+
+static void open_crew(struct crew *w, bool persist, uint64_t lease_ns)
+{
+	char options[128];
+	struct vb_lock_space_params sp = {.lock = "table",
+					  .options = options,
+					  .locks = CREW_LOCKS,
+					  .lease_ns = lease_ns,
+					  .fencing = true};
+
+	snprintf(options, sizeof(options), "ask_for=20s%s%s", persist ? ",persist=" : "",
+		 persist ? dir : "");
+	crew_begin(w, &sp);
+	remove_files();
+	crew_start_server(w);
+}
+
+static void kill_server(struct crew *w)
+{
+	kill(w->server, SIGKILL);
+	assert_true(crew_wait(w, w->server, PATIENCE_NS));
+}
+
+/* ---- one holder, one server that dies ---- */
+
+struct scene {
+	bool persist;
+	bool torn;            /* the file's end is, after the death */
+	uint64_t calls_after; /* ns, with `calls` */
+	bool calls;           /* the holder calls the new server in its grace period */
+	uint64_t least;       /* ns that a new grant takes at least after the death */
+	uint64_t most;
+};
+
+/* Holds lock 0 exclusively and lock 1 shared over the death of the server. */
+static void holder(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	const struct scene *s = arg;
+	struct vb_grant g[2], other;
+	int err = vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE_NS, &g[0]);
+
+	if (err == 0)
+		err = vb_lock_acquire(me, 1, VB_SHARED, PATIENCE_NS, &g[1]);
+	if (err) {
+		crew_fail(w->b, "the holder was not granted: %s", vb_strerror(err));
+		return;
+	}
+	crew_judge(w, me, &g[0]);
+	board_add(&w->b->step[0]);
+	while (board_get(&w->b->step[1]) == 0)
+		vb_ep_sleep(me->ep, MS);
+	if (s->calls) {
+		vb_ep_sleep(me->ep, s->calls_after);
+		/* Any call to the agent tells it what we hold. */
+		err = vb_lock_try(me, 2, VB_EXCLUSIVE, &other);
+		if (err == 0)
+			err = vb_lock_release(me, &other);
+		if (err != 0 && err != -EAGAIN)
+			crew_fail(w->b, "a call to the new server: %s", vb_strerror(err));
+	}
+	board_add(&w->b->step[2]);
+	while (board_get(&w->b->step[3]) == 0)
+		vb_ep_sleep(me->ep, MS);
+	__atomic_store_n(&w->b->held[me->index][0], 0, __ATOMIC_SEQ_CST);
+	err = vb_lock_release(me, &g[0]);
+	if (err != (s->calls ? 0 : -VB_ELOST) && !(s->persist && !s->torn && err == 0))
+		crew_fail(w->b, "release of lock 0: %s", err ? vb_strerror(err) : "0");
+	(void)vb_lock_release(me, &g[1]);
+}
+
+/* Takes lock 2, which nobody holds; then shares lock 1 with the holder. */
+static void newcomer(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	const struct scene *s = arg;
+	uint64_t begin, took;
+	struct vb_grant g;
+	int err;
+
+	while (board_get(&w->b->step[2]) == 0)
+		vb_ep_sleep(me->ep, MS);
+	begin = __atomic_load_n(&w->b->victim, __ATOMIC_SEQ_CST);
+	err = vb_lock_acquire(me, 2, VB_EXCLUSIVE, PATIENCE_NS, &g);
+	took = vb_lock_now(me) - begin;
+	if (err) {
+		crew_fail(w->b, "the newcomer was not granted: %s", vb_strerror(err));
+		return;
+	}
+	crew_judge(w, me, &g);
+	crew_give_back(w, me, &g);
+	if (took < s->least || took > s->most)
+		crew_fail(w->b, "a new grant %" PRIu64 " ms after the death", took / MS);
+	err = vb_lock_acquire(me, 1, VB_SHARED, PATIENCE_NS, &g);
+	if (err == 0)
+		err = vb_lock_release(me, &g);
+	if (err)
+		crew_fail(w->b, "sharing with the holder: %s", vb_strerror(err));
+	/* What the holder still has nobody gets. */
+	err = vb_lock_try(me, 0, VB_EXCLUSIVE, &g);
+	if (s->calls && err != -EAGAIN)
+		crew_fail(w->b, "the held lock: %s", err ? vb_strerror(err) : "granted");
+	if (err == 0)
+		crew_give_back(w, me, &g);
+}
+
+static void tear(void)
+{
+	char path[128];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/" FILE_NAME, dir);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(st.st_size > 64 + 64);
+	assert_int_equal(truncate(path, st.st_size - 10), 0);
+}
+
+static void play(const struct scene *s)
+{
+	struct crew w;
+	pid_t a, b;
+
+	open_crew(&w, s->persist, LEASE_NS);
+	a = crew_spawn(&w, holder, s);
+	b = crew_spawn(&w, newcomer, s);
+	crew_step(&w, 0, 1);
+	kill_server(&w);
+	__atomic_store_n(&w.b->victim, vb_clock_ns(), __ATOMIC_SEQ_CST);
+	if (s->torn)
+		tear();
+	crew_start_server(&w);
+	board_add(&w.b->step[1]);
+	crew_wait(&w, b, 2 * PATIENCE_NS);
+	board_add(&w.b->step[3]);
+	crew_wait(&w, a, 2 * PATIENCE_NS);
+	crew_close(&w);
+	remove_files();
+}
+
+/* The new server knows nothing: no new grants for a lease, and those who call keep theirs and have
+ * another lease from then. */
+static void test_with_nothing(void **state)
+{
+	play(&(struct scene){.calls = true,
+			     .calls_after = LEASE_NS / 2,
+			     .least = LEASE_NS,
+			     .most = PATIENCE_NS});
+}
+
+/* Who does not call loses what it had, and learns so. */
+static void test_silent_holder(void **state)
+{
+	play(&(struct scene){.least = LEASE_NS, .most = PATIENCE_NS});
+}
+
+/* With the file it goes on at once. */
+static void test_with_file(void **state)
+{
+	play(&(struct scene){.persist = true, .calls = true, .most = LEASE_NS / 2});
+}
+
+static void test_torn_file(void **state)
+{
+	play(&(struct scene){.persist = true,
+			     .torn = true,
+			     .calls = true,
+			     .calls_after = LEASE_NS / 2,
+			     .least = LEASE_NS,
+			     .most = PATIENCE_NS});
+}
+
+/* ---- a storm ---- */
+
+#define STORM_WORKERS 4
+#define STORM_KILLS   8
+
+static void storm_worker(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	unsigned r = me->index;
+
+	(void)arg;
+	while (!board_get(&w->b->stop) && !board_get(&w->b->failed)) {
+		enum vb_mode mode = r++ % 3 ? VB_SHARED : VB_EXCLUSIVE;
+		struct vb_grant g;
+		int err = vb_lock_acquire(me, r % CREW_LOCKS, mode, PATIENCE_NS, &g);
+
+		if (err == -VB_EUNKNOWN || err == -VB_EPEERGONE)
+			continue;
+		if (err) {
+			crew_fail(w->b, "acquire: %s", vb_strerror(err));
+			return;
+		}
+		crew_judge(w, me, &g);
+		if (vb_lock_valid(me, &g))
+			__atomic_add_fetch(&w->b->grants, 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&w->b->held[me->index][g.lock], 0, __ATOMIC_SEQ_CST);
+		err = vb_lock_release(me, &g);
+		if (err != 0 && err != -VB_ELOST && err != -VB_EUNKNOWN)
+			crew_fail(w->b, "release: %s", vb_strerror(err));
+	}
+}
+
+static void storm(bool persist)
+{
+	pid_t pid[STORM_WORKERS];
+	uint64_t before = 0;
+	struct crew w;
+
+	open_crew(&w, persist, 25 * MS);
+	for (unsigned i = 0; i < STORM_WORKERS; i++)
+		pid[i] = crew_spawn(&w, storm_worker, NULL);
+	for (unsigned k = 0; k < STORM_KILLS && !board_get(&w.b->failed); k++) {
+		uint64_t end = vb_clock_ns() + PATIENCE_NS;
+
+		/* Each life of a server is of use. */
+		while (board_get(&w.b->grants) < before + 50 && !board_get(&w.b->failed)) {
+			assert_true(vb_clock_ns() < end);
+			usleep(1000);
+		}
+		kill_server(&w);
+		before = board_get(&w.b->grants);
+		crew_start_server(&w);
+	}
+	board_add(&w.b->stop);
+	for (unsigned i = 0; i < STORM_WORKERS; i++)
+		crew_wait(&w, pid[i], 2 * PATIENCE_NS);
+	print_message("%u servers killed, %" PRIu64 " grants\n", STORM_KILLS, w.b->grants);
+	crew_close(&w);
+	remove_files();
+}
+
+static void test_storm(void **state)
+{
+	storm(false);
+}
+
+static void test_storm_with_file(void **state)
+{
+	storm(true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_with_nothing), cmocka_unit_test(test_silent_holder),
+		cmocka_unit_test(test_with_file),    cmocka_unit_test(test_torn_file),
+		cmocka_unit_test(test_storm),        cmocka_unit_test(test_storm_with_file),
+	};
+	int failed;
+
+	snprintf(dir, sizeof(dir), "/tmp/verbena-locktab-%d", (int)getpid());
+	if (mkdir(dir, 0700) != 0)
+		return 2;
+	failed = cmocka_run_group_tests_name("lock table's server", tests, NULL, NULL);
+	remove_files();
+	(void)rmdir(dir);
+	return failed;
+}
