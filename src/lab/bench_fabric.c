@@ -15,7 +15,7 @@
 #define O struct vb_floor_opts
 static const struct vb_opt table[] = {
 	VB_OPT_STRING(O, only, "only", "SECTIONS", NULL,
-		      "some of faa,locks,hot,oversubscribed,sim,switch,ucx,busy,verbs (all)"),
+		      "some of faa,locks,table,hot,oversubscribed,sim,switch,ucx,busy,verbs (all)"),
 	VB_OPT_SIZE(O, repeat, "repeat", "31", 1, VB_FLOOR_REPEATS,
 		    "repetitions of each pair; medians are reported"),
 	VB_OPT_TIME(O, span_ns, "span", "200ms", 1000000, 60000000000ull,
@@ -31,6 +31,9 @@ static const struct section {
 } sections[] = {
 	{"faa", "Verbs on shm, against the bare instruction on the same word", vb_floor_faa},
 	{"locks", "Uncontended acquire + release, exclusive, on shm", vb_floor_locks},
+	{"table",
+	 "The lock table on shm, one agent and one thread of clients, for each lock request",
+	 vb_floor_table},
 	{"hot", "Two processes on one hot lock", vb_floor_hot},
 	{"oversubscribed", "Twice as many processes as cores on one hot lock",
 	 vb_floor_oversubscribed},
