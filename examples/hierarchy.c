@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Multi-level locking with the six-mode lock table: a database contains tables, a table ranges, a range
- * rows.  Whoever locks a row says so further up, with intention locks; so one lock on a table
- * excludes all who work on its rows, and nobody has to look at the rows for that.
+ * Multi-level locking with the six-mode lock table: a database contains tables, a table ranges, a
+ * range rows.  Whoever locks a row says so further up, with intention locks; so one lock on a
+ * table excludes all who work on its rows, and nobody has to look at the rows for that.
  *
  * A reporter reads a whole table, a clerk changes one row of it; the two exclude each other at the
- * table.  Two clerks at different rows do not.  Then a transaction that is turned down by the deadlock
- * policy lets go of everything and tries again, as old as it was.
+ * table.  Two clerks at different rows do not.  Then a transaction that is turned down by the
+ * deadlock policy lets go of everything and tries again, as old as it was.
  */
 #include <errno.h>
 #include <stdio.h>

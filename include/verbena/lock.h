@@ -149,8 +149,8 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   -EOPNOTSUPP   an intention mode, and the protocol has none
  *
  * A protocol with a deadlock policy ("table") may turn down a client before its time, that it may
- * release what it holds and begin again: -EAGAIN (no-wait, wait-die), or, to who holds another lock,
- * -ETIMEDOUT (bounded-wait).
+ * release what it holds and begin again: -EAGAIN (no-wait, wait-die), or, to who holds another
+ * lock, -ETIMEDOUT (bounded-wait).
  */
 #define VB_CLAIMS_MAX 64
 int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
@@ -204,17 +204,18 @@ int vb_lock_release(struct vb_lock_client *client, struct vb_grant *grant);
 int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant grants[], unsigned n);
 
 /*
- * The age of a client's transaction, by which the policy wait-die says who waits for whom: the older
- * for the younger.  By itself a transaction begins, and is as old as the client's clock says, with the
- * first lock that the client asks for while it holds none.  One that was turned down and tries again
- * would then be the youngest, again and again; so before it does, it says how old it is:
+ * The age of a client's transaction, by which the policy wait-die says who waits for whom: the
+ * older for the younger.  By itself a transaction begins, and is as old as the client's clock
+ * says, with the first lock that the client asks for while it holds none.  One that was turned
+ * down and tries again would then be the youngest, again and again; so before it does, it says
+ * how old it is:
  *
  *	age = vb_lock_client_age(me);           after -EAGAIN
  *	vb_lock_release_all(me, grants, n);
  *	vb_lock_client_begin(me, age);
  *
- * begin(0) means: as old as the clock says.  It is for the transaction that begins with the next lock
- * asked for while none is held.  Protocols without wait-die keep it and do nothing with it.
+ * begin(0) means: as old as the clock says.  It is for the transaction that begins with the next
+ * lock asked for while none is held.  Protocols without wait-die keep it and do nothing with it.
  */
 void vb_lock_client_begin(struct vb_lock_client *client, uint64_t age);
 uint64_t vb_lock_client_age(const struct vb_lock_client *client);
@@ -222,18 +223,18 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
 /*
  * Multi-level locking (Gray et al. 1976): takes path[n - 1] in `mode`, after its ancestors path[0]
  * (the root) to path[n - 2] in the intention mode that this asks for: intent-shared for shared and
- * intent-shared, intent-exclusive for the others.  n is 1 to VB_PATH_MAX; no lock may stand on the path
- * twice.  Waits at most timeout_ns altogether.
+ * intent-shared, intent-exclusive for the others.  n is 1 to VB_PATH_MAX; no lock may stand on
+ * the path twice.  Waits at most timeout_ns altogether.
  *
  * What the client holds already in a mode that does, is skipped; in another, it is converted to the
- * weakest mode that permits both.  Below an ancestor that is held in a mode which covers all under it
- * (shared or stronger for reading, exclusive for anything) nothing is taken.
+ * weakest mode that permits both.  Below an ancestor that is held in a mode which covers all
+ * under it (shared or stronger for reading, exclusive for anything) nothing is taken.
  *
  * On 0 grants[i].claim is not NULL for each lock that was taken by this call, and those are the
- * caller's to release, from the leaf to the root.  The others' grants[i] say what is held and are not
- * to be released; the caller's own grants of them stay good.  On an error nothing that was not held
- * before is held, and what was converted has been converted back; the errors are those of
- * vb_lock_acquire and vb_lock_convert, and -EINVAL for a path that is none.
+ * caller's to release, from the leaf to the root.  The others' grants[i] say what is held and are
+ * not to be released; the caller's own grants of them stay good.  On an error nothing that was
+ * not held before is held, and what was converted has been converted back; the errors are those
+ * of vb_lock_acquire and vb_lock_convert, and -EINVAL for a path that is none.
  */
 #define VB_PATH_MAX 64
 int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, unsigned n,

@@ -434,8 +434,9 @@ static void count_bypass(struct vb_audit *a, const struct vb_lock_client *me,
 	}
 }
 
-/* The same at the end of the wait, of locks whose server may take a client out of the queue: those who
- * passed one that is turned down then have wronged nobody, and hear of it before he does. */
+/* The same at the end of the wait, of locks whose server may take a client out of the queue:
+ * those who passed one that is turned down then have wronged nobody, and hear of it before he
+ * does. */
 static void judge_passed(struct vb_audit *a, const struct vb_lock_client *me,
 			 const struct audit_hold *h, uint64_t passed)
 {

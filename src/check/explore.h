@@ -11,8 +11,8 @@
  *   liveness   faults are off.  Every client that is alive must complete its cycles of acquire and
  *              release within a bound of virtual time; who does not is stuck.
  *
- * A lock with intention modes is driven in all modes and converted; one with a deadlock policy is asked
- * for two locks in any order, under each policy.
+ * A lock with intention modes is driven in all modes and converted; one with a deadlock policy is
+ * asked for two locks in any order, under each policy.
  *
  * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
  * death, lost answers, partitions and pauses above a lease.

@@ -6,8 +6,8 @@
  *   faa             a fetch-and-add (64 and 128 bits) through the fabric against the bare instruction
  *   locks           uncontended acquire + release of each lock against two bare atomics, a
  *                   process-shared pthread_rwlock and a robust mutex
- *   table           the lock table's agent and clients on two threads, for each lock request, against
- *                   the same notified WRITEs with nothing done in between
+ *   table           the lock table's agent and clients on two threads, for each lock request,
+ *                   against the same notified WRITEs with nothing done in between
  *   hot             two processes on one hot lock
  *   oversubscribed  twice as many processes as cores on one hot lock: where FIFO locks collapse if a
  *                   waiter keeps the core that the next holder needs

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lock table alone: one server agent on one thread, clients on another, shared memory, beside the
- * same two notified WRITEs for each turn with nothing done in between.
+ * The lock table alone: one server agent on one thread, clients on another, shared memory, beside
+ * the same two notified WRITEs for each turn with nothing done in between.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_fabric.h"

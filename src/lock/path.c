@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Multi-level locking (Gray, Lorie, Putzolu and Traiger 1976): a lock far down in a hierarchy, after
- * intention locks on what contains it.  For every protocol that has the intention modes.
+ * Multi-level locking (Gray, Lorie, Putzolu and Traiger 1976): a lock far down in a hierarchy,
+ * after intention locks on what contains it.  For every protocol that has the intention modes.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"

@@ -9,16 +9,17 @@
  *
  * doc/locks/table.md has the figures, promises and departures from the paper.
  *
- * A request that has had no answer for a while is made again under its number, and the agent does it
- * once (table_server.c).  While a request waits in the queue the agent answers such a copy with "it
- * waits", which is how the client knows that it stands there, and that the agent is alive.
+ * A request that has had no answer for a while is made again under its number, and the agent does
+ * it once (table_server.c).  While a request waits in the queue the agent answers such a copy
+ * with "it waits", which is how the client knows that it stands there, and that the agent is
+ * alive.
  *
  * Giving up.  A client whose time is over, or that is cancelled, says so (STOP) and waits for the
  * answer: then nothing stands in its name, and no husk is needed.
  *
  * Leases.  The client's ends a lease after the moment before it first asked and the time that the
- * request waited at the agent.  The agent's begins at the grant and lasts longer by the drift that two
- * clocks may have, so the client's is over first.
+ * request waited at the agent.  The agent's begins at the grant and lasts longer by the drift
+ * that two clocks may have, so the client's is over first.
  *
  * An agent that has died.  Requests go to the one that has taken its place, when it has; before the
  * first of them the client tells it what it holds there.
@@ -123,7 +124,8 @@ static int await_answer(struct vb_lock_client *me, struct asking *q, uint64_t un
 	return vb_locktab_take_answer(me, q->ask.number, &q->answer) ? 0 : err;
 }
 
-/* The same for the answer that ends the request; -ETIMEDOUT also if another agent is to be asked. */
+/* The same for the answer that ends the request; -ETIMEDOUT also if another agent is to be asked.
+ */
 static int await_end(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
 	for (;;) {
@@ -148,8 +150,8 @@ static int await_end(struct vb_lock_client *me, struct asking *q, uint64_t until
 	}
 }
 
-/* Sends a copy to the agent that answers for the lock.  A new one is told before what we hold there.
- * -ETIMEDOUT: there is none, and some time has passed. */
+/* Sends a copy to the agent that answers for the lock.  A new one is told before what we hold
+ * there. -ETIMEDOUT: there is none, and some time has passed. */
 static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
 	uint16_t node = node_of(me, q->ask.lock);
@@ -209,8 +211,8 @@ static int take_number(struct vb_lock_client *me, struct asking *q)
 }
 
 /*
- * Asks until there is an answer (0, q->answer), the local time is until_ns (-ETIMEDOUT), the task is
- * cancelled, or nobody has answered for too long (-VB_EUNKNOWN, -VB_EPEERGONE).
+ * Asks until there is an answer (0, q->answer), the local time is until_ns (-ETIMEDOUT), the task
+ * is cancelled, or nobody has answered for too long (-VB_EUNKNOWN, -VB_EPEERGONE).
  */
 static int ask(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {

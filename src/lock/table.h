@@ -105,8 +105,8 @@ void vb_tq_leave(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
 void vb_tq_unlink(struct vb_tq *q, struct vb_tq_req *r);
 /* The end of a wait for another mode: held as before. */
 void vb_tq_stop_converting(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
-/* The conversion that was asked for last is not wanted any more: a wait for it ends, and what it has
- * added is given up. */
+/* The conversion that was asked for last is not wanted any more: a wait for it ends, and what it
+ * has added is given up. */
 void vb_tq_undo(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
 /* A hold that an agent before this one has granted.  0; -VB_ELOST: it excludes what is held;
  * -ENOBUFS. */
@@ -242,11 +242,12 @@ static inline unsigned vb_locktab_lane(uint64_t number)
 #define VB_LOCKTAB_TAG_ASK    1
 #define VB_LOCKTAB_TAG_ANSWER 2
 
-/* What lies behind the header on a server node: lives by worker, names of the slots' owners, slots. */
+/* What lies behind the header on a server node: lives by worker, names of the slots' owners,
+ * slots. */
 uint64_t vb_locktab_node_bytes(const struct vb_lock_space *s);
 struct vb_locktab_life *vb_locktab_life_of(const struct vb_lock_server *s);
-/* The request in slot `lane` (number times VB_LOCKTAB_LANES and lane) of this agent's node, if it is
- * whole. */
+/* The request in slot `lane` (number times VB_LOCKTAB_LANES and lane) of this agent's node, if it
+ * is whole. */
 bool vb_locktab_read_ask(const struct vb_lock_server *s, uint32_t lane,
 			 struct vb_locktab_ask_slot *out);
 

@@ -14,8 +14,8 @@
  *	                    +--------+--------+--------+-----------+------+
  *
  * The notification says which lane, in the immediate value, and nothing else: on hardware it is one
- * WRITE with immediate.  A client uses its two lanes in turn, so that a request which it has given up
- * and the one that tells so do not lie in one place.
+ * WRITE with immediate.  A client uses its two lanes in turn, so that a request which it has
+ * given up and the one that tells so do not lie in one place.
  *
  * A slot is taken with a CAS of its owner's word, and taken over from the dead.  A client that gets
  * none (all are taken, or the fabric has no notified WRITE) sends the same 40 bytes as a message.

@@ -13,8 +13,8 @@
  * machine's death there is the option `sync`; without it what is found after another boot counts as
  * incomplete, and so does a file whose end is torn: the agent then keeps a grace period as well.
  *
- * When it has grown past a bound the present holds are written to a new file, which takes its place by
- * rename: at no moment is there none.
+ * When it has grown past a bound the present holds are written to a new file, which takes its
+ * place by rename: at no moment is there none.
  */
 #define VB_LOG_ROOM "lock"
 #include <errno.h>

@@ -12,18 +12,19 @@
  *	| waiters    | w -> w -> w  first come, first served
  *	+------------+-----------------------------+
  *
- * Who is granted.  A request goes as soon as its mode excludes none that is held by others, wanted by
- * a converter or wanted by a waiter ahead of it.  So nobody is passed by what would exclude him, and
- * who is in nobody's way does not stand in line: each waits for exactly those that exclude it.
- * Converters come before all waiters, and among themselves in the order of asking.
+ * Who is granted.  A request goes as soon as its mode excludes none that is held by others,
+ * wanted by a converter or wanted by a waiter ahead of it.  So nobody is passed by what would
+ * exclude him, and who is in nobody's way does not stand in line: each waits for exactly those
+ * that exclude it. Converters come before all waiters, and among themselves in the order of
+ * asking.
  *
  * Wait-Die needs that exactness.  A request waits for the *waiters* ahead of it as well as for the
  * holders; a policy that compares with the holders only lets the young wait for the old, and cycles
  * form.  And a conversion that is let in ahead of those who wait makes them wait for one more: the
  * younger among them die then.
  *
- * Bounds.  All requests lie in one array; when it is full, requests are refused with -ENOBUFS.  Locks
- * lie in another of the same size, since each that is in memory has a request.
+ * Bounds.  All requests lie in one array; when it is full, requests are refused with -ENOBUFS.
+ * Locks lie in another of the same size, since each that is in memory has a request.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/table.h"
@@ -382,7 +383,8 @@ static void wake(struct vb_tq *q, struct vb_tq_lock *l, uint64_t now_ns)
 
 /* ---- policies ---- */
 
-/* May a request that excludes what others hold and want wait for all of them?  `target`: its mode. */
+/* May a request that excludes what others hold and want wait for all of them?  `target`: its
+ * mode. */
 static bool may_wait_for_all(const struct vb_tq *q, const struct vb_tq_req *r, enum vb_mode target,
 			     bool converts)
 {
@@ -427,8 +429,8 @@ static void pass_judgement(struct vb_tq *q, const struct vb_tq_req *r, enum vb_m
 }
 
 /*
- * Two that convert can wait for each other, or three in a ring: each waits for what the next holds or,
- * if that one is ahead of it, wants.  Would one more wait close a ring?
+ * Two that convert can wait for each other, or three in a ring: each waits for what the next
+ * holds or, if that one is ahead of it, wants.  Would one more wait close a ring?
  */
 static bool waits_for(const struct vb_tq *q, const struct vb_tq_req *a, enum vb_mode target,
 		      const struct vb_tq_req *b, bool b_ahead)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server agent of the lock table: takes requests from its mailbox, does each of them once, answers.
+ * The server agent of the lock table: takes requests from its mailbox, does each of them once,
+ * answers.
  *
  *	session (one for each client that has asked, in a hash)
  *	+--------+-------------------+--------+----------+--------------------------+
@@ -8,16 +9,17 @@
  *	+--------+-------------------+--------+----------+--------------------------+
  *	          of its last request                      the transaction table
  *
- * Once.  A client has one request under way at an agent at a time, and numbers them.  The same number
- * again is answered again: "it waits" if that is so.  A larger number says that the client does not
- * wait for the one before any more; a smaller one is a copy that came late, and nothing.
+ * Once.  A client has one request under way at an agent at a time, and numbers them.  The same
+ * number again is answered again: "it waits" if that is so.  A larger number says that the client
+ * does not wait for the one before any more; a smaller one is a copy that came late, and nothing.
  *
- * Death.  Each grant has a lease, on this agent's clock and longer than the client's by what the two
- * may drift apart, so the client's is over first.  What it held goes to the others then.
+ * Death.  Each grant has a lease, on this agent's clock and longer than the client's by what the
+ * two may drift apart, so the client's is over first.  What it held goes to the others then.
  *
- * Coming back.  An agent that takes the place of one that died has either its file (table_persist.c) or
- * nothing.  With nothing it makes no new grants for as long as a lease of the other's can last; holders
- * who call in that time tell it what they hold.  Tickets go on above a mark in the segment.
+ * Coming back.  An agent that takes the place of one that died has either its file
+ * (table_persist.c) or nothing.  With nothing it makes no new grants for as long as a lease of
+ * the other's can last; holders who call in that time tell it what they hold.  Tickets go on
+ * above a mark in the segment.
  *
  * Bounds.  Requests and sessions lie in arrays; who finds no room is told to come again.
  */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kill -9 of the lock table's server agent, and another in its place: with its file, and with nothing.
+ * kill -9 of the lock table's server agent, and another in its place: with its file, and with
+ * nothing.
  *
- * Nobody may be granted what somebody else still holds, tokens must grow, holders who are heard of in
- * the grace period keep what they hold, and the others get on again in a bounded time.
+ * Nobody may be granted what somebody else still holds, tokens must grow, holders who are heard
+ * of in the grace period keep what they hold, and the others get on again in a bounded time.
  */
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lock table through its messages, in virtual time: what the suite of all locks does not ask, modes,
- * policies, many releases in one message, paths down a hierarchy, bounds.
+ * The lock table through its messages, in virtual time: what the suite of all locks does not ask,
+ * modes, policies, many releases in one message, paths down a hierarchy, bounds.
  */
 #include "sim_test.h"
 

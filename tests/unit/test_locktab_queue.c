@@ -193,7 +193,8 @@ static void test_wait_die(void **state)
 	/* The older waits, the younger dies. */
 	assert_int_equal(asks(&f, 6, 1, VB_EXCLUSIVE), -EAGAIN);
 	assert_int_equal(asks(&f, 3, 1, VB_EXCLUSIVE), -EINPROGRESS);
-	/* Older than the holder, which it does not exclude; younger than the waiter, which it does. */
+	/* Older than the holder, which it does not exclude; younger than the waiter, which it
+	 * does. */
 	assert_int_equal(asks(&f, 4, 1, VB_SHARED), -EAGAIN);
 	assert_int_equal(asks(&f, 2, 1, VB_SHARED), -EINPROGRESS);
 	leaves(&f, 5);
@@ -203,7 +204,8 @@ static void test_wait_die(void **state)
 	vb_tq_close(f.q);
 }
 
-/* A conversion comes in ahead of those who wait: who is younger than it would wait for the older. */
+/* A conversion comes in ahead of those who wait: who is younger than it would wait for the older.
+ */
 static void test_wait_die_conversion(void **state)
 {
 	struct fixture f;

@@ -2,8 +2,8 @@
 /*
  * The lock table (src/lock/table.c) with one rule of it wrong: see struct vb_tq_rules.
  *
- * Most of them would be mended by the leases, as a death is; they have none, so that what goes wrong
- * stays wrong.
+ * Most of them would be mended by the leases, as a death is; they have none, so that what goes
+ * wrong stays wrong.
  */
 #include "check/planted/planted.h"
 #include "lock/table.h"
