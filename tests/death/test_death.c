@@ -16,16 +16,6 @@
 /* Only a lock that never comes free makes anybody wait for so long. */
 #define PATIENCE_NS (20000 * MS)
 
-#ifdef VB_TSAN
-/* The sanitizer does not know that pthread_mutex_timedlock() may take a robust mutex over from the
- * dead (EOWNERDEAD), as shm's tables do, and takes the unlock for a mistake. */
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void)
-{
-	return "report_mutex_bugs=0";
-}
-#endif
-
 static const struct vb_lock_ops *ops;
 
 /* The stated recovery time, ten times, and what a busy machine may take for anything at all. */
