@@ -97,20 +97,40 @@ int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode
 	return 0;
 }
 
-int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t *now_ns)
+/* n locks have been given back by one call, which came to err. */
+static void note_release(struct vb_bench_client *c, unsigned n, uint64_t took_ns, int err)
 {
 	struct vb_bench_tally *tally = c->w->tally;
+
+	vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+	vb_bench_record(c, VB_LAT_RELEASE, took_ns);
+	tally->uncertain += err != 0 && err != -VB_ELOST ? n : 0;
+	if (c->w->measuring && err != 0)
+		tally->release_lost += n;
+}
+
+int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t *now_ns)
+{
 	uint64_t start_ns = *now_ns;
 	int err;
 
 	vb_bench_seat_set(c->seat, VB_DOING_RELEASE);
 	err = vb_lock_release(c->lock, grant);
 	*now_ns = vb_sched_now(c->lock->ep->sched);
-	vb_bench_seat_set(c->seat, VB_DOING_IDLE);
-	vb_bench_record(c, VB_LAT_RELEASE, *now_ns - start_ns);
-	tally->uncertain += err != 0 && err != -VB_ELOST;
-	if (c->w->measuring && err != 0)
-		tally->release_lost++;
+	note_release(c, 1, *now_ns - start_ns, err);
+	return err;
+}
+
+int vb_bench_release_all(struct vb_bench_client *c, struct vb_grant *grants, unsigned n,
+			 uint64_t *now_ns)
+{
+	uint64_t start_ns = *now_ns;
+	int err;
+
+	vb_bench_seat_set(c->seat, VB_DOING_RELEASE);
+	err = vb_lock_release_all(c->lock, grants, n);
+	*now_ns = vb_sched_now(c->lock->ep->sched);
+	note_release(c, n, *now_ns - start_ns, err);
 	return err;
 }
 

@@ -303,6 +303,8 @@ void vb_bench_record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_
 int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode,
 		     uint64_t timeout_ns, struct vb_grant *grant, uint64_t *now_ns);
 int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t *now_ns);
+int vb_bench_release_all(struct vb_bench_client *c, struct vb_grant *grants, unsigned n,
+			 uint64_t *now_ns);
 
 /* The client's next transaction, until it commits or is given up.  0; -ECANCELED: leave; else the
  * error of an acquire that no other attempt would mend. */

@@ -631,9 +631,13 @@ static int release_together(struct vb_lock_client *me, struct vb_grant grants[],
 
 	for (unsigned i = 0; i < n && w != NULL; i++)
 		w->releasing(w->ctx, me, grants[i].claim);
+	if (vb_unlikely(me->timing != NULL))
+		timing_begin(me, VB_CALL_REL);
 	shielded = vb_task_shield(true);
 	me->space->ops->release_all(me, grants, n);
 	vb_task_shield(shielded);
+	if (vb_unlikely(me->timing != NULL))
+		vb_phase_switch(me, VB_PHASE_IA);
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_claim *c = grants[i].claim;
 		int ended = c->ended;
@@ -656,7 +660,7 @@ int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], uns
 
 	if (err || n == 0)
 		return err;
-	if (me->space->ops->release_all != NULL && me->timing == NULL)
+	if (me->space->ops->release_all != NULL)
 		return release_together(me, grants, n);
 	for (unsigned i = n; i-- > 0;)
 		err = worse(err, vb_lock_release(me, &grants[i]));
