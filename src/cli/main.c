@@ -48,6 +48,11 @@ static void on_signal(int sig)
 	vb_interrupted = true;
 }
 
+static void on_look(int sig)
+{
+	vb_look_wanted = true;
+}
+
 static void catch_signals(void)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
@@ -56,6 +61,8 @@ static void catch_signals(void)
 	sigemptyset(&a.sa_mask);
 	for (size_t i = 0; i < VB_ARRAY_SIZE(signals); i++)
 		sigaction(signals[i], &a, NULL);
+	a.sa_handler = on_look;
+	sigaction(SIGUSR1, &a, NULL);
 }
 
 static void overview(FILE *to)

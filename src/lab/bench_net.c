@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "lab/run.h"
+#include "lab/dump.h"
 
 #define SAMPLE_EVERY 32
 #define RECORDS      (16u << 20) /* of all processes together */
@@ -198,6 +198,23 @@ static void net_close(struct net_run *u)
 	free(u->kept);
 }
 
+/* SIGUSR1: the report of verbena dump, of all nodes. */
+static void look(void *run)
+{
+	static const struct vb_look_opts all = {.space = "locks", .most = 40};
+	struct net_run *u = run;
+	struct vb_ep *ep;
+
+	if (!u->plan->o.visible) {
+		vb_warn("SIGUSR1 shows who waits for whom only with --visible");
+		return;
+	}
+	if (vb_ep_open(u->fabric, (uint16_t)u->crew->rank, &ep) != 0)
+		return;
+	(void)vb_dump_look(stderr, ep, &all, NULL);
+	vb_ep_close(ep);
+}
+
 int vb_bench_run_net(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
 		     const struct vb_lock_ops *ops, struct vb_bench_result *r)
 {
@@ -221,6 +238,7 @@ int vb_bench_run_net(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
 		.run = &u,
 		.count = count,
 		.give_up = give_up,
+		.look = look,
 		.dead = -1,
 	};
 	*r = (struct vb_bench_result){.ops = ops, .started = plan->o.clients};

@@ -99,6 +99,10 @@ static void exchange(struct vb_bench_phases *p)
 	}
 	if (!vb_cluster_alive(p->crew->cluster, 0))
 		p->flags |= VB_NOTICE_GIVE_UP;
+	if (p->crew->rank == 0 && p->look != NULL && vb_look_wanted) {
+		vb_look_wanted = false;
+		p->look(p->run);
+	}
 	if (p->crew->rank == 0)
 		look_at_all(p, now);
 	else if (vb_cluster_read(p->crew->cluster, 0, &n) && n.run == p->crew->run)

@@ -24,6 +24,8 @@ struct vb_bench_phases {
 	void (*count)(void *run, struct vb_bench_notice *n);
 	/* Clients that wait are to wait no longer. */
 	void (*give_up)(void *run);
+	/* Optional, at the root: its user wants to know what goes on. */
+	void (*look)(void *run);
 
 	uint32_t flags; /* enum vb_bench_notice_flags, as hung out */
 	uint64_t posted_ns;

@@ -53,9 +53,9 @@ static const struct vb_opt what_table[] = {
 		    "worker processes (2); ucx, verbs: lock servers and workers together (3)"),
 	VB_OPT_STRING(O, segment, "segment", "NAME", NULL,
 		      "shm: name of the segment (none: private to this run)"),
-	VB_OPT_FLAG(
-		O, visible, "visible",
-		"clients show what they hold and await to verbena dump and top (with --segment)"),
+	VB_OPT_FLAG(O, visible, "visible",
+		    "clients show what they hold and await: on shm to verbena dump and top (with "
+		    "--segment), on networks on stderr at SIGUSR1"),
 	VB_OPT_STRING(O, profile, "profile", "NAME", NULL, "sim: model of the network (cx5)"),
 	VB_OPT_SIZE(
 		O, nodes, "nodes", NULL, 1, 4096,
@@ -291,7 +291,7 @@ static int plan_fabric(struct vb_bench_opts *o)
 			       "--procs is for --fabric shm: a simulation has one process");
 	if (sim && o->segment != NULL)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
-	if (o->visible && o->segment == NULL)
+	if (o->visible && !net && o->segment == NULL)
 		return vb_fail(-EINVAL, "--visible needs a segment with a name to be looked at by: "
 					"--fabric shm --segment NAME");
 	if (!sim && o->profile != NULL)

@@ -314,25 +314,23 @@ static json_t *json_of(const char *space, const struct vb_waits *w)
 
 /* ---- the command ---- */
 
-static int look(FILE *to, struct vb_look *l, const struct vb_look_opts *o, struct vb_json_out *out)
+int vb_dump_look(FILE *to, struct vb_ep *ep, const struct vb_look_opts *o, json_t **root)
 {
 	struct vb_board_view before, view;
 	struct vb_waits w;
-	int err = vb_board_view(l->ep, o->space, &before);
+	int err = vb_board_view(ep, o->space, &before);
 
 	if (err)
 		return err;
-	(void)vb_ep_sleep(l->ep, SETTLE_NS);
-	err = vb_board_view(l->ep, o->space, &view);
+	(void)vb_ep_sleep(ep, SETTLE_NS);
+	err = vb_board_view(ep, o->space, &view);
 	if (err == 0) {
 		err = vb_waits_find(&before, &view, &w);
 		if (err == 0) {
-			json_t *root = out->path != NULL ? json_of(o->space, &w) : NULL;
-
-			if (o->json == NULL || strcmp(o->json, "-") != 0)
+			if (to != NULL)
 				vb_dump_print(to, o->space, &w, o->most);
-			err = vb_json_out_commit(out, root);
-			json_decref(root);
+			if (root != NULL)
+				*root = json_of(o->space, &w);
 			vb_waits_free(&w);
 		}
 		vb_board_view_free(&view);
@@ -343,6 +341,8 @@ static int look(FILE *to, struct vb_look *l, const struct vb_look_opts *o, struc
 
 int vb_dump(FILE *to, const struct vb_look_opts *o)
 {
+	bool only_json = o->json != NULL && strcmp(o->json, "-") == 0;
+	json_t *root = NULL;
 	struct vb_json_out out;
 	struct vb_look l;
 	int err = vb_look_open(&l, o);
@@ -351,7 +351,10 @@ int vb_dump(FILE *to, const struct vb_look_opts *o)
 		return err == -EINVAL ? VB_EXIT_USAGE : vb_exit_of(err);
 	err = vb_json_out_open(&out, o->json);
 	if (err == 0)
-		err = look(to, &l, o, &out);
+		err = vb_dump_look(only_json ? NULL : to, l.ep, o, &root);
+	if (err == 0)
+		err = vb_json_out_commit(&out, root);
+	json_decref(root);
 	vb_json_out_abandon(&out);
 	vb_look_close(&l);
 	return vb_exit_of(err);

@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include <jansson.h>
+
 #include "check/waits.h"
 #include "lab/run.h"
 
@@ -39,6 +41,9 @@ struct vb_span_text {
 	char text[24];
 };
 const char *vb_span(struct vb_span_text *t, uint64_t ns);
+
+/* Looks twice through an endpoint, prints to `to` and fills *root; either may be NULL.  -error, said. */
+int vb_dump_look(FILE *to, struct vb_ep *ep, const struct vb_look_opts *o, json_t **root);
 
 /* The report of verbena dump, for whoever has views of their own. */
 void vb_dump_print(FILE *to, const char *space, const struct vb_waits *w, uint64_t most);

@@ -22,5 +22,7 @@ int vb_exit_of(int err);
 
 /* Set by SIGINT and SIGTERM; drivers look at it and end early with what they have. */
 extern volatile bool vb_interrupted;
+/* Set by SIGUSR1: whoever runs is asked what goes on (bench lock --visible on a network). */
+extern volatile bool vb_look_wanted;
 
 #endif

@@ -17,9 +17,12 @@ static void name_of(char *to, size_t bytes, const char *space)
 	snprintf(to, bytes, "board:%.60s", space);
 }
 
-static uint64_t now_of(const struct vb_lock_client *me)
+/* What clients of different machines can compare. */
+static uint64_t now_of(struct vb_ep *ep)
 {
-	return vb_sched_now(me->ep->sched);
+	uint64_t error_ns;
+
+	return vb_ep_common_now(ep, &error_ns);
 }
 
 /* ---- the client's side ---- */
@@ -98,7 +101,7 @@ static void put(struct vb_board_lock *l, uint64_t lock, enum vb_mode mode, uint6
 void vb_board_waits(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
 {
 	set(&me->board->index, me->index);
-	put(&me->board->wait, lock, mode, now_of(me));
+	put(&me->board->wait, lock, mode, now_of(me->ep));
 }
 
 static struct vb_board_hot *hot_of(struct vb_board_slot *b, uint64_t lock1)
@@ -150,7 +153,7 @@ static struct vb_board_lock *held_of(struct vb_board_slot *b, uint64_t lock1)
 void vb_board_ends(struct vb_lock_client *me, const struct vb_claim *c)
 {
 	struct vb_board_slot *b = me->board;
-	uint64_t now = now_of(me);
+	uint64_t now = now_of(me->ep);
 
 	if (c != NULL) {
 		struct vb_board_lock *h = held_of(b, c->lock + 1);
@@ -159,7 +162,8 @@ void vb_board_ends(struct vb_lock_client *me, const struct vb_claim *c)
 			put(h, c->lock, c->mode, now);
 		else
 			set(&b->unseen, b->unseen + 1);
-		count_wait(b, c->lock + 1, now - b->wait.since_ns);
+		/* The common time may have been corrected meanwhile. */
+		count_wait(b, c->lock + 1, now > b->wait.since_ns ? now - b->wait.since_ns : 0);
 	}
 	set(&b->wait.lock1, 0);
 }
@@ -209,7 +213,7 @@ int vb_board_view(struct vb_ep *ep, const char *space, struct vb_board_view *out
 	int err = 0;
 
 	*out = (struct vb_board_view){
-		.now_ns = vb_sched_now(ep->sched),
+		.now_ns = now_of(ep),
 		.node = calloc(most, sizeof(*out->node)),
 		.alive = calloc(most, sizeof(*out->alive)),
 		.slot = calloc(most + 1, sizeof(*out->slot)),

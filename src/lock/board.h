@@ -30,7 +30,7 @@
 struct vb_board_lock {
 	uint64_t lock1; /* 1 + the lock; 0: none */
 	uint64_t mode;
-	uint64_t since_ns; /* of its client's time base */
+	uint64_t since_ns; /* in the time that all clients have in common */
 };
 
 /*

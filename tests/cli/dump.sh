@@ -44,4 +44,26 @@ refused 'two with one name' 5 "$segment" bench lock --segment "$segment"
 kill -INT $bench
 wait $bench
 is 'the bench ends as interrupted' [ $? = 130 ]
+
+# On a network the root tells, of all nodes, at SIGUSR1.
+if ! "$verbena" doctor --need ucx >/dev/null 2>&1; then
+	skip 'dump of a network' 'UCX does not work here (verbena doctor)'
+	finish
+	exit
+fi
+"$verbena" bench lock --lock mcs --fabric ucx --procs 3 --clients 4 --locks 1 --read-ratio 0 --hold 50ms \
+	--fabric-options bound=500ms --duration 60s --visible >"$work/bench.out" 2>"$work/net.err" </dev/null &
+bench=$!
+tries=0
+until grep -q 'awaited exclusive by client [0-3] (node [12]' "$work/net.err"; do
+	tries=$((tries + 1))
+	[ $tries -lt 300 ] || break
+	kill -USR1 $bench 2>/dev/null || break
+	sleep 0.1
+done
+is 'network: 4 clients' grep -q "lock space 'locks': 1 locks of 'mcs'; 4 clients" "$work/net.err"
+is 'network: who waits, and where' grep -q 'awaited exclusive by client [0-3] (node [12]' "$work/net.err"
+kill -INT $bench
+wait $bench
+is 'network: the run goes on until it is interrupted' [ $? = 130 ]
 finish
