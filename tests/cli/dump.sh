@@ -54,11 +54,17 @@ fi
 "$verbena" bench lock --lock mcs --fabric ucx --procs 3 --clients 4 --locks 1 --read-ratio 0 --hold 50ms \
 	--fabric-options bound=500ms --duration 60s --visible >"$work/bench.out" 2>"$work/net.err" </dev/null &
 bench=$!
+# Not before it catches the signal (bit 9): one that comes earlier kills.
+catches() {
+	caught=$(awk '/^SigCgt/ {print $2}' /proc/$bench/status)
+	[ $((0x${caught:-0} & 0x200)) != 0 ]
+}
 tries=0
 until grep -q 'awaited exclusive by client [0-3] (node [12]' "$work/net.err"; do
 	tries=$((tries + 1))
 	[ $tries -lt 300 ] || break
-	kill -USR1 $bench 2>/dev/null || break
+	kill -0 $bench 2>/dev/null || break
+	catches && kill -USR1 $bench
 	sleep 0.1
 done
 is 'network: 4 clients' grep -q "lock space 'locks': 1 locks of 'mcs'; 4 clients" "$work/net.err"
