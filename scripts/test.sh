@@ -63,7 +63,7 @@ check() { # NAME COMMAND...
 	fi
 }
 
-# Builds, then runs the suites named (none: all; -SUITE: all but that) and counts their cases.
+# Builds, then runs the suites named (none: all) and counts their cases.
 suites() { # DIR SUITES MESON-OPTION...
 	local dir=$out/$1 wanted=$2 args=() suite
 	shift 2
