@@ -234,7 +234,8 @@ struct vb_tbench_client {
 	struct vb_coordinator *me;
 	struct vb_load_client load;
 	struct vb_task *task;
-	unsigned index; /* of all clients of the run */
+	unsigned index;    /* of all clients of the run */
+	unsigned timeless; /* transactions in a row that took no time */
 };
 
 /* The clients of one thread, which may be at several nodes (sim). */

@@ -17,6 +17,7 @@
 
 /* Before an aborted transaction is tried again: a random pause, of at most so long, doubled with every
  * further try. */
+#define TIMELESS_MOST 1000000u
 #define PAUSE_NS      1000ull
 #define PAUSE_DOUBLES 8u
 
@@ -162,6 +163,30 @@ static void note_error(struct vb_tbench_client *c, int err)
 	t->last_error = err;
 }
 
+/*
+ * On the simulator what a node does with its own records takes no virtual time.  Clients that do nothing
+ * else would go on for ever without coming any nearer to the end of the run.
+ */
+static bool stands_still(struct vb_tbench_client *c)
+{
+	if (now_of(c) != c->seat->since_ns) {
+		c->timeless = 0;
+		return false;
+	}
+	if (++c->timeless < TIMELESS_MOST ||
+	    !((struct vb_sched_face *)c->me->ep->sched)->is_virtual)
+		return false;
+	if (!c->w->drain)
+		c->w->control->failed = vb_fail(
+			-EINVAL,
+			"client %u: %u transactions in a row took no virtual time, because they "
+			"touch records of their own node only; let them reach others (--nodes, "
+			"--span), or take --fabric-options scope=nic",
+			c->index, TIMELESS_MOST);
+	c->w->drain = true;
+	return true;
+}
+
 static void client_body(void *arg)
 {
 	struct vb_tbench_client *c = arg;
@@ -191,6 +216,8 @@ static void client_body(void *arg)
 			    -ECANCELED)
 				break;
 		}
+		if (vb_unlikely(stands_still(c)))
+			break;
 		/* Verbs that complete inline never gave the thread's other clients a turn. */
 		vb_task_yield();
 	}

@@ -223,6 +223,8 @@ int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_
 					      (const struct vb_history *const *)&u.recorder.history,
 					      1);
 	}
+	if (err == 0)
+		err = u.control.failed;
 	if (err == -EINTR && r->interrupted)
 		err = 0;
 	tear_down(&u);
