@@ -15,9 +15,11 @@
 #define ERROR_NAP_NS    1000000ull /* times how many there were, up to NAP_NS */
 #define NAP_NS          20000000ull
 
+/* In a row. */
+#define TIMELESS_MOST 200000u
+
 /* Before an aborted transaction is tried again: a random pause, of at most so long, doubled with every
  * further try. */
-#define TIMELESS_MOST 1000000u
 #define PAUSE_NS      1000ull
 #define PAUSE_DOUBLES 8u
 

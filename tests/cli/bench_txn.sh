@@ -71,6 +71,11 @@ for fabric in sim shm; do
 done
 is 'no shared memory is left' [ "$(ls /dev/shm | grep -c '^verbena\.[0-9]')" = 0 ]
 
+# What takes no virtual time would never end.
+run bench txn --cc silo --fabric sim --workload ycsb --records 1k --span 1 --duration 1ms
+is 'only near records on sim: exit status' [ "$status" = 2 ]
+is 'only near records on sim: the reason' grep -q 'no virtual time.*--span.*scope=nic' "$work/err"
+
 # The same seed is the same simulation.
 for i in 1 2; do
 	run bench txn --cc wait-die --hybrid 101 --fabric sim --nodes 3 --coroutines 3 --records 200 \
