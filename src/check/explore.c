@@ -163,11 +163,29 @@ static void note_age(struct slot *s, struct vb_lock_client *me, int err)
 		s->age = 0;
 }
 
+/* Instead of an exclusive lock an update lock, of protocols that have no more modes than these. */
+static enum vb_mode or_update(struct slot *s, enum vb_mode mode)
+{
+	double p = s->x->d->p_update;
+
+	return p > 0 && mode == VB_EXCLUSIVE && vb_rng_chance(&s->rng, p) ? VB_UPDATE : mode;
+}
+
+/* For how many leases. */
+static uint64_t draw_hold_ns(struct slot *s)
+{
+	const struct vb_explore_draw *d = s->x->d;
+
+	if (d->leases == 1 || !vb_rng_chance(&s->rng, d->p_leases))
+		return 0;
+	return d->lease_ns * (1 + vb_rng_below(&s->rng, d->leases));
+}
+
 /* One call that may or may not grant: how is drawn. */
 static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock, struct vb_grant *g)
 {
 	const struct vb_explore_draw *d = s->x->d;
-	enum vb_mode mode = draw_mode(s);
+	enum vb_mode mode = or_update(s, draw_mode(s));
 	double how = vb_rng_unit(&s->rng);
 	uint64_t timeout = VB_FOREVER_NS;
 	bool tried = how < d->p_try;
@@ -179,7 +197,7 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 	if (tried)
 		err = vb_lock_try(me, lock, mode, g);
 	else
-		err = vb_lock_acquire(me, lock, mode, timeout, g);
+		err = vb_lock_acquire_for(me, lock, mode, draw_hold_ns(s), timeout, g);
 	stay_alive(me);
 	s->asks = false;
 	judge_answer(s, err, timeout != VB_FOREVER_NS, tried);
@@ -308,6 +326,41 @@ static void attempt_more(struct slot *s, struct vb_lock_client *me, uint64_t loc
 	note_age(s, me, err);
 }
 
+/* Who has a long lease makes use of it, and now and then of more than that. */
+static void hold_on(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	uint64_t left = g->valid_until_ns - vb_lock_now(me);
+
+	if (d->leases == 1 || !vb_lock_valid(me, g) || left <= d->lease_ns)
+		return;
+	if (vb_rng_chance(&s->rng, d->p_hold_on))
+		vb_ep_sleep(me->ep, vb_rng_below(&s->rng, left + left / 8));
+}
+
+/* From update to exclusive, and sometimes back. */
+static void upgrade_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	uint64_t timeout = VB_FOREVER_NS;
+	int err;
+
+	if (d->p_update == 0 || g->mode != VB_UPDATE || !vb_rng_chance(&s->rng, d->p_upgrade))
+		return;
+	if (vb_rng_chance(&s->rng, d->p_timeout))
+		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
+	ask(s, g->lock, VB_EXCLUSIVE);
+	err = vb_lock_convert(me, g, VB_EXCLUSIVE, timeout);
+	stay_alive(me);
+	s->asks = false;
+	judge_conversion(s, err, timeout != VB_FOREVER_NS);
+	if (err != 0)
+		return;
+	hold(s, me);
+	if (vb_rng_chance(&s->rng, 0.2))
+		judge_conversion(s, vb_lock_convert(me, g, VB_UPDATE, 0), false);
+}
+
 /* Locks are taken in ascending order, so that two at a time make no deadlock. */
 static void attempt(struct slot *s, struct vb_lock_client *me)
 {
@@ -327,8 +380,11 @@ static void attempt(struct slot *s, struct vb_lock_client *me)
 	if (ask_somehow(s, me, lock, &first) != 0)
 		return;
 	hold(s, me);
+	hold_on(s, me, &first);
+	upgrade_somehow(s, me, &first);
 	if (two && ask_somehow(s, me, lock + 1, &second) == 0) {
 		hold(s, me);
+		upgrade_somehow(s, me, &second);
 		give_back(s, me, &second);
 	}
 	give_back(s, me, &first);
@@ -338,7 +394,7 @@ static void attempt(struct slot *s, struct vb_lock_client *me)
 static bool cycle(struct slot *s, struct vb_lock_client *me)
 {
 	uint64_t lock = vb_rng_below(&s->rng, s->x->d->locks);
-	enum vb_mode mode = draw_mode(s);
+	enum vb_mode mode = or_update(s, draw_mode(s));
 	struct vb_grant g;
 	int err;
 
@@ -353,6 +409,7 @@ static bool cycle(struct slot *s, struct vb_lock_client *me)
 	s->asks = false;
 	if (s->x->d->hold_max_ns != 0)
 		vb_ep_sleep(me->ep, vb_rng_below(&s->rng, s->x->d->hold_max_ns));
+	upgrade_somehow(s, me, &g);
 	give_back(s, me, &g);
 	s->cycles++;
 	s->x->result->cycles++;

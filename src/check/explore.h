@@ -14,6 +14,9 @@
  * A lock with intention modes is driven in all modes and converted; one with a deadlock policy is
  * asked for two locks in any order, under each policy.
  *
+ * A lock with longer leases is asked for some, and held for as long; one with update locks, but without
+ * intention modes, is held so and upgraded.
+ *
  * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
  * death, lost answers, partitions and pauses above a lease.
  */
@@ -43,6 +46,9 @@ struct vb_explore_draw {
 	unsigned cycles;   /* a client, in the liveness phase */
 	uint64_t think_max_ns, hold_max_ns;
 	double p_try, p_timeout, p_two, p_long; /* long: holds past the lease */
+	unsigned leases;                        /* of the longest grant; 1: all are the same */
+	double p_leases, p_hold_on;             /* asks for more than one; holds for as long */
+	double p_update, p_upgrade;             /* asks for an update lock, and converts it */
 	uint64_t cancel_every_ns;               /* 0: nobody is cancelled */
 	uint64_t safety_ns, liveness_ns;        /* bounds of the phases */
 	char options[160];                      /* the protocol's */

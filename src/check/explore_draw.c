@@ -14,7 +14,8 @@
 /* The stream of the draws; the clients' and the simulator's are others. */
 #define DRAW_STREAM 0x647261
 /* What came later has a stream of its own, so that the seeds of other locks stay what they were. */
-#define MODES_STREAM 0x6d6f6465
+#define MODES_STREAM  0x6d6f6465
+#define LEASES_STREAM 0x6c656173
 
 /* Nothing here makes a lease run out or an answer go missing. */
 static void draw_mild_faults(struct vb_rng *r, struct vb_explore_draw *d)
@@ -217,16 +218,56 @@ static void draw_modes(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 		add_option(d, "requests=16");
 }
 
+/* Grants of more leases than one.  Where the counters were to be exhausted they still are: more slots
+ * need higher counters, and use them up sooner. */
+static void draw_leases(const struct vb_lock_ops *ops, struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const unsigned most[] = {2, 3, 4, 8};
+	const struct vb_opt *count_max = find_option(ops, "count_max");
+	unsigned n = most[vb_rng_below(r, 4)];
+
+	d->leases = n;
+	d->p_leases = vb_rng_chance(r, 0.5) ? 0.05 : 0.4;
+	/* Who waits for a second lock meanwhile would outlive the lease of its first. */
+	d->p_hold_on = d->orderly ? 0 : 0.5;
+	if (d->options[0] != '\0' && count_max != NULL) {
+		d->options[0] = '\0';
+		add_option(d, "count_max=%" PRIu64, n * count_max->min);
+		d->attempts = 2 * d->attempts * n / (n + 2);
+		d->p_leases = 0.6;
+		d->p_hold_on = d->orderly ? 0 : 0.01;
+	}
+	add_option(d, "slots=%u", n);
+}
+
+/* Leases of several slots and update locks, of protocols that have them. */
+static void draw_extras(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.2, 0.5, 1};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, LEASES_STREAM);
+	d->leases = 1;
+	if (ops->leases_max != NULL && vb_rng_chance(&r, 0.4))
+		draw_leases(ops, &r, d);
+	if ((ops->caps & VB_LOCK_UPDATE) && !(ops->caps & VB_LOCK_INTENT)) {
+		d->p_update = vb_draw_one_of(&r, chances, 3);
+		d->p_upgrade = vb_draw_one_of(&r, chances, 3);
+	}
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
 			 d->faults.partition_max_ns + 3 * d->lease_ns;
-	uint64_t mend = (uint64_t)(d->clients + 2) * (ops->recovery_leases + 1) * d->lease_ns;
+	uint64_t mend =
+		(uint64_t)(d->clients + 2) * (ops->recovery_leases + 1) * d->lease_ns * d->leases;
 
 	d->safety_ns =
 		20 * MS + d->attempts * (20 * US + d->think_max_ns + d->hold_max_ns) * d->clients;
 	if (!d->orderly)
 		d->safety_ns += 60 * d->lease_ns;
+	d->safety_ns += (d->leases - 1) * d->attempts * d->lease_ns;
 	d->liveness_ns = 100 * MS + d->clients * d->cycles * 2 * MS;
 	if (ops->caps & VB_LOCK_SURVIVES)
 		d->liveness_ns += still + mend;
@@ -258,6 +299,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	if (ops->caps & VB_LOCK_READ_LEASE)
 		draw_clocks(&r, d);
 	draw_small_options(ops, &r, d);
+	draw_extras(ops, d);
 	draw_modes(ops, d);
 	draw_bounds(ops, d);
 }
@@ -289,6 +331,10 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 		fprintf(to, ", in any order");
 	vb_draw_tell_chance(to, "convert", d->p_convert, 0);
 	vb_draw_tell_chance(to, "release together", d->p_end, 0);
+	if (d->leases > 1)
+		vb_draw_tell_chance(to, "more than one lease", d->p_leases, 0);
+	vb_draw_tell_chance(to, "update instead of exclusive", d->p_update, 0);
+	vb_draw_tell_chance(to, "upgrade", d->p_upgrade, 0);
 	if (d->cancel_every_ns != 0)
 		fprintf(to, ", cancel every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));

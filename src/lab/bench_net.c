@@ -162,7 +162,7 @@ static int run(struct net_run *u)
 {
 	int err;
 
-	u->phases.stall_ns = vb_bench_stall_ns(u->plan, u->ops);
+	u->phases.stall_ns = vb_bench_stall_ns(u->plan, u->space);
 	u->phases.is_worker = u->is_worker;
 	u->phases.life = vb_bench_worker_life(&u->w);
 	err = vb_bench_phases_start(&u->phases);

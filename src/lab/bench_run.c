@@ -269,10 +269,10 @@ bool vb_bench_standstill(struct vb_bench_pulse *p, const struct vb_bench_seat *s
 	return now_ns > p->since_ns && now_ns - p->since_ns > bound_ns;
 }
 
-uint64_t vb_bench_stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops)
+uint64_t vb_bench_stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_space *space)
 {
 	/* A lock that recovers gets twice the time its recovery is allowed to take. */
-	uint64_t recovery = 2ull * ops->recovery_leases * plan->o.lease_ns;
+	uint64_t recovery = 2ull * vb_lock_recovery_leases(space) * plan->o.lease_ns;
 
 	uint64_t held = plan->o.hold_ns + plan->o.scan_ns + (plan->tracing ? plan->o.think_ns : 0);
 

@@ -115,7 +115,8 @@ static bool stands_still(void *run, struct vb_bench_pulse *pulse, uint64_t now)
 	struct shm_run *u = run;
 	unsigned clients = (unsigned)u->plan->o.clients;
 
-	if (!vb_bench_standstill(pulse, u->seats, clients, now, vb_bench_stall_ns(u->plan, u->ops)))
+	if (!vb_bench_standstill(pulse, u->seats, clients, now,
+				 vb_bench_stall_ns(u->plan, u->space)))
 		return false;
 	vb_bench_explain_stall(u->r, u->seats, clients, now);
 	return true;
@@ -151,7 +152,7 @@ static void measure(struct shm_run *u)
 	if (u->r->stalled || u->control->failed)
 		vb_bench_forks_kill(f);
 	else /* closing a client takes two leases at most; whoever is not gone then is stuck */
-		vb_bench_forks_leave(f, vb_bench_stall_ns(u->plan, u->ops) + 4 * o->lease_ns);
+		vb_bench_forks_leave(f, vb_bench_stall_ns(u->plan, u->space) + 4 * o->lease_ns);
 }
 
 static int set_up(struct shm_run *u)

@@ -36,7 +36,7 @@ struct sim_run {
 static bool standstill(struct sim_run *u, uint64_t now)
 {
 	return vb_bench_standstill(&u->pulse, u->seats, (unsigned)u->plan->o.clients, now,
-				   vb_bench_stall_ns(u->plan, u->ops));
+				   vb_bench_stall_ns(u->plan, u->space));
 }
 
 /* Lets time pass until at_ns.  false: somebody wants an early end, or nobody will ever move again.
@@ -85,7 +85,7 @@ static void drain(struct sim_run *u)
 	if (u->worker.all_finished)
 		return;
 	vb_bench_worker_cancel(&u->worker);
-	vb_sched_run(u->sched, &u->worker.all_finished, now + vb_bench_stall_ns(u->plan, u->ops));
+	vb_sched_run(u->sched, &u->worker.all_finished, now + vb_bench_stall_ns(u->plan, u->space));
 }
 
 static void measure(struct sim_run *u)

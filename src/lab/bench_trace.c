@@ -96,8 +96,8 @@ static int take_all(struct vb_bench_client *c, const struct vb_trace_txn *txn)
 				wait_ns = first_end_ns - at_ns;
 		}
 		if (err == 0)
-			err = vb_bench_acquire(c, txn->lock[i].lock, txn->lock[i].mode, wait_ns,
-					       &c->held[i], &now_ns);
+			err = vb_bench_acquire(c, txn->lock[i].lock, txn->lock[i].mode,
+					       txn->think_ns, wait_ns, &c->held[i], &now_ns);
 		if (err) {
 			give_back(c, i);
 			return err == -ETIMEDOUT && wait_ns != timeout_ns ? -VB_ELOST : err;

@@ -156,7 +156,8 @@ static void free_claim(struct vb_lock_client *me, struct vb_claim *c)
 	me->n_used--;
 }
 
-static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
+static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+				  uint32_t leases)
 {
 	struct vb_claim *c = take_slot(me, lock);
 
@@ -169,6 +170,7 @@ static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum
 	c->lock = lock;
 	c->entry = vb_lock_entry(me->space, lock);
 	c->mode = vb_mode_served(me->space->ops->caps, mode);
+	c->leases = leases;
 	c->state = CLAIM_BUSY;
 	c->token = 0;
 	if (me->space->ops->caps & VB_LOCK_MESSAGES)
@@ -252,11 +254,11 @@ static int leave_husk(struct vb_lock_client *me, struct vb_claim *c)
 }
 
 /*
- * The client asks for a lock in whose queue its husk stands.  Same mode: takes the place over, 0 and
- * *out.  Other mode: waits for the husk to be through, 0 and *out = NULL.
+ * The client asks for a lock in whose queue its husk stands.  Same mode, and no fewer leases: takes the
+ * place over, 0 and *out.  Otherwise: waits for the husk to be through, 0 and *out = NULL.
  */
 static int adopt_husk(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
-		      uint64_t until_ns, struct vb_claim **out)
+		      uint32_t leases, uint64_t until_ns, struct vb_claim **out)
 {
 	int err = 0;
 
@@ -265,7 +267,7 @@ static int adopt_husk(struct vb_lock_client *me, struct vb_claim *c, enum vb_mod
 			       "lock %" PRIu64 " is already being waited for by this client",
 			       c->lock);
 	c->adopter = vb_task_self();
-	c->adopt = c->mode == mode;
+	c->adopt = c->mode == mode && c->leases >= leases;
 	if (c->adopt)
 		vb_task_cancel(c->husk);
 	/* A cancelled husk ends as soon as its verbs are done: that wait is bounded by itself. */
@@ -402,8 +404,8 @@ static int check_call(struct vb_lock_client *me, uint64_t lock, enum vb_mode mod
 }
 
 /* A claim to work with: a new one, or the husk's.  0; -EDEADLK, -EBUSY, -ETIMEDOUT, -ECANCELED. */
-static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint64_t until_ns,
-		 struct vb_claim **out)
+static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint32_t leases,
+		 uint64_t until_ns, struct vb_claim **out)
 {
 	struct vb_claim *c = me->n_used == 0 ? NULL : find_claim(me, lock);
 
@@ -412,12 +414,12 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 			       "lock %" PRIu64 " is already held or awaited by this client", lock);
 	if (vb_unlikely(c != NULL)) {
 		enum vb_mode served = vb_mode_served(me->space->ops->caps, mode);
-		int err = adopt_husk(me, c, served, until_ns, out);
+		int err = adopt_husk(me, c, served, leases, until_ns, out);
 
 		if (err || *out)
 			return err;
 	}
-	*out = new_claim(me, lock, mode);
+	*out = new_claim(me, lock, mode, leases);
 	return *out ? 0 : -EBUSY;
 }
 
@@ -433,8 +435,8 @@ static int not_begun(struct vb_lock_client *me, uint64_t lock, int err)
 	return err;
 }
 
-int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
-		    uint64_t timeout_ns, struct vb_grant *out)
+static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+			  uint32_t leases, uint64_t timeout_ns, struct vb_grant *out)
 {
 	const struct vb_lock_watch *w = me->space->watch;
 	uint64_t until_ns = VB_FOREVER;
@@ -455,7 +457,7 @@ int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 		timing_begin(me, mode == VB_SHARED ? VB_CALL_ACQ_S : VB_CALL_ACQ_X);
 	if (vb_unlikely(me->board != NULL))
 		vb_board_waits(me, lock, mode);
-	err = begin(me, lock, mode, until_ns, &c);
+	err = begin(me, lock, mode, leases, until_ns, &c);
 	if (err)
 		return not_begun(me, lock, err);
 	err = attempt(me, c, until_ns);
@@ -466,6 +468,51 @@ int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 		return 0;
 	}
 	return conclude(me, c, until_ns, settle(me, c, until_ns, err), out);
+}
+
+int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+		    uint64_t timeout_ns, struct vb_grant *out)
+{
+	return acquire(me, lock, mode, 1, timeout_ns, out);
+}
+
+uint64_t vb_lock_hold_max_ns(const struct vb_lock_client *me, enum vb_mode mode)
+{
+	const struct vb_lock_space *s = me->space;
+	bool ends = (s->ops->caps & VB_LOCK_SURVIVES) ||
+		    (mode == VB_SHARED && (s->ops->caps & VB_LOCK_READ_LEASE));
+
+	if (!ends)
+		return VB_FOREVER_NS;
+	return s->lease_ns * (s->ops->leases_max ? s->ops->leases_max(s) : 1);
+}
+
+/* -EOPNOTSUPP: one lease is all that there is; -EINVAL: there are more, but not so many. */
+static int refuse_hold(const struct vb_lock_client *me, enum vb_mode mode, uint64_t hold_ns)
+{
+	const struct vb_lock_space *s = me->space;
+
+	if (!s->ops->leases_max)
+		return vb_fail(-EOPNOTSUPP,
+			       "'%s' grants for one lease, %" PRIu64 " ns here, not for %" PRIu64
+			       " ns; open the lock space with a longer lease, or take 'dslr'",
+			       s->ops->name, s->lease_ns, hold_ns);
+	return vb_fail(-EINVAL,
+		       "a lock for %" PRIu64 " ns: this space grants %" PRIu64
+		       " ns at most; open it with a larger 'slots' option, or a longer lease",
+		       hold_ns, vb_lock_hold_max_ns(me, mode));
+}
+
+int vb_lock_acquire_for(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+			uint64_t hold_ns, uint64_t timeout_ns, struct vb_grant *out)
+{
+	uint64_t lease = me->space->lease_ns, most = vb_lock_hold_max_ns(me, mode), leases = 1;
+
+	if (hold_ns > most)
+		return refuse_hold(me, mode, hold_ns);
+	if (hold_ns > lease && most != VB_FOREVER_NS)
+		leases = hold_ns / lease + (hold_ns % lease != 0);
+	return acquire(me, lock, mode, (uint32_t)leases, timeout_ns, out);
 }
 
 int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, struct vb_grant *out)
@@ -487,7 +534,7 @@ int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, str
 		timing_begin(me, mode == VB_SHARED ? VB_CALL_ACQ_S : VB_CALL_ACQ_X);
 	if (vb_unlikely(me->board != NULL))
 		vb_board_waits(me, lock, mode);
-	err = begin(me, lock, mode, 0, &c);
+	err = begin(me, lock, mode, 1, 0, &c);
 	if (err)
 		return not_begun(me, lock, err);
 	err = ops->try_acquire ? ops->try_acquire(me, c) : ops->acquire(me, c, 0);
@@ -522,8 +569,14 @@ static int change_mode(struct vb_lock_client *me, struct vb_claim *c, enum vb_mo
 			       ops->name, vb_lock_mode_name(from), vb_lock_mode_name(mode));
 	err = ops->convert(me, c, mode, until_ns);
 	vb_assert(c->mode == (err == 0 ? mode : from));
-	if (err == 0 && mode == VB_EXCLUSIVE && me->space->token_offset)
-		err = take_token(me, c);
+	if (err != 0 || mode != VB_EXCLUSIVE || me->space->token_offset == 0)
+		return err;
+	err = take_token(me, c);
+	/* A token that came after the lease's end may be larger than that of the next holder. */
+	if (err == 0 && vb_ep_now(me->ep) >= c->valid_until_ns)
+		err = -VB_ELOST;
+	if (err)
+		c->mode = from;
 	return err;
 }
 

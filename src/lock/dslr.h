@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The word of DSLR (seed 000, figure 3) and its options, shared by our version and the published one.
+ * The word of DSLR (seed 000, figure 3) and its options, shared by our version and the published one;
+ * and what dslr and dslr-update, whose words differ, do in the same way (dslr_wait.c).
  *
  *	 63          48 47          32 31          16 15           0
  *	+--------------+--------------+--------------+--------------+
@@ -55,11 +56,169 @@ struct dslr_options {
 	uint64_t count_max;
 	uint64_t omega_ns;
 	uint64_t backoff_base_ns, backoff_cap_ns;
+	uint64_t slots;
+	uint64_t patience_slots; /* no option: slots, except in a planted bug */
 };
+
+/* Below, a lease could see the counters come round, and a crowd could fill them at once. */
+#define DSLR_COUNT_MIN 1024
+
+/* The options that every version has. */
+#define DSLR_OPTIONS(count_max_most, count_max_most_text)                                          \
+	VB_OPT_SIZE(struct dslr_options, count_max, "count_max", count_max_most_text,              \
+		    DSLR_COUNT_MIN, count_max_most, "tickets between two resets of the counters"), \
+		VB_OPT_TIME(struct dslr_options, omega_ns, "omega", "5us", 0, 1000000000ull,       \
+			    "a waiter looks again after this times the tickets ahead of it"),      \
+		VB_OPT_TIME(struct dslr_options, backoff_base_ns, "backoff_base", "10us", 1,       \
+			    1000000000ull,                                                         \
+			    "first backoff of a client that meets exhausted counters"),            \
+		VB_OPT_TIME(struct dslr_options, backoff_cap_ns, "backoff_cap", "10ms", 1,         \
+			    10000000000ull, "longest backoff of such a client")
+
+/* ... and leases of several slots. */
+#define DSLR_SLOTS(most)                                                                           \
+	VB_OPT_SIZE(struct dslr_options, slots, "slots", "1", 1, most,                             \
+		    "the longest grant, in leases: the most slots of one ticket")
+
+/* ---- what does not depend on the word: dslr_wait.c ---- */
+
+struct dslr_claim {
+	uint64_t ticket;        /* the word before our FAA */
+	uint64_t seen;          /* the word at the last look */
+	uint64_t seen_since_ns; /* when the counters in it were first seen, at the latest */
+	uint64_t looked_ns;     /* when the last look was over */
+	uint64_t not_yet_ns;    /* when the last look that said "not yet" was posted */
+};
+
+/* What a word means. */
+struct dslr_word_ops {
+	uint64_t n_mask;       /* what is being served */
+	unsigned blind_leases; /* a ticket whose owner has not looked for so long is given up */
+	bool (*saturated)(const struct vb_lock_client *me, uint64_t w);
+	/* Of the claim's ticket. */
+	bool (*is_turn)(const struct vb_lock_client *me, const struct vb_claim *c, uint64_t w);
+	bool (*thrown_out)(const struct vb_claim *c, uint64_t w);
+	/* Slots still to be served before the ticket: those of the present holders among them. */
+	uint64_t (*ahead)(uint64_t w, uint64_t ticket);
+	uint64_t (*reset_word)(const struct vb_lock_client *me, uint64_t w);
+};
+
+static inline const struct dslr_options *dslr_options_of(const struct vb_lock_client *me)
+{
+	return me->space->options;
+}
+
+static inline uint64_t dslr_lease_ns(const struct vb_lock_client *me, const struct vb_claim *c)
+{
+	return c->leases * me->space->lease_ns;
+}
+
+/* What a release adds: the slots of the ticket, whose first one this is, less those beyond COUNT_MAX. */
+static inline uint64_t dslr_slots_served(const struct vb_lock_client *me, const struct vb_claim *c,
+					 uint32_t first)
+{
+	uint64_t left = dslr_options_of(me)->count_max - first;
+
+	return c->leases < left ? c->leases : left;
+}
+
+int dslr_open(struct vb_lock_space *space);
+unsigned dslr_leases_max(const struct vb_lock_space *space);
+int dslr_shape(const void *options, uint16_t nodes, struct vb_lock_shape *out);
+unsigned dslr_bypass_bound(unsigned clients, enum vb_mode mode);
+
+/* Waiters look again after this: omega times the slots ahead (seed 000 section 4.6), but never so late
+ * that half a lease passes without a look. */
+uint64_t dslr_pause_ns(const struct vb_lock_space *s, uint64_t ahead);
+
+/* How long what is being served may stand still before whoever should advance it is dead: 2 leases for
+ * each slot ahead, of which no holder has more than the space's longest grant. */
+uint64_t dslr_patience_ns(const struct vb_lock_client *me, uint64_t ahead);
+
+/* One look at the word: 0 and *w, -EAGAIN if the answer was lost (look again), or an error. */
+int dslr_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *w, uint64_t *posted_ns,
+	      uint64_t *done_ns);
+
+/*
+ * Replaces what is under value_mask if what is under expect_mask is as expected; *old is the word
+ * before.  Without masked CAS the portable variant compares the whole word and tries again when only
+ * the rest has moved: each time somebody else has taken a ticket (or, of a release that does not
+ * compare n_S, given back a shared lock), and waiting clients take no second one.
+ */
+int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t expect_mask,
+	      uint64_t value, uint64_t value_mask, uint64_t *old);
+
+/* Waits for the turn of the ticket.  0: granted; -ETIMEDOUT, -ECANCELED (still queued); -ESTALE (thrown
+ * out or given up: take another ticket); or an error. */
+int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
+		   uint64_t until_ns);
+
+/* The counters were found exhausted in w: waits until somebody has reset them, or does after two leases
+ * of the longest kind; whether the last ticket has many slots a refused client cannot tell. */
+int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
+		    uint64_t w, uint64_t until_ns);
+
+/*
+ * An acquire, given how to draw a ticket: `add` is what the FAA adds.  Uncontended it is the FAA alone.
+ */
+static inline int dslr_draw_until_granted(struct vb_lock_client *me, struct vb_claim *c,
+					  const struct dslr_word_ops *ops, uint64_t add,
+					  uint64_t until_ns)
+{
+	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+
+	for (;;) {
+		uint64_t posted = vb_ep_now(me->ep);
+		int err = vb_faa64(me->ep, c->entry, add, &t->ticket);
+
+		if (vb_unlikely(err != 0))
+			return err;
+		if (vb_unlikely(ops->saturated(me, t->ticket))) {
+			err = dslr_wait_reset(me, c, ops, t->ticket, until_ns);
+			if (err)
+				return err;
+			vb_phase(me, VB_PHASE_IA);
+			continue;
+		}
+		t->seen = t->ticket;
+		if (vb_likely(ops->is_turn(me, c, t->ticket)))
+			return vb_lock_grant(c, posted + dslr_lease_ns(me, c), 0);
+		vb_phase(me, VB_PHASE_RT);
+		vb_lock_mark_queued(me, c);
+		t->not_yet_ns = posted;
+		t->seen_since_ns = t->looked_ns = vb_ep_now(me->ep);
+		err = dslr_wait_turn(me, c, ops, until_ns);
+		if (err != -ESTALE)
+			return err;
+		vb_phase(me, VB_PHASE_IA);
+		if (vb_ep_now(me->ep) >= until_ns)
+			return -ETIMEDOUT;
+		if (vb_task_cancelled(vb_task_self()))
+			return -ECANCELED;
+	}
+}
+
+/* ---- dslr itself, and the planted bug that is dslr but for its name and `open` ---- */
+
+int dslr_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+int dslr_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+int dslr_try(struct vb_lock_client *me, struct vb_claim *c);
+int dslr_release(struct vb_lock_client *me, struct vb_claim *c);
 extern const struct vb_opt dslr_option_table[];
 
-/* Waiters ahead of a ticket, times omega (seed 000 section 4.6), but never so long that half a lease
- * passes without a look. */
+#define DSLR_LOCK                                                                                  \
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES,              \
+	.wishes = VB_CAP_MASKED64,                                                                 \
+	.portable =                                                                                \
+		"releases compare the whole word and try again when a ticket was taken meanwhile", \
+	.entry_bytes = 8, .recovery_leases = 5, .options = dslr_option_table,                      \
+	.options_size = sizeof(struct dslr_options),                                               \
+	.verbs_uncontended = "1 FAA; release 1 masked CAS (exclusive) or 1 FAA (shared)",          \
+	.verbs_contended = "+ 1 READ per poll, omega times the tickets ahead apart",               \
+	.bypass_bound = dslr_bypass_bound, .leases_max = dslr_leases_max, .shape = dslr_shape,     \
+	.acquire = dslr_acquire, .resume = dslr_resume, .try_acquire = dslr_try,                   \
+	.release = dslr_release
+
 uint64_t dslr_poll_interval_ns(const struct vb_lock_space *s, uint64_t w, uint64_t ticket);
 
 #endif

@@ -14,6 +14,8 @@
 #define VB_LOG_ROOM "dslr-as-published"
 #include "lock/dslr.h"
 
+static const struct vb_opt published_option_table[] = {DSLR_OPTIONS(32768, "32768"), VB_OPT_END};
+
 struct published_claim {
 	uint64_t prev;       /* the ticket */
 	uint64_t reset_from; /* algorithm 1: ResetFrom; 0: none */
@@ -218,7 +220,7 @@ const struct vb_lock_ops vb_lock_dslr_as_published = {
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES,
 	.entry_bytes = 8,
 	.recovery_leases = 5,
-	.options = dslr_option_table,
+	.options = published_option_table,
 	.options_size = sizeof(struct dslr_options),
 	.verbs_uncontended = "1 FAA; release 1 FAA",
 	.verbs_contended = "+ 1 READ per poll, omega times the tickets ahead apart",

@@ -87,6 +87,7 @@ struct vb_claim {
 	bool held;
 	uint8_t state;           /* enum vb_claim_state, lock.c's */
 	uint32_t slot;           /* which of its client's claims it is, from 0 */
+	uint32_t leases;         /* in a row, that the grant is asked for; ops->leases_max */
 	bool adopt;              /* the adopter wants the place, not just the end of the husk */
 	struct vb_task *adopter; /* waits for the husk to let go of the claim */
 	struct vb_lock_client *me;
@@ -116,15 +117,17 @@ struct vb_lock_shape {
 
 struct vb_lock_ops {
 	const char *name, *summary, *source;
-	uint32_t caps;            /* enum vb_lock_caps */
-	uint32_t needs;           /* enum vb_cap_flags: cannot run without */
-	uint32_t wishes;          /* enum vb_cap_flags: runs its portable variant without */
-	const char *portable;     /* how it does that; NULL: no wishes */
-	uint32_t portable_lacks;  /* enum vb_lock_caps: what that variant does not have */
-	const char *planted;      /* the audit rule that catches it; NULL: not a planted bug */
-	uint32_t entry_bytes;     /* 8 or 16 (or a multiple): zero-filled is the free lock.  0: the
+	uint32_t caps;           /* enum vb_lock_caps */
+	uint32_t needs;          /* enum vb_cap_flags: cannot run without */
+	uint32_t wishes;         /* enum vb_cap_flags: runs its portable variant without */
+	const char *portable;    /* how it does that; NULL: no wishes */
+	uint32_t portable_lacks; /* enum vb_lock_caps: what that variant does not have */
+	const char *planted;     /* the audit rule that catches it; NULL: not a planted bug */
+	uint32_t entry_bytes;    /* 8 or 16 (or a multiple): zero-filled is the free lock.  0: the
 	                           * protocol keeps its locks elsewhere */
-	unsigned recovery_leases; /* with VB_LOCK_SURVIVES: a dead holder costs at most so many */
+	unsigned
+		recovery_leases; /* with VB_LOCK_SURVIVES: a dead holder costs at most so many; and so
+	                           * many times leases_max, where there are longer ones */
 	const struct vb_opt *options;
 	size_t options_size;
 	const char *verbs_uncontended,
@@ -140,6 +143,9 @@ struct vb_lock_ops {
 	/* The entry under these options; NULL: entry_bytes, which else is that of one node with the
 	 * default options.  Called before open.  -EINVAL, said. */
 	int (*shape)(const void *options, uint16_t nodes, struct vb_lock_shape *out);
+	/* Most leases in a row that a grant of this space can have (claim->leases); NULL: one. */
+	unsigned (*leases_max)(const struct vb_lock_space *space);
+
 	/* Checks options, fits server state; may be NULL. */
 	int (*open)(struct vb_lock_space *space);
 	/* Bytes behind the entries on each server node, for the protocol's own use; may be NULL. */
@@ -279,6 +285,14 @@ struct vb_lock_server {
 	struct vb_answers *answers; /* see rpc/mail.h; NULL where messages are not lost */
 	uint64_t requests;
 };
+
+/* In how many leases the death of a holder is mended: all rules count by the longest grant. */
+static inline unsigned vb_lock_recovery_leases(const struct vb_lock_space *s)
+{
+	unsigned most = s->ops->leases_max ? s->ops->leases_max(s) : 1;
+
+	return s->ops->recovery_leases == 0 ? 0 : (s->ops->recovery_leases - 1) * most + 1;
+}
 
 static inline vb_addr vb_lock_entry(const struct vb_lock_space *s, uint64_t lock)
 {

@@ -6,8 +6,9 @@
 struct vb_lock_ops;
 
 extern const struct vb_lock_ops vb_lock_cas, vb_lock_cas_backoff, vb_lock_retry_on_fail,
-	vb_lock_drtm, vb_lock_mcs, vb_lock_ncosed, vb_lock_dslr, vb_lock_shiftlock, vb_lock_rpc,
-	vb_lock_traditional, vb_lock_traditional_ro, vb_lock_rma_rw, vb_lock_table;
+	vb_lock_drtm, vb_lock_mcs, vb_lock_ncosed, vb_lock_dslr, vb_lock_dslr_update,
+	vb_lock_shiftlock, vb_lock_rpc, vb_lock_traditional, vb_lock_traditional_ro, vb_lock_rma_rw,
+	vb_lock_table;
 
 /* As their papers print them, holes included: to be measured and refuted, not to be used. */
 extern const struct vb_lock_ops vb_lock_dslr_as_published, vb_lock_shiftlock_as_published;

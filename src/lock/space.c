@@ -29,20 +29,11 @@
 #define CLAIMS_MOST    65536u
 
 const struct vb_lock_ops *const vb_locks[] = {
-	&vb_lock_cas,
-	&vb_lock_cas_backoff,
-	&vb_lock_retry_on_fail,
-	&vb_lock_drtm,
-	&vb_lock_mcs,
-	&vb_lock_ncosed,
-	&vb_lock_dslr,
-	&vb_lock_shiftlock,
-	&vb_lock_rpc,
-	&vb_lock_traditional,
-	&vb_lock_traditional_ro,
-	&vb_lock_rma_rw,
-	&vb_lock_table,
-	NULL,
+	&vb_lock_cas,    &vb_lock_cas_backoff, &vb_lock_retry_on_fail,
+	&vb_lock_drtm,   &vb_lock_mcs,         &vb_lock_ncosed,
+	&vb_lock_dslr,   &vb_lock_dslr_update, &vb_lock_shiftlock,
+	&vb_lock_rpc,    &vb_lock_traditional, &vb_lock_traditional_ro,
+	&vb_lock_rma_rw, &vb_lock_table,       NULL,
 };
 
 const struct vb_lock_ops *const vb_locks_published[] = {

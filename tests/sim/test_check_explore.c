@@ -45,9 +45,17 @@ static struct vb_explore_result explore(const struct vb_lock_ops *ops, uint64_t 
 
 static void test_seeds_repeat(void **state)
 {
-	static const char *const names[] = {
-		"mcs",       "ncosed",         "rpc",    "drtm",  "dslr",
-		"shiftlock", "traditional-ro", "rma-rw", "table", "planted:lost-wakeup"};
+	static const char *const names[] = {"mcs",
+					    "ncosed",
+					    "rpc",
+					    "drtm",
+					    "dslr",
+					    "dslr-update",
+					    "shiftlock",
+					    "traditional-ro",
+					    "rma-rw",
+					    "table",
+					    "planted:lost-wakeup"};
 
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(names); i++) {
 		const struct vb_lock_ops *ops = vb_lock_find(names[i]);

@@ -174,6 +174,12 @@ static void test_dslr(void **state)
 	sweep("dslr");
 }
 
+static void test_dslr_update(void **state)
+{
+	(void)state;
+	sweep("dslr-update");
+}
+
 static void test_shiftlock(void **state)
 {
 	(void)state;
@@ -186,6 +192,7 @@ int main(void)
 		cmocka_unit_test(test_mcs),
 		cmocka_unit_test(test_ncosed),
 		cmocka_unit_test(test_dslr),
+		cmocka_unit_test(test_dslr_update),
 		cmocka_unit_test(test_shiftlock),
 	};
 

@@ -47,6 +47,9 @@ extern const struct vb_lock_ops vb_planted_lost_wakeup, vb_planted_reader_starve
 extern const struct vb_lock_ops vb_planted_six_beside_shared, vb_planted_wait_die_holders,
 	vb_planted_lost_waiter, vb_planted_grant_left_behind;
 
+/* dslr and dslr-update with one rule wrong: check/planted/slots.c, upgrade.c. */
+extern const struct vb_lock_ops vb_planted_one_slot_patience, vb_planted_eager_upgrade;
+
 /* Transaction protocols with a planted bug: check/planted/cc.c. */
 extern const struct vb_cc_ops *const vb_planted_ccs[];
 

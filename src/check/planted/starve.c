@@ -81,6 +81,7 @@ const struct vb_lock_ops *const vb_planted_locks[] = {
 	&vb_planted_reader_starves_writer, &vb_planted_foreign_release.ops,
 	&vb_planted_aba_recovery.ops,      &vb_planted_stale_token.ops,
 	&vb_planted_late_lease.ops,        &vb_planted_blind_clock,
+	&vb_planted_one_slot_patience,     &vb_planted_eager_upgrade,
 	&vb_planted_hasty_writer,          &vb_planted_readers_jump,
 	&vb_planted_reset_clears_bar,      &vb_planted_six_beside_shared,
 	&vb_planted_wait_die_holders,      &vb_planted_lost_waiter,

@@ -179,6 +179,47 @@ static void shared_together(void **state)
 	world_close(&w);
 }
 
+/* Everybody adds to a cell: reads it under an update lock, beside readers, and writes it when the lock
+ * has become exclusive.  Readers must never see it change. */
+static void upgrade_actor(struct world *w, struct vb_lock_client *me, unsigned i)
+{
+	for (unsigned r = 0; r < ROUNDS / 2; r++) {
+		bool reads = (r + i) % 2;
+		uint64_t v, again;
+		struct vb_grant g;
+
+		EXPECT_ERR(w, 0,
+			   vb_lock_acquire(me, 6, reads ? VB_SHARED : VB_UPDATE, PATIENCE_NS, &g));
+		EXPECT_ERR(w, 0, vb_read64(me->ep, w->cells + 6 * 8, &v));
+		vb_task_yield();
+		if (reads) {
+			EXPECT_ERR(w, 0, vb_read64(me->ep, w->cells + 6 * 8, &again));
+			EXPECT(w, v == again);
+		} else {
+			EXPECT(w, g.mode == VB_UPDATE);
+			EXPECT_ERR(w, 0, vb_lock_convert(me, &g, VB_EXCLUSIVE, PATIENCE_NS));
+			EXPECT(w, g.mode == VB_EXCLUSIVE && vb_lock_valid(me, &g));
+			board_enter(w->b, 6, VB_EXCLUSIVE);
+			v++;
+			EXPECT_ERR(w, 0, vb_write(me->ep, w->cells + 6 * 8, &v, 8));
+			board_leave(w->b, 6, VB_EXCLUSIVE);
+		}
+		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
+	}
+}
+
+static void upgrades(void **state)
+{
+	struct world w;
+
+	SKIP_UNLESS(VB_LOCK_UPDATE, "has no update locks");
+	open_usual(&w, state);
+	world_run(&w, RIVALS, upgrade_actor);
+	assert_int_equal(w.b->violations, 0);
+	assert_int_equal(world_cell(&w, 6), RIVALS * ROUNDS / 4);
+	world_close(&w);
+}
+
 /* ---- order ---- */
 
 static void order_actor(struct world *w, struct vb_lock_client *me, unsigned i)
@@ -528,6 +569,43 @@ static void tokens_grow(void **state)
 	world_close(&w);
 }
 
+/* What is asked for is granted, or refused with the way out. */
+static void hold_actor(struct world *w, struct vb_lock_client *me, unsigned i)
+{
+	uint64_t lease = w->space->lease_ns;
+
+	(void)i;
+	for (enum vb_mode mode = VB_SHARED; mode <= VB_EXCLUSIVE; mode++) {
+		uint64_t most = vb_lock_hold_max_ns(me, mode);
+		char said[256] = "";
+		struct vb_grant g;
+
+		EXPECT(w, most >= lease);
+		EXPECT_ERR(w, 0, vb_lock_acquire_for(me, 25, mode, most, PATIENCE_NS, &g));
+		if (most == VB_FOREVER_NS)
+			EXPECT(w, g.valid_until_ns == VB_FOREVER_NS);
+		else if (LOCK.caps & VB_LOCK_SURVIVES)
+			EXPECT(w, g.valid_until_ns <= vb_lock_now(me) + most);
+		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
+		if (most == VB_FOREVER_NS)
+			continue;
+		vb_log_capture_begin(said, sizeof(said));
+		EXPECT_ERR(w, LOCK.leases_max ? -EINVAL : -EOPNOTSUPP,
+			   vb_lock_acquire_for(me, 25, mode, most + 1, PATIENCE_NS, &g));
+		vb_log_capture_end();
+		EXPECT(w, strstr(said, "lease") != NULL);
+	}
+}
+
+static void holds(void **state)
+{
+	struct world w;
+
+	open_usual(&w, state);
+	world_run(&w, 1, hold_actor);
+	world_close(&w);
+}
+
 /* Actor 0 sits on the lock, in each mode; actor 1 gets it all the same, in each mode. */
 static void lease_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 {
@@ -714,6 +792,7 @@ static const struct suite_test suite_tests[] = {
 	{"exclusion", exclusion, false},
 	{"readers_and_writers", readers_and_writers, false},
 	{"shared_together", shared_together, false},
+	{"upgrades", upgrades, false},
 	{"order", order, false},
 	{"try_without_waiting", try_without_waiting, false},
 	{"deadline", deadline, false},
@@ -723,6 +802,7 @@ static const struct suite_test suite_tests[] = {
 	{"misuse", misuse, false},
 	{"reopening", reopening, false},
 	{"tokens_grow", tokens_grow, false},
+	{"holds", holds, false},
 	{"lease_ends", lease_ends, false},
 	{"plain_fabric", plain_fabric, true},
 	{"lost_answers", lost_answers, true},

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DSLR with update locks (seed 000, section 5.2): beside earlier readers a client may hold a lock that
+ * it means to write under, and becomes their successor when they have gone.
+ *
+ *	 63      56 55           42 41           28 27           14 13            0
+ *	+----------+---------------+---------------+---------------+---------------+
+ *	| era      | n_W           | n_S           | max_W         | max_S         |
+ *	+----------+---------------+---------------+---------------+---------------+
+ *	  resets     now serving: writers, readers   next ticket: writers, readers
+ *
+ *   acquire   uncontended 1 FAA                     contended + 1 READ per poll
+ *   convert   update to exclusive: nothing if no reader was there at the grant, else 1 READ, and
+ *             1 READ per poll while there are some; exclusive to update: nothing
+ *   release   exclusive and update 1 masked CAS, shared 1 FAA
+ *   try       1 READ + 1 CAS
+ *
+ *   Promises  shared, exclusive and update; first come, first served (bypass 0 while nobody is thrown
+ *             out); survives the death of holders and waiters, as dslr.  No token of its own.
+ *
+ * Whoever may write, at once (exclusive) or later (update), is a *writer* and draws a ticket from
+ * max_W.  The turn of a ticket comes
+ *
+ *   shared      when n_W has reached or passed its max_W: the writers before it have left;
+ *   update      when n_W is its max_W: the writers before it have left, readers may be there;
+ *   exclusive   when, as well, n_S is its max_S: the readers before it have left, too.
+ *
+ * An update lock becomes exclusive when n_S reaches the max_S of its ticket.  Who comes after a writer
+ * waits for n_W, so that no reader joins meanwhile and the wait is bounded by the readers' leases.
+ *
+ * Where it departs from the paper, and why (the interleavings are in doc/locks/dslr-update.md; leases,
+ * slots and resets are explained in dslr.c):
+ *
+ * 1. The paper adds two counters, n_U and max_U, to the four.  Exclusive and update locks exclude each
+ *    other and are served in one order: one pair of counters does for both.  Six counters in
+ *    64 bits have ten bits each, of which the highest is the canary: 512 tickets until a reset,
+ *    which a hot lock draws in a millisecond, and 512 refused clients that overflow a field.
+ *
+ * 2. A reader's turn is n_W >= max_W, not n_W = max_W.  An update lock that comes after a reader does
+ *    not wait for it, and may have been given back by the time the reader looks.
+ *
+ * 3. Hence n_W beyond a reader's ticket no longer says that the reader was reset away (dslr.c, departure
+ *    1); the era does: every reset adds one to it, and a ticket is good while the era is its own.
+ *    It comes round after 256 resets, each of which takes two leases or COUNT_MAX tickets.
+ *
+ * 4. The update lock with the last ticket before COUNT_MAX waits for the earlier readers before it is
+ *    granted: whoever advances a counter to COUNT_MAX writes zeros, and must be the last of all.
+ *
+ * 5. Who converts resets the word, too, if the readers before it are dead, but stays: the new word has it
+ *    as its only ticket.  Otherwise a client that alone uses the lock would never get past a dead
+ *    reader: its own release and its next update ticket count as progress.
+ *
+ * 6. A release that comes more than ERA_LEASES after the end of its lease leaves the word alone: the era
+ *    could have come round.
+ */
+#define VB_LOG_ROOM "dslr-update"
+#include "lock/dslr_update.h"
+
+#include "base/log.h"
+
+#define COUNT_MAX 8192
+#define SLOTS_MAX 8
+/* 256 times COUNT_MAX_MIN tickets are not drawn, and 256 times two leases do not pass, in so many. */
+#define ERA_LEASES 4
+
+const struct vb_opt dslr_update_option_table[] = {DSLR_OPTIONS(COUNT_MAX, "8192"),
+						  DSLR_SLOTS(SLOTS_MAX), VB_OPT_END};
+
+static bool saturated(const struct vb_lock_client *me, uint64_t w)
+{
+	uint64_t count_max = dslr_options_of(me)->count_max;
+
+	return upd_max_w(w) >= count_max || upd_max_s(w) >= count_max;
+}
+
+static bool readers_left(uint64_t w, uint64_t ticket)
+{
+	return upd_n_s(w) == upd_max_s(ticket);
+}
+
+static bool is_turn(const struct vb_lock_client *me, const struct vb_claim *c, uint64_t w)
+{
+	uint64_t ticket = vb_claim_as(const struct dslr_claim, c)->ticket;
+	uint32_t first = upd_max_w(ticket);
+
+	if (c->mode == VB_SHARED)
+		return upd_n_w(w) >= first;
+	if (upd_n_w(w) != first)
+		return false;
+	/* Departure 4. */
+	if (c->mode == VB_UPDATE && first + c->leases < dslr_options_of(me)->count_max)
+		return true;
+	return readers_left(w, ticket);
+}
+
+static bool thrown_out(const struct vb_claim *c, uint64_t w)
+{
+	return upd_era(w) != upd_era(vb_claim_as(const struct dslr_claim, c)->ticket);
+}
+
+static uint64_t ahead(uint64_t w, uint64_t ticket)
+{
+	int32_t writers = (int32_t)upd_max_w(ticket) - (int32_t)upd_n_w(w);
+	int32_t readers = (int32_t)upd_max_s(ticket) - (int32_t)upd_n_s(w);
+
+	return (writers > 0 ? (uint64_t)writers : 0) + (readers > 0 ? (uint64_t)readers : 0);
+}
+
+/* Nobody is there, and everybody can see that there was a reset. */
+static uint64_t reset_word(const struct vb_lock_client *me, uint64_t w)
+{
+	uint32_t writers = upd_max_w(w), readers = upd_max_s(w);
+
+	if (saturated(me, w))
+		return upd_word(upd_era(w) + 1, 0, 0, 0, 0);
+	return upd_word(upd_era(w) + 1, writers, readers, writers, readers);
+}
+
+static const struct dslr_word_ops word_ops = {
+	.n_mask = UPD_N_MASK,
+	.blind_leases = ERA_LEASES,
+	.saturated = saturated,
+	.is_turn = is_turn,
+	.thrown_out = thrown_out,
+	.ahead = ahead,
+	.reset_word = reset_word,
+};
+
+int dslr_update_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	uint64_t one = c->mode == VB_SHARED ? UPD_ONE_MAX_S : UPD_ONE_MAX_W;
+
+	return dslr_draw_until_granted(me, c, &word_ops, c->leases * one, until_ns);
+}
+
+/* After a deadline: the ticket may still be good. */
+int dslr_update_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	vb_phase(me, VB_PHASE_RT);
+	return dslr_wait_turn(me, c, &word_ops, until_ns);
+}
+
+int dslr_update_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+	uint64_t posted, w, old;
+	int err = vb_read64(me->ep, c->entry, &w);
+
+	if (err)
+		return err == -VB_EUNKNOWN ? -EAGAIN : err;
+	t->ticket = t->seen = w;
+	if (saturated(me, w) || !is_turn(me, c, w))
+		return -EAGAIN;
+	posted = vb_ep_now(me->ep);
+	err = vb_cas64(me->ep, c->entry, w,
+		       w + c->leases * (c->mode == VB_SHARED ? UPD_ONE_MAX_S : UPD_ONE_MAX_W),
+		       &old);
+	if (err)
+		return err;
+	if (old != w)
+		return -EAGAIN;
+	return vb_lock_grant(c, posted + dslr_lease_ns(me, c), 0);
+}
+
+/* The lease ended so long ago that the era may have come round: the word tells nothing any more. */
+static bool era_is_over(const struct vb_lock_client *me, const struct vb_claim *c)
+{
+	return vb_ep_now(me->ep) > c->valid_until_ns + ERA_LEASES * me->space->lease_ns;
+}
+
+/* ---- conversion ---- */
+
+/* The readers before us are dead.  The word with us as its only ticket; everybody else draws anew. */
+static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_t w)
+{
+	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+	uint64_t posted = vb_ep_now(me->ep), free = reset_word(me, w), old;
+	int err;
+
+	if (upd_max_w(free) + c->leases > dslr_options_of(me)->count_max)
+		free = upd_word(upd_era(free), 0, 0, 0, 0);
+	err = vb_cas64(me->ep, c->entry, w, free + c->leases * UPD_ONE_MAX_W, &old);
+	if (err || old != w)
+		return err ? err : -EAGAIN;
+	me->recoveries++;
+	vb_debug("lock %llu: reset, the readers before an update lock are gone",
+		 (unsigned long long)c->lock);
+	t->ticket = t->seen = free;
+	c->valid_until_ns = posted + dslr_lease_ns(me, c);
+	return 0;
+}
+
+/*
+ * Waits until the readers before us have left.  Our own lease may end meanwhile and the lock be ours all
+ * the same: as long as the era and n_W are those of our ticket nobody has written.  When we had to
+ * wait, the others saw n_S move after our last look, and have counted from there: a new lease.
+ */
+static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+	uint64_t w, posted, done, not_yet_ns = 0, since = 0, seen = 0, looked = 0;
+
+	for (;;) {
+		uint64_t now;
+		int err = dslr_look(me, c, &w, &posted, &done);
+
+		if (err && err != -EAGAIN)
+			return err;
+		if (err == 0) {
+			if (upd_era(w) != upd_era(t->ticket) ||
+			    upd_n_w(w) != upd_max_w(t->ticket) ||
+			    (not_yet_ns != 0 && done - looked > ERA_LEASES * me->space->lease_ns))
+				return -VB_ELOST;
+			if (readers_left(w, t->ticket)) {
+				if (not_yet_ns != 0)
+					c->valid_until_ns = not_yet_ns + dslr_lease_ns(me, c);
+				return 0;
+			}
+			if (not_yet_ns == 0 || (w ^ seen) & UPD_N_MASK)
+				since = done;
+			else if (done - since >= dslr_patience_ns(me, ahead(w, t->ticket))) {
+				err = reset_and_stay(me, c, w);
+				if (err != -EAGAIN)
+					return err;
+			}
+			seen = w;
+			looked = done;
+			not_yet_ns = posted;
+			me->retries++;
+		}
+		now = vb_ep_now(me->ep);
+		if (now >= until_ns)
+			return -ETIMEDOUT;
+		now += dslr_pause_ns(me->space, ahead(seen, t->ticket));
+		err = now > vb_ep_now(me->ep)
+			      ? vb_ep_sleep_until(me->ep, now < until_ns ? now : until_ns)
+			      : vb_poll_pause(me, until_ns);
+		if (err)
+			return err;
+	}
+}
+
+int dslr_update_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
+			uint64_t until_ns)
+{
+	const struct dslr_claim *t = vb_claim_as(const struct dslr_claim, c);
+	int err = 0;
+
+	if (c->mode == VB_SHARED || mode == VB_SHARED)
+		return vb_fail(
+			-EOPNOTSUPP,
+			"'%s' cannot convert a lock from %s to %s; take an update lock if it "
+			"may have to become exclusive",
+			me->space->ops->name, vb_lock_mode_name(c->mode), vb_lock_mode_name(mode));
+	if (era_is_over(me, c))
+		return -VB_ELOST;
+	if (mode == VB_EXCLUSIVE && !readers_left(t->seen, t->ticket))
+		err = wait_readers(me, c, until_ns);
+	if (err == 0 && vb_ep_now(me->ep) >= c->valid_until_ns)
+		err = -VB_ELOST;
+	if (err == 0)
+		c->mode = mode;
+	return err;
+}
+
+/* ---- release ---- */
+
+/* n_W must still be the writer's ticket; nobody else can have moved it but by a reset. */
+static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+	uint32_t first = upd_max_w(t->ticket), era = upd_era(t->ticket);
+	uint32_t next = first + (uint32_t)dslr_slots_served(me, c, first);
+	bool last = next == dslr_options_of(me)->count_max;
+	uint64_t mine = upd_word(era, first, 0, 0, 0), old;
+	int err = dslr_swap(me, c, mine, UPD_W_MASK,
+			    upd_word(last ? era + 1 : era, last ? 0 : next, 0, 0, 0),
+			    last ? UINT64_MAX : UPD_W_MASK, &old);
+
+	if (err)
+		return err;
+	return (old & UPD_W_MASK) == mine ? 0 : -VB_ELOST;
+}
+
+/* n_S moves with other readers, n_W with update locks that came after us. */
+static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c, uint64_t add)
+{
+	const struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+	const uint64_t mask = UPD_ERA_MASK | UPD_S_MASK;
+	uint64_t n = t->seen & mask, old;
+
+	for (;;) {
+		bool last = upd_n_s(n + add) == dslr_options_of(me)->count_max;
+		int err = dslr_swap(me, c, n, mask,
+				    last ? upd_word(upd_era(n) + 1, 0, 0, 0, 0) : n + add,
+				    last ? UINT64_MAX : mask, &old);
+
+		if (err)
+			return err;
+		if ((old & mask) == n)
+			return 0;
+		if (upd_era(old) != upd_era(t->ticket))
+			return -VB_ELOST;
+		n = old & mask;
+		me->retries++;
+	}
+}
+
+static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+	uint64_t add = dslr_slots_served(me, c, upd_max_s(t->ticket)) * UPD_ONE_N_S, old, seen;
+	int err = vb_faa64_before(me->ep, c->entry, add, c->valid_until_ns, &old);
+
+	if (err == -VB_ETOOLATE)
+		return release_reader_late(me, c, add);
+	if (err)
+		return err;
+	if (vb_unlikely(upd_era(old) != upd_era(t->ticket)))
+		return vb_fail(
+			-VB_ELOST,
+			"a release of lock %llu took effect after its lease: this machine stood "
+			"still between the clock and the verb; waiters of the lock may have to "
+			"wait for a reset",
+			(unsigned long long)c->lock);
+	/* All readers have left, and so have the writers before the last of them; who came later was
+	 * refused. */
+	if (vb_unlikely(upd_n_s(old + add) == dslr_options_of(me)->count_max))
+		return dslr_swap(me, c, (old + add) & UPD_N_MASK, UPD_N_MASK,
+				 upd_word(upd_era(old) + 1, 0, 0, 0, 0), UINT64_MAX, &seen);
+	return 0;
+}
+
+int dslr_update_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	if (era_is_over(me, c))
+		return -VB_ELOST;
+	return c->mode == VB_SHARED ? release_reader(me, c) : release_writer(me, c);
+}
+
+const struct vb_lock_ops vb_lock_dslr_update = {
+	.name = "dslr-update",
+	.summary = "dslr with update locks, which read beside readers and then write",
+	.source = "seed 000, SIGMOD 2018, section 5.2",
+	DSLR_UPDATE_LOCK,
+	.convert = dslr_update_convert,
+};

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What dslr and dslr-update do in the same way, whatever their words mean: waiting for a turn, for a
+ * reset, and taking the lock away from the dead.  The rules are explained in dslr.c.
+ */
+#define VB_LOG_ROOM "dslr"
+#include "lock/dslr.h"
+
+#include "base/log.h"
+
+int dslr_open(struct vb_lock_space *s)
+{
+	struct dslr_options *o = s->options;
+
+	o->patience_slots = o->slots;
+	if (o->slots * DSLR_COUNT_MIN > o->count_max)
+		return vb_fail(-EINVAL,
+			       "'%s': leases of %llu slots and counters that end at %llu: take at "
+			       "most %llu slots, or a larger count_max",
+			       s->ops->name, (unsigned long long)o->slots,
+			       (unsigned long long)o->count_max,
+			       (unsigned long long)(o->count_max / DSLR_COUNT_MIN));
+	return 0;
+}
+
+unsigned dslr_leases_max(const struct vb_lock_space *s)
+{
+	return (unsigned)((const struct dslr_options *)s->options)->slots;
+}
+
+/* Who resets at another count, or sooner than others' leases end, takes locks away that are held. */
+int dslr_shape(const void *options, uint16_t nodes, struct vb_lock_shape *out)
+{
+	const struct dslr_options *o = options;
+
+	(void)nodes;
+	out->variant = (uint32_t)(o->count_max << 8 | o->slots);
+	return 0;
+}
+
+unsigned dslr_bypass_bound(unsigned clients, enum vb_mode mode)
+{
+	(void)clients;
+	(void)mode;
+	return 0;
+}
+
+uint64_t dslr_pause_ns(const struct vb_lock_space *s, uint64_t ahead)
+{
+	uint64_t ns = ahead * ((const struct dslr_options *)s->options)->omega_ns;
+
+	return ns < s->lease_ns / 2 ? ns : s->lease_ns / 2;
+}
+
+uint64_t dslr_patience_ns(const struct vb_lock_client *me, uint64_t ahead)
+{
+	uint64_t slots = dslr_options_of(me)->patience_slots;
+
+	if (ahead < slots)
+		slots = ahead > 1 ? ahead : 1;
+	return vb_lock_stretch(me->space, 2 * slots * me->space->lease_ns);
+}
+
+int dslr_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *w, uint64_t *posted_ns,
+	      uint64_t *done_ns)
+{
+	int err;
+
+	*posted_ns = vb_ep_now(me->ep);
+	err = vb_read64(me->ep, c->entry, w);
+	*done_ns = vb_ep_now(me->ep);
+	return err == -VB_EUNKNOWN ? -EAGAIN : err;
+}
+
+int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t expect_mask,
+	      uint64_t value, uint64_t value_mask, uint64_t *old)
+{
+	uint64_t guess = 0, seen;
+	int err;
+
+	if (vb_likely(!me->space->portable_mask)) {
+		*old = 0;
+		return vb_mcas64(me->ep, c->entry, expect, expect_mask, value, value_mask, old);
+	}
+	err = vb_read64(me->ep, c->entry, &guess);
+	while (err == 0 && (guess & expect_mask) == expect) {
+		err = vb_cas64(me->ep, c->entry, guess, value | (guess & ~value_mask), &seen);
+		if (err == 0 && seen == guess)
+			break;
+		if (err == 0)
+			me->retries++;
+		guess = seen;
+	}
+	*old = guess;
+	return err;
+}
+
+/* Nobody has moved for too long: throws everybody out, ourselves included.  The CAS compares the
+ * whole word, so that no ticket taken in the meantime is overwritten. */
+static int reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
+		 uint64_t w)
+{
+	uint64_t old;
+	int err = vb_cas64(me->ep, c->entry, w, ops->reset_word(me, w), &old);
+
+	if (err == 0 && old == w) {
+		me->recoveries++;
+		vb_debug("lock %llu: reset, it has stood still for too long",
+			 (unsigned long long)c->lock);
+	}
+	return err;
+}
+
+int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
+		   uint64_t until_ns)
+{
+	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+	const uint64_t blind_ns = ops->blind_leases * me->space->lease_ns;
+
+	for (;;) {
+		uint64_t pause = dslr_pause_ns(me->space, ops->ahead(t->seen, t->ticket));
+		uint64_t now = vb_ep_now(me->ep), posted, done, w;
+		int err;
+
+		if (now >= until_ns)
+			return -ETIMEDOUT;
+		if (pause == 0)
+			err = vb_poll_pause(me, until_ns);
+		else
+			err = vb_ep_sleep_until(me->ep,
+						now + pause < until_ns ? now + pause : until_ns);
+		if (err)
+			return err;
+		err = dslr_look(me, c, &w, &posted, &done);
+		if (err == -EAGAIN)
+			continue;
+		if (err) {
+			c->queued = false;
+			return err;
+		}
+		me->retries++;
+		if (done - t->looked_ns > blind_ns || ops->thrown_out(c, w)) {
+			me->lost++;
+			c->queued = false;
+			return -ESTALE;
+		}
+		if (ops->is_turn(me, c, w)) {
+			t->seen = w;
+			return vb_lock_grant(c, t->not_yet_ns + dslr_lease_ns(me, c), 0);
+		}
+		if ((w ^ t->seen) & ops->n_mask)
+			t->seen_since_ns = done;
+		else if (done - t->seen_since_ns >=
+			 dslr_patience_ns(me, ops->ahead(w, t->ticket))) {
+			err = reset(me, c, ops, w);
+			if (err && err != -VB_EUNKNOWN) {
+				c->queued = false;
+				return err;
+			}
+		}
+		t->seen = w;
+		t->looked_ns = done;
+		t->not_yet_ns = posted;
+	}
+}
+
+int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
+		    uint64_t w, uint64_t until_ns)
+{
+	const struct dslr_options *o = dslr_options_of(me);
+	const uint64_t patience = dslr_patience_ns(me, UINT64_MAX);
+	struct vb_backoff b = {.base_ns = o->backoff_base_ns, .cap_ns = o->backoff_cap_ns};
+	uint64_t seen = w, since = vb_ep_now(me->ep), posted, done;
+
+	vb_phase(me, VB_PHASE_RT);
+	for (;;) {
+		int err = vb_backoff_wait(me, &b, until_ns);
+
+		if (err)
+			return err;
+		err = dslr_look(me, c, &w, &posted, &done);
+		if (err == -EAGAIN)
+			continue;
+		if (err)
+			return err;
+		me->retries++;
+		if (!ops->saturated(me, w))
+			return 0;
+		if ((w ^ seen) & ops->n_mask) {
+			seen = w;
+			since = done;
+		} else if (done - since >= patience) {
+			err = reset(me, c, ops, w);
+			if (err && err != -VB_EUNKNOWN)
+				return err;
+		}
+	}
+}
