@@ -48,6 +48,10 @@
  * 6. The lease starts when the last poll that said "not yet" was posted, not when the turn is noticed:
  *    others count their 2 leases from the moment at which the counters moved.
  *
+ *    A release that comes a lease and a half after the end of its lease leaves the word alone: a lease
+ *    after it others may have reset the word, and another lease later the numbers may have come round
+ *    (5.).  Where nobody writes they do, exactly: zeroed, n_X is 0 again and n_S anything.
+ *
  * Leases of several slots (seed 000, section 5.1): a ticket may have k slots.  Its FAA and its release
  * add k, its lease is k leases long.  Where that departs from the paper:
  *
@@ -200,6 +204,14 @@ static int release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 	return old == mine ? 0 : -VB_ELOST;
 }
 
+/* Nobody resets within a lease of the end of ours (patience is twice the lease), and no numbers come
+ * round within another (5.); what is posted before lands within half a lease. */
+static inline bool too_late(const struct vb_lock_client *me, const struct vb_claim *c,
+			    uint64_t now_ns)
+{
+	return now_ns >= c->valid_until_ns + me->space->lease_ns + me->space->lease_ns / 2;
+}
+
 /* The lease is over, but nobody may have noticed: n_X tells.  n_S moves with other readers. */
 static int release_shared_late(struct vb_lock_client *me, struct vb_claim *c)
 {
@@ -209,8 +221,12 @@ static int release_shared_late(struct vb_lock_client *me, struct vb_claim *c)
 
 	for (;;) {
 		uint64_t next = n + slots * DSLR_ONE_N_S;
-		int err = swap_n(me, c, n, next, dslr_n_s(next) == dslr_options_of(me)->count_max,
-				 &old);
+		int err;
+
+		if (too_late(me, c, vb_ep_now(me->ep)))
+			return -VB_ELOST;
+		err = swap_n(me, c, n, next, dslr_n_s(next) == dslr_options_of(me)->count_max,
+			     &old);
 
 		if (err)
 			return err;
@@ -245,9 +261,14 @@ static int release_shared(struct vb_lock_client *me, struct vb_claim *c)
 	return 0;
 }
 
+/* A writer's CAS compares both n, so that the coarse clock does: what it overlooks takes luck as well
+ * (5.). */
 int dslr_release(struct vb_lock_client *me, struct vb_claim *c)
 {
-	return c->mode == VB_EXCLUSIVE ? release_exclusive(me, c) : release_shared(me, c);
+	if (c->mode == VB_SHARED)
+		return release_shared(me, c);
+	return vb_unlikely(too_late(me, c, vb_ep_now_coarse(me->ep))) ? -VB_ELOST
+								      : release_exclusive(me, c);
 }
 
 const struct vb_lock_ops vb_lock_dslr = {

@@ -163,9 +163,9 @@ int dslr_update_try(struct vb_lock_client *me, struct vb_claim *c)
 }
 
 /* The lease ended so long ago that the era may have come round: the word tells nothing any more. */
-static bool era_is_over(const struct vb_lock_client *me, const struct vb_claim *c)
+static bool era_is_over(const struct vb_lock_client *me, const struct vb_claim *c, uint64_t now_ns)
 {
-	return vb_ep_now(me->ep) > c->valid_until_ns + ERA_LEASES * me->space->lease_ns;
+	return now_ns > c->valid_until_ns + ERA_LEASES * me->space->lease_ns;
 }
 
 /* ---- conversion ---- */
@@ -252,7 +252,7 @@ int dslr_update_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_m
 			"'%s' cannot convert a lock from %s to %s; take an update lock if it "
 			"may have to become exclusive",
 			me->space->ops->name, vb_lock_mode_name(c->mode), vb_lock_mode_name(mode));
-	if (era_is_over(me, c))
+	if (era_is_over(me, c, vb_ep_now(me->ep)))
 		return -VB_ELOST;
 	if (mode == VB_EXCLUSIVE && !readers_left(t->seen, t->ticket))
 		err = wait_readers(me, c, until_ns);
@@ -289,6 +289,8 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c, ui
 	const uint64_t mask = UPD_ERA_MASK | UPD_S_MASK;
 	uint64_t n = t->seen & mask, old;
 
+	if (era_is_over(me, c, vb_ep_now(me->ep)))
+		return -VB_ELOST;
 	for (;;) {
 		bool last = upd_n_s(n + add) == dslr_options_of(me)->count_max;
 		int err = dslr_swap(me, c, n, mask,
@@ -333,9 +335,11 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 
 int dslr_update_release(struct vb_lock_client *me, struct vb_claim *c)
 {
-	if (era_is_over(me, c))
-		return -VB_ELOST;
-	return c->mode == VB_SHARED ? release_reader(me, c) : release_writer(me, c);
+	if (c->mode == VB_SHARED)
+		return release_reader(me, c);
+	/* The CAS compares n_W as well: the coarse clock does. */
+	return vb_unlikely(era_is_over(me, c, vb_ep_now_coarse(me->ep))) ? -VB_ELOST
+									 : release_writer(me, c);
 }
 
 const struct vb_lock_ops vb_lock_dslr_update = {

@@ -261,6 +261,35 @@ static void test_a_husk_of_fewer_slots(void **state)
 	close_scene(&s);
 }
 
+/*
+ * A reader stands still; a writer resets the word, readers take it to COUNT_MAX and it is zeroed; another
+ * reader holds ticket 0.  The first one's ticket was 0, too: its release must not count as that one's.
+ */
+static void test_the_numbers_come_round(void **state)
+{
+	struct vb_grant stands, g;
+	struct scene s;
+	uint64_t before;
+
+	(void)state;
+	open_scene(&s, "dslr", "count_max=1024");
+	take(s.first, VB_SHARED, 1, &stands);
+	s.began = vb_lock_now(s.first);
+	second_writes(&s);
+	assert_int_equal(s.second->recoveries, 1);
+	while (word_of(&s) != 0) {
+		take(s.third, VB_SHARED, 1, &g);
+		assert_int_equal(vb_lock_release(s.third, &g), 0);
+	}
+	take(s.third, VB_SHARED, 1, &g);
+	before = word_of(&s);
+	assert_int_equal(vb_lock_release(s.first, &stands), -VB_ELOST);
+	assert_int_equal(word_of(&s), before);
+	assert_int_equal(vb_lock_try(s.second, LOCK, VB_EXCLUSIVE, &stands), -EAGAIN);
+	assert_int_equal(vb_lock_release(s.third, &g), 0);
+	close_scene(&s);
+}
+
 /* ---- update ---- */
 
 /* Beside the readers before it; they keep it from writing, and it keeps everybody else out. */
@@ -431,6 +460,7 @@ int main(void)
 		cmocka_unit_test(test_the_last_ticket_counts_what_is_left),
 		cmocka_unit_test(test_what_is_refused),
 		cmocka_unit_test(test_a_husk_of_fewer_slots),
+		cmocka_unit_test(test_the_numbers_come_round),
 		cmocka_unit_test(test_update_beside_readers),
 		cmocka_unit_test(test_no_way_from_shared),
 		cmocka_unit_test(test_update_passes_a_reader),
