@@ -350,11 +350,17 @@ uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_l
 static int plan_memory(const struct vb_bench_plan *p)
 {
 	uint64_t most = 0, have = vb_host_meminfo("MemAvailable");
+	uint16_t nodes = p->o.nodes != 0 ? (uint16_t)p->o.nodes : 1;
 	struct statvfs fs;
 
 	for (unsigned i = 0; i < p->n_locks; i++) {
-		uint64_t bytes = vb_bench_node_bytes(p, p->lock[i]) * p->o.servers;
+		const struct vb_lock_ops *ops = p->lock[i];
+		uint64_t bytes;
 
+		/* Wrong options are told once, and not again wherever the entry's size is asked for. */
+		if (ops->shape != NULL && vb_lock_entry_bytes(ops, p->o.lock_options, nodes) == 0)
+			return -EINVAL;
+		bytes = vb_bench_node_bytes(p, ops) * p->o.servers;
 		if (bytes > most)
 			most = bytes;
 	}

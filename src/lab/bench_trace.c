@@ -81,8 +81,11 @@ static void abandon(struct vb_bench_client *c, unsigned n)
 static int take_all(struct vb_bench_client *c, const struct vb_trace_txn *txn)
 {
 	uint64_t now_ns = vb_sched_now(c->lock->ep->sched), first_end_ns = VB_FOREVER_NS;
-	uint64_t timeout_ns = c->w->plan->o.timeout_ns;
+	uint64_t timeout_ns = c->w->plan->o.timeout_ns, busy_ns = txn->think_ns;
 
+	/* With some locks in hand it may come upon a table that is being scanned. */
+	if (busy_ns < c->w->plan->o.scan_ns && txn->n > 1)
+		busy_ns = c->w->plan->o.scan_ns;
 	for (unsigned i = 0; i < txn->n; i++) {
 		uint64_t wait_ns = timeout_ns;
 		int err = 0;
@@ -96,8 +99,8 @@ static int take_all(struct vb_bench_client *c, const struct vb_trace_txn *txn)
 				wait_ns = first_end_ns - at_ns;
 		}
 		if (err == 0)
-			err = vb_bench_acquire(c, txn->lock[i].lock, txn->lock[i].mode,
-					       txn->think_ns, wait_ns, &c->held[i], &now_ns);
+			err = vb_bench_acquire(c, txn->lock[i].lock, txn->lock[i].mode, busy_ns,
+					       wait_ns, &c->held[i], &now_ns);
 		if (err) {
 			give_back(c, i);
 			return err == -ETIMEDOUT && wait_ns != timeout_ns ? -VB_ELOST : err;

@@ -66,6 +66,13 @@ same() {
 }
 is 'sim: the same seed gives the same figures' same
 
+# A hold of two leases and a half, by default ten milliseconds each.
+run bench lock --lock dslr --lock-options slots=4 --fabric sim --profile cx5 --nodes 3 --clients 8 \
+	--locks 10 --hold 25ms --duration 300ms --json "$json"
+is 'slots: exit status 0' [ "$status" = 0 ]
+is_json 'slots: nobody loses a lock that he holds for longer than a lease' \
+	'.runs[0] | .ops > 0 and .lost == 0 and .audit.violations == 0'
+
 run bench lock --lock cas --fabric sim --nodes 2 --clients 4 --locks 1k --rate 100k --duration 5ms \
 	--json "$json"
 is_json 'open loop: service and response times' \
