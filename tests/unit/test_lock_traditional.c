@@ -52,23 +52,38 @@ static void expect_queue(struct trad_memory *m, uint64_t lock, const vb_peer *wa
 	assert_int_equal(q->readers, readers);
 }
 
+/* The memory may move while the client is looked for: not two arguments of one call. */
+static void push(struct trad_memory **m, vb_peer from, uint64_t lock, uint16_t tag, uint64_t now)
+{
+	struct trad_client *c = ask(m, from, lock, tag, now);
+
+	trad_queue_push(*m, c);
+}
+
+static void leave(struct trad_memory **m, vb_peer from)
+{
+	struct trad_client *c = trad_client_of(m, from, 0, KEEP);
+
+	trad_queue_remove(*m, c);
+}
+
 static void test_order(void **state)
 {
 	struct trad_memory *m = NULL;
 
 	(void)state;
 	for (vb_peer p = 1; p <= 4; p++)
-		trad_queue_push(m, ask(&m, p, 7, p == 3 ? TRAD_ACQUIRE_S : TRAD_ACQUIRE_X, 0));
-	trad_queue_push(m, ask(&m, 9, 8, TRAD_ACQUIRE_S, 0));
+		push(&m, p, 7, p == 3 ? TRAD_ACQUIRE_S : TRAD_ACQUIRE_X, 0);
+	push(&m, 9, 8, TRAD_ACQUIRE_S, 0);
 	expect_queue(m, 7, (vb_peer[]){1, 2, 3, 4}, 4);
 	expect_queue(m, 8, (vb_peer[]){9}, 1);
-	trad_queue_remove(m, trad_client_of(&m, 2, 0, KEEP));
-	trad_queue_remove(m, trad_client_of(&m, 4, 0, KEEP));
+	leave(&m, 2);
+	leave(&m, 4);
 	expect_queue(m, 7, (vb_peer[]){1, 3}, 2);
-	trad_queue_remove(m, trad_client_of(&m, 1, 0, KEEP));
-	trad_queue_push(m, ask(&m, 1, 7, TRAD_ACQUIRE_X, 0));
+	leave(&m, 1);
+	push(&m, 1, 7, TRAD_ACQUIRE_X, 0);
 	expect_queue(m, 7, (vb_peer[]){3, 1}, 2);
-	trad_queue_remove(m, trad_client_of(&m, 9, 0, KEEP));
+	leave(&m, 9);
 	expect_queue(m, 8, NULL, 0);
 	free(m);
 }
@@ -99,11 +114,12 @@ static void test_growth(void **state)
 static void test_bound(void **state)
 {
 	struct trad_memory *m = NULL;
+	struct trad_client *c;
 	vb_peer n = 0;
 
 	(void)state;
-	while (ask(&m, n + 1, n % 3, TRAD_ACQUIRE_X, KEEP) != NULL) {
-		trad_queue_push(m, trad_client_of(&m, n + 1, KEEP, KEEP));
+	while ((c = ask(&m, n + 1, n % 3, TRAD_ACQUIRE_X, KEEP)) != NULL) {
+		trad_queue_push(m, c);
 		n++;
 	}
 	assert_int_equal(n, TRAD_CLIENTS_MAX - 1);
