@@ -157,23 +157,24 @@ int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode m
 		    uint64_t timeout_ns, struct vb_grant *out);
 
 /*
- * The same for a grant that is wanted for hold_ns, longer than a lease perhaps (a table scan; seed 000,
- * section 5.1: multi-slot leases).  Its lease is hold_ns rounded up to whole leases of the space, and
- * runs, as every lease does, from the moment at which the turn came: what is left of it when the call
- * returns, valid_until_ns says.  If the holder dies, those who wait cannot tell for as long as that
- * and more; and where hold_ns is no longer than a lease, this is vb_lock_acquire.
+ * The same for a grant that is wanted for hold_ns, longer than a lease perhaps (a table scan; seed
+ * 000, section 5.1: multi-slot leases).  Its lease is hold_ns rounded up to whole leases of the
+ * space, and runs, as every lease does, from the moment at which the turn came: what is left of it
+ * when the call returns, valid_until_ns says.  If the holder dies, those who wait cannot tell for
+ * as long as that and more; and where hold_ns is no longer than a lease, this is vb_lock_acquire.
  *
  *   -EOPNOTSUPP   hold_ns is longer than a lease, and this protocol grants for one lease only
- *   -EINVAL       hold_ns is longer than the space allows (dslr: its option `slots` times the lease)
+ *   -EINVAL       hold_ns is longer than the space allows (dslr: its option `slots` times the
+ *                 lease)
  *
- * and everything that vb_lock_acquire returns.  Locks without leases grant until the release, whatever
- * hold_ns is.  One client's calls are one thread's, as ever.
+ * and everything that vb_lock_acquire returns.  Locks without leases grant until the release,
+ * whatever hold_ns is.  One client's calls are one thread's, as ever.
  */
 int vb_lock_acquire_for(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 			uint64_t hold_ns, uint64_t timeout_ns, struct vb_grant *out);
 
-/* The longest hold_ns that vb_lock_acquire_for takes here for this mode; VB_FOREVER_NS: such grants have
- * no leases.  Any thread's call. */
+/* The longest hold_ns that vb_lock_acquire_for takes here for this mode; VB_FOREVER_NS: such
+ * grants have no leases.  Any thread's call. */
 uint64_t vb_lock_hold_max_ns(const struct vb_lock_client *client, enum vb_mode mode);
 
 /* Takes the lock only if that needs no waiting: 0, or -EAGAIN, or the errors above. */

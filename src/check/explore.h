@@ -14,8 +14,8 @@
  * A lock with intention modes is driven in all modes and converted; one with a deadlock policy is
  * asked for two locks in any order, under each policy.
  *
- * A lock with longer leases is asked for some, and held for as long; one with update locks, but without
- * intention modes, is held so and upgraded.
+ * A lock with longer leases is asked for some, and held for as long; one with update locks, but
+ * without intention modes, is held so and upgraded.
  *
  * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
  * death, lost answers, partitions and pauses above a lease.

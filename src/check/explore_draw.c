@@ -218,8 +218,8 @@ static void draw_modes(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 		add_option(d, "requests=16");
 }
 
-/* Grants of more leases than one.  Where the counters were to be exhausted they still are: more slots
- * need higher counters, and use them up sooner. */
+/* Grants of more leases than one.  Where the counters were to be exhausted they still are: more
+ * slots need higher counters, and use them up sooner. */
 static void draw_leases(const struct vb_lock_ops *ops, struct vb_rng *r, struct vb_explore_draw *d)
 {
 	static const unsigned most[] = {2, 3, 4, 8};

@@ -73,8 +73,8 @@ static bool is_shared(enum vb_mode mode)
 	return mode == VB_SHARED || mode == VB_INTENT_SHARED;
 }
 
-/* One lease for what is done in half of it; else the time of the work, and a lease for the rest: for
- * taking the other locks, and giving all back. */
+/* One lease for what is done in half of it; else the time of the work, and a lease for the rest:
+ * for taking the other locks, and giving all back. */
 static uint64_t hold_ns(const struct vb_bench_client *c, enum vb_mode mode, uint64_t busy_ns)
 {
 	uint64_t lease = c->lock->space->lease_ns, most = vb_lock_hold_max_ns(c->lock, mode);

@@ -298,10 +298,10 @@ unsigned vb_bench_client_nodes(const struct vb_bench_opts *o);
 /* What a client notes while it goes on. */
 void vb_bench_seat_set(struct vb_bench_seat *seat, enum vb_bench_doing doing);
 void vb_bench_record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns);
-/* The acquire of one lock (timeout_ns 0: without one) that will be worked under for busy_ns, with all
- * that is noted of it, and its release.  Where the lock has longer leases it asks for one that covers
- * the work, if one lease may not.  *now_ns: when it begins (by the scheduler); when it has ended.
- * 0, or the call's error. */
+/* The acquire of one lock (timeout_ns 0: without one) that will be worked under for busy_ns, with
+ * all that is noted of it, and its release.  Where the lock has longer leases it asks for one that
+ * covers the work, if one lease may not.  *now_ns: when it begins (by the scheduler); when it has
+ * ended. 0, or the call's error. */
 int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode, uint64_t busy_ns,
 		     uint64_t timeout_ns, struct vb_grant *grant, uint64_t *now_ns);
 int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t *now_ns);

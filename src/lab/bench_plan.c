@@ -357,7 +357,7 @@ static int plan_memory(const struct vb_bench_plan *p)
 		const struct vb_lock_ops *ops = p->lock[i];
 		uint64_t bytes;
 
-		/* Wrong options are told once, and not again wherever the entry's size is asked for. */
+		/* Wrong options are told once, not wherever the entry's size is asked for. */
 		if (ops->shape != NULL && vb_lock_entry_bytes(ops, p->o.lock_options, nodes) == 0)
 			return -EINVAL;
 		bytes = vb_bench_node_bytes(p, ops) * p->o.servers;

@@ -254,8 +254,9 @@ static int leave_husk(struct vb_lock_client *me, struct vb_claim *c)
 }
 
 /*
- * The client asks for a lock in whose queue its husk stands.  Same mode, and no fewer leases: takes the
- * place over, 0 and *out.  Otherwise: waits for the husk to be through, 0 and *out = NULL.
+ * The client asks for a lock in whose queue its husk stands.  Same mode, and no fewer leases:
+ * takes the place over, 0 and *out.  Otherwise: waits for the husk to be through, 0 and *out =
+ * NULL.
  */
 static int adopt_husk(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 		      uint32_t leases, uint64_t until_ns, struct vb_claim **out)

@@ -48,27 +48,29 @@
  * 6. The lease starts when the last poll that said "not yet" was posted, not when the turn is noticed:
  *    others count their 2 leases from the moment at which the counters moved.
  *
- *    A release that comes a lease and a half after the end of its lease leaves the word alone: a lease
- *    after it others may have reset the word, and another lease later the numbers may have come round
- *    (5.).  Where nobody writes they do, exactly: zeroed, n_X is 0 again and n_S anything.
+ *    A release that comes a lease and a half after the end of its lease leaves the word alone: a
+ *    lease after it others may have reset the word, and another lease later the numbers may have
+ *    come round (5.).  Where nobody writes they do, exactly: zeroed, n_X is 0 again and n_S
+ *    anything.
  *
- * Leases of several slots (seed 000, section 5.1): a ticket may have k slots.  Its FAA and its release
- * add k, its lease is k leases long.  Where that departs from the paper:
+ * Leases of several slots (seed 000, section 5.1): a ticket may have k slots.  Its FAA and its
+ * release add k, its lease is k leases long.  Where that departs from the paper:
  *
- * 7. Who waits counts 2 leases for each slot that is still to be served before its ticket, and never
- *    more than for the longest grant of the space.  The paper counts the slots that were when the ticket
- *    was drawn: a dead holder of one slot would cost the hundredth in the queue 200 leases.  All slots of
- *    the present holders are among those ahead, and nobody joins them while n stands still: who
- *    comes later stands behind the one who waits.  A refused client has no ticket that says what is
- *    ahead of it and counts for the longest grant.
+ * 7. Who waits counts 2 leases for each slot that is still to be served before its ticket, and
+ *    never more than for the longest grant of the space.  The paper counts the slots that were
+ *    when the ticket was drawn: a dead holder of one slot would cost the hundredth in the queue
+ *    200 leases.  All slots of the present holders are among those ahead, and nobody joins them
+ *    while n stands still: who comes later stands behind the one who waits.  A refused client has
+ *    no ticket that says what is ahead of it and counts for the longest grant.
  *
- * 8. Of the ticket that reaches COUNT_MAX only the slots up to it are counted, so that the last release
- *    takes the counter to COUNT_MAX and not past it, or past it too early (4.).  In the paper the
- *    client whose ticket *is* COUNT_MAX - 1 owes the reset; with k > 1 there may be no such ticket.
+ * 8. Of the ticket that reaches COUNT_MAX only the slots up to it are counted, so that the last
+ *    release takes the counter to COUNT_MAX and not past it, or past it too early (4.).  In the
+ *    paper the client whose ticket *is* COUNT_MAX - 1 owes the reset; with k > 1 there may be no
+ *    such ticket.
  *
- * 9. k refused slots are added at a time, and the numbers come round k times as fast: `slots` times 1,024
- *    is at most COUNT_MAX, and fewer than 32,767 / slots clients cannot overflow a field.  Processes
- *    that do not agree on `slots` and `count_max` do not share a space.
+ * 9. k refused slots are added at a time, and the numbers come round k times as fast: `slots`
+ *    times 1,024 is at most COUNT_MAX, and fewer than 32,767 / slots clients cannot overflow a
+ *    field.  Processes that do not agree on `slots` and `count_max` do not share a space.
  */
 #define VB_LOG_ROOM "dslr"
 #include "lock/dslr.h"
@@ -111,7 +113,7 @@ static uint64_t reset_word(const struct vb_lock_client *me, uint64_t w)
 	return x >= count_max || s >= count_max ? 0 : dslr_word(x, s, x, s);
 }
 
-/* Replaces n (and with to_zero the whole word) if both n are as expected; *old_n: what they were. */
+/* Replaces n (and with to_zero the whole word) if both n are as expected; *old_n: as they were. */
 static int swap_n(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect_n, uint64_t new_n,
 		  bool to_zero, uint64_t *old_n)
 {
@@ -204,8 +206,8 @@ static int release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 	return old == mine ? 0 : -VB_ELOST;
 }
 
-/* Nobody resets within a lease of the end of ours (patience is twice the lease), and no numbers come
- * round within another (5.); what is posted before lands within half a lease. */
+/* Nobody resets within a lease of the end of ours (patience is twice the lease), and no numbers
+ * come round within another (5.); what is posted before lands within half a lease. */
 static inline bool too_late(const struct vb_lock_client *me, const struct vb_claim *c,
 			    uint64_t now_ns)
 {
@@ -261,8 +263,8 @@ static int release_shared(struct vb_lock_client *me, struct vb_claim *c)
 	return 0;
 }
 
-/* A writer's CAS compares both n, so that the coarse clock does: what it overlooks takes luck as well
- * (5.). */
+/* A writer's CAS compares both n, so that the coarse clock does: what it overlooks takes luck as
+ * well (5.). */
 int dslr_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	if (c->mode == VB_SHARED)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The word of DSLR (seed 000, figure 3) and its options, shared by our version and the published one;
- * and what dslr and dslr-update, whose words differ, do in the same way (dslr_wait.c).
+ * The word of DSLR (seed 000, figure 3) and its options, shared by our version and the published
+ * one; and what dslr and dslr-update, whose words differ, do in the same way (dslr_wait.c).
  *
  *	 63          48 47          32 31          16 15           0
  *	+--------------+--------------+--------------+--------------+
@@ -113,7 +113,8 @@ static inline uint64_t dslr_lease_ns(const struct vb_lock_client *me, const stru
 	return c->leases * me->space->lease_ns;
 }
 
-/* What a release adds: the slots of the ticket, whose first one this is, less those beyond COUNT_MAX. */
+/* What a release adds: the slots of the ticket, whose first one this is, less those beyond
+ * COUNT_MAX. */
 static inline uint64_t dslr_slots_served(const struct vb_lock_client *me, const struct vb_claim *c,
 					 uint32_t first)
 {
@@ -127,12 +128,12 @@ unsigned dslr_leases_max(const struct vb_lock_space *space);
 int dslr_shape(const void *options, uint16_t nodes, struct vb_lock_shape *out);
 unsigned dslr_bypass_bound(unsigned clients, enum vb_mode mode);
 
-/* Waiters look again after this: omega times the slots ahead (seed 000 section 4.6), but never so late
- * that half a lease passes without a look. */
+/* Waiters look again after this: omega times the slots ahead (seed 000 section 4.6), but never so
+ * late that half a lease passes without a look. */
 uint64_t dslr_pause_ns(const struct vb_lock_space *s, uint64_t ahead);
 
-/* How long what is being served may stand still before whoever should advance it is dead: 2 leases for
- * each slot ahead, of which no holder has more than the space's longest grant. */
+/* How long what is being served may stand still before whoever should advance it is dead: 2 leases
+ * for each slot ahead, of which no holder has more than the space's longest grant. */
 uint64_t dslr_patience_ns(const struct vb_lock_client *me, uint64_t ahead);
 
 /* One look at the word: 0 and *w, -EAGAIN if the answer was lost (look again), or an error. */
@@ -141,25 +142,26 @@ int dslr_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *w, uint64
 
 /*
  * Replaces what is under value_mask if what is under expect_mask is as expected; *old is the word
- * before.  Without masked CAS the portable variant compares the whole word and tries again when only
- * the rest has moved: each time somebody else has taken a ticket (or, of a release that does not
- * compare n_S, given back a shared lock), and waiting clients take no second one.
+ * before.  Without masked CAS the portable variant compares the whole word and tries again when
+ * only the rest has moved: each time somebody else has taken a ticket (or, of a release that does
+ * not compare n_S, given back a shared lock), and waiting clients take no second one.
  */
 int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t expect_mask,
 	      uint64_t value, uint64_t value_mask, uint64_t *old);
 
-/* Waits for the turn of the ticket.  0: granted; -ETIMEDOUT, -ECANCELED (still queued); -ESTALE (thrown
- * out or given up: take another ticket); or an error. */
+/* Waits for the turn of the ticket.  0: granted; -ETIMEDOUT, -ECANCELED (still queued); -ESTALE
+ * (thrown out or given up: take another ticket); or an error. */
 int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
 		   uint64_t until_ns);
 
-/* The counters were found exhausted in w: waits until somebody has reset them, or does after two leases
- * of the longest kind; whether the last ticket has many slots a refused client cannot tell. */
+/* The counters were found exhausted in w: waits until somebody has reset them, or does after two
+ * leases of the longest kind; how many slots the last ticket has a refused client cannot tell. */
 int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
 		    uint64_t w, uint64_t until_ns);
 
 /*
- * An acquire, given how to draw a ticket: `add` is what the FAA adds.  Uncontended it is the FAA alone.
+ * An acquire, given how to draw a ticket: `add` is what the FAA adds.  Uncontended it is the FAA
+ * alone.
  */
 static inline int dslr_draw_until_granted(struct vb_lock_client *me, struct vb_claim *c,
 					  const struct dslr_word_ops *ops, uint64_t add,

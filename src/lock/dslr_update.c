@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DSLR with update locks (seed 000, section 5.2): beside earlier readers a client may hold a lock that
- * it means to write under, and becomes their successor when they have gone.
+ * DSLR with update locks (seed 000, section 5.2): beside earlier readers a client may hold a lock
+ * that it means to write under, and becomes their successor when they have gone.
  *
  *	 63      56 55           42 41           28 27           14 13            0
  *	+----------+---------------+---------------+---------------+---------------+
@@ -15,8 +15,9 @@
  *   release   exclusive and update 1 masked CAS, shared 1 FAA
  *   try       1 READ + 1 CAS
  *
- *   Promises  shared, exclusive and update; first come, first served (bypass 0 while nobody is thrown
- *             out); survives the death of holders and waiters, as dslr.  No token of its own.
+ *   Promises  shared, exclusive and update; first come, first served (bypass 0 while nobody
+ *             is thrown out); survives the death of holders and waiters, as dslr.  No token of
+ *             its own.
  *
  * Whoever may write, at once (exclusive) or later (update), is a *writer* and draws a ticket from
  * max_W.  The turn of a ticket comes
@@ -25,33 +26,36 @@
  *   update      when n_W is its max_W: the writers before it have left, readers may be there;
  *   exclusive   when, as well, n_S is its max_S: the readers before it have left, too.
  *
- * An update lock becomes exclusive when n_S reaches the max_S of its ticket.  Who comes after a writer
- * waits for n_W, so that no reader joins meanwhile and the wait is bounded by the readers' leases.
+ * An update lock becomes exclusive when n_S reaches the max_S of its ticket.  Who comes after a
+ * writer waits for n_W, so that no reader joins meanwhile and the wait is bounded by the readers'
+ * leases.
  *
- * Where it departs from the paper, and why (the interleavings are in doc/locks/dslr-update.md; leases,
- * slots and resets are explained in dslr.c):
+ * Where it departs from the paper, and why (the interleavings are in doc/locks/dslr-update.md;
+ * leases, slots and resets are explained in dslr.c):
  *
- * 1. The paper adds two counters, n_U and max_U, to the four.  Exclusive and update locks exclude each
- *    other and are served in one order: one pair of counters does for both.  Six counters in
+ * 1. The paper adds two counters, n_U and max_U, to the four.  Exclusive and update locks exclude
+ *    each other and are served in one order: one pair of counters does for both.  Six counters in
  *    64 bits have ten bits each, of which the highest is the canary: 512 tickets until a reset,
  *    which a hot lock draws in a millisecond, and 512 refused clients that overflow a field.
  *
- * 2. A reader's turn is n_W >= max_W, not n_W = max_W.  An update lock that comes after a reader does
- *    not wait for it, and may have been given back by the time the reader looks.
+ * 2. A reader's turn is n_W >= max_W, not n_W = max_W.  An update lock that comes after a reader
+ *    does not wait for it, and may have been given back by the time the reader looks.
  *
- * 3. Hence n_W beyond a reader's ticket no longer says that the reader was reset away (dslr.c, departure
- *    1); the era does: every reset adds one to it, and a ticket is good while the era is its own.
- *    It comes round after 256 resets, each of which takes two leases or COUNT_MAX tickets.
+ * 3. Hence n_W beyond a reader's ticket no longer says that the reader was reset away (dslr.c,
+ *    departure 1); the era does: every reset adds one to it, and a ticket is good while the era is
+ *    its own.  It comes round after 256 resets, each of which takes two leases or COUNT_MAX
+ *    tickets.
  *
- * 4. The update lock with the last ticket before COUNT_MAX waits for the earlier readers before it is
- *    granted: whoever advances a counter to COUNT_MAX writes zeros, and must be the last of all.
+ * 4. The update lock with the last ticket before COUNT_MAX waits for the earlier readers before it
+ *    is granted: whoever advances a counter to COUNT_MAX writes zeros, and must be the last of
+ *    all.
  *
- * 5. Who converts resets the word, too, if the readers before it are dead, but stays: the new word has it
- *    as its only ticket.  Otherwise a client that alone uses the lock would never get past a dead
- *    reader: its own release and its next update ticket count as progress.
+ * 5. Who converts resets the word, too, if the readers before it are dead, but stays: the new word
+ *    has it as its only ticket.  Otherwise a client that alone uses the lock would never get past
+ *    a dead reader: its own release and its next update ticket count as progress.
  *
- * 6. A release that comes more than ERA_LEASES after the end of its lease leaves the word alone: the era
- *    could have come round.
+ * 6. A release that comes more than ERA_LEASES after the end of its lease leaves the word alone:
+ *    the era could have come round.
  */
 #define VB_LOG_ROOM "dslr-update"
 #include "lock/dslr_update.h"
@@ -60,7 +64,7 @@
 
 #define COUNT_MAX 8192
 #define SLOTS_MAX 8
-/* 256 times COUNT_MAX_MIN tickets are not drawn, and 256 times two leases do not pass, in so many. */
+/* In so many neither 256 times 1,024 tickets are drawn nor 256 times two leases pass. */
 #define ERA_LEASES 4
 
 const struct vb_opt dslr_update_option_table[] = {DSLR_OPTIONS(COUNT_MAX, "8192"),
@@ -170,7 +174,7 @@ static bool era_is_over(const struct vb_lock_client *me, const struct vb_claim *
 
 /* ---- conversion ---- */
 
-/* The readers before us are dead.  The word with us as its only ticket; everybody else draws anew. */
+/* The readers before us are dead: the word with us as its only ticket; the others draw anew. */
 static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_t w)
 {
 	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
@@ -191,9 +195,10 @@ static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_
 }
 
 /*
- * Waits until the readers before us have left.  Our own lease may end meanwhile and the lock be ours all
- * the same: as long as the era and n_W are those of our ticket nobody has written.  When we had to
- * wait, the others saw n_S move after our last look, and have counted from there: a new lease.
+ * Waits until the readers before us have left.  Our own lease may end meanwhile and the lock be
+ * ours all the same: as long as the era and n_W are those of our ticket nobody has written.  When
+ * we had to wait, the others saw n_S move after our last look, and have counted from there: a new
+ * lease.
  */
 static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
@@ -325,8 +330,8 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 			"still between the clock and the verb; waiters of the lock may have to "
 			"wait for a reset",
 			(unsigned long long)c->lock);
-	/* All readers have left, and so have the writers before the last of them; who came later was
-	 * refused. */
+	/* All readers have left, and so have the writers before the last of them; who came later
+	 * was refused. */
 	if (vb_unlikely(upd_n_s(old + add) == dslr_options_of(me)->count_max))
 		return dslr_swap(me, c, (old + add) & UPD_N_MASK, UPD_N_MASK,
 				 upd_word(upd_era(old) + 1, 0, 0, 0, 0), UINT64_MAX, &seen);

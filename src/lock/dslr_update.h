@@ -14,7 +14,7 @@
 #define UPD_ERA_SHIFT (4 * UPD_BITS)
 #define UPD_ERA_MASK  (0xffull << UPD_ERA_SHIFT)
 #define UPD_S_MASK    (UPD_FIELD * UPD_ONE_N_S)
-#define UPD_W_MASK    (UPD_ERA_MASK | UPD_FIELD * UPD_ONE_N_W) /* what a writer's release compares */
+#define UPD_W_MASK    (UPD_ERA_MASK | UPD_FIELD * UPD_ONE_N_W) /* of a writer's release */
 #define UPD_N_MASK    (UPD_W_MASK | UPD_S_MASK)
 _Static_assert(UPD_ERA_SHIFT + 8 == 64, "four counters and an era of 8 bits fill the word");
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What dslr and dslr-update do in the same way, whatever their words mean: waiting for a turn, for a
- * reset, and taking the lock away from the dead.  The rules are explained in dslr.c.
+ * What dslr and dslr-update do in the same way, whatever their words mean: waiting for a turn, for
+ * a reset, and taking the lock away from the dead.  The rules are explained in dslr.c.
  */
 #define VB_LOG_ROOM "dslr"
 #include "lock/dslr.h"
@@ -28,7 +28,7 @@ unsigned dslr_leases_max(const struct vb_lock_space *s)
 	return (unsigned)((const struct dslr_options *)s->options)->slots;
 }
 
-/* Who resets at another count, or sooner than others' leases end, takes locks away that are held. */
+/* Who resets at another count, or sooner than others' leases end, takes held locks away. */
 int dslr_shape(const void *options, uint16_t nodes, struct vb_lock_shape *out)
 {
 	const struct dslr_options *o = options;

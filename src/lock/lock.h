@@ -125,9 +125,9 @@ struct vb_lock_ops {
 	const char *planted;     /* the audit rule that catches it; NULL: not a planted bug */
 	uint32_t entry_bytes;    /* 8 or 16 (or a multiple): zero-filled is the free lock.  0: the
 	                           * protocol keeps its locks elsewhere */
-	unsigned
-		recovery_leases; /* with VB_LOCK_SURVIVES: a dead holder costs at most so many; and so
-	                           * many times leases_max, where there are longer ones */
+	/* With VB_LOCK_SURVIVES: a dead holder costs at most so many (vb_lock_recovery_leases where
+	 * grants may be longer). */
+	unsigned recovery_leases;
 	const struct vb_opt *options;
 	size_t options_size;
 	const char *verbs_uncontended,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leases of several slots, and update locks, in virtual time: who waits how long for a holder that is
- * dead, what the last ticket before a reset of the counters counts, what an update lock waits for.
+ * Leases of several slots, and update locks, in virtual time: who waits how long for a holder that
+ * is dead, what the last ticket before a reset of the counters counts, what an update lock waits
+ * for.
  */
 #include "sim_test.h"
 
@@ -163,8 +164,8 @@ static void test_a_queue_of_the_dead_is_bounded(void **state)
 }
 
 /*
- * The ticket that reaches COUNT_MAX has two slots, of which one is beyond it.  Were both counted, the
- * counter would pass COUNT_MAX while the other reader is still there, or never reach it.
+ * The ticket that reaches COUNT_MAX has two slots, of which one is beyond it.  Were both counted,
+ * the counter would pass COUNT_MAX while the other reader is still there, or never reach it.
  */
 static void test_the_last_ticket_counts_what_is_left(void **state)
 {
@@ -262,8 +263,9 @@ static void test_a_husk_of_fewer_slots(void **state)
 }
 
 /*
- * A reader stands still; a writer resets the word, readers take it to COUNT_MAX and it is zeroed; another
- * reader holds ticket 0.  The first one's ticket was 0, too: its release must not count as that one's.
+ * A reader stands still; a writer resets the word, readers take it to COUNT_MAX and it is zeroed;
+ * another reader holds ticket 0.  The first one's ticket was 0, too: its release must not count as
+ * that one's.
  */
 static void test_the_numbers_come_round(void **state)
 {
@@ -342,8 +344,8 @@ static void test_no_way_from_shared(void **state)
 }
 
 /*
- * A reader in the queue: the writer before it leaves, and before it looks again an update lock comes
- * and goes.  Its turn has come all the same.
+ * A reader in the queue: the writer before it leaves, and before it looks again an update lock
+ * comes and goes.  Its turn has come all the same.
  */
 static void update_in_passing(void *arg)
 {
@@ -405,7 +407,8 @@ static void test_convert_past_the_dead(void **state)
 	close_scene(&s);
 }
 
-/* With the last ticket before a reset it waits for the readers at once: its release clears the word. */
+/* With the last ticket before a reset it waits for the readers at once: its release clears the
+ * word. */
 static void test_the_last_update_ticket(void **state)
 {
 	struct vb_grant reader, u;

@@ -189,10 +189,8 @@ static void test_shiftlock(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mcs),
-		cmocka_unit_test(test_ncosed),
-		cmocka_unit_test(test_dslr),
-		cmocka_unit_test(test_dslr_update),
+		cmocka_unit_test(test_mcs),       cmocka_unit_test(test_ncosed),
+		cmocka_unit_test(test_dslr),      cmocka_unit_test(test_dslr_update),
 		cmocka_unit_test(test_shiftlock),
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * planted:one-slot-patience.  dslr whose waiters know of one lease only: they take the lock away from
- * a holder whose ticket has several slots as soon as two leases have passed.
+ * planted:one-slot-patience.  dslr whose waiters know of one lease only: they take the lock away
+ * from a holder whose ticket has several slots as soon as two leases have passed.
  */
 #include "check/planted/planted.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * planted:eager-upgrade.  dslr-update whose update lock becomes exclusive as soon as its holder wants to
- * write, whether or not the readers before it have left.
+ * planted:eager-upgrade.  dslr-update whose update lock becomes exclusive as soon as its holder
+ * wants to write, whether or not the readers before it have left.
  */
 #include "check/planted/planted.h"
 

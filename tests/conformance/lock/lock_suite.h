@@ -185,8 +185,8 @@ static void shared_together(void **state)
 	world_close(&w);
 }
 
-/* Everybody adds to a cell: reads it under an update lock, beside readers, and writes it when the lock
- * has become exclusive.  Readers must never see it change. */
+/* Everybody adds to a cell: reads it under an update lock, beside readers, and writes it when the
+ * lock has become exclusive.  Readers must never see it change. */
 static void upgrade_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 {
 	for (unsigned r = 0; r < ROUNDS / 2; r++) {
