@@ -3,6 +3,8 @@
 #
 # usage: scripts/build.sh DIR [MESON-SETUP-OPTION...]
 #
+# VERBENA_BUILD_TARGETS  what to build (everything)
+#
 # Builds into DIR: a release build unless the options say otherwise.  A directory that was set up with
 # other options or from another place, or by a setup that did not finish, is made anew.
 set -eu
@@ -16,4 +18,5 @@ if [ ! -f "$dir/build.ninja" ] || [ "$(cat "$dir/.setup" 2>/dev/null)" != "$setu
 	meson setup "$dir" --buildtype=release "$@" </dev/null
 	printf '%s\n' "$setup" >"$dir/.setup"
 fi
-exec ninja -C "$dir"
+# shellcheck disable=SC2086
+exec ninja -C "$dir" ${VERBENA_BUILD_TARGETS-}
