@@ -64,7 +64,7 @@ for i in 1 2 3; do
 done
 mv "$work/join.json" "$json"
 is '--join: audit clean' audited 2
-is '--join: one of them prints' [ "$(cat "$work"/[123].out | grep -c '^dslr')" = 1 ]
+is '--join: one of them prints' [ "$(cat "$work"/[123].out | grep -c '^dslr ')" = 1 ]
 
 # By a file; two servers.
 port
@@ -169,6 +169,6 @@ else
 	status=$?
 	is 'mpirun -n 3: exit status 0' [ "$status" = 0 ]
 	is 'mpirun -n 3: audit clean' audited "$("$verbena" list --json | jq '.locks | length')"
-	is 'mpirun -n 3: one of them prints' [ "$(grep -c '^dslr' "$work/out")" = 1 ]
+	is 'mpirun -n 3: one of them prints' [ "$(grep -c '^dslr ' "$work/out")" = 1 ]
 fi
 finish
