@@ -8,11 +8,11 @@
  *   release   1 masked CAS or FAA (128); with a successor + 1 message
  *   try       1 masked CAS (exclusive), 1 READ + 1 masked CAS (shared)
  *
- *   Promises  shared and exclusive; writers are FIFO, at most 16 (max_writers) of them pass a waiting reader, readers
- *             admitted at a change of epoch pass waiting writers; survives the death of anybody but
- *             the lock server: the survivors go on after 3 leases without a release (plus half a
- *             lease until they ask, and the server's answer).  The token of an exclusive grant is
- *             RelCnt: generation and releases so far.
+ *   Promises  shared and exclusive; writers are FIFO, at most 16 (max_writers) of them pass a waiting
+ *             reader, readers admitted at a change of epoch pass waiting writers; survives the death
+ *             of anybody but the lock server: the survivors go on after 3 leases without a release
+ *             (plus half a lease until they ask, and the server's answer).  The token of an exclusive
+ *             grant is RelCnt: generation and releases so far.
  *
  * A writer swaps itself into TailPtr.  An empty queue and no readers: granted.  Readers but no writer:
  * it waits until RelCnt has grown by their number.  A predecessor: it says SUCCESSOR to him and waits
@@ -49,6 +49,8 @@
  */
 #define VB_LOG_ROOM "shiftlock"
 #include "lock/shiftlock.h"
+
+#include <limits.h>
 
 #include "base/log.h"
 
@@ -677,16 +679,28 @@ static void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *
 }
 
 /*
- * Writers are FIFO among themselves.  A reader lets at most 16 writers pass until the epoch flips.  A
- * writer lets each reader pass once per flip, and there is a flip for every 16 writers ahead of it,
- * one for the part that is left, and one that the first of them may cause.  That is for max_writers'
- * default.
+ * Writers are FIFO among themselves.  A reader lets at most N writers pass until the epoch flips.  A
+ * writer lets each reader pass once per flip, and there is a flip for every N writers ahead of it,
+ * one for the part that is left, and one that the first of them may cause.
  */
+static unsigned bypass_of_n(uint64_t n, unsigned clients, enum vb_mode mode)
+{
+	uint64_t bound = mode == VB_SHARED ? n : clients * (clients / n + 2);
+
+	return bound < UINT_MAX ? (unsigned)bound : UINT_MAX;
+}
+
 static unsigned shiftlock_bypass_bound(unsigned clients, enum vb_mode mode)
 {
-	if (mode == VB_SHARED)
-		return SL_WRITERS_MAX;
-	return clients * (clients / SL_WRITERS_MAX + 2);
+	return bypass_of_n(SL_WRITERS_MAX, clients, mode);
+}
+
+static unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned clients,
+					  enum vb_mode mode)
+{
+	const struct sl_options *o = space->options;
+
+	return bypass_of_n(o->max_writers, clients, mode);
 }
 
 const struct vb_lock_ops vb_lock_shiftlock = {
@@ -707,6 +721,7 @@ const struct vb_lock_ops vb_lock_shiftlock = {
 	.verbs_uncontended = "1 masked CAS (exclusive) or FAA (shared), 128 bits; release 1 more",
 	.verbs_contended = "+ 2 SENDs per writer; READs only behind readers or as a waiting reader",
 	.bypass_bound = shiftlock_bypass_bound,
+	.bypass_bound_of = shiftlock_bypass_bound_of,
 	.acquire = shiftlock_acquire,
 	.resume = shiftlock_resume,
 	.try_acquire = shiftlock_try,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * In which order locks are granted where that is decided by thresholds: readers that pass in a server's
- * queue, groups of nodes and readers' turns in rma-rw.  Clients come one after the other while the first
- * one holds the lock; who is granted when is written down, and compared.
+ * queue, writers in a row in shiftlock, groups of nodes and readers' turns in rma-rw.  Clients come one
+ * after the other while the first one holds the lock; who is granted when is written down, and compared.
  */
 #include "sim_test.h"
 
@@ -119,6 +119,36 @@ static void test_server_queue(void **state)
 	expect_order("traditional-ro", "readers_pass=1", "W1 W2 R1 R2 W3 R3 R4", "abcdfeg", 3);
 }
 
+/* The readers' turn comes after N writers, and the auditor is told how many may pass a reader. */
+static void test_shiftlock_writers(void **state)
+{
+	static const struct {
+		const char *options, *order;
+		unsigned passed;
+	} cases[] = {
+		{"max_writers=1", "abdcef", 1},
+		{"max_writers=2", "acbdef", 2},
+		{"max_writers=3", "acebdf", 3},
+		{NULL, "acefbd", 16},
+		{"max_writers=4g", "acefbd", 4000000000u},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(cases); i++) {
+		const struct vb_lock_space_params p = {
+			.lock = "shiftlock", .options = cases[i].options, .locks = 1};
+		struct vb_lock_space *space;
+		struct vb_fabric *f;
+
+		expect_order("shiftlock", cases[i].options, "W1 R2 W1 R3 W1 W1", cases[i].order, 2);
+		f = cluster("profile=cx5", NODES, 1);
+		assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+		assert_int_equal(space->ops->bypass_bound_of(space, 6, VB_SHARED), cases[i].passed);
+		vb_lock_space_close(space);
+		vb_fabric_close(f);
+	}
+}
+
 static void test_rma_groups(void **state)
 {
 	(void)state;
@@ -184,9 +214,8 @@ static void test_rma_shape(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_server_queue),
-		cmocka_unit_test(test_rma_groups),
-		cmocka_unit_test(test_rma_turns),
+		cmocka_unit_test(test_server_queue), cmocka_unit_test(test_shiftlock_writers),
+		cmocka_unit_test(test_rma_groups),   cmocka_unit_test(test_rma_turns),
 		cmocka_unit_test(test_rma_shape),
 	};
 
