@@ -325,11 +325,14 @@ int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_o
 int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_space *space,
 			struct vb_audit **out);
 
-/* Lock servers of a run, all on the calling thread. */
+/* Lock servers of a run, all on the calling thread; zero-filled there are none. */
 struct vb_bench_servers {
-	struct vb_lock_server *server[VB_LOCK_WORKERS_MAX * 4];
-	unsigned n;
+	struct vb_lock_server **server;
+	unsigned n, room;
 };
+/* Those of one node, --server-threads of them; of all nodes. */
+int vb_bench_servers_of(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
+			struct vb_lock_space *space, uint16_t node);
 int vb_bench_servers_start(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
 			   struct vb_lock_space *space);
 void vb_bench_servers_stop(struct vb_bench_servers *s);

@@ -44,15 +44,9 @@ static int servers_open(struct net_run *u)
 {
 	int err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
 
-	for (unsigned i = 0; i < u->plan->o.server_threads && err == 0; i++) {
-		struct vb_lock_server *s;
-
-		err = vb_lock_server_start(u->space, (uint16_t)u->crew->rank, i,
-					   (unsigned)u->plan->o.server_threads, &s);
-		if (err == 0 && s != NULL)
-			u->servers.server[u->servers.n++] = s;
-	}
-	return err;
+	return err != 0 ? err
+			: vb_bench_servers_of(&u->servers, u->plan, u->space,
+					      (uint16_t)u->crew->rank);
 }
 
 static int clients_open(struct net_run *u)

@@ -61,7 +61,7 @@ static const struct vb_opt what_table[] = {
 		O, nodes, "nodes", NULL, 1, 4096,
 		"number of nodes (1; sim: 6); the first are the servers, clients are spread over "
 		"the others"),
-	VB_OPT_SIZE(O, servers, "servers", "1", 1, 64, "nodes that hold the locks"),
+	VB_OPT_SIZE(O, servers, "servers", "1", 1, 1024, "nodes that hold the locks"),
 	VB_OPT_SIZE(O, server_threads, "server-threads", "1", 1, 64,
 		    "workers of each lock server, for protocols with a server side"),
 	VB_OPT_TIME(
@@ -338,7 +338,8 @@ uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_l
 {
 	uint16_t nodes = plan->o.nodes != 0 ? (uint16_t)plan->o.nodes : 1;
 	uint32_t entry = vb_lock_entry_bytes(ops, plan->o.lock_options, nodes);
-	uint64_t each = (entry + sizeof(uint64_t) + 15) & ~15ull;
+	/* The token is the largest that there can be; a lock that the protocol keeps elsewhere has none. */
+	uint64_t each = entry != 0 ? (entry + sizeof(uint64_t) + 15) & ~15ull : 0;
 	uint64_t locks = plan->o.locks / plan->o.servers + 1;
 
 	/* The header, other regions of the protocol, and the fabric's own alignment. */

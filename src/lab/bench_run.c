@@ -49,40 +49,55 @@ int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_s
 		.ops = space->ops,
 		.space = space,
 		.fencing = plan->o.fencing,
-		/* A recovery lets everybody queue anew: no order is promised across it.  The bounds
-		 * are those of the protocols' own defaults. */
-		.bypass = plan->o.fabric == VB_BENCH_SIM && plan->o.fail_rate == 0 &&
-			  plan->o.lock_options == NULL,
+		/* A recovery lets everybody queue anew: no order is promised across it. */
+		.bypass = plan->o.fabric == VB_BENCH_SIM && plan->o.fail_rate == 0,
 	};
 
 	*out = NULL;
 	return plan->o.no_audit ? 0 : vb_audit_open(&p, out);
 }
 
+int vb_bench_servers_of(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
+			struct vb_lock_space *space, uint16_t node)
+{
+	unsigned workers = (unsigned)plan->o.server_threads, room = s->n + workers;
+
+	if (room > s->room) {
+		struct vb_lock_server **more = reallocarray(s->server, room, sizeof(*more));
+
+		if (more == NULL)
+			return vb_fail(-ENOMEM, "no memory for %u lock servers", room);
+		s->server = more;
+		s->room = room;
+	}
+	for (unsigned i = 0; i < workers; i++) {
+		struct vb_lock_server *server;
+		int err = vb_lock_server_start(space, node, i, workers, &server);
+
+		if (err)
+			return err;
+		if (server != NULL)
+			s->server[s->n++] = server;
+	}
+	return 0;
+}
+
 int vb_bench_servers_start(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
 			   struct vb_lock_space *space)
 {
-	s->n = 0;
-	for (unsigned node = 0; node < plan->o.servers; node++) {
-		for (unsigned i = 0; i < plan->o.server_threads; i++) {
-			struct vb_lock_server *server;
-			int err;
+	int err = 0;
 
-			err = vb_lock_server_start(space, (uint16_t)node, i,
-						   (unsigned)plan->o.server_threads, &server);
-			if (err)
-				return err;
-			if (server != NULL)
-				s->server[s->n++] = server;
-		}
-	}
-	return 0;
+	for (unsigned node = 0; node < plan->o.servers && err == 0; node++)
+		err = vb_bench_servers_of(s, plan, space, (uint16_t)node);
+	return err;
 }
 
 void vb_bench_servers_stop(struct vb_bench_servers *s)
 {
 	while (s->n > 0)
 		vb_lock_server_stop(s->server[--s->n]);
+	free(s->server);
+	*s = (struct vb_bench_servers){0};
 }
 
 void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_meter *out)
