@@ -96,6 +96,7 @@ enum levels { LEVELS_ROWS, LEVELS_TABLE, LEVELS_FULL };
 struct rows_opts {
 	uint64_t warehouses, homes;
 	int isolation, levels;
+	bool fixed;
 };
 
 #define O struct rows_opts
@@ -111,6 +112,10 @@ static const struct vb_opt table[] = {
 		    "groups of warehouses, to which the nodes with clients belong in turn; a group "
 		    "lies on "
 		    "one server (0: as many as nodes with clients)"),
+	VB_OPT_FLAG(
+		O, fixed, "fixed",
+		"each client stays at one warehouse of its home, as a terminal of TPC-C does, and "
+		"does not draw one for each transaction"),
 	VB_OPT_END};
 #undef O
 
@@ -118,6 +123,7 @@ struct rows {
 	uint32_t homes, per_home, warehouses, servers;
 	bool reads; /* lock what they read */
 	bool scans;
+	bool fixed; /* a client's own warehouse is always the same */
 	enum levels levels;
 	uint32_t range_first[TABLES], row_first[TABLES]; /* of a warehouse's locks */
 	uint32_t each;                                   /* locks of a warehouse */
@@ -185,6 +191,7 @@ static int init(struct vb_trace *t)
 	own->servers = t->p.servers;
 	own->reads = o->isolation == SERIALIZABLE;
 	own->levels = (enum levels)o->levels;
+	own->fixed = o->fixed;
 	number_locks(own);
 	name_customers(own, t->p.seed);
 	t->locks = (homes + own->servers - 1) / own->servers * own->per_home * own->each *
@@ -422,7 +429,9 @@ static void next(struct vb_trace_client *c)
 {
 	const struct rows *own = c->t->own;
 	uint32_t home = c->host % own->homes;
-	uint32_t w = home * own->per_home + (uint32_t)vb_rng_below(&c->rng, own->per_home);
+	uint32_t at = own->fixed ? c->number / own->homes % own->per_home
+				 : (uint32_t)vb_rng_below(&c->rng, own->per_home);
+	uint32_t w = home * own->per_home + at;
 
 	c->txn.home = w;
 	if (own->scans && vb_rng_chance(&c->rng, c->t->p.scan_rate)) {

@@ -407,6 +407,34 @@ static void test_rows_levels(void **state)
 	}
 }
 
+/* A terminal stays at its warehouse, and the terminals of a home have its warehouses in turn. */
+static void test_fixed_warehouses(void **state)
+{
+	enum { HOSTS = 2, WAREHOUSES = 3, CLIENTS = HOSTS * WAREHOUSES };
+	struct vb_trace_params p = params(CLIENTS, HOSTS, HOSTS);
+	struct vb_trace_client c;
+	struct vb_trace t;
+	unsigned at[HOSTS * WAREHOUSES] = {0};
+
+	(void)state;
+	p.options = "fixed=yes,warehouses=3";
+	assert_int_equal(vb_trace_open(&t, "tpcc-rows", &p), 0);
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		uint64_t home;
+
+		assert_int_equal(vb_trace_client_open(&t, i, &c), 0);
+		home = vb_trace_next(&c)->home;
+		assert_int_equal(home / WAREHOUSES, i % HOSTS);
+		at[home]++;
+		for (unsigned n = 0; n < 200; n++)
+			assert_int_equal(vb_trace_next(&c)->home, home);
+		vb_trace_client_close(&c);
+	}
+	for (unsigned w = 0; w < HOSTS * WAREHOUSES; w++)
+		assert_int_equal(at[w], 1);
+	vb_trace_close(&t);
+}
+
 /* ---- what all have in common ---- */
 
 /* The same seed gives the same transactions, another one others; clients draw for themselves. */
@@ -598,6 +626,7 @@ int main(void)
 		cmocka_unit_test(test_smallbank),
 		cmocka_unit_test(test_rows_without_levels),
 		cmocka_unit_test(test_rows_levels),
+		cmocka_unit_test(test_fixed_warehouses),
 		cmocka_unit_test(test_seeds),
 		cmocka_unit_test(test_both),
 		cmocka_unit_test(test_sort),
