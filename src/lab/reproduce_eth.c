@@ -50,9 +50,8 @@ static const char differs[] =
 	"single verbs could be checked: transactions and requests per second are not the "
 	"paper's, only ratios and counts are compared; requests to one's own node take the "
 	"network, where the paper has shared memory; a warehouse's locks are spread over the 16 "
-	"agents of its node; a transaction gives its locks back one by one; data are not read or "
-	"written, and there is no two-phase commit; 16 warehouses a node, so 2,048 with 4,096 "
-	"cores";
+	"agents of its node; data are not read or written, and there is no two-phase commit; 16 "
+	"warehouses a node, so 2,048 with 4,096 cores";
 
 static const struct vb_repro_check checks[] = {
 	{"ETH-04", VB_CHECK_RATIO, "txns", VB_AT("BW", "repeatable read", "*"),
