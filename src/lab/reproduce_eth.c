@@ -5,8 +5,8 @@
  * at a warehouse of its node (sections 4.1, 4.2).
  *
  * The network is that of cx5, not Aries: of Aries's single verbs we know no measurements that we could
- * check, and a profile of guesses would say less than one that is what it says.  So requests per second
- * are not compared with the paper's; counts of locks and ratios between our own runs are.
+ * check, and a profile of guesses would say less than one that is what it says.  What does not depend on
+ * the network are counts of locks and, mostly, ratios between our own runs.
  */
 #define VB_LOG_ROOM "reproduce"
 #include "lab/reproduce.h"
@@ -47,16 +47,23 @@ static const char *const metrics[] = {"txns", "goodput", "locks", NULL};
 
 static const char differs[] =
 	"the network is a ConnectX-5's (profile cx5), not Aries, of which no measurements of "
-	"single verbs could be checked: transactions and requests per second are not the "
-	"paper's, only ratios and counts are compared; requests to one's own node take the "
-	"network, where the paper has shared memory; a warehouse's locks are spread over the 16 "
-	"agents of its node; data are not read or written, and there is no two-phase commit; 16 "
-	"warehouses a node, so 2,048 with 4,096 cores";
+	"single verbs could be checked, so that transactions and requests per second are those of "
+	"another machine; requests to one's own node take the network, where the paper has shared "
+	"memory; a warehouse's locks are spread over the 16 agents of its node; data are not read "
+	"or written, and there is no two-phase commit; 16 warehouses a node, so 2,048 with 4,096 "
+	"cores";
 
 static const struct vb_repro_check checks[] = {
 	{"ETH-04", VB_CHECK_RATIO, "txns", VB_AT("BW", "repeatable read", "*"),
 	 VB_AT("BW", "serializable", "*"), 1.52, 1.52},
 	{"ETH-05", VB_CHECK_CLOSE, "goodput", VB_AT("BW", "*", "*"), VB_AT("*", "*", "*"), 0, 0},
+	{"ETH-05",
+	 VB_CHECK_AMOUNT,
+	 "goodput",
+	 VB_AT("BW", "serializable", "4096"),
+	 {0},
+	 1350e3,
+	 1350e3},
 	{"ETH-06", VB_CHECK_CLOSE, "txns", VB_AT("BW", "*", "*"), VB_AT("*", "*", "*"), 0, 0},
 	{"ETH-07", VB_CHECK_AMOUNT, "locks", VB_AT("BW", "serializable", "128"), {0}, 52.6, 52.6},
 	{"ETH-07",
