@@ -21,8 +21,8 @@
 		NULL, NULL                                                                         \
 	}
 
-/* Section 4.1: clocks are off by 50 us at most, which is drtm's default, and leases are 10 ms long, also
- * those of readers. */
+/* Section 4.1: clocks are off by 50 us at most, which is drtm's default, and leases are 10 ms long,
+ * also those of readers. */
 #define DRTM LOCK("DrTM", "drtm lock-options=read_lease=0")
 /* One queue and one counter, as in the port of RMA-RW beside the authors' ShiftLock. */
 #define RMA_RW LOCK("RMA-RW", "rma-rw lock-options=group=65535,t_dc=65535")

@@ -8,11 +8,11 @@
  *   release   1 masked CAS or FAA (128); with a successor + 1 message
  *   try       1 masked CAS (exclusive), 1 READ + 1 masked CAS (shared)
  *
- *   Promises  shared and exclusive; writers are FIFO, at most 16 (max_writers) of them pass a waiting
- *             reader, readers admitted at a change of epoch pass waiting writers; survives the death
- *             of anybody but the lock server: the survivors go on after 3 leases without a release
- *             (plus half a lease until they ask, and the server's answer).  The token of an exclusive
- *             grant is RelCnt: generation and releases so far.
+ *   Promises  shared and exclusive; writers are FIFO, at most 16 (max_writers) of them pass a
+ *             waiting reader, readers admitted at a change of epoch pass waiting writers; survives
+ *             the death of anybody but the lock server: the survivors go on after 3 leases without
+ *             a release (plus half a lease until they ask, and the server's answer).  The token of
+ *             an exclusive grant is RelCnt: generation and releases so far.
  *
  * A writer swaps itself into TailPtr.  An empty queue and no readers: granted.  Readers but no writer:
  * it waits until RelCnt has grown by their number.  A predecessor: it says SUCCESSOR to him and waits
@@ -679,9 +679,9 @@ static void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *
 }
 
 /*
- * Writers are FIFO among themselves.  A reader lets at most N writers pass until the epoch flips.  A
- * writer lets each reader pass once per flip, and there is a flip for every N writers ahead of it,
- * one for the part that is left, and one that the first of them may cause.
+ * Writers are FIFO among themselves.  A reader lets at most N writers pass until the epoch flips.
+ * A writer lets each reader pass once per flip, and there is a flip for every N writers ahead of
+ * it, one for the part that is left, and one that the first of them may cause.
  */
 static unsigned bypass_of_n(uint64_t n, unsigned clients, enum vb_mode mode)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * In which order locks are granted where that is decided by thresholds: readers that pass in a server's
- * queue, writers in a row in shiftlock, groups of nodes and readers' turns in rma-rw.  Clients come one
- * after the other while the first one holds the lock; who is granted when is written down, and compared.
+ * queue, writers in a row in shiftlock, groups of nodes and readers' turns in rma-rw.  Clients come
+ * one after the other while the first one holds the lock; who is granted when is written down, and
+ * compared.
  */
 #include "sim_test.h"
 
