@@ -338,7 +338,7 @@ uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_l
 {
 	uint16_t nodes = plan->o.nodes != 0 ? (uint16_t)plan->o.nodes : 1;
 	uint32_t entry = vb_lock_entry_bytes(ops, plan->o.lock_options, nodes);
-	/* With a token, should there be one; nothing for a lock that its protocol keeps elsewhere. */
+	/* Room for a token as well; none for a lock that its protocol keeps elsewhere. */
 	uint64_t each = entry != 0 ? (entry + sizeof(uint64_t) + 15) & ~15ull : 0;
 	uint64_t locks = plan->o.locks / plan->o.servers + 1;
 
