@@ -88,7 +88,7 @@ const struct vb_experiment vb_repro_eth[] = {
 		.metrics = metrics,
 		.checks = checks,
 		.n_checks = VB_ARRAY_SIZE(checks),
-		.seconds = 400,
+		.seconds = 200,
 	},
 	{.name = NULL},
 };
