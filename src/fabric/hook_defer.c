@@ -21,7 +21,7 @@
 #include "base/log.h"
 
 #define QUEUE_MAX (4 * VB_BATCH_MAX)
-#define LATE_NS   100000000ull /* how long a thread may be held up before verbs are lost */
+#define LATE_NS   100000000ull /* if nothing else is said */
 
 enum stage { STAGE_WHOLE, STAGE_HALF, STAGE_RAN };
 
@@ -397,7 +397,8 @@ int vb_hook_defer(struct vb_fabric *lower, const struct vb_defer_params *p, stru
 		return err;
 	((struct defer_fabric *)f)->p = *p;
 	f->caps.flags &= ~(uint32_t)VB_CAP_INLINE;
-	f->caps.verb_bound_ns = lower->caps.verb_bound_ns + p->max_delay_ns + LATE_NS;
+	f->caps.verb_bound_ns = lower->caps.verb_bound_ns + p->max_delay_ns +
+				(p->late_ns != 0 ? p->late_ns : LATE_NS);
 	f->caps.order = "what the interface promises and no more";
 	*out = f;
 	return 0;
