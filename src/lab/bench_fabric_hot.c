@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/opt.h"
 #include "lab/run.h"
 #include "lab/bench_lock.h"
 
@@ -112,27 +113,29 @@ static double rival_run(unsigned procs, uint64_t span_ns, bool rwlock)
 static int lock_run(const struct vb_floor *f, const struct vb_lock_ops *ops, unsigned procs,
 		    double *out)
 {
-	struct vb_bench_opts o = {
-		.lock = ops->name,
-		.fabric = VB_BENCH_SHM,
-		.locks = 1,
-		.clients = procs,
-		.procs = procs,
-		.servers = 1,
-		.server_threads = 1,
-		.dist = "uniform",
-		.lease_ns = 10000000,
-		.stall_ns = 5000000000ull,
-		.duration_ns = f->o.span_ns,
-		.no_audit = true,
-		.seed = f->o.seed,
-	};
+	struct vb_bench_opts o = {0};
 	struct vb_bench_result r = {0};
 	struct vb_bench_plan *plan = malloc(sizeof(*plan));
+	const struct vb_opt_group *groups;
+	unsigned n;
 	int err;
 
 	if (plan == NULL)
 		return -ENOMEM;
+	groups = vb_bench_lock_groups(&o, &n);
+	for (unsigned g = 0; g < n; g++)
+		vb_opt_defaults(groups[g].table, groups[g].opts);
+	o.lock = ops->name;
+	o.fabric = VB_BENCH_SHM;
+	o.locks = 1;
+	o.clients = o.procs = procs;
+	o.dist = "uniform";
+	o.lease_ns = 10000000;
+	o.stall_ns = 5000000000ull;
+	o.duration_ns = f->o.span_ns;
+	o.breakdown = false;
+	o.no_audit = true;
+	o.seed = f->o.seed;
 	err = vb_bench_plan(&o, plan);
 	if (err == 0)
 		err = vb_bench_run_shm(plan, ops, &r);
