@@ -592,7 +592,7 @@ static void hold_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 			EXPECT(w, g.valid_until_ns == VB_FOREVER_NS);
 		else if (LOCK.caps & VB_LOCK_SURVIVES)
 			EXPECT(w, g.valid_until_ns <= vb_lock_now(me) + most);
-		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
+		EXPECT_ERR(w, 0, give_back(me, &g));
 		if (most == VB_FOREVER_NS)
 			continue;
 		vb_log_capture_begin(said, sizeof(said));
