@@ -82,12 +82,12 @@ model_dslr() {
 	case_of dslr 'found: a ticket of the past' "$safety" 'assertion violated' "$two -DMUTATE=4"
 	case_of dslr 'found: nobody resets' "$formula" 'acceptance cycle' \
 		"$endless -DPAUSES=0 -DDEATHS=1 -DMUTATE=5"
-	case_of dslr 'limit: writer late by a round' "$safety" 'assertion violated' "$two -DLIMIT=1"
-	case_of dslr 'limit: reset late by a round' "$safety" 'assertion violated' \
-		'-DPAUSES=2 -DROUNDS=4 -DCOUNT_MAX=3 -DREADERS=0 -DLIMIT=2'
-	case_of dslr 'limit: refused client blind for a round' "$safety" 'assertion violated' \
-		"$endless -DLIMIT=3"
-	case_of dslr 'limit: reader late by a round' "$safety" 'assertion violated' "$two -DLIMIT=4"
+	case_of dslr 'found: writer late by a round' "$safety" 'assertion violated' "$two -DMUTATE=6"
+	case_of dslr 'found: reset late by a round' "$safety" 'assertion violated' \
+		'-DPAUSES=2 -DROUNDS=4 -DCOUNT_MAX=3 -DREADERS=0 -DMUTATE=7'
+	case_of dslr 'found: refused client blind for a round' "$safety" 'assertion violated' \
+		"$endless -DMUTATE=8"
+	case_of dslr 'found: reader late by a round' "$safety" 'assertion violated' "$two -DMUTATE=9"
 }
 
 model_shiftlock() {

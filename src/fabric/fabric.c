@@ -371,22 +371,28 @@ int vb_faa64_slow(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t not_after,
 	return run_word(ep, &v, old);
 }
 
-int vb_cas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t *old)
+int vb_cas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t not_after,
+		  uint64_t *old)
 {
-	struct vb_verb v = {.op = VB_OP_CAS64, .addr = a, .compare.lo = expect, .swap.lo = value};
+	struct vb_verb v = {.op = VB_OP_CAS64,
+			    .addr = a,
+			    .compare.lo = expect,
+			    .swap.lo = value,
+			    .not_after_ns = not_after};
 
 	return run_word(ep, &v, old);
 }
 
 int vb_mcas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
-		   uint64_t value, uint64_t value_mask, uint64_t *old)
+		   uint64_t value, uint64_t value_mask, uint64_t not_after, uint64_t *old)
 {
 	struct vb_verb v = {.op = VB_OP_MCAS64,
 			    .addr = a,
 			    .compare.lo = expect,
 			    .compare_mask.lo = expect_mask,
 			    .swap.lo = value,
-			    .swap_mask.lo = value_mask};
+			    .swap_mask.lo = value_mask,
+			    .not_after_ns = not_after};
 
 	return run_word(ep, &v, old);
 }

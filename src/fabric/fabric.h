@@ -357,9 +357,10 @@ int vb_send(struct vb_ep *ep, vb_peer to, const struct vb_msg *m);
 int vb_send_wait(struct vb_ep *ep, vb_peer to, const struct vb_msg *m);
 
 int vb_faa64_slow(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t not_after, uint64_t *old);
-int vb_cas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t *old);
+int vb_cas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t not_after,
+		  uint64_t *old);
 int vb_mcas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
-		   uint64_t value, uint64_t value_mask, uint64_t *old);
+		   uint64_t value, uint64_t value_mask, uint64_t not_after, uint64_t *old);
 int vb_mcas128_slow(struct vb_ep *ep, vb_addr a, struct vb_u128 expect, struct vb_u128 expect_mask,
 		    struct vb_u128 value, struct vb_u128 value_mask, struct vb_u128 *old);
 int vb_mfaa128_slow(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
@@ -394,7 +395,19 @@ static inline int vb_cas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_
 		ep->count[VB_OP_CAS64]++;
 		return ep->ops->cas64(ep, a, expect, value, old);
 	}
-	return vb_cas64_slow(ep, a, expect, value, old);
+	return vb_cas64_slow(ep, a, expect, value, 0, old);
+}
+
+static inline int vb_cas64_before(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value,
+				  uint64_t not_after, uint64_t *old)
+{
+	if (vb_likely(ep->ops->cas64 != NULL)) {
+		if (vb_ep_now(ep) > not_after)
+			return -VB_ETOOLATE;
+		ep->count[VB_OP_CAS64]++;
+		return ep->ops->cas64(ep, a, expect, value, old);
+	}
+	return vb_cas64_slow(ep, a, expect, value, not_after, old);
 }
 
 static inline int vb_mcas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
@@ -404,7 +417,20 @@ static inline int vb_mcas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64
 		ep->count[VB_OP_MCAS64]++;
 		return ep->ops->mcas64(ep, a, expect, expect_mask, value, value_mask, old);
 	}
-	return vb_mcas64_slow(ep, a, expect, expect_mask, value, value_mask, old);
+	return vb_mcas64_slow(ep, a, expect, expect_mask, value, value_mask, 0, old);
+}
+
+static inline int vb_mcas64_before(struct vb_ep *ep, vb_addr a, uint64_t expect,
+				   uint64_t expect_mask, uint64_t value, uint64_t value_mask,
+				   uint64_t not_after, uint64_t *old)
+{
+	if (vb_likely(ep->ops->mcas64 != NULL)) {
+		if (vb_ep_now(ep) > not_after)
+			return -VB_ETOOLATE;
+		ep->count[VB_OP_MCAS64]++;
+		return ep->ops->mcas64(ep, a, expect, expect_mask, value, value_mask, old);
+	}
+	return vb_mcas64_slow(ep, a, expect, expect_mask, value, value_mask, not_after, old);
 }
 
 static inline int vb_read64(struct vb_ep *ep, vb_addr a, uint64_t *out)

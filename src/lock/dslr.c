@@ -41,17 +41,18 @@
  *    mended by the refused after 2 leases.
  *
  * 5. A waiter that has not looked for a lease gives its ticket up unseen: it may have been reset away
- *    and the numbers may have come round.  (What remains: COUNT_MAX tickets within one lease, and
- *    both counters exactly at the old ticket. At 32,768 and 10 ms that takes 3.3 million grants of
- *    one lock per second, and luck of 1 in 2^30.)
+ *    and the numbers may have come round.  For the same reason a refused client begins to count
+ *    anew after a lease without a look, and the CAS of a reset is posted within half a lease of the
+ *    look that it compares with, or not at all.  (What remains: COUNT_MAX tickets within one lease,
+ *    and both counters exactly at the old ticket. At 32,768 and 10 ms that takes 3.3 million grants
+ *    of one lock per second, and luck of 1 in 2^30.)
  *
  * 6. The lease starts when the last poll that said "not yet" was posted, not when the turn is noticed:
  *    others count their 2 leases from the moment at which the counters moved.
  *
- *    A release that comes a lease and a half after the end of its lease leaves the word alone: a
- *    lease after it others may have reset the word, and another lease later the numbers may have
- *    come round (5.).  Where nobody writes they do, exactly: zeroed, n_X is 0 again and n_S
- *    anything.
+ *    A release that is posted half a lease after the end of its lease, or later, leaves the word
+ *    alone: a lease after the end others may reset it, and then the numbers may come round (5.).
+ *    Where nobody writes they do, exactly: zeroed, n_X is 0 again and n_S anything.
  *
  * Leases of several slots (seed 000, section 5.1): a ticket may have k slots.  Its FAA and its
  * release add k, its lease is k leases long.  Where that departs from the paper:
@@ -115,10 +116,13 @@ static uint64_t reset_word(const struct vb_lock_client *me, uint64_t w)
 
 /* Replaces n (and with to_zero the whole word) if both n are as expected; *old_n: as they were. */
 static int swap_n(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect_n, uint64_t new_n,
-		  bool to_zero, uint64_t *old_n)
+		  bool to_zero, uint64_t not_after, uint64_t *old_n)
 {
-	int err = dslr_swap(me, c, expect_n, DSLR_N_MASK, to_zero ? 0 : new_n,
-			    to_zero ? UINT64_MAX : DSLR_N_MASK, old_n);
+	const struct dslr_change to = {.expect = expect_n,
+				       .expect_mask = DSLR_N_MASK,
+				       .value = to_zero ? 0 : new_n,
+				       .value_mask = to_zero ? UINT64_MAX : DSLR_N_MASK};
+	int err = dslr_swap(me, c, &to, not_after, old_n);
 
 	*old_n &= DSLR_N_MASK;
 	return err;
@@ -155,40 +159,36 @@ static const struct dslr_word_ops word_ops = {
 	.reset_word = reset_word,
 };
 
+/* What a ticket adds. */
+static uint64_t slots_of(const struct vb_claim *c)
+{
+	return c->leases * (c->mode == VB_SHARED ? DSLR_ONE_MAX_S : DSLR_ONE_MAX_X);
+}
+
 int dslr_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
-	uint64_t one = c->mode == VB_SHARED ? DSLR_ONE_MAX_S : DSLR_ONE_MAX_X;
-
-	return dslr_draw_until_granted(me, c, &word_ops, c->leases * one, until_ns);
+	return dslr_draw_until_granted(me, c, &word_ops, slots_of(c), until_ns);
 }
 
 /* After a deadline: the ticket may still be good. */
 int dslr_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
-	vb_phase(me, VB_PHASE_RT);
 	return dslr_wait_turn(me, c, &word_ops, until_ns);
 }
 
-int dslr_try(struct vb_lock_client *me, struct vb_claim *c)
+int dslr_try_acquire(struct vb_lock_client *me, struct vb_claim *c)
 {
-	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
-	uint64_t posted, w, old;
-	int err = vb_read64(me->ep, c->entry, &w);
+	return dslr_try(me, c, &word_ops, slots_of(c));
+}
 
-	if (err)
-		return err == -VB_EUNKNOWN ? -EAGAIN : err;
-	if (saturated(me, w) || dslr_n_x(w) != dslr_max_x(w) ||
-	    (c->mode == VB_EXCLUSIVE && dslr_n_s(w) != dslr_max_s(w)))
-		return -EAGAIN;
-	posted = vb_ep_now(me->ep);
-	err = vb_cas64(me->ep, c->entry, w,
-		       w + (c->mode == VB_SHARED ? DSLR_ONE_MAX_S : DSLR_ONE_MAX_X), &old);
-	if (err)
-		return err;
-	if (old != w)
-		return -EAGAIN;
-	t->ticket = t->seen = w;
-	return vb_lock_grant(c, posted + me->space->lease_ns, 0);
+/*
+ * Nobody resets within a lease of the end of ours: patience is two leases and more, counted from
+ * when the counters came to our ticket, and so did our lease.  What is posted until then takes
+ * effect before.
+ */
+static inline uint64_t release_by_ns(const struct vb_lock_client *me, const struct vb_claim *c)
+{
+	return c->valid_until_ns + me->space->lease_ns / 2;
 }
 
 /* Both n must still be the writer's ticket; nobody else can have moved them but by a reset. */
@@ -199,19 +199,11 @@ static int release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 	uint32_t next = x + (uint32_t)dslr_slots_served(me, c, x);
 	uint64_t mine = dslr_word(x, s, 0, 0), old;
 	int err = swap_n(me, c, mine, dslr_word(next, s, 0, 0),
-			 next == dslr_options_of(me)->count_max, &old);
+			 next == dslr_options_of(me)->count_max, release_by_ns(me, c), &old);
 
 	if (err)
-		return err;
+		return err == -VB_ETOOLATE ? -VB_ELOST : err;
 	return old == mine ? 0 : -VB_ELOST;
-}
-
-/* Nobody resets within a lease of the end of ours (patience is twice the lease), and no numbers
- * come round within another (5.); what is posted before lands within half a lease. */
-static inline bool too_late(const struct vb_lock_client *me, const struct vb_claim *c,
-			    uint64_t now_ns)
-{
-	return now_ns >= c->valid_until_ns + me->space->lease_ns + me->space->lease_ns / 2;
 }
 
 /* The lease is over, but nobody may have noticed: n_X tells.  n_S moves with other readers. */
@@ -223,15 +215,11 @@ static int release_shared_late(struct vb_lock_client *me, struct vb_claim *c)
 
 	for (;;) {
 		uint64_t next = n + slots * DSLR_ONE_N_S;
-		int err;
-
-		if (too_late(me, c, vb_ep_now(me->ep)))
-			return -VB_ELOST;
-		err = swap_n(me, c, n, next, dslr_n_s(next) == dslr_options_of(me)->count_max,
-			     &old);
+		int err = swap_n(me, c, n, next, dslr_n_s(next) == dslr_options_of(me)->count_max,
+				 release_by_ns(me, c), &old);
 
 		if (err)
-			return err;
+			return err == -VB_ETOOLATE ? -VB_ELOST : err;
 		if (old == n)
 			return 0;
 		if (dslr_n_x(old) != dslr_max_x(t->ticket) || dslr_n_s(old) < dslr_n_s(n))
@@ -259,18 +247,13 @@ static int release_shared(struct vb_lock_client *me, struct vb_claim *c)
 			"wait for a reset",
 			(unsigned long long)c->lock);
 	if (vb_unlikely(dslr_n_s(old + add) == dslr_options_of(me)->count_max))
-		return swap_n(me, c, (old + add) & DSLR_N_MASK, 0, true, &seen);
+		return swap_n(me, c, (old + add) & DSLR_N_MASK, 0, true, VB_FOREVER, &seen);
 	return 0;
 }
 
-/* A writer's CAS compares both n, so that the coarse clock does: what it overlooks takes luck as
- * well (5.). */
 int dslr_release(struct vb_lock_client *me, struct vb_claim *c)
 {
-	if (c->mode == VB_SHARED)
-		return release_shared(me, c);
-	return vb_unlikely(too_late(me, c, vb_ep_now_coarse(me->ep))) ? -VB_ELOST
-								      : release_exclusive(me, c);
+	return c->mode == VB_SHARED ? release_shared(me, c) : release_exclusive(me, c);
 }
 
 const struct vb_lock_ops vb_lock_dslr = {

@@ -73,7 +73,7 @@ struct dslr_options {
 			    1000000000ull,                                                         \
 			    "first backoff of a client that meets exhausted counters"),            \
 		VB_OPT_TIME(struct dslr_options, backoff_cap_ns, "backoff_cap", "10ms", 1,         \
-			    10000000000ull, "longest backoff of such a client")
+			    10000000000ull, "longest backoff of such a client, or half a lease")
 
 /* ... and leases of several slots. */
 #define DSLR_SLOTS(most)                                                                           \
@@ -86,14 +86,16 @@ struct dslr_claim {
 	uint64_t ticket;        /* the word before our FAA */
 	uint64_t seen;          /* the word at the last look */
 	uint64_t seen_since_ns; /* when the counters in it were first seen, at the latest */
-	uint64_t looked_ns;     /* when the last look was over */
-	uint64_t not_yet_ns;    /* when the last look that said "not yet" was posted */
+	uint64_t not_yet_ns;    /* when the last look was posted, which said "not yet" */
 };
 
 /* What a word means. */
 struct dslr_word_ops {
-	uint64_t n_mask;       /* what is being served */
-	unsigned blind_leases; /* a ticket whose owner has not looked for so long is given up */
+	uint64_t n_mask; /* what is being served */
+	/* Nothing is concluded from two looks (or FAAs, CASes) that may be further apart than this:
+	 * the numbers may have come round.  A ticket whose owner has not looked for so long is given
+	 * up.  At least 1. */
+	unsigned blind_leases;
 	bool (*saturated)(const struct vb_lock_client *me, uint64_t w);
 	/* Of the claim's ticket. */
 	bool (*is_turn)(const struct vb_lock_client *me, const struct vb_claim *c, uint64_t w);
@@ -106,6 +108,12 @@ struct dslr_word_ops {
 static inline const struct dslr_options *dslr_options_of(const struct vb_lock_client *me)
 {
 	return me->space->options;
+}
+
+static inline uint64_t dslr_blind_ns(const struct vb_lock_client *me,
+				     const struct dslr_word_ops *ops)
+{
+	return ops->blind_leases * me->space->lease_ns;
 }
 
 static inline uint64_t dslr_lease_ns(const struct vb_lock_client *me, const struct vb_claim *c)
@@ -140,24 +148,34 @@ uint64_t dslr_patience_ns(const struct vb_lock_client *me, uint64_t ahead);
 int dslr_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *w, uint64_t *posted_ns,
 	      uint64_t *done_ns);
 
+/* What is under value_mask becomes `value` if what is under expect_mask is `expect`. */
+struct dslr_change {
+	uint64_t expect, expect_mask;
+	uint64_t value, value_mask;
+};
+
 /*
- * Replaces what is under value_mask if what is under expect_mask is as expected; *old is the word
- * before.  Without masked CAS the portable variant compares the whole word and tries again when
+ * Changes the word, posted not_after (VB_FOREVER: at any time; later, -VB_ETOOLATE); *old is the
+ * word before.  Without masked CAS the portable variant compares the whole word and tries again when
  * only the rest has moved: each time somebody else has taken a ticket (or, of a release that does
  * not compare n_S, given back a shared lock), and waiting clients take no second one.
  */
-int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t expect_mask,
-	      uint64_t value, uint64_t value_mask, uint64_t *old);
+int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_change *to,
+	      uint64_t not_after, uint64_t *old);
 
 /* Waits for the turn of the ticket.  0: granted; -ETIMEDOUT, -ECANCELED (still queued); -ESTALE
  * (thrown out or given up: take another ticket); or an error. */
 int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
 		   uint64_t until_ns);
 
-/* The counters were found exhausted in w: waits until somebody has reset them, or does after two
- * leases of the longest kind; how many slots the last ticket has a refused client cannot tell. */
+/* The counters were found exhausted (t->seen): waits until somebody has reset them, or does after
+ * two leases of the longest kind; how many slots the last ticket has a refused client cannot tell. */
 int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
-		    uint64_t w, uint64_t until_ns);
+		    uint64_t until_ns);
+
+/* Takes a free lock; `add` as below. */
+int dslr_try(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
+	     uint64_t add);
 
 /*
  * An acquire, given how to draw a ticket: `add` is what the FAA adds.  Uncontended it is the FAA
@@ -175,20 +193,20 @@ static inline int dslr_draw_until_granted(struct vb_lock_client *me, struct vb_c
 
 		if (vb_unlikely(err != 0))
 			return err;
+		t->seen = t->ticket;
+		t->not_yet_ns = posted;
 		if (vb_unlikely(ops->saturated(me, t->ticket))) {
-			err = dslr_wait_reset(me, c, ops, t->ticket, until_ns);
+			t->seen_since_ns = vb_ep_now(me->ep);
+			err = dslr_wait_reset(me, c, ops, until_ns);
 			if (err)
 				return err;
 			vb_phase(me, VB_PHASE_IA);
 			continue;
 		}
-		t->seen = t->ticket;
 		if (vb_likely(ops->is_turn(me, c, t->ticket)))
 			return vb_lock_grant(c, posted + dslr_lease_ns(me, c), 0);
-		vb_phase(me, VB_PHASE_RT);
 		vb_lock_mark_queued(me, c);
-		t->not_yet_ns = posted;
-		t->seen_since_ns = t->looked_ns = vb_ep_now(me->ep);
+		t->seen_since_ns = vb_ep_now(me->ep);
 		err = dslr_wait_turn(me, c, ops, until_ns);
 		if (err != -ESTALE)
 			return err;
@@ -204,7 +222,7 @@ static inline int dslr_draw_until_granted(struct vb_lock_client *me, struct vb_c
 
 int dslr_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int dslr_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
-int dslr_try(struct vb_lock_client *me, struct vb_claim *c);
+int dslr_try_acquire(struct vb_lock_client *me, struct vb_claim *c);
 int dslr_release(struct vb_lock_client *me, struct vb_claim *c);
 extern const struct vb_opt dslr_option_table[];
 
@@ -218,7 +236,7 @@ extern const struct vb_opt dslr_option_table[];
 	.verbs_uncontended = "1 FAA; release 1 masked CAS (exclusive) or 1 FAA (shared)",          \
 	.verbs_contended = "+ 1 READ per poll, omega times the tickets ahead apart",               \
 	.bypass_bound = dslr_bypass_bound, .leases_max = dslr_leases_max, .shape = dslr_shape,     \
-	.acquire = dslr_acquire, .resume = dslr_resume, .try_acquire = dslr_try,                   \
+	.acquire = dslr_acquire, .resume = dslr_resume, .try_acquire = dslr_try_acquire,           \
 	.release = dslr_release
 
 uint64_t dslr_poll_interval_ns(const struct vb_lock_space *s, uint64_t w, uint64_t ticket);

@@ -54,8 +54,8 @@
  *    has it as its only ticket.  Otherwise a client that alone uses the lock would never get past
  *    a dead reader: its own release and its next update ticket count as progress.
  *
- * 6. A release that comes more than ERA_LEASES after the end of its lease leaves the word alone:
- *    the era could have come round.
+ * 6. A release is not posted later than ERA_LEASES after the end of its lease: the era could have
+ *    come round.
  */
 #define VB_LOG_ROOM "dslr-update"
 #include "lock/dslr_update.h"
@@ -130,52 +130,39 @@ static const struct dslr_word_ops word_ops = {
 	.reset_word = reset_word,
 };
 
+/* What a ticket adds. */
+static uint64_t slots_of(const struct vb_claim *c)
+{
+	return c->leases * (c->mode == VB_SHARED ? UPD_ONE_MAX_S : UPD_ONE_MAX_W);
+}
+
 int dslr_update_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
-	uint64_t one = c->mode == VB_SHARED ? UPD_ONE_MAX_S : UPD_ONE_MAX_W;
-
-	return dslr_draw_until_granted(me, c, &word_ops, c->leases * one, until_ns);
+	return dslr_draw_until_granted(me, c, &word_ops, slots_of(c), until_ns);
 }
 
 /* After a deadline: the ticket may still be good. */
 int dslr_update_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
-	vb_phase(me, VB_PHASE_RT);
 	return dslr_wait_turn(me, c, &word_ops, until_ns);
 }
 
-int dslr_update_try(struct vb_lock_client *me, struct vb_claim *c)
+int dslr_update_try_acquire(struct vb_lock_client *me, struct vb_claim *c)
 {
-	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
-	uint64_t posted, w, old;
-	int err = vb_read64(me->ep, c->entry, &w);
-
-	if (err)
-		return err == -VB_EUNKNOWN ? -EAGAIN : err;
-	t->ticket = t->seen = w;
-	if (saturated(me, w) || !is_turn(me, c, w))
-		return -EAGAIN;
-	posted = vb_ep_now(me->ep);
-	err = vb_cas64(me->ep, c->entry, w,
-		       w + c->leases * (c->mode == VB_SHARED ? UPD_ONE_MAX_S : UPD_ONE_MAX_W),
-		       &old);
-	if (err)
-		return err;
-	if (old != w)
-		return -EAGAIN;
-	return vb_lock_grant(c, posted + dslr_lease_ns(me, c), 0);
+	return dslr_try(me, c, &word_ops, slots_of(c));
 }
 
-/* The lease ended so long ago that the era may have come round: the word tells nothing any more. */
-static bool era_is_over(const struct vb_lock_client *me, const struct vb_claim *c, uint64_t now_ns)
+/* When the lease has ended so long ago that the era may come round, the word tells nothing. */
+static uint64_t era_until_ns(const struct vb_lock_client *me, const struct vb_claim *c)
 {
-	return now_ns > c->valid_until_ns + ERA_LEASES * me->space->lease_ns;
+	return c->valid_until_ns + dslr_blind_ns(me, &word_ops);
 }
 
 /* ---- conversion ---- */
 
 /* The readers before us are dead: the word with us as its only ticket; the others draw anew. */
-static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_t w)
+static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_t w,
+			  uint64_t looked_ns)
 {
 	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
 	uint64_t posted = vb_ep_now(me->ep), free = reset_word(me, w), old;
@@ -183,9 +170,13 @@ static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_
 
 	if (upd_max_w(free) + c->leases > dslr_options_of(me)->count_max)
 		free = upd_word(upd_era(free), 0, 0, 0, 0);
-	err = vb_cas64(me->ep, c->entry, w, free + c->leases * UPD_ONE_MAX_W, &old);
-	if (err || old != w)
-		return err ? err : -EAGAIN;
+	err = vb_cas64_before(me->ep, c->entry, w, free + slots_of(c),
+			      looked_ns + dslr_blind_ns(me, &word_ops) - me->space->lease_ns / 2,
+			      &old);
+	if (err == -VB_ETOOLATE || (err == 0 && old != w))
+		return -EAGAIN;
+	if (err)
+		return err;
 	me->recoveries++;
 	vb_debug("lock %llu: reset, the readers before an update lock are gone",
 		 (unsigned long long)c->lock);
@@ -203,7 +194,7 @@ static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_
 static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
-	uint64_t w, posted, done, not_yet_ns = 0, since = 0, seen = 0, looked = 0;
+	uint64_t w, posted, done, not_yet_ns = 0, since = 0, seen = 0;
 
 	for (;;) {
 		uint64_t now;
@@ -214,7 +205,7 @@ static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 		if (err == 0) {
 			if (upd_era(w) != upd_era(t->ticket) ||
 			    upd_n_w(w) != upd_max_w(t->ticket) ||
-			    (not_yet_ns != 0 && done - looked > ERA_LEASES * me->space->lease_ns))
+			    (not_yet_ns != 0 && done - not_yet_ns > dslr_blind_ns(me, &word_ops)))
 				return -VB_ELOST;
 			if (readers_left(w, t->ticket)) {
 				if (not_yet_ns != 0)
@@ -224,12 +215,11 @@ static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 			if (not_yet_ns == 0 || (w ^ seen) & UPD_N_MASK)
 				since = done;
 			else if (done - since >= dslr_patience_ns(me, ahead(w, t->ticket))) {
-				err = reset_and_stay(me, c, w);
+				err = reset_and_stay(me, c, w, posted);
 				if (err != -EAGAIN)
 					return err;
 			}
 			seen = w;
-			looked = done;
 			not_yet_ns = posted;
 			me->retries++;
 		}
@@ -257,7 +247,7 @@ int dslr_update_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_m
 			"'%s' cannot convert a lock from %s to %s; take an update lock if it "
 			"may have to become exclusive",
 			me->space->ops->name, vb_lock_mode_name(c->mode), vb_lock_mode_name(mode));
-	if (era_is_over(me, c, vb_ep_now(me->ep)))
+	if (vb_ep_now(me->ep) > era_until_ns(me, c))
 		return -VB_ELOST;
 	if (mode == VB_EXCLUSIVE && !readers_left(t->seen, t->ticket))
 		err = wait_readers(me, c, until_ns);
@@ -277,14 +267,16 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 	uint32_t first = upd_max_w(t->ticket), era = upd_era(t->ticket);
 	uint32_t next = first + (uint32_t)dslr_slots_served(me, c, first);
 	bool last = next == dslr_options_of(me)->count_max;
-	uint64_t mine = upd_word(era, first, 0, 0, 0), old;
-	int err = dslr_swap(me, c, mine, UPD_W_MASK,
-			    upd_word(last ? era + 1 : era, last ? 0 : next, 0, 0, 0),
-			    last ? UINT64_MAX : UPD_W_MASK, &old);
+	struct dslr_change to = {.expect = upd_word(era, first, 0, 0, 0),
+				 .expect_mask = UPD_W_MASK,
+				 .value = upd_word(last ? era + 1 : era, last ? 0 : next, 0, 0, 0),
+				 .value_mask = last ? UINT64_MAX : UPD_W_MASK};
+	uint64_t old;
+	int err = dslr_swap(me, c, &to, era_until_ns(me, c), &old);
 
 	if (err)
-		return err;
-	return (old & UPD_W_MASK) == mine ? 0 : -VB_ELOST;
+		return err == -VB_ETOOLATE ? -VB_ELOST : err;
+	return (old & UPD_W_MASK) == to.expect ? 0 : -VB_ELOST;
 }
 
 /* n_S moves with other readers, n_W with update locks that came after us. */
@@ -294,16 +286,17 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c, ui
 	const uint64_t mask = UPD_ERA_MASK | UPD_S_MASK;
 	uint64_t n = t->seen & mask, old;
 
-	if (era_is_over(me, c, vb_ep_now(me->ep)))
-		return -VB_ELOST;
 	for (;;) {
 		bool last = upd_n_s(n + add) == dslr_options_of(me)->count_max;
-		int err = dslr_swap(me, c, n, mask,
-				    last ? upd_word(upd_era(n) + 1, 0, 0, 0, 0) : n + add,
-				    last ? UINT64_MAX : mask, &old);
+		struct dslr_change to = {.expect = n,
+					 .expect_mask = mask,
+					 .value = last ? upd_word(upd_era(n) + 1, 0, 0, 0, 0)
+						       : n + add,
+					 .value_mask = last ? UINT64_MAX : mask};
+		int err = dslr_swap(me, c, &to, era_until_ns(me, c), &old);
 
 		if (err)
-			return err;
+			return err == -VB_ETOOLATE ? -VB_ELOST : err;
 		if ((old & mask) == n)
 			return 0;
 		if (upd_era(old) != upd_era(t->ticket))
@@ -317,6 +310,7 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
 	uint64_t add = dslr_slots_served(me, c, upd_max_s(t->ticket)) * UPD_ONE_N_S, old, seen;
+	struct dslr_change to_zero = {.expect_mask = UPD_N_MASK, .value_mask = UINT64_MAX};
 	int err = vb_faa64_before(me->ep, c->entry, add, c->valid_until_ns, &old);
 
 	if (err == -VB_ETOOLATE)
@@ -332,19 +326,16 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 			(unsigned long long)c->lock);
 	/* All readers have left, and so have the writers before the last of them; who came later
 	 * was refused. */
-	if (vb_unlikely(upd_n_s(old + add) == dslr_options_of(me)->count_max))
-		return dslr_swap(me, c, (old + add) & UPD_N_MASK, UPD_N_MASK,
-				 upd_word(upd_era(old) + 1, 0, 0, 0, 0), UINT64_MAX, &seen);
-	return 0;
+	if (vb_likely(upd_n_s(old + add) != dslr_options_of(me)->count_max))
+		return 0;
+	to_zero.expect = (old + add) & UPD_N_MASK;
+	to_zero.value = upd_word(upd_era(old) + 1, 0, 0, 0, 0);
+	return dslr_swap(me, c, &to_zero, VB_FOREVER, &seen);
 }
 
 int dslr_update_release(struct vb_lock_client *me, struct vb_claim *c)
 {
-	if (c->mode == VB_SHARED)
-		return release_reader(me, c);
-	/* The CAS compares n_W as well: the coarse clock does. */
-	return vb_unlikely(era_is_over(me, c, vb_ep_now_coarse(me->ep))) ? -VB_ELOST
-									 : release_writer(me, c);
+	return c->mode == VB_SHARED ? release_reader(me, c) : release_writer(me, c);
 }
 
 const struct vb_lock_ops vb_lock_dslr_update = {

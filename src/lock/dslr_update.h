@@ -53,7 +53,7 @@ static inline uint64_t upd_word(uint32_t era, uint32_t n_w, uint32_t n_s, uint32
 
 int dslr_update_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int dslr_update_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
-int dslr_update_try(struct vb_lock_client *me, struct vb_claim *c);
+int dslr_update_try_acquire(struct vb_lock_client *me, struct vb_claim *c);
 int dslr_update_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 			uint64_t until_ns);
 int dslr_update_release(struct vb_lock_client *me, struct vb_claim *c);
@@ -72,6 +72,6 @@ extern const struct vb_opt dslr_update_option_table[];
 	.verbs_contended = "+ 1 READ per poll, omega times the tickets ahead apart",               \
 	.bypass_bound = dslr_bypass_bound, .leases_max = dslr_leases_max, .shape = dslr_shape,     \
 	.open = dslr_open, .acquire = dslr_update_acquire, .resume = dslr_update_resume,           \
-	.try_acquire = dslr_update_try, .release = dslr_update_release
+	.try_acquire = dslr_update_try_acquire, .release = dslr_update_release
 
 #endif

@@ -72,19 +72,16 @@ int dslr_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *w, uint64
 	return err == -VB_EUNKNOWN ? -EAGAIN : err;
 }
 
-int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t expect_mask,
-	      uint64_t value, uint64_t value_mask, uint64_t *old)
+/* Without masks. */
+static int swap_whole(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_change *to,
+		      uint64_t not_after, uint64_t *old)
 {
 	uint64_t guess = 0, seen;
-	int err;
+	int err = vb_read64(me->ep, c->entry, &guess);
 
-	if (vb_likely(!me->space->portable_mask)) {
-		*old = 0;
-		return vb_mcas64(me->ep, c->entry, expect, expect_mask, value, value_mask, old);
-	}
-	err = vb_read64(me->ep, c->entry, &guess);
-	while (err == 0 && (guess & expect_mask) == expect) {
-		err = vb_cas64(me->ep, c->entry, guess, value | (guess & ~value_mask), &seen);
+	while (err == 0 && (guess & to->expect_mask) == to->expect) {
+		err = vb_cas64_before(me->ep, c->entry, guess,
+				      to->value | (guess & ~to->value_mask), not_after, &seen);
 		if (err == 0 && seen == guess)
 			break;
 		if (err == 0)
@@ -95,14 +92,37 @@ int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, ui
 	return err;
 }
 
+int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_change *to,
+	      uint64_t not_after, uint64_t *old)
+{
+	int err;
+
+	do {
+		*old = 0;
+		if (vb_unlikely(me->space->portable_mask))
+			err = swap_whole(me, c, to, not_after, old);
+		else
+			err = vb_mcas64_before(me->ep, c->entry, to->expect, to->expect_mask,
+					       to->value, to->value_mask, not_after, old);
+		/* A fabric that has no room for the verb says so, too, before its time. */
+	} while (vb_unlikely(err == -VB_ETOOLATE) && vb_ep_now(me->ep) <= not_after);
+	return err;
+}
+
 /* Nobody has moved for too long: throws everybody out, ourselves included.  The CAS compares the
- * whole word, so that no ticket taken in the meantime is overwritten. */
+ * whole word, so that no ticket taken in the meantime is overwritten; and takes effect so soon after
+ * the look at w that what it finds is still what was seen. */
 static int reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
-		 uint64_t w)
+		 uint64_t w, uint64_t looked_ns)
 {
 	uint64_t old;
-	int err = vb_cas64(me->ep, c->entry, w, ops->reset_word(me, w), &old);
+	int err =
+		vb_cas64_before(me->ep, c->entry, w, ops->reset_word(me, w),
+				looked_ns + dslr_blind_ns(me, ops) - me->space->lease_ns / 2, &old);
 
+	/* What it did shows at the next look. */
+	if (err == -VB_ETOOLATE || err == -VB_EUNKNOWN)
+		return 0;
 	if (err == 0 && old == w) {
 		me->recoveries++;
 		vb_debug("lock %llu: reset, it has stood still for too long",
@@ -115,8 +135,8 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 		   uint64_t until_ns)
 {
 	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
-	const uint64_t blind_ns = ops->blind_leases * me->space->lease_ns;
 
+	vb_phase(me, VB_PHASE_RT);
 	for (;;) {
 		uint64_t pause = dslr_pause_ns(me->space, ops->ahead(t->seen, t->ticket));
 		uint64_t now = vb_ep_now(me->ep), posted, done, w;
@@ -139,7 +159,7 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 			return err;
 		}
 		me->retries++;
-		if (done - t->looked_ns > blind_ns || ops->thrown_out(c, w)) {
+		if (done - t->not_yet_ns > dslr_blind_ns(me, ops) || ops->thrown_out(c, w)) {
 			me->lost++;
 			c->queued = false;
 			return -ESTALE;
@@ -152,25 +172,28 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 			t->seen_since_ns = done;
 		else if (done - t->seen_since_ns >=
 			 dslr_patience_ns(me, ops->ahead(w, t->ticket))) {
-			err = reset(me, c, ops, w);
-			if (err && err != -VB_EUNKNOWN) {
+			err = reset(me, c, ops, w, posted);
+			if (err) {
 				c->queued = false;
 				return err;
 			}
 		}
 		t->seen = w;
-		t->looked_ns = done;
 		t->not_yet_ns = posted;
 	}
 }
 
 int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
-		    uint64_t w, uint64_t until_ns)
+		    uint64_t until_ns)
 {
+	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
 	const struct dslr_options *o = dslr_options_of(me);
 	const uint64_t patience = dslr_patience_ns(me, UINT64_MAX);
-	struct vb_backoff b = {.base_ns = o->backoff_base_ns, .cap_ns = o->backoff_cap_ns};
-	uint64_t seen = w, since = vb_ep_now(me->ep), posted, done;
+	/* Looks must not be a lease apart, or nothing could be concluded from them. */
+	const uint64_t cap_ns = me->space->lease_ns / 2;
+	struct vb_backoff b = {.base_ns = o->backoff_base_ns < cap_ns ? o->backoff_base_ns : cap_ns,
+			       .cap_ns = o->backoff_cap_ns < cap_ns ? o->backoff_cap_ns : cap_ns};
+	uint64_t w, posted, done;
 
 	vb_phase(me, VB_PHASE_RT);
 	for (;;) {
@@ -186,13 +209,35 @@ int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct 
 		me->retries++;
 		if (!ops->saturated(me, w))
 			return 0;
-		if ((w ^ seen) & ops->n_mask) {
-			seen = w;
-			since = done;
-		} else if (done - since >= patience) {
-			err = reset(me, c, ops, w);
-			if (err && err != -VB_EUNKNOWN)
+		if ((w ^ t->seen) & ops->n_mask || done - t->not_yet_ns > dslr_blind_ns(me, ops)) {
+			t->seen_since_ns = done;
+		} else if (done - t->seen_since_ns >= patience) {
+			err = reset(me, c, ops, w, posted);
+			if (err)
 				return err;
 		}
+		t->seen = w;
+		t->not_yet_ns = posted;
 	}
+}
+
+/* ---- without waiting ---- */
+
+int dslr_try(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
+	     uint64_t add)
+{
+	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+	uint64_t posted, w, old;
+	int err = vb_read64(me->ep, c->entry, &w);
+
+	if (err)
+		return err == -VB_EUNKNOWN ? -EAGAIN : err;
+	t->ticket = t->seen = w;
+	if (ops->saturated(me, w) || !ops->is_turn(me, c, w))
+		return -EAGAIN;
+	posted = vb_ep_now(me->ep);
+	err = vb_cas64(me->ep, c->entry, w, w + add, &old);
+	if (err)
+		return err;
+	return old == w ? vb_lock_grant(c, posted + dslr_lease_ns(me, c), 0) : -EAGAIN;
 }

@@ -10,21 +10,16 @@
  * named after the function that posts it.
  *
  * Time passes in ticks of half a lease, at which the ages grow that the code keeps as times:
- * not_yet, looked, seen_since (still).  There is a tick only when everybody has done what can be
+ * not_yet, seen_since (still), posted.  There is a tick only when everybody has done what can be
  * done at once.  But a client may be paused at any step, PAUSES times in a run, for as many ticks
  * as it likes, or die, DEATHS times.  A pause can come between a look and its answer, and
- * between the clock and the FAA of a reader's release; that one lands within a tick, which is
+ * between the clock and a verb with not_after; that one lands within a tick, which is
  * verb_bound_ns <= lease / 2.
  *
- * Assumed.  Who remembers a ticket or a look does not use it after the counters have come round
- * to it (round_ticket, round_look: the word was zeroed since, and what is compared is the same
- * again).  A waiter relies on its looks for a lease only, and COUNT_MAX tickets take longer
- * (departure 5).  Elsewhere the code only makes it unlikely; LIMIT lifts the assumption at one
- * place, and the model then finds what it is worth:
- *   1  a writer's late release         frees the lock of who has the same ticket a round later
- *   2  the CAS of a reset              a pause of a round before it: throws out a valid grant
- *   3  the looks of a refused client   a pause of a round between two: n has "not moved", the same
- *   4  a reader's late release         as 1
+ * Assumed.  COUNT_MAX tickets take longer than a lease (departure 5), though not in the model,
+ * whose counters are small.  So who relies on a look for a lease only does not use it once the
+ * counters have come round (gone, round_look, round_ticket: the word was zeroed since).  A release
+ * assumes nothing: it relies on nobody's resetting so soon.
  *
  * Left out.  try, which is one CAS of a word that is free.  Deadlines and husks: a husk waits
  * and hands on.  Lost answers.  The portable variant.  How often a waiter polls, but that it
@@ -44,6 +39,12 @@
  *      (assertion: everybody waits, though nobody was paused)
  *   4  a waiter does not give up after a lease without a look (assertion: two grants)
  *   5  nobody resets (acceptance cycle)
+ *   6  a writer's late release does not look at the time: frees the lock of who has the same
+ *      ticket a round later
+ *   7  nor does the CAS of a reset: a pause of a round before it, and it throws out a valid grant
+ *   8  a refused client does not begin to count anew: a pause of a round between two looks, and n
+ *      has "not moved"
+ *   9  a reader's late release does not look at the time: as 6
  */
 #ifndef N
 #define N 3
@@ -72,9 +73,6 @@
 #ifndef READERS
 #define READERS 7
 #endif
-#ifndef LIMIT
-#define LIMIT 0
-#endif
 
 #define ONE_MAX_S 1
 #define ONE_MAX_X 16
@@ -91,6 +89,8 @@
 
 /* In ticks, of half a lease each. */
 #define LEASE 2
+/* The doorbell of a late release rings in the tick after the lease; it lands in the next at most. */
+#define RELEASE_BY (LEASE + 1)
 
 #define IDLE    0
 #define BUSY    1 /* does its next step at once, unless it is paused */
@@ -106,8 +106,7 @@ typedef client_state {
 	unsigned ticket : 16;
 	unsigned seen : 16;    /* both n */
 	unsigned posted : 2;   /* ages, in ticks */
-	unsigned not_yet : 2;
-	unsigned looked : 2;
+	unsigned not_yet : 3;
 	unsigned still : 3;
 	unsigned flight : 2;   /* of a release: 0 none, 1 posted, 2 a tick ago */
 	bool round_ticket;     /* the word was zeroed since the ticket, or since the last look */
@@ -193,7 +192,7 @@ inline grant() {
 
 #define awaits(i) (c[i].state == WAITING || c[i].state == REFUSED)
 #define news(i)                                                                             \
-	(c[i].looked > 0 || ((word ^ c[i].seen) & N_MASK) ||                                \
+	(c[i].not_yet > 0 || ((word ^ c[i].seen) & N_MASK) ||                                \
 	 (c[i].state == WAITING -> is_turn(word, c[i].ticket, c[i].x) ||                    \
 					   thrown_out(word, c[i].ticket, c[i].seen, c[i].x) \
 				 : !saturated(word)))
@@ -216,9 +215,8 @@ inline age(i) {
 	:: quiet(i) -> skip
 	fi;
 	c[i].flight = (c[i].flight > 0 -> 2 : 0);
-	c[i].posted = (c[i].posted < LEASE -> c[i].posted + 1 : LEASE);
-	c[i].not_yet = (c[i].not_yet < LEASE -> c[i].not_yet + 1 : LEASE);
-	c[i].looked = (c[i].looked <= LEASE -> c[i].looked + 1 : LEASE + 1);
+	c[i].posted = (c[i].posted <= LEASE -> c[i].posted + 1 : LEASE + 1);
+	c[i].not_yet = (c[i].not_yet <= RELEASE_BY -> c[i].not_yet + 1 : RELEASE_BY + 1);
 	c[i].still = (c[i].still < 2 * LEASE -> c[i].still + 1 : 2 * LEASE)
 }
 
@@ -230,7 +228,7 @@ inline pause_here() {
 /* wait_turn, when the answer is there */
 inline turn() {
 	if
-	:: (MUTATE != 4 && (me.looked > LEASE || me.gone)) ||
+	:: (MUTATE != 4 && (me.not_yet > LEASE || me.gone)) ||
 	   thrown_out(val, me.ticket, me.seen, me.x) ->
 		not_queued();
 		goto acquire
@@ -241,7 +239,6 @@ inline turn() {
 		me.seen = (me.x -> 0 : val & N_MASK);
 		val = 0;
 		me.posted = 0;
-		me.looked = 0;
 		me.still = 0;
 		me.gone = false;
 		me.round_look = false;
@@ -250,7 +247,6 @@ inline turn() {
 	:: else
 	fi;
 	me.not_yet = me.posted;
-	me.looked = 0;
 	me.gone = false;
 	if
 	:: (val ^ me.seen) & N_MASK -> me.still = 0; me.seen = val & N_MASK
@@ -273,18 +269,20 @@ inline turn_refused() {
 	:: !saturated(val) -> goto acquire
 	:: else
 	fi;
-	me.looked = 0;
 	if
-	:: ((val ^ me.seen) & N_MASK) || (LIMIT != 3 && me.gone) ->
+	:: ((val ^ me.seen) & N_MASK) || (MUTATE != 8 && (me.not_yet > LEASE || me.gone)) ->
+		me.not_yet = me.posted;
 		me.still = 0;
 		me.seen = val & N_MASK
 	:: else ->
+		me.not_yet = me.posted;
 		if
 		:: me.still >= 2 * LEASE && MUTATE != 5 -> goto reset_refused
 		:: else
 		fi
 	fi;
 	me.gone = false;
+	me.posted = 0;
 	val = 0;
 	me.state = REFUSED;
 	goto refused
@@ -330,7 +328,6 @@ acquire:
 		me.ticket = word;
 		me.seen = word & N_MASK;
 		me.not_yet = 0;
-		me.looked = 0;
 		me.still = 0;
 		me.round_ticket = false;
 		me.round_look = false;
@@ -373,10 +370,10 @@ looked_turn:
 		turn()
 	}
 reset_waiting:
-	atomic { /* reset: vb_cas64 */
+	atomic { /* reset: vb_cas64_before, in the tick of the look or landing in the next */
 		me.paused = false;
 		if
-		:: word == val && (LIMIT == 2 || !me.round_look) ->
+		:: word == val && (MUTATE == 7 || (me.posted <= 1 && !me.round_look)) ->
 			assert(pauses + deaths > 0);
 			change(reset_word(val))
 		:: else
@@ -391,6 +388,7 @@ refused:
 	atomic { /* look: vb_read64 */
 		me.paused = false;
 		me.state = BUSY;
+		me.posted = 0;
 		val = word;
 		me.gone = me.round_look;
 		me.round_look = false;
@@ -406,15 +404,16 @@ looked_refused:
 		turn_refused()
 	}
 reset_refused:
-	atomic { /* reset: vb_cas64 */
+	atomic { /* reset: vb_cas64_before, in the tick of the look or landing in the next */
 		me.paused = false;
 		if
-		:: word == val && (LIMIT == 2 || !me.round_look) ->
+		:: word == val && (MUTATE == 7 || (me.posted <= 1 && !me.round_look)) ->
 			assert(pauses + deaths > 0);
 			change(reset_word(val))
 		:: else
 		fi;
 		val = 0;
+		me.posted = 0;
 		me.state = REFUSED;
 		goto refused
 	}
@@ -444,13 +443,13 @@ held:
 	}
 #endif
 	if
-	:: atomic { /* release_exclusive: vb_mcas64 */
+	:: atomic { /* release_exclusive: vb_mcas64_before */
 		me.x ->
 		me.paused = false;
 		me.held = false;
 		if
 		:: (word & N_MASK) == (make(max_x(me.ticket), max_s(me.ticket), 0, 0)) &&
-		   (LIMIT == 1 || !me.round_ticket) ->
+		   (MUTATE == 6 || me.not_yet <= RELEASE_BY) ->
 			assert(no_foreign(true));
 			change((max_x(me.ticket) + 1 == COUNT_MAX -> 0 : word + ONE_N_X))
 		:: else
@@ -487,10 +486,14 @@ landing_reader:
 		leave()
 	}
 late_reader:
-	atomic { /* release_shared_late: vb_mcas64 */
+	atomic { /* release_shared_late: vb_mcas64_before */
 		me.paused = false;
 		if
-		:: (word & N_MASK) == expect && (LIMIT == 4 || !me.round_ticket) ->
+		:: MUTATE != 9 && me.not_yet > RELEASE_BY -> me.held = false; goto over
+		:: else
+		fi;
+		if
+		:: (word & N_MASK) == expect ->
 			me.held = false;
 			assert(no_foreign(false));
 			change((n_s(expect) + 1 == COUNT_MAX -> 0 : word + ONE_N_S));
@@ -498,7 +501,7 @@ late_reader:
 		:: else
 		fi;
 		if
-		:: n_x(word) != max_x(me.ticket) || n_s(word) < n_s(expect) || me.round_ticket ->
+		:: n_x(word) != max_x(me.ticket) || n_s(word) < n_s(expect) ->
 			me.held = false;
 			goto over
 		:: else -> expect = word & N_MASK; goto late_reader
@@ -511,7 +514,6 @@ over:
 		me.seen = 0;
 		me.posted = 0;
 		me.not_yet = 0;
-		me.looked = 0;
 		me.still = 0;
 		me.x = false;
 		me.round_ticket = false;
