@@ -2,9 +2,9 @@
 /*
  * Money moves between accounts in several threads, and audits look whether any of it is lost.
  *
- * The accounts lie on two nodes, so most transfers write to both.  Each thread has a coordinator of its
- * own.  An audit reads every account in one transaction: if transactions are what they promise, its sum
- * is the same each time, however many transfers are under way.
+ * The accounts lie on two nodes, so most transfers write to both.  Each thread has a coordinator of
+ * its own.  An audit reads every account in one transaction: if transactions are what they promise,
+ * its sum is the same each time, however many transfers are under way.
  *
  * usage: bank [PROTOCOL [HYBRID]]
  */

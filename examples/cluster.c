@@ -3,9 +3,10 @@
  * Locks between processes on a network: three of them find each other, the first holds the locks,
  * the others count on a word that the lock guards.
  *
- * The same call in every process: whoever can bind the meeting address is the root.  Here one program
- * forks the three, before anything is opened; on three machines each starts its own, with .meet the
- * address of one of them, .bind its own, and an .auth_key_file, which is needed beyond loopback.
+ * The same call in every process: whoever can bind the meeting address is the root.  Here one
+ * program forks the three, before anything is opened; on three machines each starts its own, with
+ * .meet the address of one of them, .bind its own, and an .auth_key_file, which is needed beyond
+ * loopback.
  *
  * With "verbs" for "ucx" the same runs on an RDMA card.
  */

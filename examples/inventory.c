@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Orders for items in stock: what a transaction does about records that are not there, or there already.
+ * Orders for items in stock: what a transaction does about records that are not there, or there
+ * already.
  *
  * An order checks the stock of several items, takes them and inserts its own record; a cancellation
- * gives them back and deletes it.  First step by step, with each answer that a shop has to expect; then
- * several shops at once, after which no item may be missing or sold twice.
+ * gives them back and deletes it.  First step by step, with each answer that a shop has to expect;
+ * then several shops at once, after which no item may be missing or sold twice.
  *
  * usage: inventory [PROTOCOL]
  */
@@ -69,7 +70,8 @@ static int place(struct vb_coordinator *me, void *arg)
 	struct vb_txn_key keys[LINES + 1];
 	int err;
 
-	/* All that will be touched, so that it is fetched (and locked, if the protocol locks) together. */
+	/* All that will be touched, so that it is fetched (and locked, if the protocol locks)
+	 * together. */
 	for (unsigned i = 0; i < LINES; i++)
 		keys[i] =
 			(struct vb_txn_key){.table = items, .key = o->line[i].item, .write = true};
@@ -195,8 +197,8 @@ static void *sell(void *arg)
 	return NULL;
 }
 
-/* What the orders say has been sold, against what the items say; each order in a transaction of its own,
- * because nobody is selling any more. */
+/* What the orders say has been sold, against what the items say; each order in a transaction of its
+ * own, because nobody is selling any more. */
 static int read_order(struct vb_coordinator *me, void *arg)
 {
 	struct order *o = arg;
@@ -263,7 +265,8 @@ static void open_tables(void)
 						     .records = ITEMS},
 			   &items),
 	     "open the table of items");
-	/* Room also for orders that were looked for and not found: that they are not there takes a place. */
+	/* Room also for orders that were looked for and not found: that they are not there takes a
+	 * place. */
 	must(vb_table_open(db,
 			   &(struct vb_table_params){.name = "order",
 						     .record_bytes = sizeof(struct order),

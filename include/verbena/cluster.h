@@ -2,10 +2,10 @@
 /*
  * A cluster: the processes that use one fabric across machines, and how they find each other.
  *
- * Every process opens the cluster with the same `hosts` count; one of them, the *root*, listens, the
- * others come to it.  Each gets a rank, 0 (the root) to hosts - 1, and learns of the others' deaths.
- * Then each opens a fabric on it (vb_fabric_params.cluster, "ucx" or "verbs"), all with the same
- * parameters; node n of the fabric lives in the process of rank n % hosts.
+ * Every process opens the cluster with the same `hosts` count; one of them, the *root*, listens,
+ * the others come to it.  Each gets a rank, 0 (the root) to hosts - 1, and learns of the others'
+ * deaths.  Then each opens a fabric on it (vb_fabric_params.cluster, "ucx" or "verbs"), all with
+ * the same parameters; node n of the fabric lives in the process of rank n % hosts.
  *
  *	vb_cluster_open(&(struct vb_cluster_params){ .hosts = 3, .meet = "127.0.0.1:7531" }, &c);
  *	vb_fabric_open(&(struct vb_fabric_params){ .fabric = "ucx", .nodes = 3, .cluster = c }, &f);
@@ -15,18 +15,18 @@
  *
  * Trust.  Everything binds to loopback unless `bind` says otherwise, and another address is refused
  * without an authentication key: a file of 32 to 4096 bytes that only its owner can read, the same
- * for all.  Root and member prove to each other that they have it (HMAC-SHA-256 of fresh challenges;
- * the key never travels).  What follows is not encrypted: use a network that you trust with
- * the data, as RDMA does anyway.
+ * for all.  Root and member prove to each other that they have it (HMAC-SHA-256 of fresh
+ * challenges; the key never travels).  What follows is not encrypted: use a network that you trust
+ * with the data, as RDMA does anyway.
  *
- * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own and
- * refuses a member that differs, naming the first difference on both sides; it goes on waiting for
- * the right ones, and when they do not come says the difference again.
+ * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own
+ * and refuses a member that differs, naming the first difference on both sides; it goes on waiting
+ * for the right ones, and when they do not come says the difference again.
  *
  * Death.  The root and each member hold a connection.  When it ends without a goodbye, or
- * nothing is acknowledged for 20 times `silence_ns` (the machine is gone), the member is dead; a member that is silent for `silence_ns` (a stopped machine, a cut cable) is *suspect*,
- * which ends no call but the collective ones that wait for it.  When the root dies, all
- * collective calls fail.
+ * nothing is acknowledged for 20 times `silence_ns` (the machine is gone), the member is dead; a
+ * member that is silent for `silence_ns` (a stopped machine, a cut cable) is *suspect*, which ends
+ * no call but the collective ones that wait for it.  When the root dies, all collective calls fail.
  *
  * Threads.  The cluster runs one thread of its own.  Every function may be called from any thread;
  * collective calls must be made by all processes in the same order.

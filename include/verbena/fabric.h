@@ -4,9 +4,9 @@
  *
  * A fabric has N nodes, each with one contiguous segment that every node may read, write and update
  * atomically.  `shm` makes the nodes of one machine's shared memory and is the embedded default;
- * `sim` simulates a cluster in virtual time inside one thread; `verbs` (RDMA) and `ucx` (TCP and what
- * else UCX drives) reach other machines, each process of a cluster (verbena/cluster.h) with its own
- * memory.  Open one, then open a lock space on it (verbena/lock.h).
+ * `sim` simulates a cluster in virtual time inside one thread; `verbs` (RDMA) and `ucx` (TCP and
+ * what else UCX drives) reach other machines, each process of a cluster (verbena/cluster.h) with
+ * its own memory.  Open one, then open a lock space on it (verbena/lock.h).
  *
  * Threads.  Each OS thread that uses a fabric has its own scheduler (made on first use), and what a
  * thread opens on a fabric (clients, servers) may be used by that thread only.  The fabric itself
@@ -37,8 +37,9 @@ struct vb_fabric_params {
 	bool attach;         /* shm: join the segment that another process has created */
 	struct vb_cluster
 		*cluster; /* verbs, ucx: the processes that share the fabric, each opening it
-	                              * with the same parameters (collective); node n lives in process
-	                              * n % hosts.  NULL: this process alone has all nodes */
+	                              * with the same parameters (collective); node n lives in
+	                              * process n % hosts.  NULL: this process alone has all
+	                              * nodes */
 };
 
 /*

@@ -15,18 +15,18 @@
  *		err = vb_lock_release(me, &grant);
  *	}
  *
- * What a grant is worth.  The locks are advisory and, where the protocol has leases, a grant is valid
- * until its valid_until_ns on the client's clock (vb_lock_valid).  A holder can be stopped by its
- * machine at any instruction and go on
- * long afterwards: checking the time and then acting are two moments.  Only a fencing token that is
- * checked where the data lives closes that gap.  With `fencing`, every exclusive grant carries a
- * token that grows with each exclusive grant of that lock, also across recoveries: have the storage
- * refuse a token smaller than the largest it has seen.
+ * What a grant is worth.  The locks are advisory and, where the protocol has leases, a grant is
+ * valid until its valid_until_ns on the client's clock (vb_lock_valid).  A holder can be stopped by
+ * its machine at any instruction and go on long afterwards: checking the time and then acting are
+ * two moments.  Only a fencing token that is checked where the data lives closes that gap.  With
+ * `fencing`, every exclusive grant carries a token that grows with each exclusive grant of that
+ * lock, also across recoveries: have the storage refuse a token smaller than the largest it has
+ * seen.
  *
- * What is known after a call.  0: granted.  -ETIMEDOUT, -EAGAIN, -ECANCELED: not granted, and nothing
- * will be held in your name (a place in a queue that cannot be left at once is handed on in the
- * background).  -VB_EUNKNOWN: the fabric lost the answer; a lease protocol frees what may have been
- * taken, the others may have lost the lock for good.
+ * What is known after a call.  0: granted.  -ETIMEDOUT, -EAGAIN, -ECANCELED: not granted, and
+ * nothing will be held in your name (a place in a queue that cannot be left at once is handed on in
+ * the background).  -VB_EUNKNOWN: the fabric lost the answer; a lease protocol frees what may have
+ * been taken, the others may have lost the lock for good.
  */
 #ifndef VERBENA_LOCK_H
 #define VERBENA_LOCK_H
@@ -49,9 +49,10 @@ extern "C" {
  *	 IX                 x   x
  *	SIX                 x
  *
- * Protocols without a shared mode serve readers as writers, those without an update mode serve it as
- * exclusive: the grant says what was granted.  Intention modes (Gray et al. 1976; seed 003, table 1)
- * are refused with -EOPNOTSUPP by protocols without them; `verbena list` says who has which.
+ * Protocols without a shared mode serve readers as writers, those without an update mode serve it
+ * as exclusive: the grant says what was granted.  Intention modes (Gray et al. 1976; seed 003,
+ * table 1) are refused with -EOPNOTSUPP by protocols without them; `verbena list` says who has
+ * which.
  */
 enum vb_mode {
 	VB_SHARED,
@@ -89,8 +90,8 @@ struct vb_lock_space_params {
 	bool visible;        /* clients show what they hold and await to `verbena dump` and `verbena
 	                       * top`; some 100 ns for each acquire, and 400 KB of each node */
 	uint32_t claims;     /* locks that a client of this process holds, awaits or hands on at a
-	                       * time, 1 to 65,536; 0 means VB_CLAIMS_MAX.  Each takes some 500 bytes of
-	                       * each client */
+	                       * time, 1 to 65,536; 0 means VB_CLAIMS_MAX.  Each takes some 500
+	                       * bytes of each client */
 };
 
 /* A held lock.  Owned by the caller, filled by acquire; do not copy while held. */
@@ -116,10 +117,10 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 void vb_lock_space_close(struct vb_lock_space *space);
 
 /*
- * Protocols with a server side (rpc, traditional; shiftlock for recovery) need servers on every server node.
- * Starts worker `worker` of `workers` (1 to 64) of `node` as a task on this thread's scheduler; it
- * runs whenever the thread awaits something.  For the others it does nothing and succeeds with
- * *out = NULL.
+ * Protocols with a server side (rpc, traditional, traditional-ro, table; shiftlock for recovery)
+ * need servers on every server node.  Starts worker `worker` of `workers` (1 to 64) of `node` as a
+ * task on this thread's scheduler; it runs whenever the thread awaits something.  For the others it
+ * does nothing and succeeds with *out = NULL.
  */
 int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
 			 unsigned workers, struct vb_lock_server **out);
@@ -129,7 +130,8 @@ void vb_lock_server_stop(struct vb_lock_server *server);
 int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 				struct vb_lock_server **out);
 
-/* A client at `node`. -ENOMEM, -ENOSPC (endpoints), -VB_EPEERGONE (a needed server is not there). */
+/* A client at `node`. -ENOMEM, -ENOSPC (endpoints), -VB_EPEERGONE (a needed server is not
+ * there). */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
 /* Grants still held are released; places in queues are waited for, up to two leases. */
 void vb_lock_client_close(struct vb_lock_client *client);
@@ -182,10 +184,10 @@ int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 		struct vb_grant *out);
 
 /*
- * Holds the lock in another mode from now on, without giving it back in between.  `mode` must permit
- * all that the present one does (S to X, U to X, IS to SIX), or less (X to S): a mode that does
- * neither is -EINVAL.  Waits at most timeout_ns until those are gone whose modes exclude the new one;
- * less never waits.  On 0 the grant is brought up to date (mode, token, valid_until_ns).
+ * Holds the lock in another mode from now on, without giving it back in between.  `mode` must
+ * permit all that the present one does (S to X, U to X, IS to SIX), or less (X to S): a mode that
+ * does neither is -EINVAL.  Waits at most timeout_ns until those are gone whose modes exclude the
+ * new one; less never waits.  On 0 the grant is brought up to date (mode, token, valid_until_ns).
  *
  *   0             held in the new mode
  *   -ETIMEDOUT    held as before: others were still there in time

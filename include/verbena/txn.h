@@ -59,8 +59,8 @@ struct vb_db_server;
 
 struct vb_db_params {
 	const char *cc; /* protocol: "no-wait", "wait-die", "wound-wait", each also with "-sx" for
-	                         * shared and exclusive locks; "wait-die-fair"; "silo"; "sundial".  See
-	                         * `verbena list` */
+	                         * shared and exclusive locks; "wait-die-fair"; "silo"; "sundial".
+	                         * See `verbena list` */
 	const char *
 		hybrid; /* one digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL:
 	                         * all one-sided; "rpc": all by RPC */

@@ -378,8 +378,9 @@ uint64_t sundial_unlocked(uint64_t version, uint64_t was)
 	uint64_t wts = sundial_wts(version);
 
 	/*
-	 * Of two who set back the same stale word the second may come late, when its owner has locked the
-	 * tuple again.  A lease that is longer by one, which harms no reader, makes that another word.
+	 * Of two who set back the same stale word the second may come late, when its owner has
+	 * locked the tuple again.  A lease that is longer by one, which harms no reader, makes that
+	 * another word.
 	 */
 	if (was != 0)
 		return (was & SUNDIAL_RTS) + 1;

@@ -3,8 +3,8 @@
  * The lock auditor: see audit.h for what it judges.
  *
  * Everything lies in one shared mapping: a shadow of 32 bytes for each lock, a dense array of what
- * each client waits for, and for each client its holds, one for each of its claims.  Nothing in it is a pointer into a
- * process, so forked processes use it together.
+ * each client waits for, and for each client its holds, one for each of its claims.  Nothing in it
+ * is a pointer into a process, so forked processes use it together.
  *
  * Why no pair of conflicting holders slips through unseen.  A grant is entered in two steps: first
  * the hold is published in its client's table (P), then one fetch-and-add on the lock's shadow word
@@ -44,9 +44,9 @@ const char *const vb_audit_rule_names[VB_AUDIT_RULES] = {
 };
 
 /*
- * The shadow word: holders and waiters, 21 bits each.  Holders in modes that never exclude one another
- * (shared and intent-shared) are counted apart from the others: who finds nobody counted that could
- * exclude it need not look at them one by one.
+ * The shadow word: holders and waiters, 21 bits each.  Holders in modes that never exclude one
+ * another (shared and intent-shared) are counted apart from the others: who finds nobody counted
+ * that could exclude it need not look at them one by one.
  */
 #define COUNT_SHARED    1ull
 #define COUNT_EXCLUSIVE (1ull << 21)
@@ -590,8 +590,8 @@ static void on_releasing(void *ctx, struct vb_lock_client *me, const struct vb_c
 }
 
 /*
- * Throughout a conversion the hold is judged in the weaker of the two modes: less is given up before
- * the protocol gives it up, more is had once the protocol has it.
+ * Throughout a conversion the hold is judged in the weaker of the two modes: less is given up
+ * before the protocol gives it up, more is had once the protocol has it.
  */
 static void on_converting(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim,
 			  enum vb_mode to)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How explorations draw from a seed, and tell what they drew: what those of locks and of transactions
- * have in common.  Which values are drawn, with which chances, is their own. */
+/* How explorations draw from a seed, and tell what they drew: what those of locks and of
+ * transactions have in common.  Which values are drawn, with which chances, is their own. */
 #ifndef VB_CHECK_DRAW_H
 #define VB_CHECK_DRAW_H
 
@@ -11,8 +11,8 @@
 
 /* From lo to hi, both included. */
 uint64_t vb_draw_between(struct vb_rng *r, uint64_t lo, uint64_t hi);
-/* From lo to below lo << octaves, uniform in the exponent: small and large values are as likely as each
- * other. */
+/* From lo to below lo << octaves, uniform in the exponent: small and large values are as likely as
+ * each other. */
 uint64_t vb_draw_spread(struct vb_rng *r, uint64_t lo, uint64_t octaves);
 double vb_draw_one_of(struct vb_rng *r, const double *from, unsigned n);
 /* Late verbs, up to half of what the fabric allows, and torn accesses: what everybody must stand.

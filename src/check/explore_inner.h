@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the run of a seed (explore.c) and the life of one of its clients (explore_client.c) share. */
+/* What the run of a seed (explore.c) and the life of one of its clients (explore_client.c)
+ * share. */
 #ifndef VB_CHECK_EXPLORE_INNER_H
 #define VB_CHECK_EXPLORE_INNER_H
 

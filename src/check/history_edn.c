@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Histories for Elle (Kingsbury and Alvaro, 2020), as its list-append workload: doc/histories.md says how
- * to use it.  An invocation and a completion for each transaction, in the order of their times.
+ * Histories for Elle (Kingsbury and Alvaro, 2020), as its list-append workload: doc/histories.md
+ * says how to use it.  An invocation and a completion for each transaction, in the order of their
+ * times.
  */
 #define VB_LOG_ROOM "check"
 #include "check/serial_inner.h"

@@ -2,8 +2,9 @@
 /*
  * Histories as JSON lines: doc/histories.md has the fields.
  *
- * What is read may come from anybody, so that every field is looked at, and an error names its line.
- * Fields that we do not know are refused: one that is misspelt would otherwise be taken for absent.
+ * What is read may come from anybody, so that every field is looked at, and an error names its
+ * line.  Fields that we do not know are refused: one that is misspelt would otherwise be taken for
+ * absent.
  */
 #define VB_LOG_ROOM "check"
 #include "check/serial.h"
@@ -17,7 +18,8 @@
 
 #include "base/log.h"
 
-/* Readers of JSON that hold numbers as doubles have them exactly up to here; larger ones are strings. */
+/* Readers of JSON that hold numbers as doubles have them exactly up to here; larger ones are
+ * strings. */
 #define EXACT_MAX ((1ull << 53) - 1)
 /* Address space only; what does not fit is moved to a larger one. */
 #define ROOM_FIRST ((size_t)1 << 20)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The auditor for processes that share no memory: each records its grants as they happen, and one of
- * them judges all records when the run is over.
+ * The auditor for processes that share no memory: each records its grants as they happen, and one
+ * of them judges all records when the run is over.
  *
  * The rules are those of audit.h but for `stuck`, which only a driver can see while it happens.  A
  * grant is recorded before anybody uses it, and its end before it is given back, so that what
- * is recorded lies within what was true: two records that overlap are two holders.  Clocks of different
- * machines agree to within an error that the cluster knows; what is judged is only what holds
- * whichever way they err, so with a large error less is seen and nothing is seen that was not.
+ * is recorded lies within what was true: two records that overlap are two holders.  Clocks of
+ * different machines agree to within an error that the cluster knows; what is judged is only what
+ * holds whichever way they err, so with a large error less is seen and nothing is seen that was
+ * not.
  */
 #ifndef VB_CHECK_RECORD_H
 #define VB_CHECK_RECORD_H
@@ -40,8 +41,9 @@ struct vb_record_grant {
 struct vb_record;
 
 /*
- * clients: vb_lock_client.index is below this.  claims: of each client, as its space has them.  most: grants that are kept (later ones are counted
- * and not kept); memory is taken as it is used.  -ENOMEM (said).  For the clients of one thread.
+ * clients: vb_lock_client.index is below this.  claims: of each client, as its space has them.
+ * most: grants that are kept (later ones are counted and not kept); memory is taken as it is used.
+ * -ENOMEM (said).  For the clients of one thread.
  */
 int vb_record_open(unsigned clients, unsigned claims, uint64_t most, struct vb_record **out);
 void vb_record_close(struct vb_record *r);
@@ -67,7 +69,8 @@ struct vb_record_case {
 /* What cannot be a record of this case (of a peer, say): false. */
 bool vb_record_is_sane(const struct vb_record_case *c, const struct vb_record_grant *g);
 
-/* Judges; *story is malloc'ed, the first violations readably, or NULL if there are none.  -ENOMEM. */
+/* Judges; *story is malloc'ed, the first violations readably, or NULL if there are none.
+ * -ENOMEM. */
 int vb_record_judge(const struct vb_record_case *c, const struct vb_record_part *parts,
 		    unsigned n_parts, struct vb_audit_counts *out, char **story);
 

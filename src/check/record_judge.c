@@ -5,8 +5,8 @@
  * last and succeeded, who had the largest token.  If any earlier grant conflicts with this one,
  * one of these does.
  *
- * Clocks: a time t of a part whose clock errs by e was truly within t - e and t + e.  "a before b" is
- * certain if a + e(a) < b - e(b).
+ * Clocks: a time t of a part whose clock errs by e was truly within t - e and t + e.  "a before b"
+ * is certain if a + e(a) < b - e(b).
  */
 #define VB_LOG_ROOM "check"
 #include "check/record.h"

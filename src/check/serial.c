@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The serializability checker: see serial.h for what it finds, serial_inner.h for how it is made. */
+/* The serializability checker: see serial.h for what it finds, serial_inner.h for how it is
+ * made. */
 #define VB_LOG_ROOM "check"
 #include "check/serial_inner.h"
 

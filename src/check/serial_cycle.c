@@ -173,7 +173,8 @@ static int cycle_through(struct search *q, const struct route *r, uint32_t home,
 	return 0;
 }
 
-/* Through the members of a component that have a number in r->of, or as many as there is time for. */
+/* Through the members of a component that have a number in r->of, or as many as there is time
+ * for. */
 static int cycle_among(struct judge *j, const struct route *r, const uint32_t *members, uint32_t n,
 		       struct serial_cycle *best)
 {

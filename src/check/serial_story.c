@@ -194,7 +194,8 @@ static void tell_cycle(FILE *to, const struct serial *s, enum vb_anomaly kind)
 
 /* ---- what is no cycle ---- */
 
-/* "T17 (transfer, client 3) read account/5 at version 12", or "... replaced version 12 of account/5" */
+/* "T17 (transfer, client 3) read account/5 at version 12", or "... replaced version 12 of
+ * account/5" */
 static void tell_sight(FILE *to, const struct serial *s, const struct serial_sight *x)
 {
 	const struct vb_history_op *op = &s->txns[x->txn].ops[x->op];

@@ -127,8 +127,8 @@ static void peel(const struct vb_waits *w, bool *in)
 	}
 }
 
-/* The shortest way from `start` back to itself, breadth first; true if there is one: then each client
- * on it has its `next`. */
+/* The shortest way from `start` back to itself, breadth first; true if there is one: then each
+ * client on it has its `next`. */
 static bool find_from(struct vb_waits *w, const bool *in, unsigned start, unsigned *queue,
 		      unsigned *came)
 {

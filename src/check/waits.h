@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who waits for whom: the wait-for graph of what clients show on their boards (lock/board.h), and the
- * cycles in it.
+ * Who waits for whom: the wait-for graph of what clients show on their boards (lock/board.h), and
+ * the cycles in it.
  *
- * A client waits for every other that holds the lock it wants in a mode that excludes its own.  With
- * locks that are all needed, each cycle is a deadlock, and stays one until somebody gives up.  So
- * for cycles only what is the same in two views is taken, what has *settled*: a wait that was under
- * way all the time, a lock that was held all the time.  No cycle is told that was only a picture taken
- * in motion.
+ * A client waits for every other that holds the lock it wants in a mode that excludes its own.
+ * With locks that are all needed, each cycle is a deadlock, and stays one until somebody gives up.
+ * So for cycles only what is the same in two views is taken, what has *settled*: a wait that was
+ * under way all the time, a lock that was held all the time.  No cycle is told that was only a
+ * picture taken in motion.
  */
 #ifndef VB_CHECK_WAITS_H
 #define VB_CHECK_WAITS_H
@@ -27,7 +27,8 @@ struct vb_waits {
 	unsigned n_holds, n_waits, n_cycles;
 	struct vb_waits_hold *hold;
 	bool *waits, *settled; /* [view->n]: waits; and has since the earlier view */
-	/* Each client's next in the cycle it is part of, or itself: cycles have no client in common. */
+	/* Each client's next in the cycle it is part of, or itself: cycles have no client in
+	 * common. */
 	unsigned *next;
 	unsigned *cycle; /* [n_cycles]: one client of each */
 };

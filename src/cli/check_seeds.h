@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `verbena check lock` and `verbena check txn` have in common: options, campaign after campaign,
- * what is told and written of them, the exit code. */
+/* What `verbena check lock` and `verbena check txn` have in common: options, campaign after
+ * campaign, what is told and written of them, the exit code. */
 #ifndef VB_CLI_CHECK_SEEDS_H
 #define VB_CLI_CHECK_SEEDS_H
 

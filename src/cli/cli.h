@@ -12,7 +12,8 @@ struct vb_command {
 	const char *summary; /* one line for the overview */
 	/* argv[0] is the first word after the command's name. Returns an enum vb_exit. */
 	int (*run)(int argc, char **argv);
-	/* The option groups of the command, for --help, the man page and completions; NULL: none. */
+	/* The option groups of the command, for --help, the man page and completions; NULL:
+	 * none. */
 	const struct vb_opt_group *(*groups)(unsigned *n);
 	const char *example; /* a command line that works, or NULL */
 	const char *words;   /* what follows the options, for the usage: "FILE..."; NULL: nothing */
@@ -28,7 +29,8 @@ extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_comman
 extern const struct vb_command *const vb_commands[];
 
 /*
- * What every command does first: sets the defaults of its groups, reads argv into them and deals with
+ * What every command does first: sets the defaults of its groups, reads argv into them and deals
+ * with
  * --help and stray words.  Returns -1 if the command is to go on, else the enum vb_exit to end with
  * (the reason has been printed).
  */

@@ -2,10 +2,10 @@
 /*
  * Trust: the key file, and how root and member prove to each other that they have it.
  *
- * The key is the SHA-256 of the file's bytes under a label (without a file: of nothing).  A proof is
- * an HMAC-SHA-256 of who proves (root or member) and of all that was said before, which includes a
- * fresh challenge of each side: a proof is good for one connection, one direction and one key.  The
- * member proves first, so that a stranger who knocks gets nothing that was made with the key.
+ * The key is the SHA-256 of the file's bytes under a label (without a file: of nothing).  A proof
+ * is an HMAC-SHA-256 of who proves (root or member) and of all that was said before, which includes
+ * a fresh challenge of each side: a proof is good for one connection, one direction and one key.
+ * The member proves first, so that a stranger who knocks gets nothing that was made with the key.
  */
 #ifndef VB_CLUSTER_AUTH_H
 #define VB_CLUSTER_AUTH_H
@@ -32,7 +32,8 @@ struct auth_transcript {
 	uint8_t challenge[CL_NONCE];
 };
 
-/* path NULL: no key.  -EACCES (said): the file is missing, others can read it, or it is too short. */
+/* path NULL: no key.  -EACCES (said): the file is missing, others can read it, or it is too
+ * short. */
 int auth_key_load(struct auth_key *key, const char *path);
 void auth_key_of(struct auth_key *key, const void *data, size_t bytes);
 void auth_forget(void *secret, size_t bytes);

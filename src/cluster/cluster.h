@@ -45,8 +45,8 @@ int vb_cluster_first_dead(const struct vb_cluster *c);
 bool vb_cluster_suspect(const struct vb_cluster *c, uint32_t rank);
 /* Called on the cluster's thread when a process is found dead or has said goodbye, and for each one
  * that already was; one listener at a time per slot; `ctx` must live until it is taken away
- * (fn = NULL), which waits for a call under way: hold no lock then that fn takes.  Slots 0 to 7, for
- * the fabric, the driver, ... */
+ * (fn = NULL), which waits for a call under way: hold no lock then that fn takes.  Slots 0 to 7,
+ * for the fabric, the driver, ... */
 void vb_cluster_on_gone(struct vb_cluster *c, unsigned slot,
 			void (*fn)(void *ctx, uint32_t rank, bool died), void *ctx);
 
@@ -62,9 +62,9 @@ bool vb_cluster_read(struct vb_cluster *c, uint32_t rank, void *notice);
 
 /*
  * Time.  On machines that are the root's own (same boot), opening the cluster has adopted the
- * root's calibration: clocks are one and *error_ns is 0.  Elsewhere root_time = vb_clock_ns() + *offset,
- * true to within *error_ns: half the best round trip seen, and 1000 ppm of the time since, for two
- * clocks that NTP slews; refreshed with each ping.
+ * root's calibration: clocks are one and *error_ns is 0.  Elsewhere root_time = vb_clock_ns() +
+ * *offset, true to within *error_ns: half the best round trip seen, and 1000 ppm of the time since,
+ * for two clocks that NTP slews; refreshed with each ping.
  */
 void vb_cluster_clock(const struct vb_cluster *c, int64_t *offset_ns, uint64_t *error_ns);
 
@@ -79,9 +79,9 @@ const uint8_t *vb_cluster_secret(const struct vb_cluster *c);
 uint16_t vb_cluster_port(const struct vb_cluster *c);
 
 /*
- * For a launcher that forks its members (`--procs`): binds and listens on loopback, any port, before
- * the fork, and says where.  The root hands the socket to vb_cluster_open_on, which takes it over
- * whatever it returns; the children close theirs and join the port.  -errno.
+ * For a launcher that forks its members (`--procs`): binds and listens on loopback, any port,
+ * before the fork, and says where.  The root hands the socket to vb_cluster_open_on, which takes it
+ * over whatever it returns; the children close theirs and join the port.  -errno.
  */
 int vb_cluster_listen(const char *host, uint16_t port, int *fd, uint16_t *port_out);
 int vb_cluster_open_on(const struct vb_cluster_params *params, int listening_fd,
@@ -90,8 +90,8 @@ int vb_cluster_open_on(const struct vb_cluster_params *params, int listening_fd,
 /*
  * A file of hosts: one "HOST[:PORT]" per line, blank lines and # comments skipped; line k (from 0)
  * is rank k, the first is the root.  Finds this process's rank: `rank_wanted` if that is not
- * VB_CLUSTER_ANY_RANK, else the one line whose host is an address of this machine.  -EINVAL with the
- * line named: no line or several lines are this machine.  Strings in *out are malloc'ed (meet).
+ * VB_CLUSTER_ANY_RANK, else the one line whose host is an address of this machine.  -EINVAL with
+ * the line named: no line or several lines are this machine.  Strings in *out are malloc'ed (meet).
  */
 struct vb_cluster_hosts_file {
 	uint32_t hosts, rank;

@@ -261,7 +261,8 @@ void *cluster_thread(void *arg);
 
 struct cluster_conn *conn_new(struct vb_cluster *c, int fd, const char *peer);
 void conn_free(struct vb_cluster *c, struct cluster_conn *k);
-/* Room for a frame of up to n bytes, and how long it became.  NULL: the queue is full, k->broken. */
+/* Room for a frame of up to n bytes, and how long it became.  NULL: the queue is full,
+ * k->broken. */
 uint8_t *conn_room(struct cluster_conn *k, size_t n);
 void conn_put(struct cluster_conn *k, size_t n);
 void conn_break(struct cluster_conn *k, const char *why);

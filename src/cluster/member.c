@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A member's side: it goes to the root until it gets in, since the root may start later than it does;
- * only what will not change by waiting ends the attempts: another key, another version, another
- * configuration, a foreign program at the port.
+ * A member's side: it goes to the root until it gets in, since the root may start later than it
+ * does; only what will not change by waiting ends the attempts: another key, another version,
+ * another configuration, a foreign program at the port.
  */
 #define VB_LOG_ROOM "cluster"
 #include "cluster/inner.h"

@@ -3,8 +3,8 @@
  * PMIx: how processes started by mpirun or srun learn their rank, their number and where the root
  * listens.  Everything else goes over the cluster's own connections.  The library is loaded when it
  * is asked for.  It stays loaded, and the connection to the launcher stays open until the process
- * ends: of a process that closes it and opens another, a server forgets now and then to say that its
- * fence is over (seen with 4.2), if others of the run had not closed theirs by then.
+ * ends: of a process that closes it and opens another, a server forgets now and then to say that
+ * its fence is over (seen with 4.2), if others of the run had not closed theirs by then.
  */
 #define VB_LOG_ROOM "cluster"
 #include "cluster/inner.h"
@@ -96,8 +96,8 @@ static int job_size(uint32_t *hosts)
 	return 0;
 }
 
-/* At exit; mpirun calls a process that ends without it a failed one.  A child of the one that connected
- * has no connection. */
+/* At exit; mpirun calls a process that ends without it a failed one.  A child of the one that
+ * connected has no connection. */
 static void leave(void)
 {
 	if (px.pid == getpid())

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collective calls.  Each process counts its calls; the n-th of one belongs to the n-th of all others.
- * The root keeps the last CL_STEPS of them: what has come for those that are open, and how the others
- * ended, for processes that come late.  A process that has gone on without an answer (it gave the
- * root up for a while) may be ahead of the root by a few; what is too far behind ends then.
+ * Collective calls.  Each process counts its calls; the n-th of one belongs to the n-th of all
+ * others.  The root keeps the last CL_STEPS of them: what has come for those that are open, and how
+ * the others ended, for processes that come late.  A process that has gone on without an answer (it
+ * gave the root up for a while) may be ahead of the root by a few; what is too far behind ends
+ * then.
  */
 #define VB_LOG_ROOM "cluster"
 #include "cluster/inner.h"

@@ -106,8 +106,8 @@ static inline void cpu_store16(struct vb_u128 *at, struct vb_u128 v)
 /* ---- READ and WRITE ---- */
 
 /*
- * Whole lines, from and to memory that is aligned to 16 on the shared side.  Each 16 bytes are moved as one;
- * through a register and not through the stack, which is what makes the difference.
+ * Whole lines, from and to memory that is aligned to 16 on the shared side.  Each 16 bytes are
+ * moved as one; through a register and not through the stack, which is what makes the difference.
  */
 #if defined(__x86_64__) && !defined(VB_TSAN)
 static inline uint64_t cpu_lines_out(uint8_t *to, const uint8_t *from, uint64_t n)

@@ -14,10 +14,10 @@
  *     posted afterwards.
  * What is atomic: CAS and FAA with each other, on aligned words, in the scope that caps name.  An
  * aligned READ or WRITE of 8 bytes is whole, one of 16 bytes is whole where caps have MASKED128;
- * anything larger may be torn at those boundaries.  Nothing is promised between a WRITE (or a CPU store) and an atomic on the
- * same word.
- * What is bounded: a posted verb takes effect within caps.verb_bound_ns of its posting or never,
- * and completes (perhaps with an error) in bounded time; a peer that died does not hang its callers.
+ * anything larger may be torn at those boundaries.  Nothing is promised between a WRITE (or a CPU
+ * store) and an atomic on the same word.  What is bounded: a posted verb takes effect within
+ * caps.verb_bound_ns of its posting or never, and completes (perhaps with an error) in bounded
+ * time; a peer that died does not hang its callers.
  */
 #ifndef VB_FABRIC_FABRIC_H
 #define VB_FABRIC_FABRIC_H
@@ -101,7 +101,8 @@ struct vb_verb {
 	struct vb_u128 swap, swap_mask;
 	struct vb_u128 old;    /* out: the whole previous value */
 	uint64_t not_after_ns; /* 0, or: if the endpoint's clock has passed this when the doorbell
-	                          * would ring, the verb is not posted and fails with -VB_ETOOLATE */
+	                          * would ring, the verb is not posted and fails with
+	                          * -VB_ETOOLATE */
 };
 
 struct vb_batch {
@@ -170,7 +171,8 @@ struct vb_fabric_ops {
 	void (*ep_close)(struct vb_ep *ep);
 
 	/* 0: every verb is complete.  1: posted; the backend counts batch->pending down and wakes
-	 * batch->waiter.  Negative: nothing was posted. Verb errors go to verb->status, not here. */
+	 * batch->waiter.  Negative: nothing was posted. Verb errors go to verb->status, not
+	 * here. */
 	int (*post)(struct vb_ep *ep, struct vb_batch *batch);
 	/* Optional, for hooks: vb_wait has seen the end of a batch whose post returned 1. */
 	void (*waited)(struct vb_ep *ep, struct vb_batch *batch);
@@ -182,16 +184,18 @@ struct vb_fabric_ops {
 	 * the same region; *fresh says who came first.  -ENOSPC, -EINVAL (other size). */
 	int (*region)(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		      vb_addr *out, bool *fresh);
-	/* Optional: a region that is there already; -ENOENT, not said.  NULL: as `region`, which makes it. */
+	/* Optional: a region that is there already; -ENOENT, not said.  NULL: as `region`, which
+	 * makes it. */
 	int (*region_find)(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 			   vb_addr *out);
 	/* The CPU's view of a node's segment, or NULL where there is none. */
 	void *(*local)(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 
-	/* Optional, for simulated clients that die or stall: every generic await on an endpoint (vb_wait,
-	 * vb_ep_wait, vb_ep_sleep_until) calls it before it suspends (before = true: it does not
-	 * suspend) and when the task is back (before = false: it may), each time with nothing on the
-	 * task's stack linked into the endpoint.  It does not return if the client is dead. */
+	/* Optional, for simulated clients that die or stall: every generic await on an endpoint
+	 * (vb_wait, vb_ep_wait, vb_ep_sleep_until) calls it before it suspends (before = true: it
+	 * does not suspend) and when the task is back (before = false: it may), each time with
+	 * nothing on the task's stack linked into the endpoint.  It does not return if the client
+	 * is dead. */
 	void (*checkpoint)(struct vb_ep *ep, bool before);
 	/* Optional, see vb_ep_serve. */
 	void (*serve)(struct vb_ep *ep);
@@ -283,9 +287,9 @@ static inline int vb_ep_sleep(struct vb_ep *ep, uint64_t ns)
 }
 
 /*
- * The time that all clients have in common, as far as this one knows it: true to within *error_ns.  What a
- * time service (PTP, the cluster's own) makes of a machine's clock; it may be corrected backwards.  On
- * one machine it is the machine's clock and exact.
+ * The time that all clients have in common, as far as this one knows it: true to within *error_ns.
+ * What a time service (PTP, the cluster's own) makes of a machine's clock; it may be corrected
+ * backwards.  On one machine it is the machine's clock and exact.
  */
 uint64_t vb_ep_common_now(struct vb_ep *ep, uint64_t *error_ns);
 
@@ -508,8 +512,8 @@ static inline struct vb_u128 vb_field_add128(struct vb_u128 a, struct vb_u128 b,
 
 int vb_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	      bool *fresh);
-/* The same for who only looks: -ENOENT, not said, if nobody has made it, where the fabric can tell (shm);
- * elsewhere it is made, and is all zeros. */
+/* The same for who only looks: -ENOENT, not said, if nobody has made it, where the fabric can tell
+ * (shm); elsewhere it is made, and is all zeros. */
 int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		   vb_addr *out);
 void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes);

@@ -16,8 +16,8 @@ struct vb_count_totals {
 int vb_hook_count(struct vb_fabric *lower, struct vb_fabric **out);
 void vb_hook_count_totals(struct vb_fabric *hook, struct vb_count_totals *out);
 
-/* One line a verb on `to` (time, peer, operation, address, arguments, result), and a running hash of
- * everything a seeded run must repeat. `to` may be NULL for the hash alone. */
+/* One line a verb on `to` (time, peer, operation, address, arguments, result), and a running hash
+ * of everything a seeded run must repeat. `to` may be NULL for the hash alone. */
 int vb_hook_trace(struct vb_fabric *lower, FILE *to, struct vb_fabric **out);
 uint64_t vb_hook_trace_hash(struct vb_fabric *hook);
 

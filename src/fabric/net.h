@@ -11,18 +11,18 @@
  *
  * The engine.  All that touches the wire (posting, ringing, looking for completions) happens under
  * one mutex per fabric, the engine, by whichever thread comes along.  What an engine pass finds for
- * another thread goes into that thread's *inbox* and rings its bell; batches, endpoints' waiters and
- * tasks are touched by their own thread only.
+ * another thread goes into that thread's *inbox* and rings its bell; batches, endpoints' waiters
+ * and tasks are touched by their own thread only.
  *
  * Doorbells.  post() hands verbs to the transport; if other tasks of the thread are ready and
- * `coalesce` is on, the doorbell waits for the end of the scheduler's round, and the verbs of several
- * tasks leave together.  A batch in which nothing is signalled leaves at once, because nobody
- * will wait for it; so does everything when nobody else is ready to run.
+ * `coalesce` is on, the doorbell waits for the end of the scheduler's round, and the verbs of
+ * several tasks leave together.  A batch in which nothing is signalled leaves at once, because
+ * nobody will wait for it; so does everything when nobody else is ready to run.
  *
  * Waiting.  One idle thread at a time is the *poller*: it looks at the engine, spins for as long as
  * that has paid (fabric/spin.h), then arms the transport's descriptor and sleeps on it.  The other
- * idle threads sleep on their bells, and look at the engine every millisecond, so that a poller that
- * has got work is stood in for.
+ * idle threads sleep on their bells, and look at the engine every millisecond, so that a poller
+ * that has got work is stood in for.
  */
 #ifndef VB_FABRIC_NET_H
 #define VB_FABRIC_NET_H
@@ -61,12 +61,12 @@ struct net_transport {
 	 * flow (the core holds a barrier behind it). */
 	int (*connect)(struct net_fabric *f, const struct vb_cluster_parts *addresses);
 	void (*close)(struct net_fabric *f);
-	/* The verbs of b with status 0 (others failed the checks); VB_IS_LOCAL ones are done already
-	 * where local_cpu says so, and have status NET_DONE.  Counts nothing itself; each signalled
-	 * verb that it takes is answered by one net_done later.  The core has compared not_after_ns
-	 * with the clock before it took the engine; a transport that makes a verb wait compares
-	 * again when it rings.  0, or -error: nothing was taken.
-	 * `b` of which nothing is signalled may be gone after the call. */
+	/* The verbs of b with status 0 (others failed the checks); VB_IS_LOCAL ones are done
+	 * already where local_cpu says so, and have status NET_DONE.  Counts nothing itself; each
+	 * signalled verb that it takes is answered by one net_done later.  The core has compared
+	 * not_after_ns with the clock before it took the engine; a transport that makes a verb wait
+	 * compares again when it rings.  0, or -error: nothing was taken.  `b` of which nothing is
+	 * signalled may be gone after the call. */
 	int (*post)(struct net_fabric *f, struct net_ep *e, struct vb_batch *b);
 	/* Everything posted leaves. */
 	void (*flush)(struct net_fabric *f);
@@ -167,12 +167,12 @@ int net_deliver(struct net_fabric *f, uint32_t client, const struct vb_msg *m);
 /* A control message came.  Untrusted.  Engine held. */
 void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes);
 
-/* When the engine last looked for progress (vb_clock_ns), and whether a thread sleeps on f->fd and will
- * see what comes.  For a helper that steps in when neither is so. */
+/* When the engine last looked for progress (vb_clock_ns), and whether a thread sleeps on f->fd and
+ * will see what comes.  For a helper that steps in when neither is so. */
 uint64_t net_last_pass_ns(const struct net_fabric *f);
 bool net_poller_sleeps(const struct net_fabric *f);
-/* One pass by a thread that is none of the scheduler's: flush, progress, news of the dead.  False if
- * somebody else is at it. */
+/* One pass by a thread that is none of the scheduler's: flush, progress, news of the dead.  False
+ * if somebody else is at it. */
 bool net_try_pass(struct net_fabric *f);
 /* Blocks while every thread sleeps in idle; returns at the latest when the fabric closes. */
 void net_wait_awake(struct net_fabric *f);

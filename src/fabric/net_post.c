@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Posting: every verb is checked here, so that transports see only what they can do; what this host's
- * CPU can do on the spot is done; the rest is the transport's, and its doorbell rings by the rule
- * of net.h.
+ * Posting: every verb is checked here, so that transports see only what they can do; what this
+ * host's CPU can do on the spot is done; the rest is the transport's, and its doorbell rings by the
+ * rule of net.h.
  */
 #define VB_LOG_ROOM "net"
 #include <inttypes.h>
@@ -173,8 +173,8 @@ static void settle(struct vb_batch *b)
 	}
 }
 
-/* The transport took nothing, but part of the batch is done or refused already: each verb gets its own
- * status, since "nothing was posted" would not be true. */
+/* The transport took nothing, but part of the batch is done or refused already: each verb gets its
+ * own status, since "nothing was posted" would not be true. */
 static void fail_left(struct vb_batch *b, int err)
 {
 	for (unsigned i = 0; i < b->n; i++) {

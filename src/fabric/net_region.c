@@ -6,12 +6,13 @@
  *	  ASK {number, node, bytes, name}  ->     found, or made at the end of what is taken
  *	  ANSWER {number, error, offset}   <-
  *
- * Both ride on the transport's control messages.  An owner answers when it looks at its engine: while
- * its thread awaits something, or by the transport's helper.
+ * Both ride on the transport's control messages.  An owner answers when it looks at its engine:
+ * while its thread awaits something, or by the transport's helper.
  *
- * Either may find no room or no way.  A question is then put again, and so is one that has had no answer for a
- * while, with the same number: the owner, who has nowhere to keep an answer, gives it again.  Who made
- * a region is kept with it, so that its maker hears "fresh" however often he has to ask.
+ * Either may find no room or no way.  A question is then put again, and so is one that has had no
+ * answer for a while, with the same number: the owner, who has nowhere to keep an answer, gives it
+ * again.  Who made a region is kept with it, so that its maker hears "fresh" however often he has
+ * to ask.
  */
 #define VB_LOG_ROOM "net"
 #include <inttypes.h>

@@ -4,10 +4,10 @@
  *
  * No wake-up is lost.  What one thread has for another, it first puts where the other will find it
  * (the inbox, an endpoint's ring), and then looks whether the other is asleep; who goes to sleep
- * first says so and then looks whether there is something.  Both orders are sequentially consistent, so
- * one of the two sees the other: either the sleeper does not sleep, or its bell (an eventfd, which
- * remembers) is rung.  What comes from the wire wakes the poller by the transport's descriptor,
- * which it armed after the last look, under the engine.
+ * first says so and then looks whether there is something.  Both orders are sequentially
+ * consistent, so one of the two sees the other: either the sleeper does not sleep, or its bell (an
+ * eventfd, which remembers) is rung.  What comes from the wire wakes the poller by the transport's
+ * descriptor, which it armed after the last look, under the engine.
  *
  *	sleeper                           other thread
  *	  asleep := true                    inbox += item
@@ -16,9 +16,9 @@
  *	  poll(bell, descriptor)
  *	  asleep := false
  *
- * No sleep is longer than NAP_NS all the same, and that of a thread which is not the poller no longer
- * than SIDE_NAP_NS: a poller that has got work to do looks at the engine between the rounds of its
- * tasks only, and if these compute for long somebody else has to.
+ * No sleep is longer than NAP_NS all the same, and that of a thread which is not the poller no
+ * longer than SIDE_NAP_NS: a poller that has got work to do looks at the engine between the rounds
+ * of its tasks only, and if these compute for long somebody else has to.
  *
  * Spinning is for idle cores.  Where more processes of this machine may poll than there are cores,
  * a waiter gives its core away a few times and sleeps.
@@ -212,8 +212,8 @@ bool net_poller_sleeps(const struct net_fabric *f)
 	return p != NULL;
 }
 
-/* Looks once at everything this thread can see.  Not only what comes ends waits: a doorbell or the news
- * of a death does, too. */
+/* Looks once at everything this thread can see.  Not only what comes ends waits: a doorbell or the
+ * news of a death does, too. */
 static bool look(struct net_env *env)
 {
 	bool any = false;

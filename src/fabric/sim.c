@@ -207,7 +207,8 @@ static int find_slot(struct sim *s, uint32_t *slot)
 	return vb_fail(-ENOSPC, "all %u endpoints are open: raise `endpoints`", s->n_slots);
 }
 
-/* Between a time service that hardly moves and one that runs after itself at half the speed of time. */
+/* Between a time service that hardly moves and one that runs after itself at half the speed of
+ * time. */
 static void draw_wander(struct sim_ep *ep)
 {
 	struct vb_rng *r = &ep->sim->clock_rng;

@@ -19,7 +19,8 @@ struct vb_sim_faults {
 	uint64_t delay_max_ns;
 	double tear;      /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
 	double lose;      /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
-	                           * If not, what was posted behind it on its connection is lost too */
+	                           * If not, what was posted behind it on its connection is lost
+	                           * too */
 	double nic_stall; /* the target's NIC stands still for up to nic_stall_max_ns */
 	uint64_t nic_stall_max_ns;
 	double partition; /* a pair of nodes is cut off for up to partition_max_ns; verbs that
@@ -35,12 +36,12 @@ struct vb_sim_faults {
  * endpoints opened later. */
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
 /* Only endpoints marked so die or pause; lock servers are not marked.  Only coroutines may use them
- * (the root task cannot die).  Once an endpoint is dead, each of its tasks ends at its next await or
- * when the one it is in ends; sends to it fail or vanish. */
+ * (the root task cannot die).  Once an endpoint is dead, each of its tasks ends at its next await
+ * or when the one it is in ends; sends to it fail or vanish. */
 void vb_sim_ep_mortal(struct vb_ep *ep, bool mortal);
 bool vb_sim_ep_dead(const struct vb_ep *ep);
-/* Called when an endpoint's client dies, on the scheduler's stack; with hooks on top, ep is the lowest
- * endpoint. */
+/* Called when an endpoint's client dies, on the scheduler's stack; with hooks on top, ep is the
+ * lowest endpoint. */
 void vb_sim_on_death(struct vb_fabric *f, void (*fn)(struct vb_ep *ep, void *arg), void *arg);
 
 uint64_t vb_sim_now(struct vb_fabric *f);

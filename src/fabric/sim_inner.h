@@ -7,9 +7,9 @@
  *   client's CPU      sender's NIC        wire       target's NIC       word        wire    CPU
  *   |-- post_ns --|D|-- outbound_ns --|-- one_way --|A|-- inbound --|-- *_ns --|-- one_way --|- poll -|C
  *
- * D is the doorbell, A the arrival and C the completion.  A and C are events; D is one only where it
- * lies further away than post_ns (a busy CPU, a paused client).  Waits stand between: for the queue
- * of the sender's NIC, for that of the target's, for a word whose atomics are under way.
+ * D is the doorbell, A the arrival and C the completion.  A and C are events; D is one only where
+ * it lies further away than post_ns (a busy CPU, a paused client).  Waits stand between: for the
+ * queue of the sender's NIC, for that of the target's, for a word whose atomics are under way.
  *
  * A verb's effect on memory happens in the event A, although the model says that it queues for a
  * while there: verbs leave these queues in the order in which they came, so nobody can tell the
@@ -250,9 +250,9 @@ void sim_break(struct sim *s, struct sim_op *op, uint64_t at_ns);
 
 /* ---- sim_fault.c: what the seed holds in store ---- */
 
-/* For a batch that is about to be posted: may not return, may pause the endpoint.  Says how long the
- * client stands still after the completion, how long the target's NIC does, and whether the client
- * dies right after the doorbell. */
+/* For a batch that is about to be posted: may not return, may pause the endpoint.  Says how long
+ * the client stands still after the completion, how long the target's NIC does, and whether the
+ * client dies right after the doorbell. */
 struct sim_luck {
 	uint64_t after_ns, stall_ns;
 	bool dies;

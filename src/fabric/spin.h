@@ -2,9 +2,9 @@
 /*
  * How long it is worth to spin before sleeping.  The cores may have other work than ours, which no
  * counter of workers shows: then what is waited for does not come while we spin, and what we spin
- * away the kernel takes from our turn when it has come.  So a wait that was longer than any spin makes
- * the next spins a quarter as long; one that a spin would have covered, in whole or but for the
- * waking, makes them twice as long.
+ * away the kernel takes from our turn when it has come.  So a wait that was longer than any spin
+ * makes the next spins a quarter as long; one that a spin would have covered, in whole or but for
+ * the waking, makes them twice as long.
  */
 #ifndef VB_FABRIC_SPIN_H
 #define VB_FABRIC_SPIN_H

@@ -2,13 +2,13 @@
 /*
  * The helper: a thread that answers for a process whose own threads compute for long.
  *
- * The owner's CPU executes verbs when one of its threads looks at the network, between two rounds of
- * its tasks.  A task that computes for a second would stall every client of its node for as long.
- * So a thread sleeps beside them and wakes every `helper`; it does nothing as long as somebody has
- * looked in the meantime, or sleeps on the descriptor and will see what comes.  Otherwise it takes
- * the engine, serves, and stays: it sleeps on the descriptor, serving what comes as it comes, until
- * a thread is seen to look again.  So the first message of such a time waits for up to `helper` (and
- * for the scheduler of the machine), those after it for nothing.
+ * The owner's CPU executes verbs when one of its threads looks at the network, between two rounds
+ * of its tasks.  A task that computes for a second would stall every client of its node for as
+ * long.  So a thread sleeps beside them and wakes every `helper`; it does nothing as long as
+ * somebody has looked in the meantime, or sleeps on the descriptor and will see what comes.
+ * Otherwise it takes the engine, serves, and stays: it sleeps on the descriptor, serving what comes
+ * as it comes, until a thread is seen to look again.  So the first message of such a time waits for
+ * up to `helper` (and for the scheduler of the machine), those after it for nothing.
  *
  * It costs a wake-up per `helper` while the process works.  Once a thread has slept on the
  * descriptor through IDLE_TICKS of them, the helper sleeps until some thread wakes.

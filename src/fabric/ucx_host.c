@@ -6,10 +6,11 @@
  * reading of the owner's clock.  Each side greets for its own verbs; answers go over the answering
  * side's connection.  Verbs of a connection are numbered within its *epoch*.
  *
- * A connection ends when UCX says so (a killed peer: within a millisecond), or when a message has been
- * unanswered and nothing at all has come for `silence` (a cut link, a stopped machine: TCP alone would
- * take a quarter of an hour).  Then everything in flight ends, posts fail at once, and a post that
- * comes `retry` later tries a new connection from the address that was exchanged in the beginning.
+ * A connection ends when UCX says so (a killed peer: within a millisecond), or when a message has
+ * been unanswered and nothing at all has come for `silence` (a cut link, a stopped machine: TCP
+ * alone would take a quarter of an hour).  Then everything in flight ends, posts fail at once, and
+ * a post that comes `retry` later tries a new connection from the address that was exchanged in the
+ * beginning.
  *
  * The two sides of one broken connection find out at different times.  HELLO therefore says in
  * `number` which epoch of the receiver its sender is connected to: a host that is UP and hears that
@@ -188,9 +189,9 @@ int ucx_greet(struct ucx_host *h)
 	return say(h, UCX_HELLO, h->epoch, h->from_epoch);
 }
 
-/* UCX connects as long as TCP tries, and tells when it gives up.  To close before that is not for us:
- * UCX 1.13 aborts when an endpoint is closed that is not connected yet.  But the other's answer may be
- * lost with its own connection, so we ask once more over ours. */
+/* UCX connects as long as TCP tries, and tells when it gives up.  To close before that is not for
+ * us: UCX 1.13 aborts when an endpoint is closed that is not connected yet.  But the other's answer
+ * may be lost with its own connection, so we ask once more over ours. */
 uint64_t ucx_greet_again(struct ucx_host *h, uint64_t now)
 {
 	h->epoch++;

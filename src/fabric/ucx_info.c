@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ucx_info.h.  The transports stand only in the text that UCX prints about a context: lines with
- * the word "resource" that end in transport/device.  A text that reads otherwise yields none. */
+/* See ucx_info.h.  The transports stand only in the text that UCX prints about a context: lines
+ * with the word "resource" that end in transport/device.  A text that reads otherwise yields
+ * none. */
 #include "fabric/ucx_info.h"
 
 #include <errno.h>

@@ -2,11 +2,11 @@
 /*
  * Loading UCX.
  *
- * UCX takes liberties with the process it is loaded into: it patches mmap, munmap, madvise and their
- * kin to follow memory it has registered (we register none, and the sanitizers crash over it), it
- * catches SIGSEGV to print a backtrace, and it prints its errors on stdout, where the tool's results
- * go.  What matters of its errors comes back as a status and is said by us.  All three can only be
- * turned off by environment variables that it reads while it is loaded.
+ * UCX takes liberties with the process it is loaded into: it patches mmap, munmap, madvise and
+ * their kin to follow memory it has registered (we register none, and the sanitizers crash over
+ * it), it catches SIGSEGV to print a backtrace, and it prints its errors on stdout, where the
+ * tool's results go.  What matters of its errors comes back as a status and is said by us.  All
+ * three can only be turned off by environment variables that it reads while it is loaded.
  */
 #define VB_LOG_ROOM "ucx"
 #include "fabric/ucx_lib.h"

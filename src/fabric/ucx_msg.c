@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Buffers for messages, and handing them to UCX, which keeps a long one until it is sent.  Idle ones
- * are kept with their buffers, so that in the steady state nothing is allocated.
+ * Buffers for messages, and handing them to UCX, which keeps a long one until it is sent.  Idle
+ * ones are kept with their buffers, so that in the steady state nothing is allocated.
  */
 #define VB_LOG_ROOM "ucx"
 #include "base/log.h"
@@ -160,8 +160,8 @@ static int launch(struct ucx_msg *m)
 
 /*
  * From within UCX's progress the message waits for its end: what is sent from there may find the
- * connection broken that is just being read from, and UCX (1.13, TCP) then lets go of the buffer that
- * it goes on to read, twice.
+ * connection broken that is just being read from, and UCX (1.13, TCP) then lets go of the buffer
+ * that it goes on to read, twice.
  */
 int ucx_msg_send(struct ucx_msg *m, const struct ucx_header *h)
 {

@@ -10,9 +10,9 @@
  * even then does not happen.
  *
  * Time.  A message says until when, in its owner's clock, its verbs may happen: `bound` after the
- * oldest of them was posted.  What the owner reads later than that does not happen, and what is still
- * collected here when it is over is not sent.  After another `grace` a signalled verb without an
- * answer is given up as -VB_EUNKNOWN; an answer that comes later is dropped.
+ * oldest of them was posted.  What the owner reads later than that does not happen, and what is
+ * still collected here when it is over is not sent.  After another `grace` a signalled verb without
+ * an answer is given up as -VB_EUNKNOWN; an answer that comes later is dropped.
  *
  * What did not happen.  A verb that is surely not executed, for want of time or room, ends with
  *	-EAGAIN        SEND, WRITE_NOTIFY: as when the receiver's ring is full

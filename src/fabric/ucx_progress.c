@@ -2,9 +2,9 @@
 /*
  * Looking at the network, and sleeping until there is something to see.
  *
- * The descriptor that threads sleep on is an epoll set of two: UCX's own, and a timer for what has to
- * end by itself (verbs without an answer, hosts that have gone silent).  The timer is set only when
- * somebody goes to sleep, and left alone if it fires earlier than needed.
+ * The descriptor that threads sleep on is an epoll set of two: UCX's own, and a timer for what has
+ * to end by itself (verbs without an answer, hosts that have gone silent).  The timer is set only
+ * when somebody goes to sleep, and left alone if it fires earlier than needed.
  */
 #define VB_LOG_ROOM "ucx"
 #include <sys/timerfd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The UCX context and worker of a process: which transports and interfaces, and how soon a dead link
- * is noticed.  A UCX_* variable of the user's goes before each of these settings.
+ * The UCX context and worker of a process: which transports and interfaces, and how soon a dead
+ * link is noticed.  A UCX_* variable of the user's goes before each of these settings.
  */
 #define VB_LOG_ROOM "ucx"
 #include <arpa/inet.h>
@@ -67,9 +67,9 @@ static int device_of(const char *address, char name[IF_NAMESIZE])
 	return err;
 }
 
-/* UCX says nothing about a name that it does not find or an interface that is down, and then reaches
- * nobody.  It looks in /sys, which a network namespace has to mount for itself.  Names with a port
- * ("mlx5_0:1") are not of network interfaces. */
+/* UCX says nothing about a name that it does not find or an interface that is down, and then
+ * reaches nobody.  It looks in /sys, which a network namespace has to mount for itself.  Names with
+ * a port ("mlx5_0:1") are not of network interfaces. */
 static int check_device(const struct ifaddrs *all, const char *name, uint64_t until_ns)
 {
 	const unsigned up = IFF_UP | IFF_RUNNING;

@@ -327,7 +327,8 @@ static int watch(int epoll_fd, int fd)
 	return 0;
 }
 
-/* One descriptor to sleep on: completions, the device's troubles, and a clock for what times out. */
+/* One descriptor to sleep on: completions, the device's troubles, and a clock for what times
+ * out. */
 static int make_fd(struct verbs *w)
 {
 	int err;

@@ -2,10 +2,10 @@
 /*
  * New connections for broken ones.
  *
- * A connection can break while both processes live: a cable is out for longer than the retries last,
- * a machine stands still.  The lower rank of the two then makes new queue pairs, in a new *session*,
- * and a handshake of datagrams connects them.  Every message may be lost; whoever waits repeats his
- * own every 200 ms, and every message is safe to hear twice.
+ * A connection can break while both processes live: a cable is out for longer than the retries
+ * last, a machine stands still.  The lower rank of the two then makes new queue pairs, in a new
+ * *session*, and a handshake of datagrams connects them.  Every message may be lost; whoever waits
+ * repeats his own every 200 ms, and every message is safe to hear twice.
  *
  *	higher, if it is the one that noticed:  BROKEN(s)  ->
  *	lower:      breaks session s too; new queue pairs  <-  OFFER(s + 1, queue pairs)
@@ -14,9 +14,9 @@
  *	lower:      connected, UP                          <-  GO(s + 1)
  *	higher:     UP at GO, or at the first thing that comes over the new connection
  *
- * So neither side sends before the other's queue pairs are connected.  A connection to oneself needs
- * no handshake.  What was under way in session s has been ended as unknown on either side before its
- * next one begins, and its packets find no queue pair any more.
+ * So neither side sends before the other's queue pairs are connected.  A connection to oneself
+ * needs no handshake.  What was under way in session s has been ended as unknown on either side
+ * before its next one begins, and its packets find no queue pair any more.
  */
 #define VB_LOG_ROOM "verbs"
 #include "fabric/verbs_inner.h"

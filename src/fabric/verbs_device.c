@@ -5,8 +5,8 @@
  * Without a wish it is the first port that is active.  On Ethernet a GID stands for an IP address,
  * and the same address appears once per RoCE version: version 2 (routable, in UDP) is taken, and of
  * those the first IPv4 one, because a link-local IPv6 address is no good across subnets and some
- * cards' software fills in its GID first.  On InfiniBand LIDs do; the first GID goes along for peers
- * behind a router.
+ * cards' software fills in its GID first.  On InfiniBand LIDs do; the first GID goes along for
+ * peers behind a router.
  */
 #define VB_LOG_ROOM "verbs"
 #include "fabric/verbs_device.h"

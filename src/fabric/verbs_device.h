@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RDMA devices, their ports and GIDs: for choosing one, and for `verbena doctor`.  Needs no headers of
- * libibverbs. */
+/* RDMA devices, their ports and GIDs: for choosing one, and for `verbena doctor`.  Needs no headers
+ * of libibverbs. */
 #ifndef VB_FABRIC_VERBS_DEVICE_H
 #define VB_FABRIC_VERBS_DEVICE_H
 

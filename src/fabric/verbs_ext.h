@@ -3,8 +3,8 @@
  * Extended atomics (masked, 128 bits) of a device: the narrow place at which a vendor's interface
  * comes in.  Without one a device has CAS64 and FAA64 only, and the caps say so.
  *
- * Extended requests cannot be linked with plain ones: a chain with both is posted in runs, each with
- * a doorbell of its own, in order.
+ * Extended requests cannot be linked with plain ones: a chain with both is posted in runs, each
+ * with a doorbell of its own, in order.
  */
 #ifndef VB_FABRIC_VERBS_EXT_H
 #define VB_FABRIC_VERBS_EXT_H

@@ -17,10 +17,10 @@
  *	   head            rung            tail          head + depth
  *	     |  in flight    |   built      |   free       |
  *
- * Each place has its request, a scatter entry, a record of what to do at the end, and VERBS_SLOT bytes
- * of registered memory for what is small: atomics' results, READs and WRITEs of up to that size,
- * messages.  What is larger goes through pieces of VERBS_PIECE bytes of a common pool, copied in and
- * out, because tasks' stacks are not registered.
+ * Each place has its request, a scatter entry, a record of what to do at the end, and VERBS_SLOT
+ * bytes of registered memory for what is small: atomics' results, READs and WRITEs of up to that
+ * size, messages.  What is larger goes through pieces of VERBS_PIECE bytes of a common pool, copied
+ * in and out, because tasks' stacks are not registered.
  *
  * Requests of one queue pair end in their order, so a completion ends everything up to its place,
  * and only the last request that somebody waits for asks for one.
@@ -229,10 +229,12 @@ bool verbs_host_emptied(struct verbs *w, struct verbs_host *h);
 int verbs_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b);
 void verbs_ring(struct verbs *w, struct verbs_qp *q);
 void verbs_ring_all(struct verbs *w);
-/* The next place, which the caller fills; there is room.  A message of `bytes` bytes from its slot. */
+/* The next place, which the caller fills; there is room.  A message of `bytes` bytes from its
+ * slot. */
 uint32_t verbs_build(struct verbs *w, struct verbs_qp *q);
 uint32_t verbs_build_send(struct verbs *w, struct verbs_qp *q, uint32_t bytes, uint32_t imm);
-/* Waits until q has room for n requests and the pool that many pieces (0: -VB_EPEERGONE if it broke). */
+/* Waits until q has room for n requests and the pool that many pieces (0: -VB_EPEERGONE if it
+ * broke). */
 int verbs_wait_room(struct verbs *w, struct verbs_qp *q, uint32_t n, uint32_t pieces);
 /* The request in place `at` has ended. */
 void verbs_rec_end(struct verbs *w, struct verbs_qp *q, uint32_t at, int err);

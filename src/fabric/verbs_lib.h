@@ -11,7 +11,8 @@
 
 #include "vb_config.h"
 
-/* Why `verbs` cannot run on this machine, or NULL: no headers at build time, no library, no device. */
+/* Why `verbs` cannot run on this machine, or NULL: no headers at build time, no library, no
+ * device. */
 const char *verbs_absent(void);
 
 #if VB_HAVE_IBVERBS

@@ -106,10 +106,10 @@ static uint32_t probe_network(struct ibv_context *ctx)
 /* ---- queue pairs ---- */
 
 /*
- * Two things that a queue pair for raw requests must have.  The driver reserves blocks by the largest
- * request that it knows, not by ours of two blocks, and checks the number of requests only: so twice
- * the requests are asked for.  And it cannot scatter a masked atomic's result out of a completion, so
- * the device must not put it there.
+ * Two things that a queue pair for raw requests must have.  The driver reserves blocks by the
+ * largest request that it knows, not by ours of two blocks, and checks the number of requests only:
+ * so twice the requests are asked for.  And it cannot scatter a masked atomic's result out of a
+ * completion, so the device must not put it there.
  */
 static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {

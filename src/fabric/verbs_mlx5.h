@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ConnectX-4 and later, through upstream's mlx5dv: extended atomics as raw work requests, and dynamic
- * connections (DC).  No test has reached a card; doc/verbs-mlx5.md says what was read and what is to
- * be tried.  What can be tested without one is: the bytes (verbs_mlx5_wqe.h), and the calls, against a
- * library that the tests make up.
+ * ConnectX-4 and later, through upstream's mlx5dv: extended atomics as raw work requests, and
+ * dynamic connections (DC).  No test has reached a card; doc/verbs-mlx5.md says what was read and
+ * what is to be tried.  What can be tested without one is: the bytes (verbs_mlx5_wqe.h), and the
+ * calls, against a library that the tests make up.
  *
  * Dynamic connections: a *target* (DCT) receives from anybody who knows its number and key, an
- * *initiator* (DCI) sends to any target, named in each request.  One of each replaces a connection to
- * every other host.  The requests of one initiator are executed in order.
+ * *initiator* (DCI) sends to any target, named in each request.  One of each replaces a connection
+ * to every other host.  The requests of one initiator are executed in order.
  */
 #ifndef VB_FABRIC_VERBS_MLX5_H
 #define VB_FABRIC_VERBS_MLX5_H
@@ -66,7 +66,8 @@ struct verbs_dc_wr {
 	bool signalled, fence, inlined;
 };
 
-/* 0; -EOPNOTSUPP: the device has no dynamic connections (not said, to be asked first); other -errno. */
+/* 0; -EOPNOTSUPP: the device has no dynamic connections (not said, to be asked first); other
+ * -errno. */
 int verbs_dc_open(const struct verbs_dc_params *p, struct verbs_dc *dc);
 void verbs_dc_close(struct verbs_dc *dc);
 /* In order, one doorbell.  0 or -errno: nothing was posted. */

@@ -130,7 +130,8 @@ int verbs_dc_open(const struct verbs_dc_params *p, struct verbs_dc *dc)
 	if (dc->target != NULL)
 		dc->initiator = make_initiator(lib, p, &dc->max_inline);
 	if (dc->initiator == NULL) {
-		/* Cards before ConnectX-4, virtual functions, and kernels without it refuse here. */
+		/* Cards before ConnectX-4, virtual functions, and kernels without it refuse
+		 * here. */
 		err = errno == ENOMEM ? -ENOMEM : -EOPNOTSUPP;
 		verbs_dc_close(dc);
 		return err;

@@ -46,7 +46,8 @@ unsigned verbs_mlx5_encode(const struct verbs_ext_wr *wr, uint32_t qpn,
 	uint32_t segments = 3 + (add ? 2 : 4) * bytes / 16;
 	uint8_t *to = wqe;
 
-	/* The adder is 64 bits wide (max_fa_bit_boundary): nothing is carried into the other word. */
+	/* The adder is 64 bits wide (max_fa_bit_boundary): nothing is carried into the other
+	 * word. */
 	if (add && wide && !(wr->compare_mask.lo >> 63))
 		return 0;
 	to = put32(to, OPMOD(wide ? 4u : 3u) << 24 | (add ? OPCODE_MASKED_FAA : OPCODE_MASKED_CAS));

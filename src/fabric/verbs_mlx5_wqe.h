@@ -13,9 +13,9 @@
  *
  * The driver writes the index and the signature.
  *
- * The previous value of a 16-byte atomic comes back as two words in network order.  That of an 8-byte
- * one comes in the order that the device is set to (atomic_req_8B_endianness_mode): Linux sets it to
- * the host's where it can, and older cards cannot.
+ * The previous value of a 16-byte atomic comes back as two words in network order.  That of an
+ * 8-byte one comes in the order that the device is set to (atomic_req_8B_endianness_mode): Linux
+ * sets it to the host's where it can, and older cards cannot.
  */
 #ifndef VB_FABRIC_VERBS_MLX5_WQE_H
 #define VB_FABRIC_VERBS_MLX5_WQE_H

@@ -9,8 +9,8 @@
  * queue: with the next message, or with an answer once a quarter is owed.
  *
  * Answers (client 0) carry credits and say what became of signalled messages.  They need no credit
- * themselves: each gives back at least one, so that not more than `credits` of them can be on the way
- * either, and the receive queue has room for both.
+ * themselves: each gives back at least one, so that not more than `credits` of them can be on the
+ * way either, and the receive queue has room for both.
  *
  *	imm        | credits given : 8 | client : 24 |                  client 0: not a message
  *	from       | number of the question : 24, 0 none | sender : 40 |
@@ -21,12 +21,12 @@
  * there within the bound; the second is for a process that is kept from its core.
  *
  * WRITE_NOTIFY is a WRITE and a SEND behind it.  One that is not signalled and whose message says
- * nothing but a number below 256 (imm; no subject, tag, data) is a single WRITE_WITH_IMM instead: its
- * immediate is | imm : 8 | client : 24 |, and the message that arrives names as its sender the node
- * (client number 0), because there is no room for more.
+ * nothing but a number below 256 (imm; no subject, tag, data) is a single WRITE_WITH_IMM instead:
+ * its immediate is | imm : 8 | client : 24 |, and the message that arrives names as its sender the
+ * node (client number 0), because there is no room for more.
  *
- * Credits are used up: the sender looks for completions for up to a millisecond, then the message is
- * not sent (-EAGAIN, or dropped and counted when nobody waits).
+ * Credits are used up: the sender looks for completions for up to a millisecond, then the message
+ * is not sent (-EAGAIN, or dropped and counted when nobody waits).
  */
 #define VB_LOG_ROOM "verbs"
 #include "fabric/verbs_inner.h"

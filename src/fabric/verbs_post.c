@@ -2,10 +2,10 @@
 /*
  * Verbs to work requests, work requests to doorbells.
  *
- * What is built waits for the doorbell in its queue pair's ring, already linked by its place; all of
- * it leaves with one ibv_post_send.  Which requests of such a chain ask for a completion is decided
- * there: the last one that somebody waits for, and the last of the chain when `signal_every` have
- * gone without one, so that a full ring always has a completion coming.
+ * What is built waits for the doorbell in its queue pair's ring, already linked by its place; all
+ * of it leaves with one ibv_post_send.  Which requests of such a chain ask for a completion is
+ * decided there: the last one that somebody waits for, and the last of the chain when
+ * `signal_every` have gone without one, so that a full ring always has a completion coming.
  */
 #define VB_LOG_ROOM "verbs"
 #include "fabric/verbs_inner.h"

@@ -3,9 +3,9 @@
  * Queue pairs: made, connected, broken, emptied.
  *
  * A connection breaks when a request of it fails (the peer is dead or unreachable, or an access was
- * refused), when the cluster says that the peer is dead, or when its oldest request is older than the
- * bound.  All queue pairs to that host go to the error state together: the device then ends every
- * request that it has, and none takes effect any more.  New ones are made, never the old ones
+ * refused), when the cluster says that the peer is dead, or when its oldest request is older than
+ * the bound.  All queue pairs to that host go to the error state together: the device then ends
+ * every request that it has, and none takes effect any more.  New ones are made, never the old ones
  * reused, so that packets of the old connection that are still under way find nobody.
  */
 #define VB_LOG_ROOM "verbs"

@@ -5,8 +5,9 @@
  *
  * Loss.  A datagram arrives once or not at all: the network may drop it, a receiver that does not
  * look drops what its queue (option datagrams) does not hold, an endpoint with a full ring too.  It
- * may overtake, and be overtaken by, anything.  The device knows of no answer, so a signalled one ends
- * with 0 as soon as it is sent; whoever must know asks again until he is answered (rpc/mail.h).
+ * may overtake, and be overtaken by, anything.  The device knows of no answer, so a signalled one
+ * ends with 0 as soon as it is sent; whoever must know asks again until he is answered
+ * (rpc/mail.h).
  *
  * Strangers lack the queue key, which is drawn from the cluster's secret; members are told apart by
  * their queue pairs' numbers.

@@ -43,12 +43,12 @@ struct vb_bench_crew {
 };
 
 /*
- * Where the processes come from, as far as that can be told before they meet: o->procs is filled in,
- * 0 where only the launcher knows.  -EINVAL (said): options that exclude each other.
+ * Where the processes come from, as far as that can be told before they meet: o->procs is filled
+ * in, 0 where only the launcher knows.  -EINVAL (said): options that exclude each other.
  */
 int vb_bench_crew_plan(struct vb_bench_opts *o);
-/* On a fabric of one machine: -EINVAL, said, if any of the options is there that say where processes
- * come from. */
+/* On a fabric of one machine: -EINVAL, said, if any of the options is there that say where
+ * processes come from. */
 int vb_bench_crew_unwanted(const struct vb_bench_opts *o);
 /*
  * Returns in every process of the crew, in those that it forks, too: rank 0 is the root.  Fills in

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verbena bench fabric: what the floor costs, each number beside the bare thing it stands on, measured
- * in the same run.
+ * verbena bench fabric: what the floor costs, each number beside the bare thing it stands on,
+ * measured in the same run.
  *
  *   faa             a fetch-and-add (64 and 128 bits) through the fabric against the bare instruction
  *   locks           uncontended acquire + release of each lock against two bare atomics, a
@@ -16,8 +16,8 @@
  *   ucx, verbs      verbs and locks between two processes against a bare TCP socket between them
  *   busy            a node that computes, and more pollers than cores (ucx)
  *
- * The two sides take turns; reported are both medians and the median of the turns' ratios, which does not
- * mind a machine that is slower for a while.
+ * The two sides take turns; reported are both medians and the median of the turns' ratios, which
+ * does not mind a machine that is slower for a while.
  */
 #ifndef VB_LAB_BENCH_FABRIC_H
 #define VB_LAB_BENCH_FABRIC_H

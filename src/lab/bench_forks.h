@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The worker processes of a run on shared memory, whatever their clients do: how they are forked, pass
- * through the phases, are watched over by the parent, die and are killed.
+ * The worker processes of a run on shared memory, whatever their clients do: how they are forked,
+ * pass through the phases, are watched over by the parent, die and are killed.
  *
- * Order of ending: every worker ends its measured span and lets its clients finish what they are in;
- * nobody closes a client before all have finished, because who has not may still need the others.
- * Then the parent says leave.
+ * Order of ending: every worker ends its measured span and lets its clients finish what they are
+ * in; nobody closes a client before all have finished, because who has not may still need the
+ * others.  Then the parent says leave.
  */
 #ifndef VB_LAB_BENCH_FORKS_H
 #define VB_LAB_BENCH_FORKS_H

@@ -16,10 +16,11 @@
  *   bench_report.c  the numbers as tables, JSON and .hgrm files
  *   bench_lock.c    lock after lock, and how it all ends
  *
- * A run goes through phases: clients start, *warm up*, are *measured* for the duration, and are then
- * *drained*: told to start no more cycles, while each finishes the one it is in.  What counts is what
- * completed while measuring; the verbs counted are those posted while measuring, whosever cycle they
- * belong to, so that a lock that spends its verbs on attempts which never succeed shows it.
+ * A run goes through phases: clients start, *warm up*, are *measured* for the duration, and are
+ * then *drained*: told to start no more cycles, while each finishes the one it is in.  What counts
+ * is what completed while measuring; the verbs counted are those posted while measuring, whosever
+ * cycle they belong to, so that a lock that spends its verbs on attempts which never succeed shows
+ * it.
  *
  * Everything that outlives a killed worker process (tallies, what each client is doing) is flat and
  * lies in one mapping that the forked workers share with the parent.
@@ -283,7 +284,8 @@ int vb_bench_worker_open(struct vb_bench_worker *w, struct vb_bench_seat *seats,
 int vb_bench_worker_start(struct vb_bench_worker *w);
 /* The measured span begins or ends now. */
 void vb_bench_worker_measure(struct vb_bench_worker *w, bool on);
-/* Brings the tally up to date: what a killed worker had spent is then known but for the last slice. */
+/* Brings the tally up to date: what a killed worker had spent is then known but for the last
+ * slice. */
 void vb_bench_worker_flush(struct vb_bench_worker *w);
 /* Asks clients that wait to give up. */
 void vb_bench_worker_cancel(struct vb_bench_worker *w);
@@ -315,8 +317,8 @@ int vb_bench_transaction(struct vb_bench_client *c);
 int vb_bench_transactions_open(struct vb_bench_client *c);
 void vb_bench_transactions_close(struct vb_bench_client *c);
 
-/* Locks of a client at a time: those of a transaction, and places in queues that earlier attempts have
- * left. */
+/* Locks of a client at a time: those of a transaction, and places in queues that earlier attempts
+ * have left. */
 unsigned vb_bench_claims(const struct vb_bench_plan *plan);
 /* Bytes of segment that node's share of a run's locks needs. */
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
@@ -390,7 +392,8 @@ void vb_bench_print_row(FILE *to, const struct vb_bench_plan *plan,
 void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
 			      const struct vb_bench_result *results, unsigned n);
 json_t *vb_bench_run_json(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
-/* PREFIX.LOCK.WHAT.hgrm for each histogram that has values, if the plan wants them.  -errno, said. */
+/* PREFIX.LOCK.WHAT.hgrm for each histogram that has values, if the plan wants them.  -errno,
+ * said. */
 int vb_bench_write_hgrm(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
 
 /* The whole command: an enum vb_exit (lab/run.h). */

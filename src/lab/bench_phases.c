@@ -37,7 +37,8 @@ int vb_bench_phases_start(struct vb_bench_phases *p)
 
 /* ---- word between the processes ---- */
 
-/* A history that is full, or a client that has seen what cannot be, ends the run as the user would. */
+/* A history that is full, or a client that has seen what cannot be, ends the run as the user
+ * would. */
 static bool wants_end(const struct vb_bench_phases *p)
 {
 	return vb_interrupted || p->control->full || p->control->early;

@@ -2,10 +2,11 @@
 /*
  * How the processes of a network run keep in step, whatever their clients do.
  *
- * The root names a moment to start; then the phases pass by each one's own clock, and nobody waits for
- * anybody: each hangs out a notice of how far it is, and the root one that says whether to end early,
- * because its user wants that, because nothing moves, or because somebody is dead.  In the end clients
- * finish what they are in, and who waits for what nobody gives any more is told to give up.
+ * The root names a moment to start; then the phases pass by each one's own clock, and nobody waits
+ * for anybody: each hangs out a notice of how far it is, and the root one that says whether to end
+ * early, because its user wants that, because nothing moves, or because somebody is dead.  In the
+ * end clients finish what they are in, and who waits for what nobody gives any more is told to give
+ * up.
  */
 #ifndef VB_LAB_BENCH_PHASES_H
 #define VB_LAB_BENCH_PHASES_H
@@ -35,7 +36,8 @@ struct vb_bench_phases {
 	bool all_drained, stalled;
 };
 
-/* Collective: fills control->t0_ns, the moment to start in this process's time base.  -error, said. */
+/* Collective: fills control->t0_ns, the moment to start in this process's time base.  -error,
+ * said. */
 int vb_bench_phases_start(struct vb_bench_phases *p);
 /* Works, or serves, until at_ns; false: word came to end early. */
 bool vb_bench_phases_pass(struct vb_bench_phases *p, uint64_t at_ns, const char *phase);

@@ -536,7 +536,8 @@ int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
 		err = plan_fabric(&p->o);
 	if (err == 0)
 		err = plan_times(&p->o);
-	/* Only the launcher knows how many processes, and so nodes, there are; a file does not ask. */
+	/* Only the launcher knows how many processes, and so nodes, there are; a file does not
+	 * ask. */
 	if (err == 0 && (!p->o.launched || is_file(p->o.workload)))
 		err = vb_bench_plan_trace(p);
 	if (err == 0)

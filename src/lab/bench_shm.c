@@ -2,9 +2,9 @@
 /*
  * One lock between processes.
  *
- * The parent makes the segment and what is shared, starts the lock servers on its own scheduler, and
- * forks the workers (bench_forks.c).  From then on it serves, reaps and looks; the workers keep time
- * by themselves (the machine's clock is common) and write only into their own tally and their
+ * The parent makes the segment and what is shared, starts the lock servers on its own scheduler,
+ * and forks the workers (bench_forks.c).  From then on it serves, reaps and looks; the workers keep
+ * time by themselves (the machine's clock is common) and write only into their own tally and their
  * clients' seats.  A worker that is killed leaves both as they were, less the last slice of its
  * counters.
  *

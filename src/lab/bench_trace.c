@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client that runs the transactions of a trace by strict two-phase locking: it takes all locks of a
- * transaction, one after the other, computes, and gives them back.
+ * A client that runs the transactions of a trace by strict two-phase locking: it takes all locks of
+ * a transaction, one after the other, computes, and gives them back.
  *
- * Whoever waits for a lock too long (--timeout), fails to get it, or finds before the commit that the
- * lease of one it has is over, gives all back, backs off and tries the same transaction again.  Taken in
- * the order of their numbers, locks are never waited for in a circle; in the order of the trace they
- * may be, and the timeout is what ends that.
+ * Whoever waits for a lock too long (--timeout), fails to get it, or finds before the commit that
+ * the lease of one it has is over, gives all back, backs off and tries the same transaction again.
+ * Taken in the order of their numbers, locks are never waited for in a circle; in the order of the
+ * trace they may be, and the timeout is what ends that.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_lock.h"
@@ -47,8 +47,8 @@ void vb_bench_transactions_close(struct vb_bench_client *c)
 	vb_trace_client_close(&c->trace);
 }
 
-/* Gives the first n locks back; how many of the releases have succeeded.  One call does it, and is one
- * release among the latencies, where the protocol has one for all. */
+/* Gives the first n locks back; how many of the releases have succeeded.  One call does it, and is
+ * one release among the latencies, where the protocol has one for all. */
 static unsigned give_back(struct vb_bench_client *c, unsigned n)
 {
 	uint64_t now_ns = vb_sched_now(c->lock->ep->sched);
@@ -75,8 +75,8 @@ static void abandon(struct vb_bench_client *c, unsigned n)
 }
 
 /*
- * 0: it has all its locks; else it has none, and this is why.  When the first lease of those that it
- * has is over it cannot commit any more, and would only make others wait: -VB_ELOST.
+ * 0: it has all its locks; else it has none, and this is why.  When the first lease of those that
+ * it has is over it cannot commit any more, and would only make others wait: -VB_ELOST.
  */
 static int take_all(struct vb_bench_client *c, const struct vb_trace_txn *txn)
 {
@@ -197,7 +197,8 @@ int vb_bench_transaction(struct vb_bench_client *c)
 				tally->given_up++;
 			return cause == VB_ABORT_ERROR ? err : 0;
 		}
-		/* It moves, though nothing is done: others may have waited for what it gave back. */
+		/* It moves, though nothing is done: others may have waited for what it gave
+		 * back. */
 		__atomic_store_n(&c->seat->cycles, c->seat->cycles + 1, __ATOMIC_RELAXED);
 		if (vb_backoff_wait(c->lock, &backoff, VB_FOREVER) != 0)
 			return -ECANCELED;

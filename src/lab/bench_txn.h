@@ -15,11 +15,12 @@
  *   bench_txn_json.c    and as JSON
  *   bench_txn.c         run after run, and how it all ends
  *
- * A *run* is one protocol with one hybrid code.  It goes through the phases of `bench lock`: the tables
- * are filled, clients start, *warm up*, are *measured* for the duration, and are then *drained*: told to
- * start no more transactions, while each finishes the attempt that it is in.  What counts is what
- * committed while measuring; verbs, primitives, aborts and times of stages are those of the measured
- * span, whosever transaction they belong to.  What the invariant needs is counted from first to last.
+ * A *run* is one protocol with one hybrid code.  It goes through the phases of `bench lock`: the
+ * tables are filled, clients start, *warm up*, are *measured* for the duration, and are then
+ * *drained*: told to start no more transactions, while each finishes the attempt that it is in.
+ * What counts is what committed while measuring; verbs, primitives, aborts and times of stages are
+ * those of the measured span, whosever transaction they belong to.  What the invariant needs is
+ * counted from first to last.
  *
  * Everything that outlives a killed worker process (tallies, what each client is doing) is flat and
  * lies in one mapping that the forked workers share with the parent.
@@ -84,8 +85,8 @@ struct vb_tbench_plan {
 	bool all; /* asked for as "all": what cannot run is skipped with its reason */
 };
 
-/* The option tables' groups; opts is where they write.  The options of the workload that stands in argv
- * come first: two workloads may have an option of the same name. */
+/* The option tables' groups; opts is where they write.  The options of the workload that stands in
+ * argv come first: two workloads may have an option of the same name. */
 const struct vb_opt_group *vb_tbench_groups(struct vb_tbench_opts *opts, unsigned *n);
 void vb_tbench_prefer(int argc, char **argv);
 /* 0, or -error, said in one line; nothing has been made yet. */
@@ -113,7 +114,8 @@ static inline unsigned vb_tbench_clients(const struct vb_tbench_plan *p)
 
 /* ---- what is measured ---- */
 
-/* Counters of coordinators at one moment; two of them make what was spent in between.  Words only. */
+/* Counters of coordinators at one moment; two of them make what was spent in between.  Words
+ * only. */
 struct vb_tbench_meter {
 	uint64_t commits, aborts[VB_TXN_CAUSES];
 	uint64_t waits, calls, recovered, near;
@@ -144,11 +146,11 @@ struct vb_tbench_tally {
 };
 
 /*
- * What a client's committed transactions have added to the sums of the invariant, so that one that is killed
- * between any two instructions leaves it exact.  Of two rows one counts.  Before a commit the other gets what
- * counts once the commit has happened, and the name of the transaction is noted; then one store of `state`
- * says that it counts, or that it does not.  Who dies in between leaves VB_BOOK_OPEN, and the status word in
- * its place tells (vb_tbench_book_close_for).
+ * What a client's committed transactions have added to the sums of the invariant, so that one that
+ * is killed between any two instructions leaves it exact.  Of two rows one counts.  Before a commit
+ * the other gets what counts once the commit has happened, and the name of the transaction is
+ * noted; then one store of `state` says that it counts, or that it does not.  Who dies in between
+ * leaves VB_BOOK_OPEN, and the status word in its place tells (vb_tbench_book_close_for).
  */
 struct vb_tbench_book {
 	int64_t row[2][VB_LOAD_CHANGES_MAX];
@@ -204,8 +206,8 @@ struct vb_tbench_result {
 
 /* ---- histories ---- */
 
-/* Of one worker: what its coordinators do goes to one history.  Everything in it that a dead worker leaves
- * lies in shared memory. */
+/* Of one worker: what its coordinators do goes to one history.  Everything in it that a dead worker
+ * leaves lies in shared memory. */
 struct vb_tbench_recorder {
 	struct vb_txn_watch watch; /* its ctx is this struct */
 	struct vb_history *history;
@@ -254,8 +256,8 @@ struct vb_tbench_worker {
 	uint64_t start_ns, start_cpu_ns, start_tsc;
 };
 
-/* Opens n clients with numbers from `first` on; each node has plan.threads * plan.coroutines of them in a
- * row.  0 or -error, said. */
+/* Opens n clients with numbers from `first` on; each node has plan.threads * plan.coroutines of
+ * them in a row.  0 or -error, said. */
 int vb_tbench_worker_open(struct vb_tbench_worker *w, struct vb_tbench_seat *seats, unsigned first,
 			  unsigned n);
 int vb_tbench_worker_start(struct vb_tbench_worker *w);
@@ -331,13 +333,14 @@ int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
 /* Adds what the clients' transactions have changed to the tally, when everybody has stopped. */
 void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_seat *seats,
 			  unsigned n);
-/* Whether transaction `ts` of a place of the dead has committed.  Memory outlives them, the database
- * keeps status words (db->status), and nobody has given up the place yet. */
+/* Whether transaction `ts` of a place of the dead has committed.  Memory outlives them, the
+ * database keeps status words (db->status), and nobody has given up the place yet. */
 bool vb_tbench_has_committed(const struct vb_db *db, uint32_t place, uint64_t ts);
 /* Of a client that is dead, while nobody has given up its place: did its last commit happen? */
 void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db,
 			      struct vb_tbench_seat *seat);
-/* When all workers have gone: what the dead still hold is rolled back or forward.  0 or -error, said. */
+/* When all workers have gone: what the dead still hold is rolled back or forward.  0 or -error,
+ * said. */
 int vb_tbench_sweep(struct vb_tbench_result *r, struct vb_db *db);
 /* Adds to r->stall what dead clients hold, and who they are. */
 void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,

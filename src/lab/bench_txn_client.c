@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one client of `verbena bench txn` does, and the clients of one thread: the same on every fabric. */
+/* What one client of `verbena bench txn` does, and the clients of one thread: the same on every
+ * fabric. */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_txn.h"
 
@@ -10,7 +11,8 @@
 
 #include "base/log.h"
 
-/* A client whose commits fail so often in a row, other than by an abort, gives up: a node is gone. */
+/* A client whose commits fail so often in a row, other than by an abort, gives up: a node is
+ * gone. */
 #define ERRORS_IN_A_ROW 100
 #define ERROR_NAP_NS    1000000ull /* times how many there were, up to NAP_NS */
 #define NAP_NS          20000000ull
@@ -18,8 +20,8 @@
 /* In a row. */
 #define TIMELESS_MOST 200000u
 
-/* Before an aborted transaction is tried again: a random pause, of at most so long, doubled with every
- * further try. */
+/* Before an aborted transaction is tried again: a random pause, of at most so long, doubled with
+ * every further try. */
 #define PAUSE_NS      1000ull
 #define PAUSE_DOUBLES 8u
 
@@ -117,7 +119,8 @@ static int attempt(struct vb_tbench_client *c)
 	return err;
 }
 
-/* The drawn transaction, until it commits or the run ends.  0, or what no further try would better. */
+/* The drawn transaction, until it commits or the run ends.  0, or what no further try would
+ * better. */
 static int one_txn(struct vb_tbench_client *c)
 {
 	struct vb_tbench_tally *t = c->w->tally;
@@ -166,8 +169,8 @@ static void note_error(struct vb_tbench_client *c, int err)
 }
 
 /*
- * On the simulator what a node does with its own records takes no virtual time.  Clients that do nothing
- * else would go on for ever without coming any nearer to the end of the run.
+ * On the simulator what a node does with its own records takes no virtual time.  Clients that do
+ * nothing else would go on for ever without coming any nearer to the end of the run.
  */
 static bool stands_still(struct vb_tbench_client *c)
 {
@@ -224,7 +227,8 @@ static void client_body(void *arg)
 		vb_task_yield();
 	}
 out:
-	/* What a commit has posted without waiting wakes the task that posted it, which must be there. */
+	/* What a commit has posted without waiting wakes the task that posted it, which must be
+	 * there. */
 	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
 		vb_lane_settle(c->me, &c->me->lane[i]);
 	c->task = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What killed processes leave behind on a fabric whose memory outlives them (shm): the commits that they were
- * in, and the locks that they hold.
+ * What killed processes leave behind on a fabric whose memory outlives them (shm): the commits that
+ * they were in, and the locks that they hold.
  *
- * A commit has happened if the status word in the client's place says so.  The dead do not change it any more,
- * and others only from running to something that is not committed: so what it says once the process has
- * been reaped is what happened, until the sweep at the end gives up the place.
+ * A commit has happened if the status word in the client's place says so.  The dead do not change
+ * it any more, and others only from running to something that is not committed: so what it says
+ * once the process has been reaped is what happened, until the sweep at the end gives up the place.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_txn.h"

@@ -2,11 +2,11 @@
 /*
  * Results of transactions on a network on their way to the root, and what the root makes of them.
  *
- * A process sends one report (its tally, the sums over its node's records, what its clients were doing) and
- * then its history, in pieces, because a part of a gather is bounded.  Times are moved to the root's time
- * base before they leave, and a transaction's span is made longer by what the clock may be wrong: then
- * no order in time is claimed that there was not.  The root believes nothing that it has not
- * checked.
+ * A process sends one report (its tally, the sums over its node's records, what its clients were
+ * doing) and then its history, in pieces, because a part of a gather is bounded.  Times are moved
+ * to the root's time base before they leave, and a transaction's span is made longer by what the
+ * clock may be wrong: then no order in time is claimed that there was not.  The root believes
+ * nothing that it has not checked.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_txn_net.h"

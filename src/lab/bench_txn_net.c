@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One run of transactions on a network fabric.  This runs in every process of the crew, each of which is a
- * node: it has the node's records and server, and clients.
+ * One run of transactions on a network fabric.  This runs in every process of the crew, each of
+ * which is a node: it has the node's records and server, and clients.
  *
- * The steps, each of which everybody takes together: fabric and database are opened; each fills its node
- * and starts its server; clients are opened; the phases of the run pass (bench_phases.c); results go to
- * the root (bench_txn_gather.c).
+ * The steps, each of which everybody takes together: fabric and database are opened; each fills its
+ * node and starts its server; clients are opened; the phases of the run pass (bench_phases.c);
+ * results go to the root (bench_txn_gather.c).
  *
  * Clients need the other nodes' servers, so nobody stops to serve before all have finished.
  */

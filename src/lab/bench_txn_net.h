@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of transactions on a network fabric, as bench_txn_net.c and bench_txn_gather.c share it. */
+/* One run of transactions on a network fabric, as bench_txn_net.c and bench_txn_gather.c share
+ * it. */
 #ifndef VB_LAB_BENCH_TXN_NET_H
 #define VB_LAB_BENCH_TXN_NET_H
 

@@ -2,17 +2,19 @@
 /*
  * One run of transactions between processes.
  *
- * The parent makes the segment, the database and the shared books, and forks the workers.  The first worker
- * of each node fills the node's tables, all at the same time, and is its server from then on, as a task
- * among its clients.  The parent reaps and looks; the workers keep time by themselves (the machine's clock
- * is common) and write only into their own tally, their clients' seats and their history.
+ * The parent makes the segment, the database and the shared books, and forks the workers.  The
+ * first worker of each node fills the node's tables, all at the same time, and is its server from
+ * then on, as a task among its clients.  The parent reaps and looks; the workers keep time by
+ * themselves (the machine's clock is common) and write only into their own tally, their clients'
+ * seats and their history.
  *
- * Order of ending: every worker ends its measured span and lets its clients finish the attempt that they
- * are in; no server stops before all have.  Then the parent says leave.
+ * Order of ending: every worker ends its measured span and lets its clients finish the attempt that
+ * they are in; no server stops before all have.  Then the parent says leave.
  *
- * A worker that is killed takes nothing along: the others go on, and roll its transactions back or forward
- * when they meet its locks.  The parent decides what became of its last commits, and when all have gone
- * sweeps up what nobody has met.  Without recovery its locks stay, and the run stalls.
+ * A worker that is killed takes nothing along: the others go on, and roll its transactions back or
+ * forward when they meet its locks.  The parent decides what became of its last commits, and when
+ * all have gone sweeps up what nobody has met.  Without recovery its locks stay, and the run
+ * stalls.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_txn.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One run of transactions on the simulator.  The driver is the scheduler's root: it lets virtual time pass
- * in slices and looks in between whether the user wants out.  The nodes' servers are tasks too.
+ * One run of transactions on the simulator.  The driver is the scheduler's root: it lets virtual
+ * time pass in slices and looks in between whether the user wants out.  The nodes' servers are
+ * tasks too.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_txn.h"
@@ -46,7 +47,8 @@ static bool ends_early(struct sim_run *u)
 	return vb_interrupted || u->control.early || u->control.full;
 }
 
-/* Lets time pass until at_ns.  false: somebody wants an early end, or nobody will ever move again. */
+/* Lets time pass until at_ns.  false: somebody wants an early end, or nobody will ever move
+ * again. */
 static bool pass(struct sim_run *u, uint64_t at_ns, uint64_t step_ns, const char *phase)
 {
 	uint64_t from = vb_sched_now(u->sched), now = from;

@@ -2,13 +2,14 @@
 /*
  * What transactions read and wrote, as histories for the checker.
  *
- * A transaction is noted before its commit point, in a place of its client's, and goes into the history when
- * it has committed.  Both lie in shared memory: of a worker that is killed in between, the parent finds
- * what may have happened, and the checker finds out whether it did.  Aborted transactions are not
- * recorded: the name of one, and so the version that it would have written, may be that of the next try.
- * Who reads a version that never came about has read one that nobody wrote, which the checker tells.
- * Where transactions have a status word it says which of the dead's have committed; only without
- * one their outcome is left to the checker, who then has to trust that a version is made once.
+ * A transaction is noted before its commit point, in a place of its client's, and goes into the
+ * history when it has committed.  Both lie in shared memory: of a worker that is killed in between,
+ * the parent finds what may have happened, and the checker finds out whether it did.  Aborted
+ * transactions are not recorded: the name of one, and so the version that it would have written,
+ * may be that of the next try.  Who reads a version that never came about has read one that nobody
+ * wrote, which the checker tells.  Where transactions have a status word it says which of the
+ * dead's have committed; only without one their outcome is left to the checker, who then has to
+ * trust that a version is made once.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench_txn.h"

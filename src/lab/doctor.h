@@ -13,9 +13,9 @@ struct vb_doctor_opts {
 
 const struct vb_opt_group *vb_doctor_groups(struct vb_doctor_opts *opts, unsigned *n);
 
-/* Prints one line for each check: "ok", "warn", "fail", or "none" for what is absent and not needed;
- * what was found and, unless it is ok, what to do.  Returns an enum vb_exit: VB_EXIT_FAILED if
- * anything failed, VB_EXIT_USAGE if `need` names no fabric, else VB_EXIT_OK. */
+/* Prints one line for each check: "ok", "warn", "fail", or "none" for what is absent and not
+ * needed; what was found and, unless it is ok, what to do.  Returns an enum vb_exit: VB_EXIT_FAILED
+ * if anything failed, VB_EXIT_USAGE if `need` names no fabric, else VB_EXIT_OK. */
 int vb_doctor(FILE *to, const struct vb_doctor_opts *opts);
 
 #endif

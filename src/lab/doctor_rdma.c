@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See doctor_inner.h.  From the kernel upwards, so that the first line that is not ok is the cause of
- * those below it. */
+/* See doctor_inner.h.  From the kernel upwards, so that the first line that is not ok is the cause
+ * of those below it. */
 #include "lab/doctor_inner.h"
 
 #include <dirent.h>

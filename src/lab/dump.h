@@ -42,7 +42,8 @@ struct vb_span_text {
 };
 const char *vb_span(struct vb_span_text *t, uint64_t ns);
 
-/* Looks twice through an endpoint, prints to `to` and fills *root; either may be NULL.  -error, said. */
+/* Looks twice through an endpoint, prints to `to` and fills *root; either may be NULL.  -error,
+ * said. */
 int vb_dump_look(FILE *to, struct vb_ep *ep, const struct vb_look_opts *o, json_t **root);
 
 /* The report of verbena dump, for whoever has views of their own. */

@@ -3,9 +3,10 @@
  * Results as JSON files: the head that every result has, and a file that is either whole or not
  * there.
  *
- * A run may take minutes, so the path is tried before it starts: vb_json_out_open makes the temporary
- * file beside it; commit writes, syncs and renames.  An earlier result of the same name stays until
- * then.  What is not a regular file (a pipe, /dev/stdout) is written in place, and "-" is stdout.
+ * A run may take minutes, so the path is tried before it starts: vb_json_out_open makes the
+ * temporary file beside it; commit writes, syncs and renames.  An earlier result of the same name
+ * stays until then.  What is not a regular file (a pipe, /dev/stdout) is written in place, and "-"
+ * is stdout.
  */
 #ifndef VB_LAB_JSON_H
 #define VB_LAB_JSON_H

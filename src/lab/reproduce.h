@@ -12,9 +12,9 @@
  *
  * An experiment is systems x series x sweep: every combination is a *point*, one run of
  * `bench lock`.  Its options are those of the setup, the sweep, the series and the system, in this
- * order; a later one replaces an earlier one.  They are words of `verbena bench lock`, looked up when
- * they are used, so that a lock or a workload that is not there makes its points *not run*, by name,
- * and no error.
+ * order; a later one replaces an earlier one.  They are words of `verbena bench lock`, looked up
+ * when they are used, so that a lock or a workload that is not there makes its points *not run*, by
+ * name, and no error.
  */
 #ifndef VB_LAB_REPRODUCE_H
 #define VB_LAB_REPRODUCE_H

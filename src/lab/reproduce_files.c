@@ -210,7 +210,8 @@ static void put_value(FILE *f, const struct vb_repro_point *p, const struct vb_r
 	fprintf(f, isnan(v) ? " NaN" : " %.10g", v);
 }
 
-/* The data as gnuplot reads it: a row for each x (or each series and x), a column for each system. */
+/* The data as gnuplot reads it: a row for each x (or each series and x), a column for each
+ * system. */
 static void put_rows(FILE *f, const struct vb_repro_result *r, const struct vb_repro_metric *m)
 {
 	const unsigned rows = r->n / r->n_systems;

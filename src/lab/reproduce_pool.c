@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Points in forked worker processes: a simulation is one thread, and there are more cores.  A worker
- * runs one point, writes its JSON into a file that both have open, and ends.
+ * Points in forked worker processes: a simulation is one thread, and there are more cores.  A
+ * worker runs one point, writes its JSON into a file that both have open, and ends.
  */
 #define VB_LOG_ROOM "reproduce"
 #include "lab/reproduce.h"

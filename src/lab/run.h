@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a run ends: with an exit code that says what came of it, or early when its user wants that. */
+/* How a run ends: with an exit code that says what came of it, or early when its user wants
+ * that. */
 #ifndef VB_LAB_RUN_H
 #define VB_LAB_RUN_H
 

@@ -108,7 +108,8 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* What has come since the last look.  An entry that began anew in between counts from its beginning. */
+/* What has come since the last look.  An entry that began anew in between counts from its
+ * beginning. */
 static struct hots since(const struct hots *now, const struct hots *last)
 {
 	struct hots d = *now;

@@ -3,9 +3,9 @@
  * Boards: what the clients of a visible lock space hold and await, for whoever wants to see
  * (`verbena dump`, `verbena top`).
  *
- * Lock words do not tell who waits, and most do not tell who holds.  So each client of a visible space
- * has a slot on its own node's board, which it alone writes, with plain stores, at the beginning and the end
- * of a wait and at a release.  Others READ it.
+ * Lock words do not tell who waits, and most do not tell who holds.  So each client of a visible
+ * space has a slot on its own node's board, which it alone writes, with plain stores, at the
+ * beginning and the end of a wait and at a release.  Others READ it.
  *
  *	region "board:SPACE" of each node with clients:
  *	+--------+-------------------------------+------+-----
@@ -13,9 +13,11 @@
  *	+--------+-------------------------------+------+-----
  *
  * A slot that is read while it is written may be half old and half new.  Who draws conclusions from
- * several slots reads them twice: what is the same both times, its `since_ns` too, was so in between.
+ * several slots reads them twice: what is the same both times, its `since_ns` too, was so in
+ * between.
  *
- * Costs a client two looks at the clock and some ten stores for each acquire.  The protocols know nothing of it.
+ * Costs a client two looks at the clock and some ten stores for each acquire.  The protocols know
+ * nothing of it.
  */
 #ifndef VB_LOCK_BOARD_H
 #define VB_LOCK_BOARD_H
@@ -34,9 +36,9 @@ struct vb_board_lock {
 };
 
 /*
- * The locks that a client has spent most time waiting for (Metwally, Agrawal, El Abbadi 2005, "space
- * saving"): a lock that has no entry takes over the one with the least time, and that time with it, as
- * what it may owe to others.
+ * The locks that a client has spent most time waiting for (Metwally, Agrawal, El Abbadi 2005,
+ * "space saving"): a lock that has no entry takes over the one with the least time, and that time
+ * with it, as what it may owe to others.
  */
 struct vb_board_hot {
 	uint64_t lock1, times;

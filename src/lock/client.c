@@ -223,7 +223,8 @@ static void husk_body(void *arg)
 	bool adopt;
 
 	if (err == 0 && !c->adopt) {
-		/* An adopter may come while the release is under way; he finds no place any more. */
+		/* An adopter may come while the release is under way; he finds no place any
+		 * more. */
 		protocol_release(me, c);
 	}
 	adopter = c->adopter;

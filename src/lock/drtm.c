@@ -18,10 +18,10 @@
  *              release    nothing
  *
  * The end of a lease is a time that one client writes and others compare with *their* clocks.  Each
- * client's idea of the common time (vb_ep_common_now) may be wrong by `clock_bound`, B, either way.  A
- * reader therefore takes the lease for valid while its own idea is below end - B, and everybody else
- * takes it for over when theirs is above end + B; in between a client can only wait.  Then by the
- * true time the reader has stopped before the end and the writer begins after it:
+ * client's idea of the common time (vb_ep_common_now) may be wrong by `clock_bound`, B, either way.
+ * A reader therefore takes the lease for valid while its own idea is below end - B, and everybody
+ * else takes it for over when theirs is above end + B; in between a client can only wait.  Then by
+ * the true time the reader has stopped before the end and the writer begins after it:
  *
  *	                        end - B      end      end + B
  *	 reader's clock  --------->|                              at the latest true time: end

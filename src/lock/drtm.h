@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DrTM's lock for who has it run with a bug: see check/planted/blind.c.  The lock itself is in drtm.c. */
+/* DrTM's lock for who has it run with a bug: see check/planted/blind.c.  The lock itself is in
+ * drtm.c. */
 #ifndef VB_LOCK_DRTM_H
 #define VB_LOCK_DRTM_H
 
@@ -8,7 +9,8 @@
 struct drtm_options {
 	uint64_t clock_bound_ns, read_lease_ns;
 	uint64_t backoff_base_ns, backoff_cap_ns;
-	/* What is kept free on either side of a lease's end: clock_bound, unless that is the bug. */
+	/* What is kept free on either side of a lease's end: clock_bound, unless that is the
+	 * bug. */
 	uint64_t margin_ns;
 	uint64_t lease_ns; /* read_lease, or the space's */
 };

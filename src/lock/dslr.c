@@ -15,14 +15,16 @@
  *
  * Where it departs from the paper, and why (each hole is shown by dslr-as-published):
  *
- * 1. Every reset counts as one exclusive ticket taken and served: n = max = (max_X + 1, max_S).  The
+ * 1. Every reset counts as one exclusive ticket taken and served: n = max = (max_X + 1, max_S).
+ * The
  *    paper moves n to just behind the resetter's own ticket.  A reader then cannot tell "those before
  *    me were reset, and I with them" from "those who came with me have already left" (n_S counts
  *    releases, which come in any order: algorithm 2 line 3 throws out readers that are merely slow,
  *    and their tickets then block the next writer).  With a reset visible in n_X, whoever finds
  *    n_X past his ticket was thrown out, and whoever finds n_X at his ticket was not.
  *
- * 2. Releases are guarded.  "elapsed < lease" and the FAA are two moments (algorithm 3): a holder that
+ * 2. Releases are guarded.  "elapsed < lease" and the FAA are two moments (algorithm 3): a holder
+ * that
  *    is stopped in between advances the counter past a live ticket.  A writer releases by a masked
  *    CAS that compares both n with its ticket.  A reader's release must not compete with other
  *    readers', so it stays an FAA while the lease lasts, posted not_after its end (the fabric looks
@@ -35,19 +37,22 @@
  *    they need no taking back; a client adds at most one per reset, so that fewer than 32,767
  *    clients cannot overflow a field.
  *
- * 4. Whoever advances a counter *to* COUNT_MAX writes zero instead: by then the last valid ticket has
+ * 4. Whoever advances a counter *to* COUNT_MAX writes zero instead: by then the last valid ticket
+ * has
  *    been served.  No client has to remember that it owes a reset (the paper's ResetFrom), and
  *    none can die owing it, except between a reader's FAA and its CAS; that, as everything, is
  *    mended by the refused after 2 leases.
  *
- * 5. A waiter that has not looked for a lease gives its ticket up unseen: it may have been reset away
+ * 5. A waiter that has not looked for a lease gives its ticket up unseen: it may have been reset
+ * away
  *    and the numbers may have come round.  For the same reason a refused client begins to count
  *    anew after a lease without a look, and the CAS of a reset is posted within half a lease of the
  *    look that it compares with, or not at all.  (What remains: COUNT_MAX tickets within one lease,
  *    and both counters exactly at the old ticket. At 32,768 and 10 ms that takes 3.3 million grants
  *    of one lock per second, and luck of 1 in 2^30.)
  *
- * 6. The lease starts when the last poll that said "not yet" was posted, not when the turn is noticed:
+ * 6. The lease starts when the last poll that said "not yet" was posted, not when the turn is
+ * noticed:
  *    others count their 2 leases from the moment at which the counters moved.
  *
  *    A release that is posted half a lease after the end of its lease, or later, leaves the word

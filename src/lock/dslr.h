@@ -93,8 +93,8 @@ struct dslr_claim {
 struct dslr_word_ops {
 	uint64_t n_mask; /* what is being served */
 	/* Nothing is concluded from two looks (or FAAs, CASes) that may be further apart than this:
-	 * the numbers may have come round.  A ticket whose owner has not looked for so long is given
-	 * up.  At least 1. */
+	 * the numbers may have come round.  A ticket whose owner has not looked for so long is
+	 * given up.  At least 1. */
 	unsigned blind_leases;
 	bool (*saturated)(const struct vb_lock_client *me, uint64_t w);
 	/* Of the claim's ticket. */
@@ -156,9 +156,9 @@ struct dslr_change {
 
 /*
  * Changes the word, posted not_after (VB_FOREVER: at any time; later, -VB_ETOOLATE); *old is the
- * word before.  Without masked CAS the portable variant compares the whole word and tries again when
- * only the rest has moved: each time somebody else has taken a ticket (or, of a release that does
- * not compare n_S, given back a shared lock), and waiting clients take no second one.
+ * word before.  Without masked CAS the portable variant compares the whole word and tries again
+ * when only the rest has moved: each time somebody else has taken a ticket (or, of a release that
+ * does not compare n_S, given back a shared lock), and waiting clients take no second one.
  */
 int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_change *to,
 	      uint64_t not_after, uint64_t *old);
@@ -169,7 +169,8 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 		   uint64_t until_ns);
 
 /* The counters were found exhausted (t->seen): waits until somebody has reset them, or does after
- * two leases of the longest kind; how many slots the last ticket has a refused client cannot tell. */
+ * two leases of the longest kind; how many slots the last ticket has a refused client cannot
+ * tell. */
 int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
 		    uint64_t until_ns);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DSLR exactly as seed 000 prints it (algorithms 1 to 3), for measuring what its figures measured and
- * for `verbena check lock --lock dslr-as-published`, which finds what dslr.c departs from it for.
- * Not for use.
+ * DSLR exactly as seed 000 prints it (algorithms 1 to 3), for measuring what its figures measured
+ * and for `verbena check lock --lock dslr-as-published`, which finds what dslr.c departs from it
+ * for.  Not for use.
  *
  *   acquire   uncontended 1 FAA                     contended + 1 READ per poll
  *   release   1 FAA
  *
  * What the paper leaves open is filled in as plainly as possible: the lease starts when the turn is
- * noticed; a client that fails (thrown out, or refused) tries again; "has not changed for longer than
- * twice the lease" counts from the first look that showed the value.
+ * noticed; a client that fails (thrown out, or refused) tries again; "has not changed for longer
+ * than twice the lease" counts from the first look that showed the value.
  */
 #define VB_LOG_ROOM "dslr-as-published"
 #include "lock/dslr.h"

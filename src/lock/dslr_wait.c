@@ -110,8 +110,8 @@ int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_c
 }
 
 /* Nobody has moved for too long: throws everybody out, ourselves included.  The CAS compares the
- * whole word, so that no ticket taken in the meantime is overwritten; and takes effect so soon after
- * the look at w that what it finds is still what was seen. */
+ * whole word, so that no ticket taken in the meantime is overwritten; and takes effect so soon
+ * after the look at w that what it finds is still what was seen. */
 static int reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
 		 uint64_t w, uint64_t looked_ns)
 {

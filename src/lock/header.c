@@ -2,9 +2,9 @@
 /*
  * The header of a space's region: what the locks are, and who serves them.
  *
- * Whoever made the region fills the header, the magic last; the others wait for the magic and compare.
- * Where nodes belong to other processes, or the card's atomics and the CPU's do not know of each
- * other, the header is reached with verbs through an endpoint; else the CPU does it.
+ * Whoever made the region fills the header, the magic last; the others wait for the magic and
+ * compare.  Where nodes belong to other processes, or the card's atomics and the CPU's do not know
+ * of each other, the header is reached with verbs through an endpoint; else the CPU does it.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/header.h"
@@ -48,8 +48,8 @@ static struct vb_lock_header *mapped(const struct vb_lock_space *s, uint16_t nod
 }
 
 /*
- * A READ or WRITE of a header, over a link that may be down for a moment: without an outcome it is done
- * again, which changes nothing, once the first one cannot take effect any more.
+ * A READ or WRITE of a header, over a link that may be down for a moment: without an outcome it is
+ * done again, which changes nothing, once the first one cannot take effect any more.
  */
 static int surely(struct vb_ep *ep, uint8_t op, vb_addr at, void *buf, uint32_t len)
 {

@@ -6,11 +6,11 @@
  * task and are straight-line: each verb suspends and resumes.  They work on a *claim*: one client's
  * business with one lock, from the first verb to the release.
  *
- * Leaving a queue.  A client whose deadline passes while it stands in a queue cannot just walk away:
- * its number will be called, its neighbours will hand it the lock.  acquire then returns -ETIMEDOUT
- * with claim->queued set, and the caller in lock.c leaves a *husk*: a task that goes on with
- * ops->resume and releases at once when the turn comes.  The same client asking for the lock again
- * takes the husk's place over if the mode is the same, and waits for its end otherwise.
+ * Leaving a queue.  A client whose deadline passes while it stands in a queue cannot just walk
+ * away: its number will be called, its neighbours will hand it the lock.  acquire then returns
+ * -ETIMEDOUT with claim->queued set, and the caller in lock.c leaves a *husk*: a task that goes on
+ * with ops->resume and releases at once when the turn comes.  The same client asking for the lock
+ * again takes the husk's place over if the mode is the same, and waits for its end otherwise.
  *
  * Leases.  A grant is worth nothing after claim->valid_until_ns on the client's own clock.  The
  * protocol computes it from the moment *before* which the turn cannot have come (the posting of the
@@ -133,8 +133,8 @@ struct vb_lock_ops {
 	const char *verbs_uncontended,
 		*verbs_contended; /* for `verbena list`: "1 FAA + 1 masked CAS" */
 
-	/* Most incompatible grants that may pass a queued client, per `clients` competing; UINT_MAX:
-	 * any number.  NULL: nothing is promised. */
+	/* Most incompatible grants that may pass a queued client, per `clients` competing;
+	 * UINT_MAX: any number.  NULL: nothing is promised. */
 	unsigned (*bypass_bound)(unsigned clients, enum vb_mode mode);
 	/* The same under a space's options; NULL: they do not matter. */
 	unsigned (*bypass_bound_of)(const struct vb_lock_space *space, unsigned clients,
@@ -157,10 +157,11 @@ struct vb_lock_ops {
 	int (*server_open)(struct vb_lock_server *server);
 	void (*server_close)(struct vb_lock_server *server);
 	/* Waits for its turn until the client's clock shows until_ns.  0; -ETIMEDOUT (with
-	 * claim->queued: a husk is needed); -VB_EUNKNOWN, -VB_EPEERGONE, -ECANCELED (as -ETIMEDOUT). */
+	 * claim->queued: a husk is needed); -VB_EUNKNOWN, -VB_EPEERGONE, -ECANCELED (as
+	 * -ETIMEDOUT). */
 	int (*acquire)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
-	/* Goes on waiting where acquire left a queued claim; -ESTALE if the place was lost meanwhile
-	 * (claim->queued is false then).  NULL: nothing is ever left queued. */
+	/* Goes on waiting where acquire left a queued claim; -ESTALE if the place was lost
+	 * meanwhile (claim->queued is false then).  NULL: nothing is ever left queued. */
 	int (*resume)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 	/* 0 or -EAGAIN, never queued.  NULL: acquire with until_ns = 0 does that. */
 	int (*try_acquire)(struct vb_lock_client *me, struct vb_claim *c);
@@ -168,9 +169,9 @@ struct vb_lock_ops {
 	/* Releases n held claims, all of them, and notes in each one's `ended` what release says of
 	 * it.  NULL: one by one. */
 	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
-	/* Holds a held claim in another mode, which covers its own or is covered by it, and notes that
-	 * (c->mode, token, valid_until_ns); else c is held as before, and the errors are those of
-	 * vb_lock_convert.  NULL: -EOPNOTSUPP. */
+	/* Holds a held claim in another mode, which covers its own or is covered by it, and notes
+	 * that (c->mode, token, valid_until_ns); else c is held as before, and the errors are those
+	 * of vb_lock_convert.  NULL: -EOPNOTSUPP. */
 	int (*convert)(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 		       uint64_t until_ns);
 	/* The server's handler of one message; may await. */
@@ -199,7 +200,8 @@ struct vb_lock_watch {
 	/* Forgotten without a release (vb_lock_abandon). */
 	void (*abandoned)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
 	void (*releasing)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
-	/* Before and after a conversion; c->mode is the old mode before, and after it unless err is 0. */
+	/* Before and after a conversion; c->mode is the old mode before, and after it unless err is
+	 * 0. */
 	void (*converting)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c,
 			   enum vb_mode to);
 	void (*converted)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c, int err);
@@ -262,8 +264,8 @@ struct vb_lock_client {
 	void *priv;                    /* the protocol's */
 	void *user;
 	unsigned n_used; /* claims that are not free */
-	/* Behind the client in memory, space->claims of each: a bit that says that the claim is not free,
-	 * its lock (beside each other because they are searched), and the claim. */
+	/* Behind the client in memory, space->claims of each: a bit that says that the claim is not
+	 * free, its lock (beside each other because they are searched), and the claim. */
 	uint64_t *used, *locks;
 	struct vb_claim *claims;
 };
@@ -318,8 +320,8 @@ int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out);
 int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned worker, vb_peer *out);
 /* The cached name did not answer: read the header again next time. */
 void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node);
-/* Bytes of an entry under these options ("key=value,..."; NULL: defaults) on that many nodes; 0: the
- * options are wrong, said. */
+/* Bytes of an entry under these options ("key=value,..."; NULL: defaults) on that many nodes; 0:
+ * the options are wrong, said. */
 uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options, uint16_t nodes);
 
 /* The first address of a server's header, and of a field in it. */
@@ -332,11 +334,12 @@ struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
 /* Takes down a client whose tasks are gone, without a word to anybody. */
 void vb_lock_client_bury(struct vb_lock_client *me);
 
-/* Forgets a held grant without a release, as if its holder had died at that moment and come back: for
- * measuring what failures cost.  The lock stays taken until others recover it. */
+/* Forgets a held grant without a release, as if its holder had died at that moment and come back:
+ * for measuring what failures cost.  The lock stays taken until others recover it. */
 void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant);
 
-/* Client clock helpers.  A client that must let T pass everywhere waits (1 + drift) T and one ns. */
+/* Client clock helpers.  A client that must let T pass everywhere waits (1 + drift) T and one
+ * ns. */
 static inline uint64_t vb_lock_stretch(const struct vb_lock_space *s, uint64_t ns)
 {
 	return ns + (uint64_t)(((unsigned __int128)ns * (2 * s->drift_ppm)) / 1000000) + 1;
@@ -376,8 +379,8 @@ static inline int vb_lock_grant(struct vb_claim *c, uint64_t valid_until_ns, uin
 int vb_lock_change(struct vb_lock_client *me, struct vb_claim *c, uint64_t from, uint64_t to,
 		   uint64_t *seen);
 /*
- * Truncated exponential backoff with full jitter: the nth wait is uniform in [0, min(cap, base 2^n)).
- * Gives way to other tasks even when the wait is 0.  -ETIMEDOUT if until_ns comes first.
+ * Truncated exponential backoff with full jitter: the nth wait is uniform in [0, min(cap, base
+ * 2^n)).  Gives way to other tasks even when the wait is 0.  -ETIMEDOUT if until_ns comes first.
  */
 struct vb_backoff {
 	uint64_t base_ns, cap_ns;

@@ -2,9 +2,10 @@
 /*
  * Lock modes: which exclude each other, and which permit what another does.
  *
- * The intention modes and their matrix are those of Gray, Lorie, Putzolu and Traiger 1976 (seed 003,
- * table 1).  An update lock is held beside shared ones and beside no other update lock, so
- * that of those who mean to write later only one waits for the readers to go (seed 000, section 5.2).
+ * The intention modes and their matrix are those of Gray, Lorie, Putzolu and Traiger 1976 (seed
+ * 003, table 1).  An update lock is held beside shared ones and beside no other update lock, so
+ * that of those who mean to write later only one waits for the readers to go (seed 000, section
+ * 5.2).
  */
 #include "lock/lock.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * N-CoSED: a distributed queue of writers, and behind each the readers that came after it (Narravula et
- * al., CCGrid 2007; seed 000, section 6, system 4, and section 7).
+ * N-CoSED: a distributed queue of writers, and behind each the readers that came after it
+ * (Narravula et al., CCGrid 2007; seed 000, section 6, system 4, and section 7).
  *
  *	 63            48 47               24 23          17 16                0
  *	+----------------+-------------------+--------------+------------------+
@@ -26,20 +26,21 @@
  *   GRANT      to a reader of the group
  *   YOURS      to the next writer: I have left (which readers are in between it knows itself)
  *
- * The readers that come while the tail is the same are a *group*; its size is in the word.  While the
- * tail is 0 the group is *open*: its readers hold, come by FAA and go by a CAS that counts them out.
- * A writer enqueues with a CAS that compares the whole word, so it knows how many readers stand before
- * it, and *closes* their group: from now on who leaves it counts in `left`.  The writer waits for
- * YOURS, if there is a writer before it, and then until all of the group have left.
+ * The readers that come while the tail is the same are a *group*; its size is in the word.  While
+ * the tail is 0 the group is *open*: its readers hold, come by FAA and go by a CAS that counts them
+ * out.  A writer enqueues with a CAS that compares the whole word, so it knows how many readers
+ * stand before it, and *closes* their group: from now on who leaves it counts in `left`.  The
+ * writer waits for YOURS, if there is a writer before it, and then until all of the group have
+ * left.
  *
- * A writer that releases and finds itself the tail lets its group open: (self, n) becomes (0, n), and
- * all n are granted.  One that does not has a successor; it grants its group, whose size the
+ * A writer that releases and finds itself the tail lets its group open: (self, n) becomes (0, n),
+ * and all n are granted.  One that does not has a successor; it grants its group, whose size the
  * successor tells, and says YOURS.  Either way it must wait until all n have registered: between a
  * reader's FAA and its message lies a moment.
  *
  * `left` belongs to one group at a time: a group is closed while the one before it has left and its
- * writer has set `left` back to 0 before it holds.  An open group is never closed twice, and the tail
- * cannot be 0 again before all of a closed one have left.
+ * writer has set `left` back to 0 before it holds.  An open group is never closed twice, and the
+ * tail cannot be 0 again before all of a closed one have left.
  *
  *   Promises   shared and exclusive, FIFO: nobody who comes later passes a client that has enqueued.
  *              Does not survive the death of a holder or waiter: who stands behind the dead waits for
@@ -152,8 +153,9 @@ static uint64_t patience(const struct vb_lock_client *me)
 /* ---- messages ---- */
 
 /*
- * Tells another claim of this lock.  What may have arrived is sent again, after the bound, which makes
- * the receiver wary; not where the answer is here already (`answer`: its slot, 0: there is none).  0;
+ * Tells another claim of this lock.  What may have arrived is sent again, after the bound, which
+ * makes the receiver wary; not where the answer is here already (`answer`: its slot, 0: there is
+ * none).  0;
  * -ETIMEDOUT: not yet; or what kept it from being delivered, said.
  */
 static int nc_tell(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
@@ -245,8 +247,8 @@ static void nc_let_land(struct vb_lock_client *me)
 }
 
 /*
- * Until all readers before us have left, and `left` is 0 again: nobody touches it any more until the
- * group behind us is closed.
+ * Until all readers before us have left, and `left` is 0 again: nobody touches it any more until
+ * the group behind us is closed.
  */
 static int nc_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
@@ -482,8 +484,8 @@ static int nc_next_reader(struct vb_claim *c, vb_peer *peer, uint32_t *number)
 
 /*
  * Lets our group open if we are the tail.  0 and *word: what it became, (0, n).  -EAGAIN: somebody
- * stands behind us.  A lost answer is looked into once the verb has landed or never will: nobody but
- * us takes our name away without leaving another.  *unsure: it may have been done although
+ * stands behind us.  A lost answer is looked into once the verb has landed or never will: nobody
+ * but us takes our name away without leaving another.  *unsure: it may have been done although
  * somebody stands there now.
  */
 static int nc_open_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t *word,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* N-CoSED for who has it run with a bug: see check/planted/hasty.c.  The lock itself is in ncosed.c. */
+/* N-CoSED for who has it run with a bug: see check/planted/hasty.c.  The lock itself is in
+ * ncosed.c. */
 #ifndef VB_LOCK_NCOSED_H
 #define VB_LOCK_NCOSED_H
 

@@ -59,8 +59,8 @@ int rw_begin_turn(struct vb_lock_client *me, struct vb_claim *c, vb_addr counter
 	return vb_cas64(me->ep, counter, seen, rw_next_turn(seen), &old);
 }
 
-/* There is no bar, but no room in this turn.  A writer who waits will begin the next one; if there is
- * none, it is for us to do. */
+/* There is no bar, but no room in this turn.  A writer who waits will begin the next one; if there
+ * is none, it is for us to do. */
 static int turn_if_free(struct vb_lock_client *me, struct vb_claim *c, rw_turn_fn *turn)
 {
 	const struct rw_claim *p = vb_claim_as(struct rw_claim, c);

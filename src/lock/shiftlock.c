@@ -14,14 +14,15 @@
  *             a release (plus half a lease until they ask, and the server's answer).  The token of
  *             an exclusive grant is RelCnt: generation and releases so far.
  *
- * A writer swaps itself into TailPtr.  An empty queue and no readers: granted.  Readers but no writer:
- * it waits until RelCnt has grown by their number.  A predecessor: it says SUCCESSOR to him and waits
- * for HANDOVER or MODE.  A reader adds itself to RdrCnt; with a writer in the queue it waits until the
- * Epoch bit flips.
+ * A writer swaps itself into TailPtr.  An empty queue and no readers: granted.  Readers but no
+ * writer: it waits until RelCnt has grown by their number.  A predecessor: it says SUCCESSOR to him
+ * and waits for HANDOVER or MODE.  A reader adds itself to RdrCnt; with a writer in the queue it
+ * waits until the Epoch bit flips.
  *
  * Where it departs from the paper, and why (shiftlock-as-published shows it):
  *
- * 1. Messages carry the generation (upper bits of RelCnt) and the epoch in force.  Without the epoch
+ * 1. Messages carry the generation (upper bits of RelCnt) and the epoch in force.  Without the
+ * epoch
  *    the third writer of W1 -MODE-> W2 -HANDOVER-> W3 believes in the epoch of his own swap, releases
  *    with no flip, and the readers of the epoch in between wait for ever.  Without the generation a
  *    holder that slept through a recovery hands a lock of the past to somebody in today's queue.
@@ -43,9 +44,9 @@
  *    at most two leases later; others reset after three.  While a writer waits for its message it
  *    looks at the entry every half lease, as the paper has it (section 3.6).
  *
- * On a fabric without 128-bit masked atomics the entry is narrower (shiftlock.h) and each masked CAS
- * is a READ and a CAS, repeated while others change the word; a writer's release begins with the
- * CAS.  The counts are too narrow for a token there, so fencing takes the general one.
+ * On a fabric without 128-bit masked atomics the entry is narrower (shiftlock.h) and each masked
+ * CAS is a READ and a CAS, repeated while others change the word; a writer's release begins with
+ * the CAS.  The counts are too narrow for a token there, so fencing takes the general one.
  */
 #define VB_LOG_ROOM "shiftlock"
 #include "lock/shiftlock.h"

@@ -27,14 +27,14 @@
  * TailPtr is node + 1 in as many bits as the fabric's nodes need, the client in the rest: 32,767
  * clients on each of 6 nodes, 1,023 on each of 200.  As many as can be named can read at a time, so
  * RdrCnt does not overflow; the count may, at the top of the word, where its carry is lost.  A
- * reader's verbs are thus plain FAAs; all else is a READ and a CAS of the whole word, again and again
- * while others change it.
+ * reader's verbs are thus plain FAAs; all else is a READ and a CAS of the whole word, again and
+ * again while others change it.
  *
  * What is narrower must not be mistaken for what it was before it came round: the count after
  * 524,288 releases, the generation after 256 recoveries of three leases each.  So who waits looks
- * often, and believes that nothing moves only while it has been looking (SL_PLAIN_BLIND_NS); and who
- * comes back after SL_PLAIN_GONE leases holds nothing, waits nowhere and touches nothing.  A CAS
- * that succeeds on a word that has come round is right anyway: the word is all there is.
+ * often, and believes that nothing moves only while it has been looking (SL_PLAIN_BLIND_NS); and
+ * who comes back after SL_PLAIN_GONE leases holds nothing, waits nowhere and touches nothing.  A
+ * CAS that succeeds on a word that has come round is right anyway: the word is all there is.
  */
 #ifndef VB_LOCK_SHIFTLOCK_H
 #define VB_LOCK_SHIFTLOCK_H
@@ -113,8 +113,8 @@ bool sl_plain_fits(const struct vb_lock_client *me);
 /*
  * As vb_mcas128 and so on, on the entry in its wide form.  *guess is the whole word as this client
  * last saw or left it, or 0: with it the first CAS needs no READ before it.  *posted_ns becomes the
- * client's clock when the last CAS was posted: it may be long after the first.  *retries counts those
- * that failed.
+ * client's clock when the last CAS was posted: it may be long after the first.  *retries counts
+ * those that failed.
  */
 int sl_plain_read(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		  struct vb_u128 *out, uint64_t *guess);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ShiftLock's entry in one word of 64 bits, for fabrics without 128-bit masked atomics.  The word and
- * what its narrow fields ask of others are in shiftlock.h; here it is only read, changed, and turned
- * into the wide form and back.
+ * ShiftLock's entry in one word of 64 bits, for fabrics without 128-bit masked atomics.  The word
+ * and what its narrow fields ask of others are in shiftlock.h; here it is only read, changed, and
+ * turned into the wide form and back.
  */
 #define VB_LOG_ROOM "shiftlock"
 #include "lock/shiftlock.h"
@@ -134,8 +134,8 @@ int sl_plain_enter(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entr
 	return err;
 }
 
-/* One reader less and one release more, in one addition.  Where a recovery has wiped the reader away
- * meanwhile, RdrCnt borrows from the count and leaves the generation alone. */
+/* One reader less and one release more, in one addition.  Where a recovery has wiped the reader
+ * away meanwhile, RdrCnt borrows from the count and leaves the generation alone. */
 int sl_plain_leave(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		   uint64_t not_after, struct vb_u128 *old)
 {

@@ -8,8 +8,8 @@
  *   release   1 masked CAS or FAA (128); with a successor found only afterwards 2, + 1 message
  *
  * RelCnt has 64 bits and a recovery adds 2^63.  Messages carry what the paper's carry: Handover
- * (RelCnt, consWrt), ModeChanged (RelCnt).  What it leaves open is filled in as plainly as possible:
- * a grant's time starts when it is noticed; the era is read when the three leases begin.
+ * (RelCnt, consWrt), ModeChanged (RelCnt).  What it leaves open is filled in as plainly as
+ * possible: a grant's time starts when it is noticed; the era is read when the three leases begin.
  */
 #define VB_LOG_ROOM "shiftlock-as-published"
 #include "lock/shiftlock.h"

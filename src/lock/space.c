@@ -7,8 +7,8 @@
  *	header (struct vb_lock_header) | entry 0 | entry 1 | ...
  *
  * with the entries `stride` bytes apart: the protocol's entry, and behind it, where the space has
- * fencing and the protocol has no token of its own, one 64-bit token word.  Lock i is entry i / N on
- * node i % N.
+ * fencing and the protocol has no token of its own, one 64-bit token word.  Lock i is entry i / N
+ * on node i % N.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"

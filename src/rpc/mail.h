@@ -3,16 +3,16 @@
  * Sorting an endpoint's messages, and request/response on top of it.
  *
  * A client may have several things under way at once: it holds some locks, waits for one, and a
- * place in the queue of another that it gave up (see lock/lock.h).  Each has a *box* under a subject
- * (for locks the address of the entry).  Whoever waits takes every message out of the endpoint and
- * puts each into the box of its subject; what has no box is dropped, and counted.
+ * place in the queue of another that it gave up (see lock/lock.h).  Each has a *box* under a
+ * subject (for locks the address of the entry).  Whoever waits takes every message out of the
+ * endpoint and puts each into the box of its subject; what has no box is dropped, and counted.
  *
  * A box has one slot for each tag class (tag modulo VB_BOX_SLOTS).  When a message finds its slot
  * full, the one with the newer imm (serial number arithmetic on 32 bits) stays: protocols put their
  * generation there, so that a message from before a recovery never hides one from after it.
  *
- * A tag class whose messages must all be kept (one from each of many clients) is *piled up* instead, as
- * they come: of each who sent it and 8 bytes of what it says.
+ * A tag class whose messages must all be kept (one from each of many clients) is *piled up*
+ * instead, as they come: of each who sent it and 8 bytes of what it says.
  */
 #ifndef VB_RPC_MAIL_H
 #define VB_RPC_MAIL_H
@@ -52,8 +52,8 @@ void vb_box_open(struct vb_mail *m, struct vb_box *box, uint64_t subject);
 void vb_box_close(struct vb_box *box);
 /* Piles up the messages of one tag class from now on, until the box is closed. */
 void vb_box_pile_up(struct vb_box *box, uint16_t tag);
-/* How many are piled up and not taken, and the first come of them: 0, or -EAGAIN.  Those taken stay in
- * box->pile[0..taken) for who must know whether one has come before. */
+/* How many are piled up and not taken, and the first come of them: 0, or -EAGAIN.  Those taken stay
+ * in box->pile[0..taken) for who must know whether one has come before. */
 static inline uint32_t vb_box_piled(const struct vb_box *box)
 {
 	return box->piled - box->taken;
@@ -72,8 +72,8 @@ int vb_box_wait(struct vb_mail *m, struct vb_box *box, unsigned mask, uint64_t u
 
 /*
  * Request and response.  The request's subject is made to be the number that the answer's subject
- * must bear; what the request is about goes into its data.  0 and *reply, -ETIMEDOUT at until_ns (it
- * may have been served: callers treat that as unknown), -VB_EPEERGONE, -ECANCELED.
+ * must bear; what the request is about goes into its data.  0 and *reply, -ETIMEDOUT at until_ns
+ * (it may have been served: callers treat that as unknown), -VB_EPEERGONE, -ECANCELED.
  *
  * Both are flagged VB_DATAGRAM.  On a fabric where that means that they may be lost
  * (VB_CAP_DATAGRAM) the caller sends the same request, under the same number, again and again until
@@ -83,10 +83,10 @@ int vb_rpc_call(struct vb_mail *m, vb_peer server, struct vb_msg *request, struc
 		uint64_t until_ns);
 
 /*
- * The last answers of a server, so that a request which comes again is answered again, and not served
- * again.  It remembers some 2000 of them; a server whose work must not be done twice even after that
- * many requests of others has to see to it itself.  Where messages are not lost it is NULL, which
- * every function here takes for "nothing is remembered".
+ * The last answers of a server, so that a request which comes again is answered again, and not
+ * served again.  It remembers some 2000 of them; a server whose work must not be done twice even
+ * after that many requests of others has to see to it itself.  Where messages are not lost it is
+ * NULL, which every function here takes for "nothing is remembered".
  */
 struct vb_answers;
 int vb_answers_open(const struct vb_fabric *f, struct vb_answers **out); /* -ENOMEM */

@@ -49,7 +49,8 @@ struct vb_env_ops {
 	/* Virtual: the clock stands still until the scheduler moves it to the next timer. */
 	bool is_virtual;
 	/* Real only.  Nothing is ready and the next timer is due at until_ns (VB_FOREVER: none):
-	 * look for fabric progress, spin or sleep, but return at the latest then.  May wake tasks. */
+	 * look for fabric progress, spin or sleep, but return at the latest then.  May wake
+	 * tasks. */
 	void (*idle)(struct vb_sched *s, uint64_t until_ns);
 	/* Real only.  Called between rounds of ready tasks, cheap: look for fabric progress. */
 	void (*poll)(struct vb_sched *s);
@@ -61,13 +62,15 @@ struct vb_sched *vb_sched_self(void);
 /* Makes a scheduler and binds it to this thread, which must not have one.  env may be NULL (real
  * time, sleeps with nanosleep when idle).  -ENOMEM. */
 int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched **out);
-/* Replaces the environment (a fabric that can be waited on brings its own); ctx is the backend's. */
+/* Replaces the environment (a fabric that can be waited on brings its own); ctx is the
+ * backend's. */
 void vb_sched_set_env(struct vb_sched *s, const struct vb_env_ops *env, void *env_ctx);
 void *vb_sched_env_ctx(struct vb_sched *s);
 const struct vb_env_ops *vb_sched_env(struct vb_sched *s);
 /* Every task must have ended or been killed. */
 void vb_sched_destroy(struct vb_sched *s);
-/* Kills every task, whatever it waits for: the end of a simulation with dead clients.  Root only. */
+/* Kills every task, whatever it waits for: the end of a simulation with dead clients.  Root
+ * only. */
 void vb_sched_kill_all(struct vb_sched *s);
 /* After fork: drop the inherited scheduler of this thread without touching its tasks. */
 void vb_sched_forget(void);

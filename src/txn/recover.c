@@ -214,7 +214,8 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 
 /* ---- rolling forward ---- */
 
-/* A log may be longer than one verb can be.  How long it is, its head says; the seal, whether so. */
+/* A log may be longer than one verb can be.  How long it is, its head says; the seal, whether
+ * so. */
 static int read_log(struct vb_acc *acc, vb_addr at, unsigned char *to, uint32_t room)
 {
 	const struct vb_place_head *head = (const void *)to;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bank of few accounts: transfers between two of them, and audits that read all.  An audit that commits
- * must have seen all the money, whatever went on meanwhile; the more accounts, the longer the audits and
- * the more they are in the transfers' way.
+ * A bank of few accounts: transfers between two of them, and audits that read all.  An audit that
+ * commits must have seen all the money, whatever went on meanwhile; the more accounts, the longer
+ * the audits and the more they are in the transfers' way.
  */
 #define VB_LOG_ROOM "load"
 #include "workload/loads.h"

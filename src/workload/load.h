@@ -2,9 +2,9 @@
 /*
  * Workloads of transactions.
  *
- * A workload is one file in src/workload with one `const struct vb_load_ops`: which tables it has, what
- * their records are at the beginning, how a client draws its next transaction, what that does, and what
- * must be true of all records in the end, whatever was interleaved.
+ * A workload is one file in src/workload with one `const struct vb_load_ops`: which tables it has,
+ * what their records are at the beginning, how a client draws its next transaction, what that does,
+ * and what must be true of all records in the end, whatever was interleaved.
  *
  *	vb_load_init(&load, ops, options, nodes, seed);    what it needs is known from here on
  *	vb_load_db_params(&load, &db_params);
@@ -18,8 +18,8 @@
  *	load.ops->count(&load, node, &sums);               when everybody has stopped, for each node
  *	load.ops->judge(&load, &sums, change, why);
  *
- * A drawn transaction depends on the seed and the client's number only, not on what happens to it: the
- * same seed gives the same transactions under every protocol and on every fabric.
+ * A drawn transaction depends on the seed and the client's number only, not on what happens to it:
+ * the same seed gives the same transactions under every protocol and on every fabric.
  */
 #ifndef VB_WORKLOAD_LOAD_H
 #define VB_WORKLOAD_LOAD_H
@@ -62,7 +62,8 @@ struct vb_load_client {
 	unsigned n;    /* keys of it */
 	struct vb_txn_key *key;
 	int64_t amount; /* drawn; what it means is the workload's */
-	/* What the attempt that ran last adds to the sums that ops->judge compares, if it commits. */
+	/* What the attempt that ran last adds to the sums that ops->judge compares, if it
+	 * commits. */
 	int64_t change[VB_LOAD_CHANGES_MAX];
 	int64_t seen;          /* by the attempt that ran last */
 	unsigned char *record; /* room for one record */
@@ -94,22 +95,23 @@ struct vb_load_ops {
 
 	/* Checks the options and says what is needed.  -EINVAL, -ENOMEM: said. */
 	int (*init)(struct vb_load *l);
-	/* Puts the records of one node in place; what a record holds depends on seed and key only.  -EINTR:
-	 * given up; else the store's error. */
+	/* Puts the records of one node in place; what a record holds depends on seed and key only.
+	 * -EINTR: given up; else the store's error. */
 	int (*fill)(struct vb_load *l, uint16_t node, const struct vb_load_progress *progress);
 	/* How many records fill puts on all nodes together, for progress. */
 	uint64_t (*records)(const struct vb_load *l);
 	/* Draws the client's next transaction: type, keys, amounts. */
 	void (*next)(struct vb_load_client *c);
-	/* Does it, between begin and commit; called again unchanged when it has to be tried again.  0: it
-	 * may commit; VB_LOAD_ROLLBACK; -EBADMSG: it has read what cannot be (c->why); or what a call
-	 * has returned. */
+	/* Does it, between begin and commit; called again unchanged when it has to be tried again.
+	 * 0: it may commit; VB_LOAD_ROLLBACK; -EBADMSG: it has read what cannot be (c->why); or
+	 * what a call has returned. */
 	int (*body)(struct vb_load_client *c, struct vb_coordinator *me);
 	/* After its commit: was what it has seen possible?  -EBADMSG, with c->why.  May be NULL. */
 	int (*committed)(struct vb_load_client *c);
 	/* Adds up the node's records.  Nobody runs transactions any more. */
 	void (*count)(const struct vb_load *l, uint16_t node, struct vb_load_sums *sums);
-	/* Is that what the committed transactions, whose changes have been added up, have made of it?  0, or
+	/* Is that what the committed transactions, whose changes have been added up, have made of
+	 * it?  0, or
 	 * -EBADMSG and a line that says what is wrong. */
 	int (*judge)(const struct vb_load *l, const struct vb_load_sums *sums,
 		     const int64_t *change, char *why, size_t size);
@@ -138,8 +140,8 @@ void vb_load_client_close(struct vb_load_client *c);
 /* A word that depends on these three only. */
 uint64_t vb_load_mix(uint64_t seed, uint64_t key, uint64_t salt);
 
-/* For tables with keys 0 .. records - 1 and VB_PARTITION_MOD: loads a node's share of them, with what
- * `make` puts into the record; *done counts on over several tables. */
+/* For tables with keys 0 .. records - 1 and VB_PARTITION_MOD: loads a node's share of them, with
+ * what `make` puts into the record; *done counts on over several tables. */
 int vb_load_fill_dense(struct vb_load *l, unsigned table, uint16_t node,
 		       void (*make)(const struct vb_load *l, unsigned table, uint64_t key,
 				    void *record),

@@ -4,8 +4,8 @@
  * thinks, and takes the next.
  *
  * Which lock: drawn from a distribution (base/dist.h) over ranks; rank 0 is the hottest.  Ranks are
- * then spread over the lock numbers by a fixed permutation, so that the hot locks do not share cache
- * lines or, with several servers, a server by the accident of their numbering.
+ * then spread over the lock numbers by a fixed permutation, so that the hot locks do not share
+ * cache lines or, with several servers, a server by the accident of their numbering.
  *
  * When: closed loop (the next cycle starts when the last one and the think time are over), or open
  * loop: a Poisson process of a stated rate decides when each cycle is *meant* to start.  A client

@@ -3,8 +3,8 @@
  * SmallBank (Alomari et al., ICDE 2008), with the mix of H-Store: each customer has a savings and a
  * checking account, and six kinds of transactions read and move small sums.
  *
- * Balances are whole numbers.  What a customer pays in or draws is money that comes and goes; the sum of
- * all balances is what there was plus what the committed transactions have added.
+ * Balances are whole numbers.  What a customer pays in or draws is money that comes and goes; the
+ * sum of all balances is what there was plus what the committed transactions have added.
  */
 #define VB_LOG_ROOM "load"
 #include "workload/loads.h"

@@ -2,8 +2,8 @@
 /*
  * Lock traces of transactions: which locks, in which modes, the transactions of a benchmark take.
  *
- * Nothing of a transaction is here but its locks and how long it computes while it has them.  That is
- * what lock managers are compared with (seeds 000, 001 and 003): the data is not missed, and a
+ * Nothing of a transaction is here but its locks and how long it computes while it has them.  That
+ * is what lock managers are compared with (seeds 000, 001 and 003): the data is not missed, and a
  * transaction of a trace costs nothing but its locks.
  *
  *	vb_trace_open(&trace, "tpcc", &params);            trace.locks is known from here on
@@ -48,8 +48,8 @@ struct vb_trace_params {
 	unsigned hosts;      /* nodes with clients: client i is at host i mod hosts; at least 1 */
 	unsigned servers;    /* nodes with locks; at least 1 */
 	uint64_t seed;
-	/* Chance that a transaction is a scan of a whole table, which is locked for scan_ns.  Where it is
-	 * above 0 the others lock that table, too (seed 000 section 6.4). */
+	/* Chance that a transaction is a scan of a whole table, which is locked for scan_ns.  Where
+	 * it is above 0 the others lock that table, too (seed 000 section 6.4). */
 	double scan_rate;
 	uint64_t scan_ns;
 };
@@ -96,8 +96,8 @@ struct vb_trace_ops {
 	/* Checks the options and says what is needed.  -EINVAL, -ENOMEM: said. */
 	int (*init)(struct vb_trace *t);
 	void (*fini)(struct vb_trace *t); /* NULL: nothing to do */
-	/* Draws the client's next transaction into c->txn, which is empty: type, home, think_ns where it is
-	 * not the trace's, and its locks by vb_trace_add.  Allocates nothing. */
+	/* Draws the client's next transaction into c->txn, which is empty: type, home, think_ns
+	 * where it is not the trace's, and its locks by vb_trace_add.  Allocates nothing. */
 	void (*next)(struct vb_trace_client *c);
 };
 
@@ -119,8 +119,8 @@ void vb_trace_sort(struct vb_trace_txn *txn);
 
 /* ---- for generators ---- */
 
-/* The transaction takes one more lock; one that it has already is then taken in a mode that does for
- * both. */
+/* The transaction takes one more lock; one that it has already is then taken in a mode that does
+ * for both. */
 void vb_trace_add(struct vb_trace_client *c, uint64_t lock, enum vb_mode mode);
 /* The type that `percent` (which add up to 100) give. */
 unsigned vb_trace_draw_type(struct vb_rng *rng, const unsigned *percent);

@@ -4,8 +4,8 @@
  *
  *	transaction,0,type,lock,mode
  *
- * Lines of one transaction follow each other.  The mode is 1 or S for shared, 2 or X for exclusive, U
- * for update, IS, IX or SIX for the intention modes.
+ * Lines of one transaction follow each other.  The mode is 1 or S for shared, 2 or X for exclusive,
+ * U for update, IS, IX or SIX for the intention modes.
  */
 #ifndef VB_WORKLOAD_TRACE_FILE_H
 #define VB_WORKLOAD_TRACE_FILE_H

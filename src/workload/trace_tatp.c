@@ -2,17 +2,18 @@
 /*
  * TATP with a lock for each row: the trace that seed 001 (section 4.4) replays.
  *
- * The population follows TATP's description: each subscriber has 1 to 4 rows of access information and
- * as many of special facilities, of four types, and each of these facilities 0 to 3 rows of call
- * forwarding, which start at 0, 8 or 16 o'clock and last for 1 to 8 hours.  Call forwarding comes and
- * goes, and its rows are hashed into 4 locks for 5 subscribers.  Half of the possible rows are there,
- * which is where inserts and deletes balance each other, and so they stay.
+ * The population follows TATP's description: each subscriber has 1 to 4 rows of access information
+ * and as many of special facilities, of four types, and each of these facilities 0 to 3 rows of
+ * call forwarding, which start at 0, 8 or 16 o'clock and last for 1 to 8 hours.  Call forwarding
+ * comes and goes, and its rows are hashed into 4 locks for 5 subscribers.  Half of the possible
+ * rows are there, which is where inserts and deletes balance each other, and so they stay.
  *
  *	0         1 .. 4      5 ..           then                  then               at the end
  *	no lock   the tables  subscribers    access information    special facility   call forwarding
  *
  * A transaction whose row is not there takes no lock and does not appear in a trace; another one is
- * drawn.  The locks on whole tables have numbers because seed 001's trace has them; nothing takes them.
+ * drawn.  The locks on whole tables have numbers because seed 001's trace has them; nothing takes
+ * them.
  */
 #define VB_LOG_ROOM "trace"
 #include "workload/traces.h"
@@ -187,8 +188,8 @@ static void get_new_destination(struct vb_trace_client *c, uint32_t s)
 	}
 }
 
-/* Reads the subscriber, for an insert also all of its facilities, and writes one row of forwarding: an
- * insert where there is none, a delete where there is. */
+/* Reads the subscriber, for an insert also all of its facilities, and writes one row of forwarding:
+ * an insert where there is none, a delete where there is. */
 static void change_forwarding(struct vb_trace_client *c, uint32_t s, bool insert)
 {
 	const struct tatp *own = c->t->own;

@@ -3,17 +3,18 @@
  * TPC-C with few and coarse locks: the trace that seed 001 (section 4.4) replays, and seed 000's
  * settings of 10 warehouses and 1 for each node.
  *
- * A warehouse has 121 locks: itself, its 10 districts, and groups of rows of the seven other tables:
+ * A warehouse has 121 locks: itself, its 10 districts, and groups of rows of the seven other
+ * tables:
  *
  *	  0             1 .. 10       11 .. 40    41 .. 50   51 .. 60   61 .. 70     71 .. 80
  *	  warehouse     districts     customers   orders     history    new-orders   order-lines
  *	  81 .. 110     111 .. 120
  *	  stock         items
  *
- * Rows of customers and stock are grouped by their place in the table; where rows are inserted, each
- * insert takes the next group in turn.  Items are only ever read and take no lock, though they have
- * numbers: 500 warehouses have 60,500 numbers, of which the last 10 are never met, and seed 001's
- * 60,490 is the highest number in its trace plus one.
+ * Rows of customers and stock are grouped by their place in the table; where rows are inserted,
+ * each insert takes the next group in turn.  Items are only ever read and take no lock, though they
+ * have numbers: 500 warehouses have 60,500 numbers, of which the last 10 are never met, and seed
+ * 001's 60,490 is the highest number in its trace plus one.
  */
 #define VB_LOG_ROOM "trace"
 #include "workload/traces.h"
@@ -139,8 +140,8 @@ static void take_customer(struct vb_trace_client *c, uint32_t warehouse, uint64_
 	take(c, warehouse, CUSTOMER + (unsigned)(row / CUSTOMERS_PER_GROUP), mode);
 }
 
-/* A row of the table of customers, chosen by number, or by last name: its bearers are taken for evenly
- * spread over their district. */
+/* A row of the table of customers, chosen by number, or by last name: its bearers are taken for
+ * evenly spread over their district. */
 static uint64_t draw_customer(struct vb_trace_client *c, unsigned district, double by_name)
 {
 	uint64_t row = (uint64_t)district * CUSTOMERS_PER_DISTRICT;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TPC-C with a lock for each row, and intention locks above them: what a database with a hierarchy of
- * locks asks of its lock table (seed 003 section 4.1, whose trace comes from MySQL).
+ * TPC-C with a lock for each row, and intention locks above them: what a database with a hierarchy
+ * of locks asks of its lock table (seed 003 section 4.1, whose trace comes from MySQL).
  *
- * The transactions are those of TPC-C revision 5.11, clauses 2.4 to 2.8, with its numbers of rows.  A
- * warehouse is a piece of the database that stands for itself, so that most transactions stay on its
- * server: it has its own locks on each level, also a copy of the items, which are only read.
+ * The transactions are those of TPC-C revision 5.11, clauses 2.4 to 2.8, with its numbers of rows.
+ * A warehouse is a piece of the database that stands for itself, so that most transactions stay on
+ * its server: it has its own locks on each level, also a copy of the items, which are only read.
  *
  *	level      locks of a warehouse                      on the way to a row
  *	database   1                                         IS or IX        levels=full
@@ -18,10 +18,10 @@
  * snapshot and lock nothing, as in MySQL, so that both lock what is written and are the same.
  *
  * Orders are inserted and delivered, and clients do not know of each other.  Each takes it that the
- * others have done as much as it has itself, and computes from that where a district's orders end and
- * which of them is the oldest that was not delivered.  A district keeps its last 3,000 orders; a newer
- * one has the locks of the one 3,000 before it.  How many lines an order has depends on its number, so
- * that all agree on it; who ordered which items is drawn anew where it matters.
+ * others have done as much as it has itself, and computes from that where a district's orders end
+ * and which of them is the oldest that was not delivered.  A district keeps its last 3,000 orders;
+ * a newer one has the locks of the one 3,000 before it.  How many lines an order has depends on its
+ * number, so that all agree on it; who ordered which items is drawn anew where it matters.
  */
 #define VB_LOG_ROOM "trace"
 #include "workload/traces.h"
@@ -127,8 +127,8 @@ struct rows {
 	enum levels levels;
 	uint32_t range_first[TABLES], row_first[TABLES]; /* of a warehouse's locks */
 	uint32_t each;                                   /* locks of a warehouse */
-	/* Of a district's customers those called n are with_name[name_first[n] .. name_first[n + 1] - 1].
-	 * They are the same in every district. */
+	/* Of a district's customers those called n are with_name[name_first[n] .. name_first[n + 1]
+	 * - 1].  They are the same in every district. */
 	uint16_t name_first[NAMES + 1], with_name[CUSTOMERS];
 };
 
@@ -310,8 +310,8 @@ static uint32_t customer_by_number(struct vb_trace_client *c, uint32_t district)
 	return district * CUSTOMERS + (uint32_t)vb_trace_nurand(&c->rng, CUSTOMER_RUN, CUSTOMERS);
 }
 
-/* By last name, which reads all who have it, in the order of their first names, and takes the one in
- * the middle; or by number. */
+/* By last name, which reads all who have it, in the order of their first names, and takes the one
+ * in the middle; or by number. */
 static uint32_t find_customer(struct vb_trace_client *c, uint32_t w, uint32_t district)
 {
 	const struct rows *own = c->t->own;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * YCSB as transactions (seeds 002 and 004): each touches some records of one table, reads some of them
- * and writes the others.
+ * YCSB as transactions (seeds 002 and 004): each touches some records of one table, reads some of
+ * them and writes the others.
  *
- * Which: by a distribution over all records, or, as in seed 002, from a small hot area with a stated
- * chance.  Ranks are spread over the keys by a fixed permutation, and key k lives on node k mod nodes, so
- * every node has its share of the hot ones.
+ * Which: by a distribution over all records, or, as in seed 002, from a small hot area with a
+ * stated chance.  Ranks are spread over the keys by a fixed permutation, and key k lives on node k
+ * mod nodes, so every node has its share of the hot ones.
  *
  * In every record the last word is made from the first and the key.  Who reads a record that is
- * half of one version and half of another sees it.  Where writes read first (the default), the first
- * word counts them: the sum of all is what the committed transactions have written.
+ * half of one version and half of another sees it.  Where writes read first (the default), the
+ * first word counts them: the sum of all is what the committed transactions have written.
  */
 #define VB_LOG_ROOM "load"
 #include "workload/loads.h"
@@ -190,7 +190,8 @@ static uint64_t draw_rank(const struct ycsb *y, const struct ycsb_opts *o, struc
 	return y->hot + vb_rng_below(rng, y->ranks - y->hot);
 }
 
-/* The node of the i-th record: its own first, then others that follow each other from a random one. */
+/* The node of the i-th record: its own first, then others that follow each other from a random
+ * one. */
 static uint64_t node_of(const struct vb_load_client *c, const struct ycsb_opts *o, uint64_t i,
 			uint64_t turn)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A lock server and its clients as processes on a network fabric, which the test stops, wakes and
- * kills.  Rank 0 leads the cluster and serves the locks; the others each have a client and an actor.
- * All are forked before any of them has opened anything.  They tell each other how far they are on
- * a board in shared memory, on which single atomic stores leave nothing half done.
+ * kills.  Rank 0 leads the cluster and serves the locks; the others each have a client and an
+ * actor.  All are forked before any of them has opened anything.  They tell each other how far they
+ * are on a board in shared memory, on which single atomic stores leave nothing half done.
  */
 #ifndef TEST_DEATH_NET_CREW_H
 #define TEST_DEATH_NET_CREW_H
@@ -131,9 +131,9 @@ static bool crew_await(struct crew *w, struct vb_lock_client *me, unsigned step)
 	} while (0)
 
 /*
- * Two valid exclusive grants?  Each client shows the end of its grant, and clears it before it gives
- * back.  A conflict is real if at one moment t both were shown and neither was over: t is read
- * after the other's word, and compared with both ends.
+ * Two valid exclusive grants?  Each client shows the end of its grant, and clears it before it
+ * gives back.  A conflict is real if at one moment t both were shown and neither was over: t is
+ * read after the other's word, and compared with both ends.
  */
 static void crew_judge(struct crew *w, struct vb_lock_client *me, const struct vb_grant *g)
 {
@@ -254,8 +254,8 @@ VB_NORETURN static void process_main(struct crew *w, actor_fn fn)
 	while (board_get(&w->b->opened) < w->hosts)
 		vb_ep_sleep(me->ep, MS);
 	fn(w, me);
-	/* Others may still need this node's answers.  The end is not orderly: half the cluster may be
-	 * dead, and what closing does then is another test's matter. */
+	/* Others may still need this node's answers.  The end is not orderly: half the cluster may
+	 * be dead, and what closing does then is another test's matter. */
 	board_add(&w->b->step[7]);
 	while (!board_get(&w->b->stop))
 		vb_ep_sleep(me->ep, MS);
@@ -327,8 +327,8 @@ static void crew_signal(struct crew *w, unsigned rank, int sig)
 	assert_int_equal(kill(w->pid[rank], sig), 0);
 }
 
-/* True when n have come to the step; false if somebody has failed or nothing comes: then the test is
- * to end. */
+/* True when n have come to the step; false if somebody has failed or nothing comes: then the test
+ * is to end. */
 static bool crew_reached(struct crew *w, unsigned step, uint32_t n)
 {
 	uint64_t end = vb_clock_gettime_ns() + PATIENCE_NS;

@@ -6,8 +6,9 @@
  *
  * A lock that survives its clients is had again within its stated time (with a factor for a machine
  * with other work), by one at a time, with tokens that grow; whoever was stopped past its lease is
- * told, and its late release harms nobody.  One that does not survive stalls: its survivors time out.
- * When the server dies every call ends with an error, and when it was only stopped things go on.
+ * told, and its late release harms nobody.  One that does not survive stalls: its survivors time
+ * out.  When the server dies every call ends with an error, and when it was only stopped things go
+ * on.
  */
 #include "net_crew.h"
 
@@ -54,8 +55,9 @@ static void heir(struct crew *w, struct vb_lock_client *me)
 		AWAIT(w, me, DEAD);
 		EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 0, VB_EXCLUSIVE, &g));
 	}
-	/* The other locks, one for each heir, are none the worse for it.  On a machine that was busy for longer than the bound an
-	 * answer is lost, and nothing that does not survive can be said to be free afterwards. */
+	/* The other locks, one for each heir, are none the worse for it.  On a machine that was
+	 * busy for longer than the bound an answer is lost, and nothing that does not survive can
+	 * be said to be free afterwards. */
 	err = crew_take(w, me, 1 + w->rank % 3, PATIENCE_NS, &g);
 	if (err == -VB_EUNKNOWN && !survives(w))
 		return;
@@ -90,8 +92,9 @@ static void patient_holder(struct crew *w, struct vb_lock_client *me)
 	board_add(&w->b->step[HELD]);
 	AWAIT(w, me, DEAD);
 	err = crew_give_back(w, me, &g);
-	/* On a machine that was busy for longer than the lease it is lost, and where the queue does not
-	 * survive it may be that the dead cannot be told: that is said, and is not the matter here. */
+	/* On a machine that was busy for longer than the lease it is lost, and where the queue does
+	 * not survive it may be that the dead cannot be told: that is said, and is not the matter
+	 * here. */
 	if (err != (survives(w) ? -VB_ELOST : -VB_EUNKNOWN))
 		EXPECT_ERR(w, 0, err);
 }
@@ -278,8 +281,8 @@ static void server_killed(const struct vb_lock_ops *ops)
 
 #define AFTERWARDS 50
 
-/* Takes and gives back, whatever comes of it; afterwards it must work again, on locks that have been
- * left alone where a lost answer may have cost the others. */
+/* Takes and gives back, whatever comes of it; afterwards it must work again, on locks that have
+ * been left alone where a lost answer may have cost the others. */
 static void busy_client(struct crew *w, struct vb_lock_client *me)
 {
 	uint64_t end;

@@ -4,10 +4,11 @@
  *
  *	test_txn_death PROTOCOL
  *
- * Whatever moment it is, the others go on: what the dead or the stopped one held is theirs within about two
- * leases (here with a factor for a machine with other work), its transaction has happened or it has not, and
- * no money is lost or made.  Whoever was stopped past its lease finds that out when it wakes, and harms
- * nobody.  Without recovery what the dead held is held for good, and can be named.
+ * Whatever moment it is, the others go on: what the dead or the stopped one held is theirs within
+ * about two leases (here with a factor for a machine with other work), its transaction has happened
+ * or it has not, and no money is lost or made.  Whoever was stopped past its lease finds that out
+ * when it wakes, and harms nobody.  Without recovery what the dead held is held for good, and can
+ * be named.
  */
 #include "txn_crew.h"
 
@@ -16,15 +17,16 @@ static const char *cc;
 /* ---- ending at a verb ---- */
 
 /*
- * The coordinator's endpoint gets a copy of its fabric's operations in which each verb burns a piece of a fuse;
- * at its end the process kills itself, before the verb or right after it.
+ * The coordinator's endpoint gets a copy of its fabric's operations in which each verb burns a
+ * piece of a fuse; at its end the process kills itself, before the verb or right after it.
  */
 static struct {
 	struct vb_fabric_ops ops;
 	const struct vb_fabric_ops *real;
 	unsigned left;
 	bool after;
-	/* Or it stops itself behind the commit point of the transaction that has this status word. */
+	/* Or it stops itself behind the commit point of the transaction that has this status
+	 * word. */
 	struct vb_coordinator *stops;
 } fuse;
 
@@ -126,7 +128,8 @@ static void death_at_each_verb(void **state)
 		if (was_killed(crew_wait(&w, victim, 0))) {
 			deaths++;
 			in_commit += book_close(&w, who);
-			/* Nobody tells the fabric about every other death: it finds out by itself. */
+			/* Nobody tells the fabric about every other death: it finds out by
+			 * itself. */
 			if (s.verbs & 1)
 				vb_shm_mark_dead(w.f, victim);
 		}
@@ -141,7 +144,8 @@ static void death_at_each_verb(void **state)
 	print_message("%s: %u deaths, %u of them in a commit, longest wait %.1f ms\n", cc, deaths,
 		      in_commit, (double)longest / MS);
 	if (!w.b->failed) {
-		/* Every transaction has so many verbs, and some of them while it holds both accounts. */
+		/* Every transaction has so many verbs, and some of them while it holds both
+		 * accounts. */
 		assert_true(deaths >= 16 && in_commit >= 4);
 		assert_true(longest >= SCENE_LEASE_NS);
 	}

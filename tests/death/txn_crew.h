@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that move money between accounts in transactions on shm, are killed or stopped for it, and what
- * survives them: the board.
+ * Processes that move money between accounts in transactions on shm, are killed or stopped for it,
+ * and what survives them: the board.
  *
- * Everything on the board is written with single stores, so that a process may be killed between any two
- * instructions and the others can still read it.  Of what its transactions have added to the bank's money,
- * each process keeps a *book* with two rows, one of which counts.  Before a commit the other gets what
- * counts once it has happened; one store then says which.  If that store never came, the status word of the
- * transaction tells.
+ * Everything on the board is written with single stores, so that a process may be killed between
+ * any two instructions and the others can still read it.  Of what its transactions have added to
+ * the bank's money, each process keeps a *book* with two rows, one of which counts.  Before a
+ * commit the other gets what counts once it has happened; one store then says which.  If that store
+ * never came, the status word of the transaction tells.
  */
 #ifndef TEST_DEATH_TXN_CREW_H
 #define TEST_DEATH_TXN_CREW_H
@@ -127,7 +127,8 @@ static void on_unknown(void *ctx, const struct vb_txn *t)
 	crew_fail(ctx, "a commit on shm does not know whether it happened");
 }
 
-/* Of a process that has been reaped, while nobody has given up its place.  True: it died in a commit. */
+/* Of a process that has been reaped, while nobody has given up its place.  True: it died in a
+ * commit. */
 static bool book_close(struct crew *w, unsigned actor)
 {
 	struct book *b = &w->b->actor[actor].book;
@@ -206,8 +207,8 @@ static void move_for_sure(struct crew *w, struct vb_coordinator *me, const struc
 
 typedef void (*crew_fn)(struct crew *w, struct vb_coordinator *me, const void *arg);
 
-/* A process with a coordinator of its own, the next in w->born; it ends with 0 whatever it found, the board
- * says what. */
+/* A process with a coordinator of its own, the next in w->born; it ends with 0 whatever it found,
+ * the board says what. */
 static pid_t crew_spawn(struct crew *w, crew_fn fn, const void *arg)
 {
 	unsigned index = w->born++;

@@ -2,8 +2,8 @@
 /*
  * Arbitrary bytes to the root of a cluster and to a member, at every point of their acquaintance.
  *
- * Whatever comes: nothing is read or written outside of what it is in, no more is allocated than the
- * protocol allows, all that goes out is well formed, and nobody gets in without a proof.
+ * Whatever comes: nothing is read or written outside of what it is in, no more is allocated than
+ * the protocol allows, all that goes out is well formed, and nobody gets in without a proof.
  *
  * Input: the first byte says who listens and how far they are, the second in what pieces the bytes
  * come.  With its upper bit set the rest are not bytes but frames, each of a type, two bytes of

@@ -2,12 +2,12 @@
 /*
  * Arbitrary messages to lock servers and to clients that wait, hold and release.
  *
- * A peer that lies can have a lock granted twice; no protocol of this kind survives that.  What must hold
- * whatever comes: nothing is read or written outside of the space that is meant, every client's call
- * ends, and so does the server's handler.
+ * A peer that lies can have a lock granted twice; no protocol of this kind survives that.  What
+ * must hold whatever comes: nothing is read or written outside of the space that is meant, every
+ * client's call ends, and so does the server's handler.
  *
- * Input: records of 65 bytes.  The first says for whom the message is and whether its subject is made
- * to fit; the message follows.
+ * Input: records of 65 bytes.  The first says for whom the message is and whether its subject is
+ * made to fit; the message follows.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,17 +2,20 @@
 /*
  * The cuckoo index under lookups that fall between the single stores of its owner.
  *
- * The index and what looks in it from afar are compiled once more here, so that the input decides where one
- * gives way to the other: before each store of the owner, before each word that a READ takes, and
- * between the words of a view that two readers share.  A READ takes its words one by one in any order.
+ * The index and what looks in it from afar are compiled once more here, so that the input decides
+ * where one gives way to the other: before each store of the owner, before each word that a READ
+ * takes, and between the words of a view that two readers share.  A READ takes its words one by one
+ * in any order.
  *
- * Whatever comes: after each operation the index has what it should have; after each single store a key
- * that is to be there is in one of its slots; a lookup finds a key that was there from its begin to its
- * end, at its own address, and does not find one that was not there at any time in between (unless it
- * was when the index became larger: who does not know the larger one finds it in the one before).
+ * Whatever comes: after each operation the index has what it should have; after each single store a
+ * key that is to be there is in one of its slots; a lookup finds a key that was there from its
+ * begin to its end, at its own address, and does not find one that was not there at any time in
+ * between (unless it was when the index became larger: who does not know the larger one finds it in
+ * the one before).
  *
- * Input: slots, how often the index may become larger, and then bytes that are taken by whoever needs
- * one: operations by the owner, keys and order of words by readers, and by all how long they go on.
+ * Input: slots, how often the index may become larger, and then bytes that are taken by whoever
+ * needs one: operations by the owner, keys and order of words by readers, and by all how long they
+ * go on.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -47,7 +50,8 @@ static void give_way(void);
 #undef __atomic_store_n
 #undef __atomic_load_n
 
-/* What only compares with what should be tells the fuzzer nothing, and would take most of its time. */
+/* What only compares with what should be tells the fuzzer nothing, and would take most of its
+ * time. */
 #ifdef __clang__
 #define UNSEEN __attribute__((no_sanitize("coverage"), noinline))
 #else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the RDMA device work at all?  Plain libibverbs, nothing of Verbena's: when this fails, look at
- * the guest or the card and not at our fabric.  VERBENA_VERBS_DEVICE names the device, and
+/* Does the RDMA device work at all?  Plain libibverbs, nothing of Verbena's: when this fails, look
+ * at the guest or the card and not at our fabric.  VERBENA_VERBS_DEVICE names the device, and
  * VERBENA_VERBS_DEVICE2 the one at the other end (default: the same). */
 #include <setjmp.h>
 #include <stdarg.h>

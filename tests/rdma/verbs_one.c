@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fabric `verbs` in one process: what the generic suite does not reach.  Long verbs, full queues,
- * doorbells and completions counted, refused accesses, a connection that breaks and comes back,
- * notifications, datagrams.
+ * The fabric `verbs` in one process: what the generic suite does not reach.  Long verbs, full
+ * queues, doorbells and completions counted, refused accesses, a connection that breaks and comes
+ * back, notifications, datagrams.
  */
 #include "verbs_test.h"
 

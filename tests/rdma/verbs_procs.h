@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Several processes, each with a device and a rank: forked before anything is opened, since neither
- * connections nor threads survive a fork.  They tell each other how far they are on a board of shared
- * words; a step that does not come in time ends the process with a line number.
+ * connections nor threads survive a fork.  They tell each other how far they are on a board of
+ * shared words; a step that does not come in time ends the process with a line number.
  */
 #ifndef VERBS_PROCS_H
 #define VERBS_PROCS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Why a host's own words are reached through its card: most cards' atomics are atomic only among
- * themselves.  A thread that takes the shortcut and adds with the CPU while the card adds to the same
- * word loses updates, and this test sees it; the same two adders through the fabric lose none.
+ * themselves.  A thread that takes the shortcut and adds with the CPU while the card adds to the
+ * same word loses updates, and this test sees it; the same two adders through the fabric lose none.
  */
 #include <pthread.h>
 

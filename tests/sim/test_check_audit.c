@@ -254,7 +254,8 @@ static void test_grant_after_release(void **state)
 	expect_clean();
 }
 
-/* A forgotten grant hurts nobody, and the client's next one of the same lock is judged by itself. */
+/* A forgotten grant hurts nobody, and the client's next one of the same lock is judged by
+ * itself. */
 static void test_grant_after_abandoned(void **state)
 {
 	takes(0, 0, VB_EXCLUSIVE, 5000, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A space with more locks at a time for each client than usual: every one of them is known again, the
- * bound is kept, the auditor watches them all, and closing gives back what is left.
+ * A space with more locks at a time for each client than usual: every one of them is known again,
+ * the bound is kept, the auditor watches them all, and closing gives back what is left.
  */
 #include "sim_test.h"
 

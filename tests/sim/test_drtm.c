@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DrTM's lock by the clock: a reader's grant ends before its lease does by the true time, whatever its
- * clocks show; a writer begins after that; readers of one lease share it and give nothing back; who
- * cannot tell the time well enough is refused.
+ * DrTM's lock by the clock: a reader's grant ends before its lease does by the true time, whatever
+ * its clocks show; a writer begins after that; readers of one lease share it and give nothing back;
+ * who cannot tell the time well enough is refused.
  */
 #include "sim_test.h"
 
@@ -18,7 +18,8 @@
 #define LEASE_NS (100 * MS)
 #define READERS  64
 
-/* What is wrong with the clocks, as much as is allowed: all of it shows if the lock leaves it out. */
+/* What is wrong with the clocks, as much as is allowed: all of it shows if the lock leaves it
+ * out. */
 struct clocks {
 	uint64_t bound_ns;
 	uint32_t drift_ppm;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In which order locks are granted where that is decided by thresholds: readers that pass in a server's
- * queue, writers in a row in shiftlock, groups of nodes and readers' turns in rma-rw.  Clients come
- * one after the other while the first one holds the lock; who is granted when is written down, and
- * compared.
+ * In which order locks are granted where that is decided by thresholds: readers that pass in a
+ * server's queue, writers in a row in shiftlock, groups of nodes and readers' turns in rma-rw.
+ * Clients come one after the other while the first one holds the lock; who is granted when is
+ * written down, and compared.
  */
 #include "sim_test.h"
 
@@ -166,7 +166,8 @@ static void test_rma_groups(void **state)
 static void test_rma_turns(void **state)
 {
 	(void)state;
-	/* The readers' turn comes after t_w writers, and all who wait are in, however short it is. */
+	/* The readers' turn comes after t_w writers, and all who wait are in, however short it
+	 * is. */
 	expect_order("rma-rw", "t_w=2,t_l=9", "W1 R2 W1 R3 W1 W1", "acbdef", 2);
 	expect_order("rma-rw", "t_w=1,t_l=9", "W1 R2 W1 R3 W1", "abdce", 2);
 	expect_order("rma-rw", NULL, "W1 R2 W1 R3 W1", "acebd", 2);

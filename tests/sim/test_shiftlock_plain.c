@@ -170,7 +170,8 @@ static void sleeper_body(void *arg)
 	assert_int_equal(vb_lock_release(me, &g), -VB_ELOST);
 	assert_int_equal(vb_read64(me->ep, s->space->base[0] + s->space->stride, &after), 0);
 	assert_int_equal(before, after);
-	/* It still stands in the word's tail: whoever comes next has it recovered, and is served. */
+	/* It still stands in the word's tail: whoever comes next has it recovered, and is
+	 * served. */
 	assert_int_equal(vb_lock_acquire(me, 1, VB_EXCLUSIVE, 8 * LEASE_NS, &late), 0);
 	assert_true(late.token > g.token);
 	assert_int_equal(vb_lock_release(me, &late), 0);
@@ -191,8 +192,9 @@ static void test_sleeper(void **state)
 
 /*
  * Seed 251 of the explorer, once: the time of a grant counted from the first of the CASes that took
- * the lock.  With a lease as short as the others need for theirs, every grant was over when it came,
- * for ever.  A grant's time may begin with the CAS that succeeded, however many came before it.
+ * the lock.  With a lease as short as the others need for theirs, every grant was over when it
+ * came, for ever.  A grant's time may begin with the CAS that succeeded, however many came before
+ * it.
  */
 #define VISITS 40
 

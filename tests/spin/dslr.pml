@@ -89,7 +89,8 @@
 
 /* In ticks, of half a lease each. */
 #define LEASE 2
-/* The doorbell of a late release rings in the tick after the lease; it lands in the next at most. */
+/* The doorbell of a late release rings in the tick after the lease; it lands in the next at
+ * most. */
 #define RELEASE_BY (LEASE + 1)
 
 #define IDLE    0

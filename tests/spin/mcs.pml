@@ -136,8 +136,8 @@ active [N] proctype client() {
 		mcs_hear(YOURS, from);
 		grant();
 held:
-		/* The critical section lasts as long as others like to move.  mcs_release: from here on
-		 * the lock may be anybody's. */
+		/* The critical section lasts as long as others like to move.  mcs_release: from
+		 * here on the lock may be anybody's. */
 		holders--;
 		/* mcs_next_known */
 		if
@@ -181,8 +181,8 @@ held:
 		:: MUTATE == 3 -> goto over
 		:: MUTATE != 3
 		fi;
-		/* The successor's message is under way; where our CAS has freed the lock after all there is
-		 * no successor, and successor_wait runs out. */
+		/* The successor's message is under way; where our CAS has freed the lock after all
+		 * there is no successor, and successor_wait runs out. */
 		do
 		:: atomic {
 			boxes[_pid].there[NEXT] ->

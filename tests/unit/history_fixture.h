@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histories for tests: written down by hand, or made by a store that does one transaction at a time. */
+/* Histories for tests: written down by hand, or made by a store that does one transaction at a
+ * time. */
 #ifndef VB_TESTS_HISTORY_FIXTURE_H
 #define VB_TESTS_HISTORY_FIXTURE_H
 
@@ -116,7 +117,8 @@ static inline void store_op(struct store *s, struct vb_history_op *op, bool appl
 	s->absent[key] = op->absent;
 }
 
-/* Transactions that overlap in time and take effect one after the other, in the order of their ids. */
+/* Transactions that overlap in time and take effect one after the other, in the order of their
+ * ids. */
 static inline void store_run(const struct store_params *p, struct vb_history **parts)
 {
 	struct store s = {.p = p, .parts = parts, .next = VB_HISTORY_FIRST};

@@ -5,8 +5,8 @@
  * The transport keeps what is posted until the test says how it ends (fake_end); other hosts'
  * memory is an array.  The cluster's functions are replaced when linking (--wrap): the other
  * processes send what this one does, unless the test bends it.  So are ppoll, which can be told
- * that no nap ends by itself, so that a lost wake-up cannot pass for a late one, and sched_yield, to
- * be counted.
+ * that no nap ends by itself, so that a lost wake-up cannot pass for a late one, and sched_yield,
+ * to be counted.
  */
 #ifndef VB_TESTS_NET_FAKE_H
 #define VB_TESTS_NET_FAKE_H
@@ -255,8 +255,8 @@ static inline int fake_execute(struct fake_verb *p)
 	return net_deliver(fake.f, vb_peer_client(v->peer), &m);
 }
 
-/* With the engine: ends verb number i of those in flight.  `happened`: it has its effect, whatever the
- * caller is told. */
+/* With the engine: ends verb number i of those in flight.  `happened`: it has its effect, whatever
+ * the caller is told. */
 static inline void fake_end_held(unsigned i, int status, bool happened)
 {
 	struct fake_verb *p = fake.flight[i];

@@ -4,8 +4,8 @@
  *
  * Rejection inversion is held to the exact law.  Gray's method is not exact, so it is held to two
  * things: the generator to the curve that Gray's formulas define, by chi-square, and that curve to
- * the exact law, within the distances that dist.h states.  Every sum of the exact law here is a plain
- * loop over all items, so that it also checks the fast zeta of the room.  Seeds are fixed.
+ * the exact law, within the distances that dist.h states.  Every sum of the exact law here is a
+ * plain loop over all items, so that it also checks the fast zeta of the room.  Seeds are fixed.
  */
 #include <errno.h>
 #include <math.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options: every kind, its range and its errors, lists, command lines, help, units, nearest names. */
+/* Options: every kind, its range and its errors, lists, command lines, help, units, nearest
+ * names. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histories as JSON lines and for Elle: what is written is read back, and what is wrong is named. */
+/* Histories as JSON lines and for Elle: what is written is read back, and what is wrong is
+ * named. */
 #include "history_fixture.h"
 
 #include <errno.h>

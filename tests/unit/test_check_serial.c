@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The serializability checker on histories written down by hand: each anomaly is found under its name
- * and told, and what is serializable is called so.
+ * The serializability checker on histories written down by hand: each anomaly is found under its
+ * name and told, and what is serializable is called so.
  */
 #include "history_fixture.h"
 
@@ -402,7 +402,8 @@ static void test_serial(void **state)
 	struct vb_history *h = open_history(1 << 16);
 	struct vb_serial_result r;
 
-	/* Blind writes, a key twice in a transaction, own writes read back, in the order 2, 1, 3. */
+	/* Blind writes, a key twice in a transaction, own writes read back, in the order 2, 1,
+	 * 3. */
 	TXN(h, 1, R(1, 9), W(1, 10, 9), R(1, 10), W(1, 11, 10), R(1, 11), R(2, 0));
 	TXN(h, 2, R(1, 1), W(1, 8, 1), W(1, 9, 8), R(3, 0));
 	TXN(h, 3, R(1, 11), W(2, 8, 0), W(3, 8, 3), R(2, 8));

@@ -317,7 +317,8 @@ static void test_needle(void **state)
 	struct vb_serial_result r;
 
 	store_run(&p, &h);
-	/* The loader's version has been replaced long ago: it may come first, but not in real time. */
+	/* The loader's version has been replaced long ago: it may come first, but not in real
+	 * time. */
 	TXN_AT(h, 999999, VB_HISTORY_COMMITTED, 1ull << 40, 1ull << 41, R(1, 0));
 	r = check_parts(parts, 1, false);
 	assert_int_equal(r.first, VB_ANOMALY_NONE);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The network core's endpoints: numbers, rings, who gets which message, and what a peer may get wrong. */
+/* The network core's endpoints: numbers, rings, who gets which message, and what a peer may get
+ * wrong. */
 #include "net_fake.h"
 
 #define FROM vb_peer_make(1, 4711)
@@ -42,8 +43,8 @@ static void numbers_and_places(void **state)
 	vb_ep_close(b);
 }
 
-/* A number is not drawn again as long as others are left, so that a late message for a closed endpoint
- * finds nobody; and one that is in use is passed over when the counter comes round. */
+/* A number is not drawn again as long as others are left, so that a late message for a closed
+ * endpoint finds nobody; and one that is in use is passed over when the counter comes round. */
 static void numbers_come_late(void **state)
 {
 	struct vb_msg m = {.tag = 1};
@@ -124,8 +125,8 @@ static void right_client(void **state)
 	}
 }
 
-/* Numbers that nobody has, among them each that shares a place of the table with one that somebody has,
- * and those of more than 24 bits. */
+/* Numbers that nobody has, among them each that shares a place of the table with one that somebody
+ * has, and those of more than 24 bits. */
 static void unknown_client(void **state)
 {
 	struct vb_msg m = {.from = FROM}, got;
@@ -191,8 +192,8 @@ static void ring_full(void **state)
 	vb_ep_close(e);
 }
 
-/* What a sender of this process sees of it: signalled, -EAGAIN; else the message is dropped and counted.
- * The sender's own name is put in, whatever he wrote. */
+/* What a sender of this process sees of it: signalled, -EAGAIN; else the message is dropped and
+ * counted.  The sender's own name is put in, whatever he wrote. */
 static void ring_full_here(void **state)
 {
 	struct vb_msg m = {.from = FROM, .len = 1}, got;
@@ -281,8 +282,8 @@ static void waiters(void **state)
 	vb_ep_close(b.ep);
 }
 
-/* Endpoints of several threads, all of them open and closed while messages arrive for them: each gets
- * what was delivered, in order, and none that is for another. */
+/* Endpoints of several threads, all of them open and closed while messages arrive for them: each
+ * gets what was delivered, in order, and none that is for another. */
 #define THREADS 3u
 #define ROUNDS  40u
 #define EACH    20u

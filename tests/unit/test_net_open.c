@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing the network core: memory, the exchange with the other processes and what may be
- * wrong with it, errors of every step, and that nothing is left of them. */
+/* Opening and closing the network core: memory, the exchange with the other processes and what may
+ * be wrong with it, errors of every step, and that nothing is left of them. */
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -231,7 +231,8 @@ static void two_ways_of_waiting(void **state)
 	vb_fabric_close(shm);
 }
 
-/* One who has died before is heard of with the first look; and after closing nobody is told anything. */
+/* One who has died before is heard of with the first look; and after closing nobody is told
+ * anything. */
 static void dead_before(void **state)
 {
 	struct vb_ep *e;

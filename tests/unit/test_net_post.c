@@ -176,8 +176,8 @@ static void own_memory_by_wire(void **state)
 	assert_int_equal(fake_word(MINE), 4);
 }
 
-/* A batch is over when the last of its signalled verbs is, in whatever order they end; the caller gets
- * the first error in the order of posting. */
+/* A batch is over when the last of its signalled verbs is, in whatever order they end; the caller
+ * gets the first error in the order of posting. */
 static void batch_waits_for_all(void **state)
 {
 	static const uint64_t word = 7;
@@ -211,7 +211,8 @@ static void batch_waits_for_all(void **state)
 	assert_int_equal(fake_word(OTHERS), word);
 }
 
-/* What is unsignalled needs nothing of the caller after the post, and its doorbell waits for nobody. */
+/* What is unsignalled needs nothing of the caller after the post, and its doorbell waits for
+ * nobody. */
 static void unsignalled_leaves(void **state)
 {
 	uint64_t word = 42;
@@ -387,8 +388,8 @@ static void transport_refuses(void **state)
 	assert_int_equal(fake.flushes, 0);
 }
 
-/* An atomic in flight to a host that dies is unknown, whether it happened or not; what has not left is
- * known not to have happened; and afterwards nothing is posted to it. */
+/* An atomic in flight to a host that dies is unknown, whether it happened or not; what has not left
+ * is known not to have happened; and afterwards nothing is posted to it. */
 static void death_in_flight(void **state)
 {
 	struct vb_msg m = {.len = 1};
@@ -424,8 +425,8 @@ static void death_in_flight(void **state)
 	assert_int_equal(result(&healthy), 0);
 }
 
-/* Both tasks are in one round: the second hears of the death before the doorbell that the first left to
- * the round's end. */
+/* Both tasks are in one round: the second hears of the death before the doorbell that the first
+ * left to the round's end. */
 static void killer(void *arg)
 {
 	(void)arg;
@@ -463,7 +464,8 @@ static void alive(void **state)
 	fake_dies(FAKE_HOSTS);
 }
 
-/* Completions found by another thread go through the inbox, which grows beyond what it begins with. */
+/* Completions found by another thread go through the inbox, which grows beyond what it begins
+ * with. */
 #define MANY 200u
 
 static void *ender(void *arg)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named regions of the network core: this host's directory, questions to others and from others, with
- * control messages that find no room, come twice, late, bent or not at all. */
+/* Named regions of the network core: this host's directory, questions to others and from others,
+ * with control messages that find no room, come twice, late, bent or not at all. */
 #include "net_fake.h"
 
-/* What goes over the wire, as net_region.c lays it out; a test that reads the peers' side has to. */
+/* What goes over the wire, as net_region.c lays it out; a test that reads the peers' side has
+ * to. */
 struct ask {
 	uint8_t kind, version;
 	uint16_t node;
@@ -313,8 +314,8 @@ static void owner_gone(void **state)
 	assert_true(vb_list_empty(&fake.f->core->asks));
 }
 
-/* The others' questions.  One that is repeated gets the same answer: who made it hears "fresh" again,
- * and nobody else does. */
+/* The others' questions.  One that is repeated gets the same answer: who made it hears "fresh"
+ * again, and nobody else does. */
 static void asked(void **state)
 {
 	struct answer a, b;
@@ -371,7 +372,8 @@ static void answer_finds_no_room(void **state)
 	assert_int_equal(ask_us(2, 0, "locks", 100, 5).fresh, 1);
 }
 
-/* Answers that nobody waits for, from the wrong host, of the wrong size: as if they had not come. */
+/* Answers that nobody waits for, from the wrong host, of the wrong size: as if they had not
+ * come. */
 static bool strangers_first(void)
 {
 	struct answer a = {.kind = ANSWER, .version = VERSION, .fresh = 1, .offset = 64};

@@ -234,8 +234,9 @@ static void death_wakes(void **state)
 	vb_ep_close(e);
 }
 
-/* The same in every moment of a wait: the news comes during pass number `bad_pass` and is found by the
- * one behind it, be it a look or the one that arms the descriptor, or by none before the sleep. */
+/* The same in every moment of a wait: the news comes during pass number `bad_pass` and is found by
+ * the one behind it, be it a look or the one that arms the descriptor, or by none before the
+ * sleep. */
 static unsigned bad_pass, passes_seen, passes_of_a_wait;
 
 static bool dies_in_pass(void)
@@ -295,7 +296,8 @@ static void sleep_ms(unsigned ms)
 	assert_int_equal(vb_task_sleep_until(vb_clock_ns() + ms * 1000000ull), 0);
 }
 
-/* With a core to itself a waiter spins and looks; it does not give the core away, and then it sleeps. */
+/* With a core to itself a waiter spins and looks; it does not give the core away, and then it
+ * sleeps. */
 static void spins_then_sleeps(void **state)
 {
 	struct vb_fabric_stats before, after;
@@ -317,7 +319,8 @@ static void spins_then_sleeps(void **state)
 	assert_true(fake.passes > 2 * (after.sleeps - before.sleeps));
 }
 
-/* More processes may poll than there are cores: nobody spins, the core is given away and then left. */
+/* More processes may poll than there are cores: nobody spins, the core is given away and then
+ * left. */
 static void *deliver_after_naps(void *arg)
 {
 	struct vb_msg m = {.len = 1};
@@ -347,7 +350,8 @@ static void crowded_gives_way(void **state)
 	vb_ep_close(target);
 }
 
-/* A descriptor that has something to be seen is not slept on, and that does not count as a sleep. */
+/* A descriptor that has something to be seen is not slept on, and that does not count as a
+ * sleep. */
 static void busy_descriptor(void **state)
 {
 	(void)state;
@@ -506,8 +510,8 @@ static void helper_waits(void **state)
 	vb_ep_close(target);
 }
 
-/* Closing ends the wait of a helper, in whatever moment of it: one that is about to sleep as well as one
- * that sleeps.  The transport's close joins it, as ucx's does. */
+/* Closing ends the wait of a helper, in whatever moment of it: one that is about to sleep as well
+ * as one that sleeps.  The transport's close joins it, as ucx's does. */
 static pthread_t closing_helper;
 static uint64_t closing_stop;
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lookups from afar while the owner inserts, moves and deletes keys and makes the index larger: on shm
- * with verbs that are torn and late, on the simulator with the same as faults, and on shm with the
- * owner on a thread of its own, so that READs fall between its single stores.
+ * Lookups from afar while the owner inserts, moves and deletes keys and makes the index larger: on
+ * shm with verbs that are torn and late, on the simulator with the same as faults, and on shm with
+ * the owner on a thread of its own, so that READs fall between its single stores.
  *
- * A key that is there all the time is always found, at its address; one that never is, never; one that
- * comes and goes is found at its own address or not at all, and is found if it was there from before
- * the lookup until after it.
+ * A key that is there all the time is always found, at its address; one that never is, never; one
+ * that comes and goes is found at its own address or not at all, and is found if it was there from
+ * before the lookup until after it.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -254,7 +254,8 @@ static void reader_task(void *arg)
 			f[i] = &r->lookup[i].f;
 		}
 		err = vb_store_find(r->acc, f, n);
-		/* A machine that gives us no core in time: a deferred verb that is late is not done. */
+		/* A machine that gives us no core in time: a deferred verb that is late is not
+		 * done. */
 		if (err == -VB_EUNKNOWN && !(world->fabric->caps.flags & VB_CAP_VIRTUAL))
 			continue;
 		assert_int_equal(err, 0);

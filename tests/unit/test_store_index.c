@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cuckoo index at its owner, on plain memory, beside a model that cannot be wrong: an array that says
- * of each key where its tuple is. */
+/* The cuckoo index at its owner, on plain memory, beside a model that cannot be wrong: an array
+ * that says of each key where its tuple is. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -166,7 +166,8 @@ static void matching(void **state)
 	assert_int_equal(vb_index_ref(7, largest) & largest, largest);
 }
 
-/* Half of one key's slot and half of another's: one in 2^16 may pass, and the tuple's key is for that. */
+/* Half of one key's slot and half of another's: one in 2^16 may pass, and the tuple's key is for
+ * that. */
 static void mixtures_are_found_out(void **state)
 {
 	unsigned passed = 0, tries = 1u << 18;

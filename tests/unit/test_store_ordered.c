@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ordered index beside a sorted array, and what must hold of every B+tree after each operation. */
+/* The ordered index beside a sorted array, and what must hold of every B+tree after each
+ * operation. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

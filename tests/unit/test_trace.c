@@ -120,7 +120,8 @@ static void test_tpcc_of_seed_001(void **state)
 	assert_int_equal(s.trace.n_types, 5);
 	for (unsigned i = 0; i < 5; i++)
 		assert_share(s.type[i].txns, s.n, mix[i]);
-	/* Of 30 groups, 10 draws meet 30 (1 - (29/30)^10) = 8.63; one draw's deviation is below 1.1. */
+	/* Of 30 groups, 10 draws meet 30 (1 - (29/30)^10) = 8.63; one draw's deviation is below
+	 * 1.1. */
 	assert_near(each(&s.type[0]), 14.62, 0.01 + OFF_MOST * 1.1 / sqrt(0.45 * DRAWS));
 	assert_true(s.type[1].locks == 4 * s.type[1].txns);
 	assert_true(s.type[2].locks == 3 * s.type[2].txns);
@@ -133,7 +134,8 @@ static void test_tpcc_of_seed_001(void **state)
 	vb_trace_close(&s.trace);
 }
 
-/* A lock's warehouse, where a server has the locks of `per_home` warehouses of each of its homes. */
+/* A lock's warehouse, where a server has the locks of `per_home` warehouses of each of its
+ * homes. */
 static unsigned warehouse_of(uint64_t lock, unsigned servers, unsigned per_home)
 {
 	uint64_t place = lock / servers / 121;
@@ -142,8 +144,8 @@ static unsigned warehouse_of(uint64_t lock, unsigned servers, unsigned per_home)
 			  place % per_home);
 }
 
-/* Payments touch another warehouse in 15 % of the cases; nothing else does, and each warehouse's locks
- * lie on the server of its home. */
+/* Payments touch another warehouse in 15 % of the cases; nothing else does, and each warehouse's
+ * locks lie on the server of its home. */
 static void test_tpcc_homes(void **state)
 {
 	struct vb_trace_params p = params(32, 16, 16);
@@ -253,7 +255,8 @@ static void test_tatp_of_seed_001(void **state)
 			add(&type[i], &s.type[i]);
 		vb_trace_close(&s.trace);
 	}
-	/* 5 and 100,000 and 80,000, and twice 2.5 rows, whose deviation is 1.118, for each subscriber. */
+	/* 5 and 100,000 and 80,000, and twice 2.5 rows, whose deviation is 1.118, for each
+	 * subscriber. */
 	assert_near(locks, 680005, OFF_MOST * 1.118 * sqrt(200000. / POPULATIONS));
 	assert_near(locks, 680236, OFF_MOST * 1.118 * sqrt(200000.)); /* theirs, which is one */
 	for (unsigned i = 0; i < 7; i++) {
@@ -349,7 +352,8 @@ static void test_rows_without_levels(void **state)
 	/* And the warehouse, the customer and the items. */
 	assert_near(each(&s.type[0]), 3 + 2 * 10 + 2 + 10, 0.3);
 	assert_near(each(&s.type[3]), 10 * (3 + 10 + 1), 2);
-	/* The district, the lines of 20 orders, as much stock, less what is met twice, and a line more. */
+	/* The district, the lines of 20 orders, as much stock, less what is met twice, and a line
+	 * more. */
 	assert_in_range((uint64_t)each(&s.type[4]), 1 + 200 + 180 + 1, 1 + 200 + 200 + 1);
 	vb_trace_close(&s.trace);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What transactions see of each other, for every protocol, one-sided and by RPC, where verbs complete at
- * once (shm) and where they do not (sim): two coordinators whose calls are interleaved by hand in one
- * thread, and several that run by themselves in tasks.
+ * What transactions see of each other, for every protocol, one-sided and by RPC, where verbs
+ * complete at once (shm) and where they do not (sim): two coordinators whose calls are interleaved
+ * by hand in one thread, and several that run by themselves in tasks.
  *
- * Interleaved by hand, whoever has to wait for the other waits until its lease has passed, so that a
- * protocol may always abort; what it may not do is commit what no order of the transactions explains.
+ * Interleaved by hand, whoever has to wait for the other waits until its lease has passed, so that
+ * a protocol may always abort; what it may not do is commit what no order of the transactions
+ * explains.
  */
 #include "txn_api.h"
 
@@ -277,8 +278,8 @@ static void repeatable_read(void **state)
 	close_world(&w);
 }
 
-/* Two read the same record at a time, and nobody is in the way of the other; or the protocol says that they
- * exclude each other. */
+/* Two read the same record at a time, and nobody is in the way of the other; or the protocol says
+ * that they exclude each other. */
 static void readers(void **state)
 {
 	const struct kind *k = *state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening databases, tables, coordinators and servers: what include/verbena/txn.h refuses, that the log
- * says why, that a refusal leaves nothing behind, and that who comes second has to ask for the same.
+ * Opening databases, tables, coordinators and servers: what include/verbena/txn.h refuses, that the
+ * log says why, that a refusal leaves nothing behind, and that who comes second has to ask for the
+ * same.
  */
 #include "txn_api.h"
 

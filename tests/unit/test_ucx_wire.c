@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The format of ucx's messages, without a wire: what one side writes the other executes and answers,
- * and what is cut short, bent or aims beyond this host's memory is refused.
+ * The format of ucx's messages, without a wire: what one side writes the other executes and
+ * answers, and what is cut short, bent or aims beyond this host's memory is refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -313,7 +313,8 @@ static void test_drop(void **state)
 	assert_true(word(0) == 1 && word(8) == 0 && word(16) == 1);
 }
 
-/* The time is over before, within or after the message: what comes later does not happen and says so. */
+/* The time is over before, within or after the message: what comes later does not happen and says
+ * so. */
 static void test_late(void **state)
 {
 	for (unsigned before = 0; before <= 3; before++) {

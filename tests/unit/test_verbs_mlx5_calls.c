@@ -283,7 +283,8 @@ static void queue_pair_for_raw_requests(void **state)
 
 	(void)state;
 	assert_non_null(qp);
-	/* Requests of two blocks: the driver is asked for twice as many, the caller sees its own. */
+	/* Requests of two blocks: the driver is asked for twice as many, the caller sees its
+	 * own. */
 	assert_int_equal(fake.ex[0].cap.max_send_wr, 256);
 	assert_int_equal(a.cap.max_send_wr, 128);
 	assert_int_equal(a.cap.max_inline_data, 64);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boards and the wait-for graph: cycles that are made up, and one of real clients on shared memory. */
+/* Boards and the wait-for graph: cycles that are made up, and one of real clients on shared
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

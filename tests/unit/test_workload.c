@@ -282,7 +282,8 @@ static void test_same_seed_same_draws(void **state)
 	}
 }
 
-/* What the records hold in the end is what was there and what has been committed; and not anything else. */
+/* What the records hold in the end is what was there and what has been committed; and not anything
+ * else. */
 static void invariant_of(const char *name, const char *list, bool counts)
 {
 	struct vb_load_sums sums = {0};

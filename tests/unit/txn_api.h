@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of include/verbena/txn.h share: a small database on two nodes of a private fabric, its
- * servers as tasks of the test's thread, and two coordinators; and a list of tests made for every
- * protocol, one-sided and by RPC.  With PROTOCOL defined, for that one only:
+ * What the tests of include/verbena/txn.h share: a small database on two nodes of a private fabric,
+ * its servers as tasks of the test's thread, and two coordinators; and a list of tests made for
+ * every protocol, one-sided and by RPC.  With PROTOCOL defined, for that one only:
  *
  *	#define PROTOCOL vb_cc_mine
  *	#include "test_txn_isolation.c"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * planted:blind-clock.  DrTM's lock by clients who believe that their clocks all show the same: a reader
- * whose clock is behind still reads when a writer whose clock is ahead finds the lease over.
+ * planted:blind-clock.  DrTM's lock by clients who believe that their clocks all show the same: a
+ * reader whose clock is behind still reads when a writer whose clock is ahead finds the lease over.
  */
 #include "check/planted/planted.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * planted:hasty-writer.  N-CoSED whose writer takes the lock over as soon as the writer before it has
- * left, or at once behind readers, and does not wait until the readers in between have left too.
+ * planted:hasty-writer.  N-CoSED whose writer takes the lock over as soon as the writer before it
+ * has left, or at once behind readers, and does not wait until the readers in between have left
+ * too.
  */
 #include "check/planted/planted.h"
 

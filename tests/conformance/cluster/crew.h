@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Processes that form a cluster on loopback, at a port of the kernel's choice.  Each runs a body;
- * what it must hold it checks with crew_must, what it logs the parent can read.  They share a page of
- * counters to tell one another how far they are.
+ * what it must hold it checks with crew_must, what it logs the parent can read.  They share a page
+ * of counters to tell one another how far they are.
  */
 #ifndef CLUSTER_CREW_H
 #define CLUSTER_CREW_H

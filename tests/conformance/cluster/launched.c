@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What launcher.sh starts under mpirun: opens a cluster through PMIx, twice, each with a gather and a
- * barrier, and says who it is.  Exit status: 0, or 1 with the error's name on stderr.
+ * What launcher.sh starts under mpirun: opens a cluster through PMIx, twice, each with a gather and
+ * a barrier, and says who it is.  Exit status: 0, or 1 with the error's name on stderr.
  *
  * usage: test_cluster_launched [HOSTS [die RANK]]
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who does not get in, and what is said then: keys, strangers, differences, those who never come. */
+/* Who does not get in, and what is said then: keys, strangers, differences, those who never
+ * come. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

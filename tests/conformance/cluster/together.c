@@ -197,8 +197,8 @@ static void test_root_late(void **state)
 	crew_end(&w);
 }
 
-/* While one task waits in a barrier, the thread's others run: the other process comes only when they
- * have done their work. */
+/* While one task waits in a barrier, the thread's others run: the other process comes only when
+ * they have done their work. */
 struct busy {
 	struct crew *w;
 	unsigned n;

@@ -74,7 +74,8 @@ static inline void crowd_await(struct crowd *c, uint32_t step)
 	}
 }
 
-/* The same as a task that computes: the fabric is not looked at.  The driver waits until it does. */
+/* The same as a task that computes: the fabric is not looked at.  The driver waits until it
+ * does. */
 static inline void crowd_compute(struct crowd *c, uint32_t step)
 {
 	uint64_t until = crowd_now() + CROWD_WAIT_NS;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ucx over a link that is cut and comes back: two processes, each in a network namespace of its own,
- * a pair of virtual Ethernet devices between them.  Needs root.  The cluster's connections are made
- * before and stay where they are, so that the fabric alone is concerned.
+ * ucx over a link that is cut and comes back: two processes, each in a network namespace of its
+ * own, a pair of virtual Ethernet devices between them.  Needs root.  The cluster's connections are
+ * made before and stay where they are, so that the fabric alone is concerned.
  */
 #include "crowd.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One process with both nodes, whose own memory the CPU reaches by itself: the generic suite; and what
- * a process does with messages that no member of its cluster has sent.
+ * One process with both nodes, whose own memory the CPU reaches by itself: the generic suite; and
+ * what a process does with messages that no member of its cluster has sent.
  */
 #include "fabric/fabric.h"
 

@@ -2,8 +2,8 @@
 /*
  * ucx between processes: order, credits, long messages, dead, stopped and busy peers.
  *
- * Where a test is about time, the times are options; where it is not, they are so long that a loaded
- * machine does not matter.
+ * Where a test is about time, the times are options; where it is not, they are so long that a
+ * loaded machine does not matter.
  */
 #include "crowd.h"
 
@@ -37,7 +37,8 @@ static uint64_t read_at_last(struct crowd *c, vb_addr a)
 
 /* ---- order ---- */
 
-/* Batches that are not waited for take effect in the order of their posting, short behind long too. */
+/* Batches that are not waited for take effect in the order of their posting, short behind long
+ * too. */
 static void order_driver(struct crowd *c)
 {
 	static uint64_t big[8192]; /* beyond the eager limit: comes later than what is behind it */
@@ -307,8 +308,8 @@ static void test_killed(void **state)
 
 /* ---- a peer that stands still ---- */
 
-/* Stopped for longer than the bound, then continued, on the same connection: what it finds then does
- * not happen any more. */
+/* Stopped for longer than the bound, then continued, on the same connection: what it finds then
+ * does not happen any more. */
 static void stopped_driver(struct crowd *c)
 {
 	uint64_t old, done = 0, refused = 0;

@@ -54,8 +54,9 @@ static int give_back(struct vb_lock_client *me, struct vb_grant *g)
 #define ROUNDS 200
 #define RIVALS 4
 
-/* Adds one to the lock's cell with two verbs: lost if two are inside at a time.  Either may be lost on a
- * machine that is so busy that a deferred verb comes too late; under the lock it can be repeated. */
+/* Adds one to the lock's cell with two verbs: lost if two are inside at a time.  Either may be lost
+ * on a machine that is so busy that a deferred verb comes too late; under the lock it can be
+ * repeated. */
 static int add_one(struct world *w, struct vb_lock_client *me, uint64_t lock)
 {
 	uint64_t v;

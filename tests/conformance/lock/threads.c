@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads of one process, each with its scheduler and client, on one lock: plain counters that only
- * the lock protects.  Under the thread sanitizer this also asks whether a grant makes visible what the
- * last holder wrote.
+ * the lock protects.  Under the thread sanitizer this also asks whether a grant makes visible what
+ * the last holder wrote.
  */
 #include <pthread.h>
 #include <setjmp.h>

@@ -4,8 +4,9 @@
  *
  * A test is written as actors: functions that each get a client of their own and talk to each other
  * through a board.  They run as tasks of one thread (sim, shm, shm behind the defer hook, ucx,
- * verbs) or as processes (shm, ucx, verbs), and know nothing of it.  An actor that finds something wrong writes it to the
- * board and returns; cmocka's assertions jump, which is only right on the test's own stack.
+ * verbs) or as processes (shm, ucx, verbs), and know nothing of it.  An actor that finds something
+ * wrong writes it to the board and returns; cmocka's assertions jump, which is only right on the
+ * test's own stack.
  */
 #ifndef TEST_LOCK_WORLD_H
 #define TEST_LOCK_WORLD_H
@@ -399,7 +400,8 @@ static struct vb_fabric *open_fabric(const struct world_params *p)
 		.endpoints = 64,
 		.seed = 1,
 	};
-	/* With the usual lease of 20 s a thread may be held up for long, as on a busy machine it is. */
+	/* With the usual lease of 20 s a thread may be held up for long, as on a busy machine it
+	 * is. */
 	struct vb_defer_params dp = {.chance = 0.5,
 				     .max_delay_ns = 20000,
 				     .late_ns = p->lease_ns == 0 ? 4000 * MS : 0,

@@ -2,8 +2,8 @@
 /*
  * Worlds on network fabrics.  The test's own process never opens one: neither connections nor the
  * libraries under them survive the fork of the next test.  So the whole world is made in children,
- * when the actors run: one child with all actors as tasks, whose verbs take the wire to itself; or a
- * child for each actor, and one more that leads the cluster and serves the locks.
+ * when the actors run: one child with all actors as tasks, whose verbs take the wire to itself; or
+ * a child for each actor, and one more that leads the cluster and serves the locks.
  */
 #ifndef TEST_LOCK_WORLD_NET_H
 #define TEST_LOCK_WORLD_NET_H
