@@ -124,6 +124,7 @@ static void on_death(struct vb_ep *ep, void *arg)
 	vb_assert(s != NULL && x->n_dead < DEATHS_MAX);
 	vb_audit_client_died(x->audit, s->index);
 	x->result->deaths++;
+	x->murky = true;
 	/* A husk may have been struck before the life has begun. */
 	if (s->life != NULL && !s->started)
 		vb_task_kill(s->life);

@@ -45,6 +45,7 @@ static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 	case VB_EUNKNOWN:
 	case VB_EPEERGONE:
 		r->unknown++;
+		s->x->murky = true;
 		if (lossy(s->x))
 			return true;
 		break;
@@ -53,12 +54,53 @@ static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 	return false;
 }
 
+/* The oldest of the others' transactions, also of those that are over: an age may only grow. */
+static uint64_t oldest_other(const struct slot *s, unsigned *who)
+{
+	uint64_t oldest = UINT64_MAX;
+
+	for (unsigned i = 0; i < s->x->d->clients; i++) {
+		const struct vb_lock_client *c = s->x->slots[i].client;
+		uint64_t age = c != NULL && i != s->index ? vb_lock_client_age(c) : 0;
+
+		if (age == 0 || age >= oldest)
+			continue;
+		oldest = age;
+		*who = i;
+	}
+	return oldest;
+}
+
+/* The policy has turned a client down.  Whom it met was there when it asked, or came since. */
+static void judge_denial(struct slot *s, const struct vb_lock_client *me)
+{
+	struct explore *x = s->x;
+	uint64_t age = vb_lock_client_age(me), oldest;
+	unsigned who = 0;
+	char text[160];
+
+	if (x->murky || x->ops->spares_oldest == NULL || !x->ops->spares_oldest(x->space))
+		return;
+	oldest = oldest_other(s, &who);
+	if (age >= oldest || age >= s->oldest_other)
+		return;
+	snprintf(text, sizeof(text),
+		 "is of age %" PRIu64
+		 ", older than everybody, and was turned down; the next, client "
+		 "%u, is of age %" PRIu64,
+		 age, who, oldest);
+	vb_audit_violation(x->audit, VB_AUDIT_OLDEST_DENIED, s->index, s->asks_lock, text);
+}
+
 static void ask(struct slot *s, uint64_t lock, enum vb_mode mode)
 {
+	unsigned who;
+
 	s->asks = true;
 	s->asks_lock = lock;
 	s->asks_mode = mode;
 	s->asks_since_ns = vb_sched_now(s->x->sched);
+	s->oldest_other = oldest_other(s, &who);
 }
 
 static enum vb_mode draw_mode(struct slot *s)
@@ -120,6 +162,8 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 	stay_alive(me);
 	s->asks = false;
 	judge_answer(s, err, timeout != VB_FOREVER_NS, tried);
+	if (err == -EAGAIN && !tried)
+		judge_denial(s, me);
 	return err;
 }
 
@@ -128,6 +172,7 @@ static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant
 	int err = vb_lock_release(me, g);
 
 	stay_alive(me);
+	s->x->murky |= err != 0;
 	if (err == 0 || err == -VB_ELOST)
 		return;
 	if ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && lossy(s->x))
@@ -154,7 +199,9 @@ static void judge_conversion(struct slot *s, int err, bool timed)
 	switch (-err) {
 	case 0:
 	case EDEADLK:
+		return;
 	case VB_ELOST:
+		s->x->murky = true;
 		return;
 	case EAGAIN:
 		if (denies)
@@ -171,6 +218,7 @@ static void judge_conversion(struct slot *s, int err, bool timed)
 	case VB_EUNKNOWN:
 	case VB_EPEERGONE:
 		s->x->result->unknown++;
+		s->x->murky = true;
 		if (lossy(s->x))
 			return;
 		break;
@@ -196,6 +244,8 @@ static void convert_somehow(struct slot *s, struct vb_lock_client *me, struct vb
 	stay_alive(me);
 	s->asks = false;
 	judge_conversion(s, err, timeout != VB_FOREVER_NS);
+	if (err == -EAGAIN && timeout == VB_FOREVER_NS)
+		judge_denial(s, me);
 	if (err == 0)
 		hold(s, me);
 }
@@ -211,6 +261,7 @@ static void give_back_two(struct slot *s, struct vb_lock_client *me, struct vb_g
 	}
 	err = vb_lock_release_all(me, g, 2);
 	stay_alive(me);
+	s->x->murky |= err != 0;
 	if (err != 0 && err != -VB_ELOST && !(err == -VB_EUNKNOWN && lossy(s->x)))
 		explore_go_wrong(s, "vb_lock_release_all", err);
 }
@@ -322,6 +373,8 @@ bool explore_cycle(struct slot *s, struct vb_lock_client *me)
 	err = vb_lock_acquire(me, lock, mode, VB_FOREVER_NS, &g);
 	note_age(s, me, err);
 	/* A verb that was under way when the faults stopped may still come back unknown. */
+	if (err == -EAGAIN)
+		judge_denial(s, me);
 	if (!judge_answer(s, err, false, false) || err != 0)
 		return false;
 	s->asks = false;

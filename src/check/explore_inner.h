@@ -27,6 +27,7 @@ struct slot {
 	bool safe;                 /* the attempts are done: waits for the liveness phase */
 	bool holds_one;            /* asks for a second lock */
 	uint64_t age;              /* of a transaction that was turned down; 0: none */
+	uint64_t oldest_other;     /* of the others' ages when it asked */
 	/* For the story of who is stuck. */
 	uint64_t asks_since_ns, asks_lock;
 	enum vb_mode asks_mode;
@@ -49,6 +50,7 @@ struct explore {
 	bool all_safe;            /* every slot has done its attempts, or gone wrong */
 	unsigned n_met, meetings; /* at the present meeting; meetings so far */
 	bool live;                /* the liveness phase has begun */
+	bool murky;               /* a grant may have outlived its client's transaction */
 	int err;                  /* a call returned what it may not */
 	struct slot slots[VB_EXPLORE_CLIENTS_MAX];
 };

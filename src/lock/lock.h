@@ -140,6 +140,9 @@ struct vb_lock_ops {
 	unsigned (*bypass_bound_of)(const struct vb_lock_space *space, unsigned clients,
 				    enum vb_mode mode);
 
+	/* Its deadlock policy never turns down who is older than everybody else; NULL: it does. */
+	bool (*spares_oldest)(const struct vb_lock_space *space);
+
 	/* The entry under these options; NULL: entry_bytes, which else is that of one node with the
 	 * default options.  Called before open.  -EINVAL, said. */
 	int (*shape)(const void *options, uint16_t nodes, struct vb_lock_shape *out);

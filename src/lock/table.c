@@ -566,6 +566,11 @@ unsigned vb_locktab_bypass(unsigned clients, enum vb_mode mode)
 	return 0;
 }
 
+bool vb_locktab_spares_oldest(const struct vb_lock_space *s)
+{
+	return ((const struct vb_locktab_options *)s->options)->policy == VB_LOCKTAB_WAIT_DIE;
+}
+
 const struct vb_lock_ops vb_lock_table = {
 	.name = "table",
 	.summary = "six-mode lock table: queues at the server's CPU, asked through mailboxes",

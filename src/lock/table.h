@@ -159,18 +159,19 @@ int vb_locktab_release(struct vb_lock_client *me, struct vb_claim *c);
 void vb_locktab_release_all(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
 int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 		       uint64_t until_ns);
+bool vb_locktab_spares_oldest(const struct vb_lock_space *s);
 unsigned vb_locktab_bypass(unsigned clients, enum vb_mode mode);
 
 /* What every lock that is a lock table has in its struct vb_lock_ops. */
 #define VB_LOCKTAB_CALLS                                                                           \
 	.needs = VB_CAP_SEND, .entry_bytes = 0, .options = vb_locktab_opts,                        \
 	.options_size = sizeof(struct vb_locktab_options), .bypass_bound = vb_locktab_bypass,      \
-	.node_bytes = vb_locktab_node_bytes, .client_open = vb_locktab_client_open,                \
-	.client_close = vb_locktab_client_close, .server_open = vb_locktab_server_open,            \
-	.server_close = vb_locktab_server_close, .acquire = vb_locktab_acquire,                    \
-	.try_acquire = vb_locktab_try, .release = vb_locktab_release,                              \
-	.release_all = vb_locktab_release_all, .convert = vb_locktab_convert,                      \
-	.serve = vb_locktab_serve, .tend = vb_locktab_tend
+	.spares_oldest = vb_locktab_spares_oldest, .node_bytes = vb_locktab_node_bytes,            \
+	.client_open = vb_locktab_client_open, .client_close = vb_locktab_client_close,            \
+	.server_open = vb_locktab_server_open, .server_close = vb_locktab_server_close,            \
+	.acquire = vb_locktab_acquire, .try_acquire = vb_locktab_try,                              \
+	.release = vb_locktab_release, .release_all = vb_locktab_release_all,                      \
+	.convert = vb_locktab_convert, .serve = vb_locktab_serve, .tend = vb_locktab_tend
 
 /* ---- messages and mailboxes (table_mail.c) ---- */
 

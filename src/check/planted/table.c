@@ -24,6 +24,12 @@ static bool waits_behind_anybody(const struct vb_tq_req *r, const struct vb_tq_r
 	return other->state == VB_TQ_WAITING || vb_tq_rules.may_wait(r, other);
 }
 
+/* No cycle comes of it, but whoever tries again for long enough is the oldest and dies each time. */
+static bool younger_waits(const struct vb_tq_req *r, const struct vb_tq_req *other)
+{
+	return !vb_tq_rules.may_wait(r, other);
+}
+
 /* Who gives up is taken out, and nobody looks who may go now. */
 static void leave_silently(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns)
 {
@@ -37,7 +43,7 @@ static void leave_the_queue_only(struct vb_tq *q, struct vb_tq_req *r, uint64_t 
 		vb_tq_leave(q, r, now_ns);
 }
 
-static struct vb_tq_rules with_six, with_queue, with_silence, with_rest;
+static struct vb_tq_rules with_six, with_queue, with_youth, with_silence, with_rest;
 
 static int open_with(struct vb_lock_space *space, struct vb_tq_rules *rules,
 		     const struct vb_tq_rules *wrong)
@@ -69,6 +75,14 @@ static int open_queue(struct vb_lock_space *s)
 	return open_with(s, &with_queue, &(struct vb_tq_rules){.may_wait = waits_behind_anybody});
 }
 
+static int open_youth(struct vb_lock_space *s)
+{
+	struct vb_locktab_options *o = s->options;
+
+	o->policy = VB_LOCKTAB_WAIT_DIE;
+	return open_with(s, &with_youth, &(struct vb_tq_rules){.may_wait = younger_waits});
+}
+
 static int open_silence(struct vb_lock_space *s)
 {
 	return open_with(s, &with_silence, &(struct vb_tq_rules){.withdraw = leave_silently});
@@ -96,6 +110,8 @@ const struct vb_lock_ops vb_planted_wait_die_holders =
 	TABLE("wait-die-holders", "stuck",
 	      "Wait-Die that compares with the holders and not with those ahead in the queue",
 	      open_queue);
+const struct vb_lock_ops vb_planted_wait_die_inverted = TABLE(
+	"wait-die-inverted", "oldest-denied", "Wait-Die upside down: the older dies", open_youth);
 const struct vb_lock_ops vb_planted_lost_waiter =
 	TABLE("lost-waiter", "stuck", "wakes nobody when somebody gives up", open_silence);
 const struct vb_lock_ops vb_planted_grant_left_behind =
