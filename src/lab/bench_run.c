@@ -39,6 +39,13 @@ int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_o
 	return vb_lock_space_open(fabric, &p, out);
 }
 
+/* A recovery lets everybody queue anew: no order is promised across it.  Who holds a lock for longer
+ * than a lease is taken for dead. */
+static bool needs_recovery(const struct vb_bench_opts *o)
+{
+	return o->fail_rate > 0 || o->hold_ns >= o->lease_ns || o->scan_ns >= o->lease_ns;
+}
+
 int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_space *space,
 			struct vb_audit **out)
 {
@@ -49,8 +56,7 @@ int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_s
 		.ops = space->ops,
 		.space = space,
 		.fencing = plan->o.fencing,
-		/* A recovery lets everybody queue anew: no order is promised across it. */
-		.bypass = plan->o.fabric == VB_BENCH_SIM && plan->o.fail_rate == 0,
+		.bypass = plan->o.fabric == VB_BENCH_SIM && !needs_recovery(&plan->o),
 	};
 
 	*out = NULL;

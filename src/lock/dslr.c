@@ -46,7 +46,7 @@
  * 5. A waiter that has not looked for a lease gives its ticket up unseen: it may have been reset
  * away
  *    and the numbers may have come round.  For the same reason a refused client begins to count
- *    anew after a lease without a look, and the CAS of a reset is posted within half a lease of the
+ *    anew after a lease without a look, and the CAS of a reset takes effect within a lease of the
  *    look that it compares with, or not at all.  (What remains: COUNT_MAX tickets within one lease,
  *    and both counters exactly at the old ticket. At 32,768 and 10 ms that takes 3.3 million grants
  *    of one lock per second, and luck of 1 in 2^30.)
@@ -55,9 +55,9 @@
  * noticed:
  *    others count their 2 leases from the moment at which the counters moved.
  *
- *    A release that is posted half a lease after the end of its lease, or later, leaves the word
- *    alone: a lease after the end others may reset it, and then the numbers may come round (5.).
- *    Where nobody writes they do, exactly: zeroed, n_X is 0 again and n_S anything.
+ *    A release takes effect within a lease of the end of its lease, or not at all: then others may
+ *    reset the word, and the numbers may come round (5.).  Where nobody writes they do, exactly:
+ *    zeroed, n_X is 0 again and n_S anything.
  *
  * Leases of several slots (seed 000, section 5.1): a ticket may have k slots.  Its FAA and its
  * release add k, its lease is k leases long.  Where that departs from the paper:
@@ -188,12 +188,11 @@ int dslr_try_acquire(struct vb_lock_client *me, struct vb_claim *c)
 
 /*
  * Nobody resets within a lease of the end of ours: patience is two leases and more, counted from
- * when the counters came to our ticket, and so did our lease.  What is posted until then takes
- * effect before.
+ * when the counters came to our ticket, and so did our lease.
  */
 static inline uint64_t release_by_ns(const struct vb_lock_client *me, const struct vb_claim *c)
 {
-	return c->valid_until_ns + me->space->lease_ns / 2;
+	return c->valid_until_ns + dslr_options_of(me)->landing_ns;
 }
 
 /* Both n must still be the writer's ticket; nobody else can have moved them but by a reset. */

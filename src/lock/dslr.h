@@ -57,7 +57,10 @@ struct dslr_options {
 	uint64_t omega_ns;
 	uint64_t backoff_base_ns, backoff_cap_ns;
 	uint64_t slots;
-	uint64_t patience_slots; /* no option: slots, except in a planted bug */
+	/* No options, but what follows from them. */
+	uint64_t patience_slots; /* slots, except in a planted bug */
+	uint64_t landing_ns;     /* what is posted so long after a moment takes effect within a
+				  * lease of it */
 };
 
 /* Below, a lease could see the counters come round, and a crowd could fill them at once. */
@@ -114,6 +117,14 @@ static inline uint64_t dslr_blind_ns(const struct vb_lock_client *me,
 				     const struct dslr_word_ops *ops)
 {
 	return ops->blind_leases * me->space->lease_ns;
+}
+
+/* A CAS that compares with a look posted at that time is posted until this time. */
+static inline uint64_t dslr_compare_by_ns(const struct vb_lock_client *me,
+					  const struct dslr_word_ops *ops, uint64_t looked_ns)
+{
+	return looked_ns + (ops->blind_leases - 1) * me->space->lease_ns +
+	       dslr_options_of(me)->landing_ns;
 }
 
 static inline uint64_t dslr_lease_ns(const struct vb_lock_client *me, const struct vb_claim *c)

@@ -171,8 +171,7 @@ static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_
 	if (upd_max_w(free) + c->leases > dslr_options_of(me)->count_max)
 		free = upd_word(upd_era(free), 0, 0, 0, 0);
 	err = vb_cas64_before(me->ep, c->entry, w, free + slots_of(c),
-			      looked_ns + dslr_blind_ns(me, &word_ops) - me->space->lease_ns / 2,
-			      &old);
+			      dslr_compare_by_ns(me, &word_ops, looked_ns), &old);
 	if (err == -VB_ETOOLATE || (err == 0 && old != w))
 		return -EAGAIN;
 	if (err)

@@ -13,6 +13,7 @@ int dslr_open(struct vb_lock_space *s)
 	struct dslr_options *o = s->options;
 
 	o->patience_slots = o->slots;
+	o->landing_ns = s->lease_ns - vb_lock_stretch(s, s->fabric->caps.verb_bound_ns);
 	if (o->slots * DSLR_COUNT_MIN > o->count_max)
 		return vb_fail(-EINVAL,
 			       "'%s': leases of %llu slots and counters that end at %llu: take at "
@@ -116,9 +117,8 @@ static int reset(struct vb_lock_client *me, struct vb_claim *c, const struct dsl
 		 uint64_t w, uint64_t looked_ns)
 {
 	uint64_t old;
-	int err =
-		vb_cas64_before(me->ep, c->entry, w, ops->reset_word(me, w),
-				looked_ns + dslr_blind_ns(me, ops) - me->space->lease_ns / 2, &old);
+	int err = vb_cas64_before(me->ep, c->entry, w, ops->reset_word(me, w),
+				  dslr_compare_by_ns(me, ops, looked_ns), &old);
 
 	/* What it did shows at the next look. */
 	if (err == -VB_ETOOLATE || err == -VB_EUNKNOWN)

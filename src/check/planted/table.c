@@ -24,7 +24,8 @@ static bool waits_behind_anybody(const struct vb_tq_req *r, const struct vb_tq_r
 	return other->state == VB_TQ_WAITING || vb_tq_rules.may_wait(r, other);
 }
 
-/* No cycle comes of it, but whoever tries again for long enough is the oldest and dies each time. */
+/* No cycle comes of it, but whoever tries again for long enough is the oldest and dies each
+ * time. */
 static bool younger_waits(const struct vb_tq_req *r, const struct vb_tq_req *other)
 {
 	return !vb_tq_rules.may_wait(r, other);
