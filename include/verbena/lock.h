@@ -131,7 +131,7 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 				struct vb_lock_server **out);
 
 /* A client at `node`. -ENOMEM, -ENOSPC (endpoints), -VB_EPEERGONE (a needed server is not
- * there). */
+ * there), -VB_EUNKNOWN (its node was out of reach for seconds). */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
 /* Grants still held are released; places in queues are waited for, up to two leases. */
 void vb_lock_client_close(struct vb_lock_client *client);

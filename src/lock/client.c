@@ -76,7 +76,9 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 	if (err == 0 && space->ops->caps & VB_LOCK_SERVER) {
 		vb_peer server;
 
-		err = vb_lock_server_worker(me, 0, 0, &server);
+		err = vb_lock_server_find(me, 0);
+		if (err == 0)
+			err = vb_lock_server_worker(me, 0, 0, &server);
 		if (err)
 			vb_ep_close(me->ep);
 	}

@@ -63,6 +63,11 @@ static int surely(struct vb_ep *ep, uint8_t op, vb_addr at, void *buf, uint32_t 
 	return err;
 }
 
+int vb_lock_header_read(struct vb_ep *ep, vb_addr at, void *buf, uint32_t len)
+{
+	return surely(ep, VB_OP_READ, at, buf, len);
+}
+
 static int fill(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint64_t hash)
 {
 	struct header_fixed h = {.ops_hash = hash, .locks = s->locks, .lease_ns = s->lease_ns};

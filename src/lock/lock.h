@@ -321,6 +321,8 @@ static inline bool vb_lock_is_entry(const struct vb_lock_space *s, uint16_t node
 int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out);
 /* One worker of one node. */
 int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned worker, vb_peer *out);
+/* Reads the names of a node's workers, for whoever begins: waits for a link that is down. */
+int vb_lock_server_find(struct vb_lock_client *me, uint16_t node);
 /* The cached name did not answer: read the header again next time. */
 void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node);
 /* Bytes of an entry under these options ("key=value,..."; NULL: defaults) on that many nodes; 0:

@@ -224,19 +224,21 @@ void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node)
 	__atomic_store_n(&space->worker_cache[node], 0, __ATOMIC_RELAXED);
 }
 
-static int read_header(struct vb_lock_client *me, uint16_t node)
+/* `read` is vb_read, or waits for a link that is down. */
+static int read_header(struct vb_lock_client *me, uint16_t node,
+		       int (*read)(struct vb_ep *, vb_addr, void *, uint32_t))
 {
 	struct vb_lock_space *s = me->space;
 	vb_peer *cache = &s->server_cache[(size_t)node * VB_LOCK_WORKERS_MAX];
 	uint64_t workers, server[VB_LOCK_WORKERS_MAX];
-	int err = vb_read64(me->ep, vb_lock_header_field(s, node, workers), &workers);
+	int err = read(me->ep, vb_lock_header_field(s, node, workers), &workers, sizeof(workers));
 
 	if (err)
 		return err;
 	if (workers == 0 || workers > VB_LOCK_WORKERS_MAX)
 		return -VB_EPEERGONE;
-	err = vb_read(me->ep, vb_lock_header_field(s, node, server), server,
-		      (uint32_t)(workers * sizeof(server[0])));
+	err = read(me->ep, vb_lock_header_field(s, node, server), server,
+		   (uint32_t)(workers * sizeof(server[0])));
 	if (err)
 		return err;
 	/* Clients of other threads may read the same at the same time; they write the same. */
@@ -246,13 +248,14 @@ static int read_header(struct vb_lock_client *me, uint16_t node)
 	return 0;
 }
 
-static int known_workers(struct vb_lock_client *me, uint16_t node, unsigned *out)
+static int find_workers(struct vb_lock_client *me, uint16_t node,
+			int (*read)(struct vb_ep *, vb_addr, void *, uint32_t), unsigned *out)
 {
 	struct vb_lock_space *s = me->space;
 	unsigned n = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
 
 	if (vb_unlikely(n == 0)) {
-		int err = read_header(me, node);
+		int err = read_header(me, node, read);
 
 		if (err == -VB_EPEERGONE)
 			vb_error("nobody serves '%s' locks on node %u; start a server there",
@@ -263,6 +266,18 @@ static int known_workers(struct vb_lock_client *me, uint16_t node, unsigned *out
 	}
 	*out = n;
 	return n ? 0 : -VB_EPEERGONE;
+}
+
+static int known_workers(struct vb_lock_client *me, uint16_t node, unsigned *out)
+{
+	return find_workers(me, node, vb_read, out);
+}
+
+int vb_lock_server_find(struct vb_lock_client *me, uint16_t node)
+{
+	unsigned workers;
+
+	return find_workers(me, node, vb_lock_header_read, &workers);
 }
 
 int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned worker, vb_peer *out)

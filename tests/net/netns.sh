@@ -112,9 +112,10 @@ is "the link was cut while they ran" [ $cuts -gt 0 ]
 is 'nobody had to be stopped' [ "$(printf '%s\n' "${ends[@]}" | grep -cE '^(124|137)$')" = 0 ]
 is 'the first is the root: it alone writes' [ -s "$work/1.json" -a ! -e "$work/2.json" -a ! -e "$work/3.json" ]
 is 'every lock ran' jq -e --argjson n "${locks:-0}" '.runs | length == $n' "$work/1.json"
-# A lock without recovery may be lost to a cut before anything is counted: then the run says so.
+# A lock without recovery may be lost to a cut before anything is counted: then the run says so.  And
+# where a verb takes longer than a lease (drtm's readers have 400 us), every grant may be lost.
 is 'something was locked in each, or it says why not' \
-	jq -e 'all(.runs[]; .ops > 0 or .stalled != null)' "$work/1.json"
+	jq -e 'all(.runs[]; .ops > 0 or .stalled != null or .lost > 0)' "$work/1.json"
 is 'the audit is clean' jq -e 'all(.runs[]; .audit.violations == 0 and .audit.checked_ops > 0)' "$work/1.json"
 is 'nobody was lost' jq -e 'all(.runs[]; .died == null)' "$work/1.json"
 finish
