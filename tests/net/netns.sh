@@ -81,23 +81,42 @@ flows() {
 	done
 }
 
-pids=()
-for i in 1 2 3; do
-	start $i
-done
-cuts=0
-while flows; do
-	ip -n $switch link set p$cut down
-	sleep 0.4
-	ip -n $switch link set p$cut up
-	cuts=$((cuts + 1))
-	sleep 0.3
-done
-ends=()
-for i in 1 2 3; do
-	wait "${pids[i]}"
-	ends[i]=$?
-	pids[i]=
+# One run with its cuts, to its end.
+attempt() {
+	pids=() ends=() cuts=0
+	for i in 1 2 3; do
+		start $i
+	done
+	while flows; do
+		ip -n $switch link set p$cut down
+		sleep 0.4
+		ip -n $switch link set p$cut up
+		cuts=$((cuts + 1))
+		sleep 0.3
+	done
+	for i in 1 2 3; do
+		wait "${pids[i]}"
+		ends[i]=$?
+		pids[i]=
+	done
+}
+
+# UCX 1.13.1 may crash in its TCP transport when both ends connect anew at once (doc/cluster.md): such
+# a run says nothing of us and is made again, with the next port.  Where the kernel says that
+# somebody else's code crashed, it stands.
+ucx_crashed() {
+	local line
+	printf '%s\n' "${ends[@]}" | grep -qx 139 || return 1
+	line=$(dmesg 2>/dev/null | grep segfault | tail -n 1)
+	[ -z "$line" ] || [[ $line == *libuct* ]]
+}
+
+for again in 1 2 3 4; do
+	attempt
+	ucx_crashed || break
+	echo "# attempt $again: UCX crashed in its TCP transport"
+	port=$((port + 1))
+	rm -f "$work"/[123].json
 done
 
 # What `is` shows of a failure.
