@@ -111,7 +111,7 @@ ucx_crashed() {
 	[ -z "$line" ] || [[ $line == *libuct* ]]
 }
 
-for again in 1 2 3 4; do
+for again in 1 2 3 4 5 6; do
 	attempt
 	ucx_crashed || break
 	echo "# attempt $again: UCX crashed in its TCP transport"
