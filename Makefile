@@ -2,16 +2,17 @@
 # The two commands of the README, and short names for what Meson does.
 #
 #	make demo     installs what is missing, builds, runs all locks and protocols, shows the results
-#	make test     the same for the tests
+#	make test     the same for the tests: every suite, once
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 
-.PHONY: help demo test test-rdma build bench install clean
+.PHONY: help demo test test-all test-rdma build bench install clean
 
 help:
 	@echo 'make demo      install what is missing (Debian), build, run every lock and protocol, show results'
-	@echo 'make test      install what is missing (Debian), run every test'
+	@echo 'make test      install what is missing (Debian), run every suite once: some ten minutes on two cores'
+	@echo 'make test-all  the same, then clang, the sanitizers, the fuzzers and RDMA: what CI runs, under an hour'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
 	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'
 	@echo 'make bench     build and run the micro-benchmarks'
@@ -22,7 +23,10 @@ demo:
 	@BUILD='$(BUILD)' scripts/demo.sh
 
 test:
-	@scripts/test.sh
+	@scripts/test.sh quick
+
+test-all:
+	@scripts/test.sh all
 
 test-rdma:
 	@scripts/test.sh rdma

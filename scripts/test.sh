@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `make test` does, stage by stage; the last line is "N passed, N failed[, N skipped]".  A case
-# is one cmocka case, one line of a TAP test, or one check of this script.  Exit status 0 only if
-# something ran and nothing failed.
+# What `make test` and `make test-all` do, stage by stage; the last line is "N passed, N failed[, N
+# skipped]".  A case is one cmocka case, one line of a TAP test, or one check of this script.  Exit
+# status 0 only if something ran and nothing failed.
 #
-# usage: scripts/test.sh [STAGE...]     without arguments every stage, in the order of `stages` below
+# usage: scripts/test.sh [quick|all|STAGE...]
+#
+#	quick   what `make test` runs (also without arguments): every suite, once, with gcc
+#	all     what `make test-all` and CI run: quick, then clang, sanitizers, fuzzers and RDMA
 #
 # VERBENA_TEST_DIR    where the builds go (build-test)
 # VERBENA_TEST_SEEDS  seeds per lock in the stage "seeds" (200)
@@ -15,14 +18,22 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-stages='gcc clang seeds planted asan tsan fuzz rdma package format'
+quick='format gcc seeds planted package'
+thorough='clang asan tsan fuzz rdma'
+stages="$quick $thorough"
 out=${VERBENA_TEST_DIR-build-test}
 seeds=${VERBENA_TEST_SEEDS-200}
+# shellcheck disable=SC2086
+all=$*
+case "$all" in
+'' | quick) set -- $quick ;;
+all) set -- $stages ;;
+esac
 for stage in "$@"; do
 	case " $stages " in
 	*" $stage "*) ;;
 	*)
-		echo "verbena: no stage '$stage'; there are: $stages" >&2
+		echo "verbena: no stage '$stage'; there are: quick, all, or some of: $stages" >&2
 		exit 2
 		;;
 	esac
@@ -288,15 +299,19 @@ stage_format() {
 
 # ---- running them ----
 
-# shellcheck disable=SC2086
-[ $# -gt 0 ] || set -- $stages
+begin=$SECONDS done=0
 for stage in "$@"; do
 	echo
-	echo "==== $stage ===="
-	begin=$SECONDS p=$(count pass) f=$(count fail) s=$(count skip)
+	echo "==== $stage: stage $((done + 1)) of $#; so far $(count pass) passed, $(count fail) failed, $((SECONDS - begin)) s ===="
+	stage_begin=$SECONDS p=$(count pass) f=$(count fail) s=$(count skip)
 	"stage_$stage"
 	printf '%-10s %8d %8d %8d %6d s\n' "$stage" $(($(count pass) - p)) $(($(count fail) - f)) \
-		$(($(count skip) - s)) $((SECONDS - begin)) >>"$summary"
+		$(($(count skip) - s)) $((SECONDS - stage_begin)) >>"$summary"
+	done=$((done + 1))
+	if [ "$all" = all ] && [ "$stage" = "${quick##* }" ]; then
+		echo
+		echo "That was \`make test\`: $(count pass) passed, $(count fail) failed in $((SECONDS - begin)) s; the rest follows."
+	fi
 done
 
 passed=$(count pass) failed=$(count fail) skipped=$(count skip)
