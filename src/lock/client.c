@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's calls, the same for every protocol: bookkeeping of claims, husks, fencing tokens,
- * watching.  What a protocol does is in its own file.
- *
- * The life of a claim:
- *
- *	FREE -> BUSY -> HELD -> FREE            acquire, release
- *	        BUSY -> FREE                    not granted, nothing left behind
- *	        BUSY -> HUSK -> FREE            gave up in a queue: handed on when its turn came
- *	        BUSY -> HUSK -> BUSY            the client came back and took the place over
+ * A client's calls, the same for every protocol: bookkeeping of claims, fencing tokens, watching.
+ * What a protocol does is in its own file; husks are in husk.c.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"
@@ -17,8 +10,7 @@
 
 #include "base/log.h"
 #include "lock/board.h"
-
-enum vb_claim_state { CLAIM_FREE, CLAIM_BUSY, CLAIM_HELD, CLAIM_HUSK };
+#include "lock/claim.h"
 
 uint64_t vb_lock_now(const struct vb_lock_client *me)
 {
@@ -148,16 +140,6 @@ struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock)
 	return c != NULL && c->state == CLAIM_HELD ? c : NULL;
 }
 
-static void free_claim(struct vb_lock_client *me, struct vb_claim *c)
-{
-	if (me->space->ops->caps & VB_LOCK_MESSAGES)
-		vb_box_close(&c->box);
-	c->state = CLAIM_FREE;
-	c->queued = c->held = false;
-	me->used[c->slot / 64] &= ~(1ull << c->slot % 64);
-	me->n_used--;
-}
-
 static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 				  uint32_t leases)
 {
@@ -193,7 +175,7 @@ static int take_token(struct vb_lock_client *me, struct vb_claim *c)
 
 /* A release that waits for messages must get through although its task is cancelled; the others
  * await nothing but verbs, which cancellation does not touch. */
-static int protocol_release(struct vb_lock_client *me, struct vb_claim *c)
+int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct vb_lock_ops *ops = me->space->ops;
 	int err;
@@ -211,81 +193,6 @@ static int protocol_release(struct vb_lock_client *me, struct vb_claim *c)
 	return err;
 }
 
-/*
- * The husk: stands in the queue in the client's place, and hands on at once when the turn comes.  A
- * client that wants the lock again after all cancels it and names itself the adopter; whatever the
- * husk has by then (still waiting, just granted, or thrown out) is the adopter's.
- */
-static void husk_body(void *arg)
-{
-	struct vb_claim *c = arg;
-	struct vb_lock_client *me = c->me;
-	int err = me->space->ops->resume(me, c, VB_FOREVER);
-	struct vb_task *adopter;
-	bool adopt;
-
-	if (err == 0 && !c->adopt) {
-		/* An adopter may come while the release is under way; he finds no place any
-		 * more. */
-		protocol_release(me, c);
-	}
-	adopter = c->adopter;
-	adopt = c->adopt;
-	c->husk = NULL;
-	c->adopter = NULL;
-	me->husks--;
-	if (adopt)
-		c->state = CLAIM_BUSY;
-	else
-		free_claim(me, c);
-	if (adopter)
-		vb_task_wake(adopter);
-}
-
-static int leave_husk(struct vb_lock_client *me, struct vb_claim *c)
-{
-	static const struct vb_task_params params = {.name = "husk", .daemon = true};
-	int err;
-
-	c->state = CLAIM_HUSK;
-	c->adopter = NULL;
-	c->adopt = false;
-	err = vb_task_spawn(me->ep->sched, husk_body, c, &params, &c->husk);
-	if (err == 0)
-		me->husks++;
-	return err;
-}
-
-/*
- * The client asks for a lock in whose queue its husk stands.  Same mode, and no fewer leases:
- * takes the place over, 0 and *out.  Otherwise: waits for the husk to be through, 0 and *out =
- * NULL.
- */
-static int adopt_husk(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
-		      uint32_t leases, uint64_t until_ns, struct vb_claim **out)
-{
-	int err = 0;
-
-	if (c->adopter)
-		return vb_fail(-EDEADLK,
-			       "lock %" PRIu64 " is already being waited for by this client",
-			       c->lock);
-	c->adopter = vb_task_self();
-	c->adopt = c->mode == mode && c->leases >= leases;
-	if (c->adopt)
-		vb_task_cancel(c->husk);
-	/* A cancelled husk ends as soon as its verbs are done: that wait is bounded by itself. */
-	while (c->adopter == vb_task_self() && err == 0)
-		err = c->adopt ? vb_task_suspend_uninterruptible(VB_FOREVER)
-			       : vb_task_suspend(vb_ep_base(me->ep, until_ns));
-	if (c->adopter == vb_task_self()) {
-		c->adopter = NULL;
-		return err;
-	}
-	*out = c->adopt ? c : NULL;
-	return 0;
-}
-
 /* Granted by the protocol: what is left to do before the caller may have it. */
 static int confirm(struct vb_lock_client *me, struct vb_claim *c)
 {
@@ -293,7 +200,7 @@ static int confirm(struct vb_lock_client *me, struct vb_claim *c)
 		int err = take_token(me, c);
 
 		if (err) {
-			protocol_release(me, c);
+			vb_claim_release(me, c);
 			return err;
 		}
 	}
@@ -301,7 +208,7 @@ static int confirm(struct vb_lock_client *me, struct vb_claim *c)
 	 * has been read since the last time this task slept. */
 	if (c->valid_until_ns != VB_FOREVER && vb_ep_now_coarse(me->ep) >= c->valid_until_ns) {
 		me->lost++;
-		protocol_release(me, c);
+		vb_claim_release(me, c);
 		return -ESTALE;
 	}
 	return 0;
@@ -362,7 +269,7 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 	const struct vb_lock_watch *w = me->space->watch;
 	uint64_t lock = c->lock;
 
-	if ((err == -ETIMEDOUT || err == -ECANCELED) && c->queued && leave_husk(me, c) != 0) {
+	if ((err == -ETIMEDOUT || err == -ECANCELED) && c->queued && vb_husk_leave(me, c) != 0) {
 		/* No memory for the husk's stack: we must stand here ourselves. */
 		bool shielded = vb_task_shield(true);
 
@@ -380,7 +287,7 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 		return 0;
 	}
 	if (c->state != CLAIM_HUSK)
-		free_claim(me, c);
+		vb_claim_free(me, c);
 	if (vb_unlikely(w != NULL))
 		w->not_granted(w->ctx, me, lock, err);
 	return err;
@@ -418,7 +325,7 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 			       "lock %" PRIu64 " is already held or awaited by this client", lock);
 	if (vb_unlikely(c != NULL)) {
 		enum vb_mode served = vb_mode_served(me->space->ops->caps, mode);
-		int err = adopt_husk(me, c, served, leases, until_ns, out);
+		int err = vb_husk_adopt(me, c, served, leases, until_ns, out);
 
 		if (err || *out)
 			return err;
@@ -641,7 +548,7 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 		w->releasing(w->ctx, me, c);
 	if (vb_unlikely(me->timing != NULL))
 		timing_begin(me, VB_CALL_REL);
-	err = protocol_release(me, c);
+	err = vb_claim_release(me, c);
 	if (vb_unlikely(me->timing != NULL))
 		vb_phase_switch(me, VB_PHASE_IA);
 	if (err == -VB_ELOST)
@@ -649,7 +556,7 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 	if (vb_unlikely(me->board != NULL))
 		vb_board_gives_up(me, lock);
 	grant->claim = NULL;
-	free_claim(me, c);
+	vb_claim_free(me, c);
 	if (vb_unlikely(w != NULL))
 		w->released(w->ctx, me, lock, err);
 	return err;
@@ -703,7 +610,7 @@ static int release_together(struct vb_lock_client *me, struct vb_grant grants[],
 		if (vb_unlikely(me->board != NULL))
 			vb_board_gives_up(me, grants[i].lock);
 		grants[i].claim = NULL;
-		free_claim(me, c);
+		vb_claim_free(me, c);
 		if (vb_unlikely(w != NULL))
 			w->released(w->ctx, me, grants[i].lock, ended);
 		err = worse(err, ended);
@@ -745,7 +652,7 @@ void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 	if (me->board)
 		vb_board_gives_up(me, c->lock);
 	grant->claim = NULL;
-	free_claim(me, c);
+	vb_claim_free(me, c);
 }
 
 static void close_claim(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
@@ -755,25 +662,9 @@ static void close_claim(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 
 		give(c, &g);
 		vb_lock_release(me, &g);
-		return;
+	} else {
+		vb_husk_close(me, c, until_ns);
 	}
-	/* Its turn comes within two leases, or is mended by others then. */
-	c->adopter = vb_task_self();
-	c->adopt = false;
-	while (c->adopter == vb_task_self() &&
-	       vb_task_suspend_uninterruptible(vb_ep_base(me->ep, until_ns)) == 0)
-		;
-	if (c->adopter != vb_task_self())
-		return;
-	vb_warn("a place in the queue of lock %" PRIu64 " is left behind by a closing client",
-		c->lock);
-	c->adopt = true;
-	vb_task_cancel(c->husk);
-	while (c->adopter == vb_task_self())
-		vb_task_suspend_uninterruptible(VB_FOREVER);
-	if (c->held)
-		protocol_release(me, c);
-	free_claim(me, c);
 }
 
 void vb_lock_client_close(struct vb_lock_client *me)
