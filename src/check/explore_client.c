@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "check/explore_inner.h"
 
+#define CONVERSIONS_MAX 3
+
 void explore_go_wrong(struct slot *s, const char *call, int err)
 {
 	struct explore *x = s->x;
@@ -227,15 +229,14 @@ static void judge_conversion(struct slot *s, int err, bool timed)
 }
 
 /* To a mode that permits more, or less; others mean the same as a conversion to X. */
-static void convert_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+static int convert_once(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
 	enum vb_mode mode = draw_mode(s);
 	uint64_t timeout = VB_FOREVER_NS;
 	int err;
 
-	if (!vb_rng_chance(&s->rng, s->x->d->p_convert))
-		return;
-	if (vb_rng_chance(&s->rng, s->x->d->p_timeout))
+	/* Often about as long as an answer takes: given up while it is under way. */
+	if (vb_rng_chance(&s->rng, 2 * s->x->d->p_timeout))
 		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
 	if (!vb_mode_covers(g->mode, mode) && !vb_mode_covers(mode, g->mode))
 		mode = VB_EXCLUSIVE;
@@ -248,6 +249,22 @@ static void convert_somehow(struct slot *s, struct vb_lock_client *me, struct vb
 		judge_denial(s, me);
 	if (err == 0)
 		hold(s, me);
+	return err;
+}
+
+/* None to three in a row: one that is turned down must leave what those before it came to. */
+static void convert_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+{
+	if (!vb_rng_chance(&s->rng, s->x->d->p_convert))
+		return;
+	for (uint64_t n = 1 + vb_rng_below(&s->rng, CONVERSIONS_MAX); n > 0; n--) {
+		int err = convert_once(s, me, g);
+
+		if (err == -VB_ELOST || err == -VB_EUNKNOWN || err == -VB_EPEERGONE)
+			return;
+	}
+	/* What is held now others may find out. */
+	hold(s, me);
 }
 
 static void give_back_two(struct slot *s, struct vb_lock_client *me, struct vb_grant g[2])

@@ -48,8 +48,8 @@ struct vb_tq_req {
 	uint64_t granted_ns;
 	enum vb_mode mode;   /* held or wanted */
 	enum vb_mode target; /* VB_TQ_CONVERTING: wanted */
-	enum vb_mode before; /* what the last conversion came from */
-	uint64_t converted;  /* its number; 0: none */
+	enum vb_mode before; /* held when the last conversion was asked for, refused or not */
+	uint64_t converted;  /* its number; 0: none, or undone */
 	enum vb_tq_state state;
 	bool bounded; /* may be timed out */
 	bool reached; /* the search for cycles has been here */
@@ -62,6 +62,8 @@ struct vb_tq_rules {
 	bool (*may_wait)(const struct vb_tq_req *r, const struct vb_tq_req *other);
 	/* A request that its client gave up leaves, whatever it holds or waits for. */
 	void (*withdraw)(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
+	/* A conversion is asked for: its number, and to what it goes back if it is undone. */
+	void (*converts)(struct vb_tq_req *r, uint64_t number);
 };
 extern const struct vb_tq_rules vb_tq_rules;
 
@@ -105,9 +107,9 @@ void vb_tq_leave(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
 void vb_tq_unlink(struct vb_tq *q, struct vb_tq_req *r);
 /* The end of a wait for another mode: held as before. */
 void vb_tq_stop_converting(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
-/* The conversion that was asked for last is not wanted any more: a wait for it ends, and what it
- * has added is given up. */
-void vb_tq_undo(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
+/* The conversion with that number is not wanted any more: a wait for it ends, and what it has added
+ * is given up.  One before it, or one that was refused, has nothing to undo. */
+void vb_tq_undo(struct vb_tq *q, struct vb_tq_req *r, uint64_t number, uint64_t now_ns);
 /* A hold that an agent before this one has granted.  0; -VB_ELOST: it excludes what is held;
  * -ENOBUFS. */
 int vb_tq_restore(struct vb_tq *q, struct vb_tq_owner *o, const struct vb_tq_want *w,

@@ -72,10 +72,18 @@ static bool older_waits(const struct vb_tq_req *r, const struct vb_tq_req *other
 	return r->owner->name < other->owner->name;
 }
 
+/* Noted with the asking: a conversion that is refused has come from where it stays. */
+static void note_conversion(struct vb_tq_req *r, uint64_t number)
+{
+	r->converted = number;
+	r->before = r->mode;
+}
+
 const struct vb_tq_rules vb_tq_rules = {
 	.exclude = vb_modes_exclude,
 	.may_wait = older_waits,
 	.withdraw = vb_tq_leave,
+	.converts = note_conversion,
 };
 
 /* ---- opening ---- */
@@ -293,7 +301,6 @@ static void change_mode(struct vb_tq *q, struct vb_tq_req *r, enum vb_mode mode,
 {
 	r->lock->granted[r->mode]--;
 	r->lock->granted[mode]++;
-	r->before = r->mode;
 	r->mode = mode;
 	r->state = VB_TQ_HELD;
 	/* A token must grow with each exclusive grant, also with one by conversion. */
@@ -516,7 +523,7 @@ int vb_tq_convert(struct vb_tq *q, struct vb_tq_req *r, const struct vb_tq_want 
 {
 	struct vb_tq_lock *l = r->lock;
 
-	r->converted = w->number;
+	q->p.rules->converts(r, w->number);
 	r->asked_ns = now_ns;
 	if (vb_mode_covers(r->mode, w->mode)) {
 		change_mode(q, r, w->mode, now_ns);
@@ -561,8 +568,11 @@ void vb_tq_stop_converting(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns
 	wake(q, r->lock, now_ns);
 }
 
-void vb_tq_undo(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns)
+void vb_tq_undo(struct vb_tq *q, struct vb_tq_req *r, uint64_t number, uint64_t now_ns)
 {
+	if (r->converted != number)
+		return;
+	r->converted = 0;
 	if (r->state == VB_TQ_CONVERTING) {
 		vb_tq_stop_converting(q, r, now_ns);
 	} else if (r->mode != r->before && vb_mode_covers(r->mode, r->before)) {

@@ -334,7 +334,7 @@ static int do_stop(struct agent *a, struct session *ss, const struct vb_locktab_
 	if (r == NULL)
 		return 0;
 	if (r->converted == ask->ref)
-		vb_tq_undo(a->q, r, now);
+		vb_tq_undo(a->q, r, ask->ref, now);
 	else
 		(o->rules != NULL ? o->rules : &vb_tq_rules)->withdraw(a->q, r, now);
 	return 0;

@@ -332,7 +332,7 @@ static void test_undo(void **state)
 	assert_int_equal(asks(&f, 1, 1, VB_SHARED), 0);
 	assert_int_equal(converts(&f, 0, VB_EXCLUSIVE), -EINPROGRESS);
 	assert_int_equal(asks(&f, 2, 1, VB_SHARED), -EINPROGRESS);
-	vb_tq_undo(f.q, f.req[0], f.now);
+	vb_tq_undo(f.q, f.req[0], 2, f.now);
 	assert_int_equal(f.said[2], 0);
 	assert_int_equal(f.req[0]->mode, VB_SHARED);
 	leaves(&f, 1);
@@ -340,9 +340,55 @@ static void test_undo(void **state)
 	/* Granted already, and given up all the same. */
 	assert_int_equal(converts(&f, 0, VB_EXCLUSIVE), 0);
 	assert_int_equal(asks(&f, 2, 1, VB_SHARED), -EINPROGRESS);
-	vb_tq_undo(f.q, f.req[0], f.now);
+	vb_tq_undo(f.q, f.req[0], 2, f.now);
 	assert_int_equal(f.said[2], 0);
 	vb_tq_close(f.q);
+}
+
+static int converts_as(struct fixture *f, unsigned i, enum vb_mode mode, uint64_t number)
+{
+	struct vb_tq_want w = {.age = i, .number = number, .mode = mode};
+
+	f->said[i] = NONE;
+	return vb_tq_convert(f->q, f->req[i], &w, f->now);
+}
+
+/* Granted, refused, and the refused one is given up by who has not heard of that: what was granted
+ * before it stays.  `refusal` is how the policy says no. */
+static void undo_refused(enum vb_locktab_policy policy, int refusal)
+{
+	struct fixture f;
+
+	open_queue(&f, policy, 16);
+	assert_int_equal(asks(&f, 0, 1, VB_INTENT_SHARED), 0);
+	assert_int_equal(asks(&f, 1, 1, VB_INTENT_SHARED), 0);
+	assert_int_equal(converts_as(&f, 1, VB_INTENT_EXCLUSIVE, 2), 0);
+	if (refusal == -EDEADLK)
+		assert_int_equal(converts_as(&f, 0, VB_EXCLUSIVE, 2), -EINPROGRESS);
+	assert_int_equal(converts_as(&f, 1, VB_EXCLUSIVE, 3), refusal);
+	if (refusal == -EINPROGRESS) {
+		f.now = 100;
+		(void)vb_tq_tend(f.q, f.now);
+		assert_int_equal(f.said[1], -ETIMEDOUT);
+	}
+	vb_tq_undo(f.q, f.req[1], 3, f.now);
+	assert_int_equal(f.req[1]->mode, VB_INTENT_EXCLUSIVE);
+	assert_int_equal(f.req[1]->state, VB_TQ_HELD);
+	/* A second copy, and one of the conversion that nobody has given up: nothing either. */
+	vb_tq_undo(f.q, f.req[1], 3, f.now);
+	vb_tq_undo(f.q, f.req[1], 2, f.now);
+	assert_int_equal(f.req[1]->mode, VB_INTENT_EXCLUSIVE);
+	if (policy != VB_LOCKTAB_BOUNDED_WAIT)
+		assert_int_equal(asks(&f, 2, 1, VB_SHARED), -EAGAIN);
+	vb_tq_close(f.q);
+}
+
+static void test_undo_of_the_refused(void **state)
+{
+	undo_refused(VB_LOCKTAB_NO_WAIT, -EAGAIN);
+	undo_refused(VB_LOCKTAB_WAIT_DIE, -EAGAIN);
+	undo_refused(VB_LOCKTAB_BOUNDED_WAIT, -EDEADLK);
+	undo_refused(VB_LOCKTAB_BOUNDED_WAIT, -EINPROGRESS);
 }
 
 static void test_room(void **state)
@@ -444,6 +490,7 @@ int main(void)
 		cmocka_unit_test(test_conversions),
 		cmocka_unit_test(test_ring_of_three),
 		cmocka_unit_test(test_undo),
+		cmocka_unit_test(test_undo_of_the_refused),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_anything),
 	};

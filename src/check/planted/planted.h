@@ -45,7 +45,8 @@ extern const struct vb_lock_ops vb_planted_lost_wakeup, vb_planted_reader_starve
 	vb_planted_reset_clears_bar;
 /* The lock table with one rule wrong: check/planted/table.c. */
 extern const struct vb_lock_ops vb_planted_six_beside_shared, vb_planted_wait_die_holders,
-	vb_planted_wait_die_inverted, vb_planted_lost_waiter, vb_planted_grant_left_behind;
+	vb_planted_wait_die_inverted, vb_planted_lost_waiter, vb_planted_grant_left_behind,
+	vb_planted_undone_twice;
 
 /* dslr and dslr-update with one rule wrong: check/planted/slots.c, upgrade.c. */
 extern const struct vb_lock_ops vb_planted_one_slot_patience, vb_planted_eager_upgrade;

@@ -44,7 +44,15 @@ static void leave_the_queue_only(struct vb_tq *q, struct vb_tq_req *r, uint64_t 
 		vb_tq_leave(q, r, now_ns);
 }
 
-static struct vb_tq_rules with_six, with_queue, with_youth, with_silence, with_rest;
+/* A conversion that is given up, refused or not, takes back all those before it. */
+static void back_to_the_first(struct vb_tq_req *r, uint64_t number)
+{
+	if (r->converted == 0)
+		r->before = r->mode;
+	r->converted = number;
+}
+
+static struct vb_tq_rules with_six, with_queue, with_youth, with_silence, with_rest, with_past;
 
 static int open_with(struct vb_lock_space *space, struct vb_tq_rules *rules,
 		     const struct vb_tq_rules *wrong)
@@ -58,6 +66,8 @@ static int open_with(struct vb_lock_space *space, struct vb_tq_rules *rules,
 		rules->may_wait = wrong->may_wait;
 	if (wrong->withdraw != NULL)
 		rules->withdraw = wrong->withdraw;
+	if (wrong->converts != NULL)
+		rules->converts = wrong->converts;
 	o->rules = rules;
 	o->no_leases = true;
 	return 0;
@@ -94,6 +104,11 @@ static int open_rest(struct vb_lock_space *s)
 	return open_with(s, &with_rest, &(struct vb_tq_rules){.withdraw = leave_the_queue_only});
 }
 
+static int open_past(struct vb_lock_space *s)
+{
+	return open_with(s, &with_past, &(struct vb_tq_rules){.converts = back_to_the_first});
+}
+
 #define TABLE(name_, rule_, summary_, open_)                                                       \
 	{                                                                                          \
 		.name = "planted:" name_, .summary = summary_, .source = "planted bug",            \
@@ -118,3 +133,6 @@ const struct vb_lock_ops vb_planted_lost_waiter =
 const struct vb_lock_ops vb_planted_grant_left_behind =
 	TABLE("grant-left-behind", "stuck", "keeps what was granted to a client that had given up",
 	      open_rest);
+const struct vb_lock_ops vb_planted_undone_twice =
+	TABLE("undone-twice", "mode-conflict",
+	      "undoes the conversions before the one that was given up", open_past);
