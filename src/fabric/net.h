@@ -17,7 +17,9 @@
  * Doorbells.  post() hands verbs to the transport; if other tasks of the thread are ready and
  * `coalesce` is on, the doorbell waits for the end of the scheduler's round, and the verbs of
  * several tasks leave together.  A batch in which nothing is signalled leaves at once, because
- * nobody will wait for it; so does everything when nobody else is ready to run.
+ * nobody will wait for it; so does everything when nobody else is ready to run.  A verb whose time is
+ * limited shares the doorbell like any other: the transport looks at the time again when it rings,
+ * and what is too late then ends with -VB_ETOOLATE without having been posted.
  *
  * Waiting.  One idle thread at a time is the *poller*: it looks at the engine, spins for as long as
  * that has paid (fabric/spin.h), then arms the transport's descriptor and sleeps on it.  The other
@@ -64,11 +66,12 @@ struct net_transport {
 	/* The verbs of b with status 0 (others failed the checks); VB_IS_LOCAL ones are done
 	 * already where local_cpu says so, and have status NET_DONE.  Counts nothing itself; each
 	 * signalled verb that it takes is answered by one net_done later.  The core has compared
-	 * not_after_ns with the clock before it took the engine; a transport that makes a verb wait
-	 * compares again when it rings.  0, or -error: nothing was taken.  `b` of which nothing is
+	 * not_after_ns with the clock before it took the engine; the transport compares again when
+	 * the doorbell rings, a round later perhaps.  0, or -error: nothing was taken.  `b` of which nothing is
 	 * signalled may be gone after the call. */
 	int (*post)(struct net_fabric *f, struct net_ep *e, struct vb_batch *b);
-	/* Everything posted leaves. */
+	/* Everything posted leaves, but for what is too late by its own time: that ends with
+	 * -VB_ETOOLATE, if it was signalled; otherwise it is dropped. */
 	void (*flush)(struct net_fabric *f);
 	/* Looks once; true if something came. */
 	bool (*progress)(struct net_fabric *f);

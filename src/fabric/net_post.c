@@ -156,7 +156,6 @@ static unsigned prepare(struct net_ep *e, struct vb_batch *b, bool *urgent)
 		if (v->status == 0) {
 			left++;
 			signalled += told;
-			*urgent |= v->not_after_ns != 0;
 		} else {
 			b->pending = (uint16_t)(b->pending - told);
 		}

@@ -114,8 +114,10 @@ static void drop_late(struct ucx_msg *m, uint64_t now)
 			continue;
 		}
 		ucx_verb_drop(m->buffer + UCX_HEADER + e->at, e->bytes);
-		if (e->v == NULL)
+		if (e->v == NULL) {
+			m->wire->f->stats.dropped++;
 			continue;
+		}
 		e->v->status = -VB_ETOOLATE;
 		tell(&t, e);
 	}

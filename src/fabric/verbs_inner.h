@@ -72,6 +72,7 @@ struct verbs_rec {
 	uint32_t len;   /* READ: bytes to copy ... */
 	uint8_t *to;    /* ... and where to */
 	uint64_t rung_ns;
+	uint64_t not_after_ns; /* 0, or: not posted when the doorbell rings later than this */
 };
 
 struct verbs_qp {

@@ -81,6 +81,28 @@ static int ring_run(struct verbs *w, struct verbs_qp *q, uint32_t at)
 	return -err;
 }
 
+/* In the place of a request whose time is over: a WRITE of nothing, so that the chain has no hole
+ * and the verb ends in its turn. */
+static void make_void(struct verbs *w, struct verbs_qp *q, uint32_t i)
+{
+	const struct verbs_host *h = &w->hosts[q->host];
+	struct verbs_rec *r = &q->rec[i];
+	struct ibv_send_wr *wr = &q->wr[i];
+
+	if (r->batch != NULL)
+		r->verb->status = -VB_ETOOLATE;
+	else if (r->last)
+		w->f->stats.dropped++;
+	r->op = VB_OP_WRITE;
+	r->is_ext = false;
+	r->to = NULL;
+	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->send_flags &= IBV_SEND_FENCE;
+	wr->num_sge = 0;
+	wr->wr.rdma.remote_addr = h->base;
+	wr->wr.rdma.rkey = h->rkey;
+}
+
 void verbs_ring(struct verbs *w, struct verbs_qp *q)
 {
 	uint64_t now;
@@ -88,9 +110,14 @@ void verbs_ring(struct verbs *w, struct verbs_qp *q)
 	if (q->rung == q->tail)
 		return;
 	now = vb_clock_ns();
+	for (uint32_t i = q->rung; i != q->tail; i++) {
+		struct verbs_rec *r = &q->rec[i & q->mask];
+
+		r->rung_ns = now;
+		if (vb_unlikely(r->not_after_ns != 0) && now > r->not_after_ns)
+			make_void(w, q, i & q->mask);
+	}
 	mark_chain(w, q);
-	for (uint32_t i = q->rung; i != q->tail; i++)
-		q->rec[i & q->mask].rung_ns = now;
 	while (q->rung != q->tail) {
 		int n = ring_run(w, q, q->rung);
 
@@ -224,12 +251,14 @@ static void rec_of(struct verbs_rec *r, struct net_ep *e, struct vb_batch *b, st
 		   bool last)
 {
 	r->op = v->op;
+	r->not_after_ns = v->not_after_ns;
+	r->last = last;
 	if (!(v->flags & VB_SIGNALLED))
 		return;
 	r->owner = e->thread;
 	r->batch = b;
 	r->verb = v;
-	r->last = r->tell = last;
+	r->tell = last;
 }
 
 /* How many pieces: cut where the remote address is a multiple of a piece, so that a READ is torn at
@@ -414,7 +443,8 @@ static int put(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_
 	return 0;
 }
 
-/* A verb with a time limit leaves at once: at a doorbell that came later it could be over. */
+/* A message with a time limit leaves at once: its credit and its place for the answer are spent,
+ * and at a doorbell that came later its time could be over. */
 int verbs_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 {
 	struct verbs *w = verbs_of(f);
@@ -432,7 +462,7 @@ int verbs_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 			if (v->flags & VB_SIGNALLED)
 				verbs_done(w, e->thread, b);
 		}
-		now |= v->not_after_ns != 0;
+		now |= v->not_after_ns != 0 && (v->op == VB_OP_SEND || v->op == VB_OP_WRITE_NOTIFY);
 		if (w->o.doorbell == VERBS_DOORBELL_EACH)
 			verbs_ring_all(w);
 	}

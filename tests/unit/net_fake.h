@@ -189,14 +189,6 @@ static int fake_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 	return 0;
 }
 
-static void fake_flush(struct net_fabric *f)
-{
-	fake.flushes++;
-	f->stats.doorbells++;
-	for (unsigned i = 0; i < fake.flying; i++)
-		fake.flight[i]->rung = true;
-}
-
 static bool fake_progress(struct net_fabric *f)
 {
 	uint64_t n;
@@ -275,6 +267,23 @@ static inline void fake_end_held(unsigned i, int status, bool happened)
 		net_done(fake.f, p->owner, p->batch, 1);
 	}
 	free(p);
+}
+
+static void fake_flush(struct net_fabric *f)
+{
+	fake.flushes++;
+	f->stats.doorbells++;
+	for (unsigned i = 0; i < fake.flying;) {
+		struct fake_verb *p = fake.flight[i];
+
+		if (!p->rung && p->v->not_after_ns != 0 &&
+		    vb_ep_now(&p->ep->ep) > p->v->not_after_ns) {
+			fake_end_held(i, -VB_ETOOLATE, false);
+			continue;
+		}
+		p->rung = true;
+		i++;
+	}
 }
 
 static inline void fake_end(unsigned i, int status, bool happened)

@@ -265,7 +265,7 @@ static void one_doorbell(void **state)
 	assert_int_equal(fake_word(THEIRS), 4 * TASKS);
 }
 
-/* Without `coalesce` each post rings; so does one whose time is limited. */
+/* Without `coalesce` each post rings. */
 static void a_doorbell_each(void **state)
 {
 	struct run r[2];
@@ -275,24 +275,78 @@ static void a_doorbell_each(void **state)
 	start_later(&r[0], at(&atomics[1], THEIRS));
 	start(&r[1], at(&atomics[1], THEIRS));
 	assert_int_equal(fake.flushes, 2);
-	fake.f->coalesce = true;
-	r[0].v.not_after_ns = 0;
 	fake_end(0, 0, true);
 	fake_end(0, 0, true);
 	assert_int_equal(result(&r[0]), 0);
 	assert_int_equal(result(&r[1]), 0);
-	for (unsigned i = 0; i < 2; i++) {
+}
+
+static void spin_past(uint64_t ns)
+{
+	while (vb_ep_now(ep) <= ns)
+		vb_cpu_relax();
+}
+
+/* Verbs with a time limit share the doorbell too; when it rings, it is the time of each that
+ * counts. */
+static void limits_share_a_doorbell(void **state)
+{
+	struct run r[TASKS];
+	uint64_t end = vb_clock_ns() + FAKE_LONG_NS;
+
+	(void)state;
+	fake.coalesce = true;
+	open_all();
+	for (unsigned i = 0; i < TASKS; i++) {
 		struct vb_verb v = at(&atomics[1], THEIRS);
 
 		v.not_after_ns = vb_ep_now(ep) + FAKE_LONG_NS;
 		start_later(&r[i], v);
 	}
-	vb_task_yield();
-	assert_int_equal(fake.flushes, 4);
-	fake_end(0, 0, true);
-	fake_end(0, 0, true);
-	assert_int_equal(result(&r[0]), 0);
-	assert_int_equal(result(&r[1]), 0);
+	while (fake.flushes == 0 && vb_clock_ns() < end)
+		vb_task_yield();
+	assert_int_equal(fake.flying, TASKS);
+	assert_int_equal(fake.flushes, 1);
+	for (unsigned i = 0; i < TASKS; i++)
+		fake_end(0, 0, true);
+	for (unsigned i = 0; i < TASKS; i++)
+		assert_int_equal(result(&r[i]), 0);
+	assert_int_equal(fake_word(THEIRS), 4 * TASKS);
+}
+
+/* In time when it was posted, too late when the doorbell rings. */
+static void too_late_at_the_doorbell(void **state)
+{
+	struct vb_verb v[3];
+	struct vb_batch b = {.verbs = v, .n = 3};
+	uint64_t end = vb_clock_ns() + FAKE_LONG_NS;
+	struct run other;
+
+	(void)state;
+	fake.coalesce = true;
+	open_all();
+	for (unsigned i = 0; i < 3; i++) {
+		v[i] = at(&atomics[1], THEIRS);
+		v[i].flags = VB_SIGNALLED;
+	}
+	v[0].not_after_ns = vb_ep_now(ep) + 20000000;
+	v[2].not_after_ns = v[0].not_after_ns + FAKE_LONG_NS;
+	start_later(&other, at(&atomics[1], OTHERS));
+	assert_int_equal(vb_post(ep, &b), 1);
+	assert_int_equal(fake.flushes, 0);
+	spin_past(v[0].not_after_ns);
+	while (fake.flushes == 0 && vb_clock_ns() < end)
+		vb_task_yield();
+	assert_int_equal(fake.flushes, 1);
+	assert_int_equal(fake.flying, 3);
+	while (fake.flying > 0)
+		fake_end(0, 0, true);
+	assert_int_equal(vb_wait(ep, &b), -VB_ETOOLATE);
+	assert_int_equal(v[0].status, -VB_ETOOLATE);
+	assert_int_equal(v[1].status, 0);
+	assert_int_equal(v[2].status, 0);
+	assert_int_equal(fake_word(THEIRS), 8);
+	assert_int_equal(result(&other), 0);
 }
 
 /* Whose time is over is not posted, here as little as elsewhere; the rest of its batch is. */
@@ -508,6 +562,8 @@ int main(void)
 		POST(unsignalled_leaves),
 		POST(one_doorbell),
 		POST(a_doorbell_each),
+		POST(limits_share_a_doorbell),
+		POST(too_late_at_the_doorbell),
 		POST(too_late),
 		POST(refused),
 		POST(transport_refuses),

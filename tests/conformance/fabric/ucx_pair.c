@@ -151,13 +151,18 @@ static void add_body(void *arg)
 	vb_ep_close(ep);
 }
 
-static void add_all(struct crowd *c, struct adder *adders)
+static void run_all(struct crowd *c, void (*body)(void *arg), struct adder *adders)
 {
 	for (unsigned i = 0; i < TASKS; i++) {
 		adders[i] = (struct adder){.c = c};
-		crowd_must(vb_task_spawn(c->ep->sched, add_body, &adders[i], NULL, NULL) == 0);
+		crowd_must(vb_task_spawn(c->ep->sched, body, &adders[i], NULL, NULL) == 0);
 	}
 	crowd_must(vb_sched_run(c->ep->sched, NULL, crowd_now() + 2 * CROWD_WAIT_NS) == 0);
+}
+
+static void add_all(struct crowd *c, struct adder *adders)
+{
+	run_all(c, add_body, adders);
 }
 
 /* One message at a time and one more that waits: posts wait for room, and nothing is lost. */
@@ -218,6 +223,84 @@ static void test_full(void **state)
 			  bodies, CROWD_MAX);
 
 	assert_true(page->stats[0].dropped > 0);
+	crowd_end(page);
+}
+
+/* ---- verbs with a time limit ---- */
+
+#define LIMIT_NS 100000000ull
+
+/* In time when it was posted, too late when the window lets its message go: it is not sent, while
+ * what shares the message is. */
+static void late_driver(struct crowd *c)
+{
+	struct vb_verb first = faa(c->a[1], VB_SIGNALLED), v[4];
+	struct vb_batch one = {.verbs = &first, .n = 1}, two = {.verbs = v, .n = 4};
+	struct vb_msg m = {.tag = 1};
+	uint64_t limit, word;
+
+	crowd_stop(c, 1);
+	crowd_must(vb_post(c->ep, &one) == 1); /* takes the window */
+	limit = vb_ep_now(c->ep) + LIMIT_NS;
+	v[0] = faa(c->a[1], VB_SIGNALLED);
+	v[1] = faa(c->a[1] + 8, 0);
+	v[2] = (struct vb_verb){
+		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = vb_peer_make(1, 1), .msg = &m};
+	v[0].not_after_ns = v[1].not_after_ns = v[2].not_after_ns = limit;
+	v[3] = faa(c->a[1] + 16, VB_SIGNALLED);
+	v[3].not_after_ns = limit + CROWD_WAIT_NS;
+	crowd_must(vb_post(c->ep, &two) == 1);
+	while (vb_ep_now(c->ep) <= limit)
+		crowd_must(vb_ep_sleep_until(c->ep, limit + 1) == 0);
+	crowd_continue(c, 1);
+	crowd_must(vb_wait(c->ep, &one) == 0 && vb_wait(c->ep, &two) == -VB_ETOOLATE);
+	crowd_must(v[0].status == -VB_ETOOLATE && v[2].status == -VB_ETOOLATE);
+	crowd_must(v[3].status == 0 && v[3].old.lo == 0);
+	for (unsigned i = 0; i < 3; i++)
+		crowd_must(vb_read64(c->ep, c->a[1] + 8 * i, &word) == 0 && word == (i != 1));
+	crowd_step(c, 1);
+}
+
+static void test_late(void **state)
+{
+	const crowd_body bodies[] = {late_driver, serve};
+	struct crowd_page *page = crowd_run("ucx", PATIENT ",window=1", 2, bodies, CROWD_MAX);
+
+	assert_int_equal(page->stats[0].dropped, 1); /* the unsignalled one */
+	crowd_end(page);
+}
+
+static void limited_body(void *arg)
+{
+	struct adder *me = arg;
+	struct vb_ep *ep;
+	uint64_t old;
+
+	crowd_must(vb_ep_open(me->c->f, 0, &ep) == 0);
+	for (unsigned i = 0; i < ADDS; i++)
+		crowd_must(vb_faa64_before(ep, me->c->a[1], 1, vb_ep_now(ep) + CROWD_WAIT_NS,
+					   &old) == 0);
+	vb_ep_close(ep);
+}
+
+static void limited_driver(struct crowd *c)
+{
+	struct adder adders[TASKS];
+	uint64_t word;
+
+	run_all(c, limited_body, adders);
+	crowd_must(vb_read64(c->ep, c->a[1], &word) == 0 && word == TASKS * ADDS);
+	crowd_step(c, 1);
+}
+
+/* Verbs with a time limit share doorbells as others do. */
+static void test_limited(void **state)
+{
+	const crowd_body bodies[] = {limited_driver, serve};
+	struct crowd_page *page = crowd_run("ucx", PATIENT, 2, bodies, CROWD_MAX);
+
+	assert_true(page->stats[0].posted >= TASKS * ADDS);
+	assert_true(page->stats[0].doorbells < page->stats[0].posted / 3);
 	crowd_end(page);
 }
 
@@ -433,7 +516,8 @@ int main(void)
 		cmocka_unit_test(test_credits), cmocka_unit_test(test_full),
 		cmocka_unit_test(test_long),    cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_stopped), cmocka_unit_test(test_silent),
-		cmocka_unit_test(test_helper),
+		cmocka_unit_test(test_helper),  cmocka_unit_test(test_late),
+		cmocka_unit_test(test_limited),
 	};
 
 	if (crowd_absent("ucx"))
