@@ -285,7 +285,7 @@ formatted() {
 			echo "$file: run clang-format -i on it"
 			wrong=1
 		fi
-	done < <(find src tests examples bench -name '*.c' | sort)
+	done < <(find src tests examples bench include -name '*.[ch]' | sort)
 	return $wrong
 }
 

@@ -40,9 +40,9 @@ struct peer_opts {
 
 /* What is measured; one per thread. */
 struct peer_tally {
-	uint64_t ops;   /* cycles completed while measuring */
-	uint64_t tries; /* attempts to acquire that were answered while measuring */
-	uint64_t lost;  /* releases that found the lock gone */
+	uint64_t ops;               /* cycles completed while measuring */
+	uint64_t tries;             /* attempts to acquire that were answered while measuring */
+	uint64_t lost;              /* releases that found the lock gone */
 	uint64_t unfinished_max_ns; /* longest wait that lasted beyond the end of the span */
 	struct vb_hist acquire, release;
 };

@@ -38,20 +38,7 @@ for load in 'ycsb --records 2k --dist uniform' 'smallbank --accounts 500 --hot-a
 		.check.serializable == true and .invariant.holds == true)'
 done
 
-# Interrupted: the root has everybody's results.
-"$verbena" bench txn --cc silo,no-wait --fabric ucx --procs 2 --coroutines 2 --records 1k \
-	--fabric-options bound=500ms --duration 60s --warmup 1ms --json "$json" >"$work/out" \
-	2>"$work/err" </dev/null &
-pid=$!
-sleep 2
-kill -INT $pid
-wait $pid
-status=$?
-is 'interrupted: exit status 130' [ "$status" = 130 ]
-is 'interrupted: the JSON is whole' holds '.interrupted == true and (.runs | length) <= 1'
-
-# A process that is killed: the others stop with its name, at once, and leave their results and nothing else.
-# The children are ranks 1 and 2; they have begun when they have used processor time.
+# A process has begun to measure when it has used processor time: opening takes less.
 began() { # PID: has run for 0.3 s of its own
 	tries=0
 	while ticks=$(awk '{ print $14 + $15 }' "/proc/$1/stat" 2>/dev/null) && [ "${ticks:-0}" -lt 30 ] &&
@@ -62,6 +49,22 @@ began() { # PID: has run for 0.3 s of its own
 	[ "${ticks:-0}" -ge 30 ]
 }
 
+# Interrupted: the root has everybody's results.
+"$verbena" bench txn --cc silo,no-wait --fabric ucx --procs 2 --coroutines 2 --records 1k \
+	--fabric-options bound=500ms --duration 60s --warmup 1ms --json "$json" >"$work/out" \
+	2>"$work/err" </dev/null &
+pid=$!
+until_true 'the root has forked' pgrep -P $pid
+is 'interrupted: it had begun' began "$(pgrep -n -P $pid)"
+kill -INT $pid
+wait $pid
+status=$?
+is 'interrupted: exit status 130' [ "$status" = 130 ]
+is 'interrupted: the JSON is whole, with the run that was cut' holds '.interrupted == true and
+	(.runs | length) == 1 and .runs[0].commits > 0'
+
+# A process that is killed: the others stop with its name, at once, and leave their results and nothing else.
+# The children are ranks 1 and 2.
 gone() { # PID...: within ten seconds
 	tries=0
 	while [ $tries -lt 100 ]; do

@@ -44,6 +44,18 @@ $(head -n 20 "$work/err")"
 	fi
 }
 
+# Waits for a condition, for a minute at most; fails the case NAME if it does not come.  Looking costs
+# nothing that a verdict depends on.
+until_true() { # NAME COMMAND...
+	name=$1 looks=0
+	shift
+	while ! "$@" && [ $looks -lt 1200 ]; do
+		sleep 0.05
+		looks=$((looks + 1))
+	done
+	[ $looks -lt 1200 ] || not_ok "$name" "waited for a minute: $*"
+}
+
 segments() {
 	ls /dev/shm | grep -c '^verbena' || true
 }

@@ -56,8 +56,10 @@ is 'clients on servers: the sum of their rates' holds \
 # is lost meanwhile is no matter here.
 for i in 1 2 3; do
 	run bench lock --lock cas --fabric ucx --procs 5 --clients 4 --duration 30ms --warmup 0 \
-		--fabric-options bound=500ms,silence=10ms,retry=1ms
+		--fabric-options bound=500ms,silence=10ms,retry=1ms --json "$json"
 	is "impatient connections, $i" [ "$status" = 0 -o "$status" = 4 ]
+	is "impatient connections, $i: something was done, and rightly" holds '.runs[0] |
+		.audit.violations == 0 and (.ops > 0 or .stalled != null or .failed > 0)'
 done
 
 # Against a bare socket, and with a node that computes.  What is slow on a machine with other work is no

@@ -74,7 +74,7 @@ is 'without gnuplot: the numbers are there' [ -s "$work/plain/dslr-sec4.5.csv" ]
 # Interrupted: it leaves what it has.
 "$verbena" reproduce shiftlock/fig4 --scale 100 --jobs 1 --out "$work/cut" >"$work/out" 2>"$work/err" &
 pid=$!
-until [ -d "$work/cut" ]; do sleep 0.05; done
+until_true 'a running reproduction makes its folder' test -d "$work/cut"
 kill -INT "$pid"
 status=0
 wait "$pid" || status=$?
@@ -84,9 +84,14 @@ is 'interrupted: the JSON is whole and says so' ok_json "$work/cut/shiftlock-fig
 # A worker that is killed is no missing lock: the others' results stand, and the exit status tells.
 "$verbena" reproduce shiftlock/fig4 --scale 100 --jobs 1 --out "$work/killed" >"$work/out" 2>"$work/err" &
 pid=$!
-until worker=$(cat "/proc/$pid/task/$pid/children") && [ -n "$worker" ]; do sleep 0.05; done
+worker=
+has_another() { # a child, and not the one before
+	next=$(cat "/proc/$pid/task/$pid/children") && [ -n "$next" ] && [ "$next" != "$worker" ]
+}
+until_true 'it has a worker' has_another
+worker=$next
 kill -KILL "${worker% }"
-until next=$(cat "/proc/$pid/task/$pid/children") && [ -n "$next" ] && [ "$next" != "$worker" ]; do sleep 0.05; done
+until_true 'a killed worker is followed by the next' has_another
 kill -INT "$pid"
 status=0
 wait "$pid" || status=$?

@@ -75,8 +75,9 @@ is_json 'slots: nobody loses a lock that he holds for longer than a lease' \
 
 run bench lock --lock cas --fabric sim --nodes 2 --clients 4 --locks 1k --rate 100k --duration 5ms \
 	--json "$json"
-is_json 'open loop: service and response times' \
-	'.runs[0].latency_us | has("response_exclusive") or (keys | any(startswith("response")))'
+is_json 'open loop: service times, and response times that are no shorter' '.runs[0].latency_us |
+	.response_exclusive.count > 0 and .response_exclusive.mean >= .acquire_exclusive.mean and
+	.response_exclusive.p50 >= .acquire_exclusive.p50'
 
 # Clients that forget to release: recovered from, and nobody is wronged by it.
 run bench lock --lock dslr,shiftlock,rpc --fabric sim --nodes 3 --clients 48 --locks 100 \
@@ -107,7 +108,8 @@ is 'interrupted: no shared memory is left' [ "$(ls /dev/shm 2>/dev/null | grep -
 attempt=0
 status=0
 json=$work/stall.json
-while [ "$status" != 4 ] && [ $attempt -lt 16 ]; do
+# 130: nobody died with the lock, and the run was interrupted in the end.  Anything else stands.
+while { [ $attempt = 0 ] || [ "$status" = 130 ]; } && [ $attempt -lt 16 ]; do
 	attempt=$((attempt + 1))
 	"$verbena" bench lock --lock cas --procs 2 --clients 4 --locks 1 --read-ratio 0 --hold 20ms \
 		--duration 20s --stall-after 500ms --json "$json" >"$work/out" 2>"$work/err" \

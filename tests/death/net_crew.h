@@ -291,13 +291,18 @@ static void crew_end(struct crew *w)
 {
 	board_add(&w->b->stop);
 	for (unsigned i = 0; i < w->hosts; i++) {
+		int status = 0;
+
 		if (w->pid[i] == 0)
 			continue;
 		kill(w->pid[i], SIGCONT);
 		if (w->b->failed)
 			kill(w->pid[i], SIGKILL);
-		while (waitpid(w->pid[i], NULL, 0) < 0 && errno == EINTR)
+		while (waitpid(w->pid[i], &status, 0) < 0 && errno == EINTR)
 			;
+		/* A crash, or a sanitizer's verdict, after the last step is one, too. */
+		if (status != 0 && !w->b->failed)
+			crew_fail(w, "the process of rank %u ended with status %#x", i, status);
 	}
 }
 

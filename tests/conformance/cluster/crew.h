@@ -180,6 +180,11 @@ static inline void crew_kill(struct crew *w, unsigned me)
 	w->pids[me] = 0;
 }
 
+static inline void crew_signal(struct crew *w, unsigned me, int sig)
+{
+	assert_int_equal(kill(w->pids[me], sig), 0);
+}
+
 #define crew_said(w, me, words)                                                                    \
 	do {                                                                                       \
 		if (strstr(crew_log(w, me), words) == NULL) {                                      \
