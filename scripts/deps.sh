@@ -12,15 +12,15 @@ set -eu
 
 build='gcc libc6-dev meson ninja-build pkgconf libboost-context-dev libjansson-dev libxxhash-dev libsodium-dev'
 test='clang clang-format jq libcmocka-dev scdoc'
-# The network fabrics: their headers to build with, their libraries to run.
-networks='libucx-dev libibverbs-dev librdmacm-dev'
+# The network fabrics and launchers: their headers to build with, their libraries to run.
+networks='libucx-dev libibverbs-dev librdmacm-dev libpmix-dev'
 # RDMA: the devices' drivers, and the guest of `make test-rdma` (scripts/rdma-vm.sh).
 optional="$networks ibverbs-providers rdma-core iproute2
 qemu-system-x86 busybox-static cpio gzip xz-utils"
 # The model checker (to test).
 optional="$optional spin"
-# Ranks from a launcher (to build and to test), and the fuzzers.
-optional="$optional libpmix-dev openmpi-bin libclang-rt-dev"
+# Ranks from a launcher (to test), and the fuzzers.
+optional="$optional openmpi-bin libclang-rt-dev"
 # Figures of `verbena reproduce`.
 optional="$optional gnuplot-nox"
 # The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).

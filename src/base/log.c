@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -87,6 +89,32 @@ int vb_log_on(const char *room, enum vb_log_level level)
 	return level <= default_level;
 }
 
+/* Messages quote files and peers: what would be a command to a terminal is shown as '?'.  That is every
+ * control character but the tab and the line's end, also those of Latin-1 and of UTF-8 (C2 80 to C2 9F),
+ * and every byte of 80 and more that belongs to no UTF-8 character. */
+static void clean(char *text, size_t n)
+{
+	for (size_t i = 0; i < n;) {
+		const uint8_t c = (uint8_t)text[i];
+		const size_t more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
+		bool whole = c >= 0xc2 && c <= 0xf4 && i + more < n;
+
+		if (c < 0x80) {
+			if ((c < 0x20 && c != '\t' && c != '\n') || c == 0x7f)
+				text[i] = '?';
+			i++;
+			continue;
+		}
+		for (size_t k = 1; whole && k <= more; k++)
+			whole = ((uint8_t)text[i + k] & 0xc0) == 0x80;
+		if (c == 0xc2 && whole && (uint8_t)text[i + 1] < 0xa0)
+			whole = false;
+		if (!whole)
+			text[i] = '?';
+		i += whole ? more + 1 : 1;
+	}
+}
+
 void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ...)
 {
 	char line[LINE_MAX_BYTES];
@@ -96,6 +124,7 @@ void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ..
 	va_start(args, fmt);
 	if (capture_buf) {
 		vsnprintf(capture_buf, capture_size, fmt, args);
+		clean(capture_buf, strlen(capture_buf));
 		va_end(args);
 		errno = saved;
 		return;
@@ -106,6 +135,7 @@ void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ..
 	n = m < 0 ? n : n + m;
 	if (n > (int)sizeof(line) - 2)
 		n = sizeof(line) - 2;
+	clean(line, (size_t)n);
 	line[n++] = '\n';
 	(void)!write(STDERR_FILENO, line, (size_t)n); /* of its failure nobody is left to be told */
 	errno = saved;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fabric/ucx_info.h"
+#include "vb_config.h"
 
 static void check_pmix(struct doctor *d)
 {
@@ -15,7 +16,14 @@ static void check_pmix(struct doctor *d)
 	void *entry = so != NULL ? dlsym(so, "PMIx_Get_version") : NULL;
 	const char *rank = getenv("PMIX_RANK");
 
-	if (entry != NULL) {
+	if (!VB_HAVE_PMIX) {
+		doctor_say(
+			d, rank != NULL ? DOCTOR_FAIL : DOCTOR_NONE, "pmix",
+			"this verbena was built without PMIx's headers (Debian: libpmix-dev; build "
+			"again): mpirun and srun cannot start a cluster, --procs, --hosts and "
+			"--join "
+			"can");
+	} else if (entry != NULL) {
 		const char *text, *more;
 
 		memcpy(&version, &entry, sizeof(entry));

@@ -132,7 +132,8 @@ static bool is_name(const struct piece *p)
 	return true;
 }
 
-/* "# type 1 new-order" and "# think_ns 7000" say something; other comments do not. */
+/* "# type 1 new-order" and "# think_ns 7000" say something; other comments do not ("# type of lock" is
+ * one: what follows is no number). */
 static int read_comment(struct reader *r, struct piece line)
 {
 	struct piece word, number, name;
@@ -148,12 +149,16 @@ static int read_comment(struct reader *r, struct piece line)
 	word = take(&line, ' ');
 	number = take(&line, ' ');
 	if (is(&word, "think_ns") && number_of(&number, &v)) {
+		if (v > VB_TRACE_THINK_MAX_NS)
+			return bad(r, &number, "ns of thinking are more than an hour");
 		r->b->think_ns = v;
 		return 0;
 	}
-	name = take(&line, ' ');
-	if (!is(&word, "type") || !number_of(&number, &v) || !is_name(&name))
+	if (!is(&word, "type") || !number_of(&number, &v))
 		return 0;
+	name = take(&line, ' ');
+	if (!is_name(&name))
+		return bad(r, &name, "is no name of a type: 1 to 31 of a-z, 0-9 and '-'");
 	type = type_of(r->b, v);
 	if (type < 0)
 		return bad(r, &number,

@@ -260,6 +260,18 @@ static int fails(void)
 }
 
 /* The value of vb_fail is read after the line was written, with stderr closed in this case. */
+/* What a file or a peer sends is no command to the terminal; text of other languages stays. */
+static void test_foreign_text(void **state)
+{
+	char said[64];
+
+	vb_log_capture_begin(said, sizeof(said));
+	vb_error("%s", "a\x1b[2J\x7f\x08\tb\n\xc2\x9b\xc2\xb5s \xe6\x97\xa5 \x9b"
+		       "1m \xe6\x97");
+	vb_log_capture_end();
+	assert_string_equal(said, "a?[2J??\tb\n??\xc2\xb5s \xe6\x97\xa5 ?1m ??");
+}
+
 static void test_errno_survives(void **state)
 {
 	char said[32];
@@ -394,6 +406,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_long_line_is_cut),
 		cmocka_unit_test(test_lines_of_threads_are_whole),
 		cmocka_unit_test(test_capture),
+		cmocka_unit_test(test_foreign_text),
 		cmocka_unit_test(test_errno_survives),
 		cmocka_unit_test(test_error_texts),
 		cmocka_unit_test(test_version),

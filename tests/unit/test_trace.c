@@ -575,6 +575,11 @@ static void test_bad_text(void **state)
 		{"1,0,1,1099511627776,1\n", "line 1", "no number of a lock"},
 		{"1,0,1,0x5,1\n", "line 1", "no number of a lock"},
 		{"1,0,1,5,1\n1,0,2,6,1\n", "line 2", "another type"},
+		{"# think_ns 9999999999999999999\n1,0,1,5,1\n", "line 1", "more than an hour"},
+		{"# think_ns 3600000000001\n1,0,1,5,1\n", "line 1", "more than an hour"},
+		{"# type 1 a-name-that-is-too-long-by-a-letter\n1,0,1,5,1\n", "line 1", "no name"},
+		{"# type 1 New\n1,0,1,5,1\n", "line 1", "no name"},
+		{"1,0,1,5,\x1b[2J\n", "line 1", "'?[2J' is no mode"},
 		{"1,0,1,1,1\n2,0,2,1,1\n3,0,3,1,1\n4,0,4,1,1\n5,0,5,1,1\n6,0,6,1,1\n7,0,7,1,1\n"
 		 "8,0,8,1,1\n9,0,9,1,1\n",
 		 "line 9", "too many"},
