@@ -187,6 +187,10 @@ static int check(struct session *s)
 	err = read_all(s);
 	if (err == 0)
 		err = vb_serial_check(&p, &s->result);
+	if (err == 0 && s->result.txns == 0)
+		err = vb_fail(-EINVAL,
+			      "%s: there is no transaction in %s: nothing can be said of it",
+			      s->names[0], s->n > 1 ? "it or the others" : "it");
 	if (err == 0)
 		err = write_edn(s);
 	if (err == 0) {

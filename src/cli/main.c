@@ -2,9 +2,13 @@
 /* verbena(1): which command, and what signals do. */
 #include "cli/cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <verbena/verbena.h>
 
@@ -38,8 +42,12 @@ const struct vb_command *const vb_commands[] = {
  * of our output has left) and SIGHUP end a run in the same orderly way, because dying of them would
  * leave shared memory behind.
  */
+static volatile sig_atomic_t reader_left;
+
 static void on_signal(int sig)
 {
+	if (sig == SIGPIPE)
+		reader_left = 1;
 	if (vb_interrupted && (sig == SIGINT || sig == SIGTERM)) {
 		signal(sig, SIG_DFL);
 		raise(sig);
@@ -145,10 +153,31 @@ static int unknown(int argc, char **argv)
 	return VB_EXIT_USAGE;
 }
 
-int main(int argc, char **argv)
+/* A standard stream that is closed would be the next file that is opened, a segment or the JSON perhaps.
+ * What takes its place refuses what is written, so that output which is lost is told as lost. */
+static void fill_standard_streams(void)
 {
-	vb_json_set_argv(argc, argv);
-	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDONLY) != fd)
+			_exit(VB_EXIT_FAILED);
+}
+
+/* The exit status, if what was printed has arrived.  Whoever reads a pipe may have seen enough. */
+static int told(int status)
+{
+	const bool lost = fflush(stdout) != 0 || ferror(stdout);
+	const int why = errno;
+
+	if (!lost || reader_left)
+		return status;
+	fprintf(stderr,
+		"verbena: standard output cannot be written (%s): what was printed is lost\n",
+		strerror(why));
+	return status == VB_EXIT_OK ? VB_EXIT_FAILED : status;
+}
+
+static int dispatch(int argc, char **argv)
+{
 	if (argc < 2) {
 		overview(stderr);
 		return VB_EXIT_USAGE;
@@ -167,4 +196,14 @@ int main(int argc, char **argv)
 			return (*c)->run(argc - 1 - words, argv + 1 + words);
 	}
 	return unknown(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	fill_standard_streams();
+	/* UCX would take SIGHUP for a wish to debug it. */
+	setenv("UCX_DEBUG_SIGNO", "0", 0);
+	vb_json_set_argv(argc, argv);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	return told(dispatch(argc, argv));
 }

@@ -14,12 +14,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/opt.h"
+#include "lab/reap.h"
 #include "lab/run.h"
 #include "lab/bench_lock.h"
 
@@ -87,6 +87,7 @@ static double rival_run(unsigned procs, uint64_t span_ns, bool rwlock)
 	uint64_t start, cycles = 0;
 	unsigned n = 0;
 	double s;
+	int err;
 
 	if (r == NULL)
 		return -ENOMEM;
@@ -104,10 +105,9 @@ static double rival_run(unsigned procs, uint64_t span_ns, bool rwlock)
 		cycles += __atomic_load_n(&r->count[i].cycles, __ATOMIC_RELAXED);
 	s = (double)(vb_clock_gettime_ns() - start) / 1e9;
 	__atomic_store_n(&r->stop, 1, __ATOMIC_RELEASE);
-	for (unsigned i = 0; i < n; i++)
-		waitpid(pids[i], NULL, 0);
+	err = vb_reap(pids, n, "of rivals for one lock");
 	munmap(r, sizeof(*r));
-	return n < procs ? -EAGAIN : (double)cycles / s;
+	return n < procs ? -EAGAIN : err != 0 ? err : (double)cycles / s;
 }
 
 static int lock_run(const struct vb_floor *f, const struct vb_lock_ops *ops, unsigned procs,

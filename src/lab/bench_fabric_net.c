@@ -20,12 +20,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/hist.h"
 #include "base/log.h"
 #include "cluster/cluster.h"
+#include "lab/reap.h"
 #include "lab/run.h"
 
 #define ROUNDS     100u /* of a turn */
@@ -530,21 +530,10 @@ static int pair_start(struct pair *p, const struct vb_floor *f, int (*drive)(str
 
 static int pair_wait(struct pair *p)
 {
-	uint32_t failed;
+	int err = vb_reap(p->pid, 2, "of a pair that is measured");
+	uint32_t failed = __atomic_load_n(&p->page->failed, __ATOMIC_ACQUIRE);
 
-	/* The driver first: a server whose driver has failed would wait for ever. */
-	for (unsigned rank = 0; rank < 2; rank++) {
-		int status = 0;
-
-		if (p->pid[rank] <= 0)
-			continue;
-		while (waitpid(p->pid[rank], &status, 0) < 0 && errno == EINTR)
-			;
-		if (rank == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
-			kill(p->pid[1], SIGKILL);
-	}
-	failed = __atomic_load_n(&p->page->failed, __ATOMIC_ACQUIRE);
-	return failed != 0 ? -(int)failed : 0;
+	return failed != 0 ? -(int)failed : err;
 }
 
 static void pair_end(struct pair *p)

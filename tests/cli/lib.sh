@@ -49,7 +49,7 @@ $(head -n 20 "$work/err")"
 until_true() { # NAME COMMAND...
 	name=$1 looks=0
 	shift
-	while ! "$@" && [ $looks -lt 1200 ]; do
+	while ! "$@" >/dev/null && [ $looks -lt 1200 ]; do
 		sleep 0.05
 		looks=$((looks + 1))
 	done

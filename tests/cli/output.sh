@@ -1,0 +1,103 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Where results go: streams that are closed or full, signals, and processes that die while `bench fabric`
+# measures.  What is lost is told, and what is written is whole.
+. "$(dirname "$0")/lib.sh"
+
+full() { # STATUS ARGS...: standard output is /dev/full
+	expect=$1
+	shift
+	timeout 120 "$verbena" "$@" >/dev/full 2>"$work/err" </dev/null
+	status=$?
+	: >"$work/out"
+	is "full: $* ends with $expect" [ "$status" = "$expect" ]
+	is "full: $* says so" grep -q 'standard output cannot be written (No space left' "$work/err"
+}
+
+full 1 list
+full 1 --version
+full 1 --help
+full 1 bench --help
+full 1 doctor
+full 1 check lock --lock cas --seeds 2
+full 1 bench lock --lock cas --fabric sim --duration 1ms
+full 3 check lock --lock planted:double-grant --seeds 50
+
+# A reader that has seen enough is no failure.
+"$verbena" list 2>"$work/err" | head -n 1 >"$work/out"
+is 'a pipe that is left: nothing to say' [ ! -s "$work/err" ]
+
+# Closed streams: nothing else takes their place.
+timeout 120 "$verbena" bench lock --lock cas --fabric sim --duration 1ms --json "$work/closed.json" \
+	>&- 2>"$work/err" </dev/null
+status=$?
+is 'stdout closed: exit status 1' [ "$status" = 1 ]
+is 'stdout closed: it says so' grep -q 'standard output cannot be written' "$work/err"
+timeout 120 "$verbena" bench lock --lock cas --procs 2 --duration 50ms --segment "closed.$$" --json "$work/all.json" \
+	<&- >&- 2>&-
+status=$?
+is 'all closed: exit status 1' [ "$status" = 1 ]
+if command -v jq >/dev/null; then
+	is 'stdout closed: the JSON is whole' jq -e '.runs[0].ops > 0' "$work/closed.json"
+	is 'all closed: the JSON is whole' jq -e '.runs[0].ops > 0' "$work/all.json"
+else
+	skip 'closed: the JSON is whole' 'jq is not installed'
+fi
+
+: >"$work/empty.jsonl"
+refused 'an empty history' 2 'empty.jsonl no transaction' check history "$work/empty.jsonl"
+
+# ---- bench fabric: processes that are killed or stopped, and signals ----
+
+why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty' 2>/dev/null || echo 'jq is not installed')
+if [ -n "$why" ]; then
+	skip 'bench fabric: processes that are killed' "$why"
+	finish
+	exit 0
+fi
+
+# Starts a long run of pairs over ucx; $children are two that measure.
+start() {
+	rm -f "$work/fabric.json"
+	"$verbena" bench fabric --only ucx --repeat 101 --json "$work/fabric.json" >"$work/out" 2>"$work/err" \
+		</dev/null &
+	pid=$!
+	until_true 'a pair is forked' has_pair
+}
+has_pair() {
+	children=$(pgrep -P $pid) && [ "$(echo "$children" | wc -l)" = 2 ]
+}
+ends() { # NAME STATUS WORDS
+	until_true "$1: it ends" gone
+	kill -9 $pid 2>/dev/null
+	wait $pid
+	status=$?
+	is "$1: exit status $2" [ "$status" = "$2" ]
+	[ -z "$3" ] || is "$1: it is named" grep -q "process .*$3" "$work/err"
+	is "$1: the JSON is whole" jq -e '.schema == 1' "$work/fabric.json"
+	is "$1: nobody is left" [ -z "$(pgrep -P $pid)" ]
+}
+gone() { # a zombie has ended
+	[ "$(awk '{ print $3 }' "/proc/$pid/stat" 2>/dev/null)" = Z ] || ! kill -0 $pid 2>/dev/null
+}
+
+for which in 1 2; do
+	start
+	kill -9 "$(echo "$children" | sed -n ${which}p)"
+	ends "bench fabric, process $which killed" 1 'killed by signal 9'
+	start
+	kill -STOP "$(echo "$children" | sed -n ${which}p)"
+	ends "bench fabric, process $which stopped" 1 'has been stopped'
+done
+
+"$verbena" bench lock --lock cas --fabric ucx --procs 2 --duration 60s --fabric-options bound=500ms --lease 2s \
+	--json "$work/fabric.json" >"$work/out" 2>"$work/err" </dev/null &
+pid=$!
+until_true 'the root has forked' pgrep -P $pid
+began() {
+	[ "$(awk '{ print $14 + $15 }' "/proc/$(pgrep -n -P $pid)/stat")" -ge 30 ]
+}
+until_true 'it measures' began
+kill -HUP $pid
+ends 'SIGHUP to a ucx root' 130 ''
+finish
