@@ -365,7 +365,8 @@ static int plan_memory(const struct vb_bench_plan *p)
 		if (bytes > most)
 			most = bytes;
 	}
-	if (p->o.fabric == VB_BENCH_SHM && statvfs("/dev/shm", &fs) == 0) {
+	/* A segment without a name lies in no file system. */
+	if (p->o.fabric == VB_BENCH_SHM && p->o.segment != NULL && statvfs("/dev/shm", &fs) == 0) {
 		uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
 
 		if (most > room)

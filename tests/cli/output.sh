@@ -44,6 +44,22 @@ else
 	skip 'closed: the JSON is whole' 'jq is not installed'
 fi
 
+# A full /dev/shm concerns those who want a name in it.
+cramped() { # ARGS...: with 64 KiB of /dev/shm, in a mount namespace of its own
+	timeout 120 unshare -m sh -c 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' sh "$verbena" "$@" \
+		>"$work/out" 2>"$work/err" </dev/null
+	status=$?
+}
+if unshare -m mount -t tmpfs -o size=64k none /dev/shm 2>/dev/null; then
+	cramped bench lock --lock cas --procs 2 --duration 20ms --locks 1m
+	is 'a full /dev/shm that is not used: exit status 0' [ "$status" = 0 ]
+	cramped bench lock --lock cas --procs 2 --duration 20ms --locks 1m --segment "cramped.$$"
+	is 'a full /dev/shm that is used: exit status 6' [ "$status" = 6 ]
+	is 'a full /dev/shm that is used: it is named' grep -q '/dev/shm has 0 MiB free' "$work/err"
+else
+	skip 'a full /dev/shm' 'no mount namespace here (needs root)'
+fi
+
 : >"$work/empty.jsonl"
 refused 'an empty history' 2 'empty.jsonl no transaction' check history "$work/empty.jsonl"
 
