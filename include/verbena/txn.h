@@ -167,7 +167,14 @@ enum vb_txn_cause {
 /* "locked", "wounded", ...; for a number that is none of them, "unknown".  Static. */
 const char *vb_txn_cause_name(enum vb_txn_cause cause);
 
-/* 0, or -EBUSY: a transaction is under way (commit or abort it first), or -VB_EPEERGONE. */
+/*
+ * 0, or
+ *
+ *   -EBUSY         a transaction is under way: commit or abort it first
+ *   -VB_EPEERGONE
+ *   -ETIMEDOUT     shm: what an earlier transaction has committed is not in place yet, because a server
+ *                  that does not answer, and lives, may still write it.  Begin again later
+ */
 int vb_txn_begin(struct vb_coordinator *me);
 
 /*
@@ -179,6 +186,8 @@ int vb_txn_begin(struct vb_coordinator *me);
  *   -E2BIG   the transaction touches more records or bytes than the database allows.  It is aborted
  *   -EINVAL  no transaction is under way; or the table is of another database
  *   -ENOSPC  the table has no room for another key.  It is aborted
+ *   -EOVERFLOW  sundial: the logical time of the database is used up (doc/cc/sundial.md).  It is
+ *            aborted; so it may be by vb_txn_commit
  *   -VB_EPEERGONE, -VB_EUNKNOWN  a node cannot be reached.  It is aborted
  *
  * Pointers that they give are into the transaction's own copy and good until it ends.
@@ -273,7 +282,9 @@ int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned 
 /* Looks at every record of a node for locks of transactions that have not moved for a lease, and
  * rolls those back or forward, as whoever meets them would; and gives up the places of coordinators
  * on the node whose process is gone.  Takes a lease and some; *freed counts locks.  -EBUSY: a
- * transaction is under way; -EOPNOTSUPP: the database has no recovery; or the fabric's error. */
+ * transaction is under way; -EOPNOTSUPP: the database has no recovery; -ETIMEDOUT: on shm a
+ * server of such a coordinator's records lives and does not answer, the rest is done; or the
+ * fabric's error. */
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
 
 #ifdef __cplusplus

@@ -34,6 +34,6 @@ uint32_t silo_holder(uint64_t word);
 #define SILO_OPS(table)                                                                            \
 	.stages = table, .n_stages = SILO_STAGES, .commit = SILO_COMMIT, .release = SILO_RELEASE,  \
 	.read = silo_access, .write = silo_write, .unlocked = silo_unlocked,                       \
-	.locked = silo_locked, .holder = silo_holder, .holder_is_ts = true
+	.locked = silo_locked, .holder = silo_holder
 
 #endif

@@ -6,16 +6,16 @@
  * which is possible as long as nobody has written or locked the record.  So a reader need not abort
  * because somebody wrote after it.
  *
- *	lock word      63        48 47                                       0
- *	              +------------+------------------------------------------+
- *	              | place + 1  | rts                                      |     place + 1 = 0: free
- *	              +------------+------------------------------------------+
+ *	lock word      63        48 47  44 43                                0
+ *	              +------------+------+-----------------------------------+
+ *	              | place + 1  | name | rts                               |     place + 1 = 0: free
+ *	              +------------+------+-----------------------------------+
  *	version word  | wts (62 bits)                              | a | w    |     a: there is no record
  *	              +------------+------------------------------------------+     w: being written, see below
  *
  *	read      READ                             renew    CAS (0, rts) -> (0, commit time)
- *	lock      CAS (0, rts) -> (place, rts)     commit   WRITE + CAS (place, rts) -> (0, commit time)
- *	                                           release  CAS (place, rts) -> (0, rts)
+ *	lock      CAS (0, rts) -> (name, rts)      commit   WRITE + CAS (name, rts) -> (0, commit time)
+ *	                                           release  CAS (name, rts) -> (0, rts + 1)
  *
  * Lock and lease are one word, which is where this departs from the paper.  There the renewal looks
  * at the lock and then extends rts by CAS; a writer that locks in between has taken its commit time
@@ -28,10 +28,26 @@
  * a locked word may be half written, so the writer marks the version first (bit w).
  *
  * Serializable, but not strictly: a transaction may be ordered, in logical time, before one that
- * had ended before it began.  Whose lock it is can be told by its place only; a lock is therefore
- * recovered when its place stands still, not when its place has gone on.
+ * had ended before it began.
+ *
+ * Whose a lock is.  Whoever lets a record go makes its rts larger, so at each rts it is locked at
+ * most once, and no word that says "held" ever comes back: it names one lock, of one transaction.  A
+ * verb that comes late, or a server that goes on late, finds another word and does nothing.  And
+ * nobody takes a lock that he finds for his own: what stands there is an earlier transaction's, also
+ * when it bears the own place.  place and name (the low bits of the transaction's clock) say which
+ * transaction it was, to those who look (txn/recover.c).
+ *
+ * What ends.  A name comes back after 16 units of 2 us: then a lock that was left behind looks, for
+ * one transaction of its place, like that one's.  Those who recover are not misled, see there.  rts
+ * does not come back: a transaction that would pass the last logical time is refused, -EOVERFLOW.
+ * It passes by one for each commit or abort that follows another on the same records; at a million a
+ * second that is after 200 days, and the tables have to be loaded anew.
  */
+#define VB_LOG_ROOM "cc"
 #include "cc/sundial.h"
+
+#include "base/log.h"
+#include "txn/db.h"
 
 #define RENEW_TRIES 4u /* of one record, against the renewals of others */
 
@@ -45,14 +61,18 @@ static vb_addr version_word(const struct vb_item *it)
 	return it->at + vb_item_layout(it)->version_at;
 }
 
+#define PLACE_SHIFT (SUNDIAL_RTS_BITS + SUNDIAL_NAME_BITS)
+#define NAME        ((1u << SUNDIAL_NAME_BITS) - 1)
+
 static uint64_t owner_bits(uint64_t ts)
 {
-	return (uint64_t)(vb_ts_place(ts) + 1) << SUNDIAL_RTS_BITS;
+	return (uint64_t)(vb_ts_place(ts) + 1) << PLACE_SHIFT | (vb_ts_clock(ts) & NAME)
+									<< SUNDIAL_RTS_BITS;
 }
 
 static bool is_free(uint64_t word)
 {
-	return word >> SUNDIAL_RTS_BITS == 0;
+	return word >> PLACE_SHIFT == 0;
 }
 
 static void at_least(struct vb_stage *s, uint64_t time)
@@ -153,7 +173,7 @@ static bool look_again(struct vb_stage *s, struct vb_item **items, unsigned n)
 			it->status = VB_TXN_CHANGED;
 		} else {
 			it->lease = it->seen & SUNDIAL_RTS;
-			it->status = VB_ITEM_WAIT;
+			it->status = it->lease < SUNDIAL_LAST ? VB_ITEM_WAIT : VB_TXN_LEASE;
 		}
 	}
 	return true;
@@ -182,7 +202,7 @@ static unsigned got_locks(struct vb_stage *s, struct vb_item **items, unsigned n
 
 		it->flags &= (uint16_t)~VB_ITEM_MAYBE;
 		it->seen_slot = 0;
-		if (it->seen == it->lease || it->seen == it->held) {
+		if (it->seen == it->lease) {
 			it->flags |= VB_ITEM_HELD_X;
 			it->status = 0;
 			at_least(s, it->lease + 1);
@@ -209,7 +229,7 @@ void sundial_lock(struct vb_stage *s, struct vb_item **items, unsigned n)
 		for (unsigned i = 0; i < m; i++) {
 			struct vb_item *it = some[i];
 
-			it->held = owner_bits(s->ts) | it->lease;
+			it->held = sundial_locked(s->ts, it->lease);
 			it->flags |= VB_ITEM_MAYBE;
 			vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(it), it->lease, it->held,
 				   &it->seen);
@@ -298,22 +318,48 @@ static bool unsure(const struct vb_item *it)
 	return it->flags & VB_ITEM_MAYBE && !(it->flags & VB_ITEM_HELD_X) && it->at != 0;
 }
 
-/* Of a lock whose verb's answer was lost: is it ours, and under which lease? */
+/* Does the place still belong to the transaction that the stage runs for?  Without status words
+ * nobody can tell. */
+static bool still_its_place(struct vb_stage *s, struct vb_item **items, unsigned n, bool *out)
+{
+	uint64_t status = s->ts;
+
+	if (s->for_other && s->db->status)
+		vb_acc_read(s->acc, VB_READ_TM, vb_stage_status_addr(s, vb_ts_place(s->ts)),
+			    &status, 8);
+	if (!vb_stage_go(s, items, n))
+		return false;
+	*out = (status & ~(uint64_t)VB_TS_STATE) == s->ts;
+	return true;
+}
+
+/*
+ * Of a lock whose verb's answer was lost: is it ours, and under which lease?  A server may come to
+ * this late, when the place has gone on to a transaction that looks the same and holds the record.
+ * If the place is still ours after we have seen the word, then the word is ours, or an earlier one
+ * that was left behind.
+ */
 static bool look_what_is_held(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	uint64_t word[VB_STAGE_ITEMS];
+	bool any = false, ours = false;
 
-	for (unsigned i = 0; i < n; i++)
-		if (unsure(items[i]))
-			vb_acc_read(s->acc, VB_READ_DI, lock_word(items[i]), &word[i], 8);
-	if (!vb_stage_go(s, items, n))
+	for (unsigned i = 0; i < n; i++) {
+		if (!unsure(items[i]))
+			continue;
+		vb_acc_read(s->acc, VB_READ_DI, lock_word(items[i]), &word[i], 8);
+		any = true;
+	}
+	if (!any)
+		return true;
+	if (!vb_stage_go(s, items, n) || !still_its_place(s, items, n, &ours))
 		return false;
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_item *it = items[i];
 
 		if (!unsure(it))
 			continue;
-		if (sundial_holder(word[i]) == vb_ts_place(s->ts))
+		if (ours && sundial_locked(s->ts, word[i]) == word[i])
 			it->held = word[i];
 		else
 			it->flags &= (uint16_t)~VB_ITEM_MAYBE;
@@ -331,7 +377,7 @@ void sundial_release(struct vb_stage *s, struct vb_item **items, unsigned n)
 		it->status = 0;
 		if (it->at != 0 && it->flags & (VB_ITEM_HELD_X | VB_ITEM_MAYBE))
 			vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(it), it->held,
-				   it->held & SUNDIAL_RTS, &it->seen);
+				   sundial_unlocked(0, it->held), &it->seen);
 	}
 	(void)vb_stage_go(s, items, n);
 }
@@ -358,6 +404,14 @@ int sundial_access(struct vb_txn *t, struct vb_item **items, unsigned n)
 	return vb_txn_stage(t, SUNDIAL_READ, items, n);
 }
 
+static int no_time_left(struct vb_txn *t)
+{
+	vb_error("the logical time of database '%s' is used up: load its tables into a new one, or "
+		 "use another protocol",
+		 t->me->db->name);
+	return vb_txn_doom(t, VB_TXN_MISUSE, -EOVERFLOW);
+}
+
 /* Locks are taken while the transaction runs, as in the paper: two that write the same record do
  * not both run to their ends. */
 int sundial_write(struct vb_txn *t, struct vb_item **items, unsigned n)
@@ -365,11 +419,16 @@ int sundial_write(struct vb_txn *t, struct vb_item **items, unsigned n)
 	unsigned m = not_fetched(items, n);
 	int err = m > 0 ? vb_txn_stage(t, SUNDIAL_READ, items, m) : 0;
 
+	for (unsigned i = 0; i < n && err == 0; i++)
+		if (vb_unlikely(items[i]->lease >= SUNDIAL_LAST))
+			err = no_time_left(t);
 	return err ? err : vb_txn_stage(t, SUNDIAL_LOCK, items, n);
 }
 
 int sundial_prepare(struct vb_txn *t)
 {
+	if (vb_unlikely(t->commit_ts >= SUNDIAL_LAST))
+		return no_time_left(t);
 	return vb_txn_stage_all(t, SUNDIAL_RENEW, VB_ITEM_READ, VB_ITEM_WRITE);
 }
 
@@ -377,11 +436,7 @@ uint64_t sundial_unlocked(uint64_t version, uint64_t was)
 {
 	uint64_t wts = sundial_wts(version);
 
-	/*
-	 * Of two who set back the same stale word the second may come late, when its owner has
-	 * locked the tuple again.  A lease that is longer by one, which harms no reader, makes that
-	 * another word.
-	 */
+	/* A lease that is longer by one harms no reader. */
 	if (was != 0)
 		return (was & SUNDIAL_RTS) + 1;
 	return wts > 0 ? wts : 1;
@@ -394,7 +449,7 @@ uint64_t sundial_locked(uint64_t ts, uint64_t was)
 
 uint32_t sundial_holder(uint64_t word)
 {
-	return is_free(word) ? VB_NO_PLACE : (uint32_t)(word >> SUNDIAL_RTS_BITS) - 1;
+	return is_free(word) ? VB_NO_PLACE : (uint32_t)(word >> PLACE_SHIFT) - 1;
 }
 
 static const struct vb_stage_ops stages[] =

@@ -5,8 +5,12 @@
 
 #include "txn/protocol.h"
 
-#define SUNDIAL_RTS_BITS 48u
-#define SUNDIAL_RTS      ((1ull << SUNDIAL_RTS_BITS) - 1)
+#define SUNDIAL_RTS_BITS  44u
+#define SUNDIAL_NAME_BITS 4u
+#define SUNDIAL_RTS       ((1ull << SUNDIAL_RTS_BITS) - 1)
+#define SUNDIAL_LAST      (SUNDIAL_RTS - 1) /* lease; at this one nothing is locked any more */
+_Static_assert(VB_TS_PLACE_BITS + SUNDIAL_NAME_BITS + SUNDIAL_RTS_BITS == 64, "one word");
+_Static_assert(SUNDIAL_RTS_BITS + 2 <= 64, "a logical time fits in a version word");
 #define SUNDIAL_WRITING                                                                            \
 	1ull /* in the version word of an unsealed tuple: the record is being written */
 
@@ -46,6 +50,6 @@ static inline uint64_t sundial_wts(uint64_t version)
 	.stages = table, .n_stages = SUNDIAL_STAGES, .commit = SUNDIAL_COMMIT,                     \
 	.release = SUNDIAL_RELEASE, .read = sundial_access, .write = sundial_write,                \
 	.prepare = sundial_prepare, .unlocked = sundial_unlocked, .locked = sundial_locked,        \
-	.holder = sundial_holder, .holder_is_ts = false
+	.holder = sundial_holder
 
 #endif

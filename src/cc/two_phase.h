@@ -79,6 +79,6 @@ two_phase_judge no_wait_judge, wait_die_judge, wound_wait_judge;
 	.stages = table, .n_stages = TWO_PHASE_STAGES, .commit = TWO_PHASE_COMMIT,                 \
 	.release = TWO_PHASE_RELEASE, .read = two_phase_access, .write = two_phase_access,         \
 	.prepare = two_phase_prepare, .unlocked = two_phase_unlocked, .locked = two_phase_locked,  \
-	.holder = two_phase_holder, .holder_is_ts = true
+	.holder = two_phase_holder
 
 #endif

@@ -9,7 +9,12 @@
 #define US 1000ull
 #define MS 1000000ull
 
-#define DRAW_STREAM 0x74786e
+#define DRAW_STREAM  0x74786e
+#define STALL_STREAM 0x7374616c
+
+/* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
+ * in the midst of that has stood still for longer than all of it takes. */
+#define LONG_LEASES 14u
 
 static void draw_cluster(struct vb_rng *r, struct vb_txn_draw *d)
 {
@@ -73,10 +78,26 @@ static void draw_faults(struct vb_rng *r, struct vb_txn_draw *d)
 	}
 }
 
+/* Who stands still for very long, and servers that stand still. */
+static void draw_stalls(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double rare[] = {0.002, 0.008, 0.03};
+	struct vb_sim_faults *f = &d->faults;
+
+	if (d->calm)
+		return;
+	if (f->pause > 0 && vb_rng_chance(r, 0.4))
+		f->pause_max_ns = vb_draw_between(r, 3 * d->lease_ns, LONG_LEASES * d->lease_ns);
+	if (vb_rng_chance(r, 0.4)) {
+		f->stall = vb_draw_one_of(r, rare, 3);
+		f->stall_max_ns = vb_draw_between(r, d->lease_ns / 2, LONG_LEASES * d->lease_ns);
+	}
+}
+
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *d)
 {
-	struct vb_rng r;
+	struct vb_rng r, stalls;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
 	*d = (struct vb_txn_draw){.seed = seed, .drift_ppm = 100};
@@ -86,6 +107,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	d->recovery = !(cc->caps & VB_CC_BLIND_WAIT);
 	d->calm = vb_rng_chance(&r, 0.25) || !d->recovery;
 	draw_faults(&r, d);
+	vb_rng_seed(&stalls, seed, STALL_STREAM);
+	draw_stalls(&stalls, d);
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		d->hybrid[i] = vb_rng_chance(&r, 0.5) ? '1' : '0';
 	/* All of one kind is what most people run. */
@@ -95,8 +118,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		snprintf(d->hybrid, sizeof(d->hybrid), "%s", hybrid);
 	d->safety_ns = 50 * MS + 40 * d->lease_ns + d->attempts * d->coordinators * 100 * US;
 	d->liveness_ns = 500 * MS + 40 * d->lease_ns +
-			 4 * (d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
-			      d->faults.partition_max_ns);
+			 4 * (d->faults.pause_max_ns + d->faults.stall_max_ns +
+			      d->faults.nic_stall_max_ns + d->faults.partition_max_ns);
 	/* Who is stuck waits busily; nobody needs so long. */
 	if (!d->recovery) {
 		d->safety_ns = 20 * MS;

@@ -244,8 +244,11 @@ static int open_db(struct txn_world *w)
 		err = vb_table_load(w->account, k, record);
 	for (uint64_t k = 0; k < d->notes && err == 0; k += 2)
 		err = vb_table_load(w->note, k, record);
-	for (uint16_t n = 0; n < d->nodes && err == 0; n++)
+	for (uint16_t n = 0; n < d->nodes && err == 0; n++) {
 		err = vb_db_server_start(w->db, n, &w->server[n]);
+		if (err == 0)
+			vb_sim_ep_stalls(vb_db_server_ep(w->server[n]), true);
+	}
 	return err;
 }
 
@@ -284,7 +287,7 @@ static int start_slots(struct txn_world *w)
 static void tear_down(struct txn_world *w)
 {
 	if (w->db != NULL)
-		vb_task_sleep_until(vb_sched_now(w->sched) + SETTLE_NS);
+		vb_task_sleep_until(vb_sched_now(w->sched) + SETTLE_NS + w->d->faults.stall_max_ns);
 	for (unsigned n = 0; n < w->d->nodes; n++)
 		vb_db_server_stop(w->server[n]);
 	if (w->sched != NULL)

@@ -370,13 +370,24 @@ void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
 
 	s->faults = *faults;
 	s->faulty = faults->die > 0 || faults->pause > 0 || faults->delay > 0 || faults->tear > 0 ||
-		    faults->lose > 0 || faults->nic_stall > 0 || faults->partition > 0;
+		    faults->stall > 0 || faults->lose > 0 || faults->nic_stall > 0 ||
+		    faults->partition > 0;
 	s->n_cuts = 0;
 }
 
 void vb_sim_ep_mortal(struct vb_ep *ep, bool mortal)
 {
 	sim_ep_of(ep)->mortal = mortal;
+}
+
+void vb_sim_ep_stalls(struct vb_ep *ep, bool stalls)
+{
+	sim_ep_of(ep)->stalls = stalls;
+}
+
+void vb_sim_ep_pause(struct vb_ep *ep, uint64_t until_ns)
+{
+	sim_ep_of(ep)->paused_until_ns = until_ns;
 }
 
 bool vb_sim_ep_dead(const struct vb_ep *ep)

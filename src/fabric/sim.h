@@ -15,6 +15,8 @@ struct vb_sim_faults {
 	double die;   /* the task never runs again; what it posted may still land */
 	double pause; /* before the doorbell or after the completion, evenly */
 	uint64_t pause_max_ns;
+	double stall; /* the same of a server (vb_sim_ep_stalls), which does not die */
+	uint64_t stall_max_ns;
 	double delay; /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
 	uint64_t delay_max_ns;
 	double tear;      /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
@@ -35,10 +37,14 @@ struct vb_sim_faults {
 /* Turns faults on or off (all zero) from now on.  drift_max_ppb and common_error_max_ns count for
  * endpoints opened later. */
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
-/* Only endpoints marked so die or pause; lock servers are not marked.  Only coroutines may use them
+/* Only endpoints marked so die or pause; servers are not marked.  Only coroutines may use them
  * (the root task cannot die).  Once an endpoint is dead, each of its tasks ends at its next await
  * or when the one it is in ends; sends to it fail or vanish. */
 void vb_sim_ep_mortal(struct vb_ep *ep, bool mortal);
+/* Endpoints marked so stand still for a while, and never die. */
+void vb_sim_ep_stalls(struct vb_ep *ep, bool stalls);
+/* From the endpoint's next await point on it stands still until then. */
+void vb_sim_ep_pause(struct vb_ep *ep, uint64_t until_ns);
 bool vb_sim_ep_dead(const struct vb_ep *ep);
 /* Called when an endpoint's client dies, on the scheduler's stack; with hooks on top, ep is the
  * lowest endpoint. */

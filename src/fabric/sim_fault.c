@@ -91,6 +91,17 @@ void sim_checkpoint(struct vb_ep *vep, bool before)
 	}
 }
 
+/* Before the doorbell, or after the completion. */
+static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t max_ns)
+{
+	struct sim *s = ep->sim;
+
+	if (coin(s))
+		ep->paused_until_ns = sim_max(ep->paused_until_ns, sim_now(s) + up_to(s, max_ns));
+	else
+		luck->after_ns = up_to(s, max_ns);
+}
+
 void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck)
 {
 	struct sim *s = ep->sim;
@@ -105,15 +116,12 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 	}
 	if (strikes(s, f->nic_stall))
 		luck->stall_ns = up_to(s, f->nic_stall_max_ns);
+	if (ep->stalls && strikes(s, f->stall))
+		pause_it(ep, luck, f->stall_max_ns);
 	if (!ep->mortal)
 		return;
-	if (strikes(s, f->pause)) {
-		if (coin(s))
-			ep->paused_until_ns =
-				sim_max(ep->paused_until_ns, now + up_to(s, f->pause_max_ns));
-		else
-			luck->after_ns = up_to(s, f->pause_max_ns);
-	}
+	if (strikes(s, f->pause))
+		pause_it(ep, luck, f->pause_max_ns);
 	if (strikes(s, f->die)) {
 		if (coin(s)) {
 			sim_ep_die(ep);

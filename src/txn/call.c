@@ -89,6 +89,22 @@ int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out)
 	return *out != 0 ? 0 : read_server(me, node, out);
 }
 
+int vb_call_is_done(struct vb_coordinator *me, uint16_t node, uint64_t until_ns)
+{
+	struct vb_msg ask = {.tag = VB_TAG_ASK}, said;
+	uint64_t server = 0;
+	int err = vb_read64(me->ep, me->db->region[node] + offsetof(struct vb_db_header, server),
+			    &server);
+
+	if (err == 0 && (server == 0 || !vb_peer_alive(me->db->fabric, server)))
+		return 0;
+	if (err == 0)
+		err = vb_rpc_call(&me->mail, server, &ask, &said, until_ns);
+	if (err == 0 || err == -ECANCELED || !vb_peer_alive(me->db->fabric, server))
+		return err == -ECANCELED ? err : 0;
+	return -ETIMEDOUT;
+}
+
 static void to_wire(struct vb_wire_item *w, const struct vb_item *it)
 {
 	*w = (struct vb_wire_item){

@@ -151,16 +151,18 @@ void vb_txn_write_back(struct vb_txn *t)
  * commit stage could not do is done by recovery, from the log, once it is certain that no verb of
  * ours can still take effect.
  */
-void vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
+int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 {
 	struct vb_db *db = me->db;
+	int err;
 
 	if (lane->in_flight && vb_acc_finish(&lane->acc) != 0)
 		lane->unacknowledged = true;
 	lane->in_flight = false;
 	if (!lane->unacknowledged || !db->recovery)
-		return;
-	lane->unacknowledged = false;
+		return 0;
 	(void)vb_ep_sleep(me->ep, db->suspect_ns);
-	vb_lane_roll_forward(me, lane);
+	err = vb_lane_roll_forward(me, lane);
+	lane->unacknowledged = err != 0;
+	return err;
 }

@@ -142,13 +142,19 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 void vb_coordinator_close(struct vb_coordinator *me)
 {
 	uint64_t old;
+	int err = 0;
 
 	if (me == NULL)
 		return;
 	vb_txn_abort(me);
-	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
-		vb_lane_settle(me, &me->lane[i]);
-	(void)vb_cas64(me->ep, owner_word(me->db, place_of(me, 0)), me->ep->self, 0, &old);
+	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++)
+		err = vb_lane_settle(me, &me->lane[i]);
+	if (err == 0)
+		err = vb_cas64(me->ep, owner_word(me->db, place_of(me, 0)), me->ep->self, 0, &old);
+	if (err)
+		vb_warn("a coordinator of database '%s' on node %u left its place unfinished (%s); "
+			"vb_db_recover finishes it and gives it up",
+			me->db->name, me->node, vb_strerror(err));
 	vb_ep_close(me->ep);
 	free_coordinator(me);
 }
@@ -214,8 +220,6 @@ static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old
 {
 	struct vb_txn *t = &me->txn;
 	bool again = me->keep_age && !t->tainted;
-	bool recovered = lane->status != 0 && (lane->status & VB_TS_STATE) == VB_TS_RECOVERED;
-	uint64_t rest = recovered ? vb_place_rest_ns(me->db) : 0;
 	int err = 0;
 
 	/* The same name needs the same place. */
@@ -227,10 +231,7 @@ static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old
 		/* Recovered while it was ours: others have seen the end of that name. */
 		t->ts = vb_coordinator_stamp(me, lane);
 		err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
-		rest = vb_place_rest_ns(me->db);
 	}
-	if (err == 0 && rest > 0)
-		(void)vb_ep_sleep(me->ep, rest);
 	return err == 1 ? -VB_EUNKNOWN : err;
 }
 
@@ -248,8 +249,9 @@ int vb_txn_begin(struct vb_coordinator *me)
 	if (!me->keep_age || t->tainted)
 		me->current = (me->current + 1) % VB_PLACES_TXN;
 	lane = vb_txn_lane(me);
-	vb_lane_settle(me, lane);
-	err = name_it(me, lane, old_ts);
+	err = vb_lane_settle(me, lane);
+	if (err == 0)
+		err = name_it(me, lane, old_ts);
 	if (err) {
 		t->phase = VB_TXN_OVER;
 		t->cause = VB_TXN_FABRIC;

@@ -121,6 +121,7 @@ struct vb_suspect {
 	uint64_t word, since_ns, seen_ns;
 	uint64_t status; /* of its holder */
 	bool asked;      /* status is known, and has been since since_ns */
+	bool left;       /* the place has gone on while the word stood */
 	struct vb_table *table;
 	uint16_t reader_at; /* offset in the tuple if it is a reader's word, else 0 */
 };
@@ -191,6 +192,9 @@ int vb_txn_alive(struct vb_txn *t);
 void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n,
 		   bool last_try);
 int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
+/* Has the node's server done all that it was asked before this?  0: it has, or there is none that
+ * lives; -ETIMEDOUT: it has not said so by then; -ECANCELED. */
+int vb_call_is_done(struct vb_coordinator *me, uint16_t node, uint64_t until_ns);
 
 /* What goes over the wire. */
 struct vb_wire_item {
@@ -215,6 +219,7 @@ struct vb_wire_call {
 _Static_assert(sizeof(struct vb_wire_call) <= VB_MSG_DATA, "fits in a message");
 #define VB_TAG_CALL  1
 #define VB_TAG_REPLY 1
+#define VB_TAG_ASK   2 /* answered when everything before it is done; see vb_rpc_call */
 
 uint64_t vb_wire_seal(const void *items, uint32_t bytes, uint64_t request);
 
@@ -225,16 +230,18 @@ uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stag
 /* commit.c */
 int vb_txn_point(struct vb_txn *t);
 void vb_txn_write_back(struct vb_txn *t);
-void vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
+/* 0, or the error for which nothing may be named over the lane's last transaction yet. */
+int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
 int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to);
+
+/* serve.c; its endpoint, for tests that make it stand still */
+struct vb_ep *vb_db_server_ep(struct vb_db_server *s);
 
 /* recover.c */
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
 void vb_txn_recover(struct vb_coordinator *me);
-/* How long a place must rest that its owner has found recovered. */
-uint64_t vb_place_rest_ns(const struct vb_db *db);
 /* Finishes what the commit stage of our own lane has left undone. */
-void vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
+int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
 
 /* coordinator.c */
 void vb_coordinator_bury(struct vb_coordinator *me);

@@ -161,14 +161,14 @@ struct vb_cc_ops {
 	/* Everything that must be true before the transaction may commit. */
 	int (*prepare)(struct vb_txn *t);
 
-	/* The lock word: of a tuple with that version that nobody holds; while the transaction `ts`
+	/*
+	 * The lock word: of a tuple with that version that nobody holds; while the transaction `ts`
 	 * holds it; and whose place a held word names (VB_NO_PLACE: nobody holds it).  `was`: the
-	 * word before. */
+	 * word before.  A held word names one lock: once it was let go it never comes back.
+	 */
 	uint64_t (*unlocked)(uint64_t version, uint64_t was);
 	uint64_t (*locked)(uint64_t ts, uint64_t was);
 	uint32_t (*holder)(uint64_t word);
-	/* Does a held word name the transaction, or its place only? */
-	bool holder_is_ts;
 	/* Of one that is wrong: by what the checkers must find it, the name of a rule
 	 * (check/txn_explore.h) or of an anomaly (check/serial.h). */
 	const char *planted;

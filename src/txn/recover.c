@@ -8,8 +8,9 @@
  *
  *	status running or aborted   CAS to *recovered*.  The holder cannot commit any more; the name is never
  *	                            used again.  Nothing of it is in place, so the lock word alone is set back
- *	status of a later name      the lock is one that was taken late, by a verb or request that nobody waited
- *	                            for any more: set back
+ *	status of another name      the lock is one that was taken late, by a verb or request that nobody waited
+ *	                            for any more: set back.  So it is when the place has gone on to another
+ *	                            name while the word stood
  *	status committed            rolled forward from the log: see below
  *
  * Rolling forward writes to the tuple, which needs the lock: it is taken over by a CAS from the
@@ -75,17 +76,30 @@ static uint64_t name_of(uint64_t word)
 	return word & ~(uint64_t)VB_TS_STATE;
 }
 
+/* May the word be one of that transaction's?  A lock word need not have room for the whole name; it
+ * may then look like one of another's of the same place. */
+static bool may_be_of(const struct vb_db *db, const struct vb_suspect *s, uint64_t status)
+{
+	if (s->reader_at != 0)
+		return name_of(status) == name_of(s->word);
+	return db->cc->locked(name_of(status), s->word) == s->word;
+}
+
+/* A held word never comes back, so one that is the same has stood all the time; and when a place has
+ * gone on to another name, everything that its last transaction held has been let go. */
+static bool went_on(const struct vb_suspect *s, uint64_t now)
+{
+	return name_of(now) != name_of(s->status);
+}
+
 /*
  * From a look at the holder's status to another, suspect_ns later: it has not moved, or has been
- * recovered meanwhile for another of its locks; or at both looks it had gone on to other
- * transactions, and the lock is one that was left behind.
+ * recovered meanwhile for another of its locks; or it has gone on to another transaction, and the
+ * lock is one that was left behind.
  */
-static bool stood_still(const struct vb_db *db, const struct vb_suspect *s, uint64_t now)
+static bool stood_still(const struct vb_suspect *s, uint64_t now)
 {
-	if (now == s->status || now == name_of(s->status))
-		return true;
-	return (db->cc->holder_is_ts || s->reader_at != 0) && name_of(now) != name_of(s->word) &&
-	       name_of(s->status) != name_of(s->word);
+	return now == s->status || now == name_of(s->status) || went_on(s, now);
 }
 
 static bool forgotten(const struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
@@ -154,8 +168,9 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 	if (holder_of(me->db, s) == VB_NO_PLACE ||
 	    read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)), &status) != 0)
 		return;
-	if (s->asked && stood_still(me->db, s, status)) {
+	if (s->asked && stood_still(s, status)) {
 		me->recover = *s;
+		me->recover.left = went_on(s, status);
 		me->recover.status = status;
 		s->at = 0;
 		return;
@@ -167,40 +182,16 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 
 /* ---- setting back ---- */
 
-/*
- * A word that names its transaction cannot be another's.  One that names a place can: its owner, if
- * he lives, finds his place recovered, and may lock the same tuple again from the same lease.  So
- * he first waits for as long as our CAS may take (vb_place_rest_ns), and we look at his status once
- * more before it.
- */
-static int still_recovered(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place)
-{
-	uint64_t status;
-	int err = read_word(me, VB_READ_TM, status_word(me->db, place), &status);
-
-	if (err)
-		return err;
-	return status == s->status ? 0 : -EAGAIN;
-}
-
-uint64_t vb_place_rest_ns(const struct vb_db *db)
-{
-	return db->cc->holder_is_ts ? 0 : db->suspect_ns;
-}
-
 static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 {
 	const struct vb_tuple_layout *l = &s->table->layout;
 	uint64_t version, old, not_after = vb_ep_now(me->ep) + me->db->lease_ns;
-	int err = 0;
+	int err;
 
 	if (s->reader_at != 0)
 		return cas_word(me, VB_AMOD_IM, s->at + s->reader_at, s->word, 0, &old);
 	/* Nobody writes the version while the word stands. */
-	if (!me->db->cc->holder_is_ts)
-		err = still_recovered(me, s, holder_of(me->db, s));
-	if (err == 0)
-		err = read_word(me, VB_READ_DI, s->at + l->version_at, &version);
+	err = read_word(me, VB_READ_DI, s->at + l->version_at, &version);
 	if (err != 0 || vb_ep_now(me->ep) > not_after)
 		return err;
 	mender(me)->acc.not_after_ns = not_after;
@@ -210,6 +201,38 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 	if (err == 0 && old == s->word)
 		me->recovered++;
 	return err;
+}
+
+/* ---- the last holder's server ---- */
+
+/*
+ * A commit stage that runs by RPC is executed by the tuple's server, and goes on whatever becomes of
+ * the coordinator.  Between its look at the lock word (txn/stage.c, still_held) and its WRITE the
+ * server may stand still.  So before we write to what we have taken over, it must be certain that
+ * nothing of that kind is still to come:
+ *
+ *	verbs have a bound    What the server posts behind its look is refused one bound after a moment
+ *	                      before that look (not_after_ns), and takes effect within another.  A look that
+ *	                      still found the holder's word came before our CAS.  So two bounds after the CAS
+ *	                      all of it has happened, or never will.
+ *	verbs complete at     A clock is of no use: a process can be stopped between it and the store.  The
+ *	once (shm)            server is asked, and answers when it comes to it: it does one request after the
+ *	                      other, in the order in which they came, and those of the holder, who is gone or
+ *	                      is ourselves, came before.  So it has then done the commit itself, or never
+ *	                      will.  A server that is gone does nothing any more.  One that is stopped is
+ *	                      waited for, as a coordinator is (may_still_write).
+ */
+static int server_is_done(struct vb_coordinator *me, vb_addr tuple)
+{
+	if (!(me->db->fabric->caps.flags & VB_CAP_INLINE))
+		return 0;
+	return vb_call_is_done(me, vb_addr_node(tuple), vb_ep_now(me->ep) + me->db->suspect_ns);
+}
+
+static void let_server_end(struct vb_coordinator *me)
+{
+	/* What a suspect time is more than a lease are two bounds, and the drift of clocks. */
+	(void)vb_ep_sleep(me->ep, me->db->suspect_ns - me->db->lease_ns);
 }
 
 /* ---- rolling forward ---- */
@@ -278,9 +301,9 @@ static const struct vb_log_entry *next_entry(const unsigned char *log, uint32_t 
 }
 
 /* Makes the entry the mender's log, in the name of a new transaction that is past its commit point.
- */
-static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t *ts,
-		   uint64_t *held)
+ * not_held: a lock word that was ours and must not come back. */
+static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t not_held,
+		   uint64_t *ts, uint64_t *held)
 {
 	struct vb_db *db = me->db;
 	struct vb_lane *lane = mender(me);
@@ -289,8 +312,10 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 	struct vb_log_entry *mine = (void *)(head + 1);
 	int err;
 
-	*ts = vb_coordinator_stamp(me, lane);
-	*held = db->cc->locked(*ts, e->held);
+	do {
+		*ts = vb_coordinator_stamp(me, lane);
+		*held = db->cc->locked(*ts, e->held);
+	} while (*held == not_held);
 	err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
 	if (err == 1)
 		err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
@@ -357,28 +382,32 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
 		struct vb_log_entry e;
 		unsigned char bytes[sizeof(struct vb_log_entry) + VB_RECORD_MAX];
 	} *now = malloc(sizeof(*now));
-	uint64_t ts, held;
+	uint64_t ts, held, before = 0;
 	int err = now == NULL ? -ENOMEM : 0;
 
 	if (err == 0)
 		memcpy(now, first, sizeof(*first) + first->bytes);
 	while (err == 0) {
-		uint64_t not_after = vb_ep_now(me->ep) + me->db->lease_ns;
+		uint64_t not_after;
 
+		err = server_is_done(me, now->e.at);
+		if (err != 0)
+			break;
 		/* From here on others may find that we do not move. */
+		not_after = vb_ep_now(me->ep) + me->db->lease_ns;
 		me->mender ^= 1u;
-		err = take_on(me, &now->e, &ts, &held);
+		err = take_on(me, &now->e, before, &ts, &held);
 		if (err == 0)
 			err = take_over(me, &now->e, held);
 		if (err != 0)
 			break;
-		/* What the last holder's server has begun to write is there by now. */
-		(void)vb_ep_sleep(me->ep, 2 * me->db->fabric->caps.verb_bound_ns);
+		let_server_end(me);
 		if (write_it(me, &now->e, ts, held, not_after)) {
 			me->rolled_forward++;
 			break;
 		}
 		(void)vb_ep_sleep(me->ep, me->db->suspect_ns);
+		before = now->e.held;
 		now->e.held = held;
 	}
 	free(now);
@@ -390,55 +419,6 @@ static bool entry_is_sound(const struct vb_db *db, const struct vb_log_entry *e)
 	return e->table < db->store.n_tables &&
 	       e->bytes == db->store.table[e->table]->layout.record_bytes;
 }
-
-/* The tuple's entry in the log of a committed transaction; none: it only held the lock. */
-static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place)
-{
-	const struct vb_log_entry *e;
-	uint32_t bytes, at = 0;
-	unsigned char *log;
-	int err = copy_log(me, place, name_of(s->status), &log, &bytes);
-
-	if (err)
-		return err;
-	if (log == NULL)
-		return set_back(me, s);
-	while ((e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
-		if (e->at == s->at && e->held == s->word && s->reader_at == 0 &&
-		    entry_is_sound(me->db, e))
-			break;
-	err = e != NULL ? redo(me, e) : set_back(me, s);
-	free(log);
-	return err;
-}
-
-/* Its node may be out of reach for a while; if it is gone, so is the tuple. */
-static void redo_for_sure(struct vb_coordinator *me, const struct vb_log_entry *e)
-{
-	int err;
-
-	while ((err = redo(me, e)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
-		(void)vb_ep_sleep(me->ep, me->db->suspect_ns);
-}
-
-/* What the last commit of our own place has left undone. */
-void vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
-{
-	const struct vb_log_entry *e;
-	uint32_t bytes, at = 0;
-	unsigned char *log;
-
-	if ((lane->status & VB_TS_STATE) != VB_TS_COMMITTED)
-		return;
-	if (copy_log(me, lane->place, name_of(lane->status), &log, &bytes) != 0 || log == NULL)
-		return;
-	while ((e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
-		if (entry_is_sound(me->db, e))
-			redo_for_sure(me, e);
-	free(log);
-}
-
-/* ---- deciding ---- */
 
 /*
  * Where verbs complete at once, the moment between the last look at the clock and the store is a
@@ -459,25 +439,86 @@ static bool may_still_write(struct vb_coordinator *me, uint32_t place)
 	return owner != 0 && owner != me->ep->self && vb_peer_alive(db->fabric, owner);
 }
 
+/* The tuple's entry in the log of a committed transaction; none: it only held the lock, or the lock
+ * is not its own. */
+static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place)
+{
+	const struct vb_log_entry *e;
+	uint32_t bytes, at = 0;
+	unsigned char *log;
+	int err = copy_log(me, place, name_of(s->status), &log, &bytes);
+
+	if (err)
+		return err;
+	if (log == NULL)
+		return set_back(me, s);
+	while ((e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
+		if (e->at == s->at && e->held == s->word && s->reader_at == 0 &&
+		    entry_is_sound(me->db, e))
+			break;
+	if (e == NULL)
+		err = set_back(me, s);
+	else if (!may_still_write(me, place))
+		err = redo(me, e);
+	free(log);
+	return err;
+}
+
+/* Its node may be out of reach for a while; if it is gone, so is the tuple. */
+static int redo_for_sure(struct vb_coordinator *me, const struct vb_log_entry *e)
+{
+	int err;
+
+	while ((err = redo(me, e)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
+		(void)vb_ep_sleep(me->ep, me->db->suspect_ns);
+	if (err == -ETIMEDOUT)
+		return vb_fail(err,
+			       "a commit on node %u cannot be finished: the node's server does not "
+			       "answer, lives, and may still write; continue it or end it",
+			       vb_addr_node(e->at));
+	return 0;
+}
+
+/* What the last commit of the place has left undone. */
+int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
+{
+	const struct vb_log_entry *e;
+	uint32_t bytes, at = 0;
+	unsigned char *log;
+	int err;
+
+	if ((lane->status & VB_TS_STATE) != VB_TS_COMMITTED)
+		return 0;
+	err = copy_log(me, lane->place, name_of(lane->status), &log, &bytes);
+	if (err != 0 || log == NULL)
+		return err;
+	while (err == 0 && (e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
+		if (entry_is_sound(me->db, e))
+			err = redo_for_sure(me, e);
+	free(log);
+	return err;
+}
+
+/* ---- deciding ---- */
+
 /* me->recover is a word that has stood for long enough.  No transaction of ours is under way. */
 void vb_txn_recover(struct vb_coordinator *me)
 {
 	struct vb_suspect s = me->recover;
 	uint32_t place = holder_of(me->db, &s);
-	bool named = me->db->cc->holder_is_ts || s.reader_at != 0;
-	uint64_t ts = s.word & ~(uint64_t)VB_TS_STATE, old;
+	uint64_t old;
 	int err = 0;
 
 	me->recover.at = 0;
 	if (place == VB_NO_PLACE)
 		return;
 	for (unsigned i = 0; i < LOOKS; i++) {
-		if (named && (s.status & ~(uint64_t)VB_TS_STATE) != ts) {
+		if (s.left || !may_be_of(me->db, &s, s.status)) {
 			err = set_back(me, &s);
 			break;
 		}
 		if ((s.status & VB_TS_STATE) == VB_TS_COMMITTED) {
-			err = may_still_write(me, place) ? 0 : roll_forward(me, &s, place);
+			err = roll_forward(me, &s, place);
 			break;
 		}
 		if ((s.status & VB_TS_STATE) == VB_TS_RECOVERED) {
@@ -577,9 +618,10 @@ static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
 
 	if (err == 0 && word == s->word)
 		err = read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)), &status);
-	if (err != 0 || word != s->word || !stood_still(me->db, s, status))
+	if (err != 0 || word != s->word || !stood_still(s, status))
 		return err;
 	me->recover = *s;
+	me->recover.left = went_on(s, status);
 	me->recover.status = status;
 	vb_txn_recover(me);
 	err = read_word(me, VB_AMOD_IM, at, &word);
@@ -587,13 +629,13 @@ static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
 	return err;
 }
 
-/* Places of coordinators whose process is gone.  A lock that names its transaction can be recovered
- * later, too; one that names a place needs the place to stay as it is. */
+/* Places of coordinators whose process is gone.  A lock of theirs that is met later is one that was
+ * left behind. */
 static int free_places(struct vb_coordinator *me, uint16_t node)
 {
 	struct vb_db *db = me->db;
 
-	for (uint32_t c = 0; c < db->coordinators && db->cc->holder_is_ts; c++) {
+	for (uint32_t c = 0; c < db->coordinators; c++) {
 		uint32_t place = (node * db->coordinators + c) * VB_PLACES_EACH;
 		vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
 		uint64_t who, old;
@@ -608,7 +650,7 @@ static int free_places(struct vb_coordinator *me, uint16_t node)
 
 			err = read_word(me, VB_READ_TM, status_word(db, place + i), &lane.status);
 			if (err == 0)
-				vb_lane_roll_forward(me, &lane);
+				err = vb_lane_roll_forward(me, &lane);
 			if (err == 0)
 				err = cas_word(me, VB_AMOD_TM, status_word(db, place + i),
 					       lane.status, lane.status & ~(uint64_t)VB_TS_STATE,
@@ -625,7 +667,7 @@ static int free_places(struct vb_coordinator *me, uint16_t node)
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 {
 	struct sweep w = {.me = me};
-	int err;
+	int err = 0;
 
 	*freed = 0;
 	if (me->txn.phase == VB_TXN_OPEN)
@@ -635,9 +677,10 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 			       me->db->name);
 	if (node >= me->db->fabric->nodes)
 		return vb_fail(-EINVAL, "there is no node %u", node);
-	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
-		vb_lane_settle(me, &me->lane[i]);
-	err = look_everywhere(&w, node);
+	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++)
+		err = vb_lane_settle(me, &me->lane[i]);
+	if (err == 0)
+		err = look_everywhere(&w, node);
 	if (err == 0)
 		err = vb_ep_sleep(me->ep, me->db->suspect_ns);
 	for (size_t i = 0; i < w.n && err == 0; i++)

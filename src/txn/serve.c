@@ -276,6 +276,12 @@ static void take(struct vb_db_server *s, const struct vb_msg *msg)
 {
 	struct request *q = &s->now, *w;
 
+	if (msg->tag == VB_TAG_ASK) {
+		struct vb_msg said = {0};
+
+		(void)vb_rpc_reply(NULL, s->ep, msg, &said);
+		return;
+	}
 	memcpy(&q->head, msg->data, sizeof(q->head));
 	q->subject = msg->subject;
 	q->from = msg->from;
@@ -457,6 +463,11 @@ static void stop_here(struct vb_db_server *s)
 		vb_task_yield();
 	vb_ep_close(s->ep);
 	free_server(s);
+}
+
+struct vb_ep *vb_db_server_ep(struct vb_db_server *s)
+{
+	return s->ep;
 }
 
 void vb_db_server_stop(struct vb_db_server *s)

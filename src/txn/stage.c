@@ -74,8 +74,11 @@ static void write_tuple(struct vb_stage *s, struct vb_item *it, uint64_t mark)
 		     l->bytes - l->version_at);
 }
 
-/* The words of tuples whose holder may have been given up, for a stage that runs for another: those
- * that it has no longer are done by whoever has taken them over. */
+/*
+ * The words of tuples whose holder may have been given up, for a stage that runs for another: those
+ * that it has no longer are done by whoever has taken them over.  What follows this look is fenced
+ * in time from before it: see txn/recover.c, "The last holder's server".
+ */
 static unsigned still_held(struct vb_stage *s, struct vb_item **items, unsigned n,
 			   struct vb_item **out)
 {
@@ -107,15 +110,9 @@ static void let_go(struct vb_stage *s, struct vb_item *it,
 		   &it->seen);
 }
 
-void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
-		     uint64_t (*freed)(const struct vb_item *it))
+static void commit_items(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
+			 uint64_t (*freed)(const struct vb_item *it))
 {
-	struct vb_item *mine[VB_BATCH_MAX];
-
-	if (s->for_other) {
-		n = still_held(s, items, n, mine);
-		items = mine;
-	}
 	for (unsigned i = 0; i < n; i++) {
 		write_tuple(s, items[i], mark);
 		if (s->acc->doorbell)
@@ -139,6 +136,23 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 		return;
 	for (unsigned i = 0; i < n; i++)
 		items[i]->status = 0;
+}
+
+void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
+		     uint64_t (*freed)(const struct vb_item *it))
+{
+	uint64_t bound = s->db->fabric->caps.verb_bound_ns;
+	struct vb_item *mine[VB_BATCH_MAX];
+
+	if (!s->for_other) {
+		commit_items(s, items, n, mark, freed);
+		return;
+	}
+	if (bound != 0)
+		s->acc->not_after_ns = vb_ep_now(s->acc->ep) + bound;
+	n = still_held(s, items, n, mine);
+	commit_items(s, mine, n, mark, freed);
+	s->acc->not_after_ns = 0;
 }
 
 /* ---- where the tuples are ---- */

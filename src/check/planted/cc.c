@@ -185,7 +185,6 @@ static const struct vb_cc_ops lost_undo = {
 	.unlocked = two_phase_unlocked,
 	.locked = two_phase_locked,
 	.holder = two_phase_holder,
-	.holder_is_ts = true,
 };
 
 const struct vb_cc_ops *const vb_planted_ccs[] = {
