@@ -162,6 +162,7 @@ enum vb_txn_cause {
 	VB_TXN_TIMEOUT,   /* it waited for a lock until its lease had passed */
 	VB_TXN_FABRIC,    /* a verb or a server failed: vb_txn_error says how */
 	VB_TXN_MISUSE,    /* a call had a bad argument; vb_txn_error says which error */
+	VB_TXN_REFUSED,   /* the protocol left a record half locked or fetched: vb_txn_commit, -EPROTO */
 	VB_TXN_CAUSES
 };
 /* "locked", "wounded", ...; for a number that is none of them, "unknown".  Static. */
@@ -172,6 +173,8 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
  *
  *   -EBUSY         a transaction is under way: commit or abort it first
  *   -VB_EPEERGONE
+ *   -VB_EUNKNOWN   what became of an earlier transaction whose commit said so is still not to be learned.
+ *                  Begin again later
  *   -ETIMEDOUT     shm: what an earlier transaction has committed is not in place yet, because a server
  *                  that does not answer, and lives, may still write it.  Begin again later
  */
@@ -182,13 +185,16 @@ int vb_txn_begin(struct vb_coordinator *me);
  *
  *   -ENOENT  there is no such record.  The transaction goes on, and that there is none is part of what it
  *            has read
- *   -EEXIST  insert: there is one.  The transaction goes on
+ *   -EEXIST  insert: there is one.  The transaction goes on, and that there is one is part of what it has
+ *            read; the record stays as it is
  *   -E2BIG   the transaction touches more records or bytes than the database allows.  It is aborted
  *   -EINVAL  no transaction is under way; or the table is of another database
  *   -ENOSPC  the table has no room for another key.  It is aborted
  *   -EOVERFLOW  sundial: the logical time of the database is used up (doc/cc/sundial.md).  It is
  *            aborted; so it may be by vb_txn_commit
  *   -VB_EPEERGONE, -VB_EUNKNOWN  a node cannot be reached.  It is aborted
+ *   -EPROTO  a node's server refuses what it was asked: it has opened other tables than this process, as the
+ *            log says.  It is aborted
  *
  * Pointers that they give are into the transaction's own copy and good until it ends.
  */
@@ -208,7 +214,8 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 /*
  * Says beforehand what will be read and written: the records are looked up, locked and fetched
  * together, with few doorbells and in about the time of one.  What is declared need not be used,
- * and what is not declared may be.  A declared key that has no record is no error here.
+ * and what is not declared may be.  A declared key that has no record is no error here.  If one of
+ * the tables is of another database (-EINVAL), nothing is declared and the transaction goes on.
  */
 struct vb_txn_key {
 	struct vb_table *table;
@@ -221,9 +228,12 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
  *   0             committed
  *   -EAGAIN       aborted, or had been before; if by an error (a transaction too large, a node that is gone),
  *                 then that error
- *   -VB_EUNKNOWN  the answer was lost: it has been committed or it will never be.  What it
- *                 had locked is recovered
+ *   -VB_EUNKNOWN  the answer was lost: it has been committed or it will never be.  What it had locked is
+ *                 recovered, if the database has recovery: if it is committed, all of it becomes visible,
+ *                 at the latest with this coordinator's second vb_txn_begin after it, or its close
  *   -EINVAL       no transaction is under way
+ *   -EPROTO       a record was not fetched, placed or locked as it must be before it may be written: a defect of
+ *                 the protocol or of this library, which the log describes.  Aborted, nothing was written
  */
 int vb_txn_commit(struct vb_coordinator *me);
 /* Gives it up; never fails.  Without a transaction under way it does nothing. */
@@ -247,7 +257,8 @@ struct vb_values_params {
 	enum vb_partition partition;
 };
 
-/* -EINVAL, -ENOSPC as vb_table_open.  The database's record_max must hold inline_bytes + 8 and
+/* -EINVAL, -ENOSPC as vb_table_open; whoever comes second must ask for the same bytes_max, too.  The
+ * database's record_max must hold inline_bytes + 8 and
  * piece_bytes, its items_max and bytes_max the pieces of the largest value. */
 int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
 /* Before vb_db_close. */
@@ -263,7 +274,8 @@ int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t 
 		  const void *value, uint32_t bytes);
 int vb_values_remove(struct vb_coordinator *me, struct vb_values *values, uint64_t key);
 
-/* Why the last transaction ended; and the error behind VB_TXN_FABRIC and VB_TXN_MISUSE, else 0. */
+/* Why the last transaction ended; and the error behind VB_TXN_FABRIC, VB_TXN_MISUSE and
+ * VB_TXN_REFUSED, else 0. */
 enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me);
 int vb_txn_error(const struct vb_coordinator *me);
 

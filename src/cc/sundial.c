@@ -459,5 +459,6 @@ const struct vb_cc_ops vb_cc_sundial = {
 	.name = "sundial",
 	.summary = "logical leases: a reader commits in the past of a later writer",
 	.source = "seed 002 section 4.5",
+	.caps = VB_CC_LOGICAL,
 	SUNDIAL_OPS(stages),
 };

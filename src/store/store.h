@@ -175,8 +175,9 @@ struct vb_table {
 /* Slots of an index for so many keys: the load factor is at most 0.75. */
 uint64_t vb_table_slots(uint64_t room);
 uint64_t vb_table_room(const struct vb_table_params *p, uint16_t nodes);
-int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
-			struct vb_table **out);
+/* group: as in struct vb_table.  same: what else all who open it must agree on. */
+int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p, uint64_t group,
+			uint64_t same, struct vb_table **out);
 uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint16_t nodes);
 void vb_table_free(struct vb_table *t);
 

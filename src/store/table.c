@@ -251,25 +251,26 @@ static int check_params(const struct vb_store *store, const struct vb_table_para
 	return 0;
 }
 
-static uint64_t layout_hash(const struct vb_table *t)
+static uint64_t layout_hash(const struct vb_table *t, uint64_t same)
 {
-	char text[160];
-	int n = snprintf(text, sizeof(text), "%s/%s/%u/%u/%u/%d/%d/%" PRIu64 "/%u",
+	char text[256];
+	int n = snprintf(text, sizeof(text),
+			 "%s/%s/%u/%u/%u/%d/%d/%" PRIu64 "/%u/%" PRIu64 "/%" PRIu64,
 			 t->store->protocol, t->name, t->id, t->layout.record_bytes,
 			 t->layout.meta_bytes, (int)t->partition, t->store->sealed, t->room,
-			 t->store->fabric->nodes);
+			 t->store->fabric->nodes, t->group, same);
 
 	return XXH64(text, (size_t)n, 0) | 1;
 }
 
 #define TABLE_MAGIC 0x3130454c42415456ull /* "VTABLE01" */
 
-static int open_node(struct vb_table *t, uint16_t node)
+static int open_node(struct vb_table *t, uint64_t same, uint16_t node)
 {
 	struct vb_table_node *n = &t->node[node];
 	struct vb_fabric *f = t->store->fabric;
 	const struct vb_table_header fixed = {
-		.layout = layout_hash(t),
+		.layout = layout_hash(t, same),
 		.room = t->room,
 		.slots = t->slots,
 	};
@@ -322,8 +323,8 @@ static int open_node(struct vb_table *t, uint16_t node)
 	return 0;
 }
 
-int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
-			struct vb_table **out)
+int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p, uint64_t group,
+			uint64_t same, struct vb_table **out)
 {
 	struct vb_table *t;
 	int err = check_params(store, p);
@@ -342,12 +343,12 @@ int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
 	t->id = (uint16_t)store->n_tables;
 	t->records = p->records;
 	t->partition = p->partition;
-	t->group = 1;
+	t->group = group;
 	t->room = vb_table_room(p, store->fabric->nodes);
 	t->slots = vb_table_slots(t->room);
 	vb_tuple_layout_init(&t->layout, store->meta_bytes, p->record_bytes);
 	for (uint16_t node = 0; node < store->fabric->nodes && err == 0; node++)
-		err = open_node(t, node);
+		err = open_node(t, same, node);
 	if (err) {
 		vb_table_free(t);
 		return err;

@@ -38,7 +38,8 @@ struct call {
 	uint32_t bytes;
 	unsigned char *buf;
 	int err;
-	bool open; /* its box is */
+	bool open;    /* its box is */
+	bool refused; /* the server has not begun with it */
 };
 
 static uint32_t pad8(uint32_t n)
@@ -233,6 +234,24 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 
 /* ---- back ---- */
 
+static int refused(struct call *c, uint64_t why)
+{
+	static const char *const reasons[VB_WIRE_REFUSALS] = {
+		[VB_WIRE_NO_STAGE] = "it knows no such stage, node or coordinator",
+		[VB_WIRE_NO_TABLE] = "it has not opened that table",
+		[VB_WIRE_NOT_HERE] = "it takes a key to be another node's",
+		[VB_WIRE_NO_SLOT] = "a tuple has no such slot",
+		[VB_WIRE_TOO_LONG] = "the items do not add up",
+	};
+
+	c->refused = true;
+	return vb_fail(
+		-EPROTO,
+		"the server of node %u refuses what it was asked: %s.  Every process must "
+		"open the database and its tables with the same parameters, in the same order",
+		c->node, why < VB_WIRE_REFUSALS ? reasons[why] : "for a reason of its own");
+}
+
 static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const struct vb_msg *msg)
 {
 	struct vb_coordinator *me = t->me;
@@ -242,6 +261,8 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 	uint32_t at = 0;
 
 	memcpy(&head, msg->data, sizeof(head));
+	if (head.bytes == 0 && head.err != 0)
+		return refused(c, head.seal);
 	if (head.n != c->n || head.bytes > me->db->call_bytes)
 		return vb_fail(-EPROTO, "the server of node %u answers what was not asked",
 			       c->node);
@@ -319,7 +340,7 @@ static void give_up(struct vb_txn *t, unsigned stage, struct call *c)
 	const struct vb_cc_ops *cc = t->me->db->cc;
 
 	call_failed(t, c, c->err);
-	if (stage == cc->commit || stage == cc->release)
+	if (c->refused || stage == cc->commit || stage == cc->release)
 		return;
 	for (unsigned i = 0; i < c->n; i++)
 		if (c->item[i]->status == VB_TXN_FABRIC)
@@ -357,6 +378,7 @@ static void round_of_calls(struct vb_txn *t, unsigned stage, struct vb_item **it
 
 		c->n = 0;
 		c->open = false;
+		c->refused = false;
 		c->buf = me->scratch + (size_t)m * me->db->call_bytes;
 		gather(t, ops_of(t, stage), calls, c, items, n, taken);
 		if (c->n == 0)

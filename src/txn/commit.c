@@ -18,6 +18,7 @@
  * by recovery.
  */
 #define VB_LOG_ROOM "txn"
+#include <inttypes.h>
 #include <xxhash.h>
 
 #include "base/log.h"
@@ -61,6 +62,51 @@ static void write_log(struct vb_txn *t, struct vb_lane *lane)
 	head->log_seal = XXH3_64bits_withSeed(log, at, t->ts);
 }
 
+/* ---- what must hold of every item ---- */
+
+/* What is wrong with an item of a transaction that is about to commit; NULL: nothing. */
+static const char *wrong_with(const struct vb_cc_ops *cc, const struct vb_item *it)
+{
+	const uint16_t held = VB_ITEM_HELD_X | VB_ITEM_HELD_S;
+
+	if (it->at == 0)
+		return "it has no address";
+	if (!(it->flags & VB_ITEM_FETCHED))
+		return "it was never fetched";
+	if (it->flags & VB_ITEM_WRITE && !(it->flags & VB_ITEM_HELD_X))
+		return "it would be written without its lock";
+	if (cc->caps & VB_CC_READ_LOCKS && !(it->flags & held))
+		return "it is not held, and this protocol holds what it has read";
+	if (it->flags & VB_ITEM_WRITE && it->flags & VB_ITEM_BLIND && vb_item_has_record(it))
+		return "it would be written with a record that nobody has read or given";
+	return NULL;
+}
+
+/*
+ * Whatever a call or a protocol may have left: nothing is written that was not fetched, placed and
+ * locked.  Behind the commit point it would be in the log, and whoever finds it there would write it.
+ */
+int vb_txn_inspect(struct vb_txn *t)
+{
+	const struct vb_cc_ops *cc = t->me->db->cc;
+
+	for (unsigned i = 0; i < t->n; i++) {
+		const struct vb_item *it = &t->item[i];
+		const char *wrong = wrong_with(cc, it);
+
+		if (vb_likely(wrong == NULL))
+			continue;
+		vb_error("a commit under '%s' was refused because of key %" PRIu64
+			 " of table '%s': %s.  Nothing was written; this is a defect of the "
+			 "protocol or of the library, please report it",
+			 cc->name, it->key, it->table->name, wrong);
+		return vb_txn_doom(t, VB_TXN_REFUSED, -EPROTO);
+	}
+	return 0;
+}
+
+/* ---- the commit point ---- */
+
 /* 0, -EAGAIN: it has been wounded or recovered, or the error that leaves it unknown. */
 int vb_txn_point(struct vb_txn *t)
 {
@@ -82,8 +128,10 @@ int vb_txn_point(struct vb_txn *t)
 	}
 	if (err == 0)
 		return 0;
-	if (err != 1)
+	if (err != 1) {
+		lane->unknown = true;
 		return -VB_EUNKNOWN;
+	}
 	return vb_txn_doom(t,
 			   (lane->status & VB_TS_STATE) == VB_TS_ABORTED ? VB_TXN_WOUNDED
 									 : VB_TXN_RECOVERED,
@@ -147,6 +195,26 @@ void vb_txn_write_back(struct vb_txn *t)
 }
 
 /*
+ * The answer of the commit point was lost.  Either the transaction is committed, or from here on it
+ * cannot be any more.  Its commit stage has not been run: if it is committed, that is still to be
+ * done.
+ */
+static int learn(struct vb_coordinator *me, struct vb_lane *lane)
+{
+	uint64_t name = lane->status & ~(uint64_t)VB_TS_STATE;
+	int err = vb_lane_status(me, lane, name | VB_TS_ABORTED);
+
+	if (err < 0)
+		return err;
+	lane->unknown = false;
+	if (lane->status != (name | VB_TS_COMMITTED) || !me->db->recovery)
+		return 0;
+	err = vb_lane_roll_forward(me, lane);
+	lane->unknown = err != 0;
+	return err;
+}
+
+/*
  * Before the place is used again: everything that its last transaction wrote is in place.  What the
  * commit stage could not do is done by recovery, from the log, once it is certain that no verb of
  * ours can still take effect.
@@ -159,6 +227,8 @@ int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 	if (lane->in_flight && vb_acc_finish(&lane->acc) != 0)
 		lane->unacknowledged = true;
 	lane->in_flight = false;
+	if (vb_unlikely(lane->unknown))
+		return learn(me, lane);
 	if (!lane->unacknowledged || !db->recovery)
 		return 0;
 	(void)vb_ep_sleep(me->ep, db->suspect_ns);

@@ -9,8 +9,20 @@
 
 #define RNG_STREAM 0x7c00000000000000ull
 
-/* How often an answer about our own status word may be lost before that is the fabric's failure. */
-#define STATUS_TRIES 64u
+/* So often in a verb bound our own status word is asked after again when an answer was lost. */
+#define STATUS_PAUSES 16u
+
+/*
+ * The clock of timestamps may run ahead of time: by as much as a coordinator names more transactions
+ * than there are units (488,000 a second), and by what it has seen of others who do.  What the places
+ * of a coordinator have been named up to is kept in the first one's head, CLOCK_RESERVED units at a
+ * time (34 ms, so one store in that time or that many transactions), so that whoever has them next
+ * begins above, however the last one ended.  CLOCK_AHEAD units (73 minutes) from the common time the
+ * clock waits for it: 46 bits are then never used up early, and no word that is no timestamp can push
+ * a clock to their end.
+ */
+#define CLOCK_RESERVED (1u << 14)
+#define CLOCK_AHEAD    (1ull << 31)
 
 static vb_addr owner_word(const struct vb_db *db, uint32_t place)
 {
@@ -50,7 +62,6 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 	uint32_t items = mends ? 1 : db->items_max;
 	size_t image = (mends ? db->store.record_max : db->bytes_max) +
 		       items * (size_t)(VB_TUPLE_META_AT + db->cc->meta_bytes + 24 + 64);
-	int err;
 
 	lane->place = place_of(me, i);
 	vb_acc_init(&lane->acc, me->ep, db->doorbell, db->outstanding);
@@ -60,12 +71,23 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 		return vb_fail(-ENOMEM, "no memory for a coordinator");
 	memset(lane->arena, 0, (image + 63) & ~(size_t)63);
 	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(db, lane->place), &lane->status, 8);
-	err = vb_acc_go(&lane->acc);
-	if (err)
-		return err;
-	/* Names that the place had under its last owner are not used again. */
-	vb_coordinator_saw(me, vb_ts_clock(lane->status));
-	return 0;
+	return vb_acc_go(&lane->acc);
+}
+
+/* Names that the places had under their last owner are not used again. */
+static void open_clock(struct vb_coordinator *me)
+{
+	struct vb_place_head *first =
+		vb_local(me->db->fabric, vb_db_place(me->db, place_of(me, 0)), sizeof(*first));
+	uint64_t error_ns;
+
+	me->clock_word = &first->clock;
+	me->clock = __atomic_load_n(me->clock_word, __ATOMIC_ACQUIRE);
+	if (me->clock < VB_TS_FIRST_CLOCK)
+		me->clock = VB_TS_FIRST_CLOCK;
+	me->clock_end = me->clock;
+	/* Machines have not begun to count at the same time. */
+	me->common_ns = (int64_t)(vb_ep_common_now(me->ep, &error_ns) - vb_ep_now(me->ep));
 }
 
 static int open_finder(struct vb_coordinator *me)
@@ -117,7 +139,6 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 	me->db = db;
 	me->node = node;
 	me->txn.me = me;
-	me->clock = VB_TS_FIRST_CLOCK;
 	err = vb_ep_open(db->fabric, node, &me->ep);
 	if (err) {
 		free(me);
@@ -129,6 +150,8 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 		err = open_finder(me);
 	for (unsigned i = 0; i < VB_PLACES_EACH && err == 0; i++)
 		err = open_lane(me, i);
+	if (err == 0)
+		open_clock(me);
 	if (err) {
 		vb_ep_close(me->ep);
 		free_coordinator(me);
@@ -149,6 +172,7 @@ void vb_coordinator_close(struct vb_coordinator *me)
 	vb_txn_abort(me);
 	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++)
 		err = vb_lane_settle(me, &me->lane[i]);
+	__atomic_store_n(me->clock_word, me->clock, __ATOMIC_RELEASE);
 	if (err == 0)
 		err = vb_cas64(me->ep, owner_word(me->db, place_of(me, 0)), me->ep->self, 0, &old);
 	if (err)
@@ -170,48 +194,63 @@ void vb_coordinator_bury(struct vb_coordinator *me)
 
 /* ---- time ---- */
 
+static uint64_t units_now(const struct vb_coordinator *me)
+{
+	return (vb_ep_now(me->ep) + (uint64_t)me->common_ns) >> VB_TS_CLOCK_SHIFT;
+}
+
 void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock)
 {
-	if (clock >= me->clock)
+	if (vb_unlikely(clock >= me->clock) && clock < units_now(me) + CLOCK_AHEAD)
 		me->clock = clock + 1;
 }
 
 uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane)
 {
-	uint64_t now = vb_ep_now(me->ep) >> VB_TS_CLOCK_SHIFT;
+	uint64_t now = units_now(me);
 
+	while (vb_unlikely(me->clock > now + CLOCK_AHEAD)) {
+		(void)vb_ep_sleep(me->ep, (me->clock - now - CLOCK_AHEAD) << VB_TS_CLOCK_SHIFT);
+		now = units_now(me);
+	}
 	if (now > me->clock)
 		me->clock = now;
+	if (vb_unlikely(me->clock >= me->clock_end)) {
+		me->clock_end = me->clock + CLOCK_RESERVED;
+		__atomic_store_n(me->clock_word, me->clock_end, __ATOMIC_RELEASE);
+	}
 	return vb_ts_make(me->clock++, lane->place);
 }
 
 /*
  * Brings our status word to `to`, from what we believe it is.  An answer that is lost is asked for
- * again: the CAS that has happened finds what it would have written.  1: somebody has recovered the
- * last transaction of the place, and the word is now lane->status.
+ * again, for as long as others would wait for us: the CAS that has happened finds what it would have
+ * written.  1: somebody else has changed the word, which now is lane->status.
  */
 int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 {
-	vb_addr at = vb_db_place(me->db, lane->place);
-	int err = 0;
+	const struct vb_db *db = me->db;
+	vb_addr at = vb_db_place(db, lane->place);
+	uint64_t until = 0;
 
-	for (unsigned i = 0; i < STATUS_TRIES; i++) {
+	for (;;) {
 		uint64_t old = 0;
+		int err;
 
 		vb_acc_cas(&lane->acc, VB_AMOD_TM, at, lane->status, to, &old);
 		err = vb_acc_go(&lane->acc);
-		if (err == -VB_EPEERGONE || err == -VB_EACCESS)
-			return err;
-		if (err)
-			continue;
-		if (old != lane->status && old != to) {
-			lane->status = old;
-			return 1;
+		if (vb_likely(err == 0)) {
+			bool ours = old == lane->status || old == to;
+
+			lane->status = ours ? to : old;
+			return ours ? 0 : 1;
 		}
-		lane->status = to;
-		return 0;
+		if (until == 0)
+			until = vb_ep_now(me->ep) + 2 * db->suspect_ns;
+		if (err == -VB_EPEERGONE || err == -VB_EACCESS || vb_ep_now(me->ep) > until)
+			return err;
+		(void)vb_ep_sleep(me->ep, db->fabric->caps.verb_bound_ns / STATUS_PAUSES);
 	}
-	return err;
 }
 
 /* ---- begin ---- */
@@ -233,6 +272,15 @@ static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old
 		err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
 	}
 	return err == 1 ? -VB_EUNKNOWN : err;
+}
+
+/* Slots of the finder that bear an older stamp are empty; 0 is that of those that never were used. */
+static void forget_items(struct vb_coordinator *me)
+{
+	if (vb_likely(++me->txn_stamp != 0))
+		return;
+	memset(me->stamp, 0, (me->slot_mask + 1) * sizeof(*me->stamp));
+	me->txn_stamp = 1;
 }
 
 int vb_txn_begin(struct vb_coordinator *me)
@@ -269,7 +317,7 @@ int vb_txn_begin(struct vb_coordinator *me)
 	t->begin_ns = vb_ep_now(me->ep);
 	t->deadline_ns = t->begin_ns + me->db->lease_ns;
 	me->keep_age = false;
-	me->txn_stamp++;
+	forget_items(me);
 	return 0;
 }
 

@@ -31,6 +31,7 @@ const char *const vb_txn_cause_names[VB_TXN_CAUSES] = {
 	[VB_TXN_LEASE] = "lease",         [VB_TXN_SLOTS] = "slots",
 	[VB_TXN_RECOVERED] = "recovered", [VB_TXN_TIMEOUT] = "timeout",
 	[VB_TXN_FABRIC] = "fabric",       [VB_TXN_MISUSE] = "misuse",
+	[VB_TXN_REFUSED] = "refused",
 };
 
 const char *vb_txn_cause_name(enum vb_txn_cause cause)
@@ -395,7 +396,7 @@ void vb_db_close(struct vb_db *db)
 
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out)
 {
-	return vb_store_table_open(&db->store, params, out);
+	return vb_store_table_open(&db->store, params, 1, 0, out);
 }
 
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,

@@ -43,7 +43,8 @@ struct vb_place_head {
 	uint64_t status; /* timestamp | enum vb_txn_state; changed by atomics only */
 	uint64_t owner;  /* the coordinator's endpoint; 0: the place is free */
 	uint64_t log_bytes, log_seal;
-	uint64_t unused[4];
+	uint64_t clock; /* of a coordinator's first place: what its places are named is below it */
+	uint64_t unused[3];
 };
 _Static_assert(sizeof(struct vb_place_head) == 64, "one line");
 
@@ -140,6 +141,7 @@ struct vb_lane {
 	unsigned char *arena;
 	bool in_flight;      /* the last commit's writes are on their way */
 	bool unacknowledged; /* they have not, or perhaps not, arrived */
+	bool unknown;        /* whether the last transaction is committed: the answer was lost */
 };
 
 struct vb_coordinator {
@@ -152,7 +154,10 @@ struct vb_coordinator {
 	struct vb_lane lane[VB_PLACES_EACH];
 	unsigned current; /* lane of the transaction */
 	unsigned mender;  /* lane of the last recovery, less VB_PLACES_TXN */
-	uint64_t clock;   /* of timestamps */
+	/* Of timestamps: the next one's, which is below what clock_word says; and what makes vb_ep_now
+	 * the common time. */
+	uint64_t clock, clock_end, *clock_word;
+	int64_t common_ns;
 	bool keep_age;    /* the next transaction is the last one tried again */
 	struct vb_rng rng;
 	unsigned char *scratch; /* VB_CALLS_MAX calls on their way out */
@@ -217,6 +222,19 @@ struct vb_wire_call {
 	int16_t err;
 };
 _Static_assert(sizeof(struct vb_wire_call) <= VB_MSG_DATA, "fits in a message");
+/*
+ * What a server cannot do is answered, too, without items: bytes is 0, err -EPROTO, and in the
+ * seal's place stands why.
+ */
+enum vb_wire_refusal {
+	VB_WIRE_NO_STAGE, /* a stage, node or coordinator that the server's database does not have */
+	VB_WIRE_NO_TABLE,
+	VB_WIRE_NOT_HERE, /* a key of another node */
+	VB_WIRE_NO_SLOT,
+	VB_WIRE_TOO_LONG,
+	VB_WIRE_REFUSALS,
+	VB_WIRE_SOUND = VB_WIRE_REFUSALS,
+};
 #define VB_TAG_CALL  1
 #define VB_TAG_REPLY 1
 #define VB_TAG_ASK   2 /* answered when everything before it is done; see vb_rpc_call */
@@ -228,9 +246,12 @@ uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stag
 		       bool reply);
 
 /* commit.c */
+/* May every item be committed as it stands?  0 or -EAGAIN: no, and the log says why. */
+int vb_txn_inspect(struct vb_txn *t);
 int vb_txn_point(struct vb_txn *t);
 void vb_txn_write_back(struct vb_txn *t);
-/* 0, or the error for which nothing may be named over the lane's last transaction yet. */
+/* 0, or the error for which nothing may be named over the lane's last transaction yet: what has become
+ * of it is not known, or not in place. */
 int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
 int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to);
 
@@ -246,6 +267,7 @@ int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
 /* coordinator.c */
 void vb_coordinator_bury(struct vb_coordinator *me);
 uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane);
+/* The next timestamp is larger than this clock, unless it is beyond all reason. */
 void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock);
 
 #endif

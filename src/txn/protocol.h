@@ -30,9 +30,10 @@
  *	| clock, units of 2 us | place of coordinator  | state |
  *	+----------------------+-----------------------+-------+
  *
- * The clock is the coordinator's own, pushed on by every larger one that it sees, and larger with
- * every transaction of one place; 2^46 of its units are 4.5 years.  Smaller is older.  A *place* is
- * where a coordinator's transaction states lie (txn/db.h).  In the words of tuples the state bits
+ * The clock is the coordinator's own, pushed on by every larger one that a stage brings back (in the
+ * version of a record or in a word that was in the way), and larger with every transaction of one
+ * place, whoever has the place; 2^46 of its units are 4.5 years.  How far it may run ahead of time:
+ * txn/coordinator.c.  Smaller is older.  A *place* is where a coordinator's transaction states lie (txn/db.h).  In the words of tuples the state bits
  * are the protocol's; in a transaction's status word they are its state.
  */
 #define VB_TS_CLOCK_SHIFT 11u /* of ns */
@@ -142,6 +143,8 @@ enum vb_cc_caps {
 	VB_CC_AGE = 1 << 2,        /* a transaction that is tried again keeps its timestamp */
 	VB_CC_SHARED = 1 << 3,     /* readers hold together */
 	VB_CC_BLIND_WAIT = 1 << 4, /* who waits does not look at his own status, nor at the time */
+	VB_CC_READ_LOCKS = 1 << 5, /* what was read is held until the commit, and let go by release */
+	VB_CC_LOGICAL = 1 << 6,    /* versions and lock words are not timestamps: no clock is pushed on */
 };
 
 struct vb_txn;
@@ -212,6 +215,12 @@ static inline const struct vb_tuple_layout *vb_item_layout(const struct vb_item 
 
 /* The stage will want these tuples: said before its first verb (store/access.h). */
 void vb_stage_hint(struct vb_stage *s, struct vb_item **items, unsigned n);
+/* In the item's image, as the transaction has read or made it. */
+static inline bool vb_item_has_record(const struct vb_item *it)
+{
+	return !(vb_tuple_word(it->image, vb_item_layout(it)->version_at) & VB_VERSION_ABSENT);
+}
+
 /* READ of the tuple, or of what comes before the record where that is not wanted. */
 void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it);
 /* Is what was read the tuple of the item's key?  If not, its place has to be looked up again. */

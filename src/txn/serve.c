@@ -88,9 +88,24 @@ static bool fetch(struct vb_db_server *s, struct request *q)
 	return vb_wire_seal(q->items, c->bytes, q->subject) == c->seal;
 }
 
-/* Items of the request as a stage wants them.  False: they do not add up. */
-static bool unpack(struct vb_db_server *s, const struct vb_wire_call *c, unsigned char *box,
-		   struct vb_item *item, struct vb_wire_item **wire)
+/* Where the coordinator believes the tuple to be is a guess out of a cache; 0 if it is wrong. */
+static vb_addr believed(const struct vb_table *t, uint16_t node, const struct vb_wire_item *w)
+{
+	uint64_t from = vb_addr_offset(t->node[node].header) + sizeof(struct vb_table_header);
+	uint64_t offset = vb_addr_offset(w->at);
+	const uint64_t *tuple;
+
+	if (w->at == 0 || vb_addr_node(w->at) != node || offset < from ||
+	    offset >= from + t->room * t->layout.stride || offset % 8 != 0)
+		return 0;
+	tuple = (const void *)(t->node[node].index.segment + offset);
+	return __atomic_load_n(&tuple[VB_TUPLE_KEY_AT / 8], __ATOMIC_RELAXED) == w->key ? w->at : 0;
+}
+
+/* Items of the request as a stage wants them, or why it cannot have them. */
+static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_call *c,
+				   unsigned char *box, struct vb_item *item,
+				   struct vb_wire_item **wire)
 {
 	const struct vb_stage_ops *ops = ops_of(s, c->stage);
 	unsigned char *image = s->image;
@@ -101,19 +116,23 @@ static bool unpack(struct vb_db_server *s, const struct vb_wire_call *c, unsigne
 		struct vb_table *t;
 		uint32_t bytes;
 
-		if (at + sizeof(*w) > c->bytes || w->table >= s->db->store.n_tables)
-			return false;
+		if (at + sizeof(*w) > c->bytes)
+			return VB_WIRE_TOO_LONG;
+		if (w->table >= s->db->store.n_tables)
+			return VB_WIRE_NO_TABLE;
 		t = s->db->store.table[w->table];
 		bytes = vb_wire_bytes(t, ops, w->flags, false);
 		back += vb_wire_bytes(t, ops, w->flags, true);
-		if (at + bytes > c->bytes || back > s->db->call_bytes ||
-		    vb_table_node(t, w->key) != s->node ||
-		    (w->at != 0 && vb_addr_node(w->at) != s->node))
-			return false;
+		if (at + bytes > c->bytes || back > s->db->call_bytes)
+			return VB_WIRE_TOO_LONG;
+		if (vb_table_node(t, w->key) != s->node)
+			return VB_WIRE_NOT_HERE;
+		if (w->slot * 8u > t->layout.meta_bytes)
+			return VB_WIRE_NO_SLOT;
 		item[i] = (struct vb_item){
 			.table = t,
 			.key = w->key,
-			.at = w->at,
+			.at = believed(t, s->node, w),
 			.seen = w->seen,
 			.version = w->version,
 			.lease = w->lease,
@@ -133,7 +152,7 @@ static bool unpack(struct vb_db_server *s, const struct vb_wire_call *c, unsigne
 		wire[i] = w;
 		at += bytes;
 	}
-	return true;
+	return VB_WIRE_SOUND;
 }
 
 static void place_items(struct vb_db_server *s, struct vb_item *item, unsigned n)
@@ -244,16 +263,33 @@ static void answer(struct vb_db_server *s, struct request *q, const struct vb_it
 	(void)vb_post(s->ep, &r->batch);
 }
 
-/* True: answered, or not worth an answer. */
+/* Nothing of it was done.  The coordinator says why: it is its caller who can do something about it. */
+static void refuse(struct vb_db_server *s, struct request *q, enum vb_wire_refusal why)
+{
+	struct reply *r = next_reply(s);
+
+	s->refused++;
+	q->head.bytes = 0;
+	q->head.err = -EPROTO;
+	q->head.seal = why;
+	r->msg =
+		(struct vb_msg){.subject = q->subject, .tag = VB_TAG_REPLY, .len = sizeof(q->head)};
+	memcpy(r->msg.data, &q->head, sizeof(q->head));
+	r->verb[0] = (struct vb_verb){
+		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = q->from, .msg = &r->msg};
+	r->batch = (struct vb_batch){.verbs = r->verb, .n = 1};
+	(void)vb_post(s->ep, &r->batch);
+}
+
+/* True: answered. */
 static bool attempt(struct vb_db_server *s, struct request *q, bool last)
 {
 	struct vb_item item[ITEMS_MAX];
 	struct vb_wire_item *wire[ITEMS_MAX];
+	enum vb_wire_refusal why = unpack(s, &q->head, q->items, item, wire);
 
-	if (!unpack(s, &q->head, q->items, item, wire)) {
-		s->refused++;
-		vb_warn("a request that does not add up was refused (node %u, stage %u)",
-			q->head.from_node, q->head.stage);
+	if (why != VB_WIRE_SOUND) {
+		refuse(s, q, why);
 		return true;
 	}
 	if (!work(s, &q->head, item, wire) && !last)
@@ -286,9 +322,13 @@ static void take(struct vb_db_server *s, const struct vb_msg *msg)
 	q->subject = msg->subject;
 	q->from = msg->from;
 	s->requests++;
-	if (msg->tag != VB_TAG_CALL || msg->len != sizeof(q->head) || !sound(s, &q->head)) {
+	if (msg->tag != VB_TAG_CALL || msg->len != sizeof(q->head)) {
 		s->refused++;
-		vb_warn("a message that is no request of database '%s' was refused", s->db->name);
+		vb_warn("a message that is no request of database '%s' was dropped", s->db->name);
+		return;
+	}
+	if (!sound(s, &q->head)) {
+		refuse(s, q, VB_WIRE_NO_STAGE);
 		return;
 	}
 	if (!fetch(s, q)) {
@@ -459,8 +499,9 @@ static void stop_here(struct vb_db_server *s)
 	s->stop = true;
 	if (s->task != NULL)
 		vb_task_cancel(s->task);
+	/* It may be waiting for an answer to arrive: time must pass for that, also where it is virtual. */
 	while (s->task != NULL)
-		vb_task_yield();
+		(void)vb_task_suspend_uninterruptible(vb_ep_now(s->ep) + LOOK_NS);
 	vb_ep_close(s->ep);
 	free_server(s);
 }

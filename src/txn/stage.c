@@ -284,6 +284,23 @@ int vb_txn_alive(struct vb_txn *t)
 		t, (status & VB_TS_STATE) == VB_TS_ABORTED ? VB_TXN_WOUNDED : VB_TXN_RECOVERED, 0);
 }
 
+/* Of the versions and of the words in the way, which are timestamps, the largest pushes our clock on:
+ * what this transaction's next try, or the next transaction, is named is larger. */
+static void look_at_clocks(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	uint64_t most = 0;
+
+	if (t->me->db->cc->caps & VB_CC_LOGICAL)
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		const struct vb_item *it = items[i];
+
+		most = it->version > most ? it->version : most;
+		most = it->seen > most ? it->seen : most;
+	}
+	vb_coordinator_saw(t->me, vb_ts_clock(most));
+}
+
 /* Moves the items that have to wait to the front; how many they are.  *doom: why it must end. */
 static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned n,
 			      enum vb_txn_cause *doom)
@@ -298,6 +315,9 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 		if (it->status == VB_ITEM_WAIT) {
 			struct vb_item *front = items[m];
 
+			/* What the cache said was another key's tuple: it is not to say so again. */
+			if (it->at == 0)
+				vb_cache_drop(t->me->db->cache, it->table, it->key);
 			vb_txn_suspect(t, it);
 			items[m++] = it;
 			items[i] = front;
@@ -337,6 +357,7 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 		if (err)
 			return err;
 		vb_stage_run(t, vb_txn_lane(t->me), stage, items, n, false);
+		look_at_clocks(t, items, n);
 		n = still_waiting(t, items, n, &doom);
 		if (doom != VB_TXN_COMMITTED)
 			return vb_txn_doom(t, doom,

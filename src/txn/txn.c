@@ -120,11 +120,6 @@ static int fail(struct vb_txn *t)
 	return told(t);
 }
 
-static bool has_record(const struct vb_item *it)
-{
-	return !(vb_tuple_word(it->image, it->table->layout.version_at) & VB_VERSION_ABSENT);
-}
-
 static void set_record(struct vb_item *it, bool there)
 {
 	uint32_t at = it->table->layout.version_at;
@@ -149,7 +144,8 @@ static void put_record(struct vb_item *it, const void *record)
 /* Has the record been fetched, or is there none, or only ours? */
 static bool is_known(const struct vb_item *it)
 {
-	return it->flags & VB_ITEM_FETCHED && (!(it->flags & VB_ITEM_BLIND) || !has_record(it));
+	return it->flags & VB_ITEM_FETCHED &&
+	       (!(it->flags & VB_ITEM_BLIND) || !vb_item_has_record(it));
 }
 
 /* What had been taken without its record is fetched after all: it must be the same version. */
@@ -177,7 +173,11 @@ static int make_readable(struct vb_txn *t, struct vb_item *it)
 	return t->me->db->cc->read(t, &it, 1);
 }
 
-/* blind: the record that is there is not wanted. */
+/*
+ * blind: the record that is there is not wanted.  The item says that it is to be written before it is
+ * known whether the call stands, because the protocol must know for what it fetches or locks it;
+ * see stands_not.
+ */
 static int make_writable(struct vb_txn *t, struct vb_item *it, bool blind)
 {
 	uint16_t was = it->flags;
@@ -193,48 +193,76 @@ static int make_writable(struct vb_txn *t, struct vb_item *it, bool blind)
 	return err;
 }
 
+/* A call on an item, and what the item was before it. */
+struct reach {
+	struct vb_item *it;
+	uint16_t was;
+};
+
 /* The item, read (and for writing, when asked) or the error to return. */
 static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key, bool write,
-		 bool blind, struct vb_item **out)
+		 bool blind, struct reach *r)
 {
 	struct vb_txn *t = &me->txn;
 	int err = check_call(t, table);
 
 	if (err)
 		return err;
-	err = vb_txn_item(t, table, key, out);
+	err = vb_txn_item(t, table, key, &r->it);
 	if (err)
 		return err;
-	err = write ? make_writable(t, *out, blind) : make_readable(t, *out);
-	return err ? fail(t) : 0;
+	r->was = r->it->flags;
+	err = write ? make_writable(t, r->it, blind) : make_readable(t, r->it);
+	if (err)
+		return fail(t);
+	/* Whether there is a record has been read, even if what stands in it has not. */
+	r->it->flags |= VB_ITEM_READ;
+	return 0;
+}
+
+/*
+ * A call that would write is refused, with err, and the transaction goes on: of the refused call only
+ * that it has read remains.  Where a lock is already held that its protocol gives up by writing alone
+ * (sundial: the release would put the old lease back, and a later writer could commit at a time at
+ * which we have read), the item is written as it is, which must then be fetched.
+ */
+static int stands_not(struct vb_txn *t, const struct reach *r, int err)
+{
+	struct vb_item *it = r->it;
+
+	if (!(r->was & VB_ITEM_WRITE) &&
+	    (!(it->flags & VB_ITEM_HELD_X) || t->me->db->cc->caps & VB_CC_READ_LOCKS))
+		it->flags &= (uint16_t)~VB_ITEM_WRITE;
+	if (it->flags & VB_ITEM_WRITE && !is_known(it) && fetch_after_all(t, it) != 0)
+		return fail(t);
+	return err;
 }
 
 /* ---- the calls ---- */
 
 int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void **out)
 {
-	struct vb_item *it;
-	int err = reach(me, table, key, false, false, &it);
+	struct reach r;
+	int err = reach(me, table, key, false, false, &r);
 
 	if (err)
 		return err;
-	if (!has_record(it))
+	if (!vb_item_has_record(r.it))
 		return -ENOENT;
-	*out = record_of(it);
+	*out = record_of(r.it);
 	return 0;
 }
 
 int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void **out)
 {
-	struct vb_item *it;
-	int err = reach(me, table, key, true, false, &it);
+	struct reach r;
+	int err = reach(me, table, key, true, false, &r);
 
 	if (err)
 		return err;
-	if (!has_record(it))
-		return -ENOENT;
-	it->flags |= VB_ITEM_READ;
-	*out = record_of(it);
+	if (!vb_item_has_record(r.it))
+		return stands_not(&me->txn, &r, -ENOENT);
+	*out = record_of(r.it);
 	return 0;
 }
 
@@ -251,62 +279,60 @@ int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		 const void *record)
 {
-	struct vb_item *it;
-	int err = reach(me, table, key, true, true, &it);
+	struct reach r;
+	int err = reach(me, table, key, true, true, &r);
 
 	if (err)
 		return err;
-	/* Whether there is a record has been read; what stood in it has not. */
-	it->flags |= VB_ITEM_READ;
-	if (!has_record(it))
-		return -ENOENT;
-	put_record(it, record);
+	if (!vb_item_has_record(r.it))
+		return stands_not(&me->txn, &r, -ENOENT);
+	put_record(r.it, record);
 	return 0;
 }
 
 int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		  const void *record)
 {
-	struct vb_item *it;
-	int err = reach(me, table, key, true, true, &it);
+	struct reach r;
+	int err = reach(me, table, key, true, true, &r);
 
 	if (err)
 		return err;
-	it->flags |= VB_ITEM_READ;
-	if (has_record(it))
-		return -EEXIST;
-	set_record(it, true);
-	put_record(it, record);
+	if (vb_item_has_record(r.it))
+		return stands_not(&me->txn, &r, -EEXIST);
+	set_record(r.it, true);
+	put_record(r.it, record);
 	return 0;
 }
 
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key)
 {
-	struct vb_item *it;
-	int err = reach(me, table, key, true, true, &it);
+	struct reach r;
+	int err = reach(me, table, key, true, true, &r);
 
 	if (err)
 		return err;
-	it->flags |= VB_ITEM_READ;
-	if (!has_record(it))
-		return -ENOENT;
-	set_record(it, false);
+	if (!vb_item_has_record(r.it))
+		return stands_not(&me->txn, &r, -ENOENT);
+	set_record(r.it, false);
 	return 0;
 }
 
+/* All of them or none: a key that is refused leaves no item of those before it. */
 static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsigned n)
 {
-	for (unsigned i = 0; i < n; i++) {
-		struct vb_item *it;
-		int err = check_call(t, keys[i].table);
+	int err = 0;
 
+	for (unsigned i = 0; i < n && err == 0; i++)
+		err = check_call(t, keys[i].table);
+	for (unsigned i = 0; i < n && err == 0; i++) {
+		struct vb_item *it;
+
+		err = vb_txn_item(t, keys[i].table, keys[i].key, &it);
 		if (err == 0)
-			err = vb_txn_item(t, keys[i].table, keys[i].key, &it);
-		if (err)
-			return err;
-		it->flags |= keys[i].write ? VB_ITEM_WRITE | VB_ITEM_READ : VB_ITEM_READ;
+			it->flags |= keys[i].write ? VB_ITEM_WRITE | VB_ITEM_READ : VB_ITEM_READ;
 	}
-	return 0;
+	return err;
 }
 
 static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
@@ -480,6 +506,8 @@ int vb_txn_commit(struct vb_coordinator *me)
 	if (t->phase != VB_TXN_OPEN)
 		return vb_fail(-EINVAL, "no transaction is under way: vb_txn_begin comes first");
 	err = me->db->cc->prepare(t);
+	if (err == 0)
+		err = vb_txn_inspect(t);
 	if (err == 0 && me->db->recovery && vb_ep_now(me->ep) > t->deadline_ns)
 		err = vb_txn_doom(t, VB_TXN_TIMEOUT, 0);
 	if (err)

@@ -67,7 +67,7 @@ static int open_tables(struct vb_db *db, const struct vb_values_params *p, struc
 		.partition = p->partition,
 	};
 	char name[NAME_MOST + 6];
-	int err = vb_table_open(db, &t, &v->first);
+	int err = vb_store_table_open(&db->store, &t, 1, p->bytes_max, &v->first);
 
 	if (err != 0 || v->pieces == 0)
 		return err;
@@ -75,10 +75,7 @@ static int open_tables(struct vb_db *db, const struct vb_values_params *p, struc
 	t.name = name;
 	t.record_bytes = v->piece_bytes;
 	t.records = p->pieces != 0 ? p->pieces : p->records * v->pieces;
-	err = vb_table_open(db, &t, &v->more);
-	if (err == 0)
-		v->more->group = v->pieces;
-	return err;
+	return vb_store_table_open(&db->store, &t, v->pieces, p->bytes_max, &v->more);
 }
 
 int vb_values_open(struct vb_db *db, const struct vb_values_params *p, struct vb_values **out)

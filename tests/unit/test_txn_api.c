@@ -5,6 +5,8 @@
  */
 #include "txn_api.h"
 
+#include "txn/db.h"
+
 #define NONE 50 /* keys from here on have no record */
 
 static const struct record one = {.value = 1}, two = {.value = 2};
@@ -170,6 +172,110 @@ static void inserts(void **state)
 	assert_none(w.b, w.t, NONE + 2);
 	assert_int_equal(value_of(w.b, w.t, 4), FIRST + 4);
 	assert_int_equal(value_of(w.b, w.t, 5), FIRST + 5 + 1);
+	close_world(&w);
+}
+
+/* The lanes' memory holds other records by then, which must not become this one's. */
+static void refused_insert(void **state)
+{
+	struct world w;
+
+	open_usual(&w, state, LONG_NS);
+	for (uint64_t key = 8; key < 12; key++)
+		assert_int_equal(value_of(w.a, w.t, key), FIRST + key);
+	for (uint64_t key = 2; key < 4; key++) {
+		must(vb_txn_begin(w.a));
+		assert_int_equal(vb_txn_insert(w.a, w.t, key, &one), -EEXIST);
+		assert_int_equal(vb_txn_insert(w.a, w.t, key, &two), -EEXIST);
+		must(vb_txn_commit(w.a));
+		assert_int_equal(value_of(w.b, w.t, key), FIRST + key);
+	}
+	/* What was inserted before by the same transaction is committed. */
+	must(vb_txn_begin(w.a));
+	must(vb_txn_insert(w.a, w.t, NONE, &one));
+	assert_int_equal(vb_txn_insert(w.a, w.t, NONE, &two), -EEXIST);
+	must(vb_txn_delete(w.a, w.t, 5));
+	assert_int_equal(vb_txn_write(w.a, w.t, 5, &two), -ENOENT);
+	must(vb_txn_commit(w.a));
+	assert_int_equal(value_of(w.b, w.t, NONE), 1);
+	assert_none(w.b, w.t, 5);
+	close_world(&w);
+}
+
+static uint64_t version_of(const struct world *w, uint64_t key)
+{
+	vb_addr at = vb_table_find(w->t, vb_table_node(w->t, key), key);
+
+	assert_true(at != 0);
+	return *(uint64_t *)vb_local(w->f, at + w->t->layout.version_at, 8);
+}
+
+/* sundial excepted, which would have to put back the lease that it has read under. */
+static void refused_calls_write_nothing(void **state)
+{
+	const struct kind *k = *state;
+	struct record *r;
+	uint64_t was[4];
+	struct world w;
+
+	open_usual(&w, state, LONG_NS);
+	for (uint64_t i = 0; i < 4; i++)
+		assert_none(w.b, w.t, NONE + i);
+	for (uint64_t i = 0; i < 4; i++)
+		was[i] = version_of(&w, i < 3 ? NONE + i : 3);
+	must(vb_txn_begin(w.a));
+	assert_int_equal(vb_txn_write(w.a, w.t, NONE, &one), -ENOENT);
+	assert_int_equal(vb_txn_update(w.a, w.t, NONE + 1, (void **)&r), -ENOENT);
+	assert_int_equal(vb_txn_delete(w.a, w.t, NONE + 2), -ENOENT);
+	assert_int_equal(vb_txn_insert(w.a, w.t, 3, &one), -EEXIST);
+	must(vb_txn_commit(w.a));
+	for (uint64_t i = 0; i < 4; i++)
+		if (strcmp(k->ops->name, "sundial") != 0)
+			assert_int_equal(version_of(&w, i < 3 ? NONE + i : 3), was[i]);
+	assert_int_equal(value_of(w.b, w.t, 3), FIRST + 3);
+	/* A refused call may be followed by one that stands. */
+	must(vb_txn_begin(w.a));
+	assert_int_equal(vb_txn_write(w.a, w.t, NONE, &one), -ENOENT);
+	must(vb_txn_insert(w.a, w.t, NONE, &two));
+	assert_int_equal(vb_txn_insert(w.a, w.t, 3, &one), -EEXIST);
+	must(vb_txn_write(w.a, w.t, 3, &two));
+	assert_int_equal(vb_txn_insert(w.a, w.t, 4, &one), -EEXIST);
+	must(vb_txn_delete(w.a, w.t, 4));
+	must(vb_txn_commit(w.a));
+	assert_int_equal(value_of(w.b, w.t, NONE), 2);
+	assert_int_equal(value_of(w.b, w.t, 3), 2);
+	assert_none(w.b, w.t, 4);
+	close_world(&w);
+}
+
+/* All of it or nothing: the tables are looked at before the first key is. */
+static void refused_declare(void **state)
+{
+	unsigned char before[sizeof(struct vb_db_header)];
+	struct vb_db_params p = usual_db(*state, LONG_NS);
+	struct vb_db *other;
+	struct vb_table *stranger;
+	struct world w;
+
+	open_usual(&w, state, LONG_NS);
+	p.name = "other";
+	must(vb_db_open(w.f, &p, &other));
+	must(vb_table_open(other, &usual_table, &stranger));
+	memcpy(before, vb_local(w.f, w.db->region[0], sizeof(before)), sizeof(before));
+	for (unsigned write = 0; write < 2; write++) {
+		const struct vb_txn_key keys[] = {{w.t, 2, write != 0}, {stranger, 2, true}};
+
+		must(vb_txn_begin(w.a));
+		refused(vb_txn_declare(w.a, keys, 2), -EINVAL);
+		/* Nothing of it is held or remembered. */
+		alone(w.b, vb_txn_write(w.b, w.t, 2, &one));
+		changed(&w, 0)->value = 10 + write;
+		must(vb_txn_commit(w.a));
+		assert_int_equal(value_of(w.b, w.t, 0), 10 + write);
+		assert_int_equal(value_of(w.b, w.t, 2), 1);
+	}
+	assert_memory_equal(before, vb_local(w.f, w.db->region[0], sizeof(before)), sizeof(before));
+	vb_db_close(other);
 	close_world(&w);
 }
 
@@ -745,6 +851,9 @@ int main(int argc, char **argv)
 		{"pointers stay", pointers_stay},
 		{"delete", deletes},
 		{"insert", inserts},
+		{"a refused insert", refused_insert},
+		{"refused calls write nothing", refused_calls_write_nothing},
+		{"a refused declare", refused_declare},
 		{"no such record", no_such_record},
 		{"declare", declares},
 		{"begin and end", begin_and_end},

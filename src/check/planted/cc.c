@@ -91,6 +91,7 @@ static const struct vb_cc_ops no_lease_check = {
 	.summary = "sundial that does not extend the leases it needs",
 	.source = "on purpose",
 	.planted = "not-serializable",
+	.caps = VB_CC_LOGICAL,
 	SUNDIAL_OPS(sundial_stages),
 };
 
