@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "lab/reap.h"
 #include "lab/run.h"
 
 #define SLICE_NS 5000000ull
@@ -107,6 +108,7 @@ static void bury(struct vb_bench_forks *f, unsigned worker, int status)
 	pid_t pid = f->pids[worker];
 
 	f->pids[worker] = 0;
+	f->stopped_ns[worker] = 0;
 	f->alive--;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return;
@@ -119,16 +121,47 @@ static void bury(struct vb_bench_forks *f, unsigned worker, int status)
 	f->ops->died(f->run, worker, pid, f->death_signal);
 }
 
-/* Lets a slice pass, then looks who has ended. */
+/* A worker that stays stopped is given up, and killed: what it holds is then as a dead worker's. */
+static void look_at_stopped(struct vb_bench_forks *f, unsigned worker)
+{
+	if (f->stopped_ns[worker] == 0 ||
+	    vb_clock_gettime_ns() - f->stopped_ns[worker] <= VB_REAP_STOPPED_NS)
+		return;
+	vb_error("worker %u (process %d) has been stopped for %u s and is killed; do not stop "
+		 "(SIGSTOP, a "
+		 "debugger) what is measured",
+		 worker, f->pids[worker], (unsigned)(VB_REAP_STOPPED_NS / 1000000000));
+	f->stopped_ns[worker] = 0;
+	kill(f->pids[worker], SIGKILL);
+}
+
+/* Lets a slice pass, then looks who has ended or been stopped. */
 static void step(struct vb_bench_forks *f)
 {
 	f->ops->pass(f->run, SLICE_NS);
 	for (unsigned i = 0; i < f->forked; i++) {
 		int status;
 
-		if (f->pids[i] > 0 && waitpid(f->pids[i], &status, WNOHANG) == f->pids[i])
+		if (f->pids[i] <= 0)
+			continue;
+		if (waitpid(f->pids[i], &status, WNOHANG | WUNTRACED | WCONTINUED) != f->pids[i])
+			look_at_stopped(f, i);
+		else if (WIFSTOPPED(status))
+			f->stopped_ns[i] = vb_clock_gettime_ns();
+		else if (WIFCONTINUED(status))
+			f->stopped_ns[i] = 0;
+		else
 			bury(f, i, status);
 	}
+}
+
+/* A stopped worker is no proof against a lock. */
+static bool any_stopped(const struct vb_bench_forks *f)
+{
+	for (unsigned i = 0; i < f->forked; i++)
+		if (f->stopped_ns[i] != 0)
+			return true;
+	return false;
 }
 
 void vb_bench_forks_kill(struct vb_bench_forks *f)
@@ -147,7 +180,9 @@ void vb_bench_forks_kill(struct vb_bench_forks *f)
 		f->ops->died(f->run, i, pid, 0);
 	}
 	free(f->pids);
+	free(f->stopped_ns);
 	f->pids = NULL;
+	f->stopped_ns = NULL;
 	f->forked = 0;
 }
 
@@ -180,7 +215,8 @@ int vb_bench_forks_start(struct vb_bench_forks *f)
 	pid_t parent = getpid();
 
 	f->pids = calloc(f->workers, sizeof(*f->pids));
-	if (f->pids == NULL)
+	f->stopped_ns = calloc(f->workers, sizeof(*f->stopped_ns));
+	if (f->pids == NULL || f->stopped_ns == NULL)
 		return vb_fail(-ENOMEM, "no memory for a list of %u workers", f->workers);
 	fflush(stdout);
 	fflush(stderr);
@@ -220,7 +256,9 @@ bool vb_bench_forks_watch(struct vb_bench_forks *f, uint64_t at_ns, const char *
 			f->interrupted = true;
 			return false;
 		}
-		if (f->ops->stands_still(f->run, &f->pulse, now))
+		if (any_stopped(f))
+			f->pulse.since_ns = now;
+		else if (f->ops->stands_still(f->run, &f->pulse, now))
 			return false;
 		step(f);
 		now = vb_clock_ns();

@@ -26,7 +26,8 @@ struct vb_bench_forks_ops {
 	void (*died)(void *run, unsigned worker, pid_t pid, int signal);
 	/* Has every client that lives finished? */
 	bool (*all_finished)(const void *run);
-	/* Does nothing move any more?  Then the result has the reason. */
+	/* Does nothing move any more?  Then the result has the reason.  Not asked while a worker is
+	 * stopped. */
 	bool (*stands_still)(void *run, struct vb_bench_pulse *pulse, uint64_t now_ns);
 };
 
@@ -38,7 +39,8 @@ struct vb_bench_forks {
 	uint64_t warmup_ns, duration_ns;
 
 	unsigned forked, alive;
-	pid_t *pids;      /* 0: gone */
+	pid_t *pids;          /* 0: gone */
+	uint64_t *stopped_ns; /* when the worker was stopped; 0: it is not */
 	int death_signal; /* of who was killed last; 0: nobody was */
 	bool interrupted; /* the user wants an end */
 	struct vb_bench_pulse pulse;

@@ -109,12 +109,13 @@ static int write_json(struct session *s)
 /* What matters most decides the exit code. */
 static int exit_code(const struct session *s, int err)
 {
-	bool violated = false, stalled = false, interrupted = vb_interrupted;
+	bool violated = false, stalled = false, interrupted = vb_interrupted, killed = false;
 
 	for (unsigned i = 0; i < s->n; i++) {
 		violated |= s->results[i].audit.violations != 0;
 		stalled |= s->results[i].stalled;
 		interrupted |= s->results[i].interrupted;
+		killed |= s->results[i].deaths != 0;
 	}
 	if (violated)
 		return VB_EXIT_VIOLATION;
@@ -122,7 +123,9 @@ static int exit_code(const struct session *s, int err)
 		return vb_exit_of(err);
 	if (stalled)
 		return VB_EXIT_STALLED;
-	return interrupted ? VB_EXIT_INTERRUPTED : VB_EXIT_OK;
+	if (interrupted)
+		return VB_EXIT_INTERRUPTED;
+	return killed ? VB_EXIT_FAILED : VB_EXIT_OK;
 }
 
 static void print_end(struct session *s)

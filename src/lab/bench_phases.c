@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "lab/reap.h"
 #include "lab/run.h"
 
 #define SLICE_NS  5000000ull
@@ -55,17 +56,42 @@ static void post(struct vb_bench_phases *p, uint64_t now)
 	p->posted_ns = now;
 }
 
+/* A process that has been silent for so long that its cluster suspects it: stopped, cut off, or on a
+ * machine that stands still.  While one is, nothing is said of the lock; after VB_REAP_STOPPED_NS the run
+ * ends without it.  True if somebody is suspect. */
+static bool look_for_silent(struct vb_bench_phases *p, uint64_t now)
+{
+	bool suspects = false;
+
+	for (uint32_t r = 0; r < p->crew->hosts; r++) {
+		if (!vb_cluster_alive(p->crew->cluster, r) ||
+		    !vb_cluster_suspect(p->crew->cluster, r))
+			continue;
+		suspects = true;
+		if (p->silent_since_ns == 0)
+			p->silent_since_ns = now;
+		if (p->dead < 0 && now - p->silent_since_ns > VB_REAP_STOPPED_NS) {
+			p->dead = (int)r;
+			p->silent = true;
+			p->flags |= VB_NOTICE_GIVE_UP;
+		}
+	}
+	if (!suspects)
+		p->silent_since_ns = 0;
+	return suspects;
+}
+
 /* The root looks at everybody: does anything move, does anybody want an end, have all finished? */
 static void look_at_all(struct vb_bench_phases *p, uint64_t now)
 {
 	struct vb_bench_notice n;
 	uint64_t cycles = 0;
-	bool waiting = false, all = true;
+	bool waiting = false, all = true, suspects = look_for_silent(p, now);
 
 	for (uint32_t r = 0; r < p->crew->hosts; r++) {
 		bool there = vb_cluster_read(p->crew->cluster, r, &n) && n.run == p->crew->run;
 
-		if (!vb_cluster_alive(p->crew->cluster, r))
+		if (!vb_cluster_alive(p->crew->cluster, r) || (int)r == p->dead)
 			continue;
 		all &= there && (n.flags & VB_NOTICE_DRAINED) != 0;
 		if (!there)
@@ -75,7 +101,7 @@ static void look_at_all(struct vb_bench_phases *p, uint64_t now)
 		p->flags |= n.flags & VB_NOTICE_INTERRUPTED;
 	}
 	p->all_drained = all;
-	if (cycles != p->pulse.cycles || !waiting) {
+	if (cycles != p->pulse.cycles || !waiting || suspects) {
 		p->pulse.cycles = cycles;
 		/* Not before the moment to start, when nobody could move yet. */
 		if (now > p->pulse.since_ns)
@@ -197,7 +223,9 @@ int vb_bench_phases_end(const struct vb_bench_phases *p)
 	if (p->dead < 0)
 		return 0;
 	if (p->crew->rank == 0)
-		vb_error("%s died: the run ends, its results are of the others until then",
-			 vb_cluster_name(p->crew->cluster, (uint32_t)p->dead));
+		vb_error("%s %s: the run ends, its results are of the others until then",
+			 vb_cluster_name(p->crew->cluster, (uint32_t)p->dead),
+			 p->silent ? "is stopped or cut off, and has said nothing for long"
+				   : "died");
 	return -VB_EPEERGONE;
 }

@@ -30,8 +30,10 @@ struct vb_bench_phases {
 
 	uint32_t flags; /* enum vb_bench_notice_flags, as hung out */
 	uint64_t posted_ns;
-	int dead; /* the first rank that died, or -1 */
+	int dead; /* the first rank that died or fell silent, or -1 */
 	/* root */
+	uint64_t silent_since_ns; /* somebody has been suspect since then; 0: nobody is */
+	bool silent;              /* `dead` has not ended, but fell silent */
 	struct vb_bench_pulse pulse;
 	bool all_drained, stalled;
 };

@@ -98,9 +98,7 @@ static int exit_code(const struct session *s, int err)
 		violated |= r->broken || (r->checked && r->serial.first != VB_ANOMALY_NONE);
 		stalled |= r->stalled;
 		interrupted |= r->interrupted;
-		/* Who only lost others goes on; who lost a server may not have been able to. */
-		failed |=
-			r->ran && r->tally->errors != 0 && (r->deaths == 0 || r->dead_servers != 0);
+		failed |= r->deaths != 0 || (r->ran && r->tally->errors != 0);
 	}
 	if (violated)
 		return VB_EXIT_VIOLATION;
