@@ -80,7 +80,7 @@ struct vb_claim;
 struct vb_lock_space_params {
 	const char *lock;    /* protocol: "dslr", "shiftlock", ...; `verbena list` has them all */
 	const char *options; /* the protocol's own, "key=value,..."; NULL: defaults */
-	const char *name;    /* lets several spaces share a fabric; NULL: "locks" */
+	const char *name;    /* lets several spaces share a fabric; NULL: "locks".  Copied */
 	uint64_t locks;      /* K, 1 to 2^40 */
 	uint16_t servers;    /* the first N nodes hold the locks; 0 means 1 */
 	uint64_t lease_ns;   /* how long a grant is valid, 10 us to 1 hour; 0 means 10 ms */
@@ -121,12 +121,24 @@ void vb_lock_space_close(struct vb_lock_space *space);
  * need servers on every server node.  Starts worker `worker` of `workers` (1 to 64) of `node` as a
  * task on this thread's scheduler; it runs whenever the thread awaits something.  For the others it
  * does nothing and succeeds with *out = NULL.
+ *
+ * Each worker of a node is there once, and all of them agree on `workers`, which says whose a lock
+ * is: clients find them when all have begun.  The next one takes a place when its server has been
+ * stopped, or its process has died.  Another number may begin when all of the former are gone;
+ * after deaths, "table" grants nothing new for a lease then.
+ *
+ *   -EBUSY   a server that lives has this place, or serves with another number of workers: the log
+ *            names it
+ *   -EINVAL  no such node or worker
+ *   -EXDEV   "table": the node is another process's
+ *   -ENOMEM, -ENOSPC (endpoints), and what the fabric says
  */
 int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
 			 unsigned workers, struct vb_lock_server **out);
 void vb_lock_server_stop(struct vb_lock_server *server);
 
-/* The same on a thread of its own, for programs whose threads do not await for long. */
+/* Worker 0 of 1 on a thread of its own, for programs whose threads do not await for long.  The same
+ * errors: a second one for the same node is -EBUSY. */
 int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 				struct vb_lock_server **out);
 

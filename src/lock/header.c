@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 
-#define HEADER_MAGIC 0x3130304b434f4c56ull /* "VLOCK001" */
+#define HEADER_MAGIC 0x3230304b434f4c56ull /* "VLOCK002" */
 #define FILL_TRIES   2000                  /* of a millisecond: a maker fills it in a moment */
 #define LINK_NS      5000000000ull         /* how long a node may be out of reach */
 
@@ -153,43 +153,204 @@ int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, bool fresh, uint
 	return err;
 }
 
-int vb_lock_header_announce(struct vb_lock_server *server)
+/* ---- who serves ----
+ *
+ *	workers   63        32 31     16 15      0
+ *	          +-----------+---------+--------+
+ *	          | changes   | planned | answer |
+ *	          +-----------+---------+--------+
+ *
+ * A worker has its place by a CAS of its name from nobody's or from a dead one's.  All of a node
+ * must agree on how many they are, for that says which locks are whose: the number is planned
+ * first, the name is written then, and a CAS of the word confirms that the plan is still the same.
+ * Who plans another number has read the names between its own look at the word and its CAS of it,
+ * so it has seen every worker that had confirmed, and one that had not yet fails to.  The number
+ * that clients go by is written when all are there.
+ */
+
+static uint64_t word_of(uint64_t before, unsigned planned, unsigned answer)
 {
-	const struct vb_lock_space *s = server->space;
-	const uint16_t node = server->node;
-	uint64_t self = server->ep->self, workers = server->workers;
-	struct vb_lock_header *h;
+	return ((before >> 32) + 1) << 32 | (uint64_t)planned << 16 | answer;
+}
+
+static unsigned planned(uint64_t word)
+{
+	return word >> 16 & 0xffff;
+}
+
+static vb_addr word_at(const struct vb_lock_server *s)
+{
+	return vb_lock_header_field(s->space, s->node, workers);
+}
+
+static vb_addr name_at(const struct vb_lock_server *s, unsigned worker)
+{
+	return vb_lock_header_field(s->space, s->node, server) + worker * sizeof(uint64_t);
+}
+
+static int get(const struct vb_lock_server *s, vb_addr at, uint64_t *out, unsigned n)
+{
+	const uint64_t *p = vb_local(s->space->fabric, at, n * sizeof(*out));
+
+	if (!by_cpu(s->space->fabric))
+		return surely(s->ep, VB_OP_READ, at, out, (uint32_t)(n * sizeof(*out)));
+	for (unsigned i = 0; i < n; i++)
+		out[i] = __atomic_load_n(&p[i], __ATOMIC_ACQUIRE);
+	return 0;
+}
+
+static int set(const struct vb_lock_server *s, vb_addr at, uint64_t value)
+{
+	if (!by_cpu(s->space->fabric))
+		return surely(s->ep, VB_OP_WRITE, at, &value, sizeof(value));
+	__atomic_store_n((uint64_t *)vb_local(s->space->fabric, at, sizeof(value)), value,
+			 __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* 0: changed; -EAGAIN: it was not `from`.  A lost answer is looked into: nobody else writes the
+ * same. */
+static int change(const struct vb_lock_server *s, vb_addr at, uint64_t from, uint64_t to)
+{
+	uint64_t until, old = from, pause = s->space->fabric->caps.verb_bound_ns + 1000000;
 	int err;
 
-	if (by_cpu(s->fabric)) {
-		h = mapped(s, node);
-		__atomic_store_n(&h->server[server->worker], self, __ATOMIC_RELEASE);
-		__atomic_store_n(&h->workers, workers, __ATOMIC_RELEASE);
-		return 0;
+	if (by_cpu(s->space->fabric)) {
+		uint64_t *p = vb_local(s->space->fabric, at, sizeof(*p));
+
+		return __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST,
+						   __ATOMIC_SEQ_CST)
+			       ? 0
+			       : -EAGAIN;
 	}
-	err = surely(server->ep, VB_OP_WRITE,
-		     vb_lock_header_field(s, node, server) + server->worker * 8, &self,
-		     sizeof(self));
+	until = vb_ep_now(s->ep) + LINK_NS;
+	err = vb_cas64(s->ep, at, from, to, &old);
+	while ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && vb_ep_now(s->ep) < until &&
+	       vb_ep_sleep(s->ep, pause) == 0) {
+		err = vb_cas64(s->ep, at, from, to, &old);
+		if (err == 0 && old == to)
+			return 0;
+	}
+	if (err != 0)
+		return err;
+	return old == from ? 0 : -EAGAIN;
+}
+
+static int busy(const struct vb_lock_server *s, unsigned worker, unsigned workers)
+{
+	return vb_fail(-EBUSY,
+		       "'%s' locks of space '%s' on node %u have a server already, worker %u of "
+		       "%u, which lives: stop it before worker %u of %u begins",
+		       s->space->ops->name, s->space->name, s->node, worker, workers, s->worker,
+		       s->workers);
+}
+
+/* Another number of workers, when all that there were are gone. */
+static int plan(const struct vb_lock_server *s, uint64_t word, const uint64_t *name)
+{
+	vb_addr at = vb_lock_header_field(s->space, s->node, changed_ns);
+	uint64_t error_ns;
+	int err = 0;
+
+	for (unsigned i = 0; i < VB_LOCK_WORKERS_MAX; i++)
+		if (name[i] != VB_PEER_NONE && vb_peer_alive(s->space->fabric, name[i]))
+			return busy(s, i, planned(word));
+	/* What the old ones have granted may lie with any of the new: they all have to know. */
+	if (planned(word) != 0)
+		err = set(s, at, vb_ep_common_now(s->ep, &error_ns));
 	if (err == 0)
-		err = surely(server->ep, VB_OP_WRITE, vb_lock_header_field(s, node, workers),
-			     &workers, sizeof(workers));
+		err = change(s, word_at(s), word, word_of(word, s->workers, 0));
+	for (unsigned i = 0; i < VB_LOCK_WORKERS_MAX && err == 0; i++) {
+		if (name[i] != VB_PEER_NONE)
+			err = change(s, name_at(s, i), name[i], VB_PEER_NONE);
+		if (err == -EAGAIN)
+			err = 0; /* a new one has it */
+	}
 	return err;
 }
 
-void vb_lock_header_withdraw(struct vb_lock_server *server)
+/* The name stands there; is the number still what it was to be?  -EAGAIN: no. */
+static int confirm(const struct vb_lock_server *s, uint64_t word)
 {
-	const struct vb_lock_space *s = server->space;
-	uint64_t self = server->ep->self, old;
-	struct vb_lock_header *h;
+	int err = change(s, word_at(s), word, word_of(word, s->workers, vb_lock_workers(word)));
 
-	if (by_cpu(s->fabric)) {
-		h = mapped(s, server->node);
-		__atomic_compare_exchange_n(&h->server[server->worker], &self, VB_PEER_NONE, false,
-					    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-		return;
+	while (err == -EAGAIN) {
+		err = get(s, word_at(s), &word, 1);
+		if (err == 0 && planned(word) != s->workers)
+			return -EAGAIN;
+		if (err == 0)
+			err = change(s, word_at(s), word,
+				     word_of(word, s->workers, vb_lock_workers(word)));
 	}
-	/* If it does not get through, the name stays, and whoever asks under it is told. */
-	(void)vb_cas64(server->ep,
-		       vb_lock_header_field(s, server->node, server) + server->worker * 8, self,
-		       VB_PEER_NONE, &old);
+	return err;
+}
+
+static int claim_once(struct vb_lock_server *s)
+{
+	uint64_t word, name[VB_LOCK_WORKERS_MAX];
+	int err = get(s, word_at(s), &word, 1);
+
+	if (err == 0)
+		err = get(s, name_at(s, 0), name, VB_LOCK_WORKERS_MAX);
+	if (err)
+		return err;
+	if (planned(word) != s->workers) {
+		err = plan(s, word, name);
+		return err != 0 ? err : -EAGAIN;
+	}
+	if (name[s->worker] != VB_PEER_NONE && vb_peer_alive(s->space->fabric, name[s->worker]))
+		return busy(s, s->worker, s->workers);
+	err = change(s, name_at(s, s->worker), name[s->worker], s->ep->self);
+	if (err)
+		return err;
+	err = confirm(s, word);
+	if (err)
+		vb_lock_header_withdraw(s);
+	return err;
+}
+
+int vb_lock_header_claim(struct vb_lock_server *s)
+{
+	int err;
+
+	/* Each time round somebody else has come further. */
+	do
+		err = claim_once(s);
+	while (err == -EAGAIN);
+	return err;
+}
+
+int vb_lock_header_publish(struct vb_lock_server *s)
+{
+	uint64_t word, name[VB_LOCK_WORKERS_MAX];
+	int err;
+
+	do {
+		err = get(s, word_at(s), &word, 1);
+		if (err == 0)
+			err = get(s, name_at(s, 0), name, s->workers);
+		if (err || vb_lock_workers(word) == s->workers)
+			return err;
+		for (unsigned i = 0; i < s->workers; i++)
+			if (name[i] == VB_PEER_NONE)
+				return 0; /* the last one does it */
+		err = change(s, word_at(s), word, word_of(word, s->workers, s->workers));
+	} while (err == -EAGAIN);
+	return err;
+}
+
+/* If it does not get through, the name stays, and whoever asks under it is told. */
+void vb_lock_header_withdraw(struct vb_lock_server *s)
+{
+	(void)change(s, name_at(s, s->worker), s->ep->self, VB_PEER_NONE);
+}
+
+bool vb_lock_header_changed(const struct vb_lock_server *s, uint64_t ns)
+{
+	uint64_t at, now, error_ns;
+
+	if (get(s, vb_lock_header_field(s->space, s->node, changed_ns), &at, 1) != 0)
+		return true;
+	now = vb_ep_common_now(s->ep, &error_ns);
+	return at != 0 && now < at + ns + 2 * error_ns;
 }

@@ -12,8 +12,14 @@ int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, bool fresh, uint
  * for seconds. */
 int vb_lock_header_read(struct vb_ep *ep, vb_addr at, void *buf, uint32_t len);
 
-/* Writes a server's name where clients look for it, and takes it away again. */
-int vb_lock_header_announce(struct vb_lock_server *server);
+/* The place of a worker, before it looks at anything that the one before it may have left: 0, or
+ * -EBUSY, said: somebody who lives has it, or serves with another number of workers. */
+int vb_lock_header_claim(struct vb_lock_server *server);
+/* It answers.  Clients find the workers of a node when all of them do. */
+int vb_lock_header_publish(struct vb_lock_server *server);
+/* Gives the place back: the next one may begin. */
 void vb_lock_header_withdraw(struct vb_lock_server *server);
+/* Whether other workers than now, or more or fewer, have died less than `ns` ago. */
+bool vb_lock_header_changed(const struct vb_lock_server *server, uint64_t ns);
 
 #endif

@@ -227,7 +227,7 @@ struct vb_lock_space {
 	bool fencing;
 	bool visible;
 	uint32_t portable_mask; /* wished-for caps that are missing: the portable variant runs */
-	const char *name;
+	char *name;             /* its own copy */
 	vb_addr *base;          /* [servers]: first entry */
 	vb_addr *header;        /* [servers]: struct vb_lock_header in the segment */
 	vb_peer *server_cache;  /* [servers * VB_LOCK_WORKERS_MAX]: who serves, as last read */
@@ -244,9 +244,18 @@ struct vb_lock_header {
 	uint64_t ops_hash; /* protocol and layout */
 	uint64_t locks, lease_ns;
 	uint64_t era;                         /* shiftlock: recoveries so far, read by clients */
-	uint64_t workers;                     /* server tasks of this node; 0: none yet */
+	uint64_t workers;                     /* server tasks of this node: see header.c */
 	uint64_t server[VB_LOCK_WORKERS_MAX]; /* vb_peer of each */
+	uint64_t changed_ns; /* when there began to be more or fewer of them, after deaths, in
+	                      * the time that all have in common; 0: never */
+	uint64_t reserved;
 };
+
+/* How many server tasks answer, by the header's word `workers`; 0: not all are there yet. */
+static inline unsigned vb_lock_workers(uint64_t word)
+{
+	return word & 0xffff;
+}
 
 struct vb_lock_client {
 	struct vb_lock_space *space;

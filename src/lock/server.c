@@ -83,14 +83,17 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 		goto no_ep;
 	vb_ep_serve(s->ep);
 	err = vb_answers_open(space->fabric, &s->answers);
-	if (err == 0 && space->ops->server_open)
+	if (err == 0)
+		err = vb_lock_header_claim(s);
+	if (err)
+		goto no_place;
+	if (space->ops->server_open)
 		err = space->ops->server_open(s);
+	if (err == 0)
+		err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
 	if (err)
 		goto no_task;
-	err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
-	if (err)
-		goto no_task;
-	err = vb_lock_header_announce(s);
+	err = vb_lock_header_publish(s);
 	if (err) {
 		vb_lock_server_stop(s);
 		return vb_fail(err, "a lock server cannot make itself known on node %u: %s", node,
@@ -100,6 +103,8 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 	return 0;
 no_task:
 	close_priv(s);
+	vb_lock_header_withdraw(s);
+no_place:
 	vb_answers_close(s->answers);
 	vb_ep_close(s->ep);
 no_ep:
@@ -121,15 +126,16 @@ void vb_lock_server_stop(struct vb_lock_server *s)
 		free(s);
 		return;
 	}
-	vb_lock_header_withdraw(s);
 	s->stop = true;
 	if (s->task)
 		vb_task_cancel(s->task);
 	/* The task ends at its next turn. */
 	while (s->task)
 		vb_task_yield();
-	vb_ep_close(s->ep);
 	close_priv(s);
+	/* The next one may begin now: what we have left behind is all there. */
+	vb_lock_header_withdraw(s);
+	vb_ep_close(s->ep);
 	vb_answers_close(s->answers);
 	free(s);
 }
@@ -230,11 +236,13 @@ static int read_header(struct vb_lock_client *me, uint16_t node,
 {
 	struct vb_lock_space *s = me->space;
 	vb_peer *cache = &s->server_cache[(size_t)node * VB_LOCK_WORKERS_MAX];
-	uint64_t workers, server[VB_LOCK_WORKERS_MAX];
-	int err = read(me->ep, vb_lock_header_field(s, node, workers), &workers, sizeof(workers));
+	uint64_t word, server[VB_LOCK_WORKERS_MAX];
+	int err = read(me->ep, vb_lock_header_field(s, node, workers), &word, sizeof(word));
+	unsigned workers;
 
 	if (err)
 		return err;
+	workers = vb_lock_workers(word);
 	if (workers == 0 || workers > VB_LOCK_WORKERS_MAX)
 		return -VB_EPEERGONE;
 	err = read(me->ep, vb_lock_header_field(s, node, server), server,
@@ -244,7 +252,7 @@ static int read_header(struct vb_lock_client *me, uint16_t node,
 	/* Clients of other threads may read the same at the same time; they write the same. */
 	for (unsigned i = 0; i < workers; i++)
 		__atomic_store_n(&cache[i], server[i], __ATOMIC_RELAXED);
-	__atomic_store_n(&s->worker_cache[node], (unsigned)workers, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->worker_cache[node], workers, __ATOMIC_RELEASE);
 	return 0;
 }
 

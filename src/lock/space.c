@@ -239,7 +239,9 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	s->claims = p->claims ? p->claims : VB_CLAIMS_MAX;
 	s->fencing = p->fencing;
 	s->visible = p->visible;
-	s->name = p->name ? p->name : "locks";
+	s->name = strdup(p->name ? p->name : "locks");
+	if (!s->name)
+		return vb_fail(-ENOMEM, "no memory for a lock space");
 	if (s->servers > s->fabric->nodes)
 		return vb_fail(-EINVAL, "%u lock servers on a fabric of %u nodes", s->servers,
 			       s->fabric->nodes);
@@ -300,6 +302,7 @@ void vb_lock_space_close(struct vb_lock_space *s)
 	if (!s)
 		return;
 	free(s->options);
+	free(s->name);
 	free(s->base);
 	free(s->header);
 	free(s->server_cache);

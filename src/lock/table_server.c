@@ -29,6 +29,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "lock/header.h"
 #include "lock/table.h"
 
 #define SESSIONS_MAX  65536u
@@ -530,6 +531,11 @@ static int come_back(struct agent *a)
 	if (err != 0)
 		return err;
 	a->file = file;
+	/* Others had our locks; what we have of our own, a file too, says nothing of them. */
+	if (vb_lock_header_changed(s, lease)) {
+		earlier = true;
+		whole = false;
+	}
 	if (earlier && !whole) {
 		a->grace_until_ns = vb_ep_now(s->ep) + lease;
 		vb_info("the agent of '%s' locks on node %u begins again: new grants in %" PRIu64
