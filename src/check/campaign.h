@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define VB_CAMPAIGN_RULES  8u   /* at most, of a kind */
+#define VB_CAMPAIGN_RULES  12u  /* at most, of a kind */
 #define VB_CAMPAIGN_REPLAY 160u /* bytes for vb_campaign_replay */
 
 struct vb_campaign;

@@ -31,7 +31,7 @@ void txn_record_fill(struct txn_world *w, void *record, int64_t money)
 		words[i] = word_of(money, i);
 }
 
-static int64_t money_in(struct txn_slot *s, const char *table, uint64_t key, const void *record)
+int64_t txn_money_in(struct txn_slot *s, const char *table, uint64_t key, const void *record)
 {
 	const uint64_t *words = record;
 	int64_t money = (int64_t)words[0];
@@ -56,7 +56,7 @@ static int read_account(struct txn_slot *s, uint64_t key, int64_t *money)
 	int err = vb_txn_get(s->me, s->w->account, key, &record);
 
 	if (err == 0)
-		*money = money_in(s, "account", key, record);
+		*money = txn_money_in(s, "account", key, record);
 	return err;
 }
 
@@ -66,7 +66,7 @@ static int change_account(struct txn_slot *s, uint64_t key, int64_t by)
 	int err = vb_txn_update(s->me, s->w->account, key, &record);
 
 	if (err == 0)
-		txn_record_fill(s->w, record, money_in(s, "account", key, record) + by);
+		txn_record_fill(s->w, record, txn_money_in(s, "account", key, record) + by);
 	return err;
 }
 
@@ -86,7 +86,7 @@ static int audit(struct txn_slot *s, int64_t *total)
 }
 
 struct plan {
-	enum { TRANSFER, AUDIT, NOTE, BLIND, WIDE } what;
+	enum { TRANSFER, AUDIT, NOTE, BLIND, WIDE, CALLS } what;
 	uint64_t key[4];
 	unsigned n;
 	bool declare, abort;
@@ -146,7 +146,7 @@ static int toggle(struct txn_slot *s, uint64_t key)
 	int err = vb_txn_get(s->me, s->w->note, key, &now);
 
 	if (err == 0) {
-		money_in(s, "note", key, now);
+		txn_money_in(s, "note", key, now);
 		return vb_txn_delete(s->me, s->w->note, key);
 	}
 	if (err != -ENOENT)
@@ -184,6 +184,8 @@ static int body(struct txn_slot *s, struct plan *p)
 		return toggle(s, p->key[0]);
 	case BLIND:
 		return blind(s, p);
+	case CALLS:
+		return txn_random_calls(s);
 	case WIDE:
 		break;
 	}
@@ -212,6 +214,10 @@ static void draw_plan(struct txn_slot *s, struct plan *p)
 	const struct vb_txn_draw *d = s->w->d;
 	double what = vb_rng_unit(&s->rng);
 
+	if (vb_rng_chance(&s->rng, d->p_calls)) {
+		*p = (struct plan){.what = CALLS, .name = "random calls"};
+		return;
+	}
 	*p = (struct plan){.what = TRANSFER, .name = "transfer"};
 	p->declare = vb_rng_chance(&s->rng, d->p_declare);
 	p->abort = vb_rng_chance(&s->rng, d->p_abort);
@@ -251,6 +257,7 @@ static int try_once(struct txn_slot *s, struct plan *p)
 	if (err)
 		return err;
 	s->me->type = (uint8_t)p->what;
+	s->modelled = false;
 	err = body(s, p);
 	stay_alive(s);
 	if (err == 0 && s->w->d->think_max_ns != 0) {
@@ -264,6 +271,13 @@ static int try_once(struct txn_slot *s, struct plan *p)
 	}
 	err = vb_txn_commit(s->me);
 	stay_alive(s);
+	if (vb_txn_cause(s->me) == VB_TXN_REFUSED) {
+		txn_found(s->w, VB_TXN_RULE_REFUSED,
+			  "coordinator %u: the commit of a %s was refused: what it has is not what "
+			  "may be written",
+			  s->index, p->name);
+		return 0;
+	}
 	if (err == 0 && p->what == AUDIT && p->total != (int64_t)s->w->d->accounts * TXN_MONEY)
 		txn_found(s->w, VB_TXN_RULE_MONEY,
 			  "coordinator %u committed an audit that found %" PRId64 ", not %" PRId64,

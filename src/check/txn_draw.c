@@ -11,6 +11,7 @@
 
 #define DRAW_STREAM  0x74786e
 #define STALL_STREAM 0x7374616c
+#define CALLS_STREAM 0x63616c6c
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -97,7 +98,7 @@ static void draw_stalls(struct vb_rng *r, struct vb_txn_draw *d)
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *d)
 {
-	struct vb_rng r, stalls;
+	struct vb_rng r, stalls, calls;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
 	*d = (struct vb_txn_draw){.seed = seed, .drift_ppm = 100};
@@ -109,6 +110,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	draw_faults(&r, d);
 	vb_rng_seed(&stalls, seed, STALL_STREAM);
 	draw_stalls(&stalls, d);
+	vb_rng_seed(&calls, seed, CALLS_STREAM);
+	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		d->hybrid[i] = vb_rng_chance(&r, 0.5) ? '1' : '0';
 	/* All of one kind is what most people run. */
@@ -147,6 +150,7 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "notes", d->p_note, 0);
 	vb_draw_tell_chance(to, "blind writes", d->p_blind, 0);
 	vb_draw_tell_chance(to, "wide", d->p_wide, 0);
+	vb_draw_tell_chance(to, "random calls", d->p_calls, 0);
 	vb_draw_tell_chance(to, "user aborts", d->p_abort, 0);
 	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
 	vb_draw_tell_faults(to, &d->faults);

@@ -26,6 +26,9 @@ const char *const vb_txn_rule_names[VB_TXN_RULES] = {
 	[VB_TXN_RULE_MONEY] = "money",
 	[VB_TXN_RULE_LEAKED_LOCK] = "leaked-lock",
 	[VB_TXN_RULE_STUCK] = "stuck",
+	[VB_TXN_RULE_CONTENTS] = "contents",
+	[VB_TXN_RULE_REFUSED] = "refused",
+	[VB_TXN_RULE_LOST_LOCK] = "lost-lock",
 };
 
 void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...)
@@ -68,6 +71,11 @@ static void count(struct txn_world *w, const struct vb_coordinator *me)
 	w->out->commits += me->commits;
 	w->out->recovered += me->recovered;
 	w->out->rolled_forward += me->rolled_forward;
+	if (me->lost_locks > 0)
+		txn_found(w, VB_TXN_RULE_LOST_LOCK,
+			  "coordinator %u had committed and let %" PRIu64
+			  " locks go that were no longer its own",
+			  me->index, me->lost_locks);
 	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
 		w->out->aborts[i] += me->aborts[i];
 }
@@ -262,6 +270,7 @@ static int open_world(struct txn_world *w)
 		err = vb_history_open(HISTORY_BYTES, &w->history);
 	if (err)
 		return err;
+	w->stranger = (struct vb_table){.store = &w->strange, .name = "stranger"};
 	txn_watch_open(w);
 	vb_sim_set_faults(w->fabric, &w->d->faults);
 	vb_sim_on_death(w->fabric, on_death, w);
@@ -425,6 +434,7 @@ int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 		out->stories = w->story_text;
 	else
 		free(w->story_text);
+	free(w->ledger);
 	free(w);
 	return err;
 }

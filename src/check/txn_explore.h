@@ -5,13 +5,13 @@
  *
  *	safety     faults are on: coordinators die at any verb and are replaced, stand still for leases, lose
  *	           answers; servers stand still; READs and WRITEs are torn, verbs delayed, nodes cut off.  Transactions move money
- *	           between accounts, add it up, create and delete notes, write without reading, give up on
- *	           purpose; declared or as they go.
+ *	           between accounts, add it up, create and delete notes, write without reading, make calls at
+ *	           random beside a model, give up on purpose; declared or as they go.
  *	liveness   faults are off.  Every coordinator that is alive must commit a number of transactions within a
  *	           bound of virtual time, whatever the dead have left behind.
  *	judgement  every node is swept for locks of the dead.  Then no word of any tuple may be held; the history
  *	           must be serializable (strictly, if the protocol says so); what was committed must be in place;
- *	           the money must be all there.
+ *	           the money must be all there, and in each note what its transaction asked for.
  */
 #ifndef VB_CHECK_TXN_EXPLORE_H
 #define VB_CHECK_TXN_EXPLORE_H
@@ -27,6 +27,9 @@ enum vb_txn_rule {
 	VB_TXN_RULE_MONEY,            /* the total has changed */
 	VB_TXN_RULE_LEAKED_LOCK,      /* a lock that nobody will give back */
 	VB_TXN_RULE_STUCK,            /* somebody does not get on */
+	VB_TXN_RULE_CONTENTS,         /* a record is not what its version's transaction asked for */
+	VB_TXN_RULE_REFUSED,          /* a commit was refused: what it would write may not be written */
+	VB_TXN_RULE_LOST_LOCK,        /* a lock was not its holder's any more when he let it go */
 	VB_TXN_RULES
 };
 extern const char *const vb_txn_rule_names[VB_TXN_RULES];
@@ -46,7 +49,7 @@ struct vb_txn_draw {
 	bool doorbell, outstanding, passive_ack, cache;
 	bool recovery;
 	bool calm; /* nothing that a lease must recover from */
-	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide;
+	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls;
 	uint64_t safety_ns, liveness_ns;
 	struct vb_sim_faults faults;
 };

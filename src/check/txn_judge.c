@@ -62,6 +62,7 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 	struct txn_world *w = ctx;
 	struct txn_slot *s = &w->slot[t->me->index];
 
+	txn_calls_prepared(s, t);
 	gather(w, t, VB_HISTORY_UNKNOWN, &s->pending);
 	s->pending.there = true;
 	s->pending.ts = t->ts;
@@ -195,7 +196,8 @@ static void count_money(struct txn_world *w)
 static void check_history(struct txn_world *w)
 {
 	static const char *const tables[] = {"account", "note"};
-	static const char *const types[] = {"transfer", "audit", "note", "blind write", "wide"};
+	static const char *const types[] = {"transfer",    "audit", "note",
+					    "blind write", "wide",  "random calls"};
 	const struct vb_history *parts[] = {w->history};
 	const struct vb_serial_params p = {
 		.parts = parts,
@@ -231,4 +233,5 @@ void txn_judge(struct txn_world *w)
 	look_for_losses(w, w->account, w->d->accounts);
 	look_for_losses(w, w->note, w->d->notes);
 	count_money(w);
+	txn_calls_judge(w);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the exploration of transactions: see txn_explore.h.  txn_explore.c runs it, txn_bodies.c
- * is what the coordinators do, txn_judge.c is what is said of it in the end. */
+/* Inside the exploration of transactions: see txn_explore.h.  txn_explore.c runs it, txn_bodies.c and
+ * txn_calls.c are what the coordinators do, txn_judge.c is what is said of it in the end. */
 #ifndef VB_CHECK_TXN_WORLD_H
 #define VB_CHECK_TXN_WORLD_H
 
@@ -27,6 +27,21 @@ struct txn_pending {
 	struct vb_history_op op[TXN_OPS_MAX];
 };
 
+/* What stands in a version of a note, as its transaction asked for. */
+struct txn_version {
+	uint64_t key, version;
+	int64_t money;
+};
+
+/* What a transaction knows of a note: see txn_calls.c. */
+enum txn_note_state { TXN_NOTE_NEW, TXN_NOTE_KNOWN, TXN_NOTE_THERE, TXN_NOTE_NONE };
+
+struct txn_note {
+	enum txn_note_state state;
+	int64_t money;
+};
+#define TXN_NOTES_MAX 8u
+
 struct txn_slot {
 	struct txn_world *w;
 	unsigned index;
@@ -39,6 +54,8 @@ struct txn_slot {
 	uint64_t begin_ns; /* of the transaction, on the simulator's clock */
 	const char *doing; /* for the story of who is stuck */
 	struct txn_pending pending;
+	bool modelled; /* the transaction is one of txn_calls.c */
+	struct txn_note model[TXN_NOTES_MAX];
 };
 
 struct txn_world {
@@ -59,6 +76,11 @@ struct txn_world {
 	uint64_t next_id;
 	struct vb_history *history;
 	struct vb_txn_watch watch;
+	struct vb_table stranger; /* of no database of ours */
+	struct vb_store strange;
+	struct txn_version *ledger;
+	size_t n_ledger, ledger_room;
+	uint64_t next_money;
 	FILE *stories;
 	char *story_text;
 	size_t story_size;
@@ -71,6 +93,12 @@ void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, .
 void txn_wrong(struct txn_slot *s, const char *call, int err);
 
 void txn_record_fill(struct txn_world *w, void *record, int64_t money);
+/* What is in a record, which must be whole. */
+int64_t txn_money_in(struct txn_slot *s, const char *table, uint64_t key, const void *record);
+/* Calls at random, in a transaction; when one may commit; and in the end. */
+int txn_random_calls(struct txn_slot *s);
+void txn_calls_prepared(struct txn_slot *s, const struct vb_txn *t);
+void txn_calls_judge(struct txn_world *w);
 /* One transaction, drawn and tried until it ends.  0: committed, or given up on purpose. */
 int txn_attempt(struct txn_slot *s);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/opt.h"
+#include "check/planted/planted.h"
 #include "lab/json.h"
 #include "txn/protocol.h"
 #include "workload/load.h"
@@ -152,6 +153,7 @@ void vb_list_txn_json(json_t *root)
 {
 	json_object_set_new(root, "cc", ccs_json(vb_ccs));
 	json_object_set_new(root, "cc_as_published", ccs_json(vb_ccs_published));
+	json_object_set_new(root, "cc_planted", ccs_json(vb_planted_ccs));
 	json_object_set_new(root, "workloads", loads_json());
 	json_object_set_new(root, "traces", traces_json());
 }

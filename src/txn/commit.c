@@ -166,6 +166,23 @@ static void let_readers_go(struct vb_txn *t, struct vb_lane *lane)
 	t->tainted |= run_for(t, lane, t->me->db->cc->release, n);
 }
 
+/* What a commit writes, it holds until it lets it go; if not, others may have written it, too. */
+static void count_lost(struct vb_txn *t)
+{
+	for (unsigned i = 0; i < t->n; i++) {
+		const struct vb_item *it = &t->item[i];
+
+		if (vb_likely(!(it->flags & VB_ITEM_LOST)))
+			continue;
+		t->me->lost_locks++;
+		vb_error("key %" PRIu64 " of table '%s' was written by a commit, but its lock was "
+			 "%#" PRIx64 " when it was let go, and not %#" PRIx64
+			 ": another may have written it meanwhile.  Does a server or client stand "
+			 "still for longer than its lease of %" PRIu64 " ns?",
+			 it->key, it->table->name, it->seen, it->held, t->me->db->lease_ns);
+	}
+}
+
 /* The transaction has happened; what cannot be written now is left to recovery. */
 void vb_txn_write_back(struct vb_txn *t)
 {
@@ -189,8 +206,10 @@ void vb_txn_write_back(struct vb_txn *t)
 	lane->unacknowledged = run_for(t, lane, db->cc->commit, n);
 	lane->in_flight = t->passive;
 	lane->acc.not_after_ns = 0;
-	if (!t->passive)
+	if (!t->passive) {
+		count_lost(t);
 		let_readers_go(t, lane);
+	}
 	t->passive = false;
 }
 

@@ -169,6 +169,7 @@ struct vb_coordinator {
 	uint32_t index;            /* for whoever watches */
 	uint8_t type;              /* of transaction, for whoever watches */
 	/* Counted. */
+	uint64_t lost_locks; /* that were another's when a commit let them go: never, if all is right */
 	uint64_t commits, aborts[VB_TXN_CAUSES], recovered, rolled_forward, calls, waits;
 	struct vb_stage_time timed[VB_STAGES_MAX + 1]; /* the last: the commit point and log */
 };

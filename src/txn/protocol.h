@@ -82,6 +82,7 @@ enum vb_item_flags {
 	VB_ITEM_WANTED = 1 << 9, /* on its way to a server: the image is to come back */
 	VB_ITEM_ASKED =
 		1 << 8, /* by a call whose answer was lost: the server is asked to undo it */
+	VB_ITEM_LOST = 1 << 10, /* when it was let go, its lock word was another's */
 };
 
 #define VB_SEEN_RESERVED 255u /* seen_slot: the reserved word */

@@ -134,8 +134,11 @@ static void commit_items(struct vb_stage *s, struct vb_item **items, unsigned n,
 	}
 	if (!vb_stage_go(s, items, n))
 		return;
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		items[i]->status = 0;
+		if (vb_unlikely(items[i]->seen != items[i]->held))
+			items[i]->flags |= VB_ITEM_LOST;
+	}
 }
 
 void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,

@@ -365,6 +365,10 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
 	some = err == 0 ? pick(t, VB_ITEM_READ, VB_ITEM_FETCHED | VB_ITEM_WRITE) : 0;
 	if (some > 0)
 		err = me->db->cc->read(t, t->some, some);
+	/* What an earlier call has taken without its record may not be written so. */
+	for (unsigned i = 0; i < t->n && err == 0; i++)
+		if (t->item[i].flags & VB_ITEM_WRITE && !is_known(&t->item[i]))
+			err = fetch_after_all(t, &t->item[i]);
 	return err ? fail(t) : 0;
 }
 

@@ -190,6 +190,12 @@ static void refused_insert(void **state)
 		must(vb_txn_commit(w.a));
 		assert_int_equal(value_of(w.b, w.t, key), FIRST + key);
 	}
+	/* Also when it is declared to be written afterwards, and then is not. */
+	must(vb_txn_begin(w.a));
+	assert_int_equal(vb_txn_insert(w.a, w.t, 6, &one), -EEXIST);
+	must(vb_txn_declare(w.a, &(struct vb_txn_key){w.t, 6, true}, 1));
+	must(vb_txn_commit(w.a));
+	assert_int_equal(value_of(w.b, w.t, 6), FIRST + 6);
 	/* What was inserted before by the same transaction is committed. */
 	must(vb_txn_begin(w.a));
 	must(vb_txn_insert(w.a, w.t, NONE, &one));

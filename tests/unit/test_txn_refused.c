@@ -2,7 +2,8 @@
 /*
  * A protocol that leaves one of its records as it must not be when it says that the transaction may
  * commit: for each thing that may be wrong, the commit is refused with -EPROTO, the log names table
- * and key, nothing is written, and the record is free for others again.
+ * and key, nothing is written, and the record is free for others again.  And what else is noticed and
+ * told: addresses that are wrong, requests that a server cannot do, locks that were lost.
  */
 #include "txn_api.h"
 
@@ -134,6 +135,99 @@ static void read_not_held(void **state)
 		refuses(state, not_held, false, "not held");
 }
 
+/* ---- what a process believes and does not know ---- */
+
+/* An entry of the location cache that is another key's tuple costs a look-up, once. */
+static void wrong_guess(void **state)
+{
+	const struct kind *k = *state;
+	struct vb_db_params p = usual_db(k, LONG_NS);
+	struct vb_item *it;
+	struct world w;
+
+	p.cache = 16;
+	open_world(&w, k->fabric, &p);
+	vb_cache_put(w.db->cache, w.t, KEY,
+		     vb_table_find(w.t, vb_table_node(w.t, KEY + 2), KEY + 2));
+	assert_int_equal(value_of(w.a, w.t, KEY), FIRST + KEY);
+	assert_true(w.a->waits <= 1);
+	assert_true(vb_cache_get(w.db->cache, w.t, KEY) ==
+		    vb_table_find(w.t, vb_table_node(w.t, KEY), KEY));
+	/* The same for an item that goes to a server: of its node, and of another. */
+	for (uint64_t other = KEY + 1; other <= KEY + 2; other++) {
+		must(vb_txn_begin(w.a));
+		must(vb_txn_item(&w.a->txn, w.t, KEY, &it));
+		it->at = vb_table_find(w.t, vb_table_node(w.t, other), other);
+		it->flags |= VB_ITEM_READ;
+		must(w.db->cc->read(&w.a->txn, &it, 1));
+		assert_true(it->at == vb_table_find(w.t, vb_table_node(w.t, KEY), KEY));
+		must(vb_txn_commit(w.a));
+	}
+	close_world(&w);
+}
+
+/* A server that knows less than its caller says so at once, and the transaction has an end. */
+static void unknown_table(void **state)
+{
+	const struct kind *k = *state;
+	const struct vb_table_params more = {
+		.name = "more", .record_bytes = sizeof(struct record), .records = RECORDS};
+	struct vb_db_params p = usual_db(k, LONG_NS);
+	struct vb_coordinator *c;
+	struct vb_table *t;
+	struct record r;
+	struct vb_db *db;
+	char text[2048];
+	struct world w;
+	int err;
+
+	open_usual(&w, state, LONG_NS);
+	must(vb_db_open(w.f, &p, &db));
+	must(vb_table_open(db, &usual_table, &t));
+	must(vb_table_open(db, &more, &t));
+	must(vb_coordinator_open(db, 0, &c));
+	must(vb_txn_begin(c));
+	vb_log_capture_begin(text, sizeof(text));
+	err = vb_txn_read(c, t, 1, &r);
+	vb_log_capture_end();
+	assert_int_equal(err, -EPROTO);
+	assert_int_equal(vb_txn_cause(c), VB_TXN_FABRIC);
+	assert_non_null(strstr(text, "has not opened that table"));
+	/* The server goes on. */
+	assert_none(w.a, w.t, 50);
+	vb_coordinator_close(c);
+	vb_db_close(db);
+	close_world(&w);
+}
+
+/* A lock that is another's when the commit lets it go is counted and told. */
+static void lost_lock(void **state)
+{
+	const struct kind *k = *state;
+	char text[1024];
+	struct vb_item *it;
+	struct world w;
+	uint64_t *word;
+	int err;
+
+	if (k->hybrid != NULL || strcmp(k->ops->name, "no-wait") != 0)
+		return;
+	open_usual(&w, state, LONG_NS);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_write(w.a, w.t, KEY, &one));
+	must(vb_txn_item(&w.a->txn, w.t, KEY, &it));
+	word = vb_local(w.f, it->at + w.t->layout.lock_at, 8);
+	*word += 1 << VB_TS_PLACE_SHIFT;
+	vb_log_capture_begin(text, sizeof(text));
+	err = vb_txn_commit(w.a);
+	vb_log_capture_end();
+	assert_int_equal(err, 0);
+	assert_int_equal(w.a->lost_locks, 1);
+	assert_non_null(strstr(text, "key 3 of table 'account'"));
+	*word = 0;
+	close_world(&w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
@@ -143,6 +237,9 @@ int main(int argc, char **argv)
 		{"written without its lock", written_unlocked},
 		{"written with bytes that nobody gave", written_unread},
 		{"read and not held", read_not_held},
+		{"a wrong guess", wrong_guess},
+		{"an unknown table", unknown_table},
+		{"a lost lock", lost_lock},
 	};
 	static const char *const fabrics[] = {"shm", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];

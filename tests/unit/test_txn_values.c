@@ -149,6 +149,38 @@ static void never_half(void **state)
 	vb_values_close(v);
 }
 
+/* Whoever opens it with another bytes_max would look for the pieces under other keys. */
+static void another_bytes_max(void **state)
+{
+	const struct kind *k = *state;
+	struct vb_values_params p = {.name = "second",
+				     .bytes_max = 600,
+				     .inline_bytes = 40,
+				     .piece_bytes = 64,
+				     .records = 32,
+				     .pieces = 640};
+	struct vb_db_params d = usual_db(k, LONG_NS);
+	struct vb_values *first, *none;
+	struct vb_db *db;
+	struct vb_table *t;
+	struct world w;
+
+	d.items_max = 64;
+	d.bytes_max = 4096;
+	open_world(&w, k->fabric, &d);
+	must(vb_values_open(w.db, &p, &first));
+	must(vb_db_open(w.f, &d, &db));
+	must(vb_table_open(db, &usual_table, &t));
+	p.bytes_max = 1200;
+	refused(vb_values_open(db, &p, &none), -EINVAL);
+	p.bytes_max = 600;
+	must(vb_values_open(db, &p, &none));
+	vb_values_close(none);
+	vb_values_close(first);
+	vb_db_close(db);
+	close_world(&w);
+}
+
 static void what_is_refused(void **state)
 {
 	struct vb_values_params p = {.name = "more", .bytes_max = 100, .records = 8};
@@ -182,6 +214,7 @@ int main(int argc, char **argv)
 		{"against a model", against_a_model},
 		{"never half of one", never_half},
 		{"what is refused", what_is_refused},
+		{"another bytes_max", another_bytes_max},
 	};
 	static const char *const fabrics[] = {"shm", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];

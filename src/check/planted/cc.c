@@ -189,5 +189,16 @@ static const struct vb_cc_ops lost_undo = {
 };
 
 const struct vb_cc_ops *const vb_planted_ccs[] = {
-	&no_validation, &early_unlock, &no_lease_check, &torn_reads, &lost_undo, NULL,
+	&no_validation,
+	&early_unlock,
+	&no_lease_check,
+	&torn_reads,
+	&lost_undo,
+	&vb_planted_unfetched,
+	&vb_planted_unplaced,
+	&vb_planted_unlocked,
+	&vb_planted_early_release,
+	&vb_planted_unread_bytes,
+	&vb_planted_stale_bytes,
+	NULL,
 };
