@@ -53,7 +53,7 @@ static struct reading read_both(void)
 	struct reading best = {.window = UINT64_MAX};
 
 	for (int i = 0; i < READINGS; i++) {
-		uint64_t before = __rdtsc(), ns = vb_clock_gettime_ns(), after = __rdtsc();
+		uint64_t before = vb_tsc(), ns = vb_clock_gettime_ns(), after = vb_tsc();
 
 		if (after - before < best.window)
 			best = (struct reading){.tsc = before + (after - before) / 2,

@@ -271,6 +271,12 @@ static inline uint64_t vb_ep_now(const struct vb_ep *ep)
 	return vb_ep_local(ep, vb_sched_now(ep->sched));
 }
 
+/* A lower bound: the time no later than any store or atomic that follows takes effect (clock.h). */
+static inline uint64_t vb_ep_now_early(const struct vb_ep *ep)
+{
+	return vb_ep_local(ep, vb_sched_now_early(ep->sched));
+}
+
 /* A lower bound of vb_ep_now without reading a clock. */
 static inline uint64_t vb_ep_now_coarse(const struct vb_ep *ep)
 {
@@ -379,12 +385,14 @@ static inline int vb_faa64(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t *
 	return vb_faa64_slow(ep, a, add, 0, old);
 }
 
-/* Not posted once the endpoint's clock has passed not_after (-VB_ETOOLATE). */
+/* Not posted once the endpoint's clock has passed not_after (-VB_ETOOLATE).  The look may be early:
+ * what follows takes effect within verb_bound_ns of it or stands still with this machine, and the
+ * callers' leases have room for both. */
 static inline int vb_faa64_before(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t not_after,
 				  uint64_t *old)
 {
 	if (vb_likely(ep->ops->faa64 != NULL)) {
-		if (vb_ep_now(ep) > not_after)
+		if (vb_ep_now_early(ep) > not_after)
 			return -VB_ETOOLATE;
 		ep->count[VB_OP_FAA64]++;
 		return ep->ops->faa64(ep, a, add, old);
@@ -406,7 +414,7 @@ static inline int vb_cas64_before(struct vb_ep *ep, vb_addr a, uint64_t expect, 
 				  uint64_t not_after, uint64_t *old)
 {
 	if (vb_likely(ep->ops->cas64 != NULL)) {
-		if (vb_ep_now(ep) > not_after)
+		if (vb_ep_now_early(ep) > not_after)
 			return -VB_ETOOLATE;
 		ep->count[VB_OP_CAS64]++;
 		return ep->ops->cas64(ep, a, expect, value, old);
@@ -429,7 +437,7 @@ static inline int vb_mcas64_before(struct vb_ep *ep, vb_addr a, uint64_t expect,
 				   uint64_t not_after, uint64_t *old)
 {
 	if (vb_likely(ep->ops->mcas64 != NULL)) {
-		if (vb_ep_now(ep) > not_after)
+		if (vb_ep_now_early(ep) > not_after)
 			return -VB_ETOOLATE;
 		ep->count[VB_OP_MCAS64]++;
 		return ep->ops->mcas64(ep, a, expect, expect_mask, value, value_mask, old);
@@ -471,7 +479,7 @@ static inline int vb_mfaa128_before(struct vb_ep *ep, vb_addr a, struct vb_u128 
 				    struct vb_u128 bounds, uint64_t not_after, struct vb_u128 *old)
 {
 	if (vb_likely(ep->ops->mfaa128 != NULL)) {
-		if (vb_ep_now(ep) > not_after)
+		if (vb_ep_now_early(ep) > not_after)
 			return -VB_ETOOLATE;
 		ep->count[VB_OP_MFAA128]++;
 		return ep->ops->mfaa128(ep, a, add, bounds, old);

@@ -369,7 +369,7 @@ static void put_extended(struct verbs *w, struct net_ep *e, struct vb_batch *b, 
 
 static bool too_late(const struct net_ep *e, const struct vb_verb *v)
 {
-	return v->not_after_ns != 0 && vb_ep_now(&e->ep) > v->not_after_ns;
+	return v->not_after_ns != 0 && vb_ep_now_early(&e->ep) > v->not_after_ns;
 }
 
 /* One request is both the WRITE and the message. */

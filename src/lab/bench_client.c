@@ -42,7 +42,7 @@ static bool nap_until(struct vb_bench_client *c, uint64_t at_ns)
 	struct vb_sched *s = c->lock->ep->sched;
 
 	while (!c->w->drain) {
-		uint64_t now = vb_sched_now(s);
+		uint64_t now = vb_sched_now_early(s);
 
 		if (now >= at_ns)
 			return true;
@@ -95,7 +95,7 @@ int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode
 	vb_bench_seat_set(c->seat, VB_DOING_ACQUIRE);
 	err = vb_lock_acquire_for(c->lock, lock, mode, hold_ns(c, mode, busy_ns),
 				  timeout_ns ? timeout_ns : VB_FOREVER_NS, grant);
-	*now_ns = vb_sched_now(c->lock->ep->sched);
+	*now_ns = vb_sched_now_early(c->lock->ep->sched);
 	if (vb_unlikely(err != 0)) {
 		vb_bench_seat_set(c->seat, VB_DOING_IDLE);
 		c->w->tally->uncertain += err == -VB_EUNKNOWN;
@@ -127,7 +127,7 @@ int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t
 
 	vb_bench_seat_set(c->seat, VB_DOING_RELEASE);
 	err = vb_lock_release(c->lock, grant);
-	*now_ns = vb_sched_now(c->lock->ep->sched);
+	*now_ns = vb_sched_now_early(c->lock->ep->sched);
 	note_release(c, 1, *now_ns - start_ns, err);
 	return err;
 }
@@ -140,7 +140,7 @@ int vb_bench_release_all(struct vb_bench_client *c, struct vb_grant *grants, uns
 
 	vb_bench_seat_set(c->seat, VB_DOING_RELEASE);
 	err = vb_lock_release_all(c->lock, grants, n);
-	*now_ns = vb_sched_now(c->lock->ep->sched);
+	*now_ns = vb_sched_now_early(c->lock->ep->sched);
 	note_release(c, n, *now_ns - start_ns, err);
 	return err;
 }
@@ -151,7 +151,7 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 	const struct vb_bench_opts *o = &c->w->plan->o;
 	struct vb_sched *s = c->lock->ep->sched;
 	struct vb_bench_tally *tally = c->w->tally;
-	uint64_t now_ns = vb_sched_now(s);
+	uint64_t now_ns = vb_sched_now_early(s);
 	struct vb_micro_op op;
 	struct vb_grant grant;
 	int err;
@@ -165,7 +165,7 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 				now_ns - intended_ns);
 	if (o->hold_ns != 0) {
 		vb_task_sleep_until(now_ns + o->hold_ns);
-		now_ns = vb_sched_now(s);
+		now_ns = vb_sched_now_early(s);
 	}
 	if (vb_unlikely(op.skip_release)) {
 		vb_lock_abandon(c->lock, &grant);
@@ -210,16 +210,16 @@ static void client_body(void *arg)
 		if (errors != 0) {
 			w->tally->last_error = err;
 			/* A server that stands still for a second, or a cable, comes back. */
-			if (!nap_until(c, vb_sched_now(s) + (errors * ERROR_NAP_NS < NAP_NS
-								     ? errors * ERROR_NAP_NS
-								     : NAP_NS)))
+			if (!nap_until(c, vb_sched_now_early(s) + (errors * ERROR_NAP_NS < NAP_NS
+									   ? errors * ERROR_NAP_NS
+									   : NAP_NS)))
 				break;
 		}
 		__atomic_store_n(&c->seat->cycles, c->seat->cycles + 1, __ATOMIC_RELAXED);
 		/* Verbs that complete inline never gave the thread's other clients a turn. */
 		if (pause_ns == 0)
 			vb_task_yield();
-		else if (!nap_until(c, vb_sched_now(s) + pause_ns))
+		else if (!nap_until(c, vb_sched_now_early(s) + pause_ns))
 			break;
 	}
 out:

@@ -36,7 +36,7 @@ static uint64_t cpu_ns(void)
 static uint64_t tsc(void)
 {
 #if defined(__x86_64__)
-	return __rdtsc();
+	return vb_tsc_early();
 #else
 	return 0;
 #endif
@@ -44,7 +44,7 @@ static uint64_t tsc(void)
 
 static uint64_t now_of(const struct vb_tbench_client *c)
 {
-	return vb_sched_now(c->me->ep->sched);
+	return vb_sched_now_early(c->me->ep->sched);
 }
 
 static void seat_set(uint32_t *field, uint32_t value)

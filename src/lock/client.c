@@ -246,7 +246,7 @@ static void timing_begin(struct vb_lock_client *me, enum vb_call call)
 {
 	me->timing->call = call;
 	me->timing->phase = VB_PHASE_IA;
-	me->timing->since_ns = vb_sched_now(me->ep->sched);
+	me->timing->since_ns = vb_sched_now_early(me->ep->sched);
 	me->timing->calls[call]++;
 }
 
@@ -357,7 +357,7 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 	if (vb_unlikely(err != 0))
 		return err;
 	if (timeout_ns != VB_FOREVER_NS) {
-		uint64_t now = vb_ep_now(me->ep);
+		uint64_t now = vb_ep_now_early(me->ep);
 
 		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
 	}
@@ -514,7 +514,7 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 			       "convert to a mode that permits both",
 			       c->lock, vb_lock_mode_name(c->mode), vb_lock_mode_name(mode));
 	if (timeout_ns != VB_FOREVER_NS) {
-		uint64_t now = vb_ep_now(me->ep);
+		uint64_t now = vb_ep_now_early(me->ep);
 
 		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
 	}

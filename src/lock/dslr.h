@@ -200,7 +200,7 @@ static inline int dslr_draw_until_granted(struct vb_lock_client *me, struct vb_c
 	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
 
 	for (;;) {
-		uint64_t posted = vb_ep_now(me->ep);
+		uint64_t posted = vb_ep_now_early(me->ep);
 		int err = vb_faa64(me->ep, c->entry, add, &t->ticket);
 
 		if (vb_unlikely(err != 0))

@@ -235,7 +235,7 @@ int dslr_try(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_wo
 	t->ticket = t->seen = w;
 	if (ops->saturated(me, w) || !ops->is_turn(me, c, w))
 		return -EAGAIN;
-	posted = vb_ep_now(me->ep);
+	posted = vb_ep_now_early(me->ep);
 	err = vb_cas64(me->ep, c->entry, w, w + add, &old);
 	if (err)
 		return err;

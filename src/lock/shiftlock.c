@@ -113,7 +113,7 @@ static int sl_mcas(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128
 				     posted_ns != NULL ? posted_ns : &unasked, &me->retries);
 	}
 	if (posted_ns != NULL)
-		*posted_ns = vb_ep_now(me->ep);
+		*posted_ns = vb_ep_now_early(me->ep);
 	return vb_mcas128(me->ep, c->entry, compare, compare_mask, swap, swap_mask, old);
 }
 
@@ -406,7 +406,7 @@ static int enqueue_reader(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct vb_u128 one = {.lo = 1ull << SL_RDR_SHIFT};
 	const struct vb_u128 bounds = {.lo = SL_BOUNDS_LO, .hi = SL_BOUNDS_HI};
-	uint64_t posted = vb_ep_now(me->ep);
+	uint64_t posted = vb_ep_now_early(me->ep);
 	struct vb_u128 e;
 	int err = sl_is_plain(me->space) ? sl_plain_enter(me->space, me->ep, c->entry, &e)
 					 : vb_mfaa128(me->ep, c->entry, one, bounds, &e);

@@ -110,7 +110,7 @@ int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 		n.lo = (e.lo & ~swap_mask.lo) | (swap.lo & swap_mask.lo);
 		n.hi = (e.hi & ~swap_mask.hi) | (swap.hi & swap_mask.hi);
 		next = narrow(s, &n);
-		*posted_ns = vb_ep_now(ep);
+		*posted_ns = vb_ep_now_early(ep);
 		err = vb_cas64(ep, entry, word, next, &seen);
 		if (err == 0 && seen == word) {
 			*guess = next;

@@ -10,7 +10,7 @@ const char *const vb_phase_names[VB_PHASE_COUNT] = {"IA", "RT", "NP", "WP", "WR"
 void vb_phase_switch(struct vb_lock_client *me, enum vb_phase phase)
 {
 	struct vb_lock_timing *t = me->timing;
-	uint64_t now = vb_sched_now(me->ep->sched);
+	uint64_t now = vb_sched_now_early(me->ep->sched);
 
 	t->ns[t->call][t->phase] += now - t->since_ns;
 	t->since_ns = now;
@@ -19,7 +19,7 @@ void vb_phase_switch(struct vb_lock_client *me, enum vb_phase phase)
 
 int vb_backoff_wait(struct vb_lock_client *me, struct vb_backoff *b, uint64_t until_ns)
 {
-	uint64_t now = vb_ep_now(me->ep);
+	uint64_t now = vb_ep_now_early(me->ep);
 	uint64_t span =
 		b->n < 63 && b->base_ns <= b->cap_ns >> b->n ? b->base_ns << b->n : b->cap_ns;
 	uint64_t wake;

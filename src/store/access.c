@@ -35,7 +35,7 @@ static void *near(struct vb_acc *a, vb_addr at, uint32_t len)
 {
 	if (!a->near_cpu || vb_addr_node(at) != a->node)
 		return NULL;
-	if (a->not_after_ns != 0 && vb_ep_now(a->ep) > a->not_after_ns) {
+	if (a->not_after_ns != 0 && vb_ep_now_early(a->ep) > a->not_after_ns) {
 		failed(a, -VB_ETOOLATE);
 		return NULL;
 	}
@@ -80,7 +80,7 @@ void vb_acc_write_slow(struct vb_acc *a, vb_addr at, const void *buf, uint32_t l
 	void *mine;
 
 	if (a->at_once) {
-		if (a->not_after_ns != 0 && vb_ep_now(a->ep) > a->not_after_ns)
+		if (a->not_after_ns != 0 && vb_ep_now_early(a->ep) > a->not_after_ns)
 			failed(a, -VB_ETOOLATE);
 		else if (a->err == 0)
 			failed(a, vb_write(a->ep, at, buf, len));

@@ -40,7 +40,7 @@ static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 
 static void clock_idle(struct vb_sched *s, uint64_t until_ns)
 {
-	uint64_t now = vb_clock_ns(), ns;
+	uint64_t now = vb_clock_early_ns(), ns;
 
 	(void)s;
 	if (now >= until_ns)
@@ -70,7 +70,7 @@ void vb_sched_set_env(struct vb_sched *s, const struct vb_env_ops *env, void *en
 		vb_assert(vb_wheel_empty(&s->wheel));
 		s->face.is_virtual = env->is_virtual;
 		s->wheel.base = 0;
-		s->face.now_ns = env->is_virtual ? 0 : vb_clock_ns();
+		s->face.now_ns = env->is_virtual ? 0 : vb_clock_early_ns();
 	}
 	s->env = env;
 	s->env_ctx = env_ctx;
@@ -130,7 +130,7 @@ int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched
 	vb_list_init(&s->all);
 	for (unsigned c = 0; c < VB_STACK_CLASSES; c++)
 		vb_list_init(&s->pools[c].free);
-	s->face.now_ns = vb_clock_ns();
+	s->face.now_ns = vb_clock_early_ns();
 	vb_task_init_root(s);
 	vb_sched_set_env(s, env, env_ctx);
 	sched_self = s;
@@ -194,7 +194,7 @@ static inline bool sched_round(struct vb_sched *s)
 	struct vb_list *it;
 
 	if (!s->face.is_virtual) {
-		s->face.now_ns = vb_clock_ns();
+		s->face.now_ns = vb_clock_early_ns();
 		if (s->env->poll != NULL)
 			s->env->poll(s);
 	}

@@ -112,18 +112,18 @@ int vb_txn_point(struct vb_txn *t)
 {
 	struct vb_coordinator *me = t->me;
 	struct vb_lane *lane = vb_txn_lane(me);
-	uint64_t begin = me->db->timing ? vb_ep_now(me->ep) : 0;
+	uint64_t begin = me->db->timing ? vb_ep_now_early(me->ep) : 0;
 	int err;
 
 	/* Before others can have seen that it is committed. */
-	t->write_by_ns = me->db->recovery ? vb_ep_now(me->ep) + me->db->lease_ns : 0;
+	t->write_by_ns = me->db->recovery ? vb_ep_now_early(me->ep) + me->db->lease_ns : 0;
 	if (!me->db->status)
 		return 0;
 	if (me->db->recovery)
 		write_log(t, lane);
 	err = vb_lane_status(me, lane, t->ts | VB_TS_COMMITTED);
 	if (me->db->timing) {
-		me->timed[VB_STAGES_MAX].ns += vb_ep_now(me->ep) - begin;
+		me->timed[VB_STAGES_MAX].ns += vb_ep_now_early(me->ep) - begin;
 		me->timed[VB_STAGES_MAX].runs++;
 	}
 	if (err == 0)

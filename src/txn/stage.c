@@ -245,7 +245,7 @@ void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct
 		  unsigned n, bool last_try)
 {
 	const struct vb_db *db = t->me->db;
-	uint64_t begin = db->timing ? vb_ep_now(t->me->ep) : 0;
+	uint64_t begin = db->timing ? vb_ep_now_early(t->me->ep) : 0;
 
 	if (db->rpc_stages & 1u << stage)
 		vb_call_stage(t, stage, items, n, last_try);
@@ -254,7 +254,7 @@ void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct
 	if (db->timing) {
 		struct vb_stage_time *timed = &t->me->timed[stage];
 
-		timed->ns += vb_ep_now(t->me->ep) - begin;
+		timed->ns += vb_ep_now_early(t->me->ep) - begin;
 		timed->runs++;
 		timed->items += n;
 	}

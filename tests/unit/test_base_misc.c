@@ -381,11 +381,11 @@ static void test_clock_adopted(void **state)
 #if defined(__x86_64__)
 	/* One ns to a tick, from a moment on. */
 	other = (struct vb_clock){
-		.tsc_base = __rdtsc(), .ns_base = 1000, .mult = 1u << 24, .use_tsc = 1};
+		.tsc_base = vb_tsc(), .ns_base = 1000, .mult = 1u << 24, .use_tsc = 1};
 	vb_clock_adopt(&other);
-	b.before = __rdtsc();
+	b.before = vb_tsc();
 	b.ns = vb_clock_ns();
-	b.after = __rdtsc();
+	b.after = vb_tsc();
 	assert_true(b.ns >= 1000 + b.before - other.tsc_base);
 	assert_true(b.ns <= 1000 + b.after - other.tsc_base);
 	/* Centuries of ticks do not overflow. */
