@@ -4,6 +4,7 @@
 #include "lab/bench_crew.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,10 +51,31 @@ static int drive(struct session *s, const struct vb_lock_ops *ops, struct vb_ben
 	return vb_bench_run_shm(&s->plan, ops, r);
 }
 
+/* Never silent: whoever lost a grant had it taken while it worked, or waited in vain. */
+static void warn_lost(const struct session *s, const struct vb_bench_result *r)
+{
+	const struct vb_bench_opts *o = &s->plan.o;
+	bool heavy = vb_busy_is_heavy(&r->load);
+	char load[160];
+
+	if (!r->ran || s->crew.rank != 0 || r->tally->spent.lost == 0)
+		return;
+	vb_warn("%s: %" PRIu64
+		" grant%s lost: the lease of %.10g us was over before the holder was done "
+		"or knew of its turn%s%s; %s",
+		r->ops->name, r->tally->spent.lost, r->tally->spent.lost == 1 ? "" : "s",
+		(double)o->lease_ns / 1e3, r->load.known ? "; " : "",
+		r->load.known ? vb_busy_text(&r->load, load, sizeof(load)) : "",
+		heavy ? "give --lease more than a holder may wait for a core, or run fewer clients "
+			"(--procs, --clients)"
+		      : "give a longer --lease than --hold and a verb take together");
+}
+
 static int run_one(struct session *s, const struct vb_lock_ops *ops)
 {
 	struct vb_bench_result *r = &s->results[s->n++];
 	const char *why = reason_to_skip(&s->plan, ops);
+	struct vb_busy_point begin;
 	int err;
 
 	if (why != NULL) {
@@ -64,13 +86,17 @@ static int run_one(struct session *s, const struct vb_lock_ops *ops)
 	vb_bench_progress.run = s->n;
 	vb_bench_progress.runs = s->plan.n_locks;
 	vb_bench_progress.lock = ops->name;
+	vb_busy_look(&begin);
 	err = drive(s, ops, r);
+	if (s->plan.o.fabric != VB_BENCH_SIM)
+		r->load = vb_busy_since(&begin, s->crew.cluster != NULL);
 	vb_bench_progress_clear();
 	if (err == -EOPNOTSUPP && s->plan.all) {
 		r->skipped = "this fabric lacks what it needs (see `verbena list`)";
 		err = 0;
 	}
 	print_row(s, r);
+	warn_lost(s, r);
 	if (err == 0 && r->ran && s->crew.rank == 0)
 		err = vb_bench_write_hgrm(&s->plan, r);
 	return err;

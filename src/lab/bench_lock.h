@@ -38,6 +38,7 @@
 #include "base/opt.h"
 #include "check/audit.h"
 #include "lab/json.h"
+#include "lab/busy.h"
 #include "lock/lock.h"
 #include "workload/micro.h"
 #include "workload/trace.h"
@@ -220,6 +221,7 @@ struct vb_bench_result {
 	struct vb_audit_counts audit;
 	bool audited, interrupted, stalled;
 	bool portable;     /* ran as its portable variant */
+	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
 	bool sampled;      /* breakdown from a sample of the cycles */
 	double duration_s; /* measured span in the run's own time */
 	double wall_s;
@@ -386,6 +388,8 @@ void vb_bench_progress_clear(void);
 
 /* Nanoseconds as microseconds, in seven columns with four significant places or so. */
 void vb_bench_put_us(FILE *to, double ns);
+/* A line below a row of numbers, where the machine was too busy for them to be trusted. */
+void vb_bench_put_busy(FILE *to, const struct vb_busy *load);
 void vb_bench_print_head(FILE *to, const struct vb_bench_plan *plan);
 void vb_bench_print_row(FILE *to, const struct vb_bench_plan *plan,
 			const struct vb_bench_result *r);

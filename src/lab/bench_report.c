@@ -104,6 +104,18 @@ static void put_percentiles(FILE *to, const struct vb_hist *h, bool tail)
 		vb_bench_put_us(to, (double)vb_hist_percentile(h, 99.9));
 }
 
+void vb_bench_put_busy(FILE *to, const struct vb_busy *load)
+{
+	char text[160];
+
+	if (vb_busy_is_heavy(load))
+		fprintf(to,
+			"    %s: latencies and rates are as much the machine's; repeat it on a "
+			"quiet "
+			"one\n",
+			vb_busy_text(load, text, sizeof(text)));
+}
+
 static void put_notes(FILE *to, const struct vb_bench_result *r)
 {
 	if (r->interrupted)
@@ -135,6 +147,7 @@ static void put_notes(FILE *to, const struct vb_bench_result *r)
 	if (r->tally->last_error != 0)
 		fprintf(to, "    acquires failed, the last with: %s\n",
 			vb_strerror(r->tally->last_error));
+	vb_bench_put_busy(to, &r->load);
 }
 
 static void put_responses(FILE *to, const struct vb_bench_result *r)
@@ -476,6 +489,7 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 	json_object_set_new(j, "skipped_releases", json_integer((json_int_t)t->skipped));
 	json_object_set_new(j, "workers_killed", json_integer((json_int_t)r->deaths));
 	json_object_set_new(j, "died", r->died != NULL ? vb_json_text(r->died) : json_null());
+	json_object_set_new(j, "load", vb_busy_json(&r->load));
 	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));
 	json_object_set_new(j, "stalled", r->stalled ? vb_json_text(r->stall) : json_null());
 	if (vb_bench_is_net(p->o.fabric))

@@ -4,6 +4,7 @@
 #include "lab/bench_txn.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,9 +33,34 @@ static void print_row(struct session *s, const struct vb_tbench_result *r)
 	vb_tbench_print_row(s->table, r);
 }
 
+/* Never silent: others took these transactions for dead, or they gave themselves up. */
+static void warn_lost(const struct session *s, const struct vb_tbench_result *r)
+{
+	const uint64_t *aborts;
+	uint64_t lost;
+	char load[160];
+
+	/* In virtual time only the plan decides, and the table of causes tells. */
+	if (!r->ran || !r->load.known || s->crew.rank != 0 || r->deaths != 0)
+		return;
+	aborts = r->tally->spent.aborts;
+	lost = aborts[VB_TXN_TIMEOUT] + aborts[VB_TXN_RECOVERED];
+	if (lost == 0)
+		return;
+	vb_warn("%s %s: %" PRIu64
+		" transaction%s lost: not done within the lease of %.10g us; %s; %s",
+		r->one->cc->name, r->one->code, lost, lost == 1 ? "" : "s",
+		(double)r->lease_ns / 1e3, vb_busy_text(&r->load, load, sizeof(load)),
+		vb_busy_is_heavy(&r->load)
+			? "give --lease more than a client may wait for a core, or run fewer "
+			  "(--threads, --coroutines)"
+			: "give a longer --lease");
+}
+
 static int run_one(struct session *s, const struct vb_tbench_one *one)
 {
 	struct vb_tbench_result *r = &s->results[s->n++];
+	struct vb_busy_point begin;
 	char name[64];
 	int err;
 
@@ -42,18 +68,22 @@ static int run_one(struct session *s, const struct vb_tbench_one *one)
 	vb_bench_progress.run = s->n;
 	vb_bench_progress.runs = s->plan.n_runs;
 	vb_bench_progress.lock = name;
+	vb_busy_look(&begin);
 	if (s->plan.o.fabric == VB_TBENCH_SIM)
 		err = vb_tbench_run_sim(&s->plan, one, r);
 	else if (vb_tbench_is_net(s->plan.o.fabric))
 		err = vb_tbench_run_net(&s->plan, &s->crew, one, r);
 	else
 		err = vb_tbench_run_shm(&s->plan, one, r);
+	if (s->plan.o.fabric != VB_TBENCH_SIM)
+		r->load = vb_busy_since(&begin, s->crew.cluster != NULL);
 	vb_bench_progress_clear();
 	if (err == -EOPNOTSUPP && s->plan.all) {
 		r->skipped = "this fabric lacks what it needs (see `verbena list`)";
 		err = 0;
 	}
 	print_row(s, r);
+	warn_lost(s, r);
 	return err;
 }
 

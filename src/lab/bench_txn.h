@@ -181,6 +181,7 @@ struct vb_tbench_result {
 	const struct vb_tbench_one *one;
 	struct vb_tbench_tally *tally; /* merged; NULL if it did not run */
 	bool interrupted, stalled, history_full, sealed;
+	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
 	uint64_t lease_ns;
 	double wall_s, fill_s;
 	uint64_t records;

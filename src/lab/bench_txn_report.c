@@ -118,6 +118,7 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 	if (t->errors != 0)
 		fprintf(to, "    %" PRIu64 " transactions failed, the last with: %s\n", t->errors,
 			vb_strerror((int)t->last_error));
+	vb_bench_put_busy(to, &r->load);
 }
 
 void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r)
