@@ -3,8 +3,8 @@
  * The machine's monotonic clock in ns, the same for all processes of the machine.
  *
  * Where the kernel itself trusts the time stamp counter (its clocksource is tsc and the CPU says
- * that it ticks at one rate and never stops), the clock is the counter: less than half of what
- * clock_gettime costs.  Elsewhere it is clock_gettime(CLOCK_MONOTONIC).
+ * that it ticks at one rate and never stops), the clock is the counter, whose bare read is a third
+ * of what clock_gettime costs.  Elsewhere it is clock_gettime(CLOCK_MONOTONIC).
  *
  * Two reads, because a CPU does not read a counter where the program says.  A bare rdtsc runs as
  * soon as it is fetched: while a locked instruction in front of it still waits for its cache line,
@@ -42,8 +42,8 @@
  * lfence or a system call; aarch64: isb before cntvct, a dependency behind); both reads are the
  * same there.  All of them are barriers for the compiler.
  *
- * Cycles on an AMD EPYC (family 25, model 17) between two uncontended CAS (`build/bench/bench_clock`), beside 11
- * for the two without a read: early 25, in order 82, drained 110; clock_gettime 100 and more.
+ * Cycles on an AMD EPYC (family 25, model 17) between two uncontended CAS (`build/bench/bench_clock`),
+ * beside 11 for the two without a read: early 25, in order 84, drained 111; clock_gettime 74.
  *
  * The counter's scale is calibrated once per process against CLOCK_MONOTONIC, to within 20 parts
  * per million of its rate at that moment, or the counter is not used; NTP may slew CLOCK_MONOTONIC

@@ -46,7 +46,7 @@ static void on_called(void *ctx, struct vb_lock_client *me, uint64_t lock, enum 
 	struct record_client *c = client_of(ctx, me);
 
 	c->called1 = lock + 1;
-	c->called_at = vb_sched_now(me->ep->sched);
+	c->called_at = vb_sched_now_early(me->ep->sched);
 	c->queued_at = 0;
 }
 

@@ -220,10 +220,10 @@ struct vb_bench_result {
 	struct vb_bench_meter servers; /* spent by lock servers while measuring */
 	struct vb_audit_counts audit;
 	bool audited, interrupted, stalled;
-	bool portable;     /* ran as its portable variant */
+	bool portable;       /* ran as its portable variant */
 	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
-	bool sampled;      /* breakdown from a sample of the cycles */
-	double duration_s; /* measured span in the run's own time */
+	bool sampled;        /* breakdown from a sample of the cycles */
+	double duration_s;   /* measured span in the run's own time */
 	double wall_s;
 	uint64_t started;    /* clients that took part */
 	uint64_t unfinished; /* clients still waiting for a lock when the measured span ended */

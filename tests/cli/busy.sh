@@ -31,8 +31,8 @@ is 'no grants lost: no warning' [ "$(grep -c '^.*cas: .*lost' "$work/err")" = 0 
 is 'the load of each run' holds ".runs | length == 2 and all(.load | $load_filter)"
 
 # In virtual time there is no load, and a lost grant is the plan's.
-run bench lock --lock dslr --fabric sim --clients 4 --locks 1 --lease 100us --hold 2ms \
-	--duration 50ms --json "$json"
+run bench lock --lock dslr --fabric sim --clients 4 --locks 1 --lease 4ms --hold 50ms \
+	--duration 1s --json "$json"
 is 'sim: lost grants are warned of, without a load' sh -c "grep -q 'dslr: .* lost' '$work/err' &&
 	! grep -Eq '$said' '$work/err'"
 is 'sim: no load' holds '.runs[0].load == null and .runs[0].lost > 0'
