@@ -164,7 +164,9 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *
  * A protocol with a deadlock policy ("table") may turn down a client before its time, that it may
  * release what it holds and begin again: -EAGAIN (no-wait, wait-die), or, to who holds another
- * lock, -ETIMEDOUT (bounded-wait).
+ * lock, -ETIMEDOUT (bounded-wait: after its option `wait`, and at the latest when the first lease
+ * ends of what this client holds and was valid when the call began; so a wait that ends with 0 has
+ * cost none of those).
  */
 #define VB_CLAIMS_MAX 64
 int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
@@ -240,8 +242,9 @@ int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant grants[],
 
 /*
  * The age of a client's transaction, by which the policy wait-die says who waits for whom: the
- * older for the younger.  By itself a transaction begins, and is as old as the client's clock
- * says, with the first lock that the client asks for while it holds none.  One that was turned
+ * older for the younger.  By itself a transaction begins with the first lock that the client asks for
+ * while it holds none, and its age is the time then that all machines have in common, as well as the
+ * fabric knows it: exact on one machine, within the cluster's error of synchronisation on several.  One that was turned
  * down and tries again would then be the youngest, again and again; so before it does, it says
  * how old it is:
  *
@@ -249,7 +252,7 @@ int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant grants[],
  *	vb_lock_release_all(me, grants, n);
  *	vb_lock_client_begin(me, age);
  *
- * begin(0) means: as old as the clock says.  It is for the transaction that begins with the next
+ * begin(0) means: it begins now.  It is for the transaction that begins with the next
  * lock asked for while none is held.  Protocols without wait-die keep it and do nothing with it.
  */
 void vb_lock_client_begin(struct vb_lock_client *client, uint64_t age);
@@ -267,9 +270,15 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
  *
  * On 0 grants[i].claim is not NULL for each lock that was taken by this call, and those are the
  * caller's to release, from the leaf to the root.  The others' grants[i] say what is held and are
- * not to be released; the caller's own grants of them stay good.  On an error nothing that was
- * not held before is held, and what was converted has been converted back; the errors are those
- * of vb_lock_acquire and vb_lock_convert, and -EINVAL for a path that is none.
+ * not to be released; the caller's own grants of them stay good.  All that the path stands on is
+ * valid at that moment.  On an error nothing that was not held before is held, and what was
+ * converted has been converted back; the errors are those of vb_lock_acquire and vb_lock_convert,
+ * and
+ *
+ *   -ETIMEDOUT  also without a bound, if a lease that this call took ended while it waited for the
+ *               rest
+ *   -VB_ELOST   the lease of a lock has ended that the caller held before: release that
+ *   -EINVAL     a path that is none
  */
 #define VB_PATH_MAX 64
 int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, unsigned n,

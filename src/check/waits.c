@@ -16,6 +16,15 @@ static int by_lock(const void *a, const void *b)
 	return x->client < y->client ? -1 : x->client > y->client;
 }
 
+static int by_awaited(const void *a, const void *b)
+{
+	const struct vb_waits_wait *x = a, *y = b;
+
+	if (x->lock != y->lock)
+		return x->lock < y->lock ? -1 : 1;
+	return x->client < y->client ? -1 : x->client > y->client;
+}
+
 const struct vb_waits_hold *vb_waits_holders(const struct vb_waits *w, uint64_t lock, unsigned *n)
 {
 	unsigned from = 0, to = w->n_holds;
@@ -42,6 +51,25 @@ static const struct vb_board_slot *same_client(const struct vb_board_view *v, ui
 		if (v->slot[i].peer == peer)
 			return &v->slot[i];
 	return NULL;
+}
+
+/* Those who wait for a lock and have for long enough: *n of them, from the one returned. */
+static const struct vb_waits_wait *waiters(const struct vb_waits *w, uint64_t lock, unsigned *n)
+{
+	unsigned from = 0, to = w->n_queued;
+
+	while (from < to) {
+		unsigned middle = from + (to - from) / 2;
+
+		if (w->queued[middle].lock < lock)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	for (to = from; to < w->n_queued && w->queued[to].lock == lock; to++)
+		;
+	*n = to - from;
+	return w->queued + from;
 }
 
 static bool is_lock(const struct vb_board_lock *l)
@@ -84,22 +112,81 @@ static void take(struct vb_waits *w, const struct vb_board_view *before)
 		w->waits[i] = w->view->alive[i] && is_lock(&is->wait);
 		w->settled[i] = w->waits[i] && was != NULL && equal(&is->wait, &was->wait);
 		w->n_waits += w->waits[i];
+		if (w->settled[i])
+			w->queued[w->n_queued++] = (struct vb_waits_wait){is->wait.lock1 - 1, i};
 	}
+	qsort(w->queued, w->n_queued, sizeof(*w->queued), by_awaited);
 	qsort(w->hold, w->n_holds, sizeof(*w->hold), by_lock);
 }
 
 /* ---- cycles ---- */
 
-/* The holders whom `client` waits for are among the *n from the one returned: see excludes. */
-static const struct vb_waits_hold *wanted(const struct vb_waits *w, unsigned client, unsigned *n)
+/* The holders of a lock that `client` wants, and who else waits for it: those whom it may wait
+ * for. */
+struct ways {
+	const struct vb_waits_hold *hold;
+	const struct vb_waits_wait *wait;
+	unsigned n_holds, n;
+};
+
+static struct ways ways_from(const struct vb_waits *w, unsigned client)
 {
-	return vb_waits_holders(w, w->view->slot[client].wait.lock1 - 1, n);
+	uint64_t lock = w->view->slot[client].wait.lock1 - 1;
+	struct ways k = {0};
+
+	k.hold = vb_waits_holders(w, lock, &k.n_holds);
+	if (w->fifo != NULL)
+		k.wait = waiters(w, lock, &k.n);
+	k.n += k.n_holds;
+	return k;
 }
 
-static bool excludes(const struct vb_waits *w, unsigned client, const struct vb_waits_hold *h)
+/* Holds the lock that it waits for: converts it. */
+static bool converts(const struct vb_waits *w, unsigned client)
 {
-	return h->client != client && h->settled &&
-	       vb_modes_exclude((enum vb_mode)w->view->slot[client].wait.mode, h->mode);
+	uint64_t lock = w->view->slot[client].wait.lock1 - 1;
+	unsigned n;
+	const struct vb_waits_hold *h = vb_waits_holders(w, lock, &n);
+
+	for (unsigned i = 0; i < n; i++)
+		if (h[i].client == client)
+			return true;
+	return false;
+}
+
+/* Both wait for one lock: does the queue serve `other` first, for certain? */
+static bool is_ahead(const struct vb_waits *w, unsigned other, unsigned client)
+{
+	const struct vb_board_lock *his = &w->view->slot[other].wait;
+	const struct vb_board_lock *mine = &w->view->slot[client].wait;
+	bool he_converts = converts(w, other), i_convert = converts(w, client);
+
+	/* Whom nobody passes who excludes him. */
+	if (w->fifo->bypass_bound(w->view->n, (enum vb_mode)his->mode) != 0)
+		return false;
+	if (i_convert && !he_converts)
+		return false;
+	if (he_converts && !i_convert && (w->fifo->caps & VB_LOCK_INTENT))
+		return true;
+	return his->since_ns + VB_WAITS_APART_NS < mine->since_ns;
+}
+
+/* Does `client` wait for the kth of them, and who is that? */
+static bool way_to(const struct vb_waits *w, unsigned client, const struct ways *k, unsigned i,
+		   unsigned *to)
+{
+	enum vb_mode mode = (enum vb_mode)w->view->slot[client].wait.mode;
+
+	if (i < k->n_holds) {
+		const struct vb_waits_hold *h = &k->hold[i];
+
+		*to = h->client;
+		return *to != client && h->settled && vb_modes_exclude(mode, h->mode);
+	}
+	*to = k->wait[i - k->n_holds].client;
+	return *to != client &&
+	       vb_modes_exclude(mode, (enum vb_mode)w->view->slot[*to].wait.mode) &&
+	       is_ahead(w, *to, client);
 }
 
 /* Who waits for nobody that waits is in no cycle; nor is who waits for such clients only. */
@@ -112,15 +199,15 @@ static void peel(const struct vb_waits *w, bool *in)
 	while (again) {
 		again = false;
 		for (unsigned i = 0; i < w->view->n; i++) {
-			const struct vb_waits_hold *h;
 			bool for_one = false;
-			unsigned n;
+			struct ways k;
+			unsigned to;
 
 			if (!in[i])
 				continue;
-			h = wanted(w, i, &n);
-			for (unsigned k = 0; k < n && !for_one; k++)
-				for_one = excludes(w, i, &h[k]) && in[h[k].client];
+			k = ways_from(w, i);
+			for (unsigned n = 0; n < k.n && !for_one; n++)
+				for_one = way_to(w, i, &k, n, &to) && in[to];
 			again |= !for_one;
 			in[i] = for_one;
 		}
@@ -138,13 +225,11 @@ static bool find_from(struct vb_waits *w, const bool *in, unsigned start, unsign
 		came[i] = UINT32_MAX;
 	queue[tail++] = start;
 	while (head < tail) {
-		unsigned at = queue[head++], n;
-		const struct vb_waits_hold *h = wanted(w, at, &n);
+		unsigned at = queue[head++], to;
+		struct ways k = ways_from(w, at);
 
-		for (unsigned k = 0; k < n; k++) {
-			unsigned to = h[k].client;
-
-			if (!excludes(w, at, &h[k]) || !in[to] || came[to] != UINT32_MAX)
+		for (unsigned n = 0; n < k.n; n++) {
+			if (!way_to(w, at, &k, n, &to) || !in[to] || came[to] != UINT32_MAX)
 				continue;
 			came[to] = at;
 			queue[tail++] = to;
@@ -176,6 +261,14 @@ static void find_cycles(struct vb_waits *w, bool *in, unsigned *queue, unsigned 
 	}
 }
 
+/* The protocol, if its waiters wait for each other. */
+static const struct vb_lock_ops *queue_of(const struct vb_board_view *view)
+{
+	const struct vb_lock_ops *ops = vb_lock_find(view->head.protocol);
+
+	return ops != NULL && (ops->caps & VB_LOCK_FIFO) && ops->bypass_bound != NULL ? ops : NULL;
+}
+
 int vb_waits_find(const struct vb_board_view *before, const struct vb_board_view *view,
 		  struct vb_waits *out)
 {
@@ -187,13 +280,16 @@ int vb_waits_find(const struct vb_board_view *before, const struct vb_board_view
 	*out = (struct vb_waits){
 		.view = view,
 		.hold = calloc(n * VB_BOARD_HELD, sizeof(*out->hold)),
+		.queued = calloc(n, sizeof(*out->queued)),
+		.fifo = queue_of(view),
 		.waits = calloc(n, sizeof(*out->waits)),
 		.settled = calloc(n, sizeof(*out->settled)),
 		.next = calloc(n, sizeof(*out->next)),
 		.cycle = calloc(n, sizeof(*out->cycle)),
 	};
 	if (queue == NULL || came == NULL || in == NULL || out->hold == NULL ||
-	    out->waits == NULL || out->settled == NULL || out->next == NULL || out->cycle == NULL) {
+	    out->queued == NULL || out->waits == NULL || out->settled == NULL ||
+	    out->next == NULL || out->cycle == NULL) {
 		vb_waits_free(out);
 		err = vb_fail(-ENOMEM, "no memory for the waits of %u clients", view->n);
 	} else {
@@ -209,6 +305,7 @@ int vb_waits_find(const struct vb_board_view *before, const struct vb_board_view
 void vb_waits_free(struct vb_waits *w)
 {
 	free(w->hold);
+	free(w->queued);
 	free(w->waits);
 	free(w->settled);
 	free(w->next);

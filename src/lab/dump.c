@@ -192,6 +192,11 @@ static const struct vb_waits_hold *hold_of(const struct vb_waits *w, unsigned cl
 	return NULL;
 }
 
+static enum vb_mode mode_awaited(const struct vb_waits *w, unsigned client)
+{
+	return (enum vb_mode)w->view->slot[client].wait.mode;
+}
+
 static void print_cycle(FILE *to, const struct vb_waits *w, unsigned start)
 {
 	struct client_text a, b;
@@ -204,11 +209,11 @@ static void print_cycle(FILE *to, const struct vb_waits *w, unsigned start)
 		const struct vb_board_lock *l = &w->view->slot[i].wait;
 		const struct vb_waits_hold *h = hold_of(w, w->next[i], l->lock1 - 1);
 
-		fprintf(to, "  %s waits for lock %" PRIu64 " (%s, %s), held %s by %s\n",
+		fprintf(to, "  %s waits for lock %" PRIu64 " (%s, %s), %s %s by %s\n",
 			tell_client(&a, w, i), l->lock1 - 1,
 			vb_lock_mode_name((enum vb_mode)l->mode),
-			vb_span(&s, since(w, l->since_ns)),
-			h != NULL ? vb_lock_mode_name(h->mode) : "?",
+			vb_span(&s, since(w, l->since_ns)), h != NULL ? "held" : "awaited before",
+			vb_lock_mode_name(h != NULL ? h->mode : mode_awaited(w, w->next[i])),
 			tell_client(&b, w, w->next[i]));
 		i = w->next[i];
 	} while (i != start);

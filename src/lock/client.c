@@ -631,9 +631,17 @@ int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], uns
 	return err;
 }
 
+/* Each machine counts from a moment of its own: only what all have in common says who is older. */
+uint64_t vb_lock_age_now(struct vb_lock_client *me)
+{
+	uint64_t error_ns, now = vb_ep_common_now(me->ep, &error_ns);
+
+	return now != 0 ? now : 1;
+}
+
 void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age)
 {
-	me->age = age != 0 ? age : vb_ep_now(me->ep);
+	me->age = age != 0 ? age : vb_lock_age_now(me);
 	me->age_given = true;
 }
 

@@ -342,6 +342,8 @@ uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options,
 #define vb_lock_header_field(space, node, field)                                                   \
 	((space)->header[node] + offsetof(struct vb_lock_header, field))
 
+/* How old a transaction is that begins now, in the time that all clients have in common. */
+uint64_t vb_lock_age_now(struct vb_lock_client *me);
 /* The claim by which a client holds a lock, or NULL. */
 struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
 

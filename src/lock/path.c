@@ -93,6 +93,24 @@ static int step(struct walk *w, unsigned i, enum vb_mode mode)
 	return err;
 }
 
+/* Is all of it ours at this moment?  A wait for one level may have outlived the lease of another. */
+static int still_valid(struct walk *w, unsigned n)
+{
+	uint64_t now = vb_ep_now(w->me->ep);
+	int err = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct vb_claim *c = vb_lock_held(w->me, w->path[i]);
+
+		if (c->valid_until_ns == VB_FOREVER || now < c->valid_until_ns)
+			continue;
+		if (w->grants[i].claim == NULL)
+			return -VB_ELOST; /* the caller's own: nobody can undo that */
+		err = -ETIMEDOUT;
+	}
+	return err;
+}
+
 /* From the leaf to the root, as it was before. */
 static void undo(struct walk *w, unsigned n)
 {
@@ -133,7 +151,13 @@ int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsign
 		if (covers_below(grants[i].mode, mode))
 			break;
 	}
-	for (i++; i < n; i++)
+	i = i < n ? i + 1 : n;
+	err = still_valid(&w, i);
+	if (err) {
+		undo(&w, i);
+		return err;
+	}
+	for (; i < n; i++)
 		grants[i] = (struct vb_grant){.lock = path[i], .mode = mode};
 	return 0;
 }

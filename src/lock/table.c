@@ -36,15 +36,19 @@
 #define PATIENCE_FIRST_NS 200000ull
 #define PATIENCE_LEAST_NS 100000ull
 /* Between two looks whether an agent has taken the place of a dead one. */
-#define GONE_NAP_NS 1000000ull
+#define GONE_NAP_NS  1000000ull
+#define WAIT_INIT_NS 100000000ull
 
 #define POLICIES "bounded-wait|no-wait|wait-die"
 
 const struct vb_opt vb_locktab_opts[] = {
 	VB_OPT_CHOICE(struct vb_locktab_options, policy, "policy", POLICIES, "bounded-wait",
 		      "what becomes of a request that cannot be granted at once"),
-	VB_OPT_TIME(struct vb_locktab_options, wait_ns, "wait", "100ms", 1000, 3600ull * 1000000000,
-		    "how long who holds another lock, or converts, waits at most (bounded-wait)"),
+	VB_OPT_TIME(
+		struct vb_locktab_options, wait_ns, "wait", "0", 0, 3600ull * 1000000000,
+		"how long who holds another lock, or converts, waits at most (bounded-wait), and "
+		"not beyond the first of its leases; 0: 100 ms, or a quarter of a lease if that "
+		"is less"),
 	VB_OPT_TIME(struct vb_locktab_options, ask_for_ns, "ask_for", "2s", 1000000,
 		    3600ull * 1000000000,
 		    "how long a request is repeated without an answer before its outcome is left "
@@ -59,6 +63,16 @@ const struct vb_opt vb_locktab_opts[] = {
 		    "bring that file to the disk before each answer"),
 	VB_OPT_END,
 };
+
+/* Who is taken out of a queue must have time left for others to go on before its own leases end. */
+uint64_t vb_locktab_wait_ns(const struct vb_lock_space *s)
+{
+	uint64_t wait_ns = ((const struct vb_locktab_options *)s->options)->wait_ns;
+
+	if (wait_ns != 0)
+		return wait_ns;
+	return s->lease_ns / 4 < WAIT_INIT_NS ? s->lease_ns / 4 : WAIT_INIT_NS;
+}
 
 struct table_claim {
 	uint64_t ticket;
@@ -81,12 +95,41 @@ static uint16_t node_of(const struct vb_lock_client *me, uint64_t lock)
 	return (uint16_t)(lock % me->space->servers);
 }
 
+/* ---- what the client holds ---- */
+
+/* The claim of the call under way is one of them. */
+static bool holds_others(const struct vb_lock_client *me)
+{
+	return me->n_used > 1;
+}
+
+static bool is_bounded(const struct vb_lock_client *me)
+{
+	return holds_others(me) && options_of(me)->policy == VB_LOCKTAB_BOUNDED_WAIT &&
+	       !options_of(me)->no_leases;
+}
+
+/* The first claim from i on that is in use; past the end: there is none. */
+static unsigned next_claim(const struct vb_lock_client *me, unsigned i)
+{
+	unsigned words = vb_claim_words(me->space);
+	uint64_t left;
+
+	for (unsigned w = i / 64; w < words; w++, i = 64 * w) {
+		left = me->used[w] & ~0ull << i % 64;
+		if (left != 0)
+			return 64 * w + (unsigned)__builtin_ctzll(left);
+	}
+	return 64 * words;
+}
+
 /* ---- one request ---- */
 
 struct asking {
 	struct vb_locktab_ask ask;
 	struct vb_claim *claim; /* of an acquire, which learns that it stands in the queue */
 	bool queued;
+	bool bounded;      /* waits no longer than all that the client holds besides is valid */
 	uint64_t begun_ns; /* before it was first sent */
 	uint64_t silent_until_ns;
 	vb_peer agent; /* who was asked last */
@@ -210,6 +253,48 @@ static int take_number(struct vb_lock_client *me, struct asking *q)
 	return 0;
 }
 
+/* The first grant that was valid when the request began, of another lock, ends then; VB_FOREVER:
+ * none does up to `upto`. */
+static uint64_t first_end(struct vb_lock_client *me, const struct asking *q, uint64_t upto)
+{
+	struct vb_locktab_client *t = table_of(me);
+	uint64_t others = VB_FOREVER, all = VB_FOREVER;
+
+	if (!q->bounded || t->soonest_ns > upto)
+		return VB_FOREVER;
+	for (unsigned i = next_claim(me, 0); i < me->space->claims; i = next_claim(me, i + 1)) {
+		const struct vb_claim *c = &me->claims[i];
+
+		if (!c->held || c->valid_until_ns <= q->begun_ns)
+			continue;
+		all = c->valid_until_ns < all ? c->valid_until_ns : all;
+		if (c->lock != q->ask.lock && c->valid_until_ns < others)
+			others = c->valid_until_ns;
+	}
+	t->soonest_ns = all;
+	return others;
+}
+
+/* Granted after a wait that something else which is held has not outlived: it is not worth having
+ * one without the other. */
+static bool came_late(struct vb_lock_client *me, const struct asking *q)
+{
+	uint64_t now;
+
+	if (!q->bounded || q->answer.err != 0 || q->answer.waited_ns == 0)
+		return false;
+	now = vb_ep_now(me->ep);
+	return first_end(me, q, now) <= now;
+}
+
+static void note_end(struct vb_lock_client *me, const struct vb_claim *c)
+{
+	struct vb_locktab_client *t = table_of(me);
+
+	if (c->valid_until_ns < t->soonest_ns || !holds_others(me))
+		t->soonest_ns = c->valid_until_ns;
+}
+
 /*
  * Asks until there is an answer (0, q->answer), the local time is until_ns (-ETIMEDOUT), the task
  * is cancelled, or nobody has answered for too long (-VB_EUNKNOWN, -VB_EPEERGONE).
@@ -228,8 +313,10 @@ static int ask(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 	q->agent = q->dead = VB_PEER_NONE;
 	q->queued = false;
 	for (;; patience = patience_next(me, patience)) {
-		uint64_t next = now + patience < until_ns ? now + patience : until_ns;
+		uint64_t next = now + patience, end = first_end(me, q, next);
 
+		until_ns = end < until_ns ? end : until_ns;
+		next = next < until_ns ? next : until_ns;
 		err = send_copy(me, q, next);
 		if (err == 0)
 			err = await_end(me, q, next);
@@ -296,20 +383,6 @@ static int reassert(struct vb_lock_client *me, struct vb_claim *c, vb_peer agent
 	return 0;
 }
 
-/* The first claim from i on that is in use; past the end: there is none. */
-static unsigned next_claim(const struct vb_lock_client *me, unsigned i)
-{
-	unsigned words = vb_claim_words(me->space);
-	uint64_t left;
-
-	for (unsigned w = i / 64; w < words; w++, i = 64 * w) {
-		left = me->used[w] & ~0ull << i % 64;
-		if (left != 0)
-			return 64 * w + (unsigned)__builtin_ctzll(left);
-	}
-	return 64 * words;
-}
-
 static int tell_claim(struct vb_lock_client *me, struct vb_claim *c, uint16_t node, vb_peer agent)
 {
 	struct table_claim *g = vb_claim_as(struct table_claim, c);
@@ -334,8 +407,8 @@ static int rejoin(struct vb_lock_client *me, uint64_t lock, vb_peer agent)
 	known = &table_of(me)->link[node].agent[lock / s->servers % workers];
 	if (vb_likely(*known == agent))
 		return 0;
-	for (unsigned i = next_claim(me, 0); *known != VB_PEER_NONE && i < s->claims;
-	     i = next_claim(me, i + 1)) {
+	/* Also to one that we have never asked: there may be more agents than there were. */
+	for (unsigned i = next_claim(me, 0); i < s->claims; i = next_claim(me, i + 1)) {
 		int err = tell_claim(me, &me->claims[i], node, agent);
 
 		if (err)
@@ -347,19 +420,13 @@ static int rejoin(struct vb_lock_client *me, uint64_t lock, vb_peer agent)
 
 /* ---- acquire ---- */
 
-/* The claim of the call under way is one of them. */
-static bool holds_others(const struct vb_lock_client *me)
-{
-	return me->n_used > 1;
-}
-
 /* A transaction begins with the first lock of a client that holds nothing. */
 static void take_age(struct vb_lock_client *me)
 {
 	if (holds_others(me))
 		return;
 	if (!me->age_given)
-		me->age = vb_ep_now(me->ep);
+		me->age = vb_lock_age_now(me);
 	me->age_given = false;
 }
 
@@ -369,7 +436,9 @@ static int granted(struct vb_lock_client *me, struct vb_claim *c, const struct a
 
 	*g = (struct table_claim){.ticket = q->answer.ticket, .agent = q->agent};
 	c->queued = false;
-	return vb_lock_grant(c, valid_until(me, q), c->mode == VB_EXCLUSIVE ? q->answer.ticket : 0);
+	(void)vb_lock_grant(c, valid_until(me, q), c->mode == VB_EXCLUSIVE ? q->answer.ticket : 0);
+	note_end(me, c);
+	return 0;
 }
 
 /* 0; -EAGAIN: the policy, or a try, does not wait; -ENOBUFS: come again; -ETIMEDOUT; ... */
@@ -380,12 +449,15 @@ static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_lockta
 				   .lock = c->lock,
 				   .mode = (uint8_t)c->mode,
 				   .flags = holds_others(me) ? VB_LOCKTAB_BOUNDED : 0},
-			   .claim = c};
+			   .claim = c,
+			   .bounded = is_bounded(me)};
 	/* What does not wait is answered soon, and worth some patience after the deadline. */
 	uint64_t until = kind == VB_LOCKTAB_TRY ? VB_FOREVER : until_ns;
 	int err = ask(me, &q, until);
 
 	c->queued = false;
+	if (err == 0 && came_late(me, &q))
+		err = -ETIMEDOUT;
 	if (err == 0)
 		return q.answer.err == 0 ? granted(me, c, &q) : (int)q.answer.err;
 	if (err == -VB_EPEERGONE)
@@ -520,6 +592,8 @@ static int convert_once(struct vb_lock_client *me, struct vb_claim *c, struct as
 
 	if (weaker)
 		vb_task_shield(shielded);
+	if (err == 0 && came_late(me, q))
+		err = -ETIMEDOUT;
 	if (err == 0)
 		return (int)q->answer.err;
 	if (err != -ETIMEDOUT && err != -ECANCELED && err != -VB_EUNKNOWN)
@@ -537,7 +611,8 @@ int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mo
 				   .lock = c->lock,
 				   .ref = g->ticket,
 				   .mode = (uint8_t)mode,
-				   .flags = VB_LOCKTAB_BOUNDED}};
+				   .flags = VB_LOCKTAB_BOUNDED},
+			   .bounded = is_bounded(me)};
 	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
 	int err;
 

@@ -153,6 +153,9 @@ struct vb_locktab_options {
 
 extern const struct vb_opt vb_locktab_opts[];
 
+/* How long a bounded wait is in this space. */
+uint64_t vb_locktab_wait_ns(const struct vb_lock_space *s);
+
 /* ---- the calls (table.c) ---- */
 
 int vb_locktab_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
@@ -261,10 +264,11 @@ struct vb_locktab_link {                    /* a client's way to one server node
 };
 
 struct vb_locktab_client {
-	uint64_t number;   /* of the last request */
-	unsigned told;     /* grants told to a new agent under numbers below that */
-	vb_addr answers;   /* the mailbox of its own node */
-	vb_addr answer_at; /* its first slot there; 0: by SEND */
+	uint64_t number;     /* of the last request */
+	unsigned told;       /* grants told to a new agent under numbers below that */
+	uint64_t soonest_ns; /* none of its grants that is valid ends before */
+	vb_addr answers;     /* the mailbox of its own node */
+	vb_addr answer_at;   /* its first slot there; 0: by SEND */
 	unsigned answer_slot;
 	struct vb_locktab_answer sent; /* the last that came by SEND */
 	struct vb_locktab_link link[]; /* by server node */

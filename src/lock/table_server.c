@@ -553,7 +553,7 @@ static struct vb_tq_params queue_params(struct agent *a)
 
 	return (struct vb_tq_params){
 		.policy = (enum vb_locktab_policy)o->policy,
-		.wait_ns = o->wait_ns,
+		.wait_ns = vb_locktab_wait_ns(space),
 		.lease_ns = o->no_leases ? VB_FOREVER : vb_lock_stretch(space, space->lease_ns),
 		.requests = (unsigned)o->requests,
 		.rules = o->rules != NULL ? o->rules : &vb_tq_rules,

@@ -238,6 +238,35 @@ static void test_more_after_a_death(void **state)
 	vb_fabric_close(f);
 }
 
+/* Who calls in the grace period keeps what it holds, though another of more agents has the lock
+ * now. */
+static void test_kept_by_who_calls(void **state)
+{
+	const uint64_t lease_ns = 2000 * MS;
+	struct vb_fabric *f = open_fabric();
+	pid_t pid = serve(f, "table", lease_ns);
+	struct vb_lock_space *s = open_space(f, "table", lease_ns);
+	struct vb_lock_server *x[2];
+	struct vb_lock_client *a;
+	struct vb_grant g, other;
+
+	assert_int_equal(vb_lock_client_open(s, 0, &a), 0);
+	assert_int_equal(vb_lock_acquire(a, 1, VB_EXCLUSIVE, 30000 * MS, &g), 0);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(vb_lock_server_start(s, 0, i, 2, &x[i]), 0);
+	(void)vb_ep_sleep_until(a->ep, g.valid_until_ns - lease_ns / 2);
+	assert_int_equal(vb_lock_try(a, 3, VB_EXCLUSIVE, &other), -EAGAIN);
+	(void)vb_ep_sleep_until(a->ep, g.valid_until_ns + 10 * MS);
+	assert_int_equal(vb_lock_release(a, &g), 0);
+	vb_lock_client_close(a);
+	vb_lock_server_stop(x[0]);
+	vb_lock_server_stop(x[1]);
+	vb_lock_space_close(s);
+	vb_fabric_close(f);
+}
+
 /* ---- names ---- */
 
 static void test_name_is_copied(void **state)
@@ -279,8 +308,11 @@ static void test_name_is_copied(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_server),     cmocka_unit_test(test_all_at_once),
-		cmocka_unit_test(test_crowd),          cmocka_unit_test(test_more_after_a_death),
+		cmocka_unit_test(test_one_server),
+		cmocka_unit_test(test_all_at_once),
+		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_more_after_a_death),
+		cmocka_unit_test(test_kept_by_who_calls),
 		cmocka_unit_test(test_name_is_copied),
 	};
 

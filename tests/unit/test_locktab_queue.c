@@ -300,6 +300,26 @@ static void test_conversions(void **state)
 	vb_tq_close(f.q);
 }
 
+/* Readers come in beside a granted U, until its holder wants to write. */
+static void test_readers_beside_update(void **state)
+{
+	struct fixture f;
+
+	open_queue(&f, VB_LOCKTAB_BOUNDED_WAIT, 16);
+	assert_int_equal(asks(&f, 0, 1, VB_UPDATE), 0);
+	assert_int_equal(asks(&f, 1, 1, VB_SHARED), 0);
+	assert_int_equal(asks(&f, 2, 1, VB_UPDATE), -EINPROGRESS);
+	assert_int_equal(converts(&f, 0, VB_EXCLUSIVE), -EINPROGRESS);
+	assert_int_equal(asks(&f, 3, 1, VB_SHARED), -EINPROGRESS);
+	leaves(&f, 1);
+	assert_int_equal(f.said[0], 0);
+	assert_int_equal(f.said[3], NONE);
+	leaves(&f, 0);
+	assert_int_equal(f.said[2], 0);
+	assert_int_equal(f.said[3], 0);
+	vb_tq_close(f.q);
+}
+
 /* Three in a ring: each waits for what the next one holds. */
 static void test_ring_of_three(void **state)
 {
@@ -488,6 +508,7 @@ int main(void)
 		cmocka_unit_test(test_bounded_wait),
 		cmocka_unit_test(test_leases),
 		cmocka_unit_test(test_conversions),
+		cmocka_unit_test(test_readers_beside_update),
 		cmocka_unit_test(test_ring_of_three),
 		cmocka_unit_test(test_undo),
 		cmocka_unit_test(test_undo_of_the_refused),

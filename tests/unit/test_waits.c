@@ -130,6 +130,80 @@ static void test_rings(void **state)
 	assert_int_equal(cycles_of(&s, &s), 2);
 }
 
+static void waits_since(struct scene *s, unsigned i, uint64_t lock, enum vb_mode mode,
+			uint64_t since_ns)
+{
+	s->slot[i].wait = (struct vb_board_lock){lock + 1, (uint64_t)mode, since_ns};
+}
+
+/* One holds 1 shared and wants 2; the next wants 1; a third holds 2 and wants 1 shared, which it
+ * could have beside the first but for the one ahead of it. */
+static void queue_scene(struct scene *s, const char *protocol, uint64_t second_ns,
+			uint64_t third_ns)
+{
+	scene_init(s);
+	snprintf(s->view.head.protocol, sizeof(s->view.head.protocol), "%s", protocol);
+	holds(s, 0, 0, 1, VB_SHARED);
+	holds(s, 2, 0, 2, VB_EXCLUSIVE);
+	waits(s, 0, 2, VB_EXCLUSIVE);
+	waits_since(s, 1, 1, VB_EXCLUSIVE, second_ns);
+	waits_since(s, 2, 1, VB_SHARED, third_ns);
+}
+
+static void test_through_a_queue(void **state)
+{
+	static const char *const queues[] = {"table", "ncosed", "traditional"};
+	/* Nobody stands in line; or readers may pass writers. */
+	static const char *const others[] = {"cas", "rma-rw", "traditional-ro"};
+	struct scene s;
+	struct vb_waits w;
+
+	for (unsigned i = 0; i < 3; i++) {
+		queue_scene(&s, queues[i], 1000000, 2000000);
+		assert_int_equal(vb_waits_find(&s.view, &s.view, &w), 0);
+		assert_int_equal(w.n_cycles, 1);
+		assert_int_equal(w.next[0], 2);
+		assert_int_equal(w.next[2], 1);
+		assert_int_equal(w.next[1], 0);
+		vb_waits_free(&w);
+		/* The other came first, or nearly at the same time, or wants no more than others. */
+		queue_scene(&s, queues[i], 2000000, 1000000);
+		assert_int_equal(cycles_of(&s, &s), 0);
+		queue_scene(&s, queues[i], 1000000, 1010000);
+		assert_int_equal(cycles_of(&s, &s), 0);
+		queue_scene(&s, queues[i], 1000000, 2000000);
+		waits_since(&s, 1, 1, VB_SHARED, 1000000);
+		assert_int_equal(cycles_of(&s, &s), 0);
+		/* Who has gone stands in nobody's way. */
+		queue_scene(&s, queues[i], 1000000, 2000000);
+		s.alive[1] = false;
+		assert_int_equal(cycles_of(&s, &s), 0);
+		queue_scene(&s, others[i], 1000000, 2000000);
+		assert_int_equal(cycles_of(&s, &s), 0);
+	}
+}
+
+/* Who converts is ahead of all who wait, however late it came, and waits for none of them. */
+static void test_conversion_ahead(void **state)
+{
+	struct scene s;
+
+	scene_init(&s);
+	snprintf(s.view.head.protocol, sizeof(s.view.head.protocol), "table");
+	/* 0 and 3 hold 1 intent-shared; 0 converts to exclusive, which waits for 3; 3 waits for 2,
+	 * whose intent-shared would do beside both, but not beside what 0 wants. */
+	holds(&s, 0, 0, 1, VB_INTENT_SHARED);
+	holds(&s, 3, 0, 1, VB_INTENT_SHARED);
+	holds(&s, 2, 0, 2, VB_EXCLUSIVE);
+	waits_since(&s, 0, 1, VB_EXCLUSIVE, 2000000);
+	waits_since(&s, 3, 2, VB_EXCLUSIVE, 1500000);
+	waits_since(&s, 2, 1, VB_INTENT_SHARED, 1000000);
+	assert_int_equal(cycles_of(&s, &s), 1);
+	/* To a mode that is in nobody's way; 2 would be granted. */
+	waits_since(&s, 0, 1, VB_INTENT_EXCLUSIVE, 2000000);
+	assert_int_equal(cycles_of(&s, &s), 0);
+}
+
 /* What was not so in the earlier view is no deadlock yet. */
 static void test_in_motion(void **state)
 {
@@ -249,9 +323,14 @@ static void test_real(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_two),         cmocka_unit_test(test_modes),
-		cmocka_unit_test(test_conversions), cmocka_unit_test(test_rings),
-		cmocka_unit_test(test_in_motion),   cmocka_unit_test(test_real),
+		cmocka_unit_test(test_two),
+		cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_conversions),
+		cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_in_motion),
+		cmocka_unit_test(test_through_a_queue),
+		cmocka_unit_test(test_conversion_ahead),
+		cmocka_unit_test(test_real),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
