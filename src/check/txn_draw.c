@@ -82,14 +82,14 @@ static void draw_faults(struct vb_rng *r, struct vb_txn_draw *d)
 /* Who stands still for very long, and servers that stand still. */
 static void draw_stalls(struct vb_rng *r, struct vb_txn_draw *d)
 {
-	static const double rare[] = {0.002, 0.008, 0.03};
+	static const double rare[] = {0.01, 0.03, 0.1};
 	struct vb_sim_faults *f = &d->faults;
 
 	if (d->calm)
 		return;
 	if (f->pause > 0 && vb_rng_chance(r, 0.4))
 		f->pause_max_ns = vb_draw_between(r, 3 * d->lease_ns, LONG_LEASES * d->lease_ns);
-	if (vb_rng_chance(r, 0.4)) {
+	if (vb_rng_chance(r, 0.5)) {
 		f->stall = vb_draw_one_of(r, rare, 3);
 		f->stall_max_ns = vb_draw_between(r, d->lease_ns / 2, LONG_LEASES * d->lease_ns);
 	}

@@ -15,7 +15,8 @@ struct vb_sim_faults {
 	double die;   /* the task never runs again; what it posted may still land */
 	double pause; /* before the doorbell or after the completion, evenly */
 	uint64_t pause_max_ns;
-	double stall; /* the same of a server (vb_sim_ep_stalls), which does not die */
+	double stall; /* the same of a server (vb_sim_ep_stalls), which does not die; where it answers,
+		       * half of that */
 	uint64_t stall_max_ns;
 	double delay; /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
 	uint64_t delay_max_ns;

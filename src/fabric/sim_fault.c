@@ -102,6 +102,12 @@ static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t max_ns)
 		luck->after_ns = up_to(s, max_ns);
 }
 
+/* A server is more interesting in the midst of its work. */
+static bool answers(const struct vb_batch *batch)
+{
+	return batch->verbs[batch->n - 1].op == VB_OP_SEND;
+}
+
 void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck)
 {
 	struct sim *s = ep->sim;
@@ -116,7 +122,7 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 	}
 	if (strikes(s, f->nic_stall))
 		luck->stall_ns = up_to(s, f->nic_stall_max_ns);
-	if (ep->stalls && strikes(s, f->stall))
+	if (ep->stalls && strikes(s, answers(batch) ? f->stall / 2 : f->stall))
 		pause_it(ep, luck, f->stall_max_ns);
 	if (!ep->mortal)
 		return;

@@ -12,8 +12,9 @@
  * comes means that the server is gone, or its node is cut off.
  *
  * A call that was given up may still be served later.  What it locks then is recovered, or given
- * back by the release that follows it: that goes to the same server, behind it.  If the inbox holds
- * the items of another call by then, the seal is wrong and the server drops it.
+ * back by the release that follows it: that goes to the same server, behind it, and the server drops
+ * what waits there for us when we ask anew.  If the inbox holds the items of another call by then,
+ * the seal is wrong and the server drops it, too.
  */
 #define VB_LOG_ROOM "txn"
 #include <stdlib.h>

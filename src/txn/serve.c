@@ -308,6 +308,25 @@ static void swap_items(struct request *a, struct request *b)
 	b->items = items;
 }
 
+/*
+ * A coordinator that asks anew has given up what it asked before.  If that waited here, it would be
+ * tried again behind the release that undoes it, and what it got then nobody would give back.
+ */
+static void drop_waiting_of(struct vb_db_server *s, const struct vb_wire_call *c)
+{
+	unsigned left = 0;
+
+	for (unsigned i = 0; i < s->n_waiting; i++) {
+		struct request q = s->waiting[i];
+
+		if (q.head.from_node == c->from_node && q.head.coordinator == c->coordinator)
+			continue;
+		s->waiting[i] = s->waiting[left];
+		s->waiting[left++] = q;
+	}
+	s->n_waiting = left;
+}
+
 static void take(struct vb_db_server *s, const struct vb_msg *msg)
 {
 	struct request *q = &s->now, *w;
@@ -335,6 +354,7 @@ static void take(struct vb_db_server *s, const struct vb_msg *msg)
 		s->refused++;
 		return;
 	}
+	drop_waiting_of(s, &q->head);
 	if (attempt(s, q, s->n_waiting == WAITING_MAX))
 		return;
 	w = &s->waiting[s->n_waiting++];

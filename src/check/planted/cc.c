@@ -200,5 +200,9 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&vb_planted_early_release,
 	&vb_planted_unread_bytes,
 	&vb_planted_stale_bytes,
+	&vb_planted_adopts,
+	&vb_planted_blind_server,
+	&vb_planted_late_server,
+	&vb_planted_late_commit,
 	NULL,
 };

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A server that comes late to what a coordinator has given up, in virtual time: a request for a lock
+ * that waits at the server when the server stops is not served behind the release that undoes it.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "fabric/sim.h"
+#include "txn/db.h"
+
+#define US 1000ull
+
+struct world {
+	struct vb_fabric *f;
+	struct vb_db *db;
+	struct vb_table *t;
+	struct vb_db_server *server;
+	struct vb_coordinator *older, *younger;
+	bool asks, gave_up;
+	int err;
+};
+
+#define must(call) assert_int_equal(call, 0)
+
+static void open_world(struct world *w, const char *cc)
+{
+	const struct vb_fabric_params fp = {
+		.fabric = "sim", .nodes = 1, .node_bytes = 16 << 20, .seed = 1};
+	const struct vb_db_params dp = {.cc = cc, .hybrid = "rpc", .coordinators = 4};
+	const struct vb_table_params tp = {.name = "t", .record_bytes = 8, .records = 16};
+	uint64_t record = 100;
+
+	memset(w, 0, sizeof(*w));
+	must(vb_fabric_open(&fp, &w->f));
+	must(vb_db_open(w->f, &dp, &w->db));
+	must(vb_table_open(w->db, &tp, &w->t));
+	must(vb_table_load(w->t, 1, &record));
+	must(vb_db_server_start(w->db, 0, &w->server));
+	must(vb_coordinator_open(w->db, 0, &w->older));
+	must(vb_coordinator_open(w->db, 0, &w->younger));
+}
+
+static void close_world(struct world *w)
+{
+	vb_coordinator_close(w->older);
+	vb_coordinator_close(w->younger);
+	vb_db_server_stop(w->server);
+	vb_db_close(w->db);
+	vb_fabric_close(w->f);
+}
+
+static uint64_t lock_word(struct world *w)
+{
+	return *(uint64_t *)vb_local(w->f, vb_table_find(w->t, 0, 1) + w->t->layout.lock_at, 8);
+}
+
+static void older_body(void *arg)
+{
+	struct world *w = arg;
+	uint64_t *record;
+
+	w->asks = true;
+	w->err = vb_txn_update(w->older, w->t, 1, (void **)&record);
+	w->gave_up = true;
+}
+
+static void late_lock(void **state)
+{
+	static const struct vb_task_params params = {.name = "older"};
+	uint64_t *record, *word, until;
+	struct vb_task *task;
+	char text[2048];
+	struct world w;
+
+	(void)state;
+	open_world(&w, "wait-die");
+	must(vb_txn_begin(w.older));
+	must(vb_ep_sleep(w.older->ep, 10 * US));
+	must(vb_txn_begin(w.younger));
+	must(vb_txn_update(w.younger, w.t, 1, (void **)&record));
+	assert_int_equal(lock_word(&w), w.younger->txn.ts);
+	vb_log_capture_begin(text, sizeof(text));
+	must(vb_task_spawn(w.older->ep->sched, older_body, &w, &params, &task));
+	/* Long enough for the request to be on the server's list, and not for its patience. */
+	must(vb_ep_sleep(w.younger->ep, 20 * US));
+	assert_true(w.asks && !w.gave_up);
+	/* Past two suspect times the call is given up, and a release sent behind it. */
+	until = vb_ep_now(w.younger->ep) + 3 * w.db->suspect_ns;
+	vb_sim_ep_pause(vb_db_server_ep(w.server), until);
+	/* The record becomes free meanwhile. */
+	word = vb_local(w.f, vb_table_find(w.t, 0, 1) + w.t->layout.lock_at, 8);
+	must(vb_ep_sleep(w.younger->ep, 2 * US));
+	*word = 0;
+	while (!w.gave_up)
+		must(vb_ep_sleep(w.younger->ep, 10 * US));
+	vb_log_capture_end();
+	assert_int_equal(w.err, -VB_EPEERGONE);
+	assert_true(vb_ep_now(w.younger->ep) >= until);
+	must(vb_ep_sleep(w.younger->ep, 1000 * US));
+	if (lock_word(&w) == w.older->txn.ts)
+		fail_msg("the server took a lock behind the release that gave it back");
+	assert_int_equal(lock_word(&w), 0);
+	vb_txn_abort(w.younger);
+	close_world(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(late_lock),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
