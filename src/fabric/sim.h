@@ -24,6 +24,9 @@ struct vb_sim_faults {
 	double lose;      /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
 	                           * If not, what was posted behind it on its connection is lost
 	                           * too */
+	double early;     /* a completion is lost early: -VB_EUNKNOWN long before the verb takes
+	                   * effect, within verb_bound_ns of its posting all the same.  What is
+	                   * posted meanwhile goes by another connection and may overtake it */
 	double nic_stall; /* the target's NIC stands still for up to nic_stall_max_ns */
 	uint64_t nic_stall_max_ns;
 	double partition; /* a pair of nodes is cut off for up to partition_max_ns; verbs that

@@ -209,6 +209,22 @@ void sim_break(struct sim *s, struct sim_op *op, uint64_t at_ns)
 	sim_at(s, op, SIM_COMPLETE, at_ns + s->p.poll_ns);
 }
 
+/* Whoever waits is told that the outcome is unknown; the verb goes on alone. */
+static void give_up(struct sim *s, struct sim_op *op)
+{
+	struct vb_batch *batch = op->batch;
+
+	/* Who posted it may be dead by now. */
+	if (batch != NULL) {
+		op->verb->status = -VB_EUNKNOWN;
+		op->verb = NULL;
+		op->batch = NULL;
+		if (--batch->pending == 0 && batch->waiter != NULL)
+			vb_task_wake(batch->waiter);
+	}
+	sim_at(s, op, SIM_ARRIVE, op->arrive_ns);
+}
+
 static void complete(struct sim *s, struct sim_op *op)
 {
 	struct vb_batch *batch = op->batch;
@@ -363,6 +379,9 @@ void sim_event(struct vb_timer *timer)
 	switch ((enum sim_stage)op->stage) {
 	case SIM_DOORBELL:
 		sim_doorbell(s, op, sim_now(s));
+		break;
+	case SIM_EARLY_END:
+		give_up(s, op);
 		break;
 	case SIM_ARRIVE:
 		arrive(s, op);

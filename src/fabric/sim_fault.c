@@ -178,5 +178,8 @@ void sim_fault_verb(struct sim *s, struct sim_op *op)
 		op->fate |= SIM_LOSE;
 		if (coin(s))
 			op->fate |= SIM_NEVER;
+	} else if (op->batch != NULL && strikes(s, f->early)) {
+		op->fate |= SIM_EARLY;
+		op->delay_ns = up_to(s, s->p.verb_bound_ns / 4 * 3);
 	}
 }

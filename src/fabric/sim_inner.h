@@ -34,12 +34,13 @@
 #define SIM_CUTS_MAX     64u /* partitions at a time */
 #define SIM_POOL_CHUNK   256u
 
-enum sim_stage { SIM_DOORBELL, SIM_ARRIVE, SIM_PIECE, SIM_DELIVER, SIM_COMPLETE };
+enum sim_stage { SIM_DOORBELL, SIM_EARLY_END, SIM_ARRIVE, SIM_PIECE, SIM_DELIVER, SIM_COMPLETE };
 
 enum sim_fate {
 	SIM_NEVER = 1 << 0, /* takes no effect: lost on the way, and the sender learns "unknown" */
 	SIM_LOSE = 1 << 1,  /* the completion is lost */
-	SIM_DOWNWARDS = 1 << 2 /* pieces are handled from the end */
+	SIM_DOWNWARDS = 1 << 2, /* pieces are handled from the end */
+	SIM_EARLY = 1 << 3      /* the sender learns "unknown" before it arrives */
 };
 
 /* What the trace hash covers. */
@@ -75,6 +76,7 @@ struct sim_op {
 	struct vb_batch *batch;
 	uint64_t deadline_ns; /* effect by then or never */
 	uint64_t done_ns;     /* the model's time of the effect */
+	uint64_t arrive_ns;   /* lost early: when it is at the target */
 	uint64_t stall_ns, pause_ns, delay_ns, tear_ns;
 	uint64_t piece_ns; /* from piece to piece */
 	uint16_t src, dst;

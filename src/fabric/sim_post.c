@@ -200,10 +200,18 @@ static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 	arrive = at + s->p.one_way_ns;
 	if (vb_unlikely(s->faulty))
 		arrive = sim_fault_wire(s, op->src, op->dst, at) + op->delay_ns;
-	keep_order(op, &arrive);
+	if (vb_unlikely(op->fate & SIM_EARLY))
+		arrive = sim_max(arrive, sim_max(op->flow->last_write, op->flow->last_atomic) + 1);
+	else
+		keep_order(op, &arrive);
 	if (vb_unlikely(arrive + op->tear_ns > op->deadline_ns)) {
 		op->fate |= SIM_NEVER;
 		arrive = sim_min(arrive, op->deadline_ns);
+	}
+	if (vb_unlikely(op->fate & SIM_EARLY)) {
+		op->arrive_ns = arrive;
+		sim_at(s, op, SIM_EARLY_END, at + s->p.poll_ns);
+		return;
 	}
 	if (sim_atomic(op))
 		__builtin_prefetch(

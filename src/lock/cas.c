@@ -2,11 +2,11 @@
 /*
  * CAS lock: the simplest lock over one-sided verbs (seed 001, section 2.2).
  *
- *   lock word, 64 bits          63            40 39           24 23                    0
- *                              +----------------+---------------+----------------------+
- *                              | 0              | owner node + 1| owner client         |
- *                              +----------------+---------------+----------------------+
- *                               0 = free         vb_peer of the holder
+ *   lock word, 64 bits        63   62          40 39           24 23                    0
+ *                            +----+--------------+---------------+----------------------+
+ *                            | 0  | claim number | owner node + 1| owner client         |
+ *                            +----+--------------+---------------+----------------------+
+ *                             0 = free            vb_peer of the holder
  *
  *   acquire    uncontended 1 CAS      contended 1 CAS for each attempt
  *   release    always 1 CAS
@@ -14,26 +14,23 @@
  * Two ways to wait between attempts:
  *   cas           asks again at once: the paper's CAS-NB, and how it collapses under contention
  *   cas-backoff   SMART's truncated exponential backoff (ASPLOS 2024, section 4.3), which the paper
- *                 takes for CAS-B: the nth wait is min(t0 2^n, cap) + [0, t0) ns.  t0 is 4096
- * cycles (1.7 us on SMART's 2.4 GHz machines, about a round trip), the cap t0 2^10.
+ *                 takes for CAS-B: the nth wait is min(t0 2^n, cap) + [0, t0) ns.  t0 is 4096 cycles
+ *                 (1.7 us on SMART's 2.4 GHz machines, about a round trip), the cap t0 2^10.
  *
  *   Promises   exclusive only; no order, a client may starve.  The death of a holder is never
  *              mended: there is no lease, and nobody can tell a dead owner from a slow one.
  *
  *   Departs    from the paper in three things.
- *              Release is a CAS from the owner's word, where section 2.2 "zeroes the lock entry":
- * it costs the same one verb, it is ordered with the other atomics on the word (a WRITE is not),
- * and it shows when the word was not ours any more. A lost answer is looked into: a posted verb
- * takes effect within the fabric's bound or never, and the word names its owner, so that after the
- * bound the same CAS is asked again and tells what the first one did.  The paper does not lose
- * answers. SMART also moves its cap with the rate of retries; here the cap stands still.
+ *              Release is a CAS from the owner's word, where section 2.2 "zeroes the lock
+ *              entry": it costs the same one verb, it is ordered with the other atomics on the
+ *              word (a WRITE is not), and it shows when the word was not ours any more.
+ *              A lost answer is looked into (vb_lock_change).  The paper does not lose answers.
+ *              SMART also moves its cap with the rate of retries; here the cap stands still.
  */
 #define VB_LOG_ROOM "lock"
 
 #include <errno.h>
-#include <inttypes.h>
 
-#include "base/log.h"
 #include "lock/lock.h"
 
 #define CAS_FREE 0ull
@@ -50,24 +47,27 @@ static const struct vb_opt cas_backoff_options[] = {
 	VB_OPT_END,
 };
 
+/* 0 granted, -EAGAIN somebody has it. */
+static int cas_ask(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t seen;
+
+	return vb_owner_take(me, c, CAS_FREE, &seen);
+}
+
 static int cas_try(struct vb_lock_client *me, struct vb_claim *c)
 {
-	uint64_t self = me->ep->self, seen;
-	int err = vb_lock_change(me, c, CAS_FREE, self, &seen);
-
-	if (vb_unlikely(err != 0))
-		return err;
-	if (seen == CAS_FREE || seen == self)
-		return vb_lock_grant(c, VB_FOREVER_NS, 0);
-	return -EAGAIN;
+	c->priv[0] = vb_owner_word(me, 0);
+	return cas_ask(me, c);
 }
 
 static int cas_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	int err;
 
+	c->priv[0] = vb_owner_word(me, 0);
 	for (;;) {
-		err = cas_try(me, c);
+		err = cas_ask(me, c);
 		if (err != -EAGAIN)
 			return err;
 		vb_phase(me, VB_PHASE_RT);
@@ -100,8 +100,9 @@ static int cas_backoff_acquire(struct vb_lock_client *me, struct vb_claim *c, ui
 {
 	int err;
 
+	c->priv[0] = vb_owner_word(me, 0);
 	for (unsigned n = 0;; n++) {
-		err = cas_try(me, c);
+		err = cas_ask(me, c);
 		if (err != -EAGAIN)
 			return err;
 		vb_phase(me, VB_PHASE_RT);
@@ -110,22 +111,6 @@ static int cas_backoff_acquire(struct vb_lock_client *me, struct vb_claim *c, ui
 			return err;
 		me->retries++;
 	}
-}
-
-static int cas_release(struct vb_lock_client *me, struct vb_claim *c)
-{
-	uint64_t self = me->ep->self, seen, asked = me->retries;
-	int err = vb_lock_change(me, c, self, CAS_FREE, &seen);
-
-	if (err || seen == self)
-		return err;
-	/* Not our name: an ask whose answer was lost has freed it, or somebody broke the rules. */
-	if (me->retries != asked)
-		return 0;
-	return vb_fail(-VB_ELOST,
-		       "lock %" PRIu64 ": held by %" PRIx64 " when its holder %" PRIx64
-		       " gave it back; somebody wrote to the lock word",
-		       c->lock, seen, self);
 }
 
 const struct vb_lock_ops vb_lock_cas = {
@@ -138,7 +123,7 @@ const struct vb_lock_ops vb_lock_cas = {
 	.verbs_contended = "1 CAS per attempt + 1 CAS",
 	.acquire = cas_acquire,
 	.try_acquire = cas_try,
-	.release = cas_release,
+	.release = vb_owner_give_back,
 };
 
 const struct vb_lock_ops vb_lock_cas_backoff = {
@@ -153,5 +138,5 @@ const struct vb_lock_ops vb_lock_cas_backoff = {
 	.verbs_contended = "1 CAS per attempt + 1 CAS",
 	.acquire = cas_backoff_acquire,
 	.try_acquire = cas_try,
-	.release = cas_release,
+	.release = vb_owner_give_back,
 };

@@ -173,8 +173,18 @@ static int take_token(struct vb_lock_client *me, struct vb_claim *c)
 	return err;
 }
 
+/*
+ * What stays unknown is over when the call returns: a verb that landed later would do so under the
+ * client's next claim of the lock.  Locks that a server keeps have no words.
+ */
+static void let_land(struct vb_lock_client *me, int err)
+{
+	if (vb_unlikely(err == -VB_EUNKNOWN) && me->space->ops->entry_bytes != 0)
+		vb_lock_let_land(me);
+}
+
 /* A release that waits for messages must get through although its task is cancelled; the others
- * await nothing but verbs, which cancellation does not touch. */
+ * await nothing but verbs and their bound (vb_lock_let_land), which cancellation does not touch. */
 int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct vb_lock_ops *ops = me->space->ops;
@@ -188,6 +198,7 @@ int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c)
 	} else {
 		err = ops->release(me, c);
 	}
+	let_land(me, err);
 	/* Whatever the release came to: this place in the queue is used up. */
 	c->queued = c->held = false;
 	return err;
@@ -286,6 +297,7 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 			w->granted(w->ctx, me, c);
 		return 0;
 	}
+	let_land(me, err);
 	if (c->state != CLAIM_HUSK)
 		vb_claim_free(me, c);
 	if (vb_unlikely(w != NULL))

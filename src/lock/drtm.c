@@ -5,7 +5,7 @@
  *
  *	 63  62                    40 39             24 23                   0
  *	+---+-----------------------+-----------------+----------------------+
- *	| 1 | 0                     | owner node + 1  | owner client         |   a writer has it
+ *	| 1 | claim's number        | owner node + 1  | owner client         |   a writer has it
  *	+---+-----------------------+-----------------+----------------------+
  *	| 0 | end of the readers' lease, common time, ns                     |   readers may have it
  *	+---+----------------------------------------------------------------+
@@ -54,7 +54,7 @@
 #include "base/log.h"
 
 #define DRTM_FREE  0ull
-#define DRTM_OWNED (1ull << 63)
+#define DRTM_OWNED VB_OWNER_FLAG
 /* CASes of one attempt: one shows what is there, one more replaces a lease that is over. */
 #define DRTM_ASKS 2
 /* A lease in clock_bounds, at least: two of them are lost at its ends. */
@@ -119,17 +119,13 @@ static uint64_t shrink(const struct vb_lock_space *s, uint64_t ns)
 /* 0 granted, -EAGAIN somebody has it. */
 static int try_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 {
-	uint64_t self = DRTM_OWNED | me->ep->self, expect = DRTM_FREE, seen, now;
+	uint64_t expect = DRTM_FREE, seen, now;
 
 	for (unsigned i = 0; i < DRTM_ASKS; i++) {
-		int err = vb_lock_change(me, c, expect, self, &seen);
+		int err = vb_owner_take(me, c, expect, &seen);
 
-		if (vb_unlikely(err != 0))
+		if (vb_likely(err != -EAGAIN) || seen & DRTM_OWNED || seen == DRTM_FREE)
 			return err;
-		if (seen == expect || seen == self)
-			return vb_lock_grant(c, VB_FOREVER_NS, 0);
-		if (seen & DRTM_OWNED || seen == DRTM_FREE)
-			return -EAGAIN;
 		err = common_now(me, &now);
 		if (err)
 			return err;
@@ -168,9 +164,15 @@ static int try_shared(struct vb_lock_client *me, struct vb_claim *c)
 	return err ? err : -EAGAIN;
 }
 
-int drtm_try(struct vb_lock_client *me, struct vb_claim *c)
+static int ask(struct vb_lock_client *me, struct vb_claim *c)
 {
 	return c->mode == VB_SHARED ? try_shared(me, c) : try_exclusive(me, c);
+}
+
+int drtm_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	c->priv[0] = vb_owner_word(me, DRTM_OWNED);
+	return ask(me, c);
 }
 
 int drtm_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
@@ -179,8 +181,9 @@ int drtm_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_n
 	struct vb_backoff b = {.base_ns = o->backoff_base_ns, .cap_ns = o->backoff_cap_ns};
 	int err;
 
+	c->priv[0] = vb_owner_word(me, DRTM_OWNED);
 	for (;;) {
-		err = drtm_try(me, c);
+		err = ask(me, c);
 		if (err != -EAGAIN)
 			return err;
 		vb_phase(me, VB_PHASE_RT);
@@ -193,21 +196,9 @@ int drtm_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_n
 
 int drtm_release(struct vb_lock_client *me, struct vb_claim *c)
 {
-	uint64_t self = DRTM_OWNED | me->ep->self, seen, asked = me->retries;
-	int err;
-
 	if (c->mode == VB_SHARED)
 		return vb_ep_now(me->ep) < c->valid_until_ns ? 0 : -VB_ELOST;
-	err = vb_lock_change(me, c, self, DRTM_FREE, &seen);
-	if (err || seen == self)
-		return err;
-	/* Not our name: an ask whose answer was lost has freed it, or somebody broke the rules. */
-	if (me->retries != asked)
-		return 0;
-	return vb_fail(-VB_ELOST,
-		       "lock %" PRIu64 ": the word was %016" PRIx64 " when its holder %" PRIx64
-		       " gave it back; somebody wrote to the lock word",
-		       c->lock, seen, me->ep->self);
+	return vb_owner_give_back(me, c);
 }
 
 const struct vb_lock_ops vb_lock_drtm = {

@@ -386,14 +386,47 @@ static inline int vb_lock_grant(struct vb_claim *c, uint64_t valid_until_ns, uin
 	return 0;
 }
 
+/* How often an answer may be lost in a row before an outcome is left unknown. */
+#define VB_LOCK_ASKS 8
+
 /*
- * Changes the lock word from `from` to `to`, one of which names this client, and looks into lost
- * answers.  *seen is what the word held when the verb was executed for certain: `from` or, if a CAS
- * whose answer was lost did the work, `to`.  Nobody else ever writes our name, so it cannot stand
- * there for another reason.  0; -VB_EUNKNOWN: too many answers lost, or cancelled over them.
+ * After this every verb that this client has posted has landed or never will.  Whoever asks again
+ * earlier could see the word without it and then have it land behind his back.  Its end is certain,
+ * so that cancelling the task does not shorten it.
  */
-int vb_lock_change(struct vb_lock_client *me, struct vb_claim *c, uint64_t from, uint64_t to,
-		   uint64_t *seen);
+void vb_lock_let_land(struct vb_lock_client *me);
+
+/*
+ * A CAS of a word that only this client changes in this way, and whose lost answers are looked
+ * into: asked again, VB_LOCK_ASKS times in all.  *seen is what the word held when the verb was
+ * executed for certain; *unsure becomes true if an answer was lost on the way, so that an earlier
+ * ask may have done the work.  0; -VB_EUNKNOWN: all answers were lost; or another error.
+ */
+int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
+		   uint64_t *seen, bool *unsure);
+
+/*
+ * A lock word that names its owner; 0 is free.
+ *
+ *	 63   62              40 39                                     0
+ *	+----+------------------+----------------------------------------+
+ *	| f  | claim's number   | vb_peer of the owner                   |
+ *	+----+------------------+----------------------------------------+
+ *
+ * The number is there because a client may come again before it knows what became of its last claim
+ * of the lock.
+ */
+#define VB_OWNER_BITS 40
+#define VB_OWNER_FLAG (1ull << 63)
+_Static_assert(VB_PEER_CLIENT_BITS + 16 == VB_OWNER_BITS, "a name fits");
+
+/* The word of a new claim, which keeps it in priv[0]; flag: 0 or VB_OWNER_FLAG. */
+uint64_t vb_owner_word(struct vb_lock_client *me, uint64_t flag);
+/* Takes the word from `expect`, or from an earlier claim of this client.  0: granted; -EAGAIN:
+ * *seen is somebody else's; or an error. */
+int vb_owner_take(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t *seen);
+int vb_owner_give_back(struct vb_lock_client *me, struct vb_claim *c);
+
 /*
  * Truncated exponential backoff with full jitter: the nth wait is uniform in [0, min(cap, base
  * 2^n)).  Gives way to other tasks even when the wait is 0.  -ETIMEDOUT if until_ns comes first.

@@ -15,8 +15,8 @@
  *   NEXT       to the predecessor: who stands behind him    (C.next of the paper)
  *   YOURS      to the successor: the lock is his            (C.flag of the paper)
  *
- *   Promises   exclusive only, FIFO: nobody overtakes a client whose swap is done.  Does not
- * survive the death of a holder or waiter: who stands behind the dead waits for ever.
+ *   Promises   exclusive only, FIFO: nobody overtakes a client whose swap is done.  Does not survive
+ *              the death of a holder or waiter: who stands behind the dead waits for ever.
  *
  *   Departs    from the paper in what it takes to live on a network that may repeat itself.
  *              The word has the claim's number beside the client's name, and each message bears the
@@ -24,8 +24,8 @@
  *              acknowledgement was lost would otherwise be taken for one of the client's next turn
  *              with the same lock, and hand it over twice.
  *              A release that waits for NEXT gives up after `successor_wait`: the successor died
- *              between its swap and its message, and the lock is lost for good.  The paper waits
- * on. Without a native swap the fabric runs it as a CAS loop.
+ *              between its swap and its message, and the lock is lost for good.  The paper waits on.
+ *              Without a native swap the fabric runs it as a CAS loop.
  */
 #define VB_LOG_ROOM "lock"
 
@@ -122,34 +122,29 @@ static int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 static int mcs_try(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+	bool unsure = false;
 	uint64_t seen;
 	int err;
 
 	g->self = vb_handover_word(me);
 	g->next = g->prev = MCS_FREE;
-	err = vb_cas64(me->ep, c->entry, MCS_FREE, g->self, &seen);
+	err = vb_lock_change(me, c->entry, MCS_FREE, g->self, &seen, &unsure);
 	if (err)
 		return err;
-	return seen == MCS_FREE ? vb_lock_grant(c, VB_FOREVER_NS, 0) : -EAGAIN;
+	if (seen == MCS_FREE || (unsure && seen == g->self))
+		return vb_lock_grant(c, VB_FOREVER_NS, 0);
+	/* It may have been done, and somebody has enqueued behind us since. */
+	return unsure ? -VB_EUNKNOWN : -EAGAIN;
 }
 
-/*
- * Sets the word to free if we are still the last.  0: it is free.  -EAGAIN: somebody stands behind
- * us.  A lost answer is looked into once the verb has landed or never will: the word has our
- * claim's number, which nobody else writes.
- */
+/* Sets the word to free if we are still the last.  0: it is free.  -EAGAIN: somebody stands behind
+ * us. */
 static int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure)
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
 	uint64_t seen;
-	int err = vb_cas64(me->ep, c->entry, g->self, MCS_FREE, &seen);
+	int err = vb_lock_change(me, c->entry, g->self, MCS_FREE, &seen, unsure);
 
-	for (unsigned n = 1; vb_unlikely(err == -VB_EUNKNOWN) && n < VB_HANDOVER_TRIES; n++) {
-		*unsure = true;
-		vb_ep_sleep(me->ep, vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns));
-		me->retries++;
-		err = vb_cas64(me->ep, c->entry, g->self, MCS_FREE, &seen);
-	}
 	if (err)
 		return err;
 	return seen == g->self || (*unsure && seen == MCS_FREE) ? 0 : -EAGAIN;

@@ -237,15 +237,6 @@ static int nc_hear(struct vb_lock_client *me, struct vb_claim *c, uint64_t until
 
 /* ---- waiting ---- */
 
-/* A verb whose answer was lost has landed after this, or never will. */
-static void nc_let_land(struct vb_lock_client *me)
-{
-	bool shielded = vb_task_shield(true);
-
-	vb_ep_sleep(me->ep, vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns));
-	vb_task_shield(shielded);
-}
-
 /*
  * Until all readers before us have left, and `left` is 0 again: nobody touches it any more until
  * the group behind us is closed.
@@ -270,7 +261,7 @@ static int nc_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 		if (err && err != -VB_EUNKNOWN)
 			return err;
 		if (err)
-			nc_let_land(me);
+			vb_lock_let_land(me);
 		me->retries++;
 		err = vb_poll_pause(me, until_ns);
 		if (err)
@@ -325,13 +316,17 @@ static int nc_enqueue(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 	uint64_t expect = 0, seen;
 
 	for (;;) {
-		int err = vb_cas64(me->ep, c->entry, expect, nc_self(me, g), &seen);
+		bool unsure = false;
+		int err = vb_lock_change(me, c->entry, expect, nc_self(me, g), &seen, &unsure);
 
-		/* The fabric has said why; if it was done, the lock is lost. */
 		if (err)
 			return err;
-		if (seen == expect)
+		if (seen == expect || (unsure && nc_tail(seen) == nc_tail(nc_self(me, g))))
 			break;
+		/* It may have been done, and somebody has enqueued behind us since: then the lock
+		 * is lost. */
+		if (unsure)
+			return -VB_EUNKNOWN;
 		expect = seen;
 		err = vb_poll_pause(me, until_ns);
 		if (err)
@@ -382,10 +377,14 @@ int ncosed_try(struct vb_lock_client *me, struct vb_claim *c)
 
 	nc_begin(me, c);
 	if (c->mode == VB_EXCLUSIVE) {
-		err = vb_cas64(me->ep, c->entry, 0, nc_self(me, g), &seen);
+		bool unsure = false;
+
+		err = vb_lock_change(me, c->entry, 0, nc_self(me, g), &seen, &unsure);
 		if (err)
 			return err;
-		return seen == 0 ? vb_lock_grant(c, VB_FOREVER_NS, 0) : -EAGAIN;
+		if (seen == 0 || (unsure && nc_tail(seen) == nc_tail(nc_self(me, g))))
+			return vb_lock_grant(c, VB_FOREVER_NS, 0);
+		return unsure ? -VB_EUNKNOWN : -EAGAIN;
 	}
 	err = vb_read64(me->ep, c->entry, &word);
 	for (unsigned i = 0; err == 0 && i < NC_TRY_ROUNDS && nc_tail(word) == 0; i++) {
@@ -484,9 +483,8 @@ static int nc_next_reader(struct vb_claim *c, vb_peer *peer, uint32_t *number)
 
 /*
  * Lets our group open if we are the tail.  0 and *word: what it became, (0, n).  -EAGAIN: somebody
- * stands behind us.  A lost answer is looked into once the verb has landed or never will: nobody
- * but us takes our name away without leaving another.  *unsure: it may have been done although
- * somebody stands there now.
+ * stands behind us.  Nobody but us takes our name away without leaving another.  *unsure: it may have
+ * been done although somebody stands there now.
  */
 static int nc_open_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t *word,
 			 bool *unsure)
@@ -494,31 +492,20 @@ static int nc_open_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
 	uint64_t expect = nc_self(me, g) | vb_box_piled(&c->box), seen;
 
-	*unsure = false;
-	for (unsigned lost = 0; lost < NC_SENDS;) {
-		int err = vb_cas64(me->ep, c->entry, expect, nc_count(expect), &seen);
+	for (;;) {
+		int err;
 
-		if (err && err != -VB_EUNKNOWN)
+		*unsure = false;
+		*word = nc_count(expect);
+		err = vb_lock_change(me, c->entry, expect, *word, &seen, unsure);
+		if (err || seen == expect)
 			return err;
-		if (err) {
-			*unsure = true;
-			*word = nc_count(expect);
-			lost++;
-			nc_let_land(me);
-			continue;
-		}
-		if (seen == expect) {
-			*word = nc_count(expect);
-			return 0;
-		}
 		if (nc_tail(seen) != nc_tail(expect))
 			return *unsure && nc_tail(seen) == 0 ? 0 : -EAGAIN;
 		/* More readers have come; what was asked before has not been done. */
-		*unsure = false;
 		expect = seen;
 		me->retries++;
 	}
-	return -VB_EUNKNOWN;
 }
 
 /* GRANTs to as many of our group as have registered by now, `most` at most; how many, or -error. */

@@ -23,13 +23,15 @@
  *              4095 nodes, checked when the space is opened) and the lower 20 of the client number.
  *              Endpoints alive at a time have different lower bits; what is dropped belongs to the
  *              incarnation and would only tell a dead owner from his late successor in the slot.
- *              Release of the exclusive lock is an FAA that takes the owner away: the lower half
- * may be moving under readers who try and back out, so that a CAS could fail for ever. A reader who
- * found an owner looks with READs until the owner is gone ("continuously checking the exclusive
- * portion", seed 000 section 7) and only then counts himself in again: his +1 and -1 would keep the
- * word from being all zero. A lost answer to an exclusive request or release is looked into as in
- * cas.c; one to a shared cannot be: counts have no names, the outcome stays unknown and the lock
- * may be lost to writers.
+ *              Release of the exclusive lock is an FAA that takes the owner away: the lower half may
+ *              be moving under readers who try and back out, so that a CAS could fail for ever.
+ *              A reader who found an owner looks with READs until the owner is gone ("continuously
+ *              checking the exclusive portion", seed 000 section 7) and only then counts himself in
+ *              again: his +1 and -1 would keep the word from being all zero.
+ *              A lost answer to an exclusive request or release is looked into; one to a shared
+ *              cannot be: counts have no names, the outcome stays unknown and the lock may be lost
+ *              to writers.  There is no room for the number of a claim: that nothing of an earlier
+ *              one is under way is all that tells two claims of a client apart.
  */
 #define VB_LOG_ROOM "lock"
 
@@ -43,8 +45,6 @@
 #define ROF_CLIENT_BITS 20
 #define ROF_NODES_MAX   4095
 #define ROF_READERS     0xffffffffull
-/* How often an answer may be lost in a row before the outcome is left unknown. */
-#define ROF_ASKS 8
 
 _Static_assert(ROF_CLIENT_BITS + 12 == 64 - ROF_OWNER_SHIFT, "the owner fills the upper half");
 
@@ -75,16 +75,9 @@ static int rof_open(struct vb_lock_space *space)
 static int rof_try_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 {
 	uint64_t self = rof_owner(me), seen;
-	int err = vb_cas64(me->ep, c->entry, 0, self, &seen);
+	bool unsure = false;
+	int err = vb_lock_change(me, c->entry, 0, self, &seen, &unsure);
 
-	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && asks < ROF_ASKS; asks++) {
-		/* It may still land, until the bound has passed; then our name is there or not. */
-		if (vb_ep_sleep(me->ep, vb_lock_stretch(me->space,
-							me->ep->fabric->caps.verb_bound_ns)) != 0)
-			break;
-		me->retries++;
-		err = vb_cas64(me->ep, c->entry, 0, self, &seen);
-	}
 	if (vb_unlikely(err != 0))
 		return err;
 	if (seen == 0 || (seen & ~ROF_READERS) == self)
@@ -160,10 +153,10 @@ static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 	uint64_t self = shared ? 1 : rof_owner(me), seen;
 	int err = vb_faa64(me->ep, c->entry, 0 - self, &seen);
 
-	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && !shared && asks < ROF_ASKS;
+	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && !shared && asks < VB_LOCK_ASKS;
 	     asks++) {
-		/* Once it has landed or never will, our name is gone or still there. */
-		vb_ep_sleep(me->ep, vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns));
+		/* Then our name is gone or still there, and no second subtraction is under way. */
+		vb_lock_let_land(me);
 		me->retries++;
 		err = vb_read64(me->ep, c->entry, &seen);
 		if (err == 0 && (seen & ~ROF_READERS) != self)

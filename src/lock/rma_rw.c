@@ -342,6 +342,7 @@ static int leave_root(struct vb_lock_client *me, struct vb_claim *c, bool reader
 	const struct rw_claim *p = vb_claim_as(struct rw_claim, c);
 	struct rw_yours m = {.writers = p->writers + 1};
 	uint64_t successor, seen;
+	bool unsure = false;
 	int err;
 
 	if (!has_root(me))
@@ -352,8 +353,9 @@ static int leave_root(struct vb_lock_client *me, struct vb_claim *c, bool reader
 		err = rw_unbar(me, c);
 	}
 	if (err == 0 && successor == VB_HANDOVER_NOBODY) {
-		err = vb_cas64(me->ep, rw_root(c), rw_group_of(me) + 1, 0, &seen);
-		if (err || seen == rw_group_of(me) + 1)
+		err = vb_lock_change(me, rw_root(c), rw_group_of(me) + 1, 0, &seen, &unsure);
+		/* While we have the root nobody else takes our group's name away. */
+		if (err || seen == rw_group_of(me) + 1 || (unsure && seen == 0))
 			return err;
 		err = root_successor(me, c, true, &successor);
 	}
@@ -369,12 +371,13 @@ static int leave_root(struct vb_lock_client *me, struct vb_claim *c, bool reader
 static int leave_group(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
+	bool unsure = false;
 	uint64_t seen;
 	int err;
 
 	if (p->next == VB_HANDOVER_NOBODY) {
-		err = vb_cas64(me->ep, rw_tail(c, rw_group_of(me)), p->self, 0, &seen);
-		if (err || seen == p->self)
+		err = vb_lock_change(me, rw_tail(c, rw_group_of(me)), p->self, 0, &seen, &unsure);
+		if (err || seen == p->self || (unsure && seen == 0))
 			return err;
 		err = await_next(me, c);
 		if (err)

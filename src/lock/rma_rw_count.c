@@ -237,6 +237,17 @@ int rw_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 	return 0;
 }
 
+/* All counters; a READ whose answer was lost has changed nothing. */
+static int rw_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *words)
+{
+	unsigned n = rw_options_of(me)->counters;
+	int err = vb_read(me->ep, rw_counter(me, c, 0), words, 8 * n);
+
+	for (unsigned asks = 1; err == -VB_EUNKNOWN && asks < VB_LOCK_ASKS; asks++)
+		err = vb_read(me->ep, rw_counter(me, c, 0), words, 8 * n);
+	return err;
+}
+
 /*
  * Readers who come meanwhile make a CAS fail, each of them once: all who are left out are counted
  * then. Nobody else changes a barred counter, except the readers that are still inside if a try
@@ -248,11 +259,11 @@ int rw_unbar(struct vb_lock_client *me, struct vb_claim *c)
 	uint64_t words[RW_COUNTERS_MAX];
 	struct vb_verb v[RW_COUNTERS_MAX];
 	uint8_t which[RW_COUNTERS_MAX];
-	unsigned n = o->counters;
-	int err = vb_read(me->ep, rw_counter(me, c, 0), words, 8 * n);
+	unsigned n = 0, lost = 0;
+	int err = rw_look(me, c, words);
 
-	for (unsigned i = 0; i < n; i++)
-		which[i] = (uint8_t)i;
+	for (unsigned i = 0; i < o->counters; i++)
+		which[n++] = (uint8_t)i;
 	while (err == 0 && n > 0) {
 		unsigned left = 0;
 
@@ -263,6 +274,16 @@ int rw_unbar(struct vb_lock_client *me, struct vb_claim *c)
 						.compare = {.lo = words[which[k]]},
 						.swap = {.lo = rw_next_turn(words[which[k]])}};
 		err = vb_post_wait(me->ep, v, n);
+		if (vb_unlikely(err == -VB_EUNKNOWN) && ++lost < VB_LOCK_ASKS) {
+			vb_lock_let_land(me);
+			err = rw_look(me, c, words);
+			/* The bars are ours: where there is none, it was done. */
+			for (unsigned k = 0; k < n && err == 0; k++)
+				if (words[which[k]] & RW_BAR)
+					which[left++] = which[k];
+			n = left;
+			continue;
+		}
 		for (unsigned k = 0; k < n && err == 0; k++) {
 			if (v[k].old.lo == words[which[k]])
 				continue;

@@ -3,7 +3,10 @@
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"
 
+#include <inttypes.h>
 #include <sched.h>
+
+#include "base/log.h"
 
 const char *const vb_phase_names[VB_PHASE_COUNT] = {"IA", "RT", "NP", "WP", "WR", "WW", "NS"};
 
@@ -36,25 +39,74 @@ int vb_backoff_wait(struct vb_lock_client *me, struct vb_backoff *b, uint64_t un
 	return wake >= until_ns ? -ETIMEDOUT : 0;
 }
 
-/* How often an answer may be lost in a row before the outcome is left unknown. */
-#define CHANGE_ASKS 8
-
-int vb_lock_change(struct vb_lock_client *me, struct vb_claim *c, uint64_t from, uint64_t to,
-		   uint64_t *seen)
+void vb_lock_let_land(struct vb_lock_client *me)
 {
-	int err = vb_cas64(me->ep, c->entry, from, to, seen);
+	bool shielded = vb_task_shield(true);
 
-	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && asks < CHANGE_ASKS; asks++) {
-		uint64_t bound = vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns);
+	vb_ep_sleep(me->ep, vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns));
+	vb_task_shield(shielded);
+}
 
-		/* The lost verb may still be on its way.  Asking before the bound could see the
-		 * word without it and then have it land behind our back. */
-		if (vb_ep_sleep(me->ep, bound) != 0)
-			break;
+int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
+		   uint64_t *seen, bool *unsure)
+{
+	int err = vb_cas64(me->ep, word, from, to, seen);
+
+	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && asks < VB_LOCK_ASKS; asks++) {
+		*unsure = true;
+		vb_lock_let_land(me);
 		me->retries++;
-		err = vb_cas64(me->ep, c->entry, from, to, seen);
+		err = vb_cas64(me->ep, word, from, to, seen);
 	}
 	return err;
+}
+
+/* ---- words that name their owner ---- */
+
+#define OWNER_MASK ((1ull << VB_OWNER_BITS) - 1)
+/* One CAS shows what is there, one more takes over what an earlier claim of ours has left. */
+#define OWN_ASKS 2
+
+uint64_t vb_owner_word(struct vb_lock_client *me, uint64_t flag)
+{
+	return flag | (++me->mail.next_request << VB_OWNER_BITS & ~VB_OWNER_FLAG) | me->ep->self;
+}
+
+int vb_owner_take(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t *seen)
+{
+	const uint64_t self = c->priv[0];
+
+	for (unsigned i = 0; i < OWN_ASKS; i++) {
+		bool unsure = false;
+		int err = vb_lock_change(me, c->entry, expect, self, seen, &unsure);
+
+		if (vb_unlikely(err != 0))
+			return err;
+		if (*seen == expect || *seen == self)
+			return vb_lock_grant(c, VB_FOREVER_NS, 0);
+		/* Ours, but another claim's, whose end was never known.  A client has one claim of
+		 * a lock at a time, and what it posted for that one has landed. */
+		if (vb_likely(((*seen ^ self) & (OWNER_MASK | VB_OWNER_FLAG)) != 0))
+			return -EAGAIN;
+		expect = *seen;
+	}
+	return -EAGAIN;
+}
+
+int vb_owner_give_back(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const uint64_t self = c->priv[0];
+	bool unsure = false;
+	uint64_t seen;
+	int err = vb_lock_change(me, c->entry, self, 0, &seen, &unsure);
+
+	/* Not our name: an ask whose answer was lost has freed it, or somebody broke the rules. */
+	if (err || seen == self || unsure)
+		return err;
+	return vb_fail(-VB_ELOST,
+		       "lock %" PRIu64 ": the word was %016" PRIx64 " when its holder %016" PRIx64
+		       " gave it back; somebody wrote to the lock word",
+		       c->lock, seen, self);
 }
 
 /* Polls after which a thread offers its core to other threads. With at least as many cores as

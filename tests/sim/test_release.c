@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Releases and requests whose answers are lost, of holders that are cancelled and of holders that
+ * are not.  A verb whose answer was lost may land long after its sender was told, and its sender may
+ * be back by then: it must not take a lock away, or leave one behind.
+ */
+#include "sim_test.h"
+
+#include <errno.h>
+
+#include "base/log.h"
+#include "lock/lock.h"
+
+#define SEEDS 40
+
+static const struct vb_sim_faults none, lose = {.lose = 1.0}, early = {.early = 1.0};
+
+struct story {
+	const char *lock;
+	enum vb_mode mode;
+	const struct vb_sim_faults *faults;
+	uint64_t faults_ns; /* how long they last */
+	bool cancelled;
+	struct vb_fabric *f;
+	struct vb_lock_space *space;
+	struct vb_lock_client *holder, *next;
+	struct vb_task *holds;
+	bool held;
+	int released, got;
+};
+
+static void story_open(struct story *s, uint64_t seed)
+{
+	const struct vb_lock_space_params p = {.lock = s->lock, .locks = 8};
+
+	s->f = cluster("profile=cx5", 3, seed);
+	assert_int_equal(vb_lock_space_open(s->f, &p, &s->space), 0);
+	assert_int_equal(vb_lock_client_open(s->space, 1, &s->holder), 0);
+	assert_int_equal(vb_lock_client_open(s->space, 2, &s->next), 0);
+	s->held = false;
+	s->released = s->got = -1;
+}
+
+static void story_close(struct story *s)
+{
+	vb_sched_kill_all(vb_sched_self());
+	vb_lock_client_bury(s->holder);
+	vb_lock_client_bury(s->next);
+	vb_lock_space_close(s->space);
+	vb_fabric_close(s->f);
+	vb_sched_destroy(vb_sched_self());
+}
+
+static void run_for(uint64_t ns)
+{
+	(void)vb_sched_run(vb_sched_self(), NULL, now() + ns);
+}
+
+static void heals(void *arg)
+{
+	struct story *s = arg;
+
+	vb_task_sleep_until(now() + s->faults_ns);
+	vb_sim_set_faults(s->f, &none);
+}
+
+static void holds(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(s->holder, 3, s->mode, VB_FOREVER_NS, &g), 0);
+	s->held = true;
+	vb_ep_sleep(s->holder->ep, 10000000); /* ends at once where it is cancelled */
+	vb_sim_set_faults(s->f, s->faults);
+	spawn(heals, s);
+	s->released = vb_lock_release(s->holder, &g);
+}
+
+static void comes_next(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	s->got = vb_lock_acquire(s->next, 3, VB_EXCLUSIVE, 1000000000, &g);
+	if (s->got == 0)
+		s->got = vb_lock_release(s->next, &g);
+}
+
+/* The network is ill for a moment at the release and well again: nobody may notice. */
+static void one_release(struct story *s, uint64_t seed)
+{
+	char said[4096];
+
+	story_open(s, seed);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_task_spawn(vb_sched_self(), holds, s, NULL, &s->holds), 0);
+	run_for(1000000);
+	assert_true(s->held);
+	if (s->cancelled)
+		vb_task_cancel(s->holds);
+	run_for(400000000);
+	spawn(comes_next, s);
+	run_for(2000000000);
+	vb_log_capture_end();
+	if (s->released != 0 || s->got != 0)
+		fail_msg("%s, %s, seed %llu: released %d, the next one %d\n%s", s->lock,
+			 s->cancelled ? "cancelled" : "not cancelled", (unsigned long long)seed,
+			 s->released, s->got, said);
+	story_close(s);
+}
+
+static void releases_of(const char *lock, enum vb_mode mode)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		struct story s = {
+			.lock = lock,
+			.mode = mode,
+			.faults = i & 1 ? &early : &lose,
+			.faults_ns = 5000,
+			.cancelled = i & 2,
+		};
+
+		for (uint64_t seed = 1; seed <= SEEDS; seed++)
+			one_release(&s, seed);
+	}
+}
+
+static void test_releases(void **state)
+{
+	releases_of("cas", VB_EXCLUSIVE);
+	releases_of("cas-backoff", VB_EXCLUSIVE);
+	releases_of("drtm", VB_EXCLUSIVE);
+	releases_of("retry-on-fail", VB_EXCLUSIVE);
+	releases_of("mcs", VB_EXCLUSIVE);
+	releases_of("ncosed", VB_EXCLUSIVE);
+	releases_of("rma-rw", VB_EXCLUSIVE);
+}
+
+/* ---- the same client comes again ---- */
+
+/*
+ * All answers of a release are lost, so that its outcome stays unknown; the same client asks again
+ * at once, is granted, and holds.  Nothing of the release may land any more.
+ */
+static void returns(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(s->holder, 3, s->mode, VB_FOREVER_NS, &g), 0);
+	vb_sim_set_faults(s->f, s->faults);
+	s->released = vb_lock_release(s->holder, &g);
+	vb_sim_set_faults(s->f, &none);
+	assert_int_equal(s->released, -VB_EUNKNOWN);
+	assert_int_equal(vb_lock_acquire(s->holder, 3, s->mode, VB_FOREVER_NS, &g), 0);
+	s->held = true;
+	assert_int_equal(vb_ep_sleep(s->holder->ep, 2000000000), 0);
+	s->held = false;
+	assert_int_equal(vb_lock_release(s->holder, &g), 0);
+}
+
+static void intrudes(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(vb_ep_sleep(s->next->ep, 10000000), 0);
+		s->got = vb_lock_try(s->next, 3, VB_EXCLUSIVE, &g);
+		if (s->got == 0 && s->held)
+			fail_msg("%s: two holders", s->lock);
+		assert_int_equal(s->got, s->held ? -EAGAIN : s->got);
+		if (s->got == 0)
+			return;
+	}
+}
+
+static void returns_to(const char *lock)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct story s = {.lock = lock, .mode = VB_EXCLUSIVE, .faults = i ? &early : &lose};
+		char said[4096];
+
+		for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+			story_open(&s, seed);
+			vb_log_capture_begin(said, sizeof(said));
+			spawn(returns, &s);
+			run_for(1000000);
+			while (!s.held)
+				run_for(1000);
+			spawn(intrudes, &s);
+			run_for(5000000000);
+			vb_log_capture_end();
+			assert_false(s.held);
+			assert_int_equal(s.released, -VB_EUNKNOWN);
+			story_close(&s);
+		}
+	}
+}
+
+static void test_returns(void **state)
+{
+	returns_to("cas");
+	returns_to("drtm");
+	returns_to("retry-on-fail");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_releases),
+		cmocka_unit_test(test_returns),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
