@@ -75,8 +75,23 @@ static int open_client(struct slot *s)
 		return err;
 	}
 	s->client->index = s->index;
+	s->client->mail.next_request = d->claims_from;
 	vb_sim_ep_mortal(s->client->ep, !s->x->live);
 	return 0;
+}
+
+/* Where nobody died, was late, or lost an answer there is nothing to recover: whoever does throws
+ * out clients that are well. */
+static void judge_recoveries(struct slot *s, const struct vb_lock_client *me)
+{
+	char text[128];
+
+	if (!survives(s->x) || !s->x->d->orderly || me->recoveries == 0)
+		return;
+	snprintf(text, sizeof(text),
+		 "has recovered locks %" PRIu64 " times although nothing was wrong",
+		 me->recoveries);
+	vb_audit_violation(s->x->audit, VB_AUDIT_NEEDLESS_RECOVERY, s->index, s->asks_lock, text);
 }
 
 static void end_life(struct slot *s, enum life_end end)
@@ -106,6 +121,7 @@ static void life_body(void *arg)
 		if (explore_cycle(s, me) && s->cycles % BURST == 0)
 			meet(x);
 	if (x->err == 0) {
+		judge_recoveries(s, me);
 		vb_lock_client_close(me);
 		s->client = NULL;
 	}
@@ -235,7 +251,7 @@ static int open_space(struct explore *x)
 		.clients = d->clients,
 		.ops = x->ops,
 		.fencing = d->fencing,
-		.bypass = d->orderly,
+		.bypass = d->orderly && !d->loses,
 	};
 	int err = vb_lock_space_open(x->fabric, &p, &x->space);
 
@@ -244,6 +260,7 @@ static int open_space(struct explore *x)
 		err = vb_audit_open(&a, &x->audit);
 	if (err)
 		return err;
+	explore_wrap(x);
 	x->space->watch = vb_audit_watch(x->audit);
 	for (unsigned node = 0; node < d->servers; node++) {
 		for (unsigned w = 0; w < d->workers && err == 0; w++) {
@@ -348,20 +365,36 @@ static void heal(struct explore *x)
 	}
 }
 
+/* Somebody may wait for ever, and may do so: for a lock that is lost, or that a place left behind in
+ * its queue has lost without anybody hearing of it. */
+static bool may_be_lost(const struct explore *x)
+{
+	bool leaves_husks = (x->ops->caps & VB_LOCK_MESSAGES) != 0 &&
+			    (x->d->p_timeout > 0 || x->d->cancel_every_ns != 0);
+
+	return x->forsaken != 0 || (x->d->loses && leaves_husks);
+}
+
 static void run_phases(struct explore *x)
 {
 	uint64_t begin = vb_sched_now(x->sched);
 	int err = vb_sched_run(x->sched, &x->all_safe, begin + x->d->safety_ns);
 
 	begin = vb_sched_now(x->sched);
+	if (may_be_lost(x))
+		return;
 	heal(x);
 	if (err == -EDEADLK) {
 		tell_stuck(x, begin, err);
 		return;
 	}
 	err = vb_sched_run(x->sched, NULL, begin + x->d->liveness_ns);
-	if (err && x->err == 0)
+	/* A verb that was under way when the faults ended may have been lost all the same. */
+	if (err && x->err == 0 && x->forsaken == 0)
 		tell_stuck(x, begin, err);
+	for (unsigned i = 0; i < x->d->clients; i++)
+		if (x->slots[i].client != NULL)
+			judge_recoveries(&x->slots[i], x->slots[i].client);
 }
 
 static int keep_stories(struct explore *x)

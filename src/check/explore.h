@@ -18,7 +18,9 @@
  * without intention modes, is held so and upgraded.
  *
  * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
- * death, lost answers, partitions and pauses above a lease.
+ * death, partitions and pauses above a lease.  All meet lost answers.  A lock that survives nobody may
+ * be lost by an outcome that stays unknown, and nobody is called stuck then; but never have two
+ * holders.
  */
 #ifndef VB_CHECK_EXPLORE_H
 #define VB_CHECK_EXPLORE_H
@@ -37,6 +39,10 @@ struct vb_explore_draw {
 	unsigned clients, locks, servers, client_nodes, workers;
 	bool colocated; /* clients on the servers' nodes too */
 	bool orderly;   /* nothing that a lease lock must recover from: bypass is judged */
+	bool loses; /* answers are lost although the lock survives nobody: what is unknown then may be
+		     * lost for good */
+	uint32_t near_wrap; /* counters begin up to so many steps before they come round; 0: at 0 */
+	uint64_t claims_from; /* ... and the numbers of clients' claims behind this */
 	bool fencing;
 	uint64_t bound_ns; /* of a verb */
 	uint64_t lease_ns;

@@ -20,6 +20,14 @@ void explore_go_wrong(struct slot *s, const char *call, int err)
 	x->all_safe = true;
 }
 
+/* The outcome is unknown.  Where nobody mends it that may be the end of the lock. */
+static void forsake(struct slot *s, uint64_t lock)
+{
+	s->x->murky = true;
+	if (!survives(s->x))
+		s->x->forsaken |= 1u << lock;
+}
+
 /* Was that a possible answer?  Granted only with 0. */
 static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 {
@@ -47,7 +55,7 @@ static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 	case VB_EUNKNOWN:
 	case VB_EPEERGONE:
 		r->unknown++;
-		s->x->murky = true;
+		forsake(s, s->asks_lock);
 		if (lossy(s->x))
 			return true;
 		break;
@@ -171,12 +179,15 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 
 static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
+	const uint64_t lock = g->lock;
 	int err = vb_lock_release(me, g);
 
 	stay_alive(me);
 	s->x->murky |= err != 0;
 	if (err == 0 || err == -VB_ELOST)
 		return;
+	s->x->result->unknown++;
+	forsake(s, lock);
 	if ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && lossy(s->x))
 		return;
 	explore_go_wrong(s, "vb_lock_release", err);

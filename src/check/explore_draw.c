@@ -16,6 +16,9 @@
 /* What came later has a stream of its own, so that the seeds of other locks stay what they were. */
 #define MODES_STREAM  0x6d6f6465
 #define LEASES_STREAM 0x6c656173
+#define LOSS_STREAM   0x6c6f7373
+#define WRAP_STREAM   0x72616c6c
+#define PAUSE_STREAM  0x70617573
 
 /* Nothing here makes a lease run out or an answer go missing. */
 static void draw_mild_faults(struct vb_rng *r, struct vb_explore_draw *d)
@@ -139,6 +142,8 @@ static const struct {
 	{"t_l", {"0", "1", "3"}},
 	{"t_r", {"1", "2", "5"}},
 	{"t_w", {"1", "2", "5"}},
+	{"max_writers", {"1", "2", "5"}},
+	{"omega", {"0ns", "100ns", "1us"}},
 };
 
 static void draw_small_options(const struct vb_lock_ops *ops, struct vb_rng *r,
@@ -256,6 +261,53 @@ static void draw_extras(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	}
 }
 
+/* Answers that never come, and such that are given up long before their verb takes effect. */
+static void draw_losses(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double rare[] = {0.0005, 0.002, 0.01};
+	bool is_frail = !(ops->caps & VB_LOCK_SURVIVES);
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, LOSS_STREAM);
+	if ((!is_frail && d->orderly) || !vb_rng_chance(&r, 0.4))
+		return;
+	d->faults.early = vb_draw_one_of(&r, rare, 3);
+	if (!is_frail)
+		return;
+	d->loses = true;
+	d->faults.lose = vb_draw_one_of(&r, rare, 3);
+	/* Nobody hears of what a place left behind has lost: without them everything can be
+	 * judged. */
+	if ((ops->caps & VB_LOCK_MESSAGES) && vb_rng_chance(&r, 0.5)) {
+		d->p_timeout = 0;
+		d->cancel_every_ns = 0;
+	}
+}
+
+/* Counters and numbers that come round in the middle of the run. */
+static void draw_wraps(struct vb_explore_draw *d)
+{
+	static const uint64_t wraps[] = {1ull << 7, 1ull << 23, 1ull << 24, 1ull << 32};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, WRAP_STREAM);
+	if (!vb_rng_chance(&r, 1.0 / 3))
+		return;
+	d->near_wrap = (uint32_t)vb_draw_spread(&r, 4, 6);
+	d->claims_from = wraps[vb_rng_below(&r, 4)] - 1 - vb_rng_below(&r, 40);
+}
+
+/* Longer than any recovery takes: who comes back finds others in his place, served and gone. */
+static void draw_long_pauses(struct vb_explore_draw *d)
+{
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, PAUSE_STREAM);
+	if (d->orderly || d->faults.pause == 0 || !vb_rng_chance(&r, 0.3))
+		return;
+	d->faults.pause_max_ns = vb_draw_between(&r, 4 * d->lease_ns, 14 * d->lease_ns * d->leases);
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
@@ -301,6 +353,9 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_small_options(ops, &r, d);
 	draw_extras(ops, d);
 	draw_modes(ops, d);
+	draw_losses(ops, d);
+	draw_wraps(d);
+	draw_long_pauses(d);
 	draw_bounds(ops, d);
 }
 
@@ -325,6 +380,8 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "timeout", d->p_timeout, 0);
 	vb_draw_tell_chance(to, "two locks", d->p_two, 0);
 	vb_draw_tell_chance(to, "long holds", d->p_long, 0);
+	if (d->near_wrap > 0)
+		fprintf(to, ", counters up to %u steps before they come round", d->near_wrap);
 	if (d->all_modes)
 		fprintf(to, ", all modes");
 	if (d->any_order)

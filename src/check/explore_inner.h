@@ -50,6 +50,7 @@ struct explore {
 	bool all_safe;            /* every slot has done its attempts, or gone wrong */
 	unsigned n_met, meetings; /* at the present meeting; meetings so far */
 	bool live;                /* the liveness phase has begun */
+	uint32_t forsaken;        /* bit i: lock i may be lost for good, and may be so */
 	bool murky;               /* a grant may have outlived its client's transaction */
 	int err;                  /* a call returned what it may not */
 	struct slot slots[VB_EXPLORE_CLIENTS_MAX];
@@ -57,7 +58,12 @@ struct explore {
 
 static inline bool lossy(const struct explore *x)
 {
-	return !x->d->orderly;
+	return !x->d->orderly || x->d->loses;
+}
+
+static inline bool survives(const struct explore *x)
+{
+	return (x->ops->caps & VB_LOCK_SURVIVES) != 0;
 }
 
 /* The dead do nothing more, not even what needs no verb. */
@@ -67,6 +73,8 @@ static inline void stay_alive(const struct vb_lock_client *me)
 		vb_task_die();
 }
 
+/* Entries that are about to come round (explore_wrap.c). */
+void explore_wrap(struct explore *x);
 /* A call returned what it may not: ends the run. */
 void explore_go_wrong(struct slot *s, const char *call, int err);
 /* One of the attempts of the first phase, in which everything may fail. */

@@ -17,9 +17,7 @@
  * anything larger may be torn at those boundaries.  Nothing is promised between a WRITE (or a CPU
  * store) and an atomic on the same word.  What is bounded: a posted verb takes effect within
  * caps.verb_bound_ns of its posting or never, and completes (perhaps with an error) in bounded
- * time; a peer that died does not hang its callers.  A verb that completes with -VB_EUNKNOWN may take
- * effect after that, until its bound has passed, and what is posted in between is not ordered with
- * it.
+ * time; a peer that died does not hang its callers.  After -VB_EUNKNOWN it may still land, too.
  */
 #ifndef VB_FABRIC_FABRIC_H
 #define VB_FABRIC_FABRIC_H

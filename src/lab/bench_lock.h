@@ -152,7 +152,7 @@ struct vb_bench_txns {
 /* Counters of a client at one moment; two of them make what was spent in between. */
 struct vb_bench_meter {
 	uint64_t verbs[VB_OP_COUNT];
-	uint64_t retries, lost, recoveries;
+	uint64_t retries, lost, recoveries, untold;
 };
 
 /* One per worker thread, which alone writes it. */

@@ -134,6 +134,9 @@ static void put_notes(FILE *to, const struct vb_bench_result *r)
 	if (r->tally->spent.recoveries != 0 || r->tally->spent.lost != 0)
 		fprintf(to, "    recoveries %" PRIu64 ", grants lost %" PRIu64 "\n",
 			r->tally->spent.recoveries, r->tally->spent.lost);
+	if (r->tally->spent.untold != 0)
+		fprintf(to, "    handovers that could not be sent %" PRIu64 "\n",
+			r->tally->spent.untold);
 	if (r->tally->uncertain != 0)
 		fprintf(to, "    answers lost %" PRIu64 "%s\n", r->tally->uncertain,
 			r->ops->caps & VB_LOCK_SURVIVES
@@ -484,6 +487,7 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 			    timed ? breakdown_by_call_json(&t->timing) : json_null());
 	json_object_set_new(j, "audit", audit_json(r));
 	json_object_set_new(j, "recoveries", json_integer((json_int_t)t->spent.recoveries));
+	json_object_set_new(j, "untold", json_integer((json_int_t)t->spent.untold));
 	json_object_set_new(j, "lost", json_integer((json_int_t)t->spent.lost));
 	json_object_set_new(j, "answers_lost", json_integer((json_int_t)t->uncertain));
 	json_object_set_new(j, "skipped_releases", json_integer((json_int_t)t->skipped));

@@ -120,6 +120,7 @@ void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter
 	out->retries = c->retries;
 	out->lost = c->lost;
 	out->recoveries = c->recoveries;
+	out->untold = c->untold;
 }
 
 void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m)
@@ -129,6 +130,7 @@ void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter
 	into->retries += m->retries;
 	into->lost += m->lost;
 	into->recoveries += m->recoveries;
+	into->untold += m->untold;
 }
 
 void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_meter *m)
@@ -138,6 +140,7 @@ void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_
 	from->retries -= m->retries;
 	from->lost -= m->lost;
 	from->recoveries -= m->recoveries;
+	from->untold -= m->untold;
 }
 
 void vb_bench_tally_init(struct vb_bench_tally *t)

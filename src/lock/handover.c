@@ -20,27 +20,29 @@ static inline uint32_t stamp(uint64_t word)
 	return (uint32_t)(word << (32 - NUMBER_BITS));
 }
 
-uint64_t vb_handover_word(struct vb_lock_client *me)
+uint64_t vb_handover_word(struct vb_lock_client *me, bool numberless)
 {
-	return me->ep->self << NUMBER_BITS | (++me->mail.next_request & NUMBER_MASK);
+	uint64_t number = numberless ? 0 : ++me->mail.next_request & NUMBER_MASK;
+
+	return me->ep->self << NUMBER_BITS | number;
 }
 
-int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
-		     const void *data, uint16_t len, uint64_t until_ns)
+int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
+		     uint8_t *again, unsigned answer, uint64_t until_ns)
 {
-	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = len, .imm = stamp(to)};
-	vb_peer peer = to >> NUMBER_BITS;
-	int err;
+	int err = 0;
 
-	memcpy(m.data, data, len);
-	for (unsigned n = 0; n < VB_HANDOVER_TRIES; n++) {
+	for (unsigned n = 0; n < VB_LOCK_ASKS;) {
 		bool shielded;
 
-		err = vb_send_wait(me->ep, peer, &m);
+		err = vb_send_wait(me->ep, to, m);
 		if (err == 0)
 			return 0;
-		if (err != -VB_EUNKNOWN && !vb_peer_alive(me->ep->fabric, peer))
+		if (err != -VB_EUNKNOWN && !vb_peer_alive(me->ep->fabric, to))
 			break;
+		if (err == -VB_EUNKNOWN && again != NULL)
+			*again = 1;
+		n += err == -VB_EUNKNOWN || until_ns == VB_FOREVER;
 		if (vb_ep_now(me->ep) >= until_ns)
 			return -ETIMEDOUT;
 		/* What the fabric could not do for now may be over soon.  The message must get
@@ -48,12 +50,24 @@ int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to,
 		shielded = vb_task_shield(true);
 		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + PAUSE_NS);
 		vb_task_shield(shielded);
+		vb_mail_sort(&me->mail);
+		if (c->box.full & answer)
+			return 0;
 		me->retries++;
 	}
 	return vb_fail(err,
 		       "lock %" PRIu64 ": its queue is broken, client %" PRIx64
 		       " cannot be told (%s)",
-		       c->lock, peer, vb_strerror(err));
+		       c->lock, to, vb_strerror(err));
+}
+
+int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
+		     const void *data, uint16_t len, uint64_t until_ns)
+{
+	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = len, .imm = stamp(to)};
+
+	memcpy(m.data, data, len);
+	return vb_handover_send(me, c, to >> NUMBER_BITS, &m, NULL, 0, until_ns);
 }
 
 /* A copy meant for an earlier claim of ours is dropped. */

@@ -19,11 +19,18 @@
 #include "lock/lock.h"
 
 #define VB_HANDOVER_NOBODY 0ull
-/* How often something whose outcome is unknown is done again. */
-#define VB_HANDOVER_TRIES 8
 
-/* The word of a new claim. */
-uint64_t vb_handover_word(struct vb_lock_client *me);
+/* The word of a new claim.  numberless: of a planted bug. */
+uint64_t vb_handover_word(struct vb_lock_client *me, bool numberless);
+
+/*
+ * Sends a message to a client in this lock's queue until it is certain that it has arrived.  What may
+ * have arrived is sent again after the bound, marked (*again, a byte of it; NULL: nowhere); not where
+ * the answer is here already (`answer`: its slots in the claim's box).  A client that is there but has
+ * no room is tried until until_ns, or VB_LOCK_ASKS times if that is VB_FOREVER.  Results as below.
+ */
+int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
+		     uint8_t *again, unsigned answer, uint64_t until_ns);
 
 /*
  * Tells another claim of this lock; len bytes, at most VB_MSG_DATA.  0; -ETIMEDOUT: not yet; or

@@ -267,6 +267,7 @@ struct vb_lock_client {
 	uint64_t retries;    /* verbs that repeated an attempt */
 	uint64_t lost;       /* grants that turned out lost, or tickets given up */
 	uint64_t recoveries; /* resets this client has done or asked for */
+	uint64_t untold;     /* messages that could not be sent: each may cost a recovery */
 	unsigned polls;      /* consecutive, see vb_poll_pause */
 	unsigned husks;
 	struct vb_lock_timing *timing; /* NULL: not kept */

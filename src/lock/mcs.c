@@ -34,16 +34,13 @@
 
 #include "base/log.h"
 #include "lock/handover.h"
+#include "lock/mcs.h"
 
 #define MCS_FREE VB_HANDOVER_NOBODY
 
 enum mcs_tag { MCS_NEXT = 1, MCS_YOURS = 2 };
 
-struct mcs_options {
-	uint64_t successor_wait;
-};
-
-static const struct vb_opt mcs_options[] = {
+const struct vb_opt mcs_option_table[] = {
 	VB_OPT_TIME(
 		struct mcs_options, successor_wait, "successor_wait", "1s", 1000000,
 		3600ull * 1000000000,
@@ -74,7 +71,15 @@ static int mcs_hear(struct vb_lock_client *me, struct vb_claim *c, enum mcs_tag 
 	return vb_handover_hear(me, c, self, tag, from, sizeof(*from), until_ns);
 }
 
-static int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+static void mcs_begin(struct vb_lock_client *me, struct mcs_claim *g)
+{
+	const struct mcs_options *o = me->space->options;
+
+	g->self = vb_handover_word(me, o->numberless);
+	g->next = g->prev = MCS_FREE;
+}
+
+int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
 	uint64_t from;
@@ -96,14 +101,13 @@ static int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 	return vb_lock_grant(c, VB_FOREVER_NS, 0);
 }
 
-static int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
 	uint64_t prev;
 	int err;
 
-	g->self = vb_handover_word(me);
-	g->next = g->prev = MCS_FREE;
+	mcs_begin(me, g);
 	err = vb_swap64(me->ep, c->entry, g->self, &prev);
 	if (err)
 		return err; /* the fabric has said why; if it was done, prev is lost and so is the
@@ -119,15 +123,14 @@ static int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 	return mcs_resume(me, c, until_ns);
 }
 
-static int mcs_try(struct vb_lock_client *me, struct vb_claim *c)
+int mcs_try(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
 	bool unsure = false;
 	uint64_t seen;
 	int err;
 
-	g->self = vb_handover_word(me);
-	g->next = g->prev = MCS_FREE;
+	mcs_begin(me, g);
 	err = vb_lock_change(me, c->entry, MCS_FREE, g->self, &seen, &unsure);
 	if (err)
 		return err;
@@ -150,7 +153,7 @@ static int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure
 	return seen == g->self || (*unsure && seen == MCS_FREE) ? 0 : -EAGAIN;
 }
 
-static int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
+int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct mcs_options *o = me->space->options;
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
@@ -179,7 +182,7 @@ static int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 	return mcs_tell(me, c, g->next, MCS_YOURS, VB_FOREVER) ? -VB_EUNKNOWN : 0;
 }
 
-static unsigned mcs_bypass_bound(unsigned clients, enum vb_mode mode)
+unsigned mcs_bypass_bound(unsigned clients, enum vb_mode mode)
 {
 	return 0;
 }
@@ -188,18 +191,5 @@ const struct vb_lock_ops vb_lock_mcs = {
 	.name = "mcs",
 	.summary = "FIFO queue lock, handed over client to client",
 	.source = "seed 001, algorithm 1",
-	.caps = VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_MESSAGES,
-	.needs = VB_CAP_SEND,
-	.wishes = VB_CAP_MASKED64,
-	.portable = "the swap is a READ and CAS loop",
-	.entry_bytes = 8,
-	.options = mcs_options,
-	.options_size = sizeof(struct mcs_options),
-	.verbs_uncontended = "1 swap + 1 CAS",
-	.verbs_contended = "1 swap + 2 SEND (+ 1 CAS)",
-	.bypass_bound = mcs_bypass_bound,
-	.acquire = mcs_acquire,
-	.resume = mcs_resume,
-	.try_acquire = mcs_try,
-	.release = mcs_release,
+	MCS_LOCK,
 };

@@ -67,6 +67,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "lock/handover.h"
 
 #define NC_COUNT_BITS  17
 #define NC_COUNT_MASK  ((1ull << NC_COUNT_BITS) - 1)
@@ -75,10 +76,6 @@
 #define NC_NAME_SHIFT  (NC_COUNT_BITS + NC_NUMBER_BITS)
 /* Byte offset of `left` in the entry. */
 #define NC_LEFT 8
-/* How often a message whose delivery is unknown is sent again, and an answer asked for. */
-#define NC_SENDS 8
-/* The least time in between: a full ring needs some to drain. */
-#define NC_PAUSE_NS 100000ull
 /* GRANTs in one doorbell. */
 #define NC_GRANTS 16
 /* A reader that tries may find other readers coming and going so often. */
@@ -152,48 +149,6 @@ static uint64_t patience(const struct vb_lock_client *me)
 
 /* ---- messages ---- */
 
-/*
- * Tells another claim of this lock.  What may have arrived is sent again, after the bound, which
- * makes the receiver wary; not where the answer is here already (`answer`: its slot, 0: there is
- * none).  0;
- * -ETIMEDOUT: not yet; or what kept it from being delivered, said.
- */
-static int nc_tell(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
-		   unsigned answer, uint64_t until_ns)
-{
-	int err = 0;
-
-	for (unsigned n = 0; n < NC_SENDS;) {
-		bool shielded;
-
-		err = vb_send_wait(me->ep, to, m);
-		if (err == 0)
-			return 0;
-		if (err == -VB_EUNKNOWN) {
-			n++;
-			if (answer != 0)
-				m->data[offsetof(struct nc_hello, again)] = 1;
-		} else if (!vb_peer_alive(me->ep->fabric, to)) {
-			break;
-		}
-		/* No room there, or no way there for now.  The message must get there even if the
-		 * caller has been cancelled. */
-		shielded = vb_task_shield(true);
-		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + NC_PAUSE_NS);
-		vb_task_shield(shielded);
-		vb_mail_sort(&me->mail);
-		if (c->box.full & answer)
-			return 0;
-		if (vb_ep_now(me->ep) >= until_ns)
-			return -ETIMEDOUT;
-		me->retries++;
-	}
-	return vb_fail(err,
-		       "lock %" PRIu64 ": its queue is broken, client %" PRIx64
-		       " cannot be told (%s)",
-		       c->lock, to, vb_strerror(err));
-}
-
 /* REGISTER or SUCCESSOR. */
 static int nc_tell_prev(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
@@ -209,7 +164,9 @@ static int nc_tell_prev(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 
 	vb_phase(me, VB_PHASE_NP);
 	memcpy(m.data, &h, sizeof(h));
-	err = nc_tell(me, c, nc_peer(g->prev), &m, 1u << (shared ? NC_GRANT : NC_YOURS), until_ns);
+	err = vb_handover_send(me, c, nc_peer(g->prev), &m,
+			       &m.data[offsetof(struct nc_hello, again)],
+			       1u << (shared ? NC_GRANT : NC_YOURS), until_ns);
 	/* The husk that goes on with it does not know what has arrived. */
 	g->unsure = err == -ETIMEDOUT;
 	return err;
@@ -532,7 +489,7 @@ static int nc_grant_some(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	vb_post_wait(me->ep, verbs, n);
 	for (unsigned i = 0; i < n; i++)
 		if (verbs[i].status != 0 &&
-		    nc_tell(me, c, verbs[i].peer, &msgs[i], 0, patience(me)) != 0)
+		    vb_handover_send(me, c, verbs[i].peer, &msgs[i], NULL, 0, patience(me)) != 0)
 			err = -VB_EUNKNOWN;
 	return err ? err : (int)n;
 }
@@ -568,7 +525,7 @@ static int nc_hand_over(struct vb_lock_client *me, struct vb_claim *c, vb_peer n
 		.subject = c->entry, .tag = NC_YOURS, .imm = h->number, .len = sizeof(uint64_t)};
 
 	vb_phase(me, VB_PHASE_NS);
-	return nc_tell(me, c, next, &m, 0, patience(me)) ? -VB_EUNKNOWN : err;
+	return vb_handover_send(me, c, next, &m, NULL, 0, patience(me)) ? -VB_EUNKNOWN : err;
 }
 
 static int nc_release_exclusive(struct vb_lock_client *me, struct vb_claim *c)

@@ -266,7 +266,7 @@ int rw_resume_by(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_n
 
 static void begin_claim(struct vb_lock_client *me, struct vb_claim *c)
 {
-	*vb_claim_as(struct rw_claim, c) = (struct rw_claim){.self = vb_handover_word(me)};
+	*vb_claim_as(struct rw_claim, c) = (struct rw_claim){.self = vb_handover_word(me, false)};
 }
 
 int rw_acquire_by(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns,

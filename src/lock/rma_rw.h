@@ -149,6 +149,11 @@ int rw_reader_try(struct vb_lock_client *me, struct vb_claim *c);
 int rw_reader_release(struct vb_lock_client *me, struct vb_claim *c);
 rw_turn_fn rw_begin_turn;
 
+/* How many clients of a node may read. */
+uint64_t rw_node_bytes(const struct vb_lock_space *space);
+int rw_client_open(struct vb_lock_client *me);
+void rw_client_close(struct vb_lock_client *me);
+
 /* A writer's that has the root: bars all counters (where somebody is inside is in claim->draining),
  * waits until they are gone, and begins the readers' next turn everywhere. */
 int rw_bar(struct vb_lock_client *me, struct vb_claim *c);
@@ -180,6 +185,8 @@ extern const struct vb_opt rw_option_table[];
 	.verbs_uncontended =                                                                       \
 		"X: 2 swap + 1 WRITE + C FAA, then 2 READ + C + 2 CAS; S: 1 FAA + 1 FAA",          \
 	.verbs_contended = "X: 1 swap + 2 SEND in a group; S: 1 FAA + READs + 1 FAA",              \
-	.shape = rw_shape, .open = rw_open, .try_acquire = rw_try, .release = rw_release
+	.shape = rw_shape, .open = rw_open, .node_bytes = rw_node_bytes,                           \
+	.client_open = rw_client_open, .client_close = rw_client_close, .try_acquire = rw_try,     \
+	.release = rw_release
 
 #endif

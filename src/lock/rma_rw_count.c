@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 
@@ -102,17 +103,82 @@ int rw_reader_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 	}
 }
 
+/*
+ * ---- how many may read ----
+ *
+ * A counter has room for so many readers, wherever in its nodes they are.  Each node has its share,
+ * and a word behind the entries (on server `node mod servers`) that counts the clients which are open
+ * there.  Who finds no more than the share when it is opened may read, and so may who finds no more
+ * at a later look: all that are open then may.  Who dies stays counted, as it stays in the counters.
+ */
+struct rw_client {
+	bool may_read;
+};
+
+static vb_addr open_clients(const struct vb_lock_client *me)
+{
+	const struct vb_lock_space *s = me->space;
+	uint16_t server = me->node % s->servers;
+	uint64_t mine = (s->locks + s->servers - 1 - server) / s->servers;
+
+	return s->base[server] + mine * s->stride + 8ull * (me->node / s->servers);
+}
+
+uint64_t rw_node_bytes(const struct vb_lock_space *space)
+{
+	return 8ull * ((space->fabric->nodes + space->servers - 1u) / space->servers);
+}
+
+static uint64_t readers_most(const struct vb_lock_client *me)
+{
+	return RW_READERS_MAX / rw_options_of(me)->counter_nodes;
+}
+
+int rw_client_open(struct vb_lock_client *me)
+{
+	struct rw_client *r = calloc(1, sizeof(*r));
+	uint64_t before;
+	int err;
+
+	if (r == NULL)
+		return vb_fail(-ENOMEM, "no memory for a lock client");
+	err = vb_faa64(me->ep, open_clients(me), 1, &before);
+	if (err) {
+		free(r);
+		return err;
+	}
+	r->may_read = before < readers_most(me);
+	me->priv = r;
+	return 0;
+}
+
+void rw_client_close(struct vb_lock_client *me)
+{
+	uint64_t before;
+
+	/* What is lost here is a place that nobody gets any more. */
+	if (me->priv != NULL)
+		(void)vb_faa64(me->ep, open_clients(me), (uint64_t)-1, &before);
+}
+
 static int check_client(const struct vb_lock_client *me)
 {
-	uint64_t most = RW_READERS_MAX / rw_options_of(me)->counter_nodes;
-	uint64_t client = me->ep->self & ((1ull << VB_PEER_CLIENT_BITS) - 1);
+	struct rw_client *r = me->priv;
+	uint64_t open;
+	int err;
 
-	if (vb_likely(client < most))
+	if (vb_likely(r->may_read))
+		return 0;
+	err = vb_read64(me->ep, open_clients(me), &open);
+	if (err)
+		return err;
+	r->may_read = open <= readers_most(me);
+	if (r->may_read)
 		return 0;
 	return vb_fail(-ENOSPC,
-		       "client %" PRIu64 " of its node: rma-rw counts at most %" PRIu64
-		       " readers a node; take a smaller t_dc=",
-		       client, most);
+		       "%" PRIu64 " clients of node %u are open: rma-rw counts at most %" PRIu64
+		       " readers a node; close some, or take a smaller t_dc=",
+		       open, me->node, readers_most(me));
 }
 
 int rw_reader_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns,

@@ -55,11 +55,7 @@
 
 #include "base/log.h"
 
-struct sl_options {
-	uint64_t max_writers; /* the paper's N */
-};
-
-static const struct vb_opt sl_option_table[] = {
+const struct vb_opt sl_option_table[] = {
 	VB_OPT_SIZE(struct sl_options, max_writers, "max_writers", "16", 1, UINT32_MAX,
 		    "consecutive writers before the readers get their turn (seed 001's N)"),
 	VB_OPT_END};
@@ -115,6 +111,12 @@ static int sl_mcas(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128
 	if (posted_ns != NULL)
 		*posted_ns = vb_ep_now_early(me->ep);
 	return vb_mcas128(me->ep, c->entry, compare, compare_mask, swap, swap_mask, old);
+}
+
+/* What names us in the tail. */
+static vb_peer self_name(const struct vb_lock_client *me)
+{
+	return vb_unlikely(sl_is_plain(me->space)) ? sl_plain_name(me) : me->ep->self;
 }
 
 static uint64_t rel_add(const struct vb_lock_space *space, uint64_t rel, uint64_t n)
@@ -297,7 +299,7 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 		int err = vb_box_wait(&me->mail, &c->box, TURN_MASK, min_u64(until_ns, look_ns));
 
 		if (err == 0 && vb_box_take(&c->box, SL_HANDOVER, &msg) == 0 &&
-		    (uint16_t)msg.imm == s->gen)
+		    msg.imm == sl_stamp(me->space, s->gen))
 			break;
 		if (err == -ECANCELED)
 			return err;
@@ -365,17 +367,36 @@ static int await_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 
 /* ---- acquire ---- */
 
-static int tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_peer predecessor)
+/* A message that does not get away costs a recovery: it is counted. */
+static int tell(struct vb_lock_client *me, vb_peer to, const struct vb_msg *msg)
+{
+	int err = vb_send(me->ep, to, msg);
+
+	if (vb_unlikely(err != 0)) {
+		me->untold++;
+		vb_debug("lock at %#llx: a message to client %llx could not be sent (%s)",
+			 (unsigned long long)msg->subject, (unsigned long long)to,
+			 vb_strerror(err));
+	}
+	return err;
+}
+
+static void tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_peer predecessor)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-	struct vb_msg msg = {.subject = c->entry, .tag = SL_SUCCESSOR, .imm = s->gen};
+	struct vb_msg msg = {
+		.subject = c->entry, .tag = SL_SUCCESSOR, .imm = sl_stamp(me->space, s->gen)};
 
 	/* Our own name: an earlier attempt of ours was enqueued and its answer lost.  Nobody will
 	 * hand over from there; the recovery will clear it away. */
-	if (predecessor == me->ep->self)
-		return 0;
+	if (predecessor == self_name(me))
+		return;
 	vb_phase(me, VB_PHASE_NP);
-	return vb_send(me->ep, predecessor, &msg);
+	/* Who cannot be found is told by nobody: the recovery, too. */
+	if (sl_is_plain(me->space) &&
+	    (sl_names_find(me, predecessor, &predecessor) != 0 || predecessor == VB_PEER_NONE))
+		return;
+	(void)tell(me, predecessor, &msg);
 }
 
 static int enqueue_writer(struct vb_lock_client *me, struct vb_claim *c)
@@ -387,7 +408,7 @@ static int enqueue_writer(struct vb_lock_client *me, struct vb_claim *c)
 	int err;
 
 	s->word = 0;
-	err = sl_mcas(me, c, none, none, (struct vb_u128){.lo = me->ep->self},
+	err = sl_mcas(me, c, none, none, (struct vb_u128){.lo = self_name(me)},
 		      (struct vb_u128){.lo = SL_TAIL_MASK}, &e, &posted);
 
 	if (err)
@@ -420,12 +441,10 @@ static int enqueue_reader(struct vb_lock_client *me, struct vb_claim *c)
 	return -EAGAIN;
 }
 
-static int shiftlock_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+int shiftlock_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	int err;
 
-	if (sl_is_plain(me->space) && !sl_plain_fits(me))
-		return -ENOSPC;
 	do {
 		vb_phase(me, VB_PHASE_IA);
 		err = c->mode == VB_EXCLUSIVE ? enqueue_writer(me, c) : enqueue_reader(me, c);
@@ -435,7 +454,7 @@ static int shiftlock_acquire(struct vb_lock_client *me, struct vb_claim *c, uint
 	return err == -ESTALE ? -ETIMEDOUT : err;
 }
 
-static int shiftlock_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+int shiftlock_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	return await_turn(me, c, until_ns);
 }
@@ -449,7 +468,7 @@ static int try_writer(struct vb_lock_client *me, struct vb_claim *c)
 	vb_claim_as(struct sl_claim, c)->word = 0;
 	err = sl_mcas(me, c, (struct vb_u128){0, 0},
 		      (struct vb_u128){.lo = SL_TAIL_MASK | SL_RDR_MASK},
-		      (struct vb_u128){.lo = me->ep->self}, (struct vb_u128){.lo = SL_TAIL_MASK},
+		      (struct vb_u128){.lo = self_name(me)}, (struct vb_u128){.lo = SL_TAIL_MASK},
 		      &e, &posted);
 
 	if (err)
@@ -487,10 +506,8 @@ static int try_reader(struct vb_lock_client *me, struct vb_claim *c)
 	return err ? err : -EAGAIN;
 }
 
-static int shiftlock_try(struct vb_lock_client *me, struct vb_claim *c)
+int shiftlock_try(struct vb_lock_client *me, struct vb_claim *c)
 {
-	if (sl_is_plain(me->space) && !sl_plain_fits(me))
-		return -ENOSPC;
 	return c->mode == VB_EXCLUSIVE ? try_writer(me, c) : try_reader(me, c);
 }
 
@@ -503,7 +520,7 @@ static bool find_successor(struct vb_lock_client *me, struct vb_claim *c)
 	struct vb_msg msg;
 
 	vb_mail_sort(&me->mail);
-	if (vb_box_take(&c->box, SL_SUCCESSOR, &msg) == 0 && (uint16_t)msg.imm == s->gen)
+	if (vb_box_take(&c->box, SL_SUCCESSOR, &msg) == 0 && msg.imm == sl_stamp(me->space, s->gen))
 		s->successor = msg.from;
 	return s->successor != VB_PEER_NONE;
 }
@@ -519,7 +536,7 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 	struct vb_msg msg = {
 		.subject = c->entry,
 		.tag = flip ? SL_MODE : SL_HANDOVER,
-		.imm = s->gen,
+		.imm = sl_stamp(me->space, s->gen),
 		.len = sizeof(pass),
 	};
 	struct vb_u128 old;
@@ -539,8 +556,10 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 	else
 		pass.writers = s->writers + 1u;
 	memcpy(msg.data, &pass, sizeof(pass));
+	if (vb_unlikely(flip && o->mute_mode))
+		return 0;
 	vb_phase(me, VB_PHASE_NS);
-	return vb_send(me->ep, s->successor, &msg);
+	return tell(me, s->successor, &msg);
 }
 
 static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
@@ -552,7 +571,7 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 
 	if (find_successor(me, c))
 		return hand_over(me, c);
-	err = sl_mcas(me, c, (struct vb_u128){.lo = me->ep->self, .hi = s->rel}, mask,
+	err = sl_mcas(me, c, (struct vb_u128){.lo = self_name(me), .hi = s->rel}, mask,
 		      (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH,
 				       .hi = rel_add(me->space, s->rel, 1)},
 		      (struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old,
@@ -561,7 +580,7 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 		return err;
 	if (old.hi != s->rel)
 		return -VB_ELOST;
-	if ((old.lo & SL_TAIL_MASK) == me->ep->self)
+	if ((old.lo & SL_TAIL_MASK) == self_name(me))
 		return 0;
 	/* Somebody has swapped behind us and his message is under way.  If none comes within a
 	 * lease he has died in between: the queue is broken here, and the recovery mends it. */
@@ -627,7 +646,7 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 	return 0;
 }
 
-static int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
+int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	if (vb_unlikely(sl_is_plain(me->space)) &&
 	    is_gone(me->space, c->valid_until_ns, vb_ep_now(me->ep)))
@@ -654,7 +673,7 @@ static bool reset_entry(struct vb_lock_server *server, const struct sl_recover *
 	return err == 0 && old.hi == ask->rel;
 }
 
-static void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *request)
+void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *request)
 {
 	vb_addr era_addr = vb_lock_header_field(server->space, server->node, era);
 	struct vb_msg reply = {.len = sizeof(struct sl_recover)};
@@ -691,13 +710,13 @@ static unsigned bypass_of_n(uint64_t n, unsigned clients, enum vb_mode mode)
 	return bound < UINT_MAX ? (unsigned)bound : UINT_MAX;
 }
 
-static unsigned shiftlock_bypass_bound(unsigned clients, enum vb_mode mode)
+unsigned shiftlock_bypass_bound(unsigned clients, enum vb_mode mode)
 {
 	return bypass_of_n(SL_WRITERS_MAX, clients, mode);
 }
 
-static unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned clients,
-					  enum vb_mode mode)
+unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned clients,
+				   enum vb_mode mode)
 {
 	const struct sl_options *o = space->options;
 
@@ -708,24 +727,5 @@ const struct vb_lock_ops vb_lock_shiftlock = {
 	.name = "shiftlock",
 	.summary = "clients hand the lock to each other; readers share; the server recovers",
 	.source = "seed 001, FAST 2025, algorithms 2 and 3, section 3.6",
-	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES |
-		VB_LOCK_TOKEN | VB_LOCK_SERVER | VB_LOCK_MESSAGES,
-	.needs = VB_CAP_SEND,
-	.wishes = VB_CAP_MASKED128,
-	.portable =
-		"the entry is one 64-bit word, changed by READ and CAS loops; no token of its own",
-	.portable_lacks = VB_LOCK_TOKEN,
-	.entry_bytes = 16,
-	.recovery_leases = 8,
-	.options = sl_option_table,
-	.options_size = sizeof(struct sl_options),
-	.verbs_uncontended = "1 masked CAS (exclusive) or FAA (shared), 128 bits; release 1 more",
-	.verbs_contended = "+ 2 SENDs per writer; READs only behind readers or as a waiting reader",
-	.bypass_bound = shiftlock_bypass_bound,
-	.bypass_bound_of = shiftlock_bypass_bound_of,
-	.acquire = shiftlock_acquire,
-	.resume = shiftlock_resume,
-	.try_acquire = shiftlock_try,
-	.release = shiftlock_release,
-	.serve = shiftlock_serve,
+	SL_LOCK,
 };

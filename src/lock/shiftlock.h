@@ -24,8 +24,9 @@
  *	| rel. count  | RdrCnt       | gener.   | Ep | TailPtr         |
  *	+-------------+--------------+----------+----+-----------------+
  *
- * TailPtr is node + 1 in as many bits as the fabric's nodes need, the client in the rest: 32,767
- * clients on each of 6 nodes, 1,023 on each of 200.  As many as can be named can read at a time, so
+ * TailPtr is node + 1 in as many bits as the fabric's nodes need, the client's place (see
+ * shiftlock_names.c) in the rest: 32,768 clients at a time on each of 6 nodes, 1,024 on each of 200.
+ * As many as can be named can read at a time, so
  * RdrCnt does not overflow; the count may, at the top of the word, where its carry is lost.  A
  * reader's verbs are thus plain FAAs; all else is a READ and a CAS of the whole word, again and
  * again while others change it.
@@ -55,6 +56,13 @@
 /* Consecutive writers before the readers get their turn (seed 001 sections 3.5.2 and 4.7). */
 #define SL_WRITERS_MAX 16
 
+struct sl_options {
+	uint64_t max_writers; /* the paper's N */
+	/* No options: */
+	bool mute_mode; /* in a planted bug */
+};
+extern const struct vb_opt sl_option_table[];
+
 enum sl_tag {
 	SL_SUCCESSOR = 0, /* to the predecessor: I stand behind you */
 	SL_HANDOVER = 1,  /* to the successor: the lock is yours */
@@ -62,8 +70,10 @@ enum sl_tag {
 		5, /* to the successor: yours when the readers have left (same slot as HANDOVER) */
 	SL_RECOVER = 2, /* to the lock server */
 };
+_Static_assert((unsigned)SL_MODE % VB_BOX_SLOTS == (unsigned)SL_HANDOVER,
+	       "whoever waits for one of the two waits for both");
 
-/* Payload of SL_HANDOVER and SL_MODE.  The message's imm is the generation. */
+/* Payload of SL_HANDOVER and SL_MODE.  The message's imm is the generation's stamp. */
 struct sl_pass {
 	uint64_t rel;     /* RelCnt at which the receiver holds the lock */
 	uint32_t writers; /* consecutive writers so far */
@@ -107,8 +117,26 @@ static inline bool sl_is_plain(const struct vb_lock_space *s)
 	return s->portable_mask != 0;
 }
 
-/* Whether the word has a name for this client; said if not. */
-bool sl_plain_fits(const struct vb_lock_client *me);
+/* Of the tail: bits that number the clients of a node. */
+unsigned sl_plain_client_bits(const struct vb_lock_space *s);
+/* The word of a free lock with that RelCnt. */
+uint64_t sl_plain_word(const struct vb_lock_space *s, uint64_t rel);
+
+/* A box keeps the newer of two messages by 32-bit serial arithmetic: the generation goes to the top,
+ * so that it comes round there, too. */
+static inline uint32_t sl_stamp(const struct vb_lock_space *s, uint16_t gen)
+{
+	return (uint32_t)gen << (sl_is_plain(s) ? 24 : 16);
+}
+
+/* ---- clients' names in that word: shiftlock_names.c ---- */
+
+/* client_open and client_close; -ENOSPC, said: the node has as many clients as can be named. */
+int sl_names_open(struct vb_lock_client *me);
+void sl_names_close(struct vb_lock_client *me);
+vb_peer sl_plain_name(const struct vb_lock_client *me);
+/* Whose name that is now; VB_PEER_NONE: nobody's. */
+int sl_names_find(struct vb_lock_client *me, vb_peer name, vb_peer *out);
 
 /*
  * As vb_mcas128 and so on, on the entry in its wide form.  *guess is the whole word as this client
@@ -127,5 +155,32 @@ int sl_plain_enter(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entr
 		   struct vb_u128 *old);
 int sl_plain_leave(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		   uint64_t not_after, struct vb_u128 *old);
+
+/* ---- shiftlock itself, and the planted bug that is shiftlock but for a rule ---- */
+
+int shiftlock_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+int shiftlock_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+int shiftlock_try(struct vb_lock_client *me, struct vb_claim *c);
+int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c);
+void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *request);
+unsigned shiftlock_bypass_bound(unsigned clients, enum vb_mode mode);
+unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned clients,
+				   enum vb_mode mode);
+
+#define SL_LOCK                                                                                    \
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES |             \
+		VB_LOCK_TOKEN | VB_LOCK_SERVER | VB_LOCK_MESSAGES,                                 \
+	.needs = VB_CAP_SEND, .wishes = VB_CAP_MASKED128,                                          \
+	.portable = "the entry is one 64-bit word, changed by READ and CAS loops; no token of "    \
+		    "its own",                                                                     \
+	.portable_lacks = VB_LOCK_TOKEN, .entry_bytes = 16, .recovery_leases = 8,                  \
+	.options = sl_option_table, .options_size = sizeof(struct sl_options),                     \
+	.client_open = sl_names_open, .client_close = sl_names_close,                              \
+	.verbs_uncontended = "1 masked CAS (exclusive) or FAA (shared), 128 bits; release 1 more", \
+	.verbs_contended =                                                                         \
+		"+ 2 SENDs per writer; READs only behind readers or as a waiting reader",          \
+	.bypass_bound = shiftlock_bypass_bound, .bypass_bound_of = shiftlock_bypass_bound_of,      \
+	.acquire = shiftlock_acquire, .resume = shiftlock_resume, .try_acquire = shiftlock_try,    \
+	.release = shiftlock_release, .serve = shiftlock_serve
 
 #endif

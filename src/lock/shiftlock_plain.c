@@ -7,10 +7,6 @@
 #define VB_LOG_ROOM "shiftlock"
 #include "lock/shiftlock.h"
 
-#include <errno.h>
-
-#include "base/log.h"
-
 #define GEN_BITS    8
 #define RDR_BITS    18
 #define EPOCH_BIT   SL_PLAIN_TAIL_BITS
@@ -23,8 +19,7 @@
 _Static_assert(COUNT_SHIFT + SL_PLAIN_COUNT_BITS == 64, "one word");
 _Static_assert(RDR_BITS >= SL_PLAIN_TAIL_BITS, "whoever has a name can read");
 
-/* Of the tail: bits that number the clients of a node. */
-static unsigned client_bits(const struct vb_lock_space *s)
+unsigned sl_plain_client_bits(const struct vb_lock_space *s)
 {
 	unsigned node_bits = 64u - (unsigned)__builtin_clzll(s->fabric->nodes);
 
@@ -33,27 +28,14 @@ static unsigned client_bits(const struct vb_lock_space *s)
 
 static uint64_t narrow_tail(const struct vb_lock_space *s, vb_peer peer)
 {
-	return peer >> 24 << client_bits(s) | (peer & BITS(24));
+	return peer >> 24 << sl_plain_client_bits(s) | (peer & BITS(24));
 }
 
 static vb_peer wide_tail(const struct vb_lock_space *s, uint64_t tail)
 {
-	unsigned bits = client_bits(s);
+	unsigned bits = sl_plain_client_bits(s);
 
 	return tail >> bits << 24 | (tail & BITS(bits));
-}
-
-bool sl_plain_fits(const struct vb_lock_client *me)
-{
-	unsigned bits = client_bits(me->space);
-
-	if (vb_likely((me->ep->self & BITS(24)) <= BITS(bits)))
-		return true;
-	vb_error("without 128-bit masked atomics 'shiftlock' has room for %llu clients on each of "
-		 "%u "
-		 "nodes; use fewer clients, or another lock",
-		 (unsigned long long)BITS(bits) + 1, me->space->fabric->nodes);
-	return false;
 }
 
 static uint64_t narrow(const struct vb_lock_space *s, const struct vb_u128 *e)
@@ -72,6 +54,11 @@ static struct vb_u128 wide(const struct vb_lock_space *s, uint64_t word)
 		      (word >> RDR_SHIFT & BITS(RDR_BITS)) << SL_RDR_SHIFT |
 		      wide_tail(s, word & BITS(SL_PLAIN_TAIL_BITS)),
 	};
+}
+
+uint64_t sl_plain_word(const struct vb_lock_space *s, uint64_t rel)
+{
+	return narrow(s, &(struct vb_u128){.hi = rel});
 }
 
 int sl_plain_read(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,

@@ -68,7 +68,10 @@ static void test_seeds_repeat(void **state)
 			assert_true(one.trace_hash == two.trace_hash);
 			assert_memory_equal(&one, &two, sizeof(one));
 			assert_true(one.trace_hash != last);
-			assert_true(one.audit.checked_ops > 0 && one.cycles > 0);
+			struct vb_explore_draw d;
+
+			vb_explore_draw(ops, seed, &d);
+			assert_true(one.audit.checked_ops > 0 && (one.cycles > 0 || d.loses));
 			last = one.trace_hash;
 		}
 	}
@@ -112,7 +115,8 @@ static void test_draws_respect_promises(void **state)
 
 		vb_explore_draw(frail, seed, &d);
 		assert_true(d.orderly);
-		assert_true(d.faults.die == 0 && d.faults.lose == 0 && d.faults.partition == 0);
+		assert_true(d.faults.die == 0 && d.faults.partition == 0);
+		assert_true(d.loses || (d.faults.lose == 0 && d.faults.early == 0));
 		assert_true(d.faults.nic_stall_max_ns < d.bound_ns);
 		assert_in_range(d.clients, VB_EXPLORE_CLIENTS_MIN, VB_EXPLORE_CLIENTS_MAX);
 		assert_in_range(d.locks, 1, VB_EXPLORE_LOCKS_MAX);

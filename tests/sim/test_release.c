@@ -206,11 +206,57 @@ static void test_returns(void **state)
 	returns_to("retry-on-fail");
 }
 
+/* ---- rma-rw has room for so many readers of a node at a time ---- */
+
+#define RW_NODES 4096 /* at one counter: 16 readers of each */
+
+static void test_openings(void **state)
+{
+	const struct vb_lock_space_params p = {
+		.lock = "rma-rw", .locks = 1, .options = "t_dc=4096"};
+	struct vb_lock_client *me[18];
+	char said[512] = "";
+	struct vb_lock_space *space;
+	struct vb_fabric *f = cluster("profile=cx5", RW_NODES, 1);
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(vb_lock_client_open(space, 77, &me[0]), 0);
+		assert_int_equal(vb_lock_acquire(me[0], 0, VB_SHARED, 1000000, &g), 0);
+		assert_int_equal(vb_lock_release(me[0], &g), 0);
+		vb_lock_client_close(me[0]);
+	}
+	for (unsigned i = 0; i < 18; i++)
+		assert_int_equal(vb_lock_client_open(space, 77, &me[i]), 0);
+	assert_int_equal(vb_lock_try(me[15], 0, VB_SHARED, &g), 0);
+	assert_int_equal(vb_lock_release(me[15], &g), 0);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_acquire(me[17], 0, VB_SHARED, 1000000, &g), -ENOSPC);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "18 clients of node 77 are open"));
+	/* A writer is no reader. */
+	assert_int_equal(vb_lock_acquire(me[17], 0, VB_EXCLUSIVE, 1000000, &g), 0);
+	assert_int_equal(vb_lock_release(me[17], &g), 0);
+	vb_lock_client_close(me[3]);
+	assert_int_equal(vb_lock_try(me[17], 0, VB_SHARED, &g), -ENOSPC);
+	vb_lock_client_close(me[4]);
+	assert_int_equal(vb_lock_try(me[17], 0, VB_SHARED, &g), 0);
+	assert_int_equal(vb_lock_release(me[17], &g), 0);
+	for (unsigned i = 0; i < 18; i++)
+		if (i != 3 && i != 4)
+			vb_lock_client_close(me[i]);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+	vb_sched_destroy(vb_sched_self());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_releases),
 		cmocka_unit_test(test_returns),
+		cmocka_unit_test(test_openings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,23 +134,100 @@ static void test_word(void **state)
 /* 4,000 nodes leave 6 bits for the clients of each. */
 static void test_names(void **state)
 {
-	struct vb_lock_client *me[66];
+	struct vb_lock_client *me[64], *more = NULL;
 	struct vb_grant g;
 	char said[512] = "";
 	struct scene s;
 
 	scene_open(&s, "profile=plain64", 4000, 10000000);
-	for (unsigned i = 0; i < 66; i++) {
+	for (unsigned i = 0; i < 64; i++) {
 		me[i] = client(&s, 3999);
-		assert_int_equal(sl_plain_fits(me[i]), (me[i]->ep->self & 0xffffff) < 64);
+		assert_int_equal(sl_plain_name(me[i]), 4000ull << 24 | i);
 	}
 	vb_log_capture_begin(said, sizeof(said));
-	assert_int_equal(vb_lock_try(me[65], 0, VB_SHARED, &g), -ENOSPC);
+	assert_int_equal(vb_lock_client_open(s.space, 3999, &more), -ENOSPC);
 	vb_log_capture_end();
 	assert_non_null(strstr(said, "room for 64 clients"));
-	for (unsigned i = 0; i < 66; i++)
+	vb_lock_client_close(me[5]);
+	me[5] = client(&s, 3999);
+	assert_int_equal(sl_plain_name(me[5]), 4000ull << 24 | 5);
+	assert_int_equal(vb_lock_try(me[5], 0, VB_EXCLUSIVE, &g), 0);
+	assert_int_equal(vb_lock_release(me[5], &g), 0);
+	for (unsigned i = 0; i < 64; i++)
 		vb_lock_client_close(me[i]);
 	scene_close(&s);
+}
+
+/* One client after the other: however many there have been, there is room for one. */
+static void test_openings(void **state)
+{
+	struct scene s;
+
+	scene_open(&s, "profile=plain64", 200, 10000000);
+	for (unsigned i = 0; i < 1100; i++) {
+		struct vb_lock_client *me = client(&s, 199);
+		struct vb_grant g;
+
+		assert_int_equal(vb_lock_acquire(me, 3, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+		assert_int_equal(vb_lock_release(me, &g), 0);
+		vb_lock_client_close(me);
+	}
+	scene_close(&s);
+}
+
+/* ---- messages of two generations ---- */
+
+static void say(struct vb_lock_client *from, struct vb_lock_client *to, uint64_t subject,
+		uint16_t gen)
+{
+	struct vb_msg m = {
+		.subject = subject, .tag = SL_HANDOVER, .imm = sl_stamp(from->space, gen)};
+
+	assert_int_equal(vb_send_wait(from->ep, to->ep->self, &m), 0);
+}
+
+static void stamp_body(void *arg)
+{
+	struct scene *s = arg;
+	const bool plain = sl_is_plain(s->space);
+	const uint16_t last = plain ? 255 : 65535;
+	struct vb_lock_client *me = client(s, 1), *other = client(s, 0);
+
+	/* Unread, the last generation's message does not keep out the first one's; nor is it kept
+	 * where it comes late. */
+	for (unsigned late = 0; late < 2; late++) {
+		struct vb_msg m;
+		struct vb_box box;
+
+		vb_box_open(&me->mail, &box, 4711);
+		say(other, me, 4711, late ? 0 : last);
+		vb_mail_sort(&me->mail);
+		say(other, me, 4711, late ? last : 0);
+		vb_mail_sort(&me->mail);
+		assert_int_equal(vb_box_take(&box, SL_HANDOVER, &m), 0);
+		assert_int_equal(m.imm, sl_stamp(s->space, 0));
+		vb_box_close(&box);
+	}
+	vb_lock_client_close(me);
+	vb_lock_client_close(other);
+	s->done++;
+}
+
+static void test_stamps(void **state)
+{
+	static const char *const profiles[] = {"profile=plain64", "profile=cx5"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct scene s = {.f = cluster(profiles[i], 2, 1)};
+		struct vb_lock_space_params p = {.lock = "shiftlock", .locks = 4};
+
+		assert_int_equal(vb_lock_space_open(s.f, &p, &s.space), 0);
+		assert_int_equal(vb_lock_server_start(s.space, 0, 0, 1, &s.server), 0);
+		spawn(stamp_body, &s);
+		run_all();
+		assert_int_equal(s.done, 1);
+		scene_close(&s);
+	}
 }
 
 /* ---- what comes back after a long time ---- */
@@ -247,10 +324,9 @@ static void test_patience(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_word),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_sleeper),
-		cmocka_unit_test(test_patience),
+		cmocka_unit_test(test_word),     cmocka_unit_test(test_names),
+		cmocka_unit_test(test_openings), cmocka_unit_test(test_stamps),
+		cmocka_unit_test(test_sleeper),  cmocka_unit_test(test_patience),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

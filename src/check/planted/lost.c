@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Locks that are wrong about lost answers and about numbers of the past, and that only a network which
+ * loses answers early, repeats messages, or holds them back shows.
+ *
+ * planted:asks-at-once     a CAS lock whose word names the client but not the claim, and that asks
+ *                          again at once after a lost answer: the first CAS frees the lock under the
+ *                          client's next claim
+ * planted:numberless       mcs whose claims all have the same number: a message of an earlier claim is
+ *                          taken for one of this
+ * planted:mute-mode        shiftlock that forgets to tell its successor at a flip: the recovery heals it
+ */
+#include "check/planted/planted.h"
+
+#include "lock/mcs.h"
+#include "lock/shiftlock.h"
+
+#define ASKS 8
+
+/* 0 and *seen, as far as it knows. */
+static int ask(struct vb_lock_client *me, struct vb_claim *c, uint64_t from, uint64_t to,
+	       uint64_t *seen)
+{
+	int err = vb_cas64(me->ep, c->entry, from, to, seen);
+
+	for (unsigned n = 1; err == -VB_EUNKNOWN && n < ASKS; n++)
+		err = vb_cas64(me->ep, c->entry, from, to, seen);
+	return err;
+}
+
+static int at_once_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t seen;
+	int err = ask(me, c, 0, me->ep->self, &seen);
+
+	if (err)
+		return err;
+	return seen == 0 || seen == me->ep->self ? vb_lock_grant(c, VB_FOREVER_NS, 0) : -EAGAIN;
+}
+
+static int at_once_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	for (;;) {
+		int err = at_once_try(me, c);
+
+		if (err == -EAGAIN)
+			err = vb_poll_pause(me, until_ns);
+		else
+			return err;
+		if (err)
+			return err;
+	}
+}
+
+static int at_once_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t seen;
+
+	return ask(me, c, me->ep->self, 0, &seen);
+}
+
+const struct vb_lock_ops vb_planted_asks_at_once = {
+	.name = "planted:asks-at-once",
+	.summary = "asks again at once after a lost answer, under a name that recurs",
+	.source = "planted bug",
+	.planted = "mode-conflict",
+	.caps = VB_LOCK_EXCLUSIVE,
+	.entry_bytes = 8,
+	.verbs_uncontended = "1 CAS + 1 CAS",
+	.verbs_contended = "1 CAS per attempt + 1 CAS",
+	.acquire = at_once_acquire,
+	.try_acquire = at_once_try,
+	.release = at_once_release,
+};
+
+static int open_numberless(struct vb_lock_space *s)
+{
+	((struct mcs_options *)s->options)->numberless = true;
+	return 0;
+}
+
+const struct vb_lock_ops vb_planted_numberless = {
+	.name = "planted:numberless",
+	.summary = "mcs whose claims all have one number",
+	.source = "planted bug",
+	.planted = "mode-conflict",
+	.open = open_numberless,
+	MCS_LOCK,
+};
+
+static int open_mute(struct vb_lock_space *s)
+{
+	((struct sl_options *)s->options)->mute_mode = true;
+	return 0;
+}
+
+const struct vb_lock_ops vb_planted_mute_mode = {
+	.name = "planted:mute-mode",
+	.summary = "shiftlock that does not tell its successor at a flip",
+	.source = "planted bug",
+	.planted = "needless-recovery",
+	.open = open_mute,
+	SL_LOCK,
+};
