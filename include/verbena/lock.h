@@ -83,7 +83,13 @@ struct vb_lock_space_params {
 	const char *name;    /* lets several spaces share a fabric; NULL: "locks".  Copied */
 	uint64_t locks;      /* K, 1 to 2^40 */
 	uint16_t servers;    /* the first N nodes hold the locks; 0 means 1 */
-	uint64_t lease_ns;   /* how long a grant is valid, 10 us to 1 hour; 0 means 10 ms */
+	/* How long a grant is valid, 10 us to 1 hour.  0 means 200 ms, or four times what the fabric
+	 * lets a verb be late if that is more; on `sim`, whose cores nobody shares, 10 ms.  200 ms,
+	 * because a thread that shares its core may be off it for tens of time slices of 3 ms, or
+	 * for a period or two of 100 ms where a container has a quota; a holder that is off for a
+	 * whole lease loses its lock.  After a death the others wait for 2 to 5 leases: whose threads
+	 * have cores to themselves may ask for less. */
+	uint64_t lease_ns;
 	uint32_t drift_ppm;  /* bound on the relative drift of two clients' clocks; 0 means 100 */
 	bool fencing;        /* a token with every exclusive grant: free where the protocol has it,
 	                       * one more atomic elsewhere */

@@ -42,14 +42,21 @@ static int set_flag(const struct target *t, const char *value)
 static int set_number(const struct target *t, const char *value)
 {
 	const bool is_time = t->o->kind == VB_OPT_KIND_TIME;
+	const bool can_auto = is_time && t->o->init != NULL && !strcmp(t->o->init, "auto");
 	char lo[24], hi[24];
 	uint64_t v;
 
+	if (can_auto && !strcmp(value, "auto")) {
+		v = VB_OPT_AUTO;
+		put(t, &v, sizeof(v));
+		return 0;
+	}
 	if (is_time ? vb_parse_time_ns(value, &v) : vb_parse_size(value, &v))
 		return vb_fail(
-			-EINVAL, "%s%s: '%s' is no %s", t->dashes, t->o->name, value,
+			-EINVAL, "%s%s: '%s' is no %s%s", t->dashes, t->o->name, value,
 			is_time ? "time; write a number and ns, us, ms or s, as in 10ms"
-				: "whole number; k, m, g and ki, mi, gi may follow, as in 100k");
+				: "whole number; k, m, g and ki, mi, gi may follow, as in 100k",
+			can_auto ? ", or auto" : "");
 	if (v < t->o->min || v > t->o->max) {
 		if (is_time)
 			return vb_fail(-EINVAL, "%s%s: %s is out of range: %s to %s are allowed",

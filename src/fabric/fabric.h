@@ -133,6 +133,9 @@ enum vb_cap_flags {
 struct vb_fabric_caps {
 	uint32_t flags;
 	uint64_t verb_bound_ns;
+	/* What a READ of 8 bytes from another node takes when nothing is in its way: of a simulated
+	 * machine by its profile, of a real one by experience.  Pauses begin with it. */
+	uint64_t rtt_ns;
 	const char *atomics; /* how the extended ones are made, for `verbena list` */
 	const char *order;   /* what is stronger than the interface promises, for `verbena list` */
 };

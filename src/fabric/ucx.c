@@ -376,6 +376,7 @@ const struct vb_fabric_ops vb_fabric_ucx = {
 				 VB_CAP_CPU_ATOMICS | VB_CAP_TARGET_CPU | VB_CAP_PROCESSES |
 				 VB_CAP_CLUSTER,
 			.verb_bound_ns = 4000000,
+			.rtt_ns = 20000,
 			.atomics = "the owner's CPU executes messages of verbs: xadd, cmpxchg, "
 				   "cmpxchg16b",
 			.order = "all verbs of one host to another take effect in the order of "

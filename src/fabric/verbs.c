@@ -658,6 +658,7 @@ const struct vb_fabric_ops vb_fabric_verbs = {
 	.caps =
 		{
 			.flags = VB_CAP_SEND | VB_CAP_NOTIFY | VB_CAP_CLUSTER,
+			.rtt_ns = 2000,
 			.verb_bound_ns = 5 * 4 * (NS_PER_TICK << 12),
 			.atomics = "those of the device; masked ones where it has them (mlx5)",
 			.order = "the order of one reliable connection, nothing stronger",

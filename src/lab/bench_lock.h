@@ -84,7 +84,6 @@ struct vb_bench_opts {
 	const char *json, *hgrm;
 };
 
-#define VB_BENCH_LEASE_NS 10000000ull
 #define VB_BENCH_LOCKS    64
 #define VB_BENCH_CLIENTS  100000u
 #define VB_BENCH_PROCS    1024u

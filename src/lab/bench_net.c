@@ -82,11 +82,8 @@ static int clients_open(struct net_run *u)
  * the fabric's options are. */
 static void choose_lease(struct net_run *u)
 {
-	uint64_t needs_ns = 2 * u->fabric->caps.verb_bound_ns;
-
 	if (u->plan->o.lease_ns == 0)
-		u->plan->o.lease_ns =
-			needs_ns > VB_BENCH_LEASE_NS ? needs_ns + needs_ns / 16 : VB_BENCH_LEASE_NS;
+		u->plan->o.lease_ns = vb_lock_lease_init_ns(u->fabric);
 }
 
 static int net_open(struct net_run *u)

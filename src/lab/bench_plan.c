@@ -64,10 +64,9 @@ static const struct vb_opt what_table[] = {
 	VB_OPT_SIZE(O, servers, "servers", "1", 1, 1024, "nodes that hold the locks"),
 	VB_OPT_SIZE(O, server_threads, "server-threads", "1", 1, 64,
 		    "workers of each lock server, for protocols with a server side"),
-	VB_OPT_TIME(
-		O, lease_ns, "lease", NULL, 10000, 3600 * SEC,
-		"how long a grant is valid, for protocols with leases (10ms; ucx, verbs: at least "
-		"twice as long as the fabric lets a verb be late)"),
+	VB_OPT_TIME(O, lease_ns, "lease", NULL, 10000, 3600 * SEC,
+		    "how long a grant is valid, for protocols with leases (200ms, or four times "
+		    "what the fabric lets a verb be late; sim: 10ms)"),
 	VB_OPT_FLAG(O, fencing, "fencing", "every exclusive grant has a token that grows"),
 	VB_OPT_END};
 
@@ -297,7 +296,7 @@ static int plan_fabric(struct vb_bench_opts *o)
 	if (!sim && o->profile != NULL)
 		return vb_fail(-EINVAL, "--profile is for --fabric sim");
 	if (o->lease_ns == 0 && !net)
-		o->lease_ns = VB_BENCH_LEASE_NS;
+		o->lease_ns = sim ? VB_LEASE_VIRTUAL_NS : VB_LEASE_REAL_NS;
 	if (o->clients == 0)
 		o->clients = sim ? 240 : 8;
 	if (o->procs == 0 && !o->launched)

@@ -27,6 +27,10 @@
 
 #include "base/opt.h"
 
+/* Pauses as the papers have them, on whichever network; without, locks take them from the model's. */
+#define VB_REPRO_OMEGA   "omega=5us"
+#define VB_REPRO_BACKOFF "backoff_base=1.7us,backoff_cap=1740.8us"
+
 /* One value of an axis.  A list of them ends with a NULL label. */
 struct vb_repro_value {
 	const char *label;

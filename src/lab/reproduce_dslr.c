@@ -23,14 +23,20 @@
 		NULL, NULL                                                                         \
 	}
 
+#define DSLR LOCK("DSLR", "dslr lock-options=" VB_REPRO_OMEGA)
+#define DRTM LOCK("DrTM", "drtm lock-options=" VB_REPRO_BACKOFF)
+
 static const struct vb_repro_value all[] = {
-	LOCK("DSLR", "dslr"),      LOCK("Traditional", "traditional"),
-	LOCK("DrTM", "drtm"),      LOCK("Retry-on-Fail", "retry-on-fail"),
-	LOCK("N-CoSED", "ncosed"), END_OF_AXIS,
+	DSLR,
+	LOCK("Traditional", "traditional"),
+	DRTM,
+	LOCK("Retry-on-Fail", "retry-on-fail"),
+	LOCK("N-CoSED", "ncosed"),
+	END_OF_AXIS,
 };
 
 static const struct vb_repro_value dslr_alone[] = {
-	LOCK("DSLR", "dslr"),
+	DSLR,
 	END_OF_AXIS,
 };
 
@@ -116,7 +122,7 @@ static const struct vb_repro_check node_checks[] = {
 /* ---- figures 10, 11 ---- */
 
 static const struct vb_repro_value reordering[] = {
-	LOCK("DSLR", "dslr"),
+	DSLR,
 	LOCK("Traditional", "traditional"),
 	LOCK("Traditional_RO", "traditional-ro"),
 	END_OF_AXIS,
@@ -147,8 +153,8 @@ static const struct vb_repro_check scan_checks[] = {
 };
 
 static const struct vb_repro_value leasing[] = {
-	{"multi-slot", "lock=dslr lock-options=slots=4"},
-	{"fixed", "lock=dslr"},
+	{"multi-slot", "lock=dslr lock-options=slots=4," VB_REPRO_OMEGA},
+	{"fixed", "lock=dslr lock-options=" VB_REPRO_OMEGA},
 	END_OF_AXIS,
 };
 
@@ -222,11 +228,17 @@ static const struct vb_repro_check share_checks[] = {
 
 /* ---- figures 16 to 19 ---- */
 
+/* Its options are those of the sweep. */
+static const struct vb_repro_value dslr_swept[] = {
+	LOCK("DSLR", "dslr"),
+	END_OF_AXIS,
+};
+
 static const struct vb_repro_value backoffs[] = {
-	{"10", "lock-options=backoff_cap=10us"},
-	{"100", "lock-options=backoff_cap=100us"},
-	{"1000", "lock-options=backoff_cap=1ms"},
-	{"10000", "lock-options=backoff_cap=10ms"},
+	{"10", "lock-options=backoff_cap=10us," VB_REPRO_OMEGA},
+	{"100", "lock-options=backoff_cap=100us," VB_REPRO_OMEGA},
+	{"1000", "lock-options=backoff_cap=1ms," VB_REPRO_OMEGA},
+	{"10000", "lock-options=backoff_cap=10ms," VB_REPRO_OMEGA},
 	END_OF_AXIS,
 };
 
@@ -273,7 +285,7 @@ static const struct vb_repro_check failing_checks[] = {
 };
 
 static const struct vb_repro_value polling[] = {
-	{"dynamic", "lock=dslr"},
+	{"dynamic", "lock=dslr lock-options=" VB_REPRO_OMEGA},
 	{"busy", "lock=dslr lock-options=omega=0"},
 	END_OF_AXIS,
 };
@@ -382,7 +394,7 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.differs = tpcc_differs,
 		.setup = TPCC_HIGH " nodes=32 servers=1 clients=124 "
 				   "workload-options=warehouses=1,homes=1 duration=5s",
-		.systems = dslr_alone,
+		.systems = dslr_swept,
 		.sweep = backoffs,
 		.sweep_name = "longest backoff, us",
 		.metrics = txns_metrics,

@@ -24,16 +24,18 @@
 
 /* Section 4.1: clocks are off by 50 us at most, which is drtm's default, and leases are 10 ms long,
  * also those of readers. */
-#define DRTM LOCK("DrTM", "drtm lock-options=read_lease=0")
+#define DRTM  LOCK("DrTM", "drtm lock-options=read_lease=0," VB_REPRO_BACKOFF)
+#define DSLR  LOCK("DSLR", "dslr lock-options=" VB_REPRO_OMEGA)
+#define CAS_B LOCK("CAS-B", "cas-backoff lock-options=" VB_REPRO_BACKOFF)
 /* One queue and one counter, as in the port of RMA-RW beside the authors' ShiftLock. */
 #define RMA_RW LOCK("RMA-RW", "rma-rw lock-options=group=65535,t_dc=65535")
 
 /* Table 1; section 4.1: CAS has truncated exponential backoff. */
 static const struct vb_repro_value all[] = {
 	LOCK("ShiftLock", "shiftlock"),
-	LOCK("CAS", "cas-backoff"),
+	LOCK("CAS", "cas-backoff lock-options=" VB_REPRO_BACKOFF),
 	DRTM,
-	LOCK("DSLR", "dslr"),
+	DSLR,
 	LOCK("MCS", "mcs"),
 	RMA_RW,
 	LOCK("RPC", "rpc"),
@@ -60,7 +62,7 @@ static const char rpc_differs[] =
 static const struct vb_repro_value retrying[] = {
 	{"no retries", "lock=cas clients=1"},
 	LOCK("CAS-NB", "cas"),
-	LOCK("CAS-B", "cas-backoff"),
+	CAS_B,
 	END_OF_AXIS,
 };
 
@@ -139,10 +141,10 @@ static const struct vb_repro_check micro_checks[] = {
 
 static const struct vb_repro_value counted[] = {
 	LOCK("ShiftLock", "shiftlock"),
-	LOCK("CAS-B", "cas-backoff"),
+	CAS_B,
 	LOCK("CAS-NB", "cas"),
 	DRTM,
-	LOCK("DSLR", "dslr"),
+	DSLR,
 	LOCK("MCS", "mcs"),
 	RMA_RW,
 	END_OF_AXIS,
@@ -239,11 +241,7 @@ static const struct vb_repro_check breakdown_checks[] = {
 };
 
 static const struct vb_repro_value compared[] = {
-	LOCK("ShiftLock", "shiftlock"),
-	LOCK("CAS-B", "cas-backoff"),
-	LOCK("CAS-NB", "cas"),
-	LOCK("DSLR", "dslr"),
-	END_OF_AXIS,
+	LOCK("ShiftLock", "shiftlock"), CAS_B, LOCK("CAS-NB", "cas"), DSLR, END_OF_AXIS,
 };
 
 static const char *const compared_metrics[] = {"X.IA", "X.wait", "X.RT", "S.IA", "S.WW",
@@ -332,7 +330,7 @@ static const struct vb_repro_check writers_checks[] = {
 
 static const struct vb_repro_value recovering[] = {
 	LOCK("ShiftLock", "shiftlock"),
-	LOCK("DSLR", "dslr"),
+	DSLR,
 	END_OF_AXIS,
 };
 

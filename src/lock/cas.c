@@ -40,10 +40,10 @@ struct cas_options {
 };
 
 static const struct vb_opt cas_backoff_options[] = {
-	VB_OPT_TIME(struct cas_options, backoff_base, "backoff_base", "1.7us", 1, 1000000000,
-		    "the first wait, and the width of every wait's jitter"),
-	VB_OPT_TIME(struct cas_options, backoff_cap, "backoff_cap", "1740.8us", 1, 1000000000,
-		    "what the waits double up to"),
+	VB_OPT_TIME(struct cas_options, backoff_base, "backoff_base", "auto", 1, 1000000000,
+		    "the first wait, and the width of every wait's jitter; auto: a round trip"),
+	VB_OPT_TIME(struct cas_options, backoff_cap, "backoff_cap", "auto", 1, 1000000000,
+		    "what the waits double up to; auto: 1024 times the first"),
 	VB_OPT_END,
 };
 
@@ -82,14 +82,15 @@ static int cas_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 static int cas_back_off(struct vb_lock_client *me, unsigned n, uint64_t until_ns)
 {
 	const struct cas_options *o = me->space->options;
-	uint64_t wait = o->backoff_cap, now = vb_ep_now(me->ep);
+	const struct vb_backoff b = vb_backoff_of(me, o->backoff_base, o->backoff_cap);
+	uint64_t wait = b.cap_ns, now = vb_ep_now(me->ep);
 	int err;
 
 	if (now >= until_ns)
 		return -ETIMEDOUT;
-	if (n < 32 && o->backoff_base << n < wait)
-		wait = o->backoff_base << n;
-	wait += vb_rng_below(&me->rng, o->backoff_base);
+	if (n < 32 && b.base_ns << n < wait)
+		wait = b.base_ns << n;
+	wait += vb_rng_below(&me->rng, b.base_ns);
 	if (wait < until_ns - now)
 		return vb_ep_sleep_until(me->ep, now + wait);
 	err = vb_ep_sleep_until(me->ep, until_ns);

@@ -65,10 +65,10 @@ const struct vb_opt drtm_option_table[] = {
 		    "how far a client's idea of the common time is off at most"),
 	VB_OPT_TIME(struct drtm_options, read_lease_ns, "read_lease", "400us", 0,
 		    3600ull * 1000000000, "how long readers hold; 0: the space's lease"),
-	VB_OPT_TIME(struct drtm_options, backoff_base_ns, "backoff_base", "1.7us", 1, 1000000000ull,
-		    "first backoff between two attempts; doubles each time"),
-	VB_OPT_TIME(struct drtm_options, backoff_cap_ns, "backoff_cap", "1740.8us", 1,
-		    1000000000ull, "longest backoff"),
+	VB_OPT_TIME(struct drtm_options, backoff_base_ns, "backoff_base", "auto", 1, 1000000000ull,
+		    "first backoff between two attempts, doubles each time; auto: a round trip"),
+	VB_OPT_TIME(struct drtm_options, backoff_cap_ns, "backoff_cap", "auto", 1, 1000000000ull,
+		    "longest backoff; auto: 1024 times the first"),
 	VB_OPT_END};
 
 static const struct drtm_options *options_of(const struct vb_lock_client *me)
@@ -178,7 +178,7 @@ int drtm_try(struct vb_lock_client *me, struct vb_claim *c)
 int drtm_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	const struct drtm_options *o = options_of(me);
-	struct vb_backoff b = {.base_ns = o->backoff_base_ns, .cap_ns = o->backoff_cap_ns};
+	struct vb_backoff b = vb_backoff_of(me, o->backoff_base_ns, o->backoff_cap_ns);
 	int err;
 
 	c->priv[0] = vb_owner_word(me, DRTM_OWNED);

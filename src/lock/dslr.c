@@ -48,8 +48,8 @@
  *    and the numbers may have come round.  For the same reason a refused client begins to count
  *    anew after a lease without a look, and the CAS of a reset takes effect within a lease of the
  *    look that it compares with, or not at all.  (What remains: COUNT_MAX tickets within one lease,
- *    and both counters exactly at the old ticket. At 32,768 and 10 ms that takes 3.3 million grants
- *    of one lock per second, and luck of 1 in 2^30.)
+ *    and both counters exactly at the old ticket. At 32,768 and 200 ms that takes 164 thousand
+ *    grants of one lock per second after a reset, and luck of 1 in 2^30.)
  *
  * 6. The lease starts when the last poll that said "not yet" was posted, not when the turn is
  * noticed:
@@ -86,7 +86,7 @@
 #define COUNT_MAX_PAPER 32768
 #define SLOTS_MAX       32
 
-const struct vb_opt dslr_option_table[] = {DSLR_OPTIONS(COUNT_MAX_PAPER, "32768"),
+const struct vb_opt dslr_option_table[] = {DSLR_OPTIONS(COUNT_MAX_PAPER, "32768", "auto"),
 					   DSLR_SLOTS(SLOTS_MAX), VB_OPT_END};
 
 static bool saturated(const struct vb_lock_client *me, uint64_t w)
@@ -97,17 +97,19 @@ static bool saturated(const struct vb_lock_client *me, uint64_t w)
 }
 
 /* Slots still to be served before a ticket; a holder has all of its slots among them. */
-static uint64_t ahead(uint64_t w, uint64_t ticket)
+static uint64_t ahead(uint64_t w, uint64_t ticket, uint64_t *writers)
 {
-	uint64_t writers = (dslr_max_x(ticket) - dslr_n_x(w)) & 0xffff;
 	int32_t readers = (int32_t)dslr_max_s(ticket) - (int32_t)dslr_n_s(w);
 
-	return writers + (readers > 0 ? (uint64_t)readers : 0);
+	*writers = (dslr_max_x(ticket) - dslr_n_x(w)) & 0xffff;
+	return *writers + (readers > 0 ? (uint64_t)readers : 0);
 }
 
 uint64_t dslr_poll_interval_ns(const struct vb_lock_space *s, uint64_t w, uint64_t ticket)
 {
-	return dslr_pause_ns(s, ahead(w, ticket));
+	uint64_t writers;
+
+	return dslr_paper_pause_ns(s, ahead(w, ticket, &writers));
 }
 
 /* The word after a reset: departure 1, or zero where that would reach COUNT_MAX. */

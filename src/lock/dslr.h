@@ -67,11 +67,12 @@ struct dslr_options {
 #define DSLR_COUNT_MIN 1024
 
 /* The options that every version has. */
-#define DSLR_OPTIONS(count_max_most, count_max_most_text)                                          \
+#define DSLR_OPTIONS(count_max_most, count_max_most_text, omega)                                   \
 	VB_OPT_SIZE(struct dslr_options, count_max, "count_max", count_max_most_text,              \
 		    DSLR_COUNT_MIN, count_max_most, "tickets between two resets of the counters"), \
-		VB_OPT_TIME(struct dslr_options, omega_ns, "omega", "5us", 0, 1000000000ull,       \
-			    "a waiter looks again after this times the tickets ahead of it"),      \
+		VB_OPT_TIME(struct dslr_options, omega_ns, "omega", omega, 0, 1000000000ull,       \
+			    "a waiter looks again after this times the tickets ahead of it; auto: "    \
+			    "an eighth of the round trip times the turns"),                        \
 		VB_OPT_TIME(struct dslr_options, backoff_base_ns, "backoff_base", "10us", 1,       \
 			    1000000000ull,                                                         \
 			    "first backoff of a client that meets exhausted counters"),            \
@@ -103,8 +104,9 @@ struct dslr_word_ops {
 	/* Of the claim's ticket. */
 	bool (*is_turn)(const struct vb_lock_client *me, const struct vb_claim *c, uint64_t w);
 	bool (*thrown_out)(const struct vb_claim *c, uint64_t w);
-	/* Slots still to be served before the ticket: those of the present holders among them. */
-	uint64_t (*ahead)(uint64_t w, uint64_t ticket);
+	/* Slots still to be served before the ticket: those of the present holders among them; how many
+	 * of them are writers'. */
+	uint64_t (*ahead)(uint64_t w, uint64_t ticket, uint64_t *writers);
 	uint64_t (*reset_word)(const struct vb_lock_client *me, uint64_t w);
 };
 
@@ -147,9 +149,14 @@ unsigned dslr_leases_max(const struct vb_lock_space *space);
 int dslr_shape(const void *options, uint16_t nodes, struct vb_lock_shape *out);
 unsigned dslr_bypass_bound(unsigned clients, enum vb_mode mode);
 
-/* Waiters look again after this: omega times the slots ahead (seed 000 section 4.6), but never so
- * late that half a lease passes without a look. */
-uint64_t dslr_pause_ns(const struct vb_lock_space *s, uint64_t ahead);
+/* Omega times the slots ahead (seed 000 section 4.6), but never so late that half a lease passes
+ * without a look. */
+uint64_t dslr_paper_pause_ns(const struct vb_lock_space *s, uint64_t ahead);
+
+/* Waiters pause for so long before they look again; 0: at once.  `w` was seen last, and what is
+ * being served has stood still since then. */
+uint64_t dslr_pause_ns(const struct vb_lock_client *me, const struct vb_claim *c,
+		       const struct dslr_word_ops *ops, uint64_t w, uint64_t still_ns);
 
 /* How long what is being served may stand still before whoever should advance it is dead: 2 leases
  * for each slot ahead, of which no holder has more than the space's longest grant. */

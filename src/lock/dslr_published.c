@@ -14,7 +14,8 @@
 #define VB_LOG_ROOM "dslr-as-published"
 #include "lock/dslr.h"
 
-static const struct vb_opt published_option_table[] = {DSLR_OPTIONS(32768, "32768"), VB_OPT_END};
+static const struct vb_opt published_option_table[] = {DSLR_OPTIONS(32768, "32768", "5us"),
+						       VB_OPT_END};
 
 struct published_claim {
 	uint64_t prev;       /* the ticket */

@@ -67,7 +67,7 @@
 /* In so many neither 256 times 1,024 tickets are drawn nor 256 times two leases pass. */
 #define ERA_LEASES 4
 
-const struct vb_opt dslr_update_option_table[] = {DSLR_OPTIONS(COUNT_MAX, "8192"),
+const struct vb_opt dslr_update_option_table[] = {DSLR_OPTIONS(COUNT_MAX, "8192", "auto"),
 						  DSLR_SLOTS(SLOTS_MAX), VB_OPT_END};
 
 static bool saturated(const struct vb_lock_client *me, uint64_t w)
@@ -102,12 +102,13 @@ static bool thrown_out(const struct vb_claim *c, uint64_t w)
 	return upd_era(w) != upd_era(vb_claim_as(const struct dslr_claim, c)->ticket);
 }
 
-static uint64_t ahead(uint64_t w, uint64_t ticket)
+static uint64_t ahead(uint64_t w, uint64_t ticket, uint64_t *writers)
 {
-	int32_t writers = (int32_t)upd_max_w(ticket) - (int32_t)upd_n_w(w);
+	int32_t before = (int32_t)upd_max_w(ticket) - (int32_t)upd_n_w(w);
 	int32_t readers = (int32_t)upd_max_s(ticket) - (int32_t)upd_n_s(w);
 
-	return (writers > 0 ? (uint64_t)writers : 0) + (readers > 0 ? (uint64_t)readers : 0);
+	*writers = before > 0 ? (uint64_t)before : 0;
+	return *writers + (readers > 0 ? (uint64_t)readers : 0);
 }
 
 /* Nobody is there, and everybody can see that there was a reset. */
@@ -193,10 +194,10 @@ static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_
 static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
-	uint64_t w, posted, done, not_yet_ns = 0, since = 0, seen = 0;
+	uint64_t w, posted, done, not_yet_ns = 0, since = 0, seen = 0, writers;
 
 	for (;;) {
-		uint64_t now;
+		uint64_t now, pause;
 		int err = dslr_look(me, c, &w, &posted, &done);
 
 		if (err && err != -EAGAIN)
@@ -213,7 +214,8 @@ static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 			}
 			if (not_yet_ns == 0 || (w ^ seen) & UPD_N_MASK)
 				since = done;
-			else if (done - since >= dslr_patience_ns(me, ahead(w, t->ticket))) {
+			else if (done - since >=
+				 dslr_patience_ns(me, ahead(w, t->ticket, &writers))) {
 				err = reset_and_stay(me, c, w, posted);
 				if (err != -EAGAIN)
 					return err;
@@ -225,10 +227,10 @@ static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 		now = vb_ep_now(me->ep);
 		if (now >= until_ns)
 			return -ETIMEDOUT;
-		now += dslr_pause_ns(me->space, ahead(seen, t->ticket));
-		err = now > vb_ep_now(me->ep)
-			      ? vb_ep_sleep_until(me->ep, now < until_ns ? now : until_ns)
-			      : vb_poll_pause(me, until_ns);
+		pause = dslr_pause_ns(me, c, &word_ops, seen, since != 0 ? now - since : 0);
+		err = pause == 0 ? vb_poll_pause(me, until_ns)
+				 : vb_ep_sleep_until(me->ep, now + pause < until_ns ? now + pause
+										    : until_ns);
 		if (err)
 			return err;
 	}

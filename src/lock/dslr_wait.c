@@ -46,11 +46,56 @@ unsigned dslr_bypass_bound(unsigned clients, enum vb_mode mode)
 	return 0;
 }
 
-uint64_t dslr_pause_ns(const struct vb_lock_space *s, uint64_t ahead)
+static uint64_t min64(uint64_t a, uint64_t b)
 {
-	uint64_t ns = ahead * ((const struct dslr_options *)s->options)->omega_ns;
+	return a < b ? a : b;
+}
 
-	return ns < s->lease_ns / 2 ? ns : s->lease_ns / 2;
+uint64_t dslr_paper_pause_ns(const struct vb_lock_space *s, uint64_t ahead)
+{
+	return min64(ahead * ((const struct dslr_options *)s->options)->omega_ns, s->lease_ns / 2);
+}
+
+/*
+ * Left to itself, a waiter goes by what it sees.  A turn ahead is a writer, or readers, who come and
+ * leave together; it costs a round trip or more, of which an eighth is waited for each: looks that
+ * find the turn late cost more than looks that find nothing.  And what has stood still for some time
+ * will stand for some more: a quarter of that, so that a hold of any length costs few looks and is
+ * found over a quarter of it late at most; but for no more than an eighth of a lease, since the
+ * holder may be dead.
+ *
+ * Where a look is a load of the CPU, it is made at once for some microseconds; after that in pauses,
+ * in which the fabric gives the core away if there are fewer than workers; and after some more time
+ * it sleeps, since pauses that are too short for a sleep would burn a core that whoever is waited
+ * for may need.
+ */
+#define TURN_SHARE  8
+#define STILL_SHARE 4
+#define LEASE_SHARE 8
+#define POLLS_NS    8000
+#define PAUSES_NS   50000
+#define SLEEP_NS    100000
+
+uint64_t dslr_pause_ns(const struct vb_lock_client *me, const struct vb_claim *c,
+		       const struct dslr_word_ops *ops, uint64_t w, uint64_t still_ns)
+{
+	const struct vb_lock_space *s = me->space;
+	uint64_t writers, ahead, turns, ns;
+
+	ahead = ops->ahead(w, vb_claim_as(const struct dslr_claim, c)->ticket, &writers);
+	if (dslr_options_of(me)->omega_ns != VB_OPT_AUTO)
+		return dslr_paper_pause_ns(s, ahead);
+	turns = writers + min64(ahead - writers, c->mode == VB_SHARED ? writers : writers + 1);
+	ns = turns * me->rtt_ns / TURN_SHARE;
+	if (ns < still_ns / STILL_SHARE)
+		ns = still_ns / STILL_SHARE;
+	if (ns > s->lease_ns / LEASE_SHARE)
+		ns = s->lease_ns / LEASE_SHARE;
+	if (!(s->fabric->caps.flags & VB_CAP_INLINE))
+		return ns;
+	if (still_ns < POLLS_NS)
+		return 0;
+	return still_ns < PAUSES_NS || ns > SLEEP_NS ? ns : SLEEP_NS;
 }
 
 uint64_t dslr_patience_ns(const struct vb_lock_client *me, uint64_t ahead)
@@ -70,6 +115,8 @@ int dslr_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *w, uint64
 	*posted_ns = vb_ep_now(me->ep);
 	err = vb_read64(me->ep, c->entry, w);
 	*done_ns = vb_ep_now(me->ep);
+	if (err == 0)
+		vb_lock_learn_rtt(me, *done_ns - *posted_ns);
 	return err == -VB_EUNKNOWN ? -EAGAIN : err;
 }
 
@@ -138,8 +185,8 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 
 	vb_phase(me, VB_PHASE_RT);
 	for (;;) {
-		uint64_t pause = dslr_pause_ns(me->space, ops->ahead(t->seen, t->ticket));
-		uint64_t now = vb_ep_now(me->ep), posted, done, w;
+		uint64_t now = vb_ep_now(me->ep), posted, done, w, writers;
+		uint64_t pause = dslr_pause_ns(me, c, ops, t->seen, now - t->seen_since_ns);
 		int err;
 
 		if (now >= until_ns)
@@ -171,7 +218,7 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 		if ((w ^ t->seen) & ops->n_mask)
 			t->seen_since_ns = done;
 		else if (done - t->seen_since_ns >=
-			 dslr_patience_ns(me, ops->ahead(w, t->ticket))) {
+			 dslr_patience_ns(me, ops->ahead(w, t->ticket, &writers))) {
 			err = reset(me, c, ops, w, posted);
 			if (err) {
 				c->queued = false;

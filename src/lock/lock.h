@@ -269,6 +269,7 @@ struct vb_lock_client {
 	uint64_t recoveries; /* resets this client has done or asked for */
 	uint64_t untold;     /* messages that could not be sent: each may cost a recovery */
 	unsigned polls;      /* consecutive, see vb_poll_pause */
+	uint64_t rtt_ns;     /* of this client's verbs, see vb_lock_learn_rtt */
 	unsigned husks;
 	struct vb_lock_timing *timing; /* NULL: not kept */
 	struct vb_board_slot *board;   /* NULL: not visible (lock/board.h) */
@@ -436,7 +437,32 @@ struct vb_backoff {
 	uint64_t base_ns, cap_ns;
 	unsigned n;
 };
+/* From a lock's options, either of which may be VB_OPT_AUTO: then the first wait is a round trip,
+ * before which no look can find anything new, and the longest one 1,024 times the first (SMART's
+ * measure, ASPLOS 2024, section 4.3: 1.7 us on its cards). */
+struct vb_backoff vb_backoff_of(const struct vb_lock_client *me, uint64_t base_ns, uint64_t cap_ns);
 int vb_backoff_wait(struct vb_lock_client *me, struct vb_backoff *b, uint64_t until_ns);
+/* Leases that nobody has chosen: see lease_ns in include/verbena/lock.h. */
+#define VB_LEASE_VIRTUAL_NS 10000000ull
+#define VB_LEASE_REAL_NS    200000000ull
+uint64_t vb_lock_lease_init_ns(const struct vb_fabric *f);
+
+/*
+ * How long a verb of this client takes: what the fabric says at first, then what its own verbs took,
+ * where that is not known beforehand.  Follows the fast ones at once and the slow ones slowly: a
+ * thread that was not running has measured nothing.
+ */
+static inline void vb_lock_learn_rtt(struct vb_lock_client *me, uint64_t took_ns)
+{
+	uint64_t more = me->rtt_ns + me->rtt_ns / 16 + 1;
+
+	if (me->space->fabric->caps.flags & (VB_CAP_VIRTUAL | VB_CAP_INLINE))
+		return;
+	if (took_ns < me->rtt_ns)
+		me->rtt_ns = (me->rtt_ns + took_ns) / 2;
+	else
+		me->rtt_ns = took_ns < more ? took_ns : more;
+}
 /* Between two polls that should follow at once: lets other tasks and, on real fabrics, other
  * threads run.  -ETIMEDOUT past until_ns, -ECANCELED. */
 int vb_poll_pause(struct vb_lock_client *me, uint64_t until_ns);

@@ -22,8 +22,8 @@
 
 #define LOCKS_MAX      (1ull << 40)
 #define LEASE_MIN_NS   10000ull
+#define LEASE_BOUNDS   4 /* a verb that is as late as it can be takes a quarter of a lease */
 #define LEASE_MAX_NS   (3600ull * 1000000000ull)
-#define LEASE_INIT_NS  10000000ull
 #define DRIFT_INIT_PPM 100u
 #define DRIFT_MAX_PPM  10000u
 #define CLAIMS_MOST    65536u
@@ -227,6 +227,15 @@ static void lay_out(struct vb_lock_space *s, const struct vb_lock_shape *shape)
 	s->stride = shape->entry_bytes % 16 == 0 ? (bytes + 15) & ~15u : (bytes + 7) & ~7u;
 }
 
+/* It depends on nothing that processes of one fabric could see differently: they must agree. */
+uint64_t vb_lock_lease_init_ns(const struct vb_fabric *f)
+{
+	uint64_t usual = f->caps.flags & VB_CAP_VIRTUAL ? VB_LEASE_VIRTUAL_NS : VB_LEASE_REAL_NS;
+	uint64_t needs = LEASE_BOUNDS * f->caps.verb_bound_ns;
+
+	return usual > needs ? usual : needs;
+}
+
 static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 {
 	struct vb_lock_shape shape;
@@ -234,7 +243,7 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 
 	s->locks = p->locks;
 	s->servers = p->servers ? p->servers : 1;
-	s->lease_ns = p->lease_ns ? p->lease_ns : LEASE_INIT_NS;
+	s->lease_ns = p->lease_ns ? p->lease_ns : vb_lock_lease_init_ns(s->fabric);
 	s->drift_ppm = p->drift_ppm ? p->drift_ppm : DRIFT_INIT_PPM;
 	s->claims = p->claims ? p->claims : VB_CLAIMS_MAX;
 	s->fencing = p->fencing;

@@ -20,6 +20,17 @@ void vb_phase_switch(struct vb_lock_client *me, enum vb_phase phase)
 	t->phase = phase;
 }
 
+struct vb_backoff vb_backoff_of(const struct vb_lock_client *me, uint64_t base_ns, uint64_t cap_ns)
+{
+	struct vb_backoff b = {.base_ns = base_ns, .cap_ns = cap_ns};
+
+	if (base_ns == VB_OPT_AUTO)
+		b.base_ns = me->rtt_ns > 0 ? me->rtt_ns : 1;
+	if (cap_ns == VB_OPT_AUTO)
+		b.cap_ns = 1024 * b.base_ns;
+	return b;
+}
+
 int vb_backoff_wait(struct vb_lock_client *me, struct vb_backoff *b, uint64_t until_ns)
 {
 	uint64_t now = vb_ep_now_early(me->ep);
@@ -50,8 +61,12 @@ void vb_lock_let_land(struct vb_lock_client *me)
 int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
 		   uint64_t *seen, bool *unsure)
 {
+	const bool learns = !(me->ep->fabric->caps.flags & (VB_CAP_VIRTUAL | VB_CAP_INLINE));
+	uint64_t posted = vb_unlikely(learns) ? vb_ep_now(me->ep) : 0;
 	int err = vb_cas64(me->ep, word, from, to, seen);
 
+	if (vb_unlikely(learns) && err == 0)
+		vb_lock_learn_rtt(me, vb_ep_now(me->ep) - posted);
 	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && asks < VB_LOCK_ASKS; asks++) {
 		*unsure = true;
 		vb_lock_let_land(me);

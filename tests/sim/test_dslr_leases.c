@@ -8,6 +8,7 @@
 
 #define VB_LOG_ROOM "test"
 #include "base/log.h"
+#include "fabric/sim.h"
 #include "lock/dslr_update.h"
 #include "lock/lock.h"
 
@@ -454,10 +455,156 @@ static void test_a_release_after_the_era(void **state)
 	}
 }
 
+/* ---- pauses ---- */
+
+struct pace {
+	struct vb_lock_client *waiter;
+	uint64_t rtt_ns, granted_ns;
+	bool done;
+};
+
+static void paced_writer(void *arg)
+{
+	struct pace *p = arg;
+	struct vb_grant g;
+
+	take(p->waiter, VB_EXCLUSIVE, 1, &g);
+	p->granted_ns = vb_lock_now(p->waiter);
+	assert_int_equal(vb_lock_release(p->waiter, &g), 0);
+	p->done = true;
+}
+
+/* How often a writer looks while another holds the lock for `rtts` round trips, and how late it is
+ * then, in round trips. */
+static uint64_t looks_of(const char *profile, const char *lock, const char *options, uint64_t rtts,
+			 double *late)
+{
+	struct vb_lock_space_params p = {
+		.lock = lock, .options = options, .locks = 1, .lease_ns = 100000000};
+	struct vb_lock_space *space;
+	struct vb_lock_client *first;
+	struct pace pace = {0};
+	struct vb_grant g;
+	uint64_t end;
+	char text[64];
+
+	snprintf(text, sizeof(text), "profile=%s", profile);
+	struct vb_fabric *f = cluster(text, 2, 3);
+
+	assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+	assert_int_equal(vb_lock_client_open(space, 1, &first), 0);
+	assert_int_equal(vb_lock_client_open(space, 1, &pace.waiter), 0);
+	pace.rtt_ns = f->caps.rtt_ns;
+	take(first, VB_EXCLUSIVE, 1, &g);
+	end = vb_lock_now(first) + rtts * pace.rtt_ns;
+	spawn(paced_writer, &pace);
+	until(first, end);
+	assert_int_equal(vb_lock_release(first, &g), 0);
+	while (!pace.done)
+		until(first, vb_lock_now(first) + 1000);
+	*late = ((double)pace.granted_ns - (double)end) / (double)pace.rtt_ns;
+	end = pace.waiter->retries;
+	vb_lock_client_close(pace.waiter);
+	vb_lock_client_close(first);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+	return end;
+}
+
+/* Pauses follow the network's round trip, and grow with how long the holder has held: a hold of a
+ * thousand round trips costs a few dozen looks on each network, where a fixed pause costs hundreds
+ * on one and is far too long on another. */
+static void test_pauses_follow_the_network(void **state)
+{
+	static const char *const locks[] = {"dslr", "dslr-update"};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		for (unsigned j = 0; j < vb_sim_profile_count; j++) {
+			double late;
+			uint64_t few = looks_of(vb_sim_profiles[j].name, locks[i], NULL, 10, &late);
+
+			assert_in_range(few, 3, 12);
+			assert_true(late < 5);
+			few = looks_of(vb_sim_profiles[j].name, locks[i], NULL, 1000, &late);
+			assert_in_range(few, 10, 50);
+			assert_true(late < 1000 / 4 + 5);
+		}
+	}
+}
+
+/* Who names omega gets the paper's rule and nothing else. */
+static void test_an_omega_that_was_asked_for(void **state)
+{
+	double late;
+
+	(void)state;
+	/* The first look is a pause after the ticket; each costs a round trip of 1.7 us as well. */
+	assert_in_range(looks_of("cx5", "dslr", "omega=5us", 1000, &late), 1000 * 17 / 70,
+			1000 * 17 / 60);
+	assert_in_range(looks_of("cx5", "dslr", "omega=100us", 1000, &late), 15, 18);
+	assert_true(looks_of("cx5", "dslr", "omega=0", 1000, &late) > 700);
+}
+
+/* Readers come and leave together: behind many of them a writer looks as often as behind one. */
+static void test_readers_are_one_turn(void **state)
+{
+	uint64_t looks[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct vb_grant g;
+		struct scene s;
+
+		open_scene(&s, "dslr", "slots=16");
+		take(s.first, VB_SHARED, i ? 16 : 1, &g); /* as 16 readers would */
+		s.began = vb_lock_now(s.first);
+		spawn(second_writes, &s);
+		until(s.first, s.began + 20000);
+		looks[i] = s.second->retries;
+		assert_int_equal(vb_lock_release(s.first, &g), 0);
+		while (!s.done[1])
+			until(s.first, vb_lock_now(s.first) + LEASE);
+		close_scene(&s);
+	}
+	assert_true(looks[0] > 3);
+	assert_int_equal(looks[1], looks[0]);
+}
+
+/* Leases that nobody chose suit the fabric. */
+static void test_leases_by_default(void **state)
+{
+	struct vb_lock_space_params p = {.lock = "dslr", .locks = 1};
+	struct vb_fabric_params shm = {.fabric = "shm"};
+	struct vb_lock_space *space;
+	struct vb_fabric *f;
+
+	(void)state;
+	f = cluster("profile=cx5", 1, 1);
+	assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+	assert_int_equal(space->lease_ns, 10000000);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+	f = cluster("profile=cx5,bound=30ms", 1, 1);
+	assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+	assert_int_equal(space->lease_ns, 120000000);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+	assert_int_equal(vb_fabric_open(&shm, &f), 0);
+	assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+	assert_int_equal(space->lease_ns, 200000000);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_long_lease_is_kept),
+		cmocka_unit_test(test_pauses_follow_the_network),
+		cmocka_unit_test(test_an_omega_that_was_asked_for),
+		cmocka_unit_test(test_readers_are_one_turn),
+		cmocka_unit_test(test_leases_by_default),
 		cmocka_unit_test(test_the_dead_cost_their_own_slots),
 		cmocka_unit_test(test_a_queue_of_the_dead_is_bounded),
 		cmocka_unit_test(test_the_last_ticket_counts_what_is_left),

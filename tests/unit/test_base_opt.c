@@ -433,6 +433,30 @@ static void test_nearest(void **state)
 	assert_string_equal(vb_did_you_mean(hint, "postgres", names, n), "");
 }
 
+/* A time that whoever uses it finds; only where that is the default. */
+static void test_auto(void **state)
+{
+	struct pause {
+		uint64_t ns;
+	} o;
+	const struct vb_opt table[] = {
+		VB_OPT_TIME(struct pause, ns, "pause", "auto", 1, 1000, "between two looks"),
+		VB_OPT_END};
+	struct opts plain;
+
+	(void)state;
+	vb_opt_defaults(table, &o);
+	assert_true(o.ns == VB_OPT_AUTO);
+	assert_int_equal(vb_opt_set(table, &o, "pause", "7ns"), 0);
+	assert_int_equal(o.ns, 7);
+	assert_int_equal(vb_opt_set(table, &o, "pause", "auto"), 0);
+	assert_true(o.ns == VB_OPT_AUTO);
+	assert_int_equal(vb_opt_set(table, &o, "pause", "2us"), -EINVAL);
+	assert_int_equal(vb_opt_set(table, &o, "pause", "often"), -EINVAL);
+	vb_opt_defaults(table, &plain);
+	assert_int_equal(vb_opt_set(table, &plain, "lease", "auto"), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -443,6 +467,7 @@ int main(void)
 		cmocka_unit_test_setup(test_args, setup),
 		cmocka_unit_test_setup(test_args_refused, setup),
 		cmocka_unit_test_setup(test_help, setup),
+		cmocka_unit_test(test_auto),
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_times),
 		cmocka_unit_test(test_random_text),
