@@ -13,7 +13,7 @@ mkdir -p "$out"
 "$build/src/verbena" reproduce dslr shiftlock eth --markdown --out "$out" >"$out/all.md"
 {
 	sed '/^<!-- claims -->$/q' doc/claims.md
-	echo
+	printf '<!-- results of %s -->\n\n' "$(git rev-parse --short=12 HEAD)"
 	sed -n '/^### Claims$/,$p' "$out/all.md" | sed 1,2d
 } >"$out/claims.md"
 mv "$out/claims.md" doc/claims.md

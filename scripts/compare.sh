@@ -1,0 +1,218 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: scripts/compare.sh [OPTION]... REV [BOUND]
+#        scripts/compare.sh --judge FILE [BOUND]
+#
+# Is HEAD as fast as REV?  Builds both, each from its own commit and in its own folder, runs them in
+# turns, and prints for each figure the ratio HEAD / REV of its rounds: above 1 is faster.  Exit status
+# 1 if the median of a figure lies below BOUND (0.9) by more than its noise, or if HEAD lacks a figure
+# that REV has; 0 if not; 2 if there was nothing to judge.  What REV lacks is told.
+#
+#   --rounds N       rounds (7); each runs both, and who goes first alternates
+#   --duration TIME  what each lock, or protocol, runs in a round (200ms)
+#   --only WORDS     some of shm,tcp,bare,txn,sim (all)
+#   --build DIR      build there and keep it: the next call finds it done
+#   --keep FILE      keep what was measured: "figure<tab>round<tab>rev|head<tab>value" a line
+#   --judge FILE     measure nothing: judge such a file
+#
+# The noise of a figure is half the distance of the quartiles of its ratios.  A build takes 1 to 3
+# minutes on 2 idle cores, less with ccache; a round about half a minute.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+
+usage() {
+	sed -n '/^# usage: /,/^set /s/^# \?//p' scripts/compare.sh >&2
+	exit 2
+}
+
+rounds=7 duration=200ms only=shm,tcp,bare,txn,sim build='' keep='' judge='' words=()
+while [ $# -gt 0 ]; do
+	case $1 in
+	--rounds | --duration | --only | --build | --keep | --judge)
+		[ $# -ge 2 ] || usage
+		declare "${1#--}=$2"
+		shift 2
+		;;
+	-*) usage ;;
+	*)
+		words+=("$1")
+		shift
+		;;
+	esac
+done
+
+# ---- judging ----
+
+verdicts() { # FILE BOUND
+	LC_ALL=C sort -s -t '	' -k1,1 "$1" | awk -F '\t' -v bound="$2" '
+	function quantile(q,   at, low) {
+		at = 1 + q * (n - 1)
+		low = int(at)
+		return low >= n ? ratio[n] : ratio[low] + (at - low) * (ratio[low + 1] - ratio[low])
+	}
+	function end(   r, i, j, t, median, noise, verdict) {
+		if (figure == "")
+			return
+		n = 0
+		for (r in seen)
+			if ((r, "rev") in value && (r, "head") in value && value[r, "rev"] > 0)
+				ratio[++n] = value[r, "head"] / value[r, "rev"]
+		for (i = 2; i <= n; i++)
+			for (j = i; j > 1 && ratio[j - 1] > ratio[j]; j--) {
+				t = ratio[j]; ratio[j] = ratio[j - 1]; ratio[j - 1] = t
+			}
+		if (n > 0) {
+			median = quantile(0.5)
+			noise = (quantile(0.75) - quantile(0.25)) / 2
+			verdict = median + noise < bound ? "SLOWER" : median < bound ? "slower, or noise" : ""
+			printf "%-34s %7.3f %7.3f %7.3f %7.3f %4d  %s\n", figure, median, ratio[1], ratio[n], noise, n, verdict
+			judged++
+			slower += verdict == "SLOWER"
+		} else if (has["head"]) {
+			printf "%-34s %40s  not in REV\n", figure, ""
+		} else if (has["rev"]) {
+			printf "%-34s %40s  NOT IN HEAD\n", figure, ""
+			gone++
+		}
+		delete seen; delete value; delete ratio; delete has
+	}
+	BEGIN {
+		printf "%-34s %7s %7s %7s %7s %4s\n", "HEAD / REV", "median", "least", "most", "noise", "n"
+	}
+	NF == 4 {
+		if ($1 != figure) {
+			end()
+			figure = $1
+		}
+		seen[$2] = 1
+		has[$3] = 1
+		value[$2, $3] = $4
+	}
+	END {
+		end()
+		if (slower + gone > 0)
+			printf "%d of %d figures below %s by more than their noise, %d missing\n", slower, judged, bound, gone
+		exit slower + gone > 0 ? 1 : judged > 0 ? 0 : 2
+	}'
+}
+
+if [ -n "$judge" ]; then
+	if [ ${#words[@]} -gt 1 ] || [ ! -r "$judge" ]; then usage; fi
+	verdicts "$judge" "${words[0]-0.9}"
+	exit
+fi
+if [ ${#words[@]} -lt 1 ] || [ ${#words[@]} -gt 2 ]; then usage; fi
+bound=${words[1]-0.9}
+
+# ---- building ----
+
+rev=$(git rev-parse --verify --quiet "${words[0]}^{commit}") || {
+	echo "compare: '${words[0]}' is no commit" >&2
+	exit 2
+}
+head=$(git rev-parse HEAD)
+work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-compare.XXXXXX") || exit 2
+top=${build:-$work}
+mkdir -p "$top" && top=$(cd "$top" && pwd) || exit 2
+
+tidy() {
+	git worktree remove --force "$work/rev.src" 2>/dev/null
+	git worktree remove --force "$work/head.src" 2>/dev/null
+	rm -rf "$work"
+	git worktree prune
+}
+trap tidy EXIT
+trap 'exit 2' INT TERM
+
+build_of() { # COMMIT NAME: makes $top/COMMIT/verbena
+	local to=$top/${1:0:12} src=$work/$2.src
+
+	[ -x "$to/verbena" ] && return 0
+	mkdir -p "$to" && git worktree add --quiet --detach --force "$src" "$1" || return 1
+	(cd "$src" && meson setup --buildtype=release "$work/$2.build" >"$to/log" 2>&1 &&
+		ninja -C "$work/$2.build" src/verbena >>"$to/log" 2>&1) || {
+		echo "compare: ${1:0:12} cannot be built:" >&2
+		tail -20 "$to/log" >&2
+		return 1
+	}
+	cp "$work/$2.build/src/verbena" "$to/verbena.new" && mv "$to/verbena.new" "$to/verbena"
+}
+
+echo "compare: REV ${rev:0:12}, HEAD ${head:0:12}; $(nproc) cores, load $(cut -d ' ' -f 1 /proc/loadavg)"
+[ -z "$(git status --porcelain -uno)" ] || echo "compare: what is not committed is not in HEAD"
+build_of "$rev" rev && build_of "$head" head || exit 2
+
+# ---- measuring ----
+
+# Some of several words.
+wanted() {
+	case ",$only," in *",$1,"*) return 0 ;; *) return 1 ;; esac
+}
+
+# Runs one side; each figure of the JSON, by the jq program, to the list.  A run that fails is said and
+# has no figures.
+figures() { # PREFIX PROGRAM ARG...
+	local prefix=$1 program=$2 status
+	shift 2
+	timeout 300 "$binary" "$@" --json "$work/json" >"$work/out" 2>&1
+	status=$?
+	if [ $status != 0 ]; then
+		echo "compare: round $round, $side: 'verbena $*' ends with $status: $(tail -1 "$work/out")" >&2
+		[ -s "$work/json" ] || return
+	fi
+	jq -r --arg p "$prefix" --arg r "$round" --arg s "$side" \
+		"$program"' | [$p + .[0], $r, $s, .[1]] | @tsv' "$work/json" >>"$list" 2>/dev/null
+	rm -f "$work/json"
+}
+
+locks=cas,cas-backoff,retry-on-fail,drtm,mcs,ncosed,rma-rw,dslr,dslr-update,shiftlock,rpc,table
+goodput='.runs[] | select(.goodput_ops_s > 0) | [.lock, .goodput_ops_s]'
+commits='.runs[] | select(.goodput_txn_s > 0) | ["\(.cc)\(if .hybrid | test("1") then " rpc" else "" end)", .goodput_txn_s]'
+# What takes so long is slower the longer it takes.
+bare='[.runs[] | select(.unit == "ns" and .value > 0)] | unique_by(.section, .name)[] |
+	["\(.section): \(.name)", 1 / .value]'
+rates='[.runs[] | select(.unit != "ns" and (.unit | test("/s")) and .value > 0)] | unique_by(.section, .name)[] |
+	["\(.section): \(.name)", .value]'
+bench="bench lock --lock $locks --duration $duration --read-ratio 0 --lease 2s"
+tcp="--fabric ucx --fabric-options bound=500ms --procs 2 --clients 8"
+
+one_side() {
+	binary=$top/${1:0:12}/verbena side=$2
+	# shellcheck disable=SC2086
+	if wanted shm; then
+		figures 'shm hot: ' "$goodput" $bench --procs 2 --clients 2 --locks 1
+		figures 'shm free: ' "$goodput" $bench --procs 2 --clients 2 --locks 100k --dist uniform
+	fi
+	# shellcheck disable=SC2086
+	if wanted tcp; then
+		figures 'tcp hot: ' "$goodput" $bench $tcp --locks 1
+		figures 'tcp free: ' "$goodput" $bench $tcp --locks 100k --dist uniform
+	fi
+	if wanted bare; then
+		figures '' "$bare" bench fabric --only faa,locks,switch --repeat 5
+	fi
+	if wanted txn; then
+		figures 'txn 8 B: ' "$commits" bench txn --cc silo,no-wait --record-bytes 8 --records 10k \
+			--duration "$duration"
+		figures 'txn 1 KB: ' "$commits" bench txn --cc silo,no-wait --record-bytes 1024 --records 10k \
+			--duration "$duration"
+	fi
+	if wanted sim; then
+		figures '' "$rates" bench fabric --only sim --repeat 3
+	fi
+}
+
+list=${keep:-$work/list}
+: >"$list"
+for ((round = 1; round <= rounds; round++)); do
+	if [ $((round % 2)) = 1 ]; then
+		one_side "$rev" rev
+		one_side "$head" head
+	else
+		one_side "$head" head
+		one_side "$rev" rev
+	fi
+done
+echo "compare: $rounds rounds; load now $(cut -d ' ' -f 1 /proc/loadavg)"
+verdicts "$list" "$bound"

@@ -1,0 +1,96 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# scripts/compare.sh judges what was measured, and scripts/results-age.sh tells results from older code: TAP.
+set -u
+. "$(dirname "$0")/lib.sh"
+scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
+
+# Four rounds: figure, then a ratio for each.
+rounds() {
+	figure=$1 round=0
+	shift
+	for ratio in "$@"; do
+		round=$((round + 1))
+		printf '%s\t%s\trev\t1000\n%s\t%s\thead\t%s\n' "$figure" $round "$figure" $round "$ratio"
+	done
+}
+
+judge() {
+	"$scripts/compare.sh" --judge "$work/list" "$@" >"$work/out" 2>"$work/err"
+	status=$?
+}
+
+says() {
+	grep -q "$1" "$work/out"
+}
+
+{
+	rounds 'tcp free: dslr' 350 351 349 352
+	rounds 'shm hot: mcs' 990 1010 1000 1005
+} >"$work/list"
+judge
+is 'slower beyond its noise: exit status 1' [ "$status" = 1 ]
+is 'slower: named, with its median' says 'tcp free: dslr  *0.350 .*SLOWER'
+is 'as fast: not named' says 'shm hot: mcs  *1.00[0-9]* .* 4  $'
+judge 0.3
+is 'a lower bound allows it' [ "$status" = 0 ]
+
+rounds 'shm hot: cas' 500 1100 820 1300 >"$work/list"
+judge
+is 'noise: the median is above the bound' [ "$status" = 0 ]
+rounds 'shm hot: cas' 500 600 1100 1100 >"$work/list"
+judge
+is 'slower, but within its noise: exit status 0' [ "$status" = 0 ]
+is '... and it is said' says 'slower, or noise'
+
+rounds 'a' 1000 1000 >"$work/list"
+printf 'new\t1\thead\t5\n' >>"$work/list"
+judge
+is 'what REV lacks is told and no fault' [ "$status" = 0 ]
+is '... by name' says 'new .*not in REV'
+printf 'old\t1\trev\t5\n' >>"$work/list"
+judge
+is 'what HEAD lacks is one' [ "$status" = 1 ]
+is '... by name, too' says 'old .*NOT IN HEAD'
+
+: >"$work/list"
+judge
+is 'nothing to judge: exit status 2' [ "$status" = 2 ]
+"$scripts/compare.sh" --rounds 1 nosuchcommit >"$work/out" 2>"$work/err"
+is 'no such commit: exit status 2' [ $? = 2 ]
+
+# ---- how old results are ----
+
+repo=$work/repo
+mkdir -p "$repo/scripts" "$repo/src" "$repo/doc"
+cp "$scripts/results-age.sh" "$repo/scripts/"
+commit() {
+	git -C "$repo" add -A
+	git -C "$repo" -c user.name=t -c user.email=t@t commit -q -m "$1"
+	git -C "$repo" rev-parse --short=12 HEAD
+}
+age() {
+	"$repo/scripts/results-age.sh" >"$work/out" 2>"$work/err"
+	status=$?
+}
+if git -C "$repo" init -q 2>/dev/null; then
+	echo one >"$repo/src/a.c"
+	echo 'no figures' >"$repo/doc/a.md"
+	made=$(commit first)
+	printf 'text\n\n(2 cores, commit %s)\n' "$made" >"$repo/README.md"
+	commit results >/dev/null
+	age
+	is 'results of the code that stands beside them' [ "$status" = 0 ]
+	echo two >"$repo/src/a.c"
+	commit 'dslr: faster' >/dev/null
+	age
+	is 'the code has changed: exit status 1' [ "$status" = 1 ]
+	is '... and the place and the commit are named' says "README.md:3 .*$made.*by 1 commit"
+	printf '(2 cores, commit 0123456789ab)\n' >"$repo/README.md"
+	age
+	is 'a commit that nobody has: exit status 1' [ "$status" = 1 ]
+else
+	skip 'how old results are' 'no git'
+fi
+
+echo "1..$n"
