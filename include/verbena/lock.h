@@ -90,14 +90,14 @@ struct vb_lock_space_params {
 	 * whole lease loses its lock.  After a death the others wait for 2 to 5 leases: whose threads
 	 * have cores to themselves may ask for less. */
 	uint64_t lease_ns;
-	uint32_t drift_ppm;  /* bound on the relative drift of two clients' clocks; 0 means 100 */
-	bool fencing;        /* a token with every exclusive grant: free where the protocol has it,
-	                       * one more atomic elsewhere */
-	bool visible;        /* clients show what they hold and await to `verbena dump` and `verbena
-	                       * top`; some 100 ns for each acquire, and 400 KB of each node */
-	uint32_t claims;     /* locks that a client of this process holds, awaits or hands on at a
-	                       * time, 1 to 65,536; 0 means VB_CLAIMS_MAX.  Each takes some 500
-	                       * bytes of each client */
+	uint32_t drift_ppm; /* bound on the relative drift of two clients' clocks; 0 means 100 */
+	bool fencing;       /* a token with every exclusive grant: free where the protocol has it,
+	                     * one more atomic elsewhere */
+	bool visible;       /* clients show what they hold and await to `verbena dump` and `verbena
+	                     * top`; some 100 ns for each acquire, and 400 KB of each node */
+	uint32_t claims;    /* locks that a client of this process holds, awaits or hands on at a
+	                     * time, 1 to 65,536; 0 means VB_CLAIMS_MAX.  Each takes some 500
+	                     * bytes of each client */
 };
 
 /* A held lock.  Owned by the caller, filled by acquire; do not copy while held. */

@@ -24,14 +24,13 @@ enum vb_opt_kind {
 	VB_OPT_KIND_END,
 	VB_OPT_KIND_FLAG,   /* bool; present means true; "=no" means false */
 	VB_OPT_KIND_SIZE,   /* uint64_t; k, m, g (decimal), ki, mi, gi (binary) */
-	VB_OPT_KIND_TIME,   /* uint64_t in ns; a unit is required: ns, us, ms, s (0 needs none); "auto",
-			     * where that is the default: VB_OPT_AUTO */
+	VB_OPT_KIND_TIME,   /* uint64_t in ns; a unit is required: ns, us, ms, s (0 needs none) */
 	VB_OPT_KIND_REAL,   /* double */
 	VB_OPT_KIND_STRING, /* const char *, not copied */
 	VB_OPT_KIND_CHOICE, /* int, index into the '|' separated list in `choices` */
 };
 
-/* Of a time: whoever uses it finds the value. */
+/* Of a TIME option whose default is "auto": whoever uses it finds the value. */
 #define VB_OPT_AUTO UINT64_MAX
 
 struct vb_opt {

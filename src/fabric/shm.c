@@ -147,7 +147,7 @@ const struct vb_fabric_ops vb_fabric_shm = {
 			.flags = VB_CAP_MASKED64 | VB_CAP_MASKED128 | VB_CAP_SEND | VB_CAP_NOTIFY |
 				 VB_CAP_INLINE | VB_CAP_CPU_ATOMICS | VB_CAP_PROCESSES,
 			.verb_bound_ns = 0, /* a verb lands at once or, if its client dies, never */
-			.rtt_ns = 100, /* a line that another core has written */
+			.rtt_ns = 100,      /* a line that another core has written */
 			.atomics = "CPU instructions; masked ones by a compare-and-swap loop "
 				   "(cmpxchg16b for 128 bits)",
 			.order = "every verb is complete before the next one begins",

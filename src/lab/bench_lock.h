@@ -84,9 +84,9 @@ struct vb_bench_opts {
 	const char *json, *hgrm;
 };
 
-#define VB_BENCH_LOCKS    64
-#define VB_BENCH_CLIENTS  100000u
-#define VB_BENCH_PROCS    1024u
+#define VB_BENCH_LOCKS   64
+#define VB_BENCH_CLIENTS 100000u
+#define VB_BENCH_PROCS   1024u
 
 struct vb_bench_plan {
 	struct vb_bench_opts o; /* with every default filled in */

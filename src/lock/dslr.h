@@ -70,9 +70,10 @@ struct dslr_options {
 #define DSLR_OPTIONS(count_max_most, count_max_most_text, omega)                                   \
 	VB_OPT_SIZE(struct dslr_options, count_max, "count_max", count_max_most_text,              \
 		    DSLR_COUNT_MIN, count_max_most, "tickets between two resets of the counters"), \
-		VB_OPT_TIME(struct dslr_options, omega_ns, "omega", omega, 0, 1000000000ull,       \
-			    "a waiter looks again after this times the tickets ahead of it; auto: "    \
-			    "an eighth of the round trip times the turns"),                        \
+		VB_OPT_TIME(                                                                       \
+			struct dslr_options, omega_ns, "omega", omega, 0, 1000000000ull,           \
+			"a waiter looks again after this times the tickets ahead of it; auto: "    \
+			"an eighth of the round trip times the turns"),                            \
 		VB_OPT_TIME(struct dslr_options, backoff_base_ns, "backoff_base", "10us", 1,       \
 			    1000000000ull,                                                         \
 			    "first backoff of a client that meets exhausted counters"),            \
