@@ -11,6 +11,23 @@
  * Threads.  Each OS thread that uses a fabric has its own scheduler (made on first use), and what a
  * thread opens on a fabric (clients, servers) may be used by that thread only.  The fabric itself
  * may be shared by threads; with fork(), a child calls vb_fabric_after_fork() before anything else.
+ *
+ * Background work.  Calls can leave work behind: a lock that was asked for with a deadline leaves a
+ * place in a queue that has to be handed on, vb_lock_server_start and vb_db_server_start leave a
+ * server.  It goes on whatever the thread does next: a *keeper*, one more thread for each thread
+ * that has left such work, runs it while its thread is outside Verbena, and starts within a
+ * millisecond or two (on a machine that is not overloaded).  It is made when a thread first goes
+ * away from background work, blocks all signals, and sleeps when there is nothing to do.  A thread
+ * that calls often gives background work a turn itself, every 0.2 ms.  While a thread has
+ * background work each of its calls costs some 100 ns more, and if the keeper is just at work the
+ * call waits until that piece of it has come to a wait of its own: some microseconds.  A thread that
+ * leaves nothing behind pays nothing.  When a thread ends, its keeper goes on until the work is
+ * done.  `sim` has no keepers: in virtual time everything moves on together, while some thread's
+ * call waits.
+ *
+ * With no_keeper, background work of this fabric goes on only while the thread that left it waits
+ * in a call of Verbena, and in vb_poll: for programs that must not have more threads, or do it in
+ * their event loop.
  */
 #ifndef VERBENA_FABRIC_H
 #define VERBENA_FABRIC_H
@@ -35,6 +52,7 @@ struct vb_fabric_params {
 	uint32_t endpoints;  /* most endpoints open at a time, all nodes; 0 means 1024 */
 	uint64_t seed;       /* sim: decides everything; elsewhere: seeds the clients' streams */
 	bool attach;         /* shm: join the segment that another process has created */
+	bool no_keeper;      /* no keeper threads: see "Background work" above */
 	struct vb_cluster
 		*cluster; /* verbs, ucx: the processes that share the fabric, each opening it
 	                              * with the same parameters (collective); node n lives in
@@ -65,6 +83,14 @@ void vb_fabric_close(struct vb_fabric *fabric);
 /* In a forked child: forget the parent's endpoints and scheduler, keep the mapping.  shm only:
  * connections do not survive a fork, so on other fabrics it aborts with a message that says so. */
 void vb_fabric_after_fork(struct vb_fabric *fabric);
+
+/*
+ * Gives the calling thread's background work (see above) a turn, and returns: what can move on
+ * does, nothing is waited for.  Only needed with no_keeper; then call it at least as often as others
+ * should have to wait for a place in a queue to be handed on.  Costs some 100 ns if there is
+ * nothing to do.  Any thread may call it; a thread that has opened nothing does nothing.
+ */
+void vb_poll(void);
 
 #ifdef __cplusplus
 }

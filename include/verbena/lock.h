@@ -24,8 +24,9 @@
  * seen.
  *
  * What is known after a call.  0: granted.  -ETIMEDOUT, -EAGAIN, -ECANCELED: not granted, and
- * nothing will be held in your name (a place in a queue that cannot be left at once is handed on in
- * the background).  -VB_EUNKNOWN: the fabric lost the answer; a lease protocol frees what may have
+ * nothing will be held in your name.  A place in a queue that cannot be left at once is handed on in
+ * the background, whatever the thread does next (verbena/fabric.h, "Background work"): others wait
+ * a millisecond or two longer for it, not until this thread calls again.  -VB_EUNKNOWN: the fabric lost the answer; a lease protocol frees what may have
  * been taken, the others may have lost the lock for good.
  */
 #ifndef VERBENA_LOCK_H
@@ -120,12 +121,18 @@ struct vb_grant {
  */
 int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
 		       struct vb_lock_space **out);
+/*
+ * Every client and server of it must be closed.  Waits for places that closed clients still have in
+ * queues: as long as others hold those locks, and says so in the log every ten seconds.  (In
+ * virtual time at most 64 leases: nobody is left then who could give them back.)
+ */
 void vb_lock_space_close(struct vb_lock_space *space);
 
 /*
  * Protocols with a server side (rpc, traditional, traditional-ro, table; shiftlock for recovery)
  * need servers on every server node.  Starts worker `worker` of `workers` (1 to 64) of `node` as a
- * task on this thread's scheduler; it runs whenever the thread awaits something.  For the others it
+ * task on this thread's scheduler; it runs whenever the thread awaits something, and while the
+ * thread is outside Verbena on its keeper (verbena/fabric.h, "Background work").  For the others it
  * does nothing and succeeds with *out = NULL.
  *
  * Each worker of a node is there once, and all of them agree on `workers`, which says whose a lock
@@ -151,7 +158,14 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 /* A client at `node`. -ENOMEM, -ENOSPC (endpoints), -VB_EPEERGONE (a needed server is not
  * there), -VB_EUNKNOWN (its node was out of reach for seconds). */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
-/* Grants still held are released; places in queues are waited for, up to two leases. */
+/*
+ * Grants still held are released.  Places in queues are handed on, so that no lock is lost: by
+ * locks that survive a death the call waits for them, up to two leases, and leaves what is not
+ * called then to be mended as a dead client's would be.  The others (mcs, ncosed, rma-rw, ...)
+ * have no bound: the call returns at once, the place is handed on in the background, and its
+ * endpoint is in use until then.  On a fabric without keepers it waits instead, as long as that
+ * takes.
+ */
 void vb_lock_client_close(struct vb_lock_client *client);
 
 /*

@@ -311,6 +311,8 @@ static void tear_down(struct explore *x)
 	}
 	if (x->sched != NULL)
 		vb_sched_kill_all(x->sched);
+	if (x->space != NULL)
+		vb_lock_space_bury(x->space);
 	for (unsigned i = 0; i < x->d->clients; i++)
 		bury(x->slots[i].client);
 	for (unsigned i = 0; i < x->n_dead; i++)

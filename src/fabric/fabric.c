@@ -15,6 +15,7 @@
 #define ENDPOINTS_LIMIT 65536
 #define NODE_BYTES_MIN  4096ull
 #define OPTIONS_MAX     512
+#define POLL_ROUNDS     2
 
 /* One task that waits for a message of an endpoint; lies on that task's stack. */
 struct vb_ep_waiter {
@@ -135,11 +136,16 @@ int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out
 			return err;
 	}
 	vb_clock_init();
-	return ops->open(&p, options, out);
+	err = ops->open(&p, options, out);
+	if (err == 0)
+		(*out)->no_keeper = p.no_keeper;
+	return err;
 }
 
 void vb_fabric_close(struct vb_fabric *fabric)
 {
+	VB_SCHED_INSIDE(vb_sched_here());
+
 	if (fabric != NULL)
 		fabric->ops->close(fabric);
 }
@@ -148,6 +154,18 @@ void vb_fabric_after_fork(struct vb_fabric *fabric)
 {
 	vb_sched_forget();
 	fabric->ops->after_fork(fabric);
+}
+
+void vb_poll(void)
+{
+	struct vb_sched *s = vb_sched_here();
+	VB_SCHED_INSIDE(s);
+
+	if (s == NULL)
+		return;
+	/* Whom the first round has woken, the second runs. */
+	for (unsigned i = 0; i < POLL_ROUNDS; i++)
+		vb_task_yield();
 }
 
 /* ---- endpoints ---- */

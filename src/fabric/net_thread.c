@@ -251,7 +251,7 @@ static bool crowded(const struct net_env *env)
 static bool spin(struct net_env *env, uint64_t until_ns)
 {
 	do {
-		if (look(env))
+		if (look(env) || vb_sched_wanted(env->sched))
 			return true;
 	} while (vb_clock_ns() < until_ns);
 	return false;
@@ -288,7 +288,7 @@ static void rest(struct net_thread *t, bool poller, uint64_t ns)
 	uint64_t rings;
 
 	__atomic_store_n(&t->asleep, true, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&t->items, __ATOMIC_SEQ_CST) == 0 &&
+	if (!vb_sched_wanted(t->env->sched) && __atomic_load_n(&t->items, __ATOMIC_SEQ_CST) == 0 &&
 	    !__atomic_load_n(&t->letters, __ATOMIC_SEQ_CST) &&
 	    !__atomic_load_n(&t->f->core->news, __ATOMIC_SEQ_CST)) {
 		__atomic_fetch_add(&t->f->core->sleeps, 1, __ATOMIC_RELAXED);
@@ -325,7 +325,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 	uint64_t begin, now, longest = NAP_NS;
 
 	env->woken = false;
-	if (look(env))
+	if (look(env) || vb_sched_wanted(s))
 		return;
 	begin = now = vb_clock_ns();
 	if (now >= until_ns)
@@ -354,10 +354,25 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 	vb_spin_learn(&env->spin_ns, SPIN_NS, look(env) ? vb_clock_ns() - begin : UINT64_MAX);
 }
 
+static void env_bind(struct vb_sched *s, bool on)
+{
+	here = on ? vb_sched_env_ctx(s) : NULL;
+}
+
+static void env_interrupt(struct vb_sched *s)
+{
+	struct net_env *env = vb_sched_env_ctx(s);
+
+	vb_list_for_each (it, &env->links)
+		net_ring_bell(vb_container_of(it, struct net_thread, in_env));
+}
+
 static const struct vb_env_ops net_env_ops = {
 	.name = "net",
 	.idle = env_idle,
 	.poll = env_poll,
+	.bind = env_bind,
+	.interrupt = env_interrupt,
 };
 
 /* ---- a thread's links ---- */
@@ -445,7 +460,9 @@ int net_thread_get(struct net_fabric *f, struct net_thread **out)
 		return vb_fail(-ENOMEM, "no memory or descriptor for a thread's state");
 	}
 	t->users = 1;
+	vb_sched_env_lock(env->sched);
 	vb_list_push(&env->links, &t->in_env);
+	vb_sched_env_unlock(env->sched);
 	pthread_mutex_lock(&f->engine);
 	vb_list_push(&f->core->threads, &t->in_core);
 	pthread_mutex_unlock(&f->engine);
@@ -467,7 +484,9 @@ void net_thread_put(struct net_thread *t)
 	pthread_mutex_unlock(&f->engine);
 	__atomic_fetch_sub(&f->core->pollers, 1, __ATOMIC_RELAXED);
 	set_awake(f, false);
+	vb_sched_env_lock(t->env->sched);
 	vb_list_remove(&t->in_env);
+	vb_sched_env_unlock(t->env->sched);
 	inbox_take(t);
 	env_put(t->env);
 	close(t->bell);

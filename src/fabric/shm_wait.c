@@ -172,7 +172,9 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 	struct shm_thread *t = vb_sched_env_ctx(s);
 	uint64_t begin = vb_clock_ns(), now = begin, longest = NAP_NS;
 
-	if (look(t) || now >= until_ns)
+	/* After the look has noted what the bells show: interrupt rings them, so it is seen here or
+	 * ends the spin and the nap below. */
+	if (look(t) || now >= until_ns || vb_sched_wanted(s))
 		return;
 	if (crowded(t)) {
 		if (give_way(t, until_ns, YIELDS))
@@ -204,10 +206,22 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 		vb_spin_learn(&t->spin_ns, SPIN_NS, UINT64_MAX);
 }
 
+static void env_interrupt(struct vb_sched *s)
+{
+	struct shm_thread *t = vb_sched_env_ctx(s);
+
+	vb_list_for_each (l, &t->links) {
+		struct shm_link *link = vb_container_of(l, struct shm_link, in_thread);
+
+		shm_ring_bell(link->fabric, link->worker);
+	}
+}
+
 static const struct vb_env_ops shm_env = {
 	.name = "shm",
 	.idle = env_idle,
 	.poll = env_poll,
+	.interrupt = env_interrupt,
 };
 
 /* ---- a thread's links ---- */
@@ -270,7 +284,9 @@ int shm_link_get(struct shm_fabric *f, struct shm_link **out)
 	link->thread = t;
 	vb_list_init(&link->eps);
 	vb_list_init(&link->in_thread);
+	vb_sched_env_lock(t->sched);
 	vb_list_push(&t->links, &link->in_thread);
+	vb_sched_env_unlock(t->sched);
 	*out = link;
 	return 0;
 }
@@ -279,7 +295,9 @@ void shm_link_put(struct shm_link *l)
 {
 	if (!vb_list_empty(&l->eps))
 		return;
+	vb_sched_env_lock(l->thread->sched);
 	vb_list_remove(&l->in_thread);
+	vb_sched_env_unlock(l->thread->sched);
 	shm_worker_release(l->fabric, l->worker);
 	thread_put(l->thread);
 	free(l);

@@ -50,6 +50,7 @@ static struct vb_lock_client *new_client(const struct vb_lock_space *space)
 
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out)
 {
+	VB_SCHED_INSIDE(vb_sched_here());
 	struct vb_lock_client *me = new_client(space);
 	int err;
 
@@ -280,6 +281,7 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 {
 	const struct vb_lock_watch *w = me->space->watch;
 	uint64_t lock = c->lock;
+	bool husk;
 
 	if ((err == -ETIMEDOUT || err == -ECANCELED) && c->queued && vb_husk_leave(me, c) != 0) {
 		/* No memory for the husk's stack: we must stand here ourselves. */
@@ -299,10 +301,14 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 		return 0;
 	}
 	let_land(me, err);
-	if (c->state != CLAIM_HUSK)
+	husk = c->state == CLAIM_HUSK;
+	if (!husk)
 		vb_claim_free(me, c);
 	if (vb_unlikely(w != NULL))
 		w->not_granted(w->ctx, me, lock, err);
+	/* Last: what has been left behind may be the keeper's from now on. */
+	if (husk)
+		vb_keeper_settle(me->ep->sched);
 	return err;
 }
 
@@ -394,9 +400,20 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 	return conclude(me, c, until_ns, settle(me, c, until_ns, err), out);
 }
 
+/* Apart, so that who leaves nothing behind pays one branch. */
+static VB_NOINLINE int acquire_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+				    uint32_t leases, uint64_t timeout_ns, struct vb_grant *out)
+{
+	VB_SCHED_INSIDE(me->ep->sched);
+
+	return acquire(me, lock, mode, leases, timeout_ns, out);
+}
+
 int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 		    uint64_t timeout_ns, struct vb_grant *out)
 {
+	if (vb_sched_kept(me->ep->sched))
+		return acquire_kept(me, lock, mode, 1, timeout_ns, out);
 	return acquire(me, lock, mode, 1, timeout_ns, out);
 }
 
@@ -436,10 +453,11 @@ int vb_lock_acquire_for(struct vb_lock_client *me, uint64_t lock, enum vb_mode m
 		return refuse_hold(me, mode, hold_ns);
 	if (hold_ns > lease && most != VB_FOREVER_NS)
 		leases = hold_ns / lease + (hold_ns % lease != 0);
-	return acquire(me, lock, mode, (uint32_t)leases, timeout_ns, out);
+	return acquire_kept(me, lock, mode, (uint32_t)leases, timeout_ns, out);
 }
 
-int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, struct vb_grant *out)
+static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+			      struct vb_grant *out)
 {
 	const struct vb_lock_ops *ops = me->space->ops;
 	const struct vb_lock_watch *w = me->space->watch;
@@ -468,6 +486,21 @@ int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, str
 	if (err == -ETIMEDOUT || err == -ESTALE)
 		err = -EAGAIN;
 	return conclude(me, c, 0, err, out);
+}
+
+static VB_NOINLINE int try_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+				struct vb_grant *out)
+{
+	VB_SCHED_INSIDE(me->ep->sched);
+
+	return try_acquire(me, lock, mode, out);
+}
+
+int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, struct vb_grant *out)
+{
+	if (vb_sched_kept(me->ep->sched))
+		return try_kept(me, lock, mode, out);
+	return try_acquire(me, lock, mode, out);
 }
 
 static bool is_held(const struct vb_lock_client *me, const struct vb_grant *grant)
@@ -508,6 +541,7 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 		    uint64_t timeout_ns)
 {
 	const struct vb_lock_watch *w = me->space->watch;
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct vb_claim *c = grant->claim;
 	uint64_t until_ns = VB_FOREVER;
 	int err = check_mode(me, mode);
@@ -546,7 +580,7 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 	return err;
 }
 
-int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
+static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 {
 	const struct vb_lock_watch *w = me->space->watch;
 	struct vb_claim *c = grant->claim;
@@ -573,6 +607,20 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 	if (vb_unlikely(w != NULL))
 		w->released(w->ctx, me, lock, err);
 	return err;
+}
+
+static VB_NOINLINE int release_kept(struct vb_lock_client *me, struct vb_grant *grant)
+{
+	VB_SCHED_INSIDE(me->ep->sched);
+
+	return release(me, grant);
+}
+
+int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
+{
+	if (vb_sched_kept(me->ep->sched))
+		return release_kept(me, grant);
+	return release(me, grant);
 }
 
 /* -EINVAL unless all are held, each once.  Those that are looked at are marked meanwhile. */
@@ -633,6 +681,7 @@ static int release_together(struct vb_lock_client *me, struct vb_grant grants[],
 
 int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], unsigned n)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	int err = check_grants(me, grants, n);
 
 	if (err || n == 0)
@@ -683,23 +732,27 @@ static void close_claim(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 
 		give(c, &g);
 		vb_lock_release(me, &g);
-	} else {
+	} else if (c->state == CLAIM_HUSK) {
 		vb_husk_close(me, c, until_ns);
 	}
 }
 
 void vb_lock_client_close(struct vb_lock_client *me)
 {
+	VB_SCHED_INSIDE(me ? me->ep->sched : NULL);
 	uint64_t until_ns;
 
 	if (!me)
 		return;
 	until_ns = vb_ep_now(me->ep) + 2 * me->space->lease_ns;
 	for (unsigned w = 0; w < vb_claim_words(me->space); w++)
-		while (me->used[w])
-			close_claim(me, &me->claims[64 * w + __builtin_ctzll(me->used[w])],
-				    until_ns);
+		for (uint64_t left = me->used[w]; left; left &= left - 1)
+			close_claim(me, &me->claims[64 * w + __builtin_ctzll(left)], until_ns);
 	vb_board_leave(me);
+	if (me->husks > 0) {
+		vb_husk_haunt(me);
+		return;
+	}
 	if (me->space->ops->client_close)
 		me->space->ops->client_close(me);
 	vb_lock_client_bury(me);

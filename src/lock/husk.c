@@ -5,6 +5,13 @@
  * A husk stands in the queue in the client's place, and hands on at once when the turn comes.  A
  * client that wants the lock again after all cancels it and names itself the adopter; whatever the
  * husk has by then (still waiting, just granted, or thrown out) is the adopter's.
+ *
+ * A husk is background work: while the client's thread is elsewhere its keeper runs it
+ * (task/keeper.c), unless the fabric was opened without.
+ *
+ * A client that closes while husks of it stand in queues of locks that do not survive becomes a
+ * *ghost*: nobody would mend a queue that it left.  It has its endpoint until the last of its
+ * husks is through, and that husk takes it down.  The space knows its ghosts, and outlives them.
  */
 #define VB_LOG_ROOM "lock"
 #include <inttypes.h>
@@ -12,10 +19,41 @@
 #include "base/log.h"
 #include "lock/claim.h"
 
+/* How often a closing space looks whether its ghosts are gone, and how often it says so. */
+#define GHOST_LOOK_NS 200000ull
+#define GHOST_SAY_NS  10000000000ull
+/* In virtual time: how long it waits for them. */
+#define GHOST_LEASES 64u
+
+static bool is_kept(const struct vb_lock_client *me)
+{
+	return !me->space->fabric->no_keeper;
+}
+
+/* The last thing that is done with a ghost; its space may be closed as soon as the list is empty. */
+static void ghost_end(struct vb_lock_client *me)
+{
+	struct vb_lock_space *space = me->space;
+	struct vb_list *link = &me->in_ghosts;
+
+	if (space->ops->client_close)
+		space->ops->client_close(me);
+	pthread_mutex_lock(&space->ghost_lock);
+	vb_list_remove(link);
+	space->ending++;
+	pthread_mutex_unlock(&space->ghost_lock);
+	vb_lock_client_bury(me);
+	pthread_mutex_lock(&space->ghost_lock);
+	space->ending--;
+	pthread_mutex_unlock(&space->ghost_lock);
+}
+
 static void husk_body(void *arg)
 {
 	struct vb_claim *c = arg;
 	struct vb_lock_client *me = c->me;
+	struct vb_sched *sched = me->ep->sched;
+	bool kept = is_kept(me);
 	int err = me->space->ops->resume(me, c, VB_FOREVER);
 	struct vb_task *adopter;
 	bool adopt;
@@ -36,6 +74,10 @@ static void husk_body(void *arg)
 		vb_claim_free(me, c);
 	if (adopter)
 		vb_task_wake(adopter);
+	if (me->ghost && me->husks == 0)
+		ghost_end(me);
+	if (kept)
+		vb_sched_background_end(sched);
 }
 
 int vb_husk_leave(struct vb_lock_client *me, struct vb_claim *c)
@@ -47,9 +89,12 @@ int vb_husk_leave(struct vb_lock_client *me, struct vb_claim *c)
 	c->adopter = NULL;
 	c->adopt = false;
 	err = vb_task_spawn(me->ep->sched, husk_body, c, &params, &c->husk);
-	if (err == 0)
-		me->husks++;
-	return err;
+	if (err)
+		return err;
+	me->husks++;
+	if (is_kept(me))
+		vb_sched_background_begin(me->ep->sched);
+	return 0;
 }
 
 int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode, uint32_t leases,
@@ -79,7 +124,13 @@ int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mo
 
 void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
-	/* Its turn comes within two leases, or is mended by others then. */
+	/* Without leases there is no saying when its turn comes, and nobody to mend the queue. */
+	if (!(me->space->ops->caps & VB_LOCK_SURVIVES)) {
+		if (is_kept(me))
+			return;
+		until_ns = VB_FOREVER;
+	}
+	/* Else its turn comes within two leases, or is mended by others then. */
 	c->adopter = vb_task_self();
 	c->adopt = false;
 	while (c->adopter == vb_task_self() &&
@@ -96,4 +147,80 @@ void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until
 	if (c->held)
 		vb_claim_release(me, c);
 	vb_claim_free(me, c);
+}
+
+void vb_husk_haunt(struct vb_lock_client *me)
+{
+	struct vb_lock_space *space = me->space;
+
+	me->ghost = true;
+	pthread_mutex_lock(&space->ghost_lock);
+	vb_list_push(&space->ghosts, &me->in_ghosts);
+	pthread_mutex_unlock(&space->ghost_lock);
+}
+
+static bool haunted(struct vb_lock_space *space)
+{
+	bool any;
+
+	pthread_mutex_lock(&space->ghost_lock);
+	any = !vb_list_empty(&space->ghosts) || space->ending != 0;
+	pthread_mutex_unlock(&space->ghost_lock);
+	return any;
+}
+
+static void cancel_husks(struct vb_lock_client *me)
+{
+	for (uint32_t i = 0; i < me->space->claims; i++) {
+		struct vb_claim *c = &me->claims[i];
+
+		if (c->state != CLAIM_HUSK)
+			continue;
+		vb_warn("a place in the queue of lock %" PRIu64 " is left behind: nobody has "
+			"handed it the lock in %u leases",
+			c->lock, GHOST_LEASES);
+		vb_task_cancel(c->husk);
+	}
+}
+
+/*
+ * In virtual time nobody else is left who could give the lock back once all clients of the only
+ * process are closed or dead, and nobody who would wait for it either.  In real time others have
+ * it, and go on after us.
+ */
+void vb_husk_space_close(struct vb_lock_space *space)
+{
+	bool is_virtual = space->fabric->caps.flags & VB_CAP_VIRTUAL;
+	uint64_t step, said, end;
+	struct vb_sched *sched;
+
+	if (!haunted(space))
+		return;
+	sched = vb_sched_self();
+	step = is_virtual ? space->lease_ns / 4 : GHOST_LOOK_NS;
+	said = vb_sched_now(sched);
+	end = said + GHOST_LEASES * space->lease_ns;
+	while (haunted(space)) {
+		uint64_t now = vb_sched_now(sched);
+
+		if (is_virtual && now > end) {
+			vb_list_for_each (it, &space->ghosts)
+				cancel_husks(vb_container_of(it, struct vb_lock_client, in_ghosts));
+			end = VB_FOREVER;
+		}
+		if (!is_virtual && now - said > GHOST_SAY_NS) {
+			said = now;
+			vb_warn("a closing lock space waits: clients that were closed stand in "
+				"queues for locks that others hold");
+		}
+		(void)vb_task_suspend_uninterruptible(now + step);
+	}
+}
+
+void vb_lock_space_bury(struct vb_lock_space *space)
+{
+	struct vb_list *it;
+
+	while ((it = vb_list_pop(&space->ghosts)) != NULL)
+		vb_lock_client_bury(vb_container_of(it, struct vb_lock_client, in_ghosts));
 }

@@ -19,6 +19,8 @@
 #ifndef VB_LOCK_LOCK_H
 #define VB_LOCK_LOCK_H
 
+#include <pthread.h>
+
 #include <verbena/lock.h>
 
 #include "base/opt.h"
@@ -234,6 +236,9 @@ struct vb_lock_space {
 	unsigned *worker_cache; /* [servers]: how many; 0: not read yet */
 	const struct vb_lock_watch *watch; /* NULL: nobody watches */
 	bool timing;                       /* clients keep a vb_lock_timing */
+	pthread_mutex_t ghost_lock;
+	struct vb_list ghosts; /* see husk.c */
+	unsigned ending;       /* ghosts that are being taken down */
 };
 
 #define VB_LOCK_WORKERS_MAX 64
@@ -271,6 +276,8 @@ struct vb_lock_client {
 	unsigned polls;      /* consecutive, see vb_poll_pause */
 	uint64_t rtt_ns;     /* of this client's verbs, see vb_lock_learn_rtt */
 	unsigned husks;
+	bool ghost; /* closed, and its husks are not through */
+	struct vb_list in_ghosts;
 	struct vb_lock_timing *timing; /* NULL: not kept */
 	struct vb_board_slot *board;   /* NULL: not visible (lock/board.h) */
 	uint64_t age;                  /* of the present transaction, see vb_lock_client_begin */
@@ -351,6 +358,8 @@ struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
 
 /* Takes down a client whose tasks are gone, without a word to anybody. */
 void vb_lock_client_bury(struct vb_lock_client *me);
+/* The same for closed clients whose husks were killed before they were through. */
+void vb_lock_space_bury(struct vb_lock_space *space);
 
 /* Forgets a held grant without a release, as if its holder had died at that moment and come back:
  * for measuring what failures cost.  The lock stays taken until others recover it. */

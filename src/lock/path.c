@@ -132,6 +132,7 @@ int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsign
 {
 	enum vb_mode intent = reads_only(mode) ? VB_INTENT_SHARED : VB_INTENT_EXCLUSIVE;
 	struct walk w = {.me = me, .path = path, .grants = grants, .until_ns = VB_FOREVER};
+	VB_SCHED_INSIDE(me->ep->sched);
 	int err = check_path(me, path, n, mode);
 	unsigned i;
 

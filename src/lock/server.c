@@ -57,8 +57,24 @@ static void close_priv(struct vb_lock_server *s)
 		free(s->priv);
 }
 
-int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
-			 unsigned workers, struct vb_lock_server **out)
+static void stop_here(struct vb_lock_server *s)
+{
+	s->stop = true;
+	if (s->task)
+		vb_task_cancel(s->task);
+	/* The task ends at its next turn. */
+	while (s->task)
+		vb_task_yield();
+	close_priv(s);
+	/* The next one may begin now: what we have left behind is all there. */
+	vb_lock_header_withdraw(s);
+	vb_ep_close(s->ep);
+	vb_answers_close(s->answers);
+	free(s);
+}
+
+static int start_here(struct vb_lock_space *space, uint16_t node, unsigned worker, unsigned workers,
+		      struct vb_lock_server **out)
 {
 	static const struct vb_task_params params = {.name = "lock server", .daemon = true};
 	struct vb_lock_server *s;
@@ -95,7 +111,7 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 		goto no_task;
 	err = vb_lock_header_publish(s);
 	if (err) {
-		vb_lock_server_stop(s);
+		stop_here(s);
 		return vb_fail(err, "a lock server cannot make itself known on node %u: %s", node,
 			       vb_strerror(err));
 	}
@@ -112,8 +128,23 @@ no_ep:
 	return err;
 }
 
+int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
+			 unsigned workers, struct vb_lock_server **out)
+{
+	VB_SCHED_INSIDE(vb_sched_here());
+	int err = start_here(space, node, worker, workers, out);
+
+	if (err || !*out || space->fabric->no_keeper)
+		return err;
+	vb_sched_background_begin((*out)->ep->sched);
+	vb_keeper_settle((*out)->ep->sched);
+	return 0;
+}
+
 void vb_lock_server_stop(struct vb_lock_server *s)
 {
+	VB_SCHED_INSIDE(s && !s->thread ? s->ep->sched : NULL);
+
 	if (!s)
 		return;
 	if (s->thread) {
@@ -126,18 +157,9 @@ void vb_lock_server_stop(struct vb_lock_server *s)
 		free(s);
 		return;
 	}
-	s->stop = true;
-	if (s->task)
-		vb_task_cancel(s->task);
-	/* The task ends at its next turn. */
-	while (s->task)
-		vb_task_yield();
-	close_priv(s);
-	/* The next one may begin now: what we have left behind is all there. */
-	vb_lock_header_withdraw(s);
-	vb_ep_close(s->ep);
-	vb_answers_close(s->answers);
-	free(s);
+	if (!s->space->fabric->no_keeper)
+		vb_sched_background_end(s->ep->sched);
+	stop_here(s);
 }
 
 struct thread_start {
@@ -158,7 +180,7 @@ static void *thread_body(void *arg)
 	struct thread_start *t = arg;
 	struct vb_lock_server *inner = NULL, *outer = t->outer;
 	struct vb_sched *sched = vb_sched_self();
-	int err = vb_lock_server_start(t->space, t->node, 0, 1, &inner);
+	int err = start_here(t->space, t->node, 0, 1, &inner);
 
 	pthread_mutex_lock(&t->mutex);
 	t->err = err;
@@ -170,7 +192,7 @@ static void *thread_body(void *arg)
 		goto out;
 	while (!__atomic_load_n(&outer->stop, __ATOMIC_ACQUIRE))
 		vb_task_suspend(vb_sched_now(sched) + STOP_POLL_NS);
-	vb_lock_server_stop(inner);
+	stop_here(inner);
 out:
 	vb_sched_destroy(sched);
 	return NULL;

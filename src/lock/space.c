@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "lock/claim.h"
 #include "lock/header.h"
 #include "lock/protocols.h"
 
@@ -297,6 +298,8 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 		return vb_fail(-ENOMEM, "no memory for a lock space");
 	s->fabric = fabric;
 	s->ops = ops;
+	pthread_mutex_init(&s->ghost_lock, NULL);
+	vb_list_init(&s->ghosts);
 	err = fill(s, params);
 	if (err) {
 		vb_lock_space_close(s);
@@ -308,8 +311,12 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 
 void vb_lock_space_close(struct vb_lock_space *s)
 {
+	VB_SCHED_INSIDE(vb_sched_here());
+
 	if (!s)
 		return;
+	vb_husk_space_close(s);
+	pthread_mutex_destroy(&s->ghost_lock);
 	free(s->options);
 	free(s->name);
 	free(s->base);

@@ -10,6 +10,8 @@
 #ifndef VB_TASK_INNER_H
 #define VB_TASK_INNER_H
 
+#include <pthread.h>
+
 #include "task/fcontext.h"
 #include "task/fiber.h"
 #include "task/task.h"
@@ -88,6 +90,15 @@ struct vb_sched {
 	struct vb_stack_pool pools[VB_STACK_CLASSES];
 	unsigned colour;            /* of the next new stack */
 	struct vb_sched *forgotten; /* chain of schedulers a fork left behind */
+	/* keeper.c.  The first three are whoever's who has the scheduler. */
+	unsigned background;   /* pieces of background work */
+	unsigned inside;       /* calls of the owner under way, one in the other */
+	uint64_t last_turn_ns; /* when a busy owner last gave them a turn */
+	uint32_t calls;        /* atomic: times that the owner has come back */
+	bool orphan;           /* atomic: the owner's thread has ended */
+	bool has_keeper;       /* the owner's */
+	pthread_t keeper;
+	pthread_mutex_t env_lock; /* of env, and of what its interrupt looks at */
 };
 
 /* ---- timer.c ---- */
@@ -143,5 +154,23 @@ static inline void vb_task_enter(struct vb_sched *s, struct vb_task *t)
 
 /* The root gives way: run others until it is ready and its turn has come. */
 void vb_sched_root_wait(struct vb_sched *s);
+/* One round, and an idle wait if nobody is ready: for the keeper. */
+void vb_sched_step(struct vb_sched *s);
+/* This thread runs the scheduler from now on, or no more. */
+void vb_sched_bind(struct vb_sched *s, bool here);
+/* The owner goes: the scheduler is found by vb_sched_self, and taken back first. */
+void vb_sched_lend(struct vb_sched *s);
+/* Kills what is left and frees it; by whoever has it. */
+void vb_sched_end(struct vb_sched *s);
+
+/* ---- keeper.c ---- */
+
+void vb_keeper_take_back(struct vb_sched *s);
+/* The scheduler is about to be freed by its owner, who has it. */
+void vb_keeper_end(struct vb_sched *s);
+/* The owner, who has it, goes for good.  False: there is nothing to inherit. */
+bool vb_keeper_inherit(struct vb_sched *s);
+/* In idle: sleeps so long at most, if it is the keeper that idles; else false. */
+bool vb_keeper_nap(struct vb_sched *s, uint64_t ns);
 
 #endif

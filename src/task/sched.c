@@ -28,6 +28,8 @@
 
 /* Looked at by every await; initial-exec keeps it one load in the shared library too. */
 static __thread struct vb_sched *sched_self __attribute__((tls_model("initial-exec")));
+/* This thread's own, while the keeper may run it; sched_self is NULL then. */
+static __thread struct vb_sched *sched_lent __attribute__((tls_model("initial-exec")));
 
 /* Schedulers that forked children have left behind: kept reachable, so that they count as no leak.
  */
@@ -42,7 +44,6 @@ static void clock_idle(struct vb_sched *s, uint64_t until_ns)
 {
 	uint64_t now = vb_clock_early_ns(), ns;
 
-	(void)s;
 	if (now >= until_ns)
 		return;
 	ns = until_ns - now;
@@ -53,7 +54,8 @@ static void clock_idle(struct vb_sched *s, uint64_t until_ns)
 	ns -= SLEEP_SPIN_NS;
 	if (ns > SLEEP_SLICE_NS)
 		ns = SLEEP_SLICE_NS;
-	nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+	if (!vb_keeper_nap(s, ns))
+		nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 }
 
 static const struct vb_env_ops clock_env = {
@@ -72,8 +74,20 @@ void vb_sched_set_env(struct vb_sched *s, const struct vb_env_ops *env, void *en
 		s->wheel.base = 0;
 		s->face.now_ns = env->is_virtual ? 0 : vb_clock_early_ns();
 	}
+	vb_sched_env_lock(s);
 	s->env = env;
 	s->env_ctx = env_ctx;
+	vb_sched_env_unlock(s);
+}
+
+void vb_sched_env_lock(struct vb_sched *s)
+{
+	pthread_mutex_lock(&s->env_lock);
+}
+
+void vb_sched_env_unlock(struct vb_sched *s)
+{
+	pthread_mutex_unlock(&s->env_lock);
 }
 
 const struct vb_env_ops *vb_sched_env(struct vb_sched *s)
@@ -90,22 +104,50 @@ void *vb_sched_env_ctx(struct vb_sched *s)
 
 void vb_sched_kill_all(struct vb_sched *s)
 {
-	vb_assert(s == sched_self && s->face.current == &s->root);
+	vb_assert(s == vb_sched_self() && s->face.current == &s->root);
 	while (!vb_list_empty(&s->all))
 		vb_task_kill(vb_container_of(s->all.next, struct vb_task, all));
 }
 
-/* A thread has ended.  Tasks it left waiting can never run again. */
+static void sched_free(struct vb_sched *s)
+{
+	vb_assert(s->tasks == 0);
+	sched_self = sched_lent = NULL;
+	vb_stack_trim(s);
+	pthread_mutex_destroy(&s->env_lock);
+	free(s);
+}
+
+void vb_sched_end(struct vb_sched *s)
+{
+	if (s->tasks > 0)
+		vb_warn("a thread ended and left %u tasks; they are killed", s->tasks);
+	vb_sched_kill_all(s);
+	sched_free(s);
+}
+
+/* The keeper goes on with the background work of a thread that ends. */
+static bool sched_inherit(struct vb_sched *s)
+{
+	if (!vb_keeper_inherit(s))
+		return false;
+	sched_self = sched_lent = NULL;
+	return true;
+}
+
+/* A thread has ended.  Tasks it left waiting, other than background work, can never run again. */
 static void sched_thread_exit(void *arg)
 {
 	struct vb_sched *s = arg;
 
-	sched_self = s;
+	if (sched_lent == NULL)
+		sched_self = s;
+	(void)vb_sched_self();
 	s->face.current = &s->root;
-	if (s->tasks > 0)
-		vb_warn("a thread ended and left %u tasks; they are killed", s->tasks);
-	vb_sched_kill_all(s);
-	vb_sched_destroy(s);
+	if (sched_inherit(s))
+		return;
+	vb_keeper_end(s);
+	vb_sched_end(s);
 }
 
 static void exit_key_make(void)
@@ -119,7 +161,7 @@ int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched
 {
 	struct vb_sched *s;
 
-	vb_assert(sched_self == NULL);
+	vb_assert(sched_self == NULL && sched_lent == NULL);
 	vb_clock_init();
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
@@ -131,6 +173,7 @@ int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched
 	for (unsigned c = 0; c < VB_STACK_CLASSES; c++)
 		vb_list_init(&s->pools[c].free);
 	s->face.now_ns = vb_clock_early_ns();
+	pthread_mutex_init(&s->env_lock, NULL);
 	vb_task_init_root(s);
 	vb_sched_set_env(s, env, env_ctx);
 	sched_self = s;
@@ -140,36 +183,63 @@ int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched
 	return 0;
 }
 
-struct vb_sched *vb_sched_self(void)
+void vb_sched_bind(struct vb_sched *s, bool here)
+{
+	sched_self = here ? s : NULL;
+	if (s->env->bind != NULL)
+		s->env->bind(s, here);
+}
+
+void vb_sched_lend(struct vb_sched *s)
+{
+	vb_sched_bind(s, false);
+	sched_lent = s;
+}
+
+/* A call of its own: a task may be on another thread after an await, and an address that the
+ * compiler kept from before would be the old thread's. */
+__attribute__((noinline)) struct vb_sched *vb_sched_self(void)
 {
 	struct vb_sched *s;
 
 	if (vb_likely(sched_self != NULL))
 		return sched_self;
+	s = sched_lent;
+	if (s != NULL) {
+		vb_keeper_take_back(s);
+		sched_lent = NULL;
+		vb_sched_bind(s, true);
+		return s;
+	}
 	if (vb_sched_create(NULL, NULL, &s) != 0)
 		abort(); /* the cause is logged; a thread without a scheduler can await nothing */
 	return s;
 }
 
+struct vb_sched *vb_sched_here(void)
+{
+	return sched_self != NULL || sched_lent != NULL ? vb_sched_self() : NULL;
+}
+
 void vb_sched_destroy(struct vb_sched *s)
 {
-	vb_assert(s == sched_self && s->face.current == &s->root);
-	vb_assert(s->tasks == 0);
-	sched_self = NULL;
+	vb_assert(s == vb_sched_self() && s->face.current == &s->root);
 	pthread_setspecific(exit_key, NULL);
-	vb_stack_trim(s);
-	free(s);
+	if (sched_inherit(s))
+		return;
+	vb_keeper_end(s);
+	sched_free(s);
 }
 
 void vb_sched_forget(void)
 {
-	struct vb_sched *s = sched_self;
+	struct vb_sched *s = sched_self != NULL ? sched_self : sched_lent;
 
 	if (s == NULL)
 		return;
 	s->forgotten = forgotten;
 	forgotten = s;
-	sched_self = NULL;
+	sched_self = sched_lent = NULL;
 	pthread_setspecific(exit_key, NULL);
 }
 
@@ -267,6 +337,15 @@ void vb_sched_root_wait(struct vb_sched *s)
 	s->root.state = VB_TASK_RUNNING;
 }
 
+void vb_sched_step(struct vb_sched *s)
+{
+	bool root = sched_round(s);
+
+	vb_assert(!root);
+	if (sched_quiet(s) && s->background > 0)
+		(void)sched_pass_time(s, VB_FOREVER);
+}
+
 static int sched_run(struct vb_sched *s, const bool *stop, uint64_t until_ns)
 {
 	for (;;) {
@@ -289,7 +368,7 @@ int vb_sched_run(struct vb_sched *s, const bool *stop, uint64_t until_ns)
 {
 	int err;
 
-	vb_assert(s == sched_self && s->face.current == &s->root);
+	vb_assert(s == vb_sched_self() && s->face.current == &s->root);
 	s->face.current = NULL;
 	err = sched_run(s, stop, until_ns);
 	s->face.current = &s->root;

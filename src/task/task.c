@@ -104,6 +104,8 @@ int vb_task_spawn(struct vb_sched *s, void (*body)(void *arg), void *arg,
 	struct vb_task *t;
 	int stack_class;
 
+	if (vb_sched_kept(s))
+		(void)vb_sched_self(); /* takes it back from the keeper */
 	if (params == NULL)
 		params = &none;
 	stack_class = vb_stack_class(params->stack_bytes);

@@ -54,6 +54,12 @@ struct vb_env_ops {
 	void (*idle)(struct vb_sched *s, uint64_t until_ns);
 	/* Real only.  Called between rounds of ready tasks, cheap: look for fabric progress. */
 	void (*poll)(struct vb_sched *s);
+	/* Optional: this thread runs the scheduler from now on (here), or no more. */
+	void (*bind)(struct vb_sched *s, bool here);
+	/* Called by the owner while the keeper runs the scheduler, with vb_sched_env_lock held:
+	 * ends idle, which returns at once where vb_sched_wanted.  NULL: idle does not sleep
+	 * long. */
+	void (*interrupt)(struct vb_sched *s);
 };
 
 /* This thread's scheduler, made with the real environment on first use. */
@@ -67,7 +73,11 @@ int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched
 void vb_sched_set_env(struct vb_sched *s, const struct vb_env_ops *env, void *env_ctx);
 void *vb_sched_env_ctx(struct vb_sched *s);
 const struct vb_env_ops *vb_sched_env(struct vb_sched *s);
-/* Every task must have ended or been killed. */
+/* What interrupt looks at is changed under this lock only. */
+void vb_sched_env_lock(struct vb_sched *s);
+void vb_sched_env_unlock(struct vb_sched *s);
+/* Every task must have ended or been killed; but if there is background work, the keeper goes on
+ * with it and destroys the scheduler when it is done. */
 void vb_sched_destroy(struct vb_sched *s);
 /* Kills every task, whatever it waits for: the end of a simulation with dead clients.  Root
  * only. */
@@ -92,6 +102,8 @@ struct vb_sched_face {
 	uint64_t
 		now_ns; /* virtual: the time; real: when the scheduler last looked (a lower bound) */
 	bool is_virtual;
+	bool kept;     /* the owner's calls begin with vb_keeper_enter; written by the owner */
+	uint32_t turn; /* atomic: whose it is, see keeper.c */
 	struct vb_task *current;
 };
 
@@ -115,6 +127,60 @@ static inline uint64_t vb_sched_now_coarse(struct vb_sched *s)
 {
 	return ((const struct vb_sched_face *)s)->now_ns;
 }
+
+/*
+ * ---- background work, and whose turn it is (keeper.c) ----
+ *
+ * What is to go on while the thread is elsewhere is counted with begin and end, by whoever has the
+ * scheduler.  From then on the thread's public calls are "inside" between enter and leave, and
+ * when it is outside for a while the keeper, a thread of its own, runs the scheduler's tasks.
+ * Under virtual time all of it does nothing.
+ *
+ * A call of the owner that is not guarded is safe as long as it reaches the scheduler through
+ * vb_sched_self or vb_task_self, which take it back from the keeper; it stays with the owner then
+ * until the end of his next guarded call.
+ */
+void vb_sched_background_begin(struct vb_sched *s);
+void vb_sched_background_end(struct vb_sched *s);
+
+bool vb_keeper_enter(struct vb_sched *s);
+void vb_keeper_leave(struct vb_sched *s);
+/* At the end of a call that may have left background work behind: does what leave does, unless a
+ * call further out will. */
+void vb_keeper_settle(struct vb_sched *s);
+
+#define VB_TURN_WANTED 4
+/* For idle: the owner wants the scheduler back from the keeper. */
+static inline bool vb_sched_wanted(const struct vb_sched *s)
+{
+	return __atomic_load_n(&((const struct vb_sched_face *)s)->turn, __ATOMIC_SEQ_CST) ==
+	       VB_TURN_WANTED;
+}
+
+/* One branch for a thread that leaves nothing behind. */
+static inline bool vb_sched_kept(const struct vb_sched *s)
+{
+	return vb_unlikely(((const struct vb_sched_face *)s)->kept);
+}
+
+static inline struct vb_sched *vb_sched_guard(struct vb_sched *s)
+{
+	return s != NULL && vb_sched_kept(s) && vb_keeper_enter(s) ? s : NULL;
+}
+
+static inline void vb_sched_unguard(struct vb_sched **s)
+{
+	if (vb_unlikely(*s != NULL))
+		vb_keeper_leave(*s);
+}
+
+/* The calling thread's scheduler if it has one; for calls that begin without an endpoint. */
+struct vb_sched *vb_sched_here(void);
+
+/* The rest of the block is inside; `s` may be gone from its owner's structs by then. */
+#define VB_SCHED_INSIDE(s)                                                                         \
+	struct vb_sched *inside_ __attribute__((cleanup(vb_sched_unguard), unused)) =              \
+		vb_sched_guard(s)
 
 /* ---- timers ---- */
 
