@@ -134,8 +134,8 @@ int vb_table_load(struct vb_table *table, uint64_t key, const void *record);
 
 /*
  * Each node needs a server: it adds keys to the node's index, and does what is asked by RPC.  As a
- * task on this thread's scheduler, which runs whenever the thread awaits something, or on a thread
- * of its own.
+ * task on this thread's scheduler, which runs whenever the thread awaits something, and while it is
+ * outside Verbena on its keeper (verbena/fabric.h, "Background work"), or on a thread of its own.
  *
  *   -EBUSY  the node has a server that is alive
  */

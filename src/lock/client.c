@@ -703,6 +703,8 @@ uint64_t vb_lock_age_now(struct vb_lock_client *me)
 
 void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
+
 	me->age = age != 0 ? age : vb_lock_age_now(me);
 	me->age_given = true;
 }

@@ -121,6 +121,7 @@ static void free_coordinator(struct vb_coordinator *me)
 
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out)
 {
+	VB_SCHED_INSIDE(vb_sched_here());
 	struct vb_coordinator *me;
 	int err;
 
@@ -164,6 +165,7 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 
 void vb_coordinator_close(struct vb_coordinator *me)
 {
+	VB_SCHED_INSIDE(me != NULL ? me->ep->sched : NULL);
 	uint64_t old;
 	int err = 0;
 
@@ -285,6 +287,7 @@ static void forget_items(struct vb_coordinator *me)
 
 int vb_txn_begin(struct vb_coordinator *me)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct vb_txn *t = &me->txn;
 	struct vb_lane *lane;
 	uint64_t old_ts = t->ts;

@@ -666,6 +666,7 @@ static int free_places(struct vb_coordinator *me, uint16_t node)
 
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct sweep w = {.me = me};
 	int err = 0;
 

@@ -482,7 +482,7 @@ static int make_server(struct vb_db *db, uint16_t node, struct vb_db_server **ou
 	return 0;
 }
 
-int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **out)
+static int start_here(struct vb_db *db, uint16_t node, struct vb_db_server **out)
 {
 	static const struct vb_task_params params = {.name = "database server", .daemon = true};
 	struct vb_db_server *s;
@@ -531,11 +531,27 @@ struct vb_ep *vb_db_server_ep(struct vb_db_server *s)
 	return s->ep;
 }
 
+int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **out)
+{
+	VB_SCHED_INSIDE(vb_sched_here());
+	int err = start_here(db, node, out);
+
+	if (err || db->fabric->no_keeper)
+		return err;
+	vb_sched_background_begin((*out)->ep->sched);
+	vb_keeper_settle((*out)->ep->sched);
+	return 0;
+}
+
 void vb_db_server_stop(struct vb_db_server *s)
 {
+	VB_SCHED_INSIDE(s != NULL && s->thread == NULL ? s->ep->sched : NULL);
+
 	if (s == NULL)
 		return;
 	if (s->thread == NULL) {
+		if (!s->db->fabric->no_keeper)
+			vb_sched_background_end(s->ep->sched);
 		stop_here(s);
 		return;
 	}
@@ -562,7 +578,7 @@ static void *thread_body(void *arg)
 	struct start *t = arg;
 	struct vb_db_server *inner = NULL, *outer = t->outer;
 	struct vb_sched *sched = vb_sched_self();
-	int err = vb_db_server_start(t->db, t->node, &inner);
+	int err = start_here(t->db, t->node, &inner);
 
 	pthread_mutex_lock(&t->mutex);
 	t->err = err;

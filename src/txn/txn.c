@@ -242,6 +242,7 @@ static int stands_not(struct vb_txn *t, const struct reach *r, int err)
 
 int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void **out)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
 	int err = reach(me, table, key, false, false, &r);
 
@@ -255,6 +256,7 @@ int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, 
 
 int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void **out)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
 	int err = reach(me, table, key, true, false, &r);
 
@@ -268,6 +270,7 @@ int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 
 int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	const void *here;
 	int err = vb_txn_get(me, table, key, &here);
 
@@ -279,6 +282,7 @@ int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		 const void *record)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
 	int err = reach(me, table, key, true, true, &r);
 
@@ -293,6 +297,7 @@ int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		  const void *record)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
 	int err = reach(me, table, key, true, true, &r);
 
@@ -307,6 +312,7 @@ int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
 	int err = reach(me, table, key, true, true, &r);
 
@@ -347,6 +353,7 @@ static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
 
 int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, unsigned n)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct vb_txn *t = &me->txn;
 	unsigned some = 0;
 	int err = check_open(t);
@@ -467,6 +474,7 @@ void vb_txn_clean(struct vb_txn *t)
 
 void vb_txn_abort(struct vb_coordinator *me)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct vb_txn *t = &me->txn;
 
 	if (t->phase != VB_TXN_OPEN)
@@ -501,6 +509,7 @@ static void note_committed(struct vb_coordinator *me)
 
 int vb_txn_commit(struct vb_coordinator *me)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	struct vb_txn *t = &me->txn;
 	const struct vb_txn_watch *watch = me->db->watch;
 	int err;

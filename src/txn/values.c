@@ -153,6 +153,7 @@ static int declare(struct vb_coordinator *me, const struct vb_values *v, uint64_
 int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, void *buf,
 		  uint32_t size, uint32_t *bytes)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	const unsigned char *record;
 	struct head head;
 	uint32_t n;
@@ -259,6 +260,7 @@ static int put_first(struct vb_coordinator *me, struct vb_values *v, uint64_t ke
 int vb_values_put(struct vb_coordinator *me, struct vb_values *v, uint64_t key, const void *value,
 		  uint32_t bytes)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	uint32_t was, n = pieces_of(v, bytes);
 	int err = check_key(v, key);
 
@@ -278,6 +280,7 @@ int vb_values_put(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 
 int vb_values_remove(struct vb_coordinator *me, struct vb_values *v, uint64_t key)
 {
+	VB_SCHED_INSIDE(me->ep->sched);
 	unsigned char *record;
 	uint32_t was;
 	int err = check_key(v, key);
