@@ -162,7 +162,7 @@ enum vb_txn_cause {
 	VB_TXN_TIMEOUT,   /* it waited for a lock until its lease had passed */
 	VB_TXN_FABRIC,    /* a verb or a server failed: vb_txn_error says how */
 	VB_TXN_MISUSE,    /* a call had a bad argument; vb_txn_error says which error */
-	VB_TXN_REFUSED,   /* the protocol left a record half locked or fetched: vb_txn_commit, -EPROTO */
+	VB_TXN_REFUSED, /* the protocol left a record half locked or fetched: vb_txn_commit, -EPROTO */
 	VB_TXN_CAUSES
 };
 /* "locked", "wounded", ...; for a number that is none of them, "unknown".  Static. */

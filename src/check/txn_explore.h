@@ -28,8 +28,8 @@ enum vb_txn_rule {
 	VB_TXN_RULE_LEAKED_LOCK,      /* a lock that nobody will give back */
 	VB_TXN_RULE_STUCK,            /* somebody does not get on */
 	VB_TXN_RULE_CONTENTS,         /* a record is not what its version's transaction asked for */
-	VB_TXN_RULE_REFUSED,          /* a commit was refused: what it would write may not be written */
-	VB_TXN_RULE_LOST_LOCK,        /* a lock was not its holder's any more when he let it go */
+	VB_TXN_RULE_REFUSED,   /* a commit was refused: what it would write may not be written */
+	VB_TXN_RULE_LOST_LOCK, /* a lock was not its holder's any more when he let it go */
 	VB_TXN_RULES
 };
 extern const char *const vb_txn_rule_names[VB_TXN_RULES];

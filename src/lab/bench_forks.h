@@ -41,8 +41,8 @@ struct vb_bench_forks {
 	unsigned forked, alive;
 	pid_t *pids;          /* 0: gone */
 	uint64_t *stopped_ns; /* when the worker was stopped; 0: it is not */
-	int death_signal; /* of who was killed last; 0: nobody was */
-	bool interrupted; /* the user wants an end */
+	int death_signal;     /* of who was killed last; 0: nobody was */
+	bool interrupted;     /* the user wants an end */
 	struct vb_bench_pulse pulse;
 };
 

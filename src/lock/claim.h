@@ -38,8 +38,8 @@ int vb_husk_leave(struct vb_lock_client *me, struct vb_claim *c);
  * takes the place over, 0 and *out.  Otherwise: waits for the husk to be through, 0 and *out =
  * NULL.
  */
-int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
-		  uint32_t leases, uint64_t until_ns, struct vb_claim **out);
+int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode, uint32_t leases,
+		  uint64_t until_ns, struct vb_claim **out);
 /* The client closes: waits for the husk's turn until until_ns, where leases bound it.  A husk
  * that is left then (me->husks) makes the client a ghost. */
 void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);

@@ -158,7 +158,7 @@ struct vb_coordinator {
 	 * the common time. */
 	uint64_t clock, clock_end, *clock_word;
 	int64_t common_ns;
-	bool keep_age;    /* the next transaction is the last one tried again */
+	bool keep_age; /* the next transaction is the last one tried again */
 	struct vb_rng rng;
 	unsigned char *scratch; /* VB_CALLS_MAX calls on their way out */
 	uint16_t *slot;         /* finds items by key: number + 1 */
@@ -169,7 +169,8 @@ struct vb_coordinator {
 	uint32_t index;            /* for whoever watches */
 	uint8_t type;              /* of transaction, for whoever watches */
 	/* Counted. */
-	uint64_t lost_locks; /* that were another's when a commit let them go: never, if all is right */
+	uint64_t
+		lost_locks; /* that were another's when a commit let them go: never, if all is right */
 	uint64_t commits, aborts[VB_TXN_CAUSES], recovered, rolled_forward, calls, waits;
 	struct vb_stage_time timed[VB_STAGES_MAX + 1]; /* the last: the commit point and log */
 };

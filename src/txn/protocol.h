@@ -144,8 +144,10 @@ enum vb_cc_caps {
 	VB_CC_AGE = 1 << 2,        /* a transaction that is tried again keeps its timestamp */
 	VB_CC_SHARED = 1 << 3,     /* readers hold together */
 	VB_CC_BLIND_WAIT = 1 << 4, /* who waits does not look at his own status, nor at the time */
-	VB_CC_READ_LOCKS = 1 << 5, /* what was read is held until the commit, and let go by release */
-	VB_CC_LOGICAL = 1 << 6,    /* versions and lock words are not timestamps: no clock is pushed on */
+	VB_CC_READ_LOCKS =
+		1 << 5, /* what was read is held until the commit, and let go by release */
+	VB_CC_LOGICAL =
+		1 << 6, /* versions and lock words are not timestamps: no clock is pushed on */
 };
 
 struct vb_txn;

@@ -14,7 +14,7 @@
 
 #include "workload/trace.h"
 
-#define VB_TRACE_NAME_MAX 32u
+#define VB_TRACE_NAME_MAX     32u
 #define VB_TRACE_THINK_MAX_NS 3600000000000ull /* as of --think */
 
 /* The transactions of a text. */
