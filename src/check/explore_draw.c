@@ -20,6 +20,9 @@
 #define WRAP_STREAM   0x72616c6c
 #define PAUSE_STREAM  0x70617573
 
+/* The default of the queue locks' successor_wait. */
+#define SUCCESSOR_WAIT_NS 1000000000ull
+
 /* Nothing here makes a lease run out or an answer go missing. */
 static void draw_mild_faults(struct vb_rng *r, struct vb_explore_draw *d)
 {
@@ -323,6 +326,10 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	d->liveness_ns = 100 * MS + d->clients * d->cycles * 2 * MS;
 	if (ops->caps & VB_LOCK_SURVIVES)
 		d->liveness_ns += still + mend;
+	/* A release that cannot tell whether it has freed the lock waits for who may stand behind
+	 * it. */
+	if (d->loses && find_option(ops, "successor_wait") != NULL)
+		d->liveness_ns += d->clients * SUCCESSOR_WAIT_NS;
 	/* A writer waits for the end of a lease and may lose to readers then: every cycle may cost
 	 * many leases. */
 	if (ops->caps & VB_LOCK_READ_LEASE)
