@@ -89,13 +89,13 @@ uint64_t dslr_pause_ns(const struct vb_lock_client *me, const struct vb_claim *c
 	ns = turns * me->rtt_ns / TURN_SHARE;
 	if (ns < still_ns / STILL_SHARE)
 		ns = still_ns / STILL_SHARE;
-	if (ns > s->lease_ns / LEASE_SHARE)
-		ns = s->lease_ns / LEASE_SHARE;
-	if (!(s->fabric->caps.flags & VB_CAP_INLINE))
-		return ns;
-	if (still_ns < POLLS_NS)
-		return 0;
-	return still_ns < PAUSES_NS || ns > SLEEP_NS ? ns : SLEEP_NS;
+	if (s->fabric->caps.flags & VB_CAP_INLINE) {
+		if (still_ns < POLLS_NS)
+			return 0;
+		if (still_ns >= PAUSES_NS && ns < SLEEP_NS)
+			ns = SLEEP_NS;
+	}
+	return min64(ns, s->lease_ns / LEASE_SHARE);
 }
 
 uint64_t dslr_patience_ns(const struct vb_lock_client *me, uint64_t ahead)

@@ -571,6 +571,32 @@ static void test_readers_are_one_turn(void **state)
 	assert_int_equal(looks[1], looks[0]);
 }
 
+/* A lease may be shorter than a sleep: who waits for the dead looks often enough to tell. */
+static void test_leases_shorter_than_a_sleep(void **state)
+{
+	struct vb_lock_space_params p = {.lock = "dslr", .locks = 1, .lease_ns = 60000};
+	struct vb_fabric_params shm = {.fabric = "shm"};
+	struct vb_lock_client *dead, *me;
+	struct vb_lock_space *space;
+	struct vb_fabric *f;
+	struct vb_grant g;
+
+	(void)state;
+	assert_int_equal(vb_fabric_open(&shm, &f), 0);
+	assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+	assert_int_equal(vb_lock_client_open(space, 0, &dead), 0);
+	assert_int_equal(vb_lock_client_open(space, 0, &me), 0);
+	assert_int_equal(vb_lock_acquire(dead, LOCK, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+	vb_lock_abandon(dead, &g);
+	assert_int_equal(vb_lock_acquire(me, LOCK, VB_EXCLUSIVE, 2000000000ull, &g), 0);
+	assert_true(me->recoveries > 0);
+	(void)vb_lock_release(me, &g);
+	vb_lock_client_close(me);
+	vb_lock_client_close(dead);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+}
+
 /* Leases that nobody chose suit the fabric. */
 static void test_leases_by_default(void **state)
 {
@@ -605,6 +631,7 @@ int main(void)
 		cmocka_unit_test(test_an_omega_that_was_asked_for),
 		cmocka_unit_test(test_readers_are_one_turn),
 		cmocka_unit_test(test_leases_by_default),
+		cmocka_unit_test(test_leases_shorter_than_a_sleep),
 		cmocka_unit_test(test_the_dead_cost_their_own_slots),
 		cmocka_unit_test(test_a_queue_of_the_dead_is_bounded),
 		cmocka_unit_test(test_the_last_ticket_counts_what_is_left),
