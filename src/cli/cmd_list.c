@@ -236,6 +236,11 @@ static json_t *fabrics_json(void)
 		json_object_set_new(o, "absent",
 				    text_or_null((*f)->absent != NULL ? (*f)->absent() : NULL));
 		json_object_set_new(o, "caps", flags_json(fabric_caps, (*f)->caps.flags));
+		/* Of sim: the profile's. */
+		json_object_set_new(o, "rtt_ns",
+				    (*f)->caps.rtt_ns != 0
+					    ? json_integer((json_int_t)(*f)->caps.rtt_ns)
+					    : json_null());
 		json_object_set_new(o, "atomics", text_or_null((*f)->caps.atomics));
 		json_object_set_new(o, "order", text_or_null((*f)->caps.order));
 		json_array_append_new(a, o);
@@ -267,6 +272,7 @@ static json_t *profiles_json(void)
 			{"handler_ns", p->handler_ns},
 			{"line_ns", p->line_ns},
 			{"verb_bound_ns", p->verb_bound_ns},
+			{"rtt_ns", vb_sim_rtt_ns(p)},
 		};
 		json_t *o = json_object();
 

@@ -110,8 +110,7 @@ static void set_caps(struct sim *s)
 
 	*c = vb_fabric_sim.caps;
 	c->verb_bound_ns = s->p.verb_bound_ns;
-	c->rtt_ns = s->p.post_ns + s->p.outbound_ns + 2 * s->p.one_way_ns + s->p.inbound_ns +
-		    s->p.read_ns + s->p.poll_ns;
+	c->rtt_ns = vb_sim_rtt_ns(&s->p);
 	if (!s->p.masked64)
 		c->flags &= ~(uint32_t)VB_CAP_MASKED64;
 	if (!s->p.masked128)

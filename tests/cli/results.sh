@@ -144,6 +144,10 @@ pages=$(cd "$(dirname "$0")/../../doc/locks" && ls | sed -n 's/\.md$//p' | grep 
 listed=$(jq -r '.locks[].name | select(endswith("-as-published") | not)' "$json" | sort)
 is 'list: the locks are those with a page in doc/locks' [ "$pages" = "$listed" ]
 is_json 'list: planted bugs and their rules' '.planted | length >= 5 and all(.planted_for)'
+is_json 'list: the round trips that pauses begin with' \
+	'([.fabrics[] | select(.name == "sim").rtt_ns] == [null]) and (.profiles | all(.rtt_ns > 2 * .one_way_ns)) and
+	([.fabrics[] | select(.name != "sim").rtt_ns] | all(. > 0))'
+is 'list: options that follow them' [ "$("$verbena" list | grep -c 'eighth of the round trip')" -ge 2 ]
 is_json 'list: fabrics and profiles' '([.fabrics[].name] | index("shm") != null and
 	index("sim") != null) and (.profiles | all(.sources))'
 
