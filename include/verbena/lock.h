@@ -159,7 +159,7 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
  * there), -VB_EUNKNOWN (its node was out of reach for seconds). */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
 /*
- * Grants still held are released.  Places in queues are handed on, so that no lock is lost: by
+ * Grants still held are released, as by vb_lock_release_all.  Places in queues are handed on, so that no lock is lost: by
  * locks that survive a death the call waits for them, up to two leases, and leaves what is not
  * called then to be mended as a dead client's would be.  The others (mcs, ncosed, rma-rw, ...)
  * have no bound: the call returns at once, the place is handed on in the background, and its
@@ -255,6 +255,9 @@ int vb_lock_release(struct vb_lock_client *client, struct vb_grant *grant);
  * agent; it can if the list names all of those.  Every grant is given back, whatever becomes of the
  * others; the result is the worst: 0, -VB_ELOST, -VB_EUNKNOWN (in this order).
  *
+ * A server that is gone or silent costs its patience (table: `ask_for`) once in a call, however
+ * many of the grants are its.
+ *
  *   -VB_ELOST  of one or more the lease had run out; which one, is not always known
  *   -EINVAL    a grant is not held by this client, or stands there twice: nothing is given back
  */
@@ -299,6 +302,9 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
  *               rest
  *   -VB_ELOST   the lease of a lock has ended that the caller held before: release that
  *   -EINVAL     a path that is none
+ *
+ * Where the server is gone or silent, so that neither can be known, the call takes no longer than
+ * timeout_ns and twice the server's patience (table: `ask_for`), however long the path.
  */
 #define VB_PATH_MAX 64
 int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, unsigned n,

@@ -739,6 +739,23 @@ static void close_claim(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 	}
 }
 
+/* What is held, a handful at a time: as the end of a transaction. */
+static void release_held(struct vb_lock_client *me)
+{
+	struct vb_grant some[VB_CLAIMS_MAX];
+	bool outermost = vb_lock_join(me);
+	unsigned n;
+
+	do {
+		n = 0;
+		for (unsigned i = 0; i < me->space->claims && n < VB_CLAIMS_MAX; i++)
+			if (me->used[i / 64] >> i % 64 & 1 && me->claims[i].state == CLAIM_HELD)
+				give(&me->claims[i], &some[n++]);
+		(void)vb_lock_release_all(me, some, n);
+	} while (n == VB_CLAIMS_MAX);
+	vb_lock_part(me, outermost);
+}
+
 void vb_lock_client_close(struct vb_lock_client *me)
 {
 	VB_SCHED_INSIDE(me ? me->ep->sched : NULL);
@@ -746,6 +763,8 @@ void vb_lock_client_close(struct vb_lock_client *me)
 
 	if (!me)
 		return;
+	if (me->n_used > 0)
+		release_held(me);
 	until_ns = vb_ep_now(me->ep) + 2 * me->space->lease_ns;
 	for (unsigned w = 0; w < vb_claim_words(me->space); w++)
 		for (uint64_t left = me->used[w]; left; left &= left - 1)

@@ -282,6 +282,7 @@ struct vb_lock_client {
 	struct vb_board_slot *board;   /* NULL: not visible (lock/board.h) */
 	uint64_t age;                  /* of the present transaction, see vb_lock_client_begin */
 	bool age_given;                /* ... for the one that begins with the next lock */
+	uint32_t joint, joints;        /* see vb_lock_join; 0: none is under way */
 	void *priv;                    /* the protocol's */
 	void *user;
 	unsigned n_used; /* claims that are not free */
@@ -337,6 +338,8 @@ static inline bool vb_lock_is_entry(const struct vb_lock_space *s, uint16_t node
 /* The server worker that answers for a lock (its index on its node modulo the node's workers), as
  * read from the header; -VB_EPEERGONE, said, if nobody serves. */
 int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out);
+/* The same for who looks until there is one: nothing is said. */
+int vb_lock_server_seek(struct vb_lock_client *me, uint64_t lock, vb_peer *out);
 /* One worker of one node. */
 int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned worker, vb_peer *out);
 /* Reads the names of a node's workers, for whoever begins: waits for a link that is down. */
@@ -353,6 +356,28 @@ uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options,
 
 /* How old a transaction is that begins now, in the time that all clients have in common. */
 uint64_t vb_lock_age_now(struct vb_lock_client *me);
+
+/*
+ * Calls that are parts of one: a server that was silent in one of them is not waited for in the
+ * next, so that n grants of a dead server do not cost n times the patience with one.  true: this
+ * was the outermost, and its end is vb_lock_part.
+ */
+static inline bool vb_lock_join(struct vb_lock_client *me)
+{
+	if (me->joint != 0)
+		return false;
+	if (++me->joints == 0)
+		me->joints = 1;
+	me->joint = me->joints;
+	return true;
+}
+
+static inline void vb_lock_part(struct vb_lock_client *me, bool outermost)
+{
+	if (outermost)
+		me->joint = 0;
+}
+
 /* The claim by which a client holds a lock, or NULL. */
 struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
 

@@ -111,17 +111,23 @@ static int still_valid(struct walk *w, unsigned n)
 	return err;
 }
 
-/* From the leaf to the root, as it was before. */
+/* As it was before: what was taken together, and then from the leaf to the root what was
+ * converted. */
 static void undo(struct walk *w, unsigned n)
 {
-	while (n-- > 0) {
-		struct vb_claim *c = w->grants[n].claim;
+	struct vb_grant taken[VB_PATH_MAX];
+	unsigned k = 0;
 
-		if (c != NULL) {
-			(void)vb_lock_release(w->me, &w->grants[n]);
+	for (unsigned i = 0; i < n; i++) {
+		if (w->grants[i].claim == NULL)
 			continue;
-		}
-		c = vb_lock_held(w->me, w->path[n]);
+		taken[k++] = w->grants[i];
+		w->grants[i].claim = NULL;
+	}
+	(void)vb_lock_release_all(w->me, taken, k);
+	while (n-- > 0) {
+		struct vb_claim *c = vb_lock_held(w->me, w->path[n]);
+
 		if (c != NULL && c->mode != w->before[n])
 			(void)convert_held(w, c, w->before[n], VB_FOREVER_NS);
 	}
@@ -134,6 +140,7 @@ int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsign
 	struct walk w = {.me = me, .path = path, .grants = grants, .until_ns = VB_FOREVER};
 	VB_SCHED_INSIDE(me->ep->sched);
 	int err = check_path(me, path, n, mode);
+	bool outermost;
 	unsigned i;
 
 	if (err)
@@ -143,21 +150,21 @@ int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsign
 
 		w.until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
 	}
+	outermost = vb_lock_join(me);
 	for (i = 0; i < n; i++) {
 		err = step(&w, i, i + 1 < n ? intent : mode);
-		if (err) {
-			undo(&w, i);
-			return err;
-		}
-		if (covers_below(grants[i].mode, mode))
+		if (err != 0 || covers_below(grants[i].mode, mode))
 			break;
 	}
-	i = i < n ? i + 1 : n;
-	err = still_valid(&w, i);
-	if (err) {
-		undo(&w, i);
-		return err;
+	if (err == 0) {
+		i = i < n ? i + 1 : n;
+		err = still_valid(&w, i);
 	}
+	if (err)
+		undo(&w, i);
+	vb_lock_part(me, outermost);
+	if (err)
+		return err;
 	for (; i < n; i++)
 		grants[i] = (struct vb_grant){.lock = path[i], .mode = mode};
 	return 0;

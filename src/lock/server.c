@@ -330,6 +330,33 @@ int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned wor
 	return 0;
 }
 
+int vb_lock_server_seek(struct vb_lock_client *me, uint64_t lock, vb_peer *out)
+{
+	struct vb_lock_space *s = me->space;
+	uint16_t node = (uint16_t)(lock % s->servers);
+	unsigned n = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
+	vb_peer p;
+
+	if (vb_unlikely(n == 0)) {
+		int err = read_header(me, node, vb_read);
+
+		if (err)
+			return err;
+		n = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
+		if (n == 0)
+			return -VB_EPEERGONE;
+	}
+	p = __atomic_load_n(
+		&s->server_cache[(size_t)node * VB_LOCK_WORKERS_MAX + lock / s->servers % n],
+		__ATOMIC_RELAXED);
+	if (vb_unlikely(p == VB_PEER_NONE)) {
+		vb_lock_server_forget(s, node);
+		return -VB_EPEERGONE;
+	}
+	*out = p;
+	return 0;
+}
+
 int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out)
 {
 	struct vb_lock_space *s = me->space;

@@ -139,6 +139,25 @@ struct asking {
 
 static int rejoin(struct vb_lock_client *me, uint64_t lock, vb_peer agent);
 
+static struct vb_locktab_link *link_of(struct vb_lock_client *me, uint64_t lock)
+{
+	return &table_of(me)->link[node_of(me, lock)];
+}
+
+/* The worker that serves a lock, by the number of them that was read last. */
+static unsigned worker_of(struct vb_lock_client *me, uint64_t lock)
+{
+	unsigned workers = link_of(me, lock)->workers;
+
+	return workers == 0 ? 0 : (unsigned)(lock / me->space->servers % workers);
+}
+
+/* In an earlier part of this call: vb_lock_join. */
+static bool was_silent(struct vb_lock_client *me, uint64_t lock)
+{
+	return me->joint != 0 && link_of(me, lock)->silent[worker_of(me, lock)] == me->joint;
+}
+
 static uint64_t patience_first(const struct vb_lock_client *me)
 {
 	uint64_t quarter = me->space->lease_ns / 4;
@@ -193,23 +212,34 @@ static int await_end(struct vb_lock_client *me, struct asking *q, uint64_t until
 	}
 }
 
+/* Nobody serves the lock yet, or any more: somebody may come. */
+static int nap(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
+{
+	uint64_t again = vb_ep_now(me->ep) + GONE_NAP_NS;
+	int err;
+
+	vb_lock_server_forget(me->space, node_of(me, q->ask.lock));
+	err = vb_ep_sleep_until(me->ep, again < until_ns ? again : until_ns);
+	return err ? err : -ETIMEDOUT;
+}
+
 /* Sends a copy to the agent that answers for the lock.  A new one is told before what we hold
  * there. -ETIMEDOUT: there is none, and some time has passed. */
 static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
 	uint16_t node = node_of(me, q->ask.lock);
-	uint64_t again;
 	vb_peer agent;
-	int err = vb_lock_server_of(me, q->ask.lock, &agent);
+	int err = vb_lock_server_seek(me, q->ask.lock, &agent);
 
+	if (vb_unlikely(err == -VB_EPEERGONE)) {
+		/* Who was stopped is as gone as who died. */
+		q->dead = q->agent;
+		return nap(me, q, until_ns);
+	}
 	if (err)
 		return err;
-	if (vb_unlikely(agent == q->dead)) {
-		vb_lock_server_forget(me->space, node);
-		again = vb_ep_now(me->ep) + GONE_NAP_NS;
-		err = vb_ep_sleep_until(me->ep, again < until_ns ? again : until_ns);
-		return err ? err : -ETIMEDOUT;
-	}
+	if (vb_unlikely(agent == q->dead))
+		return nap(me, q, until_ns);
 	q->agent = agent;
 	err = q->ask.kind == VB_LOCKTAB_REASSERT ? 0 : rejoin(me, q->ask.lock, agent);
 	if (err == 0)
@@ -229,6 +259,7 @@ static int suspect(struct vb_lock_client *me, struct asking *q, uint64_t now)
 	}
 	if (now < q->silent_until_ns)
 		return 0;
+	link_of(me, q->ask.lock)->silent[worker_of(me, q->ask.lock)] = me->joint;
 	if (q->agent != q->dead)
 		return -VB_EUNKNOWN;
 	return vb_fail(-VB_EPEERGONE, "the server of '%s' locks on node %u is gone",
@@ -297,26 +328,29 @@ static void note_end(struct vb_lock_client *me, const struct vb_claim *c)
 
 /*
  * Asks until there is an answer (0, q->answer), the local time is until_ns (-ETIMEDOUT), the task
- * is cancelled, or nobody has answered for too long (-VB_EUNKNOWN, -VB_EPEERGONE).
+ * is cancelled, or nobody has answered for too long (-VB_EUNKNOWN, -VB_EPEERGONE).  q->agent is
+ * VB_PEER_NONE then if nobody was ever asked.
  */
 static int ask(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
 	uint64_t now = vb_ep_now(me->ep), patience = patience_first(me);
 	int err;
 
-	err = take_number(me, q);
+	q->agent = q->dead = VB_PEER_NONE;
+	err = vb_unlikely(was_silent(me, q->ask.lock)) ? -VB_EUNKNOWN : take_number(me, q);
 	if (err)
 		return err;
 	q->ask.age = me->age;
 	q->begun_ns = now;
 	q->silent_until_ns = now + options_of(me)->ask_for_ns;
-	q->agent = q->dead = VB_PEER_NONE;
 	q->queued = false;
 	for (;; patience = patience_next(me, patience)) {
 		uint64_t next = now + patience, end = first_end(me, q, next);
 
 		until_ns = end < until_ns ? end : until_ns;
 		next = next < until_ns ? next : until_ns;
+		/* Silence is noticed in time, however long the lease. */
+		next = q->silent_until_ns < next ? q->silent_until_ns : next;
 		err = send_copy(me, q, next);
 		if (err == 0)
 			err = await_end(me, q, next);
@@ -389,7 +423,7 @@ static int tell_claim(struct vb_lock_client *me, struct vb_claim *c, uint16_t no
 	vb_peer his;
 
 	if (!c->held || g->lost || g->agent == agent || node_of(me, c->lock) != node ||
-	    vb_lock_server_of(me, c->lock, &his) != 0 || his != agent)
+	    vb_lock_server_seek(me, c->lock, &his) != 0 || his != agent)
 		return 0;
 	return reassert(me, c, agent);
 }
@@ -404,7 +438,8 @@ static int rejoin(struct vb_lock_client *me, uint64_t lock, vb_peer agent)
 
 	if (workers == 0)
 		return -ETIMEDOUT;
-	known = &table_of(me)->link[node].agent[lock / s->servers % workers];
+	link_of(me, lock)->workers = workers;
+	known = &link_of(me, lock)->agent[worker_of(me, lock)];
 	if (vb_likely(*known == agent))
 		return 0;
 	/* Also to one that we have never asked: there may be more agents than there were. */
@@ -460,7 +495,7 @@ static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_lockta
 		err = -ETIMEDOUT;
 	if (err == 0)
 		return q.answer.err == 0 ? granted(me, c, &q) : (int)q.answer.err;
-	if (err == -VB_EPEERGONE)
+	if (err == -VB_EPEERGONE || q.agent == VB_PEER_NONE)
 		return err;
 	if (stop(me, &q) != 0)
 		return -VB_EUNKNOWN;
@@ -531,17 +566,12 @@ static int end_at(struct vb_lock_client *me, uint64_t lock, unsigned n)
 }
 
 /* Whether two locks are served by the same agent. */
-static bool same_agent(const struct vb_lock_client *me, uint64_t a, uint64_t b)
+static bool same_agent(struct vb_lock_client *me, uint64_t a, uint64_t b)
 {
-	const struct vb_lock_space *s = me->space;
-	uint16_t node = node_of(me, a);
-	unsigned workers = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
-
-	return node == node_of(me, b) &&
-	       (workers == 0 || a / s->servers % workers == b / s->servers % workers);
+	return node_of(me, a) == node_of(me, b) && worker_of(me, a) == worker_of(me, b);
 }
 
-static unsigned held_at(const struct vb_lock_client *me, uint64_t lock)
+static unsigned held_at(struct vb_lock_client *me, uint64_t lock)
 {
 	unsigned n = 0;
 
@@ -571,12 +601,15 @@ static void end_some(struct vb_lock_client *me, struct vb_grant *grants, unsigne
 
 void vb_locktab_release_all(struct vb_lock_client *me, struct vb_grant *grants, unsigned n)
 {
+	bool outermost = vb_lock_join(me);
+
 	for (unsigned i = 0; i < n; i++)
 		grants[i].claim->ended = NOT_YET;
 	/* Agent by agent. */
 	for (unsigned i = 0; i < n; i++)
 		if (grants[i].claim->ended == NOT_YET)
 			end_some(me, grants, n, grants[i].lock);
+	vb_lock_part(me, outermost);
 }
 
 /* ---- convert ---- */
@@ -596,7 +629,11 @@ static int convert_once(struct vb_lock_client *me, struct vb_claim *c, struct as
 		err = -ETIMEDOUT;
 	if (err == 0)
 		return (int)q->answer.err;
+	if (err == -VB_EPEERGONE)
+		return -VB_EUNKNOWN;
 	if (err != -ETIMEDOUT && err != -ECANCELED && err != -VB_EUNKNOWN)
+		return err;
+	if (q->agent == VB_PEER_NONE)
 		return err;
 	if (weaker || stop(me, q) != 0)
 		return -VB_EUNKNOWN;

@@ -257,10 +257,12 @@ struct vb_locktab_life *vb_locktab_life_of(const struct vb_lock_server *s);
 bool vb_locktab_read_ask(const struct vb_lock_server *s, uint32_t lane,
 			 struct vb_locktab_ask_slot *out);
 
-struct vb_locktab_link {                    /* a client's way to one server node */
-	vb_addr at;                         /* its first slot there; 0: by SEND */
-	unsigned slot;                      /* that slot's number */
-	vb_peer agent[VB_LOCK_WORKERS_MAX]; /* by worker: who knows what we hold there */
+struct vb_locktab_link {                      /* a client's way to one server node */
+	vb_addr at;                           /* its first slot there; 0: by SEND */
+	unsigned slot;                        /* that slot's number */
+	unsigned workers;                     /* as last read; 0: not yet */
+	vb_peer agent[VB_LOCK_WORKERS_MAX];   /* by worker: who knows what we hold there */
+	uint32_t silent[VB_LOCK_WORKERS_MAX]; /* by worker: the joint call that found it so */
 };
 
 struct vb_locktab_client {

@@ -33,13 +33,13 @@
 #include "lock/table.h"
 
 #define SESSIONS_MAX  65536u
-#define OLDEST_LOOKED 64u /* idle sessions looked at for one to forget */
+#define OLDEST_LOOKED 64u /* sessions of each list looked at for one to forget */
 #define OUTBOX        32u /* answers that leave together */
 #define TICKET_BLOCK  4096u
 
 struct session {
 	struct vb_list in_bucket;
-	struct vb_list by_use; /* the longest unheard of first */
+	struct vb_list by_use; /* in one of the agent's two lists */
 	struct vb_tq_owner owner;
 	uint64_t number, heard_ns;
 	struct vb_locktab_answer answer;
@@ -63,7 +63,9 @@ struct agent {
 	struct vb_locktab_life *life;
 	struct session *sessions;
 	struct vb_list *buckets;
-	struct vb_list free, by_use;
+	struct vb_list free;
+	struct vb_list idle; /* sessions without a request, the longest unheard of first */
+	struct vb_list busy; /* those that had one when they were heard of last */
 	unsigned n_sessions, fresh_sessions, bucket_mask;
 	uint64_t grace_until_ns; /* 0: over */
 	uint64_t forget_ns;      /* a session so long unheard of repeats nothing any more */
@@ -151,19 +153,40 @@ static struct session *find_session(struct agent *a, vb_peer from)
 	return NULL;
 }
 
+static struct session *by_use(struct vb_list *it)
+{
+	return vb_container_of(it, struct session, by_use);
+}
+
+/* Where a session is looked for when a place is wanted: who has requests stands in nobody's way. */
+static void sort_session(struct agent *a, struct session *ss)
+{
+	vb_list_remove(&ss->by_use);
+	vb_list_push(vb_list_empty(&ss->owner.reqs) ? &a->idle : &a->busy, &ss->by_use);
+}
+
+/* The requests of one who has not been heard of since may have ended: by their leases, for one.
+ * Each call looks at the next few of them. */
+static void sort_some(struct agent *a)
+{
+	for (unsigned i = 0; i < OLDEST_LOOKED && !vb_list_empty(&a->busy); i++)
+		sort_session(a, by_use(a->busy.next));
+}
+
 /* A place of somebody who holds nothing, waits for nothing and repeats nothing any more. */
 static void forget_somebody(struct agent *a, uint64_t now)
 {
 	unsigned looked = 0;
 
-	vb_list_for_each (it, &a->by_use) {
-		struct session *ss = vb_container_of(it, struct session, by_use);
+	sort_some(a);
+	vb_list_for_each (it, &a->idle) {
+		struct session *ss = by_use(it);
 
 		if (looked++ == OLDEST_LOOKED)
 			return;
-		if (!vb_list_empty(&ss->owner.reqs) ||
-		    (now < ss->heard_ns + a->forget_ns &&
-		     vb_peer_alive(a->server->ep->fabric, ss->owner.name)))
+		vb_assert(vb_list_empty(&ss->owner.reqs));
+		if (now < ss->heard_ns + a->forget_ns &&
+		    vb_peer_alive(a->server->ep->fabric, ss->owner.name))
 			continue;
 		vb_list_remove(&ss->in_bucket);
 		vb_list_remove(&ss->by_use);
@@ -191,8 +214,7 @@ static struct session *make_session(struct agent *a, vb_peer from, uint64_t now)
 		vb_list_push(bucket_of(a, from), &ss->in_bucket);
 	}
 	ss->heard_ns = now;
-	vb_list_remove(&ss->by_use);
-	vb_list_push(&a->by_use, &ss->by_use);
+	sort_session(a, ss);
 	return ss;
 }
 
@@ -430,6 +452,7 @@ static void take(struct agent *a, const struct vb_locktab_ask *ask, vb_peer from
 		ss->kind = ask->kind;
 		ss->answer = (struct vb_locktab_answer){.number = ask->number};
 		ss->answer.err = do_it(a, ss, ask, now);
+		sort_session(a, ss);
 		ss->waits = ss->answer.err == -EINPROGRESS;
 		/* It has just begun to wait: the answer comes when that is over. */
 		if (ss->waits)
@@ -507,6 +530,7 @@ static void on_found(void *ctx, const struct vb_locktab_record *rec)
 		vb_tq_leave(a->q, r, now);
 	if (!rec->gone)
 		(void)vb_tq_restore(a->q, &ss->owner, &want, rec->ticket, now);
+	sort_session(a, ss);
 }
 
 /* What can be known of the agents before this one, and for how long nothing new is granted. */
@@ -577,7 +601,8 @@ int vb_locktab_server_open(struct vb_lock_server *s)
 	a->server = s;
 	a->forget_ns = 2 * vb_lock_stretch(s->space, o->ask_for_ns);
 	vb_list_init(&a->free);
-	vb_list_init(&a->by_use);
+	vb_list_init(&a->idle);
+	vb_list_init(&a->busy);
 	a->life = vb_locktab_life_of(s);
 	if (a->life == NULL)
 		return vb_fail(-EXDEV, "node %u lives in another process: it is served there",
