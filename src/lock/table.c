@@ -78,6 +78,7 @@ struct table_claim {
 	uint64_t ticket;
 	vb_peer agent; /* who granted it, or was told of it */
 	bool lost;     /* an agent that came back does not know of it */
+	bool ending;   /* a release is under way, and may have been done by the one before */
 };
 
 static const struct vb_locktab_options *options_of(const struct vb_lock_client *me)
@@ -410,6 +411,9 @@ static int reassert(struct vb_lock_client *me, struct vb_claim *c, vb_peer agent
 	if (err == 0 && q.answer.err == -ENOBUFS)
 		return -VB_EUNKNOWN;
 	g->agent = agent;
+	/* The answer to the release says whether it was ours. */
+	if (err == 0 && q.answer.err != 0 && g->ending)
+		return 0;
 	g->lost = err != 0 || q.answer.err != 0;
 	if (!g->lost)
 		c->valid_until_ns = valid_until(me, &q);
@@ -542,6 +546,7 @@ int vb_locktab_release(struct vb_lock_client *me, struct vb_claim *c)
 	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
 	int err;
 
+	g->ending = true;
 	do {
 		if (g->lost)
 			return -VB_ELOST;
@@ -589,6 +594,9 @@ static void end_some(struct vb_lock_client *me, struct vb_grant *grants, unsigne
 
 	for (unsigned i = 0; i < n; i++)
 		k += grants[i].claim->ended == NOT_YET && same_agent(me, grants[i].lock, lock);
+	for (unsigned i = 0; i < n && k > 1 && k == held_at(me, lock); i++)
+		if (same_agent(me, grants[i].lock, lock))
+			vb_claim_as(struct table_claim, grants[i].claim)->ending = true;
 	/* Of somebody who keeps others there, one after the other. */
 	err = k > 1 && k == held_at(me, lock) ? end_at(me, lock, k) : NOT_YET;
 	for (unsigned i = 0; i < n; i++) {

@@ -13,6 +13,8 @@
 #ifndef VB_LOCK_TABLE_H
 #define VB_LOCK_TABLE_H
 
+#include <sys/types.h>
+
 #include "base/list.h"
 #include "lock/lock.h"
 
@@ -234,10 +236,10 @@ _Static_assert(sizeof(struct vb_locktab_answer_slot) == 40, "as in the figure");
 
 /* What a server node keeps across its agents' lives, in the segment; by worker. */
 struct vb_locktab_life {
-	uint64_t lives;    /* agents that have begun here */
-	uint64_t ended;    /* the last of them that stopped with nothing held */
-	uint64_t tickets;  /* none above this has been given */
-	uint64_t reserved; /* zero */
+	uint64_t lives;   /* agents that have begun here */
+	uint64_t ended;   /* the last of them that stopped with nothing held */
+	uint64_t tickets; /* none above this has been given */
+	uint64_t mark;    /* of the last one's life, as in its file: see table_persist.c */
 };
 
 static inline unsigned vb_locktab_lane(uint64_t number)
@@ -300,31 +302,65 @@ uint64_t vb_locktab_tend(struct vb_lock_server *s);
 
 struct vb_locktab_file;
 
-/* A hold that began or changed its mode, or ended. */
+enum vb_locktab_noted {
+	VB_LOCKTAB_HOLD = 1, /* one began or changed its mode */
+	VB_LOCKTAB_GONE,     /* one ended */
+	VB_LOCKTAB_SAID,     /* what a client gave back with its last request */
+};
+
 struct vb_locktab_record {
 	vb_peer peer;
-	uint64_t number, lock, ticket, age;
-	uint8_t gone, mode, pad[6];
-	uint64_t reserved; /* zero */
+	uint64_t number; /* of the acquire; GONE, SAID: of the release that asked for it, 0: none */
+	uint64_t lock, ticket, token, age;
+	uint64_t converted; /* the number of the last conversion; 0: none */
+	uint8_t kind;       /* enum vb_locktab_noted */
+	uint8_t mode, before, pad;
+	uint32_t count; /* SAID: holds */
 	uint64_t seal;
 };
-_Static_assert(sizeof(struct vb_locktab_record) == 64, "one cache line");
+_Static_assert(sizeof(struct vb_locktab_record) == 72, "as in the figure");
+
+/* The agent's side of it. */
+struct vb_locktab_keeper {
+	void (*found)(void *ctx, const struct vb_locktab_record *rec);
+	/* Puts a record for each hold, and for each answer that may be asked for again. */
+	void (*all)(void *ctx, struct vb_locktab_file *f);
+	void *ctx;
+};
+
+struct vb_locktab_found {
+	bool earlier;     /* there was a file */
+	bool whole;       /* nothing can be missing in what was told */
+	uint64_t tickets; /* none above this stands in it */
+};
+
+/* What seals the head of a file: 128 bytes. */
+uint64_t vb_locktab_seal_head(const void *head);
+/* A number for an agent's life that no other has. */
+uint64_t vb_locktab_draw_mark(void);
 
 /*
  * Opens the agent's file in the directory of the option `persist`, and tells what stands in it, in
- * order.  *earlier becomes true if there was one; *whole says that nothing can be missing in it.
- * -errno of the file system.
+ * order.  -EBUSY: another agent serves with it; -EINVAL: it is none of ours, or of another
+ * version; -errno of the file system.  It is to be written anew (compact) before anything else.
  */
-int vb_locktab_file_open(const struct vb_lock_server *s, struct vb_locktab_file **out,
-			 bool *earlier, bool *whole,
-			 void (*found)(void *ctx, const struct vb_locktab_record *rec), void *ctx);
+int vb_locktab_file_open(const struct vb_lock_server *s, const struct vb_locktab_keeper *k,
+			 struct vb_locktab_found *found, struct vb_locktab_file **out);
 void vb_locktab_file_close(struct vb_locktab_file *f);
 /* Kept until commit. */
-void vb_locktab_file_note(struct vb_locktab_file *f, const struct vb_tq *q,
-			  const struct vb_tq_req *r, bool gone);
-/* What has been noted is in the file when this returns. */
+void vb_locktab_file_put(struct vb_locktab_file *f, const struct vb_locktab_record *rec);
+/* What has been put is in the file when this returns. */
 void vb_locktab_file_commit(struct vb_locktab_file *f);
-/* Writes the file anew with the present holds only. */
-int vb_locktab_file_compact(struct vb_locktab_file *f, const struct vb_tq *q);
+bool vb_locktab_file_grown(const struct vb_locktab_file *f, unsigned holds);
+/* Writes the file anew, with what `all` puts only. */
+int vb_locktab_file_compact(struct vb_locktab_file *f, uint64_t mark, uint64_t tickets);
+
+/* How it reaches the disk; tests put failures in between. */
+struct vb_locktab_io {
+	ssize_t (*write)(int fd, const void *buf, size_t bytes);
+	int (*unlink)(const char *path);
+	int (*sync)(int fd);
+};
+extern struct vb_locktab_io vb_locktab_io;
 
 #endif

@@ -2,26 +2,36 @@
 /*
  * The file of a lock server agent: which holds there are, for the agent that comes after it.
  *
- *	DIR/SPACE.NODE.WORKER      head (64 bytes) | record | record | ...
+ *	DIR/SPACE.NODE.WORKER      head (128 bytes) | record | record | ...
  *
- *	record, 64 bytes           +------+--------+------+--------+-----+-----------+------+
- *	                           | peer | number | lock | ticket | age | gone mode | seal |
- *	                           +------+--------+------+--------+-----+-----------+------+
+ *	record, 72 bytes  +------+--------+------+--------+-------+-----+-----------+-------+------+
+ *	                  | peer | number | lock | ticket | token | age | converted | kind  | seal |
+ *	                  |      |        |      |        |       |     |           | modes |      |
+ *	                  +------+--------+------+--------+-------+-----+-----------+-------+------+
  *
  * Only appended to.  Records are written before the answers that tell of them leave, so whatever a
- * client knows of stands in the file although the agent is killed at that moment.  Against the
- * machine's death there is the option `sync`; without it what is found after another boot counts as
- * incomplete, and so does a file whose end is torn: the agent then keeps a grace period as well.
+ * client knows of stands in the file although the agent is killed at that moment.
+ *
+ * Whole.  An agent takes the file for all that there is only if it was written by the agent right
+ * before it.  Each agent's life has a mark, drawn at random, in the segment and in the head: an
+ * agent without a file, another segment or a file that could not be removed leave a head with
+ * another mark.  From an earlier run of the machine, whose segment is gone with it, a file counts
+ * if the option `sync` brought each record to the disk, and this segment has had no agent yet.
+ * What is not whole, or torn at its end, is followed by a grace period.
  *
  * When it has grown past a bound the present holds are written to a new file, which takes its
- * place by rename: at no moment is there none.
+ * place by rename: at no moment is there none.  One process serves it: it is locked (fcntl, which
+ * a forked child does not inherit and the death of the process ends).
  */
 #define VB_LOG_ROOM "lock"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <xxhash.h>
@@ -29,29 +39,45 @@
 #include "base/log.h"
 #include "lock/table.h"
 
-#define FILE_MAGIC 0x31304c4254425625ull
+#define FILE_MAGIC 0x32304c4254425625ull /* "%VBTBL02" */
+#define FILE_FIRST 0x31304c4254425625ull /* of Verbena before the mark */
 #define BUFFER     128u
-/* Past so many records, and this many for each hold, the file is written anew. */
+/* Past so many records, and this many for each that a new file begins with, it is written anew. */
 #define COMPACT_RECORDS  16384u
 #define COMPACT_PER_HOLD 4u
+#define OPEN_TRIES       16
+
+#define HEAD_SYNCED 1ull
 
 struct head {
 	uint64_t magic;
+	uint64_t mark;    /* of the agent that writes it */
+	uint64_t tickets; /* none above this had been given */
+	uint32_t worker, workers;
+	uint64_t flags;
 	char boot[40]; /* of the machine's run in which it was written */
-	uint64_t reserved;
+	uint64_t reserved[5];
 	uint64_t seal;
 };
-_Static_assert(sizeof(struct head) == 64, "records stay aligned");
+_Static_assert(sizeof(struct head) == 128, "as in the figure");
 
 struct vb_locktab_file {
+	struct vb_list in_process;
 	const struct vb_lock_server *server;
+	struct vb_locktab_keeper keeper;
+	struct vb_locktab_life *life;
 	char path[512];
+	dev_t dir_dev, dev;
+	ino_t dir_ino, ino; /* of the directory; of the file in its place */
+	pid_t pid;
 	int fd;
-	bool sync, failed;
-	unsigned n; /* in the buffer */
-	uint64_t records;
+	bool sync, failed, begins;
+	unsigned n;              /* in the buffer */
+	uint64_t records, first; /* all; those that the file began with */
 	struct vb_locktab_record buffer[BUFFER];
 };
+
+struct vb_locktab_io vb_locktab_io = {.write = write, .unlink = unlink, .sync = fdatasync};
 
 /* ---- pieces ---- */
 
@@ -80,7 +106,7 @@ static int write_all(int fd, const void *buf, size_t bytes)
 	const char *at = buf;
 
 	while (bytes > 0) {
-		ssize_t n = write(fd, at, bytes);
+		ssize_t n = vb_locktab_io.write(fd, at, bytes);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -111,71 +137,230 @@ static ssize_t read_some(int fd, void *buf, size_t bytes)
 	return (ssize_t)got;
 }
 
+uint64_t vb_locktab_seal_head(const void *head)
+{
+	return seal_head(head);
+}
+
+uint64_t vb_locktab_draw_mark(void)
+{
+	uint64_t mark = 0;
+
+	while (mark == 0)
+		if (getrandom(&mark, sizeof(mark), 0) != sizeof(mark))
+			mark = vb_clock_ns();
+	return mark;
+}
+
 /* ---- reading ---- */
 
-static int replay(struct vb_locktab_file *f, int fd, bool *whole,
-		  void (*found)(void *ctx, const struct vb_locktab_record *rec), void *ctx)
+/* A beginning of zeros, or a short one, is what a crash leaves; anything else is somebody's. */
+static int check_head(const struct vb_locktab_file *f, const struct head *h, ssize_t n, bool *torn)
 {
-	struct vb_locktab_record rec;
-	struct head h;
-	char boot[sizeof(h.boot)] = "";
-	ssize_t n = read_some(fd, &h, sizeof(h));
-
-	if (n < 0)
-		return (int)n;
-	if (n != sizeof(h) || h.magic != FILE_MAGIC || h.seal != seal_head(&h)) {
-		vb_warn("%s is no lock table's file, or its beginning is torn: nothing is taken "
-			"from it",
-			f->path);
-		return 0;
-	}
-	read_boot(boot, sizeof(boot));
-	while ((n = read_some(fd, &rec, sizeof(rec))) == sizeof(rec)) {
-		if (rec.seal != seal_record(&rec))
-			break;
-		found(ctx, &rec);
-	}
-	if (n < 0)
-		return (int)n;
-	*whole = n == 0 && strcmp(boot, h.boot) == 0;
-	if (n != 0)
-		vb_warn("%s: its end is torn; what stands before it is taken", f->path);
+	*torn = n < (ssize_t)sizeof(*h) || h->magic == 0 ||
+		(h->magic == FILE_MAGIC && h->seal != seal_head(h));
+	if (n >= (ssize_t)sizeof(h->magic) && h->magic == FILE_FIRST)
+		return vb_fail(-EINVAL,
+			       "%s was written by an earlier version of Verbena, in a format that "
+			       "this one does not read: when its grants have run out, remove it",
+			       f->path);
+	if (!*torn && h->magic != FILE_MAGIC)
+		return vb_fail(-EINVAL, "%s is no lock table's file: move it away", f->path);
+	if (*torn)
+		vb_warn("%s: its beginning is torn: nothing is taken from it", f->path);
 	return 0;
 }
 
-int vb_locktab_file_open(const struct vb_lock_server *s, struct vb_locktab_file **out,
-			 bool *earlier, bool *whole,
-			 void (*found)(void *ctx, const struct vb_locktab_record *rec), void *ctx)
+/* Whether its holds are ours to take, and whether none can be missing. */
+static void judge_head(const struct vb_locktab_file *f, const struct head *h, bool *ours,
+		       bool *whole)
 {
-	const struct vb_locktab_options *o = s->space->options;
-	struct vb_locktab_file *f = calloc(1, sizeof(*f));
-	int n, fd, err = 0;
+	const struct vb_locktab_life *life = f->life;
+	char boot[sizeof(h->boot)] = "";
+	bool same_boot, alike = h->workers == f->server->workers;
 
-	if (f == NULL)
-		return vb_fail(-ENOMEM, "no memory for a lock server's file");
-	f->server = s;
-	f->fd = -1;
-	f->sync = o->sync;
-	n = snprintf(f->path, sizeof(f->path) - 4, "%s/%s.%u.%u", o->persist, s->space->name,
-		     s->node, s->worker);
-	if (n >= (int)sizeof(f->path) - 4 || strchr(s->space->name, '/') != NULL) {
-		free(f);
+	read_boot(boot, sizeof(boot));
+	same_boot = strcmp(boot, h->boot) == 0;
+	*ours = same_boot ? h->mark == life->mark : life->lives == 0;
+	*whole = *ours && alike && (same_boot || h->flags & HEAD_SYNCED);
+	if (!*ours)
+		vb_warn("%s was not written by the agent before this one: no holds are taken from "
+			"it",
+			f->path);
+}
+
+static int replay(struct vb_locktab_file *f, bool *whole, uint64_t *tickets)
+{
+	struct vb_locktab_record rec;
+	bool torn = true, ours;
+	struct head h = {0};
+	ssize_t n = read_some(f->fd, &h, sizeof(h));
+	int err = n < 0 ? (int)n : check_head(f, &h, n, &torn);
+
+	if (err != 0 || torn)
+		return err;
+	judge_head(f, &h, &ours, whole);
+	*tickets = h.tickets;
+	while ((n = read_some(f->fd, &rec, sizeof(rec))) == sizeof(rec)) {
+		if (rec.seal != seal_record(&rec))
+			break;
+		*tickets = rec.ticket > *tickets ? rec.ticket : *tickets;
+		*tickets = rec.token > *tickets ? rec.token : *tickets;
+		if (ours)
+			f->keeper.found(f->keeper.ctx, &rec);
+	}
+	if (n < 0)
+		return (int)n;
+	if (n != 0) {
+		*whole = false;
+		vb_warn("%s: its end is torn; what stands before it is taken", f->path);
+	}
+	return 0;
+}
+
+/* ---- one at a time ---- */
+
+static pthread_mutex_t served_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_list served = {.next = &served, .prev = &served};
+
+static int busy(const struct vb_locktab_file *f)
+{
+	return vb_fail(-EBUSY,
+		       "%s is another agent's, which serves with it now: give each application a "
+		       "directory, or each space a name, of its own",
+		       f->path);
+}
+
+/* The file lock below is a process's: of two in one, nobody would know. */
+static int enter(struct vb_locktab_file *f)
+{
+	const char *name = strrchr(f->path, '/');
+	int err = 0;
+
+	f->pid = getpid();
+	pthread_mutex_lock(&served_mutex);
+	vb_list_for_each (it, &served) {
+		struct vb_locktab_file *o = vb_container_of(it, struct vb_locktab_file, in_process);
+
+		/* Inherited from a parent, it is the parent's. */
+		if (o->pid == f->pid && o->dir_dev == f->dir_dev && o->dir_ino == f->dir_ino &&
+		    strcmp(strrchr(o->path, '/'), name) == 0)
+			err = -EBUSY;
+	}
+	if (err == 0)
+		vb_list_push(&served, &f->in_process);
+	pthread_mutex_unlock(&served_mutex);
+	return err == 0 ? 0 : busy(f);
+}
+
+static void leave(struct vb_locktab_file *f)
+{
+	pthread_mutex_lock(&served_mutex);
+	vb_list_remove(&f->in_process);
+	pthread_mutex_unlock(&served_mutex);
+}
+
+static int lock_whole(int fd)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	if (fcntl(fd, F_SETLK, &l) == 0)
+		return 0;
+	return errno == EACCES || errno == EAGAIN ? -EBUSY : -errno;
+}
+
+static bool in_place(struct vb_locktab_file *f, int fd)
+{
+	struct stat mine, there;
+
+	if (fstat(fd, &mine) != 0 || stat(f->path, &there) != 0)
+		return false;
+	f->dev = mine.st_dev;
+	f->ino = mine.st_ino;
+	return mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+}
+
+/* Opens and locks the file, and makes it if there is none. */
+static int open_locked(struct vb_locktab_file *f, bool *found)
+{
+	int err;
+
+	for (int i = 0; i < OPEN_TRIES; i++) {
+		*found = true;
+		f->fd = open(f->path, O_RDWR | O_CLOEXEC);
+		if (f->fd < 0 && errno == ENOENT) {
+			*found = false;
+			f->fd = open(f->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		}
+		if (f->fd < 0 && errno == EEXIST)
+			continue;
+		if (f->fd < 0)
+			return -errno;
+		err = lock_whole(f->fd);
+		/* Its owner may have put another in its place meanwhile. */
+		if (err != 0 || in_place(f, f->fd))
+			return err;
+		close(f->fd);
+		f->fd = -1;
+	}
+	return -EBUSY;
+}
+
+static int name_file(struct vb_locktab_file *f)
+{
+	const struct vb_lock_server *s = f->server;
+	const char *dir = ((const struct vb_locktab_options *)s->space->options)->persist;
+	int n = snprintf(f->path, sizeof(f->path) - 4, "%s/%s.%u.%u", dir, s->space->name, s->node,
+			 s->worker);
+	struct stat st;
+
+	if (n >= (int)sizeof(f->path) - 4 || strchr(s->space->name, '/') != NULL)
 		return vb_fail(-EINVAL,
 			       "persist=%s: the path is too long, or the space's name '%s' is no "
 			       "file's name",
-			       o->persist, s->space->name);
+			       dir, s->space->name);
+	if (stat(dir, &st) != 0)
+		return vb_fail(-errno, "persist=%s: %s; make that directory", dir, strerror(errno));
+	f->dir_dev = st.st_dev;
+	f->dir_ino = st.st_ino;
+	return 0;
+}
+
+int vb_locktab_file_open(const struct vb_lock_server *s, const struct vb_locktab_keeper *k,
+			 struct vb_locktab_found *found, struct vb_locktab_file **out)
+{
+	struct vb_locktab_file *f = calloc(1, sizeof(*f));
+	bool there;
+	int err;
+
+	*found = (struct vb_locktab_found){0};
+	if (f == NULL)
+		return vb_fail(-ENOMEM, "no memory for a lock server's file");
+	f->server = s;
+	f->keeper = *k;
+	f->life = vb_locktab_life_of(s);
+	f->fd = -1;
+	f->sync = ((const struct vb_locktab_options *)s->space->options)->sync;
+	f->begins = true;
+	vb_list_init(&f->in_process);
+	err = name_file(f);
+	if (err == 0)
+		err = enter(f);
+	if (err != 0) {
+		free(f);
+		return err;
 	}
-	fd = open(f->path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		*earlier = true;
-		err = replay(f, fd, whole, found, ctx);
-		close(fd);
-	} else if (errno != ENOENT) {
-		err = -errno;
+	err = open_locked(f, &there);
+	if (err == -EBUSY)
+		busy(f);
+	else if (err != 0)
+		vb_error("%s cannot be opened: %s", f->path, vb_strerror(err));
+	if (err == 0 && there) {
+		found->earlier = true;
+		err = replay(f, &found->whole, &found->tickets);
 	}
 	if (err != 0) {
-		err = vb_fail(err, "%s cannot be read: %s", f->path, vb_strerror(err));
-		free(f);
+		vb_locktab_file_close(f);
 		return err;
 	}
 	*out = f;
@@ -189,22 +374,51 @@ void vb_locktab_file_close(struct vb_locktab_file *f)
 	vb_locktab_file_commit(f);
 	if (f->fd >= 0)
 		close(f->fd);
+	leave(f);
 	free(f);
 }
 
 /* ---- writing ---- */
 
-/* A disk that is full or gone: grants go on, for they are safe by their leases; the file is taken
- * away, so that nobody takes it for complete. */
+/* Grants go on, for they are safe by their leases.  Nobody may take the file for complete: it is
+ * taken away, and should that fail, the segment bears another mark. */
 static void give_up(struct vb_locktab_file *f, int err)
 {
+	struct stat st;
+
 	if (f->failed)
 		return;
 	f->failed = true;
 	f->n = 0;
-	vb_error("%s cannot be written (%s): an agent that comes back will do without it", f->path,
-		 vb_strerror(err));
-	(void)unlink(f->path);
+	/* Before an agent has begun, what the one before it has left stays. */
+	if (f->begins) {
+		vb_error("%s cannot be written: %s", f->path, vb_strerror(err));
+		return;
+	}
+	vb_error("%s cannot be written any more (%s): from now on no file is kept, and the next "
+		 "agent begins with a grace period of one lease; see to the directory, and begin "
+		 "the agent again",
+		 f->path, vb_strerror(err));
+	__atomic_store_n(&f->life->mark, vb_locktab_draw_mark(), __ATOMIC_RELEASE);
+	if (stat(f->path, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino)
+		(void)vb_locktab_io.unlink(f->path);
+}
+
+/* A file without a name takes all that is written to it, and nobody finds it again. */
+static bool was_removed(const struct vb_locktab_file *f)
+{
+	struct stat st;
+
+	return fstat(f->fd, &st) == 0 && st.st_nlink == 0;
+}
+
+static int write_out(struct vb_locktab_file *f)
+{
+	int err = write_all(f->fd, f->buffer, f->n * sizeof(f->buffer[0]));
+
+	f->records += f->n;
+	f->n = 0;
+	return err;
 }
 
 void vb_locktab_file_commit(struct vb_locktab_file *f)
@@ -213,89 +427,124 @@ void vb_locktab_file_commit(struct vb_locktab_file *f)
 
 	if (f == NULL || f->n == 0 || f->failed || f->fd < 0)
 		return;
-	err = write_all(f->fd, f->buffer, f->n * sizeof(f->buffer[0]));
-	if (err == 0 && f->sync && fdatasync(f->fd) != 0)
+	err = write_out(f);
+	if (err == 0 && was_removed(f))
+		err = -ENOENT;
+	if (err == 0 && f->sync && vb_locktab_io.sync(f->fd) != 0)
 		err = -errno;
-	f->records += f->n;
-	f->n = 0;
 	if (err != 0)
 		give_up(f, err);
 }
 
-static void append(struct vb_locktab_file *f, const struct vb_tq_req *r, bool gone)
+void vb_locktab_file_put(struct vb_locktab_file *f, const struct vb_locktab_record *rec)
 {
-	struct vb_locktab_record *rec = &f->buffer[f->n++];
+	struct vb_locktab_record *to;
+	int err;
 
-	*rec = (struct vb_locktab_record){
-		.peer = r->owner->name,
-		.number = r->number,
-		.lock = vb_tq_lock_number(r),
-		.ticket = r->ticket,
-		.age = r->age,
-		.gone = gone,
-		.mode = (uint8_t)r->mode,
-	};
-	rec->seal = seal_record(rec);
-	if (f->n == BUFFER)
-		vb_locktab_file_commit(f);
-}
-
-void vb_locktab_file_note(struct vb_locktab_file *f, const struct vb_tq *q,
-			  const struct vb_tq_req *r, bool gone)
-{
 	if (f->failed)
 		return;
-	append(f, r, gone);
-	if (f->records > COMPACT_RECORDS &&
-	    f->records > (uint64_t)COMPACT_PER_HOLD * vb_tq_holds(q))
-		(void)vb_locktab_file_compact(f, q);
+	to = &f->buffer[f->n++];
+	*to = *rec;
+	to->seal = seal_record(to);
+	if (f->n < BUFFER)
+		return;
+	err = write_out(f);
+	if (err != 0)
+		give_up(f, err);
 }
 
-static void append_hold(void *ctx, const struct vb_tq_req *r)
+bool vb_locktab_file_grown(const struct vb_locktab_file *f, unsigned holds)
 {
-	append(ctx, r, false);
+	uint64_t least = f->first > holds ? f->first : holds;
+
+	return !f->failed && f->records > COMPACT_RECORDS && f->records > COMPACT_PER_HOLD * least;
 }
 
-static int begin_new(const char *path)
+static int begin_new(struct vb_locktab_file *f, const char *path, uint64_t mark, uint64_t tickets)
 {
-	struct head h = {.magic = FILE_MAGIC};
+	struct head h = {.magic = FILE_MAGIC,
+			 .mark = mark,
+			 .tickets = tickets,
+			 .worker = f->server->worker,
+			 .workers = f->server->workers,
+			 .flags = f->sync ? HEAD_SYNCED : 0};
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), err;
 
 	if (fd < 0)
 		return -errno;
 	read_boot(h.boot, sizeof(h.boot));
 	h.seal = seal_head(&h);
-	err = write_all(fd, &h, sizeof(h));
+	err = lock_whole(fd);
+	if (err == 0)
+		err = write_all(fd, &h, sizeof(h));
 	if (err == 0)
 		return fd;
 	close(fd);
+	(void)unlink(path);
 	return err;
 }
 
-int vb_locktab_file_compact(struct vb_locktab_file *f, const struct vb_tq *q)
+/* The name, too, is on the disk only when its directory is. */
+static int sync_directory(const char *path)
+{
+	char dir[sizeof(((struct vb_locktab_file *)0)->path)];
+	int fd, err = 0;
+
+	snprintf(dir, sizeof(dir), "%s", path);
+	*strrchr(dir, '/') = '\0';
+	fd = open(dir[0] != '\0' ? dir : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) != 0)
+		err = -errno;
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+/* What is written to the new file is in its place: errors are told by the caller. */
+static int fill_and_place(struct vb_locktab_file *f, const char *fresh)
+{
+	struct stat st;
+	int err;
+
+	f->keeper.all(f->keeper.ctx, f);
+	err = f->failed ? -EIO : write_out(f);
+	if (err == 0 && ((f->sync && vb_locktab_io.sync(f->fd) != 0) || fstat(f->fd, &st) != 0 ||
+			 rename(fresh, f->path) != 0))
+		err = -errno;
+	if (err == 0) {
+		f->dev = st.st_dev;
+		f->ino = st.st_ino;
+		err = f->sync ? sync_directory(f->path) : 0;
+	}
+	return err;
+}
+
+int vb_locktab_file_compact(struct vb_locktab_file *f, uint64_t mark, uint64_t tickets)
 {
 	char fresh[sizeof(f->path) + 4];
-	int fd, err = 0;
+	int old, fd, err;
 
 	if (f == NULL || f->failed)
 		return 0;
 	snprintf(fresh, sizeof(fresh), "%s.new", f->path);
-	fd = begin_new(fresh);
-	if (fd < 0)
-		return vb_fail(fd, "%s cannot be written: %s", fresh, vb_strerror(fd));
-	/* What has not been committed yet is among the present holds, or gone again. */
+	fd = begin_new(f, fresh, mark, tickets);
+	if (fd < 0) {
+		give_up(f, fd);
+		return fd;
+	}
+	old = f->fd;
+	f->fd = fd;
+	/* What has not been committed yet is among what stands now. */
 	f->n = 0;
 	f->records = 0;
-	if (f->fd >= 0)
-		close(f->fd);
-	f->fd = fd;
-	vb_tq_each_hold(q, append_hold, f);
-	vb_locktab_file_commit(f);
-	if (f->failed)
-		return -EIO;
-	if ((f->sync && fsync(fd) != 0) || rename(fresh, f->path) != 0)
-		err = -errno;
-	if (err != 0)
+	err = fill_and_place(f, fresh);
+	close(old);
+	if (err != 0) {
+		(void)unlink(fresh);
 		give_up(f, err);
-	return err;
+		return err;
+	}
+	f->first = f->records;
+	f->begins = false;
+	return 0;
 }

@@ -42,6 +42,8 @@ struct session {
 	struct vb_list by_use; /* in one of the agent's two lists */
 	struct vb_tq_owner owner;
 	uint64_t number, heard_ns;
+	uint64_t ended_by; /* the number of the last release that ended something */
+	uint32_t ended;    /* ... so many holds */
 	struct vb_locktab_answer answer;
 	vb_addr reply; /* 0: by SEND */
 	uint32_t lane;
@@ -67,6 +69,8 @@ struct agent {
 	struct vb_list idle; /* sessions without a request, the longest unheard of first */
 	struct vb_list busy; /* those that had one when they were heard of last */
 	unsigned n_sessions, fresh_sessions, bucket_mask;
+	struct session *ending;  /* whose release is being done; NULL: nobody's */
+	bool begun;              /* the segment knows of us */
 	uint64_t grace_until_ns; /* 0: over */
 	uint64_t forget_ns;      /* a session so long unheard of repeats nothing any more */
 	struct outbox out;
@@ -190,6 +194,7 @@ static void forget_somebody(struct agent *a, uint64_t now)
 			continue;
 		vb_list_remove(&ss->in_bucket);
 		vb_list_remove(&ss->by_use);
+		ss->ended_by = 0;
 		vb_list_push(&a->free, &ss->in_bucket);
 		return;
 	}
@@ -235,15 +240,51 @@ static void on_decided(void *ctx, struct vb_tq_req *r, int err)
 	answer_session(a, ss);
 }
 
+static struct vb_locktab_record record_of(const struct vb_tq_req *r)
+{
+	return (struct vb_locktab_record){
+		.kind = VB_LOCKTAB_HOLD,
+		.peer = r->owner->name,
+		.number = r->number,
+		.lock = vb_tq_lock_number(r),
+		.ticket = r->ticket,
+		.token = r->token,
+		.age = r->age,
+		.converted = r->converted,
+		.mode = (uint8_t)r->mode,
+		.before = (uint8_t)r->before,
+	};
+}
+
+/* A release that is asked for again, of an agent that comes after this one, was done. */
+static uint64_t note_end(struct agent *a, struct session *ss)
+{
+	if (a->ending != ss)
+		return 0;
+	if (ss->ended_by != ss->number)
+		ss->ended = 0;
+	ss->ended_by = ss->number;
+	ss->ended++;
+	return ss->ended_by;
+}
+
 static void on_noted(void *ctx, const struct vb_tq_req *r, bool gone)
 {
 	struct agent *a = ctx;
 	uint64_t ticket = vb_tq_last_ticket(a->q);
+	struct vb_locktab_record rec = record_of(r);
 
 	if (ticket + TICKET_BLOCK / 2 > a->life->tickets)
 		__atomic_store_n(&a->life->tickets, ticket + TICKET_BLOCK, __ATOMIC_RELEASE);
-	if (a->file != NULL)
-		vb_locktab_file_note(a->file, a->q, r, gone);
+	if (gone) {
+		rec.kind = VB_LOCKTAB_GONE;
+		rec.number = note_end(a, session_of(r));
+	}
+	if (a->file == NULL)
+		return;
+	vb_locktab_file_put(a->file, &rec);
+	if (vb_locktab_file_grown(a->file, vb_tq_holds(a->q)))
+		(void)vb_locktab_file_compact(a->file, a->life->mark, ticket);
 }
 
 static bool on_alive(void *ctx, const struct vb_tq_owner *o)
@@ -316,6 +357,11 @@ static int do_convert(struct agent *a, struct session *ss, const struct vb_lockt
 
 	if (r == NULL)
 		return in_grace(a, now) ? -ENOBUFS : -VB_ELOST;
+	if (r->converted == ask->number && r->mode == want.mode) {
+		/* By the agent before this one, whose answer was lost. */
+		ss->answer.ticket = r->token;
+		return 0;
+	}
 	if (in_grace(a, now) && !vb_mode_covers(r->mode, want.mode))
 		return -ENOBUFS;
 	err = vb_tq_convert(a->q, r, &want, now);
@@ -329,9 +375,12 @@ static int do_release(struct agent *a, struct session *ss, const struct vb_lockt
 {
 	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->ref);
 
+	/* Gone: by its lease, or by this request, of which the agent before this one knew. */
 	if (r == NULL)
-		return -VB_ELOST;
+		return ss->ended_by == ask->number ? 0 : -VB_ELOST;
+	a->ending = ss;
 	vb_tq_leave(a->q, r, now);
+	a->ending = NULL;
 	return 0;
 }
 
@@ -340,10 +389,12 @@ static int do_end(struct agent *a, struct session *ss, uint64_t now)
 {
 	struct vb_tq_req *r;
 
-	while ((r = vb_tq_any_hold(&ss->owner)) != NULL) {
+	a->ending = ss;
+	while ((r = vb_tq_any_hold(&ss->owner)) != NULL)
 		vb_tq_leave(a->q, r, now);
-		ss->answer.count++;
-	}
+	a->ending = NULL;
+	/* Some may have been ended by the agent before this one, killed over it. */
+	ss->answer.count = ss->ended_by == ss->number ? ss->ended : 0;
 	return 0;
 }
 
@@ -509,7 +560,17 @@ static int make_sessions(struct agent *a, unsigned n)
 	return 0;
 }
 
-/* What stands in the file: a hold that began or changed its mode, or ended. */
+static void found_end(struct session *ss, const struct vb_locktab_record *rec)
+{
+	if (rec->number == 0)
+		return;
+	if (rec->kind == VB_LOCKTAB_SAID || ss->ended_by != rec->number)
+		ss->ended = 0;
+	ss->ended_by = rec->number;
+	ss->ended += rec->kind == VB_LOCKTAB_SAID ? rec->count : 1;
+}
+
+/* What stands in the file, in order. */
 static void on_found(void *ctx, const struct vb_locktab_record *rec)
 {
 	struct agent *a = ctx;
@@ -523,23 +584,74 @@ static void on_found(void *ctx, const struct vb_locktab_record *rec)
 	};
 	struct vb_tq_req *r;
 
-	if (ss == NULL || rec->mode >= VB_MODES || !is_mine(a->server, rec->lock))
+	if (ss != NULL && rec->kind != VB_LOCKTAB_HOLD)
+		found_end(ss, rec);
+	if (ss == NULL || rec->kind == VB_LOCKTAB_SAID || rec->mode >= VB_MODES ||
+	    rec->before >= VB_MODES || !is_mine(a->server, rec->lock))
 		return;
 	r = vb_tq_by_ticket(&ss->owner, rec->ticket);
 	if (r != NULL)
 		vb_tq_leave(a->q, r, now);
-	if (!rec->gone)
-		(void)vb_tq_restore(a->q, &ss->owner, &want, rec->ticket, now);
+	if (rec->kind == VB_LOCKTAB_HOLD &&
+	    vb_tq_restore(a->q, &ss->owner, &want, rec->ticket, now) == 0) {
+		r = vb_tq_by_ticket(&ss->owner, rec->ticket);
+		r->token = rec->token;
+		r->before = (enum vb_mode)rec->before;
+		r->converted = rec->converted;
+	}
 	sort_session(a, ss);
+}
+
+static void put_hold(void *ctx, const struct vb_tq_req *r)
+{
+	struct vb_locktab_record rec = record_of(r);
+
+	vb_locktab_file_put(ctx, &rec);
+}
+
+static void put_all(void *ctx, struct vb_locktab_file *f)
+{
+	struct agent *a = ctx;
+	uint64_t now = vb_ep_now(a->server->ep);
+
+	vb_tq_each_hold(a->q, put_hold, f);
+	for (unsigned i = 0; i < a->fresh_sessions; i++) {
+		const struct session *ss = &a->sessions[i];
+		struct vb_locktab_record rec = {.kind = VB_LOCKTAB_SAID,
+						.peer = ss->owner.name,
+						.number = ss->ended_by,
+						.count = ss->ended};
+
+		/* Whose last request it was may ask it again. */
+		if (ss->ended_by != 0 && ss->ended_by >= ss->number &&
+		    now < ss->heard_ns + a->forget_ns)
+			vb_locktab_file_put(f, &rec);
+	}
+}
+
+/* The segment knows of us, and of our file if we have one: what another wrote is of the past. */
+static int enter_life(struct agent *a)
+{
+	uint64_t mark = vb_locktab_draw_mark();
+	int err = vb_locktab_file_compact(a->file, mark, vb_tq_last_ticket(a->q));
+
+	if (err != 0)
+		return err;
+	__atomic_store_n(&a->life->mark, mark, __ATOMIC_RELEASE);
+	__atomic_store_n(&a->life->lives, a->life->lives + 1, __ATOMIC_RELEASE);
+	a->begun = true;
+	return 0;
 }
 
 /* What can be known of the agents before this one, and for how long nothing new is granted. */
 static int come_back(struct agent *a)
 {
+	const struct vb_locktab_keeper keeper = {.found = on_found, .all = put_all, .ctx = a};
 	struct vb_lock_server *s = a->server;
 	struct vb_locktab_life *all = a->life - s->worker;
 	uint64_t lease = vb_lock_stretch(s->space, s->space->lease_ns), upto = 0;
-	bool whole = false, earlier = a->life->lives != a->life->ended;
+	bool earlier = a->life->lives != a->life->ended;
+	struct vb_locktab_found found = {0};
 	struct vb_locktab_file *file = NULL;
 	int err = 0;
 
@@ -551,23 +663,25 @@ static int come_back(struct agent *a)
 	}
 	vb_tq_skip_tickets(a->q, upto);
 	if (options_of(s)->persist != NULL)
-		err = vb_locktab_file_open(s, &file, &earlier, &whole, on_found, a);
+		err = vb_locktab_file_open(s, &keeper, &found, &file);
 	if (err != 0)
 		return err;
 	a->file = file;
+	vb_tq_skip_tickets(a->q, found.tickets);
+	/* A segment that knows of a stop with nothing held knows better than a file. */
+	earlier |= found.earlier && a->life->lives == 0;
 	/* Others had our locks; what we have of our own, a file too, says nothing of them. */
 	if (vb_lock_header_changed(s, lease)) {
 		earlier = true;
-		whole = false;
+		found.whole = false;
 	}
-	if (earlier && !whole) {
+	if (earlier && !found.whole) {
 		a->grace_until_ns = vb_ep_now(s->ep) + lease;
 		vb_info("the agent of '%s' locks on node %u begins again: new grants in %" PRIu64
 			" ms, holders keep theirs",
 			s->space->name, s->node, lease / 1000000);
 	}
-	__atomic_store_n(&a->life->lives, a->life->lives + 1, __ATOMIC_RELEASE);
-	return vb_locktab_file_compact(a->file, a->q);
+	return enter_life(a);
 }
 
 static struct vb_tq_params queue_params(struct agent *a)
@@ -622,7 +736,7 @@ void vb_locktab_server_close(struct vb_lock_server *s)
 	if (a == NULL)
 		return;
 	/* With nothing held, whoever comes next has nothing to wait for. */
-	if (a->q != NULL && vb_tq_holds(a->q) == 0 && a->grace_until_ns == 0)
+	if (a->begun && vb_tq_holds(a->q) == 0 && a->grace_until_ns == 0)
 		__atomic_store_n(&a->life->ended, a->life->lives, __ATOMIC_RELEASE);
 	vb_locktab_file_close(a->file);
 	vb_tq_close(a->q);

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lock table's file: when it counts as whole, what an agent that is killed between the file and
+ * the answer has done, and disks that are full, gone or read-only.
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "crew.h"
+#include "lock/table.h"
+
+#define LEASE_NS    (4000 * MS)
+#define SOON_NS     (1500 * MS) /* less than a grace period, and plenty for a grant */
+#define PATIENCE_NS (30000 * MS)
+
+static char dir[64], file[96];
+
+/* ---- faults in the agent's process ---- */
+
+enum { NOTHING, KILL_AFTER, NO_SPACE, READ_ONLY };
+static uint32_t *fault; /* on the board */
+
+static ssize_t faulty_write(int fd, const void *buf, size_t bytes)
+{
+	uint32_t what = fault ? board_get(fault) : NOTHING;
+	ssize_t n;
+
+	if (what == NO_SPACE || what == READ_ONLY) {
+		errno = what == NO_SPACE ? ENOSPC : EROFS;
+		return -1;
+	}
+	n = write(fd, buf, bytes);
+	if (what == KILL_AFTER)
+		kill(getpid(), SIGKILL);
+	return n;
+}
+
+static int faulty_unlink(const char *path)
+{
+	if (fault && board_get(fault) == READ_ONLY) {
+		errno = EROFS;
+		return -1;
+	}
+	return unlink(path);
+}
+
+/* ---- a segment, its spaces with and without a file, two clients ---- */
+
+struct scene {
+	struct crew w;
+	struct vb_lock_space *with, *without;
+	struct vb_lock_client *a, *b;
+};
+
+static void begin(struct scene *s, const char *more)
+{
+	char options[160];
+	struct vb_lock_space_params sp = {.lock = "table",
+					  .options = "ask_for=20s",
+					  .locks = 64,
+					  .lease_ns = LEASE_NS,
+					  .fencing = true};
+
+	*s = (struct scene){0};
+	crew_begin(&s->w, &sp);
+	s->without = s->w.space;
+	fault = &s->w.b->step[3];
+	snprintf(options, sizeof(options), "ask_for=20s,persist=%s%s", dir, more);
+	sp.options = options;
+	assert_int_equal(vb_lock_space_open(s->w.f, &sp, &s->with), 0);
+}
+
+static void start(struct scene *s, struct vb_lock_space *space)
+{
+	s->w.space = space;
+	crew_start_server(&s->w);
+	s->w.space = s->without;
+	if (s->a == NULL) {
+		assert_int_equal(vb_lock_client_open(s->without, 0, &s->a), 0);
+		assert_int_equal(vb_lock_client_open(s->without, 0, &s->b), 0);
+		s->b->index = 1;
+	}
+}
+
+static void slay(struct scene *s)
+{
+	kill(s->w.server, SIGKILL);
+	assert_true(crew_wait(&s->w, s->w.server, PATIENCE_NS));
+	s->w.server = 0;
+}
+
+static void stop(struct scene *s)
+{
+	board_add(&s->w.b->dismissed);
+	assert_false(crew_wait(&s->w, s->w.server, PATIENCE_NS));
+	__atomic_store_n(&s->w.b->dismissed, 0, __ATOMIC_SEQ_CST);
+	s->w.server = 0;
+}
+
+static void finish(struct scene *s)
+{
+	__atomic_store_n(fault, NOTHING, __ATOMIC_SEQ_CST);
+	vb_lock_client_close(s->a);
+	vb_lock_client_close(s->b);
+	vb_lock_space_close(s->with);
+	crew_close(&s->w);
+	fault = NULL;
+}
+
+static void no_file(void)
+{
+	char fresh[128];
+
+	snprintf(fresh, sizeof(fresh), "%s.new", file);
+	(void)unlink(fresh);
+	(void)unlink(file);
+}
+
+static void takes(struct vb_lock_client *c, uint64_t lock, struct vb_grant *g)
+{
+	assert_int_equal(vb_lock_acquire(c, lock, VB_EXCLUSIVE, PATIENCE_NS, g), 0);
+}
+
+static void cycle(struct scene *s, uint64_t lock)
+{
+	struct vb_grant g;
+
+	takes(s->a, lock, &g);
+	crew_judge(&s->w, s->a, &g);
+	crew_give_back(&s->w, s->a, &g);
+}
+
+/* B asks for what A holds: not while that is valid. */
+static void guarded(struct scene *s, struct vb_grant *held)
+{
+	struct vb_grant g;
+	int err = vb_lock_acquire(s->b, held->lock, VB_EXCLUSIVE, SOON_NS, &g);
+
+	if (err == 0 && vb_lock_valid(s->a, held))
+		fail_msg("granted beside a valid grant");
+	if (err == 0)
+		(void)vb_lock_release(s->b, &g);
+}
+
+/* A free lock: at once, or after a grace period. */
+static void free_lock(struct scene *s, bool at_once)
+{
+	uint64_t before = vb_lock_now(s->b);
+	struct vb_grant g;
+
+	takes(s->b, 63, &g);
+	if (at_once)
+		assert_true(vb_lock_now(s->b) - before < SOON_NS);
+	else
+		assert_true(vb_lock_now(s->b) - before > SOON_NS);
+	assert_int_equal(vb_lock_release(s->b, &g), 0);
+}
+
+/* ---- four files of the past ---- */
+
+/* Another agent has served in between, without the file. */
+static void test_agent_between(void **state)
+{
+	struct vb_grant g;
+	struct scene s;
+
+	begin(&s, "");
+	start(&s, s.with);
+	cycle(&s, 2);
+	stop(&s);
+	start(&s, s.without);
+	takes(s.a, 1, &g);
+	slay(&s);
+	start(&s, s.with);
+	guarded(&s, &g);
+	(void)vb_lock_release(s.a, &g);
+	finish(&s);
+	no_file();
+}
+
+/* Two segments, one file: refused while the other serves, and nothing to go by when it does not. */
+static void test_two_segments(void **state)
+{
+	struct vb_lock_server *refused;
+	struct vb_grant g, h;
+	struct scene one, two;
+	char said[512] = "";
+
+	begin(&one, "");
+	start(&one, one.with);
+	takes(one.a, 1, &g);
+	begin(&two, "");
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_server_start(two.with, 0, 0, 1, &refused), -EBUSY);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "another agent's"));
+	slay(&one);
+	start(&two, two.with);
+	free_lock(&two, false);
+	takes(two.a, 2, &h);
+	assert_int_equal(vb_lock_release(two.a, &h), 0);
+	slay(&two);
+	start(&one, one.with);
+	guarded(&one, &g);
+	(void)vb_lock_release(one.a, &g);
+	fault = &two.w.b->step[3];
+	finish(&two);
+	fault = &one.w.b->step[3];
+	finish(&one);
+	no_file();
+}
+
+/* Two of one process. */
+static void test_two_in_a_process(void **state)
+{
+	struct vb_lock_server *server, *refused;
+	struct scene one, two;
+	char said[512] = "";
+
+	begin(&one, "");
+	begin(&two, "");
+	assert_int_equal(vb_lock_server_start(one.with, 0, 0, 1, &server), 0);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_server_start(two.with, 0, 0, 1, &refused), -EBUSY);
+	vb_log_capture_end();
+	vb_lock_server_stop(server);
+	assert_int_equal(vb_lock_server_start(two.with, 0, 0, 1, &server), 0);
+	vb_lock_server_stop(server);
+	finish(&two);
+	fault = &one.w.b->step[3];
+	finish(&one);
+	no_file();
+}
+
+/* The disk fills up, or turns read-only so that the file cannot even be removed. */
+static void test_no_disk(void **state)
+{
+	for (uint32_t what = NO_SPACE; what <= READ_ONLY; what++) {
+		struct vb_grant g;
+		struct scene s;
+
+		begin(&s, "");
+		start(&s, s.with);
+		cycle(&s, 2);
+		__atomic_store_n(fault, what, __ATOMIC_SEQ_CST);
+		takes(s.a, 1, &g);
+		for (unsigned i = 0; i < 1000; i++)
+			cycle(&s, 2);
+		assert_int_equal(access(file, F_OK), what == READ_ONLY ? 0 : -1);
+		slay(&s);
+		__atomic_store_n(fault, NOTHING, __ATOMIC_SEQ_CST);
+		start(&s, s.with);
+		guarded(&s, &g);
+		(void)vb_lock_release(s.a, &g);
+		finish(&s);
+		no_file();
+	}
+}
+
+/* An agent that cannot write its file does not begin, and leaves what there is. */
+static void test_no_beginning(void **state)
+{
+	struct vb_lock_server *none;
+	char said[512] = "";
+	struct vb_grant g;
+	struct scene s;
+
+	begin(&s, "");
+	start(&s, s.with);
+	takes(s.a, 1, &g);
+	slay(&s);
+	__atomic_store_n(fault, NO_SPACE, __ATOMIC_SEQ_CST);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_server_start(s.with, 0, 0, 1, &none), -ENOSPC);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "cannot be written"));
+	__atomic_store_n(fault, NOTHING, __ATOMIC_SEQ_CST);
+	start(&s, s.with);
+	free_lock(&s, true);
+	guarded(&s, &g);
+	assert_int_equal(vb_lock_release(s.a, &g), 0);
+	finish(&s);
+	no_file();
+}
+
+/* Said once, with the way out; the next agent has a grace period. */
+static void test_no_directory(void **state)
+{
+	char log[96], line[512];
+	int err = dup(2), fd;
+	unsigned said = 0;
+	struct vb_grant g;
+	struct scene s;
+	FILE *in;
+
+	snprintf(log, sizeof(log), "%s.log", dir);
+	begin(&s, "");
+	fd = open(log, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	assert_true(fd >= 0 && dup2(fd, 2) == 2);
+	start(&s, s.with);
+	dup2(err, 2);
+	close(err);
+	close(fd);
+	takes(s.a, 1, &g);
+	no_file();
+	assert_int_equal(rmdir(dir), 0);
+	for (unsigned i = 0; i < 20000; i++)
+		cycle(&s, 2);
+	assert_int_equal(mkdir(dir, 0700), 0);
+	in = fopen(log, "r");
+	assert_non_null(in);
+	while (fgets(line, sizeof(line), in) != NULL)
+		said += strstr(line, "no file is kept") != NULL;
+	fclose(in);
+	(void)unlink(log);
+	assert_int_equal(said, 1);
+	slay(&s);
+	start(&s, s.with);
+	guarded(&s, &g);
+	(void)vb_lock_release(s.a, &g);
+	finish(&s);
+	no_file();
+}
+
+/* ---- growth ---- */
+
+/* Written anew again and again, and all that counts is in it. */
+static void test_growth(void **state)
+{
+	struct vb_grant g;
+	struct scene s;
+	struct stat st;
+
+	begin(&s, "");
+	start(&s, s.with);
+	takes(s.a, 1, &g);
+	for (unsigned i = 0; i < 20000; i++)
+		cycle(&s, 2);
+	assert_int_equal(stat(file, &st), 0);
+	assert_in_range(st.st_size, 128, 17000 * 72);
+	slay(&s);
+	start(&s, s.with);
+	free_lock(&s, true);
+	guarded(&s, &g);
+	assert_int_equal(vb_lock_release(s.a, &g), 0);
+	finish(&s);
+	no_file();
+}
+
+/* ---- between the file and the answer ---- */
+
+enum what { RELEASE, RELEASE_ALL, CONVERT, CONVERT_LATE, WHATS };
+
+static void caller(struct crew *w, struct vb_lock_client *me, const void *arg)
+{
+	enum what what = *(const enum what *)arg;
+	struct vb_grant g[3];
+	int err = 0;
+
+	for (unsigned i = 0; i < 3 && err == 0; i++)
+		err = vb_lock_acquire(me, i, VB_SHARED, PATIENCE_NS, &g[i]);
+	board_add(&w->b->step[0]);
+	while (board_get(&w->b->step[1]) == 0)
+		vb_ep_sleep(me->ep, MS);
+	if (err == 0 && what == RELEASE)
+		err = vb_lock_release(me, &g[0]);
+	else if (err == 0 && what == RELEASE_ALL)
+		err = vb_lock_release_all(me, g, 3);
+	else if (err == 0)
+		err = vb_lock_convert(me, &g[0], VB_EXCLUSIVE,
+				      what == CONVERT ? PATIENCE_NS : 200 * MS);
+	if (err != (what == CONVERT_LATE ? -ETIMEDOUT : 0))
+		crew_fail(w->b, "call %d: %s", what, vb_strerror(err));
+	if (me->lost != 0)
+		crew_fail(w->b, "call %d: counted as lost", what);
+	if (what >= CONVERT && (g[0].mode == VB_EXCLUSIVE) != (what == CONVERT))
+		crew_fail(w->b, "call %d: held %s", what, vb_lock_mode_name(g[0].mode));
+	board_add(&w->b->step[2]);
+	while (board_get(&w->b->step[1]) < 2)
+		vb_ep_sleep(me->ep, MS);
+}
+
+static void test_killed_over_it(void **state)
+{
+	for (enum what what = RELEASE; what < WHATS; what++) {
+		/* Twice: the second time two agents die, and the file is written anew between. */
+		for (unsigned deaths = 1; deaths <= 2; deaths++) {
+			struct vb_grant g;
+			struct scene s;
+			pid_t pid;
+			int err;
+
+			begin(&s, "");
+			start(&s, s.with);
+			pid = crew_spawn(&s.w, caller, &what);
+			crew_step(&s.w, 0, 1);
+			__atomic_store_n(fault, KILL_AFTER, __ATOMIC_SEQ_CST);
+			board_add(&s.w.b->step[1]);
+			assert_true(crew_wait(&s.w, s.w.server, PATIENCE_NS));
+			__atomic_store_n(fault, NOTHING, __ATOMIC_SEQ_CST);
+			if (deaths == 2 && what < CONVERT) {
+				/* One that begins, and is killed before anybody asks. */
+				kill(pid, SIGSTOP);
+				start(&s, s.with);
+				slay(&s);
+				kill(pid, SIGCONT);
+			}
+			if (what == CONVERT_LATE)
+				usleep(300000);
+			start(&s, s.with);
+			crew_step(&s.w, 2, 1);
+			err = vb_lock_acquire(s.b, 0, VB_SHARED, SOON_NS, &g);
+			assert_int_equal(err, what == CONVERT ? -ETIMEDOUT : 0);
+			if (err == 0)
+				assert_int_equal(vb_lock_release(s.b, &g), 0);
+			board_add(&s.w.b->step[1]);
+			crew_wait(&s.w, pid, PATIENCE_NS);
+			finish(&s);
+			no_file();
+		}
+	}
+}
+
+/* ---- other segments, other boots, other formats ---- */
+
+/* Tokens grow although nothing is left of the segment, and the file was written anew. */
+static void test_tokens(void **state)
+{
+	uint64_t last = 0;
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct vb_grant g;
+		struct scene s;
+
+		begin(&s, ",sync");
+		start(&s, s.with);
+		for (unsigned k = 0; k < 20; k++) {
+			takes(s.a, 1, &g);
+			assert_true(g.token > last);
+			last = g.token;
+			assert_int_equal(vb_lock_convert(s.a, &g, VB_SHARED, PATIENCE_NS), 0);
+			assert_int_equal(vb_lock_convert(s.a, &g, VB_EXCLUSIVE, PATIENCE_NS), 0);
+			assert_true(g.token > last);
+			last = g.token;
+			assert_int_equal(vb_lock_release(s.a, &g), 0);
+		}
+		slay(&s);
+		/* Nothing is held: no reason to wait but the other segment. */
+		if (i == 1)
+			start(&s, s.with);
+		finish(&s);
+	}
+	no_file();
+}
+
+/* As if the machine had been booted since; the head's layout is the page's. */
+static void reboot(void)
+{
+	uint64_t seal, words[16];
+	int fd = open(file, O_RDWR);
+
+	assert_true(fd >= 0 && read(fd, words, 128) == 128);
+	((char *)words)[40] ^= 1;
+	seal = vb_locktab_seal_head(words);
+	words[15] = seal;
+	assert_int_equal(pwrite(fd, words, 128, 0), 128);
+	close(fd);
+}
+
+static void test_reboot(void **state)
+{
+	for (unsigned synced = 0; synced < 2; synced++) {
+		struct vb_grant g;
+		struct scene s;
+
+		begin(&s, synced ? ",sync" : "");
+		start(&s, s.with);
+		takes(s.a, 1, &g);
+		slay(&s);
+		s.w.server = 0;
+		vb_lock_abandon(s.a, &g);
+		finish(&s);
+		reboot();
+		begin(&s, synced ? ",sync" : "");
+		start(&s, s.with);
+		free_lock(&s, synced);
+		/* What the file tells is held. */
+		if (synced)
+			assert_int_equal(vb_lock_try(s.b, 1, VB_EXCLUSIVE, &g), -EAGAIN);
+		finish(&s);
+		no_file();
+	}
+}
+
+static void test_formats(void **state)
+{
+	static const char *const heads[] = {"%VBTBL01", "#!/bin/s"};
+	static const char *const why[] = {"earlier version", "no lock table's file"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		int fd = open(file, O_RDWR | O_CREAT | O_TRUNC, 0600);
+		struct vb_lock_server *none;
+		char said[512] = "", buf[200];
+		struct scene s;
+
+		memset(buf, 'x', sizeof(buf));
+		memcpy(buf, heads[i], 8);
+		assert_int_equal(write(fd, buf, sizeof(buf)), sizeof(buf));
+		close(fd);
+		begin(&s, "");
+		vb_log_capture_begin(said, sizeof(said));
+		assert_int_equal(vb_lock_server_start(s.with, 0, 0, 1, &none), -EINVAL);
+		vb_log_capture_end();
+		assert_non_null(strstr(said, why[i]));
+		finish(&s);
+		no_file();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_agent_between),    cmocka_unit_test(test_two_segments),
+		cmocka_unit_test(test_two_in_a_process), cmocka_unit_test(test_no_disk),
+		cmocka_unit_test(test_no_beginning),     cmocka_unit_test(test_no_directory),
+		cmocka_unit_test(test_growth),           cmocka_unit_test(test_killed_over_it),
+		cmocka_unit_test(test_tokens),           cmocka_unit_test(test_reboot),
+		cmocka_unit_test(test_formats),
+	};
+	int failed;
+
+	vb_locktab_io.write = faulty_write;
+	vb_locktab_io.unlink = faulty_unlink;
+	snprintf(dir, sizeof(dir), "/tmp/verbena-locktab-file-%d", (int)getpid());
+	snprintf(file, sizeof(file), "%s/locks.0.0", dir);
+	if (mkdir(dir, 0700) != 0)
+		return 2;
+	failed = cmocka_run_group_tests_name("lock table's file", tests, NULL, NULL);
+	no_file();
+	(void)rmdir(dir);
+	return failed;
+}
