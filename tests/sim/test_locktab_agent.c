@@ -128,11 +128,12 @@ static void start_second(void *arg)
 
 	vb_task_sleep_until(now() + 50 * MS);
 	assert_int_equal(vb_lock_server_start(w->space, 0, 1, 2, &second), 0);
-	vb_task_sleep_until(now() + 500 * MS);
+	vb_task_sleep_until(now() + 2000 * MS);
 	vb_lock_server_stop(second);
 }
 
-/* One agent of two is there already: who wants a lock of the other's waits for it. */
+/* One agent of two is there already: who wants a lock waits for the other, and, since there was one
+ * agent before, for its leases. */
 static void test_half_of_two(void **state)
 {
 	struct vb_grant g;
@@ -142,11 +143,11 @@ static void test_half_of_two(void **state)
 	stop(&w);
 	assert_int_equal(vb_lock_server_start(w.space, 0, 0, 2, &w.server), 0);
 	spawn(start_second, &w);
-	assert_int_equal(acquire(&w, 0, 2, VB_EXCLUSIVE, &g), 0);
+	assert_int_equal(vb_lock_acquire(w.c[0], 2, VB_EXCLUSIVE, 1500 * MS, &g), 0);
 	assert_int_equal(vb_lock_release(w.c[0], &g), 0);
-	assert_int_equal(acquire(&w, 0, 1, VB_EXCLUSIVE, &g), 0);
+	assert_int_equal(vb_lock_acquire(w.c[0], 1, VB_EXCLUSIVE, 1500 * MS, &g), 0);
 	assert_int_equal(vb_lock_release(w.c[0], &g), 0);
-	vb_task_sleep_until(now() + 1000 * MS);
+	vb_task_sleep_until(now() + 3000 * MS);
 	close_world(&w);
 }
 
