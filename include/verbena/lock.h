@@ -159,12 +159,12 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
  * there), -VB_EUNKNOWN (its node was out of reach for seconds). */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
 /*
- * Grants still held are released, as by vb_lock_release_all.  Places in queues are handed on, so that no lock is lost: by
- * locks that survive a death the call waits for them, up to two leases, and leaves what is not
- * called then to be mended as a dead client's would be.  The others (mcs, ncosed, rma-rw, ...)
- * have no bound: the call returns at once, the place is handed on in the background, and its
- * endpoint is in use until then.  On a fabric without keepers it waits instead, as long as that
- * takes.
+ * Grants still held are released, as by vb_lock_release_all.  Places in queues are handed on, so
+ * that no lock is lost: by locks that survive a death the call waits for them, up to two leases, and
+ * leaves what is not called then to be mended as a dead client's would be.  The others (mcs, ncosed,
+ * rma-rw, ...) have no bound: the call returns at once, the place is handed on in the background,
+ * and its endpoint is in use until then.  On a fabric without keepers it waits instead, as long as
+ * that takes.
  */
 void vb_lock_client_close(struct vb_lock_client *client);
 

@@ -727,16 +727,10 @@ void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 	vb_claim_free(me, c);
 }
 
-static void close_claim(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+static void close_place(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
-	if (c->state == CLAIM_HELD) {
-		struct vb_grant g;
-
-		give(c, &g);
-		vb_lock_release(me, &g);
-	} else if (c->state == CLAIM_HUSK) {
+	if (c->state == CLAIM_HUSK)
 		vb_husk_close(me, c, until_ns);
-	}
 }
 
 /* What is held, a handful at a time: as the end of a transaction. */
@@ -768,7 +762,7 @@ void vb_lock_client_close(struct vb_lock_client *me)
 	until_ns = vb_ep_now(me->ep) + 2 * me->space->lease_ns;
 	for (unsigned w = 0; w < vb_claim_words(me->space); w++)
 		for (uint64_t left = me->used[w]; left; left &= left - 1)
-			close_claim(me, &me->claims[64 * w + __builtin_ctzll(left)], until_ns);
+			close_place(me, &me->claims[64 * w + __builtin_ctzll(left)], until_ns);
 	vb_board_leave(me);
 	if (me->husks > 0) {
 		vb_husk_haunt(me);
