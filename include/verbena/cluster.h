@@ -77,7 +77,8 @@ struct vb_cluster_params {
  *   -EADDRINUSE   the root's port is taken (role ROOT)
  *   -EBUSY        the cluster there is complete, and has been until the timeout
  *   -ETIMEDOUT    not all have come: the log says which ranks are missing
- *   -ENOENT       pmix: no launcher, or libpmix is not installed
+ *   -ENOENT       pmix: no launcher, libpmix is not installed, or this library was built without
+ *                 PMIx's headers (the log says which)
  *   -VB_EPEERGONE the root went away
  */
 int vb_cluster_open(const struct vb_cluster_params *params, struct vb_cluster **out);

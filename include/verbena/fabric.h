@@ -80,8 +80,11 @@ int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out
 /* Closes; the creator of a shm segment also removes its name.  Every endpoint must be closed. */
 void vb_fabric_close(struct vb_fabric *fabric);
 
-/* In a forked child: forget the parent's endpoints and scheduler, keep the mapping.  shm only:
- * connections do not survive a fork, so on other fabrics it aborts with a message that says so. */
+/*
+ * In a forked child: forget the parent's endpoints and scheduler, keep the mapping (shm).  Of sim
+ * the child has a simulation of its own from then on.  On ucx and verbs connections do not survive
+ * a fork: it aborts with a message that says so.
+ */
 void vb_fabric_after_fork(struct vb_fabric *fabric);
 
 /*

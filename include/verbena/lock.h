@@ -95,7 +95,8 @@ struct vb_lock_space_params {
 	bool fencing;       /* a token with every exclusive grant: free where the protocol has it,
 	                     * one more atomic elsewhere */
 	bool visible;       /* clients show what they hold and await to `verbena dump` and `verbena
-	                     * top`; some 100 ns for each acquire, and 400 KB of each node */
+	                     * top`: 256 clients per node, 32 held locks per client, others are
+	                     * only counted.  Some 100 ns per acquire, and 400 KB of each node */
 	uint32_t claims;    /* locks that a client of this process holds, awaits or hands on at a
 	                     * time, 1 to 65,536; 0 means VB_CLAIMS_MAX.  Each takes some 500
 	                     * bytes of each client */
@@ -155,8 +156,8 @@ void vb_lock_server_stop(struct vb_lock_server *server);
 int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 				struct vb_lock_server **out);
 
-/* A client at `node`. -ENOMEM, -ENOSPC (endpoints), -VB_EPEERGONE (a needed server is not
- * there), -VB_EUNKNOWN (its node was out of reach for seconds). */
+/* A client at `node`. -ENOMEM, -ENOSPC (endpoints; the board of a visible space), -VB_EPEERGONE (a
+ * needed server is not there), -VB_EUNKNOWN (its node was out of reach for seconds). */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
 /*
  * Grants still held are released, as by vb_lock_release_all.  Places in queues are handed on, so
@@ -182,9 +183,8 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   -EINVAL       no such lock or mode
  *   -EOPNOTSUPP   an intention mode, and the protocol has none
  *
- * A protocol with a deadlock policy ("table") may turn down a client before its time, that it may
- * release what it holds and begin again: -EAGAIN (no-wait, wait-die), or, to who holds another
- * lock, -ETIMEDOUT (bounded-wait: after its option `wait`, and at the latest when the first lease
+ * A protocol with a deadlock policy ("table") may refuse a client early, so that it can release what
+ * it holds and retry: -EAGAIN (no-wait, wait-die), or, if it holds another lock, -ETIMEDOUT (bounded-wait: after its option `wait`, and at the latest when the first lease
  * ends of what this client holds and was valid when the call began; so a wait that ends with 0 has
  * cost none of those).
  */

@@ -213,9 +213,10 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 
 /*
  * Says beforehand what will be read and written: the records are looked up, locked and fetched
- * together, with few doorbells and in about the time of one.  What is declared need not be used,
- * and what is not declared may be.  A declared key that has no record is no error here.  If one of
- * the tables is of another database (-EINVAL), nothing is declared and the transaction goes on.
+ * together, with few doorbells (ten on three nodes: less than twice the time of one).  What is
+ * declared need not be used, and what is not declared may be.  A declared key that has no record is
+ * no error here.  If one of the tables is of another database (-EINVAL), nothing is declared and the
+ * transaction goes on.
  */
 struct vb_txn_key {
 	struct vb_table *table;

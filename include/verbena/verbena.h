@@ -4,8 +4,9 @@
  *
  * Every function that can fail returns 0 or a negative error.  Most are plain -errno values; the
  * few that errno has no word for are below and start at VB_ERR_BASE, so that they never collide
- * with one.  The function that decides an error logs it, once, with its cause and the way out
- * (environment VERBENA_LOG, see verbena(1)); outputs are written only on success.
+ * with one.  The function that decides an error logs it, once in each process that meets it, with
+ * its cause and the way out (environment VERBENA_LOG, see verbena(1)); outputs are written only on
+ * success.
  */
 #ifndef VERBENA_VERBENA_H
 #define VERBENA_VERBENA_H

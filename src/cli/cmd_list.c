@@ -99,6 +99,20 @@ static void put_options(const struct vb_opt *o)
 		       o->init ? o->init : "", o->init ? ")" : "");
 }
 
+/* What a lock takes of its node's memory: more with more nodes, for some. */
+static void put_entry(const struct vb_lock_ops *l)
+{
+	uint32_t six = vb_lock_entry_bytes(l, NULL, 6);
+
+	printf("    %-13s", "entry");
+	if (l->entry_bytes == 0)
+		printf("none: the server keeps the locks in its own memory\n");
+	else if (six != l->entry_bytes)
+		printf("%u bytes on 1 node, %u on 6\n", l->entry_bytes, six);
+	else
+		printf("%u bytes\n", l->entry_bytes);
+}
+
 static void put_lock(const struct vb_lock_ops *l)
 {
 	printf("\n  %s\n    %s\n", l->name, l->summary);
@@ -108,7 +122,7 @@ static void put_lock(const struct vb_lock_ops *l)
 		printf("    %-13swithin %u leases\n", "recovery", l->recovery_leases);
 	put_line("alone", l->verbs_uncontended);
 	put_line("contended", l->verbs_contended);
-	printf("    %-13s%u bytes\n", "entry", l->entry_bytes);
+	put_entry(l);
 	put_where(l);
 	put_options(l->options);
 	put_line("caught as", l->planted);

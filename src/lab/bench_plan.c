@@ -44,7 +44,8 @@ static const struct vb_opt what_table[] = {
 		"shm: processes on shared memory; sim: a simulated cluster in virtual time; ucx, "
 		"verbs: processes that reach each other through UCX (TCP) or an RDMA card"),
 	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
-		      "the fabric's own options, KEY=VALUE,...; `verbena list` shows them"),
+		      "the options of ucx or verbs, KEY=VALUE,...; `verbena list` shows them (sim: "
+		      "--profile chooses its model)"),
 	VB_OPT_SIZE(O, locks, "locks", NULL, 1, 1ull << 40,
 		    "number of locks (100k; a trace's: as many as it has)"),
 	VB_OPT_SIZE(O, clients, "clients", NULL, 1, VB_BENCH_CLIENTS,
