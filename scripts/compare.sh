@@ -9,15 +9,17 @@
 # 1 if the median of a figure lies below BOUND (0.9) by more than its noise, or if HEAD lacks a figure
 # that REV has; 0 if not; 2 if there was nothing to judge.  What REV lacks is told.
 #
-#   --rounds N       rounds (7); each runs both, and who goes first alternates
+#   --rounds N       rounds (9); each runs both, and who goes first alternates
 #   --duration TIME  what each lock, or protocol, runs in a round (200ms)
 #   --only WORDS     some of shm,tcp,bare,txn,sim (all)
 #   --build DIR      build there and keep it: the next call finds it done
 #   --keep FILE      keep what was measured: "figure<tab>round<tab>rev|head<tab>value" a line
 #   --judge FILE     measure nothing: judge such a file
 #
-# The noise of a figure is half the distance of the quartiles of its ratios.  A build takes 1 to 3
-# minutes on 2 idle cores, less with ccache; a round about half a minute.
+# The noise of a figure is the distance from the median of its ratios up to the one below which the
+# true median lies for certain but for 1 in 100: of 9 ratios the greatest but one does not do, of 11 it
+# does.  Fewer than 7 rounds show ratios and judge nothing.  A build takes 1 to 3 minutes on 2 idle
+# cores, less with ccache; a round a minute, or two on a busy machine.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -26,7 +28,7 @@ usage() {
 	exit 2
 }
 
-rounds=7 duration=200ms only=shm,tcp,bare,txn,sim build='' keep='' judge='' words=()
+rounds=9 duration=200ms only=shm,tcp,bare,txn,sim build='' keep='' judge='' words=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--rounds | --duration | --only | --build | --keep | --judge)
@@ -46,12 +48,21 @@ done
 
 verdicts() { # FILE BOUND
 	LC_ALL=C sort -s -t '	' -k1,1 "$1" | awk -F '\t' -v bound="$2" '
-	function quantile(q,   at, low) {
-		at = 1 + q * (n - 1)
-		low = int(at)
-		return low >= n ? ratio[n] : ratio[low] + (at - low) * (ratio[low + 1] - ratio[low])
+	# The place of the least ratio that the true median is above with a chance of 1 in 100 at most:
+	# that it is above k of n, is to throw k or more coins alike; 0: there is none.
+	function upper(   k, tail, term) {
+		tail = term = 0.5 ^ n
+		if (tail > 0.01)
+			return 0
+		for (k = n; k > 1; k--) {
+			term = term * k / (n - k + 1)
+			if (tail + term > 0.01)
+				break
+			tail += term
+		}
+		return k
 	}
-	function end(   r, i, j, t, median, noise, verdict) {
+	function end(   r, i, j, t, median, noise, verdict, place) {
 		if (figure == "")
 			return
 		n = 0
@@ -63,11 +74,14 @@ verdicts() { # FILE BOUND
 				t = ratio[j]; ratio[j] = ratio[j - 1]; ratio[j - 1] = t
 			}
 		if (n > 0) {
-			median = quantile(0.5)
-			noise = (quantile(0.75) - quantile(0.25)) / 2
-			verdict = median + noise < bound ? "SLOWER" : median < bound ? "slower, or noise" : ""
-			printf "%-34s %7.3f %7.3f %7.3f %7.3f %4d  %s\n", figure, median, ratio[1], ratio[n], noise, n, verdict
-			judged++
+			median = (ratio[int((n + 1) / 2)] + ratio[int(n / 2) + 1]) / 2
+			place = upper()
+			noise = place ? ratio[place] - median : "-"
+			verdict = ""
+			if (median < bound)
+				verdict = place && ratio[place] < bound ? "SLOWER" : place ? "slower, or noise" : "too few rounds to tell"
+			printf "%-34s %7.3f %7.3f %7.3f %7s %4d  %s\n", figure, median, ratio[1], ratio[n], place ? sprintf("%.3f", noise) : noise, n, verdict
+			judged += place > 0
 			slower += verdict == "SLOWER"
 		} else if (has["head"]) {
 			printf "%-34s %40s  not in REV\n", figure, ""
@@ -150,20 +164,22 @@ wanted() {
 	case ",$only," in *",$1,"*) return 0 ;; *) return 1 ;; esac
 }
 
-# Runs one side; each figure of the JSON, by the jq program, to the list.  A run that fails is said and
-# has no figures.
+# Runs both, one after the other; each figure of their JSON, by the jq program, to the list.  A run that
+# fails is said and has no figures.
 figures() { # PREFIX PROGRAM ARG...
-	local prefix=$1 program=$2 status
+	local prefix=$1 program=$2 sides='rev head' side commit status
 	shift 2
-	timeout 300 "$binary" "$@" --json "$work/json" >"$work/out" 2>&1
-	status=$?
-	if [ $status != 0 ]; then
-		echo "compare: round $round, $side: 'verbena $*' ends with $status: $(tail -1 "$work/out")" >&2
-		[ -s "$work/json" ] || return
-	fi
-	jq -r --arg p "$prefix" --arg r "$round" --arg s "$side" \
-		"$program"' | [$p + .[0], $r, $s, .[1]] | @tsv' "$work/json" >>"$list" 2>/dev/null
-	rm -f "$work/json"
+	[ $((round % 2)) = 1 ] || sides='head rev'
+	for side in $sides; do
+		if [ "$side" = rev ]; then commit=$rev; else commit=$head; fi
+		timeout 300 "$top/${commit:0:12}/verbena" "$@" --json "$work/json" >"$work/out" 2>&1
+		status=$?
+		[ $status = 0 ] || echo "compare: round $round, $side: 'verbena $*' ends with $status:" \
+			"$(tail -1 "$work/out")" >&2
+		[ -s "$work/json" ] && jq -r --arg p "$prefix" --arg r "$round" --arg s "$side" \
+			"$program"' | [$p + .[0], $r, $s, .[1]] | @tsv' "$work/json" >>"$list" 2>/dev/null
+		rm -f "$work/json"
+	done
 }
 
 locks=cas,cas-backoff,retry-on-fail,drtm,mcs,ncosed,rma-rw,dslr,dslr-update,shiftlock,rpc,table
@@ -177,8 +193,7 @@ rates='[.runs[] | select(.unit != "ns" and (.unit | test("/s")) and .value > 0)]
 bench="bench lock --lock $locks --duration $duration --read-ratio 0 --lease 2s"
 tcp="--fabric ucx --fabric-options bound=500ms --procs 2 --clients 8"
 
-one_side() {
-	binary=$top/${1:0:12}/verbena side=$2
+one_round() {
 	# shellcheck disable=SC2086
 	if wanted shm; then
 		figures 'shm hot: ' "$goodput" $bench --procs 2 --clients 2 --locks 1
@@ -206,13 +221,7 @@ one_side() {
 list=${keep:-$work/list}
 : >"$list"
 for ((round = 1; round <= rounds; round++)); do
-	if [ $((round % 2)) = 1 ]; then
-		one_side "$rev" rev
-		one_side "$head" head
-	else
-		one_side "$head" head
-		one_side "$rev" rev
-	fi
+	one_round
 done
 echo "compare: $rounds rounds; load now $(cut -d ' ' -f 1 /proc/loadavg)"
 verdicts "$list" "$bound"
