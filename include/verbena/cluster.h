@@ -16,8 +16,11 @@
  * Trust.  Everything binds to loopback unless `bind` says otherwise, and another address is refused
  * without an authentication key: a file of 32 to 4096 bytes that only its owner can read, the same
  * for all.  Root and member prove to each other that they have it (HMAC-SHA-256 of fresh
- * challenges; the key never travels).  What follows is not encrypted: use a network that you trust
- * with the data, as RDMA does anyway.
+ * challenges; the key never travels).  That keeps strangers out of the cluster, and protects nothing
+ * else: what follows is neither encrypted nor authenticated, and with "ucx" whoever can open a TCP
+ * connection to a process can write to its memory and kill it, key or no key (UCX's TCP transport
+ * asks for none).  Beyond one's own machine, and beside users that are not trusted, use a firewall,
+ * a network namespace or a tunnel (WireGuard) that lets only the cluster's processes connect.
  *
  * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own
  * and refuses a member that differs, naming the first difference on both sides; it goes on waiting

@@ -8,6 +8,9 @@
  * what else UCX drives) reach other machines, each process of a cluster (verbena/cluster.h) with
  * its own memory.  Open one, then open a lock space on it (verbena/lock.h).
  *
+ * Trust.  Every process of a fabric can write every word of it.  With `ucx` so can whoever can open a
+ * TCP connection to one of them (verbena/cluster.h, "Trust"): keep its network closed to others.
+ *
  * Threads.  Each OS thread that uses a fabric has its own scheduler (made on first use), and what a
  * thread opens on a fabric (clients, servers) may be used by that thread only.  The fabric itself
  * may be shared by threads; with fork(), a child calls vb_fabric_after_fork() before anything else.

@@ -9,9 +9,11 @@
  * connection (epoch) begins with 1.  What comes of an epoch that is over is dropped: its sender has
  * given it up.
  *
- * Trust.  Whoever knows a worker's address can send to it.  A message must carry the session's
- * number, which members of the cluster alone know, and a host's number; everything in it is checked
- * before use.  What is not right is dropped and said once.
+ * Trust.  A message must carry the session's number and a host's number, and everything in it is
+ * checked before use; what is not right is dropped and said once.  That keeps out mistakes and the
+ * processes of other runs, not attackers: the number travels in clear, and UCX's TCP transport
+ * executes writes to any address, and asserts on malformed packets, before anything comes here.
+ * Who can connect owns the process (doc/cluster.md, "Trust").
  */
 #define VB_LOG_ROOM "ucx"
 #include <inttypes.h>
