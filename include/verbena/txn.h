@@ -175,8 +175,10 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
  *   -VB_EPEERGONE
  *   -VB_EUNKNOWN   what became of an earlier transaction whose commit said so is still not to be learned.
  *                  Begin again later
- *   -ETIMEDOUT     shm: what an earlier transaction has committed is not in place yet, because a server
- *                  that does not answer, and lives, may still write it.  Begin again later
+ *   -ETIMEDOUT     shm, a commit stage by RPC: what an earlier transaction has committed is not in place
+ *                  yet, because a server that lives has not answered for 10 s, and may still write it.
+ *                  Begin again later
+ *   -ECANCELED     the same, and the task was cancelled while it waited for that server
  */
 int vb_txn_begin(struct vb_coordinator *me);
 
@@ -295,9 +297,9 @@ int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned 
 /* Looks at every record of a node for locks of transactions that have not moved for a lease, and
  * rolls those back or forward, as whoever meets them would; and gives up the places of coordinators
  * on the node whose process is gone.  Takes a lease and some; *freed counts locks.  -EBUSY: a
- * transaction is under way; -EOPNOTSUPP: the database has no recovery; -ETIMEDOUT: on shm a
- * server of such a coordinator's records lives and does not answer, the rest is done; or the
- * fabric's error. */
+ * transaction is under way; -EOPNOTSUPP: the database has no recovery; -ETIMEDOUT: on shm a server
+ * of such a coordinator's records, which commits by RPC, lives and has not answered for 10 s, the
+ * rest is done; or the fabric's error. */
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
 
 #ifdef __cplusplus

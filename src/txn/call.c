@@ -26,9 +26,6 @@
 
 #define CALL_ITEMS VB_STAGE_ITEMS
 
-/* For how long a server that is alive may keep us waiting, where that is known. */
-#define ANSWER_PATIENCE_NS 10000000000ull
-
 struct call {
 	struct vb_box box;
 	struct vb_msg msg;
@@ -91,20 +88,52 @@ int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out)
 	return *out != 0 ? 0 : read_server(me, node, out);
 }
 
-int vb_call_is_done(struct vb_coordinator *me, uint16_t node, uint64_t until_ns)
+/* A server that ends in good order leaves its word, and what it was asked unanswered. */
+static bool has_gone(struct vb_coordinator *me, uint16_t node, vb_peer server)
 {
-	struct vb_msg ask = {.tag = VB_TAG_ASK}, said;
-	uint64_t server = 0;
+	uint64_t now = 0;
+	int err = vb_read64(me->ep, me->db->region[node] + offsetof(struct vb_db_header, server),
+			    &now);
+
+	return err == 0 && (now != server || !vb_peer_alive(me->db->fabric, server));
+}
+
+/* Asked once: a server that is late finds one question of ours, and not as many as we had doubts. */
+static int ask(struct vb_coordinator *me, vb_peer server, struct vb_box *box)
+{
+	struct vb_msg msg = {.tag = VB_TAG_ASK, .subject = box->subject};
+	struct vb_verb v = {.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = server, .msg = &msg};
+
+	return vb_verb_run(me->ep, &v);
+}
+
+int vb_call_is_done(struct vb_coordinator *me, uint16_t node, uint64_t patience_ns)
+{
+	uint64_t server = 0, until = vb_ep_now(me->ep) + patience_ns, now;
+	struct vb_box box;
 	int err = vb_read64(me->ep, me->db->region[node] + offsetof(struct vb_db_header, server),
 			    &server);
 
-	if (err == 0 && (server == 0 || !vb_peer_alive(me->db->fabric, server)))
+	if (err != 0)
+		return err;
+	if (server == 0 || !vb_peer_alive(me->db->fabric, server))
 		return 0;
-	if (err == 0)
-		err = vb_rpc_call(&me->mail, server, &ask, &said, until_ns);
-	if (err == 0 || err == -ECANCELED || !vb_peer_alive(me->db->fabric, server))
-		return err == -ECANCELED ? err : 0;
-	return -ETIMEDOUT;
+	vb_box_open(&me->mail, &box, 1ull << 63 | ++me->mail.next_request);
+	err = ask(me, server, &box);
+	while (err == 0) {
+		bool shielded = vb_task_shield(true);
+
+		now = vb_ep_now(me->ep);
+		err = vb_box_wait(&me->mail, &box, 1, now + me->db->suspect_ns);
+		(void)vb_task_shield(shielded);
+		if (err == 0)
+			break;
+		if (err != -ETIMEDOUT || has_gone(me, node, server) || vb_ep_now(me->ep) > until)
+			break;
+		err = vb_task_cancelled(vb_task_self()) ? -ECANCELED : 0;
+	}
+	vb_box_close(&box);
+	return err != 0 && has_gone(me, node, server) ? 0 : err;
 }
 
 static void to_wire(struct vb_wire_item *w, const struct vb_item *it)
@@ -217,7 +246,7 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 		return err;
 	put_items(ops_of(t, stage), c);
 	c->msg = (struct vb_msg){.tag = VB_TAG_CALL, .len = sizeof(head)};
-	c->msg.subject = 1ull << 63 | me->mail.next_request++;
+	c->msg.subject = 1ull << 63 | ++me->mail.next_request;
 	head.seal = vb_wire_seal(c->buf, c->bytes, c->msg.subject);
 	memcpy(c->msg.data, &head, sizeof(head));
 	vb_box_open(&me->mail, &c->box, c->msg.subject);
@@ -311,7 +340,7 @@ static void call_failed(struct vb_txn *t, struct call *c, int err)
 static bool still_coming(const struct vb_coordinator *me, const struct call *c, uint64_t since_ns)
 {
 	return me->db->fabric->caps.flags & VB_CAP_INLINE &&
-	       vb_ep_now(me->ep) - since_ns < ANSWER_PATIENCE_NS &&
+	       vb_ep_now(me->ep) - since_ns < me->db->patience_ns &&
 	       !vb_task_cancelled(vb_task_self()) && vb_peer_alive(me->db->fabric, c->server);
 }
 

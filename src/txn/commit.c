@@ -52,6 +52,7 @@ static void write_log(struct vb_txn *t, struct vb_lane *lane)
 			.held = it->held,
 			.next = it->next,
 			.table = it->table->id,
+			.by_server = db->rpc_stages >> db->cc->commit & 1,
 			.bytes = l->record_bytes,
 		};
 		memcpy(e + 1, it->image + l->record_at, l->record_bytes);
@@ -250,7 +251,7 @@ int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 		return learn(me, lane);
 	if (!lane->unacknowledged || !db->recovery)
 		return 0;
-	(void)vb_ep_sleep(me->ep, db->suspect_ns);
+	vb_txn_wait_out(me, db->suspect_ns);
 	err = vb_lane_roll_forward(me, lane);
 	lane->unacknowledged = err != 0;
 	return err;

@@ -212,7 +212,7 @@ uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane)
 	uint64_t now = units_now(me);
 
 	while (vb_unlikely(me->clock > now + CLOCK_AHEAD)) {
-		(void)vb_ep_sleep(me->ep, (me->clock - now - CLOCK_AHEAD) << VB_TS_CLOCK_SHIFT);
+		vb_txn_wait_out(me, (me->clock - now - CLOCK_AHEAD) << VB_TS_CLOCK_SHIFT);
 		now = units_now(me);
 	}
 	if (now > me->clock)
@@ -251,7 +251,7 @@ int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 			until = vb_ep_now(me->ep) + 2 * db->suspect_ns;
 		if (err == -VB_EPEERGONE || err == -VB_EACCESS || vb_ep_now(me->ep) > until)
 			return err;
-		(void)vb_ep_sleep(me->ep, db->fabric->caps.verb_bound_ns / STATUS_PAUSES);
+		vb_txn_wait_out(me, db->fabric->caps.verb_bound_ns / STATUS_PAUSES);
 	}
 }
 

@@ -23,6 +23,7 @@
 #define CACHE         65536u
 #define PLACES_MAX    65534u /* all nodes */
 #define DRIFT_PPM     200u   /* of two clocks, against each other */
+#define PATIENCE_NS   10000000000ull
 
 const char *const vb_txn_cause_names[VB_TXN_CAUSES] = {
 	[VB_TXN_COMMITTED] = "committed", [VB_TXN_USER] = "user",
@@ -320,6 +321,7 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 		db->lease_ns = LEASE_NS > LEASE_BOUNDS * bound ? LEASE_NS : LEASE_BOUNDS * bound;
 	/* From the first look at a word to the time when its holder can do nothing any more. */
 	db->suspect_ns = db->lease_ns + 2 * bound + db->lease_ns * DRIFT_PPM / 1000000 + 1000;
+	db->patience_ns = PATIENCE_NS;
 	db->recovery = !p->no_recovery;
 	db->doorbell = !p->no_doorbell;
 	db->outstanding = !p->no_outstanding;

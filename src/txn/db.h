@@ -54,8 +54,8 @@ struct vb_log_entry {
 	uint64_t held; /* the lock word while the transaction has it */
 	uint64_t next; /* the version that it gets */
 	uint16_t table;
-	uint16_t unused;
-	uint32_t bytes; /* of record behind this, padded to 8 */
+	uint16_t by_server; /* it is the node's server that writes it, for the coordinator */
+	uint32_t bytes;     /* of record behind this, padded to 8 */
 };
 _Static_assert(sizeof(struct vb_log_entry) == 32, "its record is aligned");
 
@@ -71,6 +71,8 @@ struct vb_db {
 	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
 	uint32_t call_bytes;
 	uint64_t lease_ns, suspect_ns;
+	uint64_t
+		patience_ns; /* with a server that lives and does not answer, where that is known */
 	bool recovery, doorbell, outstanding, passive_ack;
 	bool status; /* transactions have status words */
 	struct vb_cache *cache;
@@ -199,9 +201,9 @@ int vb_txn_alive(struct vb_txn *t);
 void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n,
 		   bool last_try);
 int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
-/* Has the node's server done all that it was asked before this?  0: it has, or there is none that
- * lives; -ETIMEDOUT: it has not said so by then; -ECANCELED. */
-int vb_call_is_done(struct vb_coordinator *me, uint16_t node, uint64_t until_ns);
+/* Has the node's server done all that it was asked before this?  0: it has, or there is none any more
+ * that could; -ETIMEDOUT: it has not said so in patience_ns, and lives; -ECANCELED. */
+int vb_call_is_done(struct vb_coordinator *me, uint16_t node, uint64_t patience_ns);
 
 /* What goes over the wire. */
 struct vb_wire_item {
@@ -263,7 +265,10 @@ struct vb_ep *vb_db_server_ep(struct vb_db_server *s);
 /* recover.c */
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
 void vb_txn_recover(struct vb_coordinator *me);
-/* Finishes what the commit stage of our own lane has left undone. */
+/* Until what is still under way has taken effect or never will: also in a task that is cancelled. */
+void vb_txn_wait_out(struct vb_coordinator *me, uint64_t ns);
+/* Finishes what the commit stage of the lane has left undone, which nobody else writes to.  0, or the
+ * error for which it is not known to be in place. */
 int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
 
 /* coordinator.c */

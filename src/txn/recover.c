@@ -222,17 +222,26 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
  *	                      will.  A server that is gone does nothing any more.  One that is stopped is
  *	                      waited for, as a coordinator is (may_still_write).
  */
-static int server_is_done(struct vb_coordinator *me, vb_addr tuple)
+static int server_is_done(struct vb_coordinator *me, const struct vb_log_entry *e,
+			  uint64_t patience_ns)
 {
-	if (!(me->db->fabric->caps.flags & VB_CAP_INLINE))
+	if (!e->by_server || !(me->db->fabric->caps.flags & VB_CAP_INLINE))
 		return 0;
-	return vb_call_is_done(me, vb_addr_node(tuple), vb_ep_now(me->ep) + me->db->suspect_ns);
+	return vb_call_is_done(me, vb_addr_node(e->at), patience_ns);
+}
+
+void vb_txn_wait_out(struct vb_coordinator *me, uint64_t ns)
+{
+	bool shielded = vb_task_shield(true);
+
+	(void)vb_ep_sleep(me->ep, ns);
+	(void)vb_task_shield(shielded);
 }
 
 static void let_server_end(struct vb_coordinator *me)
 {
 	/* What a suspect time is more than a lease are two bounds, and the drift of clocks. */
-	(void)vb_ep_sleep(me->ep, me->db->suspect_ns - me->db->lease_ns);
+	vb_txn_wait_out(me, me->db->suspect_ns - me->db->lease_ns);
 }
 
 /* ---- rolling forward ---- */
@@ -323,27 +332,31 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 		return err;
 	memcpy(mine, e, sizeof(*e) + e->bytes);
 	mine->held = *held;
+	mine->by_server = 0;
 	head->log_bytes = sizeof(*e) + ((e->bytes + 7) & ~7u);
 	head->log_seal = XXH3_64bits_withSeed(mine, head->log_bytes, *ts);
 	return vb_lane_status(me, lane, *ts | VB_TS_COMMITTED);
 }
 
-/* Takes the lock over: 0 it is ours, 1 another has it or it is free. */
+/*
+ * Takes the lock over: 0 it is ours, 1 another has it or it is free.  As long as that is not known,
+ * nothing else may be done: the lock may stand there in the mender's name, whose log is all that is
+ * left of the commit, and under another name we would take it for another's.
+ */
 static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t held)
 {
 	vb_addr at = e->at + me->db->store.table[e->table]->layout.lock_at;
 	uint64_t old = 0;
 	int err;
 
-	for (unsigned i = 0; i < LOOKS; i++) {
+	for (;;) {
 		err = cas_word(me, VB_AMOD_IM, at, e->held, held, &old);
 		if (err == 0)
 			return old == e->held || old == held ? 0 : 1;
-		if (err == -VB_EPEERGONE || err == -VB_EACCESS)
+		if (err != -VB_EUNKNOWN && err != -VB_ETOOLATE)
 			return err;
-		(void)vb_ep_sleep(me->ep, me->db->fabric->caps.verb_bound_ns);
+		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
 	}
-	return err;
 }
 
 /* The tuple's commit stage, in the mender's name. */
@@ -376,7 +389,7 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
  * once more in the name of the other mender, as others would: until it is done or another has the
  * lock.
  */
-static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
+static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uint64_t patience_ns)
 {
 	union {
 		struct vb_log_entry e;
@@ -390,7 +403,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
 	while (err == 0) {
 		uint64_t not_after;
 
-		err = server_is_done(me, now->e.at);
+		err = server_is_done(me, &now->e, patience_ns);
 		if (err != 0)
 			break;
 		/* From here on others may find that we do not move. */
@@ -406,9 +419,10 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first)
 			me->rolled_forward++;
 			break;
 		}
-		(void)vb_ep_sleep(me->ep, me->db->suspect_ns);
+		vb_txn_wait_out(me, me->db->suspect_ns);
 		before = now->e.held;
 		now->e.held = held;
+		now->e.by_server = 0;
 	}
 	free(now);
 	return err < 0 ? err : 0;
@@ -459,24 +473,25 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 	if (e == NULL)
 		err = set_back(me, s);
 	else if (!may_still_write(me, place))
-		err = redo(me, e);
+		err = redo(me, e, me->db->suspect_ns);
 	free(log);
 	return err;
 }
 
-/* Its node may be out of reach for a while; if it is gone, so is the tuple. */
+/* Its node may be out of reach for a while; if it is gone, so is the tuple.  A server that is slow
+ * has not been given a core, and comes to it. */
 static int redo_for_sure(struct vb_coordinator *me, const struct vb_log_entry *e)
 {
 	int err;
 
-	while ((err = redo(me, e)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
-		(void)vb_ep_sleep(me->ep, me->db->suspect_ns);
+	while ((err = redo(me, e, me->db->patience_ns)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
+		vb_txn_wait_out(me, me->db->suspect_ns);
 	if (err == -ETIMEDOUT)
 		return vb_fail(err,
 			       "a commit on node %u cannot be finished: the node's server does not "
 			       "answer, lives, and may still write; continue it or end it",
 			       vb_addr_node(e->at));
-	return 0;
+	return err == -VB_EPEERGONE || err == -VB_EACCESS ? 0 : err;
 }
 
 /* What the last commit of the place has left undone. */
