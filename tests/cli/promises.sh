@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# doc/promises.md names a test for each promise of the headers: the tests that it names exist, and no public
+# call is without a row.  What the tests check is for their reader to judge.
+top=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=tests/cli/lib.sh
+. "$top/tests/cli/lib.sh"
+page=$top/doc/promises.md
+
+# The last cell of a row is `path` `case` `case` ..., several paths one after the other.
+rows=$(grep -E '^\|.*`[^`]*/[^`]*`[^|]*\|$' "$page")
+is "there are promises" test "$(wc -l <<<"$rows")" -ge 100
+untested=$(grep -E '^\| [^|]+\|[^|]*\|$' "$page" | grep -vE '`[^`]*/[^`]*`|^\| promise|^\|[- |]*$')
+is "each has a test" test -z "$untested"
+
+missing=
+while read -r row; do
+	cell=${row%|} file=
+	cell=${cell##*|}
+	while read -r token; do
+		[ -n "$token" ] || continue
+		if [[ $token == */* ]]; then
+			file=$top/$token
+			[ -f "$file" ] || missing+="$token: there is no such file"$'\n'
+		elif [ -f "$file" ]; then
+			grep -qE "(^|[^a-zA-Z0-9_])$token([^a-zA-Z0-9_]|\$)" "$file" ||
+				missing+="${file#"$top"/} has no '$token'"$'\n'
+		fi
+	done < <(grep -oE '`[^`]+`' <<<"$cell" | tr -d '`')
+done <<<"$rows"
+is "every test that is named exists" sh -c "printf %s \"\$1\"; test -z \"\$1\"" sh "$missing"
+
+forgotten=
+for header in "$top"/include/verbena/*.h; do
+	for call in $(gcc -fpreprocessed -dD -E -P "$header" | grep -v '^#' | tr '\n' ' ' | tr ';' '\n' |
+		sed 's/.*}//' | grep -v '{' | grep -oE 'vb_[a-z0-9_]+\([^()]*\) *$' | grep -oE '^vb_[a-z0-9_]+'); do
+		grep -qF "\`$call\`" "$page" || forgotten+="$call (${header##*/})"$'\n'
+	done
+done
+is "every public call has its promises" sh -c "printf %s \"\$1\"; test -z \"\$1\"" sh "$forgotten"
+finish
