@@ -89,6 +89,9 @@ static int start_here(struct vb_lock_space *space, uint16_t node, unsigned worke
 			-EINVAL,
 			"server worker %u of %u on node %u: 1 to %u workers on nodes below %u",
 			worker, workers, node, VB_LOCK_WORKERS_MAX, space->servers);
+	if (vb_local(space->fabric, space->header[node], sizeof(struct vb_lock_header)) == NULL)
+		return vb_fail(-EXDEV, "node %u lives in another process: it is served there",
+			       node);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return vb_fail(-ENOMEM, "no memory for a lock server");

@@ -6,6 +6,8 @@
  */
 #include "txn_api.h"
 
+#include "txn/db.h"
+
 static struct vb_db_params usual(void)
 {
 	const struct kind silo = {.ops = vb_cc_find("silo")};
@@ -25,6 +27,17 @@ static char long_name[] = "a-name-that-is-longer-by-one-cha";
 		__VA_ARGS__;                                                                       \
 		refused(vb_db_open(f, &p_, &db_), -EINVAL);                                        \
 		assert_null(db_);                                                                  \
+	} while (0)
+
+#define refused_table(db, ...)                                                                     \
+	do {                                                                                       \
+		struct vb_table_params p_ = usual_table;                                           \
+		struct vb_table *t_ = NULL;                                                        \
+                                                                                                   \
+		p_.name = "other";                                                                 \
+		__VA_ARGS__;                                                                       \
+		refused(vb_table_open(db, &p_, &t_), -EINVAL);                                     \
+		assert_null(t_);                                                                   \
 	} while (0)
 
 static void bad_databases(void **state)
@@ -80,6 +93,89 @@ static void every_code_of_a_protocol(void **state)
 		vb_db_close(db);
 	}
 	vb_fabric_close(f);
+}
+
+/* 0 means what the header says: who comes second may say it, and nothing else. */
+static void defaults(void **state)
+{
+	const struct vb_db_params p = {.cc = "silo"};
+	struct vb_db *db;
+	struct world w = {0};
+
+	(void)state;
+	open_fabric(&w.f, "shm", 64 << 20);
+	must(vb_db_open(w.f, &p, &w.db));
+	assert_null(w.db->cache); /* verbs complete at once here */
+	for (unsigned other = 0; other < 7; other++) {
+		const struct vb_db_params said = {.cc = "silo",
+						  .hybrid = "00000",
+						  .name = "db",
+						  .coordinators = 64 + (other == 1),
+						  .items_max = 64 + (other == 2),
+						  .record_max = 1024 + 512 * (other == 3),
+						  .bytes_max = (64u << 10) + 8 * (other == 4),
+						  .lease_ns = 50000000 + (other == 5),
+						  .no_recovery = other == 6};
+
+		if (other != 0) {
+			refused_db(w.f, p_ = said);
+			continue;
+		}
+		must(vb_db_open(w.f, &said, &db));
+		vb_db_close(db);
+	}
+	vb_db_close(w.db);
+	vb_fabric_close(w.f);
+	/* And elsewhere 65,536. */
+	open_fabric(&w.f, "sim", 64 << 20);
+	must(vb_db_open(w.f, &p, &w.db));
+	assert_non_null(w.db->cache);
+	assert_true(w.db->lease_ns >= 50000000 && w.db->lease_ns >= 4 * w.f->caps.verb_bound_ns);
+	vb_db_close(w.db);
+	vb_fabric_close(w.f);
+}
+
+/* The most of everything: records, records of a transaction, tables. */
+static void the_most(void **state)
+{
+	static unsigned char record[VB_RECORD_MAX], is[VB_RECORD_MAX];
+	struct vb_table_params tp = {.name = "large", .record_bytes = VB_RECORD_MAX, .records = 8};
+	struct vb_db_params p = {.cc = "silo",
+				 .coordinators = 1,
+				 .items_max = VB_TXN_ITEMS_MAX,
+				 .record_max = VB_RECORD_MAX,
+				 .bytes_max = 3 * VB_RECORD_MAX};
+	char name[32];
+
+	(void)state;
+	for (unsigned rpc = 0; rpc < 2; rpc++) {
+		struct world w = {0};
+		struct vb_table *t;
+
+		p.hybrid = rpc ? "rpc" : NULL;
+		open_fabric(&w.f, "shm", 64 << 20);
+		must(vb_db_open(w.f, &p, &w.db));
+		must(vb_table_open(w.db, &tp, &w.t));
+		for (unsigned i = 1; i < VB_TABLES_MAX; i++) {
+			struct vb_table_params small = {
+				.name = name, .record_bytes = 1, .records = 2};
+
+			snprintf(name, sizeof(name), "t%u", i);
+			must(vb_table_open(w.db, &small, &t));
+		}
+		refused_table(w.db, p_.name = "one more");
+		start_servers(&w);
+		must(vb_coordinator_open(w.db, 0, &w.a));
+		must(vb_coordinator_open(w.db, 1, &w.b));
+		for (unsigned i = 0; i < VB_RECORD_MAX; i++)
+			record[i] = (unsigned char)(i * 7 + i / 256);
+		for (uint64_t key = 0; key < 2; key++) {
+			alone(w.a, vb_txn_insert(w.a, w.t, key, record));
+			alone(w.b, vb_txn_read(w.b, w.t, key, is));
+			assert_memory_equal(is, record, VB_RECORD_MAX);
+		}
+		close_world(&w);
+	}
 }
 
 /* What a lease is at least, is a matter of the fabric. */
@@ -162,17 +258,6 @@ static void who_comes_second(void **state)
 }
 
 /* ---- tables ---- */
-
-#define refused_table(db, ...)                                                                     \
-	do {                                                                                       \
-		struct vb_table_params p_ = usual_table;                                           \
-		struct vb_table *t_ = NULL;                                                        \
-                                                                                                   \
-		p_.name = "other";                                                                 \
-		__VA_ARGS__;                                                                       \
-		refused(vb_table_open(db, &p_, &t_), -EINVAL);                                     \
-		assert_null(t_);                                                                   \
-	} while (0)
 
 static void bad_tables(void **state)
 {
@@ -310,9 +395,46 @@ static void causes_have_names(void **state)
 	(void)state;
 	for (unsigned i = 0; i < VB_TXN_CAUSES; i++) {
 		assert_non_null(vb_txn_cause_names[i]);
+		assert_string_equal(vb_txn_cause_name((enum vb_txn_cause)i), vb_txn_cause_names[i]);
 		for (unsigned k = 0; k < i; k++)
 			assert_string_not_equal(vb_txn_cause_names[i], vb_txn_cause_names[k]);
 	}
+	assert_string_equal(vb_txn_cause_name(VB_TXN_LOCKED), "locked");
+	assert_string_equal(vb_txn_cause_name(VB_TXN_WOUNDED), "wounded");
+	assert_string_equal(vb_txn_cause_name(VB_TXN_CAUSES), "unknown");
+	assert_string_equal(vb_txn_cause_name((enum vb_txn_cause) - 1), "unknown");
+}
+
+/* ---- again and again ---- */
+
+#define TRIES 20
+
+struct trial {
+	unsigned n;
+	uint64_t at_ns[TRIES];
+};
+
+static int in_vain(struct vb_coordinator *me, void *arg)
+{
+	struct trial *t = arg;
+
+	t->at_ns[t->n++] = vb_ep_now(me->ep);
+	return -EAGAIN;
+}
+
+/* Twelve late pauses are longer than four early ones, however they are drawn. */
+static void pauses_grow(void **state)
+{
+	const struct vb_db_params p = usual();
+	struct trial t = {0};
+	struct world w;
+
+	(void)state;
+	open_world(&w, "sim", &p);
+	assert_int_equal(vb_txn_run(w.a, in_vain, &t, TRIES), -EAGAIN);
+	assert_int_equal(t.n, TRIES);
+	assert_true(t.at_ns[TRIES - 1] - t.at_ns[8] > 4 * (t.at_ns[4] - t.at_ns[0]));
+	close_world(&w);
 }
 
 int main(void)
@@ -320,6 +442,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bad_databases),
 		cmocka_unit_test(every_code_of_a_protocol),
+		cmocka_unit_test(defaults),
+		cmocka_unit_test(the_most),
 		cmocka_unit_test(lease_too_short),
 		cmocka_unit_test(fabric_that_is_too_small),
 		cmocka_unit_test(who_comes_second),
@@ -329,6 +453,7 @@ int main(void)
 		cmocka_unit_test(loads),
 		cmocka_unit_test(coordinators_are_counted),
 		cmocka_unit_test(causes_have_names),
+		cmocka_unit_test(pauses_grow),
 	};
 
 	return cmocka_run_group_tests_name("transactions: opening", tests, NULL, NULL);

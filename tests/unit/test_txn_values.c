@@ -6,6 +6,7 @@
 #include "txn_api.h"
 
 #include "base/rng.h"
+#include "txn/db.h"
 
 #define BYTES_MAX 300u
 #define KEYS      6
@@ -202,15 +203,72 @@ static void what_is_refused(void **state)
 	must(vb_txn_begin(w.a));
 	refused(vb_values_put(w.a, v, 1, value, BYTES_MAX + 1), -E2BIG);
 	refused(vb_values_put(w.a, v, UINT64_MAX, value, 1), -EINVAL);
+	assert_int_equal(vb_values_remove(w.a, v, 9), -ENOENT);
 	must(vb_values_put(w.a, v, 1, value, BYTES_MAX));
 	must(vb_txn_commit(w.a));
 	close_world(&w);
 	vb_values_close(v);
 }
 
+/* No more than there is room for, in the record or in its pieces; and how long the value is. */
+static void a_part(void **state)
+{
+	static const uint32_t sizes[] = {0, 1, 24, 25, 64, 65, 150, BYTES_MAX};
+	unsigned char value[BYTES_MAX], is[BYTES_MAX + 1];
+	struct vb_values *v;
+	struct world w;
+
+	open_with_values(&w, state, LONG_NS, &v);
+	write_value(value, BYTES_MAX, 3);
+	alone(w.a, vb_values_put(w.a, v, 7, value, BYTES_MAX));
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(sizes); i++) {
+		uint32_t bytes = 0;
+
+		memset(is, 0xee, sizeof(is));
+		alone(w.b, vb_values_get(w.b, v, 7, is, sizes[i], &bytes));
+		assert_int_equal(bytes, BYTES_MAX);
+		assert_memory_equal(is, value, sizes[i]);
+		for (uint32_t k = sizes[i]; k < sizeof(is); k++)
+			assert_int_equal(is[k], 0xee);
+	}
+	close_world(&w);
+	vb_values_close(v);
+}
+
+/* What 0 means, and what the database has to have room for. */
+static void sizes_of_values(void **state)
+{
+	struct vb_values_params p = {
+		.name = "a", .bytes_max = 56 + 2 * 1016, .records = 4, .pieces = 8};
+	struct vb_db_params d = usual_db(*state, LONG_NS);
+	struct vb_values *v, *none;
+	struct world w;
+
+	d.record_max = 1016;
+	open_db(&w, fabric_of(state), &d);
+	must(vb_values_open(w.db, &p, &v));
+	assert_int_equal(vb_table_record_bytes(w.db->store.table[1]), 8 + 56);
+	assert_int_equal(vb_table_record_bytes(w.db->store.table[2]), 1016);
+	vb_values_close(v);
+	p.name = "b";
+	p.inline_bytes = 1008;
+	must(vb_values_open(w.db, &p, &v));
+	vb_values_close(v);
+	p.name = "c";
+	p.inline_bytes = 1009; /* with 8 bytes before them one more than record_max */
+	refused(vb_values_open(w.db, &p, &none), -EINVAL);
+	p.name = "d";
+	p.inline_bytes = 0;
+	p.piece_bytes = 1017;
+	refused(vb_values_open(w.db, &p, &none), -EINVAL);
+	close_world(&w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
+		{"a part", a_part},
+		{"sizes", sizes_of_values},
 		{"against a model", against_a_model},
 		{"never half of one", never_half},
 		{"what is refused", what_is_refused},
