@@ -83,7 +83,7 @@ struct vb_lock_space_params {
 	const char *options; /* the protocol's own, "key=value,..."; NULL: defaults */
 	const char *name;    /* lets several spaces share a fabric; NULL: "locks".  Copied */
 	uint64_t locks;      /* K, 1 to 2^40 */
-	uint16_t servers;    /* the first N nodes hold the locks; 0 means 1 */
+	uint16_t servers;    /* the first N nodes hold the locks, N at most `locks`; 0 means 1 */
 	/* How long a grant is valid, 10 us to 1 hour.  0 means 200 ms, or four times what the fabric
 	 * lets a verb be late if that is more; on `sim`, whose cores nobody shares, 10 ms.  200 ms,
 	 * because a thread that shares its core may be off it for tens of time slices of 3 ms, or
@@ -91,7 +91,8 @@ struct vb_lock_space_params {
 	 * whole lease loses its lock.  After a death the others wait for 2 to 5 leases: whose threads
 	 * have cores to themselves may ask for less. */
 	uint64_t lease_ns;
-	uint32_t drift_ppm; /* bound on the relative drift of two clients' clocks; 0 means 100 */
+	uint32_t drift_ppm; /* bound on the relative drift of two clients' clocks, at most 10,000;
+	                     * 0 means 100 */
 	bool fencing;       /* a token with every exclusive grant: free where the protocol has it,
 	                     * one more atomic elsewhere */
 	bool visible;       /* clients show what they hold and await to `verbena dump` and `verbena
@@ -115,8 +116,9 @@ struct vb_grant {
  * Opens the space on this process's view of the fabric, making it if it is not there yet; whoever
  * comes second must ask for the same protocol, number of locks and lease.
  *
- *   -EINVAL      unknown protocol or option, a number out of range, or another layout than the
- *                space that exists
+ *   -EINVAL      unknown protocol or option, a number out of range (a protocol with leases: also a
+ *                lease shorter than twice the time by which the fabric's verbs may be late), or
+ *                another layout than the space that exists
  *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
  *   -ENOSPC      the locks do not fit in the nodes' segments
  */
@@ -144,7 +146,7 @@ void vb_lock_space_close(struct vb_lock_space *space);
  *   -EBUSY   a server that lives has this place, or serves with another number of workers: the log
  *            names it
  *   -EINVAL  no such node or worker
- *   -EXDEV   "table": the node is another process's
+ *   -EXDEV   the node is another process's (verbs, ucx): it is served there
  *   -ENOMEM, -ENOSPC (endpoints), and what the fabric says
  */
 int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
@@ -152,12 +154,13 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 void vb_lock_server_stop(struct vb_lock_server *server);
 
 /* Worker 0 of 1 on a thread of its own, for programs whose threads do not await for long.  The same
- * errors: a second one for the same node is -EBUSY. */
+ * errors: a second one for the same node is -EBUSY; and -EOPNOTSUPP on `sim`, which has one thread. */
 int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 				struct vb_lock_server **out);
 
-/* A client at `node`. -ENOMEM, -ENOSPC (endpoints; the board of a visible space), -VB_EPEERGONE (a
- * needed server is not there), -VB_EUNKNOWN (its node was out of reach for seconds). */
+/* A client at `node`. -ENOMEM, -ENOSPC (endpoints; the board of a visible space), -EINVAL (no such
+ * node, or on verbs and ucx another process's), -VB_EPEERGONE (a needed server is not there),
+ * -VB_EUNKNOWN (its node was out of reach for seconds). */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
 /*
  * Grants still held are released, as by vb_lock_release_all.  Places in queues are handed on, so

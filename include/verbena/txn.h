@@ -138,13 +138,14 @@ int vb_table_load(struct vb_table *table, uint64_t key, const void *record);
  * outside Verbena on its keeper (verbena/fabric.h, "Background work"), or on a thread of its own.
  *
  *   -EBUSY  the node has a server that is alive
+ *   -EINVAL, -EXDEV  there is no such node; it is another process's
  */
 int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **out);
 int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_server **out);
 void vb_db_server_stop(struct vb_db_server *server);
 
-/* A coordinator at `node`.  -ENOMEM, -ENOSPC (as many are open as the database allows),
- * -VB_EPEERGONE. */
+/* A coordinator at `node`.  -ENOMEM, -ENOSPC (as many are open as the database allows), -EINVAL (no
+ * such node), -EXDEV (it is another process's). */
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out);
 /* A transaction that is under way is aborted. */
 void vb_coordinator_close(struct vb_coordinator *me);

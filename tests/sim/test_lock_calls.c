@@ -15,6 +15,8 @@
 #define MS    1000000ull
 #define LEASE (10 * MS)
 
+static const struct vb_sim_faults none, lose = {.lose = 1.0};
+
 #define must(call) assert_int_equal(call, 0)
 
 /* The call says so, and the log says why. */
@@ -605,8 +607,6 @@ static void test_intentions_of_a_path(void **state)
 static void test_unknown_acquire(void **state)
 {
 	static const char *const locks[] = {"dslr", "dslr-update", "shiftlock"};
-	static const struct vb_sim_faults none, lose = {.lose = 1.0};
-
 	(void)state;
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(locks); i++) {
 		char said[4096] = "";
@@ -626,6 +626,56 @@ static void test_unknown_acquire(void **state)
 		must(vb_lock_release(w.b, &g));
 		close_world(&w);
 	}
+}
+
+/* Of two grants one is lost, of the other nobody knows: that is the worse. */
+static void test_worst_of_many(void **state)
+{
+	static const char *const locks[] = {"dslr", "dslr-update", "shiftlock"};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(locks); i++) {
+		char said[4096] = "";
+		struct vb_grant g[2], his;
+		struct world w;
+
+		open_lock(&w, locks[i]);
+		must(vb_lock_acquire(w.a, 1, VB_EXCLUSIVE, VB_FOREVER_NS, &g[1]));
+		pause_for(w.a, LEASE);
+		must(vb_lock_acquire(w.b, 1, VB_EXCLUSIVE, 10 * LEASE, &his));
+		must(vb_lock_acquire(w.a, 2, VB_EXCLUSIVE, VB_FOREVER_NS, &g[0]));
+		vb_log_capture_begin(said, sizeof(said));
+		vb_sim_set_faults(w.f, &lose);
+		assert_int_equal(vb_lock_release_all(w.a, g, 2), -VB_EUNKNOWN);
+		vb_sim_set_faults(w.f, &none);
+		vb_log_capture_end();
+		(void)vb_lock_release(w.b, &his);
+		close_world(&w);
+	}
+}
+
+/* For seconds it asks again; then it says that nobody knows. */
+static void test_node_out_of_reach(void **state)
+{
+	const struct vb_lock_space_params p = {.lock = "rpc", .locks = 100, .lease_ns = LEASE};
+	struct vb_lock_client *me = NULL;
+	struct vb_lock_space *view;
+	uint64_t begun;
+	struct world w;
+
+	(void)state;
+	open_lock(&w, "rpc");
+	must(vb_lock_space_open(w.f, &p, &view));
+	begun = now();
+	vb_sim_set_faults(w.f, &lose);
+	refused(vb_lock_client_open(view, 1, &me), -VB_EUNKNOWN);
+	vb_sim_set_faults(w.f, &none);
+	assert_null(me);
+	assert_in_range(now() - begun, 1000 * MS, 60000 * MS);
+	must(vb_lock_client_open(view, 1, &me));
+	vb_lock_client_close(me);
+	vb_lock_space_close(view);
+	close_world(&w);
 }
 
 int main(void)
@@ -648,6 +698,8 @@ int main(void)
 		cmocka_unit_test(test_longest_path),
 		cmocka_unit_test(test_intentions_of_a_path),
 		cmocka_unit_test(test_unknown_acquire),
+		cmocka_unit_test(test_worst_of_many),
+		cmocka_unit_test(test_node_out_of_reach),
 	};
 
 	return cmocka_run_group_tests_name("lock calls", tests, NULL, NULL);
