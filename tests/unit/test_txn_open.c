@@ -106,6 +106,10 @@ static void defaults(void **state)
 	open_fabric(&w.f, "shm", 64 << 20);
 	must(vb_db_open(w.f, &p, &w.db));
 	assert_null(w.db->cache); /* verbs complete at once here */
+	assert_int_equal(w.db->coordinators, 64);
+	assert_int_equal(w.db->items_max, 64);
+	assert_int_equal(w.db->bytes_max, 64 << 10);
+	assert_int_equal(w.db->store.record_max, 1024);
 	for (unsigned other = 0; other < 7; other++) {
 		const struct vb_db_params said = {.cc = "silo",
 						  .hybrid = "00000",
