@@ -309,8 +309,13 @@ static int known_workers(struct vb_lock_client *me, uint16_t node, unsigned *out
 int vb_lock_server_find(struct vb_lock_client *me, uint16_t node)
 {
 	unsigned workers;
+	int err = find_workers(me, node, vb_lock_header_read, &workers);
 
-	return find_workers(me, node, vb_lock_header_read, &workers);
+	if (err == -VB_EUNKNOWN)
+		vb_error("node %u, which has '%s' locks, does not answer: is the network well? try "
+			 "again",
+			 node, me->space->ops->name);
+	return err;
 }
 
 int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned worker, vb_peer *out)
