@@ -305,6 +305,31 @@ static void test_error_texts(void **state)
 	assert_non_null(vb_strerror(0));
 }
 
+/* What is put together comes apart again, to the last bit. */
+static void test_addresses_and_names(void **state)
+{
+	static const uint64_t offsets[] = {0, 8, (1ull << 48) - 8, (1ull << 48) - 1};
+	static const uint32_t clients[] = {0, 1, (1u << 24) - 1};
+	static const uint16_t nodes[] = {0, 1, 4095, 65534};
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(nodes); i++) {
+		for (size_t k = 0; k < VB_ARRAY_SIZE(offsets); k++) {
+			vb_addr a = vb_addr_make(nodes[i], offsets[k]);
+
+			assert_int_equal(a >> 48, nodes[i]);
+			assert_int_equal(vb_addr_node(a), nodes[i]);
+			assert_int_equal(vb_addr_offset(a), offsets[k]);
+		}
+		for (size_t k = 0; k < VB_ARRAY_SIZE(clients); k++) {
+			vb_peer p = vb_peer_make(nodes[i], clients[k]);
+
+			assert_true(p != VB_PEER_NONE && p < 1ull << 40);
+			assert_int_equal(vb_peer_node(p), nodes[i]);
+			assert_int_equal(vb_peer_client(p), clients[k]);
+		}
+	}
+}
+
 static void test_version(void **state)
 {
 	int major, minor, patch, end = 0;
@@ -409,6 +434,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_foreign_text),
 		cmocka_unit_test(test_errno_survives),
 		cmocka_unit_test(test_error_texts),
+		cmocka_unit_test(test_addresses_and_names),
 		cmocka_unit_test(test_version),
 		cmocka_unit_test(test_failed_assertion),
 		cmocka_unit_test(test_clock_rate),

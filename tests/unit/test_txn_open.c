@@ -394,6 +394,30 @@ static void coordinators_are_counted(void **state)
 	close_world(&w);
 }
 
+/* Whose process is gone has a place until somebody recovers the node. */
+static void places_of_the_dead(void **state)
+{
+	struct vb_db_params p = usual();
+	struct vb_coordinator *none = NULL;
+	uint64_t freed;
+	struct world w;
+
+	(void)state;
+	p.coordinators = 1;
+	p.lease_ns = SHORT_NS;
+	open_world(&w, "shm", &p);
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	refused(vb_coordinator_open(w.db, 0, &none), -ENOSPC);
+	must(vb_db_recover(w.b, 0, &freed));
+	assert_int_equal(freed, 0);
+	must(vb_coordinator_open(w.db, 0, &w.a));
+	/* Those of the living stay. */
+	must(vb_db_recover(w.b, 0, &freed));
+	refused(vb_coordinator_open(w.db, 0, &none), -ENOSPC);
+	close_world(&w);
+}
+
 static void causes_have_names(void **state)
 {
 	(void)state;
@@ -456,6 +480,7 @@ int main(void)
 		cmocka_unit_test(where_keys_are),
 		cmocka_unit_test(loads),
 		cmocka_unit_test(coordinators_are_counted),
+		cmocka_unit_test(places_of_the_dead),
 		cmocka_unit_test(causes_have_names),
 		cmocka_unit_test(pauses_grow),
 	};

@@ -212,6 +212,52 @@ static void test_bad_parameters(void **state)
 	assert_int_equal(open_said(&p, &f, said, sizeof(said)), -EINVAL);
 }
 
+/* 0 and NULL mean what the header says; and the most of everything is allowed. */
+static void test_defaults(void **state)
+{
+	const struct vb_fabric_params p = {0};
+	const struct vb_fabric_params most = {
+		.fabric = "sim", .nodes = 4096, .node_bytes = 4096, .endpoints = 65536};
+	const char *const far[] = {"verbs", "ucx"};
+	static struct vb_ep *e[1024];
+	char lengthy[201], said[512];
+	struct vb_fabric *f = NULL;
+	struct vb_ep *more;
+
+	(void)state;
+	assert_int_equal(vb_fabric_open(&p, &f), 0);
+	assert_string_equal(f->ops->name, "shm");
+	assert_int_equal(f->nodes, 1);
+	assert_int_equal(f->node_bytes, 64 << 20);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(e); i++)
+		assert_int_equal(vb_ep_open(f, 0, &e[i]), 0);
+	assert_int_equal(vb_ep_open(f, 0, &more), -ENOSPC);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(e); i++)
+		vb_ep_close(e[i]);
+	vb_fabric_close(f);
+	vb_fabric_close(NULL);
+	assert_int_equal(vb_fabric_open(&most, &f), 0);
+	assert_int_equal(f->nodes, 4096);
+	vb_fabric_close(f);
+	memset(lengthy, 'n', sizeof(lengthy) - 1);
+	lengthy[sizeof(lengthy) - 1] = '\0';
+	memcpy(lengthy, name, strlen(name));
+	assert_int_equal(
+		vb_fabric_open(&(struct vb_fabric_params){.name = lengthy, .node_bytes = 4096}, &f),
+		0);
+	vb_fabric_close(f);
+	f = NULL;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(far); i++) {
+		const struct vb_fabric_params there = {.fabric = far[i]};
+
+		if (vb_fabric_find(far[i])->absent() == NULL)
+			continue;
+		assert_int_equal(open_said(&there, &f, said, sizeof(said)), -ENODEV);
+		assert_non_null(strstr(said, far[i]));
+		assert_null(f);
+	}
+}
+
 static void body_open_close(struct vb_fabric *none, unsigned number, void *unused)
 {
 	struct vb_fabric_params p = params();
@@ -316,6 +362,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_attach_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_does_not_fit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bad_parameters, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_defaults, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_openers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_opening_race, setup, teardown),
 	};
