@@ -143,6 +143,12 @@ is_json 'list: locks with their caps' '.locks | length > 0 and all(.name and (.c
 pages=$(cd "$(dirname "$0")/../../doc/locks" && ls | sed -n 's/\.md$//p' | grep -vx README | sort)
 listed=$(jq -r '.locks[].name | select(endswith("-as-published") | not)' "$json" | sort)
 is 'list: the locks are those with a page in doc/locks' [ "$pages" = "$listed" ]
+page=$(cd "$(dirname "$0")/../../doc" && pwd)/checking.md
+forgotten=$(jq -r '(.planted + .cc_planted)[].name | ltrimstr("planted:")' "$json" |
+	while read -r name; do grep -q "^| \`$name\` |" "$page" || echo "$name"; done)
+is 'list: each planted bug has a row in doc/checking.md' [ -z "$forgotten" ]
+is 'list: what an entry takes on more nodes' \
+	[ "$("$verbena" list | grep -cE 'entry +32 bytes on 1 node, 152 on 6')" -ge 1 ]
 is_json 'list: planted bugs and their rules' '.planted | length >= 5 and all(.planted_for)'
 is_json 'list: the round trips that pauses begin with' \
 	'([.fabrics[] | select(.name == "sim").rtt_ns] == [null]) and (.profiles | all(.rtt_ns > 2 * .one_way_ns)) and
