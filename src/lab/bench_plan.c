@@ -74,9 +74,9 @@ static const struct vb_opt what_table[] = {
 static const struct vb_opt cluster_table[] = {
 	VB_OPT_STRING(O, join, "join", "HOST:PORT", NULL,
 		      "where the processes meet, all --procs of them, each started by somebody; "
-		      "who can bind it is the root (none: this process forks the others)"),
+		      "the one that can bind it is the root (none: this process forks the others)"),
 	VB_OPT_STRING(O, hosts, "hosts", "FILE", NULL,
-		      "one process for each line HOST[:PORT] of the file; the first is the root"),
+		      "one process per line HOST[:PORT] of the file; the first is the root"),
 	VB_OPT_STRING(O, rank, "rank", "N", NULL,
 		      "this process's place: line of --hosts (from 0), or rank for --join"),
 	VB_OPT_STRING(O, bind, "bind", "ADDRESS", NULL,
@@ -85,7 +85,7 @@ static const struct vb_opt cluster_table[] = {
 		      "a secret of 32 to 4096 bytes that all processes share, readable by its "
 		      "owner only; needed for any address beyond loopback"),
 	VB_OPT_TIME(O, patience_ns, "patience", "30s", 1000000, 3600 * SEC,
-		    "how long processes wait for each other before who is missing is named"),
+		    "how long processes wait for each other before the missing ones are named"),
 	VB_OPT_TIME(O, silence_ns, "silence", "3s", 10000000, 3600 * SEC,
 		    "without a sign of life for so long a process is suspect, for 20 times as long "
 		    "dead (one that is killed is dead at once)"),

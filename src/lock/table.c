@@ -46,9 +46,9 @@ const struct vb_opt vb_locktab_opts[] = {
 		      "what becomes of a request that cannot be granted at once"),
 	VB_OPT_TIME(
 		struct vb_locktab_options, wait_ns, "wait", "0", 0, 3600ull * 1000000000,
-		"how long who holds another lock, or converts, waits at most (bounded-wait), and "
-		"not beyond the first of its leases; 0: 100 ms, or a quarter of a lease if that "
-		"is less"),
+		"how long a client that holds another lock, or converts, waits at most "
+		"(bounded-wait), and not beyond the first of its leases; 0: 100 ms, or a quarter "
+		"of a lease if that is less"),
 	VB_OPT_TIME(struct vb_locktab_options, ask_for_ns, "ask_for", "2s", 1000000,
 		    3600ull * 1000000000,
 		    "how long a request is repeated without an answer before its outcome is left "
