@@ -260,6 +260,7 @@ static void copy_parts(struct cluster_call *call)
 static int collective(struct vb_cluster *c, struct cl_part *p, const void *mine, size_t bytes,
 		      struct vb_cluster_parts *out)
 {
+	VB_SCHED_INSIDE(vb_sched_here());
 	bool told = p->to == VB_CLUSTER_TO_ALL || c->is_root;
 	struct cluster_call call = {0};
 	struct cluster_blob *blob = NULL;

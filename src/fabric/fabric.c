@@ -153,6 +153,7 @@ void vb_fabric_close(struct vb_fabric *fabric)
 void vb_fabric_after_fork(struct vb_fabric *fabric)
 {
 	vb_sched_forget();
+	fabric->forks++;
 	fabric->ops->after_fork(fabric);
 }
 

@@ -232,6 +232,7 @@ struct vb_fabric {
 	uint16_t nodes;
 	uint64_t node_bytes;
 	uint64_t seed;
+	uint32_t forks; /* from the process that opened it to this one */
 	bool no_keeper; /* what its threads leave behind moves on only while they wait in here */
 };
 

@@ -15,6 +15,7 @@
  */
 #define VB_LOG_ROOM "lock"
 #include <inttypes.h>
+#include <sched.h>
 
 #include "base/log.h"
 #include "lock/claim.h"
@@ -24,10 +25,34 @@
 #define GHOST_SAY_NS  10000000000ull
 /* In virtual time: how long it waits for them. */
 #define GHOST_LEASES 64u
+#define GHOSTS_RESET UINT32_MAX /* ghosts_forks while a child makes its own list */
 
 static bool is_kept(const struct vb_lock_client *me)
 {
 	return !me->space->fabric->no_keeper;
+}
+
+/*
+ * A child inherits its parent's list, and no keeper that would ever empty it; and a keeper of the
+ * parent may have had the lock at the fork.  So whoever comes first in the child begins anew.
+ */
+static void lock_ghosts(struct vb_lock_space *space)
+{
+	uint32_t forks = space->fabric->forks, seen;
+
+	while ((seen = __atomic_load_n(&space->ghosts_forks, __ATOMIC_ACQUIRE)) != forks) {
+		if (seen == GHOSTS_RESET ||
+		    !__atomic_compare_exchange_n(&space->ghosts_forks, &seen, GHOSTS_RESET, false,
+						 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+			sched_yield();
+			continue;
+		}
+		pthread_mutex_init(&space->ghost_lock, NULL);
+		vb_list_init(&space->ghosts);
+		space->ending = 0;
+		__atomic_store_n(&space->ghosts_forks, forks, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_lock(&space->ghost_lock);
 }
 
 /* The last thing that is done with a ghost; its space may be closed as soon as the list is empty. */
@@ -38,12 +63,12 @@ static void ghost_end(struct vb_lock_client *me)
 
 	if (space->ops->client_close)
 		space->ops->client_close(me);
-	pthread_mutex_lock(&space->ghost_lock);
+	lock_ghosts(space);
 	vb_list_remove(link);
 	space->ending++;
 	pthread_mutex_unlock(&space->ghost_lock);
 	vb_lock_client_bury(me);
-	pthread_mutex_lock(&space->ghost_lock);
+	lock_ghosts(space);
 	space->ending--;
 	pthread_mutex_unlock(&space->ghost_lock);
 }
@@ -154,7 +179,7 @@ void vb_husk_haunt(struct vb_lock_client *me)
 	struct vb_lock_space *space = me->space;
 
 	me->ghost = true;
-	pthread_mutex_lock(&space->ghost_lock);
+	lock_ghosts(space);
 	vb_list_push(&space->ghosts, &me->in_ghosts);
 	pthread_mutex_unlock(&space->ghost_lock);
 }
@@ -163,7 +188,7 @@ static bool haunted(struct vb_lock_space *space)
 {
 	bool any;
 
-	pthread_mutex_lock(&space->ghost_lock);
+	lock_ghosts(space);
 	any = !vb_list_empty(&space->ghosts) || space->ending != 0;
 	pthread_mutex_unlock(&space->ghost_lock);
 	return any;

@@ -239,6 +239,7 @@ struct vb_lock_space {
 	pthread_mutex_t ghost_lock;
 	struct vb_list ghosts; /* see husk.c */
 	unsigned ending;       /* ghosts that are being taken down */
+	uint32_t ghosts_forks; /* atomic: whose the three are, as vb_fabric.forks counts */
 };
 
 #define VB_LOCK_WORKERS_MAX 64

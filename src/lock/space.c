@@ -284,6 +284,7 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
 		       struct vb_lock_space **out)
 {
+	VB_SCHED_INSIDE(vb_sched_here());
 	const struct vb_lock_ops *ops;
 	struct vb_lock_space *s;
 	int err = check_params(params);
@@ -300,6 +301,7 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 	s->ops = ops;
 	pthread_mutex_init(&s->ghost_lock, NULL);
 	vb_list_init(&s->ghosts);
+	s->ghosts_forks = fabric->forks;
 	err = fill(s, params);
 	if (err) {
 		vb_lock_space_close(s);

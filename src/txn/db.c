@@ -358,6 +358,7 @@ static int open_parts(struct vb_db *db, const struct vb_db_params *p)
 
 int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb_db **out)
 {
+	VB_SCHED_INSIDE(vb_sched_here());
 	struct vb_db *db;
 	int err = check_params(fabric, p);
 
@@ -398,6 +399,8 @@ void vb_db_close(struct vb_db *db)
 
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out)
 {
+	VB_SCHED_INSIDE(vb_sched_here());
+
 	return vb_store_table_open(&db->store, params, 1, 0, out);
 }
 

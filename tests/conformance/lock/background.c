@@ -5,6 +5,7 @@
  * A holds; B gives up after a deadline, and its thread does one thing or another and never waits in
  * Verbena; A releases; C asks.  Leases are longer than C's patience: nobody can be saved by one.
  */
+#include <dirent.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -13,6 +14,9 @@
 #include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <verbena/cluster.h>
+#include <verbena/txn.h>
 
 #include <cmocka.h>
 
@@ -33,13 +37,16 @@ enum then {
 	CLOSES, /* closes its client, then waits elsewhere */
 	ENDS,   /* closes its client; the thread ends */
 	POLLS,  /* has no keeper, and calls vb_poll */
+	JOINS,  /* opens the lock space once more, then waits elsewhere */
+	MEETS,  /* makes a collective call, then waits elsewhere */
 	ENDINGS
 };
-static const char *const then_names[ENDINGS] = {"sleeps", "busy", "tries",
-						"closes", "ends", "polls"};
+static const char *const then_names[ENDINGS] = {"sleeps", "busy",  "tries", "closes",
+						"ends",   "polls", "joins", "meets"};
 
 struct play {
-	struct vb_lock_space *space;
+	struct vb_lock_space *space, *again;
+	struct vb_cluster *cluster;
 	enum then then;
 	sem_t given_up, over_sem;
 	bool over; /* atomic */
@@ -60,6 +67,27 @@ static void one_more_cycle(struct play *p, struct vb_lock_client *me)
 		usleep(2000);
 }
 
+static struct vb_lock_space_params space_params(const struct vb_lock_ops *ops)
+{
+	return (struct vb_lock_space_params){.lock = ops->name, .locks = 16, .lease_ns = LEASE_NS};
+}
+
+/* Calls that have nothing to do with the lock, and may wait: what is left of them is closed after
+ * C. */
+static int other_calls(struct play *p)
+{
+	const struct vb_lock_space_params sp = space_params(p->space->ops);
+	const struct vb_cluster_params cp = {.hosts = 1};
+	int err;
+
+	if (p->then == JOINS)
+		return vb_lock_space_open(p->space->fabric, &sp, &p->again);
+	if (p->then != MEETS)
+		return 0;
+	err = vb_cluster_open(&cp, &p->cluster);
+	return err ? err : vb_cluster_barrier(p->cluster);
+}
+
 static void *b_body(void *arg)
 {
 	struct play *p = arg;
@@ -68,6 +96,8 @@ static void *b_body(void *arg)
 
 	p->wrong = vb_lock_client_open(p->space, 0, &me);
 	p->gave_up = p->wrong ? 0 : vb_lock_acquire(me, THE_LOCK, VB_EXCLUSIVE, GIVE_UP_NS, &g);
+	if (p->wrong == 0)
+		p->wrong = other_calls(p);
 	sem_post(&p->given_up);
 	if (p->wrong)
 		return NULL;
@@ -87,6 +117,8 @@ static void *b_body(void *arg)
 	}
 	if (p->then != CLOSES)
 		vb_lock_client_close(me);
+	vb_lock_space_close(p->again);
+	vb_cluster_close(p->cluster);
 	return NULL;
 }
 
@@ -116,8 +148,7 @@ static bool open_world(const struct vb_lock_ops *ops, const char *fabric, bool n
 		.endpoints = 32,
 		.no_keeper = no_keeper,
 	};
-	const struct vb_lock_space_params sp = {
-		.lock = ops->name, .locks = 16, .lease_ns = LEASE_NS};
+	const struct vb_lock_space_params sp = space_params(ops);
 
 	if (vb_fabric_find(fabric)->absent != NULL && vb_fabric_find(fabric)->absent() != NULL)
 		return false;
@@ -146,6 +177,7 @@ static void play(const struct vb_lock_ops *ops, const char *fabric, enum then th
 	assert_int_equal(pthread_create(&b, NULL, b_body, &p), 0);
 	sem_wait(&p.given_up);
 	assert_int_equal(p.gave_up, -ETIMEDOUT);
+	assert_int_equal(p.wrong, 0);
 	assert_int_equal(vb_lock_release(a, &g), 0);
 	if (then == ENDS)
 		pthread_join(b, NULL);
@@ -347,6 +379,204 @@ static void test_fork(void **state)
 	vb_fabric_close(f);
 }
 
+/* ---- a closed client that stands in a queue: whose it is after a fork, and at the end ---- */
+
+#define SOON_S 60
+
+static struct vb_lock_client *leave_ghost(struct vb_lock_space *space, struct vb_grant *g)
+{
+	struct vb_lock_client *a, *b;
+
+	assert_int_equal(vb_lock_client_open(space, 0, &a), 0);
+	assert_int_equal(vb_lock_client_open(space, 0, &b), 0);
+	assert_int_equal(vb_lock_acquire(a, THE_LOCK, VB_EXCLUSIVE, PATIENCE_NS, g), 0);
+	assert_int_equal(
+		vb_lock_acquire(b, THE_LOCK, VB_EXCLUSIVE, GIVE_UP_NS, &(struct vb_grant){0}),
+		-ETIMEDOUT);
+	vb_lock_client_close(b);
+	return a;
+}
+
+static void ends_well(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* The parent's ghosts are nothing that a child's space has to wait for. */
+static void test_fork_ghost(void **state)
+{
+	struct vb_lock_space *space;
+	struct vb_lock_client *a;
+	struct vb_fabric *f;
+	struct vb_grant g;
+	pid_t pid;
+
+	(void)state;
+	assert_true(open_world(vb_lock_find("mcs"), "shm", false, &f, &space));
+	a = leave_ghost(space, &g);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		alarm(SOON_S);
+		vb_fabric_after_fork(f);
+		vb_lock_space_close(space);
+		_exit(0);
+	}
+	ends_well(pid);
+	assert_int_equal(vb_lock_release(a, &g), 0);
+	vb_lock_client_close(a);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+}
+
+/* A process may end while its keeper waits: nothing has to be closed. */
+static void test_exit(void **state)
+{
+	pid_t pid = fork();
+
+	(void)state;
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct vb_lock_space *space;
+		struct vb_fabric *f;
+		struct vb_grant g;
+
+		alarm(SOON_S);
+		if (!open_world(vb_lock_find("mcs"), "shm", false, &f, &space))
+			_exit(1);
+		(void)leave_ghost(space, &g);
+		usleep(2000); /* most often the keeper is inside; right either way */
+		exit(0);
+	}
+	ends_well(pid);
+}
+
+/* ---- no_keeper makes no threads, and without it there is one for the thread ---- */
+
+static unsigned threads(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	unsigned n = 0;
+
+	assert_non_null(d);
+	for (const struct dirent *e; (e = readdir(d)) != NULL;)
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+static void count_threads(bool no_keeper)
+{
+	struct vb_lock_client *a, *b;
+	struct vb_lock_space *space;
+	struct vb_fabric *f;
+	struct vb_grant g;
+	unsigned before;
+
+	assert_true(open_world(vb_lock_find("mcs"), "shm", no_keeper, &f, &space));
+	assert_int_equal(vb_lock_client_open(space, 0, &a), 0);
+	assert_int_equal(vb_lock_client_open(space, 0, &b), 0);
+	before = threads();
+	assert_int_equal(vb_lock_acquire(a, THE_LOCK, VB_EXCLUSIVE, PATIENCE_NS, &g), 0);
+	assert_int_equal(threads(), before);
+	assert_int_equal(vb_lock_acquire(b, THE_LOCK, VB_SHARED, GIVE_UP_NS, &(struct vb_grant){0}),
+			 -ETIMEDOUT);
+	assert_int_equal(threads(), before + !no_keeper);
+	assert_int_equal(vb_lock_release(a, &g), 0);
+	vb_lock_client_close(b);
+	vb_lock_client_close(a);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+}
+
+static void *count_body(void *arg)
+{
+	count_threads(*(const bool *)arg);
+	return NULL;
+}
+
+/* On threads of their own: a keeper stays with its thread. */
+static void test_threads(void **state)
+{
+	static const bool no_keeper[] = {true, false};
+	pthread_t t;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(pthread_create(&t, NULL, count_body, (void *)&no_keeper[i]), 0);
+		pthread_join(t, NULL);
+	}
+}
+
+/* ---- a database server that a thread has started as a task, and left ---- */
+
+struct db_served {
+	struct vb_db *db;
+	sem_t up, stop;
+	int err;
+};
+
+static void *db_server_body(void *arg)
+{
+	struct db_served *v = arg;
+	struct vb_db_server *server = NULL;
+
+	v->err = vb_db_server_start(v->db, 0, &server);
+	sem_post(&v->up);
+	sem_wait(&v->stop);
+	vb_db_server_stop(server);
+	return NULL;
+}
+
+static void insert(struct vb_db *db, struct vb_table *table)
+{
+	struct vb_coordinator *me;
+	uint64_t record = 7, got = 0;
+
+	assert_int_equal(vb_coordinator_open(db, 0, &me), 0);
+	for (uint64_t key = 1; key <= 5; key++) {
+		assert_int_equal(vb_txn_begin(me), 0);
+		assert_int_equal(vb_txn_insert(me, table, key, &record), 0);
+		assert_int_equal(vb_txn_commit(me), 0);
+	}
+	assert_int_equal(vb_txn_begin(me), 0);
+	assert_int_equal(vb_txn_read(me, table, 5, &got), 0);
+	assert_int_equal(vb_txn_commit(me), 0);
+	assert_int_equal(got, record);
+	vb_coordinator_close(me);
+}
+
+static void test_db_server(void **state)
+{
+	const struct vb_db_params dp = {.cc = "silo", .lease_ns = LEASE_NS};
+	const struct vb_table_params tp = {.name = "t", .record_bytes = 8, .records = 64};
+	const struct vb_fabric_params fp = {.fabric = *state, .node_bytes = 64 << 20};
+	struct db_served v = {0};
+	struct vb_table *table;
+	struct vb_fabric *f;
+	pthread_t t;
+
+	if (vb_fabric_find(fp.fabric)->absent != NULL && vb_fabric_find(fp.fabric)->absent())
+		return;
+	assert_int_equal(vb_fabric_open(&fp, &f), 0);
+	assert_int_equal(vb_db_open(f, &dp, &v.db), 0);
+	assert_int_equal(vb_table_open(v.db, &tp, &table), 0);
+	sem_init(&v.up, 0, 0);
+	sem_init(&v.stop, 0, 0);
+	assert_int_equal(pthread_create(&t, NULL, db_server_body, &v), 0);
+	sem_wait(&v.up);
+	assert_int_equal(v.err, 0);
+	insert(v.db, table);
+	sem_post(&v.stop);
+	pthread_join(t, NULL);
+	vb_db_close(v.db);
+	vb_fabric_close(f);
+}
+
 #define TESTS_MAX 96
 
 static size_t add(struct CMUnitTest *tests, size_t n, const char *what, CMUnitTestFunction fn,
@@ -366,8 +596,14 @@ int main(int argc, char **argv)
 	bool ucx = argc > 1 && strcmp(argv[1], "ucx") == 0;
 	size_t n = 0;
 
-	if (!ucx)
+	if (!ucx) {
 		n = add(tests, n, "fork", test_fork, NULL);
+		n = add(tests, n, "fork, a closed client", test_fork_ghost, NULL);
+		n = add(tests, n, "exit", test_exit, NULL);
+		n = add(tests, n, "threads", test_threads, NULL);
+	}
+	n = add(tests, n, "database server", test_db_server, NULL);
+	tests[n - 1].initial_state = ucx ? "ucx" : "shm";
 	for (const struct vb_lock_ops *const *l = vb_locks; *l; l++) {
 		if (ucx) {
 			n = add(tests, n, "ucx", test_ucx, *l);
