@@ -18,13 +18,13 @@
  * Background work.  Calls can leave work behind: a lock that was asked for with a deadline leaves a
  * place in a queue that has to be handed on, vb_lock_server_start and vb_db_server_start leave a
  * server.  It goes on whatever the thread does next: a *keeper*, one more thread for each thread
- * that has left such work, runs it while its thread is outside Verbena, and starts within a
- * millisecond or two (on a machine that is not overloaded).  It is made when a thread first goes
- * away from background work, blocks all signals, and sleeps when there is nothing to do.  A thread
- * that calls often gives background work a turn itself, every 0.2 ms.  While a thread has
- * background work each of its calls costs some 100 ns more, and if the keeper is just at work the
- * call waits until that piece of it has come to a wait of its own: some microseconds.  A thread that
- * leaves nothing behind pays nothing.  When a thread ends, its keeper goes on until the work is
+ * that has left such work, runs it while its thread is outside Verbena, and begins when that has
+ * made no call for half a millisecond.  It is made when a thread first goes away from background
+ * work, blocks all signals, sleeps when there is nothing to do, and ends with its thread.  A thread
+ * that calls more often gives background work a turn itself, in a call each 0.2 ms.  While a thread
+ * has background work each of its calls asks whose turn it is, and if the keeper is just at work
+ * the call waits until that piece of it has come to a wait of its own.  A thread that leaves
+ * nothing behind pays a branch.  When a thread ends, its keeper goes on until the work is
  * done.  `sim` has no keepers: in virtual time everything moves on together, while some thread's
  * call waits.
  *
@@ -93,8 +93,8 @@ void vb_fabric_after_fork(struct vb_fabric *fabric);
 /*
  * Gives the calling thread's background work (see above) a turn, and returns: what can move on
  * does, nothing is waited for.  Only needed with no_keeper; then call it at least as often as others
- * should have to wait for a place in a queue to be handed on.  Costs some 100 ns if there is
- * nothing to do.  Any thread may call it; a thread that has opened nothing does nothing.
+ * should have to wait for a place in a queue to be handed on.  If there is nothing to do it looks
+ * at the fabric and the clock twice.  Any thread may call it; a thread that has opened nothing does nothing.
  */
 void vb_poll(void);
 

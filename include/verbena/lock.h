@@ -126,8 +126,11 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 		       struct vb_lock_space **out);
 /*
  * Every client and server of it must be closed.  Waits for places that closed clients still have in
- * queues: as long as others hold those locks, and says so in the log every ten seconds.  (In
- * virtual time at most 64 leases: nobody is left then who could give them back.)
+ * queues: as long as others hold those locks, and says so in the log every ten seconds.  A holder
+ * that has died holds for ever there, because only locks that do not survive a death have such
+ * places: a process that is to end all the same ends without this call.  A forked child waits for
+ * its own clients, not for its parent's.  (In virtual time at most 64 leases: nobody is left then
+ * who could give them back.)
  */
 void vb_lock_space_close(struct vb_lock_space *space);
 

@@ -236,7 +236,8 @@ void vb_husk_space_close(struct vb_lock_space *space)
 		if (!is_virtual && now - said > GHOST_SAY_NS) {
 			said = now;
 			vb_warn("a closing lock space waits: clients that were closed stand in "
-				"queues for locks that others hold");
+				"queues for locks that others hold; if one of those has died, "
+				"end this process without closing the space");
 		}
 		(void)vb_task_suspend_uninterruptible(now + step);
 	}
