@@ -71,8 +71,7 @@ struct vb_db {
 	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
 	uint32_t call_bytes;
 	uint64_t lease_ns, suspect_ns;
-	uint64_t
-		patience_ns; /* with a server that lives and does not answer, where that is known */
+	uint64_t patience_ns; /* with a server that lives and does not answer; see call.c */
 	bool recovery, doorbell, outstanding, passive_ack;
 	bool status; /* transactions have status words */
 	struct vb_cache *cache;
