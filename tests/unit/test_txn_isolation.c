@@ -317,6 +317,36 @@ static void strictly_after(void **state)
 	close_world(&w);
 }
 
+/* B is younger and finds what A has written, or has read and A has changed since: told by each protocol
+ * in its own word. */
+static void causes_are_told(void **state)
+{
+	const struct kind *k = *state;
+	const char *name = k->ops->name;
+	struct record r = {0}, *u;
+	struct world w;
+	int err;
+
+	open_usual(&w, state, LONG_NS);
+	if (strncmp(name, "no-wait", 7) == 0 || strncmp(name, "wait-die", 8) == 0) {
+		must(vb_txn_begin(w.a));
+		must(vb_txn_update(w.a, w.t, X, (void **)&u));
+		must(vb_txn_begin(w.b));
+		assert_int_equal(vb_txn_update(w.b, w.t, X, (void **)&u), -EAGAIN);
+		assert_int_equal(vb_txn_cause(w.b), name[0] == 'n' ? VB_TXN_LOCKED : VB_TXN_DIED);
+		must(vb_txn_commit(w.a));
+	} else if (strcmp(name, "silo") == 0 || strcmp(name, "sundial") == 0) {
+		must(vb_txn_begin(w.b));
+		must(vb_txn_read(w.b, w.t, X, &r));
+		set_both(&w, w.a, 7);
+		err = vb_txn_write(w.b, w.t, X, &r);
+		assert_int_equal(err != 0 ? err : vb_txn_commit(w.b), -EAGAIN);
+		assert_int_equal(vb_txn_cause(w.b), VB_TXN_CHANGED);
+	}
+	assert_int_equal(vb_txn_error(w.b), 0);
+	close_world(&w);
+}
+
 /* ---- in tasks of their own ---- */
 
 #define TASKS  4
@@ -495,6 +525,7 @@ int main(int argc, char **argv)
 		{"repeatable read", repeatable_read},
 		{"readers", readers},
 		{"what has ended is seen", strictly_after},
+		{"causes are told", causes_are_told},
 		{"tasks lose nothing", nothing_is_lost},
 		{"tasks that declare lose nothing", nothing_is_lost_declared},
 		{"tasks lose nothing, all switched off", nothing_is_lost_plainly},
