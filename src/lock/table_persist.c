@@ -46,6 +46,8 @@
 #define COMPACT_RECORDS  16384u
 #define COMPACT_PER_HOLD 4u
 #define OPEN_TRIES       16
+/* Between two looks whether it is there still: a look costs as much as a record. */
+#define LOOK_EVERY_NS 10000000ull
 
 #define HEAD_SYNCED 1ull
 
@@ -74,6 +76,7 @@ struct vb_locktab_file {
 	bool sync, failed, begins;
 	unsigned n;              /* in the buffer */
 	uint64_t records, first; /* all; those that the file began with */
+	uint64_t look_ns;        /* when to look again */
 	struct vb_locktab_record buffer[BUFFER];
 };
 
@@ -405,10 +408,14 @@ static void give_up(struct vb_locktab_file *f, int err)
 }
 
 /* A file without a name takes all that is written to it, and nobody finds it again. */
-static bool was_removed(const struct vb_locktab_file *f)
+static bool was_removed(struct vb_locktab_file *f)
 {
+	uint64_t now = vb_ep_now_coarse(f->server->ep);
 	struct stat st;
 
+	if (now < f->look_ns)
+		return false;
+	f->look_ns = now + LOOK_EVERY_NS;
 	return fstat(f->fd, &st) == 0 && st.st_nlink == 0;
 }
 
