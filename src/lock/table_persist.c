@@ -160,8 +160,8 @@ uint64_t vb_locktab_draw_mark(void)
 /* A beginning of zeros, or a short one, is what a crash leaves; anything else is somebody's. */
 static int check_head(const struct vb_locktab_file *f, const struct head *h, ssize_t n, bool *torn)
 {
-	*torn = n < (ssize_t)sizeof(*h) || h->magic == 0 ||
-		(h->magic == FILE_MAGIC && h->seal != seal_head(h));
+	*torn = h->magic == 0 ||
+		(h->magic == FILE_MAGIC && (n < (ssize_t)sizeof(*h) || h->seal != seal_head(h)));
 	if (n >= (ssize_t)sizeof(h->magic) && h->magic == FILE_FIRST)
 		return vb_fail(-EINVAL,
 			       "%s was written by an earlier version of Verbena, in a format that "
