@@ -25,9 +25,9 @@
  *
  * What is known after a call.  0: granted.  -ETIMEDOUT, -EAGAIN, -ECANCELED: not granted, and
  * nothing will be held in your name.  A place in a queue that cannot be left at once is handed on in
- * the background, whatever the thread does next (verbena/fabric.h, "Background work"): others wait
- * a millisecond or two longer for it, not until this thread calls again.  -VB_EUNKNOWN: the fabric lost the answer; a lease protocol frees what may have
- * been taken, the others may have lost the lock for good.
+ * the background, whatever the thread does next (verbena/fabric.h, "Background work"): others need
+ * not wait until it calls again.  -VB_EUNKNOWN: the fabric lost the answer; a lease protocol frees
+ * what may have been taken, the others may have lost the lock for good.
  */
 #ifndef VERBENA_LOCK_H
 #define VERBENA_LOCK_H

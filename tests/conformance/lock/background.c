@@ -450,6 +450,10 @@ static void test_exit(void **state)
 			_exit(1);
 		(void)leave_ghost(space, &g);
 		usleep(2000); /* most often the keeper is inside; right either way */
+/* The leak checker would stop the keeper first, and take what only its stack refers to for lost. */
+#ifdef VB_ASAN
+		_exit(0);
+#endif
 		exit(0);
 	}
 	ends_well(pid);
@@ -597,9 +601,11 @@ int main(int argc, char **argv)
 	size_t n = 0;
 
 	if (!ucx) {
+		/* First: the thread sanitizer takes no threads in the child of a process that had
+		 * some. */
+		n = add(tests, n, "exit", test_exit, NULL);
 		n = add(tests, n, "fork", test_fork, NULL);
 		n = add(tests, n, "fork, a closed client", test_fork_ghost, NULL);
-		n = add(tests, n, "exit", test_exit, NULL);
 		n = add(tests, n, "threads", test_threads, NULL);
 	}
 	n = add(tests, n, "database server", test_db_server, NULL);
