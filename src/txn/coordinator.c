@@ -106,8 +106,34 @@ static int open_finder(struct vb_coordinator *me)
 	return 0;
 }
 
+struct kept {
+	struct vb_list link;
+	unsigned char bytes[] __attribute__((aligned(16)));
+};
+
+void *vb_coordinator_keep(struct vb_coordinator *me, size_t bytes)
+{
+	struct kept *k = malloc(sizeof(*k) + bytes);
+
+	if (k == NULL)
+		return NULL;
+	vb_list_push(&me->kept, &k->link);
+	return k->bytes;
+}
+
+void vb_coordinator_let_go(void *kept)
+{
+	struct kept *k = kept != NULL ? vb_container_of(kept, struct kept, bytes) : NULL;
+
+	if (k != NULL)
+		vb_list_remove(&k->link);
+	free(k);
+}
+
 static void free_coordinator(struct vb_coordinator *me)
 {
+	vb_list_for_each (it, &me->kept)
+		free(vb_container_of(it, struct kept, link));
 	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
 		free(me->lane[i].item);
 		free(me->lane[i].arena);
@@ -140,6 +166,7 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 	me->db = db;
 	me->node = node;
 	me->txn.me = me;
+	vb_list_init(&me->kept);
 	err = vb_ep_open(db->fabric, node, &me->ep);
 	if (err) {
 		free(me);

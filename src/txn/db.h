@@ -162,6 +162,7 @@ struct vb_coordinator {
 	bool keep_age; /* the next transaction is the last one tried again */
 	struct vb_rng rng;
 	unsigned char *scratch; /* VB_CALLS_MAX calls on their way out */
+	struct vb_list kept;    /* memory of recoveries under way: vb_coordinator_keep */
 	uint16_t *slot;         /* finds items by key: number + 1 */
 	uint32_t *stamp;        /* in which transaction the slot was filled */
 	uint32_t slot_mask, txn_stamp;
@@ -175,6 +176,10 @@ struct vb_coordinator {
 	uint64_t commits, aborts[VB_TXN_CAUSES], recovered, rolled_forward, calls, waits;
 	struct vb_stage_time timed[VB_STAGES_MAX + 1]; /* the last: the commit point and log */
 };
+
+/* Memory that its coordinator frees if the task which uses it is killed; NULL: there is none. */
+void *vb_coordinator_keep(struct vb_coordinator *me, size_t bytes);
+void vb_coordinator_let_go(void *kept);
 
 static inline struct vb_lane *vb_txn_lane(struct vb_coordinator *me)
 {

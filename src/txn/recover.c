@@ -277,7 +277,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	struct vb_db *db = me->db;
 	uint32_t room = vb_db_place_bytes(db, place);
 	const void *near = vb_local(db->fabric, vb_db_place(db, place), room);
-	unsigned char *copy = malloc(room);
+	unsigned char *copy = vb_coordinator_keep(me, room);
 	const struct vb_place_head *head = (const void *)copy;
 	int err = 0;
 
@@ -295,7 +295,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 		*out = copy;
 		return 0;
 	}
-	free(copy);
+	vb_coordinator_let_go(copy);
 	return err;
 }
 
@@ -394,7 +394,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 	union {
 		struct vb_log_entry e;
 		unsigned char bytes[sizeof(struct vb_log_entry) + VB_RECORD_MAX];
-	} *now = malloc(sizeof(*now));
+	} *now = vb_coordinator_keep(me, sizeof(*now));
 	uint64_t ts, held, before = 0;
 	int err = now == NULL ? -ENOMEM : 0;
 
@@ -424,7 +424,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 		now->e.held = held;
 		now->e.by_server = 0;
 	}
-	free(now);
+	vb_coordinator_let_go(now);
 	return err < 0 ? err : 0;
 }
 
@@ -474,7 +474,7 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 		err = set_back(me, s);
 	else if (!may_still_write(me, place))
 		err = redo(me, e, me->db->suspect_ns);
-	free(log);
+	vb_coordinator_let_go(log);
 	return err;
 }
 
@@ -510,7 +510,7 @@ int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 	while (err == 0 && (e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
 		if (entry_is_sound(me->db, e))
 			err = redo_for_sure(me, e);
-	free(log);
+	vb_coordinator_let_go(log);
 	return err;
 }
 
