@@ -180,6 +180,9 @@ int vb_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 
 void vb_ep_close(struct vb_ep *ep)
 {
+	/* Its thread's fabric state goes with it: not while a keeper has that. */
+	VB_SCHED_INSIDE(ep != NULL ? ep->sched : NULL);
+
 	if (ep != NULL)
 		ep->ops->ep_close(ep);
 }

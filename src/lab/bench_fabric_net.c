@@ -110,7 +110,8 @@ static int open_side(struct pair *p, uint32_t rank)
 				      .options = p->options,
 				      .nodes = 2,
 				      .node_bytes = 4 << 20,
-				      .endpoints = 16};
+				      .endpoints = 16,
+				      .no_keeper = true};
 	char meet[32];
 	bool fresh;
 	int err;

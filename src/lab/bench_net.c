@@ -28,6 +28,7 @@ static struct vb_fabric_params fabric_params(const struct net_run *u)
 	const struct vb_bench_opts *o = &u->plan->o;
 
 	return (struct vb_fabric_params){
+		.no_keeper = true, /* who measures stays inside */
 		.fabric = vb_bench_fabric_names[o->fabric],
 		.options = o->fabric_options,
 		.nodes = (uint16_t)o->nodes,

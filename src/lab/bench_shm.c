@@ -159,6 +159,7 @@ static int set_up(struct shm_run *u)
 {
 	const struct vb_bench_opts *o = &u->plan->o;
 	struct vb_fabric_params p = {
+		.no_keeper = true, /* who measures stays inside */
 		.fabric = "shm",
 		.options = o->fabric_options,
 		.name = o->segment,

@@ -18,6 +18,7 @@ static int open_fabric(struct vb_tbench_ground *g, const struct vb_tbench_plan *
 	const struct vb_tbench_opts *o = &plan->o;
 	char options[512];
 	struct vb_fabric_params p = {
+		.no_keeper = true, /* who measures stays inside */
 		.fabric = vb_tbench_fabric_names[o->fabric],
 		.options = o->fabric_options,
 		.name = o->segment,
