@@ -301,8 +301,8 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
  * caller's to release, from the leaf to the root.  The others' grants[i] say what is held and are
  * not to be released; the caller's own grants of them stay good.  All that the path stands on is
  * valid at that moment.  On an error nothing that was not held before is held, and what was
- * converted has been converted back; the errors are those of vb_lock_acquire and vb_lock_convert,
- * and
+ * converted has been converted back; the errors are those of vb_lock_acquire and
+ * vb_lock_convert, and
  *
  *   -ETIMEDOUT  also without a bound, if a lease that this call took ended while it waited for the
  *               rest
