@@ -5,6 +5,8 @@
  * they read with verbs; also where it is longer than what any fabric moves with one verb.  On shm
  * nobody rolls forward while the owner's process lives.
  */
+#include <xxhash.h>
+
 #include "txn/db.h"
 #include "txn_api.h"
 
@@ -135,11 +137,71 @@ static void long_log(void **state)
 	close_world(&w);
 }
 
+/* ---- what does not bear its seal is no log ---- */
+
+enum spoiled { RECORD, NEXT, SHORTER, SEAL, ANOTHERS, SPOILS };
+
+static void spoil(struct world *w, uint32_t place, enum spoiled how)
+{
+	struct vb_place_head *head = vb_local(w->f, vb_db_place(w->db, place), w->db->place_bytes);
+	struct vb_log_entry *first = (void *)(head + 1);
+	unsigned char *log = (unsigned char *)first;
+	uint64_t name = head->status & ~(uint64_t)VB_TS_STATE;
+
+	assert_int_equal(head->status & VB_TS_STATE, VB_TS_COMMITTED);
+	assert_int_equal(head->log_bytes, LEFT_KEYS * (sizeof(*first) + sizeof(struct record)));
+	assert_int_equal(head->log_seal, XXH3_64bits_withSeed(log, head->log_bytes, name));
+	switch (how) {
+	case RECORD:
+		log[head->log_bytes - 1] ^= 1;
+		break;
+	case NEXT:
+		first->next += 4;
+		break;
+	case SHORTER:
+		head->log_bytes -= sizeof(*first) + sizeof(struct record);
+		break;
+	case SEAL:
+		head->log_seal ^= 1ull << 63;
+		break;
+	default: /* whole, and of the same place's next transaction */
+		head->log_seal = XXH3_64bits_withSeed(log, head->log_bytes,
+						      vb_ts_make(vb_ts_clock(name) + 1, place));
+	}
+}
+
+/* Half of one log and half of the next, or all of the next: nothing of it may reach a record. */
+static void wrong_seal(void **state)
+{
+	const struct record after = {.value = 7}, later = {.value = 8};
+
+	for (enum spoiled how = RECORD; how < SPOILS; how++) {
+		uint64_t freed;
+		struct world w;
+		uint32_t place;
+
+		open_usual(&w, state, SHORT_NS);
+		/* The place of the transaction that begins next. */
+		place = w.a->lane[(w.a->current + 1) % VB_PLACES_TXN].place;
+		leave(&w, w.t, LEFT_KEYS, &after);
+		spoil(&w, place, how);
+		for (uint16_t node = 0; node < NODES; node++)
+			must(vb_db_recover(w.b, node, &freed));
+		assert_int_equal(w.b->rolled_forward, 0);
+		for (uint64_t key = 0; key < LOADED; key++)
+			assert_int_equal(value_of(w.b, w.t, key), FIRST + key);
+		alone(w.b, vb_txn_write(w.b, w.t, 0, &later));
+		assert_int_equal(value_of(w.b, w.t, 0), 8);
+		close_world(&w);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
 		{"finished by others", finished_by_others},
 		{"from a log longer than a verb", long_log},
+		{"a log without its seal", wrong_seal},
 	};
 	static const char *const fabrics[] = {"sim", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
