@@ -56,6 +56,12 @@ static bool world_is_net(enum world_kind kind)
 	return kind >= UCX_TASKS;
 }
 
+/* Each actor is a process. */
+static bool world_is_apart(enum world_kind kind)
+{
+	return kind == SHM_PROCESSES || kind == UCX_PROCESSES || kind == VERBS_PROCESSES;
+}
+
 /* What actors share: in memory that children inherit, touched with atomics only. */
 struct board {
 	uint32_t failed, stop, serving;
@@ -423,8 +429,7 @@ static int world_try_open(struct world *w, const struct world_params *p)
 	int err;
 
 	*w = (struct world){.kind = p->kind, .p = *p, .unit = p->kind == SIM ? MS : 20 * MS};
-	w->apart =
-		p->kind == SHM_PROCESSES || p->kind == UCX_PROCESSES || p->kind == VERBS_PROCESSES;
+	w->apart = world_is_apart(p->kind);
 	if (world_is_net(p->kind) && net_absent(p->kind) != NULL) {
 		print_message("skipped: %s: %s\n", world_names[p->kind], net_absent(p->kind));
 		skip();
