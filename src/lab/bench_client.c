@@ -322,6 +322,9 @@ void vb_bench_worker_measure(struct vb_bench_worker *w, bool on)
 void vb_bench_worker_cancel(struct vb_bench_worker *w)
 {
 	w->drain = true;
+	if (w->space !=
+	    NULL) /* clients are here; nothing has moved for long, or somebody is gone */
+		w->space->husk_wait_ns = 0;
 	for (unsigned i = 0; i < w->n; i++)
 		if (w->clients[i].task != NULL)
 			vb_task_cancel(w->clients[i].task);

@@ -36,7 +36,12 @@ int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_o
 		.visible = plan->o.visible,
 	};
 
-	return vb_lock_space_open(fabric, &p, out);
+	int err = vb_lock_space_open(fabric, &p, out);
+
+	/* A lock that was lost with a holder, or with the answer to a verb, hands nobody his turn. */
+	if (err == 0)
+		(*out)->husk_wait_ns = vb_bench_stall_ns(plan, *out);
+	return err;
 }
 
 /* A recovery lets everybody queue anew: no order is promised across it.  Who holds a lock for longer

@@ -753,13 +753,15 @@ static void release_held(struct vb_lock_client *me)
 void vb_lock_client_close(struct vb_lock_client *me)
 {
 	VB_SCHED_INSIDE(me ? me->ep->sched : NULL);
-	uint64_t until_ns;
+	uint64_t wait_ns, until_ns;
 
 	if (!me)
 		return;
 	if (me->n_used > 0)
 		release_held(me);
-	until_ns = vb_ep_now(me->ep) + 2 * me->space->lease_ns;
+	wait_ns = me->space->ops->caps & VB_LOCK_SURVIVES ? 2 * me->space->lease_ns
+							  : me->space->husk_wait_ns;
+	until_ns = wait_ns == VB_FOREVER ? VB_FOREVER : vb_ep_now(me->ep) + wait_ns;
 	for (unsigned w = 0; w < vb_claim_words(me->space); w++)
 		for (uint64_t left = me->used[w]; left; left &= left - 1)
 			close_place(me, &me->claims[64 * w + __builtin_ctzll(left)], until_ns);

@@ -149,13 +149,11 @@ int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mo
 
 void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
-	/* Without leases there is no saying when its turn comes, and nobody to mend the queue. */
-	if (!(me->space->ops->caps & VB_LOCK_SURVIVES)) {
-		if (is_kept(me))
-			return;
-		until_ns = VB_FOREVER;
-	}
-	/* Else its turn comes within two leases, or is mended by others then. */
+	/* Without leases there is no saying when its turn comes, and nobody to mend the queue: it
+	 * goes on as a ghost's, or we wait as long as the space says.  With leases its turn comes
+	 * within two, or is mended by others then. */
+	if (!(me->space->ops->caps & VB_LOCK_SURVIVES) && is_kept(me))
+		return;
 	c->adopter = vb_task_self();
 	c->adopt = false;
 	while (c->adopter == vb_task_self() &&

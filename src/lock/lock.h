@@ -226,6 +226,10 @@ struct vb_lock_space {
 	uint64_t lease_ns;
 	uint64_t drift_ppm;
 	uint32_t claims; /* of each client of this process */
+	/* How long a closing client waits for the turns of its husks where nobody would mend a queue
+	 * that they left and no keeper has them: for ever, unless who opened the space knows when
+	 * the lock is lost, as the bench does. */
+	uint64_t husk_wait_ns;
 	bool fencing;
 	bool visible;
 	uint32_t portable_mask; /* wished-for caps that are missing: the portable variant runs */

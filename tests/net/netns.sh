@@ -14,7 +14,7 @@ port=7531
 cut=2 # the namespace whose link is cut
 locks=$("$verbena" list --json 2>/dev/null | jq -r '.locks | length' 2>/dev/null)
 # Opening, the runs, and for each a few cuts' worth of waiting; many times over for a slow machine.
-patience=$((120 + ${locks:-0} * 60))
+patience=$((120 + ${locks:-0} * 30))
 
 cleanup() {
 	for i in 1 2 3; do
@@ -102,19 +102,25 @@ attempt() {
 }
 
 # UCX 1.13.1 may crash in its TCP transport when both ends connect anew at once (doc/cluster.md): such
-# a run says nothing of us and is made again, with the next port.  Where the kernel says that
-# somebody else's code crashed, it stands.
+# a run says nothing of us and is made again, with the next port, and is counted as skipped.  The kernel
+# must say so of each process of this attempt that crashed: a crash of ours, or one that the kernel's log
+# does not tell of, stands.
+segfaults() {
+	dmesg 2>/dev/null | grep 'segfault at'
+}
 ucx_crashed() {
-	local line
-	printf '%s\n' "${ends[@]}" | grep -qx 139 || return 1
-	line=$(dmesg 2>/dev/null | grep segfault | tail -n 1)
-	[ -z "$line" ] || [[ $line == *libuct* ]]
+	local new crashed
+	crashed=$(printf '%s\n' "${ends[@]}" | grep -cx 139)
+	[ "$crashed" -gt 0 ] || return 1
+	new=$(segfaults | tail -n "+$((told + 1))" | grep -F verbena)
+	[ -n "$new" ] && [ "$(wc -l <<<"$new")" -ge "$crashed" ] && ! grep -vq 'in libuct' <<<"$new"
 }
 
 for again in 1 2 3 4 5 6; do
+	told=$(segfaults | wc -l)
 	attempt
 	ucx_crashed || break
-	echo "# attempt $again: UCX crashed in its TCP transport"
+	skip "attempt $again" 'UCX crashed in its TCP transport (the kernel names libuct); made again'
 	port=$((port + 1))
 	rm -f "$work"/[123].json
 done
@@ -127,14 +133,18 @@ for i in 1 2 3; do
 done >"$work/out"
 : >"$work/err"
 
-is "the link was cut while they ran" [ $cuts -gt 0 ]
-is 'nobody had to be stopped' [ "$(printf '%s\n' "${ends[@]}" | grep -cE '^(124|137)$')" = 0 ]
+is "the link was cut while they ran, again and again: $cuts times" [ $cuts -ge 5 ]
+# 4: a lock without recovery was lost to a cut.
+is 'everybody came to an orderly end' [ "$(printf '%s\n' "${ends[@]}" | grep -cvxE '0|4')" = 0 ]
 is 'the first is the root: it alone writes' [ -s "$work/1.json" -a ! -e "$work/2.json" -a ! -e "$work/3.json" ]
 is 'every lock ran' jq -e --argjson n "${locks:-0}" '.runs | length == $n' "$work/1.json"
 # A lock without recovery may be lost to a cut before anything is counted: then the run says so.  And
 # where a verb takes longer than a lease (drtm's readers have 400 us), every grant may be lost.
 is 'something was locked in each, or it says why not' \
 	jq -e 'all(.runs[]; .ops > 0 or .stalled != null or .lost > 0)' "$work/1.json"
+survivors=$("$verbena" list --json | jq -c '[.locks[] | select(.caps | index("survives")) | .name]')
+is 'and in each that survives, whatever is cut' jq -e --argjson s "$survivors" \
+	'[.runs[] | select(.lock | IN($s[]))] | length == ($s | length) and all(.ops + .lost > 0 and .stalled == null)' "$work/1.json"
 is 'the audit is clean' jq -e 'all(.runs[]; .audit.violations == 0 and .audit.checked_ops > 0)' "$work/1.json"
 is 'nobody was lost' jq -e 'all(.runs[]; .died == null)' "$work/1.json"
 finish

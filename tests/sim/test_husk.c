@@ -186,12 +186,76 @@ static void test_shiftlock(void **state)
 	sweep("shiftlock");
 }
 
+/* ---- a turn that never comes ---- */
+
+#define WAIT_NS 50000ull
+
+static void holds_for_ever(void *arg)
+{
+	struct husk_test *t = arg;
+	struct vb_lock_client *me = client(t, 0);
+	struct vb_grant g;
+
+	must(t, vb_lock_acquire(me, 0, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+	must(t, vb_ep_sleep(me->ep, HOLD_NS), 0);
+	vb_lock_abandon(me, &g);
+	vb_lock_client_close(me);
+	t->done++;
+}
+
+static void closes_in_the_queue(void *arg)
+{
+	struct husk_test *t = arg;
+	struct vb_lock_client *me = client(t, 1);
+	struct vb_sched *sched = me->ep->sched;
+	struct vb_grant g;
+	uint64_t from;
+
+	must(t, vb_ep_sleep(me->ep, 2000), 0);
+	must(t, vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE, &g), -ETIMEDOUT);
+	from = vb_sched_now(sched);
+	vb_lock_client_close(me);
+	assert_in_range(vb_sched_now(sched) - from, t->space->husk_wait_ns,
+			t->space->husk_wait_ns + HOLD_NS);
+	t->done++;
+}
+
+/* The bench knows when a lock is lost: then nobody waits for a turn in its queue for ever. */
+static void leaves(const char *lock, uint64_t husk_wait_ns)
+{
+	const struct vb_lock_space_params p = {.lock = lock, .locks = LOCKS, .lease_ns = LEASE_NS};
+	struct husk_test t = {.lock = lock};
+	struct vb_fabric *f = cluster("profile=cx5", 2, 1);
+
+	f->no_keeper = true; /* as the lab's are */
+	must(&t, vb_lock_space_open(f, &p, &t.space), 0);
+	assert_true(t.space->husk_wait_ns == VB_FOREVER);
+	t.space->husk_wait_ns = husk_wait_ns;
+	spawn(holds_for_ever, &t);
+	spawn(closes_in_the_queue, &t);
+	run_all();
+	assert_int_equal(t.done, 2);
+	vb_lock_space_close(t.space);
+	vb_fabric_close(f);
+}
+
+static void test_left_behind(void **state)
+{
+	static const char *const locks[] = {"mcs", "ncosed", "rma-rw"};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		leaves(locks[i], WAIT_NS);
+		leaves(locks[i], 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mcs),       cmocka_unit_test(test_ncosed),
 		cmocka_unit_test(test_dslr),      cmocka_unit_test(test_dslr_update),
-		cmocka_unit_test(test_shiftlock),
+		cmocka_unit_test(test_shiftlock), cmocka_unit_test(test_left_behind),
 	};
 
 	return cmocka_run_group_tests_name("husk", tests, NULL, NULL);
