@@ -4,7 +4,8 @@
  * children.
  *
  * The fabric has no name, so nothing is left behind in /dev/shm whatever happens.  Give it one
- * (.name = "my-app") and start other processes with .attach = true to share the locks with them.
+ * (.name = "my-app", .attach_or_create = true) in all processes that are to share the locks: whoever
+ * comes first makes it, and it lives as long as one of them uses it.
  */
 #include <stdio.h>
 #include <stdlib.h>

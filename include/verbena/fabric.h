@@ -15,6 +15,22 @@
  * thread opens on a fabric (clients, servers) may be used by that thread only.  The fabric itself
  * may be shared by threads; with fork(), a child calls vb_fabric_after_fork() before anything else.
  *
+ * Segments (shm).  A segment lives as long as a process uses it: from vb_fabric_open until
+ * vb_fabric_close or its end, however it ends.  It makes no difference who created it.  The last
+ * user to close it removes its name; if the last ones were killed, the next open of the name does,
+ * with a notice.  While anybody uses a segment no other can have its name, so two processes that use
+ * one name at a time use the same memory: a lock that one holds the other does not get, and
+ * fencing tokens go on growing.  When all have gone, locks and tokens begin anew.
+ *
+ * Programs that may start in any order say attach_or_create, and the same nodes, sizes and options:
+ * one of them makes the segment, the others join it.  What a process did for the others (its lock
+ * servers) ends with it and has to be started again by another; vb_lock_server_start says when.
+ *
+ * All users of a segment are processes of one user (uid) and one pid namespace.  A segment of
+ * another user is refused, to root as well; so is one whose header does not fit its file.  Other
+ * programs of the same user can damage it at any time: who cuts its file short kills its users
+ * (SIGBUS), and nothing in Linux prevents that for a file that has a name.
+ *
  * Background work.  Calls can leave work behind: a lock that was asked for with a deadline leaves a
  * place in a queue that has to be handed on, vb_lock_server_start and vb_db_server_start leave a
  * server.  It goes on whatever the thread does next: a *keeper*, one more thread for each thread
@@ -46,16 +62,18 @@ struct vb_fabric;
 struct vb_cluster;
 
 struct vb_fabric_params {
-	const char *fabric;  /* "shm", "sim", "verbs", "ucx"; NULL means "shm" */
-	const char *name;    /* shm: segment name, 1 to 200 characters without '/'; NULL: private
-	                       * to this process and its children */
-	const char *options; /* backend's own options, "key=value,key=value"; NULL: defaults */
-	uint16_t nodes;      /* 1 to 4096; 0 means 1 */
-	uint64_t node_bytes; /* size of each node's segment; 0 means 64 MiB */
-	uint32_t endpoints;  /* most endpoints open at a time, all nodes; 0 means 1024 */
-	uint64_t seed;       /* sim: decides everything; elsewhere: seeds the clients' streams */
-	bool attach;         /* shm: join the segment that another process has created */
-	bool no_keeper;      /* no keeper threads: see "Background work" above */
+	const char *fabric;    /* "shm", "sim", "verbs", "ucx"; NULL means "shm" */
+	const char *name;      /* shm: segment name, 1 to 200 characters without '/'; NULL: private
+	                         * to this process and its children */
+	const char *options;   /* backend's own options, "key=value,key=value"; NULL: defaults */
+	uint16_t nodes;        /* 1 to 4096; 0 means 1 */
+	uint64_t node_bytes;   /* size of each node's segment; 0 means 64 MiB */
+	uint32_t endpoints;    /* most endpoints open at a time, all nodes; 0 means 1024 */
+	uint64_t seed;         /* sim: decides everything; elsewhere: seeds the clients' streams */
+	bool attach;           /* shm: join the segment of that name, which others use; nodes, sizes
+	                         * and seed are those that it was made with */
+	bool attach_or_create; /* shm: the same, or make it if nobody uses it: "Segments" above */
+	bool no_keeper;        /* no keeper threads: see "Background work" above */
 	struct vb_cluster
 		*cluster; /* verbs, ucx: the processes that share the fabric, each opening it
 	                              * with the same parameters (collective); node n lives in
@@ -67,20 +85,25 @@ struct vb_fabric_params {
  * Opens (or with attach, joins) a fabric.
  *
  *   -EINVAL   a parameter is out of range, or the fabric or an option is unknown
- *   -EBUSY    shm: a live process owns a segment of that name
- *   -ENOENT   shm, attach: there is no such segment, or its creator is gone
+ *   -EBUSY    shm: the segment is in use, and was to be created (the log names its users); or a
+ *             process that is removing it has been stopped
+ *   -ENOENT   shm, attach: there is no such segment, or nobody uses it
+ *   -EPERM    shm: the segment is another user's
  *   -ENOMEM, -ENOSPC  the segment does not fit in memory or in /dev/shm
- *   -EPROTO   shm, attach: the segment was made by another version; with a cluster: processes
- *             asked for different nodes, sizes or options (the log names them)
+ *   -EPROTO   shm: what has that name is no segment, and is not touched; attach, attach_or_create:
+ *             it was made by another version, its header is damaged (the log names the field), or
+ *             it has other nodes, fewer endpoints or smaller nodes than attach_or_create asks for;
+ *             with a cluster: processes asked for different nodes, sizes or options (the log names
+ *             them)
  *   -ENODEV   verbs, ucx: no device, or its library is not installed; `verbena doctor` says more
  *   -ETIMEDOUT, -VB_EPEERGONE  with a cluster: another process did not come, or died (named)
  *
- * A stale segment of a crashed run is taken over, with a notice.  Not thread-safe against itself
- * for the same name.
+ * A segment whose users have all crashed is taken over by who creates one, with a notice.  Processes
+ * that open one name at once are told apart; two threads of a process must not.
  */
 int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out);
 
-/* Closes; the creator of a shm segment also removes its name.  Every endpoint must be closed. */
+/* Closes; the last user of a shm segment also removes its name.  Every endpoint must be closed. */
 void vb_fabric_close(struct vb_fabric *fabric);
 
 /*

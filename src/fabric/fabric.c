@@ -11,11 +11,9 @@
 
 #include "base/log.h"
 
-#define NODES_LIMIT     4096
-#define ENDPOINTS_LIMIT 65536
-#define NODE_BYTES_MIN  4096ull
-#define OPTIONS_MAX     512
-#define POLL_ROUNDS     2
+#define NODE_BYTES_MIN 4096ull
+#define OPTIONS_MAX    512
+#define POLL_ROUNDS    2
 
 /* One task that waits for a message of an endpoint; lies on that task's stack. */
 struct vb_ep_waiter {
@@ -77,19 +75,21 @@ static int fail_unknown(const char *name)
 static int check_params(const struct vb_fabric_params *p, const struct vb_fabric_ops *ops)
 {
 	const char *absent = ops->absent != NULL ? ops->absent() : NULL;
+	bool attaches = p->attach || p->attach_or_create;
 
 	if (absent != NULL)
 		return vb_fail(-ENODEV, "fabric '%s' cannot run here: %s", ops->name, absent);
-	if (p->nodes > NODES_LIMIT)
-		return vb_fail(-EINVAL, "%u nodes: 1 to %u are possible", p->nodes, NODES_LIMIT);
+	if (p->nodes > VB_FABRIC_NODES_MAX)
+		return vb_fail(-EINVAL, "%u nodes: 1 to %u are possible", p->nodes,
+			       VB_FABRIC_NODES_MAX);
 	if (p->node_bytes < NODE_BYTES_MIN || p->node_bytes > 1ull << VB_ADDR_OFFSET_BITS)
 		return vb_fail(-EINVAL,
 			       "a node of %" PRIu64 " bytes: 4 KiB to 256 TiB are possible",
 			       p->node_bytes);
-	if (p->endpoints > ENDPOINTS_LIMIT)
+	if (p->endpoints > VB_FABRIC_ENDPOINTS_MAX)
 		return vb_fail(-EINVAL, "%u endpoints: 1 to %u are possible", p->endpoints,
-			       ENDPOINTS_LIMIT);
-	if (p->attach && !(ops->caps.flags & VB_CAP_PROCESSES))
+			       VB_FABRIC_ENDPOINTS_MAX);
+	if (attaches && !(ops->caps.flags & VB_CAP_PROCESSES))
 		return vb_fail(-EINVAL,
 			       "fabric '%s' lives in one process: there is nothing to "
 			       "attach to",
@@ -98,14 +98,18 @@ static int check_params(const struct vb_fabric_params *p, const struct vb_fabric
 		return vb_fail(-EINVAL,
 			       "fabric '%s' does not leave this machine: open it without a cluster",
 			       ops->name);
-	if ((p->attach || p->name != NULL) && ops->caps.flags & VB_CAP_CLUSTER)
+	if ((attaches || p->name != NULL) && ops->caps.flags & VB_CAP_CLUSTER)
 		return vb_fail(
 			-EINVAL,
 			"fabric '%s' has no segments to name or attach to: processes meet in "
 			"a cluster",
 			ops->name);
-	if (p->attach && p->name == NULL)
+	if (attaches && p->name == NULL)
 		return vb_fail(-EINVAL, "to attach to a segment, name it");
+	if (p->attach && p->attach_or_create)
+		return vb_fail(-EINVAL,
+			       "attach, or attach_or_create: which of them? the second makes "
+			       "the segment if there is none");
 	return 0;
 }
 

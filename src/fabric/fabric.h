@@ -32,6 +32,9 @@
 #include "base/rng.h"
 #include "task/task.h"
 
+#define VB_FABRIC_NODES_MAX     4096
+#define VB_FABRIC_ENDPOINTS_MAX 65536
+
 enum vb_op {
 	VB_OP_READ,
 	VB_OP_WRITE,

@@ -41,7 +41,12 @@ static int fabric_open(const struct vb_fabric_params *p, const void *options,
 	f->f.ops = &vb_fabric_shm;
 	f->f.caps = vb_fabric_shm.caps;
 	f->cores = count_cores();
-	err = p->attach ? shm_segment_attach(p, f) : shm_segment_create(p, options, f);
+	if (p->attach)
+		err = shm_segment_attach(p, f);
+	else if (p->attach_or_create)
+		err = shm_segment_attach_or_create(p, options, f);
+	else
+		err = shm_segment_create(p, options, f);
 	if (err != 0) {
 		free(f);
 		return err;
@@ -62,6 +67,7 @@ static void fabric_close(struct vb_fabric *fabric)
 static void after_fork(struct vb_fabric *fabric)
 {
 	__atomic_store_n(&shm_of(fabric)->open, 0, __ATOMIC_RELAXED);
+	shm_segment_after_fork(shm_of(fabric));
 }
 
 static int ep_open(struct vb_fabric *fabric, uint16_t node, struct vb_ep **out)

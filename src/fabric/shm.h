@@ -14,4 +14,8 @@
  */
 void vb_shm_mark_dead(struct vb_fabric *f, pid_t pid);
 
+/* For who holds the exclusive flock on a segment's file: does nobody use it?  (A user may have closed
+ * the descriptor that has his lock.) */
+bool vb_shm_left_over(int fd);
+
 #endif

@@ -2,7 +2,7 @@
 /*
  * The shared memory fabric from the inside: what lies in the segment, and who may write it.
  *
- *	header | nodes' region directories | endpoints | workers | rings | memory of node 0, 1, ...
+ *	header | nodes' region directories | endpoints | workers | users | rings | memory of node 0, 1, ...
  *
  * Processes may be killed at any instruction.  Two kinds of state follow from that:
  *   - tables (endpoints, workers, regions) change under one robust mutex, and every change has one
@@ -13,12 +13,13 @@
 #define VB_FABRIC_SHM_INTERNAL_H
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "fabric/fabric.h"
 #include "fabric/shm.h"
 
 #define SHM_MAGIC       0x6d68732d626576ull /* "veb-shm" */
-#define SHM_VERSION     1
+#define SHM_VERSION     2
 #define SHM_REGIONS     32
 #define SHM_REGION_NAME 48
 
@@ -98,7 +99,7 @@ struct shm_header {
 	struct vb_clock clock; /* the creator's: attachers adopt it, so that times compare */
 	uint64_t total_bytes, node_bytes, stride, seed;
 	uint32_t nodes, endpoints, ring_bits, slot_bits;
-	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at;
+	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at;
 	pthread_mutex_t mutex;
 	uint32_t next_endpoint;                 /* where the search for a free one begins */
 	uint32_t workers_active VB_ALIGNED(64); /* workers that are claimed */
@@ -109,16 +110,23 @@ struct shm_header {
 struct shm_fabric {
 	struct vb_fabric f;
 	struct shm_header *h;
-	int fd;         /* holds the lock that says the segment is in use; -1: anonymous */
+	int fd;    /* holds the lock that says the segment is in use; -1: anonymous */
+	dev_t dev; /* its file: descriptors may be closed under us, and names given anew */
+	ino_t ino;
 	char path[256]; /* "": anonymous */
+	uint64_t bytes; /* of the mapping; 0: none */
+	uint32_t user;  /* this process's place among the users; SHM_NO_USER: it has none */
 	unsigned cores;
 	uint32_t open;  /* endpoints of this process */
 	uint8_t **base; /* memory of each node */
 	struct shm_node *directories;
 	struct shm_endpoint *endpoints;
 	struct shm_worker *workers;
+	shm_process *users;
 	struct shm_slot *rings;
 };
+
+#define SHM_NO_USER UINT32_MAX
 
 /* One thread's part in one fabric: its worker and the endpoints it receives for. */
 struct shm_link {
@@ -157,18 +165,58 @@ static inline struct shm_slot *shm_ring(const struct shm_fabric *f, uint32_t slo
 shm_process shm_self(void);
 bool shm_process_alive(shm_process p);
 
-/* shm_segment.c */
+/* shm_layout.c */
 struct shm_layout {
 	uint64_t total_bytes, stride;
 	uint32_t ring_bits, slot_bits;
-	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at;
+	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at;
 };
+void shm_lay_out(const struct vb_fabric_params *p, uint32_t ring_bits, struct shm_layout *l);
+int shm_header_init(struct shm_header *h, const struct vb_fabric_params *p,
+		    const struct shm_layout *l);
+/* Whether a header may be believed, in a file of that many bytes: 0; -EPROTO, with what is wrong in
+ * `why`. */
+int shm_header_check(const struct shm_header *h, uint64_t file_bytes, char *why, size_t n);
+/* The same of the tables, once they are mapped. */
+int shm_tables_check(const struct shm_fabric *f, char *why, size_t n);
+
+/* shm_name.c */
+enum shm_name_state {
+	SHM_NAME_NONE, /* there is no such segment */
+	SHM_NAME_LEFT, /* there is one that nobody uses: the exclusive lock is held */
+	SHM_NAME_USED, /* there is one in use: the shared lock is held, if that was asked for */
+};
+/*
+ * Looks what there is under a name.  *fd is its file, locked as above, or -1.
+ *
+ *   -EPERM   the file is another user's
+ *   -EPROTO  it is no segment of ours, whatever else
+ *   -EBUSY   somebody is removing it and does not come to an end
+ */
+int shm_name_look(const char *path, bool join, int *fd, enum shm_name_state *out);
+/* Removes a name that shm_name_look has found to be left, and closes the file. */
+void shm_name_remove(const char *path, int fd);
+/* The same if all its users have closed it, none has crashed. */
+void shm_name_remove_closed(const char *path, int fd);
+/* Who has just let go of the segment, or (if !used) could not join it: removes the name if nobody
+ * uses it any more; in the second case only if all have closed it. */
+void shm_name_leave(const struct shm_fabric *f, bool used);
+/* Says who uses it. */
+int shm_name_fail_busy(const char *path, int fd);
+bool shm_name_is(const char *path, int fd);
+void shm_user_join(struct shm_fabric *f);
+void shm_user_leave(struct shm_fabric *f);
+
+/* shm_segment.c */
 struct shm_options {
 	uint64_t ring;
 };
 int shm_segment_create(const struct vb_fabric_params *p, const struct shm_options *o,
 		       struct shm_fabric *f);
 int shm_segment_attach(const struct vb_fabric_params *p, struct shm_fabric *f);
+int shm_segment_attach_or_create(const struct vb_fabric_params *p, const struct shm_options *o,
+				 struct shm_fabric *f);
+void shm_segment_after_fork(struct shm_fabric *f);
 void shm_segment_close(struct shm_fabric *f);
 
 /* shm_table.c */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making, finding and giving back the segment.
+ * Making, joining and leaving the segment.
  *
  * A named segment is made without a name (O_TMPFILE), filled in completely, and then linked to its
- * name: nobody ever sees a half-made one, and an open that fails or is killed leaves nothing.
+ * name: nobody ever sees a half-made one, and an open that fails or is killed leaves nothing.  When
+ * its name goes is in shm_name.c.
  *
- * In use means: somebody holds a shared flock on it.  The creator takes it before the name appears,
- * attachers take it, forked children inherit it with the descriptor.  So whoever gets the exclusive
- * lock on a name's segment knows that its users are all gone without having closed it; he unlinks
- * it while he holds the lock, and nobody can have attached in between.
+ * A file can be cut short by every process of its user, also while it is mapped, and then kills
+ * whoever touches what is gone (SIGBUS).  Nothing can be done about that: Linux seals files that
+ * have no name (memfd), and no others.
  */
 #define VB_LOG_ROOM "shm"
 #include <fcntl.h>
@@ -25,14 +25,8 @@
 #define SHM_DIR        "/dev/shm"
 #define NAME_MAX_CHARS 200
 #define LINK_TRIES     16
-#define ATTACH_TRIES   100 /* of 1 ms: somebody may be looking whether the segment is stale */
 #define ALLOCATE_CHUNK (64ull << 20)
 #define EINTR_TRIES    100
-
-static uint64_t round_up(uint64_t n, uint64_t to)
-{
-	return (n + to - 1) / to * to;
-}
 
 static int set_path(struct shm_fabric *f, const char *name)
 {
@@ -50,31 +44,6 @@ static int set_path(struct shm_fabric *f, const char *name)
 }
 
 /* ---- sizes ---- */
-
-static void lay_out(const struct vb_fabric_params *p, const struct shm_options *o,
-		    struct shm_layout *l)
-{
-	uint64_t at = round_up(sizeof(struct shm_header), 4096);
-
-	memset(l, 0, sizeof(*l));
-	while (1ull << l->ring_bits < o->ring)
-		l->ring_bits++;
-	while (1ull << l->slot_bits < p->endpoints)
-		l->slot_bits++;
-	l->stride = round_up(p->node_bytes, 4096);
-	l->directories_at = at;
-	at = round_up(at + (uint64_t)p->nodes * sizeof(struct shm_node), 4096);
-	l->endpoints_at = at;
-	at = round_up(at + (uint64_t)p->endpoints * sizeof(struct shm_endpoint), 4096);
-	l->workers_at = at;
-	at = round_up(at + (uint64_t)p->endpoints * sizeof(struct shm_worker), 4096);
-	l->rings_at = at;
-	at = round_up(at + ((uint64_t)p->endpoints << l->ring_bits) * sizeof(struct shm_slot),
-		      4096);
-	l->memory_at = at;
-	/* nodes <= 4096 and node_bytes <= 2^48: no overflow. */
-	l->total_bytes = at + p->nodes * l->stride;
-}
 
 static double mib(uint64_t bytes)
 {
@@ -143,112 +112,7 @@ static int allocate(int fd, uint64_t bytes)
 	return 0;
 }
 
-/* ---- the name ---- */
-
-static bool same_file(int fd, const char *path)
-{
-	struct stat a, b;
-
-	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino &&
-	       a.st_dev == b.st_dev;
-}
-
-static int fail_busy(int fd, const char *path)
-{
-	struct shm_header h = {0};
-
-	if (pread(fd, &h, sizeof(h), 0) == sizeof(h) && h.magic == SHM_MAGIC)
-		return vb_fail(-EBUSY,
-			       "%s is in use by process %u or its children: choose another name or "
-			       "end it",
-			       path, (unsigned)(h.creator >> 32));
-	return vb_fail(-EBUSY, "%s is in use: choose another name", path);
-}
-
-/* Makes room for a new segment of that name: 0 if there is none (any more), -EBUSY. */
-static int clear_stale(const char *path)
-{
-	for (unsigned i = 0; i < LINK_TRIES; i++) {
-		int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-		int err = 0;
-
-		if (fd < 0 && errno == ENOENT)
-			return 0;
-		if (fd < 0)
-			return vb_fail(-EBUSY, "%s exists and cannot be opened: %s", path,
-				       strerror(errno));
-		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-			err = fail_busy(fd, path);
-		} else if (same_file(fd, path)) {
-			/* The name cannot change under us: only a holder of this lock unlinks. */
-			vb_warn("%s is left over from a run that crashed: taking it over", path);
-			(void)unlink(path);
-		}
-		close(fd);
-		if (err != 0)
-			return err;
-	}
-	return vb_fail(-EBUSY, "%s keeps coming back: others are opening it too", path);
-}
-
-static int give_name(int fd, const char *path)
-{
-	char self[32];
-
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-	for (unsigned i = 0; i < LINK_TRIES; i++) {
-		int err;
-
-		if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0)
-			return 0;
-		if (errno != EEXIST)
-			return vb_fail(-errno, "cannot make %s: %s", path, strerror(errno));
-		err = clear_stale(path);
-		if (err != 0)
-			return err;
-	}
-	return vb_fail(-EBUSY, "%s keeps coming back: others are opening it too", path);
-}
-
 /* ---- making and joining ---- */
-
-static int init_mutex(pthread_mutex_t *m)
-{
-	pthread_mutexattr_t a;
-	int err = pthread_mutexattr_init(&a);
-
-	if (err != 0)
-		return -err;
-	pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
-	err = pthread_mutex_init(m, &a);
-	pthread_mutexattr_destroy(&a);
-	return -err;
-}
-
-static int init_header(struct shm_header *h, const struct vb_fabric_params *p,
-		       const struct shm_layout *l)
-{
-	h->magic = SHM_MAGIC;
-	h->version = SHM_VERSION;
-	h->header_bytes = sizeof(*h);
-	h->creator = shm_self();
-	h->clock = vb_clock;
-	h->total_bytes = l->total_bytes;
-	h->node_bytes = p->node_bytes;
-	h->stride = l->stride;
-	h->seed = p->seed;
-	h->nodes = p->nodes;
-	h->endpoints = p->endpoints;
-	h->ring_bits = l->ring_bits;
-	h->slot_bits = l->slot_bits;
-	h->directories_at = l->directories_at;
-	h->endpoints_at = l->endpoints_at;
-	h->workers_at = l->workers_at;
-	h->rings_at = l->rings_at;
-	h->memory_at = l->memory_at;
-	return init_mutex(&h->mutex);
-}
 
 /* The pointers into the mapping. */
 static int settle(struct shm_fabric *f)
@@ -264,6 +128,7 @@ static int settle(struct shm_fabric *f)
 	f->directories = (struct shm_node *)(start + h->directories_at);
 	f->endpoints = (struct shm_endpoint *)(start + h->endpoints_at);
 	f->workers = (struct shm_worker *)(start + h->workers_at);
+	f->users = (shm_process *)(start + h->users_at);
 	f->rings = (struct shm_slot *)(start + h->rings_at);
 	f->f.nodes = (uint16_t)h->nodes;
 	f->f.node_bytes = h->node_bytes;
@@ -280,127 +145,314 @@ static int map(struct shm_fabric *f, uint64_t bytes)
 		return vb_fail(-ENOMEM, "cannot map a segment of %.1f MiB: %s", mib(bytes),
 			       strerror(errno));
 	f->h = at;
+	f->bytes = bytes;
 	return 0;
+}
+
+/* Above 2, where a program that was started without standard streams would write into it; and
+ * remembered, for who closes descriptors that he does not know may get their numbers again. */
+static int keep_fd(struct shm_fabric *f, int fd)
+{
+	struct stat st;
+	int high = fcntl(fd, F_DUPFD_CLOEXEC, 3), err = errno;
+
+	close(fd);
+	f->fd = high;
+	if (high < 0 || fstat(high, &st) != 0)
+		return vb_fail(high < 0 ? -err : -EPROTO, "no descriptor for the segment: %s",
+			       strerror(err));
+	f->dev = st.st_dev;
+	f->ino = st.st_ino;
+	return 0;
+}
+
+static bool fd_is_ours(const struct shm_fabric *f)
+{
+	struct stat st;
+
+	return f->fd >= 0 && fstat(f->fd, &st) == 0 && st.st_ino == f->ino && st.st_dev == f->dev;
 }
 
 static int create_file(struct shm_fabric *f, uint64_t bytes)
 {
-	f->fd = open(SHM_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (f->fd < 0)
-		return vb_fail(-errno,
+	int fd = open(SHM_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), err = errno;
+
+	if (fd < 0)
+		return vb_fail(-err,
 			       "cannot make a file in " SHM_DIR ": %s; without a name the "
 			       "segment needs none",
-			       strerror(errno));
+			       strerror(err));
+	err = keep_fd(f, fd);
+	if (err != 0)
+		return err;
 	if (flock(f->fd, LOCK_SH | LOCK_NB) != 0)
 		return vb_fail(-errno, "cannot lock a file in " SHM_DIR ": %s", strerror(errno));
 	return allocate(f->fd, bytes);
 }
 
-int shm_segment_create(const struct vb_fabric_params *p, const struct shm_options *o,
-		       struct shm_fabric *f)
+/* Makes room for a new segment of that name: 0 if there is none (any more). */
+static int clear_name(const char *path)
+{
+	enum shm_name_state state;
+	int fd, err = shm_name_look(path, false, &fd, &state);
+
+	if (err != 0 || state == SHM_NAME_NONE)
+		return err;
+	if (state == SHM_NAME_LEFT) {
+		shm_name_remove(path, fd);
+		return 0;
+	}
+	err = shm_name_fail_busy(path, fd);
+	close(fd);
+	return err;
+}
+
+static int fail_restless(const char *path)
+{
+	return vb_fail(-EBUSY, "%s keeps coming back: others are opening it too", path);
+}
+
+/* -EEXIST, not said, if `yield` and somebody was faster. */
+static int give_name(struct shm_fabric *f, bool yield)
+{
+	char self[32];
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", f->fd);
+	for (unsigned i = 0; i < LINK_TRIES; i++) {
+		int err;
+
+		if (linkat(AT_FDCWD, self, AT_FDCWD, f->path, AT_SYMLINK_FOLLOW) == 0)
+			return 0;
+		err = errno;
+		if (err != EEXIST)
+			return vb_fail(-err, "cannot make %s: %s", f->path, strerror(err));
+		if (yield)
+			return -EEXIST;
+		err = clear_name(f->path);
+		if (err != 0)
+			return err;
+	}
+	return fail_restless(f->path);
+}
+
+static void let_go(struct shm_fabric *f, bool used)
+{
+	if (f->h != NULL) {
+		shm_user_leave(f);
+		(void)munmap(f->h, f->bytes);
+	}
+	if (fd_is_ours(f))
+		close(f->fd);
+	if (f->path[0] != '\0' && f->ino != 0)
+		shm_name_leave(f, used);
+	free(f->base);
+	f->base = NULL;
+	f->h = NULL;
+	f->fd = -1;
+	f->ino = 0;
+}
+
+void shm_segment_close(struct shm_fabric *f)
+{
+	let_go(f, true);
+}
+
+/* The name, if there is one, is not ours. */
+static int give_up(struct shm_fabric *f, int err)
+{
+	f->path[0] = '\0';
+	let_go(f, false);
+	return err;
+}
+
+/* There is no such name now; -EEXIST as in give_name. */
+static int create(const struct vb_fabric_params *p, const struct shm_options *o,
+		  struct shm_fabric *f, bool yield)
 {
 	bool named = p->name != NULL;
 	struct shm_layout l;
+	unsigned ring_bits = 0;
 	int err;
 
-	f->fd = -1;
-	err = set_path(f, p->name);
-	if (err != 0)
-		return err;
-	lay_out(p, o, &l);
-	if (named)
-		err = clear_stale(f->path);
-	if (err == 0)
-		err = check_size(p, &l, named);
+	while (1ull << ring_bits < o->ring)
+		ring_bits++;
+	shm_lay_out(p, ring_bits, &l);
+	err = check_size(p, &l, named);
 	if (err == 0 && named)
 		err = create_file(f, l.total_bytes);
 	if (err == 0)
 		err = map(f, l.total_bytes);
 	if (err == 0)
-		err = init_header(f->h, p, &l);
+		err = shm_header_init(f->h, p, &l);
 	if (err == 0)
 		err = settle(f);
-	if (err == 0 && named)
-		err = give_name(f->fd, f->path);
-	if (err != 0) {
-		f->path[0] = '\0'; /* the name, if there is one, is not ours */
-		shm_segment_close(f);
+	if (err == 0 && named) {
+		shm_user_join(f);
+		err = give_name(f, yield);
 	}
 	return err;
 }
 
-static int open_existing(struct shm_fabric *f, const char *name)
+int shm_segment_create(const struct vb_fabric_params *p, const struct shm_options *o,
+		       struct shm_fabric *f)
 {
-	f->fd = open(f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (f->fd < 0)
-		return vb_fail(errno == ENOENT ? -ENOENT : -errno,
-			       "there is no segment '%s' (%s): %s; start its creator first", name,
-			       f->path, strerror(errno));
-	/* Another process may hold the exclusive lock for a moment, to look whether it is stale. */
-	for (unsigned i = 0; flock(f->fd, LOCK_SH | LOCK_NB) != 0; i++) {
-		if (i == ATTACH_TRIES)
-			return vb_fail(-ENOENT, "%s is being taken over by another process",
-				       f->path);
-		usleep(1000);
+	int err;
+
+	f->fd = -1;
+	f->user = SHM_NO_USER;
+	err = set_path(f, p->name);
+	if (err == 0 && p->name != NULL)
+		err = clear_name(f->path);
+	if (err == 0)
+		err = create(p, o, f, false);
+	return err != 0 ? give_up(f, err) : 0;
+}
+
+static int fail_broken(const struct shm_fabric *f, const char *why)
+{
+	return vb_fail(-EPROTO,
+		       "%s cannot be used: %s; end the programs that use it (fuser %s), remove it, "
+		       "or choose another name",
+		       f->path, why, f->path);
+}
+
+static int check_header(const struct shm_fabric *f, uint64_t *bytes)
+{
+	struct shm_header h = {0};
+	char why[160] = "it is shorter than a header";
+	struct stat st;
+	int err = -EPROTO;
+
+	if (fstat(f->fd, &st) == 0 && pread(f->fd, &h, sizeof(h), 0) == sizeof(h)) {
+		*bytes = (uint64_t)st.st_size;
+		err = shm_header_check(&h, *bytes, why, sizeof(why));
 	}
+	return err == -EPROTO ? fail_broken(f, why) : err;
+}
+
+static int join_tables(struct shm_fabric *f)
+{
+	char why[160];
+
+	if (shm_tables_check(f, why, sizeof(why)) != 0)
+		return fail_broken(f, why);
+	shm_user_join(f);
+	vb_clock_adopt(&f->h->clock);
 	return 0;
 }
 
-static int check_existing(const struct shm_fabric *f)
+/* Joins what shm_name_look has found in use. */
+static int join(struct shm_fabric *f)
 {
-	struct shm_header h = {0};
-	struct stat st;
+	uint64_t bytes;
+	int err = check_header(f, &bytes);
 
-	if (fstat(f->fd, &st) != 0 || pread(f->fd, &h, sizeof(h), 0) != sizeof(h) ||
-	    h.magic != SHM_MAGIC || h.version != SHM_VERSION || h.header_bytes != sizeof(h) ||
-	    h.total_bytes != (uint64_t)st.st_size)
-		return vb_fail(-EPROTO,
-			       "%s was made by another version of verbena (layout %u, ours is "
-			       "%u)",
-			       f->path, h.version, SHM_VERSION);
-	if (!same_file(f->fd, f->path) || !shm_process_alive(h.creator))
-		return vb_fail(-ENOENT, "%s is left over: its creator, process %u, is gone",
-			       f->path, (unsigned)(h.creator >> 32));
-	return 0;
+	if (err == 0)
+		err = map(f, bytes);
+	if (err == 0)
+		err = settle(f);
+	return err == 0 ? join_tables(f) : err;
+}
+
+/* 0: joined.  -ENOENT: there is none, or none that is used; said if `said`. */
+static int attach(struct shm_fabric *f, const char *name, bool said)
+{
+	enum shm_name_state state;
+	int fd, err = shm_name_look(f->path, true, &fd, &state);
+	uint64_t bytes;
+
+	if (err == 0 && fd >= 0)
+		err = keep_fd(f, fd);
+	if (err != 0)
+		return err;
+	switch (state) {
+	case SHM_NAME_USED:
+		return join(f);
+	case SHM_NAME_NONE:
+		return !said ? -ENOENT
+			     : vb_fail(-ENOENT,
+				       "there is no segment '%s' (%s): start its creator first, or "
+				       "open it with attach_or_create",
+				       name, f->path);
+	case SHM_NAME_LEFT:
+		break;
+	}
+	err = said ? check_header(f, &bytes) : 0;
+	fd = f->fd;
+	f->fd = -1;
+	f->ino = 0;
+	if (err != 0) {
+		close(fd);
+	} else if (said) {
+		shm_name_remove_closed(f->path, fd);
+		err = vb_fail(-ENOENT, "%s is left over: all who used it are gone", f->path);
+	} else {
+		shm_name_remove(f->path, fd);
+		err = -ENOENT;
+	}
+	return err;
 }
 
 int shm_segment_attach(const struct vb_fabric_params *p, struct shm_fabric *f)
 {
-	struct stat st = {0};
 	int err;
 
 	f->fd = -1;
+	f->user = SHM_NO_USER;
 	err = set_path(f, p->name);
 	if (err == 0)
-		err = open_existing(f, p->name);
-	if (err == 0)
-		err = check_existing(f);
-	if (err == 0 && fstat(f->fd, &st) != 0)
-		err = -errno;
-	if (err == 0)
-		err = map(f, (uint64_t)st.st_size);
-	if (err == 0)
-		err = settle(f);
-	if (err != 0) {
-		f->path[0] = '\0';
-		shm_segment_close(f);
-		return err;
-	}
-	vb_clock = f->h->clock;
-	return 0;
+		err = attach(f, p->name, true);
+	if (err != 0)
+		let_go(f, false);
+	return err;
 }
 
-void shm_segment_close(struct shm_fabric *f)
+/* What is there must be no less than what was asked for. */
+static int compare(const struct shm_fabric *f, const struct vb_fabric_params *p)
 {
-	/* A forked child that closes leaves the name to its parent. */
-	if (f->path[0] != '\0' && f->h->creator == shm_self() && same_file(f->fd, f->path))
-		(void)unlink(f->path);
-	if (f->h != NULL)
-		(void)munmap(f->h, f->h->total_bytes);
-	if (f->fd >= 0)
-		close(f->fd);
-	free(f->base);
-	f->base = NULL;
-	f->h = NULL;
-	f->fd = -1;
+	const struct shm_header *h = f->h;
+
+	if (h->nodes == p->nodes && h->node_bytes >= p->node_bytes && h->endpoints >= p->endpoints)
+		return 0;
+	return vb_fail(
+		-EPROTO,
+		"%s exists with %u nodes of %.1f MiB and %u endpoints, and %u of %.1f MiB and "
+		"%u are asked for: ask for what there is, or end all who use it",
+		f->path, h->nodes, mib(h->node_bytes), h->endpoints, p->nodes, mib(p->node_bytes),
+		p->endpoints);
+}
+
+int shm_segment_attach_or_create(const struct vb_fabric_params *p, const struct shm_options *o,
+				 struct shm_fabric *f)
+{
+	for (unsigned i = 0; i < LINK_TRIES; i++) {
+		int err;
+
+		f->fd = -1;
+		f->user = SHM_NO_USER;
+		err = set_path(f, p->name);
+		if (err == 0)
+			err = attach(f, p->name, false);
+		if (err == 0)
+			err = compare(f, p);
+		else if (err == -ENOENT)
+			err = create(p, o, f, true);
+		if (err == 0)
+			return 0;
+		if (err != -EEXIST) {
+			let_go(f, false);
+			return err;
+		}
+		/* Somebody was faster: his it is, unless he has gone again. */
+		(void)give_up(f, err);
+	}
+	(void)set_path(f, p->name);
+	return fail_restless(f->path);
+}
+
+/* A forked child shares its parent's lock; what it adds is its name. */
+void shm_segment_after_fork(struct shm_fabric *f)
+{
+	if (f->path[0] != '\0')
+		shm_user_join(f);
 }

@@ -471,7 +471,8 @@ static int plan_memory(const struct vb_tbench_plan *p)
 		most = bytes > most ? bytes : most;
 	}
 	vb_load_close(&load);
-	if (p->o.fabric == VB_TBENCH_SHM && statvfs("/dev/shm", &fs) == 0)
+	/* A segment without a name lies in no file system. */
+	if (p->o.fabric == VB_TBENCH_SHM && p->o.segment != NULL && statvfs("/dev/shm", &fs) == 0)
 		room = (uint64_t)fs.f_bavail * fs.f_frsize;
 	if (most > room)
 		return vb_fail(-ENOSPC,

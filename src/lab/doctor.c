@@ -20,6 +20,7 @@
 #include "base/opt.h"
 #include "lab/run.h"
 #include "fabric/fabric.h"
+#include "fabric/shm.h"
 #include "lab/doctor_inner.h"
 
 void doctor_say(struct doctor *d, enum doctor_verdict v, const char *what, const char *fmt, ...)
@@ -180,7 +181,7 @@ static void check_memory(struct doctor *d)
 		   thp[0] != '\0' ? thp : "unknown");
 }
 
-/* A segment is in use while somebody holds a shared lock on its file (fabric/shm_segment.c). */
+/* When a segment is in use: fabric/shm_name.c. */
 static void check_stale(struct doctor *d)
 {
 	DIR *dir = opendir("/dev/shm");
@@ -199,7 +200,7 @@ static void check_stale(struct doctor *d)
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 		if (fd < 0)
 			continue;
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0 && vb_shm_left_over(fd)) {
 			stale++;
 			doctor_say(d, DOCTOR_WARN, "segments",
 				   "%s is left from a crashed run; remove it: rm '%s'", path, path);

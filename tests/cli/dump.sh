@@ -39,6 +39,58 @@ is 'top: the lock' [ "$(grep -cE '^ +0 +[0-9]+ .*%$' "$work/out")" = 2 ]
 run dump --segment "$segment" --space other
 is 'another space: exit status' [ "$status" = 2 ]
 is 'another space: the reason' grep -q "'other'.*--visible" "$work/err"
+
+# Copies of it, each with one field bent.  Offsets as in struct shm_header (src/fabric/shm_internal.h).
+copy=verbena-bent-$$
+file=/dev/shm/verbena.$copy
+trap 'kill $bench 2>/dev/null; wait $bench 2>/dev/null; rm -rf "$work" "$file"' EXIT
+le() { # BYTES VALUE: little-endian
+	i=0
+	while [ $i -lt "$1" ]; do
+		printf "\\$(printf %o $(($2 >> (8 * i) & 255)))"
+		i=$((i + 1))
+	done
+}
+at() { # OFFSET: the 64-bit number that is there
+	od -An -t u8 -j "$1" -N 8 "$file" | tr -d ' '
+}
+bent() { # FIELD OFFSET BYTES VALUE
+	cp "/dev/shm/verbena.$segment" "$file"
+	le "$3" "$4" | dd of="$file" bs=1 seek="$2" conv=notrunc 2>/dev/null
+	# As if somebody used it: what nobody uses is not even mapped.
+	refused_here "dump: $1 = $4" "$1" flock -s "$file" "$verbena" dump --segment $copy
+}
+refused_here() { # NAME WORD COMMAND...
+	name=$1 word=$2
+	shift 2
+	timeout 60 "$@" >"$work/out" 2>"$work/err" </dev/null
+	status=$?
+	is "$name" sh -c '[ "$1" = 2 ] && [ ! -s "$2" ] && [ "$(wc -l <"$3")" = 1 ] && grep -qF "$4" "$3" && [ -e "$5" ]' \
+		sh $status "$work/out" "$work/err" "$word" "$file"
+}
+if command -v flock >/dev/null; then
+	bent memory_at 128 8 $((0x7fffffff0000))
+	bent nodes 80 4 $((0xffffffff))
+	bent nodes 80 4 0
+	bent directories_at 96 8 $((1 << 40))
+	bent endpoints_at 104 8 $((1 << 40))
+	bent rings_at 120 8 $((-(1 << 30)))
+	bent slot_bits 92 4 63
+	bent endpoints 84 4 $((0xffffffff))
+	bent 'another version' 8 4 99
+	bent 'regions of node 0' "$(at 96)" 4 $((0xffffffff))
+	head -c 5000 "/dev/shm/verbena.$segment" >"$file"
+	refused_here 'dump: cut short' "the file's size" flock -s "$file" "$verbena" dump --segment $copy
+	head -c 10 "/dev/shm/verbena.$segment" >"$file"
+	refused_here 'dump: nearly nothing' 'shorter than a header' flock -s "$file" "$verbena" dump --segment $copy
+else
+	skip 'dump: bent segments' 'flock (util-linux) is not installed'
+fi
+echo 'something else' >"$file"
+refused_here 'dump: no segment' "$file is no segment" "$verbena" dump --segment $copy
+refused_here 'bench: no segment' "$file is no segment" "$verbena" bench lock --lock cas --segment $copy --duration 10ms
+rm -f "$file"
+
 refused 'two with one name' 5 "$segment" bench lock --segment "$segment"
 
 kill -INT $bench

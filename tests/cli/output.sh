@@ -53,6 +53,8 @@ cramped() { # ARGS...: with 64 KiB of /dev/shm, in a mount namespace of its own
 if unshare -m mount -t tmpfs -o size=64k none /dev/shm 2>/dev/null; then
 	cramped bench lock --lock cas --procs 2 --duration 20ms --locks 1m
 	is 'a full /dev/shm that is not used: exit status 0' [ "$status" = 0 ]
+	cramped bench txn --cc no-wait --duration 20ms
+	is 'a full /dev/shm that transactions do not use: exit status 0' [ "$status" = 0 ]
 	cramped bench lock --lock cas --procs 2 --duration 20ms --locks 1m --segment "cramped.$$"
 	is 'a full /dev/shm that is used: exit status 6' [ "$status" = 6 ]
 	is 'a full /dev/shm that is used: it is named' grep -q '/dev/shm has 0 MiB free' "$work/err"
