@@ -325,9 +325,13 @@ void vb_bench_crew_close(struct vb_bench_crew *crew)
 	for (unsigned i = 0; i < crew->forked; i++) {
 		int status;
 
-		while (waitpid(crew->children[i], &status, WNOHANG) == 0) {
-			if (vb_clock_gettime_ns() > by)
-				kill(crew->children[i], SIGKILL);
+		pid_t pid = crew->children[i], got;
+
+		/* One that is stopped will not end by itself. */
+		while ((got = waitpid(pid, &status, WNOHANG | WUNTRACED)) == 0 ||
+		       (got == pid && WIFSTOPPED(status))) {
+			if (got == pid || vb_clock_gettime_ns() > by)
+				kill(pid, SIGKILL);
 			usleep(1000);
 		}
 	}

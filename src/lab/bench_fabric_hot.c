@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,12 +54,11 @@ static struct rival *rival_make(void)
 	return r;
 }
 
-VB_NORETURN static void rival_worker(struct rival *r, unsigned index, bool rwlock)
+VB_NORETURN static void rival_worker(struct rival *r, unsigned index, bool rwlock, pid_t parent)
 {
 	struct timespec nap = {.tv_nsec = 100000};
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	signal(SIGINT, SIG_IGN);
+	vb_bench_child(parent);
 	while (!__atomic_load_n(&r->go, __ATOMIC_ACQUIRE))
 		nanosleep(&nap, NULL);
 	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
@@ -77,26 +75,26 @@ VB_NORETURN static void rival_worker(struct rival *r, unsigned index, bool rwloc
 	_exit(0);
 }
 
-/* Cycles per second of `procs` processes, or -error. */
-static double rival_run(unsigned procs, uint64_t span_ns, bool rwlock)
+/* Cycles per second of `procs` processes. */
+static int rival_run(unsigned procs, uint64_t span_ns, bool rwlock, double *out)
 {
 	struct timespec span = {.tv_sec = (time_t)(span_ns / 1000000000),
 				.tv_nsec = (long)(span_ns % 1000000000)};
 	struct rival *r = rival_make();
-	pid_t pids[PROCS_MAX];
+	pid_t pids[PROCS_MAX], parent = getpid();
 	uint64_t start, cycles = 0;
+	int err = 0, end;
 	unsigned n = 0;
 	double s;
-	int err;
 
 	if (r == NULL)
-		return -ENOMEM;
-	for (; n < procs; n++) {
+		return vb_fail(-ENOMEM, "no memory for the counters of %u processes", procs);
+	for (; n < procs && err == 0; n += err == 0) {
 		pids[n] = fork();
 		if (pids[n] == 0)
-			rival_worker(r, n, rwlock);
+			rival_worker(r, n, rwlock, parent);
 		if (pids[n] < 0)
-			break;
+			err = vb_fail(-errno, "cannot fork process %u: %s", n, strerror(errno));
 	}
 	start = vb_clock_gettime_ns();
 	__atomic_store_n(&r->go, 1, __ATOMIC_RELEASE);
@@ -105,9 +103,10 @@ static double rival_run(unsigned procs, uint64_t span_ns, bool rwlock)
 		cycles += __atomic_load_n(&r->count[i].cycles, __ATOMIC_RELAXED);
 	s = (double)(vb_clock_gettime_ns() - start) / 1e9;
 	__atomic_store_n(&r->stop, 1, __ATOMIC_RELEASE);
-	err = vb_reap(pids, n, "of rivals for one lock");
+	end = vb_reap(pids, n, "of rivals for one lock");
 	munmap(r, sizeof(*r));
-	return n < procs ? -EAGAIN : err != 0 ? err : (double)cycles / s;
+	*out = (double)cycles / s;
+	return err != 0 ? err : end;
 }
 
 static int lock_run(const struct vb_floor *f, const struct vb_lock_ops *ops, unsigned procs,
@@ -140,6 +139,11 @@ static int lock_run(const struct vb_floor *f, const struct vb_lock_ops *ops, uns
 	if (err == 0)
 		err = vb_bench_run_shm(plan, ops, &r);
 	*out = r.ran ? r.tally->rate : 0;
+	/* Half a contest is no figure.  Who was killed or stopped has been named. */
+	if (err == 0 && r.deaths != 0)
+		err = -VB_EPEERGONE;
+	if (err == 0 && r.stalled)
+		err = vb_fail(-ETIMEDOUT, "%s stands still: %s", ops->name, r.stall);
 	vb_bench_result_free(&r);
 	free(plan);
 	return err;
@@ -157,13 +161,13 @@ static int contest(struct vb_floor *f, const char *section, unsigned procs)
 
 	while (vb_locks[locks] != NULL && locks < VB_BENCH_LOCKS)
 		locks++;
-	for (; n < repeat && err == 0 && !vb_interrupted; n++) {
-		mutex[n] = rival_run(procs, f->o.span_ns, false);
-		rwlock[n] = rival_run(procs, f->o.span_ns, true);
-		if (mutex[n] < 0 || rwlock[n] < 0)
-			return vb_fail(-EAGAIN, "cannot fork %u processes", procs);
+	while (n < repeat && err == 0 && !vb_interrupted) {
+		err = rival_run(procs, f->o.span_ns, false, &mutex[n]);
+		if (err == 0)
+			err = rival_run(procs, f->o.span_ns, true, &rwlock[n]);
 		for (unsigned i = 0; i < locks && err == 0; i++)
 			err = lock_run(f, vb_locks[i], procs, &lock[i][n]);
+		n += err == 0 && !vb_interrupted; /* a round that was cut does not count */
 	}
 	if (err || n == 0)
 		return err;

@@ -479,12 +479,14 @@ static int drive_busy(struct pair *p)
 
 /* ---- the parent ---- */
 
-static void side_main(struct pair *p, uint32_t rank, int (*drive)(struct pair *))
+static void side_main(struct pair *p, uint32_t rank, int (*drive)(struct pair *), pid_t parent)
 {
 	int err;
 
 	signal(SIGINT, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(VB_EXIT_FAILED);
 	vb_sched_forget();
 	err = open_side(p, rank);
 	if (err == 0 && rank == 1)
@@ -503,6 +505,7 @@ static void side_main(struct pair *p, uint32_t rank, int (*drive)(struct pair *)
 
 static int pair_start(struct pair *p, const struct vb_floor *f, int (*drive)(struct pair *))
 {
+	pid_t parent = getpid();
 	int err;
 
 	p->page = mmap(NULL, sizeof(*p->page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
@@ -519,7 +522,7 @@ static int pair_start(struct pair *p, const struct vb_floor *f, int (*drive)(str
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		p->pid[rank] = fork();
 		if (p->pid[rank] == 0)
-			side_main(p, rank, drive);
+			side_main(p, rank, drive, parent);
 		if (p->pid[rank] < 0)
 			err = vb_fail(-errno, "cannot fork: %s", strerror(errno));
 	}

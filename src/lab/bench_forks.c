@@ -18,6 +18,7 @@
 
 #define SLICE_NS 5000000ull
 #define START_NS 2000000ull /* from the barrier to the first cycle */
+#define GIVEN_UP UINT64_MAX /* stopped for too long: we have killed it, and said so */
 
 void *vb_bench_share(size_t bytes)
 {
@@ -105,6 +106,7 @@ VB_NORETURN static void worker_main(struct vb_bench_forks *f, unsigned worker, p
 
 static void bury(struct vb_bench_forks *f, unsigned worker, int status)
 {
+	bool given_up = f->stopped_ns[worker] == GIVEN_UP;
 	pid_t pid = f->pids[worker];
 
 	f->pids[worker] = 0;
@@ -118,20 +120,25 @@ static void bury(struct vb_bench_forks *f, unsigned worker, int status)
 		return;
 	}
 	f->death_signal = WTERMSIG(status);
+	if (!given_up && !vb_interrupted)
+		vb_error("worker %u (process %d) was killed by signal %d (%s): the results are of "
+			 "the "
+			 "others from then on",
+			 worker, pid, f->death_signal, strsignal(f->death_signal));
 	f->ops->died(f->run, worker, pid, f->death_signal);
 }
 
 /* A worker that stays stopped is given up, and killed: what it holds is then as a dead worker's. */
 static void look_at_stopped(struct vb_bench_forks *f, unsigned worker)
 {
-	if (f->stopped_ns[worker] == 0 ||
+	if (f->stopped_ns[worker] == 0 || f->stopped_ns[worker] == GIVEN_UP ||
 	    vb_clock_gettime_ns() - f->stopped_ns[worker] <= VB_REAP_STOPPED_NS)
 		return;
 	vb_error("worker %u (process %d) has been stopped for %u s and is killed; do not stop "
 		 "(SIGSTOP, a "
 		 "debugger) what is measured",
 		 worker, f->pids[worker], (unsigned)(VB_REAP_STOPPED_NS / 1000000000));
-	f->stopped_ns[worker] = 0;
+	f->stopped_ns[worker] = GIVEN_UP;
 	kill(f->pids[worker], SIGKILL);
 }
 

@@ -18,8 +18,9 @@
 #define LOOK_NS   2000000
 #define PIDS_MOST 256u
 
-/* What became of a child: 0 nothing yet, 1 it has ended well, or why all must end. */
-static int look_at(pid_t pid, uint64_t *stopped_ns, const char *what)
+/* What became of a child: 0 nothing yet, 1 it has ended well, or why all must end.  `ending`: one of
+ * them is the reason already, and the others were killed for it. */
+static int look_at(pid_t pid, uint64_t *stopped_ns, bool ending, const char *what)
 {
 	int status = 0;
 	pid_t got = waitpid(pid, &status, WNOHANG | WUNTRACED | WCONTINUED);
@@ -28,6 +29,8 @@ static int look_at(pid_t pid, uint64_t *stopped_ns, const char *what)
 		return 1; /* somebody else has reaped it */
 	if (got == pid && WIFEXITED(status))
 		return WEXITSTATUS(status) == 0 ? 1 : -ECHILD;
+	if (ending)
+		return got == pid && WIFSIGNALED(status);
 	if (got == pid && WIFSIGNALED(status)) {
 		if (vb_interrupted)
 			return -EINTR;
@@ -57,7 +60,8 @@ int vb_reap(pid_t pids[], unsigned n, const char *what)
 		left += pids[i] > 0;
 	while (left > 0) {
 		for (unsigned i = 0; i < n; i++) {
-			int end = pids[i] > 0 ? look_at(pids[i], &stopped_ns[i], what) : 0;
+			int end =
+				pids[i] > 0 ? look_at(pids[i], &stopped_ns[i], err != 0, what) : 0;
 
 			if (end == 0)
 				continue;

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A process of bench lock or bench txn that is killed, or stopped and not let go on: on every fabric the run
-# ends by itself, names it, leaves whole JSON, says with its exit status that it failed, and does not blame
-# the lock.  (bench fabric: output.sh.)
+# Each process of bench lock, bench txn and bench fabric, on shm and on ucx, killed (KILL), stopped for good
+# (STOP), and for the one that was started also stopped for a while (PAUSE): the run ends by itself, names
+# who it was, leaves whole JSON, says with its exit status that it failed, and does not blame the lock.
+# When it is the first process that dies, nobody is left.  The runs of a group are made side by side.
 . "$(dirname "$0")/lib.sh"
 
 if ! command -v jq >/dev/null; then
@@ -10,57 +11,153 @@ if ! command -v jq >/dev/null; then
 	finish
 	exit 0
 fi
-json=$work/run.json
-fabrics=shm
-why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
-[ -n "$why" ] || fabrics='shm ucx'
-[ -z "$why" ] || skip 'killed and stopped on ucx' "$why"
 
-began() { # it has used a tenth of a second of processor time
-	[ "$(awk '{ print $14 + $15 }' "/proc/$victim/stat" 2>/dev/null || echo 0)" -ge 10 ]
+state() { # PID: its letter, Z when it has ended and nobody has looked
+	sed 's/.*) \(.\).*/\1/' "/proc/$1/stat" 2>/dev/null
 }
-over() {
-	[ "$(awk '{ print $3 }' "/proc/$pid/stat" 2>/dev/null)" = Z ] || ! kill -0 $pid 2>/dev/null
-}
-children() {
-	[ "$(pgrep -c -P $pid)" -ge 2 ]
-}
-
-one() { # SIGNAL WHICH NAME ARGS...: n the newest child, o the oldest
-	sig=$1 which=$2 label="$3, $1 of the $([ "$2" = n ] && echo last || echo first) child"
-	shift 3
-	rm -f "$json"
-	"$verbena" bench "$@" --json "$json" >"$work/out" 2>"$work/err" </dev/null &
-	pid=$!
-	until_true "$label: it forks" children
-	victim=$(pgrep "-$which" -P $pid)
-	until_true "$label: it measures" began
-	kill "-$sig" "$victim"
-	until_true "$label: the run ends" over
-	over || kill -9 $pid
-	wait $pid
-	status=$?
-	is "$label: exit status 1" [ "$status" = 1 ]
-	is "$label: whole JSON" jq -e '.schema == 1 and (.runs | length) == 1' "$json"
-	is "$label: the process is counted" jq -e '.runs[0].workers_killed >= 1' "$json"
-	[ "$sig" = KILL ] || is "$label: it is named" grep -qE "stopped" "$work/err"
-	is "$label: nobody is left" [ -z "$(pgrep -P $pid)" ]
-}
-
-no_blame='.runs[0] | .audit.violations == 0 and .stalled == null'
-for fabric in $fabrics; do
-	common="--fabric $fabric --procs 3 --clients 6 --duration 5s --lock dslr --lease 200ms"
-	txn="--cc silo --workload smallbank --accounts 1k --duration 5s --nodes 3 --coroutines 2"
-	[ "$fabric" = shm ] || common="$common --fabric-options bound=50ms"
-	[ "$fabric" = shm ] || txn="--cc silo --workload smallbank --accounts 1k --duration 5s --procs 3 --fabric ucx --fabric-options bound=500ms"
-	for sig in KILL STOP; do
-		# shellcheck disable=SC2086
-		one $sig n "bench lock on $fabric" lock $common
-		is "bench lock on $fabric, $sig: the lock is not blamed" jq -e "$no_blame" "$json"
-		# shellcheck disable=SC2086
-		one $sig n "bench txn on $fabric" txn $txn
-		is "bench txn on $fabric, $sig: no verdict against the protocol" jq -e \
-			'.runs[0] | .invariant.holds != false' "$json"
+gone() { # PID...
+	for p in "$@"; do
+		case $(state "$p") in '' | Z) ;; *) return 1 ;; esac
 	done
-done
+}
+stands() { # PID: it has been stopped, or is gone
+	case $(state "$1") in T | Z | '') ;; *) return 1 ;; esac
+}
+# The processor time that it has used, in hundredths of a second.
+used() {
+	awk '{ print $14 + $15 }' "/proc/$1/stat" 2>/dev/null || echo 0
+}
+
+# A run in the background: N of the group, SIGNAL to process WHICH of COUNT forked ones (0 is the parent), NAME.
+launch() { # N SIGNAL WHICH COUNT NAME ARGS...
+	id=$1
+	eval "sig$id=\$2 which$id=\$3 count$id=\$4 label$id=\"\$5, \$2 of \$([ \$3 = 0 ] && echo the parent || echo child \$3)\""
+	shift 5
+	rm -f "$work/json$id"
+	"$verbena" bench "$@" --json "$work/json$id" >"$work/out$id" 2>"$work/err$id" </dev/null &
+	eval "pid$id=$!"
+}
+
+forked() { # or it has ended
+	children=$(pgrep -P "$pid") && [ "$(echo "$children" | wc -l)" = "$count" ] || gone "$pid"
+}
+measures() {
+	[ "$(used "$watched")" -ge 5 ] || gone "$pid"
+}
+take() { # N: its variables without the number
+	eval "sig=\$sig$1 which=\$which$1 count=\$count$1 label=\$label$1 pid=\$pid$1 children=\$children$1"
+}
+
+strike() { # N: the signal, in the middle
+	take "$1"
+	until_true "$label: it forks" forked
+	eval "children$1=\$children"
+	watched=$(echo "$children" | sed -n "$([ "$which" = 0 ] && echo 1 || echo "$which")p")
+	[ -z "$watched" ] || until_true "$label: it measures" measures
+	victim=$pid
+	[ "$which" = 0 ] || victim=$watched
+	case $sig in
+	KILL) kill -KILL "$victim" ;;
+	*) kill -STOP "$victim" ;;
+	esac
+	[ "$sig" != PAUSE ] || { sleep 1 && kill -CONT "$victim"; } # any time will do that is short of a silence
+}
+
+settle() { # N FABRIC WORDS: how it ends; sets $status and $json
+	take "$1"
+	json=$work/json$1 status=
+	cp "$work/out$1" "$work/out"
+	case $sig-$which in
+	# The members of a network miss their root, and end.  Workers on shm wait for whoever forked them.
+	STOP-0)
+		is "$label: it stands" stands "$pid"
+		# shellcheck disable=SC2086
+		[ "$2" = shm ] || until_true "$label: the others end by themselves" gone $children
+		kill -KILL "$pid"
+		;;
+	esac
+	until_true "$label: the run ends" gone "$pid"
+	gone "$pid" || kill -KILL "$pid"
+	wait "$pid"
+	status=$?
+	cp "$work/err$1" "$work/err"
+	# shellcheck disable=SC2086
+	until_true "$label: nobody is left" gone $children
+	# shellcheck disable=SC2086
+	is "$label: nobody is left" gone $children
+	case $sig-$which in
+	PAUSE-0) ;;
+	*-0)
+		is "$label: exit status" [ "$status" = 137 ]
+		return
+		;;
+	*)
+		is "$label: exit status 1" [ "$status" = 1 ]
+		is "$label: it is named" grep -qE "error: .*$(echo "$children" | sed -n "${which}p").*$3" "$work/err"
+		is "$label: once" [ "$(grep -c 'error: ' "$work/err")" = 1 ]
+		;;
+	esac
+	is "$label: whole JSON" jq -e '.schema == 1' "$json"
+}
+words() { # SIGNAL
+	[ "$1" = KILL ] && echo '(killed by signal 9|died)' || echo 'stopped'
+}
+
+# How many of COUNT children and the parent: a group of all of them at once.
+group() { # FABRIC COUNT NAME JUDGE ARGS...
+	fabric=$1 total=$2 what=$3 judge=$4 members=0
+	shift 4
+	for s in KILL STOP PAUSE; do
+		for w in $(seq 0 "$total"); do
+			[ $s = PAUSE ] && [ "$w" != 0 ] && continue
+			members=$((members + 1))
+			launch $members $s "$w" "$total" "$what on $fabric" "$@"
+			strike $members
+		done
+	done
+	for i in $(seq $members); do
+		settle "$i" "$fabric" "$(eval words \$sig"$i")"
+		[ -n "$judge" ] && [ -e "$json" ] || continue
+		$judge
+	done
+}
+
+judge_lock() {
+	is "$label: one run, the lock is not blamed" jq -e \
+		'(.runs | length) == 1 and (.runs[0] | .audit.violations == 0 and .stalled == null)' "$json"
+	judge_count
+}
+judge_txn() {
+	is "$label: one run, no verdict against the protocol" jq -e \
+		'(.runs | length) == 1 and .runs[0].invariant.holds != false' "$json"
+	judge_count
+}
+# A pause is no failure.  On a network it may be one of single calls, and then of transactions.
+judge_count() {
+	if [ "$sig" != PAUSE ]; then
+		is "$label: the process is counted" jq -e '.runs[0].workers_killed == 1' "$json"
+	elif [ "$fabric" = shm ]; then
+		is "$label: exit status 0" [ "$status" = 0 ]
+	else
+		is "$label: exit status 0, or 1 of calls that failed" \
+			[ "$status" = 0 -o "$status $(jq '.runs[0].failed > 0' "$json")" = '1 true' ]
+	fi
+}
+
+lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --duration 4s'
+txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 4s'
+# shellcheck disable=SC2086
+group shm 3 'bench lock' judge_lock $lock --fabric shm
+# shellcheck disable=SC2086
+group shm 3 'bench txn' judge_txn $txn --nodes 3
+
+why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
+if [ -n "$why" ]; then
+	skip 'killed and stopped on ucx' "$why"
+else
+	# shellcheck disable=SC2086
+	group ucx 2 'bench lock' judge_lock $lock --fabric ucx --fabric-options bound=50ms
+	# shellcheck disable=SC2086
+	group ucx 2 'bench txn' judge_txn $txn --procs 3 --fabric ucx --fabric-options bound=500ms
+fi
 finish
