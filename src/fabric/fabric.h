@@ -136,6 +136,9 @@ enum vb_cap_flags {
 struct vb_fabric_caps {
 	uint32_t flags;
 	uint64_t verb_bound_ns;
+	/* NULL, or what to do where the bound is longer than it need be, for who wants shorter
+	 * leases. */
+	const char *bound_note;
 	/* What a READ of 8 bytes from another node takes when nothing is in its way: of a simulated
 	 * machine by its profile, of a real one by experience.  Pauses begin with it. */
 	uint64_t rtt_ns;

@@ -1,17 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fabric `verbs`: options, opening, the exchange of addresses, closing.
- *
- * The bound.  A request is sent up to 1 + retries times, each time waited for with a timer of
- * 4.096 us * 2^timeout, which devices may let run for up to four times as long (InfiniBand
- * specification, 9.7.6.1.3).  What has not been acknowledged by then never will be: the connection
- * breaks.  verb_bound_ns is that product, and a connection whose oldest request is older is broken
- * by us, so that it also holds for requests that stand behind slow ones.
- *
- * The defaults, 16.8 ms and 4 retries, make 336 ms: a lease needs twice that.  They are made to
- * last through the scheduling of Soft-RoCE in a loaded, emulated machine, whose timers and
- * answers run as ordinary work of the kernel.  In hardware timeout=8,retries=2 (12.6 ms) is ample,
- * and the lease can be 30 ms.
+ * The fabric `verbs`: options, opening, the exchange of addresses, closing.  (The bound is in
+ * verbs_bound.c.)
  *
  * The atomics of most cards are atomic only among themselves (the CPU's own, in the same word, lose
  * updates), so a host's own words are reached through the card too; only where a device claims more
@@ -32,9 +22,8 @@
 
 #define ADDRESS_MAGIC   0x76627276u
 #define ADDRESS_VERSION 1u
-#define NS_PER_TICK     4096ull
 
-static const struct vb_opt verbs_options[] = {
+const struct vb_opt verbs_options[] = {
 	VB_OPT_STRING(
 		struct verbs_options, device, "device", "NAME", NULL,
 		"RDMA device, as `verbena doctor` lists them, or several, A+B, of which process "
@@ -68,6 +57,13 @@ static const struct vb_opt verbs_options[] = {
 		    "acknowledgement timer, 4.096 us * 2^N"),
 	VB_OPT_SIZE(struct verbs_options, retries, "retries", "4", 0, 6,
 		    "how often a request is sent again before the connection is broken"),
+	VB_OPT_TIME(struct verbs_options, measured_ns, "measured", "0", 0, 60000000000ull,
+		    "how long the card repeats a request to a peer that is gone, as `verbena "
+		    "doctor` measured it with these timeout and retries; 0: not measured, and no "
+		    "lease below one second on a card"),
+	VB_OPT_TIME(struct verbs_options, lifetime_ns, "lifetime", "0", 0, 10000000000ull,
+		    "how long a packet may stand in the network (pauses, full switches) and "
+		    "still arrive; counts into the bound"),
 	VB_OPT_CHOICE(struct verbs_options, rpc, "rpc", "rc|ud", "rc",
 		      "requests and answers of lock servers over connections, or as datagrams"),
 	VB_OPT_SIZE(struct verbs_options, datagrams, "datagrams", "512", 32, 8192,
@@ -86,11 +82,6 @@ struct verbs_address {
 	uint8_t gid[16];
 	struct verbs_remote_qp qp[]; /* [hosts * lanes] */
 };
-
-static uint64_t bound_ns(uint64_t timeout, uint64_t retries)
-{
-	return (1 + retries) * 4 * (NS_PER_TICK << timeout);
-}
 
 /* ---- opening ---- */
 
@@ -155,11 +146,13 @@ static int choose(struct verbs *w)
 	return 0;
 }
 
-static int open_device(struct verbs *w)
+int verbs_device_open(struct verbs *w)
 {
 	struct ibv_device **list;
-	int n = 0;
+	int n = 0, err = choose(w);
 
+	if (err != 0)
+		return err;
 	list = w->lib->get_device_list(&n);
 	for (int i = 0; list != NULL && i < n && w->ctx == NULL; i++) {
 		if (strcmp(w->lib->get_device_name(list[i]), w->choice.device.name) == 0)
@@ -176,7 +169,22 @@ static int open_device(struct verbs *w)
 	if (w->pd == NULL || w->channel == NULL)
 		return vb_fail(-ENODEV, "%s gives no protection domain or no event channel: %s",
 			       w->choice.device.name, strerror(errno));
+	if (verbs_lib_fork_error() != 0)
+		vb_warn("a fork of this process, system() too, can tear the memory that %s works "
+			"on: ibv_fork_init: %s (open the fabric before other users of "
+			"libibverbs, or take Linux 5.12 or newer)",
+			w->choice.device.name, strerror(verbs_lib_fork_error()));
 	return 0;
+}
+
+void verbs_device_close(struct verbs *w)
+{
+	if (w->channel != NULL)
+		w->lib->destroy_comp_channel(w->channel);
+	if (w->pd != NULL)
+		w->lib->dealloc_pd(w->pd);
+	if (w->ctx != NULL)
+		w->lib->close_device(w->ctx);
 }
 
 /* How many of everything, from the options and what the device can. */
@@ -191,9 +199,12 @@ static int size_up(struct verbs *w)
 		w->o.signal_every = w->depth / 4;
 	w->n_qps = (uint32_t)(hosts * w->lanes + 1);
 	w->n_recvs = (uint32_t)(hosts * 2 * w->o.credits);
+	w->n_spares = w->n_recvs < d->max_srq_wr ? d->max_srq_wr - w->n_recvs : 0;
+	if (w->n_spares > VERBS_SPARE_RECVS)
+		w->n_spares = VERBS_SPARE_RECVS;
 	w->n_ud_recvs = (uint32_t)w->o.datagrams;
 	w->n_pieces = (uint32_t)(w->o.bounce / VERBS_PIECE);
-	cqe = (uint64_t)w->n_qps * w->depth + w->n_recvs + w->n_ud_recvs;
+	cqe = (uint64_t)w->n_qps * w->depth + w->n_recvs + w->n_spares + w->n_ud_recvs;
 	if (sizeof(struct verbs_address) + hosts * w->lanes * sizeof(struct verbs_remote_qp) >
 	    NET_ADDRESS_MAX)
 		return vb_fail(-EINVAL, "%u lanes to each of %u hosts are too many; take fewer",
@@ -222,8 +233,7 @@ static struct ibv_mr *reg(struct verbs *w, void *at, size_t bytes, int access, c
 
 	if (mr == NULL)
 		vb_error("%s cannot register the %zu bytes of %s: %s%s", w->choice.device.name,
-			 bytes, what, strerror(errno),
-			 errno == ENOMEM ? " (`ulimit -l`, LimitMEMLOCK; `verbena doctor`)" : "");
+			 bytes, what, strerror(errno), verbs_pin_hint(errno));
 	return mr;
 }
 
@@ -233,17 +243,20 @@ static int make_pool(struct verbs *w)
 
 	slots = (slots + VERBS_PIECE - 1) / VERBS_PIECE * VERBS_PIECE;
 	pieces = (size_t)w->n_pieces * VERBS_PIECE;
-	w->pool_bytes = slots + pieces + ((size_t)w->n_recvs + w->n_ud_recvs) * VERBS_RECV_BYTES;
+	w->pool_bytes = slots + pieces +
+			((size_t)w->n_recvs + w->n_spares + w->n_ud_recvs) * VERBS_RECV_BYTES;
 	w->pool = mmap(NULL, w->pool_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		       0);
 	if (w->pool == MAP_FAILED) {
 		w->pool = NULL;
 		return vb_fail(-ENOMEM, "no memory for %zu bytes of buffers", w->pool_bytes);
 	}
+	/* A child must not make the parent's pages copies of what the device writes to. */
+	(void)madvise(w->pool, w->pool_bytes, MADV_DONTFORK);
 	at = slots;
 	w->pieces = w->pool + at;
 	w->recvs = w->pieces + pieces;
-	w->ud_recvs = w->recvs + (size_t)w->n_recvs * VERBS_RECV_BYTES;
+	w->ud_recvs = w->recvs + (size_t)(w->n_recvs + w->n_spares) * VERBS_RECV_BYTES;
 	w->pool_mr = reg(w, w->pool, w->pool_bytes, IBV_ACCESS_LOCAL_WRITE, "buffers");
 	w->memory_mr = reg(w, w->f->memory, w->f->memory_bytes,
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
@@ -263,8 +276,9 @@ static int make_arrays(struct verbs *w)
 	w->dirty = calloc(w->n_qps, sizeof(*w->dirty));
 	w->due = calloc(2ull * hosts, sizeof(*w->due));
 	w->piece_stack = calloc(w->n_pieces, sizeof(*w->piece_stack));
+	w->recv_turn = calloc(w->n_recvs + w->n_spares, sizeof(*w->recv_turn));
 	if (w->hosts == NULL || w->qps == NULL || w->by_qpn == NULL || w->dirty == NULL ||
-	    w->due == NULL || w->piece_stack == NULL)
+	    w->due == NULL || w->piece_stack == NULL || w->recv_turn == NULL)
 		return vb_fail(-ENOMEM, "no memory for %u connections", w->n_qps);
 	for (uint32_t i = 0; i < w->n_pieces; i++)
 		w->piece_stack[w->free_pieces++] = i;
@@ -294,8 +308,8 @@ static int make_arrays(struct verbs *w)
 
 static int make_queues(struct verbs *w)
 {
-	struct ibv_srq_init_attr srq = {.attr = {.max_wr = w->n_recvs, .max_sge = 1}};
-	uint32_t cqe = w->n_qps * w->depth + w->n_recvs + w->n_ud_recvs;
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = w->n_recvs + w->n_spares, .max_sge = 1}};
+	uint32_t cqe = w->n_qps * w->depth + w->n_recvs + w->n_spares + w->n_ud_recvs;
 	int err = 0;
 
 	w->cq = w->lib->create_cq(w->ctx, (int)cqe, NULL, w->channel, 0);
@@ -303,8 +317,9 @@ static int make_queues(struct verbs *w)
 	if (w->cq == NULL || w->srq == NULL)
 		return vb_fail(-ENODEV,
 			       "%s makes no completion queue of %u or no shared receive queue of "
-			       "%u: %s",
-			       w->choice.device.name, cqe, w->n_recvs, strerror(errno));
+			       "%u: %s%s",
+			       w->choice.device.name, cqe, w->n_recvs, strerror(errno),
+			       verbs_pin_hint(errno));
 	for (uint32_t i = 0; i + 1 < w->n_qps && err == 0; i++)
 		err = verbs_qp_make(w, &w->qps[i], IBV_QPT_RC);
 	if (err == 0)
@@ -360,15 +375,21 @@ static int draw_secrets(struct verbs *w)
 	return 0;
 }
 
-static void address_write(const struct verbs *w, struct verbs_address *a, size_t *bytes)
+uint8_t verbs_mtu(const struct verbs *w)
 {
-	const struct verbs_port *p = w->choice.port;
 	uint32_t mtu = w->o.mtu != 0 ? (uint32_t)w->o.mtu : 1;
 
 	if (w->o.mtu == 0) {
-		while (mtu < IBV_MTU_4096 && 128u << (mtu + 1) <= p->mtu)
+		while (mtu < IBV_MTU_4096 && 128u << (mtu + 1) <= w->choice.port->mtu)
 			mtu++;
 	}
+	return (uint8_t)mtu;
+}
+
+static void address_write(const struct verbs *w, struct verbs_address *a, size_t *bytes)
+{
+	const struct verbs_port *p = w->choice.port;
+
 	*a = (struct verbs_address){
 		.magic = ADDRESS_MAGIC,
 		.version = ADDRESS_VERSION,
@@ -381,7 +402,7 @@ static void address_write(const struct verbs *w, struct verbs_address *a, size_t
 		.credits = (uint32_t)w->o.credits,
 		.lid = p->lid,
 		.link = (uint8_t)p->link,
-		.mtu = (uint8_t)mtu,
+		.mtu = verbs_mtu(w),
 		.rd_atomic = (uint8_t)(w->choice.device.max_rd_atomic < 128
 					       ? w->choice.device.max_rd_atomic
 					       : 128),
@@ -398,6 +419,7 @@ static void set_caps(struct verbs *w)
 	struct vb_fabric_caps *c = &w->f->f.caps;
 
 	c->verb_bound_ns = w->bound_ns;
+	c->bound_note = w->bound_note;
 	c->flags |= w->choice.device.extended;
 	if (w->o.rpc == VERBS_RPC_UD)
 		c->flags |= VB_CAP_DATAGRAM;
@@ -425,14 +447,11 @@ static int verbs_open(struct net_fabric *f, const void *options, void *address, 
 	w->f = f;
 	w->timer_fd = -1;
 	memcpy(&w->o, options, sizeof(w->o));
-	w->bound_ns = bound_ns(w->o.timeout, w->o.retries);
 	w->lib = verbs_lib(&why);
 	if (w->lib == NULL)
 		err = vb_fail(-ENODEV, "%s", why);
 	else
-		err = choose(w);
-	if (err == 0)
-		err = open_device(w);
+		err = verbs_device_open(w);
 	if (err == 0)
 		err = size_up(w);
 	if (err == 0)
@@ -449,6 +468,7 @@ static int verbs_open(struct net_fabric *f, const void *options, void *address, 
 		verbs_close(f);
 		return err;
 	}
+	verbs_set_bound(w);
 	set_caps(w);
 	address_write(w, address, bytes);
 	vb_info("%s port %u, %u connections, bound %llu ms", w->choice.device.name,
@@ -575,6 +595,8 @@ static void close_queues(struct verbs *w)
 		if (w->hosts[h].ah != NULL)
 			w->lib->destroy_ah(w->hosts[h].ah);
 	}
+	for (uint32_t i = 0; i < w->n_dying; i++)
+		w->lib->destroy_qp(w->dying[i].qp);
 	if (w->srq != NULL)
 		w->lib->destroy_srq(w->srq);
 	if (w->cq != NULL) {
@@ -587,6 +609,7 @@ static void close_queues(struct verbs *w)
 	free(w->dirty);
 	free(w->due);
 	free(w->piece_stack);
+	free(w->recv_turn);
 }
 
 static void verbs_close(struct net_fabric *f)
@@ -604,12 +627,7 @@ static void verbs_close(struct net_fabric *f)
 		w->lib->dereg_mr(w->pool_mr);
 	if (w->pool != NULL)
 		munmap(w->pool, w->pool_bytes);
-	if (w->channel != NULL)
-		w->lib->destroy_comp_channel(w->channel);
-	if (w->pd != NULL)
-		w->lib->dealloc_pd(w->pd);
-	if (w->ctx != NULL)
-		w->lib->close_device(w->ctx);
+	verbs_device_close(w);
 	free(w);
 	f->wire = NULL;
 }
@@ -659,7 +677,7 @@ const struct vb_fabric_ops vb_fabric_verbs = {
 		{
 			.flags = VB_CAP_SEND | VB_CAP_NOTIFY | VB_CAP_CLUSTER,
 			.rtt_ns = 2000,
-			.verb_bound_ns = 5 * 4 * (NS_PER_TICK << 12),
+			.verb_bound_ns = VERBS_FORMULA_NS(12, 4) + VERBS_RNR_NS + VERBS_NAP_NS,
 			.atomics = "those of the device; masked ones where it has them (mlx5)",
 			.order = "the order of one reliable connection, nothing stronger",
 		},

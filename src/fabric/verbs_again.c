@@ -49,15 +49,15 @@ static void say(struct verbs *w, uint32_t host, uint32_t kind)
 	verbs_ud_send(w, host, &m, sizeof(m), 0);
 }
 
-/* New queue pairs, once the old ones are empty. */
+/* New queue pairs, once the old ones are empty; not so fast that these pile up. */
 static bool renew(struct verbs *w, struct verbs_host *h)
 {
 	if (h->fresh)
 		return true;
-	if (!verbs_host_emptied(w, h))
+	if (!verbs_host_emptied(w, h) || !verbs_may_bury(w))
 		return false;
 	for (uint32_t l = 0; l < w->lanes; l++) {
-		verbs_qp_unmake(w, &h->lane[l]);
+		verbs_qp_unmake(w, &h->lane[l], false);
 		if (verbs_qp_make(w, &h->lane[l], IBV_QPT_RC) != 0)
 			return false;
 	}

@@ -7,6 +7,11 @@
  * those the first IPv4 one, because a link-local IPv6 address is no good across subnets and some
  * cards' software fills in its GID first.  On InfiniBand LIDs do; the first GID goes along for
  * peers behind a router.
+ *
+ * What is a card.  Timers of a device made of software are those of its options, a card's firmware
+ * may have its own.  Linux' two such devices name a vendor that is no maker's number: rxe (Soft-RoCE)
+ * 0xffffff, siw 0x626d74.  rxe before Linux 5.6 said 0, as unfinished drivers of cards do; of these a
+ * card has a bus device behind it in sysfs.  Whatever is not known to be software is a card.
  */
 #define VB_LOG_ROOM "verbs"
 #include "fabric/verbs_device.h"
@@ -15,6 +20,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "fabric/verbs_lib.h"
@@ -23,6 +29,9 @@
 const char *const verbs_gid_type_names[] = {"InfiniBand", "RoCE v1", "RoCE v2"};
 const char *const verbs_link_names[] = {"InfiniBand", "Ethernet", "other"};
 const char *const verbs_scope_names[] = {"none", "device", "global"};
+
+#define VENDOR_RXE 0xffffffu
+#define VENDOR_SIW 0x626d74u
 
 static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
@@ -77,10 +86,24 @@ static void read_port(const struct verbs_lib *lib, struct ibv_context *ctx, stru
 	p->lid = a.lid;
 }
 
+static bool is_card(const struct verbs_device *d)
+{
+	char path[sizeof("/sys/class/infiniband//device") + VERBS_NAME_MAX];
+
+	if (d->vendor != 0)
+		return d->vendor != VENDOR_RXE && d->vendor != VENDOR_SIW;
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s", d->name);
+	if (access(path, F_OK) != 0)
+		return true;
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", d->name);
+	return access(path, F_OK) == 0;
+}
+
 static void read_attributes(struct verbs_device *d, const struct ibv_device_attr *a)
 {
 	snprintf(d->firmware, sizeof(d->firmware), "%.63s", a->fw_ver);
-	d->vendor = a->vendor_id & 0xffff;
+	d->vendor = a->vendor_id;
+	d->card = is_card(d);
 	d->atomics = a->atomic_cap == IBV_ATOMIC_GLOB  ? VERBS_ATOMIC_GLOB
 		     : a->atomic_cap == IBV_ATOMIC_HCA ? VERBS_ATOMIC_HCA
 						       : VERBS_ATOMIC_NONE;

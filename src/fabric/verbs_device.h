@@ -41,7 +41,8 @@ struct verbs_device {
 	char name[VERBS_NAME_MAX];
 	char firmware[64];
 	char trouble[96]; /* why it cannot be opened; then nothing below is known */
-	uint32_t vendor;  /* PCI number; 0 of a device made of software */
+	uint32_t vendor;  /* as the device says; a card's is its maker's number */
+	bool card;        /* not known to be made of software; see verbs_device.c */
 	enum verbs_scope atomics;
 	uint32_t max_rd_atomic;      /* outstanding READs and atomics that a peer may have here */
 	uint32_t max_init_rd_atomic; /* that we may have at a peer */
@@ -73,5 +74,18 @@ struct verbs_choice {
 
 /* Chooses device, port and GID: 0; -ENODEV, -EINVAL, said with what there is. */
 int verbs_choose(const struct verbs_want *want, struct verbs_choice *out);
+
+/* How long a request to a peer that is not there lasts on a device. */
+struct verbs_give_up {
+	bool card;
+	unsigned timeout, retries;     /* with these options */
+	uint64_t least_ns, formula_ns; /* what InfiniBand's specification allows: from, to */
+	uint64_t took_ns;              /* the longest of several */
+	uint64_t bound_ns;             /* verb_bound_ns with the options given */
+};
+
+/* Sends to a queue pair of this port that does not exist, and waits for the device to give up.
+ * `options` are the fabric's (device, port, timeout, retries ...; NULL: none).  0; -errno, said. */
+int verbs_measure(const char *options, struct verbs_give_up *out);
 
 #endif

@@ -3,9 +3,11 @@
  * The transport `verbs`: reliable connections between hosts.
  *
  *	verbs.c        options, opening, addresses, closing
+ *	verbs_bound.c  until when a request may take effect; measuring that
  *	verbs_qp.c     making, connecting, breaking and emptying queue pairs
  *	verbs_post.c   verbs -> work requests -> doorbells
  *	verbs_poll.c   completions -> ends of verbs; timers
+ *	verbs_recv.c   receive buffers, and the ends of queue pairs
  *	verbs_msg.c    messages: credits, acknowledgements, control
  *	verbs_ud.c     datagrams
  *	verbs_again.c  new connections for broken ones
@@ -45,10 +47,20 @@
 #define VERBS_QUEUE       64u /* control messages that wait for credits, per host */
 #define VERBS_GRH         40u
 #define VERBS_POLL        32
+#define VERBS_SPARE_RECVS 64u /* receive buffers, for those that a device does not give back */
+#define VERBS_DYING_MAX   64u
+
+/* What the options make of the timer; see verbs_bound.c. */
+#define VERBS_FORMULA_NS(timeout, retries) ((1 + (retries)) * 4 * (4096ull << (timeout)))
+#define VERBS_RNR_RETRIES                  6
+#define VERBS_RNR_NS                       (VERBS_RNR_RETRIES * 640000ull)
+/* While a thread sleeps and something is under way, it looks this often. */
+#define VERBS_NAP_NS 20000000ull
 
 struct verbs_options {
 	const char *device, *addr, *gid;
 	uint64_t port, lanes, depth, inline_max, signal_every, credits, bounce, timeout, retries;
+	uint64_t measured_ns, lifetime_ns;
 	uint64_t datagrams;
 	int mtu, signal, doorbell, rpc;
 	double drop;
@@ -83,8 +95,9 @@ struct verbs_qp {
 	uint32_t mask; /* depth - 1 */
 	uint32_t max_inline;
 	uint32_t head, rung, tail;
-	uint32_t unsignalled; /* rung since the last one with a completion */
+	uint32_t unsignalled; /* rung since the last one with a completion: verbs_unheard sets it */
 	bool dirty;           /* in w->dirty */
+	bool last;            /* the device takes no more receive buffers for it */
 	uint8_t *slots;
 	struct verbs_rec *rec;
 	struct ibv_send_wr *wr;
@@ -144,6 +157,13 @@ struct verbs_host {
 	bool said;  /* that it is broken */
 };
 
+/* A queue pair that waits for its end; see verbs_recv.c. */
+struct verbs_dying {
+	struct ibv_qp *qp;
+	uint64_t until_ns;
+	bool last; /* as in verbs_qp */
+};
+
 struct verbs {
 	struct net_fabric *f;
 	struct verbs_options o;
@@ -164,6 +184,13 @@ struct verbs {
 	uint8_t *pieces, *recvs, *ud_recvs;
 	uint32_t n_pieces, free_pieces, *piece_stack;
 	uint32_t n_recvs, n_ud_recvs;
+	/* Of the connections' receive buffers: when each was put in, in their order; 0: it is not. */
+	uint64_t *recv_turn, recv_turns;
+	uint64_t doubt_turn; /* what was in by then may be lost, if `doubt` */
+	bool doubt;
+	uint32_t n_spares, recvs_lost;
+	uint32_t n_dying;
+	struct verbs_dying dying[VERBS_DYING_MAX];
 
 	uint32_t lanes, depth, n_qps;
 	struct verbs_qp *qps; /* [hosts * lanes], then the one for datagrams */
@@ -174,9 +201,12 @@ struct verbs {
 	uint32_t qkey;
 	struct vb_rng rng;
 
-	uint64_t bound_ns, tick_ns;
-	uint32_t n_asked, n_sends,
-		n_down; /* completions to come, unanswered messages, hosts not up */
+	uint64_t bound_ns, age_ns; /* age: of a request whose connection is broken off */
+	const char *bound_note;    /* as in caps */
+	uint64_t tick_ns;
+	/* Completions to come, unanswered messages, hosts not up, and connections whose last
+	 * requests tell nothing. */
+	uint32_t n_asked, n_sends, n_down, n_unheard;
 	/* Ends of verbs, collected until the batch changes. */
 	struct net_thread *done_owner;
 	struct vb_batch *done_batch;
@@ -214,9 +244,21 @@ static inline uint64_t verbs_id(enum verbs_id what, uint32_t round, uint32_t num
 	       (uint64_t)(number & 0xffff) << 32 | at;
 }
 
+extern const struct vb_opt verbs_options[];
+
+/* verbs.c: chooses, opens; the protection domain and the channel.  Closing takes any part of it. */
+int verbs_device_open(struct verbs *w);
+void verbs_device_close(struct verbs *w);
+uint8_t verbs_mtu(const struct verbs *w);
+
+/* verbs_bound.c: once the device is chosen */
+void verbs_set_bound(struct verbs *w);
+
 /* verbs_qp.c */
+int verbs_qp_init(struct verbs *w, struct ibv_qp *qp, enum ibv_qp_type type);
 int verbs_qp_make(struct verbs *w, struct verbs_qp *q, enum ibv_qp_type type);
-void verbs_qp_unmake(struct verbs *w, struct verbs_qp *q);
+/* Without a queue pair from now on.  `soon`: it is stuck, and need not be waited for. */
+void verbs_qp_unmake(struct verbs *w, struct verbs_qp *q, bool soon);
 int verbs_qp_connect(struct verbs *w, struct verbs_qp *q, const struct verbs_remote_qp *to);
 int verbs_ud_start(struct verbs *w);
 struct verbs_qp *verbs_by_qpn(struct verbs *w, uint32_t qpn);
@@ -237,6 +279,10 @@ uint32_t verbs_build_send(struct verbs *w, struct verbs_qp *q, uint32_t bytes, u
 /* Waits until q has room for n requests and the pool that many pieces (0: -VB_EPEERGONE if it
  * broke). */
 int verbs_wait_room(struct verbs *w, struct verbs_qp *q, uint32_t n, uint32_t pieces);
+/* q has n requests behind the last one that tells when it is done. */
+void verbs_unheard(struct verbs *w, struct verbs_qp *q, uint32_t n);
+/* A request that does nothing but tell, behind those, if there are any. */
+void verbs_ask(struct verbs *w, struct verbs_qp *q);
 /* The request in place `at` has ended. */
 void verbs_rec_end(struct verbs *w, struct verbs_qp *q, uint32_t at, int err);
 /* What was built and never rung ends with err. */
@@ -249,7 +295,15 @@ bool verbs_poll(struct verbs *w);
 void verbs_tick(struct verbs *w);
 void verbs_done(struct verbs *w, struct net_thread *owner, struct vb_batch *b);
 void verbs_done_flush(struct verbs *w);
+
+/* verbs_recv.c */
 int verbs_recv_post(struct verbs *w, bool ud, const uint32_t *at, uint32_t n);
+/* A connection's buffer came: false if it is not to be posted again. */
+bool verbs_recv_is_back(struct verbs *w, uint32_t at);
+bool verbs_may_bury(const struct verbs *w);
+void verbs_bury(struct verbs *w, struct ibv_qp *qp, bool last, bool soon);
+void verbs_last_wqe(struct verbs *w, const struct ibv_qp *qp);
+void verbs_reap(struct verbs *w, uint64_t now);
 
 /* verbs_msg.c */
 int verbs_put_message(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_verb *v,

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -22,6 +23,8 @@ const char *verbs_absent(void)
 #else
 
 static struct verbs_lib the_lib;
+static const struct verbs_lib *in_use; /* a test's */
+static int fork_error;
 static char why_not[256];
 static pthread_once_t lib_once = PTHREAD_ONCE_INIT;
 
@@ -56,10 +59,44 @@ static void lib_load(void)
 		}
 		memcpy((char *)&the_lib + lib_calls[i].at, &entry, sizeof(entry));
 	}
+	fork_error = the_lib.fork_init();
+}
+
+int verbs_lib_fork_error(void)
+{
+	return fork_error;
+}
+
+const char *verbs_pin_hint(int err)
+{
+	static _Thread_local char text[256];
+	struct rlimit lock;
+
+	if (err != ENOMEM)
+		return "";
+	if (getrlimit(RLIMIT_MEMLOCK, &lock) != 0 || lock.rlim_cur == RLIM_INFINITY)
+		return " (no limit on pinned memory: is there enough of it?)";
+	snprintf(text, sizeof(text),
+		 " (this process may pin %llu KiB: `ulimit -l unlimited`, for good memlock in "
+		 "/etc/security/limits.conf, in a service LimitMEMLOCK=infinity, in a container "
+		 "--ulimit memlock=-1)",
+		 (unsigned long long)lock.rlim_cur / 1024);
+	return text;
+}
+
+void verbs_lib_use(const struct verbs_lib *lib)
+{
+	in_use = lib;
+	if (lib != NULL)
+		fork_error = lib->fork_init();
 }
 
 const struct verbs_lib *verbs_lib(const char **why)
 {
+	if (in_use != NULL) {
+		*why = NULL;
+		return in_use;
+	}
 	pthread_once(&lib_once, lib_load);
 	*why = why_not[0] != '\0' ? why_not : NULL;
 	return *why == NULL ? &the_lib : NULL;

@@ -23,6 +23,7 @@ const char *verbs_absent(void);
 #endif
 
 #define VERBS_CALLS(X)                                                                             \
+	X(int, fork_init, (void))                                                                  \
 	X(struct ibv_device **, get_device_list, (int *))                                          \
 	X(void, free_device_list, (struct ibv_device **))                                          \
 	X(const char *, get_device_name, (struct ibv_device *))                                    \
@@ -62,8 +63,20 @@ struct verbs_lib {
 				   size_t);
 };
 
-/* The library, or NULL with *why.  Loaded once, kept for good. */
+/* The library, or NULL with *why.  Loaded once, kept for good.  The first call of all that it gets is
+ * ibv_fork_init: it counts for what is registered after it only. */
 const struct verbs_lib *verbs_lib(const char **why);
+
+/* What ibv_fork_init said: 0, or an errno.  Then a fork of this process can tear what is registered
+ * (kernels before 5.12). */
+int verbs_lib_fork_error(void);
+
+/* What to add to an error: what to do where err, an errno, can come of the limit on pinned memory;
+ * else "".  Valid until the thread's next call. */
+const char *verbs_pin_hint(int err);
+
+/* For tests: these calls from now on; NULL: the library's again. */
+void verbs_lib_use(const struct verbs_lib *lib);
 
 int verbs_lib_query_port(const struct verbs_lib *lib, struct ibv_context *ctx, uint8_t port,
 			 struct ibv_port_attr *out);

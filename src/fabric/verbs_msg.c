@@ -281,10 +281,14 @@ int verbs_control(struct net_fabric *f, uint32_t host, const void *data, size_t 
 
 /* ---- receiving: everything is checked, nothing is believed ---- */
 
+/* What comes of a connection that has broken counts for no credits: those of the next one begin
+ * anew on either side. */
 static void give(struct verbs *w, uint32_t host, uint32_t n)
 {
 	struct verbs_host *h = &w->hosts[host];
 
+	if (h->state != VERBS_UP)
+		return;
 	if (n > h->credits_max - h->credits) {
 		vb_warn("host %u gives back credits that it never had", host);
 		n = h->credits_max - h->credits;
@@ -327,7 +331,7 @@ static void ctl_came(struct verbs *w, uint32_t host, const uint8_t *data, uint32
 		for (unsigned i = 0; i < c.n; i++)
 			answered(w, h, c.answers[i]);
 	} else if (c.kind == CTL_CONTROL && c.n == bytes - head) {
-		h->owed++;
+		h->owed += h->state == VERBS_UP;
 		if (owes_much(h))
 			due(w, host);
 		net_control_came(w->f, host, c.data, c.n);
@@ -346,6 +350,8 @@ static void taken(struct verbs *w, uint32_t host, uint32_t number, int err)
 
 	if (err == -EAGAIN && number == 0)
 		w->f->stats.dropped++;
+	if (h->state != VERBS_UP)
+		return;
 	if (number != 0 && h->n_acks < h->credits_max)
 		h->acks[h->n_acks++] = what_became(err) << 24 | number;
 	else if (h->owed < h->credits_max)

@@ -16,9 +16,8 @@
 
 #include "base/log.h"
 
-#define TICK_NS     10000000ull
-#define NAP_TICK_NS 20000000ull /* while a thread sleeps and something is under way */
-#define POLLS       4
+#define TICK_NS (VERBS_NAP_NS / 2)
+#define POLLS   4
 
 /* ---- ends of verbs ---- */
 
@@ -107,34 +106,7 @@ static void request_ended(struct verbs *w, const struct ibv_wc *wc)
 		verbs_break(w, &w->hosts[q->host], VERBS_DOWN);
 }
 
-/* ---- receive buffers ---- */
-
-int verbs_recv_post(struct verbs *w, bool ud, const uint32_t *at, uint32_t n)
-{
-	struct ibv_recv_wr wr[VERBS_POLL], *bad;
-	struct ibv_sge sge[VERBS_POLL];
-	int err;
-
-	if (n == 0)
-		return 0;
-	for (uint32_t i = 0; i < n; i++) {
-		uint8_t *buf = (ud ? w->ud_recvs : w->recvs) + (size_t)at[i] * VERBS_RECV_BYTES;
-
-		sge[i] = (struct ibv_sge){.addr = (uintptr_t)buf,
-					  .length = VERBS_RECV_BYTES,
-					  .lkey = w->pool_mr->lkey};
-		wr[i] = (struct ibv_recv_wr){
-			.wr_id = verbs_id(ud ? VERBS_ID_UD_RECV : VERBS_ID_RECV, 0, 0, at[i]),
-			.next = i + 1 < n ? &wr[i + 1] : NULL,
-			.sg_list = &sge[i],
-			.num_sge = 1};
-	}
-	err = ud ? ibv_post_recv(w->ud->qp, wr, &bad) : ibv_post_srq_recv(w->srq, wr, &bad);
-	if (err != 0)
-		return vb_fail(-EIO, "%s takes no receive buffers: %s", w->choice.device.name,
-			       strerror(err));
-	return 0;
-}
+/* ---- messages ---- */
 
 static void connection_received(struct verbs *w, const struct ibv_wc *wc, const uint8_t *data)
 {
@@ -183,7 +155,8 @@ bool verbs_poll(struct verbs *w)
 			break;
 		case VERBS_ID_RECV:
 			connection_received(w, &wc[i], w->recvs + (size_t)at * VERBS_RECV_BYTES);
-			back[n_back++] = at;
+			if (verbs_recv_is_back(w, at))
+				back[n_back++] = at;
 			break;
 		case VERBS_ID_UD_RECV:
 			datagram_received(w, &wc[i], w->ud_recvs + (size_t)at * VERBS_RECV_BYTES);
@@ -207,15 +180,24 @@ static uint64_t oldest_asked(const struct verbs_qp *q)
 	return UINT64_MAX;
 }
 
+/* Has the oldest request been under way for too long?  Those in front of the first that is asked
+ * tell nothing: when a busy process comes here late they may be old and done.  So the one that is
+ * asked has half the time to itself.  (It is asked a tick after them at the latest.) */
+static bool too_old(const struct verbs *w, const struct verbs_qp *q, uint64_t now)
+{
+	uint64_t rung = q->rec[q->head & q->mask].rung_ns, asked = oldest_asked(q);
+
+	return asked < now && now - asked > w->age_ns / 2 && now - rung > w->age_ns;
+}
+
 /* A request that has been under way for longer than the bound: the device or the way is stuck, and
  * what it may still do must be stopped, since others rely on the bound. */
 static void look_at_age(struct verbs *w, uint64_t now)
 {
 	for (uint32_t i = 0; i < w->n_qps; i++) {
 		struct verbs_qp *q = &w->qps[i];
-		uint64_t rung_ns = oldest_asked(q);
 
-		if (now < rung_ns || now - rung_ns <= w->bound_ns)
+		if (!too_old(w, q, now))
 			continue;
 		if (q == w->ud) {
 			struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
@@ -225,11 +207,21 @@ static void look_at_age(struct verbs *w, uint64_t now)
 		}
 		if (w->hosts[q->host].state != VERBS_UP)
 			continue;
-		vb_warn("a verb to host %u has taken longer than the bound of %llu ms; its "
+		vb_warn("a verb to host %u has taken longer than %llu ms; its "
 			"connection is broken off",
-			q->host, (unsigned long long)(w->bound_ns / 1000000));
+			q->host, (unsigned long long)(w->age_ns / 1000000));
 		w->hosts[q->host].said = true;
 		verbs_break(w, &w->hosts[q->host], VERBS_DOWN);
+	}
+}
+
+/* Requests that nobody waits for and that stand last tell nothing, however long nothing follows
+ * them, and their age could not be judged. */
+static void ask_for_the_unheard(struct verbs *w)
+{
+	for (uint32_t i = 0; i + 1 < w->n_qps && w->n_unheard > 0; i++) {
+		if (w->hosts[w->qps[i].host].state == VERBS_UP)
+			verbs_ask(w, &w->qps[i]);
 	}
 }
 
@@ -239,7 +231,11 @@ static void look_at_events(struct verbs *w)
 
 	/* The descriptor does not block. */
 	while (w->lib->get_async_event(w->ctx, &e) == 0) {
-		vb_warn("%s: %s", w->choice.device.name, w->lib->event_type_str(e.event_type));
+		if (e.event_type == IBV_EVENT_QP_LAST_WQE_REACHED)
+			verbs_last_wqe(w, e.element.qp);
+		else
+			vb_warn("%s: %s", w->choice.device.name,
+				w->lib->event_type_str(e.event_type));
 		w->lib->ack_async_event(&e);
 	}
 }
@@ -252,9 +248,12 @@ void verbs_tick(struct verbs *w)
 		return;
 	w->tick_ns = now + TICK_NS;
 	look_at_events(w);
-	if (w->n_asked == 0 && w->n_sends == 0 && w->n_down == 0)
+	if (w->n_dying > 0 || w->doubt)
+		verbs_reap(w, now);
+	if (w->n_asked == 0 && w->n_sends == 0 && w->n_down == 0 && w->n_unheard == 0)
 		return;
 	look_at_age(w, now);
+	ask_for_the_unheard(w);
 	for (uint32_t host = 0; host < w->f->hosts; host++) {
 		verbs_sends_expire(w, &w->hosts[host], now);
 		if (w->hosts[host].state == VERBS_GONE)
@@ -304,8 +303,9 @@ static void take_events(struct verbs *w)
 int verbs_arm(struct net_fabric *f)
 {
 	struct verbs *w = verbs_of(f);
-	bool busy = w->n_asked > 0 || w->n_sends > 0 || w->n_down > 0;
-	struct itimerspec span = {.it_value.tv_nsec = busy ? NAP_TICK_NS : 0};
+	bool busy = w->n_asked > 0 || w->n_sends > 0 || w->n_down > 0 || w->n_unheard > 0 ||
+		    w->n_dying > 0;
+	struct itimerspec span = {.it_value.tv_nsec = busy ? VERBS_NAP_NS : 0};
 
 	take_events(w);
 	if (ibv_req_notify_cq(w->cq, 0) != 0)

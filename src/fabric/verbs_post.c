@@ -31,9 +31,18 @@ static void mark(struct verbs *w, struct verbs_qp *q, uint32_t at)
 		q->wr[i].send_flags |= IBV_SEND_SIGNALED;
 }
 
+void verbs_unheard(struct verbs *w, struct verbs_qp *q, uint32_t n)
+{
+	if (q != w->ud) {
+		w->n_unheard += n > 0;
+		w->n_unheard -= q->unsignalled > 0;
+	}
+	q->unsignalled = n;
+}
+
 static void mark_chain(struct verbs *w, struct verbs_qp *q)
 {
-	uint32_t n = q->tail - q->rung, last = UINT32_MAX;
+	uint32_t n = q->tail - q->rung, last = UINT32_MAX, unheard;
 
 	for (uint32_t i = 0; i < n; i++) {
 		if (w->o.signal == VERBS_SIGNAL_ALL)
@@ -45,11 +54,12 @@ static void mark_chain(struct verbs *w, struct verbs_qp *q)
 		return;
 	if (last != UINT32_MAX)
 		mark(w, q, q->rung + last);
-	q->unsignalled = last != UINT32_MAX ? n - 1 - last : q->unsignalled + n;
-	if (q->unsignalled >= w->o.signal_every) {
+	unheard = last != UINT32_MAX ? n - 1 - last : q->unsignalled + n;
+	if (unheard >= w->o.signal_every) {
 		mark(w, q, q->tail - 1);
-		q->unsignalled = 0;
+		unheard = 0;
 	}
+	verbs_unheard(w, q, unheard);
 }
 
 /* Posts the run of requests of one kind from `at` on; how many, or -errno.  Of a plain run that
@@ -81,6 +91,14 @@ static int ring_run(struct verbs *w, struct verbs_qp *q, uint32_t at)
 	return -err;
 }
 
+static void write_nothing(const struct verbs_host *h, struct ibv_send_wr *wr)
+{
+	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->num_sge = 0;
+	wr->wr.rdma.remote_addr = h->base;
+	wr->wr.rdma.rkey = h->rkey;
+}
+
 /* In the place of a request whose time is over: a WRITE of nothing, so that the chain has no hole
  * and the verb ends in its turn. */
 static void make_void(struct verbs *w, struct verbs_qp *q, uint32_t i)
@@ -96,11 +114,8 @@ static void make_void(struct verbs *w, struct verbs_qp *q, uint32_t i)
 	r->op = VB_OP_WRITE;
 	r->is_ext = false;
 	r->to = NULL;
-	wr->opcode = IBV_WR_RDMA_WRITE;
 	wr->send_flags &= IBV_SEND_FENCE;
-	wr->num_sge = 0;
-	wr->wr.rdma.remote_addr = h->base;
-	wr->wr.rdma.rkey = h->rkey;
+	write_nothing(h, wr);
 }
 
 void verbs_ring(struct verbs *w, struct verbs_qp *q)
@@ -173,6 +188,18 @@ uint32_t verbs_build_send(struct verbs *w, struct verbs_qp *q, uint32_t bytes, u
 	if (bytes <= q->max_inline)
 		q->wr[i].send_flags |= IBV_SEND_INLINE;
 	return at;
+}
+
+void verbs_ask(struct verbs *w, struct verbs_qp *q)
+{
+	uint32_t at;
+
+	if (q->unsignalled == 0 || q->rung != q->tail || verbs_room(q) == 0)
+		return;
+	at = verbs_build(w, q) & q->mask;
+	write_nothing(&w->hosts[q->host], &q->wr[at]);
+	q->rec[at].tell = true;
+	verbs_ring(w, q);
 }
 
 static bool has_room(const struct verbs *w, const struct verbs_qp *q, uint32_t n, uint32_t pieces)

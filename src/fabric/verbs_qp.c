@@ -13,10 +13,9 @@
 
 #include "base/log.h"
 
-#define EMPTY_NS    1000000000ull /* for a device to end what a broken queue pair has */
-#define HOPS        64
-#define RNR_TIMER   12 /* 0.64 ms; credits keep it from ever being used */
-#define RNR_RETRIES 6
+#define EMPTY_NS  1000000000ull /* for a device to end what a broken queue pair has */
+#define HOPS      64
+#define RNR_TIMER 12 /* 0.64 ms, VERBS_RNR_RETRIES times; credits keep it from ever being used */
 
 static void index_insert(struct verbs *w, const struct verbs_qp *q)
 {
@@ -74,9 +73,8 @@ static struct ibv_qp *qp_create(struct verbs *w, enum ibv_qp_type type, struct i
 	}
 }
 
-int verbs_qp_make(struct verbs *w, struct verbs_qp *q, enum ibv_qp_type type)
+int verbs_qp_init(struct verbs *w, struct ibv_qp *qp, enum ibv_qp_type type)
 {
-	struct ibv_qp_init_attr made;
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = w->choice.port->number,
@@ -86,37 +84,44 @@ int verbs_qp_make(struct verbs *w, struct verbs_qp *q, enum ibv_qp_type type)
 	};
 	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 		   (type == IBV_QPT_RC ? IBV_QP_ACCESS_FLAGS : IBV_QP_QKEY);
+	int err = w->lib->modify_qp(qp, &a, mask);
+
+	return err == 0 ? 0
+			: vb_fail(-ENODEV, "%s: a queue pair cannot be readied: %s",
+				  w->choice.device.name, strerror(err));
+}
+
+int verbs_qp_make(struct verbs *w, struct verbs_qp *q, enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr made;
 	int err;
 
 	q->qp = qp_create(w, type, &made);
 	if (q->qp == NULL)
 		return vb_fail(-ENODEV,
-			       "%s makes no queue pair of %u requests: %s (fewer lanes, a smaller "
-			       "depth, `ulimit -l`?)",
-			       w->choice.device.name, w->depth, strerror(errno));
+			       "%s makes no queue pair of %u requests: %s%s (fewer lanes, a "
+			       "smaller depth?)",
+			       w->choice.device.name, w->depth, strerror(errno),
+			       verbs_pin_hint(errno));
 	q->max_inline = made.cap.max_inline_data < w->o.inline_max ? made.cap.max_inline_data
 								   : (uint32_t)w->o.inline_max;
-	q->head = q->rung = q->tail = q->unsignalled = 0;
+	q->head = q->rung = q->tail = 0;
+	q->last = false;
+	verbs_unheard(w, q, 0);
 	q->round++;
 	q->psn = (uint32_t)vb_rng_next(&w->rng) & 0xffffff;
-	err = w->lib->modify_qp(q->qp, &a, mask);
+	err = verbs_qp_init(w, q->qp, type);
 	if (err != 0)
-		return vb_fail(-ENODEV, "%s: a queue pair cannot be readied: %s",
-			       w->choice.device.name, strerror(err));
+		return err;
 	index_renew(w);
 	return 0;
 }
 
-void verbs_qp_unmake(struct verbs *w, struct verbs_qp *q)
+void verbs_qp_unmake(struct verbs *w, struct verbs_qp *q, bool soon)
 {
-	int err;
-
 	if (q->qp == NULL)
 		return;
-	err = w->lib->destroy_qp(q->qp);
-	if (err != 0)
-		vb_error("%s: a queue pair cannot be destroyed: %s", w->choice.device.name,
-			 strerror(err));
+	verbs_bury(w, q->qp, q->last, soon);
 	q->qp = NULL;
 	index_renew(w);
 }
@@ -177,7 +182,7 @@ int verbs_qp_connect(struct verbs *w, struct verbs_qp *q, const struct verbs_rem
 			.qp_state = IBV_QPS_RTS,
 			.timeout = (uint8_t)w->o.timeout,
 			.retry_cnt = (uint8_t)w->o.retries,
-			.rnr_retry = RNR_RETRIES,
+			.rnr_retry = VERBS_RNR_RETRIES,
 			.sq_psn = q->psn,
 			.max_rd_atomic = (uint8_t)least(d->max_init_rd_atomic, h->rd_atomic),
 		};
@@ -229,6 +234,10 @@ void verbs_break(struct verbs *w, struct verbs_host *h, enum verbs_link_state ne
 		verbs_unbuild(w, q, -VB_EPEERGONE);
 		if (q->qp != NULL && w->lib->modify_qp(q->qp, &a, IBV_QP_STATE) != 0)
 			h->emptied_by_ns = 0;
+		/* What was done and tells nothing is not ended by the device: this ends it. */
+		if (q->qp != NULL)
+			verbs_ask(w, q);
+		verbs_unheard(w, q, 0);
 	}
 	verbs_sends_end(w, h, -VB_EUNKNOWN);
 	verbs_credits_reset(h);
@@ -247,7 +256,7 @@ bool verbs_host_emptied(struct verbs *w, struct verbs_host *h)
 			continue;
 		if (!late)
 			return false;
-		verbs_qp_unmake(w, q);
+		verbs_qp_unmake(w, q, true);
 		while (q->head != q->rung)
 			verbs_rec_end(w, q, q->head++, -VB_EUNKNOWN);
 		q->tail = q->rung;

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -318,6 +319,9 @@ void doctor_fabric(struct doctor *d, const char *label, const char *fabric, cons
 static const struct vb_opt need_table[] = {
 	VB_OPT_STRING(struct vb_doctor_opts, need, "need", "FABRIC,...", NULL,
 		      "fabrics that have to work here: one that is absent counts as failed"),
+	VB_OPT_STRING(struct vb_doctor_opts, verbs, "verbs-options", "KEY=VALUE,...", NULL,
+		      "options of verbs, as you will use them, to try each port with: how long a "
+		      "request is repeated depends on timeout and retries"),
 	VB_OPT_END,
 };
 
@@ -348,11 +352,26 @@ static bool need_is_right(const char *need)
 	return true;
 }
 
+/* Of a build without verbs nothing is known. */
+static bool verbs_is_right(const char *options)
+{
+	const struct vb_fabric_ops *ops = vb_fabric_find("verbs");
+	void *parsed;
+	bool right;
+
+	if (options == NULL || ops->options == NULL)
+		return true;
+	parsed = calloc(1, ops->options_size);
+	right = parsed != NULL && vb_opt_parse_list(ops->options, parsed, options) == 0;
+	free(parsed);
+	return right;
+}
+
 int vb_doctor(FILE *to, const struct vb_doctor_opts *opts)
 {
-	struct doctor d = {.to = to, .need = opts->need};
+	struct doctor d = {.to = to, .need = opts->need, .verbs = opts->verbs};
 
-	if (!need_is_right(opts->need))
+	if (!need_is_right(opts->need) || !verbs_is_right(opts->verbs))
 		return VB_EXIT_USAGE;
 	vb_host_probe(&d.host);
 	fprintf(to, "verbena %s (%s) on %s, %s\n\n", vb_version(), vb_commit(), d.host.cpu,

@@ -8,7 +8,8 @@
 struct vb_opt_group;
 
 struct vb_doctor_opts {
-	const char *need; /* fabrics that have to work: "verbs,ucx"; NULL: none */
+	const char *need;  /* fabrics that have to work: "verbs,ucx"; NULL: none */
+	const char *verbs; /* options of the fabric `verbs` to try it with; NULL: none */
 };
 
 const struct vb_opt_group *vb_doctor_groups(struct vb_doctor_opts *opts, unsigned *n);

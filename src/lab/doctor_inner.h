@@ -20,7 +20,8 @@ enum doctor_verdict {
 struct doctor {
 	FILE *to;
 	struct vb_host host;
-	const char *need; /* fabrics that have to work: "verbs,ucx"; NULL: none */
+	const char *need;  /* fabrics that have to work: "verbs,ucx"; NULL: none */
+	const char *verbs; /* options of the fabric `verbs`; NULL: none */
 	unsigned count[DOCTOR_VERDICTS];
 };
 
@@ -34,7 +35,8 @@ enum doctor_verdict doctor_absent(const struct doctor *d, const char *fabric);
 /* Opens the fabric with these options (NULL: defaults) and runs one of each kind of verb. */
 void doctor_fabric(struct doctor *d, const char *label, const char *fabric, const char *options);
 
-/* RDMA: library, kernel, devices, ports and GIDs, limits, a READ and a FAA through each port. */
+/* RDMA: library, kernel, devices, ports and GIDs, limits, a READ and a FAA through each port, and
+ * how long each repeats what nobody answers. */
 void doctor_rdma(struct doctor *d);
 /* UCX and its transports, a READ and a FAA over TCP; PMIx. */
 void doctor_ucx(struct doctor *d);

@@ -12,6 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "fabric/fabric.h"
 #include "fabric/verbs_device.h"
 
@@ -242,6 +243,46 @@ static void say_trouble(struct doctor *d, enum doctor_verdict v, const struct ve
 		   dev->trouble);
 }
 
+/* With a quarter on top: it is the longest of a few. */
+static unsigned long long measured_ms(const struct verbs_give_up *g)
+{
+	return (g->took_ns + g->took_ns / 4) / 1000000 + 1;
+}
+
+/* A request whose peer is gone: the time until the device stops repeating it is what leases rest
+ * on when a process stands still.  What a card does with its options nobody knows before. */
+static void say_give_up(struct doctor *d, const char *what, const char *options)
+{
+	char why[512] = "", took[16], least[16], formula[16], bound[16], pass[160] = "";
+	struct verbs_give_up g;
+	enum doctor_verdict v;
+	int err;
+
+	vb_log_capture_begin(why, sizeof(why));
+	err = verbs_measure(options, &g);
+	vb_log_capture_end();
+	if (err != 0) {
+		doctor_say(d, DOCTOR_WARN, what,
+			   "how long it repeats what nobody answers cannot be measured: %s; leases "
+			   "below a second are refused on cards",
+			   why[0] != '\0' ? why : vb_strerror(err));
+		return;
+	}
+	v = g.took_ns > g.bound_ns ? DOCTOR_FAIL : DOCTOR_OK;
+	if (g.card || v != DOCTOR_OK)
+		snprintf(pass, sizeof(pass),
+			 "%s: give the fabric measured=%llums with these timeout and retries%s",
+			 v == DOCTOR_OK ? "" : ": longer than leases allow for", measured_ms(&g),
+			 v == DOCTOR_OK ? ", and leases can be shorter than a second" : "");
+	doctor_say(d, v, what,
+		   "gives up after %s (timeout=%u,retries=%u: %s to %s by the specification; bound "
+		   "%s)%s",
+		   vb_format_ns(took, sizeof(took), (double)g.took_ns), g.timeout, g.retries,
+		   vb_format_ns(least, sizeof(least), (double)g.least_ns),
+		   vb_format_ns(formula, sizeof(formula), (double)g.formula_ns),
+		   vb_format_ns(bound, sizeof(bound), (double)g.bound_ns), pass);
+}
+
 static void check_device(struct doctor *d, const struct verbs_device *dev, bool others_active)
 {
 	if (dev->trouble[0] != '\0') {
@@ -250,16 +291,17 @@ static void check_device(struct doctor *d, const struct verbs_device *dev, bool 
 	}
 	say_device(d, dev);
 	for (uint32_t i = 0; i < dev->n_ports; i++) {
-		char what[VERBS_NAME_MAX + 16], label[VERBS_NAME_MAX + 24],
-			options[VERBS_NAME_MAX + 32];
+		char what[VERBS_NAME_MAX + 16], label[VERBS_NAME_MAX + 24], options[512];
 
 		snprintf(what, sizeof(what), "%s/%u", dev->name, dev->ports[i].number);
 		if (!say_port(d, what, &dev->ports[i], others_active))
 			continue;
 		snprintf(label, sizeof(label), "verbs %s", what);
-		snprintf(options, sizeof(options), "device=%s,port=%u", dev->name,
+		snprintf(options, sizeof(options), "%.400s%sdevice=%s,port=%u",
+			 d->verbs != NULL ? d->verbs : "", d->verbs != NULL ? "," : "", dev->name,
 			 dev->ports[i].number);
 		doctor_fabric(d, label, "verbs", options);
+		say_give_up(d, label, options);
 	}
 }
 

@@ -140,8 +140,10 @@ static int check_caps(struct vb_lock_space *s)
 		return vb_fail(
 			-EINVAL,
 			"a lease of %" PRIu64 " ns is too short for this fabric, where a verb "
-			"may take effect up to %" PRIu64 " ns late; take at least twice that",
-			s->lease_ns, s->fabric->caps.verb_bound_ns);
+			"may take effect up to %" PRIu64 " ns late; take at least twice that%s%s",
+			s->lease_ns, s->fabric->caps.verb_bound_ns,
+			s->fabric->caps.bound_note != NULL ? ": " : "",
+			s->fabric->caps.bound_note != NULL ? s->fabric->caps.bound_note : "");
 	s->portable_mask = s->ops->wishes & ~have;
 	if (s->portable_mask)
 		vb_info("'%s' runs without %s: %s", s->ops->name,

@@ -145,8 +145,10 @@ static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
 		return vb_fail(-EINVAL,
 			       "a lease of %" PRIu64 " ns: from %" PRIu64
 			       " (%u times the time within which a verb takes effect here) to one "
-			       "hour",
-			       p->lease_ns, LEASE_BOUNDS * f->caps.verb_bound_ns, LEASE_BOUNDS);
+			       "hour%s%s",
+			       p->lease_ns, LEASE_BOUNDS * f->caps.verb_bound_ns, LEASE_BOUNDS,
+			       f->caps.bound_note != NULL ? ": " : "",
+			       f->caps.bound_note != NULL ? f->caps.bound_note : "");
 	if ((p->cache & (p->cache - 1)) != 0)
 		return vb_fail(-EINVAL, "a location cache of %u entries: take a power of two",
 			       p->cache);

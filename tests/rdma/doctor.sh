@@ -22,6 +22,7 @@ for dev in $(printf '%s\n' "$device" "$second" | sort -u); do
 	is "$dev: its port" line 'ok  ' "$dev/1" 'active, MTU [0-9]+ of [0-9]+'
 	is "$dev: a GID, its index and type" line 'ok  ' "$dev/1" 'gid [0-9]+: (RoCE v[12]|InfiniBand) [0-9a-f:.]+'
 	is "$dev: READ and FAA through it" line 'ok  ' "verbs $dev/1" 'fetch-and-add \([0-9.]+[num]?s\), READ'
+	is "$dev: how long it repeats a request, beside the formula" line "ok  " "verbs $dev/1" "gives up after [0-9.]+ ?[mnu]?s \(timeout=12,retries=4: 83.9ms to 336ms .*bound"
 done
 is 'modules' line 'ok  ' 'rdma kernel' 'ib_uverbs, rdma_ucm'
 is 'memory' line 'ok  ' 'rdma memory' 'pinned'
