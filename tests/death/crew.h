@@ -36,6 +36,7 @@ const char *__tsan_default_options(void)
 
 #define CREW_LOCKS 3
 #define CREW_MAX   768 /* processes that ever had a client, one slot each */
+#define CREW_WAITS 256
 
 struct board {
 	uint32_t failed, serving;
@@ -44,6 +45,8 @@ struct board {
 	char why[512];
 	uint64_t victim; /* its endpoint */
 	uint64_t grants, lost, longest_ns;
+	uint64_t waited_ns[CREW_WAITS]; /* of those who had to wait for the dead */
+	uint32_t waits;
 	uint64_t token[CREW_LOCKS];          /* the largest that a valid holder has shown */
 	uint64_t held[CREW_MAX][CREW_LOCKS]; /* see crew_judge */
 };
@@ -77,6 +80,21 @@ static void crew_max(uint64_t *word, uint64_t value)
 	while (old < value && !__atomic_compare_exchange_n(word, &old, value, false,
 							   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
+}
+
+/* Of the waits that were noted, all of whose processes have ended; sorts them.  0: there are none. */
+static inline uint64_t crew_median(struct board *b)
+{
+	unsigned n = b->waits < CREW_WAITS ? b->waits : CREW_WAITS;
+
+	for (unsigned i = 1; i < n; i++)
+		for (unsigned k = i; k > 0 && b->waited_ns[k - 1] > b->waited_ns[k]; k--) {
+			uint64_t less = b->waited_ns[k];
+
+			b->waited_ns[k] = b->waited_ns[k - 1];
+			b->waited_ns[k - 1] = less;
+		}
+	return n > 0 ? b->waited_ns[n / 2] : 0;
 }
 
 /*

@@ -5,8 +5,8 @@
  *	test_death LOCK
  *
  * A lock that survives its clients must never have two valid holders, must give tokens that grow,
- * and must be had again within its stated recovery time, here with a factor for a machine that has
- * other things to do.  One that does not survive must stall, not fail: its survivors time out, and
+ * and must be had again within its stated recovery time: half of those who wait for the dead have it
+ * then, and all of them when a machine that has other things to do has come to it.  One that does not survive must stall, not fail: its survivors time out, and
  * the dead can be named.
  */
 #include "crew.h"
@@ -18,10 +18,17 @@
 
 static const struct vb_lock_ops *ops;
 
-/* The stated recovery time, ten times, and what a busy machine may take for anything at all. */
+/* A process may be given no core for so long on a machine with other work, under a sanitizer. */
+#define BUSY_NS (2000 * MS)
+
+static uint64_t stated(const struct crew *w)
+{
+	return ops->recovery_leases * vb_lock_stretch(w->space, LEASE_NS);
+}
+
 static uint64_t recovery_bound(const struct crew *w)
 {
-	return 10 * ops->recovery_leases * vb_lock_stretch(w->space, LEASE_NS) + 2000 * MS;
+	return stated(w) + BUSY_NS;
 }
 
 static void crew_open(struct crew *w, const struct vb_lock_ops *lock, uint64_t lease_ns)
@@ -82,17 +89,21 @@ static void survivor(struct crew *w, struct vb_lock_client *me, const void *arg)
 {
 	(void)arg;
 	for (uint64_t lock = 0; lock < CREW_LOCKS; lock++) {
-		uint64_t before = vb_lock_now(me);
+		uint64_t before = vb_lock_now(me), took;
 		struct vb_grant g;
 		int err = vb_lock_acquire(me, lock, VB_EXCLUSIVE, recovery_bound(w), &g);
+
+		took = vb_lock_now(me) - before;
 
 		if (err) {
 			crew_fail(w->b,
 				  "the survivor did not get lock %" PRIu64 " in %" PRIu64 " ms: %s",
-				  lock, (vb_lock_now(me) - before) / MS, vb_strerror(err));
+				  lock, took / MS, vb_strerror(err));
 			return;
 		}
-		crew_max(&w->b->longest_ns, vb_lock_now(me) - before);
+		crew_max(&w->b->longest_ns, took);
+		if (took >= LEASE_NS / 2 && w->b->waits < CREW_WAITS)
+			w->b->waited_ns[board_add(&w->b->waits) - 1] = took;
 		crew_judge(w, me, &g);
 		crew_give_back(w, me, &g);
 	}
@@ -122,6 +133,7 @@ static bool play(struct crew *w, const struct scene *s)
 static void death_at_each_verb(void **state)
 {
 	unsigned deaths = 0, scenes = 0;
+	uint64_t median;
 	struct crew w;
 
 	(void)state;
@@ -144,12 +156,15 @@ static void death_at_each_verb(void **state)
 					 s.mode == VB_SHARED ? "shared" : "exclusive", w.b->why);
 		}
 	}
-	print_message("%s: %u deaths in %u scenes, longest wait %.1f ms\n", ops->name, deaths,
-		      scenes, (double)w.b->longest_ns / MS);
+	median = crew_median(w.b);
+	print_message("%s: %u deaths in %u scenes, %u waits: half of them %.1f ms, longest %.1f "
+		      "ms, stated %.1f ms\n",
+		      ops->name, deaths, scenes, w.b->waits, (double)median / MS,
+		      (double)w.b->longest_ns / MS, (double)stated(&w) / MS);
 	/* The first two verbs there are in any case. */
 	assert_true(deaths >= 16);
 	/* Some died holding it: their leases had to be waited for. */
-	assert_true(w.b->longest_ns >= LEASE_NS / 2);
+	assert_true(w.b->waits >= 4 && median <= stated(&w));
 	crew_close(&w);
 }
 

@@ -88,10 +88,16 @@ static void VB_PRINTF(2, 3) crew_fail(struct crew *w, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Two leases, five times, and what a busy machine may take for anything at all. */
+/* A record is recovered when its holder has stood still twice in a row for the time after which he is
+ * suspected, a lease and the bounds of verbs.  A move meets two records, the one after the other. */
+static uint64_t stated(const struct crew *w)
+{
+	return 2 * 2 * w->db->suspect_ns;
+}
+
 static uint64_t recovery_bound(const struct crew *w)
 {
-	return 10 * w->lease_ns + BUSY_NS;
+	return stated(w) + BUSY_NS;
 }
 
 /* ---- the book ---- */
