@@ -34,6 +34,28 @@ static bool committed(struct vb_coordinator *me)
 
 /* ---- two at a time ---- */
 
+/* Under these nobody waits for anybody. */
+static bool waits(const struct kind *k)
+{
+	static const char *const none[] = {"no-wait", "no-wait-sx", "silo", "sundial"};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(none); i++)
+		if (strcmp(k->ops->name, none[i]) == 0)
+			return false;
+	return true;
+}
+
+/* Of two that exclude each other no more than one commits; and one does where nobody waits, and no
+ * machine with other work lets leases pass. */
+static void one_of_two(void **state, unsigned commits)
+{
+	const struct kind *k = *state;
+
+	assert_true(commits <= 1);
+	if (strcmp(k->fabric, "sim") == 0 && !waits(k))
+		assert_int_equal(commits, 1);
+}
+
 static void no_dirty_read(void **state)
 {
 	const struct record ours = {.value = 1};
@@ -85,7 +107,7 @@ static void no_lost_update(void **state)
 
 	open_usual(&w, state, SHORT_NS);
 	commits = update_twice(&w);
-	assert_true(commits <= 1);
+	one_of_two(state, commits);
 	assert_int_equal(value_of(w.a, w.t, X), FIRST + X + commits);
 	close_world(&w);
 }
@@ -120,7 +142,7 @@ static void no_lost_update_in_place(void **state)
 		rb->value += 10;
 	commits += committed(w.b);
 	commits += committed(w.a);
-	assert_true(commits <= 1);
+	one_of_two(state, commits);
 	assert_int_equal(value_of(w.a, w.t, X), FIRST + X + 10 * commits);
 	close_world(&w);
 }
@@ -145,7 +167,7 @@ static void no_lost_update_declared(void **state)
 	(void)went(vb_txn_write(w.b, w.t, X, &rb));
 	commits += committed(w.a);
 	commits += committed(w.b);
-	assert_true(commits <= 1);
+	one_of_two(state, commits);
 	assert_int_equal(value_of(w.a, w.t, X), FIRST + X + commits);
 	close_world(&w);
 }
@@ -167,7 +189,7 @@ static void no_write_skew(void **state)
 	(void)went(vb_txn_write(w.b, w.t, X, &zero));
 	commits += committed(w.a);
 	commits += committed(w.b);
-	assert_true(commits <= 1);
+	one_of_two(state, commits);
 	assert_int_equal((value_of(w.a, w.t, X) == 0) + (value_of(w.a, w.t, Y) == 0), commits);
 	close_world(&w);
 }
@@ -191,7 +213,7 @@ static void absence_is_read(void **state)
 	(void)went(vb_txn_write(w.a, w.t, X, &ours));
 	commits += committed(w.b);
 	commits += committed(w.a);
-	assert_true(commits <= 1);
+	one_of_two(state, commits);
 	close_world(&w);
 }
 
@@ -209,7 +231,7 @@ static void one_inserts(void **state)
 	(void)went(vb_txn_insert(w.b, w.t, NEW, &of_b));
 	a = committed(w.a);
 	b = committed(w.b);
-	assert_true(!a || !b);
+	one_of_two(state, a + b);
 	if (a || b)
 		assert_int_equal(value_of(w.a, w.t, NEW), a ? 1 : 2);
 	else
@@ -232,7 +254,7 @@ static void update_or_delete(void **state)
 	(void)went(vb_txn_delete(w.b, w.t, X));
 	a = committed(w.a);
 	b = committed(w.b);
-	assert_true(!a || !b);
+	one_of_two(state, a + b);
 	if (b)
 		assert_none(w.a, w.t, X);
 	else
