@@ -287,11 +287,10 @@ int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_ts)
 {
 	struct vb_txn *t = &me->txn;
-	bool again = me->keep_age && !t->tainted;
 	int err = 0;
 
 	/* The same name needs the same place. */
-	t->ts = again ? old_ts : vb_coordinator_stamp(me, lane);
+	t->ts = me->keep_age ? old_ts : vb_coordinator_stamp(me, lane);
 	if (!me->db->status)
 		return 0;
 	err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
@@ -324,7 +323,7 @@ int vb_txn_begin(struct vb_coordinator *me)
 		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
 	if (me->recover.at != 0)
 		vb_txn_recover(me);
-	if (!me->keep_age || t->tainted)
+	if (!me->keep_age)
 		me->current = (me->current + 1) % VB_PLACES_TXN;
 	lane = vb_txn_lane(me);
 	err = vb_lane_settle(me, lane);

@@ -192,7 +192,7 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 		return cas_word(me, VB_AMOD_IM, s->at + s->reader_at, s->word, 0, &old);
 	/* Nobody writes the version while the word stands. */
 	err = read_word(me, VB_READ_DI, s->at + l->version_at, &version);
-	if (err != 0 || vb_ep_now(me->ep) > not_after)
+	if (err != 0)
 		return err;
 	mender(me)->acc.not_after_ns = not_after;
 	err = cas_word(me, VB_AMOD_IM, s->at + l->lock_at, s->word,
@@ -494,6 +494,16 @@ static int redo_for_sure(struct vb_coordinator *me, const struct vb_log_entry *e
 	return err == -VB_EPEERGONE || err == -VB_EACCESS ? 0 : err;
 }
 
+/* Half of a commit must not be forgotten. */
+static int not_opened(const struct vb_db *db, const struct vb_log_entry *e)
+{
+	return vb_fail(-EPROTO,
+		       "a commit cannot be finished: it wrote %" PRIu32
+		       " bytes to table %u, and this process has no such table of database '%s'; "
+		       "every process must open the same tables, in the same order",
+		       e->bytes, e->table, db->name);
+}
+
 /* What the last commit of the place has left undone. */
 int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 {
@@ -508,8 +518,7 @@ int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 	if (err != 0 || log == NULL)
 		return err;
 	while (err == 0 && (e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
-		if (entry_is_sound(me->db, e))
-			err = redo_for_sure(me, e);
+		err = entry_is_sound(me->db, e) ? redo_for_sure(me, e) : not_opened(me->db, e);
 	vb_coordinator_let_go(log);
 	return err;
 }

@@ -7,6 +7,7 @@
  */
 #include <xxhash.h>
 
+#include "fabric/hooks.h"
 #include "txn/db.h"
 #include "txn_api.h"
 
@@ -16,7 +17,7 @@
 
 static uint8_t large[LARGE];
 
-/* The protocol with a commit stage that does nothing, here or at a server. */
+/* The protocol with a commit stage that does nothing, here or at a server, nor lets readers go. */
 static struct vb_cc_ops mute;
 static struct vb_stage_ops stages[VB_STAGES_MAX];
 
@@ -35,6 +36,7 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 	mute = *db->cc;
 	memcpy(stages, mute.stages, mute.n_stages * sizeof(stages[0]));
 	stages[mute.commit].run = do_nothing;
+	stages[mute.release].run = do_nothing;
 	mute.stages = stages;
 	db->cc = &mute;
 }
@@ -51,8 +53,14 @@ static void on_unknown(void *ctx, const struct vb_txn *t)
 	(void)t;
 }
 
-/* Coordinator a of the world has committed to these records, and is gone. */
-static void leave(struct world *w, struct vb_table *t, unsigned keys, const void *record)
+static void die(struct world *w)
+{
+	vb_coordinator_bury(w->a);
+	w->a = NULL;
+}
+
+/* Coordinator a of the world commits, as far as its commit point, and is gone. */
+static void commit_and_die(struct world *w)
 {
 	const struct vb_cc_ops *cc = w->db->cc;
 	bool committed = false;
@@ -61,16 +69,40 @@ static void leave(struct world *w, struct vb_table *t, unsigned keys, const void
 				     .ended = on_ended,
 				     .unknown = on_unknown};
 
-	must(vb_txn_begin(w->a));
-	for (uint64_t key = 0; key < keys; key++)
-		must(vb_txn_write(w->a, t, key, record));
 	w->db->watch = &watch;
 	must(vb_txn_commit(w->a));
 	w->db->watch = NULL;
 	w->db->cc = cc;
 	assert_true(committed);
-	vb_coordinator_bury(w->a);
-	w->a = NULL;
+	die(w);
+}
+
+/* To these records. */
+static void leave(struct world *w, struct vb_table *t, unsigned keys, const void *record)
+{
+	must(vb_txn_begin(w->a));
+	for (uint64_t key = 0; key < keys; key++)
+		must(vb_txn_write(w->a, t, key, record));
+	commit_and_die(w);
+}
+
+static char *tuple_of(struct world *w, uint64_t key)
+{
+	struct vb_table *t = w->t;
+
+	return vb_local(w->f, vb_table_find(t, vb_table_node(t, key), key), t->layout.bytes);
+}
+
+/* Words by which somebody holds the record, as a writer or as a reader. */
+static unsigned held(struct world *w, uint64_t key)
+{
+	const struct vb_tuple_layout *l = &w->t->layout;
+	const char *tuple = tuple_of(w, key);
+	unsigned n = w->db->cc->holder(vb_tuple_word(tuple, l->lock_at)) != VB_NO_PLACE;
+
+	for (uint32_t at = VB_TUPLE_RESERVED_AT; at < l->lock_at; at += 8)
+		n += w->db->cc->caps & VB_CC_SHARED && vb_tuple_word(tuple, at) != 0;
+	return n;
 }
 
 static void recover_all(struct world *w, unsigned keys)
@@ -92,6 +124,74 @@ static void finished_by_others(void **state)
 	recover_all(&w, LEFT_KEYS);
 	for (uint64_t key = 0; key < LOADED; key++)
 		assert_int_equal(value_of(w.b, w.t, key), key < LEFT_KEYS ? 7 : FIRST + key);
+	close_world(&w);
+}
+
+/* Who has not opened the table cannot finish it, and does not forget it. */
+static void table_not_open(void **state)
+{
+	const struct record after = {.value = 7};
+	struct vb_db_params p = usual_db(*state, SHORT_NS);
+	struct vb_coordinator *c;
+	uint64_t freed;
+	struct vb_db *db;
+	struct world w;
+
+	open_usual(&w, state, SHORT_NS);
+	leave(&w, w.t, LEFT_KEYS, &after);
+	must(vb_db_open(w.f, &p, &db));
+	must(vb_coordinator_open(db, 1, &c));
+	refused(vb_db_recover(c, 0, &freed), -EPROTO);
+	vb_coordinator_close(c);
+	vb_db_close(db);
+	recover_all(&w, LEFT_KEYS);
+	for (uint64_t key = 0; key < LEFT_KEYS; key++)
+		assert_int_equal(value_of(w.b, w.t, key), 7);
+	close_world(&w);
+}
+
+/* Of what was read before it was written, a reader's place is left, too. */
+static void upgraded(void **state)
+{
+	const struct record after = {.value = 7};
+	const struct kind *k = *state;
+	struct record before;
+	struct world w;
+
+	open_usual(&w, state, SHORT_NS);
+	must(vb_txn_begin(w.a));
+	for (uint64_t key = 0; key < LEFT_KEYS; key++) {
+		must(vb_txn_read(w.a, w.t, key, &before));
+		must(vb_txn_write(w.a, w.t, key, &after));
+	}
+	commit_and_die(&w);
+	for (uint64_t key = 0; key < LEFT_KEYS; key++)
+		assert_int_equal(held(&w, key), k->ops->caps & VB_CC_SHARED ? 2 : 1);
+	recover_all(&w, LEFT_KEYS);
+	for (uint64_t key = 0; key < LEFT_KEYS; key++) {
+		assert_int_equal(held(&w, key), 0);
+		assert_int_equal(value_of(w.b, w.t, key), 7);
+	}
+	close_world(&w);
+}
+
+/* A lock of an earlier name of a place that goes on is set back, and that is all. */
+static void of_an_earlier_name(void **state)
+{
+	struct world w;
+	uint64_t *word, *status, earlier, freed;
+
+	open_usual(&w, state, SHORT_NS);
+	must(vb_txn_begin(w.a));
+	status = vb_local(w.f, vb_db_place(w.db, vb_txn_lane(w.a)->place), 8);
+	earlier = vb_ts_make(vb_ts_clock(w.a->txn.ts) - 1, vb_txn_lane(w.a)->place);
+	word = (uint64_t *)(tuple_of(&w, 1) + w.t->layout.lock_at);
+	*word = w.db->cc->locked(earlier, *word);
+	assert_int_equal(held(&w, 1), 1);
+	must(vb_db_recover(w.b, vb_table_node(w.t, 1), &freed));
+	assert_int_equal(freed, 1);
+	assert_int_equal(held(&w, 1), 0);
+	assert_int_equal(*status, w.a->txn.ts | VB_TS_RUNNING);
 	close_world(&w);
 }
 
@@ -196,12 +296,112 @@ static void wrong_seal(void **state)
 	}
 }
 
+/* ---- who recovers stands still himself ---- */
+
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	vb_addr at;    /* of a word, or where a WRITE begins */
+	enum vb_op op; /* with it */
+	uint64_t ns;   /* that the first of these is late */
+	unsigned seen;
+} still;
+
+static int post_late(struct vb_ep *ep, struct vb_batch *b)
+{
+	for (unsigned i = 0; i < b->n; i++) {
+		if (b->verbs[i].op != still.op || b->verbs[i].addr != still.at)
+			continue;
+		if (still.seen++ == 0)
+			must(vb_ep_sleep(ep, still.ns));
+		break;
+	}
+	return still.real->post(ep, b);
+}
+
+/* The simulator wants its endpoints as they are: the hook's may be tampered with. */
+static void open_hooked(struct world *w, void **state)
+{
+	struct vb_db_params p = usual_db(*state, SHORT_NS);
+
+	*w = (struct world){0};
+	open_fabric(&w->f, fabric_of(state), 16 << 20);
+	must(vb_hook_count(w->f, &w->f));
+	must(vb_db_open(w->f, &p, &w->db));
+	must(vb_table_open(w->db, &usual_table, &w->t));
+	load(w->t);
+	start_servers(w);
+	must(vb_coordinator_open(w->db, 0, &w->a));
+	must(vb_coordinator_open(w->db, 1, &w->b));
+}
+
+/* B's next verb of this kind at this word of the key, which is not of its node, is late. */
+static void be_late(struct world *w, enum vb_op op, uint64_t key, uint32_t word)
+{
+	assert_int_equal(vb_table_node(w->t, key), 0);
+	still.at = vb_table_find(w->t, 0, key) + word;
+	still.op = op;
+	still.ns = w->db->lease_ns + 1000000;
+	still.seen = 0;
+	still.real = w->b->ep->ops;
+	still.ops = *still.real;
+	still.ops.post = post_late;
+	w->b->ep->ops = &still.ops;
+}
+
+/* What it read before it sets a lock back may not be so any more: it does nothing. */
+static void set_back_late(void **state)
+{
+	const struct record record = {.value = 7};
+	struct world w;
+	uint64_t freed;
+
+	open_hooked(&w, state);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_write(w.a, w.t, 0, &record));
+	/* Some lock as late as the commit. */
+	if (held(&w, 0) == 0)
+		must(w.db->cc->prepare(&w.a->txn));
+	assert_int_equal(held(&w, 0), 1);
+	die(&w);
+	be_late(&w, VB_OP_CAS64, 0, w.t->layout.lock_at);
+	must(vb_db_recover(w.b, 0, &freed));
+	assert_int_equal(still.seen, 1);
+	assert_int_equal(freed, 0);
+	assert_int_equal(held(&w, 0), 1);
+	must(vb_db_recover(w.b, 0, &freed));
+	assert_int_equal(freed, 1);
+	assert_int_equal(value_of(w.b, w.t, 0), FIRST);
+	close_world(&w);
+}
+
+/* What it took over, others may have taken over from it: it does not write, but begins again. */
+static void redo_late(void **state)
+{
+	const struct record after = {.value = 7};
+	struct world w;
+
+	open_hooked(&w, state);
+	leave(&w, w.t, LEFT_KEYS, &after);
+	be_late(&w, VB_OP_WRITE, 0, w.t->layout.version_at);
+	recover_all(&w, LEFT_KEYS);
+	assert_int_equal(still.seen, 2);
+	for (uint64_t key = 0; key < LEFT_KEYS; key++)
+		assert_int_equal(value_of(w.b, w.t, key), 7);
+	close_world(&w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
 		{"finished by others", finished_by_others},
+		{"in a table that is not open", table_not_open},
+		{"upgraded", upgraded},
+		{"of an earlier name", of_an_earlier_name},
 		{"from a log longer than a verb", long_log},
 		{"a log without its seal", wrong_seal},
+		{"set back late", set_back_late},
+		{"redone late", redo_late},
 	};
 	static const char *const fabrics[] = {"sim", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where verbs complete at once a record has no seal: who reads it without its lock must find out that
+ * it was written meanwhile.  A READ is cut in two, and another's whole transaction comes between
+ * the halves; or a WRITE is, and another's READ.
+ */
+#include "txn/db.h"
+#include "txn_api.h"
+
+#define KEY 3
+
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	struct world *w;
+	vb_addr from, end; /* of the tuple */
+	uint32_t cut;      /* bytes of it before the other comes */
+	bool armed, writes;
+	int err; /* the other's */
+	struct record seen;
+} torn;
+
+/* The others' turn: once, and with their own endpoints. */
+static bool is_torn(vb_addr a, uint32_t len)
+{
+	if (!torn.armed || a > torn.from + torn.cut || a + len <= torn.from + torn.cut ||
+	    a + len > torn.end)
+		return false;
+	torn.armed = false;
+	return true;
+}
+
+static void write_between(void)
+{
+	struct world *w = torn.w;
+	struct record r = {.value = torn.cut, .other = torn.cut};
+
+	torn.err = vb_txn_begin(w->b);
+	if (torn.err == 0)
+		torn.err = vb_txn_write(w->b, w->t, KEY, &r);
+	if (torn.err == 0)
+		torn.err = vb_txn_commit(w->b);
+}
+
+static int read_torn(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
+{
+	uint32_t first = (uint32_t)(torn.from + torn.cut - a);
+	int err;
+
+	if (!is_torn(a, len))
+		return torn.real->read(ep, a, buf, len);
+	err = first != 0 ? torn.real->read(ep, a, buf, first) : 0;
+	write_between();
+	return err != 0 ? err : torn.real->read(ep, a + first, (char *)buf + first, len - first);
+}
+
+static void read_between(void)
+{
+	struct world *w = torn.w;
+
+	torn.err = vb_txn_begin(w->b);
+	if (torn.err == 0)
+		torn.err = vb_txn_read(w->b, w->t, KEY, &torn.seen);
+	vb_txn_abort(w->b);
+}
+
+static int write_torn(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len)
+{
+	uint32_t first = (uint32_t)(torn.from + torn.cut - a);
+	int err;
+
+	if (!is_torn(a, len))
+		return torn.real->write(ep, a, buf, len);
+	err = first != 0 ? torn.real->write(ep, a, buf, first) : 0;
+	read_between();
+	return err != 0 ? err
+			: torn.real->write(ep, a + first, (const char *)buf + first, len - first);
+}
+
+/* The protocols that read what others may be writing. */
+static bool reads_unlocked(const struct kind *k)
+{
+	return k->hybrid == NULL && !(k->ops->caps & VB_CC_READ_LOCKS);
+}
+
+static void open_torn(struct world *w, void **state)
+{
+	const struct record first = {.value = 1, .other = 1};
+	uint32_t node;
+
+	open_usual(w, state, SHORT_NS);
+	alone(w->b, vb_txn_write(w->b, w->t, KEY, &first));
+	node = vb_table_node(w->t, KEY);
+	torn.w = w;
+	torn.from = vb_table_find(w->t, (uint16_t)node, KEY);
+	torn.end = torn.from + w->t->layout.bytes;
+	torn.real = w->a->ep->ops;
+	torn.ops = *torn.real;
+	torn.ops.read = read_torn;
+	torn.ops.write = write_torn;
+	w->a->ep->ops = &torn.ops;
+}
+
+static void reads(void **state)
+{
+	struct record r;
+	struct world w;
+	unsigned met = 0;
+
+	open_torn(&w, state);
+	for (torn.cut = VB_TUPLE_KEY_AT; torn.cut < w.t->layout.bytes; torn.cut += 8) {
+		int err;
+
+		must(vb_txn_begin(w.a));
+		torn.armed = true;
+		err = vb_txn_read(w.a, w.t, KEY, &r);
+		assert_false(torn.armed);
+		met += torn.err == 0;
+		if (err == 0)
+			assert_int_equal(r.value, r.other);
+		else
+			assert_int_equal(err, -EAGAIN);
+		vb_txn_abort(w.a);
+	}
+	/* It was written between, and not only refused. */
+	assert_true(met > 0);
+	close_world(&w);
+}
+
+static void writes(void **state)
+{
+	struct world w;
+	unsigned met = 0;
+
+	open_torn(&w, state);
+	for (torn.cut = w.t->layout.record_at; torn.cut < w.t->layout.bytes; torn.cut += 8) {
+		struct record r = {.value = torn.cut, .other = torn.cut};
+
+		torn.armed = true;
+		alone(w.a, vb_txn_write(w.a, w.t, KEY, &r));
+		assert_false(torn.armed);
+		met++;
+		if (torn.err == 0)
+			assert_int_equal(torn.seen.value, torn.seen.other);
+		else
+			assert_int_equal(torn.err, -EAGAIN);
+	}
+	assert_true(met > 0);
+	close_world(&w);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct case_for_all cases[] = {
+		{"a torn read", reads},
+		{"a torn write", writes},
+	};
+	static const char *const fabrics[] = {"shm", NULL};
+	static struct CMUnitTest tests[TESTS_MAX];
+	size_t all = tests_for_all(argc, argv, fabrics, cases, VB_ARRAY_SIZE(cases), tests), n = 0;
+
+	for (size_t i = 0; i < all; i++)
+		if (reads_unlocked(tests[i].initial_state))
+			tests[n++] = tests[i];
+	return _cmocka_run_group_tests("transactions: torn records", tests, n, NULL, NULL);
+}
