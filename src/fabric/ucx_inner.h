@@ -150,6 +150,8 @@ struct ucx_wire {
 	size_t address_bytes;
 	int worker_fd, timer_fd;
 	uint64_t setup_until_ns; /* the interface may be down until then */
+	char device[16];         /* the interface of the cluster's address */
+	const char *devices;     /* those to look at, or NULL: they are UCX's to choose */
 	struct ucx_host *host;   /* [f->hosts] */
 	struct ucx_owner owner;
 	struct vb_list dirty;

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -117,13 +118,46 @@ static int check_devices(const char *list, uint64_t until_ns)
 }
 
 /* In a cluster a link that is down may be up again in a moment: the others are there already. */
-static int await_devices(const struct ucx_wire *w, const char *list)
+static int await_devices(const struct ucx_wire *w)
 {
 	int err;
 
-	while ((err = check_devices(list, w->setup_until_ns)) == -EAGAIN)
+	while ((err = check_devices(w->devices, w->setup_until_ns)) == -EAGAIN)
 		usleep(LINK_PAUSE_US);
 	return err;
+}
+
+/* How often a link of this machine has come or gone since it was started. */
+static uint64_t link_changes(void)
+{
+	struct if_nameindex *all = if_nameindex();
+	uint64_t sum = 0;
+
+	for (const struct if_nameindex *i = all; i != NULL && i->if_name != NULL; i++) {
+		char path[64];
+		unsigned long n;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/sys/class/net/%s/carrier_changes", i->if_name);
+		f = fopen(path, "re");
+		if (f == NULL)
+			continue;
+		if (fscanf(f, "%lu", &n) == 1)
+			sum += n;
+		fclose(f);
+	}
+	if (all != NULL)
+		if_freenameindex(all);
+	return sum;
+}
+
+/* A worker leaves an interface that is down just then out of its address, for ever and without a
+ * word, and nobody reaches it.  -EAGAIN: that may have happened. */
+static int was_up(const struct ucx_wire *w, uint64_t changes)
+{
+	if (w->devices == NULL || vb_clock_ns() >= w->setup_until_ns)
+		return 0;
+	return link_changes() != changes ? -EAGAIN : check_devices(w->devices, w->setup_until_ns);
 }
 
 /* ---- configuration ---- */
@@ -160,14 +194,17 @@ static int configure(struct ucx_wire *w, ucp_config_t *c)
 	const struct vb_cluster *cluster = w->f->cluster;
 	/* Whole seconds are all that TCP has. */
 	unsigned seconds = (unsigned)((w->o.silence_ns + 999999999) / 1000000000);
-	char device[IF_NAMESIZE], idle[32];
-	const char *devices = w->o.net_devices != NULL ? w->o.net_devices : device;
+	const char *devices = w->o.net_devices != NULL ? w->o.net_devices : w->device;
+	char idle[32];
 	int err = 0;
 
-	if (devices == device)
-		err = device_of(cluster != NULL ? vb_cluster_bind(cluster) : "127.0.0.1", device);
+	if (devices == w->device)
+		err = device_of(cluster != NULL ? vb_cluster_bind(cluster) : "127.0.0.1",
+				w->device);
 	if (err == 0 && !theirs("NET_DEVICES") && !theirs("TLS") && strstr(w->o.tls, "tcp"))
-		err = await_devices(w, devices);
+		w->devices = devices;
+	if (err == 0 && w->devices != NULL)
+		err = await_devices(w);
 	if (err == 0) {
 		const char *const settings[][2] = {
 			{"TLS", w->o.tls},
@@ -225,6 +262,7 @@ static int open_worker(struct ucx_wire *w)
 		.cb = ucx_came,
 		.arg = w,
 	};
+	uint64_t changes = link_changes();
 	ucs_status_t status = w->lib->ucp_worker_create(w->context, &p, &w->worker);
 
 	if (status == UCS_OK)
@@ -235,7 +273,7 @@ static int open_worker(struct ucx_wire *w)
 		status = w->lib->ucp_worker_get_efd(w->worker, &w->worker_fd);
 	if (status == UCS_ERR_NO_DEVICE && vb_clock_ns() < w->setup_until_ns)
 		return -EAGAIN;
-	return status == UCS_OK ? 0 : fail_status(w, "no UCX worker", status);
+	return status == UCS_OK ? was_up(w, changes) : fail_status(w, "no UCX worker", status);
 }
 
 static int open_descriptor(struct ucx_wire *w)

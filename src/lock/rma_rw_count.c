@@ -137,15 +137,23 @@ static uint64_t readers_most(const struct vb_lock_client *me)
 int rw_client_open(struct vb_lock_client *me)
 {
 	struct rw_client *r = calloc(1, sizeof(*r));
+	unsigned asks = 0;
 	uint64_t before;
 	int err;
 
 	if (r == NULL)
 		return vb_fail(-ENOMEM, "no memory for a lock client");
 	err = vb_faa64(me->ep, open_clients(me), 1, &before);
+	/* The link may be down for a moment.  Without an answer we may be counted twice: a place
+	 * that nobody gets any more. */
+	while ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && ++asks < VB_LOCK_ASKS) {
+		vb_lock_let_land(me);
+		err = vb_faa64(me->ep, open_clients(me), 1, &before);
+	}
 	if (err) {
 		free(r);
-		return err;
+		return vb_fail(err, "a client of '%s' cannot be counted on node %u: %s",
+			       me->space->ops->name, me->node, vb_strerror(err));
 	}
 	r->may_read = before < readers_most(me);
 	me->priv = r;

@@ -251,12 +251,56 @@ static void test_openings(void **state)
 	vb_sched_destroy(vb_sched_self());
 }
 
+/* ---- an opening while the network is ill ---- */
+
+static void opens(void *arg)
+{
+	struct story *s = arg;
+
+	vb_sim_set_faults(s->f, s->faults);
+	spawn(heals, s);
+	s->got = vb_lock_client_open(s->space, 2, &s->next);
+}
+
+static void opens_ill(const char *lock, const struct vb_sim_faults *faults)
+{
+	const struct vb_lock_space_params p = {.lock = lock, .locks = 8};
+	struct story s = {.lock = lock, .faults = faults, .faults_ns = 5000, .got = -1};
+	struct vb_lock_server *server;
+
+	s.f = cluster("profile=cx5", 3, 1);
+	assert_int_equal(vb_lock_space_open(s.f, &p, &s.space), 0);
+	assert_int_equal(vb_lock_server_start(s.space, 0, 0, 1, &server), 0);
+	spawn(opens, &s);
+	run_for(1000000000);
+	if (s.got != 0)
+		fail_msg("%s: a client that opens when answers are lost: %d", lock, s.got);
+	vb_lock_client_close(s.next);
+	vb_lock_server_stop(server);
+	vb_lock_space_close(s.space);
+	vb_fabric_close(s.f);
+	vb_sched_destroy(vb_sched_self());
+}
+
+/* Those whose opening says something to a server's node. */
+static void test_opens_ill(void **state)
+{
+	static const char *const locks[] = {"rma-rw", "shiftlock", "rpc", "traditional", "table"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(locks) / sizeof(locks[0]); i++) {
+		opens_ill(locks[i], &lose);
+		opens_ill(locks[i], &early);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_releases),
 		cmocka_unit_test(test_returns),
 		cmocka_unit_test(test_openings),
+		cmocka_unit_test(test_opens_ill),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
