@@ -299,9 +299,10 @@ int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned 
  * rolls those back or forward, as whoever meets them would; and gives up the places of coordinators
  * on the node whose process is gone.  Takes a lease and some; *freed counts locks.  -EBUSY: a
  * transaction is under way; -EOPNOTSUPP: the database has no recovery; -ETIMEDOUT: on shm a server
- * of such a coordinator's records, which commits by RPC, lives and has not answered for 10 s, the
- * rest is done; -EPROTO: such a coordinator has committed to a table that this process has not
- * opened, and keeps its place until somebody finishes it who has; or the fabric's error. */
+ * of such a coordinator's records, which commits by RPC, lives and has not answered for 10 s (each
+ * such coordinator costs that); -EPROTO: such a coordinator has committed to a table that this
+ * process has not opened; with both it keeps its place until somebody can finish it, and the rest
+ * is done; or the fabric's error. */
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
 
 #ifdef __cplusplus

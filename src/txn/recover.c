@@ -653,39 +653,57 @@ static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
 	return err;
 }
 
+/* Another can finish it, or we later: no reason to leave the rest. */
+static bool has_to_wait(int err)
+{
+	return err == -ETIMEDOUT || err == -EPROTO;
+}
+
+/* The places of one, from the first, whose process `who` is gone.  Those that cannot be given up yet
+ * keep none of the others. */
+static int free_places_of(struct vb_coordinator *me, uint32_t place, uint64_t who)
+{
+	struct vb_db *db = me->db;
+	vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
+	uint64_t old;
+	int first = 0;
+
+	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
+		struct vb_lane lane = {.place = place + i};
+		int err = read_word(me, VB_READ_TM, status_word(db, place + i), &lane.status);
+
+		if (err == 0)
+			err = vb_lane_roll_forward(me, &lane);
+		if (err == 0)
+			err = cas_word(me, VB_AMOD_TM, status_word(db, place + i), lane.status,
+				       lane.status & ~(uint64_t)VB_TS_STATE, &old);
+		if (err != 0 && !has_to_wait(err))
+			return err;
+		first = first != 0 ? first : err;
+	}
+	return first != 0 ? first : cas_word(me, VB_AMOD_TM, owner, who, 0, &old);
+}
+
 /* Places of coordinators whose process is gone.  A lock of theirs that is met later is one that was
  * left behind. */
 static int free_places(struct vb_coordinator *me, uint16_t node)
 {
 	struct vb_db *db = me->db;
+	int first = 0;
 
 	for (uint32_t c = 0; c < db->coordinators; c++) {
 		uint32_t place = (node * db->coordinators + c) * VB_PLACES_EACH;
 		vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
-		uint64_t who, old;
+		uint64_t who;
 		int err = read_word(me, VB_READ_TM, owner, &who);
 
-		if (err)
+		if (err == 0 && who != 0 && !vb_peer_alive(db->fabric, who))
+			err = free_places_of(me, place, who);
+		if (err != 0 && !has_to_wait(err))
 			return err;
-		if (who == 0 || vb_peer_alive(db->fabric, who))
-			continue;
-		for (unsigned i = 0; i < VB_PLACES_EACH && err == 0; i++) {
-			struct vb_lane lane = {.place = place + i};
-
-			err = read_word(me, VB_READ_TM, status_word(db, place + i), &lane.status);
-			if (err == 0)
-				err = vb_lane_roll_forward(me, &lane);
-			if (err == 0)
-				err = cas_word(me, VB_AMOD_TM, status_word(db, place + i),
-					       lane.status, lane.status & ~(uint64_t)VB_TS_STATE,
-					       &old);
-		}
-		if (err == 0)
-			err = cas_word(me, VB_AMOD_TM, owner, who, 0, &old);
-		if (err)
-			return err;
+		first = first != 0 ? first : err;
 	}
-	return 0;
+	return first;
 }
 
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)

@@ -257,6 +257,33 @@ static void start_client(struct scene *s)
 
 /* ---- stopped in a commit ---- */
 
+static uint64_t owner_of(struct scene *s, uint32_t coordinator)
+{
+	const struct vb_place_head *head =
+		vb_local(s->f, vb_db_place(s->db, coordinator * VB_PLACES_EACH), sizeof(*head));
+
+	return head->owner;
+}
+
+/* A process that has had the next coordinator's place and is gone. */
+static void come_and_go(struct scene *s)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct vb_coordinator *me;
+
+		vb_fabric_after_fork(s->f);
+		open_all(s, s->hybrid);
+		_exit(vb_coordinator_open(s->db, 0, &me) != 0);
+	}
+	waitpid(pid, NULL, 0);
+	assert_true(owner_of(s, 1) != 0);
+}
+
 static void stopped_in_a_commit(const struct protocol *p, bool goes_on)
 {
 	struct scene s;
@@ -271,11 +298,16 @@ static void stopped_in_a_commit(const struct protocol *p, bool goes_on)
 	await(&s.b->reached);
 	kill(s.client, SIGKILL);
 	waitpid(s.client, NULL, 0);
+	come_and_go(&s);
 	assert_int_equal(vb_coordinator_open(s.db, 0, &s.me), 0);
 	done = write_until(&s, HELD, 'W', vb_clock_ns() + 8 * LEASE_NS, &was);
 	/* The other records are none the worse for it. */
 	assert_true(write_until(&s, OTHER, 'W', vb_clock_ns() + SOON_NS, &was));
 	assert_int_equal(vb_db_recover(s.me, 0, &freed), done ? 0 : -ETIMEDOUT);
+	/* A place that has to wait for the server keeps its own and no other. */
+	assert_true((owner_of(&s, 0) == 0) == done);
+	if (owner_of(&s, 1) != 0)
+		fail_msg("%s: one place that must wait keeps that of another", p->cc);
 	if (goes_on) {
 		kill(s.server, SIGCONT);
 	} else {
