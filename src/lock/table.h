@@ -234,13 +234,21 @@ _Static_assert(sizeof(struct vb_locktab_answer_slot) == 40, "as in the figure");
 #define VB_LOCKTAB_STRIDE     (1u << 17)
 #define VB_LOCKTAB_LANE_BYTES 64u
 
+#define VB_LOCKTAB_PATH 464u /* of an agent's file, with its end */
+
 /* What a server node keeps across its agents' lives, in the segment; by worker. */
 struct vb_locktab_life {
 	uint64_t lives;   /* agents that have begun here */
 	uint64_t ended;   /* the last of them that stopped with nothing held */
 	uint64_t tickets; /* none above this has been given */
 	uint64_t mark;    /* of the last one's life, as in its file: see table_persist.c */
+	/* The file that agents of this segment have kept last, and what stands in its head for the
+	 * segment. */
+	uint64_t segment;
+	uint64_t kept; /* 1: `path` is whole */
+	char path[VB_LOCKTAB_PATH];
 };
+_Static_assert(sizeof(struct vb_locktab_life) == 512, "whole lines");
 
 static inline unsigned vb_locktab_lane(uint64_t number)
 {
@@ -338,6 +346,13 @@ struct vb_locktab_found {
 uint64_t vb_locktab_seal_head(const void *head);
 /* A number for an agent's life that no other has. */
 uint64_t vb_locktab_draw_mark(void);
+
+/*
+ * Marks the file that an agent before this one has kept somewhere else than this one will, or
+ * although this one keeps none: what follows will not stand in it.  -errno: it is there and cannot
+ * be written.
+ */
+int vb_locktab_file_forget(const struct vb_lock_server *s);
 
 /*
  * Opens the agent's file in the directory of the option `persist`, and tells what stands in it, in

@@ -65,7 +65,8 @@ struct vb_locktab_life *vb_locktab_life_of(const struct vb_lock_server *s)
 	struct vb_locktab_life *all = vb_local(s->space->fabric, s->space->base[s->node],
 					       VB_LOCK_WORKERS_MAX * sizeof(*all));
 
-	return all == NULL ? NULL : &all[s->worker];
+	vb_assert(all != NULL); /* vb_lock_server_start has looked */
+	return &all[s->worker];
 }
 
 uint64_t vb_locktab_seal_ask(const struct vb_locktab_ask_slot *slot)

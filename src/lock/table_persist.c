@@ -17,7 +17,9 @@
  * agent without a file, another segment or a file that could not be removed leave a head with
  * another mark.  From an earlier run of the machine, whose segment is gone with it, a file counts
  * if the option `sync` brought each record to the disk, and this segment has had no agent yet.
- * What is not whole, or torn at its end, is followed by a grace period.
+ * That an agent without it came last is known to nobody then, so such an agent marks it before it
+ * begins: the segment has its path, and the head a number of the segment, so that no file of
+ * another is taken for it.  What is not whole, or torn at its end, is followed by a grace period.
  *
  * When it has grown past a bound the present holds are written to a new file, which takes its
  * place by rename: at no moment is there none.  One process serves it: it is locked (fcntl, which
@@ -50,6 +52,7 @@
 #define LOOK_EVERY_NS 10000000ull
 
 #define HEAD_SYNCED 1ull
+#define HEAD_LEFT   2ull /* others have served since, whose grants are not in it */
 
 struct head {
 	uint64_t magic;
@@ -57,8 +60,9 @@ struct head {
 	uint64_t tickets; /* none above this had been given */
 	uint32_t worker, workers;
 	uint64_t flags;
-	char boot[40]; /* of the machine's run in which it was written */
-	uint64_t reserved[5];
+	char boot[40];    /* of the machine's run in which it was written */
+	uint64_t segment; /* whose agent writes it */
+	uint64_t reserved[4];
 	uint64_t seal;
 };
 _Static_assert(sizeof(struct head) == 128, "as in the figure");
@@ -68,7 +72,7 @@ struct vb_locktab_file {
 	const struct vb_lock_server *server;
 	struct vb_locktab_keeper keeper;
 	struct vb_locktab_life *life;
-	char path[512];
+	char path[VB_LOCKTAB_PATH];
 	dev_t dir_dev, dev;
 	ino_t dir_ino, ino; /* of the directory; of the file in its place */
 	pid_t pid;
@@ -160,14 +164,17 @@ uint64_t vb_locktab_draw_mark(void)
 /* A beginning of zeros, or a short one, is what a crash leaves; anything else is somebody's. */
 static int check_head(const struct vb_locktab_file *f, const struct head *h, ssize_t n, bool *torn)
 {
-	*torn = h->magic == 0 ||
-		(h->magic == FILE_MAGIC && (n < (ssize_t)sizeof(*h) || h->seal != seal_head(h)));
+	const uint64_t magic = FILE_MAGIC;
+	size_t begun = n < (ssize_t)sizeof(magic) ? (size_t)n : sizeof(magic);
+
+	*torn = h->magic == 0 || (memcmp(&h->magic, &magic, begun) == 0 &&
+				  (n < (ssize_t)sizeof(*h) || h->seal != seal_head(h)));
 	if (n >= (ssize_t)sizeof(h->magic) && h->magic == FILE_FIRST)
 		return vb_fail(-EINVAL,
 			       "%s was written by an earlier version of Verbena, in a format that "
 			       "this one does not read: when its grants have run out, remove it",
 			       f->path);
-	if (!*torn && h->magic != FILE_MAGIC)
+	if (!*torn && h->magic != magic)
 		return vb_fail(-EINVAL, "%s is no lock table's file: move it away", f->path);
 	if (*torn)
 		vb_warn("%s: its beginning is torn: nothing is taken from it", f->path);
@@ -184,7 +191,7 @@ static void judge_head(const struct vb_locktab_file *f, const struct head *h, bo
 
 	read_boot(boot, sizeof(boot));
 	same_boot = strcmp(boot, h->boot) == 0;
-	*ours = same_boot ? h->mark == life->mark : life->lives == 0;
+	*ours = !(h->flags & HEAD_LEFT) && (same_boot ? h->mark == life->mark : life->lives == 0);
 	*whole = *ours && alike && (same_boot || h->flags & HEAD_SYNCED);
 	if (!*ours)
 		vb_warn("%s was not written by the agent before this one: no holds are taken from "
@@ -235,7 +242,7 @@ static int busy(const struct vb_locktab_file *f)
 }
 
 /* The file lock below is a process's: of two in one, nobody would know. */
-static int enter(struct vb_locktab_file *f)
+static int enter(struct vb_locktab_file *f, bool tell)
 {
 	const char *name = strrchr(f->path, '/');
 	int err = 0;
@@ -253,7 +260,7 @@ static int enter(struct vb_locktab_file *f)
 	if (err == 0)
 		vb_list_push(&served, &f->in_process);
 	pthread_mutex_unlock(&served_mutex);
-	return err == 0 ? 0 : busy(f);
+	return err != 0 && tell ? busy(f) : err;
 }
 
 static void leave(struct vb_locktab_file *f)
@@ -309,25 +316,138 @@ static int open_locked(struct vb_locktab_file *f, bool *found)
 	return -EBUSY;
 }
 
-static int name_file(struct vb_locktab_file *f)
+/* Where it is to be.  From its root: the next agent may have another directory of its own. */
+static int name_file(const struct vb_lock_server *s, char path[VB_LOCKTAB_PATH])
 {
-	const struct vb_lock_server *s = f->server;
 	const char *dir = ((const struct vb_locktab_options *)s->space->options)->persist;
-	int n = snprintf(f->path, sizeof(f->path) - 4, "%s/%s.%u.%u", dir, s->space->name, s->node,
-			 s->worker);
-	struct stat st;
+	char *whole = realpath(dir, NULL);
+	int n;
 
-	if (n >= (int)sizeof(f->path) - 4 || strchr(s->space->name, '/') != NULL)
+	if (whole == NULL)
+		return vb_fail(-errno, "persist=%s: %s; make that directory", dir, strerror(errno));
+	n = snprintf(path, VB_LOCKTAB_PATH - 4, "%s/%s.%u.%u", whole, s->space->name, s->node,
+		     s->worker);
+	free(whole);
+	if (n >= (int)VB_LOCKTAB_PATH - 4 || strchr(s->space->name, '/') != NULL)
 		return vb_fail(-EINVAL,
 			       "persist=%s: the path is too long, or the space's name '%s' is no "
 			       "file's name",
 			       dir, s->space->name);
+	return 0;
+}
+
+static void directory_of(const char *path, char dir[VB_LOCKTAB_PATH])
+{
+	size_t n = (size_t)(strrchr(path, '/') - path);
+
+	memcpy(dir, path, n);
+	strcpy(dir + n, n > 0 ? "" : "/");
+}
+
+static int look_at_directory(struct vb_locktab_file *f)
+{
+	char dir[VB_LOCKTAB_PATH];
+	struct stat st;
+
+	directory_of(f->path, dir);
 	if (stat(dir, &st) != 0)
-		return vb_fail(-errno, "persist=%s: %s; make that directory", dir, strerror(errno));
+		return -errno;
 	f->dir_dev = st.st_dev;
 	f->dir_ino = st.st_ino;
 	return 0;
 }
+
+/* The name, too, is on the disk only when its directory is. */
+static int sync_directory(const char *path)
+{
+	char dir[VB_LOCKTAB_PATH];
+	int fd, err = 0;
+
+	directory_of(path, dir);
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) != 0)
+		err = -errno;
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+/* ---- the file of an agent before ---- */
+
+/* Whoever finds it knows that it is not all, whatever has become of the segment.  If it is torn over
+ * that, nothing is taken from it. */
+static int mark_left(int fd, struct head *h)
+{
+	int err;
+
+	h->flags |= HEAD_LEFT;
+	h->seal = seal_head(h);
+	err = lseek(fd, 0, SEEK_SET) != 0 ? -errno : write_all(fd, h, sizeof(*h));
+	if (err == 0 && h->flags & HEAD_SYNCED && vb_locktab_io.sync(fd) != 0)
+		err = -errno;
+	return err;
+}
+
+/* 0, too, if it is not, or no longer, what this segment's agents have written. */
+static int leave_ours(struct vb_locktab_file *f)
+{
+	struct head h = {0};
+	int err;
+
+	f->fd = open(f->path, O_RDWR | O_CLOEXEC);
+	if (f->fd < 0)
+		return -errno;
+	err = lock_whole(f->fd);
+	if (err == -EBUSY || (err == 0 && !in_place(f, f->fd)))
+		return 0; /* another's, who serves with it */
+	if (err == 0 && read_some(f->fd, &h, sizeof(h)) < 0)
+		err = -EIO;
+	if (err == 0 && h.seal == seal_head(&h) && h.segment == f->life->segment)
+		err = mark_left(f->fd, &h);
+	return err;
+}
+
+int vb_locktab_file_forget(const struct vb_lock_server *s)
+{
+	bool keeps = ((const struct vb_locktab_options *)s->space->options)->persist != NULL;
+	struct vb_locktab_file f = {.server = s, .life = vb_locktab_life_of(s), .fd = -1};
+	char own[VB_LOCKTAB_PATH];
+	int err = keeps ? name_file(s, own) : 0;
+
+	if (err != 0 || !f.life->kept || (keeps && strcmp(f.life->path, own) == 0))
+		return err;
+	memcpy(f.path, f.life->path, sizeof(f.path));
+	err = look_at_directory(&f);
+	if (err == 0 && enter(&f, false) == 0) {
+		err = leave_ours(&f);
+		if (f.fd >= 0)
+			close(f.fd);
+		leave(&f);
+	}
+	if (err != 0 && err != -ENOENT)
+		return vb_fail(
+			err,
+			"%s, which agents before this one have kept, cannot be removed (%s): "
+			"what follows will not stand in it; remove it, or begin with it",
+			f.path, strerror(-err));
+	f.life->kept = 0;
+	return 0;
+}
+
+/* Before a file of ours is in place. */
+static void remember(struct vb_locktab_file *f)
+{
+	struct vb_locktab_life *life = f->life;
+
+	if (life->segment == 0)
+		life->segment = vb_locktab_draw_mark();
+	if (life->kept)
+		return;
+	memcpy(life->path, f->path, sizeof(f->path));
+	__atomic_store_n(&life->kept, 1, __ATOMIC_RELEASE);
+}
+
+/* ---- opening ---- */
 
 int vb_locktab_file_open(const struct vb_lock_server *s, const struct vb_locktab_keeper *k,
 			 struct vb_locktab_found *found, struct vb_locktab_file **out)
@@ -346,9 +466,11 @@ int vb_locktab_file_open(const struct vb_lock_server *s, const struct vb_locktab
 	f->sync = ((const struct vb_locktab_options *)s->space->options)->sync;
 	f->begins = true;
 	vb_list_init(&f->in_process);
-	err = name_file(f);
+	err = name_file(s, f->path);
 	if (err == 0)
-		err = enter(f);
+		err = look_at_directory(f);
+	if (err == 0)
+		err = enter(f, true);
 	if (err != 0) {
 		free(f);
 		return err;
@@ -384,9 +506,10 @@ void vb_locktab_file_close(struct vb_locktab_file *f)
 /* ---- writing ---- */
 
 /* Grants go on, for they are safe by their leases.  Nobody may take the file for complete: it is
- * taken away, and should that fail, the segment bears another mark. */
+ * marked, or else taken away, and should that fail, the segment bears another mark. */
 static void give_up(struct vb_locktab_file *f, int err)
 {
+	struct head h;
 	struct stat st;
 
 	if (f->failed)
@@ -403,8 +526,16 @@ static void give_up(struct vb_locktab_file *f, int err)
 		 "the agent again",
 		 f->path, vb_strerror(err));
 	__atomic_store_n(&f->life->mark, vb_locktab_draw_mark(), __ATOMIC_RELEASE);
-	if (stat(f->path, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino)
-		(void)vb_locktab_io.unlink(f->path);
+	if (stat(f->path, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino)
+		return;
+	/* What is being written may not be in its place yet. */
+	if (fstat(f->fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino &&
+	    pread(f->fd, &h, sizeof(h), 0) == sizeof(h) && mark_left(f->fd, &h) == 0)
+		return;
+	if (vb_locktab_io.unlink(f->path) != 0 && f->sync)
+		vb_error("%s can be neither marked nor removed: remove it before this machine "
+			 "boots again, or the agent will take it for all there is",
+			 f->path);
 }
 
 /* A file without a name takes all that is written to it, and nobody finds it again. */
@@ -474,8 +605,9 @@ static int begin_new(struct vb_locktab_file *f, const char *path, uint64_t mark,
 			 .tickets = tickets,
 			 .worker = f->server->worker,
 			 .workers = f->server->workers,
+			 .segment = f->life->segment,
 			 .flags = f->sync ? HEAD_SYNCED : 0};
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), err;
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), err;
 
 	if (fd < 0)
 		return -errno;
@@ -488,22 +620,6 @@ static int begin_new(struct vb_locktab_file *f, const char *path, uint64_t mark,
 		return fd;
 	close(fd);
 	(void)unlink(path);
-	return err;
-}
-
-/* The name, too, is on the disk only when its directory is. */
-static int sync_directory(const char *path)
-{
-	char dir[sizeof(((struct vb_locktab_file *)0)->path)];
-	int fd, err = 0;
-
-	snprintf(dir, sizeof(dir), "%s", path);
-	*strrchr(dir, '/') = '\0';
-	fd = open(dir[0] != '\0' ? dir : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fsync(fd) != 0)
-		err = -errno;
-	if (fd >= 0)
-		close(fd);
 	return err;
 }
 
@@ -534,6 +650,7 @@ int vb_locktab_file_compact(struct vb_locktab_file *f, uint64_t mark, uint64_t t
 	if (f == NULL || f->failed)
 		return 0;
 	snprintf(fresh, sizeof(fresh), "%s.new", f->path);
+	remember(f);
 	fd = begin_new(f, fresh, mark, tickets);
 	if (fd < 0) {
 		give_up(f, fd);

@@ -662,7 +662,8 @@ static int come_back(struct agent *a)
 		upto = tickets > upto ? tickets : upto;
 	}
 	vb_tq_skip_tickets(a->q, upto);
-	if (options_of(s)->persist != NULL)
+	err = vb_locktab_file_forget(s);
+	if (err == 0 && options_of(s)->persist != NULL)
 		err = vb_locktab_file_open(s, &keeper, &found, &file);
 	if (err != 0)
 		return err;
@@ -718,9 +719,6 @@ int vb_locktab_server_open(struct vb_lock_server *s)
 	vb_list_init(&a->idle);
 	vb_list_init(&a->busy);
 	a->life = vb_locktab_life_of(s);
-	if (a->life == NULL)
-		return vb_fail(-EXDEV, "node %u lives in another process: it is served there",
-			       s->node);
 	p = queue_params(a);
 	err = vb_tq_open(&p, &a->q);
 	if (err == 0)

@@ -18,7 +18,7 @@ static char dir[64], file[96];
 
 /* ---- faults in the agent's process ---- */
 
-enum { NOTHING, KILL_AFTER, NO_SPACE, READ_ONLY };
+enum { NOTHING, KILL_AFTER, NO_SPACE, READ_ONLY, NO_SYNC };
 static uint32_t *fault; /* on the board */
 
 static ssize_t faulty_write(int fd, const void *buf, size_t bytes)
@@ -45,6 +45,15 @@ static int faulty_unlink(const char *path)
 	return unlink(path);
 }
 
+static int faulty_sync(int fd)
+{
+	if (fault && board_get(fault) == NO_SYNC) {
+		errno = EIO;
+		return -1;
+	}
+	return fdatasync(fd);
+}
+
 /* ---- a segment, its spaces with and without a file, two clients ---- */
 
 struct scene {
@@ -53,9 +62,22 @@ struct scene {
 	struct vb_lock_client *a, *b;
 };
 
+static void open_with(struct scene *s, const char *where, const char *more,
+		      struct vb_lock_space **out)
+{
+	char options[200];
+	const struct vb_lock_space_params sp = {.lock = "table",
+						.options = options,
+						.locks = 64,
+						.lease_ns = LEASE_NS,
+						.fencing = true};
+
+	snprintf(options, sizeof(options), "ask_for=20s,persist=%s%s", where, more);
+	assert_int_equal(vb_lock_space_open(s->w.f, &sp, out), 0);
+}
+
 static void begin(struct scene *s, const char *more)
 {
-	char options[160];
 	struct vb_lock_space_params sp = {.lock = "table",
 					  .options = "ask_for=20s",
 					  .locks = 64,
@@ -66,9 +88,7 @@ static void begin(struct scene *s, const char *more)
 	crew_begin(&s->w, &sp);
 	s->without = s->w.space;
 	fault = &s->w.b->step[3];
-	snprintf(options, sizeof(options), "ask_for=20s,persist=%s%s", dir, more);
-	sp.options = options;
-	assert_int_equal(vb_lock_space_open(s->w.f, &sp, &s->with), 0);
+	open_with(s, dir, more, &s->with);
 }
 
 static void start(struct scene *s, struct vb_lock_space *space)
@@ -236,11 +256,11 @@ static void test_two_in_a_process(void **state)
 /* The disk fills up, or turns read-only so that the file cannot even be removed. */
 static void test_no_disk(void **state)
 {
-	for (uint32_t what = NO_SPACE; what <= READ_ONLY; what++) {
+	for (uint32_t what = NO_SPACE; what <= NO_SYNC; what++) {
 		struct vb_grant g;
 		struct scene s;
 
-		begin(&s, "");
+		begin(&s, what == NO_SYNC ? ",sync" : "");
 		start(&s, s.with);
 		cycle(&s, 2);
 		__atomic_store_n(fault, what, __ATOMIC_SEQ_CST);
@@ -504,6 +524,115 @@ static void test_reboot(void **state)
 	}
 }
 
+/*
+ * As above, but an agent without the file, or with another, served last before the machine went
+ * down.  What it granted stands in no file that the next boot finds.
+ */
+static void test_agent_before_boot(void **state)
+{
+	char elsewhere[96];
+
+	snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", dir);
+	assert_int_equal(mkdir(elsewhere, 0700), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct vb_lock_space *other = NULL;
+		struct vb_grant g;
+		struct scene s;
+
+		begin(&s, ",sync");
+		open_with(&s, elsewhere, ",sync", &other);
+		start(&s, s.with);
+		cycle(&s, 2);
+		slay(&s);
+		start(&s, i == 0 ? s.without : other);
+		takes(s.a, 1, &g);
+		slay(&s);
+		vb_lock_abandon(s.a, &g);
+		vb_lock_space_close(other);
+		finish(&s);
+		if (access(file, F_OK) == 0)
+			reboot();
+		begin(&s, ",sync");
+		start(&s, s.with);
+		free_lock(&s, false);
+		finish(&s);
+		no_file();
+	}
+	snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere/locks.0.0", dir);
+	(void)unlink(elsewhere);
+	*strrchr(elsewhere, '/') = '\0';
+	assert_int_equal(rmdir(elsewhere), 0);
+}
+
+/* It says which file must go before an agent can begin that does not keep it; a file that another
+ * segment's agents have written since is theirs. */
+static void test_stays(void **state)
+{
+	struct vb_lock_server *none;
+	char said[768] = "";
+	struct vb_grant g;
+	struct scene s, two;
+
+	begin(&s, "");
+	start(&s, s.with);
+	slay(&s);
+	__atomic_store_n(fault, READ_ONLY, __ATOMIC_SEQ_CST);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_server_start(s.without, 0, 0, 1, &none), -EROFS);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, file));
+	assert_non_null(strstr(said, "remove it, or begin with it"));
+	__atomic_store_n(fault, NOTHING, __ATOMIC_SEQ_CST);
+	begin(&two, "");
+	start(&two, two.with);
+	takes(two.a, 1, &g);
+	slay(&two);
+	/* Of the second's one: it is whole, and stays so. */
+	start(&s, s.without);
+	slay(&s);
+	start(&two, two.with);
+	free_lock(&two, true);
+	guarded(&two, &g);
+	assert_int_equal(vb_lock_release(two.a, &g), 0);
+	/* Nor while it serves. */
+	fault = &s.w.b->step[3];
+	start(&s, s.without);
+	fault = &two.w.b->step[3];
+	finish(&two);
+	fault = &s.w.b->step[3];
+	finish(&s);
+	no_file();
+}
+
+/* A crash while the head was written: nothing is taken from the file, and a grace period follows. */
+static void test_torn_head(void **state)
+{
+	static const off_t ends[] = {4, 60, 127};
+
+	for (unsigned i = 0; i <= VB_ARRAY_SIZE(ends); i++) {
+		struct vb_grant g;
+		struct scene s;
+		int fd;
+
+		begin(&s, ",sync");
+		start(&s, s.with);
+		takes(s.a, 1, &g);
+		slay(&s);
+		if (i < VB_ARRAY_SIZE(ends)) {
+			assert_int_equal(truncate(file, ends[i]), 0);
+		} else {
+			fd = open(file, O_RDWR);
+			assert_int_equal(pwrite(fd, "x", 1, 30), 1);
+			close(fd);
+		}
+		start(&s, s.with);
+		guarded(&s, &g);
+		(void)vb_lock_release(s.a, &g);
+		finish(&s);
+		no_file();
+	}
+}
+
 /* An agent that does not begin says nothing of the one before it. */
 static void test_vain_beginning(void **state)
 {
@@ -555,24 +684,36 @@ static void test_formats(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_agent_between),    cmocka_unit_test(test_two_segments),
-		cmocka_unit_test(test_two_in_a_process), cmocka_unit_test(test_no_disk),
-		cmocka_unit_test(test_no_beginning),     cmocka_unit_test(test_no_directory),
-		cmocka_unit_test(test_growth),           cmocka_unit_test(test_killed_over_it),
-		cmocka_unit_test(test_tokens),           cmocka_unit_test(test_reboot),
-		cmocka_unit_test(test_formats),          cmocka_unit_test(test_vain_beginning),
+		cmocka_unit_test(test_agent_between),
+		cmocka_unit_test(test_two_segments),
+		cmocka_unit_test(test_two_in_a_process),
+		cmocka_unit_test(test_no_disk),
+		cmocka_unit_test(test_no_beginning),
+		cmocka_unit_test(test_no_directory),
+		cmocka_unit_test(test_growth),
+		cmocka_unit_test(test_killed_over_it),
+		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_reboot),
+		cmocka_unit_test(test_formats),
+		cmocka_unit_test(test_vain_beginning),
+		cmocka_unit_test(test_agent_before_boot),
+		cmocka_unit_test(test_stays),
+		cmocka_unit_test(test_torn_head),
 	};
 	int failed;
 
 	vb_locktab_io.write = faulty_write;
 	vb_locktab_io.unlink = faulty_unlink;
+	vb_locktab_io.sync = faulty_sync;
 	snprintf(dir, sizeof(dir), "/tmp/verbena-locktab-file-%d", (int)getpid());
 	snprintf(file, sizeof(file), "%s/locks.0.0", dir);
 	if (mkdir(dir, 0700) != 0)
 		return 2;
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	failed = cmocka_run_group_tests_name("lock table's file", tests, NULL, NULL);
 	no_file();
 	(void)rmdir(dir);
