@@ -261,9 +261,9 @@ struct vb_values_params {
 	enum vb_partition partition;
 };
 
-/* -EINVAL, -ENOSPC as vb_table_open; whoever comes second must ask for the same bytes_max, too.  The
- * database's record_max must hold inline_bytes + 8 and
- * piece_bytes, its items_max and bytes_max the pieces of the largest value. */
+/* -EINVAL, -ENOSPC as vb_table_open, neither table is open then; whoever comes second must ask for
+ * the same bytes_max, too.  The database's record_max must hold inline_bytes + 8 and piece_bytes,
+ * its items_max and bytes_max the pieces of the largest value. */
 int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
 /* Before vb_db_close. */
 void vb_values_close(struct vb_values *values);

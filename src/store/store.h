@@ -178,6 +178,10 @@ uint64_t vb_table_room(const struct vb_table_params *p, uint16_t nodes);
 /* group: as in struct vb_table.  same: what else all who open it must agree on. */
 int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p, uint64_t group,
 			uint64_t same, struct vb_table **out);
+/* What the parameters alone say against it. */
+int vb_store_table_check(const struct vb_store *store, const struct vb_table_params *p);
+/* Undoes the last open. */
+void vb_store_table_undo(struct vb_store *store, struct vb_table *t);
 uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint16_t nodes);
 void vb_table_free(struct vb_table *t);
 

@@ -226,7 +226,7 @@ int vb_table_load(struct vb_table *t, uint64_t key, const void *record)
 
 /* ---- opening ---- */
 
-static int check_params(const struct vb_store *store, const struct vb_table_params *p)
+int vb_store_table_check(const struct vb_store *store, const struct vb_table_params *p)
 {
 	if (p->name == NULL || p->name[0] == 0 || strlen(p->name) > 31)
 		return vb_fail(-EINVAL, "a table's name has 1 to 31 characters");
@@ -327,7 +327,7 @@ int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
 			uint64_t same, struct vb_table **out)
 {
 	struct vb_table *t;
-	int err = check_params(store, p);
+	int err = vb_store_table_check(store, p);
 
 	if (err)
 		return err;
@@ -356,6 +356,13 @@ int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
 	store->table[store->n_tables++] = t;
 	*out = t;
 	return 0;
+}
+
+void vb_store_table_undo(struct vb_store *store, struct vb_table *t)
+{
+	vb_assert(store->n_tables > 0 && store->table[store->n_tables - 1] == t);
+	store->n_tables--;
+	vb_table_free(t);
 }
 
 void vb_table_free(struct vb_table *t)

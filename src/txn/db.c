@@ -263,10 +263,11 @@ vb_addr vb_db_outbox(const struct vb_db *db, uint16_t node, uint32_t coordinator
 
 static uint64_t layout_hash(const struct vb_db *db)
 {
-	char text[160];
-	int n = snprintf(text, sizeof(text), "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u", db->cc->name,
-			 db->coordinators, db->place_bytes, db->call_bytes, db->lease_ns,
-			 db->recovery, db->store.sealed, db->fabric->nodes);
+	char text[200];
+	int n = snprintf(text, sizeof(text), "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u/%u/%u/%u",
+			 db->cc->name, db->coordinators, db->place_bytes, db->call_bytes,
+			 db->lease_ns, db->recovery, db->store.sealed, db->fabric->nodes,
+			 db->items_max, db->bytes_max, db->store.record_max);
 
 	return XXH64(text, (size_t)n, 0) | 1;
 }

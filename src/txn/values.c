@@ -60,22 +60,34 @@ static int check_params(const struct vb_values_params *p)
 
 static int open_tables(struct vb_db *db, const struct vb_values_params *p, struct vb_values *v)
 {
-	struct vb_table_params t = {
+	const struct vb_table_params first = {
 		.name = p->name,
 		.record_bytes = (uint32_t)sizeof(struct head) + v->inline_bytes,
 		.records = p->records,
 		.partition = p->partition,
 	};
 	char name[NAME_MOST + 6];
-	int err = vb_store_table_open(&db->store, &t, 1, p->bytes_max, &v->first);
+	const struct vb_table_params more = {
+		.name = name,
+		.record_bytes = v->piece_bytes,
+		.records = p->pieces != 0 ? p->pieces : p->records * v->pieces,
+		.partition = p->partition,
+	};
+	int err = 0;
 
+	snprintf(name, sizeof(name), "%s.more", p->name);
+	/* The memory that a table has got stays with its name and size: nothing is taken for the
+	 * first one where the second is refused for what it is. */
+	if (v->pieces != 0)
+		err = vb_store_table_check(&db->store, &more);
+	if (err == 0)
+		err = vb_store_table_open(&db->store, &first, 1, p->bytes_max, &v->first);
 	if (err != 0 || v->pieces == 0)
 		return err;
-	snprintf(name, sizeof(name), "%s.more", p->name);
-	t.name = name;
-	t.record_bytes = v->piece_bytes;
-	t.records = p->pieces != 0 ? p->pieces : p->records * v->pieces;
-	return vb_store_table_open(&db->store, &t, v->pieces, p->bytes_max, &v->more);
+	err = vb_store_table_open(&db->store, &more, v->pieces, p->bytes_max, &v->more);
+	if (err != 0)
+		vb_store_table_undo(&db->store, v->first);
+	return err;
 }
 
 int vb_values_open(struct vb_db *db, const struct vb_values_params *p, struct vb_values **out)

@@ -216,6 +216,28 @@ static void fabric_that_is_too_small(void **state)
 	vb_fabric_close(f);
 }
 
+/* 63 and 64 records have logs of the same size: it is the number that must be the same. */
+static void items_that_take_as_much(struct vb_fabric *f)
+{
+	struct vb_db_params p = usual();
+	struct vb_db *first, *second;
+
+	p.name = "items";
+	p.coordinators = 1;
+	p.items_max = 63;
+	must(vb_db_open(f, &p, &first));
+	p.items_max = 64;
+	assert_int_equal(vb_db_node_bytes(&p, NODES),
+			 vb_db_node_bytes(&(struct vb_db_params){.cc = p.cc,
+								 .coordinators = 1,
+								 .items_max = 63,
+								 .record_max = p.record_max,
+								 .bytes_max = p.bytes_max},
+					  NODES));
+	refused(vb_db_open(f, &p, &second), -EINVAL);
+	vb_db_close(first);
+}
+
 /* The second view of a database, as another process has it. */
 static void who_comes_second(void **state)
 {
@@ -251,6 +273,7 @@ static void who_comes_second(void **state)
 	tp.partition = VB_PARTITION_HASH;
 	refused(vb_table_open(db, &tp, &t), -EINVAL);
 	must(vb_table_open(db, &usual_table, &t));
+	items_that_take_as_much(w.f);
 	/* Both see the same records. */
 	must(vb_coordinator_open(db, 1, &me));
 	alone(w.a, vb_txn_write(w.a, w.t, 3, &(struct record){.value = 33}));

@@ -206,6 +206,40 @@ static void another_bytes_max(void **state)
 	close_world(&w);
 }
 
+/* A refused open leaves neither table behind: not its name, its turn, nor its size. */
+static void nothing_behind(void **state)
+{
+	struct vb_values_params p = {.name = "second", .bytes_max = 600, .records = 32};
+	struct vb_db_params d = usual_db(*state, LONG_NS);
+	struct vb_values *v, *none;
+	struct vb_table *t;
+	struct world w;
+	unsigned before;
+
+	d.items_max = 64;
+	d.bytes_max = 4096;
+	open_world(&w, fabric_of(state), &d);
+	before = w.db->store.n_tables;
+	/* The pieces are larger than record_max; then they do not fit into the segments. */
+	p.inline_bytes = 24;
+	p.piece_bytes = 80;
+	refused(vb_values_open(w.db, &p, &none), -EINVAL);
+	assert_int_equal(w.db->store.n_tables, before);
+	p.inline_bytes = 40;
+	p.piece_bytes = 64;
+	p.pieces = 10000000;
+	refused(vb_values_open(w.db, &p, &none), -ENOSPC);
+	assert_int_equal(w.db->store.n_tables, before);
+	p.pieces = 640;
+	must(vb_values_open(w.db, &p, &v));
+	assert_int_equal(w.db->store.n_tables, before + 2);
+	must(vb_table_open(
+		w.db, &(struct vb_table_params){.name = "next", .record_bytes = 8, .records = 8},
+		&t));
+	vb_values_close(v);
+	close_world(&w);
+}
+
 static void what_is_refused(void **state)
 {
 	struct vb_values_params p = {.name = "more", .bytes_max = 100, .records = 8};
@@ -297,6 +331,7 @@ int main(int argc, char **argv)
 		{"never half of one", never_half},
 		{"what is refused", what_is_refused},
 		{"another bytes_max", another_bytes_max},
+		{"nothing behind", nothing_behind},
 	};
 	static const char *const fabrics[] = {"shm", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
