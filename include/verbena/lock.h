@@ -114,7 +114,8 @@ struct vb_grant {
 
 /*
  * Opens the space on this process's view of the fabric, making it if it is not there yet; whoever
- * comes second must ask for the same protocol, number of locks and lease.
+ * comes second must ask for the same protocol, number of locks and lease.  On shm, who finds one that
+ * its maker was killed in the middle of making waits for two seconds and finishes it, with a notice.
  *
  *   -EINVAL      unknown protocol or option, a number out of range (a protocol with leases: also a
  *                lease shorter than twice the time by which the fabric's verbs may be late), or

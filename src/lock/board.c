@@ -68,7 +68,8 @@ int vb_board_join(struct vb_lock_client *me)
 	head = vb_local(s->fabric, at, VB_BOARD_BYTES);
 	if (head == NULL)
 		return 0; /* a client away from its node has nowhere to write */
-	if (fresh)
+	/* Who made it may have been killed before he could say so: we say the same. */
+	if (fresh || __atomic_load_n(&head->magic, __ATOMIC_ACQUIRE) != MAGIC)
 		write_header(head, s);
 	slot = take_slot(me, (struct vb_board_slot *)(head + 1));
 	if (slot == NULL) {

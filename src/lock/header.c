@@ -3,7 +3,9 @@
  * The header of a space's region: what the locks are, and who serves them.
  *
  * Whoever made the region fills the header, the magic last; the others wait for the magic and
- * compare.  Where nodes belong to other processes, or the card's atomics and the CPU's do not know
+ * compare.  Where all reach it with the CPU, a header whose maker does not come to the end (he was
+ * killed) is finished by who has waited: each field is written once, from 0, so a maker that was only
+ * stopped finds it done when he goes on, and compares like everybody else.  Where nodes belong to other processes, or the card's atomics and the CPU's do not know
  * of each other, the header is reached with verbs through an endpoint; else the CPU does it.
  */
 #define VB_LOG_ROOM "lock"
@@ -68,6 +70,13 @@ int vb_lock_header_read(struct vb_ep *ep, vb_addr at, void *buf, uint32_t len)
 	return surely(ep, VB_OP_READ, at, buf, len);
 }
 
+static void put(uint64_t *field, uint64_t value)
+{
+	uint64_t none = 0;
+
+	__atomic_compare_exchange_n(field, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
 static int fill(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint64_t hash)
 {
 	struct header_fixed h = {.ops_hash = hash, .locks = s->locks, .lease_ns = s->lease_ns};
@@ -81,9 +90,9 @@ static int fill(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint64
 				: surely(ep, VB_OP_WRITE, s->header[node], &magic, sizeof(magic));
 	}
 	at = mapped(s, node);
-	at->ops_hash = h.ops_hash;
-	at->locks = h.locks;
-	at->lease_ns = h.lease_ns;
+	put(&at->ops_hash, h.ops_hash);
+	put(&at->locks, h.locks);
+	put(&at->lease_ns, h.lease_ns);
 	__atomic_store_n(&at->magic, magic, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -114,6 +123,12 @@ static int compare(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uin
 	int err;
 
 	for (unsigned i = 0; (err = look(s, node, ep, &h)) == 0 && h.magic != HEADER_MAGIC; i++) {
+		if (i == FILL_TRIES && ep == NULL) {
+			vb_warn("lock space '%s' was never finished by its maker: it is now",
+				s->name);
+			(void)fill(s, node, NULL, hash);
+			continue;
+		}
 		if (i == FILL_TRIES)
 			return vb_fail(-EAGAIN,
 				       "lock space '%s' was never finished by its maker; "
@@ -148,7 +163,9 @@ int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, bool fresh, uint
 		err = vb_fail(-EOPNOTSUPP, "the '%s' fabric does not show node %u's memory here",
 			      s->fabric->ops->name, node);
 	if (err == 0)
-		err = fresh ? fill(s, node, ep, hash) : compare(s, node, ep, hash);
+		err = fresh ? fill(s, node, ep, hash) : 0;
+	if (err == 0)
+		err = compare(s, node, ep, hash);
 	vb_ep_close(ep);
 	return err;
 }

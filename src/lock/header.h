@@ -4,8 +4,9 @@
 
 #include "lock/lock.h"
 
-/* Fills the header of node's region (fresh), or waits for it and compares: 0; -EINVAL: another
- * protocol, layout, lease or number of locks; -EAGAIN: never finished; or what the fabric says. */
+/* Fills the header of node's region (fresh), or waits for it, finishes it if its maker does not, and
+ * compares: 0; -EINVAL: another protocol, layout, lease or number of locks; -EAGAIN: never finished,
+ * on a fabric of several machines; or what the fabric says. */
 int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, bool fresh, uint64_t hash);
 
 /* A READ of a header over a link that may be down for a moment; -VB_EUNKNOWN, -VB_EPEERGONE: it was

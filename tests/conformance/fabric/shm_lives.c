@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 
+#include "fabric/shm_internal.h"
+#include "lock/board.h"
 #include "procs.h"
 
 #include <verbena/lock.h>
@@ -774,6 +776,50 @@ static void test_new_server(void **state)
 	}
 }
 
+/* What a process leaves that was killed when it had made a lock space's region, and not filled it:
+ * who comes next finishes it, and everybody must still want the same. */
+static void test_unfinished_space(void **state)
+{
+	struct vb_lock_space_params lp = {
+		.lock = "cas", .locks = 100, .lease_ns = LEASE_NS, .visible = true};
+	struct vb_fabric_params p = params('o');
+	struct vb_lock_space *space, *other = NULL;
+	struct vb_lock_client *me;
+	struct vb_board_view view;
+	struct shm_region *r;
+	struct vb_fabric *f;
+	struct vb_grant g;
+
+	(void)state;
+	assert_int_equal(vb_fabric_open(&p, &f), 0);
+	for (unsigned half = 0; half < 2; half++) {
+		assert_int_equal(vb_lock_space_open(f, &lp, &space), 0);
+		assert_int_equal(vb_lock_client_open(space, 0, &me), 0);
+		vb_lock_client_close(me);
+		vb_lock_space_close(space);
+		r = shm_of(f)->directories[0].region;
+		assert_string_equal(r[0].name, "lock:locks");
+		assert_string_equal(r[1].name, "board:locks");
+		/* Nothing of it; or half. */
+		memset(vb_local(f, r[0].offset, 8), 0, half ? 8 : 32);
+		memset(vb_local(f, r[1].offset, 8), 0, 8);
+		assert_int_equal(vb_lock_space_open(f, &lp, &space), 0);
+		assert_int_equal(vb_lock_client_open(space, 0, &me), 0);
+		assert_int_equal(vb_lock_try(me, 7, VB_EXCLUSIVE, &g), 0);
+		assert_int_equal(vb_board_view(me->ep, "locks", &view), 0); /* `dump` sees it */
+		assert_int_equal(view.n, 1);
+		vb_board_view_free(&view);
+		lp.locks++;
+		assert_int_not_equal(vb_lock_space_open(f, &lp, &other), 0);
+		lp.locks--;
+		assert_null(other);
+		assert_int_equal(vb_lock_release(me, &g), 0);
+		vb_lock_client_close(me);
+		vb_lock_space_close(space);
+	}
+	vb_fabric_close(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -789,6 +835,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_children_stay, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_new_server, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_unfinished_space, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
