@@ -12,8 +12,16 @@
  * TCP connection to one of them (verbena/cluster.h, "Trust"): keep its network closed to others.
  *
  * Threads.  Each OS thread that uses a fabric has its own scheduler (made on first use), and what a
- * thread opens on a fabric (clients, servers) may be used by that thread only.  The fabric itself
- * may be shared by threads; with fork(), a child calls vb_fabric_after_fork() before anything else.
+ * thread opens on a fabric (lock clients, coordinators, servers as tasks) may be used by that thread
+ * only: a call from another one is refused with -VB_EFOREIGN, in every build, because it costs one
+ * compare.  (The thread is known by its scheduler: one that begins after the owner has ended may
+ * be taken for it.)  The fabric itself, lock spaces, databases and tables may be shared by threads.
+ *
+ * fork().  A child calls vb_fabric_after_fork() before anything else.  Until then every call on the
+ * fabric and on what is open on it is -VB_EFOREIGN, and nothing of the parent's is touched: nothing is
+ * released, no name is removed.  Then the child may use the fabric, its lock spaces, databases and
+ * tables, with clients, coordinators and servers that it opens itself; the parent's stay refused.
+ * (The library hears of fork() as pthread_atfork does; not of a bare clone or vfork.)
  *
  * Segments (shm).  A segment lives as long as a process uses it: from vb_fabric_open until
  * vb_fabric_close or its end, however it ends.  It makes no difference who created it.  The last
@@ -103,13 +111,21 @@ struct vb_fabric_params {
  */
 int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out);
 
-/* Closes; the last user of a shm segment also removes its name.  Every endpoint must be closed. */
-void vb_fabric_close(struct vb_fabric *fabric);
+/*
+ * Closes; the last user of a shm segment also removes its name.  NULL does nothing.
+ *
+ *   -EBUSY        lock spaces, clients, databases, coordinators, tables of values or servers are
+ *                 open on it: the log names them.  Nothing is closed; close those, then call again
+ *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
+ */
+int vb_fabric_close(struct vb_fabric *fabric);
 
 /*
- * In a forked child: forget the parent's endpoints and scheduler, keep the mapping (shm).  Of sim
- * the child has a simulation of its own from then on.  On ucx and verbs connections do not survive
- * a fork: it aborts with a message that says so.
+ * In a forked child: forget the parent's endpoints and what is open on them, keep the mapping (shm).
+ * Of sim the child has a simulation of its own from then on.  On ucx and verbs connections do not
+ * survive a fork: it aborts with a message that says so.  What the parent has open does not keep
+ * the child from closing the fabric.  In a process that has opened the fabric itself or has been
+ * told, and for NULL, it does nothing.
  */
 void vb_fabric_after_fork(struct vb_fabric *fabric);
 

@@ -3,8 +3,9 @@
  * Locks on a fabric.
  *
  * A *lock space* is K locks, numbered 0..K-1, of one protocol, spread over N server nodes.  A
- * *client* takes and gives back locks; it belongs to one thread (or one coroutine) and is not
- * thread-safe.  A process may have any number of clients.
+ * *client* takes and gives back locks; it belongs to the thread that has opened it (or one coroutine
+ * there), and calls from another are refused (-VB_EFOREIGN).  A process may have any number of
+ * clients.
  *
  *	vb_lock_space_open(fabric, &(struct vb_lock_space_params){ .lock = "dslr", .locks = 1000 },
  *			   &space);
@@ -103,13 +104,20 @@ struct vb_lock_space_params {
 	                     * bytes of each client */
 };
 
-/* A held lock.  Owned by the caller, filled by acquire; do not copy while held. */
+/*
+ * A held lock.  Owned by the caller, filled by acquire.  It names this one hold of the lock: once
+ * that has been released it, and every copy of it, is good for nothing (-EINVAL, never valid), also
+ * if the client holds the same lock again.  A conversion keeps the hold, and brings only the grant
+ * up to date that it was called with.  Copies are not counted: whichever is released first ends the
+ * hold.
+ */
 struct vb_grant {
 	uint64_t lock;
 	enum vb_mode mode;       /* what was granted */
 	uint64_t token;          /* 0: none */
 	uint64_t valid_until_ns; /* on the client's clock (vb_lock_now); VB_FOREVER_NS: no lease */
 	struct vb_claim *claim;  /* private */
+	uint64_t hold;           /* private */
 };
 
 /*
@@ -126,14 +134,16 @@ struct vb_grant {
 int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
 		       struct vb_lock_space **out);
 /*
- * Every client and server of it must be closed.  Waits for places that closed clients still have in
- * queues: as long as others hold those locks, and says so in the log every ten seconds.  A holder
+ * Closes; NULL does nothing.  Waits for places that closed clients still have in queues: as long as others hold those locks, and says so in the log every ten seconds.  A holder
  * that has died holds for ever there, because only locks that do not survive a death have such
  * places: a process that is to end all the same ends without this call.  A forked child waits for
  * its own clients, not for its parent's.  (In virtual time at most 64 leases: nobody is left then
  * who could give them back.)
+ *
+ *   -EBUSY        clients or servers are open on it: the log names them.  Nothing is closed
+ *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
  */
-void vb_lock_space_close(struct vb_lock_space *space);
+int vb_lock_space_close(struct vb_lock_space *space);
 
 /*
  * Protocols with a server side (rpc, traditional, traditional-ro, table; shiftlock for recovery)
@@ -252,7 +262,8 @@ const char *vb_lock_mode_name(enum vb_mode mode);
  *   0             released, and until this call the lock was ours
  *   -VB_ELOST     the lease had run out before and the lock was, or may have been, given to others
  *   -VB_EUNKNOWN  the fabric lost the answer; a lease protocol frees the lock by itself
- *   -EINVAL       the grant is not held by this client
+ *   -EINVAL       the grant is not held by this client: it was released before, by this or by a
+ *                 copy of it, or is another client's.  What the client holds now is held on
  */
 int vb_lock_release(struct vb_lock_client *client, struct vb_grant *grant);
 
@@ -317,7 +328,13 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
 int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, unsigned n,
 			 enum vb_mode mode, uint64_t timeout_ns, struct vb_grant grants[]);
 
-/* The client's clock, and whether the grant is valid at this moment by it. */
+/*
+ * The client's clock; and whether the client has the lock at this moment by it, as the grant says:
+ * it is held and its lease has not ended.  Never true for a grant that was released, or a copy of
+ * it; nor for one that says more than is held, a copy from before a conversion to less.  Those that
+ * vb_lock_acquire_path has filled in are valid as long as the caller's own grant of that lock.  The
+ * client must be open: of one that was closed no grant may be asked after with it.
+ */
 uint64_t vb_lock_now(const struct vb_lock_client *client);
 bool vb_lock_valid(const struct vb_lock_client *client, const struct vb_grant *grant);
 

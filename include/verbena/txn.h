@@ -4,8 +4,8 @@
  *
  * A *database* is a set of tables under one concurrency-control protocol, spread over the nodes of
  * a fabric.  A *table* has fixed-size records with 64-bit keys.  A *coordinator* runs transactions,
- * one at a time; it belongs to one thread (or one coroutine) and is not thread-safe.  A process may
- * have any number of coordinators.
+ * one at a time; it belongs to the thread that has opened it (or one coroutine there), and calls from
+ * another are refused (-VB_EFOREIGN).  A process may have any number of coordinators.
  *
  *	vb_db_open(fabric, &(struct vb_db_params){ .cc = "silo" }, &db);
  *	vb_table_open(db, &(struct vb_table_params){ .name = "account", .record_bytes = 8,
@@ -112,7 +112,14 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
  *   -ENOSPC      it does not fit in the nodes' segments; the log says how much is needed
  */
 int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, struct vb_db **out);
-void vb_db_close(struct vb_db *db);
+/*
+ * NULL does nothing.
+ *
+ *   -EBUSY        coordinators, servers or tables of values are open on it: the log names them.
+ *                 Nothing is closed
+ *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
+ */
+int vb_db_close(struct vb_db *db);
 
 /* The same for a table.  Tables are opened in the same order by every process.  -EINVAL, -ENOSPC.
  */

@@ -7,6 +7,11 @@
  * with one.  The function that decides an error logs it, once in each process that meets it, with
  * its cause and the way out (environment VERBENA_LOG, see verbena(1)); outputs are written only on
  * success.
+ *
+ * Where a call needs a pointer and gets NULL, it does nothing and returns -EINVAL, or what stands
+ * for nothing if it returns no error (0, false, "nobody"); closing or stopping NULL does nothing.
+ * A call from a forked child or another thread on what is not its own does nothing and returns
+ * -VB_EFOREIGN, or says so in the log if it returns no error (verbena/fabric.h, "Threads").
  */
 #ifndef VERBENA_VERBENA_H
 #define VERBENA_VERBENA_H
@@ -34,10 +39,14 @@ enum vb_error {
 	VB_EACCESS,
 	/* A verb was not posted because its not_after time had passed. */
 	VB_ETOOLATE,
+	/* The call comes from where the object is not at home: from another thread than that which
+	 * has opened the client or coordinator, or from a forked child.  Nothing was done. */
+	VB_EFOREIGN,
 };
 
-/* "verb was not posted ...", for any error above or any errno.  err may be given with either sign.
- * Thread-safe; the string is static. */
+/* "the verb was not posted ...", for any error above or any errno; for the values of errno that the
+ * calls return often, in the words of what they mean here (-ETIMEDOUT: "not done within the time
+ * allowed").  err may be given with either sign.  Thread-safe; the string is static. */
 const char *vb_strerror(int err);
 
 /* "0.1.0"; and the commit the library was built from, or "unknown". */

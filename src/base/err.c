@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Error texts, the version, and the end of the program when an invariant broke. */
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 
@@ -8,6 +9,33 @@
 #include "base/compiler.h"
 #include "vb_commit.h"
 #include "vb_config.h"
+
+/* Values of errno whose own texts speak of something else than what Verbena means by them.  The words
+ * also fit where the system has said it. */
+static const char *plain(int err)
+{
+	switch (err) {
+	case ETIMEDOUT:
+		return "not done within the time allowed";
+	case EAGAIN:
+		return "not possible now; it may be later";
+	case E2BIG:
+		return "more than was provided for";
+	case EBUSY:
+		return "it is in use";
+	case EDEADLK:
+		return "it would wait for itself";
+	case ECANCELED:
+		return "it was cancelled";
+	case EXDEV:
+		return "it is another process's";
+	case EPROTO:
+		return "the two sides do not agree";
+	default:
+		/* strerrordesc_np returns a static string and needs no buffer. */
+		return strerrordesc_np(err);
+	}
+}
 
 const char *vb_strerror(int err)
 {
@@ -24,9 +52,11 @@ const char *vb_strerror(int err)
 		return "the address lies outside the node's segment";
 	case VB_ETOOLATE:
 		return "the verb was not posted: its time had passed";
+	case VB_EFOREIGN:
+		return "it belongs to another thread, or to the process that this one was forked "
+		       "from";
 	default:
-		/* strerrordesc_np returns a static string and needs no buffer. */
-		return strerrordesc_np(err) ? strerrordesc_np(err) : "unknown error";
+		return plain(err) ? plain(err) : "unknown error";
 	}
 }
 

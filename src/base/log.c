@@ -153,3 +153,11 @@ void vb_log_capture_end(void)
 {
 	capture_buf = NULL;
 }
+
+bool vb_null_said(const char *room, const char *call, const char *pointers)
+{
+	if (vb_log_on(room, VB_LOG_ERROR))
+		vb_log_write(room, VB_LOG_ERROR, "%s: a pointer that it needs (%s) is NULL", call,
+			     pointers);
+	return true;
+}

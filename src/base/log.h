@@ -10,6 +10,8 @@
 #ifndef VB_BASE_LOG_H
 #define VB_BASE_LOG_H
 
+#include <stdbool.h>
+
 #include "base/compiler.h"
 
 enum vb_log_level { VB_LOG_ERROR, VB_LOG_WARN, VB_LOG_INFO, VB_LOG_DEBUG, VB_LOG_TRACE };
@@ -39,5 +41,22 @@ void vb_log_capture_end(void);
 		vb_error(__VA_ARGS__);                                                             \
 		(err);                                                                             \
 	})
+
+/*
+ * Whether one of up to four pointers that a public call needs is NULL; the log says so:
+ * if (vb_any_null(client, out)) return -EINVAL;
+ */
+#define VB_NULL_1(a)                         ((a) == NULL)
+#define VB_NULL_2(a, b)                      (VB_NULL_1(a) || VB_NULL_1(b))
+#define VB_NULL_3(a, b, c)                   (VB_NULL_2(a, b) || VB_NULL_1(c))
+#define VB_NULL_4(a, b, c, d)                (VB_NULL_3(a, b, c) || VB_NULL_1(d))
+#define VB_NULL_OF(_1, _2, _3, _4, any, ...) any
+#define vb_any_null(...)                                                                           \
+	(vb_unlikely(VB_NULL_OF(__VA_ARGS__, VB_NULL_4, VB_NULL_3, VB_NULL_2, VB_NULL_1,           \
+				0)(__VA_ARGS__)) &&                                                \
+	 vb_null_said(VB_LOG_ROOM, __func__, #__VA_ARGS__))
+
+/* True. */
+bool vb_null_said(const char *room, const char *call, const char *pointers);
 
 #endif

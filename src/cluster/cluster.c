@@ -149,6 +149,7 @@ int cluster_create(const struct vb_cluster_params *p, struct vb_cluster **out)
 	c->listen_fd = -1;
 	c->wake_fd = -1;
 	c->first_dead = -1;
+	c->forks = vb_forks;
 	vb_list_init(&c->conns);
 	vb_list_init(&c->calls);
 	who_am_i(&c->me);
@@ -433,7 +434,7 @@ static int open_any(const struct vb_cluster_params *params, int listening_fd,
 
 int vb_cluster_open(const struct vb_cluster_params *params, struct vb_cluster **out)
 {
-	return open_any(params, -1, out);
+	return vb_any_null(params, out) ? -EINVAL : open_any(params, -1, out);
 }
 
 int vb_cluster_open_on(const struct vb_cluster_params *params, int listening_fd,
@@ -442,9 +443,18 @@ int vb_cluster_open_on(const struct vb_cluster_params *params, int listening_fd,
 	return open_any(params, listening_fd, out);
 }
 
+int cluster_check(const struct vb_cluster *c)
+{
+	if (c->forks == vb_forks)
+		return 0;
+	return vb_fail(-VB_EFOREIGN, "this process was forked from one that has the cluster open: "
+				     "its connections are the parent's; open one of its own");
+}
+
 void vb_cluster_close(struct vb_cluster *c)
 {
-	if (c == NULL)
+	/* A goodbye of the child's would be taken for the parent's. */
+	if (c == NULL || cluster_check(c) != 0)
 		return;
 	stop(c);
 	cluster_free(c);

@@ -167,6 +167,7 @@ struct cluster_addr {
 struct vb_cluster {
 	/* As opened; constant. */
 	uint32_t hosts;
+	uint32_t forks; /* vb_forks of the process that has opened it */
 	enum vb_cluster_role role;
 	uint32_t wanted;
 	uint64_t timeout_ns, silence_ns;
@@ -245,6 +246,8 @@ static inline uint64_t cluster_later(uint64_t now, uint64_t ns)
 /* A cluster as vb_cluster_open makes it, before it has a socket or a thread; -errno (said). */
 int cluster_create(const struct vb_cluster_params *p, struct vb_cluster **out);
 void cluster_free(struct vb_cluster *c);
+/* 0, or -VB_EFOREIGN, said: a forked child. */
+int cluster_check(const struct vb_cluster *c);
 void cluster_wake(struct vb_cluster *c);
 void cluster_set_peer(struct vb_cluster *c, uint32_t rank, const struct cl_identity *who);
 /* The opening is over, one way or the other; the first verdict counts. */

@@ -15,22 +15,22 @@
 
 uint32_t vb_cluster_rank(const struct vb_cluster *c)
 {
-	return c->rank;
+	return c != NULL ? c->rank : 0;
 }
 
 uint32_t vb_cluster_hosts(const struct vb_cluster *c)
 {
-	return c->hosts;
+	return c != NULL ? c->hosts : 0;
 }
 
 const char *vb_cluster_name(const struct vb_cluster *c, uint32_t rank)
 {
-	return rank < c->hosts ? c->peers[rank].name : "nobody";
+	return c != NULL && rank < c->hosts ? c->peers[rank].name : "nobody";
 }
 
 bool vb_cluster_alive(const struct vb_cluster *c, uint32_t rank)
 {
-	return rank < c->hosts &&
+	return c != NULL && rank < c->hosts &&
 	       __atomic_load_n(&c->peers[rank].state, __ATOMIC_ACQUIRE) == PEER_ALIVE;
 }
 
@@ -313,13 +313,17 @@ int vb_cluster_gather(struct vb_cluster *c, const char *what, const void *mine, 
 
 int vb_cluster_barrier(struct vb_cluster *c)
 {
-	struct cl_part p = {.to = VB_CLUSTER_TO_ROOT,
-			    .barrier = true,
-			    .timeout_ns = c->timeout_ns,
-			    .what = "barrier"};
+	struct cl_part p = {.to = VB_CLUSTER_TO_ROOT, .barrier = true, .what = "barrier"};
 	struct vb_cluster_parts parts;
-	int err = collective(c, &p, NULL, 0, &parts);
+	int err;
 
+	if (vb_any_null(c))
+		return -EINVAL;
+	err = cluster_check(c);
+	if (err)
+		return err;
+	p.timeout_ns = c->timeout_ns;
+	err = collective(c, &p, NULL, 0, &parts);
 	if (err == 0)
 		vb_cluster_parts_free(&parts);
 	return err;

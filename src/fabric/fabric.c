@@ -10,6 +10,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "fabric/opened.h"
 
 #define NODE_BYTES_MIN 4096ull
 #define OPTIONS_MAX    512
@@ -115,12 +116,17 @@ static int check_params(const struct vb_fabric_params *p, const struct vb_fabric
 
 int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out)
 {
-	struct vb_fabric_params p = *params;
-	const char *name = p.fabric != NULL ? p.fabric : "shm";
-	const struct vb_fabric_ops *ops = vb_fabric_find(name);
 	_Alignas(16) unsigned char options[OPTIONS_MAX];
+	const struct vb_fabric_ops *ops;
+	struct vb_fabric_params p;
+	const char *name;
 	int err;
 
+	if (vb_any_null(params, out))
+		return -EINVAL;
+	p = *params;
+	name = p.fabric != NULL ? p.fabric : "shm";
+	ops = vb_fabric_find(name);
 	if (ops == NULL)
 		return fail_unknown(name);
 	p.fabric = ops->name;
@@ -141,24 +147,38 @@ int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out
 	}
 	vb_clock_init();
 	err = ops->open(&p, options, out);
-	if (err == 0)
-		(*out)->no_keeper = p.no_keeper;
-	return err;
+	if (err)
+		return err;
+	(*out)->no_keeper = p.no_keeper;
+	vb_opened_init(*out);
+	return 0;
 }
 
-void vb_fabric_close(struct vb_fabric *fabric)
+int vb_fabric_close(struct vb_fabric *fabric)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
+	int err;
 
-	if (fabric != NULL)
-		fabric->ops->close(fabric);
+	if (fabric == NULL)
+		return 0;
+	err = vb_fabric_check(fabric);
+	if (err == 0)
+		err = vb_opened_check(fabric, NULL, "fabric", fabric->ops->name);
+	if (err)
+		return err;
+	pthread_mutex_destroy(&fabric->opened_lock);
+	fabric->ops->close(fabric);
+	return 0;
 }
 
 void vb_fabric_after_fork(struct vb_fabric *fabric)
 {
-	vb_sched_forget();
+	if (fabric == NULL || fabric->told == vb_forks)
+		return;
 	fabric->forks++;
 	fabric->ops->after_fork(fabric);
+	for (; fabric != NULL; fabric = fabric->lower)
+		vb_opened_init(fabric);
 }
 
 void vb_poll(void)
@@ -198,6 +218,7 @@ void vb_ep_init(struct vb_ep *ep, struct vb_fabric *f, vb_peer self)
 	ep->fabric = f;
 	ep->sched = vb_sched_self();
 	ep->self = self;
+	ep->forks = vb_forks;
 	vb_list_init(&ep->waiters);
 }
 

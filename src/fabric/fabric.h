@@ -23,6 +23,7 @@
 #define VB_FABRIC_FABRIC_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include <verbena/fabric.h>
@@ -239,7 +240,10 @@ struct vb_fabric {
 	uint64_t node_bytes;
 	uint64_t seed;
 	uint32_t forks; /* from the process that opened it to this one */
+	uint32_t told;  /* vb_forks of the process that has opened it, or was told of it */
 	bool no_keeper; /* what its threads leave behind moves on only while they wait in here */
+	pthread_mutex_t opened_lock;
+	struct vb_list opened; /* struct vb_opened: what callers have open on it */
 };
 
 struct vb_ep {
@@ -247,6 +251,7 @@ struct vb_ep {
 	struct vb_fabric *fabric;
 	struct vb_ep *lower; /* what a hook's endpoint wraps, else NULL */
 	struct vb_sched *sched;
+	uint32_t forks; /* vb_forks when it was opened */
 	vb_peer self;
 	/* The client's own clock: local = base + offset + base * drift_ppb / 1e9.  Zero on real
 	 * fabrics, where the machine's clock is all there is. */

@@ -4,6 +4,7 @@
 #include "fabric/hook_common.h"
 
 #include "base/log.h"
+#include "fabric/opened.h"
 
 int vb_hook_make(struct vb_fabric *lower, const struct vb_fabric_ops *ops, size_t size,
 		 struct vb_fabric **out)
@@ -15,6 +16,7 @@ int vb_hook_make(struct vb_fabric *lower, const struct vb_fabric_ops *ops, size_
 	*f = *lower;
 	f->ops = ops;
 	f->lower = lower;
+	vb_opened_init(f);
 	*out = f;
 	return 0;
 }

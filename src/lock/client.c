@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A client's calls, the same for every protocol: bookkeeping of claims, fencing tokens, watching.
- * What a protocol does is in its own file; husks are in husk.c.
+ * What a protocol does is in its own file; husks are in husk.c, opening and closing in client_open.c.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"
@@ -14,12 +14,7 @@
 
 uint64_t vb_lock_now(const struct vb_lock_client *me)
 {
-	return vb_ep_now(me->ep);
-}
-
-bool vb_lock_valid(const struct vb_lock_client *me, const struct vb_grant *grant)
-{
-	return grant->valid_until_ns == VB_FOREVER || vb_ep_now(me->ep) < grant->valid_until_ns;
+	return me != NULL ? vb_ep_now(me->ep) : 0;
 }
 
 enum vb_outcome vb_lock_outcome(int err)
@@ -27,83 +22,6 @@ enum vb_outcome vb_lock_outcome(int err)
 	if (err == 0)
 		return VB_GRANTED;
 	return err == -VB_EUNKNOWN ? VB_UNKNOWN : VB_NOT_GRANTED;
-}
-
-/* The client with its claims, in one piece. */
-static struct vb_lock_client *new_client(const struct vb_lock_space *space)
-{
-	size_t claims = space->claims * sizeof(struct vb_claim);
-	size_t words = vb_claim_words(space) + space->claims;
-	struct vb_lock_client *me = calloc(1, sizeof(*me) + claims + words * sizeof(uint64_t));
-
-	if (!me)
-		return NULL;
-	me->claims = (struct vb_claim *)(me + 1);
-	me->used = (uint64_t *)(me->claims + space->claims);
-	me->locks = me->used + vb_claim_words(space);
-	for (uint32_t i = 0; i < space->claims; i++) {
-		me->claims[i].me = me;
-		me->claims[i].slot = i;
-	}
-	return me;
-}
-
-int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out)
-{
-	VB_SCHED_INSIDE(vb_sched_here());
-	struct vb_lock_client *me = new_client(space);
-	int err;
-
-	if (!me)
-		return vb_fail(-ENOMEM, "no memory for a lock client");
-	if (space->timing) {
-		me->timing = calloc(1, sizeof(*me->timing));
-		if (!me->timing) {
-			free(me);
-			return vb_fail(-ENOMEM, "no memory for a lock client");
-		}
-	}
-	me->space = space;
-	me->node = node;
-	err = vb_ep_open(space->fabric, node, &me->ep);
-	if (err == 0 && space->ops->caps & VB_LOCK_SERVER) {
-		vb_peer server;
-
-		err = vb_lock_server_find(me, 0);
-		if (err == 0)
-			err = vb_lock_server_worker(me, 0, 0, &server);
-		if (err)
-			vb_ep_close(me->ep);
-	}
-	if (err) {
-		free(me->timing);
-		free(me);
-		return err;
-	}
-	vb_mail_init(&me->mail, me->ep);
-	me->rtt_ns = space->fabric->caps.rtt_ns;
-	vb_rng_seed(&me->rng, space->fabric->seed, me->ep->self);
-	if (space->ops->client_open)
-		err = space->ops->client_open(me);
-	if (err == 0)
-		err = vb_board_join(me);
-	if (err) {
-		vb_lock_client_close(me);
-		return err;
-	}
-	*out = me;
-	return 0;
-}
-
-void vb_lock_client_bury(struct vb_lock_client *me)
-{
-	for (unsigned i = 0; i < me->space->claims; i++)
-		if (me->space->ops->caps & VB_LOCK_MESSAGES && me->used[i / 64] >> i % 64 & 1)
-			vb_box_close(&me->claims[i].box);
-	vb_ep_close(me->ep);
-	free(me->priv);
-	free(me->timing);
-	free(me);
 }
 
 static struct vb_claim *find_claim(struct vb_lock_client *me, uint64_t lock)
@@ -263,16 +181,28 @@ static void timing_begin(struct vb_lock_client *me, enum vb_call call)
 	me->timing->calls[call]++;
 }
 
-static void give(struct vb_claim *c, struct vb_grant *out)
+static inline void describe(struct vb_claim *c, struct vb_grant *out)
 {
-	c->state = CLAIM_HELD;
 	*out = (struct vb_grant){
 		.lock = c->lock,
 		.mode = c->mode,
 		.token = c->token,
 		.valid_until_ns = c->valid_until_ns,
 		.claim = c,
+		.hold = c->hold,
 	};
+}
+
+void vb_lock_describe(struct vb_claim *c, struct vb_grant *out)
+{
+	describe(c, out);
+}
+
+static inline void give(struct vb_lock_client *me, struct vb_claim *c, struct vb_grant *out)
+{
+	c->state = CLAIM_HELD;
+	c->hold = ++me->holds;
+	describe(c, out);
 }
 
 /* After acquire or try: hands the grant out, or cleans up and leaves a husk if one is needed. */
@@ -295,7 +225,7 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 	if (vb_unlikely(me->board != NULL))
 		vb_board_ends(me, err == 0 ? c : NULL);
 	if (err == 0) {
-		give(c, out);
+		give(me, c, out);
 		if (vb_unlikely(w != NULL))
 			w->granted(w->ctx, me, c);
 		return 0;
@@ -394,36 +324,43 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 	/* Nothing else to do, most of the time. */
 	if (vb_likely(err == 0 && !w && !me->timing && !me->board && !me->space->token_offset &&
 		      vb_ep_now_coarse(me->ep) < c->valid_until_ns)) {
-		give(c, out);
+		give(me, c, out);
 		return 0;
 	}
 	return conclude(me, c, until_ns, settle(me, c, until_ns, err), out);
 }
 
-/* Apart, so that who leaves nothing behind pays one branch. */
+/* Apart, so that who leaves nothing behind pays one branch; and for calls that are not the owner's. */
 static VB_NOINLINE int acquire_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 				    uint32_t leases, uint64_t timeout_ns, struct vb_grant *out)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
+	int err = vb_ep_check(me->ep);
 
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
 	return acquire(me, lock, mode, leases, timeout_ns, out);
 }
 
 int vb_lock_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 		    uint64_t timeout_ns, struct vb_grant *out)
 {
-	if (vb_sched_kept(me->ep->sched))
+	if (vb_any_null(me, out))
+		return -EINVAL;
+	if (vb_unlikely(vb_sched_quick != me->ep->sched))
 		return acquire_kept(me, lock, mode, 1, timeout_ns, out);
 	return acquire(me, lock, mode, 1, timeout_ns, out);
 }
 
 uint64_t vb_lock_hold_max_ns(const struct vb_lock_client *me, enum vb_mode mode)
 {
-	const struct vb_lock_space *s = me->space;
-	bool ends = (s->ops->caps & VB_LOCK_SURVIVES) ||
-		    (mode == VB_SHARED && (s->ops->caps & VB_LOCK_READ_LEASE));
+	const struct vb_lock_space *s;
 
-	if (!ends)
+	if (me == NULL)
+		return 0;
+	s = me->space;
+	if (!(s->ops->caps & VB_LOCK_SURVIVES) &&
+	    !(mode == VB_SHARED && (s->ops->caps & VB_LOCK_READ_LEASE)))
 		return VB_FOREVER_NS;
 	return s->lease_ns * (s->ops->leases_max ? s->ops->leases_max(s) : 1);
 }
@@ -447,8 +384,12 @@ static int refuse_hold(const struct vb_lock_client *me, enum vb_mode mode, uint6
 int vb_lock_acquire_for(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 			uint64_t hold_ns, uint64_t timeout_ns, struct vb_grant *out)
 {
-	uint64_t lease = me->space->lease_ns, most = vb_lock_hold_max_ns(me, mode), leases = 1;
+	uint64_t lease, most, leases = 1;
 
+	if (vb_any_null(me, out))
+		return -EINVAL;
+	lease = me->space->lease_ns;
+	most = vb_lock_hold_max_ns(me, mode);
 	if (hold_ns > most)
 		return refuse_hold(me, mode, hold_ns);
 	if (hold_ns > lease && most != VB_FOREVER_NS)
@@ -491,24 +432,57 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 static VB_NOINLINE int try_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 				struct vb_grant *out)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
+	int err = vb_ep_check(me->ep);
 
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
 	return try_acquire(me, lock, mode, out);
 }
 
 int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, struct vb_grant *out)
 {
-	if (vb_sched_kept(me->ep->sched))
+	if (vb_any_null(me, out))
+		return -EINVAL;
+	if (vb_unlikely(vb_sched_quick != me->ep->sched))
 		return try_kept(me, lock, mode, out);
 	return try_acquire(me, lock, mode, out);
 }
 
-static bool is_held(const struct vb_lock_client *me, const struct vb_grant *grant)
+/* The very hold that the grant was given for, and not a later one. */
+static inline bool is_hold(const struct vb_lock_client *me, const struct vb_claim *c,
+			   const struct vb_grant *grant)
 {
-	const struct vb_claim *c = grant->claim;
-
 	return c >= me->claims && c < me->claims + me->space->claims && c->state == CLAIM_HELD &&
-	       c->lock == grant->lock;
+	       c->hold == grant->hold;
+}
+
+static inline bool is_held(const struct vb_lock_client *me, const struct vb_grant *grant)
+{
+	return is_hold(me, grant->claim, grant);
+}
+
+static int not_held(const char *what, const struct vb_grant *grant)
+{
+	return vb_fail(-EINVAL,
+		       "%s of lock %" PRIu64 " by a grant that this client does not hold: it was "
+		       "released before, or is another client's",
+		       what, grant->lock);
+}
+
+bool vb_lock_valid(const struct vb_lock_client *me, const struct vb_grant *grant)
+{
+	const struct vb_claim *c;
+
+	if (vb_any_null(me, grant) || vb_ep_check(me->ep) != 0)
+		return false;
+	c = grant->claim;
+	/* What a path stands on is held by another grant. */
+	if (c == NULL)
+		c = find_claim((struct vb_lock_client *)me, grant->lock);
+	return is_hold(me, c, grant) && (unsigned)grant->mode < VB_MODES &&
+	       vb_mode_covers(c->mode, grant->mode) &&
+	       (c->valid_until_ns == VB_FOREVER || vb_ep_now(me->ep) < c->valid_until_ns);
 }
 
 /* The protocol's conversion, and a token where a grant of the new mode has one. */
@@ -537,11 +511,10 @@ static int change_mode(struct vb_lock_client *me, struct vb_claim *c, enum vb_mo
 	return err;
 }
 
-int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mode mode,
-		    uint64_t timeout_ns)
+static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mode mode,
+		   uint64_t timeout_ns)
 {
 	const struct vb_lock_watch *w = me->space->watch;
-	VB_SCHED_INSIDE(me->ep->sched);
 	struct vb_claim *c = grant->claim;
 	uint64_t until_ns = VB_FOREVER;
 	int err = check_mode(me, mode);
@@ -549,9 +522,7 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 	if (err)
 		return err;
 	if (!is_held(me, grant))
-		return vb_fail(-EINVAL,
-			       "a conversion of lock %" PRIu64 ", which this client does not hold",
-			       grant->lock);
+		return not_held("a conversion", grant);
 	mode = vb_mode_served(me->space->ops->caps, mode);
 	if (mode == c->mode)
 		return 0;
@@ -576,21 +547,34 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 	if (vb_unlikely(w != NULL))
 		w->converted(w->ctx, me, c, err);
 	if (err == 0)
-		give(c, grant);
+		describe(c, grant);
 	return err;
+}
+
+int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mode mode,
+		    uint64_t timeout_ns)
+{
+	int err;
+
+	if (vb_any_null(me, grant))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	return convert(me, grant, mode, timeout_ns);
 }
 
 static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 {
 	const struct vb_lock_watch *w = me->space->watch;
 	struct vb_claim *c = grant->claim;
-	uint64_t lock = grant->lock;
+	uint64_t lock;
 	int err;
 
 	if (vb_unlikely(!is_held(me, grant)))
-		return vb_fail(-EINVAL,
-			       "a release of lock %" PRIu64 ", which this client does not hold",
-			       lock);
+		return not_held("a release", grant);
+	lock = c->lock;
 	if (vb_unlikely(w != NULL))
 		w->releasing(w->ctx, me, c);
 	if (vb_unlikely(me->timing != NULL))
@@ -611,14 +595,19 @@ static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 
 static VB_NOINLINE int release_kept(struct vb_lock_client *me, struct vb_grant *grant)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
+	int err = vb_ep_check(me->ep);
 
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
 	return release(me, grant);
 }
 
 int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 {
-	if (vb_sched_kept(me->ep->sched))
+	if (vb_any_null(me, grant))
+		return -EINVAL;
+	if (vb_unlikely(vb_sched_quick != me->ep->sched))
 		return release_kept(me, grant);
 	return release(me, grant);
 }
@@ -628,16 +617,14 @@ static int check_grants(struct vb_lock_client *me, struct vb_grant grants[], uns
 {
 	unsigned good = 0;
 
-	while (good < n && is_held(me, &grants[good]))
+	while (good < n && is_held(me, &grants[good]) &&
+	       grants[good].claim->lock == grants[good].lock)
 		grants[good++].claim->state = CLAIM_BUSY;
 	for (unsigned i = 0; i < good; i++)
 		grants[i].claim->state = CLAIM_HELD;
 	if (good == n)
 		return 0;
-	return vb_fail(-EINVAL,
-		       "a release of lock %" PRIu64
-		       ", which this client does not hold, or which is to be released twice",
-		       grants[good].lock);
+	return not_held("a release", &grants[good]);
 }
 
 static int worse(int a, int b)
@@ -669,11 +656,11 @@ static int release_together(struct vb_lock_client *me, struct vb_grant grants[],
 
 		me->lost += ended == -VB_ELOST;
 		if (vb_unlikely(me->board != NULL))
-			vb_board_gives_up(me, grants[i].lock);
+			vb_board_gives_up(me, c->lock);
 		grants[i].claim = NULL;
 		vb_claim_free(me, c);
 		if (vb_unlikely(w != NULL))
-			w->released(w->ctx, me, grants[i].lock, ended);
+			w->released(w->ctx, me, c->lock, ended);
 		err = worse(err, ended);
 	}
 	return err;
@@ -681,15 +668,21 @@ static int release_together(struct vb_lock_client *me, struct vb_grant grants[],
 
 int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], unsigned n)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
-	int err = check_grants(me, grants, n);
+	int err;
 
+	if (vb_any_null(me) || (n > 0 && vb_any_null(grants)))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
 	if (err || n == 0)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = check_grants(me, grants, n);
+	if (err)
 		return err;
 	if (me->space->ops->release_all != NULL)
 		return release_together(me, grants, n);
 	for (unsigned i = n; i-- > 0;)
-		err = worse(err, vb_lock_release(me, &grants[i]));
+		err = worse(err, release(me, &grants[i]));
 	return err;
 }
 
@@ -703,15 +696,16 @@ uint64_t vb_lock_age_now(struct vb_lock_client *me)
 
 void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age)
 {
+	if (vb_any_null(me) || vb_ep_check(me->ep) != 0)
+		return;
 	VB_SCHED_INSIDE(me->ep->sched);
-
 	me->age = age != 0 ? age : vb_lock_age_now(me);
 	me->age_given = true;
 }
 
 uint64_t vb_lock_client_age(const struct vb_lock_client *me)
 {
-	return me->age;
+	return me != NULL ? me->age : 0;
 }
 
 void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
@@ -725,52 +719,4 @@ void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 		vb_board_gives_up(me, c->lock);
 	grant->claim = NULL;
 	vb_claim_free(me, c);
-}
-
-static void close_place(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
-{
-	if (c->state == CLAIM_HUSK)
-		vb_husk_close(me, c, until_ns);
-}
-
-/* What is held, a handful at a time: as the end of a transaction. */
-static void release_held(struct vb_lock_client *me)
-{
-	struct vb_grant some[VB_CLAIMS_MAX];
-	bool outermost = vb_lock_join(me);
-	unsigned n;
-
-	do {
-		n = 0;
-		for (unsigned i = 0; i < me->space->claims && n < VB_CLAIMS_MAX; i++)
-			if (me->used[i / 64] >> i % 64 & 1 && me->claims[i].state == CLAIM_HELD)
-				give(&me->claims[i], &some[n++]);
-		(void)vb_lock_release_all(me, some, n);
-	} while (n == VB_CLAIMS_MAX);
-	vb_lock_part(me, outermost);
-}
-
-void vb_lock_client_close(struct vb_lock_client *me)
-{
-	VB_SCHED_INSIDE(me ? me->ep->sched : NULL);
-	uint64_t wait_ns, until_ns;
-
-	if (!me)
-		return;
-	if (me->n_used > 0)
-		release_held(me);
-	wait_ns = me->space->ops->caps & VB_LOCK_SURVIVES ? 2 * me->space->lease_ns
-							  : me->space->husk_wait_ns;
-	until_ns = wait_ns == VB_FOREVER ? VB_FOREVER : vb_ep_now(me->ep) + wait_ns;
-	for (unsigned w = 0; w < vb_claim_words(me->space); w++)
-		for (uint64_t left = me->used[w]; left; left &= left - 1)
-			close_place(me, &me->claims[64 * w + __builtin_ctzll(left)], until_ns);
-	vb_board_leave(me);
-	if (me->husks > 0) {
-		vb_husk_haunt(me);
-		return;
-	}
-	if (me->space->ops->client_close)
-		me->space->ops->client_close(me);
-	vb_lock_client_bury(me);
 }

@@ -25,7 +25,7 @@
 
 #include "base/opt.h"
 #include "base/rng.h"
-#include "fabric/fabric.h"
+#include "fabric/opened.h"
 #include "rpc/mail.h"
 
 enum vb_lock_caps {
@@ -96,6 +96,7 @@ struct vb_claim {
 	int ended;               /* while many are released: of this one, as release returns it */
 	uint64_t valid_until_ns; /* client's clock; VB_FOREVER: no lease */
 	uint64_t token;
+	uint64_t hold; /* which of its client's holds it is, while it is held */
 	struct vb_task *husk;
 	struct vb_box box; /* open while queued or held, if the protocol has messages */
 	uint64_t priv
@@ -244,6 +245,7 @@ struct vb_lock_space {
 	struct vb_list ghosts; /* see husk.c */
 	unsigned ending;       /* ghosts that are being taken down */
 	uint32_t ghosts_forks; /* atomic: whose the three are, as vb_fabric.forks counts */
+	struct vb_opened opened;
 };
 
 #define VB_LOCK_WORKERS_MAX 64
@@ -291,6 +293,8 @@ struct vb_lock_client {
 	void *priv;                    /* the protocol's */
 	void *user;
 	unsigned n_used; /* claims that are not free */
+	uint64_t holds;  /* the number of the last hold: no two of a process have the same */
+	struct vb_opened opened;
 	/* Behind the client in memory, space->claims of each: a bit that says that the claim is not
 	 * free, its lock (beside each other because they are searched), and the claim. */
 	uint64_t *used, *locks;
@@ -313,6 +317,7 @@ struct vb_lock_server {
 	void *priv;                 /* the protocol's, one malloc, freed with the server */
 	struct vb_answers *answers; /* see rpc/mail.h; NULL where messages are not lost */
 	uint64_t requests;
+	struct vb_opened opened; /* of the one that the caller has */
 };
 
 /* In how many leases the death of a holder is mended: all rules count by the longest grant. */
@@ -385,6 +390,9 @@ static inline void vb_lock_part(struct vb_lock_client *me, bool outermost)
 
 /* The claim by which a client holds a lock, or NULL. */
 struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
+
+/* Fills a grant in from a held claim. */
+void vb_lock_describe(struct vb_claim *c, struct vb_grant *out);
 
 /* Takes down a client whose tasks are gone, without a word to anybody. */
 void vb_lock_client_bury(struct vb_lock_client *me);

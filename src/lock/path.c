@@ -61,21 +61,12 @@ static uint64_t time_left(const struct walk *w)
 	return now < w->until_ns ? w->until_ns - now : 0;
 }
 
-static void describe(struct vb_grant *g, const struct vb_claim *c)
-{
-	*g = (struct vb_grant){
-		.lock = c->lock,
-		.mode = c->mode,
-		.token = c->token,
-		.valid_until_ns = c->valid_until_ns,
-	};
-}
-
 /* The caller's grant of what is held already stays his; this one is for the conversion only. */
 static int convert_held(struct walk *w, struct vb_claim *c, enum vb_mode mode, uint64_t timeout_ns)
 {
-	struct vb_grant g = {.lock = c->lock, .mode = c->mode, .claim = c};
+	struct vb_grant g;
 
+	vb_lock_describe(c, &g);
 	return vb_lock_convert(w->me, &g, mode, timeout_ns);
 }
 
@@ -89,7 +80,8 @@ static int step(struct walk *w, unsigned i, enum vb_mode mode)
 	w->before[i] = c->mode;
 	if (!vb_mode_covers(c->mode, mode))
 		err = convert_held(w, c, vb_mode_join(c->mode, mode), time_left(w));
-	describe(&w->grants[i], c);
+	vb_lock_describe(c, &w->grants[i]);
+	w->grants[i].claim = NULL;
 	return err;
 }
 
@@ -138,11 +130,17 @@ int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsign
 {
 	enum vb_mode intent = reads_only(mode) ? VB_INTENT_SHARED : VB_INTENT_EXCLUSIVE;
 	struct walk w = {.me = me, .path = path, .grants = grants, .until_ns = VB_FOREVER};
-	VB_SCHED_INSIDE(me->ep->sched);
-	int err = check_path(me, path, n, mode);
 	bool outermost;
 	unsigned i;
+	int err;
 
+	if (vb_any_null(me, path, grants))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = check_path(me, path, n, mode);
 	if (err)
 		return err;
 	if (timeout_ns != VB_FOREVER_NS) {

@@ -131,14 +131,34 @@ no_ep:
 	return err;
 }
 
+static void note_open(struct vb_lock_server *s)
+{
+	s->opened = (struct vb_opened){
+		.kind = "lock server",
+		.of = s->space,
+		.name = s->space->name,
+		.node = s->node,
+		.number = s->worker,
+	};
+	vb_opened_note(s->space->fabric, &s->opened);
+}
+
 int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
 			 unsigned workers, struct vb_lock_server **out)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
-	int err = start_here(space, node, worker, workers, out);
+	int err;
 
-	if (err || !*out || space->fabric->no_keeper)
+	if (vb_any_null(space, out))
+		return -EINVAL;
+	err = vb_fabric_check(space->fabric);
+	if (err == 0)
+		err = start_here(space, node, worker, workers, out);
+	if (err || !*out)
 		return err;
+	note_open(*out);
+	if (space->fabric->no_keeper)
+		return 0;
 	vb_sched_background_begin((*out)->ep->sched);
 	vb_keeper_settle((*out)->ep->sched);
 	return 0;
@@ -146,10 +166,10 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 
 void vb_lock_server_stop(struct vb_lock_server *s)
 {
-	VB_SCHED_INSIDE(s && !s->thread ? s->ep->sched : NULL);
-
-	if (!s)
+	if (!s || vb_opened_check_mine(&s->opened) != 0 || (!s->thread && vb_ep_check(s->ep) != 0))
 		return;
+	VB_SCHED_INSIDE(!s->thread ? s->ep->sched : NULL);
+	vb_opened_drop(&s->opened);
 	if (s->thread) {
 		pthread_t thread = *(pthread_t *)s->thread;
 
@@ -213,6 +233,11 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 	pthread_t *thread;
 	int err;
 
+	if (vb_any_null(space, out))
+		return -EINVAL;
+	err = vb_fabric_check(space->fabric);
+	if (err)
+		return err;
 	*out = NULL;
 	if (!space->ops->serve)
 		return 0;
@@ -242,6 +267,7 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 	t.outer->space = space;
 	t.outer->node = node;
 	t.outer->thread = thread;
+	note_open(t.outer);
 	*out = t.outer;
 	return 0;
 fail:

@@ -283,14 +283,31 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	return err;
 }
 
+static void free_space(struct vb_lock_space *s)
+{
+	pthread_mutex_destroy(&s->ghost_lock);
+	free(s->options);
+	free(s->name);
+	free(s->base);
+	free(s->header);
+	free(s->server_cache);
+	free(s->worker_cache);
+	free(s);
+}
+
 int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
 		       struct vb_lock_space **out)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
 	const struct vb_lock_ops *ops;
 	struct vb_lock_space *s;
-	int err = check_params(params);
+	int err;
 
+	if (vb_any_null(fabric, params, out))
+		return -EINVAL;
+	err = vb_fabric_check(fabric);
+	if (err == 0)
+		err = check_params(params);
 	if (err)
 		return err;
 	ops = vb_lock_find(params->lock);
@@ -307,26 +324,29 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 	s->ghosts_forks = fabric->forks;
 	err = fill(s, params);
 	if (err) {
-		vb_lock_space_close(s);
+		free_space(s);
 		return err;
 	}
+	s->opened = (struct vb_opened){.kind = "lock space", .name = s->name};
+	vb_opened_note(fabric, &s->opened);
 	*out = s;
 	return 0;
 }
 
-void vb_lock_space_close(struct vb_lock_space *s)
+int vb_lock_space_close(struct vb_lock_space *s)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
+	int err;
 
 	if (!s)
-		return;
+		return 0;
+	err = vb_fabric_check(s->fabric);
+	if (err == 0)
+		err = vb_opened_check(s->fabric, s, "lock space", s->name);
+	if (err)
+		return err;
 	vb_husk_space_close(s);
-	pthread_mutex_destroy(&s->ghost_lock);
-	free(s->options);
-	free(s->name);
-	free(s->base);
-	free(s->header);
-	free(s->server_cache);
-	free(s->worker_cache);
-	free(s);
+	vb_opened_drop(&s->opened);
+	free_space(s);
+	return 0;
 }

@@ -18,6 +18,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "fabric/opened.h"
 #include "store/store.h"
 
 #define STRIDE 32u
@@ -71,8 +72,11 @@ uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_byt
 
 uint16_t vb_table_node(const struct vb_table *t, uint64_t key)
 {
-	uint16_t nodes = t->store->fabric->nodes;
+	uint16_t nodes;
 
+	if (t == NULL)
+		return 0;
+	nodes = t->store->fabric->nodes;
 	if (t->group > 1)
 		key /= t->group;
 	switch (t->partition) {
@@ -88,7 +92,7 @@ uint16_t vb_table_node(const struct vb_table *t, uint64_t key)
 
 uint32_t vb_table_record_bytes(const struct vb_table *t)
 {
-	return t->layout.record_bytes;
+	return t != NULL ? t->layout.record_bytes : 0;
 }
 
 /* ---- at the owner ---- */
@@ -211,9 +215,16 @@ int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, vb_addr *ou
 
 int vb_table_load(struct vb_table *t, uint64_t key, const void *record)
 {
-	uint16_t node = vb_table_node(t, key);
+	uint16_t node;
 	vb_addr at;
+	int err;
 
+	if (vb_any_null(t, record))
+		return -EINVAL;
+	err = vb_fabric_check(t->store->fabric);
+	if (err)
+		return err;
+	node = vb_table_node(t, key);
 	if (t->node[node].index.header == NULL)
 		return vb_fail(-EXDEV,
 			       "key %" PRIu64 " of table '%s' is on node %u, whose memory "

@@ -160,6 +160,8 @@ void vb_sched_step(struct vb_sched *s);
 void vb_sched_bind(struct vb_sched *s, bool here);
 /* The owner goes: the scheduler is found by vb_sched_self, and taken back first. */
 void vb_sched_lend(struct vb_sched *s);
+/* By whoever has it: the owner's calls begin with vb_keeper_enter from now on, or no more. */
+void vb_sched_set_kept(struct vb_sched *s, bool kept);
 /* Kills what is left and frees it; by whoever has it. */
 void vb_sched_end(struct vb_sched *s);
 

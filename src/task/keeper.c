@@ -179,7 +179,7 @@ bool vb_keeper_nap(struct vb_sched *s, uint64_t ns)
 static void lend(struct vb_sched *s)
 {
 	if (s->background == 0 || (!s->has_keeper && start(s) != 0)) {
-		s->face.kept = false;
+		vb_sched_set_kept(s, false);
 		return;
 	}
 	vb_sched_lend(s);
@@ -248,7 +248,7 @@ void vb_sched_background_begin(struct vb_sched *s)
 		return;
 	s->background++;
 	if (!s->face.kept) {
-		s->face.kept = true;
+		vb_sched_set_kept(s, true);
 		s->last_turn_ns = vb_clock_early_ns();
 	}
 }

@@ -30,6 +30,10 @@
 static __thread struct vb_sched *sched_self __attribute__((tls_model("initial-exec")));
 /* This thread's own, while the keeper may run it; sched_self is NULL then. */
 static __thread struct vb_sched *sched_lent __attribute__((tls_model("initial-exec")));
+/* sched_self, but NULL while it is kept. */
+__thread struct vb_sched *vb_sched_quick __attribute__((tls_model("initial-exec")));
+
+uint32_t vb_forks;
 
 /* Schedulers that forked children have left behind: kept reachable, so that they count as no leak.
  */
@@ -112,7 +116,7 @@ void vb_sched_kill_all(struct vb_sched *s)
 static void sched_free(struct vb_sched *s)
 {
 	vb_assert(s->tasks == 0);
-	sched_self = sched_lent = NULL;
+	sched_self = sched_lent = vb_sched_quick = NULL;
 	vb_stack_trim(s);
 	pthread_mutex_destroy(&s->env_lock);
 	free(s);
@@ -131,7 +135,7 @@ static bool sched_inherit(struct vb_sched *s)
 {
 	if (!vb_keeper_inherit(s))
 		return false;
-	sched_self = sched_lent = NULL;
+	sched_self = sched_lent = vb_sched_quick = NULL;
 	return true;
 }
 
@@ -176,7 +180,7 @@ int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched
 	pthread_mutex_init(&s->env_lock, NULL);
 	vb_task_init_root(s);
 	vb_sched_set_env(s, env, env_ctx);
-	sched_self = s;
+	sched_self = vb_sched_quick = s;
 	pthread_once(&exit_once, exit_key_make);
 	pthread_setspecific(exit_key, s);
 	*out = s;
@@ -186,8 +190,15 @@ int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched
 void vb_sched_bind(struct vb_sched *s, bool here)
 {
 	sched_self = here ? s : NULL;
+	vb_sched_quick = here && !s->face.kept ? s : NULL;
 	if (s->env->bind != NULL)
 		s->env->bind(s, here);
+}
+
+void vb_sched_set_kept(struct vb_sched *s, bool kept)
+{
+	s->face.kept = kept;
+	vb_sched_quick = kept ? NULL : sched_self;
 }
 
 void vb_sched_lend(struct vb_sched *s)
@@ -221,6 +232,11 @@ struct vb_sched *vb_sched_here(void)
 	return sched_self != NULL || sched_lent != NULL ? vb_sched_self() : NULL;
 }
 
+bool vb_sched_is_here(const struct vb_sched *s)
+{
+	return s == sched_self || s == sched_lent;
+}
+
 void vb_sched_destroy(struct vb_sched *s)
 {
 	vb_assert(s == vb_sched_self() && s->face.current == &s->root);
@@ -239,8 +255,21 @@ void vb_sched_forget(void)
 		return;
 	s->forgotten = forgotten;
 	forgotten = s;
-	sched_self = sched_lent = NULL;
+	sched_self = sched_lent = vb_sched_quick = NULL;
 	pthread_setspecific(exit_key, NULL);
+}
+
+/* The child has the forking thread and no other.  Whatever it does with what its parent has opened
+ * finds that this is not its scheduler. */
+static void forked(void)
+{
+	vb_forks++;
+	vb_sched_forget();
+}
+
+__attribute__((constructor)) static void hear_of_forks(void)
+{
+	(void)pthread_atfork(NULL, NULL, forked);
 }
 
 /* ---- running ---- */

@@ -82,8 +82,12 @@ void vb_sched_destroy(struct vb_sched *s);
 /* Kills every task, whatever it waits for: the end of a simulation with dead clients.  Root
  * only. */
 void vb_sched_kill_all(struct vb_sched *s);
-/* After fork: drop the inherited scheduler of this thread without touching its tasks. */
+/* Drops this thread's scheduler without touching its tasks.  A forked child has done so before its
+ * fork returns. */
 void vb_sched_forget(void);
+/* How many forks lie between the process that loaded this library and this one: what was made under
+ * another number is another process's. */
+extern uint32_t vb_forks;
 
 /* Runs tasks from the root until none is left (0), *stop becomes true (0; may be NULL), the clock
  * passes until_ns (-ETIMEDOUT), or, in virtual time, nobody is ready and no timer is armed while
@@ -162,6 +166,16 @@ static inline bool vb_sched_kept(const struct vb_sched *s)
 {
 	return vb_unlikely(((const struct vb_sched_face *)s)->kept);
 }
+
+/*
+ * This thread's scheduler if its calls need not begin with enter, else NULL.  One compare with it
+ * tells a call by its owner, who leaves nothing behind, from all others: those of a keeper's owner,
+ * of another thread, and of a forked child.  Only for the beginning of a call, before any await.
+ */
+extern __thread struct vb_sched *vb_sched_quick __attribute__((tls_model("initial-exec")));
+
+/* Whether this thread runs the scheduler, or has lent it to its keeper. */
+bool vb_sched_is_here(const struct vb_sched *s);
 
 static inline struct vb_sched *vb_sched_guard(struct vb_sched *s)
 {

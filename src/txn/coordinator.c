@@ -132,6 +132,7 @@ void vb_coordinator_let_go(void *kept)
 
 static void free_coordinator(struct vb_coordinator *me)
 {
+	vb_opened_drop(&me->opened);
 	vb_list_for_each (it, &me->kept)
 		free(vb_container_of(it, struct kept, link));
 	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
@@ -151,6 +152,11 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 	struct vb_coordinator *me;
 	int err;
 
+	if (vb_any_null(db, out))
+		return -EINVAL;
+	err = vb_fabric_check(db->fabric);
+	if (err)
+		return err;
 	if (node >= db->fabric->nodes)
 		return vb_fail(-EINVAL, "there is no node %u: the fabric has %u", node,
 			       db->fabric->nodes);
@@ -186,18 +192,24 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 		return err;
 	}
 	vb_rng_seed(&me->rng, db->fabric->seed, RNG_STREAM + place_of(me, 0));
+	me->opened = (struct vb_opened){.kind = "coordinator",
+					.of = db,
+					.name = db->name,
+					.node = node,
+					.number = me->number};
+	vb_opened_note(db->fabric, &me->opened);
 	*out = me;
 	return 0;
 }
 
 void vb_coordinator_close(struct vb_coordinator *me)
 {
-	VB_SCHED_INSIDE(me != NULL ? me->ep->sched : NULL);
 	uint64_t old;
 	int err = 0;
 
-	if (me == NULL)
+	if (me == NULL || vb_ep_check(me->ep) != 0)
 		return;
+	VB_SCHED_INSIDE(me->ep->sched);
 	vb_txn_abort(me);
 	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++)
 		err = vb_lane_settle(me, &me->lane[i]);
@@ -313,12 +325,19 @@ static void forget_items(struct vb_coordinator *me)
 
 int vb_txn_begin(struct vb_coordinator *me)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
-	struct vb_txn *t = &me->txn;
 	struct vb_lane *lane;
-	uint64_t old_ts = t->ts;
+	struct vb_txn *t;
+	uint64_t old_ts;
 	int err;
 
+	if (vb_any_null(me))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	t = &me->txn;
+	old_ts = t->ts;
 	if (t->phase == VB_TXN_OPEN)
 		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
 	if (me->recover.at != 0)
@@ -354,10 +373,10 @@ int vb_txn_begin(struct vb_coordinator *me)
 
 enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me)
 {
-	return (enum vb_txn_cause)me->txn.cause;
+	return me != NULL ? (enum vb_txn_cause)me->txn.cause : VB_TXN_MISUSE;
 }
 
 int vb_txn_error(const struct vb_coordinator *me)
 {
-	return me->txn.error;
+	return me != NULL ? me->txn.error : -EINVAL;
 }

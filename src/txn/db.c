@@ -225,6 +225,8 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *p, uint16_t nodes)
 {
 	struct vb_db db = {0};
 
+	if (vb_any_null(p))
+		return 0;
 	set_sizes(&db, p);
 	return sizeof(struct vb_db_header) + places_bytes(&db) + 2 * boxes_bytes(&db, nodes) + 4096;
 }
@@ -359,12 +361,27 @@ static int open_parts(struct vb_db *db, const struct vb_db_params *p)
 	return err;
 }
 
+static void free_db(struct vb_db *db)
+{
+	for (unsigned i = 0; i < db->store.n_tables; i++)
+		vb_table_free(db->store.table[i]);
+	vb_cache_close(db->cache);
+	free(db->region);
+	free(db->server);
+	free(db);
+}
+
 int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb_db **out)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
 	struct vb_db *db;
-	int err = check_params(fabric, p);
+	int err;
 
+	if (vb_any_null(fabric, p, out))
+		return -EINVAL;
+	err = vb_fabric_check(fabric);
+	if (err == 0)
+		err = check_params(fabric, p);
 	if (err)
 		return err;
 	db = calloc(1, sizeof(*db));
@@ -381,36 +398,49 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb
 		err = open_parts(db, p);
 	}
 	if (err) {
-		vb_db_close(db);
+		free_db(db);
 		return err;
 	}
+	db->opened = (struct vb_opened){.kind = "database", .name = db->name};
+	vb_opened_note(fabric, &db->opened);
 	*out = db;
 	return 0;
 }
 
-void vb_db_close(struct vb_db *db)
+int vb_db_close(struct vb_db *db)
 {
+	int err;
+
 	if (db == NULL)
-		return;
-	for (unsigned i = 0; i < db->store.n_tables; i++)
-		vb_table_free(db->store.table[i]);
-	vb_cache_close(db->cache);
-	free(db->region);
-	free(db->server);
-	free(db);
+		return 0;
+	err = vb_fabric_check(db->fabric);
+	if (err == 0)
+		err = vb_opened_check(db->fabric, db, "database", db->name);
+	if (err)
+		return err;
+	vb_opened_drop(&db->opened);
+	free_db(db);
+	return 0;
 }
 
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
+	int err;
 
-	return vb_store_table_open(&db->store, params, 1, 0, out);
+	if (vb_any_null(db, params, out))
+		return -EINVAL;
+	err = vb_fabric_check(db->fabric);
+	return err ? err : vb_store_table_open(&db->store, params, 1, 0, out);
 }
 
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,
 			     uint16_t nodes)
 {
-	const struct vb_cc_ops *cc = db->cc != NULL ? vb_cc_find(db->cc) : NULL;
+	const struct vb_cc_ops *cc;
 
+	if (vb_any_null(db, table))
+		return 0;
+	cc = db->cc != NULL ? vb_cc_find(db->cc) : NULL;
 	return vb_store_table_bytes(table, cc != NULL ? cc->meta_bytes : 0, nodes);
 }

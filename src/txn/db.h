@@ -26,6 +26,7 @@
 #define VB_TXN_DB_H
 
 #include "base/rng.h"
+#include "fabric/opened.h"
 #include "rpc/mail.h"
 #include "txn/protocol.h"
 
@@ -79,6 +80,7 @@ struct vb_db {
 	vb_peer *server;                  /* of each node, as last heard; 0: unknown */
 	const struct vb_txn_watch *watch; /* NULL: nobody */
 	bool timing;                      /* coordinators time their stages */
+	struct vb_opened opened;
 };
 
 /* place: (node * coordinators + number) * VB_PLACES_EACH + lane. */
@@ -168,8 +170,9 @@ struct vb_coordinator {
 	uint32_t slot_mask, txn_stamp;
 	struct vb_suspect suspect[VB_SUSPECTS];
 	struct vb_suspect recover; /* to be recovered when the transaction has ended; at 0: none */
-	uint32_t index;            /* for whoever watches */
-	uint8_t type;              /* of transaction, for whoever watches */
+	struct vb_opened opened;
+	uint32_t index; /* for whoever watches */
+	uint8_t type;   /* of transaction, for whoever watches */
 	/* Counted. */
 	uint64_t
 		lost_locks; /* that were another's when a commit let them go: never, if all is right */

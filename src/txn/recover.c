@@ -708,10 +708,15 @@ static int free_places(struct vb_coordinator *me, uint16_t node)
 
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	struct sweep w = {.me = me};
-	int err = 0;
+	int err;
 
+	if (vb_any_null(me, freed))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
 	*freed = 0;
 	if (me->txn.phase == VB_TXN_OPEN)
 		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");

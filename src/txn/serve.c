@@ -48,6 +48,7 @@ struct vb_db_server {
 	struct vb_acc acc;
 	bool stop;
 	pthread_t *thread;
+	struct vb_opened opened; /* of the one that the caller has */
 	unsigned char *image;
 	struct request now;
 	struct request waiting[WAITING_MAX];
@@ -531,13 +532,28 @@ struct vb_ep *vb_db_server_ep(struct vb_db_server *s)
 	return s->ep;
 }
 
+static void note_open(struct vb_db_server *s)
+{
+	s->opened = (struct vb_opened){
+		.kind = "server", .of = s->db, .name = s->db->name, .node = s->node};
+	vb_opened_note(s->db->fabric, &s->opened);
+}
+
 int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **out)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
-	int err = start_here(db, node, out);
+	int err;
 
-	if (err || db->fabric->no_keeper)
+	if (vb_any_null(db, out))
+		return -EINVAL;
+	err = vb_fabric_check(db->fabric);
+	if (err == 0)
+		err = start_here(db, node, out);
+	if (err)
 		return err;
+	note_open(*out);
+	if (db->fabric->no_keeper)
+		return 0;
 	vb_sched_background_begin((*out)->ep->sched);
 	vb_keeper_settle((*out)->ep->sched);
 	return 0;
@@ -545,10 +561,11 @@ int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **ou
 
 void vb_db_server_stop(struct vb_db_server *s)
 {
-	VB_SCHED_INSIDE(s != NULL && s->thread == NULL ? s->ep->sched : NULL);
-
-	if (s == NULL)
+	if (s == NULL || vb_opened_check_mine(&s->opened) != 0 ||
+	    (s->thread == NULL && vb_ep_check(s->ep) != 0))
 		return;
+	VB_SCHED_INSIDE(s->thread == NULL ? s->ep->sched : NULL);
+	vb_opened_drop(&s->opened);
 	if (s->thread == NULL) {
 		if (!s->db->fabric->no_keeper)
 			vb_sched_background_end(s->ep->sched);
@@ -604,6 +621,11 @@ int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_serv
 	};
 	int err;
 
+	if (vb_any_null(db, out))
+		return -EINVAL;
+	err = vb_fabric_check(db->fabric);
+	if (err)
+		return err;
 	if (db->fabric->caps.flags & VB_CAP_VIRTUAL)
 		return vb_fail(-EOPNOTSUPP,
 			       "a simulated fabric has one thread; start a server task");
@@ -625,6 +647,9 @@ int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_serv
 	pthread_mutex_unlock(&t.mutex);
 	err = t.err;
 	if (err == 0) {
+		t.outer->db = db;
+		t.outer->node = node;
+		note_open(t.outer);
 		*out = t.outer;
 		return 0;
 	}

@@ -103,6 +103,8 @@ static int check_call(const struct vb_txn *t, const struct vb_table *table)
 
 	if (err)
 		return err;
+	if (vb_any_null(table))
+		return -EINVAL;
 	if (vb_unlikely(table->store != &t->me->db->store))
 		return vb_fail(-EINVAL, "table '%s' is of another database", table->name);
 	return 0;
@@ -242,10 +244,16 @@ static int stands_not(struct vb_txn *t, const struct reach *r, int err)
 
 int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void **out)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
-	int err = reach(me, table, key, false, false, &r);
+	int err;
 
+	if (vb_any_null(me, table, out))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = reach(me, table, key, false, false, &r);
 	if (err)
 		return err;
 	if (!vb_item_has_record(r.it))
@@ -256,10 +264,16 @@ int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, 
 
 int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void **out)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
-	int err = reach(me, table, key, true, false, &r);
+	int err;
 
+	if (vb_any_null(me, table, out))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = reach(me, table, key, true, false, &r);
 	if (err)
 		return err;
 	if (!vb_item_has_record(r.it))
@@ -270,10 +284,12 @@ int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 
 int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	const void *here;
-	int err = vb_txn_get(me, table, key, &here);
+	int err;
 
+	if (vb_any_null(record))
+		return -EINVAL;
+	err = vb_txn_get(me, table, key, &here);
 	if (err == 0)
 		memcpy(record, here, table->layout.record_bytes);
 	return err;
@@ -282,10 +298,16 @@ int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		 const void *record)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
-	int err = reach(me, table, key, true, true, &r);
+	int err;
 
+	if (vb_any_null(me, table, record))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = reach(me, table, key, true, true, &r);
 	if (err)
 		return err;
 	if (!vb_item_has_record(r.it))
@@ -297,10 +319,16 @@ int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		  const void *record)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
-	int err = reach(me, table, key, true, true, &r);
+	int err;
 
+	if (vb_any_null(me, table, record))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = reach(me, table, key, true, true, &r);
 	if (err)
 		return err;
 	if (vb_item_has_record(r.it))
@@ -312,10 +340,16 @@ int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	struct reach r;
-	int err = reach(me, table, key, true, true, &r);
+	int err;
 
+	if (vb_any_null(me, table))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = reach(me, table, key, true, true, &r);
 	if (err)
 		return err;
 	if (!vb_item_has_record(r.it))
@@ -353,11 +387,18 @@ static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
 
 int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, unsigned n)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
-	struct vb_txn *t = &me->txn;
+	struct vb_txn *t;
 	unsigned some = 0;
-	int err = check_open(t);
+	int err;
 
+	if (vb_any_null(me) || (n > 0 && vb_any_null(keys)))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	t = &me->txn;
+	err = check_open(t);
 	if (err == 0)
 		err = declare_items(t, keys, n);
 	if (err)
@@ -474,13 +515,11 @@ void vb_txn_clean(struct vb_txn *t)
 
 void vb_txn_abort(struct vb_coordinator *me)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
-	struct vb_txn *t = &me->txn;
-
-	if (t->phase != VB_TXN_OPEN)
+	if (vb_any_null(me) || vb_ep_check(me->ep) != 0 || me->txn.phase != VB_TXN_OPEN)
 		return;
-	vb_txn_doom(t, VB_TXN_USER, 0);
-	vb_txn_clean(t);
+	VB_SCHED_INSIDE(me->ep->sched);
+	vb_txn_doom(&me->txn, VB_TXN_USER, 0);
+	vb_txn_clean(&me->txn);
 }
 
 static void set_versions(struct vb_txn *t)
@@ -507,9 +546,8 @@ static void note_committed(struct vb_coordinator *me)
 		me->db->watch->ended(me->db->watch->ctx, t, true);
 }
 
-int vb_txn_commit(struct vb_coordinator *me)
+static int commit(struct vb_coordinator *me)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	struct vb_txn *t = &me->txn;
 	const struct vb_txn_watch *watch = me->db->watch;
 	int err;
@@ -545,6 +583,19 @@ int vb_txn_commit(struct vb_coordinator *me)
 	return 0;
 }
 
+int vb_txn_commit(struct vb_coordinator *me)
+{
+	int err;
+
+	if (vb_any_null(me))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	return commit(me);
+}
+
 /* What was read does not fit together, so it is of two moments: the transaction could not have
  * committed. */
 int vb_txn_doom_changed(struct vb_coordinator *me)
@@ -568,6 +619,8 @@ static void pause_before(struct vb_coordinator *me, unsigned tries)
 
 int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries)
 {
+	if (vb_any_null(me, body))
+		return -EINVAL;
 	for (unsigned i = 0; tries == 0 || i < tries; i++) {
 		int err;
 

@@ -26,6 +26,7 @@ struct vb_values {
 	struct vb_table *first, *more; /* more: NULL if every value fits into the record */
 	uint32_t bytes_max, inline_bytes, piece_bytes;
 	uint32_t pieces; /* of the largest value */
+	struct vb_opened opened;
 };
 
 struct head {
@@ -93,8 +94,13 @@ static int open_tables(struct vb_db *db, const struct vb_values_params *p, struc
 int vb_values_open(struct vb_db *db, const struct vb_values_params *p, struct vb_values **out)
 {
 	struct vb_values *v;
-	int err = check_params(p);
+	int err;
 
+	if (vb_any_null(db, p, out))
+		return -EINVAL;
+	err = vb_fabric_check(db->fabric);
+	if (err == 0)
+		err = check_params(p);
 	if (err)
 		return err;
 	v = calloc(1, sizeof(*v));
@@ -113,12 +119,17 @@ int vb_values_open(struct vb_db *db, const struct vb_values_params *p, struct vb
 		free(v);
 		return err;
 	}
+	v->opened = (struct vb_opened){.kind = "table of values", .of = db, .name = db->name};
+	vb_opened_note(db->fabric, &v->opened);
 	*out = v;
 	return 0;
 }
 
 void vb_values_close(struct vb_values *values)
 {
+	if (values == NULL)
+		return;
+	vb_opened_drop(&values->opened);
 	free(values);
 }
 
@@ -165,12 +176,18 @@ static int declare(struct vb_coordinator *me, const struct vb_values *v, uint64_
 int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, void *buf,
 		  uint32_t size, uint32_t *bytes)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	const unsigned char *record;
 	struct head head;
 	uint32_t n;
-	int err = check_key(v, key);
+	int err;
 
+	if (vb_any_null(me, v, bytes) || (size > 0 && vb_any_null(buf)))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = check_key(v, key);
 	if (err == 0)
 		err = vb_txn_get(me, v->first, key, (const void **)&record);
 	if (err)
@@ -178,7 +195,8 @@ int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 	memcpy(&head, record, sizeof(head));
 	/* What two versions have in common may be no value yet (txn.h, "What is promised"). */
 	n = least(pieces_of(v, least(head.bytes, size)), v->pieces);
-	memcpy(buf, record + sizeof(head), least(least(head.bytes, size), v->inline_bytes));
+	if (size > 0)
+		memcpy(buf, record + sizeof(head), least(least(head.bytes, size), v->inline_bytes));
 	err = declare(me, v, key, 0, n, false);
 	for (uint32_t i = 0; i < n && err == 0; i++) {
 		uint32_t at = piece_begin(v, i);
@@ -272,12 +290,20 @@ static int put_first(struct vb_coordinator *me, struct vb_values *v, uint64_t ke
 int vb_values_put(struct vb_coordinator *me, struct vb_values *v, uint64_t key, const void *value,
 		  uint32_t bytes)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
-	uint32_t was, n = pieces_of(v, bytes);
-	int err = check_key(v, key);
+	uint32_t was, n;
+	int err;
 
+	if (vb_any_null(me, v) || (bytes > 0 && vb_any_null(value)))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = check_key(v, key);
+	if (err)
+		return err;
+	n = pieces_of(v, bytes);
+	value = bytes > 0 ? value : "";
 	if (bytes > v->bytes_max)
 		return vb_fail(-E2BIG,
 			       "a value of %u bytes: table '%s' was opened for values of up to %u",
@@ -292,11 +318,17 @@ int vb_values_put(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 
 int vb_values_remove(struct vb_coordinator *me, struct vb_values *v, uint64_t key)
 {
-	VB_SCHED_INSIDE(me->ep->sched);
 	unsigned char *record;
 	uint32_t was;
-	int err = check_key(v, key);
+	int err;
 
+	if (vb_any_null(me, v))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = check_key(v, key);
 	if (err == 0)
 		err = length_now(me, v, key, &was, &record);
 	if (err == 0)

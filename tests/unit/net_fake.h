@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "fabric/cpu.h"
 #include "fabric/net_core.h"
+#include "fabric/opened.h"
 
 #define FAKE_HOSTS      3u
 #define FAKE_NODES      7u /* of host 0: 0, 3, 6; of host 1: 1, 4; of host 2: 2, 5 */
@@ -483,8 +484,13 @@ static inline int fake_try_open(struct vb_fabric **out)
 		.cluster = fake.alone ? NULL : FAKE_CLUSTER,
 	};
 
+	int err;
+
 	vb_clock_init();
-	return net_open(&p, NULL, &fake_ops, &fake_transport, out);
+	err = net_open(&p, NULL, &fake_ops, &fake_transport, out);
+	if (err == 0)
+		vb_opened_init(*out);
+	return err;
 }
 
 /* A test's setup: defaults, not open yet. */
@@ -507,7 +513,7 @@ static inline int fake_teardown(void **state)
 {
 	(void)state;
 	if (fake.fabric != NULL) {
-		vb_fabric_close(fake.fabric);
+		assert_int_equal(vb_fabric_close(fake.fabric), 0);
 		fake.fabric = NULL;
 		assert_int_equal(fake.closed, fake.opened);
 	}

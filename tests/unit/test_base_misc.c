@@ -293,14 +293,23 @@ static void test_errno_survives(void **state)
 
 static void test_error_texts(void **state)
 {
-	for (int err = VB_EUNKNOWN; err <= VB_ETOOLATE; err++) {
+	static const int ours[] = {ETIMEDOUT, EAGAIN,    E2BIG, EBUSY,
+				   EDEADLK,   ECANCELED, EXDEV, EPROTO};
+
+	for (int err = VB_EUNKNOWN; err <= VB_EFOREIGN; err++) {
 		assert_string_not_equal(vb_strerror(err), "unknown error");
 		assert_string_equal(vb_strerror(err), vb_strerror(-err));
 		for (int other = VB_EUNKNOWN; other < err; other++)
 			assert_string_not_equal(vb_strerror(err), vb_strerror(other));
 	}
 	assert_string_equal(vb_strerror(-ENOSPC), strerror(ENOSPC));
-	assert_string_equal(vb_strerror(VB_ETOOLATE + 1), "unknown error");
+	for (size_t i = 0; i < VB_ARRAY_SIZE(ours); i++) {
+		assert_string_not_equal(vb_strerror(-ours[i]), strerror(ours[i]));
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(vb_strerror(ours[i]), vb_strerror(ours[k]));
+	}
+	assert_string_equal(vb_strerror(-ETIMEDOUT), "not done within the time allowed");
+	assert_string_equal(vb_strerror(VB_EFOREIGN + 1), "unknown error");
 	assert_string_equal(vb_strerror(INT32_MIN), "unknown error");
 	assert_non_null(vb_strerror(0));
 }

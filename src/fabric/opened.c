@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is open on a fabric, and calls from where it is not at home; see opened.h. */
+#define VB_LOG_ROOM "fabric"
+#include "fabric/opened.h"
+
+#include "base/log.h"
+
+/* So many are named; the others are counted. */
+#define NAMED      4u
+#define NAME_BYTES 160u
+
+/* In a child the list may be half of what a thread of the parent's was making of it. */
+void vb_opened_init(struct vb_fabric *f)
+{
+	pthread_mutex_init(&f->opened_lock, NULL);
+	vb_list_init(&f->opened);
+	f->told = vb_forks;
+}
+
+void vb_opened_note(struct vb_fabric *f, struct vb_opened *o)
+{
+	o->fabric = f;
+	o->forks = vb_forks;
+	pthread_mutex_lock(&f->opened_lock);
+	vb_list_push(&f->opened, &o->link);
+	pthread_mutex_unlock(&f->opened_lock);
+}
+
+void vb_opened_drop(struct vb_opened *o)
+{
+	struct vb_fabric *f = o->fabric;
+
+	if (f == NULL || o->forks != vb_forks)
+		return;
+	pthread_mutex_lock(&f->opened_lock);
+	vb_list_remove(&o->link);
+	pthread_mutex_unlock(&f->opened_lock);
+	o->fabric = NULL;
+}
+
+static void name_it(const struct vb_opened *o, char *to, size_t size)
+{
+	if (o->of == NULL)
+		snprintf(to, size, "%s '%.64s'", o->kind, o->name);
+	else
+		snprintf(to, size, "%s %u of '%.64s' at node %u", o->kind, o->number, o->name,
+			 o->node);
+}
+
+int vb_opened_check(struct vb_fabric *f, const void *of, const char *what, const char *name)
+{
+	char list[NAMED * (NAME_BYTES + 2) + 1] = "", one[NAME_BYTES];
+	unsigned n = 0;
+
+	pthread_mutex_lock(&f->opened_lock);
+	vb_list_for_each (it, &f->opened) {
+		const struct vb_opened *o = vb_container_of(it, struct vb_opened, link);
+
+		if ((of != NULL && o->of != of) || n++ >= NAMED)
+			continue;
+		name_it(o, one, sizeof(one));
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
+			 n > 1 ? ", " : "", one);
+	}
+	pthread_mutex_unlock(&f->opened_lock);
+	if (n == 0)
+		return 0;
+	if (n > NAMED)
+		snprintf(one, sizeof(one), " and %u more", n - NAMED);
+	return vb_fail(-EBUSY,
+		       "%s '%s' stays open: %s%s %s open on it; close what was opened on it first, "
+		       "then close it again",
+		       what, name, list, n > NAMED ? one : "", n == 1 ? "is" : "are");
+}
+
+/* ---- whose call is it? ---- */
+
+int vb_fabric_foreign(const struct vb_fabric *f)
+{
+	return vb_fail(-VB_EFOREIGN,
+		       "this process was forked from one that has the '%s' fabric open: call "
+		       "vb_fabric_after_fork on it before anything else",
+		       f->ops->name);
+}
+
+int vb_ep_foreign(const struct vb_ep *ep)
+{
+	if (vb_sched_is_here(ep->sched))
+		return 0;
+	if (ep->forks == vb_forks)
+		return vb_fail(-VB_EFOREIGN,
+			       "a client or coordinator of another thread: only the thread that "
+			       "has opened it may call it; open one for each thread");
+	if (ep->fabric->told != vb_forks)
+		return vb_fabric_foreign(ep->fabric);
+	return vb_fail(-VB_EFOREIGN, "a client or coordinator that the process has opened from "
+				     "which this one was forked: open one of its own");
+}
+
+int vb_opened_foreign(const struct vb_opened *o)
+{
+	return vb_fail(-VB_EFOREIGN,
+		       "a %s of the process from which this one was forked: it is there that it "
+		       "is stopped",
+		       o->kind);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What callers have opened on a fabric, so that closing it can say what stands in the way; and
+ * whether a call comes from where the object is at home.
+ */
+#ifndef VB_FABRIC_OPENED_H
+#define VB_FABRIC_OPENED_H
+
+#include "fabric/fabric.h"
+
+/* Embedded in lock spaces, clients, servers, databases, coordinators. */
+struct vb_opened {
+	struct vb_list link;
+	struct vb_fabric *fabric; /* NULL: not noted */
+	const void *of;   /* the space or database that it was opened on; NULL: the fabric */
+	const char *kind; /* "lock client" */
+	const char *name; /* of that space or database; kept as a pointer */
+	uint16_t node;
+	uint32_t number; /* which one there; unused if `of` is NULL */
+	uint32_t forks;  /* vb_forks when it was opened */
+};
+
+/* Nothing is open: of a fabric or hook that has just been made; and in a child that is told, where what
+ * the parent has open is the parent's. */
+void vb_opened_init(struct vb_fabric *f);
+
+/* The caller has filled in kind, of, name, node, number. */
+void vb_opened_note(struct vb_fabric *f, struct vb_opened *o);
+/* Does nothing if it is not noted, or was by the parent. */
+void vb_opened_drop(struct vb_opened *o);
+/* 0; -EBUSY, said with names, if something is open on `of` (NULL: on the fabric). */
+int vb_opened_check(struct vb_fabric *f, const void *of, const char *what, const char *name);
+
+/* ---- whose call is it? ---- */
+
+int vb_fabric_foreign(const struct vb_fabric *f);
+int vb_ep_foreign(const struct vb_ep *ep);
+int vb_opened_foreign(const struct vb_opened *o);
+
+/* 0, or -VB_EFOREIGN, said: a forked child that has not called vb_fabric_after_fork. */
+static inline int vb_fabric_check(const struct vb_fabric *f)
+{
+	return vb_likely(f->told == vb_forks) ? 0 : vb_fabric_foreign(f);
+}
+
+/* 0, or -VB_EFOREIGN, said: a forked child, or a thread that has not opened it. */
+static inline int vb_ep_check(const struct vb_ep *ep)
+{
+	return vb_likely(vb_sched_quick == ep->sched) ? 0 : vb_ep_foreign(ep);
+}
+
+/* 0, or -VB_EFOREIGN, said: a forked child. */
+static inline int vb_opened_check_mine(const struct vb_opened *o)
+{
+	return vb_likely(o->forks == vb_forks) ? 0 : vb_opened_foreign(o);
+}
+
+#endif

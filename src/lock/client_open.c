@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing clients. */
+#define VB_LOG_ROOM "lock"
+#include "base/log.h"
+#include "lock/board.h"
+#include "lock/claim.h"
+
+/* Numbers of holds that a client may use up: 34 years of one every millisecond. */
+#define HOLDS_EACH (1ull << 40)
+
+/* The client with its claims, in one piece. */
+static struct vb_lock_client *new_client(const struct vb_lock_space *space)
+{
+	size_t claims = space->claims * sizeof(struct vb_claim);
+	size_t words = vb_claim_words(space) + space->claims;
+	struct vb_lock_client *me = calloc(1, sizeof(*me) + claims + words * sizeof(uint64_t));
+
+	if (!me)
+		return NULL;
+	me->claims = (struct vb_claim *)(me + 1);
+	me->used = (uint64_t *)(me->claims + space->claims);
+	me->locks = me->used + vb_claim_words(space);
+	for (uint32_t i = 0; i < space->claims; i++) {
+		me->claims[i].me = me;
+		me->claims[i].slot = i;
+	}
+	return me;
+}
+
+static void note_open(struct vb_lock_client *me)
+{
+	static uint64_t clients;
+
+	/* Also not those of a client that had this memory before. */
+	me->holds = __atomic_fetch_add(&clients, 1, __ATOMIC_RELAXED) * HOLDS_EACH;
+	me->opened = (struct vb_opened){
+		.kind = "lock client",
+		.of = me->space,
+		.name = me->space->name,
+		.node = me->node,
+		.number = vb_peer_client(me->ep->self),
+	};
+	vb_opened_note(me->space->fabric, &me->opened);
+}
+
+int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out)
+{
+	VB_SCHED_INSIDE(vb_sched_here());
+	struct vb_lock_client *me;
+	int err;
+
+	if (vb_any_null(space, out))
+		return -EINVAL;
+	err = vb_fabric_check(space->fabric);
+	if (err)
+		return err;
+	me = new_client(space);
+	if (!me)
+		return vb_fail(-ENOMEM, "no memory for a lock client");
+	if (space->timing) {
+		me->timing = calloc(1, sizeof(*me->timing));
+		if (!me->timing) {
+			free(me);
+			return vb_fail(-ENOMEM, "no memory for a lock client");
+		}
+	}
+	me->space = space;
+	me->node = node;
+	err = vb_ep_open(space->fabric, node, &me->ep);
+	if (err == 0 && space->ops->caps & VB_LOCK_SERVER) {
+		vb_peer server;
+
+		err = vb_lock_server_find(me, 0);
+		if (err == 0)
+			err = vb_lock_server_worker(me, 0, 0, &server);
+		if (err)
+			vb_ep_close(me->ep);
+	}
+	if (err) {
+		free(me->timing);
+		free(me);
+		return err;
+	}
+	vb_mail_init(&me->mail, me->ep);
+	me->rtt_ns = space->fabric->caps.rtt_ns;
+	vb_rng_seed(&me->rng, space->fabric->seed, me->ep->self);
+	if (space->ops->client_open)
+		err = space->ops->client_open(me);
+	if (err == 0)
+		err = vb_board_join(me);
+	if (err) {
+		vb_lock_client_close(me);
+		return err;
+	}
+	note_open(me);
+	*out = me;
+	return 0;
+}
+
+void vb_lock_client_bury(struct vb_lock_client *me)
+{
+	vb_opened_drop(&me->opened);
+	for (unsigned i = 0; i < me->space->claims; i++)
+		if (me->space->ops->caps & VB_LOCK_MESSAGES && me->used[i / 64] >> i % 64 & 1)
+			vb_box_close(&me->claims[i].box);
+	vb_ep_close(me->ep);
+	free(me->priv);
+	free(me->timing);
+	free(me);
+}
+
+static void close_place(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	if (c->state == CLAIM_HUSK)
+		vb_husk_close(me, c, until_ns);
+}
+
+/* What is held, a handful at a time: as the end of a transaction. */
+static void release_held(struct vb_lock_client *me)
+{
+	struct vb_grant some[VB_CLAIMS_MAX];
+	bool outermost = vb_lock_join(me);
+	unsigned n;
+
+	do {
+		n = 0;
+		for (unsigned i = 0; i < me->space->claims && n < VB_CLAIMS_MAX; i++)
+			if (me->used[i / 64] >> i % 64 & 1 && me->claims[i].state == CLAIM_HELD)
+				vb_lock_describe(&me->claims[i], &some[n++]);
+		(void)vb_lock_release_all(me, some, n);
+	} while (n == VB_CLAIMS_MAX);
+	vb_lock_part(me, outermost);
+}
+
+void vb_lock_client_close(struct vb_lock_client *me)
+{
+	uint64_t wait_ns, until_ns;
+
+	if (!me || vb_ep_check(me->ep) != 0)
+		return;
+	VB_SCHED_INSIDE(me->ep->sched);
+	if (me->n_used > 0)
+		release_held(me);
+	wait_ns = me->space->ops->caps & VB_LOCK_SURVIVES ? 2 * me->space->lease_ns
+							  : me->space->husk_wait_ns;
+	until_ns = wait_ns == VB_FOREVER ? VB_FOREVER : vb_ep_now(me->ep) + wait_ns;
+	for (unsigned w = 0; w < vb_claim_words(me->space); w++)
+		for (uint64_t left = me->used[w]; left; left &= left - 1)
+			close_place(me, &me->claims[64 * w + __builtin_ctzll(left)], until_ns);
+	vb_board_leave(me);
+	if (me->husks > 0) {
+		vb_opened_drop(&me->opened);
+		vb_husk_haunt(me);
+		return;
+	}
+	if (me->space->ops->client_close)
+		me->space->ops->client_close(me);
+	vb_lock_client_bury(me);
+}
