@@ -17,6 +17,7 @@ struct vb_command {
 	const struct vb_opt_group *(*groups)(unsigned *n);
 	const char *example; /* a command line that works, or NULL */
 	const char *words;   /* what follows the options, for the usage: "FILE..."; NULL: nothing */
+	const char *option;  /* that who writes a word without one means: "--lock"; NULL: none */
 };
 
 extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_command_bench_txn,

@@ -24,6 +24,7 @@ const struct vb_command vb_command_bench_lock = {
 	.summary = "Measure locks between processes or in a simulated cluster, audited",
 	.run = run,
 	.groups = groups,
+	.option = "--lock",
 	.example =
 		"verbena bench lock --lock dslr,shiftlock --fabric sim --profile cx5 --locks 10m",
 };

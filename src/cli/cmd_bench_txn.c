@@ -26,6 +26,7 @@ const struct vb_command vb_command_bench_txn = {
 	.summary = "Measure transactions between processes or in a simulated cluster, checked",
 	.run = run,
 	.groups = groups,
+	.option = "--cc",
 	.example = "verbena bench txn --cc silo,wound-wait --fabric sim --nodes 4 --workload "
 		   "smallbank --check",
 };

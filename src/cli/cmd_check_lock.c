@@ -140,5 +140,6 @@ const struct vb_command vb_command_check_lock = {
 	.summary = "Explore locks under simulated faults, seed by seed, and audit every grant",
 	.run = run,
 	.groups = groups,
+	.option = "--lock",
 	.example = "verbena check lock --lock dslr,shiftlock --seeds 1000",
 };

@@ -187,5 +187,6 @@ const struct vb_command vb_command_check_txn = {
 	.summary = "Explore transaction protocols under simulated faults, seed by seed",
 	.run = run,
 	.groups = groups,
+	.option = "--cc",
 	.example = "verbena check txn --cc silo,sundial --hybrid all --seeds 100",
 };

@@ -23,5 +23,6 @@ const struct vb_command vb_command_trace_stat = {
 	.summary = "Describe a lock trace: its transactions, locks and modes",
 	.run = run,
 	.groups = groups,
+	.option = "--trace",
 	.example = "verbena trace stat --trace tatp --transactions 1m",
 };

@@ -43,13 +43,25 @@ int vb_cli_parse_words(const struct vb_command *command, int argc, char **argv, 
 	return -1;
 }
 
+/* A word where the command takes none: what was most probably meant. */
+static void say_stray(const struct vb_command *c, const char *word)
+{
+	fprintf(stderr, "verbena: '%s': `verbena %s` takes no words; ", word, c->name);
+	if (c->option != NULL)
+		fprintf(stderr, "did you mean '%s %s'? see its --help\n", c->option, word);
+	else if (c == &vb_command_list)
+		fprintf(stderr, "it shows everything, `verbena list | less` finds '%s' there\n",
+			word);
+	else
+		fprintf(stderr, "see its --help\n");
+}
+
 int vb_cli_parse(const struct vb_command *command, int argc, char **argv)
 {
 	int words, end = vb_cli_parse_words(command, argc, argv, &words);
 
 	if (end < 0 && words > 0) {
-		fprintf(stderr, "verbena: '%s' is not an option of `verbena %s`; see its --help\n",
-			argv[0], command->name);
+		say_stray(command, argv[0]);
 		return VB_EXIT_USAGE;
 	}
 	return end;

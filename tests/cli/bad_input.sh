@@ -19,7 +19,12 @@ refused 'no such distribution' 2 "normal uniform" bench lock --dist normal
 refused 'read ratio out of range' 2 "--read-ratio 1.5" bench lock --read-ratio 1.5
 refused 'a time without a unit' 2 "--duration 5 ms" bench lock --duration 5
 refused 'a size that is none' 2 "--locks many" bench lock --locks many
-refused 'a word too many' 2 "surplus" bench lock surplus
+refused 'a word too many' 2 "surplus words help" doctor surplus
+refused 'a lock without its option' 2 "--lock dslr" bench lock dslr
+refused 'a lock to check without its option' 2 "--lock dslr" check lock dslr
+refused 'a protocol without its option' 2 "--cc silo" bench txn silo
+refused 'a trace without its option' 2 "--trace nosuch" trace stat nosuch
+refused 'one name of the list' 2 "dslr everything less" list dslr
 refused 'a JSON path that cannot be written' 2 "/nowhere/at/all.json" \
 	bench lock --json /nowhere/at/all.json
 refused 'locks that do not fit in memory' 6 "MiB" bench lock --locks 100g
