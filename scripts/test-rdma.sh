@@ -8,6 +8,8 @@
 #
 # VERBENA_VERBS_DEVICE   run on this device, without a guest
 # VERBENA_VERBS_DEVICE2  the device at the other end (default: the same)
+# VERBENA_VERBS_MEASURED the card's option `measured`, for timeout=11,retries=2 (doc/verbs.md)
+# VERBENA_BREAKS         how often the suite `breaks` breaks its connection (default: 300)
 #
 # `make test-rdma` makes the builds and calls this.  DIR (build-test/rdma) receives what the suites
 # wrote and testlog.json, in the form of Meson's, from which scripts/cases.jq takes the cases.  Exit

@@ -90,7 +90,8 @@ struct vb_lock_space_params {
 	 * because a thread that shares its core may be off it for tens of time slices of 3 ms, or
 	 * for a period or two of 100 ms where a container has a quota; a holder that is off for a
 	 * whole lease loses its lock.  After a death the others wait for 2 to 5 leases: whose threads
-	 * have cores to themselves may ask for less. */
+	 * have cores to themselves may ask for less.  On an RDMA card one second at least, until its
+	 * option `measured` says more (doc/verbs.md). */
 	uint64_t lease_ns;
 	uint32_t drift_ppm; /* bound on the relative drift of two clients' clocks, at most 10,000;
 	                     * 0 means 100 */

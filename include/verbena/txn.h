@@ -73,7 +73,8 @@ struct vb_db_params {
 	uint32_t bytes_max;  /* most bytes of records that one transaction touches; 0: 64 KiB */
 	uint64_t
 		lease_ns; /* how long a transaction may take, and others wait before they recover it;
-	                         * at least 4 verb bounds; 0 means 50 ms or those 4 */
+	                         * at least 4 verb bounds; 0 means 50 ms or those 4.  On an RDMA
+	                         * card two seconds at least, until its option `measured` says more */
 	bool no_recovery; /* no log and no recovery: what a dead coordinator holds is held for good */
 	bool no_doorbell;    /* each verb with a doorbell of its own */
 	bool no_outstanding; /* each verb is waited for before the next is posted */

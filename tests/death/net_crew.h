@@ -193,6 +193,7 @@ static void process_open(struct crew *w)
 {
 	struct vb_cluster_params cp = {.hosts = w->hosts, .timeout_ns = PATIENCE_NS};
 	const char *device = getenv("VERBENA_VERBS_DEVICE");
+	const char *measured = getenv("VERBENA_VERBS_MEASURED");
 	char meet[32], options[128];
 	struct vb_fabric_params fp = {
 		.fabric = w->fabric,
@@ -216,7 +217,8 @@ static void process_open(struct crew *w)
 	if (strcmp(w->fabric, "ucx") == 0)
 		snprintf(options, sizeof(options), "bound=%" PRIu64 "ms", BOUND_NS / MS);
 	else
-		snprintf(options, sizeof(options), "device=%s,timeout=11,retries=2", device);
+		snprintf(options, sizeof(options), "device=%s,timeout=11,retries=2,measured=%s",
+			 device, measured != NULL ? measured : "0");
 	fp.cluster = w->cluster;
 	MUST(w, vb_fabric_open(&fp, &w->f));
 	vb_assert(w->f->caps.verb_bound_ns <= LEASE_NS / 2);

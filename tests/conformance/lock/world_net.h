@@ -33,13 +33,17 @@ static void net_options(const struct world *w, char *to, size_t size)
 {
 	uint64_t bound_ms = w->p.lease_ns == 0 ? 2000 : w->p.lease_ns / 2 / MS;
 	const char *device = getenv("VERBENA_VERBS_DEVICE");
+	const char *measured = getenv("VERBENA_VERBS_MEASURED");
 
 	if (strcmp(net_fabric_of(w->kind), "ucx") == 0)
 		snprintf(to, size, "%sbound=%" PRIu64 "ms,grace=5s,silence=20s",
 			 w->kind == UCX_TASKS ? "local=wire," : "", bound_ms);
 	else
-		snprintf(to, size, "device=%s%s", device,
-			 w->p.lease_ns == 0 ? "" : ",timeout=11,retries=2");
+		snprintf(to, size, "device=%s%s%s", device,
+			 w->p.lease_ns == 0 ? "" : ",timeout=11,retries=2,measured=",
+			 w->p.lease_ns == 0 ? ""
+			 : measured != NULL ? measured
+					    : "0");
 }
 
 static int net_open_fabric(struct world *w, struct vb_cluster *cluster, uint16_t nodes)
