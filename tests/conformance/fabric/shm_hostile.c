@@ -17,7 +17,7 @@
 
 static const char *name;
 static char path[300];
-static uint8_t good[BYTES_MAX];
+static uint8_t good[BYTES_MAX] VB_ALIGNED(4096);
 static size_t good_bytes;
 static struct shm_header head; /* of the good one */
 
@@ -185,7 +185,7 @@ static const struct {
 
 static void test_fields(void **state)
 {
-	static uint8_t bad[BYTES_MAX];
+	static uint8_t bad[BYTES_MAX] VB_ALIGNED(4096);
 	char said[512];
 
 	(void)state;
@@ -215,7 +215,7 @@ static void test_fields(void **state)
 /* Is every wait in there bounded?  A mutex that a thread of long ago seems to hold is waited for. */
 static void test_every_word(void **state)
 {
-	static uint8_t bad[BYTES_MAX];
+	static uint8_t bad[BYTES_MAX] VB_ALIGNED(4096);
 	size_t words = sizeof(head) / 4;
 	unsigned joined = 0;
 	char said[512];
@@ -238,7 +238,7 @@ static void test_every_word(void **state)
 
 static void test_clock(void **state)
 {
-	static uint8_t bad[BYTES_MAX];
+	static uint8_t bad[BYTES_MAX] VB_ALIGNED(4096);
 	struct shm_header *h = (struct shm_header *)bad;
 	char said[512];
 
@@ -261,7 +261,7 @@ static void test_clock(void **state)
 
 static void test_tables(void **state)
 {
-	static uint8_t bad[BYTES_MAX];
+	static uint8_t bad[BYTES_MAX] VB_ALIGNED(4096);
 	struct shm_node *d = (struct shm_node *)(bad + head.directories_at);
 	struct shm_endpoint *e = (struct shm_endpoint *)(bad + head.endpoints_at);
 	char said[512];
@@ -291,7 +291,7 @@ static void test_tables(void **state)
 /* Any word anywhere. */
 static void test_random_words(void **state)
 {
-	static uint8_t bad[BYTES_MAX];
+	static uint8_t bad[BYTES_MAX] VB_ALIGNED(4096);
 	struct vb_rng rng;
 	char said[512];
 
@@ -388,7 +388,7 @@ static void test_other_user(void **state)
 /* A damaged one that nobody uses is ours: made anew, but not by who only looks. */
 static void test_left_and_damaged(void **state)
 {
-	static uint8_t bad[BYTES_MAX];
+	static uint8_t bad[BYTES_MAX] VB_ALIGNED(4096);
 	char said[512];
 
 	(void)state;
@@ -405,6 +405,29 @@ static void test_left_and_damaged(void **state)
 	}
 }
 
+/* Nobody has the lock, and the table names a process: it is a user if it lives, not if its number has
+ * been given to another one. */
+static void test_number_given_again(void **state)
+{
+	static uint8_t bad[BYTES_MAX] VB_ALIGNED(4096);
+	shm_process *users = (shm_process *)(bad + head.users_at);
+	char said[512];
+
+	(void)state;
+	memcpy(bad, good, good_bytes);
+	users[0] = shm_self();
+	close(put_file(bad, good_bytes));
+	assert_int_equal(open_said('c', said, sizeof(said)), -EBUSY);
+	assert_int_equal(open_said('a', said, sizeof(said)), 0);
+	unlink(path);
+	users[0] = shm_self() + 1; /* one clock tick younger */
+	close(put_file(bad, good_bytes));
+	assert_int_equal(open_said('a', said, sizeof(said)), -ENOENT);
+	assert_non_null(strstr(said, "left over"));
+	assert_int_equal(open_said('c', said, sizeof(said)), 0);
+	assert_false(segment_exists(name));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -417,6 +440,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_foreign_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_user, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_left_and_damaged, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_number_given_again, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, make_good, NULL);

@@ -410,7 +410,7 @@ static void test_race(void **state)
 			assert_int_equal(write(a[i].in, "x", 1), 1);
 		for (unsigned i = 0; i < RACERS; i++)
 			leave(&a[i]);
-		/* Two who go at once may both find the other one there: then nobody is listed. */
+		/* Of those who go at once the last to look sees that he is the last. */
 		assert_false(segment_exists(name));
 	}
 }
