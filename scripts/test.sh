@@ -9,6 +9,7 @@
 #
 #	quick   what `make test` runs (also without arguments): every suite, once, with gcc
 #	all     what `make test-all` and CI run: quick, then clang, sanitizers, fuzzers and RDMA
+#	coverage  by itself only: which lines and branches unit, conformance and sim execute (gcovr)
 #
 # VERBENA_TEST_DIR    where the builds go (build-test)
 # VERBENA_TEST_SEEDS  seeds per lock in the stage "seeds" (200)
@@ -21,6 +22,7 @@ cd "$(dirname "$0")/.." || exit 1
 quick='format gcc seeds planted package'
 thorough='clang asan tsan fuzz rdma'
 stages="$quick $thorough"
+alone=coverage
 out=${VERBENA_TEST_DIR-build-test}
 seeds=${VERBENA_TEST_SEEDS-200}
 # shellcheck disable=SC2086
@@ -30,10 +32,10 @@ case "$all" in
 all) set -- $stages ;;
 esac
 for stage in "$@"; do
-	case " $stages " in
+	case " $stages $alone " in
 	*" $stage "*) ;;
 	*)
-		echo "verbena: no stage '$stage'; there are: quick, all, or some of: $stages" >&2
+		echo "verbena: no stage '$stage'; there are: quick, all, or some of: $stages $alone" >&2
 		exit 2
 		;;
 	esac
@@ -221,6 +223,29 @@ stage_fuzz() {
 			"-artifact_prefix=$dir/found/$name-" "$dir/corpus/$name" "tests/fuzz/corpus/$name" &&
 			grep '^Done' "$out/check.log"
 	done
+}
+
+# What the suites execute, by folder and by file.  Processes that leave by _exit or are killed count for
+# nothing, so that lines which only they execute pass for dead.
+stage_coverage() {
+	local dir=$out/coverage folder
+	if ! command -v gcovr >/dev/null; then
+		record skip "coverage" "gcovr is not installed (Debian: gcovr)"
+		return
+	fi
+	find "$dir" -name '*.gcda' -delete 2>/dev/null
+	CC=gcc slowdown=4 suites coverage 'unit conformance sim' --buildtype=debugoptimized -Db_coverage=true
+	check "what was executed" gcovr --root . --object-directory "$dir" --filter src/ --exclude-throw-branches \
+		--gcov-ignore-parse-errors --json-summary "$dir/coverage.json" --html-details "$dir/coverage.html" "$dir" ||
+		return
+	printf '%-14s %14s %14s\n' folder lines branches
+	jq -r '.files | group_by(.filename | split("/")[:2] | join("/"))[] | [(.[0].filename | split("/")[:2] | join("/")),
+		(map(.line_covered) | add), (map(.line_total) | add), (map(.branch_covered) | add), (map(.branch_total) | add)] |
+		@tsv' "$dir/coverage.json" |
+		while read -r folder lc lt bc bt; do
+			printf '%-14s %6d of %6d %6d of %6d\n' "$folder" "$lc" "$lt" "$bc" "$bt"
+		done
+	echo "file by file: $dir/coverage.html"
 }
 
 # The suites that need RDMA devices, of three builds, in one boot of a guest that has two; or on a card.

@@ -24,16 +24,6 @@
 
 #define MS UINT64_C(1000000)
 
-#ifdef VB_TSAN
-/* The sanitizer does not know that pthread_mutex_timedlock() may take a robust mutex over from the
- * dead (EOWNERDEAD), as shm's tables do, and takes the unlock for a mistake. */
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void)
-{
-	return "report_mutex_bugs=0";
-}
-#endif
-
 #define CREW_LOCKS 3
 #define CREW_MAX   768 /* processes that ever had a client, one slot each */
 #define CREW_WAITS 256

@@ -133,8 +133,9 @@ static void test_another_process_agrees(void **state)
 	assert_int_equal(theirs, mine);
 }
 
-/* What a compiler or an optimisation level may not change.  A change of the model or of a profile
- * changes these numbers, and should be one on purpose. */
+/* What a compiler or an optimisation level may not change.  The numbers are the simulator's own: a
+ * change of the model, of a profile or of what `play` draws changes them, and should be one on
+ * purpose. */
 static void test_the_trace_of_a_known_seed(void **state)
 {
 	uint64_t v, hash = play(1, 10, 100, true, &v);

@@ -17,11 +17,13 @@ static void no_device(void **state)
 	verbs_test_need_device();
 }
 
+#define SKIPPED 77 /* meson's status for a test of which nothing has run */
+
 static int verbs_suite_main(const char *name)
 {
 	const struct CMUnitTest skipped[] = {cmocka_unit_test(no_device)};
 
 	if (verbs_absent() != NULL && getenv("VERBENA_VERBS_DEVICE") == NULL)
-		return _cmocka_run_group_tests(name, skipped, 1, NULL, NULL);
+		return _cmocka_run_group_tests(name, skipped, 1, NULL, NULL) != 0 ? 1 : SKIPPED;
 	return suite_main(name);
 }
