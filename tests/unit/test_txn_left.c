@@ -5,6 +5,7 @@
  * they read with verbs; also where it is longer than what any fabric moves with one verb.  On shm
  * nobody rolls forward while the owner's process lives.
  */
+#include <inttypes.h>
 #include <xxhash.h>
 
 #include "fabric/hooks.h"
@@ -296,6 +297,69 @@ static void wrong_seal(void **state)
 	}
 }
 
+/* ---- in what time ---- */
+
+#define RETRY_NS 10000u
+#define TRIES_NS 300000u /* tries that wait for a while, and a recovery's own verbs */
+
+/* Until b has written the first key, from when it first wanted to. */
+static uint64_t time_to_write(struct world *w)
+{
+	const struct record later = {.value = 8};
+	uint64_t begin = vb_ep_now(w->b->ep);
+	int err;
+
+	for (;;) {
+		must(vb_txn_begin(w->b));
+		err = vb_txn_write(w->b, w->t, 0, &later);
+		if (err == 0)
+			err = vb_txn_commit(w->b);
+		if (err == 0)
+			return vb_ep_now(w->b->ep) - begin;
+		assert_int_equal(err, -EAGAIN);
+		must(vb_ep_sleep(w->b->ep, RETRY_NS));
+	}
+}
+
+/* A record of the dead is had when its holder has stood still twice in a row for the time after which
+ * he is suspected, and what he had committed when none of his servers can write any more: not
+ * sooner, and not later. */
+static void in_time(void **state, bool committed)
+{
+	const struct record record = {.value = 7};
+	uint64_t took, least;
+	struct world w;
+
+	open_usual(&w, state, SHORT_NS);
+	if (committed) {
+		leave(&w, w.t, 1, &record);
+	} else {
+		must(vb_txn_begin(w.a));
+		must(vb_txn_write(w.a, w.t, 0, &record));
+		/* Some lock as late as the commit. */
+		if (held(&w, 0) == 0)
+			must(w.db->cc->prepare(&w.a->txn));
+		die(&w);
+	}
+	assert_int_equal(held(&w, 0), 1);
+	least = 2 * w.db->suspect_ns + (committed ? w.db->suspect_ns - w.db->lease_ns : 0);
+	took = time_to_write(&w);
+	assert_int_equal(w.b->rolled_forward, committed);
+	if (took < least || took > least + TRIES_NS)
+		fail_msg("it took %" PRIu64 " ns, not %" PRIu64 " and a little", took, least);
+	close_world(&w);
+}
+
+static void in_time_back(void **state)
+{
+	in_time(state, false);
+}
+
+static void in_time_forward(void **state)
+{
+	in_time(state, true);
+}
+
 /* ---- who recovers stands still himself ---- */
 
 static struct {
@@ -400,6 +464,8 @@ int main(int argc, char **argv)
 		{"of an earlier name", of_an_earlier_name},
 		{"from a log longer than a verb", long_log},
 		{"a log without its seal", wrong_seal},
+		{"set back in time", in_time_back},
+		{"redone in time", in_time_forward},
 		{"set back late", set_back_late},
 		{"redone late", redo_late},
 	};
