@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "cluster/auth.h"
+#include "cluster/wire.h"
 #include "crew.h"
 
 #define SOON 1500000000ull /* for what must time out */
@@ -457,6 +459,89 @@ static void test_foreign_program(void **state)
 	crew_end(&w);
 }
 
+/* ---- a false root ---- */
+
+enum proof { CHANCE, REFLECTED, OTHER_KEY, NONE, RIGHT, PROOFS };
+
+struct false_root {
+	struct crew *w;
+	enum proof proof;
+	ssize_t more; /* bytes that the member sent to who had proved that, or had not */
+};
+
+static void take_frame(int fd, uint8_t *to, size_t payload)
+{
+	crew_must(recv(fd, to, CL_HEADER + payload, MSG_WAITALL) == (ssize_t)(CL_HEADER + payload));
+}
+
+/* Speaks the protocol, to the end of the handshake. */
+static void *false_root(void *arg)
+{
+	struct false_root *r = arg;
+	uint8_t frame[CL_CONTROL_MAX], proof[CL_HEADER + CL_MAC];
+	int fd = accept(r->w->listening, NULL, NULL);
+	struct auth_transcript t;
+	struct auth_key key;
+	size_t n;
+
+	crew_must(fd >= 0);
+	take_frame(fd, frame, CL_HELLO_SIZE);
+	memcpy(t.hello, frame + CL_HEADER, CL_HELLO_SIZE);
+	auth_draw(t.challenge, sizeof(t.challenge));
+	n = cl_put_bytes(frame, CL_CHALLENGE, t.challenge, sizeof(t.challenge));
+	crew_must(send(fd, frame, n, MSG_NOSIGNAL) == (ssize_t)n);
+	take_frame(fd, proof, CL_MAC);
+	crew_must(auth_key_load(&key, r->proof == OTHER_KEY ? key_b : key_a) == 0);
+	auth_mac(&key, AUTH_ROOT, &t, frame);
+	if (r->proof == CHANCE)
+		auth_draw(frame, CL_MAC);
+	if (r->proof == REFLECTED)
+		memcpy(frame, proof + CL_HEADER, CL_MAC);
+	memcpy(proof, frame, CL_MAC);
+	n = r->proof == NONE ? cl_put_ping(frame, 1)
+			     : cl_put_bytes(frame, CL_PROOF_ROOT, proof, CL_MAC);
+	crew_must(send(fd, frame, n, MSG_NOSIGNAL) == (ssize_t)n);
+	r->more = recv(fd, frame, sizeof(frame), 0);
+	close(fd);
+	return NULL;
+}
+
+/* A member tells nothing of itself to who has not proved that it has the key. */
+static void test_false_root(void **state)
+{
+	struct crew w = {0};
+	struct vb_cluster_params p = {
+		.hosts = 2, .rank = 1, .role = VB_CLUSTER_MEMBER, .timeout_ns = SOON};
+
+	crew_begin(&w);
+	assert_int_equal(fcntl(w.listening, F_SETFL, 0), 0);
+	p.meet = w.meet;
+	p.auth_key_file = key_a;
+	for (enum proof proof = CHANCE; proof < PROOFS; proof++) {
+		struct false_root r = {.w = &w, .proof = proof};
+		struct vb_cluster *c = NULL;
+		char text[1024] = "";
+		pthread_t thread;
+		int err;
+
+		assert_int_equal(pthread_create(&thread, NULL, false_root, &r), 0);
+		vb_log_capture_begin(text, sizeof(text));
+		err = vb_cluster_open(&p, &c);
+		vb_log_capture_end();
+		pthread_join(thread, NULL);
+		assert_null(c);
+		if (proof == RIGHT) {
+			/* This one could have been the root. */
+			assert_true(r.more > 0 && err != 0);
+			continue;
+		}
+		assert_true(r.more <= 0);
+		assert_int_equal(err, -EACCES);
+		assert_non_null(strstr(text, "did not prove that it has our key"));
+	}
+	crew_end(&w);
+}
+
 static void test_parameters(void **state)
 {
 	static char config[20000];
@@ -511,6 +596,7 @@ int main(void)
 		cmocka_unit_test(test_dies_before),
 		cmocka_unit_test(test_complete),
 		cmocka_unit_test(test_foreign_program),
+		cmocka_unit_test(test_false_root),
 		cmocka_unit_test(test_parameters),
 	};
 
