@@ -23,6 +23,7 @@ const char *const vb_anomaly_names[VB_ANOMALIES] = {
 	[VB_ANOMALY_REAL_TIME] = "real time",
 	[VB_ANOMALY_FORK] = "fork",
 	[VB_ANOMALY_GHOST] = "ghost",
+	[VB_ANOMALY_INTERNAL] = "internal",
 };
 
 static void found(struct serial *s, enum vb_anomaly what, struct serial_sight sight)
@@ -68,6 +69,47 @@ static void judge_sights(struct serial *s, uint32_t txn)
 		if (sight.other != SERIAL_NONE)
 			found(s, VB_ANOMALY_G1B, sight);
 	}
+}
+
+/* By key: the transaction that used it last, from 1, and which of its operations that was. */
+struct last_use {
+	uint32_t txn, op;
+};
+
+/* The loader's versions of a key are all one. */
+static bool same_number(uint64_t a, uint64_t b)
+{
+	return a == b || (a < VB_HISTORY_FIRST && b < VB_HISTORY_FIRST);
+}
+
+/* Nobody comes between a transaction's own operations: a read gives what its last one on the key
+ * gave or made. */
+static void judge_own_reads(struct serial *s, uint32_t txn, struct last_use *last)
+{
+	const struct serial_txn *x = &s->txns[txn];
+
+	for (uint32_t i = 0; i < x->t->n_ops; i++) {
+		struct last_use *l = &last[s->versions[s->saw[x->first + i]].key];
+
+		if (l->txn == txn + 1 && x->ops[i].kind == VB_HISTORY_READ &&
+		    !same_number(x->ops[i].version, x->ops[l->op].version))
+			found(s, VB_ANOMALY_INTERNAL,
+			      (struct serial_sight){.txn = txn, .op = i, .other = l->op});
+		*l = (struct last_use){.txn = txn + 1, .op = i};
+	}
+}
+
+static int judge_internal(struct serial *s)
+{
+	struct last_use *last = calloc((size_t)s->n_keys + 1, sizeof(*last));
+
+	if (last == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u keys", s->n_keys);
+	for (uint32_t i = 0; i < s->n_txns; i++)
+		if (s->txns[i].counts)
+			judge_own_reads(s, i, last);
+	free(last);
+	return 0;
 }
 
 static void judge_forks(struct serial *s)
@@ -128,7 +170,9 @@ static int judge(struct serial *s)
 		if (s->txns[i].counts)
 			judge_sights(s, i);
 	judge_forks(s);
-	err = serial_graph_build(s);
+	err = judge_internal(s);
+	if (err == 0)
+		err = serial_graph_build(s);
 	return err ? err : serial_judge_cycles(s);
 }
 

@@ -26,6 +26,7 @@ enum vb_anomaly {
 	VB_ANOMALY_REAL_TIME,  /* a cycle that needs an rt edge: serializable, but not strictly */
 	VB_ANOMALY_FORK,       /* two writes replaced, or made, the same version: one is lost */
 	VB_ANOMALY_GHOST,      /* a version that nobody wrote */
+	VB_ANOMALY_INTERNAL,   /* a read beside what the transaction itself had read or written */
 	VB_ANOMALIES
 };
 extern const char *const vb_anomaly_names[VB_ANOMALIES]; /* "G0", "G1a", ..., "lost update", ... */
@@ -42,7 +43,7 @@ struct vb_serial_params {
 struct vb_serial_result {
 	uint64_t txns, committed, aborted, unknown, reads, writes, keys, edges;
 	/* At least so many: one for each strongly connected component, and one for each fork,
-	 * ghost, G1a and G1b. */
+	 * ghost, internal, G1a and G1b. */
 	uint64_t found[VB_ANOMALIES];
 	enum vb_anomaly first; /* the worst by the order of the enum, NONE: serializable */
 	double seconds;

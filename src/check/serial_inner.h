@@ -83,7 +83,7 @@ struct serial_cycle {
 struct serial_sight {
 	uint32_t txn, op; /* that saw it; op is among the transaction's */
 	uint32_t version; /* what was seen, or for a fork, one of the two writes */
-	uint32_t other;   /* the other write */
+	uint32_t other;   /* the other write; of an internal one, the transaction's own operation */
 };
 
 struct serial {

@@ -266,6 +266,18 @@ static void tell_ghost(FILE *to, const struct serial *s, const struct serial_sig
 		s->versions[x->version].number);
 }
 
+static void tell_internal(FILE *to, const struct serial *s, const struct serial_sight *x)
+{
+	const struct vb_history_op *own = &s->txns[x->txn].ops[x->other];
+
+	fprintf(to, "%s: a transaction read something else than it had itself read or written\n",
+		vb_anomaly_names[VB_ANOMALY_INTERNAL]);
+	tell_txn(to, s, x->txn);
+	tell_sight(to, s, x);
+	fprintf(to, "; it had %s version %" PRIu64 " of it before\n",
+		own->kind == VB_HISTORY_READ ? "read" : "written", own->version);
+}
+
 char *serial_story(const struct serial *s, enum vb_anomaly first)
 {
 	char *text = NULL;
@@ -286,6 +298,9 @@ char *serial_story(const struct serial *s, enum vb_anomaly first)
 		break;
 	case VB_ANOMALY_GHOST:
 		tell_ghost(to, s, &s->sight[first]);
+		break;
+	case VB_ANOMALY_INTERNAL:
+		tell_internal(to, s, &s->sight[first]);
 		break;
 	default:
 		tell_cycle(to, s, first);

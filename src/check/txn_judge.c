@@ -24,23 +24,23 @@ static void gather(const struct txn_world *w, const struct vb_txn *t,
 	};
 	for (unsigned i = 0; i < t->n && p->txn.n_ops + 2 <= TXN_OPS_MAX; i++) {
 		const struct vb_item *it = &t->item[i];
-		uint64_t made = it->next != 0 ? it->next : t->ts;
+		uint64_t made = it->next != 0 ? it->next : t->version;
 
-		if (!(it->flags & VB_ITEM_FETCHED))
+		if (!(it->flags & VB_ITEM_NOTED))
 			continue;
 		if (it->flags & VB_ITEM_READ)
 			p->op[p->txn.n_ops++] = (struct vb_history_op){
 				.key = it->key,
-				.version = it->version,
+				.version = it->fetched,
 				.table = it->table->id,
 				.kind = VB_HISTORY_READ,
-				.absent = (it->version & VB_VERSION_ABSENT) != 0,
+				.absent = (it->fetched & VB_VERSION_ABSENT) != 0,
 			};
 		if (it->flags & VB_ITEM_WRITE)
 			p->op[p->txn.n_ops++] = (struct vb_history_op){
 				.key = it->key,
 				.version = made,
-				.prev = it->version,
+				.prev = it->fetched,
 				.table = it->table->id,
 				.kind = VB_HISTORY_WRITE,
 				.absent = (made & VB_VERSION_ABSENT) != 0,

@@ -50,17 +50,17 @@ static uint32_t note_items(const struct vb_txn *t, struct vb_history_op *op)
 		const struct vb_item *it = &t->item[i];
 		struct vb_history_op base = {.key = it->key, .table = it->table->id};
 
-		if (it->flags & VB_ITEM_READ && it->flags & VB_ITEM_FETCHED) {
+		if (it->flags & VB_ITEM_READ && it->flags & VB_ITEM_NOTED) {
 			op[n] = base;
 			op[n].kind = VB_HISTORY_READ;
-			op[n].version = it->version;
-			op[n++].absent = (it->version & VB_VERSION_ABSENT) != 0;
+			op[n].version = it->fetched;
+			op[n++].absent = (it->fetched & VB_VERSION_ABSENT) != 0;
 		}
 		if (it->flags & VB_ITEM_WRITE) {
 			op[n] = base;
 			op[n].kind = VB_HISTORY_WRITE;
 			op[n].version = it->next;
-			op[n].prev = it->version;
+			op[n].prev = it->fetched;
 			op[n++].absent = (it->next & VB_VERSION_ABSENT) != 0;
 		}
 	}

@@ -302,13 +302,14 @@ static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old
 	int err = 0;
 
 	/* The same name needs the same place. */
-	t->ts = me->keep_age ? old_ts : vb_coordinator_stamp(me, lane);
+	t->version = vb_coordinator_stamp(me, lane);
+	t->ts = me->keep_age ? old_ts : t->version;
 	if (!me->db->status)
 		return 0;
 	err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
 	if (err == 1) {
 		/* Recovered while it was ours: others have seen the end of that name. */
-		t->ts = vb_coordinator_stamp(me, lane);
+		t->ts = t->version = vb_coordinator_stamp(me, lane);
 		err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
 	}
 	return err == 1 ? -VB_EUNKNOWN : err;

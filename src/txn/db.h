@@ -96,6 +96,7 @@ enum vb_txn_phase { VB_TXN_NONE, VB_TXN_OPEN, VB_TXN_OVER };
 struct vb_txn {
 	struct vb_coordinator *me;
 	uint64_t ts, commit_ts;
+	uint64_t version; /* of what it writes: a try that keeps its name has one of its own */
 	uint64_t begin_ns, deadline_ns;
 	uint64_t write_by_ns; /* a lease after the commit point; 0: whenever */
 	uint8_t phase;        /* enum vb_txn_phase */

@@ -83,6 +83,7 @@ enum vb_item_flags {
 	VB_ITEM_ASKED =
 		1 << 8, /* by a call whose answer was lost: the server is asked to undo it */
 	VB_ITEM_LOST = 1 << 10, /* when it was let go, its lock word was another's */
+	VB_ITEM_NOTED = 1 << 11, /* `fetched` is there */
 };
 
 #define VB_SEEN_RESERVED 255u /* seen_slot: the reserved word */
@@ -99,6 +100,7 @@ struct vb_item {
 	uint8_t seen_slot; /* 0: `seen` stood in the lock word; else in this slot of the meta words, from 1 */
 	uint64_t seen;    /* the word that is in the way */
 	uint64_t version; /* of what was fetched */
+	uint64_t fetched; /* what the image said when it came: the engine's, for histories */
 	uint64_t lease;   /* sundial: how long it is good for */
 	uint64_t held;    /* the lock word that is ours */
 	uint64_t next;    /* the version that the commit gives it */

@@ -304,6 +304,19 @@ static void look_at_clocks(struct vb_txn *t, struct vb_item **items, unsigned n)
 	vb_coordinator_saw(t->me, vb_ts_clock(most));
 }
 
+/* For histories: of what the image is, whatever the protocol makes of `version` later. */
+static void note_fetched(struct vb_item **items, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		if ((it->flags & (VB_ITEM_FETCHED | VB_ITEM_NOTED)) != VB_ITEM_FETCHED)
+			continue;
+		it->fetched = vb_tuple_word(it->image, vb_item_layout(it)->version_at);
+		it->flags |= VB_ITEM_NOTED;
+	}
+}
+
 /* Moves the items that have to wait to the front; how many they are.  *doom: why it must end. */
 static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned n,
 			      enum vb_txn_cause *doom)
@@ -361,6 +374,7 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 			return err;
 		vb_stage_run(t, vb_txn_lane(t->me), stage, items, n, false);
 		look_at_clocks(t, items, n);
+		note_fetched(items, n);
 		n = still_waiting(t, items, n, &doom);
 		if (doom != VB_TXN_COMMITTED)
 			return vb_txn_doom(t, doom,

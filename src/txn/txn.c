@@ -156,7 +156,7 @@ static int fetch_after_all(struct vb_txn *t, struct vb_item *it)
 	uint64_t version = it->version;
 	int err;
 
-	it->flags &= (uint16_t) ~(VB_ITEM_BLIND | VB_ITEM_FETCHED);
+	it->flags &= (uint16_t) ~(VB_ITEM_BLIND | VB_ITEM_FETCHED | VB_ITEM_NOTED);
 	err = t->me->db->cc->read(t, &it, 1);
 	if (err == 0 && it->version != version)
 		err = vb_txn_doom(t, VB_TXN_CHANGED, 0);
@@ -531,7 +531,7 @@ static void set_versions(struct vb_txn *t)
 		if (!(it->flags & VB_ITEM_WRITE))
 			continue;
 		absent = vb_tuple_word(it->image, it->table->layout.version_at) & VB_VERSION_ABSENT;
-		it->next = (t->commit_ts != 0 ? t->commit_ts << 2 : t->ts) | absent;
+		it->next = (t->commit_ts != 0 ? t->commit_ts << 2 : t->version) | absent;
 	}
 }
 

@@ -327,6 +327,37 @@ static void test_ghost(void **state)
 }
 
 /* What an aborted transaction saw proves nothing. */
+/* Nobody comes between a transaction's own operations. */
+static void test_internal(void **state)
+{
+	struct vb_history *h = open_history(1 << 16);
+	struct vb_serial_result r;
+
+	TXN(h, 1, W(1, 11, 0), R(1, 0));
+	assert_found(h, VB_ANOMALY_INTERNAL,
+		     "T1 (transfer, client 1) read account/1 at version 0; it had written version "
+		     "11 of it before");
+	h = open_history(1 << 16);
+	TXN(h, 1, W(1, 11, 0), W(1, 12, 11), R(1, 11));
+	assert_found(h, VB_ANOMALY_INTERNAL, "it had written version 12 of it before");
+	h = open_history(1 << 16);
+	TXN(h, 1, W(1, 11, 0));
+	TXN(h, 2, R(1, 11), R(2, 0), R(1, 0));
+	r = check(h, false);
+	assert_int_equal(r.found[VB_ANOMALY_INTERNAL], 1);
+	vb_serial_result_free(&r);
+}
+
+/* Its own writes, the same version again, and another key. */
+static void test_own_operations(void **state)
+{
+	struct vb_history *h = open_history(1 << 16);
+
+	TXN(h, 1, R(1, 4), R(1, 0), W(1, 11, 0), R(1, 11), W(1, 12, 11), R(1, 12), R(2, 0));
+	TXN(h, 2, R(1, 12), R(2, 0), R(1, 12));
+	assert_clean(h, true);
+}
+
 static void test_aborted_may_see_anything(void **state)
 {
 	struct vb_history *h = open_history(1 << 16);
@@ -594,6 +625,8 @@ int main(void)
 		cmocka_unit_test(test_fork_of_the_loaders),
 		cmocka_unit_test(test_the_same_version_twice),
 		cmocka_unit_test(test_ghost),
+		cmocka_unit_test(test_internal),
+		cmocka_unit_test(test_own_operations),
 		cmocka_unit_test(test_aborted_may_see_anything),
 		cmocka_unit_test(test_several_at_once),
 		cmocka_unit_test(test_long_cycle),
