@@ -82,7 +82,7 @@ enum vb_item_flags {
 	VB_ITEM_WANTED = 1 << 9, /* on its way to a server: the image is to come back */
 	VB_ITEM_ASKED =
 		1 << 8, /* by a call whose answer was lost: the server is asked to undo it */
-	VB_ITEM_LOST = 1 << 10, /* when it was let go, its lock word was another's */
+	VB_ITEM_LOST = 1 << 10,  /* when it was let go, its lock word was another's */
 	VB_ITEM_NOTED = 1 << 11, /* `fetched` is there */
 };
 
