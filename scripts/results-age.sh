@@ -6,8 +6,9 @@
 # Results stand in README.md and doc/ with the commit that made them: "commit HEX" below a table, or
 # <!-- results of HEX --> on a page whose tables are made together.  Tells for each place whether src/ or
 # include/ has changed since, and by how many commits.  Exit status 1 if it has anywhere, or if a
-# commit is not known here; then scripts/results.sh (README.md), scripts/claims-doc.sh
-# (doc/claims.md) and the commands on the page make them anew.
+# commit is not known here; then scripts/results.sh (README.md, doc/results.md), scripts/claims-doc.sh
+# (doc/claims.md), scripts/choosing.sh (doc/choosing-a-lock.md) and scripts/papers-doc.sh
+# (doc/papers-transactions.md) make them anew.
 set -eu
 cd "$(dirname "$0")/.."
 
