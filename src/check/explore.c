@@ -101,6 +101,27 @@ static void end_life(struct slot *s, enum life_end end)
 	vb_task_wake(s->supervisor);
 }
 
+/* Where it has just given up, a place of it may stand in a queue. */
+static bool closes(struct slot *s)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	double p = s->gave_up ? 5 * d->p_close : d->p_close;
+
+	return d->p_close > 0 && vb_rng_chance(&s->rng, p);
+}
+
+/* Nobody may cancel it over that: it is no longer there for those who would.  Nor does it die, for
+ * then it would not have closed, and that is drawn elsewhere. */
+static void close_client(struct slot *s, struct vb_lock_client *me)
+{
+	s->life = NULL;
+	vb_sim_ep_mortal(me->ep, false);
+	vb_lock_client_close(me);
+	s->client = NULL;
+	s->x->result->closes++;
+	end_life(s, LIFE_CLOSED);
+}
+
 static void life_body(void *arg)
 {
 	struct slot *s = arg;
@@ -109,8 +130,14 @@ static void life_body(void *arg)
 	struct vb_lock_client *me = s->client;
 
 	s->started = true;
-	while (!x->live && x->err == 0 && s->attempts < x->d->attempts && !vb_task_cancelled(self))
+	while (!x->live && x->err == 0 && s->attempts < x->d->attempts &&
+	       !vb_task_cancelled(self)) {
 		explore_attempt(s, me);
+		if (!x->live && x->err == 0 && !vb_task_cancelled(self) && closes(s)) {
+			close_client(s, me);
+			return;
+		}
+	}
 	if (!vb_task_cancelled(self))
 		wait_for_liveness(s, me);
 	if (vb_task_cancelled(self)) {

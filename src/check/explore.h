@@ -17,6 +17,9 @@
  * A lock with longer leases is asked for some, and held for as long; one with update locks, but
  * without intention modes, is held so and upgraded.
  *
+ * Clients close in the middle of the run, also while a place of theirs stands in a queue, and open
+ * anew.
+ *
  * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
  * death, partitions and pauses above a lease.  All meet lost answers.  A lock that survives nobody may
  * be lost by an outcome that stays unknown, and nobody is called stuck then; but never have two
@@ -56,12 +59,13 @@ struct vb_explore_draw {
 	double p_leases, p_hold_on;             /* asks for more than one; holds for as long */
 	double p_update, p_upgrade;             /* asks for an update lock, and converts it */
 	uint64_t cancel_every_ns;               /* 0: nobody is cancelled */
-	uint64_t safety_ns, liveness_ns;        /* bounds of the phases */
-	char options[160];                      /* the protocol's */
-	bool all_modes;                         /* of those with intention modes: every one */
-	bool any_order;          /* two locks in any order: a deadlock policy helps */
-	bool keeps_age;          /* of a transaction that was turned down */
-	double p_convert, p_end; /* ... at the end of two locks, release both at once */
+	double p_close; /* closes after an attempt, and opens anew; more often where it gave up */
+	uint64_t safety_ns, liveness_ns; /* bounds of the phases */
+	char options[160];               /* the protocol's */
+	bool all_modes;                  /* of those with intention modes: every one */
+	bool any_order;                  /* two locks in any order: a deadlock policy helps */
+	bool keeps_age;                  /* of a transaction that was turned down */
+	double p_convert, p_end;         /* ... at the end of two locks, release both at once */
 	struct vb_sim_faults faults;
 };
 
@@ -71,7 +75,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to);
 
 struct vb_explore_result {
 	struct vb_audit_counts audit;
-	uint64_t deaths, cancels, timeouts, unknown, cycles;
+	uint64_t deaths, cancels, closes, timeouts, unknown, cycles;
 	uint64_t verbs, virtual_ns, trace_hash;
 	bool has_violation;
 	enum vb_audit_rule first_rule;

@@ -171,6 +171,7 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 		err = vb_lock_acquire_for(me, lock, mode, draw_hold_ns(s), timeout, g);
 	stay_alive(me);
 	s->asks = false;
+	s->gave_up = err == -ETIMEDOUT;
 	judge_answer(s, err, timeout != VB_FOREVER_NS, tried);
 	if (err == -EAGAIN && !tried)
 		judge_denial(s, me);

@@ -19,6 +19,7 @@
 #define LOSS_STREAM   0x6c6f7373
 #define WRAP_STREAM   0x72616c6c
 #define PAUSE_STREAM  0x70617573
+#define CLOSE_STREAM  0x636c6f73
 
 /* The default of the queue locks' successor_wait. */
 #define SUCCESSOR_WAIT_NS 1000000000ull
@@ -311,6 +312,17 @@ static void draw_long_pauses(struct vb_explore_draw *d)
 	d->faults.pause_max_ns = vb_draw_between(&r, 4 * d->lease_ns, 14 * d->lease_ns * d->leases);
 }
 
+/* Clients that come and go. */
+static void draw_closes(struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.02, 0.1};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, CLOSE_STREAM);
+	if (vb_rng_chance(&r, 0.3))
+		d->p_close = vb_draw_one_of(&r, chances, 2);
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
@@ -363,6 +375,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_losses(ops, d);
 	draw_wraps(d);
 	draw_long_pauses(d);
+	draw_closes(d);
 	draw_bounds(ops, d);
 }
 
@@ -399,6 +412,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 		vb_draw_tell_chance(to, "more than one lease", d->p_leases, 0);
 	vb_draw_tell_chance(to, "update instead of exclusive", d->p_update, 0);
 	vb_draw_tell_chance(to, "upgrade", d->p_upgrade, 0);
+	vb_draw_tell_chance(to, "close", d->p_close, 0);
 	if (d->cancel_every_ns != 0)
 		fprintf(to, ", cancel every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));

@@ -12,7 +12,7 @@
 #define SERVERS_MAX 2
 #define WORKERS_MAX 2
 
-enum life_end { LIFE_RUNS, LIFE_DIED, LIFE_CANCELLED, LIFE_DONE };
+enum life_end { LIFE_RUNS, LIFE_DIED, LIFE_CANCELLED, LIFE_CLOSED, LIFE_DONE };
 
 struct slot {
 	struct explore *x;
@@ -25,6 +25,7 @@ struct slot {
 	enum life_end end;
 	unsigned attempts, cycles; /* done so far */
 	bool safe;                 /* the attempts are done: waits for the liveness phase */
+	bool gave_up;              /* the last attempt, at its deadline */
 	bool holds_one;            /* asks for a second lock */
 	uint64_t age;              /* of a transaction that was turned down; 0: none */
 	uint64_t oldest_other;     /* of the others' ages when it asked */

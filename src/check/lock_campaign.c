@@ -31,10 +31,11 @@ static void tell_end(FILE *to, const struct vb_explore_draw *d, const struct vb_
 {
 	fprintf(to,
 		"seed %" PRIu64 ": trace %016" PRIx64 ", %" PRIu64 " grants, %" PRIu64
-		" violations, %" PRIu64 " deaths, %" PRIu64 " cancelled, %" PRIu64
-		" timed out, %" PRIu64 " unknown, %" PRIu64 " lost, %" PRIu64 " verbs, %.3f ms\n",
+		" violations, %" PRIu64 " deaths, %" PRIu64 " closed, %" PRIu64
+		" cancelled, %" PRIu64 " timed out, %" PRIu64 " unknown, %" PRIu64 " lost, %" PRIu64
+		" verbs, %.3f ms\n",
 		d->seed, r->trace_hash, r->audit.checked_ops, r->audit.violations, r->deaths,
-		r->cancels, r->timeouts, r->unknown, r->audit.lost, r->verbs,
+		r->closes, r->cancels, r->timeouts, r->unknown, r->audit.lost, r->verbs,
 		(double)r->virtual_ns / 1e6);
 }
 
@@ -71,6 +72,7 @@ static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed
 	l->checked_ops += r.audit.checked_ops;
 	l->lost += r.audit.lost;
 	l->cancels += r.cancels;
+	l->closes += r.closes;
 	l->timeouts += r.timeouts;
 	if (d.orderly && r.audit.max_bypass > l->max_bypass)
 		l->max_bypass = r.audit.max_bypass;

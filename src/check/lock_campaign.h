@@ -13,7 +13,7 @@ struct vb_lock_campaign {
 	/* Out. */
 	uint64_t checked_ops;
 	uint64_t max_bypass; /* where it is judged: a recovery throws waiters out */
-	uint64_t lost, cancels, timeouts;
+	uint64_t lost, cancels, closes, timeouts;
 };
 
 /* Of this lock; which seeds, and how, is for the caller to say in c->all. */

@@ -109,7 +109,8 @@ static json_t *run_json(const struct vb_campaign *c)
 
 static json_t *faults_json(const struct vb_campaign *c)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "deaths", (json_int_t)c->deaths, "cancelled",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "deaths", (json_int_t)c->deaths,
+			 "closed", (json_int_t)mine(c)->closes, "cancelled",
 			 (json_int_t)mine(c)->cancels, "timed_out", (json_int_t)mine(c)->timeouts,
 			 "unknown", (json_int_t)c->unknown, "lost", (json_int_t)mine(c)->lost);
 }

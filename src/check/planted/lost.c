@@ -8,6 +8,7 @@
  *                          client's next claim
  * planted:numberless       mcs whose claims all have the same number: a message of an earlier claim is
  *                          taken for one of this
+ * planted:dropped-husk     mcs whose place in a queue is forgotten when its client closes
  * planted:mute-mode        shiftlock that forgets to tell its successor at a flip: the recovery heals it
  */
 #include "check/planted/planted.h"
@@ -86,6 +87,35 @@ const struct vb_lock_ops vb_planted_numberless = {
 	.planted = "mode-conflict",
 	.open = open_numberless,
 	MCS_LOCK,
+};
+
+/* Its turn has come, and nobody is there who would give the lock back. */
+static int dropped_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	int err = mcs_resume(me, c, until_ns);
+
+	return err == 0 && me->ghost ? -ECANCELED : err;
+}
+
+const struct vb_lock_ops vb_planted_dropped_husk = {
+	.name = "planted:dropped-husk",
+	.summary = "mcs whose place in a queue is forgotten when its client closes",
+	.source = "planted bug",
+	.planted = "stuck",
+	.caps = VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_MESSAGES,
+	.needs = VB_CAP_SEND,
+	.wishes = VB_CAP_MASKED64,
+	.portable = "the swap is a READ and CAS loop",
+	.entry_bytes = 8,
+	.options = mcs_option_table,
+	.options_size = sizeof(struct mcs_options),
+	.verbs_uncontended = "1 swap + 1 CAS",
+	.verbs_contended = "1 swap + 2 SEND (+ 1 CAS)",
+	.bypass_bound = mcs_bypass_bound,
+	.acquire = mcs_acquire,
+	.resume = dropped_resume,
+	.try_acquire = mcs_try,
+	.release = mcs_release,
 };
 
 static int open_mute(struct vb_lock_space *s)

@@ -50,7 +50,7 @@ extern const struct vb_lock_ops vb_planted_six_beside_shared, vb_planted_wait_di
 
 /* Wrong about lost answers, or about what comes from the past: check/planted/lost.c. */
 extern const struct vb_lock_ops vb_planted_asks_at_once, vb_planted_numberless,
-	vb_planted_mute_mode;
+	vb_planted_mute_mode, vb_planted_dropped_husk;
 
 /* dslr and dslr-update with one rule wrong: check/planted/slots.c, upgrade.c. */
 extern const struct vb_lock_ops vb_planted_one_slot_patience, vb_planted_eager_upgrade;
