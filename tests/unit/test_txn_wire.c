@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * RPC of transactions when what arrives is not what was sent, or not true: an answer whose items
- * have not come, or that says it is longer than any; a place of a record, out of a cache, that is
- * another record's or nobody's.
+ * have not come, or that says it is longer than any; a place of a record that is another record's or
+ * nobody's.
  */
 #include "fabric/hooks.h"
 #include "txn/db.h"
@@ -16,13 +16,12 @@
 static struct {
 	struct vb_fabric_ops ops;
 	const struct vb_fabric_ops *real;
-	struct vb_verb kept; /* what the answer was to write */
 	bool lose_items, lie;
 	unsigned met;
 } wire;
 
-/* The server's endpoint: the WRITE of an answer goes to the place of another's, as one that is lost
- * leaves there what was there before; or the message says that there is more than fits. */
+/* The server's endpoint: the WRITE of an answer leaves there what was there before, as one that is lost
+ * does; or the message says that there is more than fits. */
 static int post_wrong(struct vb_ep *ep, struct vb_batch *b)
 {
 	if (b->n == 2 && b->verbs[0].op == VB_OP_WRITE && b->verbs[1].op == VB_OP_SEND) {
@@ -126,35 +125,58 @@ static void an_answer_lies(void **state)
 	close_world(&w);
 }
 
-/* ---- places out of a cache ---- */
+/* ---- places ---- */
 
-static void wrong_places(void **state)
+/* Out of a cache: another record's. */
+static void wrong_in_cache(void **state)
 {
+	const struct record after = {.value = 7};
 	struct vb_db_params p = usual_db(*state, LONG_NS);
 	struct world w;
 
+	if (by_rpc(state))
+		return;
 	p.cache = 64;
 	open_world(&w, fabric_of(state), &p);
-	for (unsigned i = 0; i < 4; i++) {
-		const struct vb_table_node *n = &w.t->node[0];
-		vb_addr room =
-			n->header + sizeof(struct vb_table_header) + w.t->room * w.t->layout.stride;
+	vb_cache_put(w.db->cache, w.t, HERE, vb_table_find(w.t, 0, THERE));
+	assert_int_equal(value_of(w.b, w.t, HERE), FIRST + HERE);
+	/* And it is not believed again. */
+	assert_int_equal(vb_cache_get(w.db->cache, w.t, HERE), vb_table_find(w.t, 0, HERE));
+	vb_cache_put(w.db->cache, w.t, HERE, vb_table_find(w.t, 0, THERE));
+	alone(w.b, vb_txn_write(w.b, w.t, HERE, &after));
+	assert_int_equal(value_of(w.a, w.t, HERE), 7);
+	assert_int_equal(value_of(w.a, w.t, THERE), FIRST + THERE);
+	close_world(&w);
+}
+
+/* A server believes no place that it is told. */
+static void wrong_to_a_server(void **state)
+{
+	struct record after = {.value = 7};
+	struct world w;
+	vb_addr end;
+
+	if (!by_rpc(state))
+		return;
+	open_usual(&w, state, LONG_NS);
+	end = w.t->node[0].header + sizeof(struct vb_table_header) + w.t->room * w.t->layout.stride;
+	for (unsigned i = 0; i < 5; i++) {
 		const vb_addr wrong[] = {
-			vb_table_find(w.t, 0, THERE),                         /* another's */
-			vb_addr_make(0, vb_addr_offset(room) + (1ull << 40)), /* nobody's */
-			vb_table_find(w.t, 0, HERE) + 4,                      /* half of it */
-			n->header,
+			vb_table_find(w.t, 0, THERE),                        /* another's */
+			vb_table_find(w.t, 0, HERE) + 4,                     /* half of it */
+			vb_addr_make(0, vb_addr_offset(end) + (1ull << 40)), /* nobody's */
+			vb_addr_make(0, 0),
+			vb_addr_make(1, vb_addr_offset(vb_table_find(w.t, 0, HERE))),
 		};
 
-		/* A server believes nothing; a coordinator, that its cache has places of records. */
-		if (i != 0 && !by_rpc(state))
-			continue;
-		vb_cache_put(w.db->cache, w.t, HERE, wrong[i]);
-		assert_int_equal(value_of(w.b, w.t, HERE), FIRST + HERE);
-		/* And it is not believed again. */
-		assert_int_equal(vb_cache_get(w.db->cache, w.t, HERE), vb_table_find(w.t, 0, HERE));
-		vb_cache_put(w.db->cache, w.t, HERE, wrong[i]);
-		alone(w.b, vb_txn_write(w.b, w.t, HERE, &(struct record){.value = FIRST + HERE}));
+		after.value = 7 + i;
+		must(vb_txn_begin(w.b));
+		must(vb_txn_write(w.b, w.t, HERE, &after));
+		/* 0 would be looked up before it is sent. */
+		if (wrong[i] != 0)
+			w.b->txn.item[0].at = wrong[i];
+		must(vb_txn_commit(w.b));
+		assert_int_equal(value_of(w.a, w.t, HERE), 7 + i);
 		assert_int_equal(value_of(w.a, w.t, THERE), FIRST + THERE);
 	}
 	close_world(&w);
@@ -165,7 +187,8 @@ int main(int argc, char **argv)
 	static const struct case_for_all cases[] = {
 		{"items are lost", items_are_lost},
 		{"an answer lies", an_answer_lies},
-		{"wrong places", wrong_places},
+		{"a wrong place in a cache", wrong_in_cache},
+		{"a wrong place, to a server", wrong_to_a_server},
 	};
 	static const char *const fabrics[] = {"sim", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
