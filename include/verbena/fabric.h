@@ -34,7 +34,8 @@
  * one of them makes the segment, the others join it.  What a process did for the others (its lock
  * servers) ends with it and has to be started again by another; vb_lock_server_start says when.
  *
- * All users of a segment are processes of one user (uid) and one pid namespace.  A segment of
+ * A forked child is a user of its own, told (vb_fabric_after_fork) or not, until it ends or calls
+ * exec.  All users of a segment are processes of one user (uid) and one pid namespace.  A segment of
  * another user is refused, to root as well; so is one whose header does not fit its file.  Other
  * programs of the same user can damage it at any time: who cuts its file short kills its users
  * (SIGBUS), and nothing in Linux prevents that for a file that has a name.

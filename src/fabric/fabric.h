@@ -37,6 +37,15 @@
 #define VB_FABRIC_NODES_MAX     4096
 #define VB_FABRIC_ENDPOINTS_MAX 65536
 
+/*
+ * A process of this machine, as something that can be asked later whether it lives: pid (upper 32
+ * bits) and its start time in clock ticks (lower 32), because pids come round again.  0 is nobody.
+ * Processes of different pid namespaces do not see each other so.
+ */
+uint64_t vb_process_self(void);
+/* Takes somebody for dead only if that is certain. */
+bool vb_process_alive(uint64_t process);
+
 enum vb_op {
 	VB_OP_READ,
 	VB_OP_WRITE,

@@ -162,8 +162,8 @@ static inline struct shm_slot *shm_ring(const struct shm_fabric *f, uint32_t slo
 }
 
 /* shm_process.c */
-shm_process shm_self(void);
-bool shm_process_alive(shm_process p);
+#define shm_self          vb_process_self
+#define shm_process_alive vb_process_alive
 
 /* shm_layout.c */
 struct shm_layout {

@@ -63,7 +63,7 @@ __attribute__((constructor)) static void forget_after_fork(void)
 	(void)pthread_atfork(NULL, NULL, forget);
 }
 
-shm_process shm_self(void)
+uint64_t vb_process_self(void)
 {
 	shm_process p = __atomic_load_n(&self, __ATOMIC_RELAXED);
 	uint64_t start;
@@ -77,13 +77,13 @@ shm_process shm_self(void)
 }
 
 /* Takes somebody for dead only if that is certain: whoever does so wrongly breaks a ring. */
-bool shm_process_alive(shm_process p)
+bool vb_process_alive(uint64_t p)
 {
 	uint64_t start, meant = p & UINT32_MAX;
 
 	if (p == 0)
 		return false;
-	if (p == shm_self())
+	if (p == vb_process_self())
 		return true;
 	return process_start((pid_t)(p >> 32), &start) &&
 	       (start == meant || start == 0 || meant == 0);

@@ -78,8 +78,9 @@ static inline bool vb_tuple_whole(const struct vb_tuple_layout *l, const void *t
 
 /*
  * The header of a region, which several processes may come to at the same time: who finds its magic
- * word 0 fills it.  1: fill the header, then say vb_header_filled; 0: it is filled; -ETIMEDOUT:
- * somebody has begun to fill it and does not come to an end.
+ * word 0 fills it, or whose filler was killed.  1: fill the header, with the same stores as anybody
+ * else, then say vb_header_filled; 0: it is filled; -ETIMEDOUT: somebody who lives has begun to fill it
+ * and does not come to an end.
  */
 int vb_header_claim(uint64_t *magic);
 void vb_header_filled(uint64_t *magic, uint64_t value);

@@ -97,22 +97,34 @@ uint32_t vb_table_record_bytes(const struct vb_table *t)
 
 /* ---- at the owner ---- */
 
-#define BEING_FILLED   1u
 #define FILLED_WITH_NS 5000000000ull
 #define LOOK_NS        50000
+/* While it is filled, a header's magic is the process that does it: less than any magic. */
+#define PROCESS_MOST (1ull << 54)
+
+/* Nobody fills it, or somebody who was killed meanwhile: what he wrote is written again. */
+static bool to_be_filled(uint64_t magic)
+{
+	return magic == 0 || (magic < PROCESS_MOST && !vb_process_alive(magic));
+}
 
 int vb_header_claim(uint64_t *magic)
 {
-	uint64_t was = 0, until = vb_clock_gettime_ns() + FILLED_WITH_NS;
+	uint64_t self = vb_process_self(), until = vb_clock_gettime_ns() + FILLED_WITH_NS;
 	struct timespec pause = {.tv_nsec = LOOK_NS};
+	uint64_t was = __atomic_load_n(magic, __ATOMIC_ACQUIRE);
 
-	if (__atomic_compare_exchange_n(magic, &was, BEING_FILLED, false, __ATOMIC_ACQ_REL,
-					__ATOMIC_ACQUIRE))
-		return 1;
-	while (__atomic_load_n(magic, __ATOMIC_ACQUIRE) == BEING_FILLED) {
+	while (was < PROCESS_MOST) {
+		if (to_be_filled(was)) {
+			if (__atomic_compare_exchange_n(magic, &was, self, false, __ATOMIC_ACQ_REL,
+							__ATOMIC_ACQUIRE))
+				return 1;
+			continue;
+		}
 		if (vb_clock_gettime_ns() > until)
 			return -ETIMEDOUT;
 		nanosleep(&pause, NULL);
+		was = __atomic_load_n(magic, __ATOMIC_ACQUIRE);
 	}
 	return 0;
 }

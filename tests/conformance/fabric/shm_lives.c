@@ -14,6 +14,7 @@
 #include "procs.h"
 
 #include <verbena/lock.h>
+#include <verbena/txn.h>
 
 #define LEASE_NS 3000000000ull
 
@@ -69,6 +70,7 @@ static uint64_t *word_of(struct vb_fabric *f)
  *	s      open a lock space, and a client      S  the same, and serve it
  *	l u    lock: the token, or -errno; unlock   f F  fork: told, untold; the child stays
  *	N      how many descriptors are open        q  end
+ *	p      who it is, as others know it
  */
 struct actor {
 	pid_t pid;
@@ -154,6 +156,8 @@ static int64_t obey(struct role *r, char what, int in, int out)
 		for (int fd = 3; fd < 64; fd++)
 			err += fd != in && fd != out && fcntl(fd, F_GETFD) >= 0;
 		return err;
+	case 'p':
+		return (int64_t)vb_process_self();
 	case 's':
 	case 'S':
 		return open_locks(r, what == 'S');
@@ -820,6 +824,66 @@ static void test_unfinished_space(void **state)
 	vb_fabric_close(f);
 }
 
+static uint64_t *magic_of(struct vb_fabric *f, const char *region)
+{
+	struct shm_node *d = &shm_of(f)->directories[0];
+
+	for (uint32_t i = 0; i < d->used; i++) {
+		if (strcmp(d->region[i].name, region) == 0)
+			return vb_local(f, d->region[i].offset, 8);
+	}
+	fail_msg("no region '%s'", region);
+	return NULL;
+}
+
+static int open_db(struct vb_fabric *f, struct vb_db **db)
+{
+	const struct vb_table_params tp = {.name = "t", .record_bytes = 8, .records = 10};
+	struct vb_table *t;
+	int err = vb_db_open(f, &(struct vb_db_params){.cc = "silo", .coordinators = 2}, db);
+
+	if (err != 0)
+		return err;
+	err = vb_table_open(*db, &tp, &t);
+	if (err != 0)
+		assert_int_equal(vb_db_close(*db), 0);
+	return err;
+}
+
+/* The same of a database and its tables: whose filler is dead is filled by the next. */
+static void test_unfinished_database(void **state)
+{
+	static const char *const regions[] = {"db", "db.t"};
+	struct actor a = enter(NULL);
+	struct vb_fabric_params p = params('o');
+	struct vb_fabric *f;
+	struct vb_db *db;
+	uint64_t filler, whole;
+
+	(void)state;
+	p.node_bytes = 8 << 20;
+	filler = (uint64_t)tell(&a, 'p');
+	assert_int_equal(vb_fabric_open(&p, &f), 0);
+	assert_int_equal(open_db(f, &db), 0);
+	assert_int_equal(vb_db_close(db), 0);
+	whole = *magic_of(f, "db");
+	/* He lives: he is waited for, and not for ever. */
+	*magic_of(f, "db") = filler;
+	assert_int_equal(open_db(f, &db), -ETIMEDOUT);
+	*magic_of(f, "db") = whole;
+	kill_actor(&a);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(regions); i++) {
+		uint64_t *magic = magic_of(f, regions[i]);
+
+		whole = *magic;
+		*magic = filler;
+		assert_int_equal(open_db(f, &db), 0);
+		assert_int_equal(*magic, whole);
+		assert_int_equal(vb_db_close(db), 0);
+	}
+	assert_int_equal(vb_fabric_close(f), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -836,6 +900,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_new_server, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unfinished_space, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_unfinished_database, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
