@@ -78,17 +78,16 @@ VB_NORETURN static void rival_worker(struct rival *r, unsigned index, bool rwloc
 /* Cycles per second of `procs` processes. */
 static int rival_run(unsigned procs, uint64_t span_ns, bool rwlock, double *out)
 {
-	struct timespec span = {.tv_sec = (time_t)(span_ns / 1000000000),
-				.tv_nsec = (long)(span_ns % 1000000000)};
 	struct rival *r = rival_make();
 	pid_t pids[PROCS_MAX], parent = getpid();
+	struct vb_reap_stop stop;
 	uint64_t start, cycles = 0;
 	int err = 0, end;
 	unsigned n = 0;
-	double s;
 
 	if (r == NULL)
 		return vb_fail(-ENOMEM, "no memory for the counters of %u processes", procs);
+	stop = (struct vb_reap_stop){.flag = &r->stop};
 	for (; n < procs && err == 0; n += err == 0) {
 		pids[n] = fork();
 		if (pids[n] == 0)
@@ -97,15 +96,13 @@ static int rival_run(unsigned procs, uint64_t span_ns, bool rwlock, double *out)
 			err = vb_fail(-errno, "cannot fork process %u: %s", n, strerror(errno));
 	}
 	start = vb_clock_gettime_ns();
+	stop.at_ns = start + span_ns;
 	__atomic_store_n(&r->go, 1, __ATOMIC_RELEASE);
-	nanosleep(&span, NULL);
+	end = vb_reap_stop(pids, n, "of rivals for one lock", &stop);
 	for (unsigned i = 0; i < n; i++)
 		cycles += __atomic_load_n(&r->count[i].cycles, __ATOMIC_RELAXED);
-	s = (double)(vb_clock_gettime_ns() - start) / 1e9;
-	__atomic_store_n(&r->stop, 1, __ATOMIC_RELEASE);
-	end = vb_reap(pids, n, "of rivals for one lock");
 	munmap(r, sizeof(*r));
-	*out = (double)cycles / s;
+	*out = stop.set_ns > start ? (double)cycles * 1e9 / (double)(stop.set_ns - start) : 0;
 	return err != 0 ? err : end;
 }
 

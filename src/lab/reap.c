@@ -48,7 +48,22 @@ static int look_at(pid_t pid, uint64_t *stopped_ns, bool ending, const char *wha
 	return 0;
 }
 
+static void look_at_clock(struct vb_reap_stop *stop)
+{
+	uint64_t now = vb_clock_gettime_ns();
+
+	if (stop == NULL || stop->set_ns != 0 || (now < stop->at_ns && !vb_interrupted))
+		return;
+	stop->set_ns = now;
+	__atomic_store_n(stop->flag, 1, __ATOMIC_RELEASE);
+}
+
 int vb_reap(pid_t pids[], unsigned n, const char *what)
+{
+	return vb_reap_stop(pids, n, what, NULL);
+}
+
+int vb_reap_stop(pid_t pids[], unsigned n, const char *what, struct vb_reap_stop *stop)
 {
 	const struct timespec nap = {.tv_nsec = LOOK_NS};
 	uint64_t stopped_ns[PIDS_MOST] = {0};
@@ -59,6 +74,7 @@ int vb_reap(pid_t pids[], unsigned n, const char *what)
 	for (unsigned i = 0; i < n; i++)
 		left += pids[i] > 0;
 	while (left > 0) {
+		look_at_clock(stop);
 		for (unsigned i = 0; i < n; i++) {
 			int end =
 				pids[i] > 0 ? look_at(pids[i], &stopped_ns[i], err != 0, what) : 0;

@@ -3,6 +3,7 @@
 #ifndef VB_LAB_REAP_H
 #define VB_LAB_REAP_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #define VB_REAP_STOPPED_NS 5000000000ull /* a process that stands still for longer ends the run */
@@ -17,5 +18,13 @@
  *   -ECHILD        one has failed, and has said why itself
  */
 int vb_reap(pid_t pids[], unsigned n, const char *what);
+
+/* What children look at to learn that they should end: *flag becomes 1 at at_ns (vb_clock_gettime_ns), or as
+ * soon as the user interrupts; set_ns is when that was. */
+struct vb_reap_stop {
+	uint32_t *flag;
+	uint64_t at_ns, set_ns;
+};
+int vb_reap_stop(pid_t pids[], unsigned n, const char *what, struct vb_reap_stop *stop);
 
 #endif

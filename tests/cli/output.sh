@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Where results go: streams that are closed or full, signals, and processes that die while `bench fabric`
-# measures.  What is lost is told, and what is written is whole.
+# Where results go: streams that are closed or full, and signals.  What is lost is told, and what is written
+# is whole.
 . "$(dirname "$0")/lib.sh"
 
 full() { # STATUS ARGS...: standard output is /dev/full
@@ -65,51 +65,30 @@ fi
 : >"$work/empty.jsonl"
 refused 'an empty history' 2 'empty.jsonl no transaction' check history "$work/empty.jsonl"
 
-# ---- bench fabric: processes that are killed or stopped, and signals ----
+# ---- signals ----
 
 why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty' 2>/dev/null || echo 'jq is not installed')
 if [ -n "$why" ]; then
-	skip 'bench fabric: processes that are killed' "$why"
+	skip 'SIGHUP to a ucx root' "$why"
 	finish
 	exit 0
 fi
 
-# Starts a long run of pairs over ucx; $children are two that measure.
-start() {
-	rm -f "$work/fabric.json"
-	"$verbena" bench fabric --only ucx --repeat 101 --json "$work/fabric.json" >"$work/out" 2>"$work/err" \
-		</dev/null &
-	pid=$!
-	until_true 'a pair is forked' has_pair
-}
-has_pair() {
-	children=$(pgrep -P $pid) && [ "$(echo "$children" | wc -l)" = 2 ]
-}
-ends() { # NAME STATUS WORDS
+ends() { # NAME STATUS
 	until_true "$1: it ends" gone
 	kill -9 $pid 2>/dev/null
 	wait $pid
 	status=$?
 	is "$1: exit status $2" [ "$status" = "$2" ]
-	[ -z "$3" ] || is "$1: it is named" grep -q "process .*$3" "$work/err"
-	is "$1: the JSON is whole" jq -e '.schema == 1' "$work/fabric.json"
+	is "$1: the JSON is whole" jq -e '.schema == 1' "$work/hup.json"
 	is "$1: nobody is left" [ -z "$(pgrep -P $pid)" ]
 }
 gone() { # a zombie has ended
 	[ "$(awk '{ print $3 }' "/proc/$pid/stat" 2>/dev/null)" = Z ] || ! kill -0 $pid 2>/dev/null
 }
 
-for which in 1 2; do
-	start
-	kill -9 "$(echo "$children" | sed -n ${which}p)"
-	ends "bench fabric, process $which killed" 1 'killed by signal 9'
-	start
-	kill -STOP "$(echo "$children" | sed -n ${which}p)"
-	ends "bench fabric, process $which stopped" 1 'has been stopped'
-done
-
 "$verbena" bench lock --lock cas --fabric ucx --procs 2 --duration 60s --fabric-options bound=500ms --lease 2s \
-	--json "$work/fabric.json" >"$work/out" 2>"$work/err" </dev/null &
+	--json "$work/hup.json" >"$work/out" 2>"$work/err" </dev/null &
 pid=$!
 until_true 'the root has forked' pgrep -P $pid
 began() {
@@ -117,5 +96,5 @@ began() {
 }
 until_true 'it measures' began
 kill -HUP $pid
-ends 'SIGHUP to a ucx root' 130 ''
+ends 'SIGHUP to a ucx root' 130
 finish

@@ -38,11 +38,16 @@ launch() { # N SIGNAL WHICH COUNT NAME ARGS...
 	eval "pid$id=$!"
 }
 
-forked() { # or it has ended
-	children=$(pgrep -P "$pid") && [ "$(echo "$children" | wc -l)" = "$count" ] || gone "$pid"
+# It has $count children, and $skipped times others before; or it has ended.
+forked() {
+	gone "$pid" && return
+	next=$(pgrep -P "$pid") && [ "$(echo "$next" | wc -l)" = "$count" ] || return
+	[ "$next" = "$children" ] || seen=$((seen + 1))
+	children=$next
+	[ $seen -gt "$skipped" ]
 }
 measures() {
-	[ "$(used "$watched")" -ge 5 ] || gone "$pid"
+	[ "$(used "$watched")" -ge 5 ] || gone "$watched" || gone "$pid"
 }
 take() { # N: its variables without the number
 	eval "sig=\$sig$1 which=\$which$1 count=\$count$1 label=\$label$1 pid=\$pid$1 children=\$children$1"
@@ -50,6 +55,7 @@ take() { # N: its variables without the number
 
 strike() { # N: the signal, in the middle
 	take "$1"
+	children='' seen=0
 	until_true "$label: it forks" forked
 	eval "children$1=\$children"
 	watched=$(echo "$children" | sed -n "$([ "$which" = 0 ] && echo 1 || echo "$which")p")
@@ -68,11 +74,12 @@ settle() { # N FABRIC WORDS: how it ends; sets $status and $json
 	json=$work/json$1 status=
 	cp "$work/out$1" "$work/out"
 	case $sig-$which in
-	# The members of a network miss their root, and end.  Workers on shm wait for whoever forked them.
+	# The members of a network miss their root, and end.  The others wait for whoever forked them, or for
+	# nobody.
 	STOP-0)
 		is "$label: it stands" stands "$pid"
 		# shellcheck disable=SC2086
-		[ "$2" = shm ] || until_true "$label: the others end by themselves" gone $children
+		[ "$2-$judge" = ucx-judge_fabric ] || [ "$2" = shm ] || until_true "$label: the others end by themselves" gone $children
 		kill -KILL "$pid"
 		;;
 	esac
@@ -103,22 +110,21 @@ words() { # SIGNAL
 	[ "$1" = KILL ] && echo '(killed by signal 9|died)' || echo 'stopped'
 }
 
-# How many of COUNT children and the parent: a group of all of them at once.
+# Every process of a run with COUNT children, at once.
 group() { # FABRIC COUNT NAME JUDGE ARGS...
 	fabric=$1 total=$2 what=$3 judge=$4 members=0
 	shift 4
-	for s in KILL STOP PAUSE; do
-		for w in $(seq 0 "$total"); do
-			[ $s = PAUSE ] && [ "$w" != 0 ] && continue
+	for s in $signals; do
+		for w in $(seq "$first" "$total"); do
+			[ "$s" = PAUSE ] && [ "$w" != 0 ] && continue
 			members=$((members + 1))
-			launch $members $s "$w" "$total" "$what on $fabric" "$@"
+			launch $members "$s" "$w" "$total" "$what on $fabric" "$@"
 			strike $members
 		done
 	done
 	for i in $(seq $members); do
 		settle "$i" "$fabric" "$(eval words \$sig"$i")"
-		[ -n "$judge" ] && [ -e "$json" ] || continue
-		$judge
+		[ ! -e "$json" ] || $judge
 	done
 }
 
@@ -144,20 +150,39 @@ judge_count() {
 	fi
 }
 
+judge_fabric() {
+	[ "$sig" != PAUSE ] || is "$label: exit status 0, and there are rows" \
+		[ "$status $(jq '.runs | length > 0' "$json")" = '0 true' ]
+}
+
 lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --duration 4s'
 txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 4s'
+signals='KILL STOP PAUSE' first=0 skipped=0
 # shellcheck disable=SC2086
 group shm 3 'bench lock' judge_lock $lock --fabric shm
 # shellcheck disable=SC2086
 group shm 3 'bench txn' judge_txn $txn --nodes 3
+# Rivals of pthread come first, then workers of our locks.
+signals=PAUSE
+group shm 2 'bench fabric' judge_fabric fabric --only hot --repeat 1 --span 200ms
+signals='KILL STOP'
+group shm 2 'bench fabric' judge_fabric fabric --only hot --repeat 1 --span 60s
+signals=KILL first=2 skipped=2
+group shm 2 'bench fabric, a lock' judge_fabric fabric --only hot --repeat 1 --span 3s
+first=0 skipped=0
 
 why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
 if [ -n "$why" ]; then
 	skip 'killed and stopped on ucx' "$why"
 else
+	signals='KILL STOP PAUSE'
 	# shellcheck disable=SC2086
 	group ucx 2 'bench lock' judge_lock $lock --fabric ucx --fabric-options bound=50ms
 	# shellcheck disable=SC2086
 	group ucx 2 'bench txn' judge_txn $txn --procs 3 --fabric ucx --fabric-options bound=500ms
+	signals=PAUSE
+	group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 3
+	signals='KILL STOP'
+	group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 101
 fi
 finish
