@@ -31,16 +31,22 @@ void auth_draw(void *to, size_t bytes)
 	randombytes_buf(to, bytes);
 }
 
+uint32_t auth_draw_below(uint32_t n)
+{
+	start_sodium();
+	return randombytes_uniform(n);
+}
+
 void auth_forget(void *secret, size_t bytes)
 {
 	sodium_memzero(secret, bytes);
 }
 
-void auth_key_of(struct auth_key *key, const void *data, size_t bytes)
+void auth_key_of(struct vb_cluster_key *key, const void *data, size_t bytes)
 {
 	crypto_hash_sha256_state h;
 
-	_Static_assert(AUTH_KEY == crypto_hash_sha256_BYTES, "the key is a hash");
+	_Static_assert(sizeof(key->bytes) == crypto_hash_sha256_BYTES, "the key is a hash");
 	start_sodium();
 	crypto_hash_sha256_init(&h);
 	crypto_hash_sha256_update(&h, (const uint8_t *)key_label, sizeof(key_label) - 1);
@@ -57,6 +63,12 @@ static int check_file(int fd, const char *path)
 		return vb_fail(-EACCES, "key file %s: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return vb_fail(-EACCES, "key file %s is no regular file", path);
+	if (st.st_uid != geteuid())
+		return vb_fail(
+			-EACCES,
+			"key file %s belongs to user %u, and this process is of user %u: take "
+			"a file of your own",
+			path, (unsigned)st.st_uid, (unsigned)geteuid());
 	if ((st.st_mode & 077) != 0)
 		return vb_fail(-EACCES,
 			       "key file %s can be used by others (mode %03o): chmod 600 it, and "
@@ -70,7 +82,16 @@ static int check_file(int fd, const char *path)
 	return 0;
 }
 
-int auth_key_load(struct auth_key *key, const char *path)
+/* Zeros from /dev/zero, a hole, a letter held down: no key, however long. */
+static bool is_one_byte(const uint8_t *data, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (data[i] != data[0])
+			return false;
+	return true;
+}
+
+int auth_key_load(struct vb_cluster_key *key, const char *path)
 {
 	uint8_t data[AUTH_FILE_MAX + 1];
 	size_t n = 0;
@@ -94,6 +115,12 @@ int auth_key_load(struct auth_key *key, const char *path)
 	}
 	if (err == 0 && (n < AUTH_FILE_MIN || n > AUTH_FILE_MAX))
 		err = vb_fail(-EACCES, "key file %s changed while it was read", path);
+	if (err == 0 && is_one_byte(data, n))
+		err = vb_fail(-EACCES,
+			      "key file %s has one byte over and over, which anybody may guess: "
+			      "head -c 32 "
+			      "/dev/urandom > KEYFILE makes a good one",
+			      path);
 	if (err == 0)
 		auth_key_of(key, data, n);
 	sodium_memzero(data, sizeof(data));
@@ -101,7 +128,15 @@ int auth_key_load(struct auth_key *key, const char *path)
 	return err;
 }
 
-void auth_mac(const struct auth_key *key, enum auth_purpose purpose,
+int vb_cluster_key_make(struct vb_cluster_key *key, const char *path)
+{
+	if (path != NULL)
+		return auth_key_load(key, path);
+	auth_draw(key->bytes, sizeof(key->bytes));
+	return 0;
+}
+
+void auth_mac(const struct vb_cluster_key *key, enum auth_purpose purpose,
 	      const struct auth_transcript *t, uint8_t out[CL_MAC])
 {
 	crypto_auth_hmacsha256_state h;
@@ -118,7 +153,7 @@ void auth_mac(const struct auth_key *key, enum auth_purpose purpose,
 	sodium_memzero(&h, sizeof(h));
 }
 
-bool auth_mac_is(const struct auth_key *key, enum auth_purpose purpose,
+bool auth_mac_is(const struct vb_cluster_key *key, enum auth_purpose purpose,
 		 const struct auth_transcript *t, const uint8_t *mac, size_t bytes)
 {
 	uint8_t right[CL_MAC];
@@ -130,7 +165,7 @@ bool auth_mac_is(const struct auth_key *key, enum auth_purpose purpose,
 	return is;
 }
 
-void auth_mask(const struct auth_key *key, const struct auth_transcript *t,
+void auth_mask(const struct vb_cluster_key *key, const struct auth_transcript *t,
 	       uint8_t secret[CL_SECRET])
 {
 	uint8_t mask[CL_MAC];

@@ -2,7 +2,8 @@
 /*
  * Trust: the key file, and how root and member prove to each other that they have it.
  *
- * The key is the SHA-256 of the file's bytes under a label (without a file: of nothing).  A proof
+ * The key is the SHA-256 of the file's bytes under a label (without a file: of nothing), or drawn for
+ * processes that are forked (vb_cluster_key_make).  A proof
  * is an HMAC-SHA-256 of who proves (root or member) and of all that was said before, which includes
  * a fresh challenge of each side: a proof is good for one connection, one direction and one key.
  * The member proves first, so that a stranger who knocks gets nothing that was made with the key.
@@ -10,15 +11,11 @@
 #ifndef VB_CLUSTER_AUTH_H
 #define VB_CLUSTER_AUTH_H
 
+#include "cluster/cluster.h"
 #include "cluster/wire.h"
 
-#define AUTH_KEY      32
 #define AUTH_FILE_MIN 32
 #define AUTH_FILE_MAX 4096
-
-struct auth_key {
-	uint8_t bytes[AUTH_KEY];
-};
 
 enum auth_purpose {
 	AUTH_MEMBER, /* the member's proof */
@@ -32,21 +29,22 @@ struct auth_transcript {
 	uint8_t challenge[CL_NONCE];
 };
 
-/* path NULL: no key.  -EACCES (said): the file is missing, others can read it, or it is too
- * short. */
-int auth_key_load(struct auth_key *key, const char *path);
-void auth_key_of(struct auth_key *key, const void *data, size_t bytes);
+/* path NULL: no key.  -EACCES (said): the file is missing, another user's, others can read it, it is too
+ * short, or all its bytes are the same. */
+int auth_key_load(struct vb_cluster_key *key, const char *path);
+void auth_key_of(struct vb_cluster_key *key, const void *data, size_t bytes);
 void auth_forget(void *secret, size_t bytes);
-/* Fresh random bytes. */
+/* Fresh random bytes, and a number below n. */
 void auth_draw(void *to, size_t bytes);
+uint32_t auth_draw_below(uint32_t n);
 
-void auth_mac(const struct auth_key *key, enum auth_purpose purpose,
+void auth_mac(const struct vb_cluster_key *key, enum auth_purpose purpose,
 	      const struct auth_transcript *t, uint8_t out[CL_MAC]);
 /* In constant time. */
-bool auth_mac_is(const struct auth_key *key, enum auth_purpose purpose,
+bool auth_mac_is(const struct vb_cluster_key *key, enum auth_purpose purpose,
 		 const struct auth_transcript *t, const uint8_t *mac, size_t bytes);
 /* Puts the mask on, or takes it off. */
-void auth_mask(const struct auth_key *key, const struct auth_transcript *t,
+void auth_mask(const struct vb_cluster_key *key, const struct auth_transcript *t,
 	       uint8_t secret[CL_SECRET]);
 
 #endif

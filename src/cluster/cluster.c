@@ -132,7 +132,8 @@ static int allocate(struct vb_cluster *c, const struct vb_cluster_params *p)
 	return err != 0 ? err : address_of_bind(p->bind, &c->bind);
 }
 
-int cluster_create(const struct vb_cluster_params *p, struct vb_cluster **out)
+int cluster_create(const struct vb_cluster_params *p, const struct vb_cluster_key *key,
+		   struct vb_cluster **out)
 {
 	struct vb_cluster *c = calloc(1, sizeof(*c));
 	int err;
@@ -156,7 +157,9 @@ int cluster_create(const struct vb_cluster_params *p, struct vb_cluster **out)
 	err = init_locks(c);
 	if (err == 0)
 		err = allocate(c, p);
-	if (err == 0)
+	if (err == 0 && key != NULL)
+		c->key = *key;
+	else if (err == 0)
 		err = auth_key_load(&c->key, p->auth_key_file);
 	if (err != 0)
 		cluster_free(c);
@@ -387,8 +390,8 @@ static int run(struct vb_cluster *c)
 	return err == 0 ? 0 : vb_fail(err, "%s", c->open_verdict.text);
 }
 
-static int open_any(const struct vb_cluster_params *params, int listening_fd,
-		    struct vb_cluster **out)
+int vb_cluster_open_keyed(const struct vb_cluster_params *params, int listening_fd,
+			  const struct vb_cluster_key *key, struct vb_cluster **out)
 {
 	struct vb_cluster_params p = *params;
 	struct vb_cluster *c = NULL;
@@ -405,7 +408,7 @@ static int open_any(const struct vb_cluster_params *params, int listening_fd,
 		p.role = VB_CLUSTER_ROOT;
 	else if (p.hosts == 1 && p.role == VB_CLUSTER_AUTO)
 		p.role = VB_CLUSTER_ROOT;
-	err = cluster_create(&p, &c);
+	err = cluster_create(&p, key, &c);
 	if (err != 0) {
 		if (listening_fd >= 0)
 			close(listening_fd);
@@ -434,13 +437,13 @@ static int open_any(const struct vb_cluster_params *params, int listening_fd,
 
 int vb_cluster_open(const struct vb_cluster_params *params, struct vb_cluster **out)
 {
-	return vb_any_null(params, out) ? -EINVAL : open_any(params, -1, out);
+	return vb_any_null(params, out) ? -EINVAL : vb_cluster_open_keyed(params, -1, NULL, out);
 }
 
 int vb_cluster_open_on(const struct vb_cluster_params *params, int listening_fd,
 		       struct vb_cluster **out)
 {
-	return open_any(params, listening_fd, out);
+	return vb_cluster_open_keyed(params, listening_fd, NULL, out);
 }
 
 int cluster_check(const struct vb_cluster *c)

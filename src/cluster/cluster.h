@@ -88,6 +88,19 @@ int vb_cluster_open_on(const struct vb_cluster_params *params, int listening_fd,
 		       struct vb_cluster **out);
 
 /*
+ * The key of such a cluster: read from the file, or, with NULL, drawn afresh, so that nobody but the
+ * launcher's own children gets in.  Made before the fork; whoever opens with it needs no file.
+ * -EACCES (said, once for all the processes).
+ */
+struct vb_cluster_key {
+	uint8_t bytes[32];
+};
+int vb_cluster_key_make(struct vb_cluster_key *key, const char *path);
+/* listening_fd -1: as vb_cluster_open does.  key NULL: the one of the params. */
+int vb_cluster_open_keyed(const struct vb_cluster_params *params, int listening_fd,
+			  const struct vb_cluster_key *key, struct vb_cluster **out);
+
+/*
  * A file of hosts: one "HOST[:PORT]" per line, blank lines and # comments skipped; line k (from 0)
  * is rank k, the first is the root.  Finds this process's rank: `rank_wanted` if that is not
  * VB_CLUSTER_ANY_RANK, else the one line whose host is an address of this machine.  -EINVAL with

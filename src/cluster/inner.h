@@ -173,7 +173,7 @@ struct vb_cluster {
 	uint64_t timeout_ns, silence_ns;
 	char *bind, *meet, *config;
 	size_t config_bytes;
-	struct auth_key key;
+	struct vb_cluster_key key;
 	struct cl_identity me;
 	struct cluster_addr meet_addrs[CL_ADDRS];
 	unsigned n_meet_addrs;
@@ -243,8 +243,10 @@ static inline uint64_t cluster_later(uint64_t now, uint64_t ns)
 
 /* ---- cluster.c ---- */
 
-/* A cluster as vb_cluster_open makes it, before it has a socket or a thread; -errno (said). */
-int cluster_create(const struct vb_cluster_params *p, struct vb_cluster **out);
+/* A cluster as vb_cluster_open makes it, before it has a socket or a thread; -errno (said).
+ * key NULL: of the file in p. */
+int cluster_create(const struct vb_cluster_params *p, const struct vb_cluster_key *key,
+		   struct vb_cluster **out);
 void cluster_free(struct vb_cluster *c);
 /* 0, or -VB_EFOREIGN, said: a forked child. */
 int cluster_check(const struct vb_cluster *c);
@@ -296,6 +298,8 @@ void root_frame(struct vb_cluster *c, struct cluster_conn *k, const struct cl_fr
 /* The connection is over: the end of a member, or of a stranger. */
 void root_lost(struct vb_cluster *c, struct cluster_conn *k);
 void root_accept(struct vb_cluster *c);
+/* Before one more connection is taken: one of those that have proved nothing goes if there are many. */
+void root_make_room(struct vb_cluster *c);
 void root_begin(struct vb_cluster *c);
 /* Nobody has come in time. */
 void root_gives_up(struct vb_cluster *c);

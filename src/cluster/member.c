@@ -164,6 +164,16 @@ static void take_proof(struct vb_cluster *c, struct cluster_conn *k, const struc
 	k->heard_ns = cluster_now();
 }
 
+/* A root refuses another key and another version before it has proved itself.  So may anybody who has the
+ * port: it is told as that, and no more is believed than that there is no getting in. */
+static void take_unproven_refusal(struct vb_cluster *c, struct cluster_conn *k,
+				  const struct cl_verdict *v)
+{
+	cluster_open_ends(c, v->err == -EACCES ? -EACCES : -EPROTO,
+			  "what listens at %s, and has not proved that it is the root, refused: %s",
+			  k->peer, v->text);
+}
+
 static void take_refusal(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
 {
 	struct cl_verdict v;
@@ -172,8 +182,10 @@ static void take_refusal(struct vb_cluster *c, struct cluster_conn *k, const str
 		conn_break(k, "sent a refusal that is none");
 		return;
 	}
+	if (k->phase != CONN_WAITING)
+		take_unproven_refusal(c, k, &v);
 	/* That one may be on its way out, and its address free or another's soon. */
-	if (v.err == -EBUSY)
+	else if (v.err == -EBUSY)
 		trouble(c, v.err, "the root at %s refused: %s", k->peer, v.text);
 	else
 		cluster_open_ends(c, v.err, "the root at %s refused: %s", k->peer, v.text);

@@ -379,25 +379,93 @@ void root_tell(struct vb_cluster *c, enum cl_type type, uint32_t rank, bool flag
 
 /* ---- coming and not coming ---- */
 
-/* There is a bound for strangers: the one who has been there longest makes room. */
-static void make_room(struct vb_cluster *c)
+/* Who has the key is not put out for somebody who has not. */
+static bool has_proved(const struct cluster_conn *k)
 {
-	struct cluster_conn *oldest = NULL;
-	unsigned n = 0;
+	return k->phase == CONN_JOIN;
+}
+
+static bool same_host(const struct cluster_conn *a, const struct cluster_conn *b)
+{
+	const char *port = strrchr(a->peer, ':');
+	size_t n = port != NULL ? (size_t)(port - a->peer) + 1 : 0;
+
+	return strncmp(a->peer, b->peer, n) == 0;
+}
+
+/* Those of one address that have proved as much. */
+struct crowd {
+	const struct cluster_conn *one;
+	unsigned n;
+};
+
+static struct crowd *crowd_of(struct crowd *crowds, unsigned *n, const struct cluster_conn *k)
+{
+	for (unsigned i = 0; i < *n; i++)
+		if (has_proved(crowds[i].one) == has_proved(k) && same_host(crowds[i].one, k))
+			return &crowds[i];
+	vb_assert(*n < CL_PENDING_MAX);
+	crowds[*n] = (struct crowd){.one = k};
+	return &crowds[(*n)++];
+}
+
+static bool goes_before(const struct crowd *a, const struct crowd *b)
+{
+	if (has_proved(a->one) != has_proved(b->one))
+		return !has_proved(a->one);
+	return a->n > b->n;
+}
+
+static bool is_stranger(const struct cluster_conn *k)
+{
+	return is_pending(k) || k->phase == CONN_LEAVING;
+}
+
+/*
+ * Who makes room: one, by lot, of the address that has most connections open.  By lot, because who comes
+ * often would put out everybody else if the oldest had to go: those who mean it need some time for their
+ * proof.  (sshd's MaxStartups does the same.)
+ */
+static struct cluster_conn *draw_stranger(struct vb_cluster *c)
+{
+	struct crowd crowds[CL_PENDING_MAX], *most;
+	struct cluster_conn *drawn = NULL;
+	unsigned n = 0, ties = 0;
 
 	vb_list_for_each (it, &c->conns) {
 		struct cluster_conn *k = vb_container_of(it, struct cluster_conn, link);
 
-		if (is_pending(k) || k->phase == CONN_LEAVING) {
-			oldest = oldest != NULL ? oldest : k;
-			n++;
-		}
+		if (is_stranger(k))
+			crowd_of(crowds, &n, k)->n++;
+	}
+	most = &crowds[auth_draw_below(n)]; /* of equal ones any */
+	for (unsigned i = 0; i < n; i++)
+		if (goes_before(&crowds[i], most))
+			most = &crowds[i];
+	vb_list_for_each (it, &c->conns) {
+		struct cluster_conn *k = vb_container_of(it, struct cluster_conn, link);
+
+		if (is_stranger(k) && crowd_of(crowds, &n, k) == most &&
+		    auth_draw_below(++ties) == 0)
+			drawn = k;
+	}
+	return drawn;
+}
+
+void root_make_room(struct vb_cluster *c)
+{
+	struct cluster_conn *k;
+	unsigned n = 0;
+
+	vb_list_for_each (it, &c->conns) {
+		n += is_stranger(vb_container_of(it, struct cluster_conn, link));
 	}
 	if (n < CL_PENDING_MAX)
 		return;
-	if (oldest->why == NULL)
-		oldest->why = "made room for others who knock";
-	root_lost(c, oldest);
+	k = draw_stranger(c);
+	if (k->why == NULL)
+		k->why = "made room for others who knock";
+	root_lost(c, k);
 }
 
 void root_accept(struct vb_cluster *c)
@@ -417,7 +485,7 @@ void root_accept(struct vb_cluster *c)
 			}
 			return;
 		}
-		make_room(c);
+		root_make_room(c);
 		address_say(&from, text, sizeof(text));
 		k = conn_new(c, fd, text);
 		if (k == NULL) {

@@ -128,7 +128,7 @@ void cl_copy_text(char *to, size_t size, const void *from, size_t bytes)
 	size_t n = bytes < size - 1 ? bytes : size - 1;
 
 	for (size_t i = 0; i < n; i++)
-		to[i] = text[i] < 0x20 || text[i] == 0x7f ? '?' : (char)text[i];
+		to[i] = text[i] < 0x20 || text[i] >= 0x7f ? '?' : (char)text[i];
 	to[n] = '\0';
 }
 

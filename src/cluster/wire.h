@@ -9,7 +9,7 @@
  *
  * Each type has its least and greatest length, so that a header tells before anything is allocated
  * whether the frame is one of ours.  Everything here is pure: bytes in, a struct or -EPROTO out.
- * Texts come out with a NUL and without control characters, fit to be printed.
+ * Texts come out with a NUL, in plain ASCII without control characters, fit to be printed.
  *
  *	member                                  root
  *	HELLO its challenge            ------>
@@ -164,7 +164,7 @@ size_t cl_put_ping(uint8_t *to, uint64_t time);
 size_t cl_put_pong(uint8_t *to, const struct cl_pong *p);
 size_t cl_put_about(uint8_t *to, enum cl_type type, const struct cl_about *a);
 
-/* A text of a peer, to be printed: control characters become '?', what is too long is cut. */
+/* A text of a peer, to be printed: all but plain ASCII becomes '?', what is too long is cut. */
 void cl_copy_text(char *to, size_t size, const void *from, size_t bytes);
 
 /* The first line in which two configurations differ, said with the name of who has `theirs`:

@@ -214,10 +214,13 @@ static int fork_members(struct vb_bench_crew *crew, unsigned procs)
 
 static int open_forked(struct vb_bench_crew *crew, struct vb_cluster_params *p)
 {
+	struct vb_cluster_key key;
 	char meet[32];
 	uint16_t port;
-	int fd, rank, err = vb_cluster_listen("127.0.0.1", 0, &fd, &port);
+	int fd, rank, err = vb_cluster_key_make(&key, p->auth_key_file);
 
+	if (err == 0)
+		err = vb_cluster_listen("127.0.0.1", 0, &fd, &port);
 	if (err)
 		return err;
 	rank = fork_members(crew, p->hosts);
@@ -226,14 +229,14 @@ static int open_forked(struct vb_bench_crew *crew, struct vb_cluster_params *p)
 		return rank;
 	}
 	if (rank == 0)
-		return vb_cluster_open_on(p, fd, &crew->cluster);
+		return vb_cluster_open_keyed(p, fd, &key, &crew->cluster);
 	close(fd);
 	snprintf(meet, sizeof(meet), "127.0.0.1:%u", port);
 	p->role = VB_CLUSTER_MEMBER;
 	p->rank = (uint32_t)rank;
 	p->meet = meet;
 	crew->rank = (uint32_t)rank;
-	return vb_cluster_open(p, &crew->cluster);
+	return vb_cluster_open_keyed(p, -1, &key, &crew->cluster);
 }
 
 static int open_listed(const struct vb_bench_opts *o, struct vb_bench_crew *crew,

@@ -52,6 +52,7 @@ struct pair {
 	int sock[2];
 	struct pair_page *page;
 	pid_t pid[2];
+	struct vb_cluster_key key; /* of the two */
 	/* in one of the two */
 	struct vb_cluster *cluster;
 	struct vb_fabric *f;
@@ -118,13 +119,13 @@ static int open_side(struct pair *p, uint32_t rank)
 
 	vb_sched_forget();
 	if (rank == 0) {
-		err = vb_cluster_open_on(&cp, p->listening, &p->cluster);
+		err = vb_cluster_open_keyed(&cp, p->listening, &p->key, &p->cluster);
 	} else {
 		close(p->listening);
 		snprintf(meet, sizeof(meet), "127.0.0.1:%u", p->port);
 		cp.role = VB_CLUSTER_MEMBER;
 		cp.meet = meet;
-		err = vb_cluster_open(&cp, &p->cluster);
+		err = vb_cluster_open_keyed(&cp, -1, &p->key, &p->cluster);
 	}
 	fp.cluster = p->cluster;
 	if (err == 0)
@@ -514,6 +515,8 @@ static int pair_start(struct pair *p, const struct vb_floor *f, int (*drive)(str
 		return vb_fail(-ENOMEM, "no memory for a page that processes share");
 	p->page->floor.o = f->o;
 	err = tcp_pair(p->sock);
+	if (err == 0)
+		err = vb_cluster_key_make(&p->key, NULL);
 	if (err == 0)
 		err = vb_cluster_listen("127.0.0.1", 0, &p->listening, &p->port);
 	if (err)

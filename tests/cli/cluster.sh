@@ -146,6 +146,39 @@ is 'killed: is named' grep -q 'rank 2 (.*) died' "$work/err"
 is 'killed: the results of the others' jq -e '(.runs | length == 1) and (.runs[0] |
 	(.died | startswith("rank 2")) and .ops > 0 and .audit.violations == 0)' "$json"
 
+# Forked processes have a key of their own, drawn for the run: no neighbour gets in, with a key or without.
+# The first socket that listens is the cluster's.
+listens() { # PID: sets $port
+	for fd in $(ls "/proc/$1/fd" | sort -n); do
+		inode=$(readlink "/proc/$1/fd/$fd" | sed -n 's/^socket:.\([0-9]*\).$/\1/p')
+		[ -n "$inode" ] || continue
+		port=$(awk -v inode="$inode" '$10 == inode && $4 == "0A" { split($2, a, ":"); print a[2] }' /proc/net/tcp)
+		[ -z "$port" ] || { port=$(printf '%d' "0x$port") && return; }
+	done
+	return 1
+}
+# shellcheck disable=SC2086
+"$verbena" $bench --procs 2 --lock cas --warmup 0 --duration 120s --json "$json" >"$work/root.out" 2>"$work/root.err" &
+root=$!
+until_true 'the forked cluster listens' listens $root
+# shellcheck disable=SC2086
+run $bench --procs 2 --lock cas --join 127.0.0.1:$port --rank 1 --patience 20s
+is 'a neighbour without a key: exit status 2' [ "$status" = 2 ]
+is 'a neighbour without a key: is refused for it' grep -q 'refused: .* has another key than the root' "$work/err"
+# shellcheck disable=SC2086
+run $bench --procs 2 --lock cas --join 127.0.0.1:$port --rank 1 --patience 20s --auth-key-file "$work/a.key"
+is 'a neighbour with a key: is refused for it' grep -q 'refused: .* has another key than the root' "$work/err"
+kill -TERM $root
+wait $root
+
+# A key file that is none: said once, whatever the number of processes.
+head -c 48 /dev/zero >"$work/zero.key"
+chmod 600 "$work/zero.key"
+# shellcheck disable=SC2086
+run $bench --procs 3 --lock cas --auth-key-file "$work/zero.key"
+is 'a key of zeros: exit status 2' [ "$status" = 2 ]
+is 'a key of zeros: one line' [ "$(wc -l <"$work/err")" = 1 ]
+
 # Interrupted: results are left.
 # shellcheck disable=SC2086
 "$verbena" $bench --procs 3 --lock cas,dslr --warmup 0 --duration 120s --json "$json" >"$work/out" 2>"$work/err" &

@@ -223,7 +223,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	scene = (enum scene)((data[0] & 0x7f) % SCENES);
 	vb_log_capture_begin(text, sizeof(text));
-	must(cluster_create(&p, &c) == 0, "no cluster");
+	must(cluster_create(&p, NULL, &c) == 0, "no cluster");
 	k = make(c, scene);
 	begin_calls(c, calls);
 	if (data[0] & 0x80)

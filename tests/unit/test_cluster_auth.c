@@ -26,9 +26,9 @@ static struct auth_transcript transcript(void)
 	return t;
 }
 
-static struct auth_key key_of(const char *text)
+static struct vb_cluster_key key_of(const char *text)
 {
-	struct auth_key key;
+	struct vb_cluster_key key;
 
 	auth_key_of(&key, text, strlen(text));
 	return key;
@@ -49,7 +49,7 @@ static void check_hex(const uint8_t *bytes, const char *hex)
 static void test_vectors(void **state)
 {
 	struct auth_transcript t = transcript();
-	struct auth_key key = key_of(FORTY);
+	struct vb_cluster_key key = key_of(FORTY);
 	uint8_t mac[CL_MAC];
 
 	check_hex(key_of("").bytes,
@@ -66,7 +66,7 @@ static void test_vectors(void **state)
 static void test_proofs(void **state)
 {
 	struct auth_transcript t = transcript(), other = t;
-	struct auth_key key = key_of(FORTY), wrong = key_of(FORTY "k"), none = key_of("");
+	struct vb_cluster_key key = key_of(FORTY), wrong = key_of(FORTY "k"), none = key_of("");
 	uint8_t mac[CL_MAC + 1];
 
 	auth_mac(&key, AUTH_MEMBER, &t, mac);
@@ -106,7 +106,7 @@ static void test_proofs(void **state)
 static void test_mask(void **state)
 {
 	struct auth_transcript t = transcript();
-	struct auth_key key = key_of(FORTY), wrong = key_of("");
+	struct vb_cluster_key key = key_of(FORTY), wrong = key_of("");
 	uint8_t secret[CL_SECRET], masked[CL_SECRET];
 
 	auth_draw(secret, sizeof(secret));
@@ -151,7 +151,7 @@ static void make_file(const void *data, size_t bytes, mode_t mode)
 
 static void refused(const char *words)
 {
-	struct auth_key key;
+	struct vb_cluster_key key;
 	char text[1024];
 
 	vb_log_capture_begin(text, sizeof(text));
@@ -164,12 +164,14 @@ static void refused(const char *words)
 static void test_files(void **state)
 {
 	static char data[AUTH_FILE_MAX + 1];
-	struct auth_key key, same;
+	struct vb_cluster_key key, same;
+	char zeros[48];
 
-	memset(data, 'k', sizeof(data));
+	for (unsigned i = 0; i < sizeof(data); i++)
+		data[i] = (char)('a' + i % 26);
 	make_file(data, 40, 0600);
 	assert_int_equal(auth_key_load(&key, path), 0);
-	same = key_of(FORTY);
+	auth_key_of(&same, data, 40);
 	assert_memory_equal(&key, &same, sizeof(key));
 	make_file(data, 40, 0400);
 	assert_int_equal(auth_key_load(&key, path), 0);
@@ -181,6 +183,20 @@ static void test_files(void **state)
 	assert_int_equal(auth_key_load(&key, NULL), 0);
 	same = key_of("");
 	assert_memory_equal(&key, &same, sizeof(key));
+
+	make_file(data, 40, 0600);
+	if (geteuid() == 0) { /* only root can give a file away, and read what is not its own */
+		assert_int_equal(chown(path, 1234, (gid_t)-1), 0);
+		refused("belongs to user 1234");
+	}
+	make_file(FORTY, 40, 0600);
+	refused("has one byte over and over");
+	memset(zeros, 0, sizeof(zeros));
+	make_file(zeros, sizeof(zeros), 0600);
+	refused("has one byte over and over");
+	zeros[sizeof(zeros) - 1] = 1;
+	make_file(zeros, sizeof(zeros), 0600);
+	assert_int_equal(auth_key_load(&key, path), 0); /* it is not ours to judge more than that */
 
 	make_file(data, AUTH_FILE_MIN - 1, 0600);
 	refused("has 31 bytes, 32 to 4096 are allowed");
@@ -204,12 +220,32 @@ static void test_files(void **state)
 	unlink(path);
 }
 
+/* Drawn for processes that are forked: another one each time; and the file's, if there is one. */
+static void test_made(void **state)
+{
+	struct vb_cluster_key a, b, none = key_of("");
+	char text[1024];
+
+	assert_int_equal(vb_cluster_key_make(&a, NULL), 0);
+	assert_int_equal(vb_cluster_key_make(&b, NULL), 0);
+	assert_memory_not_equal(&a, &b, sizeof(a));
+	assert_memory_not_equal(&a, &none, sizeof(a));
+	make_file("0123456789abcdef0123456789abcdef", 32, 0600);
+	assert_int_equal(vb_cluster_key_make(&a, path), 0);
+	b = key_of("0123456789abcdef0123456789abcdef");
+	assert_memory_equal(&a, &b, sizeof(a));
+	unlink(path);
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_cluster_key_make(&a, path), -EACCES);
+	vb_log_capture_end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_vectors), cmocka_unit_test(test_proofs),
 		cmocka_unit_test(test_mask),    cmocka_unit_test(test_fresh),
-		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_files),   cmocka_unit_test(test_made),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,13 +18,14 @@ static char key_a[64], key_b[64];
 
 static void make_key(char *path, size_t size, char letter)
 {
-	uint8_t bytes[40];
+	uint8_t bytes[40]; /* no two keys the same */
 	int fd;
 
 	snprintf(path, size, "/tmp/verbena-test-key-%d-%c", (int)getpid(), letter);
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	assert_true(fd >= 0);
-	memset(bytes, letter, sizeof(bytes));
+	for (unsigned i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(letter + i);
 	assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
 	close(fd);
 }
@@ -120,6 +121,40 @@ static void test_key_of_member(void **state)
 	struct crew w = {0};
 
 	crew_run(&w, 2, key_of_member);
+}
+
+/* Processes that are forked have a key that nobody else can know: a neighbour without a key stays out, and one
+ * with a file. */
+static struct vb_cluster_key drawn;
+
+static void forked(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster *c = NULL;
+
+	p.rank = VB_CLUSTER_ANY_RANK;
+	if (me == 1)
+		crew_must(crew_reached(w, REFUSED, 2));
+	if (me < 2) {
+		crew_must(vb_cluster_open_keyed(&p, me == 0 ? w->listening : -1, &drawn, &c) == 0);
+		crew_must(vb_cluster_barrier(c) == 0);
+		vb_cluster_close(c);
+		return;
+	}
+	p.auth_key_file = me == 2 ? NULL : key_a;
+	must_fail(w, me, &p, -EACCES, "refused", "key");
+	crew_mark(w, REFUSED);
+}
+
+static void test_forked_key(void **state)
+{
+	struct crew w = {.params.hosts = 2};
+
+	assert_int_equal(vb_cluster_key_make(&drawn, NULL), 0);
+	crew_begin(&w);
+	for (unsigned i = 0; i < 4; i++)
+		crew_start(&w, i, forked);
+	crew_end(&w);
 }
 
 static void test_beyond_loopback(void **state)
@@ -461,7 +496,7 @@ static void test_foreign_program(void **state)
 
 /* ---- a false root ---- */
 
-enum proof { CHANCE, REFLECTED, OTHER_KEY, NONE, RIGHT, PROOFS };
+enum proof { CHANCE, REFLECTED, OTHER_KEY, NONE, REFUSAL, RIGHT, PROOFS };
 
 struct false_root {
 	struct crew *w;
@@ -481,7 +516,7 @@ static void *false_root(void *arg)
 	uint8_t frame[CL_CONTROL_MAX], proof[CL_HEADER + CL_MAC];
 	int fd = accept(r->w->listening, NULL, NULL);
 	struct auth_transcript t;
-	struct auth_key key;
+	struct vb_cluster_key key;
 	size_t n;
 
 	crew_must(fd >= 0);
@@ -498,8 +533,9 @@ static void *false_root(void *arg)
 	if (r->proof == REFLECTED)
 		memcpy(frame, proof + CL_HEADER, CL_MAC);
 	memcpy(proof, frame, CL_MAC);
-	n = r->proof == NONE ? cl_put_ping(frame, 1)
-			     : cl_put_bytes(frame, CL_PROOF_ROOT, proof, CL_MAC);
+	n = r->proof == NONE      ? cl_put_ping(frame, 1)
+	    : r->proof == REFUSAL ? cl_put_refuse(frame, -EBUSY, "come back later")
+				  : cl_put_bytes(frame, CL_PROOF_ROOT, proof, CL_MAC);
 	crew_must(send(fd, frame, n, MSG_NOSIGNAL) == (ssize_t)n);
 	r->more = recv(fd, frame, sizeof(frame), 0);
 	close(fd);
@@ -536,6 +572,13 @@ static void test_false_root(void **state)
 			continue;
 		}
 		assert_true(r.more <= 0);
+		if (proof == REFUSAL) {
+			/* Only a root could say that one should try again. */
+			assert_int_equal(err, -EPROTO);
+			assert_non_null(strstr(text, "has not proved that it is the root, refused: "
+						     "come back later"));
+			continue;
+		}
 		assert_int_equal(err, -EACCES);
 		assert_non_null(strstr(text, "did not prove that it has our key"));
 	}
@@ -585,7 +628,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_key_of_member),
+		cmocka_unit_test(test_forked_key),
 		cmocka_unit_test(test_beyond_loopback),
+		cmocka_unit_test(test_false_root),
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_other_version),
 		cmocka_unit_test(test_configs),
