@@ -86,10 +86,11 @@ static void put_origin(FILE *to, const json_t *root)
 		vb_html_text(to, json_string_value(word));
 	}
 	fputs("</code></p>\n", to);
-	snprintf(text, sizeof(text), "commit %.60s, seed %.0f, %.0f cores, %.120s, kernel %.80s",
+	snprintf(text, sizeof(text),
+		 "commit %.60s, seed %.0f, %.0f cores, load %.1f, %.120s, kernel %.80s",
 		 vb_report_string(root, "commit"), vb_report_number(root, "seed"),
-		 vb_report_number(host, "cores"), vb_report_string(host, "cpu"),
-		 vb_report_string(host, "kernel"));
+		 vb_report_number(host, "cores"), vb_report_number(host, "load_1min"),
+		 vb_report_string(host, "cpu"), vb_report_string(host, "kernel"));
 	vb_html_paragraph(to, "dim", text);
 	if (json_is_true(json_object_get(root, "interrupted")))
 		vb_html_paragraph(to, "failed", "Interrupted: this is what there was by then.");

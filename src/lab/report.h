@@ -27,6 +27,8 @@
 const char *vb_report_string(const json_t *o, const char *key);
 /* Through objects by '/'; NAN if there is none. */
 double vb_report_number(const json_t *o, const char *path);
+/* Of a histogram: NAN also where it has no samples. */
+double vb_report_latency(const json_t *o, const char *path);
 
 /* ---- HTML ---- */
 
@@ -42,8 +44,9 @@ void vb_html_table_begin(FILE *to, const char *const *head, bool numbers);
 void vb_html_row_begin(FILE *to);
 void vb_html_cell(FILE *to, const char *text);
 void vb_html_cell_class(FILE *to, const char *class, const char *text);
-/* About four places; a dash for NAN. */
+/* About four places, or none for what has been counted; a dash for NAN. */
 void vb_html_cell_number(FILE *to, double v);
+void vb_html_cell_count(FILE *to, double n);
 void vb_html_row_end(FILE *to);
 void vb_html_table_end(FILE *to);
 

@@ -139,6 +139,14 @@ void vb_html_cell_number(FILE *to, double v)
 		fprintf(to, fabs(v) >= 1 ? "<td>%.2f</td>" : "<td>%.3g</td>", v);
 }
 
+void vb_html_cell_count(FILE *to, double n)
+{
+	if (!isfinite(n))
+		fputs("<td>-</td>", to);
+	else
+		fprintf(to, "<td>%.0f</td>", n);
+}
+
 void vb_html_row_end(FILE *to)
 {
 	fputs("</tr>\n", to);
@@ -169,4 +177,14 @@ double vb_report_number(const json_t *o, const char *path)
 		path += len + (path[len] == '/');
 	}
 	return json_is_number(o) ? json_number_value(o) : NAN;
+}
+
+double vb_report_latency(const json_t *o, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char count[128];
+
+	snprintf(count, sizeof(count), "%.*scount", slash != NULL ? (int)(slash - path) + 1 : 0,
+		 path);
+	return vb_report_number(o, count) > 0 ? vb_report_number(o, path) : NAN;
 }

@@ -7,10 +7,22 @@
 
 #include "base/compiler.h"
 
-/* The class that colours a verdict. */
-static const char *colour(const char *verdict)
+/* Of runs that were shortened (--quick): no verdict of any colour. */
+static bool is_first_look(const json_t *root)
 {
-	return strcmp(verdict, "reproduced") == 0       ? "reproduced"
+	return vb_report_number(root, "scale") < 1;
+}
+
+static const char *verdict_head(const json_t *root)
+{
+	return is_first_look(root) ? "first look" : "verdict";
+}
+
+/* The class that colours a verdict. */
+static const char *colour(const json_t *root, const char *verdict)
+{
+	return is_first_look(root)                      ? "notrun"
+	       : strcmp(verdict, "reproduced") == 0     ? "reproduced"
 	       : strcmp(verdict, "direction only") == 0 ? "direction"
 	       : strcmp(verdict, "not run") == 0        ? "notrun"
 							: "failed";
@@ -18,7 +30,8 @@ static const char *colour(const char *verdict)
 
 static void put_claims(FILE *to, const json_t *root)
 {
-	static const char *const head[] = {"claim", "tier", "where", "the paper", "verdict", NULL};
+	const char *const head[] = {"claim", "tier", "where", "the paper", verdict_head(root),
+				    NULL};
 	size_t i;
 	json_t *c;
 
@@ -37,7 +50,7 @@ static void put_claims(FILE *to, const json_t *root)
 		vb_html_cell(to, vb_report_string(c, "tier"));
 		vb_html_cell(to, vb_report_string(c, "where"));
 		vb_html_cell(to, says);
-		vb_html_cell_class(to, colour(verdict), verdict);
+		vb_html_cell_class(to, colour(root, verdict), verdict);
 		vb_html_row_end(to);
 	}
 	vb_html_table_end(to);
@@ -45,8 +58,8 @@ static void put_claims(FILE *to, const json_t *root)
 
 static void put_checks(FILE *to, const json_t *root)
 {
-	static const char *const head[] = {"claim",  "what",    "ours", "paper",
-					   "off by", "verdict", "why",  NULL};
+	const char *const head[] = {"claim", "what", "ours", "paper", "off by", verdict_head(root),
+				    "why",   NULL};
 	size_t i;
 	json_t *c;
 
@@ -62,7 +75,7 @@ static void put_checks(FILE *to, const json_t *root)
 		vb_html_cell_number(to, vb_report_number(c, "ours"));
 		vb_html_cell(to, vb_report_string(c, "paper"));
 		vb_html_cell_number(to, vb_report_number(c, "distance"));
-		vb_html_cell_class(to, colour(verdict), verdict);
+		vb_html_cell_class(to, colour(root, verdict), verdict);
 		vb_html_cell(to, vb_report_string(c, "not_run"));
 		vb_html_row_end(to);
 	}
@@ -168,6 +181,13 @@ void vb_report_reproduce(FILE *to, const json_t *root)
 	json_t *m;
 
 	vb_html_paragraph(to, "", vb_report_string(root, "title"));
+	if (is_first_look(root)) {
+		char text[128];
+
+		snprintf(text, sizeof(text), "Runs shortened to %.3g: a first look, not a verdict.",
+			 vb_report_number(root, "scale"));
+		vb_html_paragraph(to, "direction", text);
+	}
 	if (vb_report_string(root, "differs")[0] != '\0') {
 		fputs("<p class=\"dim\">Differs from the paper: ", to);
 		vb_html_text(to, vb_report_string(root, "differs"));

@@ -108,9 +108,47 @@ is 'a page: exit status 0' [ "$status" = 0 ]
 is 'it has every file' [ "$(grep -c '^<h2>' "$work/page.html")" = 5 ]
 is 'it has transactions of a trace' page_has '<th>locks each</th>'
 is 'it has figures' page_has '<svg'
-is 'it has verdicts' page_has '<td class="reproduced">reproduced</td>'
+is 'a first look is told' page_has 'Runs shortened to 0.1: a first look, not a verdict.'
 is 'it needs nothing else' page_lacks 'src=|href=|<script|<link|@import|url\('
 is 'the title is escaped' page_has '<title>a &lt;b&gt; &amp; &quot;c&quot;</title>'
+# Runs that were shortened have no verdict, whatever they say.
+jq '(.claims, .checks)[].verdict = "not reproduced"' "$j" >"$work/quick.json"
+run report --out "$work/page.html" "$work/quick.json"
+is 'a first look is no red verdict' page_lacks 'class="failed"|class="reproduced"|<th>verdict'
+jq '.scale = 1' "$work/quick.json" >"$work/full.json"
+run report --out "$work/page.html" "$work/full.json"
+is 'a whole run is' page_has '<td class="failed">not reproduced</td>'
+is 'a whole run is no first look' page_lacks 'first look'
+jq '.scale = 1' "$j" >"$work/full.json"
+run report --out "$work/page.html" "$work/full.json"
+is 'it has verdicts' page_has '<td class="reproduced">reproduced</td>'
+
+# What tells runs apart, and what was found.
+"$verbena" bench txn --fabric sim --cc silo --hybrid both --records 1k --duration 200us --check \
+	--json "$work/both.json" >/dev/null 2>&1
+run report --out "$work/page.html" "$work/both.json"
+is 'stages by RPC are in the name' page_has '<td>silo 00000</td>'
+is 'in both' page_has '<td>silo 11111</td>'
+is 'and in the figures' [ "$(grep -c '>ktxn/s, silo 11111: ' "$work/page.html")" = 1 ]
+is 'it was serializable' page_has '<td class="reproduced">yes</td><td class="reproduced">holds</td>'
+jq '.runs[0].check |= (.serializable = false | .first = "G2") | .runs[0].invariant |= (.holds = false | .why = "a sum") |
+	.runs[1].check = null | .runs[1].invariant |= (.holds = null | .judged = false | .why = "who knows")' \
+	"$work/both.json" >"$work/found.json"
+run report --out "$work/page.html" "$work/found.json"
+is 'it was not' page_has '<td class="failed">no</td><td class="failed">broken</td>'
+is 'it was not: what was found' page_has '<p class="failed">silo 00000 is not serializable: G2</p>'
+is 'it was not: the invariant' page_has 'silo 00000: the invariant is broken: a sum'
+is 'nobody looked' page_has '<td class="notrun">not checked</td><td class="notrun">not judged</td>'
+is 'nobody looked: why' page_has 'silo 11111: the invariant was not judged: who knows'
+jq '.runs[0] |= (.lost = 97 | .recoveries = 31 | .unfinished = 228 | .workload.theta = 0.98999999999999999 |
+	.latency_us.acquire_shared |= (.count = 0 | .p50 = 0 | .p99 = 0) | .latency_us.acquire_exclusive.count = 52)' \
+	"$work/lock.json" >"$work/counts.json"
+run report --out "$work/page.html" "$work/counts.json"
+is 'lost grants and recoveries' page_has '<td>228</td><td>97</td><td>31</td>'
+is 'lost grants and recoveries: columns' page_has '<th>unfinished</th><th>grants lost</th><th>recoveries</th>'
+is 'percentiles of no sample are dashes' page_has '<td>0</td><td>-</td><td>-</td><td>52</td>'
+is 'numbers are rounded' page_has 'theta <code>0.99</code>'
+is 'and have their unit' page_lacks 'lease_ns'
 jq '.runs[0].lock = "<script>alert(1)</script>" | .argv += ["<img onerror=x>"]' "$work/lock.json" >"$work/evil.json"
 run report --out "$work/page.html" "$work/evil.json"
 is 'what comes in a file is escaped' page_has '&lt;script&gt;alert(1)'
