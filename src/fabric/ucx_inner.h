@@ -163,7 +163,10 @@ struct ucx_wire {
 	uint64_t timer_ns;                  /* when the descriptor of the timer fires; 0: not set */
 	uint64_t came;                      /* events so far */
 	bool helping;                       /* the helper is at it */
-	bool refused_said, closing, tending;
+	bool closing, tending;
+	uint64_t refused;          /* messages that nobody of this run has sent */
+	uint64_t refused_untold;   /* of those, since it was said */
+	uint64_t refused_again_ns; /* not before */
 	struct ucx_helper helper;
 };
 

@@ -10,7 +10,7 @@
  * given it up.
  *
  * Trust.  A message must carry the session's number and a host's number, and everything in it is
- * checked before use; what is not right is dropped and said once.  That keeps out mistakes and the
+ * checked before use; what is not right is dropped, counted, and said now and then.  That keeps out mistakes and the
  * processes of other runs, not attackers: the number travels in clear, and UCX's TCP transport
  * executes writes to any address, and asserts on malformed packets, before anything comes here.
  * Who can connect owns the process (doc/cluster.md, "Trust").
@@ -225,12 +225,23 @@ static ucs_status_t fetch(struct ucx_host *h, const struct ucx_header *head, voi
 
 /* ---- every message ---- */
 
+/* Who sends what is refused may go on for ever: a line for many. */
+#define REFUSED_AGAIN_NS 10000000000ull
+
 static void refuse(struct ucx_wire *w, const char *why, uint32_t host)
 {
-	if (w->refused_said)
+	uint64_t now = vb_clock_gettime_ns();
+
+	w->refused++;
+	w->refused_untold++;
+	if (now < w->refused_again_ns)
 		return;
-	w->refused_said = true;
-	vb_warn("refused a message that says it is of host %" PRIu32 ": %s (said once)", host, why);
+	vb_warn("refused a message that says it is of host %" PRIu32 ": %s; %" PRIu64
+		" since the last such "
+		"line, %" PRIu64 " in all",
+		host, why, w->refused_untold, w->refused);
+	w->refused_untold = 0;
+	w->refused_again_ns = now + REFUSED_AGAIN_NS;
 }
 
 static void verbs_came(struct ucx_host *h, const struct ucx_header *head, const uint8_t *body)

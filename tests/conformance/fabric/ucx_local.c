@@ -122,6 +122,28 @@ static void test_strangers(void **state)
 	vb_fabric_close(&g.f->f);
 }
 
+/* What is refused is counted, and said again later, not once and never again and not each time. */
+static void test_refused_is_said(void **state)
+{
+	struct forgery g;
+	char text[512] = "";
+
+	forge_begin(&g);
+	g.h.session ^= 1;
+	vb_log_capture_begin(text, sizeof(text));
+	arrive(&g, &g.h, g.body, g.bytes);
+	assert_non_null(strstr(text, "1 since the last such line, 1 in all"));
+	text[0] = '\0';
+	for (unsigned i = 0; i < 1000; i++)
+		arrive(&g, &g.h, g.body, g.bytes);
+	assert_string_equal(text, "");
+	g.w->refused_again_ns = 0; /* ten seconds later */
+	arrive(&g, &g.h, g.body, g.bytes);
+	assert_non_null(strstr(text, "1001 since the last such line, 1002 in all"));
+	vb_log_capture_end();
+	vb_fabric_close(&g.f->f);
+}
+
 /* Ahead of their turn: held, in any order, as many as the window allows, and executed in order. */
 static void test_turns(void **state)
 {
@@ -215,9 +237,8 @@ static void test_options(void **state)
 static int run_others(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_strangers),
-		cmocka_unit_test(test_turns),
-		cmocka_unit_test(test_clock),
+		cmocka_unit_test(test_strangers), cmocka_unit_test(test_refused_is_said),
+		cmocka_unit_test(test_turns),     cmocka_unit_test(test_clock),
 		cmocka_unit_test(test_options),
 	};
 
