@@ -14,8 +14,8 @@
  * srun (`pmix`) ranks and the root's address come from the launcher.
  *
  * Trust.  Everything binds to loopback unless `bind` says otherwise, and another address is refused
- * without an authentication key: a file of 32 to 4096 bytes that only its owner can read, the same
- * for all.  Root and member prove to each other that they have it (HMAC-SHA-256 of fresh
+ * without an authentication key: a file of 32 to 4096 bytes, not all the same, the same file for
+ * all, that this process's user owns and nobody else can read.  Root and member prove to each other that they have it (HMAC-SHA-256 of fresh
  * challenges; the key never travels).  That keeps strangers out of the cluster, and protects nothing
  * else: what follows is neither encrypted nor authenticated, and with "ucx" whoever can open a TCP
  * connection to a process can write to its memory and kill it, key or no key (UCX's TCP transport
@@ -73,8 +73,8 @@ struct vb_cluster_params {
  * Opens: returns when all have come and agreed.
  *
  *   -EINVAL       a parameter is out of range, or an address does not parse
- *   -EACCES       an address beyond loopback without a key file; a key file that others can read, is
- *                 too short or is wrong on either side (the root goes on waiting for the right ones)
+ *   -EACCES       an address beyond loopback without a key file; a key file that is another user's,
+ *                 that others can read, is too short, has one byte only or is wrong on either side (the root goes on waiting for the right ones)
  *   -EPROTO       the other side is another version, or configurations differ: the log names the
  *                 first difference
  *   -EADDRINUSE   the root's port is taken (role ROOT)

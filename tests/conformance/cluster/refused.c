@@ -630,7 +630,6 @@ int main(void)
 		cmocka_unit_test(test_key_of_member),
 		cmocka_unit_test(test_forked_key),
 		cmocka_unit_test(test_beyond_loopback),
-		cmocka_unit_test(test_false_root),
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_other_version),
 		cmocka_unit_test(test_configs),
