@@ -626,22 +626,14 @@ static void test_parameters(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_key_of_member),
-		cmocka_unit_test(test_forked_key),
-		cmocka_unit_test(test_beyond_loopback),
-		cmocka_unit_test(test_strangers),
-		cmocka_unit_test(test_other_version),
-		cmocka_unit_test(test_configs),
-		cmocka_unit_test(test_configs_for_good),
-		cmocka_unit_test(test_hosts_differ),
-		cmocka_unit_test(test_same_rank),
-		cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_dies_before),
-		cmocka_unit_test(test_complete),
-		cmocka_unit_test(test_foreign_program),
-		cmocka_unit_test(test_false_root),
-		cmocka_unit_test(test_parameters),
+		cmocka_unit_test(test_keys),         cmocka_unit_test(test_key_of_member),
+		cmocka_unit_test(test_forked_key),   cmocka_unit_test(test_beyond_loopback),
+		cmocka_unit_test(test_strangers),    cmocka_unit_test(test_other_version),
+		cmocka_unit_test(test_configs),      cmocka_unit_test(test_configs_for_good),
+		cmocka_unit_test(test_hosts_differ), cmocka_unit_test(test_same_rank),
+		cmocka_unit_test(test_missing),      cmocka_unit_test(test_dies_before),
+		cmocka_unit_test(test_complete),     cmocka_unit_test(test_foreign_program),
+		cmocka_unit_test(test_false_root),   cmocka_unit_test(test_parameters),
 	};
 
 	setenv("VERBENA_LOG", "warn,cluster:debug", 1); /* who has come: root_has_seen_one */
