@@ -123,12 +123,10 @@ is 'a history: is checked again' [ "$status" = 0 ]
 "$verbena" bench txn --cc silo,no-wait --nodes 2 --records 1k --duration 60s --warmup 10ms \
 	--json "$json.int" >"$work/out" 2>"$work/err" </dev/null &
 pid=$!
-tries=0
-while [ "$(pgrep -c -P $pid)" -lt 2 ] && [ $tries -lt 600 ]; do
-	sleep 0.1
-	tries=$((tries + 1))
-done
-sleep 0.5
+began() { # its newest child has used a tenth of a second of processor time
+	[ "$(awk '{ print $14 + $15 }' "/proc/$(pgrep -n -P $pid)/stat")" -ge 10 ]
+}
+until_true 'it measures' began
 kill -INT $pid
 wait $pid
 status=$?
