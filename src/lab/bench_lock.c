@@ -51,6 +51,14 @@ static int drive(struct session *s, const struct vb_lock_ops *ops, struct vb_ben
 	return vb_bench_run_shm(&s->plan, ops, r);
 }
 
+/* Readers' leases may be an option of the lock, which --lease says nothing of. */
+static const char *read_lease_of(const struct vb_lock_ops *ops)
+{
+	return (ops->caps & VB_LOCK_READ_LEASE) != 0
+		       ? "; readers' leases are --lock-options read_lease=TIME"
+		       : "";
+}
+
 /* Never silent: whoever lost a grant had it taken while it worked, or waited in vain. */
 static void warn_lost(const struct session *s, const struct vb_bench_result *r)
 {
@@ -62,13 +70,14 @@ static void warn_lost(const struct session *s, const struct vb_bench_result *r)
 		return;
 	vb_warn("%s: %" PRIu64
 		" grant%s lost: the lease of %.10g us was over before the holder was done "
-		"or knew of its turn%s%s; %s",
+		"or knew of its turn%s%s; %s%s",
 		r->ops->name, r->tally->spent.lost, r->tally->spent.lost == 1 ? "" : "s",
 		(double)o->lease_ns / 1e3, r->load.known ? "; " : "",
 		r->load.known ? vb_busy_text(&r->load, load, sizeof(load)) : "",
 		heavy ? "give --lease more than a holder may wait for a core, or run fewer clients "
 			"(--procs, --clients)"
-		      : "give a longer --lease than --hold and a verb take together");
+		      : "give a longer --lease than --hold and a verb take together",
+		read_lease_of(r->ops));
 }
 
 static int run_one(struct session *s, const struct vb_lock_ops *ops)

@@ -292,6 +292,7 @@ static void meter_one(const struct vb_coordinator *me, struct vb_tbench_meter *m
 	m->waits += me->waits;
 	m->calls += me->calls;
 	m->recovered += me->recovered + me->rolled_forward;
+	m->lost_locks += me->lost_locks;
 	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
 		m->aborts[i] += me->aborts[i];
 	for (unsigned i = 0; i < VB_OP_COUNT; i++)

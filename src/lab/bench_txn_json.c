@@ -237,6 +237,7 @@ json_t *vb_tbench_json(const struct vb_tbench_result *r)
 	json_object_set_new(j, "check", check_json(r));
 	json_object_set_new(j, "invariant", invariant_json(r));
 	json_object_set_new(j, "recovered", word(t->spent.recovered));
+	json_object_set_new(j, "lost_locks", word(t->spent.lost_locks));
 	json_object_set_new(j, "answers_lost", word(t->unknown));
 	json_object_set_new(j, "failed", word(t->errors));
 	json_object_set_new(j, "workers_killed", word(r->deaths));

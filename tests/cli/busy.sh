@@ -35,7 +35,13 @@ run bench lock --lock dslr --fabric sim --clients 4 --locks 1 --lease 4ms --hold
 	--duration 1s --json "$json"
 is 'sim: lost grants are warned of, without a load' sh -c "grep -q 'dslr: .* lost' '$work/err' &&
 	! grep -Eq '$said' '$work/err'"
+is 'sim: it names no other lock'"'"'s option' sh -c "! grep -q read_lease '$work/err'"
 is 'sim: no load' holds '.runs[0].load == null and .runs[0].lost > 0'
+
+# Whose readers have a lease that is the lock's own option.
+run bench lock --lock drtm --fabric sim --clients 4 --locks 1 --read-ratio 1 --hold 5ms \
+	--duration 100ms --json "$json"
+is 'drtm: the warning names read_lease' grep -q 'drtm: .* lost.*read_lease' "$work/err"
 
 # As many busy loops as there are cores.
 hogs=
@@ -50,6 +56,7 @@ is 'a busy machine: a line below the numbers' grep -Eq "$said.*latenc" "$work/lo
 run bench txn --cc no-wait --threads 1 --duration 1s --json "$json"
 kill $hogs
 wait $hogs 2>/dev/null
+is 'a busy machine: no commit lost a lock' holds '.runs | all(.lost_locks == 0)'
 is 'a busy machine: transactions, too' holds ".runs | all(.load | $load_filter and .heavy)"
 is 'a busy machine: a line below the transactions' grep -Eq "$said.*latenc" "$work/out"
 
