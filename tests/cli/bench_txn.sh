@@ -126,6 +126,7 @@ pid=$!
 began() { # its newest child has used a tenth of a second of processor time
 	[ "$(awk '{ print $14 + $15 }' "/proc/$(pgrep -n -P $pid)/stat")" -ge 10 ]
 }
+until_true 'it forks' pgrep -P $pid
 until_true 'it measures' began
 kill -INT $pid
 wait $pid
