@@ -7,9 +7,9 @@
  *
  * Whatever moment it is, the others go on: what the dead or the stopped one held is theirs within
  * about two leases (half of the time; always, when a machine with other work has come to it), its
- * transaction has happened or it has not, and no money is lost or made.  Whoever was stopped past its lease finds that out
- * when it wakes, and harms nobody.  Without recovery what the dead held is held for good, and can
- * be named.
+ * transaction has happened or it has not, and no money is lost or made.  Whoever was stopped past
+ * its lease finds that out when it wakes, and harms nobody.  Without recovery what the dead held is
+ * held for good, and can be named.
  */
 #include "txn_crew.h"
 
