@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The smallest use: locks between the threads of one process, or between a process and its
- * children.
+ * The smallest use: one client takes one lock.  Each thread of the process may open a client of its
+ * own, and so may its children (fencing.c has one).
  *
  * The fabric has no name, so nothing is left behind in /dev/shm whatever happens.  Give it one
  * (.name = "my-app", .attach_or_create = true) in all processes that are to share the locks: whoever

@@ -78,7 +78,7 @@ cat <<'END'
 
 Written by `scripts/results.sh` from runs of `make demo`, `bench/peers/run.sh` and `verbena bench fabric`, which are kept beside this page ([results/](results/)). Each table names its command and the commit that it measured. The machine has two cores: compare the rows of one table, not microseconds with those of other machines. [Measuring](measuring.md) and [measuring transactions](measuring-transactions.md) say what each number means.
 
-In the first four sections each row is a lock under the same load: half of the acquires shared, Zipf 0.99, given back at once, every grant audited. Latencies are of the call, in us; verbs are per cycle of acquire and release.
+On shared memory, over TCP and on the simulated cluster each row is a lock under the same load: half of the acquires shared, Zipf 0.99, given back at once, every grant audited. Latencies are of the call, in us; verbs are per cycle of acquire and release. `table` asks by notified WRITEs, which have no column.
 END
 section 'Locks between processes on shared memory' 'Two processes, eight clients, 100,000 locks. `drtm` is slow by design here: its writers wait until the leases of readers have run out.'
 table "$dir/shm.json"
@@ -102,7 +102,7 @@ section 'Transactions on shared memory' 'YCSB, 10 operations on records of 64 by
 transactions "$dir/txn-shm.json"
 section 'Transactions on a simulated cluster' 'Four nodes with ConnectX-5, the same load and checks ([beside the papers](papers-transactions.md)).'
 transactions "$dir/txn-sim.json"
-section 'The parts' 'Each beside the bare thing that it stands on.'
+section 'The parts' 'Each beside the bare thing that it stands on. The two take turns: the times are medians, and the factor is the median of the turns, not the quotient of the two.'
 echo '```'
 echo '$ verbena bench fabric'
 cat "$dir/fabric.txt"

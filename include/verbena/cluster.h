@@ -15,12 +15,13 @@
  *
  * Trust.  Everything binds to loopback unless `bind` says otherwise, and another address is refused
  * without an authentication key: a file of 32 to 4096 bytes, not all the same, the same file for
- * all, that this process's user owns and nobody else can read.  Root and member prove to each other that they have it (HMAC-SHA-256 of fresh
- * challenges; the key never travels).  That keeps strangers out of the cluster, and protects nothing
- * else: what follows is neither encrypted nor authenticated, and with "ucx" whoever can open a TCP
- * connection to a process can write to its memory and kill it, key or no key (UCX's TCP transport
- * asks for none).  Beyond one's own machine, and beside users that are not trusted, use a firewall,
- * a network namespace or a tunnel (WireGuard) that lets only the cluster's processes connect.
+ * all, that this process's user owns and nobody else can read.  Root and member prove to each other
+ * that they have it (HMAC-SHA-256 of fresh challenges; the key never travels).  That keeps
+ * strangers out of the cluster, and protects nothing else: what follows is neither encrypted nor
+ * authenticated, and with "ucx" whoever can open a TCP connection to a process can write to its
+ * memory and kill it, key or no key (UCX's TCP transport asks for none).  Beyond one's own machine,
+ * and beside users that are not trusted, use a firewall, a network namespace or a tunnel
+ * (WireGuard) that lets only the cluster's processes connect.
  *
  * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own
  * and refuses a member that differs, naming the first difference on both sides; it goes on waiting
@@ -74,7 +75,8 @@ struct vb_cluster_params {
  *
  *   -EINVAL       a parameter is out of range, or an address does not parse
  *   -EACCES       an address beyond loopback without a key file; a key file that is another user's,
- *                 that others can read, is too short, has one byte only or is wrong on either side (the root goes on waiting for the right ones)
+ *                 that others can read, is too short, has one byte only or is wrong on either side
+ *                 (the root goes on waiting for the right ones)
  *   -EPROTO       the other side is another version, or configurations differ: the log names the
  *                 first difference
  *   -EADDRINUSE   the root's port is taken (role ROOT)

@@ -16,6 +16,8 @@
  * only: a call from another one is refused with -VB_EFOREIGN, in every build, because it costs one
  * compare.  (The thread is known by its scheduler: one that begins after the owner has ended may
  * be taken for it.)  The fabric itself, lock spaces, databases and tables may be shared by threads.
+ * Tasks and coroutines, of which the headers speak, too, are the library's own and those of its
+ * tool: a program makes none, and calls from its threads are never cancelled (-ECANCELED).
  *
  * fork().  A child calls vb_fabric_after_fork() before anything else.  Until then every call on the
  * fabric and on what is open on it is -VB_EFOREIGN, and nothing of the parent's is touched: nothing is
@@ -25,10 +27,11 @@
  *
  * Segments (shm).  A segment lives as long as a process uses it: from vb_fabric_open until
  * vb_fabric_close or its end, however it ends.  It makes no difference who created it.  The last
- * user to close it removes its name; if the last ones were killed, the next open of the name does,
- * with a notice.  While anybody uses a segment no other can have its name, so two processes that use
- * one name at a time use the same memory: a lock that one holds the other does not get, and
- * fencing tokens go on growing.  When all have gone, locks and tokens begin anew.
+ * user to close it removes its name; if the last ones ended without (were killed, say), the next
+ * open that may make the name does, with a notice.  While anybody uses a segment no other can have
+ * its name, so two processes that use one name at a time use the same memory: a lock that one holds
+ * the other does not get, and fencing tokens go on growing.  When all have gone, locks and tokens
+ * begin anew.
  *
  * Programs that may start in any order say attach_or_create, and the same nodes, sizes and options:
  * one of them makes the segment, the others join it.  What a process did for the others (its lock

@@ -17,12 +17,14 @@
  *	}
  *
  * What a grant is worth.  The locks are advisory and, where the protocol has leases, a grant is
- * valid until its valid_until_ns on the client's clock (vb_lock_valid).  A holder can be stopped by
- * its machine at any instruction and go on long afterwards: checking the time and then acting are
- * two moments.  Only a fencing token that is checked where the data lives closes that gap.  With
- * `fencing`, every exclusive grant carries a token that grows with each exclusive grant of that
- * lock, also across recoveries: have the storage refuse a token smaller than the largest it has
- * seen.
+ * valid until its valid_until_ns on the client's clock (vb_lock_valid).  No call renews a lease:
+ * choose lease_ns longer than the work under a lock, or ask for more with vb_lock_acquire_for.  (A
+ * conversion to another mode begins a new lease with "table", and with no other.)  A holder can be
+ * stopped by its machine at any instruction and go on long afterwards: checking the time and then
+ * acting are two moments.  Only a fencing token that is checked where the data lives closes that
+ * gap.  With `fencing`, every exclusive grant carries a token that grows with each exclusive grant
+ * of that lock, also across recoveries: have the storage refuse a token smaller than the largest it
+ * has seen.
  *
  * What is known after a call.  0: granted.  -ETIMEDOUT, -EAGAIN, -ECANCELED: not granted, and
  * nothing will be held in your name.  A place in a queue that cannot be left at once is handed on in
@@ -52,9 +54,9 @@ extern "C" {
  *	SIX                 x
  *
  * Protocols without a shared mode serve readers as writers, those without an update mode serve it
- * as exclusive: the grant says what was granted.  Intention modes (Gray et al. 1976; seed 003,
- * table 1) are refused with -EOPNOTSUPP by protocols without them; `verbena list` says who has
- * which.
+ * as exclusive: the grant says what was granted.  Intention modes (Gray et al. 1976; Barthels et
+ * al. 2019, table 1) are refused with -EOPNOTSUPP by protocols without them; `verbena list` says
+ * who has which.
  */
 enum vb_mode {
 	VB_SHARED,
@@ -89,9 +91,9 @@ struct vb_lock_space_params {
 	 * lets a verb be late if that is more; on `sim`, whose cores nobody shares, 10 ms.  200 ms,
 	 * because a thread that shares its core may be off it for tens of time slices of 3 ms, or
 	 * for a period or two of 100 ms where a container has a quota; a holder that is off for a
-	 * whole lease loses its lock.  After a death the others wait for 2 to 5 leases: whose threads
-	 * have cores to themselves may ask for less.  On an RDMA card one second at least, until its
-	 * option `measured` says more (doc/verbs.md). */
+	 * whole lease loses its lock.  After a death the others wait for 2 to 8 leases, by protocol
+	 * (`verbena list`): whose threads have cores to themselves may ask for less.  On an RDMA
+	 * card one second at least, until its option `measured` says more (doc/verbs.md). */
 	uint64_t lease_ns;
 	uint32_t drift_ppm; /* bound on the relative drift of two clients' clocks, at most 10,000;
 	                     * 0 means 100 */
@@ -123,8 +125,10 @@ struct vb_grant {
 
 /*
  * Opens the space on this process's view of the fabric, making it if it is not there yet; whoever
- * comes second must ask for the same protocol, number of locks and lease.  On shm, who finds one that
- * its maker was killed in the middle of making waits for two seconds and finishes it, with a notice.
+ * comes second must ask for the same protocol, number of locks, servers, lease and fencing, and for
+ * the same options that change the layout (`slots`, ...).  What was made stays in the fabric when
+ * all have closed it.  On shm, who finds one that its maker was killed in the middle of making
+ * waits for two seconds and finishes it, with a notice.
  *
  *   -EINVAL      unknown protocol or option, a number out of range (a protocol with leases: also a
  *                lease shorter than twice the time by which the fabric's verbs may be late), or
@@ -135,11 +139,11 @@ struct vb_grant {
 int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
 		       struct vb_lock_space **out);
 /*
- * Closes; NULL does nothing.  Waits for places that closed clients still have in queues: as long as others hold those locks, and says so in the log every ten seconds.  A holder
- * that has died holds for ever there, because only locks that do not survive a death have such
- * places: a process that is to end all the same ends without this call.  A forked child waits for
- * its own clients, not for its parent's.  (In virtual time at most 64 leases: nobody is left then
- * who could give them back.)
+ * Closes; NULL does nothing.  Waits for places that closed clients still have in queues: as long as
+ * others hold those locks, and says so in the log every ten seconds.  A holder that has died holds
+ * for ever there, because only locks that do not survive a death have such places: a process that
+ * is to end all the same ends without this call.  A forked child waits for its own clients, not for
+ * its parent's.  (In virtual time at most 64 leases: nobody is left then who could give them back.)
  *
  *   -EBUSY        clients or servers are open on it: the log names them.  Nothing is closed
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
@@ -174,8 +178,8 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 				struct vb_lock_server **out);
 
 /* A client at `node`. -ENOMEM, -ENOSPC (endpoints; the board of a visible space), -EINVAL (no such
- * node, or on verbs and ucx another process's), -VB_EPEERGONE (a needed server is not there),
- * -VB_EUNKNOWN (its node was out of reach for seconds). */
+ * node, or on verbs and ucx another process's), -VB_EPEERGONE (a needed server is not there: it was
+ * not started, or is gone), -VB_EUNKNOWN (its node was out of reach for seconds). */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
 /*
  * Grants still held are released, as by vb_lock_release_all.  Places in queues are handed on, so
@@ -201,21 +205,23 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   -EINVAL       no such lock or mode
  *   -EOPNOTSUPP   an intention mode, and the protocol has none
  *
- * A protocol with a deadlock policy ("table") may refuse a client early, so that it can release what
- * it holds and retry: -EAGAIN (no-wait, wait-die), or, if it holds another lock, -ETIMEDOUT (bounded-wait: after its option `wait`, and at the latest when the first lease
- * ends of what this client holds and was valid when the call began; so a wait that ends with 0 has
- * cost none of those).
+ * A protocol with a deadlock policy ("table") may refuse a client early, so that it can release
+ * what it holds and retry: -EAGAIN (no-wait, wait-die), or, if it holds another lock, -ETIMEDOUT
+ * (bounded-wait: after its option `wait`, and at the latest when the first lease ends of what this
+ * client holds and was valid when the call began; so a wait that ends with 0 has cost none of
+ * those).
  */
 #define VB_CLAIMS_MAX 64
 int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 		    uint64_t timeout_ns, struct vb_grant *out);
 
 /*
- * The same for a grant that is wanted for hold_ns, longer than a lease perhaps (a table scan; seed
- * 000, section 5.1: multi-slot leases).  Its lease is hold_ns rounded up to whole leases of the
- * space, and runs, as every lease does, from the moment at which the turn came: what is left of it
- * when the call returns, valid_until_ns says.  If the holder dies, those who wait cannot tell for
- * as long as that and more; and where hold_ns is no longer than a lease, this is vb_lock_acquire.
+ * The same for a grant that is wanted for hold_ns, longer than a lease perhaps (a table scan; the
+ * multi-slot leases of DSLR, SIGMOD 2018, section 5.1).  Its lease is hold_ns rounded up to whole
+ * leases of the space, and runs, as every lease does, from the moment at which the turn came: what
+ * is left of it when the call returns, valid_until_ns says.  If the holder dies, those who wait
+ * cannot tell for as long as that and more; and where hold_ns is no longer than a lease, this is
+ * vb_lock_acquire.
  *
  *   -EOPNOTSUPP   hold_ns is longer than a lease, and this protocol grants for one lease only
  *   -EINVAL       hold_ns is longer than the space allows (dslr: its option `slots` times the
@@ -260,7 +266,8 @@ const char *vb_lock_mode_name(enum vb_mode mode);
 /*
  * Gives the lock back.
  *
- *   0             released, and until this call the lock was ours
+ *   0             released, and until this call the lock was ours: nobody had taken it, even where
+ *                 its lease had run out
  *   -VB_ELOST     the lease had run out before and the lock was, or may have been, given to others
  *   -VB_EUNKNOWN  the fabric lost the answer; a lease protocol frees the lock by itself
  *   -EINVAL       the grant is not held by this client: it was released before, by this or by a
@@ -284,11 +291,11 @@ int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant grants[],
 
 /*
  * The age of a client's transaction, by which the policy wait-die says who waits for whom: the
- * older for the younger.  By itself a transaction begins with the first lock that the client asks for
- * while it holds none, and its age is the time then that all machines have in common, as well as the
- * fabric knows it: exact on one machine, within the cluster's error of synchronisation on several.  One that was turned
- * down and tries again would then be the youngest, again and again; so before it does, it says
- * how old it is:
+ * older for the younger.  By itself a transaction begins with the first lock that the client asks
+ * for while it holds none, and its age is the time then that all machines have in common, as well
+ * as the fabric knows it: exact on one machine, within the cluster's error of synchronisation on
+ * several.  One that was turned down and tries again would then be the youngest, again and again;
+ * so before it does, it says how old it is:
  *
  *	age = vb_lock_client_age(me);           after -EAGAIN
  *	vb_lock_release_all(me, grants, n);

@@ -14,17 +14,23 @@
  *	vb_coordinator_open(db, 0, &me);
  *
  *	do {
- *		vb_txn_begin(me);
- *		vb_txn_update(me, account, 1, (void **)&from);
- *		vb_txn_update(me, account, 2, (void **)&to);
- *		*from -= 10, *to += 10;
- *		err = vb_txn_commit(me);
+ *		err = vb_txn_begin(me);
+ *		if (err == 0)
+ *			err = vb_txn_update(me, account, 1, (void **)&from);
+ *		if (err == 0)
+ *			err = vb_txn_update(me, account, 2, (void **)&to);
+ *		if (err == 0) {
+ *			*from -= 10, *to += 10;
+ *			err = vb_txn_commit(me);
+ *		}
  *	} while (err == -EAGAIN);
+ *	vb_txn_abort(me);                      after another error; else it does nothing
  *
  * Every call of a transaction may find that the protocol has to abort it.  It then returns -EAGAIN,
  * the transaction is over (its locks are given back, nothing was written), and vb_txn_cause() says
  * why; begin again, as vb_txn_run() does.  A transaction that has ended this way may still be
- * called: it says -EAGAIN until the next vb_txn_begin, so a body need check only at its end.
+ * called: it says -EAGAIN until the next vb_txn_begin, so a body that uses no pointer and no value
+ * of a call that failed need check only at its end.
  *
  * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if
  * they had run one after the other.  All but `sundial` are strictly serializable: in that order a
@@ -194,13 +200,14 @@ int vb_txn_begin(struct vb_coordinator *me);
 /*
  * All of these may return -EAGAIN: aborted, see above; and
  *
- *   -ENOENT  there is no such record.  The transaction goes on, and that there is none is part of what it
- *            has read
- *   -EEXIST  insert: there is one.  The transaction goes on, and that there is one is part of what it has
- *            read; the record stays as it is
+ *   -ENOENT  there is no such record.  The transaction goes on, and that there is none is part of
+ *            what it has read.  The key takes a place in the table for good, from its node's server
+ *   -EEXIST  insert: there is one.  The transaction goes on, and that there is one is part of what
+ *            it has read; the record stays as it is
  *   -E2BIG   the transaction touches more records or bytes than the database allows.  It is aborted
  *   -EINVAL  no transaction is under way; or the table is of another database
- *   -ENOSPC  the table has no room for another key.  It is aborted
+ *   -ENOSPC  the table has no room for another key, be it one that is only looked for.  It is
+ *            aborted
  *   -EOVERFLOW  sundial: the logical time of the database is used up (doc/cc/sundial.md).  It is
  *            aborted; so it may be by vb_txn_commit
  *   -VB_EPEERGONE, -VB_EUNKNOWN  a node cannot be reached.  It is aborted

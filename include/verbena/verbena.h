@@ -33,7 +33,8 @@ enum vb_error {
 	VB_EUNKNOWN = VB_ERR_BASE,
 	/* The grant was lost before this call: its lease ran out and others may hold the lock. */
 	VB_ELOST,
-	/* The peer or the node's server is gone (process dead, endpoint closed, retries spent). */
+	/* The peer or the node's server is gone (process dead, endpoint closed, retries spent), or
+	 * was never started. */
 	VB_EPEERGONE,
 	/* The address lies outside the node's segment: access denied by bounds. */
 	VB_EACCESS,
