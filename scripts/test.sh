@@ -7,8 +7,8 @@
 #
 # usage: scripts/test.sh [quick|all|STAGE...]
 #
-#	quick   what `make test` runs (also without arguments): every suite, once, with gcc
-#	all     what `make test-all` and CI run: quick, then clang, sanitizers, fuzzers and RDMA
+#	quick   what `make test` runs (also without arguments): every suite but Spin's, once, with gcc
+#	all     what `make test-all` and CI run: quick, then Spin, clang, sanitizers, fuzzers and RDMA
 #	coverage  by itself only: which lines and branches unit, conformance and sim execute (gcovr)
 #
 # VERBENA_TEST_DIR    where the builds go (build-test)
@@ -20,7 +20,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 quick='format gcc seeds planted package'
-thorough='clang asan tsan fuzz rdma'
+thorough='models clang asan tsan fuzz rdma'
 stages="$quick $thorough"
 alone=coverage
 out=${VERBENA_TEST_DIR-build-test}
@@ -76,13 +76,16 @@ check() { # NAME COMMAND...
 	fi
 }
 
-# Builds, then runs the suites named (none: all) and counts their cases.
+# Builds, then runs the suites named ("-NAME": all but that one) and counts their cases.
 suites() { # DIR SUITES MESON-OPTION...
 	local dir=$out/$1 wanted=$2 args=() suite
 	shift 2
 	check "build" scripts/build.sh "$dir" -Dtests=enabled "$@" || return
 	for suite in $wanted; do
-		args+=(--suite "$suite")
+		case $suite in
+		-*) args+=(--no-suite "${suite#-}") ;;
+		*) args+=(--suite "$suite") ;;
+		esac
 	done
 	rm -f "$dir/meson-logs/testlog.json"
 	CMOCKA_MESSAGE_OUTPUT=tap meson test -C "$dir" --no-rebuild --print-errorlogs \
@@ -106,7 +109,12 @@ cases() { # LOG
 # ---- the stages ----
 
 stage_gcc() {
-	CC=gcc suites gcc ''
+	CC=gcc suites gcc -models
+}
+
+# The state spaces of the locks' models.
+stage_models() {
+	CC=gcc suites gcc models
 }
 
 # What another compiler makes of the C, not of the scripts and of Spin's verifiers.

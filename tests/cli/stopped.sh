@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Each process of bench lock, bench txn and bench fabric, on shm and on ucx, killed (KILL), stopped for good
+# usage: stopped.sh VERBENA shm|ucx
+#
+# Each process of bench lock, bench txn and bench fabric, on that fabric, killed (KILL), stopped for good
 # (STOP), and for the one that was started also stopped for a while (PAUSE): the run ends by itself, names
 # who it was, leaves whole JSON, says with its exit status that it failed, and does not blame the lock.
 # When it is the first process that dies, nobody is left.  The runs of a group are made side by side.
@@ -157,32 +159,37 @@ judge_fabric() {
 
 lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --duration 4s'
 txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 4s'
-signals='KILL STOP PAUSE' first=0 skipped=0
-# shellcheck disable=SC2086
-group shm 3 'bench lock' judge_lock $lock --fabric shm
-# shellcheck disable=SC2086
-group shm 3 'bench txn' judge_txn $txn --nodes 3
-# Rivals of pthread come first, then workers of our locks.
-signals=PAUSE
-group shm 2 'bench fabric' judge_fabric fabric --only hot --repeat 1 --span 200ms
-signals='KILL STOP'
-group shm 2 'bench fabric' judge_fabric fabric --only hot --repeat 1 --span 60s
-signals=KILL first=2 skipped=2
-group shm 2 'bench fabric, a lock' judge_fabric fabric --only hot --repeat 1 --span 3s
 first=0 skipped=0
+if [ "$2" = shm ]; then
+	signals='KILL STOP PAUSE'
+	# shellcheck disable=SC2086
+	group shm 3 'bench lock' judge_lock $lock --fabric shm
+	# shellcheck disable=SC2086
+	group shm 3 'bench txn' judge_txn $txn --nodes 3
+	# Rivals of pthread come first, then workers of our locks.
+	signals=PAUSE
+	group shm 2 'bench fabric' judge_fabric fabric --only hot --repeat 1 --span 200ms
+	signals='KILL STOP'
+	group shm 2 'bench fabric' judge_fabric fabric --only hot --repeat 1 --span 60s
+	signals=KILL first=2 skipped=2
+	group shm 2 'bench fabric, a lock' judge_fabric fabric --only hot --repeat 1 --span 3s
+	finish
+	exit 0
+fi
 
 why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
 if [ -n "$why" ]; then
 	skip 'killed and stopped on ucx' "$why"
-else
-	signals='KILL STOP PAUSE'
-	# shellcheck disable=SC2086
-	group ucx 2 'bench lock' judge_lock $lock --fabric ucx --fabric-options bound=50ms
-	# shellcheck disable=SC2086
-	group ucx 2 'bench txn' judge_txn $txn --procs 3 --fabric ucx --fabric-options bound=500ms
-	signals=PAUSE
-	group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 3
-	signals='KILL STOP'
-	group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 101
+	finish
+	exit 0
 fi
+signals='KILL STOP PAUSE'
+# shellcheck disable=SC2086
+group ucx 2 'bench lock' judge_lock $lock --fabric ucx --fabric-options bound=50ms
+# shellcheck disable=SC2086
+group ucx 2 'bench txn' judge_txn $txn --procs 3 --fabric ucx --fabric-options bound=500ms
+signals=PAUSE
+group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 3
+signals='KILL STOP'
+group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 101
 finish

@@ -10,8 +10,8 @@
 #include "crew.h"
 #include "lock/table.h"
 
-#define LEASE_NS    (8000 * MS)
-#define SOON_NS     (3500 * MS) /* less than a grace period, and plenty for a grant */
+#define LEASE_NS    (5000 * MS)
+#define SOON_NS     (2200 * MS) /* less than a grace period, and plenty for a grant */
 #define PATIENCE_NS (30000 * MS)
 
 static char dir[64], file[96];

@@ -61,7 +61,7 @@ chmod 600 "$work/key"
 start() { # I
 	timeout -k 5 $patience ip netns exec "$id-$1" "$verbena" bench lock --lock all --fabric ucx \
 		--procs 3 --join 198.51.100.1:$port --bind "198.51.100.$1" --auth-key-file "$work/key" \
-		--clients 6 --locks 1k --duration 1500ms --lease 400ms --stall-after 5s \
+		--clients 6 --locks 1k --duration 1s --lease 400ms --stall-after 3s \
 		--fabric-options bound=100ms --json "$work/$1.json" \
 		>"$work/$1.out" 2>"$work/$1.err" </dev/null &
 	pids[$1]=$!
