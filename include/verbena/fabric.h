@@ -37,11 +37,16 @@
  * one of them makes the segment, the others join it.  What a process did for the others (its lock
  * servers) ends with it and has to be started again by another; vb_lock_server_start says when.
  *
- * A forked child is a user of its own, told (vb_fabric_after_fork) or not, until it ends or calls
- * exec.  All users of a segment are processes of one user (uid) and one pid namespace.  A segment of
+ * A forked child is a user of its own, told (vb_fabric_after_fork) or not, until it ends.  A process
+ * that calls exec stays a user, with all that it holds, until it ends: close the fabric first.  So
+ * does a thread that ends without closing what it has opened, and nobody else can close that.
+ *
+ * All users of a segment are processes of one user (uid) and one pid namespace.  A segment of
  * another user is refused, to root as well; so is one whose header does not fit its file.  Other
  * programs of the same user can damage it at any time: who cuts its file short kills its users
- * (SIGBUS), and nothing in Linux prevents that for a file that has a name.
+ * (SIGBUS), and nothing in Linux prevents that for a file that has a name.  A process that uses
+ * several segments at a time has them all made by one process, or by processes that had the first
+ * one open: all times in them are of one clock.
  *
  * Background work.  Calls can leave work behind: a lock that was asked for with a deadline leaves a
  * place in a queue that has to be handed on, vb_lock_server_start and vb_db_server_start leave a
@@ -98,7 +103,8 @@ struct vb_fabric_params {
  *
  *   -EINVAL   a parameter is out of range, or the fabric or an option is unknown
  *   -EBUSY    shm: the segment is in use, and was to be created (the log names its users); or a
- *             process that is removing it has been stopped
+ *             process that is removing it has been stopped; or it goes by another clock than what
+ *             this process has open
  *   -ENOENT   shm, attach: there is no such segment, or nobody uses it
  *   -EPERM    shm: the segment is another user's
  *   -ENOMEM, -ENOSPC  the segment does not fit in memory or in /dev/shm

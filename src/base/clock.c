@@ -105,3 +105,11 @@ void vb_clock_adopt(const struct vb_clock *clock)
 	vb_clock_init();
 	vb_clock = *clock;
 }
+
+bool vb_clock_differs(const struct vb_clock *clock)
+{
+	return clock->use_tsc != vb_clock.use_tsc ||
+	       (clock->use_tsc &&
+		(clock->mult != vb_clock.mult || clock->tsc_base != vb_clock.tsc_base ||
+		 clock->ns_base != vb_clock.ns_base));
+}

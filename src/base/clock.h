@@ -53,6 +53,7 @@
 #ifndef VB_BASE_CLOCK_H
 #define VB_BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -68,6 +69,8 @@ void vb_clock_init(void); /* idempotent; called by vb_fabric_open and the schedu
 /* Takes over another process's calibration, so that times of both compare.  Before other threads
  * read the clock. */
 void vb_clock_adopt(const struct vb_clock *clock);
+/* Is it another one than ours? */
+bool vb_clock_differs(const struct vb_clock *clock);
 
 static inline uint64_t vb_clock_gettime_ns(void)
 {

@@ -91,10 +91,10 @@ int vb_ep_foreign(const struct vb_ep *ep)
 		return vb_fail(-VB_EFOREIGN,
 			       "a client or coordinator of another thread: only the thread that "
 			       "has opened it may call it; open one for each thread");
-	if (ep->fabric->told != vb_forks)
-		return vb_fabric_foreign(ep->fabric);
+	/* The fabric may have been closed here: nothing of it is looked at. */
 	return vb_fail(-VB_EFOREIGN, "a client or coordinator that the process has opened from "
-				     "which this one was forked: open one of its own");
+				     "which this one was forked: call vb_fabric_after_fork on its "
+				     "fabric before anything else, and open one of its own");
 }
 
 int vb_opened_foreign(const struct vb_opened *o)

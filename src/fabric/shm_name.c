@@ -173,11 +173,25 @@ static int check_file(const char *path, int fd)
 						       : "its magic is another");
 }
 
+/* Errors of open or fcntl are in errno.  Not blocking: a FIFO may lie there.  And never one of the
+ * first three, which a program may have closed: its log would be written into the file. */
+static int open_high(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), high, err;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	err = errno;
+	close(fd);
+	errno = err;
+	return high;
+}
+
 /* A descriptor, -ENOENT (not said), or an error. */
 static int open_file(const char *path)
 {
-	/* Not blocking: a FIFO may lie there. */
-	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), err = errno;
+	int fd = open_high(path), err = errno;
 	struct stat st;
 
 	if (fd < 0 && err == ENOENT)
@@ -208,10 +222,13 @@ static int take_lock(const char *path, int fd, bool join, enum shm_name_state *o
 			return -EAGAIN;
 		users_of(fd, &u);
 		*out = u.live == 0 ? SHM_NAME_LEFT : SHM_NAME_USED;
-		if (u.live != 0)
-			(void)flock(fd, join ? LOCK_SH : LOCK_UN);
-		return 0;
+		if (u.live == 0)
+			return 0;
+		(void)flock(fd, LOCK_UN);
+		if (!join)
+			return 0;
 	}
+	/* Between the locks somebody else may have had the exclusive one, and removed the name. */
 	*out = SHM_NAME_USED;
 	if (join)
 		return flock(fd, LOCK_SH | LOCK_NB) == 0 && shm_name_is(path, fd) ? 0 : -EAGAIN;
@@ -275,7 +292,7 @@ void shm_name_remove_closed(const char *path, int fd)
 
 void shm_name_leave(const struct shm_fabric *f, bool used)
 {
-	int fd = open(f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int fd = open_high(f->path);
 	struct users u;
 	struct stat st;
 

@@ -99,11 +99,11 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 
 void vb_lock_client_bury(struct vb_lock_client *me)
 {
-	vb_opened_drop(&me->opened);
 	for (unsigned i = 0; i < me->space->claims; i++)
 		if (me->space->ops->caps & VB_LOCK_MESSAGES && me->used[i / 64] >> i % 64 & 1)
 			vb_box_close(&me->claims[i].box);
 	vb_ep_close(me->ep);
+	vb_opened_drop(&me->opened); /* last: whoever waits for it closes the fabric */
 	free(me->priv);
 	free(me->timing);
 	free(me);
@@ -149,7 +149,6 @@ void vb_lock_client_close(struct vb_lock_client *me)
 			close_place(me, &me->claims[64 * w + __builtin_ctzll(left)], until_ns);
 	vb_board_leave(me);
 	if (me->husks > 0) {
-		vb_opened_drop(&me->opened);
 		vb_husk_haunt(me);
 		return;
 	}

@@ -179,6 +179,8 @@ void vb_husk_haunt(struct vb_lock_client *me)
 	me->ghost = true;
 	lock_ghosts(space);
 	vb_list_push(&space->ghosts, &me->in_ghosts);
+	/* Who closes the space waits for its ghosts, and must find this one. */
+	vb_opened_drop(&me->opened);
 	pthread_mutex_unlock(&space->ghost_lock);
 }
 

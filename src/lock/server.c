@@ -70,6 +70,7 @@ static void stop_here(struct vb_lock_server *s)
 	vb_lock_header_withdraw(s);
 	vb_ep_close(s->ep);
 	vb_answers_close(s->answers);
+	vb_opened_drop(&s->opened); /* last: whoever waits for it closes the fabric */
 	free(s);
 }
 
@@ -169,13 +170,13 @@ void vb_lock_server_stop(struct vb_lock_server *s)
 	if (!s || vb_opened_check_mine(&s->opened) != 0 || (!s->thread && vb_ep_check(s->ep) != 0))
 		return;
 	VB_SCHED_INSIDE(!s->thread ? s->ep->sched : NULL);
-	vb_opened_drop(&s->opened);
 	if (s->thread) {
 		pthread_t thread = *(pthread_t *)s->thread;
 
 		/* The server lives on its own thread and is taken down there. */
 		__atomic_store_n(&s->stop, true, __ATOMIC_RELEASE);
 		pthread_join(thread, NULL);
+		vb_opened_drop(&s->opened);
 		free(s->thread);
 		free(s);
 		return;

@@ -524,6 +524,7 @@ static void stop_here(struct vb_db_server *s)
 	while (s->task != NULL)
 		(void)vb_task_suspend_uninterruptible(vb_ep_now(s->ep) + LOOK_NS);
 	vb_ep_close(s->ep);
+	vb_opened_drop(&s->opened); /* last: whoever waits for it closes the fabric */
 	free_server(s);
 }
 
@@ -565,7 +566,6 @@ void vb_db_server_stop(struct vb_db_server *s)
 	    (s->thread == NULL && vb_ep_check(s->ep) != 0))
 		return;
 	VB_SCHED_INSIDE(s->thread == NULL ? s->ep->sched : NULL);
-	vb_opened_drop(&s->opened);
 	if (s->thread == NULL) {
 		if (!s->db->fabric->no_keeper)
 			vb_sched_background_end(s->ep->sched);
@@ -574,6 +574,7 @@ void vb_db_server_stop(struct vb_db_server *s)
 	}
 	__atomic_store_n(&s->stop, true, __ATOMIC_RELEASE);
 	pthread_join(*s->thread, NULL);
+	vb_opened_drop(&s->opened);
 	free(s->thread);
 	free(s);
 }

@@ -163,9 +163,7 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  -EINVAL, CHILD_AND_THREAD, vb_txn_insert(w.co, w.table, 9, &o.key), FOREIGN)             \
 	X(vb_txn_delete, all(2, vb_txn_delete(NULL, w.table, 1), vb_txn_delete(w.co, NULL, 1)),    \
 	  -EINVAL, CHILD_AND_THREAD, vb_txn_delete(w.co, w.table, 1), FOREIGN)                     \
-	X(vb_txn_declare,                                                                          \
-	  all(3, vb_txn_declare(NULL, o.keys, 1), vb_txn_declare(w.co, NULL, 1),                   \
-	      vb_txn_declare(w.co, (struct vb_txn_key[]){{.key = 1}}, 1)),                         \
+	X(vb_txn_declare, all(2, vb_txn_declare(NULL, o.keys, 1), vb_txn_declare(w.co, NULL, 1)),  \
 	  -EINVAL, CHILD_AND_THREAD, vb_txn_declare(w.co, o.keys, 1), FOREIGN)                     \
 	X(vb_txn_commit, vb_txn_commit(NULL), -EINVAL, CHILD_AND_THREAD, vb_txn_commit(w.co),      \
 	  FOREIGN)                                                                                 \

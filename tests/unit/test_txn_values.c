@@ -111,8 +111,8 @@ static void against_a_model(void **state)
 	}
 	for (uint64_t key = 0; key < KEYS; key++)
 		is_as_the_model(&w, v, key, &model[key]);
-	close_world(&w);
 	vb_values_close(v);
+	close_world(&w);
 }
 
 struct half {
@@ -170,8 +170,8 @@ static void never_half(void **state)
 		reached = h.put == !holds && h.err == (holds ? 0 : -EAGAIN);
 	}
 	assert_true(reached);
-	close_world(&w);
 	vb_values_close(v);
+	close_world(&w);
 }
 
 /* Whoever opens it with another bytes_max would look for the pieces under other keys. */
@@ -264,8 +264,8 @@ static void what_is_refused(void **state)
 	assert_int_equal(vb_values_remove(w.a, v, 9), -ENOENT);
 	must(vb_values_put(w.a, v, 1, value, BYTES_MAX));
 	must(vb_txn_commit(w.a));
-	close_world(&w);
 	vb_values_close(v);
+	close_world(&w);
 }
 
 /* No more than there is room for, in the record or in its pieces; and how long the value is. */
@@ -289,8 +289,8 @@ static void a_part(void **state)
 		for (uint32_t k = sizes[i]; k < sizeof(is); k++)
 			assert_int_equal(is[k], 0xee);
 	}
-	close_world(&w);
 	vb_values_close(v);
+	close_world(&w);
 }
 
 /* What 0 means, and what the database has to have room for. */

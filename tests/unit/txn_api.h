@@ -165,8 +165,8 @@ static inline void close_world(struct world *w)
 	vb_coordinator_close(w->a);
 	vb_coordinator_close(w->b);
 	stop_servers(w);
-	vb_db_close(w->db);
-	vb_fabric_close(w->f);
+	assert_int_equal(vb_db_close(w->db), 0);
+	assert_int_equal(vb_fabric_close(w->f), 0);
 }
 
 static inline void open_usual(struct world *w, void **state, uint64_t lease_ns)
