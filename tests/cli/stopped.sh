@@ -157,8 +157,8 @@ judge_fabric() {
 		[ "$status $(jq '.runs | length > 0' "$json")" = '0 true' ]
 }
 
-lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --duration 4s --stall-after 20s'
-txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 4s'
+lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --duration 8s --stall-after 20s'
+txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 8s'
 first=0 skipped=0
 if [ "$2" = shm ]; then
 	signals='KILL STOP PAUSE'
