@@ -2,7 +2,9 @@
 /* Calibrates the time stamp counter against CLOCK_MONOTONIC; see clock.h. */
 #include "base/clock.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,16 +102,31 @@ void vb_clock_init(void)
 	pthread_once(&once, calibrate);
 }
 
-void vb_clock_adopt(const struct vb_clock *clock)
+static unsigned holders; /* atomic */
+
+void vb_clock_hold(void)
 {
-	vb_clock_init();
-	vb_clock = *clock;
+	__atomic_add_fetch(&holders, 1, __ATOMIC_ACQ_REL);
 }
 
-bool vb_clock_differs(const struct vb_clock *clock)
+void vb_clock_let(void)
 {
-	return clock->use_tsc != vb_clock.use_tsc ||
-	       (clock->use_tsc &&
-		(clock->mult != vb_clock.mult || clock->tsc_base != vb_clock.tsc_base ||
-		 clock->ns_base != vb_clock.ns_base));
+	__atomic_sub_fetch(&holders, 1, __ATOMIC_ACQ_REL);
+}
+
+static bool is_ours(const struct vb_clock *clock)
+{
+	return clock->use_tsc == vb_clock.use_tsc &&
+	       (!clock->use_tsc || memcmp(clock, &vb_clock, sizeof(*clock)) == 0);
+}
+
+int vb_clock_adopt(const struct vb_clock *clock)
+{
+	vb_clock_init();
+	if (is_ours(clock))
+		return 0;
+	if (__atomic_load_n(&holders, __ATOMIC_ACQUIRE) != 0)
+		return -EBUSY;
+	vb_clock = *clock;
+	return 0;
 }

@@ -53,7 +53,6 @@
 #ifndef VB_BASE_CLOCK_H
 #define VB_BASE_CLOCK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -66,11 +65,15 @@ struct vb_clock {
 extern struct vb_clock vb_clock;
 
 void vb_clock_init(void); /* idempotent; called by vb_fabric_open and the scheduler */
-/* Takes over another process's calibration, so that times of both compare.  Before other threads
- * read the clock. */
-void vb_clock_adopt(const struct vb_clock *clock);
-/* Is it another one than ours? */
-bool vb_clock_differs(const struct vb_clock *clock);
+/*
+ * Takes over another process's calibration, so that times of both compare.  -EBUSY: it is another
+ * one than ours, and a fabric or a cluster of this process goes by ours: their leases would be off,
+ * and other threads read the clock.
+ */
+int vb_clock_adopt(const struct vb_clock *clock);
+/* A fabric or a cluster goes by it; and no more. */
+void vb_clock_hold(void);
+void vb_clock_let(void);
 
 static inline uint64_t vb_clock_gettime_ns(void)
 {

@@ -425,6 +425,7 @@ int vb_cluster_open_keyed(const struct vb_cluster_params *params, int listening_
 	if (err == 0)
 		err = run(c);
 	if (err == 0) {
+		vb_clock_hold();
 		*out = c;
 		return 0;
 	}
@@ -459,6 +460,7 @@ void vb_cluster_close(struct vb_cluster *c)
 	/* A goodbye of the child's would be taken for the parent's. */
 	if (c == NULL || cluster_check(c) != 0)
 		return;
+	vb_clock_let();
 	stop(c);
 	cluster_free(c);
 }

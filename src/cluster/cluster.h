@@ -62,7 +62,8 @@ bool vb_cluster_read(struct vb_cluster *c, uint32_t rank, void *notice);
 
 /*
  * Time.  On machines that are the root's own (same boot), opening the cluster has adopted the
- * root's calibration: clocks are one and *error_ns is 0.  Elsewhere root_time = vb_clock_ns() +
+ * root's calibration: clocks are one and *error_ns is 0; unless this process had a fabric or another
+ * cluster open, which go by the calibration they found.  There, and elsewhere, root_time = vb_clock_ns() +
  * *offset, true to within *error_ns: half the best round trip seen, and 1000 ppm of the time since,
  * for two clocks that NTP slews; refreshed with each ping.
  */

@@ -204,21 +204,24 @@ static void take_member(struct vb_cluster *c, struct cluster_conn *k, const stru
 	cluster_set_peer(c, m.rank, &m.who);
 }
 
-/* The root's calibration, if this is the root's machine. */
+/*
+ * The root's calibration, if this is the root's machine.  Where this process has something open that
+ * goes by its own, it keeps that and asks for the time, as on another machine.  False: two counters of
+ * one machine do not run at two speeds.
+ */
 static bool take_clock(struct vb_cluster *c, const struct vb_clock *clock)
 {
 	uint64_t ours, theirs;
 
 	vb_clock_init();
-	c->same_clock = c->peers[0].local;
-	if (!c->same_clock || memcmp(clock, &vb_clock, sizeof(*clock)) == 0)
+	if (!c->peers[0].local)
 		return true;
 	ours = vb_clock.mult;
 	theirs = clock->mult;
 	if (clock->use_tsc && vb_clock.use_tsc &&
 	    (ours > theirs ? ours - theirs : theirs - ours) > ours / 1000000 * CLOCK_PPM)
 		return false;
-	vb_clock_adopt(clock);
+	c->same_clock = vb_clock_adopt(clock) == 0;
 	return true;
 }
 

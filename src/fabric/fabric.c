@@ -114,20 +114,6 @@ static int check_params(const struct vb_fabric_params *p, const struct vb_fabric
 	return 0;
 }
 
-/* Open fabrics of this process that go by its clock. */
-static unsigned timed;
-
-unsigned vb_fabrics_timed(void)
-{
-	return __atomic_load_n(&timed, __ATOMIC_ACQUIRE);
-}
-
-static void count_timed(const struct vb_fabric *f, unsigned by)
-{
-	if (!(f->caps.flags & VB_CAP_VIRTUAL))
-		__atomic_add_fetch(&timed, by, __ATOMIC_ACQ_REL);
-}
-
 int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out)
 {
 	_Alignas(16) unsigned char options[OPTIONS_MAX];
@@ -165,7 +151,8 @@ int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out
 		return err;
 	(*out)->no_keeper = p.no_keeper;
 	vb_opened_init(*out);
-	count_timed(*out, 1);
+	if (!((*out)->caps.flags & VB_CAP_VIRTUAL))
+		vb_clock_hold();
 	return 0;
 }
 
@@ -182,8 +169,9 @@ int vb_fabric_close(struct vb_fabric *fabric)
 	if (err)
 		return err;
 	pthread_mutex_destroy(&fabric->opened_lock);
-	if (fabric->lower == NULL) /* a hook's was never counted */
-		count_timed(fabric, -1u);
+	/* A hook is no fabric of its own. */
+	if (fabric->lower == NULL && !(fabric->caps.flags & VB_CAP_VIRTUAL))
+		vb_clock_let();
 	fabric->ops->close(fabric);
 	return 0;
 }

@@ -31,9 +31,6 @@ void vb_opened_drop(struct vb_opened *o);
 /* 0; -EBUSY, said with names, if something is open on `of` (NULL: on the fabric). */
 int vb_opened_check(struct vb_fabric *f, const void *of, const char *what, const char *name);
 
-/* How many fabrics in real time this process has open. */
-unsigned vb_fabrics_timed(void);
-
 /* ---- whose call is it? ---- */
 
 int vb_fabric_foreign(const struct vb_fabric *f);

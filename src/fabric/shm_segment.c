@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/opened.h"
 #include "fabric/shm_internal.h"
 
 #define SHM_DIR        "/dev/shm"
@@ -337,14 +336,13 @@ static int join_tables(struct shm_fabric *f)
 
 	if (shm_tables_check(f, why, sizeof(why)) != 0)
 		return fail_broken(f, why);
-	if (vb_clock_differs(&f->h->clock) && vb_fabrics_timed() != 0)
+	if (vb_clock_adopt(&f->h->clock) != 0)
 		return vb_fail(-EBUSY,
 			       "%s goes by another clock than what this process has open, whose "
 			       "leases would be off: close that first, or let one process make "
 			       "all segments that are used together",
 			       f->path);
 	shm_user_join(f);
-	vb_clock_adopt(&f->h->clock);
 	return 0;
 }
 

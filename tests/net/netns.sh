@@ -61,7 +61,7 @@ chmod 600 "$work/key"
 start() { # I
 	timeout -k 5 $patience ip netns exec "$id-$1" "$verbena" bench lock --lock all --fabric ucx \
 		--procs 3 --join 198.51.100.1:$port --bind "198.51.100.$1" --auth-key-file "$work/key" \
-		--clients 6 --locks 1k --duration 1s --lease 400ms --stall-after 3s \
+		--clients 6 --locks 1k --duration 4s --lease 300ms --stall-after 3s \
 		--fabric-options bound=100ms --json "$work/$1.json" \
 		>"$work/$1.out" 2>"$work/$1.err" </dev/null &
 	pids[$1]=$!
@@ -92,7 +92,7 @@ attempt() {
 		sleep 0.4
 		ip -n $switch link set p$cut up
 		cuts=$((cuts + 1))
-		sleep 0.3
+		sleep 1
 	done
 	for i in 1 2 3; do
 		wait "${pids[i]}"
@@ -138,13 +138,21 @@ is "the link was cut while they ran, again and again: $cuts times" [ $cuts -ge 5
 is 'everybody came to an orderly end' [ "$(printf '%s\n' "${ends[@]}" | grep -cvxE '0|4')" = 0 ]
 is 'the first is the root: it alone writes' [ -s "$work/1.json" -a ! -e "$work/2.json" -a ! -e "$work/3.json" ]
 is 'every lock ran' jq -e --argjson n "${locks:-0}" '.runs | length == $n' "$work/1.json"
-# A lock without recovery may be lost to a cut before anything is counted: then the run says so.  And
-# where a verb takes longer than a lease (drtm's readers have 400 us), every grant may be lost.
-is 'something was locked in each, or it says why not' \
-	jq -e 'all(.runs[]; .ops > 0 or .stalled != null or .lost > 0)' "$work/1.json"
+# All of a run but its long tables, for whoever reads of a failure.
+runs() { # NAME WHAT-IS-WRONG-OF-A-RUN [JQ-OPTIONS...]
+	local name=$1 wrong=$2
+	shift 2
+	is "$name" jq -c -e "$@" "[.runs[] | select($wrong)] | (.[] | with_entries(select(.value |
+		type != \"array\"))), length == 0" "$work/1.json"
+}
+# All wait for whoever holds the hottest lock behind a cut, for 0.4 s, what TCP adds, and a recovery of 8
+# leases: a run has to be longer than that.  A lock without recovery may be lost to a cut before anything
+# is counted: then the run says so.  And where a verb takes longer than a lease (drtm's readers have
+# 400 us), every grant may be lost.
+runs 'something was locked in each, or it says why not' '.ops == 0 and .stalled == null and .lost == 0'
 survivors=$("$verbena" list --json | jq -c '[.locks[] | select(.caps | index("survives")) | .name]')
-is 'and in each that survives, whatever is cut' jq -e --argjson s "$survivors" \
-	'[.runs[] | select(.lock | IN($s[]))] | length == ($s | length) and all(.ops + .lost > 0 and .stalled == null)' "$work/1.json"
-is 'the audit is clean' jq -e 'all(.runs[]; .audit.violations == 0 and .audit.checked_ops > 0)' "$work/1.json"
-is 'nobody was lost' jq -e 'all(.runs[]; .died == null)' "$work/1.json"
+runs 'and in each that survives, whatever is cut' \
+	'.lock as $l | ($s | index($l)) and (.ops + .lost == 0 or .stalled != null)' --argjson s "$survivors"
+runs 'the audit is clean' '.audit.violations != 0 or .audit.checked_ops == 0'
+runs 'nobody was lost' '.died != null'
 finish

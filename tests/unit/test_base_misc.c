@@ -404,19 +404,19 @@ static void test_clock_rate(void **state)
 
 static void test_clock_adopted(void **state)
 {
-	struct vb_clock mine, other = {.use_tsc = 0};
+	struct vb_clock mine, now, other = {.use_tsc = 0};
 	struct bracket b;
 
 	vb_clock_init();
 	mine = vb_clock;
-	vb_clock_adopt(&other);
+	assert_int_equal(vb_clock_adopt(&other), 0);
 	b = read_bracket();
 	assert_true(b.before <= b.ns && b.ns <= b.after);
 #if defined(__x86_64__)
 	/* One ns to a tick, from a moment on. */
 	other = (struct vb_clock){
 		.tsc_base = vb_tsc(), .ns_base = 1000, .mult = 1u << 24, .use_tsc = 1};
-	vb_clock_adopt(&other);
+	assert_int_equal(vb_clock_adopt(&other), 0);
 	b.before = vb_tsc();
 	b.ns = vb_clock_ns();
 	b.after = vb_tsc();
@@ -424,10 +424,16 @@ static void test_clock_adopted(void **state)
 	assert_true(b.ns <= 1000 + b.after - other.tsc_base);
 	/* Centuries of ticks do not overflow. */
 	other.tsc_base -= 1ull << 62;
-	vb_clock_adopt(&other);
+	assert_int_equal(vb_clock_adopt(&other), 0);
 	assert_true(vb_clock_ns() >= 1000 + (1ull << 62));
 #endif
-	vb_clock_adopt(&mine);
+	/* Not under what goes by this one. */
+	vb_clock_hold();
+	assert_int_equal(vb_clock_adopt(&mine), -EBUSY);
+	now = vb_clock;
+	assert_int_equal(vb_clock_adopt(&now), 0);
+	vb_clock_let();
+	assert_int_equal(vb_clock_adopt(&mine), 0);
 	assert_memory_equal(&vb_clock, &mine, sizeof(mine));
 }
 

@@ -129,6 +129,39 @@ static void test_clocks(void **state)
 	crew_run(&w, 3, clocks);
 }
 
+/* Who has something open keeps its clock, and knows the difference to the root's. */
+static void own_clock(struct crew *w, unsigned me)
+{
+	struct vb_clock before;
+	struct vb_cluster *c;
+	uint64_t error, wanted;
+	int64_t offset;
+
+	vb_clock_init();
+	if (me == 2) {
+		vb_clock.ns_base += 320000000;
+		vb_clock_hold();
+	}
+	before = vb_clock;
+	c = crew_open(w, me);
+	vb_cluster_clock(c, &offset, &error);
+	crew_must(me == 1 || memcmp(&before, &vb_clock, sizeof(before)) == 0);
+	/* Without a counter all go by the kernel's clock, whatever we wrote. */
+	wanted = me == 2 && vb_clock.use_tsc ? 320000000 : 0;
+	crew_must(wanted == 0 ? offset == 0 && error == 0 : error > 0);
+	crew_must((uint64_t)-offset <= wanted + error && (uint64_t)-offset + error >= wanted);
+	vb_cluster_close(c);
+	if (me == 2)
+		vb_clock_let();
+}
+
+static void test_own_clock(void **state)
+{
+	struct crew w = {0};
+
+	crew_run(&w, 3, own_clock);
+}
+
 /* The same call in every process: whoever binds first is the root; the others get ranks as they
  * come. */
 static void by_itself(struct crew *w, unsigned me)
@@ -350,11 +383,12 @@ static void test_notices(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gathers),    cmocka_unit_test(test_barriers),
-		cmocka_unit_test(test_clocks),     cmocka_unit_test(test_by_itself),
-		cmocka_unit_test(test_root_late),  cmocka_unit_test(test_tasks_run),
-		cmocka_unit_test(test_other_step), cmocka_unit_test(test_too_big),
-		cmocka_unit_test(test_largest),    cmocka_unit_test(test_notices),
+		cmocka_unit_test(test_gathers),   cmocka_unit_test(test_barriers),
+		cmocka_unit_test(test_clocks),    cmocka_unit_test(test_own_clock),
+		cmocka_unit_test(test_by_itself), cmocka_unit_test(test_root_late),
+		cmocka_unit_test(test_tasks_run), cmocka_unit_test(test_other_step),
+		cmocka_unit_test(test_too_big),   cmocka_unit_test(test_largest),
+		cmocka_unit_test(test_notices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
