@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 
 struct client {
 	struct vb_ep *ep;

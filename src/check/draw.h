@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/rng.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 
 /* From lo to hi, both included. */
 uint64_t vb_draw_between(struct vb_rng *r, uint64_t lo, uint64_t hi);

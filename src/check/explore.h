@@ -29,7 +29,7 @@
 #define VB_CHECK_EXPLORE_H
 
 #include "check/audit.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 
 #define VB_EXPLORE_CLIENTS_MIN 3
 #define VB_EXPLORE_CLIENTS_MAX 16

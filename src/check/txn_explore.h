@@ -17,7 +17,7 @@
 #define VB_CHECK_TXN_EXPLORE_H
 
 #include "check/serial.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 #include "txn/protocol.h"
 
 enum vb_txn_rule {

@@ -12,7 +12,7 @@
 
 #include "base/opt.h"
 #include "check/planted/planted.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 #include "lab/json.h"
 #include "lock/lock.h"
 #include "lock/protocols.h"

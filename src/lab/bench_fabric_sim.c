@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "lab/run.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 
 #define CLIENTS  240u
 #define VERBS    2000000u

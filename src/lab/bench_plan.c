@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 #include "lab/bench_crew.h"
 #include "lab/host.h"
 #include "lock/board.h"

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/shm.h"
+#include "fabric/shm/shm.h"
 
 #define SAMPLE_EVERY 32
 

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "lab/run.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 
 #define SLICES        50
 #define START_NS      1000ull /* from the spawn of the clients to their first cycle */

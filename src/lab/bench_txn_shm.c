@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/shm.h"
+#include "fabric/shm/shm.h"
 #include "lab/bench_forks.h"
 
 #define CLOSE_NS 1000000000ull

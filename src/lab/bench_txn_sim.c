@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 #include "lab/bench_lock.h"
 #include "lab/run.h"
 

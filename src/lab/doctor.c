@@ -21,7 +21,7 @@
 #include "base/opt.h"
 #include "lab/run.h"
 #include "fabric/fabric.h"
-#include "fabric/shm.h"
+#include "fabric/shm/shm.h"
 #include "lab/doctor_inner.h"
 
 void doctor_say(struct doctor *d, enum doctor_verdict v, const char *what, const char *fmt, ...)
@@ -182,7 +182,7 @@ static void check_memory(struct doctor *d)
 		   thp[0] != '\0' ? thp : "unknown");
 }
 
-/* When a segment is in use: fabric/shm_name.c. */
+/* When a segment is in use: fabric/shm/name.c. */
 static void check_stale(struct doctor *d)
 {
 	DIR *dir = opendir("/dev/shm");

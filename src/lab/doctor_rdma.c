@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "fabric/fabric.h"
-#include "fabric/verbs_device.h"
+#include "fabric/verbs/device.h"
 
 /* Less than this cannot hold the memory of one node at its default size. */
 #define PINNED_MIN      (64u << 20)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/ucx_info.h"
+#include "fabric/ucx/info.h"
 #include "vb_config.h"
 
 static void check_pmix(struct doctor *d)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 #include "lab/bench_lock.h"
 
 #define WORDS 64 /* options of a point, every one of its parts together */

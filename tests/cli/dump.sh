@@ -40,7 +40,7 @@ run dump --segment "$segment" --space other
 is 'another space: exit status' [ "$status" = 2 ]
 is 'another space: the reason' grep -q "'other'.*--visible" "$work/err"
 
-# Copies of it, each with one field bent.  Offsets as in struct shm_header (src/fabric/shm_internal.h).
+# Copies of it, each with one field bent.  Offsets as in struct shm_header (src/fabric/shm/inner.h).
 copy=verbena-bent-$$
 file=/dev/shm/verbena.$copy
 trap 'kill $bench 2>/dev/null; wait $bench 2>/dev/null; rm -rf "$work" "$file"' EXIT

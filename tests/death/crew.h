@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "fabric/shm.h"
+#include "fabric/shm/shm.h"
 #include "lock/lock.h"
 
 #define MS UINT64_C(1000000)

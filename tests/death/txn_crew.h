@@ -26,7 +26,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "fabric/shm.h"
+#include "fabric/shm/shm.h"
 #include "txn/db.h"
 
 #define MS          UINT64_C(1000000)

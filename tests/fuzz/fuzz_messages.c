@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 #include "lock/lock.h"
 
 #define RECORDS_MAX 64

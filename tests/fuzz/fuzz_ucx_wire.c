@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "fabric/ucx_wire.h"
+#include "fabric/ucx/wire.h"
 
 #define NODES      5u
 #define HOSTS      2u

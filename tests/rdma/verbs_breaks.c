@@ -14,7 +14,7 @@ int main(void)
 }
 #else
 #include "base/log.h"
-#include "fabric/verbs_inner.h"
+#include "fabric/verbs/inner.h"
 
 #define BREAKS_INIT 300
 #define LONG_NS     60000000000ull

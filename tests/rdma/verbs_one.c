@@ -17,7 +17,7 @@ int main(void)
 }
 #else
 #include "base/log.h"
-#include "fabric/verbs_inner.h"
+#include "fabric/verbs/inner.h"
 
 #define BYTES     (256u << 10)
 #define LONG_NS   60000000000ull

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "fabric/fabric.h"
-#include "fabric/verbs_lib.h"
+#include "fabric/verbs/lib.h"
 
 static inline const char *verbs_test_device(unsigned i)
 {

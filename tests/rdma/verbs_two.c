@@ -12,7 +12,7 @@ int main(void)
 	return 0;
 }
 #else
-#include "fabric/verbs_inner.h"
+#include "fabric/verbs/inner.h"
 
 #define ADDS     400u
 #define MESSAGES 150u

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 
 #define NODE_BYTES (4ull << 20)
 

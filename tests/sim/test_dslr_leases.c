@@ -8,7 +8,7 @@
 
 #define VB_LOG_ROOM "test"
 #include "base/log.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 #include "lock/dslr_update.h"
 #include "lock/lock.h"
 

@@ -7,7 +7,7 @@
  */
 #include "sim_test.h"
 
-#include "fabric/hooks.h"
+#include "fabric/hook/hooks.h"
 #include "lock/dslr.h"
 #include "lock/lock.h"
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 #include "txn/db.h"
 
 #define US 1000ull

@@ -25,7 +25,7 @@
 
 #include "base/log.h"
 #include "fabric/cpu.h"
-#include "fabric/net_core.h"
+#include "fabric/net/core.h"
 #include "fabric/opened.h"
 
 #define FAKE_HOSTS      3u

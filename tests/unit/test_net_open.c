@@ -6,9 +6,9 @@
 
 #include "net_fake.h"
 
-#include "fabric/hooks.h"
+#include "fabric/hook/hooks.h"
 
-/* What goes to the others before the text and the address, as net.c lays it out. */
+/* What goes to the others before the text and the address, as fabric/net/net.c lays it out. */
 struct hello {
 	uint32_t text_bytes, address_bytes;
 	uint32_t cap_flags;

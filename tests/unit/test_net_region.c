@@ -3,8 +3,8 @@
  * with control messages that find no room, come twice, late, bent or not at all. */
 #include "net_fake.h"
 
-/* What goes over the wire, as net_region.c lays it out; a test that reads the peers' side has
- * to. */
+/* What goes over the wire, as fabric/net/region.c lays it out; a test that reads the peers' side
+ * has to. */
 struct ask {
 	uint8_t kind, version;
 	uint16_t node;

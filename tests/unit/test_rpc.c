@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "fabric/hooks.h"
+#include "fabric/hook/hooks.h"
 #include "lock/lock.h"
 #include "rpc/mail.h"
 

@@ -21,8 +21,8 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "fabric/hooks.h"
-#include "fabric/sim.h"
+#include "fabric/hook/hooks.h"
+#include "fabric/sim/sim.h"
 #include "store/store.h"
 
 #define NODES          2u

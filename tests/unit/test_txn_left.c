@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <xxhash.h>
 
-#include "fabric/hooks.h"
+#include "fabric/hook/hooks.h"
 #include "txn/db.h"
 #include "txn_api.h"
 

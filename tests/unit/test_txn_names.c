@@ -4,7 +4,7 @@
  * the last one was; a coordinator's clock is pushed on by what it sees, within bounds; and a place is
  * not named anew while it is not known what became of its last transaction.
  */
-#include "fabric/sim.h"
+#include "fabric/sim/sim.h"
 #include "txn/db.h"
 #include "txn_api.h"
 

@@ -4,7 +4,7 @@
  * again what it has committed is put in place, whatever is in the way: a server that answers late, a
  * task that has been cancelled, and answers that are lost.
  */
-#include "fabric/hooks.h"
+#include "fabric/hook/hooks.h"
 #include "txn/db.h"
 #include "txn_api.h"
 

@@ -4,7 +4,7 @@
  * have not come, or that says it is longer than any; a place of a record that is another record's or
  * nobody's.
  */
-#include "fabric/hooks.h"
+#include "fabric/hook/hooks.h"
 #include "txn/db.h"
 #include "txn_api.h"
 

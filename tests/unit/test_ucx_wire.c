@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "fabric/ucx_wire.h"
+#include "fabric/ucx/wire.h"
 
 #define NODES      5u
 #define HOSTS      2u

@@ -37,7 +37,7 @@ int main(void)
 #include <endian.h>
 
 #include "fabric/cpu.h"
-#include "fabric/verbs_mlx5_wqe.h"
+#include "fabric/verbs/mlx5_wqe.h"
 
 #define QPN 0x123456u
 

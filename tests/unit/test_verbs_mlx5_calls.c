@@ -34,8 +34,8 @@ int main(void)
 #include <arpa/inet.h>
 
 #include "base/log.h"
-#include "fabric/verbs_mlx5.h"
-#include "fabric/verbs_mlx5_wqe.h"
+#include "fabric/verbs/mlx5.h"
+#include "fabric/verbs/mlx5_wqe.h"
 
 /* A request whose every byte can be told from every other. */
 static struct verbs_ext_wr example(uint8_t op)

@@ -21,8 +21,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "fabric/verbs_inner.h"
-#include "fabric/verbs_mlx5.h"
+#include "fabric/verbs/inner.h"
+#include "fabric/verbs/mlx5.h"
 
 #define FAKE_QPS 512
 #define FAKE_CQ  65536

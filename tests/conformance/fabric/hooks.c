@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "fabric/hooks.h"
+#include "fabric/hook/hooks.h"
 
 #define TRIALS 20000
 

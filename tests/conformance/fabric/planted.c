@@ -3,7 +3,7 @@
  * The suite on fabrics that are broken on purpose: each bug must be caught by the check that is
  * there for it.  A bug is a hook on shm that does one thing wrong.
  */
-#include "fabric/hook_common.h"
+#include "fabric/hook/common.h"
 
 #define SUITE_PLANTED
 #include "fabric_suite.h"

@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 #include "fabric/fabric.h"
-#include "fabric/shm.h"
+#include "fabric/shm/shm.h"
 
 #define WAIT_NS 30000000000ull
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fabric/hooks.h"
+#include "fabric/hook/hooks.h"
 
 static int suite_open(struct vb_fabric_params *p, struct vb_fabric **out)
 {

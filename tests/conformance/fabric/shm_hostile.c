@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <sys/file.h>
 
-#include "fabric/shm_internal.h"
+#include "fabric/shm/inner.h"
 #include "lock/board.h"
 #include "procs.h"
 

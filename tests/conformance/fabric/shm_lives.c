@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 
-#include "fabric/shm_internal.h"
+#include "fabric/shm/inner.h"
 #include "lock/board.h"
 #include "procs.h"
 

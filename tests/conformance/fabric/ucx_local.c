@@ -16,7 +16,7 @@ static int suite_open(struct vb_fabric_params *p, struct vb_fabric **out)
 #include "vb_config.h"
 
 #if VB_HAVE_UCP
-#include "fabric/ucx_inner.h"
+#include "fabric/ucx/inner.h"
 
 #define FORGED 12
 

@@ -23,8 +23,8 @@
 #include <cmocka.h>
 
 #include "cluster/cluster.h"
-#include "fabric/hooks.h"
-#include "fabric/sim.h"
+#include "fabric/hook/hooks.h"
+#include "fabric/sim/sim.h"
 #include "lock/lock.h"
 
 #define MS UINT64_C(1000000)

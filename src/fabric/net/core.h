@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the network core share; transports use net.h. */
+#ifndef VB_FABRIC_NET_CORE_H
+#define VB_FABRIC_NET_CORE_H
+
+#include "fabric/net/net.h"
+
+#define NET_REGIONS      64
+#define NET_ANSWER_NS    10000000000ull
+#define NET_REGION_NAME  80
+#define NET_REGION_START 64 /* offset 0 is nobody's */
+
+struct net_region_entry {
+	char name[NET_REGION_NAME];
+	uint64_t bytes, offset;
+	uint32_t maker, number; /* the host that made it, and with which question */
+};
+
+struct net_node {
+	unsigned used;
+	struct net_region_entry region[NET_REGIONS];
+};
+
+struct net_host {
+	bool gone; /* atomic: the cluster says so */
+	bool told; /* under the engine: the transport knows */
+};
+
+/* Somebody who waits for another host's answer; on his stack, in core->asks under the engine. */
+struct net_ask {
+	struct vb_list link;
+	struct net_thread *thread;
+	uint32_t host, number;
+	int32_t err;
+	uint64_t offset;
+	bool fresh, answered;
+	struct vb_batch batch; /* its pending goes from 1 to 0: net_done's way to wake him */
+};
+
+/* What one thread waits with: its scheduler's environment. */
+struct net_env {
+	struct vb_sched *sched;
+	struct vb_list links; /* net_thread.in_env */
+	uint64_t spin_ns;
+	bool woken; /* since it went idle a pass has made a task of this thread ready */
+};
+
+struct net_inbox_item {
+	struct vb_batch *batch;
+	unsigned n;
+};
+
+/* A thread's part in one fabric. */
+struct net_thread {
+	struct net_fabric *f;
+	struct net_env *env;
+	struct vb_list in_env, in_core; /* in_core: under the engine */
+	struct vb_list eps;
+	unsigned users;
+	int bell;       /* eventfd */
+	bool asleep;    /* atomic */
+	bool letters;   /* atomic: an endpoint of ours has waiting_told set */
+	uint32_t items; /* atomic: in the inbox */
+	pthread_mutex_t inbox_lock;
+	struct net_inbox_item *inbox;
+	uint32_t inbox_room;
+};
+
+struct net_core {
+	struct vb_list threads; /* under the engine */
+	struct net_thread *opener;
+	struct net_ep *clients[NET_CLIENTS_MAX]; /* by client number modulo; under the engine */
+	uint32_t next_client, open_clients;
+	struct net_node *node; /* [local_nodes]; under the engine */
+	struct net_host *host; /* [hosts] */
+	bool news;             /* atomic: somebody is gone and not told */
+	struct vb_list asks;
+	uint32_t next_ask;
+	uint64_t answer_ns;        /* how long a question waits for its answer */
+	bool unflushed;            /* under the engine */
+	uint64_t last_pass_ns;     /* atomic */
+	struct net_thread *poller; /* atomic: who sleeps on the transport's descriptor */
+	uint32_t awake;            /* atomic, futex: threads that do not sleep in idle; and for
+				    * ever one more when the fabric closes */
+	uint64_t sleeps;           /* atomic */
+	unsigned cores, pollers;   /* of this machine, and who might poll on it */
+};
+
+/* ---- thread.c ---- */
+
+int net_thread_get(struct net_fabric *f, struct net_thread **out);
+void net_thread_put(struct net_thread *t);
+/* Is it the running thread's? */
+bool net_is_here(const struct net_thread *t);
+/* One pass of the engine, which the caller holds. */
+bool net_pass(struct net_fabric *f);
+void net_ring_bell(struct net_thread *t);
+/* The fabric closes: whoever is in net_wait_awake returns, and nobody blocks there again. */
+void net_end_wait_awake(struct net_fabric *f);
+
+/* ---- ep.c ---- */
+
+struct net_ep *net_ep_find(struct net_fabric *f, uint32_t client);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Endpoints of a network fabric and their rings.
+ *
+ * A client number has 24 bits.  It is drawn from a counter, and an endpoint's place in the table is
+ * its number modulo the table's size; a number comes again only after all others have been drawn,
+ * so that a message for a closed endpoint does not reach the one that was opened next.
+ */
+#define VB_LOG_ROOM "net"
+#include "base/log.h"
+#include "fabric/net/core.h"
+
+#define CLIENT_MASK ((1u << 24) - 1)
+
+struct net_ep *net_ep_find(struct net_fabric *f, uint32_t client)
+{
+	struct net_ep *e = f->core->clients[client % NET_CLIENTS_MAX];
+
+	return e != NULL && e->client == client ? e : NULL;
+}
+
+/* Engine held.  0: the table is full. */
+static uint32_t draw_number(struct net_fabric *f)
+{
+	struct net_core *c = f->core;
+
+	for (uint32_t tries = 0; tries <= NET_CLIENTS_MAX; tries++) {
+		c->next_client = (c->next_client + 1) & CLIENT_MASK;
+		if (c->next_client != 0 && c->clients[c->next_client % NET_CLIENTS_MAX] == NULL)
+			return c->next_client;
+	}
+	return 0;
+}
+
+static struct net_ep *ep_new(struct net_fabric *f, struct net_thread *t, uint32_t client,
+			     uint16_t node)
+{
+	struct net_ep *e = calloc(1, sizeof(*e));
+
+	if (e == NULL)
+		return NULL;
+	e->ring = malloc(NET_RING * sizeof(*e->ring));
+	if (e->ring == NULL) {
+		free(e);
+		return NULL;
+	}
+	vb_ep_init(&e->ep, &f->f, vb_peer_make(node, client));
+	e->thread = t;
+	e->client = client;
+	e->lane = client;
+	vb_list_init(&e->in_thread);
+	return e;
+}
+
+int net_ep_open(struct vb_fabric *fabric, uint16_t node, struct vb_ep **out)
+{
+	struct net_fabric *f = net_of(fabric);
+	struct net_thread *t;
+	struct net_ep *e = NULL;
+	uint32_t client;
+	int err;
+
+	if (net_host_of_node(f, node) != f->host)
+		return vb_fail(-EINVAL,
+			       "node %u lives in process %u of the cluster, this is %u: an "
+			       "endpoint is opened where its node is",
+			       node, net_host_of_node(f, node), f->host);
+	err = net_thread_get(f, &t);
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&f->engine);
+	client = draw_number(f);
+	if (client != 0) {
+		e = ep_new(f, t, client, node);
+		f->core->clients[client % NET_CLIENTS_MAX] = e;
+	}
+	f->core->open_clients += e != NULL;
+	pthread_mutex_unlock(&f->engine);
+	if (e == NULL) {
+		net_thread_put(t);
+		return client == 0 ? vb_fail(-ENOSPC, "%d endpoints are open in this process",
+					     NET_CLIENTS_MAX)
+				   : vb_fail(-ENOMEM, "no memory for an endpoint");
+	}
+	vb_list_push(&t->eps, &e->in_thread);
+	*out = &e->ep;
+	return 0;
+}
+
+void net_ep_close(struct vb_ep *ep)
+{
+	struct net_ep *e = (struct net_ep *)ep;
+	struct net_fabric *f = net_of(ep->fabric);
+
+	pthread_mutex_lock(&f->engine);
+	f->core->clients[e->client % NET_CLIENTS_MAX] = NULL;
+	f->core->open_clients--;
+	pthread_mutex_unlock(&f->engine);
+	vb_list_remove(&e->in_thread);
+	net_thread_put(e->thread);
+	free(e->ring);
+	free(e);
+}
+
+int net_deliver(struct net_fabric *f, uint32_t client, const struct vb_msg *m)
+{
+	struct net_ep *e = net_ep_find(f, client);
+	uint32_t tail;
+
+	if (e == NULL)
+		return -VB_EPEERGONE;
+	tail = e->tail;
+	if (tail - __atomic_load_n(&e->head, __ATOMIC_ACQUIRE) == NET_RING)
+		return -EAGAIN;
+	e->ring[tail % NET_RING] = *m;
+	if (vb_unlikely(m->len > VB_MSG_DATA))
+		e->ring[tail % NET_RING].len = VB_MSG_DATA;
+	__atomic_store_n(&e->tail, tail + 1, __ATOMIC_RELEASE);
+	if (net_is_here(e->thread)) {
+		e->thread->env->woken = true;
+		vb_ep_wake(&e->ep);
+		return 0;
+	}
+	__atomic_store_n(&e->waiting_told, true, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&e->thread->letters, true, __ATOMIC_SEQ_CST);
+	net_ring_bell(e->thread);
+	return 0;
+}
+
+int net_recv(struct vb_ep *ep, struct vb_msg *out)
+{
+	struct net_ep *e = (struct net_ep *)ep;
+	uint32_t head = e->head;
+
+	if (head == __atomic_load_n(&e->tail, __ATOMIC_ACQUIRE))
+		return -EAGAIN;
+	*out = e->ring[head % NET_RING];
+	__atomic_store_n(&e->head, head + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns)
+{
+	struct net_fabric *f = net_of(ep->fabric);
+	int64_t offset_ns = 0;
+
+	*error_ns = 0;
+	if (f->cluster != NULL)
+		vb_cluster_clock(f->cluster, &offset_ns, error_ns);
+	return vb_ep_now(ep) + (uint64_t)offset_ns;
+}
+
+/* Who cannot be reached just now may be stopped, or behind a cut link: only the cluster buries. */
+bool net_peer_alive(struct vb_fabric *fabric, vb_peer peer)
+{
+	struct net_fabric *f = net_of(fabric);
+	bool alive;
+	uint32_t host;
+
+	if (peer == VB_PEER_NONE || vb_peer_node(peer) >= fabric->nodes)
+		return false;
+	host = net_host_of_node(f, vb_peer_node(peer));
+	if (host != f->host)
+		return !__atomic_load_n(&f->core->host[host].gone, __ATOMIC_ACQUIRE);
+	pthread_mutex_lock(&f->engine);
+	alive = net_ep_find(f, vb_peer_client(peer)) != NULL;
+	pthread_mutex_unlock(&f->engine);
+	return alive;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Named regions.  The host of a node decides where a region lies; the others ask it.
+ *
+ *	asker                                   owner
+ *	  ASK {number, node, bytes, name}  ->     found, or made at the end of what is taken
+ *	  ANSWER {number, error, offset}   <-
+ *
+ * Both ride on the transport's control messages.  An owner answers when it looks at its engine:
+ * while its thread awaits something, or by the transport's helper.
+ *
+ * Either may find no room or no way.  A question is then put again, and so is one that has had no
+ * answer for a while, with the same number: the owner, who has nowhere to keep an answer, gives it
+ * again.  Who made a region is kept with it, so that its maker hears "fresh" however often he has
+ * to ask.
+ */
+#define VB_LOG_ROOM "net"
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "fabric/net/core.h"
+
+#define AGAIN_NS    100000000ull /* an answer takes no longer as a rule; doubled each time */
+#define FULL_NS     1000000ull   /* until there may be room for a control message */
+#define GONE_NS     100000000ull /* how soon the death of the owner is seen at the latest */
+#define ASK_VERSION 1
+
+enum control_kind { CONTROL_ASK = 1, CONTROL_ANSWER = 2 };
+
+struct control_ask {
+	uint8_t kind, version;
+	uint16_t node;
+	uint32_t number;
+	uint64_t bytes;
+	char name[NET_REGION_NAME];
+};
+_Static_assert(sizeof(struct control_ask) <= NET_CONTROL_MAX, "a question fits");
+
+struct control_answer {
+	uint8_t kind, version, fresh, pad;
+	uint32_t number;
+	int32_t err;
+	uint32_t pad2;
+	uint64_t offset;
+};
+_Static_assert(sizeof(struct control_answer) <= NET_CONTROL_MAX, "an answer fits");
+
+/* The node's directory.  Engine held; says nothing, since it may be another host that asks. */
+static int find_or_make(struct net_fabric *f, const struct control_ask *q, uint32_t from,
+			uint64_t *offset, bool *fresh)
+{
+	struct net_node *d = &f->core->node[q->node / f->hosts];
+	uint64_t bytes = q->bytes;
+	uint64_t at = NET_REGION_START;
+	struct net_region_entry *r;
+
+	for (unsigned i = 0; i < d->used; i++) {
+		r = &d->region[i];
+		if (strcmp(r->name, q->name) == 0) {
+			*offset = r->offset;
+			*fresh = r->maker == from && r->number == q->number;
+			return r->bytes == bytes ? 0 : -EINVAL;
+		}
+		at = (r->offset + r->bytes + 63) & ~63ull;
+	}
+	if (d->used == NET_REGIONS || at > f->f.node_bytes || bytes > f->f.node_bytes - at)
+		return -ENOSPC;
+	r = &d->region[d->used++];
+	snprintf(r->name, sizeof(r->name), "%s", q->name);
+	r->maker = from;
+	r->number = q->number;
+	r->bytes = bytes;
+	r->offset = at;
+	*offset = at;
+	*fresh = true;
+	return 0;
+}
+
+/* ---- the owner's side ---- */
+
+static void asked(struct net_fabric *f, uint32_t from, const struct control_ask *q)
+{
+	struct control_answer a = {
+		.kind = CONTROL_ANSWER, .version = ASK_VERSION, .number = q->number};
+	bool fresh = false;
+
+	if (q->node >= f->f.nodes || net_host_of_node(f, q->node) != f->host || q->bytes == 0 ||
+	    q->name[0] == '\0' || memchr(q->name, '\0', sizeof(q->name)) == NULL)
+		a.err = -EPROTO;
+	else
+		a.err = find_or_make(f, q, from, &a.offset, &fresh);
+	a.fresh = fresh;
+	/* For want of room: it will ask again. */
+	(void)f->t->control(f, from, &a, sizeof(a));
+}
+
+static void answered(struct net_fabric *f, uint32_t from, const struct control_answer *a)
+{
+	vb_list_for_each (it, &f->core->asks) {
+		struct net_ask *ask = vb_container_of(it, struct net_ask, link);
+
+		if (ask->number != a->number || ask->host != from)
+			continue;
+		ask->err = a->err <= 0 ? a->err : -EPROTO;
+		ask->offset = a->offset;
+		ask->fresh = a->fresh;
+		ask->answered = true;
+		vb_list_remove(&ask->link);
+		net_done(f, ask->thread, &ask->batch, 1);
+		return;
+	}
+}
+
+void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes)
+{
+	const uint8_t *head = data;
+	struct control_answer a;
+	struct control_ask q;
+
+	if (bytes == sizeof(q) && head[0] == CONTROL_ASK && head[1] == ASK_VERSION) {
+		memcpy(&q, data, sizeof(q));
+		asked(f, from_host, &q);
+	} else if (bytes == sizeof(a) && head[0] == CONTROL_ANSWER && head[1] == ASK_VERSION) {
+		memcpy(&a, data, sizeof(a));
+		answered(f, from_host, &a);
+	} else {
+		vb_warn("process %u sent a control message of %zu bytes that means nothing; "
+			"dropped",
+			from_host, bytes);
+	}
+}
+
+/* ---- the asker's side ---- */
+
+/* Engine held by nobody.  0: it is on its way, or was answered meanwhile. */
+static int ask_once(struct net_fabric *f, struct net_ask *ask, const struct control_ask *q)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&f->engine);
+	if (!ask->answered) {
+		err = f->t->control(f, ask->host, q, sizeof(*q));
+		if (err == 0)
+			f->t->flush(f);
+	}
+	pthread_mutex_unlock(&f->engine);
+	return err;
+}
+
+/* 0: answered, or worth waiting until `until`, after which the question is put again. */
+static int ask_on(struct net_fabric *f, struct net_ask *ask, const struct control_ask *q,
+		  uint64_t end_ns, uint64_t *pause_ns)
+{
+	uint64_t again;
+	int err;
+
+	if (__atomic_load_n(&f->core->host[ask->host].gone, __ATOMIC_ACQUIRE))
+		return -VB_EPEERGONE;
+	err = ask_once(f, ask, q);
+	if (vb_clock_ns() >= end_ns)
+		return err != 0 ? err : -ETIMEDOUT;
+	if (err != 0 && err != -EAGAIN && err != -VB_EPEERGONE)
+		return err;
+	/* No room is soon over, and so may a broken connection be: that a host is gone the cluster
+	 * says.  A question that is on its way wants more patience each time. */
+	again = vb_clock_ns() + (err == 0 ? *pause_ns : FULL_NS);
+	if (err == 0)
+		*pause_ns *= 2;
+	if (again > end_ns)
+		again = end_ns;
+	while (ask->batch.pending > 0 && vb_clock_ns() < again &&
+	       !__atomic_load_n(&f->core->host[ask->host].gone, __ATOMIC_ACQUIRE)) {
+		uint64_t look = vb_clock_ns() + GONE_NS;
+
+		(void)vb_task_suspend_uninterruptible(look < again ? look : again);
+	}
+	return 0;
+}
+
+static int ask_owner(struct net_fabric *f, const struct control_ask *question, struct net_ask *ask)
+{
+	struct control_ask q = *question;
+	uint64_t end = vb_clock_ns() + f->core->answer_ns, pause = AGAIN_NS;
+	int err = 0;
+
+	ask->batch = (struct vb_batch){.pending = 1, .waiter = vb_task_self()};
+	vb_list_init(&ask->link);
+	pthread_mutex_lock(&f->engine);
+	q.number = ask->number = ++f->core->next_ask;
+	vb_list_push(&f->core->asks, &ask->link);
+	pthread_mutex_unlock(&f->engine);
+	while (err == 0 && ask->batch.pending > 0)
+		err = ask_on(f, ask, &q, end, &pause);
+	/* Off the list nobody knows of us any more; an answer that was quicker is taken. */
+	pthread_mutex_lock(&f->engine);
+	if (ask->answered) {
+		err = 0;
+	} else {
+		vb_list_remove(&ask->link);
+		ask->batch.pending = 0;
+	}
+	pthread_mutex_unlock(&f->engine);
+	while (ask->batch.pending > 0)
+		(void)vb_task_suspend_uninterruptible(VB_FOREVER);
+	return err;
+}
+
+static int say(struct net_fabric *f, int err, uint16_t node, const char *name, uint64_t bytes)
+{
+	uint32_t host = net_host_of_node(f, node);
+
+	switch (err) {
+	case 0:
+		return 0;
+	case -EINVAL:
+		return vb_fail(err, "region '%s' exists on node %u with another size than %" PRIu64,
+			       name, node, bytes);
+	case -ENOSPC:
+		return vb_fail(err,
+			       "region '%s' of %" PRIu64
+			       " bytes does not fit on node %u (of %" PRIu64
+			       " bytes and %d regions); open the fabric with larger nodes",
+			       name, bytes, node, f->f.node_bytes, NET_REGIONS);
+	case -ETIMEDOUT:
+		return vb_fail(err,
+			       "process %u, where node %u lives, has not answered within %" PRIu64
+			       " s; is its thread awaiting nothing?",
+			       host, node, f->core->answer_ns / 1000000000);
+	case -VB_EPEERGONE:
+		return vb_fail(err,
+			       "region '%s' of node %u: process %u, where it lives, is gone or "
+			       "cannot be reached",
+			       name, node, host);
+	case -EAGAIN:
+		return vb_fail(err,
+			       "process %u, where node %u lives, has taken no control message for "
+			       "%" PRIu64
+			       " s: it does not look at the network, or the way to it is broken",
+			       host, node, f->core->answer_ns / 1000000000);
+	default:
+		return vb_fail(err, "region '%s' of node %u, asked of process %u: %s", name, node,
+			       host, vb_strerror(err));
+	}
+}
+
+int net_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
+	       vb_addr *out, bool *fresh)
+{
+	struct net_fabric *f = net_of(fabric);
+	struct control_ask q = {
+		.kind = CONTROL_ASK, .version = ASK_VERSION, .node = node, .bytes = bytes};
+	struct net_ask ask = {.host = net_host_of_node(f, node)};
+	int err;
+
+	if (*name == '\0' || strlen(name) >= NET_REGION_NAME || bytes == 0)
+		return vb_fail(-EINVAL,
+			       "region '%.60s' of %" PRIu64
+			       " bytes: a name of 1 to %d characters and a size are needed",
+			       name, bytes, NET_REGION_NAME - 1);
+	memcpy(q.name, name, strlen(name));
+	if (ask.host == f->host) {
+		pthread_mutex_lock(&f->engine);
+		q.number = ++f->core->next_ask;
+		err = find_or_make(f, &q, f->host, &ask.offset, &ask.fresh);
+		pthread_mutex_unlock(&f->engine);
+	} else {
+		err = net_thread_get(f, &ask.thread);
+		if (err != 0)
+			return err;
+		err = ask_owner(f, &q, &ask);
+		net_thread_put(ask.thread);
+		if (err == 0)
+			err = ask.err;
+	}
+	if (err == 0 &&
+	    (ask.offset > fabric->node_bytes || bytes > fabric->node_bytes - ask.offset))
+		err = -EPROTO;
+	err = say(f, err, node, name, bytes);
+	if (err != 0)
+		return err;
+	*out = vb_addr_make(node, ask.offset);
+	*fresh = ask.fresh;
+	return 0;
+}

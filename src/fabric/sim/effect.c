@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * At the target and back: the queue of its NIC, busy words, the effect, the answer.
+ */
+#define VB_LOG_ROOM "sim"
+#include "fabric/sim/inner.h"
+
+#include <stdlib.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* Nothing that goes into the hash may depend on a pointer.  The plain 64-bit atomics, most of all
+ * verbs, have few arguments. */
+static void trace(struct sim *s, const struct sim_op *op)
+{
+	const struct sim_args *t = &op->t;
+	uint64_t r[16];
+	size_t n = 0;
+
+	r[n++] = t->time;
+	r[n++] = t->self;
+	r[n++] = t->addr;
+	r[n++] = (uint64_t)t->status << 32 | t->len << 4 | t->op;
+	r[n++] = t->old.lo;
+	r[n++] = t->compare.lo;
+	r[n++] = t->swap.lo;
+	if (t->op != VB_OP_FAA64 && t->op != VB_OP_CAS64) {
+		r[n++] = t->peer;
+		r[n++] = t->data_hash;
+		r[n++] = t->compare.hi;
+		r[n++] = t->compare_mask.lo;
+		r[n++] = t->compare_mask.hi;
+		r[n++] = t->swap.hi;
+		r[n++] = t->swap_mask.lo;
+		r[n++] = t->swap_mask.hi;
+		r[n++] = t->old.hi;
+	}
+	s->trace_hash = XXH64(r, n * sizeof(r[0]), s->trace_hash);
+}
+
+static char *op_data(struct sim_op *op)
+{
+	if (vb_unlikely(op->big != NULL))
+		return op->big;
+	return op->t.op == VB_OP_WRITE_NOTIFY ? op->note : op->u.data;
+}
+
+static void *op_memory(const struct sim *s, const struct sim_op *op)
+{
+	return s->memory + op->dst * s->base.node_bytes + vb_addr_offset(op->t.addr);
+}
+
+/* ---- busy words ---- */
+
+/*
+ * When an access that the NIC takes up at `at` is through.  An atomic waits for its bucket, also
+ * when another word made it busy (a false conflict); a READ or WRITE waits only for its own words.
+ */
+static uint64_t through_atomic(struct sim *s, struct sim_nic *nic, const struct sim_op *op,
+			       uint64_t at)
+{
+	uint64_t word = vb_addr_offset(op->t.addr) / 8;
+	struct sim_bucket *b = &nic->buckets[word % SIM_BUCKETS];
+	bool wide = op->t.op == VB_OP_MCAS128 || op->t.op == VB_OP_MFAA128;
+	uint64_t start = sim_max(at, b[0].free_ns);
+
+	if (!wide) {
+		b[0] = (struct sim_bucket){.free_ns = start + s->p.word64_busy_ns, .word = word};
+		return start + s->p.atomic64_ns;
+	}
+	start = sim_max(start, b[1].free_ns);
+	b[0] = (struct sim_bucket){.free_ns = start + s->p.word128_busy_ns, .word = word};
+	b[1] = (struct sim_bucket){.free_ns = b[0].free_ns, .word = word + 1};
+	return start + s->p.atomic128_ns;
+}
+
+static uint64_t through_plain(struct sim *s, const struct sim_nic *nic, const struct sim_op *op,
+			      uint64_t at)
+{
+	uint64_t first = vb_addr_offset(op->t.addr) / 8;
+	uint64_t last = (vb_addr_offset(op->t.addr) + op->t.len - 1) / 8;
+	uint64_t start = at;
+
+	for (uint64_t w = first; w <= last; w++) {
+		const struct sim_bucket *b = &nic->buckets[w % SIM_BUCKETS];
+
+		if (b->word == w)
+			start = sim_max(start, b->free_ns);
+	}
+	return start + (op->t.op == VB_OP_READ ? s->p.read_ns : s->p.write_ns);
+}
+
+static uint64_t through(struct sim *s, struct sim_op *op, uint64_t now)
+{
+	struct sim_nic *nic = &s->nics[op->dst];
+	uint64_t at = sim_max(now, nic->in_free_ns) + op->stall_ns + s->p.inbound_ns;
+
+	nic->in_free_ns = at;
+	if (sim_atomic(op))
+		return through_atomic(s, nic, op, at);
+	if (op->t.op == VB_OP_SEND)
+		return at + s->p.write_ns;
+	return through_plain(s, nic, op, at);
+}
+
+/* ---- effects ---- */
+
+static void effect64(struct sim_op *op, uint64_t *word)
+{
+	const struct sim_args *t = &op->t;
+	uint64_t old = *word;
+
+	op->t.old.lo = old;
+	switch (t->op) {
+	case VB_OP_CAS64:
+		if (old == t->compare.lo)
+			*word = t->swap.lo;
+		break;
+	case VB_OP_FAA64:
+		*word = old + t->compare.lo;
+		break;
+	case VB_OP_MCAS64:
+		if (((old ^ t->compare.lo) & t->compare_mask.lo) == 0)
+			*word = vb_mask_apply64(old, t->swap.lo, t->swap_mask.lo);
+		break;
+	default:
+		*word = vb_field_add64(old, t->compare.lo, t->compare_mask.lo);
+	}
+}
+
+static void effect128(struct sim_op *op, struct vb_u128 *word)
+{
+	const struct sim_args *t = &op->t;
+	struct vb_u128 old = *word;
+
+	op->t.old = old;
+	if (t->op == VB_OP_MFAA128) {
+		*word = vb_field_add128(old, t->compare, t->compare_mask);
+	} else if (((old.lo ^ t->compare.lo) & t->compare_mask.lo) == 0 &&
+		   ((old.hi ^ t->compare.hi) & t->compare_mask.hi) == 0) {
+		word->lo = vb_mask_apply64(old.lo, t->swap.lo, t->swap_mask.lo);
+		word->hi = vb_mask_apply64(old.hi, t->swap.hi, t->swap_mask.hi);
+	}
+}
+
+static void effect_bytes(struct sim *s, struct sim_op *op, uint32_t from, uint32_t to)
+{
+	char *memory = (char *)op_memory(s, op) + from, *data = op_data(op) + from;
+
+	if (op->t.op == VB_OP_READ)
+		memcpy(data, memory, to - from);
+	else
+		memcpy(memory, data, to - from);
+	op->t.data_hash = XXH64(data, to - from, from);
+}
+
+static void effect(struct sim *s, struct sim_op *op)
+{
+	s->verbs++;
+	op->t.time = op->done_ns;
+	switch (op->t.op) {
+	case VB_OP_READ:
+	case VB_OP_WRITE:
+	case VB_OP_WRITE_NOTIFY:
+		effect_bytes(s, op, 0, op->t.len);
+		break;
+	case VB_OP_MCAS128:
+	case VB_OP_MFAA128:
+		effect128(op, op_memory(s, op));
+		break;
+	default:
+		effect64(op, op_memory(s, op));
+	}
+	trace(s, op);
+}
+
+/* ---- the way back ---- */
+
+static void answer(struct sim *s, struct sim_op *op)
+{
+	uint64_t at = op->done_ns, back;
+
+	if (op->batch == NULL && !sim_answers(op)) {
+		sim_finish(s, op);
+		return;
+	}
+	if (op->t.op == VB_OP_READ)
+		at += sim_lines_ns(s, op->t.len);
+	back = at + s->p.one_way_ns;
+	if (vb_unlikely(s->faulty)) {
+		uint64_t last = op->deadline_ns + s->p.one_way_ns;
+
+		back = sim_max(back, sim_fault_wire(s, op->dst, op->src, at));
+		if ((op->fate & SIM_LOSE) || back > sim_max(last, at + s->p.one_way_ns)) {
+			op->t.status = -VB_EUNKNOWN;
+			back = last;
+		}
+	}
+	sim_at(s, op, SIM_COMPLETE, back + s->p.poll_ns);
+}
+
+void sim_break(struct sim *s, struct sim_op *op, uint64_t at_ns)
+{
+	op->flow->broken = true;
+	op->t.status = -VB_EUNKNOWN;
+	op->t.time = at_ns;
+	trace(s, op);
+	sim_at(s, op, SIM_COMPLETE, at_ns + s->p.poll_ns);
+}
+
+/* Whoever waits is told that the outcome is unknown; the verb goes on alone. */
+static void give_up(struct sim *s, struct sim_op *op)
+{
+	struct vb_batch *batch = op->batch;
+
+	/* Who posted it may be dead by now. */
+	if (batch != NULL) {
+		op->verb->status = -VB_EUNKNOWN;
+		op->verb = NULL;
+		op->batch = NULL;
+		if (--batch->pending == 0 && batch->waiter != NULL)
+			vb_task_wake(batch->waiter);
+	}
+	sim_at(s, op, SIM_ARRIVE, op->arrive_ns);
+}
+
+static void complete(struct sim *s, struct sim_op *op)
+{
+	struct vb_batch *batch = op->batch;
+	struct vb_verb *v = op->verb;
+
+	if (batch != NULL) {
+		v->status = (int32_t)op->t.status;
+		if (v->status == 0) {
+			v->old = op->t.old;
+			if (op->t.op == VB_OP_READ)
+				memcpy(v->buf, op_data(op), op->t.len);
+		}
+		if (vb_unlikely(op->pause_ns != 0))
+			op->ep->paused_until_ns =
+				sim_max(op->ep->paused_until_ns, sim_now(s) + op->pause_ns);
+		if (--batch->pending == 0 && batch->waiter != NULL)
+			vb_task_wake(batch->waiter);
+	}
+	sim_finish(s, op);
+}
+
+/* ---- messages ---- */
+
+struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer)
+{
+	uint32_t slot = vb_peer_client(peer) & ((1u << s->slot_bits) - 1);
+	struct sim_ep *ep = slot < s->n_slots ? s->eps[slot] : NULL;
+
+	return ep != NULL && ep->base.self == peer && !ep->dead && !ep->closed ? ep : NULL;
+}
+
+static bool inbox_room(struct sim_ep *ep)
+{
+	uint32_t size = ep->inbox_size == 0 ? 16 : 2 * ep->inbox_size;
+	struct vb_msg *bigger;
+
+	if (vb_likely(ep->inbox_n < ep->inbox_size))
+		return true;
+	bigger = size <= SIM_INBOX_MAX ? malloc(size * sizeof(*bigger)) : NULL;
+	if (bigger == NULL)
+		return false;
+	for (uint32_t i = 0; i < ep->inbox_n; i++)
+		bigger[i] = ep->inbox[(ep->inbox_head + i) & (ep->inbox_size - 1)];
+	free(ep->inbox);
+	ep->inbox = bigger;
+	ep->inbox_size = size;
+	ep->inbox_head = 0;
+	return true;
+}
+
+static void deliver(struct sim *s, struct sim_op *op)
+{
+	struct sim_ep *to = sim_find_peer(s, op->t.peer);
+
+	op->t.time = sim_now(s);
+	op->t.data_hash = XXH64(&op->u.msg, sizeof(op->u.msg), 0);
+	/* A receiver that never makes room is as good as gone: the sender's retries run out. */
+	if (to == NULL || !inbox_room(to)) {
+		op->t.status = -VB_EPEERGONE;
+	} else {
+		to->inbox[(to->inbox_head + to->inbox_n++) & (to->inbox_size - 1)] = op->u.msg;
+		vb_ep_wake(&to->base);
+	}
+	trace(s, op);
+	answer(s, op);
+}
+
+int sim_recv(struct vb_ep *vep, struct vb_msg *out)
+{
+	struct sim_ep *ep = sim_ep_of(vep);
+	uint64_t now = sim_now(ep->sim);
+
+	if (vb_unlikely(ep->dead))
+		vb_task_die();
+	if (ep->inbox_n == 0)
+		return -EAGAIN;
+	if (ep->server) {
+		unsigned cpu = 0;
+
+		for (unsigned i = 1; i < ep->sim->handlers; i++) {
+			if (ep->cpu_free_ns[i] < ep->cpu_free_ns[cpu])
+				cpu = i;
+		}
+		if (ep->cpu_free_ns[cpu] > now) {
+			vb_timer_arm(ep->sim->sched, &ep->cpu_timer, ep->cpu_free_ns[cpu]);
+			return -EAGAIN;
+		}
+		ep->cpu = cpu;
+		ep->cpu_free_ns[cpu] = now + ep->sim->p.handler_ns;
+	}
+	*out = ep->inbox[ep->inbox_head];
+	ep->inbox_head = (ep->inbox_head + 1) & (ep->inbox_size - 1);
+	ep->inbox_n--;
+	return 0;
+}
+
+/* ---- events ---- */
+
+static void after_effect(struct sim *s, struct sim_op *op)
+{
+	if (sim_message(op))
+		sim_at(s, op, SIM_DELIVER, op->done_ns + s->p.poll_ns);
+	else
+		answer(s, op);
+}
+
+/* One piece of a torn access; the others follow, with time for everybody else in between. */
+static void piece(struct sim *s, struct sim_op *op)
+{
+	unsigned i = op->fate & SIM_DOWNWARDS ? op->pieces - 1u - op->piece : op->piece;
+
+	op->t.time = sim_now(s);
+	effect_bytes(s, op, op->cut[i], op->cut[i + 1]);
+	trace(s, op);
+	op->piece++;
+	if (op->piece < op->pieces) {
+		sim_at(s, op, SIM_PIECE, sim_now(s) + op->piece_ns);
+		return;
+	}
+	s->verbs++;
+	op->done_ns = sim_max(op->done_ns, sim_now(s));
+	after_effect(s, op);
+}
+
+static void arrive(struct sim *s, struct sim_op *op)
+{
+	if (vb_unlikely((op->fate & SIM_NEVER) || op->flow->broken)) {
+		sim_break(s, op, op->deadline_ns);
+		return;
+	}
+	op->done_ns = through(s, op, sim_now(s));
+	if (vb_unlikely(op->done_ns + op->tear_ns > op->deadline_ns)) {
+		sim_break(s, op, op->deadline_ns);
+		return;
+	}
+	if (vb_unlikely(op->pieces > 1)) {
+		piece(s, op);
+		return;
+	}
+	if (op->t.op != VB_OP_SEND)
+		effect(s, op);
+	else
+		s->verbs++;
+	after_effect(s, op);
+}
+
+void sim_event(struct vb_timer *timer)
+{
+	struct sim_op *op = vb_container_of(timer, struct sim_op, timer);
+	struct sim *s = op->ep->sim;
+
+	switch ((enum sim_stage)op->stage) {
+	case SIM_DOORBELL:
+		sim_doorbell(s, op, sim_now(s));
+		break;
+	case SIM_EARLY_END:
+		give_up(s, op);
+		break;
+	case SIM_ARRIVE:
+		arrive(s, op);
+		break;
+	case SIM_PIECE:
+		piece(s, op);
+		break;
+	case SIM_DELIVER:
+		deliver(s, op);
+		break;
+	case SIM_COMPLETE:
+		complete(s, op);
+		break;
+	}
+}

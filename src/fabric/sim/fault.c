@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The adversary: everything that hardware and operating systems are allowed to do to a client,
+ * drawn from a stream of its own, so that what the protocols draw does not move the faults.
+ *
+ * Who dies is told so where his tasks are safe to end: the task that posts ends inside the post,
+ * the others at their next checkpoint, on their own stacks.  Until then their stacks stay, so
+ * whatever is still in flight for them lands somewhere.
+ */
+#define VB_LOG_ROOM "sim"
+#include "fabric/sim/inner.h"
+
+static bool strikes(struct sim *s, double chance)
+{
+	return chance > 0 && vb_rng_chance(&s->fault_rng, chance);
+}
+
+static uint64_t up_to(struct sim *s, uint64_t max)
+{
+	return max > 0 ? 1 + vb_rng_below(&s->fault_rng, max) : 0;
+}
+
+static bool coin(struct sim *s)
+{
+	return (vb_rng_next(&s->fault_rng) >> 63) != 0;
+}
+
+/* ---- partitions ---- */
+
+static void cut_add(struct sim *s, uint16_t a, uint16_t b, uint64_t until)
+{
+	uint64_t now = sim_now(s);
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->n_cuts; i++) {
+		if (s->cuts[i].until_ns > now)
+			s->cuts[n++] = s->cuts[i];
+	}
+	s->n_cuts = n;
+	if (a != b && n < SIM_CUTS_MAX)
+		s->cuts[s->n_cuts++] = (struct sim_cut){.a = a, .b = b, .until_ns = until};
+}
+
+/* What meets a cut is sent again until it gets through. */
+uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at)
+{
+	for (unsigned i = 0; i < s->n_cuts; i++) {
+		const struct sim_cut *c = &s->cuts[i];
+
+		if ((c->a == a && c->b == b) || (c->a == b && c->b == a))
+			at = sim_max(at, c->until_ns);
+	}
+	return at + s->p.one_way_ns;
+}
+
+/* ---- clients ---- */
+
+static void death_fire(struct vb_timer *t)
+{
+	struct sim_ep *ep = vb_container_of(t, struct sim_ep, death);
+
+	if (ep->sim->on_death != NULL)
+		ep->sim->on_death(&ep->base, ep->sim->on_death_arg);
+}
+
+void sim_ep_die(struct sim_ep *ep)
+{
+	if (ep->dead)
+		return;
+	ep->dead = true;
+	ep->inbox_n = 0;
+	ep->death.fire = death_fire;
+	vb_timer_arm(ep->sim->sched, &ep->death, sim_now(ep->sim));
+	/* Whoever waits for a verb or a message wakes up, at his checkpoint. */
+	sim_ops_detach(ep->sim, ep);
+	vb_ep_wake(&ep->base);
+}
+
+void sim_checkpoint(struct vb_ep *vep, bool before)
+{
+	struct sim_ep *ep = sim_ep_of(vep);
+
+	if (vb_unlikely(ep->dead))
+		vb_task_die();
+	if (before)
+		return;
+	while (vb_unlikely(sim_now(ep->sim) < ep->paused_until_ns)) {
+		(void)vb_task_suspend_uninterruptible(ep->paused_until_ns);
+		if (ep->dead)
+			vb_task_die();
+	}
+}
+
+/* Before the doorbell, or after the completion. */
+static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t max_ns)
+{
+	struct sim *s = ep->sim;
+
+	if (coin(s))
+		ep->paused_until_ns = sim_max(ep->paused_until_ns, sim_now(s) + up_to(s, max_ns));
+	else
+		luck->after_ns = up_to(s, max_ns);
+}
+
+/* A server is more interesting in the midst of its work. */
+static bool answers(const struct vb_batch *batch)
+{
+	return batch->verbs[batch->n - 1].op == VB_OP_SEND;
+}
+
+void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck)
+{
+	struct sim *s = ep->sim;
+	const struct vb_sim_faults *f = &s->faults;
+	const struct vb_verb *v = &batch->verbs[0];
+	uint64_t now = sim_now(s);
+
+	if (strikes(s, f->partition)) {
+		uint16_t to = v->op == VB_OP_SEND ? vb_peer_node(v->peer) : vb_addr_node(v->addr);
+
+		cut_add(s, vb_peer_node(ep->base.self), to, now + up_to(s, f->partition_max_ns));
+	}
+	if (strikes(s, f->nic_stall))
+		luck->stall_ns = up_to(s, f->nic_stall_max_ns);
+	if (ep->stalls && strikes(s, answers(batch) ? f->stall / 2 : f->stall))
+		pause_it(ep, luck, f->stall_max_ns);
+	if (!ep->mortal)
+		return;
+	if (strikes(s, f->pause))
+		pause_it(ep, luck, f->pause_max_ns);
+	if (strikes(s, f->die)) {
+		if (coin(s)) {
+			sim_ep_die(ep);
+			vb_task_die();
+		}
+		luck->dies = true;
+	}
+}
+
+/* ---- verbs ---- */
+
+/* Chooses where an access falls apart: at 1 to SIM_PIECES - 1 of the 16-byte boundaries inside it.
+ */
+static void tear(struct sim *s, struct sim_op *op)
+{
+	uint32_t first = 16 - (uint32_t)(op->t.addr & 15);
+	uint32_t inside = op->t.len > first ? (op->t.len - first - 1) / 16 + 1 : 0, at = 0;
+	uint64_t span = sim_min(sim_max(s->faults.delay_max_ns, 1000), s->p.verb_bound_ns / 8);
+	unsigned pieces;
+
+	if (inside == 0)
+		return;
+	pieces = 2 + (unsigned)vb_rng_below(&s->fault_rng, sim_min(inside, SIM_PIECES - 1));
+	op->cut[0] = 0;
+	for (unsigned i = 1; i < pieces; i++) {
+		uint32_t room = inside - at - (pieces - 1 - i);
+
+		at += 1 + (uint32_t)vb_rng_below(&s->fault_rng, room);
+		op->cut[i] = first + 16 * (at - 1);
+	}
+	op->cut[pieces] = op->t.len;
+	op->pieces = (uint8_t)pieces;
+	op->piece_ns = sim_max(1, up_to(s, span) / (pieces - 1));
+	op->tear_ns = op->piece_ns * (pieces - 1);
+	if (coin(s))
+		op->fate |= SIM_DOWNWARDS;
+}
+
+void sim_fault_verb(struct sim *s, struct sim_op *op)
+{
+	const struct vb_sim_faults *f = &s->faults;
+
+	if (strikes(s, f->delay))
+		op->delay_ns = up_to(s, sim_min(f->delay_max_ns, s->p.verb_bound_ns / 4 * 3));
+	if (op->t.len > 16 && strikes(s, f->tear))
+		tear(s, op);
+	if (strikes(s, f->lose)) {
+		op->fate |= SIM_LOSE;
+		if (coin(s))
+			op->fate |= SIM_NEVER;
+	} else if (op->batch != NULL && strikes(s, f->early)) {
+		op->fate |= SIM_EARLY;
+		op->delay_ns = up_to(s, s->p.verb_bound_ns / 4 * 3);
+	}
+}

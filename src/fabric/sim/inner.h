@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of the simulator, for this folder only.
+ *
+ * The life of a verb, with the times that the profile gives:
+ *
+ *   client's CPU      sender's NIC        wire       target's NIC       word        wire    CPU
+ *   |-- post_ns --|D|-- outbound_ns --|-- one_way --|A|-- inbound --|-- *_ns --|-- one_way --|- poll -|C
+ *
+ * D is the doorbell, A the arrival and C the completion.  A and C are events; D is one only where
+ * it lies further away than post_ns (a busy CPU, a paused client).  Waits stand between: for the
+ * queue of the sender's NIC, for that of the target's, for a word whose atomics are under way.
+ *
+ * A verb's effect on memory happens in the event A, although the model says that it queues for a
+ * while there: verbs leave these queues in the order in which they came, so nobody can tell the
+ * difference by what he reads, and one event is saved.  The time in the trace is the model's.
+ * Messages are another matter, their receiver wakes up: they are delivered at the model's time.
+ */
+#ifndef VB_FABRIC_SIM_INNER_H
+#define VB_FABRIC_SIM_INNER_H
+
+#include "fabric/sim/sim.h"
+
+/* ConnectX serialises atomics per bucket of a direct-mapped table, chosen by the low 12 address
+ * bits: 512 words of 8 bytes (see profiles.c). */
+#define SIM_BUCKETS 512u
+
+#define SIM_INLINE       64u        /* data kept in the operation itself */
+#define SIM_LEN_MAX      (1u << 20) /* bytes of one READ or WRITE; at least VB_LEN_MAX */
+#define SIM_PIECES       4u         /* into which a torn access falls */
+#define SIM_HANDLERS_MAX 16u        /* server threads of one endpoint */
+#define SIM_INBOX_MAX    65536u     /* messages; beyond it the receiver is "not ready" */
+#define SIM_REGIONS_MAX  4096u
+#define SIM_CUTS_MAX     64u /* partitions at a time */
+#define SIM_POOL_CHUNK   256u
+
+enum sim_stage { SIM_DOORBELL, SIM_EARLY_END, SIM_ARRIVE, SIM_PIECE, SIM_DELIVER, SIM_COMPLETE };
+
+enum sim_fate {
+	SIM_NEVER = 1 << 0, /* takes no effect: lost on the way, and the sender learns "unknown" */
+	SIM_LOSE = 1 << 1,  /* the completion is lost */
+	SIM_DOWNWARDS = 1 << 2, /* pieces are handled from the end */
+	SIM_EARLY = 1 << 3      /* the sender learns "unknown" before it arrives */
+};
+
+/* What the trace hash covers. */
+struct sim_args {
+	uint64_t time;
+	vb_peer self, peer;
+	vb_addr addr;
+	uint32_t op, len;
+	int64_t status;
+	uint64_t data_hash;
+	struct vb_u128 compare, compare_mask, swap, swap_mask, old;
+};
+
+struct sim_ep;
+
+/* The connection of one endpoint to one node. */
+struct sim_flow {
+	uint64_t last_write;  /* arrival of the latest WRITE or SEND */
+	uint64_t last_atomic; /* and of the latest atomic */
+	uint32_t in_flight;   /* submitted and not finished */
+	uint32_t answers;     /* of them, READs and atomics: what a fence waits for */
+	bool broken; /* a verb was lost: what was behind it is lost too, until all are finished */
+	struct sim_op *held, *held_last;
+};
+
+struct sim_op {
+	struct vb_timer timer; /* its next event */
+	struct sim_op *next;   /* in the pool or among a flow's held ones */
+	uint64_t bell_ns;      /* held: when the doorbell rang */
+	struct sim_ep *ep;
+	struct sim_flow *flow; /* NULL: never submitted */
+	struct vb_verb *verb;  /* NULL: nobody waits for it, or who did is gone */
+	struct vb_batch *batch;
+	uint64_t deadline_ns; /* effect by then or never */
+	uint64_t done_ns;     /* the model's time of the effect */
+	uint64_t arrive_ns;   /* lost early: when it is at the target */
+	uint64_t stall_ns, pause_ns, delay_ns, tear_ns;
+	uint64_t piece_ns; /* from piece to piece */
+	uint16_t src, dst;
+	uint8_t stage, fate, verb_flags;
+	uint8_t piece, pieces;
+	uint32_t cut[SIM_PIECES + 1];
+	char *big; /* data that does not fit below */
+	struct sim_args t;
+	union {
+		char data[SIM_INLINE];
+		struct vb_msg msg;
+	} u;
+	char note[SIM_INLINE]; /* data of a WRITE_NOTIFY, whose message is in u */
+};
+
+struct sim_bucket {
+	uint64_t free_ns;
+	uint64_t word; /* offset of the word whose atomic made it busy */
+};
+
+struct sim_nic {
+	uint64_t out_free_ns, in_free_ns;
+	struct sim_bucket buckets[SIM_BUCKETS];
+};
+
+struct sim_ep {
+	struct vb_ep base;
+	struct sim *sim;
+	uint32_t slot;
+	uint32_t ops; /* allocated for it; a closed endpoint stays until they are gone */
+	bool mortal, stalls, dead, closed, server;
+	uint64_t paused_until_ns;
+	uint64_t last_doorbell_ns;
+	unsigned cpu; /* the one that works on the latest message */
+	uint64_t cpu_free_ns[SIM_HANDLERS_MAX];
+	uint64_t wander_ns, wander_period_ns,
+		wander_phase_ns;   /* of the common time as it knows it */
+	struct vb_timer cpu_timer; /* a server's CPU becomes free while messages wait */
+	struct vb_timer death;     /* tells of it on the scheduler's stack */
+	struct vb_msg *inbox;      /* a ring of 2^n */
+	uint32_t inbox_size, inbox_head, inbox_n;
+	struct sim_flow *flows; /* one a node; pages are touched as they are used */
+};
+
+struct sim_region {
+	char *name;
+	uint16_t node;
+	vb_addr addr;
+	uint64_t bytes;
+};
+
+struct sim_cut {
+	uint16_t a, b;
+	uint64_t until_ns;
+};
+
+struct sim {
+	struct vb_fabric base;
+	struct vb_sched *sched;
+	struct vb_sim_profile p;
+	unsigned handlers;
+	char *memory;   /* of all nodes, one after the other */
+	uint64_t *used; /* per node: bytes given to regions */
+	struct sim_nic *nics;
+	struct sim_region *regions;
+	unsigned n_regions;
+
+	struct sim_ep **eps; /* by slot */
+	uint32_t *incarnations;
+	uint32_t n_slots, next_slot, slot_bits;
+
+	struct sim_op *free_ops;
+	struct sim_op **chunks;
+	unsigned n_chunks, max_chunks;
+
+	bool faulty; /* any chance is above zero */
+	struct vb_sim_faults faults;
+	struct vb_rng fault_rng, clock_rng;
+	struct sim_cut cuts[SIM_CUTS_MAX];
+	unsigned n_cuts;
+	void (*on_death)(struct vb_ep *ep, void *arg);
+	void *on_death_arg;
+
+	uint64_t trace_hash;
+	uint64_t verbs;
+};
+
+static inline struct sim *sim_of(struct vb_fabric *f)
+{
+	while (f->lower != NULL)
+		f = f->lower;
+	vb_assert(f->ops == &vb_fabric_sim);
+	return vb_container_of(f, struct sim, base);
+}
+
+static inline struct sim_ep *sim_ep_of(struct vb_ep *ep)
+{
+	while (ep->lower != NULL)
+		ep = ep->lower;
+	vb_assert(ep->ops == &vb_fabric_sim);
+	return vb_container_of(ep, struct sim_ep, base);
+}
+
+static inline uint64_t sim_now(const struct sim *s)
+{
+	return ((const struct vb_sched_face *)s->sched)->now_ns;
+}
+
+static inline uint64_t sim_max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static inline uint64_t sim_min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* READs and atomics bring something back. */
+static inline bool sim_answers(const struct sim_op *op)
+{
+	return op->t.op == VB_OP_READ || (op->t.op >= VB_OP_CAS64 && op->t.op <= VB_OP_MFAA128);
+}
+
+static inline bool sim_atomic(const struct sim_op *op)
+{
+	return op->t.op >= VB_OP_CAS64 && op->t.op <= VB_OP_MFAA128;
+}
+
+static inline bool sim_message(const struct sim_op *op)
+{
+	return op->t.op == VB_OP_SEND || op->t.op == VB_OP_WRITE_NOTIFY;
+}
+
+/* Time for what lies beyond the first 64 bytes. */
+static inline uint64_t sim_lines_ns(const struct sim *s, uint32_t len)
+{
+	return len > 64 ? (len - 1) / 64 * s->p.line_ns : 0;
+}
+
+/* ---- pool.c ---- */
+
+void sim_pool_destroy(struct sim *s);
+/* After a fork: nothing is in flight any more. */
+void sim_pool_forget(struct sim *s);
+/* Puts the operation's next stage at a time; never before the next ns. */
+void sim_at(struct sim *s, struct sim_op *op, enum sim_stage stage, uint64_t at_ns);
+struct sim_op *sim_op_get(struct sim *s, struct sim_ep *ep); /* NULL: out of memory (said) */
+void sim_op_put(struct sim *s, struct sim_op *op);
+/* Nobody waits any more for what this endpoint has posted: from here on nothing in flight points to
+ * a task's stack.  Those who wait on a dead endpoint wake up. */
+void sim_ops_detach(struct sim *s, const struct sim_ep *ep);
+
+/* ---- sim.c ---- */
+
+void sim_ep_free(struct sim_ep *ep);
+
+/* ---- post.c: from the client to the wire ---- */
+
+int sim_post(struct vb_ep *ep, struct vb_batch *batch);
+void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
+/* The operation is over, whatever became of it. */
+void sim_finish(struct sim *s, struct sim_op *op);
+
+/* ---- effect.c: at the target and back ---- */
+
+void sim_event(struct vb_timer *timer);
+int sim_recv(struct vb_ep *ep, struct vb_msg *out);
+/* The living endpoint of that name, or NULL. */
+struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer);
+/* Fails without effect at a time; what is behind it on its connection fails too. */
+void sim_break(struct sim *s, struct sim_op *op, uint64_t at_ns);
+
+/* ---- fault.c: what the seed holds in store ---- */
+
+/* For a batch that is about to be posted: may not return, may pause the endpoint.  Says how long
+ * the client stands still after the completion, how long the target's NIC does, and whether the
+ * client dies right after the doorbell. */
+struct sim_luck {
+	uint64_t after_ns, stall_ns;
+	bool dies;
+};
+void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck);
+void sim_fault_verb(struct sim *s, struct sim_op *op);
+/* When something that leaves a at `at` can be at b, one_way_ns included. */
+uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at);
+void sim_ep_die(struct sim_ep *ep);
+void sim_checkpoint(struct vb_ep *ep, bool before);
+
+#endif

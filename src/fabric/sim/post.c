@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the client to the wire: checking verbs, the doorbell, the order of a connection.
+ *
+ * Without faults everything between two places takes the same time, so what an endpoint sends to a
+ * node arrives in order by itself.  With faults a verb may be late, and then this file keeps what
+ * the interface promises and nothing more: a READ or atomic arrives after the WRITEs and atomics
+ * before it, WRITEs and SENDs arrive in order, and a WRITE overtakes an earlier READ or atomic
+ * whenever that one is late, unless it is fenced.
+ */
+#define VB_LOG_ROOM "sim"
+#include "fabric/sim/inner.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+/* ---- what can be posted at all ---- */
+
+static int check_atomic(const struct sim *s, const struct vb_verb *v, uint32_t *bytes)
+{
+	uint32_t need = 0;
+
+	*bytes = v->op == VB_OP_MCAS128 || v->op == VB_OP_MFAA128 ? 16 : 8;
+	if (v->op == VB_OP_MCAS64 || v->op == VB_OP_MFAA64)
+		need = VB_CAP_MASKED64;
+	else if (*bytes == 16)
+		need = VB_CAP_MASKED128;
+	if ((s->base.caps.flags & need) != need)
+		return vb_fail(-EOPNOTSUPP, "profile '%s' has no %s: see caps", s->p.name,
+			       vb_op_names[v->op]);
+	if (vb_addr_offset(v->addr) % *bytes != 0)
+		return vb_fail(-EINVAL, "%s at %#" PRIx64 ": must be aligned to %u bytes",
+			       vb_op_names[v->op], v->addr, *bytes);
+	return 0;
+}
+
+static int check_peer(const struct sim *s, const struct vb_verb *v)
+{
+	if (v->msg == NULL || v->peer == VB_PEER_NONE || vb_peer_node(v->peer) >= s->base.nodes)
+		return vb_fail(-EINVAL, "%s to nobody (%#" PRIx64 ")", vb_op_names[v->op], v->peer);
+	if (v->op == VB_OP_WRITE_NOTIFY && vb_peer_node(v->peer) != vb_addr_node(v->addr))
+		return vb_fail(-EINVAL, "write-notify: the address is not on the peer's node");
+	return 0;
+}
+
+static int check_verb(const struct sim *s, const struct vb_verb *v)
+{
+	uint32_t bytes = v->len;
+	int err = 0;
+
+	if (v->op == VB_OP_SEND || v->op == VB_OP_WRITE_NOTIFY)
+		err = check_peer(s, v);
+	else if (v->op >= VB_OP_CAS64 && v->op <= VB_OP_MFAA128)
+		err = check_atomic(s, v, &bytes);
+	if (err != 0 || v->op == VB_OP_SEND)
+		return err;
+	if (vb_unlikely(bytes == 0 || bytes > SIM_LEN_MAX))
+		return vb_fail(-EINVAL, "%s of %u bytes: 1 to %u are possible", vb_op_names[v->op],
+			       bytes, SIM_LEN_MAX);
+	if (vb_unlikely(vb_addr_node(v->addr) >= s->base.nodes ||
+			vb_addr_offset(v->addr) + bytes > s->base.node_bytes))
+		return vb_fail(-VB_EACCESS, "%s of %u bytes at %#" PRIx64 ": outside the segment",
+			       vb_op_names[v->op], bytes, v->addr);
+	return 0;
+}
+
+/* ---- an operation of a verb ---- */
+
+static int fill_data(struct sim_op *op, const struct vb_verb *v)
+{
+	char *to = v->op == VB_OP_WRITE_NOTIFY ? op->note : op->u.data;
+
+	if (v->len > SIM_INLINE) {
+		op->big = malloc(v->len);
+		if (op->big == NULL)
+			return vb_fail(-ENOMEM, "no memory for %u bytes in flight", v->len);
+		to = op->big;
+	}
+	if (v->op != VB_OP_READ)
+		memcpy(to, v->buf, v->len);
+	return 0;
+}
+
+/* Takes of the verb what its operation looks at, and nothing else: the rest may be uninitialised,
+ * and the trace hash covers it. */
+static int fill_args(struct sim_op *op, const struct vb_verb *v)
+{
+	const struct vb_u128 none = {0, 0};
+	struct sim_args *t = &op->t;
+
+	t->compare = t->compare_mask = t->swap = t->swap_mask = t->old = none;
+	t->peer = VB_PEER_NONE;
+	t->addr = v->addr;
+	t->len = 0;
+	switch (v->op) {
+	case VB_OP_FAA64:
+		t->compare.lo = v->compare.lo;
+		return 0;
+	case VB_OP_CAS64:
+		t->compare.lo = v->compare.lo;
+		t->swap.lo = v->swap.lo;
+		return 0;
+	case VB_OP_MCAS64:
+		t->swap.lo = v->swap.lo;
+		t->swap_mask.lo = v->swap_mask.lo;
+		/* fall through */
+	case VB_OP_MFAA64:
+		t->compare.lo = v->compare.lo;
+		t->compare_mask.lo = v->compare_mask.lo;
+		return 0;
+	case VB_OP_MCAS128:
+		t->swap = v->swap;
+		t->swap_mask = v->swap_mask;
+		/* fall through */
+	case VB_OP_MFAA128:
+		t->compare = v->compare;
+		t->compare_mask = v->compare_mask;
+		return 0;
+	case VB_OP_SEND:
+		t->addr = 0;
+		break;
+	default:
+		t->len = v->len;
+	}
+	if (sim_message(op)) {
+		t->peer = v->peer;
+		op->u.msg = *v->msg;
+		op->u.msg.from = t->self;
+	}
+	return v->op == VB_OP_SEND ? 0 : fill_data(op, v);
+}
+
+static int make_op(struct sim_ep *ep, struct vb_batch *batch, struct vb_verb *v,
+		   struct sim_op **out)
+{
+	struct sim *s = ep->sim;
+	struct sim_op *op;
+	int err = check_verb(s, v);
+
+	if (vb_unlikely(err != 0))
+		return err;
+	op = sim_op_get(s, ep);
+	if (vb_unlikely(op == NULL))
+		return -ENOMEM;
+	op->t.op = v->op;
+	op->t.status = 0;
+	op->t.data_hash = 0;
+	op->t.self = ep->base.self;
+	op->verb_flags = v->flags;
+	op->fate = op->piece = op->pieces = 0;
+	op->stall_ns = op->pause_ns = op->delay_ns = op->tear_ns = 0;
+	err = fill_args(op, v);
+	if (vb_unlikely(err != 0)) {
+		sim_op_put(s, op);
+		return err;
+	}
+	op->src = vb_peer_node(ep->base.self);
+	op->dst = v->op == VB_OP_SEND ? vb_peer_node(v->peer) : vb_addr_node(v->addr);
+	op->flow = &ep->flows[op->dst];
+	if (v->flags & VB_SIGNALLED) {
+		op->verb = v;
+		op->batch = batch;
+		batch->pending++;
+	}
+	*out = op;
+	return 0;
+}
+
+/* ---- the wire ---- */
+
+static void keep_order(struct sim_op *op, uint64_t *arrive)
+{
+	struct sim_flow *f = op->flow;
+
+	if (sim_answers(op)) {
+		uint64_t before = sim_max(f->last_write, f->last_atomic);
+
+		*arrive = sim_max(*arrive, before + 1);
+		if (sim_atomic(op))
+			f->last_atomic = *arrive;
+	} else {
+		*arrive = sim_max(*arrive, f->last_write + 1);
+		f->last_write = *arrive + op->tear_ns;
+	}
+}
+
+static void submit(struct sim *s, struct sim_op *op, uint64_t at)
+{
+	struct sim_nic *nic = &s->nics[op->src];
+	uint64_t arrive;
+
+	op->flow->in_flight++;
+	op->flow->answers += sim_answers(op);
+	at = sim_max(at, nic->out_free_ns) + s->p.outbound_ns;
+	if (op->t.op != VB_OP_READ)
+		at += sim_lines_ns(s, op->t.len);
+	nic->out_free_ns = at;
+	arrive = at + s->p.one_way_ns;
+	if (vb_unlikely(s->faulty))
+		arrive = sim_fault_wire(s, op->src, op->dst, at) + op->delay_ns;
+	if (vb_unlikely(op->fate & SIM_EARLY))
+		arrive = sim_max(arrive, sim_max(op->flow->last_write, op->flow->last_atomic) + 1);
+	else
+		keep_order(op, &arrive);
+	if (vb_unlikely(arrive + op->tear_ns > op->deadline_ns)) {
+		op->fate |= SIM_NEVER;
+		arrive = sim_min(arrive, op->deadline_ns);
+	}
+	if (vb_unlikely(op->fate & SIM_EARLY)) {
+		op->arrive_ns = arrive;
+		sim_at(s, op, SIM_EARLY_END, at + s->p.poll_ns);
+		return;
+	}
+	if (sim_atomic(op))
+		__builtin_prefetch(
+			s->memory + op->dst * s->base.node_bytes + vb_addr_offset(op->t.addr), 1);
+	sim_at(s, op, SIM_ARRIVE, arrive);
+}
+
+/* A fence waits for all answers; behind a lost verb the connection has to be made anew first; and
+ * nobody passes one who waits. */
+static bool must_wait(const struct sim_flow *f, const struct sim_op *op)
+{
+	return f->broken || ((op->verb_flags & VB_FENCE) != 0 && f->answers > 0);
+}
+
+void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns)
+{
+	struct sim_flow *f = op->flow;
+
+	if (vb_likely(f->held == NULL && !must_wait(f, op))) {
+		submit(s, op, at_ns);
+		return;
+	}
+	op->bell_ns = at_ns;
+	op->next = NULL;
+	if (f->held == NULL)
+		f->held = op;
+	else
+		f->held_last->next = op;
+	f->held_last = op;
+}
+
+/*
+ * A held verb goes out at last, if half of its time is left.  If not it fails for itself and
+ * leaves the connection whole: else two tasks of one client would break it for each other for ever.
+ */
+static void resubmit(struct sim *s, struct sim_op *op)
+{
+	uint64_t at = sim_max(sim_now(s), op->bell_ns);
+
+	if (at + s->p.verb_bound_ns / 2 <= op->deadline_ns) {
+		submit(s, op, at);
+		return;
+	}
+	op->flow->in_flight++;
+	op->flow->answers += sim_answers(op);
+	op->t.status = -VB_EUNKNOWN;
+	sim_at(s, op, SIM_COMPLETE, at + s->p.poll_ns);
+}
+
+void sim_finish(struct sim *s, struct sim_op *op)
+{
+	struct sim_ep *ep = op->ep;
+	struct sim_flow *f = op->flow;
+
+	if (f != NULL) {
+		f->in_flight--;
+		f->answers -= sim_answers(op);
+		if (f->in_flight == 0)
+			f->broken = false;
+		while (vb_unlikely(f->held != NULL) && !must_wait(f, f->held)) {
+			struct sim_op *next = f->held;
+
+			f->held = next->next;
+			resubmit(s, next);
+		}
+	}
+	sim_op_put(s, op);
+	if (vb_unlikely(ep->closed && ep->ops == 0))
+		sim_ep_free(ep);
+}
+
+/* ---- posting ---- */
+
+/* The client's CPU builds the request when it has done what it does, and rings the bell. */
+static uint64_t ring(struct sim_ep *ep, uint64_t now)
+{
+	uint64_t at = sim_max(sim_max(now, ep->cpu_free_ns[ep->cpu]), ep->paused_until_ns);
+
+	at = sim_max(at + ep->sim->p.post_ns, ep->last_doorbell_ns);
+	ep->cpu_free_ns[ep->cpu] = ep->last_doorbell_ns = at;
+	return at;
+}
+
+static void launch(struct sim *s, struct sim_op *op, const struct vb_verb *v, uint64_t bell)
+{
+	uint64_t now = sim_now(s);
+
+	op->deadline_ns = bell + s->p.verb_bound_ns;
+	if (vb_unlikely(v->not_after_ns != 0) &&
+	    vb_ep_local(&op->ep->base, bell) > v->not_after_ns) {
+		op->flow = NULL;
+		op->t.status = -VB_ETOOLATE;
+		sim_at(s, op, SIM_COMPLETE, bell);
+		return;
+	}
+	if (vb_unlikely(s->faulty))
+		sim_fault_verb(s, op);
+	if (bell == now + s->p.post_ns)
+		sim_doorbell(s, op, bell);
+	else
+		sim_at(s, op, SIM_DOORBELL, bell);
+}
+
+int sim_post(struct vb_ep *vep, struct vb_batch *batch)
+{
+	struct sim_ep *ep = sim_ep_of(vep);
+	struct sim *s = ep->sim;
+	struct sim_luck luck = {0, 0, false};
+	bool posted = false;
+	uint64_t bell;
+
+	if (vb_unlikely(ep->dead))
+		vb_task_die();
+	if (vb_unlikely(s->faulty))
+		sim_fault_batch(ep, batch, &luck);
+	bell = ring(ep, sim_now(s));
+	batch->pending = 0;
+	for (unsigned i = 0; i < batch->n; i++) {
+		struct vb_verb *v = &batch->verbs[i];
+		struct sim_op *op;
+
+		v->status = make_op(ep, batch, v, &op);
+		if (vb_unlikely(v->status != 0))
+			continue;
+		if (vb_unlikely(luck.dies)) {
+			op->verb = NULL;
+			op->batch = NULL;
+		}
+		op->stall_ns = luck.stall_ns;
+		op->pause_ns = luck.after_ns;
+		luck.stall_ns = 0;
+		launch(s, op, v, bell);
+		posted = true;
+	}
+	if (vb_unlikely(luck.dies)) {
+		sim_ep_die(ep);
+		vb_task_die();
+	}
+	return posted ? 1 : 0;
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The simulated cluster: one OS thread, virtual time, as many clients as memory holds, and one seed
+ * that decides everything.  Opening it turns the thread's scheduler to virtual time, closing turns
+ * it back.  inner.h tells how a verb travels.
+ */
+#define VB_LOG_ROOM "sim"
+#include "fabric/sim/inner.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+struct sim_options {
+	int profile;
+	uint64_t handlers;
+	uint64_t bound_ns;
+	int scope; /* 1: the owner's CPU may use atomics on words that the NIC uses */
+};
+
+static const struct vb_opt sim_table[] = {
+	VB_OPT_CHOICE(struct sim_options, profile, "profile", "cx5|cx3|plain64|zero", "cx5",
+		      "which NIC is simulated"),
+	VB_OPT_SIZE(struct sim_options, handlers, "handlers", "1", 1, SIM_HANDLERS_MAX,
+		    "server threads that work on one endpoint's requests"),
+	VB_OPT_CHOICE(struct sim_options, scope, "scope", "nic|global", "nic",
+		      "what atomics are atomic with: the NIC's others, or the CPU's too"),
+	VB_OPT_TIME(struct sim_options, bound_ns, "bound", "0", 0, 10000000000ull,
+		    "a verb takes effect within this time or never; 0 is the profile's"),
+	VB_OPT_END};
+
+static const struct vb_env_ops sim_env = {.name = "sim", .is_virtual = true};
+
+/* Streams of the seed.  Clients draw from others. */
+#define STREAM_FAULTS 0x51f0000000000001ull
+#define STREAM_CLOCKS 0x51f0000000000002ull
+
+/* Below this the first touch of a huge page (2 MiB to clear) costs more than it saves. */
+#define HUGE_PAGES_FROM (128ull << 20)
+
+/* ---- open, close ---- */
+
+static int map_memory(struct sim *s)
+{
+	uint64_t all = s->base.nodes * s->base.node_bytes;
+	uint64_t ram = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	void *m;
+
+	if (s->base.node_bytes > ram)
+		return vb_fail(-ENOMEM,
+			       "a segment of %" PRIu64
+			       " bytes does not fit in this machine's memory "
+			       "of %" PRIu64 ": use fewer locks",
+			       s->base.node_bytes, ram);
+	m = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		 0);
+	if (m == MAP_FAILED)
+		return vb_fail(-ENOMEM, "cannot map %u segments of %" PRIu64 " bytes: %s",
+			       s->base.nodes, s->base.node_bytes, strerror(errno));
+	if (s->base.node_bytes >= HUGE_PAGES_FROM)
+		madvise(m, all, MADV_HUGEPAGE);
+	s->memory = m;
+	return 0;
+}
+
+static int allocate(struct sim *s, uint32_t endpoints)
+{
+	int err = map_memory(s);
+
+	if (err != 0)
+		return err;
+	while ((1u << s->slot_bits) < endpoints)
+		s->slot_bits++;
+	s->n_slots = endpoints;
+	s->used = calloc(s->base.nodes, sizeof(s->used[0]));
+	s->nics = calloc(s->base.nodes, sizeof(s->nics[0]));
+	s->eps = calloc(endpoints, sizeof(s->eps[0]));
+	s->incarnations = calloc(endpoints, sizeof(s->incarnations[0]));
+	if (s->used == NULL || s->nics == NULL || s->eps == NULL || s->incarnations == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u nodes and %u endpoints", s->base.nodes,
+			       endpoints);
+	return 0;
+}
+
+static void release(struct sim *s)
+{
+	for (uint32_t i = 0; s->eps != NULL && i < s->n_slots; i++) {
+		if (s->eps[i] != NULL)
+			sim_ep_free(s->eps[i]);
+	}
+	sim_pool_destroy(s);
+	for (unsigned i = 0; i < s->n_regions; i++)
+		free(s->regions[i].name);
+	free(s->regions);
+	free(s->incarnations);
+	free(s->eps);
+	free(s->nics);
+	free(s->used);
+	if (s->memory != NULL)
+		munmap(s->memory, s->base.nodes * s->base.node_bytes);
+	free(s);
+}
+
+static void set_caps(struct sim *s)
+{
+	struct vb_fabric_caps *c = &s->base.caps;
+
+	*c = vb_fabric_sim.caps;
+	c->verb_bound_ns = s->p.verb_bound_ns;
+	c->rtt_ns = vb_sim_rtt_ns(&s->p);
+	if (!s->p.masked64)
+		c->flags &= ~(uint32_t)VB_CAP_MASKED64;
+	if (!s->p.masked128)
+		c->flags &= ~(uint32_t)VB_CAP_MASKED128;
+}
+
+static int sim_open(const struct vb_fabric_params *params, const void *options,
+		    struct vb_fabric **out)
+{
+	const struct sim_options *o = options;
+	struct vb_sched *sched = vb_sched_self();
+	struct sim *s;
+	int err;
+
+	if (vb_sched_env(sched)->is_virtual || vb_sched_tasks(sched) > 0)
+		return vb_fail(-EBUSY, "this thread's tasks live in another time: close the open "
+				       "simulation, or simulate in a thread of its own");
+	s = calloc(1, sizeof(*s));
+	if (s == NULL)
+		return vb_fail(-ENOMEM, "no memory for a simulator");
+	s->base.ops = &vb_fabric_sim;
+	s->base.nodes = params->nodes;
+	s->base.node_bytes = params->node_bytes;
+	s->base.seed = params->seed;
+	s->sched = sched;
+	s->p = vb_sim_profiles[o->profile];
+	s->handlers = (unsigned)o->handlers;
+	if (o->bound_ns != 0)
+		s->p.verb_bound_ns = o->bound_ns;
+	set_caps(s);
+	if (o->scope == 1)
+		s->base.caps.flags |= VB_CAP_CPU_ATOMICS;
+	vb_rng_seed(&s->fault_rng, params->seed, STREAM_FAULTS);
+	vb_rng_seed(&s->clock_rng, params->seed, STREAM_CLOCKS);
+	s->trace_hash = params->seed;
+	err = allocate(s, params->endpoints);
+	if (err != 0) {
+		release(s);
+		return err;
+	}
+	vb_sched_set_env(sched, &sim_env, s);
+	*out = &s->base;
+	return 0;
+}
+
+static void sim_close(struct vb_fabric *f)
+{
+	struct sim *s = sim_of(f);
+	struct vb_sched *sched = s->sched;
+
+	if (vb_sched_tasks(sched) > 0)
+		vb_error("%u tasks are alive at the end of a simulation: they must be killed first",
+			 vb_sched_tasks(sched));
+	vb_assert(vb_sched_tasks(sched) == 0);
+	release(s);
+	vb_sched_set_env(sched, NULL, NULL);
+}
+
+/* The child has a copy of all memory, and another scheduler whose time begins anew.  The timers of
+ * the parent's are armed in a wheel that nobody turns here: they are forgotten, not disarmed. */
+static void sim_after_fork(struct vb_fabric *f)
+{
+	struct sim *s = sim_of(f);
+
+	s->sched = vb_sched_self();
+	for (uint32_t i = 0; i < s->n_slots; i++) {
+		if (s->eps[i] == NULL)
+			continue;
+		s->eps[i]->cpu_timer.slot = s->eps[i]->death.slot = 0;
+		sim_ep_free(s->eps[i]);
+	}
+	sim_pool_forget(s);
+	for (uint16_t i = 0; i < s->base.nodes; i++)
+		s->nics[i] = (struct sim_nic){0};
+	s->n_cuts = 0;
+	vb_sched_set_env(s->sched, &sim_env, s);
+}
+
+/* ---- endpoints ---- */
+
+static void cpu_free(struct vb_timer *t)
+{
+	vb_ep_wake(&vb_container_of(t, struct sim_ep, cpu_timer)->base);
+}
+
+static int find_slot(struct sim *s, uint32_t *slot)
+{
+	for (uint32_t i = 0; i < s->n_slots; i++) {
+		*slot = (s->next_slot + i) % s->n_slots;
+		if (s->eps[*slot] == NULL) {
+			s->next_slot = *slot + 1;
+			return 0;
+		}
+	}
+	return vb_fail(-ENOSPC, "all %u endpoints are open: raise `endpoints`", s->n_slots);
+}
+
+/* Between a time service that hardly moves and one that runs after itself at half the speed of
+ * time. */
+static void draw_wander(struct sim_ep *ep)
+{
+	struct vb_rng *r = &ep->sim->clock_rng;
+	uint64_t max = ep->sim->faults.common_error_max_ns;
+
+	if (max == 0)
+		return;
+	ep->wander_ns = max;
+	ep->wander_period_ns = max * (8ull << vb_rng_below(r, 9));
+	ep->wander_phase_ns = vb_rng_below(r, ep->wander_period_ns);
+}
+
+/* The error goes from one end of its bound to the other and back, in a straight line. */
+static uint64_t sim_common_now(struct vb_ep *vep, uint64_t *error_ns)
+{
+	struct sim_ep *ep = sim_ep_of(vep);
+	uint64_t now = vb_sched_now(ep->sim->sched), max = ep->wander_ns, at, swing;
+
+	*error_ns = max;
+	if (max == 0)
+		return now;
+	at = (now + ep->wander_phase_ns) % ep->wander_period_ns;
+	swing = (uint64_t)((unsigned __int128)4 * max * at / ep->wander_period_ns);
+	if (swing > 2 * max)
+		swing = 4 * max - swing;
+	return now + swing < max ? 0 : now + swing - max;
+}
+
+static int sim_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
+{
+	struct sim *s = sim_of(f);
+	int64_t drift = s->faults.drift_max_ppb;
+	struct sim_ep *ep;
+	uint32_t slot = 0, client;
+	int err = find_slot(s, &slot);
+
+	if (err != 0)
+		return err;
+	ep = calloc(1, sizeof(*ep));
+	if (ep != NULL)
+		ep->flows = calloc(s->base.nodes, sizeof(ep->flows[0]));
+	if (ep == NULL || ep->flows == NULL) {
+		free(ep);
+		return vb_fail(-ENOMEM, "no memory for an endpoint");
+	}
+	client = (s->incarnations[slot]++ << s->slot_bits | slot) &
+		 ((1u << VB_PEER_CLIENT_BITS) - 1);
+	vb_ep_init(&ep->base, &s->base, vb_peer_make(node, client));
+	ep->sim = s;
+	ep->slot = slot;
+	ep->cpu_timer.fire = cpu_free;
+	if (drift != 0) {
+		ep->base.drift_ppb =
+			(int64_t)vb_rng_below(&s->clock_rng, 2 * (uint64_t)drift + 1) - drift;
+		ep->base.offset_ns = vb_rng_below(&s->clock_rng, 1000000000);
+	}
+	draw_wander(ep);
+	s->eps[slot] = ep;
+	*out = &ep->base;
+	return 0;
+}
+
+void sim_ep_free(struct sim_ep *ep)
+{
+	struct sim *s = ep->sim;
+
+	vb_timer_disarm(s->sched, &ep->cpu_timer);
+	vb_timer_disarm(s->sched, &ep->death);
+	s->eps[ep->slot] = NULL;
+	free(ep->inbox);
+	free(ep->flows);
+	free(ep);
+}
+
+/* What it has posted still lands; nobody waits for the answers. */
+static void sim_ep_close(struct vb_ep *vep)
+{
+	struct sim_ep *ep = sim_ep_of(vep);
+
+	ep->closed = true;
+	if (ep->ops == 0) {
+		sim_ep_free(ep);
+		return;
+	}
+	vb_timer_disarm(ep->sim->sched, &ep->cpu_timer);
+	vb_timer_disarm(ep->sim->sched, &ep->death);
+	sim_ops_detach(ep->sim, ep);
+}
+
+static void sim_serve(struct vb_ep *ep)
+{
+	sim_ep_of(ep)->server = true;
+}
+
+static bool sim_peer_alive(struct vb_fabric *f, vb_peer peer)
+{
+	return sim_find_peer(sim_of(f), peer) != NULL;
+}
+
+/* ---- regions ---- */
+
+static int sim_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+		      vb_addr *out, bool *fresh)
+{
+	struct sim *s = sim_of(f);
+	uint64_t at =
+		s->used[node] + VB_CACHELINE; /* the first line is nobody's: no address is 0 */
+	struct sim_region *r;
+
+	for (unsigned i = 0; i < s->n_regions; i++) {
+		r = &s->regions[i];
+		if (r->node != node || strcmp(r->name, name) != 0)
+			continue;
+		if (r->bytes != bytes)
+			return vb_fail(-EINVAL, "region '%s' has %" PRIu64 " bytes, not %" PRIu64,
+				       name, r->bytes, bytes);
+		*out = r->addr;
+		*fresh = false;
+		return 0;
+	}
+	if (s->n_regions == SIM_REGIONS_MAX || bytes > s->base.node_bytes ||
+	    at > s->base.node_bytes - bytes)
+		return vb_fail(-ENOSPC, "no room for region '%s' of %" PRIu64 " bytes on node %u",
+			       name, bytes, node);
+	r = realloc(s->regions, (s->n_regions + 1) * sizeof(*r));
+	if (r == NULL)
+		return vb_fail(-ENOMEM, "no memory for region '%s'", name);
+	s->regions = r;
+	r += s->n_regions;
+	r->name = strdup(name);
+	if (r->name == NULL)
+		return vb_fail(-ENOMEM, "no memory for region '%s'", name);
+	r->node = node;
+	r->addr = vb_addr_make(node, at);
+	r->bytes = bytes;
+	s->n_regions++;
+	s->used[node] += (bytes + VB_CACHELINE - 1) / VB_CACHELINE * VB_CACHELINE;
+	*out = r->addr;
+	*fresh = true;
+	return 0;
+}
+
+static void *sim_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
+{
+	struct sim *s = sim_of(f);
+	uint64_t offset = vb_addr_offset(addr);
+
+	if (vb_addr_node(addr) >= s->base.nodes || bytes > s->base.node_bytes ||
+	    offset > s->base.node_bytes - bytes)
+		return NULL;
+	return s->memory + vb_addr_node(addr) * s->base.node_bytes + offset;
+}
+
+/* ---- sim.h ---- */
+
+void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
+{
+	struct sim *s = sim_of(f);
+
+	s->faults = *faults;
+	s->faulty = faults->die > 0 || faults->pause > 0 || faults->delay > 0 || faults->tear > 0 ||
+		    faults->stall > 0 || faults->lose > 0 || faults->early > 0 ||
+		    faults->nic_stall > 0 || faults->partition > 0;
+	s->n_cuts = 0;
+}
+
+void vb_sim_ep_mortal(struct vb_ep *ep, bool mortal)
+{
+	sim_ep_of(ep)->mortal = mortal;
+}
+
+void vb_sim_ep_stalls(struct vb_ep *ep, bool stalls)
+{
+	sim_ep_of(ep)->stalls = stalls;
+}
+
+void vb_sim_ep_pause(struct vb_ep *ep, uint64_t until_ns)
+{
+	sim_ep_of(ep)->paused_until_ns = until_ns;
+}
+
+bool vb_sim_ep_dead(const struct vb_ep *ep)
+{
+	return sim_ep_of((struct vb_ep *)ep)->dead;
+}
+
+void vb_sim_on_death(struct vb_fabric *f, void (*fn)(struct vb_ep *ep, void *arg), void *arg)
+{
+	struct sim *s = sim_of(f);
+
+	s->on_death = fn;
+	s->on_death_arg = arg;
+}
+
+uint64_t vb_sim_now(struct vb_fabric *f)
+{
+	return sim_now(sim_of(f));
+}
+
+uint64_t vb_sim_trace_hash(struct vb_fabric *f)
+{
+	return sim_of(f)->trace_hash;
+}
+
+uint64_t vb_sim_verbs(struct vb_fabric *f)
+{
+	return sim_of(f)->verbs;
+}
+
+int vb_sim_compute(struct vb_ep *vep, uint64_t ns)
+{
+	struct sim_ep *ep = sim_ep_of(vep);
+	uint64_t *cpu = &ep->cpu_free_ns[ep->cpu];
+	int err;
+
+	sim_checkpoint(vep, true);
+	*cpu = sim_max(*cpu, sim_now(ep->sim)) + ns;
+	err = vb_task_sleep_until(*cpu);
+	sim_checkpoint(vep, false);
+	return err;
+}
+
+const struct vb_fabric_ops vb_fabric_sim = {
+	.name = "sim",
+	.summary = "a simulated cluster in virtual time, with faults and exact replay",
+	.options = sim_table,
+	.options_size = sizeof(struct sim_options),
+	.caps =
+		{
+			.flags = VB_CAP_MASKED64 | VB_CAP_MASKED128 | VB_CAP_SEND | VB_CAP_NOTIFY |
+				 VB_CAP_VIRTUAL,
+			.verb_bound_ns = 1000000,
+			.atomics = "by the simulated NIC, as the profile says",
+			.order = "that of a reliable connection; without faults, first come first "
+				 "served",
+		},
+	.open = sim_open,
+	.close = sim_close,
+	.after_fork = sim_after_fork,
+	.ep_open = sim_ep_open,
+	.ep_close = sim_ep_close,
+	.post = sim_post,
+	.recv = sim_recv,
+	.peer_alive = sim_peer_alive,
+	.region = sim_region,
+	.local = sim_local,
+	.checkpoint = sim_checkpoint,
+	.serve = sim_serve,
+	.common_now = sim_common_now,
+};

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the simulator offers beyond the fabric interface: faults, the exact virtual time, the hash
+ * of a run.  Everything is decided by the seed in vb_fabric_params.
+ */
+#ifndef VB_FABRIC_SIM_SIM_H
+#define VB_FABRIC_SIM_SIM_H
+
+#include "fabric/fabric.h"
+
+extern const struct vb_fabric_ops vb_fabric_sim;
+
+/* Chances are per await point (a posted batch) of a client that may be struck. */
+struct vb_sim_faults {
+	double die;   /* the task never runs again; what it posted may still land */
+	double pause; /* before the doorbell or after the completion, evenly */
+	uint64_t pause_max_ns;
+	double stall; /* the same of a server (vb_sim_ep_stalls), which does not die; where it answers,
+		       * half of that */
+	uint64_t stall_max_ns;
+	double delay; /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
+	uint64_t delay_max_ns;
+	double tear;      /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
+	double lose;      /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
+	                           * If not, what was posted behind it on its connection is lost
+	                           * too */
+	double early;     /* a completion is lost early: -VB_EUNKNOWN long before the verb takes
+	                   * effect, within verb_bound_ns of its posting all the same.  What is
+	                   * posted meanwhile goes by another connection and may overtake it */
+	double nic_stall; /* the target's NIC stands still for up to nic_stall_max_ns */
+	uint64_t nic_stall_max_ns;
+	double partition; /* a pair of nodes is cut off for up to partition_max_ns; verbs that
+	                           * do not get through within verb_bound_ns fail: -VB_EUNKNOWN */
+	uint64_t partition_max_ns;
+	int64_t drift_max_ppb; /* each endpoint's clock drifts by a constant within +- this */
+	uint64_t
+		common_error_max_ns; /* what an endpoint takes for the common time (vb_ep_common_now)
+	                               * wanders within +- this, each one's at a pace of its own */
+};
+
+/* Turns faults on or off (all zero) from now on.  drift_max_ppb and common_error_max_ns count for
+ * endpoints opened later. */
+void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
+/* Only endpoints marked so die or pause; servers are not marked.  Only coroutines may use them
+ * (the root task cannot die).  Once an endpoint is dead, each of its tasks ends at its next await
+ * or when the one it is in ends; sends to it fail or vanish. */
+void vb_sim_ep_mortal(struct vb_ep *ep, bool mortal);
+/* Endpoints marked so stand still for a while, and never die. */
+void vb_sim_ep_stalls(struct vb_ep *ep, bool stalls);
+/* From the endpoint's next await point on it stands still until then. */
+void vb_sim_ep_pause(struct vb_ep *ep, uint64_t until_ns);
+bool vb_sim_ep_dead(const struct vb_ep *ep);
+/* Called when an endpoint's client dies, on the scheduler's stack; with hooks on top, ep is the
+ * lowest endpoint. */
+void vb_sim_on_death(struct vb_fabric *f, void (*fn)(struct vb_ep *ep, void *arg), void *arg);
+
+uint64_t vb_sim_now(struct vb_fabric *f);
+/* xxh64 over every verb and message in the order and at the time they took effect. */
+uint64_t vb_sim_trace_hash(struct vb_fabric *f);
+uint64_t vb_sim_verbs(struct vb_fabric *f); /* verbs executed so far */
+/* The client's CPU is busy for ns: think time, a handler's work. */
+int vb_sim_compute(struct vb_ep *ep, uint64_t ns);
+
+struct vb_sim_profile {
+	const char *name, *summary;
+	const char *sources;  /* where the numbers come from, for `verbena list` */
+	uint64_t one_way_ns;  /* request leaves the NIC until it reaches the other */
+	uint64_t post_ns;     /* CPU: build the request, ring the doorbell */
+	uint64_t poll_ns;     /* CPU: find the completion */
+	uint64_t read_ns;     /* at the target: DMA read of up to one line */
+	uint64_t write_ns;    /* at the target: until it is acknowledged */
+	uint64_t atomic64_ns; /* at the target: read-modify-write, latency */
+	uint64_t atomic128_ns;
+	uint64_t word64_busy_ns; /* how long the next access to that word waits behind an atomic */
+	uint64_t word128_busy_ns;
+	uint64_t inbound_ns; /* between two requests served by one NIC: 1 / inbound rate */
+	uint64_t outbound_ns;
+	uint64_t handler_ns; /* CPU of a two-sided handler per message */
+	uint64_t line_ns;    /* each further 64 bytes on the wire */
+	bool masked64, masked128;
+	uint64_t verb_bound_ns;
+};
+/* What a READ of 8 bytes takes when nothing is in its way. */
+static inline uint64_t vb_sim_rtt_ns(const struct vb_sim_profile *p)
+{
+	return p->post_ns + p->outbound_ns + 2 * p->one_way_ns + p->inbound_ns + p->read_ns +
+	       p->poll_ns;
+}
+
+extern const struct vb_sim_profile vb_sim_profiles[];
+extern const unsigned vb_sim_profile_count;
+
+#endif
