@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/opt.h"
-#include "lab/bench_fabric.h"
+#include "lab/bench/fabric/fabric.h"
 
 static struct vb_floor_opts opts;
 

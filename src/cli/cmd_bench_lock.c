@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/opt.h"
-#include "lab/bench_lock.h"
+#include "lab/bench/lock/lock.h"
 
 static struct vb_bench_opts opts;
 

@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/opt.h"
-#include "lab/bench_txn.h"
+#include "lab/bench/txn/txn.h"
 
 static struct vb_tbench_opts opts;
 

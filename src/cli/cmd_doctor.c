@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/opt.h"
-#include "lab/doctor.h"
+#include "lab/doctor/doctor.h"
 
 static struct vb_doctor_opts opts;
 

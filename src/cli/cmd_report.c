@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/opt.h"
-#include "lab/report.h"
+#include "lab/report/report.h"
 
 static struct vb_report_opts opts;
 

@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/opt.h"
-#include "lab/reproduce.h"
+#include "lab/reproduce/reproduce.h"
 
 static struct vb_repro_opts opts;
 

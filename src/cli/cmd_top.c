@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/opt.h"
-#include "lab/dump.h"
+#include "lab/watch/dump.h"
 
 static struct vb_look_opts opts;
 

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "lab/trace_tool.h"
+#include "lab/trace/trace_tool.h"
 
 static struct vb_trace_tool_opts opts;
 

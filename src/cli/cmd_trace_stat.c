@@ -2,7 +2,7 @@
 /* verbena trace stat */
 #include "cli/cli.h"
 
-#include "lab/trace_tool.h"
+#include "lab/trace/trace_tool.h"
 
 static struct vb_trace_tool_opts opts;
 

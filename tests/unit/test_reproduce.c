@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/claims.h"
-#include "lab/reproduce.h"
+#include "lab/reproduce/claims.h"
+#include "lab/reproduce/reproduce.h"
 
 static enum vb_verdict judge(enum vb_repro_kind kind, double v, double lo, double hi)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "check/waits.h"
-#include "lab/dump.h"
+#include "lab/watch/dump.h"
 #include "task/task.h"
 
 #define CLIENTS 8

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The processes of a benchmark on a network fabric: how they come together, agree and part.
+ *
+ * There are several ways to start them, and afterwards no difference between them:
+ *
+ *   --procs N               this process forks the others, all on this machine
+ *   --join HOST:PORT        N processes that somebody starts; who can bind the address is the root
+ *   --hosts FILE            one for each line, the first line's is the root
+ *   mpirun, srun            ranks and the root's address come from the launcher (PMIx)
+ *
+ * Everybody has the same options, or is refused with the first that differs.  Rank 0 prints and
+ * writes what came of it; the others only work, and say on stderr what went wrong with them.
+ */
+#ifndef VB_LAB_BENCH_ENGINE_GROUP_H
+#define VB_LAB_BENCH_ENGINE_GROUP_H
+
+#include "cluster/cluster.h"
+#include "lab/bench/lock/lock.h"
+
+/* What each process hangs out while a lock is measured (vb_cluster_post). */
+struct vb_bench_notice {
+	uint64_t cycles; /* of its clients so far */
+	uint32_t run;    /* 1 + the number of the lock: an older notice is void */
+	uint32_t flags;
+	uint64_t unused[2];
+};
+_Static_assert(sizeof(struct vb_bench_notice) == VB_CLUSTER_NOTICE, "fills a notice");
+
+enum vb_bench_notice_flags {
+	VB_NOTICE_WAITING = 1,     /* a client waits for a lock */
+	VB_NOTICE_DRAINED = 2,     /* every client has finished */
+	VB_NOTICE_INTERRUPTED = 4, /* its user wants an end; of the root: the run ends */
+	VB_NOTICE_GIVE_UP = 8,     /* of the root: who waits is not to wait any longer */
+};
+
+struct vb_bench_crew {
+	struct vb_cluster *cluster;
+	uint32_t rank, hosts;
+	uint32_t run; /* locks begun so far */
+	pid_t *children;
+	unsigned forked;
+};
+
+/*
+ * Where the processes come from, as far as that can be told before they meet: o->procs is filled
+ * in, 0 where only the launcher knows.  -EINVAL (said): options that exclude each other.
+ */
+int vb_bench_crew_plan(struct vb_bench_opts *o);
+/* On a fabric of one machine: -EINVAL, said, if any of the options is there that say where
+ * processes come from. */
+int vb_bench_crew_unwanted(const struct vb_bench_opts *o);
+/*
+ * Returns in every process of the crew, in those that it forks, too: rank 0 is the root.  Fills in
+ * what the plan did not know.  0 or -error, said; close it either way.
+ */
+int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew);
+/* The same for a benchmark of another kind: `start` says where the processes come from, as
+ * vb_bench_crew_plan has left it, and `config` is what all must have alike. */
+int vb_bench_crew_meet(const struct vb_bench_opts *start, const char *config,
+		       struct vb_bench_crew *crew);
+/* The root waits for its children. */
+void vb_bench_crew_close(struct vb_bench_crew *crew);
+
+/* Collective: 0 if every process says 0, else the first error of one, said with its name. */
+int vb_bench_crew_agree(struct vb_bench_crew *crew, const char *what, int err);
+/* Collective: the largest of everybody's numbers, those above `most` left out.  -error, said. */
+int vb_bench_crew_largest(struct vb_bench_crew *crew, const char *what, uint64_t mine,
+			  uint64_t most, uint64_t *out);
+/* -EPROTO, said: that process has sent what cannot be. */
+int vb_bench_crew_refuse(const struct vb_bench_crew *crew, uint32_t rank, const char *what);
+/* Collective: what the root says. */
+bool vb_bench_crew_goes_on(struct vb_bench_crew *crew, bool mine);
+
+/* One lock on this crew: bench/lock/net.c. */
+int vb_bench_run_net(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
+		     const struct vb_lock_ops *ops, struct vb_bench_result *r);
+
+#endif

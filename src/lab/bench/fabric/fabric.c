@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See fabric.h: options, the order of the sections, table and JSON. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/fabric/fabric.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "lab/run.h"
+#include "lab/json.h"
+
+#define O struct vb_floor_opts
+static const struct vb_opt table[] = {
+	VB_OPT_STRING(O, only, "only", "SECTIONS", NULL,
+		      "some of faa,locks,table,hot,oversubscribed,sim,switch,ucx,busy,verbs (all)"),
+	VB_OPT_SIZE(O, repeat, "repeat", "31", 1, VB_FLOOR_REPEATS,
+		    "repetitions of each pair; medians are reported"),
+	VB_OPT_TIME(O, span_ns, "span", "200ms", 1000000, 60000000000ull,
+		    "how long each lock runs in hot and oversubscribed"),
+	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"),
+	VB_OPT_STRING(O, json, "json", "FILE", NULL, "write the results as JSON; - is stdout"),
+	VB_OPT_END};
+#undef O
+
+static const struct section {
+	const char *name, *title;
+	int (*run)(struct vb_floor *f);
+} sections[] = {
+	{"faa", "Verbs on shm, against the bare instruction on the same word", vb_floor_faa},
+	{"locks", "Uncontended acquire + release, exclusive, on shm", vb_floor_locks},
+	{"table",
+	 "The lock table on shm, one agent and one thread of clients, for each lock request",
+	 vb_floor_table},
+	{"hot", "Two processes on one hot lock", vb_floor_hot},
+	{"oversubscribed", "Twice as many processes as cores on one hot lock",
+	 vb_floor_oversubscribed},
+	{"sim", "The simulator, audit off", vb_floor_sim},
+	{"switch", "Coroutines", vb_floor_switch},
+	{"ucx", "Between two processes on ucx (TCP over loopback)", vb_floor_ucx},
+	{"busy", "ucx with less than a core for each process", vb_floor_busy},
+	{"verbs", "Between two processes on an RDMA device", vb_floor_verbs},
+};
+
+const struct vb_opt_group *vb_bench_fabric_groups(struct vb_floor_opts *opts, unsigned *n)
+{
+	static struct vb_opt_group group;
+
+	group = (struct vb_opt_group){"Options", table, opts};
+	*n = 1;
+	return &group;
+}
+
+void vb_floor_add(struct vb_floor *f, const char *section, const char *name, const char *unit,
+		  double value, const char *baseline, double base)
+{
+	struct vb_floor_row *r;
+
+	vb_assert(f->n < VB_FLOOR_ROWS);
+	r = &f->row[f->n++];
+	*r = (struct vb_floor_row){.section = section,
+				   .unit = unit,
+				   .value = value,
+				   .baseline = baseline,
+				   .base = base,
+				   .ratio = base > 0 ? value / base : 0};
+	snprintf(r->name, sizeof(r->name), "%s", name);
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+double vb_floor_median(double *values, unsigned n)
+{
+	qsort(values, n, sizeof(*values), compare);
+	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+void vb_floor_add_turns(struct vb_floor *f, const char *section, const char *name, double *values,
+			const char *baseline, double *bases, unsigned n)
+{
+	double ratios[VB_FLOOR_REPEATS], ratio;
+
+	for (unsigned i = 0; i < n; i++)
+		ratios[i] = values[i] / bases[i];
+	ratio = vb_floor_median(ratios, n);
+	vb_floor_add(f, section, name, "ns", vb_floor_median(values, n), baseline,
+		     vb_floor_median(bases, n));
+	f->row[f->n - 1].ratio = ratio;
+}
+
+static bool wanted(const char *only, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (only == NULL)
+		return true;
+	for (const char *p = only; *p != '\0'; p += strcspn(p, ","), p += *p == ',')
+		if (strcspn(p, ",") == len && strncmp(p, name, len) == 0)
+			return true;
+	return false;
+}
+
+static int check_only(const char *only)
+{
+	const char *names[VB_ARRAY_SIZE(sections)];
+	char hint[VB_HINT_BYTES];
+	char text[256], *save = NULL;
+
+	if (only == NULL)
+		return 0;
+	if (strlen(only) >= sizeof(text) || only[0] == '\0')
+		return vb_fail(-EINVAL, "--only: a list of sections is needed, see --help");
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(sections); i++)
+		names[i] = sections[i].name;
+	strcpy(text, only);
+	for (char *p = strtok_r(text, ",", &save); p != NULL; p = strtok_r(NULL, ",", &save)) {
+		bool known = false;
+
+		for (unsigned i = 0; i < VB_ARRAY_SIZE(sections); i++)
+			known |= strcmp(p, names[i]) == 0;
+		if (known)
+			continue;
+		return vb_fail(-EINVAL, "--only: there is no section '%s'%s", p,
+			       vb_did_you_mean(hint, p, names, VB_ARRAY_SIZE(sections)));
+	}
+	return 0;
+}
+
+static void print_rows(FILE *to, const struct vb_floor *f, unsigned first, const char *title)
+{
+	fprintf(to, "%s\n", title);
+	for (unsigned i = first; i < f->n; i++) {
+		const struct vb_floor_row *r = &f->row[i];
+
+		fprintf(to, "  %-31s %10.2f %-7s", r->name, r->value, r->unit);
+		if (r->baseline != NULL)
+			fprintf(to, " %-34s %10.2f   %6.2fx", r->baseline, r->base, r->ratio);
+		fputc('\n', to);
+	}
+	if (f->note[0] != '\0')
+		fprintf(to, "  %s\n", f->note);
+	fputc('\n', to);
+	fflush(to);
+}
+
+static int write_json(const struct vb_floor *f, struct vb_json_out *out)
+{
+	json_t *root, *runs = json_array();
+	int err;
+
+	for (unsigned i = 0; i < f->n; i++) {
+		const struct vb_floor_row *r = &f->row[i];
+		json_t *o = json_object();
+
+		json_object_set_new(o, "kind", json_string("fabric"));
+		json_object_set_new(o, "section", json_string(r->section));
+		json_object_set_new(o, "name", json_string(r->name));
+		json_object_set_new(o, "unit", json_string(r->unit));
+		json_object_set_new(o, "value", json_real(r->value));
+		json_object_set_new(o, "baseline",
+				    r->baseline ? json_string(r->baseline) : json_null());
+		json_object_set_new(o, "baseline_value",
+				    r->baseline ? json_real(r->base) : json_null());
+		json_object_set_new(o, "ratio", r->baseline ? json_real(r->ratio) : json_null());
+		json_array_append_new(runs, o);
+	}
+	root = vb_json_head(f->o.seed);
+	json_object_set_new(root, "interrupted", json_boolean(vb_interrupted));
+	json_object_set_new(root, "runs", runs);
+	err = vb_json_out_commit(out, root);
+	json_decref(root);
+	return err;
+}
+
+int vb_bench_fabric(const struct vb_floor_opts *opts)
+{
+	struct vb_json_out json;
+	struct vb_floor *f;
+	FILE *to = stdout;
+	int err = check_only(opts->only);
+
+	if (err == 0)
+		err = vb_json_out_open(&json, opts->json);
+	if (err)
+		return vb_exit_of(err);
+	f = calloc(1, sizeof(*f));
+	if (f == NULL) {
+		vb_json_out_abandon(&json);
+		return VB_EXIT_RESOURCES;
+	}
+	f->o = *opts;
+	if (opts->json != NULL && strcmp(opts->json, "-") == 0)
+		to = stderr;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(sections) && err == 0 && !vb_interrupted; i++) {
+		unsigned first = f->n;
+
+		if (!wanted(opts->only, sections[i].name))
+			continue;
+		f->note[0] = '\0';
+		err = sections[i].run(f);
+		print_rows(to, f, first, sections[i].title);
+	}
+	if (write_json(f, &json) != 0 && err == 0)
+		err = -EIO;
+	free(f);
+	if (err)
+		return vb_exit_of(err);
+	return vb_interrupted ? VB_EXIT_INTERRUPTED : VB_EXIT_OK;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbena bench fabric: what the floor costs, each number beside the bare thing it stands on,
+ * measured in the same run.
+ *
+ *   faa             a fetch-and-add (64 and 128 bits) through the fabric against the bare instruction
+ *   locks           uncontended acquire + release of each lock against two bare atomics, a
+ *                   process-shared pthread_rwlock and a robust mutex
+ *   table           the lock table's agent and clients on two threads, for each lock request,
+ *                   against the same notified WRITEs with nothing done in between
+ *   hot             two processes on one hot lock
+ *   oversubscribed  twice as many processes as cores on one hot lock: where FIFO locks collapse if a
+ *                   waiter keeps the core that the next holder needs
+ *   sim             simulated verbs per second, memory per simulated client
+ *   switch          one coroutine switch
+ *   ucx, verbs      verbs and locks between two processes against a bare TCP socket between them
+ *   busy            a node that computes, and more pollers than cores (ucx)
+ *
+ * The two sides take turns; reported are both medians and the median of the turns' ratios, which
+ * does not mind a machine that is slower for a while.
+ */
+#ifndef VB_LAB_BENCH_FABRIC_FABRIC_H
+#define VB_LAB_BENCH_FABRIC_FABRIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/opt.h"
+#include "lock/lock.h"
+
+struct vb_floor_opts {
+	const char *only, *json;
+	uint64_t repeat;
+	uint64_t span_ns;
+	uint64_t seed;
+};
+
+struct vb_floor_row {
+	const char *section;
+	char name[48];
+	const char *unit; /* "ns": less is better; "kops/s", "M/s": more is; "KiB" */
+	double value;
+	const char *baseline; /* NULL: it stands alone */
+	double base;
+	double ratio; /* median over the turns, where the two took turns */
+};
+
+#define VB_FLOOR_ROWS    128
+#define VB_FLOOR_REPEATS 101
+
+struct vb_floor {
+	struct vb_floor_opts o;
+	struct vb_floor_row row[VB_FLOOR_ROWS];
+	unsigned n;
+	char note[256]; /* of the section that has just run, instead of rows */
+	bool aborted;
+};
+
+const struct vb_opt_group *vb_bench_fabric_groups(struct vb_floor_opts *opts, unsigned *n);
+/* The whole command: an enum vb_exit. */
+int vb_bench_fabric(const struct vb_floor_opts *opts);
+
+/* ---- for the sections; each returns 0 or -error, said ---- */
+
+int vb_floor_faa(struct vb_floor *f);
+int vb_floor_locks(struct vb_floor *f);
+int vb_floor_table(struct vb_floor *f);
+int vb_floor_hot(struct vb_floor *f);
+int vb_floor_oversubscribed(struct vb_floor *f);
+int vb_floor_sim(struct vb_floor *f);
+int vb_floor_switch(struct vb_floor *f);
+int vb_floor_ucx(struct vb_floor *f);
+int vb_floor_verbs(struct vb_floor *f);
+int vb_floor_busy(struct vb_floor *f);
+
+void vb_floor_add(struct vb_floor *f, const char *section, const char *name, const char *unit,
+		  double value, const char *baseline, double base);
+/* The same from n turns of each side; sorts both. */
+void vb_floor_add_turns(struct vb_floor *f, const char *section, const char *name, double *values,
+			const char *baseline, double *bases, unsigned n);
+double vb_floor_median(double *values, unsigned n);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One hot lock, taken exclusively by processes that do nothing else.  The locks run through the
+ * driver of `verbena bench lock`; pthread's robust mutex and rwlock get a driver of the same shape:
+ * forked processes, a start barrier, counters in shared memory.
+ */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/fabric/fabric.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/opt.h"
+#include "lab/reap.h"
+#include "lab/run.h"
+#include "lab/bench/lock/lock.h"
+
+#define PROCS_MAX 64
+
+struct rival {
+	pthread_mutex_t mutex;
+	pthread_rwlock_t rwlock;
+	uint32_t go, stop;
+	struct {
+		uint64_t cycles;
+	} VB_ALIGNED(64) count[PROCS_MAX];
+};
+
+static struct rival *rival_make(void)
+{
+	struct rival *r =
+		mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pthread_mutexattr_t ma;
+	pthread_rwlockattr_t ra;
+
+	if (r == MAP_FAILED)
+		return NULL;
+	pthread_mutexattr_init(&ma);
+	pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&r->mutex, &ma);
+	pthread_mutexattr_destroy(&ma);
+	pthread_rwlockattr_init(&ra);
+	pthread_rwlockattr_setpshared(&ra, PTHREAD_PROCESS_SHARED);
+	pthread_rwlock_init(&r->rwlock, &ra);
+	pthread_rwlockattr_destroy(&ra);
+	return r;
+}
+
+VB_NORETURN static void rival_worker(struct rival *r, unsigned index, bool rwlock, pid_t parent)
+{
+	struct timespec nap = {.tv_nsec = 100000};
+
+	vb_bench_child(parent);
+	while (!__atomic_load_n(&r->go, __ATOMIC_ACQUIRE))
+		nanosleep(&nap, NULL);
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
+		if (rwlock) {
+			pthread_rwlock_wrlock(&r->rwlock);
+			pthread_rwlock_unlock(&r->rwlock);
+		} else {
+			pthread_mutex_lock(&r->mutex);
+			pthread_mutex_unlock(&r->mutex);
+		}
+		__atomic_store_n(&r->count[index].cycles, r->count[index].cycles + 1,
+				 __ATOMIC_RELAXED);
+	}
+	_exit(0);
+}
+
+/* Cycles per second of `procs` processes. */
+static int rival_run(unsigned procs, uint64_t span_ns, bool rwlock, double *out)
+{
+	struct rival *r = rival_make();
+	pid_t pids[PROCS_MAX], parent = getpid();
+	struct vb_reap_stop stop;
+	uint64_t start, cycles = 0;
+	int err = 0, end;
+	unsigned n = 0;
+
+	if (r == NULL)
+		return vb_fail(-ENOMEM, "no memory for the counters of %u processes", procs);
+	stop = (struct vb_reap_stop){.flag = &r->stop};
+	for (; n < procs && err == 0; n += err == 0) {
+		pids[n] = fork();
+		if (pids[n] == 0)
+			rival_worker(r, n, rwlock, parent);
+		if (pids[n] < 0)
+			err = vb_fail(-errno, "cannot fork process %u: %s", n, strerror(errno));
+	}
+	start = vb_clock_gettime_ns();
+	stop.at_ns = start + span_ns;
+	__atomic_store_n(&r->go, 1, __ATOMIC_RELEASE);
+	end = vb_reap_stop(pids, n, "of rivals for one lock", &stop);
+	for (unsigned i = 0; i < n; i++)
+		cycles += __atomic_load_n(&r->count[i].cycles, __ATOMIC_RELAXED);
+	munmap(r, sizeof(*r));
+	*out = stop.set_ns > start ? (double)cycles * 1e9 / (double)(stop.set_ns - start) : 0;
+	return err != 0 ? err : end;
+}
+
+static int lock_run(const struct vb_floor *f, const struct vb_lock_ops *ops, unsigned procs,
+		    double *out)
+{
+	struct vb_bench_opts o = {0};
+	struct vb_bench_result r = {0};
+	struct vb_bench_plan *plan = malloc(sizeof(*plan));
+	const struct vb_opt_group *groups;
+	unsigned n;
+	int err;
+
+	if (plan == NULL)
+		return -ENOMEM;
+	groups = vb_bench_lock_groups(&o, &n);
+	for (unsigned g = 0; g < n; g++)
+		vb_opt_defaults(groups[g].table, groups[g].opts);
+	o.lock = ops->name;
+	o.fabric = VB_BENCH_SHM;
+	o.locks = 1;
+	o.clients = o.procs = procs;
+	o.dist = "uniform";
+	o.lease_ns = 10000000;
+	o.stall_ns = 5000000000ull;
+	o.duration_ns = f->o.span_ns;
+	o.breakdown = false;
+	o.no_audit = true;
+	o.seed = f->o.seed;
+	err = vb_bench_plan(&o, plan);
+	if (err == 0)
+		err = vb_bench_run_shm(plan, ops, &r);
+	*out = r.ran ? r.tally->rate : 0;
+	/* Half a contest is no figure.  Who was killed or stopped has been named. */
+	if (err == 0 && r.deaths != 0)
+		err = -VB_EPEERGONE;
+	if (err == 0 && r.stalled)
+		err = vb_fail(-ETIMEDOUT, "%s stands still: %s", ops->name, r.stall);
+	vb_bench_result_free(&r);
+	free(plan);
+	return err;
+}
+
+/* Each lock and each rival in turn, so often that every one has its median. */
+static int contest(struct vb_floor *f, const char *section, unsigned procs)
+{
+	unsigned repeat = f->o.repeat < 3 ? (unsigned)f->o.repeat : 3, n = 0;
+	double lock[VB_BENCH_LOCKS][3], mutex[3], rwlock[3];
+	unsigned locks = 0;
+	double base;
+	char name[64];
+	int err = 0;
+
+	while (vb_locks[locks] != NULL && locks < VB_BENCH_LOCKS)
+		locks++;
+	while (n < repeat && err == 0 && !vb_interrupted) {
+		err = rival_run(procs, f->o.span_ns, false, &mutex[n]);
+		if (err == 0)
+			err = rival_run(procs, f->o.span_ns, true, &rwlock[n]);
+		for (unsigned i = 0; i < locks && err == 0; i++)
+			err = lock_run(f, vb_locks[i], procs, &lock[i][n]);
+		n += err == 0 && !vb_interrupted; /* a round that was cut does not count */
+	}
+	if (err || n == 0)
+		return err;
+	base = vb_floor_median(mutex, n) / 1000;
+	snprintf(name, sizeof(name), "pthread_rwlock, %u processes", procs);
+	vb_floor_add(f, section, name, "kops/s", vb_floor_median(rwlock, n) / 1000,
+		     "pthread_mutex, robust", base);
+	for (unsigned i = 0; i < locks; i++) {
+		snprintf(name, sizeof(name), "%s, %u processes", vb_locks[i]->name, procs);
+		vb_floor_add(f, section, name, "kops/s", vb_floor_median(lock[i], n) / 1000,
+			     "pthread_mutex, robust", base);
+	}
+	return 0;
+}
+
+int vb_floor_hot(struct vb_floor *f)
+{
+	return contest(f, "hot", 2);
+}
+
+int vb_floor_oversubscribed(struct vb_floor *f)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned procs = cores > 0 && cores * 2 < PROCS_MAX ? (unsigned)cores * 2 : PROCS_MAX;
+
+	return contest(f, "oversubscribed", procs < 4 ? 4 : procs);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one client does, and the clients of one thread: the same on every fabric. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/lock/lock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* A client whose acquires fail so often in a row, other than by its own deadline, gives up: its
+ * server is gone. */
+#define ERRORS_IN_A_ROW 100
+#define ERROR_NAP_NS    1000000ull /* times how many there were, up to NAP_NS */
+
+/* Longest sleep before the client looks again whether the run is over. */
+#define NAP_NS 20000000ull
+
+uint16_t vb_bench_node_of(const struct vb_bench_plan *plan, unsigned client)
+{
+	uint64_t nodes = plan->o.nodes, servers = plan->o.servers;
+
+	if (nodes == servers)
+		return (uint16_t)(client % nodes);
+	return (uint16_t)(servers + client % (nodes - servers));
+}
+
+unsigned vb_bench_client_nodes(const struct vb_bench_opts *o)
+{
+	return (unsigned)(o->nodes == o->servers ? o->nodes : o->nodes - o->servers);
+}
+
+void vb_bench_seat_set(struct vb_bench_seat *seat, enum vb_bench_doing doing)
+{
+	__atomic_store_n(&seat->doing, doing, __ATOMIC_RELAXED);
+}
+
+/* false: the run is over. */
+static bool nap_until(struct vb_bench_client *c, uint64_t at_ns)
+{
+	struct vb_sched *s = c->lock->ep->sched;
+
+	while (!c->w->drain) {
+		uint64_t now = vb_sched_now_early(s);
+
+		if (now >= at_ns)
+			return true;
+		if (vb_task_sleep_until(at_ns - now > NAP_NS ? now + NAP_NS : at_ns) != 0)
+			return false;
+	}
+	return false;
+}
+
+void vb_bench_record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns)
+{
+	if (c->w->measuring)
+		vb_hist_record(&c->w->tally->lat[which], ns);
+}
+
+/* Whether this cycle's phases are timed.  On a real clock that costs some reads of it, so only some
+ * cycles pay; in virtual time it is free. */
+static void choose_timing(struct vb_bench_client *c)
+{
+	unsigned every = c->w->sample_every;
+
+	c->lock->timing = every != 0 && c->seat->cycles % every == 0 ? &c->timing : NULL;
+}
+
+/* As a latency's name says: reads, and what is only meant to be read further down. */
+static bool is_shared(enum vb_mode mode)
+{
+	return mode == VB_SHARED || mode == VB_INTENT_SHARED;
+}
+
+/* One lease for what is done in half of it; else the time of the work, and a lease for the rest:
+ * for taking the other locks, and giving all back. */
+static uint64_t hold_ns(const struct vb_bench_client *c, enum vb_mode mode, uint64_t busy_ns)
+{
+	uint64_t lease = c->lock->space->lease_ns, most = vb_lock_hold_max_ns(c->lock, mode);
+	uint64_t ns = busy_ns > lease / 2 ? busy_ns + lease : busy_ns;
+
+	return ns < most ? ns : most;
+}
+
+int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode, uint64_t busy_ns,
+		     uint64_t timeout_ns, struct vb_grant *grant, uint64_t *now_ns)
+{
+	uint64_t start_ns = *now_ns;
+	int err;
+
+	c->seat->lock = lock;
+	c->seat->mode = mode;
+	c->seat->since_ns = start_ns;
+	vb_bench_seat_set(c->seat, VB_DOING_ACQUIRE);
+	err = vb_lock_acquire_for(c->lock, lock, mode, hold_ns(c, mode, busy_ns),
+				  timeout_ns ? timeout_ns : VB_FOREVER_NS, grant);
+	*now_ns = vb_sched_now_early(c->lock->ep->sched);
+	if (vb_unlikely(err != 0)) {
+		vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+		c->w->tally->uncertain += err == -VB_EUNKNOWN;
+		if (c->w->measuring)
+			c->w->tally->failed++;
+		return err;
+	}
+	vb_bench_seat_set(c->seat, VB_DOING_HOLD);
+	vb_bench_record(c, is_shared(mode) ? VB_LAT_ACQ_S : VB_LAT_ACQ_X, *now_ns - start_ns);
+	return 0;
+}
+
+/* n locks have been given back by one call, which came to err. */
+static void note_release(struct vb_bench_client *c, unsigned n, uint64_t took_ns, int err)
+{
+	struct vb_bench_tally *tally = c->w->tally;
+
+	vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+	vb_bench_record(c, VB_LAT_RELEASE, took_ns);
+	tally->uncertain += err != 0 && err != -VB_ELOST ? n : 0;
+	if (c->w->measuring && err != 0)
+		tally->release_lost += n;
+}
+
+int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t *now_ns)
+{
+	uint64_t start_ns = *now_ns;
+	int err;
+
+	vb_bench_seat_set(c->seat, VB_DOING_RELEASE);
+	err = vb_lock_release(c->lock, grant);
+	*now_ns = vb_sched_now_early(c->lock->ep->sched);
+	note_release(c, 1, *now_ns - start_ns, err);
+	return err;
+}
+
+int vb_bench_release_all(struct vb_bench_client *c, struct vb_grant *grants, unsigned n,
+			 uint64_t *now_ns)
+{
+	uint64_t start_ns = *now_ns;
+	int err;
+
+	vb_bench_seat_set(c->seat, VB_DOING_RELEASE);
+	err = vb_lock_release_all(c->lock, grants, n);
+	*now_ns = vb_sched_now_early(c->lock->ep->sched);
+	note_release(c, n, *now_ns - start_ns, err);
+	return err;
+}
+
+/* 0; -ECANCELED: leave; else the acquire's error. */
+static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
+{
+	const struct vb_bench_opts *o = &c->w->plan->o;
+	struct vb_sched *s = c->lock->ep->sched;
+	struct vb_bench_tally *tally = c->w->tally;
+	uint64_t now_ns = vb_sched_now_early(s);
+	struct vb_micro_op op;
+	struct vb_grant grant;
+	int err;
+
+	vb_micro_next(&c->micro, &op);
+	err = vb_bench_acquire(c, op.lock, op.mode, o->hold_ns, o->timeout_ns, &grant, &now_ns);
+	if (vb_unlikely(err != 0))
+		return err;
+	if (intended_ns != 0)
+		vb_bench_record(c, op.mode == VB_SHARED ? VB_LAT_RESPONSE_S : VB_LAT_RESPONSE_X,
+				now_ns - intended_ns);
+	if (o->hold_ns != 0) {
+		vb_task_sleep_until(now_ns + o->hold_ns);
+		now_ns = vb_sched_now_early(s);
+	}
+	if (vb_unlikely(op.skip_release)) {
+		vb_lock_abandon(c->lock, &grant);
+		vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+		if (c->w->measuring)
+			tally->skipped++;
+		return 0;
+	}
+	err = vb_bench_release(c, &grant, &now_ns);
+	if (c->w->measuring && err == 0)
+		tally->ops++;
+	return 0;
+}
+
+static void client_body(void *arg)
+{
+	struct vb_bench_client *c = arg;
+	struct vb_bench_worker *w = c->w;
+	const struct vb_bench_opts *o = &w->plan->o;
+	struct vb_sched *s = c->lock->ep->sched;
+	uint64_t pause_ns = w->plan->tracing ? o->pause_ns : o->think_ns;
+	unsigned errors = 0;
+
+	/* Not all at the very same moment. */
+	if (!nap_until(c, w->control->t0_ns + 17 * c->index))
+		goto out;
+	while (!w->drain && errors < ERRORS_IN_A_ROW) {
+		uint64_t intended = 0;
+		int err;
+
+		if (o->rate != 0) {
+			intended = vb_micro_arrival(&c->micro);
+			if (!nap_until(c, intended))
+				break;
+		}
+		choose_timing(c);
+		err = w->plan->tracing ? vb_bench_transaction(c) : one_cycle(c, intended);
+		if (err == -ECANCELED)
+			break;
+		/* A deadlock policy that turns a client down is no error: it comes again. */
+		errors = err == 0 || err == -ETIMEDOUT || err == -EAGAIN ? 0 : errors + 1;
+		if (errors != 0) {
+			w->tally->last_error = err;
+			/* A server that stands still for a second, or a cable, comes back. */
+			if (!nap_until(c, vb_sched_now_early(s) + (errors * ERROR_NAP_NS < NAP_NS
+									   ? errors * ERROR_NAP_NS
+									   : NAP_NS)))
+				break;
+		}
+		__atomic_store_n(&c->seat->cycles, c->seat->cycles + 1, __ATOMIC_RELAXED);
+		/* Verbs that complete inline never gave the thread's other clients a turn. */
+		if (pause_ns == 0)
+			vb_task_yield();
+		else if (!nap_until(c, vb_sched_now_early(s) + pause_ns))
+			break;
+	}
+out:
+	c->task = NULL;
+	__atomic_store_n(&c->seat->finished, 1, __ATOMIC_RELEASE);
+	if (--w->running == 0)
+		w->all_finished = true;
+}
+
+int vb_bench_worker_open(struct vb_bench_worker *w, struct vb_bench_seat *seats, unsigned first,
+			 unsigned step, unsigned n)
+{
+	w->clients = calloc(n, sizeof(*w->clients));
+	if (w->clients == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u clients", n);
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_bench_client *c = &w->clients[i];
+		int err;
+
+		c->w = w;
+		c->index = first + i * step;
+		c->seat = &seats[c->index];
+		err = vb_lock_client_open(w->space, vb_bench_node_of(w->plan, c->index), &c->lock);
+		if (err)
+			return err;
+		c->lock->index = c->index;
+		w->n = i + 1;
+		err = w->plan->tracing ? vb_bench_transactions_open(c) : 0;
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int vb_bench_worker_start(struct vb_bench_worker *w)
+{
+	static const struct vb_task_params params = {.name = "bench client"};
+
+	for (unsigned i = 0; i < w->n; i++) {
+		struct vb_bench_client *c = &w->clients[i];
+		int err;
+
+		if (!w->plan->tracing)
+			vb_micro_client_init(&c->micro, &w->plan->micro, w->plan->o.seed, c->index,
+					     w->control->t0_ns);
+		err = vb_task_spawn(c->lock->ep->sched, client_body, c, &params, &c->task);
+		if (err)
+			return vb_fail(err, "cannot start client %u of %u: no memory for its stack",
+				       i, w->n);
+		w->running++;
+	}
+	return 0;
+}
+
+static void meter_all(const struct vb_bench_worker *w, struct vb_bench_meter *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (unsigned i = 0; i < w->n; i++) {
+		struct vb_bench_meter m;
+
+		vb_bench_meter_client(w->clients[i].lock, &m);
+		vb_bench_meter_add(out, &m);
+	}
+}
+
+void vb_bench_worker_flush(struct vb_bench_worker *w)
+{
+	if (!w->measuring)
+		return;
+	meter_all(w, &w->tally->spent);
+	vb_bench_meter_subtract(&w->tally->spent, &w->meter_start);
+	w->tally->measured_ns = vb_sched_now_slow(vb_sched_self()) - w->measure_start_ns;
+}
+
+void vb_bench_worker_measure(struct vb_bench_worker *w, bool on)
+{
+	if (on) {
+		meter_all(w, &w->meter_start);
+		for (unsigned i = 0; i < w->n; i++) {
+			memset(w->clients[i].timing.ns, 0, sizeof(w->clients[i].timing.ns));
+			memset(w->clients[i].timing.calls, 0, sizeof(w->clients[i].timing.calls));
+		}
+		w->measure_start_ns = vb_sched_now_slow(vb_sched_self());
+		w->measuring = true;
+		return;
+	}
+	vb_bench_worker_flush(w);
+	w->measuring = false;
+	for (unsigned i = 0; i < w->n; i++) {
+		const struct vb_lock_timing *t = &w->clients[i].timing;
+
+		for (unsigned call = 0; call < VB_CALL_COUNT; call++) {
+			w->tally->timing.calls[call] += t->calls[call];
+			for (unsigned phase = 0; phase < VB_PHASE_COUNT; phase++)
+				w->tally->timing.ns[call][phase] += t->ns[call][phase];
+		}
+	}
+}
+
+void vb_bench_worker_cancel(struct vb_bench_worker *w)
+{
+	w->drain = true;
+	if (w->space !=
+	    NULL) /* clients are here; nothing has moved for long, or somebody is gone */
+		w->space->husk_wait_ns = 0;
+	for (unsigned i = 0; i < w->n; i++)
+		if (w->clients[i].task != NULL)
+			vb_task_cancel(w->clients[i].task);
+}
+
+void vb_bench_worker_close(struct vb_bench_worker *w)
+{
+	for (unsigned i = 0; i < w->n; i++) {
+		struct vb_bench_client *c = &w->clients[i];
+
+		vb_bench_transactions_close(c);
+		c->lock->timing = NULL; /* it is ours */
+		if (c->task == NULL) {
+			vb_lock_client_close(c->lock);
+			continue;
+		}
+		/* In the middle of a call that does not end: there is nothing left to be orderly
+		 * about.  The endpoint goes, the claims with it. */
+		vb_task_kill(c->task);
+		vb_lock_client_bury(c->lock);
+	}
+	free(w->clients);
+	w->clients = NULL;
+	w->n = 0;
+}

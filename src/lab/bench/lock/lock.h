@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbena bench lock: what its parts share.
+ *
+ *   plan.c    options, checked and turned into a plan
+ *   client.c  what one client does: the same body on every fabric
+ *   trace.c   what a client does that runs the transactions of a trace
+ *   sim.c     one lock on the simulator: one thread, virtual time
+ *   shm.c     one lock between processes on shared memory
+ *   net.c     one lock on a network fabric, in each process of the crew
+ *   gather.c  their results, brought together and judged
+ *   run.c     a run's tallies merged into numbers
+ *   report.c  the numbers as tables, JSON and .hgrm files
+ *   lock.c    lock after lock, and how it all ends
+ *
+ * and, in bench/engine, whatever their clients do:
+ *
+ *   workers.c  worker processes on shared memory: their life
+ *   group.c    processes on a network: how they come together
+ *   phases.c   and pass through a run in step
+ *
+ * A run goes through phases: clients start, *warm up*, are *measured* for the duration, and are
+ * then *drained*: told to start no more cycles, while each finishes the one it is in.  What counts
+ * is what completed while measuring; the verbs counted are those posted while measuring, whosever
+ * cycle they belong to, so that a lock that spends its verbs on attempts which never succeed shows
+ * it.
+ *
+ * Everything that outlives a killed worker process (tallies, what each client is doing) is flat and
+ * lies in one mapping that the forked workers share with the parent.
+ */
+#ifndef VB_LAB_BENCH_LOCK_LOCK_H
+#define VB_LAB_BENCH_LOCK_LOCK_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "base/hist.h"
+#include "base/opt.h"
+#include "check/audit.h"
+#include "lab/json.h"
+#include "lab/busy.h"
+#include "lock/lock.h"
+#include "workload/micro.h"
+#include "workload/trace.h"
+
+enum vb_bench_fabric { VB_BENCH_SHM, VB_BENCH_SIM, VB_BENCH_UCX, VB_BENCH_VERBS };
+extern const char *const vb_bench_fabric_names[];
+
+/* In which order a transaction takes its locks. */
+enum vb_bench_order { VB_BENCH_SORTED, VB_BENCH_AS_TRACED };
+extern const char *const vb_bench_order_names[];
+
+/* Between processes that each have their own memory: the first of them is the lock server. */
+static inline bool vb_bench_is_net(int fabric)
+{
+	return fabric == VB_BENCH_UCX || fabric == VB_BENCH_VERBS;
+}
+
+struct vb_bench_opts {
+	const char *lock, *lock_options;
+	uint64_t locks;
+	int fabric; /* enum vb_bench_fabric */
+	const char *profile, *segment, *warmup, *fabric_options;
+	uint64_t nodes, servers, server_threads, procs, clients;
+	const char *join, *hosts, *rank, *bind, *auth_key_file;
+	uint64_t patience_ns, silence_ns;
+	bool visible;
+	bool launched;        /* by mpirun or srun, which knows ranks and number */
+	const char *workload; /* "micro", a trace's name, or "trace:FILE" */
+	const char *workload_options, *trace;
+	const char *dist;
+	double read_ratio, fail_rate;
+	uint64_t rate;
+	const char *think; /* as it was said; NULL: the workload's own */
+	uint64_t think_ns, hold_ns, timeout_ns;
+	int order; /* enum vb_bench_order */
+	uint64_t pause_ns, retries, backoff_ns;
+	double scan_rate;
+	uint64_t scan_ns;
+	uint64_t duration_ns, warmup_ns, stall_ns;
+	uint64_t lease_ns; /* 0 until the fabric is open: chosen for it */
+	bool fencing, no_audit, breakdown;
+	uint64_t seed;
+	const char *json, *hgrm;
+};
+
+#define VB_BENCH_LOCKS   64
+#define VB_BENCH_CLIENTS 100000u
+#define VB_BENCH_PROCS   1024u
+
+struct vb_bench_plan {
+	struct vb_bench_opts o; /* with every default filled in */
+	const struct vb_lock_ops *lock[VB_BENCH_LOCKS];
+	unsigned n_locks;
+	bool all; /* asked for as "all": what cannot run is skipped with its reason */
+	struct vb_micro micro;
+	bool tracing; /* transactions of `trace` are run, and `micro` is not used */
+	struct vb_trace trace;
+	char trace_name[4096]; /* where o.workload points for --trace */
+};
+
+/* The option table's groups; opts is where they write. */
+const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n);
+/* Of those, the one about processes on a network: how they are started and meet. */
+struct vb_opt_group vb_bench_cluster_group(struct vb_bench_opts *opts);
+/* What depends on how many processes there are. */
+int vb_bench_plan_nodes(struct vb_bench_opts *o);
+/* -EINVAL, said: the simulator has no profile of this name. */
+int vb_bench_plan_profile(const char *name);
+/* --warmup as it was typed, or NULL: a tenth of the duration.  -EINVAL, said. */
+int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns);
+/* 0, or -error, said in one line; nothing has been made yet. */
+int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
+/* The plan's trace, once it is known how many nodes there are.  Without one, does nothing. */
+int vb_bench_plan_trace(struct vb_bench_plan *plan);
+/* Why the lock cannot run the plan's trace, or NULL. */
+const char *vb_bench_lacks_modes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
+/* Also after vb_bench_plan has failed. */
+void vb_bench_plan_close(struct vb_bench_plan *plan);
+
+/* ---- what is measured ---- */
+
+enum vb_bench_lat {
+	VB_LAT_ACQ_S,
+	VB_LAT_ACQ_X,
+	VB_LAT_RELEASE,
+	VB_LAT_RESPONSE_S, /* open loop: from the intended start to the grant */
+	VB_LAT_RESPONSE_X,
+	VB_LAT_COUNT
+};
+extern const char *const vb_bench_lat_names[VB_LAT_COUNT];
+
+/* Why a transaction gave its locks back and was not done. */
+enum vb_bench_abort {
+	VB_ABORT_TIMEOUT,  /* waited for a lock for --timeout */
+	VB_ABORT_EXPIRED,  /* the lease of one of its locks ran out before the commit */
+	VB_ABORT_CONFLICT, /* the protocol's deadlock policy turned it down */
+	VB_ABORT_ERROR,    /* an acquire failed */
+	VB_ABORT_CAUSES
+};
+extern const char *const vb_bench_abort_names[VB_ABORT_CAUSES];
+
+/* Of the transactions of a trace, while measuring. */
+struct vb_bench_txns {
+	uint64_t committed, locks; /* and the locks that those had taken */
+	uint64_t aborts[VB_ABORT_CAUSES];
+	uint64_t given_up; /* aborted and not tried again */
+	uint64_t died;     /* left their locks without a release (--fail-rate) */
+};
+
+/* Counters of a client at one moment; two of them make what was spent in between. */
+struct vb_bench_meter {
+	uint64_t verbs[VB_OP_COUNT];
+	uint64_t retries, lost, recoveries, untold;
+};
+
+/* One per worker thread, which alone writes it. */
+struct vb_bench_tally {
+	uint64_t ops; /* cycles completed while measuring; of transactions, those that committed */
+	uint64_t failed;       /* acquires that ended without a grant while measuring */
+	uint64_t skipped;      /* releases left out on purpose (--fail-rate) */
+	uint64_t release_lost; /* releases that came too late */
+	uint64_t uncertain;    /* calls whose answer was lost: a lock may be held by nobody */
+	uint64_t measured_ns;  /* how long this worker has measured */
+	struct vb_bench_meter spent;
+	struct vb_fabric_stats fabric; /* of the worker's process, since it opened the fabric */
+	struct vb_lock_timing timing;
+	double rate; /* merged: cycles per second, the workers' rates added up */
+	double txn_rate;
+	struct vb_bench_txns txns;
+	int last_error; /* of an acquire, where it is none of the expected ones */
+	/* Last: the pages of what is not used are never touched. */
+	struct vb_hist lat[VB_LAT_COUNT];
+	/* By type: from the first attempt to the commit, its releases not included. */
+	struct vb_hist txn[VB_TRACE_TYPES_MAX];
+};
+
+enum vb_bench_doing { VB_DOING_IDLE, VB_DOING_ACQUIRE, VB_DOING_HOLD, VB_DOING_RELEASE };
+
+/* What one client is doing; written by its owner, read by the parent when something is wrong. */
+struct vb_bench_seat {
+	uint32_t doing; /* enum vb_bench_doing */
+	uint32_t mode;
+	uint64_t lock;
+	uint64_t since_ns;
+	uint64_t cycles; /* all, also outside of the measured span: progress */
+	int32_t pid;
+	uint32_t finished; /* has left its loop */
+	uint32_t dead;     /* its process was killed; set by the parent */
+} VB_ALIGNED(64);
+
+/* Shared by everybody in a run, of locks or of transactions. */
+struct vb_bench_control {
+	uint64_t t0_ns; /* scheduler's time base: the warm-up starts */
+	uint32_t ready; /* workers that have opened their clients */
+	uint32_t go;
+	uint32_t early; /* end now: no more cycles */
+	uint32_t full;  /* a history has no more room: the same */
+	uint32_t leave; /* close clients and go */
+	int32_t failed; /* a worker could not start: -error */
+} VB_ALIGNED(64);
+
+/* The clients of one thread, for those who move them through the phases of a run, whatever it is
+ * that they do.  See struct vb_bench_worker for the meaning of each. */
+struct vb_bench_life {
+	void *worker;
+	bool *drain;
+	const bool *all_finished;
+	int (*start)(void *worker);
+	void (*measure)(void *worker, bool on);
+	void (*flush)(void *worker);
+};
+
+struct vb_bench_result {
+	bool ran;
+	const char *skipped; /* why it was not run, else NULL */
+	const struct vb_lock_ops *ops;
+	struct vb_bench_tally *tally;  /* merged; NULL if it did not run */
+	struct vb_bench_meter servers; /* spent by lock servers while measuring */
+	struct vb_audit_counts audit;
+	bool audited, interrupted, stalled;
+	bool portable;       /* ran as its portable variant */
+	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
+	bool sampled;        /* breakdown from a sample of the cycles */
+	double duration_s;   /* measured span in the run's own time */
+	double wall_s;
+	uint64_t started;    /* clients that took part */
+	uint64_t unfinished; /* clients still waiting for a lock when the measured span ended */
+	uint64_t unfinished_max_ns; /* the longest of them had waited so long */
+	uint64_t deaths; /* workers killed while running, by this signal, with so many clients */
+	int death_signal;
+	uint64_t dead_clients;
+	char *died;              /* network: the first process that did, malloc'ed */
+	uint64_t unaudited;      /* network: grants that were not kept for the audit */
+	uint64_t clock_error_ns; /* network: of the worst clock among the processes */
+	uint64_t virtual_verbs;  /* sim: executed in all, warm-up and drain included */
+	unsigned stalled_client;
+	uint64_t stalled_lock;
+	char stall[256]; /* who holds what everybody waits for */
+	char *story;     /* the auditor's, malloc'ed; NULL if there is none */
+};
+
+/* One lock under the plan.  0 or -error, said; r is valid either way (r->ran tells). */
+int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+		     struct vb_bench_result *r);
+int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+		     struct vb_bench_result *r);
+void vb_bench_result_free(struct vb_bench_result *r);
+
+/* ---- shared by the two drivers ---- */
+
+/* One client while it runs. */
+struct vb_bench_client {
+	struct vb_bench_worker *w;
+	struct vb_bench_seat *seat;
+	struct vb_lock_client *lock;
+	struct vb_micro_client micro;
+	struct vb_trace_client trace;
+	struct vb_grant *held; /* [locks of a transaction]; NULL: no trace */
+	struct vb_task *task;
+	struct vb_lock_timing timing;
+	unsigned index;
+};
+
+/* The clients of one thread. */
+struct vb_bench_worker {
+	const struct vb_bench_plan *plan;
+	struct vb_lock_space *space;
+	struct vb_bench_control *control;
+	struct vb_bench_tally *tally;
+	struct vb_bench_client *clients;
+	unsigned n, running;
+	bool measuring;
+	bool drain;        /* no more cycles */
+	bool all_finished; /* every client has left its loop */
+	struct vb_bench_meter meter_start;
+	uint64_t measure_start_ns;
+	unsigned sample_every; /* 1: time every cycle's phases; 0: none */
+};
+
+/* Opens n clients, numbers first, first + step, ...  0 or -error, said. */
+int vb_bench_worker_open(struct vb_bench_worker *w, struct vb_bench_seat *seats, unsigned first,
+			 unsigned step, unsigned n);
+/* Spawns the clients' tasks. */
+int vb_bench_worker_start(struct vb_bench_worker *w);
+/* The measured span begins or ends now. */
+void vb_bench_worker_measure(struct vb_bench_worker *w, bool on);
+/* Brings the tally up to date: what a killed worker had spent is then known but for the last
+ * slice. */
+void vb_bench_worker_flush(struct vb_bench_worker *w);
+/* Asks clients that wait to give up. */
+void vb_bench_worker_cancel(struct vb_bench_worker *w);
+/* Closes the clients; tasks that have not finished are killed. */
+void vb_bench_worker_close(struct vb_bench_worker *w);
+/* The same calls for who does not know what its clients do; w must stay in place. */
+struct vb_bench_life vb_bench_worker_life(struct vb_bench_worker *w);
+/* The node of client i; and how many nodes have clients. */
+uint16_t vb_bench_node_of(const struct vb_bench_plan *plan, unsigned client);
+unsigned vb_bench_client_nodes(const struct vb_bench_opts *o);
+
+/* What a client notes while it goes on. */
+void vb_bench_seat_set(struct vb_bench_seat *seat, enum vb_bench_doing doing);
+void vb_bench_record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns);
+/* The acquire of one lock (timeout_ns 0: without one) that will be worked under for busy_ns, with
+ * all that is noted of it, and its release.  Where the lock has longer leases it asks for one that
+ * covers the work, if one lease may not.  *now_ns: when it begins (by the scheduler); when it has
+ * ended. 0, or the call's error. */
+int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode, uint64_t busy_ns,
+		     uint64_t timeout_ns, struct vb_grant *grant, uint64_t *now_ns);
+int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t *now_ns);
+int vb_bench_release_all(struct vb_bench_client *c, struct vb_grant *grants, unsigned n,
+			 uint64_t *now_ns);
+
+/* The client's next transaction, until it commits or is given up.  0; -ECANCELED: leave; else the
+ * error of an acquire that no other attempt would mend. */
+int vb_bench_transaction(struct vb_bench_client *c);
+/* Opens and closes what a client needs for that.  -ENOMEM, said. */
+int vb_bench_transactions_open(struct vb_bench_client *c);
+void vb_bench_transactions_close(struct vb_bench_client *c);
+
+/* Locks of a client at a time: those of a transaction, and places in queues that earlier attempts
+ * have left. */
+unsigned vb_bench_claims(const struct vb_bench_plan *plan);
+/* Bytes of segment that node's share of a run's locks needs. */
+uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
+int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+			struct vb_fabric *fabric, struct vb_lock_space **out);
+int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_space *space,
+			struct vb_audit **out);
+
+/* Lock servers of a run, all on the calling thread; zero-filled there are none. */
+struct vb_bench_servers {
+	struct vb_lock_server **server;
+	unsigned n, room;
+};
+/* Those of one node, --server-threads of them; of all nodes. */
+int vb_bench_servers_of(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
+			struct vb_lock_space *space, uint16_t node);
+int vb_bench_servers_start(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
+			   struct vb_lock_space *space);
+void vb_bench_servers_stop(struct vb_bench_servers *s);
+void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_meter *out);
+
+void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out);
+void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m);
+void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_meter *m);
+/* A process that was forked for a run: it ends with its parent, who alone hears the user. */
+void vb_bench_child(pid_t parent);
+/* Processes with clients: on a network all but the servers, or all if all are servers. */
+unsigned vb_bench_workers(const struct vb_bench_plan *plan);
+void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_stats *s);
+void vb_bench_tally_init(struct vb_bench_tally *t);
+/* Of one worker, which it is merged from or which is the only one. */
+void vb_bench_tally_rates(struct vb_bench_tally *t);
+void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tally *t);
+
+/* Of the clients' seats: how many wait, and for how long at most. */
+void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
+			 uint64_t now_ns);
+/* Whether anything moves: cycles complete (transactions commit), or nobody waits for a lock. */
+struct vb_bench_pulse {
+	uint64_t cycles, since_ns;
+};
+bool vb_bench_standstill(struct vb_bench_pulse *p, const struct vb_bench_seat *seats, unsigned n,
+			 uint64_t now_ns, uint64_t bound_ns);
+/* Fills r->stall: who died with what the others wait for. */
+void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats,
+			    unsigned n, uint64_t now_ns);
+/* How long without any cycle counts as a standstill for this lock. */
+uint64_t vb_bench_stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_space *space);
+/* Takes the auditor's counts and stories into the result. */
+void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a);
+
+/* Progress on stderr, a terminal only; at most ten times a second. */
+struct vb_bench_progress {
+	bool on;
+	unsigned run, runs;
+	const char *lock; /* or whatever runs */
+	const char *unit; /* of what is counted; NULL: cycles */
+	uint64_t last_wall_ns;
+};
+extern struct vb_bench_progress vb_bench_progress;
+void vb_bench_progress_show(double done, uint64_t cycles, const char *phase);
+void vb_bench_progress_clear(void);
+
+/* ---- reports ---- */
+
+/* Nanoseconds as microseconds, in seven columns with four significant places or so. */
+void vb_bench_put_us(FILE *to, double ns);
+/* A line below a row of numbers, where the machine was too busy for them to be trusted. */
+void vb_bench_put_busy(FILE *to, const struct vb_busy *load);
+void vb_bench_print_head(FILE *to, const struct vb_bench_plan *plan);
+void vb_bench_print_row(FILE *to, const struct vb_bench_plan *plan,
+			const struct vb_bench_result *r);
+void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
+			      const struct vb_bench_result *results, unsigned n);
+json_t *vb_bench_run_json(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
+/* PREFIX.LOCK.WHAT.hgrm for each histogram that has values, if the plan wants them.  -errno,
+ * said. */
+int vb_bench_write_hgrm(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
+
+/* The whole command: an enum vb_exit (lab/run.h). */
+int vb_bench_lock(const struct vb_bench_opts *opts);
+
+#endif

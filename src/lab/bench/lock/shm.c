@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One lock between processes.
+ *
+ * The parent makes the segment and what is shared, starts the lock servers on its own scheduler,
+ * and forks the workers (bench/engine/workers.c).  From then on it serves, reaps and looks; the
+ * workers keep time by themselves (the machine's clock is common) and write only into their own
+ * tally and their clients' seats.  A worker that is killed leaves both as they were, less the last
+ * slice of its counters.
+ *
+ * Nobody closes a client before all have finished, because the ones that are still waiting wait for
+ * a neighbour's message.
+ */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/engine/workers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "fabric/shm/shm.h"
+
+#define SAMPLE_EVERY 32
+
+struct shm_run {
+	const struct vb_bench_plan *plan;
+	const struct vb_lock_ops *ops;
+	struct vb_bench_result *r;
+	struct vb_fabric *fabric;
+	struct vb_lock_space *space;
+	struct vb_audit *audit;
+	struct vb_bench_servers servers;
+	/* What parent and workers share. */
+	struct vb_bench_control *control;
+	struct vb_bench_seat *seats;
+	struct vb_bench_tally *tallies;
+	struct vb_sched *sched;
+	struct vb_bench_forks forks;
+	struct vb_bench_worker w; /* in a worker process */
+};
+
+/* ---- the worker process ---- */
+
+static int worker_open(void *run, unsigned index, struct vb_bench_life *out)
+{
+	struct shm_run *u = run;
+	const struct vb_bench_opts *o = &u->plan->o;
+	unsigned procs = (unsigned)o->procs, clients = (unsigned)o->clients;
+	unsigned n = clients / procs + (index < clients % procs);
+
+	vb_fabric_after_fork(u->fabric);
+	u->w = (struct vb_bench_worker){
+		.plan = u->plan,
+		.space = u->space,
+		.control = u->control,
+		.tally = &u->tallies[index],
+		.sample_every = o->breakdown ? SAMPLE_EVERY : 0,
+	};
+	for (unsigned i = index; i < clients; i += procs)
+		u->seats[i].pid = getpid();
+	*out = vb_bench_worker_life(&u->w);
+	return vb_bench_worker_open(&u->w, u->seats, index, procs, n);
+}
+
+static void worker_close(void *run)
+{
+	struct shm_run *u = run;
+
+	vb_bench_worker_close(&u->w);
+}
+
+/* ---- the parent ---- */
+
+/* Serves meanwhile. */
+static void pass(void *run, uint64_t slice_ns)
+{
+	struct shm_run *u = run;
+
+	vb_task_sleep_until(vb_sched_now_slow(u->sched) + slice_ns);
+}
+
+static void died(void *run, unsigned index, pid_t pid, int signal)
+{
+	struct shm_run *u = run;
+
+	vb_shm_mark_dead(u->fabric, pid);
+	if (signal == 0)
+		return;
+	u->r->deaths++;
+	u->r->death_signal = signal;
+	for (unsigned i = 0; i < u->plan->o.clients; i++) {
+		if (u->seats[i].pid != pid)
+			continue;
+		u->seats[i].dead = 1;
+		u->r->dead_clients++;
+		if (u->audit != NULL)
+			vb_audit_client_died(u->audit, i);
+	}
+}
+
+static bool all_finished(const void *run)
+{
+	const struct shm_run *u = run;
+
+	for (unsigned i = 0; i < u->plan->o.clients; i++)
+		if (!u->seats[i].dead && !__atomic_load_n(&u->seats[i].finished, __ATOMIC_ACQUIRE))
+			return false;
+	return true;
+}
+
+static bool stands_still(void *run, struct vb_bench_pulse *pulse, uint64_t now)
+{
+	struct shm_run *u = run;
+	unsigned clients = (unsigned)u->plan->o.clients;
+
+	if (!vb_bench_standstill(pulse, u->seats, clients, now,
+				 vb_bench_stall_ns(u->plan, u->space)))
+		return false;
+	vb_bench_explain_stall(u->r, u->seats, clients, now);
+	return true;
+}
+
+static const struct vb_bench_forks_ops forks_ops = {
+	.open = worker_open,
+	.close = worker_close,
+	.pass = pass,
+	.died = died,
+	.all_finished = all_finished,
+	.stands_still = stands_still,
+};
+
+static void measure(struct shm_run *u)
+{
+	const struct vb_bench_opts *o = &u->plan->o;
+	struct vb_bench_forks *f = &u->forks;
+	uint64_t start = vb_bench_forks_go(f) + o->warmup_ns;
+	struct vb_bench_meter servers;
+
+	if (vb_bench_forks_watch(f, start, "warming up")) {
+		vb_bench_servers_meter(&u->servers, &servers);
+		vb_bench_forks_watch(f, start + o->duration_ns, "measuring");
+		vb_bench_servers_meter(&u->servers, &u->r->servers);
+		vb_bench_meter_subtract(&u->r->servers, &servers);
+	}
+	vb_bench_unfinished(u->r, u->seats, (unsigned)o->clients, vb_sched_now_slow(u->sched));
+	__atomic_store_n(&u->control->early, 1, __ATOMIC_RELEASE);
+	if (!u->r->stalled)
+		vb_bench_forks_watch(f, VB_FOREVER, "draining");
+	u->r->interrupted = f->interrupted;
+	if (u->r->stalled || u->control->failed)
+		vb_bench_forks_kill(f);
+	else /* closing a client takes two leases at most; whoever is not gone then is stuck */
+		vb_bench_forks_leave(f, vb_bench_stall_ns(u->plan, u->space) + 4 * o->lease_ns);
+}
+
+static int set_up(struct shm_run *u)
+{
+	const struct vb_bench_opts *o = &u->plan->o;
+	struct vb_fabric_params p = {
+		.no_keeper = true, /* who measures stays inside */
+		.fabric = "shm",
+		.options = o->fabric_options,
+		.name = o->segment,
+		.nodes = (uint16_t)o->nodes,
+		.node_bytes = vb_bench_node_bytes(u->plan, u->ops),
+		.endpoints = (uint32_t)(o->clients + o->servers * o->server_threads + 16),
+		.seed = o->seed,
+	};
+	int err;
+
+	u->control = vb_bench_share(sizeof(*u->control));
+	u->seats = vb_bench_share(o->clients * sizeof(*u->seats));
+	u->tallies = vb_bench_share(o->procs * sizeof(*u->tallies));
+	u->r->tally = malloc(sizeof(*u->r->tally));
+	if (u->control == NULL || u->seats == NULL || u->tallies == NULL || u->r->tally == NULL)
+		return vb_fail(-ENOMEM, "no memory for the results of %" PRIu64 " workers",
+			       o->procs);
+	vb_bench_tally_init(u->r->tally);
+	for (unsigned i = 0; i < o->procs; i++)
+		vb_bench_tally_init(&u->tallies[i]);
+	err = vb_fabric_open(&p, &u->fabric);
+	if (err == 0)
+		err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
+	if (err == 0)
+		err = vb_bench_open_audit(u->plan, u->space, &u->audit);
+	if (err == 0 && u->audit != NULL)
+		u->space->watch = vb_audit_watch(u->audit);
+	if (err == 0)
+		err = vb_bench_servers_start(&u->servers, u->plan, u->space);
+	if (err)
+		return err;
+	u->r->portable = u->space->portable_mask != 0;
+	u->r->sampled = o->breakdown;
+	u->sched = vb_sched_self();
+	u->forks = (struct vb_bench_forks){
+		.ops = &forks_ops,
+		.run = u,
+		.control = u->control,
+		.workers = (unsigned)o->procs,
+		.warmup_ns = o->warmup_ns,
+		.duration_ns = o->duration_ns,
+	};
+	return 0;
+}
+
+static void tear_down(struct shm_run *u)
+{
+	const struct vb_bench_opts *o = &u->plan->o;
+
+	vb_bench_forks_kill(&u->forks);
+	for (unsigned i = 0; u->tallies != NULL && u->r->tally != NULL && i < o->procs; i++)
+		vb_bench_tally_merge(u->r->tally, &u->tallies[i]);
+	vb_bench_unshare(u->tallies, o->procs * sizeof(*u->tallies));
+	vb_bench_unshare(u->seats, o->clients * sizeof(*u->seats));
+	vb_bench_unshare(u->control, sizeof(*u->control));
+	vb_bench_servers_stop(&u->servers);
+	if (u->space != NULL)
+		vb_lock_space_close(u->space);
+	if (u->audit != NULL)
+		vb_audit_close(u->audit);
+	if (u->fabric != NULL)
+		vb_fabric_close(u->fabric);
+}
+
+int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+		     struct vb_bench_result *r)
+{
+	struct shm_run u = {.plan = plan, .ops = ops, .r = r};
+	uint64_t wall = vb_clock_gettime_ns();
+	int err;
+
+	*r = (struct vb_bench_result){.ops = ops, .started = plan->o.clients};
+	err = set_up(&u);
+	if (err == 0)
+		err = vb_bench_forks_start(&u.forks);
+	if (err == 0) {
+		r->ran = true;
+		measure(&u);
+		err = u.control->failed;
+	}
+	if (err == -EINTR) {
+		r->interrupted = true;
+		err = 0;
+	}
+	/* That a lock without recovery is lost with its holder is no violation; all else is. */
+	if (r->stalled && u.audit != NULL && (r->deaths == 0 || ops->caps & VB_LOCK_SURVIVES))
+		vb_audit_violation(u.audit, VB_AUDIT_STUCK, r->stalled_client, r->stalled_lock,
+				   r->stall);
+	vb_bench_take_audit(r, u.audit);
+	tear_down(&u);
+	r->wall_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
+	return err;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One lock on the simulator.  The driver is the scheduler's root: it lets virtual time pass in
+ * slices and looks in between whether the user wants out.
+ */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/lock/lock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "lab/run.h"
+#include "fabric/sim/sim.h"
+
+#define SLICES        50
+#define START_NS      1000ull /* from the spawn of the clients to their first cycle */
+#define DRAIN_STEP_NS 1000000ull
+
+struct sim_run {
+	const struct vb_bench_plan *plan;
+	const struct vb_lock_ops *ops;
+	struct vb_bench_result *r;
+	struct vb_fabric *fabric;
+	struct vb_lock_space *space;
+	struct vb_audit *audit;
+	struct vb_bench_servers servers;
+	struct vb_bench_control control;
+	struct vb_bench_seat *seats;
+	struct vb_bench_worker worker;
+	struct vb_sched *sched;
+	struct vb_bench_pulse pulse;
+};
+
+static bool standstill(struct sim_run *u, uint64_t now)
+{
+	return vb_bench_standstill(&u->pulse, u->seats, (unsigned)u->plan->o.clients, now,
+				   vb_bench_stall_ns(u->plan, u->space));
+}
+
+/* Lets time pass until at_ns.  false: somebody wants an early end, or nobody will ever move again.
+ */
+static bool pass(struct sim_run *u, uint64_t at_ns, uint64_t step_ns, const char *phase)
+{
+	uint64_t from = vb_sched_now(u->sched), now = from;
+
+	while (now < at_ns) {
+		uint64_t next = at_ns - now < step_ns ? at_ns : now + step_ns;
+		int err = vb_sched_run(u->sched, (const bool *)&vb_interrupted, next);
+
+		if (vb_interrupted) {
+			u->r->interrupted = true;
+			return false;
+		}
+		now = vb_sched_now(u->sched);
+		if (err == -EDEADLK || standstill(u, now)) {
+			vb_bench_explain_stall(u->r, u->seats, (unsigned)u->plan->o.clients, now);
+			return false;
+		}
+		if (err == 0)
+			return true; /* every client has left */
+		vb_bench_progress_show((double)(now - from) / (double)(at_ns - from),
+				       u->pulse.cycles, phase);
+	}
+	return true;
+}
+
+/* Every client finishes the cycle that it is in. */
+static void drain(struct sim_run *u)
+{
+	uint64_t now = vb_sched_now(u->sched);
+
+	u->worker.drain = true;
+	u->pulse.since_ns = now;
+	while (!u->worker.all_finished && !u->r->stalled) {
+		int err = vb_sched_run(u->sched, &u->worker.all_finished, now + DRAIN_STEP_NS);
+
+		if (u->worker.all_finished)
+			break;
+		now = vb_sched_now(u->sched);
+		if (err == -EDEADLK || standstill(u, now))
+			vb_bench_explain_stall(u->r, u->seats, (unsigned)u->plan->o.clients, now);
+	}
+	if (u->worker.all_finished)
+		return;
+	vb_bench_worker_cancel(&u->worker);
+	vb_sched_run(u->sched, &u->worker.all_finished, now + vb_bench_stall_ns(u->plan, u->space));
+}
+
+static void measure(struct sim_run *u)
+{
+	const struct vb_bench_opts *o = &u->plan->o;
+	uint64_t start = u->control.t0_ns + o->warmup_ns;
+	struct vb_bench_meter servers;
+
+	if (pass(u, start, o->warmup_ns / 4 + 1, "warming up")) {
+		vb_bench_servers_meter(&u->servers, &servers);
+		vb_bench_worker_measure(&u->worker, true);
+		pass(u, start + o->duration_ns, o->duration_ns / SLICES + 1, "measuring");
+		vb_bench_worker_measure(&u->worker, false);
+		vb_bench_servers_meter(&u->servers, &u->r->servers);
+		vb_bench_meter_subtract(&u->r->servers, &servers);
+	}
+	vb_bench_unfinished(u->r, u->seats, (unsigned)o->clients, vb_sched_now(u->sched));
+	drain(u);
+}
+
+static int set_up(struct sim_run *u)
+{
+	const struct vb_bench_opts *o = &u->plan->o;
+	char options[128];
+	struct vb_fabric_params p = {
+		.fabric = "sim",
+		.options = options,
+		.nodes = (uint16_t)o->nodes,
+		.node_bytes = vb_bench_node_bytes(u->plan, u->ops),
+		.endpoints = (uint32_t)(o->clients + o->servers * o->server_threads + 16),
+		.seed = o->seed,
+	};
+	int err;
+
+	snprintf(options, sizeof(options), "profile=%.100s", o->profile);
+	u->seats = aligned_alloc(_Alignof(struct vb_bench_seat), o->clients * sizeof(*u->seats));
+	u->r->tally = malloc(sizeof(*u->r->tally));
+	if (u->seats == NULL || u->r->tally == NULL)
+		return vb_fail(-ENOMEM, "no memory for a run");
+	memset(u->seats, 0, o->clients * sizeof(*u->seats));
+	vb_bench_tally_init(u->r->tally);
+	err = vb_fabric_open(&p, &u->fabric);
+	if (err == 0)
+		err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
+	if (err == 0)
+		err = vb_bench_open_audit(u->plan, u->space, &u->audit);
+	if (err == 0 && u->audit != NULL)
+		u->space->watch = vb_audit_watch(u->audit);
+	if (err == 0)
+		err = vb_bench_servers_start(&u->servers, u->plan, u->space);
+	if (err)
+		return err;
+	u->r->portable = u->space->portable_mask != 0;
+	u->sched = vb_sched_self();
+	u->worker = (struct vb_bench_worker){
+		.plan = u->plan,
+		.space = u->space,
+		.control = &u->control,
+		.tally = u->r->tally,
+		.sample_every = 1,
+	};
+	return vb_bench_worker_open(&u->worker, u->seats, 0, 1, (unsigned)o->clients);
+}
+
+static void tear_down(struct sim_run *u)
+{
+	if (u->worker.clients != NULL)
+		vb_bench_worker_close(&u->worker);
+	vb_bench_servers_stop(&u->servers);
+	if (u->space != NULL)
+		vb_lock_space_close(u->space);
+	if (u->audit != NULL)
+		vb_audit_close(u->audit);
+	if (u->fabric != NULL)
+		vb_fabric_close(u->fabric);
+	free(u->seats);
+}
+
+int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
+		     struct vb_bench_result *r)
+{
+	struct sim_run u = {.plan = plan, .ops = ops, .r = r};
+	uint64_t wall = vb_clock_gettime_ns();
+	int err;
+
+	*r = (struct vb_bench_result){.ops = ops, .started = plan->o.clients};
+	err = set_up(&u);
+	if (err == 0) {
+		u.control.t0_ns = vb_sched_now(u.sched) + START_NS;
+		u.pulse.since_ns = u.control.t0_ns;
+		err = vb_bench_worker_start(&u.worker);
+	}
+	if (err == 0) {
+		r->ran = true;
+		measure(&u);
+		if (r->stalled && u.audit != NULL &&
+		    (plan->o.fail_rate == 0 || ops->recovery_leases))
+			vb_audit_violation(u.audit, VB_AUDIT_STUCK, r->stalled_client,
+					   r->stalled_lock, r->stall);
+		r->virtual_verbs = vb_sim_verbs(u.fabric);
+	}
+	/* The auditor watches to the last release. */
+	if (u.worker.clients != NULL)
+		vb_bench_worker_close(&u.worker);
+	vb_bench_take_audit(r, u.audit);
+	tear_down(&u);
+	if (r->ran)
+		vb_bench_tally_rates(r->tally);
+	r->wall_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
+	return err;
+}

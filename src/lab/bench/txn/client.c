@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one client of `verbena bench txn` does, and the clients of one thread: the same on every
+ * fabric. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/txn/txn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+
+/* A client whose commits fail so often in a row, other than by an abort, gives up: a node is
+ * gone. */
+#define ERRORS_IN_A_ROW 100
+#define ERROR_NAP_NS    1000000ull /* times how many there were, up to NAP_NS */
+#define NAP_NS          20000000ull
+
+/* In a row. */
+#define TIMELESS_MOST 200000u
+
+/* Before an aborted transaction is tried again: a random pause, of at most so long, doubled with
+ * every further try. */
+#define PAUSE_NS      1000ull
+#define PAUSE_DOUBLES 8u
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t tsc(void)
+{
+#if defined(__x86_64__)
+	return vb_tsc_early();
+#else
+	return 0;
+#endif
+}
+
+static uint64_t now_of(const struct vb_tbench_client *c)
+{
+	return vb_sched_now_early(c->me->ep->sched);
+}
+
+static void seat_set(uint32_t *field, uint32_t value)
+{
+	__atomic_store_n(field, value, __ATOMIC_RELAXED);
+}
+
+/* A client has seen what cannot be: that ends the run. */
+static void broken(struct vb_tbench_client *c)
+{
+	struct vb_tbench_tally *t = c->w->tally;
+
+	if (t->why[0] == '\0')
+		memcpy(t->why, c->load.why, sizeof(t->why));
+	__atomic_store_n(&c->w->control->early, 1, __ATOMIC_RELEASE);
+	c->w->drain = true;
+}
+
+static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t now)
+{
+	struct vb_tbench_tally *t = c->w->tally;
+
+	t->all_commits++;
+	__atomic_store_n(&c->seat->commits, c->seat->commits + 1, __ATOMIC_RELAXED);
+	if (c->w->measuring) {
+		t->commits[c->load.type]++;
+		vb_hist_record(&t->lat[c->load.type], now - first_ns);
+	}
+	if (c->w->load->ops->committed != NULL && c->w->load->ops->committed(&c->load) != 0)
+		broken(c);
+}
+
+/* ---- the book (see struct vb_tbench_book) ---- */
+
+static void book_open(struct vb_tbench_client *c)
+{
+	struct vb_tbench_book *b = &c->seat->book;
+	unsigned counts = b->state & 1;
+
+	for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
+		b->row[!counts][i] = b->row[counts][i] + c->load.change[i];
+	b->ts = c->me->txn.ts;
+	b->place = vb_txn_lane(c->me)->place;
+	__atomic_store_n(&b->state, counts | VB_BOOK_OPEN, __ATOMIC_RELEASE);
+}
+
+static void book_close(struct vb_tbench_client *c, bool committed)
+{
+	struct vb_tbench_book *b = &c->seat->book;
+	unsigned counts = b->state & 1;
+
+	__atomic_store_n(&b->state, committed ? !counts : counts, __ATOMIC_RELEASE);
+}
+
+/* From begin to commit or abort.  0, VB_LOAD_ROLLBACK, -EAGAIN, or the error. */
+static int attempt(struct vb_tbench_client *c)
+{
+	int err = vb_txn_begin(c->me);
+
+	if (err)
+		return err;
+	c->me->type = (uint8_t)c->load.type;
+	err = c->w->load->ops->body(&c->load, c->me);
+	if (vb_likely(err == 0)) {
+		book_open(c);
+		err = vb_txn_commit(c->me);
+		book_close(c, err == 0);
+		return err;
+	}
+	if (err == VB_LOAD_ROLLBACK || err != -EAGAIN)
+		vb_txn_abort(c->me);
+	return err;
+}
+
+/* The drawn transaction, until it commits or the run ends.  0, or what no further try would
+ * better. */
+static int one_txn(struct vb_tbench_client *c)
+{
+	struct vb_tbench_tally *t = c->w->tally;
+	uint64_t first = now_of(c), begin = first, now;
+	int err;
+
+	c->seat->since_ns = first;
+	c->seat->type = c->load.type;
+	for (uint32_t tries = 1;; tries++) {
+		uint32_t doubles = tries < PAUSE_DOUBLES ? tries : PAUSE_DOUBLES;
+
+		seat_set(&c->seat->tries, tries);
+		err = attempt(c);
+		now = now_of(c);
+		if (c->w->measuring) {
+			t->attempts_ns += now - begin;
+			t->useful_ns += err == 0 ? now - begin : 0;
+		}
+		if (err != -EAGAIN)
+			break;
+		seat_set(&c->seat->cause, vb_txn_cause(c->me));
+		if (c->w->drain ||
+		    vb_task_sleep_until(now + vb_rng_below(&c->me->rng, PAUSE_NS << doubles)) ==
+			    -ECANCELED)
+			return -EAGAIN;
+		begin = now_of(c);
+	}
+	if (err == 0)
+		note_commit(c, first, now);
+	else if (err == VB_LOAD_ROLLBACK && c->w->measuring)
+		t->rolled_back[c->load.type]++;
+	return err == VB_LOAD_ROLLBACK ? 0 : err;
+}
+
+static void note_error(struct vb_tbench_client *c, int err)
+{
+	struct vb_tbench_tally *t = c->w->tally;
+
+	if (err == -EBADMSG) {
+		broken(c);
+		return;
+	}
+	t->unknown += err == -VB_EUNKNOWN;
+	t->errors++;
+	t->last_error = err;
+}
+
+/*
+ * On the simulator what a node does with its own records takes no virtual time.  Clients that do
+ * nothing else would go on for ever without coming any nearer to the end of the run.
+ */
+static bool stands_still(struct vb_tbench_client *c)
+{
+	if (now_of(c) != c->seat->since_ns) {
+		c->timeless = 0;
+		return false;
+	}
+	if (++c->timeless < TIMELESS_MOST ||
+	    !((struct vb_sched_face *)c->me->ep->sched)->is_virtual)
+		return false;
+	if (!c->w->drain)
+		c->w->control->failed = vb_fail(
+			-EINVAL,
+			"client %u: %u transactions in a row took no virtual time, because they "
+			"touch records of their own node only; let them reach others (--nodes, "
+			"--span), or take --fabric-options scope=nic",
+			c->index, TIMELESS_MOST);
+	c->w->drain = true;
+	return true;
+}
+
+static void client_body(void *arg)
+{
+	struct vb_tbench_client *c = arg;
+	struct vb_tbench_worker *w = c->w;
+	unsigned errors = 0;
+
+	/* Not all at the very same moment. */
+	if (vb_task_sleep_until(w->control->t0_ns + 17 * c->index) == -ECANCELED)
+		goto out;
+	while (!w->drain && errors < ERRORS_IN_A_ROW) {
+		int err;
+
+		/* At once: what is begun still fits in the histories, and no more. */
+		if (vb_unlikely(__atomic_load_n(&w->control->full, __ATOMIC_ACQUIRE))) {
+			w->drain = true;
+			break;
+		}
+		w->load->ops->next(&c->load);
+		err = one_txn(c);
+		seat_set(&c->seat->tries, 0);
+		errors = err == 0 || err == -EAGAIN ? 0 : errors + 1;
+		if (errors != 0) {
+			uint64_t nap = errors * ERROR_NAP_NS;
+
+			note_error(c, err);
+			if (vb_task_sleep_until(now_of(c) + (nap < NAP_NS ? nap : NAP_NS)) ==
+			    -ECANCELED)
+				break;
+		}
+		if (vb_unlikely(stands_still(c)))
+			break;
+		/* Verbs that complete inline never gave the thread's other clients a turn. */
+		vb_task_yield();
+	}
+out:
+	/* What a commit has posted without waiting wakes the task that posted it, which must be
+	 * there. */
+	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
+		vb_lane_settle(c->me, &c->me->lane[i]);
+	c->task = NULL;
+	__atomic_store_n(&c->seat->finished, 1, __ATOMIC_RELEASE);
+	if (--w->running == 0)
+		w->all_finished = true;
+}
+
+/* ---- the clients of one thread ---- */
+
+int vb_tbench_worker_open(struct vb_tbench_worker *w, struct vb_tbench_seat *seats, unsigned first,
+			  unsigned n)
+{
+	unsigned each = (unsigned)(w->plan->o.threads * w->plan->o.coroutines);
+
+	w->clients = calloc(n, sizeof(*w->clients));
+	if (w->clients == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u clients", n);
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_tbench_client *c = &w->clients[i];
+		uint16_t node;
+		int err;
+
+		c->w = w;
+		c->index = first + i;
+		c->seat = &seats[c->index];
+		node = (uint16_t)(c->index / each);
+		err = vb_load_client_open(w->load, node, c->index, &c->load);
+		if (err == 0)
+			err = vb_coordinator_open(w->db, node, &c->me);
+		if (err) {
+			vb_load_client_close(&c->load);
+			return err;
+		}
+		c->me->index = i;
+		c->seat->place = c->me->lane[0].place;
+		w->n = i + 1;
+	}
+	return 0;
+}
+
+int vb_tbench_worker_start(struct vb_tbench_worker *w)
+{
+	static const struct vb_task_params params = {.name = "bench client"};
+
+	for (unsigned i = 0; i < w->n; i++) {
+		struct vb_tbench_client *c = &w->clients[i];
+		int err = vb_task_spawn(c->me->ep->sched, client_body, c, &params, &c->task);
+
+		if (err)
+			return vb_fail(err, "cannot start client %u of %u: no memory for its stack",
+				       i, w->n);
+		w->running++;
+	}
+	return 0;
+}
+
+static void meter_one(const struct vb_coordinator *me, struct vb_tbench_meter *m)
+{
+	m->commits += me->commits;
+	m->waits += me->waits;
+	m->calls += me->calls;
+	m->recovered += me->recovered + me->rolled_forward;
+	m->lost_locks += me->lost_locks;
+	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
+		m->aborts[i] += me->aborts[i];
+	for (unsigned i = 0; i < VB_OP_COUNT; i++)
+		m->verbs[i] += me->ep->count[i];
+	for (unsigned k = 0; k < VB_PLACES_EACH; k++) {
+		m->near += me->lane[k].acc.near;
+		for (unsigned i = 0; i < VB_PRIMS; i++)
+			m->prims[i] += me->lane[k].acc.prims[i];
+	}
+	for (unsigned i = 0; i <= VB_STAGES_MAX; i++) {
+		m->timed[i].ns += me->timed[i].ns;
+		m->timed[i].runs += me->timed[i].runs;
+		m->timed[i].items += me->timed[i].items;
+	}
+}
+
+static void meter_all(const struct vb_tbench_worker *w, struct vb_tbench_meter *m)
+{
+	memset(m, 0, sizeof(*m));
+	for (unsigned i = 0; i < w->n; i++)
+		meter_one(w->clients[i].me, m);
+}
+
+void vb_tbench_worker_flush(struct vb_tbench_worker *w)
+{
+	if (!w->measuring)
+		return;
+	meter_all(w, &w->tally->spent);
+	vb_tbench_meter_subtract(&w->tally->spent, &w->meter_start);
+	w->tally->measured_ns = vb_sched_now_slow(vb_sched_self()) - w->start_ns;
+	w->tally->cpu_ns = cpu_ns() - w->start_cpu_ns;
+	w->tally->tsc = tsc() - w->start_tsc;
+}
+
+void vb_tbench_worker_measure(struct vb_tbench_worker *w, bool on)
+{
+	if (!on) {
+		vb_tbench_worker_flush(w);
+		w->measuring = false;
+		return;
+	}
+	meter_all(w, &w->meter_start);
+	w->start_ns = vb_sched_now_slow(vb_sched_self());
+	w->start_cpu_ns = cpu_ns();
+	w->start_tsc = tsc();
+	w->measuring = true;
+}
+
+void vb_tbench_worker_cancel(struct vb_tbench_worker *w)
+{
+	w->drain = true;
+	for (unsigned i = 0; i < w->n; i++)
+		if (w->clients[i].task != NULL)
+			vb_task_cancel(w->clients[i].task);
+}
+
+void vb_tbench_worker_close(struct vb_tbench_worker *w)
+{
+	for (unsigned i = 0; i < w->n; i++) {
+		struct vb_tbench_client *c = &w->clients[i];
+
+		if (c->task == NULL)
+			vb_coordinator_close(c->me);
+		else
+			/* In the middle of a call that does not end: there is nothing left to be
+			 * orderly about. */
+			vb_task_kill(c->task);
+		vb_load_client_close(&c->load);
+	}
+	free(w->clients);
+	w->clients = NULL;
+	w->n = 0;
+}

@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of `verbena bench txn`, and what can be told about them before anything is made. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/txn/txn.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "lab/host.h"
+
+#define SEC 1000000000ull
+#define MIB (1ull << 20)
+
+#define SHM_DURATION_NS (2 * SEC)
+#define SIM_DURATION_NS 10000000ull
+#define SIM_PROFILE     "cx5"
+#define SHM_STALL_NS    (5 * SEC)
+#define SIM_STALL_NS    500000000ull /* ten leases */
+
+const char *const vb_tbench_fabric_names[] = {
+	[VB_TBENCH_SHM] = "shm",
+	[VB_TBENCH_SIM] = "sim",
+	[VB_TBENCH_UCX] = "ucx",
+	[VB_TBENCH_VERBS] = "verbs",
+};
+
+#define O struct vb_tbench_opts
+static const struct vb_opt what_table[] = {
+	VB_OPT_STRING(O, cc, "cc", "NAMES", "all",
+		      "concurrency-control protocols to run, one after the other: all, or names "
+		      "with commas between them; `verbena list` shows them"),
+	VB_OPT_STRING(O, hybrid, "hybrid", "CODE", NULL,
+		      "which stages run by RPC and not one-sided: none, rpc (every one), both (one "
+		      "run with none and one with rpc), all (a run for each code), or one digit 0 "
+		      "or 1 for each stage of the protocol (none; with --cc all: both)"),
+	VB_OPT_CHOICE(
+		O, fabric, "fabric", "shm|sim|ucx|verbs", "shm",
+		"shm: processes on shared memory; sim: a simulated cluster in virtual time; ucx, "
+		"verbs: processes that reach each other through UCX (TCP) or an RDMA card, each a "
+		"node"),
+	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
+		      "the fabric's own options, KEY=VALUE,...; `verbena list` shows them (sim: "
+		      "scope=global, atomics of the CPU and of the card know of each other)"),
+	VB_OPT_SIZE(O, nodes, "nodes", NULL, 1, 256, "shm, sim: number of nodes (2; sim: 4)"),
+	VB_OPT_SIZE(O, procs, "procs", NULL, 2, 256, "ucx, verbs: processes, each a node (2)"),
+	VB_OPT_SIZE(O, threads, "threads", "1", 1, 256,
+		    "workers of each node; on shm each is a process, and the first of each node is "
+		    "its server too"),
+	VB_OPT_SIZE(O, coroutines, "coroutines", "8", 1, 4096,
+		    "clients of each worker, which it runs in turn"),
+	VB_OPT_STRING(O, segment, "segment", "NAME", NULL,
+		      "shm: name of the segment (none: private to this run)"),
+	VB_OPT_STRING(O, profile, "profile", "NAME", NULL, "sim: model of the network (cx5)"),
+	VB_OPT_END};
+
+static const struct vb_opt engine_table[] = {
+	VB_OPT_CHOICE(O, recovery, "recovery", "on|off", "on",
+		      "log every commit, so that others can finish or undo what a dead coordinator "
+		      "has left"),
+	VB_OPT_TIME(O, lease_ns, "lease", NULL, 1000, 3600 * SEC,
+		    "how long a transaction may take before others recover it (50ms, or four times "
+		    "what the fabric lets a verb be late)"),
+	VB_OPT_FLAG(O, no_doorbell, "no-doorbell", "each verb rings a doorbell of its own"),
+	VB_OPT_FLAG(O, no_outstanding, "no-outstanding",
+		    "each verb is waited for before the next is posted"),
+	VB_OPT_FLAG(O, passive_ack, "passive-ack",
+		    "a commit does not wait until its writes have arrived"),
+	VB_OPT_END};
+
+static const struct vb_opt load_table[] = {
+	VB_OPT_STRING(O, workload, "workload", "NAME", "ycsb",
+		      "what the transactions do: ycsb, smallbank or bank"),
+	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"), VB_OPT_END};
+
+static const struct vb_opt measure_table[] = {
+	VB_OPT_TIME(O, duration_ns, "duration", NULL, 1000, 24 * 3600 * SEC,
+		    "measured span of each run (2s; sim: 10ms of virtual time)"),
+	VB_OPT_STRING(O, warmup, "warmup", "TIME", NULL,
+		      "span before it that does not count (a tenth of the duration)"),
+	VB_OPT_TIME(
+		O, stall_ns, "stall-after", NULL, 1000000, 3600 * SEC,
+		"no commit of any client for so long ends the run as stalled (5s; sim: 500ms of "
+		"virtual time)"),
+	VB_OPT_FLAG(O, no_breakdown, "no-breakdown",
+		    "do not time the stages, which costs shm some reads of the clock"),
+	VB_OPT_FLAG(O, check, "check",
+		    "record what every transaction has read and written, and check that they were "
+		    "serializable; a history that has no more room ends the run"),
+	VB_OPT_SIZE(O, history_bytes, "history-bytes", "512mi", 1u << 16, 1ull << 40,
+		    "room of each worker's history, for --check"),
+	VB_OPT_STRING(O, history, "history", "FILE", NULL,
+		      "write the history, for `verbena check history`; only for one run at a time; "
+		      "implies --check"),
+	VB_OPT_STRING(O, json, "json", "FILE", NULL, "write the results as JSON; - is stdout"),
+	VB_OPT_END};
+#undef O
+
+/* ---- the workloads' own options ---- */
+
+#define OPTIONS_MAX 256
+static union {
+	char bytes[OPTIONS_MAX];
+	uint64_t align;
+} load_options[VB_TBENCH_LOADS_MAX];
+static unsigned preferred;
+
+void vb_tbench_prefer(int argc, char **argv)
+{
+	static const char option[] = "--workload";
+	const size_t len = sizeof(option) - 1;
+
+	for (int i = 0; i < argc; i++) {
+		const char *name = NULL;
+
+		if (strncmp(argv[i], option, len) != 0)
+			continue;
+		if (argv[i][len] == '=')
+			name = argv[i] + len + 1;
+		else if (argv[i][len] == '\0' && i + 1 < argc)
+			name = argv[i + 1];
+		for (unsigned k = 0; name != NULL && vb_loads[k] != NULL; k++)
+			if (strcmp(vb_loads[k]->name, name) == 0)
+				preferred = k;
+	}
+}
+
+const struct vb_opt_group *vb_tbench_groups(struct vb_tbench_opts *opts, unsigned *n)
+{
+	static struct vb_opt_group groups[5 + VB_TBENCH_LOADS_MAX];
+	static char titles[VB_TBENCH_LOADS_MAX][64];
+
+	*n = 0;
+	groups[(*n)++] = (struct vb_opt_group){"What runs", what_table, opts};
+	groups[(*n)++] = vb_bench_cluster_group(&opts->crew);
+	groups[(*n)++] = (struct vb_opt_group){"Engine", engine_table, opts};
+	groups[(*n)++] = (struct vb_opt_group){"Load", load_table, opts};
+	for (unsigned turn = 0; turn < 2; turn++) {
+		for (unsigned k = 0; vb_loads[k] != NULL; k++) {
+			if ((k == preferred) != (turn == 0))
+				continue;
+			vb_assert(k < VB_TBENCH_LOADS_MAX &&
+				  vb_loads[k]->options_bytes <= OPTIONS_MAX);
+			snprintf(titles[k], sizeof(titles[k]), "Load '%s'", vb_loads[k]->name);
+			groups[(*n)++] = (struct vb_opt_group){titles[k], vb_loads[k]->options,
+							       load_options[k].bytes};
+		}
+	}
+	groups[(*n)++] = (struct vb_opt_group){"Measuring and results", measure_table, opts};
+	return groups;
+}
+
+static size_t size_of(enum vb_opt_kind kind)
+{
+	switch (kind) {
+	case VB_OPT_KIND_FLAG:
+		return sizeof(bool);
+	case VB_OPT_KIND_CHOICE:
+		return sizeof(int);
+	case VB_OPT_KIND_REAL:
+		return sizeof(double);
+	case VB_OPT_KIND_STRING:
+		return sizeof(char *);
+	default:
+		return sizeof(uint64_t);
+	}
+}
+
+/* An option that only another workload has would be ignored: refused. */
+static int refuse_others(const struct vb_load_ops *chosen)
+{
+	for (unsigned k = 0; vb_loads[k] != NULL; k++) {
+		char plain[OPTIONS_MAX] VB_ALIGNED(16) = {0};
+
+		if (vb_loads[k] == chosen)
+			continue;
+		vb_opt_defaults(vb_loads[k]->options, plain);
+		for (const struct vb_opt *o = vb_loads[k]->options; o->kind != VB_OPT_KIND_END; o++)
+			if (memcmp(plain + o->offset, load_options[k].bytes + o->offset,
+				   size_of(o->kind)) != 0)
+				return vb_fail(
+					-EINVAL,
+					"--%s is an option of --workload %s, and this is '%s'",
+					o->name, vb_loads[k]->name, chosen->name);
+	}
+	return 0;
+}
+
+static int plan_load(struct vb_tbench_plan *p)
+{
+	const char *names[VB_TBENCH_LOADS_MAX];
+	char hint[VB_HINT_BYTES];
+	size_t n = 0;
+
+	for (unsigned k = 0; vb_loads[k] != NULL; k++) {
+		names[n++] = vb_loads[k]->name;
+		if (strcmp(vb_loads[k]->name, p->o.workload) != 0)
+			continue;
+		p->load = vb_loads[k];
+		p->load_options = load_options[k].bytes;
+		return refuse_others(p->load);
+	}
+	return vb_fail(-EINVAL, "no workload is called '%s'%s; there are ycsb, smallbank and bank",
+		       p->o.workload, vb_did_you_mean(hint, p->o.workload, names, n));
+}
+
+/* ---- which runs ---- */
+
+static int add_run(struct vb_tbench_plan *p, const struct vb_cc_ops *cc, uint32_t code)
+{
+	struct vb_tbench_one *more = realloc(p->run, (p->n_runs + 1) * sizeof(*more)), *one;
+
+	if (more == NULL)
+		return vb_fail(-ENOMEM, "no memory for a plan of %u runs", p->n_runs + 1);
+	p->run = more;
+	one = &more[p->n_runs++];
+	*one = (struct vb_tbench_one){.cc = cc};
+	vb_assert(cc->n_stages < sizeof(one->code));
+	for (unsigned i = 0; i < cc->n_stages; i++)
+		one->code[i] = code >> i & 1 ? '1' : '0';
+	return 0;
+}
+
+static int wrong_code(const struct vb_cc_ops *cc, const char *code)
+{
+	char names[128] = "";
+
+	for (unsigned i = 0; i < cc->n_stages; i++)
+		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+			 i > 0 ? ", " : "", cc->stages[i].name);
+	return vb_fail(-EINVAL,
+		       "--hybrid '%s': '%s' has %u stages (%s), so its codes are %u digits, each 0 "
+		       "(one-sided) or 1 (RPC); or say none, rpc, both or all",
+		       code, cc->name, cc->n_stages, names, cc->n_stages);
+}
+
+static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
+{
+	const char *code = p->o.hybrid != NULL ? p->o.hybrid : p->all ? "both" : "none";
+	uint32_t every = (1u << cc->n_stages) - 1, mask = 0;
+	int err = 0;
+
+	if (strcmp(code, "none") == 0)
+		return add_run(p, cc, 0);
+	if (strcmp(code, "rpc") == 0)
+		return add_run(p, cc, every);
+	if (strcmp(code, "both") == 0) {
+		err = add_run(p, cc, 0);
+		return err ? err : add_run(p, cc, every);
+	}
+	if (strcmp(code, "all") == 0) {
+		for (mask = 0; mask <= every && err == 0; mask++)
+			err = add_run(p, cc, mask);
+		return err;
+	}
+	if (strlen(code) != cc->n_stages || strspn(code, "01") != cc->n_stages)
+		return wrong_code(cc, code);
+	for (unsigned i = 0; i < cc->n_stages; i++)
+		mask |= (uint32_t)(code[i] - '0') << i;
+	return add_run(p, cc, mask);
+}
+
+static int unknown_cc(const char *name)
+{
+	const char *names[64];
+	char hint[VB_HINT_BYTES];
+	size_t n = 0;
+
+	for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && n < VB_ARRAY_SIZE(names); c++)
+		names[n++] = (*c)->name;
+	return vb_fail(-EINVAL, "no protocol is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
+}
+
+static int plan_runs(struct vb_tbench_plan *p)
+{
+	char text[1024], *save = NULL;
+	int err = 0;
+
+	if (strcmp(p->o.cc, "all") == 0) {
+		p->all = true;
+		for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && err == 0; c++)
+			err = add_protocol(p, *c);
+		return err;
+	}
+	if (strlen(p->o.cc) >= sizeof(text))
+		return vb_fail(-EINVAL, "the list of protocols is too long");
+	strcpy(text, p->o.cc);
+	for (char *name = strtok_r(text, ",", &save); name != NULL && err == 0;
+	     name = strtok_r(NULL, ",", &save)) {
+		const struct vb_cc_ops *cc = vb_cc_find(name);
+
+		err = cc != NULL ? add_protocol(p, cc) : unknown_cc(name);
+	}
+	if (err == 0 && p->n_runs == 0)
+		return vb_fail(-EINVAL, "--cc names no protocol; `verbena list` shows them all");
+	return err;
+}
+
+/* ---- fabric, times, memory ---- */
+
+/* Where the processes come from; how many they are, unless only a launcher knows. */
+static int plan_crew(struct vb_tbench_opts *o)
+{
+	int err;
+
+	if (o->nodes != 0)
+		return vb_fail(-EINVAL, "on '%s' each process is a node: say --procs, not --nodes",
+			       vb_tbench_fabric_names[o->fabric]);
+	if (o->threads != 1)
+		return vb_fail(-EINVAL,
+			       "on '%s' a node is one process with one thread: say --procs and "
+			       "--coroutines, not --threads",
+			       vb_tbench_fabric_names[o->fabric]);
+	o->crew.procs = o->procs;
+	err = vb_bench_crew_plan(&o->crew);
+	if (err != 0 || o->crew.launched)
+		return err;
+	if (o->crew.procs == 0)
+		o->crew.procs = 2;
+	o->procs = o->nodes = o->crew.procs;
+	return 0;
+}
+
+static int refuse_crew(const struct vb_tbench_opts *o)
+{
+	if (o->procs != 0)
+		return vb_fail(-EINVAL, "--procs is for --fabric ucx and verbs: say --nodes and "
+					"--threads");
+	return vb_bench_crew_unwanted(&o->crew);
+}
+
+static int plan_fabric(struct vb_tbench_opts *o)
+{
+	bool sim = o->fabric == VB_TBENCH_SIM, net = vb_tbench_is_net(o->fabric);
+	int err;
+
+	if (o->fabric != VB_TBENCH_SHM && o->segment != NULL)
+		return vb_fail(-EINVAL, "--segment is for --fabric shm");
+	if (!sim && o->profile != NULL)
+		return vb_fail(-EINVAL, "--profile is for --fabric sim");
+	err = net ? plan_crew(o) : refuse_crew(o);
+	if (err)
+		return err;
+	if (o->profile == NULL && sim)
+		o->profile = SIM_PROFILE;
+	if (sim && vb_bench_plan_profile(o->profile) != 0)
+		return -EINVAL;
+	if (o->nodes == 0 && !net)
+		o->nodes = sim ? 4 : 2;
+	if (sim && o->nodes == 1 &&
+	    (o->fabric_options == NULL || strstr(o->fabric_options, "scope=nic") == NULL))
+		return vb_fail(
+			-EINVAL,
+			"one simulated node: what a node does with its own records takes no "
+			"virtual time, so the run would not end; take more nodes, or "
+			"--fabric-options scope=nic, where they are reached through the NIC");
+	if (o->duration_ns == 0)
+		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
+	if (o->stall_ns == 0)
+		o->stall_ns = sim ? SIM_STALL_NS : SHM_STALL_NS;
+	return 0;
+}
+
+static int plan_clients(const struct vb_tbench_opts *o)
+{
+	if (o->nodes * o->threads > VB_TBENCH_WORKERS_MAX)
+		return vb_fail(-EINVAL,
+			       "%" PRIu64 " nodes with %" PRIu64
+			       " threads each: at most %u workers are possible",
+			       o->nodes, o->threads, VB_TBENCH_WORKERS_MAX);
+	if (o->nodes * o->threads * o->coroutines > VB_TBENCH_CLIENTS_MAX)
+		return vb_fail(-EINVAL,
+			       "%" PRIu64 " nodes, %" PRIu64 " threads each and %" PRIu64
+			       " coroutines on each are too many: at most %u clients are possible",
+			       o->nodes, o->threads, o->coroutines, VB_TBENCH_CLIENTS_MAX);
+	return 0;
+}
+
+/* The history is written at the end; that it can be is seen now. */
+static bool can_write(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[4096];
+
+	if (access(path, W_OK) == 0)
+		return true;
+	if (errno != ENOENT)
+		return false;
+	if (slash != NULL && (size_t)(slash - path) >= sizeof(dir)) {
+		errno = ENAMETOOLONG;
+		return false;
+	}
+	if (slash == NULL)
+		strcpy(dir, ".");
+	else
+		snprintf(dir, sizeof(dir), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	return access(dir, W_OK | X_OK) == 0;
+}
+
+static int plan_history(struct vb_tbench_plan *p)
+{
+	if (p->o.history == NULL)
+		return 0;
+	p->o.check = true;
+	if (p->n_runs > 1)
+		return vb_fail(-EINVAL,
+			       "--history is for one run, and this is %u: name one protocol with "
+			       "--cc, and one --hybrid code",
+			       p->n_runs);
+	if (strcmp(p->o.history, "-") != 0 && !can_write(p->o.history))
+		return vb_fail(-errno, "cannot write %s: %s", p->o.history, strerror(errno));
+	if (strcmp(p->o.history, "-") == 0 && p->o.json != NULL && strcmp(p->o.json, "-") == 0)
+		return vb_fail(-EINVAL, "--json and --history cannot both write to stdout");
+	return 0;
+}
+
+void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+			 const struct vb_load *load, struct vb_db_params *p)
+{
+	const struct vb_tbench_opts *o = &plan->o;
+
+	*p = (struct vb_db_params){
+		.cc = one->cc->name,
+		.hybrid = one->code,
+		.coordinators = (uint32_t)(o->threads * o->coroutines),
+		.lease_ns = o->lease_ns,
+		.no_recovery = o->recovery != 0,
+		.no_doorbell = o->no_doorbell,
+		.no_outstanding = o->no_outstanding,
+		.passive_ack = o->passive_ack,
+	};
+	/* One more, for who sweeps up after the dead; without it there is no place for him if all
+	 * of node 0 have died. */
+	if (o->fabric == VB_TBENCH_SHM &&
+	    p->coordinators * o->nodes + o->nodes <= VB_TBENCH_CLIENTS_MAX)
+		p->coordinators++;
+	vb_load_db_params(load, p);
+}
+
+uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+			      const struct vb_load *load)
+{
+	struct vb_db_params p;
+
+	vb_tbench_db_params(plan, one, load, &p);
+	/* The header of the segment, and what the fabric rounds up. */
+	return (vb_db_node_bytes(&p, load->nodes) + vb_load_node_bytes(load, &p) + MIB + 4095) &
+	       ~4095ull;
+}
+
+/* What plainly cannot fit is told before minutes are spent on it.  The fabric has the last word. */
+static int plan_memory(const struct vb_tbench_plan *p)
+{
+	uint64_t most = 0, have = vb_host_meminfo("MemAvailable"), room = UINT64_MAX;
+	/* How many of a network's processes are on this machine is not known yet: one is. */
+	uint64_t here = vb_tbench_is_net(p->o.fabric) ? 1 : p->o.nodes;
+	struct vb_load load;
+	struct statvfs fs;
+	int err = vb_load_init(&load, p->load, p->load_options, (uint16_t)p->o.nodes, p->o.seed);
+
+	if (err)
+		return err;
+	for (unsigned i = 0; i < p->n_runs; i++) {
+		uint64_t bytes = vb_tbench_node_bytes(p, &p->run[i], &load) * here;
+
+		most = bytes > most ? bytes : most;
+	}
+	vb_load_close(&load);
+	/* A segment without a name lies in no file system. */
+	if (p->o.fabric == VB_TBENCH_SHM && p->o.segment != NULL && statvfs("/dev/shm", &fs) == 0)
+		room = (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (most > room)
+		return vb_fail(-ENOSPC,
+			       "the tables on %" PRIu64 " nodes need %" PRIu64
+			       " MiB and /dev/shm has %" PRIu64
+			       " MiB free; use fewer or smaller records, or enlarge it (mount -o "
+			       "remount,size=...)",
+			       p->o.nodes, most >> 20, room >> 20);
+	if (have != 0 && most > have)
+		return vb_fail(-ENOMEM,
+			       "the tables on %" PRIu64 " nodes need %" PRIu64 " MiB and %" PRIu64
+			       " MiB of memory are available; use fewer or smaller records",
+			       p->o.nodes, most >> 20, have >> 20);
+	return 0;
+}
+
+int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *p)
+{
+	int err;
+
+	*p = (struct vb_tbench_plan){.o = *opts};
+	err = plan_load(p);
+	if (err == 0)
+		err = plan_runs(p);
+	if (err == 0)
+		err = plan_fabric(&p->o);
+	if (err == 0)
+		err = vb_bench_plan_warmup(p->o.warmup, p->o.duration_ns, &p->o.warmup_ns);
+	if (err == 0)
+		err = plan_history(p);
+	if (err == 0 && p->o.nodes != 0)
+		err = vb_tbench_plan_nodes(p);
+	if (err)
+		vb_tbench_plan_free(p);
+	return err;
+}
+
+int vb_tbench_plan_nodes(struct vb_tbench_plan *p)
+{
+	int err = plan_clients(&p->o);
+
+	return err ? err : plan_memory(p);
+}
+
+static void put_load_options(FILE *f, const struct vb_tbench_plan *p)
+{
+	for (const struct vb_opt *o = p->load->options; o->kind != VB_OPT_KIND_END; o++) {
+		const void *at = (const char *)p->load_options + o->offset;
+
+		if (o->kind == VB_OPT_KIND_STRING)
+			fprintf(f, "--%s=%s\n", o->name, *(const char *const *)at);
+		else if (o->kind == VB_OPT_KIND_REAL)
+			fprintf(f, "--%s=%.17g\n", o->name, *(const double *)at);
+		else if (o->kind == VB_OPT_KIND_FLAG)
+			fprintf(f, "--%s=%d\n", o->name, *(const bool *)at);
+		else
+			fprintf(f, "--%s=%" PRIu64 "\n", o->name, *(const uint64_t *)at);
+	}
+}
+
+char *vb_tbench_plan_text(const struct vb_tbench_plan *p)
+{
+	const struct vb_tbench_opts *o = &p->o;
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	if (f == NULL)
+		return NULL;
+	fprintf(f, "version=%s %s\n", vb_version(), vb_commit());
+	fprintf(f, "--cc=%s\n--hybrid=%s\n--workload=%s\n", o->cc, o->hybrid ? o->hybrid : "",
+		o->workload);
+	fprintf(f, "--fabric=%s\n--fabric-options=%s\n", vb_tbench_fabric_names[o->fabric],
+		o->fabric_options != NULL ? o->fabric_options : "");
+	fprintf(f, "--coroutines=%" PRIu64 "\n--recovery=%d\n--lease=%" PRIu64 "ns\n",
+		o->coroutines, o->recovery, o->lease_ns);
+	fprintf(f, "--no-doorbell=%d\n--no-outstanding=%d\n--passive-ack=%d\n", o->no_doorbell,
+		o->no_outstanding, o->passive_ack);
+	fprintf(f, "--duration=%" PRIu64 "ns\n--warmup=%" PRIu64 "ns\n", o->duration_ns,
+		o->warmup_ns);
+	fprintf(f, "--stall-after=%" PRIu64 "ns\n--check=%d\n", o->stall_ns, o->check);
+	fprintf(f, "--no-breakdown=%d\n--seed=%" PRIu64 "\n", o->no_breakdown, o->seed);
+	put_load_options(f, p);
+	fclose(f);
+	return text;
+}
+
+void vb_tbench_plan_free(struct vb_tbench_plan *p)
+{
+	free(p->run);
+	p->run = NULL;
+	p->n_runs = 0;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The numbers of `verbena bench txn` as tables for people. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/txn/txn.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char head_1[] = "                              goodput  aborts      latency us        "
+			     "       per transaction "
+			     "         effective    CPU  cycles\n";
+static const char head_2[] = "protocol         hybrid        ktxn/s       %      p50     p99   "
+			     "p99.9   prims  index  verbs"
+			     "  calls       CPU %      %   k/txn  serializable  invariant\n";
+
+static uint64_t aborts_of(const struct vb_tbench_tally *t)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = VB_TXN_USER + 1; i < VB_TXN_CAUSES; i++)
+		n += t->spent.aborts[i];
+	return n;
+}
+
+static double per(double n, uint64_t of)
+{
+	return of > 0 ? n / (double)of : 0;
+}
+
+void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *p)
+{
+	const struct vb_tbench_opts *o = &p->o;
+	char span[16];
+
+	vb_format_ns(span, sizeof(span), (double)o->duration_ns);
+	fprintf(to,
+		"%s on %" PRIu64 " nodes, %" PRIu64 " thread%s each with %" PRIu64
+		" coroutine%s; %s",
+		p->load->name, o->nodes, o->threads, o->threads > 1 ? "s" : "", o->coroutines,
+		o->coroutines > 1 ? "s" : "", vb_tbench_fabric_names[o->fabric]);
+	if (o->fabric == VB_TBENCH_SIM)
+		fprintf(to, ", profile %s, %s of virtual time each", o->profile, span);
+	else
+		fprintf(to, ", %s each", span);
+	fprintf(to, "%s%s%s%s%s, seed %" PRIu64 "\n\n", o->recovery != 0 ? ", no recovery" : "",
+		o->no_doorbell ? ", no doorbell batching" : "",
+		o->no_outstanding ? ", one verb at a time" : "",
+		o->passive_ack ? ", passive ack" : "", o->check ? ", checked" : "", o->seed);
+	fputs(head_1, to);
+	fputs(head_2, to);
+	fflush(to);
+}
+
+static void put_latency(FILE *to, const struct vb_tbench_tally *t)
+{
+	static struct vb_hist all;
+
+	vb_hist_init(&all);
+	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++)
+		if (t->lat[i].total != 0)
+			vb_hist_merge(&all, &t->lat[i]);
+	if (all.total == 0) {
+		fprintf(to, "       -       -       -");
+		return;
+	}
+	vb_bench_put_us(to, (double)vb_hist_percentile(&all, 50));
+	vb_bench_put_us(to, (double)vb_hist_percentile(&all, 99));
+	vb_bench_put_us(to, (double)vb_hist_percentile(&all, 99.9));
+}
+
+static const char *verdict_of(const struct vb_tbench_result *r)
+{
+	if (!r->checked)
+		return "-";
+	if (r->serial.first != VB_ANOMALY_NONE)
+		return vb_anomaly_names[r->serial.first];
+	return r->one->cc->caps & VB_CC_STRICT ? "strictly" : "yes";
+}
+
+static void put_notes(FILE *to, const struct vb_tbench_result *r)
+{
+	const struct vb_tbench_tally *t = r->tally;
+
+	if (r->interrupted)
+		fprintf(to, "    interrupted\n");
+	if (r->history_full)
+		fprintf(to, "    ended early: a history has no more room; give it more "
+			    "--history-bytes\n");
+	if (r->died != NULL)
+		fprintf(to, "    %s died: results are of the others until then\n", r->died);
+	else if (r->deaths != 0)
+		fprintf(to,
+			"    %" PRIu64 " worker%s killed by signal %d, %" PRIu64 " clients lost\n",
+			r->deaths, r->deaths > 1 ? "s" : "", r->death_signal, r->dead_clients);
+	if (r->last_committed + r->last_undone != 0)
+		fprintf(to,
+			"    commits that the killed were in: %" PRIu64 " had happened, %" PRIu64
+			" had not\n",
+			r->last_committed, r->last_undone);
+	if (r->swept != 0)
+		fprintf(to,
+			"    %" PRIu64 " locks of the killed that nobody had met were swept up\n",
+			r->swept);
+	if (r->dead_servers != 0)
+		fprintf(to,
+			"    of the killed %" PRIu64 " served a node: what is asked of it by RPC "
+			"fails\n",
+			r->dead_servers);
+	if (r->stalled)
+		fprintf(to, "    stalled: %s\n", r->stall);
+	if (r->broken)
+		fprintf(to, "    invariant broken: %s\n", r->why);
+	if (r->unjudged != NULL)
+		fprintf(to, "    invariant not judged: %s\n", r->unjudged);
+	if (t->spent.recovered != 0)
+		fprintf(to, "    recovered %" PRIu64 " locks of transactions that did not move\n",
+			t->spent.recovered);
+	if (t->errors != 0)
+		fprintf(to, "    %" PRIu64 " transactions failed, the last with: %s\n", t->errors,
+			vb_strerror((int)t->last_error));
+	vb_bench_put_busy(to, &r->load);
+}
+
+void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r)
+{
+	const struct vb_tbench_tally *t = r->tally;
+	uint64_t commits, aborts;
+
+	fprintf(to, "%-16s %-8s", r->one->cc->name, r->one->code);
+	if (!r->ran) {
+		fprintf(to, " skipped: %s\n", r->skipped);
+		fflush(to);
+		return;
+	}
+	commits = vb_tbench_commits(t);
+	aborts = aborts_of(t);
+	fprintf(to, " %11.2f %7.2f ", t->rate / 1000, 100 * per((double)aborts, commits + aborts));
+	put_latency(to, t);
+	fprintf(to, " %7.2f %6.2f %6.2f %6.2f %11.1f",
+		per((double)vb_tbench_sum(t->spent.prims, VB_INDEX), commits),
+		per((double)t->spent.prims[VB_INDEX], commits),
+		per((double)vb_tbench_sum(t->spent.verbs, VB_OP_COUNT), commits),
+		per((double)t->spent.calls, commits),
+		100 * per((double)t->useful_ns, t->attempts_ns));
+	if (r->plan->o.fabric != VB_TBENCH_SIM)
+		fprintf(to, " %6.1f %7.2f", 100 * per((double)t->cpu_ns, t->span_ns),
+			per((double)t->tsc, commits) / 1e3);
+	else
+		fprintf(to, "      -       -");
+	fprintf(to, "  %-12s  %s\n", verdict_of(r),
+		!r->judged  ? "-"
+		: r->broken ? "broken"
+			    : "holds");
+	put_notes(to, r);
+	fflush(to);
+}
+
+/* ---- after the last run ---- */
+
+static void put_types(FILE *to, const struct vb_tbench_result *r)
+{
+	const struct vb_load_ops *load = r->plan->load;
+
+	for (unsigned i = 0; i < load->n_types; i++) {
+		const struct vb_hist *h = &r->tally->lat[i];
+
+		if (h->total == 0)
+			continue;
+		fprintf(to, "%-16s %-8s %-17s %10" PRIu64, r->one->cc->name, r->one->code,
+			load->types[i], h->total);
+		vb_bench_put_us(to, (double)h->min);
+		vb_bench_put_us(to, (double)vb_hist_percentile(h, 50));
+		vb_bench_put_us(to, (double)vb_hist_percentile(h, 90));
+		vb_bench_put_us(to, (double)vb_hist_percentile(h, 99));
+		vb_bench_put_us(to, (double)vb_hist_percentile(h, 99.9));
+		vb_bench_put_us(to, (double)h->max);
+		fputc('\n', to);
+	}
+}
+
+static void put_stages(FILE *to, const struct vb_tbench_result *r)
+{
+	const struct vb_cc_ops *cc = r->one->cc;
+	const struct vb_stage_time *timed = r->tally->spent.timed;
+	uint64_t commits = vb_tbench_commits(r->tally);
+
+	fprintf(to, "%-16s %-8s", cc->name, r->one->code);
+	for (unsigned i = 0; i < cc->n_stages; i++)
+		fprintf(to, "  %s %.2f", cc->stages[i].name,
+			per((double)timed[i].ns, commits) / 1e3);
+	fprintf(to, "  commit point %.2f\n", per((double)timed[VB_STAGES_MAX].ns, commits) / 1e3);
+}
+
+static void put_causes(FILE *to, const struct vb_tbench_result *r)
+{
+	fprintf(to, "%-16s %-8s", r->one->cc->name, r->one->code);
+	for (unsigned i = VB_TXN_USER; i < VB_TXN_CAUSES; i++)
+		if (r->tally->spent.aborts[i] != 0)
+			fprintf(to, "  %s %" PRIu64, vb_txn_cause_names[i],
+				r->tally->spent.aborts[i]);
+	fputc('\n', to);
+}
+
+static void put_each(FILE *to, const struct vb_tbench_result *results, unsigned n,
+		     void (*put)(FILE *to, const struct vb_tbench_result *r))
+{
+	for (unsigned i = 0; i < n; i++)
+		if (results[i].ran)
+			put(to, &results[i]);
+}
+
+void vb_tbench_print_end(FILE *to, const struct vb_tbench_plan *plan,
+			 const struct vb_tbench_result *results, unsigned n)
+{
+	fprintf(to, "\nLatency by type, us, from the first begin to the commit\n\n");
+	fprintf(to, "protocol         hybrid   type                   count     min     p50     p90"
+		    "     p99   p99.9     max\n");
+	put_each(to, results, n, put_types);
+	if (!plan->o.no_breakdown) {
+		fprintf(to, "\nWhere the time goes, us per committed transaction, aborted attempts "
+			    "included (seed 002 figure 13)\n\n");
+		put_each(to, results, n, put_stages);
+	}
+	fprintf(to, "\nAborts by cause, counted ('user': by the workload's own wish, not among the "
+		    "aborts in %%)\n\n");
+	put_each(to, results, n, put_causes);
+	for (unsigned i = 0; i < n; i++)
+		if (results[i].checked && results[i].serial.story != NULL)
+			fprintf(to, "\n%s %s: the checker has found an anomaly:\n%s",
+				results[i].one->cc->name, results[i].one->code,
+				results[i].serial.story);
+	fflush(to);
+}

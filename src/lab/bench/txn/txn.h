@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbena bench txn: what its parts share.
+ *
+ *   plan.c    options, checked and turned into a plan: which runs
+ *   client.c  what one client does: the same body on every fabric
+ *   watch.c   what transactions did, as histories
+ *   run.c     database, tables, judgement: what the drivers have in common
+ *   dead.c    what killed processes have done last, and what they left locked
+ *   sim.c     one run on the simulator: one thread, virtual time
+ *   shm.c     one run between processes on shared memory
+ *   net.c     one run on a network fabric, in each process of the crew
+ *   gather.c  their results and histories, brought together
+ *   report.c  the numbers as tables
+ *   json.c    and as JSON
+ *   txn.c     run after run, and how it all ends
+ *
+ * A *run* is one protocol with one hybrid code.  It goes through the phases of `bench lock`: the
+ * tables are filled, clients start, *warm up*, are *measured* for the duration, and are then
+ * *drained*: told to start no more transactions, while each finishes the attempt that it is in.
+ * What counts is what committed while measuring; verbs, primitives, aborts and times of stages are
+ * those of the measured span, whosever transaction they belong to.  What the invariant needs is
+ * counted from first to last.
+ *
+ * Everything that outlives a killed worker process (tallies, what each client is doing) is flat and
+ * lies in one mapping that the forked workers share with the parent.
+ */
+#ifndef VB_LAB_BENCH_TXN_TXN_H
+#define VB_LAB_BENCH_TXN_TXN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/hist.h"
+#include "base/opt.h"
+#include "check/serial.h"
+#include "lab/bench/engine/group.h"
+#include "lab/json.h"
+#include "txn/db.h"
+#include "workload/load.h"
+
+#define VB_TBENCH_CLIENTS_MAX 16000u
+#define VB_TBENCH_WORKERS_MAX 1024u
+#define VB_TBENCH_CODE_MAX    (VB_STAGES_MAX + 1)
+#define VB_TBENCH_LOADS_MAX   8u
+
+enum vb_tbench_fabric { VB_TBENCH_SHM, VB_TBENCH_SIM, VB_TBENCH_UCX, VB_TBENCH_VERBS };
+extern const char *const vb_tbench_fabric_names[];
+
+/* Between processes that each have their own memory: each is a node. */
+static inline bool vb_tbench_is_net(int fabric)
+{
+	return fabric == VB_TBENCH_UCX || fabric == VB_TBENCH_VERBS;
+}
+
+struct vb_tbench_opts {
+	const char *cc, *hybrid, *workload;
+	int fabric; /* enum vb_tbench_fabric */
+	const char *profile, *segment, *fabric_options, *warmup;
+	uint64_t nodes, threads, coroutines, procs;
+	uint64_t duration_ns, warmup_ns, stall_ns, lease_ns;
+	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
+	int recovery; /* 0: on */
+	bool check;
+	uint64_t history_bytes;
+	uint64_t seed;
+	const char *history, *json;
+	struct vb_bench_opts crew; /* network fabrics: where the processes come from */
+};
+
+/* One protocol with one hybrid code. */
+struct vb_tbench_one {
+	const struct vb_cc_ops *cc;
+	char code[VB_TBENCH_CODE_MAX]; /* as many digits as stages */
+};
+
+struct vb_tbench_plan {
+	struct vb_tbench_opts o; /* with every default filled in */
+	const struct vb_load_ops *load;
+	const void *load_options;
+	struct vb_tbench_one *run;
+	unsigned n_runs;
+	bool all; /* asked for as "all": what cannot run is skipped with its reason */
+};
+
+/* The option tables' groups; opts is where they write.  The options of the workload that stands in
+ * argv come first: two workloads may have an option of the same name. */
+const struct vb_opt_group *vb_tbench_groups(struct vb_tbench_opts *opts, unsigned *n);
+void vb_tbench_prefer(int argc, char **argv);
+/* 0, or -error, said in one line; nothing has been made yet. */
+int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *plan);
+/* What depends on how many nodes there are; part of the plan unless only a launcher knows. */
+int vb_tbench_plan_nodes(struct vb_tbench_plan *plan);
+/* All that makes two runs different, line by line; malloc'ed. */
+char *vb_tbench_plan_text(const struct vb_tbench_plan *plan);
+void vb_tbench_plan_free(struct vb_tbench_plan *plan);
+/* Bytes of segment that each node needs for a run. */
+uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+			      const struct vb_load *load);
+void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+			 const struct vb_load *load, struct vb_db_params *p);
+
+static inline unsigned vb_tbench_workers(const struct vb_tbench_plan *p)
+{
+	return (unsigned)(p->o.nodes * p->o.threads);
+}
+
+static inline unsigned vb_tbench_clients(const struct vb_tbench_plan *p)
+{
+	return (unsigned)(p->o.nodes * p->o.threads * p->o.coroutines);
+}
+
+/* ---- what is measured ---- */
+
+/* Counters of coordinators at one moment; two of them make what was spent in between.  Words
+ * only. */
+struct vb_tbench_meter {
+	uint64_t commits, aborts[VB_TXN_CAUSES];
+	uint64_t waits, calls, recovered, lost_locks, near;
+	uint64_t verbs[VB_OP_COUNT], prims[VB_PRIMS];
+	struct vb_stage_time timed[VB_STAGES_MAX + 1];
+};
+
+/* One per worker, which alone writes it. */
+struct vb_tbench_tally {
+	/* Of the measured span. */
+	uint64_t commits[VB_LOAD_TYPES_MAX];
+	uint64_t rolled_back[VB_LOAD_TYPES_MAX]; /* by the workload's own wish */
+	uint64_t attempts_ns, useful_ns;         /* in all attempts, and in those that committed */
+	uint64_t measured_ns, cpu_ns, tsc;
+	struct vb_tbench_meter spent;
+	/* Of the whole run. */
+	uint64_t all_commits;
+	uint64_t unknown; /* commits whose answer was lost */
+	uint64_t errors;  /* of the fabric; the last one was: */
+	int64_t last_error;
+	int64_t change[VB_LOAD_CHANGES_MAX]; /* out of the clients' books, when they have stopped */
+	/* Merged: of all workers. */
+	double rate;           /* their rates added up */
+	uint64_t span_ns;      /* their measured spans added up */
+	char why[VB_LOAD_WHY]; /* a client saw what cannot be; "": none did */
+	struct vb_hist
+		lat[VB_LOAD_TYPES_MAX]; /* first begin to commit; pages not used are not touched */
+};
+
+/*
+ * What a client's committed transactions have added to the sums of the invariant, so that one that
+ * is killed between any two instructions leaves it exact.  Of two rows one counts.  Before a commit
+ * the other gets what counts once the commit has happened, and the name of the transaction is
+ * noted; then one store of `state` says that it counts, or that it does not.  Who dies in between
+ * leaves VB_BOOK_OPEN, and the status word in its place tells (vb_tbench_book_close_for).
+ */
+struct vb_tbench_book {
+	int64_t row[2][VB_LOAD_CHANGES_MAX];
+	uint64_t ts;    /* of the transaction whose commit is under way */
+	uint32_t place; /* of that */
+	uint32_t state; /* bit 0: the row that counts; VB_BOOK_OPEN */
+};
+#define VB_BOOK_OPEN 2u
+
+/* What one client is doing; written by its owner, read by the parent. */
+struct vb_tbench_seat {
+	uint64_t commits;  /* all, also outside of the measured span: progress */
+	uint64_t since_ns; /* of the transaction that it tries now */
+	uint32_t tries;    /* of that; 0: none */
+	uint32_t cause;    /* of the last abort */
+	uint32_t type;
+	int32_t pid;
+	uint32_t finished; /* has left its loop */
+	uint32_t dead;     /* its process was killed; set by the parent */
+	uint32_t place;    /* the first of its coordinator's places */
+	struct vb_tbench_book book;
+} VB_ALIGNED(64);
+
+struct vb_tbench_result {
+	bool ran;
+	const char *skipped; /* why it was not run, else NULL */
+	const struct vb_tbench_plan *plan;
+	const struct vb_tbench_one *one;
+	struct vb_tbench_tally *tally; /* merged; NULL if it did not run */
+	bool interrupted, stalled, history_full, sealed;
+	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
+	uint64_t lease_ns;
+	double wall_s, fill_s;
+	uint64_t records;
+	uint64_t deaths, dead_clients; /* workers killed while running */
+	uint64_t dead_servers;         /* of those, how many were a node's server */
+	uint64_t
+		last_committed; /* dead clients whose last commit had happened, though it was not said */
+	uint64_t last_undone;    /* and those whose commit was under way and had not */
+	uint64_t last_unclear;   /* and those of whom nobody can tell: no recovery */
+	uint64_t swept;          /* locks of the dead that were left for the parent at the end */
+	char *died;              /* network: the first process that did, malloc'ed */
+	uint64_t clock_error_ns; /* network: of the worst clock among the processes */
+	int death_signal;
+	uint64_t virtual_verbs; /* sim: executed in all */
+	char stall[512];
+	/* Verdicts. */
+	bool checked;
+	struct vb_serial_result serial;
+	const char *unjudged; /* why the invariant could not be judged, else NULL */
+	bool judged, broken;
+	char why[VB_LOAD_WHY];
+};
+
+/* ---- histories ---- */
+
+/* Of one worker: what its coordinators do goes to one history.  Everything in it that a dead worker
+ * leaves lies in shared memory. */
+struct vb_tbench_recorder {
+	struct vb_txn_watch watch; /* its ctx is this struct */
+	struct vb_history *history;
+	char *prepared; /* for each client a transaction that may have committed; shared */
+	size_t prepared_bytes, each;
+	unsigned worker, clients;
+	uint64_t *made; /* by each client, so far: ids */
+	size_t used, room;
+	uint32_t *full; /* of the control block */
+};
+
+/* first: number of the worker's first client.  -ENOMEM, said. */
+int vb_tbench_recorder_open(struct vb_tbench_recorder *r, const struct vb_tbench_plan *plan,
+			    unsigned items, unsigned worker, unsigned clients, uint32_t *full);
+/* In the parent, after the worker has gone and before anybody gives up its places: what it had
+ * prepared and has committed. */
+void vb_tbench_recorder_bury(struct vb_tbench_recorder *r, const struct vb_db *db);
+void vb_tbench_recorder_close(struct vb_tbench_recorder *r);
+
+/* ---- clients ---- */
+
+/* One client while it runs. */
+struct vb_tbench_client {
+	struct vb_tbench_worker *w;
+	struct vb_tbench_seat *seat;
+	struct vb_coordinator *me;
+	struct vb_load_client load;
+	struct vb_task *task;
+	unsigned index;    /* of all clients of the run */
+	unsigned timeless; /* transactions in a row that took no time */
+};
+
+/* The clients of one thread, which may be at several nodes (sim). */
+struct vb_tbench_worker {
+	const struct vb_tbench_plan *plan;
+	const struct vb_load *load;
+	struct vb_db *db;
+	struct vb_bench_control *control;
+	struct vb_tbench_tally *tally;
+	struct vb_tbench_client *clients;
+	unsigned n, running;
+	bool measuring;
+	bool drain;        /* no more transactions */
+	bool all_finished; /* every client has left its loop */
+	struct vb_tbench_meter meter_start;
+	uint64_t start_ns, start_cpu_ns, start_tsc;
+};
+
+/* Opens n clients with numbers from `first` on; each node has plan.threads * plan.coroutines of
+ * them in a row.  0 or -error, said. */
+int vb_tbench_worker_open(struct vb_tbench_worker *w, struct vb_tbench_seat *seats, unsigned first,
+			  unsigned n);
+int vb_tbench_worker_start(struct vb_tbench_worker *w);
+/* The measured span begins or ends now. */
+void vb_tbench_worker_measure(struct vb_tbench_worker *w, bool on);
+/* Brings the tally up to date: what a killed worker had spent is known but for the last slice. */
+void vb_tbench_worker_flush(struct vb_tbench_worker *w);
+void vb_tbench_worker_cancel(struct vb_tbench_worker *w);
+/* Closes the clients; tasks that have not finished are killed. */
+void vb_tbench_worker_close(struct vb_tbench_worker *w);
+/* The same calls for who does not know what its clients do; w must stay in place. */
+struct vb_bench_life vb_tbench_worker_life(struct vb_tbench_worker *w);
+
+/* ---- shared by the drivers ---- */
+
+int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+		      struct vb_tbench_result *r);
+int vb_tbench_run_shm(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+		      struct vb_tbench_result *r);
+/* In every process of the crew; the root has the result. */
+int vb_tbench_run_net(const struct vb_tbench_plan *plan, struct vb_bench_crew *crew,
+		      const struct vb_tbench_one *one, struct vb_tbench_result *r);
+void vb_tbench_result_free(struct vb_tbench_result *r);
+
+/* What both drivers open first and close last. */
+struct vb_tbench_ground {
+	struct vb_cluster *cluster; /* set by network drivers before it is opened */
+	struct vb_load load;
+	struct vb_fabric *fabric;
+	struct vb_db *db;
+};
+int vb_tbench_ground_open(struct vb_tbench_ground *g, const struct vb_tbench_plan *plan,
+			  const struct vb_tbench_one *one, struct vb_tbench_result *r);
+void vb_tbench_ground_close(struct vb_tbench_ground *g);
+
+static inline uint64_t vb_tbench_sum(const uint64_t *words, unsigned n)
+{
+	uint64_t s = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		s += words[i];
+	return s;
+}
+
+/* Of every type, in the measured span. */
+static inline uint64_t vb_tbench_commits(const struct vb_tbench_tally *t)
+{
+	return vb_tbench_sum(t->commits, VB_LOAD_TYPES_MAX);
+}
+
+void vb_tbench_tally_init(struct vb_tbench_tally *t);
+void vb_tbench_tally_merge(struct vb_tbench_tally *into, const struct vb_tbench_tally *t);
+void vb_tbench_meter_add(struct vb_tbench_meter *into, const struct vb_tbench_meter *m);
+void vb_tbench_meter_subtract(struct vb_tbench_meter *from, const struct vb_tbench_meter *m);
+
+/* Whether anything commits. */
+bool vb_tbench_standstill(struct vb_bench_pulse *p, const struct vb_tbench_seat *seats, unsigned n,
+			  uint64_t now_ns, uint64_t bound_ns);
+/* Fills r->stall. */
+void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,
+			     unsigned n, uint64_t now_ns);
+/* After everybody has stopped: the invariant, on all nodes, whose memory this process reaches. */
+void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load);
+/* The same where the nodes' records have been added up already. */
+void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load,
+			  const struct vb_load_sums *sums);
+/* The checker, on all workers' histories; writes --history too.  0 or -error, said. */
+int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
+		    const struct vb_history *const *parts, unsigned n);
+
+/* ---- the dead ---- */
+
+/* Adds what the clients' transactions have changed to the tally, when everybody has stopped. */
+void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_seat *seats,
+			  unsigned n);
+/* Whether transaction `ts` of a place of the dead has committed.  Memory outlives them, the
+ * database keeps status words (db->status), and nobody has given up the place yet. */
+bool vb_tbench_has_committed(const struct vb_db *db, uint32_t place, uint64_t ts);
+/* Of a client that is dead, while nobody has given up its place: did its last commit happen? */
+void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db,
+			      struct vb_tbench_seat *seat);
+/* When all workers have gone: what the dead still hold is rolled back or forward.  0 or -error,
+ * said. */
+int vb_tbench_sweep(struct vb_tbench_result *r, struct vb_db *db);
+/* Adds to r->stall what dead clients hold, and who they are. */
+void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,
+			    const struct vb_tbench_seat *seats, unsigned n);
+
+/* ---- reports ---- */
+
+void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *plan);
+void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r);
+/* What a row has no room for: latency by type, times of stages. */
+void vb_tbench_print_end(FILE *to, const struct vb_tbench_plan *plan,
+			 const struct vb_tbench_result *results, unsigned n);
+json_t *vb_tbench_json(const struct vb_tbench_result *r);
+
+/* The whole command: an enum vb_exit (lab/run.h). */
+int vb_bench_txn(const struct vb_tbench_opts *opts);
+
+#endif

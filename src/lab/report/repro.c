@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Results of reproduce as a section of the page: claims, checks, figures, numbers. */
+#include "lab/report/report.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+/* Of runs that were shortened (--quick): no verdict of any colour. */
+static bool is_first_look(const json_t *root)
+{
+	return vb_report_number(root, "scale") < 1;
+}
+
+static const char *verdict_head(const json_t *root)
+{
+	return is_first_look(root) ? "first look" : "verdict";
+}
+
+/* The class that colours a verdict. */
+static const char *colour(const json_t *root, const char *verdict)
+{
+	return is_first_look(root)                      ? "notrun"
+	       : strcmp(verdict, "reproduced") == 0     ? "reproduced"
+	       : strcmp(verdict, "direction only") == 0 ? "direction"
+	       : strcmp(verdict, "not run") == 0        ? "notrun"
+							: "failed";
+}
+
+static void put_claims(FILE *to, const json_t *root)
+{
+	const char *const head[] = {"claim", "tier", "where", "the paper", verdict_head(root),
+				    NULL};
+	size_t i;
+	json_t *c;
+
+	vb_html_heading(to, 3, "Claims");
+	vb_html_table_begin(to, head, false);
+	json_array_foreach(json_object_get(root, "claims"), i, c)
+	{
+		const char *verdict = vb_report_string(c, "verdict");
+		char says[512];
+
+		snprintf(says, sizeof(says), "%.100s, %.100s: %.150s %.100s",
+			 vb_report_string(c, "systems"), vb_report_string(c, "metric"),
+			 vb_report_string(c, "claim"), vb_report_string(c, "value"));
+		vb_html_row_begin(to);
+		vb_html_cell(to, vb_report_string(c, "id"));
+		vb_html_cell(to, vb_report_string(c, "tier"));
+		vb_html_cell(to, vb_report_string(c, "where"));
+		vb_html_cell(to, says);
+		vb_html_cell_class(to, colour(root, verdict), verdict);
+		vb_html_row_end(to);
+	}
+	vb_html_table_end(to);
+}
+
+static void put_checks(FILE *to, const json_t *root)
+{
+	const char *const head[] = {"claim", "what", "ours", "paper", "off by", verdict_head(root),
+				    "why",   NULL};
+	size_t i;
+	json_t *c;
+
+	vb_html_heading(to, 3, "Checks");
+	vb_html_table_begin(to, head, false);
+	json_array_foreach(json_object_get(root, "checks"), i, c)
+	{
+		const char *verdict = vb_report_string(c, "verdict");
+
+		vb_html_row_begin(to);
+		vb_html_cell(to, vb_report_string(c, "claim"));
+		vb_html_cell(to, vb_report_string(c, "what"));
+		vb_html_cell_number(to, vb_report_number(c, "ours"));
+		vb_html_cell(to, vb_report_string(c, "paper"));
+		vb_html_cell_number(to, vb_report_number(c, "distance"));
+		vb_html_cell_class(to, colour(root, verdict), verdict);
+		vb_html_cell(to, vb_report_string(c, "not_run"));
+		vb_html_row_end(to);
+	}
+	vb_html_table_end(to);
+}
+
+/* The place of a name among those seen so far, as a new one if there is room; the limit if not. */
+static unsigned place(const char **names, unsigned *n, unsigned limit, const char *name)
+{
+	for (unsigned i = 0; i < *n; i++)
+		if (strcmp(names[i], name) == 0)
+			return i;
+	if (*n == limit)
+		return limit;
+	names[*n] = name;
+	return (*n)++;
+}
+
+/* One chart of a metric: of one series along the sweep; without a sweep, of all the series. */
+static void chart_one(FILE *to, const json_t *root, const json_t *metric, const char *series)
+{
+	const char *name = vb_report_string(metric, "name");
+	const char *sweep = vb_report_string(root, "sweep");
+	static struct vb_chart c;
+	char title[256];
+	size_t i;
+	json_t *p;
+
+	snprintf(title, sizeof(title), "%.150s%s%.80s", vb_report_string(metric, "title"),
+		 series[0] ? ": " : "", series);
+	c = (struct vb_chart){.title = title, .x_title = sweep};
+	for (unsigned s = 0; s < VB_CHART_SERIES; s++)
+		for (unsigned k = 0; k < VB_CHART_POINTS; k++)
+			c.value[s][k] = NAN;
+	json_array_foreach(json_object_get(root, "points"), i, p)
+	{
+		const json_t *v = json_object_get(json_object_get(p, "metrics"), name);
+		unsigned s, x;
+
+		if (sweep[0] != '\0' && strcmp(vb_report_string(p, "series"), series) != 0)
+			continue;
+		s = place(c.series, &c.n_series, VB_CHART_SERIES, vb_report_string(p, "system"));
+		x = place(c.points, &c.n_points, VB_CHART_POINTS,
+			  vb_report_string(p, sweep[0] != '\0' ? "x" : "series"));
+		if (s < VB_CHART_SERIES && x < VB_CHART_POINTS && json_is_number(v))
+			c.value[s][x] = json_number_value(v);
+	}
+	vb_chart_put(to, &c);
+}
+
+static void chart_metric(FILE *to, const json_t *root, const json_t *metric)
+{
+	const char *series[VB_CHART_SERIES];
+	unsigned n = 0;
+	size_t i;
+	json_t *p;
+
+	if (vb_report_string(root, "sweep")[0] == '\0') {
+		chart_one(to, root, metric, "");
+		return;
+	}
+	json_array_foreach(json_object_get(root, "points"), i, p)
+		place(series, &n, VB_CHART_SERIES, vb_report_string(p, "series"));
+	for (unsigned s = 0; s < n; s++)
+		chart_one(to, root, metric, series[s]);
+}
+
+static void put_points(FILE *to, const json_t *root)
+{
+	const char *head[32] = {"system", "series", "x"};
+	const json_t *metrics = json_object_get(root, "metrics");
+	unsigned n = 3;
+	size_t i, k;
+	json_t *p, *m;
+
+	json_array_foreach(metrics, k, m) if (n < VB_ARRAY_SIZE(head) - 2) head[n++] =
+		vb_report_string(m, "title");
+	head[n] = "not run";
+	vb_html_heading(to, 3, "Numbers");
+	vb_html_table_begin(to, head, false);
+	json_array_foreach(json_object_get(root, "points"), i, p)
+	{
+		vb_html_row_begin(to);
+		vb_html_cell(to, vb_report_string(p, "system"));
+		vb_html_cell(to, vb_report_string(p, "series"));
+		vb_html_cell(to, vb_report_string(p, "x"));
+		json_array_foreach(metrics, k, m)
+		{
+			const json_t *v = json_object_get(json_object_get(p, "metrics"),
+							  vb_report_string(m, "name"));
+
+			vb_html_cell_number(to, json_is_number(v) ? json_number_value(v) : NAN);
+		}
+		vb_html_cell(to, vb_report_string(p, "not_run"));
+		vb_html_row_end(to);
+	}
+	vb_html_table_end(to);
+}
+
+void vb_report_reproduce(FILE *to, const json_t *root)
+{
+	size_t i;
+	json_t *m;
+
+	vb_html_paragraph(to, "", vb_report_string(root, "title"));
+	if (is_first_look(root)) {
+		char text[128];
+
+		snprintf(text, sizeof(text), "Runs shortened to %.3g: a first look, not a verdict.",
+			 vb_report_number(root, "scale"));
+		vb_html_paragraph(to, "direction", text);
+	}
+	if (vb_report_string(root, "differs")[0] != '\0') {
+		fputs("<p class=\"dim\">Differs from the paper: ", to);
+		vb_html_text(to, vb_report_string(root, "differs"));
+		fputs("</p>\n", to);
+	}
+	fputs("<p><code>", to);
+	vb_html_text(to, vb_report_string(root, "setup"));
+	fputs("</code></p>\n", to);
+	put_claims(to, root);
+	json_array_foreach(json_object_get(root, "metrics"), i, m) chart_metric(to, root, m);
+	put_checks(to, root);
+	put_points(to, root);
+}

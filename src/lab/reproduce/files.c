@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An experiment as files: JSON with everything, CSV with the numbers, a figure for each metric. */
+#define VB_LOG_ROOM "reproduce"
+#include "lab/reproduce/reproduce.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "lab/json.h"
+#include "lab/report/report.h"
+#include "lab/reproduce/claims.h"
+
+extern char **environ;
+
+static json_t *text_or_null(const char *s)
+{
+	return s != NULL ? vb_json_text(s) : json_null();
+}
+
+/* JSON has no infinities: what is open at one end has no number there. */
+static json_t *real_or_null(double v)
+{
+	return isfinite(v) ? json_real(v) : json_null();
+}
+
+static json_t *point_json(const struct vb_repro_result *r, const struct vb_repro_point *p)
+{
+	json_t *o = json_object(), *numbers = json_object();
+
+	json_object_set_new(o, "system", vb_json_text(p->system->label));
+	json_object_set_new(o, "series", text_or_null(p->series ? p->series->label : NULL));
+	json_object_set_new(o, "x", text_or_null(p->x ? p->x->label : NULL));
+	json_object_set_new(o, "options", text_or_null(p->job ? p->job->options : NULL));
+	json_object_set_new(o, "not_run", text_or_null(p->job ? p->job->why : "no memory"));
+	for (const char *const *m = r->e->metrics; *m != NULL; m++)
+		json_object_set_new(numbers, *m,
+				    real_or_null(vb_repro_metric_of(vb_repro_metric_find(*m),
+								    p->job ? p->job->run : NULL)));
+	json_object_set_new(o, "metrics", numbers);
+	json_object_set(o, "run", p->job && p->job->run ? p->job->run : json_null());
+	return o;
+}
+
+static json_t *finding_json(const struct vb_repro_finding *f)
+{
+	const struct vb_repro_check *c = f->check;
+	json_t *o = json_object();
+	char text[256];
+	bool numbers = c->kind == VB_CHECK_RATIO || c->kind == VB_CHECK_AMOUNT;
+
+	json_object_set_new(o, "claim", json_string(c->claim));
+	json_object_set_new(o, "what", vb_json_text(vb_repro_check_text(text, sizeof(text), c)));
+	json_object_set_new(o, "ours", real_or_null(f->ours));
+	json_object_set_new(o, "paper", vb_json_text(vb_repro_range(text, sizeof(text), c)));
+	json_object_set_new(o, "paper_lo", numbers ? real_or_null(c->lo) : json_null());
+	json_object_set_new(o, "paper_hi", numbers ? real_or_null(c->hi) : json_null());
+	json_object_set_new(o, "distance", real_or_null(isnan(f->ours) ? NAN : f->distance));
+	json_object_set_new(o, "compared", json_integer(f->compared));
+	json_object_set_new(o, "held", json_integer(f->held));
+	json_object_set_new(o, "verdict", json_string(vb_verdict_names[f->verdict]));
+	json_object_set_new(o, "not_run",
+			    f->verdict == VB_NOT_RUN ? vb_json_text(f->why) : json_null());
+	return o;
+}
+
+static json_t *claim_json(const struct vb_repro_result *r, const struct vb_paper_claim *c)
+{
+	const struct vb_repro_finding *weakest;
+	enum vb_verdict v = vb_repro_claim(r, c->id, &weakest);
+
+	return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s}", "id", c->id, "where",
+			 c->where, "systems", c->systems, "setting", c->setting, "metric",
+			 c->metric, "claim", c->claim, "value", c->value, "kind", c->kind, "tier",
+			 c->tier, "verdict", vb_verdict_names[v]);
+}
+
+/* The titles of its metrics, for who draws them. */
+static json_t *metrics_json(const struct vb_experiment *e)
+{
+	json_t *a = json_array();
+
+	for (const char *const *m = e->metrics; *m != NULL; m++)
+		json_array_append_new(a, json_pack("{s:s,s:s}", "name", *m, "title",
+						   vb_repro_metric_find(*m)->title));
+	return a;
+}
+
+json_t *vb_repro_json(const struct vb_repro_result *r, uint64_t seed, double scale)
+{
+	json_t *root = vb_json_head(seed), *points = json_array(), *checks = json_array();
+	json_t *claims = json_array();
+
+	for (unsigned i = 0; i < r->n; i++)
+		json_array_append_new(points, point_json(r, &r->point[i]));
+	for (unsigned i = 0; i < r->e->n_checks; i++) {
+		const struct vb_paper_claim *c = vb_repro_first_of(r->e, i);
+
+		json_array_append_new(checks, finding_json(&r->finding[i]));
+		if (c != NULL)
+			json_array_append_new(claims, claim_json(r, c));
+	}
+	json_object_set_new(root, "kind", json_string("reproduce"));
+	json_object_set_new(root, "experiment", json_string(r->e->name));
+	json_object_set_new(root, "title", json_string(r->e->title));
+	json_object_set_new(root, "differs", text_or_null(r->e->differs));
+	json_object_set_new(root, "setup", vb_json_text(r->common));
+	json_object_set_new(root, "sweep", text_or_null(r->e->sweep_name));
+	json_object_set_new(root, "scale", json_real(scale));
+	json_object_set_new(root, "wall_s", json_real(r->wall_s));
+	json_object_set_new(root, "interrupted", json_boolean(r->interrupted));
+	json_object_set_new(root, "metrics", metrics_json(r->e));
+	json_object_set_new(root, "claims", claims);
+	json_object_set_new(root, "checks", checks);
+	json_object_set_new(root, "points", points);
+	return root;
+}
+
+/* ---- files ---- */
+
+/* DIR/shiftlock-fig4SUFFIX, malloc'ed. */
+static char *path_of(const char *dir, const struct vb_repro_result *r, const char *suffix)
+{
+	char *path = NULL;
+
+	if (asprintf(&path, "%s/%s%s", dir, r->e->name, suffix) < 0)
+		return NULL;
+	*strrchr(path, '/') = '-';
+	return path;
+}
+
+static int write_json(const char *path, const struct vb_repro_result *r, uint64_t seed,
+		      double scale)
+{
+	struct vb_json_out out;
+	json_t *root;
+	int err = vb_json_out_open(&out, path);
+
+	if (err)
+		return err;
+	root = vb_repro_json(r, seed, scale);
+	err = vb_json_out_commit(&out, root);
+	json_decref(root);
+	return err;
+}
+
+static void put_csv(FILE *f, const struct vb_repro_result *r)
+{
+	fprintf(f, "system,series,%s",
+		r->e->sweep_name != NULL && strchr(r->e->sweep_name, ',') == NULL ? r->e->sweep_name
+										  : "x");
+	for (const char *const *m = r->e->metrics; *m != NULL; m++)
+		fprintf(f, ",\"%s\"", vb_repro_metric_find(*m)->title);
+	fputc('\n', f);
+	for (unsigned i = 0; i < r->n; i++) {
+		const struct vb_repro_point *p = &r->point[i];
+
+		fprintf(f, "%s,%s,%s", p->system->label, p->series ? p->series->label : "",
+			p->x ? p->x->label : "");
+		for (const char *const *m = r->e->metrics; *m != NULL; m++) {
+			double v = vb_repro_metric_of(vb_repro_metric_find(*m),
+						      p->job ? p->job->run : NULL);
+
+			fprintf(f, isnan(v) ? "," : ",%.10g", v);
+		}
+		fputc('\n', f);
+	}
+}
+
+static int write_csv(const char *path, const struct vb_repro_result *r)
+{
+	FILE *f = fopen(path, "we");
+
+	if (f == NULL)
+		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
+	put_csv(f, r);
+	if (fclose(f) != 0)
+		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
+	return 0;
+}
+
+/* ---- figures ---- */
+
+/* Lines need an axis of numbers; anything else is bars. */
+static bool is_line(const struct vb_repro_result *r)
+{
+	if (r->n_x < 2)
+		return false;
+	for (const struct vb_repro_value *x = r->e->sweep; x->label != NULL; x++) {
+		char *rest;
+
+		strtod(x->label, &rest);
+		if (rest == x->label || *rest != '\0')
+			return false;
+	}
+	return true;
+}
+
+static void put_value(FILE *f, const struct vb_repro_point *p, const struct vb_repro_metric *m)
+{
+	double v = vb_repro_metric_of(m, p->job ? p->job->run : NULL);
+
+	fprintf(f, isnan(v) ? " NaN" : " %.10g", v);
+}
+
+/* The data as gnuplot reads it: a row for each x (or each series and x), a column for each
+ * system. */
+static void put_rows(FILE *f, const struct vb_repro_result *r, const struct vb_repro_metric *m)
+{
+	const unsigned rows = r->n / r->n_systems;
+
+	fprintf(f, "$data << EOD\n");
+	for (unsigned i = 0; i < rows; i++) {
+		const struct vb_repro_point *p = &r->point[i];
+
+		fprintf(f, "\"%s%s%s\"", p->series ? p->series->label : "",
+			p->series && p->x ? " " : "", p->x ? p->x->label : "");
+		for (unsigned s = 0; s < r->n_systems; s++)
+			put_value(f, &r->point[s * rows + i], m);
+		fputc('\n', f);
+	}
+	fprintf(f, "EOD\n");
+}
+
+/* gnuplot refuses a histogram without any number, and there is nothing to see if all are 0. */
+static bool is_seen(const struct vb_repro_result *r, const struct vb_repro_metric *m,
+		    unsigned first, unsigned n)
+{
+	for (unsigned i = first; i < first + n; i++)
+		if (r->point[i].job && vb_repro_metric_of(m, r->point[i].job->run) > 0)
+			return true;
+	return false;
+}
+
+static void put_bars(FILE *f, const struct vb_repro_result *r, const struct vb_repro_metric *m)
+{
+	const unsigned rows = r->n / r->n_systems;
+	const char *comma = "";
+
+	put_rows(f, r, m);
+	fprintf(f, "set style data histograms\nset style histogram clustered gap 1\n"
+		   "set style fill solid 0.9 noborder\nset boxwidth 0.9\n"
+		   "set xtics rotate by -25\nset yrange [0:*]\nplot");
+	for (unsigned s = 0; s < r->n_systems; s++) {
+		if (!is_seen(r, m, s * rows, rows))
+			continue;
+		fprintf(f, "%s $data using %u:xtic(1) title \"%s\" noenhanced", comma, s + 2,
+			r->e->systems[s].label);
+		comma = ", \\\n";
+	}
+	fputc('\n', f);
+}
+
+/* One block for each system and series. */
+static void put_lines(FILE *f, const struct vb_repro_result *r, const struct vb_repro_metric *m)
+{
+	const unsigned curves = r->n / r->n_x;
+	double first = strtod(r->e->sweep[0].label, NULL);
+	double last = strtod(r->e->sweep[r->n_x - 1].label, NULL);
+
+	for (unsigned c = 0; c < curves; c++) {
+		fprintf(f, "$curve%u << EOD\n", c);
+		for (unsigned i = 0; i < r->n_x; i++) {
+			fprintf(f, "%s", r->point[c * r->n_x + i].x->label);
+			put_value(f, &r->point[c * r->n_x + i], m);
+			fputc('\n', f);
+		}
+		fprintf(f, "EOD\n");
+	}
+	if (first > 0 && fmax(first / last, last / first) >= VB_CHART_DECADES)
+		fprintf(f, "set logscale x\n");
+	fprintf(f, "set xlabel \"%s\" noenhanced\nset yrange [0:*]\nplot", r->e->sweep_name);
+	for (unsigned c = 0; c < curves; c++) {
+		const struct vb_repro_point *p = &r->point[c * r->n_x];
+
+		fprintf(f, "%s $curve%u using 1:2 with linespoints title \"%s%s%s\" noenhanced",
+			c > 0 ? ", \\\n" : "", c, p->system->label, p->series ? ", " : "",
+			p->series ? p->series->label : "");
+	}
+	fputc('\n', f);
+}
+
+static void put_script(FILE *f, const struct vb_repro_result *r, const struct vb_repro_metric *m,
+		       const char *svg)
+{
+	fprintf(f,
+		"set terminal svg size 800,420 dynamic noenhanced background \"white\"\n"
+		"set output \"%s\"\nset title \"%s\" noenhanced\nset ylabel \"%s\" noenhanced\n"
+		"set grid ytics\nset key outside right top\n",
+		svg, r->e->name, m->title);
+	if (is_line(r))
+		put_lines(f, r, m);
+	else
+		put_bars(f, r, m);
+}
+
+/* gnuplot with our text as its input.  false: there is none here. */
+static bool draw(FILE *script)
+{
+	char *const argv[] = {(char *)"gnuplot", (char *)"-", NULL};
+	posix_spawn_file_actions_t actions;
+	pid_t pid;
+	int status, err;
+
+	fflush(script);
+	rewind(script);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, fileno(script), STDIN_FILENO);
+	err = posix_spawnp(&pid, "gnuplot", &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	if (err != 0)
+		return false;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		vb_warn("gnuplot could not draw a figure; its message stands above");
+	return true;
+}
+
+static void write_figures(const char *dir, const struct vb_repro_result *r)
+{
+	for (const char *const *name = r->e->metrics; *name != NULL; name++) {
+		const struct vb_repro_metric *m = vb_repro_metric_find(*name);
+		char suffix[64];
+		char *svg;
+		FILE *script;
+		bool drawn = true;
+
+		if (!is_seen(r, m, 0, r->n))
+			continue;
+		snprintf(suffix, sizeof(suffix), "-%s.svg", m->name);
+		svg = path_of(dir, r, suffix);
+		script = tmpfile();
+		if (svg != NULL && script != NULL) {
+			put_script(script, r, m, svg);
+			drawn = draw(script);
+		}
+		if (script != NULL)
+			fclose(script);
+		free(svg);
+		if (!drawn) {
+			vb_warn("there is no gnuplot here: no figures; the numbers are in the CSV");
+			return;
+		}
+	}
+}
+
+int vb_repro_write(const char *dir, const struct vb_repro_result *r, uint64_t seed, double scale)
+{
+	char *json = path_of(dir, r, ".json"), *csv = path_of(dir, r, ".csv");
+	int err = json == NULL || csv == NULL ? -ENOMEM : 0;
+
+	if (err == 0 && mkdir(dir, 0777) != 0 && errno != EEXIST)
+		err = vb_fail(-errno, "cannot make the folder %s: %s", dir, strerror(errno));
+	if (err == 0)
+		err = write_json(json, r, seed, scale);
+	if (err == 0)
+		err = write_csv(csv, r);
+	if (err == 0)
+		write_figures(dir, r);
+	free(json);
+	free(csv);
+	return err;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One point of an experiment: options of `bench lock` in, one JSON object out. */
+#define VB_LOG_ROOM "reproduce"
+#include "lab/reproduce/reproduce.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "fabric/sim/sim.h"
+#include "lab/bench/lock/lock.h"
+
+#define WORDS 64 /* options of a point, every one of its parts together */
+
+struct words {
+	struct {
+		char key[32];
+		char value[96];
+	} w[WORDS];
+	unsigned n;
+};
+
+static void set(struct words *s, const char *key, size_t key_len, const char *value,
+		size_t value_len)
+{
+	unsigned i;
+
+	for (i = 0; i < s->n; i++)
+		if (strlen(s->w[i].key) == key_len && strncmp(s->w[i].key, key, key_len) == 0)
+			break;
+	vb_assert(i < WORDS && key_len < sizeof(s->w[i].key) && value_len < sizeof(s->w[i].value));
+	snprintf(s->w[i].key, sizeof(s->w[i].key), "%.*s", (int)key_len, key);
+	snprintf(s->w[i].value, sizeof(s->w[i].value), "%.*s", (int)value_len, value);
+	if (i == s->n)
+		s->n++;
+}
+
+static void add(struct words *s, const char *text)
+{
+	while (text != NULL && *text != '\0') {
+		size_t len = strcspn(text, " ");
+		const char *equals = memchr(text, '=', len);
+
+		if (len > 0) {
+			vb_assert(equals != NULL);
+			set(s, text, (size_t)(equals - text), equals + 1,
+			    len - (size_t)(equals - text) - 1);
+		}
+		text += len + strspn(text + len, " ");
+	}
+}
+
+static const char *get(const struct words *s, const char *key)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		if (strcmp(s->w[i].key, key) == 0)
+			return s->w[i].value;
+	return NULL;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	return strcmp(a, b); /* the key is first, and no two are the same */
+}
+
+/* Less time to measure; the warm-up stays what it is. */
+static void shorten(struct words *s, double scale)
+{
+	uint64_t ns;
+	char text[32];
+	const char *duration = get(s, "duration");
+
+	if (duration == NULL || vb_parse_time_ns(duration, &ns) != 0 || scale == 1)
+		return;
+	snprintf(text, sizeof(text), "%.0fns", fmax((double)ns * scale, 1e6));
+	set(s, "duration", 8, text, strlen(text));
+}
+
+char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_value *system,
+		       const struct vb_repro_value *series, const struct vb_repro_value *x,
+		       double scale, uint64_t seed)
+{
+	struct words s = {0};
+	char number[32], *text = NULL;
+	size_t size;
+	FILE *f;
+
+	add(&s, e->setup);
+	add(&s, x != NULL ? x->options : NULL);
+	add(&s, series != NULL ? series->options : NULL);
+	add(&s, system != NULL ? system->options : NULL);
+	shorten(&s, scale);
+	snprintf(number, sizeof(number), "%" PRIu64, seed);
+	set(&s, "seed", 4, number, strlen(number));
+	qsort(s.w, s.n, sizeof(s.w[0]), by_key);
+	f = open_memstream(&text, &size);
+	if (f == NULL)
+		return NULL;
+	for (unsigned i = 0; i < s.n; i++)
+		fprintf(f, "%s%s=%s", i > 0 ? " " : "", s.w[i].key, s.w[i].value);
+	fclose(f);
+	return text;
+}
+
+static const struct vb_opt *option(const struct vb_opt_group *groups, unsigned n, const char *key,
+				   void **opts)
+{
+	for (unsigned g = 0; g < n; g++)
+		for (const struct vb_opt *o = groups[g].table; o->kind != VB_OPT_KIND_END; o++)
+			if (strcmp(o->name, key) == 0) {
+				*opts = groups[g].opts;
+				return o;
+			}
+	return NULL;
+}
+
+/* What is missing here is told by its name; what is wrong, by the one who looks at it. */
+char *vb_repro_cannot(const char *options)
+{
+	struct vb_bench_opts opts;
+	const struct vb_opt_group *groups;
+	struct words s = {0};
+	unsigned n;
+	void *into;
+	char *why = NULL;
+	const char *profile;
+	bool found = false;
+
+	add(&s, options);
+	groups = vb_bench_lock_groups(&opts, &n);
+	for (unsigned i = 0; i < s.n; i++)
+		if (option(groups, n, s.w[i].key, &into) == NULL)
+			return asprintf(&why, "bench lock has no --%s", s.w[i].key) > 0 ? why
+											: NULL;
+	if (vb_lock_find(get(&s, "lock")) == NULL)
+		return asprintf(&why, "no lock '%s'", get(&s, "lock")) > 0 ? why : NULL;
+	profile = get(&s, "profile");
+	for (unsigned i = 0; i < vb_sim_profile_count && profile != NULL; i++)
+		found |= strcmp(vb_sim_profiles[i].name, profile) == 0;
+	if (profile != NULL && !found)
+		return asprintf(&why, "no profile '%s'", profile) > 0 ? why : NULL;
+	return NULL;
+}
+
+static void set_merged(json_t *latency, const char *name, const struct vb_hist *parts, unsigned n)
+{
+	static struct vb_hist all;
+
+	vb_hist_init(&all);
+	for (unsigned i = 0; i < n; i++)
+		if (parts[i].total != 0)
+			vb_hist_merge(&all, &parts[i]);
+	json_object_set_new(latency, name, vb_json_hist(&all));
+}
+
+_Static_assert(VB_LAT_ACQ_X == VB_LAT_ACQ_S + 1, "merged together");
+
+static json_t *run_plan(const struct vb_bench_plan *plan)
+{
+	struct vb_bench_result r;
+	json_t *run = NULL;
+
+	if (vb_bench_run_sim(plan, plan->lock[0], &r) == 0 && r.ran) {
+		run = vb_bench_run_json(plan, &r);
+		/* The papers have acquires of both modes, and transactions of all types, in one. */
+		set_merged(json_object_get(run, "latency_us"), "acquire",
+			   &r.tally->lat[VB_LAT_ACQ_S], 2);
+		set_merged(json_object_get(json_object_get(run, "txns"), "latency_us"), "all",
+			   r.tally->txn, plan->trace.n_types);
+	}
+	vb_bench_result_free(&r);
+	return run;
+}
+
+json_t *vb_repro_run(const char *options)
+{
+	static struct vb_bench_plan plan;
+	struct vb_bench_opts opts = {0};
+	const struct vb_opt_group *groups;
+	struct words s = {0};
+	char line[512] = "it did not run";
+	json_t *run = NULL;
+	unsigned n;
+	int err = 0;
+
+	add(&s, options);
+	groups = vb_bench_lock_groups(&opts, &n);
+	for (unsigned g = 0; g < n; g++)
+		vb_opt_defaults(groups[g].table, groups[g].opts);
+	vb_log_capture_begin(line, sizeof(line));
+	for (unsigned i = 0; i < s.n && err == 0; i++) {
+		void *into = NULL;
+		const struct vb_opt *o = option(groups, n, s.w[i].key, &into);
+
+		err = o == NULL ? -EINVAL : vb_opt_set(o, into, s.w[i].key, s.w[i].value);
+	}
+	if (err == 0)
+		err = vb_bench_plan(&opts, &plan);
+	if (err == 0)
+		run = run_plan(&plan);
+	vb_bench_plan_close(&plan);
+	vb_log_capture_end();
+	return run != NULL ? run : json_pack("{s:o}", "why", vb_json_text(line));
+}
+
+/* ---- what is taken from a run ---- */
+
+static double at_path(const json_t *o, const char *path, size_t len)
+{
+	const char *end = path + len;
+
+	while (path < end && o != NULL) {
+		const char *slash = memchr(path, '/', (size_t)(end - path));
+		size_t part = (size_t)((slash != NULL ? slash : end) - path);
+		char key[64];
+
+		snprintf(key, sizeof(key), "%.*s", (int)part, path);
+		o = json_object_get(o, key);
+		path += part + 1;
+	}
+	return json_is_number(o) ? json_number_value(o) : NAN;
+}
+
+/* Of paths and constants. */
+static double sum(const json_t *run, const char *terms)
+{
+	double total = 0;
+
+	for (;;) {
+		size_t len = strcspn(terms, "+");
+		char *end;
+		double constant = strtod(terms, &end);
+
+		total += end == terms + len && len > 0 ? constant : at_path(run, terms, len);
+		if (terms[len] == '\0')
+			return total;
+		terms += len + 1;
+	}
+}
+
+double vb_repro_metric_of(const struct vb_repro_metric *m, const json_t *run)
+{
+	double v;
+
+	if (run == NULL)
+		return NAN;
+	v = sum(run, m->of) * m->scale;
+	if (m->per != NULL) {
+		double per = sum(run, m->per);
+
+		v = per > 0 ? v / per : NAN;
+	}
+	return v;
+}
+
+#define MEAN(what) "latency_us/" what "/mean"
+#define X(phase)   "breakdown_by_call_us/acquire_exclusive/" phase
+#define S(phase)   "breakdown_by_call_us/acquire_shared/" phase
+#define R(phase)   "breakdown_by_call_us/release/" phase
+#define US(nm, ttl, path)                                                                          \
+	{                                                                                          \
+		.name = nm, .title = ttl, .of = path, .scale = 1, .floor = 0.1                     \
+	}
+#define PER_OP(nm, ttl, path)                                                                      \
+	{                                                                                          \
+		.name = nm, .title = ttl, .of = path, .scale = 1, .floor = 0.1                     \
+	}
+
+/* The papers' tables give hundredths of microseconds and of verbs; a tenth is no difference. */
+const struct vb_repro_metric vb_repro_metrics[] = {
+	{"goodput", "goodput, kops/s", "goodput_ops_s", NULL, 1e-3, 0},
+	US("mean", "acquire, mean us", MEAN("acquire")),
+	US("p50", "acquire, p50 us", "latency_us/acquire/p50"),
+	US("p99", "acquire, p99 us", "latency_us/acquire/p99"),
+	US("p99.9", "acquire, p99.9 us", "latency_us/acquire/p99.9"),
+	US("max", "acquire, longest us", "latency_us/acquire/max"),
+	PER_OP("atomics", "atomics per cycle", "verbs_per_op/atomic"),
+	PER_OP("reads", "READs per cycle", "verbs_per_op/read"),
+	PER_OP("messages", "SENDs per cycle", "verbs_per_op/send"),
+	PER_OP("one-sided", "atomics and READs per cycle", "verbs_per_op/atomic+verbs_per_op/read"),
+	/* One attempt of each cycle is the first. */
+	{"retried", "share of attempts that are retries", "verbs_per_op/retry",
+	 "verbs_per_op/retry+1", 1, 0.01},
+	US("X.IA", "exclusive: IA us", X("IA")),
+	US("X.NP", "exclusive: NP us", X("NP")),
+	US("X.WP", "exclusive: WP us", X("WP")),
+	US("X.WR", "exclusive: WR us", X("WR")),
+	US("X.RT", "exclusive: RT us", X("RT")),
+	US("X.wait", "exclusive: NP+WP+WR us", X("NP") "+" X("WP") "+" X("WR")),
+	US("S.IA", "shared: IA us", S("IA")),
+	US("S.WW", "shared: WW us", S("WW")),
+	US("S.RT", "shared: RT us", S("RT")),
+	US("R.IA", "release: IA us", R("IA")),
+	US("R.NS", "release: NS us", R("NS")),
+	{"txns", "transactions, k/s", "txns/committed_tps", NULL, 1e-3, 0},
+	US("txn.mean", "transaction, mean us", "txns/latency_us/all/mean"),
+	US("txn.p50", "transaction, p50 us", "txns/latency_us/all/p50"),
+	US("txn.p99", "transaction, p99 us", "txns/latency_us/all/p99"),
+	US("txn.p99.9", "transaction, p99.9 us", "txns/latency_us/all/p99.9"),
+	US("GSD.p50", "get-subscriber-data, p50 us", "txns/latency_us/get-subscriber-data/p50"),
+	US("UL.p50", "update-location, p50 us", "txns/latency_us/update-location/p50"),
+	{"aborts", "share of attempts that abort", "txns/abort_share", NULL, 1, 0.01},
+	PER_OP("locks", "locks per transaction", "txns/locks_per_txn"),
+	{NULL, NULL, NULL, NULL, 0, 0},
+};
+
+const struct vb_repro_metric *vb_repro_metric_find(const char *name)
+{
+	for (const struct vb_repro_metric *m = vb_repro_metrics; m->name != NULL; m++)
+		if (strcmp(m->name, name) == 0)
+			return m;
+	return NULL;
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `verbena reproduce` prints: for a terminal, or as Markdown for a page. */
+#define VB_LOG_ROOM "reproduce"
+#include "lab/reproduce/reproduce.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lab/reproduce/claims.h"
+
+#define CELLS 16
+#define WIDE  96
+
+/* A table is written row by row; on a terminal the first column and the others have fixed widths,
+ * and what is longer than its column pushes the rest to the right. */
+struct table {
+	FILE *to;
+	bool markdown;
+	unsigned widths[CELLS];
+	unsigned texts; /* the first columns, and any beyond `numbers`, are words */
+	unsigned numbers;
+	unsigned column;
+};
+
+static bool is_text(const struct table *t, unsigned column)
+{
+	return column < t->texts || column >= t->texts + t->numbers;
+}
+
+static void cell(struct table *t, const char *text)
+{
+	unsigned width = t->widths[t->column < CELLS ? t->column : CELLS - 1];
+
+	if (t->markdown) {
+		fputs(t->column == 0 ? "| " : " | ", t->to);
+		for (; *text != '\0'; text++)
+			fprintf(t->to, *text == '|' ? "\\%c" : "%c", *text);
+	} else
+		fprintf(t->to, is_text(t, t->column) ? "  %-*s" : "  %*s", (int)width, text);
+	t->column++;
+}
+
+static void end(struct table *t)
+{
+	fputs(t->markdown ? " |\n" : "\n", t->to);
+	t->column = 0;
+}
+
+/* Below the head, in Markdown. */
+static void rule(struct table *t, unsigned columns)
+{
+	if (!t->markdown)
+		return;
+	for (unsigned i = 0; i < columns; i++)
+		fputs(is_text(t, i) ? "|---" : "|---:", t->to);
+	fputs("|\n", t->to);
+}
+
+char *vb_repro_number(char *buf, size_t size, double v)
+{
+	if (isnan(v))
+		snprintf(buf, size, "-");
+	else if (fabs(v) >= 1000 || v == 0)
+		snprintf(buf, size, "%.0f", v);
+	else
+		snprintf(buf, size, fabs(v) >= 100 ? "%.1f" : fabs(v) >= 1 ? "%.2f" : "%.3g", v);
+	return buf;
+}
+
+char *vb_repro_range(char *buf, size_t size, const struct vb_repro_check *c)
+{
+	char lo[24], hi[24];
+
+	switch (c->kind) {
+	case VB_CHECK_RATIO:
+	case VB_CHECK_AMOUNT:
+		vb_repro_number(lo, sizeof(lo), c->lo);
+		vb_repro_number(hi, sizeof(hi), c->hi);
+		if (isinf(c->hi))
+			snprintf(buf, size, "at least %s", lo);
+		else if (c->lo == 0 && c->hi > 0)
+			snprintf(buf, size, "at most %s", hi);
+		else
+			snprintf(buf, size, strcmp(lo, hi) == 0 ? "%s" : "%s to %s", lo, hi);
+		break;
+	case VB_CHECK_AHEAD:
+		snprintf(buf, size, "above 1");
+		break;
+	case VB_CHECK_KEEPS:
+		snprintf(buf, size, "above 1");
+		break;
+	case VB_CHECK_BEHIND:
+		snprintf(buf, size, "below 1");
+		break;
+	case VB_CHECK_CLOSE:
+		snprintf(buf, size, "about 1");
+		break;
+	case VB_CHECK_RISES:
+		snprintf(buf, size, "rises");
+		break;
+	case VB_CHECK_FALLS:
+		snprintf(buf, size, "falls");
+		break;
+	case VB_CHECK_FLAT:
+		snprintf(buf, size, "flat");
+		break;
+	}
+	return buf;
+}
+
+static void put_label(char *buf, size_t size, const char *label)
+{
+	size_t len = strlen(buf);
+
+	if (label != NULL && strcmp(label, "*") != 0)
+		snprintf(buf + len, size - len, "%s%s", len > 0 ? ", " : "", label);
+}
+
+static const char *in_words(const char *system)
+{
+	return strcmp(system, "*") == 0   ? "each other"
+	       : strcmp(system, "^") == 0 ? "the best other"
+					  : system;
+}
+
+/* "goodput: ShiftLock / MCS, WI, 240"; "goodput: DSLR / each other, what is left from 1.5 to 3" */
+char *vb_repro_check_text(char *buf, size_t size, const struct vb_repro_check *c)
+{
+	const bool along = c->kind >= VB_CHECK_RISES;
+	char at[96] = "", other[96] = "";
+	size_t len;
+
+	put_label(at, sizeof(at), c->a.series);
+	put_label(at, sizeof(at), c->a.x);
+	put_label(other, sizeof(other), c->b.series);
+	put_label(other, sizeof(other), c->b.x);
+	snprintf(buf, size, "%s: %s", c->metric, in_words(c->a.system));
+	len = strlen(buf);
+	if (c->b.system != NULL)
+		snprintf(buf + len, size - len, " / %s", in_words(c->b.system));
+	len = strlen(buf);
+	if (at[0] != '\0')
+		snprintf(buf + len, size - len, "%s %s%s%s",
+			 c->kind == VB_CHECK_KEEPS ? ", what is left from" : ",", at,
+			 along                           ? " to "
+			 : other[0] && strcmp(at, other) ? " / "
+							 : "",
+			 along || strcmp(at, other) ? other : "");
+	return buf;
+}
+
+/* ---- the list ---- */
+
+static void list_claims(FILE *to, const struct vb_experiment *e)
+{
+	unsigned column = 15;
+
+	fprintf(to, "    claims     ");
+	for (unsigned i = 0; i < e->n_checks; i++) {
+		const struct vb_paper_claim *c = vb_repro_first_of(e, i);
+
+		if (c == NULL)
+			continue;
+		if (column > 15 && column + strlen(c->id) + 5 > WIDE)
+			column = (unsigned)fprintf(to, "\n               ") - 1;
+		column += (unsigned)fprintf(to, "%s (%s) ", c->id, c->tier);
+	}
+	fputc('\n', to);
+}
+
+static void list_one(FILE *to, const struct vb_experiment *e)
+{
+	unsigned points = 1, n;
+
+	for (n = 0; e->systems[n].label != NULL; n++)
+		;
+	points = n;
+	for (n = 0; e->series != NULL && e->series[n].label != NULL; n++)
+		;
+	points *= n > 0 ? n : 1;
+	for (n = 0; e->sweep != NULL && e->sweep[n].label != NULL; n++)
+		;
+	points *= n > 0 ? n : 1;
+	fprintf(to, "  %s\n    measures   %s\n", e->name, e->title);
+	list_claims(to, e);
+	fprintf(to, "    runs       %u, about %u s on two cores\n", points, e->seconds);
+}
+
+void vb_repro_print_list(FILE *to)
+{
+	const struct vb_experiment *e;
+	const char *paper = "";
+	size_t len = 0;
+
+	fprintf(to, "Experiments of the papers, on the simulator.  `verbena reproduce PAPER` or "
+		    "PAPER/FIGURE runs them;\nthe letter after a claim is its tier "
+		    "(data/README.md).\n");
+	for (unsigned i = 0; (e = vb_repro_experiment(i)) != NULL; i++) {
+		if (strncmp(e->name, paper, len) != 0 || len == 0) {
+			paper = e->name;
+			len = (size_t)(strchr(paper, '/') - paper) + 1;
+			fprintf(to, "\n%.*s\n\n", (int)len - 1, paper);
+		}
+		list_one(to, e);
+	}
+}
+
+/* ---- what was measured ---- */
+
+static const char *row_label(char *buf, size_t size, const struct vb_repro_point *p)
+{
+	buf[0] = '\0';
+	put_label(buf, size, p->series != NULL ? p->series->label : NULL);
+	put_label(buf, size, p->x != NULL ? p->x->label : NULL);
+	return buf;
+}
+
+static unsigned rows(const struct vb_repro_result *r)
+{
+	return r->n / r->n_systems;
+}
+
+static double number(const struct vb_repro_point *p, const struct vb_repro_metric *m)
+{
+	return vb_repro_metric_of(m, p->job != NULL ? p->job->run : NULL);
+}
+
+static struct table table(FILE *to, bool markdown, const struct vb_repro_result *r)
+{
+	struct table t = {.to = to, .markdown = markdown, .texts = 1, .numbers = CELLS};
+	char label[96];
+
+	t.widths[0] = 8;
+	for (unsigned i = 0; i < rows(r); i++) {
+		unsigned len = (unsigned)strlen(row_label(label, sizeof(label), &r->point[i]));
+
+		t.widths[0] = len > t.widths[0] ? len : t.widths[0];
+	}
+	for (unsigned i = 1; i < CELLS; i++)
+		t.widths[i] = 11;
+	return t;
+}
+
+/* Of one system: a column for each metric. */
+static void print_metrics(FILE *to, const struct vb_repro_result *r, bool markdown)
+{
+	struct table t = table(to, markdown, r);
+	char text[96];
+	unsigned n = 0;
+
+	cell(&t, r->e->systems->label);
+	for (const char *const *m = r->e->metrics; *m != NULL; m++, n++)
+		cell(&t, *m);
+	end(&t);
+	rule(&t, n + 1);
+	for (unsigned i = 0; i < rows(r); i++) {
+		cell(&t, row_label(text, sizeof(text), &r->point[i]));
+		for (const char *const *m = r->e->metrics; *m != NULL; m++)
+			cell(&t, vb_repro_number(text, sizeof(text),
+						 number(&r->point[i], vb_repro_metric_find(*m))));
+		end(&t);
+	}
+}
+
+/* Of one metric: a column for each system. */
+static void print_systems(FILE *to, const struct vb_repro_result *r, bool markdown,
+			  const struct vb_repro_metric *m)
+{
+	struct table t = table(to, markdown, r);
+	char text[96];
+
+	fprintf(to, markdown ? "\n%s:\n\n" : "\n  %s\n", m->title);
+	cell(&t, "");
+	for (unsigned s = 0; s < r->n_systems; s++)
+		cell(&t, r->e->systems[s].label);
+	end(&t);
+	rule(&t, r->n_systems + 1);
+	for (unsigned i = 0; i < rows(r); i++) {
+		cell(&t, row_label(text, sizeof(text), &r->point[i]));
+		for (unsigned s = 0; s < r->n_systems; s++)
+			cell(&t, vb_repro_number(text, sizeof(text),
+						 number(&r->point[s * rows(r) + i], m)));
+		end(&t);
+	}
+}
+
+/* Why there are gaps: each reason once, with the systems it holds for. */
+static void print_gaps(FILE *to, const struct vb_repro_result *r)
+{
+	for (unsigned i = 0; i < r->n; i++) {
+		const struct vb_repro_job *job = r->point[i].job;
+		bool told = false;
+
+		if (job == NULL || job->why == NULL)
+			continue;
+		for (unsigned k = 0; k < i && !told; k++)
+			told = r->point[k].system == r->point[i].system &&
+			       r->point[k].job != NULL && r->point[k].job->why != NULL &&
+			       strcmp(r->point[k].job->why, job->why) == 0;
+		if (!told)
+			fprintf(to, "\n  %s not run: %s\n", r->point[i].system->label, job->why);
+	}
+}
+
+/* ---- what became of the claims ---- */
+
+static void print_findings(FILE *to, const struct vb_repro_result *r, bool markdown)
+{
+	struct table t = {.to = to,
+			  .markdown = markdown,
+			  .texts = 2,
+			  .numbers = 3,
+			  .widths = {20, 48, 8, 12, 6, 1}};
+	static const char *const head[] = {"claim", "what", "ours", "paper", "off by", "verdict"};
+	char text[256], range[64];
+
+	fputc('\n', to);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(head); i++)
+		cell(&t, head[i]);
+	end(&t);
+	rule(&t, VB_ARRAY_SIZE(head));
+	for (unsigned i = 0; i < r->e->n_checks; i++) {
+		const struct vb_repro_finding *f = &r->finding[i];
+
+		cell(&t, f->check->claim);
+		cell(&t, vb_repro_check_text(text, sizeof(text), f->check));
+		cell(&t, vb_repro_number(text, sizeof(text), f->ours));
+		cell(&t, vb_repro_range(range, sizeof(range), f->check));
+		snprintf(text, sizeof(text), "x");
+		vb_repro_number(text + 1, sizeof(text) - 1, f->distance);
+		cell(&t, isnan(f->ours) ? "-" : text);
+		snprintf(text, sizeof(text), "%s%s%s", vb_verdict_names[f->verdict],
+			 f->verdict == VB_NOT_RUN ? ": " : "",
+			 f->verdict == VB_NOT_RUN ? f->why : "");
+		if (f->compared > 1)
+			snprintf(text + strlen(text), sizeof(text) - strlen(text),
+				 " (%u of %u hold; here %s)", f->held, f->compared, f->at);
+		cell(&t, text);
+		end(&t);
+	}
+}
+
+void vb_repro_print(FILE *to, const struct vb_repro_result *r, bool markdown)
+{
+	const struct vb_experiment *e = r->e;
+
+	fprintf(to, markdown ? "### %s\n\n%s.\n\n" : "%s: %s\n", e->name, e->title);
+	fprintf(to, markdown ? "`%s`\n\n" : "  %s\n", r->common);
+	if (e->differs != NULL)
+		fprintf(to, markdown ? "Differs from the paper: %s.\n\n" : "  differs: %s\n",
+			e->differs);
+	if (r->n_systems == 1)
+		print_metrics(to, r, markdown);
+	else
+		for (const char *const *m = e->metrics; *m != NULL; m++)
+			print_systems(to, r, markdown, vb_repro_metric_find(*m));
+	print_gaps(to, r);
+	print_findings(to, r, markdown);
+	fputc('\n', to);
+	fflush(to);
+}
+
+/* Its checks: those that are reproduced, or all. */
+static unsigned of_claim(const struct vb_repro_result *r, const char *claim, bool reproduced)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->e->n_checks; i++)
+		n += strcmp(r->e->checks[i].claim, claim) == 0 &&
+		     (!reproduced || r->finding[i].verdict == VB_REPRODUCED);
+	return n;
+}
+
+static void claim_row(struct table *t, const struct vb_repro_result *r,
+		      const struct vb_paper_claim *claim, enum vb_verdict v,
+		      const struct vb_repro_finding *weakest)
+{
+	char text[256], number[32], range[64];
+
+	cell(t, claim->id);
+	cell(t, claim->tier);
+	cell(t, r->e->name);
+	cell(t, claim->value[0] != '\0' ? claim->value : claim->claim);
+	cell(t, vb_verdict_names[v]);
+	snprintf(text, sizeof(text), "%u of %u", of_claim(r, claim->id, true),
+		 of_claim(r, claim->id, false));
+	cell(t, text);
+	if (v == VB_NOT_RUN)
+		snprintf(text, sizeof(text), "%s", weakest->why);
+	else {
+		vb_repro_check_text(text, sizeof(text), weakest->check);
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %s, paper %s",
+			 vb_repro_number(number, sizeof(number), weakest->ours),
+			 vb_repro_range(range, sizeof(range), weakest->check));
+	}
+	cell(t, text);
+	end(t);
+}
+
+void vb_repro_print_claims(FILE *to, const struct vb_repro_result *results, unsigned n,
+			   bool markdown)
+{
+	static const char *const head[] = {"claim",   "tier",   "experiment", "paper says",
+					   "verdict", "checks", "the weakest"};
+	struct table t = {.to = to,
+			  .markdown = markdown,
+			  .texts = CELLS,
+			  .widths = {20, 4, 16, 40, 14, 7, 1}};
+	unsigned counts[VB_VERDICTS] = {0}, claims = 0;
+
+	fprintf(to, markdown ? "### Claims\n\n" : "Claims\n");
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(head); i++)
+		cell(&t, head[i]);
+	end(&t);
+	rule(&t, VB_ARRAY_SIZE(head));
+	for (unsigned i = 0; i < n; i++) {
+		for (unsigned k = 0; k < results[i].e->n_checks; k++) {
+			const struct vb_paper_claim *claim = vb_repro_first_of(results[i].e, k);
+			const struct vb_repro_finding *weakest;
+			enum vb_verdict v;
+
+			if (claim == NULL)
+				continue;
+			v = vb_repro_claim(&results[i], claim->id, &weakest);
+			claim_row(&t, &results[i], claim, v, weakest);
+			counts[v]++;
+			claims++;
+		}
+	}
+	fprintf(to, "\n%u claims:", claims);
+	for (unsigned v = 0; v < VB_VERDICTS; v++)
+		fprintf(to, "%s %u %s", v > 0 ? "," : "", counts[v], vb_verdict_names[v]);
+	fputc('\n', to);
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbena reproduce: which experiments, in turn, and how it all ends. */
+#define VB_LOG_ROOM "reproduce"
+#include "lab/reproduce/reproduce.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "lab/bench/lock/lock.h"
+#include "lab/host.h"
+#include "lab/run.h"
+
+#define EXPERIMENTS 64
+#define QUICK       0.1
+
+#define O struct vb_repro_opts
+static const struct vb_opt table[] = {
+	VB_OPT_STRING(O, figure, "figure", "N", NULL,
+		      "of the papers named, only the experiment of this figure or table (\"8\", "
+		      "\"table3\")"),
+	VB_OPT_STRING(O, out, "out", "DIR", "reproduce",
+		      "folder for the results: JSON, CSV, and figures where there is gnuplot"),
+	VB_OPT_REAL(O, scale, "scale", "1", 0.01, 100,
+		    "times the virtual time that each run measures (at least 1 ms)"),
+	VB_OPT_FLAG(O, quick, "quick", "the same as --scale 0.1: a first look, not a verdict"),
+	VB_OPT_SIZE(O, jobs, "jobs", NULL, 1, 1024,
+		    "runs at once, each a process (as many as there are cores)"),
+	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"),
+	VB_OPT_FLAG(O, markdown, "markdown", "print Markdown"),
+	VB_OPT_END};
+#undef O
+
+const struct vb_opt_group *vb_repro_groups(struct vb_repro_opts *opts, unsigned *n)
+{
+	static struct vb_opt_group groups[1];
+
+	groups[0] = (struct vb_opt_group){"Options", table, opts};
+	*n = VB_ARRAY_SIZE(groups);
+	return groups;
+}
+
+const struct vb_experiment *vb_repro_experiment(unsigned i)
+{
+	static const struct vb_experiment *const papers[] = {vb_repro_dslr, vb_repro_shiftlock,
+							     vb_repro_eth};
+
+	for (unsigned p = 0; p < VB_ARRAY_SIZE(papers); p++)
+		for (const struct vb_experiment *e = papers[p]; e->name != NULL; e++)
+			if (i-- == 0)
+				return e;
+	return NULL;
+}
+
+struct session {
+	const struct vb_repro_opts *o;
+	double scale;
+	unsigned at_once;
+	const struct vb_experiment *chosen[EXPERIMENTS];
+	struct vb_repro_result results[EXPERIMENTS];
+	unsigned n, done;
+	struct vb_repro_jobs jobs;
+};
+
+/* ---- which ---- */
+
+/* Is `figure` the one in the experiment's name, or another that it is called by?  "8" is "fig8". */
+static bool is_figure(const struct vb_experiment *e, const char *figure)
+{
+	const char *own = strchr(e->name, '/') + 1, *others = e->figures;
+	size_t len = strlen(figure);
+
+	if (strcmp(own, figure) == 0 ||
+	    (strncmp(own, "fig", 3) == 0 && strcmp(own + 3, figure) == 0))
+		return true;
+	while (others != NULL && *others != '\0') {
+		size_t word = strcspn(others, " ");
+
+		if ((word == len && strncmp(others, figure, len) == 0) ||
+		    (word == len + 3 && strncmp(others, "fig", 3) == 0 &&
+		     strncmp(others + 3, figure, len) == 0))
+			return true;
+		others += word + strspn(others + word, " ");
+	}
+	return false;
+}
+
+static bool is_named(const struct vb_experiment *e, const char *word)
+{
+	const char *slash = strchr(word, '/');
+	size_t paper = slash != NULL ? (size_t)(slash - word) : strlen(word);
+
+	if (strcmp(word, "all") == 0)
+		return true;
+	if (strncmp(e->name, word, paper) != 0 || e->name[paper] != '/')
+		return false;
+	return slash == NULL || is_figure(e, slash + 1);
+}
+
+static int unknown(const char *word)
+{
+	const char *names[EXPERIMENTS];
+	char hint[VB_HINT_BYTES];
+	size_t n = 0;
+
+	for (const struct vb_experiment *e; (e = vb_repro_experiment((unsigned)n)) != NULL; n++)
+		names[n] = e->name;
+	return vb_fail(-EINVAL, "no experiment is called '%s'%s; `verbena reproduce` lists them",
+		       word, vb_did_you_mean(hint, word, names, n));
+}
+
+static int choose(struct session *s, char *const *words, unsigned n)
+{
+	const struct vb_experiment *e;
+	bool wanted[EXPERIMENTS] = {false};
+
+	for (unsigned w = 0; w < n; w++) {
+		bool any = false;
+
+		for (unsigned i = 0; (e = vb_repro_experiment(i)) != NULL; i++) {
+			bool named = is_named(e, words[w]);
+
+			if (named && s->o->figure != NULL)
+				named = is_figure(e, s->o->figure);
+			wanted[i] |= named;
+			any |= named;
+		}
+		if (!any && s->o->figure != NULL)
+			return vb_fail(-EINVAL,
+				       "'%s' has no experiment for figure '%s'; `verbena "
+				       "reproduce` lists them",
+				       words[w], s->o->figure);
+		if (!any)
+			return unknown(words[w]);
+	}
+	for (unsigned i = 0; (e = vb_repro_experiment(i)) != NULL; i++)
+		if (wanted[i])
+			s->chosen[s->n++] = e;
+	return 0;
+}
+
+/* ---- one experiment ---- */
+
+static unsigned length(const struct vb_repro_value *axis)
+{
+	unsigned n = 0;
+
+	while (axis != NULL && axis[n].label != NULL)
+		n++;
+	return n;
+}
+
+static int set_up(struct session *s, struct vb_repro_result *r, const struct vb_experiment *e)
+{
+	unsigned series, sweep, i = 0;
+
+	*r = (struct vb_repro_result){.e = e, .n_systems = length(e->systems)};
+	r->n_series = length(e->series);
+	r->n_x = length(e->sweep);
+	series = r->n_series > 0 ? r->n_series : 1;
+	sweep = r->n_x > 0 ? r->n_x : 1;
+	r->n = r->n_systems * series * sweep;
+	r->point = calloc(r->n, sizeof(*r->point));
+	r->finding = calloc(e->n_checks + 1, sizeof(*r->finding));
+	r->common = vb_repro_options(e, NULL, NULL, NULL, s->scale, s->o->seed);
+	if (r->point == NULL || r->finding == NULL || r->common == NULL)
+		return vb_fail(-ENOMEM, "no memory for an experiment");
+	for (unsigned a = 0; a < r->n_systems; a++) {
+		for (unsigned b = 0; b < series; b++) {
+			for (unsigned c = 0; c < sweep; c++, i++) {
+				struct vb_repro_point *p = &r->point[i];
+
+				p->system = &e->systems[a];
+				p->series = r->n_series > 0 ? &e->series[b] : NULL;
+				p->x = r->n_x > 0 ? &e->sweep[c] : NULL;
+				p->job = vb_repro_job(&s->jobs,
+						      vb_repro_options(e, p->system, p->series,
+								       p->x, s->scale, s->o->seed));
+				if (p->job == NULL)
+					return vb_fail(-ENOMEM, "no memory for an experiment");
+			}
+		}
+	}
+	return 0;
+}
+
+static int run_one(struct session *s, const struct vb_experiment *e)
+{
+	struct vb_repro_result *r = &s->results[s->done++];
+	uint64_t begin = vb_clock_gettime_ns();
+	int err = set_up(s, r, e);
+
+	if (err)
+		return err;
+	vb_repro_pool(&s->jobs, s->at_once, e->name);
+	r->interrupted = vb_interrupted;
+	r->wall_s = (double)(vb_clock_gettime_ns() - begin) / 1e9;
+	vb_repro_judge_all(r);
+	vb_repro_print(stdout, r, s->o->markdown);
+	return vb_repro_write(s->o->out, r, s->o->seed, s->scale);
+}
+
+static uint64_t violations(const struct session *s)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < s->jobs.n; i++) {
+		json_t *audit = json_object_get(s->jobs.job[i]->run, "audit");
+		uint64_t n = (uint64_t)json_integer_value(json_object_get(audit, "violations"));
+
+		if (n > 0)
+			vb_error("the auditor has found %llu violations in: verbena bench lock "
+				 "with %s",
+				 (unsigned long long)n, s->jobs.job[i]->options);
+		sum += n;
+	}
+	return sum;
+}
+
+static unsigned broken(const struct session *s)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->jobs.n; i++) {
+		const struct vb_repro_job *j = s->jobs.job[i];
+
+		if (j->broke)
+			vb_error("%s: verbena bench lock with %s", j->why, j->options);
+		n += j->broke;
+	}
+	return n;
+}
+
+static void tear_down(struct session *s)
+{
+	for (unsigned i = 0; i < s->done; i++) {
+		free(s->results[i].point);
+		free(s->results[i].finding);
+		free(s->results[i].common);
+	}
+	vb_repro_jobs_free(&s->jobs);
+	free(s);
+}
+
+static int run_all(struct session *s)
+{
+	int err = 0, code;
+
+	for (unsigned i = 0; i < s->n && err == 0 && !vb_interrupted; i++)
+		err = run_one(s, s->chosen[i]);
+	if (err == 0)
+		vb_repro_print_claims(stdout, s->results, s->done, s->o->markdown);
+	if (s->scale < 1)
+		printf("%sRuns shortened to %g of their time: a first look, not a verdict.\n",
+		       s->o->markdown ? "\n" : "", s->scale);
+	fflush(stdout);
+	code = violations(s) > 0 ? VB_EXIT_VIOLATION
+	       : err             ? vb_exit_of(err)
+	       : broken(s) > 0   ? VB_EXIT_FAILED
+				 : VB_EXIT_OK;
+	return code == VB_EXIT_OK && vb_interrupted ? VB_EXIT_INTERRUPTED : code;
+}
+
+int vb_reproduce(const struct vb_repro_opts *o, char *const *words, unsigned n)
+{
+	struct session *s;
+	struct vb_host host;
+	int err, code;
+
+	if (n == 0 && o->figure != NULL)
+		return vb_exit_of(vb_fail(-EINVAL, "--figure %s: of which paper?", o->figure));
+	if (n == 0) {
+		vb_repro_print_list(stdout);
+		return VB_EXIT_OK;
+	}
+	s = calloc(1, sizeof(*s));
+	if (s == NULL)
+		return VB_EXIT_RESOURCES;
+	vb_host_probe(&host);
+	s->o = o;
+	s->scale = o->scale * (o->quick ? QUICK : 1);
+	s->at_once = o->jobs != 0 ? (unsigned)o->jobs : host.cores;
+	vb_bench_progress.on = isatty(STDERR_FILENO) == 1;
+	err = choose(s, words, n);
+	/* Before minutes are spent. */
+	if (err == 0 && mkdir(o->out, 0777) != 0 && errno != EEXIST)
+		err = vb_fail(-errno, "cannot make the folder %s: %s", o->out, strerror(errno));
+	if (err == 0 && access(o->out, W_OK | X_OK) != 0)
+		err = vb_fail(-errno, "cannot write into %s: %s", o->out, strerror(errno));
+	code = err ? vb_exit_of(err) : run_all(s);
+	tear_down(s);
+	return code;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbena reproduce: the papers' experiments on the simulator, with a verdict on each claim.
+ *
+ *   dslr.c, ...  the experiments of one paper, as constant tables
+ *   point.c      one point: options of `bench lock` in, one JSON object out
+ *   pool.c       points in forked worker processes
+ *   judge.c      claims against numbers
+ *   print.c      tables for people, as text or Markdown
+ *   files.c      JSON, CSV, and figures by gnuplot
+ *   reproduce.c  which experiments, in turn, and how it all ends
+ *
+ * An experiment is systems x series x sweep: every combination is a *point*, one run of
+ * `bench lock`.  Its options are those of the setup, the sweep, the series and the system, in this
+ * order; a later one replaces an earlier one.  They are words of `verbena bench lock`, looked up
+ * when they are used, so that a lock or a workload that is not there makes its points *not run*, by
+ * name, and no error.
+ */
+#ifndef VB_LAB_REPRODUCE_REPRODUCE_H
+#define VB_LAB_REPRODUCE_REPRODUCE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "base/opt.h"
+
+/* Pauses as the papers have them, on whichever network; without, locks take them from the model's. */
+#define VB_REPRO_OMEGA   "omega=5us"
+#define VB_REPRO_BACKOFF "backoff_base=1.7us,backoff_cap=1740.8us"
+
+/* One value of an axis.  A list of them ends with a NULL label. */
+struct vb_repro_value {
+	const char *label;
+	const char *options; /* "KEY=VALUE KEY=VALUE" */
+};
+
+/*
+ * What is taken from a run: a sum of its JSON's numbers, divided by another such sum.  A path goes
+ * through objects by '/', '+' adds another: "breakdown/NP+breakdown/WP".
+ */
+struct vb_repro_metric {
+	const char *name;  /* for checks */
+	const char *title; /* with its unit, for tables */
+	const char *of, *per;
+	double scale;
+	double floor; /* differences below this are none: what the papers' tables can show */
+};
+extern const struct vb_repro_metric vb_repro_metrics[];
+const struct vb_repro_metric *vb_repro_metric_find(const char *name);
+/* NAN if the run does not have it. */
+double vb_repro_metric_of(const struct vb_repro_metric *m, const json_t *run);
+
+/* A point of the experiment by its labels; NULL where the experiment has no such axis. */
+struct vb_repro_at {
+	const char *system; /* "*": every other one that is run; "^": the best (largest) of these */
+	const char *series; /* "*": every one, the same on both sides */
+	const char *x;      /* likewise */
+};
+
+#define VB_AT(...) VB_AT_PADDED(__VA_ARGS__, NULL, NULL, NULL)
+#define VB_AT_PADDED(system, series, x, ...)                                                       \
+	{                                                                                          \
+		system, series, x                                                                  \
+	}
+
+enum vb_repro_kind {
+	VB_CHECK_RATIO,  /* a / b lies in the paper's range, and on its side of 1 */
+	VB_CHECK_AMOUNT, /* a lies in the paper's range */
+	VB_CHECK_AHEAD,  /* a > b */
+	VB_CHECK_BEHIND, /* a < b */
+	VB_CHECK_CLOSE,  /* a is about b */
+	VB_CHECK_RISES,  /* clearly larger at b's x than at a's */
+	VB_CHECK_FALLS,
+	VB_CHECK_FLAT,  /* from a's x to b's, no value is far from another */
+	VB_CHECK_KEEPS, /* from a's x to b's, a's system keeps more of its value than b's */
+};
+
+/* What a claim says of the numbers of one experiment.  A claim may need several checks, all of
+ * them in one experiment. */
+struct vb_repro_check {
+	const char *claim; /* id in data/claims.tsv */
+	enum vb_repro_kind kind;
+	const char *metric;
+	struct vb_repro_at a, b;
+	double lo, hi; /* the paper's; RATIO and AMOUNT */
+};
+
+struct vb_experiment {
+	const char *name;    /* "shiftlock/fig4": paper and figure */
+	const char *figures; /* what it may be called besides: "4 5" */
+	const char *title;   /* what is measured */
+	const char *differs; /* from the paper's set-up, and why; NULL: in nothing that we know */
+	const char *setup;
+	const struct vb_repro_value *systems;
+	const struct vb_repro_value *series; /* NULL: none */
+	const struct vb_repro_value *sweep;  /* NULL: none */
+	const char *sweep_name;
+	const char *const *metrics; /* names, shown and plotted; ends with NULL */
+	const struct vb_repro_check *checks;
+	unsigned n_checks;
+	unsigned seconds; /* about how long it takes on two cores */
+};
+
+/* Of each paper; end with a NULL name. */
+extern const struct vb_experiment vb_repro_dslr[], vb_repro_shiftlock[], vb_repro_eth[];
+/* Experiment i of all papers together; NULL beyond the last. */
+const struct vb_experiment *vb_repro_experiment(unsigned i);
+
+/* ---- points ---- */
+
+enum vb_job_state { VB_JOB_WAITS, VB_JOB_RUNS, VB_JOB_DONE };
+
+/* One run.  Points with the same options, of whatever experiment, share it. */
+struct vb_repro_job {
+	char *options; /* sorted by key: what makes it the same */
+	enum vb_job_state state;
+	json_t *run; /* as in the JSON of `bench lock`, and acquires of both modes; NULL: no result */
+	char *why;   /* it has no result */
+	bool broke; /* for no reason that it could tell: not missing, but wrong */
+	pid_t pid;
+	int fd;
+	uint64_t started_ns;
+};
+
+struct vb_repro_jobs {
+	struct vb_repro_job **job; /* malloc'ed one by one: their addresses stay */
+	unsigned n, room;
+};
+
+struct vb_repro_point {
+	const struct vb_repro_value *system, *series, *x;
+	struct vb_repro_job *job;
+};
+
+/* Everything that one experiment has come to. */
+struct vb_repro_result {
+	const struct vb_experiment *e;
+	struct vb_repro_point *point; /* by system, then series, then x */
+	unsigned n, n_systems, n_series, n_x;
+	struct vb_repro_finding *finding; /* one for each check */
+	char *common;                     /* the options of the setup */
+	double wall_s;
+	bool interrupted;
+};
+
+/* The options of one point as one canonical line, malloc'ed; NULL: no memory.  Without a system and
+ * so on: what all points have in common. */
+char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_value *system,
+		       const struct vb_repro_value *series, const struct vb_repro_value *x,
+		       double scale, uint64_t seed);
+/* Why a run with these options cannot be started here ("no lock 'drtm'"), malloc'ed; NULL: it can
+ * be. */
+char *vb_repro_cannot(const char *options);
+/* Runs a point in this process: the run's JSON, or {"why": "..."}. */
+json_t *vb_repro_run(const char *options);
+/* The job with these options, made if there is none; takes the options over.  NULL: no memory. */
+struct vb_repro_job *vb_repro_job(struct vb_repro_jobs *jobs, char *options);
+/* Runs those that wait, at most so many at once; until done or vb_interrupted. */
+void vb_repro_pool(struct vb_repro_jobs *jobs, unsigned at_once, const char *name);
+void vb_repro_jobs_free(struct vb_repro_jobs *jobs);
+
+const struct vb_repro_point *vb_repro_find(const struct vb_repro_result *r, const char *system,
+					   const char *series, const char *x);
+
+/* ---- verdicts: doc/claims.md defines them ---- */
+
+enum vb_verdict { VB_REPRODUCED, VB_DIRECTION, VB_NOT_REPRODUCED, VB_NOT_RUN, VB_VERDICTS };
+extern const char *const vb_verdict_names[VB_VERDICTS];
+
+/* Values within this factor of each other count as equal. */
+#define VB_REPRO_NEAR 1.25
+/* An amount within this factor of the paper's is at least of its size. */
+#define VB_REPRO_SIZE 2.0
+/* A lead of less than this is a tie. */
+#define VB_REPRO_TIE 1.05
+
+struct vb_repro_finding {
+	const struct vb_repro_check *check;
+	enum vb_verdict verdict;
+	double ours; /* the ratio or amount judged; of several comparisons, the worst; else NAN */
+	double distance; /* factor from the paper's range or from what is demanded; 1: none */
+	unsigned held, compared; /* of its comparisons */
+	char at[96];             /* which of several it was */
+	char why[160];           /* not run */
+};
+
+/* One comparison: the ratio a / b, or the amount a with floor. */
+enum vb_verdict vb_repro_judge(enum vb_repro_kind kind, double value, double lo, double hi,
+			       double floor, double *distance);
+/* All checks of an experiment. */
+void vb_repro_judge_all(struct vb_repro_result *r);
+/* The claim's verdict from its checks: the weakest. */
+enum vb_verdict vb_repro_claim(const struct vb_repro_result *r, const char *claim,
+			       const struct vb_repro_finding **weakest);
+/* The claim whose check i is the first of its experiment's about it; NULL if an earlier one is. */
+const struct vb_paper_claim *vb_repro_first_of(const struct vb_experiment *e, unsigned i);
+
+/* ---- reports ---- */
+
+void vb_repro_print_list(FILE *to);
+void vb_repro_print(FILE *to, const struct vb_repro_result *r, bool markdown);
+void vb_repro_print_claims(FILE *to, const struct vb_repro_result *results, unsigned n,
+			   bool markdown);
+/* What the paper says, for a table: "1.8 to 2.5". */
+char *vb_repro_range(char *buf, size_t size, const struct vb_repro_check *c);
+/* What is compared, in words. */
+char *vb_repro_check_text(char *buf, size_t size, const struct vb_repro_check *c);
+/* A number with about four places. */
+char *vb_repro_number(char *buf, size_t size, double v);
+
+json_t *vb_repro_json(const struct vb_repro_result *r, uint64_t seed, double scale);
+/* DIR/PAPER-FIGURE.json, .csv and one .svg for each metric.  -errno, said. */
+int vb_repro_write(const char *dir, const struct vb_repro_result *r, uint64_t seed, double scale);
+
+/* ---- the command ---- */
+
+struct vb_repro_opts {
+	const char *out, *figure;
+	uint64_t jobs, seed;
+	double scale;
+	bool quick, markdown;
+};
+
+const struct vb_opt_group *vb_repro_groups(struct vb_repro_opts *opts, unsigned *n);
+/* words: papers ("dslr"), experiments ("dslr/fig8"), "all"; none: a list.  An enum vb_exit. */
+int vb_reproduce(const struct vb_repro_opts *opts, char *const *words, unsigned n);
+
+#endif

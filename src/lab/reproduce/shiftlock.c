@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The experiments of seed 001, ShiftLock (FAST 2025): one lock server, five machines with 48
+ * clients each, ConnectX-5, 10 million locks, 10 ms leases, acquire and release at once (sections
+ * 4.1, 4.2).
+ */
+#define VB_LOG_ROOM "reproduce"
+#include "lab/reproduce/reproduce.h"
+
+#include <math.h>
+
+#define TESTBED                                                                                    \
+	"fabric=sim profile=cx5 nodes=6 servers=1 clients=240 lease=10ms duration=40ms "           \
+	"warmup=10ms"
+#define SETUP TESTBED " locks=10m dist=zipf:0.99 read-ratio=0.5"
+#define LOCK(label, name)                                                                          \
+	{                                                                                          \
+		label, "lock=" name                                                                \
+	}
+#define END_OF_AXIS                                                                                \
+	{                                                                                          \
+		NULL, NULL                                                                         \
+	}
+
+/* Section 4.1: clocks are off by 50 us at most, which is drtm's default, and leases are 10 ms long,
+ * also those of readers. */
+#define DRTM  LOCK("DrTM", "drtm lock-options=read_lease=0," VB_REPRO_BACKOFF)
+#define DSLR  LOCK("DSLR", "dslr lock-options=" VB_REPRO_OMEGA)
+#define CAS_B LOCK("CAS-B", "cas-backoff lock-options=" VB_REPRO_BACKOFF)
+/* One queue and one counter, as in the port of RMA-RW beside the authors' ShiftLock. */
+#define RMA_RW LOCK("RMA-RW", "rma-rw lock-options=group=65535,t_dc=65535")
+
+/* Table 1; section 4.1: CAS has truncated exponential backoff. */
+static const struct vb_repro_value all[] = {
+	LOCK("ShiftLock", "shiftlock"),
+	LOCK("CAS", "cas-backoff lock-options=" VB_REPRO_BACKOFF),
+	DRTM,
+	DSLR,
+	LOCK("MCS", "mcs"),
+	RMA_RW,
+	LOCK("RPC", "rpc"),
+	END_OF_AXIS,
+};
+
+static const struct vb_repro_value shiftlock_alone[] = {
+	LOCK("ShiftLock", "shiftlock"),
+	END_OF_AXIS,
+};
+
+static const struct vb_repro_value wi_ri[] = {
+	{"WI", "read-ratio=0.5"},
+	{"RI", "read-ratio=0.95"},
+	END_OF_AXIS,
+};
+
+static const char rpc_differs[] =
+	"the RPC lock has one server thread, since the paper does not say how many it has; the "
+	"delay of 1 us for messages within a machine is not needed, they take as long as others";
+
+/* ---- section 2.3 ---- */
+
+static const struct vb_repro_value retrying[] = {
+	{"no retries", "lock=cas clients=1"},
+	LOCK("CAS-NB", "cas"),
+	CAS_B,
+	END_OF_AXIS,
+};
+
+static const char *const retrying_metrics[] = {"goodput", "retried", NULL};
+
+static const struct vb_repro_check retrying_checks[] = {
+	{"SHIFT-01", VB_CHECK_RATIO, "goodput", VB_AT("CAS-NB"), VB_AT("no retries"), 0.056, 0.056},
+	{"SHIFT-01", VB_CHECK_RATIO, "goodput", VB_AT("CAS-B"), VB_AT("no retries"), 0.508, 0.508},
+	{"SHIFT-01", VB_CHECK_RATIO, "goodput", VB_AT("CAS-B"), VB_AT("CAS-NB"), 9.1, 9.1},
+	{"SHIFT-02", VB_CHECK_AMOUNT, "retried", VB_AT("CAS-NB"), {0}, 0.994, 0.994},
+	{"SHIFT-02", VB_CHECK_AMOUNT, "retried", VB_AT("CAS-B"), {0}, 0.871, 0.871},
+};
+
+/* ---- figures 4 and 5 ---- */
+
+static const struct vb_repro_value micro[] = {
+	{"Unif. WI", "dist=uniform read-ratio=0.5"},
+	{"Unif. RI", "dist=uniform read-ratio=0.95"},
+	{"Unif. RO", "dist=uniform read-ratio=1"},
+	{"Zipf. WI", "dist=zipf:0.99 read-ratio=0.5"},
+	{"Zipf. RI", "dist=zipf:0.99 read-ratio=0.95"},
+	{"Zipf. RO", "dist=zipf:0.99 read-ratio=1"},
+	END_OF_AXIS,
+};
+
+static const char *const micro_metrics[] = {"goodput", "p50", "p99", NULL};
+
+#define RATIO(claim, metric, a, b, at, lo, hi)                                                     \
+	{                                                                                          \
+		claim, VB_CHECK_RATIO, metric, VB_AT(a, at), VB_AT(b, at), lo, hi                  \
+	}
+#define COMPARE(claim, kind, metric, a, b, at)                                                     \
+	{                                                                                          \
+		claim, kind, metric, VB_AT(a, at), VB_AT(b, at), 0, 0                              \
+	}
+#define BEATS(other)                                                                               \
+	RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. WI", 1.56, 26.91),                 \
+		RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. RI", 1.56, 26.91)
+#define ALIKE(metric, other)                                                                       \
+	COMPARE("SHIFT-07", VB_CHECK_CLOSE, metric, "ShiftLock", other, "Unif. WI"),               \
+		COMPARE("SHIFT-07", VB_CHECK_CLOSE, metric, "ShiftLock", other, "Unif. RI")
+#define BEST(other)                                                                                \
+	COMPARE("SHIFT-07", VB_CHECK_AHEAD, "goodput", "ShiftLock", other, "Unif. WI"),            \
+		COMPARE("SHIFT-07", VB_CHECK_AHEAD, "goodput", "ShiftLock", other, "Unif. RI")
+
+static const struct vb_repro_check micro_checks[] = {
+	RATIO("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. WI", 1.65, 1.65),
+	RATIO("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. RI", 3.62, 3.62),
+	RATIO("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. WI", 1.27, 1.27),
+	RATIO("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. RI", 1.26, 1.26),
+	BEATS("CAS"),
+	BEATS("DrTM"),
+	BEATS("DSLR"),
+	BEATS("RPC"),
+	/* The text does not say which workload; each lock is named with one number. */
+	RATIO("SHIFT-06", "p99", "ShiftLock", "MCS", "Zipf. WI", 0.9375, 0.9375),
+	RATIO("SHIFT-06", "p99", "ShiftLock", "RMA-RW", "Zipf. WI", 0.234, 0.234),
+	ALIKE("goodput", "CAS"),
+	ALIKE("goodput", "DSLR"),
+	ALIKE("goodput", "MCS"),
+	ALIKE("p50", "CAS"),
+	ALIKE("p50", "DSLR"),
+	ALIKE("p50", "MCS"),
+	BEST("DrTM"),
+	BEST("RMA-RW"),
+	BEST("RPC"),
+	RATIO("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. WI", 1.99, 1.99),
+	RATIO("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. WI", 2.26, 2.26),
+	COMPARE("SHIFT-09", VB_CHECK_CLOSE, "goodput", "ShiftLock", "DSLR", "Zipf. RO"),
+	COMPARE("SHIFT-09", VB_CHECK_CLOSE, "goodput", "ShiftLock", "RMA-RW", "Zipf. RO"),
+	RATIO("SHIFT-09", "goodput", "ShiftLock", "CAS", "Zipf. RO", 1.25, INFINITY),
+	RATIO("SHIFT-09", "goodput", "ShiftLock", "MCS", "Zipf. RO", 1.25, INFINITY),
+};
+
+/* ---- figure 6 ---- */
+
+static const struct vb_repro_value counted[] = {
+	LOCK("ShiftLock", "shiftlock"),
+	CAS_B,
+	LOCK("CAS-NB", "cas"),
+	DRTM,
+	DSLR,
+	LOCK("MCS", "mcs"),
+	RMA_RW,
+	END_OF_AXIS,
+};
+
+static const char *const counted_metrics[] = {"atomics", "reads", "messages", NULL};
+
+#define COUNT(claim, metric, system, at, n)                                                        \
+	{                                                                                          \
+		claim, VB_CHECK_AMOUNT, metric, VB_AT(system, at), {0}, n, n                       \
+	}
+
+static const struct vb_repro_check counted_checks[] = {
+	COUNT("SHIFT-10", "atomics", "ShiftLock", "WI", 2.01),
+	COUNT("SHIFT-10", "reads", "ShiftLock", "WI", 0.36),
+	COUNT("SHIFT-10", "atomics", "ShiftLock", "RI", 2.01),
+	COUNT("SHIFT-10", "reads", "ShiftLock", "RI", 0.20),
+	COUNT("SHIFT-11", "atomics", "RMA-RW", "WI", 2.95),
+	COUNT("SHIFT-11", "reads", "RMA-RW", "WI", 1.61),
+	COUNT("SHIFT-12", "reads", "DSLR", "WI", 7.92),
+	RATIO("SHIFT-13", "atomics", "CAS-B", "CAS-NB", "WI", 0.269, 0.269),
+	COUNT("SHIFT-13", "atomics", "CAS-B", "WI", 2.36),
+};
+
+/* ---- figure 7 ---- */
+
+static const struct vb_repro_value lock_counts[] = {
+	{"1000", "locks=1k"},    {"10000", "locks=10k"},    {"100000", "locks=100k"},
+	{"1000000", "locks=1m"}, {"10000000", "locks=10m"}, END_OF_AXIS,
+};
+
+static const char *const scaled_metrics[] = {"goodput", "p50", "p99", NULL};
+
+static const struct vb_repro_check lock_checks[] = {
+	{"SHIFT-14", VB_CHECK_RATIO, "goodput", VB_AT("ShiftLock", NULL, "1000"),
+	 VB_AT("^", NULL, "1000"), 1.52, 1.52},
+	{"SHIFT-14", VB_CHECK_RATIO, "goodput", VB_AT("ShiftLock", NULL, "10000000"),
+	 VB_AT("^", NULL, "10000000"), 1.38, 1.38},
+};
+
+/* ---- figure 8, tables 3 and 4 ---- */
+
+static const struct vb_repro_value client_counts[] = {
+	{"5", "clients=5"},     {"20", "clients=20"},   {"40", "clients=40"},
+	{"80", "clients=80"},   {"120", "clients=120"}, {"160", "clients=160"},
+	{"200", "clients=200"}, {"240", "clients=240"}, END_OF_AXIS,
+};
+
+static const struct vb_repro_check client_checks[] = {
+	{"SHIFT-15", VB_CHECK_RISES, "goodput", VB_AT("ShiftLock", "WI", "5"),
+	 VB_AT(NULL, NULL, "80"), 0, 0},
+	{"SHIFT-15", VB_CHECK_FLAT, "goodput", VB_AT("ShiftLock", "WI", "80"),
+	 VB_AT(NULL, NULL, "240"), 0, 0},
+	{"SHIFT-15", VB_CHECK_RISES, "goodput", VB_AT("ShiftLock", "RI", "5"),
+	 VB_AT(NULL, NULL, "120"), 0, 0},
+	{"SHIFT-15", VB_CHECK_FLAT, "goodput", VB_AT("ShiftLock", "RI", "120"),
+	 VB_AT(NULL, NULL, "240"), 0, 0},
+};
+
+static const char *const breakdown_metrics[] = {"X.IA", "X.NP", "X.WP", "X.WR", "S.IA",
+						"S.WW", "R.IA", "R.NS", NULL};
+
+#define ITEM(id, metric, series, x, us)                                                            \
+	{                                                                                          \
+		id, VB_CHECK_AMOUNT, metric, VB_AT("ShiftLock", series, x), {0}, us, us            \
+	}
+#define LINE(series, x, ia, np, wp, wr, s_ia, ww, r_ia, ns)                                        \
+	ITEM("SHIFT-21-" series x, "X.IA", series, x, ia),                                         \
+		ITEM("SHIFT-21-" series x, "X.NP", series, x, np),                                 \
+		ITEM("SHIFT-21-" series x, "X.WP", series, x, wp),                                 \
+		ITEM("SHIFT-21-" series x, "X.WR", series, x, wr),                                 \
+		ITEM("SHIFT-21-" series x, "S.IA", series, x, s_ia),                               \
+		ITEM("SHIFT-21-" series x, "S.WW", series, x, ww),                                 \
+		ITEM("SHIFT-21-" series x, "R.IA", series, x, r_ia),                               \
+		ITEM("SHIFT-21-" series x, "R.NS", series, x, ns)
+
+static const struct vb_repro_check breakdown_checks[] = {
+	LINE("WI", "5", 2.05, 0.01, 0.01, 0.01, 2.03, 0.01, 2.05, 0.02),
+	LINE("WI", "20", 2.24, 0.07, 0.10, 0.05, 2.22, 0.20, 2.25, 0.10),
+	LINE("WI", "40", 2.27, 0.15, 0.25, 0.07, 2.25, 0.78, 2.27, 0.18),
+	LINE("WI", "80", 2.41, 0.23, 1.88, 0.09, 2.38, 2.00, 2.39, 0.28),
+	LINE("WI", "120", 2.41, 0.22, 10.14, 0.09, 2.38, 2.14, 2.40, 0.29),
+	LINE("WI", "160", 2.43, 0.22, 19.51, 0.09, 2.40, 2.32, 2.42, 0.31),
+	LINE("WI", "200", 2.49, 0.23, 31.75, 0.09, 2.46, 2.63, 2.49, 0.33),
+	LINE("WI", "240", 2.50, 0.23, 42.63, 0.09, 2.47, 2.87, 2.51, 0.34),
+	LINE("RI", "5", 2.41, 0.09, 0.37, 0.32, 2.32, 0.00, 2.29, 0.00),
+	LINE("RI", "20", 2.49, 0.11, 0.22, 1.24, 2.41, 0.01, 2.38, 0.00),
+	LINE("RI", "40", 2.64, 0.25, 0.50, 2.09, 2.49, 0.04, 2.46, 0.02),
+	LINE("RI", "80", 3.60, 0.70, 1.83, 3.57, 2.68, 0.24, 2.69, 0.08),
+	LINE("RI", "120", 5.14, 1.02, 3.48, 4.45, 3.44, 0.59, 3.48, 0.14),
+	LINE("RI", "160", 5.91, 1.07, 4.18, 4.97, 4.52, 0.87, 4.58, 0.18),
+	LINE("RI", "200", 6.96, 1.13, 5.23, 5.83, 5.79, 1.21, 5.87, 0.21),
+	LINE("RI", "240", 7.84, 1.18, 7.03, 6.57, 6.95, 1.66, 7.03, 0.24),
+};
+
+static const struct vb_repro_value compared[] = {
+	LOCK("ShiftLock", "shiftlock"), CAS_B, LOCK("CAS-NB", "cas"), DSLR, END_OF_AXIS,
+};
+
+static const char *const compared_metrics[] = {"X.IA", "X.wait", "X.RT", "S.IA", "S.WW",
+					       "S.RT", "R.IA",   "R.NS", NULL};
+
+/* CAS has one mode, and the paper prints its numbers in both places. */
+#define RETRIES(id, system, at, ia, rt, s_ia, s_rt, r_ia)                                          \
+	COUNT(id, "X.IA", system, at, ia), COUNT(id, "X.RT", system, at, rt),                      \
+		COUNT(id, "S.IA", system, at, s_ia), COUNT(id, "S.RT", system, at, s_rt),          \
+		COUNT(id, "R.IA", system, at, r_ia)
+#define QUEUES(id, at, ia, wait, s_ia, ww, r_ia, ns)                                               \
+	COUNT(id, "X.IA", "ShiftLock", at, ia), COUNT(id, "X.wait", "ShiftLock", at, wait),        \
+		COUNT(id, "S.IA", "ShiftLock", at, s_ia), COUNT(id, "S.WW", "ShiftLock", at, ww),  \
+		COUNT(id, "R.IA", "ShiftLock", at, r_ia), COUNT(id, "R.NS", "ShiftLock", at, ns)
+
+static const struct vb_repro_check compared_checks[] = {
+	QUEUES("SHIFT-22-WIShiftLock", "WI", 2.50, 42.95, 2.47, 2.87, 2.51, 0.34),
+	RETRIES("SHIFT-22-WICAS-B", "CAS-B", "WI", 2.48, 37.23, 2.48, 37.23, 2.34),
+	RETRIES("SHIFT-22-WICAS-NB", "CAS-NB", "WI", 38.50, 412.98, 38.50, 412.98, 37.92),
+	RETRIES("SHIFT-22-WIDSLR", "DSLR", "WI", 7.76, 75.36, 7.76, 74.86, 7.73),
+	QUEUES("SHIFT-22-RIShiftLock", "RI", 7.96, 15.21, 7.01, 1.70, 7.09, 0.23),
+	RETRIES("SHIFT-22-RIDSLR", "DSLR", "RI", 3.47, 18.01, 3.46, 20.26, 3.51),
+};
+
+/* ---- figure 10 ---- */
+
+static const struct vb_repro_value traces[] = {
+	{"TATP", "workload=tatp think=2.8us"},
+	{"TPC-C", "workload=tpcc workload-options=warehouses=100 think=7us"},
+	END_OF_AXIS,
+};
+
+static const char *const trace_metrics[] = {"txns", "txn.p50", "txn.p99", NULL};
+
+static const struct vb_repro_check trace_checks[] = {
+	RATIO("SHIFT-16", "txns", "ShiftLock", "CAS", "TATP", 1.069, 1.069),
+	RATIO("SHIFT-16", "txns", "ShiftLock", "MCS", "TATP", 1.069, 1.069),
+	RATIO("SHIFT-17", "GSD.p50", "ShiftLock", "DSLR", "TATP", 0.804, 0.804),
+	RATIO("SHIFT-17", "UL.p50", "ShiftLock", "DSLR", "TATP", 0.832, 0.832),
+	RATIO("SHIFT-18", "txns", "ShiftLock", "DrTM", "TATP", 1.25, 2.85),
+	RATIO("SHIFT-18", "txns", "ShiftLock", "RMA-RW", "TATP", 1.25, 2.85),
+	RATIO("SHIFT-18", "txns", "ShiftLock", "CAS", "TPC-C", 1.09, 2.14),
+	RATIO("SHIFT-18", "txns", "ShiftLock", "DrTM", "TPC-C", 1.09, 2.14),
+	RATIO("SHIFT-18", "txns", "ShiftLock", "DSLR", "TPC-C", 1.09, 2.14),
+	RATIO("SHIFT-18", "txns", "ShiftLock", "MCS", "TPC-C", 1.09, 2.14),
+	RATIO("SHIFT-18", "txns", "ShiftLock", "RMA-RW", "TPC-C", 1.09, 2.14),
+	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "ShiftLock", "MCS", "TPC-C"),
+	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "CAS", "RMA-RW", "TPC-C"),
+	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "DrTM", "RMA-RW", "TPC-C"),
+	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "DSLR", "RMA-RW", "TPC-C"),
+	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "MCS", "RMA-RW", "TPC-C"),
+};
+
+/* ---- figures 12 and 13, section 3.6 ---- */
+
+static const struct vb_repro_value writers[] = {
+	{"1", "lock-options=max_writers=1"},
+	{"2", "lock-options=max_writers=2"},
+	{"4", "lock-options=max_writers=4"},
+	{"8", "lock-options=max_writers=8"},
+	{"16", "lock-options=max_writers=16"},
+	{"32", "lock-options=max_writers=32"},
+	{"64", "lock-options=max_writers=64"},
+	{"inf", "lock-options=max_writers=4g"},
+	END_OF_AXIS,
+};
+
+#define N_CHECK(kind, metric, from, to, lo, hi)                                                    \
+	{                                                                                          \
+		"SHIFT-23", kind, metric, VB_AT("ShiftLock", NULL, from), VB_AT(NULL, NULL, to),   \
+			lo, hi                                                                     \
+	}
+#define N_RATIO(metric, a, b, r)                                                                   \
+	{                                                                                          \
+		"SHIFT-23", VB_CHECK_RATIO, metric, VB_AT("ShiftLock", NULL, a),                   \
+			VB_AT("ShiftLock", NULL, b), r, r                                          \
+	}
+
+static const struct vb_repro_check writers_checks[] = {
+	N_CHECK(VB_CHECK_RISES, "goodput", "1", "16", 0, 0),
+	N_CHECK(VB_CHECK_FLAT, "goodput", "16", "64", 0, 0),
+	N_CHECK(VB_CHECK_FALLS, "p99", "1", "inf", 0, 0),
+	N_RATIO("goodput", "inf", "32", 1.033),
+	N_RATIO("p50", "inf", "32", 1.365),
+};
+
+static const struct vb_repro_value recovering[] = {
+	LOCK("ShiftLock", "shiftlock"),
+	DSLR,
+	END_OF_AXIS,
+};
+
+static const struct vb_repro_value failures[] = {
+	{"0.00001", "fail-rate=0.00001"},
+	{"0.0001", "fail-rate=0.0001"},
+	{"0.001", "fail-rate=0.001"},
+	{"0.01", "fail-rate=0.01"},
+	END_OF_AXIS,
+};
+
+static const char *const failures_metrics[] = {"goodput", "p99.9", NULL};
+
+static const struct vb_repro_check failures_checks[] = {
+	{"SHIFT-24", VB_CHECK_RATIO, "goodput", VB_AT("ShiftLock", NULL, "*"),
+	 VB_AT("DSLR", NULL, "*"), 0.1, 1},
+};
+
+static const char *const recovery_metrics[] = {"goodput", "max", NULL};
+
+static const struct vb_repro_check recovery_checks[] = {
+	{"SHIFT-26", VB_CHECK_AMOUNT, "max", VB_AT("ShiftLock"), {0}, 0, 30000},
+};
+
+#define CHECKS(list) .checks = list, .n_checks = VB_ARRAY_SIZE(list)
+
+const struct vb_experiment vb_repro_shiftlock[] = {
+	{
+		.name = "shiftlock/sec2.3",
+		.title = "one lock and 240 clients that retry, with backoff and without",
+		.differs = "the paper's ideal case is taken as one client alone, who never retries",
+		.setup = SETUP " locks=1 read-ratio=0 duration=200ms",
+		.systems = retrying,
+		.metrics = retrying_metrics,
+		CHECKS(retrying_checks),
+		.seconds = 2,
+	},
+	{
+		.name = "shiftlock/fig4",
+		.figures = "fig5",
+		.title = "goodput and latency of locks under the micro-benchmark",
+		.differs = rpc_differs,
+		.setup = SETUP,
+		.systems = all,
+		.series = micro,
+		.metrics = micro_metrics,
+		CHECKS(micro_checks),
+		.seconds = 120,
+	},
+	{
+		.name = "shiftlock/fig6",
+		.title = "verbs to acquire and release a lock",
+		.setup = SETUP,
+		.systems = counted,
+		.series = wi_ri,
+		.metrics = counted_metrics,
+		CHECKS(counted_checks),
+		.seconds = 40,
+	},
+	{
+		.name = "shiftlock/fig7",
+		.title = "goodput and latency with fewer and more locks, write-intensive",
+		.differs = rpc_differs,
+		.setup = SETUP,
+		.systems = all,
+		.sweep = lock_counts,
+		.sweep_name = "locks",
+		.metrics = scaled_metrics,
+		CHECKS(lock_checks),
+		.seconds = 60,
+	},
+	{
+		.name = "shiftlock/fig8",
+		.title = "goodput and latency with fewer and more clients",
+		.differs = rpc_differs,
+		.setup = SETUP,
+		.systems = all,
+		.series = wi_ri,
+		.sweep = client_counts,
+		.sweep_name = "clients",
+		.metrics = scaled_metrics,
+		CHECKS(client_checks),
+		.seconds = 150,
+	},
+	{
+		.name = "shiftlock/fig10",
+		.title = "transactions by two-phase locking: TATP and TPC-C",
+		.differs = rpc_differs,
+		.setup = TESTBED,
+		.systems = all,
+		.series = traces,
+		.metrics = trace_metrics,
+		CHECKS(trace_checks),
+		.seconds = 60,
+	},
+	{
+		.name = "shiftlock/table3",
+		.title = "where the time of ShiftLock goes, with fewer and more clients",
+		.setup = SETUP,
+		.systems = shiftlock_alone,
+		.series = wi_ri,
+		.sweep = client_counts,
+		.sweep_name = "clients",
+		.metrics = breakdown_metrics,
+		CHECKS(breakdown_checks),
+		.seconds = 20,
+	},
+	{
+		.name = "shiftlock/table4",
+		.title = "where the time of four locks goes, with 240 clients",
+		.setup = SETUP,
+		.systems = compared,
+		.series = wi_ri,
+		.metrics = compared_metrics,
+		CHECKS(compared_checks),
+		.seconds = 20,
+	},
+	{
+		.name = "shiftlock/fig12",
+		.title = "ShiftLock with N consecutive writers at most, write-intensive",
+		.setup = SETUP,
+		.systems = shiftlock_alone,
+		.sweep = writers,
+		.sweep_name = "N",
+		.metrics = scaled_metrics,
+		CHECKS(writers_checks),
+		.seconds = 20,
+	},
+	{
+		.name = "shiftlock/fig13",
+		.title = "goodput when clients fail to release with some probability",
+		.setup = SETUP " duration=300ms",
+		.systems = recovering,
+		.sweep = failures,
+		.sweep_name = "failure rate",
+		.metrics = failures_metrics,
+		CHECKS(failures_checks),
+		.seconds = 60,
+	},
+	{
+		.name = "shiftlock/sec3.6",
+		.title = "the longest wait when a holder fails: one lock, two clients",
+		.differs =
+			"the paper has no figure of it; that a lock is recovered once in an era, "
+			"and that old eras are refused, is what `verbena check lock` explores",
+		.setup = SETUP " clients=2 locks=1 read-ratio=0 fail-rate=0.0001 duration=2s",
+		.systems = shiftlock_alone,
+		.metrics = recovery_metrics,
+		CHECKS(recovery_checks),
+		.seconds = 5,
+	},
+	{.name = NULL},
+};
