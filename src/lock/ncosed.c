@@ -497,8 +497,11 @@ static int nc_grant_some(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 /* All n of our group, as they show themselves. */
 static int nc_grant_all(struct vb_lock_client *me, struct vb_claim *c, uint64_t word, uint64_t n)
 {
-	uint64_t until_ns = patience(me);
+	uint64_t until_ns;
 
+	if (n == 0)
+		return 0; /* without a look at the clock */
+	until_ns = patience(me);
 	while (n > 0) {
 		int some;
 
