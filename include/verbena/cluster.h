@@ -2,35 +2,36 @@
 /*
  * A cluster: the processes that use one fabric across machines, and how they find each other.
  *
- * Every process opens the cluster with the same `hosts` count; one of them, the *root*, listens,
- * the others come to it.  Each gets a rank, 0 (the root) to hosts - 1, and learns of the others'
- * deaths.  Then each opens a fabric on it (vb_fabric_params.cluster, "ucx" or "verbs"), all with
- * the same parameters; node n of the fabric lives in the process of rank n % hosts.
+ * Every process opens the cluster with the same `hosts` count.  One of them, the *root*, listens;
+ * the others, its *members*, connect to it.  Each gets a rank, 0 (the root) to hosts - 1, and
+ * learns of the others' deaths.  Then each opens a fabric on it (vb_fabric_params.cluster, "ucx"
+ * or "verbs"), all with the same parameters.  Node n of the fabric lives in the process of rank
+ * n % hosts.
  *
  *	vb_cluster_open(&(struct vb_cluster_params){ .hosts = 3, .meet = "127.0.0.1:7531" }, &c);
  *	vb_fabric_open(&(struct vb_fabric_params){ .fabric = "ucx", .nodes = 3, .cluster = c }, &f);
  *
- * The same call in every process: whoever can bind the address first is the root.  Under mpirun or
- * srun (`pmix`) ranks and the root's address come from the launcher.
+ * The call is the same in every process: the first that can bind the address is the root.  Under
+ * mpirun or srun (`pmix`) ranks and the root's address come from the launcher.
  *
- * Trust.  Everything binds to loopback unless `bind` says otherwise, and another address is refused
- * without an authentication key: a file of 32 to 4096 bytes, not all the same, the same file for
- * all, that this process's user owns and nobody else can read.  Root and member prove to each other
- * that they have it (HMAC-SHA-256 of fresh challenges; the key never travels).  That keeps
- * strangers out of the cluster, and protects nothing else: what follows is neither encrypted nor
- * authenticated, and with "ucx" whoever can open a TCP connection to a process can write to its
- * memory and kill it, key or no key (UCX's TCP transport asks for none).  Beyond one's own machine,
- * and beside users that are not trusted, use a firewall, a network namespace or a tunnel
- * (WireGuard) that lets only the cluster's processes connect.
+ * Trust.  Everything binds to loopback unless `bind` says otherwise, and another address is
+ * refused without an authentication key: a file of 32 to 4096 bytes that are not all equal, the
+ * same for all processes, owned by this process's user and readable by nobody else.  Root and
+ * member prove to each other that they have it (HMAC-SHA-256 of fresh challenges; the key never
+ * travels).  That keeps strangers out of the cluster, and protects nothing else: what follows is
+ * neither encrypted nor authenticated.  With "ucx" whoever can open a TCP connection to a process
+ * can write to its memory and kill it, key or no key (UCX's TCP transport asks for none).  Beyond
+ * one's own machine, and beside users that are not trusted, use a firewall, a network namespace or
+ * a tunnel (WireGuard) that lets only the cluster's processes connect.
  *
- * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own
- * and refuses a member that differs, naming the first difference on both sides; it goes on waiting
- * for the right ones, and when they do not come says the difference again.
+ * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own.
+ * It refuses a member that differs, naming the first difference on both sides, and goes on waiting
+ * for the right ones; when they do not come, it says the difference again.
  *
- * Death.  The root and each member hold a connection.  When it ends without a goodbye, or
- * nothing is acknowledged for 20 times `silence_ns` (the machine is gone), the member is dead; a
- * member that is silent for `silence_ns` (a stopped machine, a cut cable) is *suspect*, which ends
- * no call but the collective ones that wait for it.  When the root dies, all collective calls fail.
+ * Death.  The root and each member hold a connection.  When it ends without a goodbye, or nothing
+ * is acknowledged for 20 times `silence_ns` (the machine is gone), the member is dead.  A member
+ * that is silent for `silence_ns` (a stopped machine, a cut cable) is *suspect*: that ends no call
+ * but the collective ones that wait for it.  When the root dies, all collective calls fail.
  *
  * Threads.  The cluster runs one thread of its own.  Every function may be called from any thread;
  * collective calls must be made by all processes in the same order.
@@ -52,35 +53,48 @@ struct vb_cluster;
 #define VB_CLUSTER_ANY_RANK  UINT32_MAX
 
 enum vb_cluster_role {
-	VB_CLUSTER_AUTO, /* root if the address of `meet` is this machine's and free, else member */
-	VB_CLUSTER_ROOT, /* listen there or fail */
-	VB_CLUSTER_MEMBER, /* go there */
+	/* The root if the address of `meet` is this machine's and free, else a member. */
+	VB_CLUSTER_AUTO,
+	/* Listens at `meet`, or fails. */
+	VB_CLUSTER_ROOT,
+	/* Connects to `meet`. */
+	VB_CLUSTER_MEMBER,
 };
 
 struct vb_cluster_params {
-	uint32_t hosts; /* processes in all, 1 to VB_CLUSTER_HOSTS_MAX; with pmix 0: as launched */
+	/* How many processes in all, 1 to VB_CLUSTER_HOSTS_MAX; with `pmix` also 0: as launched. */
+	uint32_t hosts;
 	enum vb_cluster_role role;
-	const char *meet; /* "HOST:PORT" of the root, "[v6]:PORT" too; NULL: "127.0.0.1:7531" */
-	uint32_t rank; /* wanted; 0 or VB_CLUSTER_ANY_RANK: in order of arrival.  The root is 0 */
-	bool pmix;     /* ranks and the root's address from the launcher; -ENOENT if none */
-	const char *bind; /* address or interface that root and fabrics bind to; NULL: 127.0.0.1 */
-	const char *auth_key_file; /* needed for any `bind` or `meet` beyond loopback */
-	const char *config;  /* "KEY=VALUE\n..." that all must agree on, up to 16 KiB; NULL: none */
-	uint64_t timeout_ns; /* until all have come, and of each collective call; 0: 30 s */
-	uint64_t silence_ns; /* without a sign of life: suspect; 0: 3 s */
+	/* The root's address, "HOST:PORT" or "[v6]:PORT"; NULL: "127.0.0.1:7531". */
+	const char *meet;
+	/* The wanted rank, below `hosts`; 0 or VB_CLUSTER_ANY_RANK: in order of arrival.  The
+	 * root's is 0. */
+	uint32_t rank;
+	/* Ranks and the root's address come from the launcher; -ENOENT if there is none. */
+	bool pmix;
+	/* The address or interface that the root and the fabrics bind to; NULL: 127.0.0.1. */
+	const char *bind;
+	/* Needed if `bind` or `meet` is beyond loopback ("Trust" above); NULL: none. */
+	const char *auth_key_file;
+	/* What all must agree on, "KEY=VALUE\n...", up to 16 KiB; NULL: nothing. */
+	const char *config;
+	/* How long open and each collective call wait for the others, at most a year; 0: 30 s. */
+	uint64_t timeout_ns;
+	/* After how long without a sign of life a member is suspect, 10 ms to a year; 0: 3 s. */
+	uint64_t silence_ns;
 };
 
 /*
  * Opens: returns when all have come and agreed.
  *
  *   -EINVAL       a parameter is out of range, or an address does not parse
- *   -EACCES       an address beyond loopback without a key file; a key file that is another user's,
- *                 that others can read, is too short, has one byte only or is wrong on either side
- *                 (the root goes on waiting for the right ones)
+ *   -EACCES       an address beyond loopback without a key file; or a key file that is another
+ *                 user's, that others can use, whose size is out of bounds, whose bytes are all
+ *                 equal, or that differs from the other side's (the root goes on waiting)
  *   -EPROTO       the other side is another version, or configurations differ: the log names the
  *                 first difference
  *   -EADDRINUSE   the root's port is taken (role ROOT)
- *   -EBUSY        the cluster there is complete, and has been until the timeout
+ *   -EBUSY        the cluster there was complete, and still was when the timeout ended
  *   -ETIMEDOUT    not all have come: the log says which ranks are missing
  *   -ENOENT       pmix: no launcher, libpmix is not installed, or this library was built without
  *                 PMIx's headers (the log says which)
@@ -88,11 +102,13 @@ struct vb_cluster_params {
  */
 int vb_cluster_open(const struct vb_cluster_params *params, struct vb_cluster **out);
 
-/* Says goodbye and closes; every fabric on it must be closed.  Not collective. */
+/* Says goodbye and closes.  Every fabric on it must be closed before.  Not collective. */
 void vb_cluster_close(struct vb_cluster *cluster);
 
+/* This process's rank, and how many processes there are. */
 uint32_t vb_cluster_rank(const struct vb_cluster *cluster);
 uint32_t vb_cluster_hosts(const struct vb_cluster *cluster);
+
 /* "rank 2 (HOSTNAME, pid 4711)"; valid until close. */
 const char *vb_cluster_name(const struct vb_cluster *cluster, uint32_t rank);
 
@@ -100,10 +116,10 @@ const char *vb_cluster_name(const struct vb_cluster *cluster, uint32_t rank);
 bool vb_cluster_alive(const struct vb_cluster *cluster, uint32_t rank);
 
 /*
- * Waits until every living process has come here.  This thread's other tasks run meanwhile.
+ * Waits until every living process has made this call.  This thread's other tasks run meanwhile.
  *
- *   -ETIMEDOUT    some did not come within the cluster's timeout; the log names them
- *   -VB_EPEERGONE a process died before it came (named), or the root
+ *   -ETIMEDOUT    some did not come within the cluster's timeout_ns; the log names them
+ *   -VB_EPEERGONE a process died before it came (the log names it), or the root died
  */
 int vb_cluster_barrier(struct vb_cluster *cluster);
 

@@ -3,8 +3,8 @@
  * Locks on a fabric.
  *
  * A *lock space* is K locks, numbered 0..K-1, of one protocol, spread over N server nodes.  A
- * *client* takes and gives back locks; it belongs to the thread that has opened it (or one coroutine
- * there), and calls from another are refused (-VB_EFOREIGN).  A process may have any number of
+ * *client* takes and gives back locks.  It belongs to the thread (or the coroutine there) that has
+ * opened it, and calls from another are refused (-VB_EFOREIGN).  A process may have any number of
  * clients.
  *
  *	vb_lock_space_open(fabric, &(struct vb_lock_space_params){ .lock = "dslr", .locks = 1000 },
@@ -16,9 +16,9 @@
  *		err = vb_lock_release(me, &grant);
  *	}
  *
- * What a grant is worth.  The locks are advisory and, where the protocol has leases, a grant is
- * valid until its valid_until_ns on the client's clock (vb_lock_valid).  No call renews a lease:
- * choose lease_ns longer than the work under a lock, or ask for more with vb_lock_acquire_for.  (A
+ * What a grant is worth.  The locks are advisory.  Where the protocol has leases, a grant is valid
+ * until its valid_until_ns on the client's clock (vb_lock_valid).  No call renews a lease: choose
+ * lease_ns longer than the work under a lock, or ask for more with vb_lock_acquire_for.  (A
  * conversion to another mode begins a new lease with "table", and with no other.)  A holder can be
  * stopped by its machine at any instruction and go on long afterwards: checking the time and then
  * acting are two moments.  Only a fencing token that is checked where the data lives closes that
@@ -26,11 +26,16 @@
  * of that lock, also across recoveries: have the storage refuse a token smaller than the largest it
  * has seen.
  *
- * What is known after a call.  0: granted.  -ETIMEDOUT, -EAGAIN, -ECANCELED: not granted, and
- * nothing will be held in your name.  A place in a queue that cannot be left at once is handed on in
- * the background, whatever the thread does next (verbena/fabric.h, "Background work"): others need
- * not wait until it calls again.  -VB_EUNKNOWN: the fabric lost the answer; a lease protocol frees
- * what may have been taken, the others may have lost the lock for good.
+ * What is known after a call.
+ *
+ *   0             granted
+ *   -ETIMEDOUT, -EAGAIN, -ECANCELED
+ *                 not granted, and nothing will be held in your name.  A place in a queue that
+ *                 cannot be left at once is handed on in the background, whatever the thread does
+ *                 next (verbena/fabric.h, "Background work"): others need not wait until it calls
+ *                 again
+ *   -VB_EUNKNOWN  the fabric lost the answer.  A protocol with leases frees what may have been
+ *                 taken; with the others the lock may be lost for good
  */
 #ifndef VERBENA_LOCK_H
 #define VERBENA_LOCK_H
@@ -53,21 +58,28 @@ extern "C" {
  *	 IX                 x   x
  *	SIX                 x
  *
- * Protocols without a shared mode serve readers as writers, those without an update mode serve it
- * as exclusive: the grant says what was granted.  Intention modes (Gray et al. 1976; Barthels et
- * al. 2019, table 1) are refused with -EOPNOTSUPP by protocols without them; `verbena list` says
- * who has which.
+ * Protocols without a shared mode serve readers as writers; those without an update mode serve it
+ * as exclusive: the grant says what was granted.  Protocols without intention modes (Gray et al.
+ * 1976; Barthels et al. 2019, table 1) refuse them with -EOPNOTSUPP; `verbena list` says which
+ * protocol has which modes.
  */
 enum vb_mode {
+	/* S: reads, beside other readers. */
 	VB_SHARED,
+	/* X: alone. */
 	VB_EXCLUSIVE,
-	VB_UPDATE, /* reads beside readers, may become exclusive (vb_lock_convert); one at a time */
-	VB_INTENT_SHARED,           /* takes shared locks further down the hierarchy */
-	VB_INTENT_EXCLUSIVE,        /* takes exclusive locks further down */
-	VB_SHARED_INTENT_EXCLUSIVE, /* shared, and takes exclusive locks further down */
+	/* U: reads beside readers, one at a time, and may become exclusive (vb_lock_convert). */
+	VB_UPDATE,
+	/* IS: takes shared locks further down the hierarchy. */
+	VB_INTENT_SHARED,
+	/* IX: takes shared and exclusive locks further down. */
+	VB_INTENT_EXCLUSIVE,
+	/* SIX: shared, and takes exclusive locks further down. */
+	VB_SHARED_INTENT_EXCLUSIVE,
 };
 #define VB_MODES 6
 
+/* What an acquire's return value says about the lock: vb_lock_outcome. */
 enum vb_outcome {
 	VB_GRANTED,
 	VB_NOT_GRANTED,
@@ -82,53 +94,66 @@ struct vb_claim;
 #define VB_FOREVER_NS UINT64_MAX
 
 struct vb_lock_space_params {
-	const char *lock;    /* protocol: "dslr", "shiftlock", ...; `verbena list` has them all */
-	const char *options; /* the protocol's own, "key=value,..."; NULL: defaults */
-	const char *name;    /* lets several spaces share a fabric; NULL: "locks".  Copied */
-	uint64_t locks;      /* K, 1 to 2^40 */
-	uint16_t servers;    /* the first N nodes hold the locks, N at most `locks`; 0 means 1 */
-	/* How long a grant is valid, 10 us to 1 hour.  0 means 200 ms, or four times what the fabric
-	 * lets a verb be late if that is more; on `sim`, whose cores nobody shares, 10 ms.  200 ms,
-	 * because a thread that shares its core may be off it for tens of time slices of 3 ms, or
-	 * for a period or two of 100 ms where a container has a quota; a holder that is off for a
-	 * whole lease loses its lock.  After a death the others wait for 2 to 8 leases, by protocol
-	 * (`verbena list`): whose threads have cores to themselves may ask for less.  On an RDMA
-	 * card one second at least, until its option `measured` says more (doc/verbs.md). */
+	/* The protocol: "dslr", "shiftlock", ...; `verbena list` has them all. */
+	const char *lock;
+	/* The protocol's own options, "key=value,..."; NULL: defaults. */
+	const char *options;
+	/* Lets several spaces share a fabric; NULL: "locks".  Copied. */
+	const char *name;
+	/* K, 1 to 2^40. */
+	uint64_t locks;
+	/* The first N nodes hold the locks, N at most `locks`; 0: 1. */
+	uint16_t servers;
+	/* How long a grant is valid, 10 us to 1 hour.  0: 200 ms, or four times what the fabric
+	 * lets a verb be late if that is more; on `sim`, whose cores nobody shares, 10 ms.
+	 *
+	 * 200 ms, because a thread that shares its core may be off it for tens of time slices of
+	 * 3 ms, or for a period or two of 100 ms where a container has a quota, and a holder that
+	 * is off for a whole lease loses its lock.  After a death the others wait for 2 to 8
+	 * leases, by protocol (`verbena list`): a program whose threads have cores to themselves
+	 * may ask for less.  On an RDMA card take at least one second, until its option `measured`
+	 * says more (doc/verbs.md). */
 	uint64_t lease_ns;
-	uint32_t drift_ppm; /* bound on the relative drift of two clients' clocks, at most 10,000;
-	                     * 0 means 100 */
-	bool fencing;       /* a token with every exclusive grant: free where the protocol has it,
-	                     * one more atomic elsewhere */
-	bool visible;       /* clients show what they hold and await to `verbena dump` and `verbena
-	                     * top`: 256 clients per node, 32 held locks per client, others are
-	                     * only counted.  Some 100 ns per acquire, and 400 KB of each node */
-	uint32_t claims;    /* locks that a client of this process holds, awaits or hands on at a
-	                     * time, 1 to 65,536; 0 means VB_CLAIMS_MAX.  Each takes some 500
-	                     * bytes of each client */
+	/* Bound on the relative drift of two clients' clocks, parts per million, at most 10,000;
+	 * 0: 100. */
+	uint32_t drift_ppm;
+	/* A token with every exclusive grant: at no cost where the protocol has it anyway, one more
+	 * atomic elsewhere. */
+	bool fencing;
+	/* Clients show what they hold and await to `verbena dump` and `verbena top`: 256 clients
+	 * per node and 32 held locks per client, the others are only counted.  Costs some 100 ns
+	 * per acquire, and 400 KB of each node. */
+	bool visible;
+	/* How many locks a client of this process holds, awaits or hands on at a time, 1 to 65,536;
+	 * 0: VB_CLAIMS_MAX.  Each takes some 500 bytes of each client. */
+	uint32_t claims;
 };
 
 /*
- * A held lock.  Owned by the caller, filled by acquire.  It names this one hold of the lock: once
- * that has been released it, and every copy of it, is good for nothing (-EINVAL, never valid), also
- * if the client holds the same lock again.  A conversion keeps the hold, and brings only the grant
- * up to date that it was called with.  Copies are not counted: whichever is released first ends the
- * hold.
+ * A held lock.  Owned by the caller, filled by acquire.  It names this one hold of the lock: after
+ * its release the grant and every copy of it are dead (-EINVAL, never valid), also if the client
+ * holds the same lock again.  A conversion keeps the hold, and brings only that grant up to date
+ * with which it was called.  Copies are not counted: the first that is released ends the hold.
  */
 struct vb_grant {
 	uint64_t lock;
-	enum vb_mode mode;       /* what was granted */
-	uint64_t token;          /* 0: none */
-	uint64_t valid_until_ns; /* on the client's clock (vb_lock_now); VB_FOREVER_NS: no lease */
-	struct vb_claim *claim;  /* private */
-	uint64_t hold;           /* private */
+	/* What was granted. */
+	enum vb_mode mode;
+	/* The fencing token; 0: none. */
+	uint64_t token;
+	/* On the client's clock (vb_lock_now); VB_FOREVER_NS: no lease. */
+	uint64_t valid_until_ns;
+	/* Private. */
+	struct vb_claim *claim;
+	uint64_t hold;
 };
 
 /*
- * Opens the space on this process's view of the fabric, making it if it is not there yet; whoever
- * comes second must ask for the same protocol, number of locks, servers, lease and fencing, and for
+ * Opens the space on this process's view of the fabric, making it if it is not there yet.  Every
+ * later open must ask for the same protocol, number of locks, servers, lease and fencing, and for
  * the same options that change the layout (`slots`, ...).  What was made stays in the fabric when
- * all have closed it.  On shm, who finds one that its maker was killed in the middle of making
- * waits for two seconds and finishes it, with a notice.
+ * all have closed it.  On shm, if a process was killed in the middle of making the space, the next
+ * open waits for two seconds and finishes it, with a notice.
  *
  *   -EINVAL      unknown protocol or option, a number out of range (a protocol with leases: also a
  *                lease shorter than twice the time by which the fabric's verbs may be late), or
@@ -138,12 +163,14 @@ struct vb_grant {
  */
 int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
 		       struct vb_lock_space **out);
+
 /*
- * Closes; NULL does nothing.  Waits for places that closed clients still have in queues: as long as
- * others hold those locks, and says so in the log every ten seconds.  A holder that has died holds
- * for ever there, because only locks that do not survive a death have such places: a process that
- * is to end all the same ends without this call.  A forked child waits for its own clients, not for
- * its parent's.  (In virtual time at most 64 leases: nobody is left then who could give them back.)
+ * Closes; NULL does nothing.  Waits for the places that closed clients still have in queues, as
+ * long as others hold those locks, and says so in the log every ten seconds.  Only locks that do
+ * not survive a death have such places, so a holder that has died makes this call wait for ever: a
+ * process that is to end all the same ends without it.  A forked child waits for its own clients,
+ * not for its parent's.  (In virtual time at most 64 leases: nobody is left then who could give
+ * the locks back.)
  *
  *   -EBUSY        clients or servers are open on it: the log names them.  Nothing is closed
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
@@ -157,10 +184,10 @@ int vb_lock_space_close(struct vb_lock_space *space);
  * thread is outside Verbena on its keeper (verbena/fabric.h, "Background work").  For the others it
  * does nothing and succeeds with *out = NULL.
  *
- * Each worker of a node is there once, and all of them agree on `workers`, which says whose a lock
- * is: clients find them when all have begun.  The next one takes a place when its server has been
- * stopped, or its process has died.  Another number may begin when all of the former are gone;
- * after deaths, "table" grants nothing new for a lease then.
+ * Each worker of a node is there once.  All agree on `workers`, which decides which worker serves a
+ * lock; clients find them when all have begun.  A worker may be started again when its server has
+ * been stopped, or its process has died.  Another number of workers may begin when all the former
+ * are gone; if some of those died, "table" then grants nothing new for a lease.
  *
  *   -EBUSY   a server that lives has this place, or serves with another number of workers: the log
  *            names it
@@ -172,22 +199,29 @@ int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned wo
 			 unsigned workers, struct vb_lock_server **out);
 void vb_lock_server_stop(struct vb_lock_server *server);
 
-/* Worker 0 of 1 on a thread of its own, for programs whose threads do not await for long.  The same
- * errors: a second one for the same node is -EBUSY; and -EOPNOTSUPP on `sim`, which has one thread. */
+/* Worker 0 of 1 on a thread of its own, for programs whose threads stay outside Verbena for long.
+ * The same errors: a second one for the same node is -EBUSY; and -EOPNOTSUPP on `sim`, which has
+ * one thread. */
 int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 				struct vb_lock_server **out);
 
-/* A client at `node`. -ENOMEM, -ENOSPC (endpoints; the board of a visible space), -EINVAL (no such
- * node, or on verbs and ucx another process's), -VB_EPEERGONE (a needed server is not there: it was
- * not started, or is gone), -VB_EUNKNOWN (its node was out of reach for seconds). */
+/*
+ * A client at `node`.
+ *
+ *   -EINVAL       no such node, or on verbs and ucx another process's
+ *   -VB_EPEERGONE a needed server is not there: it was not started, or is gone
+ *   -VB_EUNKNOWN  a needed server's node was out of reach for seconds
+ *   -ENOMEM, -ENOSPC (endpoints; the board of a visible space)
+ */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
+
 /*
  * Grants still held are released, as by vb_lock_release_all.  Places in queues are handed on, so
- * that no lock is lost: by locks that survive a death the call waits for them, up to two leases, and
- * leaves what is not called then to be mended as a dead client's would be.  The others (mcs, ncosed,
- * rma-rw, ...) have no bound: the call returns at once, the place is handed on in the background,
- * and its endpoint is in use until then.  On a fabric without keepers it waits instead, as long as
- * that takes.
+ * that no lock is lost.  With locks that survive a death the call waits for them, up to two leases;
+ * a place whose turn has not come then is recovered as a dead client's would be.  The others (mcs,
+ * ncosed, rma-rw, ...) have no bound: the call returns at once, the place is handed on in the
+ * background, and its endpoint is in use until then.  On a fabric without keepers it waits instead,
+ * as long as that takes.
  */
 void vb_lock_client_close(struct vb_lock_client *client);
 
@@ -197,7 +231,7 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   0             granted
  *   -ETIMEDOUT    not granted in time
  *   -ECANCELED    the calling task was cancelled
- *   -VB_EUNKNOWN  see above
+ *   -VB_EUNKNOWN  see "What is known after a call" above
  *   -VB_EPEERGONE the server of the lock is gone; not granted
  *   -EDEADLK      this client already holds the lock
  *   -EBUSY        more locks held, awaited or being handed on by this client than the space's
@@ -206,35 +240,34 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   -EOPNOTSUPP   an intention mode, and the protocol has none
  *
  * A protocol with a deadlock policy ("table") may refuse a client early, so that it can release
- * what it holds and retry: -EAGAIN (no-wait, wait-die), or, if it holds another lock, -ETIMEDOUT
- * (bounded-wait: after its option `wait`, and at the latest when the first lease ends of what this
- * client holds and was valid when the call began; so a wait that ends with 0 has cost none of
- * those).
+ * what it holds and retry.  No-wait and wait-die refuse with -EAGAIN.  Bounded-wait refuses a
+ * client that holds another lock with -ETIMEDOUT: after its option `wait`, and at the latest when
+ * the first lease ends of the grants that were valid when the call began.  So a wait that ends
+ * with 0 has cost none of those.
  */
 #define VB_CLAIMS_MAX 64
 int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 		    uint64_t timeout_ns, struct vb_grant *out);
 
 /*
- * The same for a grant that is wanted for hold_ns, longer than a lease perhaps (a table scan; the
+ * The same for a grant that is wanted for hold_ns, perhaps longer than a lease (a table scan; the
  * multi-slot leases of DSLR, SIGMOD 2018, section 5.1).  Its lease is hold_ns rounded up to whole
- * leases of the space, and runs, as every lease does, from the moment at which the turn came: what
- * is left of it when the call returns, valid_until_ns says.  If the holder dies, those who wait
- * cannot tell for as long as that and more; and where hold_ns is no longer than a lease, this is
- * vb_lock_acquire.
+ * leases of the space.  As every lease it begins when the client's turn comes: valid_until_ns says
+ * what is left of it when the call returns.  If the holder dies, the others wait for that long and
+ * more.  Where hold_ns is no longer than a lease, this is vb_lock_acquire.
  *
  *   -EOPNOTSUPP   hold_ns is longer than a lease, and this protocol grants for one lease only
  *   -EINVAL       hold_ns is longer than the space allows (dslr: its option `slots` times the
  *                 lease)
  *
  * and everything that vb_lock_acquire returns.  Locks without leases grant until the release,
- * whatever hold_ns is.  One client's calls are one thread's, as ever.
+ * whatever hold_ns is.
  */
 int vb_lock_acquire_for(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 			uint64_t hold_ns, uint64_t timeout_ns, struct vb_grant *out);
 
 /* The longest hold_ns that vb_lock_acquire_for takes here for this mode; VB_FOREVER_NS: such
- * grants have no leases.  Any thread's call. */
+ * grants have no leases.  Any thread may call it. */
 uint64_t vb_lock_hold_max_ns(const struct vb_lock_client *client, enum vb_mode mode);
 
 /* Takes the lock only if that needs no waiting: 0, or -EAGAIN, or the errors above. */
@@ -244,15 +277,16 @@ int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 /*
  * Holds the lock in another mode from now on, without giving it back in between.  `mode` must
  * permit all that the present one does (S to X, U to X, IS to SIX), or less (X to S): a mode that
- * does neither is -EINVAL.  Waits at most timeout_ns until those are gone whose modes exclude the
- * new one; less never waits.  On 0 the grant is brought up to date (mode, token, valid_until_ns).
+ * does neither is -EINVAL.  Waits at most timeout_ns for holders whose modes exclude the new one; a
+ * conversion to less never waits.  On 0 the grant is brought up to date (mode, token,
+ * valid_until_ns).
  *
  *   0             held in the new mode
- *   -ETIMEDOUT    held as before: others were still there in time
+ *   -ETIMEDOUT    held as before: other holders were still there when the time was over
  *   -ECANCELED    held as before: the calling task was cancelled
  *   -EDEADLK      held as before: somebody else waits for the same, each for the other; release
  *   -EAGAIN       held as before: the protocol's deadlock policy turned it down; release and retry
- *   -VB_ELOST     the lease had run out: the lock may be others' (release the grant)
+ *   -VB_ELOST     the lease had run out, and others may have the lock: release the grant
  *   -VB_EUNKNOWN  the fabric lost the answer: release the grant
  *   -EOPNOTSUPP   this protocol cannot convert between these modes
  *   -EINVAL       no such mode, or the grant is not held by this client
@@ -260,76 +294,79 @@ int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 int vb_lock_convert(struct vb_lock_client *client, struct vb_grant *grant, enum vb_mode mode,
 		    uint64_t timeout_ns);
 
-/* "shared", "exclusive", "update", "intent-shared", ...; "?" for what is no mode. */
+/* "shared", "exclusive", "update", "intent-shared", ...; "?" for a number that is no mode. */
 const char *vb_lock_mode_name(enum vb_mode mode);
 
 /*
  * Gives the lock back.
  *
- *   0             released, and until this call the lock was ours: nobody had taken it, even where
- *                 its lease had run out
+ *   0             released, and the client had the lock until this call: nobody else had taken it,
+ *                 even if its lease had run out
  *   -VB_ELOST     the lease had run out before and the lock was, or may have been, given to others
  *   -VB_EUNKNOWN  the fabric lost the answer; a lease protocol frees the lock by itself
- *   -EINVAL       the grant is not held by this client: it was released before, by this or by a
- *                 copy of it, or is another client's.  What the client holds now is held on
+ *   -EINVAL       the grant is not held by this client: it, or a copy of it, was released before,
+ *                 or it is another client's.  What the client holds now it goes on holding
  */
 int vb_lock_release(struct vb_lock_client *client, struct vb_grant *grant);
 
 /*
- * Gives back n grants of one client: the end of a transaction.  As n releases, but
- * where the protocol can (table), with one message for all that the client holds at one server
- * agent; it can if the list names all of those.  Every grant is given back, whatever becomes of the
- * others; the result is the worst: 0, -VB_ELOST, -VB_EUNKNOWN (in this order).
+ * Gives back n grants of one client: the end of a transaction.  The same as n releases; but with
+ * "table" one message gives back all that the client holds at one server worker, if the list names
+ * all of those.  Every grant is given back, whatever becomes of the others.
  *
- * A server that is gone or silent costs its patience (table: `ask_for`) once in a call, however
- * many of the grants are its.
+ *   -VB_ELOST     the lease of one or more had run out; it is not always known of which
+ *   -VB_EUNKNOWN  as for vb_lock_release, of one or more; of both errors this is returned
+ *   -EINVAL       a grant is not held by this client, or is listed twice: nothing is given back
  *
- *   -VB_ELOST  of one or more the lease had run out; which one, is not always known
- *   -EINVAL    a grant is not held by this client, or stands there twice: nothing is given back
+ * A server that is gone or silent costs its patience (table: `ask_for`) once per call, however many
+ * of the grants are at it.
  */
 int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant grants[], unsigned n);
 
 /*
- * The age of a client's transaction, by which the policy wait-die says who waits for whom: the
+ * The age of a client's transaction, by which the policy wait-die decides who waits for whom: the
  * older for the younger.  By itself a transaction begins with the first lock that the client asks
- * for while it holds none, and its age is the time then that all machines have in common, as well
- * as the fabric knows it: exact on one machine, within the cluster's error of synchronisation on
- * several.  One that was turned down and tries again would then be the youngest, again and again;
- * so before it does, it says how old it is:
+ * for while it holds none.  Its age is the time of that moment on the clock that all machines have
+ * in common: exact on one machine, within the cluster's error of synchronisation on several.  A
+ * transaction that was refused and tries again would then be the youngest, again and again; so
+ * before it does, it says how old it is:
  *
  *	age = vb_lock_client_age(me);           after -EAGAIN
  *	vb_lock_release_all(me, grants, n);
  *	vb_lock_client_begin(me, age);
  *
- * begin(0) means: it begins now.  It is for the transaction that begins with the next
- * lock asked for while none is held.  Protocols without wait-die keep it and do nothing with it.
+ * An age of 0 means: it begins now.  The age counts for the transaction that begins with the next
+ * lock asked for while none is held.  Protocols without wait-die keep the age and do nothing with
+ * it.
  */
 void vb_lock_client_begin(struct vb_lock_client *client, uint64_t age);
 uint64_t vb_lock_client_age(const struct vb_lock_client *client);
 
 /*
  * Multi-level locking (Gray et al. 1976): takes path[n - 1] in `mode`, after its ancestors path[0]
- * (the root) to path[n - 2] in the intention mode that this asks for: intent-shared for shared and
+ * (the root) to path[n - 2] in the intention mode that this needs: intent-shared for shared and
  * intent-shared, intent-exclusive for the others.  n is 1 to VB_PATH_MAX; no lock may stand on
  * the path twice.  Waits at most timeout_ns altogether.
  *
- * What the client holds already in a mode that does, is skipped; in another, it is converted to the
- * weakest mode that permits both.  Below an ancestor that is held in a mode which covers all
- * under it (shared or stronger for reading, exclusive for anything) nothing is taken.
+ * A lock that the client already holds in a strong enough mode is skipped; one that it holds in
+ * another mode is converted to the weakest mode that permits both.  Nothing is taken below an
+ * ancestor that is held in a mode which covers all under it (shared or stronger for reading,
+ * exclusive for anything).
  *
- * On 0 grants[i].claim is not NULL for each lock that was taken by this call, and those are the
- * caller's to release, from the leaf to the root.  The others' grants[i] say what is held and are
- * not to be released; the caller's own grants of them stay good.  All that the path stands on is
- * valid at that moment.  On an error nothing that was not held before is held, and what was
- * converted has been converted back; the errors are those of vb_lock_acquire and
- * vb_lock_convert, and
+ * On 0 grants[i].claim is not NULL for each lock that this call took, and those are the caller's to
+ * release, from the leaf to the root.  The other grants[i] say what is held and are not to be
+ * released; the caller's own grants of them stay good.  All locks of the path are valid at that
+ * moment.
+ *
+ * On an error the client holds nothing that it did not hold before, and what was converted has
+ * been converted back.  The errors are those of vb_lock_acquire and vb_lock_convert, and
  *
  *   -ETIMEDOUT  also without a bound, if a lease that this call took ended while it waited for the
  *               rest
  *   -VB_ELOST   the lease of a lock has ended that the caller held before: release that
- *   -EINVAL     a path that is none
+ *   -EINVAL     n is out of range, or a lock stands on the path twice
  *
- * Where the server is gone or silent, so that neither can be known, the call takes no longer than
+ * If the server is gone or silent, so that none of this can be known, the call takes no longer than
  * timeout_ns and twice the server's patience (table: `ask_for`), however long the path.
  */
 #define VB_PATH_MAX 64
@@ -337,16 +374,16 @@ int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, un
 			 enum vb_mode mode, uint64_t timeout_ns, struct vb_grant grants[]);
 
 /*
- * The client's clock; and whether the client has the lock at this moment by it, as the grant says:
- * it is held and its lease has not ended.  Never true for a grant that was released, or a copy of
- * it; nor for one that says more than is held, a copy from before a conversion to less.  Those that
- * vb_lock_acquire_path has filled in are valid as long as the caller's own grant of that lock.  The
- * client must be open: of one that was closed no grant may be asked after with it.
+ * The client's clock; and whether by this clock the client now has the lock as the grant says: it
+ * is held, and its lease has not ended.  Never true for a grant that was released, or a copy of
+ * it; nor for one that says more than is held, a copy from before a conversion to less.  Grants of
+ * locks that vb_lock_acquire_path found held are valid as long as the caller's own grant of that
+ * lock.  The client must be open.
  */
 uint64_t vb_lock_now(const struct vb_lock_client *client);
 bool vb_lock_valid(const struct vb_lock_client *client, const struct vb_grant *grant);
 
-/* What an acquire's return value says about the lock. */
+/* Granted, not granted or unknown, by an acquire's return value. */
 enum vb_outcome vb_lock_outcome(int err);
 
 #ifdef __cplusplus
