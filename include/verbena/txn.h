@@ -4,8 +4,8 @@
  *
  * A *database* is a set of tables under one concurrency-control protocol, spread over the nodes of
  * a fabric.  A *table* has fixed-size records with 64-bit keys.  A *coordinator* runs transactions,
- * one at a time; it belongs to the thread that has opened it (or one coroutine there), and calls from
- * another are refused (-VB_EFOREIGN).  A process may have any number of coordinators.
+ * one at a time.  It belongs to the thread (or the coroutine there) that has opened it, and calls
+ * from another are refused (-VB_EFOREIGN).  A process may have any number of coordinators.
  *
  *	vb_db_open(fabric, &(struct vb_db_params){ .cc = "silo" }, &db);
  *	vb_table_open(db, &(struct vb_table_params){ .name = "account", .record_bytes = 8,
@@ -26,23 +26,23 @@
  *	} while (err == -EAGAIN);
  *	vb_txn_abort(me);                      after another error; else it does nothing
  *
- * Every call of a transaction may find that the protocol has to abort it.  It then returns -EAGAIN,
- * the transaction is over (its locks are given back, nothing was written), and vb_txn_cause() says
- * why; begin again, as vb_txn_run() does.  A transaction that has ended this way may still be
- * called: it says -EAGAIN until the next vb_txn_begin, so a body that uses no pointer and no value
- * of a call that failed need check only at its end.
+ * Every call of a transaction may find that the protocol has to abort it.  It then returns
+ * -EAGAIN, the transaction is over (its locks are given back, nothing was written), and
+ * vb_txn_cause() says why; begin again, as vb_txn_run() does.  After that every further call says
+ * -EAGAIN until the next vb_txn_begin.  So a body that uses no pointer and no value of a call that
+ * failed need check only at its end.
  *
  * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if
- * they had run one after the other.  All but `sundial` are strictly serializable: in that order a
- * transaction comes after those that had ended before it began.  What a transaction reads while it
- * runs is whole (no record is ever half of one version and half of another), but with `silo` and
- * `sundial` two records may be of different moments; such a transaction cannot commit.
+ * they had run one after the other.  All protocols but `sundial` are strictly serializable: in that
+ * order a transaction comes after those that had ended before it began.  What a transaction reads
+ * while it runs is whole: no record is ever half of one version and half of another.  But with
+ * `silo` and `sundial` two records may be of different moments; such a transaction cannot commit.
  *
- * When a coordinator dies.  With recovery (the default), every transaction writes what it will
- * write into its own node's memory before its commit, and whoever finds a lock of a coordinator
- * that has not moved for a lease rolls the transaction back, or forward if it had committed.  That
- * needs the memory of its node: where a process takes its node's memory with it (verbs, ucx),
- * transactions on that node's records fail with -VB_EPEERGONE.
+ * When a coordinator dies.  With recovery (the default), every transaction logs what it will write
+ * in its own node's memory before its commit.  A transaction that meets a lock of a coordinator
+ * that has not moved for a lease rolls that one's transaction back, or forward if it had
+ * committed.  That needs the memory of the coordinator's node: where a process takes its node's
+ * memory with it (verbs, ucx), transactions on that node's records fail with -VB_EPEERGONE.
  */
 #ifndef VERBENA_TXN_H
 #define VERBENA_TXN_H
@@ -59,68 +59,89 @@ struct vb_table;
 struct vb_coordinator;
 struct vb_db_server;
 
+/* Tables of a database; bytes of a record (with its header one verb of 64 KiB); records that one
+ * transaction touches. */
 #define VB_TABLES_MAX    24u
-#define VB_RECORD_MAX    65024u /* with what stands beside it, one verb of 64 KiB */
+#define VB_RECORD_MAX    65024u
 #define VB_TXN_ITEMS_MAX 4096u
 
 struct vb_db_params {
-	const char *cc; /* protocol: "no-wait", "wait-die", "wound-wait", each also with "-sx" for
-	                         * shared and exclusive locks; "wait-die-fair"; "silo"; "sundial".
-	                         * See `verbena list` */
-	const char *
-		hybrid; /* one digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL:
-	                         * all one-sided; "rpc": all by RPC */
-	const char *name; /* lets several databases share a fabric; NULL: "db" */
-	uint32_t
-		coordinators; /* most open at a time on one node; 0 means 64.  Times nodes: at most 16383 */
-	uint32_t
-		items_max; /* most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64 */
-	uint32_t record_max; /* bytes of the largest record of any table; 0: 1024 */
-	uint32_t bytes_max;  /* most bytes of records that one transaction touches; 0: 64 KiB */
-	uint64_t
-		lease_ns; /* how long a transaction may take, and others wait before they recover it;
-	                         * at least 4 verb bounds; 0 means 50 ms or those 4.  On an RDMA
-	                         * card two seconds at least, until its option `measured` says more */
-	bool no_recovery; /* no log and no recovery: what a dead coordinator holds is held for good */
-	bool no_doorbell;    /* each verb with a doorbell of its own */
-	bool no_outstanding; /* each verb is waited for before the next is posted */
-	bool passive_ack; /* a commit does not wait until its writes have arrived: its transaction's
-	                         * place is not used again before they have */
-	uint32_t cache;   /* entries of the location cache, a power of two; 0: none where verbs
-	                         * complete at once, else 65536 */
+	/* The protocol: "no-wait", "wait-die" or "wound-wait", each also with "-sx" for shared and
+	 * exclusive locks; "wait-die-fair"; "silo"; "sundial".  See `verbena list`. */
+	const char *cc;
+	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
+	 * "rpc": all by RPC. */
+	const char *hybrid;
+	/* Lets several databases share a fabric, 1 to 31 characters; NULL: "db". */
+	const char *name;
+	/* How many coordinators may be open at a time per node; 0: 64.  Times the fabric's nodes at
+	 * most 16383. */
+	uint32_t coordinators;
+	/* The most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64. */
+	uint32_t items_max;
+	/* The bytes of the largest record of any table, 1 to VB_RECORD_MAX; 0: 1024. */
+	uint32_t record_max;
+	/* The most bytes of records that one transaction touches, up to 256 MiB; 0: 64 KiB. */
+	uint32_t bytes_max;
+	/* How long a transaction may take, and how long others wait before they recover it: from 4
+	 * times what the fabric lets a verb be late to 1 hour; 0: 50 ms, or those 4 times if that
+	 * is more.  On an RDMA card take at least two seconds, until its option `measured` says
+	 * more (doc/verbs.md). */
+	uint64_t lease_ns;
+	/* No log and no recovery: what a dead coordinator holds is held for good. */
+	bool no_recovery;
+	/* Each verb with a doorbell of its own. */
+	bool no_doorbell;
+	/* Each verb is waited for before the next is posted. */
+	bool no_outstanding;
+	/* A commit does not wait until its writes have arrived.  Its transaction's log is not
+	 * overwritten before they have. */
+	bool passive_ack;
+	/* Entries of the location cache, a power of two; 0: none where verbs complete at once, else
+	 * 65536. */
+	uint32_t cache;
 };
 
+/* Which node has a key. */
 enum vb_partition {
-	VB_PARTITION_MOD,   /* key mod nodes: for dense keys */
-	VB_PARTITION_HASH,  /* by a hash of the key */
-	VB_PARTITION_TOP16, /* the upper 16 bits of the key, mod nodes */
+	/* The key mod nodes: for dense keys. */
+	VB_PARTITION_MOD,
+	/* By a hash of the key. */
+	VB_PARTITION_HASH,
+	/* The upper 16 bits of the key, mod nodes. */
+	VB_PARTITION_TOP16,
 };
 
 struct vb_table_params {
-	const char *name;      /* 1 to 31 characters */
-	uint32_t record_bytes; /* 1 to VB_RECORD_MAX */
-	uint64_t records;      /* how many the table has room for, all nodes together */
+	/* 1 to 31 characters. */
+	const char *name;
+	/* 1 to VB_RECORD_MAX. */
+	uint32_t record_bytes;
+	/* How many records the table has room for, all nodes together. */
+	uint64_t records;
 	enum vb_partition partition;
 };
 
-/* Bytes of each node's segment that a table takes, for vb_fabric_params.node_bytes; and of the rest
- * of a database.  nodes: of the fabric.  The parameters as for the calls below. */
+/* Bytes of each node's segment that a table takes, for vb_fabric_params.node_bytes; and bytes that
+ * the rest of a database takes.  `nodes` is the fabric's, the other parameters are those of the
+ * calls below. */
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,
 			     uint16_t nodes);
 uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
 
 /*
- * Opens the database on this process's view of the fabric, making it if it is not there yet;
- * whoever comes second must ask for the same protocol and sizes.
+ * Opens the database on this process's view of the fabric, making it if it is not there yet.  Every
+ * later open must ask for the same protocol and sizes.
  *
- *   -EINVAL      unknown protocol, a hybrid code of the wrong length, a number out of range, or another
- *                database than the one that exists
+ *   -EINVAL      unknown protocol, a hybrid code of the wrong length, a number out of range, or
+ *                another database than the one that exists
  *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
  *   -ENOSPC      it does not fit in the nodes' segments; the log says how much is needed
  */
 int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, struct vb_db **out);
+
 /*
- * NULL does nothing.
+ * Closes; NULL does nothing.
  *
  *   -EBUSY        coordinators, servers or tables of values are open on it: the log names them.
  *                 Nothing is closed
@@ -128,9 +149,9 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, stru
  */
 int vb_db_close(struct vb_db *db);
 
-/* The same for a table.  Tables are opened in the same order by every process.  -EINVAL, -ENOSPC.
- */
+/* The same for a table.  Every process opens the tables in the same order.  -EINVAL, -ENOSPC. */
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out);
+
 /* The node that has a key, and the size of a record. */
 uint16_t vb_table_node(const struct vb_table *table, uint64_t key);
 uint32_t vb_table_record_bytes(const struct vb_table *table);
@@ -138,7 +159,7 @@ uint32_t vb_table_record_bytes(const struct vb_table *table);
 /*
  * Puts a record in place without a transaction, before anybody runs transactions on the node.  Only
  * for keys of nodes whose memory this process reaches (shm, sim: all; verbs, ucx: its own).  One
- * thread at a time for each node.
+ * thread at a time per node.
  *
  *   -EEXIST  the key is there already
  *   -ENOSPC  the table is full
@@ -147,74 +168,101 @@ uint32_t vb_table_record_bytes(const struct vb_table *table);
 int vb_table_load(struct vb_table *table, uint64_t key, const void *record);
 
 /*
- * Each node needs a server: it adds keys to the node's index, and does what is asked by RPC.  As a
- * task on this thread's scheduler, which runs whenever the thread awaits something, and while it is
- * outside Verbena on its keeper (verbena/fabric.h, "Background work"), or on a thread of its own.
+ * Each node needs a server: it adds keys to the node's index, and does what is asked by RPC.  The
+ * first call starts it as a task on this thread's scheduler: it runs whenever the thread awaits
+ * something, and while the thread is outside Verbena on its keeper (verbena/fabric.h, "Background
+ * work").  The second starts it on a thread of its own.
  *
- *   -EBUSY  the node has a server that is alive
- *   -EINVAL, -EXDEV  there is no such node; it is another process's
+ *   -EBUSY   the node has a server that is alive
+ *   -EINVAL  there is no such node
+ *   -EXDEV   the node is another process's
  */
 int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **out);
 int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_server **out);
 void vb_db_server_stop(struct vb_db_server *server);
 
-/* A coordinator at `node`.  -ENOMEM, -ENOSPC (as many are open as the database allows), -EINVAL (no
- * such node), -EXDEV (it is another process's). */
+/*
+ * A coordinator at `node`.
+ *
+ *   -EINVAL  there is no such node
+ *   -EXDEV   the node is another process's
+ *   -ENOSPC  as many are open there as the database allows
+ *   -ENOMEM
+ */
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out);
 /* A transaction that is under way is aborted. */
 void vb_coordinator_close(struct vb_coordinator *me);
 
+/* Why a transaction ended. */
 enum vb_txn_cause {
-	VB_TXN_COMMITTED, /* no abort */
-	VB_TXN_USER,      /* vb_txn_abort */
-	VB_TXN_LOCKED,    /* a record was locked by another transaction */
-	VB_TXN_DIED,      /* wait-die: the holder was older */
-	VB_TXN_WOUNDED,   /* wound-wait: an older transaction wanted what this one had */
-	VB_TXN_CHANGED,   /* a record that was read has changed since */
-	VB_TXN_LEASE,     /* sundial: a lease could not be extended */
-	VB_TXN_SLOTS,     /* more readers of one record than it has room for */
-	VB_TXN_RECOVERED, /* it took longer than its lease, and others rolled it back */
-	VB_TXN_TIMEOUT,   /* it waited for a lock until its lease had passed */
-	VB_TXN_FABRIC,    /* a verb or a server failed: vb_txn_error says how */
-	VB_TXN_MISUSE,    /* a call had a bad argument; vb_txn_error says which error */
-	VB_TXN_REFUSED, /* the protocol left a record half locked or fetched: vb_txn_commit, -EPROTO */
+	/* No abort. */
+	VB_TXN_COMMITTED,
+	/* vb_txn_abort. */
+	VB_TXN_USER,
+	/* A record was locked by another transaction. */
+	VB_TXN_LOCKED,
+	/* wait-die: the holder was older. */
+	VB_TXN_DIED,
+	/* wound-wait: an older transaction wanted what this one had. */
+	VB_TXN_WOUNDED,
+	/* A record that was read has changed since. */
+	VB_TXN_CHANGED,
+	/* sundial: a lease could not be extended. */
+	VB_TXN_LEASE,
+	/* One record had more readers than it has room for. */
+	VB_TXN_SLOTS,
+	/* It took longer than its lease, and others rolled it back. */
+	VB_TXN_RECOVERED,
+	/* It waited for a lock until its lease had passed. */
+	VB_TXN_TIMEOUT,
+	/* A verb or a server failed: vb_txn_error says how. */
+	VB_TXN_FABRIC,
+	/* A bound was passed: vb_txn_error says which, by -E2BIG, -ENOSPC or -EOVERFLOW. */
+	VB_TXN_MISUSE,
+	/* The protocol left a record half locked or fetched: vb_txn_commit, -EPROTO. */
+	VB_TXN_REFUSED,
 	VB_TXN_CAUSES
 };
 /* "locked", "wounded", ...; for a number that is none of them, "unknown".  Static. */
 const char *vb_txn_cause_name(enum vb_txn_cause cause);
 
 /*
- * 0, or
+ * Begins a transaction.
  *
  *   -EBUSY         a transaction is under way: commit or abort it first
- *   -VB_EPEERGONE
- *   -VB_EUNKNOWN   what became of an earlier transaction whose commit said so is still not to be learned.
- *                  Begin again later
- *   -ETIMEDOUT     shm, a commit stage by RPC: what an earlier transaction has committed is not in place
- *                  yet, because a server that lives has not answered for 10 s, and may still write it.
- *                  Begin again later
+ *   -VB_EPEERGONE, -VB_EUNKNOWN
+ *                  an earlier commit returned -VB_EUNKNOWN, and what became of its transaction can
+ *                  still not be learned.  Begin again later
+ *   -ETIMEDOUT     shm, a commit stage by RPC: what an earlier transaction has committed is not in
+ *                  place yet, because a server that lives has not answered for 10 s, and may still
+ *                  write it.  Begin again later
  *   -ECANCELED     the same, and the task was cancelled while it waited for that server
  */
 int vb_txn_begin(struct vb_coordinator *me);
 
 /*
- * All of these may return -EAGAIN: aborted, see above; and
+ * All of these may return -EAGAIN (aborted, see above), and errors after which the transaction goes
+ * on:
  *
- *   -ENOENT  there is no such record.  The transaction goes on, and that there is none is part of
- *            what it has read.  The key takes a place in the table for good, from its node's server
- *   -EEXIST  insert: there is one.  The transaction goes on, and that there is one is part of what
- *            it has read; the record stays as it is
- *   -E2BIG   the transaction touches more records or bytes than the database allows.  It is aborted
+ *   -ENOENT  there is no such record.  That there is none is part of what the transaction has read.
+ *            The key takes a place in the table for good, from its node's server
+ *   -EEXIST  insert: there is one.  That there is one is part of what the transaction has read; the
+ *            record stays as it is
  *   -EINVAL  no transaction is under way; or the table is of another database
- *   -ENOSPC  the table has no room for another key, be it one that is only looked for.  It is
- *            aborted
- *   -EOVERFLOW  sundial: the logical time of the database is used up (doc/cc/sundial.md).  It is
- *            aborted; so it may be by vb_txn_commit
- *   -VB_EPEERGONE, -VB_EUNKNOWN  a node cannot be reached.  It is aborted
- *   -EPROTO  a node's server refuses what it was asked: it has opened other tables than this process, as the
- *            log says.  It is aborted
  *
- * Pointers that they give are into the transaction's own copy and good until it ends.
+ * and errors by which it is aborted:
+ *
+ *   -E2BIG   it touches more records or bytes than the database allows
+ *   -ENOSPC  the table has no room for another key, be it one that is only looked for
+ *   -EPROTO  a node's server refuses what it was asked: it has opened other tables than this
+ *            process, as the log says
+ *   -EOVERFLOW
+ *            sundial, also from vb_txn_commit: the logical time of the database is used up
+ *            (doc/cc/sundial.md)
+ *   -VB_EPEERGONE, -VB_EUNKNOWN
+ *            a node cannot be reached
+ *
+ * The pointers that they give lead into the transaction's own copy, and are good until it ends.
  */
 
 /* The record as this transaction sees it.  Read-only. */
@@ -232,9 +280,9 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 /*
  * Says beforehand what will be read and written: the records are looked up, locked and fetched
  * together, with few doorbells (ten on three nodes: less than twice the time of one).  What is
- * declared need not be used, and what is not declared may be.  A declared key that has no record is
- * no error here.  If one of the tables is of another database (-EINVAL), nothing is declared and the
- * transaction goes on.
+ * declared need not be used, and what is not declared may be.  A declared key that has no record
+ * is no error here.  If one of the tables is of another database (-EINVAL), nothing is declared
+ * and the transaction goes on.
  */
 struct vb_txn_key {
 	struct vb_table *table;
@@ -244,49 +292,67 @@ struct vb_txn_key {
 int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, unsigned n);
 
 /*
+ * Commits.
+ *
  *   0             committed
- *   -EAGAIN       aborted, or had been before; if by an error (a transaction too large, a node that is gone),
- *                 then that error
- *   -VB_EUNKNOWN  the answer was lost: it has been committed or it will never be.  What it had locked is
- *                 recovered, if the database has recovery: if it is committed, all of it becomes visible,
- *                 at the latest with this coordinator's second vb_txn_begin after it, or its close
+ *   -EAGAIN       aborted, now or before; if by an error (a transaction too large, a node that is
+ *                 gone), then that error
+ *   -VB_EUNKNOWN  the answer was lost: it has been committed, or it will never be.  If the database
+ *                 has recovery, what it had locked is recovered: if it is committed, all of it
+ *                 becomes visible, at the latest with this coordinator's second vb_txn_begin after
+ *                 it, or its close
  *   -EINVAL       no transaction is under way
- *   -EPROTO       a record was not fetched, placed or locked as it must be before it may be written: a defect of
- *                 the protocol or of this library, which the log describes.  Aborted, nothing was written
+ *   -EPROTO       a record was not fetched, placed or locked as it must be before it may be
+ *                 written: a defect of the protocol or of this library, which the log describes.
+ *                 Aborted, nothing was written
  */
 int vb_txn_commit(struct vb_coordinator *me);
-/* Gives it up; never fails.  Without a transaction under way it does nothing. */
+/* Aborts; never fails.  Without a transaction under way it does nothing. */
 void vb_txn_abort(struct vb_coordinator *me);
 
 /*
- * Values of any size, up to a bound: a table whose records are the beginning of a value and its
- * length, and a second one, "NAME.more", with the rest in pieces, which lie on the node of the
- * record and are read and written under the same protocol.  A value that fits in the record costs
- * what a record costs; a longer one, one more round of verbs for all of its pieces together.
+ * Values of any size, up to a bound.  A table has records with the length of a value and its first
+ * bytes; a second one, "NAME.more", has the rest in pieces, which lie on the node of the record
+ * and are read and written under the same protocol.  A value that fits in the record costs what a
+ * record costs; a longer one, one more round of verbs for all of its pieces together.
  */
 struct vb_values;
 
 struct vb_values_params {
-	const char *name;      /* 1 to 26 characters */
-	uint32_t bytes_max;    /* of a value, 1 to 1 MiB */
-	uint32_t inline_bytes; /* that lie in the record itself; 0: 56 */
-	uint32_t piece_bytes;  /* of each further piece; 0: 1016, or less if bytes_max is less */
-	uint64_t records;      /* values there is room for */
-	uint64_t pieces;       /* pieces there is room for; 0: as many as all values may need */
+	/* 1 to 26 characters. */
+	const char *name;
+	/* Bytes of the largest value, 1 to 1 MiB. */
+	uint32_t bytes_max;
+	/* Bytes of a value that lie in the record itself, at most bytes_max are taken; 0: 56. */
+	uint32_t inline_bytes;
+	/* Bytes of each further piece, at most what bytes_max needs is taken; 0: 1016. */
+	uint32_t piece_bytes;
+	/* How many values there is room for. */
+	uint64_t records;
+	/* How many pieces there is room for; 0: as many as all values may need. */
+	uint64_t pieces;
+	/* VB_PARTITION_MOD or VB_PARTITION_HASH. */
 	enum vb_partition partition;
 };
 
-/* -EINVAL, -ENOSPC as vb_table_open, neither table is open then; whoever comes second must ask for
- * the same bytes_max, too.  The database's record_max must hold inline_bytes + 8 and piece_bytes,
- * its items_max and bytes_max the pieces of the largest value. */
+/* -EINVAL, -ENOSPC as vb_table_open; neither table is open then.  Every later open must ask for the
+ * same bytes_max, too.  The database's record_max must hold inline_bytes + 8 and piece_bytes, its
+ * items_max and bytes_max the pieces of the largest value. */
 int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
 /* Before vb_db_close. */
 void vb_values_close(struct vb_values *values);
 
-/* In a transaction.  get: at most `size` bytes are copied, *bytes is the whole value's; put:
- * inserts the value or replaces it; remove: -ENOENT if there is none.  Keys are below 2^64 divided
- * by the pieces of the largest value (-EINVAL).  -E2BIG: a value larger than bytes_max; the
- * transaction goes on.  Other errors as above. */
+/*
+ * In a transaction.  get copies at most `size` bytes, *bytes is the size of the whole value; put
+ * inserts the value or replaces it; remove deletes it.  Keys are below 2^64 divided by the pieces
+ * of the largest value.
+ *
+ *   -EINVAL  the key is too large, and the errors above
+ *   -ENOENT  get, remove: there is no value
+ *   -E2BIG   put: a value larger than bytes_max.  The transaction goes on
+ *
+ * Other errors as for records.
+ */
 int vb_values_get(struct vb_coordinator *me, struct vb_values *values, uint64_t key, void *buf,
 		  uint32_t size, uint32_t *bytes);
 int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t key,
@@ -310,14 +376,22 @@ int vb_txn_error(const struct vb_coordinator *me);
 typedef int (*vb_txn_body)(struct vb_coordinator *me, void *arg);
 int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries);
 
-/* Looks at every record of a node for locks of transactions that have not moved for a lease, and
- * rolls those back or forward, as whoever meets them would; and gives up the places of coordinators
- * on the node whose process is gone.  Takes a lease and some; *freed counts locks.  -EBUSY: a
- * transaction is under way; -EOPNOTSUPP: the database has no recovery; -ETIMEDOUT: on shm a server
- * of such a coordinator's records, which commits by RPC, lives and has not answered for 10 s (each
- * such coordinator costs that); -EPROTO: such a coordinator has committed to a table that this
- * process has not opened; with both it keeps its place until somebody can finish it, and the rest
- * is done; or the fabric's error. */
+/*
+ * Recovers a node.  Looks at every record of it for locks of transactions that have not moved for a
+ * lease, and rolls those back or forward, as a transaction that meets them would.  Then it gives up
+ * the places of coordinators on the node whose process is gone.  Takes a lease and some; *freed
+ * counts locks.
+ *
+ *   -EBUSY       a transaction is under way
+ *   -EOPNOTSUPP  the database has no recovery
+ *   -ETIMEDOUT   shm: a server of the records of such a coordinator, which commits by RPC, lives
+ *                and has not answered for 10 s (each such coordinator costs that)
+ *   -EPROTO      such a coordinator has committed to a table that this process has not opened
+ *   others       the fabric's
+ *
+ * With -ETIMEDOUT and -EPROTO the coordinator keeps its place until somebody can finish it, and the
+ * rest is done.
+ */
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
 
 #ifdef __cplusplus

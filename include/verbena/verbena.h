@@ -5,13 +5,13 @@
  * Every function that can fail returns 0 or a negative error.  Most are plain -errno values; the
  * few that errno has no word for are below and start at VB_ERR_BASE, so that they never collide
  * with one.  The function that decides an error logs it, once in each process that meets it, with
- * its cause and the way out (environment VERBENA_LOG, see verbena(1)); outputs are written only on
+ * its cause and the way out (environment VERBENA_LOG, see verbena(1)).  Outputs are written only on
  * success.
  *
- * Where a call needs a pointer and gets NULL, it does nothing and returns -EINVAL, or what stands
- * for nothing if it returns no error (0, false, "nobody"); closing or stopping NULL does nothing.
- * A call from a forked child or another thread on what is not its own does nothing and returns
- * -VB_EFOREIGN, or says so in the log if it returns no error (verbena/fabric.h, "Threads").
+ * A call that needs a pointer and gets NULL does nothing and returns -EINVAL; one that returns no
+ * error returns what stands for nothing (0, false, "nobody").  Closing or stopping NULL does
+ * nothing.  A call from a forked child or another thread on what is not its own does nothing and
+ * returns -VB_EFOREIGN; one that returns no error says so in the log (verbena/fabric.h, "Threads").
  */
 #ifndef VERBENA_VERBENA_H
 #define VERBENA_VERBENA_H
@@ -28,8 +28,9 @@ extern "C" {
 #define VB_ERR_BASE 4096
 
 enum vb_error {
-	/* The operation may or may not have happened and nobody here can tell: a verb was posted
-	 * and its completion lost.  Treat a lock as possibly held until its lease has passed. */
+	/* The operation may or may not have happened, and nobody here can tell: a verb was posted
+	 * and its completion was lost.  Treat a lock as possibly held until its lease has
+	 * passed. */
 	VB_EUNKNOWN = VB_ERR_BASE,
 	/* The grant was lost before this call: its lease ran out and others may hold the lock. */
 	VB_ELOST,
@@ -40,23 +41,23 @@ enum vb_error {
 	VB_EACCESS,
 	/* A verb was not posted because its not_after time had passed. */
 	VB_ETOOLATE,
-	/* The call comes from where the object is not at home: from another thread than that which
-	 * has opened the client or coordinator, or from a forked child.  Nothing was done. */
+	/* The call comes from another thread than the one that opened the client or coordinator, or
+	 * from a forked child.  Nothing was done. */
 	VB_EFOREIGN,
 };
 
-/* "the verb was not posted ...", for any error above or any errno; for the values of errno that the
- * calls return often, in the words of what they mean here (-ETIMEDOUT: "not done within the time
- * allowed").  err may be given with either sign.  Thread-safe; the string is static. */
+/* What an error above or an errno means: "the verb was not posted ...".  The values of errno that
+ * the calls return often say what they mean here (-ETIMEDOUT: "not done within the time allowed").
+ * err may have either sign.  Thread-safe; the string is static. */
 const char *vb_strerror(int err);
 
-/* "0.1.0"; and the commit the library was built from, or "unknown". */
+/* "0.1.0"; and the commit that the library was built from, or "unknown". */
 const char *vb_version(void);
 const char *vb_commit(void);
 
 /*
- * A remote address: node in the upper 16 bits, offset into the node's segment in the lower 48, so
- * that it fits in a lock word or an index slot.
+ * A remote address: the node in the upper 16 bits, the offset into the node's segment in the lower
+ * 48, so that it fits in a lock word or an index slot.
  */
 typedef uint64_t vb_addr;
 
@@ -80,7 +81,7 @@ static inline uint64_t vb_addr_offset(vb_addr a)
 
 /*
  * The name of a client endpoint, 40 bits: node + 1 (16) and client number (24).  0 names nobody.
- * A number is not used again for a long time after its owner is gone (backends put an incarnation
+ * A number is not used again for a long time after its owner is gone (fabrics put an incarnation
  * into its upper bits), so that a message for the dead does not reach the living.
  */
 typedef uint64_t vb_peer;
