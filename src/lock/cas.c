@@ -8,24 +8,22 @@
  *                            +----+--------------+---------------+----------------------+
  *                             0 = free            vb_peer of the holder
  *
- *   acquire    uncontended 1 CAS      contended 1 CAS for each attempt
+ *   acquire    uncontended 1 CAS      contended 1 CAS per attempt
  *   release    always 1 CAS
  *
  * Two ways to wait between attempts:
  *   cas           asks again at once: the paper's CAS-NB, and how it collapses under contention
  *   cas-backoff   SMART's truncated exponential backoff (ASPLOS 2024, section 4.3), which the paper
- *                 takes for CAS-B: the nth wait is min(t0 2^n, cap) + [0, t0) ns.  t0 is 4096 cycles
- *                 (1.7 us on SMART's 2.4 GHz machines, about a round trip), the cap t0 2^10.
+ *                 takes for CAS-B: the nth wait is min(t0 2^n, cap) + [0, t0) ns.  t0 is a round
+ *                 trip (SMART: 4096 cycles of 2.4 GHz, 1.7 us), the cap t0 2^10.
  *
  *   Promises   exclusive only; no order, a client may starve.  The death of a holder is never
  *              mended: there is no lease, and nobody can tell a dead owner from a slow one.
  *
- *   Departs    from the paper in three things.
- *              Release is a CAS from the owner's word, where section 2.2 "zeroes the lock
- *              entry": it costs the same one verb, it is ordered with the other atomics on the
- *              word (a WRITE is not), and it shows when the word was not ours any more.
- *              A lost answer is looked into (vb_lock_change).  The paper does not lose answers.
- *              SMART also moves its cap with the rate of retries; here the cap stands still.
+ * Departs from the papers (why: doc/locks/cas.md, doc/locks/cas-backoff.md):
+ *   - release is a CAS from the owner's word, where section 2.2 "zeroes the lock entry";
+ *   - a lost answer is looked into (vb_lock_change);
+ *   - SMART also moves its cap with the rate of retries: here the cap stands still.
  */
 #define VB_LOG_ROOM "lock"
 

@@ -11,39 +11,31 @@
  *	+---+----------------------------------------------------------------+
  *	  0 = free
  *
- *   exclusive  acquire    uncontended 1 CAS       contended 1 CAS for each attempt, 1 more to
- *                                                 replace a lease that is over
+ *   exclusive  acquire    uncontended 1 CAS       contended 1 CAS per attempt, 1 more to replace a
+ *                                                 lease that is over
  *              release    always 1 CAS
- *   shared     acquire    uncontended 1 CAS       while a lease runs 1 CAS, which fails and shows it
+ *   shared     acquire    uncontended 1 CAS       while a lease runs 1 CAS, which fails and shows
+ *                                                 its end
  *              release    nothing
  *
- * The end of a lease is a time that one client writes and others compare with *their* clocks.  Each
- * client's idea of the common time (vb_ep_common_now) may be wrong by `clock_bound`, B, either way.
- * A reader therefore takes the lease for valid while its own idea is below end - B, and everybody
- * else takes it for over when theirs is above end + B; in between a client can only wait.  Then by
- * the true time the reader has stopped before the end and the writer begins after it:
+ * The end of a lease is a common time; a client's idea of it (vb_ep_common_now) may be wrong by
+ * `clock_bound`, B, either way.  A reader takes the lease for valid while its own idea is below
+ * end - B, and all others take it for over when theirs is above end + B: doc/locks/drtm.md has the
+ * drawing, and what leaving B out does.
  *
- *	                        end - B      end      end + B
- *	 reader's clock  --------->|                              at the latest true time: end
- *	 writer's clock            |            |       |<-----   at the earliest true time: end
- *
- * A lease that is over is replaced, by a reader with the next lease or by a writer with its name,
- * whose CAS compares the whole word.  Nobody prolongs a lease that still runs, so a writer has its
+ * A lease that is over is replaced, by a reader with the next lease or by a writer with its name;
+ * that CAS compares the whole word.  Nobody prolongs a lease that still runs, so a writer has its
  * chance at each end.
  *
  *   Promises   shared and exclusive; no order, writers wait for the end of the lease although the
  *              readers are long gone, and may then lose against the next reader.  The death of a
  *              reader costs nothing: nobody waits for it.  The death of a writer is never mended:
- *              DrTM finds the owner's name in the word and frees it when it recovers that machine
- *              from its log, which a lock alone has not.
+ *              DrTM does that from its log, and a stand-alone lock has none.
  *
- *   Departs    from the papers in three things.
- *              The owner's name has 40 bits, DrTM's 8 (a machine's number), so it shares the
- *              word with the lease instead of standing beside it.
- *              Clients that cannot tell the time to within clock_bound are refused; the papers take
- *              the bound for granted (seed 001: PTP, 50 us).
- *              A lost answer to a writer's CAS is looked into as in cas.c; one to a reader's
- *              needs no looking into: if the lease is there it binds nobody beyond its end.
+ * Departs from the papers (why: doc/locks/drtm.md):
+ *   - the owner's name has 40 bits, DrTM's 8, so it shares the word with the lease;
+ *   - clients that cannot tell the time to within clock_bound are refused;
+ *   - a lost answer to a writer's CAS is looked into as in cas.c; one to a reader's needs none.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/drtm.h"
@@ -57,7 +49,7 @@
 #define DRTM_OWNED VB_OWNER_FLAG
 /* CASes of one attempt: one shows what is there, one more replaces a lease that is over. */
 #define DRTM_ASKS 2
-/* A lease in clock_bounds, at least: two of them are lost at its ends. */
+/* The shortest lease in clock_bounds: two of them are lost at its ends. */
 #define DRTM_LEASE_BOUNDS 4
 
 const struct vb_opt drtm_option_table[] = {
@@ -140,8 +132,8 @@ static int try_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 static int try_shared(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const uint64_t margin = options_of(me)->margin_ns;
-	/* One look at both clocks, our own first: every time below counts from here, so that what
-	 * passes until an answer is there only makes the grant shorter. */
+	/* One look at both clocks, our own first.  Every time below counts from here, so the time
+	 * until the answer is there only makes the grant shorter. */
 	uint64_t local = vb_ep_now(me->ep), expect = DRTM_FREE, now, end, seen;
 	int err = common_now(me, &now);
 

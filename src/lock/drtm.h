@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DrTM's lock for who has it run with a bug: see check/planted/blind.c.  The lock itself is in
- * drtm.c. */
+/* DrTM's lock (drtm.c), for the planted lock that runs it with a bug: check/planted/blind.c. */
 #ifndef VB_LOCK_DRTM_H
 #define VB_LOCK_DRTM_H
 
@@ -12,7 +11,8 @@ struct drtm_options {
 	/* What is kept free on either side of a lease's end: clock_bound, unless that is the
 	 * bug. */
 	uint64_t margin_ns;
-	uint64_t lease_ns; /* read_lease, or the space's */
+	/* read_lease, or the space's. */
+	uint64_t lease_ns;
 };
 extern const struct vb_opt drtm_option_table[];
 

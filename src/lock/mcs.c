@@ -12,20 +12,18 @@
  *   release    uncontended 1 CAS to free          contended 1 SEND (hand over), after a failed CAS
  *                                                 if the successor was not known yet
  *
- *   NEXT       to the predecessor: who stands behind him    (C.next of the paper)
- *   YOURS      to the successor: the lock is his            (C.flag of the paper)
+ *   NEXT       to the predecessor: the name of its successor   (C.next of the paper)
+ *   YOURS      to the successor: the lock is handed over       (C.flag of the paper)
  *
- *   Promises   exclusive only, FIFO: nobody overtakes a client whose swap is done.  Does not survive
- *              the death of a holder or waiter: who stands behind the dead waits for ever.
+ *   Promises   exclusive only, FIFO: nobody overtakes a client whose swap is done.  Does not
+ *              survive the death of a holder or waiter: the clients behind the dead one wait for
+ *              ever.
  *
- *   Departs    from the paper in what it takes to live on a network that may repeat itself.
- *              The word has the claim's number beside the client's name, and each message bears the
- *              number of the claim it is meant for.  A message that was sent twice because its
- *              acknowledgement was lost would otherwise be taken for one of the client's next turn
- *              with the same lock, and hand it over twice.
- *              A release that waits for NEXT gives up after `successor_wait`: the successor died
- *              between its swap and its message, and the lock is lost for good.  The paper waits on.
- *              Without a native swap the fabric runs it as a CAS loop.
+ * Departs from the paper (why: doc/locks/mcs.md):
+ *   - the word and each message bear the number of the claim, since a network may repeat a message;
+ *   - a message is sent again until it is certain that it was delivered;
+ *   - a release that waits for NEXT gives up after `successor_wait`;
+ *   - without a native swap the fabric runs it as a CAS loop.
  */
 #define VB_LOG_ROOM "lock"
 
@@ -49,9 +47,12 @@ const struct vb_opt mcs_option_table[] = {
 };
 
 struct mcs_claim {
-	uint64_t self; /* our word */
-	uint64_t next; /* the successor's; MCS_FREE while nobody is known */
-	uint64_t prev; /* whom we stand behind, until he has been told; else MCS_FREE */
+	/* Our word. */
+	uint64_t self;
+	/* The successor's; MCS_FREE while it is not known. */
+	uint64_t next;
+	/* The predecessor's, until it has been told of us; else MCS_FREE. */
+	uint64_t prev;
 };
 
 static int mcs_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, enum mcs_tag tag,
@@ -85,8 +86,8 @@ int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 	uint64_t from;
 	int err;
 
-	/* A deadline may come before a predecessor that stands still can be told; the husk goes on
-	 * with it.  One that is dead leaves us where we are, for our successors know only us. */
+	/* A deadline may come before a predecessor that stands still can be told; then the husk
+	 * goes on telling it.  A dead predecessor changes nothing: our successors know only us. */
 	if (g->prev != MCS_FREE) {
 		vb_phase(me, VB_PHASE_NP);
 		if (mcs_tell(me, c, g->prev, MCS_NEXT, until_ns) == -ETIMEDOUT)
@@ -109,15 +110,15 @@ int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns
 
 	mcs_begin(me, g);
 	err = vb_swap64(me->ep, c->entry, g->self, &prev);
+	/* The fabric has said why.  If the swap was done, prev is lost and so is the lock. */
 	if (err)
-		return err; /* the fabric has said why; if it was done, prev is lost and so is the
-			       lock */
+		return err;
 	if (prev == MCS_FREE)
 		return vb_lock_grant(c, VB_FOREVER_NS, 0);
 
-	/* We stand in the queue behind prev.  From here on we cannot simply walk away: prev will
-	 * look for us, so a deadline leaves a husk that hands on when its turn comes.  That holds
-	 * also when prev is dead: our successors know of nobody but us. */
+	/* We stand in the queue behind prev.  From here on we cannot simply leave: prev will look
+	 * for us, so a deadline leaves a husk that hands on when its turn comes.  That holds also
+	 * when prev is dead: our successors know only us. */
 	vb_lock_mark_queued(me, c);
 	g->prev = prev;
 	return mcs_resume(me, c, until_ns);
@@ -140,8 +141,7 @@ int mcs_try(struct vb_lock_client *me, struct vb_claim *c)
 	return unsure ? -VB_EUNKNOWN : -EAGAIN;
 }
 
-/* Sets the word to free if we are still the last.  0: it is free.  -EAGAIN: somebody stands behind
- * us. */
+/* Sets the word to free if we are still the last.  0: it is free; -EAGAIN: there is a successor. */
 static int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure)
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
@@ -164,12 +164,12 @@ int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 		err = mcs_leave(me, c, &unsure);
 		if (err != -EAGAIN)
 			return err;
-		/* Somebody swapped behind us, and his message is still on its way. */
+		/* There is a successor, and its message is still on its way. */
 		vb_phase(me, VB_PHASE_NS);
 		err = mcs_hear(me, c, MCS_NEXT, vb_ep_now(me->ep) + o->successor_wait, &g->next);
 	}
-	/* A CAS whose answer was lost may have freed the lock for those who are there now: then
-	 * nobody stands behind us. */
+	/* A CAS whose answer was lost may have freed the lock, and others have it now: then we have
+	 * no successor. */
 	if (err == -ETIMEDOUT && unsure)
 		return -VB_EUNKNOWN;
 	if (err)

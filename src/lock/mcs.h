@@ -7,8 +7,8 @@
 
 struct mcs_options {
 	uint64_t successor_wait;
-	/* No option: */
-	bool numberless; /* in the planted bug */
+	/* No option: set by the planted bug. */
+	bool numberless;
 };
 
 extern const struct vb_opt mcs_option_table[];
