@@ -11,14 +11,14 @@
  *	+----------------------------------------------------------------------+
  *	  word 0 = free     tail: the last writer in the queue, 0 = no writer
  *
- *   exclusive  acquire    uncontended 1 CAS       contended 1 CAS for each attempt to enqueue; behind a
+ *   exclusive  acquire    uncontended 1 CAS       contended 1 CAS per attempt to enqueue; behind a
  *                                                 writer 1 SEND, then waits locally; behind
  *                                                 readers READs and 1 CAS
  *              release    uncontended 1 CAS       contended 1 SEND to each reader and to the next
  *                                                 writer, after a failed CAS where that was not
  *                                                 known yet
  *   shared     acquire    uncontended 1 FAA       behind a writer 1 SEND, then waits locally
- *              release    uncontended 1 CAS       contended 1 CAS for each attempt, then 1 FAA if a
+ *              release    uncontended 1 CAS       contended 1 CAS per attempt, then 1 FAA if a
  *                                                 writer waits
  *
  *   REGISTER   reader to the writer before it: I am in your group
@@ -27,38 +27,33 @@
  *   YOURS      to the next writer: I have left (which readers are in between it knows itself)
  *
  * The readers that come while the tail is the same are a *group*; its size is in the word.  While
- * the tail is 0 the group is *open*: its readers hold, come by FAA and go by a CAS that counts them
- * out.  A writer enqueues with a CAS that compares the whole word, so it knows how many readers
- * stand before it, and *closes* their group: from now on who leaves it counts in `left`.  The
- * writer waits for YOURS, if there is a writer before it, and then until all of the group have
- * left.
+ * the tail is 0 the group is *open*: its readers hold, enter by FAA, and leave by a CAS that
+ * counts them out.  A writer enqueues with a CAS that compares the whole word, so it knows how
+ * many readers stand before it, and *closes* their group: a reader that leaves it from now on
+ * counts in `left`.  The writer waits for YOURS, if there is a writer before it, and then until
+ * all of the group have left.
  *
  * A writer that releases and finds itself the tail lets its group open: (self, n) becomes (0, n),
- * and all n are granted.  One that does not has a successor; it grants its group, whose size the
- * successor tells, and says YOURS.  Either way it must wait until all n have registered: between a
- * reader's FAA and its message lies a moment.
+ * and all n are granted.  One that is not the tail has a successor, which says how large the group
+ * is; it grants the group and says YOURS.  Either way it waits until all n have registered: between
+ * a reader's FAA and its message lies a moment.
  *
- * `left` belongs to one group at a time: a group is closed while the one before it has left and its
- * writer has set `left` back to 0 before it holds.  An open group is never closed twice, and the
- * tail cannot be 0 again before all of a closed one have left.
+ * `left` belongs to one group at a time.  A group is closed only when the one before it has left,
+ * and the writer in between sets `left` back to 0 before it holds.
  *
- *   Promises   shared and exclusive, FIFO: nobody who comes later passes a client that has enqueued.
- *              Does not survive the death of a holder or waiter: who stands behind the dead waits for
+ *   Promises   shared and exclusive, FIFO: no later client passes one that has enqueued.  Does not
+ *              survive the death of a holder or waiter: the clients behind the dead one wait for
  *              ever.
  *
- *   Departs    from the papers, which print the word and the verbs but not the algorithm, in this.
- *              Their node has one process that answers for its clients at any time; a client here
- *              answers when it is in a call.  So a writer that has gone leaves nothing behind that
- *              readers could write to (an open group has no name in the word), and who gives up
- *              stays as a husk.  What their home node's process counts, readers that leave, is
- *              counted in a second word, and the waiting writer looks at it.
- *              A name has 40 bits, the papers' 32, and 7 bits number the claims of a client, which
- *              leaves 17 for the count: 131,071 readers at a time.
- *              Messages are sent again until it is certain that they have arrived, and bear the
- *              number of the claim they are meant for, as in mcs.c; who is told twice by one
- *              client counts it once.  (What remains: a second copy that is on its way while its
- *              receiver, which has had the first, ends its claim and makes 128 more.)
- *              A release that waits for either gives up after `successor_wait`.
+ * Departs from the papers, which print the word and the verbs but not the algorithm (why:
+ * doc/locks/ncosed.md):
+ *   - no process answers for a node at any time: a writer's name leaves the word with the writer;
+ *   - readers that leave a closed group are counted in a second word, where the writer looks;
+ *   - a name has 40 bits (the papers' 32), the number of a claim 7, the count 17;
+ *   - a client that gives up stays as a husk;
+ *   - messages bear the number of the claim and are sent again until they have arrived;
+ *   - a release that waits for REGISTER or SUCCESSOR gives up after `successor_wait`;
+ *   - a lost answer to an FAA, or to a CAS that counts in or out, cannot be looked into.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/ncosed.h"
@@ -78,7 +73,7 @@
 #define NC_LEFT 8
 /* GRANTs in one doorbell. */
 #define NC_GRANTS 16
-/* A reader that tries may find other readers coming and going so often. */
+/* How often a reader that tries may lose against other readers. */
 #define NC_TRY_ROUNDS 4
 
 _Static_assert(NC_NAME_SHIFT + VB_PEER_CLIENT_BITS + 16 == 64, "name, number, count fill the word");
@@ -86,18 +81,25 @@ _Static_assert(NC_NAME_SHIFT + VB_PEER_CLIENT_BITS + 16 == 64, "name, number, co
 enum nc_tag { NC_REGISTER = 0, NC_SUCCESSOR = 1, NC_GRANT = 2, NC_YOURS = 3 };
 
 enum nc_stage {
-	NC_TELL,  /* tell the writer before us that we are here */
-	NC_HEAR,  /* wait for its GRANT or YOURS */
-	NC_DRAIN, /* writer: wait until the readers before us have left */
+	/* Tell the writer before us that we are here. */
+	NC_TELL,
+	/* Wait for its GRANT or YOURS. */
+	NC_HEAR,
+	/* Writer: wait until the readers before us have left. */
+	NC_DRAIN,
 };
 
 /* The data of REGISTER and SUCCESSOR.  A pile keeps the first 8 bytes. */
 struct nc_hello {
-	uint32_t number; /* of the sender's claim: the answer's imm */
-	uint8_t to;      /* of the claim it is meant for, as in the word */
-	uint8_t again;   /* it may have come before */
+	/* The number of the sender's claim: the answer's imm. */
+	uint32_t number;
+	/* The number of the claim it is meant for, as in the word. */
+	uint8_t to;
+	/* It may be a copy of one that has come before. */
+	uint8_t again;
 	uint16_t reserved;
-	uint64_t readers; /* SUCCESSOR: between the two writers */
+	/* SUCCESSOR: how many readers are between the two writers. */
+	uint64_t readers;
 };
 
 const struct vb_opt ncosed_option_table[] = {
@@ -108,13 +110,18 @@ const struct vb_opt ncosed_option_table[] = {
 };
 
 struct nc_claim {
-	uint64_t word; /* reader: what to find when leaving, or nothing of ours (closed group) */
-	uint64_t prev; /* the writer before us: name and number */
-	uint64_t left; /* writer: readers before us; left is to reach this */
+	/* Reader: the word that leaving expects, while the group is open. */
+	uint64_t word;
+	/* The writer before us, name and number. */
+	uint64_t prev;
+	/* Writer: how many readers are before us, which the entry's `left` is to reach. */
+	uint64_t left;
 	uint32_t number;
 	uint8_t stage;
-	bool closed; /* reader: the group is known to be closed */
-	bool unsure; /* the answer to what this stage does was lost */
+	/* Reader: the group is known to be closed. */
+	bool closed;
+	/* The answer to what this stage does was lost. */
+	bool unsure;
 };
 
 /* The last writer, name and number; 0: none. */
@@ -233,7 +240,7 @@ int ncosed_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_
 	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
 	int err = 0;
 
-	/* One that is dead leaves us where we are, for those behind us know only us. */
+	/* A dead writer before us changes nothing: those behind us know only us. */
 	if (g->stage == NC_TELL) {
 		if (nc_tell_prev(me, c, until_ns) == -ETIMEDOUT)
 			return -ETIMEDOUT;
@@ -266,7 +273,7 @@ static void nc_begin(struct vb_lock_client *me, struct vb_claim *c)
 		vb_box_pile_up(&c->box, NC_REGISTER);
 }
 
-/* Until nobody has changed the word between the look at it and the CAS. */
+/* Repeats until nobody has changed the word between the look at it and the CAS. */
 static int nc_enqueue(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
@@ -320,7 +327,7 @@ int ncosed_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until
 	err = c->mode == VB_SHARED ? nc_join(me, c) : nc_enqueue(me, c, until_ns);
 	if (err != -EAGAIN)
 		return err;
-	/* From here on we cannot walk away: we are counted, or those behind us look for us. */
+	/* From here on we cannot simply leave: we are counted, or those behind us look for us. */
 	vb_lock_mark_queued(me, c);
 	g->stage = g->prev == 0 ? NC_DRAIN : NC_TELL;
 	return ncosed_resume(me, c, until_ns);
@@ -388,7 +395,7 @@ static int nc_leave(struct vb_lock_client *me, struct vb_claim *c)
 	return vb_faa64(me->ep, c->entry + NC_LEFT, 1, &seen);
 }
 
-/* Who stands behind us, if it has told this very claim. */
+/* The writer behind us, if it has told this very claim. */
 static bool nc_find_successor(struct vb_claim *c, vb_peer *peer, struct nc_hello *h)
 {
 	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
@@ -413,7 +420,7 @@ static int nc_await_successor(struct vb_lock_client *me, struct vb_claim *c, vb_
 	return err;
 }
 
-/* The next reader that has registered with this claim, and not before.  0 or -EAGAIN. */
+/* The next reader that has registered with this claim and was not granted yet.  0 or -EAGAIN. */
 static int nc_next_reader(struct vb_claim *c, vb_peer *peer, uint32_t *number)
 {
 	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
@@ -439,9 +446,9 @@ static int nc_next_reader(struct vb_claim *c, vb_peer *peer, uint32_t *number)
 }
 
 /*
- * Lets our group open if we are the tail.  0 and *word: what it became, (0, n).  -EAGAIN: somebody
- * stands behind us.  Nobody but us takes our name away without leaving another.  *unsure: it may have
- * been done although somebody stands there now.
+ * Lets our group open if we are the tail.  0 and *word: what it became, (0, n).  -EAGAIN: a writer
+ * stands behind us.  Nobody but us takes our name away without leaving another.  *unsure: it may
+ * have been done, although another writer's name is there now.
  */
 static int nc_open_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t *word,
 			 bool *unsure)
@@ -465,7 +472,7 @@ static int nc_open_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	}
 }
 
-/* GRANTs to as many of our group as have registered by now, `most` at most; how many, or -error. */
+/* GRANTs those of our group that have registered by now, at most `most`; how many, or -error. */
 static int nc_grant_some(struct vb_lock_client *me, struct vb_claim *c, uint64_t word,
 			 uint64_t most)
 {
@@ -494,7 +501,7 @@ static int nc_grant_some(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	return err ? err : (int)n;
 }
 
-/* All n of our group, as they show themselves. */
+/* GRANTs all n of our group, as they register. */
 static int nc_grant_all(struct vb_lock_client *me, struct vb_claim *c, uint64_t word, uint64_t n)
 {
 	uint64_t until_ns;
@@ -548,11 +555,11 @@ static int nc_release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 		return nc_grant_all(me, c, word, nc_count(word));
 	if (err != -EAGAIN)
 		return err;
-	/* Somebody has enqueued behind us, and its message is still on its way. */
+	/* A writer has enqueued behind us, and its message is still on its way. */
 	if (nc_await_successor(me, c, &next, &h) == 0)
 		return nc_hand_over(me, c, next, &h);
-	/* A CAS whose answer was lost may have opened the group for those who are there now: then
-	 * nobody stands behind us, and the group is ours to grant all the same. */
+	/* A CAS whose answer was lost may have opened the group, and a writer has come since: then
+	 * it does not stand behind us, and the group is ours to grant all the same. */
 	if (unsure)
 		return nc_grant_all(me, c, word, nc_count(word)) ? -VB_EUNKNOWN : 0;
 	return vb_fail(-VB_EUNKNOWN,
@@ -567,7 +574,7 @@ int ncosed_release(struct vb_lock_client *me, struct vb_claim *c)
 	return c->mode == VB_SHARED ? nc_leave(me, c) : nc_release_exclusive(me, c);
 }
 
-/* Once enqueued or counted, nobody passes. */
+/* Nobody passes a client that is enqueued or counted. */
 unsigned ncosed_bypass_bound(unsigned clients, enum vb_mode mode)
 {
 	return 0;

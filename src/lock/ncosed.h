@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* N-CoSED for who has it run with a bug: see check/planted/hasty.c.  The lock itself is in
- * ncosed.c. */
+/* N-CoSED (ncosed.c), for the planted lock that runs it with a bug: check/planted/hasty.c. */
 #ifndef VB_LOCK_NCOSED_H
 #define VB_LOCK_NCOSED_H
 
@@ -8,7 +7,8 @@
 
 struct ncosed_options {
 	uint64_t successor_wait_ns;
-	bool hasty; /* the bug: a writer does not wait until the readers before it have left */
+	/* The bug: a writer does not wait until the readers before it have left. */
+	bool hasty;
 };
 extern const struct vb_opt ncosed_option_table[];
 

@@ -6,32 +6,23 @@
  *                              +--------------+-----------------+----------------------+
  *                              | node + 1     | client          | readers              |
  *                              +--------------+-----------------+----------------------+
- *                               0 = no exclusive owner           shared holders, and those
- *                                                                who are just backing out
+ *                               0 = no exclusive owner           shared holders, and readers
+ *                                                                that are just backing out
  *
- *   exclusive  acquire    uncontended 1 CAS        contended 1 CAS for each attempt
+ *   exclusive  acquire    uncontended 1 CAS        contended 1 CAS per attempt
  *              release    1 FAA
- *   shared     acquire    uncontended 1 FAA        contended + 1 FAA back, 1 READ for each look
+ *   shared     acquire    uncontended 1 FAA        contended + 1 FAA back, 1 READ per look
  *              release    1 FAA
  *
  *   Promises   shared and exclusive; no order.  Readers starve writers: the exclusive CAS succeeds
  *              on an all-zero word only (seed 000, appendix A.1).  The death of a holder is never
  *              mended.
  *
- *   Departs    from the paper in how it fills the figure in.
- *              The owner's name has 40 bits and the figure gives it 32: 12 for the node (at most
- *              4095 nodes, checked when the space is opened) and the lower 20 of the client number.
- *              Endpoints alive at a time have different lower bits; what is dropped belongs to the
- *              incarnation and would only tell a dead owner from his late successor in the slot.
- *              Release of the exclusive lock is an FAA that takes the owner away: the lower half may
- *              be moving under readers who try and back out, so that a CAS could fail for ever.
- *              A reader who found an owner looks with READs until the owner is gone ("continuously
- *              checking the exclusive portion", seed 000 section 7) and only then counts himself in
- *              again: his +1 and -1 would keep the word from being all zero.
- *              A lost answer to an exclusive request or release is looked into; one to a shared
- *              cannot be: counts have no names, the outcome stays unknown and the lock may be lost
- *              to writers.  There is no room for the number of a claim: that nothing of an earlier
- *              one is under way is all that tells two claims of a client apart.
+ * Departs from the paper (why: doc/locks/retry-on-fail.md):
+ *   - the owner's name has 40 bits and the figure gives it 32: 12 for the node, 20 for the client;
+ *   - the exclusive release is an FAA that subtracts the owner;
+ *   - a reader that found an owner looks with READs before it counts itself in again;
+ *   - a lost answer to an exclusive verb is looked into, one to a reader's FAA cannot be.
  */
 #define VB_LOG_ROOM "lock"
 
@@ -109,7 +100,7 @@ static int rof_try(struct vb_lock_client *me, struct vb_claim *c)
 	return c->mode == VB_SHARED ? rof_try_shared(me, c) : rof_try_exclusive(me, c);
 }
 
-/* Until no exclusive owner is to be seen. */
+/* Looks until no exclusive owner is to be seen. */
 static int rof_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	uint64_t word;
@@ -120,7 +111,7 @@ static int rof_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 		err = vb_read64(me->ep, c->entry, &word);
 		if (err == 0 && !rof_owned(word))
 			return 0;
-		/* A READ that got lost has changed nothing: look again. */
+		/* A lost READ has changed nothing: look again. */
 		if (err && err != -VB_EUNKNOWN)
 			return err;
 		err = vb_poll_pause(me, until_ns);
@@ -155,7 +146,7 @@ static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 
 	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && !shared && asks < VB_LOCK_ASKS;
 	     asks++) {
-		/* Then our name is gone or still there, and no second subtraction is under way. */
+		/* After that our name is gone or still there, and no subtraction is under way. */
 		vb_lock_let_land(me);
 		me->retries++;
 		err = vb_read64(me->ep, c->entry, &seen);
