@@ -13,70 +13,21 @@
  * An FAA on max_X or max_S takes a ticket, the previous word; its turn is when n_X (and for writers
  * n_S) reach it.  Waiters poll, the further back the more rarely.
  *
- * Where it departs from the paper, and why (each hole is shown by dslr-as-published):
- *
- * 1. Every reset counts as one exclusive ticket taken and served: n = max = (max_X + 1, max_S).
- * The
- *    paper moves n to just behind the resetter's own ticket.  A reader then cannot tell "those before
- *    me were reset, and I with them" from "those who came with me have already left" (n_S counts
- *    releases, which come in any order: algorithm 2 line 3 throws out readers that are merely slow,
- *    and their tickets then block the next writer).  With a reset visible in n_X, whoever finds
- *    n_X past his ticket was thrown out, and whoever finds n_X at his ticket was not.
- *
- * 2. Releases are guarded.  "elapsed < lease" and the FAA are two moments (algorithm 3): a holder
- * that
- *    is stopped in between advances the counter past a live ticket.  A writer releases by a masked
- *    CAS that compares both n with its ticket.  A reader's release must not compete with other
- *    readers', so it stays an FAA while the lease lasts, posted not_after its end (the fabric looks
- *    again at the doorbell, and what it has posted lands within verb_bound_ns <= lease / 2, while a
- *    reset cannot come before 2 leases); after that it is a masked CAS loop that compares n_X.
- *
- * 3. Refused clients (a counter is at COUNT_MAX) leave their increment in place and poll with READs
- *    until the word is reset; the paper takes it back by FAA(-1), which underflows the field if the
- *    reset came in between.  The reset replaces the whole word, refused increments included, so
- *    they need no taking back; a client adds at most one per reset, so that fewer than 32,767
- *    clients cannot overflow a field.
- *
- * 4. Whoever advances a counter *to* COUNT_MAX writes zero instead: by then the last valid ticket
- * has
- *    been served.  No client has to remember that it owes a reset (the paper's ResetFrom), and
- *    none can die owing it, except between a reader's FAA and its CAS; that, as everything, is
- *    mended by the refused after 2 leases.
- *
- * 5. A waiter that has not looked for a lease gives its ticket up unseen: it may have been reset
- * away
- *    and the numbers may have come round.  For the same reason a refused client begins to count
- *    anew after a lease without a look, and the CAS of a reset takes effect within a lease of the
- *    look that it compares with, or not at all.  (What remains: COUNT_MAX tickets within one lease,
- *    and both counters exactly at the old ticket. At 32,768 and 200 ms that takes 164 thousand
- *    grants of one lock per second after a reset, and luck of 1 in 2^30.)
- *
- * 6. The lease starts when the last poll that said "not yet" was posted, not when the turn is
- * noticed:
- *    others count their 2 leases from the moment at which the counters moved.
- *
- *    A release takes effect within a lease of the end of its lease, or not at all: then others may
- *    reset the word, and the numbers may come round (5.).  Where nobody writes they do, exactly:
- *    zeroed, n_X is 0 again and n_S anything.
- *
  * Leases of several slots (seed 000, section 5.1): a ticket may have k slots.  Its FAA and its
- * release add k, its lease is k leases long.  Where that departs from the paper:
+ * release add k, and its lease is k leases long.
  *
- * 7. Who waits counts 2 leases for each slot that is still to be served before its ticket, and
- *    never more than for the longest grant of the space.  The paper counts the slots that were
- *    when the ticket was drawn: a dead holder of one slot would cost the hundredth in the queue
- *    200 leases.  All slots of the present holders are among those ahead, and nobody joins them
- *    while n stands still: who comes later stands behind the one who waits.  A refused client has
- *    no ticket that says what is ahead of it and counts for the longest grant.
+ * Departs from the paper (why, with the interleavings: doc/locks/dslr.md):
  *
- * 8. Of the ticket that reaches COUNT_MAX only the slots up to it are counted, so that the last
- *    release takes the counter to COUNT_MAX and not past it, or past it too early (4.).  In the
- *    paper the client whose ticket *is* COUNT_MAX - 1 owes the reset; with k > 1 there may be no
- *    such ticket.
- *
- * 9. k refused slots are added at a time, and the numbers come round k times as fast: `slots`
- *    times 1,024 is at most COUNT_MAX, and fewer than 32,767 / slots clients cannot overflow a
- *    field.  Processes that do not agree on `slots` and `count_max` do not share a space.
+ *   1. every reset counts as one exclusive ticket taken and served: n = max = (max_X + 1, max_S);
+ *   2. releases are guarded: a masked CAS, or an FAA within the lease, and none a lease after it;
+ *   3. refused clients (a counter is at COUNT_MAX) leave their increment in place until a reset;
+ *   4. the client that advances a counter *to* COUNT_MAX writes zero instead;
+ *   5. a waiter that has not looked for a lease gives its ticket up, a refused one counts anew, and
+ *      a reset takes effect within a lease of the look that it compares with, or not at all;
+ *   6. the lease starts when the last poll that said "not yet" was posted;
+ *   7. a waiter allows 2 leases for each slot that is now before its ticket, at most `slots` slots;
+ *   8. of the ticket that reaches COUNT_MAX only the slots up to it are counted;
+ *   9. 1,024 times `slots` is at most COUNT_MAX, since the numbers come round k times as fast.
  */
 #define VB_LOG_ROOM "dslr"
 #include "lock/dslr.h"
@@ -135,7 +86,7 @@ static int swap_n(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect
 	return err;
 }
 
-/* Was our ticket reset away?  Any reset shows: n_X beyond the ticket; or, when the word was zeroed,
+/* Was our ticket reset away?  A reset shows as n_X beyond the ticket; one that zeroed the word, as
  * counters that went back or a max that does not cover the ticket. */
 static bool thrown_out(const struct vb_claim *c, uint64_t w)
 {
@@ -189,8 +140,8 @@ int dslr_try_acquire(struct vb_lock_client *me, struct vb_claim *c)
 }
 
 /*
- * Nobody resets within a lease of the end of ours: patience is two leases and more, counted from
- * when the counters came to our ticket, and so did our lease.
+ * Nobody resets within a lease of the end of ours: patience is two leases and more, and it began
+ * when our lease did, when the counters came to our ticket.
  */
 static inline uint64_t release_by_ns(const struct vb_lock_client *me, const struct vb_claim *c)
 {
@@ -212,7 +163,7 @@ static int release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 	return old == mine ? 0 : -VB_ELOST;
 }
 
-/* The lease is over, but nobody may have noticed: n_X tells.  n_S moves with other readers. */
+/* The lease is over, but perhaps nobody has noticed: n_X tells.  n_S moves with other readers. */
 static int release_shared_late(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);

@@ -57,13 +57,14 @@ struct dslr_options {
 	uint64_t omega_ns;
 	uint64_t backoff_base_ns, backoff_cap_ns;
 	uint64_t slots;
-	/* No options, but what follows from them. */
-	uint64_t patience_slots; /* slots, except in a planted bug */
-	uint64_t landing_ns;     /* what is posted so long after a moment takes effect within a
-				  * lease of it */
+	/* What follows from the options.  slots, except in a planted bug. */
+	uint64_t patience_slots;
+	/* What is posted within this time of a moment takes effect within a lease of it. */
+	uint64_t landing_ns;
 };
 
-/* Below, a lease could see the counters come round, and a crowd could fill them at once. */
+/* With fewer tickets the counters could come round within a lease, and a crowd could fill them at
+ * once. */
 #define DSLR_COUNT_MIN 1024
 
 /* The options that every version has. */
@@ -88,25 +89,30 @@ struct dslr_options {
 /* ---- what does not depend on the word: dslr_wait.c ---- */
 
 struct dslr_claim {
-	uint64_t ticket;        /* the word before our FAA */
-	uint64_t seen;          /* the word at the last look */
-	uint64_t seen_since_ns; /* when the counters in it were first seen, at the latest */
-	uint64_t not_yet_ns;    /* when the last look was posted, which said "not yet" */
+	/* The word before our FAA. */
+	uint64_t ticket;
+	/* The word at the last look. */
+	uint64_t seen;
+	/* When the counters in `seen` were first seen, at the latest. */
+	uint64_t seen_since_ns;
+	/* When the last look that said "not yet" was posted. */
+	uint64_t not_yet_ns;
 };
 
 /* What a word means. */
 struct dslr_word_ops {
-	uint64_t n_mask; /* what is being served */
+	/* The counters of what is being served. */
+	uint64_t n_mask;
 	/* Nothing is concluded from two looks (or FAAs, CASes) that may be further apart than this:
 	 * the numbers may have come round.  A ticket whose owner has not looked for so long is
 	 * given up.  At least 1. */
 	unsigned blind_leases;
 	bool (*saturated)(const struct vb_lock_client *me, uint64_t w);
-	/* Of the claim's ticket. */
+	/* Both about the claim's ticket. */
 	bool (*is_turn)(const struct vb_lock_client *me, const struct vb_claim *c, uint64_t w);
 	bool (*thrown_out)(const struct vb_claim *c, uint64_t w);
-	/* Slots still to be served before the ticket: those of the present holders among them; how many
-	 * of them are writers'. */
+	/* Slots still to be served before the ticket, those of the present holders among them; and
+	 * how many of them are writers'. */
 	uint64_t (*ahead)(uint64_t w, uint64_t ticket, uint64_t *writers);
 	uint64_t (*reset_word)(const struct vb_lock_client *me, uint64_t w);
 };
@@ -122,7 +128,7 @@ static inline uint64_t dslr_blind_ns(const struct vb_lock_client *me,
 	return ops->blind_leases * me->space->lease_ns;
 }
 
-/* A CAS that compares with a look posted at that time is posted until this time. */
+/* Until when a CAS is posted that compares with a look posted at looked_ns. */
 static inline uint64_t dslr_compare_by_ns(const struct vb_lock_client *me,
 					  const struct dslr_word_ops *ops, uint64_t looked_ns)
 {
@@ -135,8 +141,7 @@ static inline uint64_t dslr_lease_ns(const struct vb_lock_client *me, const stru
 	return c->leases * me->space->lease_ns;
 }
 
-/* What a release adds: the slots of the ticket, whose first one this is, less those beyond
- * COUNT_MAX. */
+/* What a release adds: the slots of the ticket, from `first` on, less those beyond COUNT_MAX. */
 static inline uint64_t dslr_slots_served(const struct vb_lock_client *me, const struct vb_claim *c,
 					 uint32_t first)
 {
@@ -154,30 +159,30 @@ unsigned dslr_bypass_bound(unsigned clients, enum vb_mode mode);
  * without a look. */
 uint64_t dslr_paper_pause_ns(const struct vb_lock_space *s, uint64_t ahead);
 
-/* Waiters pause for so long before they look again; 0: at once.  `w` was seen last, and what is
- * being served has stood still since then. */
+/* How long a waiter pauses before it looks again; 0: not at all.  `w` was seen last, and what is
+ * being served has stood still for still_ns. */
 uint64_t dslr_pause_ns(const struct vb_lock_client *me, const struct vb_claim *c,
 		       const struct dslr_word_ops *ops, uint64_t w, uint64_t still_ns);
 
-/* How long what is being served may stand still before whoever should advance it is dead: 2 leases
- * for each slot ahead, of which no holder has more than the space's longest grant. */
+/* How long what is being served may stand still before the client that should advance it is dead:
+ * 2 leases per slot ahead, of which no holder has more than the space's longest grant. */
 uint64_t dslr_patience_ns(const struct vb_lock_client *me, uint64_t ahead);
 
 /* One look at the word: 0 and *w, -EAGAIN if the answer was lost (look again), or an error. */
 int dslr_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *w, uint64_t *posted_ns,
 	      uint64_t *done_ns);
 
-/* What is under value_mask becomes `value` if what is under expect_mask is `expect`. */
+/* The bits in value_mask become `value` if the bits in expect_mask are `expect`. */
 struct dslr_change {
 	uint64_t expect, expect_mask;
 	uint64_t value, value_mask;
 };
 
 /*
- * Changes the word, posted not_after (VB_FOREVER: at any time; later, -VB_ETOOLATE); *old is the
- * word before.  Without masked CAS the portable variant compares the whole word and tries again
- * when only the rest has moved: each time somebody else has taken a ticket (or, of a release that
- * does not compare n_S, given back a shared lock), and waiting clients take no second one.
+ * Changes the word; *old is the word before.  It is posted until not_after (VB_FOREVER: at any
+ * time), and after that -VB_ETOOLATE.  Without masked CAS the portable variant compares the whole
+ * word and tries again when only the rest has moved: each time somebody else has taken a ticket (or
+ * given back a shared lock, if n_S is not compared), and waiting clients take no second one.
  */
 int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_change *to,
 	      uint64_t not_after, uint64_t *old);
@@ -187,9 +192,9 @@ int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_c
 int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
 		   uint64_t until_ns);
 
-/* The counters were found exhausted (t->seen): waits until somebody has reset them, or does after
- * two leases of the longest kind; how many slots the last ticket has a refused client cannot
- * tell. */
+/* The counters were found exhausted (t->seen): waits until somebody has reset them, or resets them
+ * after two leases of the longest kind, since a refused client cannot tell how many slots the last
+ * ticket has. */
 int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
 		    uint64_t until_ns);
 
@@ -238,7 +243,7 @@ static inline int dslr_draw_until_granted(struct vb_lock_client *me, struct vb_c
 	}
 }
 
-/* ---- dslr itself, and the planted bug that is dslr but for its name and `open` ---- */
+/* ---- dslr itself, and the planted bug that differs from it by its name and `open` ---- */
 
 int dslr_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int dslr_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);

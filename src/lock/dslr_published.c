@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DSLR exactly as seed 000 prints it (algorithms 1 to 3), for measuring what its figures measured
- * and for `verbena check lock --lock dslr-as-published`, which finds what dslr.c departs from it
- * for.  Not for use.
+ * and for `verbena check lock --lock dslr-as-published`, which finds the holes that dslr.c mends
+ * (doc/locks/dslr.md).  Not for use.
  *
  *   acquire   uncontended 1 FAA                     contended + 1 READ per poll
  *   release   1 FAA
@@ -18,8 +18,10 @@ static const struct vb_opt published_option_table[] = {DSLR_OPTIONS(32768, "3276
 						       VB_OPT_END};
 
 struct published_claim {
-	uint64_t prev;       /* the ticket */
-	uint64_t reset_from; /* algorithm 1: ResetFrom; 0: none */
+	/* The ticket. */
+	uint64_t prev;
+	/* Algorithm 1: ResetFrom; 0: none. */
+	uint64_t reset_from;
 	uint64_t seen;
 	uint64_t seen_since_ns;
 };

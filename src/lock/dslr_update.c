@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DSLR with update locks (seed 000, section 5.2): beside earlier readers a client may hold a lock
- * that it means to write under, and becomes their successor when they have gone.
+ * DSLR with update locks (seed 000, section 5.2): a client may hold a lock beside earlier readers,
+ * and converts it to exclusive when it writes and they have left.
  *
  *	 63      56 55           42 41           28 27           14 13            0
  *	+----------+---------------+---------------+---------------+---------------+
@@ -10,52 +10,35 @@
  *	  resets     now serving: writers, readers   next ticket: writers, readers
  *
  *   acquire   uncontended 1 FAA                     contended + 1 READ per poll
- *   convert   update to exclusive: nothing if no reader was there at the grant, else 1 READ, and
- *             1 READ per poll while there are some; exclusive to update: nothing
+ *   convert   update to exclusive: nothing if no reader was there at the grant, else 1 READ, + 1
+ *             READ per poll while there are some; exclusive to update: nothing
  *   release   exclusive and update 1 masked CAS, shared 1 FAA
  *   try       1 READ + 1 CAS
  *
- *   Promises  shared, exclusive and update; first come, first served (bypass 0 while nobody
- *             is thrown out); survives the death of holders and waiters, as dslr.  No token of
- *             its own.
+ *   Promises  shared, exclusive and update; first come, first served (bypass 0 while nobody is
+ *             thrown out); survives the death of holders and waiters, as dslr.  No token of its
+ *             own.
  *
- * Whoever may write, at once (exclusive) or later (update), is a *writer* and draws a ticket from
- * max_W.  The turn of a ticket comes
+ * A client that may write, at once (exclusive) or later (update), is a *writer* and draws a ticket
+ * from max_W.  The turn of a ticket comes
  *
  *   shared      when n_W has reached or passed its max_W: the writers before it have left;
  *   update      when n_W is its max_W: the writers before it have left, readers may be there;
  *   exclusive   when, as well, n_S is its max_S: the readers before it have left, too.
  *
- * An update lock becomes exclusive when n_S reaches the max_S of its ticket.  Who comes after a
- * writer waits for n_W, so that no reader joins meanwhile and the wait is bounded by the readers'
- * leases.
+ * An update lock becomes exclusive when n_S reaches the max_S of its ticket.  Clients that come
+ * after a writer wait for n_W, so no reader joins meanwhile, and the wait is bounded by the
+ * readers' leases.
  *
- * Where it departs from the paper, and why (the interleavings are in doc/locks/dslr-update.md;
- * leases, slots and resets are explained in dslr.c):
+ * Departs from the paper (why, with the interleavings: doc/locks/dslr-update.md; for leases, slots
+ * and resets: doc/locks/dslr.md):
  *
- * 1. The paper adds two counters, n_U and max_U, to the four.  Exclusive and update locks exclude
- *    each other and are served in one order: one pair of counters does for both.  Six counters in
- *    64 bits have ten bits each, of which the highest is the canary: 512 tickets until a reset,
- *    which a hot lock draws in a millisecond, and 512 refused clients that overflow a field.
- *
- * 2. A reader's turn is n_W >= max_W, not n_W = max_W.  An update lock that comes after a reader
- *    does not wait for it, and may have been given back by the time the reader looks.
- *
- * 3. Hence n_W beyond a reader's ticket no longer says that the reader was reset away (dslr.c,
- *    departure 1); the era does: every reset adds one to it, and a ticket is good while the era is
- *    its own.  It comes round after 256 resets, each of which takes two leases or COUNT_MAX
- *    tickets.
- *
- * 4. The update lock with the last ticket before COUNT_MAX waits for the earlier readers before it
- *    is granted: whoever advances a counter to COUNT_MAX writes zeros, and must be the last of
- *    all.
- *
- * 5. Who converts resets the word, too, if the readers before it are dead, but stays: the new word
- *    has it as its only ticket.  Otherwise a client that alone uses the lock would never get past
- *    a dead reader: its own release and its next update ticket count as progress.
- *
- * 6. A release is not posted later than ERA_LEASES after the end of its lease: the era could have
- *    come round.
+ *   1. one pair of counters serves exclusive and update locks, where the paper adds n_U and max_U;
+ *   2. a reader's turn is n_W >= max_W, not n_W = max_W;
+ *   3. each reset adds one to the era, and a ticket is good while the era is its own;
+ *   4. the update lock with the last ticket before COUNT_MAX waits for the earlier readers, too;
+ *   5. a client that converts resets the word if the readers before it are dead, and stays in it;
+ *   6. no release is posted later than ERA_LEASES after the end of its lease.
  */
 #define VB_LOG_ROOM "dslr-update"
 #include "lock/dslr_update.h"
@@ -64,7 +47,8 @@
 
 #define COUNT_MAX 8192
 #define SLOTS_MAX 8
-/* In so many neither 256 times 1,024 tickets are drawn nor 256 times two leases pass. */
+/* So short that the era cannot come round: neither 256 times 1,024 tickets are drawn in it, nor do
+ * 256 times two leases pass. */
 #define ERA_LEASES 4
 
 const struct vb_opt dslr_update_option_table[] = {DSLR_OPTIONS(COUNT_MAX, "8192", "auto"),
@@ -111,7 +95,7 @@ static uint64_t ahead(uint64_t w, uint64_t ticket, uint64_t *writers)
 	return *writers + (readers > 0 ? (uint64_t)readers : 0);
 }
 
-/* Nobody is there, and everybody can see that there was a reset. */
+/* Nobody holds or waits, and everybody can see that there was a reset. */
 static uint64_t reset_word(const struct vb_lock_client *me, uint64_t w)
 {
 	uint32_t writers = upd_max_w(w), readers = upd_max_s(w);
@@ -153,7 +137,8 @@ int dslr_update_try_acquire(struct vb_lock_client *me, struct vb_claim *c)
 	return dslr_try(me, c, &word_ops, slots_of(c));
 }
 
-/* When the lease has ended so long ago that the era may come round, the word tells nothing. */
+/* After this time the era may have come round since the end of the lease: the word tells
+ * nothing. */
 static uint64_t era_until_ns(const struct vb_lock_client *me, const struct vb_claim *c)
 {
 	return c->valid_until_ns + dslr_blind_ns(me, &word_ops);
@@ -161,7 +146,8 @@ static uint64_t era_until_ns(const struct vb_lock_client *me, const struct vb_cl
 
 /* ---- conversion ---- */
 
-/* The readers before us are dead: the word with us as its only ticket; the others draw anew. */
+/* The readers before us are dead: writes the word with us as its only ticket; all others draw
+ * anew. */
 static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_t w,
 			  uint64_t looked_ns)
 {
@@ -186,10 +172,10 @@ static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_
 }
 
 /*
- * Waits until the readers before us have left.  Our own lease may end meanwhile and the lock be
- * ours all the same: as long as the era and n_W are those of our ticket nobody has written.  When
- * we had to wait, the others saw n_S move after our last look, and have counted from there: a new
- * lease.
+ * Waits until the readers before us have left.  Our own lease may end meanwhile, and the lock be
+ * ours all the same: as long as the era and n_W are those of our ticket, nobody has written.  If
+ * we had to wait, the others saw n_S move after our last look and have counted from there, so we
+ * have a new lease.
  */
 static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
@@ -325,8 +311,8 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 			"still between the clock and the verb; waiters of the lock may have to "
 			"wait for a reset",
 			(unsigned long long)c->lock);
-	/* All readers have left, and so have the writers before the last of them; who came later
-	 * was refused. */
+	/* At COUNT_MAX all readers have left, and so have the writers before the last of them;
+	 * later clients were refused. */
 	if (vb_likely(upd_n_s(old + add) != dslr_options_of(me)->count_max))
 		return 0;
 	to_zero.expect = (old + add) & UPD_N_MASK;

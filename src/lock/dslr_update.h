@@ -14,7 +14,7 @@
 #define UPD_ERA_SHIFT (4 * UPD_BITS)
 #define UPD_ERA_MASK  (0xffull << UPD_ERA_SHIFT)
 #define UPD_S_MASK    (UPD_FIELD * UPD_ONE_N_S)
-#define UPD_W_MASK    (UPD_ERA_MASK | UPD_FIELD * UPD_ONE_N_W) /* of a writer's release */
+#define UPD_W_MASK    (UPD_ERA_MASK | UPD_FIELD * UPD_ONE_N_W)
 #define UPD_N_MASK    (UPD_W_MASK | UPD_S_MASK)
 _Static_assert(UPD_ERA_SHIFT + 8 == 64, "four counters and an era of 8 bits fill the word");
 
@@ -59,7 +59,7 @@ int dslr_update_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_m
 int dslr_update_release(struct vb_lock_client *me, struct vb_claim *c);
 extern const struct vb_opt dslr_update_option_table[];
 
-/* A lock that is dslr-update but for its name and `convert`. */
+/* dslr-update without its name and `convert`, which the planted bug has of its own. */
 #define DSLR_UPDATE_LOCK                                                                           \
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_UPDATE | VB_LOCK_FIFO |               \
 		VB_LOCK_SURVIVES,                                                                  \

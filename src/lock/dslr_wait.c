@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What dslr and dslr-update do in the same way, whatever their words mean: waiting for a turn, for
- * a reset, and taking the lock away from the dead.  The rules are explained in dslr.c.
+ * a reset, and taking the lock away from the dead.  Why it is done so: doc/locks/dslr.md.
  */
 #define VB_LOG_ROOM "dslr"
 #include "lock/dslr.h"
@@ -29,7 +29,7 @@ unsigned dslr_leases_max(const struct vb_lock_space *s)
 	return (unsigned)((const struct dslr_options *)s->options)->slots;
 }
 
-/* Who resets at another count, or sooner than others' leases end, takes held locks away. */
+/* A client that resets at another count, or before others' leases end, takes held locks away. */
 int dslr_shape(const void *options, uint16_t nodes, struct vb_lock_shape *out)
 {
 	const struct dslr_options *o = options;
@@ -57,17 +57,17 @@ uint64_t dslr_paper_pause_ns(const struct vb_lock_space *s, uint64_t ahead)
 }
 
 /*
- * Left to itself, a waiter goes by what it sees.  A turn ahead is a writer, or readers, who come and
- * leave together; it costs a round trip or more, of which an eighth is waited for each: looks that
- * find the turn late cost more than looks that find nothing.  And what has stood still for some time
- * will stand for some more: a quarter of that, so that a hold of any length costs few looks and is
- * found over a quarter of it late at most; but for no more than an eighth of a lease, since the
- * holder may be dead.
+ * With omega=auto a waiter goes by what it sees.  A turn ahead is a writer, or a run of readers
+ * that come and leave together.  Each costs a round trip or more, and a waiter pauses an eighth of
+ * one per turn: looks that find the turn late cost more than looks that find nothing.  What has
+ * stood still for some time will stand still for some more: the pause is at least a quarter of
+ * that time, so that a hold of any length costs few looks, and its end is found at most a quarter
+ * of it late.  But it is at most an eighth of a lease, since the holder may be dead.
  *
- * Where a look is a load of the CPU, it is made at once for some microseconds; after that in pauses,
- * in which the fabric gives the core away if there are fewer than workers; and after some more time
- * it sleeps, since pauses that are too short for a sleep would burn a core that whoever is waited
- * for may need.
+ * Where a look is a load of the CPU, a waiter looks at once for some microseconds.  After that it
+ * looks with pauses, in which the fabric gives the core away if there are fewer cores than workers.
+ * After some more time it sleeps: pauses that are too short for a sleep would burn a core that the
+ * holder may need.
  */
 #define TURN_SHARE  8
 #define STILL_SHARE 4
@@ -152,14 +152,15 @@ int dslr_swap(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_c
 		else
 			err = vb_mcas64_before(me->ep, c->entry, to->expect, to->expect_mask,
 					       to->value, to->value_mask, not_after, old);
-		/* A fabric that has no room for the verb says so, too, before its time. */
+		/* A fabric that has no room for the verb says -VB_ETOOLATE, too, before that
+		 * time. */
 	} while (vb_unlikely(err == -VB_ETOOLATE) && vb_ep_now(me->ep) <= not_after);
 	return err;
 }
 
-/* Nobody has moved for too long: throws everybody out, ourselves included.  The CAS compares the
- * whole word, so that no ticket taken in the meantime is overwritten; and takes effect so soon
- * after the look at w that what it finds is still what was seen. */
+/* The counters have stood still for too long: throws everybody out, ourselves included.  The CAS
+ * compares the whole word, so that no ticket taken in the meantime is overwritten; and it takes
+ * effect so soon after the look at w that what it finds is still what was seen. */
 static int reset(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_word_ops *ops,
 		 uint64_t w, uint64_t looked_ns)
 {
