@@ -4,7 +4,8 @@
  * FAST 2025).  The entry is in shiftlock.h.
  *
  *   acquire   exclusive 1 masked CAS (128), shared 1 masked FAA (128); contended: a writer sends 1
- *             message and waits locally for one, a reader polls with READs, a writer behind readers too
+ *             message and waits locally for one, a reader polls with READs, a writer behind readers
+ *             polls, too
  *   release   1 masked CAS or FAA (128); with a successor + 1 message
  *   try       1 masked CAS (exclusive), 1 READ + 1 masked CAS (shared)
  *
@@ -15,34 +16,18 @@
  *             an exclusive grant is RelCnt: generation and releases so far.
  *
  * A writer swaps itself into TailPtr.  An empty queue and no readers: granted.  Readers but no
- * writer: it waits until RelCnt has grown by their number.  A predecessor: it says SUCCESSOR to him
- * and waits for HANDOVER or MODE.  A reader adds itself to RdrCnt; with a writer in the queue it
- * waits until the Epoch bit flips.
+ * writer: it waits until RelCnt has grown by their number.  A predecessor: it tells that one
+ * SUCCESSOR, and waits for HANDOVER or MODE.  A reader adds itself to RdrCnt; with a writer in the
+ * queue it waits until the Epoch bit flips.
  *
- * Where it departs from the paper, and why (shiftlock-as-published shows it):
+ * Departs from the paper (why, with the interleavings: doc/locks/shiftlock.md):
  *
- * 1. Messages carry the generation (upper bits of RelCnt) and the epoch in force.  Without the
- * epoch
- *    the third writer of W1 -MODE-> W2 -HANDOVER-> W3 believes in the epoch of his own swap, releases
- *    with no flip, and the readers of the epoch in between wait for ever.  Without the generation a
- *    holder that slept through a recovery hands a lock of the past to somebody in today's queue.
- *
- * 2. A writer's release is always a masked CAS that compares RelCnt with the value under which it
- *    holds: only a recovery can have changed that.  The paper's FAA (algorithm 3 lines 16 and 20) by
- *    a writer that comes late adds 1 to the new generation's count and flips its epoch.
- *    The handover is sent after that CAS has succeeded, never with it: a successor must not hold
- *    the lock while RelCnt still shows the predecessor's time running out.
- *
- * 3. A reader's release must not compete with other readers', so it stays an FAA while its grant is
- *    valid, posted not_after that (see dslr.c, departure 2: the same argument with 3 leases), and
- *    is a CAS loop that compares generation and counts afterwards.
- *
- * 4. The server resets a lock only if RelCnt is still what the client saw standing still; the paper
- *    checks the era alone, and a release between the client's last look and the reset is undone.
- *
- * 5. A grant's time starts when the last look that did not yet show its RelCnt was posted, and ends
- *    at most two leases later; others reset after three.  While a writer waits for its message it
- *    looks at the entry every half lease, as the paper has it (section 3.6).
+ *   1. messages carry the generation (upper bits of RelCnt) and the epoch in force;
+ *   2. a writer's release is always a masked CAS that compares RelCnt, and the handover follows it;
+ *   3. a reader's release is an FAA while its grant is valid, and a CAS loop afterwards;
+ *   4. the server resets a lock only if RelCnt is still what the client saw standing still;
+ *   5. the generation has 16 bits, the paper's one;
+ *   6. a grant's time starts when the last look that did not yet show its RelCnt was posted.
  *
  * On a fabric without 128-bit masked atomics the entry is narrower (shiftlock.h) and each masked
  * CAS is a READ and a CAS, repeated while others change the word; a writer's release begins with
@@ -64,19 +49,29 @@ const struct vb_opt sl_option_table[] = {
 #define SUCCESSOR_MASK (1u << SL_SUCCESSOR)
 
 enum sl_stage {
-	SL_AWAIT_MESSAGE, /* writer: the predecessor's */
-	SL_AWAIT_COUNT,   /* writer: RelCnt == rel */
-	SL_AWAIT_EPOCH,   /* reader: Epoch != epoch */
+	/* A writer, until the predecessor's message has come. */
+	SL_AWAIT_MESSAGE,
+	/* A writer, until RelCnt == rel. */
+	SL_AWAIT_COUNT,
+	/* A reader, until Epoch != epoch. */
+	SL_AWAIT_EPOCH,
 };
 
 struct sl_claim {
-	uint64_t rel;            /* RelCnt under which we hold, or wait to hold */
-	uint64_t last_rel;       /* RelCnt as last looked at */
-	uint64_t last_post_ns;   /* posting of the last look that showed last_rel */
-	uint64_t older_post_ns;  /* posting of the last look that showed an older one */
-	uint64_t still_since_ns; /* last_rel has been standing still at least since */
-	uint64_t era;            /* read at still_since_ns, if era_known */
-	uint64_t word;           /* plain: the entry as we last saw or left it; 0: unknown */
+	/* RelCnt under which we hold, or wait to hold. */
+	uint64_t rel;
+	/* RelCnt at the last look. */
+	uint64_t last_rel;
+	/* When the last look that showed last_rel was posted, and the last that showed an older
+	 * one. */
+	uint64_t last_post_ns;
+	uint64_t older_post_ns;
+	/* last_rel has stood still at least since then. */
+	uint64_t still_since_ns;
+	/* Read at still_since_ns, if era_known. */
+	uint64_t era;
+	/* Plain: the entry as we last saw or left it; 0: unknown. */
+	uint64_t word;
 	vb_peer successor;
 	uint32_t writers;
 	uint16_t gen;
@@ -95,7 +90,7 @@ static int sl_read(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128
 	return vb_read(me->ep, c->entry, e, sizeof(*e));
 }
 
-/* *posted_ns: when the verb was posted that made the change, or found that none is due; NULL where
+/* *posted_ns: when the verb that made the change, or found that none is due, was posted; NULL where
  * it does not matter, which saves a look at the clock. */
 static int sl_mcas(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 compare,
 		   struct vb_u128 compare_mask, struct vb_u128 swap, struct vb_u128 swap_mask,
@@ -131,7 +126,7 @@ static uint64_t token(const struct vb_lock_space *space, uint64_t rel)
 	return sl_is_plain(space) ? 0 : sl_rel_add(rel, 1);
 }
 
-/* So long ago that a narrow generation may have come round: nothing of that time is ours. */
+/* since_ns is so long ago that a narrow generation may have come round: nothing of it is ours. */
 static bool is_gone(const struct vb_lock_space *space, uint64_t since_ns, uint64_t now_ns)
 {
 	return sl_is_plain(space) && now_ns > since_ns &&
@@ -144,7 +139,7 @@ static void saw(struct vb_lock_client *me, struct sl_claim *s, uint64_t rel, uin
 		uint64_t done_ns)
 {
 	bool moved = rel != s->last_rel;
-	/* A narrow count that comes round unseen: then it has moved, without a new time for it. */
+	/* A narrow count may have come round unseen: then it has moved, but we do not know when. */
 	bool blind = sl_is_plain(me->space) && posted_ns - s->last_post_ns > SL_PLAIN_BLIND_NS;
 
 	if (moved) {
@@ -196,7 +191,7 @@ static int granted(struct vb_lock_client *me, struct vb_claim *c, uint64_t rel)
 	return vb_lock_grant(c, until, token(me->space, rel));
 }
 
-/* At the first verb: the time counts from its posting, and nothing more is read from the clock. */
+/* By the first verb: the time counts from its posting, and the clock is not read again. */
 static int granted_at_once(struct vb_lock_client *me, struct vb_claim *c, const struct vb_u128 *e,
 			   uint64_t posted_ns)
 {
@@ -204,7 +199,7 @@ static int granted_at_once(struct vb_lock_client *me, struct vb_claim *c, const 
 	return vb_lock_grant(c, posted_ns + me->space->lease_ns, token(me->space, e->hi));
 }
 
-/* Asks the server to reset the lock.  Whatever it says, the next look tells. */
+/* Asks the server to reset the lock.  The next look tells what it did. */
 static int recover(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
@@ -219,7 +214,7 @@ static int recover(struct vb_lock_client *me, struct vb_claim *c)
 	memcpy(request.data, &ask, sizeof(ask));
 	err = vb_rpc_call(&me->mail, server, &request, &reply,
 			  vb_ep_now(me->ep) + me->space->lease_ns);
-	/* Start over with a new era, whether the server was too busy, gone, or has said no. */
+	/* Start over with a new era, whether the server was busy, is gone, or has said no. */
 	s->still_since_ns = vb_ep_now(me->ep);
 	s->era_known = false;
 	if (err == -VB_EPEERGONE)
@@ -282,7 +277,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* For the predecessor's message; meanwhile a look every half lease. */
+/* Waits for the predecessor's message, and looks at the entry every half lease. */
 static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
@@ -323,7 +318,7 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	return -EAGAIN;
 }
 
-/* For earlier readers: RelCnt must reach s->rel.  Or for the epoch to flip. */
+/* Waits for earlier readers (RelCnt must reach s->rel), or for the epoch to flip. */
 static int await_entry(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
@@ -359,7 +354,7 @@ static int await_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 		err = await_message(me, c, until_ns);
 	if (err == -EAGAIN)
 		err = await_entry(me, c, until_ns);
-	/* What is neither the turn nor the end of our patience leaves the place to the recovery. */
+	/* After any other error the place in the queue is left to the recovery. */
 	if (err && err != -ETIMEDOUT && err != -ECANCELED)
 		c->queued = false;
 	return err;
@@ -367,7 +362,7 @@ static int await_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 
 /* ---- acquire ---- */
 
-/* A message that does not get away costs a recovery: it is counted. */
+/* A message that cannot be sent costs a recovery: it is counted. */
 static int tell(struct vb_lock_client *me, vb_peer to, const struct vb_msg *msg)
 {
 	int err = vb_send(me->ep, to, msg);
@@ -392,7 +387,7 @@ static void tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_p
 	if (predecessor == self_name(me))
 		return;
 	vb_phase(me, VB_PHASE_NP);
-	/* Who cannot be found is told by nobody: the recovery, too. */
+	/* A predecessor that cannot be found is not told: that is left to the recovery, too. */
 	if (sl_is_plain(me->space) &&
 	    (sl_names_find(me, predecessor, &predecessor) != 0 || predecessor == VB_PEER_NONE))
 		return;
@@ -550,7 +545,7 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 		return err;
 	if (old.hi != s->rel)
 		return -VB_ELOST;
-	/* On a flip everybody registered by now reads first; the successor waits for them all. */
+	/* On a flip all readers registered by now read first; the successor waits for them all. */
 	if (flip)
 		pass.rel = rel_add(me->space, pass.rel, sl_readers(old.lo));
 	else
@@ -582,8 +577,8 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 		return -VB_ELOST;
 	if ((old.lo & SL_TAIL_MASK) == self_name(me))
 		return 0;
-	/* Somebody has swapped behind us and his message is under way.  If none comes within a
-	 * lease he has died in between: the queue is broken here, and the recovery mends it. */
+	/* A successor has swapped behind us, and its message is under way.  If none comes within a
+	 * lease, it has died in between: the queue is broken here, and the recovery mends it. */
 	vb_phase(me, VB_PHASE_NS);
 	do
 		err = vb_box_wait(&me->mail, &c->box, SUCCESSOR_MASK,

@@ -11,10 +11,7 @@
  *	| Ep | RdrCnt       | TailPtr: node + 1 (16), client (24)      |
  *	+----+--------------+-----------------------------------------+
  *
- * The paper has 64 bits of RelCnt and lets a recovery add 2^63, one bit of generation, so that two
- * recoveries without a release in between are the same as none.  We give 16 bits to the generation
- * and keep 48 for the count: 65,536 recoveries, or at a million releases per second of one lock
- * nine years, until a number comes again.
+ * The generation has 16 bits, the paper's one: doc/locks/shiftlock.md, departure 5.
  *
  * Where the fabric has no 128-bit masked atomics the entry is one word, which shiftlock_plain.c
  * presents in the form above:
@@ -24,18 +21,17 @@
  *	| rel. count  | RdrCnt       | gener.   | Ep | TailPtr         |
  *	+-------------+--------------+----------+----+-----------------+
  *
- * TailPtr is node + 1 in as many bits as the fabric's nodes need, the client's place (see
- * shiftlock_names.c) in the rest: 32,768 clients at a time on each of 6 nodes, 1,024 on each of 200.
- * As many as can be named can read at a time, so
- * RdrCnt does not overflow; the count may, at the top of the word, where its carry is lost.  A
- * reader's verbs are thus plain FAAs; all else is a READ and a CAS of the whole word, again and
- * again while others change it.
+ * TailPtr is node + 1 in as many bits as the fabric's nodes need, and the client's place
+ * (shiftlock_names.c) in the rest.  As many as can be named can read at a time, so RdrCnt does not
+ * overflow; the count may, at the top of the word, where its carry is lost.  A reader's verbs are
+ * thus plain FAAs; all else is a READ and a CAS of the whole word, again and again while others
+ * change it.
  *
- * What is narrower must not be mistaken for what it was before it came round: the count after
- * 524,288 releases, the generation after 256 recoveries of three leases each.  So who waits looks
- * often, and believes that nothing moves only while it has been looking (SL_PLAIN_BLIND_NS); and
- * who comes back after SL_PLAIN_GONE leases holds nothing, waits nowhere and touches nothing.  A
- * CAS that succeeds on a word that has come round is right anyway: the word is all there is.
+ * A narrow field must not be mistaken for what it was before it came round
+ * (doc/locks/shiftlock.md).  So a waiter looks at least every SL_PLAIN_LOOK_NS, and believes that
+ * nothing moves only while its looks are less than SL_PLAIN_BLIND_NS apart; and a client that
+ * comes back after SL_PLAIN_GONE leases holds nothing, waits nowhere and touches nothing.  A CAS
+ * that succeeds on a word that has come round is right anyway: the word is all there is.
  */
 #ifndef VB_LOCK_SHIFTLOCK_H
 #define VB_LOCK_SHIFTLOCK_H
@@ -57,35 +53,45 @@
 #define SL_WRITERS_MAX 16
 
 struct sl_options {
-	uint64_t max_writers; /* the paper's N */
-	/* No options: */
-	bool mute_mode; /* in a planted bug */
+	/* The paper's N. */
+	uint64_t max_writers;
+	/* No option: set by a planted bug. */
+	bool mute_mode;
 };
 extern const struct vb_opt sl_option_table[];
 
 enum sl_tag {
-	SL_SUCCESSOR = 0, /* to the predecessor: I stand behind you */
-	SL_HANDOVER = 1,  /* to the successor: the lock is yours */
-	SL_MODE =
-		5, /* to the successor: yours when the readers have left (same slot as HANDOVER) */
-	SL_RECOVER = 2, /* to the lock server */
+	/* To the predecessor: I stand behind you. */
+	SL_SUCCESSOR = 0,
+	/* To the successor: the lock is yours. */
+	SL_HANDOVER = 1,
+	/* To the lock server. */
+	SL_RECOVER = 2,
+	/* To the successor: yours when the readers have left.  Shares a slot with HANDOVER. */
+	SL_MODE = 5,
 };
 _Static_assert((unsigned)SL_MODE % VB_BOX_SLOTS == (unsigned)SL_HANDOVER,
 	       "whoever waits for one of the two waits for both");
 
 /* Payload of SL_HANDOVER and SL_MODE.  The message's imm is the generation's stamp. */
 struct sl_pass {
-	uint64_t rel;     /* RelCnt at which the receiver holds the lock */
-	uint32_t writers; /* consecutive writers so far */
-	uint32_t epoch;   /* in force: 0 or 1 */
+	/* RelCnt at which the receiver holds the lock. */
+	uint64_t rel;
+	/* Consecutive writers so far. */
+	uint32_t writers;
+	/* The epoch in force: 0 or 1. */
+	uint32_t epoch;
 };
 
 /* Payload of SL_RECOVER and its answer. */
 struct sl_recover {
 	uint64_t entry;
-	uint64_t rel;  /* unchanged for three leases */
-	uint64_t era;  /* read before those began */
-	uint64_t done; /* answer: 1 reset, 0 rejected */
+	/* RelCnt, unchanged for three leases. */
+	uint64_t rel;
+	/* Read before those began. */
+	uint64_t era;
+	/* The answer: 1 reset, 0 refused. */
+	uint64_t done;
 };
 
 static inline uint64_t sl_readers(uint64_t lo)
@@ -108,22 +114,25 @@ static inline uint64_t sl_rel_add(uint64_t rel, uint64_t n)
 
 #define SL_PLAIN_COUNT_BITS 19
 #define SL_PLAIN_TAIL_BITS  18
-#define SL_PLAIN_LOOK_NS    20000000ull  /* a waiter's looks are at most so far apart, */
-#define SL_PLAIN_BLIND_NS   100000000ull /* and count as one another's only up to here: 5.2 M/s */
-#define SL_PLAIN_GONE       250          /* leases; 256 generations take 3 times as many */
+/* A waiter's looks are at most so far apart; looks that are further apart than the second are not
+ * compared, since the count may have come round (at 5.2 million releases per second). */
+#define SL_PLAIN_LOOK_NS  20000000ull
+#define SL_PLAIN_BLIND_NS 100000000ull
+/* In leases; 256 generations take 3 times as many. */
+#define SL_PLAIN_GONE 250
 
 static inline bool sl_is_plain(const struct vb_lock_space *s)
 {
 	return s->portable_mask != 0;
 }
 
-/* Of the tail: bits that number the clients of a node. */
+/* How many bits of the tail number the clients of a node. */
 unsigned sl_plain_client_bits(const struct vb_lock_space *s);
 /* The word of a free lock with that RelCnt. */
 uint64_t sl_plain_word(const struct vb_lock_space *s, uint64_t rel);
 
-/* A box keeps the newer of two messages by 32-bit serial arithmetic: the generation goes to the top,
- * so that it comes round there, too. */
+/* A box keeps the newer of two messages by 32-bit serial arithmetic: the generation goes to the
+ * top, so that it comes round there, too. */
 static inline uint32_t sl_stamp(const struct vb_lock_space *s, uint16_t gen)
 {
 	return (uint32_t)gen << (sl_is_plain(s) ? 24 : 16);
@@ -131,11 +140,11 @@ static inline uint32_t sl_stamp(const struct vb_lock_space *s, uint16_t gen)
 
 /* ---- clients' names in that word: shiftlock_names.c ---- */
 
-/* client_open and client_close; -ENOSPC, said: the node has as many clients as can be named. */
+/* client_open and client_close.  -ENOSPC, logged: the node has as many clients as can be named. */
 int sl_names_open(struct vb_lock_client *me);
 void sl_names_close(struct vb_lock_client *me);
 vb_peer sl_plain_name(const struct vb_lock_client *me);
-/* Whose name that is now; VB_PEER_NONE: nobody's. */
+/* The client that has this name now; VB_PEER_NONE: none. */
 int sl_names_find(struct vb_lock_client *me, vb_peer name, vb_peer *out);
 
 /*
@@ -150,13 +159,13 @@ int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 		  struct vb_u128 compare, struct vb_u128 compare_mask, struct vb_u128 swap,
 		  struct vb_u128 swap_mask, struct vb_u128 *old, uint64_t *guess,
 		  uint64_t *posted_ns, uint64_t *retries);
-/* A reader comes, and goes (not after that time: -VB_ETOOLATE). */
+/* A reader enters, and leaves (after not_after: -VB_ETOOLATE). */
 int sl_plain_enter(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		   struct vb_u128 *old);
 int sl_plain_leave(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		   uint64_t not_after, struct vb_u128 *old);
 
-/* ---- shiftlock itself, and the planted bug that is shiftlock but for a rule ---- */
+/* ---- shiftlock itself, and the planted bug that differs from it by one rule ---- */
 
 int shiftlock_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int shiftlock_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);

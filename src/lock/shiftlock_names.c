@@ -2,21 +2,22 @@
 /*
  * Short names for clients, for ShiftLock's entry in one word: its tail has room for few of them.
  *
- * A client's endpoint is named by a number that grows with every endpoint ever opened.  The word has
- * room for as many clients as are open on a node at a time.  So each takes the lowest free *place* of
- * its node when it is opened and gives it back when it is closed; the word names node and place, and
- * a table on the node says whose place it is, for who must send him a message.
+ * A client's endpoint is named by a number that grows with every endpoint ever opened.  The word
+ * has room only for as many clients as are open on a node at a time.  So each takes the lowest
+ * free *place* of its node when it is opened, and gives it back when it is closed.  The word names
+ * node and place; a table on the node says which client has the place, for others that must send
+ * it a message.
  *
- *	region "names:SPACE:k" on each node: words, 0 = free, else the vb_peer of who has the place
+ *	region "names:SPACE:k" on each node: words, 0 = free, else the vb_peer of the place's client
  *
  * The table is made piece by piece, each as long as all before it: most nodes have few clients.
  *
- * A place of a client that has died is given again once its last verbs have landed or never will.  A
- * word may still name it then.  Whoever finds his own place in the tail takes it for an attempt of his
- * own whose answer was lost: nobody will hand over from there, and the recovery clears it away.  A
- * SUCCESSOR that is sent to whoever has the place now, and was meant for who had it before, does no
- * harm: of the generation in which it was sent nobody behind that tail will hold the lock, and with
- * any other it is dropped.
+ * The place of a client that has died is given to another once its last verbs have landed or never
+ * will.  A word may still name it then.  A client that finds its own place in the tail takes it
+ * for an attempt of its own whose answer was lost: nobody will hand over from there, and the
+ * recovery clears it away.  A SUCCESSOR that was meant for the former client of a place and
+ * reaches the present one does no harm: of the generation in which it was sent nobody behind that
+ * tail will hold the lock, and with any other it is dropped.
  */
 #define VB_LOG_ROOM "shiftlock"
 #include "lock/shiftlock.h"
@@ -29,11 +30,13 @@
 #define PIECES_KEPT 64u
 
 struct sl_names {
-	vb_peer name; /* as in the wide tail, with the place for the client's number */
-	vb_addr at;   /* where the table says so; 0: nowhere */
-	/* Pieces of other nodes, as last asked for. */
+	/* As in the wide tail, with the place for the client's number. */
+	vb_peer name;
+	/* The word of the table that has the name; 0: none. */
+	vb_addr at;
+	/* Pieces of other nodes' tables, as last asked for; key is node << 8 | piece, + 1. */
 	struct {
-		uint32_t key; /* node << 8 | piece, + 1 */
+		uint32_t key;
 		vb_addr at;
 	} kept[PIECES_KEPT];
 };

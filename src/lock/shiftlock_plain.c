@@ -71,7 +71,7 @@ int sl_plain_read(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 	return err;
 }
 
-/* Ends: each CAS that fails shows somebody else's that has succeeded. */
+/* It ends: each CAS that fails shows another client's that has succeeded. */
 int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		  struct vb_u128 compare, struct vb_u128 compare_mask, struct vb_u128 swap,
 		  struct vb_u128 swap_mask, struct vb_u128 *old, uint64_t *guess,
@@ -89,7 +89,7 @@ int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 		    ((e.hi ^ compare.hi) & compare_mask.hi)) {
 			if (looked)
 				return 0;
-			/* That is what we remember: is it so? */
+			/* That is what we remember: look whether it is still so. */
 			looked = true;
 			err = vb_read64(ep, entry, &word);
 			continue;
@@ -121,8 +121,8 @@ int sl_plain_enter(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entr
 	return err;
 }
 
-/* One reader less and one release more, in one addition.  Where a recovery has wiped the reader
- * away meanwhile, RdrCnt borrows from the count and leaves the generation alone. */
+/* One reader less and one release more, in one addition.  If a recovery has wiped the reader away
+ * meanwhile, RdrCnt borrows from the count and leaves the generation alone. */
 int sl_plain_leave(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		   uint64_t not_after, struct vb_u128 *old)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ShiftLock exactly as seed 001 prints it (algorithms 2 and 3, section 3.6), for measuring what its
- * figures measured and for `verbena check lock --lock shiftlock-as-published`, which finds what
- * shiftlock.c departs from it for.  Not for use.
+ * ShiftLock exactly as seed 001 prints it (algorithms 2 and 3, section 3.6), for measuring what
+ * its figures measured and for `verbena check lock --lock shiftlock-as-published`, which finds the
+ * holes that shiftlock.c mends (doc/locks/shiftlock.md).  Not for use.
  *
  *   acquire   exclusive 1 masked CAS (128), shared 1 masked FAA (128)
  *   release   1 masked CAS or FAA (128); with a successor found only afterwards 2, + 1 message
@@ -23,8 +23,10 @@
 enum stage { AWAIT_MESSAGE, AWAIT_COUNT, AWAIT_EPOCH };
 
 struct published_claim {
-	uint64_t rel;       /* curRelCnt, or what is waited for */
-	uint64_t first_rel; /* at enqueueing: a leap shows against it */
+	/* curRelCnt, or the RelCnt that is waited for. */
+	uint64_t rel;
+	/* RelCnt at enqueueing: a leap shows against it. */
+	uint64_t first_rel;
 	uint64_t seen_rel, still_since_ns, era;
 	vb_peer successor;
 	uint32_t cons_wrt;
