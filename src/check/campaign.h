@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Many seeds of one protocol, one after the other: what is the same for locks and transactions.
- * lock_campaign.h and txn_campaign.h add what each explores and counts.
+ * lock/campaign.h and txn/campaign.h add what each explores and counts.
  */
 #ifndef VB_CHECK_CAMPAIGN_H
 #define VB_CHECK_CAMPAIGN_H

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/opt.h"
-#include "check/serial.h"
+#include "check/txn/serial.h"
 #include "lab/json.h"
 
 struct history_opts {

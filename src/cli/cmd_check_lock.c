@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "check/lock_campaign.h"
+#include "check/lock/campaign.h"
 #include "check/planted/planted.h"
 #include "cli/check_seeds.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "check/planted/planted.h"
-#include "check/txn_campaign.h"
+#include "check/txn/campaign.h"
 #include "cli/check_seeds.h"
 
 struct opts {

@@ -178,7 +178,7 @@ struct vb_cc_ops {
 	uint64_t (*locked)(uint64_t ts, uint64_t was);
 	uint32_t (*holder)(uint64_t word);
 	/* Of one that is wrong: by what the checkers must find it, the name of a rule
-	 * (check/txn_explore.h) or of an anomaly (check/serial.h). */
+	 * (check/txn/explore.h) or of an anomaly (check/txn/serial.h). */
 	const char *planted;
 };
 

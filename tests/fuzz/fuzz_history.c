@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "check/serial.h"
+#include "check/txn/serial.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check/audit.h"
+#include "check/lock/audit.h"
 
 #define CLIENTS 4
 

@@ -12,7 +12,7 @@
 
 #define VB_LOG_ROOM "test"
 #include "base/log.h"
-#include "check/lock_campaign.h"
+#include "check/lock/campaign.h"
 #include "check/planted/planted.h"
 #include "lock/table.h"
 

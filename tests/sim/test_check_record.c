@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "check/record.h"
+#include "check/lock/record.h"
 
 #define US 1000ull
 

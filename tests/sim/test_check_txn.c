@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "check/planted/planted.h"
-#include "check/txn_campaign.h"
+#include "check/txn/campaign.h"
 
 static struct vb_txn_explored explored(const char *name, const char *hybrid, uint64_t seed)
 {

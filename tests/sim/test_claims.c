@@ -6,7 +6,7 @@
 #include "sim_test.h"
 
 #include "base/log.h"
-#include "check/audit.h"
+#include "check/lock/audit.h"
 #include "lock/lock.h"
 
 #define LOCKS  1000u

@@ -7,7 +7,7 @@
  */
 #include "sim_test.h"
 
-#include "check/audit.h"
+#include "check/lock/audit.h"
 #include "lock/lock.h"
 
 #define LOCKS    1

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "check/serial.h"
+#include "check/txn/serial.h"
 
 #define R(k, v)                                                                                    \
 	{                                                                                          \

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check/history.h"
+#include "check/txn/history.h"
 
 #define OPS_MAX 64u
 

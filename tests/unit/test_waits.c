@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-#include "check/waits.h"
+#include "check/lock/waits.h"
 #include "lab/watch/dump.h"
 #include "task/task.h"
 

@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "check/waits.h"
+#include "check/lock/waits.h"
 #include "lab/run.h"
 
 struct vb_opt_group;

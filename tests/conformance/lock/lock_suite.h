@@ -10,7 +10,7 @@
 #include "world.h"
 
 #include "base/log.h"
-#include "check/audit.h"
+#include "check/lock/audit.h"
 
 extern const struct vb_lock_ops LOCK;
 

@@ -39,7 +39,7 @@
 
 #include "base/hist.h"
 #include "base/opt.h"
-#include "check/audit.h"
+#include "check/lock/audit.h"
 #include "lab/json.h"
 #include "lab/busy.h"
 #include "lock/lock.h"

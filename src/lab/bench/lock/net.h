@@ -3,7 +3,7 @@
 #ifndef VB_LAB_BENCH_LOCK_NET_H
 #define VB_LAB_BENCH_LOCK_NET_H
 
-#include "check/record.h"
+#include "check/lock/record.h"
 #include "lab/bench/engine/phases.h"
 
 struct net_run {

@@ -35,7 +35,7 @@
 
 #include "base/hist.h"
 #include "base/opt.h"
-#include "check/serial.h"
+#include "check/txn/serial.h"
 #include "lab/bench/engine/group.h"
 #include "lab/json.h"
 #include "txn/db.h"

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many seeds of one lock, one after the other: what `verbena check lock` runs, and the tests. */
+#ifndef VB_CHECK_LOCK_CAMPAIGN_H
+#define VB_CHECK_LOCK_CAMPAIGN_H
+
+#include "check/campaign.h"
+#include "check/lock/explore.h"
+
+struct vb_lock_campaign {
+	struct vb_campaign all; /* run it with vb_campaign_run; its rules are enum vb_audit_rule */
+	const struct vb_lock_ops *ops;
+
+	/* Out. */
+	uint64_t checked_ops;
+	uint64_t max_bypass; /* where it is judged: a recovery throws waiters out */
+	uint64_t lost, cancels, closes, timeouts;
+};
+
+/* Of this lock; which seeds, and how, is for the caller to say in c->all. */
+void vb_lock_campaign_init(struct vb_lock_campaign *c, const struct vb_lock_ops *ops);
+
+#endif

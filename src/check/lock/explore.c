@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running one seed.
+ *
+ * Each client is a *slot*: a supervisor task, which lives as long as the run, and below it *lives*,
+ * one after the other.  A life is the task that calls the lock.  It ends when the simulator kills
+ * it (the supervisor then opens a new client), when it is cancelled (the next life goes on with the
+ * same client) or when it has done everything.
+ *
+ * Lives and husks are daemons: the dead among them may lie somewhere in an await for ever.  What is
+ * left when the run is over is killed, and clients that nobody could close are buried.
+ */
+#define VB_LOG_ROOM "check"
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "check/lock/explore_inner.h"
+
+#define SLOT_STREAM   0x51070000
+#define CANCEL_STREAM 0x51080000
+
+/* Cycles of the liveness phase after which the clients meet. */
+#define BURST 2
+
+/* Time for what is left in the background when the clients are done. */
+#define SETTLE_NS 1000000ull
+
+/* ---- lives ---- */
+
+/*
+ * Everybody waits for everybody: each meeting is an end of the world, after which nobody comes by
+ * to wake a sleeper that was forgotten.
+ */
+static void meet(struct explore *x)
+{
+	unsigned meeting = x->meetings;
+
+	if (++x->n_met == x->d->clients) {
+		x->n_met = 0;
+		x->meetings++;
+		for (unsigned i = 0; i < x->d->clients; i++)
+			if (x->slots[i].life != NULL)
+				vb_task_wake(x->slots[i].life);
+	}
+	while (x->meetings == meeting && x->err == 0)
+		vb_task_suspend(VB_FOREVER);
+}
+
+/* The last slot to be through with its attempts ends the phase. */
+static void wait_for_liveness(struct slot *s, const struct vb_lock_client *me)
+{
+	struct explore *x = s->x;
+
+	if (!s->safe) {
+		s->safe = true;
+		if (++x->n_safe == x->d->clients)
+			x->all_safe = true;
+	}
+	while (!x->live && vb_task_suspend(VB_FOREVER) == 0)
+		;
+	stay_alive(me);
+}
+
+static int open_client(struct slot *s)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	uint16_t node = (uint16_t)(d->servers + s->index % d->client_nodes);
+	int err;
+
+	if (d->colocated && s->index % 3 == 0)
+		node = (uint16_t)(s->index % d->servers);
+	err = vb_lock_client_open(s->x->space, node, &s->client);
+	if (err) {
+		s->client = NULL;
+		return err;
+	}
+	s->client->index = s->index;
+	s->client->mail.next_request = d->claims_from;
+	vb_sim_ep_mortal(s->client->ep, !s->x->live);
+	return 0;
+}
+
+/* Where nobody died, was late, or lost an answer there is nothing to recover: whoever does throws
+ * out clients that are well. */
+static void judge_recoveries(struct slot *s, const struct vb_lock_client *me)
+{
+	char text[128];
+
+	if (!survives(s->x) || !s->x->d->orderly || me->recoveries == 0)
+		return;
+	snprintf(text, sizeof(text),
+		 "has recovered locks %" PRIu64 " times although nothing was wrong",
+		 me->recoveries);
+	vb_audit_violation(s->x->audit, VB_AUDIT_NEEDLESS_RECOVERY, s->index, s->asks_lock, text);
+}
+
+static void end_life(struct slot *s, enum life_end end)
+{
+	s->life = NULL;
+	s->end = end;
+	vb_task_wake(s->supervisor);
+}
+
+/* Where it has just given up, a place of it may stand in a queue. */
+static bool closes(struct slot *s)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	double p = s->gave_up ? 5 * d->p_close : d->p_close;
+
+	return d->p_close > 0 && vb_rng_chance(&s->rng, p);
+}
+
+/* Nobody may cancel it over that: it is no longer there for those who would.  Nor does it die, for
+ * then it would not have closed, and that is drawn elsewhere. */
+static void close_client(struct slot *s, struct vb_lock_client *me)
+{
+	s->life = NULL;
+	vb_sim_ep_mortal(me->ep, false);
+	vb_lock_client_close(me);
+	s->client = NULL;
+	s->x->result->closes++;
+	end_life(s, LIFE_CLOSED);
+}
+
+static void life_body(void *arg)
+{
+	struct slot *s = arg;
+	struct explore *x = s->x;
+	struct vb_task *self = vb_task_self();
+	struct vb_lock_client *me = s->client;
+
+	s->started = true;
+	while (!x->live && x->err == 0 && s->attempts < x->d->attempts &&
+	       !vb_task_cancelled(self)) {
+		explore_attempt(s, me);
+		if (!x->live && x->err == 0 && !vb_task_cancelled(self) && closes(s)) {
+			close_client(s, me);
+			return;
+		}
+	}
+	if (!vb_task_cancelled(self))
+		wait_for_liveness(s, me);
+	if (vb_task_cancelled(self)) {
+		end_life(s, LIFE_CANCELLED);
+		return;
+	}
+	while (x->err == 0 && s->cycles < x->d->cycles)
+		if (explore_cycle(s, me) && s->cycles % BURST == 0)
+			meet(x);
+	if (x->err == 0) {
+		judge_recoveries(s, me);
+		vb_lock_client_close(me);
+		s->client = NULL;
+	}
+	end_life(s, LIFE_DONE);
+}
+
+/* The simulator has struck an endpoint: its tasks end wherever they are. */
+static void on_death(struct vb_ep *ep, void *arg)
+{
+	struct explore *x = arg;
+	struct slot *s = NULL;
+
+	for (unsigned i = 0; i < x->d->clients; i++)
+		if (x->slots[i].client != NULL && x->slots[i].client->ep == ep)
+			s = &x->slots[i];
+	vb_assert(s != NULL && x->n_dead < DEATHS_MAX);
+	vb_audit_client_died(x->audit, s->index);
+	x->result->deaths++;
+	x->murky = true;
+	/* A husk may have been struck before the life has begun. */
+	if (s->life != NULL && !s->started)
+		vb_task_kill(s->life);
+	x->dead[x->n_dead++] = s->client;
+	s->client = NULL;
+	s->asks = false;
+	if (x->n_dead + x->d->clients > DEATHS_MAX) {
+		struct vb_sim_faults f = x->d->faults;
+
+		f.die = 0;
+		if (!x->live)
+			vb_sim_set_faults(x->fabric, &f);
+	}
+	end_life(s, LIFE_DIED);
+}
+
+static void slot_body(void *arg)
+{
+	static const struct vb_task_params params = {.name = "client", .daemon = true};
+	struct slot *s = arg;
+	struct explore *x = s->x;
+	int err;
+
+	while (s->end != LIFE_DONE) {
+		if (s->end == LIFE_DIED && !x->live)
+			vb_task_sleep_until(vb_sched_now(x->sched) +
+					    vb_rng_below(&s->rng, 2 * x->d->lease_ns));
+		s->end = LIFE_RUNS;
+		s->started = false;
+		err = s->client == NULL ? open_client(s) : 0;
+		if (err == -VB_EUNKNOWN && lossy(x)) {
+			/* The answer of the server's node was lost: a client would try again, too.
+			 */
+			s->end = LIFE_DIED;
+			continue;
+		}
+		if (err == 0)
+			err = vb_task_spawn(x->sched, life_body, s, &params, &s->life);
+		if (err) {
+			explore_go_wrong(s, "vb_lock_client_open", err);
+			return;
+		}
+		while (s->end == LIFE_RUNS)
+			vb_task_suspend(VB_FOREVER);
+	}
+}
+
+/* Cancels whoever it meets. */
+static void cancel_body(void *arg)
+{
+	struct explore *x = arg;
+	struct vb_rng r;
+
+	vb_rng_seed(&r, x->d->seed, CANCEL_STREAM);
+	while (!x->live) {
+		struct slot *s = &x->slots[vb_rng_below(&r, x->d->clients)];
+
+		vb_task_sleep_until(vb_sched_now(x->sched) +
+				    vb_rng_below(&r, 2 * x->d->cancel_every_ns));
+		if (x->live || s->life == NULL || s->safe)
+			continue;
+		vb_task_cancel(s->life);
+		x->result->cancels++;
+	}
+}
+
+/* ---- setting up and tearing down ---- */
+
+static int open_fabric(struct explore *x)
+{
+	const struct vb_explore_draw *d = x->d;
+	char options[64];
+	struct vb_fabric_params p = {
+		.fabric = "sim",
+		.options = options,
+		.nodes = (uint16_t)(d->servers + d->client_nodes),
+		.node_bytes = 256 << 10,
+		.endpoints = 128,
+		.seed = d->seed,
+	};
+	int err;
+
+	snprintf(options, sizeof(options), "profile=%s,bound=%" PRIu64 "ns", d->profile->name,
+		 d->bound_ns);
+	err = vb_fabric_open(&p, &x->fabric);
+	if (err)
+		return err;
+	x->sched = vb_sched_self();
+	vb_sim_set_faults(x->fabric, &d->faults);
+	vb_sim_on_death(x->fabric, on_death, x);
+	return 0;
+}
+
+static int open_space(struct explore *x)
+{
+	const struct vb_explore_draw *d = x->d;
+	struct vb_lock_space_params p = {
+		.lock = x->ops->name,
+		.options = d->options[0] ? d->options : NULL,
+		.locks = d->locks,
+		.servers = (uint16_t)d->servers,
+		.lease_ns = d->lease_ns,
+		.drift_ppm = d->drift_ppm,
+		.fencing = d->fencing,
+	};
+	struct vb_audit_params a = {
+		.locks = d->locks,
+		.clients = d->clients,
+		.ops = x->ops,
+		.fencing = d->fencing,
+		.bypass = d->orderly && !d->loses,
+	};
+	int err = vb_lock_space_open(x->fabric, &p, &x->space);
+
+	a.space = x->space;
+	if (err == 0)
+		err = vb_audit_open(&a, &x->audit);
+	if (err)
+		return err;
+	explore_wrap(x);
+	x->space->watch = vb_audit_watch(x->audit);
+	for (unsigned node = 0; node < d->servers; node++) {
+		for (unsigned w = 0; w < d->workers && err == 0; w++) {
+			struct vb_lock_server *server;
+
+			err = vb_lock_server_start(x->space, (uint16_t)node, w, d->workers,
+						   &server);
+			if (err == 0 && server != NULL)
+				x->servers[x->n_servers++] = server;
+		}
+	}
+	return err;
+}
+
+static int start_clients(struct explore *x)
+{
+	static const struct vb_task_params supervisor = {.name = "supervisor"},
+					   canceller = {.name = "canceller", .daemon = true};
+	struct vb_task *t;
+	int err = 0;
+
+	for (unsigned i = 0; i < x->d->clients && err == 0; i++) {
+		struct slot *s = &x->slots[i];
+
+		*s = (struct slot){.x = x, .index = i};
+		vb_rng_seed(&s->rng, x->d->seed, SLOT_STREAM + i);
+		err = vb_task_spawn(x->sched, slot_body, s, &supervisor, &s->supervisor);
+	}
+	if (err == 0 && x->d->cancel_every_ns != 0)
+		err = vb_task_spawn(x->sched, cancel_body, x, &canceller, &t);
+	return err;
+}
+
+/* Nobody closes it: its tasks are gone, its locks are for others to recover. */
+static void bury(struct vb_lock_client *c)
+{
+	if (c != NULL)
+		vb_lock_client_bury(c);
+}
+
+static void tear_down(struct explore *x)
+{
+	if (x->sched != NULL && x->n_servers > 0) {
+		/* A server in the middle of a request needs time to come to its end. */
+		vb_task_sleep_until(vb_sched_now(x->sched) + SETTLE_NS);
+		for (unsigned i = 0; i < x->n_servers; i++)
+			vb_lock_server_stop(x->servers[i]);
+	}
+	if (x->sched != NULL)
+		vb_sched_kill_all(x->sched);
+	if (x->space != NULL)
+		vb_lock_space_bury(x->space);
+	for (unsigned i = 0; i < x->d->clients; i++)
+		bury(x->slots[i].client);
+	for (unsigned i = 0; i < x->n_dead; i++)
+		bury(x->dead[i]);
+	vb_lock_space_close(x->space);
+	if (x->fabric != NULL)
+		vb_fabric_close(x->fabric);
+	vb_audit_close(x->audit);
+}
+
+/* ---- the two phases ---- */
+
+/* Those who wait for a lock; if nobody does, those who are not through for another reason. */
+static void tell_stuck(struct explore *x, uint64_t since_ns, int err)
+{
+	const char *why = err == -EDEADLK ? "nothing can wake it any more" : "the bound has passed";
+	bool anybody_asks = false;
+
+	for (unsigned i = 0; i < x->d->clients; i++)
+		anybody_asks |= x->slots[i].asks;
+	for (unsigned i = 0; i < x->d->clients; i++) {
+		const struct slot *s = &x->slots[i];
+		char text[256], does[64] = "waits for nothing, but is not through";
+
+		if (s->end == LIFE_DONE || s->asks != anybody_asks)
+			continue;
+		if (s->asks)
+			snprintf(does, sizeof(does), "waits for %s since %.3f us",
+				 vb_lock_mode_name(s->asks_mode), (double)s->asks_since_ns / 1e3);
+		snprintf(text, sizeof(text),
+			 "%s; faults ended at %.3f us, now it is %.3f us and %s (%u of %u cycles "
+			 "done)",
+			 does, (double)since_ns / 1e3, (double)vb_sched_now(x->sched) / 1e3, why,
+			 s->cycles, x->d->cycles);
+		vb_audit_violation(x->audit, VB_AUDIT_STUCK, i, s->asks_lock, text);
+	}
+}
+
+static void heal(struct explore *x)
+{
+	static const struct vb_sim_faults none;
+
+	vb_sim_set_faults(x->fabric, &none);
+	x->live = true;
+	for (unsigned i = 0; i < x->d->clients; i++) {
+		struct slot *s = &x->slots[i];
+
+		if (s->client != NULL)
+			vb_sim_ep_mortal(s->client->ep, false);
+		if (s->life != NULL)
+			vb_task_wake(s->life);
+	}
+}
+
+/* Somebody may wait for ever, and may do so: for a lock that is lost, or that a place left behind in
+ * its queue has lost without anybody hearing of it. */
+static bool may_be_lost(const struct explore *x)
+{
+	bool leaves_husks = (x->ops->caps & VB_LOCK_MESSAGES) != 0 &&
+			    (x->d->p_timeout > 0 || x->d->cancel_every_ns != 0);
+
+	return x->forsaken != 0 || (x->d->loses && leaves_husks);
+}
+
+static void run_phases(struct explore *x)
+{
+	uint64_t begin = vb_sched_now(x->sched);
+	int err = vb_sched_run(x->sched, &x->all_safe, begin + x->d->safety_ns);
+
+	begin = vb_sched_now(x->sched);
+	if (may_be_lost(x))
+		return;
+	heal(x);
+	if (err == -EDEADLK) {
+		tell_stuck(x, begin, err);
+		return;
+	}
+	err = vb_sched_run(x->sched, NULL, begin + x->d->liveness_ns);
+	/* A verb that was under way when the faults ended may have been lost all the same. */
+	if (err && x->err == 0 && x->forsaken == 0)
+		tell_stuck(x, begin, err);
+	for (unsigned i = 0; i < x->d->clients; i++)
+		if (x->slots[i].client != NULL)
+			judge_recoveries(&x->slots[i], x->slots[i].client);
+}
+
+static int keep_stories(struct explore *x)
+{
+	struct vb_explore_result *r = x->result;
+	size_t size;
+	FILE *f;
+
+	vb_audit_counts(x->audit, &r->audit);
+	if (r->audit.violations == 0)
+		return 0;
+	f = open_memstream(&r->stories, &size);
+	if (f == NULL)
+		return vb_fail(-ENOMEM, "no memory for the story of a violation");
+	vb_audit_print(x->audit, f);
+	fclose(f);
+	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
+		if (!strncmp(r->stories, vb_audit_rule_names[i], strlen(vb_audit_rule_names[i])))
+			r->first_rule = i;
+	return 0;
+}
+
+int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
+		   struct vb_explore_result *out)
+{
+	struct explore *x = calloc(1, sizeof(*x));
+	int err;
+
+	*out = (struct vb_explore_result){0};
+	if (x == NULL)
+		return vb_fail(-ENOMEM, "no memory to explore a seed");
+	x->ops = ops;
+	x->d = d;
+	x->result = out;
+	err = open_fabric(x);
+	if (err == 0)
+		err = open_space(x);
+	if (err == 0)
+		err = start_clients(x);
+	if (err == 0) {
+		run_phases(x);
+		out->verbs = vb_sim_verbs(x->fabric);
+		out->virtual_ns = vb_sim_now(x->fabric);
+		out->trace_hash = vb_sim_trace_hash(x->fabric);
+		err = keep_stories(x);
+	}
+	if (err == 0)
+		err = x->err;
+	tear_down(x);
+	free(x);
+	return err;
+}

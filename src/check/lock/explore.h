@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Explores one seed: a small cluster in the simulator, a few clients that fight for a few locks, an
+ * adversary, the auditor.  Everything is drawn from the seed, so that it says what happened: the
+ * same seed gives the same run, verb by verb.
+ *
+ *   safety     faults are on.  Clients acquire (with and without deadlines), try, are cancelled in
+ *              the middle, give up in queues, hold one lock or two, for long sometimes; where the
+ *              lock survives it they die and are replaced, stand still for leases, lose answers.
+ *              The auditor judges.
+ *   liveness   faults are off.  Every client that is alive must complete its cycles of acquire and
+ *              release within a bound of virtual time; who does not is stuck.
+ *
+ * A lock with intention modes is driven in all modes and converted; one with a deadlock policy is
+ * asked for two locks in any order, under each policy.
+ *
+ * A lock with longer leases is asked for some, and held for as long; one with update locks, but
+ * without intention modes, is held so and upgraded.
+ *
+ * Clients close in the middle of the run, also while a place of theirs stands in a queue, and open
+ * anew.
+ *
+ * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
+ * death, partitions and pauses above a lease.  All meet lost answers.  A lock that survives nobody may
+ * be lost by an outcome that stays unknown, and nobody is called stuck then; but never have two
+ * holders.
+ */
+#ifndef VB_CHECK_LOCK_EXPLORE_H
+#define VB_CHECK_LOCK_EXPLORE_H
+
+#include "check/lock/audit.h"
+#include "fabric/sim/sim.h"
+
+#define VB_EXPLORE_CLIENTS_MIN 3
+#define VB_EXPLORE_CLIENTS_MAX 16
+#define VB_EXPLORE_LOCKS_MAX   3
+
+/* What a seed has drawn. */
+struct vb_explore_draw {
+	uint64_t seed;
+	const struct vb_sim_profile *profile;
+	unsigned clients, locks, servers, client_nodes, workers;
+	bool colocated; /* clients on the servers' nodes too */
+	bool orderly;   /* nothing that a lease lock must recover from: bypass is judged */
+	bool loses; /* answers are lost although the lock survives nobody: what is unknown then may be
+		     * lost for good */
+	uint32_t near_wrap; /* counters begin up to so many steps before they come round; 0: at 0 */
+	uint64_t claims_from; /* ... and the numbers of clients' claims behind this */
+	bool fencing;
+	uint64_t bound_ns; /* of a verb */
+	uint64_t lease_ns;
+	uint32_t drift_ppm;
+	double read_ratio;
+	unsigned attempts; /* a client, in the safety phase */
+	unsigned cycles;   /* a client, in the liveness phase */
+	uint64_t think_max_ns, hold_max_ns;
+	double p_try, p_timeout, p_two, p_long; /* long: holds past the lease */
+	unsigned leases;                        /* of the longest grant; 1: all are the same */
+	double p_leases, p_hold_on;             /* asks for more than one; holds for as long */
+	double p_update, p_upgrade;             /* asks for an update lock, and converts it */
+	uint64_t cancel_every_ns;               /* 0: nobody is cancelled */
+	double p_close; /* closes after an attempt, and opens anew; more often where it gave up */
+	uint64_t safety_ns, liveness_ns; /* bounds of the phases */
+	char options[160];               /* the protocol's */
+	bool all_modes;                  /* of those with intention modes: every one */
+	bool any_order;                  /* two locks in any order: a deadlock policy helps */
+	bool keeps_age;                  /* of a transaction that was turned down */
+	double p_convert, p_end;         /* ... at the end of two locks, release both at once */
+	struct vb_sim_faults faults;
+};
+
+void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *out);
+/* One line. */
+void vb_explore_describe(const struct vb_explore_draw *d, FILE *to);
+
+struct vb_explore_result {
+	struct vb_audit_counts audit;
+	uint64_t deaths, cancels, closes, timeouts, unknown, cycles;
+	uint64_t verbs, virtual_ns, trace_hash;
+	bool has_violation;
+	enum vb_audit_rule first_rule;
+	char *stories; /* of the violations, for free(); NULL: none */
+};
+
+/*
+ * Runs the seed.  0: explored, violations are in *out.  -error, said: it could not be, or a call
+ * returned what it may not.
+ */
+int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
+		   struct vb_explore_result *out);
+
+#endif

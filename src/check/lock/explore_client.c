@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one client of a seed does: attempts in every way that the draw allows, later cycles. */
+#define VB_LOG_ROOM "check"
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "check/lock/explore_inner.h"
+
+#define CONVERSIONS_MAX 3
+
+void explore_go_wrong(struct slot *s, const char *call, int err)
+{
+	struct explore *x = s->x;
+
+	if (x->err == 0)
+		x->err = vb_fail(err,
+				 "%s: seed %" PRIu64
+				 ": client %u: %s returned %d (%s), which it may not",
+				 x->ops->name, x->d->seed, s->index, call, err, vb_strerror(err));
+	x->all_safe = true;
+}
+
+/* The outcome is unknown.  Where nobody mends it that may be the end of the lock. */
+static void forsake(struct slot *s, uint64_t lock)
+{
+	s->x->murky = true;
+	if (!survives(s->x))
+		s->x->forsaken |= 1u << lock;
+}
+
+/* Was that a possible answer?  Granted only with 0. */
+static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
+{
+	struct vb_explore_result *r = s->x->result;
+	bool denies = (s->x->ops->caps & VB_LOCK_DENIES) != 0;
+
+	switch (-err) {
+	case 0:
+		return true;
+	case ETIMEDOUT:
+		r->timeouts++;
+		/* Cancelled between a grant that came too late and the next attempt: either answer.
+		 */
+		if (timed || vb_task_cancelled(vb_task_self()) || (denies && s->holds_one))
+			return true;
+		break;
+	case EAGAIN:
+		if (tried || denies)
+			return true;
+		break;
+	case ECANCELED:
+		if (vb_task_cancelled(vb_task_self()))
+			return true;
+		break;
+	case VB_EUNKNOWN:
+	case VB_EPEERGONE:
+		r->unknown++;
+		forsake(s, s->asks_lock);
+		if (lossy(s->x))
+			return true;
+		break;
+	}
+	explore_go_wrong(s, tried ? "vb_lock_try" : "vb_lock_acquire", err);
+	return false;
+}
+
+/* The oldest of the others' transactions, also of those that are over: an age may only grow. */
+static uint64_t oldest_other(const struct slot *s, unsigned *who)
+{
+	uint64_t oldest = UINT64_MAX;
+
+	for (unsigned i = 0; i < s->x->d->clients; i++) {
+		const struct vb_lock_client *c = s->x->slots[i].client;
+		uint64_t age = c != NULL && i != s->index ? vb_lock_client_age(c) : 0;
+
+		if (age == 0 || age >= oldest)
+			continue;
+		oldest = age;
+		*who = i;
+	}
+	return oldest;
+}
+
+/* The policy has turned a client down.  Whom it met was there when it asked, or came since. */
+static void judge_denial(struct slot *s, const struct vb_lock_client *me)
+{
+	struct explore *x = s->x;
+	uint64_t age = vb_lock_client_age(me), oldest;
+	unsigned who = 0;
+	char text[160];
+
+	if (x->murky || x->ops->spares_oldest == NULL || !x->ops->spares_oldest(x->space))
+		return;
+	oldest = oldest_other(s, &who);
+	if (age >= oldest || age >= s->oldest_other)
+		return;
+	snprintf(text, sizeof(text),
+		 "is of age %" PRIu64
+		 ", older than everybody, and was turned down; the next, client "
+		 "%u, is of age %" PRIu64,
+		 age, who, oldest);
+	vb_audit_violation(x->audit, VB_AUDIT_OLDEST_DENIED, s->index, s->asks_lock, text);
+}
+
+static void ask(struct slot *s, uint64_t lock, enum vb_mode mode)
+{
+	unsigned who;
+
+	s->asks = true;
+	s->asks_lock = lock;
+	s->asks_mode = mode;
+	s->asks_since_ns = vb_sched_now(s->x->sched);
+	s->oldest_other = oldest_other(s, &who);
+}
+
+static enum vb_mode draw_mode(struct slot *s)
+{
+	static const enum vb_mode reads[] = {VB_SHARED, VB_SHARED, VB_INTENT_SHARED, VB_UPDATE},
+				  writes[] = {VB_EXCLUSIVE, VB_EXCLUSIVE, VB_INTENT_EXCLUSIVE,
+					      VB_SHARED_INTENT_EXCLUSIVE};
+	bool read = vb_rng_chance(&s->rng, s->x->d->read_ratio);
+
+	if (!s->x->d->all_modes)
+		return read ? VB_SHARED : VB_EXCLUSIVE;
+	return (read ? reads : writes)[vb_rng_below(&s->rng, 4)];
+}
+
+/* A transaction that was turned down may begin again as old as it was. */
+static void note_age(struct slot *s, struct vb_lock_client *me, int err)
+{
+	if (err == -EAGAIN && s->x->d->keeps_age)
+		s->age = vb_lock_client_age(me);
+	else if (err == 0)
+		s->age = 0;
+}
+
+/* Instead of an exclusive lock an update lock, of protocols that have no more modes than these. */
+static enum vb_mode or_update(struct slot *s, enum vb_mode mode)
+{
+	double p = s->x->d->p_update;
+
+	return p > 0 && mode == VB_EXCLUSIVE && vb_rng_chance(&s->rng, p) ? VB_UPDATE : mode;
+}
+
+/* For how many leases. */
+static uint64_t draw_hold_ns(struct slot *s)
+{
+	const struct vb_explore_draw *d = s->x->d;
+
+	if (d->leases == 1 || !vb_rng_chance(&s->rng, d->p_leases))
+		return 0;
+	return d->lease_ns * (1 + vb_rng_below(&s->rng, d->leases));
+}
+
+/* One call that may or may not grant: how is drawn. */
+static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock, struct vb_grant *g)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	enum vb_mode mode = or_update(s, draw_mode(s));
+	double how = vb_rng_unit(&s->rng);
+	uint64_t timeout = VB_FOREVER_NS;
+	bool tried = how < d->p_try;
+	int err;
+
+	if (!tried && how < d->p_try + d->p_timeout)
+		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
+	ask(s, lock, mode);
+	if (tried)
+		err = vb_lock_try(me, lock, mode, g);
+	else
+		err = vb_lock_acquire_for(me, lock, mode, draw_hold_ns(s), timeout, g);
+	stay_alive(me);
+	s->asks = false;
+	s->gave_up = err == -ETIMEDOUT;
+	judge_answer(s, err, timeout != VB_FOREVER_NS, tried);
+	if (err == -EAGAIN && !tried)
+		judge_denial(s, me);
+	return err;
+}
+
+static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+{
+	const uint64_t lock = g->lock;
+	int err = vb_lock_release(me, g);
+
+	stay_alive(me);
+	s->x->murky |= err != 0;
+	if (err == 0 || err == -VB_ELOST)
+		return;
+	s->x->result->unknown++;
+	forsake(s, lock);
+	if ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && lossy(s->x))
+		return;
+	explore_go_wrong(s, "vb_lock_release", err);
+}
+
+static void hold(struct slot *s, struct vb_lock_client *me)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	uint64_t ns = d->hold_max_ns ? vb_rng_below(&s->rng, d->hold_max_ns) : 0;
+
+	if (vb_rng_chance(&s->rng, d->p_long))
+		ns = d->lease_ns + vb_rng_below(&s->rng, 3 * d->lease_ns);
+	if (ns != 0)
+		vb_ep_sleep(me->ep, ns);
+}
+
+/* Was that a possible end of a conversion? */
+static void judge_conversion(struct slot *s, int err, bool timed)
+{
+	bool denies = (s->x->ops->caps & VB_LOCK_DENIES) != 0;
+
+	switch (-err) {
+	case 0:
+	case EDEADLK:
+		return;
+	case VB_ELOST:
+		s->x->murky = true;
+		return;
+	case EAGAIN:
+		if (denies)
+			return;
+		break;
+	case ETIMEDOUT:
+		if (timed || denies)
+			return;
+		break;
+	case ECANCELED:
+		if (vb_task_cancelled(vb_task_self()))
+			return;
+		break;
+	case VB_EUNKNOWN:
+	case VB_EPEERGONE:
+		s->x->result->unknown++;
+		s->x->murky = true;
+		if (lossy(s->x))
+			return;
+		break;
+	}
+	explore_go_wrong(s, "vb_lock_convert", err);
+}
+
+/* To a mode that permits more, or less; others mean the same as a conversion to X. */
+static int convert_once(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+{
+	enum vb_mode mode = draw_mode(s);
+	uint64_t timeout = VB_FOREVER_NS;
+	int err;
+
+	/* Often about as long as an answer takes: given up while it is under way. */
+	if (vb_rng_chance(&s->rng, 2 * s->x->d->p_timeout))
+		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
+	if (!vb_mode_covers(g->mode, mode) && !vb_mode_covers(mode, g->mode))
+		mode = VB_EXCLUSIVE;
+	ask(s, g->lock, mode);
+	err = vb_lock_convert(me, g, mode, timeout);
+	stay_alive(me);
+	s->asks = false;
+	judge_conversion(s, err, timeout != VB_FOREVER_NS);
+	if (err == -EAGAIN && timeout == VB_FOREVER_NS)
+		judge_denial(s, me);
+	if (err == 0)
+		hold(s, me);
+	return err;
+}
+
+/* None to three in a row: one that is turned down must leave what those before it came to. */
+static void convert_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+{
+	if (!vb_rng_chance(&s->rng, s->x->d->p_convert))
+		return;
+	for (uint64_t n = 1 + vb_rng_below(&s->rng, CONVERSIONS_MAX); n > 0; n--) {
+		int err = convert_once(s, me, g);
+
+		if (err == -VB_ELOST || err == -VB_EUNKNOWN || err == -VB_EPEERGONE)
+			return;
+	}
+	/* What is held now others may find out. */
+	hold(s, me);
+}
+
+static void give_back_two(struct slot *s, struct vb_lock_client *me, struct vb_grant g[2])
+{
+	int err;
+
+	if (!vb_rng_chance(&s->rng, s->x->d->p_end)) {
+		give_back(s, me, &g[1]);
+		give_back(s, me, &g[0]);
+		return;
+	}
+	err = vb_lock_release_all(me, g, 2);
+	stay_alive(me);
+	s->x->murky |= err != 0;
+	if (err != 0 && err != -VB_ELOST && !(err == -VB_EUNKNOWN && lossy(s->x)))
+		explore_go_wrong(s, "vb_lock_release_all", err);
+}
+
+/* Locks with a policy against deadlocks, and conversions: what only some protocols have. */
+static void attempt_more(struct slot *s, struct vb_lock_client *me, uint64_t lock, bool two)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	struct vb_grant g[2];
+	uint64_t other = lock + 1;
+	int err;
+
+	if (two && d->any_order)
+		other = (lock + 1 + vb_rng_below(&s->rng, d->locks - 1)) % d->locks;
+	if (s->age != 0)
+		vb_lock_client_begin(me, s->age);
+	err = ask_somehow(s, me, lock, &g[0]);
+	if (err == 0) {
+		hold(s, me);
+		convert_somehow(s, me, &g[0]);
+		s->holds_one = true;
+		if (two)
+			err = ask_somehow(s, me, other, &g[1]);
+		s->holds_one = false;
+		if (two && err == 0) {
+			hold(s, me);
+			give_back_two(s, me, g);
+		} else {
+			give_back(s, me, &g[0]);
+		}
+	}
+	note_age(s, me, err);
+}
+
+/* Who has a long lease makes use of it, and now and then of more than that. */
+static void hold_on(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	uint64_t left = g->valid_until_ns - vb_lock_now(me);
+
+	if (d->leases == 1 || !vb_lock_valid(me, g) || left <= d->lease_ns)
+		return;
+	if (vb_rng_chance(&s->rng, d->p_hold_on))
+		vb_ep_sleep(me->ep, vb_rng_below(&s->rng, left + left / 8));
+}
+
+/* From update to exclusive, and sometimes back. */
+static void upgrade_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	uint64_t timeout = VB_FOREVER_NS;
+	int err;
+
+	if (d->p_update == 0 || g->mode != VB_UPDATE || !vb_rng_chance(&s->rng, d->p_upgrade))
+		return;
+	if (vb_rng_chance(&s->rng, d->p_timeout))
+		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
+	ask(s, g->lock, VB_EXCLUSIVE);
+	err = vb_lock_convert(me, g, VB_EXCLUSIVE, timeout);
+	stay_alive(me);
+	s->asks = false;
+	judge_conversion(s, err, timeout != VB_FOREVER_NS);
+	if (err != 0)
+		return;
+	hold(s, me);
+	if (vb_rng_chance(&s->rng, 0.2))
+		judge_conversion(s, vb_lock_convert(me, g, VB_UPDATE, 0), false);
+}
+
+/* Locks are taken in ascending order, so that two at a time make no deadlock. */
+void explore_attempt(struct slot *s, struct vb_lock_client *me)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	uint64_t lock = vb_rng_below(&s->rng, d->locks);
+	bool two = vb_rng_chance(&s->rng, d->p_two) && lock + 1 < d->locks;
+	struct vb_grant first, second;
+
+	s->attempts++;
+	if (d->think_max_ns != 0 &&
+	    vb_ep_sleep(me->ep, vb_rng_below(&s->rng, d->think_max_ns)) != 0)
+		return;
+	if (s->x->ops->caps & (VB_LOCK_INTENT | VB_LOCK_DENIES)) {
+		attempt_more(s, me, lock, two || (d->any_order && d->locks > 1 && d->p_two > 0));
+		return;
+	}
+	if (ask_somehow(s, me, lock, &first) != 0)
+		return;
+	hold(s, me);
+	hold_on(s, me, &first);
+	upgrade_somehow(s, me, &first);
+	if (two && ask_somehow(s, me, lock + 1, &second) == 0) {
+		hold(s, me);
+		upgrade_somehow(s, me, &second);
+		give_back(s, me, &second);
+	}
+	give_back(s, me, &first);
+}
+
+bool explore_cycle(struct slot *s, struct vb_lock_client *me)
+{
+	uint64_t lock = vb_rng_below(&s->rng, s->x->d->locks);
+	enum vb_mode mode = or_update(s, draw_mode(s));
+	struct vb_grant g;
+	int err;
+
+	ask(s, lock, mode);
+	if (s->age != 0)
+		vb_lock_client_begin(me, s->age);
+	err = vb_lock_acquire(me, lock, mode, VB_FOREVER_NS, &g);
+	note_age(s, me, err);
+	/* A verb that was under way when the faults stopped may still come back unknown. */
+	if (err == -EAGAIN)
+		judge_denial(s, me);
+	if (!judge_answer(s, err, false, false) || err != 0)
+		return false;
+	s->asks = false;
+	if (s->x->d->hold_max_ns != 0)
+		vb_ep_sleep(me->ep, vb_rng_below(&s->rng, s->x->d->hold_max_ns));
+	upgrade_somehow(s, me, &g);
+	give_back(s, me, &g);
+	s->cycles++;
+	s->x->result->cycles++;
+	return true;
+}

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a seed holds in store for a lock: see explore.h. */
+#define VB_LOG_ROOM "check"
+#include "check/lock/explore.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+
+#include "check/draw.h"
+
+#define US 1000ull
+#define MS 1000000ull
+
+/* The stream of the draws; the clients' and the simulator's are others. */
+#define DRAW_STREAM 0x647261
+/* What came later has a stream of its own, so that the seeds of other locks stay what they were. */
+#define MODES_STREAM  0x6d6f6465
+#define LEASES_STREAM 0x6c656173
+#define LOSS_STREAM   0x6c6f7373
+#define WRAP_STREAM   0x72616c6c
+#define PAUSE_STREAM  0x70617573
+#define CLOSE_STREAM  0x636c6f73
+
+/* The default of the queue locks' successor_wait. */
+#define SUCCESSOR_WAIT_NS 1000000000ull
+
+/* Nothing here makes a lease run out or an answer go missing. */
+static void draw_mild_faults(struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const double pauses[] = {0, 0.01};
+
+	vb_draw_delays(r, &d->faults, 5, d->bound_ns);
+	d->faults.nic_stall = vb_rng_chance(r, 0.3) ? 0.002 : 0;
+	d->faults.nic_stall_max_ns = d->bound_ns / 8;
+	d->faults.pause = vb_draw_one_of(r, pauses, 2);
+	d->faults.pause_max_ns = 20 * US;
+}
+
+/* What a lock that survives its clients must survive. */
+static void draw_hard_faults(struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const double rare[] = {0.0005, 0.002, 0.01};
+	struct vb_sim_faults *f = &d->faults;
+
+	if (vb_rng_chance(r, 0.5))
+		f->die = vb_draw_one_of(r, rare, 3);
+	if (vb_rng_chance(r, 0.6)) {
+		f->pause = vb_draw_one_of(r, rare, 3) * 2;
+		f->pause_max_ns = vb_draw_between(r, d->lease_ns / 2, 4 * d->lease_ns);
+	}
+	if (vb_rng_chance(r, 0.4))
+		f->lose = vb_draw_one_of(r, rare, 3);
+	if (vb_rng_chance(r, 0.3)) {
+		f->nic_stall = vb_draw_one_of(r, rare, 3) / 4;
+		f->nic_stall_max_ns = vb_draw_between(r, 10 * US, 2 * d->lease_ns);
+	}
+	if (vb_rng_chance(r, 0.3)) {
+		f->partition = vb_draw_one_of(r, rare, 3) / 8;
+		f->partition_max_ns = vb_draw_between(r, 10 * US, 2 * d->lease_ns);
+	}
+	if (vb_rng_chance(r, 0.5))
+		d->p_long = vb_draw_one_of(r, rare, 3) * 4;
+}
+
+static bool can_run(const struct vb_lock_ops *ops, const struct vb_sim_profile *p)
+{
+	return (p->masked64 || !(ops->needs & VB_CAP_MASKED64)) &&
+	       (p->masked128 || !(ops->needs & VB_CAP_MASKED128));
+}
+
+static void draw_cluster(const struct vb_lock_ops *ops, struct vb_rng *r, struct vb_explore_draw *d)
+{
+	/* Mostly the first one, which models hardware; the others stretch what may happen. */
+	do
+		d->profile = &vb_sim_profiles[vb_rng_chance(r, 0.6)
+						      ? 0
+						      : vb_rng_below(r, vb_sim_profile_count)];
+	while (!can_run(ops, d->profile));
+	/* Short, so that a lease may be short too and a run has many of them. */
+	d->bound_ns = vb_draw_spread(r, 25 * US, 4);
+	d->clients = (unsigned)vb_draw_between(r, VB_EXPLORE_CLIENTS_MIN, VB_EXPLORE_CLIENTS_MAX);
+	d->locks = (unsigned)vb_draw_between(r, 1, VB_EXPLORE_LOCKS_MAX);
+	d->servers = d->locks > 1 && vb_rng_chance(r, 0.3) ? 2 : 1;
+	d->client_nodes = (unsigned)vb_draw_between(r, 1, 4);
+	d->workers = (unsigned)vb_draw_between(r, 1, 2);
+	d->colocated = vb_rng_chance(r, 0.2);
+}
+
+static void draw_load(struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const double ratios[] = {0, 0.2, 0.5, 0.5, 0.8, 0.95};
+
+	d->read_ratio = vb_draw_one_of(r, ratios, 6);
+	d->attempts = (unsigned)vb_draw_between(r, 20, 120);
+	d->cycles = (unsigned)vb_draw_between(r, 4, 16);
+	d->think_max_ns = vb_rng_chance(r, 0.4) ? 0 : vb_draw_spread(r, 1 * US, 5);
+	d->hold_max_ns = vb_rng_chance(r, 0.4) ? 0 : vb_draw_spread(r, 1 * US, 4);
+	d->p_try = vb_rng_chance(r, 0.5) ? 0.15 : 0;
+	d->p_timeout = vb_rng_chance(r, 0.6) ? 0.25 : 0;
+	d->p_two = vb_rng_chance(r, 0.5) ? 0.15 : 0;
+	d->cancel_every_ns = vb_rng_chance(r, 0.4) ? vb_draw_spread(r, 50 * US, 4) : 0;
+}
+
+/* A protocol whose counters are reset at a maximum does that in a short run if the maximum is low.
+ */
+static void draw_options(const struct vb_lock_ops *ops, struct vb_rng *r, struct vb_explore_draw *d)
+{
+	for (const struct vb_opt *o = ops->options; o != NULL && o->kind != VB_OPT_KIND_END; o++) {
+		if (strcmp(o->name, "count_max") != 0 || !vb_rng_chance(r, 0.3))
+			continue;
+		snprintf(d->options, sizeof(d->options), "count_max=%" PRIu64, o->min);
+		d->locks = 1;
+		d->servers = 1;
+		d->attempts = (unsigned)(3 * o->min / d->clients + 1);
+	}
+}
+
+/*
+ * Readers whose lease the others compare with clocks of their own: clocks that are as wrong as the
+ * protocol is told they may be, leases short enough for a run to have many, readers that hold past
+ * their lease, stand still in the middle of it.
+ */
+static void draw_clocks(struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const double rare[] = {0.002, 0.01, 0.05};
+	uint64_t bound = vb_draw_spread(r, 1 * US, 7);
+
+	d->faults.common_error_max_ns = bound;
+	snprintf(d->options, sizeof(d->options), "clock_bound=%" PRIu64 "ns,read_lease=0", bound);
+	d->lease_ns = vb_draw_spread(r, 4 * bound > 20 * US ? 4 * bound : 20 * US, 4);
+	d->p_long = vb_draw_one_of(r, rare, 3) * 4;
+	if (vb_rng_chance(r, 0.5)) {
+		d->faults.pause = vb_draw_one_of(r, rare, 3);
+		d->faults.pause_max_ns = vb_draw_between(r, d->lease_ns / 2, 2 * d->lease_ns);
+	}
+}
+
+/* What hides an interleaving for a thousand operations is drawn so small that a run has many. */
+static const struct {
+	const char *name, *value[3];
+} small_options[] = {
+	{"ask_again", {"10us", "20us", "80us"}},
+	{"readers_pass", {"0", "1", "3"}},
+	{"group", {"1", "2", "3"}},
+	{"t_dc", {"1", "2", "3"}},
+	{"t_l", {"0", "1", "3"}},
+	{"t_r", {"1", "2", "5"}},
+	{"t_w", {"1", "2", "5"}},
+	{"max_writers", {"1", "2", "5"}},
+	{"omega", {"0ns", "100ns", "1us"}},
+};
+
+static void draw_small_options(const struct vb_lock_ops *ops, struct vb_rng *r,
+			       struct vb_explore_draw *d)
+{
+	for (const struct vb_opt *o = ops->options; o != NULL && o->kind != VB_OPT_KIND_END; o++) {
+		for (unsigned i = 0; i < VB_ARRAY_SIZE(small_options); i++) {
+			size_t n = strlen(d->options);
+
+			if (strcmp(o->name, small_options[i].name) != 0 || !vb_rng_chance(r, 0.7))
+				continue;
+			snprintf(d->options + n, sizeof(d->options) - n, "%s%s=%s", n ? "," : "",
+				 o->name, small_options[i].value[vb_rng_below(r, 3)]);
+		}
+	}
+}
+
+static const struct vb_opt *find_option(const struct vb_lock_ops *ops, const char *name)
+{
+	for (const struct vb_opt *o = ops->options; o != NULL && o->kind != VB_OPT_KIND_END; o++)
+		if (strcmp(o->name, name) == 0)
+			return o;
+	return NULL;
+}
+
+static void add_option(struct vb_explore_draw *d, const char *fmt, ...) VB_PRINTF(2, 3);
+
+static void add_option(struct vb_explore_draw *d, const char *fmt, ...)
+{
+	size_t used = strlen(d->options);
+	va_list ap;
+
+	if (used > 0)
+		d->options[used++] = ',';
+	va_start(ap, fmt);
+	vsnprintf(d->options + used, sizeof(d->options) - used, fmt, ap);
+	va_end(ap);
+}
+
+/* One of an option's choices. */
+static void draw_choice(struct vb_rng *r, struct vb_explore_draw *d, const struct vb_opt *o)
+{
+	unsigned n = 1;
+	const char *at = o->choices;
+
+	for (const char *c = o->choices; *c != '\0'; c++)
+		n += *c == '|';
+	for (uint64_t i = vb_rng_below(r, n); i > 0; i--)
+		at = strchr(at, '|') + 1;
+	add_option(d, "%s=%.*s", o->name, (int)strcspn(at, "|"), at);
+}
+
+/* Modes, conversions and policies, of locks that have them. */
+static void draw_modes(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0, 0.1, 0.4};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, MODES_STREAM);
+	if (ops->caps & VB_LOCK_INTENT) {
+		d->all_modes = vb_rng_chance(&r, 0.8);
+		d->p_convert = vb_draw_one_of(&r, chances, 3);
+		d->p_end = vb_draw_one_of(&r, chances, 3);
+	}
+	if (!(ops->caps & VB_LOCK_DENIES))
+		return;
+	d->any_order = vb_rng_chance(&r, 0.7);
+	d->keeps_age = vb_rng_chance(&r, 0.5);
+	if (find_option(ops, "policy") != NULL)
+		draw_choice(&r, d, find_option(ops, "policy"));
+	if (find_option(ops, "wait") != NULL)
+		add_option(d, "wait=%" PRIu64 "ns", vb_draw_spread(&r, 20 * US, 6));
+	/* Without a slot in the mailbox, and with hardly room for all requests. */
+	if (find_option(ops, "slots") != NULL && vb_rng_chance(&r, 0.3))
+		add_option(d, "slots=%" PRIu64, vb_rng_below(&r, 4));
+	if (find_option(ops, "requests") != NULL && vb_rng_chance(&r, 0.2))
+		add_option(d, "requests=16");
+}
+
+/* Grants of more leases than one.  Where the counters were to be exhausted they still are: more
+ * slots need higher counters, and use them up sooner. */
+static void draw_leases(const struct vb_lock_ops *ops, struct vb_rng *r, struct vb_explore_draw *d)
+{
+	static const unsigned most[] = {2, 3, 4, 8};
+	const struct vb_opt *count_max = find_option(ops, "count_max");
+	unsigned n = most[vb_rng_below(r, 4)];
+
+	d->leases = n;
+	d->p_leases = vb_rng_chance(r, 0.5) ? 0.05 : 0.4;
+	/* Who waits for a second lock meanwhile would outlive the lease of its first. */
+	d->p_hold_on = d->orderly ? 0 : 0.5;
+	if (d->options[0] != '\0' && count_max != NULL) {
+		d->options[0] = '\0';
+		add_option(d, "count_max=%" PRIu64, n * count_max->min);
+		d->attempts = 2 * d->attempts * n / (n + 2);
+		d->p_leases = 0.6;
+		d->p_hold_on = d->orderly ? 0 : 0.01;
+	}
+	add_option(d, "slots=%u", n);
+}
+
+/* Leases of several slots and update locks, of protocols that have them. */
+static void draw_extras(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.2, 0.5, 1};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, LEASES_STREAM);
+	d->leases = 1;
+	if (ops->leases_max != NULL && vb_rng_chance(&r, 0.4))
+		draw_leases(ops, &r, d);
+	if ((ops->caps & VB_LOCK_UPDATE) && !(ops->caps & VB_LOCK_INTENT)) {
+		d->p_update = vb_draw_one_of(&r, chances, 3);
+		d->p_upgrade = vb_draw_one_of(&r, chances, 3);
+	}
+}
+
+/* Answers that never come, and such that are given up long before their verb takes effect. */
+static void draw_losses(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double rare[] = {0.0005, 0.002, 0.01};
+	bool is_frail = !(ops->caps & VB_LOCK_SURVIVES);
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, LOSS_STREAM);
+	if ((!is_frail && d->orderly) || !vb_rng_chance(&r, 0.4))
+		return;
+	d->faults.early = vb_draw_one_of(&r, rare, 3);
+	if (!is_frail)
+		return;
+	d->loses = true;
+	d->faults.lose = vb_draw_one_of(&r, rare, 3);
+	/* Nobody hears of what a place left behind has lost: without them everything can be
+	 * judged. */
+	if ((ops->caps & VB_LOCK_MESSAGES) && vb_rng_chance(&r, 0.5)) {
+		d->p_timeout = 0;
+		d->cancel_every_ns = 0;
+	}
+}
+
+/* Counters and numbers that come round in the middle of the run. */
+static void draw_wraps(struct vb_explore_draw *d)
+{
+	static const uint64_t wraps[] = {1ull << 7, 1ull << 23, 1ull << 24, 1ull << 32};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, WRAP_STREAM);
+	if (!vb_rng_chance(&r, 1.0 / 3))
+		return;
+	d->near_wrap = (uint32_t)vb_draw_spread(&r, 4, 6);
+	d->claims_from = wraps[vb_rng_below(&r, 4)] - 1 - vb_rng_below(&r, 40);
+}
+
+/* Longer than any recovery takes: who comes back finds others in his place, served and gone. */
+static void draw_long_pauses(struct vb_explore_draw *d)
+{
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, PAUSE_STREAM);
+	if (d->orderly || d->faults.pause == 0 || !vb_rng_chance(&r, 0.3))
+		return;
+	d->faults.pause_max_ns = vb_draw_between(&r, 4 * d->lease_ns, 14 * d->lease_ns * d->leases);
+}
+
+/* Clients that come and go. */
+static void draw_closes(struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.02, 0.1};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, CLOSE_STREAM);
+	if (vb_rng_chance(&r, 0.3))
+		d->p_close = vb_draw_one_of(&r, chances, 2);
+}
+
+static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
+			 d->faults.partition_max_ns + 3 * d->lease_ns;
+	uint64_t mend =
+		(uint64_t)(d->clients + 2) * (ops->recovery_leases + 1) * d->lease_ns * d->leases;
+
+	d->safety_ns =
+		20 * MS + d->attempts * (20 * US + d->think_max_ns + d->hold_max_ns) * d->clients;
+	if (!d->orderly)
+		d->safety_ns += 60 * d->lease_ns;
+	d->safety_ns += (d->leases - 1) * d->attempts * d->lease_ns;
+	d->liveness_ns = 100 * MS + d->clients * d->cycles * 2 * MS;
+	if (ops->caps & VB_LOCK_SURVIVES)
+		d->liveness_ns += still + mend;
+	/* A release that cannot tell whether it has freed the lock waits for who may stand behind
+	 * it. */
+	if (d->loses && find_option(ops, "successor_wait") != NULL)
+		d->liveness_ns += d->clients * SUCCESSOR_WAIT_NS;
+	/* A writer waits for the end of a lease and may lose to readers then: every cycle may cost
+	 * many leases. */
+	if (ops->caps & VB_LOCK_READ_LEASE)
+		d->liveness_ns += (uint64_t)d->clients * d->cycles * 32 * d->lease_ns;
+}
+
+void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *d)
+{
+	static const uint32_t drifts[] = {100, 1000, 10000};
+	bool survives = (ops->caps & VB_LOCK_SURVIVES) != 0;
+	struct vb_rng r;
+
+	vb_rng_seed(&r, seed, DRAW_STREAM);
+	*d = (struct vb_explore_draw){.seed = seed};
+	draw_cluster(ops, &r, d);
+	draw_load(&r, d);
+	d->orderly = !survives || vb_rng_chance(&r, 0.35);
+	d->fencing = vb_rng_chance(&r, 0.5);
+	d->drift_ppm = drifts[vb_rng_below(&r, 3)];
+	d->faults.drift_max_ppb = (int64_t)d->drift_ppm * 500;
+	d->lease_ns = d->orderly ? 10 * MS : vb_draw_spread(&r, 2 * d->bound_ns, 3);
+	draw_mild_faults(&r, d);
+	if (!d->orderly)
+		draw_hard_faults(&r, d);
+	draw_options(ops, &r, d);
+	if (ops->caps & VB_LOCK_READ_LEASE)
+		draw_clocks(&r, d);
+	draw_small_options(ops, &r, d);
+	draw_extras(ops, d);
+	draw_modes(ops, d);
+	draw_losses(ops, d);
+	draw_wraps(d);
+	draw_long_pauses(d);
+	draw_closes(d);
+	draw_bounds(ops, d);
+}
+
+void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
+{
+	char t1[16], t2[16], t3[16], t4[16];
+
+	fprintf(to,
+		"seed %" PRIu64 ": profile %s, verb bound %s, clients %u on %u nodes%s, locks %u "
+		"on %u servers, workers %u, "
+		"reads %g, attempts %u, think %s, hold %s, lease %s, drift %u ppm%s",
+		d->seed, d->profile->name, vb_format_ns(t4, sizeof(t4), (double)d->bound_ns),
+		d->clients, d->client_nodes, d->colocated ? " and the servers'" : "", d->locks,
+		d->servers, d->workers, d->read_ratio, d->attempts,
+		vb_format_ns(t1, sizeof(t1), (double)d->think_max_ns),
+		vb_format_ns(t2, sizeof(t2), (double)d->hold_max_ns),
+		vb_format_ns(t3, sizeof(t3), (double)d->lease_ns), d->drift_ppm,
+		d->fencing ? ", fencing" : "");
+	if (d->options[0] != '\0')
+		fprintf(to, ", %s", d->options);
+	vb_draw_tell_chance(to, "try", d->p_try, 0);
+	vb_draw_tell_chance(to, "timeout", d->p_timeout, 0);
+	vb_draw_tell_chance(to, "two locks", d->p_two, 0);
+	vb_draw_tell_chance(to, "long holds", d->p_long, 0);
+	if (d->near_wrap > 0)
+		fprintf(to, ", counters up to %u steps before they come round", d->near_wrap);
+	if (d->all_modes)
+		fprintf(to, ", all modes");
+	if (d->any_order)
+		fprintf(to, ", in any order");
+	vb_draw_tell_chance(to, "convert", d->p_convert, 0);
+	vb_draw_tell_chance(to, "release together", d->p_end, 0);
+	if (d->leases > 1)
+		vb_draw_tell_chance(to, "more than one lease", d->p_leases, 0);
+	vb_draw_tell_chance(to, "update instead of exclusive", d->p_update, 0);
+	vb_draw_tell_chance(to, "upgrade", d->p_upgrade, 0);
+	vb_draw_tell_chance(to, "close", d->p_close, 0);
+	if (d->cancel_every_ns != 0)
+		fprintf(to, ", cancel every %s",
+			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));
+	vb_draw_tell_faults(to, &d->faults);
+}

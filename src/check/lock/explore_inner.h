@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the run of a seed (explore.c) and the life of one of its clients (explore_client.c)
+ * share. */
+#ifndef VB_CHECK_LOCK_EXPLORE_INNER_H
+#define VB_CHECK_LOCK_EXPLORE_INNER_H
+
+#include "check/lock/explore.h"
+
+/* Per seed; then nobody dies any more. */
+#define DEATHS_MAX 48
+
+#define SERVERS_MAX 2
+#define WORKERS_MAX 2
+
+enum life_end { LIFE_RUNS, LIFE_DIED, LIFE_CANCELLED, LIFE_CLOSED, LIFE_DONE };
+
+struct slot {
+	struct explore *x;
+	unsigned index;
+	struct vb_rng rng;
+	struct vb_task *supervisor;
+	struct vb_task *life; /* NULL: none that may be cancelled */
+	struct vb_lock_client *client;
+	bool started; /* the life has run */
+	enum life_end end;
+	unsigned attempts, cycles; /* done so far */
+	bool safe;                 /* the attempts are done: waits for the liveness phase */
+	bool gave_up;              /* the last attempt, at its deadline */
+	bool holds_one;            /* asks for a second lock */
+	uint64_t age;              /* of a transaction that was turned down; 0: none */
+	uint64_t oldest_other;     /* of the others' ages when it asked */
+	/* For the story of who is stuck. */
+	uint64_t asks_since_ns, asks_lock;
+	enum vb_mode asks_mode;
+	bool asks;
+};
+
+struct explore {
+	const struct vb_lock_ops *ops;
+	const struct vb_explore_draw *d;
+	struct vb_explore_result *result;
+	struct vb_fabric *fabric;
+	struct vb_sched *sched;
+	struct vb_lock_space *space;
+	struct vb_audit *audit;
+	struct vb_lock_server *servers[SERVERS_MAX * WORKERS_MAX];
+	unsigned n_servers;
+	struct vb_lock_client *dead[DEATHS_MAX];
+	unsigned n_dead;
+	unsigned n_safe;
+	bool all_safe;            /* every slot has done its attempts, or gone wrong */
+	unsigned n_met, meetings; /* at the present meeting; meetings so far */
+	bool live;                /* the liveness phase has begun */
+	uint32_t forsaken;        /* bit i: lock i may be lost for good, and may be so */
+	bool murky;               /* a grant may have outlived its client's transaction */
+	int err;                  /* a call returned what it may not */
+	struct slot slots[VB_EXPLORE_CLIENTS_MAX];
+};
+
+static inline bool lossy(const struct explore *x)
+{
+	return !x->d->orderly || x->d->loses;
+}
+
+static inline bool survives(const struct explore *x)
+{
+	return (x->ops->caps & VB_LOCK_SURVIVES) != 0;
+}
+
+/* The dead do nothing more, not even what needs no verb. */
+static inline void stay_alive(const struct vb_lock_client *me)
+{
+	if (vb_sim_ep_dead(me->ep))
+		vb_task_die();
+}
+
+/* Entries that are about to come round (explore_wrap.c). */
+void explore_wrap(struct explore *x);
+/* A call returned what it may not: ends the run. */
+void explore_go_wrong(struct slot *s, const char *call, int err);
+/* One of the attempts of the first phase, in which everything may fail. */
+void explore_attempt(struct slot *s, struct vb_lock_client *me);
+/* One cycle of the liveness phase: true when it came to a grant and its release. */
+bool explore_cycle(struct slot *s, struct vb_lock_client *me);
+
+#endif

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the coordinators do.  A record's bytes follow from the money in it, so that one that mixes
+ * two versions shows it, whatever the protocol says of versions.
+ */
+#define VB_LOG_ROOM "check"
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "check/txn/world.h"
+
+#define TRIES_MAX 400u /* of one transaction, in the liveness phase */
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 31) * 0x9e3779b97f4a7c15ull;
+	return x ^ x >> 29;
+}
+
+static uint64_t word_of(int64_t money, unsigned i)
+{
+	return mix((uint64_t)money * 0x2545f4914f6cdd1dull + i);
+}
+
+void txn_record_fill(struct txn_world *w, void *record, int64_t money)
+{
+	uint64_t *words = record;
+
+	words[0] = (uint64_t)money;
+	for (unsigned i = 1; i < w->d->record_bytes / 8; i++)
+		words[i] = word_of(money, i);
+}
+
+int64_t txn_money_in(struct txn_slot *s, const char *table, uint64_t key, const void *record)
+{
+	const uint64_t *words = record;
+	int64_t money = (int64_t)words[0];
+
+	for (unsigned i = 1; i < s->w->d->record_bytes / 8; i++) {
+		if (words[i] == word_of(money, i))
+			continue;
+		txn_found(s->w, VB_TXN_RULE_TORN_READ,
+			  "coordinator %u was given a record of %s/%" PRIu64
+			  " that nobody wrote: word %u does not belong to the first",
+			  s->index, table, key, i);
+		break;
+	}
+	return money;
+}
+
+/* ---- bodies: 0 to commit, -EAGAIN, or what the call said ---- */
+
+static int read_account(struct txn_slot *s, uint64_t key, int64_t *money)
+{
+	const void *record;
+	int err = vb_txn_get(s->me, s->w->account, key, &record);
+
+	if (err == 0)
+		*money = txn_money_in(s, "account", key, record);
+	return err;
+}
+
+static int change_account(struct txn_slot *s, uint64_t key, int64_t by)
+{
+	void *record;
+	int err = vb_txn_update(s->me, s->w->account, key, &record);
+
+	if (err == 0)
+		txn_record_fill(s->w, record, txn_money_in(s, "account", key, record) + by);
+	return err;
+}
+
+static int audit(struct txn_slot *s, int64_t *total)
+{
+	int err = 0;
+
+	*total = 0;
+	for (uint64_t k = 0; k < s->w->d->accounts && err == 0; k++) {
+		int64_t money;
+
+		err = read_account(s, k, &money);
+		if (err == 0)
+			*total += money;
+	}
+	return err;
+}
+
+struct plan {
+	enum { TRANSFER, AUDIT, NOTE, BLIND, WIDE, CALLS } what;
+	uint64_t key[4];
+	unsigned n;
+	bool declare, abort;
+	int64_t total;
+	const char *name;
+};
+
+static int declare(struct txn_slot *s, const struct plan *p)
+{
+	struct vb_txn_key keys[4];
+
+	for (unsigned i = 0; i < p->n; i++)
+		keys[i] = (struct vb_txn_key){
+			.table = p->what == NOTE || p->what == BLIND ? s->w->note : s->w->account,
+			.key = p->key[i],
+			.write = p->what != WIDE || i == 0,
+		};
+	return vb_txn_declare(s->me, keys, p->n);
+}
+
+/* From the first to the others. */
+static int transfer(struct txn_slot *s, const struct plan *p)
+{
+	int err = change_account(s, p->key[0], -(int64_t)(p->n - 1));
+
+	for (unsigned i = 1; i < p->n && err == 0; i++)
+		err = change_account(s, p->key[i], 1);
+	return err;
+}
+
+/* Reads several, writes one or two of them by what it has read. */
+static int wide(struct txn_slot *s, const struct plan *p)
+{
+	unsigned richest = 0;
+	int64_t most = INT64_MIN, money;
+	int err = 0;
+
+	for (unsigned i = 0; i < p->n && err == 0; i++) {
+		err = read_account(s, p->key[i], &money);
+		if (err == 0 && money > most) {
+			most = money;
+			richest = i;
+		}
+	}
+	if (err == 0 && richest != 0)
+		err = change_account(s, p->key[richest], -1);
+	if (err == 0 && richest != 0)
+		err = change_account(s, p->key[0], 1);
+	return err;
+}
+
+/* There if it was not, gone if it was. */
+static int toggle(struct txn_slot *s, uint64_t key)
+{
+	unsigned char record[256];
+	const void *now;
+	int err = vb_txn_get(s->me, s->w->note, key, &now);
+
+	if (err == 0) {
+		txn_money_in(s, "note", key, now);
+		return vb_txn_delete(s->me, s->w->note, key);
+	}
+	if (err != -ENOENT)
+		return err;
+	txn_record_fill(s->w, record, (int64_t)vb_rng_below(&s->rng, 1u << 20));
+	return vb_txn_insert(s->me, s->w->note, key, record);
+}
+
+static int blind(struct txn_slot *s, const struct plan *p)
+{
+	unsigned char record[256];
+	int err = 0;
+
+	for (unsigned i = 0; i < p->n && err == 0; i++) {
+		txn_record_fill(s->w, record, (int64_t)vb_rng_below(&s->rng, 1u << 20));
+		err = vb_txn_write(s->me, s->w->note, p->key[i], record);
+		if (err == -ENOENT)
+			err = 0;
+	}
+	return err;
+}
+
+static int body(struct txn_slot *s, struct plan *p)
+{
+	int err = p->declare ? declare(s, p) : 0;
+
+	if (err)
+		return err;
+	switch (p->what) {
+	case TRANSFER:
+		return transfer(s, p);
+	case AUDIT:
+		return audit(s, &p->total);
+	case NOTE:
+		return toggle(s, p->key[0]);
+	case BLIND:
+		return blind(s, p);
+	case CALLS:
+		return txn_random_calls(s);
+	case WIDE:
+		break;
+	}
+	return wide(s, p);
+}
+
+/* ---- one transaction ---- */
+
+static void draw_keys(struct txn_slot *s, struct plan *p, unsigned n, unsigned of)
+{
+	p->n = n < of ? n : of;
+	for (unsigned i = 0; i < p->n; i++) {
+		bool again;
+
+		do {
+			again = false;
+			p->key[i] = vb_rng_below(&s->rng, of);
+			for (unsigned k = 0; k < i; k++)
+				again |= p->key[k] == p->key[i];
+		} while (again);
+	}
+}
+
+static void draw_plan(struct txn_slot *s, struct plan *p)
+{
+	const struct vb_txn_draw *d = s->w->d;
+	double what = vb_rng_unit(&s->rng);
+
+	if (vb_rng_chance(&s->rng, d->p_calls)) {
+		*p = (struct plan){.what = CALLS, .name = "random calls"};
+		return;
+	}
+	*p = (struct plan){.what = TRANSFER, .name = "transfer"};
+	p->declare = vb_rng_chance(&s->rng, d->p_declare);
+	p->abort = vb_rng_chance(&s->rng, d->p_abort);
+	if (what < d->p_audit) {
+		*p = (struct plan){.what = AUDIT, .name = "audit"};
+	} else if ((what -= d->p_audit) < d->p_note) {
+		p->what = NOTE;
+		p->name = "note";
+		draw_keys(s, p, 1, d->notes);
+	} else if ((what -= d->p_note) < d->p_blind) {
+		p->what = BLIND;
+		p->name = "blind write";
+		draw_keys(s, p, 1 + (unsigned)vb_rng_below(&s->rng, 2), d->notes);
+	} else if ((what -= d->p_blind) < d->p_wide) {
+		p->what = WIDE;
+		p->name = "wide";
+		draw_keys(s, p, 4, d->accounts);
+	} else {
+		draw_keys(s, p, 2 + (unsigned)vb_rng_below(&s->rng, 2), d->accounts);
+	}
+}
+
+/* The dead do nothing more, not even what needs no verb. */
+static void stay_alive(const struct txn_slot *s)
+{
+	if (vb_sim_ep_dead(s->me->ep))
+		vb_task_die();
+}
+
+static int try_once(struct txn_slot *s, struct plan *p)
+{
+	int err;
+
+	s->begin_ns = vb_sched_now(s->w->sched);
+	err = vb_txn_begin(s->me);
+	stay_alive(s);
+	if (err)
+		return err;
+	s->me->type = (uint8_t)p->what;
+	s->modelled = false;
+	err = body(s, p);
+	stay_alive(s);
+	if (err == 0 && s->w->d->think_max_ns != 0) {
+		vb_ep_sleep(s->me->ep, vb_rng_below(&s->rng, s->w->d->think_max_ns));
+		stay_alive(s);
+	}
+	if (err != 0 || p->abort) {
+		vb_txn_abort(s->me);
+		stay_alive(s);
+		return err;
+	}
+	err = vb_txn_commit(s->me);
+	stay_alive(s);
+	if (vb_txn_cause(s->me) == VB_TXN_REFUSED) {
+		txn_found(s->w, VB_TXN_RULE_REFUSED,
+			  "coordinator %u: the commit of a %s was refused: what it has is not what "
+			  "may be written",
+			  s->index, p->name);
+		return 0;
+	}
+	if (err == 0 && p->what == AUDIT && p->total != (int64_t)s->w->d->accounts * TXN_MONEY)
+		txn_found(s->w, VB_TXN_RULE_MONEY,
+			  "coordinator %u committed an audit that found %" PRId64 ", not %" PRId64,
+			  s->index, p->total, (int64_t)s->w->d->accounts * TXN_MONEY);
+	return err;
+}
+
+/* What a fault may do to a call. */
+static bool may_fail(const struct txn_slot *s, int err)
+{
+	return !s->w->d->calm &&
+	       (err == -VB_EUNKNOWN || err == -VB_EPEERGONE || err == -VB_ETOOLATE);
+}
+
+int txn_attempt(struct txn_slot *s)
+{
+	struct plan p;
+	int err = -EAGAIN;
+
+	draw_plan(s, &p);
+	s->doing = p.name;
+	for (unsigned tries = 0; err == -EAGAIN && tries < TRIES_MAX && s->w->err == 0; tries++) {
+		if (tries > 0)
+			vb_ep_sleep(s->me->ep,
+				    vb_rng_below(&s->rng, 2000ull << (tries < 7 ? tries : 7)));
+		stay_alive(s);
+		err = try_once(s, &p);
+		/* Who is still at it when the faults end begins anew. */
+		if (s->w->live && !s->safe)
+			break;
+	}
+	s->doing = NULL;
+	if (err == 0)
+		return 0;
+	if (err == -EAGAIN || may_fail(s, err))
+		return err;
+	txn_wrong(s, p.name, err);
+	return err;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many seeds of one transaction protocol: what `verbena check txn` runs, and the tests. */
+#ifndef VB_CHECK_TXN_CAMPAIGN_H
+#define VB_CHECK_TXN_CAMPAIGN_H
+
+#include "check/campaign.h"
+#include "check/txn/explore.h"
+
+struct vb_txn_campaign {
+	struct vb_campaign all; /* run it with vb_campaign_run; its rules are enum vb_txn_rule */
+	const struct vb_cc_ops *cc;
+	char hybrid[VB_STAGES_MAX + 1]; /* a code; "": each seed draws one */
+
+	/* Out. */
+	uint64_t commits, aborts, recovered, rolled_forward;
+	enum vb_anomaly found_anomaly; /* with all.found */
+};
+
+/* Of this protocol with this code, or NULL; which seeds, and how, is for the caller to say in
+ * c->all. */
+void vb_txn_campaign_init(struct vb_txn_campaign *c, const struct vb_cc_ops *cc,
+			  const char *hybrid);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a seed holds in store for a transaction protocol: see explore.h. */
+#define VB_LOG_ROOM "check"
+#include <inttypes.h>
+
+#include "check/draw.h"
+#include "check/txn/explore.h"
+
+#define US 1000ull
+#define MS 1000000ull
+
+#define DRAW_STREAM  0x74786e
+#define STALL_STREAM 0x7374616c
+#define CALLS_STREAM 0x63616c6c
+
+/* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
+ * in the midst of that has stood still for longer than all of it takes. */
+#define LONG_LEASES 14u
+
+static void draw_cluster(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const unsigned bytes[] = {16, 24, 56, 120, 256};
+
+	d->profile =
+		&vb_sim_profiles[vb_rng_chance(r, 0.6) ? 0 : vb_rng_below(r, vb_sim_profile_count)];
+	d->global = vb_rng_chance(r, 0.5);
+	d->bound_ns = vb_draw_spread(r, 25 * US, 3);
+	d->nodes = (unsigned)vb_draw_between(r, 1, 3);
+	d->coordinators = (unsigned)vb_draw_between(r, 2, VB_TXN_EXPLORE_COORDINATORS_MAX);
+	d->accounts = (unsigned)vb_draw_between(r, 2, 12);
+	d->notes = (unsigned)vb_draw_between(r, 1, 6);
+	d->record_bytes = bytes[vb_rng_below(r, VB_ARRAY_SIZE(bytes))];
+	d->lease_ns = vb_draw_spread(r, 8 * d->bound_ns, 2);
+}
+
+static void draw_load(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double chances[] = {0, 0.1, 0.3};
+
+	d->attempts = (unsigned)vb_draw_between(r, 15, 60);
+	d->commits = (unsigned)vb_draw_between(r, 3, 10);
+	d->think_max_ns = vb_rng_chance(r, 0.5) ? 0 : vb_draw_spread(r, 1 * US, 4);
+	d->p_audit = vb_draw_one_of(r, chances, 3);
+	d->p_note = vb_draw_one_of(r, chances, 3);
+	d->p_blind = vb_draw_one_of(r, chances, 3);
+	d->p_wide = vb_draw_one_of(r, chances, 3);
+	d->p_abort = vb_rng_chance(r, 0.5) ? 0.05 : 0;
+	d->p_declare = vb_rng_chance(r, 0.5) ? 0.5 : 0;
+	d->doorbell = vb_rng_chance(r, 0.8);
+	d->outstanding = vb_rng_chance(r, 0.8);
+	d->passive_ack = vb_rng_chance(r, 0.3);
+	d->cache = vb_rng_chance(r, 0.7);
+}
+
+static void draw_faults(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double rare[] = {0.0005, 0.002, 0.008};
+	struct vb_sim_faults *f = &d->faults;
+
+	vb_draw_delays(r, f, 4, d->bound_ns);
+	f->drift_max_ppb = (int64_t)d->drift_ppm * 500;
+	if (d->calm)
+		return;
+	if (vb_rng_chance(r, 0.7))
+		f->die = vb_draw_one_of(r, rare, 3);
+	if (vb_rng_chance(r, 0.5)) {
+		f->pause = vb_draw_one_of(r, rare, 3) * 2;
+		f->pause_max_ns = vb_draw_between(r, d->lease_ns / 2, 3 * d->lease_ns);
+	}
+	if (vb_rng_chance(r, 0.3))
+		f->lose = vb_draw_one_of(r, rare, 3);
+	if (vb_rng_chance(r, 0.2)) {
+		f->nic_stall = vb_draw_one_of(r, rare, 3) / 4;
+		f->nic_stall_max_ns = vb_draw_between(r, 10 * US, d->lease_ns);
+	}
+	if (vb_rng_chance(r, 0.2)) {
+		f->partition = vb_draw_one_of(r, rare, 3) / 8;
+		f->partition_max_ns = vb_draw_between(r, 10 * US, d->lease_ns);
+	}
+}
+
+/* Who stands still for very long, and servers that stand still. */
+static void draw_stalls(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double rare[] = {0.01, 0.03, 0.1};
+	struct vb_sim_faults *f = &d->faults;
+
+	if (d->calm)
+		return;
+	if (f->pause > 0 && vb_rng_chance(r, 0.4))
+		f->pause_max_ns = vb_draw_between(r, 3 * d->lease_ns, LONG_LEASES * d->lease_ns);
+	if (vb_rng_chance(r, 0.5)) {
+		f->stall = vb_draw_one_of(r, rare, 3);
+		f->stall_max_ns = vb_draw_between(r, d->lease_ns / 2, LONG_LEASES * d->lease_ns);
+	}
+}
+
+void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
+		 struct vb_txn_draw *d)
+{
+	struct vb_rng r, stalls, calls;
+
+	vb_rng_seed(&r, seed, DRAW_STREAM);
+	*d = (struct vb_txn_draw){.seed = seed, .drift_ppm = 100};
+	draw_cluster(&r, d);
+	draw_load(&r, d);
+	/* Who waits for ever is not saved by those who recover him. */
+	d->recovery = !(cc->caps & VB_CC_BLIND_WAIT);
+	d->calm = vb_rng_chance(&r, 0.25) || !d->recovery;
+	draw_faults(&r, d);
+	vb_rng_seed(&stalls, seed, STALL_STREAM);
+	draw_stalls(&stalls, d);
+	vb_rng_seed(&calls, seed, CALLS_STREAM);
+	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
+	for (unsigned i = 0; i < cc->n_stages; i++)
+		d->hybrid[i] = vb_rng_chance(&r, 0.5) ? '1' : '0';
+	/* All of one kind is what most people run. */
+	if (vb_rng_chance(&r, 0.4))
+		memset(d->hybrid, vb_rng_chance(&r, 0.7) ? '0' : '1', cc->n_stages);
+	if (hybrid != NULL)
+		snprintf(d->hybrid, sizeof(d->hybrid), "%s", hybrid);
+	d->safety_ns = 50 * MS + 40 * d->lease_ns + d->attempts * d->coordinators * 100 * US;
+	d->liveness_ns = 500 * MS + 40 * d->lease_ns +
+			 4 * (d->faults.pause_max_ns + d->faults.stall_max_ns +
+			      d->faults.nic_stall_max_ns + d->faults.partition_max_ns);
+	/* Who is stuck waits busily; nobody needs so long. */
+	if (!d->recovery) {
+		d->safety_ns = 20 * MS;
+		d->liveness_ns = 20 * MS;
+	}
+}
+
+void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
+{
+	char t1[16], t2[16], t3[16];
+
+	fprintf(to,
+		"seed %" PRIu64 ": hybrid %s, profile %s%s, verb bound %s, %u coordinators on %u "
+		"nodes, %u accounts and %u notes of %u bytes, attempts %u, think %s, lease "
+		"%s%s%s%s%s",
+		d->seed, d->hybrid, d->profile->name, d->global ? ", global atomics" : "",
+		vb_format_ns(t1, sizeof(t1), (double)d->bound_ns), d->coordinators, d->nodes,
+		d->accounts, d->notes, d->record_bytes, d->attempts,
+		vb_format_ns(t2, sizeof(t2), (double)d->think_max_ns),
+		vb_format_ns(t3, sizeof(t3), (double)d->lease_ns),
+		d->doorbell ? "" : ", no doorbell batching",
+		d->outstanding ? "" : ", no outstanding requests",
+		d->passive_ack ? ", passive acknowledgement" : "", d->cache ? "" : ", no cache");
+	vb_draw_tell_chance(to, "audits", d->p_audit, 0);
+	vb_draw_tell_chance(to, "notes", d->p_note, 0);
+	vb_draw_tell_chance(to, "blind writes", d->p_blind, 0);
+	vb_draw_tell_chance(to, "wide", d->p_wide, 0);
+	vb_draw_tell_chance(to, "random calls", d->p_calls, 0);
+	vb_draw_tell_chance(to, "user aborts", d->p_abort, 0);
+	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
+	vb_draw_tell_faults(to, &d->faults);
+}

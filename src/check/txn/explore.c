@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running one seed of a transaction protocol.
+ *
+ * Each coordinator is a *slot*: a supervisor task, which lives as long as the run, and below it
+ * *lives*, one after the other.  A life is the task that calls transactions; it ends when the
+ * simulator kills it (the supervisor then opens a new coordinator) or when it has done everything.
+ */
+#define VB_LOG_ROOM "check"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "check/txn/world.h"
+
+#define SLOT_STREAM   0x51090000
+#define HISTORY_BYTES (16u << 20)
+#define SETTLE_NS     1000000ull
+#define STORIES_MAX   4u /* of one rule */
+
+const char *const vb_txn_rule_names[VB_TXN_RULES] = {
+	[VB_TXN_RULE_NOT_SERIALIZABLE] = "not-serializable",
+	[VB_TXN_RULE_TORN_READ] = "torn-read",
+	[VB_TXN_RULE_LOST_WRITE] = "lost-write",
+	[VB_TXN_RULE_MONEY] = "money",
+	[VB_TXN_RULE_LEAKED_LOCK] = "leaked-lock",
+	[VB_TXN_RULE_STUCK] = "stuck",
+	[VB_TXN_RULE_CONTENTS] = "contents",
+	[VB_TXN_RULE_REFUSED] = "refused",
+	[VB_TXN_RULE_LOST_LOCK] = "lost-lock",
+};
+
+void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...)
+{
+	va_list args;
+
+	w->out->violations++;
+	if (w->out->found[rule]++ >= STORIES_MAX)
+		return;
+	fprintf(w->stories, "%s: ", vb_txn_rule_names[rule]);
+	va_start(args, format);
+	vfprintf(w->stories, format, args);
+	va_end(args);
+	fprintf(w->stories, "\n");
+}
+
+void txn_wrong(struct txn_slot *s, const char *call, int err)
+{
+	struct txn_world *w = s->w;
+
+	if (w->err == 0)
+		w->err = vb_fail(err,
+				 "%s: seed %" PRIu64
+				 ": coordinator %u: %s returned %d (%s), which it may not",
+				 w->cc->name, w->d->seed, s->index, call, err, vb_strerror(err));
+	w->all_safe = true;
+}
+
+/* ---- lives ---- */
+
+static void end_life(struct txn_slot *s, enum txn_life end)
+{
+	s->life = NULL;
+	s->end = end;
+	vb_task_wake(s->supervisor);
+}
+
+static void count(struct txn_world *w, const struct vb_coordinator *me)
+{
+	w->out->commits += me->commits;
+	w->out->recovered += me->recovered;
+	w->out->rolled_forward += me->rolled_forward;
+	if (me->lost_locks > 0)
+		txn_found(w, VB_TXN_RULE_LOST_LOCK,
+			  "coordinator %u had committed and let %" PRIu64
+			  " locks go that were no longer its own",
+			  me->index, me->lost_locks);
+	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
+		w->out->aborts[i] += me->aborts[i];
+}
+
+static void wait_for_liveness(struct txn_slot *s)
+{
+	struct txn_world *w = s->w;
+
+	if (!s->safe) {
+		s->safe = true;
+		if (++w->n_safe == w->d->coordinators)
+			w->all_safe = true;
+	}
+	while (!w->live && vb_task_suspend(VB_FOREVER) == 0)
+		;
+}
+
+static void life_body(void *arg)
+{
+	struct txn_slot *s = arg;
+	struct txn_world *w = s->w;
+
+	s->started = true;
+	while (!w->live && w->err == 0 && s->attempts < w->d->attempts) {
+		s->attempts++;
+		if (txn_attempt(s) == -VB_EUNKNOWN)
+			w->out->unknown++;
+	}
+	wait_for_liveness(s);
+	if (vb_sim_ep_dead(s->me->ep))
+		vb_task_die();
+	s->safe = true;
+	while (w->err == 0 && s->commits < w->d->commits)
+		s->commits += txn_attempt(s) == 0;
+	if (w->err == 0) {
+		count(w, s->me);
+		vb_coordinator_close(s->me);
+		s->me = NULL;
+	}
+	end_life(s, TXN_DONE);
+}
+
+static void stop_deaths(struct txn_world *w)
+{
+	struct vb_sim_faults f = w->d->faults;
+
+	f.die = 0;
+	if (!w->live)
+		vb_sim_set_faults(w->fabric, &f);
+}
+
+static void on_death(struct vb_ep *ep, void *arg)
+{
+	struct txn_world *w = arg;
+	struct txn_slot *s = NULL;
+
+	for (unsigned i = 0; i < w->d->coordinators; i++)
+		if (w->slot[i].me != NULL && w->slot[i].me->ep == ep)
+			s = &w->slot[i];
+	vb_assert(s != NULL);
+	w->out->deaths++;
+	txn_keep_pending(s);
+	if (s->life != NULL && !s->started)
+		vb_task_kill(s->life);
+	count(w, s->me);
+	w->dead[w->n_dead++] = s->me;
+	s->me = NULL;
+	s->doing = NULL;
+	if (w->n_dead >= TXN_DEATHS_MAX)
+		stop_deaths(w);
+	end_life(s, TXN_DIED);
+}
+
+static int open_coordinator(struct txn_slot *s)
+{
+	struct txn_world *w = s->w;
+	int err = vb_coordinator_open(w->db, (uint16_t)(s->index % w->d->nodes), &s->me);
+
+	if (err) {
+		s->me = NULL;
+		return err;
+	}
+	s->me->index = s->index;
+	vb_sim_ep_mortal(s->me->ep, !w->live);
+	return 0;
+}
+
+static void slot_body(void *arg)
+{
+	static const struct vb_task_params params = {.name = "coordinator", .daemon = true};
+	struct txn_slot *s = arg;
+	struct txn_world *w = s->w;
+
+	while (s->end != TXN_DONE) {
+		int err;
+
+		if (s->end == TXN_DIED && !w->live)
+			vb_task_sleep_until(vb_sched_now(w->sched) +
+					    vb_rng_below(&s->rng, 2 * w->d->lease_ns));
+		s->end = TXN_RUNS;
+		s->started = false;
+		err = s->me == NULL ? open_coordinator(s) : 0;
+		if (err == -VB_EUNKNOWN && !w->d->calm) {
+			s->end = TXN_DIED;
+			vb_task_sleep_until(vb_sched_now(w->sched) + w->d->bound_ns);
+			continue;
+		}
+		if (err == 0)
+			err = vb_task_spawn(w->sched, life_body, s, &params, &s->life);
+		if (err) {
+			txn_wrong(s, "vb_coordinator_open", err);
+			return;
+		}
+		while (s->end == TXN_RUNS)
+			vb_task_suspend(VB_FOREVER);
+	}
+}
+
+/* ---- setting up and tearing down ---- */
+
+static int open_fabric(struct txn_world *w)
+{
+	const struct vb_txn_draw *d = w->d;
+	char options[96];
+	struct vb_fabric_params p = {
+		.fabric = "sim",
+		.options = options,
+		.nodes = (uint16_t)d->nodes,
+		.node_bytes = 24 << 20,
+		.endpoints = 128,
+		.seed = d->seed,
+	};
+	int err;
+
+	snprintf(options, sizeof(options), "profile=%s,bound=%" PRIu64 "ns,scope=%s",
+		 d->profile->name, d->bound_ns, d->global ? "global" : "nic");
+	err = vb_fabric_open(&p, &w->fabric);
+	if (err)
+		return err;
+	w->sched = vb_sched_self();
+	return 0;
+}
+
+static int open_db(struct txn_world *w)
+{
+	const struct vb_txn_draw *d = w->d;
+	const struct vb_db_params p = {
+		.cc = w->cc->name,
+		.hybrid = d->hybrid,
+		.coordinators = TXN_DEATHS_MAX + 16,
+		.items_max = 16,
+		.bytes_max = 16 * d->record_bytes,
+		.record_max = d->record_bytes,
+		.lease_ns = d->lease_ns,
+		.no_recovery = !d->recovery,
+		.no_doorbell = !d->doorbell,
+		.no_outstanding = !d->outstanding,
+		.passive_ack = d->passive_ack,
+		.cache = d->cache ? 0 : 1,
+	};
+	const struct vb_table_params account = {
+		.name = "account", .record_bytes = d->record_bytes, .records = d->accounts};
+	const struct vb_table_params note = {
+		.name = "note", .record_bytes = d->record_bytes, .records = d->notes};
+	unsigned char record[256];
+	int err = vb_db_open(w->fabric, &p, &w->db);
+
+	if (err == 0)
+		err = vb_table_open(w->db, &account, &w->account);
+	if (err == 0)
+		err = vb_table_open(w->db, &note, &w->note);
+	txn_record_fill(w, record, TXN_MONEY);
+	for (uint64_t k = 0; k < d->accounts && err == 0; k++)
+		err = vb_table_load(w->account, k, record);
+	for (uint64_t k = 0; k < d->notes && err == 0; k += 2)
+		err = vb_table_load(w->note, k, record);
+	for (uint16_t n = 0; n < d->nodes && err == 0; n++) {
+		err = vb_db_server_start(w->db, n, &w->server[n]);
+		if (err == 0)
+			vb_sim_ep_stalls(vb_db_server_ep(w->server[n]), true);
+	}
+	return err;
+}
+
+static int open_world(struct txn_world *w)
+{
+	int err = open_fabric(w);
+
+	if (err == 0)
+		err = open_db(w);
+	if (err == 0)
+		err = vb_history_open(HISTORY_BYTES, &w->history);
+	if (err)
+		return err;
+	w->stranger = (struct vb_table){.store = &w->strange, .name = "stranger"};
+	txn_watch_open(w);
+	vb_sim_set_faults(w->fabric, &w->d->faults);
+	vb_sim_on_death(w->fabric, on_death, w);
+	return 0;
+}
+
+static int start_slots(struct txn_world *w)
+{
+	static const struct vb_task_params params = {.name = "supervisor"};
+	int err = 0;
+
+	for (unsigned i = 0; i < w->d->coordinators && err == 0; i++) {
+		struct txn_slot *s = &w->slot[i];
+
+		s->w = w;
+		s->index = i;
+		vb_rng_seed(&s->rng, w->d->seed, SLOT_STREAM + i);
+		err = vb_task_spawn(w->sched, slot_body, s, &params, &s->supervisor);
+	}
+	return err;
+}
+
+static void tear_down(struct txn_world *w)
+{
+	if (w->db != NULL)
+		vb_task_sleep_until(vb_sched_now(w->sched) + SETTLE_NS + w->d->faults.stall_max_ns);
+	for (unsigned n = 0; n < w->d->nodes; n++)
+		vb_db_server_stop(w->server[n]);
+	if (w->sched != NULL)
+		vb_sched_kill_all(w->sched);
+	for (unsigned i = 0; i < w->d->coordinators; i++)
+		vb_coordinator_bury(w->slot[i].me);
+	for (unsigned i = 0; i < w->n_dead; i++)
+		vb_coordinator_bury(w->dead[i]);
+	vb_db_close(w->db);
+	if (w->fabric != NULL)
+		vb_fabric_close(w->fabric);
+	vb_history_close(w->history);
+}
+
+/* ---- the phases ---- */
+
+static void tell_stuck(struct txn_world *w, int err)
+{
+	for (unsigned i = 0; i < w->d->coordinators; i++) {
+		const struct txn_slot *s = &w->slot[i];
+
+		if (s->end == TXN_DONE)
+			continue;
+		txn_found(w, VB_TXN_RULE_STUCK,
+			  "coordinator %u is at a %s since the faults ended (%u of %u commits, the "
+			  "last attempt ended: %s), and %s",
+			  i, s->doing != NULL ? s->doing : "loss", s->commits, w->d->commits,
+			  s->me != NULL ? vb_txn_cause_names[s->me->txn.cause] : "no coordinator",
+			  err == -EDEADLK ? "nothing can wake it any more"
+					  : "the bound has passed");
+	}
+}
+
+static void heal(struct txn_world *w)
+{
+	static const struct vb_sim_faults none;
+
+	vb_sim_set_faults(w->fabric, &none);
+	w->live = true;
+	for (unsigned i = 0; i < w->d->coordinators; i++) {
+		struct txn_slot *s = &w->slot[i];
+
+		if (s->me != NULL)
+			vb_sim_ep_mortal(s->me->ep, false);
+		if (s->life != NULL)
+			vb_task_wake(s->life);
+	}
+}
+
+/* What the dead hold where nobody came by. */
+static void sweep_body(void *arg)
+{
+	struct txn_world *w = arg;
+	struct vb_coordinator *me;
+	uint64_t freed;
+	int err = vb_coordinator_open(w->db, 0, &me);
+
+	if (err) {
+		w->err = err;
+		return;
+	}
+	for (uint16_t n = 0; n < w->d->nodes && err == 0; n++)
+		err = vb_db_recover(me, n, &freed);
+	if (err && w->err == 0)
+		w->err = vb_fail(err, "seed %" PRIu64 ": vb_db_recover: %s", w->d->seed,
+				 vb_strerror(err));
+	count(w, me);
+	vb_coordinator_close(me);
+}
+
+static void sweep(struct txn_world *w)
+{
+	static const struct vb_task_params params = {.name = "sweeper"};
+	struct vb_task *t;
+	int err = vb_task_spawn(w->sched, sweep_body, w, &params, &t);
+
+	if (err == 0)
+		err = vb_sched_run(w->sched, NULL, vb_sched_now(w->sched) + w->d->liveness_ns * 4);
+	if (err && w->err == 0)
+		txn_found(w, VB_TXN_RULE_STUCK, "vb_db_recover does not come to its end");
+}
+
+static void run_phases(struct txn_world *w)
+{
+	uint64_t begin = vb_sched_now(w->sched);
+	int err = vb_sched_run(w->sched, &w->all_safe, begin + w->d->safety_ns);
+
+	begin = vb_sched_now(w->sched);
+	heal(w);
+	if (err == -EDEADLK) {
+		txn_settle_pending(w);
+		tell_stuck(w, err);
+		return;
+	}
+	if (w->err == 0)
+		err = vb_sched_run(w->sched, NULL, begin + w->d->liveness_ns);
+	if (w->err != 0)
+		return;
+	txn_settle_pending(w);
+	if (err)
+		tell_stuck(w, err);
+	else if (w->d->recovery)
+		sweep(w);
+}
+
+int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
+		   struct vb_txn_explored *out)
+{
+	struct txn_world *w = calloc(1, sizeof(*w));
+	int err;
+
+	*out = (struct vb_txn_explored){0};
+	if (w == NULL)
+		return vb_fail(-ENOMEM, "no memory to explore a seed");
+	w->cc = cc;
+	w->d = d;
+	w->out = out;
+	w->stories = open_memstream(&w->story_text, &w->story_size);
+	err = w->stories == NULL ? -ENOMEM : open_world(w);
+	if (err == 0)
+		err = start_slots(w);
+	if (err == 0) {
+		run_phases(w);
+		out->verbs = vb_sim_verbs(w->fabric);
+		out->virtual_ns = vb_sim_now(w->fabric);
+		out->trace_hash = vb_sim_trace_hash(w->fabric);
+		if (w->err == 0)
+			txn_judge(w);
+		err = w->err;
+	}
+	tear_down(w);
+	if (w->stories != NULL)
+		fclose(w->stories);
+	if (out->violations > 0)
+		out->stories = w->story_text;
+	else
+		free(w->story_text);
+	free(w->ledger);
+	free(w);
+	return err;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Explores one seed of a transaction protocol: a small cluster in the simulator, a few coordinators
+ * that fight for a few records, an adversary, the checkers.  Everything is drawn from the seed.
+ *
+ *	safety     faults are on: coordinators die at any verb and are replaced, stand still for leases, lose
+ *	           answers; servers stand still; READs and WRITEs are torn, verbs delayed, nodes cut off.  Transactions move money
+ *	           between accounts, add it up, create and delete notes, write without reading, make calls at
+ *	           random beside a model, give up on purpose; declared or as they go.
+ *	liveness   faults are off.  Every coordinator that is alive must commit a number of transactions within a
+ *	           bound of virtual time, whatever the dead have left behind.
+ *	judgement  every node is swept for locks of the dead.  Then no word of any tuple may be held; the history
+ *	           must be serializable (strictly, if the protocol says so); what was committed must be in place;
+ *	           the money must be all there, and in each note what its transaction asked for.
+ */
+#ifndef VB_CHECK_TXN_EXPLORE_H
+#define VB_CHECK_TXN_EXPLORE_H
+
+#include "check/txn/serial.h"
+#include "fabric/sim/sim.h"
+#include "txn/protocol.h"
+
+enum vb_txn_rule {
+	VB_TXN_RULE_NOT_SERIALIZABLE, /* the checker found an anomaly: its name is in the story */
+	VB_TXN_RULE_TORN_READ,        /* a transaction was given a record that was never written */
+	VB_TXN_RULE_LOST_WRITE,       /* what was committed is not in place */
+	VB_TXN_RULE_MONEY,            /* the total has changed */
+	VB_TXN_RULE_LEAKED_LOCK,      /* a lock that nobody will give back */
+	VB_TXN_RULE_STUCK,            /* somebody does not get on */
+	VB_TXN_RULE_CONTENTS,         /* a record is not what its version's transaction asked for */
+	VB_TXN_RULE_REFUSED,   /* a commit was refused: what it would write may not be written */
+	VB_TXN_RULE_LOST_LOCK, /* a lock was not its holder's any more when he let it go */
+	VB_TXN_RULES
+};
+extern const char *const vb_txn_rule_names[VB_TXN_RULES];
+
+#define VB_TXN_EXPLORE_COORDINATORS_MAX 10u
+
+struct vb_txn_draw {
+	uint64_t seed;
+	const struct vb_sim_profile *profile;
+	bool global; /* the CPU's atomics and the NIC's know of each other */
+	unsigned nodes, coordinators, accounts, notes, record_bytes;
+	unsigned attempts; /* of each coordinator, in the safety phase */
+	unsigned commits;  /* in the liveness phase */
+	uint64_t bound_ns, lease_ns, think_max_ns;
+	uint32_t drift_ppm;
+	char hybrid[VB_STAGES_MAX + 1];
+	bool doorbell, outstanding, passive_ack, cache;
+	bool recovery;
+	bool calm; /* nothing that a lease must recover from */
+	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls;
+	uint64_t safety_ns, liveness_ns;
+	struct vb_sim_faults faults;
+};
+
+/* hybrid: a code, or NULL: drawn. */
+void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
+		 struct vb_txn_draw *out);
+void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to);
+
+struct vb_txn_explored {
+	uint64_t commits, aborts[VB_TXN_CAUSES], deaths, unknown, recovered, rolled_forward;
+	uint64_t verbs, virtual_ns, trace_hash;
+	uint64_t found[VB_TXN_RULES], violations;
+	enum vb_anomaly anomaly;
+	char *stories; /* free(); NULL: none */
+};
+
+/* 0: explored, what was found is in *out.  -error, said: it could not be, or a call returned what
+ * it may not. */
+int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
+		   struct vb_txn_explored *out);
+
+#endif

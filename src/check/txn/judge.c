@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The history of an exploration, and what is said of it in the end, when nothing moves any more.
+ */
+#define VB_LOG_ROOM "check"
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "check/txn/world.h"
+
+/* ---- the history ---- */
+
+static void gather(const struct txn_world *w, const struct vb_txn *t,
+		   enum vb_history_outcome outcome, struct txn_pending *p)
+{
+	const struct vb_coordinator *me = t->me;
+
+	p->txn = (struct vb_history_txn){
+		.begin_ns = w->slot[me->index].begin_ns,
+		.client = (uint16_t)me->index,
+		.type = me->type,
+		.outcome = (uint8_t)outcome,
+	};
+	for (unsigned i = 0; i < t->n && p->txn.n_ops + 2 <= TXN_OPS_MAX; i++) {
+		const struct vb_item *it = &t->item[i];
+		uint64_t made = it->next != 0 ? it->next : t->version;
+
+		if (!(it->flags & VB_ITEM_NOTED))
+			continue;
+		if (it->flags & VB_ITEM_READ)
+			p->op[p->txn.n_ops++] = (struct vb_history_op){
+				.key = it->key,
+				.version = it->fetched,
+				.table = it->table->id,
+				.kind = VB_HISTORY_READ,
+				.absent = (it->fetched & VB_VERSION_ABSENT) != 0,
+			};
+		if (it->flags & VB_ITEM_WRITE)
+			p->op[p->txn.n_ops++] = (struct vb_history_op){
+				.key = it->key,
+				.version = made,
+				.prev = it->fetched,
+				.table = it->table->id,
+				.kind = VB_HISTORY_WRITE,
+				.absent = (made & VB_VERSION_ABSENT) != 0,
+			};
+	}
+}
+
+static void add(struct txn_world *w, struct txn_pending *p)
+{
+	p->there = false;
+	p->txn.id = ++w->next_id;
+	p->txn.end_ns = vb_sched_now(w->sched);
+	if (!vb_history_add(w->history, &p->txn, p->op) && w->err == 0)
+		w->err = vb_fail(-ENOSPC, "the history of a seed is full");
+}
+
+static void on_prepared(void *ctx, const struct vb_txn *t)
+{
+	struct txn_world *w = ctx;
+	struct txn_slot *s = &w->slot[t->me->index];
+
+	txn_calls_prepared(s, t);
+	gather(w, t, VB_HISTORY_UNKNOWN, &s->pending);
+	s->pending.there = true;
+	s->pending.ts = t->ts;
+	s->pending.place = vb_txn_lane(t->me)->place;
+}
+
+static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
+{
+	struct txn_world *w = ctx;
+	struct txn_slot *s = &w->slot[t->me->index];
+
+	if (committed) {
+		s->pending.txn.outcome = VB_HISTORY_COMMITTED;
+	} else {
+		gather(w, t, VB_HISTORY_ABORTED, &s->pending);
+	}
+	add(w, &s->pending);
+}
+
+static void on_unknown(void *ctx, const struct vb_txn *t)
+{
+	struct txn_world *w = ctx;
+
+	add(w, &w->slot[t->me->index].pending);
+}
+
+void txn_watch_open(struct txn_world *w)
+{
+	w->watch = (struct vb_txn_watch){
+		.ctx = w, .prepared = on_prepared, .ended = on_ended, .unknown = on_unknown};
+	w->db->watch = &w->watch;
+}
+
+void txn_keep_pending(struct txn_slot *s)
+{
+	if (s->pending.there)
+		s->w->last[s->w->n_last++] = s->pending;
+	s->pending.there = false;
+}
+
+void txn_settle_pending(struct txn_world *w)
+{
+	for (unsigned i = 0; i < w->n_last; i++) {
+		struct txn_pending *p = &w->last[i];
+		const uint64_t *status = vb_local(w->fabric, vb_db_place(w->db, p->place), 8);
+
+		p->txn.outcome = *status == (p->ts | VB_TS_COMMITTED) ? VB_HISTORY_COMMITTED
+								      : VB_HISTORY_ABORTED;
+		add(w, p);
+	}
+	w->n_last = 0;
+}
+
+/* ---- tuples at rest ---- */
+
+static const unsigned char *tuple_of(struct txn_world *w, struct vb_table *t, uint64_t key)
+{
+	vb_addr at = vb_table_find(t, vb_table_node(t, key), key);
+
+	return at != 0 ? vb_local(w->fabric, at, t->layout.bytes) : NULL;
+}
+
+static void look_for_locks(struct txn_world *w, struct vb_table *t, uint64_t keys)
+{
+	const struct vb_tuple_layout *l = &t->layout;
+
+	for (uint64_t k = 0; k < keys; k++) {
+		const unsigned char *tuple = tuple_of(w, t, k);
+		uint64_t word;
+
+		if (tuple == NULL)
+			continue;
+		word = vb_tuple_word(tuple, l->lock_at);
+		if (w->cc->holder(word) != VB_NO_PLACE)
+			txn_found(w, VB_TXN_RULE_LEAKED_LOCK,
+				  "%s/%" PRIu64 " is held by %#" PRIx64 " although nobody runs any "
+				  "more and the dead have been recovered",
+				  t->name, k, word);
+		for (uint32_t at = VB_TUPLE_RESERVED_AT; at < l->lock_at; at += 8)
+			if (vb_tuple_word(tuple, at) != 0)
+				txn_found(w, VB_TXN_RULE_LEAKED_LOCK,
+					  "%s/%" PRIu64 " has a reader or waiter %#" PRIx64
+					  " although nobody runs any more",
+					  t->name, k, vb_tuple_word(tuple, at));
+	}
+}
+
+/* Is the version that is in place one that nobody has replaced? */
+static void look_for_losses(struct txn_world *w, struct vb_table *t, uint64_t keys)
+{
+	for (uint64_t k = 0; k < keys; k++) {
+		const unsigned char *tuple = tuple_of(w, t, k);
+		const struct vb_history_txn *h;
+		const struct vb_history_op *op;
+		uint64_t version, at = 0;
+
+		if (tuple == NULL)
+			continue;
+		version = vb_tuple_word(tuple, t->layout.version_at);
+		while (vb_history_next(w->history, &at, &h, &op)) {
+			if (h->outcome != VB_HISTORY_COMMITTED)
+				continue;
+			for (unsigned i = 0; i < h->n_ops; i++)
+				if (op[i].kind == VB_HISTORY_WRITE && op[i].table == t->id &&
+				    op[i].key == k && op[i].prev == version)
+					txn_found(w, VB_TXN_RULE_LOST_WRITE,
+						  "%s/%" PRIu64 " stands at version %" PRIu64
+						  ", but T%" PRIu64 " committed %" PRIu64
+						  " in its place",
+						  t->name, k, version, h->id, op[i].version);
+		}
+	}
+}
+
+static void count_money(struct txn_world *w)
+{
+	int64_t total = 0;
+
+	for (uint64_t k = 0; k < w->d->accounts; k++) {
+		const unsigned char *tuple = tuple_of(w, w->account, k);
+		int64_t money;
+
+		memcpy(&money, tuple + w->account->layout.record_at, 8);
+		total += money;
+	}
+	if (total != (int64_t)w->d->accounts * TXN_MONEY)
+		txn_found(w, VB_TXN_RULE_MONEY, "the accounts hold %" PRId64 ", not %" PRId64,
+			  total, (int64_t)w->d->accounts * TXN_MONEY);
+}
+
+static void check_history(struct txn_world *w)
+{
+	static const char *const tables[] = {"account", "note"};
+	static const char *const types[] = {"transfer",    "audit", "note",
+					    "blind write", "wide",  "random calls"};
+	const struct vb_history *parts[] = {w->history};
+	const struct vb_serial_params p = {
+		.parts = parts,
+		.n_parts = 1,
+		.strict = (w->cc->caps & VB_CC_STRICT) != 0,
+		.table_names = tables,
+		.n_tables = 2,
+		.type_names = types,
+		.n_types = VB_ARRAY_SIZE(types),
+	};
+	struct vb_serial_result r;
+	int err = vb_serial_check(&p, &r);
+
+	if (err) {
+		w->err = err;
+		return;
+	}
+	if (r.first != VB_ANOMALY_NONE) {
+		w->out->anomaly = r.first;
+		txn_found(w, VB_TXN_RULE_NOT_SERIALIZABLE, "%s\n%s", vb_anomaly_names[r.first],
+			  r.story != NULL ? r.story : "");
+	}
+	vb_serial_result_free(&r);
+}
+
+void txn_judge(struct txn_world *w)
+{
+	check_history(w);
+	if (w->out->found[VB_TXN_RULE_STUCK] != 0)
+		return; /* what is not at rest cannot be looked at */
+	look_for_locks(w, w->account, w->d->accounts);
+	look_for_locks(w, w->note, w->d->notes);
+	look_for_losses(w, w->account, w->d->accounts);
+	look_for_losses(w, w->note, w->d->notes);
+	count_money(w);
+	txn_calls_judge(w);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The serializability checker: see serial.h for what it finds, serial_inner.h for how it is
+ * made. */
+#define VB_LOG_ROOM "check"
+#include "check/txn/serial_inner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+const char *const vb_anomaly_names[VB_ANOMALIES] = {
+	[VB_ANOMALY_NONE] = "none",
+	[VB_ANOMALY_G0] = "G0",
+	[VB_ANOMALY_G1A] = "G1a",
+	[VB_ANOMALY_G1B] = "G1b",
+	[VB_ANOMALY_G1C] = "G1c",
+	[VB_ANOMALY_LOST_UPDATE] = "lost update",
+	[VB_ANOMALY_WRITE_SKEW] = "write skew",
+	[VB_ANOMALY_G_SINGLE] = "G-single",
+	[VB_ANOMALY_G2] = "G2",
+	[VB_ANOMALY_REAL_TIME] = "real time",
+	[VB_ANOMALY_FORK] = "fork",
+	[VB_ANOMALY_GHOST] = "ghost",
+	[VB_ANOMALY_INTERNAL] = "internal",
+};
+
+static void found(struct serial *s, enum vb_anomaly what, struct serial_sight sight)
+{
+	if (s->out->found[what]++ == 0)
+		s->sight[what] = sight;
+}
+
+/* ---- what needs no graph ---- */
+
+/* Which of its writer's own versions replaced this one, or NONE; such a one is the first. */
+static uint32_t own_child(const struct serial *s, uint32_t version)
+{
+	const struct serial_version *v = &s->versions[version];
+	const uint32_t c = v->child;
+
+	return c != SERIAL_NONE && s->versions[c].writer == v->writer ? c : SERIAL_NONE;
+}
+
+/* Who replaced a version has seen it, as much as who read it. */
+static void judge_sights(struct serial *s, uint32_t txn)
+{
+	const struct serial_txn *x = &s->txns[txn];
+
+	for (uint32_t i = 0; i < x->t->n_ops; i++) {
+		struct serial_sight sight = {.txn = txn, .op = i, .version = s->saw[x->first + i]};
+		const struct serial_version *v = &s->versions[sight.version];
+
+		if (v->writer == txn)
+			continue;
+		if (v->writer == SERIAL_NONE) {
+			if (v->number >= VB_HISTORY_FIRST)
+				found(s, VB_ANOMALY_GHOST, sight);
+			continue;
+		}
+		if (!s->txns[v->writer].counts) {
+			found(s, VB_ANOMALY_G1A, sight);
+			continue;
+		}
+		if (x->ops[i].kind != VB_HISTORY_READ)
+			continue;
+		sight.other = own_child(s, sight.version);
+		if (sight.other != SERIAL_NONE)
+			found(s, VB_ANOMALY_G1B, sight);
+	}
+}
+
+/* By key: the transaction that used it last, from 1, and which of its operations that was. */
+struct last_use {
+	uint32_t txn, op;
+};
+
+/* The loader's versions of a key are all one. */
+static bool same_number(uint64_t a, uint64_t b)
+{
+	return a == b || (a < VB_HISTORY_FIRST && b < VB_HISTORY_FIRST);
+}
+
+/* Nobody comes between a transaction's own operations: a read gives what its last one on the key
+ * gave or made. */
+static void judge_own_reads(struct serial *s, uint32_t txn, struct last_use *last)
+{
+	const struct serial_txn *x = &s->txns[txn];
+
+	for (uint32_t i = 0; i < x->t->n_ops; i++) {
+		struct last_use *l = &last[s->versions[s->saw[x->first + i]].key];
+
+		if (l->txn == txn + 1 && x->ops[i].kind == VB_HISTORY_READ &&
+		    !same_number(x->ops[i].version, x->ops[l->op].version))
+			found(s, VB_ANOMALY_INTERNAL,
+			      (struct serial_sight){.txn = txn, .op = i, .other = l->op});
+		*l = (struct last_use){.txn = txn + 1, .op = i};
+	}
+}
+
+static int judge_internal(struct serial *s)
+{
+	struct last_use *last = calloc((size_t)s->n_keys + 1, sizeof(*last));
+
+	if (last == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u keys", s->n_keys);
+	for (uint32_t i = 0; i < s->n_txns; i++)
+		if (s->txns[i].counts)
+			judge_own_reads(s, i, last);
+	free(last);
+	return 0;
+}
+
+static void judge_forks(struct serial *s)
+{
+	for (uint32_t i = 0; i < s->n_versions; i++) {
+		struct serial_sight sight = {.version = s->versions[i].child};
+
+		if (sight.version == SERIAL_NONE)
+			continue;
+		while ((sight.other = s->versions[sight.version].sibling) != SERIAL_NONE) {
+			found(s, VB_ANOMALY_FORK, sight);
+			sight.version = sight.other;
+		}
+	}
+	/* The second write of a number; that both made it out of the same one was just found. */
+	for (uint32_t i = 0; i < s->n_twins; i++) {
+		const struct serial_version *v = &s->versions[s->twins[i]];
+		struct serial_sight sight = {.other = s->twins[i]};
+
+		sight.version = serial_find_version(s, v->key, v->number);
+		if (serial_counts(s, v->writer) &&
+		    serial_counts(s, s->versions[sight.version].writer) &&
+		    s->versions[sight.version].prev != v->prev)
+			found(s, VB_ANOMALY_FORK, sight);
+	}
+}
+
+static void count(struct serial *s)
+{
+	struct vb_serial_result *out = s->out;
+
+	out->txns = s->n_txns;
+	out->keys = s->n_keys;
+	for (uint32_t i = 0; i < s->n_txns; i++) {
+		const struct serial_txn *x = &s->txns[i];
+
+		out->committed += x->t->outcome == VB_HISTORY_COMMITTED;
+		out->aborted += x->t->outcome == VB_HISTORY_ABORTED;
+		out->unknown += x->t->outcome == VB_HISTORY_UNKNOWN;
+		for (uint32_t k = 0; k < x->t->n_ops; k++)
+			if (x->ops[k].kind == VB_HISTORY_READ)
+				out->reads++;
+			else
+				out->writes++;
+	}
+}
+
+/* ---- all of it ---- */
+
+static int judge(struct serial *s)
+{
+	int err = serial_settle(s);
+
+	if (err)
+		return err;
+	count(s);
+	for (uint32_t i = 0; i < s->n_txns; i++)
+		if (s->txns[i].counts)
+			judge_sights(s, i);
+	judge_forks(s);
+	err = judge_internal(s);
+	if (err == 0)
+		err = serial_graph_build(s);
+	return err ? err : serial_judge_cycles(s);
+}
+
+static int tell(struct serial *s)
+{
+	struct vb_serial_result *out = s->out;
+
+	for (int i = VB_ANOMALIES - 1; i > VB_ANOMALY_NONE; i--)
+		if (out->found[i] > 0)
+			out->first = (enum vb_anomaly)i;
+	if (out->first == VB_ANOMALY_NONE)
+		return 0;
+	out->story = serial_story(s, out->first);
+	return out->story == NULL ? vb_fail(-ENOMEM, "no memory for the story") : 0;
+}
+
+int vb_serial_check(const struct vb_serial_params *p, struct vb_serial_result *out)
+{
+	struct serial s = {.p = p, .out = out};
+	const uint64_t begun = vb_clock_gettime_ns();
+	int err;
+
+	*out = (struct vb_serial_result){0};
+	err = serial_load(&s, p->parts, p->n_parts);
+	if (err == 0)
+		err = judge(&s);
+	if (err == 0)
+		err = tell(&s);
+	serial_graph_free(&s.graph);
+	free(s.cycle.node);
+	free(s.cycle.kind);
+	serial_unload(&s);
+	out->seconds = (double)(vb_clock_gettime_ns() - begun) / 1e9;
+	return err;
+}
+
+void vb_serial_result_free(struct vb_serial_result *r)
+{
+	free(r->story);
+	r->story = NULL;
+}

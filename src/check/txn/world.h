@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the exploration of transactions: see explore.h.  explore.c runs it, bodies.c and calls.c
+ * are what the coordinators do, judge.c is what is said of it in the end. */
+#ifndef VB_CHECK_TXN_WORLD_H
+#define VB_CHECK_TXN_WORLD_H
+
+#include <stdio.h>
+
+#include "check/txn/explore.h"
+#include "txn/db.h"
+
+#define TXN_DEATHS_MAX 40u
+#define TXN_NODES_MAX  3u
+#define TXN_MONEY      1000 /* of each account at the beginning */
+#define TXN_OPS_MAX    64u
+
+struct txn_world;
+
+enum txn_life { TXN_RUNS, TXN_DIED, TXN_DONE };
+
+/* What a coordinator has asked to commit and does not know the fate of. */
+struct txn_pending {
+	bool there;
+	uint64_t ts; /* its name */
+	uint32_t place;
+	struct vb_history_txn txn;
+	struct vb_history_op op[TXN_OPS_MAX];
+};
+
+/* What stands in a version of a note, as its transaction asked for. */
+struct txn_version {
+	uint64_t key, version;
+	int64_t money;
+};
+
+/* What a transaction knows of a note: see calls.c. */
+enum txn_note_state { TXN_NOTE_NEW, TXN_NOTE_KNOWN, TXN_NOTE_THERE, TXN_NOTE_NONE };
+
+struct txn_note {
+	enum txn_note_state state;
+	int64_t money;
+};
+#define TXN_NOTES_MAX 8u
+
+struct txn_slot {
+	struct txn_world *w;
+	unsigned index;
+	struct vb_rng rng;
+	struct vb_task *supervisor, *life;
+	struct vb_coordinator *me;
+	bool started, safe;
+	enum txn_life end;
+	unsigned attempts, commits;
+	uint64_t begin_ns; /* of the transaction, on the simulator's clock */
+	const char *doing; /* for the story of who is stuck */
+	struct txn_pending pending;
+	bool modelled; /* the transaction is one of calls.c */
+	struct txn_note model[TXN_NOTES_MAX];
+};
+
+struct txn_world {
+	const struct vb_cc_ops *cc;
+	const struct vb_txn_draw *d;
+	struct vb_txn_explored *out;
+	struct vb_fabric *fabric;
+	struct vb_sched *sched;
+	struct vb_db *db;
+	struct vb_table *account, *note;
+	struct vb_db_server *server[TXN_NODES_MAX];
+	struct vb_coordinator *dead[TXN_DEATHS_MAX + VB_TXN_EXPLORE_COORDINATORS_MAX];
+	/* Of those that died over a commit: what they had asked for. */
+	struct txn_pending last[TXN_DEATHS_MAX + VB_TXN_EXPLORE_COORDINATORS_MAX];
+	unsigned n_dead, n_last, n_safe;
+	bool all_safe, live;
+	int err;
+	uint64_t next_id;
+	struct vb_history *history;
+	struct vb_txn_watch watch;
+	struct vb_table stranger; /* of no database of ours */
+	struct vb_store strange;
+	struct txn_version *ledger;
+	size_t n_ledger, ledger_room;
+	uint64_t next_money;
+	FILE *stories;
+	char *story_text;
+	size_t story_size;
+	struct txn_slot slot[VB_TXN_EXPLORE_COORDINATORS_MAX];
+};
+
+/* Notes a violation with its story. */
+void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...) VB_PRINTF(3, 4);
+/* A call returned what it may not: ends the exploration. */
+void txn_wrong(struct txn_slot *s, const char *call, int err);
+
+void txn_record_fill(struct txn_world *w, void *record, int64_t money);
+/* What is in a record, which must be whole. */
+int64_t txn_money_in(struct txn_slot *s, const char *table, uint64_t key, const void *record);
+/* Calls at random, in a transaction; when one may commit; and in the end. */
+int txn_random_calls(struct txn_slot *s);
+void txn_calls_prepared(struct txn_slot *s, const struct vb_txn *t);
+void txn_calls_judge(struct txn_world *w);
+/* One transaction, drawn and tried until it ends.  0: committed, or given up on purpose. */
+int txn_attempt(struct txn_slot *s);
+
+/* The watcher that writes the history. */
+void txn_watch_open(struct txn_world *w);
+/* The slot's coordinator is dead: what it had asked to commit may have happened. */
+void txn_keep_pending(struct txn_slot *s);
+/* No verb of the dead is under way any more, and nobody has given up their places yet: what they
+ * had asked for has happened, or never will, and their status words say which. */
+void txn_settle_pending(struct txn_world *w);
+
+void txn_judge(struct txn_world *w);
+
+#endif
