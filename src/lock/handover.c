@@ -45,8 +45,8 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 		n += err == -VB_EUNKNOWN || until_ns == VB_FOREVER;
 		if (vb_ep_now(me->ep) >= until_ns)
 			return -ETIMEDOUT;
-		/* What the fabric could not do for now may be over soon.  The message must get
-		 * there even if the caller has been cancelled. */
+		/* The fabric may be able to do it soon.  The message must get there even if the
+		 * caller has been cancelled. */
 		shielded = vb_task_shield(true);
 		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + PAUSE_NS);
 		vb_task_shield(shielded);

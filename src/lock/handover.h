@@ -8,10 +8,9 @@
  *                              +----------------+---------------+----------------------+
  *                               0 = nobody
  *
- * The number is there because a network may repeat itself: a message bears the number of the claim
- * it is meant for, so that a copy which comes late is not taken for one of the client's next turn
- * with the same lock.  That is why a message can be sent again until it is certain that it was
- * delivered.
+ * A message bears the number of the claim it is meant for.  So a copy that comes late is not taken
+ * for one of the client's next turn with the same lock, and a message can be sent again until it is
+ * certain that it was delivered (doc/locks/mcs.md).
  */
 #ifndef VB_LOCK_HANDOVER_H
 #define VB_LOCK_HANDOVER_H
@@ -24,24 +23,25 @@
 uint64_t vb_handover_word(struct vb_lock_client *me, bool numberless);
 
 /*
- * Sends a message to a client in this lock's queue until it is certain that it has arrived.  What may
- * have arrived is sent again after the bound, marked (*again, a byte of it; NULL: nowhere); not where
- * the answer is here already (`answer`: its slots in the claim's box).  A client that is there but has
- * no room is tried until until_ns, or VB_LOCK_ASKS times if that is VB_FOREVER.  Results as below.
+ * Sends a message to a client in this lock's queue until it is certain that it has arrived.  A
+ * message that may have arrived is sent again after the bound, marked as a copy (*again, a byte of
+ * it; NULL: no mark), unless its answer is here already (`answer`: its slots in the claim's box).
+ * A client that lives but has no room is tried until until_ns, or VB_LOCK_ASKS times if that is
+ * VB_FOREVER.  Results as below.
  */
 int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
 		     uint8_t *again, unsigned answer, uint64_t until_ns);
 
 /*
- * Tells another claim of this lock; len bytes, at most VB_MSG_DATA.  0; -ETIMEDOUT: not yet; or
- * what keeps it from being delivered, said: that claim's client has died, or must be taken for
- * dead.
+ * Tells another claim of this lock; len bytes, at most VB_MSG_DATA.  0; -ETIMEDOUT: not yet; or the
+ * error that keeps it from being delivered, logged: that claim's client has died, or must be taken
+ * for dead.
  */
 int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
 		     const void *data, uint16_t len, uint64_t until_ns);
 
-/* What claim `self` of ours has been told: waits for it (0, -ETIMEDOUT, -ECANCELED), or looks
- * whether it is here. */
+/* A message to claim `self` of ours: waits for it (0, -ETIMEDOUT, -ECANCELED), or looks whether it
+ * is here. */
 int vb_handover_hear(struct vb_lock_client *me, struct vb_claim *c, uint64_t self, uint16_t tag,
 		     void *data, uint16_t len, uint64_t until_ns);
 bool vb_handover_heard(struct vb_lock_client *me, struct vb_claim *c, uint64_t self, uint16_t tag,

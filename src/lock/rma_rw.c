@@ -5,10 +5,10 @@
  *
  *   Nodes are in groups.  A writer stands in its group's queue; the first there enters its group
  *   into the root's queue.  Inside a group the lock is handed over T_L times, then the next group
- *   has its turn, and who is next in the group enters the root's queue again.  Whoever has the root
- *   bars the readers' counters and waits until nobody is inside.  The bar stays while the lock goes
- *   from group to group; after T_W writers in a row, or when no group is waiting, the readers have
- *   a turn.
+ *   has its turn, and the next writer of the group enters the root's queue again.  The writer that
+ *   has the root bars the readers' counters and waits until nobody is inside.  The bar stays while
+ *   the lock goes from group to group; after T_W writers in a row, or when no group is waiting, the
+ *   readers have a turn.
  *
  *   exclusive acquire   1 swap, 1 WRITE + 1 swap, C FAA
  *                       behind somebody of the group: 1 swap + 1 SEND, nothing at the root
@@ -21,27 +21,25 @@
  *   shared acquire      1 FAA                                + READs until the next turn
  *   shared release      1 FAA
  *
- *   NEXT      to the predecessor in the group: who stands behind it
+ *   NEXT      to the predecessor in the group: the name of its successor
  *   YOURS     to the successor in the group: the lock is its, or it must go to the root itself
  *   ROOT      to the claim that has entered the next group: the root is its, readers barred or not
  *
  *   Promises  shared and exclusive.  A waiting reader is passed by at most T_W writers.  Writers
  *             are FIFO inside a group, and groups at the root; how many of other groups pass a
  *             writer while its group is on the way to the root is bounded by that time only.
- *             Readers who come when T_R have been let in wait for the writers.  Does not survive
+ *             Readers that come when T_R have been let in wait for the writers.  Does not survive
  *             the death of a holder or waiter.
  *
- *   Departs   from the paper, as far as it is known here; the page tells why, and shows how.
- *             1. A reader that is left out does not take its arrival back: it is let in by the next
- *                turn, however short that is, and the next writer waits for it.
- *             2. A writer bars the readers first and waits for those inside then.
- *             3. A turn begins with a CAS of the counter, not with a READ and a later subtraction.
- *             4. A reader for which there is no room in its turn looks for writers again and again.
- *             5. Claims tell each other by messages instead of spinning on memory, as in mcs.  A
- *                group's place in the root's queue is a word of the entry (`next`), because whoever
- *                holds the lock for the group when it leaves is not who entered it.
- *             6. Two levels, groups and the root, or one, if all nodes are in one group.  All words
- *                of a lock lie on the lock's node.
+ * Departs from the paper, as far as it is known here (why, with the interleavings:
+ * doc/locks/rma-rw.md):
+ *
+ *   1. a reader that is left out does not take its arrival back: the next turn lets it in;
+ *   2. a writer bars the readers first and waits for those inside then;
+ *   3. a turn begins with a CAS of the counter, not with a READ and a later subtraction;
+ *   4. a reader for which there is no room in its turn looks for writers again and again;
+ *   5. claims tell each other by messages, and a group's place at the root is a word of the entry;
+ *   6. two levels, groups and the root, or one; all words of a lock lie on the lock's node.
  */
 #define VB_LOG_ROOM "lock"
 
@@ -56,8 +54,10 @@
 enum rw_tag { RW_NEXT = 1, RW_YOURS = 2, RW_ROOT_YOURS = 3 };
 
 struct rw_yours {
-	uint32_t in_group, writers; /* of who gets it */
-	uint32_t go_up; /* YOURS: to the root; ROOT_YOURS: the counters must be barred */
+	/* The receiver's. */
+	uint32_t in_group, writers;
+	/* YOURS: it must go to the root; ROOT_YOURS: the counters must be barred. */
+	uint32_t go_up;
 };
 
 const struct vb_opt rw_option_table[] = {
@@ -110,7 +110,7 @@ int rw_shape(const void *options, uint16_t nodes, struct vb_lock_shape *out)
 			       "are possible, take a larger %s=",
 			       o.groups, o.counters, nodes, RW_GROUPS_MAX,
 			       o.groups > RW_GROUPS_MAX ? "group" : "t_dc");
-	/* Who counts differently would let others in where somebody is inside. */
+	/* A process that counts differently would let clients in where others are inside. */
 	for (unsigned i = 0; i < 5; i++)
 		same = (same ^
 			(uint64_t[]){o.group_nodes, o.counter_nodes, o.t_l, o.t_r, o.t_w}[i]) *
@@ -126,7 +126,7 @@ int rw_open(struct vb_lock_space *space)
 	return 0;
 }
 
-/* ---- waiting for one's turn ---- */
+/* ---- waiting for our turn ---- */
 
 static bool has_root(const struct vb_lock_client *me)
 {
@@ -163,7 +163,7 @@ static int begin_row(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 	return err ? err : writer_granted(c);
 }
 
-/* What follows the group that was before ours at the root. */
+/* Goes on after the group that was before ours at the root. */
 static int await_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
@@ -182,9 +182,9 @@ static int await_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 }
 
 /*
- * Enters our group into the root's queue; it is not there now, and nobody else of it is on the way.
- * Our `next` is cleared first, by a WRITE that is before the swap: whoever comes behind us writes
- * it later.
+ * Enters our group into the root's queue; it is not there now, and no other writer of it is on the
+ * way.  Our `next` is cleared first, by a WRITE before the swap: the group behind us writes it
+ * later.
  */
 static int enter_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
@@ -215,7 +215,7 @@ static int enter_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 	return await_root(me, c, until_ns);
 }
 
-/* First in our group's queue.  Where there is but one group, that is the root's. */
+/* We are first in our group's queue.  If there is only one group, that is the root's. */
 static int go_up(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	return has_root(me) ? enter_root(me, c, until_ns) : begin_row(me, c, until_ns);
@@ -314,7 +314,8 @@ static int yield_in_group(struct vb_lock_client *me, struct vb_claim *c, struct 
 										     : 0;
 }
 
-/* Who has entered the group behind ours at the root; it is there, or `sure` is false. */
+/* The claim that has entered the group behind ours at the root; there is one, or `sure` is
+ * false. */
 static int root_successor(struct vb_lock_client *me, struct vb_claim *c, bool sure, uint64_t *out)
 {
 	uint64_t until_ns = vb_ep_now(me->ep) + rw_options_of(me)->successor_wait;
@@ -335,8 +336,8 @@ static int root_successor(struct vb_lock_client *me, struct vb_claim *c, bool su
 	}
 }
 
-/* Our group leaves the root's queue.  The readers' turn begins before others have the root: who
- * enters it then bars them anew. */
+/* Our group leaves the root's queue.  The readers' turn begins before another group has the root,
+ * which then bars them anew. */
 static int leave_root(struct vb_lock_client *me, struct vb_claim *c, bool readers_turn)
 {
 	const struct rw_claim *p = vb_claim_as(struct rw_claim, c);
@@ -409,7 +410,7 @@ int rw_release(struct vb_lock_client *me, struct vb_claim *c)
 
 /* ---- without waiting ---- */
 
-/* Only if nobody is in, waits or reads: the words are looked at first, and taken one by one. */
+/* Only if there is no writer and no reader: looks at the words first, and takes them one by one. */
 static int writer_try(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct rw_options *o = rw_options_of(me);

@@ -18,17 +18,18 @@
  *               | departed, signed | bar | turn             | arrived          |
  *               +------------------+-----+------------------+------------------+
  *
- *   A reader adds one to `arrived`.  It is let in if it finds no bar and fewer than T_R arrived
- *   in this turn, and waits for the next turn else, without taking its arrival back.  Whoever
+ *   A reader adds one to `arrived`.  It is let in if it finds no bar and fewer than T_R arrived in
+ *   this turn; else it waits for the next turn, without taking its arrival back.  A reader that
  *   leaves adds one to `departed`; its carry falls off the word.
  *
- *	standing = arrived - departed                all who are in or wait
- *	inside   = min(arrived, T_R) - departed      those who have been let in, until the bar is set
+ *	standing = arrived - departed                all that are inside or wait
+ *	inside   = min(arrived, T_R) - departed      those let in, until the bar is set
  *
- *   A new turn (one CAS) makes arrived 0, departed -standing, and takes the bar away: who stood is
- *   in.  The bar (one add of a writer) lets nobody in any more.  If somebody is inside, a second add
- *   takes min(arrived, T_R), as the first one has seen it, from both fields: then departed is
- *   -inside, and the last one to leave makes it 0.  Those who wait there do not depart.
+ *   A new turn (one CAS) makes arrived 0, departed -standing, and takes the bar away: all that
+ *   stood there are inside.  The bar (one add of a writer) lets nobody in any more.  If readers
+ *   are inside, a second add takes min(arrived, T_R), as the first one has seen it, from both
+ *   fields: then departed is -inside, and the last reader to leave makes it 0.  Those that wait do
+ *   not depart.
  */
 #ifndef VB_LOCK_RMA_RW_H
 #define VB_LOCK_RMA_RW_H
@@ -36,7 +37,7 @@
 #include "lock/handover.h"
 
 #define RW_GROUPS_MAX   64u
-#define RW_COUNTERS_MAX 64u /* a batch of verbs; a mask */
+#define RW_COUNTERS_MAX 64u
 #define RW_T_R_MAX      65536u
 /* Readers at one counter, so that no field overflows. */
 #define RW_READERS_MAX 65536u
@@ -61,19 +62,29 @@ struct rw_options {
 };
 
 enum rw_stage {
-	RW_TELL,  /* the predecessor in the group must be told of us */
-	RW_GROUP, /* we wait for its word */
-	RW_ROOT,  /* the group before ours at the root has us as its next; we wait for its word */
-	RW_DRAIN, /* ours, once the readers are gone */
-	RW_TURN_WAIT, /* a reader: waits for the next turn */
+	/* A writer: the predecessor in the group must be told of us. */
+	RW_TELL,
+	/* A writer: waits for the predecessor's message. */
+	RW_GROUP,
+	/* A writer: the group before ours at the root has us as its next; waits for its message. */
+	RW_ROOT,
+	/* A writer: waits until the readers have left. */
+	RW_DRAIN,
+	/* A reader: waits for the next turn. */
+	RW_TURN_WAIT,
 };
 
 struct rw_claim {
-	uint64_t self, next, prev; /* as in mcs, in the group's queue */
-	uint64_t draining;         /* bit i: readers may be inside at counter i */
-	uint64_t turn;             /* a reader's: the one in which it has arrived */
-	uint32_t in_group;         /* handed over inside the group so far, since it has the root */
-	uint32_t writers;          /* in a row, the holder counted */
+	/* As in mcs, in the group's queue. */
+	uint64_t self, next, prev;
+	/* Bit i: readers may be inside at counter i. */
+	uint64_t draining;
+	/* A reader's: the turn in which it has arrived. */
+	uint64_t turn;
+	/* Handovers inside the group so far, since it has the root. */
+	uint32_t in_group;
+	/* Writers in a row, the holder included. */
+	uint32_t writers;
 	uint8_t stage;
 };
 
@@ -97,7 +108,7 @@ static inline uint32_t rw_let_in(uint64_t w, uint64_t t_r)
 	return rw_arrived(w) < t_r ? rw_arrived(w) : (uint32_t)t_r;
 }
 
-/* The word of the next turn: everybody who stands is in. */
+/* The word of the next turn: all that stand there are inside. */
 static inline uint64_t rw_next_turn(uint64_t w)
 {
 	return (uint64_t)(-(int64_t)rw_standing(w)) << RW_DEPARTED_BIT |
@@ -137,8 +148,8 @@ static inline vb_addr rw_counter(const struct vb_lock_client *me, const struct v
 
 /* ---- counters (rma_rw_count.c) ---- */
 
-/* A reader's.  Acquire and try: 0 held; resume goes on waiting.  `turn` is how the next turn is
- * begun where there are no writers. */
+/* A reader's calls.  Acquire and try: 0 held; resume goes on waiting.  `turn` begins the next turn
+ * when there are no writers. */
 typedef int rw_turn_fn(struct vb_lock_client *me, struct vb_claim *c, vb_addr counter,
 		       uint64_t seen);
 int rw_reader_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns,
@@ -149,23 +160,24 @@ int rw_reader_try(struct vb_lock_client *me, struct vb_claim *c);
 int rw_reader_release(struct vb_lock_client *me, struct vb_claim *c);
 rw_turn_fn rw_begin_turn;
 
-/* How many clients of a node may read. */
+/* The count of clients per node, which limits how many of them may read. */
 uint64_t rw_node_bytes(const struct vb_lock_space *space);
 int rw_client_open(struct vb_lock_client *me);
 void rw_client_close(struct vb_lock_client *me);
 
-/* A writer's that has the root: bars all counters (where somebody is inside is in claim->draining),
- * waits until they are gone, and begins the readers' next turn everywhere. */
+/* The calls of a writer that has the root: bars all counters (claim->draining: those at which
+ * readers are inside), waits until those have left, and begins the readers' next turn
+ * everywhere. */
 int rw_bar(struct vb_lock_client *me, struct vb_claim *c);
 int rw_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int rw_unbar(struct vb_lock_client *me, struct vb_claim *c);
 
-/* The whole entry; words: of 1 + 2 G + C. */
+/* Reads the whole entry, 1 + 2 G + C words. */
 #define RW_WORDS_MAX (1 + 2 * RW_GROUPS_MAX + RW_COUNTERS_MAX)
 int rw_read_entry(struct vb_lock_client *me, struct vb_claim *c, uint64_t *words);
 bool rw_has_writers(const struct rw_options *o, const uint64_t *words);
 
-/* ---- writers (rma_rw.c); for the planted bug, which is the same lock but for one step ---- */
+/* ---- writers (rma_rw.c), also for the planted bug, which differs in one step ---- */
 
 int rw_acquire_by(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns,
 		  rw_turn_fn *turn);

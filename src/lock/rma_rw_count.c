@@ -50,8 +50,8 @@ static int reader_granted(struct vb_claim *c)
 	return vb_lock_grant(c, VB_FOREVER_NS, 0);
 }
 
-/* A CAS: a writer that has barred the counter since it was read, or a reader that has begun the
- * next turn, makes it fail. */
+/* The CAS fails if since the READ a writer has barred the counter, or a reader has begun the next
+ * turn. */
 int rw_begin_turn(struct vb_lock_client *me, struct vb_claim *c, vb_addr counter, uint64_t seen)
 {
 	uint64_t old;
@@ -60,8 +60,8 @@ int rw_begin_turn(struct vb_lock_client *me, struct vb_claim *c, vb_addr counter
 	return vb_cas64(me->ep, counter, seen, rw_next_turn(seen), &old);
 }
 
-/* There is no bar, but no room in this turn.  A writer who waits will begin the next one; if there
- * is none, it is for us to do. */
+/* There is no bar, but no room in this turn.  A writer that waits will begin the next turn; if
+ * there is none, we do. */
 static int turn_if_free(struct vb_lock_client *me, struct vb_claim *c, rw_turn_fn *turn)
 {
 	const struct rw_claim *p = vb_claim_as(struct rw_claim, c);
@@ -94,7 +94,7 @@ int rw_reader_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 			return reader_granted(c);
 		if (err == 0 && !(w & RW_BAR))
 			err = turn_if_free(me, c, turn);
-		/* Whatever had no answer is looked at again. */
+		/* After a lost answer look again. */
 		if (err && err != -VB_EUNKNOWN)
 			return err;
 		err = vb_poll_pause(me, until_ns);
@@ -106,10 +106,11 @@ int rw_reader_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 /*
  * ---- how many may read ----
  *
- * A counter has room for so many readers, wherever in its nodes they are.  Each node has its share,
- * and a word behind the entries (on server `node mod servers`) that counts the clients which are open
- * there.  Who finds no more than the share when it is opened may read, and so may who finds no more
- * at a later look: all that are open then may.  Who dies stays counted, as it stays in the counters.
+ * A counter has room for RW_READERS_MAX readers, on whichever of its nodes they are.  Each node
+ * has its share, and a word behind the entries (on server `node mod servers`) that counts the
+ * clients open there.  A client that finds no more than the share when it is opened, or at a later
+ * look, may read: all that are open then may.  A client that dies stays counted, as it stays in
+ * the counters.
  */
 struct rw_client {
 	bool may_read;
@@ -144,8 +145,8 @@ int rw_client_open(struct vb_lock_client *me)
 	if (r == NULL)
 		return vb_fail(-ENOMEM, "no memory for a lock client");
 	err = vb_faa64(me->ep, open_clients(me), 1, &before);
-	/* The link may be down for a moment.  Without an answer we may be counted twice: a place
-	 * that nobody gets any more. */
+	/* The link may be down for a moment.  Without an answer we may be counted twice, and one
+	 * place is lost. */
 	while ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && ++asks < VB_LOCK_ASKS) {
 		vb_lock_let_land(me);
 		err = vb_faa64(me->ep, open_clients(me), 1, &before);
@@ -164,7 +165,7 @@ void rw_client_close(struct vb_lock_client *me)
 {
 	uint64_t before;
 
-	/* What is lost here is a place that nobody gets any more. */
+	/* If the answer is lost, a place may be lost. */
 	if (me->priv != NULL)
 		(void)vb_faa64(me->ep, open_clients(me), (uint64_t)-1, &before);
 }
@@ -209,7 +210,7 @@ int rw_reader_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 	return rw_reader_resume(me, c, until_ns, turn);
 }
 
-/* Never counted unless let in: a CAS. */
+/* A CAS, since a reader that is not let in must not be counted. */
 int rw_reader_try(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct rw_options *o = rw_options_of(me);
@@ -273,7 +274,7 @@ int rw_bar(struct vb_lock_client *me, struct vb_claim *c)
 		if ((int32_t)in == rw_departed(old))
 			continue;
 		p->draining |= 1ull << i;
-		/* From here on the last one to leave makes `departed` 0. */
+		/* From here on the last reader to leave makes `departed` 0. */
 		v[n++] = (struct vb_verb){.op = VB_OP_FAA64,
 					  .flags = VB_SIGNALLED,
 					  .addr = rw_counter(me, c, i),
@@ -323,8 +324,8 @@ static int rw_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *word
 }
 
 /*
- * Readers who come meanwhile make a CAS fail, each of them once: all who are left out are counted
- * then. Nobody else changes a barred counter, except the readers that are still inside if a try
+ * Readers that come meanwhile make a CAS fail, each of them once: then all that are left out are
+ * counted.  Nobody else changes a barred counter, except the readers that are still inside if a try
  * gives up.
  */
 int rw_unbar(struct vb_lock_client *me, struct vb_claim *c)
@@ -351,7 +352,7 @@ int rw_unbar(struct vb_lock_client *me, struct vb_claim *c)
 		if (vb_unlikely(err == -VB_EUNKNOWN) && ++lost < VB_LOCK_ASKS) {
 			vb_lock_let_land(me);
 			err = rw_look(me, c, words);
-			/* The bars are ours: where there is none, it was done. */
+			/* The bars are ours: a counter without one has its next turn. */
 			for (unsigned k = 0; k < n && err == 0; k++)
 				if (words[which[k]] & RW_BAR)
 					which[left++] = which[k];
