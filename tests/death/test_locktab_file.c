@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "crew.h"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 #define LEASE_NS    (5000 * MS)
 #define SOON_NS     (2200 * MS) /* less than a grace period, and plenty for a grant */

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "crew.h"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 #define LEASE_NS    (1200 * MS)
 #define PATIENCE_NS (30000 * MS)

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "check/lock/campaign.h"
 #include "check/planted/planted.h"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 #if defined(VB_TSAN)
 #define CLEAN_SEEDS  5

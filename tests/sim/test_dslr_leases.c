@@ -9,7 +9,7 @@
 #define VB_LOG_ROOM "test"
 #include "base/log.h"
 #include "fabric/sim/sim.h"
-#include "lock/dslr_update.h"
+#include "lock/dslr/update.h"
 #include "lock/lock.h"
 
 #define LEASE 200000ull /* ns */

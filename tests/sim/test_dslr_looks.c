@@ -8,7 +8,7 @@
 #include "sim_test.h"
 
 #include "fabric/hook/hooks.h"
-#include "lock/dslr.h"
+#include "lock/dslr/dslr.h"
 #include "lock/lock.h"
 
 #define LEASE 200000ull /* ns */

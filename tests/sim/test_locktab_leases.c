@@ -5,7 +5,7 @@
  */
 #include "sim_test.h"
 
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 #define US      1000ull
 #define MS      1000000ull

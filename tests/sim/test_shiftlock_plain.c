@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "base/log.h"
-#include "lock/shiftlock.h"
+#include "lock/shiftlock/shiftlock.h"
 
 #define LEASE_NS 100000ull
 

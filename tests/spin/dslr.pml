@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DSLR (src/lock/dslr.c): N clients take one lock, those of READERS for reading, those of
+ * DSLR (src/lock/dslr/dslr.c): N clients take one lock, those of READERS for reading, those of
  * WRITERS for writing (masks; who is in both chooses each time), ROUNDS times each or, if that
  * is 0, for ever.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ShiftLock (src/lock/shiftlock.c): N clients take one lock, the first WRITERS of them for
+ * ShiftLock (src/lock/shiftlock/shiftlock.c): N clients take one lock, the first WRITERS of them for
  * writing, the others for reading; client 0 ROUNDS times, the others OTHERS times.  The lock
  * server recovers it.
  *
@@ -17,7 +17,7 @@
  * likes, or die, DEATHS times.  A pause can come between the clock and the FAA of a reader's
  * release; that one lands within a tick, which is verb_bound_ns <= lease / 2.
  *
- * Left out.  The narrow entry (shiftlock_plain.c).  try, which is one CAS of a lock that is
+ * Left out.  The narrow entry (plain.c).  try, which is one CAS of a lock that is
  * free. Deadlines and husks: a husk waits and hands on.  Lost answers and messages.  A look's
  * answer that comes late.  The server lives, is never slow, and its era is for this lock alone.
  *

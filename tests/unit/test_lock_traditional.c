@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "lock/traditional.h"
+#include "lock/traditional/traditional.h"
 
 #define KEEP 1000u
 

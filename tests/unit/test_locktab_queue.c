@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 #define OWNERS 12
 #define NONE   1 /* no decision yet */

@@ -5,9 +5,9 @@
  */
 #define VB_LOG_ROOM "check"
 #include "check/lock/explore_inner.h"
-#include "lock/dslr_update.h"
-#include "lock/rma_rw.h"
-#include "lock/shiftlock.h"
+#include "lock/dslr/update.h"
+#include "lock/rma_rw/rma_rw.h"
+#include "lock/shiftlock/shiftlock.h"
 
 static void wrap_dslr(const struct vb_lock_space *s, uint64_t *entry, uint32_t steps)
 {

@@ -14,7 +14,7 @@
 #include "check/planted/planted.h"
 
 #include "lock/mcs.h"
-#include "lock/shiftlock.h"
+#include "lock/shiftlock/shiftlock.h"
 
 #define ASKS 8
 

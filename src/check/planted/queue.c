@@ -5,7 +5,7 @@
  */
 #include "check/planted/planted.h"
 
-#include "lock/traditional.h"
+#include "lock/traditional/traditional.h"
 
 static void jump_serve(struct vb_lock_server *s, const struct vb_msg *request)
 {

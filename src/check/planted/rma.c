@@ -6,7 +6,7 @@
  */
 #include "check/planted/planted.h"
 
-#include "lock/rma_rw.h"
+#include "lock/rma_rw/rma_rw.h"
 
 static int subtract(struct vb_lock_client *me, struct vb_claim *c, vb_addr counter, uint64_t seen)
 {

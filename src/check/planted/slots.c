@@ -5,7 +5,7 @@
  */
 #include "check/planted/planted.h"
 
-#include "lock/dslr.h"
+#include "lock/dslr/dslr.h"
 
 static int open_impatient(struct vb_lock_space *s)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lock table (src/lock/table.c) with one rule of it wrong: see struct vb_tq_rules.
+ * The lock table (src/lock/table/table.c) with one rule of it wrong: see struct vb_tq_rules.
  *
  * Most of them would be mended by the leases, as a death is; they have none, so that what goes
  * wrong stays wrong.
  */
 #include "check/planted/planted.h"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 /* An entry of the matrix that seed 003's table 1 does not have. */
 static bool shared_beside_six(enum vb_mode a, enum vb_mode b)

@@ -5,7 +5,7 @@
  */
 #include "check/planted/planted.h"
 
-#include "lock/dslr_update.h"
+#include "lock/dslr/update.h"
 
 static int convert_at_once(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 			   uint64_t until_ns)

@@ -12,7 +12,7 @@
  * possible: a grant's time starts when it is noticed; the era is read when the three leases begin.
  */
 #define VB_LOG_ROOM "shiftlock-as-published"
-#include "lock/shiftlock.h"
+#include "lock/shiftlock/shiftlock.h"
 
 #include "base/log.h"
 

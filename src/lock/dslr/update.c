@@ -41,7 +41,7 @@
  *   6. no release is posted later than ERA_LEASES after the end of its lease.
  */
 #define VB_LOG_ROOM "dslr-update"
-#include "lock/dslr_update.h"
+#include "lock/dslr/update.h"
 
 #include "base/log.h"
 

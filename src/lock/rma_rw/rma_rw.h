@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * RMA-RW's words: queues' tails and readers' counters.  The protocol is in rma_rw.c (writers'
- * queues) and rma_rw_count.c (counters).
+ * queues) and count.c (counters).
  *
  *   entry, 1 + 2 G + C words of 64 bits, for G groups of nodes and C counters
  *
@@ -31,8 +31,8 @@
  *   fields: then departed is -inside, and the last reader to leave makes it 0.  Those that wait do
  *   not depart.
  */
-#ifndef VB_LOCK_RMA_RW_H
-#define VB_LOCK_RMA_RW_H
+#ifndef VB_LOCK_RMA_RW_RMA_RW_H
+#define VB_LOCK_RMA_RW_RMA_RW_H
 
 #include "lock/handover.h"
 
@@ -146,7 +146,7 @@ static inline vb_addr rw_counter(const struct vb_lock_client *me, const struct v
 	return c->entry + 8 * (1 + 2 * rw_options_of(me)->groups + i);
 }
 
-/* ---- counters (rma_rw_count.c) ---- */
+/* ---- counters (count.c) ---- */
 
 /* A reader's calls.  Acquire and try: 0 held; resume goes on waiting.  `turn` begins the next turn
  * when there are no writers. */

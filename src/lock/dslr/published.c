@@ -12,7 +12,7 @@
  * than twice the lease" counts from the first look that showed the value.
  */
 #define VB_LOG_ROOM "dslr-as-published"
-#include "lock/dslr.h"
+#include "lock/dslr/dslr.h"
 
 static const struct vb_opt published_option_table[] = {DSLR_OPTIONS(32768, "32768", "5us"),
 						       VB_OPT_END};

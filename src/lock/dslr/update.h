@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The word of dslr-update (the figure is in dslr_update.c), and its calls for the planted bug. */
+/* The word of dslr-update (the figure is in update.c), and its calls for the planted bug. */
 #ifndef VB_LOCK_DSLR_UPDATE_H
 #define VB_LOCK_DSLR_UPDATE_H
 
-#include "lock/dslr.h"
+#include "lock/dslr/dslr.h"
 
 #define UPD_BITS      14
 #define UPD_FIELD     ((1ull << UPD_BITS) - 1)

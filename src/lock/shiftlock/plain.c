@@ -5,7 +5,7 @@
  * turned into the wide form and back.
  */
 #define VB_LOG_ROOM "shiftlock"
-#include "lock/shiftlock.h"
+#include "lock/shiftlock/shiftlock.h"
 
 #define GEN_BITS    8
 #define RDR_BITS    18

@@ -30,7 +30,7 @@
  *   9. 1,024 times `slots` is at most COUNT_MAX, since the numbers come round k times as fast.
  */
 #define VB_LOG_ROOM "dslr"
-#include "lock/dslr.h"
+#include "lock/dslr/dslr.h"
 
 #include "base/log.h"
 

@@ -34,7 +34,7 @@
  * the CAS.  The counts are too narrow for a token there, so fencing takes the general one.
  */
 #define VB_LOG_ROOM "shiftlock"
-#include "lock/shiftlock.h"
+#include "lock/shiftlock/shiftlock.h"
 
 #include <limits.h>
 

@@ -30,7 +30,7 @@
 
 #include "base/log.h"
 #include "fabric/cpu.h"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 /* Taken slots that a client looks at before it does without. */
 #define SLOT_TRIES 16u

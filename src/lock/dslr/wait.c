@@ -4,7 +4,7 @@
  * a reset, and taking the lock away from the dead.  Why it is done so: doc/locks/dslr.md.
  */
 #define VB_LOG_ROOM "dslr"
-#include "lock/dslr.h"
+#include "lock/dslr/dslr.h"
 
 #include "base/log.h"
 

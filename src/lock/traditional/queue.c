@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clients and queues of a traditional lock server: see traditional.h. */
 #define VB_LOG_ROOM "lock"
-#include "lock/traditional.h"
+#include "lock/traditional/traditional.h"
 
 static uint32_t bucket(const struct trad_memory *m, uint64_t key)
 {

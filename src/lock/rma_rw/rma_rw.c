@@ -49,7 +49,7 @@
 
 #include "base/log.h"
 #include "lock/protocols.h"
-#include "lock/rma_rw.h"
+#include "lock/rma_rw/rma_rw.h"
 
 enum rw_tag { RW_NEXT = 1, RW_YOURS = 2, RW_ROOT_YOURS = 3 };
 

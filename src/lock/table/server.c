@@ -17,7 +17,7 @@
  * two may drift apart, so the client's is over first.  What it held goes to the others then.
  *
  * Coming back.  An agent that takes the place of one that died has either its file
- * (table_persist.c) or nothing.  With nothing it makes no new grants for as long as a lease of
+ * (persist.c) or nothing.  With nothing it makes no new grants for as long as a lease of
  * the other's can last; holders who call in that time tell it what they hold.  Tickets go on
  * above a mark in the segment.
  *
@@ -30,7 +30,7 @@
 
 #include "base/log.h"
 #include "lock/header.h"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 #define SESSIONS_MAX  65536u
 #define OLDEST_LOOKED 64u /* sessions of each list looked at for one to forget */

@@ -27,7 +27,7 @@
  * Locks lie in another of the same size, since each that is in memory has a request.
  */
 #define VB_LOG_ROOM "lock"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -11,8 +11,8 @@
  * is ever full: the bound is that of the clients.  All of it is one piece of memory, whose parts
  * name each other by index (0: none), so that it can be copied when it grows.
  */
-#ifndef VB_LOCK_TRADITIONAL_H
-#define VB_LOCK_TRADITIONAL_H
+#ifndef VB_LOCK_TRADITIONAL_TRADITIONAL_H
+#define VB_LOCK_TRADITIONAL_TRADITIONAL_H
 
 #include "lock/served.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RMA-RW's counters: readers come and go, writers bar them and let them in.  See rma_rw.h. */
 #define VB_LOG_ROOM "lock"
-#include "lock/rma_rw.h"
+#include "lock/rma_rw/rma_rw.h"
 
 #include <errno.h>
 #include <inttypes.h>

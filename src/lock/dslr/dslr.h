@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The word of DSLR (seed 000, figure 3) and its options, shared by our version and the published
- * one; and what dslr and dslr-update, whose words differ, do in the same way (dslr_wait.c).
+ * one; and what dslr and dslr-update, whose words differ, do in the same way (wait.c).
  *
  *	 63          48 47          32 31          16 15           0
  *	+--------------+--------------+--------------+--------------+
@@ -9,8 +9,8 @@
  *	+--------------+--------------+--------------+--------------+
  *	  now serving: exclusive, shared   next ticket: exclusive, shared
  */
-#ifndef VB_LOCK_DSLR_H
-#define VB_LOCK_DSLR_H
+#ifndef VB_LOCK_DSLR_DSLR_H
+#define VB_LOCK_DSLR_DSLR_H
 
 #include "lock/lock.h"
 
@@ -86,7 +86,7 @@ struct dslr_options {
 	VB_OPT_SIZE(struct dslr_options, slots, "slots", "1", 1, most,                             \
 		    "the longest grant, in leases: the most slots of one ticket")
 
-/* ---- what does not depend on the word: dslr_wait.c ---- */
+/* ---- what does not depend on the word: wait.c ---- */
 
 struct dslr_claim {
 	/* The word before our FAA. */

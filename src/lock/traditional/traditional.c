@@ -43,7 +43,7 @@
  *   Departs    from the paper in everything that has to do with failures, of which it says nothing.
  */
 #define VB_LOG_ROOM "lock"
-#include "lock/traditional.h"
+#include "lock/traditional/traditional.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,23 +2,23 @@
 /*
  * The six-mode lock table of seed 003: what its files share.
  *
- *	table.c           the client: requests, answers, the calls of struct vb_lock_ops
- *	table_mail.c      mailboxes: where requests and answers lie, and how they get there
- *	table_server.c    the server agent: sessions, requests made once, the grace period
- *	table_queue.c     granted groups, queues, deadlock policies: no fabric, no clock, no messages
- *	table_persist.c   the file from which an agent comes back
+ *	table.c    the client: requests, answers, the calls of struct vb_lock_ops
+ *	mail.c     mailboxes: where requests and answers lie, and how they get there
+ *	server.c   the server agent: sessions, requests made once, the grace period
+ *	queue.c    granted groups, queues, deadlock policies: no fabric, no clock, no messages
+ *	persist.c  the file from which an agent comes back
  *
  * doc/locks/table.md has the figures and the reasons.
  */
-#ifndef VB_LOCK_TABLE_H
-#define VB_LOCK_TABLE_H
+#ifndef VB_LOCK_TABLE_TABLE_H
+#define VB_LOCK_TABLE_TABLE_H
 
 #include <sys/types.h>
 
 #include "base/list.h"
 #include "lock/lock.h"
 
-/* ---- granted groups and queues (table_queue.c) ---- */
+/* ---- granted groups and queues (queue.c) ---- */
 
 enum vb_locktab_policy { VB_LOCKTAB_BOUNDED_WAIT, VB_LOCKTAB_NO_WAIT, VB_LOCKTAB_WAIT_DIE };
 
@@ -180,7 +180,7 @@ unsigned vb_locktab_bypass(unsigned clients, enum vb_mode mode);
 	.release = vb_locktab_release, .release_all = vb_locktab_release_all,                      \
 	.convert = vb_locktab_convert, .serve = vb_locktab_serve, .tend = vb_locktab_tend
 
-/* ---- messages and mailboxes (table_mail.c) ---- */
+/* ---- messages and mailboxes (mail.c) ---- */
 
 enum vb_locktab_kind {
 	VB_LOCKTAB_ACQUIRE = 1,
@@ -241,7 +241,7 @@ struct vb_locktab_life {
 	uint64_t lives;   /* agents that have begun here */
 	uint64_t ended;   /* the last of them that stopped with nothing held */
 	uint64_t tickets; /* none above this has been given */
-	uint64_t mark;    /* of the last one's life, as in its file: see table_persist.c */
+	uint64_t mark;    /* of the last one's life, as in its file: see persist.c */
 	/* The file that agents of this segment have kept last, and what stands in its head for the
 	 * segment. */
 	uint64_t segment;
@@ -299,14 +299,14 @@ bool vb_locktab_take_answer(struct vb_lock_client *me, uint64_t number,
 uint64_t vb_locktab_seal_ask(const struct vb_locktab_ask_slot *slot);
 uint64_t vb_locktab_seal_answer(const struct vb_locktab_answer *a, vb_peer to);
 
-/* ---- the server agent (table_server.c) ---- */
+/* ---- the server agent (server.c) ---- */
 
 int vb_locktab_server_open(struct vb_lock_server *s);
 void vb_locktab_server_close(struct vb_lock_server *s);
 void vb_locktab_serve(struct vb_lock_server *s, const struct vb_msg *request);
 uint64_t vb_locktab_tend(struct vb_lock_server *s);
 
-/* ---- the file (table_persist.c) ---- */
+/* ---- the file (persist.c) ---- */
 
 struct vb_locktab_file;
 

@@ -13,8 +13,8 @@
  *
  * The generation has 16 bits, the paper's one: doc/locks/shiftlock.md, departure 5.
  *
- * Where the fabric has no 128-bit masked atomics the entry is one word, which shiftlock_plain.c
- * presents in the form above:
+ * Where the fabric has no 128-bit masked atomics the entry is one word, which plain.c presents in
+ * the form above:
  *
  *	 63         45 44          27 26      19  18   17             0
  *	+-------------+--------------+----------+----+-----------------+
@@ -22,7 +22,7 @@
  *	+-------------+--------------+----------+----+-----------------+
  *
  * TailPtr is node + 1 in as many bits as the fabric's nodes need, and the client's place
- * (shiftlock_names.c) in the rest.  As many as can be named can read at a time, so RdrCnt does not
+ * (names.c) in the rest.  As many as can be named can read at a time, so RdrCnt does not
  * overflow; the count may, at the top of the word, where its carry is lost.  A reader's verbs are
  * thus plain FAAs; all else is a READ and a CAS of the whole word, again and again while others
  * change it.
@@ -33,8 +33,8 @@
  * comes back after SL_PLAIN_GONE leases holds nothing, waits nowhere and touches nothing.  A CAS
  * that succeeds on a word that has come round is right anyway: the word is all there is.
  */
-#ifndef VB_LOCK_SHIFTLOCK_H
-#define VB_LOCK_SHIFTLOCK_H
+#ifndef VB_LOCK_SHIFTLOCK_SHIFTLOCK_H
+#define VB_LOCK_SHIFTLOCK_SHIFTLOCK_H
 
 #include "lock/lock.h"
 
@@ -110,7 +110,7 @@ static inline uint64_t sl_rel_add(uint64_t rel, uint64_t n)
 	return (rel & ~SL_COUNT_MASK) | ((rel + n) & SL_COUNT_MASK);
 }
 
-/* ---- the entry as one word: shiftlock_plain.c ---- */
+/* ---- the entry as one word: plain.c ---- */
 
 #define SL_PLAIN_COUNT_BITS 19
 #define SL_PLAIN_TAIL_BITS  18
@@ -138,7 +138,7 @@ static inline uint32_t sl_stamp(const struct vb_lock_space *s, uint16_t gen)
 	return (uint32_t)gen << (sl_is_plain(s) ? 24 : 16);
 }
 
-/* ---- clients' names in that word: shiftlock_names.c ---- */
+/* ---- clients' names in that word: names.c ---- */
 
 /* client_open and client_close.  -ENOSPC, logged: the node has as many clients as can be named. */
 int sl_names_open(struct vb_lock_client *me);

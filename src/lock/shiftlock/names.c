@@ -20,7 +20,7 @@
  * tail will hold the lock, and with any other it is dropped.
  */
 #define VB_LOG_ROOM "shiftlock"
-#include "lock/shiftlock.h"
+#include "lock/shiftlock/shiftlock.h"
 
 #include <errno.h>
 

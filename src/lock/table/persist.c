@@ -39,7 +39,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 #define FILE_MAGIC 0x32304c4254425625ull /* "%VBTBL02" */
 #define FILE_FIRST 0x31304c4254425625ull /* of Verbena before the mark */

@@ -10,7 +10,7 @@
  * doc/locks/table.md has the figures, promises and departures from the paper.
  *
  * A request that has had no answer for a while is made again under its number, and the agent does
- * it once (table_server.c).  While a request waits in the queue the agent answers such a copy
+ * it once (server.c).  While a request waits in the queue the agent answers such a copy
  * with "it waits", which is how the client knows that it stands there, and that the agent is
  * alive.
  *
@@ -25,7 +25,7 @@
  * first of them the client tells it what it holds there.
  */
 #define VB_LOG_ROOM "lock"
-#include "lock/table.h"
+#include "lock/table/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
