@@ -19,11 +19,13 @@
  * CAS that locks a record also proves that it is the version which was read: lock and validation of
  * the write set are one verb, and our own locks need no special case in the validation of the rest.
  *
- * Departs from seed 004, whose algorithm takes the lock with one verb and writes the owner with the
- * next (a client that dies in between leaves a lock without an owner), and whose validation looks
- * at lock and owner only: a record that was written and unlocked since it was read passes
- * (`silo-as-published` shows it; the version must be compared, for reads and for writes that were
- * read before they were locked).  Silo's epochs serve its log and are not needed here.
+ * Departs from the papers (why, with the interleavings: doc/cc/silo.md):
+ *   - versions are compared, where seed 004's validation looks at lock and owner only
+ *     (silo-as-published does);
+ *   - lock and owner are one word;
+ *   - the unlock is a verb of its own behind the WRITE;
+ *   - what is read is whole;
+ *   - there are no epochs, which serve Silo's log.
  */
 #include "cc/silo.h"
 
@@ -34,8 +36,8 @@ static vb_addr lock_word(const struct vb_item *it)
 
 /* ---- read ---- */
 
-/* The tuple as it was read; without a seal, the lock word as it was before and after
- * (store/store.h, "Whole reads"). */
+/* Judges the tuple as it was read.  before, after: without a seal, the lock word before and after
+ * the READ (store/store.h, "Whole reads"). */
 static void judge_read(struct vb_stage *s, struct vb_item *it, uint64_t before, uint64_t after)
 {
 	const struct vb_tuple_layout *l = vb_item_layout(it);
@@ -172,7 +174,7 @@ int silo_access(struct vb_txn *t, struct vb_item **items, unsigned n)
 	return vb_txn_stage(t, SILO_READ, items, n);
 }
 
-/* Something that was declared to be written may have been read before. */
+/* A record that was declared to be written may have been read before. */
 int silo_write(struct vb_txn *t, struct vb_item **items, unsigned n)
 {
 	unsigned m = 0;
@@ -225,8 +227,7 @@ const struct vb_cc_ops vb_cc_silo = {
 
 /* ---- to the letter ---- */
 
-/* Line 14: "X.lock != 0 and X.wid != T.Tid".  That a record has another version is not looked at.
- */
+/* Line 14: "X.lock != 0 and X.wid != T.Tid".  It does not look at the version. */
 static void validate_locks_only(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	silo_validate(s, items, n);
@@ -235,7 +236,7 @@ static void validate_locks_only(struct vb_stage *s, struct vb_item **items, unsi
 			items[i]->status = 0;
 }
 
-/* Line 9: the lock is taken whatever the version; only one that is held refuses it. */
+/* Line 9: takes the lock whatever the version, unless it is held. */
 static void lock_any_version(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	for (unsigned tries = 0; tries < 8; tries++) {

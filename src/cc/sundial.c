@@ -1,28 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sundial (seed 002 section 4.5): logical leases.  A version is good from wts to rts in logical
- * time; a transaction commits at one logical time that lies in the leases of all it read and behind
- * the leases of all it overwrites.  If the time has to lie behind a lease, the lease is *renewed*,
- * which is possible as long as nobody has written or locked the record.  So a reader need not abort
- * because somebody wrote after it.
+ * time.  A transaction commits at one logical time that lies in the leases of all it read and
+ * behind the leases of all it overwrites.  If the time has to lie behind a lease, the lease is
+ * *renewed*, which is possible as long as nobody has written or locked the record.  So a reader
+ * need not abort because somebody wrote after it.
  *
  *	lock word      63        48 47  44 43                                0
  *	              +------------+------+-----------------------------------+
  *	              | place + 1  | name | rts                               |     place + 1 = 0: free
  *	              +------------+------+-----------------------------------+
  *	version word  | wts (62 bits)                              | a | w    |     a: there is no record
- *	              +------------+------------------------------------------+     w: being written, see below
+ *	              +------------+------------------------------------------+     w: being written
  *
  *	read      READ                             renew    CAS (0, rts) -> (0, commit time)
  *	lock      CAS (0, rts) -> (name, rts)      commit   WRITE + CAS (name, rts) -> (0, commit time)
  *	                                           release  CAS (name, rts) -> (0, rts + 1)
- *
- * Lock and lease are one word, which is where this departs from the paper.  There the renewal looks
- * at the lock and then extends rts by CAS; a writer that locks in between has taken its commit time
- * from the old rts, and a reader reads an old version at a time when the new one was valid.  Here
- * the CAS fails.  And since every commit makes rts larger, a word that is what it was when the
- * record was read proves that the record is unchanged: a renewal is one CAS without a READ before
- * it, and so is a lock.
  *
  * A locked record may be read: its writer commits behind its lease.  Without seals the record under
  * a locked word may be half written, so the writer marks the version first (bit w).
@@ -30,18 +23,16 @@
  * Serializable, but not strictly: a transaction may be ordered, in logical time, before one that
  * had ended before it began.
  *
- * Whose a lock is.  Whoever lets a record go makes its rts larger, so at each rts it is locked at
- * most once, and no word that says "held" ever comes back: it names one lock, of one transaction.  A
- * verb that comes late, or a server that goes on late, finds another word and does nothing.  And
- * nobody takes a lock that he finds for his own: what stands there is an earlier transaction's, also
- * when it bears the own place.  place and name (the low bits of the transaction's clock) say which
- * transaction it was, to those who look (txn/recover.c).
+ * A held word names one lock of one transaction, and no such word ever comes back: every commit
+ * and every release makes rts larger, so at each rts a record is locked at most once.  A verb or a
+ * server that comes late finds another word and does nothing.  A transaction does not take a lock
+ * that it finds for its own, even under its own place: it is an earlier transaction's.  What of
+ * this comes to an end, and when, says doc/cc/sundial.md ("Words").
  *
- * What ends.  A name comes back after 16 units of 2 us: then a lock that was left behind looks, for
- * one transaction of its place, like that one's.  Those who recover are not misled, see there.  rts
- * does not come back: a transaction that would pass the last logical time is refused, -EOVERFLOW.
- * It passes by one for each commit or abort that follows another on the same records; at a million a
- * second that is after 200 days, and the tables have to be loaded anew.
+ * Departs from the paper (why, with the interleavings: doc/cc/sundial.md):
+ *   - lock and lease are one word, so a renewal's CAS fails if somebody has locked;
+ *   - a renewal is one CAS without a READ before it, and so is a lock;
+ *   - what is read is whole.
  */
 #define VB_LOG_ROOM "cc"
 #include "cc/sundial.h"
@@ -49,7 +40,8 @@
 #include "base/log.h"
 #include "txn/db.h"
 
-#define RENEW_TRIES 4u /* of one record, against the renewals of others */
+/* How often one record's renewal is tried against the renewals of others. */
+#define RENEW_TRIES 4u
 
 static vb_addr lock_word(const struct vb_item *it)
 {
@@ -83,8 +75,7 @@ static void at_least(struct vb_stage *s, uint64_t time)
 
 /* ---- read ---- */
 
-/* before, after: the version at a look before and after the READ of the tuple, where there was one.
- */
+/* before, after: the version before and after the READ of the tuple; NULL: not looked at. */
 static void judge_read(struct vb_stage *s, struct vb_item *it, const uint64_t *before,
 		       const uint64_t *after)
 {
@@ -105,7 +96,7 @@ static void judge_read(struct vb_stage *s, struct vb_item *it, const uint64_t *b
 	if (after != NULL)
 		whole = whole && version == *after;
 	if (!whole) {
-		/* Who is writing it may have died over it: we wait for him, by name. */
+		/* Its writer may have died over it: we wait for that one, by name. */
 		it->seen = is_free(word) ? 0 : word;
 		it->seen_slot = 0;
 		it->status = VB_ITEM_WAIT;
@@ -128,9 +119,9 @@ static bool look_at_versions(struct vb_stage *s, struct vb_item **items, unsigne
 
 /*
  * What is read must be whole, and its rts must be of its wts and not of a later one.  With seals,
- * and where the two words are read as one, one READ shows both.  With seals alone, the version is
- * looked at once more: then the rts came before, and is that version's or an older one's, which is
- * shorter and does no harm.  Without seals it is looked at before, too.
+ * and where the two words are read as one, one READ shows both.  With seals alone, looks at the
+ * version once more: then the rts was read before, and is that version's or an older one's, which
+ * is shorter and does no harm.  Without seals, looks at it before the READ, too.
  */
 void sundial_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
@@ -154,9 +145,8 @@ void sundial_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 }
 
 /*
- * What the lock word has become since the record was read, `seen`, is free and another: others have
- * renewed the lease, or somebody has written.  The version, read after that, tells.  False: the
- * fabric failed.
+ * The lock word has changed since the record was read, and `seen` is free: others have renewed the
+ * lease, or somebody has written.  The version, read after that, tells.  False: the fabric failed.
  */
 static bool look_again(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
@@ -179,7 +169,7 @@ static bool look_again(struct vb_stage *s, struct vb_item **items, unsigned n)
 	return true;
 }
 
-/* Those of the items that look_again has found unchanged. */
+/* The items that look_again has found unchanged. */
 static unsigned unchanged(struct vb_item **items, unsigned n)
 {
 	unsigned m = 0;
@@ -192,7 +182,7 @@ static unsigned unchanged(struct vb_item **items, unsigned n)
 
 /* ---- lock ---- */
 
-/* Those that are free, but whose lease is another than we thought. */
+/* The items that are free, but whose lease is another than we thought. */
 static unsigned got_locks(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	unsigned m = 0;
@@ -240,7 +230,7 @@ void sundial_lock(struct vb_stage *s, struct vb_item **items, unsigned n)
 		if (m > 0 && !look_again(s, some, m))
 			return;
 		m = unchanged(some, m);
-		/* Others renew all the time: let them. */
+		/* Others renew all the time: give up. */
 		if (tries == RENEW_TRIES)
 			return;
 	}
@@ -318,8 +308,8 @@ static bool unsure(const struct vb_item *it)
 	return it->flags & VB_ITEM_MAYBE && !(it->flags & VB_ITEM_HELD_X) && it->at != 0;
 }
 
-/* Does the place still belong to the transaction that the stage runs for?  Without status words
- * nobody can tell. */
+/* Does the place still belong to the transaction that the stage runs for?  Unknown without status
+ * words. */
 static bool still_its_place(struct vb_stage *s, struct vb_item **items, unsigned n, bool *out)
 {
 	uint64_t status = s->ts;
@@ -334,10 +324,10 @@ static bool still_its_place(struct vb_stage *s, struct vb_item **items, unsigned
 }
 
 /*
- * Of a lock whose verb's answer was lost: is it ours, and under which lease?  A server may come to
- * this late, when the place has gone on to a transaction that looks the same and holds the record.
- * If the place is still ours after we have seen the word, then the word is ours, or an earlier one
- * that was left behind.
+ * After the answer to a lock's verb was lost: is the lock ours, and under which lease?  A server
+ * may come to this late, when the place has gone on to a transaction that looks the same and holds
+ * the record.  If the place is still ours after we have seen the word, then the word is ours, or
+ * an earlier one that was left behind.
  */
 static bool look_what_is_held(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
@@ -412,8 +402,8 @@ static int no_time_left(struct vb_txn *t)
 	return vb_txn_doom(t, VB_TXN_MISUSE, -EOVERFLOW);
 }
 
-/* Locks are taken while the transaction runs, as in the paper: two that write the same record do
- * not both run to their ends. */
+/* Locks are taken while the transaction runs, as in the paper: of two that write the same record,
+ * one does not run to its end. */
 int sundial_write(struct vb_txn *t, struct vb_item **items, unsigned n)
 {
 	unsigned m = not_fetched(items, n);

@@ -8,11 +8,12 @@
 #define SUNDIAL_RTS_BITS  44u
 #define SUNDIAL_NAME_BITS 4u
 #define SUNDIAL_RTS       ((1ull << SUNDIAL_RTS_BITS) - 1)
-#define SUNDIAL_LAST      (SUNDIAL_RTS - 1) /* lease; at this one nothing is locked any more */
+/* The last lease: at this one nothing is locked any more. */
+#define SUNDIAL_LAST (SUNDIAL_RTS - 1)
 _Static_assert(VB_TS_PLACE_BITS + SUNDIAL_NAME_BITS + SUNDIAL_RTS_BITS == 64, "one word");
 _Static_assert(SUNDIAL_RTS_BITS + 2 <= 64, "a logical time fits in a version word");
-#define SUNDIAL_WRITING                                                                            \
-	1ull /* in the version word of an unsealed tuple: the record is being written */
+/* In the version word of an unsealed tuple: the record is being written. */
+#define SUNDIAL_WRITING 1ull
 
 enum { SUNDIAL_READ, SUNDIAL_LOCK, SUNDIAL_RENEW, SUNDIAL_COMMIT, SUNDIAL_RELEASE, SUNDIAL_STAGES };
 

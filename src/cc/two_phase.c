@@ -4,7 +4,8 @@
 
 #include "base/log.h"
 
-#define SLOT_TRIES 3u /* slots that another reader took first */
+/* How many slots a reader tries that another reader took first. */
+#define SLOT_TRIES 3u
 
 static vb_addr lock_word(const struct vb_item *it)
 {
@@ -26,7 +27,7 @@ static bool needs_read(const struct vb_item *it)
 	return !(it->flags & VB_ITEM_FETCHED);
 }
 
-/* A guess at the address was wrong: what was taken there is given back at once. */
+/* The guess at the address was wrong: gives back at once what was taken there. */
 static void wrong_tuple(struct vb_stage *s, struct vb_item *it, vb_addr word)
 {
 	vb_acc_cas(s->acc, VB_AMOD_IM, word, s->ts, 0, &it->held);
@@ -36,7 +37,7 @@ static void wrong_tuple(struct vb_stage *s, struct vb_item *it, vb_addr word)
 	it->seen = 0;
 }
 
-/* The lock is ours.  An image that was there before is the transaction's own, perhaps changed by
+/* The lock is ours.  An image that was fetched before stays: the transaction may have changed
  * it. */
 static void fetched(struct vb_item *it)
 {
@@ -54,7 +55,7 @@ static void in_the_way(struct vb_stage *s, struct vb_item *it, uint64_t holder, 
 
 	it->seen = holder;
 	it->seen_slot = slot;
-	/* Of several in the way, one that ends us counts. */
+	/* Of several holders, one that ends us counts. */
 	if (it->status == 0 || it->status == VB_ITEM_WAIT)
 		it->status = status;
 }
@@ -129,7 +130,7 @@ static uint8_t empty_slot(const struct vb_item *it)
 	return 0;
 }
 
-/* True: try the slot that it->slot now names. */
+/* True: the slot was another reader's; try the one that it->slot now names. */
 static bool got_s(struct vb_stage *s, struct vb_item *it, two_phase_judge *judge)
 {
 	uint64_t writer = it->held;
@@ -147,7 +148,7 @@ static bool got_s(struct vb_stage *s, struct vb_item *it, two_phase_judge *judge
 	if (!vb_item_is_key(it)) {
 		wrong_tuple(s, it, slot_word(it));
 	} else if (writer != 0 && writer != s->ts) {
-		/* Out of the slot before we wait: the writer waits for readers that have it. */
+		/* Leave the slot before we wait: the writer waits for readers that are in slots. */
 		vb_acc_cas(s->acc, VB_AMOD_IM, slot_word(it), s->ts, 0, &it->held);
 		it->flags &= (uint16_t)~VB_ITEM_HELD_S;
 		in_the_way(s, it, writer, 0, judge);
@@ -171,8 +172,8 @@ static void look_at_readers(struct vb_stage *s, struct vb_item *it, const unsign
 		fetched(it);
 }
 
-/* An upgrade has the record already, perhaps changed by its transaction; the slots alone are looked
- * at. */
+/* An upgrade has the record already, and its transaction may have changed it: looks at the slots
+ * alone. */
 struct sx_look {
 	unsigned char slots[VB_SX_META];
 };
@@ -261,7 +262,7 @@ void two_phase_commit(struct vb_stage *s, struct vb_item **items, unsigned n)
 	vb_stage_commit(s, items, n, 0, free_word);
 }
 
-/* Which one it was, an answer would have told. */
+/* The answer that would have told which slot it was is lost. */
 static void leave_every_slot(struct vb_stage *s, struct vb_item *it)
 {
 	if (vb_item_layout(it)->meta_bytes != VB_SX_META)
@@ -294,7 +295,7 @@ int two_phase_access(struct vb_txn *t, struct vb_item **items, unsigned n)
 	return vb_txn_stage(t, TWO_PHASE_LOCK, items, n);
 }
 
-/* Whoever has all locks may commit. */
+/* A transaction that has all its locks may commit. */
 int two_phase_prepare(struct vb_txn *t)
 {
 	(void)t;

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two-phase locking: what No-Wait, Wait-Die and Wound-Wait have in common.  They differ in one
- * function: what to do about whoever holds what one wants.
+ * function: what to do about the holder of a record that is wanted.
  *
  *	lock word   63                                            2 1 0
  *	           +-----------------------------------------------+---+
  *	           | timestamp of the holder: clock, place         | 0 |     0: free
  *	           +-----------------------------------------------+---+
- *
- * Lock, owner and age are one word, so one CAS takes it: a client that dies has it or has it not
- * (the papers take the lock with one verb and write the owner with the next).
  *
  * Exclusive only (the default of seed 004 section 5.1): readers take the lock, too.
  *
@@ -18,17 +15,19 @@
  * writer takes the lock word by CAS and then looks at the slots.  READs and atomics see the atomics
  * that were posted before them, so of a reader and a writer at least one sees the other:
  *
- *	reader   CAS slot 0 -> ts, CAS lock 0 -> 0, READ    lock free? yes: has it  no: out of the slot, conflict
- *	writer   CAS lock 0 -> ts, READ                     slots empty? yes: has it  no: conflict with each
- *	                                                    reader; keeps the word while it waits
+ *	reader   CAS slot 0 -> ts, CAS lock 0 -> 0, READ
+ *	         the lock is free: has it; else leaves the slot, conflict
+ *	writer   CAS lock 0 -> ts, READ
+ *	         the slots are empty: has it; else conflict with each reader, and keeps the word while
+ *	         it waits
  *
- * The reader looks at the lock word with an atomic, whose place in the order is known, and not in
- * what the READ brought: of a READ's lines the record may be fetched first, while the last writer
- * is still writing, and the lock word last, when it has gone.
+ * More readers than slots abort, as those of seed 004's Wait-Die do.
  *
- * Seed 004 counts readers in the lock word (algorithm 1), where a CAS fails for every other reader
- * that comes or goes, and where nobody knows whose a dead reader's count is.  More readers than
- * slots abort, as its Wait-Die's do.
+ * Departs from the papers (why, with the interleavings: doc/cc/no-wait.md):
+ *   - the unlock is a verb of its own behind the WRITE;
+ *   - lock, owner and age are one word;
+ *   - readers have names, where seed 004 counts them in the lock word;
+ *   - a reader looks at the lock word with an atomic, and not in what the READ brought.
  *
  *	acquire   CAS and READ in one doorbell (shared: two CAS)    release, read   CAS
  *	commit    WRITE and CAS in one doorbell                     release, abort  CAS
@@ -54,7 +53,7 @@ void two_phase_lock_sx(struct vb_stage *s, struct vb_item **items, unsigned n,
 void two_phase_commit(struct vb_stage *s, struct vb_item **items, unsigned n);
 void two_phase_release(struct vb_stage *s, struct vb_item **items, unsigned n);
 
-/* Both of read and write. */
+/* The protocol's `read` and its `write`. */
 int two_phase_access(struct vb_txn *t, struct vb_item **items, unsigned n);
 int two_phase_prepare(struct vb_txn *t);
 uint64_t two_phase_unlocked(uint64_t version, uint64_t was);

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Wait-Die (seed 002 section 4.3, seed 004 section 5.1): two-phase locking (cc/two_phase.h) in
- * which a transaction waits for younger ones only, and dies when what it wants is held by an older
- * one.  All waiting goes from old to young, so there are no deadlocks.  One that died keeps its
- * timestamp when it is tried again and so becomes the oldest in the end.
+ * which a transaction waits for younger ones only, and dies when an older one holds the record
+ * that it wants.  All waiting goes from old to young, so there are no deadlocks.  A transaction
+ * that died keeps its timestamp when it is tried again, and so becomes the oldest in the end.
  *
  * One-sided, waiting is asking again: CAS and READ, with growing pauses.  By RPC the owner's server
  * asks on our behalf for a while.
  *
- * The oldest may starve: whenever the lock is free, a younger one that asks at the right moment
- * gets it (seed 002 names this and sketches a counter).  `wait-die` is the paper's; `wait-die-fair`
- * is cured:
+ * The oldest may starve: seed 002 says so and sketches a counter (why a name instead:
+ * doc/cc/wait-die.md).  `wait-die` is the paper's; `wait-die-fair` is cured:
  *
  *	reserved word of the tuple   0, or the timestamp of the oldest that waits
  *
- *	who must wait     CAS own timestamp into the word, over 0 or a younger one
- *	who gets the lock and finds an older one's in the word: gives it back and dies
- *	whose it is       CAS it back to 0 once the lock is got, or on the way out
+ *	must wait                        CAS own timestamp into the word, over 0 or a younger one
+ *	has the lock, an older one's     gives the lock back and dies
+ *	 is in the word
+ *	has the lock, or gives up,       CAS own timestamp back to 0
+ *	 and the own one is in the word
  *
- * The paper's counter says that somebody waits and not who: if he dies, it can never be set back,
- * and nobody gets the lock again.  A name can be recovered like any other.
+ * Otherwise departs from the papers as cc/two_phase.h says; and an -sx reader that has to wait
+ * leaves its slot first.
  */
 #include "cc/two_phase.h"
 
@@ -66,7 +67,8 @@ static vb_addr waiter_word(const struct vb_item *it)
 	return it->at + VB_TUPLE_RESERVED_AT;
 }
 
-/* What is in the waiters' word now, for an item that must wait. */
+/* For items that must wait: puts our timestamp into the waiters' word, unless an older one is
+ * there. */
 static void sign_up(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	uint64_t word[VB_STAGE_ITEMS], old[VB_STAGE_ITEMS];
@@ -82,7 +84,7 @@ static void sign_up(struct vb_stage *s, struct vb_item **items, unsigned n)
 	(void)vb_stage_go(s, items, n);
 }
 
-/* The lock is ours; is somebody older waiting for it? */
+/* The lock is ours: gives way if an older transaction waits for it. */
 static void make_way(struct vb_stage *s, struct vb_item *it)
 {
 	uint64_t waiter = vb_tuple_word(it->image, VB_TUPLE_RESERVED_AT);
@@ -118,7 +120,7 @@ static void lock_fair(struct vb_stage *s, struct vb_item **items, unsigned n)
 		waits[i]->flags |= VB_ITEM_MAYBE_S;
 }
 
-/* On the way out the waiters' word is left, too. */
+/* On the way out, takes our name out of the waiters' word, too. */
 static void release_fair(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	uint64_t old[VB_STAGE_ITEMS];

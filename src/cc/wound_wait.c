@@ -12,20 +12,21 @@
  *
  *	wound    CAS (ts, running) -> (ts, aborted)       commit   CAS (ts, running) -> (ts, committed)
  *
- * One of the two succeeds.  The word names the transaction, so a wound that comes late misses
- * whoever uses the place next (in the paper T^g is found by Tid mod delta, and a verb of its own
- * compares the Tid before the CAS changes the state: between the two the slot may change hands).
+ * One of the two succeeds.  The word names the transaction, so a wound that comes late misses the
+ * next one of the same place.
  *
- * Departs from seed 004 also in that a transaction which waits looks at its own status each time:
- * the paper calls that an optimisation, but without it T1 waits for T2's lock and T2 for T1's, for
- * ever, and both are wounded (`wound-wait-as-published` shows it).
+ * Departs from seed 004 (why, with the interleavings: doc/cc/wound-wait.md):
+ *   - a transaction that waits looks at its own status each time (wound-wait-as-published does
+ *     not);
+ *   - the status word names the transaction;
+ *   - and as cc/two_phase.h says of all three.
  */
 #include "cc/two_phase.h"
 
 uint8_t wound_wait_judge(struct vb_stage *s, struct vb_item *it, uint64_t holder)
 {
 	/* Each time that we look: it may have been tried again, under the same name, since we
-	 * wounded it. `lease` takes an answer that nobody needs. */
+	 * wounded it.  `lease` takes an answer that nobody needs. */
 	if (s->ts < holder)
 		vb_acc_cas(s->acc, VB_AMOD_TM, vb_stage_status_addr(s, vb_ts_place(holder)),
 			   holder | VB_TS_RUNNING, holder | VB_TS_ABORTED, &it->lease);
