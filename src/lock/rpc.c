@@ -6,19 +6,17 @@
  *
  *   lock entry, 32 bytes: see served.h
  *
- *   acquire    1 SEND and its answer (1 SEND) for each attempt      no one-sided verbs
+ *   acquire    1 SEND and its answer (1 SEND) per attempt      no one-sided verbs
  *   release    1 SEND and its answer
  *
  *   Promises   shared and exclusive; no order, a client may starve.  Survives its holders: a lease
- *              is judged on the server's clock.
- *              Does not survive its server: what it answered stands, but nobody answers any more.
+ *              is judged on the server's clock.  Does not survive its server: what it has granted
+ *              stands, but nobody answers any more.
  *
  *   Leases     the client's ends a lease after the moment before it first asked.
  *
- *   Departs    from the paper, which says nothing of failures, in making a request safe to repeat.
- *              It has a number; the server remembers each client's last one and its answer, gives
- *              the same answer to the same number and is deaf to older ones.  A client that stops
- *              waiting withdraws its request by number, which frees what may have been granted.
+ * Departs from the paper, which says nothing of failures: a request has a number and is safe to
+ * repeat, and can be withdrawn by that number (why: doc/locks/rpc.md).
  */
 #define VB_LOG_ROOM "lock"
 
@@ -51,7 +49,8 @@ struct rpc_claim {
 /* ---- the server's memory of its clients' last requests ---- */
 
 struct rpc_seen {
-	vb_peer from; /* VB_PEER_NONE: empty */
+	/* VB_PEER_NONE: empty. */
+	vb_peer from;
 	uint64_t number, lock;
 	uint64_t at_ns;
 	struct vb_answer answer;
@@ -113,7 +112,7 @@ static int rpc_memory_tidy(struct vb_lock_server *s, uint64_t now)
 	return 0;
 }
 
-/* What is known of a client, made if it is new; NULL if there is no room. */
+/* The record of a client, made if it is new; NULL if there is no room. */
 static struct rpc_seen *rpc_remember(struct vb_lock_server *s, vb_peer from, uint64_t now)
 {
 	struct rpc_memory *m = s->priv;
@@ -159,7 +158,7 @@ static struct vb_answer rpc_do(struct vb_lock_server *s, struct vb_served_entry 
 	return a;
 }
 
-/* The client does not wait any more for the request number ask->about. */
+/* The client no longer waits for its request number ask->about. */
 static void rpc_withdraw(struct vb_served_entry *e, struct rpc_seen *seen, const struct vb_ask *ask)
 {
 	if (seen->number == ask->about && seen->lock == ask->lock && seen->answer.err == 0 &&
@@ -187,7 +186,7 @@ static void rpc_serve(struct vb_lock_server *s, const struct vb_msg *request)
 	seen = rpc_remember(s, request->from, now);
 	if (!seen)
 		goto out;
-	/* Older than what this client has asked since: a copy that came late. */
+	/* The client has asked something newer since: this is a copy that came late. */
 	if (ask.number < seen->number)
 		return;
 	seen->at_ns = now;
@@ -265,7 +264,8 @@ static int rpc_release(struct vb_lock_client *me, struct vb_claim *c)
 	struct vb_answer answer;
 	int err = vb_ask(me, tag, &ask, VB_FOREVER, o->ask_for, &answer);
 
-	/* Without an answer the server may or may not have heard us; the lease ends it anyway. */
+	/* Without an answer the server may have heard us or not; the lease ends the grant
+	 * anyway. */
 	if (err || answer.err == -EAGAIN)
 		return -VB_EUNKNOWN;
 	return (int)answer.err;

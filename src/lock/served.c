@@ -8,7 +8,8 @@
 
 #include "base/log.h"
 
-/* The first wait for an answer is a quarter of a lease, but not below this; each next one twice. */
+/* The first wait for an answer is a quarter of a lease, but at least this; each next one is twice
+ * as long. */
 #define PATIENCE_MIN_NS 100000ull
 
 /* ---- the server's side of a lock ---- */
@@ -69,8 +70,8 @@ static int grant_shared(const struct vb_lock_server *s, struct vb_served_entry *
 	} else if (!e->readers && !e->elders) {
 		e->ticket++;
 	}
-	/* A group that everybody has left while an older one is still there opens again under its
-	 * own ticket: nobody has a grant of it, and the older one must stay the one before it. */
+	/* A group that all have left while an older one is still there opens again under its own
+	 * ticket: nobody has a grant of it, and the older one must stay the one before it. */
 	if (!e->readers)
 		e->since_ns = now;
 	if (e->readers == SERVED_WRITER - 1)
@@ -148,7 +149,7 @@ static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask
 	if (err == -VB_EPEERGONE && !vb_peer_alive(me->ep->fabric, server))
 		return server_gone(me, ask->lock);
 	if (err == -VB_EPEERGONE || err == -EAGAIN) {
-		/* It could not be reached for now, or its ring is full: as good as no answer. */
+		/* It cannot be reached now, or its ring is full: the same as no answer. */
 		uint64_t again = vb_ep_now(me->ep) + PATIENCE_MIN_NS;
 
 		err = vb_ep_sleep_until(me->ep, again < until_ns ? again : until_ns);
@@ -159,7 +160,7 @@ static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask
 	memcpy(answer, reply.data, sizeof(*answer));
 	if (answer->err != -ENXIO)
 		return 0;
-	/* The node has other workers than when we looked. */
+	/* The node has other workers than at our last look. */
 	vb_lock_server_forget(me->space, node_of(me, ask->lock));
 	return -ETIMEDOUT;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locks that a server's CPU keeps: what rpc and traditional have in common.  An entry, its leases
- * and tickets on the server's side; on the client's, a request that is safe to repeat.
+ * Locks that a server's CPU keeps: what rpc and traditional have in common.  On the server's side
+ * an entry, its leases and tickets; on the client's side a request that is safe to repeat.
  *
  *   lock entry, 32 bytes        +---------------------------------------------------------------+
  *   touched by the one server   | ticket         the latest exclusive grant's or reader group's |
@@ -12,14 +12,14 @@
  *                               +---------------------------------------------------------------+
  *                               readers = elders = 0 is free
  *
- * An exclusive lease is over after one lease.  Readers come in groups that are open to newcomers
+ * An exclusive grant is over after one lease.  Readers come in groups that are open to newcomers
  * for one lease and over after two, so that a dead reader cannot hide behind living ones, and two
- * groups are enough.  Tickets grow with every exclusive grant and every eviction: they are the
- * fencing token, and how the release of somebody who was evicted is told from the holder's.
+ * groups are enough.  Tickets grow with every exclusive grant and every eviction.  They are the
+ * fencing token, and tell the release of an evicted client from the holder's.
  *
  * The client's lease ends a lease after a moment at which it cannot have had the grant yet; the
  * server's begins with the grant, which is later, and lasts longer by the drift that two clocks may
- * have.  So the client's is over first.
+ * have.  So the client's is over first (doc/locks/rpc.md).
  */
 #ifndef VB_LOCK_SERVED_H
 #define VB_LOCK_SERVED_H
@@ -35,18 +35,20 @@ struct vb_served_entry {
 		uint64_t elder_since_ns;
 		vb_peer holder;
 	};
-	uint32_t readers; /* of the group `ticket`, or SERVED_WRITER */
-	uint32_t elders;  /* of the group `ticket - 1` */
+	/* How many, of the group `ticket`; or SERVED_WRITER. */
+	uint32_t readers;
+	/* How many, of the group `ticket - 1`. */
+	uint32_t elders;
 };
 _Static_assert(sizeof(struct vb_served_entry) == 32, "as in the figure");
 
-/* Evicts whose lease is over.  The ticket grows, so that the evicted cannot release any more. */
+/* Evicts holders whose lease is over.  The ticket grows, so that they cannot release any more. */
 void vb_served_evict(const struct vb_lock_server *s, struct vb_served_entry *e, uint64_t lock,
 		     uint64_t now);
-/* Of an entry whose leases have been looked at.  0, -EAGAIN. */
+/* Grants, after vb_served_evict.  0, -EAGAIN. */
 int vb_served_grant(const struct vb_lock_server *s, struct vb_served_entry *e, enum vb_mode mode,
 		    vb_peer to, uint64_t now);
-/* 0, -VB_ELOST: the grant is over. */
+/* Releases.  0; -VB_ELOST: the grant is over. */
 int vb_served_take_back(struct vb_served_entry *e, enum vb_mode mode, uint64_t ticket);
 
 static inline bool vb_served_is_shared(const struct vb_served_entry *e)
@@ -61,38 +63,41 @@ bool vb_served_mine(const struct vb_lock_server *s, uint64_t lock);
 
 struct vb_ask {
 	uint64_t lock;
-	uint64_t number; /* grows with each request of a client; the same when it asks again */
-	uint64_t about;  /* the tag's: a ticket, another request's number, a time */
+	/* Grows with each request of a client; the same when it asks again. */
+	uint64_t number;
+	/* By the tag: a ticket, another request's number, a time. */
+	uint64_t about;
 };
 
 struct vb_answer {
 	uint64_t ticket;
-	int64_t err; /* 0, or what the tag may say; -EAGAIN busy, -ENXIO ask another worker */
-	uint64_t asked_ns, waited_ns; /* traditional: see there */
+	/* 0, or an error of the tag's; -EAGAIN: busy; -ENXIO: ask another worker. */
+	int64_t err;
+	/* traditional: see "Leases" there. */
+	uint64_t asked_ns, waited_ns;
 };
 
 _Static_assert(sizeof(struct vb_ask) <= VB_MSG_DATA, "a request fits a message");
 _Static_assert(sizeof(struct vb_answer) <= VB_MSG_DATA, "an answer fits a message");
 
-/* For how long a first copy's answer is waited for. */
+/* How long to wait for the answer to a first copy. */
 uint64_t vb_ask_patience(const struct vb_lock_client *me);
 
 /*
- * Asks the lock's server, again and again under one number, until there is an answer.  The answer
- * is worth waiting for a little even if until_ns is past: verbs, too, are waited for beyond a
- * deadline.  0 and *answer; -ETIMEDOUT; -VB_EUNKNOWN after ask_for_ns; -VB_EPEERGONE, said;
- * -ECANCELED.
+ * Asks the lock's server, again and again under one number, until there is an answer.  Waits a
+ * little for it even if until_ns is past, as verbs are waited for beyond a deadline.  0 and
+ * *answer; -ETIMEDOUT; -VB_EUNKNOWN after ask_for_ns; -VB_EPEERGONE, logged; -ECANCELED.
  */
 int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, uint64_t until_ns,
 	   uint64_t ask_for_ns, struct vb_answer *answer);
 
 /* Sends a request to the lock's server without awaiting an answer.  0: it is under way, or may be;
- * -VB_EPEERGONE, said: the server is gone. */
+ * -VB_EPEERGONE, logged: the server is gone. */
 int vb_ask_send(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask);
 
-/* The last word on a request that is not waited for any more, posted and not awaited: if it does
- * not get there, the lease ends what may have been granted.  `tag` under a number of its own, about
- * `ask`'s. */
+/* Ends a request for which we no longer wait: sends `tag`, under a number of its own, about `ask`'s
+ * number, and does not wait for an answer.  If it gets lost, the lease ends what may have been
+ * granted. */
 void vb_ask_forgo(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask);
 
 #endif

@@ -16,31 +16,30 @@
  *   Promises   shared and exclusive, in the order in which requests reach the server; readers that
  *              follow each other hold together.  traditional-ro: while readers hold the lock,
  *              others are let in past waiting writers, at most `readers_pass` past each.
- *              Survives holders and waiters, see below, but not its server: what it granted stands,
- *              but nobody answers any more.
+ *              Survives holders and waiters, see below, but not its server: what it has granted
+ *              stands, but nobody answers any more.
  *
  *   Asking     A request has a number; a client repeats it, under the same number, until it has a
- *              grant.  The server remembers each client's last request: a copy finds the client in
- *              the queue (and says so), or granted (and sends the grant once more).  It is deaf to
- *              numbers below the last.
+ *              grant.  The server remembers each client's last request.  A copy finds the client in
+ *              the queue, and is answered so; or granted, and is answered with the grant.  Numbers
+ *              below the last are ignored.
  *
- *   Leaving    A waiter whose deadline has come, or that is cancelled, says TRAD_WITHDRAW and goes;
- *              nothing is left in the queue (no husk).  If it has not heard yet that it stands in
- *              the queue, it says TRAD_LEAVE and awaits the answer: it is out of the queue, or it
- *              had been granted the lock before, and has it.
+ *   Leaving    A waiter whose deadline has come, or that is cancelled, says TRAD_WITHDRAW; nothing
+ *              is left in the queue (no husk).  If it has not heard yet that it stands in the
+ *              queue, it says TRAD_LEAVE and awaits the answer: it is out of the queue, or it had
+ *              been granted the lock before, and has it.
  *
- *   Leases     A grant is over a lease after it was made, on the server's clock, but the client
- *              only learns of it some time later.  So each copy of a request says when it was
- *              posted, on the client's clock, and the grant gives back that time, of the copy heard
- *              last, and how long ago that was.  The lease begins with their sum (less what the
- *              clocks may differ), which is before the grant.
+ *   Leases     Each copy of a request says when it was posted, on the client's clock.  The grant
+ *              gives back that time, of the last copy heard, and how long ago it was heard.  The
+ *              lease begins with their sum (less what the clocks may differ), which is before the
+ *              grant.
  *
  *   Deaths     A holder: the lease ends, as in rpc.  A waiter that has not been heard of for a
- *              lease is passed over when it is first in the queue.  Nothing happens at a time of
- *              its own: the copies by which the other waiters ask again are what makes the server
- *              look.
+ *              lease is passed over when it is first in the queue.  The server has no timers: it
+ *              looks when a waiter asks again.
  *
- *   Departs    from the paper in everything that has to do with failures, of which it says nothing.
+ * Departs from the paper in everything that has to do with failures, of which it says nothing (why:
+ * doc/locks/traditional.md).
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/traditional/traditional.h"
@@ -51,7 +50,7 @@
 #include "base/log.h"
 #include "lock/protocols.h"
 
-/* So many readers may pass a waiting writer, if nothing else is said (seed 000, section 6.4). */
+/* The default of readers_pass (seed 000, section 6.4). */
 #define TRAD_READERS_PASS 10
 
 /* Messages of the server to a client that waits, in the box of the lock's entry. */
@@ -93,7 +92,7 @@ static enum vb_mode trad_mode(const struct trad_client *c)
 	return trad_is_shared(c->tag) ? VB_SHARED : VB_EXCLUSIVE;
 }
 
-/* Says to a client that asked for a turn what has come of it. */
+/* Tells a client what has come of its request for a turn. */
 static void trad_tell(struct vb_lock_server *s, vb_peer to, uint64_t lock, uint64_t number,
 		      enum trad_news tag, const struct vb_answer *answer)
 {
@@ -105,11 +104,11 @@ static void trad_tell(struct vb_lock_server *s, vb_peer to, uint64_t lock, uint6
 	};
 
 	memcpy(m.data, answer, sizeof(*answer));
-	/* Lost, or no room for it: the client asks again. */
+	/* If it is lost, or there is no room for it, the client asks again. */
 	vb_send(s->ep, to, &m);
 }
 
-/* 0: granted, and noted down.  -EAGAIN. */
+/* 0: granted, and recorded; -EAGAIN. */
 static int trad_grant(struct trad_server *t, struct trad_client *c)
 {
 	int err = vb_served_grant(t->s, t->e, trad_mode(c), c->from, t->now);
@@ -129,7 +128,7 @@ static void trad_tell_turn(struct trad_server *t, struct trad_client *c)
 	trad_tell(t->s, c->from, c->lock, c->number, TRAD_TURN, &c->answer);
 }
 
-/* Has died, or has gone and could not say so. */
+/* The client has died, or has left and could not say so. */
 static bool trad_is_silent(const struct trad_server *t, const struct trad_client *c)
 {
 	return t->now > c->heard_ns &&
@@ -137,7 +136,7 @@ static bool trad_is_silent(const struct trad_server *t, const struct trad_client
 }
 
 /* The first writer in the queue, if it may be passed by one more reader now.  It is the one that
- * has been passed most: who passes another that stands behind it passes it, too. */
+ * has been passed most: a reader that passes a writer behind it passes it, too. */
 static struct trad_client *trad_may_pass(struct trad_server *t, const struct trad_queue *q)
 {
 	struct trad_client *w = trad_at(t->m, q->first);
@@ -175,7 +174,7 @@ static void trad_let_pass(struct trad_server *t, uint64_t lock)
 	}
 }
 
-/* Gives the lock to who is next, as far as it goes. */
+/* Gives the lock to those that are next, as far as it goes. */
 static void trad_advance(struct trad_server *t, uint64_t lock)
 {
 	struct trad_queue *q;
@@ -197,7 +196,7 @@ static void trad_advance(struct trad_server *t, uint64_t lock)
 		trad_let_pass(t, lock);
 }
 
-/* A grant at once, to who finds nobody before it or may pass them. */
+/* Grants at once if nobody is before the client, or it may pass them. */
 static int trad_grant_now(struct trad_server *t, struct trad_client *c)
 {
 	struct trad_queue *q;
@@ -223,7 +222,7 @@ static void trad_ask_turn(struct trad_server *t, struct trad_client *c, bool aga
 	if (again && c->waits)
 		trad_advance(t, c->lock);
 	else if (!again || c->answer.err == -ESTALE) {
-		/* New, or passed over because it had been silent for too long. */
+		/* It is new, or was passed over because it had been silent for too long. */
 		c->answer = (struct vb_answer){.err = -EAGAIN};
 		if (trad_grant_now(t, c) == 0)
 			trad_tell_turn(t, c);
@@ -242,7 +241,7 @@ static bool trad_may_hold(const struct trad_client *c)
 	       c->tag != TRAD_RELEASE_X && c->tag != TRAD_RELEASE_S;
 }
 
-/* The client goes: with what it has been granted, or with nothing. */
+/* The client leaves, with what it has been granted or with nothing. */
 static void trad_leave(struct trad_server *t, struct trad_client *c, const struct vb_ask *ask)
 {
 	bool granted = c->number == ask->about && !c->waits && trad_may_hold(c);
@@ -316,7 +315,7 @@ static void trad_refuse(struct vb_lock_server *s, const struct vb_msg *request,
 	vb_rpc_reply(s->answers, s->ep, request, &reply);
 }
 
-/* So long that nobody who is remembered can be repeating a request, or be waiting. */
+/* So long that no client that is remembered can be repeating a request, or be waiting. */
 static uint64_t trad_keep_ns(const struct vb_lock_space *space)
 {
 	const struct trad_options *o = space->options;
@@ -348,7 +347,7 @@ void trad_serve(struct vb_lock_server *s, const struct vb_msg *request, uint64_t
 		trad_refuse(s, request, &ask, -EAGAIN);
 		return;
 	}
-	/* Older than what this client has asked since: a copy that came late. */
+	/* The client has asked something newer since: this is a copy that came late. */
 	if (ask.number < c->number)
 		return;
 	again = ask.number == c->number;
@@ -457,7 +456,7 @@ static int trad_stand(struct vb_lock_client *me, struct vb_claim *c, struct vb_b
 	}
 }
 
-/* The deadline has come before any news.  0 and *answer: the turn had come before. */
+/* The deadline has come before any news.  0 and *answer: the turn came before that. */
 static int trad_go(struct vb_lock_client *me, const struct vb_claim *c, const struct vb_ask *ask,
 		   struct vb_answer *answer)
 {
@@ -482,11 +481,11 @@ static int trad_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 	vb_box_open(&me->mail, &box, c->entry);
 	err = trad_stand(me, c, &box, &ask, until_ns, &answer);
 	vb_box_close(&box);
-	/* A deadline shorter than the way to the server and back says nothing about the lock.  Who
-	 * has heard that it stands in the queue need not ask. */
+	/* A deadline shorter than the way to the server and back says nothing about the lock.  A
+	 * client that has heard that it stands in the queue need not ask. */
 	if (err == -ETIMEDOUT && !c->queued)
 		err = trad_go(me, c, &ask, &answer);
-	/* Nothing stands anywhere in our name, or will not for long. */
+	/* Nothing is left in our name, or not for long. */
 	c->queued = false;
 	if (err) {
 		if (err != -VB_EPEERGONE)
@@ -549,7 +548,8 @@ int trad_release(struct vb_lock_client *me, struct vb_claim *c)
 	struct vb_answer answer;
 	int err = vb_ask(me, tag, &ask, VB_FOREVER, o->ask_for, &answer);
 
-	/* Without an answer the server may or may not have heard us; the lease ends it anyway. */
+	/* Without an answer the server may have heard us or not; the lease ends the grant
+	 * anyway. */
 	if (err || answer.err == -EAGAIN)
 		return -VB_EUNKNOWN;
 	return (int)answer.err;

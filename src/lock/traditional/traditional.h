@@ -22,42 +22,51 @@
 
 struct trad_client {
 	vb_peer from;
-	uint64_t number, lock; /* of its last request */
-	uint64_t heard_ns;     /* server's clock: the latest copy of it */
-	uint64_t asked_ns;     /* client's clock: when it posted that copy */
+	/* Of its last request. */
+	uint64_t number, lock;
+	/* When the last copy of that was heard, on the server's clock. */
+	uint64_t heard_ns;
+	/* When the client posted that copy, on the client's clock. */
+	uint64_t asked_ns;
 	struct vb_answer answer;
 	uint16_t tag;
-	bool waits;      /* in the queue of `lock` */
-	uint32_t passed; /* waiting writer: readers that have passed it */
+	/* It is in the queue of `lock`. */
+	bool waits;
+	/* A waiting writer: how many readers have passed it. */
+	uint32_t passed;
 	uint32_t next, prev;
-	uint32_t chain; /* of the bucket; of the free list */
+	/* The next of the bucket, or of the free list. */
+	uint32_t chain;
 };
 
 struct trad_queue {
 	uint64_t lock;
 	uint32_t first, last;
-	uint32_t readers; /* of those who wait */
+	/* How many of the waiters are readers. */
+	uint32_t readers;
 	uint32_t chain;
 };
 
 struct trad_memory {
-	uint32_t size; /* of each array; the first element of the first two is never used */
+	/* Of each array; the first element of `client` and `queue` is never used. */
+	uint32_t size;
 	uint32_t free_client, free_queue;
-	uint32_t fresh_client, fresh_queue; /* from here on never used */
+	/* From here on never used. */
+	uint32_t fresh_client, fresh_queue;
 	struct trad_client *client;
 	struct trad_queue *queue;
 	uint32_t *by_name, *by_lock;
 };
 
-/* What is known of a client, made if it is new; NULL if there is no room: clients that have not
- * been heard of for keep_ns are forgotten first.  *m may move. */
+/* The record of a client, made if it is new; NULL if there is no room.  Clients that have not been
+ * heard of for keep_ns are forgotten first.  *m may move. */
 struct trad_client *trad_client_of(struct trad_memory **m, vb_peer from, uint64_t now,
 				   uint64_t keep_ns);
 
 /* NULL: nobody waits for the lock. */
 struct trad_queue *trad_queue_of(struct trad_memory *m, uint64_t lock);
 void trad_queue_push(struct trad_memory *m, struct trad_client *c);
-/* The queue is gone with the last one in it. */
+/* With its last client the queue goes, too. */
 void trad_queue_remove(struct trad_memory *m, struct trad_client *c);
 
 static inline struct trad_client *trad_at(struct trad_memory *m, uint32_t i)
@@ -65,7 +74,7 @@ static inline struct trad_client *trad_at(struct trad_memory *m, uint32_t i)
 	return i ? &m->client[i] : NULL;
 }
 
-/* ---- for the planted bug, which is the same lock but for one rule ---- */
+/* ---- also for the planted bug, which differs by one rule ---- */
 
 enum trad_tag {
 	TRAD_ACQUIRE_X = 1,
@@ -74,9 +83,11 @@ enum trad_tag {
 	TRAD_TRY_S,
 	TRAD_RELEASE_X,
 	TRAD_RELEASE_S,
-	TRAD_LEAVE_X, /* a waiter's: out of the queue, or what it was granted meanwhile */
+	/* A waiter's: it leaves the queue, or has been granted the lock meanwhile. */
+	TRAD_LEAVE_X,
 	TRAD_LEAVE_S,
-	TRAD_WITHDRAW, /* whatever the last request has brought is nobody's; no answer */
+	/* What the last request has brought is given back; no answer. */
+	TRAD_WITHDRAW,
 };
 
 static inline bool trad_is_shared(uint16_t tag)
