@@ -157,7 +157,8 @@ struct vb_grant {
  *
  *   -EINVAL      unknown protocol or option, a number out of range (a protocol with leases: also a
  *                lease shorter than twice the time by which the fabric's verbs may be late), or
- *                another layout than the space that exists
+ *                another protocol, size or layout than the space that exists: the log names what
+ *                differs, with both values
  *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
  *   -ENOSPC      the locks do not fit in the nodes' segments
  */

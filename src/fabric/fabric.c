@@ -511,12 +511,28 @@ int vb_swap64(struct vb_ep *ep, vb_addr a, uint64_t value, uint64_t *old)
 
 /* ---- regions, peers ---- */
 
-int vb_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
-	      bool *fresh)
+int vb_region_or_other(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+		       vb_addr *out, bool *fresh)
 {
 	if (node >= f->nodes)
 		return vb_fail(-EINVAL, "no node %u: the fabric has 0 to %u", node, f->nodes - 1u);
 	return f->ops->region(f, node, name, bytes, out, fresh);
+}
+
+int vb_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
+	      bool *fresh)
+{
+	vb_addr at;
+	int err = vb_region_or_other(f, node, name, bytes, &at, fresh);
+
+	if (err == -EEXIST)
+		return vb_fail(-EINVAL,
+			       "region '%s' exists on node %u with another size than %" PRIu64
+			       " bytes: it was made with other parameters, or by another version",
+			       name, node, bytes);
+	if (err == 0)
+		*out = at;
+	return err;
 }
 
 int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,

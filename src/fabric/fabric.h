@@ -201,7 +201,8 @@ struct vb_fabric_ops {
 	bool (*peer_alive)(struct vb_fabric *f, vb_peer peer);
 
 	/* Room for named regions in a node's segment: 64-byte aligned, zeroed.  The same name gives
-	 * the same region; *fresh says who came first.  -ENOSPC, -EINVAL (other size). */
+	 * the same region; *fresh says who came first.  -ENOSPC, -EINVAL; -EEXIST, not said: it
+	 * has another size, and *out is where it lies. */
 	int (*region)(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		      vb_addr *out, bool *fresh);
 	/* Optional: a region that is there already; -ENOENT, not said.  NULL: as `region`, which
@@ -546,7 +547,11 @@ static inline struct vb_u128 vb_field_add128(struct vb_u128 a, struct vb_u128 b,
 
 int vb_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	      bool *fresh);
-/* The same for who only looks: -ENOENT, not said, if nobody has made it, where the fabric can tell
+/* The same for who can tell better why the sizes differ: -EEXIST, not said, and *out is the other
+ * one's address. */
+int vb_region_or_other(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+		       vb_addr *out, bool *fresh);
+/* As vb_region, for who only looks: -ENOENT, not said, if nobody has made it, where the fabric can tell
  * (shm); elsewhere it is made, and is all zeros. */
 int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		   vb_addr *out);

@@ -12,11 +12,14 @@
 #include "lock/header.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <time.h>
+#include <xxhash.h>
 
 #include "base/log.h"
+#include "lock/protocols.h"
 
-#define HEADER_MAGIC 0x3230304b434f4c56ull /* "VLOCK002" */
+#define HEADER_MAGIC 0x3330304b434f4c56ull /* "VLOCK003" */
 #define FILL_TRIES   2000                  /* of a millisecond: a maker fills it in a moment */
 #define LINK_NS      5000000000ull         /* how long a node may be out of reach */
 
@@ -26,6 +29,27 @@ struct header_fixed {
 };
 _Static_assert(offsetof(struct vb_lock_header, era) == sizeof(struct header_fixed),
 	       "the fixed part comes first");
+
+/*
+ * Whether two spaces understand each other, the fixed part says.  If they do not, this says why:
+ *
+ *	asked     63            32 31     17  16    15     0
+ *	          +---------------+---------+-------+--------+
+ *	          | protocol      | 0       | fence | servers|
+ *	          +---------------+---------+-------+--------+
+ *	            of its name, a hash
+ */
+#define ASKED_FENCE (1ull << 16)
+
+static uint64_t protocol_of(const char *name)
+{
+	return XXH64(name, strlen(name), 0) >> 32 << 32;
+}
+
+static uint64_t asked(const struct vb_lock_space *s)
+{
+	return protocol_of(s->ops->name) | (s->fencing ? ASKED_FENCE : 0) | s->servers;
+}
 
 static bool by_cpu(const struct vb_fabric *f)
 {
@@ -80,16 +104,20 @@ static void put(uint64_t *field, uint64_t value)
 static int fill(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint64_t hash)
 {
 	struct header_fixed h = {.ops_hash = hash, .locks = s->locks, .lease_ns = s->lease_ns};
-	uint64_t magic = HEADER_MAGIC;
+	uint64_t magic = HEADER_MAGIC, as = asked(s);
 	struct vb_lock_header *at;
 	int err;
 
 	if (ep != NULL) {
-		err = surely(ep, VB_OP_WRITE, s->header[node], &h, sizeof(h));
+		err = surely(ep, VB_OP_WRITE, vb_lock_header_field(s, node, asked), &as,
+			     sizeof(as));
+		if (err == 0)
+			err = surely(ep, VB_OP_WRITE, s->header[node], &h, sizeof(h));
 		return err != 0 ? err
 				: surely(ep, VB_OP_WRITE, s->header[node], &magic, sizeof(magic));
 	}
 	at = mapped(s, node);
+	put(&at->asked, as);
 	put(&at->ops_hash, h.ops_hash);
 	put(&at->locks, h.locks);
 	put(&at->lease_ns, h.lease_ns);
@@ -117,13 +145,14 @@ static int look(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, struct
 	return 0;
 }
 
-static int compare(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint64_t hash)
+/* Until the maker has come to the end; fits: who waits may finish what he has not. */
+static int await(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint64_t hash, bool fits,
+		 struct header_fixed *h)
 {
-	struct header_fixed h;
 	int err;
 
-	for (unsigned i = 0; (err = look(s, node, ep, &h)) == 0 && h.magic != HEADER_MAGIC; i++) {
-		if (i == FILL_TRIES && ep == NULL) {
+	for (unsigned i = 0; (err = look(s, node, ep, h)) == 0 && h->magic != HEADER_MAGIC; i++) {
+		if (i == FILL_TRIES && ep == NULL && fits) {
 			vb_warn("lock space '%s' was never finished by its maker: it is now",
 				s->name);
 			(void)fill(s, node, NULL, hash);
@@ -142,18 +171,73 @@ static int compare(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uin
 	if (err != 0)
 		return vb_fail(err, "lock space '%s': node %u cannot be read: %s", s->name, node,
 			       vb_strerror(err));
-	if (h.ops_hash != hash || h.locks != s->locks || h.lease_ns != s->lease_ns)
-		return vb_fail(
-			-EINVAL,
-			"lock space '%s' exists with another protocol, layout, lease (%" PRIu64
-			" ns) or number of locks (%" PRIu64
-			"); ask for the same or use another name",
-			s->name, h.lease_ns, h.locks);
 	return 0;
 }
 
-int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, bool fresh, uint64_t hash)
+/* ---- who asks otherwise ---- */
+
+static const char *protocol_name(const struct vb_lock_ops *const *list, uint64_t protocol)
 {
+	for (; *list != NULL; list++)
+		if (protocol_of((*list)->name) == protocol)
+			return (*list)->name;
+	return NULL;
+}
+
+__attribute__((format(printf, 2, 3))) static void also(char text[static 320], const char *fmt, ...)
+{
+	size_t used = strlen(text);
+	va_list ap;
+
+	if (used > 0 && used < 318)
+		used += (size_t)snprintf(text + used, 320 - used, ", ");
+	va_start(ap, fmt);
+	vsnprintf(text + used, 320 - used, fmt, ap);
+	va_end(ap);
+}
+
+/* Names each parameter that differs, what the space has and what was asked for. */
+static int differs(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep,
+		   const struct header_fixed *h, const char *options)
+{
+	uint64_t theirs = 0, mine = asked(s);
+	const char *lock;
+	char text[320] = "";
+
+	if (ep != NULL)
+		(void)surely(ep, VB_OP_READ, vb_lock_header_field(s, node, asked), &theirs,
+			     sizeof(theirs));
+	else
+		theirs = mapped(s, node)->asked;
+	lock = protocol_name(vb_locks, theirs >> 32 << 32);
+	if (lock == NULL)
+		lock = protocol_name(vb_locks_published, theirs >> 32 << 32);
+	if (theirs >> 32 != mine >> 32)
+		also(text, "lock '%s' (asked for: '%s')", lock != NULL ? lock : "unknown here",
+		     s->ops->name);
+	if (h->locks != s->locks)
+		also(text, "locks %" PRIu64 " (asked for: %" PRIu64 ")", h->locks, s->locks);
+	if ((uint16_t)theirs != s->servers)
+		also(text, "servers %u (asked for: %u)", (uint16_t)theirs, s->servers);
+	if (h->lease_ns != s->lease_ns)
+		also(text, "lease_ns %" PRIu64 " (asked for: %" PRIu64 ")", h->lease_ns,
+		     s->lease_ns);
+	if ((theirs ^ mine) & ASKED_FENCE)
+		also(text, "fencing %s (asked for: %s)", theirs & ASKED_FENCE ? "true" : "false",
+		     s->fencing ? "true" : "false");
+	if (text[0] == '\0')
+		also(text, "options that lay the locks out otherwise (asked for: '%s')",
+		     options != NULL ? options : "");
+	return vb_fail(-EINVAL,
+		       "lock space '%s' exists with %s; ask for what it has, or for another name "
+		       "(vb_lock_space_params.name)",
+		       s->name, text);
+}
+
+int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_found found,
+			uint64_t hash, const char *options)
+{
+	struct header_fixed h;
 	struct vb_ep *ep = NULL;
 	int err = 0;
 
@@ -162,10 +246,13 @@ int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, bool fresh, uint
 	else if (mapped(s, node) == NULL)
 		err = vb_fail(-EOPNOTSUPP, "the '%s' fabric does not show node %u's memory here",
 			      s->fabric->ops->name, node);
+	if (err == 0 && found == VB_LOCK_FRESH)
+		err = fill(s, node, ep, hash);
 	if (err == 0)
-		err = fresh ? fill(s, node, ep, hash) : 0;
-	if (err == 0)
-		err = compare(s, node, ep, hash);
+		err = await(s, node, ep, hash, found != VB_LOCK_OTHER_SIZE, &h);
+	if (err == 0 && (found == VB_LOCK_OTHER_SIZE || h.ops_hash != hash || h.locks != s->locks ||
+			 h.lease_ns != s->lease_ns))
+		err = differs(s, node, ep, &h, options);
 	vb_ep_close(ep);
 	return err;
 }

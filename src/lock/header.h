@@ -4,10 +4,18 @@
 
 #include "lock/lock.h"
 
+/* How node's region was found. */
+enum vb_lock_found {
+	VB_LOCK_FRESH,
+	VB_LOCK_THERE,
+	VB_LOCK_OTHER_SIZE, /* there, for other parameters */
+};
+
 /* Fills the header of node's region (fresh), or waits for it, finishes it if its maker does not, and
- * compares: 0; -EINVAL: another protocol, layout, lease or number of locks; -EAGAIN: never finished,
- * on a fabric of several machines; or what the fabric says. */
-int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, bool fresh, uint64_t hash);
+ * compares: 0; -EINVAL: the message says what differs; -EAGAIN: never finished, and cannot be here;
+ * or what the fabric says.  options: as they were asked for, for the message. */
+int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_found found,
+			uint64_t hash, const char *options);
 
 /* A READ of a header over a link that may be down for a moment; -VB_EUNKNOWN, -VB_EPEERGONE: it was
  * for seconds. */

@@ -260,7 +260,7 @@ struct vb_lock_header {
 	uint64_t server[VB_LOCK_WORKERS_MAX]; /* vb_peer of each */
 	uint64_t changed_ns; /* when there began to be more or fewer of them, after deaths, in
 	                      * the time that all have in common; 0: never */
-	uint64_t reserved;
+	uint64_t asked;      /* what its maker asked for, to tell who asks otherwise: header.c */
 };
 
 /* How many server tasks answer, by the header's word `workers`; 0: not all are there yet. */

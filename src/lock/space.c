@@ -161,7 +161,7 @@ static uint64_t layout_hash(const struct vb_lock_space *s)
 }
 
 /* Makes or joins the region on one server node. */
-static int open_region(struct vb_lock_space *s, uint16_t node)
+static int open_region(struct vb_lock_space *s, uint16_t node, const char *options)
 {
 	uint64_t mine = (s->locks + s->servers - 1 - node) / s->servers;
 	uint64_t more = s->ops->node_bytes ? s->ops->node_bytes(s) : 0;
@@ -170,13 +170,17 @@ static int open_region(struct vb_lock_space *s, uint16_t node)
 	int err;
 
 	snprintf(name, sizeof(name), "lock:%.60s", s->name);
-	err = vb_region(s->fabric, node, name,
-			sizeof(struct vb_lock_header) + mine * s->stride + more, &s->header[node],
-			&fresh);
-	if (err)
+	err = vb_region_or_other(s->fabric, node, name,
+				 sizeof(struct vb_lock_header) + mine * s->stride + more,
+				 &s->header[node], &fresh);
+	if (err && err != -EEXIST)
 		return err;
 	s->base[node] = s->header[node] + sizeof(struct vb_lock_header);
-	return vb_lock_header_open(s, node, fresh, layout_hash(s));
+	return vb_lock_header_open(s, node,
+				   err     ? VB_LOCK_OTHER_SIZE
+				   : fresh ? VB_LOCK_FRESH
+					   : VB_LOCK_THERE,
+				   layout_hash(s), options);
 }
 
 static int parse_options(const struct vb_lock_ops *ops, const char *text, void **out)
@@ -277,7 +281,7 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	if (!s->base || !s->header || !s->server_cache || !s->worker_cache)
 		return vb_fail(-ENOMEM, "no memory for a lock space");
 	for (uint16_t n = 0; err == 0 && n < s->servers; n++)
-		err = open_region(s, n);
+		err = open_region(s, n, p->options);
 	if (err == 0 && s->ops->open)
 		err = s->ops->open(s);
 	return err;

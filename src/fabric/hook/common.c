@@ -91,7 +91,7 @@ bool vb_hook_peer_alive(struct vb_fabric *f, vb_peer peer)
 int vb_hook_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		   vb_addr *out, bool *fresh)
 {
-	return vb_region(f->lower, node, name, bytes, out, fresh);
+	return vb_region_or_other(f->lower, node, name, bytes, out, fresh);
 }
 
 void *vb_hook_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)

@@ -210,11 +210,6 @@ static int say(struct net_fabric *f, int err, uint16_t node, const char *name, u
 	uint32_t host = net_host_of_node(f, node);
 
 	switch (err) {
-	case 0:
-		return 0;
-	case -EINVAL:
-		return vb_fail(err, "region '%s' exists on node %u with another size than %" PRIu64,
-			       name, node, bytes);
 	case -ENOSPC:
 		return vb_fail(err,
 			       "region '%s' of %" PRIu64
@@ -272,13 +267,14 @@ int net_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64
 		if (err == 0)
 			err = ask.err;
 	}
-	if (err == 0 &&
-	    (ask.offset > fabric->node_bytes || bytes > fabric->node_bytes - ask.offset))
+	if (err == -EINVAL)
+		err = -EEXIST; /* all that an owner finds wrong with a question of ours */
+	if ((err == 0 || err == -EEXIST) && (ask.offset > fabric->node_bytes ||
+					     (err == 0 && bytes > fabric->node_bytes - ask.offset)))
 		err = -EPROTO;
-	err = say(f, err, node, name, bytes);
-	if (err != 0)
-		return err;
+	if (err != 0 && err != -EEXIST)
+		return say(f, err, node, name, bytes);
 	*out = vb_addr_make(node, ask.offset);
 	*fresh = ask.fresh;
-	return 0;
+	return err;
 }

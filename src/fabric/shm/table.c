@@ -284,13 +284,12 @@ int shm_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64
 		err = region_add(f, d, name, bytes, &r);
 		made = true;
 	} else if (r->bytes != bytes) {
-		err = vb_fail(-EINVAL, "region '%s' exists with %" PRIu64 " bytes, not %" PRIu64,
-			      name, r->bytes, bytes);
+		err = -EEXIST;
 	}
 	shm_unlock(f);
-	if (err != 0)
+	if (err != 0 && err != -EEXIST)
 		return err;
 	*out = vb_addr_make(node, r->offset);
 	*fresh = made;
-	return 0;
+	return err;
 }

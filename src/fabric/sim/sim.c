@@ -323,12 +323,9 @@ static int sim_region(struct vb_fabric *f, uint16_t node, const char *name, uint
 		r = &s->regions[i];
 		if (r->node != node || strcmp(r->name, name) != 0)
 			continue;
-		if (r->bytes != bytes)
-			return vb_fail(-EINVAL, "region '%s' has %" PRIu64 " bytes, not %" PRIu64,
-				       name, r->bytes, bytes);
 		*out = r->addr;
 		*fresh = false;
-		return 0;
+		return r->bytes == bytes ? 0 : -EEXIST;
 	}
 	if (s->n_regions == SIM_REGIONS_MAX || bytes > s->base.node_bytes ||
 	    at > s->base.node_bytes - bytes)
