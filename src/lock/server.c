@@ -318,7 +318,8 @@ static int find_workers(struct vb_lock_client *me, uint16_t node,
 		int err = read_header(me, node, read);
 
 		if (err == -VB_EPEERGONE)
-			vb_error("nobody serves '%s' locks on node %u; start a server there",
+			vb_error("nobody serves '%s' locks on node %u; start a server there "
+				 "(vb_lock_server_start, or vb_lock_server_thread_start)",
 				 s->ops->name, node);
 		if (err)
 			return err;

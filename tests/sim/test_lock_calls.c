@@ -20,7 +20,8 @@ static const struct vb_sim_faults none, lose = {.lose = 1.0};
 #define must(call) assert_int_equal(call, 0)
 
 /* The call says so, and the log says why. */
-#define refused(call, wanted)                                                                      \
+#define refused(call, wanted) refused_with(call, wanted, "")
+#define refused_with(call, wanted, why)                                                            \
 	do {                                                                                       \
 		char said_[1024] = "";                                                             \
                                                                                                    \
@@ -28,6 +29,8 @@ static const struct vb_sim_faults none, lose = {.lose = 1.0};
 		assert_int_equal(call, wanted);                                                    \
 		vb_log_capture_end();                                                              \
 		assert_true(said_[0] != '\0');                                                     \
+		if (strstr(said_, why) == NULL)                                                    \
+			fail_msg("'%s' does not say '%s'", said_, why);                            \
 	} while (0)
 
 struct world {
@@ -176,7 +179,8 @@ static void test_who_cannot_open(void **state)
 		f = cluster("profile=cx5", 2, 1);
 		p.lock = served[i];
 		must(vb_lock_space_open(f, &p, &s));
-		refused(vb_lock_client_open(s, 1, &none), -VB_EPEERGONE);
+		refused_with(vb_lock_client_open(s, 1, &none), -VB_EPEERGONE,
+			     "vb_lock_server_start");
 		assert_null(none);
 		vb_lock_space_close(s);
 		vb_fabric_close(f);
