@@ -42,6 +42,11 @@ if [ -n "$sanitizer" ]; then
 else
 	is "the README's program compiles" gcc -std=c11 -Wall -Wextra -Werror -I"$top/include" "$work/program.c" \
 		-o "$work/program" -L"$build/src" -lverbena "-Wl,-rpath,$build/src"
+	# Who has not installed it may ask the build for its flags.
+	flags=$(PKG_CONFIG_PATH=$build/meson-uninstalled pkg-config --cflags --libs verbena 2>&1)
+	# shellcheck disable=SC2086
+	is "it compiles with what verbena-uninstalled.pc says" gcc -std=c11 -Wall -Wextra -Werror \
+		"$work/program.c" -o "$work/other" $flags
 	is "and takes its lock" sh -c "'$work/program' | grep -q 'fencing token is 1$'"
 fi
 
