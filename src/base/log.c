@@ -11,23 +11,38 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/opt.h"
+
 #define LINE_MAX_BYTES 1024
-#define FILTERS_MAX    32
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
 
+/* Every VB_LOG_ROOM there is; tests/cli/output.sh looks that none is missing. */
+static const char *const rooms[] = {
+	"bench",       "cc",     "check",     "cluster",
+	"dist",        "doctor", "dslr",      "dslr-as-published",
+	"dslr-update", "dump",   "fabric",    "hook",
+	"json",        "lab",    "load",      "lock",
+	"micro",       "net",    "options",   "report",
+	"reproduce",   "rpc",    "shiftlock", "shiftlock-as-published",
+	"shm",         "sim",    "store",     "task",
+	"top",         "trace",  "txn",       "ucx",
+	"verbs",
+};
+
 struct filter {
-	char room[32];
+	const char *room;
 	enum vb_log_level level;
 };
 
-static struct filter filters[FILTERS_MAX];
+static struct filter filters[VB_ARRAY_SIZE(rooms)];
 static unsigned n_filters;
 static enum vb_log_level default_level = VB_LOG_WARN;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static _Thread_local char *capture_buf;
 static _Thread_local size_t capture_size;
+static _Thread_local unsigned muted;
 
 static int parse_level(const char *text, enum vb_log_level *out)
 {
@@ -40,41 +55,69 @@ static int parse_level(const char *text, enum vb_log_level *out)
 	return -1;
 }
 
-static void parse_word(char *word)
+static const char *find_room(const char *name)
 {
-	char *colon = strchr(word, ':');
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(rooms); i++)
+		if (!strcmp(rooms[i], name))
+			return rooms[i];
+	return NULL;
+}
+
+/* The last word for a room counts. */
+static void set_level(const char *room, enum vb_log_level level)
+{
+	unsigned i = 0;
+
+	while (i < n_filters && filters[i].room != room)
+		i++;
+	n_filters += i == n_filters;
+	filters[i] = (struct filter){room, level};
+}
+
+/* False: there is no such part. */
+static bool parse_word(char *word)
+{
+	char *colon = strchr(word, ':'), hint[VB_HINT_BYTES];
+	const char *room = NULL;
 	enum vb_log_level level;
 
-	if (colon)
+	if (colon) {
 		*colon = '\0';
-	if (parse_level(colon ? colon + 1 : word, &level)) {
+		room = find_room(word);
+	}
+	if (parse_level(colon ? colon + 1 : word, &level))
 		fprintf(stderr,
 			"verbena: VERBENA_LOG: '%s' is no level; error, warn, info, debug and "
 			"trace are\n",
 			colon ? colon + 1 : word);
-		return;
-	}
-	if (!colon) {
+	else if (!colon)
 		default_level = level;
-	} else if (n_filters == FILTERS_MAX) {
-		fprintf(stderr, "verbena: VERBENA_LOG: more than %d rooms; '%s' is left out\n",
-			FILTERS_MAX, word);
-	} else {
-		snprintf(filters[n_filters].room, sizeof(filters[0].room), "%s", word);
-		filters[n_filters++].level = level;
-	}
+	else if (room != NULL)
+		set_level(room, level);
+	if (!colon || room != NULL)
+		return true;
+	fprintf(stderr, "verbena: VERBENA_LOG: there is no part '%s'%s\n", word,
+		vb_did_you_mean(hint, word, rooms, VB_ARRAY_SIZE(rooms)));
+	return false;
 }
 
 static void read_environment(void)
 {
 	const char *env = getenv("VERBENA_LOG");
 	char *copy = env ? strdup(env) : NULL, *save = NULL;
+	bool known = true;
 
 	if (!copy)
 		return;
 	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save))
-		parse_word(w);
+		known &= parse_word(w);
 	free(copy);
+	if (known)
+		return;
+	fprintf(stderr, "verbena: VERBENA_LOG: the parts are");
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(rooms); i++)
+		fprintf(stderr, "%s %s", i > 0 ? "," : "", rooms[i]);
+	fprintf(stderr, "\n");
 }
 
 int vb_log_on(const char *room, enum vb_log_level level)
@@ -121,6 +164,8 @@ void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ..
 	va_list args;
 	int n, m, saved = errno; /* vb_fail(-errno, ...) reads it after us */
 
+	if (muted > 0)
+		return;
 	va_start(args, fmt);
 	if (capture_buf) {
 		vsnprintf(capture_buf, capture_size, fmt, args);
@@ -152,6 +197,17 @@ void vb_log_capture_begin(char *buf, size_t size)
 void vb_log_capture_end(void)
 {
 	capture_buf = NULL;
+}
+
+void vb_log_mute(void)
+{
+	muted++;
+}
+
+void vb_log_unmute(void)
+{
+	vb_assert(muted > 0);
+	muted--;
 }
 
 bool vb_null_said(const char *room, const char *call, const char *pointers)

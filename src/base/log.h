@@ -3,7 +3,8 @@
  * Log lines on stderr: "verbena: shm: error: ...".
  *
  * VERBENA_LOG sets the level for every room or for single ones: "info",
- * "warn,lock:debug,shm:trace".  The default is "warn".  A room names itself by defining VB_LOG_ROOM
+ * "warn,lock:debug,shm:trace".  The default is "warn".  What is no room is said, once, with those that
+ * are (log.c lists them).  A room names itself by defining VB_LOG_ROOM
  * before including this file.  The first function that decides an error logs it; callers pass the
  * value on in silence.
  */
@@ -23,6 +24,11 @@ void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ..
  * command line uses it to put the cause into its one line.  Tests use it to look at the text. */
 void vb_log_capture_begin(char *buf, size_t size);
 void vb_log_capture_end(void);
+
+/* Until the matching end, lines of this thread are dropped; inside a capture, too, which then goes on.
+ * For a call whose refusal is what is wanted, and that does not suspend. */
+void vb_log_mute(void);
+void vb_log_unmute(void);
 
 #define vb_log_at(level, ...)                                                                      \
 	do {                                                                                       \

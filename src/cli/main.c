@@ -204,6 +204,7 @@ int main(int argc, char **argv)
 	/* UCX would take SIGHUP for a wish to debug it. */
 	setenv("UCX_DEBUG_SIGNO", "0", 0);
 	vb_json_set_argv(argc, argv);
+	(void)vb_log_on("bench", VB_LOG_ERROR); /* what is wrong with VERBENA_LOG is said now */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	return told(dispatch(argc, argv));
 }

@@ -23,6 +23,29 @@ full 1 check lock --lock cas --seeds 2
 full 1 bench lock --lock cas --fabric sim --duration 1ms
 full 3 check lock --lock planted:double-grant --seeds 50
 
+# The parts that VERBENA_LOG knows are those of the sources, and of the page that has them.
+top=$(cd "$(dirname "$0")/../.." && pwd)
+VERBENA_LOG=nonsense:debug "$verbena" list >"$work/out" 2>"$work/err" </dev/null
+status=$?
+is 'VERBENA_LOG: what is no part is named' grep -q "there is no part 'nonsense'" "$work/err"
+sed -n 's/^verbena: VERBENA_LOG: the parts are //p' "$work/err" | tr -d ' ' | tr , '\n' | sort >"$work/known"
+grep -rhoE '^#define VB_LOG_ROOM +"[^"]+"' "$top/src" | grep -oE '"[^"]+"' | tr -d '"' | sort -u >"$work/used"
+is 'VERBENA_LOG: the parts are those of src' diff "$work/used" "$work/known"
+sed -n '/^The parts that `VERBENA_LOG` knows/,/^[A-Z#]/p' "$top/doc/operating.md" |
+	sed -n '/^| /s/^| [^|]*|//p' | grep -oE '`[^`]+`' | tr -d '`' | sort -u >"$work/page"
+is 'VERBENA_LOG: ... and of operating.md' diff "$work/used" "$work/page"
+
+# What the faults cause that a checker draws itself is no news, unless it is asked for.
+for what in 'silo --seeds 5' 'silo --hybrid rpc --seed 3'; do
+	# shellcheck disable=SC2086
+	env -u VERBENA_LOG timeout 120 "$verbena" check txn --cc $what >"$work/out" 2>"$work/err" </dev/null
+	status=$?
+	is "check txn, $what: clean" [ "$status" = 0 ]
+	is "check txn, $what: says nothing beside" [ ! -s "$work/err" ]
+done
+run check txn --cc silo --hybrid rpc --seed 3
+is 'check txn, one seed: VERBENA_LOG lets it be heard' grep -q 'txn: error: the server of node' "$work/err"
+
 # A reader that has seen enough is no failure.
 "$verbena" list 2>"$work/err" | head -n 1 >"$work/out"
 is 'a pipe that is left: nothing to say' [ ! -s "$work/err" ]

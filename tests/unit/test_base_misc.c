@@ -164,18 +164,46 @@ static void test_levels(void **state)
 		   "verbena: sim: error: said\n");
 }
 
-static void test_levels_too_many(void **state)
+/* Said once, with those that there are; the rest of the list counts. */
+static void test_unknown_parts(void **state)
 {
-	char env[1024] = "error";
+	const char *list = "verbena: VERBENA_LOG: the parts are bench, cc, check,";
 	int status;
-	char *text;
+	char *text = child("levels", "error,locc:info,nonsense:trace,shm:warn,sim:info,sim:error",
+			   &status);
+	char *at = strstr(text, list);
 
-	for (int i = 0; i < 33; i++)
-		snprintf(env + strlen(env), sizeof(env) - strlen(env), ",room%d:info", i);
-	text = child("levels", env, &status);
-	assert_non_null(strstr(text, "'room32' is left out"));
-	assert_null(strstr(text, "'room31'"));
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_non_null(at);
+	assert_null(strstr(at + strlen(list), "the parts are"));
+	assert_memory_equal(text,
+			    "verbena: VERBENA_LOG: there is no part 'locc' (did you mean 'lock'?)\n"
+			    "verbena: VERBENA_LOG: there is no part 'nonsense'\n",
+			    (size_t)(at - text));
+	assert_non_null(strstr(at, " lock,"));
+	assert_string_equal(strchr(at, '\n'),
+			    "\nverbena: lock: error: said\nverbena: shm: error: said\n"
+			    "verbena: shm: warn: said\nverbena: sim: error: said\n");
 	free(text);
+}
+
+/* What is muted inside a capture is gone, and the capture goes on. */
+static void test_mute(void **state)
+{
+	char said[100];
+
+	vb_log_capture_begin(said, sizeof(said));
+	vb_error("first");
+	vb_log_mute();
+	vb_log_mute();
+	vb_error("muted");
+	vb_log_unmute();
+	vb_error("muted, too");
+	vb_log_unmute();
+	assert_string_equal(said, "first");
+	vb_error("second");
+	vb_log_capture_end();
+	assert_string_equal(said, "second");
 }
 
 static void test_lazy(void **state)
@@ -441,7 +469,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_levels),
-		cmocka_unit_test(test_levels_too_many),
+		cmocka_unit_test(test_unknown_parts),
+		cmocka_unit_test(test_mute),
 		cmocka_unit_test(test_lazy),
 		cmocka_unit_test(test_long_line_is_cut),
 		cmocka_unit_test(test_lines_of_threads_are_whole),
