@@ -3,9 +3,8 @@
  * The smallest use: one client takes one lock.  Each thread of the process may open a client of its
  * own, and so may its children (fencing.c has one).
  *
- * The fabric has no name, so nothing is left behind in /dev/shm whatever happens.  Give it one
- * (.name = "my-app", .attach_or_create = true) in all processes that are to share the locks: whoever
- * comes first makes it, and it lives as long as one of them uses it.
+ * The fabric has no name, so nothing is left behind in /dev/shm whatever happens.  Programs that are
+ * to share the locks give it one: shared.c.
  */
 #include <stdio.h>
 #include <stdlib.h>

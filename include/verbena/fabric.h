@@ -39,8 +39,9 @@
  * and fencing tokens go on growing.  When all have gone, locks and tokens begin anew.
  *
  * Programs that may start in any order say attach_or_create, and the same nodes, sizes and options:
- * one of them makes the segment, the others join it.  What a process did for the others (its lock
- * servers) ends with it, and another has to start it again; vb_lock_server_start says when.
+ * one of them makes the segment, the others join it (examples/shared.c).  What a process did for
+ * the others (its lock servers) ends with it, and another has to start it again;
+ * vb_lock_server_start says when.
  *
  * A forked child is a user of its own until it ends, whether it calls vb_fabric_after_fork or not.
  * A process that calls exec stays a user, with all that it holds, until it ends: close the fabric
