@@ -59,20 +59,29 @@ static const char *read_lease_of(const struct vb_lock_ops *ops)
 		       : "";
 }
 
-/* Never silent: whoever lost a grant had it taken while it worked, or waited in vain. */
+/* Never silent: whoever lost a grant had it taken while it worked, or waited in vain.  What was asked
+ * for comes first: where every hold outlives its lease the machine has no part in it. */
 static void warn_lost(const struct session *s, const struct vb_bench_result *r)
 {
 	const struct vb_bench_opts *o = &s->plan.o;
 	bool heavy = vb_busy_is_heavy(&r->load);
-	char load[160];
+	char what[80], load[160], lease[16], hold[16];
 
 	if (!r->ran || s->crew.rank != 0 || r->tally->spent.lost == 0)
 		return;
-	vb_warn("%s: %" PRIu64
-		" grant%s lost: the lease of %.10g us was over before the holder was done "
-		"or knew of its turn%s%s; %s%s",
-		r->ops->name, r->tally->spent.lost, r->tally->spent.lost == 1 ? "" : "s",
-		(double)o->lease_ns / 1e3, r->load.known ? "; " : "",
+	snprintf(what, sizeof(what), "%s: %" PRIu64 " grant%s lost", r->ops->name,
+		 r->tally->spent.lost, r->tally->spent.lost == 1 ? "" : "s");
+	vb_format_ns(lease, sizeof(lease), (double)o->lease_ns);
+	if (!s->plan.tracing && o->hold_ns >= o->lease_ns) {
+		vb_warn("%s: --hold, %s, is longer than the lease of %s, so that holders are taken "
+			"for dead; give a --lease longer than --hold and a verb take together%s",
+			what, vb_format_ns(hold, sizeof(hold), (double)o->hold_ns), lease,
+			read_lease_of(r->ops));
+		return;
+	}
+	vb_warn("%s: the lease of %s was over before the holder was done or knew of its "
+		"turn%s%s; %s%s",
+		what, lease, r->load.known ? "; " : "",
 		r->load.known ? vb_busy_text(&r->load, load, sizeof(load)) : "",
 		heavy ? "give --lease more than a holder may wait for a core, or run fewer clients "
 			"(--procs, --clients)"
