@@ -223,3 +223,46 @@ json_t *vb_json_hist(const struct vb_hist *h)
 	json_object_set_new(o, "max", vb_json_us(h->total ? (double)h->max : 0));
 	return o;
 }
+
+static json_t *opt_value(const struct vb_opt *o, const void *at)
+{
+	const char *text;
+	uint64_t n;
+	int choice;
+
+	switch (o->kind) {
+	case VB_OPT_KIND_FLAG:
+		return json_boolean(*(const bool *)at);
+	case VB_OPT_KIND_SIZE:
+	case VB_OPT_KIND_TIME:
+		n = *(const uint64_t *)at;
+		return n == VB_OPT_AUTO ? json_null() : json_integer((json_int_t)n);
+	case VB_OPT_KIND_REAL:
+		return json_real(*(const double *)at);
+	case VB_OPT_KIND_STRING:
+		text = *(const char *const *)at;
+		return text != NULL ? vb_json_text(text) : json_null();
+	case VB_OPT_KIND_CHOICE:
+		text = o->choices;
+		for (choice = *(const int *)at; choice > 0; choice--)
+			text = strchr(text, '|') + 1;
+		return json_stringn(text, strcspn(text, "|"));
+	case VB_OPT_KIND_END:
+		break;
+	}
+	return json_null();
+}
+
+json_t *vb_json_opts(const struct vb_opt *table, const void *opts)
+{
+	json_t *all = json_object();
+	char name[64];
+
+	for (; table->kind != VB_OPT_KIND_END; table++) {
+		snprintf(name, sizeof(name), "%s%s", table->name,
+			 table->kind == VB_OPT_KIND_TIME ? "_ns" : "");
+		json_object_set_new(all, name,
+				    opt_value(table, (const char *)opts + table->offset));
+	}
+	return all;
+}

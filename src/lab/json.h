@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/hist.h"
+#include "base/opt.h"
 
 struct vb_json_out {
 	const char *path; /* NULL: no JSON is wanted, the calls below do nothing */
@@ -46,5 +47,8 @@ json_t *vb_json_us(double ns);
 json_t *vb_json_ratio(double num, double den);
 /* {"count":..., "mean", "min", "p50", "p90", "p99", "p99.9", "max"}: of nanoseconds, in us. */
 json_t *vb_json_hist(const struct vb_hist *h);
+/* What is set in opts: {"count_max": 32768, "omega_ns": null}.  Times have _ns behind their names;
+ * null: auto, or no text. */
+json_t *vb_json_opts(const struct vb_opt *table, const void *opts);
 
 #endif

@@ -55,7 +55,13 @@ is_json 'sim: what each run has' ".runs | length == $n_locks and all($run_filter
 is_json 'sim: uncontended costs: 2 atomics, mostly' \
 	'.runs | map(select(.lock == "dslr" or .lock == "shiftlock")) |
 	all(.verbs_per_op.atomic > 1.9 and .verbs_per_op.atomic < 2.5)'
+is_json 'sim: what dslr goes by: omega is auto, an eighth of the round trip' \
+	'.runs[] | select(.lock == "dslr") | .lock_options.omega_ns == null and
+	.lock_options.count_max > 1000 and .rtt_ns > 500 and .rtt_ns < 10000'
+is_json 'sim: a lock without options has none' '.runs[] | select(.lock == "cas") | .lock_options == {}'
 cp "$json" "$work/first.json"
+run bench lock --lock dslr --fabric sim --clients 4 --lock-options omega=5us,slots=2 --duration 1ms --json "$json"
+is_json 'sim: options that were given' '.runs[0].lock_options | .omega_ns == 5000 and .slots == 2'
 run bench lock --lock dslr,shiftlock --fabric sim --profile cx5 --nodes 3 --clients 24 --locks 100k \
 	--duration 2ms --seed 7 --json "$json"
 same() {

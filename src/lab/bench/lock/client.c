@@ -292,6 +292,12 @@ void vb_bench_worker_flush(struct vb_bench_worker *w)
 	meter_all(w, &w->tally->spent);
 	vb_bench_meter_subtract(&w->tally->spent, &w->meter_start);
 	w->tally->measured_ns = vb_sched_now_slow(vb_sched_self()) - w->measure_start_ns;
+	w->tally->rtt_clients = w->n;
+	w->tally->rtt_ns = 0;
+	for (unsigned i = 0; i < w->n; i++)
+		w->tally->rtt_ns += w->clients[i].lock->rtt_ns;
+	if (w->n > 0)
+		w->tally->rtt_ns /= w->n;
 }
 
 void vb_bench_worker_measure(struct vb_bench_worker *w, bool on)

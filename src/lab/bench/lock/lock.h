@@ -165,6 +165,8 @@ struct vb_bench_tally {
 	uint64_t release_lost; /* releases that came too late */
 	uint64_t uncertain;    /* calls whose answer was lost: a lock may be held by nobody */
 	uint64_t measured_ns;  /* how long this worker has measured */
+	uint64_t rtt_ns;       /* that its clients went by in the end, mean; of so many */
+	uint64_t rtt_clients;
 	struct vb_bench_meter spent;
 	struct vb_fabric_stats fabric; /* of the worker's process, since it opened the fabric */
 	struct vb_lock_timing timing;

@@ -433,6 +433,21 @@ static json_t *workload_json(const struct vb_bench_opts *o)
 	return w;
 }
 
+/* Every option of the lock, the defaults filled in. */
+static json_t *lock_options_json(const struct vb_lock_ops *ops, const char *given)
+{
+	void *opts = ops->options_size != 0 ? calloc(1, ops->options_size) : NULL;
+	json_t *j;
+
+	if (opts == NULL)
+		return json_object();
+	vb_opt_defaults(ops->options, opts);
+	(void)vb_opt_parse_list(ops->options, opts, given); /* the space was opened with it */
+	j = vb_json_opts(ops->options, opts);
+	free(opts);
+	return j;
+}
+
 static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct vb_bench_result *r)
 {
 	const struct vb_bench_opts *o = &p->o;
@@ -450,6 +465,7 @@ static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct v
 	json_object_set_new(j, "locks", json_integer((json_int_t)o->locks));
 	json_object_set_new(j, "lease_ns", json_integer((json_int_t)o->lease_ns));
 	json_object_set_new(j, "fencing", json_boolean(o->fencing));
+	json_object_set_new(j, "lock_options", lock_options_json(r->ops, o->lock_options));
 	json_object_set_new(j, "portable_variant", json_boolean(r->portable));
 	json_object_set_new(j, "workload", p->tracing ? trace_json(p) : workload_json(o));
 }
@@ -480,6 +496,7 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 	json_object_set_new(j, "unfinished_max_us", vb_json_us((double)r->unfinished_max_ns));
 	json_object_set_new(j, "latency_us", latency_json(p, t));
 	json_object_set_new(j, "txns", p->tracing ? txns_json(p, t) : json_null());
+	json_object_set_new(j, "rtt_ns", json_integer((json_int_t)t->rtt_ns));
 	json_object_set_new(j, "verbs_per_op", verbs_json(&t->spent, t->ops, true));
 	json_object_set_new(j, "server_verbs_per_op", verbs_json(&r->servers, t->ops, false));
 	json_object_set_new(j, "breakdown_us", timed ? breakdown_json(&t->timing) : json_null());

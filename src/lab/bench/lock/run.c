@@ -252,6 +252,10 @@ void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tal
 		into->rate += (double)t->ops * 1e9 / (double)t->measured_ns;
 	if (t->measured_ns > into->measured_ns)
 		into->measured_ns = t->measured_ns;
+	if (into->rtt_clients + t->rtt_clients > 0)
+		into->rtt_ns = (into->rtt_ns * into->rtt_clients + t->rtt_ns * t->rtt_clients) /
+			       (into->rtt_clients + t->rtt_clients);
+	into->rtt_clients += t->rtt_clients;
 	vb_bench_meter_add(&into->spent, &t->spent);
 	vb_bench_stats_add(&into->fabric, &t->fabric);
 	for (unsigned call = 0; call < VB_CALL_COUNT; call++) {
