@@ -226,8 +226,7 @@ static void put_items(const struct vb_stage_ops *ops, struct call *c)
 }
 
 /* The WRITE of the items and the message behind it. */
-static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb_verb *v,
-		     bool last_try)
+static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb_verb *v)
 {
 	struct vb_coordinator *me = t->me;
 	struct vb_wire_call head = {
@@ -238,7 +237,6 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 		.from_node = me->node,
 		.coordinator = me->number,
 		.stage = (uint8_t)stage,
-		.last_try = last_try,
 	};
 	int err = vb_db_find_server(me, c->node, &c->server);
 
@@ -395,7 +393,7 @@ static void collect(struct vb_txn *t, unsigned stage, struct call *c, const stru
 
 /* One round: a call to each node that has items left, all on their way at once. */
 static void round_of_calls(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n,
-			   uint64_t *taken, bool last_try)
+			   uint64_t *taken)
 {
 	struct vb_coordinator *me = t->me;
 	unsigned most = me->db->outstanding ? VB_CALLS_MAX : 1, m = 0, posted = 0;
@@ -414,7 +412,7 @@ static void round_of_calls(struct vb_txn *t, unsigned stage, struct vb_item **it
 		if (c->n == 0)
 			break;
 		place[m] = posted;
-		c->err = make_call(t, stage, c, &v[posted], last_try);
+		c->err = make_call(t, stage, c, &v[posted]);
 		posted += c->err == 0 ? 2 : 0;
 	}
 	if (posted > 0)
@@ -423,8 +421,7 @@ static void round_of_calls(struct vb_txn *t, unsigned stage, struct vb_item **it
 		collect(t, stage, &calls[i], &v[place[i]]);
 }
 
-void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n,
-		   bool last_try)
+void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n)
 {
 	uint64_t taken[VB_TXN_ITEMS_MAX / 64] = {0};
 
@@ -445,6 +442,6 @@ void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, uns
 			left += !(taken[i / 64] >> (i % 64) & 1);
 		if (left == 0)
 			return;
-		round_of_calls(t, stage, items, n, taken, last_try);
+		round_of_calls(t, stage, items, n, taken);
 	}
 }

@@ -154,7 +154,7 @@ static bool run_for(struct vb_txn *t, struct vb_lane *lane, unsigned stage, unsi
 	bool failed = false;
 
 	if (n > 0)
-		vb_stage_run(t, lane, stage, t->some, n, true);
+		vb_stage_run(t, lane, stage, t->some, n);
 	for (unsigned i = 0; i < n; i++)
 		failed |= t->some[i]->status != 0;
 	return failed;

@@ -199,15 +199,14 @@ int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, struct v
 
 /* stage.c */
 void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct vb_item **items,
-		  unsigned n, bool last_try);
+		  unsigned n);
 int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n);
 int vb_txn_alive(struct vb_txn *t);
 
 /* call.c */
 #define VB_CALLS_MAX   8u   /* nodes asked at a time */
 #define VB_STAGE_PLACE 255u /* the stage that only makes tuples */
-void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n,
-		   bool last_try);
+void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
 int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
 /* Has the node's server done all that it was asked before this?  0: it has, or there is none any more
  * that could; -ETIMEDOUT: it has not said so in patience_ns, and lives; -ECANCELED. */
@@ -230,7 +229,7 @@ struct vb_wire_call {
 	uint32_t coordinator;
 	uint16_t n;
 	uint16_t from_node;
-	uint8_t stage, last_try;
+	uint8_t stage, unused;
 	int16_t err;
 };
 _Static_assert(sizeof(struct vb_wire_call) <= VB_MSG_DATA, "fits in a message");

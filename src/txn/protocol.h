@@ -122,7 +122,6 @@ struct vb_stage {
 	int err;            /* out: the fabric's, with status VB_TXN_FABRIC */
 	bool for_other;     /* at the server: the coordinator may have been given up meanwhile */
 	bool passive;       /* the commit stage posts and does not wait */
-	bool last_try;      /* nobody will wait any more: what is held in passing must be let go */
 };
 
 enum vb_stage_flags {

@@ -191,7 +191,6 @@ static bool work(struct vb_db_server *s, struct vb_wire_call *c, struct vb_item 
 		.ts = c->ts,
 		.commit_ts = c->commit_ts,
 		.for_other = true,
-		.last_try = c->last_try,
 	};
 	struct vb_item *some[ITEMS_MAX];
 	bool done = true;

@@ -204,7 +204,7 @@ int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 				none[m++] = items[i];
 		if (m == 0 || err != 0)
 			continue;
-		vb_call_stage(t, VB_STAGE_PLACE, none, m, true);
+		vb_call_stage(t, VB_STAGE_PLACE, none, m);
 		for (unsigned i = 0; i < m; i++)
 			if (none[i]->status != 0)
 				return vb_txn_doom(t, (enum vb_txn_cause)none[i]->status,
@@ -217,14 +217,13 @@ int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 /* ---- one try ---- */
 
 static void run_here(struct vb_txn *t, struct vb_lane *lane, const struct vb_stage_ops *ops,
-		     struct vb_item **items, unsigned n, bool last_try)
+		     struct vb_item **items, unsigned n)
 {
 	struct vb_stage s = {
 		.db = t->me->db,
 		.acc = &lane->acc,
 		.ts = t->ts,
 		.commit_ts = t->commit_ts,
-		.last_try = last_try,
 		.passive = t->passive,
 	};
 
@@ -242,15 +241,15 @@ static void run_here(struct vb_txn *t, struct vb_lane *lane, const struct vb_sta
 
 /* Some of the items are near or far, all of them are done when it comes back. */
 void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct vb_item **items,
-		  unsigned n, bool last_try)
+		  unsigned n)
 {
 	const struct vb_db *db = t->me->db;
 	uint64_t begin = db->timing ? vb_ep_now_early(t->me->ep) : 0;
 
 	if (db->rpc_stages & 1u << stage)
-		vb_call_stage(t, stage, items, n, last_try);
+		vb_call_stage(t, stage, items, n);
 	else
-		run_here(t, lane, &db->cc->stages[stage], items, n, last_try);
+		run_here(t, lane, &db->cc->stages[stage], items, n);
 	if (db->timing) {
 		struct vb_stage_time *timed = &t->me->timed[stage];
 
@@ -372,7 +371,7 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 			err = vb_txn_place_items(t, items, n);
 		if (err)
 			return err;
-		vb_stage_run(t, vb_txn_lane(t->me), stage, items, n, false);
+		vb_stage_run(t, vb_txn_lane(t->me), stage, items, n);
 		look_at_clocks(t, items, n);
 		note_fetched(items, n);
 		n = still_waiting(t, items, n, &doom);

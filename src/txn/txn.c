@@ -471,11 +471,11 @@ static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 			(void)vb_ep_sleep(me->ep, me->db->fabric->caps.verb_bound_ns);
 		asked = bring_asked_forward(t->some, n);
 		if (asked > 0)
-			vb_call_stage(t, stage, t->some, asked, true);
+			vb_call_stage(t, stage, t->some, asked);
 		if (n > asked && !(me->db->rpc_stages & 1u << stage))
 			(void)vb_txn_place_items(t, t->some + asked, n - asked);
 		if (n > asked)
-			vb_stage_run(t, lane, stage, t->some + asked, n - asked, true);
+			vb_stage_run(t, lane, stage, t->some + asked, n - asked);
 		for (unsigned i = 0; i < n; i++)
 			done &= t->some[i]->status == 0;
 		if (done || t->error == -VB_EPEERGONE)
