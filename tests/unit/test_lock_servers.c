@@ -267,6 +267,64 @@ static void test_kept_by_who_calls(void **state)
 	vb_fabric_close(f);
 }
 
+/* A server's process that is now another program: as long as it lives the place is taken, and who has
+ * found it gets no answer.  *in, *out: the program gives back what it is sent. */
+static pid_t serve_and_exec(struct vb_fabric *f, const char *lock, int *in, int *out)
+{
+	struct vb_lock_server *x;
+	int to[2], from[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		vb_fabric_after_fork(f);
+		if (vb_lock_server_thread_start(open_space(f, lock, 0), 0, &x) != 0 ||
+		    dup2(to[0], 0) != 0 || dup2(from[1], 1) != 1 || close(to[1]) != 0)
+			_exit(1);
+		execlp("cat", "cat", (char *)NULL);
+		_exit(1);
+	}
+	close(to[0]);
+	close(from[1]);
+	*in = from[0];
+	*out = to[1];
+	return pid;
+}
+
+static void test_server_that_execs(void **state)
+{
+	struct vb_fabric *f = open_fabric();
+	struct vb_lock_space *s = open_space(f, "rpc", 0);
+	struct vb_lock_server *x;
+	struct vb_lock_client *a;
+	struct vb_grant g;
+	int in, out, status;
+	pid_t pid = serve_and_exec(f, "rpc", &in, &out);
+	char c = 'x';
+
+	assert_int_equal(write(out, &c, 1), 1);
+	assert_int_equal(read(in, &c, 1), 1); /* it is cat now */
+	refused(s, 0, 1, "worker 0 of 1, which lives");
+	assert_int_equal(vb_lock_client_open(s, 0, &a), 0);
+	assert_int_equal(vb_lock_acquire(a, 1, VB_EXCLUSIVE, 20 * MS, &g), -ETIMEDOUT);
+	close(out);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(vb_lock_server_start(s, 0, 0, 1, &x), 0);
+	/* Who has known the one that is gone learns of it once. */
+	assert_int_equal(vb_lock_acquire(a, 1, VB_EXCLUSIVE, 30000 * MS, &g), -VB_EPEERGONE);
+	assert_int_equal(vb_lock_acquire(a, 1, VB_EXCLUSIVE, 30000 * MS, &g), 0);
+	assert_int_equal(vb_lock_release(a, &g), 0);
+	close(in);
+	vb_lock_client_close(a);
+	vb_lock_server_stop(x);
+	vb_lock_space_close(s);
+	vb_fabric_close(f);
+}
+
 /* ---- names ---- */
 
 static void test_name_is_copied(void **state)
@@ -313,6 +371,7 @@ int main(void)
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_more_after_a_death),
 		cmocka_unit_test(test_kept_by_who_calls),
+		cmocka_unit_test(test_server_that_execs),
 		cmocka_unit_test(test_name_is_copied),
 	};
 
