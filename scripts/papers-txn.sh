@@ -3,17 +3,17 @@
 #
 # usage: scripts/papers-txn.sh BUILD [TABLE...]
 #
-# Simulates transactions as seeds 004 (RCBench) and 002 (RCC) have measured them, and prints tables with
+# Simulates transactions as RCBench and RCC have measured them, and prints tables with
 # the papers' numbers beside ours, as Markdown; doc/papers-transactions.md has them with what we think of
 # the differences.  Nothing is tuned to the papers.  Needs jq.
 #
 #   records     what fewer records than the papers' change
-#   primitives  primitives of each transaction (seed 004, table 2)
-#   switches    coroutines, doorbell batching, outstanding requests, passive ack (seed 004, table 3)
-#   locks       exclusive against shared and exclusive locks (seed 004, section 6.3.2)
-#   rpc         one-sided against RPC (seed 002, figure 15), and CAS and READ in one doorbell (section 4.2)
-#   stages      where the time goes (seed 002, figure 13), and the best mixture for Sundial
-#   span        nodes that a transaction touches (seed 004, section 6.6.1)
+#   primitives  primitives of each transaction (RCBench, table 2)
+#   switches    coroutines, doorbell batching, outstanding requests, passive ack (RCBench, table 3)
+#   locks       exclusive against shared and exclusive locks (RCBench, section 6.3.2)
+#   rpc         one-sided against RPC (RCC, figure 15), and CAS and READ in one doorbell (section 4.2)
+#   stages      where the time goes (RCC, figure 13), and the best mixture for Sundial
+#   span        nodes that a transaction touches (RCBench, section 6.6.1)
 #
 # Without TABLE: all of them.  The results are kept as JSON in BUILD/papers-txn.
 # PAPERS_TINY=1: a small set-up, to see that it works; in BUILD/papers-txn-tiny.
@@ -44,10 +44,10 @@ else
 fi
 mkdir -p "$out"
 all=no-wait,wait-die,wound-wait,silo,sundial
-# Seed 004, section 6.1; how many operations a transaction has is not said there, we take 10.
+# RCBench, section 6.1; how many operations a transaction has is not said there, we take 10.
 sim="--fabric sim --nodes 4"
 rcb="--workload ycsb --ops 10 --record-bytes 1024 --write-ratio 0.2"
-# Seed 002, section 6.1, without the 5 us of computation.
+# RCC, section 6.1, without the 5 us of computation.
 rcc_ycsb="--workload ycsb --ops 10 --records $rcc_records --record-bytes 64 --write-ratio 0.2 --hot-chance 0.1 --hot-fraction 0.001"
 rcc_bank="--workload smallbank --accounts $rcc_records"
 if [ -n "${PAPERS_TINY:-}" ]; then

@@ -22,7 +22,7 @@ table() {
 	' "$1"
 }
 
-# Seed 001, table 4 (write-intensive) and figure 6, beside ours.
+# ShiftLock, table 4 (write-intensive) and figure 6, beside ours.
 paper() {
 	jq -r '
 	def us: . * 100 | round / 100;

@@ -188,8 +188,8 @@ int vb_lock_space_close(struct vb_lock_space *space);
  * Each worker of a node is there once.  All agree on `workers`, which decides which worker serves a
  * lock; clients find them when all have begun.  A worker may be started again when its server has
  * been stopped, or its process has died; a process that calls exec with a server running keeps the
- * place, and answers nobody, until it ends.  Another number of workers may begin when all the former
- * are gone; if some of those died, "table" then grants nothing new for a lease.
+ * place, and answers nobody, until it ends.  Another number of workers may begin when all the
+ * former are gone; if some of those died, "table" then grants nothing new for a lease.
  *
  *   -EBUSY   a server that lives has this place, or serves with another number of workers: the log
  *            names it

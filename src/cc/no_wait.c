@@ -36,7 +36,7 @@ static const struct vb_stage_ops stages_sx[] = TWO_PHASE_STAGE_TABLE(lock_sx);
 const struct vb_cc_ops vb_cc_no_wait = {
 	.name = "no-wait",
 	.summary = "two-phase locking; a conflict aborts whoever comes second",
-	.source = "seed 002 section 4.2, seed 004 algorithm 1",
+	.source = "RCC section 4.2, RCBench algorithm 1",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS,
 	TWO_PHASE_OPS(stages_x),
 };
@@ -44,7 +44,7 @@ const struct vb_cc_ops vb_cc_no_wait = {
 const struct vb_cc_ops vb_cc_no_wait_sx = {
 	.name = "no-wait-sx",
 	.summary = "no-wait with shared and exclusive locks",
-	.source = "seed 004 algorithm 1",
+	.source = "RCBench algorithm 1",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHARED,
 	.meta_bytes = VB_SX_META,
 	TWO_PHASE_OPS(stages_sx),

@@ -219,7 +219,7 @@ static const struct vb_stage_ops stages[] = SILO_STAGE_TABLE(silo_read, silo_loc
 const struct vb_cc_ops vb_cc_silo = {
 	.name = "silo",
 	.summary = "optimistic: read without locks, lock and validate at the end",
-	.source = "seed 002 section 4.1, seed 004 algorithm 5",
+	.source = "RCC section 4.1, RCBench algorithm 5",
 	.caps = VB_CC_STRICT,
 	SILO_OPS(stages),
 	.prepare = silo_prepare,
@@ -260,7 +260,7 @@ static const struct vb_stage_ops stages_published[] =
 const struct vb_cc_ops vb_cc_silo_as_published = {
 	.name = "silo-as-published",
 	.summary = "silo whose validation looks at locks and not at versions",
-	.source = "seed 004 algorithm 5, to the letter",
+	.source = "RCBench algorithm 5, to the letter",
 	.caps = VB_CC_STRICT,
 	.planted = "not-serializable",
 	SILO_OPS(stages_published),

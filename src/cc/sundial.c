@@ -448,7 +448,7 @@ static const struct vb_stage_ops stages[] =
 const struct vb_cc_ops vb_cc_sundial = {
 	.name = "sundial",
 	.summary = "logical leases: a reader commits in the past of a later writer",
-	.source = "seed 002 section 4.5",
+	.source = "RCC section 4.5",
 	.caps = VB_CC_LOGICAL,
 	SUNDIAL_OPS(stages),
 };

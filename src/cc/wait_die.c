@@ -46,7 +46,7 @@ static const struct vb_stage_ops stages_sx[] = TWO_PHASE_STAGE_TABLE(lock_sx);
 const struct vb_cc_ops vb_cc_wait_die = {
 	.name = "wait-die",
 	.summary = "two-phase locking; the older waits, the younger dies",
-	.source = "seed 002 section 4.3, seed 004 section 5.1",
+	.source = "RCC section 4.3, RCBench section 5.1",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE,
 	TWO_PHASE_OPS(stages_x),
 };
@@ -54,7 +54,7 @@ const struct vb_cc_ops vb_cc_wait_die = {
 const struct vb_cc_ops vb_cc_wait_die_sx = {
 	.name = "wait-die-sx",
 	.summary = "wait-die with shared and exclusive locks",
-	.source = "seed 004 section 5.1",
+	.source = "RCBench section 5.1",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_SHARED,
 	.meta_bytes = VB_SX_META,
 	TWO_PHASE_OPS(stages_sx),
@@ -142,7 +142,7 @@ static const struct vb_stage_ops stages_fair[] = {
 const struct vb_cc_ops vb_cc_wait_die_fair = {
 	.name = "wait-die-fair",
 	.summary = "wait-die in which the oldest that waits is next",
-	.source = "seed 002 section 4.3, its limitation cured",
+	.source = "RCC section 4.3, its limitation cured",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE,
 	TWO_PHASE_OPS(stages_fair),
 };

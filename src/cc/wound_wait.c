@@ -49,7 +49,7 @@ static const struct vb_stage_ops stages_sx[] = TWO_PHASE_STAGE_TABLE(lock_sx);
 const struct vb_cc_ops vb_cc_wound_wait = {
 	.name = "wound-wait",
 	.summary = "two-phase locking; the older wounds the younger and waits",
-	.source = "seed 004 algorithm 2",
+	.source = "RCBench algorithm 2",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_STATUS,
 	TWO_PHASE_OPS(stages_x),
 };
@@ -57,7 +57,7 @@ const struct vb_cc_ops vb_cc_wound_wait = {
 const struct vb_cc_ops vb_cc_wound_wait_sx = {
 	.name = "wound-wait-sx",
 	.summary = "wound-wait with shared and exclusive locks",
-	.source = "seed 004 algorithm 2",
+	.source = "RCBench algorithm 2",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_STATUS | VB_CC_SHARED,
 	.meta_bytes = VB_SX_META,
 	TWO_PHASE_OPS(stages_sx),
@@ -66,7 +66,7 @@ const struct vb_cc_ops vb_cc_wound_wait_sx = {
 const struct vb_cc_ops vb_cc_wound_wait_as_published = {
 	.name = "wound-wait-as-published",
 	.summary = "wound-wait in which those who wait do not look at their own status",
-	.source = "seed 004 algorithm 2, to the letter",
+	.source = "RCBench algorithm 2, to the letter",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_STATUS | VB_CC_BLIND_WAIT,
 	.planted = "stuck",
 	TWO_PHASE_OPS(stages_x),

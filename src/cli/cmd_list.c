@@ -356,6 +356,10 @@ static int run(int argc, char **argv)
 	vb_list_put_txn();
 	put_fabrics();
 	put_profiles();
+	puts("\nPapers: DSLR (SIGMOD 2018), ShiftLock (FAST 2025), RCC (arXiv 2002.12664), "
+	     "Barthels "
+	     "et al.\n(PVLDB 2019), RCBench (VLDB Journal 2024); doc/glossary.md has their "
+	     "titles.");
 	return VB_EXIT_OK;
 }
 

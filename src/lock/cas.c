@@ -115,7 +115,7 @@ static int cas_backoff_acquire(struct vb_lock_client *me, struct vb_claim *c, ui
 const struct vb_lock_ops vb_lock_cas = {
 	.name = "cas",
 	.summary = "spins with CAS, asks again at once",
-	.source = "seed 001, section 2.2 (CAS-NB)",
+	.source = "ShiftLock, section 2.2 (CAS-NB)",
 	.caps = VB_LOCK_EXCLUSIVE,
 	.entry_bytes = 8,
 	.verbs_uncontended = "1 CAS + 1 CAS",
@@ -128,7 +128,7 @@ const struct vb_lock_ops vb_lock_cas = {
 const struct vb_lock_ops vb_lock_cas_backoff = {
 	.name = "cas-backoff",
 	.summary = "spins with CAS, truncated exponential backoff",
-	.source = "seed 001, sections 2.2 and 4.1 (CAS-B); SMART, section 4.3",
+	.source = "ShiftLock, sections 2.2 and 4.1 (CAS-B); SMART, section 4.3",
 	.caps = VB_LOCK_EXCLUSIVE,
 	.entry_bytes = 8,
 	.options = cas_backoff_options,

@@ -196,7 +196,7 @@ int drtm_release(struct vb_lock_client *me, struct vb_claim *c)
 const struct vb_lock_ops vb_lock_drtm = {
 	.name = "drtm",
 	.summary = "CAS for writers; readers share a lease that ends by the clock",
-	.source = "DrTM, SOSP 2015; seed 000, section 6 (2); seed 001, section 4.1",
+	.source = "DrTM, SOSP 2015; DSLR, section 6 (2); ShiftLock, section 4.1",
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_READ_LEASE,
 	.entry_bytes = 8,
 	.options = drtm_option_table,

@@ -190,6 +190,6 @@ unsigned mcs_bypass_bound(unsigned clients, enum vb_mode mode)
 const struct vb_lock_ops vb_lock_mcs = {
 	.name = "mcs",
 	.summary = "FIFO queue lock, handed over client to client",
-	.source = "seed 001, algorithm 1",
+	.source = "ShiftLock, algorithm 1",
 	MCS_LOCK,
 };

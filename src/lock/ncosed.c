@@ -583,7 +583,7 @@ unsigned ncosed_bypass_bound(unsigned clients, enum vb_mode mode)
 const struct vb_lock_ops vb_lock_ncosed = {
 	.name = "ncosed",
 	.summary = "FIFO queue of writers with groups of readers, handed over client to client",
-	.source = "N-CoSED, CCGrid 2007; seed 000, section 6 (4)",
+	.source = "N-CoSED, CCGrid 2007; DSLR, section 6 (4)",
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_MESSAGES,
 	.needs = VB_CAP_SEND,
 	.entry_bytes = 16,

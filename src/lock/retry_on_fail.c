@@ -168,7 +168,7 @@ static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 const struct vb_lock_ops vb_lock_retry_on_fail = {
 	.name = "retry-on-fail",
 	.summary = "CAS for exclusive, FAA for shared, asks again at once",
-	.source = "seed 000, figure 1 and section 6 (3)",
+	.source = "DSLR, figure 1 and section 6 (3)",
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE,
 	.entry_bytes = 8,
 	.verbs_uncontended = "X: 1 CAS + 1 FAA, S: 1 FAA + 1 FAA",

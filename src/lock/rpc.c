@@ -274,7 +274,7 @@ static int rpc_release(struct vb_lock_client *me, struct vb_claim *c)
 const struct vb_lock_ops vb_lock_rpc = {
 	.name = "rpc",
 	.summary = "the server's CPU keeps the locks, asks again at once",
-	.source = "seed 001, table 1 and section 4.1 (RPC)",
+	.source = "ShiftLock, table 1 and section 4.1 (RPC)",
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_SURVIVES | VB_LOCK_TOKEN |
 		VB_LOCK_SERVER,
 	.needs = VB_CAP_SEND,

@@ -59,7 +59,7 @@ static const struct vb_opt table[] = {
 	VB_OPT_FLAG(
 		O, spec_destinations, "spec-destinations",
 		"get-new-destination locks the forwarding that ends after the hour that it asks "
-		"for, as TATP says, and not the one that has ended by then, as seed 001's trace"),
+		"for, as TATP says, and not the one that has ended by then, as ShiftLock's trace"),
 	VB_OPT_END};
 #undef O
 
@@ -266,7 +266,7 @@ static void next(struct vb_trace_client *c)
 const struct vb_trace_ops vb_trace_tatp = {
 	.name = "tatp",
 	.summary = "TATP with a lock for each row: few locks, mostly shared",
-	.source = "seed 001 section 4.4",
+	.source = "ShiftLock section 4.4",
 	.options = table,
 	.options_bytes = sizeof(struct tatp_opts),
 	.init = init,

@@ -259,7 +259,7 @@ static void next(struct vb_trace_client *c)
 const struct vb_trace_ops vb_trace_tpcc = {
 	.name = "tpcc",
 	.summary = "TPC-C with 121 locks for each warehouse: rows in groups, items without locks",
-	.source = "seed 001 section 4.4; seed 000 sections 6.1 and 6.4",
+	.source = "ShiftLock section 4.4; DSLR sections 6.1 and 6.4",
 	.options = table,
 	.options_bytes = sizeof(struct tpcc_opts),
 	.scans = true,

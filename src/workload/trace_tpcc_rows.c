@@ -462,7 +462,7 @@ const struct vb_trace_ops vb_trace_tpcc_rows = {
 	.name = "tpcc-rows",
 	.summary =
 		"TPC-C with a lock for each row and intention locks above: up to hundreds of locks",
-	.source = "seed 003 section 4.1; TPC-C revision 5.11",
+	.source = "Barthels et al., PVLDB 2019, section 4.1; TPC-C revision 5.11",
 	.options = table,
 	.options_bytes = sizeof(struct rows_opts),
 	.scans = true,

@@ -81,4 +81,15 @@ for page in "$top"/README.md $(find "$top/doc" -name '*.md' | sort) "$top/bench/
 		ok "$name"
 	fi
 done
+
+# Papers have names; their numbers ("seed 001") are explained in the glossary and are for comments.
+numbered=$(grep -nE '[sS]eeds? 00[0-4]' "$top/README.md" $(find "$top/doc" -name '*.md' ! -name glossary.md))
+is 'no page calls a paper by its number' test -z "$numbered"
+run list
+is 'list: papers have names' sh -c "grep -q 'ShiftLock' '$work/out' && ! grep -qi 'seed 00' '$work/out'"
+is 'list: and where they are' grep -q '^Papers: DSLR (SIGMOD 2018), ShiftLock (FAST 2025)' "$work/out"
+run bench lock --lock dslr --fabric sim --duration 1ms
+is 'bench lock: papers have names' sh -c "grep -q 'ShiftLock' '$work/out' && ! grep -qi 'seed 00' '$work/out'"
+run bench txn --cc silo --fabric sim --duration 1ms
+is 'bench txn: papers have names' sh -c "grep -q 'RCC' '$work/out' && ! grep -qi 'seed 00' '$work/out'"
 finish

@@ -10,7 +10,7 @@ sim='bench lock --fabric sim --nodes 6 --clients 24 --duration 2ms --seed 3'
 
 run trace stat --trace tpcc --hosts 5 --clients 5 --transactions 20k
 is 'stat: exit status 0' [ "$status" = 0 ]
-is 'stat: locks of seed 001' grep -q '^tpcc: 60490 locks' "$work/out"
+is 'stat: locks of ShiftLock' grep -q '^tpcc: 60490 locks' "$work/out"
 is 'stat: a line for each type' [ "$(grep -cE '^(new-order|payment|order-status|delivery|stock-level|all) ' "$work/out")" = 6 ]
 
 run trace export --trace tpcc --hosts 5 --clients 24 --transactions 5k --seed 3 --head "$file"

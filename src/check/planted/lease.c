@@ -139,7 +139,7 @@ const struct planted_lease vb_planted_foreign_release =
  * state from which to recover has come back. */
 const struct planted_lease vb_planted_aba_recovery =
 	LEASE_LOCK(PLANTED_SAME_WORD, "aba-recovery", "mode-conflict",
-		   "recovers with a CAS from a word that comes back (seed 001 figure 2b)");
+		   "recovers with a CAS from a word that comes back (ShiftLock figure 2b)");
 const struct planted_lease vb_planted_stale_token =
 	LEASE_LOCK(PLANTED_EARLY_TOKEN, "stale-token", "token-order",
 		   "draws its fencing token before it has the lock");

@@ -78,7 +78,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		.name = "cx5",
 		.summary = "ConnectX-5, 100 Gb/s InfiniBand, one switch",
 		.sources =
-			"seed 001 (RTT, first atomic 2.05 us); Kalia ATC'16 (2.24 M/s on one "
+			"ShiftLock (RTT, first atomic 2.05 us); Kalia ATC'16 (2.24 M/s on one "
 			"word); "
 			"Sherman SIGMOD'22 (50 M/s inbound, 12-bit buckets); eRPC NSDI'19, FaSST "
 			"OSDI'16 (CPU); ConnectX-5 product brief; the rest estimated",
@@ -89,7 +89,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 	{
 		.name = "cx3",
 		.summary = "ConnectX-3, 56 Gb/s InfiniBand, three switches",
-		.sources = "HERD SIGCOMM'14 on the same cluster as seed 000 (READ 2 us, 26 M/s in, "
+		.sources = "HERD SIGCOMM'14 on the same cluster as DSLR (READ 2 us, 26 M/s in, "
 			   "22 M/s out); FDR's rate; the rest as cx5, estimated",
 		.one_way_ns = 750,
 		.post_ns = 90,

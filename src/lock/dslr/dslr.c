@@ -216,7 +216,7 @@ int dslr_release(struct vb_lock_client *me, struct vb_claim *c)
 const struct vb_lock_ops vb_lock_dslr = {
 	.name = "dslr",
 	.summary = "bakery lock on one word: fair, recovers by leases",
-	.source = "seed 000, SIGMOD 2018, algorithms 1 to 3, section 5.1",
+	.source = "DSLR, SIGMOD 2018, algorithms 1 to 3, section 5.1",
 	.open = dslr_open,
 	DSLR_LOCK,
 };

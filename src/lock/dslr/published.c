@@ -219,7 +219,7 @@ static unsigned published_bypass_bound(unsigned clients, enum vb_mode mode)
 const struct vb_lock_ops vb_lock_dslr_as_published = {
 	.name = "dslr-as-published",
 	.summary = "DSLR as its paper prints it, holes included; not for use",
-	.source = "seed 000, SIGMOD 2018, algorithms 1 to 3",
+	.source = "DSLR, SIGMOD 2018, algorithms 1 to 3",
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES,
 	.entry_bytes = 8,
 	.recovery_leases = 5,

@@ -328,7 +328,7 @@ int dslr_update_release(struct vb_lock_client *me, struct vb_claim *c)
 const struct vb_lock_ops vb_lock_dslr_update = {
 	.name = "dslr-update",
 	.summary = "dslr with update locks, which read beside readers and then write",
-	.source = "seed 000, SIGMOD 2018, section 5.2",
+	.source = "DSLR, SIGMOD 2018, section 5.2",
 	DSLR_UPDATE_LOCK,
 	.convert = dslr_update_convert,
 };

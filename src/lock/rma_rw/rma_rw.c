@@ -502,7 +502,7 @@ static unsigned rw_bypass_of(const struct vb_lock_space *s, unsigned clients, en
 const struct vb_lock_ops vb_lock_rma_rw = {
 	.name = "rma-rw",
 	.summary = "writers queue in groups of nodes, readers count at their group's counter",
-	.source = "Schmid, Besta and Hoefler 2016; seed 001, table 1",
+	.source = "Schmid, Besta and Hoefler 2016; ShiftLock, table 1",
 	RW_LOCK,
 	.bypass_bound = rw_bypass,
 	.bypass_bound_of = rw_bypass_of,

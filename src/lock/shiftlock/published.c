@@ -326,7 +326,7 @@ static unsigned published_bypass_bound(unsigned clients, enum vb_mode mode)
 const struct vb_lock_ops vb_lock_shiftlock_as_published = {
 	.name = "shiftlock-as-published",
 	.summary = "ShiftLock as its paper prints it, holes included; not for use",
-	.source = "seed 001, FAST 2025, algorithms 2 and 3, section 3.6",
+	.source = "ShiftLock, FAST 2025, algorithms 2 and 3, section 3.6",
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES |
 		VB_LOCK_TOKEN | VB_LOCK_SERVER | VB_LOCK_MESSAGES,
 	.needs = VB_CAP_MASKED128 | VB_CAP_SEND,

@@ -42,7 +42,7 @@
 
 const struct vb_opt sl_option_table[] = {
 	VB_OPT_SIZE(struct sl_options, max_writers, "max_writers", "16", 1, UINT32_MAX,
-		    "consecutive writers before the readers get their turn (seed 001's N)"),
+		    "consecutive writers before the readers get their turn (ShiftLock's N)"),
 	VB_OPT_END};
 
 #define TURN_MASK      (1u << SL_HANDOVER)
@@ -721,6 +721,6 @@ unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned c
 const struct vb_lock_ops vb_lock_shiftlock = {
 	.name = "shiftlock",
 	.summary = "clients hand the lock to each other; readers share; the server recovers",
-	.source = "seed 001, FAST 2025, algorithms 2 and 3, section 3.6",
+	.source = "ShiftLock, FAST 2025, algorithms 2 and 3, section 3.6",
 	SL_LOCK,
 };

@@ -694,7 +694,7 @@ bool vb_locktab_spares_oldest(const struct vb_lock_space *s)
 const struct vb_lock_ops vb_lock_table = {
 	.name = "table",
 	.summary = "six-mode lock table: queues at the server's CPU, asked through mailboxes",
-	.source = "seed 003, sections 3.2.1 and 3.3",
+	.source = "Barthels et al., PVLDB 2019, sections 3.2.1 and 3.3",
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES |
 		VB_LOCK_TOKEN | VB_LOCK_SERVER | VB_LOCK_UPDATE | VB_LOCK_INTENT | VB_LOCK_DENIES,
 	.recovery_leases = 2,

@@ -580,7 +580,7 @@ static unsigned trad_ro_bypass_of(const struct vb_lock_space *s, unsigned client
 const struct vb_lock_ops vb_lock_traditional = {
 	.name = "traditional",
 	.summary = "the server's CPU keeps a FIFO queue for each lock",
-	.source = "seed 000, section 6.1 (Traditional)",
+	.source = "DSLR, section 6.1 (Traditional)",
 	TRAD_LOCK,
 	.options = trad_options,
 	.bypass_bound = trad_bypass,
@@ -590,7 +590,7 @@ const struct vb_lock_ops vb_lock_traditional = {
 const struct vb_lock_ops vb_lock_traditional_ro = {
 	.name = "traditional-ro",
 	.summary = "the same, and readers pass waiting writers, a few of them",
-	.source = "seed 000, section 6.4 (Traditional_RO)",
+	.source = "DSLR, section 6.4 (Traditional_RO)",
 	TRAD_LOCK,
 	.options = trad_ro_options,
 	.bypass_bound = trad_ro_bypass,

@@ -248,7 +248,7 @@ void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
 	if (plan->o.fabric != VB_BENCH_SIM && !plan->o.breakdown)
 		return;
 	fprintf(to,
-		"\nWhere the time goes, us per call (seed 001 table 2: IA initial atomic, NP and "
+		"\nWhere the time goes, us per call (ShiftLock table 2: IA initial atomic, NP and "
 		"WP notify and wait\nfor the predecessor, WR wait for readers, WW wait for "
 		"writers, RT retries, NS successor)\n\n");
 	fprintf(to, "                 acquire exclusive                       "

@@ -218,7 +218,7 @@ void vb_tbench_print_end(FILE *to, const struct vb_tbench_plan *plan,
 	put_each(to, results, n, put_types);
 	if (!plan->o.no_breakdown) {
 		fprintf(to, "\nWhere the time goes, us per committed transaction, aborted attempts "
-			    "included (seed 002 figure 13)\n\n");
+			    "included (RCC figure 13)\n\n");
 		put_each(to, results, n, put_stages);
 	}
 	fprintf(to, "\nAborts by cause, counted ('user': by the workload's own wish, not among the "
