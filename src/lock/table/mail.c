@@ -13,9 +13,9 @@
  *	                    | number | ticket | waited | err count | seal |
  *	                    +--------+--------+--------+-----------+------+
  *
- * The notification says which lane, in the immediate value, and nothing else: on hardware it is one
- * WRITE with immediate.  A client uses its two lanes in turn, so that a request which it has
- * given up and the one that tells so do not lie in one place.
+ * The notification says which lane, in the immediate value, and nothing else: on hardware it is
+ * one WRITE with immediate.  A client uses its two lanes in turn, so that a request that it has
+ * given up and the one that says so do not lie in one place.
  *
  * A slot is taken with a CAS of its owner's word, and taken over from the dead.  A client that gets
  * none (all are taken, or the fabric has no notified WRITE) sends the same 40 bytes as a message.
@@ -32,7 +32,7 @@
 #include "fabric/cpu.h"
 #include "lock/table/table.h"
 
-/* Taken slots that a client looks at before it does without. */
+/* How many taken slots a client looks at before it does without one. */
 #define SLOT_TRIES 16u
 
 static const struct vb_locktab_options *options_of(const struct vb_lock_space *s)
@@ -115,7 +115,7 @@ static int take_word(struct vb_lock_client *me, vb_addr word)
 	return seen == was ? 0 : -EBUSY;
 }
 
-/* The number of a slot, or -1: it is done without. */
+/* The number of a slot; -1: none, so by SEND. */
 static int take_slot(struct vb_lock_client *me, vb_addr owners)
 {
 	unsigned slots = (unsigned)options_of(me->space)->slots;
@@ -137,7 +137,7 @@ static void give_word(struct vb_lock_client *me, vb_addr word)
 {
 	uint64_t seen;
 
-	/* If it does not get there, whoever finds us dead takes it. */
+	/* If it gets lost, a client that finds us dead takes the slot. */
 	(void)vb_cas64(me->ep, word, me->ep->self, VB_PEER_NONE, &seen);
 }
 
@@ -178,8 +178,8 @@ int vb_locktab_client_open(struct vb_lock_client *me)
 	if (t == NULL)
 		return vb_fail(-ENOMEM, "no memory for a lock client");
 	me->priv = t;
-	/* Larger than what an earlier client may have used who had the same name: in a microsecond
-	 * nobody asks more than once. */
+	/* Larger than any number of an earlier client of the same name: nobody asks more than once
+	 * in a microsecond. */
 	t->number = vb_ep_now(me->ep) / 1000 * VB_LOCKTAB_STRIDE;
 	if (options_of(s)->slots == 0 || !(s->fabric->caps.flags & VB_CAP_NOTIFY))
 		return 0;

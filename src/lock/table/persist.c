@@ -9,21 +9,19 @@
  *	                  |      |        |      |        |       |     |           | modes |      |
  *	                  +------+--------+------+--------+-------+-----+-----------+-------+------+
  *
- * Only appended to.  Records are written before the answers that tell of them leave, so whatever a
- * client knows of stands in the file although the agent is killed at that moment.
+ * Only appended to.  Records are written before the answers that tell of them leave, so all that a
+ * client knows of is in the file, even if the agent is killed at that moment.
  *
- * Whole.  An agent takes the file for all that there is only if it was written by the agent right
- * before it.  Each agent's life has a mark, drawn at random, in the segment and in the head: an
- * agent without a file, another segment or a file that could not be removed leave a head with
- * another mark.  From an earlier run of the machine, whose segment is gone with it, a file counts
- * if the option `sync` brought each record to the disk, and this segment has had no agent yet.
- * That an agent without it came last is known to nobody then, so such an agent marks it before it
- * begins: the segment has its path, and the head a number of the segment, so that no file of
- * another is taken for it.  What is not whole, or torn at its end, is followed by a grace period.
+ * Whole.  An agent takes the file for complete only if the agent right before it wrote it: each
+ * agent's life has a mark, drawn at random, in the segment and in the head.  A file of an earlier
+ * boot counts only with `sync`, and if this segment has had no agent yet.  An agent that keeps
+ * another file or none first marks the one before (HEAD_LEFT): the segment has its path, and the
+ * head a number of the segment.  A file that is not whole is followed by a grace period.  The cases
+ * and the reasons are in doc/locks/table.md, "Promises".
  *
- * When it has grown past a bound the present holds are written to a new file, which takes its
- * place by rename: at no moment is there none.  One process serves it: it is locked (fcntl, which
- * a forked child does not inherit and the death of the process ends).
+ * When the file has grown past a bound, the present holds are written to a new file, which takes
+ * its place by rename: at no moment is there none.  One process serves with it: it is locked
+ * (fcntl, which a forked child does not inherit and the death of the process ends).
  */
 #define VB_LOG_ROOM "lock"
 #include <errno.h>
@@ -42,26 +40,31 @@
 #include "lock/table/table.h"
 
 #define FILE_MAGIC 0x32304c4254425625ull /* "%VBTBL02" */
-#define FILE_FIRST 0x31304c4254425625ull /* of Verbena before the mark */
+#define FILE_FIRST 0x31304c4254425625ull /* of a Verbena that had no marks */
 #define BUFFER     128u
-/* Past so many records, and this many for each that a new file begins with, it is written anew. */
+/* Beyond so many records, and so many for each that a new file begins with, it is written anew. */
 #define COMPACT_RECORDS  16384u
 #define COMPACT_PER_HOLD 4u
 #define OPEN_TRIES       16
-/* Between two looks whether it is there still: a look costs as much as a record. */
+/* Between two looks whether the file is still there: a look costs as much as a record. */
 #define LOOK_EVERY_NS 10000000ull
 
 #define HEAD_SYNCED 1ull
-#define HEAD_LEFT   2ull /* others have served since, whose grants are not in it */
+/* Others have served since, whose grants are not in it. */
+#define HEAD_LEFT 2ull
 
 struct head {
 	uint64_t magic;
-	uint64_t mark;    /* of the agent that writes it */
-	uint64_t tickets; /* none above this had been given */
+	/* Of the agent that writes it. */
+	uint64_t mark;
+	/* No ticket above this had been given. */
+	uint64_t tickets;
 	uint32_t worker, workers;
 	uint64_t flags;
-	char boot[40];    /* of the machine's run in which it was written */
-	uint64_t segment; /* whose agent writes it */
+	/* The machine's boot in which it was written. */
+	char boot[40];
+	/* The segment whose agent writes it. */
+	uint64_t segment;
 	uint64_t reserved[4];
 	uint64_t seal;
 };
@@ -74,13 +77,17 @@ struct vb_locktab_file {
 	struct vb_locktab_life *life;
 	char path[VB_LOCKTAB_PATH];
 	dev_t dir_dev, dev;
-	ino_t dir_ino, ino; /* of the directory; of the file in its place */
+	/* Of the directory; of the file in its place. */
+	ino_t dir_ino, ino;
 	pid_t pid;
 	int fd;
 	bool sync, failed, begins;
-	unsigned n;              /* in the buffer */
-	uint64_t records, first; /* all; those that the file began with */
-	uint64_t look_ns;        /* when to look again */
+	/* In the buffer. */
+	unsigned n;
+	/* All; those that the file began with. */
+	uint64_t records, first;
+	/* When to look again whether it is there. */
+	uint64_t look_ns;
 	struct vb_locktab_record buffer[BUFFER];
 };
 
@@ -161,7 +168,7 @@ uint64_t vb_locktab_draw_mark(void)
 
 /* ---- reading ---- */
 
-/* A beginning of zeros, or a short one, is what a crash leaves; anything else is somebody's. */
+/* A crash leaves a head of zeros, or a short one; anything else is another program's. */
 static int check_head(const struct vb_locktab_file *f, const struct head *h, ssize_t n, bool *torn)
 {
 	const uint64_t magic = FILE_MAGIC;
@@ -181,7 +188,7 @@ static int check_head(const struct vb_locktab_file *f, const struct head *h, ssi
 	return 0;
 }
 
-/* Whether its holds are ours to take, and whether none can be missing. */
+/* *ours: its holds are ours to take; *whole: none can be missing. */
 static void judge_head(const struct vb_locktab_file *f, const struct head *h, bool *ours,
 		       bool *whole)
 {
@@ -241,7 +248,7 @@ static int busy(const struct vb_locktab_file *f)
 		       f->path);
 }
 
-/* The file lock below is a process's: of two in one, nobody would know. */
+/* The file lock below is a process's, and does not tell two agents in one process apart. */
 static int enter(struct vb_locktab_file *f, bool tell)
 {
 	const char *name = strrchr(f->path, '/');
@@ -316,7 +323,7 @@ static int open_locked(struct vb_locktab_file *f, bool *found)
 	return -EBUSY;
 }
 
-/* Where it is to be.  From its root: the next agent may have another directory of its own. */
+/* The file's absolute path: the next agent may have another working directory. */
 static int name_file(const struct vb_lock_server *s, char path[VB_LOCKTAB_PATH])
 {
 	const char *dir = ((const struct vb_locktab_options *)s->space->options)->persist;
@@ -374,8 +381,8 @@ static int sync_directory(const char *path)
 
 /* ---- the file of an agent before ---- */
 
-/* Whoever finds it knows that it is not all, whatever has become of the segment.  If it is torn over
- * that, nothing is taken from it. */
+/* An agent that finds the mark knows that the file is not complete, whatever has become of the
+ * segment.  If the head is torn over that, nothing is taken from the file. */
 static int mark_left(int fd, struct head *h)
 {
 	int err;
@@ -388,7 +395,7 @@ static int mark_left(int fd, struct head *h)
 	return err;
 }
 
-/* 0, too, if it is not, or no longer, what this segment's agents have written. */
+/* 0 also if this segment's agents have not written it, or others have written over it. */
 static int leave_ours(struct vb_locktab_file *f)
 {
 	struct head h = {0};
@@ -399,7 +406,7 @@ static int leave_ours(struct vb_locktab_file *f)
 		return -errno;
 	err = lock_whole(f->fd);
 	if (err == -EBUSY || (err == 0 && !in_place(f, f->fd)))
-		return 0; /* another's, who serves with it */
+		return 0; /* another agent serves with it */
 	if (err == 0 && read_some(f->fd, &h, sizeof(h)) < 0)
 		err = -EIO;
 	if (err == 0 && h.seal == seal_head(&h) && h.segment == f->life->segment)
@@ -505,8 +512,8 @@ void vb_locktab_file_close(struct vb_locktab_file *f)
 
 /* ---- writing ---- */
 
-/* Grants go on, for they are safe by their leases.  Nobody may take the file for complete: it is
- * marked, or else taken away, and should that fail, the segment bears another mark. */
+/* Grants go on, since their leases make them safe.  Nobody may take the file for complete: it is
+ * marked, or else removed; and if that fails, the segment gets another mark. */
 static void give_up(struct vb_locktab_file *f, int err)
 {
 	struct head h;
@@ -516,7 +523,7 @@ static void give_up(struct vb_locktab_file *f, int err)
 		return;
 	f->failed = true;
 	f->n = 0;
-	/* Before an agent has begun, what the one before it has left stays. */
+	/* Before an agent has begun, the file of the one before it stays. */
 	if (f->begins) {
 		vb_error("%s cannot be written: %s", f->path, vb_strerror(err));
 		return;
@@ -658,7 +665,7 @@ int vb_locktab_file_compact(struct vb_locktab_file *f, uint64_t mark, uint64_t t
 	}
 	old = f->fd;
 	f->fd = fd;
-	/* What has not been committed yet is among what stands now. */
+	/* What has not been committed yet is among the present holds. */
 	f->n = 0;
 	f->records = 0;
 	err = fill_and_place(f, fresh);

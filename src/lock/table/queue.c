@@ -12,16 +12,13 @@
  *	| waiters    | w -> w -> w  first come, first served
  *	+------------+-----------------------------+
  *
- * Who is granted.  A request goes as soon as its mode excludes none that is held by others,
- * wanted by a converter or wanted by a waiter ahead of it.  So nobody is passed by what would
- * exclude him, and who is in nobody's way does not stand in line: each waits for exactly those
- * that exclude it. Converters come before all waiters, and among themselves in the order of
- * asking.
+ * Who is granted.  A request is granted as soon as its mode excludes none that others hold, that a
+ * converter wants, or that a waiter ahead of it wants.  So no request is passed by one that would
+ * exclude it, and one that is in nobody's way does not queue: each waits for exactly those that
+ * exclude it.  Converters come before all waiters, and among themselves in the order of asking.
  *
- * Wait-Die needs that exactness.  A request waits for the *waiters* ahead of it as well as for the
- * holders; a policy that compares with the holders only lets the young wait for the old, and cycles
- * form.  And a conversion that is let in ahead of those who wait makes them wait for one more: the
- * younger among them die then.
+ * Wait-Die needs that exactness: it compares a request with the *waiters* ahead of it, too, and a
+ * conversion that is let in ahead of younger waiters kills them (doc/locks/table.md, "Policies").
  *
  * Bounds.  All requests lie in one array; when it is full, requests are refused with -ENOBUFS.
  * Locks lie in another of the same size, since each that is in memory has a request.
@@ -64,7 +61,7 @@ static unsigned bit(enum vb_mode mode)
 
 /* ---- the right rules ---- */
 
-/* The older waits for the younger, and for nobody else. */
+/* The older waits for the younger, and for no other. */
 static bool older_waits(const struct vb_tq_req *r, const struct vb_tq_req *other)
 {
 	if (r->age != other->age)
@@ -72,7 +69,7 @@ static bool older_waits(const struct vb_tq_req *r, const struct vb_tq_req *other
 	return r->owner->name < other->owner->name;
 }
 
-/* Noted with the asking: a conversion that is refused has come from where it stays. */
+/* Noted when it is asked for: a conversion that is refused stays where it came from. */
 static void note_conversion(struct vb_tq_req *r, uint64_t number)
 {
 	r->converted = number;
@@ -145,7 +142,7 @@ static struct vb_list *bucket_of(struct vb_tq *q, uint64_t lock)
 {
 	struct vb_list *b = &q->buckets[(lock * 0x9e3779b97f4a7c15ull) >> 32 & q->bucket_mask];
 
-	/* Memory that was never used is not touched before it is. */
+	/* Memory that was never used is not touched before its time. */
 	if (vb_unlikely(b->next == NULL))
 		vb_list_init(b);
 	return b;
@@ -200,7 +197,7 @@ static bool holds(const struct vb_tq_req *r)
 	return r->state == VB_TQ_HELD || r->state == VB_TQ_CONVERTING;
 }
 
-/* A bit for each mode that somebody other than r holds. */
+/* A bit for each mode that a request other than r holds. */
 static unsigned held_by_others(const struct vb_tq_lock *l, const struct vb_tq_req *r)
 {
 	unsigned modes = 0;
@@ -211,7 +208,7 @@ static unsigned held_by_others(const struct vb_tq_lock *l, const struct vb_tq_re
 	return modes;
 }
 
-/* What converters before `upto` want (NULL: all). */
+/* A bit for each mode that converters before `upto` want (NULL: all). */
 static unsigned wanted_by_converters(const struct vb_tq_lock *l, const struct vb_tq_req *upto)
 {
 	unsigned modes = 0;
@@ -361,8 +358,8 @@ static void wake_converters(struct vb_tq *q, struct vb_tq_lock *l, uint64_t now_
 	}
 }
 
-/* Something has ended: whoever may go now, goes.  One pass does, for a grant makes nobody else's
- * way free. */
+/* Something has ended: grants all that can be granted now.  One pass does, since a grant makes no
+ * other possible. */
 static void wake(struct vb_tq *q, struct vb_tq_lock *l, uint64_t now_ns)
 {
 	unsigned ahead;
@@ -415,7 +412,7 @@ static bool may_wait_for_all(const struct vb_tq *q, const struct vb_tq_req *r, e
 	return true;
 }
 
-/* Wait-Die: a conversion has come in ahead of those who wait; who may not wait for it dies. */
+/* Wait-Die: a conversion has come in ahead of the waiters; those that may not wait for it die. */
 static void pass_judgement(struct vb_tq *q, const struct vb_tq_req *r, enum vb_mode target,
 			   uint64_t now_ns)
 {
@@ -431,7 +428,7 @@ static void pass_judgement(struct vb_tq *q, const struct vb_tq_req *r, enum vb_m
 		q->p.decided(q->p.ctx, w, -EAGAIN);
 		vb_tq_unlink(q, w);
 	}
-	/* Somebody may have waited for one that died, and for nobody else. */
+	/* A request may have waited for one that died, and for no other. */
 	wake(q, l, now_ns);
 }
 
@@ -649,7 +646,7 @@ uint64_t vb_tq_tend(struct vb_tq *q, uint64_t now_ns)
 
 	end_leases(q, now_ns);
 	end_waits(q, now_ns);
-	/* A lease that ends is worth waking up for if somebody waits. */
+	/* The end of a lease matters only if there is a waiter. */
 	if (q->waiting > 0 && !vb_list_empty(&q->expiry) && q->p.lease_ns != VB_FOREVER)
 		next = vb_container_of(q->expiry.next, struct vb_tq_req, in_expiry)->granted_ns +
 		       q->p.lease_ns;

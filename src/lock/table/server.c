@@ -10,18 +10,19 @@
  *	          of its last request                      the transaction table
  *
  * Once.  A client has one request under way at an agent at a time, and numbers them.  The same
- * number again is answered again: "it waits" if that is so.  A larger number says that the client
- * does not wait for the one before any more; a smaller one is a copy that came late, and nothing.
+ * number again is answered again, "it waits" if that is so.  A larger number says that the client
+ * no longer waits for the one before; a smaller one is a copy that came late, and is ignored.
  *
  * Death.  Each grant has a lease, on this agent's clock and longer than the client's by what the
- * two may drift apart, so the client's is over first.  What it held goes to the others then.
+ * two may drift apart, so the client's is over first.  Then others get what the dead one held.
  *
- * Coming back.  An agent that takes the place of one that died has either its file
- * (persist.c) or nothing.  With nothing it makes no new grants for as long as a lease of
- * the other's can last; holders who call in that time tell it what they hold.  Tickets go on
- * above a mark in the segment.
+ * Coming back.  An agent that takes the place of one that died has either its file (persist.c) or
+ * nothing.  With nothing it makes no new grants for as long as a lease of the other's can last;
+ * holders that call in that time tell it what they hold.  Tickets go on above a mark in the
+ * segment.
  *
- * Bounds.  Requests and sessions lie in arrays; who finds no room is told to come again.
+ * Bounds.  Requests and sessions lie in arrays; a client for which there is no room is told to come
+ * again.
  */
 #define VB_LOG_ROOM "lock"
 #include <errno.h>
@@ -32,20 +33,25 @@
 #include "lock/header.h"
 #include "lock/table/table.h"
 
-#define SESSIONS_MAX  65536u
-#define OLDEST_LOOKED 64u /* sessions of each list looked at for one to forget */
-#define OUTBOX        32u /* answers that leave together */
-#define TICKET_BLOCK  4096u
+#define SESSIONS_MAX 65536u
+/* How many sessions of each list are looked at for one to forget. */
+#define OLDEST_LOOKED 64u
+/* How many answers leave together. */
+#define OUTBOX       32u
+#define TICKET_BLOCK 4096u
 
 struct session {
 	struct vb_list in_bucket;
-	struct vb_list by_use; /* in one of the agent's two lists */
+	/* In one of the agent's two lists. */
+	struct vb_list by_use;
 	struct vb_tq_owner owner;
 	uint64_t number, heard_ns;
-	uint64_t ended_by; /* the number of the last release that ended something */
-	uint32_t ended;    /* ... so many holds */
+	/* The number of the last release that ended holds, and how many. */
+	uint64_t ended_by;
+	uint32_t ended;
 	struct vb_locktab_answer answer;
-	vb_addr reply; /* 0: by SEND */
+	/* 0: by SEND. */
+	vb_addr reply;
 	uint32_t lane;
 	uint8_t kind;
 	bool waits;
@@ -61,18 +67,25 @@ struct outbox {
 struct agent {
 	struct vb_lock_server *server;
 	struct vb_tq *q;
-	struct vb_locktab_file *file; /* NULL: none */
+	/* NULL: none. */
+	struct vb_locktab_file *file;
 	struct vb_locktab_life *life;
 	struct session *sessions;
 	struct vb_list *buckets;
 	struct vb_list free;
-	struct vb_list idle; /* sessions without a request, the longest unheard of first */
-	struct vb_list busy; /* those that had one when they were heard of last */
+	/* Sessions without a request, the longest unheard of first. */
+	struct vb_list idle;
+	/* Sessions that had a request when they were last heard of. */
+	struct vb_list busy;
 	unsigned n_sessions, fresh_sessions, bucket_mask;
-	struct session *ending;  /* whose release is being done; NULL: nobody's */
-	bool begun;              /* the segment knows of us */
-	uint64_t grace_until_ns; /* 0: over */
-	uint64_t forget_ns;      /* a session so long unheard of repeats nothing any more */
+	/* The one whose release is being done; NULL: none. */
+	struct session *ending;
+	/* The segment knows of us. */
+	bool begun;
+	/* 0: over. */
+	uint64_t grace_until_ns;
+	/* A session that was not heard of for so long repeats nothing any more. */
+	uint64_t forget_ns;
 	struct outbox out;
 };
 
@@ -162,22 +175,24 @@ static struct session *by_use(struct vb_list *it)
 	return vb_container_of(it, struct session, by_use);
 }
 
-/* Where a session is looked for when a place is wanted: who has requests stands in nobody's way. */
+/* Puts a session into one of the lists in which forget_somebody looks for a place: those that have
+ * requests are not in its way. */
 static void sort_session(struct agent *a, struct session *ss)
 {
 	vb_list_remove(&ss->by_use);
 	vb_list_push(vb_list_empty(&ss->owner.reqs) ? &a->idle : &a->busy, &ss->by_use);
 }
 
-/* The requests of one who has not been heard of since may have ended: by their leases, for one.
- * Each call looks at the next few of them. */
+/* The requests of a client that was not heard of since may have ended, by their leases for one.
+ * Each call looks at the next few sessions. */
 static void sort_some(struct agent *a)
 {
 	for (unsigned i = 0; i < OLDEST_LOOKED && !vb_list_empty(&a->busy); i++)
 		sort_session(a, by_use(a->busy.next));
 }
 
-/* A place of somebody who holds nothing, waits for nothing and repeats nothing any more. */
+/* Frees the place of a client that holds nothing, waits for nothing and repeats nothing any
+ * more. */
 static void forget_somebody(struct agent *a, uint64_t now)
 {
 	unsigned looked = 0;
@@ -230,7 +245,7 @@ static void on_decided(void *ctx, struct vb_tq_req *r, int err)
 	struct agent *a = ctx;
 	struct session *ss = session_of(r);
 
-	/* A client that does not wait any more hears nothing. */
+	/* A client that no longer waits hears nothing. */
 	if (!ss->waits)
 		return;
 	ss->waits = false;
@@ -256,7 +271,7 @@ static struct vb_locktab_record record_of(const struct vb_tq_req *r)
 	};
 }
 
-/* A release that is asked for again, of an agent that comes after this one, was done. */
+/* So that the agent after this one can tell that a release that is asked for again was done. */
 static uint64_t note_end(struct agent *a, struct session *ss)
 {
 	if (a->ending != ss)
@@ -293,7 +308,7 @@ static bool on_alive(void *ctx, const struct vb_tq_owner *o)
 	const struct session *ss = vb_container_of(o, struct session, owner);
 	const struct vb_ep *ep = a->server->ep;
 
-	/* Who waits says so every quarter of a lease; the fabric's own word can cost more. */
+	/* A waiter asks again every quarter of a lease; to ask the fabric can cost more. */
 	if (vb_ep_now(ep) < ss->heard_ns + a->server->space->lease_ns / 2)
 		return true;
 	return vb_peer_alive(a->server->ep->fabric, o->name);
@@ -398,7 +413,7 @@ static int do_end(struct agent *a, struct session *ss, uint64_t now)
 	return 0;
 }
 
-/* The client has given up a request and does not know what has become of it: nothing may. */
+/* The client has given up a request and does not know what has become of it: undoes it. */
 static int do_stop(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
 		   uint64_t now)
 {
@@ -414,7 +429,7 @@ static int do_stop(struct agent *a, struct session *ss, const struct vb_locktab_
 	return 0;
 }
 
-/* A grant by the agent before this one, whose holder is here and says so. */
+/* A holder tells of a grant by the agent before this one. */
 static int do_reassert(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
 		       uint64_t now)
 {
@@ -505,7 +520,7 @@ static void take(struct agent *a, const struct vb_locktab_ask *ask, vb_peer from
 		ss->answer.err = do_it(a, ss, ask, now);
 		sort_session(a, ss);
 		ss->waits = ss->answer.err == -EINPROGRESS;
-		/* It has just begun to wait: the answer comes when that is over. */
+		/* It has just begun to wait: the answer comes when the wait is over. */
 		if (ss->waits)
 			return;
 	}
@@ -570,7 +585,7 @@ static void found_end(struct session *ss, const struct vb_locktab_record *rec)
 	ss->ended += rec->kind == VB_LOCKTAB_SAID ? rec->count : 1;
 }
 
-/* What stands in the file, in order. */
+/* A record of the file, in order. */
 static void on_found(void *ctx, const struct vb_locktab_record *rec)
 {
 	struct agent *a = ctx;
@@ -622,7 +637,7 @@ static void put_all(void *ctx, struct vb_locktab_file *f)
 						.number = ss->ended_by,
 						.count = ss->ended};
 
-		/* Whose last request it was may ask it again. */
+		/* The client whose last request it was may ask it again. */
 		if (ss->ended_by != 0 && ss->ended_by >= ss->number &&
 		    now < ss->heard_ns + a->forget_ns)
 			vb_locktab_file_put(f, &rec);
@@ -733,7 +748,7 @@ void vb_locktab_server_close(struct vb_lock_server *s)
 
 	if (a == NULL)
 		return;
-	/* With nothing held, whoever comes next has nothing to wait for. */
+	/* With nothing held, the next agent has nothing to wait for. */
 	if (a->begun && vb_tq_holds(a->q) == 0 && a->grace_until_ns == 0)
 		__atomic_store_n(&a->life->ended, a->life->lives, __ATOMIC_RELEASE);
 	vb_locktab_file_close(a->file);

@@ -10,16 +10,15 @@
  * doc/locks/table.md has the figures, promises and departures from the paper.
  *
  * A request that has had no answer for a while is made again under its number, and the agent does
- * it once (server.c).  While a request waits in the queue the agent answers such a copy
- * with "it waits", which is how the client knows that it stands there, and that the agent is
- * alive.
+ * it once (server.c).  While a request waits in the queue, the agent answers such a copy with "it
+ * waits": so the client knows that it is queued, and that the agent is alive.
  *
  * Giving up.  A client whose time is over, or that is cancelled, says so (STOP) and waits for the
- * answer: then nothing stands in its name, and no husk is needed.
+ * answer: then nothing is left in its name, and no husk is needed.
  *
  * Leases.  The client's ends a lease after the moment before it first asked and the time that the
- * request waited at the agent.  The agent's begins at the grant and lasts longer by the drift
- * that two clocks may have, so the client's is over first.
+ * request waited at the agent.  The agent's begins at the grant and lasts longer by the drift that
+ * two clocks may have, so the client's is over first.
  *
  * An agent that has died.  Requests go to the one that has taken its place, when it has; before the
  * first of them the client tells it what it holds there.
@@ -64,7 +63,8 @@ const struct vb_opt vb_locktab_opts[] = {
 	VB_OPT_END,
 };
 
-/* Who is taken out of a queue must have time left for others to go on before its own leases end. */
+/* A client that is taken out of a queue must leave the others time to go on before its own leases
+ * end. */
 uint64_t vb_locktab_wait_ns(const struct vb_lock_space *s)
 {
 	uint64_t wait_ns = ((const struct vb_locktab_options *)s->options)->wait_ns;
@@ -76,9 +76,12 @@ uint64_t vb_locktab_wait_ns(const struct vb_lock_space *s)
 
 struct table_claim {
 	uint64_t ticket;
-	vb_peer agent; /* who granted it, or was told of it */
-	bool lost;     /* an agent that came back does not know of it */
-	bool ending;   /* a release is under way, and may have been done by the one before */
+	/* The agent that granted it, or was told of it. */
+	vb_peer agent;
+	/* An agent that came back does not know of it. */
+	bool lost;
+	/* A release is under way, and the agent before may have done it. */
+	bool ending;
 };
 
 static const struct vb_locktab_options *options_of(const struct vb_lock_client *me)
@@ -128,13 +131,17 @@ static unsigned next_claim(const struct vb_lock_client *me, unsigned i)
 
 struct asking {
 	struct vb_locktab_ask ask;
-	struct vb_claim *claim; /* of an acquire, which learns that it stands in the queue */
+	/* An acquire's, which learns that it is queued. */
+	struct vb_claim *claim;
 	bool queued;
-	bool bounded;      /* waits no longer than all that the client holds besides is valid */
-	uint64_t begun_ns; /* before it was first sent */
+	/* Waits no longer than all else that the client holds is valid. */
+	bool bounded;
+	/* A time before it was first sent. */
+	uint64_t begun_ns;
 	uint64_t silent_until_ns;
-	vb_peer agent; /* who was asked last */
-	vb_peer dead;  /* an agent that was found to be */
+	/* The agent that was asked last, and one that was found dead. */
+	vb_peer agent;
+	vb_peer dead;
 	struct vb_locktab_answer answer;
 };
 
@@ -173,7 +180,7 @@ static uint64_t patience_next(const struct vb_lock_client *me, uint64_t patience
 	return patience * 2 <= me->space->lease_ns / 4 ? patience * 2 : patience;
 }
 
-/* Waits for an answer, not beyond until_ns; -ETIMEDOUT, -ECANCELED. */
+/* Waits for an answer until until_ns; -ETIMEDOUT, -ECANCELED. */
 static int await_answer(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
 	int err;
@@ -187,8 +194,7 @@ static int await_answer(struct vb_lock_client *me, struct asking *q, uint64_t un
 	return vb_locktab_take_answer(me, q->ask.number, &q->answer) ? 0 : err;
 }
 
-/* The same for the answer that ends the request; -ETIMEDOUT also if another agent is to be asked.
- */
+/* The same for the answer that ends the request; -ETIMEDOUT also if another agent must be asked. */
 static int await_end(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
 	for (;;) {
@@ -213,7 +219,7 @@ static int await_end(struct vb_lock_client *me, struct asking *q, uint64_t until
 	}
 }
 
-/* Nobody serves the lock yet, or any more: somebody may come. */
+/* No agent serves the lock yet, or any more: waits a little for one. */
 static int nap(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
 	uint64_t again = vb_ep_now(me->ep) + GONE_NAP_NS;
@@ -224,8 +230,8 @@ static int nap(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 	return err ? err : -ETIMEDOUT;
 }
 
-/* Sends a copy to the agent that answers for the lock.  A new one is told before what we hold
- * there. -ETIMEDOUT: there is none, and some time has passed. */
+/* Sends a copy to the agent that answers for the lock.  A new agent is first told what we hold
+ * there.  -ETIMEDOUT: there is none, and some time has passed. */
 static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
 	uint16_t node = node_of(me, q->ask.lock);
@@ -233,7 +239,7 @@ static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until
 	int err = vb_lock_server_seek(me, q->ask.lock, &agent);
 
 	if (vb_unlikely(err == -VB_EPEERGONE)) {
-		/* Who was stopped is as gone as who died. */
+		/* An agent that was stopped is gone as one that died. */
 		q->dead = q->agent;
 		return nap(me, q, until_ns);
 	}
@@ -248,7 +254,7 @@ static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until
 	return err;
 }
 
-/* No answer for a while: is there anybody? */
+/* No answer for a while: is the agent alive? */
 static int suspect(struct vb_lock_client *me, struct asking *q, uint64_t now)
 {
 	uint16_t node = node_of(me, q->ask.lock);
@@ -267,8 +273,8 @@ static int suspect(struct vb_lock_client *me, struct asking *q, uint64_t now)
 		       me->space->ops->name, node);
 }
 
-/* Numbers grow in strides, and between two of them is room for what has to be told to a new agent
- * before the request that has the larger one. */
+/* Numbers grow in strides, to have room between two of them for what a new agent must be told
+ * before the request with the larger one. */
 static int take_number(struct vb_lock_client *me, struct asking *q)
 {
 	struct vb_locktab_client *t = table_of(me);
@@ -285,8 +291,8 @@ static int take_number(struct vb_lock_client *me, struct asking *q)
 	return 0;
 }
 
-/* The first grant that was valid when the request began, of another lock, ends then; VB_FOREVER:
- * none does up to `upto`. */
+/* When the first ends of the grants of other locks that were valid when the request began;
+ * VB_FOREVER: none up to `upto`. */
 static uint64_t first_end(struct vb_lock_client *me, const struct asking *q, uint64_t upto)
 {
 	struct vb_locktab_client *t = table_of(me);
@@ -307,8 +313,8 @@ static uint64_t first_end(struct vb_lock_client *me, const struct asking *q, uin
 	return others;
 }
 
-/* Granted after a wait that something else which is held has not outlived: it is not worth having
- * one without the other. */
+/* Granted after a wait in which the lease of another lock has ended: one without the other is of no
+ * use. */
 static bool came_late(struct vb_lock_client *me, const struct asking *q)
 {
 	uint64_t now;
@@ -329,8 +335,8 @@ static void note_end(struct vb_lock_client *me, const struct vb_claim *c)
 
 /*
  * Asks until there is an answer (0, q->answer), the local time is until_ns (-ETIMEDOUT), the task
- * is cancelled, or nobody has answered for too long (-VB_EUNKNOWN, -VB_EPEERGONE).  q->agent is
- * VB_PEER_NONE then if nobody was ever asked.
+ * is cancelled, or there has been no answer for too long (-VB_EUNKNOWN, -VB_EPEERGONE; q->agent is
+ * VB_PEER_NONE then if no agent was ever asked).
  */
 static int ask(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
@@ -367,8 +373,8 @@ static int ask(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 	}
 }
 
-/* The request is given up; the agent is told until it says that it has heard.  0: nothing stands in
- * our name.  -VB_EUNKNOWN: a lease may. */
+/* The request is given up: tells the agent until it answers.  0: nothing is left in our name;
+ * -VB_EUNKNOWN: a grant may be, until its lease ends. */
 static int stop(struct vb_lock_client *me, const struct asking *given_up)
 {
 	struct asking q = {.ask = given_up->ask};
@@ -382,7 +388,7 @@ static int stop(struct vb_lock_client *me, const struct asking *given_up)
 	return err == 0 && q.answer.err == 0 ? 0 : -VB_EUNKNOWN;
 }
 
-/* The turn came `waited` after the agent had heard of us, on its clock: not before that time has
+/* The turn came `waited` after the agent had heard of us, on its clock; so not before that time had
  * passed on ours. */
 static uint64_t valid_until(const struct vb_lock_client *me, const struct asking *q)
 {
@@ -446,7 +452,7 @@ static int rejoin(struct vb_lock_client *me, uint64_t lock, vb_peer agent)
 	known = &link_of(me, lock)->agent[worker_of(me, lock)];
 	if (vb_likely(*known == agent))
 		return 0;
-	/* Also to one that we have never asked: there may be more agents than there were. */
+	/* Also to one that we have never asked: there may be more agents than before. */
 	for (unsigned i = next_claim(me, 0); i < s->claims; i = next_claim(me, i + 1)) {
 		int err = tell_claim(me, &me->claims[i], node, agent);
 
@@ -490,7 +496,7 @@ static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_lockta
 				   .flags = holds_others(me) ? VB_LOCKTAB_BOUNDED : 0},
 			   .claim = c,
 			   .bounded = is_bounded(me)};
-	/* What does not wait is answered soon, and worth some patience after the deadline. */
+	/* What does not wait is answered soon: be patient for a little beyond the deadline. */
 	uint64_t until = kind == VB_LOCKTAB_TRY ? VB_FOREVER : until_ns;
 	int err = ask(me, &q, until);
 
@@ -503,7 +509,7 @@ static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_lockta
 		return err;
 	if (stop(me, &q) != 0)
 		return -VB_EUNKNOWN;
-	/* The agent was silent for long and then heard us: there may be time left. */
+	/* The agent was silent for long and has heard us now: there may be time left. */
 	return err == -VB_EUNKNOWN ? -ENOBUFS : err;
 }
 
@@ -551,14 +557,14 @@ int vb_locktab_release(struct vb_lock_client *me, struct vb_claim *c)
 		if (g->lost)
 			return -VB_ELOST;
 		err = ask(me, &q, VB_FOREVER);
-		/* Without an answer the agent may or may not have heard us; the lease ends it. */
+		/* Without an answer the agent may have heard us or not; the lease ends it. */
 		if (err)
 			return -VB_EUNKNOWN;
 	} while (q.answer.err == -ENOBUFS && vb_backoff_wait(me, &b, q.silent_until_ns) == 0);
 	return q.answer.err == -ENOBUFS ? -VB_EUNKNOWN : (int)q.answer.err;
 }
 
-/* All that the client holds at the agent of a lock, which is n claims. */
+/* Ends all that the client holds at the agent of a lock, n claims. */
 static int end_at(struct vb_lock_client *me, uint64_t lock, unsigned n)
 {
 	struct asking q = {.ask = {.kind = VB_LOCKTAB_END, .lock = lock}};
@@ -585,7 +591,8 @@ static unsigned held_at(struct vb_lock_client *me, uint64_t lock)
 	return n;
 }
 
-#define NOT_YET 1 /* claim->ended of one that is still to be released */
+/* claim->ended of one that is still to be released. */
+#define NOT_YET 1
 
 static void end_some(struct vb_lock_client *me, struct vb_grant *grants, unsigned n, uint64_t lock)
 {
@@ -597,7 +604,7 @@ static void end_some(struct vb_lock_client *me, struct vb_grant *grants, unsigne
 	for (unsigned i = 0; i < n && k > 1 && k == held_at(me, lock); i++)
 		if (same_agent(me, grants[i].lock, lock))
 			vb_claim_as(struct table_claim, grants[i].claim)->ending = true;
-	/* Of somebody who keeps others there, one after the other. */
+	/* A client that keeps others there: one after the other. */
 	err = k > 1 && k == held_at(me, lock) ? end_at(me, lock, k) : NOT_YET;
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_claim *c = grants[i].claim;

@@ -25,9 +25,10 @@ enum vb_locktab_policy { VB_LOCKTAB_BOUNDED_WAIT, VB_LOCKTAB_NO_WAIT, VB_LOCKTAB
 struct vb_tq;
 struct vb_tq_lock;
 
-/* Who asks: the requests and holds of one client at this agent (the transaction table). */
+/* The requests and holds of one client at this agent (the transaction table). */
 struct vb_tq_owner {
-	uint64_t name; /* breaks ties of age */
+	/* Breaks ties of age. */
+	uint64_t name;
 	struct vb_list reqs;
 };
 
@@ -35,52 +36,73 @@ enum vb_tq_state { VB_TQ_FREE, VB_TQ_HELD, VB_TQ_WAITING, VB_TQ_CONVERTING };
 
 /* One request: waits for its lock, holds it, or holds it and waits to hold it in another mode. */
 struct vb_tq_req {
-	struct vb_list in_lock;    /* among the holders, or among the waiters; free: free list */
-	struct vb_list in_owner;   /* whoever holds or waits */
-	struct vb_list in_expiry;  /* who holds: by when the lease ends */
-	struct vb_list in_convert; /* who converts: in the order of asking */
-	struct vb_list in_pending; /* who waits and may be timed out: in the order of asking */
+	/* Among the holders or the waiters of its lock; else in the free list. */
+	struct vb_list in_lock;
+	/* Among all that its owner holds or waits for. */
+	struct vb_list in_owner;
+	/* A hold: by the end of its lease. */
+	struct vb_list in_expiry;
+	/* A conversion: in the order of asking. */
+	struct vb_list in_convert;
+	/* A wait that may be timed out: in the order of asking. */
+	struct vb_list in_pending;
 	struct vb_tq_lock *lock;
 	struct vb_tq_owner *owner;
-	uint64_t age;      /* of the transaction: smaller is older */
-	uint64_t number;   /* the owner's, of the request that is waited for or was granted */
-	uint64_t ticket;   /* names the grant */
-	uint64_t token;    /* the ticket of the last grant or conversion to exclusive */
-	uint64_t asked_ns; /* when the present wait began */
+	/* The transaction's: smaller is older. */
+	uint64_t age;
+	/* The owner's number of the request that waits or was granted. */
+	uint64_t number;
+	/* Names the grant. */
+	uint64_t ticket;
+	/* The ticket of the last grant or conversion to exclusive. */
+	uint64_t token;
+	/* When the present wait began, and when the hold was granted. */
+	uint64_t asked_ns;
 	uint64_t granted_ns;
-	enum vb_mode mode;   /* held or wanted */
-	enum vb_mode target; /* VB_TQ_CONVERTING: wanted */
-	enum vb_mode before; /* held when the last conversion was asked for, refused or not */
-	uint64_t converted;  /* its number; 0: none, or undone */
+	/* Held or wanted. */
+	enum vb_mode mode;
+	/* VB_TQ_CONVERTING: wanted. */
+	enum vb_mode target;
+	/* Held when the last conversion was asked for, refused or not; and the number of that
+	 * conversion (0: none, or undone). */
+	enum vb_mode before;
+	uint64_t converted;
 	enum vb_tq_state state;
-	bool bounded; /* may be timed out */
-	bool reached; /* the search for cycles has been here */
+	/* It may be timed out. */
+	bool bounded;
+	/* The search for cycles has been here. */
+	bool reached;
 };
 
 /* What makes the table right; the planted bugs replace one each. */
 struct vb_tq_rules {
 	bool (*exclude)(enum vb_mode a, enum vb_mode b);
-	/* Wait-Die: may `r`, which wants `mode`, wait for another that holds or wants `his`? */
+	/* Wait-Die: may `r` wait for `other`? */
 	bool (*may_wait)(const struct vb_tq_req *r, const struct vb_tq_req *other);
-	/* A request that its client gave up leaves, whatever it holds or waits for. */
+	/* A request that its client has given up leaves, whatever it holds or waits for. */
 	void (*withdraw)(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
-	/* A conversion is asked for: its number, and to what it goes back if it is undone. */
+	/* A conversion is asked for: notes its number, and the mode to go back to if it is
+	 * undone. */
 	void (*converts)(struct vb_tq_req *r, uint64_t number);
 };
 extern const struct vb_tq_rules vb_tq_rules;
 
 struct vb_tq_params {
 	enum vb_locktab_policy policy;
-	uint64_t wait_ns;  /* bounded wait */
-	uint64_t lease_ns; /* VB_FOREVER: grants do not end by themselves */
-	unsigned requests; /* holds and waits at a time, at most */
+	/* How long a bounded wait is. */
+	uint64_t wait_ns;
+	/* VB_FOREVER: grants do not end by themselves. */
+	uint64_t lease_ns;
+	/* The most holds and waits at a time. */
+	unsigned requests;
 	const struct vb_tq_rules *rules;
-	/* A wait is over: 0 granted (or converted), -EAGAIN, -ETIMEDOUT, -VB_ELOST (the hold of one
-	 * who waits to convert it has run out).  Unless granted, the request is gone after this. */
+	/* A wait is over: 0 granted (or converted), -EAGAIN, -ETIMEDOUT, -VB_ELOST (the lease of a
+	 * hold that waits to be converted has run out).  Unless granted, the request is gone after
+	 * this. */
 	void (*decided)(void *ctx, struct vb_tq_req *r, int err);
 	/* A hold began or changed its mode, or ended. */
 	void (*noted)(void *ctx, const struct vb_tq_req *r, bool gone);
-	/* Not granting to the dead saves a lease. */
+	/* Is the client alive?  Not granting to the dead saves a lease. */
 	bool (*alive)(void *ctx, const struct vb_tq_owner *owner);
 	void *ctx;
 };
@@ -88,11 +110,14 @@ struct vb_tq_params {
 struct vb_tq_want {
 	uint64_t lock, age, number;
 	enum vb_mode mode;
-	bool no_wait; /* -EAGAIN rather than wait */
-	bool bounded; /* the bound on waiting is for this one */
+	/* -EAGAIN rather than wait. */
+	bool no_wait;
+	/* The bound on waiting holds for this one. */
+	bool bounded;
 };
 
-int vb_tq_open(const struct vb_tq_params *p, struct vb_tq **out); /* -ENOMEM */
+/* -ENOMEM. */
+int vb_tq_open(const struct vb_tq_params *p, struct vb_tq **out);
 void vb_tq_close(struct vb_tq *q);
 void vb_tq_owner_init(struct vb_tq_owner *o, uint64_t name);
 
@@ -103,14 +128,14 @@ int vb_tq_request(struct vb_tq *q, struct vb_tq_owner *o, const struct vb_tq_wan
 /* The same for a hold in another mode, and -EDEADLK. */
 int vb_tq_convert(struct vb_tq *q, struct vb_tq_req *r, const struct vb_tq_want *w,
 		  uint64_t now_ns);
-/* The end of a hold or a wait, and what follows from it for others. */
+/* Ends a hold or a wait, and grants what others can have now. */
 void vb_tq_leave(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
-/* The same without what follows. */
+/* The same without granting. */
 void vb_tq_unlink(struct vb_tq *q, struct vb_tq_req *r);
-/* The end of a wait for another mode: held as before. */
+/* Ends a wait for another mode: held as before. */
 void vb_tq_stop_converting(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
-/* The conversion with that number is not wanted any more: a wait for it ends, and what it has added
- * is given up.  One before it, or one that was refused, has nothing to undo. */
+/* The conversion with that number is no longer wanted: a wait for it ends, and what it has added is
+ * given up.  An earlier one, or one that was refused, has nothing to undo. */
 void vb_tq_undo(struct vb_tq *q, struct vb_tq_req *r, uint64_t number, uint64_t now_ns);
 /* A hold that an agent before this one has granted.  0; -VB_ELOST: it excludes what is held;
  * -ENOBUFS. */
@@ -148,7 +173,7 @@ struct vb_locktab_options {
 	uint64_t requests;
 	uint64_t slots;
 	const char *persist;             /* a directory; NULL: nothing is kept */
-	bool sync;                       /* the file, to the disk, before each answer */
+	bool sync;                       /* the file goes to the disk before each answer */
 	const struct vb_tq_rules *rules; /* NULL: the right ones */
 	bool no_leases;                  /* for planted bugs that a lease would mend */
 };
@@ -187,7 +212,7 @@ enum vb_locktab_kind {
 	VB_LOCKTAB_TRY,
 	VB_LOCKTAB_RELEASE,  /* ref: ticket */
 	VB_LOCKTAB_CONVERT,  /* ref: ticket */
-	VB_LOCKTAB_STOP,     /* ref: the number of an acquire or convert that is not waited for */
+	VB_LOCKTAB_STOP,     /* ref: the number of an acquire or convert that was given up */
 	VB_LOCKTAB_END,      /* everything that the client holds at this agent */
 	VB_LOCKTAB_REASSERT, /* ref: ticket of a grant by an agent that is gone */
 };
@@ -213,7 +238,7 @@ struct vb_locktab_answer {
 _Static_assert(sizeof(struct vb_locktab_answer) <= VB_MSG_DATA, "fits a message");
 
 /* What is written into a mailbox's slot.  The seal tells a whole one from a torn one and from one
- * that the next is being written over. */
+ * that is being written over. */
 struct vb_locktab_ask_slot {
 	struct vb_locktab_ask ask;
 	vb_peer from;
@@ -230,22 +255,27 @@ _Static_assert(sizeof(struct vb_locktab_answer_slot) == 40, "as in the figure");
 
 /* A client has two slots in the mailbox of each server node and two in that of its own node. */
 #define VB_LOCKTAB_LANES 2u
-/* From one request's number to the next: more than a client has grants.  The lanes take turns. */
+/* From one request's number to the next: more than a client has grants.  The lanes alternate. */
 #define VB_LOCKTAB_STRIDE     (1u << 17)
 #define VB_LOCKTAB_LANE_BYTES 64u
 
-#define VB_LOCKTAB_PATH 464u /* of an agent's file, with its end */
+/* The path of an agent's file, with its terminating 0. */
+#define VB_LOCKTAB_PATH 464u
 
 /* What a server node keeps across its agents' lives, in the segment; by worker. */
 struct vb_locktab_life {
-	uint64_t lives;   /* agents that have begun here */
-	uint64_t ended;   /* the last of them that stopped with nothing held */
-	uint64_t tickets; /* none above this has been given */
-	uint64_t mark;    /* of the last one's life, as in its file: see persist.c */
-	/* The file that agents of this segment have kept last, and what stands in its head for the
-	 * segment. */
+	/* How many agents have begun here. */
+	uint64_t lives;
+	/* The last of them that stopped with nothing held. */
+	uint64_t ended;
+	/* No ticket above this has been given. */
+	uint64_t tickets;
+	/* The mark of the last agent's life, as in its file: see persist.c. */
+	uint64_t mark;
+	/* The file that agents of this segment have kept last (kept is 1: `path` is whole), and
+	 * what its head has for the segment. */
 	uint64_t segment;
-	uint64_t kept; /* 1: `path` is whole */
+	uint64_t kept;
 	char path[VB_LOCKTAB_PATH];
 };
 _Static_assert(sizeof(struct vb_locktab_life) == 512, "whole lines");
@@ -267,29 +297,41 @@ struct vb_locktab_life *vb_locktab_life_of(const struct vb_lock_server *s);
 bool vb_locktab_read_ask(const struct vb_lock_server *s, uint32_t lane,
 			 struct vb_locktab_ask_slot *out);
 
-struct vb_locktab_link {                      /* a client's way to one server node */
-	vb_addr at;                           /* its first slot there; 0: by SEND */
-	unsigned slot;                        /* that slot's number */
-	unsigned workers;                     /* as last read; 0: not yet */
-	vb_peer agent[VB_LOCK_WORKERS_MAX];   /* by worker: who knows what we hold there */
-	uint32_t silent[VB_LOCK_WORKERS_MAX]; /* by worker: the joint call that found it so */
+/* A client's way to one server node. */
+struct vb_locktab_link {
+	/* Its first slot there; 0: by SEND. */
+	vb_addr at;
+	/* That slot's number. */
+	unsigned slot;
+	/* As last read; 0: not yet. */
+	unsigned workers;
+	/* By worker: the agent that knows what we hold there. */
+	vb_peer agent[VB_LOCK_WORKERS_MAX];
+	/* By worker: the joint call that found it silent. */
+	uint32_t silent[VB_LOCK_WORKERS_MAX];
 };
 
 struct vb_locktab_client {
-	uint64_t number;     /* of the last request */
-	unsigned told;       /* grants told to a new agent under numbers below that */
-	uint64_t soonest_ns; /* none of its grants that is valid ends before */
-	vb_addr answers;     /* the mailbox of its own node */
-	vb_addr answer_at;   /* its first slot there; 0: by SEND */
+	/* Of the last request. */
+	uint64_t number;
+	/* How many grants a new agent was told of, under numbers below that. */
+	unsigned told;
+	/* None of its grants that is valid ends before this. */
+	uint64_t soonest_ns;
+	/* The mailbox of its own node, and its first slot there (0: by SEND). */
+	vb_addr answers;
+	vb_addr answer_at;
 	unsigned answer_slot;
-	struct vb_locktab_answer sent; /* the last that came by SEND */
-	struct vb_locktab_link link[]; /* by server node */
+	/* The last answer that came by SEND. */
+	struct vb_locktab_answer sent;
+	/* By server node. */
+	struct vb_locktab_link link[];
 };
 
 int vb_locktab_client_open(struct vb_lock_client *me);
 void vb_locktab_client_close(struct vb_lock_client *me);
 
-/* Posts a request; does not wait.  Whether it gets there nobody says. */
+/* Posts a request; does not wait.  It may get lost. */
 void vb_locktab_send_ask(struct vb_lock_client *me, uint16_t node, vb_peer agent,
 			 const struct vb_locktab_ask *ask);
 /* Takes the answer to request `number` if it has come. */
@@ -311,19 +353,26 @@ uint64_t vb_locktab_tend(struct vb_lock_server *s);
 struct vb_locktab_file;
 
 enum vb_locktab_noted {
-	VB_LOCKTAB_HOLD = 1, /* one began or changed its mode */
-	VB_LOCKTAB_GONE,     /* one ended */
-	VB_LOCKTAB_SAID,     /* what a client gave back with its last request */
+	/* A hold began or changed its mode. */
+	VB_LOCKTAB_HOLD = 1,
+	/* A hold ended. */
+	VB_LOCKTAB_GONE,
+	/* What a client gave back with its last request. */
+	VB_LOCKTAB_SAID,
 };
 
 struct vb_locktab_record {
 	vb_peer peer;
-	uint64_t number; /* of the acquire; GONE, SAID: of the release that asked for it, 0: none */
+	/* Of the acquire; GONE, SAID: of the release that asked for it, 0: none. */
+	uint64_t number;
 	uint64_t lock, ticket, token, age;
-	uint64_t converted; /* the number of the last conversion; 0: none */
-	uint8_t kind;       /* enum vb_locktab_noted */
+	/* The number of the last conversion; 0: none. */
+	uint64_t converted;
+	/* enum vb_locktab_noted. */
+	uint8_t kind;
 	uint8_t mode, before, pad;
-	uint32_t count; /* SAID: holds */
+	/* SAID: how many holds. */
+	uint32_t count;
 	uint64_t seal;
 };
 _Static_assert(sizeof(struct vb_locktab_record) == 72, "as in the figure");
@@ -337,9 +386,12 @@ struct vb_locktab_keeper {
 };
 
 struct vb_locktab_found {
-	bool earlier;     /* there was a file */
-	bool whole;       /* nothing can be missing in what was told */
-	uint64_t tickets; /* none above this stands in it */
+	/* There was a file. */
+	bool earlier;
+	/* Nothing can be missing in what was told. */
+	bool whole;
+	/* No ticket above this is in it. */
+	uint64_t tickets;
 };
 
 /* What seals the head of a file: 128 bytes. */
@@ -348,29 +400,28 @@ uint64_t vb_locktab_seal_head(const void *head);
 uint64_t vb_locktab_draw_mark(void);
 
 /*
- * Marks the file that an agent before this one has kept somewhere else than this one will, or
- * although this one keeps none: what follows will not stand in it.  -errno: it is there and cannot
- * be written.
+ * Marks the file of an agent before this one, if this one keeps another file or none: what follows
+ * will not be in it.  -errno: it is there and cannot be written.
  */
 int vb_locktab_file_forget(const struct vb_lock_server *s);
 
 /*
- * Opens the agent's file in the directory of the option `persist`, and tells what stands in it, in
- * order.  -EBUSY: another agent serves with it; -EINVAL: it is none of ours, or of another
- * version; -errno of the file system.  It is to be written anew (compact) before anything else.
+ * Opens the agent's file in the directory of the option `persist`, and tells what is in it, in
+ * order.  -EBUSY: another agent serves with it; -EINVAL: it is none of ours, or of another version;
+ * -errno of the file system.  It must be written anew (compact) before anything else.
  */
 int vb_locktab_file_open(const struct vb_lock_server *s, const struct vb_locktab_keeper *k,
 			 struct vb_locktab_found *found, struct vb_locktab_file **out);
 void vb_locktab_file_close(struct vb_locktab_file *f);
-/* Kept until commit. */
+/* Buffers a record until commit. */
 void vb_locktab_file_put(struct vb_locktab_file *f, const struct vb_locktab_record *rec);
-/* What has been put is in the file when this returns. */
+/* Writes what has been put to the file. */
 void vb_locktab_file_commit(struct vb_locktab_file *f);
 bool vb_locktab_file_grown(const struct vb_locktab_file *f, unsigned holds);
-/* Writes the file anew, with what `all` puts only. */
+/* Writes the file anew, with only what `all` puts. */
 int vb_locktab_file_compact(struct vb_locktab_file *f, uint64_t mark, uint64_t tickets);
 
-/* How it reaches the disk; tests put failures in between. */
+/* How the file reaches the disk; tests put failures in between. */
 struct vb_locktab_io {
 	ssize_t (*write)(int fd, const void *buf, size_t bytes);
 	int (*unlink)(const char *path);
