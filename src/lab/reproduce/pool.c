@@ -15,8 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "lab/bench/lock/lock.h"
+#include "lab/bench/engine/process.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/run.h"
 
 #define LOOK_EVERY_NS 5000000

@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "lab/bench/lock/lock.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/host.h"
 #include "lab/run.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "lab/run.h"
+#include "lab/bench/engine/process.h"
 
 #define PARTING_NS 10000000000ull /* for forked processes to end by themselves */
 
@@ -21,7 +21,7 @@ static bool launched(void)
 	return getenv("PMIX_RANK") != NULL;
 }
 
-static uint32_t wanted_rank(const struct vb_bench_opts *o)
+static uint32_t wanted_rank(const struct vb_bench_cluster_opts *o)
 {
 	uint64_t rank;
 
@@ -30,7 +30,7 @@ static uint32_t wanted_rank(const struct vb_bench_opts *o)
 	return (uint32_t)rank;
 }
 
-int vb_bench_crew_plan(struct vb_bench_opts *o)
+int vb_bench_crew_plan(struct vb_bench_cluster_opts *o)
 {
 	struct vb_cluster_hosts_file file;
 	uint64_t rank;
@@ -68,7 +68,7 @@ int vb_bench_crew_plan(struct vb_bench_opts *o)
 	return 0;
 }
 
-int vb_bench_crew_unwanted(const struct vb_bench_opts *o)
+int vb_bench_crew_unwanted(const struct vb_bench_cluster_opts *o)
 {
 	if (o->join != NULL || o->hosts != NULL || o->rank != NULL || o->bind != NULL ||
 	    o->auth_key_file != NULL)
@@ -78,45 +78,6 @@ int vb_bench_crew_unwanted(const struct vb_bench_opts *o)
 }
 
 /* ---- agreement ---- */
-
-/* All that makes two runs different, line by line. */
-static char *config_text(const struct vb_bench_plan *p)
-{
-	const struct vb_bench_opts *o = &p->o;
-	char *text = NULL;
-	size_t size;
-	FILE *f = open_memstream(&text, &size);
-
-	if (f == NULL)
-		return NULL;
-	fprintf(f, "version=%s %s\n", vb_version(), vb_commit());
-	fprintf(f, "--lock=%s\n--lock-options=%s\n", o->lock,
-		o->lock_options != NULL ? o->lock_options : "");
-	fprintf(f, "--fabric=%s\n--fabric-options=%s\n", vb_bench_fabric_names[o->fabric],
-		o->fabric_options != NULL ? o->fabric_options : "");
-	fprintf(f, "--locks=%" PRIu64 "\n--clients=%" PRIu64 "\n", o->locks, o->clients);
-	fprintf(f, "--servers=%" PRIu64 "\n--server-threads=%" PRIu64 "\n", o->servers,
-		o->server_threads);
-	fprintf(f, "--lease=%" PRIu64 "ns\n--fencing=%d\n", o->lease_ns, o->fencing);
-	fprintf(f, "what the trace says=%016" PRIx64 "\n", p->trace.digest);
-	fprintf(f, "--workload=%s\n--dist=%s\n--read-ratio=%.17g\n", o->workload,
-		o->dist != NULL ? o->dist : "", o->read_ratio);
-	fprintf(f, "--workload-options=%s\n--order=%s\n",
-		o->workload_options != NULL ? o->workload_options : "",
-		vb_bench_order_names[o->order]);
-	fprintf(f, "--retries=%" PRIu64 "\n--backoff=%" PRIu64 "ns\n--pause=%" PRIu64 "ns\n",
-		o->retries, o->backoff_ns, o->pause_ns);
-	fprintf(f, "--scan-rate=%.17g\n--scan=%" PRIu64 "ns\n", o->scan_rate, o->scan_ns);
-	fprintf(f, "--think=%" PRIu64 "ns\n--hold=%" PRIu64 "ns\n", o->think_ns, o->hold_ns);
-	fprintf(f, "--rate=%" PRIu64 "\n--timeout=%" PRIu64 "ns\n", o->rate, o->timeout_ns);
-	fprintf(f, "--fail-rate=%.17g\n--seed=%" PRIu64 "\n", o->fail_rate, o->seed);
-	fprintf(f, "--duration=%" PRIu64 "ns\n--warmup=%" PRIu64 "ns\n", o->duration_ns,
-		o->warmup_ns);
-	fprintf(f, "--stall-after=%" PRIu64 "ns\n--no-audit=%d\n--breakdown=%d\n", o->stall_ns,
-		o->no_audit, o->breakdown);
-	fclose(f);
-	return text;
-}
 
 int vb_bench_crew_agree(struct vb_bench_crew *crew, const char *what, int err)
 {
@@ -239,7 +200,7 @@ static int open_forked(struct vb_bench_crew *crew, struct vb_cluster_params *p)
 	return vb_cluster_open_keyed(p, -1, &key, &crew->cluster);
 }
 
-static int open_listed(const struct vb_bench_opts *o, struct vb_bench_crew *crew,
+static int open_listed(const struct vb_bench_cluster_opts *o, struct vb_bench_crew *crew,
 		       struct vb_cluster_params *p)
 {
 	struct vb_cluster_hosts_file file;
@@ -260,7 +221,7 @@ static int open_listed(const struct vb_bench_opts *o, struct vb_bench_crew *crew
 	return err;
 }
 
-static int open_cluster(const struct vb_bench_opts *o, struct vb_bench_crew *crew,
+static int open_cluster(const struct vb_bench_cluster_opts *o, struct vb_bench_crew *crew,
 			struct vb_cluster_params *p)
 {
 	if (o->hosts != NULL)
@@ -280,7 +241,7 @@ static int open_cluster(const struct vb_bench_opts *o, struct vb_bench_crew *cre
 	return open_forked(crew, p);
 }
 
-int vb_bench_crew_meet(const struct vb_bench_opts *o, const char *config,
+int vb_bench_crew_meet(const struct vb_bench_cluster_opts *o, const char *config,
 		       struct vb_bench_crew *crew)
 {
 	struct vb_cluster_params p = {
@@ -300,23 +261,6 @@ int vb_bench_crew_meet(const struct vb_bench_opts *o, const char *config,
 	crew->rank = vb_cluster_rank(crew->cluster);
 	crew->hosts = vb_cluster_hosts(crew->cluster);
 	return 0;
-}
-
-int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew)
-{
-	char *config = config_text(plan);
-	int err;
-
-	*crew = (struct vb_bench_crew){0};
-	if (config == NULL)
-		return vb_fail(-ENOMEM, "no memory for a text of options");
-	err = vb_bench_crew_meet(&plan->o, config, crew);
-	free(config);
-	if (err)
-		return err;
-	plan->o.procs = crew->hosts;
-	err = vb_bench_plan_nodes(&plan->o);
-	return err != 0 ? err : vb_bench_plan_trace(plan);
 }
 
 void vb_bench_crew_close(struct vb_bench_crew *crew)

@@ -16,19 +16,19 @@
 #define VB_LAB_BENCH_ENGINE_GROUP_H
 
 #include "cluster/cluster.h"
-#include "lab/bench/lock/lock.h"
+#include "lab/bench/engine/options.h"
 
-/* What each process hangs out while a lock is measured (vb_cluster_post). */
+/* What each process hangs out while it is measured (vb_cluster_post). */
 struct vb_bench_notice {
 	uint64_t cycles; /* of its clients so far */
-	uint32_t run;    /* 1 + the number of the lock: an older notice is void */
+	uint32_t run;    /* 1 + the number of the run: an older notice is void */
 	uint32_t flags;
 	uint64_t unused[2];
 };
 _Static_assert(sizeof(struct vb_bench_notice) == VB_CLUSTER_NOTICE, "fills a notice");
 
 enum vb_bench_notice_flags {
-	VB_NOTICE_WAITING = 1,     /* a client waits for a lock */
+	VB_NOTICE_WAITING = 1,     /* a client waits for others */
 	VB_NOTICE_DRAINED = 2,     /* every client has finished */
 	VB_NOTICE_INTERRUPTED = 4, /* its user wants an end; of the root: the run ends */
 	VB_NOTICE_GIVE_UP = 8,     /* of the root: who waits is not to wait any longer */
@@ -37,7 +37,7 @@ enum vb_bench_notice_flags {
 struct vb_bench_crew {
 	struct vb_cluster *cluster;
 	uint32_t rank, hosts;
-	uint32_t run; /* locks begun so far */
+	uint32_t run; /* runs begun so far */
 	pid_t *children;
 	unsigned forked;
 };
@@ -46,18 +46,16 @@ struct vb_bench_crew {
  * Where the processes come from, as far as that can be told before they meet: o->procs is filled
  * in, 0 where only the launcher knows.  -EINVAL (said): options that exclude each other.
  */
-int vb_bench_crew_plan(struct vb_bench_opts *o);
+int vb_bench_crew_plan(struct vb_bench_cluster_opts *o);
 /* On a fabric of one machine: -EINVAL, said, if any of the options is there that say where
  * processes come from. */
-int vb_bench_crew_unwanted(const struct vb_bench_opts *o);
+int vb_bench_crew_unwanted(const struct vb_bench_cluster_opts *o);
 /*
- * Returns in every process of the crew, in those that it forks, too: rank 0 is the root.  Fills in
- * what the plan did not know.  0 or -error, said; close it either way.
+ * Returns in every process of the crew, in those that it forks, too: rank 0 is the root.  `o` is as
+ * vb_bench_crew_plan has left it, and `config` is what all must have alike.  0 or -error, said;
+ * close it either way.
  */
-int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew);
-/* The same for a benchmark of another kind: `start` says where the processes come from, as
- * vb_bench_crew_plan has left it, and `config` is what all must have alike. */
-int vb_bench_crew_meet(const struct vb_bench_opts *start, const char *config,
+int vb_bench_crew_meet(const struct vb_bench_cluster_opts *o, const char *config,
 		       struct vb_bench_crew *crew);
 /* The root waits for its children. */
 void vb_bench_crew_close(struct vb_bench_crew *crew);
@@ -71,9 +69,5 @@ int vb_bench_crew_largest(struct vb_bench_crew *crew, const char *what, uint64_t
 int vb_bench_crew_refuse(const struct vb_bench_crew *crew, uint32_t rank, const char *what);
 /* Collective: what the root says. */
 bool vb_bench_crew_goes_on(struct vb_bench_crew *crew, bool mine);
-
-/* One lock on this crew: bench/lock/net.c. */
-int vb_bench_run_net(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
-		     const struct vb_lock_ops *ops, struct vb_bench_result *r);
 
 #endif

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/reap.h"
 #include "lab/run.h"
+#include "task/task.h"
 
 #define SLICE_NS  5000000ull
 #define NOTICE_NS 50000000ull
@@ -57,7 +59,7 @@ static void post(struct vb_bench_phases *p, uint64_t now)
 }
 
 /* A process that has been silent for so long that its cluster suspects it: stopped, cut off, or on a
- * machine that stands still.  While one is, nothing is said of the lock; after VB_REAP_STOPPED_NS the run
+ * machine that stands still.  While one is, nothing is said of what stands still; after VB_REAP_STOPPED_NS the run
  * ends without it.  True if somebody is suspect. */
 static bool look_for_silent(struct vb_bench_phases *p, uint64_t now)
 {

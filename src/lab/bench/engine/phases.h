@@ -11,6 +11,7 @@
 #ifndef VB_LAB_BENCH_ENGINE_PHASES_H
 #define VB_LAB_BENCH_ENGINE_PHASES_H
 
+#include "lab/bench/engine/clients.h"
 #include "lab/bench/engine/group.h"
 
 struct vb_bench_phases {

@@ -7,31 +7,20 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/process.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/reap.h"
 #include "lab/run.h"
+#include "task/task.h"
 
 #define SLICE_NS 5000000ull
 #define START_NS 2000000ull /* from the barrier to the first cycle */
 #define GIVEN_UP UINT64_MAX /* stopped for too long: we have killed it, and said so */
-
-void *vb_bench_share(size_t bytes)
-{
-	void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	return shared != MAP_FAILED ? shared : NULL;
-}
-
-void vb_bench_unshare(void *shared, size_t bytes)
-{
-	if (shared != NULL)
-		munmap(shared, bytes);
-}
 
 /* ---- the worker process ---- */
 

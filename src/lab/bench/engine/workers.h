@@ -10,7 +10,9 @@
 #ifndef VB_LAB_BENCH_ENGINE_WORKERS_H
 #define VB_LAB_BENCH_ENGINE_WORKERS_H
 
-#include "lab/bench/lock/lock.h"
+#include <sys/types.h>
+
+#include "lab/bench/engine/clients.h"
 
 struct vb_bench_forks_ops {
 	/* In the worker: opens its clients and says how to move them.  -error, said. */
@@ -45,10 +47,6 @@ struct vb_bench_forks {
 	bool interrupted;     /* the user wants an end */
 	struct vb_bench_pulse pulse;
 };
-
-/* Zeros that are shared with processes forked from here on; NULL: no memory. */
-void *vb_bench_share(size_t bytes);
-void vb_bench_unshare(void *shared, size_t bytes);
 
 /*
  * Forks the workers and waits until each has opened its clients.  0; -EINTR: the user wants an end;

@@ -20,6 +20,7 @@
 #include "base/opt.h"
 #include "lab/reap.h"
 #include "lab/run.h"
+#include "lab/bench/engine/process.h"
 #include "lab/bench/lock/lock.h"
 
 #define PROCS_MAX 64
@@ -124,7 +125,7 @@ static int lock_run(const struct vb_floor *f, const struct vb_lock_ops *ops, uns
 	o.lock = ops->name;
 	o.fabric = VB_BENCH_SHM;
 	o.locks = 1;
-	o.clients = o.procs = procs;
+	o.clients = o.cluster.procs = procs;
 	o.dist = "uniform";
 	o.lease_ns = 10000000;
 	o.stall_ns = 5000000000ull;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verbena bench lock: one lock after the other, and what is said at the end. */
 #define VB_LOG_ROOM "bench"
-#include "lab/bench/engine/group.h"
+#include "lab/bench/lock/lock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/run.h"
 
 struct session {
@@ -103,7 +104,7 @@ static int run_one(struct session *s, const struct vb_lock_ops *ops)
 	}
 	vb_bench_progress.run = s->n;
 	vb_bench_progress.runs = s->plan.n_locks;
-	vb_bench_progress.lock = ops->name;
+	vb_bench_progress.name = ops->name;
 	vb_busy_look(&begin);
 	err = drive(s, ops, r);
 	if (s->plan.o.fabric != VB_BENCH_SIM)

@@ -13,17 +13,9 @@
  *   report.c  the numbers as tables, JSON and .hgrm files
  *   lock.c    lock after lock, and how it all ends
  *
- * and, in bench/engine, whatever their clients do:
- *
- *   workers.c  worker processes on shared memory: their life
- *   group.c    processes on a network: how they come together
- *   phases.c   and pass through a run in step
- *
- * A run goes through phases: clients start, *warm up*, are *measured* for the duration, and are
- * then *drained*: told to start no more cycles, while each finishes the one it is in.  What counts
- * is what completed while measuring; the verbs counted are those posted while measuring, whosever
- * cycle they belong to, so that a lock that spends its verbs on attempts which never succeed shows
- * it.
+ * A run goes through the phases of bench/engine/clients.h.  What counts is what completed while
+ * measuring; the verbs counted are those posted while measuring, whosever cycle they belong to, so
+ * that a lock that spends its verbs on attempts which never succeed shows it.
  *
  * Everything that outlives a killed worker process (tallies, what each client is doing) is flat and
  * lies in one mapping that the forked workers share with the parent.
@@ -40,35 +32,28 @@
 #include "base/hist.h"
 #include "base/opt.h"
 #include "check/lock/audit.h"
-#include "lab/json.h"
+#include "lab/bench/engine/clients.h"
+#include "lab/bench/engine/group.h"
+#include "lab/bench/engine/options.h"
+#include "lab/bench/engine/table.h"
 #include "lab/busy.h"
+#include "lab/json.h"
 #include "lock/lock.h"
 #include "workload/micro.h"
 #include "workload/trace.h"
 
-enum vb_bench_fabric { VB_BENCH_SHM, VB_BENCH_SIM, VB_BENCH_UCX, VB_BENCH_VERBS };
-extern const char *const vb_bench_fabric_names[];
-
 /* In which order a transaction takes its locks. */
 enum vb_bench_order { VB_BENCH_SORTED, VB_BENCH_AS_TRACED };
 extern const char *const vb_bench_order_names[];
-
-/* Between processes that each have their own memory: the first of them is the lock server. */
-static inline bool vb_bench_is_net(int fabric)
-{
-	return fabric == VB_BENCH_UCX || fabric == VB_BENCH_VERBS;
-}
 
 struct vb_bench_opts {
 	const char *lock, *lock_options;
 	uint64_t locks;
 	int fabric; /* enum vb_bench_fabric */
 	const char *profile, *segment, *warmup, *fabric_options;
-	uint64_t nodes, servers, server_threads, procs, clients;
-	const char *join, *hosts, *rank, *bind, *auth_key_file;
-	uint64_t patience_ns, silence_ns;
+	struct vb_bench_cluster_opts cluster; /* network fabrics: the first is the lock server */
+	uint64_t nodes, servers, server_threads, clients;
 	bool visible;
-	bool launched;        /* by mpirun or srun, which knows ranks and number */
 	const char *workload; /* "micro", a trace's name, or "trace:FILE" */
 	const char *workload_options, *trace;
 	const char *dist;
@@ -89,7 +74,6 @@ struct vb_bench_opts {
 
 #define VB_BENCH_LOCKS   64
 #define VB_BENCH_CLIENTS 100000u
-#define VB_BENCH_PROCS   1024u
 
 struct vb_bench_plan {
 	struct vb_bench_opts o; /* with every default filled in */
@@ -104,20 +88,16 @@ struct vb_bench_plan {
 
 /* The option table's groups; opts is where they write. */
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n);
-/* Of those, the one about processes on a network: how they are started and meet. */
-struct vb_opt_group vb_bench_cluster_group(struct vb_bench_opts *opts);
 /* What depends on how many processes there are. */
 int vb_bench_plan_nodes(struct vb_bench_opts *o);
-/* -EINVAL, said: the simulator has no profile of this name. */
-int vb_bench_plan_profile(const char *name);
-/* --warmup as it was typed, or NULL: a tenth of the duration.  -EINVAL, said. */
-int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns);
 /* 0, or -error, said in one line; nothing has been made yet. */
 int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
 /* The plan's trace, once it is known how many nodes there are.  Without one, does nothing. */
 int vb_bench_plan_trace(struct vb_bench_plan *plan);
 /* Why the lock cannot run the plan's trace, or NULL. */
 const char *vb_bench_lacks_modes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
+/* A network's processes come together, see vb_bench_crew_meet: fills in what the plan did not know. */
+int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew);
 /* Also after vb_bench_plan has failed. */
 void vb_bench_plan_close(struct vb_bench_plan *plan);
 
@@ -194,28 +174,6 @@ struct vb_bench_seat {
 	uint32_t dead;     /* its process was killed; set by the parent */
 } VB_ALIGNED(64);
 
-/* Shared by everybody in a run, of locks or of transactions. */
-struct vb_bench_control {
-	uint64_t t0_ns; /* scheduler's time base: the warm-up starts */
-	uint32_t ready; /* workers that have opened their clients */
-	uint32_t go;
-	uint32_t early; /* end now: no more cycles */
-	uint32_t full;  /* a history has no more room: the same */
-	uint32_t leave; /* close clients and go */
-	int32_t failed; /* a worker could not start: -error */
-} VB_ALIGNED(64);
-
-/* The clients of one thread, for those who move them through the phases of a run, whatever it is
- * that they do.  See struct vb_bench_worker for the meaning of each. */
-struct vb_bench_life {
-	void *worker;
-	bool *drain;
-	const bool *all_finished;
-	int (*start)(void *worker);
-	void (*measure)(void *worker, bool on);
-	void (*flush)(void *worker);
-};
-
 struct vb_bench_result {
 	bool ran;
 	const char *skipped; /* why it was not run, else NULL */
@@ -250,6 +208,9 @@ int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 		     struct vb_bench_result *r);
 int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
 		     struct vb_bench_result *r);
+/* In every process of the crew; the root has the result. */
+int vb_bench_run_net(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
+		     const struct vb_lock_ops *ops, struct vb_bench_result *r);
 void vb_bench_result_free(struct vb_bench_result *r);
 
 /* ---- shared by the two drivers ---- */
@@ -349,8 +310,6 @@ void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_me
 void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out);
 void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m);
 void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_meter *m);
-/* A process that was forked for a run: it ends with its parent, who alone hears the user. */
-void vb_bench_child(pid_t parent);
 /* Processes with clients: on a network all but the servers, or all if all are servers. */
 unsigned vb_bench_workers(const struct vb_bench_plan *plan);
 void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_stats *s);
@@ -362,10 +321,7 @@ void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tal
 /* Of the clients' seats: how many wait, and for how long at most. */
 void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
 			 uint64_t now_ns);
-/* Whether anything moves: cycles complete (transactions commit), or nobody waits for a lock. */
-struct vb_bench_pulse {
-	uint64_t cycles, since_ns;
-};
+/* Whether anything moves, or nobody waits for a lock. */
 bool vb_bench_standstill(struct vb_bench_pulse *p, const struct vb_bench_seat *seats, unsigned n,
 			 uint64_t now_ns, uint64_t bound_ns);
 /* Fills r->stall: who died with what the others wait for. */
@@ -376,24 +332,8 @@ uint64_t vb_bench_stall_ns(const struct vb_bench_plan *plan, const struct vb_loc
 /* Takes the auditor's counts and stories into the result. */
 void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a);
 
-/* Progress on stderr, a terminal only; at most ten times a second. */
-struct vb_bench_progress {
-	bool on;
-	unsigned run, runs;
-	const char *lock; /* or whatever runs */
-	const char *unit; /* of what is counted; NULL: cycles */
-	uint64_t last_wall_ns;
-};
-extern struct vb_bench_progress vb_bench_progress;
-void vb_bench_progress_show(double done, uint64_t cycles, const char *phase);
-void vb_bench_progress_clear(void);
-
 /* ---- reports ---- */
 
-/* Nanoseconds as microseconds, in seven columns with four significant places or so. */
-void vb_bench_put_us(FILE *to, double ns);
-/* A line below a row of numbers, where the machine was too busy for them to be trusted. */
-void vb_bench_put_busy(FILE *to, const struct vb_busy *load);
 void vb_bench_print_head(FILE *to, const struct vb_bench_plan *plan);
 void vb_bench_print_row(FILE *to, const struct vb_bench_plan *plan,
 			const struct vb_bench_result *r);

@@ -166,7 +166,7 @@ static int run(struct net_run *u)
 	u->r->ran = true;
 	measure(u);
 	/* Nobody stops to serve before all have come here. */
-	err = vb_bench_phases_meet(&u->phases, "drained", u->plan->o.patience_ns);
+	err = vb_bench_phases_meet(&u->phases, "drained", u->plan->o.cluster.patience_ns);
 	vb_fabric_stats_get(u->fabric, &u->r->tally->fabric);
 	if (u->is_worker)
 		vb_bench_worker_close(&u->w);

@@ -5,6 +5,7 @@
 
 #include "check/lock/record.h"
 #include "lab/bench/engine/phases.h"
+#include "lab/bench/lock/lock.h"
 
 struct net_run {
 	struct vb_bench_plan *plan;

@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/sim/sim.h"
-#include "lab/bench/engine/group.h"
 #include "lab/host.h"
 #include "lock/board.h"
 
@@ -25,13 +23,6 @@
 #define MICRO_LOCKS     100000u
 #define MICRO_DIST      "zipf:0.99"
 #define SCAN_NS         1000000ull
-
-const char *const vb_bench_fabric_names[] = {
-	[VB_BENCH_SHM] = "shm",
-	[VB_BENCH_SIM] = "sim",
-	[VB_BENCH_UCX] = "ucx",
-	[VB_BENCH_VERBS] = "verbs",
-};
 
 #define O struct vb_bench_opts
 static const struct vb_opt what_table[] = {
@@ -50,7 +41,7 @@ static const struct vb_opt what_table[] = {
 		    "number of locks (100k; a trace's: as many as it has)"),
 	VB_OPT_SIZE(O, clients, "clients", NULL, 1, VB_BENCH_CLIENTS,
 		    "number of clients, of all processes or nodes together (8; sim: 240)"),
-	VB_OPT_SIZE(O, procs, "procs", NULL, 1, VB_BENCH_PROCS,
+	VB_OPT_SIZE(O, cluster.procs, "procs", NULL, 1, VB_BENCH_PROCS,
 		    "worker processes (2); ucx, verbs: lock servers and workers together (3)"),
 	VB_OPT_STRING(O, segment, "segment", "NAME", NULL,
 		      "shm: name of the segment (none: private to this run)"),
@@ -69,26 +60,6 @@ static const struct vb_opt what_table[] = {
 		    "how long a grant is valid, for protocols with leases (200ms, or four times "
 		    "what the fabric lets a verb be late; sim: 10ms)"),
 	VB_OPT_FLAG(O, fencing, "fencing", "every exclusive grant has a token that grows"),
-	VB_OPT_END};
-
-static const struct vb_opt cluster_table[] = {
-	VB_OPT_STRING(O, join, "join", "HOST:PORT", NULL,
-		      "where the processes meet, all --procs of them, each started by somebody; "
-		      "the one that can bind it is the root (none: this process forks the others)"),
-	VB_OPT_STRING(O, hosts, "hosts", "FILE", NULL,
-		      "one process per line HOST[:PORT] of the file; the first is the root"),
-	VB_OPT_STRING(O, rank, "rank", "N", NULL,
-		      "this process's place: line of --hosts (from 0), or rank for --join"),
-	VB_OPT_STRING(O, bind, "bind", "ADDRESS", NULL,
-		      "address or interface that this process listens at (loopback)"),
-	VB_OPT_STRING(O, auth_key_file, "auth-key-file", "FILE", NULL,
-		      "a secret of 32 to 4096 bytes that all processes share, readable by its "
-		      "owner only; needed for any address beyond loopback"),
-	VB_OPT_TIME(O, patience_ns, "patience", "30s", 1000000, 3600 * SEC,
-		    "how long processes wait for each other before the missing ones are named"),
-	VB_OPT_TIME(O, silence_ns, "silence", "3s", 10000000, 3600 * SEC,
-		    "without a sign of life for so long a process is suspect, for 20 times as long "
-		    "dead (one that is killed is dead at once)"),
 	VB_OPT_END};
 
 static const struct vb_opt load_table[] = {
@@ -158,17 +129,12 @@ static const struct vb_opt measure_table[] = {
 	VB_OPT_END};
 #undef O
 
-struct vb_opt_group vb_bench_cluster_group(struct vb_bench_opts *opts)
-{
-	return (struct vb_opt_group){"Processes on ucx and verbs", cluster_table, opts};
-}
-
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n)
 {
 	static struct vb_opt_group groups[6];
 
 	groups[0] = (struct vb_opt_group){"What runs", what_table, opts};
-	groups[1] = vb_bench_cluster_group(opts);
+	groups[1] = vb_bench_cluster_group(&opts->cluster);
 	groups[2] = (struct vb_opt_group){"Load", load_table, opts};
 	groups[3] = (struct vb_opt_group){"Load: micro", micro_table, opts};
 	groups[4] = (struct vb_opt_group){"Load: traces", trace_table, opts};
@@ -224,31 +190,17 @@ static int plan_locks(struct vb_bench_plan *p)
 	return 0;
 }
 
-int vb_bench_plan_profile(const char *name)
-{
-	const char *names[32];
-	char hint[VB_HINT_BYTES];
-	size_t n = 0;
-
-	for (unsigned i = 0; i < vb_sim_profile_count && n < VB_ARRAY_SIZE(names); i++) {
-		if (strcmp(vb_sim_profiles[i].name, name) == 0)
-			return 0;
-		names[n++] = vb_sim_profiles[i].name;
-	}
-	return vb_fail(-EINVAL, "no profile is called '%s'%s; `verbena list` shows them all", name,
-		       vb_did_you_mean(hint, name, names, n));
-}
-
 int vb_bench_plan_nodes(struct vb_bench_opts *o)
 {
 	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
 	uint64_t workers;
 
 	if (net)
-		o->nodes = o->procs;
+		o->nodes = o->cluster.procs;
 	if (o->nodes == 0)
 		o->nodes = sim ? 6 : 1;
-	workers = net && o->servers < o->procs ? o->procs - o->servers : o->procs;
+	workers = net && o->servers < o->cluster.procs ? o->cluster.procs - o->servers
+						       : o->cluster.procs;
 	if (o->clients < workers)
 		return vb_fail(-EINVAL,
 			       "%" PRIu64 " clients in %" PRIu64 " processes: each process "
@@ -276,17 +228,17 @@ static int plan_fabric(struct vb_bench_opts *o)
 			       vb_bench_fabric_names[o->fabric]);
 	if (net && o->segment != NULL)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
-	if (!net && vb_bench_crew_unwanted(o) != 0)
+	if (!net && vb_bench_crew_unwanted(&o->cluster) != 0)
 		return -EINVAL;
-	if (net && vb_bench_crew_plan(o) != 0)
+	if (net && vb_bench_crew_plan(&o->cluster) != 0)
 		return -EINVAL;
-	if (net && o->procs == 1)
+	if (net && o->cluster.procs == 1)
 		return vb_fail(-EINVAL,
 			       "--procs 1: a lock server and at least one worker are needed");
 	if (sim && o->fabric_options != NULL)
 		return vb_fail(-EINVAL, "--fabric-options is not for --fabric sim; its model is "
 					"chosen with --profile");
-	if (sim && o->procs != 0)
+	if (sim && o->cluster.procs != 0)
 		return vb_fail(-EINVAL,
 			       "--procs is for --fabric shm: a simulation has one process");
 	if (sim && o->segment != NULL)
@@ -300,27 +252,15 @@ static int plan_fabric(struct vb_bench_opts *o)
 		o->lease_ns = sim ? VB_LEASE_VIRTUAL_NS : VB_LEASE_REAL_NS;
 	if (o->clients == 0)
 		o->clients = sim ? 240 : 8;
-	if (o->procs == 0 && !o->launched)
-		o->procs = (sim || o->clients < 2 ? 1 : 2) + (net ? o->servers : 0);
+	if (o->cluster.procs == 0 && !o->cluster.launched)
+		o->cluster.procs = (sim || o->clients < 2 ? 1 : 2) + (net ? o->servers : 0);
 	if (o->duration_ns == 0)
 		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
 	if (o->profile == NULL && sim)
 		o->profile = SIM_PROFILE;
 	if (sim && vb_bench_plan_profile(o->profile) != 0)
 		return -EINVAL;
-	return o->launched ? 0 : vb_bench_plan_nodes(o);
-}
-
-int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns)
-{
-	*warmup_ns = duration_ns / 10 < 3600 * SEC ? duration_ns / 10 : 3600 * SEC;
-	if (text != NULL && vb_parse_time_ns(text, warmup_ns) != 0)
-		return vb_fail(-EINVAL,
-			       "--warmup '%s': a time with its unit (ns, us, ms, s) is needed",
-			       text);
-	if (*warmup_ns > 3600 * SEC)
-		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", text);
-	return 0;
+	return o->cluster.launched ? 0 : vb_bench_plan_nodes(o);
 }
 
 static int plan_times(struct vb_bench_opts *o)
@@ -539,11 +479,69 @@ int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
 		err = plan_times(&p->o);
 	/* Only the launcher knows how many processes, and so nodes, there are; a file does not
 	 * ask. */
-	if (err == 0 && (!p->o.launched || is_file(p->o.workload)))
+	if (err == 0 && (!p->o.cluster.launched || is_file(p->o.workload)))
 		err = vb_bench_plan_trace(p);
 	if (err == 0)
 		err = plan_memory(p);
 	if (err == 0)
 		err = plan_hgrm(p->o.hgrm);
 	return err != 0 ? err : init_micro(p);
+}
+
+/* ---- on a network ---- */
+
+/* All that makes two runs different, line by line. */
+static char *config_text(const struct vb_bench_plan *p)
+{
+	const struct vb_bench_opts *o = &p->o;
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	if (f == NULL)
+		return NULL;
+	fprintf(f, "version=%s %s\n", vb_version(), vb_commit());
+	fprintf(f, "--lock=%s\n--lock-options=%s\n", o->lock,
+		o->lock_options != NULL ? o->lock_options : "");
+	fprintf(f, "--fabric=%s\n--fabric-options=%s\n", vb_bench_fabric_names[o->fabric],
+		o->fabric_options != NULL ? o->fabric_options : "");
+	fprintf(f, "--locks=%" PRIu64 "\n--clients=%" PRIu64 "\n", o->locks, o->clients);
+	fprintf(f, "--servers=%" PRIu64 "\n--server-threads=%" PRIu64 "\n", o->servers,
+		o->server_threads);
+	fprintf(f, "--lease=%" PRIu64 "ns\n--fencing=%d\n", o->lease_ns, o->fencing);
+	fprintf(f, "what the trace says=%016" PRIx64 "\n", p->trace.digest);
+	fprintf(f, "--workload=%s\n--dist=%s\n--read-ratio=%.17g\n", o->workload,
+		o->dist != NULL ? o->dist : "", o->read_ratio);
+	fprintf(f, "--workload-options=%s\n--order=%s\n",
+		o->workload_options != NULL ? o->workload_options : "",
+		vb_bench_order_names[o->order]);
+	fprintf(f, "--retries=%" PRIu64 "\n--backoff=%" PRIu64 "ns\n--pause=%" PRIu64 "ns\n",
+		o->retries, o->backoff_ns, o->pause_ns);
+	fprintf(f, "--scan-rate=%.17g\n--scan=%" PRIu64 "ns\n", o->scan_rate, o->scan_ns);
+	fprintf(f, "--think=%" PRIu64 "ns\n--hold=%" PRIu64 "ns\n", o->think_ns, o->hold_ns);
+	fprintf(f, "--rate=%" PRIu64 "\n--timeout=%" PRIu64 "ns\n", o->rate, o->timeout_ns);
+	fprintf(f, "--fail-rate=%.17g\n--seed=%" PRIu64 "\n", o->fail_rate, o->seed);
+	fprintf(f, "--duration=%" PRIu64 "ns\n--warmup=%" PRIu64 "ns\n", o->duration_ns,
+		o->warmup_ns);
+	fprintf(f, "--stall-after=%" PRIu64 "ns\n--no-audit=%d\n--breakdown=%d\n", o->stall_ns,
+		o->no_audit, o->breakdown);
+	fclose(f);
+	return text;
+}
+
+int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew)
+{
+	char *config = config_text(plan);
+	int err;
+
+	*crew = (struct vb_bench_crew){0};
+	if (config == NULL)
+		return vb_fail(-ENOMEM, "no memory for a text of options");
+	err = vb_bench_crew_meet(&plan->o.cluster, config, crew);
+	free(config);
+	if (err)
+		return err;
+	plan->o.cluster.procs = crew->hosts;
+	err = vb_bench_plan_nodes(&plan->o);
+	return err != 0 ? err : vb_bench_plan_trace(plan);
 }

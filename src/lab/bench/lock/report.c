@@ -85,13 +85,6 @@ void vb_bench_print_head(FILE *to, const struct vb_bench_plan *p)
 	fflush(to);
 }
 
-void vb_bench_put_us(FILE *to, double ns)
-{
-	double us = ns / 1000;
-
-	fprintf(to, us < 100 ? " %7.2f" : us < 10000 ? " %7.1f" : " %7.0f", us);
-}
-
 static void put_percentiles(FILE *to, const struct vb_hist *h, bool tail)
 {
 	if (h->total == 0) {
@@ -102,18 +95,6 @@ static void put_percentiles(FILE *to, const struct vb_hist *h, bool tail)
 	vb_bench_put_us(to, (double)vb_hist_percentile(h, 99));
 	if (tail)
 		vb_bench_put_us(to, (double)vb_hist_percentile(h, 99.9));
-}
-
-void vb_bench_put_busy(FILE *to, const struct vb_busy *load)
-{
-	char text[160];
-
-	if (vb_busy_is_heavy(load))
-		fprintf(to,
-			"    %s: latencies and rates are as much the machine's; repeat it on a "
-			"quiet "
-			"one\n",
-			vb_busy_text(load, text, sizeof(text)));
 }
 
 static void put_notes(FILE *to, const struct vb_bench_result *r)
@@ -460,7 +441,7 @@ static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct v
 	json_object_set_new(j, "nodes", json_integer((json_int_t)o->nodes));
 	json_object_set_new(j, "servers", json_integer((json_int_t)o->servers));
 	json_object_set_new(j, "server_threads", json_integer((json_int_t)o->server_threads));
-	json_object_set_new(j, "procs", json_integer((json_int_t)o->procs));
+	json_object_set_new(j, "procs", json_integer((json_int_t)o->cluster.procs));
 	json_object_set_new(j, "clients", json_integer((json_int_t)o->clients));
 	json_object_set_new(j, "locks", json_integer((json_int_t)o->locks));
 	json_object_set_new(j, "lease_ns", json_integer((json_int_t)o->lease_ns));

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two drivers of `verbena bench lock` have in common: space, servers, auditor, progress.
- */
+/* What the two drivers of `verbena bench lock` have in common: space, servers, auditor. */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench/lock/lock.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/log.h"
-#include "lab/run.h"
-
-struct vb_bench_progress vb_bench_progress;
 
 unsigned vb_bench_claims(const struct vb_bench_plan *plan)
 {
@@ -184,26 +177,13 @@ struct vb_bench_life vb_bench_worker_life(struct vb_bench_worker *w)
 	};
 }
 
-void vb_bench_child(pid_t parent)
-{
-	/* The terminal's Ctrl-C reaches us too: the parent decides what it means. */
-	signal(SIGINT, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	signal(SIGTERM, SIG_DFL);
-	signal(SIGPIPE, SIG_DFL);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(VB_EXIT_FAILED);
-	vb_bench_progress.on = false;
-}
-
 unsigned vb_bench_workers(const struct vb_bench_plan *plan)
 {
 	const struct vb_bench_opts *o = &plan->o;
 
-	if (!vb_bench_is_net(o->fabric) || o->servers == o->procs)
-		return (unsigned)o->procs;
-	return (unsigned)(o->procs - o->servers);
+	if (!vb_bench_is_net(o->fabric) || o->servers == o->cluster.procs)
+		return (unsigned)o->cluster.procs;
+	return (unsigned)(o->cluster.procs - o->servers);
 }
 
 /* Nothing but counters: added word by word. */
@@ -395,29 +375,4 @@ void vb_bench_result_free(struct vb_bench_result *r)
 	free(r->died);
 	r->tally = NULL;
 	r->story = NULL;
-}
-
-#define SHOW_EVERY_NS 100000000ull
-
-void vb_bench_progress_show(double done, uint64_t cycles, const char *phase)
-{
-	struct vb_bench_progress *p = &vb_bench_progress;
-	uint64_t now = vb_clock_gettime_ns();
-	char count[16];
-
-	if (!p->on || now - p->last_wall_ns < SHOW_EVERY_NS)
-		return;
-	p->last_wall_ns = now;
-	fprintf(stderr, "\r\033[K[%u/%u] %s: %s %3.0f%%, %s %s", p->run, p->runs, p->lock, phase,
-		done * 100, vb_format_count(count, sizeof(count), (double)cycles),
-		p->unit != NULL ? p->unit : "cycles");
-	fflush(stderr);
-}
-
-void vb_bench_progress_clear(void)
-{
-	if (vb_bench_progress.on) {
-		fprintf(stderr, "\r\033[K");
-		fflush(stderr);
-	}
 }

@@ -12,7 +12,7 @@
  * a neighbour's message.
  */
 #define VB_LOG_ROOM "bench"
-#include "lab/bench/engine/workers.h"
+#include "lab/bench/lock/lock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/process.h"
+#include "lab/bench/engine/workers.h"
 #include "fabric/shm/shm.h"
 
 #define SAMPLE_EVERY 32
@@ -47,7 +49,7 @@ static int worker_open(void *run, unsigned index, struct vb_bench_life *out)
 {
 	struct shm_run *u = run;
 	const struct vb_bench_opts *o = &u->plan->o;
-	unsigned procs = (unsigned)o->procs, clients = (unsigned)o->clients;
+	unsigned procs = (unsigned)o->cluster.procs, clients = (unsigned)o->clients;
 	unsigned n = clients / procs + (index < clients % procs);
 
 	vb_fabric_after_fork(u->fabric);
@@ -172,13 +174,13 @@ static int set_up(struct shm_run *u)
 
 	u->control = vb_bench_share(sizeof(*u->control));
 	u->seats = vb_bench_share(o->clients * sizeof(*u->seats));
-	u->tallies = vb_bench_share(o->procs * sizeof(*u->tallies));
+	u->tallies = vb_bench_share(o->cluster.procs * sizeof(*u->tallies));
 	u->r->tally = malloc(sizeof(*u->r->tally));
 	if (u->control == NULL || u->seats == NULL || u->tallies == NULL || u->r->tally == NULL)
 		return vb_fail(-ENOMEM, "no memory for the results of %" PRIu64 " workers",
-			       o->procs);
+			       o->cluster.procs);
 	vb_bench_tally_init(u->r->tally);
-	for (unsigned i = 0; i < o->procs; i++)
+	for (unsigned i = 0; i < o->cluster.procs; i++)
 		vb_bench_tally_init(&u->tallies[i]);
 	err = vb_fabric_open(&p, &u->fabric);
 	if (err == 0)
@@ -198,7 +200,7 @@ static int set_up(struct shm_run *u)
 		.ops = &forks_ops,
 		.run = u,
 		.control = u->control,
-		.workers = (unsigned)o->procs,
+		.workers = (unsigned)o->cluster.procs,
 		.warmup_ns = o->warmup_ns,
 		.duration_ns = o->duration_ns,
 	};
@@ -210,9 +212,9 @@ static void tear_down(struct shm_run *u)
 	const struct vb_bench_opts *o = &u->plan->o;
 
 	vb_bench_forks_kill(&u->forks);
-	for (unsigned i = 0; u->tallies != NULL && u->r->tally != NULL && i < o->procs; i++)
+	for (unsigned i = 0; u->tallies != NULL && u->r->tally != NULL && i < o->cluster.procs; i++)
 		vb_bench_tally_merge(u->r->tally, &u->tallies[i]);
-	vb_bench_unshare(u->tallies, o->procs * sizeof(*u->tallies));
+	vb_bench_unshare(u->tallies, o->cluster.procs * sizeof(*u->tallies));
 	vb_bench_unshare(u->seats, o->clients * sizeof(*u->seats));
 	vb_bench_unshare(u->control, sizeof(*u->control));
 	vb_bench_servers_stop(&u->servers);

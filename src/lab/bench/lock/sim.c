@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/run.h"
 #include "fabric/sim/sim.h"
 

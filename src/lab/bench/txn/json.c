@@ -47,14 +47,14 @@ static json_t *options_json(const struct vb_tbench_plan *p)
 static void set_setting(json_t *j, const struct vb_tbench_result *r)
 {
 	const struct vb_tbench_opts *o = &r->plan->o;
-	bool sim = o->fabric == VB_TBENCH_SIM;
+	bool sim = o->fabric == VB_BENCH_SIM;
 
 	json_object_set_new(j, "kind", json_string("txn"));
 	json_object_set_new(j, "cc", json_string(r->one->cc->name));
 	json_object_set_new(j, "hybrid", json_string(r->one->code));
 	json_object_set_new(j, "workload", options_json(r->plan));
 	json_object_set_new(j, "records", word(r->records));
-	json_object_set_new(j, "fabric", json_string(vb_tbench_fabric_names[o->fabric]));
+	json_object_set_new(j, "fabric", json_string(vb_bench_fabric_names[o->fabric]));
 	json_object_set_new(j, "fabric_options",
 			    o->fabric_options ? vb_json_text(o->fabric_options) : json_null());
 	json_object_set_new(j, "profile", sim ? vb_json_text(o->profile) : json_null());
@@ -197,7 +197,7 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 {
 	const struct vb_tbench_tally *t = r->tally;
 	const struct vb_tbench_meter *m = &t->spent;
-	bool real = r->plan->o.fabric != VB_TBENCH_SIM;
+	bool real = r->plan->o.fabric != VB_BENCH_SIM;
 	uint64_t aborts = vb_tbench_sum(m->aborts, VB_TXN_CAUSES) - m->aborts[VB_TXN_USER];
 	double n = (double)commits;
 
@@ -251,7 +251,7 @@ json_t *vb_tbench_json(const struct vb_tbench_result *r)
 	json_object_set_new(j, "load", vb_busy_json(&r->load));
 	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));
 	json_object_set_new(j, "stalled", r->stalled ? vb_json_text(r->stall) : json_null());
-	if (r->plan->o.fabric == VB_TBENCH_SIM)
+	if (r->plan->o.fabric == VB_BENCH_SIM)
 		json_object_set_new(j, "verbs_simulated", word(r->virtual_verbs));
 	return j;
 }

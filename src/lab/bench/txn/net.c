@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/run.h"
 
 /* ---- opening ---- */
@@ -118,7 +119,7 @@ static void measure(struct vb_tbench_net *u)
 
 static int run(struct vb_tbench_net *u)
 {
-	uint64_t patience_ns = u->plan->o.crew.patience_ns;
+	uint64_t patience_ns = u->plan->o.cluster.patience_ns;
 	int err;
 
 	u->phases.life = vb_tbench_worker_life(&u->w);

@@ -22,13 +22,6 @@
 #define SHM_STALL_NS    (5 * SEC)
 #define SIM_STALL_NS    500000000ull /* ten leases */
 
-const char *const vb_tbench_fabric_names[] = {
-	[VB_TBENCH_SHM] = "shm",
-	[VB_TBENCH_SIM] = "sim",
-	[VB_TBENCH_UCX] = "ucx",
-	[VB_TBENCH_VERBS] = "verbs",
-};
-
 #define O struct vb_tbench_opts
 static const struct vb_opt what_table[] = {
 	VB_OPT_STRING(O, cc, "cc", "NAMES", "all",
@@ -47,7 +40,8 @@ static const struct vb_opt what_table[] = {
 		      "the fabric's own options, KEY=VALUE,...; `verbena list` shows them (sim: "
 		      "scope=global, atomics of the CPU and of the card know of each other)"),
 	VB_OPT_SIZE(O, nodes, "nodes", NULL, 1, 256, "shm, sim: number of nodes (2; sim: 4)"),
-	VB_OPT_SIZE(O, procs, "procs", NULL, 2, 256, "ucx, verbs: processes, each a node (2)"),
+	VB_OPT_SIZE(O, cluster.procs, "procs", NULL, 2, 256,
+		    "ucx, verbs: processes, each a node (2)"),
 	VB_OPT_SIZE(O, threads, "threads", "1", 1, 256,
 		    "workers of each node; on shm each is a process, and the first of each node is "
 		    "its server too"),
@@ -136,7 +130,7 @@ const struct vb_opt_group *vb_tbench_groups(struct vb_tbench_opts *opts, unsigne
 
 	*n = 0;
 	groups[(*n)++] = (struct vb_opt_group){"What runs", what_table, opts};
-	groups[(*n)++] = vb_bench_cluster_group(&opts->crew);
+	groups[(*n)++] = vb_bench_cluster_group(&opts->cluster);
 	groups[(*n)++] = (struct vb_opt_group){"Engine", engine_table, opts};
 	groups[(*n)++] = (struct vb_opt_group){"Load", load_table, opts};
 	for (unsigned turn = 0; turn < 2; turn++) {
@@ -310,36 +304,35 @@ static int plan_crew(struct vb_tbench_opts *o)
 
 	if (o->nodes != 0)
 		return vb_fail(-EINVAL, "on '%s' each process is a node: say --procs, not --nodes",
-			       vb_tbench_fabric_names[o->fabric]);
+			       vb_bench_fabric_names[o->fabric]);
 	if (o->threads != 1)
 		return vb_fail(-EINVAL,
 			       "on '%s' a node is one process with one thread: say --procs and "
 			       "--coroutines, not --threads",
-			       vb_tbench_fabric_names[o->fabric]);
-	o->crew.procs = o->procs;
-	err = vb_bench_crew_plan(&o->crew);
-	if (err != 0 || o->crew.launched)
+			       vb_bench_fabric_names[o->fabric]);
+	err = vb_bench_crew_plan(&o->cluster);
+	if (err != 0 || o->cluster.launched)
 		return err;
-	if (o->crew.procs == 0)
-		o->crew.procs = 2;
-	o->procs = o->nodes = o->crew.procs;
+	if (o->cluster.procs == 0)
+		o->cluster.procs = 2;
+	o->nodes = o->cluster.procs;
 	return 0;
 }
 
 static int refuse_crew(const struct vb_tbench_opts *o)
 {
-	if (o->procs != 0)
+	if (o->cluster.procs != 0)
 		return vb_fail(-EINVAL, "--procs is for --fabric ucx and verbs: say --nodes and "
 					"--threads");
-	return vb_bench_crew_unwanted(&o->crew);
+	return vb_bench_crew_unwanted(&o->cluster);
 }
 
 static int plan_fabric(struct vb_tbench_opts *o)
 {
-	bool sim = o->fabric == VB_TBENCH_SIM, net = vb_tbench_is_net(o->fabric);
+	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
 	int err;
 
-	if (o->fabric != VB_TBENCH_SHM && o->segment != NULL)
+	if (o->fabric != VB_BENCH_SHM && o->segment != NULL)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
 	if (!sim && o->profile != NULL)
 		return vb_fail(-EINVAL, "--profile is for --fabric sim");
@@ -436,7 +429,7 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 	};
 	/* One more, for who sweeps up after the dead; without it there is no place for him if all
 	 * of node 0 have died. */
-	if (o->fabric == VB_TBENCH_SHM &&
+	if (o->fabric == VB_BENCH_SHM &&
 	    p->coordinators * o->nodes + o->nodes <= VB_TBENCH_CLIENTS_MAX)
 		p->coordinators++;
 	vb_load_db_params(load, p);
@@ -458,7 +451,7 @@ static int plan_memory(const struct vb_tbench_plan *p)
 {
 	uint64_t most = 0, have = vb_host_meminfo("MemAvailable"), room = UINT64_MAX;
 	/* How many of a network's processes are on this machine is not known yet: one is. */
-	uint64_t here = vb_tbench_is_net(p->o.fabric) ? 1 : p->o.nodes;
+	uint64_t here = vb_bench_is_net(p->o.fabric) ? 1 : p->o.nodes;
 	struct vb_load load;
 	struct statvfs fs;
 	int err = vb_load_init(&load, p->load, p->load_options, (uint16_t)p->o.nodes, p->o.seed);
@@ -472,7 +465,7 @@ static int plan_memory(const struct vb_tbench_plan *p)
 	}
 	vb_load_close(&load);
 	/* A segment without a name lies in no file system. */
-	if (p->o.fabric == VB_TBENCH_SHM && p->o.segment != NULL && statvfs("/dev/shm", &fs) == 0)
+	if (p->o.fabric == VB_BENCH_SHM && p->o.segment != NULL && statvfs("/dev/shm", &fs) == 0)
 		room = (uint64_t)fs.f_bavail * fs.f_frsize;
 	if (most > room)
 		return vb_fail(-ENOSPC,
@@ -545,7 +538,7 @@ char *vb_tbench_plan_text(const struct vb_tbench_plan *p)
 	fprintf(f, "version=%s %s\n", vb_version(), vb_commit());
 	fprintf(f, "--cc=%s\n--hybrid=%s\n--workload=%s\n", o->cc, o->hybrid ? o->hybrid : "",
 		o->workload);
-	fprintf(f, "--fabric=%s\n--fabric-options=%s\n", vb_tbench_fabric_names[o->fabric],
+	fprintf(f, "--fabric=%s\n--fabric-options=%s\n", vb_bench_fabric_names[o->fabric],
 		o->fabric_options != NULL ? o->fabric_options : "");
 	fprintf(f, "--coroutines=%" PRIu64 "\n--recovery=%d\n--lease=%" PRIu64 "ns\n",
 		o->coroutines, o->recovery, o->lease_ns);

@@ -37,8 +37,8 @@ void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *p)
 		"%s on %" PRIu64 " nodes, %" PRIu64 " thread%s each with %" PRIu64
 		" coroutine%s; %s",
 		p->load->name, o->nodes, o->threads, o->threads > 1 ? "s" : "", o->coroutines,
-		o->coroutines > 1 ? "s" : "", vb_tbench_fabric_names[o->fabric]);
-	if (o->fabric == VB_TBENCH_SIM)
+		o->coroutines > 1 ? "s" : "", vb_bench_fabric_names[o->fabric]);
+	if (o->fabric == VB_BENCH_SIM)
 		fprintf(to, ", profile %s, %s of virtual time each", o->profile, span);
 	else
 		fprintf(to, ", %s each", span);
@@ -142,7 +142,7 @@ void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r)
 		per((double)vb_tbench_sum(t->spent.verbs, VB_OP_COUNT), commits),
 		per((double)t->spent.calls, commits),
 		100 * per((double)t->useful_ns, t->attempts_ns));
-	if (r->plan->o.fabric != VB_TBENCH_SIM)
+	if (r->plan->o.fabric != VB_BENCH_SIM)
 		fprintf(to, " %6.1f %7.2f", 100 * per((double)t->cpu_ns, t->span_ns),
 			per((double)t->tsc, commits) / 1e3);
 	else

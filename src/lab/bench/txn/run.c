@@ -19,7 +19,7 @@ static int open_fabric(struct vb_tbench_ground *g, const struct vb_tbench_plan *
 	char options[512];
 	struct vb_fabric_params p = {
 		.no_keeper = true, /* who measures stays inside */
-		.fabric = vb_tbench_fabric_names[o->fabric],
+		.fabric = vb_bench_fabric_names[o->fabric],
 		.options = o->fabric_options,
 		.name = o->segment,
 		.nodes = (uint16_t)o->nodes,
@@ -29,7 +29,7 @@ static int open_fabric(struct vb_tbench_ground *g, const struct vb_tbench_plan *
 		.cluster = g->cluster,
 	};
 
-	if (o->fabric == VB_TBENCH_SIM) {
+	if (o->fabric == VB_BENCH_SIM) {
 		/* What the user says comes last, and counts. */
 		int n = snprintf(options, sizeof(options), "profile=%s,scope=global%s%s",
 				 o->profile, o->fabric_options ? "," : "",
@@ -222,7 +222,7 @@ void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load
 		memcpy(r->why, t->why, sizeof(r->why));
 		return;
 	}
-	if (r->deaths != 0 && vb_tbench_is_net(r->plan->o.fabric))
+	if (r->deaths != 0 && vb_bench_is_net(r->plan->o.fabric))
 		r->unjudged = "a process was killed, and its node's records have gone with it";
 	else if (r->last_unclear != 0 ||
 		 (r->deaths != 0 && r->plan->o.recovery != 0 && sums->locked != 0))

@@ -27,6 +27,8 @@
 
 #include "base/log.h"
 #include "fabric/shm/shm.h"
+#include "lab/bench/engine/process.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/bench/engine/workers.h"
 
 #define CLOSE_NS 1000000000ull

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "fabric/sim/sim.h"
-#include "lab/bench/lock/lock.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/run.h"
 
 #define SLICES        50

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "lab/bench/lock/lock.h"
+#include "lab/bench/engine/progress.h"
 #include "lab/run.h"
 
 struct session {
@@ -67,15 +67,15 @@ static int run_one(struct session *s, const struct vb_tbench_one *one)
 	snprintf(name, sizeof(name), "%s %s", one->cc->name, one->code);
 	vb_bench_progress.run = s->n;
 	vb_bench_progress.runs = s->plan.n_runs;
-	vb_bench_progress.lock = name;
+	vb_bench_progress.name = name;
 	vb_busy_look(&begin);
-	if (s->plan.o.fabric == VB_TBENCH_SIM)
+	if (s->plan.o.fabric == VB_BENCH_SIM)
 		err = vb_tbench_run_sim(&s->plan, one, r);
-	else if (vb_tbench_is_net(s->plan.o.fabric))
+	else if (vb_bench_is_net(s->plan.o.fabric))
 		err = vb_tbench_run_net(&s->plan, &s->crew, one, r);
 	else
 		err = vb_tbench_run_shm(&s->plan, one, r);
-	if (s->plan.o.fabric != VB_TBENCH_SIM)
+	if (s->plan.o.fabric != VB_BENCH_SIM)
 		r->load = vb_busy_since(&begin, s->crew.cluster != NULL);
 	vb_bench_progress_clear();
 	if (err == -EOPNOTSUPP && s->plan.all) {
@@ -166,11 +166,11 @@ static int open_crew(struct session *s)
 
 	if (config == NULL)
 		return vb_fail(-ENOMEM, "no memory for a text of options");
-	err = vb_bench_crew_meet(&s->plan.o.crew, config, &s->crew);
+	err = vb_bench_crew_meet(&s->plan.o.cluster, config, &s->crew);
 	free(config);
 	if (err)
 		return err;
-	s->plan.o.procs = s->plan.o.nodes = s->crew.hosts;
+	s->plan.o.cluster.procs = s->plan.o.nodes = s->crew.hosts;
 	return vb_tbench_plan_nodes(&s->plan);
 }
 
@@ -183,7 +183,7 @@ static int open_all(struct session *s, const struct vb_tbench_opts *opts)
 	s->results = calloc(s->plan.n_runs, sizeof(*s->results));
 	if (s->results == NULL)
 		err = vb_fail(-ENOMEM, "no memory for the results of %u runs", s->plan.n_runs);
-	if (err == 0 && vb_tbench_is_net(s->plan.o.fabric))
+	if (err == 0 && vb_bench_is_net(s->plan.o.fabric))
 		err = open_crew(s);
 	if (err == 0 && s->crew.rank == 0)
 		err = vb_json_out_open(&s->json, opts->json);

@@ -15,9 +15,8 @@
  *   json.c    and as JSON
  *   txn.c     run after run, and how it all ends
  *
- * A *run* is one protocol with one hybrid code.  It goes through the phases of `bench lock`: the
- * tables are filled, clients start, *warm up*, are *measured* for the duration, and are then
- * *drained*: told to start no more transactions, while each finishes the attempt that it is in.
+ * A *run* is one protocol with one hybrid code.  The tables are filled, then it goes through the
+ * phases of bench/engine/clients.h; in the end each client finishes the attempt that it is in.
  * What counts is what committed while measuring; verbs, primitives, aborts and times of stages are
  * those of the measured span, whosever transaction they belong to.  What the invariant needs is
  * counted from first to last.
@@ -36,7 +35,11 @@
 #include "base/hist.h"
 #include "base/opt.h"
 #include "check/txn/serial.h"
+#include "lab/bench/engine/clients.h"
 #include "lab/bench/engine/group.h"
+#include "lab/bench/engine/options.h"
+#include "lab/bench/engine/table.h"
+#include "lab/busy.h"
 #include "lab/json.h"
 #include "txn/db.h"
 #include "workload/load.h"
@@ -46,20 +49,11 @@
 #define VB_TBENCH_CODE_MAX    (VB_STAGES_MAX + 1)
 #define VB_TBENCH_LOADS_MAX   8u
 
-enum vb_tbench_fabric { VB_TBENCH_SHM, VB_TBENCH_SIM, VB_TBENCH_UCX, VB_TBENCH_VERBS };
-extern const char *const vb_tbench_fabric_names[];
-
-/* Between processes that each have their own memory: each is a node. */
-static inline bool vb_tbench_is_net(int fabric)
-{
-	return fabric == VB_TBENCH_UCX || fabric == VB_TBENCH_VERBS;
-}
-
 struct vb_tbench_opts {
 	const char *cc, *hybrid, *workload;
-	int fabric; /* enum vb_tbench_fabric */
+	int fabric; /* enum vb_bench_fabric */
 	const char *profile, *segment, *fabric_options, *warmup;
-	uint64_t nodes, threads, coroutines, procs;
+	uint64_t nodes, threads, coroutines;
 	uint64_t duration_ns, warmup_ns, stall_ns, lease_ns;
 	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
 	int recovery; /* 0: on */
@@ -67,7 +61,7 @@ struct vb_tbench_opts {
 	uint64_t history_bytes;
 	uint64_t seed;
 	const char *history, *json;
-	struct vb_bench_opts crew; /* network fabrics: where the processes come from */
+	struct vb_bench_cluster_opts cluster; /* network fabrics: each process is a node */
 };
 
 /* One protocol with one hybrid code. */

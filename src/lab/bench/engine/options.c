@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options that mean the same to every benchmark: see options.h. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/engine/options.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "fabric/sim/sim.h"
+
+#define SEC 1000000000ull
+
+const char *const vb_bench_fabric_names[] = {
+	[VB_BENCH_SHM] = "shm",
+	[VB_BENCH_SIM] = "sim",
+	[VB_BENCH_UCX] = "ucx",
+	[VB_BENCH_VERBS] = "verbs",
+};
+
+#define O struct vb_bench_cluster_opts
+static const struct vb_opt cluster_table[] = {
+	VB_OPT_STRING(O, join, "join", "HOST:PORT", NULL,
+		      "where the processes meet, all --procs of them, each started by somebody; "
+		      "the one that can bind it is the root (none: this process forks the others)"),
+	VB_OPT_STRING(O, hosts, "hosts", "FILE", NULL,
+		      "one process per line HOST[:PORT] of the file; the first is the root"),
+	VB_OPT_STRING(O, rank, "rank", "N", NULL,
+		      "this process's place: line of --hosts (from 0), or rank for --join"),
+	VB_OPT_STRING(O, bind, "bind", "ADDRESS", NULL,
+		      "address or interface that this process listens at (loopback)"),
+	VB_OPT_STRING(O, auth_key_file, "auth-key-file", "FILE", NULL,
+		      "a secret of 32 to 4096 bytes that all processes share, readable by its "
+		      "owner only; needed for any address beyond loopback"),
+	VB_OPT_TIME(O, patience_ns, "patience", "30s", 1000000, 3600 * SEC,
+		    "how long processes wait for each other before the missing ones are named"),
+	VB_OPT_TIME(O, silence_ns, "silence", "3s", 10000000, 3600 * SEC,
+		    "without a sign of life for so long a process is suspect, for 20 times as long "
+		    "dead (one that is killed is dead at once)"),
+	VB_OPT_END};
+#undef O
+
+struct vb_opt_group vb_bench_cluster_group(struct vb_bench_cluster_opts *opts)
+{
+	return (struct vb_opt_group){"Processes on ucx and verbs", cluster_table, opts};
+}
+
+int vb_bench_plan_profile(const char *name)
+{
+	const char *names[32];
+	char hint[VB_HINT_BYTES];
+	size_t n = 0;
+
+	for (unsigned i = 0; i < vb_sim_profile_count && n < VB_ARRAY_SIZE(names); i++) {
+		if (strcmp(vb_sim_profiles[i].name, name) == 0)
+			return 0;
+		names[n++] = vb_sim_profiles[i].name;
+	}
+	return vb_fail(-EINVAL, "no profile is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
+}
+
+int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns)
+{
+	*warmup_ns = duration_ns / 10 < 3600 * SEC ? duration_ns / 10 : 3600 * SEC;
+	if (text != NULL && vb_parse_time_ns(text, warmup_ns) != 0)
+		return vb_fail(-EINVAL,
+			       "--warmup '%s': a time with its unit (ns, us, ms, s) is needed",
+			       text);
+	if (*warmup_ns > 3600 * SEC)
+		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", text);
+	return 0;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options that mean the same to every benchmark, and what can be told about them. */
+#ifndef VB_LAB_BENCH_ENGINE_OPTIONS_H
+#define VB_LAB_BENCH_ENGINE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/opt.h"
+
+enum vb_bench_fabric { VB_BENCH_SHM, VB_BENCH_SIM, VB_BENCH_UCX, VB_BENCH_VERBS };
+extern const char *const vb_bench_fabric_names[];
+
+/* Between processes that each have their own memory. */
+static inline bool vb_bench_is_net(int fabric)
+{
+	return fabric == VB_BENCH_UCX || fabric == VB_BENCH_VERBS;
+}
+
+#define VB_BENCH_PROCS 1024u
+
+/* How many processes there are, and on a network how they are started and meet. */
+struct vb_bench_cluster_opts {
+	uint64_t procs; /* each benchmark has --procs in a table of its own */
+	const char *join, *hosts, *rank, *bind, *auth_key_file;
+	uint64_t patience_ns, silence_ns;
+	bool launched; /* by mpirun or srun, which knows ranks and number */
+};
+
+/* The option table's group; opts is where it writes. */
+struct vb_opt_group vb_bench_cluster_group(struct vb_bench_cluster_opts *opts);
+/* -EINVAL, said: the simulator has no profile of this name. */
+int vb_bench_plan_profile(const char *name);
+/* --warmup as it was typed, or NULL: a tenth of the duration.  -EINVAL, said. */
+int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns);
+
+#endif
