@@ -4,6 +4,7 @@
 
 #include "base/opt.h"
 #include "lab/bench/fabric/fabric.h"
+#include "lab/bench/lock/lock.h"
 
 static struct vb_floor_opts opts;
 
@@ -16,7 +17,7 @@ static int run(int argc, char **argv)
 {
 	int end = vb_cli_parse(&vb_command_bench_fabric, argc, argv);
 
-	return end >= 0 ? end : vb_bench_fabric(&opts);
+	return end >= 0 ? end : vb_bench_fabric(&opts, vb_bench_hot_lock);
 }
 
 const struct vb_command vb_command_bench_fabric = {

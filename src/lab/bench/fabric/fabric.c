@@ -179,7 +179,7 @@ static int write_json(const struct vb_floor *f, struct vb_json_out *out)
 	return err;
 }
 
-int vb_bench_fabric(const struct vb_floor_opts *opts)
+int vb_bench_fabric(const struct vb_floor_opts *opts, vb_floor_hot_lock *hot_lock)
 {
 	struct vb_json_out json;
 	struct vb_floor *f;
@@ -196,6 +196,7 @@ int vb_bench_fabric(const struct vb_floor_opts *opts)
 		return VB_EXIT_RESOURCES;
 	}
 	f->o = *opts;
+	f->hot_lock = hot_lock;
 	if (opts->json != NULL && strcmp(opts->json, "-") == 0)
 		to = stderr;
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(sections) && err == 0 && !vb_interrupted; i++) {

@@ -45,11 +45,17 @@ struct vb_floor_row {
 	double ratio; /* median over the turns, where the two took turns */
 };
 
+/* Cycles per second of `procs` processes that take one lock exclusively and do nothing else, as the
+ * benchmark of locks has them.  0 or -error, said. */
+typedef int vb_floor_hot_lock(const struct vb_lock_ops *ops, unsigned procs, uint64_t span_ns,
+			      uint64_t seed, double *per_s);
+
 #define VB_FLOOR_ROWS    128
 #define VB_FLOOR_REPEATS 101
 
 struct vb_floor {
 	struct vb_floor_opts o;
+	vb_floor_hot_lock *hot_lock;
 	struct vb_floor_row row[VB_FLOOR_ROWS];
 	unsigned n;
 	char note[256]; /* of the section that has just run, instead of rows */
@@ -58,7 +64,7 @@ struct vb_floor {
 
 const struct vb_opt_group *vb_bench_fabric_groups(struct vb_floor_opts *opts, unsigned *n);
 /* The whole command: an enum vb_exit. */
-int vb_bench_fabric(const struct vb_floor_opts *opts);
+int vb_bench_fabric(const struct vb_floor_opts *opts, vb_floor_hot_lock *hot_lock);
 
 /* ---- for the sections; each returns 0 or -error, said ---- */
 

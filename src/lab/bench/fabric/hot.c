@@ -12,18 +12,17 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/opt.h"
+#include "lab/bench/engine/process.h"
 #include "lab/reap.h"
 #include "lab/run.h"
-#include "lab/bench/engine/process.h"
-#include "lab/bench/lock/lock.h"
 
 #define PROCS_MAX 64
+#define LOCKS_MAX 64
 
 struct rival {
 	pthread_mutex_t mutex;
@@ -36,12 +35,11 @@ struct rival {
 
 static struct rival *rival_make(void)
 {
-	struct rival *r =
-		mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct rival *r = vb_bench_share(sizeof(*r));
 	pthread_mutexattr_t ma;
 	pthread_rwlockattr_t ra;
 
-	if (r == MAP_FAILED)
+	if (r == NULL)
 		return NULL;
 	pthread_mutexattr_init(&ma);
 	pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED);
@@ -102,69 +100,29 @@ static int rival_run(unsigned procs, uint64_t span_ns, bool rwlock, double *out)
 	end = vb_reap_stop(pids, n, "of rivals for one lock", &stop);
 	for (unsigned i = 0; i < n; i++)
 		cycles += __atomic_load_n(&r->count[i].cycles, __ATOMIC_RELAXED);
-	munmap(r, sizeof(*r));
+	vb_bench_unshare(r, sizeof(*r));
 	*out = stop.set_ns > start ? (double)cycles * 1e9 / (double)(stop.set_ns - start) : 0;
 	return err != 0 ? err : end;
-}
-
-static int lock_run(const struct vb_floor *f, const struct vb_lock_ops *ops, unsigned procs,
-		    double *out)
-{
-	struct vb_bench_opts o = {0};
-	struct vb_bench_result r = {0};
-	struct vb_bench_plan *plan = malloc(sizeof(*plan));
-	const struct vb_opt_group *groups;
-	unsigned n;
-	int err;
-
-	if (plan == NULL)
-		return -ENOMEM;
-	groups = vb_bench_lock_groups(&o, &n);
-	for (unsigned g = 0; g < n; g++)
-		vb_opt_defaults(groups[g].table, groups[g].opts);
-	o.lock = ops->name;
-	o.fabric = VB_BENCH_SHM;
-	o.locks = 1;
-	o.clients = o.cluster.procs = procs;
-	o.dist = "uniform";
-	o.lease_ns = 10000000;
-	o.stall_ns = 5000000000ull;
-	o.duration_ns = f->o.span_ns;
-	o.breakdown = false;
-	o.no_audit = true;
-	o.seed = f->o.seed;
-	err = vb_bench_plan(&o, plan);
-	if (err == 0)
-		err = vb_bench_run_shm(plan, ops, &r);
-	*out = r.ran ? r.tally->rate : 0;
-	/* Half a contest is no figure.  Who was killed or stopped has been named. */
-	if (err == 0 && r.deaths != 0)
-		err = -VB_EPEERGONE;
-	if (err == 0 && r.stalled)
-		err = vb_fail(-ETIMEDOUT, "%s stands still: %s", ops->name, r.stall);
-	vb_bench_result_free(&r);
-	free(plan);
-	return err;
 }
 
 /* Each lock and each rival in turn, so often that every one has its median. */
 static int contest(struct vb_floor *f, const char *section, unsigned procs)
 {
 	unsigned repeat = f->o.repeat < 3 ? (unsigned)f->o.repeat : 3, n = 0;
-	double lock[VB_BENCH_LOCKS][3], mutex[3], rwlock[3];
+	double lock[LOCKS_MAX][3], mutex[3], rwlock[3];
 	unsigned locks = 0;
 	double base;
 	char name[64];
 	int err = 0;
 
-	while (vb_locks[locks] != NULL && locks < VB_BENCH_LOCKS)
+	while (vb_locks[locks] != NULL && locks < LOCKS_MAX)
 		locks++;
 	while (n < repeat && err == 0 && !vb_interrupted) {
 		err = rival_run(procs, f->o.span_ns, false, &mutex[n]);
 		if (err == 0)
 			err = rival_run(procs, f->o.span_ns, true, &rwlock[n]);
 		for (unsigned i = 0; i < locks && err == 0; i++)
-			err = lock_run(f, vb_locks[i], procs, &lock[i][n]);
+			err = f->hot_lock(vb_locks[i], procs, f->o.span_ns, f->o.seed, &lock[i][n]);
 		n += err == 0 && !vb_interrupted; /* a round that was cut does not count */
 	}
 	if (err || n == 0)

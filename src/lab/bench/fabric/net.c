@@ -17,7 +17,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 #include "base/hist.h"
 #include "base/log.h"
 #include "cluster/cluster.h"
+#include "lab/bench/engine/process.h"
 #include "lab/reap.h"
 #include "lab/run.h"
 
@@ -509,9 +509,8 @@ static int pair_start(struct pair *p, const struct vb_floor *f, int (*drive)(str
 	pid_t parent = getpid();
 	int err;
 
-	p->page = mmap(NULL, sizeof(*p->page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		       -1, 0);
-	if (p->page == MAP_FAILED)
+	p->page = vb_bench_share(sizeof(*p->page));
+	if (p->page == NULL)
 		return vb_fail(-ENOMEM, "no memory for a page that processes share");
 	p->page->floor.o = f->o;
 	err = tcp_pair(p->sock);
@@ -545,8 +544,7 @@ static int pair_wait(struct pair *p)
 
 static void pair_end(struct pair *p)
 {
-	if (p->page != NULL && p->page != MAP_FAILED)
-		munmap(p->page, sizeof(*p->page));
+	vb_bench_unshare(p->page, sizeof(*p->page));
 }
 
 /* Why the section cannot be, on its page; else NULL. */

@@ -12,6 +12,7 @@
  *   run.c     a run's tallies merged into numbers
  *   report.c  the numbers as tables, JSON and .hgrm files
  *   lock.c    lock after lock, and how it all ends
+ *   hot.c     one hot lock, for another benchmark
  *
  * A run goes through the phases of bench/engine/clients.h.  What counts is what completed while
  * measuring; the verbs counted are those posted while measuring, whosever cycle they belong to, so
@@ -343,6 +344,11 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *plan, const struct vb_benc
 /* PREFIX.LOCK.WHAT.hgrm for each histogram that has values, if the plan wants them.  -errno,
  * said. */
 int vb_bench_write_hgrm(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
+
+/* Cycles per second of `procs` processes that take one lock on shm exclusively and do nothing else.  0
+ * or -error, said. */
+int vb_bench_hot_lock(const struct vb_lock_ops *ops, unsigned procs, uint64_t span_ns,
+		      uint64_t seed, double *per_s);
 
 /* The whole command: an enum vb_exit (lab/run.h). */
 int vb_bench_lock(const struct vb_bench_opts *opts);
