@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The rooms of src/ as doc/architecture.md draws them: a room includes headers of itself and of rooms below
+# it, no folders include each other in a circle, and the map "I want to change" leads to what is there.
+top=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=tests/cli/lib.sh
+. "$top/tests/cli/lib.sh"
+status=-
+: >"$work/out" >"$work/err"
+page=$top/doc/architecture.md
+
+# From the ground up, as the build has them.
+rooms=$(sed -n "s/^foreach room : \[\(.*\)\]/\1/p" "$top/src/meson.build" | tr -d "',")
+
+# "FILE FOLDER INCLUDED-FOLDER", one for each include of ours.
+includes() { # SRC
+	(cd "$1" && grep -rnoE '^ *# *include "[a-z0-9_]+/[^"]+"' --include='*.[ch]' . |
+		sed -E 's|^\./([^:]+):[0-9]+: *# *include "(.*)/[^/"]+"$|\1 \2|' |
+		awk '{ folder = $1; sub(/\/[^\/]*$/, "", folder); print $1, folder, $2 }' | sort -u)
+}
+
+# Includes that lead to a room further up, or to none.
+upwards() { # SRC
+	includes "$1" | awk -v rooms="$rooms" '
+		BEGIN { n = split(rooms, name, " "); for (i = 1; i <= n; i++) floor[name[i]] = i }
+		{ split($2, from, "/"); split($3, to, "/") }
+		!(to[1] in floor) || floor[to[1]] > floor[from[1]] { print $1 " includes of " $3 }'
+}
+
+# Folders that include each other in a circle.
+circles() { # SRC
+	includes "$1" | awk '$2 != $3 { print $2, $3 }' | sort -u | tsort 2>&1 >/dev/null | grep -v 'loop:$'
+}
+
+# Includes from one folder to the next one: backends, protocols of locks and subjects of the benchmark stand
+# apart, but for what networks share and the engine.
+beside() { # SRC
+	includes "$1" | awk '
+		function above(f) { sub(/\/[^\/]*$/, "", f); return f }
+		$2 != $3 && above($2) == above($3) && above($2) ~ /^(fabric|lock|lab\/bench)$/ &&
+			$3 != "fabric/net" && $3 != "lab/bench/engine" { print $1 " includes of " $3 }'
+}
+
+# Rows of the map: "| what | where | tests |".
+map() { # PAGE
+	awk '/^\| I want to change/ { inside = 1; getline; next } inside && !/^\|/ { exit } inside' "$1"
+}
+
+# What a row has wrong, one a line: nothing named, or something that is not there.
+astray() { # PAGE
+	map "$1" | while IFS='|' read -r _ what where tests _; do
+		for cell in "$where" "$tests"; do
+			names=$(grep -oE '`[a-z]+/[^` ]*`' <<<"$cell" | tr -d '`')
+			[ -n "$names" ] || echo "$what: nothing is named in '$cell'"
+			for name in $names; do
+				compgen -G "$top/$name" >/dev/null || echo "$what: there is no $name"
+			done
+		done
+	done
+}
+
+# A check that cannot fail is a defect.
+mkdir -p "$work/src/base" "$work/src/lock/a" "$work/src/lock/b"
+echo '#include "lock/a/x.h"' >"$work/src/base/up.c"
+echo '#include "lock/b/x.h"' >"$work/src/lock/a/x.h"
+echo '#include "lock/a/x.h"' >"$work/src/lock/b/x.h"
+is 'an include that leads upwards is found' test "$(upwards "$work/src")" = 'base/up.c includes of lock/a'
+is 'a circle is found' grep -q lock/b <(circles "$work/src")
+is 'an include of what should stand apart is found' test "$(beside "$work/src" | wc -l)" = 2
+printf '| I want to change | where | tests |\n|---|---|---|\n| a | `src/no.c` | none |\n\n' >"$work/page.md"
+is 'a row that leads nowhere is found' test "$(astray "$work/page.md" | wc -l)" = 2
+
+# Names stand in one column, beside the line to the tool or below it.
+drawn=$(awk '/^```/ { code++ } code == 1' "$page" | grep -oE '^ {15}\| {17}[a-z]+ |^ {17}[a-z]+ ' |
+	tr -d '| ' | tac | xargs)
+is 'the picture has the rooms of the build, in their order' test "$drawn" = "$(xargs <<<"$rooms")"
+there=$(cd "$top/src" && find . -mindepth 1 -maxdepth 1 -type d | sed 's|^\./||' | sort | xargs)
+is 'every folder of src/ is a room' test "$there" = "$(xargs -n 1 <<<"$rooms" | sort | xargs)"
+is 'no room includes one above it' test -z "$(upwards "$top/src" | tee "$work/out")"
+is 'no folders include each other in a circle' test -z "$(circles "$top/src" | tee "$work/out")"
+is 'backends, protocols and subjects stand apart' test -z "$(beside "$top/src" | tee "$work/out")"
+is 'the map has its rows' test "$(map "$page" | wc -l)" -ge 10
+is 'the map leads to what is there' test -z "$(astray "$page" | tee "$work/out")"
+finish
