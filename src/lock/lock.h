@@ -6,15 +6,16 @@
  * task and are straight-line: each verb suspends and resumes.  They work on a *claim*: one client's
  * business with one lock, from the first verb to the release.
  *
- * Leaving a queue.  A client whose deadline passes while it stands in a queue cannot just walk
- * away: its number will be called, its neighbours will hand it the lock.  acquire then returns
- * -ETIMEDOUT with claim->queued set, and the caller in lock.c leaves a *husk*: a task that goes on
- * with ops->resume and releases at once when the turn comes.  The same client asking for the lock
- * again takes the husk's place over if the mode is the same, and waits for its end otherwise.
+ * Leaving a queue.  A client whose deadline passes while it stands in a queue cannot just leave:
+ * its number will be called, its neighbours will hand it the lock.  acquire then returns
+ * -ETIMEDOUT with claim->queued set, and the caller (client.c, husk.c) leaves a *husk*: a task
+ * that goes on with ops->resume and releases at once when the turn comes.  If the same client asks
+ * for the lock again, it takes the husk's place over if the mode is the same, and else waits for
+ * its end.
  *
  * Leases.  A grant is worth nothing after claim->valid_until_ns on the client's own clock.  The
  * protocol computes it from the moment *before* which the turn cannot have come (the posting of the
- * last verb that still said "not yet"), never from the moment the client noticed.
+ * last verb that still said "not yet"), never from the moment at which the client noticed.
  */
 #ifndef VB_LOCK_LOCK_H
 #define VB_LOCK_LOCK_H
@@ -29,20 +30,28 @@
 #include "rpc/mail.h"
 
 enum vb_lock_caps {
-	VB_LOCK_SHARED = 1 << 0, /* readers hold together */
+	/* Readers hold together. */
+	VB_LOCK_SHARED = 1 << 0,
 	VB_LOCK_EXCLUSIVE = 1 << 1,
-	VB_LOCK_FIFO = 1 << 2, /* bypass is bounded by ops->bypass_bound, in every mode */
-	VB_LOCK_SURVIVES =
-		1 << 3,          /* the death of a holder or waiter is mended in recovery_leases */
-	VB_LOCK_TOKEN = 1 << 4,  /* exclusive grants have a fencing token for nothing */
-	VB_LOCK_SERVER = 1 << 5, /* needs a server task on each server node */
-	VB_LOCK_MESSAGES = 1 << 6, /* clients send each other messages */
-	VB_LOCK_UPDATE = 1 << 7,   /* has VB_UPDATE, and converts it */
-	VB_LOCK_INTENT = 1 << 8,   /* has the intention modes */
-	VB_LOCK_READ_LEASE =
-		1 << 9, /* readers give nothing back: a shared grant ends with its lease */
-	VB_LOCK_DENIES = 1 << 10, /* a deadlock policy may turn down who holds another lock, with
-	                            * -EAGAIN or before its deadline with -ETIMEDOUT */
+	/* Bypass is bounded by ops->bypass_bound, in every mode. */
+	VB_LOCK_FIFO = 1 << 2,
+	/* The death of a holder or waiter is mended in recovery_leases. */
+	VB_LOCK_SURVIVES = 1 << 3,
+	/* Exclusive grants have a fencing token at no extra cost. */
+	VB_LOCK_TOKEN = 1 << 4,
+	/* Needs a server task on each server node. */
+	VB_LOCK_SERVER = 1 << 5,
+	/* Clients send each other messages. */
+	VB_LOCK_MESSAGES = 1 << 6,
+	/* Has VB_UPDATE, and converts it. */
+	VB_LOCK_UPDATE = 1 << 7,
+	/* Has the intention modes. */
+	VB_LOCK_INTENT = 1 << 8,
+	/* Readers give nothing back: a shared grant ends with its lease. */
+	VB_LOCK_READ_LEASE = 1 << 9,
+	/* A deadlock policy may refuse a client that holds another lock, with -EAGAIN, or before
+	 * its deadline with -ETIMEDOUT. */
+	VB_LOCK_DENIES = 1 << 10,
 };
 
 /* ---- modes (modes.c) ---- */
@@ -53,7 +62,7 @@ bool vb_modes_exclude(enum vb_mode a, enum vb_mode b);
 bool vb_mode_covers(enum vb_mode a, enum vb_mode b);
 /* The weakest mode that permits both. */
 enum vb_mode vb_mode_join(enum vb_mode a, enum vb_mode b);
-/* What a protocol with these caps grants to who asks for `mode`. */
+/* The mode that a protocol with these caps grants when `mode` is asked for. */
 enum vb_mode vb_mode_served(uint32_t caps, enum vb_mode mode);
 
 /* Where a client's time goes: seed 001 table 2. */
@@ -74,9 +83,10 @@ enum vb_call { VB_CALL_ACQ_X, VB_CALL_ACQ_S, VB_CALL_REL, VB_CALL_COUNT };
 struct vb_lock_timing {
 	uint64_t ns[VB_CALL_COUNT][VB_PHASE_COUNT];
 	uint64_t calls[VB_CALL_COUNT];
-	enum vb_call call; /* now in */
+	/* What the client is in now, and since when, in the scheduler's time base. */
+	enum vb_call call;
 	enum vb_phase phase;
-	uint64_t since_ns; /* scheduler's time base */
+	uint64_t since_ns;
 };
 
 #define VB_CLAIM_PRIVATE 12
@@ -85,22 +95,32 @@ struct vb_claim {
 	uint64_t lock;
 	vb_addr entry;
 	enum vb_mode mode;
-	bool queued; /* stands in the queue: cannot be dropped without a husk */
+	/* Stands in the queue: cannot be dropped without a husk. */
+	bool queued;
 	bool held;
-	uint8_t state;           /* enum vb_claim_state, lock.c's */
-	uint32_t slot;           /* which of its client's claims it is, from 0 */
-	uint32_t leases;         /* in a row, that the grant is asked for; ops->leases_max */
-	bool adopt;              /* the adopter wants the place, not just the end of the husk */
-	struct vb_task *adopter; /* waits for the husk to let go of the claim */
+	/* enum vb_claim_state (claim.h). */
+	uint8_t state;
+	/* Which of its client's claims it is, from 0. */
+	uint32_t slot;
+	/* How many leases in a row are asked for, at most ops->leases_max. */
+	uint32_t leases;
+	/* The adopter wants the place, and not just the end of the husk. */
+	bool adopt;
+	/* Waits for the husk to let go of the claim. */
+	struct vb_task *adopter;
 	struct vb_lock_client *me;
-	int ended;               /* while many are released: of this one, as release returns it */
-	uint64_t valid_until_ns; /* client's clock; VB_FOREVER: no lease */
+	/* While many are released: the result for this one, as release returns it. */
+	int ended;
+	/* On the client's clock; VB_FOREVER: no lease. */
+	uint64_t valid_until_ns;
 	uint64_t token;
-	uint64_t hold; /* which of its client's holds it is, while it is held */
+	/* Which of its client's holds it is, while it is held. */
+	uint64_t hold;
 	struct vb_task *husk;
-	struct vb_box box; /* open while queued or held, if the protocol has messages */
-	uint64_t priv
-		[VB_CLAIM_PRIVATE]; /* the protocol's; anything at the start of an acquire or try */
+	/* Open while queued or held, if the protocol has messages. */
+	struct vb_box box;
+	/* The protocol's; undefined at the start of an acquire or try. */
+	uint64_t priv[VB_CLAIM_PRIVATE];
 };
 
 /* Protocol-private state of a claim. */
@@ -114,76 +134,84 @@ struct vb_lock_space;
 
 /* How an entry is laid out where options and the number of nodes decide that. */
 struct vb_lock_shape {
-	uint32_t entry_bytes; /* of 64-bit words */
-	uint32_t variant;     /* differs if processes would not understand each other */
+	/* A multiple of 8. */
+	uint32_t entry_bytes;
+	/* Differs if processes would not understand each other. */
+	uint32_t variant;
 };
 
 struct vb_lock_ops {
 	const char *name, *summary, *source;
-	uint32_t caps;           /* enum vb_lock_caps */
-	uint32_t needs;          /* enum vb_cap_flags: cannot run without */
-	uint32_t wishes;         /* enum vb_cap_flags: runs its portable variant without */
-	const char *portable;    /* how it does that; NULL: no wishes */
-	uint32_t portable_lacks; /* enum vb_lock_caps: what that variant does not have */
-	const char *planted;     /* the audit rule that catches it; NULL: not a planted bug */
-	uint32_t entry_bytes;    /* 8 or 16 (or a multiple): zero-filled is the free lock.  0: the
-	                           * protocol keeps its locks elsewhere */
-	/* With VB_LOCK_SURVIVES: a dead holder costs at most so many (vb_lock_recovery_leases where
-	 * grants may be longer). */
+	/* enum vb_lock_caps. */
+	uint32_t caps;
+	/* enum vb_cap_flags of the fabric: cannot run without; runs its portable variant
+	 * without. */
+	uint32_t needs, wishes;
+	/* What the portable variant does instead; NULL: no wishes. */
+	const char *portable;
+	/* enum vb_lock_caps that the portable variant does not have. */
+	uint32_t portable_lacks;
+	/* The audit rule that catches it; NULL: not a planted bug. */
+	const char *planted;
+	/* A multiple of 8; zero-filled is the free lock.  0: the protocol keeps its locks
+	 * elsewhere. */
+	uint32_t entry_bytes;
+	/* With VB_LOCK_SURVIVES: a dead holder costs at most so many leases
+	 * (vb_lock_recovery_leases where grants may be longer). */
 	unsigned recovery_leases;
 	const struct vb_opt *options;
 	size_t options_size;
-	const char *verbs_uncontended,
-		*verbs_contended; /* for `verbena list`: "1 FAA + 1 masked CAS" */
+	/* For `verbena list`: "1 FAA + 1 masked CAS". */
+	const char *verbs_uncontended, *verbs_contended;
 
-	/* Most incompatible grants that may pass a queued client, per `clients` competing;
+	/* The most incompatible grants that may pass a queued client, if `clients` compete;
 	 * UINT_MAX: any number.  NULL: nothing is promised. */
 	unsigned (*bypass_bound)(unsigned clients, enum vb_mode mode);
 	/* The same under a space's options; NULL: they do not matter. */
 	unsigned (*bypass_bound_of)(const struct vb_lock_space *space, unsigned clients,
 				    enum vb_mode mode);
 
-	/* Its deadlock policy never turns down who is older than everybody else; NULL: it does. */
+	/* The deadlock policy never refuses the oldest client of all; NULL: it may. */
 	bool (*spares_oldest)(const struct vb_lock_space *space);
 
-	/* The entry under these options; NULL: entry_bytes, which else is that of one node with the
-	 * default options.  Called before open.  -EINVAL, said. */
+	/* The entry under these options.  NULL: entry_bytes, which with a shape is that of one node
+	 * with the default options.  Called before open.  -EINVAL, logged. */
 	int (*shape)(const void *options, uint16_t nodes, struct vb_lock_shape *out);
-	/* Most leases in a row that a grant of this space can have (claim->leases); NULL: one. */
+	/* The most leases in a row that a grant of this space can have (claim->leases); NULL:
+	 * one. */
 	unsigned (*leases_max)(const struct vb_lock_space *space);
 
-	/* Checks options, fits server state; may be NULL. */
+	/* Checks options, prepares the space's state; may be NULL. */
 	int (*open)(struct vb_lock_space *space);
 	/* Bytes behind the entries on each server node, for the protocol's own use; may be NULL. */
 	uint64_t (*node_bytes)(const struct vb_lock_space *space);
-	/* A client's own state is client->priv, one malloc, freed with it whatever these say. */
+	/* A client's own state is client->priv, one malloc, freed with it whatever these return. */
 	int (*client_open)(struct vb_lock_client *me);
 	void (*client_close)(struct vb_lock_client *me);
-	/* The same of a server; close frees server->priv. */
+	/* The same for a server; close frees server->priv. */
 	int (*server_open)(struct vb_lock_server *server);
 	void (*server_close)(struct vb_lock_server *server);
-	/* Waits for its turn until the client's clock shows until_ns.  0; -ETIMEDOUT (with
-	 * claim->queued: a husk is needed); -VB_EUNKNOWN, -VB_EPEERGONE, -ECANCELED (as
-	 * -ETIMEDOUT). */
+	/* Waits for the turn until the client's clock shows until_ns.  0; -ETIMEDOUT (with
+	 * claim->queued: a husk is needed); -ECANCELED (the same); -VB_EUNKNOWN, -VB_EPEERGONE. */
 	int (*acquire)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
-	/* Goes on waiting where acquire left a queued claim; -ESTALE if the place was lost
+	/* Goes on waiting for a claim that acquire has left queued; -ESTALE if the place was lost
 	 * meanwhile (claim->queued is false then).  NULL: nothing is ever left queued. */
 	int (*resume)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 	/* 0 or -EAGAIN, never queued.  NULL: acquire with until_ns = 0 does that. */
 	int (*try_acquire)(struct vb_lock_client *me, struct vb_claim *c);
 	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
-	/* Releases n held claims, all of them, and notes in each one's `ended` what release says of
-	 * it.  NULL: one by one. */
+	/* Releases n held claims, all of them, with the result of each in its `ended`.  NULL: one
+	 * by one. */
 	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
-	/* Holds a held claim in another mode, which covers its own or is covered by it, and notes
-	 * that (c->mode, token, valid_until_ns); else c is held as before, and the errors are those
-	 * of vb_lock_convert.  NULL: -EOPNOTSUPP. */
+	/* Holds a held claim in another mode, which covers its own or is covered by it, and sets
+	 * c->mode, token and valid_until_ns.  Else c is held as before, and the errors are those of
+	 * vb_lock_convert.  NULL: -EOPNOTSUPP. */
 	int (*convert)(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 		       uint64_t until_ns);
 	/* The server's handler of one message; may await. */
 	void (*serve)(struct vb_lock_server *server, const struct vb_msg *request);
-	/* What the server has to do without a message; the time on its endpoint's clock at which it
-	 * wants to be called again.  NULL: nothing. */
+	/* Does what the server has to do without a message, and returns the time on its endpoint's
+	 * clock at which it must be called again.  NULL: nothing. */
 	uint64_t (*tend)(struct vb_lock_server *server);
 };
 
@@ -194,8 +222,8 @@ const struct vb_lock_ops *vb_lock_find(const char *name);
 void vb_lock_register(const struct vb_lock_ops *const *more);
 
 /*
- * Watching: every call and outcome, for the auditor.  Times are the client's clock except where
- * said.  Called on the client's task; must not await.
+ * Watching: every call and outcome, for the auditor.  Times are on the client's clock.  Called on
+ * the client's task; must not await.
  */
 struct vb_lock_watch {
 	void (*called)(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode);
@@ -218,33 +246,48 @@ struct vb_lock_watch {
 struct vb_lock_space {
 	struct vb_fabric *fabric;
 	const struct vb_lock_ops *ops;
-	void *options; /* the protocol's, parsed */
+	/* The protocol's, parsed. */
+	void *options;
 	uint64_t locks;
 	uint16_t servers;
-	uint32_t stride;       /* bytes from entry to entry */
-	uint32_t variant;      /* of the shape; 0: there is but one */
-	uint32_t token_offset; /* 0: no extra token word */
+	/* Bytes from entry to entry. */
+	uint32_t stride;
+	/* Of the shape; 0: there is only one. */
+	uint32_t variant;
+	/* 0: no extra token word. */
+	uint32_t token_offset;
 	uint64_t lease_ns;
 	uint64_t drift_ppm;
-	uint32_t claims; /* of each client of this process */
-	/* How long a closing client waits for the turns of its husks where nobody would mend a queue
-	 * that they left and no keeper has them: for ever, unless who opened the space knows when
-	 * the lock is lost, as the bench does. */
+	/* Of each client of this process. */
+	uint32_t claims;
+	/* How long a closing client waits for the turns of its husks, if nobody would mend a queue
+	 * that they left and no keeper has them: for ever, unless the opener of the space knows
+	 * when the lock is lost, as the bench does. */
 	uint64_t husk_wait_ns;
 	bool fencing;
 	bool visible;
-	uint32_t portable_mask; /* wished-for caps that are missing: the portable variant runs */
-	char *name;             /* its own copy */
-	vb_addr *base;          /* [servers]: first entry */
-	vb_addr *header;        /* [servers]: struct vb_lock_header in the segment */
-	vb_peer *server_cache;  /* [servers * VB_LOCK_WORKERS_MAX]: who serves, as last read */
-	unsigned *worker_cache; /* [servers]: how many; 0: not read yet */
-	const struct vb_lock_watch *watch; /* NULL: nobody watches */
-	bool timing;                       /* clients keep a vb_lock_timing */
+	/* Wished-for caps that are missing: the portable variant runs. */
+	uint32_t portable_mask;
+	/* Its own copy. */
+	char *name;
+	/* [servers]: the first entry, and struct vb_lock_header in the segment. */
+	vb_addr *base;
+	vb_addr *header;
+	/* [servers * VB_LOCK_WORKERS_MAX]: the servers' names, as last read. */
+	vb_peer *server_cache;
+	/* [servers]: how many; 0: not read yet. */
+	unsigned *worker_cache;
+	/* NULL: nobody watches. */
+	const struct vb_lock_watch *watch;
+	/* Clients keep a vb_lock_timing. */
+	bool timing;
+	/* Closed clients whose husks are not through, and how many of them are being taken down:
+	 * see husk.c.  ghosts_forks (atomic) says whose the three are, as vb_fabric.forks
+	 * counts. */
 	pthread_mutex_t ghost_lock;
-	struct vb_list ghosts; /* see husk.c */
-	unsigned ending;       /* ghosts that are being taken down */
-	uint32_t ghosts_forks; /* atomic: whose the three are, as vb_fabric.forks counts */
+	struct vb_list ghosts;
+	unsigned ending;
+	uint32_t ghosts_forks;
 	struct vb_opened opened;
 };
 
@@ -253,14 +296,19 @@ struct vb_lock_space {
 /* At the start of a space's region on each server node. */
 struct vb_lock_header {
 	uint64_t magic;
-	uint64_t ops_hash; /* protocol and layout */
+	/* Of protocol and layout. */
+	uint64_t ops_hash;
 	uint64_t locks, lease_ns;
-	uint64_t era;                         /* shiftlock: recoveries so far, read by clients */
-	uint64_t workers;                     /* server tasks of this node: see header.c */
-	uint64_t server[VB_LOCK_WORKERS_MAX]; /* vb_peer of each */
-	uint64_t changed_ns; /* when there began to be more or fewer of them, after deaths, in
-	                      * the time that all have in common; 0: never */
-	uint64_t asked;      /* what its maker asked for, to tell who asks otherwise: header.c */
+	/* shiftlock: recoveries so far, read by clients. */
+	uint64_t era;
+	/* Server tasks of this node (see header.c), and the vb_peer of each. */
+	uint64_t workers;
+	uint64_t server[VB_LOCK_WORKERS_MAX];
+	/* When there began to be more or fewer of them, after deaths, in the time that all have in
+	 * common; 0: never. */
+	uint64_t changed_ns;
+	/* What its maker asked for, to tell an open that asks otherwise: see header.c. */
+	uint64_t asked;
 };
 
 /* How many server tasks answer, by the header's word `workers`; 0: not all are there yet. */
@@ -275,25 +323,41 @@ struct vb_lock_client {
 	struct vb_mail mail;
 	struct vb_rng rng;
 	uint16_t node;
-	uint32_t index;      /* set by the bench or the checker, for its tables; 0 else */
-	uint64_t retries;    /* verbs that repeated an attempt */
-	uint64_t lost;       /* grants that turned out lost, or tickets given up */
-	uint64_t recoveries; /* resets this client has done or asked for */
-	uint64_t untold;     /* messages that could not be sent: each may cost a recovery */
-	unsigned polls;      /* consecutive, see vb_poll_pause */
-	uint64_t rtt_ns;     /* of this client's verbs, see vb_lock_learn_rtt */
+	/* Set by the bench or the checker, for its tables; else 0. */
+	uint32_t index;
+	/* Verbs that repeated an attempt. */
+	uint64_t retries;
+	/* Grants that turned out lost, or tickets given up. */
+	uint64_t lost;
+	/* Resets that this client has done or asked for. */
+	uint64_t recoveries;
+	/* Messages that could not be sent: each may cost a recovery. */
+	uint64_t untold;
+	/* Consecutive ones, see vb_poll_pause. */
+	unsigned polls;
+	/* Of this client's verbs, see vb_lock_learn_rtt. */
+	uint64_t rtt_ns;
 	unsigned husks;
-	bool ghost; /* closed, and its husks are not through */
+	/* Closed, and its husks are not through. */
+	bool ghost;
 	struct vb_list in_ghosts;
-	struct vb_lock_timing *timing; /* NULL: not kept */
-	struct vb_board_slot *board;   /* NULL: not visible (lock/board.h) */
-	uint64_t age;                  /* of the present transaction, see vb_lock_client_begin */
-	bool age_given;                /* ... for the one that begins with the next lock */
-	uint32_t joint, joints;        /* see vb_lock_join; 0: none is under way */
-	void *priv;                    /* the protocol's */
+	/* NULL: not kept. */
+	struct vb_lock_timing *timing;
+	/* NULL: not visible (lock/board.h). */
+	struct vb_board_slot *board;
+	/* Of the present transaction, or, if given, of the one that begins with the next lock: see
+	 * vb_lock_client_begin. */
+	uint64_t age;
+	bool age_given;
+	/* See vb_lock_join; joint is 0: none is under way. */
+	uint32_t joint, joints;
+	/* The protocol's. */
+	void *priv;
 	void *user;
-	unsigned n_used; /* claims that are not free */
-	uint64_t holds;  /* the number of the last hold: no two of a process have the same */
+	/* How many claims are not free. */
+	unsigned n_used;
+	/* The number of the last hold: no two of a process have the same. */
+	uint64_t holds;
 	struct vb_opened opened;
 	/* Behind the client in memory, space->claims of each: a bit that says that the claim is not
 	 * free, its lock (beside each other because they are searched), and the claim. */
@@ -313,11 +377,15 @@ struct vb_lock_server {
 	uint16_t node;
 	unsigned worker, workers;
 	bool stop;
-	void *thread;               /* vb_lock_server_thread_start's */
-	void *priv;                 /* the protocol's, one malloc, freed with the server */
-	struct vb_answers *answers; /* see rpc/mail.h; NULL where messages are not lost */
+	/* vb_lock_server_thread_start's. */
+	void *thread;
+	/* The protocol's, one malloc, freed with the server. */
+	void *priv;
+	/* See rpc/mail.h; NULL where messages are not lost. */
+	struct vb_answers *answers;
 	uint64_t requests;
-	struct vb_opened opened; /* of the one that the caller has */
+	/* Of the server that the caller has. */
+	struct vb_opened opened;
 };
 
 /* In how many leases the death of a holder is mended: all rules count by the longest grant. */
@@ -336,7 +404,7 @@ static inline vb_addr vb_lock_entry(const struct vb_lock_space *s, uint64_t lock
 	return s->base[node] + index * s->stride;
 }
 
-/* Whether an address that somebody else named is one of the space's entries on that node. */
+/* Whether an address that came in a message is one of the space's entries on that node. */
 static inline bool vb_lock_is_entry(const struct vb_lock_space *s, uint16_t node, vb_addr a)
 {
 	uint64_t mine = (s->locks + s->servers - 1 - node) / s->servers;
@@ -346,31 +414,32 @@ static inline bool vb_lock_is_entry(const struct vb_lock_space *s, uint16_t node
 }
 
 /* The server worker that answers for a lock (its index on its node modulo the node's workers), as
- * read from the header; -VB_EPEERGONE, said, if nobody serves. */
+ * read from the header; -VB_EPEERGONE, logged, if there is none. */
 int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out);
-/* The same for who looks until there is one: nothing is said. */
+/* The same without a line in the log, for callers that look until there is one. */
 int vb_lock_server_seek(struct vb_lock_client *me, uint64_t lock, vb_peer *out);
 /* One worker of one node. */
 int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned worker, vb_peer *out);
-/* Reads the names of a node's workers, for whoever begins: waits for a link that is down. */
+/* Reads the names of a node's workers, for a client that is opened: waits for a link that is
+ * down. */
 int vb_lock_server_find(struct vb_lock_client *me, uint16_t node);
 /* The cached name did not answer: read the header again next time. */
 void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node);
 /* Bytes of an entry under these options ("key=value,..."; NULL: defaults) on that many nodes; 0:
- * the options are wrong, said. */
+ * the options are wrong, logged. */
 uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options, uint16_t nodes);
 
 /* The first address of a server's header, and of a field in it. */
 #define vb_lock_header_field(space, node, field)                                                   \
 	((space)->header[node] + offsetof(struct vb_lock_header, field))
 
-/* How old a transaction is that begins now, in the time that all clients have in common. */
+/* The age of a transaction that begins now, in the time that all clients have in common. */
 uint64_t vb_lock_age_now(struct vb_lock_client *me);
 
 /*
- * Calls that are parts of one: a server that was silent in one of them is not waited for in the
- * next, so that n grants of a dead server do not cost n times the patience with one.  true: this
- * was the outermost, and its end is vb_lock_part.
+ * Makes calls parts of one: a server that was silent in one of them is not waited for in the next,
+ * so that n grants of a dead server do not cost its patience n times.  true: this is the outermost,
+ * and ends with vb_lock_part.
  */
 static inline bool vb_lock_join(struct vb_lock_client *me)
 {
@@ -394,7 +463,7 @@ struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
 /* Fills a grant in from a held claim. */
 void vb_lock_describe(struct vb_claim *c, struct vb_grant *out);
 
-/* Takes down a client whose tasks are gone, without a word to anybody. */
+/* Takes down a client whose tasks are gone, without a message to anybody. */
 void vb_lock_client_bury(struct vb_lock_client *me);
 /* The same for closed clients whose husks were killed before they were through. */
 void vb_lock_space_bury(struct vb_lock_space *space);
@@ -439,17 +508,17 @@ static inline int vb_lock_grant(struct vb_claim *c, uint64_t valid_until_ns, uin
 #define VB_LOCK_ASKS 8
 
 /*
- * After this every verb that this client has posted has landed or never will.  Whoever asks again
- * earlier could see the word without it and then have it land behind his back.  Its end is certain,
- * so that cancelling the task does not shorten it.
+ * After this every verb that this client has posted has landed or never will.  To ask again earlier
+ * could show the word without a verb that lands afterwards.  It ends within the fabric's bound, so
+ * cancelling the task does not shorten it.
  */
 void vb_lock_let_land(struct vb_lock_client *me);
 
 /*
- * A CAS of a word that only this client changes in this way, and whose lost answers are looked
- * into: asked again, VB_LOCK_ASKS times in all.  *seen is what the word held when the verb was
- * executed for certain; *unsure becomes true if an answer was lost on the way, so that an earlier
- * ask may have done the work.  0; -VB_EUNKNOWN: all answers were lost; or another error.
+ * A CAS of a word that only this client changes in this way.  After a lost answer it asks again,
+ * VB_LOCK_ASKS times in all.  *seen is the word before the CAS whose answer came; *unsure becomes
+ * true if an answer was lost before, so that an earlier CAS may have done the work.  0;
+ * -VB_EUNKNOWN: all answers were lost; or another error.
  */
 int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
 		   uint64_t *seen, bool *unsure);
@@ -462,8 +531,8 @@ int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint6
  *	| f  | claim's number   | vb_peer of the owner                   |
  *	+----+------------------+----------------------------------------+
  *
- * The number is there because a client may come again before it knows what became of its last claim
- * of the lock.
+ * The number tells a client's claims apart: it may come again before it knows what became of its
+ * last claim of the lock.
  */
 #define VB_OWNER_BITS 40
 #define VB_OWNER_FLAG (1ull << 63)
@@ -472,7 +541,7 @@ _Static_assert(VB_PEER_CLIENT_BITS + 16 == VB_OWNER_BITS, "a name fits");
 /* The word of a new claim, which keeps it in priv[0]; flag: 0 or VB_OWNER_FLAG. */
 uint64_t vb_owner_word(struct vb_lock_client *me, uint64_t flag);
 /* Takes the word from `expect`, or from an earlier claim of this client.  0: granted; -EAGAIN:
- * *seen is somebody else's; or an error. */
+ * *seen is another client's; or an error. */
 int vb_owner_take(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t *seen);
 int vb_owner_give_back(struct vb_lock_client *me, struct vb_claim *c);
 
@@ -489,15 +558,15 @@ struct vb_backoff {
  * measure, ASPLOS 2024, section 4.3: 1.7 us on its cards). */
 struct vb_backoff vb_backoff_of(const struct vb_lock_client *me, uint64_t base_ns, uint64_t cap_ns);
 int vb_backoff_wait(struct vb_lock_client *me, struct vb_backoff *b, uint64_t until_ns);
-/* Leases that nobody has chosen: see lease_ns in include/verbena/lock.h. */
+/* The default leases: see lease_ns in include/verbena/lock.h. */
 #define VB_LEASE_VIRTUAL_NS 10000000ull
 #define VB_LEASE_REAL_NS    200000000ull
 uint64_t vb_lock_lease_init_ns(const struct vb_fabric *f);
 
 /*
- * How long a verb of this client takes: what the fabric says at first, then what its own verbs took,
- * where that is not known beforehand.  Follows the fast ones at once and the slow ones slowly: a
- * thread that was not running has measured nothing.
+ * Learns how long a verb of this client takes: at first what the fabric says, then what its own
+ * verbs took, where that is not known beforehand.  Follows fast ones at once and slow ones slowly:
+ * a thread that was not running has measured nothing.
  */
 static inline void vb_lock_learn_rtt(struct vb_lock_client *me, uint64_t took_ns)
 {
