@@ -36,7 +36,7 @@ circles() { # SRC
 # apart, but for what networks share and the engine.
 beside() { # SRC
 	includes "$1" | awk '
-		function above(f) { sub(/\/[^\/]*$/, "", f); return f }
+		function above(f) { return sub(/\/[^\/]*$/, "", f) ? f : "" }
 		$2 != $3 && above($2) == above($3) && above($2) ~ /^(fabric|lock|lab\/bench)$/ &&
 			$3 != "fabric/net" && $3 != "lab/bench/engine" { print $1 " includes of " $3 }'
 }
