@@ -149,9 +149,11 @@ static json_t *run_json(const struct vb_campaign *c)
 
 static json_t *faults_json(const struct vb_campaign *c)
 {
-	return json_pack("{s:I, s:I, s:I, s:I}", "deaths", (json_int_t)c->deaths, "unknown",
-			 (json_int_t)c->unknown, "recovered", (json_int_t)mine(c)->recovered,
-			 "rolled_forward", (json_int_t)mine(c)->rolled_forward);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "deaths", (json_int_t)c->deaths, "unknown",
+			 (json_int_t)c->unknown, "unknown_commits",
+			 (json_int_t)mine(c)->unknown_commits, "recovered",
+			 (json_int_t)mine(c)->recovered, "rolled_forward",
+			 (json_int_t)mine(c)->rolled_forward);
 }
 
 static void set_violation(json_t *violation, const struct vb_campaign *c)

@@ -222,8 +222,11 @@ void vb_txn_write_back(struct vb_txn *t)
 static int learn(struct vb_coordinator *me, struct vb_lane *lane)
 {
 	uint64_t name = lane->status & ~(uint64_t)VB_TS_STATE;
-	int err = vb_lane_status(me, lane, name | VB_TS_ABORTED);
+	int err = 0;
 
+	/* Once that is known it stays committed, however often what is still to be done fails. */
+	if (lane->status != (name | VB_TS_COMMITTED))
+		err = vb_lane_status(me, lane, name | VB_TS_ABORTED);
 	if (err < 0)
 		return err;
 	lane->unknown = false;

@@ -385,6 +385,21 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 }
 
 /*
+ * The same until it is certain.  What a mender has taken over stands in its name, and its log is all that
+ * is left of the commit: whoever leaves then uses that name again sooner or later, and others set the lock
+ * back as one that was left behind.
+ */
+static int take_on_surely(struct vb_coordinator *me, const struct vb_log_entry *e,
+			  uint64_t not_held, uint64_t *ts, uint64_t *held)
+{
+	int err;
+
+	while ((err = take_on(me, e, not_held, ts, held)) == -VB_EUNKNOWN)
+		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
+	return err;
+}
+
+/*
  * One tuple gets what its transaction had written, and is free.  If that does not succeed in time,
  * once more in the name of the other mender, as others would: until it is done or another has the
  * lock.
@@ -409,7 +424,8 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 		/* From here on others may find that we do not move. */
 		not_after = vb_ep_now(me->ep) + me->db->lease_ns;
 		me->mender ^= 1u;
-		err = take_on(me, &now->e, before, &ts, &held);
+		err = before == 0 ? take_on(me, &now->e, 0, &ts, &held)
+				  : take_on_surely(me, &now->e, before, &ts, &held);
 		if (err == 0)
 			err = take_over(me, &now->e, held);
 		if (err != 0)

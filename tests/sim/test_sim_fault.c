@@ -182,6 +182,44 @@ static void test_a_lost_completion_is_unknown_and_bounded(void **state)
 	vb_fabric_close(f);
 }
 
+/* Times in which one client hears nothing, one behind the other and longer than any verb takes; the
+ * other hears everything. */
+static void test_the_deaf_hear_nothing_for_a_while(void **state)
+{
+	struct vb_sim_faults deaf = {.deaf = 0.02, .deaf_max_ns = 5000000};
+	struct vb_fabric *f = cluster(NULL, 2, 3);
+	struct vb_ep *ep = endpoint(f, 1), *other = endpoint(f, 1);
+	uint64_t since = 0, longest = 0;
+	unsigned times = 0, heard = 0;
+
+	vb_sim_ep_mortal(ep, true);
+	vb_sim_set_faults(f, &deaf);
+	for (unsigned i = 0; i < 2000; i++) {
+		uint64_t old, begin = now();
+		int err = vb_faa64(ep, word(0, 0), 1, &old);
+
+		assert_int_equal(vb_faa64(other, word(0, 1), 1, &old), 0);
+		heard += err == 0;
+		if (err == 0) {
+			since = 0;
+			continue;
+		}
+		assert_int_equal(err, -VB_EUNKNOWN);
+		times += since == 0;
+		since = since != 0 ? since : begin;
+		longest = now() - since > longest ? now() - since : longest;
+	}
+	assert_in_range(times, 10, 60);
+	assert_in_range(heard, 1500, 1990);
+	assert_in_range(longest, 2500000, 12000000);
+	vb_sim_set_faults(f, &(struct vb_sim_faults){.delay = 0.5, .delay_max_ns = 1});
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(vb_write(ep, word(0, 2), &since, 8), 0);
+	vb_ep_close(other);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
 /* A reliable connection does not deliver what comes after something lost: data, then its flag. */
 static void test_behind_a_lost_write_nothing_lands(void **state)
 {
@@ -507,6 +545,7 @@ int main(void)
 		cmocka_unit_test(test_messages_stay_in_order),
 		cmocka_unit_test(test_long_accesses_tear_and_short_ones_do_not),
 		cmocka_unit_test(test_a_lost_completion_is_unknown_and_bounded),
+		cmocka_unit_test(test_the_deaf_hear_nothing_for_a_while),
 		cmocka_unit_test(test_behind_a_lost_write_nothing_lands),
 		cmocka_unit_test(test_a_stalled_nic_is_slow_and_then_lost),
 		cmocka_unit_test(test_a_partition_is_slow_and_then_lost),

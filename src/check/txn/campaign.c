@@ -40,10 +40,12 @@ static void tell_end(FILE *to, const struct vb_txn_draw *d, const struct vb_txn_
 {
 	fprintf(to,
 		"seed %" PRIu64 ": trace %016" PRIx64 ", %" PRIu64 " commits, %" PRIu64
-		" deaths, %" PRIu64 " unknown, %" PRIu64 " locks recovered, %" PRIu64
-		" tuples rolled forward, %" PRIu64 " verbs, %.3f ms: %" PRIu64 " violations\n",
-		d->seed, r->trace_hash, r->commits, r->deaths, r->unknown, r->recovered,
-		r->rolled_forward, r->verbs, (double)r->virtual_ns / 1e6, r->violations);
+		" deaths, %" PRIu64 " unknown (%" PRIu64 " commits), %" PRIu64
+		" locks recovered, %" PRIu64 " tuples rolled forward, %" PRIu64
+		" verbs, %.3f ms: %" PRIu64 " violations\n",
+		d->seed, r->trace_hash, r->commits, r->deaths, r->unknown, r->unknown_commits,
+		r->recovered, r->rolled_forward, r->verbs, (double)r->virtual_ns / 1e6,
+		r->violations);
 }
 
 /* A bug may be planted by the name of its rule or of its anomaly. */
@@ -86,6 +88,7 @@ static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed
 	t->commits += r.commits;
 	t->recovered += r.recovered;
 	t->rolled_forward += r.rolled_forward;
+	t->unknown_commits += r.unknown_commits;
 	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
 		t->aborts += r.aborts[i];
 	return 0;

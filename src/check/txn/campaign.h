@@ -12,7 +12,7 @@ struct vb_txn_campaign {
 	char hybrid[VB_STAGES_MAX + 1]; /* a code; "": each seed draws one */
 
 	/* Out. */
-	uint64_t commits, aborts, recovered, rolled_forward;
+	uint64_t commits, aborts, recovered, rolled_forward, unknown_commits;
 	enum vb_anomaly found_anomaly; /* with all.found */
 };
 

@@ -12,6 +12,7 @@
 #define DRAW_STREAM  0x74786e
 #define STALL_STREAM 0x7374616c
 #define CALLS_STREAM 0x63616c6c
+#define DEAF_STREAM  0x64656166
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -95,10 +96,21 @@ static void draw_stalls(struct vb_rng *r, struct vb_txn_draw *d)
 	}
 }
 
+/* Coordinators that hear nothing for longer than they ask what has become of a commit. */
+static void draw_deaf(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double rare[] = {0.002, 0.008, 0.03};
+
+	if (d->calm || !vb_rng_chance(r, 0.25))
+		return;
+	d->faults.deaf = vb_draw_one_of(r, rare, 3);
+	d->faults.deaf_max_ns = vb_draw_between(r, 2 * d->lease_ns, LONG_LEASES * d->lease_ns);
+}
+
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *d)
 {
-	struct vb_rng r, stalls, calls;
+	struct vb_rng r, stalls, calls, deaf;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
 	*d = (struct vb_txn_draw){.seed = seed, .drift_ppm = 100};
@@ -110,6 +122,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	draw_faults(&r, d);
 	vb_rng_seed(&stalls, seed, STALL_STREAM);
 	draw_stalls(&stalls, d);
+	vb_rng_seed(&deaf, seed, DEAF_STREAM);
+	draw_deaf(&deaf, d);
 	vb_rng_seed(&calls, seed, CALLS_STREAM);
 	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -120,9 +134,10 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	if (hybrid != NULL)
 		snprintf(d->hybrid, sizeof(d->hybrid), "%s", hybrid);
 	d->safety_ns = 50 * MS + 40 * d->lease_ns + d->attempts * d->coordinators * 100 * US;
-	d->liveness_ns = 500 * MS + 40 * d->lease_ns +
-			 4 * (d->faults.pause_max_ns + d->faults.stall_max_ns +
-			      d->faults.nic_stall_max_ns + d->faults.partition_max_ns);
+	d->liveness_ns =
+		500 * MS + 40 * d->lease_ns +
+		4 * (d->faults.pause_max_ns + d->faults.stall_max_ns + d->faults.nic_stall_max_ns +
+		     d->faults.partition_max_ns + d->faults.deaf_max_ns);
 	/* Who is stuck waits busily; nobody needs so long. */
 	if (!d->recovery) {
 		d->safety_ns = 20 * MS;

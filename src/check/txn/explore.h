@@ -61,6 +61,7 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to);
 
 struct vb_txn_explored {
 	uint64_t commits, aborts[VB_TXN_CAUSES], deaths, unknown, recovered, rolled_forward;
+	uint64_t unknown_commits; /* whose commit point nobody has heard the end of */
 	uint64_t verbs, virtual_ns, trace_hash;
 	uint64_t found[VB_TXN_RULES], violations;
 	enum vb_anomaly anomaly;

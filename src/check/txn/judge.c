@@ -86,6 +86,7 @@ static void on_unknown(void *ctx, const struct vb_txn *t)
 {
 	struct txn_world *w = ctx;
 
+	w->out->unknown_commits++;
 	add(w, &w->slot[t->me->index].pending);
 }
 
@@ -209,10 +210,19 @@ static void check_history(struct txn_world *w)
 		.n_types = VB_ARRAY_SIZE(types),
 	};
 	struct vb_serial_result r;
-	int err = vb_serial_check(&p, &r);
+	char said[512] = "";
+	int err;
 
+	vb_log_capture_begin(said, sizeof(said));
+	err = vb_serial_check(&p, &r);
+	vb_log_capture_end();
+	/* No history at all: two versions of one number, or one out of itself. */
+	if (err == -EINVAL) {
+		txn_found(w, VB_TXN_RULE_NOT_SERIALIZABLE, "%s", said);
+		return;
+	}
 	if (err) {
-		w->err = err;
+		w->err = vb_fail(err, "%s", said);
 		return;
 	}
 	if (r.first != VB_ANOMALY_NONE) {

@@ -102,8 +102,8 @@ static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t max_ns)
 		luck->after_ns = up_to(s, max_ns);
 }
 
-/* A server is more interesting in the midst of its work. */
-static bool answers(const struct vb_batch *batch)
+/* A server is more interesting in the midst of its work, a client before it tells others of what it did. */
+static bool tells(const struct vb_batch *batch)
 {
 	return batch->verbs[batch->n - 1].op == VB_OP_SEND;
 }
@@ -122,12 +122,14 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 	}
 	if (strikes(s, f->nic_stall))
 		luck->stall_ns = up_to(s, f->nic_stall_max_ns);
-	if (ep->stalls && strikes(s, answers(batch) ? f->stall / 2 : f->stall))
+	if (ep->stalls && strikes(s, tells(batch) ? f->stall / 2 : f->stall))
 		pause_it(ep, luck, f->stall_max_ns);
 	if (!ep->mortal)
 		return;
-	if (strikes(s, f->pause))
+	if (strikes(s, f->pause) || (tells(batch) && strikes(s, f->pause_told)))
 		pause_it(ep, luck, f->pause_max_ns);
+	if (strikes(s, f->deaf))
+		ep->deaf_until_ns = now + up_to(s, f->deaf_max_ns);
 	if (strikes(s, f->die)) {
 		if (coin(s)) {
 			sim_ep_die(ep);
@@ -174,7 +176,7 @@ void sim_fault_verb(struct sim *s, struct sim_op *op)
 		op->delay_ns = up_to(s, sim_min(f->delay_max_ns, s->p.verb_bound_ns / 4 * 3));
 	if (op->t.len > 16 && strikes(s, f->tear))
 		tear(s, op);
-	if (strikes(s, f->lose)) {
+	if (strikes(s, f->lose) || (f->deaf > 0 && sim_now(s) < op->ep->deaf_until_ns)) {
 		op->fate |= SIM_LOSE;
 		if (coin(s))
 			op->fate |= SIM_NEVER;

@@ -108,7 +108,7 @@ struct sim_ep {
 	uint32_t slot;
 	uint32_t ops; /* allocated for it; a closed endpoint stays until they are gone */
 	bool mortal, stalls, dead, closed, server;
-	uint64_t paused_until_ns;
+	uint64_t paused_until_ns, deaf_until_ns;
 	uint64_t last_doorbell_ns;
 	unsigned cpu; /* the one that works on the latest message */
 	uint64_t cpu_free_ns[SIM_HANDLERS_MAX];

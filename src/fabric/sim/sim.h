@@ -15,18 +15,22 @@ struct vb_sim_faults {
 	double die;   /* the task never runs again; what it posted may still land */
 	double pause; /* before the doorbell or after the completion, evenly */
 	uint64_t pause_max_ns;
+	double pause_told; /* the same before a message: between what was done and what is told of it */
 	double stall; /* the same of a server (vb_sim_ep_stalls), which does not die; where it answers,
 		       * half of that */
 	uint64_t stall_max_ns;
 	double delay; /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
 	uint64_t delay_max_ns;
-	double tear;      /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
-	double lose;      /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
+	double tear;  /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
+	double lose;  /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
 	                           * If not, what was posted behind it on its connection is lost
 	                           * too */
-	double early;     /* a completion is lost early: -VB_EUNKNOWN long before the verb takes
+	double early; /* a completion is lost early: -VB_EUNKNOWN long before the verb takes
 	                   * effect, within verb_bound_ns of its posting all the same.  What is
 	                   * posted meanwhile goes by another connection and may overtake it */
+	double deaf;  /* the client hears nothing for up to deaf_max_ns: every completion in that
+	                   * time is lost, as by `lose` */
+	uint64_t deaf_max_ns;
 	double nic_stall; /* the target's NIC stands still for up to nic_stall_max_ns */
 	uint64_t nic_stall_max_ns;
 	double partition; /* a pair of nodes is cut off for up to partition_max_ns; verbs that
