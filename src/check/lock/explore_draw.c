@@ -20,6 +20,7 @@
 #define WRAP_STREAM   0x72616c6c
 #define PAUSE_STREAM  0x70617573
 #define CLOSE_STREAM  0x636c6f73
+#define TELL_STREAM   0x74656c6c
 
 /* The default of the queue locks' successor_wait. */
 #define SUCCESSOR_WAIT_NS 1000000000ull
@@ -312,6 +313,19 @@ static void draw_long_pauses(struct vb_explore_draw *d)
 	d->faults.pause_max_ns = vb_draw_between(&r, 4 * d->lease_ns, 14 * d->lease_ns * d->leases);
 }
 
+/* Who has done something and not yet told of it, when all that it did has been recovered. */
+static void draw_late_words(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.01, 0.05, 0.2};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, TELL_STREAM);
+	if (d->orderly || !(ops->caps & VB_LOCK_MESSAGES) || !vb_rng_chance(&r, 0.25))
+		return;
+	d->faults.pause_told = vb_draw_one_of(&r, chances, 3);
+	d->faults.pause_max_ns = vb_draw_between(&r, 4 * d->lease_ns, 14 * d->lease_ns * d->leases);
+}
+
 /* Clients that come and go. */
 static void draw_closes(struct vb_explore_draw *d)
 {
@@ -375,6 +389,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_losses(ops, d);
 	draw_wraps(d);
 	draw_long_pauses(d);
+	draw_late_words(ops, d);
 	draw_closes(d);
 	draw_bounds(ops, d);
 }

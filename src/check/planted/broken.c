@@ -9,6 +9,7 @@
  *	planted:early-release  no-wait that lets its readers' locks go before the commit point
  *	planted:unread-bytes   no-wait that takes a record which it has read for one that it has not
  *	planted:stale-bytes    no-wait that does not fetch a record whose version it knows
+ *	planted:other-version  silo that fetches what it had left out, and takes it of whatever version
  */
 #include "check/planted/planted.h"
 
@@ -127,4 +128,45 @@ const struct vb_cc_ops vb_planted_unlocked = {
 	.planted = "refused",
 	SILO_OPS(silo_stages),
 	.prepare = prepare_unlocked,
+};
+
+/* ---- another version ---- */
+
+/* Of what is fetched after all the engine must find the version that it was. */
+static int read_any_version(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	uint64_t was = n == 1 ? items[0]->version : 0;
+	int err = silo_access(t, items, n);
+
+	if (err == 0 && was != 0)
+		items[0]->version = was;
+	return err;
+}
+
+static int prepare_what_was_fetched(struct vb_txn *t)
+{
+	int err;
+
+	for (unsigned i = 0; i < t->n; i++)
+		if (t->item[i].flags & VB_ITEM_NOTED)
+			t->item[i].version = t->item[i].fetched;
+	err = vb_txn_stage_all(t, SILO_LOCK, VB_ITEM_WRITE, 0);
+	return err ? err : vb_txn_stage_all(t, SILO_VALIDATE, VB_ITEM_READ, VB_ITEM_WRITE);
+}
+
+const struct vb_cc_ops vb_planted_other_version = {
+	.name = "planted:other-version",
+	.summary = "silo that does not look whether what it fetches late is what it was",
+	.source = "on purpose",
+	.planted = "contents",
+	.stages = silo_stages,
+	.n_stages = SILO_STAGES,
+	.commit = SILO_COMMIT,
+	.release = SILO_RELEASE,
+	.read = read_any_version,
+	.write = silo_write,
+	.prepare = prepare_what_was_fetched,
+	.unlocked = silo_unlocked,
+	.locked = silo_locked,
+	.holder = silo_holder,
 };

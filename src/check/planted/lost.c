@@ -10,6 +10,8 @@
  *                          taken for one of this
  * planted:dropped-husk     mcs whose place in a queue is forgotten when its client closes
  * planted:mute-mode        shiftlock that forgets to tell its successor at a flip: the recovery heals it
+ * planted:past-handover    shiftlock that takes the lock from whoever hands it over, also from one whom a
+ *                          recovery has taken it from
  */
 #include "check/planted/planted.h"
 
@@ -130,5 +132,20 @@ const struct vb_lock_ops vb_planted_mute_mode = {
 	.source = "planted bug",
 	.planted = "needless-recovery",
 	.open = open_mute,
+	SL_LOCK,
+};
+
+static int open_credulous(struct vb_lock_space *s)
+{
+	((struct sl_options *)s->options)->any_turn = true;
+	return 0;
+}
+
+const struct vb_lock_ops vb_planted_past_handover = {
+	.name = "planted:past-handover",
+	.summary = "shiftlock that believes a handover from before a recovery",
+	.source = "planted bug",
+	.planted = "token-order",
+	.open = open_credulous,
 	SL_LOCK,
 };

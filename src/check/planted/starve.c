@@ -99,6 +99,7 @@ const struct vb_lock_ops *const vb_planted_locks[] = {
 	&vb_planted_asks_at_once,
 	&vb_planted_numberless,
 	&vb_planted_mute_mode,
+	&vb_planted_past_handover,
 	&vb_planted_dropped_husk,
 	NULL,
 };

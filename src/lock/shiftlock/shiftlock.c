@@ -277,6 +277,15 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* The turn, and not one of before a recovery: his who sent that was taken from him. */
+static bool is_of_now(const struct vb_lock_client *me, const struct sl_claim *s,
+		      const struct vb_msg *msg)
+{
+	const struct sl_options *o = me->space->options;
+
+	return msg->imm == sl_stamp(me->space, s->gen) || vb_unlikely(o->any_turn);
+}
+
 /* Waits for the predecessor's message, and looks at the entry every half lease. */
 static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
@@ -294,7 +303,7 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 		int err = vb_box_wait(&me->mail, &c->box, TURN_MASK, min_u64(until_ns, look_ns));
 
 		if (err == 0 && vb_box_take(&c->box, SL_HANDOVER, &msg) == 0 &&
-		    msg.imm == sl_stamp(me->space, s->gen))
+		    is_of_now(me, s, &msg))
 			break;
 		if (err == -ECANCELED)
 			return err;

@@ -55,8 +55,8 @@
 struct sl_options {
 	/* The paper's N. */
 	uint64_t max_writers;
-	/* No option: set by a planted bug. */
-	bool mute_mode;
+	/* No options: set by planted bugs. */
+	bool mute_mode, any_turn;
 };
 extern const struct vb_opt sl_option_table[];
 
