@@ -13,8 +13,9 @@
  * With verbs and ucx each process of a cluster (verbena/cluster.h) has memory of its own.  Open a
  * fabric, then open a lock space (verbena/lock.h) or a database (verbena/txn.h) on it.
  *
- * Trust.  Every process of a fabric can write every word of it.  With `ucx` so can whoever can open
- * a TCP connection to one of them (verbena/cluster.h, "Trust"): keep its network closed to others.
+ * Trust.  Every process of a fabric can write every word of it.  With `ucx` so can anybody that
+ * can open a TCP connection to one of them (verbena/cluster.h, "Trust"): keep its network closed
+ * to others.
  *
  * Threads.  Each OS thread that uses a fabric has its own scheduler (made on first use), and what
  * a thread opens on a fabric (lock clients, coordinators, servers as tasks) may be used by that

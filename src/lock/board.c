@@ -68,7 +68,7 @@ int vb_board_join(struct vb_lock_client *me)
 	head = vb_local(s->fabric, at, VB_BOARD_BYTES);
 	if (head == NULL)
 		return 0; /* a client away from its node has nowhere to write */
-	/* Who made it may have been killed before he could say so: we say the same. */
+	/* Its maker may have been killed before it wrote the header: we write the same. */
 	if (fresh || __atomic_load_n(&head->magic, __ATOMIC_ACQUIRE) != MAGIC)
 		write_header(head, s);
 	slot = take_slot(me, (struct vb_board_slot *)(head + 1));
@@ -90,7 +90,7 @@ void vb_board_leave(struct vb_lock_client *me)
 	me->board = NULL;
 }
 
-/* since_ns is changed first and the lock last: who sees the lock sees when it came. */
+/* since_ns is changed first and the lock last: an observer that sees the lock sees since when. */
 static void put(struct vb_board_lock *l, uint64_t lock, enum vb_mode mode, uint64_t now)
 {
 	set(&l->lock1, 0);

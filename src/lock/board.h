@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Boards: what the clients of a visible lock space hold and await, for whoever wants to see
- * (`verbena dump`, `verbena top`).
+ * Boards: what the clients of a visible lock space hold and await, for observers (`verbena dump`,
+ * `verbena top`).
  *
  * Lock words do not tell who waits, and most do not tell who holds.  So each client of a visible
  * space has a slot on its own node's board, which it alone writes, with plain stores, at the
@@ -12,11 +12,11 @@
  *	| header | slot 0: who, waits for, holds | slot | ...
  *	+--------+-------------------------------+------+-----
  *
- * A slot that is read while it is written may be half old and half new.  Who draws conclusions from
- * several slots reads them twice: what is the same both times, its `since_ns` too, was so in
- * between.
+ * A slot that is read while it is written may be half old and half new.  An observer that draws
+ * conclusions from several slots reads them twice: what is the same both times, its `since_ns` too,
+ * was so in between.
  *
- * Costs a client two looks at the clock and some ten stores for each acquire.  The protocols know
+ * Costs a client two looks at the clock and some ten stores per acquire.  The protocols know
  * nothing of it.
  */
 #ifndef VB_LOCK_BOARD_H
@@ -24,33 +24,40 @@
 
 #include "lock/lock.h"
 
-#define VB_BOARD_SLOTS 256u /* clients of a node that are seen; others are counted */
-#define VB_BOARD_HELD  32u  /* locks of a client that are seen; others are counted */
+/* How many clients of a node, and locks of a client, are shown; the others are only counted. */
+#define VB_BOARD_SLOTS 256u
+#define VB_BOARD_HELD  32u
 #define VB_BOARD_HOT   16u
 #define VB_BOARD_NAME  32u
 
 struct vb_board_lock {
-	uint64_t lock1; /* 1 + the lock; 0: none */
+	/* 1 + the lock; 0: none. */
+	uint64_t lock1;
 	uint64_t mode;
-	uint64_t since_ns; /* in the time that all clients have in common */
+	/* In the time that all clients have in common. */
+	uint64_t since_ns;
 };
 
 /*
  * The locks that a client has spent most time waiting for (Metwally, Agrawal, El Abbadi 2005,
- * "space saving"): a lock that has no entry takes over the one with the least time, and that time
- * with it, as what it may owe to others.
+ * "space saving"): a lock that has no entry takes over the entry with the least time, and that time
+ * with it, as the part that may be due to others.
  */
 struct vb_board_hot {
 	uint64_t lock1, times;
 	uint64_t wait_ns, longest_ns;
-	uint64_t owed_ns; /* at most so much of wait_ns was spent on other locks */
+	/* At most so much of wait_ns was spent on other locks. */
+	uint64_t owed_ns;
 };
 
 struct vb_board_slot {
-	uint64_t peer; /* vb_peer of its client; 0: free */
+	/* vb_peer of its client; 0: free. */
+	uint64_t peer;
 	uint64_t pid, index;
-	uint64_t acquires, wait_ns, longest_ns; /* granted so far, and what they waited */
-	uint64_t unseen;                        /* held, and not below */
+	/* Grants so far, how long they waited in all, and the longest of those waits. */
+	uint64_t acquires, wait_ns, longest_ns;
+	/* How many locks are held that are not in `held`. */
+	uint64_t unseen;
 	struct vb_board_lock wait;
 	struct vb_board_lock held[VB_BOARD_HELD];
 	struct vb_board_hot hot[VB_BOARD_HOT];
@@ -60,7 +67,8 @@ struct vb_board_slot {
 struct vb_board_header {
 	uint64_t magic;
 	char protocol[VB_BOARD_NAME];
-	uint64_t locks, unseen; /* clients without a slot */
+	/* unseen: how many clients have no slot. */
+	uint64_t locks, unseen;
 	uint64_t reserved;
 };
 
@@ -74,7 +82,7 @@ _Static_assert(sizeof(struct vb_board_slot) % VB_CACHELINE == 0 &&
 /* ---- the client's side ---- */
 
 /* Takes a slot for a client whose endpoint is open; me->board stays NULL if there is none left or
- * the space is not visible.  -ENOSPC, -ENOMEM, said: no room for the board. */
+ * the space is not visible.  -ENOSPC, -ENOMEM, logged: no room for the board. */
 int vb_board_join(struct vb_lock_client *me);
 void vb_board_leave(struct vb_lock_client *me);
 
@@ -88,17 +96,20 @@ void vb_board_gives_up(struct vb_lock_client *me, uint64_t lock);
 
 struct vb_board_view {
 	struct vb_board_header head;
-	uint64_t now_ns;            /* when it was read */
-	unsigned n;                 /* slots that are taken */
-	uint16_t *node;             /* [n] */
-	bool *alive;                /* [n]: as far as the fabric knows */
-	struct vb_board_slot *slot; /* [n] */
+	/* When it was read. */
+	uint64_t now_ns;
+	/* How many slots are taken, and of each its node, whether its client is alive as far as the
+	 * fabric knows, and the slot. */
+	unsigned n;
+	uint16_t *node;
+	bool *alive;
+	struct vb_board_slot *slot;
 };
 
 /*
  * Reads the boards of all nodes, with READs.  `space`: the lock space's name.
  *
- *   -ENOENT  there is no visible lock space of that name (said)
+ *   -ENOENT  there is no visible lock space of that name (logged)
  *   -ENOMEM, and what READ returns
  */
 int vb_board_view(struct vb_ep *ep, const char *space, struct vb_board_view *out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A client's calls, the same for every protocol: bookkeeping of claims, fencing tokens, watching.
- * What a protocol does is in its own file; husks are in husk.c, opening and closing in client_open.c.
+ * What a protocol does is in its own file; husks are in husk.c, opening and closing in
+ * client_open.c.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"
@@ -37,7 +38,7 @@ static struct vb_claim *find_claim(struct vb_lock_client *me, uint64_t lock)
 	return NULL;
 }
 
-/* The first free one (most often the same, and warm), or NULL. */
+/* The first free claim (most often the same, and warm), or NULL. */
 static struct vb_claim *take_slot(struct vb_lock_client *me, uint64_t lock)
 {
 	unsigned w = 0, i;
@@ -119,7 +120,7 @@ int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c)
 		err = ops->release(me, c);
 	}
 	let_land(me, err);
-	/* Whatever the release came to: this place in the queue is used up. */
+	/* Whatever the release returned, this place in the queue is used up. */
 	c->queued = c->held = false;
 	return err;
 }
@@ -214,7 +215,7 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 	bool husk;
 
 	if ((err == -ETIMEDOUT || err == -ECANCELED) && c->queued && vb_husk_leave(me, c) != 0) {
-		/* No memory for the husk's stack: we must stand here ourselves. */
+		/* No memory for the husk's stack: we must wait in the queue ourselves. */
 		bool shielded = vb_task_shield(true);
 
 		err = settle(me, c, VB_FOREVER, attempt(me, c, VB_FOREVER));
@@ -283,7 +284,7 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 	return *out ? 0 : -EBUSY;
 }
 
-/* begin has failed: who watches hears of it. */
+/* begin has failed: tells the watch. */
 static int not_begun(struct vb_lock_client *me, uint64_t lock, int err)
 {
 	const struct vb_lock_watch *w = me->space->watch;
@@ -330,7 +331,8 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 	return conclude(me, c, until_ns, settle(me, c, until_ns, err), out);
 }
 
-/* Apart, so that who leaves nothing behind pays one branch; and for calls that are not the owner's. */
+/* Apart, so that who leaves nothing behind pays one branch; and for calls that are not the
+ * owner's. */
 static VB_NOINLINE int acquire_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 				    uint32_t leases, uint64_t timeout_ns, struct vb_grant *out)
 {

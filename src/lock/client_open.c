@@ -5,7 +5,7 @@
 #include "lock/board.h"
 #include "lock/claim.h"
 
-/* Numbers of holds that a client may use up: 34 years of one every millisecond. */
+/* How many numbers of holds a client may use up: one per millisecond for 34 years. */
 #define HOLDS_EACH (1ull << 40)
 
 /* The client with its claims, in one piece. */
@@ -31,7 +31,7 @@ static void note_open(struct vb_lock_client *me)
 {
 	static uint64_t clients;
 
-	/* Also not those of a client that had this memory before. */
+	/* Other numbers than those of a client that had this memory before. */
 	me->holds = __atomic_fetch_add(&clients, 1, __ATOMIC_RELAXED) * HOLDS_EACH;
 	me->opened = (struct vb_opened){
 		.kind = "lock client",
@@ -103,7 +103,8 @@ void vb_lock_client_bury(struct vb_lock_client *me)
 		if (me->space->ops->caps & VB_LOCK_MESSAGES && me->used[i / 64] >> i % 64 & 1)
 			vb_box_close(&me->claims[i].box);
 	vb_ep_close(me->ep);
-	vb_opened_drop(&me->opened); /* last: whoever waits for it closes the fabric */
+	/* Last: vb_fabric_close may be waiting for it. */
+	vb_opened_drop(&me->opened);
 	free(me->priv);
 	free(me->timing);
 	free(me);
@@ -115,7 +116,7 @@ static void close_place(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 		vb_husk_close(me, c, until_ns);
 }
 
-/* What is held, a handful at a time: as the end of a transaction. */
+/* Releases what is held, some at a time, as the end of a transaction. */
 static void release_held(struct vb_lock_client *me)
 {
 	struct vb_grant some[VB_CLAIMS_MAX];

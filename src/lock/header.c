@@ -2,11 +2,12 @@
 /*
  * The header of a space's region: what the locks are, and who serves them.
  *
- * Whoever made the region fills the header, the magic last; the others wait for the magic and
- * compare.  Where all reach it with the CPU, a header whose maker does not come to the end (he was
- * killed) is finished by who has waited: each field is written once, from 0, so a maker that was only
- * stopped finds it done when he goes on, and compares like everybody else.  Where nodes belong to other processes, or the card's atomics and the CPU's do not know
- * of each other, the header is reached with verbs through an endpoint; else the CPU does it.
+ * The maker of the region fills the header, the magic last; the others wait for the magic and
+ * compare.  Where all reach the header with the CPU, a maker may not come to the end (it was
+ * killed): then a process that has waited finishes it.  Each field is written once, from 0, so a
+ * maker that was only stopped finds it done when it goes on, and compares as all others.  Where
+ * nodes belong to other processes, or the card's atomics and the CPU's do not know of each other,
+ * the header is reached with verbs through an endpoint; else with the CPU.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/header.h"
@@ -20,8 +21,10 @@
 #include "lock/protocols.h"
 
 #define HEADER_MAGIC 0x3330304b434f4c56ull /* "VLOCK003" */
-#define FILL_TRIES   2000                  /* of a millisecond: a maker fills it in a moment */
-#define LINK_NS      5000000000ull         /* how long a node may be out of reach */
+/* How many milliseconds a maker may take, which needs far less. */
+#define FILL_TRIES 2000
+/* How long a node may be out of reach. */
+#define LINK_NS 5000000000ull
 
 /* What every process must agree on: the header up to the era. */
 struct header_fixed {
@@ -74,8 +77,8 @@ static struct vb_lock_header *mapped(const struct vb_lock_space *s, uint16_t nod
 }
 
 /*
- * A READ or WRITE of a header, over a link that may be down for a moment: without an outcome it is
- * done again, which changes nothing, once the first one cannot take effect any more.
+ * A READ or WRITE of a header, over a link that may be down for a moment.  If its answer is lost it
+ * is done again, which changes nothing, once the first one cannot take effect any more.
  */
 static int surely(struct vb_ep *ep, uint8_t op, vb_addr at, void *buf, uint32_t len)
 {
@@ -134,7 +137,7 @@ static int look(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, struct
 
 		if (err != 0 || h->magic != HEADER_MAGIC)
 			return err;
-		/* The magic was the last to be written: what is read after it is all there. */
+		/* The magic was written last: what is read after it is complete. */
 		return surely(ep, VB_OP_READ, s->header[node], h, sizeof(*h));
 	}
 	at = mapped(s, node);
@@ -145,7 +148,7 @@ static int look(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, struct
 	return 0;
 }
 
-/* Until the maker has come to the end; fits: who waits may finish what he has not. */
+/* Waits until the maker has come to the end; fits: this process may finish the header instead. */
 static int await(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint64_t hash, bool fits,
 		 struct header_fixed *h)
 {
@@ -174,7 +177,7 @@ static int await(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint6
 	return 0;
 }
 
-/* ---- who asks otherwise ---- */
+/* ---- an open that asks for something else ---- */
 
 static const char *protocol_name(const struct vb_lock_ops *const *list, uint64_t protocol)
 {
@@ -264,12 +267,12 @@ int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_fou
  *	          | changes   | planned | answer |
  *	          +-----------+---------+--------+
  *
- * A worker has its place by a CAS of its name from nobody's or from a dead one's.  All of a node
- * must agree on how many they are, for that says which locks are whose: the number is planned
- * first, the name is written then, and a CAS of the word confirms that the plan is still the same.
- * Who plans another number has read the names between its own look at the word and its CAS of it,
- * so it has seen every worker that had confirmed, and one that had not yet fails to.  The number
- * that clients go by is written when all are there.
+ * A worker takes its place by a CAS of its name from nobody's or from a dead one's.  All of a node
+ * must agree on how many they are, since that decides which worker serves a lock: the number is
+ * planned first, then the name is written, and a CAS of the word confirms that the plan is still
+ * the same.  A worker that plans another number has read the names between its own look at the
+ * word and its CAS of it: it has seen every worker that had confirmed, and one that had not yet
+ * fails to.  The number that clients go by is written when all are there.
  */
 
 static uint64_t word_of(uint64_t before, unsigned planned, unsigned answer)
@@ -349,7 +352,7 @@ static int busy(const struct vb_lock_server *s, unsigned worker, unsigned worker
 		       s->workers);
 }
 
-/* Another number of workers, when all that there were are gone. */
+/* Plans another number of workers, when all the former are gone. */
 static int plan(const struct vb_lock_server *s, uint64_t word, const uint64_t *name)
 {
 	vb_addr at = vb_lock_header_field(s->space, s->node, changed_ns);
@@ -359,7 +362,7 @@ static int plan(const struct vb_lock_server *s, uint64_t word, const uint64_t *n
 	for (unsigned i = 0; i < VB_LOCK_WORKERS_MAX; i++)
 		if (name[i] != VB_PEER_NONE && vb_peer_alive(s->space->fabric, name[i]))
 			return busy(s, i, planned(word));
-	/* What the old ones have granted may lie with any of the new: they all have to know. */
+	/* Any new worker may serve locks that the old ones have granted: all must know. */
 	if (planned(word) != 0)
 		err = set(s, at, vb_ep_common_now(s->ep, &error_ns));
 	if (err == 0)
@@ -368,12 +371,12 @@ static int plan(const struct vb_lock_server *s, uint64_t word, const uint64_t *n
 		if (name[i] != VB_PEER_NONE)
 			err = change(s, name_at(s, i), name[i], VB_PEER_NONE);
 		if (err == -EAGAIN)
-			err = 0; /* a new one has it */
+			err = 0; /* a new worker has the place */
 	}
 	return err;
 }
 
-/* The name stands there; is the number still what it was to be?  -EAGAIN: no. */
+/* Our name is there: is the number still as planned?  -EAGAIN: no. */
 static int confirm(const struct vb_lock_server *s, uint64_t word)
 {
 	int err = change(s, word_at(s), word, word_of(word, s->workers, vb_lock_workers(word)));
@@ -417,7 +420,7 @@ int vb_lock_header_claim(struct vb_lock_server *s)
 {
 	int err;
 
-	/* Each time round somebody else has come further. */
+	/* Each time round another worker has come further. */
 	do
 		err = claim_once(s);
 	while (err == -EAGAIN);
@@ -437,13 +440,13 @@ int vb_lock_header_publish(struct vb_lock_server *s)
 			return err;
 		for (unsigned i = 0; i < s->workers; i++)
 			if (name[i] == VB_PEER_NONE)
-				return 0; /* the last one does it */
+				return 0; /* the last worker does it */
 		err = change(s, word_at(s), word, word_of(word, s->workers, s->workers));
 	} while (err == -EAGAIN);
 	return err;
 }
 
-/* If it does not get through, the name stays, and whoever asks under it is told. */
+/* If it does not get through, the name stays, and clients that ask it learn that it is gone. */
 void vb_lock_header_withdraw(struct vb_lock_server *s)
 {
 	(void)change(s, name_at(s, s->worker), s->ep->self, VB_PEER_NONE);

@@ -11,20 +11,20 @@ enum vb_lock_found {
 	VB_LOCK_OTHER_SIZE, /* there, for other parameters */
 };
 
-/* Fills the header of node's region (fresh), or waits for it, finishes it if its maker does not, and
- * compares: 0; -EINVAL: the message says what differs; -EAGAIN: never finished, and cannot be here;
- * or what the fabric says.  options: as they were asked for, for the message. */
+/* Fills the header of node's region (fresh), or waits for it, finishes it if its maker does not,
+ * and compares: 0; -EINVAL: the message says what differs; -EAGAIN: never finished, and cannot be
+ * here; or what the fabric says.  options: as they were asked for, for the message. */
 int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_found found,
 			uint64_t hash, const char *options);
 
 /* A READ of a header over a link that may be down for a moment; -VB_EUNKNOWN, -VB_EPEERGONE: it was
- * for seconds. */
+ * down for seconds. */
 int vb_lock_header_read(struct vb_ep *ep, vb_addr at, void *buf, uint32_t len);
 
-/* The place of a worker, before it looks at anything that the one before it may have left: 0, or
- * -EBUSY, said: somebody who lives has it, or serves with another number of workers. */
+/* Takes the place of a worker, before it looks at anything that the one before it may have left: 0,
+ * or -EBUSY, logged: a server that lives has it, or serves with another number of workers. */
 int vb_lock_header_claim(struct vb_lock_server *server);
-/* It answers.  Clients find the workers of a node when all of them do. */
+/* Says that it answers.  Clients find the workers of a node when all of them do. */
 int vb_lock_header_publish(struct vb_lock_server *server);
 /* Gives the place back: the next one may begin. */
 void vb_lock_header_withdraw(struct vb_lock_server *server);

@@ -6,11 +6,11 @@
  * client that wants the lock again after all cancels it and names itself the adopter; whatever the
  * husk has by then (still waiting, just granted, or thrown out) is the adopter's.
  *
- * A husk is background work: while the client's thread is elsewhere its keeper runs it
- * (task/keeper.c), unless the fabric was opened without.
+ * A husk is background work: while the client's thread is elsewhere, its keeper runs the husk
+ * (task/keeper.c), unless the fabric was opened with no_keeper.
  *
- * A client that closes while husks of it stand in queues of locks that do not survive becomes a
- * *ghost*: nobody would mend a queue that it left.  It has its endpoint until the last of its
+ * A client that closes while its husks stand in queues of locks that do not survive becomes a
+ * *ghost*: nobody would mend a queue that it left.  It keeps its endpoint until the last of its
  * husks is through, and that husk takes it down.  The space knows its ghosts, and outlives them.
  */
 #define VB_LOG_ROOM "lock"
@@ -25,7 +25,8 @@
 #define GHOST_SAY_NS  10000000000ull
 /* In virtual time: how long it waits for them. */
 #define GHOST_LEASES 64u
-#define GHOSTS_RESET UINT32_MAX /* ghosts_forks while a child makes its own list */
+/* ghosts_forks while a child makes its own list. */
+#define GHOSTS_RESET UINT32_MAX
 
 static bool is_kept(const struct vb_lock_client *me)
 {
@@ -34,7 +35,7 @@ static bool is_kept(const struct vb_lock_client *me)
 
 /*
  * A child inherits its parent's list, and no keeper that would ever empty it; and a keeper of the
- * parent may have had the lock at the fork.  So whoever comes first in the child begins anew.
+ * parent may have had the lock at the fork.  So the first call in the child begins anew.
  */
 static void lock_ghosts(struct vb_lock_space *space)
 {
@@ -55,7 +56,7 @@ static void lock_ghosts(struct vb_lock_space *space)
 	pthread_mutex_lock(&space->ghost_lock);
 }
 
-/* The last thing that is done with a ghost; its space may be closed as soon as the list is empty. */
+/* The last that is done with a ghost; its space may be closed as soon as the list is empty. */
 static void ghost_end(struct vb_lock_client *me)
 {
 	struct vb_lock_space *space = me->space;
@@ -84,8 +85,7 @@ static void husk_body(void *arg)
 	bool adopt;
 
 	if (err == 0 && !c->adopt) {
-		/* An adopter may come while the release is under way; he finds no place any
-		 * more. */
+		/* An adopter that comes while the release is under way finds no place any more. */
 		vb_claim_release(me, c);
 	}
 	adopter = c->adopter;
@@ -135,7 +135,7 @@ int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mo
 	c->adopt = c->mode == mode && c->leases >= leases;
 	if (c->adopt)
 		vb_task_cancel(c->husk);
-	/* A cancelled husk ends as soon as its verbs are done: that wait is bounded by itself. */
+	/* A cancelled husk ends as soon as its verbs are done: that wait is bounded. */
 	while (c->adopter == vb_task_self() && err == 0)
 		err = c->adopt ? vb_task_suspend_uninterruptible(VB_FOREVER)
 			       : vb_task_suspend(vb_ep_base(me->ep, until_ns));
@@ -149,9 +149,9 @@ int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mo
 
 void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
-	/* Without leases there is no saying when its turn comes, and nobody to mend the queue: it
-	 * goes on as a ghost's, or we wait as long as the space says.  With leases its turn comes
-	 * within two, or is mended by others then. */
+	/* Without leases its turn has no bound, and nobody would mend the queue: it goes on as a
+	 * ghost's, or we wait as long as the space says.  With leases its turn comes within two, or
+	 * others mend the queue then. */
 	if (!(me->space->ops->caps & VB_LOCK_SURVIVES) && is_kept(me))
 		return;
 	c->adopter = vb_task_self();
@@ -179,7 +179,7 @@ void vb_husk_haunt(struct vb_lock_client *me)
 	me->ghost = true;
 	lock_ghosts(space);
 	vb_list_push(&space->ghosts, &me->in_ghosts);
-	/* Who closes the space waits for its ghosts, and must find this one. */
+	/* vb_lock_space_close waits for the ghosts, and must find this one. */
 	vb_opened_drop(&me->opened);
 	pthread_mutex_unlock(&space->ghost_lock);
 }
@@ -209,9 +209,9 @@ static void cancel_husks(struct vb_lock_client *me)
 }
 
 /*
- * In virtual time nobody else is left who could give the lock back once all clients of the only
- * process are closed or dead, and nobody who would wait for it either.  In real time others have
- * it, and go on after us.
+ * In virtual time, once all clients of the only process are closed or dead, nobody is left that
+ * could give the lock back, nor anybody that would wait for it.  In real time others have it, and
+ * go on after us.
  */
 void vb_husk_space_close(struct vb_lock_space *space)
 {

@@ -4,8 +4,8 @@
  *
  * The intention modes and their matrix are those of Gray, Lorie, Putzolu and Traiger 1976 (seed
  * 003, table 1).  An update lock is held beside shared ones and beside no other update lock, so
- * that of those who mean to write later only one waits for the readers to go (seed 000, section
- * 5.2).
+ * that of several clients that may write later only one waits for the readers to leave (seed 000,
+ * section 5.2).
  */
 #include "lock/lock.h"
 
@@ -18,8 +18,9 @@
 
 static const struct {
 	const char *name;
-	uint8_t beside; /* modes that may be held at the same time */
-	uint8_t covers; /* modes that permit no more than this one */
+	/* Bits of the modes that may be held at the same time, and of those that permit no more. */
+	uint8_t beside;
+	uint8_t covers;
 } modes[VB_MODES] = {
 	[VB_SHARED] = {"shared", S | U | IS, S | IS},
 	[VB_EXCLUSIVE] = {"exclusive", 0, S | X | U | IS | IX | SIX},

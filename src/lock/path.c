@@ -15,7 +15,8 @@ struct walk {
 	const uint64_t *path;
 	struct vb_grant *grants;
 	uint64_t until_ns;
-	enum vb_mode before[VB_PATH_MAX]; /* of what was held already */
+	/* The modes of the locks that were held already. */
+	enum vb_mode before[VB_PATH_MAX];
 };
 
 static bool reads_only(enum vb_mode mode)
@@ -23,7 +24,7 @@ static bool reads_only(enum vb_mode mode)
 	return mode == VB_SHARED || mode == VB_INTENT_SHARED;
 }
 
-/* Whether who holds an ancestor in `held` may do what `mode` is for to all below it. */
+/* Whether holding an ancestor in `held` permits what `mode` is for, of all below it. */
 static bool covers_below(enum vb_mode held, enum vb_mode mode)
 {
 	if (held == VB_EXCLUSIVE)
@@ -61,7 +62,7 @@ static uint64_t time_left(const struct walk *w)
 	return now < w->until_ns ? w->until_ns - now : 0;
 }
 
-/* The caller's grant of what is held already stays his; this one is for the conversion only. */
+/* The caller's own grant of the lock stays as it is; this one is for the conversion only. */
 static int convert_held(struct walk *w, struct vb_claim *c, enum vb_mode mode, uint64_t timeout_ns)
 {
 	struct vb_grant g;
@@ -85,7 +86,8 @@ static int step(struct walk *w, unsigned i, enum vb_mode mode)
 	return err;
 }
 
-/* Is all of it ours at this moment?  A wait for one level may have outlived the lease of another. */
+/* Are all locks ours at this moment?  The lease of one may have ended while we waited for
+ * another. */
 static int still_valid(struct walk *w, unsigned n)
 {
 	uint64_t now = vb_ep_now(w->me->ep);
@@ -103,8 +105,8 @@ static int still_valid(struct walk *w, unsigned n)
 	return err;
 }
 
-/* As it was before: what was taken together, and then from the leaf to the root what was
- * converted. */
+/* Restores what was before: releases together what was taken, and then converts back, from the leaf
+ * to the root, what was converted. */
 static void undo(struct walk *w, unsigned n)
 {
 	struct vb_grant taken[VB_PATH_MAX];

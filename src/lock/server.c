@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "lock/header.h"
 
-/* Messages between two looks after what needs none. */
+/* How many messages are served between two calls of ops->tend. */
 #define TEND_EVERY 64u
 
 static bool serve_one(struct vb_lock_server *s)
@@ -40,7 +40,7 @@ static void serve_body(void *arg)
 			n++;
 		if (tend != NULL)
 			next = tend(s);
-		/* What has come meanwhile nobody will tell again. */
+		/* Nobody will tell again of what has come meanwhile. */
 		if (s->stop || n == TEND_EVERY || serve_one(s))
 			continue;
 		if (vb_ep_wait(s->ep, next) == -ECANCELED)
@@ -66,11 +66,12 @@ static void stop_here(struct vb_lock_server *s)
 	while (s->task)
 		vb_task_yield();
 	close_priv(s);
-	/* The next one may begin now: what we have left behind is all there. */
+	/* The next server may begin now: all that we leave behind is there. */
 	vb_lock_header_withdraw(s);
 	vb_ep_close(s->ep);
 	vb_answers_close(s->answers);
-	vb_opened_drop(&s->opened); /* last: whoever waits for it closes the fabric */
+	/* Last: vb_fabric_close may be waiting for it. */
+	vb_opened_drop(&s->opened);
 	free(s);
 }
 

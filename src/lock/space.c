@@ -23,7 +23,7 @@
 
 #define LOCKS_MAX      (1ull << 40)
 #define LEASE_MIN_NS   10000ull
-#define LEASE_BOUNDS   4 /* a verb that is as late as it can be takes a quarter of a lease */
+#define LEASE_BOUNDS   4 /* a verb that is as late as it can be takes a quarter of the lease */
 #define LEASE_MAX_NS   (3600ull * 1000000000ull)
 #define DRIFT_INIT_PPM 100u
 #define DRIFT_MAX_PPM  10000u
@@ -123,7 +123,7 @@ static const char *cap_name(uint32_t cap)
 	}
 }
 
-/* May the protocol run on this fabric, and as it is or by its portable variant? */
+/* Can the protocol run on this fabric, and does it need its portable variant? */
 static int check_caps(struct vb_lock_space *s)
 {
 	uint32_t have = s->fabric->caps.flags;
@@ -234,7 +234,7 @@ static void lay_out(struct vb_lock_space *s, const struct vb_lock_shape *shape)
 	s->stride = shape->entry_bytes % 16 == 0 ? (bytes + 15) & ~15u : (bytes + 7) & ~7u;
 }
 
-/* It depends on nothing that processes of one fabric could see differently: they must agree. */
+/* Depends on nothing that processes of one fabric could see differently, since they must agree. */
 uint64_t vb_lock_lease_init_ns(const struct vb_fabric *f)
 {
 	uint64_t usual = f->caps.flags & VB_CAP_VIRTUAL ? VB_LEASE_VIRTUAL_NS : VB_LEASE_REAL_NS;

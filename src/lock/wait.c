@@ -99,7 +99,7 @@ int vb_owner_take(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect
 			return err;
 		if (*seen == expect || *seen == self)
 			return vb_lock_grant(c, VB_FOREVER_NS, 0);
-		/* Ours, but another claim's, whose end was never known.  A client has one claim of
+		/* An earlier claim's of ours, whose end was never known.  A client has one claim of
 		 * a lock at a time, and what it posted for that one has landed. */
 		if (vb_likely(((*seen ^ self) & (OWNER_MASK | VB_OWNER_FLAG)) != 0))
 			return -EAGAIN;
@@ -115,7 +115,8 @@ int vb_owner_give_back(struct vb_lock_client *me, struct vb_claim *c)
 	uint64_t seen;
 	int err = vb_lock_change(me, c->entry, self, 0, &seen, &unsure);
 
-	/* Not our name: an ask whose answer was lost has freed it, or somebody broke the rules. */
+	/* Not our name: a CAS whose answer was lost has freed it, or another client broke the
+	 * rules. */
 	if (err || seen == self || unsure)
 		return err;
 	return vb_fail(-VB_ELOST,
@@ -124,9 +125,9 @@ int vb_owner_give_back(struct vb_lock_client *me, struct vb_claim *c)
 		       c->lock, seen, self);
 }
 
-/* Polls after which a thread offers its core to other threads. With at least as many cores as
- * workers nobody takes it and that costs a system call now and then; with fewer, whoever we are
- * waiting for may be the one that needs it. */
+/* After so many polls a thread offers its core to other threads.  With at least as many cores as
+ * workers nobody takes it, and that costs a system call now and then; with fewer, the client that
+ * we wait for may be the one that needs it. */
 #define POLLS_PER_OFFER 32
 
 int vb_poll_pause(struct vb_lock_client *me, uint64_t until_ns)
