@@ -163,7 +163,7 @@ static json_t *run_plan(const struct vb_bench_plan *plan)
 	struct vb_bench_result r;
 	json_t *run = NULL;
 
-	if (vb_bench_run_sim(plan, plan->lock[0], &r) == 0 && r.ran) {
+	if (vb_bench_run_sim(plan, plan->lock[0], &r) == 0 && r.end.ran) {
 		run = vb_bench_run_json(plan, &r);
 		/* The papers have acquires of both modes, and transactions of all types, in one. */
 		set_merged(json_object_get(run, "latency_us"), "acquire",

@@ -2,6 +2,7 @@
 /*
  * The clients of a run, as those see them who move them through its phases, whatever they do.
  *
+ *   session.c   run after run, and how it all ends
  *   options.c   options of all benchmarks
  *   group.c     processes on a network: how they come together
  *   phases.c    and pass through a run in step

@@ -77,7 +77,7 @@ static struct report *report_new(struct net_run *u, size_t *bytes)
 	out->unfinished = u->r->unfinished;
 	out->unfinished_max_ns = u->r->unfinished_max_ns;
 	out->seats = n;
-	out->interrupted = u->r->interrupted;
+	out->interrupted = u->r->end.interrupted;
 	out->servers = u->r->servers;
 	out->tally = *u->r->tally;
 	vb_cluster_clock(u->crew->cluster, &offset_ns, &out->clock_error_ns);
@@ -260,7 +260,7 @@ static int judge(struct net_run *u, const struct arrival *arrivals)
 	if (err)
 		return err;
 	r->audited = true;
-	if (r->stalled)
+	if (r->end.stalled)
 		add_stuck(u);
 	return 0;
 }

@@ -16,11 +16,11 @@ static int run(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops, 
 	struct vb_bench_result r = {0};
 	int err = vb_bench_run_shm(plan, ops, &r);
 
-	*per_s = r.ran ? r.tally->rate : 0;
+	*per_s = r.end.ran ? r.tally->rate : 0;
 	/* Half a contest is no figure.  Who was killed or stopped has been named. */
 	if (err == 0 && r.deaths != 0)
 		err = -VB_EPEERGONE;
-	if (err == 0 && r.stalled)
+	if (err == 0 && r.end.stalled)
 		err = vb_fail(-ETIMEDOUT, "%s stands still: %s", ops->name, r.stall);
 	vb_bench_result_free(&r);
 	return err;

@@ -36,6 +36,7 @@
 #include "lab/bench/engine/clients.h"
 #include "lab/bench/engine/group.h"
 #include "lab/bench/engine/options.h"
+#include "lab/bench/engine/session.h"
 #include "lab/bench/engine/table.h"
 #include "lab/busy.h"
 #include "lab/json.h"
@@ -176,17 +177,15 @@ struct vb_bench_seat {
 } VB_ALIGNED(64);
 
 struct vb_bench_result {
-	bool ran;
-	const char *skipped; /* why it was not run, else NULL */
+	struct vb_bench_end end;
 	const struct vb_lock_ops *ops;
 	struct vb_bench_tally *tally;  /* merged; NULL if it did not run */
 	struct vb_bench_meter servers; /* spent by lock servers while measuring */
 	struct vb_audit_counts audit;
-	bool audited, interrupted, stalled;
-	bool portable;       /* ran as its portable variant */
-	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
-	bool sampled;        /* breakdown from a sample of the cycles */
-	double duration_s;   /* measured span in the run's own time */
+	bool audited;
+	bool portable;     /* ran as its portable variant */
+	bool sampled;      /* breakdown from a sample of the cycles */
+	double duration_s; /* measured span in the run's own time */
 	double wall_s;
 	uint64_t started;    /* clients that took part */
 	uint64_t unfinished; /* clients still waiting for a lock when the measured span ended */
@@ -204,7 +203,7 @@ struct vb_bench_result {
 	char *story;     /* the auditor's, malloc'ed; NULL if there is none */
 };
 
-/* One lock under the plan.  0 or -error, said; r is valid either way (r->ran tells). */
+/* One lock under the plan.  0 or -error, said; r is valid either way (r->end tells). */
 int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
 		     struct vb_bench_result *r);
 int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,

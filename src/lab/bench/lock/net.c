@@ -163,14 +163,14 @@ static int run(struct net_run *u)
 	err = vb_bench_crew_agree(u->crew, "clients started", err);
 	if (err)
 		return err;
-	u->r->ran = true;
+	u->r->end.ran = true;
 	measure(u);
 	/* Nobody stops to serve before all have come here. */
 	err = vb_bench_phases_meet(&u->phases, "drained", u->plan->o.cluster.patience_ns);
 	vb_fabric_stats_get(u->fabric, &u->r->tally->fabric);
 	if (u->is_worker)
 		vb_bench_worker_close(&u->w);
-	u->r->interrupted = (u->phases.flags & VB_NOTICE_INTERRUPTED) != 0;
+	u->r->end.interrupted = (u->phases.flags & VB_NOTICE_INTERRUPTED) != 0;
 	return err != 0 ? err : vb_bench_gather(u);
 }
 

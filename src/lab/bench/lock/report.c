@@ -99,7 +99,7 @@ static void put_percentiles(FILE *to, const struct vb_hist *h, bool tail)
 
 static void put_notes(FILE *to, const struct vb_bench_result *r)
 {
-	if (r->interrupted)
+	if (r->end.interrupted)
 		fprintf(to, "    interrupted\n");
 	if (r->died != NULL)
 		fprintf(to,
@@ -110,7 +110,7 @@ static void put_notes(FILE *to, const struct vb_bench_result *r)
 		fprintf(to,
 			"    %" PRIu64 " worker%s killed by signal %d, %" PRIu64 " clients lost\n",
 			r->deaths, r->deaths > 1 ? "s" : "", r->death_signal, r->dead_clients);
-	if (r->stalled)
+	if (r->end.stalled)
 		fprintf(to, "    stalled: %s\n", r->stall);
 	if (r->tally->spent.recoveries != 0 || r->tally->spent.lost != 0)
 		fprintf(to, "    recoveries %" PRIu64 ", grants lost %" PRIu64 "\n",
@@ -131,7 +131,7 @@ static void put_notes(FILE *to, const struct vb_bench_result *r)
 	if (r->tally->last_error != 0)
 		fprintf(to, "    acquires failed, the last with: %s\n",
 			vb_strerror(r->tally->last_error));
-	vb_bench_put_busy(to, &r->load);
+	vb_bench_put_busy(to, &r->end.load);
 }
 
 static void put_responses(FILE *to, const struct vb_bench_result *r)
@@ -183,8 +183,8 @@ void vb_bench_print_row(FILE *to, const struct vb_bench_plan *p, const struct vb
 {
 	const struct vb_bench_tally *t = r->tally;
 
-	if (!r->ran) {
-		fprintf(to, "%-16s skipped: %s\n", r->ops->name, r->skipped);
+	if (!r->end.ran) {
+		fprintf(to, "%-16s skipped: %s\n", r->ops->name, r->end.skipped);
 		fflush(to);
 		return;
 	}
@@ -237,7 +237,7 @@ void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
 	fprintf(to, "lock                  IA      NP      WP      WR      RT"
 		    "      IA      NP      WP      WW      RT      IA      RT      NS\n");
 	for (unsigned i = 0; i < n; i++) {
-		if (!results[i].ran)
+		if (!results[i].end.ran)
 			continue;
 		fprintf(to, "%-16s", results[i].ops->name);
 		for (unsigned k = 0; k < VB_ARRAY_SIZE(x); k++)
@@ -491,9 +491,9 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 	json_object_set_new(j, "skipped_releases", json_integer((json_int_t)t->skipped));
 	json_object_set_new(j, "workers_killed", json_integer((json_int_t)r->deaths));
 	json_object_set_new(j, "died", r->died != NULL ? vb_json_text(r->died) : json_null());
-	json_object_set_new(j, "load", vb_busy_json(&r->load));
-	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));
-	json_object_set_new(j, "stalled", r->stalled ? vb_json_text(r->stall) : json_null());
+	json_object_set_new(j, "load", vb_busy_json(&r->end.load));
+	json_object_set_new(j, "interrupted", json_boolean(r->end.interrupted));
+	json_object_set_new(j, "stalled", r->end.stalled ? vb_json_text(r->stall) : json_null());
 	if (vb_bench_is_net(p->o.fabric))
 		json_object_set_new(j, "fabric_stats", stats_json(&t->fabric));
 	if (p->o.fabric == VB_BENCH_SIM)

@@ -333,7 +333,7 @@ void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_sea
 	const struct vb_bench_seat *waiter = NULL, *dead = NULL;
 	unsigned waiting = 0;
 
-	r->stalled = true;
+	r->end.stalled = true;
 	for (unsigned i = 0; i < n; i++) {
 		if (seats[i].dead || seats[i].doing != VB_DOING_ACQUIRE)
 			continue;

@@ -148,10 +148,10 @@ static void measure(struct shm_run *u)
 	}
 	vb_bench_unfinished(u->r, u->seats, (unsigned)o->clients, vb_sched_now_slow(u->sched));
 	__atomic_store_n(&u->control->early, 1, __ATOMIC_RELEASE);
-	if (!u->r->stalled)
+	if (!u->r->end.stalled)
 		vb_bench_forks_watch(f, VB_FOREVER, "draining");
-	u->r->interrupted = f->interrupted;
-	if (u->r->stalled || u->control->failed)
+	u->r->end.interrupted = f->interrupted;
+	if (u->r->end.stalled || u->control->failed)
 		vb_bench_forks_kill(f);
 	else /* closing a client takes two leases at most; whoever is not gone then is stuck */
 		vb_bench_forks_leave(f, vb_bench_stall_ns(u->plan, u->space) + 4 * o->lease_ns);
@@ -238,16 +238,16 @@ int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 	if (err == 0)
 		err = vb_bench_forks_start(&u.forks);
 	if (err == 0) {
-		r->ran = true;
+		r->end.ran = true;
 		measure(&u);
 		err = u.control->failed;
 	}
 	if (err == -EINTR) {
-		r->interrupted = true;
+		r->end.interrupted = true;
 		err = 0;
 	}
 	/* That a lock without recovery is lost with its holder is no violation; all else is. */
-	if (r->stalled && u.audit != NULL && (r->deaths == 0 || ops->caps & VB_LOCK_SURVIVES))
+	if (r->end.stalled && u.audit != NULL && (r->deaths == 0 || ops->caps & VB_LOCK_SURVIVES))
 		vb_audit_violation(u.audit, VB_AUDIT_STUCK, r->stalled_client, r->stalled_lock,
 				   r->stall);
 	vb_bench_take_audit(r, u.audit);

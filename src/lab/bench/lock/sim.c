@@ -51,7 +51,7 @@ static bool pass(struct sim_run *u, uint64_t at_ns, uint64_t step_ns, const char
 		int err = vb_sched_run(u->sched, (const bool *)&vb_interrupted, next);
 
 		if (vb_interrupted) {
-			u->r->interrupted = true;
+			u->r->end.interrupted = true;
 			return false;
 		}
 		now = vb_sched_now(u->sched);
@@ -74,7 +74,7 @@ static void drain(struct sim_run *u)
 
 	u->worker.drain = true;
 	u->pulse.since_ns = now;
-	while (!u->worker.all_finished && !u->r->stalled) {
+	while (!u->worker.all_finished && !u->r->end.stalled) {
 		int err = vb_sched_run(u->sched, &u->worker.all_finished, now + DRAIN_STEP_NS);
 
 		if (u->worker.all_finished)
@@ -180,9 +180,9 @@ int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 		err = vb_bench_worker_start(&u.worker);
 	}
 	if (err == 0) {
-		r->ran = true;
+		r->end.ran = true;
 		measure(&u);
-		if (r->stalled && u.audit != NULL &&
+		if (r->end.stalled && u.audit != NULL &&
 		    (plan->o.fail_rate == 0 || ops->recovery_leases))
 			vb_audit_violation(u.audit, VB_AUDIT_STUCK, r->stalled_client,
 					   r->stalled_lock, r->stall);
@@ -193,7 +193,7 @@ int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 		vb_bench_worker_close(&u.worker);
 	vb_bench_take_audit(r, u.audit);
 	tear_down(&u);
-	if (r->ran)
+	if (r->end.ran)
 		vb_bench_tally_rates(r->tally);
 	r->wall_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
 	return err;

@@ -60,7 +60,7 @@ static struct report *report_new(struct vb_tbench_net *u, size_t *bytes)
 	if (out == NULL)
 		return NULL;
 	out->history_bytes = history_bytes(u->recorder.history);
-	out->interrupted = u->r->interrupted;
+	out->interrupted = u->r->end.interrupted;
 	out->full = u->r->history_full;
 	out->seats = n;
 	out->fill_s = u->r->fill_s;
@@ -133,7 +133,7 @@ static int take_report(struct vb_tbench_net *u, uint32_t rank, const struct repo
 			return vb_bench_crew_refuse(u->crew, rank, "a client's state");
 	vb_tbench_tally_merge(r->tally, &in->tally);
 	add_sums(sums, &in->sums);
-	r->interrupted |= in->interrupted != 0;
+	r->end.interrupted |= in->interrupted != 0;
 	r->history_full |= in->full != 0;
 	if (in->clock_error_ns > r->clock_error_ns)
 		r->clock_error_ns = in->clock_error_ns;

@@ -248,9 +248,9 @@ json_t *vb_tbench_json(const struct vb_tbench_result *r)
 	json_object_set_new(j, "swept", word(r->swept));
 	json_object_set_new(j, "died", r->died != NULL ? vb_json_text(r->died) : json_null());
 	json_object_set_new(j, "clock_error_us", vb_json_us((double)r->clock_error_ns));
-	json_object_set_new(j, "load", vb_busy_json(&r->load));
-	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));
-	json_object_set_new(j, "stalled", r->stalled ? vb_json_text(r->stall) : json_null());
+	json_object_set_new(j, "load", vb_busy_json(&r->end.load));
+	json_object_set_new(j, "interrupted", json_boolean(r->end.interrupted));
+	json_object_set_new(j, "stalled", r->end.stalled ? vb_json_text(r->stall) : json_null());
 	if (r->plan->o.fabric == VB_BENCH_SIM)
 		json_object_set_new(j, "verbs_simulated", word(r->virtual_verbs));
 	return j;

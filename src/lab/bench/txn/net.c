@@ -129,7 +129,7 @@ static int run(struct vb_tbench_net *u)
 	err = vb_bench_crew_agree(u->crew, "clients started", err);
 	if (err)
 		return err;
-	u->r->ran = true;
+	u->r->end.ran = true;
 	measure(u);
 	/* Nobody stops to serve before all have come here. */
 	err = vb_bench_phases_meet(&u->phases, "drained", patience_ns);
@@ -137,7 +137,7 @@ static int run(struct vb_tbench_net *u)
 	vb_tbench_worker_close(&u->w);
 	if (err == 0)
 		err = vb_bench_phases_meet(&u->phases, "closed", patience_ns);
-	u->r->interrupted = vb_interrupted;
+	u->r->end.interrupted = vb_interrupted;
 	u->r->history_full = u->control.full != 0;
 	return err != 0 ? err : vb_tbench_gather(u);
 }

@@ -81,7 +81,7 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 {
 	const struct vb_tbench_tally *t = r->tally;
 
-	if (r->interrupted)
+	if (r->end.interrupted)
 		fprintf(to, "    interrupted\n");
 	if (r->history_full)
 		fprintf(to, "    ended early: a history has no more room; give it more "
@@ -106,7 +106,7 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 			"    of the killed %" PRIu64 " served a node: what is asked of it by RPC "
 			"fails\n",
 			r->dead_servers);
-	if (r->stalled)
+	if (r->end.stalled)
 		fprintf(to, "    stalled: %s\n", r->stall);
 	if (r->broken)
 		fprintf(to, "    invariant broken: %s\n", r->why);
@@ -118,7 +118,7 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 	if (t->errors != 0)
 		fprintf(to, "    %" PRIu64 " transactions failed, the last with: %s\n", t->errors,
 			vb_strerror((int)t->last_error));
-	vb_bench_put_busy(to, &r->load);
+	vb_bench_put_busy(to, &r->end.load);
 }
 
 void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r)
@@ -127,8 +127,8 @@ void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r)
 	uint64_t commits, aborts;
 
 	fprintf(to, "%-16s %-8s", r->one->cc->name, r->one->code);
-	if (!r->ran) {
-		fprintf(to, " skipped: %s\n", r->skipped);
+	if (!r->end.ran) {
+		fprintf(to, " skipped: %s\n", r->end.skipped);
 		fflush(to);
 		return;
 	}
@@ -205,7 +205,7 @@ static void put_each(FILE *to, const struct vb_tbench_result *results, unsigned 
 		     void (*put)(FILE *to, const struct vb_tbench_result *r))
 {
 	for (unsigned i = 0; i < n; i++)
-		if (results[i].ran)
+		if (results[i].end.ran)
 			put(to, &results[i]);
 }
 

@@ -190,7 +190,7 @@ void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_
 	const struct vb_tbench_seat *worst = NULL;
 	unsigned trying = 0;
 
-	r->stalled = true;
+	r->end.stalled = true;
 	for (unsigned i = 0; i < n; i++) {
 		if (seats[i].dead || seats[i].tries == 0)
 			continue;
@@ -228,7 +228,7 @@ void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load
 		 (r->deaths != 0 && r->plan->o.recovery != 0 && sums->locked != 0))
 		r->unjudged = "a worker was killed, and without recovery what it held, or had half "
 			      "written, stays as it is";
-	else if (r->stalled)
+	else if (r->end.stalled)
 		r->unjudged = "the run stalled, with transactions under way";
 	else if (t->unknown != 0)
 		r->unjudged = "answers to commits were lost";

@@ -210,17 +210,17 @@ static void measure(struct shm_run *u)
 	u->r->history_full = u->control->full != 0;
 	__atomic_store_n(&u->control->early, 1, __ATOMIC_RELEASE);
 	f->pulse.since_ns = vb_clock_ns();
-	if (!u->r->stalled)
+	if (!u->r->end.stalled)
 		vb_bench_forks_watch(f, VB_FOREVER, "draining");
-	u->r->interrupted = f->interrupted;
-	if (u->r->stalled || u->control->failed) {
+	u->r->end.interrupted = f->interrupted;
+	if (u->r->end.stalled || u->control->failed) {
 		vb_bench_forks_kill(f);
 		return;
 	}
 	/* Closing a client may take a lease or two; whoever is not gone by then is stuck. */
 	stuck = vb_bench_forks_leave(f, o->stall_ns + CLOSE_NS + 4 * u->r->lease_ns);
 	if (stuck > 0) {
-		u->r->stalled = true;
+		u->r->end.stalled = true;
 		snprintf(u->r->stall, sizeof(u->r->stall), "%u workers did not close their clients",
 			 stuck);
 	}
@@ -278,7 +278,7 @@ static int conclude(struct shm_run *u)
 	for (unsigned i = 0; i < u->workers; i++)
 		vb_tbench_tally_merge(u->r->tally, &u->tallies[i]);
 	vb_tbench_take_books(u->r->tally, u->seats, vb_tbench_clients(u->plan));
-	if (u->r->deaths != 0 && u->plan->o.recovery == 0 && !u->r->stalled) {
+	if (u->r->deaths != 0 && u->plan->o.recovery == 0 && !u->r->end.stalled) {
 		err = vb_tbench_sweep(u->r, u->ground.db);
 		if (err)
 			return err;
@@ -321,12 +321,12 @@ int vb_tbench_run_shm(const struct vb_tbench_plan *plan, const struct vb_tbench_
 	if (err == 0)
 		err = start(&u);
 	if (err == 0) {
-		r->ran = true;
+		r->end.ran = true;
 		measure(&u);
 		err = conclude(&u);
 	}
 	if (err == -EINTR) {
-		r->interrupted = true;
+		r->end.interrupted = true;
 		err = 0;
 	}
 	tear_down(&u);

@@ -43,7 +43,7 @@ static bool standstill(struct sim_run *u, uint64_t now)
 static bool ends_early(struct sim_run *u)
 {
 	if (vb_interrupted)
-		u->r->interrupted = true;
+		u->r->end.interrupted = true;
 	return vb_interrupted || u->control.early || u->control.full;
 }
 
@@ -79,7 +79,7 @@ static void drain(struct sim_run *u)
 
 	u->worker.drain = true;
 	u->pulse.since_ns = now;
-	while (!u->worker.all_finished && !u->r->stalled) {
+	while (!u->worker.all_finished && !u->r->end.stalled) {
 		int err = vb_sched_run(u->sched, &u->worker.all_finished, now + DRAIN_STEP_NS);
 
 		if (u->worker.all_finished)
@@ -117,7 +117,7 @@ static bool fill_step(void *ctx, uint64_t done)
 
 	vb_bench_progress_show((double)done / (double)each, 0, "filling the tables");
 	if (vb_interrupted)
-		u->r->interrupted = true;
+		u->r->end.interrupted = true;
 	return !vb_interrupted;
 }
 
@@ -211,7 +211,7 @@ int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_
 	if (err == 0) {
 		struct vb_tbench_tally *t = r->tally;
 
-		r->ran = true;
+		r->end.ran = true;
 		measure(&u);
 		if (t->measured_ns > 0)
 			t->rate = (double)vb_tbench_commits(t) * 1e9 / (double)t->measured_ns;
@@ -227,7 +227,7 @@ int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_
 	}
 	if (err == 0)
 		err = u.control.failed;
-	if (err == -EINTR && r->interrupted)
+	if (err == -EINTR && r->end.interrupted)
 		err = 0;
 	tear_down(&u);
 	r->wall_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;

@@ -7,41 +7,58 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
-#include "lab/bench/engine/progress.h"
 #include "lab/run.h"
 
-struct session {
-	struct vb_tbench_plan plan;
-	struct vb_tbench_result *results;
-	unsigned n;
-	struct vb_bench_crew crew; /* network fabrics only */
-	struct vb_json_out json;
-	bool headed; /* the table's head is printed with its first row: after errors, not before */
-	FILE *table; /* stdout; stderr where stdout carries a file */
-};
+_Static_assert(offsetof(struct vb_tbench_result, end) == 0, "as the session takes it");
 
-static void print_row(struct session *s, const struct vb_tbench_result *r)
+static void name(const void *plan, unsigned run, char *buf, size_t bytes)
 {
-	if ((!r->ran && r->skipped == NULL) || s->crew.rank != 0)
-		return;
-	if (!s->headed)
-		vb_tbench_print_head(s->table, &s->plan);
-	s->headed = true;
-	vb_tbench_print_row(s->table, r);
+	const struct vb_tbench_one *one = &((const struct vb_tbench_plan *)plan)->run[run];
+
+	snprintf(buf, bytes, "%s %s", one->cc->name, one->code);
+}
+
+static int run(void *plan, unsigned run, struct vb_bench_crew *crew, void *result)
+{
+	const struct vb_tbench_plan *p = plan;
+
+	if (p->o.fabric == VB_BENCH_SIM)
+		return vb_tbench_run_sim(p, &p->run[run], result);
+	if (vb_bench_is_net(p->o.fabric))
+		return vb_tbench_run_net(p, crew, &p->run[run], result);
+	return vb_tbench_run_shm(p, &p->run[run], result);
+}
+
+/* ---- what is said ---- */
+
+static void print_head(FILE *to, const void *plan)
+{
+	vb_tbench_print_head(to, plan);
+}
+
+static void print_row(FILE *to, const void *plan, const void *result)
+{
+	vb_tbench_print_row(to, result);
+}
+
+static void print_end(FILE *to, const void *plan, const void *results, unsigned n, bool ran)
+{
+	if (ran)
+		vb_tbench_print_end(to, plan, results, n);
 }
 
 /* Never silent: others took these transactions for dead, or they gave themselves up. */
-static void warn_lost(const struct session *s, const struct vb_tbench_result *r)
+static void warn_lost(const void *plan, const void *result)
 {
+	const struct vb_tbench_result *r = result;
 	const uint64_t *aborts;
 	uint64_t lost;
 	char load[160];
 
 	/* In virtual time only the plan decides, and the table of causes tells. */
-	if (!r->ran || !r->load.known || s->crew.rank != 0 || r->deaths != 0)
+	if (!r->end.load.known || r->deaths != 0)
 		return;
 	aborts = r->tally->spent.aborts;
 	lost = aborts[VB_TXN_TIMEOUT] + aborts[VB_TXN_RECOVERED];
@@ -50,108 +67,59 @@ static void warn_lost(const struct session *s, const struct vb_tbench_result *r)
 	vb_warn("%s %s: %" PRIu64
 		" transaction%s lost: not done within the lease of %.10g us; %s; %s",
 		r->one->cc->name, r->one->code, lost, lost == 1 ? "" : "s",
-		(double)r->lease_ns / 1e3, vb_busy_text(&r->load, load, sizeof(load)),
-		vb_busy_is_heavy(&r->load)
+		(double)r->lease_ns / 1e3, vb_busy_text(&r->end.load, load, sizeof(load)),
+		vb_busy_is_heavy(&r->end.load)
 			? "give --lease more than a client may wait for a core, or run fewer "
 			  "(--threads, --coroutines)"
 			: "give a longer --lease");
 }
 
-static int run_one(struct session *s, const struct vb_tbench_one *one)
+static json_t *json(const void *plan, const void *result)
 {
-	struct vb_tbench_result *r = &s->results[s->n++];
-	struct vb_busy_point begin;
-	char name[64];
-	int err;
-
-	snprintf(name, sizeof(name), "%s %s", one->cc->name, one->code);
-	vb_bench_progress.run = s->n;
-	vb_bench_progress.runs = s->plan.n_runs;
-	vb_bench_progress.name = name;
-	vb_busy_look(&begin);
-	if (s->plan.o.fabric == VB_BENCH_SIM)
-		err = vb_tbench_run_sim(&s->plan, one, r);
-	else if (vb_bench_is_net(s->plan.o.fabric))
-		err = vb_tbench_run_net(&s->plan, &s->crew, one, r);
-	else
-		err = vb_tbench_run_shm(&s->plan, one, r);
-	if (s->plan.o.fabric != VB_BENCH_SIM)
-		r->load = vb_busy_since(&begin, s->crew.cluster != NULL);
-	vb_bench_progress_clear();
-	if (err == -EOPNOTSUPP && s->plan.all) {
-		r->skipped = "this fabric lacks what it needs (see `verbena list`)";
-		err = 0;
-	}
-	print_row(s, r);
-	warn_lost(s, r);
-	return err;
+	return vb_tbench_json(result);
 }
 
-static int write_json(struct session *s)
+static json_t *json_name(const void *result)
 {
-	json_t *root, *runs, *skipped;
-	bool interrupted = vb_interrupted;
-	int err;
+	const struct vb_tbench_one *one = ((const struct vb_tbench_result *)result)->one;
 
-	if (s->json.path == NULL)
-		return 0;
-	root = vb_json_head(s->plan.o.seed);
-	runs = json_array();
-	skipped = json_array();
-	for (unsigned i = 0; i < s->n; i++) {
-		const struct vb_tbench_result *r = &s->results[i];
-
-		interrupted |= r->interrupted;
-		if (r->ran)
-			json_array_append_new(runs, vb_tbench_json(r));
-		else if (r->skipped != NULL)
-			json_array_append_new(skipped,
-					      json_pack("{s:s,s:s,s:s}", "cc", r->one->cc->name,
-							"hybrid", r->one->code, "why", r->skipped));
-	}
-	json_object_set_new(root, "interrupted", json_boolean(interrupted));
-	json_object_set_new(root, "runs", runs);
-	json_object_set_new(root, "skipped", skipped);
-	err = vb_json_out_commit(&s->json, root);
-	json_decref(root);
-	return err;
+	return json_pack("{s:s,s:s}", "cc", one->cc->name, "hybrid", one->code);
 }
 
-/* What matters most decides the exit code. */
-static int exit_code(const struct session *s, int err)
+static bool violated(const void *result)
 {
-	bool violated = false, stalled = false, interrupted = vb_interrupted, failed = false;
+	const struct vb_tbench_result *r = result;
 
-	for (unsigned i = 0; i < s->n; i++) {
-		const struct vb_tbench_result *r = &s->results[i];
-
-		violated |= r->broken || (r->checked && r->serial.first != VB_ANOMALY_NONE);
-		stalled |= r->stalled;
-		interrupted |= r->interrupted;
-		failed |= r->deaths != 0 || (r->ran && r->tally->errors != 0);
-	}
-	if (violated)
-		return VB_EXIT_VIOLATION;
-	if (err)
-		return vb_exit_of(err);
-	if (stalled)
-		return VB_EXIT_STALLED;
-	if (interrupted)
-		return VB_EXIT_INTERRUPTED;
-	return failed ? VB_EXIT_FAILED : VB_EXIT_OK;
+	return r->broken || (r->checked && r->serial.first != VB_ANOMALY_NONE);
 }
 
-/* In step with the other processes, if there are any: the root's word counts. */
-static bool goes_on(struct session *s, int err)
+static bool failed(const void *result)
 {
-	bool on = err == 0 && !vb_interrupted;
+	const struct vb_tbench_result *r = result;
 
-	for (unsigned i = 0; i < s->n; i++)
-		on &= !s->results[i].interrupted;
-	if (s->crew.cluster != NULL && s->n != 0)
-		return vb_bench_crew_goes_on(&s->crew, on) && err == 0;
-	return on;
+	return r->deaths != 0 || (r->end.ran && r->tally->errors != 0);
 }
+
+static void free_result(void *result)
+{
+	vb_tbench_result_free(result);
+}
+
+static const struct vb_bench_subject subject = {
+	.unit = "transactions",
+	.result_bytes = sizeof(struct vb_tbench_result),
+	.name = name,
+	.run = run,
+	.print_head = print_head,
+	.print_row = print_row,
+	.print_end = print_end,
+	.warn = warn_lost,
+	.json = json,
+	.json_name = json_name,
+	.violated = violated,
+	.failed = failed,
+	.free_result = free_result,
+};
 
 static bool is_stdout(const char *path)
 {
@@ -159,70 +127,47 @@ static bool is_stdout(const char *path)
 }
 
 /* From here on in every process of the crew. */
-static int open_crew(struct session *s)
+static int open_crew(struct vb_bench_session *s, struct vb_tbench_plan *p)
 {
-	char *config = vb_tbench_plan_text(&s->plan);
+	char *config = vb_tbench_plan_text(p);
 	int err;
 
 	if (config == NULL)
 		return vb_fail(-ENOMEM, "no memory for a text of options");
-	err = vb_bench_crew_meet(&s->plan.o.cluster, config, &s->crew);
+	err = vb_bench_crew_meet(&p->o.cluster, config, &s->crew);
 	free(config);
 	if (err)
 		return err;
-	s->plan.o.cluster.procs = s->plan.o.nodes = s->crew.hosts;
-	return vb_tbench_plan_nodes(&s->plan);
+	p->o.cluster.procs = p->o.nodes = s->crew.hosts;
+	return vb_tbench_plan_nodes(p);
 }
 
-static int open_all(struct session *s, const struct vb_tbench_opts *opts)
+static int open_all(struct vb_bench_session *s, struct vb_tbench_plan *p,
+		    const struct vb_tbench_opts *opts)
 {
-	int err = vb_tbench_plan(opts, &s->plan);
+	int err = vb_tbench_plan(opts, p);
 
+	if (err == 0 && vb_bench_is_net(p->o.fabric))
+		err = open_crew(s, p);
 	if (err)
 		return err;
-	s->results = calloc(s->plan.n_runs, sizeof(*s->results));
-	if (s->results == NULL)
-		err = vb_fail(-ENOMEM, "no memory for the results of %u runs", s->plan.n_runs);
-	if (err == 0 && vb_bench_is_net(s->plan.o.fabric))
-		err = open_crew(s);
-	if (err == 0 && s->crew.rank == 0)
-		err = vb_json_out_open(&s->json, opts->json);
-	return err;
-}
-
-static void close_all(struct session *s)
-{
-	vb_bench_crew_close(&s->crew);
-	for (unsigned i = 0; i < s->n; i++)
-		vb_tbench_result_free(&s->results[i]);
-	free(s->results);
-	vb_tbench_plan_free(&s->plan);
+	s->runs = p->n_runs;
+	s->fabric = p->o.fabric;
+	s->all = p->all;
+	s->seed = p->o.seed;
+	return vb_bench_session_open(s, opts->json);
 }
 
 int vb_bench_txn(const struct vb_tbench_opts *opts)
 {
-	struct session s = {0};
-	bool ran = false;
-	int err = open_all(&s, opts), code;
+	struct vb_tbench_plan plan;
+	struct vb_bench_session s = {.subject = &subject, .plan = &plan};
+	int err, code;
 
-	if (err) {
-		close_all(&s);
-		return vb_exit_of(err);
-	}
 	s.table = is_stdout(opts->json) || is_stdout(opts->history) ? stderr : stdout;
-	vb_bench_progress.on = isatty(STDERR_FILENO) == 1 && s.crew.rank == 0;
-	vb_bench_progress.unit = "transactions";
-	for (unsigned i = 0; i < s.plan.n_runs && goes_on(&s, err); i++)
-		err = run_one(&s, &s.plan.run[i]);
-	for (unsigned i = 0; i < s.n; i++)
-		ran |= s.results[i].ran;
-	if (ran && s.crew.rank == 0)
-		vb_tbench_print_end(s.table, &s.plan, s.results, s.n);
-	if (err != 0 && s.n == 1 && !ran)
-		vb_json_out_abandon(&s.json); /* nothing was run: nothing is written */
-	else if (write_json(&s) != 0 && err == 0)
-		err = -EIO;
-	code = exit_code(&s, err);
-	close_all(&s);
+	err = open_all(&s, &plan, opts);
+	code = err != 0 ? vb_exit_of(err) : vb_bench_session_run(&s);
+	vb_bench_session_close(&s);
+	vb_tbench_plan_free(&plan);
 	return code;
 }

@@ -38,6 +38,7 @@
 #include "lab/bench/engine/clients.h"
 #include "lab/bench/engine/group.h"
 #include "lab/bench/engine/options.h"
+#include "lab/bench/engine/session.h"
 #include "lab/bench/engine/table.h"
 #include "lab/busy.h"
 #include "lab/json.h"
@@ -169,13 +170,11 @@ struct vb_tbench_seat {
 } VB_ALIGNED(64);
 
 struct vb_tbench_result {
-	bool ran;
-	const char *skipped; /* why it was not run, else NULL */
+	struct vb_bench_end end;
 	const struct vb_tbench_plan *plan;
 	const struct vb_tbench_one *one;
 	struct vb_tbench_tally *tally; /* merged; NULL if it did not run */
-	bool interrupted, stalled, history_full, sealed;
-	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
+	bool history_full, sealed;
 	uint64_t lease_ns;
 	double wall_s, fill_s;
 	uint64_t records;

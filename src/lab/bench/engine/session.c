@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Run after run of a benchmark: see session.h. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/engine/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "lab/bench/engine/progress.h"
+#include "lab/run.h"
+
+/* A result begins with how it ended. */
+static struct vb_bench_end *result_of(const struct vb_bench_session *s, unsigned run)
+{
+	return (struct vb_bench_end *)((char *)s->results + run * s->subject->result_bytes);
+}
+
+static bool is_root(const struct vb_bench_session *s)
+{
+	return s->crew.rank == 0;
+}
+
+static void print_row(struct vb_bench_session *s, const struct vb_bench_end *r)
+{
+	if ((!r->ran && r->skipped == NULL) || !is_root(s))
+		return;
+	if (!s->headed)
+		s->subject->print_head(s->table, s->plan);
+	s->headed = true;
+	s->subject->print_row(s->table, s->plan, r);
+}
+
+static int run_one(struct vb_bench_session *s)
+{
+	const struct vb_bench_subject *subject = s->subject;
+	unsigned run = s->n++;
+	struct vb_bench_end *r = result_of(s, run);
+	struct vb_busy_point begin;
+	char name[64];
+	int err;
+
+	if (subject->skip != NULL && subject->skip(s->plan, run, r)) {
+		print_row(s, r);
+		return 0;
+	}
+	subject->name(s->plan, run, name, sizeof(name));
+	vb_bench_progress.run = s->n;
+	vb_bench_progress.runs = s->runs;
+	vb_bench_progress.name = name;
+	vb_busy_look(&begin);
+	err = subject->run(s->plan, run, &s->crew, r);
+	if (s->fabric != VB_BENCH_SIM)
+		r->load = vb_busy_since(&begin, s->crew.cluster != NULL);
+	vb_bench_progress_clear();
+	if (err == -EOPNOTSUPP && s->all) {
+		r->skipped = "this fabric lacks what it needs (see `verbena list`)";
+		err = 0;
+	}
+	print_row(s, r);
+	if (r->ran && is_root(s))
+		subject->warn(s->plan, r);
+	if (err == 0 && r->ran && is_root(s) && subject->write != NULL)
+		err = subject->write(s->plan, r);
+	return err;
+}
+
+static int write_json(struct vb_bench_session *s)
+{
+	json_t *root, *runs, *skipped;
+	bool interrupted = vb_interrupted;
+	int err;
+
+	if (s->json.path == NULL)
+		return 0;
+	root = vb_json_head(s->seed);
+	runs = json_array();
+	skipped = json_array();
+	for (unsigned i = 0; i < s->n; i++) {
+		const struct vb_bench_end *r = result_of(s, i);
+
+		interrupted |= r->interrupted;
+		if (r->ran) {
+			json_array_append_new(runs, s->subject->json(s->plan, r));
+		} else if (r->skipped != NULL) {
+			json_t *one = s->subject->json_name(r);
+
+			json_object_set_new(one, "why", json_string(r->skipped));
+			json_array_append_new(skipped, one);
+		}
+	}
+	json_object_set_new(root, "interrupted", json_boolean(interrupted));
+	json_object_set_new(root, "runs", runs);
+	json_object_set_new(root, "skipped", skipped);
+	err = vb_json_out_commit(&s->json, root);
+	json_decref(root);
+	return err;
+}
+
+/* What matters most decides the exit code. */
+static int exit_code(const struct vb_bench_session *s, int err)
+{
+	bool violated = false, stalled = false, interrupted = vb_interrupted, failed = false;
+
+	for (unsigned i = 0; i < s->n; i++) {
+		const struct vb_bench_end *r = result_of(s, i);
+
+		violated |= s->subject->violated(r);
+		stalled |= r->stalled;
+		interrupted |= r->interrupted;
+		failed |= s->subject->failed(r);
+	}
+	if (violated)
+		return VB_EXIT_VIOLATION;
+	if (err)
+		return vb_exit_of(err);
+	if (stalled)
+		return VB_EXIT_STALLED;
+	if (interrupted)
+		return VB_EXIT_INTERRUPTED;
+	return failed ? VB_EXIT_FAILED : VB_EXIT_OK;
+}
+
+/* In step with the other processes, if there are any: the root's word counts. */
+static bool goes_on(struct vb_bench_session *s, int err)
+{
+	bool mine = err == 0 && !vb_interrupted;
+
+	for (unsigned i = 0; i < s->n; i++)
+		mine &= !result_of(s, i)->interrupted;
+	if (s->crew.cluster == NULL || s->n == 0)
+		return mine;
+	return vb_bench_crew_goes_on(&s->crew, mine) && err == 0;
+}
+
+int vb_bench_session_open(struct vb_bench_session *s, const char *json)
+{
+	s->results = calloc(s->runs, s->subject->result_bytes);
+	if (s->results == NULL)
+		return vb_fail(-ENOMEM, "no memory for the results of %u runs", s->runs);
+	s->json = (struct vb_json_out){.fd = -1};
+	return is_root(s) ? vb_json_out_open(&s->json, json) : 0;
+}
+
+int vb_bench_session_run(struct vb_bench_session *s)
+{
+	bool ran = false;
+	int err = 0;
+
+	vb_bench_progress.on = isatty(STDERR_FILENO) == 1 && is_root(s);
+	vb_bench_progress.unit = s->subject->unit;
+	for (unsigned i = 0; i < s->runs && goes_on(s, err); i++)
+		err = run_one(s);
+	for (unsigned i = 0; i < s->n; i++)
+		ran |= result_of(s, i)->ran;
+	if (is_root(s))
+		s->subject->print_end(s->table, s->plan, s->results, s->n, ran);
+	if (err != 0 && s->n == 1 && !ran)
+		vb_json_out_abandon(&s->json); /* nothing was run: nothing is written */
+	else if (write_json(s) != 0 && err == 0)
+		err = -EIO;
+	return exit_code(s, err);
+}
+
+void vb_bench_session_close(struct vb_bench_session *s)
+{
+	vb_bench_crew_close(&s->crew);
+	for (unsigned i = 0; i < s->n; i++)
+		s->subject->free_result(result_of(s, i));
+	free(s->results);
+	s->results = NULL;
+	s->n = 0;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Run after run of a benchmark, and how it all ends.
+ *
+ * A subject (locks, transactions) says what a run is and what came of it; the session keeps the
+ * processes in step, prints rows as they come, writes the JSON and chooses the exit code.
+ */
+#ifndef VB_LAB_BENCH_ENGINE_SESSION_H
+#define VB_LAB_BENCH_ENGINE_SESSION_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "lab/bench/engine/group.h"
+#include "lab/busy.h"
+#include "lab/json.h"
+
+/* How a run ended: the first member of every subject's result. */
+struct vb_bench_end {
+	bool ran;
+	const char *skipped; /* why it was not run, else NULL */
+	bool interrupted, stalled;
+	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
+};
+
+/* `plan` and `results` are the subject's own; what is optional may be NULL. */
+struct vb_bench_subject {
+	const char *unit; /* of what is counted, for the line of progress; NULL: cycles */
+	size_t result_bytes;
+	/* For the line of progress. */
+	void (*name)(const void *plan, unsigned run, char *buf, size_t bytes);
+	/* Optional: true if the run cannot be; the result then has the reason. */
+	bool (*skip)(const void *plan, unsigned run, void *result);
+	/* Does it, in every process of the crew; only the root's result counts.  0 or -error, said;
+	 * the result is valid either way. */
+	int (*run)(void *plan, unsigned run, struct vb_bench_crew *crew, void *result);
+	void (*print_head)(FILE *to, const void *plan);
+	void (*print_row)(FILE *to, const void *plan, const void *result);
+	/* Below all rows; `ran`: any of the runs has. */
+	void (*print_end)(FILE *to, const void *plan, const void *results, unsigned n, bool ran);
+	/* Says on stderr what its user must not overlook in a run. */
+	void (*warn)(const void *plan, const void *result);
+	/* Optional: files of a run beside the JSON.  -error, said. */
+	int (*write)(const void *plan, const void *result);
+	json_t *(*json)(const void *plan, const void *result);
+	/* What names a run that was skipped. */
+	json_t *(*json_name)(const void *result);
+	/* A checker has found something; something else went wrong while running. */
+	bool (*violated)(const void *result);
+	bool (*failed)(const void *result);
+	void (*free_result)(void *result);
+};
+
+struct vb_bench_session {
+	const struct vb_bench_subject *subject;
+	void *plan;
+	unsigned runs;
+	void *results; /* [runs] */
+	int fabric;    /* enum vb_bench_fabric */
+	bool all;      /* asked for as "all": what cannot run is skipped with its reason */
+	uint64_t seed;
+	FILE *table;               /* stdout; stderr where stdout carries a file */
+	struct vb_bench_crew crew; /* network fabrics only */
+
+	struct vb_json_out json;
+	unsigned n;  /* runs begun */
+	bool headed; /* the table's head is printed with its first row: after errors, not before */
+};
+
+/* Before the first run, when the crew has met: the file for the JSON; path may be NULL.  -error,
+ * said. */
+int vb_bench_session_open(struct vb_bench_session *s, const char *json);
+/* All runs.  Returns an enum vb_exit (lab/run.h). */
+int vb_bench_session_run(struct vb_bench_session *s);
+/* Parts from the crew and frees the results. */
+void vb_bench_session_close(struct vb_bench_session *s);
+
+#endif
