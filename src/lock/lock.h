@@ -582,5 +582,9 @@ static inline void vb_lock_learn_rtt(struct vb_lock_client *me, uint64_t took_ns
 /* Between two polls that should follow at once: lets other tasks and, on real fabrics, other
  * threads run.  -ETIMEDOUT past until_ns, -ECANCELED. */
 int vb_poll_pause(struct vb_lock_client *me, uint64_t until_ns);
+/* The same where a wait may be long.  Where a look is a load of the CPU, pauses become sleeps after
+ * some hundred microseconds: a holder that works for long is found a little late, and who waits for
+ * it does not take a core from it. */
+int vb_poll_rest(struct vb_lock_client *me, uint64_t until_ns);
 
 #endif

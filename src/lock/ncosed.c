@@ -227,7 +227,7 @@ static int nc_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 		if (err)
 			vb_lock_let_land(me);
 		me->retries++;
-		err = vb_poll_pause(me, until_ns);
+		err = vb_poll_rest(me, until_ns);
 		if (err)
 			return err;
 	}

@@ -114,7 +114,7 @@ static int rof_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 		/* A lost READ has changed nothing: look again. */
 		if (err && err != -VB_EUNKNOWN)
 			return err;
-		err = vb_poll_pause(me, until_ns);
+		err = vb_poll_rest(me, until_ns);
 		if (err)
 			return err;
 	}
@@ -129,7 +129,7 @@ static int rof_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 		if (err != -EAGAIN)
 			return err;
 		vb_phase(me, VB_PHASE_RT);
-		err = vb_poll_pause(me, until_ns);
+		err = vb_poll_rest(me, until_ns);
 		if (err == 0 && c->mode == VB_SHARED)
 			err = rof_look(me, c, until_ns);
 		if (err)

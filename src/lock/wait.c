@@ -145,3 +145,21 @@ int vb_poll_pause(struct vb_lock_client *me, uint64_t until_ns)
 	}
 	return 0;
 }
+
+#define POLLS_BEFORE_REST 4096
+#define REST_NS           100000
+#define REST_SHARE        8 /* of a lease: the holder may be dead */
+
+int vb_poll_rest(struct vb_lock_client *me, uint64_t until_ns)
+{
+	uint64_t now, rest = me->space->lease_ns / REST_SHARE;
+
+	if (!(me->ep->fabric->caps.flags & VB_CAP_INLINE) || me->polls < POLLS_BEFORE_REST)
+		return vb_poll_pause(me, until_ns);
+	now = vb_ep_now(me->ep);
+	if (now >= until_ns)
+		return -ETIMEDOUT;
+	if (rest > REST_NS)
+		rest = REST_NS;
+	return vb_ep_sleep_until(me->ep, rest < until_ns - now ? now + rest : until_ns);
+}

@@ -97,7 +97,7 @@ int rw_reader_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 		/* After a lost answer look again. */
 		if (err && err != -VB_EUNKNOWN)
 			return err;
-		err = vb_poll_pause(me, until_ns);
+		err = vb_poll_rest(me, until_ns);
 		if (err)
 			return err;
 	}
@@ -305,7 +305,7 @@ int rw_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 		}
 		if (!p->draining)
 			break;
-		err = vb_poll_pause(me, until_ns);
+		err = vb_poll_rest(me, until_ns);
 		if (err)
 			return err;
 	}

@@ -347,7 +347,7 @@ static int await_entry(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 		if (err && err != -EAGAIN)
 			return err;
 		me->retries++;
-		err = vb_poll_pause(me, until_ns);
+		err = vb_poll_rest(me, until_ns);
 		if (err)
 			return err;
 	}
