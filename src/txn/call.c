@@ -12,9 +12,9 @@
  * comes means that the server is gone, or its node is cut off.
  *
  * A call that was given up may still be served later.  What it locks then is recovered, or given
- * back by the release that follows it: that goes to the same server, behind it, and the server drops
- * what waits there for us when we ask anew.  If the inbox holds the items of another call by then,
- * the seal is wrong and the server drops it, too.
+ * back by the release that follows it: that goes to the same server, behind it, and the server
+ * drops what waits there for us when we ask anew.  If the inbox holds the items of another call by
+ * then, the seal is wrong and the server drops it, too.
  */
 #define VB_LOG_ROOM "txn"
 #include <stdlib.h>
@@ -98,7 +98,8 @@ static bool has_gone(struct vb_coordinator *me, uint16_t node, vb_peer server)
 	return err == 0 && (now != server || !vb_peer_alive(me->db->fabric, server));
 }
 
-/* Asked once: a server that is late finds one question of ours, and not as many as we had doubts. */
+/* Asked once: a server that is late finds one question of ours, and not as many as we had
+ * doubts. */
 static int ask(struct vb_coordinator *me, vb_peer server, struct vb_box *box)
 {
 	struct vb_msg msg = {.tag = VB_TAG_ASK, .subject = box->subject};

@@ -85,7 +85,8 @@ static const char *wrong_with(const struct vb_cc_ops *cc, const struct vb_item *
 
 /*
  * Whatever a call or a protocol may have left: nothing is written that was not fetched, placed and
- * locked.  Behind the commit point it would be in the log, and whoever finds it there would write it.
+ * locked.  Behind the commit point it would be in the log, and whoever finds it there would write
+ * it.
  */
 int vb_txn_inspect(struct vb_txn *t)
 {

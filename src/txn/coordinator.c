@@ -9,17 +9,17 @@
 
 #define RNG_STREAM 0x7c00000000000000ull
 
-/* So often in a verb bound our own status word is asked after again when an answer was lost. */
+/* How often in a verb bound we look at our own status word again after a lost answer. */
 #define STATUS_PAUSES 16u
 
 /*
- * The clock of timestamps may run ahead of time: by as much as a coordinator names more transactions
- * than there are units (488,000 a second), and by what it has seen of others who do.  What the places
- * of a coordinator have been named up to is kept in the first one's head, CLOCK_RESERVED units at a
- * time (34 ms, so one store in that time or that many transactions), so that whoever has them next
- * begins above, however the last one ended.  CLOCK_AHEAD units (73 minutes) from the common time the
- * clock waits for it: 46 bits are then never used up early, and no word that is no timestamp can push
- * a clock to their end.
+ * The clock of timestamps may run ahead of time: if a coordinator names more transactions than
+ * there are units (488,000 a second), and if it has seen others that do.  How far the names of a
+ * coordinator's places have come is kept in the first one's head, CLOCK_RESERVED units at a time
+ * (34 ms, so one store in that time or that many transactions); so the next coordinator of the
+ * places begins above, however the last one ended.  CLOCK_AHEAD units (73 minutes) ahead of the
+ * common time the clock waits for it: so 46 bits are never used up early, and no word that is no
+ * timestamp can push a clock to their end.
  */
 #define CLOCK_RESERVED (1u << 14)
 #define CLOCK_AHEAD    (1ull << 31)
@@ -265,8 +265,8 @@ uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane)
 
 /*
  * Brings our status word to `to`, from what we believe it is.  An answer that is lost is asked for
- * again, for as long as others would wait for us: the CAS that has happened finds what it would have
- * written.  1: somebody else has changed the word, which now is lane->status.
+ * again, for as long as others would wait for us: the CAS that has happened finds what it would
+ * have written.  1: somebody else has changed the word, which now is lane->status.
  */
 int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 {
@@ -315,7 +315,8 @@ static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old
 	return err == 1 ? -VB_EUNKNOWN : err;
 }
 
-/* Slots of the finder that bear an older stamp are empty; 0 is that of those that never were used. */
+/* Slots of the finder that bear an older stamp are empty; 0 is that of those that never were
+ * used. */
 static void forget_items(struct vb_coordinator *me)
 {
 	if (vb_likely(++me->txn_stamp != 0))

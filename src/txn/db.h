@@ -158,8 +158,8 @@ struct vb_coordinator {
 	struct vb_lane lane[VB_PLACES_EACH];
 	unsigned current; /* lane of the transaction */
 	unsigned mender;  /* lane of the last recovery, less VB_PLACES_TXN */
-	/* Of timestamps: the next one's, which is below what clock_word says; and what makes vb_ep_now
-	 * the common time. */
+	/* Of timestamps: the next one's, which is below what clock_word says; and what makes
+	 * vb_ep_now the common time. */
 	uint64_t clock, clock_end, *clock_word;
 	int64_t common_ns;
 	bool keep_age; /* the next transaction is the last one tried again */
@@ -208,8 +208,8 @@ int vb_txn_alive(struct vb_txn *t);
 #define VB_STAGE_PLACE 255u /* the stage that only makes tuples */
 void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
 int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
-/* Has the node's server done all that it was asked before this?  0: it has, or there is none any more
- * that could; -ETIMEDOUT: it has not said so in patience_ns, and lives; -ECANCELED. */
+/* Has the node's server done all that it was asked before this?  0: it has, or there is none any
+ * more that could; -ETIMEDOUT: it has not said so in patience_ns, and lives; -ECANCELED. */
 int vb_call_is_done(struct vb_coordinator *me, uint16_t node, uint64_t patience_ns);
 
 /* What goes over the wire. */
@@ -261,8 +261,8 @@ uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stag
 int vb_txn_inspect(struct vb_txn *t);
 int vb_txn_point(struct vb_txn *t);
 void vb_txn_write_back(struct vb_txn *t);
-/* 0, or the error for which nothing may be named over the lane's last transaction yet: what has become
- * of it is not known, or not in place. */
+/* 0, or the error for which nothing may be named over the lane's last transaction yet: what has
+ * become of it is not known, or not in place. */
 int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
 int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to);
 
@@ -272,10 +272,11 @@ struct vb_ep *vb_db_server_ep(struct vb_db_server *s);
 /* recover.c */
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
 void vb_txn_recover(struct vb_coordinator *me);
-/* Until what is still under way has taken effect or never will: also in a task that is cancelled. */
+/* Until what is still under way has taken effect or never will: also in a task that is
+ * cancelled. */
 void vb_txn_wait_out(struct vb_coordinator *me, uint64_t ns);
-/* Finishes what the commit stage of the lane has left undone, which nobody else writes to.  0, or the
- * error for which it is not known to be in place. */
+/* Finishes what the commit stage of the lane has left undone, which nobody else writes to.  0, or
+ * the error for which it is not known to be in place. */
 int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
 
 /* coordinator.c */

@@ -7,15 +7,15 @@
  * two places:
  *
  *	one-sided   in the coordinator's task, with verbs
- *	by RPC      in the task of the server of the tuples' node, on behalf of the coordinator, with that
- *	            node's own memory near (seed 002 section 4)
+ *	by RPC      in the task of the server of the tuples' node, on behalf of the coordinator,
+ *	            with that node's own memory near (seed 002 section 4)
  *
- * Which, is chosen stage by stage with the *hybrid code* (seed 002 section 5).  Both work on the
- * same words with the same atomics, so every mixture is right if one is.  What a stage learns and
- * what it needs stands in the items, which travel to the server and back.
+ * The *hybrid code* (seed 002 section 5) says which, stage by stage.  Both work on the same words
+ * with the same atomics, so every mixture is right if one is.  What a stage learns and what it
+ * needs is in the items, which travel to the server and back.
  *
  * A stage never waits for another transaction: it says VB_ITEM_WAIT for an item and is run again
- * for it, after a pause and a look at whether the transaction still may.
+ * for it, after a pause and a look at whether the transaction may still wait.
  */
 #ifndef VB_TXN_PROTOCOL_H
 #define VB_TXN_PROTOCOL_H
@@ -30,11 +30,12 @@
  *	| clock, units of 2 us | place of coordinator  | state |
  *	+----------------------+-----------------------+-------+
  *
- * The clock is the coordinator's own, pushed on by every larger one that a stage brings back (in the
- * version of a record or in a word that was in the way), and larger with every transaction of one
- * place, whoever has the place; 2^46 of its units are 4.5 years.  How far it may run ahead of time:
- * txn/coordinator.c.  Smaller is older.  A *place* is where a coordinator's transaction states lie (txn/db.h).  In the words of tuples the state bits
- * are the protocol's; in a transaction's status word they are its state.
+ * The clock is the coordinator's own, pushed on by every larger one that a stage brings back (in
+ * the version of a record or in a word that was in the way), and larger with every transaction of
+ * one place, whichever coordinator has it; 2^46 of its units are 4.5 years.  How far it may run
+ * ahead of time: txn/coordinator.c.  Smaller is older.  A *place* is where a coordinator's
+ * transaction states lie (txn/db.h).  In the words of tuples the state bits are the protocol's; in
+ * a transaction's status word they are its state.
  */
 #define VB_TS_CLOCK_SHIFT 11u /* of ns */
 #define VB_TS_PLACE_SHIFT 2u
@@ -58,10 +59,11 @@ static inline uint64_t vb_ts_clock(uint64_t ts)
 	return ts >> (VB_TS_PLACE_SHIFT + VB_TS_PLACE_BITS);
 }
 
-/* States in a status word: one word says which transaction and what of it, so that whoever wounds
- * or recovers one cannot hit the next that uses the place. */
+/* States in a status word.  One word has the transaction's name and its state, so that a wound or a
+ * recovery cannot hit the next transaction of the place. */
 enum vb_txn_state {
-	VB_TS_RECOVERED = 0, /* rolled back by another; the name is never used again */
+	/* Rolled back by another; the name is never used again. */
+	VB_TS_RECOVERED = 0,
 	VB_TS_RUNNING = 1,
 	VB_TS_COMMITTED = 2,
 	VB_TS_ABORTED = 3,
@@ -72,22 +74,30 @@ extern const char *const vb_txn_cause_names[VB_TXN_CAUSES];
 enum vb_item_flags {
 	VB_ITEM_READ = 1 << 0,
 	VB_ITEM_WRITE = 1 << 1,
-	VB_ITEM_BLIND = 1 << 2,   /* the record need not be fetched: it will be replaced */
-	VB_ITEM_FETCHED = 1 << 3, /* image and version are there */
-	VB_ITEM_HELD_X =
-		1 << 4, /* this transaction holds it exclusively: `held` is the lock word */
-	VB_ITEM_HELD_S = 1 << 5, /* shared, in `slot` */
-	VB_ITEM_MAYBE = 1 << 6,  /* a lock was asked for and the answer was lost */
+	/* The record need not be fetched: it will be replaced. */
+	VB_ITEM_BLIND = 1 << 2,
+	/* Image and version are there. */
+	VB_ITEM_FETCHED = 1 << 3,
+	/* This transaction holds it exclusively: `held` is the lock word; or shared, in `slot`. */
+	VB_ITEM_HELD_X = 1 << 4,
+	VB_ITEM_HELD_S = 1 << 5,
+	/* A lock was asked for and the answer was lost: exclusive, shared. */
+	VB_ITEM_MAYBE = 1 << 6,
 	VB_ITEM_MAYBE_S = 1 << 7,
-	VB_ITEM_WANTED = 1 << 9, /* on its way to a server: the image is to come back */
-	VB_ITEM_ASKED =
-		1 << 8, /* by a call whose answer was lost: the server is asked to undo it */
-	VB_ITEM_LOST = 1 << 10,  /* when it was let go, its lock word was another's */
-	VB_ITEM_NOTED = 1 << 11, /* `fetched` is there */
+	/* ... by a call whose answer was lost: the server is asked to undo it. */
+	VB_ITEM_ASKED = 1 << 8,
+	/* On its way to a server: the image must come back. */
+	VB_ITEM_WANTED = 1 << 9,
+	/* When it was let go, its lock word was another's. */
+	VB_ITEM_LOST = 1 << 10,
+	/* `fetched` is there. */
+	VB_ITEM_NOTED = 1 << 11,
 };
 
-#define VB_SEEN_RESERVED 255u /* seen_slot: the reserved word */
-#define VB_ITEM_WAIT     100  /* status: not now; other values are 0 or an enum vb_txn_cause */
+/* seen_slot: the reserved word. */
+#define VB_SEEN_RESERVED 255u
+/* status: not now; other values are 0 or an enum vb_txn_cause. */
+#define VB_ITEM_WAIT 100
 
 /* A tuple of a transaction. */
 struct vb_item {
@@ -95,15 +105,23 @@ struct vb_item {
 	uint64_t key;
 	vb_addr at;
 	uint16_t flags;
-	uint8_t slot; /* of a shared lock of ours, from 1 */
+	/* Of a shared lock of ours, from 1. */
+	uint8_t slot;
 	uint8_t status;
-	uint8_t seen_slot; /* 0: `seen` stood in the lock word; else in this slot of the meta words, from 1 */
-	uint64_t seen;    /* the word that is in the way */
-	uint64_t version; /* of what was fetched */
-	uint64_t fetched; /* what the image said when it came: the engine's, for histories */
-	uint64_t lease;   /* sundial: how long it is good for */
-	uint64_t held;    /* the lock word that is ours */
-	uint64_t next;    /* the version that the commit gives it */
+	/* Where `seen` was: 0: in the lock word; else in this slot of the meta words, from 1. */
+	uint8_t seen_slot;
+	/* The word that is in the way. */
+	uint64_t seen;
+	/* The version that was fetched. */
+	uint64_t version;
+	/* The version in the image when it came: the engine's, for histories. */
+	uint64_t fetched;
+	/* sundial: until when the version is good. */
+	uint64_t lease;
+	/* The lock word that is ours. */
+	uint64_t held;
+	/* The version that the commit gives it. */
+	uint64_t next;
 	/* The tuple as it was fetched, with the record as it shall be. */
 	unsigned char *image;
 };
@@ -118,16 +136,23 @@ struct vb_stage {
 	struct vb_db *db;
 	struct vb_acc *acc;
 	uint64_t ts;
-	uint64_t commit_ts; /* sundial; in and out */
-	int err;            /* out: the fabric's, with status VB_TXN_FABRIC */
-	bool for_other;     /* at the server: the coordinator may have been given up meanwhile */
-	bool passive;       /* the commit stage posts and does not wait */
+	/* sundial; in and out. */
+	uint64_t commit_ts;
+	/* Out: the fabric's, with status VB_TXN_FABRIC. */
+	int err;
+	/* At the server: the coordinator may have been given up meanwhile. */
+	bool for_other;
+	/* The commit stage posts and does not wait. */
+	bool passive;
 };
 
 enum vb_stage_flags {
-	VB_STAGE_FETCHES = 1 << 0, /* brings the image */
-	VB_STAGE_WRITES = 1 << 1,  /* needs the record */
-	VB_STAGE_MAKES = 1 << 2,   /* a key without a tuple gets one */
+	/* Brings the image. */
+	VB_STAGE_FETCHES = 1 << 0,
+	/* Needs the record. */
+	VB_STAGE_WRITES = 1 << 1,
+	/* A key without a tuple gets one. */
+	VB_STAGE_MAKES = 1 << 2,
 };
 
 struct vb_stage_ops {
@@ -140,32 +165,41 @@ struct vb_stage_ops {
 #define VB_STAGES_MAX 6u
 
 enum vb_cc_caps {
-	VB_CC_STRICT = 1 << 0,     /* strictly serializable */
-	VB_CC_STATUS = 1 << 1,     /* needs the status word even without recovery */
-	VB_CC_AGE = 1 << 2,        /* a transaction that is tried again keeps its timestamp */
-	VB_CC_SHARED = 1 << 3,     /* readers hold together */
-	VB_CC_BLIND_WAIT = 1 << 4, /* who waits does not look at his own status, nor at the time */
-	VB_CC_READ_LOCKS =
-		1 << 5, /* what was read is held until the commit, and let go by release */
-	VB_CC_LOGICAL =
-		1 << 6, /* versions and lock words are not timestamps: no clock is pushed on */
+	/* Strictly serializable. */
+	VB_CC_STRICT = 1 << 0,
+	/* Needs the status word even without recovery. */
+	VB_CC_STATUS = 1 << 1,
+	/* A transaction that is tried again keeps its timestamp. */
+	VB_CC_AGE = 1 << 2,
+	/* Readers hold together. */
+	VB_CC_SHARED = 1 << 3,
+	/* A transaction that waits looks neither at its own status nor at the time. */
+	VB_CC_BLIND_WAIT = 1 << 4,
+	/* What was read is held until the commit, and let go by release. */
+	VB_CC_READ_LOCKS = 1 << 5,
+	/* Versions and lock words are not timestamps: no clock is pushed on. */
+	VB_CC_LOGICAL = 1 << 6,
 };
 
 struct vb_txn;
 
 struct vb_cc_ops {
 	const char *name, *summary, *source;
+	/* enum vb_cc_caps. */
 	uint32_t caps;
-	uint32_t needs;      /* of the fabric */
-	uint32_t meta_bytes; /* of a tuple; a multiple of 16 */
+	/* enum vb_cap_flags of the fabric: cannot run without. */
+	uint32_t needs;
+	/* Of a tuple; a multiple of 16. */
+	uint32_t meta_bytes;
 	const struct vb_stage_ops *stages;
 	unsigned n_stages;
-	unsigned commit, release; /* two of them, which the engine runs by itself */
+	/* Two of the stages, which the engine runs by itself. */
+	unsigned commit, release;
 
 	/* Makes the items readable, or writable.  0 or -EAGAIN, from vb_txn_stage. */
 	int (*read)(struct vb_txn *t, struct vb_item **items, unsigned n);
 	int (*write)(struct vb_txn *t, struct vb_item **items, unsigned n);
-	/* Everything that must be true before the transaction may commit. */
+	/* Runs what must be done before the transaction may commit. */
 	int (*prepare)(struct vb_txn *t);
 
 	/*
@@ -176,8 +210,8 @@ struct vb_cc_ops {
 	uint64_t (*unlocked)(uint64_t version, uint64_t was);
 	uint64_t (*locked)(uint64_t ts, uint64_t was);
 	uint32_t (*holder)(uint64_t word);
-	/* Of one that is wrong: by what the checkers must find it, the name of a rule
-	 * (check/txn/explore.h) or of an anomaly (check/txn/serial.h). */
+	/* A protocol that is wrong: the rule (check/txn/explore.h) or the anomaly
+	 * (check/txn/serial.h) by which the checkers must find it. */
 	const char *planted;
 };
 
@@ -190,8 +224,8 @@ const struct vb_cc_ops *vb_cc_find(const char *name);
 /* Adds a NULL-terminated list to what vb_cc_find finds; for tests and planted bugs. */
 void vb_cc_register(const struct vb_cc_ops *const *more);
 
-/* Runs a stage for some items, here or at their owners as the hybrid code says, and waits as often
- * as it says so.  0, or -EAGAIN with the cause noted: the transaction must end. */
+/* Runs a stage for some items, here or at their owners as the hybrid code says, and again as long
+ * as it says VB_ITEM_WAIT.  0, or -EAGAIN with the cause noted: the transaction must end. */
 int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
 /* The same for all of the transaction's items that have every flag of `all` and none of `none`. */
 int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t none);
@@ -225,7 +259,7 @@ static inline bool vb_item_has_record(const struct vb_item *it)
 	return !(vb_tuple_word(it->image, vb_item_layout(it)->version_at) & VB_VERSION_ABSENT);
 }
 
-/* READ of the tuple, or of what comes before the record where that is not wanted. */
+/* READ of the tuple, or only of what comes before the record if that is not wanted. */
 void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it);
 /* Is what was read the tuple of the item's key?  If not, its place has to be looked up again. */
 bool vb_item_is_key(const struct vb_item *it);

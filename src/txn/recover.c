@@ -2,15 +2,16 @@
 /*
  * Transactions of coordinators that do not move.
  *
- * Whoever finds a lock word in his way notes it with the status word of its holder.  If both are
- * still the same suspect_ns later, the holder has let its lease pass, and can do nothing any more
- * to what it holds (txn/commit.c).  Then, with no transaction of our own under way:
+ * A transaction that finds a lock word in its way notes it with the status word of its holder.  If
+ * both are still the same suspect_ns later, the holder has let its lease pass, and can do nothing
+ * any more to what it holds (txn/commit.c).  Then, with no transaction of our own under way:
  *
- *	status running or aborted   CAS to *recovered*.  The holder cannot commit any more; the name is never
- *	                            used again.  Nothing of it is in place, so the lock word alone is set back
- *	status of another name      the lock is one that was taken late, by a verb or request that nobody waited
- *	                            for any more: set back.  So it is when the place has gone on to another
- *	                            name while the word stood
+ *	status running or aborted   CAS to *recovered*.  The holder cannot commit any more; the name
+ *	                            is never used again.  Nothing of it is in place, so the lock word
+ *	                            alone is set back
+ *	status of another name      the lock was taken late, by a verb or request for which nobody
+ *	                            waited any more: set back.  So it is when the place has gone on
+ *	                            to another name while the word stood
  *	status committed            rolled forward from the log: see below
  *
  * Rolling forward writes to the tuple, which needs the lock: it is taken over by a CAS from the
@@ -85,8 +86,8 @@ static bool may_be_of(const struct vb_db *db, const struct vb_suspect *s, uint64
 	return db->cc->locked(name_of(status), s->word) == s->word;
 }
 
-/* A held word never comes back, so one that is the same has stood all the time; and when a place has
- * gone on to another name, everything that its last transaction held has been let go. */
+/* A held word never comes back, so one that is the same has stood all the time; and when a place
+ * has gone on to another name, everything that its last transaction held has been let go. */
 static bool went_on(const struct vb_suspect *s, uint64_t now)
 {
 	return name_of(now) != name_of(s->status);
@@ -206,21 +207,23 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 /* ---- the last holder's server ---- */
 
 /*
- * A commit stage that runs by RPC is executed by the tuple's server, and goes on whatever becomes of
- * the coordinator.  Between its look at the lock word (txn/stage.c, still_held) and its WRITE the
- * server may stand still.  So before we write to what we have taken over, it must be certain that
- * nothing of that kind is still to come:
+ * A commit stage that runs by RPC is executed by the tuple's server, and goes on whatever becomes
+ * of the coordinator.  Between its look at the lock word (txn/stage.c, still_held) and its WRITE
+ * the server may stand still.  So before we write to what we have taken over, it must be certain
+ * that nothing of that kind is still to come:
  *
- *	verbs have a bound    What the server posts behind its look is refused one bound after a moment
- *	                      before that look (not_after_ns), and takes effect within another.  A look that
- *	                      still found the holder's word came before our CAS.  So two bounds after the CAS
- *	                      all of it has happened, or never will.
- *	verbs complete at     A clock is of no use: a process can be stopped between it and the store.  The
- *	once (shm)            server is asked, and answers when it comes to it: it does one request after the
- *	                      other, in the order in which they came, and those of the holder, who is gone or
- *	                      is ourselves, came before.  So it has then done the commit itself, or never
- *	                      will.  A server that is gone does nothing any more.  One that is stopped is
- *	                      waited for, as a coordinator is (may_still_write).
+ *	verbs have a bound    What the server posts behind its look is refused one bound after a
+ *	                      moment before that look (not_after_ns), and takes effect within
+ *	                      another.  A look that still found the holder's word came before our
+ *	                      CAS.  So two bounds after the CAS all of it has happened, or never
+ *	                      will.
+ *	verbs complete at     A clock is of no use: a process can be stopped between it and the
+ *	once (shm)            store.  We ask the server, and it answers when it comes to it: it does
+ *	                      one request after the other, in the order in which they came, and those
+ *	                      of the holder (gone, or ourselves) came before.  So it has then done the
+ *	                      commit itself, or never will.  A server that is gone does nothing any
+ *	                      more.  One that is stopped is waited for, as a coordinator is
+ *	                      (may_still_write).
  */
 static int server_is_done(struct vb_coordinator *me, const struct vb_log_entry *e,
 			  uint64_t patience_ns)
@@ -385,9 +388,9 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 }
 
 /*
- * The same until it is certain.  What a mender has taken over stands in its name, and its log is all that
- * is left of the commit: whoever leaves then uses that name again sooner or later, and others set the lock
- * back as one that was left behind.
+ * The same until it is certain.  What a mender has taken over stands in its name, and its log is
+ * all that is left of the commit.  If it left then, it would use that name again sooner or later,
+ * and others would set the lock back as one that was left behind.
  */
 static int take_on_surely(struct vb_coordinator *me, const struct vb_log_entry *e,
 			  uint64_t not_held, uint64_t *ts, uint64_t *held)
@@ -675,8 +678,8 @@ static bool has_to_wait(int err)
 	return err == -ETIMEDOUT || err == -EPROTO;
 }
 
-/* The places of one, from the first, whose process `who` is gone.  Those that cannot be given up yet
- * keep none of the others. */
+/* The places of one, from the first, whose process `who` is gone.  Those that cannot be given up
+ * yet keep none of the others. */
 static int free_places_of(struct vb_coordinator *me, uint32_t place, uint64_t who)
 {
 	struct vb_db *db = me->db;

@@ -263,7 +263,8 @@ static void answer(struct vb_db_server *s, struct request *q, const struct vb_it
 	(void)vb_post(s->ep, &r->batch);
 }
 
-/* Nothing of it was done.  The coordinator says why: it is its caller who can do something about it. */
+/* Nothing of it was done.  The coordinator says why: it is its caller who can do something about
+ * it. */
 static void refuse(struct vb_db_server *s, struct request *q, enum vb_wire_refusal why)
 {
 	struct reply *r = next_reply(s);
@@ -519,7 +520,8 @@ static void stop_here(struct vb_db_server *s)
 	s->stop = true;
 	if (s->task != NULL)
 		vb_task_cancel(s->task);
-	/* It may be waiting for an answer to arrive: time must pass for that, also where it is virtual. */
+	/* It may be waiting for an answer to arrive: time must pass for that, also where it is
+	 * virtual. */
 	while (s->task != NULL)
 		(void)vb_task_suspend_uninterruptible(vb_ep_now(s->ep) + LOOK_NS);
 	vb_ep_close(s->ep);

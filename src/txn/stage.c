@@ -286,8 +286,8 @@ int vb_txn_alive(struct vb_txn *t)
 		t, (status & VB_TS_STATE) == VB_TS_ABORTED ? VB_TXN_WOUNDED : VB_TXN_RECOVERED, 0);
 }
 
-/* Of the versions and of the words in the way, which are timestamps, the largest pushes our clock on:
- * what this transaction's next try, or the next transaction, is named is larger. */
+/* Of the versions and of the words in the way, which are timestamps, the largest pushes our clock
+ * on: what this transaction's next try, or the next transaction, is named is larger. */
 static void look_at_clocks(struct vb_txn *t, struct vb_item **items, unsigned n)
 {
 	uint64_t most = 0;
@@ -330,7 +330,8 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 		if (it->status == VB_ITEM_WAIT) {
 			struct vb_item *front = items[m];
 
-			/* What the cache said was another key's tuple: it is not to say so again. */
+			/* What the cache said was another key's tuple: it is not to say so
+			 * again. */
 			if (it->at == 0)
 				vb_cache_drop(t->me->db->cache, it->table, it->key);
 			vb_txn_suspect(t, it);

@@ -176,9 +176,9 @@ static int make_readable(struct vb_txn *t, struct vb_item *it)
 }
 
 /*
- * blind: the record that is there is not wanted.  The item says that it is to be written before it is
- * known whether the call stands, because the protocol must know for what it fetches or locks it;
- * see stands_not.
+ * blind: the record that is there is not wanted.  The item says that it is to be written before it
+ * is known whether the call stands, because the protocol must know for what it fetches or locks
+ * it; see stands_not.
  */
 static int make_writable(struct vb_txn *t, struct vb_item *it, bool blind)
 {
@@ -223,10 +223,11 @@ static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 }
 
 /*
- * A call that would write is refused, with err, and the transaction goes on: of the refused call only
- * that it has read remains.  Where a lock is already held that its protocol gives up by writing alone
- * (sundial: the release would put the old lease back, and a later writer could commit at a time at
- * which we have read), the item is written as it is, which must then be fetched.
+ * A call that would write is refused, with err, and the transaction goes on: of the refused call
+ * only that it has read remains.  Where a lock is already held that its protocol gives up by
+ * writing alone (sundial: the release would put the old lease back, and a later writer could
+ * commit at a time at which we have read), the item is written as it is, which must then be
+ * fetched.
  */
 static int stands_not(struct vb_txn *t, const struct reach *r, int err)
 {
