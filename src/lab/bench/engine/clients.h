@@ -4,6 +4,7 @@
  *
  *   session.c   run after run, and how it all ends
  *   options.c   options of all benchmarks
+ *   virtual.c   a run on the simulator
  *   group.c     processes on a network: how they come together
  *   phases.c    and pass through a run in step
  *   workers.c   worker processes on shared memory: their life

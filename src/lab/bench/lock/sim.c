@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * One lock on the simulator.  The driver is the scheduler's root: it lets virtual time pass in
- * slices and looks in between whether the user wants out.
- */
+/* One lock on the simulator (bench/engine/virtual.c). */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench/lock/lock.h"
 
@@ -11,13 +8,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "lab/bench/engine/progress.h"
-#include "lab/run.h"
 #include "fabric/sim/sim.h"
-
-#define SLICES        50
-#define START_NS      1000ull /* from the spawn of the clients to their first cycle */
-#define DRAIN_STEP_NS 1000000ull
+#include "lab/bench/engine/virtual.h"
 
 struct sim_run {
 	const struct vb_bench_plan *plan;
@@ -31,80 +23,61 @@ struct sim_run {
 	struct vb_bench_seat *seats;
 	struct vb_bench_worker worker;
 	struct vb_sched *sched;
-	struct vb_bench_pulse pulse;
+	struct vb_bench_virtual virtual;
 };
 
-static bool standstill(struct sim_run *u, uint64_t now)
+static bool stands_still(void *run, struct vb_bench_pulse *pulse, uint64_t now)
 {
-	return vb_bench_standstill(&u->pulse, u->seats, (unsigned)u->plan->o.clients, now,
-				   vb_bench_stall_ns(u->plan, u->space));
+	struct sim_run *u = run;
+
+	return vb_bench_standstill(pulse, u->seats, (unsigned)u->plan->o.clients, now,
+				   u->virtual.stall_ns);
 }
 
-/* Lets time pass until at_ns.  false: somebody wants an early end, or nobody will ever move again.
- */
-static bool pass(struct sim_run *u, uint64_t at_ns, uint64_t step_ns, const char *phase)
+static void explain(void *run, uint64_t now)
 {
-	uint64_t from = vb_sched_now(u->sched), now = from;
+	struct sim_run *u = run;
 
-	while (now < at_ns) {
-		uint64_t next = at_ns - now < step_ns ? at_ns : now + step_ns;
-		int err = vb_sched_run(u->sched, (const bool *)&vb_interrupted, next);
-
-		if (vb_interrupted) {
-			u->r->end.interrupted = true;
-			return false;
-		}
-		now = vb_sched_now(u->sched);
-		if (err == -EDEADLK || standstill(u, now)) {
-			vb_bench_explain_stall(u->r, u->seats, (unsigned)u->plan->o.clients, now);
-			return false;
-		}
-		if (err == 0)
-			return true; /* every client has left */
-		vb_bench_progress_show((double)(now - from) / (double)(at_ns - from),
-				       u->pulse.cycles, phase);
-	}
-	return true;
+	vb_bench_explain_stall(u->r, u->seats, (unsigned)u->plan->o.clients, now);
 }
 
-/* Every client finishes the cycle that it is in. */
-static void drain(struct sim_run *u)
+static void give_up(void *run)
 {
-	uint64_t now = vb_sched_now(u->sched);
+	struct sim_run *u = run;
 
-	u->worker.drain = true;
-	u->pulse.since_ns = now;
-	while (!u->worker.all_finished && !u->r->end.stalled) {
-		int err = vb_sched_run(u->sched, &u->worker.all_finished, now + DRAIN_STEP_NS);
-
-		if (u->worker.all_finished)
-			break;
-		now = vb_sched_now(u->sched);
-		if (err == -EDEADLK || standstill(u, now))
-			vb_bench_explain_stall(u->r, u->seats, (unsigned)u->plan->o.clients, now);
-	}
-	if (u->worker.all_finished)
-		return;
 	vb_bench_worker_cancel(&u->worker);
-	vb_sched_run(u->sched, &u->worker.all_finished, now + vb_bench_stall_ns(u->plan, u->space));
+}
+
+static int start(struct sim_run *u)
+{
+	u->virtual = (struct vb_bench_virtual){
+		.sched = u->sched,
+		.control = &u->control,
+		.end = &u->r->end,
+		.life = vb_bench_worker_life(&u->worker),
+		.warmup_ns = u->plan->o.warmup_ns,
+		.duration_ns = u->plan->o.duration_ns,
+		.stall_ns = vb_bench_stall_ns(u->plan, u->space),
+		.run = u,
+		.stands_still = stands_still,
+		.explain = explain,
+		.give_up = give_up,
+	};
+	return vb_bench_virtual_start(&u->virtual);
 }
 
 static void measure(struct sim_run *u)
 {
-	const struct vb_bench_opts *o = &u->plan->o;
-	uint64_t start = u->control.t0_ns + o->warmup_ns;
 	struct vb_bench_meter servers;
 
-	if (pass(u, start, o->warmup_ns / 4 + 1, "warming up")) {
+	if (vb_bench_virtual_warm_up(&u->virtual)) {
 		vb_bench_servers_meter(&u->servers, &servers);
-		vb_bench_worker_measure(&u->worker, true);
-		pass(u, start + o->duration_ns, o->duration_ns / SLICES + 1, "measuring");
-		vb_bench_worker_measure(&u->worker, false);
+		vb_bench_virtual_measure(&u->virtual);
 		vb_bench_servers_meter(&u->servers, &u->r->servers);
 		vb_bench_meter_subtract(&u->r->servers, &servers);
 	}
-	vb_bench_unfinished(u->r, u->seats, (unsigned)o->clients, vb_sched_now(u->sched));
-	drain(u);
+	vb_bench_unfinished(u->r, u->seats, (unsigned)u->plan->o.clients, vb_sched_now(u->sched));
+	vb_bench_virtual_drain(&u->virtual);
 }
 
 static int set_up(struct sim_run *u)
@@ -174,11 +147,8 @@ int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 
 	*r = (struct vb_bench_result){.ops = ops, .started = plan->o.clients};
 	err = set_up(&u);
-	if (err == 0) {
-		u.control.t0_ns = vb_sched_now(u.sched) + START_NS;
-		u.pulse.since_ns = u.control.t0_ns;
-		err = vb_bench_worker_start(&u.worker);
-	}
+	if (err == 0)
+		err = start(&u);
 	if (err == 0) {
 		r->end.ran = true;
 		measure(&u);

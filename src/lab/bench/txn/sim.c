@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * One run of transactions on the simulator.  The driver is the scheduler's root: it lets virtual
- * time pass in slices and looks in between whether the user wants out.  The nodes' servers are
- * tasks too.
- */
+/* One run of transactions on the simulator (bench/engine/virtual.c).  The nodes' servers are tasks
+ * too. */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench/txn/txn.h"
 
@@ -14,11 +11,8 @@
 #include "base/log.h"
 #include "fabric/sim/sim.h"
 #include "lab/bench/engine/progress.h"
+#include "lab/bench/engine/virtual.h"
 #include "lab/run.h"
-
-#define SLICES        50
-#define START_NS      1000ull /* from the spawn of the clients to their first transaction */
-#define DRAIN_STEP_NS 1000000ull
 
 struct sim_run {
 	const struct vb_tbench_plan *plan;
@@ -30,82 +24,55 @@ struct sim_run {
 	struct vb_tbench_seat *seats;
 	struct vb_tbench_worker worker;
 	struct vb_sched *sched;
-	struct vb_bench_pulse pulse;
+	struct vb_bench_virtual virtual;
 };
 
-static bool standstill(struct sim_run *u, uint64_t now)
+static bool stands_still(void *run, struct vb_bench_pulse *pulse, uint64_t now)
 {
-	return vb_tbench_standstill(&u->pulse, u->seats, vb_tbench_clients(u->plan), now,
-				    u->plan->o.stall_ns);
+	struct sim_run *u = run;
+
+	return vb_tbench_standstill(pulse, u->seats, vb_tbench_clients(u->plan), now,
+				    u->virtual.stall_ns);
 }
 
-/* Everybody has been told to end, or there is nobody left. */
-static bool ends_early(struct sim_run *u)
+static void explain(void *run, uint64_t now)
 {
-	if (vb_interrupted)
-		u->r->end.interrupted = true;
-	return vb_interrupted || u->control.early || u->control.full;
+	struct sim_run *u = run;
+
+	vb_tbench_explain_stall(u->r, u->seats, vb_tbench_clients(u->plan), now);
 }
 
-/* Lets time pass until at_ns.  false: somebody wants an early end, or nobody will ever move
- * again. */
-static bool pass(struct sim_run *u, uint64_t at_ns, uint64_t step_ns, const char *phase)
+static void give_up(void *run)
 {
-	uint64_t from = vb_sched_now(u->sched), now = from;
+	struct sim_run *u = run;
 
-	while (now < at_ns) {
-		uint64_t next = at_ns - now < step_ns ? at_ns : now + step_ns;
-		int err = vb_sched_run(u->sched, (const bool *)&vb_interrupted, next);
-
-		if (ends_early(u))
-			return false;
-		now = vb_sched_now(u->sched);
-		if (err == -EDEADLK || standstill(u, now)) {
-			vb_tbench_explain_stall(u->r, u->seats, vb_tbench_clients(u->plan), now);
-			return false;
-		}
-		if (u->worker.all_finished)
-			return true; /* every client has left */
-		vb_bench_progress_show((double)(now - from) / (double)(at_ns - from),
-				       u->pulse.cycles, phase);
-	}
-	return true;
-}
-
-/* Every client finishes the attempt that it is in. */
-static void drain(struct sim_run *u)
-{
-	uint64_t now = vb_sched_now(u->sched);
-
-	u->worker.drain = true;
-	u->pulse.since_ns = now;
-	while (!u->worker.all_finished && !u->r->end.stalled) {
-		int err = vb_sched_run(u->sched, &u->worker.all_finished, now + DRAIN_STEP_NS);
-
-		if (u->worker.all_finished)
-			break;
-		now = vb_sched_now(u->sched);
-		if (err == -EDEADLK || standstill(u, now))
-			vb_tbench_explain_stall(u->r, u->seats, vb_tbench_clients(u->plan), now);
-	}
-	if (u->worker.all_finished)
-		return;
 	vb_tbench_worker_cancel(&u->worker);
-	vb_sched_run(u->sched, &u->worker.all_finished, now + u->plan->o.stall_ns);
+}
+
+static int start(struct sim_run *u)
+{
+	u->virtual = (struct vb_bench_virtual){
+		.sched = u->sched,
+		.control = &u->control,
+		.end = &u->r->end,
+		.life = vb_tbench_worker_life(&u->worker),
+		.warmup_ns = u->plan->o.warmup_ns,
+		.duration_ns = u->plan->o.duration_ns,
+		.stall_ns = u->plan->o.stall_ns,
+		.run = u,
+		.stands_still = stands_still,
+		.explain = explain,
+		.give_up = give_up,
+	};
+	return vb_bench_virtual_start(&u->virtual);
 }
 
 static void measure(struct sim_run *u)
 {
-	const struct vb_tbench_opts *o = &u->plan->o;
-	uint64_t start = u->control.t0_ns + o->warmup_ns;
-
-	if (pass(u, start, o->warmup_ns / 4 + 1, "warming up")) {
-		vb_tbench_worker_measure(&u->worker, true);
-		pass(u, start + o->duration_ns, o->duration_ns / SLICES + 1, "measuring");
-		vb_tbench_worker_measure(&u->worker, false);
-	}
+	if (vb_bench_virtual_warm_up(&u->virtual))
+		vb_bench_virtual_measure(&u->virtual);
 	u->r->history_full = u->control.full != 0;
-	drain(u);
+	vb_bench_virtual_drain(&u->virtual);
 }
 
 /* ---- filling ---- */
@@ -203,11 +170,8 @@ int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_
 
 	*r = (struct vb_tbench_result){.plan = plan, .one = one};
 	err = set_up(&u, one);
-	if (err == 0) {
-		u.control.t0_ns = vb_sched_now(u.sched) + START_NS;
-		u.pulse.since_ns = u.control.t0_ns;
-		err = vb_tbench_worker_start(&u.worker);
-	}
+	if (err == 0)
+		err = start(&u);
 	if (err == 0) {
 		struct vb_tbench_tally *t = r->tally;
 
