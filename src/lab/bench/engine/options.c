@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "base/log.h"
 #include "fabric/sim/sim.h"
@@ -70,4 +71,14 @@ int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmu
 	if (*warmup_ns > 3600 * SEC)
 		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", text);
 	return 0;
+}
+
+uint64_t vb_bench_segment_room(int fabric, const char *name)
+{
+	struct statvfs fs;
+
+	/* A segment without a name lies in no file system. */
+	if (fabric != VB_BENCH_SHM || name == NULL || statvfs("/dev/shm", &fs) != 0)
+		return UINT64_MAX;
+	return (uint64_t)fs.f_bavail * fs.f_frsize;
 }

@@ -33,5 +33,8 @@ struct vb_opt_group vb_bench_cluster_group(struct vb_bench_cluster_opts *opts);
 int vb_bench_plan_profile(const char *name);
 /* --warmup as it was typed, or NULL: a tenth of the duration.  -EINVAL, said. */
 int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns);
+/* Bytes that are free for a segment of this name, or NULL, on this machine; UINT64_MAX: only memory
+ * bounds it. */
+uint64_t vb_bench_segment_room(int fabric, const char *name);
 
 #endif

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -291,8 +290,8 @@ uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_l
 static int plan_memory(const struct vb_bench_plan *p)
 {
 	uint64_t most = 0, have = vb_host_meminfo("MemAvailable");
+	uint64_t room = vb_bench_segment_room(p->o.fabric, p->o.segment);
 	uint16_t nodes = p->o.nodes != 0 ? (uint16_t)p->o.nodes : 1;
-	struct statvfs fs;
 
 	for (unsigned i = 0; i < p->n_locks; i++) {
 		const struct vb_lock_ops *ops = p->lock[i];
@@ -305,18 +304,12 @@ static int plan_memory(const struct vb_bench_plan *p)
 		if (bytes > most)
 			most = bytes;
 	}
-	/* A segment without a name lies in no file system. */
-	if (p->o.fabric == VB_BENCH_SHM && p->o.segment != NULL && statvfs("/dev/shm", &fs) == 0) {
-		uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
-
-		if (most > room)
-			return vb_fail(-ENOSPC,
-				       "%" PRIu64 " locks need %" PRIu64
-				       " MiB and /dev/shm has %" PRIu64
-				       " MiB free; use fewer --locks or enlarge it (mount -o "
-				       "remount,size=...)",
-				       p->o.locks, most >> 20, room >> 20);
-	}
+	if (most > room)
+		return vb_fail(-ENOSPC,
+			       "%" PRIu64 " locks need %" PRIu64 " MiB and /dev/shm has %" PRIu64
+			       " MiB free; use fewer --locks or enlarge it (mount -o "
+			       "remount,size=...)",
+			       p->o.locks, most >> 20, room >> 20);
 	if (have != 0 && most > have)
 		return vb_fail(-ENOMEM,
 			       "%" PRIu64 " locks need %" PRIu64 " MiB and %" PRIu64

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -449,11 +448,11 @@ uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb
 /* What plainly cannot fit is told before minutes are spent on it.  The fabric has the last word. */
 static int plan_memory(const struct vb_tbench_plan *p)
 {
-	uint64_t most = 0, have = vb_host_meminfo("MemAvailable"), room = UINT64_MAX;
+	uint64_t most = 0, have = vb_host_meminfo("MemAvailable");
+	uint64_t room = vb_bench_segment_room(p->o.fabric, p->o.segment);
 	/* How many of a network's processes are on this machine is not known yet: one is. */
 	uint64_t here = vb_bench_is_net(p->o.fabric) ? 1 : p->o.nodes;
 	struct vb_load load;
-	struct statvfs fs;
 	int err = vb_load_init(&load, p->load, p->load_options, (uint16_t)p->o.nodes, p->o.seed);
 
 	if (err)
@@ -464,9 +463,6 @@ static int plan_memory(const struct vb_tbench_plan *p)
 		most = bytes > most ? bytes : most;
 	}
 	vb_load_close(&load);
-	/* A segment without a name lies in no file system. */
-	if (p->o.fabric == VB_BENCH_SHM && p->o.segment != NULL && statvfs("/dev/shm", &fs) == 0)
-		room = (uint64_t)fs.f_bavail * fs.f_frsize;
 	if (most > room)
 		return vb_fail(-ENOSPC,
 			       "the tables on %" PRIu64 " nodes need %" PRIu64
