@@ -291,8 +291,6 @@ unsigned vb_bench_claims(const struct vb_bench_plan *plan);
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
 			struct vb_fabric *fabric, struct vb_lock_space **out);
-int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_space *space,
-			struct vb_audit **out);
 
 /* Lock servers of a run, all on the calling thread; zero-filled there are none. */
 struct vb_bench_servers {
@@ -306,6 +304,18 @@ int vb_bench_servers_start(struct vb_bench_servers *s, const struct vb_bench_pla
 			   struct vb_lock_space *space);
 void vb_bench_servers_stop(struct vb_bench_servers *s);
 void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_meter *out);
+
+/* What a run in one process, or with one parent, opens first and closes last. */
+struct vb_bench_ground {
+	struct vb_fabric *fabric;
+	struct vb_lock_space *space;
+	struct vb_audit *audit; /* NULL: none is wanted */
+	struct vb_bench_servers servers;
+};
+/* 0 or -error, said; close it either way. */
+int vb_bench_ground_open(struct vb_bench_ground *g, const struct vb_bench_plan *plan,
+			 const struct vb_lock_ops *ops, const struct vb_fabric_params *p);
+void vb_bench_ground_close(struct vb_bench_ground *g);
 
 void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out);
 void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m);

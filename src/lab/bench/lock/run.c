@@ -44,8 +44,8 @@ static bool needs_recovery(const struct vb_bench_opts *o)
 	return o->fail_rate > 0 || o->hold_ns >= o->lease_ns || o->scan_ns >= o->lease_ns;
 }
 
-int vb_bench_open_audit(const struct vb_bench_plan *plan, const struct vb_lock_space *space,
-			struct vb_audit **out)
+static int open_audit(const struct vb_bench_plan *plan, const struct vb_lock_space *space,
+		      struct vb_audit **out)
 {
 	struct vb_audit_params p = {
 		.locks = plan->o.locks,
@@ -110,6 +110,31 @@ void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_me
 	for (unsigned i = 0; i < s->n; i++)
 		for (unsigned op = 0; op < VB_OP_COUNT; op++)
 			out->verbs[op] += s->server[i]->ep->count[op];
+}
+
+int vb_bench_ground_open(struct vb_bench_ground *g, const struct vb_bench_plan *plan,
+			 const struct vb_lock_ops *ops, const struct vb_fabric_params *p)
+{
+	int err = vb_fabric_open(p, &g->fabric);
+
+	if (err == 0)
+		err = vb_bench_open_space(plan, ops, g->fabric, &g->space);
+	if (err == 0)
+		err = open_audit(plan, g->space, &g->audit);
+	if (err == 0 && g->audit != NULL)
+		g->space->watch = vb_audit_watch(g->audit);
+	return err == 0 ? vb_bench_servers_start(&g->servers, plan, g->space) : err;
+}
+
+void vb_bench_ground_close(struct vb_bench_ground *g)
+{
+	vb_bench_servers_stop(&g->servers);
+	if (g->space != NULL)
+		vb_lock_space_close(g->space);
+	if (g->audit != NULL)
+		vb_audit_close(g->audit);
+	if (g->fabric != NULL)
+		vb_fabric_close(g->fabric);
 }
 
 void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out)

@@ -30,10 +30,7 @@ struct shm_run {
 	const struct vb_bench_plan *plan;
 	const struct vb_lock_ops *ops;
 	struct vb_bench_result *r;
-	struct vb_fabric *fabric;
-	struct vb_lock_space *space;
-	struct vb_audit *audit;
-	struct vb_bench_servers servers;
+	struct vb_bench_ground ground;
 	/* What parent and workers share. */
 	struct vb_bench_control *control;
 	struct vb_bench_seat *seats;
@@ -52,10 +49,10 @@ static int worker_open(void *run, unsigned index, struct vb_bench_life *out)
 	unsigned procs = (unsigned)o->cluster.procs, clients = (unsigned)o->clients;
 	unsigned n = clients / procs + (index < clients % procs);
 
-	vb_fabric_after_fork(u->fabric);
+	vb_fabric_after_fork(u->ground.fabric);
 	u->w = (struct vb_bench_worker){
 		.plan = u->plan,
-		.space = u->space,
+		.space = u->ground.space,
 		.control = u->control,
 		.tally = &u->tallies[index],
 		.sample_every = o->breakdown ? SAMPLE_EVERY : 0,
@@ -87,7 +84,7 @@ static void died(void *run, unsigned index, pid_t pid, int signal)
 {
 	struct shm_run *u = run;
 
-	vb_shm_mark_dead(u->fabric, pid);
+	vb_shm_mark_dead(u->ground.fabric, pid);
 	if (signal == 0)
 		return;
 	u->r->deaths++;
@@ -97,8 +94,8 @@ static void died(void *run, unsigned index, pid_t pid, int signal)
 			continue;
 		u->seats[i].dead = 1;
 		u->r->dead_clients++;
-		if (u->audit != NULL)
-			vb_audit_client_died(u->audit, i);
+		if (u->ground.audit != NULL)
+			vb_audit_client_died(u->ground.audit, i);
 	}
 }
 
@@ -118,7 +115,7 @@ static bool stands_still(void *run, struct vb_bench_pulse *pulse, uint64_t now)
 	unsigned clients = (unsigned)u->plan->o.clients;
 
 	if (!vb_bench_standstill(pulse, u->seats, clients, now,
-				 vb_bench_stall_ns(u->plan, u->space)))
+				 vb_bench_stall_ns(u->plan, u->ground.space)))
 		return false;
 	vb_bench_explain_stall(u->r, u->seats, clients, now);
 	return true;
@@ -141,9 +138,9 @@ static void measure(struct shm_run *u)
 	struct vb_bench_meter servers;
 
 	if (vb_bench_forks_watch(f, start, "warming up")) {
-		vb_bench_servers_meter(&u->servers, &servers);
+		vb_bench_servers_meter(&u->ground.servers, &servers);
 		vb_bench_forks_watch(f, start + o->duration_ns, "measuring");
-		vb_bench_servers_meter(&u->servers, &u->r->servers);
+		vb_bench_servers_meter(&u->ground.servers, &u->r->servers);
 		vb_bench_meter_subtract(&u->r->servers, &servers);
 	}
 	vb_bench_unfinished(u->r, u->seats, (unsigned)o->clients, vb_sched_now_slow(u->sched));
@@ -154,7 +151,8 @@ static void measure(struct shm_run *u)
 	if (u->r->end.stalled || u->control->failed)
 		vb_bench_forks_kill(f);
 	else /* closing a client takes two leases at most; whoever is not gone then is stuck */
-		vb_bench_forks_leave(f, vb_bench_stall_ns(u->plan, u->space) + 4 * o->lease_ns);
+		vb_bench_forks_leave(f,
+				     vb_bench_stall_ns(u->plan, u->ground.space) + 4 * o->lease_ns);
 }
 
 static int set_up(struct shm_run *u)
@@ -182,18 +180,10 @@ static int set_up(struct shm_run *u)
 	vb_bench_tally_init(u->r->tally);
 	for (unsigned i = 0; i < o->cluster.procs; i++)
 		vb_bench_tally_init(&u->tallies[i]);
-	err = vb_fabric_open(&p, &u->fabric);
-	if (err == 0)
-		err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
-	if (err == 0)
-		err = vb_bench_open_audit(u->plan, u->space, &u->audit);
-	if (err == 0 && u->audit != NULL)
-		u->space->watch = vb_audit_watch(u->audit);
-	if (err == 0)
-		err = vb_bench_servers_start(&u->servers, u->plan, u->space);
+	err = vb_bench_ground_open(&u->ground, u->plan, u->ops, &p);
 	if (err)
 		return err;
-	u->r->portable = u->space->portable_mask != 0;
+	u->r->portable = u->ground.space->portable_mask != 0;
 	u->r->sampled = o->breakdown;
 	u->sched = vb_sched_self();
 	u->forks = (struct vb_bench_forks){
@@ -217,13 +207,7 @@ static void tear_down(struct shm_run *u)
 	vb_bench_unshare(u->tallies, o->cluster.procs * sizeof(*u->tallies));
 	vb_bench_unshare(u->seats, o->clients * sizeof(*u->seats));
 	vb_bench_unshare(u->control, sizeof(*u->control));
-	vb_bench_servers_stop(&u->servers);
-	if (u->space != NULL)
-		vb_lock_space_close(u->space);
-	if (u->audit != NULL)
-		vb_audit_close(u->audit);
-	if (u->fabric != NULL)
-		vb_fabric_close(u->fabric);
+	vb_bench_ground_close(&u->ground);
 }
 
 int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
@@ -247,10 +231,11 @@ int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 		err = 0;
 	}
 	/* That a lock without recovery is lost with its holder is no violation; all else is. */
-	if (r->end.stalled && u.audit != NULL && (r->deaths == 0 || ops->caps & VB_LOCK_SURVIVES))
-		vb_audit_violation(u.audit, VB_AUDIT_STUCK, r->stalled_client, r->stalled_lock,
-				   r->stall);
-	vb_bench_take_audit(r, u.audit);
+	if (r->end.stalled && u.ground.audit != NULL &&
+	    (r->deaths == 0 || ops->caps & VB_LOCK_SURVIVES))
+		vb_audit_violation(u.ground.audit, VB_AUDIT_STUCK, r->stalled_client,
+				   r->stalled_lock, r->stall);
+	vb_bench_take_audit(r, u.ground.audit);
 	tear_down(&u);
 	r->wall_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
 	return err;

@@ -15,10 +15,7 @@ struct sim_run {
 	const struct vb_bench_plan *plan;
 	const struct vb_lock_ops *ops;
 	struct vb_bench_result *r;
-	struct vb_fabric *fabric;
-	struct vb_lock_space *space;
-	struct vb_audit *audit;
-	struct vb_bench_servers servers;
+	struct vb_bench_ground ground;
 	struct vb_bench_control control;
 	struct vb_bench_seat *seats;
 	struct vb_bench_worker worker;
@@ -57,7 +54,7 @@ static int start(struct sim_run *u)
 		.life = vb_bench_worker_life(&u->worker),
 		.warmup_ns = u->plan->o.warmup_ns,
 		.duration_ns = u->plan->o.duration_ns,
-		.stall_ns = vb_bench_stall_ns(u->plan, u->space),
+		.stall_ns = vb_bench_stall_ns(u->plan, u->ground.space),
 		.run = u,
 		.stands_still = stands_still,
 		.explain = explain,
@@ -71,9 +68,9 @@ static void measure(struct sim_run *u)
 	struct vb_bench_meter servers;
 
 	if (vb_bench_virtual_warm_up(&u->virtual)) {
-		vb_bench_servers_meter(&u->servers, &servers);
+		vb_bench_servers_meter(&u->ground.servers, &servers);
 		vb_bench_virtual_measure(&u->virtual);
-		vb_bench_servers_meter(&u->servers, &u->r->servers);
+		vb_bench_servers_meter(&u->ground.servers, &u->r->servers);
 		vb_bench_meter_subtract(&u->r->servers, &servers);
 	}
 	vb_bench_unfinished(u->r, u->seats, (unsigned)u->plan->o.clients, vb_sched_now(u->sched));
@@ -101,22 +98,14 @@ static int set_up(struct sim_run *u)
 		return vb_fail(-ENOMEM, "no memory for a run");
 	memset(u->seats, 0, o->clients * sizeof(*u->seats));
 	vb_bench_tally_init(u->r->tally);
-	err = vb_fabric_open(&p, &u->fabric);
-	if (err == 0)
-		err = vb_bench_open_space(u->plan, u->ops, u->fabric, &u->space);
-	if (err == 0)
-		err = vb_bench_open_audit(u->plan, u->space, &u->audit);
-	if (err == 0 && u->audit != NULL)
-		u->space->watch = vb_audit_watch(u->audit);
-	if (err == 0)
-		err = vb_bench_servers_start(&u->servers, u->plan, u->space);
+	err = vb_bench_ground_open(&u->ground, u->plan, u->ops, &p);
 	if (err)
 		return err;
-	u->r->portable = u->space->portable_mask != 0;
+	u->r->portable = u->ground.space->portable_mask != 0;
 	u->sched = vb_sched_self();
 	u->worker = (struct vb_bench_worker){
 		.plan = u->plan,
-		.space = u->space,
+		.space = u->ground.space,
 		.control = &u->control,
 		.tally = u->r->tally,
 		.sample_every = 1,
@@ -128,13 +117,7 @@ static void tear_down(struct sim_run *u)
 {
 	if (u->worker.clients != NULL)
 		vb_bench_worker_close(&u->worker);
-	vb_bench_servers_stop(&u->servers);
-	if (u->space != NULL)
-		vb_lock_space_close(u->space);
-	if (u->audit != NULL)
-		vb_audit_close(u->audit);
-	if (u->fabric != NULL)
-		vb_fabric_close(u->fabric);
+	vb_bench_ground_close(&u->ground);
 	free(u->seats);
 }
 
@@ -152,16 +135,16 @@ int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops 
 	if (err == 0) {
 		r->end.ran = true;
 		measure(&u);
-		if (r->end.stalled && u.audit != NULL &&
+		if (r->end.stalled && u.ground.audit != NULL &&
 		    (plan->o.fail_rate == 0 || ops->recovery_leases))
-			vb_audit_violation(u.audit, VB_AUDIT_STUCK, r->stalled_client,
+			vb_audit_violation(u.ground.audit, VB_AUDIT_STUCK, r->stalled_client,
 					   r->stalled_lock, r->stall);
-		r->virtual_verbs = vb_sim_verbs(u.fabric);
+		r->virtual_verbs = vb_sim_verbs(u.ground.fabric);
 	}
 	/* The auditor watches to the last release. */
 	if (u.worker.clients != NULL)
 		vb_bench_worker_close(&u.worker);
-	vb_bench_take_audit(r, u.audit);
+	vb_bench_take_audit(r, u.ground.audit);
 	tear_down(&u);
 	if (r->end.ran)
 		vb_bench_tally_rates(r->tally);
