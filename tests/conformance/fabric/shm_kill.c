@@ -178,6 +178,24 @@ static void body_send_once(struct vb_fabric *fab, unsigned number, void *arg)
 	stop_here();
 }
 
+/* Sends itself something and takes it. */
+static void body_receive_once(struct vb_fabric *fab, unsigned number, void *arg)
+{
+	struct vb_msg first = message(TAG_VICTIM, 0), m;
+	struct vb_ep *mine;
+
+	(void)number;
+	child_must(vb_ep_open(fab, 0, &mine) == 0);
+	child_must(vb_send_wait(mine, *(vb_peer *)arg, &first) == 0);
+	for (unsigned i = 0; i < 2; i++)
+		child_must(vb_send_wait(mine, mine->self, &first) == 0);
+	child_must(take(mine, &m) == 0);
+	trace_me();
+	stop_here();
+	(void)vb_ep_recv(mine, &m);
+	stop_here();
+}
+
 static void body_make_region(struct vb_fabric *fab, unsigned number, void *arg)
 {
 	struct vb_ep *mine;
@@ -207,6 +225,18 @@ static unsigned length_of(child_body body, void *arg)
 	return n;
 }
 
+static unsigned takes_of_victim(uint64_t ns)
+{
+	uint64_t until = vb_clock_ns() + ns;
+	unsigned n = 0;
+	struct vb_msg m;
+
+	while (vb_clock_ns() < until)
+		if (vb_ep_recv(ep, &m) == 0)
+			n += m.tag == TAG_VICTIM;
+	return n;
+}
+
 static void test_every_instruction_of_send(void **state)
 {
 	unsigned length, came = 0;
@@ -224,6 +254,9 @@ static void test_every_instruction_of_send(void **state)
 		assert_true(pid > 0);
 		(void)step(pid, at);
 		kill_child(pid);
+		/* Half of the times it is found to be half-way before the next one comes. */
+		if (at % 2 == 0)
+			victims += takes_of_victim(3000000);
 		m = message(TAG_SURVIVOR, at);
 		assert_int_equal(vb_send_wait(other, ep->self, &m), 0);
 		do {
@@ -239,6 +272,109 @@ static void test_every_instruction_of_send(void **state)
 		skip();
 	/* Killed early it did not come, killed late it did. */
 	assert_true(came > 0 && came < length);
+}
+
+/* The endpoint whose place was that one's, opened again, or NULL: somebody is half-way in there. */
+static struct vb_ep *open_again(vb_peer was)
+{
+	struct vb_ep *mine[16], *found = NULL;
+	unsigned n = 0;
+	char said[256];
+
+	vb_log_capture_begin(said, sizeof(said));
+	while (found == NULL && n < 16 && vb_ep_open(f, 0, &mine[n]) == 0) {
+		if ((mine[n]->self ^ was) % 16 == 0)
+			found = mine[n];
+		else
+			n++;
+	}
+	vb_log_capture_end();
+	while (n > 0)
+		vb_ep_close(mine[--n]);
+	return found;
+}
+
+/* Every place of the ring is good. */
+static void once_around(struct vb_ep *to)
+{
+	for (uint32_t i = 0; i < 33; i++) {
+		struct vb_msg m = message(TAG_SURVIVOR, i);
+
+		assert_int_equal(vb_send_wait(ep, to->self, &m), 0);
+		assert_int_equal(take(to, &m), 0);
+		assert_int_equal(m.tag, TAG_SURVIVOR);
+		assert_int_equal(m.imm, i);
+	}
+}
+
+/* Whoever is given an endpoint while a SEND to the one before it is under way hears nothing of it. */
+static void test_reopened_at_every_instruction(void **state)
+{
+	unsigned length, again = 0;
+	struct vb_msg m;
+	vb_peer to;
+
+	(void)state;
+	length = length_of(body_send_once, &ep->self);
+	for (unsigned at = 0; at < length; at += 1 + length / STEPS_MAX) {
+		struct vb_ep *next;
+		pid_t pid;
+
+		assert_int_equal(vb_ep_open(f, 0, &other), 0);
+		to = other->self;
+		pid = start_traced(body_send_once, &to);
+		assert_true(pid > 0);
+		(void)step(pid, at);
+		vb_ep_close(other);
+		next = open_again(to);
+		assert_int_equal(ptrace(PTRACE_CONT, pid, NULL, NULL), 0);
+		assert_true(traced_stop(pid, SIGSTOP));
+		if (next != NULL) {
+			assert_int_equal(vb_ep_recv(next, &m), -EAGAIN);
+			once_around(next);
+		}
+		again += next != NULL;
+		other = next;
+		kill_child(pid);
+		vb_ep_close(other);
+		other = NULL;
+	}
+	if (length == 0)
+		skip();
+	assert_true(again > 0);
+}
+
+/* Wherever a receiver was killed: whoever has its endpoint next gets what is sent to him. */
+static void test_every_instruction_of_receive(void **state)
+{
+	unsigned length;
+	struct vb_msg m;
+
+	(void)state;
+	length = length_of(body_receive_once, &ep->self);
+	while (vb_ep_recv(ep, &m) == 0)
+		;
+	for (unsigned at = 0; at < length; at += 1 + length / STEPS_MAX) {
+		pid_t pid = start_traced(body_receive_once, &ep->self);
+		vb_peer was;
+
+		assert_true(pid > 0);
+		(void)step(pid, at);
+		kill_child(pid);
+		assert_int_equal(take(ep, &m), 0);
+		was = m.from;
+		other = open_again(was);
+		assert_non_null(other);
+		m = message(TAG_SURVIVOR, at);
+		assert_int_equal(vb_send_wait(ep, other->self, &m), 0);
+		assert_int_equal(take(other, &m), 0);
+		assert_int_equal(m.tag, TAG_SURVIVOR);
+		assert_int_equal(m.imm, at);
+		vb_ep_close(other);
+		other = NULL;
+	}
+	if (length == 0)
+		skip();
 }
 
 static void test_every_instruction_of_tables(void **state)
@@ -318,6 +454,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_random_kills, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_every_instruction_of_send, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_reopened_at_every_instruction, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_every_instruction_of_receive, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_every_instruction_of_tables, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_receivers, setup, teardown),
 	};
