@@ -485,18 +485,23 @@ static void test_tokens(void **state)
 	no_file();
 }
 
-/* As if the machine had been booted since; the head's layout is the page's. */
-static void reboot(void)
+/* A head that says something else; its layout is the page's. */
+static void change_head(unsigned at, char by)
 {
-	uint64_t seal, words[16];
+	uint64_t words[16];
 	int fd = open(file, O_RDWR);
 
 	assert_true(fd >= 0 && read(fd, words, 128) == 128);
-	((char *)words)[40] ^= 1;
-	seal = vb_locktab_seal_head(words);
-	words[15] = seal;
+	((char *)words)[at] ^= by;
+	words[15] = vb_locktab_seal_head(words);
 	assert_int_equal(pwrite(fd, words, 128, 0), 128);
 	close(fd);
+}
+
+/* As if the machine had been booted since. */
+static void reboot(void)
+{
+	change_head(40, 1);
 }
 
 static void test_reboot(void **state)
@@ -522,6 +527,47 @@ static void test_reboot(void **state)
 		finish(&s);
 		no_file();
 	}
+}
+
+/* This boot's first agent had no file. */
+static void test_agent_since_boot(void **state)
+{
+	struct vb_grant g;
+	struct scene s;
+
+	begin(&s, ",sync");
+	start(&s, s.with);
+	cycle(&s, 2);
+	slay(&s);
+	finish(&s);
+	reboot();
+	begin(&s, ",sync");
+	start(&s, s.without);
+	takes(s.a, 1, &g);
+	slay(&s);
+	start(&s, s.with);
+	guarded(&s, &g);
+	(void)vb_lock_release(s.a, &g);
+	finish(&s);
+	no_file();
+}
+
+/* Of two agents each had half of the locks: what the other one had stands in another file. */
+static void test_more_agents_before(void **state)
+{
+	struct vb_grant g;
+	struct scene s;
+
+	begin(&s, ",sync");
+	start(&s, s.with);
+	takes(s.a, 1, &g);
+	slay(&s);
+	change_head(28, 1 ^ 2);
+	start(&s, s.with);
+	free_lock(&s, false);
+	(void)vb_lock_release(s.a, &g);
+	finish(&s);
+	no_file();
 }
 
 /*
@@ -633,6 +679,37 @@ static void test_torn_head(void **state)
 	}
 }
 
+/* A crash while a record was written, and records that have changed: a grace period follows. */
+static void test_torn_record(void **state)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		struct vb_grant first, last;
+		struct scene s;
+		off_t end;
+		int fd;
+
+		begin(&s, ",sync");
+		start(&s, s.with);
+		takes(s.a, 2, &first);
+		takes(s.a, 1, &last);
+		slay(&s);
+		fd = open(file, O_RDWR);
+		end = lseek(fd, 0, SEEK_END);
+		if (i == 0)
+			assert_int_equal(ftruncate(fd, end - 10), 0);
+		else /* of which lock it is */
+			assert_int_equal(pwrite(fd, "x", 1, end - 72 * (off_t)i + 16), 1);
+		close(fd);
+		start(&s, s.with);
+		guarded(&s, &last);
+		guarded(&s, &first);
+		(void)vb_lock_release(s.a, &first);
+		(void)vb_lock_release(s.a, &last);
+		finish(&s);
+		no_file();
+	}
+}
+
 /* An agent that does not begin says nothing of the one before it. */
 static void test_vain_beginning(void **state)
 {
@@ -702,6 +779,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_agent_before_boot),
 		cmocka_unit_test(test_stays),
 		cmocka_unit_test(test_torn_head),
+		cmocka_unit_test(test_torn_record),
+		cmocka_unit_test(test_agent_since_boot),
+		cmocka_unit_test(test_more_agents_before),
 	};
 	int failed;
 
