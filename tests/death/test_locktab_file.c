@@ -488,9 +488,8 @@ static void test_tokens(void **state)
 /* A head that says something else; its layout is the page's. */
 static void change_head(unsigned at, char by)
 {
-	uint64_t words[16];
 	int fd = open(file, O_RDWR);
-
+	uint64_t words[16];
 	assert_true(fd >= 0 && read(fd, words, 128) == 128);
 	((char *)words)[at] ^= by;
 	words[15] = vb_locktab_seal_head(words);
