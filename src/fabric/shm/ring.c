@@ -153,7 +153,8 @@ static int reserve_full(struct shm_ep *e, struct shm_endpoint *to, uint64_t word
 	return owner_gone(to, word) ? -VB_EPEERGONE : fail_full(e);
 }
 
-/* Once in half a ring of messages: if nobody takes them out, is he alive? */
+/* Once in half a ring of messages: if nobody takes them out, is he alive?  This only tells sooner what
+ * a full ring tells, too (reserve_full). */
 static bool backlog_of_dead(struct shm_endpoint *to, uint64_t word, uint64_t pos,
 			    unsigned ring_bits)
 {
