@@ -27,6 +27,7 @@
 struct prepared {
 	struct vb_history_txn txn;
 	uint64_t ts;
+	uint64_t nth; /* of the history it is to become; 0: it is not on its way there */
 	uint32_t place, valid;
 	struct vb_history_op op[];
 };
@@ -82,13 +83,16 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 		.outcome = VB_HISTORY_UNKNOWN,
 	};
 	p->ts = t->ts;
+	p->nth = 0;
 	p->place = vb_txn_lane(t->me)->place;
 	p->txn.n_ops = note_items(t, p->op);
 	__atomic_store_n(&p->valid, 1, __ATOMIC_RELEASE);
 }
 
+/* Who dies behind vb_history_add has it in both places: `nth` says so. */
 static void add(struct vb_tbench_recorder *r, struct prepared *p)
 {
+	__atomic_store_n(&p->nth, vb_history_count(r->history) + 1, __ATOMIC_RELEASE);
 	if (!vb_history_add(r->history, &p->txn, p->op))
 		__atomic_store_n(r->full, 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&p->valid, 0, __ATOMIC_RELEASE);
@@ -158,12 +162,15 @@ int vb_tbench_recorder_open(struct vb_tbench_recorder *r, const struct vb_tbench
 
 void vb_tbench_recorder_bury(struct vb_tbench_recorder *r, const struct vb_db *db)
 {
+	uint64_t count = r->history != NULL ? vb_history_count(r->history) : 0;
+
 	for (unsigned i = 0; r->history != NULL && i < r->clients; i++) {
 		struct prepared *p = prepared_of(r, i);
 
 		if (!__atomic_load_n(&p->valid, __ATOMIC_ACQUIRE))
 			continue;
-		if (db->status && !vb_tbench_has_committed(db, p->place, p->ts)) {
+		if ((p->nth != 0 && p->nth <= count) ||
+		    (db->status && !vb_tbench_has_committed(db, p->place, p->ts))) {
 			__atomic_store_n(&p->valid, 0, __ATOMIC_RELEASE);
 			continue;
 		}
