@@ -359,6 +359,8 @@ static void root_says(struct vb_cluster *c, struct cluster_conn *k, const struct
 	case CL_GOODBYE:
 		k->heard_goodbye = true;
 		cluster_gone(c, 0, false);
+		cluster_open_ends(c, -VB_EPEERGONE, "the root at %s left before its time was known",
+				  k->peer);
 		k->phase = CONN_LEAVING;
 		k->deadline_ns = cluster_now() + CL_PARTING_NS;
 		break;

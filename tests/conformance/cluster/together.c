@@ -150,6 +150,7 @@ static void own_clock(struct crew *w, unsigned me)
 	wanted = me == 2 && vb_clock.use_tsc ? 320000000 : 0;
 	crew_must(wanted == 0 ? offset == 0 && error == 0 : error > 0);
 	crew_must((uint64_t)-offset <= wanted + error && (uint64_t)-offset + error >= wanted);
+	crew_must(vb_cluster_barrier(c) == 0);
 	vb_cluster_close(c);
 	if (me == 2)
 		vb_clock_let();
@@ -160,6 +161,34 @@ static void test_own_clock(void **state)
 	struct crew w = {0};
 
 	crew_run(&w, 3, own_clock);
+}
+
+/* A root that leaves at once: who is still asking it for the time is told, and does not look for it. */
+static void asks_in_vain(struct crew *w, unsigned me)
+{
+	struct vb_cluster_params p = crew_params(w, me);
+	uint64_t began = vb_clock_gettime_ns();
+	struct vb_cluster *c = NULL;
+	int err;
+
+	vb_clock_init();
+	if (me == 1) {
+		vb_clock.ns_base += 320000000;
+		vb_clock_hold();
+	}
+	err = crew_open_as(w, me, &p, &c);
+	crew_must(err == 0 || (me == 1 && err == -VB_EPEERGONE));
+	crew_must(vb_clock_gettime_ns() - began < CREW_NS / 2);
+	vb_cluster_close(c);
+}
+
+static void test_asks_in_vain(void **state)
+{
+	for (unsigned i = 0; i < 10; i++) {
+		struct crew w = {0};
+
+		crew_run(&w, 2, asks_in_vain);
+	}
 }
 
 /* The same call in every process: whoever binds first is the root; the others get ranks as they
@@ -383,12 +412,12 @@ static void test_notices(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gathers),   cmocka_unit_test(test_barriers),
-		cmocka_unit_test(test_clocks),    cmocka_unit_test(test_own_clock),
-		cmocka_unit_test(test_by_itself), cmocka_unit_test(test_root_late),
-		cmocka_unit_test(test_tasks_run), cmocka_unit_test(test_other_step),
-		cmocka_unit_test(test_too_big),   cmocka_unit_test(test_largest),
-		cmocka_unit_test(test_notices),
+		cmocka_unit_test(test_gathers),      cmocka_unit_test(test_barriers),
+		cmocka_unit_test(test_clocks),       cmocka_unit_test(test_own_clock),
+		cmocka_unit_test(test_asks_in_vain), cmocka_unit_test(test_by_itself),
+		cmocka_unit_test(test_root_late),    cmocka_unit_test(test_tasks_run),
+		cmocka_unit_test(test_other_step),   cmocka_unit_test(test_too_big),
+		cmocka_unit_test(test_largest),      cmocka_unit_test(test_notices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
