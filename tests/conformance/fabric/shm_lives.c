@@ -218,6 +218,20 @@ static bool take_word(uint64_t *w)
 							__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
+/* Who was killed inside may still be on its way out when its segment has gone, and is there until it
+ * has been waited for; but it writes no more.  False: somebody who is inside does. */
+static bool goes_in(struct ring *r)
+{
+	uint64_t there = __atomic_load_n(&r->inside, __ATOMIC_SEQ_CST);
+
+	while (!take_word(&r->inside)) {
+		if (__atomic_load_n(&r->inside, __ATOMIC_SEQ_CST) != there)
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
 static void body_visitor(struct vb_fabric *none, unsigned number, void *arg)
 {
 	struct ring *r = arg;
@@ -239,7 +253,7 @@ static void body_visitor(struct vb_fabric *none, unsigned number, void *arg)
 		while (!take_word(word))
 			sched_yield();
 		/* The lock in the segment keeps all others out. */
-		if (!take_word(&r->inside))
+		if (!goes_in(r))
 			__atomic_fetch_add(&r->clashes, 1, __ATOMIC_SEQ_CST);
 		sched_yield();
 		__atomic_store_n(&r->inside, 0, __ATOMIC_SEQ_CST);
