@@ -129,7 +129,8 @@ static int rof_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 		if (err != -EAGAIN)
 			return err;
 		vb_phase(me, VB_PHASE_RT);
-		err = vb_poll_rest(me, until_ns);
+		/* At once: nobody hands the lock on, and who rests does not get it from who does not. */
+		err = vb_poll_pause(me, until_ns);
 		if (err == 0 && c->mode == VB_SHARED)
 			err = rof_look(me, c, until_ns);
 		if (err)
