@@ -102,17 +102,8 @@ void vb_clock_init(void)
 	pthread_once(&once, calibrate);
 }
 
-static unsigned holders; /* atomic */
-
-void vb_clock_hold(void)
-{
-	__atomic_add_fetch(&holders, 1, __ATOMIC_ACQ_REL);
-}
-
-void vb_clock_let(void)
-{
-	__atomic_sub_fetch(&holders, 1, __ATOMIC_ACQ_REL);
-}
+static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER;
+static unsigned holders; /* under it, as are changes of vb_clock */
 
 static bool is_ours(const struct vb_clock *clock)
 {
@@ -120,13 +111,26 @@ static bool is_ours(const struct vb_clock *clock)
 	       (!clock->use_tsc || memcmp(clock, &vb_clock, sizeof(*clock)) == 0);
 }
 
-int vb_clock_adopt(const struct vb_clock *clock)
+int vb_clock_hold(const struct vb_clock *as)
 {
+	int err = 0;
+
 	vb_clock_init();
-	if (is_ours(clock))
-		return 0;
-	if (__atomic_load_n(&holders, __ATOMIC_ACQUIRE) != 0)
-		return -EBUSY;
-	vb_clock = *clock;
-	return 0;
+	pthread_mutex_lock(&change);
+	if (as != NULL && !is_ours(as)) {
+		if (holders != 0)
+			err = -EBUSY;
+		else
+			vb_clock = *as;
+	}
+	holders += err == 0;
+	pthread_mutex_unlock(&change);
+	return err;
+}
+
+void vb_clock_let(void)
+{
+	pthread_mutex_lock(&change);
+	holders--;
+	pthread_mutex_unlock(&change);
 }

@@ -66,13 +66,12 @@ extern struct vb_clock vb_clock;
 
 void vb_clock_init(void); /* idempotent; called by vb_fabric_open and the scheduler */
 /*
- * Takes over another process's calibration, so that times of both compare.  -EBUSY: it is another
- * one than ours, and a fabric or a cluster of this process goes by ours: their leases would be off,
- * and other threads read the clock.
+ * From now on a fabric or a cluster goes by the clock, which nobody changes until vb_clock_let has been
+ * called as often.  `as`: by another process's calibration, which is taken over, so that times of both
+ * compare; NULL: by ours, whichever that is.  -EBUSY, and nothing is held: `as` is another one than
+ * ours, and something else goes by ours: its leases would be off, and its threads read the clock.
  */
-int vb_clock_adopt(const struct vb_clock *clock);
-/* A fabric or a cluster goes by it; and no more. */
-void vb_clock_hold(void);
+int vb_clock_hold(const struct vb_clock *as);
 void vb_clock_let(void);
 
 static inline uint64_t vb_clock_gettime_ns(void)

@@ -170,6 +170,8 @@ int cluster_create(const struct vb_cluster_params *p, const struct vb_cluster_ke
 
 void cluster_free(struct vb_cluster *c)
 {
+	if (c->clock_held)
+		vb_clock_let();
 	vb_list_for_each (it, &c->conns)
 		conn_free(c, vb_container_of(it, struct cluster_conn, link));
 	if (c->peers != NULL)
@@ -425,7 +427,6 @@ int vb_cluster_open_keyed(const struct vb_cluster_params *params, int listening_
 	if (err == 0)
 		err = run(c);
 	if (err == 0) {
-		vb_clock_hold();
 		*out = c;
 		return 0;
 	}
@@ -460,7 +461,6 @@ void vb_cluster_close(struct vb_cluster *c)
 	/* A goodbye of the child's would be taken for the parent's. */
 	if (c == NULL || cluster_check(c) != 0)
 		return;
-	vb_clock_let();
 	stop(c);
 	cluster_free(c);
 }

@@ -209,7 +209,7 @@ struct vb_cluster {
 
 	/* The best round trip so far, in vb_clock_ns: root = own + offset, to within half of rtt,
 	 * and what the clocks may have drifted since. */
-	bool same_clock;
+	bool same_clock, clock_held;
 	uint32_t samples;
 	uint64_t rtt_ns, sampled_ns;
 	int64_t offset_ns;

@@ -213,15 +213,18 @@ static bool take_clock(struct vb_cluster *c, const struct vb_clock *clock)
 {
 	uint64_t ours, theirs;
 
+	bool held = false;
+
 	vb_clock_init();
-	if (!c->peers[0].local)
-		return true;
 	ours = vb_clock.mult;
 	theirs = clock->mult;
-	if (clock->use_tsc && vb_clock.use_tsc &&
-	    (ours > theirs ? ours - theirs : theirs - ours) > ours / 1000000 * CLOCK_PPM)
-		return false;
-	c->same_clock = vb_clock_adopt(clock) == 0;
+	if (c->peers[0].local) {
+		if (clock->use_tsc && vb_clock.use_tsc &&
+		    (ours > theirs ? ours - theirs : theirs - ours) > ours / 1000000 * CLOCK_PPM)
+			return false;
+		held = c->same_clock = vb_clock_hold(clock) == 0;
+	}
+	c->clock_held = held || vb_clock_hold(NULL) == 0;
 	return true;
 }
 

@@ -502,7 +502,7 @@ void root_begin(struct vb_cluster *c)
 {
 	c->is_root = true;
 	c->rank = 0;
-	vb_clock_init();
+	c->clock_held = vb_clock_hold(NULL) == 0;
 	auth_draw(c->secret, sizeof(c->secret));
 	cluster_set_peer(c, 0, &c->me);
 	if (c->hosts == 1)

@@ -152,13 +152,14 @@ int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out
 	(*out)->no_keeper = p.no_keeper;
 	vb_opened_init(*out);
 	if (!((*out)->caps.flags & VB_CAP_VIRTUAL))
-		vb_clock_hold();
+		(void)vb_clock_hold(NULL);
 	return 0;
 }
 
 int vb_fabric_close(struct vb_fabric *fabric)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
+	bool timed;
 	int err;
 
 	if (fabric == NULL)
@@ -170,9 +171,10 @@ int vb_fabric_close(struct vb_fabric *fabric)
 		return err;
 	pthread_mutex_destroy(&fabric->opened_lock);
 	/* A hook is no fabric of its own. */
-	if (fabric->lower == NULL && !(fabric->caps.flags & VB_CAP_VIRTUAL))
-		vb_clock_let();
+	timed = fabric->lower == NULL && !(fabric->caps.flags & VB_CAP_VIRTUAL);
 	fabric->ops->close(fabric);
+	if (timed)
+		vb_clock_let();
 	return 0;
 }
 

@@ -430,6 +430,12 @@ static void test_clock_rate(void **state)
 	assert_true((double)last.ns <= (double)last.after + slack + 1e6);
 }
 
+static void goes_by(const struct vb_clock *clock)
+{
+	assert_int_equal(vb_clock_hold(clock), 0);
+	vb_clock_let();
+}
+
 static void test_clock_adopted(void **state)
 {
 	struct vb_clock mine, now, other = {.use_tsc = 0};
@@ -437,14 +443,14 @@ static void test_clock_adopted(void **state)
 
 	vb_clock_init();
 	mine = vb_clock;
-	assert_int_equal(vb_clock_adopt(&other), 0);
+	goes_by(&other);
 	b = read_bracket();
 	assert_true(b.before <= b.ns && b.ns <= b.after);
 #if defined(__x86_64__)
 	/* One ns to a tick, from a moment on. */
 	other = (struct vb_clock){
 		.tsc_base = vb_tsc(), .ns_base = 1000, .mult = 1u << 24, .use_tsc = 1};
-	assert_int_equal(vb_clock_adopt(&other), 0);
+	goes_by(&other);
 	b.before = vb_tsc();
 	b.ns = vb_clock_ns();
 	b.after = vb_tsc();
@@ -452,16 +458,18 @@ static void test_clock_adopted(void **state)
 	assert_true(b.ns <= 1000 + b.after - other.tsc_base);
 	/* Centuries of ticks do not overflow. */
 	other.tsc_base -= 1ull << 62;
-	assert_int_equal(vb_clock_adopt(&other), 0);
+	goes_by(&other);
 	assert_true(vb_clock_ns() >= 1000 + (1ull << 62));
 #endif
 	/* Not under what goes by this one. */
-	vb_clock_hold();
-	assert_int_equal(vb_clock_adopt(&mine), -EBUSY);
+	assert_int_equal(vb_clock_hold(NULL), 0);
+	assert_int_equal(vb_clock_hold(&mine), -EBUSY);
 	now = vb_clock;
-	assert_int_equal(vb_clock_adopt(&now), 0);
+	assert_int_equal(vb_clock_hold(&now), 0);
 	vb_clock_let();
-	assert_int_equal(vb_clock_adopt(&mine), 0);
+	assert_int_equal(vb_clock_hold(&mine), -EBUSY);
+	vb_clock_let();
+	goes_by(&mine);
 	assert_memory_equal(&vb_clock, &mine, sizeof(mine));
 }
 

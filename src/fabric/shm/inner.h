@@ -117,6 +117,7 @@ struct shm_fabric {
 	uint64_t bytes; /* of the mapping; 0: none */
 	uint32_t user;  /* this process's place among the users; SHM_NO_USER: it has none */
 	unsigned cores;
+	bool clock_held;
 	uint32_t open;  /* endpoints of this process */
 	uint8_t **base; /* memory of each node */
 	struct shm_node *directories;

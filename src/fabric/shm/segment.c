@@ -237,6 +237,9 @@ static int give_name(struct shm_fabric *f, bool yield)
 
 static void let_go(struct shm_fabric *f, bool used)
 {
+	if (f->clock_held)
+		vb_clock_let();
+	f->clock_held = false;
 	if (f->h != NULL) {
 		shm_user_leave(f);
 		(void)munmap(f->h, f->bytes);
@@ -282,8 +285,11 @@ static int create(const struct vb_fabric_params *p, const struct shm_options *o,
 		err = create_file(f, l.total_bytes);
 	if (err == 0)
 		err = map(f, l.total_bytes);
-	if (err == 0)
+	if (err == 0) {
+		/* What is written there now is what it goes by. */
+		f->clock_held = vb_clock_hold(NULL) == 0;
 		err = shm_header_init(f->h, p, &l);
+	}
 	if (err == 0)
 		err = settle(f);
 	if (err == 0 && named) {
@@ -336,12 +342,14 @@ static int join_tables(struct shm_fabric *f)
 
 	if (shm_tables_check(f, why, sizeof(why)) != 0)
 		return fail_broken(f, why);
-	if (vb_clock_adopt(&f->h->clock) != 0)
-		return vb_fail(-EBUSY,
-			       "%s goes by another clock than what this process has open, whose "
-			       "leases would be off: close that first, or let one process make "
-			       "all segments that are used together",
-			       f->path);
+	f->clock_held = vb_clock_hold(&f->h->clock) == 0;
+	if (!f->clock_held)
+		return vb_fail(
+			-EBUSY,
+			"%s goes by another clock than the fabric or cluster that this process "
+			"has open, whose leases would be off: open this segment first, or let "
+			"one process make all segments that are used together",
+			f->path);
 	shm_user_join(f);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "fabric/shm/inner.h"
 #include "procs.h"
 
 #include <verbena/lock.h>
@@ -122,6 +123,88 @@ static void test_two_clocks(void **state)
 	close(done[1]);
 }
 
+struct opening {
+	struct vb_fabric_params p;
+	pthread_barrier_t *at_once;
+	struct vb_fabric *f;
+	uint64_t late_ns;
+	int err;
+};
+
+static void *opens(void *arg)
+{
+	struct opening *o = arg;
+	uint64_t until;
+
+	pthread_barrier_wait(o->at_once);
+	until = vb_clock_gettime_ns() + o->late_ns;
+	while (vb_clock_gettime_ns() < until)
+		sched_yield();
+	o->err = vb_fabric_open(&o->p, &o->f);
+	return NULL;
+}
+
+/* One thread makes a segment while another joins one of another clock: whichever is first decides. */
+static void test_two_clocks_at_once(void **state)
+{
+	int made[2], done[2];
+	struct vb_clock own;
+	struct vb_fabric *g;
+	char said[1024], c;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(made) | pipe(done), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct vb_fabric_params p = params(other, false);
+
+		close(made[0]);
+		close(done[1]);
+		vb_clock_init();
+		vb_clock.ns_base += 320000000;
+		vb_clock.use_tsc = 1;
+		if (vb_fabric_open(&p, &g) != 0 || write(made[1], "m", 1) != 1 ||
+		    read(done[0], &c, 1) != 1)
+			_exit(1);
+		_exit(vb_fabric_close(g));
+	}
+	close(made[1]);
+	close(done[0]);
+	assert_int_equal(read(made[0], &c, 1), 1);
+	vb_clock_init();
+	own = vb_clock;
+	for (unsigned i = 0; i < 500; i++) {
+		pthread_barrier_t at_once;
+		struct opening o[2] = {
+			{.p = params(name, false), .at_once = &at_once},
+			{.p = params(other, true), .at_once = &at_once, .late_ns = i % 50 * 8000}};
+		pthread_t t[2];
+
+		vb_clock = own;
+		assert_int_equal(pthread_barrier_init(&at_once, NULL, 2), 0);
+		vb_log_capture_begin(said, sizeof(said));
+		for (unsigned k = 0; k < 2; k++)
+			assert_int_equal(pthread_create(&t[k], NULL, opens, &o[k]), 0);
+		for (unsigned k = 0; k < 2; k++)
+			pthread_join(t[k], NULL);
+		vb_log_capture_end();
+		pthread_barrier_destroy(&at_once);
+		assert_int_equal(o[0].err, 0);
+		assert_true(o[1].err == 0 || o[1].err == -EBUSY);
+		assert_memory_equal(&((struct shm_fabric *)o[0].f)->h->clock, &vb_clock,
+				    sizeof(vb_clock));
+		for (unsigned k = 0; k < 2; k++)
+			assert_int_equal(o[k].err == 0 ? vb_fabric_close(o[k].f) : 0, 0);
+	}
+	vb_clock = own;
+	assert_int_equal(write(done[1], "d", 1), 1);
+	assert_int_equal(ends_with(pid), 0);
+	close(made[0]);
+	close(done[1]);
+}
+
 /* A told child may close its parent's fabric, and has no client then. */
 static void test_child_closes(void **state)
 {
@@ -223,6 +306,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_no_stderr, setup),
 		cmocka_unit_test_setup(test_two_clocks, setup),
+		cmocka_unit_test_setup(test_two_clocks_at_once, setup),
 		cmocka_unit_test_setup(test_child_closes, setup),
 		cmocka_unit_test_setup(test_close_beside, setup),
 	};
