@@ -315,20 +315,28 @@ static void test_reopened_at_every_instruction(void **state)
 	vb_peer to;
 
 	(void)state;
+	/* A full ring would make the path a long one. */
+	while (vb_ep_recv(ep, &m) == 0)
+		;
 	length = length_of(body_send_once, &ep->self);
 	for (unsigned at = 0; at < length; at += 1 + length / STEPS_MAX) {
 		struct vb_ep *next;
+		bool under_way;
 		pid_t pid;
 
 		assert_int_equal(vb_ep_open(f, 0, &other), 0);
 		to = other->self;
 		pid = start_traced(body_send_once, &to);
 		assert_true(pid > 0);
-		(void)step(pid, at);
+		/* The path may be shorter than the one that was measured. */
+		under_way = step(pid, at) == at;
 		vb_ep_close(other);
+		other = NULL;
 		next = open_again(to);
-		assert_int_equal(ptrace(PTRACE_CONT, pid, NULL, NULL), 0);
-		assert_true(traced_stop(pid, SIGSTOP));
+		if (under_way) {
+			assert_int_equal(ptrace(PTRACE_CONT, pid, NULL, NULL), 0);
+			assert_true(traced_stop(pid, SIGSTOP));
+		}
 		if (next != NULL) {
 			assert_int_equal(vb_ep_recv(next, &m), -EAGAIN);
 			once_around(next);
