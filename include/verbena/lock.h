@@ -4,8 +4,7 @@
  *
  * A *lock space* is K locks, numbered 0..K-1, of one protocol, spread over N server nodes.  A
  * *client* takes and gives back locks.  It belongs to the thread (or the coroutine there) that has
- * opened it, and calls from another are refused (-VB_EFOREIGN).  A process may have any number of
- * clients.
+ * opened it, and calls from another are refused (-VB_EFOREIGN).  A process may have many clients.
  *
  *	vb_lock_space_open(fabric, &(struct vb_lock_space_params){ .lock = "dslr", .locks = 1000 },
  *			   &space);
@@ -31,9 +30,8 @@
  *   0             granted
  *   -ETIMEDOUT, -EAGAIN, -ECANCELED
  *                 not granted, and nothing will be held in your name.  A place in a queue that
- *                 cannot be left at once is handed on in the background, whatever the thread does
- *                 next (verbena/fabric.h, "Background work"): others need not wait until it calls
- *                 again
+ *                 cannot be left at once is handed on in the background (verbena/fabric.h,
+ *                 "Background work"): others need not wait until the thread calls again
  *   -VB_EUNKNOWN  the fabric lost the answer.  A protocol with leases frees what may have been
  *                 taken; with the others the lock may be lost for good
  */
@@ -338,8 +336,7 @@ int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant grants[],
  *	vb_lock_client_begin(me, age);
  *
  * An age of 0 means: it begins now.  The age counts for the transaction that begins with the next
- * lock asked for while none is held.  Protocols without wait-die keep the age and do nothing with
- * it.
+ * lock asked for while none is held.  Protocols without wait-die do nothing with it.
  */
 void vb_lock_client_begin(struct vb_lock_client *client, uint64_t age);
 uint64_t vb_lock_client_age(const struct vb_lock_client *client);
@@ -357,14 +354,14 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
  *
  * On 0 grants[i].claim is not NULL for each lock that this call took, and those are the caller's to
  * release, from the leaf to the root.  The other grants[i] say what is held and are not to be
- * released; the caller's own grants of them stay good.  All locks of the path are valid at that
- * moment.
+ * released; the caller's own grants of them stay good.  At that moment all locks of the path are
+ * valid.
  *
  * On an error the client holds nothing that it did not hold before, and what was converted has
  * been converted back.  The errors are those of vb_lock_acquire and vb_lock_convert, and
  *
- *   -ETIMEDOUT  also without a bound, if a lease that this call took ended while it waited for the
- *               rest
+ *   -ETIMEDOUT  also without a bound, if a lease that this call took ended while it waited for
+ *               other locks
  *   -VB_ELOST   the lease of a lock has ended that the caller held before: release that
  *   -EINVAL     n is out of range, or a lock stands on the path twice
  *

@@ -241,8 +241,7 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
 int vb_txn_begin(struct vb_coordinator *me);
 
 /*
- * All of these may return -EAGAIN (aborted, see above), and errors after which the transaction goes
- * on:
+ * All of these may return -EAGAIN (aborted, see above).  After these errors the transaction goes on:
  *
  *   -ENOENT  there is no such record.  That there is none is part of what the transaction has read.
  *            The key takes a place in the table for good, from its node's server

@@ -76,16 +76,19 @@ static void test_no_stderr(void **state)
 	assert_int_equal(vb_fabric_close(f), 0);
 }
 
-/* Its maker's clock is a third of a second from ours: leases in it would be. */
-static void test_two_clocks(void **state)
-{
-	struct vb_fabric_params mine = params(name, false), theirs = params(other, true);
-	int made[2], done[2];
-	struct vb_fabric *f, *g;
-	char said[512], c;
+/* A process that has made `other` by a clock a third of a second from ours, and goes when it is told. */
+struct other_maker {
 	pid_t pid;
+	int made, done;
+};
 
-	(void)state;
+static struct other_maker start_other_maker(void)
+{
+	int made[2], done[2];
+	struct vb_fabric *g;
+	pid_t pid;
+	char c;
+
 	assert_int_equal(pipe(made) | pipe(done), 0);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -106,6 +109,26 @@ static void test_two_clocks(void **state)
 	close(made[1]);
 	close(done[0]);
 	assert_int_equal(read(made[0], &c, 1), 1);
+	return (struct other_maker){.pid = pid, .made = made[0], .done = done[1]};
+}
+
+static void end_other_maker(const struct other_maker *m)
+{
+	assert_int_equal(write(m->done, "d", 1), 1);
+	assert_int_equal(ends_with(m->pid), 0);
+	close(m->made);
+	close(m->done);
+}
+
+/* Leases in it would be off by as much. */
+static void test_two_clocks(void **state)
+{
+	struct vb_fabric_params mine = params(name, false), theirs = params(other, true);
+	struct other_maker maker = start_other_maker();
+	struct vb_fabric *f, *g;
+	char said[512];
+
+	(void)state;
 	assert_int_equal(vb_fabric_open(&mine, &f), 0);
 	vb_log_capture_begin(said, sizeof(said));
 	assert_int_equal(vb_fabric_open(&theirs, &g), -EBUSY);
@@ -117,10 +140,7 @@ static void test_two_clocks(void **state)
 	assert_int_equal(vb_fabric_open(&mine, &f), 0);
 	assert_int_equal(vb_fabric_close(f), 0);
 	assert_int_equal(vb_fabric_close(g), 0);
-	assert_int_equal(write(done[1], "d", 1), 1);
-	assert_int_equal(ends_with(pid), 0);
-	close(made[0]);
-	close(done[1]);
+	end_other_maker(&maker);
 }
 
 struct opening {
@@ -147,32 +167,11 @@ static void *opens(void *arg)
 /* One thread makes a segment while another joins one of another clock: whichever is first decides. */
 static void test_two_clocks_at_once(void **state)
 {
-	int made[2], done[2];
+	struct other_maker maker = start_other_maker();
 	struct vb_clock own;
-	struct vb_fabric *g;
-	char said[1024], c;
-	pid_t pid;
+	char said[1024];
 
 	(void)state;
-	assert_int_equal(pipe(made) | pipe(done), 0);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		struct vb_fabric_params p = params(other, false);
-
-		close(made[0]);
-		close(done[1]);
-		vb_clock_init();
-		vb_clock.ns_base += 320000000;
-		vb_clock.use_tsc = 1;
-		if (vb_fabric_open(&p, &g) != 0 || write(made[1], "m", 1) != 1 ||
-		    read(done[0], &c, 1) != 1)
-			_exit(1);
-		_exit(vb_fabric_close(g));
-	}
-	close(made[1]);
-	close(done[0]);
-	assert_int_equal(read(made[0], &c, 1), 1);
 	vb_clock_init();
 	own = vb_clock;
 	for (unsigned i = 0; i < 500; i++) {
@@ -199,10 +198,7 @@ static void test_two_clocks_at_once(void **state)
 			assert_int_equal(o[k].err == 0 ? vb_fabric_close(o[k].f) : 0, 0);
 	}
 	vb_clock = own;
-	assert_int_equal(write(done[1], "d", 1), 1);
-	assert_int_equal(ends_with(pid), 0);
-	close(made[0]);
-	close(done[1]);
+	end_other_maker(&maker);
 }
 
 /* A told child may close its parent's fabric, and has no client then. */
