@@ -223,21 +223,25 @@ void shm_segment_close(struct shm_fabric *f);
 /* table.c */
 int shm_lock(struct shm_fabric *f);
 void shm_unlock(struct shm_fabric *f);
-int shm_endpoint_claim(struct shm_fabric *f, uint16_t node, uint32_t worker, uint32_t *slot,
-		       vb_peer *self);
-void shm_endpoint_release(struct shm_fabric *f, uint32_t slot);
 /* The endpoint that `peer` names if it is open, else NULL. */
 struct shm_endpoint *shm_endpoint_find(struct shm_fabric *f, vb_peer peer, uint32_t *slot);
 /* Its owner is found to be gone. */
 void shm_endpoint_bury(struct shm_endpoint *e, uint64_t word);
 uint64_t shm_peer_word(const struct shm_fabric *f, vb_peer peer, uint32_t *slot);
 bool shm_sender_dead(struct shm_fabric *f, vb_peer sender);
-int shm_worker_claim(struct shm_fabric *f, uint32_t *worker);
-void shm_worker_release(struct shm_fabric *f, uint32_t worker);
 int shm_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    vb_addr *out);
 int shm_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
+
+/* worker.c */
+void shm_ring_bell(struct shm_fabric *f, uint32_t worker);
+/* Clears "asleep"; true if it was set. */
+bool shm_bell_awake(struct shm_fabric *f, uint32_t worker);
+int shm_worker_claim(struct shm_fabric *f, uint32_t *worker);
+void shm_worker_release(struct shm_fabric *f, uint32_t worker);
+/* Of somebody else, who is gone. */
+void shm_worker_free(struct shm_fabric *f, struct shm_worker *w, shm_process owner);
 
 /* ring.c */
 struct shm_place {
@@ -255,9 +259,11 @@ bool shm_ring_drain(struct shm_fabric *f, uint32_t slot);
 /* wait.c */
 int shm_link_get(struct shm_fabric *f, struct shm_link **out);
 void shm_link_put(struct shm_link *l);
-void shm_ring_bell(struct shm_fabric *f, uint32_t worker);
-/* Clears "asleep"; true if it was set. */
-bool shm_bell_awake(struct shm_fabric *f, uint32_t worker);
+
+/* endpoint.c */
+int shm_ep_open(struct vb_fabric *fabric, uint16_t node, struct vb_ep **out);
+void shm_ep_close(struct vb_ep *ep);
+bool shm_peer_alive(struct vb_fabric *fabric, vb_peer peer);
 
 /* verbs.c */
 int shm_post(struct vb_ep *ep, struct vb_batch *batch);

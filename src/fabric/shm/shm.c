@@ -70,67 +70,6 @@ static void after_fork(struct vb_fabric *fabric)
 	shm_segment_after_fork(shm_of(fabric));
 }
 
-static int ep_open(struct vb_fabric *fabric, uint16_t node, struct vb_ep **out)
-{
-	struct shm_fabric *f = shm_of(fabric);
-	struct shm_ep *e = calloc(1, sizeof(*e));
-	struct shm_link *link;
-	vb_peer self;
-	int err;
-
-	if (e == NULL)
-		return vb_fail(-ENOMEM, "no memory for an endpoint");
-	err = shm_link_get(f, &link);
-	if (err != 0) {
-		free(e);
-		return err;
-	}
-	err = shm_endpoint_claim(f, node, link->worker, &e->slot, &self);
-	if (err != 0) {
-		shm_link_put(link);
-		free(e);
-		return err;
-	}
-	vb_ep_init(&e->ep, fabric, self);
-	e->base = f->base;
-	e->node_bytes = f->h->node_bytes;
-	e->nodes = f->h->nodes;
-	e->shared = &f->endpoints[e->slot];
-	e->ring = shm_ring(f, e->slot);
-	e->link = link;
-	vb_list_init(&e->in_link);
-	vb_list_push(&link->eps, &e->in_link);
-	__atomic_fetch_add(&f->open, 1, __ATOMIC_RELAXED);
-	*out = &e->ep;
-	return 0;
-}
-
-static void ep_close(struct vb_ep *ep)
-{
-	struct shm_ep *e = (struct shm_ep *)ep;
-	struct shm_fabric *f = shm_of(ep->fabric);
-
-	vb_list_remove(&e->in_link);
-	shm_endpoint_release(f, e->slot);
-	shm_link_put(e->link);
-	__atomic_fetch_sub(&f->open, 1, __ATOMIC_RELAXED);
-	free(e);
-}
-
-static bool peer_alive(struct vb_fabric *fabric, vb_peer peer)
-{
-	struct shm_fabric *f = shm_of(fabric);
-	uint32_t slot;
-	struct shm_endpoint *e = shm_endpoint_find(f, peer, &slot);
-
-	if (e == NULL)
-		return false;
-	if (shm_process_alive(__atomic_load_n(&e->owner, __ATOMIC_RELAXED)))
-		return true;
-	shm_endpoint_bury(e, shm_peer_word(f, peer, &slot));
-	return false;
-}
-
 static void *local(struct vb_fabric *fabric, vb_addr addr, uint64_t bytes)
 {
 	struct shm_fabric *f = shm_of(fabric);
@@ -161,11 +100,11 @@ const struct vb_fabric_ops vb_fabric_shm = {
 	.open = fabric_open,
 	.close = fabric_close,
 	.after_fork = after_fork,
-	.ep_open = ep_open,
-	.ep_close = ep_close,
+	.ep_open = shm_ep_open,
+	.ep_close = shm_ep_close,
 	.post = shm_post,
 	.recv = shm_recv,
-	.peer_alive = peer_alive,
+	.peer_alive = shm_peer_alive,
 	.region = shm_region,
 	.region_find = shm_region_find,
 	.local = local,

@@ -55,25 +55,6 @@ static uint32_t *bell_of(struct shm_link *l)
 	return &l->fabric->workers[l->worker].bell;
 }
 
-bool shm_bell_awake(struct shm_fabric *f, uint32_t worker)
-{
-	if (!(__atomic_fetch_and(&f->workers[worker].bell, ~1u, __ATOMIC_SEQ_CST) & 1))
-		return false;
-	__atomic_fetch_sub(&f->h->workers_asleep, 1, __ATOMIC_RELAXED);
-	return true;
-}
-
-void shm_ring_bell(struct shm_fabric *f, uint32_t worker)
-{
-	uint32_t *bell = &f->workers[worker].bell;
-	uint32_t old = __atomic_fetch_add(bell, 2, __ATOMIC_SEQ_CST);
-
-	if (vb_likely(!(old & 1)))
-		return;
-	if (shm_bell_awake(f, worker))
-		(void)syscall(SYS_futex, bell, FUTEX_WAKE, 1, NULL, NULL, 0);
-}
-
 /* Wakes the tasks whose endpoints have something. */
 static bool look(struct shm_thread *t)
 {
