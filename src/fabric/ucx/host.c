@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections to hosts, and what is known of their clocks.
+ * Connections to hosts.
  *
  * A connection begins with HELLO and is usable when WELCOME has come back, which brings the first
  * reading of the owner's clock.  Each side greets for its own verbs; answers go over the answering
@@ -17,12 +17,8 @@
  * the other has dropped it greets again at once.
  */
 #define VB_LOG_ROOM "ucx"
-#include <inttypes.h>
-
 #include "base/log.h"
 #include "fabric/ucx/inner.h"
-
-#define CLOCK_AGE_NS 500000000ull
 
 const char *ucx_host_name(const struct ucx_host *h, char buf[64])
 {
@@ -32,49 +28,6 @@ const char *ucx_host_name(const struct ucx_host *h, char buf[64])
 		return vb_cluster_name(c, h->rank);
 	snprintf(buf, 64, "host %u", h->rank);
 	return buf;
-}
-
-/* ---- clocks ---- */
-
-static uint64_t there_at(const struct ucx_clock *c, uint64_t at_ns)
-{
-	uint64_t d;
-
-	if (at_ns >= c->here) {
-		d = at_ns - c->here;
-		return c->there + d - d / 1000000 * UCX_DRIFT_PPM - UCX_DRIFT_PPM;
-	}
-	d = c->here - at_ns;
-	d += d / 1000000 * UCX_DRIFT_PPM + UCX_DRIFT_PPM;
-	return c->there > d ? c->there - d : 0;
-}
-
-uint64_t ucx_clock_there(const struct ucx_host *h, uint64_t at_ns)
-{
-	uint64_t best = there_at(&h->best, at_ns), before = there_at(&h->before, at_ns);
-
-	return best > before ? best : before;
-}
-
-/* The quickest answer says most; but none is believed for longer than a second if there are others,
- * so that a clock that has stood still (a machine that was suspended) is found out. */
-void ucx_clock_saw(struct ucx_host *h, uint64_t there, uint64_t here)
-{
-	const struct ucx_clock c = {there, here};
-
-	if (here - h->best_since_ns > CLOCK_AGE_NS) {
-		h->before = h->best;
-		h->best = c;
-		h->best_since_ns = here;
-	} else if (there >= there_at(&h->best, here)) {
-		h->best = c;
-	}
-}
-
-static void clock_first(struct ucx_host *h, uint64_t there, uint64_t here)
-{
-	h->best = h->before = (struct ucx_clock){there, here};
-	h->best_since_ns = here;
 }
 
 void ucx_heard(struct ucx_host *h, const struct ucx_header *m)
@@ -192,12 +145,22 @@ int ucx_greet(struct ucx_host *h)
 /* UCX connects as long as TCP tries, and tells when it gives up.  To close before that is not for
  * us: UCX 1.13 aborts when an endpoint is closed that is not connected yet.  But the other's answer
  * may be lost with its own connection, so we ask once more over ours. */
-uint64_t ucx_greet_again(struct ucx_host *h, uint64_t now)
+static uint64_t greet_again(struct ucx_host *h, uint64_t now)
 {
 	h->epoch++;
 	h->greeted_ns = now;
 	(void)say(h, UCX_HELLO, h->epoch, h->from_epoch);
 	return now + h->wire->o.silence_ns;
+}
+
+int ucx_usable(struct ucx_host *h)
+{
+	if (vb_likely(h->state == UCX_UP && !h->failed))
+		return 0;
+	/* The post fails at once, but shows that the host is wanted. */
+	if (h->state == UCX_DOWN && vb_clock_ns() >= h->retry_at_ns)
+		(void)ucx_greet(h);
+	return -VB_EPEERGONE;
 }
 
 void ucx_break(struct ucx_host *h, const char *why)
@@ -240,7 +203,7 @@ void ucx_welcome_came(struct ucx_host *h, const struct ucx_header *m)
 
 	if (h->state != UCX_GREETING || m->epoch != h->epoch)
 		return;
-	clock_first(h, m->clock, h->heard_ns);
+	ucx_clock_first(h, m->clock, h->heard_ns);
 	h->state = UCX_UP;
 	vb_debug("connected to %s, epoch %u", ucx_host_name(h, buf), h->epoch);
 	ucx_mark(h);
@@ -293,4 +256,33 @@ void ucx_tend(struct ucx_wire *w)
 	for (struct vb_list *it; (it = vb_list_pop(&later)) != NULL;)
 		vb_list_push(&w->dirty, it);
 	w->tending = false;
+}
+
+/* ---- what takes too long ---- */
+
+static uint64_t min64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+uint64_t ucx_expire(struct ucx_host *h, uint64_t now)
+{
+	uint64_t due = VB_FOREVER, since;
+
+	if (h->state == UCX_GREETING) {
+		due = h->greeted_ns + h->wire->o.silence_ns;
+		return now < due ? due : greet_again(h, now);
+	}
+	if (h->flying > 0) {
+		struct ucx_msg *oldest = vb_container_of(h->flight.next, struct ucx_msg, link);
+
+		since = oldest->sent_ns > h->heard_ns ? oldest->sent_ns : h->heard_ns;
+		due = since + h->wire->o.silence_ns;
+		if (now >= due) {
+			ucx_break(h, "it does not answer");
+			return VB_FOREVER;
+		}
+		due = min64(due, ucx_flight_expire(h, now));
+	}
+	return min64(due, ucx_queue_expire(h, now));
 }

@@ -15,6 +15,10 @@
  *	idle     in the pool.  UCX may still hold the buffer of a message that is over (`sending`):
  *	         it goes there once UCX lets go
  *
+ * The files call one way: what comes (serve.c) and what leaves (post.c) stand on the looking
+ * (progress.c), that on the connections (host.c), those on what is under way (flight.c) and what waits
+ * for its turn (held.c), and all of it on the buffers (msg.c).
+ *
  * Everything here is under the engine (net/net.h), but for what helper.c says.
  */
 #ifndef VB_FABRIC_UCX_INNER_H
@@ -205,53 +209,68 @@ int ucx_msg_send(struct ucx_msg *m, const struct ucx_header *h);
 /* What was sent from within UCX's progress. */
 void ucx_msg_send_later(struct ucx_wire *w);
 
-/* post.c: verbs on their way out, answers on their way in */
-/* 0, or why this host cannot be posted to; it is greeted again when it is time to. */
-int ucx_usable(struct ucx_host *h);
-int ucx_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b);
-void ucx_flush(struct net_fabric *f);
+/* clock.c */
+/* A time of the host's clock that it surely has not passed before our `at_ns`. */
+uint64_t ucx_clock_there(const struct ucx_host *h, uint64_t at_ns);
+void ucx_clock_saw(struct ucx_host *h, uint64_t there, uint64_t here);
+/* The first reading of a connection. */
+void ucx_clock_first(struct ucx_host *h, uint64_t there, uint64_t here);
+
+/* held.c: messages that have come and wait */
+struct ucx_in *ucx_in_new(struct ucx_host *h, const struct ucx_header *head);
+void ucx_in_free(struct ucx_in *in);
+void ucx_in_free_all(struct ucx_wire *w);
+/* Into its place by number; false: it is there already, or there are too many. */
+bool ucx_hold(struct ucx_host *h, struct ucx_in *in);
+/* Forgets what is held of a host's messages. */
+void ucx_forget_held(struct ucx_host *h);
+
+/* flight.c: messages of verbs, sent, answered and given up */
+/* The open message joins the queue. */
+void ucx_close_open(struct ucx_host *h);
 /* Sends what the window allows. */
 void ucx_pump(struct ucx_host *h);
 /* The body is h->bytes long. */
 void ucx_answered(struct ucx_host *from, const struct ucx_header *h, const uint8_t *body);
 /* Whether the long answer h is wanted: once. */
 bool ucx_wants(struct ucx_host *from, const struct ucx_header *h);
+/* The status of a verb that surely is not executed. */
+int ucx_did_not_happen(const struct vb_verb *v);
 /* Ends everything: EUNKNOWN if it may have been executed, EPEERGONE if not. */
 void ucx_fail_all(struct ucx_host *h);
 /* Ends what has taken too long; says when to look again, or VB_FOREVER. */
-uint64_t ucx_expire(struct ucx_host *h, uint64_t now);
+uint64_t ucx_flight_expire(struct ucx_host *h, uint64_t now);
+uint64_t ucx_queue_expire(struct ucx_host *h, uint64_t now);
 
-/* serve.c: what comes */
-ucs_status_t ucx_came(void *arg, const void *header, size_t header_bytes, void *data, size_t bytes,
-		      const ucp_am_recv_param_t *param);
-/* Forgets what is held of a host's messages. */
-void ucx_forget_held(struct ucx_host *h);
-void ucx_in_free_all(struct ucx_wire *w);
-
-/* host.c: connections and clocks */
+/* host.c: connections */
 int ucx_greet(struct ucx_host *h);
-/* Nobody has answered for so long; when to look again. */
-uint64_t ucx_greet_again(struct ucx_host *h, uint64_t now);
+/* 0, or why this host cannot be posted to; it is greeted again when it is time to. */
+int ucx_usable(struct ucx_host *h);
 void ucx_break(struct ucx_host *h, const char *why);
 void ucx_heard(struct ucx_host *h, const struct ucx_header *m);
 void ucx_hello_came(struct ucx_host *h, const struct ucx_header *m);
 void ucx_welcome_came(struct ucx_host *h, const struct ucx_header *m);
 /* What was left over from calls into UCX: broken connections, welcomes, full windows. */
 void ucx_tend(struct ucx_wire *w);
-/* A time of the host's clock that it surely has not passed before our `at_ns`. */
-uint64_t ucx_clock_there(const struct ucx_host *h, uint64_t at_ns);
-void ucx_clock_saw(struct ucx_host *h, uint64_t there, uint64_t here);
+/* Ends what has taken too long, the connection itself too; says when to look again, or VB_FOREVER. */
+uint64_t ucx_expire(struct ucx_host *h, uint64_t now);
 const char *ucx_host_name(const struct ucx_host *h, char buf[64]);
 
 /* progress.c */
-bool ucx_progress(struct net_fabric *f);
 bool ucx_look(struct ucx_wire *w);
 int ucx_arm(struct net_fabric *f);
 
+/* post.c: verbs on their way out */
+int ucx_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b);
+void ucx_flush(struct net_fabric *f);
+
+/* serve.c: what comes */
+ucs_status_t ucx_came(void *arg, const void *header, size_t header_bytes, void *data, size_t bytes,
+		      const ucp_am_recv_param_t *param);
+
 /* helper.c */
+bool ucx_progress(struct net_fabric *f);
 int ucx_helper_start(struct ucx_wire *w);
 void ucx_helper_stop(struct ucx_wire *w);
-/* Is this the thread? */
-bool ucx_helper_is_me(void);
 
 #endif

@@ -49,17 +49,6 @@ bool ucx_look(struct ucx_wire *w)
 	return w->came != before;
 }
 
-bool ucx_progress(struct net_fabric *f)
-{
-	struct ucx_wire *w = ucx_of(f);
-
-	w->helping = ucx_helper_is_me();
-	/* Under the engine, so alone in writing it. */
-	if (!w->helping)
-		__atomic_store_n(&w->helper.passes, w->helper.passes + 1, __ATOMIC_RELAXED);
-	return ucx_look(w);
-}
-
 /* Sets UCX and the timer so that the descriptor will tell: 0, or -EBUSY. */
 int ucx_arm(struct net_fabric *f)
 {

@@ -21,56 +21,6 @@
 #include "base/log.h"
 #include "fabric/ucx/inner.h"
 
-/* ---- what waits ---- */
-
-static void in_free(struct ucx_in *in)
-{
-	vb_list_remove(&in->link);
-	if (in->receiving) {
-		in->dropped = true;
-		return;
-	}
-	vb_list_remove(&in->all);
-	free(in->data);
-	free(in);
-}
-
-static struct ucx_in *in_new(struct ucx_host *h, const struct ucx_header *head)
-{
-	struct ucx_in *in = calloc(1, sizeof(*in));
-
-	if (in == NULL)
-		return NULL;
-	in->host = h;
-	in->h = *head;
-	in->data = malloc(head->bytes > 0 ? head->bytes : 1);
-	if (in->data == NULL) {
-		free(in);
-		return NULL;
-	}
-	vb_list_init(&in->link);
-	vb_list_init(&in->all);
-	vb_list_push(&h->wire->ins, &in->all);
-	return in;
-}
-
-void ucx_forget_held(struct ucx_host *h)
-{
-	vb_list_for_each (it, &h->held)
-		in_free(vb_container_of(it, struct ucx_in, link));
-	h->held_n = 0;
-}
-
-void ucx_in_free_all(struct ucx_wire *w)
-{
-	vb_list_for_each (it, &w->ins) {
-		struct ucx_in *in = vb_container_of(it, struct ucx_in, all);
-
-		in->receiving = false;
-		in_free(in);
-	}
-}
-
 /* ---- executing ---- */
 
 static void answer(struct ucx_host *h, const struct ucx_header *head, struct ucx_msg *m,
@@ -137,29 +87,8 @@ static void drain(struct ucx_host *h)
 		h->held_n--;
 		h->expected++;
 		execute(h, &in->h, in->data);
-		in_free(in);
+		ucx_in_free(in);
 	}
-}
-
-/* Into its place by number; false: it is there already, or there are too many. */
-static bool hold(struct ucx_host *h, struct ucx_in *in)
-{
-	struct vb_list *before = &h->held;
-
-	if (h->held_n >= h->wire->o.window)
-		return false;
-	while (before->prev != &h->held) {
-		struct ucx_in *p = vb_container_of(before->prev, struct ucx_in, link);
-
-		if (p->h.number == in->h.number)
-			return false;
-		if (p->h.number < in->h.number)
-			break;
-		before = before->prev;
-	}
-	vb_list_push(before, &in->link); /* in front of `before` */
-	h->held_n++;
-	return true;
 }
 
 /* ---- long messages ---- */
@@ -170,7 +99,7 @@ static void in_ready(struct ucx_in *in, ucs_status_t status)
 
 	in->receiving = false;
 	if (in->dropped) {
-		in_free(in);
+		ucx_in_free(in);
 		return;
 	}
 	h->wire->came++;
@@ -186,7 +115,7 @@ static void in_ready(struct ucx_in *in, ucs_status_t status)
 		return;
 	}
 	ucx_answered(h, &in->h, in->data);
-	in_free(in);
+	ucx_in_free(in);
 }
 
 static void in_received(void *request, ucs_status_t status, size_t length, void *arg)
@@ -204,15 +133,15 @@ static ucs_status_t fetch(struct ucx_host *h, const struct ucx_header *head, voi
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
 		.cb.recv_am = in_received,
 	};
-	struct ucx_in *in = in_new(h, head);
+	struct ucx_in *in = ucx_in_new(h, head);
 	ucs_status_ptr_t request;
 
 	if (in == NULL) {
 		vb_error("no memory for a message of %u bytes", head->bytes);
 		return UCS_ERR_NO_MEMORY;
 	}
-	if (head->kind == UCX_VERBS && !hold(h, in)) {
-		in_free(in);
+	if (head->kind == UCX_VERBS && !ucx_hold(h, in)) {
+		ucx_in_free(in);
 		return UCS_ERR_REJECTED;
 	}
 	in->receiving = true;
@@ -254,14 +183,14 @@ static void verbs_came(struct ucx_host *h, const struct ucx_header *head, const 
 		drain(h);
 		return;
 	}
-	in = in_new(h, head);
+	in = ucx_in_new(h, head);
 	if (in == NULL) {
 		vb_error("no memory for a message of %u bytes", head->bytes);
 		return;
 	}
 	memcpy(in->data, body, head->bytes);
-	if (!hold(h, in))
-		in_free(in);
+	if (!ucx_hold(h, in))
+		ucx_in_free(in);
 }
 
 static ucs_status_t sort(struct ucx_host *h, const struct ucx_header *head, void *data, bool rndv)
