@@ -46,7 +46,7 @@ static void say(struct verbs *w, uint32_t host, uint32_t kind)
 
 	for (uint32_t l = 0; l < w->lanes && h->fresh; l++)
 		m.qp[l] = (struct verbs_remote_qp){h->lane[l].qp->qp_num, h->lane[l].psn};
-	verbs_ud_send(w, host, &m, sizeof(m), 0);
+	verbs_ud_send(w, host, &m, sizeof(m), VERBS_HANDSHAKE);
 }
 
 /* New queue pairs, once the old ones are empty; not so fast that these pile up. */

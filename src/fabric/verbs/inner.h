@@ -3,14 +3,22 @@
  * The transport `verbs`: reliable connections between hosts.
  *
  *	verbs.c        options, opening, addresses, closing
- *	bound.c        until when a request may take effect; measuring that
- *	qp.c           making, connecting, breaking and emptying queue pairs
- *	post.c         verbs -> work requests -> doorbells
- *	poll.c         completions -> ends of verbs; timers
- *	recv.c         receive buffers, and the ends of queue pairs
+ *	bound.c        until when a request may take effect
+ *	measure.c      measuring that
+ *
+ * and, each calling those below it only:
+ *
+ *	post.c         verbs -> work requests; waiting for room
+ *	tick.c         looking at the network, and what time brings
+ *	poll.c         completions -> ends of verbs
+ *	again.c        new connections for broken ones
  *	msg.c          messages: credits, acknowledgements, control
  *	ud.c           datagrams
- *	again.c        new connections for broken ones
+ *	ring.c         work requests -> doorbells -> their ends; breaking and emptying a connection
+ *	qp.c           making and connecting queue pairs
+ *	recv.c         receive buffers, and the ends of queue pairs
+ *	sends.c        signalled messages without an answer
+ *	done.c         ends of verbs
  *
  * Everything runs with the engine held, but open, connect and close.
  *
@@ -162,6 +170,7 @@ struct verbs_dying {
 	struct ibv_qp *qp;
 	uint64_t until_ns;
 	bool last; /* as in verbs_qp */
+	bool over; /* to be destroyed at the next reaping */
 };
 
 struct verbs {
@@ -235,7 +244,18 @@ static inline bool verbs_idle(const struct verbs_qp *q)
 	return q->tail == q->head;
 }
 
+/* q has n requests behind the last one that tells when it is done. */
+static inline void verbs_unheard(struct verbs *w, struct verbs_qp *q, uint32_t n)
+{
+	if (q != w->ud) {
+		w->n_unheard += n > 0;
+		w->n_unheard -= q->unsignalled > 0;
+	}
+	q->unsignalled = n;
+}
+
 /* Names of work requests in completions. */
+#define VERBS_HANDSHAKE 0u /* the immediate of a datagram of again.c's: no client has this number */
 enum verbs_id { VERBS_ID_SEND = 1, VERBS_ID_RECV, VERBS_ID_UD_RECV };
 
 static inline uint64_t verbs_id(enum verbs_id what, uint32_t round, uint32_t number, uint32_t at)
@@ -254,6 +274,32 @@ uint8_t verbs_mtu(const struct verbs *w);
 /* bound.c: once the device is chosen */
 void verbs_set_bound(struct verbs *w);
 
+/* done.c */
+void verbs_done(struct verbs *w, struct net_thread *owner, struct vb_batch *b);
+void verbs_done_flush(struct verbs *w);
+
+/* sends.c */
+/* A place for a signalled message, or -EAGAIN. */
+int verbs_send_begin(struct verbs *w, struct verbs_host *h, struct net_ep *e, struct vb_batch *b,
+		     struct vb_verb *v);
+void verbs_send_end(struct verbs *w, struct verbs_host *h, unsigned i, int err);
+void verbs_sends_end(struct verbs *w, struct verbs_host *h, int err);
+void verbs_sends_expire(struct verbs *w, struct verbs_host *h, uint64_t now);
+void verbs_credits_reset(struct verbs_host *h);
+
+/* recv.c */
+int verbs_recv_post(struct verbs *w, bool ud, const uint32_t *at, uint32_t n);
+/* A connection's buffer came: false if it is not to be posted again. */
+bool verbs_recv_is_back(struct verbs *w, uint32_t at);
+void verbs_look_for_lost(struct verbs *w);
+bool verbs_may_bury(const struct verbs *w);
+void verbs_bury(struct verbs *w, struct ibv_qp *qp, bool last, bool soon);
+void verbs_last_wqe(struct verbs *w, const struct ibv_qp *qp);
+/* Whether queue pairs have come to their end: verbs_reap destroys them, once the completion queue has
+ * been polled until it was empty. */
+bool verbs_dying_over(struct verbs *w, uint64_t now);
+void verbs_reap(struct verbs *w);
+
 /* qp.c */
 int verbs_qp_init(struct verbs *w, struct ibv_qp *qp, enum ibv_qp_type type);
 int verbs_qp_make(struct verbs *w, struct verbs_qp *q, enum ibv_qp_type type);
@@ -264,65 +310,35 @@ int verbs_ud_start(struct verbs *w);
 struct verbs_qp *verbs_by_qpn(struct verbs *w, uint32_t qpn);
 int verbs_ah_make(struct verbs *w, struct verbs_host *h);
 void verbs_address_fill(struct verbs *w, const struct verbs_host *h, struct ibv_ah_attr *ah);
-/* Ends the connection: what was not rung ends with -VB_EPEERGONE, what was, soon. */
-void verbs_break(struct verbs *w, struct verbs_host *h, enum verbs_link_state next);
-bool verbs_host_emptied(struct verbs *w, struct verbs_host *h);
 
-/* post.c */
-int verbs_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b);
-void verbs_ring(struct verbs *w, struct verbs_qp *q);
-void verbs_ring_all(struct verbs *w);
+/* ring.c */
 /* The next place, which the caller fills; there is room.  A message of `bytes` bytes from its
  * slot. */
 uint32_t verbs_build(struct verbs *w, struct verbs_qp *q);
 uint32_t verbs_build_send(struct verbs *w, struct verbs_qp *q, uint32_t bytes, uint32_t imm);
-/* Waits until q has room for n requests and the pool that many pieces (0: -VB_EPEERGONE if it
- * broke). */
-int verbs_wait_room(struct verbs *w, struct verbs_qp *q, uint32_t n, uint32_t pieces);
-/* q has n requests behind the last one that tells when it is done. */
-void verbs_unheard(struct verbs *w, struct verbs_qp *q, uint32_t n);
-/* A request that does nothing but tell, behind those, if there are any. */
+void verbs_ring(struct verbs *w, struct verbs_qp *q);
+void verbs_ring_all(struct verbs *w);
+/* A request that does nothing but tell, behind those that do not, if there are any. */
 void verbs_ask(struct verbs *w, struct verbs_qp *q);
 /* The request in place `at` has ended. */
 void verbs_rec_end(struct verbs *w, struct verbs_qp *q, uint32_t at, int err);
-/* What was built and never rung ends with err. */
-void verbs_unbuild(struct verbs *w, struct verbs_qp *q, int err);
-
-/* poll.c */
-bool verbs_progress(struct net_fabric *f);
-int verbs_arm(struct net_fabric *f);
-bool verbs_poll(struct verbs *w);
-void verbs_tick(struct verbs *w);
-void verbs_done(struct verbs *w, struct net_thread *owner, struct vb_batch *b);
-void verbs_done_flush(struct verbs *w);
-
-/* recv.c */
-int verbs_recv_post(struct verbs *w, bool ud, const uint32_t *at, uint32_t n);
-/* A connection's buffer came: false if it is not to be posted again. */
-bool verbs_recv_is_back(struct verbs *w, uint32_t at);
-bool verbs_may_bury(const struct verbs *w);
-void verbs_bury(struct verbs *w, struct ibv_qp *qp, bool last, bool soon);
-void verbs_last_wqe(struct verbs *w, const struct ibv_qp *qp);
-void verbs_reap(struct verbs *w, uint64_t now);
+/* Ends the connection: what was not rung ends with -VB_EPEERGONE, what was, soon. */
+void verbs_break(struct verbs *w, struct verbs_host *h, enum verbs_link_state next);
+bool verbs_host_emptied(struct verbs *w, struct verbs_host *h);
 
 /* msg.c */
 int verbs_put_message(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_verb *v,
 		      struct verbs_qp *q);
-int verbs_message_credit(struct verbs *w, struct verbs_host *h, bool signalled);
 bool verbs_notify_is_bare(const struct vb_verb *v);
 void verbs_message_came(struct verbs *w, uint32_t host, const uint8_t *data, uint32_t bytes,
 			uint32_t imm);
 void verbs_bare_came(struct verbs *w, uint32_t host, uint32_t imm);
-void verbs_sends_end(struct verbs *w, struct verbs_host *h, int err);
-void verbs_send_end(struct verbs *w, struct verbs_host *h, unsigned i, int err);
-void verbs_sends_expire(struct verbs *w, struct verbs_host *h, uint64_t now);
 void verbs_settle(struct verbs *w);
 int verbs_control(struct net_fabric *f, uint32_t host, const void *data, size_t bytes);
-void verbs_credits_reset(struct verbs_host *h);
 
 /* ud.c */
-int verbs_put_datagram(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_verb *v,
-		       uint32_t host);
+void verbs_put_datagram(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_verb *v,
+			uint32_t host);
 void verbs_datagram_came(struct verbs *w, uint32_t src_qp, const uint8_t *data, uint32_t bytes,
 			 uint32_t imm);
 /* A message of the handshake; may be lost. */
@@ -333,5 +349,16 @@ void verbs_again_tick(struct verbs *w, uint32_t host, uint64_t now);
 void verbs_again_came(struct verbs *w, uint32_t src_qp, const uint8_t *data, uint32_t bytes);
 void verbs_again_heard(struct verbs *w, uint32_t host);
 void verbs_host_gone(struct net_fabric *f, uint32_t host);
+
+/* poll.c */
+bool verbs_poll(struct verbs *w);
+
+/* tick.c */
+bool verbs_progress(struct net_fabric *f);
+int verbs_arm(struct net_fabric *f);
+void verbs_tick(struct verbs *w);
+
+/* post.c */
+int verbs_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b);
 
 #endif

@@ -32,18 +32,15 @@
 #include "fabric/verbs/inner.h"
 
 #include <arpa/inet.h>
-#include <sched.h>
 
 #include "base/log.h"
 
-#define CREDIT_WAIT_NS 1000000ull
-#define ANSWER_NS      1000000000ull
-#define FROM_BITS      40
-#define FROM_MASK      ((1ull << FROM_BITS) - 1)
-#define CLIENT_MASK    ((1u << VB_PEER_CLIENT_BITS) - 1)
-#define GIVE_MAX       255u
-#define BARE_MAX       256u
-#define ACKS_MAX       32u
+#define FROM_BITS   40
+#define FROM_MASK   ((1ull << FROM_BITS) - 1)
+#define CLIENT_MASK ((1u << VB_PEER_CLIENT_BITS) - 1)
+#define GIVE_MAX    255u
+#define BARE_MAX    256u
+#define ACKS_MAX    32u
 
 enum { ANSWER_TAKEN, ANSWER_FULL, ANSWER_GONE };
 enum { CTL_ANSWERS = 1, CTL_CONTROL };
@@ -73,35 +70,7 @@ static bool owes_much(const struct verbs_host *h)
 	return h->owed >= h->credits_max / 4;
 }
 
-void verbs_credits_reset(struct verbs_host *h)
-{
-	h->credits = h->credits_max;
-	h->owed = h->n_acks = 0;
-	h->q_head = h->q_tail = 0;
-}
-
 /* ---- sending ---- */
-
-int verbs_message_credit(struct verbs *w, struct verbs_host *h, bool signalled)
-{
-	uint64_t until;
-
-	if (vb_likely(h->credits > VERBS_RESERVE))
-		return 0;
-	until = vb_clock_ns() + CREDIT_WAIT_NS;
-	w->f->stats.waits++;
-	do {
-		verbs_ring_all(w);
-		if (!verbs_poll(w))
-			sched_yield();
-	} while (h->state == VERBS_UP && h->credits <= VERBS_RESERVE && vb_clock_ns() < until);
-	if (h->state != VERBS_UP)
-		return -VB_EPEERGONE;
-	if (h->credits > VERBS_RESERVE)
-		return 0;
-	w->f->stats.dropped += !signalled;
-	return -EAGAIN;
-}
 
 bool verbs_notify_is_bare(const struct vb_verb *v)
 {
@@ -109,26 +78,6 @@ bool verbs_notify_is_bare(const struct vb_verb *v)
 
 	return v->op == VB_OP_WRITE_NOTIFY && !(v->flags & VB_SIGNALLED) && v->len <= VERBS_SLOT &&
 	       m->subject == 0 && m->tag == 0 && m->len == 0 && m->imm < BARE_MAX;
-}
-
-static int place_take(struct verbs *w, struct verbs_host *h, struct net_ep *e, struct vb_batch *b,
-		      struct vb_verb *v)
-{
-	for (unsigned i = 0; i < h->credits_max; i++) {
-		struct verbs_send *s = &h->sends[i];
-
-		if (s->used)
-			continue;
-		*s = (struct verbs_send){.owner = e->thread,
-					 .batch = b,
-					 .verb = v,
-					 .until_ns = vb_clock_ns() + w->bound_ns + ANSWER_NS,
-					 .turn = (uint16_t)(s->turn + 1),
-					 .used = true};
-		w->n_sends++;
-		return (int)i;
-	}
-	return -EAGAIN;
 }
 
 /* The credit and the room are there. */
@@ -142,7 +91,7 @@ int verbs_put_message(struct verbs *w, struct net_ep *e, struct vb_batch *b, str
 
 	m.from = e->ep.self & FROM_MASK;
 	if (v->flags & VB_SIGNALLED) {
-		place = place_take(w, h, e, b, v);
+		place = verbs_send_begin(w, h, e, b, v);
 		if (place < 0)
 			return place;
 		m.from |= ((uint64_t)h->sends[place].turn << 8 | (unsigned)(place + 1))
@@ -158,36 +107,6 @@ int verbs_put_message(struct verbs *w, struct net_ep *e, struct vb_batch *b, str
 	if (v->op == VB_OP_SEND && v->flags & VB_FENCE)
 		q->wr[at & q->mask].send_flags |= IBV_SEND_FENCE;
 	return 0;
-}
-
-void verbs_send_end(struct verbs *w, struct verbs_host *h, unsigned i, int err)
-{
-	struct verbs_send *s = &h->sends[i];
-
-	if (s->batch == NULL)
-		return;
-	s->verb->status = err;
-	verbs_done(w, s->owner, s->batch);
-	s->batch = NULL;
-}
-
-/* The connection is gone, and with it the answers. */
-void verbs_sends_end(struct verbs *w, struct verbs_host *h, int err)
-{
-	for (unsigned i = 0; i < h->credits_max; i++) {
-		verbs_send_end(w, h, i, err);
-		w->n_sends -= h->sends[i].used;
-		h->sends[i].used = false;
-	}
-}
-
-/* The places stay taken until the answers come: the credits are still out, too. */
-void verbs_sends_expire(struct verbs *w, struct verbs_host *h, uint64_t now)
-{
-	for (unsigned i = 0; i < h->credits_max; i++) {
-		if (h->sends[i].used && now > h->sends[i].until_ns)
-			verbs_send_end(w, h, i, -VB_EUNKNOWN);
-	}
 }
 
 /* ---- what the hosts owe each other ---- */

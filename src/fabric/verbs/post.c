@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Verbs to work requests, work requests to doorbells.
- *
- * What is built waits for the doorbell in its queue pair's ring, already linked by its place; all
- * of it leaves with one ibv_post_send.  Which requests of such a chain ask for a completion is
- * decided there: the last one that somebody waits for, and the last of the chain when
- * `signal_every` have gone without one, so that a full ring always has a completion coming.
+ * Verbs to work requests.  Waiting for room and for credits, both looked for among the completions, is
+ * done here and nowhere below.
  */
 #define VB_LOG_ROOM "verbs"
 #include "fabric/verbs/inner.h"
@@ -15,192 +11,10 @@
 
 #include "base/log.h"
 
-#define FEW_POLLS 64
+#define FEW_POLLS      64
+#define CREDIT_WAIT_NS 1000000ull
 
-/* ---- doorbells ---- */
-
-static void mark(struct verbs *w, struct verbs_qp *q, uint32_t at)
-{
-	uint32_t i = at & q->mask;
-
-	q->rec[i].asked = true;
-	w->n_asked++;
-	if (q->rec[i].is_ext)
-		q->ext[i].signalled = true;
-	else
-		q->wr[i].send_flags |= IBV_SEND_SIGNALED;
-}
-
-void verbs_unheard(struct verbs *w, struct verbs_qp *q, uint32_t n)
-{
-	if (q != w->ud) {
-		w->n_unheard += n > 0;
-		w->n_unheard -= q->unsignalled > 0;
-	}
-	q->unsignalled = n;
-}
-
-static void mark_chain(struct verbs *w, struct verbs_qp *q)
-{
-	uint32_t n = q->tail - q->rung, last = UINT32_MAX, unheard;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (w->o.signal == VERBS_SIGNAL_ALL)
-			mark(w, q, q->rung + i);
-		else if (q->rec[(q->rung + i) & q->mask].tell)
-			last = i;
-	}
-	if (w->o.signal == VERBS_SIGNAL_ALL)
-		return;
-	if (last != UINT32_MAX)
-		mark(w, q, q->rung + last);
-	unheard = last != UINT32_MAX ? n - 1 - last : q->unsignalled + n;
-	if (unheard >= w->o.signal_every) {
-		mark(w, q, q->tail - 1);
-		unheard = 0;
-	}
-	verbs_unheard(w, q, unheard);
-}
-
-/* Posts the run of requests of one kind from `at` on; how many, or -errno.  Of a plain run that
- * fails half-way q->rung tells how far it came. */
-static int ring_run(struct verbs *w, struct verbs_qp *q, uint32_t at)
-{
-	struct ibv_send_wr *bad = NULL;
-	bool ext = q->rec[at & q->mask].is_ext;
-	uint32_t n = 1;
-	int err;
-
-	while (at + n != q->tail && q->rec[(at + n) & q->mask].is_ext == ext &&
-	       !(ext && ((at + n) & q->mask) == 0)) {
-		q->wr[(at + n - 1) & q->mask].next = &q->wr[(at + n) & q->mask];
-		n++;
-	}
-	q->wr[(at + n - 1) & q->mask].next = NULL;
-	w->f->stats.doorbells++;
-	if (ext) {
-		err = w->ext->post(q->qp, &q->ext[at & q->mask], n);
-		return err == 0 ? (int)n : err;
-	}
-	err = ibv_post_send(q->qp, &q->wr[at & q->mask], &bad);
-	if (err == 0)
-		return (int)n;
-	while (bad != NULL && &q->wr[at & q->mask] != bad && at != q->tail)
-		at++;
-	q->rung = at;
-	return -err;
-}
-
-static void write_nothing(const struct verbs_host *h, struct ibv_send_wr *wr)
-{
-	wr->opcode = IBV_WR_RDMA_WRITE;
-	wr->num_sge = 0;
-	wr->wr.rdma.remote_addr = h->base;
-	wr->wr.rdma.rkey = h->rkey;
-}
-
-/* In the place of a request whose time is over: a WRITE of nothing, so that the chain has no hole
- * and the verb ends in its turn. */
-static void make_void(struct verbs *w, struct verbs_qp *q, uint32_t i)
-{
-	const struct verbs_host *h = &w->hosts[q->host];
-	struct verbs_rec *r = &q->rec[i];
-	struct ibv_send_wr *wr = &q->wr[i];
-
-	if (r->batch != NULL)
-		r->verb->status = -VB_ETOOLATE;
-	else if (r->last)
-		w->f->stats.dropped++;
-	r->op = VB_OP_WRITE;
-	r->is_ext = false;
-	r->to = NULL;
-	wr->send_flags &= IBV_SEND_FENCE;
-	write_nothing(h, wr);
-}
-
-void verbs_ring(struct verbs *w, struct verbs_qp *q)
-{
-	uint64_t now;
-
-	if (q->rung == q->tail)
-		return;
-	now = vb_clock_ns();
-	for (uint32_t i = q->rung; i != q->tail; i++) {
-		struct verbs_rec *r = &q->rec[i & q->mask];
-
-		r->rung_ns = now;
-		if (vb_unlikely(r->not_after_ns != 0) && now > r->not_after_ns)
-			make_void(w, q, i & q->mask);
-	}
-	mark_chain(w, q);
-	while (q->rung != q->tail) {
-		int n = ring_run(w, q, q->rung);
-
-		if (n > 0) {
-			q->rung += (uint32_t)n;
-			continue;
-		}
-		vb_error("%s refuses a work request to host %u: %s", w->choice.device.name, q->host,
-			 strerror(-n));
-		verbs_unbuild(w, q, -EIO);
-		if (q != w->ud)
-			verbs_break(w, &w->hosts[q->host], VERBS_DOWN);
-		return;
-	}
-}
-
-void verbs_ring_all(struct verbs *w)
-{
-	while (w->n_dirty > 0) {
-		struct verbs_qp *q = &w->qps[w->dirty[--w->n_dirty]];
-
-		q->dirty = false;
-		verbs_ring(w, q);
-	}
-}
-
-/* ---- places ---- */
-
-uint32_t verbs_build(struct verbs *w, struct verbs_qp *q)
-{
-	uint32_t at = q->tail++, i = at & q->mask;
-
-	q->rec[i] = (struct verbs_rec){0};
-	q->sge[i] =
-		(struct ibv_sge){.addr = (uintptr_t)verbs_slot(q, at), .lkey = w->pool_mr->lkey};
-	q->wr[i] = (struct ibv_send_wr){.wr_id = verbs_id(VERBS_ID_SEND, q->round, q->number, at),
-					.sg_list = &q->sge[i],
-					.num_sge = 1};
-	if (!q->dirty) {
-		q->dirty = true;
-		w->dirty[w->n_dirty++] = q->number;
-	}
-	return at;
-}
-
-uint32_t verbs_build_send(struct verbs *w, struct verbs_qp *q, uint32_t bytes, uint32_t imm)
-{
-	uint32_t at = verbs_build(w, q), i = at & q->mask;
-
-	q->sge[i].length = bytes;
-	q->wr[i].opcode = IBV_WR_SEND_WITH_IMM;
-	q->wr[i].imm_data = htonl(imm);
-	if (bytes <= q->max_inline)
-		q->wr[i].send_flags |= IBV_SEND_INLINE;
-	return at;
-}
-
-void verbs_ask(struct verbs *w, struct verbs_qp *q)
-{
-	uint32_t at;
-
-	if (q->unsignalled == 0 || q->rung != q->tail || verbs_room(q) == 0)
-		return;
-	at = verbs_build(w, q) & q->mask;
-	write_nothing(&w->hosts[q->host], &q->wr[at]);
-	q->rec[at].tell = true;
-	verbs_ring(w, q);
-}
+/* ---- waiting ---- */
 
 static bool has_room(const struct verbs *w, const struct verbs_qp *q, uint32_t n, uint32_t pieces)
 {
@@ -216,7 +30,7 @@ static bool is_up(const struct verbs *w, const struct verbs_qp *q)
  * Bounded by the connection's own bound: the timer of verbs_tick breaks one whose oldest request is
  * too old, and pieces belong to requests of such connections.
  */
-int verbs_wait_room(struct verbs *w, struct verbs_qp *q, uint32_t n, uint32_t pieces)
+static int wait_room(struct verbs *w, struct verbs_qp *q, uint32_t n, uint32_t pieces)
 {
 	unsigned vain = 0;
 
@@ -236,40 +50,25 @@ int verbs_wait_room(struct verbs *w, struct verbs_qp *q, uint32_t n, uint32_t pi
 	return is_up(w, q) ? 0 : -VB_EPEERGONE;
 }
 
-/* ---- the ends of requests ---- */
-
-void verbs_rec_end(struct verbs *w, struct verbs_qp *q, uint32_t at, int err)
+static int message_credit(struct verbs *w, struct verbs_host *h, bool signalled)
 {
-	struct verbs_rec *r = &q->rec[at & q->mask];
-	const uint8_t *data = r->piece != 0 ? w->pieces + (size_t)(r->piece - 1) * VERBS_PIECE
-					    : verbs_slot(q, at);
-	struct vb_verb *v = r->verb;
+	uint64_t until;
 
-	w->n_asked -= r->asked;
-	if (r->ack != 0 && err != 0)
-		verbs_send_end(w, &w->hosts[q->host], r->ack - 1u, err);
-	if (r->batch != NULL) {
-		if (v->status == 0)
-			v->status = err;
-		if (err == 0 && r->to != NULL)
-			memcpy(r->to, data, r->len);
-		else if (err == 0 && r->is_ext)
-			v->old = w->ext->decode(r->op, data);
-		else if (err == 0 && (r->op == VB_OP_CAS64 || r->op == VB_OP_FAA64))
-			memcpy(&v->old.lo, data, sizeof(v->old.lo));
-		if (r->last)
-			verbs_done(w, r->owner, r->batch);
-	}
-	if (r->piece != 0)
-		w->piece_stack[w->free_pieces++] = r->piece - 1;
-	*r = (struct verbs_rec){0};
-}
-
-void verbs_unbuild(struct verbs *w, struct verbs_qp *q, int err)
-{
-	for (uint32_t at = q->rung; at != q->tail; at++)
-		verbs_rec_end(w, q, at, err);
-	q->tail = q->rung;
+	if (vb_likely(h->credits > VERBS_RESERVE))
+		return 0;
+	until = vb_clock_ns() + CREDIT_WAIT_NS;
+	w->f->stats.waits++;
+	do {
+		verbs_ring_all(w);
+		if (!verbs_poll(w))
+			sched_yield();
+	} while (h->state == VERBS_UP && h->credits <= VERBS_RESERVE && vb_clock_ns() < until);
+	if (h->state != VERBS_UP)
+		return -VB_EPEERGONE;
+	if (h->credits > VERBS_RESERVE)
+		return 0;
+	w->f->stats.dropped += !signalled;
+	return -EAGAIN;
 }
 
 /* ---- one verb ---- */
@@ -418,10 +217,10 @@ static int put_with_message(struct verbs *w, struct net_ep *e, struct vb_batch *
 	struct verbs_host *h = &w->hosts[q->host];
 	bool writes = v->op == VB_OP_WRITE_NOTIFY;
 	uint32_t pieces = writes ? pieces_of(h->base + net_host_offset(w->f, v->addr), v->len) : 0;
-	int err = verbs_message_credit(w, h, (v->flags & VB_SIGNALLED) != 0);
+	int err = message_credit(w, h, (v->flags & VB_SIGNALLED) != 0);
 
 	if (err == 0)
-		err = verbs_wait_room(w, q, pieces + 2, pieces);
+		err = wait_room(w, q, pieces + 2, pieces);
 	if (err != 0)
 		return err;
 	if (too_late(e, v))
@@ -449,12 +248,16 @@ static int put(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_
 	if (h->state != VERBS_UP)
 		return -VB_EPEERGONE;
 	if (v->op == VB_OP_SEND && v->flags & VB_DATAGRAM && !(v->flags & VB_FENCE) &&
-	    w->o.rpc == VERBS_RPC_UD)
-		return verbs_put_datagram(w, e, b, v, host);
+	    w->o.rpc == VERBS_RPC_UD) {
+		err = wait_room(w, w->ud, 1, 0);
+		if (err == 0)
+			verbs_put_datagram(w, e, b, v, host);
+		return err;
+	}
 	if (message)
 		return put_with_message(w, e, b, v, q);
 	pieces = transfer ? pieces_of(h->base + net_host_offset(w->f, v->addr), v->len) : 0;
-	err = verbs_wait_room(w, q, pieces + 1, pieces);
+	err = wait_room(w, q, pieces + 1, pieces);
 	if (err != 0)
 		return err;
 	if (too_late(e, v))

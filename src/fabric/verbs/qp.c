@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queue pairs: made, connected, broken, emptied.
- *
- * A connection breaks when a request of it fails (the peer is dead or unreachable, or an access was
- * refused), when the cluster says that the peer is dead, or when its oldest request is older than
- * the bound.  All queue pairs to that host go to the error state together: the device then ends
- * every request that it has, and none takes effect any more.  New ones are made, never the old ones
- * reused, so that packets of the old connection that are still under way find nobody.
+ * Queue pairs: made, found, connected.  How a connection ends is in ring.c.
  */
 #define VB_LOG_ROOM "verbs"
 #include "fabric/verbs/inner.h"
 
 #include "base/log.h"
 
-#define EMPTY_NS  1000000000ull /* for a device to end what a broken queue pair has */
 #define HOPS      64
 #define RNR_TIMER 12 /* 0.64 ms, VERBS_RNR_RETRIES times; credits keep it from ever being used */
 
@@ -210,56 +203,4 @@ int verbs_ud_start(struct verbs *w)
 	return err == 0 ? 0
 			: vb_fail(-ENODEV, "%s sends no datagrams: %s", w->choice.device.name,
 				  strerror(err));
-}
-
-/* ---- the end of a connection ---- */
-
-void verbs_break(struct verbs *w, struct verbs_host *h, enum verbs_link_state next)
-{
-	bool was_up = h->state == VERBS_UP;
-
-	if (h->state == VERBS_GONE || h->state == next)
-		return;
-	/* First, so that nothing that ends below is answered by posting more to it. */
-	h->state = next;
-	w->n_down += was_up && next == VERBS_DOWN;
-	w->n_down -= !was_up && next == VERBS_GONE;
-	h->fresh = false;
-	h->next_ns = 0;
-	h->emptied_by_ns = vb_clock_ns() + EMPTY_NS;
-	for (uint32_t l = 0; l < w->lanes; l++) {
-		struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
-		struct verbs_qp *q = &h->lane[l];
-
-		verbs_unbuild(w, q, -VB_EPEERGONE);
-		if (q->qp != NULL && w->lib->modify_qp(q->qp, &a, IBV_QP_STATE) != 0)
-			h->emptied_by_ns = 0;
-		/* What was done and tells nothing is not ended by the device: this ends it. */
-		if (q->qp != NULL)
-			verbs_ask(w, q);
-		verbs_unheard(w, q, 0);
-	}
-	verbs_sends_end(w, h, -VB_EUNKNOWN);
-	verbs_credits_reset(h);
-}
-
-/* True when no request of the host's queue pairs is under way any more.  A device that does not end
- * them in time loses the queue pair, and with it the means to. */
-bool verbs_host_emptied(struct verbs *w, struct verbs_host *h)
-{
-	bool late = vb_clock_ns() >= h->emptied_by_ns;
-
-	for (uint32_t l = 0; l < w->lanes; l++) {
-		struct verbs_qp *q = &h->lane[l];
-
-		if (verbs_idle(q))
-			continue;
-		if (!late)
-			return false;
-		verbs_qp_unmake(w, q, true);
-		while (q->head != q->rung)
-			verbs_rec_end(w, q, q->head++, -VB_EUNKNOWN);
-		q->tail = q->rung;
-	}
-	return true;
 }

@@ -93,7 +93,7 @@ static void replace(struct verbs *w, uint32_t at)
 			 w->choice.device.name, w->recvs_lost);
 }
 
-static void look_for_lost(struct verbs *w)
+void verbs_look_for_lost(struct verbs *w)
 {
 	uint64_t laps = (uint64_t)LAPS * w->n_recvs;
 
@@ -154,25 +154,25 @@ static bool is_over(const struct verbs *w, uint32_t i, uint64_t now)
 	return d->last || now >= d->until_ns || i + VERBS_DYING_MAX / 2 < w->n_dying;
 }
 
-/* Not from within verbs_poll, whose rest would be overtaken. */
-void verbs_reap(struct verbs *w, uint64_t now)
+/* Marks them, before what they have left in the completion queue is looked at. */
+bool verbs_dying_over(struct verbs *w, uint64_t now)
 {
-	uint32_t n = w->n_dying, kept = 0, most = (uint32_t)w->cq->cqe / VERBS_POLL + 1;
-	bool over[VERBS_DYING_MAX], any = false;
+	bool any = false;
 
-	for (uint32_t i = 0; i < n; i++)
-		any |= over[i] = is_over(w, i, now);
-	/* All that was in the completion queue when the device said so. */
-	for (uint32_t i = 0; any && i < most && verbs_poll(w); i++)
-		continue;
-	for (uint32_t i = 0; any && i < w->n_dying; i++) {
-		if (i < n && over[i])
+	for (uint32_t i = 0; i < w->n_dying; i++)
+		any |= w->dying[i].over = is_over(w, i, now);
+	return any;
+}
+
+void verbs_reap(struct verbs *w)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < w->n_dying; i++) {
+		if (w->dying[i].over)
 			destroy(w, w->dying[i].qp, w->dying[i].last);
 		else
 			w->dying[kept++] = w->dying[i];
 	}
-	if (any)
-		w->n_dying = kept;
-	if (w->doubt)
-		look_for_lost(w);
+	w->n_dying = kept;
 }

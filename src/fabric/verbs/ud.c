@@ -18,8 +18,6 @@
 #include "base/log.h"
 #include "fabric/verbs/inner.h"
 
-#define HANDSHAKE 0u
-
 static uint32_t build(struct verbs *w, uint32_t host, const void *data, uint32_t bytes,
 		      uint32_t imm)
 {
@@ -34,31 +32,28 @@ static uint32_t build(struct verbs *w, uint32_t host, const void *data, uint32_t
 	return at;
 }
 
-int verbs_put_datagram(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_verb *v,
-		       uint32_t host)
+/* The room is there. */
+void verbs_put_datagram(struct verbs *w, struct net_ep *e, struct vb_batch *b, struct vb_verb *v,
+			uint32_t host)
 {
 	struct vb_msg m = *v->msg;
 	struct verbs_rec *r;
-	int err = verbs_wait_room(w, w->ud, 1, 0);
 
-	if (err != 0)
-		return err;
 	m.from = e->ep.self;
 	if (w->o.drop > 0 && vb_rng_chance(&w->rng, w->o.drop)) {
 		w->f->stats.dropped++;
 		if (v->flags & VB_SIGNALLED)
 			verbs_done(w, e->thread, b);
-		return 0;
+		return;
 	}
 	r = &w->ud->rec[build(w, host, &m, sizeof(m), vb_peer_client(v->peer)) & w->ud->mask];
 	if (!(v->flags & VB_SIGNALLED))
-		return 0;
+		return;
 	r->owner = e->thread;
 	r->batch = b;
 	r->verb = v;
 	r->op = v->op;
 	r->last = r->tell = true;
-	return 0;
 }
 
 void verbs_ud_send(struct verbs *w, uint32_t host, const void *data, uint32_t bytes, uint32_t imm)
@@ -69,26 +64,20 @@ void verbs_ud_send(struct verbs *w, uint32_t host, const void *data, uint32_t by
 	verbs_ring(w, w->ud);
 }
 
-static void message(struct verbs *w, uint32_t src_qp, const uint8_t *data, uint32_t client)
+void verbs_datagram_came(struct verbs *w, uint32_t src_qp, const uint8_t *data, uint32_t bytes,
+			 uint32_t imm)
 {
 	struct vb_msg m;
 	uint32_t host;
 
+	if (bytes != sizeof(m))
+		return;
 	memcpy(&m, data, sizeof(m));
 	host = net_host_of_node(w->f, vb_peer_node(m.from));
 	if (vb_peer_node(m.from) >= w->f->f.nodes || w->hosts[host].ud_qpn != src_qp) {
 		vb_warn("a datagram in another's name");
 		return;
 	}
-	if (net_deliver(w->f, client, &m) == -EAGAIN)
+	if (net_deliver(w->f, imm & ((1u << VB_PEER_CLIENT_BITS) - 1), &m) == -EAGAIN)
 		w->f->stats.dropped++;
-}
-
-void verbs_datagram_came(struct verbs *w, uint32_t src_qp, const uint8_t *data, uint32_t bytes,
-			 uint32_t imm)
-{
-	if (imm != HANDSHAKE && bytes == sizeof(struct vb_msg))
-		message(w, src_qp, data, imm & ((1u << VB_PEER_CLIENT_BITS) - 1));
-	else if (imm == HANDSHAKE)
-		verbs_again_came(w, src_qp, data, bytes);
 }
