@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -50,17 +49,6 @@ static void who_am_i(struct cl_identity *me)
 	if (readlink("/proc/self/ns/time", ns, sizeof(ns) - 1) < 0)
 		ns[0] = '\0';
 	snprintf(me->machine, sizeof(me->machine), "%.54s %s", boot, ns);
-}
-
-void cluster_set_peer(struct vb_cluster *c, uint32_t rank, const struct cl_identity *who)
-{
-	struct cluster_peer *p = &c->peers[rank];
-
-	p->who = *who;
-	p->known = true;
-	p->local = who->machine[0] != '\0' && strcmp(who->machine, c->me.machine) == 0;
-	snprintf(p->name, sizeof(p->name), "rank %u (%s, pid %u)", rank, who->host, who->pid);
-	c->members_known++;
 }
 
 /* ---- making one ---- */
@@ -327,27 +315,6 @@ static int meet_through_pmix(struct vb_cluster *c, struct vb_cluster_params *p)
 
 /* ---- opening ---- */
 
-void cluster_open_ends(struct vb_cluster *c, int err, const char *fmt, ...)
-{
-	va_list args;
-
-	if (c->open_done)
-		return;
-	va_start(args, fmt);
-	vsnprintf(c->open_verdict.text, sizeof(c->open_verdict.text), fmt, args);
-	va_end(args);
-	c->open_verdict.err = err;
-	c->open_done = true;
-	pthread_cond_broadcast(&c->opened);
-}
-
-void cluster_wake(struct vb_cluster *c)
-{
-	uint64_t one = 1;
-
-	(void)!write(c->wake_fd, &one, sizeof(one)); /* it fails when it is awake anyway */
-}
-
 static int start_thread(struct vb_cluster *c)
 {
 	sigset_t all, before;
@@ -446,14 +413,6 @@ int vb_cluster_open_on(const struct vb_cluster_params *params, int listening_fd,
 		       struct vb_cluster **out)
 {
 	return vb_cluster_open_keyed(params, listening_fd, NULL, out);
-}
-
-int cluster_check(const struct vb_cluster *c)
-{
-	if (c->forks == vb_forks)
-		return 0;
-	return vb_fail(-VB_EFOREIGN, "this process was forked from one that has the cluster open: "
-				     "its connections are the parent's; open one of its own");
 }
 
 void vb_cluster_close(struct vb_cluster *c)

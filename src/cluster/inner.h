@@ -2,12 +2,18 @@
 /*
  * The inside of a cluster, for the files of this room only.
  *
- *	cluster.c  opening, closing, the questions of the public interface
+ *	cluster.c  opening and closing
+ *	query.c    the questions of the public interface, collective calls
  *	thread.c   the cluster's own thread: poll(), sockets, timers
- *	conn.c     a connection: bytes in, frames out of them; two lanes of bytes out
- *	root.c     the root's side of a connection, from HELLO to the member's death
+ *	frames.c   what comes over a connection: bytes, frames out of them
  *	member.c   a member's side, and finding the root
- *	steps.c    collective calls: what the root collects, what a call waits for
+ *	root.c     the root's side of a connection, from HELLO to the member's death
+ *	steps.c    what the root collects for collective calls
+ *	peers.c    the processes: who is suspect, who is gone
+ *	conn.c     a connection, and its two lanes of bytes out
+ *	calls.c    what the program's threads wait for
+ *
+ * Each calls those below it only.
  *
  * Everything in struct vb_cluster is under `lock`, but for what is marked.  The thread holds it
  * except while it sleeps in poll() and while it tells listeners of deaths.
@@ -248,12 +254,24 @@ static inline uint64_t cluster_later(uint64_t now, uint64_t ns)
 int cluster_create(const struct vb_cluster_params *p, const struct vb_cluster_key *key,
 		   struct vb_cluster **out);
 void cluster_free(struct vb_cluster *c);
+
+/* ---- query.c ---- */
+
 /* 0, or -VB_EFOREIGN, said: a forked child. */
 int cluster_check(const struct vb_cluster *c);
+
+/* ---- calls.c ---- */
+
 void cluster_wake(struct vb_cluster *c);
-void cluster_set_peer(struct vb_cluster *c, uint32_t rank, const struct cl_identity *who);
 /* The opening is over, one way or the other; the first verdict counts. */
 void cluster_open_ends(struct vb_cluster *c, int err, const char *fmt, ...) VB_PRINTF(3, 4);
+struct cluster_call *cluster_call_find(struct vb_cluster *c, uint64_t seq);
+void cluster_call_ends(struct vb_cluster *c, struct cluster_call *call, const struct cl_verdict *v);
+void cluster_calls_fail(struct vb_cluster *c, int err, const char *text);
+
+/* ---- peers.c ---- */
+
+void cluster_set_peer(struct vb_cluster *c, uint32_t rank, const struct cl_identity *who);
 /* A process is dead (died) or has left: flags, listeners, the calls that wait for it. */
 void cluster_gone(struct vb_cluster *c, uint32_t rank, bool died);
 void cluster_set_suspect(struct vb_cluster *c, uint32_t rank, bool on);
@@ -261,6 +279,13 @@ void cluster_set_suspect(struct vb_cluster *c, uint32_t rank, bool on);
 /* ---- thread.c ---- */
 
 void *cluster_thread(void *arg);
+
+/* ---- frames.c ---- */
+
+/* Bytes have come: frame after frame goes to root_frame or member_frame. */
+void conn_feed(struct vb_cluster *c, struct cluster_conn *k, const void *data, size_t bytes);
+/* Reads what is there; k->eof and k->broken say how it went. */
+void conn_read(struct vb_cluster *c, struct cluster_conn *k);
 
 /* ---- conn.c ---- */
 
@@ -271,10 +296,9 @@ void conn_free(struct vb_cluster *c, struct cluster_conn *k);
 uint8_t *conn_room(struct cluster_conn *k, size_t n);
 void conn_put(struct cluster_conn *k, size_t n);
 void conn_break(struct cluster_conn *k, const char *why);
-/* Bytes have come: frame after frame goes to root_frame or member_frame. */
-void conn_feed(struct vb_cluster *c, struct cluster_conn *k, const void *data, size_t bytes);
-/* Reads what is there, writes what can be written; k->eof and k->broken say how it went. */
-void conn_read(struct vb_cluster *c, struct cluster_conn *k);
+/* The kernel says that it is over. */
+void conn_end(struct cluster_conn *k, int error);
+/* Writes what can be written; k->eof and k->broken say how it went. */
 void conn_write(struct cluster_conn *k);
 /* Moves pieces of the bulk into the queue. */
 void conn_fill(struct cluster_conn *k);
@@ -306,7 +330,6 @@ void root_gives_up(struct vb_cluster *c);
 /* Refuses a stranger, and says so in the log. */
 void root_refuse(struct vb_cluster *c, struct cluster_conn *k, int err, const char *fmt, ...)
 	VB_PRINTF(4, 5);
-void root_tell(struct vb_cluster *c, enum cl_type type, uint32_t rank, bool flag);
 
 /* ---- member.c ---- */
 
@@ -329,10 +352,6 @@ bool steps_wanted(struct vb_cluster *c, uint64_t seq);
 void steps_look(struct vb_cluster *c, uint64_t now);
 /* When steps_look has something to do at the latest. */
 uint64_t steps_deadline(const struct vb_cluster *c);
-/* A call of this process. */
-void steps_call_ends(struct vb_cluster *c, struct cluster_call *call, const struct cl_verdict *v);
-struct cluster_call *steps_find_call(struct vb_cluster *c, uint64_t seq);
-void steps_fail_calls(struct vb_cluster *c, int err, const char *text);
 void steps_free(struct vb_cluster *c);
 
 /* ---- address.c ---- */

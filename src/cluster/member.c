@@ -292,7 +292,7 @@ static void result_begins(struct vb_cluster *c, struct cluster_conn *k, const st
 	k->in.on = r->bytes > 0;
 	k->in.left = r->bytes;
 	k->in.at = 0;
-	call = steps_find_call(c, r->seq);
+	call = cluster_call_find(c, r->seq);
 	if (call == NULL)
 		return; /* given up meanwhile: what comes is dropped */
 	if (call->parts.n == 0 || call->parts.data[r->rank] != NULL) {
@@ -308,7 +308,7 @@ static void result_begins(struct vb_cluster *c, struct cluster_conn *k, const st
 
 static void result_goes_on(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
 {
-	struct cluster_call *call = steps_find_call(c, k->in.result.seq);
+	struct cluster_call *call = cluster_call_find(c, k->in.result.seq);
 	uint32_t rank = k->in.result.rank;
 
 	if (!k->in.on || f->bytes > k->in.left) {
@@ -332,14 +332,14 @@ static void result_ends(struct vb_cluster *c, struct cluster_conn *k, const stru
 		conn_break(k, "sent an end that is none");
 		return;
 	}
-	call = steps_find_call(c, v.seq);
+	call = cluster_call_find(c, v.seq);
 	if (call == NULL)
 		return;
 	if (v.err == 0 && call->verdict.err != 0) {
 		v.err = call->verdict.err;
 		snprintf(v.text, sizeof(v.text), "no memory for the parts of others");
 	}
-	steps_call_ends(c, call, &v);
+	cluster_call_ends(c, call, &v);
 }
 
 static void take_about(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)

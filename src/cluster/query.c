@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be asked of an open cluster, collective calls, and who is gone. */
+/* What can be asked of an open cluster, and collective calls. */
 #define VB_LOG_ROOM "cluster"
 #include "cluster/inner.h"
 
@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/opt.h"
 
 #define NAP_LEAST_NS 50000ull /* of a call that waits */
 #define NAP_MOST_NS  1000000ull
@@ -26,22 +25,6 @@ uint32_t vb_cluster_hosts(const struct vb_cluster *c)
 const char *vb_cluster_name(const struct vb_cluster *c, uint32_t rank)
 {
 	return c != NULL && rank < c->hosts ? c->peers[rank].name : "nobody";
-}
-
-bool vb_cluster_alive(const struct vb_cluster *c, uint32_t rank)
-{
-	return c != NULL && rank < c->hosts &&
-	       __atomic_load_n(&c->peers[rank].state, __ATOMIC_ACQUIRE) == PEER_ALIVE;
-}
-
-bool vb_cluster_suspect(const struct vb_cluster *c, uint32_t rank)
-{
-	return rank < c->hosts && __atomic_load_n(&c->peers[rank].suspect, __ATOMIC_ACQUIRE) != 0;
-}
-
-int vb_cluster_first_dead(const struct vb_cluster *c)
-{
-	return __atomic_load_n(&c->first_dead, __ATOMIC_ACQUIRE);
 }
 
 void vb_cluster_post(struct vb_cluster *c, const void *notice)
@@ -109,57 +92,12 @@ void vb_cluster_clock(const struct vb_cluster *cluster, int64_t *offset_ns, uint
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* ---- who is gone ---- */
-
-void cluster_gone(struct vb_cluster *c, uint32_t rank, bool died)
+int cluster_check(const struct vb_cluster *c)
 {
-	int nobody = -1;
-	char text[CL_NAME + 64];
-
-	if (!vb_cluster_alive(c, rank))
-		return;
-	__atomic_store_n(&c->peers[rank].state, died ? PEER_DIED : PEER_LEFT, __ATOMIC_RELEASE);
-	__atomic_store_n(&c->peers[rank].suspect, 0, __ATOMIC_RELEASE);
-	c->peers[rank].conn = NULL;
-	if (died)
-		__atomic_compare_exchange_n(&c->first_dead, &nobody, (int)rank, false,
-					    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-	c->gone[c->n_gone] = rank;
-	__atomic_store_n(&c->n_gone, c->n_gone + 1, __ATOMIC_RELEASE);
-	if (c->is_root) {
-		root_tell(c, CL_GONE, rank, died);
-	} else if (rank == 0) {
-		snprintf(text, sizeof(text), "%s, the root, %s", c->peers[0].name,
-			 died ? "died" : "has left");
-		steps_fail_calls(c, -VB_EPEERGONE, text);
-	}
-}
-
-void cluster_set_suspect(struct vb_cluster *c, uint32_t rank, bool on)
-{
-	char span[16];
-
-	if (!vb_cluster_alive(c, rank) || vb_cluster_suspect(c, rank) == on)
-		return;
-	__atomic_store_n(&c->peers[rank].suspect, on, __ATOMIC_RELEASE);
-	vb_warn("%s %s %s", c->peers[rank].name,
-		on ? "is suspect: no sign of life for" : "is back, after more than",
-		vb_format_ns(span, sizeof(span), (double)c->silence_ns));
-	if (c->is_root)
-		root_tell(c, CL_SUSPECT, rank, on);
-	else if (rank == 0 && on)
-		steps_fail_calls(c, -ETIMEDOUT, "the root gives no sign of life");
-}
-
-void vb_cluster_on_gone(struct vb_cluster *c, unsigned slot,
-			void (*fn)(void *ctx, uint32_t rank, bool died), void *ctx)
-{
-	vb_assert(slot < CL_SLOTS);
-	pthread_mutex_lock(&c->tell_lock);
-	/* Those who are gone already are told of too, from the beginning. */
-	c->slots[slot] = (struct cluster_slot){.fn = fn, .ctx = ctx};
-	pthread_mutex_unlock(&c->tell_lock);
-	cluster_wake(c);
+	if (c->forks == vb_forks)
+		return 0;
+	return vb_fail(-VB_EFOREIGN, "this process was forked from one that has the cluster open: "
+				     "its connections are the parent's; open one of its own");
 }
 
 /* ---- collective calls ---- */
@@ -196,20 +134,20 @@ static void hand_in(struct vb_cluster *c, struct cluster_call *call, struct cl_p
 		steps_came(c, 0, p, blob);
 	} else if (c->peers[0].conn == NULL) {
 		snprintf(v.text, sizeof(v.text), "%s, the root, is gone", c->peers[0].name);
-		steps_call_ends(c, call, &v);
+		cluster_call_ends(c, call, &v);
 		cluster_blob_put(blob);
 	} else if (conn_bulk(c->peers[0].conn, &b) != 0) {
 		/* The count of our calls is now another than that of our parts. */
 		conn_break(c->peers[0].conn, "there is no memory left for what it is sent");
 		v.err = -ENOMEM;
 		snprintf(v.text, sizeof(v.text), "no memory for a part");
-		steps_call_ends(c, call, &v);
+		cluster_call_ends(c, call, &v);
 		cluster_blob_put(blob);
 	} else if (vb_cluster_suspect(c, 0)) {
 		v.err = -ETIMEDOUT;
 		snprintf(v.text, sizeof(v.text), "%s, the root, gives no sign of life",
 			 c->peers[0].name);
-		steps_call_ends(c, call, &v);
+		cluster_call_ends(c, call, &v);
 	}
 	pthread_mutex_unlock(&c->lock);
 	cluster_wake(c);
@@ -232,7 +170,7 @@ static void await(struct vb_cluster *c, struct cluster_call *call, uint64_t time
 	pthread_mutex_lock(&c->lock);
 	if (!call->done) {
 		snprintf(v.text, sizeof(v.text), "no answer of the root in time");
-		steps_call_ends(c, call, &v);
+		cluster_call_ends(c, call, &v);
 	}
 	pthread_mutex_unlock(&c->lock);
 }

@@ -361,22 +361,6 @@ void root_lost(struct vb_cluster *c, struct cluster_conn *k)
 	conn_free(c, k);
 }
 
-void root_tell(struct vb_cluster *c, enum cl_type type, uint32_t rank, bool flag)
-{
-	struct cl_about a = {.rank = rank, .flag = flag};
-
-	for (uint32_t r = 1; r < c->hosts; r++) {
-		struct cluster_conn *k = c->peers[r].conn;
-		uint8_t *to;
-
-		if (r == rank || k == NULL || k->phase != CONN_GOING)
-			continue;
-		to = conn_room(k, CL_CONTROL_MAX);
-		if (to != NULL)
-			conn_put(k, cl_put_about(to, type, &a));
-	}
-}
-
 /* ---- coming and not coming ---- */
 
 /* Who has the key is not put out for somebody who has not. */

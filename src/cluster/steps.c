@@ -16,36 +16,6 @@
 #include "base/log.h"
 #include "base/opt.h"
 
-/* ---- calls of this process ---- */
-
-struct cluster_call *steps_find_call(struct vb_cluster *c, uint64_t seq)
-{
-	vb_list_for_each (it, &c->calls) {
-		struct cluster_call *call = vb_container_of(it, struct cluster_call, link);
-
-		if (call->seq == seq)
-			return call;
-	}
-	return NULL;
-}
-
-void steps_call_ends(struct vb_cluster *c, struct cluster_call *call, const struct cl_verdict *v)
-{
-	(void)c;
-	vb_list_remove(&call->link);
-	call->verdict = *v;
-	__atomic_store_n(&call->done, 1, __ATOMIC_RELEASE);
-}
-
-void steps_fail_calls(struct vb_cluster *c, int err, const char *text)
-{
-	struct cl_verdict v = {.err = err};
-
-	snprintf(v.text, sizeof(v.text), "%s", text);
-	vb_list_for_each (it, &c->calls)
-		steps_call_ends(c, vb_container_of(it, struct cluster_call, link), &v);
-}
-
 /* ---- the root's steps ---- */
 
 static void tell_result(struct vb_cluster *c, uint32_t rank, struct cluster_result *r)
@@ -55,12 +25,12 @@ static void tell_result(struct vb_cluster *c, uint32_t rank, struct cluster_resu
 	struct cluster_call *call;
 
 	if (rank == 0) {
-		call = steps_find_call(c, r->verdict.seq);
+		call = cluster_call_find(c, r->verdict.seq);
 		if (call == NULL)
 			return;
 		r->refs++;
 		call->result = r;
-		steps_call_ends(c, call, &r->verdict);
+		cluster_call_ends(c, call, &r->verdict);
 	} else if (k != NULL && k->phase == CONN_GOING) {
 		r->refs++;
 		if (conn_bulk(k, &b) != 0) {
@@ -177,9 +147,9 @@ static void came_late(struct vb_cluster *c, uint32_t rank, uint64_t seq,
 	else
 		snprintf(v.text, sizeof(v.text), "this step was over long ago");
 	if (rank == 0) {
-		call = steps_find_call(c, seq);
+		call = cluster_call_find(c, seq);
 		if (call != NULL)
-			steps_call_ends(c, call, &v);
+			cluster_call_ends(c, call, &v);
 	} else if (k != NULL && (to = conn_room(k, CL_CONTROL_MAX)) != NULL) {
 		conn_put(k, cl_put_end(to, &v));
 	}
