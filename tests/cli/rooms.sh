@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The rooms of src/ as doc/architecture.md draws them: a room includes headers of itself and of rooms below
-# it, no folders include each other in a circle, and the map "I want to change" leads to what is there.
+# it, no folders include each other in a circle, the files of a folder call one way, and the map "I want to
+# change" leads to what is there.
 top=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=tests/cli/lib.sh
 . "$top/tests/cli/lib.sh"
@@ -41,6 +42,41 @@ beside() { # SRC
 			$3 != "fabric/net" && $3 != "lab/bench/engine" { print $1 " includes of " $3 }'
 }
 
+# Folders whose files still call one another in a ring.
+ringed='base check/lock check/txn fabric/sim lab/bench/fabric lab/bench/lock lab/bench/txn lab/doctor
+	lab/reproduce lock lock/table rpc task txn workload'
+
+# "OBJECT SYMBOL TYPE" of what was built, where the objects tell: with -flto they do not.
+symbols() {
+	for archive in "${verbena%/*}"/libverbena_{objects,tools}.a; do
+		nm -P -A "$archive" | sed -nE 's|^.*[[/]([^[/]*)\.o\]: ([^ ]+) ([A-Za-z]).*$|\1 \2 \3|p'
+	done
+}
+
+# "FILE FILE", for each pair of one folder of which the first uses what the second defines.
+calls() { # SRC SYMBOLS
+	(cd "$1" && find . -name '*.c' | sed 's|^\./||') | awk '
+		FNR == NR { object = $1; gsub(/\//, "_", object); file[object] = $1; next }
+		$3 ~ /[TDRB]/ { maker[$2] = file[$1] }
+		$3 == "U" { uses[file[$1] " " $2] }
+		function folder(f) { sub(/\/[^\/]*$/, "", f); return f }
+		END {
+			for (u in uses) {
+				split(u, part, " ")
+				from = part[1]; to = maker[part[2]]
+				if (from != "" && to != "" && from != to && folder(from) == folder(to))
+					print from, to
+			}
+		}' - "$2" | sort -u
+}
+
+# Files of one folder that call one another in a ring, but for the folders named.
+rings() { # SRC SYMBOLS FOLDER...
+	calls "$1" "$2" | awk -v but=" ${*:3} " '
+		{ folder = $1; sub(/\/[^\/]*$/, "", folder) }
+		index(but, " " folder " ") == 0' | tsort 2>&1 >/dev/null | grep -v 'loop:$'
+}
+
 # Rows of the map: "| what | where | tests |".
 map() { # PAGE
 	awk '/^\| I want to change/ { inside = 1; getline; next } inside && !/^\|/ { exit } inside' "$1"
@@ -67,6 +103,12 @@ echo '#include "lock/a/x.h"' >"$work/src/lock/b/x.h"
 is 'an include that leads upwards is found' test "$(upwards "$work/src")" = 'base/up.c includes of lock/a'
 is 'a circle is found' grep -q lock/b <(circles "$work/src")
 is 'an include of what should stand apart is found' test "$(beside "$work/src" | wc -l)" = 2
+touch "$work/src/lock/a/"{x,y,z}.c
+printf '%s\n' 'lock_a_x.c f T' 'lock_a_y.c f U' 'lock_a_y.c g T' 'lock_a_z.c g U' >"$work/symbols"
+is 'calls that go one way are no ring' test -z "$(rings "$work/src" "$work/symbols")"
+printf '%s\n' 'lock_a_z.c h D' 'lock_a_x.c h U' >>"$work/symbols"
+is 'a ring of calls is found' test "$(rings "$work/src" "$work/symbols" lock/b | wc -l)" = 3
+is 'a ring that is known is not told' test -z "$(rings "$work/src" "$work/symbols" lock/b lock/a)"
 printf '| I want to change | where | tests |\n|---|---|---|\n| a | `src/no.c` | none |\n\n' >"$work/page.md"
 is 'a row that leads nowhere is found' test "$(astray "$work/page.md" | wc -l)" = 2
 
@@ -79,6 +121,14 @@ is 'every folder of src/ is a room' test "$there" = "$(xargs -n 1 <<<"$rooms" | 
 is 'no room includes one above it' test -z "$(upwards "$top/src" | tee "$work/out")"
 is 'no folders include each other in a circle' test -z "$(circles "$top/src" | tee "$work/out")"
 is 'backends, protocols and subjects stand apart' test -z "$(beside "$top/src" | tee "$work/out")"
+symbols >"$work/symbols" 2>"$work/err"
+if [ "$(calls "$top/src" "$work/symbols" | wc -l)" -ge 200 ]; then
+	# shellcheck disable=SC2086 # names
+	is 'the files of a folder call one way' \
+		test -z "$(rings "$top/src" "$work/symbols" $ringed | tee "$work/out")"
+else
+	skip 'the files of a folder call one way' 'these objects do not tell who calls whom'
+fi
 is 'the map has its rows' test "$(map "$page" | wc -l)" -ge 10
 is 'the map leads to what is there' test -z "$(astray "$page" | tee "$work/out")"
 finish
