@@ -143,64 +143,7 @@ void vb_opt_defaults(const struct vb_opt *table, void *opts)
 			vb_assert(set(&(struct target){table, opts, "--"}, table->init) == 0);
 }
 
-/* ---- nearest name ---- */
-
-#define WORD_MAX 64
-
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[WORD_MAX + 1];
-	size_t na = strlen(a), nb = strlen(b);
-
-	if (na > WORD_MAX || nb > WORD_MAX)
-		return UINT32_MAX;
-	for (size_t j = 0; j <= nb; j++)
-		row[j] = (unsigned)j;
-	for (size_t i = 1; i <= na; i++) {
-		unsigned diagonal = row[0];
-
-		row[0] = (unsigned)i;
-		for (size_t j = 1; j <= nb; j++) {
-			unsigned best = diagonal + (a[i - 1] != b[j - 1]);
-
-			diagonal = row[j];
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			row[j] = best;
-		}
-	}
-	return row[nb];
-}
-
-const char *vb_nearest(const char *word, const char *const *names, size_t n)
-{
-	unsigned best = UINT32_MAX;
-	const char *found = NULL;
-
-	for (size_t i = 0; i < n; i++) {
-		unsigned d = distance(word, names[i]);
-
-		if (d < best) {
-			best = d;
-			found = names[i];
-		}
-	}
-	/* More than a third of it wrong is another word. */
-	return best <= strlen(word) / 3 + 1 ? found : NULL;
-}
-
-char *vb_did_you_mean(char *buf, const char *word, const char *const *names, size_t n)
-{
-	const char *near = vb_nearest(word, names, n);
-
-	buf[0] = '\0';
-	if (near != NULL)
-		snprintf(buf, VB_HINT_BYTES, " (did you mean '%s'?)", near);
-	return buf;
-}
-
+#define WORD_MAX  64
 #define NAMES_MAX 128
 
 static int unknown(const struct vb_opt_group *groups, size_t n_groups, const char *name, size_t len)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's last answers; see mail.h. */
+/* A server's answers, the last of which it keeps; see mail.h. */
 #define VB_LOG_ROOM "rpc"
 #include "base/log.h"
 #include "rpc/mail.h"
@@ -39,6 +39,36 @@ static struct answer *set_of(struct vb_answers *a, const struct vb_msg *request)
 	return &a->slot[(h >> 32 & (SETS - 1)) * WAYS];
 }
 
+static void keep(struct vb_answers *a, const struct vb_msg *request, const struct vb_msg *reply)
+{
+	struct answer *set = set_of(a, request), *oldest = set;
+
+	for (unsigned i = 1; i < WAYS; i++) {
+		if (set[i].turn < oldest->turn)
+			oldest = &set[i];
+	}
+	oldest->reply = *reply;
+	oldest->reply.from = request->from;
+	oldest->turn = ++a->turn;
+}
+
+int vb_rpc_reply(struct vb_answers *a, struct vb_ep *ep, const struct vb_msg *request,
+		 struct vb_msg *reply)
+{
+	struct vb_verb v = {
+		.op = VB_OP_SEND, .flags = VB_DATAGRAM, .peer = request->from, .msg = reply};
+	struct vb_batch b = {.verbs = &v, .n = 1};
+	int rc;
+
+	reply->subject = request->subject;
+	reply->tag = 0;
+	reply->imm = 0;
+	if (a != NULL)
+		keep(a, request, reply);
+	rc = vb_post(ep, &b);
+	return rc < 0 ? rc : 0;
+}
+
 bool vb_answers_repeat(struct vb_answers *a, struct vb_ep *ep, const struct vb_msg *request)
 {
 	struct answer *set;
@@ -56,17 +86,4 @@ bool vb_answers_repeat(struct vb_answers *a, struct vb_ep *ep, const struct vb_m
 		return true;
 	}
 	return false;
-}
-
-void vb_answers_keep(struct vb_answers *a, const struct vb_msg *request, const struct vb_msg *reply)
-{
-	struct answer *set = set_of(a, request), *oldest = set;
-
-	for (unsigned i = 1; i < WAYS; i++) {
-		if (set[i].turn < oldest->turn)
-			oldest = &set[i];
-	}
-	oldest->reply = *reply;
-	oldest->reply.from = request->from;
-	oldest->turn = ++a->turn;
 }

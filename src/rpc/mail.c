@@ -206,20 +206,3 @@ int vb_rpc_call(struct vb_mail *m, vb_peer server, struct vb_msg *request, struc
 	vb_box_close(&box);
 	return err;
 }
-
-int vb_rpc_reply(struct vb_answers *a, struct vb_ep *ep, const struct vb_msg *request,
-		 struct vb_msg *reply)
-{
-	struct vb_verb v = {
-		.op = VB_OP_SEND, .flags = VB_DATAGRAM, .peer = request->from, .msg = reply};
-	struct vb_batch b = {.verbs = &v, .n = 1};
-	int rc;
-
-	reply->subject = request->subject;
-	reply->tag = 0;
-	reply->imm = 0;
-	if (a != NULL)
-		vb_answers_keep(a, request, reply);
-	rc = vb_post(ep, &b);
-	return rc < 0 ? rc : 0;
-}

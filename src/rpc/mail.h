@@ -93,8 +93,6 @@ int vb_answers_open(const struct vb_fabric *f, struct vb_answers **out); /* -ENO
 void vb_answers_close(struct vb_answers *a);
 /* Has this request been answered?  Then it has been once more. */
 bool vb_answers_repeat(struct vb_answers *a, struct vb_ep *ep, const struct vb_msg *request);
-void vb_answers_keep(struct vb_answers *a, const struct vb_msg *request,
-		     const struct vb_msg *reply);
 
 /* The server's side: answers `request`, and keeps the answer. */
 int vb_rpc_reply(struct vb_answers *a, struct vb_ep *ep, const struct vb_msg *request,
