@@ -13,7 +13,6 @@
 #include "workload/loads.h"
 
 #define CLIENT_STREAM 0x6c6f616400000000ull
-#define STEP_EVERY    4096u /* records between two looks at the progress */
 
 const struct vb_load_ops *const vb_loads[] = {
 	&vb_load_ycsb,
@@ -92,94 +91,4 @@ void vb_load_client_close(struct vb_load_client *c)
 	free(c->record);
 	c->key = NULL;
 	c->record = NULL;
-}
-
-uint64_t vb_load_mix(uint64_t seed, uint64_t key, uint64_t salt)
-{
-	uint64_t x = seed + key * 0x9e3779b97f4a7c15ull + salt * 0xd1b54a32d192ed03ull;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
-int vb_load_fill_dense(struct vb_load *l, unsigned table, uint16_t node,
-		       void (*make)(const struct vb_load *l, unsigned table, uint64_t key,
-				    void *record),
-		       const struct vb_load_progress *progress, uint64_t *done)
-{
-	uint64_t records = l->params[table].records;
-	void *record = calloc(1, l->params[table].record_bytes + 8);
-	int err = 0;
-
-	if (record == NULL)
-		return vb_fail(-ENOMEM, "no memory for a record");
-	for (uint64_t key = node; key < records && err == 0; key += l->nodes) {
-		make(l, table, key, record);
-		err = vb_table_load(l->table[table], key, record);
-		if (++*done % STEP_EVERY == 0 && !progress->step(progress->ctx, *done))
-			err = -EINTR;
-	}
-	free(record);
-	return err;
-}
-
-/* By its lock word, or by a word of one of its readers. */
-static bool is_held(const struct vb_cc_ops *cc, const struct vb_tuple_layout *l, const char *tuple)
-{
-	uint64_t readers = 0;
-
-	if (cc->caps & VB_CC_SHARED)
-		for (uint32_t at = VB_TUPLE_META_AT; at < l->lock_at; at += 8)
-			readers |= vb_tuple_word(tuple, at);
-	return readers != 0 || cc->holder(vb_tuple_word(tuple, l->lock_at)) != VB_NO_PLACE;
-}
-
-void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
-			 void (*look)(const struct vb_load *l, unsigned table, uint64_t key,
-				      const void *record, struct vb_load_sums *sums),
-			 struct vb_load_sums *sums)
-{
-	struct vb_table *t = l->table[table];
-	const struct vb_tuple_layout *layout = &t->layout;
-	const struct vb_db *db = vb_container_of(t->store, struct vb_db, store);
-
-	for (uint64_t key = node; key < l->params[table].records; key += l->nodes) {
-		vb_addr at = vb_table_find(t, node, key);
-		const char *tuple = at != 0 ? vb_local(t->store->fabric, at, layout->bytes) : NULL;
-
-		if (tuple == NULL || vb_tuple_word(tuple, layout->version_at) & VB_VERSION_ABSENT) {
-			sums->absent++;
-			continue;
-		}
-		sums->records++;
-		sums->locked += is_held(db->cc, layout, tuple);
-		look(l, table, key, tuple + layout->record_at, sums);
-	}
-}
-
-int vb_load_judge_records(const struct vb_load_sums *sums, char *why, size_t size)
-{
-	if (sums->absent != 0)
-		snprintf(why, size, "%" PRIu64 " records are gone, and no transaction deletes any",
-			 sums->absent);
-	else if (sums->wrong != 0)
-		snprintf(why, size, "%" PRIu64 " records hold what no transaction has written",
-			 sums->wrong);
-	else if (sums->locked != 0)
-		snprintf(why, size,
-			 "%" PRIu64 " records are still locked, and nobody is left to unlock them",
-			 sums->locked);
-	else
-		return 0;
-	return -EBADMSG;
-}
-
-bool vb_load_has_key(const struct vb_load_client *c, unsigned n, const struct vb_table *table,
-		     uint64_t key)
-{
-	for (unsigned i = 0; i < n; i++)
-		if (c->key[i].key == key && c->key[i].table == table)
-			return true;
-	return false;
 }
