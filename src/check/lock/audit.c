@@ -20,17 +20,6 @@
 #include "base/log.h"
 #include "check/lock/audit_inner.h"
 
-const char *const vb_audit_rule_names[VB_AUDIT_RULES] = {
-	[VB_AUDIT_MODE_CONFLICT] = "mode-conflict",
-	[VB_AUDIT_EXPIRED_GRANT] = "expired-grant",
-	[VB_AUDIT_FOREIGN_RELEASE] = "foreign-release",
-	[VB_AUDIT_TOKEN_ORDER] = "token-order",
-	[VB_AUDIT_BYPASS] = "bypass",
-	[VB_AUDIT_OLDEST_DENIED] = "oldest-denied",
-	[VB_AUDIT_NEEDLESS_RECOVERY] = "needless-recovery",
-	[VB_AUDIT_STUCK] = "stuck",
-};
-
 /* ---- the calling client ---- */
 
 static struct audit_client *client_of(struct vb_audit *a, const struct vb_lock_client *me)

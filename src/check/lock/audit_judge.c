@@ -7,6 +7,17 @@
 #include "base/log.h"
 #include "check/lock/audit_inner.h"
 
+const char *const vb_audit_rule_names[VB_AUDIT_RULES] = {
+	[VB_AUDIT_MODE_CONFLICT] = "mode-conflict",
+	[VB_AUDIT_EXPIRED_GRANT] = "expired-grant",
+	[VB_AUDIT_FOREIGN_RELEASE] = "foreign-release",
+	[VB_AUDIT_TOKEN_ORDER] = "token-order",
+	[VB_AUDIT_BYPASS] = "bypass",
+	[VB_AUDIT_OLDEST_DENIED] = "oldest-denied",
+	[VB_AUDIT_NEEDLESS_RECOVERY] = "needless-recovery",
+	[VB_AUDIT_STUCK] = "stuck",
+};
+
 /* ---- stories ---- */
 
 void audit_add_violation(struct vb_audit *a, enum vb_audit_rule rule, const char *fmt, ...)

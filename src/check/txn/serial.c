@@ -10,22 +10,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-const char *const vb_anomaly_names[VB_ANOMALIES] = {
-	[VB_ANOMALY_NONE] = "none",
-	[VB_ANOMALY_G0] = "G0",
-	[VB_ANOMALY_G1A] = "G1a",
-	[VB_ANOMALY_G1B] = "G1b",
-	[VB_ANOMALY_G1C] = "G1c",
-	[VB_ANOMALY_LOST_UPDATE] = "lost update",
-	[VB_ANOMALY_WRITE_SKEW] = "write skew",
-	[VB_ANOMALY_G_SINGLE] = "G-single",
-	[VB_ANOMALY_G2] = "G2",
-	[VB_ANOMALY_REAL_TIME] = "real time",
-	[VB_ANOMALY_FORK] = "fork",
-	[VB_ANOMALY_GHOST] = "ghost",
-	[VB_ANOMALY_INTERNAL] = "internal",
-};
-
 static void found(struct serial *s, enum vb_anomaly what, struct serial_sight sight)
 {
 	if (s->out->found[what]++ == 0)

@@ -9,6 +9,22 @@
 /* Of a longer cycle, the beginning and the end are told. */
 #define TOLD_MAX 24u
 
+const char *const vb_anomaly_names[VB_ANOMALIES] = {
+	[VB_ANOMALY_NONE] = "none",
+	[VB_ANOMALY_G0] = "G0",
+	[VB_ANOMALY_G1A] = "G1a",
+	[VB_ANOMALY_G1B] = "G1b",
+	[VB_ANOMALY_G1C] = "G1c",
+	[VB_ANOMALY_LOST_UPDATE] = "lost update",
+	[VB_ANOMALY_WRITE_SKEW] = "write skew",
+	[VB_ANOMALY_G_SINGLE] = "G-single",
+	[VB_ANOMALY_G2] = "G2",
+	[VB_ANOMALY_REAL_TIME] = "real time",
+	[VB_ANOMALY_FORK] = "fork",
+	[VB_ANOMALY_GHOST] = "ghost",
+	[VB_ANOMALY_INTERNAL] = "internal",
+};
+
 static uint64_t id_of(const struct serial *s, uint32_t txn)
 {
 	return s->txns[txn].t->id;

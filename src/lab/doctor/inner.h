@@ -29,6 +29,9 @@ struct doctor {
 void doctor_say(struct doctor *d, enum doctor_verdict v, const char *what, const char *fmt, ...)
 	VB_PRINTF(4, 5);
 
+/* The next fabric of the list *rest, which it moves on; its length, 0 at the end. */
+size_t doctor_next_name(const char **rest, const char **name);
+
 /* The verdict on a fabric that is not there: DOCTOR_FAIL if it is needed, else DOCTOR_NONE. */
 enum doctor_verdict doctor_absent(const struct doctor *d, const char *fabric);
 
