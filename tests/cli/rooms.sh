@@ -43,8 +43,8 @@ beside() { # SRC
 }
 
 # Folders whose files still call one another in a ring.
-ringed='base check/lock check/txn fabric/sim lab/bench/fabric lab/bench/lock lab/bench/txn lab/doctor
-	lab/reproduce lock lock/table rpc task txn workload'
+ringed='check/txn fabric/sim lab/bench/fabric lab/bench/lock lab/bench/txn lab/reproduce
+	lock lock/table task txn'
 
 # "OBJECT SYMBOL TYPE" of what was built, where the objects tell: with -flto they do not.
 symbols() {
