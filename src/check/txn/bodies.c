@@ -1,52 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the coordinators do.  A record's bytes follow from the money in it, so that one that mixes
- * two versions shows it, whatever the protocol says of versions.
- */
-#define VB_LOG_ROOM "check"
+/* What the coordinators do. */
 #include <inttypes.h>
 
-#include "base/log.h"
 #include "check/txn/world.h"
 
 #define TRIES_MAX 400u /* of one transaction, in the liveness phase */
-
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 31) * 0x9e3779b97f4a7c15ull;
-	return x ^ x >> 29;
-}
-
-static uint64_t word_of(int64_t money, unsigned i)
-{
-	return mix((uint64_t)money * 0x2545f4914f6cdd1dull + i);
-}
-
-void txn_record_fill(struct txn_world *w, void *record, int64_t money)
-{
-	uint64_t *words = record;
-
-	words[0] = (uint64_t)money;
-	for (unsigned i = 1; i < w->d->record_bytes / 8; i++)
-		words[i] = word_of(money, i);
-}
-
-int64_t txn_money_in(struct txn_slot *s, const char *table, uint64_t key, const void *record)
-{
-	const uint64_t *words = record;
-	int64_t money = (int64_t)words[0];
-
-	for (unsigned i = 1; i < s->w->d->record_bytes / 8; i++) {
-		if (words[i] == word_of(money, i))
-			continue;
-		txn_found(s->w, VB_TXN_RULE_TORN_READ,
-			  "coordinator %u was given a record of %s/%" PRIu64
-			  " that nobody wrote: word %u does not belong to the first",
-			  s->index, table, key, i);
-		break;
-	}
-	return money;
-}
 
 /* ---- bodies: 0 to commit, -EAGAIN, or what the call said ---- */
 

@@ -8,7 +8,6 @@
  */
 #define VB_LOG_ROOM "check"
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -17,45 +16,6 @@
 #define SLOT_STREAM   0x51090000
 #define HISTORY_BYTES (16u << 20)
 #define SETTLE_NS     1000000ull
-#define STORIES_MAX   4u /* of one rule */
-
-const char *const vb_txn_rule_names[VB_TXN_RULES] = {
-	[VB_TXN_RULE_NOT_SERIALIZABLE] = "not-serializable",
-	[VB_TXN_RULE_TORN_READ] = "torn-read",
-	[VB_TXN_RULE_LOST_WRITE] = "lost-write",
-	[VB_TXN_RULE_MONEY] = "money",
-	[VB_TXN_RULE_LEAKED_LOCK] = "leaked-lock",
-	[VB_TXN_RULE_STUCK] = "stuck",
-	[VB_TXN_RULE_CONTENTS] = "contents",
-	[VB_TXN_RULE_REFUSED] = "refused",
-	[VB_TXN_RULE_LOST_LOCK] = "lost-lock",
-};
-
-void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...)
-{
-	va_list args;
-
-	w->out->violations++;
-	if (w->out->found[rule]++ >= STORIES_MAX)
-		return;
-	fprintf(w->stories, "%s: ", vb_txn_rule_names[rule]);
-	va_start(args, format);
-	vfprintf(w->stories, format, args);
-	va_end(args);
-	fprintf(w->stories, "\n");
-}
-
-void txn_wrong(struct txn_slot *s, const char *call, int err)
-{
-	struct txn_world *w = s->w;
-
-	if (w->err == 0)
-		w->err = vb_fail(err,
-				 "%s: seed %" PRIu64
-				 ": coordinator %u: %s returned %d (%s), which it may not",
-				 w->cc->name, w->d->seed, s->index, call, err, vb_strerror(err));
-	w->all_safe = true;
-}
 
 /* ---- lives ---- */
 

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is found wrong.  A record's bytes follow from the money in it, so that one that mixes two
+ * versions shows it, whatever the protocol says of versions.
+ */
+#define VB_LOG_ROOM "check"
+#include <inttypes.h>
+#include <stdarg.h>
+
+#include "base/log.h"
+#include "check/txn/world.h"
+
+#define STORIES_MAX 4u /* of one rule */
+
+const char *const vb_txn_rule_names[VB_TXN_RULES] = {
+	[VB_TXN_RULE_NOT_SERIALIZABLE] = "not-serializable",
+	[VB_TXN_RULE_TORN_READ] = "torn-read",
+	[VB_TXN_RULE_LOST_WRITE] = "lost-write",
+	[VB_TXN_RULE_MONEY] = "money",
+	[VB_TXN_RULE_LEAKED_LOCK] = "leaked-lock",
+	[VB_TXN_RULE_STUCK] = "stuck",
+	[VB_TXN_RULE_CONTENTS] = "contents",
+	[VB_TXN_RULE_REFUSED] = "refused",
+	[VB_TXN_RULE_LOST_LOCK] = "lost-lock",
+};
+
+void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...)
+{
+	va_list args;
+
+	w->out->violations++;
+	if (w->out->found[rule]++ >= STORIES_MAX)
+		return;
+	fprintf(w->stories, "%s: ", vb_txn_rule_names[rule]);
+	va_start(args, format);
+	vfprintf(w->stories, format, args);
+	va_end(args);
+	fprintf(w->stories, "\n");
+}
+
+void txn_wrong(struct txn_slot *s, const char *call, int err)
+{
+	struct txn_world *w = s->w;
+
+	if (w->err == 0)
+		w->err = vb_fail(err,
+				 "%s: seed %" PRIu64
+				 ": coordinator %u: %s returned %d (%s), which it may not",
+				 w->cc->name, w->d->seed, s->index, call, err, vb_strerror(err));
+	w->all_safe = true;
+}
+
+/* ---- records ---- */
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 31) * 0x9e3779b97f4a7c15ull;
+	return x ^ x >> 29;
+}
+
+static uint64_t word_of(int64_t money, unsigned i)
+{
+	return mix((uint64_t)money * 0x2545f4914f6cdd1dull + i);
+}
+
+void txn_record_fill(struct txn_world *w, void *record, int64_t money)
+{
+	uint64_t *words = record;
+
+	words[0] = (uint64_t)money;
+	for (unsigned i = 1; i < w->d->record_bytes / 8; i++)
+		words[i] = word_of(money, i);
+}
+
+int64_t txn_money_in(struct txn_slot *s, const char *table, uint64_t key, const void *record)
+{
+	const uint64_t *words = record;
+	int64_t money = (int64_t)words[0];
+
+	for (unsigned i = 1; i < s->w->d->record_bytes / 8; i++) {
+		if (words[i] == word_of(money, i))
+			continue;
+		txn_found(s->w, VB_TXN_RULE_TORN_READ,
+			  "coordinator %u was given a record of %s/%" PRIu64
+			  " that nobody wrote: word %u does not belong to the first",
+			  s->index, table, key, i);
+		break;
+	}
+	return money;
+}
