@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The claims of a client, for the files of this room that change their state.
+ * The claims of a client: one for each lock that it holds, awaits or has given up in a queue.
  *
- * The life of a claim:
+ * What is on the way of every acquire and release is inline here, the rest in claim.c.  The life of
+ * a claim:
  *
  *	FREE -> BUSY -> HELD -> FREE            acquire, release
  *	        BUSY -> FREE                    not granted, nothing left behind
@@ -16,6 +17,62 @@
 
 enum vb_claim_state { CLAIM_FREE, CLAIM_BUSY, CLAIM_HELD, CLAIM_HUSK };
 
+/* ---- which claims there are ---- */
+
+/* The client's claim of a lock, in whatever state, or NULL. */
+static inline struct vb_claim *vb_claim_find(struct vb_lock_client *me, uint64_t lock)
+{
+	for (unsigned w = 0; w < vb_claim_words(me->space); w++) {
+		for (uint64_t left = me->used[w]; left; left &= left - 1) {
+			unsigned i = 64 * w + (unsigned)__builtin_ctzll(left);
+
+			if (me->locks[i] == lock)
+				return &me->claims[i];
+		}
+	}
+	return NULL;
+}
+
+/* The first free claim (most often the same, and warm), or NULL. */
+static inline struct vb_claim *vb_claim_take_slot(struct vb_lock_client *me, uint64_t lock)
+{
+	unsigned w = 0, i;
+
+	if (vb_unlikely(me->n_used == me->space->claims))
+		return NULL;
+	while (~me->used[w] == 0)
+		w++;
+	i = 64 * w + (unsigned)__builtin_ctzll(~me->used[w]);
+	me->used[w] |= 1ull << i % 64;
+	me->locks[i] = lock;
+	me->n_used++;
+	return &me->claims[i];
+}
+
+/* Says that all claims are taken. */
+void vb_claim_none_left(const struct vb_lock_client *me);
+
+/* FREE -> BUSY.  NULL, logged: none is free. */
+static inline struct vb_claim *vb_claim_new(struct vb_lock_client *me, uint64_t lock,
+					    enum vb_mode mode, uint32_t leases)
+{
+	struct vb_claim *c = vb_claim_take_slot(me, lock);
+
+	if (vb_unlikely(c == NULL)) {
+		vb_claim_none_left(me);
+		return NULL;
+	}
+	c->lock = lock;
+	c->entry = vb_lock_entry(me->space, lock);
+	c->mode = vb_mode_served(me->space->ops->caps, mode);
+	c->leases = leases;
+	c->state = CLAIM_BUSY;
+	c->token = 0;
+	if (me->space->ops->caps & VB_LOCK_MESSAGES)
+		vb_box_open(&me->mail, &c->box, c->entry);
+	return c;
+}
+
 static inline void vb_claim_free(struct vb_lock_client *me, struct vb_claim *c)
 {
 	if (me->space->ops->caps & VB_LOCK_MESSAGES)
@@ -26,26 +83,85 @@ static inline void vb_claim_free(struct vb_lock_client *me, struct vb_claim *c)
 	me->n_used--;
 }
 
-/* The protocol's release; the claim keeps its slot. */
-int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c);
+/* ---- what the protocol does with one ---- */
 
-/* ---- husk.c ---- */
-
-/* Leaves a husk in the place of a queued claim.  -ENOMEM. */
-int vb_husk_leave(struct vb_lock_client *me, struct vb_claim *c);
 /*
- * The client asks for a lock in whose queue its husk stands.  Same mode, and no fewer leases:
- * takes the place over, 0 and *out.  Otherwise: waits for the husk to be through, 0 and *out =
- * NULL.
+ * What stays unknown is over when the call returns: a verb that landed later would do so under the
+ * client's next claim of the lock.  Locks that a server keeps have no words.
  */
-int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode, uint32_t leases,
-		  uint64_t until_ns, struct vb_claim **out);
-/* The client closes: waits for the husk's turn until until_ns, where leases bound it.  A husk
- * that is left then (me->husks) makes the client a ghost. */
-void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
-/* The closed client is its husks' from now on. */
-void vb_husk_haunt(struct vb_lock_client *me);
-/* Waits until the space has no ghosts. */
-void vb_husk_space_close(struct vb_lock_space *space);
+static inline void vb_claim_let_land(struct vb_lock_client *me, int err)
+{
+	if (vb_unlikely(err == -VB_EUNKNOWN) && me->space->ops->entry_bytes != 0)
+		vb_lock_let_land(me);
+}
+
+/*
+ * The protocol's release; the claim keeps its slot.  One that waits for messages must get through
+ * although its task is cancelled; the others await nothing but verbs and their bound
+ * (vb_lock_let_land), which cancellation does not touch.
+ */
+static inline int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const struct vb_lock_ops *ops = me->space->ops;
+	int err;
+
+	if (ops->caps & (VB_LOCK_MESSAGES | VB_LOCK_SERVER)) {
+		bool shielded = vb_task_shield(true);
+
+		err = ops->release(me, c);
+		vb_task_shield(shielded);
+	} else {
+		err = ops->release(me, c);
+	}
+	vb_claim_let_land(me, err);
+	/* Whatever the release returned, this place in the queue is used up. */
+	c->queued = c->held = false;
+	return err;
+}
+
+/* The first attempt, or the next one of a claim that stood in the queue as a husk. */
+static inline int vb_claim_attempt(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	const struct vb_lock_ops *ops = me->space->ops;
+
+	if (vb_unlikely(c->held))
+		return 0;
+	return vb_unlikely(c->queued) ? ops->resume(me, c, until_ns)
+				      : ops->acquire(me, c, until_ns);
+}
+
+/*
+ * Goes on from an attempt that ended with err, until granted, given up or failed: a place that was
+ * lost, and a grant that was over before it arrived, are tried again.
+ */
+int vb_claim_settle(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns, int err);
+/* Granted by the protocol: what is left to do before the caller may have it.  -ESTALE: the turn
+ * was over before we knew of it. */
+int vb_claim_confirm(struct vb_lock_client *me, struct vb_claim *c);
+/* Raises the lock's own token word and takes the value; the claim is held meanwhile. */
+int vb_claim_take_token(struct vb_lock_client *me, struct vb_claim *c);
+
+/* ---- what the caller has of it ---- */
+
+static inline void vb_claim_describe(struct vb_claim *c, struct vb_grant *out)
+{
+	*out = (struct vb_grant){
+		.lock = c->lock,
+		.mode = c->mode,
+		.token = c->token,
+		.valid_until_ns = c->valid_until_ns,
+		.claim = c,
+		.hold = c->hold,
+	};
+}
+
+/* BUSY -> HELD. */
+static inline void vb_claim_give(struct vb_lock_client *me, struct vb_claim *c,
+				 struct vb_grant *out)
+{
+	c->state = CLAIM_HELD;
+	c->hold = ++me->holds;
+	vb_claim_describe(c, out);
+}
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's calls, the same for every protocol: bookkeeping of claims, fencing tokens, watching.
- * What a protocol does is in its own file; husks are in husk.c, opening and closing in
- * client_open.c.
+ * A client's calls, the same for every protocol: acquire, try, convert, release.  What a protocol
+ * does is in its own file, the life of a claim in claim.h, what a client leaves in a queue in
+ * husk.c; clients are opened and closed in client_open.c.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"
@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "lock/board.h"
 #include "lock/claim.h"
+#include "lock/husk.h"
 
 uint64_t vb_lock_now(const struct vb_lock_client *me)
 {
@@ -25,185 +26,12 @@ enum vb_outcome vb_lock_outcome(int err)
 	return err == -VB_EUNKNOWN ? VB_UNKNOWN : VB_NOT_GRANTED;
 }
 
-static struct vb_claim *find_claim(struct vb_lock_client *me, uint64_t lock)
-{
-	for (unsigned w = 0; w < vb_claim_words(me->space); w++) {
-		for (uint64_t left = me->used[w]; left; left &= left - 1) {
-			unsigned i = 64 * w + (unsigned)__builtin_ctzll(left);
-
-			if (me->locks[i] == lock)
-				return &me->claims[i];
-		}
-	}
-	return NULL;
-}
-
-/* The first free claim (most often the same, and warm), or NULL. */
-static struct vb_claim *take_slot(struct vb_lock_client *me, uint64_t lock)
-{
-	unsigned w = 0, i;
-
-	if (vb_unlikely(me->n_used == me->space->claims))
-		return NULL;
-	while (~me->used[w] == 0)
-		w++;
-	i = 64 * w + (unsigned)__builtin_ctzll(~me->used[w]);
-	me->used[w] |= 1ull << i % 64;
-	me->locks[i] = lock;
-	me->n_used++;
-	return &me->claims[i];
-}
-
-struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock)
-{
-	struct vb_claim *c = find_claim(me, lock);
-
-	return c != NULL && c->state == CLAIM_HELD ? c : NULL;
-}
-
-static struct vb_claim *new_claim(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
-				  uint32_t leases)
-{
-	struct vb_claim *c = take_slot(me, lock);
-
-	if (vb_unlikely(c == NULL)) {
-		vb_error("a client has %u locks held, awaited or being handed on; release some "
-			 "first, or open the lock space with more claims",
-			 me->space->claims);
-		return NULL;
-	}
-	c->lock = lock;
-	c->entry = vb_lock_entry(me->space, lock);
-	c->mode = vb_mode_served(me->space->ops->caps, mode);
-	c->leases = leases;
-	c->state = CLAIM_BUSY;
-	c->token = 0;
-	if (me->space->ops->caps & VB_LOCK_MESSAGES)
-		vb_box_open(&me->mail, &c->box, c->entry);
-	return c;
-}
-
-/* Raises the lock's own token word and takes the value; the claim is held meanwhile. */
-static int take_token(struct vb_lock_client *me, struct vb_claim *c)
-{
-	uint64_t old;
-	int err = vb_faa64(me->ep, c->entry + me->space->token_offset, 1, &old);
-
-	if (err == 0)
-		c->token = old + 1;
-	return err;
-}
-
-/*
- * What stays unknown is over when the call returns: a verb that landed later would do so under the
- * client's next claim of the lock.  Locks that a server keeps have no words.
- */
-static void let_land(struct vb_lock_client *me, int err)
-{
-	if (vb_unlikely(err == -VB_EUNKNOWN) && me->space->ops->entry_bytes != 0)
-		vb_lock_let_land(me);
-}
-
-/* A release that waits for messages must get through although its task is cancelled; the others
- * await nothing but verbs and their bound (vb_lock_let_land), which cancellation does not touch. */
-int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c)
-{
-	const struct vb_lock_ops *ops = me->space->ops;
-	int err;
-
-	if (ops->caps & (VB_LOCK_MESSAGES | VB_LOCK_SERVER)) {
-		bool shielded = vb_task_shield(true);
-
-		err = ops->release(me, c);
-		vb_task_shield(shielded);
-	} else {
-		err = ops->release(me, c);
-	}
-	let_land(me, err);
-	/* Whatever the release returned, this place in the queue is used up. */
-	c->queued = c->held = false;
-	return err;
-}
-
-/* Granted by the protocol: what is left to do before the caller may have it. */
-static int confirm(struct vb_lock_client *me, struct vb_claim *c)
-{
-	if (me->space->token_offset && c->mode == VB_EXCLUSIVE) {
-		int err = take_token(me, c);
-
-		if (err) {
-			vb_claim_release(me, c);
-			return err;
-		}
-	}
-	/* A turn that came while we were asleep may be over before we know of it.  The coarse clock
-	 * has been read since the last time this task slept. */
-	if (c->valid_until_ns != VB_FOREVER && vb_ep_now_coarse(me->ep) >= c->valid_until_ns) {
-		me->lost++;
-		vb_claim_release(me, c);
-		return -ESTALE;
-	}
-	return 0;
-}
-
-/* The first attempt, or the next one of a claim that stood in the queue as a husk. */
-static inline int attempt(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
-{
-	const struct vb_lock_ops *ops = me->space->ops;
-
-	if (vb_unlikely(c->held))
-		return 0;
-	return vb_unlikely(c->queued) ? ops->resume(me, c, until_ns)
-				      : ops->acquire(me, c, until_ns);
-}
-
-/* Goes on from an attempt that ended with err, until granted, given up or failed: a place that was
- * lost, and a grant that was over before it arrived, are tried again. */
-static int settle(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns, int err)
-{
-	for (;;) {
-		if (err == 0)
-			err = confirm(me, c);
-		if (err != -ESTALE)
-			return err;
-		if (vb_task_cancelled(vb_task_self()))
-			return -ECANCELED;
-		if (until_ns != VB_FOREVER && vb_ep_now(me->ep) >= until_ns)
-			return -ETIMEDOUT;
-		err = me->space->ops->acquire(me, c, until_ns);
-	}
-}
-
 static void timing_begin(struct vb_lock_client *me, enum vb_call call)
 {
 	me->timing->call = call;
 	me->timing->phase = VB_PHASE_IA;
 	me->timing->since_ns = vb_sched_now_early(me->ep->sched);
 	me->timing->calls[call]++;
-}
-
-static inline void describe(struct vb_claim *c, struct vb_grant *out)
-{
-	*out = (struct vb_grant){
-		.lock = c->lock,
-		.mode = c->mode,
-		.token = c->token,
-		.valid_until_ns = c->valid_until_ns,
-		.claim = c,
-		.hold = c->hold,
-	};
-}
-
-void vb_lock_describe(struct vb_claim *c, struct vb_grant *out)
-{
-	describe(c, out);
-}
-
-static inline void give(struct vb_lock_client *me, struct vb_claim *c, struct vb_grant *out)
-{
-	c->state = CLAIM_HELD;
-	c->hold = ++me->holds;
-	describe(c, out);
 }
 
 /* After acquire or try: hands the grant out, or cleans up and leaves a husk if one is needed. */
@@ -218,7 +46,7 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 		/* No memory for the husk's stack: we must wait in the queue ourselves. */
 		bool shielded = vb_task_shield(true);
 
-		err = settle(me, c, VB_FOREVER, attempt(me, c, VB_FOREVER));
+		err = vb_claim_settle(me, c, VB_FOREVER, vb_claim_attempt(me, c, VB_FOREVER));
 		vb_task_shield(shielded);
 	}
 	if (vb_unlikely(me->timing != NULL))
@@ -226,12 +54,12 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 	if (vb_unlikely(me->board != NULL))
 		vb_board_ends(me, err == 0 ? c : NULL);
 	if (err == 0) {
-		give(me, c, out);
+		vb_claim_give(me, c, out);
 		if (vb_unlikely(w != NULL))
 			w->granted(w->ctx, me, c);
 		return 0;
 	}
-	let_land(me, err);
+	vb_claim_let_land(me, err);
 	husk = c->state == CLAIM_HUSK;
 	if (!husk)
 		vb_claim_free(me, c);
@@ -268,7 +96,7 @@ static int check_call(struct vb_lock_client *me, uint64_t lock, enum vb_mode mod
 static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint32_t leases,
 		 uint64_t until_ns, struct vb_claim **out)
 {
-	struct vb_claim *c = me->n_used == 0 ? NULL : find_claim(me, lock);
+	struct vb_claim *c = me->n_used == 0 ? NULL : vb_claim_find(me, lock);
 
 	if (vb_unlikely(c && c->state != CLAIM_HUSK))
 		return vb_fail(-EDEADLK,
@@ -280,7 +108,7 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 		if (err || *out)
 			return err;
 	}
-	*out = new_claim(me, lock, mode, leases);
+	*out = vb_claim_new(me, lock, mode, leases);
 	return *out ? 0 : -EBUSY;
 }
 
@@ -321,14 +149,14 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 	err = begin(me, lock, mode, leases, until_ns, &c);
 	if (err)
 		return not_begun(me, lock, err);
-	err = attempt(me, c, until_ns);
+	err = vb_claim_attempt(me, c, until_ns);
 	/* Nothing else to do, most of the time. */
 	if (vb_likely(err == 0 && !w && !me->timing && !me->board && !me->space->token_offset &&
 		      vb_ep_now_coarse(me->ep) < c->valid_until_ns)) {
-		give(me, c, out);
+		vb_claim_give(me, c, out);
 		return 0;
 	}
-	return conclude(me, c, until_ns, settle(me, c, until_ns, err), out);
+	return conclude(me, c, until_ns, vb_claim_settle(me, c, until_ns, err), out);
 }
 
 /* Apart, so that who leaves nothing behind pays one branch; and for calls that are not the
@@ -410,7 +238,7 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 	if (vb_unlikely(err != 0))
 		return err;
 	/* A husk of ours in the queue means that somebody else has the lock. */
-	c = find_claim(me, lock);
+	c = vb_claim_find(me, lock);
 	if (c && c->state == CLAIM_HUSK)
 		return -EAGAIN;
 	if (vb_unlikely(w != NULL))
@@ -425,7 +253,7 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 	err = ops->try_acquire ? ops->try_acquire(me, c) : ops->acquire(me, c, 0);
 	vb_assert(!c->queued || err == 0);
 	if (err == 0)
-		err = confirm(me, c);
+		err = vb_claim_confirm(me, c);
 	if (err == -ETIMEDOUT || err == -ESTALE)
 		err = -EAGAIN;
 	return conclude(me, c, 0, err, out);
@@ -481,7 +309,7 @@ bool vb_lock_valid(const struct vb_lock_client *me, const struct vb_grant *grant
 	c = grant->claim;
 	/* What a path stands on is held by another grant. */
 	if (c == NULL)
-		c = find_claim((struct vb_lock_client *)me, grant->lock);
+		c = vb_claim_find((struct vb_lock_client *)me, grant->lock);
 	return is_hold(me, c, grant) && (unsigned)grant->mode < VB_MODES &&
 	       vb_mode_covers(c->mode, grant->mode) &&
 	       (c->valid_until_ns == VB_FOREVER || vb_ep_now(me->ep) < c->valid_until_ns);
@@ -504,7 +332,7 @@ static int change_mode(struct vb_lock_client *me, struct vb_claim *c, enum vb_mo
 	vb_assert(c->mode == (err == 0 ? mode : from));
 	if (err != 0 || mode != VB_EXCLUSIVE || me->space->token_offset == 0)
 		return err;
-	err = take_token(me, c);
+	err = vb_claim_take_token(me, c);
 	/* A token that came after the lease's end may be larger than that of the next holder. */
 	if (err == 0 && vb_ep_now(me->ep) >= c->valid_until_ns)
 		err = -VB_ELOST;
@@ -549,7 +377,7 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 	if (vb_unlikely(w != NULL))
 		w->converted(w->ctx, me, c, err);
 	if (err == 0)
-		describe(c, grant);
+		vb_claim_describe(c, grant);
 	return err;
 }
 

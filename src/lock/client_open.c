@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "lock/board.h"
 #include "lock/claim.h"
+#include "lock/husk.h"
 
 /* How many numbers of holds a client may use up: one per millisecond for 34 years. */
 #define HOLDS_EACH (1ull << 40)
@@ -127,7 +128,7 @@ static void release_held(struct vb_lock_client *me)
 		n = 0;
 		for (unsigned i = 0; i < me->space->claims && n < VB_CLAIMS_MAX; i++)
 			if (me->used[i / 64] >> i % 64 & 1 && me->claims[i].state == CLAIM_HELD)
-				vb_lock_describe(&me->claims[i], &some[n++]);
+				vb_claim_describe(&me->claims[i], &some[n++]);
 		(void)vb_lock_release_all(me, some, n);
 	} while (n == VB_CLAIMS_MAX);
 	vb_lock_part(me, outermost);

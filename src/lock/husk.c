@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "lock/claim.h"
+#include "lock/husk.h"
 
 /* How often a closing space looks whether its ghosts are gone, and how often it says so. */
 #define GHOST_LOOK_NS 200000ull

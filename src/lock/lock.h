@@ -460,9 +460,6 @@ static inline void vb_lock_part(struct vb_lock_client *me, bool outermost)
 /* The claim by which a client holds a lock, or NULL. */
 struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
 
-/* Fills a grant in from a held claim. */
-void vb_lock_describe(struct vb_claim *c, struct vb_grant *out);
-
 /* Takes down a client whose tasks are gone, without a message to anybody. */
 void vb_lock_client_bury(struct vb_lock_client *me);
 /* The same for closed clients whose husks were killed before they were through. */

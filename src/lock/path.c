@@ -9,6 +9,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "lock/claim.h"
 
 struct walk {
 	struct vb_lock_client *me;
@@ -67,7 +68,7 @@ static int convert_held(struct walk *w, struct vb_claim *c, enum vb_mode mode, u
 {
 	struct vb_grant g;
 
-	vb_lock_describe(c, &g);
+	vb_claim_describe(c, &g);
 	return vb_lock_convert(w->me, &g, mode, timeout_ns);
 }
 
@@ -81,7 +82,7 @@ static int step(struct walk *w, unsigned i, enum vb_mode mode)
 	w->before[i] = c->mode;
 	if (!vb_mode_covers(c->mode, mode))
 		err = convert_held(w, c, vb_mode_join(c->mode, mode), time_left(w));
-	vb_lock_describe(c, &w->grants[i]);
+	vb_claim_describe(c, &w->grants[i]);
 	w->grants[i].claim = NULL;
 	return err;
 }

@@ -17,7 +17,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
-#include "lock/claim.h"
+#include "lock/husk.h"
 #include "lock/header.h"
 #include "lock/protocols.h"
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a client leaves in a queue that it cannot leave at once: see husk.c. */
+#ifndef VB_LOCK_HUSK_H
+#define VB_LOCK_HUSK_H
+
+#include "lock/lock.h"
+
+/* Leaves a husk in the place of a queued claim.  -ENOMEM. */
+int vb_husk_leave(struct vb_lock_client *me, struct vb_claim *c);
+/*
+ * The client asks for a lock in whose queue its husk stands.  Same mode, and no fewer leases:
+ * takes the place over, 0 and *out.  Otherwise: waits for the husk to be through, 0 and *out =
+ * NULL.
+ */
+int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode, uint32_t leases,
+		  uint64_t until_ns, struct vb_claim **out);
+/* The client closes: waits for the husk's turn until until_ns, where leases bound it.  A husk
+ * that is left then (me->husks) makes the client a ghost. */
+void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+/* The closed client is its husks' from now on. */
+void vb_husk_haunt(struct vb_lock_client *me);
+/* Waits until the space has no ghosts. */
+void vb_husk_space_close(struct vb_lock_space *space);
+
+#endif
