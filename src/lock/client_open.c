@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing clients. */
+/* Opening and closing clients; what a closed one leaves behind is in ghost.c. */
 #define VB_LOG_ROOM "lock"
 #include "base/log.h"
 #include "lock/board.h"
@@ -98,19 +98,6 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 	return 0;
 }
 
-void vb_lock_client_bury(struct vb_lock_client *me)
-{
-	for (unsigned i = 0; i < me->space->claims; i++)
-		if (me->space->ops->caps & VB_LOCK_MESSAGES && me->used[i / 64] >> i % 64 & 1)
-			vb_box_close(&me->claims[i].box);
-	vb_ep_close(me->ep);
-	/* Last: vb_fabric_close may be waiting for it. */
-	vb_opened_drop(&me->opened);
-	free(me->priv);
-	free(me->timing);
-	free(me);
-}
-
 static void close_place(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	if (c->state == CLAIM_HUSK)
@@ -151,7 +138,7 @@ void vb_lock_client_close(struct vb_lock_client *me)
 			close_place(me, &me->claims[64 * w + __builtin_ctzll(left)], until_ns);
 	vb_board_leave(me);
 	if (me->husks > 0) {
-		vb_husk_haunt(me);
+		vb_ghost_begin(me);
 		return;
 	}
 	if (me->space->ops->client_close)

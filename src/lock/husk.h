@@ -17,9 +17,14 @@ int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mo
 /* The client closes: waits for the husk's turn until until_ns, where leases bound it.  A husk
  * that is left then (me->husks) makes the client a ghost. */
 void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+
+/* ---- ghost.c ---- */
+
 /* The closed client is its husks' from now on. */
-void vb_husk_haunt(struct vb_lock_client *me);
+void vb_ghost_begin(struct vb_lock_client *me);
+/* For the last husk: takes its client down. */
+void vb_ghost_end(struct vb_lock_client *me);
 /* Waits until the space has no ghosts. */
-void vb_husk_space_close(struct vb_lock_space *space);
+void vb_ghost_space_close(struct vb_lock_space *space);
 
 #endif

@@ -282,7 +282,7 @@ struct vb_lock_space {
 	/* Clients keep a vb_lock_timing. */
 	bool timing;
 	/* Closed clients whose husks are not through, and how many of them are being taken down:
-	 * see husk.c.  ghosts_forks (atomic) says whose the three are, as vb_fabric.forks
+	 * see ghost.c.  ghosts_forks (atomic) says whose the three are, as vb_fabric.forks
 	 * counts. */
 	pthread_mutex_t ghost_lock;
 	struct vb_list ghosts;

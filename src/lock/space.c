@@ -349,7 +349,7 @@ int vb_lock_space_close(struct vb_lock_space *s)
 		err = vb_opened_check(s->fabric, s, "lock space", s->name);
 	if (err)
 		return err;
-	vb_husk_space_close(s);
+	vb_ghost_space_close(s);
 	vb_opened_drop(&s->opened);
 	free_space(s);
 	return 0;
