@@ -10,9 +10,9 @@
 #include <inttypes.h>
 
 #include "base/log.h"
-#include "lock/board.h"
 #include "lock/claim.h"
 #include "lock/husk.h"
+#include "lock/observe.h"
 
 uint64_t vb_lock_now(const struct vb_lock_client *me)
 {
@@ -26,19 +26,10 @@ enum vb_outcome vb_lock_outcome(int err)
 	return err == -VB_EUNKNOWN ? VB_UNKNOWN : VB_NOT_GRANTED;
 }
 
-static void timing_begin(struct vb_lock_client *me, enum vb_call call)
-{
-	me->timing->call = call;
-	me->timing->phase = VB_PHASE_IA;
-	me->timing->since_ns = vb_sched_now_early(me->ep->sched);
-	me->timing->calls[call]++;
-}
-
 /* After acquire or try: hands the grant out, or cleans up and leaves a husk if one is needed. */
 static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns, int err,
 		    struct vb_grant *out)
 {
-	const struct vb_lock_watch *w = me->space->watch;
 	uint64_t lock = c->lock;
 	bool husk;
 
@@ -49,22 +40,18 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 		err = vb_claim_settle(me, c, VB_FOREVER, vb_claim_attempt(me, c, VB_FOREVER));
 		vb_task_shield(shielded);
 	}
-	if (vb_unlikely(me->timing != NULL))
-		vb_phase_switch(me, VB_PHASE_IA);
-	if (vb_unlikely(me->board != NULL))
-		vb_board_ends(me, err == 0 ? c : NULL);
+	/* What follows is not the protocol's time. */
+	vb_phase(me, VB_PHASE_IA);
 	if (err == 0) {
 		vb_claim_give(me, c, out);
-		if (vb_unlikely(w != NULL))
-			w->granted(w->ctx, me, c);
+		vb_observe_end(me, VB_ACT_ACQUIRE, lock, c, 0);
 		return 0;
 	}
 	vb_claim_let_land(me, err);
 	husk = c->state == CLAIM_HUSK;
 	if (!husk)
 		vb_claim_free(me, c);
-	if (vb_unlikely(w != NULL))
-		w->not_granted(w->ctx, me, lock, err);
+	vb_observe_end(me, VB_ACT_ACQUIRE, lock, NULL, err);
 	/* Last: what has been left behind may be the keeper's from now on. */
 	if (husk)
 		vb_keeper_settle(me->ep->sched);
@@ -112,22 +99,9 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 	return *out ? 0 : -EBUSY;
 }
 
-/* begin has failed: tells the watch. */
-static int not_begun(struct vb_lock_client *me, uint64_t lock, int err)
-{
-	const struct vb_lock_watch *w = me->space->watch;
-
-	if (me->board != NULL)
-		vb_board_ends(me, NULL);
-	if (w != NULL)
-		w->not_granted(w->ctx, me, lock, err);
-	return err;
-}
-
 static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 			  uint32_t leases, uint64_t timeout_ns, struct vb_grant *out)
 {
-	const struct vb_lock_watch *w = me->space->watch;
 	uint64_t until_ns = VB_FOREVER;
 	struct vb_claim *c;
 	int err = check_call(me, lock, mode);
@@ -140,18 +114,15 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
 	}
 	me->polls = 0;
-	if (vb_unlikely(w != NULL))
-		w->called(w->ctx, me, lock, mode);
-	if (vb_unlikely(me->timing != NULL))
-		timing_begin(me, mode == VB_SHARED ? VB_CALL_ACQ_S : VB_CALL_ACQ_X);
-	if (vb_unlikely(me->board != NULL))
-		vb_board_waits(me, lock, mode);
+	vb_observe_begin(me, VB_ACT_ACQUIRE, lock, mode, NULL);
 	err = begin(me, lock, mode, leases, until_ns, &c);
-	if (err)
-		return not_begun(me, lock, err);
+	if (err) {
+		vb_observe_end(me, VB_ACT_ACQUIRE, lock, NULL, err);
+		return err;
+	}
 	err = vb_claim_attempt(me, c, until_ns);
 	/* Nothing else to do, most of the time. */
-	if (vb_likely(err == 0 && !w && !me->timing && !me->board && !me->space->token_offset &&
+	if (vb_likely(err == 0 && !vb_is_observed(me) && !me->space->token_offset &&
 		      vb_ep_now_coarse(me->ep) < c->valid_until_ns)) {
 		vb_claim_give(me, c, out);
 		return 0;
@@ -231,7 +202,6 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 			      struct vb_grant *out)
 {
 	const struct vb_lock_ops *ops = me->space->ops;
-	const struct vb_lock_watch *w = me->space->watch;
 	struct vb_claim *c;
 	int err = check_call(me, lock, mode);
 
@@ -241,15 +211,12 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 	c = vb_claim_find(me, lock);
 	if (c && c->state == CLAIM_HUSK)
 		return -EAGAIN;
-	if (vb_unlikely(w != NULL))
-		w->called(w->ctx, me, lock, mode);
-	if (vb_unlikely(me->timing != NULL))
-		timing_begin(me, mode == VB_SHARED ? VB_CALL_ACQ_S : VB_CALL_ACQ_X);
-	if (vb_unlikely(me->board != NULL))
-		vb_board_waits(me, lock, mode);
+	vb_observe_begin(me, VB_ACT_ACQUIRE, lock, mode, NULL);
 	err = begin(me, lock, mode, 1, 0, &c);
-	if (err)
-		return not_begun(me, lock, err);
+	if (err) {
+		vb_observe_end(me, VB_ACT_ACQUIRE, lock, NULL, err);
+		return err;
+	}
 	err = ops->try_acquire ? ops->try_acquire(me, c) : ops->acquire(me, c, 0);
 	vb_assert(!c->queued || err == 0);
 	if (err == 0)
@@ -344,7 +311,6 @@ static int change_mode(struct vb_lock_client *me, struct vb_claim *c, enum vb_mo
 static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mode mode,
 		   uint64_t timeout_ns)
 {
-	const struct vb_lock_watch *w = me->space->watch;
 	struct vb_claim *c = grant->claim;
 	uint64_t until_ns = VB_FOREVER;
 	int err = check_mode(me, mode);
@@ -367,15 +333,9 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
 	}
 	me->polls = 0;
-	if (vb_unlikely(w != NULL))
-		w->converting(w->ctx, me, c, mode);
-	if (vb_unlikely(me->board != NULL))
-		vb_board_waits(me, c->lock, mode);
+	vb_observe_begin(me, VB_ACT_CONVERT, c->lock, mode, c);
 	err = change_mode(me, c, mode, until_ns);
-	if (vb_unlikely(me->board != NULL))
-		vb_board_ends(me, err == 0 ? c : NULL);
-	if (vb_unlikely(w != NULL))
-		w->converted(w->ctx, me, c, err);
+	vb_observe_end(me, VB_ACT_CONVERT, c->lock, c, err);
 	if (err == 0)
 		vb_claim_describe(c, grant);
 	return err;
@@ -397,7 +357,6 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 
 static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 {
-	const struct vb_lock_watch *w = me->space->watch;
 	struct vb_claim *c = grant->claim;
 	uint64_t lock;
 	int err;
@@ -405,21 +364,14 @@ static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 	if (vb_unlikely(!is_held(me, grant)))
 		return not_held("a release", grant);
 	lock = c->lock;
-	if (vb_unlikely(w != NULL))
-		w->releasing(w->ctx, me, c);
-	if (vb_unlikely(me->timing != NULL))
-		timing_begin(me, VB_CALL_REL);
+	vb_observe_begin(me, VB_ACT_RELEASE, lock, c->mode, c);
 	err = vb_claim_release(me, c);
-	if (vb_unlikely(me->timing != NULL))
-		vb_phase_switch(me, VB_PHASE_IA);
+	vb_phase(me, VB_PHASE_IA);
 	if (err == -VB_ELOST)
 		me->lost++;
-	if (vb_unlikely(me->board != NULL))
-		vb_board_gives_up(me, lock);
 	grant->claim = NULL;
 	vb_claim_free(me, c);
-	if (vb_unlikely(w != NULL))
-		w->released(w->ctx, me, lock, err);
+	vb_observe_end(me, VB_ACT_RELEASE, lock, NULL, err);
 	return err;
 }
 
@@ -467,30 +419,27 @@ static int worse(int a, int b)
 /* The protocol releases several at once. */
 static int release_together(struct vb_lock_client *me, struct vb_grant grants[], unsigned n)
 {
-	const struct vb_lock_watch *w = me->space->watch;
 	bool shielded;
 	int err = 0;
 
-	for (unsigned i = 0; i < n && w != NULL; i++)
-		w->releasing(w->ctx, me, grants[i].claim);
-	if (vb_unlikely(me->timing != NULL))
-		timing_begin(me, VB_CALL_REL);
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_claim *c = grants[i].claim;
+
+		vb_observe_begin(me, i < n - 1 ? VB_ACT_RELEASE_PART : VB_ACT_RELEASE, c->lock,
+				 c->mode, c);
+	}
 	shielded = vb_task_shield(true);
 	me->space->ops->release_all(me, grants, n);
 	vb_task_shield(shielded);
-	if (vb_unlikely(me->timing != NULL))
-		vb_phase_switch(me, VB_PHASE_IA);
+	vb_phase(me, VB_PHASE_IA);
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_claim *c = grants[i].claim;
 		int ended = c->ended;
 
 		me->lost += ended == -VB_ELOST;
-		if (vb_unlikely(me->board != NULL))
-			vb_board_gives_up(me, c->lock);
 		grants[i].claim = NULL;
 		vb_claim_free(me, c);
-		if (vb_unlikely(w != NULL))
-			w->released(w->ctx, me, c->lock, ended);
+		vb_observe_end(me, VB_ACT_RELEASE, c->lock, NULL, ended);
 		err = worse(err, ended);
 	}
 	return err;
@@ -543,10 +492,7 @@ void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 	struct vb_claim *c = grant->claim;
 
 	vb_assert(is_held(me, grant));
-	if (me->space->watch)
-		me->space->watch->abandoned(me->space->watch->ctx, me, c);
-	if (me->board)
-		vb_board_gives_up(me, c->lock);
+	vb_observe_end(me, VB_ACT_ABANDON, c->lock, c, 0);
 	grant->claim = NULL;
 	vb_claim_free(me, c);
 }

@@ -5,6 +5,7 @@
 #include "lock/board.h"
 #include "lock/claim.h"
 #include "lock/husk.h"
+#include "lock/observe.h"
 
 /* How many numbers of holds a client may use up: one per millisecond for 34 years. */
 #define HOLDS_EACH (1ull << 40)

@@ -76,18 +76,6 @@ enum vb_phase {
 	VB_PHASE_NS, /* wait for the successor's message, and the SEND to it */
 	VB_PHASE_COUNT
 };
-extern const char *const vb_phase_names[VB_PHASE_COUNT];
-
-enum vb_call { VB_CALL_ACQ_X, VB_CALL_ACQ_S, VB_CALL_REL, VB_CALL_COUNT };
-
-struct vb_lock_timing {
-	uint64_t ns[VB_CALL_COUNT][VB_PHASE_COUNT];
-	uint64_t calls[VB_CALL_COUNT];
-	/* What the client is in now, and since when, in the scheduler's time base. */
-	enum vb_call call;
-	enum vb_phase phase;
-	uint64_t since_ns;
-};
 
 #define VB_CLAIM_PRIVATE 12
 
@@ -221,28 +209,6 @@ const struct vb_lock_ops *vb_lock_find(const char *name);
 /* Makes more protocols known to vb_lock_find (the planted ones); call before opening spaces. */
 void vb_lock_register(const struct vb_lock_ops *const *more);
 
-/*
- * Watching: every call and outcome, for the auditor.  Times are on the client's clock.  Called on
- * the client's task; must not await.
- */
-struct vb_lock_watch {
-	void (*called)(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode);
-	/* The claim now stands in the queue (again, after a recovery threw it out). */
-	void (*queued)(void *ctx, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode);
-	void (*granted)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
-	void (*not_granted)(void *ctx, struct vb_lock_client *me, uint64_t lock, int err);
-	/* Forgotten without a release (vb_lock_abandon). */
-	void (*abandoned)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
-	void (*releasing)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
-	/* Before and after a conversion; c->mode is the old mode before, and after it unless err is
-	 * 0. */
-	void (*converting)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c,
-			   enum vb_mode to);
-	void (*converted)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c, int err);
-	void (*released)(void *ctx, struct vb_lock_client *me, uint64_t lock, int err);
-	void *ctx;
-};
-
 struct vb_lock_space {
 	struct vb_fabric *fabric;
 	const struct vb_lock_ops *ops;
@@ -277,7 +243,7 @@ struct vb_lock_space {
 	vb_peer *server_cache;
 	/* [servers]: how many; 0: not read yet. */
 	unsigned *worker_cache;
-	/* NULL: nobody watches. */
+	/* NULL: nobody watches (lock/observe.h). */
 	const struct vb_lock_watch *watch;
 	/* Clients keep a vb_lock_timing. */
 	bool timing;
@@ -341,7 +307,7 @@ struct vb_lock_client {
 	/* Closed, and its husks are not through. */
 	bool ghost;
 	struct vb_list in_ghosts;
-	/* NULL: not kept. */
+	/* NULL: not kept (lock/observe.h). */
 	struct vb_lock_timing *timing;
 	/* NULL: not visible (lock/board.h). */
 	struct vb_board_slot *board;
@@ -484,13 +450,12 @@ static inline void vb_phase(struct vb_lock_client *me, enum vb_phase phase)
 		vb_phase_switch(me, phase);
 }
 
+void vb_observers_queued(struct vb_lock_client *me, const struct vb_claim *c);
 static inline void vb_lock_mark_queued(struct vb_lock_client *me, struct vb_claim *c)
 {
-	const struct vb_lock_watch *w = me->space->watch;
-
 	c->queued = true;
-	if (vb_unlikely(w != NULL))
-		w->queued(w->ctx, me, c->lock, c->mode);
+	if (vb_unlikely(me->space->watch != NULL))
+		vb_observers_queued(me, c);
 }
 
 static inline int vb_lock_grant(struct vb_claim *c, uint64_t valid_until_ns, uint64_t token)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting between attempts, asking again after lost answers, and where a client's time goes. */
+/* Waiting between attempts, and asking again after lost answers. */
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"
 
@@ -7,18 +7,6 @@
 #include <sched.h>
 
 #include "base/log.h"
-
-const char *const vb_phase_names[VB_PHASE_COUNT] = {"IA", "RT", "NP", "WP", "WR", "WW", "NS"};
-
-void vb_phase_switch(struct vb_lock_client *me, enum vb_phase phase)
-{
-	struct vb_lock_timing *t = me->timing;
-	uint64_t now = vb_sched_now_early(me->ep->sched);
-
-	t->ns[t->call][t->phase] += now - t->since_ns;
-	t->since_ns = now;
-	t->phase = phase;
-}
 
 struct vb_backoff vb_backoff_of(const struct vb_lock_client *me, uint64_t base_ns, uint64_t cap_ns)
 {

@@ -22,7 +22,7 @@
 
 #include <stdio.h>
 
-#include "lock/lock.h"
+#include "lock/observe.h"
 
 enum vb_audit_rule {
 	VB_AUDIT_MODE_CONFLICT,

@@ -25,7 +25,7 @@
 #include "cluster/cluster.h"
 #include "fabric/hook/hooks.h"
 #include "fabric/sim/sim.h"
-#include "lock/lock.h"
+#include "lock/observe.h"
 
 #define MS UINT64_C(1000000)
 /* No test needs so long; whoever does is stuck. */

@@ -40,7 +40,7 @@
 #include "lab/bench/engine/table.h"
 #include "lab/busy.h"
 #include "lab/json.h"
-#include "lock/lock.h"
+#include "lock/observe.h"
 #include "workload/micro.h"
 #include "workload/trace.h"
 
