@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a lock protocol is; what it stands on is in lock/lock.h.
+ *
+ * A protocol is one file with one `const struct vb_lock_ops`.  Its functions run in the client's
+ * task and are straight-line: each verb suspends and resumes.  They work on a *claim*: one client's
+ * business with one lock, from the first verb to the release.
+ *
+ * Leaving a queue.  A client whose deadline passes while it stands in a queue cannot just leave:
+ * its number will be called, its neighbours will hand it the lock.  acquire then returns
+ * -ETIMEDOUT with claim->queued set, and the caller (client.c, husk.c) leaves a *husk*: a task
+ * that goes on with ops->resume and releases at once when the turn comes.  If the same client asks
+ * for the lock again, it takes the husk's place over if the mode is the same, and else waits for
+ * its end.
+ *
+ * Leases.  A grant is worth nothing after claim->valid_until_ns on the client's own clock.  The
+ * protocol computes it from the moment *before* which the turn cannot have come (the posting of the
+ * last verb that still said "not yet"), never from the moment at which the client noticed.
+ */
+#ifndef VB_LOCK_OPS_H
+#define VB_LOCK_OPS_H
+
+#include <verbena/lock.h>
+
+#include "base/opt.h"
+#include "rpc/mail.h"
+
+struct vb_lock_space;
+struct vb_lock_client;
+struct vb_lock_server;
+
+enum vb_lock_caps {
+	/* Readers hold together. */
+	VB_LOCK_SHARED = 1 << 0,
+	VB_LOCK_EXCLUSIVE = 1 << 1,
+	/* Bypass is bounded by ops->bypass_bound, in every mode. */
+	VB_LOCK_FIFO = 1 << 2,
+	/* The death of a holder or waiter is mended in recovery_leases. */
+	VB_LOCK_SURVIVES = 1 << 3,
+	/* Exclusive grants have a fencing token at no extra cost. */
+	VB_LOCK_TOKEN = 1 << 4,
+	/* Needs a server task on each server node. */
+	VB_LOCK_SERVER = 1 << 5,
+	/* Clients send each other messages. */
+	VB_LOCK_MESSAGES = 1 << 6,
+	/* Has VB_UPDATE, and converts it. */
+	VB_LOCK_UPDATE = 1 << 7,
+	/* Has the intention modes. */
+	VB_LOCK_INTENT = 1 << 8,
+	/* Readers give nothing back: a shared grant ends with its lease. */
+	VB_LOCK_READ_LEASE = 1 << 9,
+	/* A deadlock policy may refuse a client that holds another lock, with -EAGAIN, or before
+	 * its deadline with -ETIMEDOUT. */
+	VB_LOCK_DENIES = 1 << 10,
+};
+
+#define VB_CLAIM_PRIVATE 12
+
+struct vb_claim {
+	uint64_t lock;
+	vb_addr entry;
+	enum vb_mode mode;
+	/* Stands in the queue: cannot be dropped without a husk. */
+	bool queued;
+	bool held;
+	/* enum vb_claim_state (claim.h). */
+	uint8_t state;
+	/* Which of its client's claims it is, from 0. */
+	uint32_t slot;
+	/* How many leases in a row are asked for, at most ops->leases_max. */
+	uint32_t leases;
+	/* The adopter wants the place, and not just the end of the husk. */
+	bool adopt;
+	/* Waits for the husk to let go of the claim. */
+	struct vb_task *adopter;
+	struct vb_lock_client *me;
+	/* While many are released: the result for this one, as release returns it. */
+	int ended;
+	/* On the client's clock; VB_FOREVER: no lease. */
+	uint64_t valid_until_ns;
+	uint64_t token;
+	/* Which of its client's holds it is, while it is held. */
+	uint64_t hold;
+	struct vb_task *husk;
+	/* Open while queued or held, if the protocol has messages. */
+	struct vb_box box;
+	/* The protocol's; undefined at the start of an acquire or try. */
+	uint64_t priv[VB_CLAIM_PRIVATE];
+};
+
+/* Protocol-private state of a claim. */
+#define vb_claim_as(type, claim)                                                                   \
+	({                                                                                         \
+		_Static_assert(sizeof(type) <= sizeof((claim)->priv), "grows VB_CLAIM_PRIVATE");   \
+		(type *)(claim)->priv;                                                             \
+	})
+
+/* How an entry is laid out where options and the number of nodes decide that. */
+struct vb_lock_shape {
+	/* A multiple of 8. */
+	uint32_t entry_bytes;
+	/* Differs if processes would not understand each other. */
+	uint32_t variant;
+};
+
+struct vb_lock_ops {
+	const char *name, *summary, *source;
+	/* enum vb_lock_caps. */
+	uint32_t caps;
+	/* enum vb_cap_flags of the fabric: cannot run without; runs its portable variant
+	 * without. */
+	uint32_t needs, wishes;
+	/* What the portable variant does instead; NULL: no wishes. */
+	const char *portable;
+	/* enum vb_lock_caps that the portable variant does not have. */
+	uint32_t portable_lacks;
+	/* The audit rule that catches it; NULL: not a planted bug. */
+	const char *planted;
+	/* A multiple of 8; zero-filled is the free lock.  0: the protocol keeps its locks
+	 * elsewhere. */
+	uint32_t entry_bytes;
+	/* With VB_LOCK_SURVIVES: a dead holder costs at most so many leases
+	 * (vb_lock_recovery_leases where grants may be longer). */
+	unsigned recovery_leases;
+	const struct vb_opt *options;
+	size_t options_size;
+	/* For `verbena list`: "1 FAA + 1 masked CAS". */
+	const char *verbs_uncontended, *verbs_contended;
+
+	/* The most incompatible grants that may pass a queued client, if `clients` compete;
+	 * UINT_MAX: any number.  NULL: nothing is promised. */
+	unsigned (*bypass_bound)(unsigned clients, enum vb_mode mode);
+	/* The same under a space's options; NULL: they do not matter. */
+	unsigned (*bypass_bound_of)(const struct vb_lock_space *space, unsigned clients,
+				    enum vb_mode mode);
+
+	/* The deadlock policy never refuses the oldest client of all; NULL: it may. */
+	bool (*spares_oldest)(const struct vb_lock_space *space);
+
+	/* The entry under these options.  NULL: entry_bytes, which with a shape is that of one node
+	 * with the default options.  Called before open.  -EINVAL, logged. */
+	int (*shape)(const void *options, uint16_t nodes, struct vb_lock_shape *out);
+	/* The most leases in a row that a grant of this space can have (claim->leases); NULL:
+	 * one. */
+	unsigned (*leases_max)(const struct vb_lock_space *space);
+
+	/* Checks options, prepares the space's state; may be NULL. */
+	int (*open)(struct vb_lock_space *space);
+	/* Bytes behind the entries on each server node, for the protocol's own use; may be NULL. */
+	uint64_t (*node_bytes)(const struct vb_lock_space *space);
+	/* A client's own state is client->priv, one malloc, freed with it whatever these return. */
+	int (*client_open)(struct vb_lock_client *me);
+	void (*client_close)(struct vb_lock_client *me);
+	/* The same for a server; close frees server->priv. */
+	int (*server_open)(struct vb_lock_server *server);
+	void (*server_close)(struct vb_lock_server *server);
+	/* Waits for the turn until the client's clock shows until_ns.  0; -ETIMEDOUT (with
+	 * claim->queued: a husk is needed); -ECANCELED (the same); -VB_EUNKNOWN, -VB_EPEERGONE. */
+	int (*acquire)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+	/* Goes on waiting for a claim that acquire has left queued; -ESTALE if the place was lost
+	 * meanwhile (claim->queued is false then).  NULL: nothing is ever left queued. */
+	int (*resume)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
+	/* 0 or -EAGAIN, never queued.  NULL: acquire with until_ns = 0 does that. */
+	int (*try_acquire)(struct vb_lock_client *me, struct vb_claim *c);
+	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
+	/* Releases n held claims, all of them, with the result of each in its `ended`.  NULL: one
+	 * by one. */
+	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
+	/* Holds a held claim in another mode, which covers its own or is covered by it, and sets
+	 * c->mode, token and valid_until_ns.  Else c is held as before, and the errors are those of
+	 * vb_lock_convert.  NULL: -EOPNOTSUPP. */
+	int (*convert)(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
+		       uint64_t until_ns);
+	/* The server's handler of one message; may await. */
+	void (*serve)(struct vb_lock_server *server, const struct vb_msg *request);
+	/* Does what the server has to do without a message, and returns the time on its endpoint's
+	 * clock at which it must be called again.  NULL: nothing. */
+	uint64_t (*tend)(struct vb_lock_server *server);
+};
+
+/* All protocols, in the order of `verbena list`; planted ones are in check/. */
+extern const struct vb_lock_ops *const vb_locks[];
+const struct vb_lock_ops *vb_lock_find(const char *name);
+/* Makes more protocols known to vb_lock_find (the planted ones); call before opening spaces. */
+void vb_lock_register(const struct vb_lock_ops *const *more);
+
+#endif
