@@ -79,6 +79,17 @@ static int check_call(struct vb_lock_client *me, uint64_t lock, enum vb_mode mod
 	return check_mode(me, mode);
 }
 
+/* When a call's timeout is over. */
+static inline uint64_t deadline(struct vb_lock_client *me, uint64_t timeout_ns)
+{
+	uint64_t now;
+
+	if (timeout_ns == VB_FOREVER_NS)
+		return VB_FOREVER;
+	now = vb_ep_now_early(me->ep);
+	return now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
+}
+
 /* A claim to work with: a new one, or the husk's.  0; -EDEADLK, -EBUSY, -ETIMEDOUT, -ECANCELED. */
 static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint32_t leases,
 		 uint64_t until_ns, struct vb_claim **out)
@@ -102,17 +113,13 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 			  uint32_t leases, uint64_t timeout_ns, struct vb_grant *out)
 {
-	uint64_t until_ns = VB_FOREVER;
+	uint64_t until_ns;
 	struct vb_claim *c;
 	int err = check_call(me, lock, mode);
 
 	if (vb_unlikely(err != 0))
 		return err;
-	if (timeout_ns != VB_FOREVER_NS) {
-		uint64_t now = vb_ep_now_early(me->ep);
-
-		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
-	}
+	until_ns = deadline(me, timeout_ns);
 	me->polls = 0;
 	vb_observe_begin(me, VB_ACT_ACQUIRE, lock, mode, NULL);
 	err = begin(me, lock, mode, leases, until_ns, &c);
@@ -312,7 +319,7 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 		   uint64_t timeout_ns)
 {
 	struct vb_claim *c = grant->claim;
-	uint64_t until_ns = VB_FOREVER;
+	uint64_t until_ns;
 	int err = check_mode(me, mode);
 
 	if (err)
@@ -327,11 +334,7 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 			       "lock %" PRIu64 " is held %s: %s permits neither as much nor less; "
 			       "convert to a mode that permits both",
 			       c->lock, vb_lock_mode_name(c->mode), vb_lock_mode_name(mode));
-	if (timeout_ns != VB_FOREVER_NS) {
-		uint64_t now = vb_ep_now_early(me->ep);
-
-		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
-	}
+	until_ns = deadline(me, timeout_ns);
 	me->polls = 0;
 	vb_observe_begin(me, VB_ACT_CONVERT, c->lock, mode, c);
 	err = change_mode(me, c, mode, until_ns);

@@ -260,8 +260,7 @@ void vb_lock_space_bury(struct vb_lock_space *space);
  * for measuring what failures cost.  The lock stays taken until others recover it. */
 void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant);
 
-/* Client clock helpers.  A client that must let T pass everywhere waits (1 + drift) T and one
- * ns. */
+/* A client that must let T pass everywhere waits (1 + drift) T and one ns. */
 static inline uint64_t vb_lock_stretch(const struct vb_lock_space *s, uint64_t ns)
 {
 	return ns + (uint64_t)(((unsigned __int128)ns * (2 * s->drift_ppm)) / 1000000) + 1;

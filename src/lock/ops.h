@@ -103,78 +103,82 @@ struct vb_lock_shape {
 	uint32_t variant;
 };
 
+/*
+ * What a protocol gives, and all that the shared part knows of it.  Each function but acquire and
+ * release may be NULL.
+ *
+ * Of the space.  shape says how an entry is laid out under these options (-EINVAL, logged; NULL:
+ * entry_bytes, which with a shape is that of one node with the default options), and is called
+ * before open, which checks the options and prepares the space; node_bytes is what the protocol
+ * wants for itself behind the entries of each server node.  client_open and client_close are for a
+ * client's own state: client->priv, one malloc, freed with it whatever these return; server_open
+ * and server_close the same for a server's.
+ *
+ * Of a claim.
+ *
+ *	acquire      waits for the turn until the client's clock shows until_ns.  0; -ETIMEDOUT or
+ *	             -ECANCELED (a husk is needed where claim->queued is set); -VB_EUNKNOWN,
+ *	             -VB_EPEERGONE
+ *	resume       goes on waiting for a claim that acquire has left queued.  -ESTALE if the
+ *	             place was lost meanwhile (claim->queued is false then).  NULL: nothing is ever
+ *	             left queued
+ *	try_acquire  0 or -EAGAIN, never queued.  NULL: acquire with until_ns = 0 does that
+ *	convert      holds a held claim in another mode, which covers its own or is covered by it,
+ *	             and sets c->mode, token and valid_until_ns.  Else c is held as before, and the
+ *	             errors are those of vb_lock_convert.  NULL: -EOPNOTSUPP
+ *	release_all  releases n held claims, all of them, with the result of each in its `ended`.
+ *	             NULL: one by one
+ *
+ * Of a server.  serve answers one message, and may await; tend does what the server has to do
+ * without one, and returns the time on its endpoint's clock at which it must be called again.
+ */
 struct vb_lock_ops {
-	const char *name, *summary, *source;
-	/* enum vb_lock_caps. */
-	uint32_t caps;
-	/* enum vb_cap_flags of the fabric: cannot run without; runs its portable variant
-	 * without. */
-	uint32_t needs, wishes;
-	/* What the portable variant does instead; NULL: no wishes. */
-	const char *portable;
-	/* enum vb_lock_caps that the portable variant does not have. */
-	uint32_t portable_lacks;
-	/* The audit rule that catches it; NULL: not a planted bug. */
-	const char *planted;
-	/* A multiple of 8; zero-filled is the free lock.  0: the protocol keeps its locks
-	 * elsewhere. */
-	uint32_t entry_bytes;
-	/* With VB_LOCK_SURVIVES: a dead holder costs at most so many leases
-	 * (vb_lock_recovery_leases where grants may be longer). */
-	unsigned recovery_leases;
+	/* The verbs for `verbena list`: "1 FAA + 1 masked CAS". */
+	const char *name, *summary, *source, *verbs_uncontended, *verbs_contended;
 	const struct vb_opt *options;
 	size_t options_size;
-	/* For `verbena list`: "1 FAA + 1 masked CAS". */
-	const char *verbs_uncontended, *verbs_contended;
+	/* The audit rule that catches it; NULL: not a planted bug. */
+	const char *planted;
+	/* A multiple of 8; zero-filled is the free lock.  0: its locks are elsewhere. */
+	uint32_t entry_bytes;
 
+	/* enum vb_lock_caps. */
+	uint32_t caps;
+	/* enum vb_cap_flags of the fabric: cannot run without; runs a portable variant without. */
+	uint32_t needs, wishes;
+	/* What that variant does instead, and the enum vb_lock_caps that it does not have. */
+	const char *portable;
+	uint32_t portable_lacks;
+	/* With VB_LOCK_SURVIVES: so many leases a dead holder costs (vb_lock_recovery_leases). */
+	unsigned recovery_leases;
 	/* The most incompatible grants that may pass a queued client, if `clients` compete;
 	 * UINT_MAX: any number.  NULL: nothing is promised. */
 	unsigned (*bypass_bound)(unsigned clients, enum vb_mode mode);
 	/* The same under a space's options; NULL: they do not matter. */
 	unsigned (*bypass_bound_of)(const struct vb_lock_space *space, unsigned clients,
 				    enum vb_mode mode);
-
 	/* The deadlock policy never refuses the oldest client of all; NULL: it may. */
 	bool (*spares_oldest)(const struct vb_lock_space *space);
-
-	/* The entry under these options.  NULL: entry_bytes, which with a shape is that of one node
-	 * with the default options.  Called before open.  -EINVAL, logged. */
-	int (*shape)(const void *options, uint16_t nodes, struct vb_lock_shape *out);
-	/* The most leases in a row that a grant of this space can have (claim->leases); NULL:
-	 * one. */
+	/* The most leases in a row that a grant can have (claim->leases); NULL: one. */
 	unsigned (*leases_max)(const struct vb_lock_space *space);
 
-	/* Checks options, prepares the space's state; may be NULL. */
+	int (*shape)(const void *options, uint16_t nodes, struct vb_lock_shape *out);
 	int (*open)(struct vb_lock_space *space);
-	/* Bytes behind the entries on each server node, for the protocol's own use; may be NULL. */
 	uint64_t (*node_bytes)(const struct vb_lock_space *space);
-	/* A client's own state is client->priv, one malloc, freed with it whatever these return. */
 	int (*client_open)(struct vb_lock_client *me);
 	void (*client_close)(struct vb_lock_client *me);
-	/* The same for a server; close frees server->priv. */
 	int (*server_open)(struct vb_lock_server *server);
 	void (*server_close)(struct vb_lock_server *server);
-	/* Waits for the turn until the client's clock shows until_ns.  0; -ETIMEDOUT (with
-	 * claim->queued: a husk is needed); -ECANCELED (the same); -VB_EUNKNOWN, -VB_EPEERGONE. */
+
 	int (*acquire)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
-	/* Goes on waiting for a claim that acquire has left queued; -ESTALE if the place was lost
-	 * meanwhile (claim->queued is false then).  NULL: nothing is ever left queued. */
 	int (*resume)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
-	/* 0 or -EAGAIN, never queued.  NULL: acquire with until_ns = 0 does that. */
 	int (*try_acquire)(struct vb_lock_client *me, struct vb_claim *c);
-	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
-	/* Releases n held claims, all of them, with the result of each in its `ended`.  NULL: one
-	 * by one. */
-	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
-	/* Holds a held claim in another mode, which covers its own or is covered by it, and sets
-	 * c->mode, token and valid_until_ns.  Else c is held as before, and the errors are those of
-	 * vb_lock_convert.  NULL: -EOPNOTSUPP. */
 	int (*convert)(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 		       uint64_t until_ns);
-	/* The server's handler of one message; may await. */
+	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
+	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
+
 	void (*serve)(struct vb_lock_server *server, const struct vb_msg *request);
-	/* Does what the server has to do without a message, and returns the time on its endpoint's
-	 * clock at which it must be called again.  NULL: nothing. */
 	uint64_t (*tend)(struct vb_lock_server *server);
 };
 
