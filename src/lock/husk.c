@@ -57,12 +57,12 @@ int vb_husk_leave(struct vb_lock_client *me, struct vb_claim *c)
 	static const struct vb_task_params params = {.name = "husk", .daemon = true};
 	int err;
 
-	c->state = CLAIM_HUSK;
 	c->adopter = NULL;
 	c->adopt = false;
 	err = vb_task_spawn(me->ep->sched, husk_body, c, &params, &c->husk);
 	if (err)
 		return err;
+	c->state = CLAIM_HUSK;
 	me->husks++;
 	if (is_kept(me))
 		vb_sched_background_begin(me->ep->sched);

@@ -5,7 +5,7 @@
 
 #include "lock/lock.h"
 
-/* Leaves a husk in the place of a queued claim.  -ENOMEM. */
+/* BUSY -> HUSK: leaves a husk in the place of a queued claim.  -ENOMEM: the claim is as before. */
 int vb_husk_leave(struct vb_lock_client *me, struct vb_claim *c);
 /*
  * The client asks for a lock in whose queue its husk stands.  Same mode, and no fewer leases:

@@ -7,8 +7,11 @@
  */
 #include "sim_test.h"
 
+#include <sys/resource.h>
+
 #include "check/lock/audit.h"
 #include "lock/lock.h"
+#include "task/inner.h"
 
 #define LOCKS    1
 #define STEP_NS  150
@@ -23,6 +26,7 @@ struct husk_test {
 	uint64_t back_ns; /* when the waiter comes back */
 	struct vb_lock_space *space;
 	struct vb_audit *audit;
+	struct vb_lock_client *waiter;
 	unsigned done;
 };
 
@@ -250,12 +254,82 @@ static void test_left_behind(void **state)
 	}
 }
 
+/* ---- no memory for a husk ---- */
+
+/* As long as it lasts no stack can be mapped. */
+static struct rlimit forbid_memory(void)
+{
+	struct rlimit was, none;
+
+	assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+	none = (struct rlimit){.rlim_cur = 1 << 20, .rlim_max = was.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+	return was;
+}
+
+static void waits_without_a_husk(void *arg)
+{
+	struct husk_test *t = arg;
+	struct vb_lock_client *me = client(t, 1);
+	struct rlimit was;
+	struct vb_grant g;
+
+	t->waiter = me;
+	must(t, vb_ep_sleep(me->ep, 2000), 0);
+	vb_stack_trim(me->ep->sched);
+	was = forbid_memory();
+	must(t, vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE, &g), 0);
+	assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+	/* It was granted at its turn, long after its deadline. */
+	assert_true(vb_ep_now(me->ep) >= HOLD_NS);
+	must(t, vb_lock_release(me, &g), 0);
+	vb_lock_client_close(me);
+	t->done++;
+}
+
+static void asks_meanwhile(void *arg)
+{
+	struct husk_test *t = arg;
+	struct vb_lock_client *me = client(t, 2);
+	struct vb_grant g;
+
+	must(t, vb_ep_sleep(me->ep, 2000 + 2 * PATIENCE), 0);
+	must(t, vb_lock_try(t->waiter, 0, VB_EXCLUSIVE, &g), -EDEADLK);
+	must(t, vb_lock_acquire(t->waiter, 0, VB_EXCLUSIVE, PATIENCE, &g), -EDEADLK);
+	vb_lock_client_close(me);
+	t->done++;
+}
+
+/* Then the client stands in the queue itself, and nothing of it can be taken over. */
+static void test_no_memory(void **state)
+{
+	static const char *const locks[] = {"mcs", "ncosed", "dslr"};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		const struct vb_lock_space_params p = {
+			.lock = locks[i], .locks = LOCKS, .lease_ns = LEASE_NS};
+		struct husk_test t = {.lock = locks[i]};
+		struct vb_fabric *f = cluster("profile=cx5", 2, 1);
+
+		must(&t, vb_lock_space_open(f, &p, &t.space), 0);
+		spawn(first_holder, &t);
+		spawn(waits_without_a_husk, &t);
+		spawn(asks_meanwhile, &t);
+		run_all();
+		assert_int_equal(t.done, 3);
+		vb_lock_space_close(t.space);
+		vb_fabric_close(f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mcs),       cmocka_unit_test(test_ncosed),
 		cmocka_unit_test(test_dslr),      cmocka_unit_test(test_dslr_update),
 		cmocka_unit_test(test_shiftlock), cmocka_unit_test(test_left_behind),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests_name("husk", tests, NULL, NULL);
