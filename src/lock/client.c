@@ -26,9 +26,10 @@ enum vb_outcome vb_lock_outcome(int err)
 	return err == -VB_EUNKNOWN ? VB_UNKNOWN : VB_NOT_GRANTED;
 }
 
+/* ---- acquire and try ---- */
+
 /* After acquire or try: hands the grant out, or cleans up and leaves a husk if one is needed. */
-static int conclude(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns, int err,
-		    struct vb_grant *out)
+static int conclude(struct vb_lock_client *me, struct vb_claim *c, int err, struct vb_grant *out)
 {
 	uint64_t lock = c->lock;
 	bool husk;
@@ -134,7 +135,7 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 		vb_claim_give(me, c, out);
 		return 0;
 	}
-	return conclude(me, c, until_ns, vb_claim_settle(me, c, until_ns, err), out);
+	return conclude(me, c, vb_claim_settle(me, c, until_ns, err), out);
 }
 
 /* Apart, so that who leaves nothing behind pays one branch; and for calls that are not the
@@ -230,7 +231,7 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 		err = vb_claim_confirm(me, c);
 	if (err == -ETIMEDOUT || err == -ESTALE)
 		err = -EAGAIN;
-	return conclude(me, c, 0, err, out);
+	return conclude(me, c, err, out);
 }
 
 static VB_NOINLINE int try_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
@@ -252,6 +253,8 @@ int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, str
 		return try_kept(me, lock, mode, out);
 	return try_acquire(me, lock, mode, out);
 }
+
+/* ---- is it still held ---- */
 
 /* The very hold that the grant was given for, and not a later one. */
 static inline bool is_hold(const struct vb_lock_client *me, const struct vb_claim *c,
@@ -288,6 +291,8 @@ bool vb_lock_valid(const struct vb_lock_client *me, const struct vb_grant *grant
 	       vb_mode_covers(c->mode, grant->mode) &&
 	       (c->valid_until_ns == VB_FOREVER || vb_ep_now(me->ep) < c->valid_until_ns);
 }
+
+/* ---- convert ---- */
 
 /* The protocol's conversion, and a token where a grant of the new mode has one. */
 static int change_mode(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
@@ -357,6 +362,8 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 	VB_SCHED_INSIDE(me->ep->sched);
 	return convert(me, grant, mode, timeout_ns);
 }
+
+/* ---- release ---- */
 
 static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 {
@@ -468,6 +475,18 @@ int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], uns
 	return err;
 }
 
+void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
+{
+	struct vb_claim *c = grant->claim;
+
+	vb_assert(is_held(me, grant));
+	vb_observe_end(me, VB_ACT_ABANDON, c->lock, c, 0);
+	grant->claim = NULL;
+	vb_claim_free(me, c);
+}
+
+/* ---- a transaction's age ---- */
+
 /* Each machine counts from a moment of its own: only what all have in common says who is older. */
 uint64_t vb_lock_age_now(struct vb_lock_client *me)
 {
@@ -488,14 +507,4 @@ void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age)
 uint64_t vb_lock_client_age(const struct vb_lock_client *me)
 {
 	return me != NULL ? me->age : 0;
-}
-
-void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
-{
-	struct vb_claim *c = grant->claim;
-
-	vb_assert(is_held(me, grant));
-	vb_observe_end(me, VB_ACT_ABANDON, c->lock, c, 0);
-	grant->claim = NULL;
-	vb_claim_free(me, c);
 }
