@@ -158,12 +158,12 @@ static void set_merged(json_t *latency, const char *name, const struct vb_hist *
 
 _Static_assert(VB_LAT_ACQ_X == VB_LAT_ACQ_S + 1, "merged together");
 
-static json_t *run_plan(const struct vb_bench_plan *plan)
+static json_t *run_plan(struct vb_bench_plan *plan)
 {
 	struct vb_bench_result r;
 	json_t *run = NULL;
 
-	if (vb_bench_run_sim(plan, plan->lock[0], &r) == 0 && r.end.ran) {
+	if (vb_bench_run_lock(plan, NULL, plan->lock[0], &r) == 0 && r.end.ran) {
 		run = vb_bench_run_json(plan, &r);
 		/* The papers have acquires of both modes, and transactions of all types, in one. */
 		set_merged(json_object_get(run, "latency_us"), "acquire",

@@ -167,8 +167,10 @@ int vb_bench_session_run(struct vb_bench_session *s)
 void vb_bench_session_close(struct vb_bench_session *s)
 {
 	vb_bench_crew_close(&s->crew);
-	for (unsigned i = 0; i < s->n; i++)
+	for (unsigned i = 0; i < s->n; i++) {
+		free(result_of(s, i)->died);
 		s->subject->free_result(result_of(s, i));
+	}
 	free(s->results);
 	s->results = NULL;
 	s->n = 0;

@@ -22,6 +22,13 @@ struct vb_bench_end {
 	bool ran;
 	const char *skipped; /* why it was not run, else NULL */
 	bool interrupted, stalled;
+	char stall[512]; /* why nothing moved any more */
+	double wall_s;
+	uint64_t deaths, dead_clients; /* workers killed while running, and their clients */
+	int death_signal;
+	char *died;              /* network: the first process that did, malloc'ed */
+	uint64_t clock_error_ns; /* network: of the worst clock among the processes */
+	uint64_t virtual_verbs;  /* sim: executed in all, warm-up and drain included */
 	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
 };
 

@@ -1,90 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run on the simulator: see virtual.h. */
-#include "lab/bench/engine/virtual.h"
+/* A run on the simulator: one thread, virtual time.  The driver is the scheduler's root: it lets
+ * virtual time pass in slices and looks in between whether the user wants out. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/engine/run.h"
 
 #include <errno.h>
 
+#include "fabric/sim/sim.h"
 #include "lab/bench/engine/progress.h"
 #include "lab/run.h"
-#include "task/task.h"
 
 #define SLICES        50
 #define START_NS      1000ull /* from the spawn of the clients to their first cycle */
 #define DRAIN_STEP_NS 1000000ull
 
 /* Everybody has been told to end. */
-static bool ends_early(struct vb_bench_virtual *v)
+static bool ends_early(struct vb_bench_run *run)
 {
 	if (vb_interrupted)
-		v->end->interrupted = true;
-	return vb_interrupted || v->control->early || v->control->full;
+		run->end->interrupted = true;
+	return vb_interrupted || run->control->early || run->control->full;
 }
 
-/* Lets time pass until at_ns. */
-static bool pass(struct vb_bench_virtual *v, uint64_t at_ns, uint64_t step_ns, const char *phase)
+/* Lets time pass until at_ns; false: somebody wants an early end, or nobody will ever move again. */
+static bool pass(struct vb_bench_run *run, uint64_t at_ns, uint64_t step_ns, const char *phase)
 {
-	uint64_t from = vb_sched_now(v->sched), now = from;
+	uint64_t from = vb_sched_now(run->sched), now = from;
 
 	while (now < at_ns) {
 		uint64_t next = at_ns - now < step_ns ? at_ns : now + step_ns;
-		int err = vb_sched_run(v->sched, (const bool *)&vb_interrupted, next);
+		int err = vb_sched_run(run->sched, (const bool *)&vb_interrupted, next);
 
-		if (ends_early(v))
+		if (ends_early(run))
 			return false;
-		now = vb_sched_now(v->sched);
-		if (err == -EDEADLK || v->stands_still(v->run, &v->pulse, now)) {
-			v->explain(v->run, now);
+		now = vb_sched_now(run->sched);
+		if (err == -EDEADLK || vb_bench_run_stands_still(run, now)) {
+			vb_bench_run_explain(run, now);
 			return false;
 		}
-		if (*v->life.all_finished)
+		if (run->thread->all_finished)
 			return true;
 		vb_bench_progress_show((double)(now - from) / (double)(at_ns - from),
-				       v->pulse.cycles, phase);
+				       run->pulse.cycles, phase);
 	}
 	return true;
 }
 
-int vb_bench_virtual_start(struct vb_bench_virtual *v)
+static int start(struct vb_bench_run *run)
 {
-	v->control->t0_ns = vb_sched_now(v->sched) + START_NS;
-	v->pulse.since_ns = v->control->t0_ns;
-	return v->life.start(v->life.worker);
+	run->sched = vb_sched_self();
+	run->control->t0_ns = vb_sched_now(run->sched) + START_NS;
+	run->pulse.since_ns = run->control->t0_ns;
+	return vb_bench_thread_start(run);
 }
 
-bool vb_bench_virtual_warm_up(struct vb_bench_virtual *v)
+static void measure(struct vb_bench_run *run)
 {
-	return pass(v, v->control->t0_ns + v->warmup_ns, v->warmup_ns / 4 + 1, "warming up");
+	uint64_t begin = run->control->t0_ns + run->warmup_ns;
+
+	if (pass(run, begin, run->warmup_ns / 4 + 1, "warming up")) {
+		if (run->ops->meter != NULL)
+			run->ops->meter(run, true);
+		run->ops->measure(run, true);
+		pass(run, begin + run->duration_ns, run->duration_ns / SLICES + 1, "measuring");
+		run->ops->measure(run, false);
+		if (run->ops->meter != NULL)
+			run->ops->meter(run, false);
+	}
+	run->ops->measured(run, vb_sched_now(run->sched));
 }
 
-bool vb_bench_virtual_measure(struct vb_bench_virtual *v)
+/* Every client finishes what it is in. */
+static void drain(struct vb_bench_run *run)
 {
-	bool on;
+	const bool *all_finished = &run->thread->all_finished;
+	uint64_t now = vb_sched_now(run->sched);
 
-	v->life.measure(v->life.worker, true);
-	on = pass(v, v->control->t0_ns + v->warmup_ns + v->duration_ns, v->duration_ns / SLICES + 1,
-		  "measuring");
-	v->life.measure(v->life.worker, false);
-	return on;
-}
-
-void vb_bench_virtual_drain(struct vb_bench_virtual *v)
-{
-	const bool *all_finished = v->life.all_finished;
-	uint64_t now = vb_sched_now(v->sched);
-
-	*v->life.drain = true;
-	v->pulse.since_ns = now;
-	while (!*all_finished && !v->end->stalled) {
-		int err = vb_sched_run(v->sched, all_finished, now + DRAIN_STEP_NS);
+	run->thread->drain = true;
+	run->pulse.since_ns = now;
+	while (!*all_finished && !run->end->stalled) {
+		int err = vb_sched_run(run->sched, all_finished, now + DRAIN_STEP_NS);
 
 		if (*all_finished)
 			break;
-		now = vb_sched_now(v->sched);
-		if (err == -EDEADLK || v->stands_still(v->run, &v->pulse, now))
-			v->explain(v->run, now);
+		now = vb_sched_now(run->sched);
+		if (err == -EDEADLK || vb_bench_run_stands_still(run, now))
+			vb_bench_run_explain(run, now);
 	}
 	if (*all_finished)
 		return;
-	v->give_up(v->run);
-	vb_sched_run(v->sched, all_finished, now + v->stall_ns);
+	vb_bench_thread_give_up(run);
+	vb_sched_run(run->sched, all_finished, now + run->stall_ns);
+}
+
+int vb_bench_run_virtual(struct vb_bench_run *run)
+{
+	int err = vb_bench_run_open(run, 0);
+
+	if (err == 0)
+		err = vb_bench_thread_open(run, 0);
+	if (err == 0)
+		err = start(run);
+	if (err == 0) {
+		run->end->ran = true;
+		measure(run);
+		drain(run);
+		run->end->virtual_verbs = vb_sim_verbs(run->fabric);
+		/* What a client has posted without waiting is in place when it has gone. */
+		vb_bench_thread_close(run);
+		err = run->ops->judge(run);
+	}
+	if (err == 0)
+		err = run->control->failed;
+	return err == -EINTR && run->end->interrupted ? 0 : err;
 }

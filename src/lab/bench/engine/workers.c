@@ -1,7 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worker processes of a run on shared memory: see workers.h. */
+/*
+ * Worker processes of a run on shared memory: how they are forked, pass through the phases, are
+ * watched over by the parent, die and are killed.
+ *
+ * The parent makes the segment and what is shared, and forks the workers.  From then on it reaps
+ * and looks; the workers keep time by themselves (the machine's clock is common) and write only
+ * into their own tally and their clients' seats.  A worker that is killed leaves both as they were,
+ * less the last slice of its counters.
+ *
+ * Order of ending: every worker ends its measured span and lets its clients finish what they are
+ * in; nobody closes a client before all have finished, because who has not may still need the
+ * others.  Then the parent says leave.
+ */
 #define VB_LOG_ROOM "bench"
-#include "lab/bench/engine/workers.h"
+#include "lab/bench/engine/run.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -12,15 +24,24 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "fabric/shm/shm.h"
 #include "lab/bench/engine/process.h"
 #include "lab/bench/engine/progress.h"
 #include "lab/reap.h"
 #include "lab/run.h"
-#include "task/task.h"
 
 #define SLICE_NS 5000000ull
 #define START_NS 2000000ull /* from the barrier to the first cycle */
 #define GIVEN_UP UINT64_MAX /* stopped for too long: we have killed it, and said so */
+
+struct forks {
+	struct vb_bench_run *run;
+	struct vb_bench_control *control;
+	unsigned forked, alive;
+	pid_t *pids;          /* 0: gone */
+	uint64_t *stopped_ns; /* when the worker was stopped; 0: it is not */
+	int death_signal;     /* of who was killed last; 0: nobody was */
+};
 
 /* ---- the worker process ---- */
 
@@ -31,36 +52,38 @@ static bool told_to_end(const struct vb_bench_control *control)
 }
 
 /* Runs the clients until at_ns in slices; false: an early end is wanted. */
-static bool run_until(const struct vb_bench_forks *f, const struct vb_bench_life *l, uint64_t at_ns)
+static bool run_until(struct vb_bench_run *run, uint64_t at_ns)
 {
+	const bool *all_finished = &run->thread->all_finished;
 	struct vb_sched *s = vb_sched_self();
 	uint64_t now = vb_sched_now_slow(s);
 
-	while (now < at_ns && !*l->all_finished) {
-		vb_sched_run(s, l->all_finished, at_ns - now < SLICE_NS ? at_ns : now + SLICE_NS);
-		l->flush(l->worker);
-		if (told_to_end(f->control))
+	while (now < at_ns && !*all_finished) {
+		vb_sched_run(s, all_finished, at_ns - now < SLICE_NS ? at_ns : now + SLICE_NS);
+		run->ops->flush(run);
+		if (told_to_end(run->control))
 			return false;
 		now = vb_sched_now_slow(s);
 	}
 	return true;
 }
 
-static void run_phases(const struct vb_bench_forks *f, const struct vb_bench_life *l)
+static void run_phases(struct vb_bench_run *run)
 {
-	uint64_t start = f->control->t0_ns + f->warmup_ns;
+	uint64_t start = run->control->t0_ns + run->warmup_ns;
+	const bool *all_finished = &run->thread->all_finished;
 	struct vb_sched *s = vb_sched_self();
 
-	if (run_until(f, l, start)) {
-		l->measure(l->worker, true);
-		run_until(f, l, start + f->duration_ns);
-		l->measure(l->worker, false);
+	if (run_until(run, start)) {
+		run->ops->measure(run, true);
+		run_until(run, start + run->duration_ns);
+		run->ops->measure(run, false);
 	}
-	*l->drain = true;
-	while (!*l->all_finished)
-		vb_sched_run(s, l->all_finished, vb_sched_now_slow(s) + SLICE_NS);
+	run->thread->drain = true;
+	while (!*all_finished)
+		vb_sched_run(s, all_finished, vb_sched_now_slow(s) + SLICE_NS);
 	/* Others may still need our clients' answers, or this node's server. */
-	while (!__atomic_load_n(&f->control->leave, __ATOMIC_ACQUIRE))
+	while (!__atomic_load_n(&run->control->leave, __ATOMIC_ACQUIRE))
 		vb_task_sleep_until(vb_sched_now_slow(s) + SLICE_NS / 5);
 }
 
@@ -70,30 +93,54 @@ VB_NORETURN static void fail(struct vb_bench_control *control, int err)
 	_exit(VB_EXIT_FAILED);
 }
 
-VB_NORETURN static void worker_main(struct vb_bench_forks *f, unsigned worker, pid_t parent)
+VB_NORETURN static void worker_main(struct vb_bench_run *run, unsigned worker, pid_t parent)
 {
 	struct timespec nap = {.tv_nsec = 100000};
-	struct vb_bench_life life;
+	struct vb_bench_control *control = run->control;
 	int err;
 
 	vb_bench_child(parent);
-	err = f->ops->open(f->run, worker, &life);
+	vb_fabric_after_fork(run->fabric);
+	err = vb_bench_thread_open(run, worker);
 	if (err)
-		fail(f->control, err);
-	__atomic_fetch_add(&f->control->ready, 1, __ATOMIC_ACQ_REL);
-	while (!__atomic_load_n(&f->control->go, __ATOMIC_ACQUIRE))
+		fail(control, err);
+	__atomic_fetch_add(&control->ready, 1, __ATOMIC_ACQ_REL);
+	while (!__atomic_load_n(&control->go, __ATOMIC_ACQUIRE))
 		nanosleep(&nap, NULL);
-	err = life.start(life.worker);
+	err = vb_bench_thread_start(run);
 	if (err)
-		fail(f->control, err);
-	run_phases(f, &life);
-	f->ops->close(f->run);
+		fail(control, err);
+	run_phases(run);
+	vb_bench_thread_close(run);
+	if (run->ops->worker_close != NULL)
+		run->ops->worker_close(run);
 	_exit(VB_EXIT_OK);
 }
 
 /* ---- the parent ---- */
 
-static void bury(struct vb_bench_forks *f, unsigned worker, int status)
+/* A worker has gone that was killed by `signal`, or by us (0). */
+static void died(struct vb_bench_run *run, unsigned worker, pid_t pid, int signal)
+{
+	vb_shm_mark_dead(run->fabric, pid);
+	for (unsigned i = 0; signal != 0 && i < run->clients; i++) {
+		struct vb_bench_state *s = vb_bench_seat_of(run, i);
+
+		if (s->pid != pid)
+			continue;
+		s->dead = 1;
+		run->end->dead_clients++;
+		run->ops->client_died(run, i);
+	}
+	if (run->ops->worker_died != NULL)
+		run->ops->worker_died(run, worker, signal);
+	if (signal == 0)
+		return;
+	run->end->deaths++;
+	run->end->death_signal = signal;
+}
+
+static void bury(struct forks *f, unsigned worker, int status)
 {
 	bool given_up = f->stopped_ns[worker] == GIVEN_UP;
 	pid_t pid = f->pids[worker];
@@ -111,30 +158,33 @@ static void bury(struct vb_bench_forks *f, unsigned worker, int status)
 	f->death_signal = WTERMSIG(status);
 	if (!given_up && !vb_interrupted)
 		vb_error("worker %u (process %d) was killed by signal %d (%s): the results are of "
-			 "the "
-			 "others from then on",
+			 "the others from then on",
 			 worker, pid, f->death_signal, strsignal(f->death_signal));
-	f->ops->died(f->run, worker, pid, f->death_signal);
+	died(f->run, worker, pid, f->death_signal);
 }
 
 /* A worker that stays stopped is given up, and killed: what it holds is then as a dead worker's. */
-static void look_at_stopped(struct vb_bench_forks *f, unsigned worker)
+static void look_at_stopped(struct forks *f, unsigned worker)
 {
 	if (f->stopped_ns[worker] == 0 || f->stopped_ns[worker] == GIVEN_UP ||
 	    vb_clock_gettime_ns() - f->stopped_ns[worker] <= VB_REAP_STOPPED_NS)
 		return;
 	vb_error("worker %u (process %d) has been stopped for %u s and is killed; do not stop "
-		 "(SIGSTOP, a "
-		 "debugger) what is measured",
+		 "(SIGSTOP, a debugger) what is measured",
 		 worker, f->pids[worker], (unsigned)(VB_REAP_STOPPED_NS / 1000000000));
 	f->stopped_ns[worker] = GIVEN_UP;
 	kill(f->pids[worker], SIGKILL);
 }
 
 /* Lets a slice pass, then looks who has ended or been stopped. */
-static void step(struct vb_bench_forks *f)
+static void step(struct forks *f)
 {
-	f->ops->pass(f->run, SLICE_NS);
+	struct timespec nap = {.tv_nsec = SLICE_NS};
+
+	if (f->run->ops->parent_serves)
+		vb_task_sleep_until(vb_sched_now_slow(f->run->sched) + SLICE_NS);
+	else
+		nanosleep(&nap, NULL);
 	for (unsigned i = 0; i < f->forked; i++) {
 		int status;
 
@@ -152,7 +202,7 @@ static void step(struct vb_bench_forks *f)
 }
 
 /* A stopped worker is no proof against a lock. */
-static bool any_stopped(const struct vb_bench_forks *f)
+static bool any_stopped(const struct forks *f)
 {
 	for (unsigned i = 0; i < f->forked; i++)
 		if (f->stopped_ns[i] != 0)
@@ -160,7 +210,7 @@ static bool any_stopped(const struct vb_bench_forks *f)
 	return false;
 }
 
-void vb_bench_forks_kill(struct vb_bench_forks *f)
+static void forks_kill(struct forks *f)
 {
 	for (unsigned i = 0; i < f->forked; i++) {
 		pid_t pid = f->pids[i];
@@ -173,7 +223,7 @@ void vb_bench_forks_kill(struct vb_bench_forks *f)
 			;
 		f->pids[i] = 0;
 		f->alive--;
-		f->ops->died(f->run, i, pid, 0);
+		died(f->run, i, pid, 0);
 	}
 	free(f->pids);
 	free(f->stopped_ns);
@@ -182,11 +232,11 @@ void vb_bench_forks_kill(struct vb_bench_forks *f)
 	f->forked = 0;
 }
 
-static int await_ready(struct vb_bench_forks *f)
+static int await_ready(struct forks *f)
 {
 	struct vb_bench_control *control = f->control;
 
-	while (__atomic_load_n(&control->ready, __ATOMIC_ACQUIRE) < f->workers) {
+	while (__atomic_load_n(&control->ready, __ATOMIC_ACQUIRE) < f->run->workers) {
 		int failed = __atomic_load_n(&control->failed, __ATOMIC_ACQUIRE);
 
 		if (failed)
@@ -200,27 +250,27 @@ static int await_ready(struct vb_bench_forks *f)
 			return -EINTR;
 		}
 		step(f);
-		if (f->ops->opening != NULL)
-			f->ops->opening(f->run);
+		if (f->run->ops->opening != NULL)
+			f->run->ops->opening(f->run);
 	}
 	return 0;
 }
 
-int vb_bench_forks_start(struct vb_bench_forks *f)
+static int forks_start(struct forks *f)
 {
 	pid_t parent = getpid();
 
-	f->pids = calloc(f->workers, sizeof(*f->pids));
-	f->stopped_ns = calloc(f->workers, sizeof(*f->stopped_ns));
+	f->pids = calloc(f->run->workers, sizeof(*f->pids));
+	f->stopped_ns = calloc(f->run->workers, sizeof(*f->stopped_ns));
 	if (f->pids == NULL || f->stopped_ns == NULL)
-		return vb_fail(-ENOMEM, "no memory for a list of %u workers", f->workers);
+		return vb_fail(-ENOMEM, "no memory for a list of %u workers", f->run->workers);
 	fflush(stdout);
 	fflush(stderr);
-	for (unsigned i = 0; i < f->workers; i++) {
+	for (unsigned i = 0; i < f->run->workers; i++) {
 		pid_t pid = fork();
 
 		if (pid == 0)
-			worker_main(f, i, parent);
+			worker_main(f->run, i, parent);
 		if (pid < 0)
 			return vb_fail(-errno, "cannot fork worker %u: %s", i, strerror(errno));
 		f->pids[i] = pid;
@@ -230,50 +280,102 @@ int vb_bench_forks_start(struct vb_bench_forks *f)
 	return await_ready(f);
 }
 
-uint64_t vb_bench_forks_go(struct vb_bench_forks *f)
-{
-	f->control->t0_ns = vb_clock_ns() + START_NS;
-	f->pulse.since_ns = f->control->t0_ns;
-	__atomic_store_n(&f->control->go, 1, __ATOMIC_RELEASE);
-	return f->control->t0_ns;
-}
-
-bool vb_bench_forks_watch(struct vb_bench_forks *f, uint64_t at_ns, const char *phase)
+/* Until at_ns, or until every client that lives has finished; true if nothing came in between. */
+static bool forks_watch(struct forks *f, uint64_t at_ns, const char *phase)
 {
 	struct vb_bench_control *control = f->control;
+	struct vb_bench_run *run = f->run;
 	uint64_t from = vb_clock_ns(), now = from;
 
 	while (now < at_ns && f->alive > 0) {
-		if (f->ops->all_finished(f->run))
+		if (vb_bench_run_finished(run))
 			return true;
 		if (__atomic_load_n(&control->failed, __ATOMIC_ACQUIRE))
 			return false;
 		if (vb_interrupted && !__atomic_load_n(&control->early, __ATOMIC_ACQUIRE)) {
-			f->interrupted = true;
+			run->end->interrupted = true;
 			return false;
 		}
-		if (any_stopped(f))
-			f->pulse.since_ns = now;
-		else if (f->ops->stands_still(f->run, &f->pulse, now))
+		if (any_stopped(f)) {
+			run->pulse.since_ns = now;
+		} else if (vb_bench_run_stands_still(run, now)) {
+			vb_bench_run_explain(run, now);
 			return false;
+		}
 		step(f);
 		now = vb_clock_ns();
 		vb_bench_progress_show(
 			at_ns == VB_FOREVER ? 1.0 : (double)(now - from) / (double)(at_ns - from),
-			f->pulse.cycles, phase);
+			run->pulse.cycles, phase);
 	}
 	return f->alive > 0;
 }
 
-unsigned vb_bench_forks_leave(struct vb_bench_forks *f, uint64_t bound_ns)
+/* Everybody has finished: workers close their clients and go.  Who is not gone after so long is
+ * stuck, and killed. */
+static void leave(struct forks *f, uint64_t bound_ns)
 {
 	uint64_t give_up = vb_clock_ns() + bound_ns;
-	unsigned stuck;
 
 	__atomic_store_n(&f->control->leave, 1, __ATOMIC_RELEASE);
 	while (f->alive > 0 && vb_clock_ns() < give_up)
 		step(f);
-	stuck = f->alive;
-	vb_bench_forks_kill(f);
-	return stuck;
+	f->run->stuck = f->alive;
+	forks_kill(f);
+}
+
+static void measure(struct forks *f)
+{
+	struct vb_bench_run *run = f->run;
+	uint64_t begin;
+
+	f->control->t0_ns = vb_clock_ns() + START_NS;
+	run->pulse.since_ns = f->control->t0_ns;
+	__atomic_store_n(&f->control->go, 1, __ATOMIC_RELEASE);
+	begin = f->control->t0_ns + run->warmup_ns;
+	if (forks_watch(f, begin, "warming up")) {
+		if (run->ops->meter != NULL)
+			run->ops->meter(run, true);
+		forks_watch(f, begin + run->duration_ns, "measuring");
+		if (run->ops->meter != NULL)
+			run->ops->meter(run, false);
+	}
+	run->ops->measured(run, vb_sched_now_slow(run->sched));
+	__atomic_store_n(&f->control->early, 1, __ATOMIC_RELEASE);
+	run->pulse.since_ns = vb_clock_ns();
+	if (!run->end->stalled)
+		forks_watch(f, VB_FOREVER, "draining");
+	if (run->end->stalled || f->control->failed)
+		forks_kill(f);
+	else
+		leave(f, run->stall_ns + run->close_ns);
+}
+
+int vb_bench_run_workers(struct vb_bench_run *run)
+{
+	uint64_t begin;
+	struct forks f = {.run = run};
+	int err = vb_bench_run_open(run, run->workers);
+
+	if (err)
+		return err;
+	f.control = run->control;
+	run->sched = vb_sched_self();
+	begin = vb_clock_gettime_ns();
+	err = forks_start(&f);
+	run->open_s = (double)(vb_clock_gettime_ns() - begin) / 1e9;
+	if (err == 0) {
+		run->end->ran = true;
+		measure(&f);
+		for (unsigned i = 0; i < run->workers; i++)
+			run->ops->tally_merge(run->tally, vb_bench_tally_of(run, i));
+		err = run->ops->judge(run);
+	}
+	if (err == 0)
+		err = run->control->failed;
+	forks_kill(&f);
+	if (err != -EINTR)
+		return err;
+	run->end->interrupted = true;
+	return 0;
 }

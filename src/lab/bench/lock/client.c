@@ -17,7 +17,7 @@
 /* Longest sleep before the client looks again whether the run is over. */
 #define NAP_NS 20000000ull
 
-uint16_t vb_bench_node_of(const struct vb_bench_plan *plan, unsigned client)
+static uint16_t node_of(const struct vb_bench_plan *plan, unsigned client)
 {
 	uint64_t nodes = plan->o.nodes, servers = plan->o.servers;
 
@@ -41,7 +41,7 @@ static bool nap_until(struct vb_bench_client *c, uint64_t at_ns)
 {
 	struct vb_sched *s = c->lock->ep->sched;
 
-	while (!c->w->drain) {
+	while (!c->w->t.drain) {
 		uint64_t now = vb_sched_now_early(s);
 
 		if (now >= at_ns)
@@ -52,9 +52,9 @@ static bool nap_until(struct vb_bench_client *c, uint64_t at_ns)
 	return false;
 }
 
-void vb_bench_record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns)
+static void record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns)
 {
-	if (c->w->measuring)
+	if (c->w->t.measuring)
 		vb_hist_record(&c->w->tally->lat[which], ns);
 }
 
@@ -64,7 +64,7 @@ static void choose_timing(struct vb_bench_client *c)
 {
 	unsigned every = c->w->sample_every;
 
-	c->lock->timing = every != 0 && c->seat->cycles % every == 0 ? &c->timing : NULL;
+	c->lock->timing = every != 0 && c->seat->state.cycles % every == 0 ? &c->timing : NULL;
 }
 
 /* As a latency's name says: reads, and what is only meant to be read further down. */
@@ -91,7 +91,7 @@ int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode
 
 	c->seat->lock = lock;
 	c->seat->mode = mode;
-	c->seat->since_ns = start_ns;
+	c->seat->state.since_ns = start_ns;
 	vb_bench_seat_set(c->seat, VB_DOING_ACQUIRE);
 	err = vb_lock_acquire_for(c->lock, lock, mode, hold_ns(c, mode, busy_ns),
 				  timeout_ns ? timeout_ns : VB_FOREVER_NS, grant);
@@ -99,12 +99,12 @@ int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode
 	if (vb_unlikely(err != 0)) {
 		vb_bench_seat_set(c->seat, VB_DOING_IDLE);
 		c->w->tally->uncertain += err == -VB_EUNKNOWN;
-		if (c->w->measuring)
+		if (c->w->t.measuring)
 			c->w->tally->failed++;
 		return err;
 	}
 	vb_bench_seat_set(c->seat, VB_DOING_HOLD);
-	vb_bench_record(c, is_shared(mode) ? VB_LAT_ACQ_S : VB_LAT_ACQ_X, *now_ns - start_ns);
+	record(c, is_shared(mode) ? VB_LAT_ACQ_S : VB_LAT_ACQ_X, *now_ns - start_ns);
 	return 0;
 }
 
@@ -114,9 +114,9 @@ static void note_release(struct vb_bench_client *c, unsigned n, uint64_t took_ns
 	struct vb_bench_tally *tally = c->w->tally;
 
 	vb_bench_seat_set(c->seat, VB_DOING_IDLE);
-	vb_bench_record(c, VB_LAT_RELEASE, took_ns);
+	record(c, VB_LAT_RELEASE, took_ns);
 	tally->uncertain += err != 0 && err != -VB_ELOST ? n : 0;
-	if (c->w->measuring && err != 0)
+	if (c->w->t.measuring && err != 0)
 		tally->release_lost += n;
 }
 
@@ -161,8 +161,8 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 	if (vb_unlikely(err != 0))
 		return err;
 	if (intended_ns != 0)
-		vb_bench_record(c, op.mode == VB_SHARED ? VB_LAT_RESPONSE_S : VB_LAT_RESPONSE_X,
-				now_ns - intended_ns);
+		record(c, op.mode == VB_SHARED ? VB_LAT_RESPONSE_S : VB_LAT_RESPONSE_X,
+		       now_ns - intended_ns);
 	if (o->hold_ns != 0) {
 		vb_task_sleep_until(now_ns + o->hold_ns);
 		now_ns = vb_sched_now_early(s);
@@ -170,17 +170,17 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 	if (vb_unlikely(op.skip_release)) {
 		vb_lock_abandon(c->lock, &grant);
 		vb_bench_seat_set(c->seat, VB_DOING_IDLE);
-		if (c->w->measuring)
+		if (c->w->t.measuring)
 			tally->skipped++;
 		return 0;
 	}
 	err = vb_bench_release(c, &grant, &now_ns);
-	if (c->w->measuring && err == 0)
+	if (c->w->t.measuring && err == 0)
 		tally->ops++;
 	return 0;
 }
 
-static void client_body(void *arg)
+void vb_bench_client_body(void *arg)
 {
 	struct vb_bench_client *c = arg;
 	struct vb_bench_worker *w = c->w;
@@ -189,10 +189,13 @@ static void client_body(void *arg)
 	uint64_t pause_ns = w->plan->tracing ? o->pause_ns : o->think_ns;
 	unsigned errors = 0;
 
+	if (!w->plan->tracing)
+		vb_micro_client_init(&c->micro, &w->plan->micro, o->seed, c->body.index,
+				     w->t.control->t0_ns);
 	/* Not all at the very same moment. */
-	if (!nap_until(c, w->control->t0_ns + 17 * c->index))
+	if (!nap_until(c, w->t.control->t0_ns + 17 * c->body.index))
 		goto out;
-	while (!w->drain && errors < ERRORS_IN_A_ROW) {
+	while (!w->t.drain && errors < ERRORS_IN_A_ROW) {
 		uint64_t intended = 0;
 		int err;
 
@@ -215,7 +218,8 @@ static void client_body(void *arg)
 									   : NAP_NS)))
 				break;
 		}
-		__atomic_store_n(&c->seat->cycles, c->seat->cycles + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&c->seat->state.cycles, c->seat->state.cycles + 1,
+				 __ATOMIC_RELAXED);
 		/* Verbs that complete inline never gave the thread's other clients a turn. */
 		if (pause_ns == 0)
 			vb_task_yield();
@@ -223,136 +227,107 @@ static void client_body(void *arg)
 			break;
 	}
 out:
-	c->task = NULL;
-	__atomic_store_n(&c->seat->finished, 1, __ATOMIC_RELEASE);
-	if (--w->running == 0)
-		w->all_finished = true;
+	vb_bench_thread_left(&w->t, &c->body, &c->seat->state);
 }
 
-int vb_bench_worker_open(struct vb_bench_worker *w, struct vb_bench_seat *seats, unsigned first,
-			 unsigned step, unsigned n)
+int vb_bench_client_open(struct vb_bench_run *run, void *client, void *seat)
 {
-	w->clients = calloc(n, sizeof(*w->clients));
-	if (w->clients == NULL)
-		return vb_fail(-ENOMEM, "no memory for %u clients", n);
-	for (unsigned i = 0; i < n; i++) {
-		struct vb_bench_client *c = &w->clients[i];
-		int err;
+	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
+	struct vb_bench_client *c = client;
+	int err;
 
-		c->w = w;
-		c->index = first + i * step;
-		c->seat = &seats[c->index];
-		err = vb_lock_client_open(w->space, vb_bench_node_of(w->plan, c->index), &c->lock);
-		if (err)
-			return err;
-		c->lock->index = c->index;
-		w->n = i + 1;
-		err = w->plan->tracing ? vb_bench_transactions_open(c) : 0;
-		if (err)
-			return err;
+	c->w = w;
+	c->seat = seat;
+	err = vb_lock_client_open(w->space, node_of(w->plan, c->body.index), &c->lock);
+	if (err)
+		return err;
+	c->lock->index = c->body.index;
+	err = w->plan->tracing ? vb_bench_transactions_open(c) : 0;
+	if (err) {
+		vb_bench_transactions_close(c);
+		vb_lock_client_close(c->lock);
 	}
-	return 0;
-}
-
-int vb_bench_worker_start(struct vb_bench_worker *w)
-{
-	static const struct vb_task_params params = {.name = "bench client"};
-
-	for (unsigned i = 0; i < w->n; i++) {
-		struct vb_bench_client *c = &w->clients[i];
-		int err;
-
-		if (!w->plan->tracing)
-			vb_micro_client_init(&c->micro, &w->plan->micro, w->plan->o.seed, c->index,
-					     w->control->t0_ns);
-		err = vb_task_spawn(c->lock->ep->sched, client_body, c, &params, &c->task);
-		if (err)
-			return vb_fail(err, "cannot start client %u of %u: no memory for its stack",
-				       i, w->n);
-		w->running++;
-	}
-	return 0;
+	return err;
 }
 
 static void meter_all(const struct vb_bench_worker *w, struct vb_bench_meter *out)
 {
-	memset(out, 0, sizeof(*out));
-	for (unsigned i = 0; i < w->n; i++) {
-		struct vb_bench_meter m;
+	const struct vb_bench_client *clients = w->t.clients;
 
-		vb_bench_meter_client(w->clients[i].lock, &m);
-		vb_bench_meter_add(out, &m);
+	memset(out, 0, sizeof(*out));
+	for (unsigned i = 0; i < w->t.n; i++) {
+		const struct vb_lock_client *c = clients[i].lock;
+
+		for (unsigned op = 0; op < VB_OP_COUNT; op++)
+			out->verbs[op] += c->ep->count[op];
+		out->retries += c->retries;
+		out->lost += c->lost;
+		out->recoveries += c->recoveries;
+		out->untold += c->untold;
 	}
 }
 
-void vb_bench_worker_flush(struct vb_bench_worker *w)
+void vb_bench_clients_flush(struct vb_bench_run *run)
 {
-	if (!w->measuring)
+	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
+	const struct vb_bench_client *clients = w->t.clients;
+
+	if (!w->t.measuring)
 		return;
 	meter_all(w, &w->tally->spent);
-	vb_bench_meter_subtract(&w->tally->spent, &w->meter_start);
+	vb_bench_subtract(&w->tally->spent, &w->meter_start);
 	w->tally->measured_ns = vb_sched_now_slow(vb_sched_self()) - w->measure_start_ns;
-	w->tally->rtt_clients = w->n;
+	w->tally->rtt_clients = w->t.n;
 	w->tally->rtt_ns = 0;
-	for (unsigned i = 0; i < w->n; i++)
-		w->tally->rtt_ns += w->clients[i].lock->rtt_ns;
-	if (w->n > 0)
-		w->tally->rtt_ns /= w->n;
+	for (unsigned i = 0; i < w->t.n; i++)
+		w->tally->rtt_ns += clients[i].lock->rtt_ns;
+	if (w->t.n > 0)
+		w->tally->rtt_ns /= w->t.n;
 }
 
-void vb_bench_worker_measure(struct vb_bench_worker *w, bool on)
+void vb_bench_clients_measure(struct vb_bench_run *run, bool on)
 {
+	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
+	struct vb_bench_client *clients = w->t.clients;
+
 	if (on) {
 		meter_all(w, &w->meter_start);
-		for (unsigned i = 0; i < w->n; i++) {
-			memset(w->clients[i].timing.ns, 0, sizeof(w->clients[i].timing.ns));
-			memset(w->clients[i].timing.calls, 0, sizeof(w->clients[i].timing.calls));
+		for (unsigned i = 0; i < w->t.n; i++) {
+			memset(clients[i].timing.ns, 0, sizeof(clients[i].timing.ns));
+			memset(clients[i].timing.calls, 0, sizeof(clients[i].timing.calls));
 		}
 		w->measure_start_ns = vb_sched_now_slow(vb_sched_self());
-		w->measuring = true;
+		w->t.measuring = true;
 		return;
 	}
-	vb_bench_worker_flush(w);
-	w->measuring = false;
-	for (unsigned i = 0; i < w->n; i++) {
-		const struct vb_lock_timing *t = &w->clients[i].timing;
-
-		for (unsigned call = 0; call < VB_CALL_COUNT; call++) {
-			w->tally->timing.calls[call] += t->calls[call];
-			for (unsigned phase = 0; phase < VB_PHASE_COUNT; phase++)
-				w->tally->timing.ns[call][phase] += t->ns[call][phase];
-		}
+	vb_bench_clients_flush(run);
+	w->t.measuring = false;
+	for (unsigned i = 0; i < w->t.n; i++) {
+		vb_bench_add(&w->tally->timing.calls, &clients[i].timing.calls);
+		vb_bench_add(&w->tally->timing.ns, &clients[i].timing.ns);
 	}
 }
 
-void vb_bench_worker_cancel(struct vb_bench_worker *w)
+/* Nothing has moved for long, or somebody is gone. */
+void vb_bench_clients_give_up(struct vb_bench_run *run)
 {
-	w->drain = true;
-	if (w->space !=
-	    NULL) /* clients are here; nothing has moved for long, or somebody is gone */
+	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
+
+	if (w->space != NULL) /* clients are here */
 		w->space->husk_wait_ns = 0;
-	for (unsigned i = 0; i < w->n; i++)
-		if (w->clients[i].task != NULL)
-			vb_task_cancel(w->clients[i].task);
 }
 
-void vb_bench_worker_close(struct vb_bench_worker *w)
+void vb_bench_client_close(void *client)
 {
-	for (unsigned i = 0; i < w->n; i++) {
-		struct vb_bench_client *c = &w->clients[i];
+	struct vb_bench_client *c = client;
 
-		vb_bench_transactions_close(c);
-		c->lock->timing = NULL; /* it is ours */
-		if (c->task == NULL) {
-			vb_lock_client_close(c->lock);
-			continue;
-		}
-		/* In the middle of a call that does not end: there is nothing left to be orderly
-		 * about.  The endpoint goes, the claims with it. */
-		vb_task_kill(c->task);
-		vb_lock_client_bury(c->lock);
+	vb_bench_transactions_close(c);
+	c->lock->timing = NULL; /* it is ours */
+	if (c->body.task == NULL) {
+		vb_lock_client_close(c->lock);
+		return;
 	}
-	free(w->clients);
-	w->clients = NULL;
-	w->n = 0;
+	/* The endpoint goes, the claims with it. */
+	vb_task_kill(c->body.task);
+	vb_lock_client_bury(c->lock);
 }

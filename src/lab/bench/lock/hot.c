@@ -11,17 +11,17 @@
 #define LEASE_NS 10000000ull
 #define STALL_NS 5000000000ull
 
-static int run(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops, double *per_s)
+static int run(struct vb_bench_plan *plan, const struct vb_lock_ops *ops, double *per_s)
 {
 	struct vb_bench_result r = {0};
-	int err = vb_bench_run_shm(plan, ops, &r);
+	int err = vb_bench_run_lock(plan, NULL, ops, &r);
 
 	*per_s = r.end.ran ? r.tally->rate : 0;
 	/* Half a contest is no figure.  Who was killed or stopped has been named. */
-	if (err == 0 && r.deaths != 0)
+	if (err == 0 && r.end.deaths != 0)
 		err = -VB_EPEERGONE;
 	if (err == 0 && r.end.stalled)
-		err = vb_fail(-ETIMEDOUT, "%s stands still: %s", ops->name, r.stall);
+		err = vb_fail(-ETIMEDOUT, "%s stands still: %s", ops->name, r.end.stall);
 	vb_bench_result_free(&r);
 	return err;
 }

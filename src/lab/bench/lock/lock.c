@@ -45,11 +45,7 @@ static int run(void *plan, unsigned run, struct vb_bench_crew *crew, void *resul
 {
 	struct vb_bench_plan *p = plan;
 
-	if (p->o.fabric == VB_BENCH_SIM)
-		return vb_bench_run_sim(p, p->lock[run], result);
-	if (vb_bench_is_net(p->o.fabric))
-		return vb_bench_run_net(p, crew, p->lock[run], result);
-	return vb_bench_run_shm(p, p->lock[run], result);
+	return vb_bench_run_lock(p, crew, p->lock[run], result);
 }
 
 /* ---- what is said ---- */
@@ -141,7 +137,7 @@ static bool violated(const void *result)
 
 static bool failed(const void *result)
 {
-	return ((const struct vb_bench_result *)result)->deaths != 0;
+	return ((const struct vb_bench_result *)result)->end.deaths != 0;
 }
 
 static void free_result(void *result)

@@ -5,16 +5,14 @@
  *   plan.c    options, checked and turned into a plan
  *   client.c  what one client does: the same body on every fabric
  *   trace.c   what a client does that runs the transactions of a trace
- *   sim.c     one lock on the simulator: one thread, virtual time
- *   shm.c     one lock between processes on shared memory
- *   net.c     one lock on a network fabric, in each process of the crew
- *   gather.c  their results, brought together and judged
- *   run.c     a run's tallies merged into numbers
+ *   run.c     one lock on any fabric: what the engine asks of a run
+ *   gather.c  its results on a network, brought together and judged
+ *   tally.c   a run's tallies merged into numbers, and why it stands still
  *   report.c  the numbers as tables, JSON and .hgrm files
  *   lock.c    lock after lock, and how it all ends
  *   hot.c     one hot lock, for another benchmark
  *
- * A run goes through the phases of bench/engine/clients.h.  What counts is what completed while
+ * A run goes through the phases of bench/engine/run.h.  What counts is what completed while
  * measuring; the verbs counted are those posted while measuring, whosever cycle they belong to, so
  * that a lock that spends its verbs on attempts which never succeed shows it.
  *
@@ -33,10 +31,8 @@
 #include "base/hist.h"
 #include "base/opt.h"
 #include "check/lock/audit.h"
-#include "lab/bench/engine/clients.h"
-#include "lab/bench/engine/group.h"
-#include "lab/bench/engine/options.h"
-#include "lab/bench/engine/session.h"
+#include "check/lock/record.h"
+#include "lab/bench/engine/run.h"
 #include "lab/bench/engine/table.h"
 #include "lab/busy.h"
 #include "lab/json.h"
@@ -90,12 +86,8 @@ struct vb_bench_plan {
 
 /* The option table's groups; opts is where they write. */
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n);
-/* What depends on how many processes there are. */
-int vb_bench_plan_nodes(struct vb_bench_opts *o);
 /* 0, or -error, said in one line; nothing has been made yet. */
 int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
-/* The plan's trace, once it is known how many nodes there are.  Without one, does nothing. */
-int vb_bench_plan_trace(struct vb_bench_plan *plan);
 /* Why the lock cannot run the plan's trace, or NULL. */
 const char *vb_bench_lacks_modes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 /* A network's processes come together, see vb_bench_crew_meet: fills in what the plan did not know. */
@@ -164,16 +156,12 @@ struct vb_bench_tally {
 
 enum vb_bench_doing { VB_DOING_IDLE, VB_DOING_ACQUIRE, VB_DOING_HOLD, VB_DOING_RELEASE };
 
-/* What one client is doing; written by its owner, read by the parent when something is wrong. */
+/* What one client is doing. */
 struct vb_bench_seat {
+	struct vb_bench_state state;
 	uint32_t doing; /* enum vb_bench_doing */
 	uint32_t mode;
 	uint64_t lock;
-	uint64_t since_ns;
-	uint64_t cycles; /* all, also outside of the measured span: progress */
-	int32_t pid;
-	uint32_t finished; /* has left its loop */
-	uint32_t dead;     /* its process was killed; set by the parent */
 } VB_ALIGNED(64);
 
 struct vb_bench_result {
@@ -183,90 +171,61 @@ struct vb_bench_result {
 	struct vb_bench_meter servers; /* spent by lock servers while measuring */
 	struct vb_audit_counts audit;
 	bool audited;
-	bool portable;     /* ran as its portable variant */
-	bool sampled;      /* breakdown from a sample of the cycles */
-	double duration_s; /* measured span in the run's own time */
-	double wall_s;
+	bool portable;       /* ran as its portable variant */
+	bool sampled;        /* breakdown from a sample of the cycles */
+	double duration_s;   /* measured span in the run's own time */
 	uint64_t started;    /* clients that took part */
 	uint64_t unfinished; /* clients still waiting for a lock when the measured span ended */
 	uint64_t unfinished_max_ns; /* the longest of them had waited so long */
-	uint64_t deaths; /* workers killed while running, by this signal, with so many clients */
-	int death_signal;
-	uint64_t dead_clients;
-	char *died;              /* network: the first process that did, malloc'ed */
-	uint64_t unaudited;      /* network: grants that were not kept for the audit */
-	uint64_t clock_error_ns; /* network: of the worst clock among the processes */
-	uint64_t virtual_verbs;  /* sim: executed in all, warm-up and drain included */
+	uint64_t unaudited;         /* network: grants that were not kept for the audit */
 	unsigned stalled_client;
 	uint64_t stalled_lock;
-	char stall[256]; /* who holds what everybody waits for */
-	char *story;     /* the auditor's, malloc'ed; NULL if there is none */
+	char *story; /* the auditor's, malloc'ed; NULL if there is none */
 };
 
-/* One lock under the plan.  0 or -error, said; r is valid either way (r->end tells). */
-int vb_bench_run_sim(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
-		     struct vb_bench_result *r);
-int vb_bench_run_shm(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
-		     struct vb_bench_result *r);
-/* In every process of the crew; the root has the result. */
-int vb_bench_run_net(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
-		     const struct vb_lock_ops *ops, struct vb_bench_result *r);
+/* One lock under the plan, on a network in every process of the crew, else without one; the root
+ * has the result.  0 or -error, said; r is valid either way (r->end tells). */
+int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
+		      const struct vb_lock_ops *ops, struct vb_bench_result *r);
 void vb_bench_result_free(struct vb_bench_result *r);
 
-/* ---- shared by the two drivers ---- */
+/* ---- clients ---- */
 
 /* One client while it runs. */
 struct vb_bench_client {
+	struct vb_bench_body body;
 	struct vb_bench_worker *w;
 	struct vb_bench_seat *seat;
 	struct vb_lock_client *lock;
 	struct vb_micro_client micro;
 	struct vb_trace_client trace;
 	struct vb_grant *held; /* [locks of a transaction]; NULL: no trace */
-	struct vb_task *task;
 	struct vb_lock_timing timing;
-	unsigned index;
 };
 
 /* The clients of one thread. */
 struct vb_bench_worker {
+	struct vb_bench_thread t;
 	const struct vb_bench_plan *plan;
 	struct vb_lock_space *space;
-	struct vb_bench_control *control;
 	struct vb_bench_tally *tally;
-	struct vb_bench_client *clients;
-	unsigned n, running;
-	bool measuring;
-	bool drain;        /* no more cycles */
-	bool all_finished; /* every client has left its loop */
 	struct vb_bench_meter meter_start;
 	uint64_t measure_start_ns;
 	unsigned sample_every; /* 1: time every cycle's phases; 0: none */
 };
 
-/* Opens n clients, numbers first, first + step, ...  0 or -error, said. */
-int vb_bench_worker_open(struct vb_bench_worker *w, struct vb_bench_seat *seats, unsigned first,
-			 unsigned step, unsigned n);
-/* Spawns the clients' tasks. */
-int vb_bench_worker_start(struct vb_bench_worker *w);
-/* The measured span begins or ends now. */
-void vb_bench_worker_measure(struct vb_bench_worker *w, bool on);
-/* Brings the tally up to date: what a killed worker had spent is then known but for the last
- * slice. */
-void vb_bench_worker_flush(struct vb_bench_worker *w);
-/* Asks clients that wait to give up. */
-void vb_bench_worker_cancel(struct vb_bench_worker *w);
-/* Closes the clients; tasks that have not finished are killed. */
-void vb_bench_worker_close(struct vb_bench_worker *w);
-/* The same calls for who does not know what its clients do; w must stay in place. */
-struct vb_bench_life vb_bench_worker_life(struct vb_bench_worker *w);
-/* The node of client i; and how many nodes have clients. */
-uint16_t vb_bench_node_of(const struct vb_bench_plan *plan, unsigned client);
+/* For struct vb_bench_run_ops; run->thread is a struct vb_bench_worker's. */
+int vb_bench_client_open(struct vb_bench_run *run, void *client, void *seat);
+void vb_bench_client_close(void *client);
+void vb_bench_client_body(void *client);
+void vb_bench_clients_measure(struct vb_bench_run *run, bool on);
+void vb_bench_clients_flush(struct vb_bench_run *run);
+void vb_bench_clients_give_up(struct vb_bench_run *run);
+/* How many nodes have clients. */
 unsigned vb_bench_client_nodes(const struct vb_bench_opts *o);
 
-/* What a client notes while it goes on. */
+/* What it notes while it goes on. */
 void vb_bench_seat_set(struct vb_bench_seat *seat, enum vb_bench_doing doing);
-void vb_bench_record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns);
 /* The acquire of one lock (timeout_ns 0: without one) that will be worked under for busy_ns, with
  * all that is noted of it, and its release.  Where the lock has longer leases it asks for one that
  * covers the work, if one lease may not.  *now_ns: when it begins (by the scheduler); when it has
@@ -284,61 +243,56 @@ int vb_bench_transaction(struct vb_bench_client *c);
 int vb_bench_transactions_open(struct vb_bench_client *c);
 void vb_bench_transactions_close(struct vb_bench_client *c);
 
-/* Locks of a client at a time: those of a transaction, and places in queues that earlier attempts
- * have left. */
-unsigned vb_bench_claims(const struct vb_bench_plan *plan);
 /* Bytes of segment that node's share of a run's locks needs. */
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
-int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
-			struct vb_fabric *fabric, struct vb_lock_space **out);
 
-/* Lock servers of a run, all on the calling thread; zero-filled there are none. */
-struct vb_bench_servers {
-	struct vb_lock_server **server;
-	unsigned n, room;
-};
-/* Those of one node, --server-threads of them; of all nodes. */
-int vb_bench_servers_of(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
-			struct vb_lock_space *space, uint16_t node);
-int vb_bench_servers_start(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
-			   struct vb_lock_space *space);
-void vb_bench_servers_stop(struct vb_bench_servers *s);
-void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_meter *out);
-
-/* What a run in one process, or with one parent, opens first and closes last. */
-struct vb_bench_ground {
-	struct vb_fabric *fabric;
+/* One run, as run.c and gather.c share it. */
+struct vb_bench_lock_run {
+	struct vb_bench_run run;
+	struct vb_bench_plan *plan;
+	const struct vb_lock_ops *ops;
+	struct vb_bench_result *r;
 	struct vb_lock_space *space;
-	struct vb_audit *audit; /* NULL: none is wanted */
-	struct vb_bench_servers servers;
+	struct vb_audit *audit;         /* NULL: none is wanted, or a network's */
+	struct vb_lock_server **server; /* of this process */
+	unsigned n_servers;
+	struct vb_bench_meter servers_start;
+	struct vb_bench_worker w;
+	/* Network. */
+	struct vb_record *record;     /* NULL: no audit */
+	struct vb_record_part *parts; /* root: [processes] grants that have come */
 };
-/* 0 or -error, said; close it either way. */
-int vb_bench_ground_open(struct vb_bench_ground *g, const struct vb_bench_plan *plan,
-			 const struct vb_lock_ops *ops, const struct vb_fabric_params *p);
-void vb_bench_ground_close(struct vb_bench_ground *g);
 
-void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out);
-void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m);
-void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_meter *m);
+/* What a process reports to the root (gather.c). */
+struct vb_bench_lock_report {
+	struct vb_bench_report head;
+	uint64_t grants, missed; /* recorded; not kept */
+	uint64_t unfinished, unfinished_max_ns;
+	struct vb_bench_meter servers;
+	struct vb_bench_tally tally;
+};
+void vb_bench_report(struct vb_bench_run *run, void *report, int64_t offset_ns);
+int vb_bench_take_report(struct vb_bench_run *run, uint32_t rank, const void *report);
+bool vb_bench_seat_is_sane(const struct vb_bench_run *run, const void *seat);
+uint64_t vb_bench_grants_pieces(const struct vb_bench_run *run);
+size_t vb_bench_grants_pack(struct vb_bench_run *run, uint64_t *at, void *to);
+int vb_bench_take_grants(struct vb_bench_run *run, uint32_t rank, const void *report,
+			 const void *data, size_t bytes);
+int vb_bench_judge_grants(struct vb_bench_run *run, const void *const *reports);
+
 /* Processes with clients: on a network all but the servers, or all if all are servers. */
 unsigned vb_bench_workers(const struct vb_bench_plan *plan);
-void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_stats *s);
-void vb_bench_tally_init(struct vb_bench_tally *t);
+void vb_bench_tally_init(void *tally);
 /* Of one worker, which it is merged from or which is the only one. */
 void vb_bench_tally_rates(struct vb_bench_tally *t);
-void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tally *t);
+void vb_bench_tally_merge(void *into, const void *tally);
 
 /* Of the clients' seats: how many wait, and for how long at most. */
 void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
 			 uint64_t now_ns);
-/* Whether anything moves, or nobody waits for a lock. */
-bool vb_bench_standstill(struct vb_bench_pulse *p, const struct vb_bench_seat *seats, unsigned n,
-			 uint64_t now_ns, uint64_t bound_ns);
-/* Fills r->stall: who died with what the others wait for. */
+/* Fills r->end.stall: who died with what the others wait for. */
 void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats,
 			    unsigned n, uint64_t now_ns);
-/* How long without any cycle counts as a standstill for this lock. */
-uint64_t vb_bench_stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_space *space);
 /* Takes the auditor's counts and stories into the result. */
 void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a);
 

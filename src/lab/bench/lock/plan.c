@@ -189,7 +189,7 @@ static int plan_locks(struct vb_bench_plan *p)
 	return 0;
 }
 
-int vb_bench_plan_nodes(struct vb_bench_opts *o)
+static int plan_nodes(struct vb_bench_opts *o)
 {
 	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
 	uint64_t workers;
@@ -259,7 +259,7 @@ static int plan_fabric(struct vb_bench_opts *o)
 		o->profile = SIM_PROFILE;
 	if (sim && vb_bench_plan_profile(o->profile) != 0)
 		return -EINVAL;
-	return o->cluster.launched ? 0 : vb_bench_plan_nodes(o);
+	return o->cluster.launched ? 0 : plan_nodes(o);
 }
 
 static int plan_times(struct vb_bench_opts *o)
@@ -392,7 +392,7 @@ static bool is_file(const char *workload)
 	return strncmp(workload, VB_TRACE_FILE, strlen(VB_TRACE_FILE)) == 0;
 }
 
-int vb_bench_plan_trace(struct vb_bench_plan *p)
+static int plan_trace(struct vb_bench_plan *p)
 {
 	struct vb_bench_opts *o = &p->o;
 	struct vb_trace_params t = {
@@ -473,7 +473,7 @@ int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
 	/* Only the launcher knows how many processes, and so nodes, there are; a file does not
 	 * ask. */
 	if (err == 0 && (!p->o.cluster.launched || is_file(p->o.workload)))
-		err = vb_bench_plan_trace(p);
+		err = plan_trace(p);
 	if (err == 0)
 		err = plan_memory(p);
 	if (err == 0)
@@ -535,6 +535,6 @@ int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew)
 	if (err)
 		return err;
 	plan->o.cluster.procs = crew->hosts;
-	err = vb_bench_plan_nodes(&plan->o);
-	return err != 0 ? err : vb_bench_plan_trace(plan);
+	err = plan_nodes(&plan->o);
+	return err != 0 ? err : plan_trace(plan);
 }

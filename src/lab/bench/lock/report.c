@@ -101,17 +101,18 @@ static void put_notes(FILE *to, const struct vb_bench_result *r)
 {
 	if (r->end.interrupted)
 		fprintf(to, "    interrupted\n");
-	if (r->died != NULL)
+	if (r->end.died != NULL)
 		fprintf(to,
 			"    %s died: results are of the others until then, %" PRIu64
 			" clients lost\n",
-			r->died, r->dead_clients);
-	else if (r->deaths != 0 && r->death_signal != 0)
+			r->end.died, r->end.dead_clients);
+	else if (r->end.deaths != 0 && r->end.death_signal != 0)
 		fprintf(to,
 			"    %" PRIu64 " worker%s killed by signal %d, %" PRIu64 " clients lost\n",
-			r->deaths, r->deaths > 1 ? "s" : "", r->death_signal, r->dead_clients);
+			r->end.deaths, r->end.deaths > 1 ? "s" : "", r->end.death_signal,
+			r->end.dead_clients);
 	if (r->end.stalled)
-		fprintf(to, "    stalled: %s\n", r->stall);
+		fprintf(to, "    stalled: %s\n", r->end.stall);
 	if (r->tally->spent.recoveries != 0 || r->tally->spent.lost != 0)
 		fprintf(to, "    recoveries %" PRIu64 ", grants lost %" PRIu64 "\n",
 			r->tally->spent.recoveries, r->tally->spent.lost);
@@ -324,7 +325,7 @@ static json_t *audit_json(const struct vb_bench_result *r)
 	json_object_set_new(o, "checked_ops", json_integer((json_int_t)r->audit.checked_ops));
 	json_object_set_new(o, "violations", json_integer((json_int_t)r->audit.violations));
 	json_object_set_new(o, "unaudited_ops", json_integer((json_int_t)r->unaudited));
-	json_object_set_new(o, "clock_error_us", vb_json_us((double)r->clock_error_ns));
+	json_object_set_new(o, "clock_error_us", vb_json_us((double)r->end.clock_error_ns));
 	json_object_set_new(o, "max_bypass", json_integer((json_int_t)r->audit.max_bypass));
 	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
 		json_object_set_new(rules, vb_audit_rule_names[i],
@@ -469,7 +470,7 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 
 	set_setting(j, p, r);
 	json_object_set_new(j, "duration_s", json_real((double)t->measured_ns / 1e9));
-	json_object_set_new(j, "wall_s", json_real(r->wall_s));
+	json_object_set_new(j, "wall_s", json_real(r->end.wall_s));
 	json_object_set_new(j, "ops", json_integer((json_int_t)t->ops));
 	json_object_set_new(j, "goodput_ops_s", json_real(t->rate));
 	json_object_set_new(j, "failed", json_integer((json_int_t)t->failed));
@@ -489,16 +490,18 @@ json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_r
 	json_object_set_new(j, "lost", json_integer((json_int_t)t->spent.lost));
 	json_object_set_new(j, "answers_lost", json_integer((json_int_t)t->uncertain));
 	json_object_set_new(j, "skipped_releases", json_integer((json_int_t)t->skipped));
-	json_object_set_new(j, "workers_killed", json_integer((json_int_t)r->deaths));
-	json_object_set_new(j, "died", r->died != NULL ? vb_json_text(r->died) : json_null());
+	json_object_set_new(j, "workers_killed", json_integer((json_int_t)r->end.deaths));
+	json_object_set_new(j, "died",
+			    r->end.died != NULL ? vb_json_text(r->end.died) : json_null());
 	json_object_set_new(j, "load", vb_busy_json(&r->end.load));
 	json_object_set_new(j, "interrupted", json_boolean(r->end.interrupted));
-	json_object_set_new(j, "stalled", r->end.stalled ? vb_json_text(r->stall) : json_null());
+	json_object_set_new(j, "stalled",
+			    r->end.stalled ? vb_json_text(r->end.stall) : json_null());
 	if (vb_bench_is_net(p->o.fabric))
 		json_object_set_new(j, "fabric_stats", stats_json(&t->fabric));
 	if (p->o.fabric == VB_BENCH_SIM)
 		json_object_set_new(j, "verbs_simulated",
-				    json_integer((json_int_t)r->virtual_verbs));
+				    json_integer((json_int_t)r->end.virtual_verbs));
 	return j;
 }
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two drivers of `verbena bench lock` have in common: space, servers, auditor. */
+/*
+ * One lock on any fabric: what the engine asks of a run (bench/engine/run.h).
+ *
+ * Between processes of one machine the parent has the lock servers.  On a network the first
+ * `servers` ranks hold the locks, the others have the clients (where all are servers, all have
+ * clients); the servers open the locks, then the others.
+ */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench/lock/lock.h"
 
@@ -9,32 +15,52 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "lab/watch/dump.h"
 
-unsigned vb_bench_claims(const struct vb_bench_plan *plan)
+#define SAMPLE_EVERY 32
+#define RECORDS      (16u << 20) /* of all processes together */
+#define RECORDS_EACH (4u << 20)
+
+/* Locks of a client at a time: those of a transaction, and places in queues that earlier attempts
+ * have left. */
+static unsigned claims_of(const struct vb_bench_plan *plan)
 {
 	return VB_CLAIMS_MAX + (plan->tracing ? plan->trace.locks_max : 0);
 }
 
-int vb_bench_open_space(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops,
-			struct vb_fabric *fabric, struct vb_lock_space **out)
+/* How long without any cycle counts as a standstill for this lock. */
+static uint64_t stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_space *space)
 {
+	/* A lock that recovers gets twice the time its recovery is allowed to take. */
+	uint64_t recovery = 2ull * vb_lock_recovery_leases(space) * plan->o.lease_ns;
+	uint64_t held = plan->o.hold_ns + plan->o.scan_ns + (plan->tracing ? plan->o.think_ns : 0);
+
+	return (plan->o.stall_ns > recovery ? plan->o.stall_ns : recovery) + held;
+}
+
+static int open_space(struct vb_bench_lock_run *u)
+{
+	const struct vb_bench_opts *o = &u->plan->o;
 	struct vb_lock_space_params p = {
-		.lock = ops->name,
-		.options = plan->o.lock_options,
-		.locks = plan->o.locks,
-		.servers = (uint16_t)plan->o.servers,
-		.lease_ns = plan->o.lease_ns,
-		.fencing = plan->o.fencing,
-		.claims = vb_bench_claims(plan),
-		.visible = plan->o.visible,
+		.lock = u->ops->name,
+		.options = o->lock_options,
+		.locks = o->locks,
+		.servers = (uint16_t)o->servers,
+		.lease_ns = o->lease_ns,
+		.fencing = o->fencing,
+		.claims = claims_of(u->plan),
+		.visible = o->visible,
 	};
+	int err = vb_lock_space_open(u->run.fabric, &p, &u->space);
 
-	int err = vb_lock_space_open(fabric, &p, out);
-
+	if (err)
+		return err;
+	u->run.stall_ns = stall_ns(u->plan, u->space);
+	u->run.close_ns = 4 * o->lease_ns; /* closing a client takes two at most */
 	/* A lock that was lost with a holder, or with the answer to a verb, hands nobody his turn. */
-	if (err == 0)
-		(*out)->husk_wait_ns = vb_bench_stall_ns(plan, *out);
-	return err;
+	u->space->husk_wait_ns = u->run.stall_ns;
+	u->r->portable = u->space->portable_mask != 0;
+	return 0;
 }
 
 /* A recovery lets everybody queue anew: no order is promised across it.  Who holds a lock for longer
@@ -44,360 +70,302 @@ static bool needs_recovery(const struct vb_bench_opts *o)
 	return o->fail_rate > 0 || o->hold_ns >= o->lease_ns || o->scan_ns >= o->lease_ns;
 }
 
-static int open_audit(const struct vb_bench_plan *plan, const struct vb_lock_space *space,
-		      struct vb_audit **out)
+static int open_audit(struct vb_bench_lock_run *u)
 {
+	const struct vb_bench_opts *o = &u->plan->o;
 	struct vb_audit_params p = {
-		.locks = plan->o.locks,
-		.clients = (unsigned)plan->o.clients,
-		.claims = vb_bench_claims(plan),
-		.ops = space->ops,
-		.space = space,
-		.fencing = plan->o.fencing,
-		.bypass = plan->o.fabric == VB_BENCH_SIM && !needs_recovery(&plan->o),
+		.locks = o->locks,
+		.clients = (unsigned)o->clients,
+		.claims = claims_of(u->plan),
+		.ops = u->space->ops,
+		.space = u->space,
+		.fencing = o->fencing,
+		.bypass = o->fabric == VB_BENCH_SIM && !needs_recovery(o),
 	};
+	int err = o->no_audit ? 0 : vb_audit_open(&p, &u->audit);
 
-	*out = NULL;
-	return plan->o.no_audit ? 0 : vb_audit_open(&p, out);
+	if (err == 0 && u->audit != NULL)
+		u->space->watch = vb_audit_watch(u->audit);
+	return err;
 }
 
-int vb_bench_servers_of(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
-			struct vb_lock_space *space, uint16_t node)
+/* ---- lock servers, on the calling thread ---- */
+
+/* Those of one node, --server-threads of them. */
+static int servers_of(struct vb_bench_lock_run *u, uint16_t node)
 {
-	unsigned workers = (unsigned)plan->o.server_threads, room = s->n + workers;
+	unsigned workers = (unsigned)u->plan->o.server_threads, room = u->n_servers + workers;
+	struct vb_lock_server **more =
+		reallocarray(u->server, room, sizeof(struct vb_lock_server *));
 
-	if (room > s->room) {
-		struct vb_lock_server **more = reallocarray(s->server, room, sizeof(*more));
-
-		if (more == NULL)
-			return vb_fail(-ENOMEM, "no memory for %u lock servers", room);
-		s->server = more;
-		s->room = room;
-	}
+	if (more == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u lock servers", room);
+	u->server = more;
 	for (unsigned i = 0; i < workers; i++) {
 		struct vb_lock_server *server;
-		int err = vb_lock_server_start(space, node, i, workers, &server);
+		int err = vb_lock_server_start(u->space, node, i, workers, &server);
 
 		if (err)
 			return err;
 		if (server != NULL)
-			s->server[s->n++] = server;
+			u->server[u->n_servers++] = server;
 	}
 	return 0;
 }
 
-int vb_bench_servers_start(struct vb_bench_servers *s, const struct vb_bench_plan *plan,
-			   struct vb_lock_space *space)
+/* What the servers have spent while measuring. */
+static void meter(struct vb_bench_run *run, bool on)
 {
-	int err = 0;
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+	struct vb_bench_meter m = {0};
 
-	for (unsigned node = 0; node < plan->o.servers && err == 0; node++)
-		err = vb_bench_servers_of(s, plan, space, (uint16_t)node);
+	for (unsigned i = 0; i < u->n_servers; i++)
+		for (unsigned op = 0; op < VB_OP_COUNT; op++)
+			m.verbs[op] += u->server[i]->ep->count[op];
+	if (on) {
+		u->servers_start = m;
+		return;
+	}
+	u->r->servers = m;
+	vb_bench_subtract(&u->r->servers, &u->servers_start);
+}
+
+/* ---- opening and closing ---- */
+
+static int open_fabric(struct vb_bench_lock_run *u)
+{
+	const struct vb_bench_opts *o = &u->plan->o;
+	char options[128];
+	struct vb_fabric_params p = {
+		.no_keeper = o->fabric != VB_BENCH_SIM, /* who measures stays inside */
+		.fabric = vb_bench_fabric_names[o->fabric],
+		.options = o->fabric == VB_BENCH_SIM ? options : o->fabric_options,
+		.name = o->fabric == VB_BENCH_SHM ? o->segment : NULL,
+		.nodes = (uint16_t)o->nodes,
+		.node_bytes = vb_bench_node_bytes(u->plan, u->ops),
+		.endpoints = (uint32_t)(o->clients + o->servers * o->server_threads + 16),
+		.seed = o->seed,
+		.cluster = u->run.crew != NULL ? u->run.crew->cluster : NULL,
+	};
+
+	snprintf(options, sizeof(options), "profile=%.100s", o->profile);
+	return vb_fabric_open(&p, &u->run.fabric);
+}
+
+static int open_net(struct vb_bench_lock_run *u, int err)
+{
+	struct vb_bench_opts *o = &u->plan->o;
+	struct vb_bench_crew *crew = u->run.crew;
+
+	/* What nobody has said: the usual, or what this fabric needs.  It is the same in every
+	 * process, for the fabric's options are. */
+	if (err == 0 && o->lease_ns == 0)
+		o->lease_ns = vb_lock_lease_init_ns(u->run.fabric);
+	if (err == 0 && crew->rank < o->servers)
+		err = open_space(u);
+	if (err == 0 && crew->rank < o->servers)
+		err = servers_of(u, (uint16_t)crew->rank);
+	return vb_bench_crew_agree(crew, "locks served", err);
+}
+
+static int open_all(struct vb_bench_run *run)
+{
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+	int err = open_fabric(u);
+
+	if (vb_bench_is_net(run->kind))
+		return open_net(u, err);
+	if (err == 0)
+		err = open_space(u);
+	if (err == 0)
+		err = open_audit(u);
+	for (unsigned node = 0; node < u->plan->o.servers && err == 0; node++)
+		err = servers_of(u, (uint16_t)node);
 	return err;
 }
 
-void vb_bench_servers_stop(struct vb_bench_servers *s)
+static void close_all(struct vb_bench_run *run)
 {
-	while (s->n > 0)
-		vb_lock_server_stop(s->server[--s->n]);
-	free(s->server);
-	*s = (struct vb_bench_servers){0};
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+
+	while (u->n_servers > 0)
+		vb_lock_server_stop(u->server[--u->n_servers]);
+	free(u->server);
+	if (u->space != NULL)
+		vb_lock_space_close(u->space);
+	if (u->audit != NULL)
+		vb_audit_close(u->audit);
+	if (run->fabric != NULL)
+		vb_fabric_close(run->fabric);
+	vb_record_close(u->record);
+	for (unsigned i = 0; u->parts != NULL && i < run->crew->hosts; i++)
+		free((void *)u->parts[i].grants);
+	free(u->parts);
 }
 
-void vb_bench_servers_meter(const struct vb_bench_servers *s, struct vb_bench_meter *out)
+/* A network's grants are recorded here, and judged where all come together. */
+static int open_record(struct vb_bench_lock_run *u)
 {
-	memset(out, 0, sizeof(*out));
-	for (unsigned i = 0; i < s->n; i++)
-		for (unsigned op = 0; op < VB_OP_COUNT; op++)
-			out->verbs[op] += s->server[i]->ep->count[op];
+	unsigned clients = (unsigned)u->plan->o.clients;
+	uint64_t most = RECORDS / u->run.workers;
+	int err = 0;
+
+	if (most > RECORDS_EACH)
+		most = RECORDS_EACH;
+	if (u->space == NULL)
+		err = open_space(u);
+	if (err == 0 && !u->plan->o.no_audit)
+		err = vb_record_open(clients, claims_of(u->plan), most, &u->record);
+	if (err == 0 && u->record != NULL)
+		u->space->watch = vb_record_watch(u->record);
+	return err;
 }
 
-int vb_bench_ground_open(struct vb_bench_ground *g, const struct vb_bench_plan *plan,
-			 const struct vb_lock_ops *ops, const struct vb_fabric_params *p)
+static int worker_open(struct vb_bench_run *run, unsigned worker)
 {
-	int err = vb_fabric_open(p, &g->fabric);
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+	int err = vb_bench_is_net(run->kind) ? open_record(u) : 0;
 
-	if (err == 0)
-		err = vb_bench_open_space(plan, ops, g->fabric, &g->space);
-	if (err == 0)
-		err = open_audit(plan, g->space, &g->audit);
-	if (err == 0 && g->audit != NULL)
-		g->space->watch = vb_audit_watch(g->audit);
-	return err == 0 ? vb_bench_servers_start(&g->servers, plan, g->space) : err;
+	u->w.plan = u->plan;
+	u->w.space = u->space;
+	u->w.tally = vb_bench_tally_of(run, worker);
+	u->w.sample_every = u->plan->o.breakdown ? SAMPLE_EVERY : 0;
+	if (run->kind == VB_BENCH_SIM)
+		u->w.sample_every = 1;
+	return err;
 }
 
-void vb_bench_ground_close(struct vb_bench_ground *g)
+/* ---- while it runs ---- */
+
+static bool waits(const void *seat)
 {
-	vb_bench_servers_stop(&g->servers);
-	if (g->space != NULL)
-		vb_lock_space_close(g->space);
-	if (g->audit != NULL)
-		vb_audit_close(g->audit);
-	if (g->fabric != NULL)
-		vb_fabric_close(g->fabric);
+	const struct vb_bench_seat *s = seat;
+
+	return __atomic_load_n(&s->doing, __ATOMIC_RELAXED) == VB_DOING_ACQUIRE;
 }
 
-void vb_bench_meter_client(const struct vb_lock_client *c, struct vb_bench_meter *out)
+static void measured(struct vb_bench_run *run, uint64_t now_ns)
 {
-	memcpy(out->verbs, c->ep->count, sizeof(out->verbs));
-	out->retries = c->retries;
-	out->lost = c->lost;
-	out->recoveries = c->recoveries;
-	out->untold = c->untold;
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+
+	vb_bench_unfinished(u->r, run->seats, run->clients, now_ns);
 }
 
-void vb_bench_meter_add(struct vb_bench_meter *into, const struct vb_bench_meter *m)
+static void explain(struct vb_bench_run *run, uint64_t now_ns)
 {
-	for (unsigned i = 0; i < VB_OP_COUNT; i++)
-		into->verbs[i] += m->verbs[i];
-	into->retries += m->retries;
-	into->lost += m->lost;
-	into->recoveries += m->recoveries;
-	into->untold += m->untold;
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+
+	vb_bench_explain_stall(u->r, run->seats, run->clients, now_ns);
 }
 
-void vb_bench_meter_subtract(struct vb_bench_meter *from, const struct vb_bench_meter *m)
+static void client_died(struct vb_bench_run *run, unsigned client)
 {
-	for (unsigned i = 0; i < VB_OP_COUNT; i++)
-		from->verbs[i] -= m->verbs[i];
-	from->retries -= m->retries;
-	from->lost -= m->lost;
-	from->recoveries -= m->recoveries;
-	from->untold -= m->untold;
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+
+	if (u->audit != NULL)
+		vb_audit_client_died(u->audit, client);
 }
 
-void vb_bench_tally_init(struct vb_bench_tally *t)
+/* SIGUSR1: the report of verbena dump, of all nodes. */
+static void look(void *run)
 {
-	memset(t, 0, offsetof(struct vb_bench_tally, lat));
-	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
-		vb_hist_init(&t->lat[i]);
-	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
-		vb_hist_init(&t->txn[i]);
+	static const struct vb_look_opts all = {.space = "locks", .most = 40};
+	struct vb_bench_lock_run *u = run;
+	struct vb_ep *ep;
+
+	if (!u->plan->o.visible) {
+		vb_warn("SIGUSR1 shows who waits for whom only with --visible");
+		return;
+	}
+	if (vb_ep_open(u->run.fabric, (uint16_t)u->run.crew->rank, &ep) != 0)
+		return;
+	(void)vb_dump_look(stderr, ep, &all, NULL);
+	vb_ep_close(ep);
 }
 
-static int life_start(void *worker)
+/* That a lock without recovery is lost with its holder is no violation; all else is. */
+static bool must_move(const struct vb_bench_lock_run *u)
 {
-	return vb_bench_worker_start(worker);
+	if (u->run.kind == VB_BENCH_SIM)
+		return u->plan->o.fail_rate == 0 || u->ops->recovery_leases;
+	return u->r->end.deaths == 0 || u->ops->caps & VB_LOCK_SURVIVES;
 }
 
-static void life_measure(void *worker, bool on)
+/* The auditor has watched to the last release. */
+static int judge(struct vb_bench_run *run)
 {
-	vb_bench_worker_measure(worker, on);
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+	struct vb_bench_result *r = u->r;
+
+	if (run->kind == VB_BENCH_SIM)
+		vb_bench_tally_rates(r->tally);
+	if (r->end.stalled && u->audit != NULL && must_move(u))
+		vb_audit_violation(u->audit, VB_AUDIT_STUCK, r->stalled_client, r->stalled_lock,
+				   r->end.stall);
+	vb_bench_take_audit(r, u->audit);
+	return 0;
 }
 
-static void life_flush(void *worker)
-{
-	vb_bench_worker_flush(worker);
-}
+static const struct vb_bench_run_ops run_ops = {
+	.seat_bytes = sizeof(struct vb_bench_seat),
+	.tally_bytes = sizeof(struct vb_bench_tally),
+	.client_bytes = sizeof(struct vb_bench_client),
+	.report_bytes = sizeof(struct vb_bench_lock_report),
+	.parent_serves = true,
+	.tally_init = vb_bench_tally_init,
+	.tally_merge = vb_bench_tally_merge,
+	.open = open_all,
+	.close = close_all,
+	.worker_open = worker_open,
+	.client_open = vb_bench_client_open,
+	.client_close = vb_bench_client_close,
+	.body = vb_bench_client_body,
+	.measure = vb_bench_clients_measure,
+	.flush = vb_bench_clients_flush,
+	.give_up = vb_bench_clients_give_up,
+	.meter = meter,
+	.measured = measured,
+	.waits = waits,
+	.explain = explain,
+	.look = look,
+	.client_died = client_died,
+	.judge = judge,
+	.pieces_name = "grants",
+	.report = vb_bench_report,
+	.take_report = vb_bench_take_report,
+	.seat_is_sane = vb_bench_seat_is_sane,
+	.pieces = vb_bench_grants_pieces,
+	.pack = vb_bench_grants_pack,
+	.take_piece = vb_bench_take_grants,
+	.judge_all = vb_bench_judge_grants,
+};
 
-struct vb_bench_life vb_bench_worker_life(struct vb_bench_worker *w)
-{
-	return (struct vb_bench_life){
-		.worker = w,
-		.drain = &w->drain,
-		.all_finished = &w->all_finished,
-		.start = life_start,
-		.measure = life_measure,
-		.flush = life_flush,
-	};
-}
-
-unsigned vb_bench_workers(const struct vb_bench_plan *plan)
+int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
+		      const struct vb_lock_ops *ops, struct vb_bench_result *r)
 {
 	const struct vb_bench_opts *o = &plan->o;
+	struct vb_bench_lock_run u = {.plan = plan, .ops = ops, .r = r};
+	bool net = vb_bench_is_net(o->fabric);
 
-	if (!vb_bench_is_net(o->fabric) || o->servers == o->cluster.procs)
-		return (unsigned)o->cluster.procs;
-	return (unsigned)(o->cluster.procs - o->servers);
-}
-
-/* Nothing but counters: added word by word. */
-void vb_bench_stats_add(struct vb_fabric_stats *into, const struct vb_fabric_stats *s)
-{
-	_Static_assert(sizeof(*s) % sizeof(uint64_t) == 0, "counters");
-	for (size_t i = 0; i < sizeof(*s) / sizeof(uint64_t); i++)
-		((uint64_t *)into)[i] += ((const uint64_t *)s)[i];
-}
-
-void vb_bench_tally_rates(struct vb_bench_tally *t)
-{
-	double per_s = t->measured_ns > 0 ? 1e9 / (double)t->measured_ns : 0;
-
-	t->rate = (double)t->ops * per_s;
-	t->txn_rate = (double)t->txns.committed * per_s;
-}
-
-static void merge_txns(struct vb_bench_tally *into, const struct vb_bench_tally *t)
-{
-	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
-		if (t->txn[i].total != 0)
-			vb_hist_merge(&into->txn[i], &t->txn[i]);
-	into->txns.committed += t->txns.committed;
-	into->txns.locks += t->txns.locks;
-	into->txns.given_up += t->txns.given_up;
-	into->txns.died += t->txns.died;
-	for (unsigned i = 0; i < VB_ABORT_CAUSES; i++)
-		into->txns.aborts[i] += t->txns.aborts[i];
-	if (t->measured_ns > 0)
-		into->txn_rate += (double)t->txns.committed * 1e9 / (double)t->measured_ns;
-}
-
-void vb_bench_tally_merge(struct vb_bench_tally *into, const struct vb_bench_tally *t)
-{
-	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
-		if (t->lat[i].total != 0)
-			vb_hist_merge(&into->lat[i], &t->lat[i]);
-	merge_txns(into, t);
-	into->ops += t->ops;
-	into->failed += t->failed;
-	into->skipped += t->skipped;
-	into->release_lost += t->release_lost;
-	into->uncertain += t->uncertain;
-	if (t->measured_ns > 0)
-		into->rate += (double)t->ops * 1e9 / (double)t->measured_ns;
-	if (t->measured_ns > into->measured_ns)
-		into->measured_ns = t->measured_ns;
-	if (into->rtt_clients + t->rtt_clients > 0)
-		into->rtt_ns = (into->rtt_ns * into->rtt_clients + t->rtt_ns * t->rtt_clients) /
-			       (into->rtt_clients + t->rtt_clients);
-	into->rtt_clients += t->rtt_clients;
-	vb_bench_meter_add(&into->spent, &t->spent);
-	vb_bench_stats_add(&into->fabric, &t->fabric);
-	for (unsigned call = 0; call < VB_CALL_COUNT; call++) {
-		into->timing.calls[call] += t->timing.calls[call];
-		for (unsigned phase = 0; phase < VB_PHASE_COUNT; phase++)
-			into->timing.ns[call][phase] += t->timing.ns[call][phase];
+	*r = (struct vb_bench_result){.ops = ops, .started = o->clients};
+	r->sampled = o->fabric != VB_BENCH_SIM && o->breakdown;
+	r->tally = malloc(sizeof(*r->tally));
+	u.run = (struct vb_bench_run){
+		.ops = &run_ops,
+		.kind = o->fabric,
+		.end = &r->end,
+		.tally = r->tally,
+		.crew = net ? crew : NULL,
+		.thread = &u.w.t,
+		.clients = (unsigned)o->clients,
+		.workers = o->fabric == VB_BENCH_SIM ? 1 : vb_bench_workers(plan),
+		.warmup_ns = o->warmup_ns,
+		.duration_ns = o->duration_ns,
+		.patience_ns = o->cluster.patience_ns,
+	};
+	if (net && o->servers != crew->hosts) {
+		u.run.first_worker = (unsigned)o->servers;
+		u.run.server_only = crew->rank < o->servers;
 	}
-	if (t->last_error != 0)
-		into->last_error = t->last_error;
-}
-
-void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
-			 uint64_t now_ns)
-{
-	for (unsigned i = 0; i < n; i++) {
-		uint64_t since = seats[i].since_ns;
-
-		if (seats[i].dead ||
-		    __atomic_load_n(&seats[i].doing, __ATOMIC_RELAXED) != VB_DOING_ACQUIRE)
-			continue;
-		r->unfinished++;
-		if (now_ns > since && now_ns - since > r->unfinished_max_ns)
-			r->unfinished_max_ns = now_ns - since;
-	}
-}
-
-bool vb_bench_standstill(struct vb_bench_pulse *p, const struct vb_bench_seat *seats, unsigned n,
-			 uint64_t now_ns, uint64_t bound_ns)
-{
-	uint64_t cycles = 0;
-	bool waiting = false;
-
-	for (unsigned i = 0; i < n; i++) {
-		cycles += __atomic_load_n(&seats[i].cycles, __ATOMIC_RELAXED);
-		/* Clients that think, or wait for their time in an open loop, are not stuck. */
-		if (!seats[i].dead &&
-		    __atomic_load_n(&seats[i].doing, __ATOMIC_RELAXED) == VB_DOING_ACQUIRE)
-			waiting = true;
-	}
-	if (cycles != p->cycles || !waiting) {
-		p->cycles = cycles;
-		p->since_ns = now_ns;
-	}
-	return now_ns > p->since_ns && now_ns - p->since_ns > bound_ns;
-}
-
-uint64_t vb_bench_stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_space *space)
-{
-	/* A lock that recovers gets twice the time its recovery is allowed to take. */
-	uint64_t recovery = 2ull * vb_lock_recovery_leases(space) * plan->o.lease_ns;
-
-	uint64_t held = plan->o.hold_ns + plan->o.scan_ns + (plan->tracing ? plan->o.think_ns : 0);
-
-	return (plan->o.stall_ns > recovery ? plan->o.stall_ns : recovery) + held;
-}
-
-void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a)
-{
-	size_t size;
-	FILE *f;
-
-	if (a == NULL)
-		return;
-	r->audited = true;
-	vb_audit_counts(a, &r->audit);
-	if (r->audit.violations == 0)
-		return;
-	f = open_memstream(&r->story, &size);
-	if (f == NULL)
-		return;
-	vb_audit_print(a, f);
-	fclose(f);
-}
-
-/* Whom the waiting clients wait for, as far as the dead tell: a holder before one in the queue. */
-static const struct vb_bench_seat *dead_on(const struct vb_bench_seat *seats, unsigned n,
-					   uint64_t lock)
-{
-	const struct vb_bench_seat *queued = NULL;
-
-	for (unsigned i = 0; i < n; i++) {
-		if (!seats[i].dead || seats[i].lock != lock || seats[i].doing == VB_DOING_IDLE)
-			continue;
-		if (seats[i].doing != VB_DOING_ACQUIRE)
-			return &seats[i];
-		queued = &seats[i];
-	}
-	return queued;
-}
-
-void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats,
-			    unsigned n, uint64_t now_ns)
-{
-	static const char *const doing[] = {"idle", "acquiring", "holding", "releasing"};
-	const struct vb_bench_seat *waiter = NULL, *dead = NULL;
-	unsigned waiting = 0;
-
-	r->end.stalled = true;
-	for (unsigned i = 0; i < n; i++) {
-		if (seats[i].dead || seats[i].doing != VB_DOING_ACQUIRE)
-			continue;
-		waiting++;
-		if (dead == NULL || dead->doing == VB_DOING_ACQUIRE) {
-			const struct vb_bench_seat *found = dead_on(seats, n, seats[i].lock);
-
-			if (found != NULL)
-				dead = found;
-			if (found != NULL || waiter == NULL)
-				waiter = &seats[i];
-		}
-	}
-	if (waiter == NULL) {
-		snprintf(r->stall, sizeof(r->stall), "no client has made progress");
-		return;
-	}
-	r->stalled_lock = waiter->lock;
-	r->stalled_client = (unsigned)(waiter - seats);
-	if (dead == NULL) {
-		snprintf(r->stall, sizeof(r->stall),
-			 "%u clients wait for ever; client %u has waited %.3f s for lock %" PRIu64
-			 " (%s)",
-			 waiting, r->stalled_client, (double)(now_ns - waiter->since_ns) / 1e9,
-			 waiter->lock, vb_lock_mode_name((enum vb_mode)waiter->mode));
-		return;
-	}
-	snprintf(r->stall, sizeof(r->stall),
-		 "client %u of the dead worker %d died %s lock %" PRIu64 " (%s), and '%s' does not "
-		 "survive that; %u clients wait",
-		 (unsigned)(dead - seats), (int)dead->pid, doing[dead->doing], dead->lock,
-		 vb_lock_mode_name((enum vb_mode)dead->mode), r->ops->name, waiting);
-}
-
-void vb_bench_result_free(struct vb_bench_result *r)
-{
-	free(r->tally);
-	free(r->story);
-	free(r->died);
-	r->tally = NULL;
-	r->story = NULL;
+	return vb_bench_run_do(&u.run);
 }

@@ -37,7 +37,7 @@ int vb_bench_transactions_open(struct vb_bench_client *c)
 	c->held = calloc(t->locks_max, sizeof(*c->held));
 	if (c->held == NULL)
 		return vb_fail(-ENOMEM, "no memory for the locks of a client");
-	return vb_trace_client_open(t, c->index, &c->trace);
+	return vb_trace_client_open(t, c->body.index, &c->trace);
 }
 
 void vb_bench_transactions_close(struct vb_bench_client *c)
@@ -68,7 +68,7 @@ static void abandon(struct vb_bench_client *c, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		vb_lock_abandon(c->lock, &c->held[i]);
 	vb_bench_seat_set(c->seat, VB_DOING_IDLE);
-	if (!c->w->measuring)
+	if (!c->w->t.measuring)
 		return;
 	tally->skipped += n;
 	tally->txns.died++;
@@ -145,7 +145,7 @@ static int attempt(struct vb_bench_client *c, const struct vb_trace_txn *txn, ui
 	}
 	committed_ns = vb_sched_now(s);
 	released = give_back(c, txn->n);
-	if (!c->w->measuring)
+	if (!c->w->t.measuring)
 		return 0;
 	vb_hist_record(&tally->txn[txn->type], committed_ns - began_ns);
 	tally->txns.committed++;
@@ -190,16 +190,17 @@ int vb_bench_transaction(struct vb_bench_client *c)
 		vb_lock_client_begin(c->lock, vb_lock_client_age(c->lock));
 		if (err == 0 || err == -ECANCELED)
 			return err;
-		if (c->w->measuring)
+		if (c->w->t.measuring)
 			tally->aborts[cause]++;
-		if (tries > o->retries || cause == VB_ABORT_ERROR || c->w->drain) {
-			if (c->w->measuring)
+		if (tries > o->retries || cause == VB_ABORT_ERROR || c->w->t.drain) {
+			if (c->w->t.measuring)
 				tally->given_up++;
 			return cause == VB_ABORT_ERROR ? err : 0;
 		}
 		/* It moves, though nothing is done: others may have waited for what it gave
 		 * back. */
-		__atomic_store_n(&c->seat->cycles, c->seat->cycles + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&c->seat->state.cycles, c->seat->state.cycles + 1,
+				 __ATOMIC_RELAXED);
 		if (vb_backoff_wait(c->lock, &backoff, VB_FOREVER) != 0)
 			return -ECANCELED;
 	}

@@ -59,8 +59,8 @@ static void broken(struct vb_tbench_client *c)
 
 	if (t->why[0] == '\0')
 		memcpy(t->why, c->load.why, sizeof(t->why));
-	__atomic_store_n(&c->w->control->early, 1, __ATOMIC_RELEASE);
-	c->w->drain = true;
+	__atomic_store_n(&c->w->t.control->early, 1, __ATOMIC_RELEASE);
+	c->w->t.drain = true;
 }
 
 static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t now)
@@ -68,8 +68,8 @@ static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t 
 	struct vb_tbench_tally *t = c->w->tally;
 
 	t->all_commits++;
-	__atomic_store_n(&c->seat->commits, c->seat->commits + 1, __ATOMIC_RELAXED);
-	if (c->w->measuring) {
+	__atomic_store_n(&c->seat->state.cycles, c->seat->state.cycles + 1, __ATOMIC_RELAXED);
+	if (c->w->t.measuring) {
 		t->commits[c->load.type]++;
 		vb_hist_record(&t->lat[c->load.type], now - first_ns);
 	}
@@ -127,7 +127,7 @@ static int one_txn(struct vb_tbench_client *c)
 	uint64_t first = now_of(c), begin = first, now;
 	int err;
 
-	c->seat->since_ns = first;
+	c->seat->state.since_ns = first;
 	c->seat->type = c->load.type;
 	for (uint32_t tries = 1;; tries++) {
 		uint32_t doubles = tries < PAUSE_DOUBLES ? tries : PAUSE_DOUBLES;
@@ -135,14 +135,14 @@ static int one_txn(struct vb_tbench_client *c)
 		seat_set(&c->seat->tries, tries);
 		err = attempt(c);
 		now = now_of(c);
-		if (c->w->measuring) {
+		if (c->w->t.measuring) {
 			t->attempts_ns += now - begin;
 			t->useful_ns += err == 0 ? now - begin : 0;
 		}
 		if (err != -EAGAIN)
 			break;
 		seat_set(&c->seat->cause, vb_txn_cause(c->me));
-		if (c->w->drain ||
+		if (c->w->t.drain ||
 		    vb_task_sleep_until(now + vb_rng_below(&c->me->rng, PAUSE_NS << doubles)) ==
 			    -ECANCELED)
 			return -EAGAIN;
@@ -150,7 +150,7 @@ static int one_txn(struct vb_tbench_client *c)
 	}
 	if (err == 0)
 		note_commit(c, first, now);
-	else if (err == VB_LOAD_ROLLBACK && c->w->measuring)
+	else if (err == VB_LOAD_ROLLBACK && c->w->t.measuring)
 		t->rolled_back[c->load.type]++;
 	return err == VB_LOAD_ROLLBACK ? 0 : err;
 }
@@ -174,39 +174,39 @@ static void note_error(struct vb_tbench_client *c, int err)
  */
 static bool stands_still(struct vb_tbench_client *c)
 {
-	if (now_of(c) != c->seat->since_ns) {
+	if (now_of(c) != c->seat->state.since_ns) {
 		c->timeless = 0;
 		return false;
 	}
 	if (++c->timeless < TIMELESS_MOST ||
 	    !((struct vb_sched_face *)c->me->ep->sched)->is_virtual)
 		return false;
-	if (!c->w->drain)
-		c->w->control->failed = vb_fail(
+	if (!c->w->t.drain)
+		c->w->t.control->failed = vb_fail(
 			-EINVAL,
 			"client %u: %u transactions in a row took no virtual time, because they "
 			"touch records of their own node only; let them reach others (--nodes, "
 			"--span), or take --fabric-options scope=nic",
-			c->index, TIMELESS_MOST);
-	c->w->drain = true;
+			c->body.index, TIMELESS_MOST);
+	c->w->t.drain = true;
 	return true;
 }
 
-static void client_body(void *arg)
+void vb_tbench_client_body(void *arg)
 {
 	struct vb_tbench_client *c = arg;
 	struct vb_tbench_worker *w = c->w;
 	unsigned errors = 0;
 
 	/* Not all at the very same moment. */
-	if (vb_task_sleep_until(w->control->t0_ns + 17 * c->index) == -ECANCELED)
+	if (vb_task_sleep_until(w->t.control->t0_ns + 17 * c->body.index) == -ECANCELED)
 		goto out;
-	while (!w->drain && errors < ERRORS_IN_A_ROW) {
+	while (!w->t.drain && errors < ERRORS_IN_A_ROW) {
 		int err;
 
 		/* At once: what is begun still fits in the histories, and no more. */
-		if (vb_unlikely(__atomic_load_n(&w->control->full, __ATOMIC_ACQUIRE))) {
-			w->drain = true;
+		if (vb_unlikely(__atomic_load_n(&w->t.control->full, __ATOMIC_ACQUIRE))) {
+			w->t.drain = true;
 			break;
 		}
 		w->load->ops->next(&c->load);
@@ -231,58 +231,29 @@ out:
 	 * there. */
 	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
 		vb_lane_settle(c->me, &c->me->lane[i]);
-	c->task = NULL;
-	__atomic_store_n(&c->seat->finished, 1, __ATOMIC_RELEASE);
-	if (--w->running == 0)
-		w->all_finished = true;
+	vb_bench_thread_left(&w->t, &c->body, &c->seat->state);
 }
 
 /* ---- the clients of one thread ---- */
 
-int vb_tbench_worker_open(struct vb_tbench_worker *w, struct vb_tbench_seat *seats, unsigned first,
-			  unsigned n)
+int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *seat)
 {
-	unsigned each = (unsigned)(w->plan->o.threads * w->plan->o.coroutines);
+	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
+	struct vb_tbench_client *c = client;
+	uint16_t node = (uint16_t)(c->body.index / (w->plan->o.threads * w->plan->o.coroutines));
+	int err;
 
-	w->clients = calloc(n, sizeof(*w->clients));
-	if (w->clients == NULL)
-		return vb_fail(-ENOMEM, "no memory for %u clients", n);
-	for (unsigned i = 0; i < n; i++) {
-		struct vb_tbench_client *c = &w->clients[i];
-		uint16_t node;
-		int err;
-
-		c->w = w;
-		c->index = first + i;
-		c->seat = &seats[c->index];
-		node = (uint16_t)(c->index / each);
-		err = vb_load_client_open(w->load, node, c->index, &c->load);
-		if (err == 0)
-			err = vb_coordinator_open(w->db, node, &c->me);
-		if (err) {
-			vb_load_client_close(&c->load);
-			return err;
-		}
-		c->me->index = i;
-		c->seat->place = c->me->lane[0].place;
-		w->n = i + 1;
+	c->w = w;
+	c->seat = seat;
+	err = vb_load_client_open(w->load, node, c->body.index, &c->load);
+	if (err == 0)
+		err = vb_coordinator_open(w->db, node, &c->me);
+	if (err) {
+		vb_load_client_close(&c->load);
+		return err;
 	}
-	return 0;
-}
-
-int vb_tbench_worker_start(struct vb_tbench_worker *w)
-{
-	static const struct vb_task_params params = {.name = "bench client"};
-
-	for (unsigned i = 0; i < w->n; i++) {
-		struct vb_tbench_client *c = &w->clients[i];
-		int err = vb_task_spawn(c->me->ep->sched, client_body, c, &params, &c->task);
-
-		if (err)
-			return vb_fail(err, "cannot start client %u of %u: no memory for its stack",
-				       i, w->n);
-		w->running++;
-	}
+	c->me->index = c->body.index % (run->clients / run->workers);
+	c->seat->place = c->me->lane[0].place;
 	return 0;
 }
 
@@ -311,58 +282,49 @@ static void meter_one(const struct vb_coordinator *me, struct vb_tbench_meter *m
 
 static void meter_all(const struct vb_tbench_worker *w, struct vb_tbench_meter *m)
 {
+	const struct vb_tbench_client *clients = w->t.clients;
+
 	memset(m, 0, sizeof(*m));
-	for (unsigned i = 0; i < w->n; i++)
-		meter_one(w->clients[i].me, m);
+	for (unsigned i = 0; i < w->t.n; i++)
+		meter_one(clients[i].me, m);
 }
 
-void vb_tbench_worker_flush(struct vb_tbench_worker *w)
+void vb_tbench_clients_flush(struct vb_bench_run *run)
 {
-	if (!w->measuring)
+	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
+
+	if (!w->t.measuring)
 		return;
 	meter_all(w, &w->tally->spent);
-	vb_tbench_meter_subtract(&w->tally->spent, &w->meter_start);
+	vb_bench_subtract(&w->tally->spent, &w->meter_start);
 	w->tally->measured_ns = vb_sched_now_slow(vb_sched_self()) - w->start_ns;
 	w->tally->cpu_ns = cpu_ns() - w->start_cpu_ns;
 	w->tally->tsc = tsc() - w->start_tsc;
 }
 
-void vb_tbench_worker_measure(struct vb_tbench_worker *w, bool on)
+void vb_tbench_clients_measure(struct vb_bench_run *run, bool on)
 {
+	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
+
 	if (!on) {
-		vb_tbench_worker_flush(w);
-		w->measuring = false;
+		vb_tbench_clients_flush(run);
+		w->t.measuring = false;
 		return;
 	}
 	meter_all(w, &w->meter_start);
 	w->start_ns = vb_sched_now_slow(vb_sched_self());
 	w->start_cpu_ns = cpu_ns();
 	w->start_tsc = tsc();
-	w->measuring = true;
+	w->t.measuring = true;
 }
 
-void vb_tbench_worker_cancel(struct vb_tbench_worker *w)
+void vb_tbench_client_close(void *client)
 {
-	w->drain = true;
-	for (unsigned i = 0; i < w->n; i++)
-		if (w->clients[i].task != NULL)
-			vb_task_cancel(w->clients[i].task);
-}
+	struct vb_tbench_client *c = client;
 
-void vb_tbench_worker_close(struct vb_tbench_worker *w)
-{
-	for (unsigned i = 0; i < w->n; i++) {
-		struct vb_tbench_client *c = &w->clients[i];
-
-		if (c->task == NULL)
-			vb_coordinator_close(c->me);
-		else
-			/* In the middle of a call that does not end: there is nothing left to be
-			 * orderly about. */
-			vb_task_kill(c->task);
-		vb_load_client_close(&c->load);
-	}
-	free(w->clients);
-	w->clients = NULL;
-	w->n = 0;
+	if (c->body.task == NULL)
+		vb_coordinator_close(c->me);
+	else
+		vb_task_kill(c->body.task);
+	vb_load_client_close(&c->load);
 }

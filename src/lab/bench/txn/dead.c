@@ -91,7 +91,7 @@ struct held {
 static const struct vb_tbench_seat *seat_of(const struct held *h, uint32_t place)
 {
 	for (unsigned i = 0; i < h->n_seats && place != VB_NO_PLACE; i++)
-		if (h->seats[i].dead &&
+		if (h->seats[i].state.dead &&
 		    place / VB_PLACES_EACH == h->seats[i].place / VB_PLACES_EACH)
 			return &h->seats[i];
 	return NULL;
@@ -153,19 +153,19 @@ void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,
 			    const struct vb_tbench_seat *seats, unsigned n)
 {
 	struct held h = {.db = db, .seats = seats, .n_seats = n};
-	size_t used = strlen(r->stall);
+	size_t used = strlen(r->end.stall);
 
-	if (r->deaths == 0)
+	if (r->end.deaths == 0)
 		return;
 	look_everywhere(&h);
 	if (h.records == 0)
 		return;
-	snprintf(r->stall + used, sizeof(r->stall) - used,
+	snprintf(r->end.stall + used, sizeof(r->end.stall) - used,
 		 "; client %u of the killed worker %d holds record %" PRIu64 " of table '%s'%s%s",
-		 (unsigned)(h.seat - seats), (int)h.seat->pid, h.key, h.table->name,
+		 (unsigned)(h.seat - seats), (int)h.seat->state.pid, h.key, h.table->name,
 		 h.reads ? " as a reader" : "", db->recovery ? "" : ", and there is no recovery");
-	used = strlen(r->stall);
+	used = strlen(r->end.stall);
 	if (h.records > 1)
-		snprintf(r->stall + used, sizeof(r->stall) - used,
+		snprintf(r->end.stall + used, sizeof(r->end.stall) - used,
 			 "; the killed hold %" PRIu64 " records in all", h.records);
 }

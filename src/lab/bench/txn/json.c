@@ -231,7 +231,7 @@ json_t *vb_tbench_json(const struct vb_tbench_result *r)
 
 	set_setting(j, r);
 	json_object_set_new(j, "duration_s", json_real((double)t->measured_ns / 1e9));
-	json_object_set_new(j, "wall_s", json_real(r->wall_s));
+	json_object_set_new(j, "wall_s", json_real(r->end.wall_s));
 	json_object_set_new(j, "fill_s", json_real(r->fill_s));
 	set_rates(j, r, vb_tbench_commits(t));
 	json_object_set_new(j, "check", check_json(r));
@@ -240,18 +240,20 @@ json_t *vb_tbench_json(const struct vb_tbench_result *r)
 	json_object_set_new(j, "lost_locks", word(t->spent.lost_locks));
 	json_object_set_new(j, "answers_lost", word(t->unknown));
 	json_object_set_new(j, "failed", word(t->errors));
-	json_object_set_new(j, "workers_killed", word(r->deaths));
-	json_object_set_new(j, "clients_killed", word(r->dead_clients));
+	json_object_set_new(j, "workers_killed", word(r->end.deaths));
+	json_object_set_new(j, "clients_killed", word(r->end.dead_clients));
 	json_object_set_new(j, "servers_killed", word(r->dead_servers));
 	json_object_set_new(j, "last_commits_of_killed", word(r->last_committed));
 	json_object_set_new(j, "last_commits_undone", word(r->last_undone));
 	json_object_set_new(j, "swept", word(r->swept));
-	json_object_set_new(j, "died", r->died != NULL ? vb_json_text(r->died) : json_null());
-	json_object_set_new(j, "clock_error_us", vb_json_us((double)r->clock_error_ns));
+	json_object_set_new(j, "died",
+			    r->end.died != NULL ? vb_json_text(r->end.died) : json_null());
+	json_object_set_new(j, "clock_error_us", vb_json_us((double)r->end.clock_error_ns));
 	json_object_set_new(j, "load", vb_busy_json(&r->end.load));
 	json_object_set_new(j, "interrupted", json_boolean(r->end.interrupted));
-	json_object_set_new(j, "stalled", r->end.stalled ? vb_json_text(r->stall) : json_null());
+	json_object_set_new(j, "stalled",
+			    r->end.stalled ? vb_json_text(r->end.stall) : json_null());
 	if (r->plan->o.fabric == VB_BENCH_SIM)
-		json_object_set_new(j, "verbs_simulated", word(r->virtual_verbs));
+		json_object_set_new(j, "verbs_simulated", word(r->end.virtual_verbs));
 	return j;
 }

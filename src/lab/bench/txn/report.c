@@ -86,12 +86,13 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 	if (r->history_full)
 		fprintf(to, "    ended early: a history has no more room; give it more "
 			    "--history-bytes\n");
-	if (r->died != NULL)
-		fprintf(to, "    %s died: results are of the others until then\n", r->died);
-	else if (r->deaths != 0)
+	if (r->end.died != NULL)
+		fprintf(to, "    %s died: results are of the others until then\n", r->end.died);
+	else if (r->end.deaths != 0)
 		fprintf(to,
 			"    %" PRIu64 " worker%s killed by signal %d, %" PRIu64 " clients lost\n",
-			r->deaths, r->deaths > 1 ? "s" : "", r->death_signal, r->dead_clients);
+			r->end.deaths, r->end.deaths > 1 ? "s" : "", r->end.death_signal,
+			r->end.dead_clients);
 	if (r->last_committed + r->last_undone != 0)
 		fprintf(to,
 			"    commits that the killed were in: %" PRIu64 " had happened, %" PRIu64
@@ -107,7 +108,7 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 			"fails\n",
 			r->dead_servers);
 	if (r->end.stalled)
-		fprintf(to, "    stalled: %s\n", r->stall);
+		fprintf(to, "    stalled: %s\n", r->end.stall);
 	if (r->broken)
 		fprintf(to, "    invariant broken: %s\n", r->why);
 	if (r->unjudged != NULL)

@@ -1,21 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the drivers of `verbena bench txn` have in common: ground, tallies, verdicts. */
+/*
+ * One run of transactions on any fabric: what the engine asks of it (bench/engine/run.h).
+ *
+ * Every node has a server, as a task: on the simulator beside the clients, on shared memory in the
+ * node's first worker, which also fills its tables, all at the same time, and on a network in each
+ * process, which is a node.  Clients need the other nodes' servers, so nobody stops to serve before
+ * all have finished.
+ *
+ * A worker that is killed takes nothing along: the others go on, and roll its transactions back or
+ * forward when they meet its locks.  The parent decides what became of its last commits, and when
+ * all have gone sweeps up what nobody has met.  Without recovery its locks stay, and the run
+ * stalls.
+ */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench/txn/txn.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/process.h"
+#include "lab/bench/engine/progress.h"
+#include "lab/run.h"
 
-/* ---- the ground: fabric, database, tables ---- */
+#define CLOSE_NS 1000000000ull
+#define SLOTS    64u /* of nodes that fill; those from the 64th on share the last */
 
-static int open_fabric(struct vb_tbench_ground *g, const struct vb_tbench_plan *plan,
-		       const struct vb_tbench_one *one)
+/* ---- filling and serving ---- */
+
+struct fill {
+	struct vb_tbench_run *u;
+	uint64_t *filled; /* shm: the parent shows how far all are */
+};
+
+static bool fill_step(void *ctx, uint64_t done)
 {
-	const struct vb_tbench_opts *o = &plan->o;
+	struct fill *f = ctx;
+	struct vb_tbench_result *r = f->u->r;
+
+	if (f->filled != NULL) {
+		__atomic_store_n(f->filled, done, __ATOMIC_RELAXED);
+		return !__atomic_load_n(&f->u->run.control->early, __ATOMIC_ACQUIRE);
+	}
+	vb_bench_progress_show((double)done / (double)(r->records / f->u->plan->o.nodes + 1), 0,
+			       "filling the tables");
+	if (vb_interrupted)
+		r->end.interrupted = true;
+	return !vb_interrupted;
+}
+
+/* So many nodes are made ready by this process. */
+static int serve(struct vb_tbench_run *u, uint16_t first, uint16_t n)
+{
+	uint64_t *filled = u->filled;
+	struct fill fill = {
+		.u = u,
+		.filled = filled != NULL ? &filled[first < SLOTS ? first : SLOTS - 1] : NULL,
+	};
+	const struct vb_load_progress progress = {.step = fill_step, .ctx = &fill};
+	uint64_t wall = vb_clock_gettime_ns();
+	int err = 0;
+
+	for (uint16_t node = first; node < first + n && err == 0; node++)
+		err = u->plan->load->fill(&u->load, node, &progress);
+	u->r->fill_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
+	for (uint16_t node = first; node < first + n && err == 0; node++)
+		err = vb_db_server_start(u->db, node, &u->server[node]);
+	return err;
+}
+
+static void stop_serving(struct vb_bench_run *run)
+{
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
+
+	for (unsigned i = 0; u->server != NULL && i < u->plan->o.nodes; i++) {
+		vb_db_server_stop(u->server[i]);
+		u->server[i] = NULL;
+	}
+}
+
+static void show_filling(struct vb_bench_run *run)
+{
+	const struct vb_tbench_run *u = (const struct vb_tbench_run *)run;
+	uint64_t nodes = u->plan->o.nodes, slots = nodes < SLOTS ? nodes : SLOTS, done = 0;
+
+	for (uint64_t i = 0; i < slots; i++)
+		done += __atomic_load_n(&u->filled[i], __ATOMIC_RELAXED);
+	vb_bench_progress_show((double)done * (double)nodes /
+				       ((double)slots * (double)u->r->records + 1),
+			       0, "filling the tables");
+}
+
+/* ---- fabric, database, tables, histories ---- */
+
+static int open_fabric(struct vb_tbench_run *u)
+{
+	const struct vb_tbench_opts *o = &u->plan->o;
 	char options[512];
 	struct vb_fabric_params p = {
 		.no_keeper = true, /* who measures stays inside */
@@ -23,10 +104,10 @@ static int open_fabric(struct vb_tbench_ground *g, const struct vb_tbench_plan *
 		.options = o->fabric_options,
 		.name = o->segment,
 		.nodes = (uint16_t)o->nodes,
-		.node_bytes = vb_tbench_node_bytes(plan, one, &g->load),
-		.endpoints = vb_tbench_clients(plan) + (uint32_t)o->nodes + 16,
+		.node_bytes = vb_tbench_node_bytes(u->plan, u->one, &u->load),
+		.endpoints = vb_tbench_clients(u->plan) + (uint32_t)o->nodes + 16,
 		.seed = o->seed,
-		.cluster = g->cluster,
+		.cluster = u->run.crew != NULL ? u->run.crew->cluster : NULL,
 	};
 
 	if (o->fabric == VB_BENCH_SIM) {
@@ -39,249 +120,252 @@ static int open_fabric(struct vb_tbench_ground *g, const struct vb_tbench_plan *
 			return vb_fail(-EINVAL, "--fabric-options is too long");
 		p.options = options;
 	}
-	return vb_fabric_open(&p, &g->fabric);
+	return vb_fabric_open(&p, &u->run.fabric);
 }
 
-int vb_tbench_ground_open(struct vb_tbench_ground *g, const struct vb_tbench_plan *plan,
-			  const struct vb_tbench_one *one, struct vb_tbench_result *r)
+static int open_database(struct vb_tbench_run *u)
 {
+	const struct vb_tbench_plan *plan = u->plan;
 	struct vb_db_params p;
-	int err = vb_load_init(&g->load, plan->load, plan->load_options, (uint16_t)plan->o.nodes,
+	int err = vb_load_init(&u->load, plan->load, plan->load_options, (uint16_t)plan->o.nodes,
 			       plan->o.seed);
 
 	if (err)
 		return err;
-	vb_tbench_db_params(plan, one, &g->load, &p);
-	err = open_fabric(g, plan, one);
+	vb_tbench_db_params(plan, u->one, &u->load, &p);
+	err = open_fabric(u);
 	if (err == 0)
-		err = vb_db_open(g->fabric, &p, &g->db);
+		err = vb_db_open(u->run.fabric, &p, &u->db);
 	if (err == 0)
-		err = vb_load_open(&g->load, g->db);
+		err = vb_load_open(&u->load, u->db);
 	if (err)
 		return err;
-	g->db->timing = !plan->o.no_breakdown;
-	r->records = plan->load->records(&g->load);
-	r->lease_ns = g->db->lease_ns;
-	r->sealed = g->db->store.sealed;
+	u->db->timing = !plan->o.no_breakdown;
+	u->r->records = plan->load->records(&u->load);
+	u->r->lease_ns = u->db->lease_ns;
+	u->r->sealed = u->db->store.sealed;
+	u->run.stall_ns = plan->o.stall_ns;
+	/* A lease or two. */
+	u->run.close_ns = CLOSE_NS + 4 * u->r->lease_ns;
 	return 0;
 }
 
-void vb_tbench_ground_close(struct vb_tbench_ground *g)
+/* Of each worker that this process has, or has forked. */
+static int open_recorders(struct vb_tbench_run *u)
 {
-	vb_db_close(g->db);
-	if (g->fabric != NULL)
-		vb_fabric_close(g->fabric);
-	vb_load_close(&g->load);
-}
-
-/* ---- tallies ---- */
-
-void vb_tbench_tally_init(struct vb_tbench_tally *t)
-{
-	memset(t, 0, offsetof(struct vb_tbench_tally, lat));
-	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++)
-		vb_hist_init(&t->lat[i]);
-}
-
-_Static_assert(sizeof(struct vb_tbench_meter) % sizeof(uint64_t) == 0, "counters");
-#define METER_WORDS (sizeof(struct vb_tbench_meter) / sizeof(uint64_t))
-
-void vb_tbench_meter_add(struct vb_tbench_meter *into, const struct vb_tbench_meter *m)
-{
-	for (size_t i = 0; i < METER_WORDS; i++)
-		((uint64_t *)into)[i] += ((const uint64_t *)m)[i];
-}
-
-void vb_tbench_meter_subtract(struct vb_tbench_meter *from, const struct vb_tbench_meter *m)
-{
-	for (size_t i = 0; i < METER_WORDS; i++)
-		((uint64_t *)from)[i] -= ((const uint64_t *)m)[i];
-}
-
-void vb_tbench_tally_merge(struct vb_tbench_tally *into, const struct vb_tbench_tally *t)
-{
-	uint64_t commits = 0;
-
-	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++) {
-		commits += t->commits[i];
-		into->commits[i] += t->commits[i];
-		into->rolled_back[i] += t->rolled_back[i];
-		if (t->lat[i].total != 0)
-			vb_hist_merge(&into->lat[i], &t->lat[i]);
-	}
-	for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
-		into->change[i] += t->change[i];
-	if (t->measured_ns > 0)
-		into->rate += (double)commits * 1e9 / (double)t->measured_ns;
-	if (t->measured_ns > into->measured_ns)
-		into->measured_ns = t->measured_ns;
-	into->span_ns += t->measured_ns;
-	into->attempts_ns += t->attempts_ns;
-	into->useful_ns += t->useful_ns;
-	into->cpu_ns += t->cpu_ns;
-	into->tsc += t->tsc;
-	into->all_commits += t->all_commits;
-	into->unknown += t->unknown;
-	into->errors += t->errors;
-	if (t->last_error != 0)
-		into->last_error = t->last_error;
-	if (into->why[0] == '\0')
-		memcpy(into->why, t->why, sizeof(into->why));
-	vb_tbench_meter_add(&into->spent, &t->spent);
-}
-
-void vb_tbench_result_free(struct vb_tbench_result *r)
-{
-	free(r->tally);
-	free(r->died);
-	r->tally = NULL;
-	r->died = NULL;
-	vb_serial_result_free(&r->serial);
-}
-
-/* ---- clients, for who does not know what they do ---- */
-
-static int life_start(void *worker)
-{
-	return vb_tbench_worker_start(worker);
-}
-
-static void life_measure(void *worker, bool on)
-{
-	vb_tbench_worker_measure(worker, on);
-}
-
-static void life_flush(void *worker)
-{
-	vb_tbench_worker_flush(worker);
-}
-
-struct vb_bench_life vb_tbench_worker_life(struct vb_tbench_worker *w)
-{
-	return (struct vb_bench_life){
-		.worker = w,
-		.drain = &w->drain,
-		.all_finished = &w->all_finished,
-		.start = life_start,
-		.measure = life_measure,
-		.flush = life_flush,
-	};
-}
-
-/* ---- does it move? ---- */
-
-bool vb_tbench_standstill(struct vb_bench_pulse *p, const struct vb_tbench_seat *seats, unsigned n,
-			  uint64_t now_ns, uint64_t bound_ns)
-{
-	uint64_t commits = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		commits += __atomic_load_n(&seats[i].commits, __ATOMIC_RELAXED);
-	if (commits != p->cycles) {
-		p->cycles = commits;
-		p->since_ns = now_ns;
-	}
-	return now_ns > p->since_ns && now_ns - p->since_ns > bound_ns;
-}
-
-void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,
-			     unsigned n, uint64_t now_ns)
-{
-	const struct vb_tbench_seat *worst = NULL;
-	unsigned trying = 0;
-
-	r->end.stalled = true;
-	for (unsigned i = 0; i < n; i++) {
-		if (seats[i].dead || seats[i].tries == 0)
-			continue;
-		trying++;
-		if (worst == NULL || seats[i].since_ns < worst->since_ns)
-			worst = &seats[i];
-	}
-	if (worst == NULL) {
-		snprintf(r->stall, sizeof(r->stall),
-			 "nothing commits any more, and no client tries to");
-		return;
-	}
-	snprintf(r->stall, sizeof(r->stall),
-		 "nothing commits any more: %u clients try; client %u has tried a %s transaction "
-		 "%" PRIu32 " times in %.3f s, last aborted as '%s'",
-		 trying, (unsigned)(worst - seats), r->plan->load->types[worst->type], worst->tries,
-		 (double)(now_ns - worst->since_ns) / 1e9, vb_txn_cause_names[worst->cause]);
-}
-
-/* ---- verdicts ---- */
-
-void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load,
-			  const struct vb_load_sums *sums)
-{
-	const struct vb_tbench_tally *t = r->tally;
-
-	if (t->why[0] != '\0') {
-		r->judged = r->broken = true;
-		memcpy(r->why, t->why, sizeof(r->why));
-		return;
-	}
-	if (r->deaths != 0 && vb_bench_is_net(r->plan->o.fabric))
-		r->unjudged = "a process was killed, and its node's records have gone with it";
-	else if (r->last_unclear != 0 ||
-		 (r->deaths != 0 && r->plan->o.recovery != 0 && sums->locked != 0))
-		r->unjudged = "a worker was killed, and without recovery what it held, or had half "
-			      "written, stays as it is";
-	else if (r->end.stalled)
-		r->unjudged = "the run stalled, with transactions under way";
-	else if (t->unknown != 0)
-		r->unjudged = "answers to commits were lost";
-	if (r->unjudged != NULL)
-		return;
-	r->judged = true;
-	r->broken = load->ops->judge(load, sums, t->change, r->why, sizeof(r->why)) != 0;
-}
-
-void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load)
-{
-	struct vb_load_sums sums = {0};
-
-	for (uint16_t node = 0; node < load->nodes; node++)
-		load->ops->count(load, node, &sums);
-	vb_tbench_judge_sums(r, load, &sums);
-}
-
-static int write_history(const char *path, const struct vb_history *const *parts, unsigned n)
-{
-	bool standard = strcmp(path, "-") == 0;
-	FILE *to = standard ? stdout : fopen(path, "we");
-	int err;
-
-	if (to == NULL)
-		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
-	err = vb_history_write_jsonl(parts, n, to);
-	if (!standard && fclose(to) != 0 && err == 0)
-		err = vb_fail(-EIO, "cannot write %s: %s", path, strerror(errno));
-	return err;
-}
-
-int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
-		    const struct vb_history *const *parts, unsigned n)
-{
-	const char *tables[VB_LOAD_TABLES_MAX];
-	struct vb_serial_params p = {
-		.parts = parts,
-		.n_parts = n,
-		.strict = (r->one->cc->caps & VB_CC_STRICT) != 0,
-		.table_names = tables,
-		.n_tables = load->n_tables,
-		.type_names = load->ops->types,
-		.n_types = load->ops->n_types,
-	};
+	bool net = vb_bench_is_net(u->run.kind);
+	unsigned first = net ? u->run.crew->rank : 0;
 	int err = 0;
 
-	for (unsigned i = 0; i < load->n_tables; i++)
-		tables[i] = load->params[i].name;
-	if (r->plan->o.history != NULL)
-		err = write_history(r->plan->o.history, parts, n);
-	if (err == 0)
-		err = vb_serial_check(&p, &r->serial);
-	r->checked = err == 0;
+	if (!u->plan->o.check)
+		return 0;
+	u->n_recorders = net ? 1 : u->run.workers;
+	u->recorders = calloc(u->n_recorders, sizeof(*u->recorders));
+	if (u->recorders == NULL)
+		return vb_fail(-ENOMEM, "no memory for a run");
+	for (unsigned i = 0; i < u->n_recorders && err == 0; i++)
+		err = vb_tbench_recorder_open(&u->recorders[i], u->plan, u->load.items, first + i,
+					      u->run.clients / u->run.workers,
+					      &u->run.control->full);
 	return err;
+}
+
+static int open_all(struct vb_bench_run *run)
+{
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
+	uint16_t nodes = (uint16_t)u->plan->o.nodes;
+	int err = open_database(u);
+
+	u->server = calloc(nodes, sizeof(struct vb_db_server *));
+	if (run->kind == VB_BENCH_SHM)
+		u->filled = vb_bench_share(SLOTS * sizeof(*u->filled));
+	if (err == 0 && (u->server == NULL || (run->kind == VB_BENCH_SHM && u->filled == NULL)))
+		err = vb_fail(-ENOMEM, "no memory for a run");
+	if (err == 0)
+		err = open_recorders(u);
+	if (run->kind == VB_BENCH_SHM)
+		return err; /* workers fill and serve */
+	if (run->kind == VB_BENCH_SIM)
+		return err != 0 ? err : serve(u, 0, nodes);
+	err = vb_bench_crew_agree(run->crew, "database opened", err);
+	if (err)
+		return err;
+	return vb_bench_crew_agree(run->crew, "tables filled",
+				   serve(u, (uint16_t)run->crew->rank, 1));
+}
+
+static void close_all(struct vb_bench_run *run)
+{
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
+
+	stop_serving(run);
+	free(u->server);
+	vb_bench_unshare(u->filled, SLOTS * sizeof(*u->filled));
+	vb_db_close(u->db);
+	if (run->fabric != NULL)
+		vb_fabric_close(run->fabric);
+	vb_load_close(&u->load);
+	for (unsigned i = 0; i < u->n_recorders && u->recorders != NULL; i++)
+		vb_tbench_recorder_close(&u->recorders[i]);
+	free(u->recorders);
+	for (unsigned i = 0; u->histories != NULL && i < run->crew->hosts; i++)
+		vb_history_close(u->histories[i]);
+	free(u->histories);
+}
+
+static int worker_open(struct vb_bench_run *run, unsigned worker)
+{
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
+	unsigned threads = (unsigned)u->plan->o.threads;
+
+	if (run->kind == VB_BENCH_SHM && worker % threads == 0) {
+		int err = serve(u, (uint16_t)(worker / threads), 1);
+
+		if (err)
+			return err;
+	}
+	u->w.plan = u->plan;
+	u->w.load = &u->load;
+	u->w.db = u->db;
+	u->w.tally = vb_bench_tally_of(run, worker);
+	if (u->recorders != NULL) {
+		struct vb_tbench_recorder *rec = &u->recorders[u->n_recorders > 1 ? worker : 0];
+
+		rec->watch.ctx = rec;
+		u->db->watch = &rec->watch;
+	}
+	return 0;
+}
+
+/* ---- while it runs ---- */
+
+static void measured(struct vb_bench_run *run, uint64_t now_ns)
+{
+	((struct vb_tbench_run *)run)->r->history_full = run->control->full != 0;
+}
+
+static void explain(struct vb_bench_run *run, uint64_t now_ns)
+{
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
+
+	vb_tbench_explain_stall(u->r, run->seats, run->clients, now_ns);
+	if (run->kind == VB_BENCH_SHM)
+		vb_tbench_name_holders(u->r, u->db, run->seats, run->clients);
+}
+
+static void client_died(struct vb_bench_run *run, unsigned client)
+{
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
+
+	vb_tbench_book_close_for(u->r, u->db, vb_bench_seat_of(run, client));
+}
+
+static void worker_died(struct vb_bench_run *run, unsigned worker, int signal)
+{
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
+
+	if (u->recorders != NULL)
+		vb_tbench_recorder_bury(&u->recorders[worker], u->db);
+	u->r->dead_servers += signal != 0 && worker % u->plan->o.threads == 0;
+}
+
+/* ---- the end ---- */
+
+static int check(struct vb_tbench_run *u)
+{
+	const struct vb_history **parts = calloc(u->n_recorders, sizeof(struct vb_history *));
+	int err;
+
+	if (parts == NULL)
+		return vb_fail(-ENOMEM, "no memory to check a history");
+	for (unsigned i = 0; i < u->n_recorders; i++)
+		parts[i] = u->recorders[i].history;
+	err = vb_tbench_check(u->r, &u->load, parts, u->n_recorders);
+	free(parts);
+	return err;
+}
+
+static int judge(struct vb_bench_run *run)
+{
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
+	struct vb_tbench_tally *t = u->r->tally;
+	struct vb_bench_end *end = run->end;
+
+	if (run->kind == VB_BENCH_SHM)
+		u->r->fill_s = run->open_s;
+	else if (t->measured_ns > 0)
+		t->rate = (double)vb_tbench_commits(t) * 1e9 / (double)t->measured_ns;
+	if (run->stuck > 0) {
+		end->stalled = true;
+		snprintf(end->stall, sizeof(end->stall), "%u workers did not close their clients",
+			 run->stuck);
+	}
+	vb_tbench_take_books(t, run->seats, run->clients);
+	if (end->deaths != 0 && u->plan->o.recovery == 0 && !end->stalled) {
+		int err = vb_tbench_sweep(u->r, u->db);
+
+		if (err)
+			return err;
+	}
+	vb_tbench_judge(u->r, &u->load);
+	if (u->recorders == NULL || (run->kind == VB_BENCH_SHM && run->control->failed != 0))
+		return 0;
+	return check(u);
+}
+
+static const struct vb_bench_run_ops run_ops = {
+	.seat_bytes = sizeof(struct vb_tbench_seat),
+	.tally_bytes = sizeof(struct vb_tbench_tally),
+	.client_bytes = sizeof(struct vb_tbench_client),
+	.report_bytes = sizeof(struct vb_tbench_report),
+	.tally_init = vb_tbench_tally_init,
+	.tally_merge = vb_tbench_tally_merge,
+	.open = open_all,
+	.close = close_all,
+	.worker_open = worker_open,
+	.worker_close = stop_serving,
+	.opening = show_filling,
+	.client_open = vb_tbench_client_open,
+	.client_close = vb_tbench_client_close,
+	.body = vb_tbench_client_body,
+	.measure = vb_tbench_clients_measure,
+	.flush = vb_tbench_clients_flush,
+	.measured = measured,
+	.explain = explain,
+	.client_died = client_died,
+	.worker_died = worker_died,
+	.judge = judge,
+	.pieces_name = "histories",
+	.report = vb_tbench_report,
+	.take_report = vb_tbench_take_report,
+	.seat_is_sane = vb_tbench_seat_is_sane,
+	.pieces = vb_tbench_history_pieces,
+	.pack = vb_tbench_history_pack,
+	.take_piece = vb_tbench_take_history,
+	.judge_all = vb_tbench_judge_all,
+};
+
+int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_crew *crew,
+		      const struct vb_tbench_one *one, struct vb_tbench_result *r)
+{
+	const struct vb_tbench_opts *o = &plan->o;
+	struct vb_tbench_run u = {.plan = plan, .one = one, .r = r};
+
+	*r = (struct vb_tbench_result){.plan = plan, .one = one};
+	r->tally = malloc(sizeof(*r->tally));
+	u.run = (struct vb_bench_run){
+		.ops = &run_ops,
+		.kind = o->fabric,
+		.end = &r->end,
+		.tally = r->tally,
+		.crew = vb_bench_is_net(o->fabric) ? crew : NULL,
+		.thread = &u.w.t,
+		.clients = vb_tbench_clients(plan),
+		.workers = o->fabric == VB_BENCH_SIM ? 1 : vb_tbench_workers(plan),
+		.in_rows = true,
+		.warmup_ns = o->warmup_ns,
+		.duration_ns = o->duration_ns,
+		.patience_ns = o->cluster.patience_ns,
+	};
+	return vb_bench_run_do(&u.run);
 }

@@ -24,11 +24,7 @@ static int run(void *plan, unsigned run, struct vb_bench_crew *crew, void *resul
 {
 	const struct vb_tbench_plan *p = plan;
 
-	if (p->o.fabric == VB_BENCH_SIM)
-		return vb_tbench_run_sim(p, &p->run[run], result);
-	if (vb_bench_is_net(p->o.fabric))
-		return vb_tbench_run_net(p, crew, &p->run[run], result);
-	return vb_tbench_run_shm(p, &p->run[run], result);
+	return vb_tbench_run_one(p, crew, &p->run[run], result);
 }
 
 /* ---- what is said ---- */
@@ -58,7 +54,7 @@ static void warn_lost(const void *plan, const void *result)
 	char load[160];
 
 	/* In virtual time only the plan decides, and the table of causes tells. */
-	if (!r->end.load.known || r->deaths != 0)
+	if (!r->end.load.known || r->end.deaths != 0)
 		return;
 	aborts = r->tally->spent.aborts;
 	lost = aborts[VB_TXN_TIMEOUT] + aborts[VB_TXN_RECOVERED];
@@ -97,7 +93,7 @@ static bool failed(const void *result)
 {
 	const struct vb_tbench_result *r = result;
 
-	return r->deaths != 0 || (r->end.ran && r->tally->errors != 0);
+	return r->end.deaths != 0 || (r->end.ran && r->tally->errors != 0);
 }
 
 static void free_result(void *result)

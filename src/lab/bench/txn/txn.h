@@ -5,18 +5,16 @@
  *   plan.c    options, checked and turned into a plan: which runs
  *   client.c  what one client does: the same body on every fabric
  *   watch.c   what transactions did, as histories
- *   run.c     database, tables, judgement: what the drivers have in common
+ *   run.c     one run on any fabric: database, tables, servers; what the engine asks of it
+ *   tally.c   tallies and judgement
  *   dead.c    what killed processes have done last, and what they left locked
- *   sim.c     one run on the simulator: one thread, virtual time
- *   shm.c     one run between processes on shared memory
- *   net.c     one run on a network fabric, in each process of the crew
- *   gather.c  their results and histories, brought together
+ *   gather.c  results and histories of a network, brought together
  *   report.c  the numbers as tables
  *   json.c    and as JSON
  *   txn.c     run after run, and how it all ends
  *
  * A *run* is one protocol with one hybrid code.  The tables are filled, then it goes through the
- * phases of bench/engine/clients.h; in the end each client finishes the attempt that it is in.
+ * phases of bench/engine/run.h; in the end each client finishes the attempt that it is in.
  * What counts is what committed while measuring; verbs, primitives, aborts and times of stages are
  * those of the measured span, whosever transaction they belong to.  What the invariant needs is
  * counted from first to last.
@@ -35,10 +33,7 @@
 #include "base/hist.h"
 #include "base/opt.h"
 #include "check/txn/serial.h"
-#include "lab/bench/engine/clients.h"
-#include "lab/bench/engine/group.h"
-#include "lab/bench/engine/options.h"
-#include "lab/bench/engine/session.h"
+#include "lab/bench/engine/run.h"
 #include "lab/bench/engine/table.h"
 #include "lab/busy.h"
 #include "lab/json.h"
@@ -155,17 +150,13 @@ struct vb_tbench_book {
 };
 #define VB_BOOK_OPEN 2u
 
-/* What one client is doing; written by its owner, read by the parent. */
+/* What one client is doing. */
 struct vb_tbench_seat {
-	uint64_t commits;  /* all, also outside of the measured span: progress */
-	uint64_t since_ns; /* of the transaction that it tries now */
-	uint32_t tries;    /* of that; 0: none */
-	uint32_t cause;    /* of the last abort */
+	struct vb_bench_state state; /* its cycles: commits */
+	uint32_t tries;              /* of the transaction that it tries now; 0: none */
+	uint32_t cause;              /* of the last abort */
 	uint32_t type;
-	int32_t pid;
-	uint32_t finished; /* has left its loop */
-	uint32_t dead;     /* its process was killed; set by the parent */
-	uint32_t place;    /* the first of its coordinator's places */
+	uint32_t place; /* the first of its coordinator's places */
 	struct vb_tbench_book book;
 } VB_ALIGNED(64);
 
@@ -176,20 +167,13 @@ struct vb_tbench_result {
 	struct vb_tbench_tally *tally; /* merged; NULL if it did not run */
 	bool history_full, sealed;
 	uint64_t lease_ns;
-	double wall_s, fill_s;
+	double fill_s;
 	uint64_t records;
-	uint64_t deaths, dead_clients; /* workers killed while running */
-	uint64_t dead_servers;         /* of those, how many were a node's server */
-	uint64_t
-		last_committed; /* dead clients whose last commit had happened, though it was not said */
-	uint64_t last_undone;    /* and those whose commit was under way and had not */
-	uint64_t last_unclear;   /* and those of whom nobody can tell: no recovery */
-	uint64_t swept;          /* locks of the dead that were left for the parent at the end */
-	char *died;              /* network: the first process that did, malloc'ed */
-	uint64_t clock_error_ns; /* network: of the worst clock among the processes */
-	int death_signal;
-	uint64_t virtual_verbs; /* sim: executed in all */
-	char stall[512];
+	uint64_t dead_servers; /* of the workers killed, how many were a node's server */
+	/* Dead clients whose last commit had happened, though it was not said; those whose commit
+	 * was under way and had not; those of whom nobody can tell: no recovery. */
+	uint64_t last_committed, last_undone, last_unclear;
+	uint64_t swept; /* locks of the dead that were left for the parent at the end */
 	/* Verdicts. */
 	bool checked;
 	struct vb_serial_result serial;
@@ -225,67 +209,76 @@ void vb_tbench_recorder_close(struct vb_tbench_recorder *r);
 
 /* One client while it runs. */
 struct vb_tbench_client {
+	struct vb_bench_body body;
 	struct vb_tbench_worker *w;
 	struct vb_tbench_seat *seat;
 	struct vb_coordinator *me;
 	struct vb_load_client load;
-	struct vb_task *task;
-	unsigned index;    /* of all clients of the run */
 	unsigned timeless; /* transactions in a row that took no time */
 };
 
-/* The clients of one thread, which may be at several nodes (sim). */
+/* The clients of one thread, which may be at several nodes (sim).  Each node has plan.threads *
+ * plan.coroutines of them in a row. */
 struct vb_tbench_worker {
+	struct vb_bench_thread t;
 	const struct vb_tbench_plan *plan;
 	const struct vb_load *load;
 	struct vb_db *db;
-	struct vb_bench_control *control;
 	struct vb_tbench_tally *tally;
-	struct vb_tbench_client *clients;
-	unsigned n, running;
-	bool measuring;
-	bool drain;        /* no more transactions */
-	bool all_finished; /* every client has left its loop */
 	struct vb_tbench_meter meter_start;
 	uint64_t start_ns, start_cpu_ns, start_tsc;
 };
 
-/* Opens n clients with numbers from `first` on; each node has plan.threads * plan.coroutines of
- * them in a row.  0 or -error, said. */
-int vb_tbench_worker_open(struct vb_tbench_worker *w, struct vb_tbench_seat *seats, unsigned first,
-			  unsigned n);
-int vb_tbench_worker_start(struct vb_tbench_worker *w);
-/* The measured span begins or ends now. */
-void vb_tbench_worker_measure(struct vb_tbench_worker *w, bool on);
-/* Brings the tally up to date: what a killed worker had spent is known but for the last slice. */
-void vb_tbench_worker_flush(struct vb_tbench_worker *w);
-void vb_tbench_worker_cancel(struct vb_tbench_worker *w);
-/* Closes the clients; tasks that have not finished are killed. */
-void vb_tbench_worker_close(struct vb_tbench_worker *w);
-/* The same calls for who does not know what its clients do; w must stay in place. */
-struct vb_bench_life vb_tbench_worker_life(struct vb_tbench_worker *w);
+/* For struct vb_bench_run_ops; run->thread is a struct vb_tbench_worker's. */
+int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *seat);
+void vb_tbench_client_close(void *client);
+void vb_tbench_client_body(void *client);
+void vb_tbench_clients_measure(struct vb_bench_run *run, bool on);
+void vb_tbench_clients_flush(struct vb_bench_run *run);
 
-/* ---- shared by the drivers ---- */
+/* ---- a run ---- */
 
-int vb_tbench_run_sim(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
-		      struct vb_tbench_result *r);
-int vb_tbench_run_shm(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
-		      struct vb_tbench_result *r);
-/* In every process of the crew; the root has the result. */
-int vb_tbench_run_net(const struct vb_tbench_plan *plan, struct vb_bench_crew *crew,
+/* On a network in every process of the crew, of which the root has the result.  0 or -error, said;
+ * r is valid either way (r->end tells). */
+int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_crew *crew,
 		      const struct vb_tbench_one *one, struct vb_tbench_result *r);
-void vb_tbench_result_free(struct vb_tbench_result *r);
 
-/* What both drivers open first and close last. */
-struct vb_tbench_ground {
-	struct vb_cluster *cluster; /* set by network drivers before it is opened */
+/* As run.c and gather.c share it. */
+struct vb_tbench_run {
+	struct vb_bench_run run;
+	const struct vb_tbench_plan *plan;
+	const struct vb_tbench_one *one;
+	struct vb_tbench_result *r;
 	struct vb_load load;
-	struct vb_fabric *fabric;
 	struct vb_db *db;
+	struct vb_db_server **server;         /* [nodes]; NULL: not in this process */
+	struct vb_tbench_recorder *recorders; /* NULL without --check */
+	unsigned n_recorders;
+	uint64_t *filled; /* shm: records in place, shared */
+	struct vb_tbench_worker w;
+	/* A network's root: of all processes. */
+	struct vb_load_sums sums;
+	struct vb_history **histories;
 };
-int vb_tbench_ground_open(struct vb_tbench_ground *g, const struct vb_tbench_plan *plan,
-			  const struct vb_tbench_one *one, struct vb_tbench_result *r);
-void vb_tbench_ground_close(struct vb_tbench_ground *g);
+
+/* What a process reports to the root (gather.c). */
+struct vb_tbench_report {
+	struct vb_bench_report head;
+	uint64_t history_bytes, full;
+	double fill_s;
+	struct vb_load_sums sums;
+	struct vb_tbench_tally tally;
+};
+void vb_tbench_report(struct vb_bench_run *run, void *report, int64_t offset_ns);
+int vb_tbench_take_report(struct vb_bench_run *run, uint32_t rank, const void *report);
+bool vb_tbench_seat_is_sane(const struct vb_bench_run *run, const void *seat);
+uint64_t vb_tbench_history_pieces(const struct vb_bench_run *run);
+size_t vb_tbench_history_pack(struct vb_bench_run *run, uint64_t *at, void *piece);
+int vb_tbench_take_history(struct vb_bench_run *run, uint32_t rank, const void *report,
+			   const void *piece, size_t bytes);
+int vb_tbench_judge_all(struct vb_bench_run *run, const void *const *reports);
+
+void vb_tbench_result_free(struct vb_tbench_result *r);
 
 static inline uint64_t vb_tbench_sum(const uint64_t *words, unsigned n)
 {
@@ -302,15 +295,10 @@ static inline uint64_t vb_tbench_commits(const struct vb_tbench_tally *t)
 	return vb_tbench_sum(t->commits, VB_LOAD_TYPES_MAX);
 }
 
-void vb_tbench_tally_init(struct vb_tbench_tally *t);
-void vb_tbench_tally_merge(struct vb_tbench_tally *into, const struct vb_tbench_tally *t);
-void vb_tbench_meter_add(struct vb_tbench_meter *into, const struct vb_tbench_meter *m);
-void vb_tbench_meter_subtract(struct vb_tbench_meter *from, const struct vb_tbench_meter *m);
+void vb_tbench_tally_init(void *tally);
+void vb_tbench_tally_merge(void *into, const void *tally);
 
-/* Whether anything commits. */
-bool vb_tbench_standstill(struct vb_bench_pulse *p, const struct vb_tbench_seat *seats, unsigned n,
-			  uint64_t now_ns, uint64_t bound_ns);
-/* Fills r->stall. */
+/* Fills r->end.stall. */
 void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,
 			     unsigned n, uint64_t now_ns);
 /* After everybody has stopped: the invariant, on all nodes, whose memory this process reaches. */
@@ -336,7 +324,7 @@ void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db
 /* When all workers have gone: what the dead still hold is rolled back or forward.  0 or -error,
  * said. */
 int vb_tbench_sweep(struct vb_tbench_result *r, struct vb_db *db);
-/* Adds to r->stall what dead clients hold, and who they are. */
+/* Adds to r->end.stall what dead clients hold, and who they are. */
 void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,
 			    const struct vb_tbench_seat *seats, unsigned n);
 

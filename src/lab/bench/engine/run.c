@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run is on every fabric: see run.h. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/engine/run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "lab/bench/engine/process.h"
+
+void *vb_bench_seat_of(const struct vb_bench_run *run, unsigned client)
+{
+	return (char *)run->seats + client * run->ops->seat_bytes;
+}
+
+void *vb_bench_tally_of(const struct vb_bench_run *run, unsigned worker)
+{
+	if (run->n_tallies == 0)
+		return run->tally;
+	return (char *)run->tallies + (run->n_tallies > 1 ? worker : 0) * run->ops->tally_bytes;
+}
+
+unsigned vb_bench_clients_of(const struct vb_bench_run *run, unsigned worker)
+{
+	return run->clients / run->workers + (worker < run->clients % run->workers);
+}
+
+unsigned vb_bench_client_of(const struct vb_bench_run *run, unsigned worker, unsigned i)
+{
+	return run->in_rows ? worker * vb_bench_clients_of(run, worker) + i
+			    : worker + i * run->workers;
+}
+
+int vb_bench_run_open(struct vb_bench_run *run, unsigned tallies)
+{
+	run->n_tallies = tallies;
+	run->control = vb_bench_share(sizeof(*run->control));
+	run->seats = vb_bench_share(run->clients * run->ops->seat_bytes);
+	if (tallies != 0)
+		run->tallies = vb_bench_share(tallies * run->ops->tally_bytes);
+	if (run->control == NULL || run->seats == NULL || run->tally == NULL ||
+	    (tallies != 0 && run->tallies == NULL))
+		return vb_fail(-ENOMEM, "no memory for the results of %u workers", run->workers);
+	run->ops->tally_init(run->tally);
+	for (unsigned i = 0; i < tallies; i++)
+		run->ops->tally_init(vb_bench_tally_of(run, i));
+	return run->ops->open(run);
+}
+
+static void run_close(struct vb_bench_run *run)
+{
+	vb_bench_thread_close(run);
+	run->ops->close(run);
+	vb_bench_unshare(run->tallies, run->n_tallies * run->ops->tally_bytes);
+	vb_bench_unshare(run->kept, run->clients * run->ops->seat_bytes);
+	vb_bench_unshare(run->seats, run->clients * run->ops->seat_bytes);
+	vb_bench_unshare(run->control, sizeof(*run->control));
+}
+
+int vb_bench_run_do(struct vb_bench_run *run)
+{
+	uint64_t wall = vb_clock_gettime_ns();
+	int err;
+
+	run->dead = -1;
+	if (vb_bench_is_net(run->kind))
+		err = vb_bench_run_crew(run);
+	else
+		err = run->kind == VB_BENCH_SIM ? vb_bench_run_virtual(run)
+						: vb_bench_run_workers(run);
+	run_close(run);
+	run->end->wall_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
+	return err;
+}
+
+/* ---- the clients of one thread ---- */
+
+static struct vb_bench_body *body_of(const struct vb_bench_run *run, unsigned i)
+{
+	return (struct vb_bench_body *)((char *)run->thread->clients + i * run->ops->client_bytes);
+}
+
+int vb_bench_thread_open(struct vb_bench_run *run, unsigned worker)
+{
+	unsigned n = vb_bench_clients_of(run, worker);
+	struct vb_bench_thread *t = run->thread;
+	int err;
+
+	t->control = run->control;
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_bench_state *s =
+			vb_bench_seat_of(run, vb_bench_client_of(run, worker, i));
+
+		s->pid = getpid();
+	}
+	err = run->ops->worker_open(run, worker);
+	if (err)
+		return err;
+	t->clients = calloc(n, run->ops->client_bytes);
+	if (t->clients == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u clients", n);
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_bench_body *c = body_of(run, i);
+
+		c->index = vb_bench_client_of(run, worker, i);
+		err = run->ops->client_open(run, c, vb_bench_seat_of(run, c->index));
+		if (err)
+			return err;
+		t->n = i + 1;
+	}
+	return 0;
+}
+
+int vb_bench_thread_start(struct vb_bench_run *run)
+{
+	static const struct vb_task_params params = {.name = "bench client"};
+	struct vb_bench_thread *t = run->thread;
+
+	for (unsigned i = 0; i < t->n; i++) {
+		struct vb_bench_body *c = body_of(run, i);
+		int err = vb_task_spawn(vb_sched_self(), run->ops->body, c, &params, &c->task);
+
+		if (err)
+			return vb_fail(err, "cannot start client %u of %u: no memory for its stack",
+				       i, t->n);
+		t->running++;
+	}
+	return 0;
+}
+
+void vb_bench_thread_give_up(struct vb_bench_run *run)
+{
+	run->thread->drain = true;
+	if (run->ops->give_up != NULL)
+		run->ops->give_up(run);
+	for (unsigned i = 0; i < run->thread->n; i++)
+		if (body_of(run, i)->task != NULL)
+			vb_task_cancel(body_of(run, i)->task);
+}
+
+void vb_bench_thread_close(struct vb_bench_run *run)
+{
+	for (unsigned i = 0; i < run->thread->n; i++)
+		run->ops->client_close(body_of(run, i));
+	free(run->thread->clients);
+	run->thread->clients = NULL;
+	run->thread->n = 0;
+}
+
+void vb_bench_thread_left(struct vb_bench_thread *t, struct vb_bench_body *c,
+			  struct vb_bench_state *s)
+{
+	c->task = NULL;
+	__atomic_store_n(&s->finished, 1, __ATOMIC_RELEASE);
+	if (--t->running == 0)
+		t->all_finished = true;
+}
+
+/* ---- does it move? ---- */
+
+uint64_t vb_bench_run_cycles(const struct vb_bench_run *run, bool *waiting)
+{
+	uint64_t cycles = 0;
+
+	*waiting = run->ops->waits == NULL;
+	for (unsigned i = 0; i < run->clients; i++) {
+		const struct vb_bench_state *s = vb_bench_seat_of(run, i);
+
+		cycles += __atomic_load_n(&s->cycles, __ATOMIC_RELAXED);
+		/* Clients that think, or wait for their time in an open loop, are not stuck. */
+		if (!*waiting && !s->dead)
+			*waiting = run->ops->waits(s);
+	}
+	return cycles;
+}
+
+bool vb_bench_run_stands_still(struct vb_bench_run *run, uint64_t now_ns)
+{
+	struct vb_bench_pulse *p = &run->pulse;
+	bool waiting;
+	uint64_t cycles = vb_bench_run_cycles(run, &waiting);
+
+	if (cycles != p->cycles || !waiting) {
+		p->cycles = cycles;
+		p->since_ns = now_ns;
+	}
+	return now_ns > p->since_ns && now_ns - p->since_ns > run->stall_ns;
+}
+
+void vb_bench_run_explain(struct vb_bench_run *run, uint64_t now_ns)
+{
+	run->end->stalled = true;
+	run->ops->explain(run, now_ns);
+}
+
+bool vb_bench_run_finished(const struct vb_bench_run *run)
+{
+	for (unsigned i = 0; i < run->clients; i++) {
+		const struct vb_bench_state *s = vb_bench_seat_of(run, i);
+
+		if (!s->dead && !__atomic_load_n(&s->finished, __ATOMIC_ACQUIRE))
+			return false;
+	}
+	return true;
+}
+
+void vb_bench_words(void *into, const void *from, size_t bytes, uint64_t times)
+{
+	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+		((uint64_t *)into)[i] += times * ((const uint64_t *)from)[i];
+}

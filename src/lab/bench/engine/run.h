@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run of a benchmark, on whichever fabric, whatever its clients do.
+ *
+ *   session.c   run after run, and how it all ends
+ *   options.c   options of all benchmarks
+ *   run.c       one run: memory, the clients of a thread, does anything move
+ *   virtual.c   on the simulator: one thread, virtual time
+ *   workers.c   on shared memory: worker processes, their life and death
+ *   group.c     processes on a network: how they come together
+ *   phases.c    and pass through a run in step
+ *   gather.c    and bring what came of it to the root
+ *   process.c   a forked process, and memory shared with it
+ *   progress.c  a line about how far it is
+ *   table.c     columns of all tables
+ *
+ * A run goes through phases: clients start, *warm up*, are *measured* for the duration, and are
+ * then *drained*: told to begin nothing more, while each finishes what it is in.
+ *
+ * A subject (locks, transactions) brings a const struct vb_bench_run_ops, and structs of its own
+ * that begin with those of the engine: run, thread, client and seat.
+ */
+#ifndef VB_LAB_BENCH_ENGINE_RUN_H
+#define VB_LAB_BENCH_ENGINE_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "lab/bench/engine/group.h"
+#include "lab/bench/engine/options.h"
+#include "lab/bench/engine/session.h"
+#include "task/task.h"
+
+/* Shared by everybody in a run. */
+struct vb_bench_control {
+	uint64_t t0_ns; /* scheduler's time base: the warm-up starts */
+	uint32_t ready; /* workers that have opened their clients */
+	uint32_t go;
+	uint32_t early; /* end now: no more cycles */
+	uint32_t full;  /* a history has no more room: the same */
+	uint32_t leave; /* close clients and go */
+	int32_t failed; /* a worker could not start: -error */
+} VB_ALIGNED(64);
+
+/* What one client is doing; written by its owner, read by others when something is wrong. */
+struct vb_bench_state {
+	uint64_t cycles;   /* all, also outside of the measured span: progress */
+	uint64_t since_ns; /* of what it is in now */
+	int32_t pid;
+	uint32_t finished; /* has left its loop */
+	uint32_t dead;     /* its process was killed; set by the parent */
+};
+
+/* One client while it runs. */
+struct vb_bench_body {
+	struct vb_task *task; /* NULL: it has left its loop */
+	unsigned index;       /* of all clients of the run */
+};
+
+/* The clients of one thread. */
+struct vb_bench_thread {
+	struct vb_bench_control *control;
+	void *clients;
+	unsigned n, running;
+	bool measuring;
+	bool drain;        /* no more cycles */
+	bool all_finished; /* every client has left its loop */
+};
+
+/* Whether anything moves: cycles complete (transactions commit), or nobody waits for them to. */
+struct vb_bench_pulse {
+	uint64_t cycles, since_ns;
+};
+
+struct vb_bench_run;
+
+/* What is optional may be NULL.  Where an int is returned: 0 or -error, said. */
+struct vb_bench_run_ops {
+	size_t seat_bytes, tally_bytes, client_bytes;
+	bool parent_serves; /* shm: the workers' parent has servers; else the workers have them */
+	void (*tally_init)(void *tally);
+	void (*tally_merge)(void *into, const void *tally);
+
+	/* Opens what the clients need: in the only process, in the parent of the workers, or in
+	 * every process of the crew, which agree.  Fills in run->fabric, and the bounds as far as
+	 * it knows them. */
+	int (*open)(struct vb_bench_run *run);
+	void (*close)(struct vb_bench_run *run);
+	/* The same in a process with clients, before they are opened and after they are closed;
+	 * close is optional, and only for workers of shm. */
+	int (*worker_open)(struct vb_bench_run *run, unsigned worker);
+	void (*worker_close)(struct vb_bench_run *run);
+	/* Optional: while the workers of shm open, after each slice of time. */
+	void (*opening)(struct vb_bench_run *run);
+
+	int (*client_open)(struct vb_bench_run *run, void *client, void *seat);
+	/* With a task it is in the middle of a call that does not end: there is nothing left to be
+	 * orderly about. */
+	void (*client_close)(void *client);
+	/* The client's task; ends with vb_bench_thread_left. */
+	void (*body)(void *client);
+
+	/* The measured span of this process's clients begins or ends now. */
+	void (*measure)(struct vb_bench_run *run, bool on);
+	/* Brings what is counted of them up to date: of a killed worker it is then known but for
+	 * the last slice. */
+	void (*flush)(struct vb_bench_run *run);
+	/* Optional: the same for servers of this process. */
+	void (*meter)(struct vb_bench_run *run, bool on);
+	/* The span is over, and nobody drained yet. */
+	void (*measured)(struct vb_bench_run *run, uint64_t now_ns);
+
+	/* Optional: does the client wait for others?  Else it always does. */
+	bool (*waits)(const void *seat);
+	/* Nothing moves: says in the result why. */
+	void (*explain)(struct vb_bench_run *run, uint64_t now_ns);
+	/* Optional: before clients are told to give up. */
+	void (*give_up)(struct vb_bench_run *run);
+	/* Optional, at a network's root: its user wants to know what goes on. */
+	void (*look)(void *run);
+	/* shm: a client was killed; a worker has gone that was killed by `signal`, or by us (0). */
+	void (*client_died)(struct vb_bench_run *run, unsigned client);
+	void (*worker_died)(struct vb_bench_run *run, unsigned worker, int signal);
+	/* Everybody has stopped: what came of it, judged.  Not on a network. */
+	int (*judge)(struct vb_bench_run *run);
+
+	/* A network's results on their way to the root (gather.c), which believes nothing that it
+	 * has not checked.  What a process reports: a struct of the subject's that begins with a
+	 * struct vb_bench_report, and then its clients' seats. */
+	const char *pieces_name;
+	size_t report_bytes;
+	void (*report)(struct vb_bench_run *run, void *report, int64_t offset_ns);
+	/* -EPROTO, said: nobody can have sent that. */
+	int (*take_report)(struct vb_bench_run *run, uint32_t rank, const void *report);
+	bool (*seat_is_sane)(const struct vb_bench_run *run, const void *seat);
+	/* The next piece of what is too large for a report: its bytes, and how many such calls
+	 * there will be at most. */
+	uint64_t (*pieces)(const struct vb_bench_run *run);
+	size_t (*pack)(struct vb_bench_run *run, uint64_t *at, void *to);
+	int (*take_piece)(struct vb_bench_run *run, uint32_t rank, const void *report,
+			  const void *data, size_t bytes);
+	/* At the root; reports[rank] is NULL of who is dead. */
+	int (*judge_all)(struct vb_bench_run *run, const void *const *reports);
+};
+
+#define VB_BENCH_PIECE (VB_CLUSTER_PART_MAX / 2) /* bytes at the most */
+
+struct vb_bench_report {
+	uint64_t clock_error_ns, seats, interrupted;
+};
+
+struct vb_bench_run {
+	/* Filled in by who runs it. */
+	const struct vb_bench_run_ops *ops;
+	int kind; /* enum vb_bench_fabric */
+	struct vb_bench_end *end;
+	void *tally;                /* the result's, which all are merged into */
+	struct vb_bench_crew *crew; /* network */
+	struct vb_bench_thread *thread;
+	unsigned clients, workers; /* of all; those who have clients */
+	bool in_rows; /* a worker's clients have numbers in a row; else every workers-th is its */
+	bool server_only;      /* network: this process has no clients */
+	unsigned first_worker; /* network: the first rank that has */
+	uint64_t warmup_ns, duration_ns, patience_ns;
+	/* By ops->open. */
+	struct vb_fabric *fabric;
+	uint64_t stall_ns; /* without any cycle for so long it stands still */
+	uint64_t close_ns; /* how long closing a client takes at most */
+
+	/* The drivers'. */
+	struct vb_sched *sched;
+	struct vb_bench_control *control;
+	void *seats, *kept; /* [clients]; kept: as they were when clients were told to give up */
+	void *tallies;      /* of each worker; on the simulator the result's is the only one */
+	unsigned n_tallies;
+	struct vb_bench_pulse pulse;
+	double open_s;  /* shm: until all workers were ready */
+	unsigned stuck; /* shm: workers that did not close their clients */
+	int dead;       /* network: the first rank that died or fell silent, or -1 */
+	bool cut_short; /* network: somebody's user wanted an end */
+};
+
+/* The whole.  0 or -error, said; run->end is valid either way. */
+int vb_bench_run_do(struct vb_bench_run *run);
+
+/* ---- for the drivers ---- */
+
+int vb_bench_run_virtual(struct vb_bench_run *run);
+int vb_bench_run_workers(struct vb_bench_run *run);
+int vb_bench_run_crew(struct vb_bench_run *run);
+/* Collective: everything comes together at the root, which judges it. */
+int vb_bench_run_gather(struct vb_bench_run *run, bool stalled);
+
+void *vb_bench_seat_of(const struct vb_bench_run *run, unsigned client);
+void *vb_bench_tally_of(const struct vb_bench_run *run, unsigned worker);
+/* How many clients a worker has, and the number of its i-th. */
+unsigned vb_bench_clients_of(const struct vb_bench_run *run, unsigned worker);
+unsigned vb_bench_client_of(const struct vb_bench_run *run, unsigned worker, unsigned i);
+
+/* What drivers share, and then ops->open; `tallies`: 0: the result's does. */
+int vb_bench_run_open(struct vb_bench_run *run, unsigned tallies);
+/* This thread's clients. */
+int vb_bench_thread_open(struct vb_bench_run *run, unsigned worker);
+int vb_bench_thread_start(struct vb_bench_run *run);
+/* Clients that wait are to wait no longer. */
+void vb_bench_thread_give_up(struct vb_bench_run *run);
+/* Once more is harmless. */
+void vb_bench_thread_close(struct vb_bench_run *run);
+/* Of a client, last. */
+void vb_bench_thread_left(struct vb_bench_thread *t, struct vb_bench_body *c,
+			  struct vb_bench_state *s);
+
+/* Cycles so far, and whether anybody waits. */
+uint64_t vb_bench_run_cycles(const struct vb_bench_run *run, bool *waiting);
+bool vb_bench_run_stands_still(struct vb_bench_run *run, uint64_t now_ns);
+void vb_bench_run_explain(struct vb_bench_run *run, uint64_t now_ns);
+/* Has every client that lives finished? */
+bool vb_bench_run_finished(const struct vb_bench_run *run);
+
+/* ---- for subjects: structs of nothing but counters, word by word ---- */
+
+#define vb_bench_add(into, from)      vb_bench_words(into, from, sizeof(*(into)), 1)
+#define vb_bench_subtract(from, what) vb_bench_words(from, what, sizeof(*(from)), UINT64_MAX)
+void vb_bench_words(void *into, const void *from, size_t bytes, uint64_t times);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run's tallies merged into numbers, and why it stands still. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/lock/lock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+void vb_bench_tally_init(void *tally)
+{
+	struct vb_bench_tally *t = tally;
+
+	memset(t, 0, offsetof(struct vb_bench_tally, lat));
+	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
+		vb_hist_init(&t->lat[i]);
+	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
+		vb_hist_init(&t->txn[i]);
+}
+
+unsigned vb_bench_workers(const struct vb_bench_plan *plan)
+{
+	const struct vb_bench_opts *o = &plan->o;
+
+	if (!vb_bench_is_net(o->fabric) || o->servers == o->cluster.procs)
+		return (unsigned)o->cluster.procs;
+	return (unsigned)(o->cluster.procs - o->servers);
+}
+
+void vb_bench_tally_rates(struct vb_bench_tally *t)
+{
+	double per_s = t->measured_ns > 0 ? 1e9 / (double)t->measured_ns : 0;
+
+	t->rate = (double)t->ops * per_s;
+	t->txn_rate = (double)t->txns.committed * per_s;
+}
+
+static void merge_txns(struct vb_bench_tally *into, const struct vb_bench_tally *t)
+{
+	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
+		if (t->txn[i].total != 0)
+			vb_hist_merge(&into->txn[i], &t->txn[i]);
+	vb_bench_add(&into->txns, &t->txns);
+	if (t->measured_ns > 0)
+		into->txn_rate += (double)t->txns.committed * 1e9 / (double)t->measured_ns;
+}
+
+void vb_bench_tally_merge(void *sum, const void *tally)
+{
+	struct vb_bench_tally *into = sum;
+	const struct vb_bench_tally *t = tally;
+
+	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
+		if (t->lat[i].total != 0)
+			vb_hist_merge(&into->lat[i], &t->lat[i]);
+	merge_txns(into, t);
+	into->ops += t->ops;
+	into->failed += t->failed;
+	into->skipped += t->skipped;
+	into->release_lost += t->release_lost;
+	into->uncertain += t->uncertain;
+	if (t->measured_ns > 0)
+		into->rate += (double)t->ops * 1e9 / (double)t->measured_ns;
+	if (t->measured_ns > into->measured_ns)
+		into->measured_ns = t->measured_ns;
+	if (into->rtt_clients + t->rtt_clients > 0)
+		into->rtt_ns = (into->rtt_ns * into->rtt_clients + t->rtt_ns * t->rtt_clients) /
+			       (into->rtt_clients + t->rtt_clients);
+	into->rtt_clients += t->rtt_clients;
+	vb_bench_add(&into->spent, &t->spent);
+	vb_bench_add(&into->fabric, &t->fabric);
+	vb_bench_add(&into->timing.calls, &t->timing.calls);
+	vb_bench_add(&into->timing.ns, &t->timing.ns);
+	if (t->last_error != 0)
+		into->last_error = t->last_error;
+}
+
+void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
+			 uint64_t now_ns)
+{
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t since = seats[i].state.since_ns;
+
+		if (seats[i].state.dead ||
+		    __atomic_load_n(&seats[i].doing, __ATOMIC_RELAXED) != VB_DOING_ACQUIRE)
+			continue;
+		r->unfinished++;
+		if (now_ns > since && now_ns - since > r->unfinished_max_ns)
+			r->unfinished_max_ns = now_ns - since;
+	}
+}
+
+void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a)
+{
+	size_t size;
+	FILE *f;
+
+	if (a == NULL)
+		return;
+	r->audited = true;
+	vb_audit_counts(a, &r->audit);
+	if (r->audit.violations == 0)
+		return;
+	f = open_memstream(&r->story, &size);
+	if (f == NULL)
+		return;
+	vb_audit_print(a, f);
+	fclose(f);
+}
+
+/* Whom the waiting clients wait for, as far as the dead tell: a holder before one in the queue. */
+static const struct vb_bench_seat *dead_on(const struct vb_bench_seat *seats, unsigned n,
+					   uint64_t lock)
+{
+	const struct vb_bench_seat *queued = NULL;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!seats[i].state.dead || seats[i].lock != lock ||
+		    seats[i].doing == VB_DOING_IDLE)
+			continue;
+		if (seats[i].doing != VB_DOING_ACQUIRE)
+			return &seats[i];
+		queued = &seats[i];
+	}
+	return queued;
+}
+
+void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats,
+			    unsigned n, uint64_t now_ns)
+{
+	static const char *const doing[] = {"idle", "acquiring", "holding", "releasing"};
+	const struct vb_bench_seat *waiter = NULL, *dead = NULL;
+	unsigned waiting = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (seats[i].state.dead || seats[i].doing != VB_DOING_ACQUIRE)
+			continue;
+		waiting++;
+		if (dead == NULL || dead->doing == VB_DOING_ACQUIRE) {
+			const struct vb_bench_seat *found = dead_on(seats, n, seats[i].lock);
+
+			if (found != NULL)
+				dead = found;
+			if (found != NULL || waiter == NULL)
+				waiter = &seats[i];
+		}
+	}
+	if (waiter == NULL) {
+		snprintf(r->end.stall, sizeof(r->end.stall), "no client has made progress");
+		return;
+	}
+	r->stalled_lock = waiter->lock;
+	r->stalled_client = (unsigned)(waiter - seats);
+	if (dead == NULL) {
+		snprintf(r->end.stall, sizeof(r->end.stall),
+			 "%u clients wait for ever; client %u has waited %.3f s for lock %" PRIu64
+			 " (%s)",
+			 waiting, r->stalled_client,
+			 (double)(now_ns - waiter->state.since_ns) / 1e9, waiter->lock,
+			 vb_lock_mode_name((enum vb_mode)waiter->mode));
+		return;
+	}
+	snprintf(r->end.stall, sizeof(r->end.stall),
+		 "client %u of the dead worker %d died %s lock %" PRIu64 " (%s), and '%s' does not "
+		 "survive that; %u clients wait",
+		 (unsigned)(dead - seats), (int)dead->state.pid, doing[dead->doing], dead->lock,
+		 vb_lock_mode_name((enum vb_mode)dead->mode), r->ops->name, waiting);
+}
+
+void vb_bench_result_free(struct vb_bench_result *r)
+{
+	free(r->tally);
+	free(r->story);
+	r->tally = NULL;
+	r->story = NULL;
+}

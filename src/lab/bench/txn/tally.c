@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tallies of a run, why it stands still, and verdicts. */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/txn/txn.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* ---- tallies ---- */
+
+void vb_tbench_tally_init(void *tally)
+{
+	struct vb_tbench_tally *t = tally;
+
+	memset(t, 0, offsetof(struct vb_tbench_tally, lat));
+	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++)
+		vb_hist_init(&t->lat[i]);
+}
+
+void vb_tbench_tally_merge(void *sum, const void *tally)
+{
+	struct vb_tbench_tally *into = sum;
+	const struct vb_tbench_tally *t = tally;
+	uint64_t commits = 0;
+
+	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++) {
+		commits += t->commits[i];
+		into->commits[i] += t->commits[i];
+		into->rolled_back[i] += t->rolled_back[i];
+		if (t->lat[i].total != 0)
+			vb_hist_merge(&into->lat[i], &t->lat[i]);
+	}
+	for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
+		into->change[i] += t->change[i];
+	if (t->measured_ns > 0)
+		into->rate += (double)commits * 1e9 / (double)t->measured_ns;
+	if (t->measured_ns > into->measured_ns)
+		into->measured_ns = t->measured_ns;
+	into->span_ns += t->measured_ns;
+	into->attempts_ns += t->attempts_ns;
+	into->useful_ns += t->useful_ns;
+	into->cpu_ns += t->cpu_ns;
+	into->tsc += t->tsc;
+	into->all_commits += t->all_commits;
+	into->unknown += t->unknown;
+	into->errors += t->errors;
+	if (t->last_error != 0)
+		into->last_error = t->last_error;
+	if (into->why[0] == '\0')
+		memcpy(into->why, t->why, sizeof(into->why));
+	vb_bench_add(&into->spent, &t->spent);
+}
+
+void vb_tbench_result_free(struct vb_tbench_result *r)
+{
+	free(r->tally);
+	r->tally = NULL;
+	vb_serial_result_free(&r->serial);
+}
+
+/* ---- does it move? ---- */
+
+void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,
+			     unsigned n, uint64_t now_ns)
+{
+	const struct vb_tbench_seat *worst = NULL;
+	unsigned trying = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (seats[i].state.dead || seats[i].tries == 0)
+			continue;
+		trying++;
+		if (worst == NULL || seats[i].state.since_ns < worst->state.since_ns)
+			worst = &seats[i];
+	}
+	if (worst == NULL) {
+		snprintf(r->end.stall, sizeof(r->end.stall),
+			 "nothing commits any more, and no client tries to");
+		return;
+	}
+	snprintf(r->end.stall, sizeof(r->end.stall),
+		 "nothing commits any more: %u clients try; client %u has tried a %s transaction "
+		 "%" PRIu32 " times in %.3f s, last aborted as '%s'",
+		 trying, (unsigned)(worst - seats), r->plan->load->types[worst->type], worst->tries,
+		 (double)(now_ns - worst->state.since_ns) / 1e9, vb_txn_cause_names[worst->cause]);
+}
+
+/* ---- verdicts ---- */
+
+void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load,
+			  const struct vb_load_sums *sums)
+{
+	const struct vb_tbench_tally *t = r->tally;
+
+	if (t->why[0] != '\0') {
+		r->judged = r->broken = true;
+		memcpy(r->why, t->why, sizeof(r->why));
+		return;
+	}
+	if (r->end.deaths != 0 && vb_bench_is_net(r->plan->o.fabric))
+		r->unjudged = "a process was killed, and its node's records have gone with it";
+	else if (r->last_unclear != 0 ||
+		 (r->end.deaths != 0 && r->plan->o.recovery != 0 && sums->locked != 0))
+		r->unjudged = "a worker was killed, and without recovery what it held, or had half "
+			      "written, stays as it is";
+	else if (r->end.stalled)
+		r->unjudged = "the run stalled, with transactions under way";
+	else if (t->unknown != 0)
+		r->unjudged = "answers to commits were lost";
+	if (r->unjudged != NULL)
+		return;
+	r->judged = true;
+	r->broken = load->ops->judge(load, sums, t->change, r->why, sizeof(r->why)) != 0;
+}
+
+void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load)
+{
+	struct vb_load_sums sums = {0};
+
+	for (uint16_t node = 0; node < load->nodes; node++)
+		load->ops->count(load, node, &sums);
+	vb_tbench_judge_sums(r, load, &sums);
+}
+
+static int write_history(const char *path, const struct vb_history *const *parts, unsigned n)
+{
+	bool standard = strcmp(path, "-") == 0;
+	FILE *to = standard ? stdout : fopen(path, "we");
+	int err;
+
+	if (to == NULL)
+		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
+	err = vb_history_write_jsonl(parts, n, to);
+	if (!standard && fclose(to) != 0 && err == 0)
+		err = vb_fail(-EIO, "cannot write %s: %s", path, strerror(errno));
+	return err;
+}
+
+int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
+		    const struct vb_history *const *parts, unsigned n)
+{
+	const char *tables[VB_LOAD_TABLES_MAX];
+	struct vb_serial_params p = {
+		.parts = parts,
+		.n_parts = n,
+		.strict = (r->one->cc->caps & VB_CC_STRICT) != 0,
+		.table_names = tables,
+		.n_tables = load->n_tables,
+		.type_names = load->ops->types,
+		.n_types = load->ops->n_types,
+	};
+	int err = 0;
+
+	for (unsigned i = 0; i < load->n_tables; i++)
+		tables[i] = load->params[i].name;
+	if (r->plan->o.history != NULL)
+		err = write_history(r->plan->o.history, parts, n);
+	if (err == 0)
+		err = vb_serial_check(&p, &r->serial);
+	r->checked = err == 0;
+	return err;
+}
