@@ -110,7 +110,7 @@ static int exit_code(const struct vb_bench_session *s, int err)
 		violated |= s->subject->violated(r);
 		stalled |= r->stalled;
 		interrupted |= r->interrupted;
-		failed |= s->subject->failed(r);
+		failed |= r->deaths != 0 || (s->subject->failed != NULL && s->subject->failed(r));
 	}
 	if (violated)
 		return VB_EXIT_VIOLATION;
@@ -135,16 +135,7 @@ static bool goes_on(struct vb_bench_session *s, int err)
 	return vb_bench_crew_goes_on(&s->crew, mine) && err == 0;
 }
 
-int vb_bench_session_open(struct vb_bench_session *s, const char *json)
-{
-	s->results = calloc(s->runs, s->subject->result_bytes);
-	if (s->results == NULL)
-		return vb_fail(-ENOMEM, "no memory for the results of %u runs", s->runs);
-	s->json = (struct vb_json_out){.fd = -1};
-	return is_root(s) ? vb_json_out_open(&s->json, json) : 0;
-}
-
-int vb_bench_session_run(struct vb_bench_session *s)
+static int run_all(struct vb_bench_session *s)
 {
 	bool ran = false;
 	int err = 0;
@@ -155,8 +146,8 @@ int vb_bench_session_run(struct vb_bench_session *s)
 		err = run_one(s);
 	for (unsigned i = 0; i < s->n; i++)
 		ran |= result_of(s, i)->ran;
-	if (is_root(s))
-		s->subject->print_end(s->table, s->plan, s->results, s->n, ran);
+	if (is_root(s) && ran)
+		s->subject->print_end(s->table, s->plan, s->results, s->n);
 	if (err != 0 && s->n == 1 && !ran)
 		vb_json_out_abandon(&s->json); /* nothing was run: nothing is written */
 	else if (write_json(s) != 0 && err == 0)
@@ -164,14 +155,57 @@ int vb_bench_session_run(struct vb_bench_session *s)
 	return exit_code(s, err);
 }
 
-void vb_bench_session_close(struct vb_bench_session *s)
+/* A network's processes come together, and then know how many they are. */
+static int meet(struct vb_bench_session *s)
 {
-	vb_bench_crew_close(&s->crew);
-	for (unsigned i = 0; i < s->n; i++) {
-		free(result_of(s, i)->died);
-		s->subject->free_result(result_of(s, i));
+	char *config = s->subject->config_text(s->plan);
+	int err;
+
+	if (config == NULL)
+		return vb_fail(-ENOMEM, "no memory for a text of options");
+	err = vb_bench_crew_meet(s->cluster, config, &s->crew);
+	free(config);
+	if (err)
+		return err;
+	s->cluster->procs = s->crew.hosts;
+	return s->subject->plan_nodes(s->plan);
+}
+
+static int open_all(struct vb_bench_session *s, const void *opts)
+{
+	int err = s->subject->plan(opts, s->plan, s);
+
+	if (err == 0 && vb_bench_is_net(s->fabric))
+		err = meet(s);
+	if (err)
+		return err;
+	s->results = calloc(s->runs, s->subject->result_bytes);
+	if (s->results == NULL)
+		return vb_fail(-ENOMEM, "no memory for the results of %u runs", s->runs);
+	s->json = (struct vb_json_out){.fd = -1};
+	return is_root(s) ? vb_json_out_open(&s->json, s->json_path) : 0;
+}
+
+int vb_bench_session(const struct vb_bench_subject *subject, const void *opts, bool quiet)
+{
+	struct vb_bench_session s = {
+		.subject = subject,
+		.plan = calloc(1, subject->plan_bytes),
+		.table = quiet ? stderr : stdout,
+	};
+	int err, code;
+
+	if (s.plan == NULL)
+		return VB_EXIT_RESOURCES;
+	err = open_all(&s, opts);
+	code = err != 0 ? vb_exit_of(err) : run_all(&s);
+	vb_bench_crew_close(&s.crew);
+	for (unsigned i = 0; i < s.n; i++) {
+		free(result_of(&s, i)->died);
+		subject->free_result(result_of(&s, i));
 	}
-	free(s->results);
-	s->results = NULL;
-	s->n = 0;
+	free(s.results);
+	subject->free_plan(s.plan);
+	free(s.plan);
+	return code;
 }

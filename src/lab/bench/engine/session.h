@@ -32,10 +32,20 @@ struct vb_bench_end {
 	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
 };
 
+struct vb_bench_session;
+
 /* `plan` and `results` are the subject's own; what is optional may be NULL. */
 struct vb_bench_subject {
 	const char *unit; /* of what is counted, for the line of progress; NULL: cycles */
-	size_t result_bytes;
+	size_t plan_bytes, result_bytes;
+	/* Options, checked, become the plan, and what the session knows of it.  0 or -error, said;
+	 * free it either way. */
+	int (*plan)(const void *opts, void *plan, struct vb_bench_session *s);
+	void (*free_plan)(void *plan);
+	/* Of a network: all that makes two runs different, line by line, malloc'ed; and what depends
+	 * on how many processes there are, which session->cluster->procs says now. */
+	char *(*config_text)(const void *plan);
+	int (*plan_nodes)(void *plan);
 	/* For the line of progress. */
 	void (*name)(const void *plan, unsigned run, char *buf, size_t bytes);
 	/* Optional: true if the run cannot be; the result then has the reason. */
@@ -45,8 +55,8 @@ struct vb_bench_subject {
 	int (*run)(void *plan, unsigned run, struct vb_bench_crew *crew, void *result);
 	void (*print_head)(FILE *to, const void *plan);
 	void (*print_row)(FILE *to, const void *plan, const void *result);
-	/* Below all rows; `ran`: any of the runs has. */
-	void (*print_end)(FILE *to, const void *plan, const void *results, unsigned n, bool ran);
+	/* Below all rows, if any of the runs has run. */
+	void (*print_end)(FILE *to, const void *plan, const void *results, unsigned n);
 	/* Says on stderr what its user must not overlook in a run. */
 	void (*warn)(const void *plan, const void *result);
 	/* Optional: files of a run beside the JSON.  -error, said. */
@@ -54,7 +64,7 @@ struct vb_bench_subject {
 	json_t *(*json)(const void *plan, const void *result);
 	/* What names a run that was skipped. */
 	json_t *(*json_name)(const void *result);
-	/* A checker has found something; something else went wrong while running. */
+	/* A checker has found something; optional: something else went wrong while running. */
 	bool (*violated)(const void *result);
 	bool (*failed)(const void *result);
 	void (*free_result)(void *result);
@@ -63,25 +73,24 @@ struct vb_bench_subject {
 struct vb_bench_session {
 	const struct vb_bench_subject *subject;
 	void *plan;
+	/* Filled in by subject->plan. */
 	unsigned runs;
-	void *results; /* [runs] */
-	int fabric;    /* enum vb_bench_fabric */
-	bool all;      /* asked for as "all": what cannot run is skipped with its reason */
+	int fabric; /* enum vb_bench_fabric */
+	bool all;   /* asked for as "all": what cannot run is skipped with its reason */
 	uint64_t seed;
+	struct vb_bench_cluster_opts *cluster;
+	const char *json_path; /* may be NULL */
+
 	FILE *table;               /* stdout; stderr where stdout carries a file */
 	struct vb_bench_crew crew; /* network fabrics only */
+	void *results;             /* [runs] */
 
 	struct vb_json_out json;
 	unsigned n;  /* runs begun */
 	bool headed; /* the table's head is printed with its first row: after errors, not before */
 };
 
-/* Before the first run, when the crew has met: the file for the JSON; path may be NULL.  -error,
- * said. */
-int vb_bench_session_open(struct vb_bench_session *s, const char *json);
-/* All runs.  Returns an enum vb_exit (lab/run.h). */
-int vb_bench_session_run(struct vb_bench_session *s);
-/* Parts from the crew and frees the results. */
-void vb_bench_session_close(struct vb_bench_session *s);
+/* The whole command; `quiet`: stdout carries a file.  Returns an enum vb_exit (lab/run.h). */
+int vb_bench_session(const struct vb_bench_subject *subject, const void *opts, bool quiet);
 
 #endif

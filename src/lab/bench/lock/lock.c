@@ -50,29 +50,6 @@ static int run(void *plan, unsigned run, struct vb_bench_crew *crew, void *resul
 
 /* ---- what is said ---- */
 
-static void print_head(FILE *to, const void *plan)
-{
-	vb_bench_print_head(to, plan);
-}
-
-static void print_row(FILE *to, const void *plan, const void *result)
-{
-	vb_bench_print_row(to, plan, result);
-}
-
-static void print_end(FILE *to, const void *plan, const void *results, unsigned n, bool ran)
-{
-	const struct vb_bench_result *r = results;
-
-	if (ran)
-		vb_bench_print_breakdown(to, plan, r, n);
-	for (unsigned i = 0; i < n; i++)
-		if (r[i].story != NULL)
-			fprintf(to, "\n%s: the auditor has found violations:\n%s", r[i].ops->name,
-				r[i].story);
-	fflush(to);
-}
-
 /* Readers' leases may be an option of the lock, which --lease says nothing of. */
 static const char *read_lease_of(const struct vb_lock_ops *ops)
 {
@@ -113,16 +90,6 @@ static void warn_lost(const void *plan, const void *result)
 		read_lease_of(r->ops));
 }
 
-static int write_hgrm(const void *plan, const void *result)
-{
-	return vb_bench_write_hgrm(plan, result);
-}
-
-static json_t *json(const void *plan, const void *result)
-{
-	return vb_bench_run_json(plan, result);
-}
-
 static json_t *json_name(const void *result)
 {
 	const struct vb_bench_result *r = result;
@@ -135,62 +102,42 @@ static bool violated(const void *result)
 	return ((const struct vb_bench_result *)result)->audit.violations != 0;
 }
 
-static bool failed(const void *result)
+static int plan(const void *opts, void *plan, struct vb_bench_session *s)
 {
-	return ((const struct vb_bench_result *)result)->end.deaths != 0;
-}
-
-static void free_result(void *result)
-{
-	vb_bench_result_free(result);
-}
-
-static const struct vb_bench_subject subject = {
-	.result_bytes = sizeof(struct vb_bench_result),
-	.name = name,
-	.skip = skip,
-	.run = run,
-	.print_head = print_head,
-	.print_row = print_row,
-	.print_end = print_end,
-	.warn = warn_lost,
-	.write = write_hgrm,
-	.json = json,
-	.json_name = json_name,
-	.violated = violated,
-	.failed = failed,
-	.free_result = free_result,
-};
-
-static int open_all(struct vb_bench_session *s, struct vb_bench_plan *p,
-		    const struct vb_bench_opts *opts)
-{
+	struct vb_bench_plan *p = plan;
 	int err = vb_bench_plan(opts, p);
 
-	if (err == 0 && vb_bench_is_net(p->o.fabric))
-		err = vb_bench_crew_open(p, &s->crew);
-	if (err)
-		return err;
 	s->runs = p->n_locks;
 	s->fabric = p->o.fabric;
 	s->all = p->all;
 	s->seed = p->o.seed;
-	return vb_bench_session_open(s, opts->json);
+	s->cluster = &p->o.cluster;
+	s->json_path = p->o.json;
+	return err;
 }
+
+static const struct vb_bench_subject subject = {
+	.plan_bytes = sizeof(struct vb_bench_plan),
+	.result_bytes = sizeof(struct vb_bench_result),
+	.plan = plan,
+	.free_plan = vb_bench_plan_close,
+	.config_text = vb_bench_plan_text,
+	.plan_nodes = vb_bench_plan_nodes,
+	.name = name,
+	.skip = skip,
+	.run = run,
+	.print_head = vb_bench_print_head,
+	.print_row = vb_bench_print_row,
+	.print_end = vb_bench_print_end,
+	.warn = warn_lost,
+	.write = vb_bench_write_hgrm,
+	.json = vb_bench_run_json,
+	.json_name = json_name,
+	.violated = violated,
+	.free_result = vb_bench_result_free,
+};
 
 int vb_bench_lock(const struct vb_bench_opts *opts)
 {
-	struct vb_bench_plan *plan = calloc(1, sizeof(*plan));
-	struct vb_bench_session s = {.subject = &subject, .plan = plan};
-	int err, code;
-
-	if (plan == NULL)
-		return VB_EXIT_RESOURCES;
-	s.table = opts->json != NULL && strcmp(opts->json, "-") == 0 ? stderr : stdout;
-	err = open_all(&s, plan, opts);
-	code = err != 0 ? vb_exit_of(err) : vb_bench_session_run(&s);
-	vb_bench_session_close(&s);
-	vb_bench_plan_close(plan);
-	free(plan);
-	return code;
+	return vb_bench_session(&subject, opts, opts->json != NULL && strcmp(opts->json, "-") == 0);
 }

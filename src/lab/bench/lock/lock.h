@@ -90,10 +90,10 @@ const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsi
 int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
 /* Why the lock cannot run the plan's trace, or NULL. */
 const char *vb_bench_lacks_modes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
-/* A network's processes come together, see vb_bench_crew_meet: fills in what the plan did not know. */
-int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew);
-/* Also after vb_bench_plan has failed. */
-void vb_bench_plan_close(struct vb_bench_plan *plan);
+/* As struct vb_bench_subject has them; close also after vb_bench_plan has failed. */
+char *vb_bench_plan_text(const void *plan);
+int vb_bench_plan_nodes(void *plan);
+void vb_bench_plan_close(void *plan);
 
 /* ---- what is measured ---- */
 
@@ -187,7 +187,7 @@ struct vb_bench_result {
  * has the result.  0 or -error, said; r is valid either way (r->end tells). */
 int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
 		      const struct vb_lock_ops *ops, struct vb_bench_result *r);
-void vb_bench_result_free(struct vb_bench_result *r);
+void vb_bench_result_free(void *result);
 
 /* ---- clients ---- */
 
@@ -298,15 +298,14 @@ void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a);
 
 /* ---- reports ---- */
 
-void vb_bench_print_head(FILE *to, const struct vb_bench_plan *plan);
-void vb_bench_print_row(FILE *to, const struct vb_bench_plan *plan,
-			const struct vb_bench_result *r);
-void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
-			      const struct vb_bench_result *results, unsigned n);
-json_t *vb_bench_run_json(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
+/* As struct vb_bench_subject has them; a plan, and results. */
+void vb_bench_print_head(FILE *to, const void *plan);
+void vb_bench_print_row(FILE *to, const void *plan, const void *result);
+void vb_bench_print_end(FILE *to, const void *plan, const void *results, unsigned n);
+json_t *vb_bench_run_json(const void *plan, const void *result);
 /* PREFIX.LOCK.WHAT.hgrm for each histogram that has values, if the plan wants them.  -errno,
  * said. */
-int vb_bench_write_hgrm(const struct vb_bench_plan *plan, const struct vb_bench_result *r);
+int vb_bench_write_hgrm(const void *plan, const void *result);
 
 /* Cycles per second of `procs` processes that take one lock on shm exclusively and do nothing else.  0
  * or -error, said. */

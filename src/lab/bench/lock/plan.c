@@ -439,9 +439,9 @@ const char *vb_bench_lacks_modes(const struct vb_bench_plan *p, const struct vb_
 	       "--workload-options levels=rows)";
 }
 
-void vb_bench_plan_close(struct vb_bench_plan *p)
+void vb_bench_plan_close(void *plan)
 {
-	vb_trace_close(&p->trace);
+	vb_trace_close(&((struct vb_bench_plan *)plan)->trace);
 }
 
 static int init_micro(struct vb_bench_plan *p)
@@ -483,9 +483,9 @@ int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
 
 /* ---- on a network ---- */
 
-/* All that makes two runs different, line by line. */
-static char *config_text(const struct vb_bench_plan *p)
+char *vb_bench_plan_text(const void *plan)
 {
+	const struct vb_bench_plan *p = plan;
 	const struct vb_bench_opts *o = &p->o;
 	char *text = NULL;
 	size_t size;
@@ -522,19 +522,10 @@ static char *config_text(const struct vb_bench_plan *p)
 	return text;
 }
 
-int vb_bench_crew_open(struct vb_bench_plan *plan, struct vb_bench_crew *crew)
+int vb_bench_plan_nodes(void *plan)
 {
-	char *config = config_text(plan);
-	int err;
+	struct vb_bench_plan *p = plan;
+	int err = plan_nodes(&p->o);
 
-	*crew = (struct vb_bench_crew){0};
-	if (config == NULL)
-		return vb_fail(-ENOMEM, "no memory for a text of options");
-	err = vb_bench_crew_meet(&plan->o.cluster, config, crew);
-	free(config);
-	if (err)
-		return err;
-	plan->o.cluster.procs = crew->hosts;
-	err = plan_nodes(&plan->o);
-	return err != 0 ? err : plan_trace(plan);
+	return err != 0 ? err : plan_trace(p);
 }

@@ -43,8 +43,9 @@ static const char head_2[] = "lock               kops/s  failed      p50     p99
 			     "   p99   p99.9    p50     p99"
 			     "  atomic   read   send  retry   viol bypass\n";
 
-void vb_bench_print_head(FILE *to, const struct vb_bench_plan *p)
+void vb_bench_print_head(FILE *to, const void *plan)
 {
+	const struct vb_bench_plan *p = plan;
 	const struct vb_bench_opts *o = &p->o;
 	char locks[16], span[16], think[16];
 
@@ -180,8 +181,10 @@ static void put_txns(FILE *to, const struct vb_bench_plan *p, const struct vb_be
 	}
 }
 
-void vb_bench_print_row(FILE *to, const struct vb_bench_plan *p, const struct vb_bench_result *r)
+void vb_bench_print_row(FILE *to, const void *plan, const void *result)
 {
+	const struct vb_bench_plan *p = plan;
+	const struct vb_bench_result *r = result;
 	const struct vb_bench_tally *t = r->tally;
 
 	if (!r->end.ran) {
@@ -218,8 +221,8 @@ static void put_phase(FILE *to, const struct vb_lock_timing *t, enum vb_call cal
 		vb_bench_put_us(to, per(t->ns[call][phase], t->calls[call]));
 }
 
-void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
-			      const struct vb_bench_result *results, unsigned n)
+static void print_breakdown(FILE *to, const struct vb_bench_plan *plan,
+			    const struct vb_bench_result *results, unsigned n)
 {
 	static const enum vb_phase x[] = {VB_PHASE_IA, VB_PHASE_NP, VB_PHASE_WP, VB_PHASE_WR,
 					  VB_PHASE_RT};
@@ -249,6 +252,18 @@ void vb_bench_print_breakdown(FILE *to, const struct vb_bench_plan *plan,
 			put_phase(to, &results[i].tally->timing, VB_CALL_REL, rel[k]);
 		fputc('\n', to);
 	}
+}
+
+void vb_bench_print_end(FILE *to, const void *plan, const void *results, unsigned n)
+{
+	const struct vb_bench_result *r = results;
+
+	print_breakdown(to, plan, r, n);
+	for (unsigned i = 0; i < n; i++)
+		if (r[i].story != NULL)
+			fprintf(to, "\n%s: the auditor has found violations:\n%s", r[i].ops->name,
+				r[i].story);
+	fflush(to);
 }
 
 /* ---- JSON ---- */
@@ -462,8 +477,10 @@ static json_t *stats_json(const struct vb_fabric_stats *s)
 			 "dropped", (json_int_t)s->dropped, "sleeps", (json_int_t)s->sleeps);
 }
 
-json_t *vb_bench_run_json(const struct vb_bench_plan *p, const struct vb_bench_result *r)
+json_t *vb_bench_run_json(const void *plan, const void *result)
 {
+	const struct vb_bench_plan *p = plan;
+	const struct vb_bench_result *r = result;
 	const struct vb_bench_tally *t = r->tally;
 	bool timed = t->timing.calls[VB_CALL_REL] != 0;
 	json_t *j = json_object();
@@ -524,8 +541,10 @@ static int write_hgrm(const char *prefix, const char *lock, const char *what,
 	return 0;
 }
 
-int vb_bench_write_hgrm(const struct vb_bench_plan *p, const struct vb_bench_result *r)
+int vb_bench_write_hgrm(const void *plan, const void *result)
 {
+	const struct vb_bench_plan *p = plan;
+	const struct vb_bench_result *r = result;
 	const char *prefix = p->o.hgrm;
 	int err = 0;
 

@@ -170,8 +170,10 @@ void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_sea
 		 vb_lock_mode_name((enum vb_mode)dead->mode), r->ops->name, waiting);
 }
 
-void vb_bench_result_free(struct vb_bench_result *r)
+void vb_bench_result_free(void *result)
 {
+	struct vb_bench_result *r = result;
+
 	free(r->tally);
 	free(r->story);
 	r->tally = NULL;

@@ -224,8 +224,9 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 			    real && t->tsc != 0 ? vb_json_ratio((double)t->tsc, n) : json_null());
 }
 
-json_t *vb_tbench_json(const struct vb_tbench_result *r)
+json_t *vb_tbench_json(const void *plan, const void *result)
 {
+	const struct vb_tbench_result *r = result;
 	const struct vb_tbench_tally *t = r->tally;
 	json_t *j = json_object();
 

@@ -499,10 +499,14 @@ int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *p)
 	return err;
 }
 
-int vb_tbench_plan_nodes(struct vb_tbench_plan *p)
+int vb_tbench_plan_nodes(void *plan)
 {
-	int err = plan_clients(&p->o);
+	struct vb_tbench_plan *p = plan;
+	int err;
 
+	if (vb_bench_is_net(p->o.fabric))
+		p->o.nodes = p->o.cluster.procs;
+	err = plan_clients(&p->o);
 	return err ? err : plan_memory(p);
 }
 
@@ -522,8 +526,9 @@ static void put_load_options(FILE *f, const struct vb_tbench_plan *p)
 	}
 }
 
-char *vb_tbench_plan_text(const struct vb_tbench_plan *p)
+char *vb_tbench_plan_text(const void *plan)
 {
+	const struct vb_tbench_plan *p = plan;
 	const struct vb_tbench_opts *o = &p->o;
 	char *text = NULL;
 	size_t size;
@@ -549,8 +554,10 @@ char *vb_tbench_plan_text(const struct vb_tbench_plan *p)
 	return text;
 }
 
-void vb_tbench_plan_free(struct vb_tbench_plan *p)
+void vb_tbench_plan_free(void *plan)
 {
+	struct vb_tbench_plan *p = plan;
+
 	free(p->run);
 	p->run = NULL;
 	p->n_runs = 0;

@@ -27,8 +27,9 @@ static double per(double n, uint64_t of)
 	return of > 0 ? n / (double)of : 0;
 }
 
-void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *p)
+void vb_tbench_print_head(FILE *to, const void *plan)
 {
+	const struct vb_tbench_plan *p = plan;
 	const struct vb_tbench_opts *o = &p->o;
 	char span[16];
 
@@ -122,8 +123,9 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 	vb_bench_put_busy(to, &r->end.load);
 }
 
-void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r)
+void vb_tbench_print_row(FILE *to, const void *plan, const void *result)
 {
+	const struct vb_tbench_result *r = result;
 	const struct vb_tbench_tally *t = r->tally;
 	uint64_t commits, aborts;
 
@@ -210,25 +212,25 @@ static void put_each(FILE *to, const struct vb_tbench_result *results, unsigned 
 			put(to, &results[i]);
 }
 
-void vb_tbench_print_end(FILE *to, const struct vb_tbench_plan *plan,
-			 const struct vb_tbench_result *results, unsigned n)
+void vb_tbench_print_end(FILE *to, const void *plan, const void *results, unsigned n)
 {
+	const struct vb_tbench_result *r = results;
+
 	fprintf(to, "\nLatency by type, us, from the first begin to the commit\n\n");
 	fprintf(to, "protocol         hybrid   type                   count     min     p50     p90"
 		    "     p99   p99.9     max\n");
-	put_each(to, results, n, put_types);
-	if (!plan->o.no_breakdown) {
+	put_each(to, r, n, put_types);
+	if (!((const struct vb_tbench_plan *)plan)->o.no_breakdown) {
 		fprintf(to, "\nWhere the time goes, us per committed transaction, aborted attempts "
 			    "included (RCC figure 13)\n\n");
-		put_each(to, results, n, put_stages);
+		put_each(to, r, n, put_stages);
 	}
 	fprintf(to, "\nAborts by cause, counted ('user': by the workload's own wish, not among the "
 		    "aborts in %%)\n\n");
-	put_each(to, results, n, put_causes);
+	put_each(to, r, n, put_causes);
 	for (unsigned i = 0; i < n; i++)
-		if (results[i].checked && results[i].serial.story != NULL)
+		if (r[i].checked && r[i].serial.story != NULL)
 			fprintf(to, "\n%s %s: the checker has found an anomaly:\n%s",
-				results[i].one->cc->name, results[i].one->code,
-				results[i].serial.story);
+				r[i].one->cc->name, r[i].one->code, r[i].serial.story);
 	fflush(to);
 }

@@ -55,8 +55,10 @@ void vb_tbench_tally_merge(void *sum, const void *tally)
 	vb_bench_add(&into->spent, &t->spent);
 }
 
-void vb_tbench_result_free(struct vb_tbench_result *r)
+void vb_tbench_result_free(void *result)
 {
+	struct vb_tbench_result *r = result;
+
 	free(r->tally);
 	r->tally = NULL;
 	vb_serial_result_free(&r->serial);

@@ -29,22 +29,6 @@ static int run(void *plan, unsigned run, struct vb_bench_crew *crew, void *resul
 
 /* ---- what is said ---- */
 
-static void print_head(FILE *to, const void *plan)
-{
-	vb_tbench_print_head(to, plan);
-}
-
-static void print_row(FILE *to, const void *plan, const void *result)
-{
-	vb_tbench_print_row(to, result);
-}
-
-static void print_end(FILE *to, const void *plan, const void *results, unsigned n, bool ran)
-{
-	if (ran)
-		vb_tbench_print_end(to, plan, results, n);
-}
-
 /* Never silent: others took these transactions for dead, or they gave themselves up. */
 static void warn_lost(const void *plan, const void *result)
 {
@@ -70,11 +54,6 @@ static void warn_lost(const void *plan, const void *result)
 			: "give a longer --lease");
 }
 
-static json_t *json(const void *plan, const void *result)
-{
-	return vb_tbench_json(result);
-}
-
 static json_t *json_name(const void *result)
 {
 	const struct vb_tbench_one *one = ((const struct vb_tbench_result *)result)->one;
@@ -93,28 +72,42 @@ static bool failed(const void *result)
 {
 	const struct vb_tbench_result *r = result;
 
-	return r->end.deaths != 0 || (r->end.ran && r->tally->errors != 0);
+	return r->end.ran && r->tally->errors != 0;
 }
 
-static void free_result(void *result)
+static int plan(const void *opts, void *plan, struct vb_bench_session *s)
 {
-	vb_tbench_result_free(result);
+	struct vb_tbench_plan *p = plan;
+	int err = vb_tbench_plan(opts, p);
+
+	s->runs = p->n_runs;
+	s->fabric = p->o.fabric;
+	s->all = p->all;
+	s->seed = p->o.seed;
+	s->cluster = &p->o.cluster;
+	s->json_path = p->o.json;
+	return err;
 }
 
 static const struct vb_bench_subject subject = {
 	.unit = "transactions",
+	.plan_bytes = sizeof(struct vb_tbench_plan),
 	.result_bytes = sizeof(struct vb_tbench_result),
+	.plan = plan,
+	.free_plan = vb_tbench_plan_free,
+	.config_text = vb_tbench_plan_text,
+	.plan_nodes = vb_tbench_plan_nodes,
 	.name = name,
 	.run = run,
-	.print_head = print_head,
-	.print_row = print_row,
-	.print_end = print_end,
+	.print_head = vb_tbench_print_head,
+	.print_row = vb_tbench_print_row,
+	.print_end = vb_tbench_print_end,
 	.warn = warn_lost,
-	.json = json,
+	.json = vb_tbench_json,
 	.json_name = json_name,
 	.violated = violated,
 	.failed = failed,
-	.free_result = free_result,
+	.free_result = vb_tbench_result_free,
 };
 
 static bool is_stdout(const char *path)
@@ -122,48 +115,7 @@ static bool is_stdout(const char *path)
 	return path != NULL && strcmp(path, "-") == 0;
 }
 
-/* From here on in every process of the crew. */
-static int open_crew(struct vb_bench_session *s, struct vb_tbench_plan *p)
-{
-	char *config = vb_tbench_plan_text(p);
-	int err;
-
-	if (config == NULL)
-		return vb_fail(-ENOMEM, "no memory for a text of options");
-	err = vb_bench_crew_meet(&p->o.cluster, config, &s->crew);
-	free(config);
-	if (err)
-		return err;
-	p->o.cluster.procs = p->o.nodes = s->crew.hosts;
-	return vb_tbench_plan_nodes(p);
-}
-
-static int open_all(struct vb_bench_session *s, struct vb_tbench_plan *p,
-		    const struct vb_tbench_opts *opts)
-{
-	int err = vb_tbench_plan(opts, p);
-
-	if (err == 0 && vb_bench_is_net(p->o.fabric))
-		err = open_crew(s, p);
-	if (err)
-		return err;
-	s->runs = p->n_runs;
-	s->fabric = p->o.fabric;
-	s->all = p->all;
-	s->seed = p->o.seed;
-	return vb_bench_session_open(s, opts->json);
-}
-
 int vb_bench_txn(const struct vb_tbench_opts *opts)
 {
-	struct vb_tbench_plan plan;
-	struct vb_bench_session s = {.subject = &subject, .plan = &plan};
-	int err, code;
-
-	s.table = is_stdout(opts->json) || is_stdout(opts->history) ? stderr : stdout;
-	err = open_all(&s, &plan, opts);
-	code = err != 0 ? vb_exit_of(err) : vb_bench_session_run(&s);
-	vb_bench_session_close(&s);
-	vb_tbench_plan_free(&plan);
-	return code;
+	return vb_bench_session(&subject, opts, is_stdout(opts->json) || is_stdout(opts->history));
 }

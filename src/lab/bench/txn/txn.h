@@ -82,10 +82,10 @@ void vb_tbench_prefer(int argc, char **argv);
 /* 0, or -error, said in one line; nothing has been made yet. */
 int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *plan);
 /* What depends on how many nodes there are; part of the plan unless only a launcher knows. */
-int vb_tbench_plan_nodes(struct vb_tbench_plan *plan);
+int vb_tbench_plan_nodes(void *plan);
 /* All that makes two runs different, line by line; malloc'ed. */
-char *vb_tbench_plan_text(const struct vb_tbench_plan *plan);
-void vb_tbench_plan_free(struct vb_tbench_plan *plan);
+char *vb_tbench_plan_text(const void *plan);
+void vb_tbench_plan_free(void *plan);
 /* Bytes of segment that each node needs for a run. */
 uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
 			      const struct vb_load *load);
@@ -278,7 +278,7 @@ int vb_tbench_take_history(struct vb_bench_run *run, uint32_t rank, const void *
 			   const void *piece, size_t bytes);
 int vb_tbench_judge_all(struct vb_bench_run *run, const void *const *reports);
 
-void vb_tbench_result_free(struct vb_tbench_result *r);
+void vb_tbench_result_free(void *result);
 
 static inline uint64_t vb_tbench_sum(const uint64_t *words, unsigned n)
 {
@@ -330,12 +330,12 @@ void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,
 
 /* ---- reports ---- */
 
-void vb_tbench_print_head(FILE *to, const struct vb_tbench_plan *plan);
-void vb_tbench_print_row(FILE *to, const struct vb_tbench_result *r);
+/* As struct vb_bench_subject has them; a plan, and results. */
+void vb_tbench_print_head(FILE *to, const void *plan);
+void vb_tbench_print_row(FILE *to, const void *plan, const void *result);
 /* What a row has no room for: latency by type, times of stages. */
-void vb_tbench_print_end(FILE *to, const struct vb_tbench_plan *plan,
-			 const struct vb_tbench_result *results, unsigned n);
-json_t *vb_tbench_json(const struct vb_tbench_result *r);
+void vb_tbench_print_end(FILE *to, const void *plan, const void *results, unsigned n);
+json_t *vb_tbench_json(const void *plan, const void *result);
 
 /* The whole command: an enum vb_exit (lab/run.h). */
 int vb_bench_txn(const struct vb_tbench_opts *opts);
