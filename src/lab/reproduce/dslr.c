@@ -14,30 +14,22 @@
 #define MICRO     COMMON " locks=16m dist=powerlaw:2 read-ratio=0.5"
 #define TPCC_LOW  COMMON " workload=tpcc workload-options=warehouses=10"
 #define TPCC_HIGH COMMON " workload=tpcc workload-options=warehouses=1"
-#define LOCK(label, name)                                                                          \
-	{                                                                                          \
-		label, "lock=" name                                                                \
-	}
-#define END_OF_AXIS                                                                                \
-	{                                                                                          \
-		NULL, NULL                                                                         \
-	}
 
-#define DSLR LOCK("DSLR", "dslr lock-options=" VB_REPRO_OMEGA)
-#define DRTM LOCK("DrTM", "drtm lock-options=" VB_REPRO_BACKOFF)
+#define DSLR VB_LOCK("DSLR", "dslr lock-options=" VB_REPRO_OMEGA)
+#define DRTM VB_LOCK("DrTM", "drtm lock-options=" VB_REPRO_BACKOFF)
 
 static const struct vb_repro_value all[] = {
 	DSLR,
-	LOCK("Traditional", "traditional"),
+	VB_LOCK("Traditional", "traditional"),
 	DRTM,
-	LOCK("Retry-on-Fail", "retry-on-fail"),
-	LOCK("N-CoSED", "ncosed"),
-	END_OF_AXIS,
+	VB_LOCK("Retry-on-Fail", "retry-on-fail"),
+	VB_LOCK("N-CoSED", "ncosed"),
+	{NULL, NULL},
 };
 
 static const struct vb_repro_value dslr_alone[] = {
 	DSLR,
-	END_OF_AXIS,
+	{NULL, NULL},
 };
 
 static const char micro_differs[] = "1 million locks a node instead of 100 million: with a power "
@@ -51,8 +43,6 @@ static const char tpcc_differs[] =
 
 /* ---- section 4.5 ---- */
 
-static const char *const verbs_metrics[] = {"atomics", "reads", NULL};
-
 static const struct vb_repro_check verbs_checks[] = {
 	{"DSLR-01", VB_CHECK_AMOUNT, "atomics", VB_AT("DSLR"), {0}, 2, 2},
 	{"DSLR-01", VB_CHECK_AMOUNT, "reads", VB_AT("DSLR"), {0}, 0, 0},
@@ -60,48 +50,26 @@ static const struct vb_repro_check verbs_checks[] = {
 
 /* ---- figures 8, 9 ---- */
 
-static const struct vb_repro_value contention[] = {
-	{"low", "workload-options=warehouses=10"},
-	{"high", "workload-options=warehouses=1"},
-	END_OF_AXIS,
-};
-
-static const char *const tpcc_metrics[] = {"txns", "txn.mean", "txn.p99.9", NULL};
-
-#define RATIO(claim, metric, a, b, at, lo, hi)                                                     \
-	{                                                                                          \
-		claim, VB_CHECK_RATIO, metric, VB_AT(a, at), VB_AT(b, at), lo, hi                  \
-	}
-
 static const struct vb_repro_check tpcc_checks[] = {
-	RATIO("DSLR-02", "txns", "DSLR", "*", "high", 1.8, 2.5),
-	RATIO("DSLR-03", "txns", "DSLR", "Traditional", "low", 2.8, 2.8),
-	RATIO("DSLR-04", "txns", "DSLR", "DrTM", "low", 1.1, 1.3),
-	RATIO("DSLR-04", "txns", "DSLR", "Retry-on-Fail", "low", 1.1, 1.3),
-	RATIO("DSLR-04", "txns", "DSLR", "N-CoSED", "low", 1.1, 1.3),
-	RATIO("DSLR-05", "txn.mean", "DrTM", "DSLR", "low", 1.2, 1.5),
-	RATIO("DSLR-05", "txn.mean", "Retry-on-Fail", "DSLR", "low", 1.2, 1.5),
-	RATIO("DSLR-05", "txn.mean", "N-CoSED", "DSLR", "low", 1.2, 1.5),
-	RATIO("DSLR-05", "txn.mean", "Traditional", "DSLR", "low", 2.8, 2.8),
-	RATIO("DSLR-06", "txn.mean", "Traditional", "DSLR", "high", 1.9, 2.5),
-	RATIO("DSLR-06", "txn.mean", "DrTM", "DSLR", "high", 1.9, 2.5),
-	RATIO("DSLR-06", "txn.mean", "Retry-on-Fail", "DSLR", "high", 1.9, 2.5),
-	RATIO("DSLR-06", "txn.mean", "N-CoSED", "DSLR", "high", 1.9, 2.5),
-	RATIO("DSLR-07", "txn.p99.9", "Traditional", "DSLR", "low", 2.4, 4.9),
-	RATIO("DSLR-07", "txn.p99.9", "DrTM", "DSLR", "low", 2.4, 4.9),
-	RATIO("DSLR-07", "txn.p99.9", "Retry-on-Fail", "DSLR", "low", 2.4, 4.9),
-	RATIO("DSLR-07", "txn.p99.9", "N-CoSED", "DSLR", "low", 2.4, 4.9),
-	RATIO("DSLR-08", "txn.p99.9", "^", "DSLR", "high", 46.7, 46.7),
-	RATIO("DSLR-09", "txn.p99.9", "Traditional", "DSLR", "high", 2, 2),
-};
-
-static const struct vb_repro_value node_counts[] = {
-	{"2", "nodes=2 servers=1 clients=4 workload-options=warehouses=10"},
-	{"4", "nodes=4 servers=2 clients=8 workload-options=warehouses=10"},
-	{"8", "nodes=8 servers=4 clients=16 workload-options=warehouses=10"},
-	{"16", "nodes=16 servers=8 clients=32 workload-options=warehouses=10"},
-	{"32", "nodes=32 servers=16 clients=64 workload-options=warehouses=10"},
-	END_OF_AXIS,
+	VB_RATIO("DSLR-02", "txns", "DSLR", "*", "high", 1.8, 2.5),
+	VB_RATIO("DSLR-03", "txns", "DSLR", "Traditional", "low", 2.8, 2.8),
+	VB_RATIO("DSLR-04", "txns", "DSLR", "DrTM", "low", 1.1, 1.3),
+	VB_RATIO("DSLR-04", "txns", "DSLR", "Retry-on-Fail", "low", 1.1, 1.3),
+	VB_RATIO("DSLR-04", "txns", "DSLR", "N-CoSED", "low", 1.1, 1.3),
+	VB_RATIO("DSLR-05", "txn.mean", "DrTM", "DSLR", "low", 1.2, 1.5),
+	VB_RATIO("DSLR-05", "txn.mean", "Retry-on-Fail", "DSLR", "low", 1.2, 1.5),
+	VB_RATIO("DSLR-05", "txn.mean", "N-CoSED", "DSLR", "low", 1.2, 1.5),
+	VB_RATIO("DSLR-05", "txn.mean", "Traditional", "DSLR", "low", 2.8, 2.8),
+	VB_RATIO("DSLR-06", "txn.mean", "Traditional", "DSLR", "high", 1.9, 2.5),
+	VB_RATIO("DSLR-06", "txn.mean", "DrTM", "DSLR", "high", 1.9, 2.5),
+	VB_RATIO("DSLR-06", "txn.mean", "Retry-on-Fail", "DSLR", "high", 1.9, 2.5),
+	VB_RATIO("DSLR-06", "txn.mean", "N-CoSED", "DSLR", "high", 1.9, 2.5),
+	VB_RATIO("DSLR-07", "txn.p99.9", "Traditional", "DSLR", "low", 2.4, 4.9),
+	VB_RATIO("DSLR-07", "txn.p99.9", "DrTM", "DSLR", "low", 2.4, 4.9),
+	VB_RATIO("DSLR-07", "txn.p99.9", "Retry-on-Fail", "DSLR", "low", 2.4, 4.9),
+	VB_RATIO("DSLR-07", "txn.p99.9", "N-CoSED", "DSLR", "low", 2.4, 4.9),
+	VB_RATIO("DSLR-08", "txn.p99.9", "^", "DSLR", "high", 46.7, 46.7),
+	VB_RATIO("DSLR-09", "txn.p99.9", "Traditional", "DSLR", "high", 2, 2),
 };
 
 #define KEEPS(claim, metric, a, b, from, to)                                                       \
@@ -122,26 +90,6 @@ static const struct vb_repro_check node_checks[] = {
 
 /* ---- figures 10, 11 ---- */
 
-static const struct vb_repro_value reordering[] = {
-	DSLR,
-	LOCK("Traditional", "traditional"),
-	LOCK("Traditional_RO", "traditional-ro"),
-	END_OF_AXIS,
-};
-
-/* In percent.  How long a scan takes is not said: a warehouse has 30,000 customers of 655 bytes,
- * which take 3 ms at the network's rate. */
-static const struct vb_repro_value scans[] = {
-	{"0", ""},
-	{"0.001", "scan-rate=0.00001 scan=3ms"},
-	{"0.01", "scan-rate=0.0001 scan=3ms"},
-	{"0.1", "scan-rate=0.001 scan=3ms"},
-	{"1", "scan-rate=0.01 scan=3ms"},
-	END_OF_AXIS,
-};
-
-static const char *const scan_metrics[] = {"txns", "txn.mean", NULL};
-
 static const struct vb_repro_check scan_checks[] = {
 	{"DSLR-13", VB_CHECK_RATIO, "txns", VB_AT("Traditional_RO", NULL, "1"),
 	 VB_AT("DSLR", NULL, "1"), 1.2, 1.4},
@@ -153,41 +101,12 @@ static const struct vb_repro_check scan_checks[] = {
 	 VB_AT("DSLR", NULL, "0"), 0.0127, 0.0127},
 };
 
-static const struct vb_repro_value leasing[] = {
-	{"multi-slot", "lock=dslr lock-options=slots=4," VB_REPRO_OMEGA},
-	{"fixed", "lock=dslr lock-options=" VB_REPRO_OMEGA},
-	END_OF_AXIS,
-};
-
-/* Scans that outlive a lease, or there would be nothing to show. */
-static const struct vb_repro_value long_reads[] = {
-	{"0.05", "scan-rate=0.05 scan=20ms"},
-	{"0.1", "scan-rate=0.1 scan=20ms"},
-	{"0.2", "scan-rate=0.2 scan=20ms"},
-	{"0.3", "scan-rate=0.3 scan=20ms"},
-	{"0.4", "scan-rate=0.4 scan=20ms"},
-	{"0.5", "scan-rate=0.5 scan=20ms"},
-	END_OF_AXIS,
-};
-
-static const char *const abort_metrics[] = {"txns", "aborts", NULL};
-
 static const struct vb_repro_check lease_checks[] = {
 	{"DSLR-15", VB_CHECK_AMOUNT, "aborts", VB_AT("multi-slot", NULL, "*"), {0}, 0, 0},
 	{"DSLR-15", VB_CHECK_AMOUNT, "aborts", VB_AT("fixed", NULL, "*"), {0}, 0.5, 1},
 };
 
 /* ---- figures 14, 15 ---- */
-
-static const struct vb_repro_value skews[] = {
-	{"1.5", "dist=powerlaw:1.5"},
-	{"2", "dist=powerlaw:2"},
-	{"2.5", "dist=powerlaw:2.5"},
-	{"3", "dist=powerlaw:3"},
-	END_OF_AXIS,
-};
-
-static const char *const micro_metrics[] = {"goodput", "mean", "p99.9", NULL};
 
 #define FALLS(system)                                                                              \
 	{                                                                                          \
@@ -215,11 +134,6 @@ static const struct vb_repro_check skew_checks[] = {
 	SUFFERS("Retry-on-Fail"),
 };
 
-static const struct vb_repro_value shares[] = {
-	{"0", "read-ratio=0"},       {"0.25", "read-ratio=0.25"}, {"0.5", "read-ratio=0.5"},
-	{"0.75", "read-ratio=0.75"}, {"1", "read-ratio=1"},       END_OF_AXIS,
-};
-
 static const struct vb_repro_check share_checks[] = {
 	{"DSLR-18", VB_CHECK_FALLS, "goodput", VB_AT("DrTM", NULL, "0"), VB_AT(NULL, NULL, "0.25"),
 	 0, 0},
@@ -229,44 +143,11 @@ static const struct vb_repro_check share_checks[] = {
 
 /* ---- figures 16 to 19 ---- */
 
-/* Its options are those of the sweep. */
-static const struct vb_repro_value dslr_swept[] = {
-	LOCK("DSLR", "dslr"),
-	END_OF_AXIS,
-};
-
-static const struct vb_repro_value backoffs[] = {
-	{"10", "lock-options=backoff_cap=10us," VB_REPRO_OMEGA},
-	{"100", "lock-options=backoff_cap=100us," VB_REPRO_OMEGA},
-	{"1000", "lock-options=backoff_cap=1ms," VB_REPRO_OMEGA},
-	{"10000", "lock-options=backoff_cap=10ms," VB_REPRO_OMEGA},
-	END_OF_AXIS,
-};
-
-static const char *const txns_metrics[] = {"txns", NULL};
-
 static const struct vb_repro_check backoff_checks[] = {
 	{"DSLR-19", VB_CHECK_RISES, "txns", VB_AT("DSLR", NULL, "100"), VB_AT(NULL, NULL, "1000"),
 	 0, 0},
 	{"DSLR-19", VB_CHECK_FLAT, "txns", VB_AT("DSLR", NULL, "1000"), VB_AT(NULL, NULL, "10000"),
 	 0, 0},
-};
-
-static const struct vb_repro_value failing[] = {
-	{"p = 0.1 %", "fail-rate=0.001"},
-	{"p = 1 %", "fail-rate=0.01"},
-	{"p = 10 %", "fail-rate=0.1"},
-	END_OF_AXIS,
-};
-
-static const struct vb_repro_value leases[] = {
-	{"10", "lease=10us"},
-	{"50", "lease=50us"},
-	{"100", "lease=100us"},
-	{"500", "lease=500us"},
-	{"1000", "lease=1ms"},
-	{"10000", "lease=10ms"},
-	END_OF_AXIS,
 };
 
 #define BEST_LEASE(other)                                                                          \
@@ -285,20 +166,6 @@ static const struct vb_repro_check failing_checks[] = {
 	BEST_LEASE("10000"), ABORTS("10"),     ABORTS("50"),
 };
 
-static const struct vb_repro_value polling[] = {
-	{"dynamic", "lock=dslr lock-options=" VB_REPRO_OMEGA},
-	{"busy", "lock=dslr lock-options=omega=0"},
-	END_OF_AXIS,
-};
-
-/* In ms. */
-static const struct vb_repro_value delays[] = {
-	{"0", "pause=0"},       {"1", "pause=1ms"}, {"10", "pause=10ms"},
-	{"100", "pause=100ms"}, END_OF_AXIS,
-};
-
-static const char *const polling_metrics[] = {"txns", "one-sided", NULL};
-
 static const struct vb_repro_check polling_checks[] = {
 	{"DSLR-21", VB_CHECK_RATIO, "one-sided", VB_AT("busy", NULL, "0"),
 	 VB_AT("dynamic", NULL, "0"), 3, 3},
@@ -306,16 +173,14 @@ static const struct vb_repro_check polling_checks[] = {
 	 0, 0},
 };
 
-#define CHECKS(list) .checks = list, .n_checks = VB_ARRAY_SIZE(list)
-
 const struct vb_experiment vb_repro_dslr[] = {
 	{
 		.name = "dslr/sec4.5",
 		.title = "verbs of DSLR where nobody contends",
 		.setup = COMMON " locks=1m dist=uniform clients=1",
 		.systems = dslr_alone,
-		.metrics = verbs_metrics,
-		CHECKS(verbs_checks),
+		.metrics = VB_NAMES("atomics", "reads"),
+		VB_CHECKS(verbs_checks),
 		.seconds = 1,
 	},
 	{
@@ -324,9 +189,10 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.differs = tpcc_differs,
 		.setup = TPCC_LOW,
 		.systems = all,
-		.series = contention,
-		.metrics = tpcc_metrics,
-		CHECKS(tpcc_checks),
+		.series = VB_AXIS({"low", "workload-options=warehouses=10"},
+				  {"high", "workload-options=warehouses=1"}),
+		.metrics = VB_NAMES("txns", "txn.mean", "txn.p99.9"),
+		VB_CHECKS(tpcc_checks),
 		.seconds = 30,
 	},
 	{
@@ -335,10 +201,15 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.differs = tpcc_differs,
 		.setup = TPCC_LOW,
 		.systems = all,
-		.sweep = node_counts,
+		.sweep = VB_AXIS(
+			{"2", "nodes=2 servers=1 clients=4 workload-options=warehouses=10"},
+			{"4", "nodes=4 servers=2 clients=8 workload-options=warehouses=10"},
+			{"8", "nodes=8 servers=4 clients=16 workload-options=warehouses=10"},
+			{"16", "nodes=16 servers=8 clients=32 workload-options=warehouses=10"},
+			{"32", "nodes=32 servers=16 clients=64 workload-options=warehouses=10"}),
 		.sweep_name = "nodes",
-		.metrics = tpcc_metrics,
-		CHECKS(node_checks),
+		.metrics = VB_NAMES("txns", "txn.mean", "txn.p99.9"),
+		VB_CHECKS(node_checks),
 		.seconds = 60,
 	},
 	{
@@ -346,11 +217,17 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.title = "TPC-C, high contention, with table scans",
 		.differs = tpcc_differs,
 		.setup = TPCC_HIGH,
-		.systems = reordering,
-		.sweep = scans,
+		.systems = VB_AXIS(DSLR, VB_LOCK("Traditional", "traditional"),
+				   VB_LOCK("Traditional_RO", "traditional-ro")),
+		/* In percent.  How long a scan takes is not said: a warehouse has 30,000 customers
+		 * of 655 bytes, which take 3 ms at the network's rate. */
+		.sweep = VB_AXIS({"0", ""}, {"0.001", "scan-rate=0.00001 scan=3ms"},
+				 {"0.01", "scan-rate=0.0001 scan=3ms"},
+				 {"0.1", "scan-rate=0.001 scan=3ms"},
+				 {"1", "scan-rate=0.01 scan=3ms"}),
 		.sweep_name = "scans, % of transactions",
-		.metrics = scan_metrics,
-		CHECKS(scan_checks),
+		.metrics = VB_NAMES("txns", "txn.mean"),
+		VB_CHECKS(scan_checks),
 		.seconds = 60,
 	},
 	{
@@ -358,11 +235,16 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.title = "TPC-C with table scans, multi-slot leases against one lease",
 		.differs = tpcc_differs,
 		.setup = TPCC_HIGH,
-		.systems = leasing,
-		.sweep = long_reads,
+		.systems = VB_AXIS({"multi-slot", "lock=dslr lock-options=slots=4," VB_REPRO_OMEGA},
+				   {"fixed", "lock=dslr lock-options=" VB_REPRO_OMEGA}),
+		/* Scans that outlive a lease, or there would be nothing to show. */
+		.sweep = VB_AXIS(
+			{"0.05", "scan-rate=0.05 scan=20ms"}, {"0.1", "scan-rate=0.1 scan=20ms"},
+			{"0.2", "scan-rate=0.2 scan=20ms"}, {"0.3", "scan-rate=0.3 scan=20ms"},
+			{"0.4", "scan-rate=0.4 scan=20ms"}, {"0.5", "scan-rate=0.5 scan=20ms"}),
 		.sweep_name = "share of scans",
-		.metrics = abort_metrics,
-		CHECKS(lease_checks),
+		.metrics = VB_NAMES("txns", "aborts"),
+		VB_CHECKS(lease_checks),
 		.seconds = 60,
 	},
 	{
@@ -371,10 +253,11 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.differs = micro_differs,
 		.setup = MICRO,
 		.systems = all,
-		.sweep = skews,
+		.sweep = VB_AXIS({"1.5", "dist=powerlaw:1.5"}, {"2", "dist=powerlaw:2"},
+				 {"2.5", "dist=powerlaw:2.5"}, {"3", "dist=powerlaw:3"}),
 		.sweep_name = "alpha",
-		.metrics = micro_metrics,
-		CHECKS(skew_checks),
+		.metrics = VB_NAMES("goodput", "mean", "p99.9"),
+		VB_CHECKS(skew_checks),
 		.seconds = 40,
 	},
 	{
@@ -383,10 +266,12 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.differs = micro_differs,
 		.setup = MICRO,
 		.systems = all,
-		.sweep = shares,
+		.sweep = VB_AXIS({"0", "read-ratio=0"}, {"0.25", "read-ratio=0.25"},
+				 {"0.5", "read-ratio=0.5"}, {"0.75", "read-ratio=0.75"},
+				 {"1", "read-ratio=1"}),
 		.sweep_name = "shared",
-		.metrics = micro_metrics,
-		CHECKS(share_checks),
+		.metrics = VB_NAMES("goodput", "mean", "p99.9"),
+		VB_CHECKS(share_checks),
 		.seconds = 40,
 	},
 	{
@@ -395,11 +280,15 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.differs = tpcc_differs,
 		.setup = TPCC_HIGH " nodes=32 servers=1 clients=124 "
 				   "workload-options=warehouses=1,homes=1 duration=5s",
-		.systems = dslr_swept,
-		.sweep = backoffs,
+		/* Its options are those of the sweep. */
+		.systems = VB_AXIS(VB_LOCK("DSLR", "dslr")),
+		.sweep = VB_AXIS({"10", "lock-options=backoff_cap=10us," VB_REPRO_OMEGA},
+				 {"100", "lock-options=backoff_cap=100us," VB_REPRO_OMEGA},
+				 {"1000", "lock-options=backoff_cap=1ms," VB_REPRO_OMEGA},
+				 {"10000", "lock-options=backoff_cap=10ms," VB_REPRO_OMEGA}),
 		.sweep_name = "longest backoff, us",
-		.metrics = txns_metrics,
-		CHECKS(backoff_checks),
+		.metrics = VB_NAMES("txns"),
+		VB_CHECKS(backoff_checks),
 		.seconds = 40,
 	},
 	{
@@ -409,11 +298,14 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.differs = tpcc_differs,
 		.setup = TPCC_HIGH,
 		.systems = dslr_alone,
-		.series = failing,
-		.sweep = leases,
+		.series = VB_AXIS({"p = 0.1 %", "fail-rate=0.001"}, {"p = 1 %", "fail-rate=0.01"},
+				  {"p = 10 %", "fail-rate=0.1"}),
+		.sweep = VB_AXIS({"10", "lease=10us"}, {"50", "lease=50us"}, {"100", "lease=100us"},
+				 {"500", "lease=500us"}, {"1000", "lease=1ms"},
+				 {"10000", "lease=10ms"}),
 		.sweep_name = "lease, us",
-		.metrics = abort_metrics,
-		CHECKS(failing_checks),
+		.metrics = VB_NAMES("txns", "aborts"),
+		VB_CHECKS(failing_checks),
 		.seconds = 60,
 	},
 	{
@@ -422,11 +314,14 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.differs = "verbs of a transaction are compared, not shares of the network's "
 			   "capacity; locks in order, groups of rows",
 		.setup = TPCC_HIGH,
-		.systems = polling,
-		.sweep = delays,
+		.systems = VB_AXIS({"dynamic", "lock=dslr lock-options=" VB_REPRO_OMEGA},
+				   {"busy", "lock=dslr lock-options=omega=0"}),
+		/* In ms. */
+		.sweep = VB_AXIS({"0", "pause=0"}, {"1", "pause=1ms"}, {"10", "pause=10ms"},
+				 {"100", "pause=100ms"}),
 		.sweep_name = "delay between transactions, ms",
-		.metrics = polling_metrics,
-		CHECKS(polling_checks),
+		.metrics = VB_NAMES("txns", "one-sided"),
+		VB_CHECKS(polling_checks),
 		.seconds = 20,
 	},
 	{.name = NULL},

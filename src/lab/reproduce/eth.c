@@ -14,37 +14,8 @@
 #define SETUP                                                                                      \
 	"fabric=sim profile=cx5 lock=table workload=tpcc-rows lease=100ms duration=10ms "          \
 	"warmup=1ms server-threads=16"
-#define END_OF_AXIS                                                                                \
-	{                                                                                          \
-		NULL, NULL                                                                         \
-	}
-
-/* Section 4.1: a request waits 100 ms at most. */
-static const struct vb_repro_value waits[] = {
-	{"BW", "lock-options=policy=bounded-wait,wait=100ms,requests=8192"},
-	{"WD", "lock-options=policy=wait-die,requests=8192"},
-	{"NW", "lock-options=policy=no-wait,requests=8192"},
-	END_OF_AXIS,
-};
 
 #define AT_HOME "fixed=yes,warehouses=16,isolation="
-/* Read committed locks what repeatable read does: one series for both, as in the paper's text. */
-static const struct vb_repro_value levels[] = {
-	{"serializable", "workload-options=" AT_HOME "serializable"},
-	{"repeatable read", "workload-options=" AT_HOME "repeatable-read"},
-	END_OF_AXIS,
-};
-
-/* Cores: 32 on each node, half of them with transactions. */
-static const struct vb_repro_value cores[] = {
-	{"128", "nodes=4 servers=4 clients=64"},
-	{"1024", "nodes=32 servers=32 clients=512 duration=3ms"},
-	{"4096", "nodes=128 servers=128 clients=2048 duration=1ms"},
-	END_OF_AXIS,
-};
-
-static const char *const metrics[] = {"txns", "goodput", "locks", NULL};
-
 static const char differs[] =
 	"the network is a ConnectX-5's (profile cx5), not Aries, of which no measurements of "
 	"single verbs could be checked, so that transactions and requests per second are those of "
@@ -81,13 +52,23 @@ const struct vb_experiment vb_repro_eth[] = {
 		.title = "TPC-C traces on a lock table, isolation levels and conflict rules",
 		.differs = differs,
 		.setup = SETUP,
-		.systems = waits,
-		.series = levels,
-		.sweep = cores,
+		/* Section 4.1: a request waits 100 ms at most. */
+		.systems =
+			VB_AXIS({"BW", "lock-options=policy=bounded-wait,wait=100ms,requests=8192"},
+				{"WD", "lock-options=policy=wait-die,requests=8192"},
+				{"NW", "lock-options=policy=no-wait,requests=8192"}),
+		/* Read committed locks what repeatable read does: one series for both, as in the
+		 * paper's text. */
+		.series =
+			VB_AXIS({"serializable", "workload-options=" AT_HOME "serializable"},
+				{"repeatable read", "workload-options=" AT_HOME "repeatable-read"}),
+		/* Cores: 32 on each node, half of them with transactions. */
+		.sweep = VB_AXIS({"128", "nodes=4 servers=4 clients=64"},
+				 {"1024", "nodes=32 servers=32 clients=512 duration=3ms"},
+				 {"4096", "nodes=128 servers=128 clients=2048 duration=1ms"}),
 		.sweep_name = "cores",
-		.metrics = metrics,
-		.checks = checks,
-		.n_checks = VB_ARRAY_SIZE(checks),
+		.metrics = VB_NAMES("txns", "goodput", "locks"),
+		VB_CHECKS(checks),
 		.seconds = 200,
 	},
 	{.name = NULL},

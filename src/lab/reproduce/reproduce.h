@@ -104,6 +104,30 @@ struct vb_experiment {
 	unsigned seconds; /* about how long it takes on two cores */
 };
 
+/* For the papers' tables: an axis, names of metrics, checks; a lock with its label. */
+#define VB_AXIS(...)                                                                               \
+	(const struct vb_repro_value[])                                                            \
+	{                                                                                          \
+		__VA_ARGS__,                                                                       \
+		{                                                                                  \
+			NULL, NULL                                                                 \
+		}                                                                                  \
+	}
+#define VB_NAMES(...)                                                                              \
+	(const char *const[])                                                                      \
+	{                                                                                          \
+		__VA_ARGS__, NULL                                                                  \
+	}
+#define VB_CHECKS(list) .checks = list, .n_checks = VB_ARRAY_SIZE(list)
+#define VB_LOCK(label, name)                                                                       \
+	{                                                                                          \
+		label, "lock=" name                                                                \
+	}
+#define VB_RATIO(claim, metric, a, b, at, lo, hi)                                                  \
+	{                                                                                          \
+		claim, VB_CHECK_RATIO, metric, VB_AT(a, at), VB_AT(b, at), lo, hi                  \
+	}
+
 /* Of each paper; end with a NULL name. */
 extern const struct vb_experiment vb_repro_dslr[], vb_repro_shiftlock[], vb_repro_eth[];
 /* Experiment i of all papers together; NULL beyond the last. */

@@ -13,44 +13,36 @@
 	"fabric=sim profile=cx5 nodes=6 servers=1 clients=240 lease=10ms duration=40ms "           \
 	"warmup=10ms"
 #define SETUP TESTBED " locks=10m dist=zipf:0.99 read-ratio=0.5"
-#define LOCK(label, name)                                                                          \
-	{                                                                                          \
-		label, "lock=" name                                                                \
-	}
-#define END_OF_AXIS                                                                                \
-	{                                                                                          \
-		NULL, NULL                                                                         \
-	}
 
 /* Section 4.1: clocks are off by 50 us at most, which is drtm's default, and leases are 10 ms long,
  * also those of readers. */
-#define DRTM  LOCK("DrTM", "drtm lock-options=read_lease=0," VB_REPRO_BACKOFF)
-#define DSLR  LOCK("DSLR", "dslr lock-options=" VB_REPRO_OMEGA)
-#define CAS_B LOCK("CAS-B", "cas-backoff lock-options=" VB_REPRO_BACKOFF)
+#define DRTM  VB_LOCK("DrTM", "drtm lock-options=read_lease=0," VB_REPRO_BACKOFF)
+#define DSLR  VB_LOCK("DSLR", "dslr lock-options=" VB_REPRO_OMEGA)
+#define CAS_B VB_LOCK("CAS-B", "cas-backoff lock-options=" VB_REPRO_BACKOFF)
 /* One queue and one counter, as in the port of RMA-RW beside the authors' ShiftLock. */
-#define RMA_RW LOCK("RMA-RW", "rma-rw lock-options=group=65535,t_dc=65535")
+#define RMA_RW VB_LOCK("RMA-RW", "rma-rw lock-options=group=65535,t_dc=65535")
 
 /* Table 1; section 4.1: CAS has truncated exponential backoff. */
 static const struct vb_repro_value all[] = {
-	LOCK("ShiftLock", "shiftlock"),
-	LOCK("CAS", "cas-backoff lock-options=" VB_REPRO_BACKOFF),
+	VB_LOCK("ShiftLock", "shiftlock"),
+	VB_LOCK("CAS", "cas-backoff lock-options=" VB_REPRO_BACKOFF),
 	DRTM,
 	DSLR,
-	LOCK("MCS", "mcs"),
+	VB_LOCK("MCS", "mcs"),
 	RMA_RW,
-	LOCK("RPC", "rpc"),
-	END_OF_AXIS,
+	VB_LOCK("RPC", "rpc"),
+	{NULL, NULL},
 };
 
 static const struct vb_repro_value shiftlock_alone[] = {
-	LOCK("ShiftLock", "shiftlock"),
-	END_OF_AXIS,
+	VB_LOCK("ShiftLock", "shiftlock"),
+	{NULL, NULL},
 };
 
 static const struct vb_repro_value wi_ri[] = {
 	{"WI", "read-ratio=0.5"},
 	{"RI", "read-ratio=0.95"},
-	END_OF_AXIS,
+	{NULL, NULL},
 };
 
 static const char rpc_differs[] =
@@ -58,15 +50,6 @@ static const char rpc_differs[] =
 	"delay of 1 us for messages within a machine is not needed, they take as long as others";
 
 /* ---- section 2.3 ---- */
-
-static const struct vb_repro_value retrying[] = {
-	{"no retries", "lock=cas clients=1"},
-	LOCK("CAS-NB", "cas"),
-	CAS_B,
-	END_OF_AXIS,
-};
-
-static const char *const retrying_metrics[] = {"goodput", "retried", NULL};
 
 static const struct vb_repro_check retrying_checks[] = {
 	{"SHIFT-01", VB_CHECK_RATIO, "goodput", VB_AT("CAS-NB"), VB_AT("no retries"), 0.056, 0.056},
@@ -78,29 +61,13 @@ static const struct vb_repro_check retrying_checks[] = {
 
 /* ---- figures 4 and 5 ---- */
 
-static const struct vb_repro_value micro[] = {
-	{"Unif. WI", "dist=uniform read-ratio=0.5"},
-	{"Unif. RI", "dist=uniform read-ratio=0.95"},
-	{"Unif. RO", "dist=uniform read-ratio=1"},
-	{"Zipf. WI", "dist=zipf:0.99 read-ratio=0.5"},
-	{"Zipf. RI", "dist=zipf:0.99 read-ratio=0.95"},
-	{"Zipf. RO", "dist=zipf:0.99 read-ratio=1"},
-	END_OF_AXIS,
-};
-
-static const char *const micro_metrics[] = {"goodput", "p50", "p99", NULL};
-
-#define RATIO(claim, metric, a, b, at, lo, hi)                                                     \
-	{                                                                                          \
-		claim, VB_CHECK_RATIO, metric, VB_AT(a, at), VB_AT(b, at), lo, hi                  \
-	}
 #define COMPARE(claim, kind, metric, a, b, at)                                                     \
 	{                                                                                          \
 		claim, kind, metric, VB_AT(a, at), VB_AT(b, at), 0, 0                              \
 	}
 #define BEATS(other)                                                                               \
-	RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. WI", 1.56, 26.91),                 \
-		RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. RI", 1.56, 26.91)
+	VB_RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. WI", 1.56, 26.91),              \
+		VB_RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. RI", 1.56, 26.91)
 #define ALIKE(metric, other)                                                                       \
 	COMPARE("SHIFT-07", VB_CHECK_CLOSE, metric, "ShiftLock", other, "Unif. WI"),               \
 		COMPARE("SHIFT-07", VB_CHECK_CLOSE, metric, "ShiftLock", other, "Unif. RI")
@@ -109,17 +76,17 @@ static const char *const micro_metrics[] = {"goodput", "p50", "p99", NULL};
 		COMPARE("SHIFT-07", VB_CHECK_AHEAD, "goodput", "ShiftLock", other, "Unif. RI")
 
 static const struct vb_repro_check micro_checks[] = {
-	RATIO("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. WI", 1.65, 1.65),
-	RATIO("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. RI", 3.62, 3.62),
-	RATIO("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. WI", 1.27, 1.27),
-	RATIO("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. RI", 1.26, 1.26),
+	VB_RATIO("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. WI", 1.65, 1.65),
+	VB_RATIO("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. RI", 3.62, 3.62),
+	VB_RATIO("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. WI", 1.27, 1.27),
+	VB_RATIO("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. RI", 1.26, 1.26),
 	BEATS("CAS"),
 	BEATS("DrTM"),
 	BEATS("DSLR"),
 	BEATS("RPC"),
 	/* The text does not say which workload; each lock is named with one number. */
-	RATIO("SHIFT-06", "p99", "ShiftLock", "MCS", "Zipf. WI", 0.9375, 0.9375),
-	RATIO("SHIFT-06", "p99", "ShiftLock", "RMA-RW", "Zipf. WI", 0.234, 0.234),
+	VB_RATIO("SHIFT-06", "p99", "ShiftLock", "MCS", "Zipf. WI", 0.9375, 0.9375),
+	VB_RATIO("SHIFT-06", "p99", "ShiftLock", "RMA-RW", "Zipf. WI", 0.234, 0.234),
 	ALIKE("goodput", "CAS"),
 	ALIKE("goodput", "DSLR"),
 	ALIKE("goodput", "MCS"),
@@ -129,28 +96,15 @@ static const struct vb_repro_check micro_checks[] = {
 	BEST("DrTM"),
 	BEST("RMA-RW"),
 	BEST("RPC"),
-	RATIO("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. WI", 1.99, 1.99),
-	RATIO("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. WI", 2.26, 2.26),
+	VB_RATIO("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. WI", 1.99, 1.99),
+	VB_RATIO("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. WI", 2.26, 2.26),
 	COMPARE("SHIFT-09", VB_CHECK_CLOSE, "goodput", "ShiftLock", "DSLR", "Zipf. RO"),
 	COMPARE("SHIFT-09", VB_CHECK_CLOSE, "goodput", "ShiftLock", "RMA-RW", "Zipf. RO"),
-	RATIO("SHIFT-09", "goodput", "ShiftLock", "CAS", "Zipf. RO", 1.25, INFINITY),
-	RATIO("SHIFT-09", "goodput", "ShiftLock", "MCS", "Zipf. RO", 1.25, INFINITY),
+	VB_RATIO("SHIFT-09", "goodput", "ShiftLock", "CAS", "Zipf. RO", 1.25, INFINITY),
+	VB_RATIO("SHIFT-09", "goodput", "ShiftLock", "MCS", "Zipf. RO", 1.25, INFINITY),
 };
 
 /* ---- figure 6 ---- */
-
-static const struct vb_repro_value counted[] = {
-	LOCK("ShiftLock", "shiftlock"),
-	CAS_B,
-	LOCK("CAS-NB", "cas"),
-	DRTM,
-	DSLR,
-	LOCK("MCS", "mcs"),
-	RMA_RW,
-	END_OF_AXIS,
-};
-
-static const char *const counted_metrics[] = {"atomics", "reads", "messages", NULL};
 
 #define COUNT(claim, metric, system, at, n)                                                        \
 	{                                                                                          \
@@ -165,18 +119,11 @@ static const struct vb_repro_check counted_checks[] = {
 	COUNT("SHIFT-11", "atomics", "RMA-RW", "WI", 2.95),
 	COUNT("SHIFT-11", "reads", "RMA-RW", "WI", 1.61),
 	COUNT("SHIFT-12", "reads", "DSLR", "WI", 7.92),
-	RATIO("SHIFT-13", "atomics", "CAS-B", "CAS-NB", "WI", 0.269, 0.269),
+	VB_RATIO("SHIFT-13", "atomics", "CAS-B", "CAS-NB", "WI", 0.269, 0.269),
 	COUNT("SHIFT-13", "atomics", "CAS-B", "WI", 2.36),
 };
 
 /* ---- figure 7 ---- */
-
-static const struct vb_repro_value lock_counts[] = {
-	{"1000", "locks=1k"},    {"10000", "locks=10k"},    {"100000", "locks=100k"},
-	{"1000000", "locks=1m"}, {"10000000", "locks=10m"}, END_OF_AXIS,
-};
-
-static const char *const scaled_metrics[] = {"goodput", "p50", "p99", NULL};
 
 static const struct vb_repro_check lock_checks[] = {
 	{"SHIFT-14", VB_CHECK_RATIO, "goodput", VB_AT("ShiftLock", NULL, "1000"),
@@ -190,7 +137,7 @@ static const struct vb_repro_check lock_checks[] = {
 static const struct vb_repro_value client_counts[] = {
 	{"5", "clients=5"},     {"20", "clients=20"},   {"40", "clients=40"},
 	{"80", "clients=80"},   {"120", "clients=120"}, {"160", "clients=160"},
-	{"200", "clients=200"}, {"240", "clients=240"}, END_OF_AXIS,
+	{"200", "clients=200"}, {"240", "clients=240"}, {NULL, NULL},
 };
 
 static const struct vb_repro_check client_checks[] = {
@@ -203,9 +150,6 @@ static const struct vb_repro_check client_checks[] = {
 	{"SHIFT-15", VB_CHECK_FLAT, "goodput", VB_AT("ShiftLock", "RI", "120"),
 	 VB_AT(NULL, NULL, "240"), 0, 0},
 };
-
-static const char *const breakdown_metrics[] = {"X.IA", "X.NP", "X.WP", "X.WR", "S.IA",
-						"S.WW", "R.IA", "R.NS", NULL};
 
 #define ITEM(id, metric, series, x, us)                                                            \
 	{                                                                                          \
@@ -240,13 +184,6 @@ static const struct vb_repro_check breakdown_checks[] = {
 	LINE("RI", "240", 7.84, 1.18, 7.03, 6.57, 6.95, 1.66, 7.03, 0.24),
 };
 
-static const struct vb_repro_value compared[] = {
-	LOCK("ShiftLock", "shiftlock"), CAS_B, LOCK("CAS-NB", "cas"), DSLR, END_OF_AXIS,
-};
-
-static const char *const compared_metrics[] = {"X.IA", "X.wait", "X.RT", "S.IA", "S.WW",
-					       "S.RT", "R.IA",   "R.NS", NULL};
-
 /* CAS has one mode, and the paper prints its numbers in both places. */
 #define RETRIES(id, system, at, ia, rt, s_ia, s_rt, r_ia)                                          \
 	COUNT(id, "X.IA", system, at, ia), COUNT(id, "X.RT", system, at, rt),                      \
@@ -268,26 +205,18 @@ static const struct vb_repro_check compared_checks[] = {
 
 /* ---- figure 10 ---- */
 
-static const struct vb_repro_value traces[] = {
-	{"TATP", "workload=tatp think=2.8us"},
-	{"TPC-C", "workload=tpcc workload-options=warehouses=100 think=7us"},
-	END_OF_AXIS,
-};
-
-static const char *const trace_metrics[] = {"txns", "txn.p50", "txn.p99", NULL};
-
 static const struct vb_repro_check trace_checks[] = {
-	RATIO("SHIFT-16", "txns", "ShiftLock", "CAS", "TATP", 1.069, 1.069),
-	RATIO("SHIFT-16", "txns", "ShiftLock", "MCS", "TATP", 1.069, 1.069),
-	RATIO("SHIFT-17", "GSD.p50", "ShiftLock", "DSLR", "TATP", 0.804, 0.804),
-	RATIO("SHIFT-17", "UL.p50", "ShiftLock", "DSLR", "TATP", 0.832, 0.832),
-	RATIO("SHIFT-18", "txns", "ShiftLock", "DrTM", "TATP", 1.25, 2.85),
-	RATIO("SHIFT-18", "txns", "ShiftLock", "RMA-RW", "TATP", 1.25, 2.85),
-	RATIO("SHIFT-18", "txns", "ShiftLock", "CAS", "TPC-C", 1.09, 2.14),
-	RATIO("SHIFT-18", "txns", "ShiftLock", "DrTM", "TPC-C", 1.09, 2.14),
-	RATIO("SHIFT-18", "txns", "ShiftLock", "DSLR", "TPC-C", 1.09, 2.14),
-	RATIO("SHIFT-18", "txns", "ShiftLock", "MCS", "TPC-C", 1.09, 2.14),
-	RATIO("SHIFT-18", "txns", "ShiftLock", "RMA-RW", "TPC-C", 1.09, 2.14),
+	VB_RATIO("SHIFT-16", "txns", "ShiftLock", "CAS", "TATP", 1.069, 1.069),
+	VB_RATIO("SHIFT-16", "txns", "ShiftLock", "MCS", "TATP", 1.069, 1.069),
+	VB_RATIO("SHIFT-17", "GSD.p50", "ShiftLock", "DSLR", "TATP", 0.804, 0.804),
+	VB_RATIO("SHIFT-17", "UL.p50", "ShiftLock", "DSLR", "TATP", 0.832, 0.832),
+	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "DrTM", "TATP", 1.25, 2.85),
+	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "RMA-RW", "TATP", 1.25, 2.85),
+	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "CAS", "TPC-C", 1.09, 2.14),
+	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "DrTM", "TPC-C", 1.09, 2.14),
+	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "DSLR", "TPC-C", 1.09, 2.14),
+	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "MCS", "TPC-C", 1.09, 2.14),
+	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "RMA-RW", "TPC-C", 1.09, 2.14),
 	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "ShiftLock", "MCS", "TPC-C"),
 	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "CAS", "RMA-RW", "TPC-C"),
 	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "DrTM", "RMA-RW", "TPC-C"),
@@ -296,18 +225,6 @@ static const struct vb_repro_check trace_checks[] = {
 };
 
 /* ---- figures 12 and 13, section 3.6 ---- */
-
-static const struct vb_repro_value writers[] = {
-	{"1", "lock-options=max_writers=1"},
-	{"2", "lock-options=max_writers=2"},
-	{"4", "lock-options=max_writers=4"},
-	{"8", "lock-options=max_writers=8"},
-	{"16", "lock-options=max_writers=16"},
-	{"32", "lock-options=max_writers=32"},
-	{"64", "lock-options=max_writers=64"},
-	{"inf", "lock-options=max_writers=4g"},
-	END_OF_AXIS,
-};
 
 #define N_CHECK(kind, metric, from, to, lo, hi)                                                    \
 	{                                                                                          \
@@ -328,34 +245,14 @@ static const struct vb_repro_check writers_checks[] = {
 	N_RATIO("p50", "inf", "32", 1.365),
 };
 
-static const struct vb_repro_value recovering[] = {
-	LOCK("ShiftLock", "shiftlock"),
-	DSLR,
-	END_OF_AXIS,
-};
-
-static const struct vb_repro_value failures[] = {
-	{"0.00001", "fail-rate=0.00001"},
-	{"0.0001", "fail-rate=0.0001"},
-	{"0.001", "fail-rate=0.001"},
-	{"0.01", "fail-rate=0.01"},
-	END_OF_AXIS,
-};
-
-static const char *const failures_metrics[] = {"goodput", "p99.9", NULL};
-
 static const struct vb_repro_check failures_checks[] = {
 	{"SHIFT-24", VB_CHECK_RATIO, "goodput", VB_AT("ShiftLock", NULL, "*"),
 	 VB_AT("DSLR", NULL, "*"), 0.1, 1},
 };
 
-static const char *const recovery_metrics[] = {"goodput", "max", NULL};
-
 static const struct vb_repro_check recovery_checks[] = {
 	{"SHIFT-26", VB_CHECK_AMOUNT, "max", VB_AT("ShiftLock"), {0}, 0, 30000},
 };
-
-#define CHECKS(list) .checks = list, .n_checks = VB_ARRAY_SIZE(list)
 
 const struct vb_experiment vb_repro_shiftlock[] = {
 	{
@@ -363,9 +260,10 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.title = "one lock and 240 clients that retry, with backoff and without",
 		.differs = "the paper's ideal case is taken as one client alone, who never retries",
 		.setup = SETUP " locks=1 read-ratio=0 duration=200ms",
-		.systems = retrying,
-		.metrics = retrying_metrics,
-		CHECKS(retrying_checks),
+		.systems = VB_AXIS({"no retries", "lock=cas clients=1"}, VB_LOCK("CAS-NB", "cas"),
+				   CAS_B),
+		.metrics = VB_NAMES("goodput", "retried"),
+		VB_CHECKS(retrying_checks),
 		.seconds = 2,
 	},
 	{
@@ -375,19 +273,26 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.differs = rpc_differs,
 		.setup = SETUP,
 		.systems = all,
-		.series = micro,
-		.metrics = micro_metrics,
-		CHECKS(micro_checks),
+		.series = VB_AXIS({"Unif. WI", "dist=uniform read-ratio=0.5"},
+				  {"Unif. RI", "dist=uniform read-ratio=0.95"},
+				  {"Unif. RO", "dist=uniform read-ratio=1"},
+				  {"Zipf. WI", "dist=zipf:0.99 read-ratio=0.5"},
+				  {"Zipf. RI", "dist=zipf:0.99 read-ratio=0.95"},
+				  {"Zipf. RO", "dist=zipf:0.99 read-ratio=1"}),
+		.metrics = VB_NAMES("goodput", "p50", "p99"),
+		VB_CHECKS(micro_checks),
 		.seconds = 120,
 	},
 	{
 		.name = "shiftlock/fig6",
 		.title = "verbs to acquire and release a lock",
 		.setup = SETUP,
-		.systems = counted,
+		.systems =
+			VB_AXIS(VB_LOCK("ShiftLock", "shiftlock"), CAS_B, VB_LOCK("CAS-NB", "cas"),
+				DRTM, DSLR, VB_LOCK("MCS", "mcs"), RMA_RW),
 		.series = wi_ri,
-		.metrics = counted_metrics,
-		CHECKS(counted_checks),
+		.metrics = VB_NAMES("atomics", "reads", "messages"),
+		VB_CHECKS(counted_checks),
 		.seconds = 40,
 	},
 	{
@@ -396,10 +301,12 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.differs = rpc_differs,
 		.setup = SETUP,
 		.systems = all,
-		.sweep = lock_counts,
+		.sweep = VB_AXIS({"1000", "locks=1k"}, {"10000", "locks=10k"},
+				 {"100000", "locks=100k"}, {"1000000", "locks=1m"},
+				 {"10000000", "locks=10m"}),
 		.sweep_name = "locks",
-		.metrics = scaled_metrics,
-		CHECKS(lock_checks),
+		.metrics = VB_NAMES("goodput", "p50", "p99"),
+		VB_CHECKS(lock_checks),
 		.seconds = 60,
 	},
 	{
@@ -411,8 +318,8 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.series = wi_ri,
 		.sweep = client_counts,
 		.sweep_name = "clients",
-		.metrics = scaled_metrics,
-		CHECKS(client_checks),
+		.metrics = VB_NAMES("goodput", "p50", "p99"),
+		VB_CHECKS(client_checks),
 		.seconds = 150,
 	},
 	{
@@ -421,9 +328,11 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.differs = rpc_differs,
 		.setup = TESTBED,
 		.systems = all,
-		.series = traces,
-		.metrics = trace_metrics,
-		CHECKS(trace_checks),
+		.series = VB_AXIS(
+			{"TATP", "workload=tatp think=2.8us"},
+			{"TPC-C", "workload=tpcc workload-options=warehouses=100 think=7us"}),
+		.metrics = VB_NAMES("txns", "txn.p50", "txn.p99"),
+		VB_CHECKS(trace_checks),
 		.seconds = 60,
 	},
 	{
@@ -434,18 +343,20 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.series = wi_ri,
 		.sweep = client_counts,
 		.sweep_name = "clients",
-		.metrics = breakdown_metrics,
-		CHECKS(breakdown_checks),
+		.metrics = VB_NAMES("X.IA", "X.NP", "X.WP", "X.WR", "S.IA", "S.WW", "R.IA", "R.NS"),
+		VB_CHECKS(breakdown_checks),
 		.seconds = 20,
 	},
 	{
 		.name = "shiftlock/table4",
 		.title = "where the time of four locks goes, with 240 clients",
 		.setup = SETUP,
-		.systems = compared,
+		.systems = VB_AXIS(VB_LOCK("ShiftLock", "shiftlock"), CAS_B,
+				   VB_LOCK("CAS-NB", "cas"), DSLR),
 		.series = wi_ri,
-		.metrics = compared_metrics,
-		CHECKS(compared_checks),
+		.metrics =
+			VB_NAMES("X.IA", "X.wait", "X.RT", "S.IA", "S.WW", "S.RT", "R.IA", "R.NS"),
+		VB_CHECKS(compared_checks),
 		.seconds = 20,
 	},
 	{
@@ -453,21 +364,28 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.title = "ShiftLock with N consecutive writers at most, write-intensive",
 		.setup = SETUP,
 		.systems = shiftlock_alone,
-		.sweep = writers,
+		.sweep = VB_AXIS(
+			{"1", "lock-options=max_writers=1"}, {"2", "lock-options=max_writers=2"},
+			{"4", "lock-options=max_writers=4"}, {"8", "lock-options=max_writers=8"},
+			{"16", "lock-options=max_writers=16"},
+			{"32", "lock-options=max_writers=32"},
+			{"64", "lock-options=max_writers=64"},
+			{"inf", "lock-options=max_writers=4g"}),
 		.sweep_name = "N",
-		.metrics = scaled_metrics,
-		CHECKS(writers_checks),
+		.metrics = VB_NAMES("goodput", "p50", "p99"),
+		VB_CHECKS(writers_checks),
 		.seconds = 20,
 	},
 	{
 		.name = "shiftlock/fig13",
 		.title = "goodput when clients fail to release with some probability",
 		.setup = SETUP " duration=300ms",
-		.systems = recovering,
-		.sweep = failures,
+		.systems = VB_AXIS(VB_LOCK("ShiftLock", "shiftlock"), DSLR),
+		.sweep = VB_AXIS({"0.00001", "fail-rate=0.00001"}, {"0.0001", "fail-rate=0.0001"},
+				 {"0.001", "fail-rate=0.001"}, {"0.01", "fail-rate=0.01"}),
 		.sweep_name = "failure rate",
-		.metrics = failures_metrics,
-		CHECKS(failures_checks),
+		.metrics = VB_NAMES("goodput", "p99.9"),
+		VB_CHECKS(failures_checks),
 		.seconds = 60,
 	},
 	{
@@ -478,8 +396,8 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 			"and that old eras are refused, is what `verbena check lock` explores",
 		.setup = SETUP " clients=2 locks=1 read-ratio=0 fail-rate=0.0001 duration=2s",
 		.systems = shiftlock_alone,
-		.metrics = recovery_metrics,
-		CHECKS(recovery_checks),
+		.metrics = VB_NAMES("goodput", "max"),
+		VB_CHECKS(recovery_checks),
 		.seconds = 5,
 	},
 	{.name = NULL},
