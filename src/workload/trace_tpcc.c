@@ -17,12 +17,7 @@
  * 001's 60,490 is the highest number in its trace plus one.
  */
 #define VB_LOG_ROOM "trace"
-#include "workload/traces.h"
-
-#include <errno.h>
-#include <stdlib.h>
-
-#include "base/log.h"
+#include "workload/tpcc.h"
 
 #define DISTRICTS              10u
 #define CUSTOMERS_PER_DISTRICT 3000u
@@ -30,24 +25,10 @@
 #define STOCK                  100000u
 #define STOCK_GROUPS           30u
 #define INSERT_GROUPS          10u
-#define NAMES                  1000u /* last names; 3 customers of a district have each, on average */
-#define LINES                  10u   /* of an order */
-#define REMOTE_PAYMENT         0.15
-#define BY_NAME                0.60
-
-#define CUSTOMER_RUN 1023u /* the A of NURand for customers, and for last names */
-#define NAME_RUN     255u
+#define LINES                  10u /* of an order */
 
 enum { WAREHOUSE = 0, DISTRICT = 1, CUSTOMER = 11, ORDER = 41, HISTORY = 51, NEW_ORDERS = 61 };
 enum { ORDER_LINE = 71, STOCK_GROUP = 81, ITEM = 111, PER_WAREHOUSE = 121 };
-
-enum { NEW_ORDER, PAYMENT, ORDER_STATUS, DELIVERY, STOCK_LEVEL, TABLE_SCAN, TYPES };
-static const char *const types[TYPES] = {
-	[NEW_ORDER] = "new-order", [PAYMENT] = "payment",         [ORDER_STATUS] = "order-status",
-	[DELIVERY] = "delivery",   [STOCK_LEVEL] = "stock-level", [TABLE_SCAN] = "table-scan",
-};
-static const unsigned mix[] = {
-	[NEW_ORDER] = 45, [PAYMENT] = 43, [ORDER_STATUS] = 4, [DELIVERY] = 4, [STOCK_LEVEL] = 4};
 
 struct tpcc_opts {
 	uint64_t warehouses, homes;
@@ -56,69 +37,36 @@ struct tpcc_opts {
 #define O struct tpcc_opts
 static const struct vb_opt table[] = {
 	VB_OPT_SIZE(O, warehouses, "warehouses", "100", 1, 1u << 20, "warehouses of each home"),
-	VB_OPT_SIZE(O, homes, "homes", "0", 0, 4096,
-		    "groups of warehouses, to which the nodes with clients belong in turn; a group "
-		    "lies on "
-		    "one server (0: as many as nodes with clients)"),
-	VB_OPT_END};
+	VB_OPT_SIZE(O, homes, "homes", "0", 0, 4096, TPCC_HOMES_HELP), VB_OPT_END};
 #undef O
 
 struct tpcc {
-	uint32_t homes, per_home, warehouses, servers;
-	uint64_t
-		scan_base; /* of a server: where its homes' locks on the whole table of customers are */
-	bool scans;
+	struct vb_tpcc w;
+	uint64_t scan_base; /* of a server: its homes' locks on the whole table of customers */
 };
 
 static int init(struct vb_trace *t)
 {
 	const struct tpcc_opts *o = t->options;
-	struct tpcc *own = calloc(1, sizeof(*own));
-	uint64_t homes = o->homes != 0 ? o->homes : t->p.hosts;
-	uint64_t homes_each = (homes + t->p.servers - 1) / t->p.servers;
+	int err = vb_tpcc_init(t, sizeof(struct tpcc), o->homes, o->warehouses, 1u << 24);
+	struct tpcc *own = t->own;
+	uint64_t homes_each;
 
-	t->own = own;
-	if (own == NULL)
-		return vb_fail(-ENOMEM, "no memory for a trace");
-	if (homes * o->warehouses > 1u << 24)
-		return vb_fail(-EINVAL,
-			       "%u homes of %u warehouses: at most %u warehouses are possible",
-			       (unsigned)homes, (unsigned)o->warehouses, 1u << 24);
-	own->homes = (uint32_t)homes;
-	own->per_home = (uint32_t)o->warehouses;
-	own->warehouses = own->homes * own->per_home;
-	own->servers = t->p.servers;
-	own->scans = t->p.scan_rate > 0;
+	if (err)
+		return err;
+	homes_each = (own->w.homes + own->w.servers - 1) / own->w.servers;
 	own->scan_base = homes_each * o->warehouses * PER_WAREHOUSE;
-	t->locks = own->servers * (own->scans ? own->scan_base + homes_each
-					      : own->scan_base - (PER_WAREHOUSE - ITEM));
-	t->types = types;
-	t->n_types = own->scans ? TYPES : TABLE_SCAN;
+	t->locks = own->w.servers * (own->w.scans ? own->scan_base + homes_each
+						  : own->scan_base - (PER_WAREHOUSE - ITEM));
 	t->modes = 1u << VB_SHARED | 1u << VB_EXCLUSIVE;
 	t->think_ns = 7000; /* seed 001 section 4.4 */
 	t->locks_max = 6 + LINES + 2;
 	return 0;
 }
 
-static void fini(struct vb_trace *t)
-{
-	free(t->own);
-}
-
-/* The number of a server's lock. */
-static uint64_t on_server(const struct tpcc *own, uint32_t home, uint64_t index)
-{
-	return index * own->servers + home % own->servers;
-}
-
 static void take(struct vb_trace_client *c, uint32_t warehouse, unsigned which, enum vb_mode mode)
 {
-	const struct tpcc *own = c->t->own;
-	uint32_t home = warehouse / own->per_home;
-	uint64_t place =
-		(uint64_t)(home / own->servers) * own->per_home + warehouse % own->per_home;
-
-	vb_trace_add(c, on_server(own, home, place * PER_WAREHOUSE + which), mode);
+	vb_tpcc_take(c, warehouse, PER_WAREHOUSE, which, mode);
 }
 
 /* With scans, who reads customers has the whole table shared, and who writes them exclusively: the
@@ -127,8 +75,11 @@ static void take_table(struct vb_trace_client *c, uint32_t home, enum vb_mode mo
 {
 	const struct tpcc *own = c->t->own;
 
-	if (own->scans)
-		vb_trace_add(c, on_server(own, home, own->scan_base + home / own->servers), mode);
+	if (own->w.scans)
+		vb_trace_add(c,
+			     (own->scan_base + home / own->w.servers) * own->w.servers +
+				     home % own->w.servers,
+			     mode);
 }
 
 static void take_customer(struct vb_trace_client *c, uint32_t warehouse, uint64_t row,
@@ -136,7 +87,7 @@ static void take_customer(struct vb_trace_client *c, uint32_t warehouse, uint64_
 {
 	const struct tpcc *own = c->t->own;
 
-	take_table(c, warehouse / own->per_home, mode);
+	take_table(c, warehouse / own->w.per_home, mode);
 	take(c, warehouse, CUSTOMER + (unsigned)(row / CUSTOMERS_PER_GROUP), mode);
 }
 
@@ -147,9 +98,9 @@ static uint64_t draw_customer(struct vb_trace_client *c, unsigned district, doub
 	uint64_t row = (uint64_t)district * CUSTOMERS_PER_DISTRICT;
 
 	if (!vb_rng_chance(&c->rng, by_name))
-		return row + vb_trace_nurand(&c->rng, CUSTOMER_RUN, CUSTOMERS_PER_DISTRICT);
-	row += NAMES * vb_rng_below(&c->rng, CUSTOMERS_PER_DISTRICT / NAMES);
-	return row + vb_trace_nurand(&c->rng, NAME_RUN, NAMES);
+		return row + vb_trace_nurand(&c->rng, TPCC_CUSTOMER_RUN, CUSTOMERS_PER_DISTRICT);
+	row += TPCC_NAMES * vb_rng_below(&c->rng, CUSTOMERS_PER_DISTRICT / TPCC_NAMES);
+	return row + vb_trace_nurand(&c->rng, TPCC_NAME_RUN, TPCC_NAMES);
 }
 
 /* Where the client's next insert goes: each has its own start, so that they do not go in step. */
@@ -181,19 +132,16 @@ static void new_order(struct vb_trace_client *c, uint32_t w)
 
 static void payment(struct vb_trace_client *c, uint32_t w)
 {
-	const struct tpcc *own = c->t->own;
 	unsigned district = (unsigned)vb_rng_below(&c->rng, DISTRICTS);
-	uint32_t of = w;
+	uint32_t of;
 
 	take(c, w, WAREHOUSE, VB_EXCLUSIVE);
 	take(c, w, DISTRICT + district, VB_EXCLUSIVE);
 	/* The customer of another warehouse, and then of any of its districts. */
-	if (own->warehouses > 1 && vb_rng_chance(&c->rng, REMOTE_PAYMENT)) {
-		of = (w + 1 + (uint32_t)vb_rng_below(&c->rng, own->warehouses - 1)) %
-		     own->warehouses;
+	of = vb_tpcc_other(c, w, TPCC_REMOTE_PAYMENT);
+	if (of != w)
 		district = (unsigned)vb_rng_below(&c->rng, DISTRICTS);
-	}
-	take_customer(c, of, draw_customer(c, district, BY_NAME), VB_EXCLUSIVE);
+	take_customer(c, of, draw_customer(c, district, TPCC_BY_NAME), VB_EXCLUSIVE);
 	take(c, w, HISTORY + insert_group(c), VB_EXCLUSIVE);
 }
 
@@ -201,7 +149,7 @@ static void order_status(struct vb_trace_client *c, uint32_t w)
 {
 	unsigned district = (unsigned)vb_rng_below(&c->rng, DISTRICTS), at = any_group(c);
 
-	take_customer(c, w, draw_customer(c, district, BY_NAME), VB_SHARED);
+	take_customer(c, w, draw_customer(c, district, TPCC_BY_NAME), VB_SHARED);
 	take(c, w, ORDER + at, VB_SHARED);
 	take(c, w, ORDER_LINE + at, VB_SHARED);
 }
@@ -223,37 +171,17 @@ static void stock_level(struct vb_trace_client *c, uint32_t w)
 	take(c, w, STOCK_GROUP + (unsigned)vb_rng_below(&c->rng, STOCK_GROUPS), VB_SHARED);
 }
 
+static void table_scan(struct vb_trace_client *c, uint32_t home)
+{
+	take_table(c, home, VB_SHARED);
+}
+
 static void next(struct vb_trace_client *c)
 {
-	const struct tpcc *own = c->t->own;
-	uint32_t home = c->host % own->homes;
-	uint32_t w = home * own->per_home + (uint32_t)vb_rng_below(&c->rng, own->per_home);
+	static const struct vb_tpcc_txns txns = {new_order, payment,     order_status,
+						 delivery,  stock_level, table_scan};
 
-	c->txn.home = w;
-	if (own->scans && vb_rng_chance(&c->rng, c->t->p.scan_rate)) {
-		c->txn.type = TABLE_SCAN;
-		c->txn.think_ns = c->t->p.scan_ns;
-		take_table(c, home, VB_SHARED);
-		return;
-	}
-	c->txn.type = vb_trace_draw_type(&c->rng, mix);
-	switch (c->txn.type) {
-	case NEW_ORDER:
-		new_order(c, w);
-		break;
-	case PAYMENT:
-		payment(c, w);
-		break;
-	case ORDER_STATUS:
-		order_status(c, w);
-		break;
-	case DELIVERY:
-		delivery(c, w);
-		break;
-	default:
-		stock_level(c, w);
-		break;
-	}
+	vb_tpcc_next(c, &txns, false);
 }
 
 const struct vb_trace_ops vb_trace_tpcc = {
@@ -264,6 +192,6 @@ const struct vb_trace_ops vb_trace_tpcc = {
 	.options_bytes = sizeof(struct tpcc_opts),
 	.scans = true,
 	.init = init,
-	.fini = fini,
+	.fini = vb_tpcc_fini,
 	.next = next,
 };

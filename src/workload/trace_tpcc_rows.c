@@ -24,10 +24,9 @@
  * number, so that all agree on it; who ordered which items is drawn anew where it matters.
  */
 #define VB_LOG_ROOM "trace"
-#include "workload/traces.h"
+#include "workload/tpcc.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/log.h"
 
@@ -39,16 +38,11 @@
 #define LINES_MOST  15u
 #define ITEMS       100000u
 #define ITEM_RANGE  10000u
-#define NAMES       1000u
 #define RECENT      20u /* orders that stock-level looks at */
 
-#define REMOTE_PAYMENT 0.15
-#define REMOTE_ITEM    0.01
-#define BY_NAME        0.60
+#define REMOTE_ITEM 0.01
 
-#define CUSTOMER_RUN 1023u /* the A of NURand */
-#define NAME_RUN     255u
-#define ITEM_RUN     8191u
+#define ITEM_RUN 8191u /* the A of NURand */
 
 #define POPULATION         0x74706363726f7773ull
 #define LOCKS_SERIALIZABLE 640u /* stock-level: 1 + 301 + 300 rows and 17 locks above them */
@@ -82,14 +76,6 @@ static const struct {
 	[ITEM] = {ITEMS / ITEM_RANGE, ITEM_RANGE},
 };
 
-enum { NEW_ORDER, PAYMENT, ORDER_STATUS, DELIVERY, STOCK_LEVEL, TABLE_SCAN, TYPES };
-static const char *const types[TYPES] = {
-	[NEW_ORDER] = "new-order", [PAYMENT] = "payment",         [ORDER_STATUS] = "order-status",
-	[DELIVERY] = "delivery",   [STOCK_LEVEL] = "stock-level", [TABLE_SCAN] = "table-scan",
-};
-static const unsigned mix[] = {
-	[NEW_ORDER] = 45, [PAYMENT] = 43, [ORDER_STATUS] = 4, [DELIVERY] = 4, [STOCK_LEVEL] = 4};
-
 enum isolation { SERIALIZABLE, REPEATABLE_READ, READ_COMMITTED };
 enum levels { LEVELS_ROWS, LEVELS_TABLE, LEVELS_FULL };
 
@@ -108,10 +94,7 @@ static const struct vb_opt table[] = {
 		"which levels are locked: rows alone, in shared and exclusive mode; tables and "
 		"rows, as MySQL does; or database, table, range and row"),
 	VB_OPT_SIZE(O, warehouses, "warehouses", "1", 1, 65536, "warehouses of each home"),
-	VB_OPT_SIZE(O, homes, "homes", "0", 0, 4096,
-		    "groups of warehouses, to which the nodes with clients belong in turn; a group "
-		    "lies on "
-		    "one server (0: as many as nodes with clients)"),
+	VB_OPT_SIZE(O, homes, "homes", "0", 0, 4096, TPCC_HOMES_HELP),
 	VB_OPT_FLAG(
 		O, fixed, "fixed",
 		"each client stays at one warehouse of its home, as a terminal of TPC-C does, and "
@@ -120,16 +103,15 @@ static const struct vb_opt table[] = {
 #undef O
 
 struct rows {
-	uint32_t homes, per_home, warehouses, servers;
+	struct vb_tpcc w;
 	bool reads; /* lock what they read */
-	bool scans;
 	bool fixed; /* a client's own warehouse is always the same */
 	enum levels levels;
 	uint32_t range_first[TABLES], row_first[TABLES]; /* of a warehouse's locks */
 	uint32_t each;                                   /* locks of a warehouse */
 	/* Of a district's customers those called n are with_name[name_first[n] .. name_first[n + 1]
 	 * - 1].  They are the same in every district. */
-	uint16_t name_first[NAMES + 1], with_name[CUSTOMERS];
+	uint16_t name_first[TPCC_NAMES + 1], with_name[CUSTOMERS];
 };
 
 /* ---- the population ---- */
@@ -137,15 +119,17 @@ struct rows {
 /* The first 1,000 customers have a name each, the others one that is drawn (clause 4.3.3.1). */
 static void name_customers(struct rows *own, uint64_t seed)
 {
-	uint16_t name[CUSTOMERS], next[NAMES];
+	uint16_t name[CUSTOMERS], next[TPCC_NAMES];
 	struct vb_rng rng;
 
 	vb_rng_seed(&rng, seed, POPULATION);
 	for (uint32_t i = 0; i < CUSTOMERS; i++) {
-		name[i] = (uint16_t)(i < NAMES ? i : vb_trace_nurand(&rng, NAME_RUN, NAMES));
+		name[i] = (uint16_t)(i < TPCC_NAMES
+					     ? i
+					     : vb_trace_nurand(&rng, TPCC_NAME_RUN, TPCC_NAMES));
 		own->name_first[name[i] + 1]++;
 	}
-	for (uint32_t n = 0; n < NAMES; n++) {
+	for (uint32_t n = 0; n < TPCC_NAMES; n++) {
 		next[n] = own->name_first[n];
 		own->name_first[n + 1] = (uint16_t)(own->name_first[n + 1] + own->name_first[n]);
 	}
@@ -171,53 +155,31 @@ static int init(struct vb_trace *t)
 	const uint32_t intent = 1u << VB_INTENT_SHARED | 1u << VB_INTENT_EXCLUSIVE |
 				1u << VB_SHARED_INTENT_EXCLUSIVE;
 	const struct rows_opts *o = t->options;
-	struct rows *own = calloc(1, sizeof(*own));
-	uint64_t homes = o->homes != 0 ? o->homes : t->p.hosts;
+	int err = vb_tpcc_init(t, sizeof(struct rows), o->homes, o->warehouses, 1u << 20);
+	struct rows *own = t->own;
 
-	t->own = own;
-	if (own == NULL)
-		return vb_fail(-ENOMEM, "no memory for a trace");
-	own->scans = t->p.scan_rate > 0;
-	if (homes * o->warehouses > 1u << 20)
-		return vb_fail(-EINVAL,
-			       "%u homes of %u warehouses: at most %u warehouses are possible",
-			       (unsigned)homes, (unsigned)o->warehouses, 1u << 20);
-	if (own->scans && o->warehouses > SCAN_WAREHOUSES)
+	if (err)
+		return err;
+	if (own->w.scans && o->warehouses > SCAN_WAREHOUSES)
 		return vb_fail(-EINVAL, "a scan of %u warehouses: at most %u are possible",
 			       (unsigned)o->warehouses, SCAN_WAREHOUSES);
-	own->homes = (uint32_t)homes;
-	own->per_home = (uint32_t)o->warehouses;
-	own->warehouses = own->homes * own->per_home;
-	own->servers = t->p.servers;
 	own->reads = o->isolation == SERIALIZABLE;
 	own->levels = (enum levels)o->levels;
 	own->fixed = o->fixed;
 	number_locks(own);
 	name_customers(own, t->p.seed);
-	t->locks = (homes + own->servers - 1) / own->servers * own->per_home * own->each *
-		   own->servers;
+	t->locks = (uint64_t)(own->w.homes + own->w.servers - 1) / own->w.servers *
+		   own->w.per_home * own->each * own->w.servers;
 	t->locks_max = own->reads ? LOCKS_SERIALIZABLE : LOCKS_WRITES;
-	t->types = types;
-	t->n_types = own->scans ? TYPES : TABLE_SCAN;
 	t->modes = 1u << VB_SHARED | 1u << VB_EXCLUSIVE | (own->levels == LEVELS_ROWS ? 0 : intent);
 	return 0;
-}
-
-static void fini(struct vb_trace *t)
-{
-	free(t->own);
 }
 
 /* ---- taking locks ---- */
 
 static void take(struct vb_trace_client *c, uint32_t warehouse, uint32_t which, enum vb_mode mode)
 {
-	const struct rows *own = c->t->own;
-	uint32_t home = warehouse / own->per_home;
-	uint64_t place =
-		(uint64_t)(home / own->servers) * own->per_home + warehouse % own->per_home;
-
-	vb_trace_add(c, (place * own->each + which) * own->servers + home % own->servers, mode);
+	vb_tpcc_take(c, warehouse, ((const struct rows *)c->t->own)->each, which, mode);
 }
 
 /* A whole table of a warehouse.  Without intention modes, whoever means rows of a table that is
@@ -241,7 +203,7 @@ static void take_row(struct vb_trace_client *c, uint32_t w, enum table t, uint32
 		take(c, w, 0, above);
 	if (own->levels != LEVELS_ROWS)
 		take(c, w, 1 + t, above);
-	else if (own->scans && t == CUSTOMER)
+	else if (own->w.scans && t == CUSTOMER)
 		take_table(c, w, CUSTOMER, mode);
 	if (own->levels == LEVELS_FULL)
 		take(c, w, own->range_first[t] + row / shape[t].rows_of_range, above);
@@ -267,7 +229,7 @@ static uint64_t happened(const struct vb_trace_client *c, double share)
 {
 	const struct rows *own = c->t->own;
 
-	return (uint64_t)((double)c->drawn * c->t->p.clients * share / own->warehouses);
+	return (uint64_t)((double)c->drawn * c->t->p.clients * share / own->w.warehouses);
 }
 
 static uint32_t order_row(uint32_t district, uint64_t order)
@@ -307,7 +269,8 @@ static uint32_t any_item(struct vb_trace_client *c)
 
 static uint32_t customer_by_number(struct vb_trace_client *c, uint32_t district)
 {
-	return district * CUSTOMERS + (uint32_t)vb_trace_nurand(&c->rng, CUSTOMER_RUN, CUSTOMERS);
+	return district * CUSTOMERS +
+	       (uint32_t)vb_trace_nurand(&c->rng, TPCC_CUSTOMER_RUN, CUSTOMERS);
 }
 
 /* By last name, which reads all who have it, in the order of their first names, and takes the one
@@ -317,24 +280,15 @@ static uint32_t find_customer(struct vb_trace_client *c, uint32_t w, uint32_t di
 	const struct rows *own = c->t->own;
 	uint32_t name, first, end;
 
-	if (!vb_rng_chance(&c->rng, BY_NAME))
+	if (!vb_rng_chance(&c->rng, TPCC_BY_NAME))
 		return customer_by_number(c, district);
-	name = (uint32_t)vb_trace_nurand(&c->rng, NAME_RUN, NAMES);
+	name = (uint32_t)vb_trace_nurand(&c->rng, TPCC_NAME_RUN, TPCC_NAMES);
 	first = own->name_first[name];
 	end = own->name_first[name + 1];
 	/* And the first of the next name. */
 	for (uint32_t i = first; i <= end && i < CUSTOMERS; i++)
 		read_row(c, w, CUSTOMER, district * CUSTOMERS + own->with_name[i]);
 	return district * CUSTOMERS + own->with_name[(first + end - 1) / 2];
-}
-
-static uint32_t another_warehouse(struct vb_trace_client *c, uint32_t w, double chance)
-{
-	const struct rows *own = c->t->own;
-
-	if (own->warehouses == 1 || !vb_rng_chance(&c->rng, chance))
-		return w;
-	return (w + 1 + (uint32_t)vb_rng_below(&c->rng, own->warehouses - 1)) % own->warehouses;
 }
 
 /* ---- the transactions ---- */
@@ -354,14 +308,14 @@ static void new_order(struct vb_trace_client *c, uint32_t w)
 		uint32_t item = any_item(c);
 
 		read_row(c, w, ITEM, item);
-		write_row(c, another_warehouse(c, w, REMOTE_ITEM), STOCK, item);
+		write_row(c, vb_tpcc_other(c, w, REMOTE_ITEM), STOCK, item);
 		write_row(c, w, ORDER_LINE, line_row(district, order, i));
 	}
 }
 
 static void payment(struct vb_trace_client *c, uint32_t w)
 {
-	uint32_t district = any_district(c), of = another_warehouse(c, w, REMOTE_PAYMENT);
+	uint32_t district = any_district(c), of = vb_tpcc_other(c, w, TPCC_REMOTE_PAYMENT);
 
 	write_row(c, w, WAREHOUSE, 0);
 	write_row(c, w, DISTRICT, district);
@@ -419,43 +373,16 @@ static void table_scan(struct vb_trace_client *c, uint32_t home)
 {
 	const struct rows *own = c->t->own;
 
-	c->txn.type = TABLE_SCAN;
-	c->txn.think_ns = c->t->p.scan_ns;
-	for (uint32_t i = 0; i < own->per_home; i++)
-		take_table(c, home * own->per_home + i, CUSTOMER, VB_SHARED);
+	for (uint32_t i = 0; i < own->w.per_home; i++)
+		take_table(c, home * own->w.per_home + i, CUSTOMER, VB_SHARED);
 }
 
 static void next(struct vb_trace_client *c)
 {
-	const struct rows *own = c->t->own;
-	uint32_t home = c->host % own->homes;
-	uint32_t at = own->fixed ? c->number / own->homes % own->per_home
-				 : (uint32_t)vb_rng_below(&c->rng, own->per_home);
-	uint32_t w = home * own->per_home + at;
+	static const struct vb_tpcc_txns txns = {new_order, payment,     order_status,
+						 delivery,  stock_level, table_scan};
 
-	c->txn.home = w;
-	if (own->scans && vb_rng_chance(&c->rng, c->t->p.scan_rate)) {
-		table_scan(c, home);
-		return;
-	}
-	c->txn.type = vb_trace_draw_type(&c->rng, mix);
-	switch (c->txn.type) {
-	case NEW_ORDER:
-		new_order(c, w);
-		break;
-	case PAYMENT:
-		payment(c, w);
-		break;
-	case ORDER_STATUS:
-		order_status(c, w);
-		break;
-	case DELIVERY:
-		delivery(c, w);
-		break;
-	default:
-		stock_level(c, w);
-		break;
-	}
+	vb_tpcc_next(c, &txns, ((const struct rows *)c->t->own)->fixed);
 }
 
 const struct vb_trace_ops vb_trace_tpcc_rows = {
@@ -467,6 +394,6 @@ const struct vb_trace_ops vb_trace_tpcc_rows = {
 	.options_bytes = sizeof(struct rows_opts),
 	.scans = true,
 	.init = init,
-	.fini = fini,
+	.fini = vb_tpcc_fini,
 	.next = next,
 };
