@@ -78,7 +78,6 @@ static void probe_cpuinfo(struct vb_host *h)
 		if (strncmp(line, "flags", 5) == 0) {
 			h->cmpxchg16b = has_word(value, "cx16");
 			h->constant_tsc = has_word(value, "constant_tsc");
-			h->nonstop_tsc = has_word(value, "nonstop_tsc");
 		}
 	}
 	free(line);

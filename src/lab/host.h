@@ -13,7 +13,7 @@ struct vb_host {
 	unsigned cores;                    /* online */
 	uint64_t mem_total, mem_available; /* bytes; 0 if unknown */
 	double load1;
-	bool cmpxchg16b, constant_tsc, nonstop_tsc;
+	bool cmpxchg16b, constant_tsc;
 };
 
 void vb_host_probe(struct vb_host *h);

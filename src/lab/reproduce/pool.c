@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "lab/bench/engine/process.h"
 #include "lab/bench/engine/progress.h"
@@ -93,7 +92,6 @@ static void start(struct vb_repro_job *j)
 		return;
 	}
 	j->state = VB_JOB_RUNS;
-	j->started_ns = vb_clock_gettime_ns();
 }
 
 static void take(struct vb_repro_job *j, int status)

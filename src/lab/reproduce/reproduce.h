@@ -146,7 +146,6 @@ struct vb_repro_job {
 	bool broke; /* for no reason that it could tell: not missing, but wrong */
 	pid_t pid;
 	int fd;
-	uint64_t started_ns;
 };
 
 struct vb_repro_jobs {

@@ -116,8 +116,6 @@ static void note_release(struct vb_bench_client *c, unsigned n, uint64_t took_ns
 	vb_bench_seat_set(c->seat, VB_DOING_IDLE);
 	record(c, VB_LAT_RELEASE, took_ns);
 	tally->uncertain += err != 0 && err != -VB_ELOST ? n : 0;
-	if (c->w->t.measuring && err != 0)
-		tally->release_lost += n;
 }
 
 int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t *now_ns)

@@ -134,12 +134,11 @@ struct vb_bench_meter {
 /* One per worker thread, which alone writes it. */
 struct vb_bench_tally {
 	uint64_t ops; /* cycles completed while measuring; of transactions, those that committed */
-	uint64_t failed;       /* acquires that ended without a grant while measuring */
-	uint64_t skipped;      /* releases left out on purpose (--fail-rate) */
-	uint64_t release_lost; /* releases that came too late */
-	uint64_t uncertain;    /* calls whose answer was lost: a lock may be held by nobody */
-	uint64_t measured_ns;  /* how long this worker has measured */
-	uint64_t rtt_ns;       /* that its clients went by in the end, mean; of so many */
+	uint64_t failed;      /* acquires that ended without a grant while measuring */
+	uint64_t skipped;     /* releases left out on purpose (--fail-rate) */
+	uint64_t uncertain;   /* calls whose answer was lost: a lock may be held by nobody */
+	uint64_t measured_ns; /* how long this worker has measured */
+	uint64_t rtt_ns;      /* that its clients went by in the end, mean; of so many */
 	uint64_t rtt_clients;
 	struct vb_bench_meter spent;
 	struct vb_fabric_stats fabric; /* of the worker's process, since it opened the fabric */
@@ -172,9 +171,6 @@ struct vb_bench_result {
 	struct vb_audit_counts audit;
 	bool audited;
 	bool portable;       /* ran as its portable variant */
-	bool sampled;        /* breakdown from a sample of the cycles */
-	double duration_s;   /* measured span in the run's own time */
-	uint64_t started;    /* clients that took part */
 	uint64_t unfinished; /* clients still waiting for a lock when the measured span ended */
 	uint64_t unfinished_max_ns; /* the longest of them had waited so long */
 	uint64_t unaudited;         /* network: grants that were not kept for the audit */

@@ -347,8 +347,7 @@ int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
 	struct vb_bench_lock_run u = {.plan = plan, .ops = ops, .r = r};
 	bool net = vb_bench_is_net(o->fabric);
 
-	*r = (struct vb_bench_result){.ops = ops, .started = o->clients};
-	r->sampled = o->fabric != VB_BENCH_SIM && o->breakdown;
+	*r = (struct vb_bench_result){.ops = ops};
 	r->tally = malloc(sizeof(*r->tally));
 	u.run = (struct vb_bench_run){
 		.ops = &run_ops,

@@ -60,7 +60,6 @@ void vb_bench_tally_merge(void *sum, const void *tally)
 	into->ops += t->ops;
 	into->failed += t->failed;
 	into->skipped += t->skipped;
-	into->release_lost += t->release_lost;
 	into->uncertain += t->uncertain;
 	if (t->measured_ns > 0)
 		into->rate += (double)t->ops * 1e9 / (double)t->measured_ns;

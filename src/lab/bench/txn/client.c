@@ -67,7 +67,6 @@ static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t 
 {
 	struct vb_tbench_tally *t = c->w->tally;
 
-	t->all_commits++;
 	__atomic_store_n(&c->seat->state.cycles, c->seat->state.cycles + 1, __ATOMIC_RELAXED);
 	if (c->w->t.measuring) {
 		t->commits[c->load.type]++;

@@ -45,7 +45,6 @@ void vb_tbench_tally_merge(void *sum, const void *tally)
 	into->useful_ns += t->useful_ns;
 	into->cpu_ns += t->cpu_ns;
 	into->tsc += t->tsc;
-	into->all_commits += t->all_commits;
 	into->unknown += t->unknown;
 	into->errors += t->errors;
 	if (t->last_error != 0)

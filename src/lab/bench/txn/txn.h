@@ -122,7 +122,6 @@ struct vb_tbench_tally {
 	uint64_t measured_ns, cpu_ns, tsc;
 	struct vb_tbench_meter spent;
 	/* Of the whole run. */
-	uint64_t all_commits;
 	uint64_t unknown; /* commits whose answer was lost */
 	uint64_t errors;  /* of the fabric; the last one was: */
 	int64_t last_error;
