@@ -153,7 +153,7 @@ json_t *vb_json_text(const char *s)
 
 	if (j != NULL)
 		return j;
-	copy = strdup(s);
+	copy = s != NULL ? strdup(s) : NULL;
 	if (copy == NULL)
 		return json_null();
 	for (char *p = copy; *p != '\0'; p++)
@@ -162,6 +162,11 @@ json_t *vb_json_text(const char *s)
 	j = json_string(copy);
 	free(copy);
 	return j;
+}
+
+json_t *vb_json_word(uint64_t n)
+{
+	return json_integer((json_int_t)n);
 }
 
 json_t *vb_json_us(double ns)
@@ -184,7 +189,7 @@ static json_t *host_object(void)
 	json_object_set_new(o, "cores", json_integer(h.cores));
 	json_object_set_new(o, "kernel", vb_json_text(h.kernel));
 	json_object_set_new(o, "clocksource", vb_json_text(h.clocksource));
-	json_object_set_new(o, "memory_bytes", json_integer((json_int_t)h.mem_total));
+	json_object_set_new(o, "memory_bytes", vb_json_word(h.mem_total));
 	json_object_set_new(o, "load_1min", json_real(h.load1));
 	return o;
 }
@@ -201,7 +206,7 @@ json_t *vb_json_head(uint64_t seed)
 	json_object_set_new(head, "version", json_string(vb_version()));
 	json_object_set_new(head, "commit", json_string(vb_commit()));
 	json_object_set_new(head, "argv", args);
-	json_object_set_new(head, "seed", json_integer((json_int_t)seed));
+	json_object_set_new(head, "seed", vb_json_word(seed));
 	json_object_set_new(head, "host", host_object());
 	return head;
 }
@@ -214,7 +219,7 @@ json_t *vb_json_hist(const struct vb_hist *h)
 	} points[] = {{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}};
 	json_t *o = json_object();
 
-	json_object_set_new(o, "count", json_integer((json_int_t)h->total));
+	json_object_set_new(o, "count", vb_json_word(h->total));
 	json_object_set_new(o, "mean", vb_json_us(vb_hist_mean(h)));
 	json_object_set_new(o, "min", vb_json_us(h->total ? (double)h->min : 0));
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(points); i++)
@@ -236,12 +241,12 @@ static json_t *opt_value(const struct vb_opt *o, const void *at)
 	case VB_OPT_KIND_SIZE:
 	case VB_OPT_KIND_TIME:
 		n = *(const uint64_t *)at;
-		return n == VB_OPT_AUTO ? json_null() : json_integer((json_int_t)n);
+		return n == VB_OPT_AUTO ? json_null() : vb_json_word(n);
 	case VB_OPT_KIND_REAL:
 		return json_real(*(const double *)at);
 	case VB_OPT_KIND_STRING:
 		text = *(const char *const *)at;
-		return text != NULL ? vb_json_text(text) : json_null();
+		return vb_json_text(text);
 	case VB_OPT_KIND_CHOICE:
 		text = o->choices;
 		for (choice = *(const int *)at; choice > 0; choice--)

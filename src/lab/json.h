@@ -39,8 +39,9 @@ void vb_json_out_abandon(struct vb_json_out *o);
 /* {"schema":1,"tool":...,"version":...,"commit":...,"argv":[...],"seed":...,"host":{...}} */
 json_t *vb_json_head(uint64_t seed);
 
-/* A string that may not be UTF-8: bytes that JSON cannot carry become '?'. */
+/* A string that may not be UTF-8: bytes that JSON cannot carry become '?'.  NULL: null. */
 json_t *vb_json_text(const char *s);
+json_t *vb_json_word(uint64_t n);
 /* Nanoseconds as microseconds. */
 json_t *vb_json_us(double ns);
 /* num / den, 0 where there is nothing to divide by. */

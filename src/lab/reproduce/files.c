@@ -20,11 +20,6 @@
 
 extern char **environ;
 
-static json_t *text_or_null(const char *s)
-{
-	return s != NULL ? vb_json_text(s) : json_null();
-}
-
 /* JSON has no infinities: what is open at one end has no number there. */
 static json_t *real_or_null(double v)
 {
@@ -36,10 +31,10 @@ static json_t *point_json(const struct vb_repro_result *r, const struct vb_repro
 	json_t *o = json_object(), *numbers = json_object();
 
 	json_object_set_new(o, "system", vb_json_text(p->system->label));
-	json_object_set_new(o, "series", text_or_null(p->series ? p->series->label : NULL));
-	json_object_set_new(o, "x", text_or_null(p->x ? p->x->label : NULL));
-	json_object_set_new(o, "options", text_or_null(p->job ? p->job->options : NULL));
-	json_object_set_new(o, "not_run", text_or_null(p->job ? p->job->why : "no memory"));
+	json_object_set_new(o, "series", vb_json_text(p->series ? p->series->label : NULL));
+	json_object_set_new(o, "x", vb_json_text(p->x ? p->x->label : NULL));
+	json_object_set_new(o, "options", vb_json_text(p->job ? p->job->options : NULL));
+	json_object_set_new(o, "not_run", vb_json_text(p->job ? p->job->why : "no memory"));
 	for (const char *const *m = r->e->metrics; *m != NULL; m++)
 		json_object_set_new(numbers, *m,
 				    real_or_null(vb_repro_metric_of(vb_repro_metric_find(*m),
@@ -66,8 +61,7 @@ static json_t *finding_json(const struct vb_repro_finding *f)
 	json_object_set_new(o, "compared", json_integer(f->compared));
 	json_object_set_new(o, "held", json_integer(f->held));
 	json_object_set_new(o, "verdict", json_string(vb_verdict_names[f->verdict]));
-	json_object_set_new(o, "not_run",
-			    f->verdict == VB_NOT_RUN ? vb_json_text(f->why) : json_null());
+	json_object_set_new(o, "not_run", vb_json_text(f->verdict == VB_NOT_RUN ? f->why : NULL));
 	return o;
 }
 
@@ -110,9 +104,9 @@ json_t *vb_repro_json(const struct vb_repro_result *r, uint64_t seed, double sca
 	json_object_set_new(root, "kind", json_string("reproduce"));
 	json_object_set_new(root, "experiment", json_string(r->e->name));
 	json_object_set_new(root, "title", json_string(r->e->title));
-	json_object_set_new(root, "differs", text_or_null(r->e->differs));
+	json_object_set_new(root, "differs", vb_json_text(r->e->differs));
 	json_object_set_new(root, "setup", vb_json_text(r->common));
-	json_object_set_new(root, "sweep", text_or_null(r->e->sweep_name));
+	json_object_set_new(root, "sweep", vb_json_text(r->e->sweep_name));
 	json_object_set_new(root, "scale", json_real(scale));
 	json_object_set_new(root, "wall_s", json_real(r->wall_s));
 	json_object_set_new(root, "interrupted", json_boolean(r->interrupted));

@@ -246,9 +246,9 @@ static json_t *tally_json(const char *name, const struct tally *t, uint64_t txns
 
 	for (unsigned mode = 0; mode < VB_MODES; mode++)
 		json_object_set_new(modes, vb_lock_mode_name((enum vb_mode)mode),
-				    json_integer((json_int_t)t->by_mode[mode]));
+				    vb_json_word(t->by_mode[mode]));
 	json_object_set_new(j, "type", json_string(name));
-	json_object_set_new(j, "txns", json_integer((json_int_t)t->txns));
+	json_object_set_new(j, "txns", vb_json_word(t->txns));
 	json_object_set_new(j, "share", vb_json_ratio((double)t->txns, (double)txns));
 	json_object_set_new(j, "locks_per_txn", vb_json_ratio((double)t->locks, (double)t->txns));
 	json_object_set_new(j, "locks_least", json_integer(t->least));
@@ -267,9 +267,9 @@ static int write_json(struct vb_json_out *out, const struct vb_trace_tool_opts *
 	json_object_set_new(run, "trace", vb_json_text(o->trace));
 	json_object_set_new(run, "options",
 			    vb_json_text(o->workload_options ? o->workload_options : ""));
-	json_object_set_new(run, "locks", json_integer((json_int_t)c->trace.locks));
-	json_object_set_new(run, "highest_lock", json_integer((json_int_t)s->highest));
-	json_object_set_new(run, "think_ns", json_integer((json_int_t)c->trace.think_ns));
+	json_object_set_new(run, "locks", vb_json_word(c->trace.locks));
+	json_object_set_new(run, "highest_lock", vb_json_word(s->highest));
+	json_object_set_new(run, "think_ns", vb_json_word(c->trace.think_ns));
 	json_object_set_new(run, "all", tally_json("all", &s->all, s->all.txns));
 	for (unsigned i = 0; i < c->trace.n_types; i++)
 		json_array_append_new(types,

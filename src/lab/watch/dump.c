@@ -272,7 +272,7 @@ static json_t *json_client(const struct vb_waits *w, unsigned i)
 static json_t *with_lock(json_t *o, const struct vb_waits *w, uint64_t lock, uint64_t mode,
 			 uint64_t since_ns)
 {
-	json_object_set_new(o, "lock", json_integer((json_int_t)lock));
+	json_object_set_new(o, "lock", vb_json_word(lock));
 	json_object_set_new(o, "mode", json_string(vb_lock_mode_name((enum vb_mode)mode)));
 	json_object_set_new(o, "for_us", vb_json_us((double)since(w, since_ns)));
 	return o;

@@ -320,7 +320,7 @@ static json_t *breakdown_by_call_json(const struct vb_lock_timing *t)
 	for (unsigned call = 0; call < VB_CALL_COUNT; call++) {
 		json_t *c = json_object();
 
-		json_object_set_new(c, "calls", json_integer((json_int_t)t->calls[call]));
+		json_object_set_new(c, "calls", vb_json_word(t->calls[call]));
 		for (unsigned phase = 0; phase < VB_PHASE_COUNT; phase++)
 			json_object_set_new(c, vb_phase_names[phase],
 					    vb_json_us(per(t->ns[call][phase], t->calls[call])));
@@ -337,14 +337,14 @@ static json_t *audit_json(const struct vb_bench_result *r)
 		return json_null();
 	o = json_object();
 	rules = json_object();
-	json_object_set_new(o, "checked_ops", json_integer((json_int_t)r->audit.checked_ops));
-	json_object_set_new(o, "violations", json_integer((json_int_t)r->audit.violations));
-	json_object_set_new(o, "unaudited_ops", json_integer((json_int_t)r->unaudited));
+	json_object_set_new(o, "checked_ops", vb_json_word(r->audit.checked_ops));
+	json_object_set_new(o, "violations", vb_json_word(r->audit.violations));
+	json_object_set_new(o, "unaudited_ops", vb_json_word(r->unaudited));
 	json_object_set_new(o, "clock_error_us", vb_json_us((double)r->end.clock_error_ns));
-	json_object_set_new(o, "max_bypass", json_integer((json_int_t)r->audit.max_bypass));
+	json_object_set_new(o, "max_bypass", vb_json_word(r->audit.max_bypass));
 	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
 		json_object_set_new(rules, vb_audit_rule_names[i],
-				    json_integer((json_int_t)r->audit.by_rule[i]));
+				    vb_json_word(r->audit.by_rule[i]));
 	json_object_set_new(o, "by_rule", rules);
 	return o;
 }
@@ -358,13 +358,13 @@ static json_t *trace_json(const struct vb_bench_plan *p)
 	json_object_set_new(w, "options",
 			    vb_json_text(o->workload_options != NULL ? o->workload_options : ""));
 	json_object_set_new(w, "order", json_string(vb_bench_order_names[o->order]));
-	json_object_set_new(w, "think_ns", json_integer((json_int_t)o->think_ns));
-	json_object_set_new(w, "pause_ns", json_integer((json_int_t)o->pause_ns));
-	json_object_set_new(w, "timeout_ns", json_integer((json_int_t)o->timeout_ns));
-	json_object_set_new(w, "retries", json_integer((json_int_t)o->retries));
-	json_object_set_new(w, "backoff_ns", json_integer((json_int_t)o->backoff_ns));
+	json_object_set_new(w, "think_ns", vb_json_word(o->think_ns));
+	json_object_set_new(w, "pause_ns", vb_json_word(o->pause_ns));
+	json_object_set_new(w, "timeout_ns", vb_json_word(o->timeout_ns));
+	json_object_set_new(w, "retries", vb_json_word(o->retries));
+	json_object_set_new(w, "backoff_ns", vb_json_word(o->backoff_ns));
 	json_object_set_new(w, "scan_rate", json_real(o->scan_rate));
-	json_object_set_new(w, "scan_ns", json_integer((json_int_t)o->scan_ns));
+	json_object_set_new(w, "scan_ns", vb_json_word(o->scan_ns));
 	json_object_set_new(w, "fail_rate", json_real(o->fail_rate));
 	return w;
 }
@@ -392,21 +392,20 @@ static json_t *txns_json(const struct vb_bench_plan *p, const struct vb_bench_ta
 	json_t *j = json_object(), *causes = json_object(), *latency = json_object();
 
 	for (unsigned i = 0; i < VB_ABORT_CAUSES; i++)
-		json_object_set_new(causes, vb_bench_abort_names[i],
-				    json_integer((json_int_t)x->aborts[i]));
+		json_object_set_new(causes, vb_bench_abort_names[i], vb_json_word(x->aborts[i]));
 	for (unsigned i = 0; i < p->trace.n_types; i++)
 		json_object_set_new(latency, p->trace.types[i], vb_json_hist(&t->txn[i]));
 	json_object_set_new(latency, "all", all_json(p, t));
-	json_object_set_new(j, "committed", json_integer((json_int_t)x->committed));
+	json_object_set_new(j, "committed", vb_json_word(x->committed));
 	json_object_set_new(j, "committed_tps", json_real(t->txn_rate));
 	json_object_set_new(j, "locks_per_txn",
 			    vb_json_ratio((double)x->locks, (double)x->committed));
-	json_object_set_new(j, "aborts", json_integer((json_int_t)aborts(x)));
+	json_object_set_new(j, "aborts", vb_json_word(aborts(x)));
 	json_object_set_new(j, "abort_share",
 			    vb_json_ratio((double)aborts(x), (double)(aborts(x) + x->committed)));
 	json_object_set_new(j, "aborts_by_cause", causes);
-	json_object_set_new(j, "given_up", json_integer((json_int_t)x->given_up));
-	json_object_set_new(j, "died", json_integer((json_int_t)x->died));
+	json_object_set_new(j, "given_up", vb_json_word(x->given_up));
+	json_object_set_new(j, "died", vb_json_word(x->died));
 	json_object_set_new(j, "latency_us", latency);
 	return j;
 }
@@ -423,10 +422,10 @@ static json_t *workload_json(const struct vb_bench_opts *o)
 		json_object_set_new(w, strncmp(o->dist, "zipf", 4) == 0 ? "theta" : "alpha",
 				    json_real(strtod(colon + 1, NULL)));
 	json_object_set_new(w, "read_ratio", json_real(o->read_ratio));
-	json_object_set_new(w, "think_ns", json_integer((json_int_t)o->think_ns));
-	json_object_set_new(w, "hold_ns", json_integer((json_int_t)o->hold_ns));
+	json_object_set_new(w, "think_ns", vb_json_word(o->think_ns));
+	json_object_set_new(w, "hold_ns", vb_json_word(o->hold_ns));
 	json_object_set_new(w, "fail_rate", json_real(o->fail_rate));
-	json_object_set_new(w, "rate_ops_s", json_integer((json_int_t)o->rate));
+	json_object_set_new(w, "rate_ops_s", vb_json_word(o->rate));
 	return w;
 }
 
@@ -453,14 +452,14 @@ static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct v
 	json_object_set_new(j, "kind", json_string("lock"));
 	json_object_set_new(j, "lock", json_string(r->ops->name));
 	json_object_set_new(j, "fabric", json_string(vb_bench_fabric_names[o->fabric]));
-	json_object_set_new(j, "profile", sim ? vb_json_text(o->profile) : json_null());
-	json_object_set_new(j, "nodes", json_integer((json_int_t)o->nodes));
-	json_object_set_new(j, "servers", json_integer((json_int_t)o->servers));
-	json_object_set_new(j, "server_threads", json_integer((json_int_t)o->server_threads));
-	json_object_set_new(j, "procs", json_integer((json_int_t)o->cluster.procs));
-	json_object_set_new(j, "clients", json_integer((json_int_t)o->clients));
-	json_object_set_new(j, "locks", json_integer((json_int_t)o->locks));
-	json_object_set_new(j, "lease_ns", json_integer((json_int_t)o->lease_ns));
+	json_object_set_new(j, "profile", vb_json_text(sim ? o->profile : NULL));
+	json_object_set_new(j, "nodes", vb_json_word(o->nodes));
+	json_object_set_new(j, "servers", vb_json_word(o->servers));
+	json_object_set_new(j, "server_threads", vb_json_word(o->server_threads));
+	json_object_set_new(j, "procs", vb_json_word(o->cluster.procs));
+	json_object_set_new(j, "clients", vb_json_word(o->clients));
+	json_object_set_new(j, "locks", vb_json_word(o->locks));
+	json_object_set_new(j, "lease_ns", vb_json_word(o->lease_ns));
 	json_object_set_new(j, "fencing", json_boolean(o->fencing));
 	json_object_set_new(j, "lock_options", lock_options_json(r->ops, o->lock_options));
 	json_object_set_new(j, "portable_variant", json_boolean(r->portable));
@@ -488,37 +487,34 @@ json_t *vb_bench_run_json(const void *plan, const void *result)
 	set_setting(j, p, r);
 	json_object_set_new(j, "duration_s", json_real((double)t->measured_ns / 1e9));
 	json_object_set_new(j, "wall_s", json_real(r->end.wall_s));
-	json_object_set_new(j, "ops", json_integer((json_int_t)t->ops));
+	json_object_set_new(j, "ops", vb_json_word(t->ops));
 	json_object_set_new(j, "goodput_ops_s", json_real(t->rate));
-	json_object_set_new(j, "failed", json_integer((json_int_t)t->failed));
-	json_object_set_new(j, "unfinished", json_integer((json_int_t)r->unfinished));
+	json_object_set_new(j, "failed", vb_json_word(t->failed));
+	json_object_set_new(j, "unfinished", vb_json_word(r->unfinished));
 	json_object_set_new(j, "unfinished_max_us", vb_json_us((double)r->unfinished_max_ns));
 	json_object_set_new(j, "latency_us", latency_json(p, t));
 	json_object_set_new(j, "txns", p->tracing ? txns_json(p, t) : json_null());
-	json_object_set_new(j, "rtt_ns", json_integer((json_int_t)t->rtt_ns));
+	json_object_set_new(j, "rtt_ns", vb_json_word(t->rtt_ns));
 	json_object_set_new(j, "verbs_per_op", verbs_json(&t->spent, t->ops, true));
 	json_object_set_new(j, "server_verbs_per_op", verbs_json(&r->servers, t->ops, false));
 	json_object_set_new(j, "breakdown_us", timed ? breakdown_json(&t->timing) : json_null());
 	json_object_set_new(j, "breakdown_by_call_us",
 			    timed ? breakdown_by_call_json(&t->timing) : json_null());
 	json_object_set_new(j, "audit", audit_json(r));
-	json_object_set_new(j, "recoveries", json_integer((json_int_t)t->spent.recoveries));
-	json_object_set_new(j, "untold", json_integer((json_int_t)t->spent.untold));
-	json_object_set_new(j, "lost", json_integer((json_int_t)t->spent.lost));
-	json_object_set_new(j, "answers_lost", json_integer((json_int_t)t->uncertain));
-	json_object_set_new(j, "skipped_releases", json_integer((json_int_t)t->skipped));
-	json_object_set_new(j, "workers_killed", json_integer((json_int_t)r->end.deaths));
-	json_object_set_new(j, "died",
-			    r->end.died != NULL ? vb_json_text(r->end.died) : json_null());
+	json_object_set_new(j, "recoveries", vb_json_word(t->spent.recoveries));
+	json_object_set_new(j, "untold", vb_json_word(t->spent.untold));
+	json_object_set_new(j, "lost", vb_json_word(t->spent.lost));
+	json_object_set_new(j, "answers_lost", vb_json_word(t->uncertain));
+	json_object_set_new(j, "skipped_releases", vb_json_word(t->skipped));
+	json_object_set_new(j, "workers_killed", vb_json_word(r->end.deaths));
+	json_object_set_new(j, "died", vb_json_text(r->end.died));
 	json_object_set_new(j, "load", vb_busy_json(&r->end.load));
 	json_object_set_new(j, "interrupted", json_boolean(r->end.interrupted));
-	json_object_set_new(j, "stalled",
-			    r->end.stalled ? vb_json_text(r->end.stall) : json_null());
+	json_object_set_new(j, "stalled", vb_json_text(r->end.stalled ? r->end.stall : NULL));
 	if (vb_bench_is_net(p->o.fabric))
 		json_object_set_new(j, "fabric_stats", stats_json(&t->fabric));
 	if (p->o.fabric == VB_BENCH_SIM)
-		json_object_set_new(j, "verbs_simulated",
-				    json_integer((json_int_t)r->end.virtual_verbs));
+		json_object_set_new(j, "verbs_simulated", vb_json_word(r->end.virtual_verbs));
 	return j;
 }
 

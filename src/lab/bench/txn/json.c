@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static json_t *word(uint64_t n)
-{
-	return json_integer((json_int_t)n);
-}
-
 /* The workload's options as they were, by name. */
 static json_t *options_json(const struct vb_tbench_plan *p)
 {
@@ -28,15 +23,13 @@ static json_t *options_json(const struct vb_tbench_plan *p)
 			v = json_real(*(const double *)at);
 			break;
 		case VB_OPT_KIND_STRING:
-			v = *(const char *const *)at != NULL
-				    ? vb_json_text(*(const char *const *)at)
-				    : json_null();
+			v = vb_json_text(*(const char *const *)at);
 			break;
 		case VB_OPT_KIND_CHOICE:
 			v = json_integer(*(const int *)at);
 			break;
 		default:
-			v = word(*(const uint64_t *)at);
+			v = vb_json_word(*(const uint64_t *)at);
 			break;
 		}
 		json_object_set_new(o, opt->name, v);
@@ -53,17 +46,16 @@ static void set_setting(json_t *j, const struct vb_tbench_result *r)
 	json_object_set_new(j, "cc", json_string(r->one->cc->name));
 	json_object_set_new(j, "hybrid", json_string(r->one->code));
 	json_object_set_new(j, "workload", options_json(r->plan));
-	json_object_set_new(j, "records", word(r->records));
+	json_object_set_new(j, "records", vb_json_word(r->records));
 	json_object_set_new(j, "fabric", json_string(vb_bench_fabric_names[o->fabric]));
-	json_object_set_new(j, "fabric_options",
-			    o->fabric_options ? vb_json_text(o->fabric_options) : json_null());
-	json_object_set_new(j, "profile", sim ? vb_json_text(o->profile) : json_null());
-	json_object_set_new(j, "nodes", word(o->nodes));
-	json_object_set_new(j, "threads", word(o->threads));
-	json_object_set_new(j, "coroutines", word(o->coroutines));
-	json_object_set_new(j, "clients", word(vb_tbench_clients(r->plan)));
+	json_object_set_new(j, "fabric_options", vb_json_text(o->fabric_options));
+	json_object_set_new(j, "profile", vb_json_text(sim ? o->profile : NULL));
+	json_object_set_new(j, "nodes", vb_json_word(o->nodes));
+	json_object_set_new(j, "threads", vb_json_word(o->threads));
+	json_object_set_new(j, "coroutines", vb_json_word(o->coroutines));
+	json_object_set_new(j, "clients", vb_json_word(vb_tbench_clients(r->plan)));
 	json_object_set_new(j, "recovery", json_boolean(o->recovery == 0));
-	json_object_set_new(j, "lease_ns", word(r->lease_ns));
+	json_object_set_new(j, "lease_ns", vb_json_word(r->lease_ns));
 	json_object_set_new(j, "doorbell", json_boolean(!o->no_doorbell));
 	json_object_set_new(j, "outstanding", json_boolean(!o->no_outstanding));
 	json_object_set_new(j, "passive_ack", json_boolean(o->passive_ack));
@@ -75,7 +67,7 @@ static json_t *aborts_json(const struct vb_tbench_tally *t)
 	json_t *o = json_object();
 
 	for (unsigned i = VB_TXN_USER; i < VB_TXN_CAUSES; i++)
-		json_object_set_new(o, vb_txn_cause_names[i], word(t->spent.aborts[i]));
+		json_object_set_new(o, vb_txn_cause_names[i], vb_json_word(t->spent.aborts[i]));
 	return o;
 }
 
@@ -86,8 +78,8 @@ static json_t *types_json(const struct vb_tbench_result *r)
 	for (unsigned i = 0; i < r->plan->load->n_types; i++) {
 		json_t *type = json_object();
 
-		json_object_set_new(type, "commits", word(r->tally->commits[i]));
-		json_object_set_new(type, "rolled_back", word(r->tally->rolled_back[i]));
+		json_object_set_new(type, "commits", vb_json_word(r->tally->commits[i]));
+		json_object_set_new(type, "rolled_back", vb_json_word(r->tally->rolled_back[i]));
 		json_object_set_new(type, "latency_us", vb_json_hist(&r->tally->lat[i]));
 		json_object_set_new(o, r->plan->load->types[i], type);
 	}
@@ -161,22 +153,22 @@ static json_t *check_json(const struct vb_tbench_result *r)
 	found = json_object();
 	json_object_set_new(o, "strict", json_boolean((r->one->cc->caps & VB_CC_STRICT) != 0));
 	json_object_set_new(o, "serializable", json_boolean(s->first == VB_ANOMALY_NONE));
-	json_object_set_new(o, "transactions", word(s->txns));
-	json_object_set_new(o, "committed", word(s->committed));
-	json_object_set_new(o, "unknown", word(s->unknown));
-	json_object_set_new(o, "reads", word(s->reads));
-	json_object_set_new(o, "writes", word(s->writes));
-	json_object_set_new(o, "keys", word(s->keys));
-	json_object_set_new(o, "edges", word(s->edges));
+	json_object_set_new(o, "transactions", vb_json_word(s->txns));
+	json_object_set_new(o, "committed", vb_json_word(s->committed));
+	json_object_set_new(o, "unknown", vb_json_word(s->unknown));
+	json_object_set_new(o, "reads", vb_json_word(s->reads));
+	json_object_set_new(o, "writes", vb_json_word(s->writes));
+	json_object_set_new(o, "keys", vb_json_word(s->keys));
+	json_object_set_new(o, "edges", vb_json_word(s->edges));
 	json_object_set_new(o, "seconds", json_real(s->seconds));
 	json_object_set_new(o, "first",
 			    s->first != VB_ANOMALY_NONE ? json_string(vb_anomaly_names[s->first])
 							: json_null());
 	for (int i = VB_ANOMALY_NONE + 1; i < VB_ANOMALIES; i++)
-		json_object_set_new(found, vb_anomaly_names[i], word(s->found[i]));
+		json_object_set_new(found, vb_anomaly_names[i], vb_json_word(s->found[i]));
 	json_object_set_new(o, "anomalies", found);
 	json_object_set_new(o, "history_full", json_boolean(r->history_full));
-	json_object_set_new(o, "story", s->story != NULL ? vb_json_text(s->story) : json_null());
+	json_object_set_new(o, "story", vb_json_text(s->story));
 	return o;
 }
 
@@ -201,10 +193,10 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 	uint64_t aborts = vb_tbench_sum(m->aborts, VB_TXN_CAUSES) - m->aborts[VB_TXN_USER];
 	double n = (double)commits;
 
-	json_object_set_new(j, "commits", word(commits));
+	json_object_set_new(j, "commits", vb_json_word(commits));
 	json_object_set_new(j, "goodput_txn_s", json_real(t->rate));
 	json_object_set_new(j, "rolled_back",
-			    word(vb_tbench_sum(t->rolled_back, VB_LOAD_TYPES_MAX)));
+			    vb_json_word(vb_tbench_sum(t->rolled_back, VB_LOAD_TYPES_MAX)));
 	json_object_set_new(j, "aborts", aborts_json(t));
 	json_object_set_new(j, "abort_rate",
 			    vb_json_ratio((double)aborts, (double)(commits + aborts)));
@@ -237,24 +229,22 @@ json_t *vb_tbench_json(const void *plan, const void *result)
 	set_rates(j, r, vb_tbench_commits(t));
 	json_object_set_new(j, "check", check_json(r));
 	json_object_set_new(j, "invariant", invariant_json(r));
-	json_object_set_new(j, "recovered", word(t->spent.recovered));
-	json_object_set_new(j, "lost_locks", word(t->spent.lost_locks));
-	json_object_set_new(j, "answers_lost", word(t->unknown));
-	json_object_set_new(j, "failed", word(t->errors));
-	json_object_set_new(j, "workers_killed", word(r->end.deaths));
-	json_object_set_new(j, "clients_killed", word(r->end.dead_clients));
-	json_object_set_new(j, "servers_killed", word(r->dead_servers));
-	json_object_set_new(j, "last_commits_of_killed", word(r->last_committed));
-	json_object_set_new(j, "last_commits_undone", word(r->last_undone));
-	json_object_set_new(j, "swept", word(r->swept));
-	json_object_set_new(j, "died",
-			    r->end.died != NULL ? vb_json_text(r->end.died) : json_null());
+	json_object_set_new(j, "recovered", vb_json_word(t->spent.recovered));
+	json_object_set_new(j, "lost_locks", vb_json_word(t->spent.lost_locks));
+	json_object_set_new(j, "answers_lost", vb_json_word(t->unknown));
+	json_object_set_new(j, "failed", vb_json_word(t->errors));
+	json_object_set_new(j, "workers_killed", vb_json_word(r->end.deaths));
+	json_object_set_new(j, "clients_killed", vb_json_word(r->end.dead_clients));
+	json_object_set_new(j, "servers_killed", vb_json_word(r->dead_servers));
+	json_object_set_new(j, "last_commits_of_killed", vb_json_word(r->last_committed));
+	json_object_set_new(j, "last_commits_undone", vb_json_word(r->last_undone));
+	json_object_set_new(j, "swept", vb_json_word(r->swept));
+	json_object_set_new(j, "died", vb_json_text(r->end.died));
 	json_object_set_new(j, "clock_error_us", vb_json_us((double)r->end.clock_error_ns));
 	json_object_set_new(j, "load", vb_busy_json(&r->end.load));
 	json_object_set_new(j, "interrupted", json_boolean(r->end.interrupted));
-	json_object_set_new(j, "stalled",
-			    r->end.stalled ? vb_json_text(r->end.stall) : json_null());
+	json_object_set_new(j, "stalled", vb_json_text(r->end.stalled ? r->end.stall : NULL));
 	if (r->plan->o.fabric == VB_BENCH_SIM)
-		json_object_set_new(j, "verbs_simulated", word(r->end.virtual_verbs));
+		json_object_set_new(j, "verbs_simulated", vb_json_word(r->end.virtual_verbs));
 	return j;
 }
