@@ -120,14 +120,10 @@ run check history "$work/history.jsonl"
 is 'a history: is checked again' [ "$status" = 0 ]
 
 # Interrupted, at whatever moment: what there is, valid, exit status 130.
-"$verbena" bench txn --cc silo,no-wait --nodes 2 --records 1k --duration 60s --warmup 10ms \
-	--json "$json.int" >"$work/out" 2>"$work/err" </dev/null &
+VERBENA_LOG=$loud "$verbena" bench txn --cc silo,no-wait --nodes 2 --records 1k --duration 60s \
+	--warmup 10ms --json "$json.int" >"$work/out" 2>"$work/err" </dev/null &
 pid=$!
-began() { # its newest child has used a tenth of a second of processor time
-	[ "$(awk '{ print $14 + $15 }' "/proc/$(pgrep -n -P $pid)/stat")" -ge 10 ]
-}
-until_true 'it forks' pgrep -P $pid
-until_true 'it measures' began
+until_true 'it measures' measures
 kill -INT $pid
 wait $pid
 status=$?

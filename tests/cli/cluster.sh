@@ -125,20 +125,13 @@ ends 1
 is 'another key: the root logs it' grep -q 'another key' "$work/err"
 
 # One is killed: the run ends with its name and the results of the others.
-busy() { # PID-OF-ROOT: sets $child, the second of its children, once that has worked for half a second
-	for attempt in $(seq 600); do
-		sleep 0.1
-		child=$(ps -o pid= --ppid "$1" | sed -n 's/ //g; 2p')
-		[ -n "$child" ] || continue # not forked yet
-		ticks=$(awk '{print $14 + $15}' "/proc/$child/stat" 2>/dev/null)
-		[ "${ticks:-0}" -lt 50 ] || return 0
-	done
-}
+rm -f "$work/err"
 # shellcheck disable=SC2086
-"$verbena" $bench --procs 3 --lock cas,dslr --warmup 0 --duration 120s --json "$json" >"$work/out" 2>"$work/err" &
+VERBENA_LOG=$loud "$verbena" $bench --procs 3 --lock cas,dslr --warmup 0 --duration 120s --json "$json" \
+	>"$work/out" 2>"$work/err" &
 root=$!
-busy $root
-kill -KILL "$child"
+under_way $root 10
+kill -KILL "$(pgrep -n -P $root)"
 wait $root
 status=$?
 is 'killed: exit status 1' [ "$status" = 1 ]
@@ -147,20 +140,15 @@ is 'killed: the results of the others' jq -e '(.runs | length == 1) and (.runs[0
 	(.died | startswith("rank 2")) and .ops > 0 and .audit.violations == 0)' "$json"
 
 # Forked processes have a key of their own, drawn for the run: no neighbour gets in, with a key or without.
-# The first socket that listens is the cluster's.
-listens() { # PID: sets $port
-	for fd in $(ls "/proc/$1/fd" | sort -n); do
-		inode=$(readlink "/proc/$1/fd/$fd" | sed -n 's/^socket:.\([0-9]*\).$/\1/p')
-		[ -n "$inode" ] || continue
-		port=$(awk -v inode="$inode" '$10 == inode && $4 == "0A" { split($2, a, ":"); print a[2] }' /proc/net/tcp)
-		[ -z "$port" ] || { port=$(printf '%d' "0x$port") && return; }
-	done
-	return 1
+meeting() { # sets $port
+	port=$(sed -n 's/.*the processes meet at 127.0.0.1:\([0-9]*\)$/\1/p' "$work/root.err")
+	[ -n "$port" ]
 }
 # shellcheck disable=SC2086
-"$verbena" $bench --procs 2 --lock cas --warmup 0 --duration 120s --json "$json" >"$work/root.out" 2>"$work/root.err" &
+VERBENA_LOG=$loud "$verbena" $bench --procs 2 --lock cas --warmup 0 --duration 120s --json "$json" >"$work/root.out" \
+	2>"$work/root.err" &
 root=$!
-until_true 'the forked cluster listens' listens $root
+until_true 'the forked cluster listens' meeting
 # shellcheck disable=SC2086
 run $bench --procs 2 --lock cas --join 127.0.0.1:$port --rank 1 --patience 20s
 is 'a neighbour without a key: exit status 2' [ "$status" = 2 ]
@@ -180,10 +168,12 @@ is 'a key of zeros: exit status 2' [ "$status" = 2 ]
 is 'a key of zeros: one line' [ "$(wc -l <"$work/err")" = 1 ]
 
 # Interrupted: results are left.
+rm -f "$work/err"
 # shellcheck disable=SC2086
-"$verbena" $bench --procs 3 --lock cas,dslr --warmup 0 --duration 120s --json "$json" >"$work/out" 2>"$work/err" &
+VERBENA_LOG=$loud "$verbena" $bench --procs 3 --lock cas,dslr --warmup 0 --duration 120s --json "$json" \
+	>"$work/out" 2>"$work/err" &
 root=$!
-busy $root
+under_way $root 10
 kill -TERM $root
 wait $root
 status=$?

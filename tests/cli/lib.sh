@@ -56,6 +56,25 @@ until_true() { # NAME COMMAND...
 	[ $looks -lt 1200 ] || not_ok "$name" "waited for a minute: $*"
 }
 
+# A benchmark started with VERBENA_LOG=$loud says when it is past its set-up.
+loud=warn,bench:info
+measures() { # [ITS-STDERR]
+	grep -q 'all clients run: measuring' "${1:-$work/err}"
+}
+# The processor time that it has used, in hundredths of a second; nothing when it has gone.
+ticks() { # PID
+	awk '{ print $14 + $15 }' "/proc/$1/stat" 2>/dev/null
+}
+has_worked() { # PID UNTIL
+	now=$(ticks "$1")
+	[ "${now:-$2}" -ge "$2" ]
+}
+# It measures, and one of its processes has worked since, for so long.
+under_way() { # PID HUNDREDTHS
+	until_true 'it measures' measures
+	until_true 'it works' has_worked "$1" $(($(ticks "$1") + $2))
+}
+
 segments() {
 	ls /dev/shm | grep -c '^verbena' || true
 }

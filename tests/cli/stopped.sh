@@ -5,7 +5,8 @@
 # Each process of bench lock, bench txn and bench fabric, on that fabric, killed (KILL), stopped for good
 # (STOP), and for the one that was started also stopped for a while (PAUSE): the run ends by itself, names
 # who it was, leaves whole JSON, says with its exit status that it failed, and does not blame the lock.
-# When it is the first process that dies, nobody is left.  The runs of a group are made side by side.
+# When it is the first process that dies, nobody is left.  A child may also be killed or stopped as soon
+# as it is there, long before anything is measured.  The runs of a group are made side by side.
 . "$(dirname "$0")/lib.sh"
 
 if ! command -v jq >/dev/null; then
@@ -25,18 +26,14 @@ gone() { # PID...
 stands() { # PID: it has been stopped, or is gone
 	case $(state "$1") in T | Z | '') ;; *) return 1 ;; esac
 }
-# The processor time that it has used, in hundredths of a second.
-used() {
-	awk '{ print $14 + $15 }' "/proc/$1/stat" 2>/dev/null || echo 0
-}
 
 # A run in the background: N of the group, SIGNAL to process WHICH of COUNT forked ones (0 is the parent), NAME.
 launch() { # N SIGNAL WHICH COUNT NAME ARGS...
 	id=$1
 	eval "sig$id=\$2 which$id=\$3 count$id=\$4 label$id=\"\$5, \$2 of \$([ \$3 = 0 ] && echo the parent || echo child \$3)\""
 	shift 5
-	rm -f "$work/json$id"
-	"$verbena" bench "$@" --json "$work/json$id" >"$work/out$id" 2>"$work/err$id" </dev/null &
+	rm -f "$work/json$id" "$work/err$id"
+	VERBENA_LOG=$loud "$verbena" bench "$@" --json "$work/json$id" >"$work/out$id" 2>"$work/err$id" </dev/null &
 	eval "pid$id=$!"
 }
 
@@ -48,8 +45,14 @@ forked() {
 	children=$next
 	[ $seen -gt "$skipped" ]
 }
-measures() {
-	[ "$(used "$watched")" -ge 5 ] || gone "$watched" || gone "$pid"
+# A lock and transactions say so; bench fabric has used a little processor time by then.
+in_the_middle() { # N
+	gone "$pid" && return
+	if [ "$judge" = judge_fabric ]; then
+		gone "$watched" || [ "$(ticks "$watched")" -ge 5 ]
+	else
+		measures "$work/err$1"
+	fi
 }
 take() { # N: its variables without the number
 	eval "sig=\$sig$1 which=\$which$1 count=\$count$1 label=\$label$1 pid=\$pid$1 children=\$children$1"
@@ -61,7 +64,7 @@ strike() { # N: the signal, in the middle
 	until_true "$label: it forks" forked
 	eval "children$1=\$children"
 	watched=$(echo "$children" | sed -n "$([ "$which" = 0 ] && echo 1 || echo "$which")p")
-	[ -z "$watched" ] || until_true "$label: it measures" measures
+	[ -z "$watched" ] || [ -n "$early" ] || until_true "$label: it measures" in_the_middle "$1"
 	victim=$pid
 	[ "$which" = 0 ] || victim=$watched
 	case $sig in
@@ -103,13 +106,18 @@ settle() { # N FABRIC WORDS: how it ends; sets $status and $json
 	*)
 		is "$label: exit status 1" [ "$status" = 1 ]
 		is "$label: it is named" grep -qE "error: .*$(echo "$children" | sed -n "${which}p").*$3" "$work/err"
-		is "$label: once" [ "$(grep -c 'error: ' "$work/err")" = 1 ]
+		# What a network's processes are in then is left by each of them with a line of its own.
+		[ "$early-$2" = early-ucx ] || is "$label: once" [ "$(grep -c 'error: ' "$work/err")" = 1 ]
 		;;
 	esac
 	is "$label: whole JSON" jq -e '.schema == 1' "$json"
 }
 words() { # SIGNAL
-	[ "$1" = KILL ] && echo '(killed by signal 9|died)' || echo 'stopped'
+	case $1$early in
+	KILL*) echo '(killed by signal 9|died)' ;;
+	STOP) echo 'stopped' ;;
+	*) echo '(stopped|no sign of life)' ;;
+	esac
 }
 
 # Every process of a run with COUNT children, at once.
@@ -130,6 +138,11 @@ group() { # FABRIC COUNT NAME JUDGE ARGS...
 	done
 }
 
+# Killed or stopped at the beginning: it has not come to run, or it counts.
+judge_early() {
+	is "$label: the JSON says it" jq -e '.runs[0].workers_killed == 1 or
+		((.runs | length) == 0 and (.skipped[0].why | test("died or was stopped before")))' "$json"
+}
 judge_lock() {
 	is "$label: one run, the lock is not blamed" jq -e \
 		'(.runs | length) == 1 and (.runs[0] | .audit.violations == 0 and .stalled == null)' "$json"
@@ -159,13 +172,22 @@ judge_fabric() {
 
 lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --duration 8s --stall-after 20s'
 txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 8s'
-first=0 skipped=0
+first=0 skipped=0 early=
+early() { # FABRIC COUNT: a run may come to begin all the same, and is short then
+	early=early first=$2 signals='KILL STOP'
+	# shellcheck disable=SC2086
+	group "$1" "$2" 'bench lock, at once' judge_early $lock --duration 1s --fabric $3
+	# shellcheck disable=SC2086
+	group "$1" "$2" 'bench txn, at once' judge_early $txn --duration 1s $4
+	early='' first=0
+}
 if [ "$2" = shm ]; then
 	signals='KILL STOP PAUSE'
 	# shellcheck disable=SC2086
 	group shm 3 'bench lock' judge_lock $lock --fabric shm
 	# shellcheck disable=SC2086
 	group shm 3 'bench txn' judge_txn $txn --nodes 3
+	early shm 3 shm '--nodes 3'
 	# Rivals of pthread come first, then workers of our locks.
 	signals=PAUSE
 	group shm 2 'bench fabric' judge_fabric fabric --only hot --repeat 1 --span 200ms
@@ -188,6 +210,8 @@ signals='KILL STOP PAUSE'
 group ucx 2 'bench lock' judge_lock $lock --fabric ucx --fabric-options bound=50ms
 # shellcheck disable=SC2086
 group ucx 2 'bench txn' judge_txn $txn --procs 3 --fabric ucx --fabric-options bound=500ms
+early ucx 2 'ucx --fabric-options bound=50ms' '--procs 3 --fabric ucx --fabric-options bound=500ms'
+signals='KILL STOP PAUSE'
 signals=PAUSE
 group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 3
 signals='KILL STOP'

@@ -15,32 +15,24 @@ holds() { # FILTER: true for the JSON file
 	jq -e "$1" "$json" >/dev/null
 }
 
-# Runs bench txn with one worker killed once it has used a little processor time: it has begun by then.
+# Runs bench txn with one worker killed once it has begun, and worked a little.
 kill_one() { # WHICH ARGS...: n the newest, o the oldest
 	which=$1
 	shift
-	rm -f "$json"
-	"$verbena" bench txn --nodes 3 --workload smallbank --seed 7 --warmup 1ms --json "$json" "$@" \
-		>"$work/out" 2>"$work/err" </dev/null &
+	rm -f "$json" "$work/err"
+	VERBENA_LOG=$loud "$verbena" bench txn --nodes 3 --seed 7 --warmup 1ms --json "$json" \
+		"$@" >"$work/out" 2>"$work/err" </dev/null &
 	pid=$!
-	tries=0
-	while [ "$(pgrep -c -P $pid)" -lt 3 ] && [ $tries -lt 3000 ]; do
-		sleep 0.02
-		tries=$((tries + 1))
-	done
+	until_true 'it measures' measures
 	victim=$(pgrep "-$which" -P $pid)
-	while ticks=$(awk '{ print $14 + $15 }' "/proc/$victim/stat" 2>/dev/null) &&
-		[ "${ticks:-0}" -lt 5 ] && [ $tries -lt 3000 ]; do
-		sleep 0.02
-		tries=$((tries + 1))
-	done
+	under_way "$victim" 1
 	kill -9 "$victim"
 	wait $pid
 	status=$?
 }
 
 for cc in no-wait-sx wait-die wound-wait silo sundial; do
-	kill_one n --cc $cc --coroutines 8 --accounts 300 --duration 2s --lease 100ms --check
+	kill_one n --cc $cc --workload smallbank --coroutines 8 --accounts 300 --duration 1s --lease 100ms --check
 	is "$cc: exit status 1" [ "$status" = 1 ]
 	is "$cc: the death is counted, and the others went on" holds '.runs[0] | .workers_killed == 1 and
 		.clients_killed == 8 and .commits > 0 and .failed == 0 and .stalled == null and
@@ -51,7 +43,7 @@ for cc in no-wait-sx wait-die wound-wait silo sundial; do
 done
 
 # The server of a node: what needs it fails, and that is said; the balance is right all the same.
-kill_one o --cc silo --hybrid rpc --coroutines 2 --accounts 300 --duration 3s --lease 100ms
+kill_one o --cc silo --hybrid rpc --workload smallbank --coroutines 2 --accounts 300 --duration 3s --lease 100ms
 is 'a server: exit status 1' [ "$status" = 1 ]
 is 'a server: transactions failed' holds '.runs[0] | .servers_killed == 1 and .failed > 0'
 is 'a server: the balance is right' holds '.runs[0].invariant.holds == true'
@@ -61,12 +53,12 @@ is 'a server: a line about it' grep -q 'what is asked of it by RPC fails' "$work
 round=0
 status=0
 while [ $round -lt 20 ] && { [ $round = 0 ] || [ "$status" = 1 ]; }; do
-	kill_one n --cc no-wait --coroutines 4 --accounts 20 --hot-accounts 20 --no-declare --duration 4s \
-		--stall-after 1s --recovery off
+	kill_one n --cc wound-wait --coroutines 4 --workload ycsb --records 40 --ops 16 --write-ratio 1 \
+		--dist uniform --no-declare --duration 4s --stall-after 1s --recovery off
 	round=$((round + 1))
 done
-# Four clients of each worker want 20 hot records and hold some nearly all the time: that none of 20 that
-# were killed held one is no chance.
+# Twelve clients want 16 of 40 records each, and hold what they have while they wait for the rest: that
+# none of 20 workers that were killed held one is no chance.
 is 'no recovery: exit status 4' [ "$status" = 4 ]
 is 'no recovery: stalled, on whom, and which record' holds '.runs[0] | .stalled |
 	test("client [0-9]+ of the killed worker [0-9]+ holds record [0-9]+ of table")'

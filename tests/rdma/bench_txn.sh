@@ -75,15 +75,6 @@ within() { # SECONDS COMMAND...: it holds before that
 	done
 }
 
-born() { # PID: it has its two children
-	[ "$(pgrep -c -P "$1")" = 2 ]
-}
-
-began() { # PID: has run for 2 s of its own: it is past the opening
-	ticks=$(awk '{ print $14 + $15 }' "/proc/$1/stat" 2>/dev/null)
-	[ "${ticks:-0}" -ge 200 ]
-}
-
 gone() { # PID...
 	for p in "$@"; do
 		! kill -0 "$p" 2>/dev/null || return 1
@@ -93,13 +84,12 @@ gone() { # PID...
 # Some stages are one-sided, some by RPC.
 rm -f "$json"
 # shellcheck disable=SC2086
-"$verbena" bench txn --cc silo --hybrid 01001 $common --procs 3 --workload smallbank --accounts 1k \
+VERBENA_LOG=$loud "$verbena" bench txn --cc silo --hybrid 01001 $common --procs 3 --workload smallbank --accounts 1k \
 	--duration 300s --warmup 1ms --check --json "$json" >"$work/out" 2>"$work/err" </dev/null &
 pid=$!
-is 'killed: it was there' within 30 born $pid
+under_way $pid 50
 others=$(pgrep -P $pid)
 victim=$(pgrep -n -P $pid)
-is 'killed: it had begun' within 60 began "$victim"
 kill -9 "$victim"
 is 'killed: the others stop within 30 s' within 30 gone $pid
 gone $pid || kill -9 $pid

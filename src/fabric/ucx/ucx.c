@@ -224,7 +224,7 @@ static int meet(struct ucx_wire *w)
 				       h != NULL ? ucx_host_name(h, buf) : "some host",
 				       UCX_CONNECT_NS / S);
 		if (h != NULL && w->f->cluster != NULL && !vb_cluster_alive(w->f->cluster, h->rank))
-			return vb_fail(-VB_EPEERGONE, "%s has died while the fabric was opened",
+			return vb_fail(-VB_EPEERGONE, "%s has gone while the fabric was opened",
 				       ucx_host_name(h, buf));
 		if (!ucx_look(w) && ucx_arm(w->f) == 0)
 			(void)poll(&p, 1, 10);

@@ -177,9 +177,10 @@ static void put_notes(FILE *to, const json_t *root)
 	json_t *run, *skipped;
 
 	json_array_foreach(json_object_get(root, "runs"), i, run) put_run_notes(to, run);
-	json_array_foreach(json_object_get(root, "skipped"), i, skipped) put_note(
-		to, "dim", "%.60s%.60s was not run: %.300s", vb_report_string(skipped, "lock"),
-		vb_report_string(skipped, "cc"), vb_report_string(skipped, "why"));
+	json_array_foreach(json_object_get(root, "skipped"), i, skipped)
+		put_note(to, "dim", "%.60s%.60s%.60s was not run: %.300s",
+			 vb_report_string(skipped, "lock"), vb_report_string(skipped, "cc"),
+			 vb_report_string(skipped, "run"), vb_report_string(skipped, "why"));
 }
 
 /* ---- what the runs have in common ---- */

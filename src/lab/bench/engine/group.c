@@ -184,6 +184,8 @@ static int open_forked(struct vb_bench_crew *crew, struct vb_cluster_params *p)
 		err = vb_cluster_listen("127.0.0.1", 0, &fd, &port);
 	if (err)
 		return err;
+	snprintf(meet, sizeof(meet), "127.0.0.1:%u", port);
+	vb_info("the processes meet at %s", meet);
 	rank = fork_members(crew, p->hosts);
 	if (rank < 0) {
 		close(fd);
@@ -192,7 +194,6 @@ static int open_forked(struct vb_bench_crew *crew, struct vb_cluster_params *p)
 	if (rank == 0)
 		return vb_cluster_open_keyed(p, fd, &key, &crew->cluster);
 	close(fd);
-	snprintf(meet, sizeof(meet), "127.0.0.1:%u", port);
 	p->role = VB_CLUSTER_MEMBER;
 	p->rank = (uint32_t)rank;
 	p->meet = meet;

@@ -271,6 +271,8 @@ static void measure(struct phases *p)
 	uint64_t begin = run->control->t0_ns + run->warmup_ns;
 
 	if (pass(p, begin, "warming up")) {
+		if (p->crew->rank == 0)
+			vb_info(VB_BENCH_MEASURING);
 		if (!run->server_only)
 			run->ops->measure(run, true);
 		if (run->ops->meter != NULL)

@@ -50,32 +50,6 @@ int vb_bench_run_open(struct vb_bench_run *run, unsigned tallies)
 	return run->ops->open(run);
 }
 
-static void run_close(struct vb_bench_run *run)
-{
-	vb_bench_thread_close(run);
-	run->ops->close(run);
-	vb_bench_unshare(run->tallies, run->n_tallies * run->ops->tally_bytes);
-	vb_bench_unshare(run->kept, run->clients * run->ops->seat_bytes);
-	vb_bench_unshare(run->seats, run->clients * run->ops->seat_bytes);
-	vb_bench_unshare(run->control, sizeof(*run->control));
-}
-
-int vb_bench_run_do(struct vb_bench_run *run)
-{
-	uint64_t wall = vb_clock_gettime_ns();
-	int err;
-
-	run->dead = -1;
-	if (vb_bench_is_net(run->kind))
-		err = vb_bench_run_crew(run);
-	else
-		err = run->kind == VB_BENCH_SIM ? vb_bench_run_virtual(run)
-						: vb_bench_run_workers(run);
-	run_close(run);
-	run->end->wall_s = (double)(vb_clock_gettime_ns() - wall) / 1e9;
-	return err;
-}
-
 /* ---- the clients of one thread ---- */
 
 static struct vb_bench_body *body_of(const struct vb_bench_run *run, unsigned i)

@@ -4,7 +4,8 @@
  *
  *   session.c   run after run, and how it all ends
  *   options.c   options of all benchmarks
- *   run.c       one run: memory, the clients of a thread, does anything move
+ *   drive.c     one run, by the driver of its fabric
+ *   run.c       what drivers share: memory, the clients of a thread, does anything move
  *   virtual.c   on the simulator: one thread, virtual time
  *   workers.c   on shared memory: worker processes, their life and death
  *   group.c     processes on a network: how they come together
@@ -143,6 +144,9 @@ struct vb_bench_run_ops {
 	/* At the root; reports[rank] is NULL of who is dead. */
 	int (*judge_all)(struct vb_bench_run *run, const void *const *reports);
 };
+
+/* For the log: from now on every process of the run is in the middle of it. */
+#define VB_BENCH_MEASURING "all clients run: measuring"
 
 #define VB_BENCH_PIECE (VB_CLUSTER_PART_MAX / 2) /* bytes at the most */
 

@@ -33,6 +33,14 @@ static void print_row(struct vb_bench_session *s, const struct vb_bench_end *r)
 	s->subject->print_row(s->table, s->plan, r);
 }
 
+/* NULL: it is for another reason that there was no run. */
+static const char *why_lost(int err)
+{
+	return err == -ECHILD || err == -ETIMEDOUT || err == -VB_EPEERGONE
+		       ? "a process died or was stopped before the run had begun"
+		       : NULL;
+}
+
 static int run_one(struct vb_bench_session *s)
 {
 	const struct vb_bench_subject *subject = s->subject;
@@ -55,6 +63,8 @@ static int run_one(struct vb_bench_session *s)
 	if (s->fabric != VB_BENCH_SIM)
 		r->load = vb_busy_since(&begin, s->crew.cluster != NULL);
 	vb_bench_progress_clear();
+	if (err != 0 && !r->ran)
+		s->lost = why_lost(err);
 	if (err == -EOPNOTSUPP && s->all) {
 		r->skipped = "this fabric lacks what it needs (see `verbena list`)";
 		err = 0;
@@ -65,6 +75,18 @@ static int run_one(struct vb_bench_session *s)
 	if (err == 0 && r->ran && is_root(s) && subject->write != NULL)
 		err = subject->write(s->plan, r);
 	return err;
+}
+
+/* That a process was lost before there was anything to measure: its run is one that was not made. */
+static void add_lost(const struct vb_bench_session *s, json_t *skipped)
+{
+	char name[64];
+	json_t *one = json_object();
+
+	s->subject->name(s->plan, s->n > 0 ? s->n - 1 : 0, name, sizeof(name));
+	json_object_set_new(one, "run", json_string(name));
+	json_object_set_new(one, "why", json_string(s->lost));
+	json_array_append_new(skipped, one);
 }
 
 static int write_json(struct vb_bench_session *s)
@@ -91,6 +113,8 @@ static int write_json(struct vb_bench_session *s)
 			json_array_append_new(skipped, one);
 		}
 	}
+	if (s->lost != NULL)
+		add_lost(s, skipped);
 	json_object_set_new(root, "interrupted", json_boolean(interrupted));
 	json_object_set_new(root, "runs", runs);
 	json_object_set_new(root, "skipped", skipped);
@@ -148,7 +172,7 @@ static int run_all(struct vb_bench_session *s)
 		ran |= result_of(s, i)->ran;
 	if (is_root(s) && ran)
 		s->subject->print_end(s->table, s->plan, s->results, s->n);
-	if (err != 0 && s->n == 1 && !ran)
+	if (err != 0 && s->n == 1 && !ran && s->lost == NULL)
 		vb_json_out_abandon(&s->json); /* nothing was run: nothing is written */
 	else if (write_json(s) != 0 && err == 0)
 		err = -EIO;
@@ -171,19 +195,28 @@ static int meet(struct vb_bench_session *s)
 	return s->subject->plan_nodes(s->plan);
 }
 
-static int open_all(struct vb_bench_session *s, const void *opts)
+static int open_results(struct vb_bench_session *s)
 {
-	int err = s->subject->plan(opts, s->plan, s);
-
-	if (err == 0 && vb_bench_is_net(s->fabric))
-		err = meet(s);
-	if (err)
-		return err;
 	s->results = calloc(s->runs, s->subject->result_bytes);
 	if (s->results == NULL)
 		return vb_fail(-ENOMEM, "no memory for the results of %u runs", s->runs);
 	s->json = (struct vb_json_out){.fd = -1};
 	return is_root(s) ? vb_json_out_open(&s->json, s->json_path) : 0;
+}
+
+static int open_all(struct vb_bench_session *s, const void *opts)
+{
+	int err = s->subject->plan(opts, s->plan, s);
+
+	if (err == 0 && vb_bench_is_net(s->fabric)) {
+		err = meet(s);
+		/* Who has forked the others is the root; else nobody is, yet. */
+		if (err != 0 && s->crew.forked > 0)
+			s->lost = why_lost(err);
+		if (s->lost != NULL && open_results(s) == 0)
+			(void)write_json(s);
+	}
+	return err != 0 ? err : open_results(s);
 }
 
 int vb_bench_session(const struct vb_bench_subject *subject, const void *opts, bool quiet)

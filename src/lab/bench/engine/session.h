@@ -86,7 +86,8 @@ struct vb_bench_session {
 	void *results;             /* [runs] */
 
 	struct vb_json_out json;
-	unsigned n;  /* runs begun */
+	unsigned n;       /* runs begun */
+	const char *lost; /* the last of them never came to run, because a process of it was lost */
 	bool headed; /* the table's head is printed with its first row: after errors, not before */
 };
 

@@ -157,9 +157,10 @@ static void bury(struct forks *f, unsigned worker, int status)
 	}
 	f->death_signal = WTERMSIG(status);
 	if (!given_up && !vb_interrupted)
-		vb_error("worker %u (process %d) was killed by signal %d (%s): the results are of "
-			 "the others from then on",
-			 worker, pid, f->death_signal, strsignal(f->death_signal));
+		vb_error("worker %u (process %d) was killed by signal %d (%s)%s", worker, pid,
+			 f->death_signal, strsignal(f->death_signal),
+			 f->run->end->ran ? ": the results are of the others from then on"
+					  : " before the run had begun");
 	died(f->run, worker, pid, f->death_signal);
 }
 
@@ -242,9 +243,7 @@ static int await_ready(struct forks *f)
 		if (failed)
 			return failed;
 		if (f->death_signal != 0)
-			return vb_fail(-ECHILD,
-				       "a worker was killed by signal %d before it had begun",
-				       f->death_signal);
+			return -ECHILD;
 		if (vb_interrupted) {
 			__atomic_store_n(&control->early, 1, __ATOMIC_RELEASE);
 			return -EINTR;
@@ -334,6 +333,7 @@ static void measure(struct forks *f)
 	__atomic_store_n(&f->control->go, 1, __ATOMIC_RELEASE);
 	begin = f->control->t0_ns + run->warmup_ns;
 	if (forks_watch(f, begin, "warming up")) {
+		vb_info(VB_BENCH_MEASURING);
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, true);
 		forks_watch(f, begin + run->duration_ns, "measuring");
