@@ -86,7 +86,7 @@ struct vb_busy vb_busy_between(const struct vb_busy_point *begin, const struct v
 	return l;
 }
 
-struct vb_busy vb_busy_since(const struct vb_busy_point *begin, bool crew)
+struct vb_busy vb_busy_since(const struct vb_busy_point *begin, bool group)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	struct vb_busy_point end;
@@ -94,7 +94,7 @@ struct vb_busy vb_busy_since(const struct vb_busy_point *begin, bool crew)
 
 	vb_busy_look(&end);
 	l = vb_busy_between(begin, &end, cores > 0 ? (unsigned)cores : 1);
-	if (crew)
+	if (group)
 		l.others = -1;
 	return l;
 }

@@ -37,9 +37,9 @@ struct vb_busy {
 void vb_busy_look(struct vb_busy_point *p);
 struct vb_busy vb_busy_between(const struct vb_busy_point *begin, const struct vb_busy_point *end,
 			       unsigned cores);
-/* From a look until now.  crew: the measured have processes that are not our children, so that who
+/* From a look until now.  group: the measured have processes that are not our children, so that who
  * used the CPUs cannot be told. */
-struct vb_busy vb_busy_since(const struct vb_busy_point *begin, bool crew);
+struct vb_busy vb_busy_since(const struct vb_busy_point *begin, bool group);
 
 /* Threads had to wait for a CPU: times are the machine's as much as what was to be measured, and a
  * lease may have ended while its holder was ready to run. */

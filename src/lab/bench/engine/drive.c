@@ -22,7 +22,7 @@ int vb_bench_run_do(struct vb_bench_run *run)
 
 	run->dead = -1;
 	if (vb_bench_is_net(run->kind))
-		err = vb_bench_run_crew(run);
+		err = vb_bench_run_group(run);
 	else
 		err = run->kind == VB_BENCH_SIM ? vb_bench_run_virtual(run)
 						: vb_bench_run_workers(run);

@@ -31,7 +31,7 @@ static unsigned seats_from(const struct vb_bench_run *run, uint32_t rank)
 
 static void *report_new(struct vb_bench_run *run, size_t *bytes)
 {
-	unsigned n = seats_from(run, run->crew->rank);
+	unsigned n = seats_from(run, run->group->rank);
 	size_t each = run->ops->seat_bytes;
 	struct vb_bench_report *out;
 	int64_t offset_ns;
@@ -42,7 +42,7 @@ static void *report_new(struct vb_bench_run *run, size_t *bytes)
 	if (out == NULL)
 		return NULL;
 	to = (char *)out + run->ops->report_bytes;
-	vb_cluster_clock(run->crew->cluster, &offset_ns, &out->clock_error_ns);
+	vb_cluster_clock(run->group->cluster, &offset_ns, &out->clock_error_ns);
 	run->ops->report(run, out, offset_ns);
 	out->interrupted = run->end->interrupted;
 	if (run->kept != NULL)
@@ -50,7 +50,7 @@ static void *report_new(struct vb_bench_run *run, size_t *bytes)
 	out->seats = n;
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_bench_state *s = vb_bench_seat_of(
-			run, vb_bench_client_of(run, run->crew->rank - run->first_worker, i));
+			run, vb_bench_client_of(run, run->group->rank - run->first_worker, i));
 
 		if (s->since_ns != 0)
 			s->since_ns += (uint64_t)offset_ns;
@@ -67,14 +67,14 @@ static int take_report(struct vb_bench_run *run, uint32_t rank, const void *data
 	unsigned n = seats_from(run, rank);
 
 	if (bytes != run->ops->report_bytes + n * each || in->seats != n)
-		return vb_bench_crew_refuse(run->crew, rank, "a report");
+		return vb_bench_group_refuse(run->group, rank, "a report");
 	for (unsigned i = 0; i < n; i++) {
 		void *seat =
 			vb_bench_seat_of(run, vb_bench_client_of(run, rank - run->first_worker, i));
 
 		memcpy(seat, (const char *)data + run->ops->report_bytes + i * each, each);
 		if (!run->ops->seat_is_sane(run, seat))
-			return vb_bench_crew_refuse(run->crew, rank, "a client's state");
+			return vb_bench_group_refuse(run->group, rank, "a client's state");
 	}
 	run->end->interrupted |= in->interrupted != 0;
 	if (in->clock_error_ns > run->end->clock_error_ns)
@@ -85,7 +85,7 @@ static int take_report(struct vb_bench_run *run, uint32_t rank, const void *data
 static int take_reports(struct vb_bench_run *run, const struct vb_cluster_parts *parts,
 			const void **reports)
 {
-	struct vb_cluster *cluster = run->crew->cluster;
+	struct vb_cluster *cluster = run->group->cluster;
 	int err = 0;
 
 	for (uint32_t i = 0; i < parts->n && err == 0; i++) {
@@ -117,7 +117,7 @@ static int gather_pieces(struct vb_bench_run *run, const void *const *reports, u
 	for (uint64_t i = 0; i < most && rc == 0; i++) {
 		size_t bytes = piece != NULL ? run->ops->pack(run, &at, piece) : 0;
 
-		rc = vb_cluster_gather(run->crew->cluster, run->ops->pieces_name, piece, bytes,
+		rc = vb_cluster_gather(run->group->cluster, run->ops->pieces_name, piece, bytes,
 				       VB_CLUSTER_TO_ROOT, true, 0, &parts);
 		if (rc)
 			break;
@@ -133,7 +133,7 @@ static int gather_pieces(struct vb_bench_run *run, const void *const *reports, u
 
 int vb_bench_run_gather(struct vb_bench_run *run, bool stalled)
 {
-	const void **reports = calloc(run->crew->hosts, sizeof(*reports));
+	const void **reports = calloc(run->group->hosts, sizeof(*reports));
 	struct vb_cluster_parts parts = {0};
 	size_t bytes = 0;
 	void *mine = report_new(run, &bytes);
@@ -143,21 +143,21 @@ int vb_bench_run_gather(struct vb_bench_run *run, bool stalled)
 	if (reports == NULL || mine == NULL)
 		err = vb_fail(-ENOMEM, "no memory for the results");
 	/* Without memory we still take part, with nothing, so that the others get on. */
-	rc = vb_cluster_gather(run->crew->cluster, "results", mine, mine != NULL ? bytes : 0,
+	rc = vb_cluster_gather(run->group->cluster, "results", mine, mine != NULL ? bytes : 0,
 			       VB_CLUSTER_TO_ROOT, true, 0, &parts);
 	if (rc == 0 && err == 0)
 		err = take_reports(run, &parts, reports);
 	if (rc == 0 && err == 0 && stalled)
 		vb_bench_run_explain(run, vb_sched_now_slow(run->sched));
 	if (rc == 0)
-		rc = vb_bench_crew_largest(run->crew, run->ops->pieces_name, run->ops->pieces(run),
-					   PIECES_MOST, &most);
+		rc = vb_bench_group_largest(run->group, run->ops->pieces_name,
+					    run->ops->pieces(run), PIECES_MOST, &most);
 	if (rc == 0 && reports != NULL) {
 		int failed = gather_pieces(run, reports, most);
 
 		err = err != 0 ? err : failed;
 	}
-	if (rc == 0 && err == 0 && run->crew->rank == 0)
+	if (rc == 0 && err == 0 && run->group->rank == 0)
 		err = run->ops->judge_all(run, reports);
 	vb_cluster_parts_free(&parts);
 	free(reports);

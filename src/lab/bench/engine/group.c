@@ -30,7 +30,7 @@ static uint32_t wanted_rank(const struct vb_bench_cluster_opts *o)
 	return (uint32_t)rank;
 }
 
-int vb_bench_crew_plan(struct vb_bench_cluster_opts *o)
+int vb_bench_group_plan(struct vb_bench_cluster_opts *o)
 {
 	struct vb_cluster_hosts_file file;
 	uint64_t rank;
@@ -68,7 +68,7 @@ int vb_bench_crew_plan(struct vb_bench_cluster_opts *o)
 	return 0;
 }
 
-int vb_bench_crew_unwanted(const struct vb_bench_cluster_opts *o)
+int vb_bench_group_unwanted(const struct vb_bench_cluster_opts *o)
 {
 	if (o->join != NULL || o->hosts != NULL || o->rank != NULL || o->bind != NULL ||
 	    o->auth_key_file != NULL)
@@ -79,11 +79,11 @@ int vb_bench_crew_unwanted(const struct vb_bench_cluster_opts *o)
 
 /* ---- agreement ---- */
 
-int vb_bench_crew_agree(struct vb_bench_crew *crew, const char *what, int err)
+int vb_bench_group_agree(struct vb_bench_group *group, const char *what, int err)
 {
 	struct vb_cluster_parts parts;
 	int32_t mine = err;
-	int rc = vb_cluster_gather(crew->cluster, what, &mine, sizeof(mine), VB_CLUSTER_TO_ALL,
+	int rc = vb_cluster_gather(group->cluster, what, &mine, sizeof(mine), VB_CLUSTER_TO_ALL,
 				   false, 0, &parts);
 
 	if (rc)
@@ -95,19 +95,19 @@ int vb_bench_crew_agree(struct vb_bench_crew *crew, const char *what, int err)
 			memcpy(&mine, parts.data[r], sizeof(mine));
 			err = mine > 0 ? -EPROTO : mine;
 		}
-		if (err != 0 && crew->rank == 0 && err != -EOPNOTSUPP)
+		if (err != 0 && group->rank == 0 && err != -EOPNOTSUPP)
 			vb_error("%s could not go on at '%s': %s",
-				 vb_cluster_name(crew->cluster, r), what, vb_strerror(err));
+				 vb_cluster_name(group->cluster, r), what, vb_strerror(err));
 	}
 	vb_cluster_parts_free(&parts);
 	return err;
 }
 
-int vb_bench_crew_largest(struct vb_bench_crew *crew, const char *what, uint64_t mine,
-			  uint64_t most, uint64_t *out)
+int vb_bench_group_largest(struct vb_bench_group *group, const char *what, uint64_t mine,
+			   uint64_t most, uint64_t *out)
 {
 	struct vb_cluster_parts parts;
-	int err = vb_cluster_gather(crew->cluster, what, &mine, sizeof(mine), VB_CLUSTER_TO_ALL,
+	int err = vb_cluster_gather(group->cluster, what, &mine, sizeof(mine), VB_CLUSTER_TO_ALL,
 				    true, 0, &parts);
 
 	*out = 0;
@@ -125,18 +125,18 @@ int vb_bench_crew_largest(struct vb_bench_crew *crew, const char *what, uint64_t
 	return 0;
 }
 
-int vb_bench_crew_refuse(const struct vb_bench_crew *crew, uint32_t rank, const char *what)
+int vb_bench_group_refuse(const struct vb_bench_group *group, uint32_t rank, const char *what)
 {
-	return vb_fail(-EPROTO, "%s sent %s that cannot be", vb_cluster_name(crew->cluster, rank),
+	return vb_fail(-EPROTO, "%s sent %s that cannot be", vb_cluster_name(group->cluster, rank),
 		       what);
 }
 
-bool vb_bench_crew_goes_on(struct vb_bench_crew *crew, bool mine)
+bool vb_bench_group_goes_on(struct vb_bench_group *group, bool mine)
 {
 	struct vb_cluster_parts parts;
 	uint8_t word = mine;
 
-	if (vb_cluster_gather(crew->cluster, "goes on", &word, 1, VB_CLUSTER_TO_ALL, true, 0,
+	if (vb_cluster_gather(group->cluster, "goes on", &word, 1, VB_CLUSTER_TO_ALL, true, 0,
 			      &parts) != 0)
 		return false;
 	word = parts.n > 0 && parts.bytes[0] == 1 && ((const uint8_t *)parts.data[0])[0] == 1;
@@ -147,14 +147,14 @@ bool vb_bench_crew_goes_on(struct vb_bench_crew *crew, bool mine)
 /* ---- opening ---- */
 
 /* Forks the members.  In the parent 0 or -errno; a child returns its rank. */
-static int fork_members(struct vb_bench_crew *crew, unsigned procs)
+static int fork_members(struct vb_bench_group *group, unsigned procs)
 {
 	pid_t parent = getpid();
 
 	fflush(stdout);
 	fflush(stderr);
-	crew->children = calloc(procs, sizeof(*crew->children));
-	if (crew->children == NULL)
+	group->children = calloc(procs, sizeof(*group->children));
+	if (group->children == NULL)
 		return vb_fail(-ENOMEM, "no memory for a list of processes");
 	for (unsigned rank = 1; rank < procs; rank++) {
 		pid_t pid = fork();
@@ -163,17 +163,17 @@ static int fork_members(struct vb_bench_crew *crew, unsigned procs)
 			return vb_fail(-errno, "cannot fork process %u: %s", rank, strerror(errno));
 		if (pid == 0) {
 			vb_bench_child(parent);
-			free(crew->children);
-			crew->children = NULL;
-			crew->forked = 0;
+			free(group->children);
+			group->children = NULL;
+			group->forked = 0;
 			return (int)rank;
 		}
-		crew->children[crew->forked++] = pid;
+		group->children[group->forked++] = pid;
 	}
 	return 0;
 }
 
-static int open_forked(struct vb_bench_crew *crew, struct vb_cluster_params *p)
+static int open_forked(struct vb_bench_group *group, struct vb_cluster_params *p)
 {
 	struct vb_cluster_key key;
 	char meet[32];
@@ -186,22 +186,22 @@ static int open_forked(struct vb_bench_crew *crew, struct vb_cluster_params *p)
 		return err;
 	snprintf(meet, sizeof(meet), "127.0.0.1:%u", port);
 	vb_info("the processes meet at %s", meet);
-	rank = fork_members(crew, p->hosts);
+	rank = fork_members(group, p->hosts);
 	if (rank < 0) {
 		close(fd);
 		return rank;
 	}
 	if (rank == 0)
-		return vb_cluster_open_keyed(p, fd, &key, &crew->cluster);
+		return vb_cluster_open_keyed(p, fd, &key, &group->cluster);
 	close(fd);
 	p->role = VB_CLUSTER_MEMBER;
 	p->rank = (uint32_t)rank;
 	p->meet = meet;
-	crew->rank = (uint32_t)rank;
-	return vb_cluster_open_keyed(p, -1, &key, &crew->cluster);
+	group->rank = (uint32_t)rank;
+	return vb_cluster_open_keyed(p, -1, &key, &group->cluster);
 }
 
-static int open_listed(const struct vb_bench_cluster_opts *o, struct vb_bench_crew *crew,
+static int open_listed(const struct vb_bench_cluster_opts *o, struct vb_bench_group *group,
 		       struct vb_cluster_params *p)
 {
 	struct vb_cluster_hosts_file file;
@@ -209,41 +209,41 @@ static int open_listed(const struct vb_bench_cluster_opts *o, struct vb_bench_cr
 
 	if (err)
 		return err;
-	crew->rank = file.rank;
+	group->rank = file.rank;
 	p->hosts = file.hosts;
 	p->role = file.rank == 0 ? VB_CLUSTER_ROOT : VB_CLUSTER_MEMBER;
 	p->rank = file.rank;
 	p->meet = file.meet;
 	if (p->bind == NULL)
 		p->bind = file.bind;
-	err = vb_cluster_open(p, &crew->cluster);
+	err = vb_cluster_open(p, &group->cluster);
 	free(file.meet);
 	free(file.bind);
 	return err;
 }
 
-static int open_cluster(const struct vb_bench_cluster_opts *o, struct vb_bench_crew *crew,
+static int open_cluster(const struct vb_bench_cluster_opts *o, struct vb_bench_group *group,
 			struct vb_cluster_params *p)
 {
 	if (o->hosts != NULL)
-		return open_listed(o, crew, p);
+		return open_listed(o, group, p);
 	if (o->join != NULL) {
 		p->meet = o->join;
 		p->rank = wanted_rank(o);
 		p->role = p->rank == 0                     ? VB_CLUSTER_ROOT
 			  : p->rank == VB_CLUSTER_ANY_RANK ? VB_CLUSTER_AUTO
 							   : VB_CLUSTER_MEMBER;
-		return vb_cluster_open(p, &crew->cluster);
+		return vb_cluster_open(p, &group->cluster);
 	}
 	if (o->launched) {
 		p->pmix = true;
-		return vb_cluster_open(p, &crew->cluster);
+		return vb_cluster_open(p, &group->cluster);
 	}
-	return open_forked(crew, p);
+	return open_forked(group, p);
 }
 
-int vb_bench_crew_meet(const struct vb_bench_cluster_opts *o, const char *config,
-		       struct vb_bench_crew *crew)
+int vb_bench_group_meet(const struct vb_bench_cluster_opts *o, const char *config,
+			struct vb_bench_group *group)
 {
 	struct vb_cluster_params p = {
 		.hosts = (uint32_t)o->procs,
@@ -255,25 +255,25 @@ int vb_bench_crew_meet(const struct vb_bench_cluster_opts *o, const char *config
 	};
 	int err;
 
-	*crew = (struct vb_bench_crew){0};
-	err = open_cluster(o, crew, &p);
+	*group = (struct vb_bench_group){0};
+	err = open_cluster(o, group, &p);
 	if (err)
 		return err;
-	crew->rank = vb_cluster_rank(crew->cluster);
-	crew->hosts = vb_cluster_hosts(crew->cluster);
+	group->rank = vb_cluster_rank(group->cluster);
+	group->hosts = vb_cluster_hosts(group->cluster);
 	return 0;
 }
 
-void vb_bench_crew_close(struct vb_bench_crew *crew)
+void vb_bench_group_close(struct vb_bench_group *group)
 {
 	/* Children of a cluster that was never there would wait for it. */
-	uint64_t by = crew->cluster != NULL ? vb_clock_gettime_ns() + PARTING_NS : 0;
+	uint64_t by = group->cluster != NULL ? vb_clock_gettime_ns() + PARTING_NS : 0;
 
-	vb_cluster_close(crew->cluster);
-	for (unsigned i = 0; i < crew->forked; i++) {
+	vb_cluster_close(group->cluster);
+	for (unsigned i = 0; i < group->forked; i++) {
 		int status;
 
-		pid_t pid = crew->children[i], got;
+		pid_t pid = group->children[i], got;
 
 		/* One that is stopped will not end by itself. */
 		while ((got = waitpid(pid, &status, WNOHANG | WUNTRACED)) == 0 ||
@@ -283,6 +283,6 @@ void vb_bench_crew_close(struct vb_bench_crew *crew)
 			usleep(1000);
 		}
 	}
-	free(crew->children);
-	*crew = (struct vb_bench_crew){0};
+	free(group->children);
+	*group = (struct vb_bench_group){0};
 }

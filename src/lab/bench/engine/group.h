@@ -34,7 +34,7 @@ enum vb_bench_notice_flags {
 	VB_NOTICE_GIVE_UP = 8,     /* of the root: who waits is not to wait any longer */
 };
 
-struct vb_bench_crew {
+struct vb_bench_group {
 	struct vb_cluster *cluster;
 	uint32_t rank, hosts;
 	uint32_t run; /* runs begun so far */
@@ -46,28 +46,28 @@ struct vb_bench_crew {
  * Where the processes come from, as far as that can be told before they meet: o->procs is filled
  * in, 0 where only the launcher knows.  -EINVAL (said): options that exclude each other.
  */
-int vb_bench_crew_plan(struct vb_bench_cluster_opts *o);
+int vb_bench_group_plan(struct vb_bench_cluster_opts *o);
 /* On a fabric of one machine: -EINVAL, said, if any of the options is there that say where
  * processes come from. */
-int vb_bench_crew_unwanted(const struct vb_bench_cluster_opts *o);
+int vb_bench_group_unwanted(const struct vb_bench_cluster_opts *o);
 /*
- * Returns in every process of the crew, in those that it forks, too: rank 0 is the root.  `o` is as
- * vb_bench_crew_plan has left it, and `config` is what all must have alike.  0 or -error, said;
+ * Returns in every process of the group, also in those that it forks: rank 0 is the root.  `o` is
+ * as vb_bench_group_plan has left it, and `config` is what all must have alike.  0 or -error, said;
  * close it either way.
  */
-int vb_bench_crew_meet(const struct vb_bench_cluster_opts *o, const char *config,
-		       struct vb_bench_crew *crew);
+int vb_bench_group_meet(const struct vb_bench_cluster_opts *o, const char *config,
+			struct vb_bench_group *group);
 /* The root waits for its children. */
-void vb_bench_crew_close(struct vb_bench_crew *crew);
+void vb_bench_group_close(struct vb_bench_group *group);
 
 /* Collective: 0 if every process says 0, else the first error of one, said with its name. */
-int vb_bench_crew_agree(struct vb_bench_crew *crew, const char *what, int err);
+int vb_bench_group_agree(struct vb_bench_group *group, const char *what, int err);
 /* Collective: the largest of everybody's numbers, those above `most` left out.  -error, said. */
-int vb_bench_crew_largest(struct vb_bench_crew *crew, const char *what, uint64_t mine,
-			  uint64_t most, uint64_t *out);
+int vb_bench_group_largest(struct vb_bench_group *group, const char *what, uint64_t mine,
+			   uint64_t most, uint64_t *out);
 /* -EPROTO, said: that process has sent what cannot be. */
-int vb_bench_crew_refuse(const struct vb_bench_crew *crew, uint32_t rank, const char *what);
+int vb_bench_group_refuse(const struct vb_bench_group *group, uint32_t rank, const char *what);
 /* Collective: what the root says. */
-bool vb_bench_crew_goes_on(struct vb_bench_crew *crew, bool mine);
+bool vb_bench_group_goes_on(struct vb_bench_group *group, bool mine);
 
 #endif

@@ -28,7 +28,7 @@
 
 struct phases {
 	struct vb_bench_run *run;
-	struct vb_bench_crew *crew;
+	struct vb_bench_group *group;
 	struct vb_sched *sched;
 	uint32_t flags; /* enum vb_bench_notice_flags, as hung out */
 	uint64_t posted_ns;
@@ -44,7 +44,7 @@ static int start(struct phases *p)
 	uint64_t mine = vb_sched_now_slow(p->sched) + START_NS, error_ns;
 	struct vb_cluster_parts parts;
 	int64_t offset_ns;
-	int err = vb_cluster_gather(p->crew->cluster, "start", &mine, sizeof(mine),
+	int err = vb_cluster_gather(p->group->cluster, "start", &mine, sizeof(mine),
 				    VB_CLUSTER_TO_ALL, false, 0, &parts);
 
 	if (err)
@@ -55,7 +55,7 @@ static int start(struct phases *p)
 	}
 	memcpy(&mine, parts.data[0], sizeof(mine));
 	vb_cluster_parts_free(&parts);
-	vb_cluster_clock(p->crew->cluster, &offset_ns, &error_ns);
+	vb_cluster_clock(p->group->cluster, &offset_ns, &error_ns);
 	p->run->control->t0_ns = mine - (uint64_t)offset_ns;
 	p->run->pulse.since_ns = p->run->control->t0_ns;
 	return 0;
@@ -72,7 +72,7 @@ static bool wants_end(const struct phases *p)
 
 static void post(struct phases *p, uint64_t now)
 {
-	struct vb_bench_notice n = {.run = p->crew->run, .flags = p->flags};
+	struct vb_bench_notice n = {.run = p->group->run, .flags = p->flags};
 	bool waiting;
 
 	n.cycles = vb_bench_run_cycles(p->run, &waiting);
@@ -80,7 +80,7 @@ static void post(struct phases *p, uint64_t now)
 		n.flags |= VB_NOTICE_WAITING;
 	if (wants_end(p))
 		n.flags |= VB_NOTICE_INTERRUPTED;
-	vb_cluster_post(p->crew->cluster, &n);
+	vb_cluster_post(p->group->cluster, &n);
 	p->posted_ns = now;
 }
 
@@ -91,9 +91,9 @@ static bool look_for_silent(struct phases *p, uint64_t now)
 {
 	bool suspects = false;
 
-	for (uint32_t r = 0; r < p->crew->hosts; r++) {
-		if (!vb_cluster_alive(p->crew->cluster, r) ||
-		    !vb_cluster_suspect(p->crew->cluster, r))
+	for (uint32_t r = 0; r < p->group->hosts; r++) {
+		if (!vb_cluster_alive(p->group->cluster, r) ||
+		    !vb_cluster_suspect(p->group->cluster, r))
 			continue;
 		suspects = true;
 		if (p->silent_since_ns == 0)
@@ -116,10 +116,10 @@ static void look_at_all(struct phases *p, uint64_t now)
 	uint64_t cycles = 0;
 	bool waiting = false, all = true, suspects = look_for_silent(p, now);
 
-	for (uint32_t r = 0; r < p->crew->hosts; r++) {
-		bool there = vb_cluster_read(p->crew->cluster, r, &n) && n.run == p->crew->run;
+	for (uint32_t r = 0; r < p->group->hosts; r++) {
+		bool there = vb_cluster_read(p->group->cluster, r, &n) && n.run == p->group->run;
 
-		if (!vb_cluster_alive(p->crew->cluster, r) || (int)r == p->run->dead)
+		if (!vb_cluster_alive(p->group->cluster, r) || (int)r == p->run->dead)
 			continue;
 		all &= there && (n.flags & VB_NOTICE_DRAINED) != 0;
 		if (!there)
@@ -147,21 +147,21 @@ static void exchange(struct phases *p)
 	uint64_t now = vb_sched_now_slow(p->sched);
 	struct vb_bench_notice n;
 	uint32_t before = p->flags;
-	int dead = vb_cluster_first_dead(p->crew->cluster);
+	int dead = vb_cluster_first_dead(p->group->cluster);
 
 	if (dead >= 0 && p->run->dead < 0) {
 		p->run->dead = dead;
 		p->flags |= VB_NOTICE_GIVE_UP;
 	}
-	if (!vb_cluster_alive(p->crew->cluster, 0))
+	if (!vb_cluster_alive(p->group->cluster, 0))
 		p->flags |= VB_NOTICE_GIVE_UP;
-	if (p->crew->rank == 0 && p->run->ops->look != NULL && vb_look_wanted) {
+	if (p->group->rank == 0 && p->run->ops->look != NULL && vb_look_wanted) {
 		vb_look_wanted = false;
 		p->run->ops->look(p->run);
 	}
-	if (p->crew->rank == 0)
+	if (p->group->rank == 0)
 		look_at_all(p, now);
-	else if (vb_cluster_read(p->crew->cluster, 0, &n) && n.run == p->crew->run)
+	else if (vb_cluster_read(p->group->cluster, 0, &n) && n.run == p->group->run)
 		p->flags |= n.flags & (VB_NOTICE_INTERRUPTED | VB_NOTICE_GIVE_UP);
 	if (p->flags != before || now >= p->posted_ns + NOTICE_NS)
 		post(p, now);
@@ -197,7 +197,7 @@ static bool pass(struct phases *p, uint64_t at_ns, const char *phase)
 		    p->run->control->full || p->run->control->early)
 			return false;
 		now = vb_sched_now_slow(p->sched);
-		if (p->crew->rank == 0)
+		if (p->group->rank == 0)
 			vb_bench_progress_show((double)(now - from) / (double)(at_ns - from),
 					       p->run->pulse.cycles, phase);
 	}
@@ -220,7 +220,7 @@ static void drain(struct phases *p)
 	uint64_t give_up = VB_FOREVER;
 
 	p->run->thread->drain = true;
-	while (p->crew->rank == 0 ? !p->all_drained : !has_finished(p)) {
+	while (p->group->rank == 0 ? !p->all_drained : !has_finished(p)) {
 		uint64_t now = vb_sched_now_slow(p->sched);
 
 		if ((p->flags & VB_NOTICE_GIVE_UP) != 0 && give_up == VB_FOREVER) {
@@ -244,7 +244,7 @@ static void drain(struct phases *p)
 static int meet(struct phases *p, const char *what)
 {
 	struct vb_cluster_parts parts;
-	int err = vb_cluster_gather(p->crew->cluster, what, NULL, 0, VB_CLUSTER_TO_ROOT, true,
+	int err = vb_cluster_gather(p->group->cluster, what, NULL, 0, VB_CLUSTER_TO_ROOT, true,
 				    2 * p->run->stall_ns + p->run->patience_ns, &parts);
 
 	if (err == 0)
@@ -257,9 +257,9 @@ static int say_dead(const struct phases *p)
 {
 	if (p->run->dead < 0)
 		return 0;
-	if (p->crew->rank == 0)
+	if (p->group->rank == 0)
 		vb_error("%s %s: the run ends, its results are of the others until then",
-			 vb_cluster_name(p->crew->cluster, (uint32_t)p->run->dead),
+			 vb_cluster_name(p->group->cluster, (uint32_t)p->run->dead),
 			 p->silent ? "is stopped or cut off, and has said nothing for long"
 				   : "died");
 	return -VB_EPEERGONE;
@@ -271,7 +271,7 @@ static void measure(struct phases *p)
 	uint64_t begin = run->control->t0_ns + run->warmup_ns;
 
 	if (pass(p, begin, "warming up")) {
-		if (p->crew->rank == 0)
+		if (p->group->rank == 0)
 			vb_info(VB_BENCH_MEASURING);
 		if (!run->server_only)
 			run->ops->measure(run, true);
@@ -295,8 +295,8 @@ static int open_all(struct vb_bench_run *run)
 	if (err)
 		return err;
 	if (!run->server_only)
-		err = vb_bench_thread_open(run, run->crew->rank - run->first_worker);
-	return vb_bench_crew_agree(run->crew, "clients opened", err);
+		err = vb_bench_thread_open(run, run->group->rank - run->first_worker);
+	return vb_bench_group_agree(run->group, "clients opened", err);
 }
 
 static int pass_all(struct phases *p)
@@ -306,7 +306,7 @@ static int pass_all(struct phases *p)
 
 	if (err == 0)
 		err = vb_bench_thread_start(run);
-	err = vb_bench_crew_agree(p->crew, "clients started", err);
+	err = vb_bench_group_agree(p->group, "clients started", err);
 	if (err)
 		return err;
 	run->end->ran = true;
@@ -321,13 +321,13 @@ static int pass_all(struct phases *p)
 	return err != 0 ? err : vb_bench_run_gather(run, p->stalled);
 }
 
-int vb_bench_run_crew(struct vb_bench_run *run)
+int vb_bench_run_group(struct vb_bench_run *run)
 {
-	struct phases p = {.run = run, .crew = run->crew, .sched = vb_sched_self()};
+	struct phases p = {.run = run, .group = run->group, .sched = vb_sched_self()};
 	int err;
 
 	run->sched = p.sched;
-	run->crew->run++;
+	run->group->run++;
 	err = open_all(run);
 	if (err == 0)
 		err = pass_all(&p);

@@ -84,7 +84,7 @@ struct vb_bench_run_ops {
 	void (*tally_merge)(void *into, const void *tally);
 
 	/* Opens what the clients need: in the only process, in the parent of the workers, or in
-	 * every process of the crew, which agree.  Fills in run->fabric, and the bounds as far as
+	 * every process of the group, which agree.  Fills in run->fabric, and the bounds as far as
 	 * it knows them. */
 	int (*open)(struct vb_bench_run *run);
 	void (*close)(struct vb_bench_run *run);
@@ -159,8 +159,8 @@ struct vb_bench_run {
 	const struct vb_bench_run_ops *ops;
 	int kind; /* enum vb_bench_fabric */
 	struct vb_bench_end *end;
-	void *tally;                /* the result's, which all are merged into */
-	struct vb_bench_crew *crew; /* network */
+	void *tally;                  /* the result's, which all are merged into */
+	struct vb_bench_group *group; /* network */
 	struct vb_bench_thread *thread;
 	unsigned clients, workers; /* of all; those who have clients */
 	bool in_rows; /* a worker's clients have numbers in a row; else every workers-th is its */
@@ -192,7 +192,7 @@ int vb_bench_run_do(struct vb_bench_run *run);
 
 int vb_bench_run_virtual(struct vb_bench_run *run);
 int vb_bench_run_workers(struct vb_bench_run *run);
-int vb_bench_run_crew(struct vb_bench_run *run);
+int vb_bench_run_group(struct vb_bench_run *run);
 /* Collective: everything comes together at the root, which judges it. */
 int vb_bench_run_gather(struct vb_bench_run *run, bool stalled);
 

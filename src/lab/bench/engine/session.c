@@ -20,7 +20,7 @@ static struct vb_bench_end *result_of(const struct vb_bench_session *s, unsigned
 
 static bool is_root(const struct vb_bench_session *s)
 {
-	return s->crew.rank == 0;
+	return s->group.rank == 0;
 }
 
 static void print_row(struct vb_bench_session *s, const struct vb_bench_end *r)
@@ -59,9 +59,9 @@ static int run_one(struct vb_bench_session *s)
 	vb_bench_progress.runs = s->runs;
 	vb_bench_progress.name = name;
 	vb_busy_look(&begin);
-	err = subject->run(s->plan, run, &s->crew, r);
+	err = subject->run(s->plan, run, &s->group, r);
 	if (s->fabric != VB_BENCH_SIM)
-		r->load = vb_busy_since(&begin, s->crew.cluster != NULL);
+		r->load = vb_busy_since(&begin, s->group.cluster != NULL);
 	vb_bench_progress_clear();
 	if (err != 0 && !r->ran)
 		s->lost = why_lost(err);
@@ -154,9 +154,9 @@ static bool goes_on(struct vb_bench_session *s, int err)
 
 	for (unsigned i = 0; i < s->n; i++)
 		mine &= !result_of(s, i)->interrupted;
-	if (s->crew.cluster == NULL || s->n == 0)
+	if (s->group.cluster == NULL || s->n == 0)
 		return mine;
-	return vb_bench_crew_goes_on(&s->crew, mine) && err == 0;
+	return vb_bench_group_goes_on(&s->group, mine) && err == 0;
 }
 
 static int run_all(struct vb_bench_session *s)
@@ -187,11 +187,11 @@ static int meet(struct vb_bench_session *s)
 
 	if (config == NULL)
 		return vb_fail(-ENOMEM, "no memory for a text of options");
-	err = vb_bench_crew_meet(s->cluster, config, &s->crew);
+	err = vb_bench_group_meet(s->cluster, config, &s->group);
 	free(config);
 	if (err)
 		return err;
-	s->cluster->procs = s->crew.hosts;
+	s->cluster->procs = s->group.hosts;
 	return s->subject->plan_nodes(s->plan);
 }
 
@@ -211,7 +211,7 @@ static int open_all(struct vb_bench_session *s, const void *opts)
 	if (err == 0 && vb_bench_is_net(s->fabric)) {
 		err = meet(s);
 		/* Who has forked the others is the root; else nobody is, yet. */
-		if (err != 0 && s->crew.forked > 0)
+		if (err != 0 && s->group.forked > 0)
 			s->lost = why_lost(err);
 		if (s->lost != NULL && open_results(s) == 0)
 			(void)write_json(s);
@@ -232,7 +232,7 @@ int vb_bench_session(const struct vb_bench_subject *subject, const void *opts, b
 		return VB_EXIT_RESOURCES;
 	err = open_all(&s, opts);
 	code = err != 0 ? vb_exit_of(err) : run_all(&s);
-	vb_bench_crew_close(&s.crew);
+	vb_bench_group_close(&s.group);
 	for (unsigned i = 0; i < s.n; i++) {
 		free(result_of(&s, i)->died);
 		subject->free_result(result_of(&s, i));

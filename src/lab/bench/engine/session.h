@@ -50,9 +50,9 @@ struct vb_bench_subject {
 	void (*name)(const void *plan, unsigned run, char *buf, size_t bytes);
 	/* Optional: true if the run cannot be; the result then has the reason. */
 	bool (*skip)(const void *plan, unsigned run, void *result);
-	/* Does it, in every process of the crew; only the root's result counts.  0 or -error, said;
+	/* Does it, in every process of the group; only the root's result counts.  0 or -error, said;
 	 * the result is valid either way. */
-	int (*run)(void *plan, unsigned run, struct vb_bench_crew *crew, void *result);
+	int (*run)(void *plan, unsigned run, struct vb_bench_group *group, void *result);
 	void (*print_head)(FILE *to, const void *plan);
 	void (*print_row)(FILE *to, const void *plan, const void *result);
 	/* Below all rows, if any of the runs has run. */
@@ -81,9 +81,9 @@ struct vb_bench_session {
 	struct vb_bench_cluster_opts *cluster;
 	const char *json_path; /* may be NULL */
 
-	FILE *table;               /* stdout; stderr where stdout carries a file */
-	struct vb_bench_crew crew; /* network fabrics only */
-	void *results;             /* [runs] */
+	FILE *table;                 /* stdout; stderr where stdout carries a file */
+	struct vb_bench_group group; /* network fabrics only */
+	void *results;               /* [runs] */
 
 	struct vb_json_out json;
 	unsigned n;       /* runs begun */

@@ -77,7 +77,7 @@ int vb_bench_take_report(struct vb_bench_run *run, uint32_t rank, const void *re
 	struct vb_bench_result *r = u->r;
 
 	if (in->grants > (rank < run->first_worker ? 0 : UINT32_MAX))
-		return vb_bench_crew_refuse(run->crew, rank, "a report");
+		return vb_bench_group_refuse(run->group, rank, "a report");
 	vb_bench_tally_merge(r->tally, &in->tally);
 	if (rank == 0) /* the rest of its own is in place already */
 		return 0;
@@ -101,7 +101,7 @@ static struct vb_record_case case_of(const struct vb_bench_lock_run *u)
 static struct vb_record_part *part_of(struct vb_bench_lock_run *u, uint32_t rank)
 {
 	if (u->parts == NULL)
-		u->parts = calloc(u->run.crew->hosts, sizeof(*u->parts));
+		u->parts = calloc(u->run.group->hosts, sizeof(*u->parts));
 	return u->parts != NULL ? &u->parts[rank] : NULL;
 }
 
@@ -119,13 +119,13 @@ int vb_bench_take_grants(struct vb_bench_run *run, uint32_t rank, const void *re
 		part->grants = malloc((in->grants + 1) * sizeof(*g));
 	if (part == NULL || part->grants == NULL)
 		return vb_fail(-ENOMEM, "no memory for %" PRIu64 " grants of %s", in->grants,
-			       vb_cluster_name(run->crew->cluster, rank));
+			       vb_cluster_name(run->group->cluster, rank));
 	if (bytes % sizeof(*g) != 0 || n > in->grants - part->n)
-		return vb_bench_crew_refuse(run->crew, rank, "grants");
+		return vb_bench_group_refuse(run->group, rank, "grants");
 	for (uint64_t i = 0; i < n; i++)
 		if (!vb_record_is_sane(&c, &g[i]) ||
 		    g[i].client % run->workers != rank - run->first_worker)
-			return vb_bench_crew_refuse(run->crew, rank, "a grant");
+			return vb_bench_group_refuse(run->group, rank, "a grant");
 	memcpy((struct vb_record_grant *)part->grants + part->n, g, n * sizeof(*g));
 	part->n += n;
 	return 0;
@@ -163,7 +163,7 @@ int vb_bench_judge_grants(struct vb_bench_run *run, const void *const *reports)
 		return 0;
 	if (part_of(u, 0) == NULL)
 		return vb_fail(-ENOMEM, "no memory to judge the grants");
-	for (uint32_t i = 0; i < run->crew->hosts; i++) {
+	for (uint32_t i = 0; i < run->group->hosts; i++) {
 		const struct vb_bench_lock_report *in = reports[i];
 
 		if (in == NULL)
@@ -171,7 +171,7 @@ int vb_bench_judge_grants(struct vb_bench_run *run, const void *const *reports)
 		u->parts[i].error_ns = in->head.clock_error_ns;
 		r->unaudited += in->missed + in->grants - u->parts[i].n;
 	}
-	err = vb_record_judge(&c, u->parts, run->crew->hosts, &r->audit, &r->story);
+	err = vb_record_judge(&c, u->parts, run->group->hosts, &r->audit, &r->story);
 	if (err)
 		return err;
 	r->audited = true;

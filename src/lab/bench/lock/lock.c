@@ -41,11 +41,11 @@ static bool skip(const void *plan, unsigned run, void *result)
 	return why != NULL;
 }
 
-static int run(void *plan, unsigned run, struct vb_bench_crew *crew, void *result)
+static int run(void *plan, unsigned run, struct vb_bench_group *group, void *result)
 {
 	struct vb_bench_plan *p = plan;
 
-	return vb_bench_run_lock(p, crew, p->lock[run], result);
+	return vb_bench_run_lock(p, group, p->lock[run], result);
 }
 
 /* ---- what is said ---- */

@@ -179,9 +179,9 @@ struct vb_bench_result {
 	char *story; /* the auditor's, malloc'ed; NULL if there is none */
 };
 
-/* One lock under the plan, on a network in every process of the crew, else without one; the root
+/* One lock under the plan, on a network in every process of the group, else without one; the root
  * has the result.  0 or -error, said; r is valid either way (r->end tells). */
-int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
+int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_group *group,
 		      const struct vb_lock_ops *ops, struct vb_bench_result *r);
 void vb_bench_result_free(void *result);
 

@@ -227,9 +227,9 @@ static int plan_fabric(struct vb_bench_opts *o)
 			       vb_bench_fabric_names[o->fabric]);
 	if (net && o->segment != NULL)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
-	if (!net && vb_bench_crew_unwanted(&o->cluster) != 0)
+	if (!net && vb_bench_group_unwanted(&o->cluster) != 0)
 		return -EINVAL;
-	if (net && vb_bench_crew_plan(&o->cluster) != 0)
+	if (net && vb_bench_group_plan(&o->cluster) != 0)
 		return -EINVAL;
 	if (net && o->cluster.procs == 1)
 		return vb_fail(-EINVAL,

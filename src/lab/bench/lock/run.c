@@ -145,7 +145,7 @@ static int open_fabric(struct vb_bench_lock_run *u)
 		.node_bytes = vb_bench_node_bytes(u->plan, u->ops),
 		.endpoints = (uint32_t)(o->clients + o->servers * o->server_threads + 16),
 		.seed = o->seed,
-		.cluster = u->run.crew != NULL ? u->run.crew->cluster : NULL,
+		.cluster = u->run.group != NULL ? u->run.group->cluster : NULL,
 	};
 
 	snprintf(options, sizeof(options), "profile=%.100s", o->profile);
@@ -155,17 +155,17 @@ static int open_fabric(struct vb_bench_lock_run *u)
 static int open_net(struct vb_bench_lock_run *u, int err)
 {
 	struct vb_bench_opts *o = &u->plan->o;
-	struct vb_bench_crew *crew = u->run.crew;
+	struct vb_bench_group *group = u->run.group;
 
 	/* What nobody has said: the usual, or what this fabric needs.  It is the same in every
 	 * process, for the fabric's options are. */
 	if (err == 0 && o->lease_ns == 0)
 		o->lease_ns = vb_lock_lease_init_ns(u->run.fabric);
-	if (err == 0 && crew->rank < o->servers)
+	if (err == 0 && group->rank < o->servers)
 		err = open_space(u);
-	if (err == 0 && crew->rank < o->servers)
-		err = servers_of(u, (uint16_t)crew->rank);
-	return vb_bench_crew_agree(crew, "locks served", err);
+	if (err == 0 && group->rank < o->servers)
+		err = servers_of(u, (uint16_t)group->rank);
+	return vb_bench_group_agree(group, "locks served", err);
 }
 
 static int open_all(struct vb_bench_run *run)
@@ -198,7 +198,7 @@ static void close_all(struct vb_bench_run *run)
 	if (run->fabric != NULL)
 		vb_fabric_close(run->fabric);
 	vb_record_close(u->record);
-	for (unsigned i = 0; u->parts != NULL && i < run->crew->hosts; i++)
+	for (unsigned i = 0; u->parts != NULL && i < run->group->hosts; i++)
 		free((void *)u->parts[i].grants);
 	free(u->parts);
 }
@@ -277,7 +277,7 @@ static void look(void *run)
 		vb_warn("SIGUSR1 shows who waits for whom only with --visible");
 		return;
 	}
-	if (vb_ep_open(u->run.fabric, (uint16_t)u->run.crew->rank, &ep) != 0)
+	if (vb_ep_open(u->run.fabric, (uint16_t)u->run.group->rank, &ep) != 0)
 		return;
 	(void)vb_dump_look(stderr, ep, &all, NULL);
 	vb_ep_close(ep);
@@ -340,7 +340,7 @@ static const struct vb_bench_run_ops run_ops = {
 	.judge_all = vb_bench_judge_grants,
 };
 
-int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
+int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_group *group,
 		      const struct vb_lock_ops *ops, struct vb_bench_result *r)
 {
 	const struct vb_bench_opts *o = &plan->o;
@@ -354,7 +354,7 @@ int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
 		.kind = o->fabric,
 		.end = &r->end,
 		.tally = r->tally,
-		.crew = net ? crew : NULL,
+		.group = net ? group : NULL,
 		.thread = &u.w.t,
 		.clients = (unsigned)o->clients,
 		.workers = o->fabric == VB_BENCH_SIM ? 1 : vb_bench_workers(plan),
@@ -362,9 +362,9 @@ int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_crew *crew,
 		.duration_ns = o->duration_ns,
 		.patience_ns = o->cluster.patience_ns,
 	};
-	if (net && o->servers != crew->hosts) {
+	if (net && o->servers != group->hosts) {
 		u.run.first_worker = (unsigned)o->servers;
-		u.run.server_only = crew->rank < o->servers;
+		u.run.server_only = group->rank < o->servers;
 	}
 	return vb_bench_run_do(&u.run);
 }

@@ -43,13 +43,13 @@ void vb_tbench_report(struct vb_bench_run *run, void *report, int64_t offset_ns)
 {
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 	struct vb_tbench_report *out = report;
-	unsigned n = vb_bench_clients_of(run, run->crew->rank);
+	unsigned n = vb_bench_clients_of(run, run->group->rank);
 
 	out->full = run->control->full;
 	out->fill_s = u->r->fill_s;
 	out->tally = *(const struct vb_tbench_tally *)vb_bench_tally_of(run, 0);
-	vb_tbench_take_books(&out->tally, vb_bench_seat_of(run, run->crew->rank * n), n);
-	u->plan->load->count(&u->load, (uint16_t)run->crew->rank, &out->sums);
+	vb_tbench_take_books(&out->tally, vb_bench_seat_of(run, run->group->rank * n), n);
+	u->plan->load->count(&u->load, (uint16_t)run->group->rank, &out->sums);
 	out->history_bytes = history_bytes(history_of(u));
 }
 
@@ -72,7 +72,7 @@ size_t vb_tbench_history_pack(struct vb_bench_run *run, uint64_t *at, void *piec
 	unsigned char *to = piece;
 	size_t bytes = 0;
 
-	vb_cluster_clock(run->crew->cluster, &offset_ns, &error_ns);
+	vb_cluster_clock(run->group->cluster, &offset_ns, &error_ns);
 	while (h != NULL && vb_history_next(h, at, &t, &ops)) {
 		struct vb_history_txn moved = *t;
 
@@ -108,7 +108,7 @@ int vb_tbench_take_report(struct vb_bench_run *run, uint32_t rank, const void *r
 	struct vb_tbench_result *r = u->r;
 
 	if (memchr(in->tally.why, '\0', sizeof(in->tally.why)) == NULL)
-		return vb_bench_crew_refuse(run->crew, rank, "a report");
+		return vb_bench_group_refuse(run->group, rank, "a report");
 	vb_tbench_tally_merge(r->tally, &in->tally);
 	vb_bench_add(&u->sums, &in->sums);
 	r->history_full |= in->full != 0;
@@ -117,7 +117,7 @@ int vb_tbench_take_report(struct vb_bench_run *run, uint32_t rank, const void *r
 	if (!u->plan->o.check)
 		return 0;
 	if (u->histories == NULL)
-		u->histories = calloc(run->crew->hosts, sizeof(struct vb_history *));
+		u->histories = calloc(run->group->hosts, sizeof(struct vb_history *));
 	if (u->histories == NULL)
 		return vb_fail(-ENOMEM, "no memory for histories");
 	/* Room for what was announced, and for what the history adds to each transaction. */
@@ -132,22 +132,22 @@ int vb_tbench_take_history(struct vb_bench_run *run, uint32_t rank, const void *
 	size_t at = 0;
 
 	if (u->histories == NULL)
-		return vb_bench_crew_refuse(run->crew, rank, "a history");
+		return vb_bench_group_refuse(run->group, rank, "a history");
 	while (at < bytes) {
 		struct vb_history_txn t;
 		size_t whole;
 
 		if (bytes - at < sizeof(t))
-			return vb_bench_crew_refuse(run->crew, rank, "a history");
+			return vb_bench_group_refuse(run->group, rank, "a history");
 		memcpy(&t, data + at, sizeof(t));
 		if (t.n_ops > VB_HISTORY_OPS_MAX)
-			return vb_bench_crew_refuse(run->crew, rank, "a history");
+			return vb_bench_group_refuse(run->group, rank, "a history");
 		whole = bytes_of(&t);
 		if (whole > bytes - at)
-			return vb_bench_crew_refuse(run->crew, rank, "a history");
+			return vb_bench_group_refuse(run->group, rank, "a history");
 		/* Every part of it is a multiple of 8 bytes, so operations are aligned. */
 		if (!vb_history_add(u->histories[rank], &t, (const void *)(data + at + sizeof(t))))
-			return vb_bench_crew_refuse(run->crew, rank, "a history");
+			return vb_bench_group_refuse(run->group, rank, "a history");
 		at += whole;
 	}
 	return 0;
@@ -164,10 +164,10 @@ int vb_tbench_judge_all(struct vb_bench_run *run, const void *const *reports)
 	/* Who died has taken its history along, and others may have read what it wrote. */
 	if (u->histories == NULL || run->end->deaths != 0)
 		return 0;
-	parts = calloc(run->crew->hosts, sizeof(struct vb_history *));
+	parts = calloc(run->group->hosts, sizeof(struct vb_history *));
 	if (parts == NULL)
 		return vb_fail(-ENOMEM, "no memory to check a history");
-	for (uint32_t i = 0; i < run->crew->hosts; i++)
+	for (uint32_t i = 0; i < run->group->hosts; i++)
 		if (u->histories[i] != NULL)
 			parts[n++] = u->histories[i];
 	err = vb_tbench_check(u->r, &u->load, parts, n);

@@ -297,7 +297,7 @@ static int plan_runs(struct vb_tbench_plan *p)
 /* ---- fabric, times, memory ---- */
 
 /* Where the processes come from; how many they are, unless only a launcher knows. */
-static int plan_crew(struct vb_tbench_opts *o)
+static int plan_group(struct vb_tbench_opts *o)
 {
 	int err;
 
@@ -309,7 +309,7 @@ static int plan_crew(struct vb_tbench_opts *o)
 			       "on '%s' a node is one process with one thread: say --procs and "
 			       "--coroutines, not --threads",
 			       vb_bench_fabric_names[o->fabric]);
-	err = vb_bench_crew_plan(&o->cluster);
+	err = vb_bench_group_plan(&o->cluster);
 	if (err != 0 || o->cluster.launched)
 		return err;
 	if (o->cluster.procs == 0)
@@ -318,12 +318,12 @@ static int plan_crew(struct vb_tbench_opts *o)
 	return 0;
 }
 
-static int refuse_crew(const struct vb_tbench_opts *o)
+static int refuse_group(const struct vb_tbench_opts *o)
 {
 	if (o->cluster.procs != 0)
 		return vb_fail(-EINVAL, "--procs is for --fabric ucx and verbs: say --nodes and "
 					"--threads");
-	return vb_bench_crew_unwanted(&o->cluster);
+	return vb_bench_group_unwanted(&o->cluster);
 }
 
 static int plan_fabric(struct vb_tbench_opts *o)
@@ -335,7 +335,7 @@ static int plan_fabric(struct vb_tbench_opts *o)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
 	if (!sim && o->profile != NULL)
 		return vb_fail(-EINVAL, "--profile is for --fabric sim");
-	err = net ? plan_crew(o) : refuse_crew(o);
+	err = net ? plan_group(o) : refuse_group(o);
 	if (err)
 		return err;
 	if (o->profile == NULL && sim)

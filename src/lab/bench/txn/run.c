@@ -107,7 +107,7 @@ static int open_fabric(struct vb_tbench_run *u)
 		.node_bytes = vb_tbench_node_bytes(u->plan, u->one, &u->load),
 		.endpoints = vb_tbench_clients(u->plan) + (uint32_t)o->nodes + 16,
 		.seed = o->seed,
-		.cluster = u->run.crew != NULL ? u->run.crew->cluster : NULL,
+		.cluster = u->run.group != NULL ? u->run.group->cluster : NULL,
 	};
 
 	if (o->fabric == VB_BENCH_SIM) {
@@ -154,7 +154,7 @@ static int open_database(struct vb_tbench_run *u)
 static int open_recorders(struct vb_tbench_run *u)
 {
 	bool net = vb_bench_is_net(u->run.kind);
-	unsigned first = net ? u->run.crew->rank : 0;
+	unsigned first = net ? u->run.group->rank : 0;
 	int err = 0;
 
 	if (!u->plan->o.check)
@@ -187,11 +187,11 @@ static int open_all(struct vb_bench_run *run)
 		return err; /* workers fill and serve */
 	if (run->kind == VB_BENCH_SIM)
 		return err != 0 ? err : serve(u, 0, nodes);
-	err = vb_bench_crew_agree(run->crew, "database opened", err);
+	err = vb_bench_group_agree(run->group, "database opened", err);
 	if (err)
 		return err;
-	return vb_bench_crew_agree(run->crew, "tables filled",
-				   serve(u, (uint16_t)run->crew->rank, 1));
+	return vb_bench_group_agree(run->group, "tables filled",
+				    serve(u, (uint16_t)run->group->rank, 1));
 }
 
 static void close_all(struct vb_bench_run *run)
@@ -208,7 +208,7 @@ static void close_all(struct vb_bench_run *run)
 	for (unsigned i = 0; i < u->n_recorders && u->recorders != NULL; i++)
 		vb_tbench_recorder_close(&u->recorders[i]);
 	free(u->recorders);
-	for (unsigned i = 0; u->histories != NULL && i < run->crew->hosts; i++)
+	for (unsigned i = 0; u->histories != NULL && i < run->group->hosts; i++)
 		vb_history_close(u->histories[i]);
 	free(u->histories);
 }
@@ -345,7 +345,7 @@ static const struct vb_bench_run_ops run_ops = {
 	.judge_all = vb_tbench_judge_all,
 };
 
-int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_crew *crew,
+int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_group *group,
 		      const struct vb_tbench_one *one, struct vb_tbench_result *r)
 {
 	const struct vb_tbench_opts *o = &plan->o;
@@ -358,7 +358,7 @@ int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_crew *c
 		.kind = o->fabric,
 		.end = &r->end,
 		.tally = r->tally,
-		.crew = vb_bench_is_net(o->fabric) ? crew : NULL,
+		.group = vb_bench_is_net(o->fabric) ? group : NULL,
 		.thread = &u.w.t,
 		.clients = vb_tbench_clients(plan),
 		.workers = o->fabric == VB_BENCH_SIM ? 1 : vb_tbench_workers(plan),

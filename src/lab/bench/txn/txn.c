@@ -20,11 +20,11 @@ static void name(const void *plan, unsigned run, char *buf, size_t bytes)
 	snprintf(buf, bytes, "%s %s", one->cc->name, one->code);
 }
 
-static int run(void *plan, unsigned run, struct vb_bench_crew *crew, void *result)
+static int run(void *plan, unsigned run, struct vb_bench_group *group, void *result)
 {
 	const struct vb_tbench_plan *p = plan;
 
-	return vb_tbench_run_one(p, crew, &p->run[run], result);
+	return vb_tbench_run_one(p, group, &p->run[run], result);
 }
 
 /* ---- what is said ---- */

@@ -237,9 +237,9 @@ void vb_tbench_clients_flush(struct vb_bench_run *run);
 
 /* ---- a run ---- */
 
-/* On a network in every process of the crew, of which the root has the result.  0 or -error, said;
+/* On a network in every process of the group, of which the root has the result.  0 or -error, said;
  * r is valid either way (r->end tells). */
-int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_crew *crew,
+int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_group *group,
 		      const struct vb_tbench_one *one, struct vb_tbench_result *r);
 
 /* As run.c and gather.c share it. */
