@@ -134,9 +134,11 @@ static void commit_items(struct vb_stage *s, struct vb_item **items, unsigned n,
 	}
 	if (!vb_stage_go(s, items, n))
 		return;
+	/* What a server had when it looked (still_held) may have been taken over since, by one who
+	 * waits until the server has written. */
 	for (unsigned i = 0; i < n; i++) {
 		items[i]->status = 0;
-		if (vb_unlikely(items[i]->seen != items[i]->held))
+		if (vb_unlikely(items[i]->seen != items[i]->held) && !s->for_other)
 			items[i]->flags |= VB_ITEM_LOST;
 	}
 }

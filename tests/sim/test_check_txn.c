@@ -68,6 +68,8 @@ static const struct {
 	 "a lease that a dead holder's lock kept short was waited for in vain"},
 	{"wound-wait", "100", 91, true, true,
 	 "the log of an earlier try under the same name was rolled forward"},
+	{"no-wait", "010", 7324, false, true,
+	 "a server's tuple that was taken over while it wrote passed for a lost lock"},
 };
 
 static void kept_seeds(void **state)
