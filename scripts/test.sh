@@ -88,8 +88,9 @@ suites() { # DIR SUITES MESON-OPTION...
 		esac
 	done
 	rm -f "$dir/meson-logs/testlog.json"
+	# One more than cores: a good part of the tests waits for leases and silences.
 	CMOCKA_MESSAGE_OUTPUT=tap meson test -C "$dir" --no-rebuild --print-errorlogs \
-		--timeout-multiplier "${slowdown-1}" "${args[@]}" </dev/null
+		--num-processes $(($(nproc) + 1)) --timeout-multiplier "${slowdown-1}" "${args[@]}" </dev/null
 	cases "$dir/meson-logs/testlog.json"
 }
 
