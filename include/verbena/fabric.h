@@ -120,7 +120,7 @@ struct vb_fabric_params {
  *   -EINVAL   a parameter is out of range, or the fabric or an option is unknown
  *   -EBUSY    shm: the segment is in use, and was to be created (the log names its users); or a
  *             process that is removing it has been stopped; or it goes by another clock than what
- *             this process has open
+ *             this process has open: a segment is opened before the cluster
  *   -ENOENT   shm, attach: there is no such segment, or nobody uses it
  *   -EPERM    shm: the segment is another user's
  *   -ENOMEM, -ENOSPC  the segment does not fit in memory or in /dev/shm

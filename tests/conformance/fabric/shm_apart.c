@@ -12,6 +12,7 @@
 #include "fabric/shm/inner.h"
 #include "procs.h"
 
+#include <verbena/cluster.h>
 #include <verbena/lock.h>
 
 static char name[48], other[48];
@@ -139,6 +140,31 @@ static void test_two_clocks(void **state)
 	assert_int_equal(vb_fabric_open(&theirs, &g), 0);
 	assert_int_equal(vb_fabric_open(&mine, &f), 0);
 	assert_int_equal(vb_fabric_close(f), 0);
+	assert_int_equal(vb_fabric_close(g), 0);
+	end_other_maker(&maker);
+}
+
+/* A cluster, too, goes by a clock.  One that is opened after the segment has the segment's. */
+static void test_two_clocks_and_a_cluster(void **state)
+{
+	struct vb_cluster_params alone = {
+		.hosts = 1, .role = VB_CLUSTER_ROOT, .meet = "127.0.0.1:0"};
+	struct vb_fabric_params theirs = params(other, true);
+	struct other_maker maker = start_other_maker();
+	struct vb_cluster *c;
+	struct vb_fabric *g;
+	char said[512];
+
+	(void)state;
+	assert_int_equal(vb_cluster_open(&alone, &c), 0);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_fabric_open(&theirs, &g), -EBUSY);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "open this segment first"));
+	vb_cluster_close(c);
+	assert_int_equal(vb_fabric_open(&theirs, &g), 0);
+	assert_int_equal(vb_cluster_open(&alone, &c), 0);
+	vb_cluster_close(c);
 	assert_int_equal(vb_fabric_close(g), 0);
 	end_other_maker(&maker);
 }
@@ -302,6 +328,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_no_stderr, setup),
 		cmocka_unit_test_setup(test_two_clocks, setup),
+		cmocka_unit_test_setup(test_two_clocks_and_a_cluster, setup),
 		cmocka_unit_test_setup(test_two_clocks_at_once, setup),
 		cmocka_unit_test_setup(test_child_closes, setup),
 		cmocka_unit_test_setup(test_close_beside, setup),
