@@ -39,6 +39,7 @@
 /* How many answers leave together. */
 #define OUTBOX       32u
 #define TICKET_BLOCK 4096u
+#define WAIT_INIT_NS 100000000ull
 
 struct session {
 	struct vb_list in_bucket;
@@ -698,6 +699,17 @@ static int come_back(struct agent *a)
 			s->space->name, s->node, lease / 1000000);
 	}
 	return enter_life(a);
+}
+
+/* A client that is taken out of a queue must leave the others time to go on before its own leases
+ * end. */
+uint64_t vb_locktab_wait_ns(const struct vb_lock_space *s)
+{
+	uint64_t wait_ns = ((const struct vb_locktab_options *)s->options)->wait_ns;
+
+	if (wait_ns != 0)
+		return wait_ns;
+	return s->lease_ns / 4 < WAIT_INIT_NS ? s->lease_ns / 4 : WAIT_INIT_NS;
 }
 
 static struct vb_tq_params queue_params(struct agent *a)

@@ -35,8 +35,7 @@
 #define PATIENCE_FIRST_NS 200000ull
 #define PATIENCE_LEAST_NS 100000ull
 /* Between two looks whether an agent has taken the place of a dead one. */
-#define GONE_NAP_NS  1000000ull
-#define WAIT_INIT_NS 100000000ull
+#define GONE_NAP_NS 1000000ull
 
 #define POLICIES "bounded-wait|no-wait|wait-die"
 
@@ -62,17 +61,6 @@ const struct vb_opt vb_locktab_opts[] = {
 		    "bring that file to the disk before each answer"),
 	VB_OPT_END,
 };
-
-/* A client that is taken out of a queue must leave the others time to go on before its own leases
- * end. */
-uint64_t vb_locktab_wait_ns(const struct vb_lock_space *s)
-{
-	uint64_t wait_ns = ((const struct vb_locktab_options *)s->options)->wait_ns;
-
-	if (wait_ns != 0)
-		return wait_ns;
-	return s->lease_ns / 4 < WAIT_INIT_NS ? s->lease_ns / 4 : WAIT_INIT_NS;
-}
 
 struct table_claim {
 	uint64_t ticket;

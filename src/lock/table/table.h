@@ -180,9 +180,6 @@ struct vb_locktab_options {
 
 extern const struct vb_opt vb_locktab_opts[];
 
-/* How long a bounded wait is in this space. */
-uint64_t vb_locktab_wait_ns(const struct vb_lock_space *s);
-
 /* ---- the calls (table.c) ---- */
 
 int vb_locktab_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
@@ -342,6 +339,9 @@ uint64_t vb_locktab_seal_ask(const struct vb_locktab_ask_slot *slot);
 uint64_t vb_locktab_seal_answer(const struct vb_locktab_answer *a, vb_peer to);
 
 /* ---- the server agent (server.c) ---- */
+
+/* How long a bounded wait is in this space. */
+uint64_t vb_locktab_wait_ns(const struct vb_lock_space *s);
 
 int vb_locktab_server_open(struct vb_lock_server *s);
 void vb_locktab_server_close(struct vb_lock_server *s);

@@ -24,6 +24,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/opt.h"
 #include "lock/lock.h"
@@ -85,5 +86,12 @@ void vb_floor_add(struct vb_floor *f, const char *section, const char *name, con
 void vb_floor_add_turns(struct vb_floor *f, const char *section, const char *name, double *values,
 			const char *baseline, double *bases, unsigned n);
 double vb_floor_median(double *values, unsigned n);
+
+/* ---- the rows from `first` on as a table, and all of them as JSON ---- */
+
+struct vb_json_out;
+void vb_floor_print(FILE *to, const struct vb_floor *f, unsigned first, const char *title);
+/* 0 or -errno, logged. */
+int vb_floor_write_json(const struct vb_floor *f, struct vb_json_out *out);
 
 #endif
