@@ -17,6 +17,17 @@ enum vb_lock_found {
 int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_found found,
 			uint64_t hash, const char *options);
 
+/* Whether the header is reached with the CPU; if not, with verbs. */
+static inline bool vb_lock_header_by_cpu(const struct vb_fabric *f)
+{
+	return !(f->caps.flags & VB_CAP_CLUSTER);
+}
+
+/* ---- workers.c ---- */
+
+/* A READ or WRITE of a header, over a link that may be down for a moment.  If its answer is lost it
+ * is done again, which changes nothing, once the first one cannot take effect any more. */
+int vb_lock_header_verb(struct vb_ep *ep, uint8_t op, vb_addr at, void *buf, uint32_t len);
 /* A READ of a header over a link that may be down for a moment; -VB_EUNKNOWN, -VB_EPEERGONE: it was
  * down for seconds. */
 int vb_lock_header_read(struct vb_ep *ep, vb_addr at, void *buf, uint32_t len);

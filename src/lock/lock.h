@@ -92,7 +92,7 @@ struct vb_lock_header {
 	uint64_t locks, lease_ns;
 	/* shiftlock: recoveries so far, read by clients. */
 	uint64_t era;
-	/* Server tasks of this node (see header.c), and the vb_peer of each. */
+	/* Server tasks of this node (see workers.c), and the vb_peer of each. */
 	uint64_t workers;
 	uint64_t server[VB_LOCK_WORKERS_MAX];
 	/* When there began to be more or fewer of them, after deaths, in the time that all have in

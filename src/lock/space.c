@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lock spaces: which protocols there are, and where the locks of a space lie.
+ * Lock spaces: where the locks of a space lie.
  *
  * On each server node a space is one named region:
  *
@@ -28,66 +28,6 @@
 #define DRIFT_INIT_PPM 100u
 #define DRIFT_MAX_PPM  10000u
 #define CLAIMS_MOST    65536u
-
-const struct vb_lock_ops *const vb_locks[] = {
-	&vb_lock_cas,    &vb_lock_cas_backoff, &vb_lock_retry_on_fail,
-	&vb_lock_drtm,   &vb_lock_mcs,         &vb_lock_ncosed,
-	&vb_lock_dslr,   &vb_lock_dslr_update, &vb_lock_shiftlock,
-	&vb_lock_rpc,    &vb_lock_traditional, &vb_lock_traditional_ro,
-	&vb_lock_rma_rw, &vb_lock_table,       NULL,
-};
-
-const struct vb_lock_ops *const vb_locks_published[] = {
-	&vb_lock_dslr_as_published,
-	&vb_lock_shiftlock_as_published,
-	NULL,
-};
-
-#define REGISTERED_MAX 4
-static const struct vb_lock_ops *const *registered[REGISTERED_MAX];
-static unsigned n_registered;
-
-void vb_lock_register(const struct vb_lock_ops *const *more)
-{
-	for (unsigned i = 0; i < n_registered; i++)
-		if (registered[i] == more)
-			return;
-	vb_assert(n_registered < REGISTERED_MAX);
-	registered[n_registered++] = more;
-}
-
-static const struct vb_lock_ops *find_in(const struct vb_lock_ops *const *list, const char *name)
-{
-	for (; *list; list++)
-		if (!strcmp((*list)->name, name))
-			return *list;
-	return NULL;
-}
-
-const struct vb_lock_ops *vb_lock_find(const char *name)
-{
-	const struct vb_lock_ops *ops = find_in(vb_locks, name);
-
-	if (!ops)
-		ops = find_in(vb_locks_published, name);
-	for (unsigned i = 0; !ops && i < n_registered; i++)
-		ops = find_in(registered[i], name);
-	return ops;
-}
-
-static int unknown_lock(const char *name)
-{
-	const char *names[64];
-	size_t n = 0;
-	char hint[VB_HINT_BYTES];
-
-	for (const struct vb_lock_ops *const *l = vb_locks; *l; l++)
-		names[n++] = (*l)->name;
-	for (const struct vb_lock_ops *const *l = vb_locks_published; *l; l++)
-		names[n++] = (*l)->name;
-	return vb_fail(-EINVAL, "no lock is called '%s'%s; `verbena list` shows them all", name,
-		       vb_did_you_mean(hint, name, names, n));
-}
 
 static int check_params(const struct vb_lock_space_params *p)
 {
@@ -316,7 +256,7 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 		return err;
 	ops = vb_lock_find(params->lock);
 	if (!ops)
-		return unknown_lock(params->lock);
+		return vb_lock_unknown(params->lock);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return vb_fail(-ENOMEM, "no memory for a lock space");
