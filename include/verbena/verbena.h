@@ -51,7 +51,14 @@ enum vb_error {
  * err may have either sign.  Thread-safe; the string is static. */
 const char *vb_strerror(int err);
 
-/* "0.1.0"; and the commit that the library was built from, or "unknown". */
+/* The version whose headers a program is compiled with. */
+#define VB_VERSION_MAJOR  0
+#define VB_VERSION_MINOR  1
+#define VB_VERSION_PATCH  0
+#define VB_VERSION_STRING "0.1.0"
+
+/* The version of the library that it runs with, in the form of VB_VERSION_STRING; and the commit
+ * that this library was built from, or "unknown". */
 const char *vb_version(void);
 const char *vb_commit(void);
 

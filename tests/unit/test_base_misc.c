@@ -373,6 +373,11 @@ static void test_version(void **state)
 
 	assert_int_equal(sscanf(vb_version(), "%d.%d.%d%n", &major, &minor, &patch, &end), 3);
 	assert_int_equal(vb_version()[end], '\0');
+	/* meson.build's, which the library has, is the headers'. */
+	assert_string_equal(vb_version(), VB_VERSION_STRING);
+	assert_int_equal(major, VB_VERSION_MAJOR);
+	assert_int_equal(minor, VB_VERSION_MINOR);
+	assert_int_equal(patch, VB_VERSION_PATCH);
 	assert_true(!strcmp(vb_commit(), "unknown") ||
 		    strspn(vb_commit(), "0123456789abcdef") == strlen(vb_commit()));
 	assert_true(strlen(vb_commit()) >= 7);
