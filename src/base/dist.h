@@ -4,7 +4,7 @@
  *
  *   "uniform"
  *   "zipf:THETA"      P(k) proportional to (k+1)^-THETA, THETA 0 to 10
- *   "powerlaw:ALPHA"  the same law, ALPHA above 1 to 10: the name that seed 000 appendix A.4 uses
+ *   "powerlaw:ALPHA"  the same law, ALPHA above 1 to 10: the name that DSLR appendix A.4 uses
  *
  * THETA below 1: Gray et al. (SIGMOD 1994, figure 6), as YCSB and the papers draw it; one logarithm
  * and one exponential per draw.  It is an approximation.  Items 0 and 1 are exact; the others

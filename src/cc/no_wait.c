@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * No-Wait (seed 002 section 4.2, seed 004 algorithm 1): two-phase locking (cc/two_phase.h has the
+ * No-Wait (RCC section 4.2, RCBench algorithm 1): two-phase locking (cc/two_phase.h has the
  * word and the verbs) in which nobody waits: a transaction that finds a record locked aborts, so
  * there are no deadlocks.
  *
  *	a record that is read   CAS + READ, later CAS          written   CAS + READ, later WRITE + CAS
  *
- * Departs from seed 004 (why: doc/cc/no-wait.md):
+ * Departs from RCBench (why: doc/cc/no-wait.md):
  *   - the unlock is a verb of its own behind the WRITE, and not a field of it;
  *   - and as cc/two_phase.h says of all three.
  */

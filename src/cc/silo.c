@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * OCC as in Silo (seed 002 section 4.1 after DrTM+H, seed 004 algorithm 5): transactions read
+ * OCC as in Silo (RCC section 4.1 after DrTM+H, RCBench algorithm 5): transactions read
  * without locks, and at the end lock what they write and look whether what they read is still what
  * it was.
  *
@@ -20,7 +20,7 @@
  * the write set are one verb, and our own locks need no special case in the validation of the rest.
  *
  * Departs from the papers (why, with the interleavings: doc/cc/silo.md):
- *   - versions are compared, where seed 004's validation looks at lock and owner only
+ *   - versions are compared, where RCBench's validation looks at lock and owner only
  *     (silo-as-published does);
  *   - lock and owner are one word;
  *   - the unlock is a verb of its own behind the WRITE;

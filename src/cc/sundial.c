@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sundial (seed 002 section 4.5): logical leases.  A version is good from wts to rts in logical
+ * Sundial (RCC section 4.5): logical leases.  A version is good from wts to rts in logical
  * time.  A transaction commits at one logical time that lies in the leases of all it read and
  * behind the leases of all it overwrites.  If the time has to lie behind a lease, the lease is
  * *renewed*, which is possible as long as nobody has written or locked the record.  So a reader

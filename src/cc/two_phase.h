@@ -8,7 +8,7 @@
  *	           | timestamp of the holder: clock, place         | 0 |     0: free
  *	           +-----------------------------------------------+---+
  *
- * Exclusive only (the default of seed 004 section 5.1): readers take the lock, too.
+ * Exclusive only (the default of RCBench section 5.1): readers take the lock, too.
  *
  * Shared and exclusive (`-sx`): the tuple's eight meta words are *slots*, each with the timestamp
  * of one reader.  A reader puts its name into a slot by CAS and then looks at the lock word; a
@@ -21,12 +21,12 @@
  *	         the slots are empty: has it; else conflict with each reader, and keeps the word while
  *	         it waits
  *
- * More readers than slots abort, as those of seed 004's Wait-Die do.
+ * More readers than slots abort, as those of RCBench's Wait-Die do.
  *
  * Departs from the papers (why, with the interleavings: doc/cc/no-wait.md):
  *   - the unlock is a verb of its own behind the WRITE;
  *   - lock, owner and age are one word;
- *   - readers have names, where seed 004 counts them in the lock word;
+ *   - readers have names, where RCBench counts them in the lock word;
  *   - a reader looks at the lock word with an atomic, and not in what the READ brought.
  *
  *	acquire   CAS and READ in one doorbell (shared: two CAS)    release, read   CAS

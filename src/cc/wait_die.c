@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wait-Die (seed 002 section 4.3, seed 004 section 5.1): two-phase locking (cc/two_phase.h) in
+ * Wait-Die (RCC section 4.3, RCBench section 5.1): two-phase locking (cc/two_phase.h) in
  * which a transaction waits for younger ones only, and dies when an older one holds the record
  * that it wants.  All waiting goes from old to young, so there are no deadlocks.  A transaction
  * that died keeps its timestamp when it is tried again, and so becomes the oldest in the end.
@@ -8,7 +8,7 @@
  * One-sided, waiting is asking again: CAS and READ, with growing pauses.  By RPC the owner's server
  * asks on our behalf for a while.
  *
- * The oldest may starve: seed 002 says so and sketches a counter (why a name instead:
+ * The oldest may starve: RCC says so and sketches a counter (why a name instead:
  * doc/cc/wait-die.md).  `wait-die` is the paper's; `wait-die-fair` is cured:
  *
  *	reserved word of the tuple   0, or the timestamp of the oldest that waits

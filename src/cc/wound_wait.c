@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wound-Wait (seed 004 algorithm 2): two-phase locking (cc/two_phase.h) in which an older
+ * Wound-Wait (RCBench algorithm 2): two-phase locking (cc/two_phase.h) in which an older
  * transaction *wounds* the younger one that holds what it wants, and then waits; a younger one
  * waits.  A wounded transaction aborts when it notices: whenever it waits itself, and at its commit
  * point at the latest.
@@ -15,7 +15,7 @@
  * One of the two succeeds.  The word names the transaction, so a wound that comes late misses the
  * next one of the same place.
  *
- * Departs from seed 004 (why, with the interleavings: doc/cc/wound-wait.md):
+ * Departs from RCBench (why, with the interleavings: doc/cc/wound-wait.md):
  *   - a transaction that waits looks at its own status each time (wound-wait-as-published does
  *     not);
  *   - the status word names the transaction;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CAS lock: the simplest lock over one-sided verbs (seed 001, section 2.2).
+ * CAS lock: the simplest lock over one-sided verbs (ShiftLock, section 2.2).
  *
  *   lock word, 64 bits        63   62          40 39           24 23                    0
  *                            +----+--------------+---------------+----------------------+

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DrTM's lock: CAS for writers, leases by the clock for readers (Wei et al., SOSP 2015; seed 000,
- * section 6, system 2; seed 001, table 1 and section 4.1).
+ * DrTM's lock: CAS for writers, leases by the clock for readers (Wei et al., SOSP 2015; DSLR,
+ * section 6, system 2; ShiftLock, table 1 and section 4.1).
  *
  *	 63  62                    40 39             24 23                   0
  *	+---+-----------------------+-----------------+----------------------+

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MCS queue lock over one-sided verbs and messages (seed 001, section 2.4, algorithm 1).
+ * MCS queue lock over one-sided verbs and messages (ShiftLock, section 2.4, algorithm 1).
  *
  *   lock word, 64 bits          63            48 47           24 23                    0
  *                              +----------------+---------------+----------------------+

@@ -2,9 +2,9 @@
 /*
  * Lock modes: which exclude each other, and which permit what another does.
  *
- * The intention modes and their matrix are those of Gray, Lorie, Putzolu and Traiger 1976 (seed
- * 003, table 1).  An update lock is held beside shared ones and beside no other update lock, so
- * that of several clients that may write later only one waits for the readers to leave (seed 000,
+ * The intention modes and their matrix are those of Gray, Lorie, Putzolu and Traiger 1976 (Barthels
+ * et al., table 1).  An update lock is held beside shared ones and beside no other update lock, so
+ * that of several clients that may write later only one waits for the readers to leave (DSLR,
  * section 5.2).
  */
 #include "lock/lock.h"

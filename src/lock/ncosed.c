@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * N-CoSED: a distributed queue of writers, and behind each the readers that came after it
- * (Narravula et al., CCGrid 2007; seed 000, section 6, system 4, and section 7).
+ * (Narravula et al., CCGrid 2007; DSLR, section 6, system 4, and section 7).
  *
  *	 63            48 47               24 23          17 16                0
  *	+----------------+-------------------+--------------+------------------+

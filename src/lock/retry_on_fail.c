@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Retry-on-Fail: CAS for exclusive, FAA for shared (seed 000, figure 1 and section 6, system 3).
+ * Retry-on-Fail: CAS for exclusive, FAA for shared (DSLR, figure 1 and section 6, system 3).
  *
  *   lock word, 64 bits          63          52 51             32 31                    0
  *                              +--------------+-----------------+----------------------+
@@ -15,7 +15,7 @@
  *              release    1 FAA
  *
  *   Promises   shared and exclusive; no order.  Readers starve writers: the exclusive CAS succeeds
- *              on an all-zero word only (seed 000, appendix A.1).  The death of a holder is never
+ *              on an all-zero word only (DSLR, appendix A.1).  The death of a holder is never
  *              mended.
  *
  * Departs from the paper (why: doc/locks/retry-on-fail.md):

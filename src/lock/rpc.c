@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RPC lock: the server's CPU keeps the locks, a client asks until it is told yes (seed 001, table
+ * RPC lock: the server's CPU keeps the locks, a client asks until it is told yes (ShiftLock, table
  * 1: "RPC relies on server-side CPUs to serve lock acquisition and release RPCs in a retry-on-fail
  * manner").
  *

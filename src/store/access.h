@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The six primitives of seed 004 (section 4.2), gathered into doorbells.
+ * The six primitives of RCBench (section 4.2), gathered into doorbells.
  *
  *	ReadDI    READ of a tuple, or of a part of it          ReadTM    the same of a transaction's state
  *	WriteDI   WRITE of a tuple's version and record        WriteTM   ...
@@ -11,9 +11,9 @@
  * there.  What was asked for the same node happens in the order that the fabric promises
  * (fabric/fabric.h): a READ sees the CAS and the WRITE asked before it, a CAS sees the WRITE.
  *
- * Three properties can be switched off, to measure what each is worth (seed 002 section 3.3, seed
- * 004 section 5.5): doorbell batching (each verb rings its own; the unlock of a commit then waits
- * for its WRITE, because only one doorbell promises that it is lost together with it), outstanding
+ * Three properties can be switched off, to measure what each is worth (RCC section 3.3, RCBench
+ * section 5.5): doorbell batching (each verb rings its own; the unlock of a commit then waits for
+ * its WRITE, because only one doorbell promises that it is lost together with it), outstanding
  * requests (each verb is waited for before the next is posted), and, a matter of the caller, that a
  * commit waits for its acknowledgement.
  *
@@ -33,7 +33,7 @@ enum vb_prim {
 	VB_READ_TM,
 	VB_WRITE_TM,
 	VB_AMOD_TM,
-	VB_INDEX, /* a READ of the index: seed 004 counts it apart from the primitives */
+	VB_INDEX, /* a READ of the index: RCBench counts it apart from the primitives */
 	VB_PRIMS
 };
 extern const char *const vb_prim_names[VB_PRIMS];

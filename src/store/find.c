@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finding tuples from afar: READs of the index, one slot of every key at a time, so that the
- * lookups of many keys take at most three rounds; and the cache of what was found (seed 002 section
+ * lookups of many keys take at most three rounds; and the cache of what was found (RCC section
  * 3.2).
  */
 #define VB_LOG_ROOM "store"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The three-way cuckoo index of seed 004 (section 4.2.1, after its reference 32), at its owner.
+ * The three-way cuckoo index of RCBench (section 4.2.1, after its reference 32), at its owner.
  *
  *	slot   +----------------+----------------+-------------------+
  *	       | key, 64 bits   | check, 16 bits | offset, 48 bits   |

@@ -2,7 +2,7 @@
 /*
  * Where records lie, and how they are found.
  *
- * A *tuple* is a record and its metadata side by side (seed 002 section 3.2, seed 004 section 3):
+ * A *tuple* is a record and its metadata side by side (RCC section 3.2, RCBench section 3):
  *
  *	 0    8          16            16+m   24+m    32+m   40+m
  *	+-----+----------+-------------+------+---------+------+-----------------+

@@ -8,9 +8,9 @@
  *
  *	one-sided   in the coordinator's task, with verbs
  *	by RPC      in the task of the server of the tuples' node, on behalf of the coordinator,
- *	            with that node's own memory near (seed 002 section 4)
+ *	            with that node's own memory near (RCC section 4)
  *
- * The *hybrid code* (seed 002 section 5) says which, stage by stage.  Both work on the same words
+ * The *hybrid code* (RCC section 5) says which, stage by stage.  Both work on the same words
  * with the same atomics, so every mixture is right if one is.  What a stage learns and what it
  * needs is in the items, which travel to the server and back.
  *
@@ -23,7 +23,7 @@
 #include "store/store.h"
 
 /*
- * Timestamps, which name transactions (seed 002 section 4.3):
+ * Timestamps, which name transactions (RCC section 4.3):
  *
  *	63                    18 17                    2 1     0
  *	+----------------------+-----------------------+-------+

@@ -8,7 +8,7 @@
  * far.
  *
  * A request that has to wait for a lock goes on a list that is looked at between other requests
- * (seed 002 section 4.3) for PATIENCE_NS; then its coordinator is told to come again.
+ * (RCC section 4.3) for PATIENCE_NS; then its coordinator is told to come again.
  */
 #define VB_LOG_ROOM "txn"
 #include <pthread.h>

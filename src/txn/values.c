@@ -6,7 +6,7 @@
  *	NAME.more   key * P + i -> the value's piece i behind that, i below P
  *
  * P is how many pieces the largest value has.  A piece's key follows from the record's, so there is
- * nothing to allocate and nothing to lose: seed 002 (section 3.2) puts an address there, which
+ * nothing to allocate and nothing to lose: RCC (section 3.2) puts an address there, which
  * somebody must allocate before the commit and free after an abort or a death.  Which pieces there
  * are follows from the length, so they are asked for together once it is known.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The micro-benchmark of seeds 000 and 001: each client takes one lock, holds it, gives it back,
+ * The micro-benchmark of DSLR and ShiftLock: each client takes one lock, holds it, gives it back,
  * thinks, and takes the next.
  *
  * Which lock: drawn from a distribution (base/dist.h) over ranks; rank 0 is the hottest.  Ranks are
@@ -25,7 +25,7 @@ struct vb_micro_params {
 	const char *dist;
 	uint64_t locks;
 	double read_ratio; /* chance that a cycle is shared */
-	double fail_rate;  /* chance that the release is skipped (seed 001 section 4.8) */
+	double fail_rate;  /* chance that the release is skipped (ShiftLock section 4.8) */
 	double rate;       /* cycles per second of all clients together; 0: closed loop */
 	unsigned clients;  /* that share the rate */
 };

@@ -3,8 +3,8 @@
  * Lock traces of transactions: which locks, in which modes, the transactions of a benchmark take.
  *
  * Nothing of a transaction is here but its locks and how long it computes while it has them.  That
- * is what lock managers are compared with (seeds 000, 001 and 003): the data is not missed, and a
- * transaction of a trace costs nothing but its locks.
+ * is what lock managers are compared with (DSLR, ShiftLock, Barthels et al.): the data is not
+ * missed, and a transaction of a trace costs nothing but its locks.
  *
  *	vb_trace_open(&trace, "tpcc", &params);            trace.locks is known from here on
  *	vb_trace_client_open(&trace, number, &client);
@@ -49,7 +49,7 @@ struct vb_trace_params {
 	unsigned servers;    /* nodes with locks; at least 1 */
 	uint64_t seed;
 	/* Chance that a transaction is a scan of a whole table, which is locked for scan_ns.  Where
-	 * it is above 0 the others lock that table, too (seed 000 section 6.4). */
+	 * it is above 0 the others lock that table, too (DSLR section 6.4). */
 	double scan_rate;
 	uint64_t scan_ns;
 };

@@ -4,7 +4,7 @@
  *
  * A text may come from anybody: every field is looked at, an error names file and line, and what is
  * allocated is bounded by the text's length.  Client i of n runs the transactions i, i + n, i + 2
- * n, ...  and begins again at the end (as seed 001's benchmark does).
+ * n, ...  and begins again at the end (as ShiftLock's benchmark does).
  */
 #define VB_LOG_ROOM "trace"
 #include "workload/trace_file.h"

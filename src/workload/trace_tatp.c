@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TATP with a lock for each row: the trace that seed 001 (section 4.4) replays.
+ * TATP with a lock for each row: the trace that ShiftLock (section 4.4) replays.
  *
  * The population follows TATP's description: each subscriber has 1 to 4 rows of access information
  * and as many of special facilities, of four types, and each of these facilities 0 to 3 rows of
@@ -12,7 +12,7 @@
  *	no lock   the tables  subscribers    access information    special facility   call forwarding
  *
  * A transaction whose row is not there takes no lock and does not appear in a trace; another one is
- * drawn.  The locks on whole tables have numbers because seed 001's trace has them; nothing takes
+ * drawn.  The locks on whole tables have numbers because ShiftLock's trace has them; nothing takes
  * them.
  */
 #define VB_LOG_ROOM "trace"
@@ -138,7 +138,7 @@ static int init(struct vb_trace *t)
 	t->types = types;
 	t->n_types = TYPES;
 	t->modes = 1u << VB_SHARED | 1u << VB_EXCLUSIVE;
-	t->think_ns = 2800; /* seed 001 section 4.4 */
+	t->think_ns = 2800; /* ShiftLock section 4.4 */
 	t->locks_max = 2 + ROW_TYPES;
 	return 0;
 }

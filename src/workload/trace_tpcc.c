@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TPC-C with few and coarse locks: the trace that seed 001 (section 4.4) replays, and seed 000's
+ * TPC-C with few and coarse locks: the trace that ShiftLock (section 4.4) replays, and DSLR's
  * settings of 10 warehouses and 1 for each node.
  *
  * A warehouse has 121 locks: itself, its 10 districts, and groups of rows of the seven other
@@ -13,8 +13,8 @@
  *
  * Rows of customers and stock are grouped by their place in the table; where rows are inserted,
  * each insert takes the next group in turn.  Items are only ever read and take no lock, though they
- * have numbers: 500 warehouses have 60,500 numbers, of which the last 10 are never met, and seed
- * 001's 60,490 is the highest number in its trace plus one.
+ * have numbers: 500 warehouses have 60,500 numbers, of which the last 10 are never met, and
+ * ShiftLock's 60,490 is the highest number in its trace plus one.
  */
 #define VB_LOG_ROOM "trace"
 #include "workload/tpcc.h"
@@ -59,7 +59,7 @@ static int init(struct vb_trace *t)
 	t->locks = own->w.servers * (own->w.scans ? own->scan_base + homes_each
 						  : own->scan_base - (PER_WAREHOUSE - ITEM));
 	t->modes = 1u << VB_SHARED | 1u << VB_EXCLUSIVE;
-	t->think_ns = 7000; /* seed 001 section 4.4 */
+	t->think_ns = 7000; /* ShiftLock section 4.4 */
 	t->locks_max = 6 + LINES + 2;
 	return 0;
 }
@@ -70,7 +70,7 @@ static void take(struct vb_trace_client *c, uint32_t warehouse, unsigned which, 
 }
 
 /* With scans, who reads customers has the whole table shared, and who writes them exclusively: the
- * protocols have no intention modes (seed 000 section 6.4). */
+ * protocols have no intention modes (DSLR section 6.4). */
 static void take_table(struct vb_trace_client *c, uint32_t home, enum vb_mode mode)
 {
 	const struct tpcc *own = c->t->own;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * TPC-C with a lock for each row, and intention locks above them: what a database with a hierarchy
- * of locks asks of its lock table (seed 003 section 4.1, whose trace comes from MySQL).
+ * of locks asks of its lock table (Barthels et al. section 4.1, whose trace comes from MySQL).
  *
  * The transactions are those of TPC-C revision 5.11, clauses 2.4 to 2.8, with its numbers of rows.
  * A warehouse is a piece of the database that stands for itself, so that most transactions stay on

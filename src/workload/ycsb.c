@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * YCSB as transactions (seeds 002 and 004): each touches some records of one table, reads some of
+ * YCSB as transactions (RCC and RCBench): each touches some records of one table, reads some of
  * them and writes the others.
  *
- * Which: by a distribution over all records, or, as in seed 002, from a small hot area with a
+ * Which: by a distribution over all records, or, as in RCC, from a small hot area with a
  * stated chance.  Ranks are spread over the keys by a fixed permutation, and key k lives on node k
  * mod nodes, so every node has its share of the hot ones.
  *

@@ -64,7 +64,7 @@ static void modes_together(const char *options)
 {
 	static const enum vb_mode mode[] = {VB_INTENT_SHARED, VB_INTENT_EXCLUSIVE, VB_SHARED,
 					    VB_SHARED_INTENT_EXCLUSIVE, VB_EXCLUSIVE};
-	/* Seed 003, table 1, in that order. */
+	/* Barthels et al., table 1, in that order. */
 	static const bool together[5][5] = {
 		{1, 1, 1, 1, 0}, {1, 1, 0, 0, 0}, {1, 0, 1, 0, 0}, {1, 0, 0, 0, 0}, {0, 0, 0, 0, 0},
 	};

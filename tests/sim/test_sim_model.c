@@ -57,7 +57,7 @@ static void test_a_verb_costs_the_sum_of_its_terms(void **state)
 	vb_fabric_close(f);
 }
 
-/* Facts of seed 001's testbed that the profile must reproduce. */
+/* Facts of ShiftLock's testbed that the profile must reproduce. */
 static void test_cx5_agrees_with_its_sources(void **state)
 {
 	const struct vb_sim_profile *p = profile_named("cx5");

@@ -89,7 +89,7 @@ static void leaves(struct fixture *f, unsigned i)
 	vb_tq_leave(f->q, f->req[i], f->now);
 }
 
-/* Every pair of modes against seed 003's table 1, written out again. */
+/* Every pair of modes against table 1 of Barthels et al., written out again. */
 static void test_matrix(void **state)
 {
 	static const enum vb_mode mode[] = {VB_INTENT_SHARED, VB_INTENT_EXCLUSIVE, VB_SHARED,

@@ -282,7 +282,7 @@ static void full_to_nine_tenths(void **state)
 	}
 }
 
-/* Seed 004: 1.6 slots on average, at most three, where three of four slots are taken. */
+/* RCBench: 1.6 slots on average, at most three, where three of four slots are taken. */
 static void slots_looked_at(void **state)
 {
 	struct fixture *f = make(2048, 0, 1);

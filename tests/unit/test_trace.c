@@ -104,7 +104,7 @@ static double share_of(const struct tally *t, enum vb_mode mode)
 
 /* ---- tpcc ---- */
 
-/* 5 hosts of 100 warehouses: the trace of seed 001, section 4.4. */
+/* 5 hosts of 100 warehouses: the trace of ShiftLock, section 4.4. */
 static void test_tpcc_of_seed_001(void **state)
 {
 	static const double mix[] = {0.45, 0.43, 0.04, 0.04, 0.04};
@@ -234,7 +234,7 @@ static void test_tatp_of_seed_001(void **state)
 {
 	/* A row of access information or a special facility is there in 2.5 of 4 cases. */
 	static const double drawn[] = {0.35, 0.10 * 0.625, 0.35 * 0.625, 0.02, 0.14, 0.02, 0.02};
-	/* What is in the trace of seed 001, which is one population. */
+	/* What is in the trace of ShiftLock, which is one population. */
 	static const double told[] = {0.421, 0.076, 0.264, 0.024, 0.168, 0.024, 0.024};
 	struct vb_trace_params p = params(3, 1, 1);
 	struct tally all = {0}, type[7] = {{0}};

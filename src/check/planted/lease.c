@@ -135,8 +135,8 @@ const struct planted_lease vb_planted_double_grant =
 const struct planted_lease vb_planted_foreign_release =
 	LEASE_LOCK(PLANTED_BLIND_RELEASE, "foreign-release", "foreign-release",
 		   "releases whatever is there, also after its lease has passed");
-/* Seed 001, figure 2(b): between the decision to recover and the CAS others have recovered, and the
- * state from which to recover has come back. */
+/* ShiftLock, figure 2(b): between the decision to recover and the CAS others have recovered, and
+ * the state from which to recover has come back. */
 const struct planted_lease vb_planted_aba_recovery =
 	LEASE_LOCK(PLANTED_SAME_WORD, "aba-recovery", "mode-conflict",
 		   "recovers with a CAS from a word that comes back (ShiftLock figure 2b)");

@@ -8,7 +8,7 @@
 #include "check/planted/planted.h"
 #include "lock/table/table.h"
 
-/* An entry of the matrix that seed 003's table 1 does not have. */
+/* An entry of the matrix that table 1 of Barthels et al. does not have. */
 static bool shared_beside_six(enum vb_mode a, enum vb_mode b)
 {
 	if ((a == VB_SHARED && b == VB_SHARED_INTENT_EXCLUSIVE) ||

@@ -3,13 +3,13 @@
  * What the simulator knows of NICs.  No number here is fitted to what a lock achieves; each comes
  * from a measurement of single verbs, a data sheet, or is an estimate that says so and why.
  *
- * cx5: ConnectX-5, 100 Gb/s InfiniBand, one switch, hosts with PCIe 3.0 as in seed 001.
+ * cx5: ConnectX-5, 100 Gb/s InfiniBand, one switch, hosts with PCIe 3.0 as in ShiftLock.
  *
  *   one_way_ns       600  Small RC SENDs take about 0.8 us from call to call (perftest ib_send_lat,
  *                         100 Gb/s generation); without post, poll and the two NICs' message times
  *                         600 ns are left.  The product brief of ConnectX-5 says "sub-600ns
  *                         latency".  Check: READ = 90+20+600+20+300+600+60 = 1.69 us, the "RTT at
- *                         most 2 us" of seed 001 section 1.
+ *                         most 2 us" of ShiftLock section 1.
  *   post_ns           90  CPU: write a 64-byte request, ring the doorbell.  Estimate: eRPC (NSDI
  *                         2019) does some 10 M small RPCs/s on one core, so posting costs below
  *                         100 ns.
@@ -22,13 +22,13 @@
  *                         Estimate.
  *   atomic64_ns      450  One PCIe read, then a write: the same measurement as the next line.
  *   word64_busy_ns   446  1 / 2.24 M per second: fetch-and-adds on one word of a Connect-IB (mlx5,
- *                         the NIC family of seed 001's "from Connect-IB to ConnectX-7"), Kalia et
+ *                         the NIC family of ShiftLock's "from Connect-IB to ConnectX-7"), Kalia et
  *                         al., USENIX ATC 2016, whose sequencer is 50 times as fast at 122 M/s.
  *                         The NIC keeps the word while it reads and writes over PCIe.
- *   atomic128_ns     660  Seed 001 table 3: the first (16-byte, extended) atomic takes 2.05 us with
- *                         five clients; all other terms of the path add up to 1390 ns.
+ *   atomic128_ns     660  ShiftLock table 3: the first (16-byte, extended) atomic takes 2.05 us
+ *                         with five clients; all other terms of the path add up to 1390 ns.
  *   word128_busy_ns  654  446 scaled by 660/450.  Estimate: no measurement of 16-byte atomics on
- *                         one word is published; that they are slower is said in seed 001
+ *                         one word is published; that they are slower is said in ShiftLock
  *                         section 4.6.
  *   inbound_ns        20  50 M one-sided requests/s at one NIC.  Sherman (SIGMOD 2022) has small
  *                         WRITEs above 50 M/s on ConnectX-5; eRPC's README counts 60 to 80 M small
@@ -37,16 +37,16 @@
  *   outbound_ns       20  As inbound.  Estimate.
  *   handler_ns       200  Server CPU per request, its reply's post_ns not counted: 290 ns together,
  *                         3.4 M requests/s on a core.  Between eRPC's 10 M/s, which batches, and
- *                         the 3 to 4 M/s per core of FaSST (OSDI 2016) on hosts like seed 001's.
+ *                         the 3 to 4 M/s per core of FaSST (OSDI 2016) on hosts like ShiftLock's.
  *   line_ns            5  64 bytes at 100 Gb/s: 5.12 ns.
  *   verb_bound_ns   1 ms  Ack timeout 2^5 x 4.096 us, seven tries: 0.92 ms; a choice of the
  *                         requester, made when the connection is set up.
  *
- * cx3: ConnectX-3, 56 Gb/s InfiniBand, the cluster of seed 000 (CloudLab's Apt, r320 nodes, PCIe
+ * cx3: ConnectX-3, 56 Gb/s InfiniBand, the cluster of DSLR (CloudLab's Apt, r320 nodes, PCIe
  * 3.0), on which HERD (SIGCOMM 2014) measured single verbs.
  *
  *   one_way_ns       750  HERD has READs at about 2 us: 90+45+750+38+300+750+60 = 2.03 us.  More
- *                         than cx5's: an older card, up to three switches in seed 000's network.
+ *                         than cx5's: an older card, up to three switches in DSLR's network.
  *   inbound_ns        38  26 M READs/s into one NIC (HERD; its WRITEs reach 35 M/s).
  *   outbound_ns       45  22 M READs/s out of one NIC (HERD).
  *   read_ns, write_ns, atomic64_ns, word64_busy_ns

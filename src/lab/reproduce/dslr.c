@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The experiments of seed 000, DSLR (SIGMOD 2018): 16 nodes with locks, 16 with four clients each,
+ * The experiments of DSLR (SIGMOD 2018): 16 nodes with locks, 16 with four clients each,
  * ConnectX-3, 10 ms leases, think time 0 (section 6.1); the micro-benchmark of appendix A.4.
  */
 #define VB_LOG_ROOM "reproduce"

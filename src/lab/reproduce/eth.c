@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The experiments of seed 003 (PVLDB 2019): a lock table with six modes on the cores of a Cray
- * XC40, 16 server agents and 16 transaction agents a node, traces of TPC-C with 2,048 warehouses,
- * each client at a warehouse of its node (sections 4.1, 4.2).
+ * The experiments of Barthels et al. (PVLDB 2019): a lock table with six modes on the cores of a
+ * Cray XC40, 16 server agents and 16 transaction agents a node, traces of TPC-C with 2,048
+ * warehouses, each client at a warehouse of its node (sections 4.1, 4.2).
  *
  * The network is that of cx5, not Aries: of Aries's single verbs we know no measurements that we
  * could check, and a profile of guesses would say less than one that is what it says.  What does

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The experiments of seed 001, ShiftLock (FAST 2025): one lock server, five machines with 48
+ * The experiments of ShiftLock (FAST 2025): one lock server, five machines with 48
  * clients each, ConnectX-5, 10 million locks, 10 ms leases, acquire and release at once (sections
  * 4.1, 4.2).
  */

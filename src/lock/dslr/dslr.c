@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DSLR: Lamport's bakery on one 64-bit word (seed 000, SIGMOD 2018).  The word is in dslr.h.
+ * DSLR: Lamport's bakery on one 64-bit word (Yoon et al., SIGMOD 2018).  The word is in dslr.h.
  *
  *   acquire   uncontended 1 FAA                     contended + 1 READ per poll
  *   release   exclusive 1 masked CAS, shared 1 FAA
@@ -13,8 +13,8 @@
  * An FAA on max_X or max_S takes a ticket, the previous word; its turn is when n_X (and for writers
  * n_S) reach it.  Waiters poll, the further back the more rarely.
  *
- * Leases of several slots (seed 000, section 5.1): a ticket may have k slots.  Its FAA and its
- * release add k, and its lease is k leases long.
+ * Leases of several slots (section 5.1): a ticket may have k slots.  Its FAA and its release
+ * add k, and its lease is k leases long.
  *
  * Departs from the paper (why, with the interleavings: doc/locks/dslr.md):
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The word of DSLR (seed 000, figure 3) and its options, shared by our version and the published
+ * The word of DSLR (figure 3 of the paper) and its options, shared by our version and the published
  * one; and what dslr and dslr-update, whose words differ, do in the same way (wait.c).
  *
  *	 63          48 47          32 31          16 15           0
@@ -155,7 +155,7 @@ unsigned dslr_leases_max(const struct vb_lock_space *space);
 int dslr_shape(const void *options, uint16_t nodes, struct vb_lock_shape *out);
 unsigned dslr_bypass_bound(unsigned clients, enum vb_mode mode);
 
-/* Omega times the slots ahead (seed 000 section 4.6), but never so late that half a lease passes
+/* Omega times the slots ahead (DSLR section 4.6), but never so late that half a lease passes
  * without a look. */
 uint64_t dslr_paper_pause_ns(const struct vb_lock_space *s, uint64_t ahead);
 

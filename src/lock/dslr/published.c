@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DSLR exactly as seed 000 prints it (algorithms 1 to 3), for measuring what its figures measured
+ * DSLR exactly as its paper prints it (algorithms 1 to 3), for measuring what its figures measured
  * and for `verbena check lock --lock dslr-as-published`, which finds the holes that dslr.c mends
  * (doc/locks/dslr.md).  Not for use.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DSLR with update locks (seed 000, section 5.2): a client may hold a lock beside earlier readers,
- * and converts it to exclusive when it writes and they have left.
+ * DSLR with update locks (section 5.2 of the paper): a client may hold a lock beside earlier
+ * readers, and converts it to exclusive when it writes and they have left.
  *
  *	 63      56 55           42 41           28 27           14 13            0
  *	+----------+---------------+---------------+---------------+---------------+

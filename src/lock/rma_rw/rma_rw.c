@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RMA-RW: topology-aware distributed MCS with readers (Schmid, Besta and Hoefler, HPDC 2016; seed
- * 001, table 1 and section 4.1).  Here the writers' queues; the words are in rma_rw.h.
+ * RMA-RW: topology-aware distributed MCS with readers (Schmid, Besta and Hoefler, HPDC 2016;
+ * ShiftLock, table 1 and section 4.1).  Here the writers' queues; the words are in rma_rw.h.
  *
  *   Nodes are in groups.  A writer stands in its group's queue; the first there enters its group
  *   into the root's queue.  Inside a group the lock is handed over T_L times, then the next group

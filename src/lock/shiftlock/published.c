@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ShiftLock exactly as seed 001 prints it (algorithms 2 and 3, section 3.6), for measuring what
+ * ShiftLock exactly as its paper prints it (algorithms 2 and 3, section 3.6), for measuring what
  * its figures measured and for `verbena check lock --lock shiftlock-as-published`, which finds the
  * holes that shiftlock.c mends (doc/locks/shiftlock.md).  Not for use.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ShiftLock: handover between clients, reader-writer, recovered by the lock server (seed 001,
+ * ShiftLock: handover between clients, reader-writer, recovered by the lock server (Gao et al.,
  * FAST 2025).  The entry is in shiftlock.h.
  *
  *   acquire   exclusive 1 masked CAS (128), shared 1 masked FAA (128); contended: a writer sends 1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entry of ShiftLock (seed 001, figure 3), shared by our version and the published one.
+ * The entry of ShiftLock (figure 3 of the paper), shared by our version and the published one.
  *
  *	 127      112 111                                            64
  *	+------------+------------------------------------------------+
@@ -49,7 +49,7 @@
 #define SL_BOUNDS_LO (SL_EPOCH | 1ull << 62 | 1ull << 39)
 #define SL_BOUNDS_HI (1ull << 63 | 1ull << 47)
 
-/* Consecutive writers before the readers get their turn (seed 001 sections 3.5.2 and 4.7). */
+/* Consecutive writers before the readers get their turn (ShiftLock sections 3.5.2 and 4.7). */
 #define SL_WRITERS_MAX 16
 
 struct sl_options {

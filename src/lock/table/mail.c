@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mailboxes of the lock table (seed 003, section 3.3): a request is one notified WRITE into the
- * client's slot at the server node, an answer one into the client's slot at its own node.
+ * Mailboxes of the lock table (Barthels et al., section 3.3): a request is one notified WRITE
+ * into the client's slot at the server node, an answer one into the client's slot at its own node.
  *
  *	server node:  life[64] | owner[slots] | lane[2 * slots]        behind the space's header
  *	client node:             owner[slots] | lane[2 * slots]        a region of its own

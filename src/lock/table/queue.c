@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Granted groups, queues and deadlock policies of the lock table (seed 003, section 3.2.1, figure
- * 2).  Nothing here sends, awaits or reads a clock.
+ * Granted groups, queues and deadlock policies of the lock table (Barthels et al., section 3.2.1,
+ * figure 2).  Nothing here sends, awaits or reads a clock.
  *
  *	lock (in a hash, while held or awaited)
  *	+---------+--------------------------------+

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lock table: six modes, queues and deadlock policies at the server's CPU, asked through mailboxes
- * (seed 003: Barthels, Müller, Taranov, Alonso, Hoefler, PVLDB 2019).
+ * (Barthels, Müller, Taranov, Alonso, Hoefler, PVLDB 2019).
  *
  *	acquire    1 notified WRITE and its answer (1 notified WRITE), at the grant
  *	release    the same; for all that a transaction holds at one agent, once

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The six-mode lock table of seed 003: what its files share.
+ * The six-mode lock table of Barthels et al.: what its files share.
  *
  *	table.c    the client: requests, answers, the calls of struct vb_lock_ops
  *	mail.c     mailboxes: where requests and answers lie, and how they get there

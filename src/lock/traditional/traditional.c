@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Traditional: the server's CPU keeps a queue for each lock and sends the grant when the turn comes
- * (seed 000, section 6.1: "To acquire a lock on an object, a transaction must communicate with the
+ * (DSLR, section 6.1: "To acquire a lock on an object, a transaction must communicate with the
  * LM instance in charge of that node.  This mechanism uses two-sided RDMA SEND/RECV verbs with
  * queues").  Traditional_RO (section 6.4) is the same, but lets readers pass waiting writers.
  *
@@ -50,7 +50,7 @@
 #include "base/log.h"
 #include "lock/protocols.h"
 
-/* The default of readers_pass (seed 000, section 6.4). */
+/* The default of readers_pass (DSLR, section 6.4). */
 #define TRAD_READERS_PASS 10
 
 /* Messages of the server to a client that waits, in the box of the lock's entry. */
