@@ -2,10 +2,6 @@
 /*
  * The adversary: everything that hardware and operating systems are allowed to do to a client,
  * drawn from a stream of its own, so that what the protocols draw does not move the faults.
- *
- * Who dies is told so where his tasks are safe to end: the task that posts ends inside the post,
- * the others at their next checkpoint, on their own stacks.  Until then their stacks stay, so
- * whatever is still in flight for them lands somewhere.
  */
 #define VB_LOG_ROOM "sim"
 #include "fabric/sim/inner.h"
@@ -55,42 +51,6 @@ uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at)
 
 /* ---- clients ---- */
 
-static void death_fire(struct vb_timer *t)
-{
-	struct sim_ep *ep = vb_container_of(t, struct sim_ep, death);
-
-	if (ep->sim->on_death != NULL)
-		ep->sim->on_death(&ep->base, ep->sim->on_death_arg);
-}
-
-void sim_ep_die(struct sim_ep *ep)
-{
-	if (ep->dead)
-		return;
-	ep->dead = true;
-	ep->inbox_n = 0;
-	ep->death.fire = death_fire;
-	vb_timer_arm(ep->sim->sched, &ep->death, sim_now(ep->sim));
-	/* Whoever waits for a verb or a message wakes up, at his checkpoint. */
-	sim_ops_detach(ep->sim, ep);
-	vb_ep_wake(&ep->base);
-}
-
-void sim_checkpoint(struct vb_ep *vep, bool before)
-{
-	struct sim_ep *ep = sim_ep_of(vep);
-
-	if (vb_unlikely(ep->dead))
-		vb_task_die();
-	if (before)
-		return;
-	while (vb_unlikely(sim_now(ep->sim) < ep->paused_until_ns)) {
-		(void)vb_task_suspend_uninterruptible(ep->paused_until_ns);
-		if (ep->dead)
-			vb_task_die();
-	}
-}
-
 /* Before the doorbell, or after the completion. */
 static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t max_ns)
 {
@@ -131,11 +91,10 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 	if (strikes(s, f->deaf))
 		ep->deaf_until_ns = now + up_to(s, f->deaf_max_ns);
 	if (strikes(s, f->die)) {
-		if (coin(s)) {
-			sim_ep_die(ep);
-			vb_task_die();
-		}
-		luck->dies = true;
+		if (coin(s))
+			luck->dies_before = true;
+		else
+			luck->dies_after = true;
 	}
 }
 

@@ -164,19 +164,11 @@ struct sim {
 	uint64_t verbs;
 };
 
-static inline struct sim *sim_of(struct vb_fabric *f)
-{
-	while (f->lower != NULL)
-		f = f->lower;
-	vb_assert(f->ops == &vb_fabric_sim);
-	return vb_container_of(f, struct sim, base);
-}
-
+/* Of an endpoint of the simulator, or a hook's on top of it. */
 static inline struct sim_ep *sim_ep_of(struct vb_ep *ep)
 {
 	while (ep->lower != NULL)
 		ep = ep->lower;
-	vb_assert(ep->ops == &vb_fabric_sim);
 	return vb_container_of(ep, struct sim_ep, base);
 }
 
@@ -217,7 +209,30 @@ static inline uint64_t sim_lines_ns(const struct sim *s, uint32_t len)
 	return len > 64 ? (len - 1) / 64 * s->p.line_ns : 0;
 }
 
-/* ---- pool.c ---- */
+/* ---- endpoint.c ---- */
+
+void sim_ep_free(struct sim_ep *ep);
+/* The living endpoint of that name, or NULL. */
+struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer);
+/* False: there is no room, nor will there be. */
+bool sim_inbox_put(struct sim_ep *ep, const struct vb_msg *msg);
+int sim_recv(struct vb_ep *ep, struct vb_msg *out);
+
+/* ---- fault.c: what the seed holds in store ---- */
+
+/* For a batch that is about to be posted: may pause the endpoint.  Says how long the client stands
+ * still after the completion, how long the target's NIC does, and whether the client dies before
+ * the doorbell or right after it. */
+struct sim_luck {
+	uint64_t after_ns, stall_ns;
+	bool dies_before, dies_after;
+};
+void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck);
+void sim_fault_verb(struct sim *s, struct sim_op *op);
+/* When something that leaves a at `at` can be at b, one_way_ns included. */
+uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at);
+
+/* ---- flight.c: from the doorbell to the end ---- */
 
 void sim_pool_destroy(struct sim *s);
 /* After a fork: nothing is in flight any more. */
@@ -229,41 +244,15 @@ void sim_op_put(struct sim *s, struct sim_op *op);
 /* Nobody waits any more for what this endpoint has posted: from here on nothing in flight points to
  * a task's stack.  Those who wait on a dead endpoint wake up. */
 void sim_ops_detach(struct sim *s, const struct sim_ep *ep);
+void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
 
-/* ---- sim.c ---- */
+/* ---- client.c: who dies or stands still ---- */
 
-void sim_ep_free(struct sim_ep *ep);
+void sim_ep_die(struct sim_ep *ep);
+void sim_checkpoint(struct vb_ep *ep, bool before);
 
 /* ---- post.c: from the client to the wire ---- */
 
 int sim_post(struct vb_ep *ep, struct vb_batch *batch);
-void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
-/* The operation is over, whatever became of it. */
-void sim_finish(struct sim *s, struct sim_op *op);
-
-/* ---- effect.c: at the target and back ---- */
-
-void sim_event(struct vb_timer *timer);
-int sim_recv(struct vb_ep *ep, struct vb_msg *out);
-/* The living endpoint of that name, or NULL. */
-struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer);
-/* Fails without effect at a time; what is behind it on its connection fails too. */
-void sim_break(struct sim *s, struct sim_op *op, uint64_t at_ns);
-
-/* ---- fault.c: what the seed holds in store ---- */
-
-/* For a batch that is about to be posted: may not return, may pause the endpoint.  Says how long
- * the client stands still after the completion, how long the target's NIC does, and whether the
- * client dies right after the doorbell. */
-struct sim_luck {
-	uint64_t after_ns, stall_ns;
-	bool dies;
-};
-void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck);
-void sim_fault_verb(struct sim *s, struct sim_op *op);
-/* When something that leaves a at `at` can be at b, one_way_ns included. */
-uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at);
-void sim_ep_die(struct sim_ep *ep);
-void sim_checkpoint(struct vb_ep *ep, bool before);
 
 #endif

@@ -1,13 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * From the client to the wire: checking verbs, the doorbell, the order of a connection.
- *
- * Without faults everything between two places takes the same time, so what an endpoint sends to a
- * node arrives in order by itself.  With faults a verb may be late, and then this file keeps what
- * the interface promises and nothing more: a READ or atomic arrives after the WRITEs and atomics
- * before it, WRITEs and SENDs arrive in order, and a WRITE overtakes an earlier READ or atomic
- * whenever that one is late, unless it is fenced.
- */
+/* From the client to the wire: checking verbs, what an operation takes of them, the doorbell. */
 #define VB_LOG_ROOM "sim"
 #include "fabric/sim/inner.h"
 
@@ -168,121 +160,6 @@ static int make_op(struct sim_ep *ep, struct vb_batch *batch, struct vb_verb *v,
 	return 0;
 }
 
-/* ---- the wire ---- */
-
-static void keep_order(struct sim_op *op, uint64_t *arrive)
-{
-	struct sim_flow *f = op->flow;
-
-	if (sim_answers(op)) {
-		uint64_t before = sim_max(f->last_write, f->last_atomic);
-
-		*arrive = sim_max(*arrive, before + 1);
-		if (sim_atomic(op))
-			f->last_atomic = *arrive;
-	} else {
-		*arrive = sim_max(*arrive, f->last_write + 1);
-		f->last_write = *arrive + op->tear_ns;
-	}
-}
-
-static void submit(struct sim *s, struct sim_op *op, uint64_t at)
-{
-	struct sim_nic *nic = &s->nics[op->src];
-	uint64_t arrive;
-
-	op->flow->in_flight++;
-	op->flow->answers += sim_answers(op);
-	at = sim_max(at, nic->out_free_ns) + s->p.outbound_ns;
-	if (op->t.op != VB_OP_READ)
-		at += sim_lines_ns(s, op->t.len);
-	nic->out_free_ns = at;
-	arrive = at + s->p.one_way_ns;
-	if (vb_unlikely(s->faulty))
-		arrive = sim_fault_wire(s, op->src, op->dst, at) + op->delay_ns;
-	if (vb_unlikely(op->fate & SIM_EARLY))
-		arrive = sim_max(arrive, sim_max(op->flow->last_write, op->flow->last_atomic) + 1);
-	else
-		keep_order(op, &arrive);
-	if (vb_unlikely(arrive + op->tear_ns > op->deadline_ns)) {
-		op->fate |= SIM_NEVER;
-		arrive = sim_min(arrive, op->deadline_ns);
-	}
-	if (vb_unlikely(op->fate & SIM_EARLY)) {
-		op->arrive_ns = arrive;
-		sim_at(s, op, SIM_EARLY_END, at + s->p.poll_ns);
-		return;
-	}
-	if (sim_atomic(op))
-		__builtin_prefetch(
-			s->memory + op->dst * s->base.node_bytes + vb_addr_offset(op->t.addr), 1);
-	sim_at(s, op, SIM_ARRIVE, arrive);
-}
-
-/* A fence waits for all answers; behind a lost verb the connection has to be made anew first; and
- * nobody passes one who waits. */
-static bool must_wait(const struct sim_flow *f, const struct sim_op *op)
-{
-	return f->broken || ((op->verb_flags & VB_FENCE) != 0 && f->answers > 0);
-}
-
-void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns)
-{
-	struct sim_flow *f = op->flow;
-
-	if (vb_likely(f->held == NULL && !must_wait(f, op))) {
-		submit(s, op, at_ns);
-		return;
-	}
-	op->bell_ns = at_ns;
-	op->next = NULL;
-	if (f->held == NULL)
-		f->held = op;
-	else
-		f->held_last->next = op;
-	f->held_last = op;
-}
-
-/*
- * A held verb goes out at last, if half of its time is left.  If not it fails for itself and
- * leaves the connection whole: else two tasks of one client would break it for each other for ever.
- */
-static void resubmit(struct sim *s, struct sim_op *op)
-{
-	uint64_t at = sim_max(sim_now(s), op->bell_ns);
-
-	if (at + s->p.verb_bound_ns / 2 <= op->deadline_ns) {
-		submit(s, op, at);
-		return;
-	}
-	op->flow->in_flight++;
-	op->flow->answers += sim_answers(op);
-	op->t.status = -VB_EUNKNOWN;
-	sim_at(s, op, SIM_COMPLETE, at + s->p.poll_ns);
-}
-
-void sim_finish(struct sim *s, struct sim_op *op)
-{
-	struct sim_ep *ep = op->ep;
-	struct sim_flow *f = op->flow;
-
-	if (f != NULL) {
-		f->in_flight--;
-		f->answers -= sim_answers(op);
-		if (f->in_flight == 0)
-			f->broken = false;
-		while (vb_unlikely(f->held != NULL) && !must_wait(f, f->held)) {
-			struct sim_op *next = f->held;
-
-			f->held = next->next;
-			resubmit(s, next);
-		}
-	}
-	sim_op_put(s, op);
-	if (vb_unlikely(ep->closed && ep->ops == 0))
-		sim_ep_free(ep);
-}
-
 /* ---- posting ---- */
 
 /* The client's CPU builds the request when it has done what it does, and rings the bell. */
@@ -319,7 +196,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 {
 	struct sim_ep *ep = sim_ep_of(vep);
 	struct sim *s = ep->sim;
-	struct sim_luck luck = {0, 0, false};
+	struct sim_luck luck = {0};
 	bool posted = false;
 	uint64_t bell;
 
@@ -327,6 +204,10 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		vb_task_die();
 	if (vb_unlikely(s->faulty))
 		sim_fault_batch(ep, batch, &luck);
+	if (vb_unlikely(luck.dies_before)) {
+		sim_ep_die(ep);
+		vb_task_die();
+	}
 	bell = ring(ep, sim_now(s));
 	batch->pending = 0;
 	for (unsigned i = 0; i < batch->n; i++) {
@@ -336,7 +217,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		v->status = make_op(ep, batch, v, &op);
 		if (vb_unlikely(v->status != 0))
 			continue;
-		if (vb_unlikely(luck.dies)) {
+		if (vb_unlikely(luck.dies_after)) {
 			op->verb = NULL;
 			op->batch = NULL;
 		}
@@ -346,7 +227,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		launch(s, op, v, bell);
 		posted = true;
 	}
-	if (vb_unlikely(luck.dies)) {
+	if (vb_unlikely(luck.dies_after)) {
 		sim_ep_die(ep);
 		vb_task_die();
 	}

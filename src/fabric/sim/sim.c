@@ -41,6 +41,23 @@ static const struct vb_env_ops sim_env = {.name = "sim", .is_virtual = true};
 /* Below this the first touch of a huge page (2 MiB to clear) costs more than it saves. */
 #define HUGE_PAGES_FROM (128ull << 20)
 
+static struct sim *sim_of(struct vb_fabric *f)
+{
+	while (f->lower != NULL)
+		f = f->lower;
+	vb_assert(f->ops == &vb_fabric_sim);
+	return vb_container_of(f, struct sim, base);
+}
+
+/* The same for an endpoint that somebody else names. */
+static struct sim_ep *ep_of(const struct vb_ep *ep)
+{
+	struct sim_ep *of = sim_ep_of((struct vb_ep *)ep);
+
+	vb_assert(of->base.ops == &vb_fabric_sim);
+	return of;
+}
+
 /* ---- open, close ---- */
 
 static int map_memory(struct sim *s)
@@ -272,18 +289,6 @@ static int sim_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 	return 0;
 }
 
-void sim_ep_free(struct sim_ep *ep)
-{
-	struct sim *s = ep->sim;
-
-	vb_timer_disarm(s->sched, &ep->cpu_timer);
-	vb_timer_disarm(s->sched, &ep->death);
-	s->eps[ep->slot] = NULL;
-	free(ep->inbox);
-	free(ep->flows);
-	free(ep);
-}
-
 /* What it has posted still lands; nobody waits for the answers. */
 static void sim_ep_close(struct vb_ep *vep)
 {
@@ -376,22 +381,22 @@ void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
 
 void vb_sim_ep_mortal(struct vb_ep *ep, bool mortal)
 {
-	sim_ep_of(ep)->mortal = mortal;
+	ep_of(ep)->mortal = mortal;
 }
 
 void vb_sim_ep_stalls(struct vb_ep *ep, bool stalls)
 {
-	sim_ep_of(ep)->stalls = stalls;
+	ep_of(ep)->stalls = stalls;
 }
 
 void vb_sim_ep_pause(struct vb_ep *ep, uint64_t until_ns)
 {
-	sim_ep_of(ep)->paused_until_ns = until_ns;
+	ep_of(ep)->paused_until_ns = until_ns;
 }
 
 bool vb_sim_ep_dead(const struct vb_ep *ep)
 {
-	return sim_ep_of((struct vb_ep *)ep)->dead;
+	return ep_of(ep)->dead;
 }
 
 void vb_sim_on_death(struct vb_fabric *f, void (*fn)(struct vb_ep *ep, void *arg), void *arg)
@@ -419,7 +424,7 @@ uint64_t vb_sim_verbs(struct vb_fabric *f)
 
 int vb_sim_compute(struct vb_ep *vep, uint64_t ns)
 {
-	struct sim_ep *ep = sim_ep_of(vep);
+	struct sim_ep *ep = ep_of(vep);
 	uint64_t *cpu = &ep->cpu_free_ns[ep->cpu];
 	int err;
 

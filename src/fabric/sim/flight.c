@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * At the target and back: the queue of its NIC, busy words, the effect, the answer.
+ * Operations in flight, from the doorbell to the end: the wire, the queue of the target's NIC, busy
+ * words, the effect, the answer.  The next event of each is a timer of the scheduler.
  */
 #define VB_LOG_ROOM "sim"
 #include "fabric/sim/inner.h"
@@ -9,6 +10,243 @@
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#include "base/log.h"
+
+/* ---- the operations: their pool and their next event ---- */
+
+static void on_event(struct vb_timer *timer);
+
+void sim_pool_destroy(struct sim *s)
+{
+	for (unsigned c = 0; c < s->n_chunks; c++) {
+		for (unsigned i = 0; i < SIM_POOL_CHUNK; i++) {
+			vb_timer_disarm(s->sched, &s->chunks[c][i].timer);
+			free(s->chunks[c][i].big);
+		}
+		free(s->chunks[c]);
+	}
+	free(s->chunks);
+}
+
+void sim_pool_forget(struct sim *s)
+{
+	s->free_ops = NULL;
+	for (unsigned c = 0; c < s->n_chunks; c++) {
+		for (unsigned i = 0; i < SIM_POOL_CHUNK; i++) {
+			struct sim_op *op = &s->chunks[c][i];
+
+			free(op->big);
+			*op = (struct sim_op){.timer.fire = on_event, .next = s->free_ops};
+			s->free_ops = op;
+		}
+	}
+}
+
+void sim_at(struct sim *s, struct sim_op *op, enum sim_stage stage, uint64_t at_ns)
+{
+	op->stage = (uint8_t)stage;
+	vb_timer_arm(s->sched, &op->timer, sim_max(at_ns, sim_now(s) + 1));
+}
+
+static int pool_grow(struct sim *s)
+{
+	struct sim_op *chunk;
+
+	if (s->n_chunks == s->max_chunks) {
+		unsigned max = s->max_chunks == 0 ? 16 : 2 * s->max_chunks;
+		struct sim_op **chunks = realloc(s->chunks, max * sizeof(chunks[0]));
+
+		if (chunks == NULL)
+			return -ENOMEM;
+		s->chunks = chunks;
+		s->max_chunks = max;
+	}
+	chunk = calloc(SIM_POOL_CHUNK, sizeof(chunk[0]));
+	if (chunk == NULL)
+		return -ENOMEM;
+	s->chunks[s->n_chunks++] = chunk;
+	for (unsigned i = SIM_POOL_CHUNK; i-- > 0;) {
+		chunk[i].timer.fire = on_event;
+		chunk[i].next = s->free_ops;
+		s->free_ops = &chunk[i];
+	}
+	return 0;
+}
+
+struct sim_op *sim_op_get(struct sim *s, struct sim_ep *ep)
+{
+	struct sim_op *op;
+
+	if (vb_unlikely(s->free_ops == NULL) && pool_grow(s) != 0) {
+		vb_error("no memory for another verb in flight");
+		return NULL;
+	}
+	op = s->free_ops;
+	s->free_ops = op->next;
+	op->ep = ep;
+	ep->ops++;
+	return op;
+}
+
+void sim_op_put(struct sim *s, struct sim_op *op)
+{
+	if (vb_unlikely(op->big != NULL)) {
+		free(op->big);
+		op->big = NULL;
+	}
+	op->ep->ops--;
+	op->ep = NULL;
+	op->verb = NULL;
+	op->batch = NULL;
+	op->next = s->free_ops;
+	s->free_ops = op;
+}
+
+void sim_ops_detach(struct sim *s, const struct sim_ep *ep)
+{
+	for (unsigned c = 0; c < s->n_chunks; c++) {
+		for (unsigned i = 0; i < SIM_POOL_CHUNK; i++) {
+			struct sim_op *op = &s->chunks[c][i];
+
+			if (op->ep != ep || op->batch == NULL)
+				continue;
+			/* Who closes may have killed his tasks: their stacks are gone. */
+			if (!ep->closed) {
+				op->batch->pending = 0;
+				if (op->batch->waiter != NULL)
+					vb_task_wake(op->batch->waiter);
+			}
+			op->verb = NULL;
+			op->batch = NULL;
+		}
+	}
+}
+
+/* ---- the wire ----
+ *
+ * Without faults everything between two places takes the same time, so what an endpoint sends to a
+ * node arrives in order by itself.  With faults a verb may be late, and then this part keeps what
+ * the interface promises and nothing more: a READ or atomic arrives after the WRITEs and atomics
+ * before it, WRITEs and SENDs arrive in order, and a WRITE overtakes an earlier READ or atomic
+ * whenever that one is late, unless it is fenced.
+ */
+
+static void keep_order(struct sim_op *op, uint64_t *arrive)
+{
+	struct sim_flow *f = op->flow;
+
+	if (sim_answers(op)) {
+		uint64_t before = sim_max(f->last_write, f->last_atomic);
+
+		*arrive = sim_max(*arrive, before + 1);
+		if (sim_atomic(op))
+			f->last_atomic = *arrive;
+	} else {
+		*arrive = sim_max(*arrive, f->last_write + 1);
+		f->last_write = *arrive + op->tear_ns;
+	}
+}
+
+static void submit(struct sim *s, struct sim_op *op, uint64_t at)
+{
+	struct sim_nic *nic = &s->nics[op->src];
+	uint64_t arrive;
+
+	op->flow->in_flight++;
+	op->flow->answers += sim_answers(op);
+	at = sim_max(at, nic->out_free_ns) + s->p.outbound_ns;
+	if (op->t.op != VB_OP_READ)
+		at += sim_lines_ns(s, op->t.len);
+	nic->out_free_ns = at;
+	arrive = at + s->p.one_way_ns;
+	if (vb_unlikely(s->faulty))
+		arrive = sim_fault_wire(s, op->src, op->dst, at) + op->delay_ns;
+	if (vb_unlikely(op->fate & SIM_EARLY))
+		arrive = sim_max(arrive, sim_max(op->flow->last_write, op->flow->last_atomic) + 1);
+	else
+		keep_order(op, &arrive);
+	if (vb_unlikely(arrive + op->tear_ns > op->deadline_ns)) {
+		op->fate |= SIM_NEVER;
+		arrive = sim_min(arrive, op->deadline_ns);
+	}
+	if (vb_unlikely(op->fate & SIM_EARLY)) {
+		op->arrive_ns = arrive;
+		sim_at(s, op, SIM_EARLY_END, at + s->p.poll_ns);
+		return;
+	}
+	if (sim_atomic(op))
+		__builtin_prefetch(
+			s->memory + op->dst * s->base.node_bytes + vb_addr_offset(op->t.addr), 1);
+	sim_at(s, op, SIM_ARRIVE, arrive);
+}
+
+/* A fence waits for all answers; behind a lost verb the connection has to be made anew first; and
+ * nobody passes one who waits. */
+static bool must_wait(const struct sim_flow *f, const struct sim_op *op)
+{
+	return f->broken || ((op->verb_flags & VB_FENCE) != 0 && f->answers > 0);
+}
+
+void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns)
+{
+	struct sim_flow *f = op->flow;
+
+	if (vb_likely(f->held == NULL && !must_wait(f, op))) {
+		submit(s, op, at_ns);
+		return;
+	}
+	op->bell_ns = at_ns;
+	op->next = NULL;
+	if (f->held == NULL)
+		f->held = op;
+	else
+		f->held_last->next = op;
+	f->held_last = op;
+}
+
+/*
+ * A held verb goes out at last, if half of its time is left.  If not it fails for itself and
+ * leaves the connection whole: else two tasks of one client would break it for each other for ever.
+ */
+static void resubmit(struct sim *s, struct sim_op *op)
+{
+	uint64_t at = sim_max(sim_now(s), op->bell_ns);
+
+	if (at + s->p.verb_bound_ns / 2 <= op->deadline_ns) {
+		submit(s, op, at);
+		return;
+	}
+	op->flow->in_flight++;
+	op->flow->answers += sim_answers(op);
+	op->t.status = -VB_EUNKNOWN;
+	sim_at(s, op, SIM_COMPLETE, at + s->p.poll_ns);
+}
+
+/* The operation is over, whatever became of it. */
+static void finish(struct sim *s, struct sim_op *op)
+{
+	struct sim_ep *ep = op->ep;
+	struct sim_flow *f = op->flow;
+
+	if (f != NULL) {
+		f->in_flight--;
+		f->answers -= sim_answers(op);
+		if (f->in_flight == 0)
+			f->broken = false;
+		while (vb_unlikely(f->held != NULL) && !must_wait(f, f->held)) {
+			struct sim_op *next = f->held;
+
+			f->held = next->next;
+			resubmit(s, next);
+		}
+	}
+	sim_op_put(s, op);
+	if (vb_unlikely(ep->closed && ep->ops == 0))
+		sim_ep_free(ep);
+}
+
+/* ---- what the hash covers ---- */
 
 /* Nothing that goes into the hash may depend on a pointer.  The plain 64-bit atomics, most of all
  * verbs, have few arguments. */
@@ -182,7 +420,7 @@ static void answer(struct sim *s, struct sim_op *op)
 	uint64_t at = op->done_ns, back;
 
 	if (op->batch == NULL && !sim_answers(op)) {
-		sim_finish(s, op);
+		finish(s, op);
 		return;
 	}
 	if (op->t.op == VB_OP_READ)
@@ -200,7 +438,8 @@ static void answer(struct sim *s, struct sim_op *op)
 	sim_at(s, op, SIM_COMPLETE, back + s->p.poll_ns);
 }
 
-void sim_break(struct sim *s, struct sim_op *op, uint64_t at_ns)
+/* Fails without effect at a time; what is behind it on its connection fails too. */
+static void break_off(struct sim *s, struct sim_op *op, uint64_t at_ns)
 {
 	op->flow->broken = true;
 	op->t.status = -VB_EUNKNOWN;
@@ -243,37 +482,10 @@ static void complete(struct sim *s, struct sim_op *op)
 		if (--batch->pending == 0 && batch->waiter != NULL)
 			vb_task_wake(batch->waiter);
 	}
-	sim_finish(s, op);
+	finish(s, op);
 }
 
-/* ---- messages ---- */
-
-struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer)
-{
-	uint32_t slot = vb_peer_client(peer) & ((1u << s->slot_bits) - 1);
-	struct sim_ep *ep = slot < s->n_slots ? s->eps[slot] : NULL;
-
-	return ep != NULL && ep->base.self == peer && !ep->dead && !ep->closed ? ep : NULL;
-}
-
-static bool inbox_room(struct sim_ep *ep)
-{
-	uint32_t size = ep->inbox_size == 0 ? 16 : 2 * ep->inbox_size;
-	struct vb_msg *bigger;
-
-	if (vb_likely(ep->inbox_n < ep->inbox_size))
-		return true;
-	bigger = size <= SIM_INBOX_MAX ? malloc(size * sizeof(*bigger)) : NULL;
-	if (bigger == NULL)
-		return false;
-	for (uint32_t i = 0; i < ep->inbox_n; i++)
-		bigger[i] = ep->inbox[(ep->inbox_head + i) & (ep->inbox_size - 1)];
-	free(ep->inbox);
-	ep->inbox = bigger;
-	ep->inbox_size = size;
-	ep->inbox_head = 0;
-	return true;
-}
+/* ---- events ---- */
 
 static void deliver(struct sim *s, struct sim_op *op)
 {
@@ -282,46 +494,11 @@ static void deliver(struct sim *s, struct sim_op *op)
 	op->t.time = sim_now(s);
 	op->t.data_hash = XXH64(&op->u.msg, sizeof(op->u.msg), 0);
 	/* A receiver that never makes room is as good as gone: the sender's retries run out. */
-	if (to == NULL || !inbox_room(to)) {
+	if (to == NULL || !sim_inbox_put(to, &op->u.msg))
 		op->t.status = -VB_EPEERGONE;
-	} else {
-		to->inbox[(to->inbox_head + to->inbox_n++) & (to->inbox_size - 1)] = op->u.msg;
-		vb_ep_wake(&to->base);
-	}
 	trace(s, op);
 	answer(s, op);
 }
-
-int sim_recv(struct vb_ep *vep, struct vb_msg *out)
-{
-	struct sim_ep *ep = sim_ep_of(vep);
-	uint64_t now = sim_now(ep->sim);
-
-	if (vb_unlikely(ep->dead))
-		vb_task_die();
-	if (ep->inbox_n == 0)
-		return -EAGAIN;
-	if (ep->server) {
-		unsigned cpu = 0;
-
-		for (unsigned i = 1; i < ep->sim->handlers; i++) {
-			if (ep->cpu_free_ns[i] < ep->cpu_free_ns[cpu])
-				cpu = i;
-		}
-		if (ep->cpu_free_ns[cpu] > now) {
-			vb_timer_arm(ep->sim->sched, &ep->cpu_timer, ep->cpu_free_ns[cpu]);
-			return -EAGAIN;
-		}
-		ep->cpu = cpu;
-		ep->cpu_free_ns[cpu] = now + ep->sim->p.handler_ns;
-	}
-	*out = ep->inbox[ep->inbox_head];
-	ep->inbox_head = (ep->inbox_head + 1) & (ep->inbox_size - 1);
-	ep->inbox_n--;
-	return 0;
-}
-
-/* ---- events ---- */
 
 static void after_effect(struct sim *s, struct sim_op *op)
 {
@@ -352,12 +529,12 @@ static void piece(struct sim *s, struct sim_op *op)
 static void arrive(struct sim *s, struct sim_op *op)
 {
 	if (vb_unlikely((op->fate & SIM_NEVER) || op->flow->broken)) {
-		sim_break(s, op, op->deadline_ns);
+		break_off(s, op, op->deadline_ns);
 		return;
 	}
 	op->done_ns = through(s, op, sim_now(s));
 	if (vb_unlikely(op->done_ns + op->tear_ns > op->deadline_ns)) {
-		sim_break(s, op, op->deadline_ns);
+		break_off(s, op, op->deadline_ns);
 		return;
 	}
 	if (vb_unlikely(op->pieces > 1)) {
@@ -371,7 +548,7 @@ static void arrive(struct sim *s, struct sim_op *op)
 	after_effect(s, op);
 }
 
-void sim_event(struct vb_timer *timer)
+static void on_event(struct vb_timer *timer)
 {
 	struct sim_op *op = vb_container_of(timer, struct sim_op, timer);
 	struct sim *s = op->ep->sim;

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endpoints: who bears a name, and the messages that wait for him. */
+#define VB_LOG_ROOM "sim"
+#include "fabric/sim/inner.h"
+
+#include <stdlib.h>
+
+void sim_ep_free(struct sim_ep *ep)
+{
+	struct sim *s = ep->sim;
+
+	vb_timer_disarm(s->sched, &ep->cpu_timer);
+	vb_timer_disarm(s->sched, &ep->death);
+	s->eps[ep->slot] = NULL;
+	free(ep->inbox);
+	free(ep->flows);
+	free(ep);
+}
+
+struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer)
+{
+	uint32_t slot = vb_peer_client(peer) & ((1u << s->slot_bits) - 1);
+	struct sim_ep *ep = slot < s->n_slots ? s->eps[slot] : NULL;
+
+	return ep != NULL && ep->base.self == peer && !ep->dead && !ep->closed ? ep : NULL;
+}
+
+static bool inbox_room(struct sim_ep *ep)
+{
+	uint32_t size = ep->inbox_size == 0 ? 16 : 2 * ep->inbox_size;
+	struct vb_msg *bigger;
+
+	if (vb_likely(ep->inbox_n < ep->inbox_size))
+		return true;
+	bigger = size <= SIM_INBOX_MAX ? malloc(size * sizeof(*bigger)) : NULL;
+	if (bigger == NULL)
+		return false;
+	for (uint32_t i = 0; i < ep->inbox_n; i++)
+		bigger[i] = ep->inbox[(ep->inbox_head + i) & (ep->inbox_size - 1)];
+	free(ep->inbox);
+	ep->inbox = bigger;
+	ep->inbox_size = size;
+	ep->inbox_head = 0;
+	return true;
+}
+
+bool sim_inbox_put(struct sim_ep *ep, const struct vb_msg *msg)
+{
+	if (!inbox_room(ep))
+		return false;
+	ep->inbox[(ep->inbox_head + ep->inbox_n++) & (ep->inbox_size - 1)] = *msg;
+	vb_ep_wake(&ep->base);
+	return true;
+}
+
+int sim_recv(struct vb_ep *vep, struct vb_msg *out)
+{
+	struct sim_ep *ep = sim_ep_of(vep);
+	uint64_t now = sim_now(ep->sim);
+
+	if (vb_unlikely(ep->dead))
+		vb_task_die();
+	if (ep->inbox_n == 0)
+		return -EAGAIN;
+	if (ep->server) {
+		unsigned cpu = 0;
+
+		for (unsigned i = 1; i < ep->sim->handlers; i++) {
+			if (ep->cpu_free_ns[i] < ep->cpu_free_ns[cpu])
+				cpu = i;
+		}
+		if (ep->cpu_free_ns[cpu] > now) {
+			vb_timer_arm(ep->sim->sched, &ep->cpu_timer, ep->cpu_free_ns[cpu]);
+			return -EAGAIN;
+		}
+		ep->cpu = cpu;
+		ep->cpu_free_ns[cpu] = now + ep->sim->p.handler_ns;
+	}
+	*out = ep->inbox[ep->inbox_head];
+	ep->inbox_head = (ep->inbox_head + 1) & (ep->inbox_size - 1);
+	ep->inbox_n--;
+	return 0;
+}
