@@ -7,15 +7,15 @@
  *
  *	FREE -> BUSY -> HELD -> FREE            acquire, release
  *	        BUSY -> FREE                    not granted, nothing left behind
- *	        BUSY -> HUSK -> FREE            gave up in a queue: handed on when its turn came
- *	        BUSY -> HUSK -> BUSY            the client came back and took the place over
+ *	        BUSY -> PROXY -> FREE           gave up in a queue: handed on when its turn came
+ *	        BUSY -> PROXY -> BUSY           the client came back and took the place over
  */
 #ifndef VB_LOCK_CLAIM_H
 #define VB_LOCK_CLAIM_H
 
 #include "lock/lock.h"
 
-enum vb_claim_state { CLAIM_FREE, CLAIM_BUSY, CLAIM_HELD, CLAIM_HUSK };
+enum vb_claim_state { CLAIM_FREE, CLAIM_BUSY, CLAIM_HELD, CLAIM_PROXY };
 
 /* ---- which claims there are ---- */
 
@@ -119,7 +119,7 @@ static inline int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c
 	return err;
 }
 
-/* The first attempt, or the next one of a claim that stood in the queue as a husk. */
+/* The first attempt, or the next one of a claim that stood in the queue as a proxy. */
 static inline int vb_claim_attempt(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	const struct vb_lock_ops *ops = me->space->ops;

@@ -2,7 +2,7 @@
 /*
  * A client's calls, the same for every protocol: acquire, try, convert, release.  What a protocol
  * does is in its own file, the life of a claim in claim.h, what a client leaves in a queue in
- * husk.c; clients are opened and closed in client_open.c.
+ * proxy.c; clients are opened and closed in client_open.c.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/lock.h"
@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "lock/claim.h"
-#include "lock/husk.h"
+#include "lock/proxy.h"
 #include "lock/observe.h"
 
 uint64_t vb_lock_now(const struct vb_lock_client *me)
@@ -28,14 +28,14 @@ enum vb_outcome vb_lock_outcome(int err)
 
 /* ---- acquire and try ---- */
 
-/* After acquire or try: hands the grant out, or cleans up and leaves a husk if one is needed. */
+/* After acquire or try: hands the grant out, or cleans up and leaves a proxy if one is needed. */
 static int conclude(struct vb_lock_client *me, struct vb_claim *c, int err, struct vb_grant *out)
 {
 	uint64_t lock = c->lock;
-	bool husk;
+	bool proxy;
 
-	if ((err == -ETIMEDOUT || err == -ECANCELED) && c->queued && vb_husk_leave(me, c) != 0) {
-		/* No memory for the husk's stack: we must wait in the queue ourselves. */
+	if ((err == -ETIMEDOUT || err == -ECANCELED) && c->queued && vb_proxy_leave(me, c) != 0) {
+		/* No memory for the proxy's stack: we must wait in the queue ourselves. */
 		bool shielded = vb_task_shield(true);
 
 		err = vb_claim_settle(me, c, VB_FOREVER, vb_claim_attempt(me, c, VB_FOREVER));
@@ -49,12 +49,12 @@ static int conclude(struct vb_lock_client *me, struct vb_claim *c, int err, stru
 		return 0;
 	}
 	vb_claim_let_land(me, err);
-	husk = c->state == CLAIM_HUSK;
-	if (!husk)
+	proxy = c->state == CLAIM_PROXY;
+	if (!proxy)
 		vb_claim_free(me, c);
 	vb_observe_end(me, VB_ACT_ACQUIRE, lock, NULL, err);
 	/* Last: what has been left behind may be the keeper's from now on. */
-	if (husk)
+	if (proxy)
 		vb_keeper_settle(me->ep->sched);
 	return err;
 }
@@ -91,18 +91,18 @@ static inline uint64_t deadline(struct vb_lock_client *me, uint64_t timeout_ns)
 	return now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
 }
 
-/* A claim to work with: a new one, or the husk's.  0; -EDEADLK, -EBUSY, -ETIMEDOUT, -ECANCELED. */
+/* A claim to work with: a new one, or the proxy's.  0; -EDEADLK, -EBUSY, -ETIMEDOUT, -ECANCELED. */
 static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, uint32_t leases,
 		 uint64_t until_ns, struct vb_claim **out)
 {
 	struct vb_claim *c = me->n_used == 0 ? NULL : vb_claim_find(me, lock);
 
-	if (vb_unlikely(c && c->state != CLAIM_HUSK))
+	if (vb_unlikely(c && c->state != CLAIM_PROXY))
 		return vb_fail(-EDEADLK,
 			       "lock %" PRIu64 " is already held or awaited by this client", lock);
 	if (vb_unlikely(c != NULL)) {
 		enum vb_mode served = vb_mode_served(me->space->ops->caps, mode);
-		int err = vb_husk_adopt(me, c, served, leases, until_ns, out);
+		int err = vb_proxy_adopt(me, c, served, leases, until_ns, out);
 
 		if (err || *out)
 			return err;
@@ -215,9 +215,9 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 
 	if (vb_unlikely(err != 0))
 		return err;
-	/* A husk of ours in the queue means that somebody else has the lock. */
+	/* A proxy of ours in the queue means that somebody else has the lock. */
 	c = vb_claim_find(me, lock);
-	if (c && c->state == CLAIM_HUSK)
+	if (c && c->state == CLAIM_PROXY)
 		return -EAGAIN;
 	vb_observe_begin(me, VB_ACT_ACQUIRE, lock, mode, NULL);
 	err = begin(me, lock, mode, 1, 0, &c);

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "lock/board.h"
 #include "lock/claim.h"
-#include "lock/husk.h"
+#include "lock/proxy.h"
 #include "lock/observe.h"
 
 /* How many numbers of holds a client may use up: one per millisecond for 34 years. */
@@ -101,8 +101,8 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 
 static void close_place(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
-	if (c->state == CLAIM_HUSK)
-		vb_husk_close(me, c, until_ns);
+	if (c->state == CLAIM_PROXY)
+		vb_proxy_close(me, c, until_ns);
 }
 
 /* Releases what is held, some at a time, as the end of a transaction. */
@@ -132,13 +132,13 @@ void vb_lock_client_close(struct vb_lock_client *me)
 	if (me->n_used > 0)
 		release_held(me);
 	wait_ns = me->space->ops->caps & VB_LOCK_SURVIVES ? 2 * me->space->lease_ns
-							  : me->space->husk_wait_ns;
+							  : me->space->proxy_wait_ns;
 	until_ns = wait_ns == VB_FOREVER ? VB_FOREVER : vb_ep_now(me->ep) + wait_ns;
 	for (unsigned w = 0; w < vb_claim_words(me->space); w++)
 		for (uint64_t left = me->used[w]; left; left &= left - 1)
 			close_place(me, &me->claims[64 * w + __builtin_ctzll(left)], until_ns);
 	vb_board_leave(me);
-	if (me->husks > 0) {
+	if (me->proxies > 0) {
 		vb_ghost_begin(me);
 		return;
 	}

@@ -2,9 +2,9 @@
 /*
  * The end of a client, at once or as a ghost.
  *
- * A client that closes while its husks stand in queues of locks that do not survive becomes a
+ * A client that closes while its proxies stand in queues of locks that do not survive becomes a
  * *ghost*: nobody would mend a queue that it left.  It keeps its endpoint until the last of its
- * husks is through, and that husk takes it down.  The space knows its ghosts, and outlives them.
+ * proxies is through, and that proxy takes it down.  The space knows its ghosts, and outlives them.
  */
 #define VB_LOG_ROOM "lock"
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "lock/claim.h"
-#include "lock/husk.h"
+#include "lock/proxy.h"
 
 /* How often a closing space looks whether its ghosts are gone, and how often it says so. */
 #define GHOST_LOOK_NS 200000ull
@@ -98,17 +98,17 @@ static bool haunted(struct vb_lock_space *space)
 	return any;
 }
 
-static void cancel_husks(struct vb_lock_client *me)
+static void cancel_proxies(struct vb_lock_client *me)
 {
 	for (uint32_t i = 0; i < me->space->claims; i++) {
 		struct vb_claim *c = &me->claims[i];
 
-		if (c->state != CLAIM_HUSK)
+		if (c->state != CLAIM_PROXY)
 			continue;
 		vb_warn("a place in the queue of lock %" PRIu64 " is left behind: nobody has "
 			"handed it the lock in %u leases",
 			c->lock, GHOST_LEASES);
-		vb_task_cancel(c->husk);
+		vb_task_cancel(c->proxy);
 	}
 }
 
@@ -134,7 +134,8 @@ void vb_ghost_space_close(struct vb_lock_space *space)
 
 		if (is_virtual && now > end) {
 			vb_list_for_each (it, &space->ghosts)
-				cancel_husks(vb_container_of(it, struct vb_lock_client, in_ghosts));
+				cancel_proxies(
+					vb_container_of(it, struct vb_lock_client, in_ghosts));
 			end = VB_FOREVER;
 		}
 		if (!is_virtual && now - said > GHOST_SAY_NS) {

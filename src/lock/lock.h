@@ -51,10 +51,10 @@ struct vb_lock_space {
 	uint64_t drift_ppm;
 	/* Of each client of this process. */
 	uint32_t claims;
-	/* How long a closing client waits for the turns of its husks, if nobody would mend a queue
+	/* How long a closing client waits for the turns of its proxies, if nobody would mend a queue
 	 * that they left and no keeper has them: for ever, unless the opener of the space knows
 	 * when the lock is lost, as the bench does. */
-	uint64_t husk_wait_ns;
+	uint64_t proxy_wait_ns;
 	bool fencing;
 	bool visible;
 	/* Wished-for caps that are missing: the portable variant runs. */
@@ -72,7 +72,7 @@ struct vb_lock_space {
 	const struct vb_lock_watch *watch;
 	/* Clients keep a vb_lock_timing. */
 	bool timing;
-	/* Closed clients whose husks are not through, and how many of them are being taken down:
+	/* Closed clients whose proxies are not through, and how many of them are being taken down:
 	 * see ghost.c.  ghosts_forks (atomic) says whose the three are, as vb_fabric.forks
 	 * counts. */
 	pthread_mutex_t ghost_lock;
@@ -128,8 +128,8 @@ struct vb_lock_client {
 	unsigned polls;
 	/* Of this client's verbs, see vb_lock_learn_rtt. */
 	uint64_t rtt_ns;
-	unsigned husks;
-	/* Closed, and its husks are not through. */
+	unsigned proxies;
+	/* Closed, and its proxies are not through. */
 	bool ghost;
 	struct vb_list in_ghosts;
 	/* NULL: not kept (lock/observe.h). */
@@ -253,7 +253,7 @@ struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
 
 /* Takes down a client whose tasks are gone, without a message to anybody. */
 void vb_lock_client_bury(struct vb_lock_client *me);
-/* The same for closed clients whose husks were killed before they were through. */
+/* The same for closed clients whose proxies were killed before they were through. */
 void vb_lock_space_bury(struct vb_lock_space *space);
 
 /* Forgets a held grant without a release, as if its holder had died at that moment and come back:

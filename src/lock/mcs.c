@@ -86,7 +86,7 @@ int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 	uint64_t from;
 	int err;
 
-	/* A deadline may come before a predecessor that stands still can be told; then the husk
+	/* A deadline may come before a predecessor that stands still can be told; then the proxy
 	 * goes on telling it.  A dead predecessor changes nothing: our successors know only us. */
 	if (g->prev != MCS_FREE) {
 		vb_phase(me, VB_PHASE_NP);
@@ -117,7 +117,7 @@ int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns
 		return vb_lock_grant(c, VB_FOREVER_NS, 0);
 
 	/* We stand in the queue behind prev.  From here on we cannot simply leave: prev will look
-	 * for us, so a deadline leaves a husk that hands on when its turn comes.  That holds also
+	 * for us, so a deadline leaves a proxy that hands on when its turn comes.  That holds also
 	 * when prev is dead: our successors know only us. */
 	vb_lock_mark_queued(me, c);
 	g->prev = prev;

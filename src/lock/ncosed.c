@@ -50,7 +50,7 @@
  *   - no process answers for a node at any time: a writer's name leaves the word with the writer;
  *   - readers that leave a closed group are counted in a second word, where the writer looks;
  *   - a name has 40 bits (the papers' 32), the number of a claim 7, the count 17;
- *   - a client that gives up stays as a husk;
+ *   - a client that gives up stays as a proxy;
  *   - messages bear the number of the claim and are sent again until they have arrived;
  *   - a release that waits for REGISTER or SUCCESSOR gives up after `successor_wait`;
  *   - a lost answer to an FAA, or to a CAS that counts in or out, cannot be looked into.
@@ -174,7 +174,7 @@ static int nc_tell_prev(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 	err = vb_handover_send(me, c, nc_peer(g->prev), &m,
 			       &m.data[offsetof(struct nc_hello, again)],
 			       1u << (shared ? NC_GRANT : NC_YOURS), until_ns);
-	/* The husk that goes on with it does not know what has arrived. */
+	/* The proxy that goes on with it does not know what has arrived. */
 	g->unsure = err == -ETIMEDOUT;
 	return err;
 }
@@ -233,7 +233,7 @@ static int nc_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 	}
 }
 
-/* A deadline may come at any stage; the husk goes on there. */
+/* A deadline may come at any stage; the proxy goes on there. */
 int ncosed_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	const struct ncosed_options *o = me->space->options;

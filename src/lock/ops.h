@@ -8,9 +8,9 @@
  *
  * Leaving a queue.  A client whose deadline passes while it stands in a queue cannot just leave:
  * its number will be called, its neighbours will hand it the lock.  acquire then returns
- * -ETIMEDOUT with claim->queued set, and the caller (client.c, husk.c) leaves a *husk*: a task
+ * -ETIMEDOUT with claim->queued set, and the caller (client.c, proxy.c) leaves a *proxy*: a task
  * that goes on with ops->resume and releases at once when the turn comes.  If the same client asks
- * for the lock again, it takes the husk's place over if the mode is the same, and else waits for
+ * for the lock again, it takes the proxy's place over if the mode is the same, and else waits for
  * its end.
  *
  * Leases.  A grant is worth nothing after claim->valid_until_ns on the client's own clock.  The
@@ -60,7 +60,7 @@ struct vb_claim {
 	uint64_t lock;
 	vb_addr entry;
 	enum vb_mode mode;
-	/* Stands in the queue: cannot be dropped without a husk. */
+	/* Stands in the queue: cannot be dropped without a proxy. */
 	bool queued;
 	bool held;
 	/* enum vb_claim_state (claim.h). */
@@ -69,9 +69,9 @@ struct vb_claim {
 	uint32_t slot;
 	/* How many leases in a row are asked for, at most ops->leases_max. */
 	uint32_t leases;
-	/* The adopter wants the place, and not just the end of the husk. */
+	/* The adopter wants the place, and not just the end of the proxy. */
 	bool adopt;
-	/* Waits for the husk to let go of the claim. */
+	/* Waits for the proxy to let go of the claim. */
 	struct vb_task *adopter;
 	struct vb_lock_client *me;
 	/* While many are released: the result for this one, as release returns it. */
@@ -81,7 +81,7 @@ struct vb_claim {
 	uint64_t token;
 	/* Which of its client's holds it is, while it is held. */
 	uint64_t hold;
-	struct vb_task *husk;
+	struct vb_task *proxy;
 	/* Open while queued or held, if the protocol has messages. */
 	struct vb_box box;
 	/* The protocol's; undefined at the start of an acquire or try. */
@@ -117,7 +117,7 @@ struct vb_lock_shape {
  * Of a claim.
  *
  *	acquire      waits for the turn until the client's clock shows until_ns.  0; -ETIMEDOUT or
- *	             -ECANCELED (a husk is needed where claim->queued is set); -VB_EUNKNOWN,
+ *	             -ECANCELED (a proxy is needed where claim->queued is set); -VB_EUNKNOWN,
  *	             -VB_EPEERGONE
  *	resume       goes on waiting for a claim that acquire has left queued.  -ESTALE if the
  *	             place was lost meanwhile (claim->queued is false then).  NULL: nothing is ever

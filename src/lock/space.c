@@ -17,7 +17,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
-#include "lock/husk.h"
+#include "lock/proxy.h"
 #include "lock/header.h"
 #include "lock/protocols.h"
 
@@ -262,7 +262,7 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 		return vb_fail(-ENOMEM, "no memory for a lock space");
 	s->fabric = fabric;
 	s->ops = ops;
-	s->husk_wait_ns = VB_FOREVER;
+	s->proxy_wait_ns = VB_FOREVER;
 	pthread_mutex_init(&s->ghost_lock, NULL);
 	vb_list_init(&s->ghosts);
 	s->ghosts_forks = fabric->forks;

@@ -494,8 +494,8 @@ static void test_bypass_near_misses(void **state)
 	assert_int_equal(counts().max_bypass, 1);
 }
 
-/* Client 1 gave up and left a husk in the queue; coming back, it takes that older place over. */
-static void test_bypass_husk(void **state)
+/* Client 1 gave up and left a proxy in the queue; coming back, it takes that older place over. */
+static void test_bypass_proxy(void **state)
 {
 	called(1, 0, VB_EXCLUSIVE);
 	queued(1, 0, VB_EXCLUSIVE);
@@ -678,7 +678,7 @@ int main(void)
 		TEST(test_missing_token),
 		TEST(test_bypass),
 		TEST(test_bypass_near_misses),
-		TEST(test_bypass_husk),
+		TEST(test_bypass_proxy),
 		TEST(test_driver_violation),
 		TEST(test_story_tells_both_sides),
 		TEST(test_across_processes),

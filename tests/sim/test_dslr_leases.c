@@ -243,8 +243,8 @@ static void test_what_is_refused(void **state)
 	close_scene(&s);
 }
 
-/* A husk's place is taken over only if its ticket has slots enough. */
-static void test_a_husk_of_fewer_slots(void **state)
+/* A proxy's place is taken over only if its ticket has slots enough. */
+static void test_a_proxy_of_fewer_slots(void **state)
 {
 	struct scene s;
 	struct vb_grant g, mine;
@@ -636,7 +636,7 @@ int main(void)
 		cmocka_unit_test(test_a_queue_of_the_dead_is_bounded),
 		cmocka_unit_test(test_the_last_ticket_counts_what_is_left),
 		cmocka_unit_test(test_what_is_refused),
-		cmocka_unit_test(test_a_husk_of_fewer_slots),
+		cmocka_unit_test(test_a_proxy_of_fewer_slots),
 		cmocka_unit_test(test_the_numbers_come_round),
 		cmocka_unit_test(test_update_beside_readers),
 		cmocka_unit_test(test_no_way_from_shared),

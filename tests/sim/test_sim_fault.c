@@ -379,7 +379,7 @@ static void test_a_pause_before_the_doorbell_meets_not_after(void **state)
 
 struct mortal {
 	struct vb_ep *ep;
-	uint64_t done, husk_done;
+	uint64_t done, proxy_done;
 	bool ended;
 };
 
@@ -417,7 +417,7 @@ static void mortal_main(void *arg)
 }
 
 /* Another task of the same client, which waits in every way there is. */
-static void husk_main(void *arg)
+static void proxy_main(void *arg)
 {
 	struct mortal *m = arg;
 
@@ -429,7 +429,7 @@ static void husk_main(void *arg)
 		else
 			assert_int_equal(vb_sim_compute(m->ep, 500), 0);
 		assert_false(vb_sim_ep_dead(m->ep));
-		m->husk_done++;
+		m->proxy_done++;
 	}
 }
 
@@ -458,7 +458,7 @@ static void test_a_dead_client_is_silent_for_ever(void **state)
 		m[i].ep = endpoint(f, (uint16_t)(1 + i % 4));
 		vb_sim_ep_mortal(m[i].ep, true);
 		spawn(mortal_main, &m[i]);
-		spawn(husk_main, &m[i]);
+		spawn(proxy_main, &m[i]);
 		spawn(waiter_main, &m[i]);
 	}
 	/* The waiters of those who live are the only ones left. */

@@ -21,7 +21,7 @@
  * counters have come round (gone, round_look, round_ticket: the word was zeroed since).  A release
  * assumes nothing: it relies on nobody's resetting so soon.
  *
- * Left out.  try, which is one CAS of a word that is free.  Deadlines and husks: a husk waits
+ * Left out.  try, which is one CAS of a word that is free.  Deadlines and proxies: a proxy waits
  * and hands on.  Lost answers.  The portable variant.  How often a waiter polls, but that it
  * does each tick.
  *

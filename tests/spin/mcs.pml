@@ -10,7 +10,7 @@
  * arithmetic.  Claims' numbers come round in the middle of a run, as the 24 bits of the code do,
  * but never within the life of a message.
  *
- * Left out.  Deadlines and husks: a husk waits and hands on, as a holder does that has nothing
+ * Left out.  Deadlines and proxies: a proxy waits and hands on, as a holder does that has nothing
  * to do.  Death, which MCS does not promise to survive; so successor_wait runs out only where
  * nobody is there who could come.  More than MCS_SENDS losses in a row.
  *

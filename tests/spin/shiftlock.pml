@@ -18,7 +18,7 @@
  * release; that one lands within a tick, which is verb_bound_ns <= lease / 2.
  *
  * Left out.  The narrow entry (plain.c).  try, which is one CAS of a lock that is
- * free. Deadlines and husks: a husk waits and hands on.  Lost answers and messages.  A look's
+ * free. Deadlines and proxies: a proxy waits and hands on.  Lost answers and messages.  A look's
  * answer that comes late.  The server lives, is never slow, and its era is for this lock alone.
  *
  * Checked.  Never two valid grants that exclude each other, nor a release that succeeds although

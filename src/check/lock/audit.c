@@ -39,22 +39,22 @@ static void stop_waiting(struct vb_audit *a, unsigned index)
 }
 
 /*
- * A call that gave up while queued leaves a husk in the queue, and the client's next call for that
+ * A call that gave up while queued leaves a proxy in the queue, and the client's next call for that
  * lock takes its place over: that call stands where the first one did, and has passed nobody.
  */
-static void remember_husk(struct audit_client *c, uint64_t lock)
+static void remember_proxy(struct audit_client *c, uint64_t lock)
 {
-	struct audit_husk *h = &c->husks[c->next_husk++ % AUDIT_HUSKS];
+	struct audit_proxy *h = &c->proxies[c->next_proxy++ % AUDIT_PROXIES];
 
-	*h = (struct audit_husk){lock + 1, get_relaxed(&c->wait_mode), get_relaxed(&c->called_at)};
+	*h = (struct audit_proxy){lock + 1, get_relaxed(&c->wait_mode), get_relaxed(&c->called_at)};
 }
 
 static uint64_t called_since(struct audit_client *c, uint64_t lock, uint64_t mode, bool queued)
 {
 	uint64_t at = get_relaxed(&c->called_at);
 
-	for (unsigned i = 0; i < AUDIT_HUSKS; i++) {
-		struct audit_husk *h = &c->husks[i];
+	for (unsigned i = 0; i < AUDIT_PROXIES; i++) {
+		struct audit_proxy *h = &c->proxies[i];
 
 		if (h->lock1 != lock + 1)
 			continue;
@@ -85,7 +85,7 @@ static void on_queued(void *ctx, struct vb_lock_client *me, uint64_t lock, enum 
 	struct vb_audit *a = ctx;
 	struct audit_client *c = client_of(a, me);
 
-	/* A husk that queues again after a recovery is nobody's wait. */
+	/* A proxy that queues again after a recovery is nobody's wait. */
 	if (c->called1 != lock + 1)
 		return;
 	set(&c->bypass, 0);
@@ -143,7 +143,7 @@ static void on_not_granted(void *ctx, struct vb_lock_client *me, uint64_t lock, 
 		set(&c->max_bypass, get_relaxed(&c->bypass));
 	stop_waiting(a, me->index);
 	if (err == -ETIMEDOUT || err == -ECANCELED)
-		remember_husk(c, lock);
+		remember_proxy(c, lock);
 }
 
 /*
@@ -339,7 +339,7 @@ void vb_audit_client_died(struct vb_audit *a, unsigned client)
 	audit_leave_all(a, client);
 	c->called1 = 0;
 	c->releasing1 = 0;
-	memset(c->husks, 0, sizeof(c->husks));
+	memset(c->proxies, 0, sizeof(c->proxies));
 }
 
 void vb_audit_violation(struct vb_audit *a, enum vb_audit_rule rule, unsigned client, uint64_t lock,

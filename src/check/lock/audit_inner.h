@@ -7,7 +7,7 @@
 
 #define AUDIT_STORIES     16
 #define AUDIT_STORY_BYTES 960
-#define AUDIT_HUSKS       8
+#define AUDIT_PROXIES     8
 
 /*
  * The shadow word: holders and waiters, 21 bits each.  Holders in modes that never exclude one
@@ -35,7 +35,7 @@ struct audit_hold {
 	uint64_t called_at, queued_at, granted_at, valid_until;
 };
 
-struct audit_husk {
+struct audit_proxy {
 	uint64_t lock1, mode, called_at;
 };
 
@@ -48,8 +48,8 @@ struct audit_client {
 	struct audit_hold released;
 	uint64_t node;
 	uint64_t checked, lost, max_bypass;
-	unsigned next_husk;
-	struct audit_husk husks[AUDIT_HUSKS];
+	unsigned next_proxy;
+	struct audit_proxy proxies[AUDIT_PROXIES];
 } VB_ALIGNED(VB_CACHELINE);
 
 struct audit_story {

@@ -7,8 +7,8 @@
  * it (the supervisor then opens a new client), when it is cancelled (the next life goes on with the
  * same client) or when it has done everything.
  *
- * Lives and husks are daemons: the dead among them may lie somewhere in an await for ever.  What is
- * left when the run is over is killed, and clients that nobody could close are buried.
+ * Lives and proxies are daemons: the dead among them may lie somewhere in an await for ever.  What
+ * is left when the run is over is killed, and clients that nobody could close are buried.
  */
 #define VB_LOG_ROOM "check"
 #include <inttypes.h>
@@ -168,7 +168,7 @@ static void on_death(struct vb_ep *ep, void *arg)
 	vb_audit_client_died(x->audit, s->index);
 	x->result->deaths++;
 	x->murky = true;
-	/* A husk may have been struck before the life has begun. */
+	/* A proxy may have been struck before the life has begun. */
 	if (s->life != NULL && !s->started)
 		vb_task_kill(s->life);
 	x->dead[x->n_dead++] = s->client;
@@ -398,10 +398,10 @@ static void heal(struct explore *x)
  * its queue has lost without anybody hearing of it. */
 static bool may_be_lost(const struct explore *x)
 {
-	bool leaves_husks = (x->ops->caps & VB_LOCK_MESSAGES) != 0 &&
-			    (x->d->p_timeout > 0 || x->d->cancel_every_ns != 0);
+	bool leaves_proxies = (x->ops->caps & VB_LOCK_MESSAGES) != 0 &&
+			      (x->d->p_timeout > 0 || x->d->cancel_every_ns != 0);
 
-	return x->forsaken != 0 || (x->d->loses && leaves_husks);
+	return x->forsaken != 0 || (x->d->loses && leaves_proxies);
 }
 
 static void run_phases(struct explore *x)

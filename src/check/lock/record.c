@@ -54,7 +54,7 @@ static void on_queued(void *ctx, struct vb_lock_client *me, uint64_t lock, enum 
 {
 	struct record_client *c = client_of(ctx, me);
 
-	/* A husk that queues again after a recovery is nobody's wait. */
+	/* A proxy that queues again after a recovery is nobody's wait. */
 	if (c->called1 == lock + 1)
 		c->queued_at = vb_sched_now(me->ep->sched);
 }

@@ -14,7 +14,7 @@
  * waits": so the client knows that it is queued, and that the agent is alive.
  *
  * Giving up.  A client whose time is over, or that is cancelled, says so (STOP) and waits for the
- * answer: then nothing is left in its name, and no husk is needed.
+ * answer: then nothing is left in its name, and no proxy is needed.
  *
  * Leases.  The client's ends a lease after the moment before it first asked and the time that the
  * request waited at the agent.  The agent's begins at the grant and lasts longer by the drift that

@@ -25,7 +25,7 @@
  *              below the last are ignored.
  *
  *   Leaving    A waiter whose deadline has come, or that is cancelled, says TRAD_WITHDRAW; nothing
- *              is left in the queue (no husk).  If it has not heard yet that it stands in the
+ *              is left in the queue (no proxy).  If it has not heard yet that it stands in the
  *              queue, it says TRAD_LEAVE and awaits the answer: it is out of the queue, or it had
  *              been granted the lock before, and has it.
  *

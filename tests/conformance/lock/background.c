@@ -356,7 +356,7 @@ static void test_fork(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		/* Its own husk is handed on by its own keeper, after the parent's. */
+		/* Its own proxy is handed on by its own keeper, after the parent's. */
 		int wrong = child(f, space);
 
 		if (wrong == 0)

@@ -312,7 +312,7 @@ void vb_bench_clients_give_up(struct vb_bench_run *run)
 	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
 
 	if (w->space != NULL) /* clients are here */
-		w->space->husk_wait_ns = 0;
+		w->space->proxy_wait_ns = 0;
 }
 
 void vb_bench_client_close(void *client)

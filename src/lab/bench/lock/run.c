@@ -58,7 +58,7 @@ static int open_space(struct vb_bench_lock_run *u)
 	u->run.stall_ns = stall_ns(u->plan, u->space);
 	u->run.close_ns = 4 * o->lease_ns; /* closing a client takes two at most */
 	/* A lock that was lost with a holder, or with the answer to a verb, hands nobody his turn. */
-	u->space->husk_wait_ns = u->run.stall_ns;
+	u->space->proxy_wait_ns = u->run.stall_ns;
 	u->r->portable = u->space->portable_mask != 0;
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client gives up in a queue, and comes back at every possible moment of its husk's life: while
+ * A client gives up in a queue, and comes back at every possible moment of its proxy's life: while
  * it waits, while its turn comes, while it releases, afterwards.  What the explorer once found by
  * chance (a ticket used twice; a claim that had been released and stood in the queue all the same)
  * is swept here step by step.  The auditor judges.
@@ -20,7 +20,7 @@
 #define HOLD_NS  9000
 #define LEASE_NS 4000000
 
-struct husk_test {
+struct proxy_test {
 	const char *lock;
 	enum vb_mode mode, again;
 	uint64_t back_ns; /* when the waiter comes back */
@@ -30,14 +30,14 @@ struct husk_test {
 	unsigned done;
 };
 
-static void must(struct husk_test *t, int err, int expect)
+static void must(struct proxy_test *t, int err, int expect)
 {
 	if (err != expect)
 		fail_msg("%s, back after %llu ns: %d instead of %d", t->lock,
 			 (unsigned long long)t->back_ns, err, expect);
 }
 
-static struct vb_lock_client *client(struct husk_test *t, unsigned index)
+static struct vb_lock_client *client(struct proxy_test *t, unsigned index)
 {
 	struct vb_lock_client *me;
 
@@ -46,7 +46,7 @@ static struct vb_lock_client *client(struct husk_test *t, unsigned index)
 	return me;
 }
 
-static void hold_and_release(struct husk_test *t, struct vb_lock_client *me, struct vb_grant *g,
+static void hold_and_release(struct proxy_test *t, struct vb_lock_client *me, struct vb_grant *g,
 			     uint64_t ns)
 {
 	must(t, vb_ep_sleep(me->ep, ns), 0);
@@ -55,7 +55,7 @@ static void hold_and_release(struct husk_test *t, struct vb_lock_client *me, str
 
 static void first_holder(void *arg)
 {
-	struct husk_test *t = arg;
+	struct proxy_test *t = arg;
 	struct vb_lock_client *me = client(t, 0);
 	struct vb_grant g;
 
@@ -67,7 +67,7 @@ static void first_holder(void *arg)
 
 static void gives_up_and_comes_back(void *arg)
 {
-	struct husk_test *t = arg;
+	struct proxy_test *t = arg;
 	struct vb_lock_client *me = client(t, 1);
 	struct vb_grant g;
 	int err;
@@ -76,7 +76,7 @@ static void gives_up_and_comes_back(void *arg)
 	err = vb_lock_acquire(me, 0, t->mode, PATIENCE, &g);
 	must(t, err, -ETIMEDOUT);
 	must(t, vb_ep_sleep_until(me->ep, t->back_ns), 0);
-	/* Twice: the second time gives up again if it must, so that husks follow husks. */
+	/* Twice: the second time gives up again if it must, so that proxies follow proxies. */
 	err = vb_lock_acquire(me, 0, t->again, PATIENCE, &g);
 	if (err == 0)
 		hold_and_release(t, me, &g, 500);
@@ -89,7 +89,7 @@ static void gives_up_and_comes_back(void *arg)
 }
 
 /* Others come by all the time: whoever releases twice lets two of them in. */
-static void passer_by(struct husk_test *t, unsigned index)
+static void passer_by(struct proxy_test *t, unsigned index)
 {
 	struct vb_lock_client *me = client(t, index);
 	struct vb_grant g;
@@ -114,7 +114,7 @@ static void passer_3(void *arg)
 	passer_by(arg, 3);
 }
 
-static void run_one(struct husk_test *t)
+static void run_one(struct proxy_test *t)
 {
 	const struct vb_lock_space_params p = {
 		.lock = t->lock, .locks = LOCKS, .lease_ns = LEASE_NS, .fencing = true};
@@ -153,7 +153,7 @@ static void sweep(const char *lock)
 	static const enum vb_mode modes[] = {VB_EXCLUSIVE, VB_SHARED};
 
 	for (unsigned m = 0; m < 4; m++) {
-		struct husk_test t = {.lock = lock, .mode = modes[m & 1], .again = modes[m >> 1]};
+		struct proxy_test t = {.lock = lock, .mode = modes[m & 1], .again = modes[m >> 1]};
 
 		for (t.back_ns = 5000; t.back_ns < SWEEP_NS; t.back_ns += STEP_NS)
 			run_one(&t);
@@ -196,7 +196,7 @@ static void test_shiftlock(void **state)
 
 static void holds_for_ever(void *arg)
 {
-	struct husk_test *t = arg;
+	struct proxy_test *t = arg;
 	struct vb_lock_client *me = client(t, 0);
 	struct vb_grant g;
 
@@ -209,7 +209,7 @@ static void holds_for_ever(void *arg)
 
 static void closes_in_the_queue(void *arg)
 {
-	struct husk_test *t = arg;
+	struct proxy_test *t = arg;
 	struct vb_lock_client *me = client(t, 1);
 	struct vb_sched *sched = me->ep->sched;
 	struct vb_grant g;
@@ -219,22 +219,22 @@ static void closes_in_the_queue(void *arg)
 	must(t, vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE, &g), -ETIMEDOUT);
 	from = vb_sched_now(sched);
 	vb_lock_client_close(me);
-	assert_in_range(vb_sched_now(sched) - from, t->space->husk_wait_ns,
-			t->space->husk_wait_ns + HOLD_NS);
+	assert_in_range(vb_sched_now(sched) - from, t->space->proxy_wait_ns,
+			t->space->proxy_wait_ns + HOLD_NS);
 	t->done++;
 }
 
 /* The bench knows when a lock is lost: then nobody waits for a turn in its queue for ever. */
-static void leaves(const char *lock, uint64_t husk_wait_ns)
+static void leaves(const char *lock, uint64_t proxy_wait_ns)
 {
 	const struct vb_lock_space_params p = {.lock = lock, .locks = LOCKS, .lease_ns = LEASE_NS};
-	struct husk_test t = {.lock = lock};
+	struct proxy_test t = {.lock = lock};
 	struct vb_fabric *f = cluster("profile=cx5", 2, 1);
 
 	f->no_keeper = true; /* as the lab's are */
 	must(&t, vb_lock_space_open(f, &p, &t.space), 0);
-	assert_true(t.space->husk_wait_ns == VB_FOREVER);
-	t.space->husk_wait_ns = husk_wait_ns;
+	assert_true(t.space->proxy_wait_ns == VB_FOREVER);
+	t.space->proxy_wait_ns = proxy_wait_ns;
 	spawn(holds_for_ever, &t);
 	spawn(closes_in_the_queue, &t);
 	run_all();
@@ -254,7 +254,7 @@ static void test_left_behind(void **state)
 	}
 }
 
-/* ---- no memory for a husk ---- */
+/* ---- no memory for a proxy ---- */
 
 /* As long as it lasts no stack can be mapped. */
 static struct rlimit forbid_memory(void)
@@ -267,9 +267,9 @@ static struct rlimit forbid_memory(void)
 	return was;
 }
 
-static void waits_without_a_husk(void *arg)
+static void waits_without_a_proxy(void *arg)
 {
-	struct husk_test *t = arg;
+	struct proxy_test *t = arg;
 	struct vb_lock_client *me = client(t, 1);
 	struct rlimit was;
 	struct vb_grant g;
@@ -289,7 +289,7 @@ static void waits_without_a_husk(void *arg)
 
 static void asks_meanwhile(void *arg)
 {
-	struct husk_test *t = arg;
+	struct proxy_test *t = arg;
 	struct vb_lock_client *me = client(t, 2);
 	struct vb_grant g;
 
@@ -309,12 +309,12 @@ static void test_no_memory(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		const struct vb_lock_space_params p = {
 			.lock = locks[i], .locks = LOCKS, .lease_ns = LEASE_NS};
-		struct husk_test t = {.lock = locks[i]};
+		struct proxy_test t = {.lock = locks[i]};
 		struct vb_fabric *f = cluster("profile=cx5", 2, 1);
 
 		must(&t, vb_lock_space_open(f, &p, &t.space), 0);
 		spawn(first_holder, &t);
-		spawn(waits_without_a_husk, &t);
+		spawn(waits_without_a_proxy, &t);
 		spawn(asks_meanwhile, &t);
 		run_all();
 		assert_int_equal(t.done, 3);
@@ -332,5 +332,5 @@ int main(void)
 		cmocka_unit_test(test_no_memory),
 	};
 
-	return cmocka_run_group_tests_name("husk", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("proxy", tests, NULL, NULL);
 }

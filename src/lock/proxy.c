@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Husks: what a client leaves in a queue that it cannot leave at once.
+ * Proxy waiters: what a client leaves in a queue that it cannot leave at once.
  *
- * A husk stands in the queue in the client's place, and hands on at once when the turn comes.  A
+ * A proxy stands in the queue in the client's place, and hands on at once when the turn comes.  A
  * client that wants the lock again after all cancels it and names itself the adopter; whatever the
- * husk has by then (still waiting, just granted, or thrown out) is the adopter's.
+ * proxy has by then (still waiting, just granted, or thrown out) is the adopter's.
  *
- * A husk is background work: while the client's thread is elsewhere, its keeper runs the husk
+ * A proxy is background work: while the client's thread is elsewhere, its keeper runs the proxy
  * (task/keeper.c), unless the fabric was opened with no_keeper.
  */
 #define VB_LOG_ROOM "lock"
@@ -14,14 +14,14 @@
 
 #include "base/log.h"
 #include "lock/claim.h"
-#include "lock/husk.h"
+#include "lock/proxy.h"
 
 static bool is_kept(const struct vb_lock_client *me)
 {
 	return !me->space->fabric->no_keeper;
 }
 
-static void husk_body(void *arg)
+static void proxy_body(void *arg)
 {
 	struct vb_claim *c = arg;
 	struct vb_lock_client *me = c->me;
@@ -37,40 +37,40 @@ static void husk_body(void *arg)
 	}
 	adopter = c->adopter;
 	adopt = c->adopt;
-	c->husk = NULL;
+	c->proxy = NULL;
 	c->adopter = NULL;
-	me->husks--;
+	me->proxies--;
 	if (adopt)
 		c->state = CLAIM_BUSY;
 	else
 		vb_claim_free(me, c);
 	if (adopter)
 		vb_task_wake(adopter);
-	if (me->ghost && me->husks == 0)
+	if (me->ghost && me->proxies == 0)
 		vb_ghost_end(me);
 	if (kept)
 		vb_sched_background_end(sched);
 }
 
-int vb_husk_leave(struct vb_lock_client *me, struct vb_claim *c)
+int vb_proxy_leave(struct vb_lock_client *me, struct vb_claim *c)
 {
-	static const struct vb_task_params params = {.name = "husk", .daemon = true};
+	static const struct vb_task_params params = {.name = "proxy", .daemon = true};
 	int err;
 
 	c->adopter = NULL;
 	c->adopt = false;
-	err = vb_task_spawn(me->ep->sched, husk_body, c, &params, &c->husk);
+	err = vb_task_spawn(me->ep->sched, proxy_body, c, &params, &c->proxy);
 	if (err)
 		return err;
-	c->state = CLAIM_HUSK;
-	me->husks++;
+	c->state = CLAIM_PROXY;
+	me->proxies++;
 	if (is_kept(me))
 		vb_sched_background_begin(me->ep->sched);
 	return 0;
 }
 
-int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode, uint32_t leases,
-		  uint64_t until_ns, struct vb_claim **out)
+int vb_proxy_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
+		   uint32_t leases, uint64_t until_ns, struct vb_claim **out)
 {
 	int err = 0;
 
@@ -81,8 +81,8 @@ int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mo
 	c->adopter = vb_task_self();
 	c->adopt = c->mode == mode && c->leases >= leases;
 	if (c->adopt)
-		vb_task_cancel(c->husk);
-	/* A cancelled husk ends as soon as its verbs are done: that wait is bounded. */
+		vb_task_cancel(c->proxy);
+	/* A cancelled proxy ends as soon as its verbs are done: that wait is bounded. */
 	while (c->adopter == vb_task_self() && err == 0)
 		err = c->adopt ? vb_task_suspend_uninterruptible(VB_FOREVER)
 			       : vb_task_suspend(vb_ep_base(me->ep, until_ns));
@@ -94,7 +94,7 @@ int vb_husk_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mo
 	return 0;
 }
 
-void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+void vb_proxy_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	/* Without leases its turn has no bound, and nobody would mend the queue: it goes on as a
 	 * ghost's, or we wait as long as the space says.  With leases its turn comes within two, or
@@ -111,7 +111,7 @@ void vb_husk_close(struct vb_lock_client *me, struct vb_claim *c, uint64_t until
 	vb_warn("a place in the queue of lock %" PRIu64 " is left behind by a closing client",
 		c->lock);
 	c->adopt = true;
-	vb_task_cancel(c->husk);
+	vb_task_cancel(c->proxy);
 	while (c->adopter == vb_task_self())
 		vb_task_suspend_uninterruptible(VB_FOREVER);
 	if (c->held)
