@@ -173,12 +173,12 @@ judge_fabric() {
 lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --duration 8s --stall-after 20s'
 txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 8s'
 first=0 skipped=0 early=
-early() { # FABRIC COUNT: a run may come to begin all the same, and is short then
+early() { # FABRIC COUNT: a run may come to begin all the same
 	early=early first=$2 signals='KILL STOP'
 	# shellcheck disable=SC2086
-	group "$1" "$2" 'bench lock, at once' judge_early $lock --duration 1s --fabric $3
+	group "$1" "$2" 'bench lock, at once' judge_early $lock --duration 5s --fabric $3
 	# shellcheck disable=SC2086
-	group "$1" "$2" 'bench txn, at once' judge_early $txn --duration 1s $4
+	group "$1" "$2" 'bench txn, at once' judge_early $txn --duration 5s $4
 	early='' first=0
 }
 if [ "$2" = shm ]; then
