@@ -58,9 +58,9 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 {
 	const struct vb_db *db = me->db;
 	struct vb_lane *lane = &me->lane[i];
-	bool mends = i >= VB_PLACES_TXN;
-	uint32_t items = mends ? 1 : db->items_max;
-	size_t image = (mends ? db->store.record_max : db->bytes_max) +
+	bool recovers = i >= VB_PLACES_TXN;
+	uint32_t items = recovers ? 1 : db->items_max;
+	size_t image = (recovers ? db->store.record_max : db->bytes_max) +
 		       items * (size_t)(VB_TUPLE_META_AT + db->cc->meta_bytes + 24 + 64);
 
 	lane->place = place_of(me, i);

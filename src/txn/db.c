@@ -173,7 +173,7 @@ static uint32_t pad8(uint32_t n)
 	return (n + 7) & ~7u;
 }
 
-/* What one verb must move: a tuple, a request or an answer with one item, a mender's log. */
+/* What one verb must move: a tuple, a request or an answer with one item, a recovery's log. */
 #define BESIDE_RECORD (256u + sizeof(struct vb_wire_item) + 64u)
 _Static_assert(VB_RECORD_MAX + BESIDE_RECORD <= VB_LEN_MAX, "the largest record, on every fabric");
 _Static_assert(CALL_BYTES <= VB_LEN_MAX, "a request of several items, too");

@@ -156,8 +156,8 @@ struct vb_coordinator {
 	uint32_t number; /* on the node */
 	struct vb_txn txn;
 	struct vb_lane lane[VB_PLACES_EACH];
-	unsigned current; /* lane of the transaction */
-	unsigned mender;  /* lane of the last recovery, less VB_PLACES_TXN */
+	unsigned current;    /* lane of the transaction */
+	unsigned recovering; /* lane of the last recovery, less VB_PLACES_TXN */
 	/* Of timestamps: the next one's, which is below what clock_word says; and what makes
 	 * vb_ep_now the common time. */
 	uint64_t clock, clock_end, *clock_word;

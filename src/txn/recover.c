@@ -35,14 +35,14 @@
 #define LOOKS 16u /* at a word that changes while we decide */
 
 /* The lane in whose name we recover now.  Its verbs are never left under way. */
-static struct vb_lane *mender(struct vb_coordinator *me)
+static struct vb_lane *recovery_lane(struct vb_coordinator *me)
 {
-	return &me->lane[VB_PLACES_TXN + me->mender];
+	return &me->lane[VB_PLACES_TXN + me->recovering];
 }
 
 static int read_word(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t *out)
 {
-	struct vb_acc *acc = &mender(me)->acc;
+	struct vb_acc *acc = &recovery_lane(me)->acc;
 
 	vb_acc_read(acc, prim, at, out, 8);
 	return vb_acc_go(acc);
@@ -51,7 +51,7 @@ static int read_word(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, u
 static int cas_word(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t expect,
 		    uint64_t value, uint64_t *old)
 {
-	struct vb_acc *acc = &mender(me)->acc;
+	struct vb_acc *acc = &recovery_lane(me)->acc;
 
 	vb_acc_cas(acc, prim, at, expect, value, old);
 	return vb_acc_go(acc);
@@ -195,10 +195,10 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 	err = read_word(me, VB_READ_DI, s->at + l->version_at, &version);
 	if (err != 0)
 		return err;
-	mender(me)->acc.not_after_ns = not_after;
+	recovery_lane(me)->acc.not_after_ns = not_after;
 	err = cas_word(me, VB_AMOD_IM, s->at + l->lock_at, s->word,
 		       me->db->cc->unlocked(version & ~1ull, s->word), &old);
-	mender(me)->acc.not_after_ns = 0;
+	recovery_lane(me)->acc.not_after_ns = 0;
 	if (err == 0 && old == s->word)
 		me->recovered++;
 	return err;
@@ -290,7 +290,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	if (near != NULL && vb_addr_node(vb_db_place(db, place)) == me->node) {
 		memcpy(copy, near, room);
 	} else {
-		err = read_log(&mender(me)->acc, vb_db_place(db, place), copy, room);
+		err = read_log(&recovery_lane(me)->acc, vb_db_place(db, place), copy, room);
 	}
 	if (err == 0 && head->log_bytes <= room - sizeof(*head) &&
 	    XXH3_64bits_withSeed(head + 1, head->log_bytes, ts) == head->log_seal) {
@@ -312,13 +312,13 @@ static const struct vb_log_entry *next_entry(const unsigned char *log, uint32_t 
 	return *at <= bytes ? e : NULL;
 }
 
-/* Makes the entry the mender's log, in the name of a new transaction that is past its commit point.
+/* Makes the entry our log, in the name of a new transaction that is past its commit point.
  * not_held: a lock word that was ours and must not come back. */
 static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t not_held,
 		   uint64_t *ts, uint64_t *held)
 {
 	struct vb_db *db = me->db;
-	struct vb_lane *lane = mender(me);
+	struct vb_lane *lane = recovery_lane(me);
 	struct vb_place_head *head = vb_local(db->fabric, vb_db_place(db, lane->place),
 					      vb_db_place_bytes(db, lane->place));
 	struct vb_log_entry *mine = (void *)(head + 1);
@@ -343,8 +343,8 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 
 /*
  * Takes the lock over: 0 it is ours, 1 another has it or it is free.  As long as that is not known,
- * nothing else may be done: the lock may stand there in the mender's name, whose log is all that is
- * left of the commit, and under another name we would take it for another's.
+ * nothing else may be done: the lock may stand there in the recovery's name, whose log is all that
+ * is left of the commit, and under another name we would take it for another's.
  */
 static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t held)
 {
@@ -362,12 +362,12 @@ static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 	}
 }
 
-/* The tuple's commit stage, in the mender's name. */
+/* The tuple's commit stage, in the recovery's name. */
 static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t ts,
 		     uint64_t held, uint64_t not_after_ns)
 {
 	struct vb_db *db = me->db;
-	struct vb_lane *lane = mender(me);
+	struct vb_lane *lane = recovery_lane(me);
 	struct vb_table *table = db->store.table[e->table];
 	struct vb_item it = {
 		.table = table,
@@ -388,7 +388,7 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 }
 
 /*
- * The same until it is certain.  What a mender has taken over stands in its name, and its log is
+ * The same until it is certain.  What a recovery has taken over stands in its name, and its log is
  * all that is left of the commit.  If it left then, it would use that name again sooner or later,
  * and others would set the lock back as one that was left behind.
  */
@@ -404,7 +404,7 @@ static int take_on_surely(struct vb_coordinator *me, const struct vb_log_entry *
 
 /*
  * One tuple gets what its transaction had written, and is free.  If that does not succeed in time,
- * once more in the name of the other mender, as others would: until it is done or another has the
+ * once more in the name of the other lane, as others would: until it is done or another has the
  * lock.
  */
 static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uint64_t patience_ns)
@@ -426,7 +426,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 			break;
 		/* From here on others may find that we do not move. */
 		not_after = vb_ep_now(me->ep) + me->db->lease_ns;
-		me->mender ^= 1u;
+		me->recovering ^= 1u;
 		err = before == 0 ? take_on(me, &now->e, 0, &ts, &held)
 				  : take_on_surely(me, &now->e, before, &ts, &held);
 		if (err == 0)
@@ -614,8 +614,8 @@ static int look_at(struct sweep *w, struct vb_table *t, vb_addr at)
 	int err;
 
 	vb_assert(n <= 32);
-	vb_acc_read(&mender(me)->acc, VB_READ_DI, at + VB_TUPLE_RESERVED_AT, words, n * 8);
-	err = vb_acc_go(&mender(me)->acc);
+	vb_acc_read(&recovery_lane(me)->acc, VB_READ_DI, at + VB_TUPLE_RESERVED_AT, words, n * 8);
+	err = vb_acc_go(&recovery_lane(me)->acc);
 	for (unsigned i = 0; i < n && err == 0; i++) {
 		struct vb_suspect s = {.at = at, .word = words[i], .table = t};
 

@@ -463,14 +463,14 @@ static void test_close_in_use(void **state)
 
 /* ---- grants ---- */
 
-struct ground {
+struct fixture {
 	struct vb_fabric *f;
 	struct vb_lock_space *s;
 	struct vb_lock_server *server;
 	struct vb_lock_client *a, *b;
 };
 
-static void open_ground(struct ground *x, const struct vb_lock_ops *ops)
+static void open_fixture(struct fixture *x, const struct vb_lock_ops *ops)
 {
 	struct vb_lock_space_params p = {
 		.lock = ops->name, .locks = LOCKS, .lease_ns = 10000000000ull, .fencing = true};
@@ -483,7 +483,7 @@ static void open_ground(struct ground *x, const struct vb_lock_ops *ops)
 	assert_int_equal(vb_lock_client_open(x->s, 0, &x->b), 0);
 }
 
-static void close_ground(struct ground *x)
+static void close_fixture(struct fixture *x)
 {
 	vb_lock_client_close(x->a);
 	vb_lock_client_close(x->b);
@@ -509,7 +509,7 @@ static void is_over(struct vb_lock_client *c, struct vb_grant g)
 	SAYS(vb_lock_release_all(c, one, 1), -EINVAL, "release of lock", "does not hold");
 }
 
-static void check_copies(struct ground *x)
+static void check_copies(struct fixture *x)
 {
 	struct vb_grant g, copy, later, pair[2];
 
@@ -533,7 +533,7 @@ static void check_copies(struct ground *x)
 	is_over(x->a, copy);
 }
 
-static void check_strange(struct ground *x)
+static void check_strange(struct fixture *x)
 {
 	struct vb_grant g, none = {0}, noise;
 	struct vb_lock_client *c;
@@ -565,7 +565,7 @@ static void check_strange(struct ground *x)
 }
 
 /* A conversion keeps the hold; a copy that says more than is held is not valid. */
-static void check_conversions(struct ground *x, const struct vb_lock_ops *ops)
+static void check_conversions(struct fixture *x, const struct vb_lock_ops *ops)
 {
 	struct vb_grant g, before;
 
@@ -586,16 +586,16 @@ static void test_grants(void **state)
 {
 	(void)state;
 	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
-		struct ground x;
+		struct fixture x;
 
-		open_ground(&x, *l);
+		open_fixture(&x, *l);
 		check_copies(&x);
 		check_strange(&x);
 		/* Some modes may be refused; the log need not show it. */
 		listen();
 		check_conversions(&x, *l);
 		vb_log_capture_end();
-		close_ground(&x);
+		close_fixture(&x);
 	}
 }
 
@@ -605,11 +605,11 @@ static void test_path(void **state)
 	static const struct vb_lock_ops *table;
 	uint64_t path[2] = {1, 2};
 	struct vb_grant root, g[2];
-	struct ground x;
+	struct fixture x;
 
 	(void)state;
 	table = vb_lock_find("table");
-	open_ground(&x, table);
+	open_fixture(&x, table);
 	assert_int_equal(vb_lock_acquire(x.a, 1, VB_INTENT_SHARED, VB_FOREVER_NS, &root), 0);
 	assert_int_equal(vb_lock_acquire_path(x.a, path, 2, VB_EXCLUSIVE, VB_FOREVER_NS, g), 0);
 	assert_null(g[0].claim);
@@ -622,7 +622,7 @@ static void test_path(void **state)
 	assert_false(vb_lock_valid(x.a, &g[1]));
 	take(x.a, 1, &root);
 	assert_false(vb_lock_valid(x.a, &g[0]));
-	close_ground(&x);
+	close_fixture(&x);
 }
 
 /* The last one to close has removed the name.  Where a test has failed nobody has: it goes here, and

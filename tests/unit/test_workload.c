@@ -17,7 +17,7 @@
 #define DRAWS 20000u
 
 /* A workload with its options, on a simulated fabric that is filled. */
-struct ground {
+struct fixture {
 	char options[256];
 	struct vb_load load;
 	struct vb_fabric *fabric;
@@ -30,7 +30,7 @@ static bool step(void *ctx, uint64_t done)
 	return done < UINT64_MAX;
 }
 
-static int open_load(struct ground *g, const char *name, const char *list, uint16_t nodes,
+static int open_load(struct fixture *g, const char *name, const char *list, uint16_t nodes,
 		     uint64_t seed)
 {
 	const struct vb_load_ops *ops = vb_load_find(name);
@@ -43,7 +43,7 @@ static int open_load(struct ground *g, const char *name, const char *list, uint1
 	return vb_load_init(&g->load, ops, g->options, nodes, seed);
 }
 
-static void open_ground(struct ground *g, const char *name, const char *list, uint16_t nodes)
+static void open_fixture(struct fixture *g, const char *name, const char *list, uint16_t nodes)
 {
 	const struct vb_load_progress progress = {.step = step};
 	struct vb_db_params p = {.cc = "no-wait", .coordinators = 4};
@@ -59,7 +59,7 @@ static void open_ground(struct ground *g, const char *name, const char *list, ui
 		assert_int_equal(g->load.ops->fill(&g->load, node, &progress), 0);
 }
 
-static void close_ground(struct ground *g)
+static void close_fixture(struct fixture *g)
 {
 	vb_db_close(g->db);
 	if (g->fabric != NULL)
@@ -68,7 +68,7 @@ static void close_ground(struct ground *g)
 }
 
 /* How many of the draws were of each type, within a percentage point. */
-static void assert_mix(struct ground *g, const unsigned *percent)
+static void assert_mix(struct fixture *g, const unsigned *percent)
 {
 	unsigned seen[VB_LOAD_TYPES_MAX] = {0};
 	struct vb_load_client c;
@@ -98,7 +98,7 @@ static void assert_distinct(const struct vb_load_client *c)
 	}
 }
 
-static void draws_are_distinct(struct ground *g)
+static void draws_are_distinct(struct fixture *g)
 {
 	struct vb_load_client c;
 
@@ -135,31 +135,31 @@ static void test_scatter(void **state)
 static void test_smallbank_mix(void **state)
 {
 	static const unsigned percent[] = {15, 15, 15, 25, 15, 15};
-	struct ground g;
+	struct fixture g;
 
 	(void)state;
-	open_ground(&g, "smallbank", "accounts=1000,hot-accounts=50", 3);
+	open_fixture(&g, "smallbank", "accounts=1000,hot-accounts=50", 3);
 	assert_int_equal(g.load.ops->n_types, 6);
 	assert_string_equal(g.load.ops->types[3], "send-payment");
 	assert_mix(&g, percent);
 	draws_are_distinct(&g);
-	close_ground(&g);
+	close_fixture(&g);
 }
 
 static void test_bank_mix(void **state)
 {
 	static const unsigned percent[] = {70, 30};
-	struct ground g;
+	struct fixture g;
 
 	(void)state;
-	open_ground(&g, "bank", "accounts=17,audit-ratio=0.3", 2);
+	open_fixture(&g, "bank", "accounts=17,audit-ratio=0.3", 2);
 	assert_mix(&g, percent);
 	draws_are_distinct(&g);
-	close_ground(&g);
+	close_fixture(&g);
 }
 
 /* Writes among the keys of many draws, as a share; how often the hot area was met, as another. */
-static void ycsb_shares(struct ground *g, uint64_t hot, double *writes, double *hits)
+static void ycsb_shares(struct fixture *g, uint64_t hot, double *writes, double *hits)
 {
 	struct vb_scatter s;
 	struct vb_load_client c;
@@ -187,49 +187,49 @@ static void ycsb_shares(struct ground *g, uint64_t hot, double *writes, double *
 static void test_ycsb_ratios(void **state)
 {
 	double writes, hits;
-	struct ground g;
+	struct fixture g;
 
 	(void)state;
-	open_ground(&g, "ycsb", "records=10k,ops=4,write-ratio=0.2,dist=uniform", 2);
+	open_fixture(&g, "ycsb", "records=10k,ops=4,write-ratio=0.2,dist=uniform", 2);
 	ycsb_shares(&g, 2000, &writes, &hits);
 	assert_true(writes > 0.19 && writes < 0.21);
 	assert_true(hits > 0.09 && hits < 0.11);
 	draws_are_distinct(&g);
-	close_ground(&g);
-	open_ground(&g, "ycsb",
-		    "records=10k,ops=4,write-ratio=0.8,hot-fraction=0.01,hot-chance=0.4", 2);
+	close_fixture(&g);
+	open_fixture(&g, "ycsb",
+		     "records=10k,ops=4,write-ratio=0.8,hot-fraction=0.01,hot-chance=0.4", 2);
 	ycsb_shares(&g, 200, &writes, &hits);
 	assert_true(writes > 0.79 && writes < 0.81);
 	assert_true(hits > 0.38 && hits < 0.42);
-	close_ground(&g);
-	open_ground(&g, "ycsb", "records=10k,ops=1,dist=zipf:0.99", 1);
+	close_fixture(&g);
+	open_fixture(&g, "ycsb", "records=10k,ops=1,dist=zipf:0.99", 1);
 	ycsb_shares(&g, 100, &writes, &hits);
 	/* zeta(100, 0.99) / zeta(10000, 0.99) */
 	assert_true(hits > 0.48 && hits < 0.57);
-	close_ground(&g);
+	close_fixture(&g);
 }
 
 static void test_ycsb_few_records(void **state)
 {
-	struct ground g;
+	struct fixture g;
 
 	(void)state;
 	/* Every record, whatever the skew. */
-	open_ground(&g, "ycsb", "records=8,ops=16,dist=zipf:1.5", 2);
+	open_fixture(&g, "ycsb", "records=8,ops=16,dist=zipf:1.5", 2);
 	draws_are_distinct(&g);
-	close_ground(&g);
-	open_ground(&g, "ycsb", "records=8,ops=16,span=2,hot-chance=0.99,hot-fraction=0.1", 2);
+	close_fixture(&g);
+	open_fixture(&g, "ycsb", "records=8,ops=16,span=2,hot-chance=0.99,hot-fraction=0.1", 2);
 	draws_are_distinct(&g);
-	close_ground(&g);
+	close_fixture(&g);
 }
 
 static void test_ycsb_span(void **state)
 {
-	struct ground g;
+	struct fixture g;
 	struct vb_load_client c;
 
 	(void)state;
-	open_ground(&g, "ycsb", "records=1000,ops=7,span=3", 5);
+	open_fixture(&g, "ycsb", "records=1000,ops=7,span=3", 5);
 	assert_int_equal(vb_load_client_open(&g.load, 4, 1, &c), 0);
 	for (unsigned i = 0; i < 1000; i++) {
 		unsigned met[5] = {0}, nodes = 0;
@@ -246,7 +246,7 @@ static void test_ycsb_span(void **state)
 		assert_int_equal(nodes, 3);
 	}
 	vb_load_client_close(&c);
-	close_ground(&g);
+	close_fixture(&g);
 }
 
 static void test_same_seed_same_draws(void **state)
@@ -256,10 +256,10 @@ static void test_same_seed_same_draws(void **state)
 	(void)state;
 	for (size_t k = 0; k < VB_ARRAY_SIZE(names); k++) {
 		struct vb_load_client a, b, other;
-		struct ground g;
+		struct fixture g;
 		unsigned same = 0;
 
-		open_ground(&g, names[k], k == 0 ? "records=1000" : "accounts=1000", 2);
+		open_fixture(&g, names[k], k == 0 ? "records=1000" : "accounts=1000", 2);
 		vb_load_client_open(&g.load, 0, 5, &a);
 		vb_load_client_open(&g.load, 0, 5, &b);
 		vb_load_client_open(&g.load, 0, 6, &other);
@@ -278,7 +278,7 @@ static void test_same_seed_same_draws(void **state)
 		vb_load_client_close(&a);
 		vb_load_client_close(&b);
 		vb_load_client_close(&other);
-		close_ground(&g);
+		close_fixture(&g);
 	}
 }
 
@@ -292,9 +292,9 @@ static void invariant_of(const char *name, const char *list, bool counts)
 	struct vb_coordinator *me;
 	struct vb_load_client c;
 	char why[VB_LOAD_WHY] = "";
-	struct ground g;
+	struct fixture g;
 
-	open_ground(&g, name, list, 2);
+	open_fixture(&g, name, list, 2);
 	for (uint16_t node = 0; node < 2; node++)
 		assert_int_equal(vb_db_server_start(g.db, node, &server[node]), 0);
 	assert_int_equal(vb_coordinator_open(g.db, 0, &me), 0);
@@ -334,7 +334,7 @@ static void invariant_of(const char *name, const char *list, bool counts)
 	for (uint16_t node = 0; node < 2; node++)
 		vb_db_server_stop(server[node]);
 	vb_load_client_close(&c);
-	close_ground(&g);
+	close_fixture(&g);
 }
 
 static void test_invariants(void **state)
@@ -350,7 +350,7 @@ static void test_invariants(void **state)
 static void refused(const char *name, const char *list, const char *word)
 {
 	char said[512] = "";
-	struct ground g;
+	struct fixture g;
 	int err;
 
 	vb_log_capture_begin(said, sizeof(said));
