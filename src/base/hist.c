@@ -69,6 +69,8 @@ void vb_hist_record(struct vb_hist *h, uint64_t value)
 
 void vb_hist_merge(struct vb_hist *into, const struct vb_hist *from)
 {
+	if (from->total == 0)
+		return;
 	for (unsigned i = 0; i < VB_HIST_COUNTS; i++)
 		into->counts[i] += from->counts[i];
 	into->total += from->total;

@@ -24,6 +24,7 @@ struct vb_hist {
 
 void vb_hist_init(struct vb_hist *h);
 void vb_hist_record(struct vb_hist *h, uint64_t value);
+/* Of an empty `from` the pages of its counts are not touched. */
 void vb_hist_merge(struct vb_hist *into, const struct vb_hist *from);
 /* Highest value equivalent to the percentile (0 to 100), exact min and max at the ends; 0 if empty.
  */

@@ -229,6 +229,25 @@ json_t *vb_json_hist(const struct vb_hist *h)
 	return o;
 }
 
+json_t *vb_json_hist_of(const struct vb_hist *parts, unsigned n)
+{
+	static struct vb_hist all;
+
+	vb_hist_init(&all);
+	for (unsigned i = 0; i < n; i++)
+		vb_hist_merge(&all, &parts[i]);
+	return vb_json_hist(&all);
+}
+
+json_t *vb_json_words(const char *const *names, const uint64_t *words, unsigned from, unsigned to)
+{
+	json_t *o = json_object();
+
+	for (unsigned i = from; i < to; i++)
+		json_object_set_new(o, names[i], vb_json_word(words[i]));
+	return o;
+}
+
 static json_t *opt_value(const struct vb_opt *o, const void *at)
 {
 	const char *text;

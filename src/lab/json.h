@@ -48,6 +48,10 @@ json_t *vb_json_us(double ns);
 json_t *vb_json_ratio(double num, double den);
 /* {"count":..., "mean", "min", "p50", "p90", "p99", "p99.9", "max"}: of nanoseconds, in us. */
 json_t *vb_json_hist(const struct vb_hist *h);
+/* The same of n of them together. */
+json_t *vb_json_hist_of(const struct vb_hist *parts, unsigned n);
+/* {NAME: word, ...}: those numbered `from` up to `to`. */
+json_t *vb_json_words(const char *const *names, const uint64_t *words, unsigned from, unsigned to);
 /* What is set in opts: {"count_max": 32768, "omega_ns": null}.  Times have _ns behind their names;
  * null: auto, or no text. */
 json_t *vb_json_opts(const struct vb_opt *table, const void *opts);

@@ -331,21 +331,19 @@ static json_t *breakdown_by_call_json(const struct vb_lock_timing *t)
 
 static json_t *audit_json(const struct vb_bench_result *r)
 {
-	json_t *o, *rules;
+	json_t *o;
 
 	if (!r->audited)
 		return json_null();
 	o = json_object();
-	rules = json_object();
 	json_object_set_new(o, "checked_ops", vb_json_word(r->audit.checked_ops));
 	json_object_set_new(o, "violations", vb_json_word(r->audit.violations));
 	json_object_set_new(o, "unaudited_ops", vb_json_word(r->unaudited));
 	json_object_set_new(o, "clock_error_us", vb_json_us((double)r->end.clock_error_ns));
 	json_object_set_new(o, "max_bypass", vb_json_word(r->audit.max_bypass));
-	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
-		json_object_set_new(rules, vb_audit_rule_names[i],
-				    vb_json_word(r->audit.by_rule[i]));
-	json_object_set_new(o, "by_rule", rules);
+	json_object_set_new(
+		o, "by_rule",
+		vb_json_words(vb_audit_rule_names, r->audit.by_rule, 0, VB_AUDIT_RULES));
 	return o;
 }
 
@@ -369,33 +367,14 @@ static json_t *trace_json(const struct vb_bench_plan *p)
 	return w;
 }
 
-/* Latency of the transactions of all types. */
-static json_t *all_json(const struct vb_bench_plan *p, const struct vb_bench_tally *t)
-{
-	struct vb_hist *all = malloc(sizeof(*all));
-	json_t *j;
-
-	if (all == NULL)
-		return json_null();
-	vb_hist_init(all);
-	for (unsigned i = 0; i < p->trace.n_types; i++)
-		if (t->txn[i].total != 0)
-			vb_hist_merge(all, &t->txn[i]);
-	j = vb_json_hist(all);
-	free(all);
-	return j;
-}
-
 static json_t *txns_json(const struct vb_bench_plan *p, const struct vb_bench_tally *t)
 {
 	const struct vb_bench_txns *x = &t->txns;
-	json_t *j = json_object(), *causes = json_object(), *latency = json_object();
+	json_t *j = json_object(), *latency = json_object();
 
-	for (unsigned i = 0; i < VB_ABORT_CAUSES; i++)
-		json_object_set_new(causes, vb_bench_abort_names[i], vb_json_word(x->aborts[i]));
 	for (unsigned i = 0; i < p->trace.n_types; i++)
 		json_object_set_new(latency, p->trace.types[i], vb_json_hist(&t->txn[i]));
-	json_object_set_new(latency, "all", all_json(p, t));
+	json_object_set_new(latency, "all", vb_json_hist_of(t->txn, p->trace.n_types));
 	json_object_set_new(j, "committed", vb_json_word(x->committed));
 	json_object_set_new(j, "committed_tps", json_real(t->txn_rate));
 	json_object_set_new(j, "locks_per_txn",
@@ -403,7 +382,8 @@ static json_t *txns_json(const struct vb_bench_plan *p, const struct vb_bench_ta
 	json_object_set_new(j, "aborts", vb_json_word(aborts(x)));
 	json_object_set_new(j, "abort_share",
 			    vb_json_ratio((double)aborts(x), (double)(aborts(x) + x->committed)));
-	json_object_set_new(j, "aborts_by_cause", causes);
+	json_object_set_new(j, "aborts_by_cause",
+			    vb_json_words(vb_bench_abort_names, x->aborts, 0, VB_ABORT_CAUSES));
 	json_object_set_new(j, "given_up", vb_json_word(x->given_up));
 	json_object_set_new(j, "died", vb_json_word(x->died));
 	json_object_set_new(j, "latency_us", latency);

@@ -41,8 +41,7 @@ void vb_bench_tally_rates(struct vb_bench_tally *t)
 static void merge_txns(struct vb_bench_tally *into, const struct vb_bench_tally *t)
 {
 	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
-		if (t->txn[i].total != 0)
-			vb_hist_merge(&into->txn[i], &t->txn[i]);
+		vb_hist_merge(&into->txn[i], &t->txn[i]);
 	vb_bench_add(&into->txns, &t->txns);
 	if (t->measured_ns > 0)
 		into->txn_rate += (double)t->txns.committed * 1e9 / (double)t->measured_ns;
@@ -54,8 +53,7 @@ void vb_bench_tally_merge(void *sum, const void *tally)
 	const struct vb_bench_tally *t = tally;
 
 	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
-		if (t->lat[i].total != 0)
-			vb_hist_merge(&into->lat[i], &t->lat[i]);
+		vb_hist_merge(&into->lat[i], &t->lat[i]);
 	merge_txns(into, t);
 	into->ops += t->ops;
 	into->failed += t->failed;

@@ -5,35 +5,14 @@
 
 #include <string.h>
 
-/* The workload's options as they were, by name. */
-static json_t *options_json(const struct vb_tbench_plan *p)
+/* Its name, and every option by name. */
+static json_t *workload_json(const struct vb_tbench_plan *p)
 {
-	json_t *o = json_object();
+	json_t *o = json_pack("{s:s}", "name", p->load->name);
+	json_t *options = vb_json_opts(p->load->options, p->load_options);
 
-	json_object_set_new(o, "name", json_string(p->load->name));
-	for (const struct vb_opt *opt = p->load->options; opt->kind != VB_OPT_KIND_END; opt++) {
-		const void *at = (const char *)p->load_options + opt->offset;
-		json_t *v;
-
-		switch (opt->kind) {
-		case VB_OPT_KIND_FLAG:
-			v = json_boolean(*(const bool *)at);
-			break;
-		case VB_OPT_KIND_REAL:
-			v = json_real(*(const double *)at);
-			break;
-		case VB_OPT_KIND_STRING:
-			v = vb_json_text(*(const char *const *)at);
-			break;
-		case VB_OPT_KIND_CHOICE:
-			v = json_integer(*(const int *)at);
-			break;
-		default:
-			v = vb_json_word(*(const uint64_t *)at);
-			break;
-		}
-		json_object_set_new(o, opt->name, v);
-	}
+	json_object_update(o, options);
+	json_decref(options);
 	return o;
 }
 
@@ -45,7 +24,7 @@ static void set_setting(json_t *j, const struct vb_tbench_result *r)
 	json_object_set_new(j, "kind", json_string("txn"));
 	json_object_set_new(j, "cc", json_string(r->one->cc->name));
 	json_object_set_new(j, "hybrid", json_string(r->one->code));
-	json_object_set_new(j, "workload", options_json(r->plan));
+	json_object_set_new(j, "workload", workload_json(r->plan));
 	json_object_set_new(j, "records", vb_json_word(r->records));
 	json_object_set_new(j, "fabric", json_string(vb_bench_fabric_names[o->fabric]));
 	json_object_set_new(j, "fabric_options", vb_json_text(o->fabric_options));
@@ -60,15 +39,6 @@ static void set_setting(json_t *j, const struct vb_tbench_result *r)
 	json_object_set_new(j, "outstanding", json_boolean(!o->no_outstanding));
 	json_object_set_new(j, "passive_ack", json_boolean(o->passive_ack));
 	json_object_set_new(j, "sealed", json_boolean(r->sealed));
-}
-
-static json_t *aborts_json(const struct vb_tbench_tally *t)
-{
-	json_t *o = json_object();
-
-	for (unsigned i = VB_TXN_USER; i < VB_TXN_CAUSES; i++)
-		json_object_set_new(o, vb_txn_cause_names[i], vb_json_word(t->spent.aborts[i]));
-	return o;
 }
 
 static json_t *types_json(const struct vb_tbench_result *r)
@@ -145,12 +115,11 @@ static json_t *verbs_json(const struct vb_tbench_meter *m, double commits)
 static json_t *check_json(const struct vb_tbench_result *r)
 {
 	const struct vb_serial_result *s = &r->serial;
-	json_t *o, *found;
+	json_t *o;
 
 	if (!r->checked)
 		return json_null();
 	o = json_object();
-	found = json_object();
 	json_object_set_new(o, "strict", json_boolean((r->one->cc->caps & VB_CC_STRICT) != 0));
 	json_object_set_new(o, "serializable", json_boolean(s->first == VB_ANOMALY_NONE));
 	json_object_set_new(o, "transactions", vb_json_word(s->txns));
@@ -164,9 +133,9 @@ static json_t *check_json(const struct vb_tbench_result *r)
 	json_object_set_new(o, "first",
 			    s->first != VB_ANOMALY_NONE ? json_string(vb_anomaly_names[s->first])
 							: json_null());
-	for (int i = VB_ANOMALY_NONE + 1; i < VB_ANOMALIES; i++)
-		json_object_set_new(found, vb_anomaly_names[i], vb_json_word(s->found[i]));
-	json_object_set_new(o, "anomalies", found);
+	json_object_set_new(
+		o, "anomalies",
+		vb_json_words(vb_anomaly_names, s->found, VB_ANOMALY_NONE + 1, VB_ANOMALIES));
 	json_object_set_new(o, "history_full", json_boolean(r->history_full));
 	json_object_set_new(o, "story", vb_json_text(s->story));
 	return o;
@@ -197,7 +166,9 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 	json_object_set_new(j, "goodput_txn_s", json_real(t->rate));
 	json_object_set_new(j, "rolled_back",
 			    vb_json_word(vb_tbench_sum(t->rolled_back, VB_LOAD_TYPES_MAX)));
-	json_object_set_new(j, "aborts", aborts_json(t));
+	json_object_set_new(
+		j, "aborts",
+		vb_json_words(vb_txn_cause_names, m->aborts, VB_TXN_USER, VB_TXN_CAUSES));
 	json_object_set_new(j, "abort_rate",
 			    vb_json_ratio((double)aborts, (double)(commits + aborts)));
 	json_object_set_new(j, "types", types_json(r));

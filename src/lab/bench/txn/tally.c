@@ -31,8 +31,7 @@ void vb_tbench_tally_merge(void *sum, const void *tally)
 		commits += t->commits[i];
 		into->commits[i] += t->commits[i];
 		into->rolled_back[i] += t->rolled_back[i];
-		if (t->lat[i].total != 0)
-			vb_hist_merge(&into->lat[i], &t->lat[i]);
+		vb_hist_merge(&into->lat[i], &t->lat[i]);
 	}
 	for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
 		into->change[i] += t->change[i];
