@@ -162,6 +162,14 @@ static int unknown(const struct vb_opt_group *groups, size_t n_groups, const cha
 		       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+int vb_opt_chosen(const struct vb_opt *o, const void *at, const char **word)
+{
+	*word = o->choices;
+	for (int choice = *(const int *)at; choice > 0; choice--)
+		*word = strchr(*word, '|') + 1;
+	return (int)strcspn(*word, "|");
+}
+
 int vb_opt_set(const struct vb_opt *table, void *opts, const char *name, const char *value)
 {
 	const struct vb_opt_group group = {.table = table, .opts = opts};

@@ -86,6 +86,9 @@ void vb_opt_defaults(const struct vb_opt *table, void *opts);
  * allowed; an unknown name suggests the nearest known one. */
 int vb_opt_set(const struct vb_opt *table, void *opts, const char *name, const char *value);
 
+/* The word that `at`, the field of a CHOICE, stands for; its length. */
+int vb_opt_chosen(const struct vb_opt *o, const void *at, const char **word);
+
 /* "key=value,key,key=value"; NULL or "" sets nothing.  Stops at the first wrong one; those before
  * it are set.  String values are kept for as long as the process lives, each distinct one once. */
 int vb_opt_parse_list(const struct vb_opt *table, void *opts, const char *list);

@@ -252,7 +252,7 @@ static json_t *opt_value(const struct vb_opt *o, const void *at)
 {
 	const char *text;
 	uint64_t n;
-	int choice;
+	int len;
 
 	switch (o->kind) {
 	case VB_OPT_KIND_FLAG:
@@ -267,10 +267,8 @@ static json_t *opt_value(const struct vb_opt *o, const void *at)
 		text = *(const char *const *)at;
 		return vb_json_text(text);
 	case VB_OPT_KIND_CHOICE:
-		text = o->choices;
-		for (choice = *(const int *)at; choice > 0; choice--)
-			text = strchr(text, '|') + 1;
-		return json_stringn(text, strcspn(text, "|"));
+		len = vb_opt_chosen(o, at, &text);
+		return json_stringn(text, (size_t)len);
 	case VB_OPT_KIND_END:
 		break;
 	}

@@ -4,6 +4,7 @@
 #include "lab/bench/engine/options.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
@@ -44,6 +45,56 @@ static const struct vb_opt cluster_table[] = {
 struct vb_opt_group vb_bench_cluster_group(struct vb_bench_cluster_opts *opts)
 {
 	return (struct vb_opt_group){"Processes on ucx and verbs", cluster_table, opts};
+}
+
+/* Each process may have its own, or says below what came of it. */
+static bool is_own(const char *name)
+{
+	static const char *const own[] = {
+		"procs", "nodes", "segment", "visible", "history-bytes", "warmup",
+		"think", "trace", "json",    "hgrm",    "history",
+	};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(own); i++)
+		if (strcmp(own[i], name) == 0)
+			return true;
+	return false;
+}
+
+static void put_option(FILE *to, const struct vb_opt *o, const void *at)
+{
+	const char *text;
+	int len;
+
+	fprintf(to, "--%s=", o->name);
+	switch (o->kind) {
+	case VB_OPT_KIND_FLAG:
+		fprintf(to, "%d\n", *(const bool *)at);
+		break;
+	case VB_OPT_KIND_REAL:
+		fprintf(to, "%.17g\n", *(const double *)at);
+		break;
+	case VB_OPT_KIND_STRING:
+		text = *(const char *const *)at;
+		fprintf(to, "%s\n", text != NULL ? text : "");
+		break;
+	case VB_OPT_KIND_CHOICE:
+		len = vb_opt_chosen(o, at, &text);
+		fprintf(to, "%.*s\n", len, text);
+		break;
+	default:
+		fprintf(to, "%" PRIu64 "%s\n", *(const uint64_t *)at,
+			o->kind == VB_OPT_KIND_TIME ? "ns" : "");
+	}
+}
+
+void vb_bench_put_options(FILE *to, const struct vb_opt_group *group)
+{
+	if (group->table == cluster_table)
+		return;
+	for (const struct vb_opt *o = group->table; o->kind != VB_OPT_KIND_END; o++)
+		if (!is_own(o->name))
+			put_option(to, o, (const char *)group->opts + o->offset);
 }
 
 int vb_bench_plan_profile(const char *name)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/opt.h"
 
@@ -29,6 +30,8 @@ struct vb_bench_cluster_opts {
 
 /* The option table's group; opts is where it writes. */
 struct vb_opt_group vb_bench_cluster_group(struct vb_bench_cluster_opts *opts);
+/* What must be the same in every process of a run, as it is set now, a line for each option. */
+void vb_bench_put_options(FILE *to, const struct vb_opt_group *group);
 /* -EINVAL, said: the simulator has no profile of this name. */
 int vb_bench_plan_profile(const char *name);
 /* --warmup as it was typed, or NULL: a tenth of the duration.  -EINVAL, said. */

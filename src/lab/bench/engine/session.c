@@ -182,11 +182,16 @@ static int run_all(struct vb_bench_session *s)
 /* A network's processes come together, and then know how many they are. */
 static int meet(struct vb_bench_session *s)
 {
-	char *config = s->subject->config_text(s->plan);
+	char *config = NULL;
+	size_t size;
+	FILE *f = open_memstream(&config, &size);
 	int err;
 
-	if (config == NULL)
+	if (f == NULL)
 		return vb_fail(-ENOMEM, "no memory for a text of options");
+	fprintf(f, "version=%s %s\n", vb_version(), vb_commit());
+	s->subject->put_config(f, s->plan);
+	fclose(f);
 	err = vb_bench_group_meet(s->cluster, config, &s->group);
 	free(config);
 	if (err)

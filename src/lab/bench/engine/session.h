@@ -42,9 +42,9 @@ struct vb_bench_subject {
 	 * free it either way. */
 	int (*plan)(const void *opts, void *plan, struct vb_bench_session *s);
 	void (*free_plan)(void *plan);
-	/* Of a network: all that makes two runs different, line by line, malloc'ed; and what depends
-	 * on how many processes there are, which session->cluster->procs says now. */
-	char *(*config_text)(const void *plan);
+	/* Of a network: all that makes two runs different, a line for each; and what depends on how
+	 * many processes there are, which session->cluster->procs says now. */
+	void (*put_config)(FILE *to, void *plan);
 	int (*plan_nodes)(void *plan);
 	/* For the line of progress. */
 	void (*name)(const void *plan, unsigned run, char *buf, size_t bytes);

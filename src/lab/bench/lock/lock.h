@@ -91,7 +91,7 @@ int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
 /* Why the lock cannot run the plan's trace, or NULL. */
 const char *vb_bench_lacks_modes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 /* As struct vb_bench_subject has them; close also after vb_bench_plan has failed. */
-char *vb_bench_plan_text(const void *plan);
+void vb_bench_plan_put(FILE *to, void *plan);
 int vb_bench_plan_nodes(void *plan);
 void vb_bench_plan_close(void *plan);
 

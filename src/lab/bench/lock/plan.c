@@ -483,43 +483,17 @@ int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
 
 /* ---- on a network ---- */
 
-char *vb_bench_plan_text(const void *plan)
+void vb_bench_plan_put(FILE *to, void *plan)
 {
-	const struct vb_bench_plan *p = plan;
-	const struct vb_bench_opts *o = &p->o;
-	char *text = NULL;
-	size_t size;
-	FILE *f = open_memstream(&text, &size);
+	struct vb_bench_plan *p = plan;
+	unsigned n;
+	const struct vb_opt_group *groups = vb_bench_lock_groups(&p->o, &n);
 
-	if (f == NULL)
-		return NULL;
-	fprintf(f, "version=%s %s\n", vb_version(), vb_commit());
-	fprintf(f, "--lock=%s\n--lock-options=%s\n", o->lock,
-		o->lock_options != NULL ? o->lock_options : "");
-	fprintf(f, "--fabric=%s\n--fabric-options=%s\n", vb_bench_fabric_names[o->fabric],
-		o->fabric_options != NULL ? o->fabric_options : "");
-	fprintf(f, "--locks=%" PRIu64 "\n--clients=%" PRIu64 "\n", o->locks, o->clients);
-	fprintf(f, "--servers=%" PRIu64 "\n--server-threads=%" PRIu64 "\n", o->servers,
-		o->server_threads);
-	fprintf(f, "--lease=%" PRIu64 "ns\n--fencing=%d\n", o->lease_ns, o->fencing);
-	fprintf(f, "what the trace says=%016" PRIx64 "\n", p->trace.digest);
-	fprintf(f, "--workload=%s\n--dist=%s\n--read-ratio=%.17g\n", o->workload,
-		o->dist != NULL ? o->dist : "", o->read_ratio);
-	fprintf(f, "--workload-options=%s\n--order=%s\n",
-		o->workload_options != NULL ? o->workload_options : "",
-		vb_bench_order_names[o->order]);
-	fprintf(f, "--retries=%" PRIu64 "\n--backoff=%" PRIu64 "ns\n--pause=%" PRIu64 "ns\n",
-		o->retries, o->backoff_ns, o->pause_ns);
-	fprintf(f, "--scan-rate=%.17g\n--scan=%" PRIu64 "ns\n", o->scan_rate, o->scan_ns);
-	fprintf(f, "--think=%" PRIu64 "ns\n--hold=%" PRIu64 "ns\n", o->think_ns, o->hold_ns);
-	fprintf(f, "--rate=%" PRIu64 "\n--timeout=%" PRIu64 "ns\n", o->rate, o->timeout_ns);
-	fprintf(f, "--fail-rate=%.17g\n--seed=%" PRIu64 "\n", o->fail_rate, o->seed);
-	fprintf(f, "--duration=%" PRIu64 "ns\n--warmup=%" PRIu64 "ns\n", o->duration_ns,
-		o->warmup_ns);
-	fprintf(f, "--stall-after=%" PRIu64 "ns\n--no-audit=%d\n--breakdown=%d\n", o->stall_ns,
-		o->no_audit, o->breakdown);
-	fclose(f);
-	return text;
+	for (unsigned g = 0; g < n; g++)
+		vb_bench_put_options(to, &groups[g]);
+	fprintf(to, "--warmup=%" PRIu64 "ns\n--think=%" PRIu64 "ns\n", p->o.warmup_ns,
+		p->o.think_ns);
+	fprintf(to, "what the trace says=%016" PRIx64 "\n", p->trace.digest);
 }
 
 int vb_bench_plan_nodes(void *plan)

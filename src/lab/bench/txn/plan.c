@@ -510,48 +510,24 @@ int vb_tbench_plan_nodes(void *plan)
 	return err ? err : plan_memory(p);
 }
 
-static void put_load_options(FILE *f, const struct vb_tbench_plan *p)
+static bool is_other_load(const struct vb_tbench_plan *p, const struct vb_opt_group *group)
 {
-	for (const struct vb_opt *o = p->load->options; o->kind != VB_OPT_KIND_END; o++) {
-		const void *at = (const char *)p->load_options + o->offset;
-
-		if (o->kind == VB_OPT_KIND_STRING)
-			fprintf(f, "--%s=%s\n", o->name, *(const char *const *)at);
-		else if (o->kind == VB_OPT_KIND_REAL)
-			fprintf(f, "--%s=%.17g\n", o->name, *(const double *)at);
-		else if (o->kind == VB_OPT_KIND_FLAG)
-			fprintf(f, "--%s=%d\n", o->name, *(const bool *)at);
-		else
-			fprintf(f, "--%s=%" PRIu64 "\n", o->name, *(const uint64_t *)at);
-	}
+	for (unsigned k = 0; vb_loads[k] != NULL; k++)
+		if (group->table == vb_loads[k]->options)
+			return vb_loads[k] != p->load;
+	return false;
 }
 
-char *vb_tbench_plan_text(const void *plan)
+void vb_tbench_plan_put(FILE *to, void *plan)
 {
-	const struct vb_tbench_plan *p = plan;
-	const struct vb_tbench_opts *o = &p->o;
-	char *text = NULL;
-	size_t size;
-	FILE *f = open_memstream(&text, &size);
+	struct vb_tbench_plan *p = plan;
+	unsigned n;
+	const struct vb_opt_group *groups = vb_tbench_groups(&p->o, &n);
 
-	if (f == NULL)
-		return NULL;
-	fprintf(f, "version=%s %s\n", vb_version(), vb_commit());
-	fprintf(f, "--cc=%s\n--hybrid=%s\n--workload=%s\n", o->cc, o->hybrid ? o->hybrid : "",
-		o->workload);
-	fprintf(f, "--fabric=%s\n--fabric-options=%s\n", vb_bench_fabric_names[o->fabric],
-		o->fabric_options != NULL ? o->fabric_options : "");
-	fprintf(f, "--coroutines=%" PRIu64 "\n--recovery=%d\n--lease=%" PRIu64 "ns\n",
-		o->coroutines, o->recovery, o->lease_ns);
-	fprintf(f, "--no-doorbell=%d\n--no-outstanding=%d\n--passive-ack=%d\n", o->no_doorbell,
-		o->no_outstanding, o->passive_ack);
-	fprintf(f, "--duration=%" PRIu64 "ns\n--warmup=%" PRIu64 "ns\n", o->duration_ns,
-		o->warmup_ns);
-	fprintf(f, "--stall-after=%" PRIu64 "ns\n--check=%d\n", o->stall_ns, o->check);
-	fprintf(f, "--no-breakdown=%d\n--seed=%" PRIu64 "\n", o->no_breakdown, o->seed);
-	put_load_options(f, p);
-	fclose(f);
-	return text;
+	for (unsigned g = 0; g < n; g++)
+		if (!is_other_load(p, &groups[g]))
+			vb_bench_put_options(to, &groups[g]);
+	fprintf(to, "--warmup=%" PRIu64 "ns\n", p->o.warmup_ns);
 }
 
 void vb_tbench_plan_free(void *plan)

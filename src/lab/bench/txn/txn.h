@@ -83,8 +83,8 @@ void vb_tbench_prefer(int argc, char **argv);
 int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *plan);
 /* What depends on how many nodes there are; part of the plan unless only a launcher knows. */
 int vb_tbench_plan_nodes(void *plan);
-/* All that makes two runs different, line by line; malloc'ed. */
-char *vb_tbench_plan_text(const void *plan);
+/* All that makes two runs different, line by line. */
+void vb_tbench_plan_put(FILE *to, void *plan);
 void vb_tbench_plan_free(void *plan);
 /* Bytes of segment that each node needs for a run. */
 uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
