@@ -44,8 +44,8 @@ static const char tpcc_differs[] =
 /* ---- section 4.5 ---- */
 
 static const struct vb_repro_check verbs_checks[] = {
-	{"DSLR-01", VB_CHECK_AMOUNT, "atomics", VB_AT("DSLR"), {0}, 2, 2},
-	{"DSLR-01", VB_CHECK_AMOUNT, "reads", VB_AT("DSLR"), {0}, 0, 0},
+	VB_AMOUNT("DSLR-01", "atomics", "DSLR", NULL, NULL, 2, 2),
+	VB_AMOUNT("DSLR-01", "reads", "DSLR", NULL, NULL, 0, 0),
 };
 
 /* ---- figures 8, 9 ---- */
@@ -72,50 +72,37 @@ static const struct vb_repro_check tpcc_checks[] = {
 	VB_RATIO("DSLR-09", "txn.p99.9", "Traditional", "DSLR", "high", 2, 2),
 };
 
-#define KEEPS(claim, metric, a, b, from, to)                                                       \
-	{                                                                                          \
-		claim, VB_CHECK_KEEPS, metric, VB_AT(a, NULL, from), VB_AT(b, NULL, to), 0, 0      \
-	}
-
 static const struct vb_repro_check node_checks[] = {
 	{"DSLR-10", VB_CHECK_RATIO, "txns", VB_AT("DSLR", NULL, "32"), VB_AT("DSLR", NULL, "2"),
 	 14.5, 14.5},
-	KEEPS("DSLR-11", "txns", "Retry-on-Fail", "N-CoSED", "2", "32"),
-	KEEPS("DSLR-11", "txns", "Retry-on-Fail", "Traditional", "2", "32"),
-	KEEPS("DSLR-11", "txns", "DrTM", "N-CoSED", "2", "32"),
-	KEEPS("DSLR-11", "txns", "DrTM", "Traditional", "2", "32"),
-	{"DSLR-12", VB_CHECK_AHEAD, "txn.p99.9", VB_AT("DrTM", NULL, "32"), VB_AT("*", NULL, "32"),
-	 0, 0},
+	VB_ALONG("DSLR-11", KEEPS, "txns", "Retry-on-Fail", "N-CoSED", NULL, "2", "32"),
+	VB_ALONG("DSLR-11", KEEPS, "txns", "Retry-on-Fail", "Traditional", NULL, "2", "32"),
+	VB_ALONG("DSLR-11", KEEPS, "txns", "DrTM", "N-CoSED", NULL, "2", "32"),
+	VB_ALONG("DSLR-11", KEEPS, "txns", "DrTM", "Traditional", NULL, "2", "32"),
+	VB_BESIDE("DSLR-12", AHEAD, "txn.p99.9", "DrTM", "*", NULL, "32", 0, 0),
 };
 
 /* ---- figures 10, 11 ---- */
 
 static const struct vb_repro_check scan_checks[] = {
-	{"DSLR-13", VB_CHECK_RATIO, "txns", VB_AT("Traditional_RO", NULL, "1"),
-	 VB_AT("DSLR", NULL, "1"), 1.2, 1.4},
-	{"DSLR-13", VB_CHECK_RATIO, "txns", VB_AT("Traditional_RO", NULL, "0.1"),
-	 VB_AT("DSLR", NULL, "0.1"), 1.2, 1.4},
-	{"DSLR-13", VB_CHECK_CLOSE, "txns", VB_AT("Traditional_RO", NULL, "0.01"),
-	 VB_AT("DSLR", NULL, "0.01"), 0, 0},
+	VB_BESIDE("DSLR-13", RATIO, "txns", "Traditional_RO", "DSLR", NULL, "1", 1.2, 1.4),
+	VB_BESIDE("DSLR-13", RATIO, "txns", "Traditional_RO", "DSLR", NULL, "0.1", 1.2, 1.4),
+	VB_BESIDE("DSLR-13", CLOSE, "txns", "Traditional_RO", "DSLR", NULL, "0.01", 0, 0),
 	{"DSLR-14", VB_CHECK_RATIO, "txns", VB_AT("Traditional_RO", NULL, "1"),
 	 VB_AT("DSLR", NULL, "0"), 0.0127, 0.0127},
 };
 
 static const struct vb_repro_check lease_checks[] = {
-	{"DSLR-15", VB_CHECK_AMOUNT, "aborts", VB_AT("multi-slot", NULL, "*"), {0}, 0, 0},
-	{"DSLR-15", VB_CHECK_AMOUNT, "aborts", VB_AT("fixed", NULL, "*"), {0}, 0.5, 1},
+	VB_AMOUNT("DSLR-15", "aborts", "multi-slot", NULL, "*", 0, 0),
+	VB_AMOUNT("DSLR-15", "aborts", "fixed", NULL, "*", 0.5, 1),
 };
 
 /* ---- figures 14, 15 ---- */
 
-#define FALLS(system)                                                                              \
-	{                                                                                          \
-		"DSLR-16", VB_CHECK_FALLS, "goodput", VB_AT(system, NULL, "1.5"),                  \
-			VB_AT(NULL, NULL, "3"), 0, 0                                               \
-	}
+#define FALLS(system) VB_ALONG("DSLR-16", FALLS, "goodput", system, NULL, NULL, "1.5", "3")
 #define SUFFERS(other)                                                                             \
-	KEEPS("DSLR-17", "goodput", other, "N-CoSED", "1.5", "3"),                                 \
-		KEEPS("DSLR-17", "goodput", other, "DrTM", "1.5", "3")
+	VB_ALONG("DSLR-17", KEEPS, "goodput", other, "N-CoSED", NULL, "1.5", "3"),                 \
+		VB_ALONG("DSLR-17", KEEPS, "goodput", other, "DrTM", NULL, "1.5", "3")
 
 static const struct vb_repro_check skew_checks[] = {
 	FALLS("DSLR"),
@@ -123,31 +110,25 @@ static const struct vb_repro_check skew_checks[] = {
 	FALLS("DrTM"),
 	FALLS("Retry-on-Fail"),
 	FALLS("N-CoSED"),
-	KEEPS("DSLR-16", "goodput", "DSLR", "*", "1.5", "3"),
-	{"DSLR-16", VB_CHECK_AHEAD, "goodput", VB_AT("DSLR", NULL, "*"), VB_AT("*", NULL, "*"), 0,
-	 0},
-	{"DSLR-16", VB_CHECK_BEHIND, "mean", VB_AT("DSLR", NULL, "*"), VB_AT("*", NULL, "*"), 0, 0},
-	{"DSLR-16", VB_CHECK_BEHIND, "p99.9", VB_AT("DSLR", NULL, "*"), VB_AT("*", NULL, "*"), 0,
-	 0},
+	VB_ALONG("DSLR-16", KEEPS, "goodput", "DSLR", "*", NULL, "1.5", "3"),
+	VB_BESIDE("DSLR-16", AHEAD, "goodput", "DSLR", "*", NULL, "*", 0, 0),
+	VB_BESIDE("DSLR-16", BEHIND, "mean", "DSLR", "*", NULL, "*", 0, 0),
+	VB_BESIDE("DSLR-16", BEHIND, "p99.9", "DSLR", "*", NULL, "*", 0, 0),
 	SUFFERS("DSLR"),
 	SUFFERS("Traditional"),
 	SUFFERS("Retry-on-Fail"),
 };
 
 static const struct vb_repro_check share_checks[] = {
-	{"DSLR-18", VB_CHECK_FALLS, "goodput", VB_AT("DrTM", NULL, "0"), VB_AT(NULL, NULL, "0.25"),
-	 0, 0},
-	{"DSLR-18", VB_CHECK_AHEAD, "goodput", VB_AT("DrTM", NULL, "1"), VB_AT("*", NULL, "1"), 0,
-	 0},
+	VB_ALONG("DSLR-18", FALLS, "goodput", "DrTM", NULL, NULL, "0", "0.25"),
+	VB_BESIDE("DSLR-18", AHEAD, "goodput", "DrTM", "*", NULL, "1", 0, 0),
 };
 
 /* ---- figures 16 to 19 ---- */
 
 static const struct vb_repro_check backoff_checks[] = {
-	{"DSLR-19", VB_CHECK_RISES, "txns", VB_AT("DSLR", NULL, "100"), VB_AT(NULL, NULL, "1000"),
-	 0, 0},
-	{"DSLR-19", VB_CHECK_FLAT, "txns", VB_AT("DSLR", NULL, "1000"), VB_AT(NULL, NULL, "10000"),
-	 0, 0},
+	VB_ALONG("DSLR-19", RISES, "txns", "DSLR", NULL, NULL, "100", "1000"),
+	VB_ALONG("DSLR-19", FLAT, "txns", "DSLR", NULL, NULL, "1000", "10000"),
 };
 
 #define BEST_LEASE(other)                                                                          \
@@ -167,10 +148,8 @@ static const struct vb_repro_check failing_checks[] = {
 };
 
 static const struct vb_repro_check polling_checks[] = {
-	{"DSLR-21", VB_CHECK_RATIO, "one-sided", VB_AT("busy", NULL, "0"),
-	 VB_AT("dynamic", NULL, "0"), 3, 3},
-	{"DSLR-21", VB_CHECK_AHEAD, "txns", VB_AT("dynamic", NULL, "0"), VB_AT("busy", NULL, "0"),
-	 0, 0},
+	VB_BESIDE("DSLR-21", RATIO, "one-sided", "busy", "dynamic", NULL, "0", 3, 3),
+	VB_BESIDE("DSLR-21", AHEAD, "txns", "dynamic", "busy", NULL, "0", 0, 0),
 };
 
 const struct vb_experiment vb_repro_dslr[] = {

@@ -27,23 +27,11 @@ static const char differs[] =
 static const struct vb_repro_check checks[] = {
 	{"ETH-04", VB_CHECK_RATIO, "txns", VB_AT("BW", "repeatable read", "*"),
 	 VB_AT("BW", "serializable", "*"), 1.52, 1.52},
-	{"ETH-05", VB_CHECK_CLOSE, "goodput", VB_AT("BW", "*", "*"), VB_AT("*", "*", "*"), 0, 0},
-	{"ETH-05",
-	 VB_CHECK_AMOUNT,
-	 "goodput",
-	 VB_AT("BW", "serializable", "4096"),
-	 {0},
-	 1350e3,
-	 1350e3},
-	{"ETH-06", VB_CHECK_CLOSE, "txns", VB_AT("BW", "*", "*"), VB_AT("*", "*", "*"), 0, 0},
-	{"ETH-07", VB_CHECK_AMOUNT, "locks", VB_AT("BW", "serializable", "128"), {0}, 52.6, 52.6},
-	{"ETH-07",
-	 VB_CHECK_AMOUNT,
-	 "locks",
-	 VB_AT("BW", "repeatable read", "128"),
-	 {0},
-	 27.6,
-	 27.6},
+	VB_BESIDE("ETH-05", CLOSE, "goodput", "BW", "*", "*", "*", 0, 0),
+	VB_AMOUNT("ETH-05", "goodput", "BW", "serializable", "4096", 1350e3, 1350e3),
+	VB_BESIDE("ETH-06", CLOSE, "txns", "BW", "*", "*", "*", 0, 0),
+	VB_AMOUNT("ETH-07", "locks", "BW", "serializable", "128", 52.6, 52.6),
+	VB_AMOUNT("ETH-07", "locks", "BW", "repeatable read", "128", 27.6, 27.6),
 };
 
 const struct vb_experiment vb_repro_eth[] = {

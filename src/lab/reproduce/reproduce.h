@@ -123,9 +123,20 @@ struct vb_experiment {
 	{                                                                                          \
 		label, "lock=" name                                                                \
 	}
-#define VB_RATIO(claim, metric, a, b, at, lo, hi)                                                  \
+/* Checks: a system at one point; two at the same point; one along the sweep, and what it keeps. */
+#define VB_AMOUNT(claim, metric, system, series, x, lo, hi)                                        \
 	{                                                                                          \
-		claim, VB_CHECK_RATIO, metric, VB_AT(a, at), VB_AT(b, at), lo, hi                  \
+		claim, VB_CHECK_AMOUNT, metric, VB_AT(system, series, x), {0}, lo, hi              \
+	}
+#define VB_BESIDE(claim, kind, metric, a, b, series, x, lo, hi)                                    \
+	{                                                                                          \
+		claim, VB_CHECK_##kind, metric, VB_AT(a, series, x), VB_AT(b, series, x), lo, hi   \
+	}
+#define VB_RATIO(claim, metric, a, b, series, lo, hi)                                              \
+	VB_BESIDE(claim, RATIO, metric, a, b, series, NULL, lo, hi)
+#define VB_ALONG(claim, kind, metric, a, b, series, from, to)                                      \
+	{                                                                                          \
+		claim, VB_CHECK_##kind, metric, VB_AT(a, series, from), VB_AT(b, NULL, to), 0, 0   \
 	}
 
 /* Of each paper; end with a NULL name. */

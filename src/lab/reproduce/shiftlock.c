@@ -52,28 +52,25 @@ static const char rpc_differs[] =
 /* ---- section 2.3 ---- */
 
 static const struct vb_repro_check retrying_checks[] = {
-	{"SHIFT-01", VB_CHECK_RATIO, "goodput", VB_AT("CAS-NB"), VB_AT("no retries"), 0.056, 0.056},
-	{"SHIFT-01", VB_CHECK_RATIO, "goodput", VB_AT("CAS-B"), VB_AT("no retries"), 0.508, 0.508},
-	{"SHIFT-01", VB_CHECK_RATIO, "goodput", VB_AT("CAS-B"), VB_AT("CAS-NB"), 9.1, 9.1},
-	{"SHIFT-02", VB_CHECK_AMOUNT, "retried", VB_AT("CAS-NB"), {0}, 0.994, 0.994},
-	{"SHIFT-02", VB_CHECK_AMOUNT, "retried", VB_AT("CAS-B"), {0}, 0.871, 0.871},
+	VB_RATIO("SHIFT-01", "goodput", "CAS-NB", "no retries", NULL, 0.056, 0.056),
+	VB_RATIO("SHIFT-01", "goodput", "CAS-B", "no retries", NULL, 0.508, 0.508),
+	VB_RATIO("SHIFT-01", "goodput", "CAS-B", "CAS-NB", NULL, 9.1, 9.1),
+	VB_AMOUNT("SHIFT-02", "retried", "CAS-NB", NULL, NULL, 0.994, 0.994),
+	VB_AMOUNT("SHIFT-02", "retried", "CAS-B", NULL, NULL, 0.871, 0.871),
 };
 
 /* ---- figures 4 and 5 ---- */
 
-#define COMPARE(claim, kind, metric, a, b, at)                                                     \
-	{                                                                                          \
-		claim, kind, metric, VB_AT(a, at), VB_AT(b, at), 0, 0                              \
-	}
+#define COMPARE(claim, kind, metric, a, b, at) VB_BESIDE(claim, kind, metric, a, b, at, NULL, 0, 0)
 #define BEATS(other)                                                                               \
 	VB_RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. WI", 1.56, 26.91),              \
 		VB_RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. RI", 1.56, 26.91)
 #define ALIKE(metric, other)                                                                       \
-	COMPARE("SHIFT-07", VB_CHECK_CLOSE, metric, "ShiftLock", other, "Unif. WI"),               \
-		COMPARE("SHIFT-07", VB_CHECK_CLOSE, metric, "ShiftLock", other, "Unif. RI")
+	COMPARE("SHIFT-07", CLOSE, metric, "ShiftLock", other, "Unif. WI"),                        \
+		COMPARE("SHIFT-07", CLOSE, metric, "ShiftLock", other, "Unif. RI")
 #define BEST(other)                                                                                \
-	COMPARE("SHIFT-07", VB_CHECK_AHEAD, "goodput", "ShiftLock", other, "Unif. WI"),            \
-		COMPARE("SHIFT-07", VB_CHECK_AHEAD, "goodput", "ShiftLock", other, "Unif. RI")
+	COMPARE("SHIFT-07", AHEAD, "goodput", "ShiftLock", other, "Unif. WI"),                     \
+		COMPARE("SHIFT-07", AHEAD, "goodput", "ShiftLock", other, "Unif. RI")
 
 static const struct vb_repro_check micro_checks[] = {
 	VB_RATIO("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. WI", 1.65, 1.65),
@@ -98,18 +95,15 @@ static const struct vb_repro_check micro_checks[] = {
 	BEST("RPC"),
 	VB_RATIO("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. WI", 1.99, 1.99),
 	VB_RATIO("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. WI", 2.26, 2.26),
-	COMPARE("SHIFT-09", VB_CHECK_CLOSE, "goodput", "ShiftLock", "DSLR", "Zipf. RO"),
-	COMPARE("SHIFT-09", VB_CHECK_CLOSE, "goodput", "ShiftLock", "RMA-RW", "Zipf. RO"),
+	COMPARE("SHIFT-09", CLOSE, "goodput", "ShiftLock", "DSLR", "Zipf. RO"),
+	COMPARE("SHIFT-09", CLOSE, "goodput", "ShiftLock", "RMA-RW", "Zipf. RO"),
 	VB_RATIO("SHIFT-09", "goodput", "ShiftLock", "CAS", "Zipf. RO", 1.25, INFINITY),
 	VB_RATIO("SHIFT-09", "goodput", "ShiftLock", "MCS", "Zipf. RO", 1.25, INFINITY),
 };
 
 /* ---- figure 6 ---- */
 
-#define COUNT(claim, metric, system, at, n)                                                        \
-	{                                                                                          \
-		claim, VB_CHECK_AMOUNT, metric, VB_AT(system, at), {0}, n, n                       \
-	}
+#define COUNT(claim, metric, system, at, n) VB_AMOUNT(claim, metric, system, at, NULL, n, n)
 
 static const struct vb_repro_check counted_checks[] = {
 	COUNT("SHIFT-10", "atomics", "ShiftLock", "WI", 2.01),
@@ -126,10 +120,8 @@ static const struct vb_repro_check counted_checks[] = {
 /* ---- figure 7 ---- */
 
 static const struct vb_repro_check lock_checks[] = {
-	{"SHIFT-14", VB_CHECK_RATIO, "goodput", VB_AT("ShiftLock", NULL, "1000"),
-	 VB_AT("^", NULL, "1000"), 1.52, 1.52},
-	{"SHIFT-14", VB_CHECK_RATIO, "goodput", VB_AT("ShiftLock", NULL, "10000000"),
-	 VB_AT("^", NULL, "10000000"), 1.38, 1.38},
+	VB_BESIDE("SHIFT-14", RATIO, "goodput", "ShiftLock", "^", NULL, "1000", 1.52, 1.52),
+	VB_BESIDE("SHIFT-14", RATIO, "goodput", "ShiftLock", "^", NULL, "10000000", 1.38, 1.38),
 };
 
 /* ---- figure 8, tables 3 and 4 ---- */
@@ -141,20 +133,13 @@ static const struct vb_repro_value client_counts[] = {
 };
 
 static const struct vb_repro_check client_checks[] = {
-	{"SHIFT-15", VB_CHECK_RISES, "goodput", VB_AT("ShiftLock", "WI", "5"),
-	 VB_AT(NULL, NULL, "80"), 0, 0},
-	{"SHIFT-15", VB_CHECK_FLAT, "goodput", VB_AT("ShiftLock", "WI", "80"),
-	 VB_AT(NULL, NULL, "240"), 0, 0},
-	{"SHIFT-15", VB_CHECK_RISES, "goodput", VB_AT("ShiftLock", "RI", "5"),
-	 VB_AT(NULL, NULL, "120"), 0, 0},
-	{"SHIFT-15", VB_CHECK_FLAT, "goodput", VB_AT("ShiftLock", "RI", "120"),
-	 VB_AT(NULL, NULL, "240"), 0, 0},
+	VB_ALONG("SHIFT-15", RISES, "goodput", "ShiftLock", NULL, "WI", "5", "80"),
+	VB_ALONG("SHIFT-15", FLAT, "goodput", "ShiftLock", NULL, "WI", "80", "240"),
+	VB_ALONG("SHIFT-15", RISES, "goodput", "ShiftLock", NULL, "RI", "5", "120"),
+	VB_ALONG("SHIFT-15", FLAT, "goodput", "ShiftLock", NULL, "RI", "120", "240"),
 };
 
-#define ITEM(id, metric, series, x, us)                                                            \
-	{                                                                                          \
-		id, VB_CHECK_AMOUNT, metric, VB_AT("ShiftLock", series, x), {0}, us, us            \
-	}
+#define ITEM(id, metric, series, x, us) VB_AMOUNT(id, metric, "ShiftLock", series, x, us, us)
 #define LINE(series, x, ia, np, wp, wr, s_ia, ww, r_ia, ns)                                        \
 	ITEM("SHIFT-21-" series x, "X.IA", series, x, ia),                                         \
 		ITEM("SHIFT-21-" series x, "X.NP", series, x, np),                                 \
@@ -217,20 +202,17 @@ static const struct vb_repro_check trace_checks[] = {
 	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "DSLR", "TPC-C", 1.09, 2.14),
 	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "MCS", "TPC-C", 1.09, 2.14),
 	VB_RATIO("SHIFT-18", "txns", "ShiftLock", "RMA-RW", "TPC-C", 1.09, 2.14),
-	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "ShiftLock", "MCS", "TPC-C"),
-	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "CAS", "RMA-RW", "TPC-C"),
-	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "DrTM", "RMA-RW", "TPC-C"),
-	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "DSLR", "RMA-RW", "TPC-C"),
-	COMPARE("SHIFT-19", VB_CHECK_AHEAD, "txns", "MCS", "RMA-RW", "TPC-C"),
+	COMPARE("SHIFT-19", AHEAD, "txns", "ShiftLock", "MCS", "TPC-C"),
+	COMPARE("SHIFT-19", AHEAD, "txns", "CAS", "RMA-RW", "TPC-C"),
+	COMPARE("SHIFT-19", AHEAD, "txns", "DrTM", "RMA-RW", "TPC-C"),
+	COMPARE("SHIFT-19", AHEAD, "txns", "DSLR", "RMA-RW", "TPC-C"),
+	COMPARE("SHIFT-19", AHEAD, "txns", "MCS", "RMA-RW", "TPC-C"),
 };
 
 /* ---- figures 12 and 13, section 3.6 ---- */
 
-#define N_CHECK(kind, metric, from, to, lo, hi)                                                    \
-	{                                                                                          \
-		"SHIFT-23", kind, metric, VB_AT("ShiftLock", NULL, from), VB_AT(NULL, NULL, to),   \
-			lo, hi                                                                     \
-	}
+#define N_ALONG(kind, metric, from, to)                                                            \
+	VB_ALONG("SHIFT-23", kind, metric, "ShiftLock", NULL, NULL, from, to)
 #define N_RATIO(metric, a, b, r)                                                                   \
 	{                                                                                          \
 		"SHIFT-23", VB_CHECK_RATIO, metric, VB_AT("ShiftLock", NULL, a),                   \
@@ -238,20 +220,17 @@ static const struct vb_repro_check trace_checks[] = {
 	}
 
 static const struct vb_repro_check writers_checks[] = {
-	N_CHECK(VB_CHECK_RISES, "goodput", "1", "16", 0, 0),
-	N_CHECK(VB_CHECK_FLAT, "goodput", "16", "64", 0, 0),
-	N_CHECK(VB_CHECK_FALLS, "p99", "1", "inf", 0, 0),
-	N_RATIO("goodput", "inf", "32", 1.033),
+	N_ALONG(RISES, "goodput", "1", "16"), N_ALONG(FLAT, "goodput", "16", "64"),
+	N_ALONG(FALLS, "p99", "1", "inf"),    N_RATIO("goodput", "inf", "32", 1.033),
 	N_RATIO("p50", "inf", "32", 1.365),
 };
 
 static const struct vb_repro_check failures_checks[] = {
-	{"SHIFT-24", VB_CHECK_RATIO, "goodput", VB_AT("ShiftLock", NULL, "*"),
-	 VB_AT("DSLR", NULL, "*"), 0.1, 1},
+	VB_BESIDE("SHIFT-24", RATIO, "goodput", "ShiftLock", "DSLR", NULL, "*", 0.1, 1),
 };
 
 static const struct vb_repro_check recovery_checks[] = {
-	{"SHIFT-26", VB_CHECK_AMOUNT, "max", VB_AT("ShiftLock"), {0}, 0, 30000},
+	VB_AMOUNT("SHIFT-26", "max", "ShiftLock", NULL, NULL, 0, 30000),
 };
 
 const struct vb_experiment vb_repro_shiftlock[] = {
