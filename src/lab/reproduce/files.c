@@ -37,8 +37,7 @@ static json_t *point_json(const struct vb_repro_result *r, const struct vb_repro
 	json_object_set_new(o, "not_run", vb_json_text(p->job ? p->job->why : "no memory"));
 	for (const char *const *m = r->e->metrics; *m != NULL; m++)
 		json_object_set_new(numbers, *m,
-				    real_or_null(vb_repro_metric_of(vb_repro_metric_find(*m),
-								    p->job ? p->job->run : NULL)));
+				    real_or_null(vb_repro_metric_of(vb_repro_metric_find(*m), p)));
 	json_object_set_new(o, "metrics", numbers);
 	json_object_set(o, "run", p->job && p->job->run ? p->job->run : json_null());
 	return o;
@@ -159,8 +158,7 @@ static void put_csv(FILE *f, const struct vb_repro_result *r)
 		fprintf(f, "%s,%s,%s", p->system->label, p->series ? p->series->label : "",
 			p->x ? p->x->label : "");
 		for (const char *const *m = r->e->metrics; *m != NULL; m++) {
-			double v = vb_repro_metric_of(vb_repro_metric_find(*m),
-						      p->job ? p->job->run : NULL);
+			double v = vb_repro_metric_of(vb_repro_metric_find(*m), p);
 
 			fprintf(f, isnan(v) ? "," : ",%.10g", v);
 		}
@@ -199,7 +197,7 @@ static bool is_line(const struct vb_repro_result *r)
 
 static void put_value(FILE *f, const struct vb_repro_point *p, const struct vb_repro_metric *m)
 {
-	double v = vb_repro_metric_of(m, p->job ? p->job->run : NULL);
+	double v = vb_repro_metric_of(m, p);
 
 	fprintf(f, isnan(v) ? " NaN" : " %.10g", v);
 }
@@ -228,7 +226,7 @@ static bool is_seen(const struct vb_repro_result *r, const struct vb_repro_metri
 		    unsigned first, unsigned n)
 {
 	for (unsigned i = first; i < first + n; i++)
-		if (r->point[i].job && vb_repro_metric_of(m, r->point[i].job->run) > 0)
+		if (vb_repro_metric_of(m, &r->point[i]) > 0)
 			return true;
 	return false;
 }

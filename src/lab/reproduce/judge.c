@@ -116,18 +116,18 @@ static void not_run(struct judging *j, const struct vb_repro_point *p)
 {
 	if (j->f->why[0] == '\0')
 		snprintf(j->f->why, sizeof(j->f->why), "%.150s",
-			 p != NULL && p->job != NULL && p->job->why != NULL
-				 ? p->job->why
-				 : "it has no such number");
+			 p->job != NULL && p->job->why != NULL ? p->job->why
+							       : "it has no such number");
 }
 
 /* NAN, and why, if there is none. */
 static double value(struct judging *j, const char *system, const char *series, const char *x)
 {
 	const struct vb_repro_point *p = vb_repro_find(j->r, system, series, x);
-	double v = p != NULL && p->job != NULL ? vb_repro_metric_of(j->m, p->job->run) : NAN;
+	double v;
 
 	vb_assert(p != NULL); /* a check names what its experiment has; a unit test looks */
+	v = vb_repro_metric_of(j->m, p);
 	if (isnan(v))
 		not_run(j, p);
 	return v;

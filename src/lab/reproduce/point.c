@@ -228,8 +228,9 @@ static double sum(const json_t *run, const char *terms)
 	}
 }
 
-double vb_repro_metric_of(const struct vb_repro_metric *m, const json_t *run)
+double vb_repro_metric_of(const struct vb_repro_metric *m, const struct vb_repro_point *p)
 {
+	const json_t *run = p->job != NULL ? p->job->run : NULL;
 	double v;
 
 	if (run == NULL)
@@ -243,15 +244,10 @@ double vb_repro_metric_of(const struct vb_repro_metric *m, const json_t *run)
 	return v;
 }
 
-#define MEAN(what) "latency_us/" what "/mean"
-#define X(phase)   "breakdown_by_call_us/acquire_exclusive/" phase
-#define S(phase)   "breakdown_by_call_us/acquire_shared/" phase
-#define R(phase)   "breakdown_by_call_us/release/" phase
-#define US(nm, ttl, path)                                                                          \
-	{                                                                                          \
-		.name = nm, .title = ttl, .of = path, .scale = 1, .floor = 0.1                     \
-	}
-#define PER_OP(nm, ttl, path)                                                                      \
+#define X(phase) "breakdown_by_call_us/acquire_exclusive/" phase
+#define S(phase) "breakdown_by_call_us/acquire_shared/" phase
+#define R(phase) "breakdown_by_call_us/release/" phase
+#define PLAIN(nm, ttl, path)                                                                       \
 	{                                                                                          \
 		.name = nm, .title = ttl, .of = path, .scale = 1, .floor = 0.1                     \
 	}
@@ -259,40 +255,49 @@ double vb_repro_metric_of(const struct vb_repro_metric *m, const json_t *run)
 /* The papers' tables give hundredths of microseconds and of verbs; a tenth is no difference. */
 const struct vb_repro_metric vb_repro_metrics[] = {
 	{"goodput", "goodput, kops/s", "goodput_ops_s", NULL, 1e-3, 0},
-	US("mean", "acquire, mean us", MEAN("acquire")),
-	US("p50", "acquire, p50 us", "latency_us/acquire/p50"),
-	US("p99", "acquire, p99 us", "latency_us/acquire/p99"),
-	US("p99.9", "acquire, p99.9 us", "latency_us/acquire/p99.9"),
-	US("max", "acquire, longest us", "latency_us/acquire/max"),
-	PER_OP("atomics", "atomics per cycle", "verbs_per_op/atomic"),
-	PER_OP("reads", "READs per cycle", "verbs_per_op/read"),
-	PER_OP("messages", "SENDs per cycle", "verbs_per_op/send"),
-	PER_OP("one-sided", "atomics and READs per cycle", "verbs_per_op/atomic+verbs_per_op/read"),
+	PLAIN("mean", "acquire, mean us", "latency_us/acquire/mean"),
+	PLAIN("p50", "acquire, p50 us", "latency_us/acquire/p50"),
+	PLAIN("p99", "acquire, p99 us", "latency_us/acquire/p99"),
+	PLAIN("p99.9", "acquire, p99.9 us", "latency_us/acquire/p99.9"),
+	PLAIN("max", "acquire, longest us", "latency_us/acquire/max"),
+	PLAIN("atomics", "atomics per cycle", "verbs_per_op/atomic"),
+	PLAIN("reads", "READs per cycle", "verbs_per_op/read"),
+	PLAIN("messages", "SENDs per cycle", "verbs_per_op/send"),
+	PLAIN("one-sided", "atomics and READs per cycle", "verbs_per_op/atomic+verbs_per_op/read"),
 	/* One attempt of each cycle is the first. */
 	{"retried", "share of attempts that are retries", "verbs_per_op/retry",
 	 "verbs_per_op/retry+1", 1, 0.01},
-	US("X.IA", "exclusive: IA us", X("IA")),
-	US("X.NP", "exclusive: NP us", X("NP")),
-	US("X.WP", "exclusive: WP us", X("WP")),
-	US("X.WR", "exclusive: WR us", X("WR")),
-	US("X.RT", "exclusive: RT us", X("RT")),
-	US("X.wait", "exclusive: NP+WP+WR us", X("NP") "+" X("WP") "+" X("WR")),
-	US("S.IA", "shared: IA us", S("IA")),
-	US("S.WW", "shared: WW us", S("WW")),
-	US("S.RT", "shared: RT us", S("RT")),
-	US("R.IA", "release: IA us", R("IA")),
-	US("R.NS", "release: NS us", R("NS")),
+	PLAIN("X.IA", "exclusive: IA us", X("IA")),
+	PLAIN("X.NP", "exclusive: NP us", X("NP")),
+	PLAIN("X.WP", "exclusive: WP us", X("WP")),
+	PLAIN("X.WR", "exclusive: WR us", X("WR")),
+	PLAIN("X.RT", "exclusive: RT us", X("RT")),
+	PLAIN("X.wait", "exclusive: NP+WP+WR us", X("NP") "+" X("WP") "+" X("WR")),
+	PLAIN("S.IA", "shared: IA us", S("IA")),
+	PLAIN("S.WW", "shared: WW us", S("WW")),
+	PLAIN("S.RT", "shared: RT us", S("RT")),
+	PLAIN("R.IA", "release: IA us", R("IA")),
+	PLAIN("R.NS", "release: NS us", R("NS")),
 	{"txns", "transactions, k/s", "txns/committed_tps", NULL, 1e-3, 0},
-	US("txn.mean", "transaction, mean us", "txns/latency_us/all/mean"),
-	US("txn.p50", "transaction, p50 us", "txns/latency_us/all/p50"),
-	US("txn.p99", "transaction, p99 us", "txns/latency_us/all/p99"),
-	US("txn.p99.9", "transaction, p99.9 us", "txns/latency_us/all/p99.9"),
-	US("GSD.p50", "get-subscriber-data, p50 us", "txns/latency_us/get-subscriber-data/p50"),
-	US("UL.p50", "update-location, p50 us", "txns/latency_us/update-location/p50"),
+	PLAIN("txn.mean", "transaction, mean us", "txns/latency_us/all/mean"),
+	PLAIN("txn.p50", "transaction, p50 us", "txns/latency_us/all/p50"),
+	PLAIN("txn.p99", "transaction, p99 us", "txns/latency_us/all/p99"),
+	PLAIN("txn.p99.9", "transaction, p99.9 us", "txns/latency_us/all/p99.9"),
+	PLAIN("GSD.p50", "get-subscriber-data, p50 us", "txns/latency_us/get-subscriber-data/p50"),
+	PLAIN("UL.p50", "update-location, p50 us", "txns/latency_us/update-location/p50"),
 	{"aborts", "share of attempts that abort", "txns/abort_share", NULL, 1, 0.01},
-	PER_OP("locks", "locks per transaction", "txns/locks_per_txn"),
+	PLAIN("locks", "locks per transaction", "txns/locks_per_txn"),
 	{NULL, NULL, NULL, NULL, 0, 0},
 };
+
+unsigned vb_repro_length(const struct vb_repro_value *axis)
+{
+	unsigned n = 0;
+
+	while (axis != NULL && axis[n].label != NULL)
+		n++;
+	return n;
+}
 
 const struct vb_repro_metric *vb_repro_metric_find(const char *name)
 {

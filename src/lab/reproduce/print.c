@@ -84,8 +84,6 @@ char *vb_repro_range(char *buf, size_t size, const struct vb_repro_check *c)
 			snprintf(buf, size, strcmp(lo, hi) == 0 ? "%s" : "%s to %s", lo, hi);
 		break;
 	case VB_CHECK_AHEAD:
-		snprintf(buf, size, "above 1");
-		break;
 	case VB_CHECK_KEEPS:
 		snprintf(buf, size, "above 1");
 		break;
@@ -170,17 +168,10 @@ static void list_claims(FILE *to, const struct vb_experiment *e)
 
 static void list_one(FILE *to, const struct vb_experiment *e)
 {
-	unsigned points = 1, n;
+	unsigned points = vb_repro_length(e->systems), series = vb_repro_length(e->series);
+	unsigned sweep = vb_repro_length(e->sweep);
 
-	for (n = 0; e->systems[n].label != NULL; n++)
-		;
-	points = n;
-	for (n = 0; e->series != NULL && e->series[n].label != NULL; n++)
-		;
-	points *= n > 0 ? n : 1;
-	for (n = 0; e->sweep != NULL && e->sweep[n].label != NULL; n++)
-		;
-	points *= n > 0 ? n : 1;
+	points *= (series > 0 ? series : 1) * (sweep > 0 ? sweep : 1);
 	fprintf(to, "  %s\n    measures   %s\n", e->name, e->title);
 	list_claims(to, e);
 	fprintf(to, "    runs       %u, about %u s on two cores\n", points, e->seconds);
@@ -220,11 +211,6 @@ static unsigned rows(const struct vb_repro_result *r)
 	return r->n / r->n_systems;
 }
 
-static double number(const struct vb_repro_point *p, const struct vb_repro_metric *m)
-{
-	return vb_repro_metric_of(m, p->job != NULL ? p->job->run : NULL);
-}
-
 static struct table table(FILE *to, bool markdown, const struct vb_repro_result *r)
 {
 	struct table t = {.to = to, .markdown = markdown, .texts = 1, .numbers = CELLS};
@@ -257,7 +243,8 @@ static void print_metrics(FILE *to, const struct vb_repro_result *r, bool markdo
 		cell(&t, row_label(text, sizeof(text), &r->point[i]));
 		for (const char *const *m = r->e->metrics; *m != NULL; m++)
 			cell(&t, vb_repro_number(text, sizeof(text),
-						 number(&r->point[i], vb_repro_metric_find(*m))));
+						 vb_repro_metric_of(vb_repro_metric_find(*m),
+								    &r->point[i])));
 		end(&t);
 	}
 }
@@ -278,8 +265,9 @@ static void print_systems(FILE *to, const struct vb_repro_result *r, bool markdo
 	for (unsigned i = 0; i < rows(r); i++) {
 		cell(&t, row_label(text, sizeof(text), &r->point[i]));
 		for (unsigned s = 0; s < r->n_systems; s++)
-			cell(&t, vb_repro_number(text, sizeof(text),
-						 number(&r->point[s * rows(r) + i], m)));
+			cell(&t,
+			     vb_repro_number(text, sizeof(text),
+					     vb_repro_metric_of(m, &r->point[s * rows(r) + i])));
 		end(&t);
 	}
 }

@@ -145,22 +145,13 @@ static int choose(struct session *s, char *const *words, unsigned n)
 
 /* ---- one experiment ---- */
 
-static unsigned length(const struct vb_repro_value *axis)
-{
-	unsigned n = 0;
-
-	while (axis != NULL && axis[n].label != NULL)
-		n++;
-	return n;
-}
-
 static int set_up(struct session *s, struct vb_repro_result *r, const struct vb_experiment *e)
 {
 	unsigned series, sweep, i = 0;
 
-	*r = (struct vb_repro_result){.e = e, .n_systems = length(e->systems)};
-	r->n_series = length(e->series);
-	r->n_x = length(e->sweep);
+	*r = (struct vb_repro_result){.e = e, .n_systems = vb_repro_length(e->systems)};
+	r->n_series = vb_repro_length(e->series);
+	r->n_x = vb_repro_length(e->sweep);
 	series = r->n_series > 0 ? r->n_series : 1;
 	sweep = r->n_x > 0 ? r->n_x : 1;
 	r->n = r->n_systems * series * sweep;

@@ -50,8 +50,6 @@ struct vb_repro_metric {
 };
 extern const struct vb_repro_metric vb_repro_metrics[];
 const struct vb_repro_metric *vb_repro_metric_find(const char *name);
-/* NAN if the run does not have it. */
-double vb_repro_metric_of(const struct vb_repro_metric *m, const json_t *run);
 
 /* A point of the experiment by its labels; NULL where the experiment has no such axis. */
 struct vb_repro_at {
@@ -139,6 +137,9 @@ struct vb_experiment {
 		claim, VB_CHECK_##kind, metric, VB_AT(a, series, from), VB_AT(b, NULL, to), 0, 0   \
 	}
 
+/* 0 without the axis. */
+unsigned vb_repro_length(const struct vb_repro_value *axis);
+
 /* Of each paper; end with a NULL name. */
 extern const struct vb_experiment vb_repro_dslr[], vb_repro_shiftlock[], vb_repro_eth[];
 /* Experiment i of all papers together; NULL beyond the last. */
@@ -196,6 +197,8 @@ struct vb_repro_job *vb_repro_job(struct vb_repro_jobs *jobs, char *options);
 void vb_repro_pool(struct vb_repro_jobs *jobs, unsigned at_once, const char *name);
 void vb_repro_jobs_free(struct vb_repro_jobs *jobs);
 
+/* NAN if it has not run, or its run does not have it. */
+double vb_repro_metric_of(const struct vb_repro_metric *m, const struct vb_repro_point *p);
 const struct vb_repro_point *vb_repro_find(const struct vb_repro_result *r, const char *system,
 					   const char *series, const char *x);
 
