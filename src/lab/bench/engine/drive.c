@@ -20,7 +20,12 @@ int vb_bench_run_do(struct vb_bench_run *run)
 	uint64_t wall = vb_clock_gettime_ns();
 	int err;
 
+	run->kind = run->o->fabric;
 	run->dead = -1;
+	if (!vb_bench_is_net(run->kind))
+		run->group = NULL;
+	if (run->kind == VB_BENCH_SIM)
+		run->workers = 1;
 	if (vb_bench_is_net(run->kind))
 		err = vb_bench_run_group(run);
 	else

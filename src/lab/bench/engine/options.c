@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "fabric/sim/sim.h"
@@ -122,6 +123,20 @@ int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmu
 	if (*warmup_ns > 3600 * SEC)
 		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", text);
 	return 0;
+}
+
+bool vb_bench_can_write_beside(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[4096] = ".";
+
+	if (slash != NULL && (size_t)(slash - path) >= sizeof(dir)) {
+		errno = ENAMETOOLONG;
+		return false;
+	}
+	if (slash != NULL)
+		snprintf(dir, sizeof(dir), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	return access(dir, W_OK | X_OK) == 0;
 }
 
 uint64_t vb_bench_segment_room(int fabric, const char *name)

@@ -28,6 +28,25 @@ struct vb_bench_cluster_opts {
 	bool launched; /* by mpirun or srun, which knows ranks and number */
 };
 
+/* What every subject's options begin with: its fields as they are, and as one for the engine. */
+#define VB_BENCH_COMMON_FIELDS                                                                     \
+	int fabric; /* enum vb_bench_fabric */                                                     \
+	const char *profile, *segment, *fabric_options, *warmup, *json;                            \
+	uint64_t nodes, seed;                                                                      \
+	uint64_t duration_ns, warmup_ns, stall_ns;                                                 \
+	uint64_t lease_ns; /* 0: chosen for the fabric when it is open */                          \
+	struct vb_bench_cluster_opts cluster
+struct vb_bench_common {
+	VB_BENCH_COMMON_FIELDS;
+};
+#define VB_BENCH_COMMON                                                                            \
+	union {                                                                                    \
+		struct vb_bench_common common;                                                     \
+		struct {                                                                           \
+			VB_BENCH_COMMON_FIELDS;                                                    \
+		};                                                                                 \
+	}
+
 /* The option table's group; opts is where it writes. */
 struct vb_opt_group vb_bench_cluster_group(struct vb_bench_cluster_opts *opts);
 /* What must be the same in every process of a run, as it is set now, a line for each option. */
@@ -36,6 +55,8 @@ void vb_bench_put_options(FILE *to, const struct vb_opt_group *group);
 int vb_bench_plan_profile(const char *name);
 /* --warmup as it was typed, or NULL: a tenth of the duration.  -EINVAL, said. */
 int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns);
+/* Whether files can be made in the folder of `path`; else errno says why not. */
+bool vb_bench_can_write_beside(const char *path);
 /* Bytes that are free for a segment of this name, or NULL, on this machine; UINT64_MAX: only memory
  * bounds it. */
 uint64_t vb_bench_segment_room(int fabric, const char *name);

@@ -245,7 +245,7 @@ static int meet(struct phases *p, const char *what)
 {
 	struct vb_cluster_parts parts;
 	int err = vb_cluster_gather(p->group->cluster, what, NULL, 0, VB_CLUSTER_TO_ROOT, true,
-				    2 * p->run->stall_ns + p->run->patience_ns, &parts);
+				    2 * p->run->stall_ns + p->run->o->cluster.patience_ns, &parts);
 
 	if (err == 0)
 		vb_cluster_parts_free(&parts);
@@ -268,7 +268,7 @@ static int say_dead(const struct phases *p)
 static void measure(struct phases *p)
 {
 	struct vb_bench_run *run = p->run;
-	uint64_t begin = run->control->t0_ns + run->warmup_ns;
+	uint64_t begin = run->control->t0_ns + run->o->warmup_ns;
 
 	if (pass(p, begin, "warming up")) {
 		if (p->group->rank == 0)
@@ -277,7 +277,7 @@ static void measure(struct phases *p)
 			run->ops->measure(run, true);
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, true);
-		pass(p, begin + run->duration_ns, "measuring");
+		pass(p, begin + run->o->duration_ns, "measuring");
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, false);
 		if (!run->server_only)

@@ -157,22 +157,22 @@ struct vb_bench_report {
 struct vb_bench_run {
 	/* Filled in by who runs it. */
 	const struct vb_bench_run_ops *ops;
-	int kind; /* enum vb_bench_fabric */
+	const struct vb_bench_common *o;
 	struct vb_bench_end *end;
 	void *tally;                  /* the result's, which all are merged into */
-	struct vb_bench_group *group; /* network */
+	struct vb_bench_group *group; /* NULL, unless it is a network's */
 	struct vb_bench_thread *thread;
 	unsigned clients, workers; /* of all; those who have clients */
 	bool in_rows; /* a worker's clients have numbers in a row; else every workers-th is its */
 	bool server_only;      /* network: this process has no clients */
 	unsigned first_worker; /* network: the first rank that has */
-	uint64_t warmup_ns, duration_ns, patience_ns;
 	/* By ops->open. */
 	struct vb_fabric *fabric;
 	uint64_t stall_ns; /* without any cycle for so long it stands still */
 	uint64_t close_ns; /* how long closing a client takes at most */
 
 	/* The drivers'. */
+	int kind; /* enum vb_bench_fabric */
 	struct vb_sched *sched;
 	struct vb_bench_control *control;
 	void *seats, *kept; /* [clients]; kept: as they were when clients were told to give up */

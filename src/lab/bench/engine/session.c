@@ -60,7 +60,7 @@ static int run_one(struct vb_bench_session *s)
 	vb_bench_progress.name = name;
 	vb_busy_look(&begin);
 	err = subject->run(s->plan, run, &s->group, r);
-	if (s->fabric != VB_BENCH_SIM)
+	if (s->o->fabric != VB_BENCH_SIM)
 		r->load = vb_busy_since(&begin, s->group.cluster != NULL);
 	vb_bench_progress_clear();
 	if (err != 0 && !r->ran)
@@ -97,7 +97,7 @@ static int write_json(struct vb_bench_session *s)
 
 	if (s->json.path == NULL)
 		return 0;
-	root = vb_json_head(s->seed);
+	root = vb_json_head(s->o->seed);
 	runs = json_array();
 	skipped = json_array();
 	for (unsigned i = 0; i < s->n; i++) {
@@ -192,11 +192,11 @@ static int meet(struct vb_bench_session *s)
 	fprintf(f, "version=%s %s\n", vb_version(), vb_commit());
 	s->subject->put_config(f, s->plan);
 	fclose(f);
-	err = vb_bench_group_meet(s->cluster, config, &s->group);
+	err = vb_bench_group_meet(&s->o->cluster, config, &s->group);
 	free(config);
 	if (err)
 		return err;
-	s->cluster->procs = s->group.hosts;
+	s->o->cluster.procs = s->group.hosts;
 	return s->subject->plan_nodes(s->plan);
 }
 
@@ -206,14 +206,14 @@ static int open_results(struct vb_bench_session *s)
 	if (s->results == NULL)
 		return vb_fail(-ENOMEM, "no memory for the results of %u runs", s->runs);
 	s->json = (struct vb_json_out){.fd = -1};
-	return is_root(s) ? vb_json_out_open(&s->json, s->json_path) : 0;
+	return is_root(s) ? vb_json_out_open(&s->json, s->o->json) : 0;
 }
 
 static int open_all(struct vb_bench_session *s, const void *opts)
 {
 	int err = s->subject->plan(opts, s->plan, s);
 
-	if (err == 0 && vb_bench_is_net(s->fabric)) {
+	if (err == 0 && vb_bench_is_net(s->o->fabric)) {
 		err = meet(s);
 		/* Who has forked the others is the root; else nobody is, yet. */
 		if (err != 0 && s->group.forked > 0)

@@ -43,7 +43,7 @@ struct vb_bench_subject {
 	int (*plan)(const void *opts, void *plan, struct vb_bench_session *s);
 	void (*free_plan)(void *plan);
 	/* Of a network: all that makes two runs different, a line for each; and what depends on how
-	 * many processes there are, which session->cluster->procs says now. */
+	 * many processes there are, which session->o->cluster.procs says now. */
 	void (*put_config)(FILE *to, void *plan);
 	int (*plan_nodes)(void *plan);
 	/* For the line of progress. */
@@ -75,11 +75,8 @@ struct vb_bench_session {
 	void *plan;
 	/* Filled in by subject->plan. */
 	unsigned runs;
-	int fabric; /* enum vb_bench_fabric */
-	bool all;   /* asked for as "all": what cannot run is skipped with its reason */
-	uint64_t seed;
-	struct vb_bench_cluster_opts *cluster;
-	const char *json_path; /* may be NULL */
+	bool all; /* asked for as "all": what cannot run is skipped with its reason */
+	struct vb_bench_common *o;
 
 	FILE *table;                 /* stdout; stderr where stdout carries a file */
 	struct vb_bench_group group; /* network fabrics only */

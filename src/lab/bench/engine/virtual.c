@@ -56,13 +56,14 @@ static int start(struct vb_bench_run *run)
 
 static void measure(struct vb_bench_run *run)
 {
-	uint64_t begin = run->control->t0_ns + run->warmup_ns;
+	uint64_t begin = run->control->t0_ns + run->o->warmup_ns;
 
-	if (pass(run, begin, run->warmup_ns / 4 + 1, "warming up")) {
+	if (pass(run, begin, run->o->warmup_ns / 4 + 1, "warming up")) {
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, true);
 		run->ops->measure(run, true);
-		pass(run, begin + run->duration_ns, run->duration_ns / SLICES + 1, "measuring");
+		pass(run, begin + run->o->duration_ns, run->o->duration_ns / SLICES + 1,
+		     "measuring");
 		run->ops->measure(run, false);
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, false);

@@ -70,13 +70,13 @@ static bool run_until(struct vb_bench_run *run, uint64_t at_ns)
 
 static void run_phases(struct vb_bench_run *run)
 {
-	uint64_t start = run->control->t0_ns + run->warmup_ns;
+	uint64_t start = run->control->t0_ns + run->o->warmup_ns;
 	const bool *all_finished = &run->thread->all_finished;
 	struct vb_sched *s = vb_sched_self();
 
 	if (run_until(run, start)) {
 		run->ops->measure(run, true);
-		run_until(run, start + run->duration_ns);
+		run_until(run, start + run->o->duration_ns);
 		run->ops->measure(run, false);
 	}
 	run->thread->drain = true;
@@ -331,12 +331,12 @@ static void measure(struct forks *f)
 	f->control->t0_ns = vb_clock_ns() + START_NS;
 	run->pulse.since_ns = f->control->t0_ns;
 	__atomic_store_n(&f->control->go, 1, __ATOMIC_RELEASE);
-	begin = f->control->t0_ns + run->warmup_ns;
+	begin = f->control->t0_ns + run->o->warmup_ns;
 	if (forks_watch(f, begin, "warming up")) {
 		vb_info(VB_BENCH_MEASURING);
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, true);
-		forks_watch(f, begin + run->duration_ns, "measuring");
+		forks_watch(f, begin + run->o->duration_ns, "measuring");
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, false);
 	}

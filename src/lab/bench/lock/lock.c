@@ -108,11 +108,8 @@ static int plan(const void *opts, void *plan, struct vb_bench_session *s)
 	int err = vb_bench_plan(opts, p);
 
 	s->runs = p->n_locks;
-	s->fabric = p->o.fabric;
 	s->all = p->all;
-	s->seed = p->o.seed;
-	s->cluster = &p->o.cluster;
-	s->json_path = p->o.json;
+	s->o = &p->o.common;
 	return err;
 }
 

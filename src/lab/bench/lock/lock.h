@@ -45,12 +45,9 @@ enum vb_bench_order { VB_BENCH_SORTED, VB_BENCH_AS_TRACED };
 extern const char *const vb_bench_order_names[];
 
 struct vb_bench_opts {
+	VB_BENCH_COMMON; /* of a network's processes the first is the lock server */
 	const char *lock, *lock_options;
-	uint64_t locks;
-	int fabric; /* enum vb_bench_fabric */
-	const char *profile, *segment, *warmup, *fabric_options;
-	struct vb_bench_cluster_opts cluster; /* network fabrics: the first is the lock server */
-	uint64_t nodes, servers, server_threads, clients;
+	uint64_t locks, servers, server_threads, clients;
 	bool visible;
 	const char *workload; /* "micro", a trace's name, or "trace:FILE" */
 	const char *workload_options, *trace;
@@ -63,11 +60,8 @@ struct vb_bench_opts {
 	uint64_t pause_ns, retries, backoff_ns;
 	double scan_rate;
 	uint64_t scan_ns;
-	uint64_t duration_ns, warmup_ns, stall_ns;
-	uint64_t lease_ns; /* 0 until the fabric is open: chosen for it */
 	bool fencing, no_audit, breakdown;
-	uint64_t seed;
-	const char *json, *hgrm;
+	const char *hgrm;
 };
 
 #define VB_BENCH_LOCKS   64

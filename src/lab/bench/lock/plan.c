@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "lab/host.h"
 #include "lock/board.h"
+#include "lock/protocols.h"
 
 #define SEC 1000000000ull
 
@@ -142,18 +143,6 @@ const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsi
 	return groups;
 }
 
-static int unknown_lock(const char *name)
-{
-	const char *names[VB_BENCH_LOCKS];
-	char hint[VB_HINT_BYTES];
-	size_t n = 0;
-
-	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL && n < VB_BENCH_LOCKS; l++)
-		names[n++] = (*l)->name;
-	return vb_fail(-EINVAL, "no lock is called '%s'%s; `verbena list` shows them all", name,
-		       vb_did_you_mean(hint, name, names, n));
-}
-
 static int plan_locks(struct vb_bench_plan *p)
 {
 	char text[1024], *save = NULL;
@@ -173,7 +162,7 @@ static int plan_locks(struct vb_bench_plan *p)
 		const struct vb_lock_ops *ops = vb_lock_find(name);
 
 		if (ops == NULL)
-			return unknown_lock(name);
+			return vb_lock_unknown(name);
 		if (p->n_locks == VB_BENCH_LOCKS)
 			return vb_fail(-EINVAL, "more than %d locks in one run", VB_BENCH_LOCKS);
 		if (p->o.fail_rate > 0 && !(ops->caps & VB_LOCK_SURVIVES))
@@ -321,21 +310,11 @@ static int plan_memory(const struct vb_bench_plan *p)
 /* The histograms are written at the end; that their directory is there can be seen now. */
 static int plan_hgrm(const char *prefix)
 {
-	const char *slash;
-	char dir[4096];
-
-	if (prefix == NULL)
+	if (prefix == NULL || vb_bench_can_write_beside(prefix))
 		return 0;
-	slash = strrchr(prefix, '/');
-	if (slash == NULL)
-		strcpy(dir, ".");
-	else if ((size_t)(slash - prefix) >= sizeof(dir))
+	if (errno == ENAMETOOLONG)
 		return vb_fail(-ENAMETOOLONG, "--hgrm: the name is too long");
-	else
-		snprintf(dir, sizeof(dir), "%.*s", slash == prefix ? 1 : (int)(slash - prefix),
-			 prefix);
-	if (access(dir, W_OK | X_OK) != 0)
-		return vb_fail(-errno, "cannot write %s.*.hgrm: %s", prefix, strerror(errno));
+	return vb_fail(-errno, "cannot write %s.*.hgrm: %s", prefix, strerror(errno));
 	return 0;
 }
 

@@ -345,24 +345,20 @@ int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_group *group,
 {
 	const struct vb_bench_opts *o = &plan->o;
 	struct vb_bench_lock_run u = {.plan = plan, .ops = ops, .r = r};
-	bool net = vb_bench_is_net(o->fabric);
 
 	*r = (struct vb_bench_result){.ops = ops};
 	r->tally = malloc(sizeof(*r->tally));
 	u.run = (struct vb_bench_run){
 		.ops = &run_ops,
-		.kind = o->fabric,
+		.o = &o->common,
 		.end = &r->end,
 		.tally = r->tally,
-		.group = net ? group : NULL,
+		.group = group,
 		.thread = &u.w.t,
 		.clients = (unsigned)o->clients,
-		.workers = o->fabric == VB_BENCH_SIM ? 1 : vb_bench_workers(plan),
-		.warmup_ns = o->warmup_ns,
-		.duration_ns = o->duration_ns,
-		.patience_ns = o->cluster.patience_ns,
+		.workers = vb_bench_workers(plan),
 	};
-	if (net && o->servers != group->hosts) {
+	if (vb_bench_is_net(o->fabric) && o->servers != group->hosts) {
 		u.run.first_worker = (unsigned)o->servers;
 		u.run.server_only = group->rank < o->servers;
 	}

@@ -376,22 +376,9 @@ static int plan_clients(const struct vb_tbench_opts *o)
 /* The history is written at the end; that it can be is seen now. */
 static bool can_write(const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	char dir[4096];
-
 	if (access(path, W_OK) == 0)
 		return true;
-	if (errno != ENOENT)
-		return false;
-	if (slash != NULL && (size_t)(slash - path) >= sizeof(dir)) {
-		errno = ENAMETOOLONG;
-		return false;
-	}
-	if (slash == NULL)
-		strcpy(dir, ".");
-	else
-		snprintf(dir, sizeof(dir), "%.*s", slash == path ? 1 : (int)(slash - path), path);
-	return access(dir, W_OK | X_OK) == 0;
+	return errno == ENOENT && vb_bench_can_write_beside(path);
 }
 
 static int plan_history(struct vb_tbench_plan *p)

@@ -348,24 +348,20 @@ static const struct vb_bench_run_ops run_ops = {
 int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_group *group,
 		      const struct vb_tbench_one *one, struct vb_tbench_result *r)
 {
-	const struct vb_tbench_opts *o = &plan->o;
 	struct vb_tbench_run u = {.plan = plan, .one = one, .r = r};
 
 	*r = (struct vb_tbench_result){.plan = plan, .one = one};
 	r->tally = malloc(sizeof(*r->tally));
 	u.run = (struct vb_bench_run){
 		.ops = &run_ops,
-		.kind = o->fabric,
+		.o = &plan->o.common,
 		.end = &r->end,
 		.tally = r->tally,
-		.group = vb_bench_is_net(o->fabric) ? group : NULL,
+		.group = group,
 		.thread = &u.w.t,
 		.clients = vb_tbench_clients(plan),
-		.workers = o->fabric == VB_BENCH_SIM ? 1 : vb_tbench_workers(plan),
+		.workers = vb_tbench_workers(plan),
 		.in_rows = true,
-		.warmup_ns = o->warmup_ns,
-		.duration_ns = o->duration_ns,
-		.patience_ns = o->cluster.patience_ns,
 	};
 	return vb_bench_run_do(&u.run);
 }

@@ -81,11 +81,8 @@ static int plan(const void *opts, void *plan, struct vb_bench_session *s)
 	int err = vb_tbench_plan(opts, p);
 
 	s->runs = p->n_runs;
-	s->fabric = p->o.fabric;
 	s->all = p->all;
-	s->seed = p->o.seed;
-	s->cluster = &p->o.cluster;
-	s->json_path = p->o.json;
+	s->o = &p->o.common;
 	return err;
 }
 

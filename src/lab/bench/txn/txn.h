@@ -46,18 +46,14 @@
 #define VB_TBENCH_LOADS_MAX   8u
 
 struct vb_tbench_opts {
+	VB_BENCH_COMMON; /* of a network's processes each is a node */
 	const char *cc, *hybrid, *workload;
-	int fabric; /* enum vb_bench_fabric */
-	const char *profile, *segment, *fabric_options, *warmup;
-	uint64_t nodes, threads, coroutines;
-	uint64_t duration_ns, warmup_ns, stall_ns, lease_ns;
+	uint64_t threads, coroutines;
 	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
 	int recovery; /* 0: on */
 	bool check;
 	uint64_t history_bytes;
-	uint64_t seed;
-	const char *history, *json;
-	struct vb_bench_cluster_opts cluster; /* network fabrics: each process is a node */
+	const char *history;
 };
 
 /* One protocol with one hybrid code. */
