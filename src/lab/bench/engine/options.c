@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "fabric/sim/sim.h"
+#include "lab/bench/engine/group.h"
 
 #define SEC 1000000000ull
 
@@ -98,7 +99,7 @@ void vb_bench_put_options(FILE *to, const struct vb_opt_group *group)
 			put_option(to, o, (const char *)group->opts + o->offset);
 }
 
-int vb_bench_plan_profile(const char *name)
+static int plan_profile(const char *name)
 {
 	const char *names[32];
 	char hint[VB_HINT_BYTES];
@@ -113,7 +114,7 @@ int vb_bench_plan_profile(const char *name)
 		       vb_did_you_mean(hint, name, names, n));
 }
 
-int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns)
+static int plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns)
 {
 	*warmup_ns = duration_ns / 10 < 3600 * SEC ? duration_ns / 10 : 3600 * SEC;
 	if (text != NULL && vb_parse_time_ns(text, warmup_ns) != 0)
@@ -123,6 +124,30 @@ int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmu
 	if (*warmup_ns > 3600 * SEC)
 		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", text);
 	return 0;
+}
+
+int vb_bench_plan_common(struct vb_bench_common *o, uint64_t sim_ns)
+{
+	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
+	int err;
+
+	if (net && o->nodes != 0)
+		return vb_fail(-EINVAL, "on '%s' each process is a node: say --procs, not --nodes",
+			       vb_bench_fabric_names[o->fabric]);
+	if (o->fabric != VB_BENCH_SHM && o->segment != NULL)
+		return vb_fail(-EINVAL, "--segment is for --fabric shm");
+	if (!sim && o->profile != NULL)
+		return vb_fail(-EINVAL, "--profile is for --fabric sim");
+	err = net ? vb_bench_group_plan(&o->cluster) : vb_bench_group_unwanted(&o->cluster);
+	if (err)
+		return err;
+	if (sim && o->profile == NULL)
+		o->profile = "cx5";
+	if (sim && plan_profile(o->profile) != 0)
+		return -EINVAL;
+	if (o->duration_ns == 0)
+		o->duration_ns = sim ? sim_ns : 2 * SEC;
+	return plan_warmup(o->warmup, o->duration_ns, &o->warmup_ns);
 }
 
 bool vb_bench_can_write_beside(const char *path)

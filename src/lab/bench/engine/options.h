@@ -51,10 +51,9 @@ struct vb_bench_common {
 struct vb_opt_group vb_bench_cluster_group(struct vb_bench_cluster_opts *opts);
 /* What must be the same in every process of a run, as it is set now, a line for each option. */
 void vb_bench_put_options(FILE *to, const struct vb_opt_group *group);
-/* -EINVAL, said: the simulator has no profile of this name. */
-int vb_bench_plan_profile(const char *name);
-/* --warmup as it was typed, or NULL: a tenth of the duration.  -EINVAL, said. */
-int vb_bench_plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns);
+/* Refuses what the fabric would ignore, and fills in what was not said: where processes come from,
+ * profile, duration (2 s, of virtual time sim_ns) and warm-up.  -error, said. */
+int vb_bench_plan_common(struct vb_bench_common *o, uint64_t sim_ns);
 /* Whether files can be made in the folder of `path`; else errno says why not. */
 bool vb_bench_can_write_beside(const char *path);
 /* Bytes that are free for a segment of this name, or NULL, on this machine; UINT64_MAX: only memory

@@ -11,15 +11,12 @@
 #include "base/log.h"
 #include "lab/host.h"
 #include "lock/board.h"
-#include "lock/protocols.h"
 
 #define SEC 1000000000ull
 
-#define SHM_DURATION_NS (2 * SEC)
 /* Five leases: long enough for every lock's queue to settle and for leases to run out,
  * and a few seconds of work for one core with 240 clients. */
 #define SIM_DURATION_NS 50000000ull
-#define SIM_PROFILE     "cx5"
 #define MICRO_LOCKS     100000u
 #define MICRO_DIST      "zipf:0.99"
 #define SCAN_NS         1000000ull
@@ -143,6 +140,18 @@ const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsi
 	return groups;
 }
 
+static int unknown_lock(const char *name)
+{
+	const char *names[VB_BENCH_LOCKS];
+	char hint[VB_HINT_BYTES];
+	size_t n = 0;
+
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL && n < VB_BENCH_LOCKS; l++)
+		names[n++] = (*l)->name;
+	return vb_fail(-EINVAL, "no lock is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
+}
+
 static int plan_locks(struct vb_bench_plan *p)
 {
 	char text[1024], *save = NULL;
@@ -162,7 +171,7 @@ static int plan_locks(struct vb_bench_plan *p)
 		const struct vb_lock_ops *ops = vb_lock_find(name);
 
 		if (ops == NULL)
-			return vb_lock_unknown(name);
+			return unknown_lock(name);
 		if (p->n_locks == VB_BENCH_LOCKS)
 			return vb_fail(-EINVAL, "more than %d locks in one run", VB_BENCH_LOCKS);
 		if (p->o.fail_rate > 0 && !(ops->caps & VB_LOCK_SURVIVES))
@@ -205,21 +214,14 @@ static int plan_nodes(struct vb_bench_opts *o)
 	return 0;
 }
 
-/* Only where one of the two fabrics has it: refuse what would be ignored, fill in what was not
- * said. */
+/* The same for what only this subject has. */
 static int plan_fabric(struct vb_bench_opts *o)
 {
 	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
+	int err = vb_bench_plan_common(&o->common, SIM_DURATION_NS);
 
-	if (net && o->nodes != 0)
-		return vb_fail(-EINVAL, "on '%s' each process is a node: say --procs, not --nodes",
-			       vb_bench_fabric_names[o->fabric]);
-	if (net && o->segment != NULL)
-		return vb_fail(-EINVAL, "--segment is for --fabric shm");
-	if (!net && vb_bench_group_unwanted(&o->cluster) != 0)
-		return -EINVAL;
-	if (net && vb_bench_group_plan(&o->cluster) != 0)
-		return -EINVAL;
+	if (err)
+		return err;
 	if (net && o->cluster.procs == 1)
 		return vb_fail(-EINVAL,
 			       "--procs 1: a lock server and at least one worker are needed");
@@ -229,29 +231,19 @@ static int plan_fabric(struct vb_bench_opts *o)
 	if (sim && o->cluster.procs != 0)
 		return vb_fail(-EINVAL,
 			       "--procs is for --fabric shm: a simulation has one process");
-	if (sim && o->segment != NULL)
-		return vb_fail(-EINVAL, "--segment is for --fabric shm");
 	if (o->visible && !net && o->segment == NULL)
 		return vb_fail(-EINVAL, "--visible needs a segment with a name to be looked at by: "
 					"--fabric shm --segment NAME");
-	if (!sim && o->profile != NULL)
-		return vb_fail(-EINVAL, "--profile is for --fabric sim");
 	if (o->lease_ns == 0 && !net)
 		o->lease_ns = sim ? VB_LEASE_VIRTUAL_NS : VB_LEASE_REAL_NS;
 	if (o->clients == 0)
 		o->clients = sim ? 240 : 8;
 	if (o->cluster.procs == 0 && !o->cluster.launched)
 		o->cluster.procs = (sim || o->clients < 2 ? 1 : 2) + (net ? o->servers : 0);
-	if (o->duration_ns == 0)
-		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
-	if (o->profile == NULL && sim)
-		o->profile = SIM_PROFILE;
-	if (sim && vb_bench_plan_profile(o->profile) != 0)
-		return -EINVAL;
 	return o->cluster.launched ? 0 : plan_nodes(o);
 }
 
-static int plan_times(struct vb_bench_opts *o)
+static int plan_think(struct vb_bench_opts *o)
 {
 	if (o->think != NULL && vb_parse_time_ns(o->think, &o->think_ns) != 0)
 		return vb_fail(-EINVAL,
@@ -259,7 +251,7 @@ static int plan_times(struct vb_bench_opts *o)
 			       o->think);
 	if (o->think_ns > 3600 * SEC)
 		return vb_fail(-EINVAL, "--think %s: at most one hour is possible", o->think);
-	return vb_bench_plan_warmup(o->warmup, o->duration_ns, &o->warmup_ns);
+	return 0;
 }
 
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops)
@@ -448,7 +440,7 @@ int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
 	if (err == 0)
 		err = plan_fabric(&p->o);
 	if (err == 0)
-		err = plan_times(&p->o);
+		err = plan_think(&p->o);
 	/* Only the launcher knows how many processes, and so nodes, there are; a file does not
 	 * ask. */
 	if (err == 0 && (!p->o.cluster.launched || is_file(p->o.workload)))

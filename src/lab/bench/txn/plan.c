@@ -15,9 +15,7 @@
 #define SEC 1000000000ull
 #define MIB (1ull << 20)
 
-#define SHM_DURATION_NS (2 * SEC)
 #define SIM_DURATION_NS 10000000ull
-#define SIM_PROFILE     "cx5"
 #define SHM_STALL_NS    (5 * SEC)
 #define SIM_STALL_NS    500000000ull /* ten leases */
 
@@ -296,53 +294,37 @@ static int plan_runs(struct vb_tbench_plan *p)
 
 /* ---- fabric, times, memory ---- */
 
-/* Where the processes come from; how many they are, unless only a launcher knows. */
-static int plan_group(struct vb_tbench_opts *o)
+/* How many processes there are, unless only a launcher knows. */
+static int plan_procs(struct vb_tbench_opts *o)
 {
-	int err;
-
-	if (o->nodes != 0)
-		return vb_fail(-EINVAL, "on '%s' each process is a node: say --procs, not --nodes",
-			       vb_bench_fabric_names[o->fabric]);
 	if (o->threads != 1)
 		return vb_fail(-EINVAL,
 			       "on '%s' a node is one process with one thread: say --procs and "
 			       "--coroutines, not --threads",
 			       vb_bench_fabric_names[o->fabric]);
-	err = vb_bench_group_plan(&o->cluster);
-	if (err != 0 || o->cluster.launched)
-		return err;
+	if (o->cluster.launched)
+		return 0;
 	if (o->cluster.procs == 0)
 		o->cluster.procs = 2;
 	o->nodes = o->cluster.procs;
 	return 0;
 }
 
-static int refuse_group(const struct vb_tbench_opts *o)
-{
-	if (o->cluster.procs != 0)
-		return vb_fail(-EINVAL, "--procs is for --fabric ucx and verbs: say --nodes and "
-					"--threads");
-	return vb_bench_group_unwanted(&o->cluster);
-}
-
 static int plan_fabric(struct vb_tbench_opts *o)
 {
 	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
-	int err;
+	int err = vb_bench_plan_common(&o->common, SIM_DURATION_NS);
 
-	if (o->fabric != VB_BENCH_SHM && o->segment != NULL)
-		return vb_fail(-EINVAL, "--segment is for --fabric shm");
-	if (!sim && o->profile != NULL)
-		return vb_fail(-EINVAL, "--profile is for --fabric sim");
-	err = net ? plan_group(o) : refuse_group(o);
 	if (err)
 		return err;
-	if (o->profile == NULL && sim)
-		o->profile = SIM_PROFILE;
-	if (sim && vb_bench_plan_profile(o->profile) != 0)
-		return -EINVAL;
-	if (o->nodes == 0 && !net)
+	if (o->stall_ns == 0)
+		o->stall_ns = sim ? SIM_STALL_NS : SHM_STALL_NS;
+	if (net)
+		return plan_procs(o);
+	if (o->cluster.procs != 0)
+		return vb_fail(-EINVAL, "--procs is for --fabric ucx and verbs: say --nodes and "
+					"--threads");
+	if (o->nodes == 0)
 		o->nodes = sim ? 4 : 2;
 	if (sim && o->nodes == 1 &&
 	    (o->fabric_options == NULL || strstr(o->fabric_options, "scope=nic") == NULL))
@@ -351,10 +333,6 @@ static int plan_fabric(struct vb_tbench_opts *o)
 			"one simulated node: what a node does with its own records takes no "
 			"virtual time, so the run would not end; take more nodes, or "
 			"--fabric-options scope=nic, where they are reached through the NIC");
-	if (o->duration_ns == 0)
-		o->duration_ns = sim ? SIM_DURATION_NS : SHM_DURATION_NS;
-	if (o->stall_ns == 0)
-		o->stall_ns = sim ? SIM_STALL_NS : SHM_STALL_NS;
 	return 0;
 }
 
@@ -475,8 +453,6 @@ int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *p)
 		err = plan_runs(p);
 	if (err == 0)
 		err = plan_fabric(&p->o);
-	if (err == 0)
-		err = vb_bench_plan_warmup(p->o.warmup, p->o.duration_ns, &p->o.warmup_ns);
 	if (err == 0)
 		err = plan_history(p);
 	if (err == 0 && p->o.nodes != 0)
