@@ -9,7 +9,7 @@
  * then, and all of them when a machine that has other things to do has come to it.  One that does not survive must stall, not fail: its survivors time out, and
  * the dead can be named.
  */
-#include "crew.h"
+#include "procs.h"
 #include "fuse.h"
 
 #define LEASE_NS (25 * MS)
@@ -21,24 +21,24 @@ static const struct vb_lock_ops *ops;
 /* A process may be given no core for so long on a machine with other work, under a sanitizer. */
 #define BUSY_NS (2000 * MS)
 
-static uint64_t stated(const struct crew *w)
+static uint64_t stated(const struct procs *w)
 {
 	return ops->recovery_leases * vb_lock_stretch(w->space, LEASE_NS);
 }
 
-static uint64_t recovery_bound(const struct crew *w)
+static uint64_t recovery_bound(const struct procs *w)
 {
 	return stated(w) + BUSY_NS;
 }
 
-static void crew_open(struct crew *w, const struct vb_lock_ops *lock, uint64_t lease_ns)
+static void procs_open(struct procs *w, const struct vb_lock_ops *lock, uint64_t lease_ns)
 {
 	struct vb_lock_space_params sp = {
-		.lock = lock->name, .locks = CREW_LOCKS, .lease_ns = lease_ns, .fencing = true};
+		.lock = lock->name, .locks = PROCS_LOCKS, .lease_ns = lease_ns, .fencing = true};
 
-	crew_begin(w, &sp);
+	procs_begin(w, &sp);
 	if (lock->caps & VB_LOCK_SERVER)
-		crew_start_server(w);
+		procs_start_server(w);
 }
 
 /* ---- one death at each verb ---- */
@@ -49,26 +49,26 @@ struct scene {
 	bool after, contended;
 };
 
-static void scene_holder(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void scene_holder(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	struct vb_grant g;
 	int err = vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE_NS, &g);
 
 	(void)arg;
 	if (err) {
-		crew_fail(w->b, "the holder was not granted: %s", vb_strerror(err));
+		procs_fail(w->b, "the holder was not granted: %s", vb_strerror(err));
 		return;
 	}
-	crew_judge(w, me, &g);
+	procs_judge(w, me, &g);
 	board_add(&w->b->step[0]);
 	/* Until the victim has asked; in the queue or dead shortly after, most of the time. */
 	for (unsigned i = 0; i < 1000 && !board_get(&w->b->step[1]) && vb_lock_valid(me, &g); i++)
 		vb_ep_sleep(me->ep, MS / 10);
 	vb_ep_sleep(me->ep, MS);
-	crew_give_back(w, me, &g);
+	procs_give_back(w, me, &g);
 }
 
-static void scene_victim(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void scene_victim(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	const struct scene *s = arg;
 	struct vb_grant g;
@@ -78,17 +78,17 @@ static void scene_victim(struct crew *w, struct vb_lock_client *me, const void *
 	light_fuse(me->ep, s->verbs, s->after);
 	err = vb_lock_acquire(me, 0, s->mode, PATIENCE_NS, &g);
 	if (err) {
-		crew_fail(w->b, "the victim was not granted: %s", vb_strerror(err));
+		procs_fail(w->b, "the victim was not granted: %s", vb_strerror(err));
 		return;
 	}
-	crew_judge(w, me, &g);
-	crew_give_back(w, me, &g);
+	procs_judge(w, me, &g);
+	procs_give_back(w, me, &g);
 }
 
-static void survivor(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void survivor(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	(void)arg;
-	for (uint64_t lock = 0; lock < CREW_LOCKS; lock++) {
+	for (uint64_t lock = 0; lock < PROCS_LOCKS; lock++) {
 		uint64_t before = vb_lock_now(me), took;
 		struct vb_grant g;
 		int err = vb_lock_acquire(me, lock, VB_EXCLUSIVE, recovery_bound(w), &g);
@@ -96,37 +96,38 @@ static void survivor(struct crew *w, struct vb_lock_client *me, const void *arg)
 		took = vb_lock_now(me) - before;
 
 		if (err) {
-			crew_fail(w->b,
-				  "the survivor did not get lock %" PRIu64 " in %" PRIu64 " ms: %s",
-				  lock, took / MS, vb_strerror(err));
+			procs_fail(w->b,
+				   "the survivor did not get lock %" PRIu64 " in %" PRIu64
+				   " ms: %s",
+				   lock, took / MS, vb_strerror(err));
 			return;
 		}
-		crew_max(&w->b->longest_ns, took);
-		if (took >= LEASE_NS / 2 && w->b->waits < CREW_WAITS)
+		procs_max(&w->b->longest_ns, took);
+		if (took >= LEASE_NS / 2 && w->b->waits < PROCS_WAITS)
 			w->b->waited_ns[board_add(&w->b->waits) - 1] = took;
-		crew_judge(w, me, &g);
-		crew_give_back(w, me, &g);
+		procs_judge(w, me, &g);
+		procs_give_back(w, me, &g);
 	}
 }
 
-static bool play(struct crew *w, const struct scene *s)
+static bool play(struct procs *w, const struct scene *s)
 {
 	pid_t holder = 0, victim;
 	bool died;
 
 	w->b->step[0] = w->b->step[1] = 0;
 	if (s->contended) {
-		holder = crew_spawn(w, scene_holder, NULL);
-		crew_step(w, 0, 1);
+		holder = procs_spawn(w, scene_holder, NULL);
+		procs_step(w, 0, 1);
 	}
-	victim = crew_spawn(w, scene_victim, s);
-	died = crew_wait(w, victim, 2 * PATIENCE_NS);
+	victim = procs_spawn(w, scene_victim, s);
+	died = procs_wait(w, victim, 2 * PATIENCE_NS);
 	/* Nobody tells the fabric about every other death: it must find out by itself. */
 	if (died && s->verbs & 1)
 		vb_shm_mark_dead(w->f, victim);
 	if (holder)
-		crew_wait(w, holder, 2 * PATIENCE_NS);
-	crew_wait(w, crew_spawn(w, survivor, NULL), 2 * PATIENCE_NS);
+		procs_wait(w, holder, 2 * PATIENCE_NS);
+	procs_wait(w, procs_spawn(w, survivor, NULL), 2 * PATIENCE_NS);
 	return died;
 }
 
@@ -134,10 +135,10 @@ static void death_at_each_verb(void **state)
 {
 	unsigned deaths = 0, scenes = 0;
 	uint64_t median;
-	struct crew w;
+	struct procs w;
 
 	(void)state;
-	crew_open(&w, ops, LEASE_NS);
+	procs_open(&w, ops, LEASE_NS);
 	for (unsigned verbs = 1; verbs <= 8; verbs++) {
 		for (unsigned bits = 0; bits < 8; bits++) {
 			struct scene s = {
@@ -156,7 +157,7 @@ static void death_at_each_verb(void **state)
 					 s.mode == VB_SHARED ? "shared" : "exclusive", w.b->why);
 		}
 	}
-	median = crew_median(w.b);
+	median = procs_median(w.b);
 	print_message("%s: %u deaths in %u scenes, %u waits: half of them %.1f ms, longest %.1f "
 		      "ms, stated %.1f ms\n",
 		      ops->name, deaths, scenes, w.b->waits, (double)median / MS,
@@ -165,7 +166,7 @@ static void death_at_each_verb(void **state)
 	assert_true(deaths >= 16);
 	/* Some died holding it: their leases had to be waited for. */
 	assert_true(w.b->waits > 0 && median <= stated(&w));
-	crew_close(&w);
+	procs_close(&w);
 }
 
 /* ---- many deaths at any time ---- */
@@ -177,7 +178,7 @@ struct worker {
 	uint64_t seed;
 };
 
-static void storm_worker(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void storm_worker(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	const struct worker *p = arg;
 	struct vb_rng rng;
@@ -188,27 +189,27 @@ static void storm_worker(struct crew *w, struct vb_lock_client *me, const void *
 		light_fuse(me->ep, 1 + (unsigned)vb_rng_below(&rng, 200), vb_rng_below(&rng, 2));
 	while (!board_get(&w->b->stop) && !board_get(&w->b->failed)) {
 		enum vb_mode mode = vb_rng_below(&rng, 2) ? VB_SHARED : VB_EXCLUSIVE;
-		uint64_t lock = vb_rng_below(&rng, CREW_LOCKS), before = vb_lock_now(me);
+		uint64_t lock = vb_rng_below(&rng, PROCS_LOCKS), before = vb_lock_now(me);
 		struct vb_grant g;
 		int err = vb_lock_acquire(me, lock, mode, PATIENCE_NS, &g);
 
 		if (err) {
-			crew_fail(w->b,
-				  "worker %u did not get lock %" PRIu64 " in %" PRIu64 " ms: %s",
-				  me->index, lock, (vb_lock_now(me) - before) / MS,
-				  vb_strerror(err));
+			procs_fail(w->b,
+				   "worker %u did not get lock %" PRIu64 " in %" PRIu64 " ms: %s",
+				   me->index, lock, (vb_lock_now(me) - before) / MS,
+				   vb_strerror(err));
 			return;
 		}
-		crew_max(&w->b->longest_ns, vb_lock_now(me) - before);
-		crew_judge(w, me, &g);
+		procs_max(&w->b->longest_ns, vb_lock_now(me) - before);
+		procs_judge(w, me, &g);
 		board_add(&w->b->grants);
 		vb_ep_sleep(me->ep, vb_rng_below(&rng, MS / 2));
-		crew_give_back(w, me, &g);
+		procs_give_back(w, me, &g);
 	}
 }
 
 /* Reaps worker i if it has ended, or kills it first; puts another into its place.  1 if it died. */
-static unsigned storm_replace(struct crew *w, pid_t *pid, const struct worker *p, bool kill_it,
+static unsigned storm_replace(struct procs *w, pid_t *pid, const struct worker *p, bool kill_it,
 			      bool tell)
 {
 	int status;
@@ -217,14 +218,14 @@ static unsigned storm_replace(struct crew *w, pid_t *pid, const struct worker *p
 		kill(*pid, SIGKILL);
 	if (waitpid(*pid, &status, kill_it ? 0 : WNOHANG) == 0)
 		return 0;
-	if (!crew_was_killed(status)) {
-		crew_fail(w->b, "a worker ended with status %#x", (unsigned)status);
+	if (!procs_was_killed(status)) {
+		procs_fail(w->b, "a worker ended with status %#x", (unsigned)status);
 		*pid = 0;
 		return 0;
 	}
 	if (tell)
 		vb_shm_mark_dead(w->f, *pid);
-	*pid = crew_spawn(w, storm_worker, p);
+	*pid = procs_spawn(w, storm_worker, p);
 	return 1;
 }
 
@@ -234,14 +235,14 @@ static void storm(void **state)
 	pid_t pid[STORM_WORKERS];
 	unsigned deaths = 0;
 	struct vb_rng rng;
-	struct crew w;
+	struct procs w;
 	uint64_t end;
 
 	(void)state;
-	crew_open(&w, ops, LEASE_NS);
+	procs_open(&w, ops, LEASE_NS);
 	vb_rng_seed(&rng, params.seed, 0);
 	for (unsigned i = 0; i < STORM_WORKERS; i++)
-		pid[i] = crew_spawn(&w, storm_worker, &params);
+		pid[i] = procs_spawn(&w, storm_worker, &params);
 	end = vb_clock_ns() + 10 * PATIENCE_NS;
 	while (deaths < STORM_DEATHS && !board_get(&w.b->failed)) {
 		unsigned victim = (unsigned)vb_rng_below(&rng, STORM_WORKERS);
@@ -250,32 +251,32 @@ static void storm(void **state)
 		for (unsigned i = 0; i < STORM_WORKERS && !board_get(&w.b->failed); i++)
 			deaths += storm_replace(&w, &pid[i], &params, i == victim, deaths & 1);
 		if (vb_clock_ns() > end)
-			crew_fail(w.b, "the storm takes too long");
+			procs_fail(w.b, "the storm takes too long");
 	}
 	/* Whose fuse is still burning may die now; everybody else must come to an end. */
 	board_add(&w.b->stop);
 	for (unsigned i = 0; i < STORM_WORKERS; i++)
 		if (pid[i] > 0)
-			deaths += crew_wait(&w, pid[i], 2 * PATIENCE_NS);
+			deaths += procs_wait(&w, pid[i], 2 * PATIENCE_NS);
 	print_message("%s: %u deaths, %" PRIu64 " grants, %" PRIu64
 		      " leases lost, longest wait %.1f ms\n",
 		      ops->name, deaths, w.b->grants, w.b->lost, (double)w.b->longest_ns / MS);
 	if (w.b->failed)
 		fail_msg("%s: %s", ops->name, w.b->why);
 	assert_true(deaths >= STORM_DEATHS && w.b->grants > deaths);
-	crew_close(&w);
+	procs_close(&w);
 }
 
 /* ---- locks that do not survive ---- */
 
-static void stall_victim(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void stall_victim(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	struct vb_grant g;
 	int err = vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE_NS, &g);
 
 	(void)arg;
 	if (err) {
-		crew_fail(w->b, "the victim was not granted: %s", vb_strerror(err));
+		procs_fail(w->b, "the victim was not granted: %s", vb_strerror(err));
 		return;
 	}
 	__atomic_store_n(&w->b->victim, me->ep->self, __ATOMIC_SEQ_CST);
@@ -284,47 +285,47 @@ static void stall_victim(struct crew *w, struct vb_lock_client *me, const void *
 		vb_ep_sleep(me->ep, 1000 * MS);
 }
 
-static void stall_survivor(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void stall_survivor(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	struct vb_grant g;
 	int err = vb_lock_acquire(me, 0, VB_EXCLUSIVE, 300 * MS, &g);
 
 	(void)arg;
 	if (err != -ETIMEDOUT)
-		crew_fail(w->b, "a lock of the dead: %s", err ? vb_strerror(err) : "granted");
+		procs_fail(w->b, "a lock of the dead: %s", err ? vb_strerror(err) : "granted");
 	err = vb_lock_try(me, 0, VB_EXCLUSIVE, &g);
 	if (err != -EAGAIN)
-		crew_fail(w->b, "a try of a lock of the dead: %s",
-			  err ? vb_strerror(err) : "granted");
+		procs_fail(w->b, "a try of a lock of the dead: %s",
+			   err ? vb_strerror(err) : "granted");
 	/* The other locks are none the worse for it. */
 	for (unsigned r = 0; r < 100; r++) {
 		err = vb_lock_acquire(me, 1 + r % 2, VB_EXCLUSIVE, PATIENCE_NS, &g);
 		if (err) {
-			crew_fail(w->b, "another lock: %s", vb_strerror(err));
+			procs_fail(w->b, "another lock: %s", vb_strerror(err));
 			return;
 		}
-		crew_give_back(w, me, &g);
+		procs_give_back(w, me, &g);
 	}
 	if (vb_peer_alive(me->ep->fabric, board_get(&w->b->victim)))
-		crew_fail(w->b, "the dead holder passes for alive");
+		procs_fail(w->b, "the dead holder passes for alive");
 }
 
 static void stall(void **state)
 {
-	struct crew w;
+	struct procs w;
 	pid_t victim, other[2];
 
 	(void)state;
-	crew_open(&w, ops, LEASE_NS);
-	victim = crew_spawn(&w, stall_victim, NULL);
-	crew_step(&w, 0, 1);
+	procs_open(&w, ops, LEASE_NS);
+	victim = procs_spawn(&w, stall_victim, NULL);
+	procs_step(&w, 0, 1);
 	kill(victim, SIGKILL);
-	assert_true(crew_wait(&w, victim, PATIENCE_NS));
+	assert_true(procs_wait(&w, victim, PATIENCE_NS));
 	for (unsigned i = 0; i < 2; i++)
-		other[i] = crew_spawn(&w, stall_survivor, NULL);
+		other[i] = procs_spawn(&w, stall_survivor, NULL);
 	for (unsigned i = 0; i < 2; i++)
-		assert_false(crew_wait(&w, other[i], 2 * PATIENCE_NS));
-	crew_close(&w);
+		assert_false(procs_wait(&w, other[i], 2 * PATIENCE_NS));
+	procs_close(&w);
 }
 
 /* ---- the judge itself ---- */
@@ -355,19 +356,19 @@ static void judge_can_fail(void **state)
 {
 	static const struct worker params = {.seed = 3};
 	pid_t pid[STORM_WORKERS];
-	struct crew w;
+	struct procs w;
 
 	(void)state;
-	crew_open(&w, ops, LEASE_NS);
+	procs_open(&w, ops, LEASE_NS);
 	for (unsigned i = 0; i < STORM_WORKERS; i++)
-		pid[i] = crew_spawn(&w, storm_worker, &params);
+		pid[i] = procs_spawn(&w, storm_worker, &params);
 	for (unsigned i = 0; i < STORM_WORKERS; i++)
-		crew_wait(&w, pid[i], 2 * PATIENCE_NS);
+		procs_wait(&w, pid[i], 2 * PATIENCE_NS);
 	assert_true(w.b->failed > 0);
 	print_message("caught: %s\n", w.b->why);
 	assert_true(strstr(w.b->why, "at the same time") || strstr(w.b->why, "token"));
 	w.b->failed = 0;
-	crew_close(&w);
+	procs_close(&w);
 }
 
 int main(int argc, char **argv)

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
-#include "crew.h"
+#include "procs.h"
 #include "lock/table/table.h"
 
 #define LEASE_NS    (5000 * MS)
@@ -57,7 +57,7 @@ static int faulty_sync(int fd)
 /* ---- a segment, its spaces with and without a file, two clients ---- */
 
 struct scene {
-	struct crew w;
+	struct procs w;
 	struct vb_lock_space *with, *without;
 	struct vb_lock_client *a, *b;
 };
@@ -85,7 +85,7 @@ static void begin(struct scene *s, const char *more)
 					  .fencing = true};
 
 	*s = (struct scene){0};
-	crew_begin(&s->w, &sp);
+	procs_begin(&s->w, &sp);
 	s->without = s->w.space;
 	fault = &s->w.b->step[3];
 	open_with(s, dir, more, &s->with);
@@ -94,7 +94,7 @@ static void begin(struct scene *s, const char *more)
 static void start(struct scene *s, struct vb_lock_space *space)
 {
 	s->w.space = space;
-	crew_start_server(&s->w);
+	procs_start_server(&s->w);
 	s->w.space = s->without;
 	if (s->a == NULL) {
 		assert_int_equal(vb_lock_client_open(s->without, 0, &s->a), 0);
@@ -106,14 +106,14 @@ static void start(struct scene *s, struct vb_lock_space *space)
 static void slay(struct scene *s)
 {
 	kill(s->w.server, SIGKILL);
-	assert_true(crew_wait(&s->w, s->w.server, PATIENCE_NS));
+	assert_true(procs_wait(&s->w, s->w.server, PATIENCE_NS));
 	s->w.server = 0;
 }
 
 static void stop(struct scene *s)
 {
 	board_add(&s->w.b->dismissed);
-	assert_false(crew_wait(&s->w, s->w.server, PATIENCE_NS));
+	assert_false(procs_wait(&s->w, s->w.server, PATIENCE_NS));
 	__atomic_store_n(&s->w.b->dismissed, 0, __ATOMIC_SEQ_CST);
 	s->w.server = 0;
 }
@@ -124,7 +124,7 @@ static void finish(struct scene *s)
 	vb_lock_client_close(s->a);
 	vb_lock_client_close(s->b);
 	vb_lock_space_close(s->with);
-	crew_close(&s->w);
+	procs_close(&s->w);
 	fault = NULL;
 }
 
@@ -147,8 +147,8 @@ static void cycle(struct scene *s, uint64_t lock)
 	struct vb_grant g;
 
 	takes(s->a, lock, &g);
-	crew_judge(&s->w, s->a, &g);
-	crew_give_back(&s->w, s->a, &g);
+	procs_judge(&s->w, s->a, &g);
+	procs_give_back(&s->w, s->a, &g);
 }
 
 /* B asks for what A holds: not while that is valid. */
@@ -383,7 +383,7 @@ static void test_growth(void **state)
 
 enum what { RELEASE, RELEASE_ALL, CONVERT, CONVERT_LATE, WHATS };
 
-static void caller(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void caller(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	enum what what = *(const enum what *)arg;
 	struct vb_grant g[3];
@@ -402,11 +402,11 @@ static void caller(struct crew *w, struct vb_lock_client *me, const void *arg)
 		err = vb_lock_convert(me, &g[0], VB_EXCLUSIVE,
 				      what == CONVERT ? PATIENCE_NS : 200 * MS);
 	if (err != (what == CONVERT_LATE ? -ETIMEDOUT : 0))
-		crew_fail(w->b, "call %d: %s", what, vb_strerror(err));
+		procs_fail(w->b, "call %d: %s", what, vb_strerror(err));
 	if (me->lost != 0)
-		crew_fail(w->b, "call %d: counted as lost", what);
+		procs_fail(w->b, "call %d: counted as lost", what);
 	if (what >= CONVERT && (g[0].mode == VB_EXCLUSIVE) != (what == CONVERT))
-		crew_fail(w->b, "call %d: held %s", what, vb_lock_mode_name(g[0].mode));
+		procs_fail(w->b, "call %d: held %s", what, vb_lock_mode_name(g[0].mode));
 	board_add(&w->b->step[2]);
 	while (board_get(&w->b->step[1]) < 2)
 		vb_ep_sleep(me->ep, MS);
@@ -424,11 +424,11 @@ static void test_killed_over_it(void **state)
 
 			begin(&s, "");
 			start(&s, s.with);
-			pid = crew_spawn(&s.w, caller, &what);
-			crew_step(&s.w, 0, 1);
+			pid = procs_spawn(&s.w, caller, &what);
+			procs_step(&s.w, 0, 1);
 			__atomic_store_n(fault, KILL_AFTER, __ATOMIC_SEQ_CST);
 			board_add(&s.w.b->step[1]);
-			assert_true(crew_wait(&s.w, s.w.server, PATIENCE_NS));
+			assert_true(procs_wait(&s.w, s.w.server, PATIENCE_NS));
 			__atomic_store_n(fault, NOTHING, __ATOMIC_SEQ_CST);
 			if (deaths == 2 && what < CONVERT) {
 				/* One that begins, and is killed before anybody asks. */
@@ -440,13 +440,13 @@ static void test_killed_over_it(void **state)
 			if (what == CONVERT_LATE)
 				usleep(300000);
 			start(&s, s.with);
-			crew_step(&s.w, 2, 1);
+			procs_step(&s.w, 2, 1);
 			err = vb_lock_acquire(s.b, 0, VB_SHARED, SOON_NS, &g);
 			assert_int_equal(err, what == CONVERT ? -ETIMEDOUT : 0);
 			if (err == 0)
 				assert_int_equal(vb_lock_release(s.b, &g), 0);
 			board_add(&s.w.b->step[1]);
-			crew_wait(&s.w, pid, PATIENCE_NS);
+			procs_wait(&s.w, pid, PATIENCE_NS);
 			finish(&s);
 			no_file();
 		}

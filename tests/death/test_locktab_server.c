@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "crew.h"
+#include "procs.h"
 #include "lock/table/table.h"
 
 #define LEASE_NS    (1200 * MS)
@@ -28,26 +28,26 @@ static void remove_files(void)
 	(void)unlink(path);
 }
 
-static void open_crew(struct crew *w, bool persist, uint64_t lease_ns)
+static void open_procs(struct procs *w, bool persist, uint64_t lease_ns)
 {
 	char options[128];
 	struct vb_lock_space_params sp = {.lock = "table",
 					  .options = options,
-					  .locks = CREW_LOCKS,
+					  .locks = PROCS_LOCKS,
 					  .lease_ns = lease_ns,
 					  .fencing = true};
 
 	snprintf(options, sizeof(options), "ask_for=20s%s%s", persist ? ",persist=" : "",
 		 persist ? dir : "");
-	crew_begin(w, &sp);
+	procs_begin(w, &sp);
 	remove_files();
-	crew_start_server(w);
+	procs_start_server(w);
 }
 
-static void kill_server(struct crew *w)
+static void kill_server(struct procs *w)
 {
 	kill(w->server, SIGKILL);
-	assert_true(crew_wait(w, w->server, PATIENCE_NS));
+	assert_true(procs_wait(w, w->server, PATIENCE_NS));
 }
 
 /* ---- one holder, one server that dies ---- */
@@ -62,7 +62,7 @@ struct scene {
 };
 
 /* Holds lock 0 exclusively and lock 1 shared over the death of the server. */
-static void holder(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void holder(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	const struct scene *s = arg;
 	struct vb_grant g[2], other;
@@ -71,10 +71,10 @@ static void holder(struct crew *w, struct vb_lock_client *me, const void *arg)
 	if (err == 0)
 		err = vb_lock_acquire(me, 1, VB_SHARED, PATIENCE_NS, &g[1]);
 	if (err) {
-		crew_fail(w->b, "the holder was not granted: %s", vb_strerror(err));
+		procs_fail(w->b, "the holder was not granted: %s", vb_strerror(err));
 		return;
 	}
-	crew_judge(w, me, &g[0]);
+	procs_judge(w, me, &g[0]);
 	board_add(&w->b->step[0]);
 	while (board_get(&w->b->step[1]) == 0)
 		vb_ep_sleep(me->ep, MS);
@@ -85,7 +85,7 @@ static void holder(struct crew *w, struct vb_lock_client *me, const void *arg)
 		if (err == 0)
 			err = vb_lock_release(me, &other);
 		if (err != 0 && err != -EAGAIN)
-			crew_fail(w->b, "a call to the new server: %s", vb_strerror(err));
+			procs_fail(w->b, "a call to the new server: %s", vb_strerror(err));
 	}
 	board_add(&w->b->step[2]);
 	while (board_get(&w->b->step[3]) == 0)
@@ -93,12 +93,12 @@ static void holder(struct crew *w, struct vb_lock_client *me, const void *arg)
 	__atomic_store_n(&w->b->held[me->index][0], 0, __ATOMIC_SEQ_CST);
 	err = vb_lock_release(me, &g[0]);
 	if (err != (s->calls ? 0 : -VB_ELOST) && !(s->persist && !s->torn && err == 0))
-		crew_fail(w->b, "release of lock 0: %s", err ? vb_strerror(err) : "0");
+		procs_fail(w->b, "release of lock 0: %s", err ? vb_strerror(err) : "0");
 	(void)vb_lock_release(me, &g[1]);
 }
 
 /* Takes lock 2, which nobody holds; then shares lock 1 with the holder. */
-static void newcomer(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void newcomer(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	const struct scene *s = arg;
 	uint64_t begin, took;
@@ -111,24 +111,24 @@ static void newcomer(struct crew *w, struct vb_lock_client *me, const void *arg)
 	err = vb_lock_acquire(me, 2, VB_EXCLUSIVE, PATIENCE_NS, &g);
 	took = vb_lock_now(me) - begin;
 	if (err) {
-		crew_fail(w->b, "the newcomer was not granted: %s", vb_strerror(err));
+		procs_fail(w->b, "the newcomer was not granted: %s", vb_strerror(err));
 		return;
 	}
-	crew_judge(w, me, &g);
-	crew_give_back(w, me, &g);
+	procs_judge(w, me, &g);
+	procs_give_back(w, me, &g);
 	if (took < s->least || took > s->most)
-		crew_fail(w->b, "a new grant %" PRIu64 " ms after the death", took / MS);
+		procs_fail(w->b, "a new grant %" PRIu64 " ms after the death", took / MS);
 	err = vb_lock_acquire(me, 1, VB_SHARED, PATIENCE_NS, &g);
 	if (err == 0)
 		err = vb_lock_release(me, &g);
 	if (err)
-		crew_fail(w->b, "sharing with the holder: %s", vb_strerror(err));
+		procs_fail(w->b, "sharing with the holder: %s", vb_strerror(err));
 	/* What the holder still has nobody gets. */
 	err = vb_lock_try(me, 0, VB_EXCLUSIVE, &g);
 	if (s->calls && err != -EAGAIN)
-		crew_fail(w->b, "the held lock: %s", err ? vb_strerror(err) : "granted");
+		procs_fail(w->b, "the held lock: %s", err ? vb_strerror(err) : "granted");
 	if (err == 0)
-		crew_give_back(w, me, &g);
+		procs_give_back(w, me, &g);
 }
 
 static void tear(void)
@@ -144,23 +144,23 @@ static void tear(void)
 
 static void play(const struct scene *s)
 {
-	struct crew w;
+	struct procs w;
 	pid_t a, b;
 
-	open_crew(&w, s->persist, LEASE_NS);
-	a = crew_spawn(&w, holder, s);
-	b = crew_spawn(&w, newcomer, s);
-	crew_step(&w, 0, 1);
+	open_procs(&w, s->persist, LEASE_NS);
+	a = procs_spawn(&w, holder, s);
+	b = procs_spawn(&w, newcomer, s);
+	procs_step(&w, 0, 1);
 	kill_server(&w);
 	__atomic_store_n(&w.b->victim, vb_clock_ns(), __ATOMIC_SEQ_CST);
 	if (s->torn)
 		tear();
-	crew_start_server(&w);
+	procs_start_server(&w);
 	board_add(&w.b->step[1]);
-	crew_wait(&w, b, 2 * PATIENCE_NS);
+	procs_wait(&w, b, 2 * PATIENCE_NS);
 	board_add(&w.b->step[3]);
-	crew_wait(&w, a, 2 * PATIENCE_NS);
-	crew_close(&w);
+	procs_wait(&w, a, 2 * PATIENCE_NS);
+	procs_close(&w);
 	remove_files();
 }
 
@@ -201,7 +201,7 @@ static void test_torn_file(void **state)
 #define STORM_WORKERS 4
 #define STORM_KILLS   8
 
-static void storm_worker(struct crew *w, struct vb_lock_client *me, const void *arg)
+static void storm_worker(struct procs *w, struct vb_lock_client *me, const void *arg)
 {
 	unsigned r = me->index;
 
@@ -209,21 +209,21 @@ static void storm_worker(struct crew *w, struct vb_lock_client *me, const void *
 	while (!board_get(&w->b->stop) && !board_get(&w->b->failed)) {
 		enum vb_mode mode = r++ % 3 ? VB_SHARED : VB_EXCLUSIVE;
 		struct vb_grant g;
-		int err = vb_lock_acquire(me, r % CREW_LOCKS, mode, PATIENCE_NS, &g);
+		int err = vb_lock_acquire(me, r % PROCS_LOCKS, mode, PATIENCE_NS, &g);
 
 		if (err == -VB_EUNKNOWN || err == -VB_EPEERGONE)
 			continue;
 		if (err) {
-			crew_fail(w->b, "acquire: %s", vb_strerror(err));
+			procs_fail(w->b, "acquire: %s", vb_strerror(err));
 			return;
 		}
-		crew_judge(w, me, &g);
+		procs_judge(w, me, &g);
 		if (vb_lock_valid(me, &g))
 			__atomic_add_fetch(&w->b->grants, 1, __ATOMIC_SEQ_CST);
 		__atomic_store_n(&w->b->held[me->index][g.lock], 0, __ATOMIC_SEQ_CST);
 		err = vb_lock_release(me, &g);
 		if (err != 0 && err != -VB_ELOST && err != -VB_EUNKNOWN)
-			crew_fail(w->b, "release: %s", vb_strerror(err));
+			procs_fail(w->b, "release: %s", vb_strerror(err));
 	}
 }
 
@@ -231,11 +231,11 @@ static void storm(bool persist)
 {
 	pid_t pid[STORM_WORKERS];
 	uint64_t before = 0;
-	struct crew w;
+	struct procs w;
 
-	open_crew(&w, persist, 25 * MS);
+	open_procs(&w, persist, 25 * MS);
 	for (unsigned i = 0; i < STORM_WORKERS; i++)
-		pid[i] = crew_spawn(&w, storm_worker, NULL);
+		pid[i] = procs_spawn(&w, storm_worker, NULL);
 	for (unsigned k = 0; k < STORM_KILLS && !board_get(&w.b->failed); k++) {
 		uint64_t end = vb_clock_ns() + PATIENCE_NS;
 
@@ -246,13 +246,13 @@ static void storm(bool persist)
 		}
 		kill_server(&w);
 		before = board_get(&w.b->grants);
-		crew_start_server(&w);
+		procs_start_server(&w);
 	}
 	board_add(&w.b->stop);
 	for (unsigned i = 0; i < STORM_WORKERS; i++)
-		crew_wait(&w, pid[i], 2 * PATIENCE_NS);
+		procs_wait(&w, pid[i], 2 * PATIENCE_NS);
 	print_message("%u servers killed, %" PRIu64 " grants\n", STORM_KILLS, w.b->grants);
-	crew_close(&w);
+	procs_close(&w);
 	remove_files();
 }
 

@@ -10,14 +10,14 @@
  * out.  When the server dies every call ends with an error, and when it was only stopped things go
  * on.
  */
-#include "net_crew.h"
+#include "net_procs.h"
 
 static const char *fabric;
 
-static void scene_open(struct crew *w, const struct vb_lock_ops *ops, unsigned actors)
+static void scene_open(struct procs *w, const struct vb_lock_ops *ops, unsigned actors)
 {
-	*w = (struct crew){.fabric = fabric, .ops = ops};
-	crew_open(w, actors);
+	*w = (struct procs){.fabric = fabric, .ops = ops};
+	procs_open(w, actors);
 }
 
 /* For ever, until the test ends this process. */
@@ -31,16 +31,16 @@ static void linger(struct vb_lock_client *me)
 
 enum { HELD, ASKED, DEAD, GRANTED };
 
-static void doomed_holder(struct crew *w, struct vb_lock_client *me)
+static void doomed_holder(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
 
-	EXPECT_ERR(w, 0, crew_take(w, me, 0, PATIENCE_NS, &g));
+	EXPECT_ERR(w, 0, procs_take(w, me, 0, PATIENCE_NS, &g));
 	board_add(&w->b->step[HELD]);
 	linger(me);
 }
 
-static void heir(struct crew *w, struct vb_lock_client *me)
+static void heir(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
 	int err;
@@ -48,50 +48,50 @@ static void heir(struct crew *w, struct vb_lock_client *me)
 	AWAIT(w, me, HELD);
 	board_add(&w->b->step[ASKED]);
 	if (survives(w)) {
-		EXPECT_ERR(w, 0, crew_take(w, me, 0, recovery_bound(w), &g));
-		EXPECT_ERR(w, 0, crew_give_back(w, me, &g));
+		EXPECT_ERR(w, 0, procs_take(w, me, 0, recovery_bound(w), &g));
+		EXPECT_ERR(w, 0, procs_give_back(w, me, &g));
 	} else {
-		EXPECT_ERR(w, -ETIMEDOUT, crew_take(w, me, 0, 300 * MS, &g));
+		EXPECT_ERR(w, -ETIMEDOUT, procs_take(w, me, 0, 300 * MS, &g));
 		AWAIT(w, me, DEAD);
 		EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 0, VB_EXCLUSIVE, &g));
 	}
 	/* The other locks, one for each heir, are none the worse for it.  On a machine that was
 	 * busy for longer than the bound an answer is lost, and nothing that does not survive can
 	 * be said to be free afterwards. */
-	err = crew_take(w, me, 1 + w->rank % 3, PATIENCE_NS, &g);
+	err = procs_take(w, me, 1 + w->rank % 3, PATIENCE_NS, &g);
 	if (err == -VB_EUNKNOWN && !survives(w))
 		return;
 	EXPECT_ERR(w, 0, err);
-	EXPECT_ERR(w, 0, crew_give_back(w, me, &g));
+	EXPECT_ERR(w, 0, procs_give_back(w, me, &g));
 }
 
 static void holder_killed(const struct vb_lock_ops *ops)
 {
 	static const actor_fn actors[] = {doomed_holder, heir, heir};
-	struct crew w;
+	struct procs w;
 
 	scene_open(&w, ops, 3);
-	crew_start(&w, actors);
-	if (crew_reached(&w, ASKED, 2)) {
+	procs_start(&w, actors);
+	if (procs_reached(&w, ASKED, 2)) {
 		usleep(20000); /* most of the time they are in the queue now */
-		crew_kill(&w, 1);
+		procs_kill(&w, 1);
 		board_add(&w.b->step[DEAD]);
-		crew_reached(&w, 7, 2);
+		procs_reached(&w, 7, 2);
 	}
-	crew_close(&w);
+	procs_close(&w);
 }
 
 /* ---- one in the queue is killed ---- */
 
-static void patient_holder(struct crew *w, struct vb_lock_client *me)
+static void patient_holder(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
 	int err;
 
-	EXPECT_ERR(w, 0, crew_take(w, me, 0, PATIENCE_NS, &g));
+	EXPECT_ERR(w, 0, procs_take(w, me, 0, PATIENCE_NS, &g));
 	board_add(&w->b->step[HELD]);
 	AWAIT(w, me, DEAD);
-	err = crew_give_back(w, me, &g);
+	err = procs_give_back(w, me, &g);
 	/* On a machine that was busy for longer than the lease it is lost, and where the queue does
 	 * not survive it may be that the dead cannot be told: that is said, and is not the matter
 	 * here. */
@@ -99,18 +99,18 @@ static void patient_holder(struct crew *w, struct vb_lock_client *me)
 		EXPECT_ERR(w, 0, err);
 }
 
-static void doomed_waiter(struct crew *w, struct vb_lock_client *me)
+static void doomed_waiter(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
 
 	AWAIT(w, me, HELD);
 	board_add(&w->b->step[ASKED]);
-	if (crew_take(w, me, 0, PATIENCE_NS, &g) == 0)
+	if (procs_take(w, me, 0, PATIENCE_NS, &g) == 0)
 		board_add(&w->b->step[GRANTED]);
 	linger(me);
 }
 
-static void next_waiter(struct crew *w, struct vb_lock_client *me)
+static void next_waiter(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
 	int err;
@@ -118,54 +118,54 @@ static void next_waiter(struct crew *w, struct vb_lock_client *me)
 	AWAIT(w, me, ASKED);
 	vb_ep_sleep(me->ep, 10 * MS);
 	board_add(&w->b->step[ASKED]);
-	err = crew_take(w, me, 0, survives(w) ? recovery_bound(w) : 1000 * MS, &g);
+	err = procs_take(w, me, 0, survives(w) ? recovery_bound(w) : 1000 * MS, &g);
 	/* A queue that does not survive is broken where the dead stood in it. */
 	if (survives(w) || err != -ETIMEDOUT)
 		EXPECT_ERR(w, 0, err);
 	if (err == 0)
-		EXPECT_ERR(w, 0, crew_give_back(w, me, &g));
+		EXPECT_ERR(w, 0, procs_give_back(w, me, &g));
 }
 
 static void waiter_killed(const struct vb_lock_ops *ops)
 {
 	static const actor_fn actors[] = {patient_holder, doomed_waiter, next_waiter};
-	struct crew w;
+	struct procs w;
 
 	scene_open(&w, ops, 3);
-	crew_start(&w, actors);
-	if (crew_reached(&w, ASKED, 2)) {
+	procs_start(&w, actors);
+	if (procs_reached(&w, ASKED, 2)) {
 		usleep(20000);
-		crew_kill(&w, 2);
+		procs_kill(&w, 2);
 		board_add(&w.b->step[DEAD]);
-		crew_reached(&w, 7, 2);
+		procs_reached(&w, 7, 2);
 	}
-	crew_close(&w);
+	procs_close(&w);
 }
 
 /* ---- a holder is stopped for longer than its lease ---- */
 
 enum { STOPPED = 2, TAKEN, AWAKE };
 
-static void stopped_holder(struct crew *w, struct vb_lock_client *me)
+static void stopped_holder(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
 
-	EXPECT_ERR(w, 0, crew_take(w, me, 0, PATIENCE_NS, &g));
+	EXPECT_ERR(w, 0, procs_take(w, me, 0, PATIENCE_NS, &g));
 	board_add(&w->b->step[HELD]);
 	AWAIT(w, me, AWAKE);
 	if (survives(w)) {
 		EXPECT(w, !vb_lock_valid(me, &g));
-		EXPECT_ERR(w, -VB_ELOST, crew_give_back(w, me, &g));
+		EXPECT_ERR(w, -VB_ELOST, procs_give_back(w, me, &g));
 	} else {
 		EXPECT(w, vb_lock_valid(me, &g));
-		EXPECT_ERR(w, 0, crew_give_back(w, me, &g));
+		EXPECT_ERR(w, 0, procs_give_back(w, me, &g));
 	}
 	board_add(&w->b->step[GRANTED + 2]);
-	EXPECT_ERR(w, 0, crew_take(w, me, 0, recovery_bound(w) + PATIENCE_NS, &g));
-	EXPECT_ERR(w, 0, crew_give_back(w, me, &g));
+	EXPECT_ERR(w, 0, procs_take(w, me, 0, recovery_bound(w) + PATIENCE_NS, &g));
+	EXPECT_ERR(w, 0, procs_give_back(w, me, &g));
 }
 
-static void quick_rival(struct crew *w, struct vb_lock_client *me)
+static void quick_rival(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
 	int err;
@@ -173,18 +173,18 @@ static void quick_rival(struct crew *w, struct vb_lock_client *me)
 	AWAIT(w, me, STOPPED);
 	if (!survives(w)) {
 		/* Without a lease there is nothing to outlast. */
-		EXPECT_ERR(w, -ETIMEDOUT, crew_take(w, me, 0, LEASE_NS, &g));
+		EXPECT_ERR(w, -ETIMEDOUT, procs_take(w, me, 0, LEASE_NS, &g));
 		board_add(&w->b->step[TAKEN]);
 		AWAIT(w, me, AWAKE);
-		EXPECT_ERR(w, 0, crew_take(w, me, 0, PATIENCE_NS, &g));
-		EXPECT_ERR(w, 0, crew_give_back(w, me, &g));
+		EXPECT_ERR(w, 0, procs_take(w, me, 0, PATIENCE_NS, &g));
+		EXPECT_ERR(w, 0, procs_give_back(w, me, &g));
 		return;
 	}
-	EXPECT_ERR(w, 0, crew_take(w, me, 0, recovery_bound(w), &g));
+	EXPECT_ERR(w, 0, procs_take(w, me, 0, recovery_bound(w), &g));
 	board_add(&w->b->step[TAKEN]);
 	/* The late release comes while we hold: ours stays. */
 	AWAIT(w, me, GRANTED + 2);
-	err = crew_give_back(w, me, &g);
+	err = procs_give_back(w, me, &g);
 	if (vb_lock_now(me) < g.valid_until_ns || err != -VB_ELOST)
 		EXPECT_ERR(w, 0, err);
 }
@@ -192,19 +192,19 @@ static void quick_rival(struct crew *w, struct vb_lock_client *me)
 static void holder_stopped(const struct vb_lock_ops *ops)
 {
 	static const actor_fn actors[] = {stopped_holder, quick_rival};
-	struct crew w;
+	struct procs w;
 
 	scene_open(&w, ops, 2);
-	crew_start(&w, actors);
-	if (crew_reached(&w, HELD, 1)) {
-		crew_signal(&w, 1, SIGSTOP);
+	procs_start(&w, actors);
+	if (procs_reached(&w, HELD, 1)) {
+		procs_signal(&w, 1, SIGSTOP);
 		board_add(&w.b->step[STOPPED]);
-		crew_reached(&w, TAKEN, 1);
-		crew_signal(&w, 1, SIGCONT);
+		procs_reached(&w, TAKEN, 1);
+		procs_signal(&w, 1, SIGCONT);
 		board_add(&w.b->step[AWAKE]);
-		crew_reached(&w, 7, 2);
+		procs_reached(&w, 7, 2);
 	}
-	crew_close(&w);
+	procs_close(&w);
 }
 
 /* ---- the server is killed ---- */
@@ -216,7 +216,7 @@ static bool is_clear(int err)
 }
 
 /* A call that needs the server ends with an error, soon: once a verb's time is up. */
-static void orphan_calls(struct crew *w, struct vb_lock_client *me)
+static void orphan_calls(struct procs *w, struct vb_lock_client *me)
 {
 	for (unsigned i = 0; i < 3; i++) {
 		uint64_t begun = vb_clock_gettime_ns();
@@ -224,38 +224,38 @@ static void orphan_calls(struct crew *w, struct vb_lock_client *me)
 		int err = vb_lock_acquire(me, 2, VB_EXCLUSIVE, PATIENCE_NS, &g);
 
 		if (!is_clear(err))
-			crew_fail(w, "acquire without a server: %s", err ? vb_strerror(err) : "0");
+			procs_fail(w, "acquire without a server: %s", err ? vb_strerror(err) : "0");
 		if (vb_clock_gettime_ns() - begun > 20 * BOUND_NS + BUSY_NS)
-			crew_fail(w, "acquire without a server took %" PRIu64 " ms",
-				  (vb_clock_gettime_ns() - begun) / MS);
+			procs_fail(w, "acquire without a server took %" PRIu64 " ms",
+				   (vb_clock_gettime_ns() - begun) / MS);
 	}
 }
 
-static void orphan_holder(struct crew *w, struct vb_lock_client *me)
+static void orphan_holder(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
 	int err;
 
-	EXPECT_ERR(w, 0, crew_take(w, me, 0, PATIENCE_NS, &g));
+	EXPECT_ERR(w, 0, procs_take(w, me, 0, PATIENCE_NS, &g));
 	board_add(&w->b->step[HELD]);
 	AWAIT(w, me, DEAD);
-	err = crew_give_back(w, me, &g);
+	err = procs_give_back(w, me, &g);
 	/* Where the lock is handed from client to client nobody need notice. */
 	EXPECT(w, err == 0 || is_clear(err));
 	orphan_calls(w, me);
 }
 
-static void orphan_waiter(struct crew *w, struct vb_lock_client *me)
+static void orphan_waiter(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
 	int err;
 
 	AWAIT(w, me, HELD);
 	board_add(&w->b->step[ASKED]);
-	err = crew_take(w, me, 0, 4 * BUSY_NS, &g);
+	err = procs_take(w, me, 0, 4 * BUSY_NS, &g);
 	EXPECT(w, err == 0 || err == -ETIMEDOUT || is_clear(err));
 	if (err == 0) {
-		err = crew_give_back(w, me, &g);
+		err = procs_give_back(w, me, &g);
 		EXPECT(w, err == 0 || is_clear(err));
 	}
 	orphan_calls(w, me);
@@ -264,17 +264,17 @@ static void orphan_waiter(struct crew *w, struct vb_lock_client *me)
 static void server_killed(const struct vb_lock_ops *ops)
 {
 	static const actor_fn actors[] = {orphan_holder, orphan_waiter};
-	struct crew w;
+	struct procs w;
 
 	scene_open(&w, ops, 2);
-	crew_start(&w, actors);
-	if (crew_reached(&w, ASKED, 1)) {
+	procs_start(&w, actors);
+	if (procs_reached(&w, ASKED, 1)) {
 		usleep(20000);
-		crew_kill(&w, 0);
+		procs_kill(&w, 0);
 		board_add(&w.b->step[DEAD]);
-		crew_reached(&w, 7, 2);
+		procs_reached(&w, 7, 2);
 	}
-	crew_close(&w);
+	procs_close(&w);
 }
 
 /* ---- the server is stopped for a while ---- */
@@ -283,28 +283,28 @@ static void server_killed(const struct vb_lock_ops *ops)
 
 /* Takes and gives back, whatever comes of it; afterwards it must work again, on locks that have
  * been left alone where a lost answer may have cost the others. */
-static void busy_client(struct crew *w, struct vb_lock_client *me)
+static void busy_client(struct procs *w, struct vb_lock_client *me)
 {
 	uint64_t end;
 	struct vb_grant g;
 
 	for (unsigned i = 0; !board_get(&w->b->step[AWAKE]); i++) {
-		int err = crew_take(w, me, i % 2, LEASE_NS, &g);
+		int err = procs_take(w, me, i % 2, LEASE_NS, &g);
 
 		if (err == 0) {
 			board_add(&w->b->step[HELD]);
-			err = crew_give_back(w, me, &g);
+			err = procs_give_back(w, me, &g);
 		}
 		EXPECT(w, err == 0 || err == -ETIMEDOUT || is_clear(err));
 		vb_ep_sleep(me->ep, MS);
 	}
 	end = vb_clock_gettime_ns() + PATIENCE_NS;
 	for (unsigned n = 0; n < AFTERWARDS;) {
-		int err = crew_take(w, me, survives(w) ? n % 2 : 2 + n % 2, recovery_bound(w), &g);
+		int err = procs_take(w, me, survives(w) ? n % 2 : 2 + n % 2, recovery_bound(w), &g);
 
 		n += err == 0;
 		if (err == 0)
-			err = crew_give_back(w, me, &g);
+			err = procs_give_back(w, me, &g);
 		EXPECT(w, err == 0 || is_clear(err));
 		EXPECT(w, vb_clock_gettime_ns() < end);
 		vb_ep_sleep(me->ep, MS);
@@ -314,18 +314,18 @@ static void busy_client(struct crew *w, struct vb_lock_client *me)
 static void server_stopped(const struct vb_lock_ops *ops)
 {
 	static const actor_fn actors[] = {busy_client, busy_client};
-	struct crew w;
+	struct procs w;
 
 	scene_open(&w, ops, 2);
-	crew_start(&w, actors);
-	if (crew_reached(&w, HELD, 20)) {
-		crew_signal(&w, 0, SIGSTOP);
+	procs_start(&w, actors);
+	if (procs_reached(&w, HELD, 20)) {
+		procs_signal(&w, 0, SIGSTOP);
 		usleep(2 * LEASE_NS / 1000);
-		crew_signal(&w, 0, SIGCONT);
+		procs_signal(&w, 0, SIGCONT);
 		board_add(&w.b->step[AWAKE]);
-		crew_reached(&w, 7, 2);
+		procs_reached(&w, 7, 2);
 	}
-	crew_close(&w);
+	procs_close(&w);
 }
 
 /* ---- all of them ---- */

@@ -11,7 +11,7 @@
  * its lease finds that out when it wakes, and harms nobody.  Without recovery what the dead held is
  * held for good, and can be named.
  */
-#include "txn_crew.h"
+#include "txn_procs.h"
 
 static const char *cc;
 
@@ -119,7 +119,7 @@ struct scene {
 static const struct move scene_move = {.from = 1, .to = 2, .amount = 10, .gift = 3};
 static const struct move back = {.from = 2, .to = 1, .amount = 4, .gift = 1};
 
-static void scene_victim(struct crew *w, struct vb_coordinator *me, const void *arg)
+static void scene_victim(struct procs *w, struct vb_coordinator *me, const void *arg)
 {
 	const struct scene *s = arg;
 
@@ -127,7 +127,7 @@ static void scene_victim(struct crew *w, struct vb_coordinator *me, const void *
 	move_for_sure(w, me, &scene_move);
 }
 
-static void survivor(struct crew *w, struct vb_coordinator *me, const void *arg)
+static void survivor(struct procs *w, struct vb_coordinator *me, const void *arg)
 {
 	move_for_sure(w, me, arg);
 }
@@ -136,16 +136,16 @@ static void death_at_each_verb(void **state)
 {
 	uint64_t waited[2 * SCENE_VERBS], took, median;
 	unsigned deaths = 0, in_commit = 0, waits = 0;
-	struct crew w;
+	struct procs w;
 
 	(void)state;
-	crew_open(&w, cc, true, SCENE_LEASE_NS);
+	procs_open(&w, cc, true, SCENE_LEASE_NS);
 	for (unsigned i = 2; i < 2 * SCENE_VERBS + 2 && !board_get(&w.b->failed); i++) {
 		struct scene s = {.verbs = i / 2, .after = i % 2};
 		unsigned who = w.born;
-		pid_t victim = crew_spawn(&w, scene_victim, &s);
+		pid_t victim = procs_spawn(&w, scene_victim, &s);
 
-		if (was_killed(crew_wait(&w, victim, 0))) {
+		if (was_killed(procs_wait(&w, victim, 0))) {
 			deaths++;
 			in_commit += book_close(&w, who);
 			/* Nobody tells the fabric about every other death: it finds out by
@@ -153,7 +153,7 @@ static void death_at_each_verb(void **state)
 			if (s.verbs & 1)
 				vb_shm_mark_dead(w.f, victim);
 		}
-		crew_wait(&w, crew_spawn(&w, survivor, &back), 0);
+		procs_wait(&w, procs_spawn(&w, survivor, &back), 0);
 		took = w.b->actor[w.born - 1].longest_ns;
 		if (took >= SCENE_LEASE_NS)
 			waited[waits++] = took;
@@ -161,7 +161,7 @@ static void death_at_each_verb(void **state)
 			print_message("after death %s verb %u\n", s.after ? "after" : "before",
 				      s.verbs);
 	}
-	crew_audit(&w);
+	procs_audit(&w);
 	median = median_of(waited, waits);
 	print_message("%s: %u deaths, %u of them in a commit; %u waits: half of them %.1f ms, "
 		      "longest %.1f ms, stated %.1f ms\n",
@@ -175,7 +175,7 @@ static void death_at_each_verb(void **state)
 		/* A retry comes some time after what it waits for. */
 		assert_true(median <= stated(&w) + SCENE_LEASE_NS / 2);
 	}
-	crew_close(&w);
+	procs_close(&w);
 }
 
 /* ---- one of three is killed, again and again ---- */
@@ -185,7 +185,7 @@ static void death_at_each_verb(void **state)
 #define STORM_DEATHS   12u
 #define STORM_COMMITS  300u /* of each survivor, after a death */
 
-static void storm_worker(struct crew *w, struct vb_coordinator *me, const void *arg)
+static void storm_worker(struct procs *w, struct vb_coordinator *me, const void *arg)
 {
 	(void)arg;
 	while (!board_get(&w->b->stop) && !board_get(&w->b->failed)) {
@@ -201,7 +201,7 @@ static void storm_worker(struct crew *w, struct vb_coordinator *me, const void *
 }
 
 /* Until each of these has committed so often again. */
-static void await_commits(struct crew *w, const unsigned *actor, unsigned n)
+static void await_commits(struct procs *w, const unsigned *actor, unsigned n)
 {
 	uint64_t end = vb_clock_ns() + PATIENCE_NS, from[STORM_WORKERS];
 
@@ -211,7 +211,7 @@ static void await_commits(struct crew *w, const unsigned *actor, unsigned n)
 		if (board_get(&w->b->actor[actor[i]].commits) >= from[i] + STORM_COMMITS)
 			i++;
 		else if (vb_clock_ns() > end)
-			crew_fail(w, "a process has stopped to commit");
+			procs_fail(w, "a process has stopped to commit");
 		else
 			usleep(500);
 	}
@@ -223,14 +223,14 @@ static void storm(void **state)
 	pid_t pid[STORM_WORKERS];
 	uint64_t longest = 0, commits = 0;
 	struct vb_rng rng;
-	struct crew w;
+	struct procs w;
 
 	(void)state;
-	crew_open(&w, cc, true, STORM_LEASE_NS);
+	procs_open(&w, cc, true, STORM_LEASE_NS);
 	vb_rng_seed(&rng, 11, 0);
 	for (unsigned i = 0; i < STORM_WORKERS; i++) {
 		actor[i] = w.born;
-		pid[i] = crew_spawn(&w, storm_worker, NULL);
+		pid[i] = procs_spawn(&w, storm_worker, NULL);
 	}
 	while (deaths < STORM_DEATHS && !board_get(&w.b->failed)) {
 		unsigned v = (unsigned)vb_rng_below(&rng, STORM_WORKERS);
@@ -238,20 +238,20 @@ static void storm(void **state)
 		await_commits(&w, actor, STORM_WORKERS);
 		usleep((useconds_t)vb_rng_below(&rng, 5000));
 		kill(pid[v], SIGKILL);
-		if (!was_killed(crew_wait(&w, pid[v], 0)))
-			crew_fail(&w, "a worker has ended by itself");
+		if (!was_killed(procs_wait(&w, pid[v], 0)))
+			procs_fail(&w, "a worker has ended by itself");
 		in_commit += book_close(&w, actor[v]);
 		if (deaths++ & 1)
 			vb_shm_mark_dead(w.f, pid[v]);
 		actor[v] = w.born;
-		pid[v] = crew_spawn(&w, storm_worker, NULL);
+		pid[v] = procs_spawn(&w, storm_worker, NULL);
 	}
 	if (!board_get(&w.b->failed))
 		await_commits(&w, actor, STORM_WORKERS);
 	board_add(&w.b->stop);
 	for (unsigned i = 0; i < STORM_WORKERS; i++)
-		crew_wait(&w, pid[i], 0);
-	crew_audit(&w);
+		procs_wait(&w, pid[i], 0);
+	procs_audit(&w);
 	for (unsigned i = 0; i < w.born; i++) {
 		commits += w.b->actor[i].commits;
 		if (w.b->actor[i].longest_ns > longest)
@@ -260,7 +260,7 @@ static void storm(void **state)
 	print_message("%s: %u deaths, %u of them in a commit, %" PRIu64
 		      " commits, longest wait %.1f ms, %" PRIu64 " locks swept up\n",
 		      cc, deaths, in_commit, commits, (double)longest / MS, w.b->swept);
-	crew_close(&w);
+	procs_close(&w);
 }
 
 /* ---- stopped past the lease, and back ---- */
@@ -275,13 +275,13 @@ static bool is_waited_for(enum spot spot)
 	return spot == COMMITTED || spot == WRITING;
 }
 
-static void stop_now(struct crew *w)
+static void stop_now(struct procs *w)
 {
 	w->at_prepared = NULL;
 	raise(SIGSTOP);
 }
 
-static void sleeper(struct crew *w, struct vb_coordinator *me, const void *arg)
+static void sleeper(struct procs *w, struct vb_coordinator *me, const void *arg)
 {
 	enum spot spot = *(const enum spot *)arg;
 	int err = vb_txn_begin(me);
@@ -305,82 +305,83 @@ static void sleeper(struct crew *w, struct vb_coordinator *me, const void *arg)
 	move_for_sure(w, me, &back);
 }
 
-static void judge_sleeper(struct crew *w, const struct actor *a, enum spot spot, bool others)
+static void judge_sleeper(struct procs *w, const struct actor *a, enum spot spot, bool others)
 {
 	bool commits = is_waited_for(spot) || (spot == PREPARED && !others);
 	bool told = a->cause == VB_TXN_RECOVERED || a->cause == VB_TXN_WOUNDED;
 
 	if (commits && a->err != 0)
-		crew_fail(w, "stopped %s: %s, not committed", spot_names[spot],
-			  vb_strerror(a->err));
+		procs_fail(w, "stopped %s: %s, not committed", spot_names[spot],
+			   vb_strerror(a->err));
 	if (!commits && a->err != -EAGAIN)
-		crew_fail(w, "stopped %s: it returned %d, and should have been told to begin again",
-			  spot_names[spot], a->err);
+		procs_fail(w,
+			   "stopped %s: it returned %d, and should have been told to begin again",
+			   spot_names[spot], a->err);
 	if (spot == PREPARED && others && !told)
-		crew_fail(w, "stopped %s: cause '%s', not recovered", spot_names[spot],
-			  vb_txn_cause_names[a->cause]);
+		procs_fail(w, "stopped %s: cause '%s', not recovered", spot_names[spot],
+			   vb_txn_cause_names[a->cause]);
 }
 
 /* others: somebody wants the accounts meanwhile. */
-static void stop_and_go(struct crew *w, enum spot spot, bool others)
+static void stop_and_go(struct procs *w, enum spot spot, bool others)
 {
 	unsigned who = w->born;
-	pid_t pid = crew_spawn(w, sleeper, &spot), rival = 0;
+	pid_t pid = procs_spawn(w, sleeper, &spot), rival = 0;
 
-	if (!WIFSTOPPED(crew_wait(w, pid, WUNTRACED))) {
-		crew_fail(w, "it was to stop %s, and has ended", spot_names[spot]);
+	if (!WIFSTOPPED(procs_wait(w, pid, WUNTRACED))) {
+		procs_fail(w, "it was to stop %s, and has ended", spot_names[spot]);
 		return;
 	}
 	if (others)
-		rival = crew_spawn(w, survivor, &back);
+		rival = procs_spawn(w, survivor, &back);
 	if (others && !is_waited_for(spot))
-		crew_wait(w, rival, 0);
+		procs_wait(w, rival, 0);
 	else
 		usleep((useconds_t)(3 * w->lease_ns / 1000));
 	if (others && is_waited_for(spot) && waitpid(rival, NULL, WNOHANG) != 0) {
-		crew_fail(w, "stopped %s: a rival has not waited for it", spot_names[spot]);
+		procs_fail(w, "stopped %s: a rival has not waited for it", spot_names[spot]);
 		rival = 0;
 	}
 	/* What holds nothing keeps nobody waiting: but its lease is to be over. */
 	if (others)
 		usleep((useconds_t)(w->lease_ns / 1000));
 	kill(pid, SIGCONT);
-	crew_wait(w, pid, 0);
+	procs_wait(w, pid, 0);
 	if (rival != 0 && is_waited_for(spot))
-		crew_wait(w, rival, 0);
+		procs_wait(w, rival, 0);
 	judge_sleeper(w, &w->b->actor[who], spot, others);
 }
 
 static void stopped(void **state)
 {
-	struct crew w;
+	struct procs w;
 
 	(void)state;
-	crew_open(&w, cc, true, SCENE_LEASE_NS);
+	procs_open(&w, cc, true, SCENE_LEASE_NS);
 	for (unsigned round = 0; round < 3 && !board_get(&w.b->failed); round++)
 		for (enum spot spot = IN_BODY; spot < SPOTS && !board_get(&w.b->failed); spot++) {
 			stop_and_go(&w, spot, true);
 			stop_and_go(&w, spot, false);
 		}
-	crew_audit(&w);
-	crew_close(&w);
+	procs_audit(&w);
+	procs_close(&w);
 }
 
 /* ---- without recovery ---- */
 
-static void die_now(struct crew *w)
+static void die_now(struct procs *w)
 {
 	(void)w;
 	kill(getpid(), SIGKILL);
 }
 
-static void doomed(struct crew *w, struct vb_coordinator *me, const void *arg)
+static void doomed(struct procs *w, struct vb_coordinator *me, const void *arg)
 {
 	w->at_prepared = die_now;
 	move_for_sure(w, me, arg);
 }
 
-static void in_vain(struct crew *w, struct vb_coordinator *me, const void *arg)
+static void in_vain(struct procs *w, struct vb_coordinator *me, const void *arg)
 {
 	static const struct move other = {.from = 5, .to = 6, .amount = 1};
 	uint64_t end = vb_clock_ns() + 6 * w->lease_ns;
@@ -389,8 +390,8 @@ static void in_vain(struct crew *w, struct vb_coordinator *me, const void *arg)
 		int err = move_once(w, me, arg);
 
 		if (err != -EAGAIN)
-			crew_fail(w, "an account of the dead: %s",
-				  err ? vb_strerror(err) : "it was had");
+			procs_fail(w, "an account of the dead: %s",
+				   err ? vb_strerror(err) : "it was had");
 		(void)vb_ep_sleep(me->ep, MS);
 	}
 	/* The other accounts are none the worse for it. */
@@ -399,17 +400,17 @@ static void in_vain(struct crew *w, struct vb_coordinator *me, const void *arg)
 
 static void no_recovery(void **state)
 {
-	struct crew w;
+	struct procs w;
 	pid_t pid;
 
 	(void)state;
-	crew_open(&w, cc, false, SCENE_LEASE_NS);
-	pid = crew_spawn(&w, doomed, &scene_move);
-	assert_true(was_killed(crew_wait(&w, pid, 0)));
-	crew_wait(&w, crew_spawn(&w, in_vain, &back), 0);
-	if (crew_held(&w) != 2)
-		crew_fail(&w, "the dead holds %u accounts, not 2", crew_held(&w));
-	crew_close(&w);
+	procs_open(&w, cc, false, SCENE_LEASE_NS);
+	pid = procs_spawn(&w, doomed, &scene_move);
+	assert_true(was_killed(procs_wait(&w, pid, 0)));
+	procs_wait(&w, procs_spawn(&w, in_vain, &back), 0);
+	if (procs_held(&w) != 2)
+		procs_fail(&w, "the dead holds %u accounts, not 2", procs_held(&w));
+	procs_close(&w);
 }
 
 /* ---- is every protocol killed? ---- */

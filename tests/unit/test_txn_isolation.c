@@ -375,7 +375,7 @@ static void causes_are_told(void **state)
 #define ROUNDS 40
 #define CELLS  3
 
-struct crew {
+struct group {
 	struct world *w;
 	unsigned running;
 	unsigned audits, wrong, failed;
@@ -383,7 +383,7 @@ struct crew {
 };
 
 struct member {
-	struct crew *crew;
+	struct group *group;
 	unsigned number;
 	uint64_t from, to;
 	uint64_t sum;
@@ -392,10 +392,10 @@ struct member {
 static int move_one(struct vb_coordinator *me, void *arg)
 {
 	struct member *m = arg;
-	struct vb_table *t = m->crew->w->t;
+	struct vb_table *t = m->group->w->t;
 	const struct vb_txn_key keys[] = {{t, m->from, true}, {t, m->to, true}};
 	struct record *from, *to;
-	int err = m->crew->declare ? vb_txn_declare(me, keys, 2) : 0;
+	int err = m->group->declare ? vb_txn_declare(me, keys, 2) : 0;
 
 	if (err == 0)
 		err = vb_txn_update(me, t, m->from, (void **)&from);
@@ -418,13 +418,13 @@ static int add_up(struct vb_coordinator *me, void *arg)
 	struct vb_txn_key keys[CELLS];
 
 	for (uint64_t key = 0; key < CELLS; key++)
-		keys[key] = (struct vb_txn_key){.table = m->crew->w->t, .key = key};
-	if (m->crew->declare && vb_txn_declare(me, keys, CELLS) != 0)
+		keys[key] = (struct vb_txn_key){.table = m->group->w->t, .key = key};
+	if (m->group->declare && vb_txn_declare(me, keys, CELLS) != 0)
 		return -EAGAIN;
 	m->sum = 0;
 	for (uint64_t key = 0; key < CELLS; key++) {
 		const struct record *r;
-		int err = vb_txn_get(me, m->crew->w->t, key, (const void **)&r);
+		int err = vb_txn_get(me, m->group->w->t, key, (const void **)&r);
 
 		if (err)
 			return err;
@@ -447,8 +447,8 @@ static int member_work(struct member *m, struct vb_coordinator *me)
 			return err;
 		if (i % 4 != 3)
 			continue;
-		m->crew->audits++;
-		m->crew->wrong += m->sum != CELLS * FIRST + 0 + 1 + 2;
+		m->group->audits++;
+		m->group->wrong += m->sum != CELLS * FIRST + 0 + 1 + 2;
 	}
 	return 0;
 }
@@ -457,34 +457,34 @@ static void member_body(void *arg)
 {
 	struct member *m = arg;
 	struct vb_coordinator *me;
-	int err = vb_coordinator_open(m->crew->w->db, (uint16_t)(m->number % NODES), &me);
+	int err = vb_coordinator_open(m->group->w->db, (uint16_t)(m->number % NODES), &me);
 
 	if (err == 0) {
 		err = member_work(m, me);
 		vb_coordinator_close(me);
 	}
-	m->crew->failed += err != 0;
-	m->crew->running--;
+	m->group->failed += err != 0;
+	m->group->running--;
 }
 
-static void run_crew(struct world *w, bool declare)
+static void run_group(struct world *w, bool declare)
 {
 	static const struct vb_task_params params = {.name = "member"};
-	struct crew crew = {.w = w, .declare = declare};
+	struct group group = {.w = w, .declare = declare};
 	struct member member[TASKS];
 
 	for (unsigned i = 0; i < TASKS; i++) {
 		struct vb_task *task;
 
-		member[i] = (struct member){.crew = &crew, .number = i};
-		crew.running++;
+		member[i] = (struct member){.group = &group, .number = i};
+		group.running++;
 		must(vb_task_spawn(vb_sched_self(), member_body, &member[i], &params, &task));
 	}
 	must(vb_sched_run(vb_sched_self(), NULL, VB_FOREVER));
-	assert_int_equal(crew.running, 0);
-	assert_int_equal(crew.failed, 0);
-	assert_int_equal(crew.wrong, 0);
-	assert_int_equal(crew.audits, TASKS * ROUNDS / 4);
+	assert_int_equal(group.running, 0);
+	assert_int_equal(group.failed, 0);
+	assert_int_equal(group.wrong, 0);
+	assert_int_equal(group.audits, TASKS * ROUNDS / 4);
 }
 
 static void nothing_is_lost(void **state)
@@ -492,7 +492,7 @@ static void nothing_is_lost(void **state)
 	struct world w;
 
 	open_usual(&w, state, 0);
-	run_crew(&w, false);
+	run_group(&w, false);
 	close_world(&w);
 }
 
@@ -502,7 +502,7 @@ static void nothing_is_lost_declared(void **state)
 	struct world w;
 
 	open_usual(&w, state, 0);
-	run_crew(&w, true);
+	run_group(&w, true);
 	close_world(&w);
 }
 
@@ -515,7 +515,7 @@ static void nothing_is_lost_plainly(void **state)
 
 	p.no_doorbell = p.no_outstanding = p.no_recovery = true;
 	open_world(&w, k->fabric, &p);
-	run_crew(&w, false);
+	run_group(&w, false);
 	close_world(&w);
 }
 
@@ -529,7 +529,7 @@ static void nothing_is_lost_in_passing(void **state)
 	p.cache = 2;
 	p.passive_ack = true;
 	open_world(&w, k->fabric, &p);
-	run_crew(&w, false);
+	run_group(&w, false);
 	close_world(&w);
 }
 

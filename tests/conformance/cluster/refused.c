@@ -8,7 +8,7 @@
 
 #include "cluster/auth.h"
 #include "cluster/wire.h"
-#include "crew.h"
+#include "procs.h"
 
 #define SOON 1500000000ull /* for what must time out */
 
@@ -43,7 +43,7 @@ static int remove_keys(void **state)
 }
 
 /* Opens and must fail so; the words must be in what is logged. */
-static void must_fail(struct crew *w, unsigned me, const struct vb_cluster_params *p, int err,
+static void must_fail(struct procs *w, unsigned me, const struct vb_cluster_params *p, int err,
 		      const char *words, const char *more)
 {
 	struct vb_cluster *c = NULL;
@@ -51,61 +51,61 @@ static void must_fail(struct crew *w, unsigned me, const struct vb_cluster_param
 	int got;
 
 	vb_log_capture_begin(text, sizeof(text));
-	got = crew_open_as(w, me, p, &c);
+	got = procs_open_as(w, me, p, &c);
 	vb_log_capture_end();
 	if (got != err || strstr(text, words) == NULL || strstr(text, more) == NULL) {
 		fprintf(stderr, "got %d, not %d: %s\n", got, err, text);
-		crew_must(!"the right failure");
+		procs_must(!"the right failure");
 	}
-	crew_must(c == NULL);
+	procs_must(c == NULL);
 }
 
-static void open_and_meet(struct crew *w, unsigned me, const struct vb_cluster_params *p)
+static void open_and_meet(struct procs *w, unsigned me, const struct vb_cluster_params *p)
 {
 	struct vb_cluster *c = NULL;
 
-	crew_must(crew_open_as(w, me, p, &c) == 0);
-	crew_must(vb_cluster_barrier(c) == 0);
+	procs_must(procs_open_as(w, me, p, &c) == 0);
+	procs_must(vb_cluster_barrier(c) == 0);
 	vb_cluster_close(c);
 }
 
 /* ---- keys ---- */
 
 /* 0 and 1 have key a; 2 has another one, 3 none: the cluster is of the first two. */
-static void keys(struct crew *w, unsigned me)
+static void keys(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 
 	p.rank = VB_CLUSTER_ANY_RANK;
 	p.auth_key_file = me < 2 ? key_a : me == 2 ? key_b : NULL;
 	if (me == 1)
-		crew_must(crew_reached(w, REFUSED, 2));
+		procs_must(procs_reached(w, REFUSED, 2));
 	if (me < 2) {
 		open_and_meet(w, me, &p);
 	} else {
 		must_fail(w, me, &p, -EACCES, "refused", "key");
-		crew_mark(w, REFUSED);
+		procs_mark(w, REFUSED);
 	}
 }
 
 static void test_keys(void **state)
 {
-	struct crew w = {.params.hosts = 2};
+	struct procs w = {.params.hosts = 2};
 
-	crew_begin(&w);
+	procs_begin(&w);
 	for (unsigned i = 0; i < 4; i++)
-		crew_start(&w, i, keys);
+		procs_start(&w, i, keys);
 	for (unsigned i = 0; i < 4; i++)
-		crew_join(&w, i);
-	crew_said(&w, 0, "refused: 127.0.0.1:");
-	crew_said(&w, 0, "has another key than the root");
-	crew_end(&w);
+		procs_join(&w, i);
+	procs_said(&w, 0, "refused: 127.0.0.1:");
+	procs_said(&w, 0, "has another key than the root");
+	procs_end(&w);
 }
 
 /* The root has no key, the member has one. */
-static void key_of_member(struct crew *w, unsigned me)
+static void key_of_member(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 
 	if (me == 0) {
 		p.timeout_ns = SOON;
@@ -118,43 +118,43 @@ static void key_of_member(struct crew *w, unsigned me)
 
 static void test_key_of_member(void **state)
 {
-	struct crew w = {0};
+	struct procs w = {0};
 
-	crew_run(&w, 2, key_of_member);
+	procs_run(&w, 2, key_of_member);
 }
 
 /* Processes that are forked have a key that nobody else can know: a neighbour without a key stays out, and one
  * with a file. */
 static struct vb_cluster_key drawn;
 
-static void forked(struct crew *w, unsigned me)
+static void forked(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 	struct vb_cluster *c = NULL;
 
 	p.rank = VB_CLUSTER_ANY_RANK;
 	if (me == 1)
-		crew_must(crew_reached(w, REFUSED, 2));
+		procs_must(procs_reached(w, REFUSED, 2));
 	if (me < 2) {
-		crew_must(vb_cluster_open_keyed(&p, me == 0 ? w->listening : -1, &drawn, &c) == 0);
-		crew_must(vb_cluster_barrier(c) == 0);
+		procs_must(vb_cluster_open_keyed(&p, me == 0 ? w->listening : -1, &drawn, &c) == 0);
+		procs_must(vb_cluster_barrier(c) == 0);
 		vb_cluster_close(c);
 		return;
 	}
 	p.auth_key_file = me == 2 ? NULL : key_a;
 	must_fail(w, me, &p, -EACCES, "refused", "key");
-	crew_mark(w, REFUSED);
+	procs_mark(w, REFUSED);
 }
 
 static void test_forked_key(void **state)
 {
-	struct crew w = {.params.hosts = 2};
+	struct procs w = {.params.hosts = 2};
 
 	assert_int_equal(vb_cluster_key_make(&drawn, NULL), 0);
-	crew_begin(&w);
+	procs_begin(&w);
 	for (unsigned i = 0; i < 4; i++)
-		crew_start(&w, i, forked);
-	crew_end(&w);
+		procs_start(&w, i, forked);
+	procs_end(&w);
 }
 
 static void test_beyond_loopback(void **state)
@@ -177,7 +177,7 @@ static void test_beyond_loopback(void **state)
 
 /* ---- strangers ---- */
 
-static int knock(struct crew *w)
+static int knock(struct procs *w)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET,
 				.sin_port = htons(w->port),
@@ -189,9 +189,9 @@ static int knock(struct crew *w)
 	return fd;
 }
 
-static void just_open(struct crew *w, unsigned me)
+static void just_open(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 
 	open_and_meet(w, me, &p);
 }
@@ -203,11 +203,11 @@ static void test_strangers(void **state)
 	static const uint8_t almost[] = {40, 0, 0, 0, 1, 1, 'V', 'B', 'x'};
 	static const uint8_t huge[] = {255, 255, 255, 255, 1, 1, 'V', 'B'};
 	static const uint8_t join[] = {64, 0, 0, 0, 5, 1, 'V', 'B'}; /* before any proof */
-	struct crew w = {.params.hosts = 3};
+	struct procs w = {.params.hosts = 3};
 	int fds[200];
 
-	crew_begin(&w);
-	crew_start(&w, 0, just_open);
+	procs_begin(&w);
+	procs_start(&w, 0, just_open);
 	for (unsigned i = 0; i < 200; i++) {
 		fds[i] = knock(&w);
 		switch (i % 6) {
@@ -231,28 +231,28 @@ static void test_strangers(void **state)
 			break;
 		}
 	}
-	crew_start(&w, 1, just_open);
-	crew_start(&w, 2, just_open);
+	procs_start(&w, 1, just_open);
+	procs_start(&w, 2, just_open);
 	for (unsigned i = 0; i < 3; i++)
-		crew_join(&w, i);
-	crew_said(&w, 0, "does not speak Verbena's cluster protocol");
+		procs_join(&w, i);
+	procs_said(&w, 0, "does not speak Verbena's cluster protocol");
 	for (unsigned i = 0; i < 200; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	crew_end(&w);
+	procs_end(&w);
 }
 
 /* Another version is told so in a frame that every version can read. */
 static void test_other_version(void **state)
 {
 	static const uint8_t hello[48] = {40, 0, 0, 0, 1, 99, 'V', 'B', 'v', 'b'};
-	struct crew w = {.params.hosts = 2};
+	struct procs w = {.params.hosts = 2};
 	uint8_t answer[600];
 	ssize_t n = 0, got;
 	int fd;
 
-	crew_begin(&w);
-	crew_start(&w, 0, just_open);
+	procs_begin(&w);
+	procs_start(&w, 0, just_open);
 	fd = knock(&w);
 	assert_int_equal(send(fd, hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
 	while ((got = recv(fd, answer + n, sizeof(answer) - 1 - (size_t)n, 0)) > 0)
@@ -261,45 +261,45 @@ static void test_other_version(void **state)
 	assert_true(n > 9 && answer[4] == 8 && answer[6] == 'V'); /* REFUSE */
 	assert_non_null(strstr((char *)answer + 9, "another version"));
 	close(fd);
-	crew_start(&w, 1, just_open);
-	crew_end(&w);
+	procs_start(&w, 1, just_open);
+	procs_end(&w);
 }
 
 /* ---- differences ---- */
 
-static void configs(struct crew *w, unsigned me)
+static void configs(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 
 	p.rank = me == 0 ? 0 : 1;
 	p.config = me == 2 ? "locks=100\n--seed=7\n" : "locks=100\n--seed=1\n";
 	if (me == 1)
-		crew_must(crew_reached(w, REFUSED, 1));
+		procs_must(procs_reached(w, REFUSED, 1));
 	if (me < 2) {
 		open_and_meet(w, me, &p);
 	} else {
 		must_fail(w, me, &p, -EPROTO, "--seed: rank 1 (", ") has 7, the root has 1");
-		crew_mark(w, REFUSED);
+		procs_mark(w, REFUSED);
 	}
 }
 
 static void test_configs(void **state)
 {
-	struct crew w = {.params.hosts = 2};
+	struct procs w = {.params.hosts = 2};
 
-	crew_begin(&w);
+	procs_begin(&w);
 	for (unsigned i = 0; i < 3; i++)
-		crew_start(&w, i, configs);
+		procs_start(&w, i, configs);
 	for (unsigned i = 0; i < 3; i++)
-		crew_join(&w, i);
-	crew_said(&w, 0, "has 7, the root has 1");
-	crew_end(&w);
+		procs_join(&w, i);
+	procs_said(&w, 0, "has 7, the root has 1");
+	procs_end(&w);
 }
 
 /* Nobody better comes: the root fails with the difference. */
-static void configs_for_good(struct crew *w, unsigned me)
+static void configs_for_good(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 
 	p.config = me == 0 ? "a=1\n" : "a=1\nb=2\n";
 	if (me == 0)
@@ -309,14 +309,14 @@ static void configs_for_good(struct crew *w, unsigned me)
 
 static void test_configs_for_good(void **state)
 {
-	struct crew w = {0};
+	struct procs w = {0};
 
-	crew_run(&w, 2, configs_for_good);
+	procs_run(&w, 2, configs_for_good);
 }
 
-static void hosts_differ(struct crew *w, unsigned me)
+static void hosts_differ(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 
 	p.hosts = me == 0 ? 2 : 3;
 	if (me == 0)
@@ -326,57 +326,57 @@ static void hosts_differ(struct crew *w, unsigned me)
 
 static void test_hosts_differ(void **state)
 {
-	struct crew w = {0};
+	struct procs w = {0};
 
-	crew_run(&w, 2, hosts_differ);
+	procs_run(&w, 2, hosts_differ);
 }
 
-static void root_has_seen_one(struct crew *w)
+static void root_has_seen_one(struct procs *w)
 {
-	uint64_t until = vb_clock_gettime_ns() + CREW_NS;
+	uint64_t until = vb_clock_gettime_ns() + PROCS_NS;
 
-	while (strstr(crew_log(w, 0), ") has come") == NULL) {
+	while (strstr(procs_log(w, 0), ") has come") == NULL) {
 		assert_true(vb_clock_gettime_ns() < until);
 		usleep(1000);
 	}
 }
 
 /* Two want rank 1: the second is told who was first. */
-static void same_rank(struct crew *w, unsigned me)
+static void same_rank(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 
 	p.rank = me == 0 ? 0 : me == 3 ? 2 : 1;
 	if (me == 2) {
-		crew_must(crew_reached(w, READY, 1));
+		procs_must(procs_reached(w, READY, 1));
 		must_fail(w, me, &p, -EPROTO, "its rank is that of rank 1 (", "rank 1 (");
-		crew_mark(w, REFUSED);
+		procs_mark(w, REFUSED);
 		return;
 	}
 	if (me == 3)
-		crew_must(crew_reached(w, REFUSED, 1));
+		procs_must(procs_reached(w, REFUSED, 1));
 	open_and_meet(w, me, &p);
 }
 
 static void test_same_rank(void **state)
 {
-	struct crew w = {.params.hosts = 3};
+	struct procs w = {.params.hosts = 3};
 
-	crew_begin(&w);
-	crew_start(&w, 0, same_rank);
-	crew_start(&w, 1, same_rank);
-	crew_start(&w, 2, same_rank);
-	crew_start(&w, 3, same_rank);
+	procs_begin(&w);
+	procs_start(&w, 0, same_rank);
+	procs_start(&w, 1, same_rank);
+	procs_start(&w, 2, same_rank);
+	procs_start(&w, 3, same_rank);
 	root_has_seen_one(&w);
-	crew_mark(&w, READY);
-	crew_end(&w);
+	procs_mark(&w, READY);
+	procs_end(&w);
 }
 
 /* ---- not coming ---- */
 
-static void missing(struct crew *w, unsigned me)
+static void missing(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 
 	p.timeout_ns = SOON;
 	must_fail(w, me, &p, -ETIMEDOUT, me == 0 ? "only 3 of 5" : "", "missing: rank 2 rank 4");
@@ -384,19 +384,19 @@ static void missing(struct crew *w, unsigned me)
 
 static void test_missing(void **state)
 {
-	struct crew w = {.params.hosts = 5};
+	struct procs w = {.params.hosts = 5};
 
-	crew_begin(&w);
-	crew_start(&w, 0, missing);
-	crew_start(&w, 1, missing);
-	crew_start(&w, 3, missing);
-	crew_end(&w);
+	procs_begin(&w);
+	procs_start(&w, 0, missing);
+	procs_start(&w, 1, missing);
+	procs_start(&w, 3, missing);
+	procs_end(&w);
 }
 
 /* It had come, and dies before all have: another one takes its place. */
-static void dies_before(struct crew *w, unsigned me)
+static void dies_before(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 
 	p.rank = me == 3 ? 1 : me;
 	open_and_meet(w, me, &p);
@@ -404,53 +404,53 @@ static void dies_before(struct crew *w, unsigned me)
 
 static void test_dies_before(void **state)
 {
-	struct crew w = {.params.hosts = 3};
+	struct procs w = {.params.hosts = 3};
 
-	crew_begin(&w);
-	crew_start(&w, 0, dies_before);
-	crew_start(&w, 1, dies_before);
+	procs_begin(&w);
+	procs_start(&w, 0, dies_before);
+	procs_start(&w, 1, dies_before);
 	root_has_seen_one(&w);
-	crew_kill(&w, 1);
-	crew_start(&w, 2, dies_before);
-	crew_start(&w, 3, dies_before);
-	crew_end(&w);
+	procs_kill(&w, 1);
+	procs_start(&w, 2, dies_before);
+	procs_start(&w, 3, dies_before);
+	procs_end(&w);
 }
 
 /* One too many. */
-static void complete(struct crew *w, unsigned me)
+static void complete(struct procs *w, unsigned me)
 {
-	struct vb_cluster_params p = crew_params(w, me);
+	struct vb_cluster_params p = procs_params(w, me);
 	struct vb_cluster *c = NULL;
 
 	p.rank = VB_CLUSTER_ANY_RANK;
 	if (me == 2) {
-		crew_must(crew_reached(w, READY, 2));
+		procs_must(procs_reached(w, READY, 2));
 		p.timeout_ns = SOON;
 		must_fail(w, me, &p, -EBUSY, "the cluster is complete", "all 2 processes");
-		crew_mark(w, REFUSED);
+		procs_mark(w, REFUSED);
 		return;
 	}
-	crew_must(crew_open_as(w, me, &p, &c) == 0);
-	crew_mark(w, READY);
-	crew_must(crew_reached(w, REFUSED, 1));
+	procs_must(procs_open_as(w, me, &p, &c) == 0);
+	procs_mark(w, READY);
+	procs_must(procs_reached(w, REFUSED, 1));
 	vb_cluster_close(c);
 }
 
 static void test_complete(void **state)
 {
-	struct crew w = {.params.hosts = 2};
+	struct procs w = {.params.hosts = 2};
 
-	crew_begin(&w);
+	procs_begin(&w);
 	for (unsigned i = 0; i < 3; i++)
-		crew_start(&w, i, complete);
-	crew_end(&w);
+		procs_start(&w, i, complete);
+	procs_end(&w);
 }
 
 /* ---- foreign programs at the port ---- */
 
 static void *foreigner(void *arg)
 {
-	struct crew *w = arg;
+	struct procs *w = arg;
 	int fd = accept(w->listening, NULL, NULL);
 	static const char answer[] = "220 mail.example.org ESMTP\r\n";
 
@@ -464,13 +464,13 @@ static void *foreigner(void *arg)
 
 static void test_foreign_program(void **state)
 {
-	struct crew w = {0};
-	struct vb_cluster_params p = {.hosts = 2, .timeout_ns = CREW_NS};
+	struct procs w = {0};
+	struct vb_cluster_params p = {.hosts = 2, .timeout_ns = PROCS_NS};
 	struct vb_cluster *c;
 	pthread_t thread;
 	char text[1024];
 
-	crew_begin(&w);
+	procs_begin(&w);
 	assert_int_equal(fcntl(w.listening, F_SETFL, 0), 0);
 	p.meet = w.meet;
 	assert_int_equal(pthread_create(&thread, NULL, foreigner, &w), 0);
@@ -491,7 +491,7 @@ static void test_foreign_program(void **state)
 	assert_int_equal(vb_cluster_open(&p, &c), -EADDRINUSE);
 	vb_log_capture_end();
 	assert_non_null(strstr(text, "another program has the port"));
-	crew_end(&w);
+	procs_end(&w);
 }
 
 /* ---- a false root ---- */
@@ -499,14 +499,15 @@ static void test_foreign_program(void **state)
 enum proof { CHANCE, REFLECTED, OTHER_KEY, NONE, REFUSAL, RIGHT, PROOFS };
 
 struct false_root {
-	struct crew *w;
+	struct procs *w;
 	enum proof proof;
 	ssize_t more; /* bytes that the member sent to who had proved that, or had not */
 };
 
 static void take_frame(int fd, uint8_t *to, size_t payload)
 {
-	crew_must(recv(fd, to, CL_HEADER + payload, MSG_WAITALL) == (ssize_t)(CL_HEADER + payload));
+	procs_must(recv(fd, to, CL_HEADER + payload, MSG_WAITALL) ==
+		   (ssize_t)(CL_HEADER + payload));
 }
 
 /* Speaks the protocol, to the end of the handshake. */
@@ -519,14 +520,14 @@ static void *false_root(void *arg)
 	struct vb_cluster_key key;
 	size_t n;
 
-	crew_must(fd >= 0);
+	procs_must(fd >= 0);
 	take_frame(fd, frame, CL_HELLO_SIZE);
 	memcpy(t.hello, frame + CL_HEADER, CL_HELLO_SIZE);
 	auth_draw(t.challenge, sizeof(t.challenge));
 	n = cl_put_bytes(frame, CL_CHALLENGE, t.challenge, sizeof(t.challenge));
-	crew_must(send(fd, frame, n, MSG_NOSIGNAL) == (ssize_t)n);
+	procs_must(send(fd, frame, n, MSG_NOSIGNAL) == (ssize_t)n);
 	take_frame(fd, proof, CL_MAC);
-	crew_must(auth_key_load(&key, r->proof == OTHER_KEY ? key_b : key_a) == 0);
+	procs_must(auth_key_load(&key, r->proof == OTHER_KEY ? key_b : key_a) == 0);
 	auth_mac(&key, AUTH_ROOT, &t, frame);
 	if (r->proof == CHANCE)
 		auth_draw(frame, CL_MAC);
@@ -536,7 +537,7 @@ static void *false_root(void *arg)
 	n = r->proof == NONE      ? cl_put_ping(frame, 1)
 	    : r->proof == REFUSAL ? cl_put_refuse(frame, -EBUSY, "come back later")
 				  : cl_put_bytes(frame, CL_PROOF_ROOT, proof, CL_MAC);
-	crew_must(send(fd, frame, n, MSG_NOSIGNAL) == (ssize_t)n);
+	procs_must(send(fd, frame, n, MSG_NOSIGNAL) == (ssize_t)n);
 	r->more = recv(fd, frame, sizeof(frame), 0);
 	close(fd);
 	return NULL;
@@ -545,11 +546,11 @@ static void *false_root(void *arg)
 /* A member tells nothing of itself to who has not proved that it has the key. */
 static void test_false_root(void **state)
 {
-	struct crew w = {0};
+	struct procs w = {0};
 	struct vb_cluster_params p = {
 		.hosts = 2, .rank = 1, .role = VB_CLUSTER_MEMBER, .timeout_ns = SOON};
 
-	crew_begin(&w);
+	procs_begin(&w);
 	assert_int_equal(fcntl(w.listening, F_SETFL, 0), 0);
 	p.meet = w.meet;
 	p.auth_key_file = key_a;
@@ -582,7 +583,7 @@ static void test_false_root(void **state)
 		assert_int_equal(err, -EACCES);
 		assert_non_null(strstr(text, "did not prove that it has our key"));
 	}
-	crew_end(&w);
+	procs_end(&w);
 }
 
 static void test_parameters(void **state)

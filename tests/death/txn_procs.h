@@ -9,8 +9,8 @@
  * commit the other gets what counts once it has happened; one store then says which.  If that store
  * never came, the status word of the transaction tells.
  */
-#ifndef TEST_DEATH_TXN_CREW_H
-#define TEST_DEATH_TXN_CREW_H
+#ifndef TEST_DEATH_TXN_PROCS_H
+#define TEST_DEATH_TXN_PROCS_H
 
 #include <errno.h>
 #include <inttypes.h>
@@ -60,7 +60,7 @@ struct board {
 	struct actor actor[ACTORS];
 };
 
-struct crew {
+struct procs {
 	struct vb_fabric *f;
 	struct vb_db *db;
 	struct vb_table *accounts;
@@ -70,14 +70,14 @@ struct crew {
 	/* In a child. */
 	struct actor *me;
 	int64_t adds; /* what the transaction under way adds to all money */
-	void (*at_prepared)(struct crew *w);
+	void (*at_prepared)(struct procs *w);
 	struct vb_txn_watch watch;
 };
 
 #define board_get(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
 #define board_add(p) __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
 
-static void VB_PRINTF(2, 3) crew_fail(struct crew *w, const char *fmt, ...)
+static void VB_PRINTF(2, 3) procs_fail(struct procs *w, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -90,12 +90,12 @@ static void VB_PRINTF(2, 3) crew_fail(struct crew *w, const char *fmt, ...)
 
 /* A record is recovered when its holder has stood still twice in a row for the time after which he is
  * suspected, a lease and the bounds of verbs.  A move meets two records, the one after the other. */
-static uint64_t stated(const struct crew *w)
+static uint64_t stated(const struct procs *w)
 {
 	return 2 * 2 * w->db->suspect_ns;
 }
 
-static uint64_t recovery_bound(const struct crew *w)
+static uint64_t recovery_bound(const struct procs *w)
 {
 	return stated(w) + BUSY_NS;
 }
@@ -104,7 +104,7 @@ static uint64_t recovery_bound(const struct crew *w)
 
 static void on_prepared(void *ctx, const struct vb_txn *t)
 {
-	struct crew *w = ctx;
+	struct procs *w = ctx;
 	struct book *b = &w->me->book;
 	uint32_t counts = b->state & 1;
 
@@ -118,7 +118,7 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 
 static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
 {
-	struct crew *w = ctx;
+	struct procs *w = ctx;
 	struct book *b = &w->me->book;
 	uint32_t counts = b->state & 1;
 
@@ -130,12 +130,12 @@ static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
 static void on_unknown(void *ctx, const struct vb_txn *t)
 {
 	(void)t;
-	crew_fail(ctx, "a commit on shm does not know whether it happened");
+	procs_fail(ctx, "a commit on shm does not know whether it happened");
 }
 
 /* Of a process that has been reaped, while nobody has given up its place.  True: it died in a
  * commit. */
-static bool book_close(struct crew *w, unsigned actor)
+static bool book_close(struct procs *w, unsigned actor)
 {
 	struct book *b = &w->b->actor[actor].book;
 	const uint64_t *status;
@@ -158,7 +158,7 @@ struct move {
 	int64_t amount, gift;
 };
 
-static int move_body(struct crew *w, struct vb_coordinator *me, const struct move *m)
+static int move_body(struct procs *w, struct vb_coordinator *me, const struct move *m)
 {
 	int64_t *from, *to;
 	int err = vb_txn_update(me, w->accounts, m->from, (void **)&from);
@@ -173,7 +173,7 @@ static int move_body(struct crew *w, struct vb_coordinator *me, const struct mov
 	return err;
 }
 
-static int move_once(struct crew *w, struct vb_coordinator *me, const struct move *m)
+static int move_once(struct procs *w, struct vb_coordinator *me, const struct move *m)
 {
 	int err = vb_txn_begin(me);
 
@@ -185,7 +185,7 @@ static int move_once(struct crew *w, struct vb_coordinator *me, const struct mov
 }
 
 /* Until it commits, which it must within the time that recovery takes. */
-static void move_for_sure(struct crew *w, struct vb_coordinator *me, const struct move *m)
+static void move_for_sure(struct procs *w, struct vb_coordinator *me, const struct move *m)
 {
 	uint64_t begin = vb_clock_ns(), took;
 	int err;
@@ -193,29 +193,29 @@ static void move_for_sure(struct crew *w, struct vb_coordinator *me, const struc
 	while ((err = move_once(w, me, m)) == -EAGAIN) {
 		took = vb_clock_ns() - begin;
 		if (took > recovery_bound(w)) {
-			crew_fail(w,
-				  "accounts %" PRIu64 " and %" PRIu64 ": no commit in %" PRIu64
-				  " ms, last cause '%s'",
-				  m->from, m->to, took / MS, vb_txn_cause_names[vb_txn_cause(me)]);
+			procs_fail(w,
+				   "accounts %" PRIu64 " and %" PRIu64 ": no commit in %" PRIu64
+				   " ms, last cause '%s'",
+				   m->from, m->to, took / MS, vb_txn_cause_names[vb_txn_cause(me)]);
 			return;
 		}
 		(void)vb_ep_sleep(me->ep, vb_rng_below(&me->rng, 200000));
 	}
 	took = vb_clock_ns() - begin;
 	if (err != 0)
-		crew_fail(w, "a transaction failed: %s", vb_strerror(err));
+		procs_fail(w, "a transaction failed: %s", vb_strerror(err));
 	if (took > w->me->longest_ns)
 		w->me->longest_ns = took;
 	board_add(&w->me->commits);
 }
 
-/* ---- the crew ---- */
+/* ---- the processes ---- */
 
-typedef void (*crew_fn)(struct crew *w, struct vb_coordinator *me, const void *arg);
+typedef void (*procs_fn)(struct procs *w, struct vb_coordinator *me, const void *arg);
 
 /* A process with a coordinator of its own, the next in w->born; it ends with 0 whatever it found,
  * the board says what. */
-static pid_t crew_spawn(struct crew *w, crew_fn fn, const void *arg)
+static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 {
 	unsigned index = w->born++;
 	struct vb_coordinator *me;
@@ -235,7 +235,7 @@ static pid_t crew_spawn(struct crew *w, crew_fn fn, const void *arg)
 	w->db->watch = &w->watch;
 	err = vb_coordinator_open(w->db, (uint16_t)(index % NODES), &me);
 	if (err) {
-		crew_fail(w, "process %u has no coordinator: %s", index, vb_strerror(err));
+		procs_fail(w, "process %u has no coordinator: %s", index, vb_strerror(err));
 		_exit(0);
 	}
 	fn(w, me, arg);
@@ -250,14 +250,14 @@ static bool was_killed(int status)
 }
 
 /* Waits until a process ends, or with WUNTRACED stops; kills it if it takes too long. */
-static int crew_wait(struct crew *w, pid_t pid, int flags)
+static int procs_wait(struct procs *w, pid_t pid, int flags)
 {
 	uint64_t end = vb_clock_ns() + 2 * PATIENCE_NS;
 	int status;
 
 	while (waitpid(pid, &status, WNOHANG | flags) == 0) {
 		if (vb_clock_ns() > end) {
-			crew_fail(w, "a process is stuck");
+			procs_fail(w, "a process is stuck");
 			kill(pid, SIGKILL);
 			waitpid(pid, &status, 0);
 			break;
@@ -267,11 +267,11 @@ static int crew_wait(struct crew *w, pid_t pid, int flags)
 	if (WIFSTOPPED(status) || was_killed(status))
 		return status;
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		crew_fail(w, "a process ended with status %#x", (unsigned)status);
+		procs_fail(w, "a process ended with status %#x", (unsigned)status);
 	return status;
 }
 
-static void crew_open(struct crew *w, const char *cc, bool recovery, uint64_t lease_ns)
+static void procs_open(struct procs *w, const char *cc, bool recovery, uint64_t lease_ns)
 {
 	struct vb_db_params dp = {.cc = cc,
 				  .coordinators = 96,
@@ -284,7 +284,7 @@ static void crew_open(struct crew *w, const char *cc, bool recovery, uint64_t le
 	struct vb_fabric_params fp = {.fabric = "shm", .nodes = NODES, .endpoints = ACTORS + 64};
 	int64_t balance = BALANCE;
 
-	*w = (struct crew){.lease_ns = lease_ns};
+	*w = (struct procs){.lease_ns = lease_ns};
 	w->b = mmap(NULL, sizeof(*w->b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(w->b != MAP_FAILED);
 	fp.node_bytes =
@@ -297,7 +297,7 @@ static void crew_open(struct crew *w, const char *cc, bool recovery, uint64_t le
 }
 
 /* Ends the test, with what a process has found. */
-static void crew_close(struct crew *w)
+static void procs_close(struct procs *w)
 {
 	char why[sizeof(w->b->why)];
 	bool failed = board_get(&w->b->failed) != 0;
@@ -312,7 +312,7 @@ static void crew_close(struct crew *w)
 
 /* ---- what must hold when all have gone ---- */
 
-static void sweeper(struct crew *w, struct vb_coordinator *me, const void *arg)
+static void sweeper(struct procs *w, struct vb_coordinator *me, const void *arg)
 {
 	int64_t sum, one;
 	int err = 0;
@@ -334,13 +334,13 @@ static void sweeper(struct crew *w, struct vb_coordinator *me, const void *arg)
 	if (err == 0)
 		err = vb_txn_commit(me);
 	if (err)
-		crew_fail(w, "the sweeper: %s, cause '%s'", vb_strerror(err),
-			  vb_txn_cause_names[vb_txn_cause(me)]);
+		procs_fail(w, "the sweeper: %s, cause '%s'", vb_strerror(err),
+			   vb_txn_cause_names[vb_txn_cause(me)]);
 	w->b->money = sum;
 }
 
 /* How many accounts somebody holds, as a writer or as a reader. */
-static unsigned crew_held(const struct crew *w)
+static unsigned procs_held(const struct procs *w)
 {
 	const struct vb_tuple_layout *l = &w->accounts->layout;
 	const struct vb_cc_ops *cc = w->db->cc;
@@ -361,22 +361,22 @@ static unsigned crew_held(const struct crew *w)
 }
 
 /* The sweep of all nodes, after which nothing is held and no money is lost or made. */
-static void crew_audit(struct crew *w)
+static void procs_audit(struct procs *w)
 {
 	int64_t money = (int64_t)ACCOUNTS * BALANCE;
 	unsigned held;
 
 	if (board_get(&w->b->failed))
 		return;
-	crew_wait(w, crew_spawn(w, sweeper, NULL), 0);
+	procs_wait(w, procs_spawn(w, sweeper, NULL), 0);
 	for (unsigned i = 0; i < w->born; i++)
 		money += w->b->actor[i].book.row[w->b->actor[i].book.state & 1];
-	held = crew_held(w);
+	held = procs_held(w);
 	if (held != 0)
-		crew_fail(w, "%u accounts are still held when all have gone", held);
+		procs_fail(w, "%u accounts are still held when all have gone", held);
 	if (w->b->money != money)
-		crew_fail(w, "there is money %" PRId64 ", and there should be %" PRId64,
-			  w->b->money, money);
+		procs_fail(w, "there is money %" PRId64 ", and there should be %" PRId64,
+			   w->b->money, money);
 }
 
 #endif

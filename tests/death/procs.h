@@ -5,8 +5,8 @@
  * Everything on the board is written with single atomic stores, so that a process may be killed
  * between any two instructions and the others can still read it.
  */
-#ifndef TEST_DEATH_CREW_H
-#define TEST_DEATH_CREW_H
+#ifndef TEST_DEATH_PROCS_H
+#define TEST_DEATH_PROCS_H
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -24,9 +24,9 @@
 
 #define MS UINT64_C(1000000)
 
-#define CREW_LOCKS 3
-#define CREW_MAX   768 /* processes that ever had a client, one slot each */
-#define CREW_WAITS 256
+#define PROCS_LOCKS 3
+#define PROCS_MAX   768 /* processes that ever had a client, one slot each */
+#define PROCS_WAITS 256
 
 struct board {
 	uint32_t failed, serving;
@@ -35,13 +35,13 @@ struct board {
 	char why[512];
 	uint64_t victim; /* its endpoint */
 	uint64_t grants, lost, longest_ns;
-	uint64_t waited_ns[CREW_WAITS]; /* of those who had to wait for the dead */
+	uint64_t waited_ns[PROCS_WAITS]; /* of those who had to wait for the dead */
 	uint32_t waits;
-	uint64_t token[CREW_LOCKS];          /* the largest that a valid holder has shown */
-	uint64_t held[CREW_MAX][CREW_LOCKS]; /* see crew_judge */
+	uint64_t token[PROCS_LOCKS];           /* the largest that a valid holder has shown */
+	uint64_t held[PROCS_MAX][PROCS_LOCKS]; /* see procs_judge */
 };
 
-struct crew {
+struct procs {
 	struct vb_fabric *f;
 	struct vb_lock_space *space;
 	struct board *b;
@@ -52,7 +52,7 @@ struct crew {
 #define board_get(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
 #define board_add(p) __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
 
-static void VB_PRINTF(2, 3) crew_fail(struct board *b, const char *fmt, ...)
+static void VB_PRINTF(2, 3) procs_fail(struct board *b, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -63,7 +63,7 @@ static void VB_PRINTF(2, 3) crew_fail(struct board *b, const char *fmt, ...)
 	va_end(ap);
 }
 
-static void crew_max(uint64_t *word, uint64_t value)
+static void procs_max(uint64_t *word, uint64_t value)
 {
 	uint64_t old = board_get(word);
 
@@ -73,9 +73,9 @@ static void crew_max(uint64_t *word, uint64_t value)
 }
 
 /* Of the waits that were noted, all of whose processes have ended; sorts them.  0: there are none. */
-static inline uint64_t crew_median(struct board *b)
+static inline uint64_t procs_median(struct board *b)
 {
-	unsigned n = b->waits < CREW_WAITS ? b->waits : CREW_WAITS;
+	unsigned n = b->waits < PROCS_WAITS ? b->waits : PROCS_WAITS;
 
 	for (unsigned i = 1; i < n; i++)
 		for (unsigned k = i; k > 0 && b->waited_ns[k - 1] > b->waited_ns[k]; k--) {
@@ -94,32 +94,32 @@ static inline uint64_t crew_median(struct board *b)
  * shown and neither was over.  A client that was stopped for longer than its lease has no claim: t
  * is read after the other's word, and compared with both ends.
  */
-static void crew_judge(struct crew *w, struct vb_lock_client *me, const struct vb_grant *g)
+static void procs_judge(struct procs *w, struct vb_lock_client *me, const struct vb_grant *g)
 {
 	struct board *b = w->b;
 	uint64_t x = g->mode == VB_EXCLUSIVE, *mine = &b->held[me->index][g->lock], before;
 
 	__atomic_store_n(mine, g->valid_until_ns << 1 | x, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < CREW_MAX; i++) {
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		uint64_t *his = &b->held[i][g->lock], word = board_get(his), t;
 
 		if (his == mine || !word || !(word & 1 || x))
 			continue;
 		t = vb_lock_now(me);
 		if (t < word >> 1 && t < g->valid_until_ns && board_get(his) == word)
-			crew_fail(b, "lock %" PRIu64 " is held by %u and %u at the same time",
-				  g->lock, me->index, i);
+			procs_fail(b, "lock %" PRIu64 " is held by %u and %u at the same time",
+				   g->lock, me->index, i);
 	}
 	if (!x)
 		return;
 	before = board_get(&b->token[g->lock]);
 	if (g->token <= before && vb_lock_now(me) < g->valid_until_ns)
-		crew_fail(b, "lock %" PRIu64 ": token %" PRIu64 " after %" PRIu64, g->lock,
-			  g->token, before);
-	crew_max(&b->token[g->lock], g->token);
+		procs_fail(b, "lock %" PRIu64 ": token %" PRIu64 " after %" PRIu64, g->lock,
+			   g->token, before);
+	procs_max(&b->token[g->lock], g->token);
 }
 
-static void crew_give_back(struct crew *w, struct vb_lock_client *me, struct vb_grant *g)
+static void procs_give_back(struct procs *w, struct vb_lock_client *me, struct vb_grant *g)
 {
 	int err;
 
@@ -128,22 +128,22 @@ static void crew_give_back(struct crew *w, struct vb_lock_client *me, struct vb_
 	if (err == -VB_ELOST)
 		board_add(&w->b->lost);
 	else if (err)
-		crew_fail(w->b, "release of lock %" PRIu64 ": %s", g->lock, vb_strerror(err));
+		procs_fail(w->b, "release of lock %" PRIu64 ": %s", g->lock, vb_strerror(err));
 }
 
-/* ---- the crew ---- */
+/* ---- the processes ---- */
 
-typedef void (*crew_fn)(struct crew *w, struct vb_lock_client *me, const void *arg);
+typedef void (*procs_fn)(struct procs *w, struct vb_lock_client *me, const void *arg);
 
 /* A process with a client of its own; it ends with 0 whatever it found, the board says what. */
-static pid_t crew_spawn(struct crew *w, crew_fn fn, const void *arg)
+static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 {
 	unsigned index = w->born++;
 	struct vb_lock_client *me;
 	pid_t pid;
 	int err;
 
-	assert_true(index < CREW_MAX);
+	assert_true(index < PROCS_MAX);
 	fflush(NULL);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -152,7 +152,7 @@ static pid_t crew_spawn(struct crew *w, crew_fn fn, const void *arg)
 	vb_fabric_after_fork(w->f);
 	err = vb_lock_client_open(w->space, 0, &me);
 	if (err) {
-		crew_fail(w->b, "process %u has no client: %s", index, vb_strerror(err));
+		procs_fail(w->b, "process %u has no client: %s", index, vb_strerror(err));
 		_exit(0);
 	}
 	me->index = index;
@@ -162,44 +162,44 @@ static pid_t crew_spawn(struct crew *w, crew_fn fn, const void *arg)
 	_exit(0);
 }
 
-static bool crew_was_killed(int status)
+static bool procs_was_killed(int status)
 {
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
 /* Waits for a process to end; kills it if it takes too long.  Tells whether it was killed. */
-static bool crew_wait(struct crew *w, pid_t pid, uint64_t patience_ns)
+static bool procs_wait(struct procs *w, pid_t pid, uint64_t patience_ns)
 {
 	uint64_t end = vb_clock_ns() + patience_ns;
 	int status;
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (vb_clock_ns() > end) {
-			crew_fail(w->b, "a process is stuck");
+			procs_fail(w->b, "a process is stuck");
 			kill(pid, SIGKILL);
 			waitpid(pid, &status, 0);
 			break;
 		}
 		usleep(200);
 	}
-	if (!crew_was_killed(status) && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
-		crew_fail(w->b, "a process ended with status %#x", (unsigned)status);
-	return crew_was_killed(status);
+	if (!procs_was_killed(status) && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
+		procs_fail(w->b, "a process ended with status %#x", (unsigned)status);
+	return procs_was_killed(status);
 }
 
 /* For the parent: until a step is reached, or something went wrong. */
-static void crew_step(struct crew *w, unsigned i, uint32_t n)
+static void procs_step(struct procs *w, unsigned i, uint32_t n)
 {
 	uint64_t end = vb_clock_ns() + 30000 * MS;
 
 	while (board_get(&w->b->step[i]) < n && !board_get(&w->b->failed)) {
 		if (vb_clock_ns() > end)
-			crew_fail(w->b, "step %u was never reached", i);
+			procs_fail(w->b, "step %u was never reached", i);
 		usleep(200);
 	}
 }
 
-static void crew_serve(struct crew *w)
+static void procs_serve(struct procs *w)
 {
 	struct vb_lock_server *s;
 
@@ -213,18 +213,18 @@ static void crew_serve(struct crew *w)
 	_exit(0);
 }
 
-static void crew_begin(struct crew *w, const struct vb_lock_space_params *sp)
+static void procs_begin(struct procs *w, const struct vb_lock_space_params *sp)
 {
 	struct vb_fabric_params fp = {.fabric = "shm", .node_bytes = 1 << 20, .endpoints = 64};
 
-	*w = (struct crew){0};
+	*w = (struct procs){0};
 	w->b = mmap(NULL, sizeof(*w->b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(w->b != MAP_FAILED);
 	assert_int_equal(vb_fabric_open(&fp, &w->f), 0);
 	assert_int_equal(vb_lock_space_open(w->f, sp, &w->space), 0);
 }
 
-static void crew_start_server(struct crew *w)
+static void procs_start_server(struct procs *w)
 {
 	uint32_t serving = board_get(&w->b->serving);
 
@@ -232,18 +232,18 @@ static void crew_start_server(struct crew *w)
 	w->server = fork();
 	assert_true(w->server >= 0);
 	if (w->server == 0)
-		crew_serve(w);
+		procs_serve(w);
 	for (unsigned i = 0; board_get(&w->b->serving) == serving; i++) {
 		assert_true(i < 30000 && waitpid(w->server, NULL, WNOHANG) == 0);
 		usleep(1000);
 	}
 }
 
-static void crew_close(struct crew *w)
+static void procs_close(struct procs *w)
 {
 	board_add(&w->b->dismissed);
 	if (w->server)
-		crew_wait(w, w->server, 30000 * MS);
+		procs_wait(w, w->server, 30000 * MS);
 	if (w->b->failed)
 		fail_msg("%s", w->b->why);
 	vb_lock_space_close(w->space);

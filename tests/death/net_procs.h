@@ -5,8 +5,8 @@
  * actor.  All are forked before any of them has opened anything.  They tell each other how far they
  * are on a board in shared memory, on which single atomic stores leave nothing half done.
  */
-#ifndef TEST_DEATH_NET_CREW_H
-#define TEST_DEATH_NET_CREW_H
+#ifndef TEST_DEATH_NET_PROCS_H
+#define TEST_DEATH_NET_PROCS_H
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,8 +25,8 @@
 #include "lock/lock.h"
 
 #define MS          UINT64_C(1000000)
-#define CREW_LOCKS  4
-#define CREW_MAX    4            /* processes */
+#define PROCS_LOCKS 4
+#define PROCS_MAX   4            /* processes */
 #define PATIENCE_NS (60000 * MS) /* whatever is sure to come has come by then */
 #define BOUND_NS    (100 * MS)   /* of a verb */
 #define LEASE_NS    (250 * MS)
@@ -36,20 +36,20 @@ struct board {
 	uint32_t failed, stop, opened;
 	uint32_t step[8];
 	char why[512];
-	uint64_t held_until[CREW_MAX][CREW_LOCKS]; /* 0: not held; see crew_judge */
-	uint64_t token[CREW_LOCKS];
-	uint64_t grants[CREW_MAX];
+	uint64_t held_until[PROCS_MAX][PROCS_LOCKS]; /* 0: not held; see procs_judge */
+	uint64_t token[PROCS_LOCKS];
+	uint64_t grants[PROCS_MAX];
 };
 
-struct crew;
-typedef void (*actor_fn)(struct crew *w, struct vb_lock_client *me);
+struct procs;
+typedef void (*actor_fn)(struct procs *w, struct vb_lock_client *me);
 
-struct crew {
+struct procs {
 	const char *fabric;
 	const struct vb_lock_ops *ops;
 	struct board *b;
 	unsigned hosts, rank;
-	pid_t pid[CREW_MAX];
+	pid_t pid[PROCS_MAX];
 	int listening;
 	uint16_t port;
 	struct vb_cluster *cluster;
@@ -61,7 +61,7 @@ struct crew {
 #define board_set(p, v) __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
 #define board_add(p)    __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
 
-static void VB_PRINTF(2, 3) crew_fail(struct crew *w, const char *fmt, ...)
+static void VB_PRINTF(2, 3) procs_fail(struct procs *w, const char *fmt, ...)
 {
 	char text[sizeof(w->b->why)];
 	va_list ap;
@@ -80,7 +80,7 @@ static void VB_PRINTF(2, 3) crew_fail(struct crew *w, const char *fmt, ...)
 #define EXPECT(w, cond)                                                                            \
 	do {                                                                                       \
 		if (!(cond)) {                                                                     \
-			crew_fail(w, "line %d: %s", __LINE__, #cond);                              \
+			procs_fail(w, "line %d: %s", __LINE__, #cond);                             \
 			return;                                                                    \
 		}                                                                                  \
 	} while (0)
@@ -88,21 +88,21 @@ static void VB_PRINTF(2, 3) crew_fail(struct crew *w, const char *fmt, ...)
 	do {                                                                                       \
 		int err_ = (call), want_ = (want);                                                 \
 		if (err_ != want_) {                                                               \
-			crew_fail(w, "line %d: %s: %s, not %s", __LINE__, #call,                   \
-				  err_ ? vb_strerror(err_) : "0",                                  \
-				  want_ ? vb_strerror(want_) : "0");                               \
+			procs_fail(w, "line %d: %s: %s, not %s", __LINE__, #call,                  \
+				   err_ ? vb_strerror(err_) : "0",                                 \
+				   want_ ? vb_strerror(want_) : "0");                              \
 			return;                                                                    \
 		}                                                                                  \
 	} while (0)
 
-static bool survives(const struct crew *w)
+static bool survives(const struct procs *w)
 {
 	return (w->ops->caps & VB_LOCK_SURVIVES) != 0;
 }
 
 /* The stated recovery time, four times, and what a busy machine may take: a guest without hardware
  * of its own is both.  That it is kept to without that, test_death.c sees, and sim. */
-static uint64_t recovery_bound(const struct crew *w)
+static uint64_t recovery_bound(const struct procs *w)
 {
 	return 4 * w->ops->recovery_leases * LEASE_NS + BUSY_NS;
 }
@@ -110,7 +110,7 @@ static uint64_t recovery_bound(const struct crew *w)
 /* ---- for actors ---- */
 
 /* Until the step is reached; this process serves others meanwhile. */
-static bool crew_await(struct crew *w, struct vb_lock_client *me, unsigned step)
+static bool procs_await(struct procs *w, struct vb_lock_client *me, unsigned step)
 {
 	uint64_t end = vb_clock_gettime_ns() + PATIENCE_NS;
 
@@ -118,7 +118,7 @@ static bool crew_await(struct crew *w, struct vb_lock_client *me, unsigned step)
 		if (board_get(&w->b->failed))
 			return false;
 		if (vb_clock_gettime_ns() > end) {
-			crew_fail(w, "step %u never came", step);
+			procs_fail(w, "step %u never came", step);
 			return false;
 		}
 		vb_ep_sleep(me->ep, MS);
@@ -127,7 +127,7 @@ static bool crew_await(struct crew *w, struct vb_lock_client *me, unsigned step)
 }
 #define AWAIT(w, me, step)                                                                         \
 	do {                                                                                       \
-		if (!crew_await(w, me, step))                                                      \
+		if (!procs_await(w, me, step))                                                     \
 			return;                                                                    \
 	} while (0)
 
@@ -136,43 +136,43 @@ static bool crew_await(struct crew *w, struct vb_lock_client *me, unsigned step)
  * gives back.  A conflict is real if at one moment t both were shown and neither was over: t is
  * read after the other's word, and compared with both ends.
  */
-static void crew_judge(struct crew *w, struct vb_lock_client *me, const struct vb_grant *g)
+static void procs_judge(struct procs *w, struct vb_lock_client *me, const struct vb_grant *g)
 {
 	uint64_t *mine = &w->b->held_until[w->rank][g->lock], before;
 
 	board_set(mine, g->valid_until_ns);
 	board_add(&w->b->grants[w->rank]);
-	for (unsigned i = 0; i < CREW_MAX; i++) {
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		uint64_t *his = &w->b->held_until[i][g->lock], until = board_get(his), t;
 
 		if (his == mine || until == 0)
 			continue;
 		t = vb_lock_now(me);
 		if (t < until && t < g->valid_until_ns && board_get(his) == until)
-			crew_fail(w, "lock %" PRIu64 " is held by %u and %u at the same time",
-				  g->lock, w->rank, i);
+			procs_fail(w, "lock %" PRIu64 " is held by %u and %u at the same time",
+				   g->lock, w->rank, i);
 	}
 	before = board_get(&w->b->token[g->lock]);
 	if (g->token <= before && vb_lock_now(me) < g->valid_until_ns)
-		crew_fail(w, "lock %" PRIu64 ": token %" PRIu64 " after %" PRIu64, g->lock,
-			  g->token, before);
+		procs_fail(w, "lock %" PRIu64 ": token %" PRIu64 " after %" PRIu64, g->lock,
+			   g->token, before);
 	while (g->token > before &&
 	       !__atomic_compare_exchange_n(&w->b->token[g->lock], &before, g->token, false,
 					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
 }
 
-static int crew_take(struct crew *w, struct vb_lock_client *me, uint64_t lock, uint64_t timeout_ns,
-		     struct vb_grant *g)
+static int procs_take(struct procs *w, struct vb_lock_client *me, uint64_t lock,
+		      uint64_t timeout_ns, struct vb_grant *g)
 {
 	int err = vb_lock_acquire(me, lock, VB_EXCLUSIVE, timeout_ns, g);
 
 	if (err == 0)
-		crew_judge(w, me, g);
+		procs_judge(w, me, g);
 	return err;
 }
 
-static int crew_give_back(struct crew *w, struct vb_lock_client *me, struct vb_grant *g)
+static int procs_give_back(struct procs *w, struct vb_lock_client *me, struct vb_grant *g)
 {
 	board_set(&w->b->held_until[w->rank][g->lock], 0);
 	return vb_lock_release(me, g);
@@ -180,16 +180,16 @@ static int crew_give_back(struct crew *w, struct vb_lock_client *me, struct vb_g
 
 /* ---- processes ---- */
 
-static void process_must(struct crew *w, const char *what, int err)
+static void process_must(struct procs *w, const char *what, int err)
 {
 	if (err == 0)
 		return;
-	crew_fail(w, "%s: %s", what, vb_strerror(err));
+	procs_fail(w, "%s: %s", what, vb_strerror(err));
 	_exit(1);
 }
 #define MUST(w, call) process_must(w, #call, call)
 
-static void process_open(struct crew *w)
+static void process_open(struct procs *w)
 {
 	struct vb_cluster_params cp = {.hosts = w->hosts, .timeout_ns = PATIENCE_NS};
 	const char *device = getenv("VERBENA_VERBS_DEVICE");
@@ -224,16 +224,16 @@ static void process_open(struct crew *w)
 	vb_assert(w->f->caps.verb_bound_ns <= LEASE_NS / 2);
 }
 
-static void process_open_space(struct crew *w)
+static void process_open_space(struct procs *w)
 {
 	struct vb_lock_space_params sp = {
-		.lock = w->ops->name, .locks = CREW_LOCKS, .lease_ns = LEASE_NS, .fencing = true};
+		.lock = w->ops->name, .locks = PROCS_LOCKS, .lease_ns = LEASE_NS, .fencing = true};
 
 	MUST(w, vb_lock_space_open(w->f, &sp, &w->space));
 }
 
 /* Whoever lives waits until all have opened; later nobody waits for anybody. */
-VB_NORETURN static void process_main(struct crew *w, actor_fn fn)
+VB_NORETURN static void process_main(struct procs *w, actor_fn fn)
 {
 	struct vb_lock_server *server = NULL;
 	struct vb_lock_client *me;
@@ -267,7 +267,7 @@ VB_NORETURN static void process_main(struct crew *w, actor_fn fn)
 
 /* ---- for tests ---- */
 
-static void crew_open(struct crew *w, unsigned actors)
+static void procs_open(struct procs *w, unsigned actors)
 {
 	w->hosts = actors + 1;
 	w->b = mmap(NULL, sizeof(*w->b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -275,7 +275,7 @@ static void crew_open(struct crew *w, unsigned actors)
 	assert_int_equal(vb_cluster_listen("127.0.0.1", 0, &w->listening, &w->port), 0);
 }
 
-static void crew_start(struct crew *w, actor_fn const *fn)
+static void procs_start(struct procs *w, actor_fn const *fn)
 {
 	fflush(NULL);
 	for (unsigned i = 0; i < w->hosts; i++) {
@@ -290,7 +290,7 @@ static void crew_start(struct crew *w, actor_fn const *fn)
 	close(w->listening);
 }
 
-static void crew_end(struct crew *w)
+static void procs_end(struct procs *w)
 {
 	board_add(&w->b->stop);
 	for (unsigned i = 0; i < w->hosts; i++) {
@@ -305,17 +305,17 @@ static void crew_end(struct crew *w)
 			;
 		/* A crash, or a sanitizer's verdict, after the last step is one, too. */
 		if (status != 0 && !w->b->failed)
-			crew_fail(w, "the process of rank %u ended with status %#x", i, status);
+			procs_fail(w, "the process of rank %u ended with status %#x", i, status);
 	}
 }
 
 /* Ends the test, with what an actor has found. */
-static void crew_close(struct crew *w)
+static void procs_close(struct procs *w)
 {
 	char why[sizeof(w->b->why)];
 	bool failed;
 
-	crew_end(w);
+	procs_end(w);
 	failed = board_get(&w->b->failed) != 0;
 	memcpy(why, w->b->why, sizeof(why));
 	munmap(w->b, sizeof(*w->b));
@@ -323,21 +323,21 @@ static void crew_close(struct crew *w)
 		fail_msg("%s on %s: %s", w->ops->name, w->fabric, why);
 }
 
-static void crew_kill(struct crew *w, unsigned rank)
+static void procs_kill(struct procs *w, unsigned rank)
 {
 	assert_int_equal(kill(w->pid[rank], SIGKILL), 0);
 	assert_int_equal(waitpid(w->pid[rank], NULL, 0), w->pid[rank]);
 	w->pid[rank] = 0;
 }
 
-static void crew_signal(struct crew *w, unsigned rank, int sig)
+static void procs_signal(struct procs *w, unsigned rank, int sig)
 {
 	assert_int_equal(kill(w->pid[rank], sig), 0);
 }
 
 /* True when n have come to the step; false if somebody has failed or nothing comes: then the test
  * is to end. */
-static bool crew_reached(struct crew *w, unsigned step, uint32_t n)
+static bool procs_reached(struct procs *w, unsigned step, uint32_t n)
 {
 	uint64_t end = vb_clock_gettime_ns() + PATIENCE_NS;
 
@@ -348,11 +348,11 @@ static bool crew_reached(struct crew *w, unsigned step, uint32_t n)
 			if (w->pid[i] == 0 || waitpid(w->pid[i], NULL, WNOHANG) == 0)
 				continue;
 			w->pid[i] = 0;
-			crew_fail(w, "process %u has ended", i);
+			procs_fail(w, "process %u has ended", i);
 			return false;
 		}
 		if (vb_clock_gettime_ns() > end) {
-			crew_fail(w, "the test waited in vain for step %u", step);
+			procs_fail(w, "the test waited in vain for step %u", step);
 			return false;
 		}
 		usleep(1000);
