@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Coordinators: their places, their clocks, and how a transaction begins. */
+/* Coordinators: how they come to their places and clocks, and give them up. */
 #define VB_LOG_ROOM "txn"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,21 +8,6 @@
 #include "txn/db.h"
 
 #define RNG_STREAM 0x7c00000000000000ull
-
-/* How often in a verb bound we look at our own status word again after a lost answer. */
-#define STATUS_PAUSES 16u
-
-/*
- * The clock of timestamps may run ahead of time: if a coordinator names more transactions than
- * there are units (488,000 a second), and if it has seen others that do.  How far the names of a
- * coordinator's places have come is kept in the first one's head, CLOCK_RESERVED units at a time
- * (34 ms, so one store in that time or that many transactions); so the next coordinator of the
- * places begins above, however the last one ended.  CLOCK_AHEAD units (73 minutes) ahead of the
- * common time the clock waits for it: so 46 bits are never used up early, and no word that is no
- * timestamp can push a clock to their end.
- */
-#define CLOCK_RESERVED (1u << 14)
-#define CLOCK_AHEAD    (1ull << 31)
 
 static vb_addr owner_word(const struct vb_db *db, uint32_t place)
 {
@@ -106,35 +91,10 @@ static int open_finder(struct vb_coordinator *me)
 	return 0;
 }
 
-struct kept {
-	struct vb_list link;
-	unsigned char bytes[] __attribute__((aligned(16)));
-};
-
-void *vb_coordinator_keep(struct vb_coordinator *me, size_t bytes)
-{
-	struct kept *k = malloc(sizeof(*k) + bytes);
-
-	if (k == NULL)
-		return NULL;
-	vb_list_push(&me->kept, &k->link);
-	return k->bytes;
-}
-
-void vb_coordinator_let_go(void *kept)
-{
-	struct kept *k = kept != NULL ? vb_container_of(kept, struct kept, bytes) : NULL;
-
-	if (k != NULL)
-		vb_list_remove(&k->link);
-	free(k);
-}
-
 static void free_coordinator(struct vb_coordinator *me)
 {
 	vb_opened_drop(&me->opened);
-	vb_list_for_each (it, &me->kept)
-		free(vb_container_of(it, struct kept, link));
+	vb_recover_drop_kept(me);
 	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
 		free(me->lane[i].item);
 		free(me->lane[i].arena);
@@ -231,154 +191,4 @@ void vb_coordinator_bury(struct vb_coordinator *me)
 		return;
 	vb_ep_close(me->ep);
 	free_coordinator(me);
-}
-
-/* ---- time ---- */
-
-static uint64_t units_now(const struct vb_coordinator *me)
-{
-	return (vb_ep_now(me->ep) + (uint64_t)me->common_ns) >> VB_TS_CLOCK_SHIFT;
-}
-
-void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock)
-{
-	if (vb_unlikely(clock >= me->clock) && clock < units_now(me) + CLOCK_AHEAD)
-		me->clock = clock + 1;
-}
-
-uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane)
-{
-	uint64_t now = units_now(me);
-
-	while (vb_unlikely(me->clock > now + CLOCK_AHEAD)) {
-		vb_txn_wait_out(me, (me->clock - now - CLOCK_AHEAD) << VB_TS_CLOCK_SHIFT);
-		now = units_now(me);
-	}
-	if (now > me->clock)
-		me->clock = now;
-	if (vb_unlikely(me->clock >= me->clock_end)) {
-		me->clock_end = me->clock + CLOCK_RESERVED;
-		__atomic_store_n(me->clock_word, me->clock_end, __ATOMIC_RELEASE);
-	}
-	return vb_ts_make(me->clock++, lane->place);
-}
-
-/*
- * Brings our status word to `to`, from what we believe it is.  An answer that is lost is asked for
- * again, for as long as others would wait for us: the CAS that has happened finds what it would
- * have written.  1: somebody else has changed the word, which now is lane->status.
- */
-int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
-{
-	const struct vb_db *db = me->db;
-	vb_addr at = vb_db_place(db, lane->place);
-	uint64_t until = 0;
-
-	for (;;) {
-		uint64_t old = 0;
-		int err;
-
-		vb_acc_cas(&lane->acc, VB_AMOD_TM, at, lane->status, to, &old);
-		err = vb_acc_go(&lane->acc);
-		if (vb_likely(err == 0)) {
-			bool ours = old == lane->status || old == to;
-
-			lane->status = ours ? to : old;
-			return ours ? 0 : 1;
-		}
-		if (until == 0)
-			until = vb_ep_now(me->ep) + 2 * db->suspect_ns;
-		if (err == -VB_EPEERGONE || err == -VB_EACCESS || vb_ep_now(me->ep) > until)
-			return err;
-		vb_txn_wait_out(me, db->fabric->caps.verb_bound_ns / STATUS_PAUSES);
-	}
-}
-
-/* ---- begin ---- */
-
-static int name_it(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_ts)
-{
-	struct vb_txn *t = &me->txn;
-	int err = 0;
-
-	/* The same name needs the same place. */
-	t->version = vb_coordinator_stamp(me, lane);
-	t->ts = me->keep_age ? old_ts : t->version;
-	if (!me->db->status)
-		return 0;
-	err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
-	if (err == 1) {
-		/* Recovered while it was ours: others have seen the end of that name. */
-		t->ts = t->version = vb_coordinator_stamp(me, lane);
-		err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
-	}
-	return err == 1 ? -VB_EUNKNOWN : err;
-}
-
-/* Slots of the finder that bear an older stamp are empty; 0 is that of those that never were
- * used. */
-static void forget_items(struct vb_coordinator *me)
-{
-	if (vb_likely(++me->txn_stamp != 0))
-		return;
-	memset(me->stamp, 0, (me->slot_mask + 1) * sizeof(*me->stamp));
-	me->txn_stamp = 1;
-}
-
-int vb_txn_begin(struct vb_coordinator *me)
-{
-	struct vb_lane *lane;
-	struct vb_txn *t;
-	uint64_t old_ts;
-	int err;
-
-	if (vb_any_null(me))
-		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
-	t = &me->txn;
-	old_ts = t->ts;
-	if (t->phase == VB_TXN_OPEN)
-		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
-	if (me->recover.at != 0)
-		vb_txn_recover(me);
-	if (!me->keep_age)
-		me->current = (me->current + 1) % VB_PLACES_TXN;
-	lane = vb_txn_lane(me);
-	err = vb_lane_settle(me, lane);
-	if (err == 0)
-		err = name_it(me, lane, old_ts);
-	if (err) {
-		t->phase = VB_TXN_OVER;
-		t->cause = VB_TXN_FABRIC;
-		t->error = err;
-		return err;
-	}
-	t->phase = VB_TXN_OPEN;
-	t->cause = VB_TXN_COMMITTED;
-	t->error = 0;
-	t->tainted = false;
-	t->commit_ts = 0;
-	t->n = 0;
-	t->bytes = 0;
-	t->item = lane->item;
-	/* Whoever watches compares it with the ends of others; a deadline may only be early. */
-	t->begin_ns =
-		vb_unlikely(me->db->watch != NULL) ? vb_ep_now(me->ep) : vb_ep_now_early(me->ep);
-	t->deadline_ns = t->begin_ns + me->db->lease_ns;
-	me->keep_age = false;
-	forget_items(me);
-	return 0;
-}
-
-enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me)
-{
-	return me != NULL ? (enum vb_txn_cause)me->txn.cause : VB_TXN_MISUSE;
-}
-
-int vb_txn_error(const struct vb_coordinator *me)
-{
-	return me != NULL ? me->txn.error : -EINVAL;
 }

@@ -2,14 +2,20 @@
 /*
  * A database, its coordinators and its servers, as the files of this room see them.
  *
- *	db.c           opening: sizes, regions, what every process must agree on
- *	coordinator.c  places, timestamps, begin
- *	txn.c          a transaction's items, from begin to commit or abort
- *	stage.c        running a stage: here, or by RPC; waiting
- *	call.c         the coordinator's side of RPC
  *	serve.c        the server of a node
+ *	coordinator.c  coordinators come to their places, and give them up
+ *	values.c       transactions of numbers
+ *	txn.c          a transaction's items, from begin to commit or abort
+ *	sweep.c        recovery of a whole node
  *	commit.c       the log, the commit point, what follows it
  *	recover.c      transactions of coordinators that do not move
+ *	stage.c        running a stage: here, or by RPC; waiting
+ *	suspect.c      lock words that stand in the way
+ *	lane.c         names of places, and their status words
+ *	call.c         the coordinator's side of RPC
+ *	db.c           opening: sizes, regions, what every process must agree on
+ *
+ * Each calls those below it, and none above.
  *
  * On each node the database is one region:
  *
@@ -165,7 +171,7 @@ struct vb_coordinator {
 	bool keep_age; /* the next transaction is the last one tried again */
 	struct vb_rng rng;
 	unsigned char *scratch; /* VB_CALLS_MAX calls on their way out */
-	struct vb_list kept;    /* memory of recoveries under way: vb_coordinator_keep */
+	struct vb_list kept;    /* memory of recoveries under way */
 	uint16_t *slot;         /* finds items by key: number + 1 */
 	uint32_t *stamp;        /* in which transaction the slot was filled */
 	uint32_t slot_mask, txn_stamp;
@@ -181,23 +187,36 @@ struct vb_coordinator {
 	struct vb_stage_time timed[VB_STAGES_MAX + 1]; /* the last: the commit point and log */
 };
 
-/* Memory that its coordinator frees if the task which uses it is killed; NULL: there is none. */
-void *vb_coordinator_keep(struct vb_coordinator *me, size_t bytes);
-void vb_coordinator_let_go(void *kept);
-
 static inline struct vb_lane *vb_txn_lane(struct vb_coordinator *me)
 {
 	return &me->lane[me->current];
 }
 
-/* Ends the transaction's life with a cause; the first one counts.  -EAGAIN. */
-int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error);
+/* The lane in whose name we recover now.  Its verbs are never left under way. */
+static inline struct vb_lane *vb_recovery_lane(struct vb_coordinator *me)
+{
+	return &me->lane[VB_PLACES_TXN + me->recovering];
+}
+
+static inline vb_addr vb_status_word(const struct vb_db *db, uint32_t place)
+{
+	return vb_db_place(db, place) + offsetof(struct vb_place_head, status);
+}
+
+/* What a status word, or a lock word that is a timestamp, is without its state. */
+static inline uint64_t vb_ts_name(uint64_t word)
+{
+	return word & ~(uint64_t)VB_TS_STATE;
+}
+
 int vb_txn_doom_changed(struct vb_coordinator *me);
 /* Gives locks back after vb_txn_doom. */
 void vb_txn_clean(struct vb_txn *t);
 int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, struct vb_item **out);
 
 /* stage.c */
+/* Ends the transaction's life with a cause; the first one counts.  -EAGAIN. */
+int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error);
 void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct vb_item **items,
 		  unsigned n);
 int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n);
@@ -264,25 +283,42 @@ void vb_txn_write_back(struct vb_txn *t);
 /* 0, or the error for which nothing may be named over the lane's last transaction yet: what has
  * become of it is not known, or not in place. */
 int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
-int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to);
 
 /* serve.c; its endpoint, for tests that make it stand still */
 struct vb_ep *vb_db_server_ep(struct vb_db_server *s);
 
-/* recover.c */
+/* suspect.c */
+/* A word, in the recovery's name. */
+int vb_recovery_read(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t *out);
+int vb_recovery_cas(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t expect,
+		    uint64_t value, uint64_t *old);
+/* Whose place the word names; VB_NO_PLACE: nobody's. */
+uint32_t vb_suspect_holder(const struct vb_db *db, const struct vb_suspect *s);
+/* Did the word's holder stand still until its status was `now`?  Then it is noted in me->recover. */
+bool vb_suspect_stood_still(struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now);
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
+
+/* recover.c */
 void vb_txn_recover(struct vb_coordinator *me);
-/* Until what is still under way has taken effect or never will: also in a task that is
- * cancelled. */
-void vb_txn_wait_out(struct vb_coordinator *me, uint64_t ns);
 /* Finishes what the commit stage of the lane has left undone, which nobody else writes to.  0, or
  * the error for which it is not known to be in place. */
 int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
+/* Frees what a task that was killed in a recovery has left. */
+void vb_recover_drop_kept(struct vb_coordinator *me);
+
+/* lane.c */
+/* Until what is still under way has taken effect or never will: also in a task that is
+ * cancelled. */
+void vb_txn_wait_out(struct vb_coordinator *me, uint64_t ns);
+/* The next timestamp is larger than this clock, unless it is beyond all reason. */
+void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock);
+uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane);
+int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to);
+/* Names the next transaction, by old_ts if it is the last one tried again, and says that it runs:
+ * 0 or the fabric's error. */
+int vb_lane_name(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_ts);
 
 /* coordinator.c */
 void vb_coordinator_bury(struct vb_coordinator *me);
-uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane);
-/* The next timestamp is larger than this clock, unless it is beyond all reason. */
-void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock);
 
 #endif

@@ -33,7 +33,7 @@
  * The clock is the coordinator's own, pushed on by every larger one that a stage brings back (in
  * the version of a record or in a word that was in the way), and larger with every transaction of
  * one place, whichever coordinator has it; 2^46 of its units are 4.5 years.  How far it may run
- * ahead of time: txn/coordinator.c.  Smaller is older.  A *place* is where a coordinator's
+ * ahead of time: txn/lane.c.  Smaller is older.  A *place* is where a coordinator's
  * transaction states lie (txn/db.h).  In the words of tuples the state bits are the protocol's; in
  * a transaction's status word they are its state.
  */

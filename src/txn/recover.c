@@ -34,151 +34,37 @@
 
 #define LOOKS 16u /* at a word that changes while we decide */
 
-/* The lane in whose name we recover now.  Its verbs are never left under way. */
-static struct vb_lane *recovery_lane(struct vb_coordinator *me)
+/* ---- memory ---- */
+
+/* Memory that its coordinator frees if the task which uses it is killed. */
+struct kept {
+	struct vb_list link;
+	unsigned char bytes[] __attribute__((aligned(16)));
+};
+
+static void *keep(struct vb_coordinator *me, size_t bytes)
 {
-	return &me->lane[VB_PLACES_TXN + me->recovering];
+	struct kept *k = malloc(sizeof(*k) + bytes);
+
+	if (k == NULL)
+		return NULL;
+	vb_list_push(&me->kept, &k->link);
+	return k->bytes;
 }
 
-static int read_word(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t *out)
+static void let_go(void *kept)
 {
-	struct vb_acc *acc = &recovery_lane(me)->acc;
+	struct kept *k = kept != NULL ? vb_container_of(kept, struct kept, bytes) : NULL;
 
-	vb_acc_read(acc, prim, at, out, 8);
-	return vb_acc_go(acc);
+	if (k != NULL)
+		vb_list_remove(&k->link);
+	free(k);
 }
 
-static int cas_word(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t expect,
-		    uint64_t value, uint64_t *old)
+void vb_recover_drop_kept(struct vb_coordinator *me)
 {
-	struct vb_acc *acc = &recovery_lane(me)->acc;
-
-	vb_acc_cas(acc, prim, at, expect, value, old);
-	return vb_acc_go(acc);
-}
-
-static vb_addr status_word(const struct vb_db *db, uint32_t place)
-{
-	return vb_db_place(db, place) + offsetof(struct vb_place_head, status);
-}
-
-static uint32_t holder_of(const struct vb_db *db, const struct vb_suspect *s)
-{
-	uint32_t place = s->reader_at != 0 ? vb_ts_place(s->word) : db->cc->holder(s->word);
-
-	/* What is no place is no word of ours: memory that somebody else wrote. */
-	return place < db->coordinators * VB_PLACES_EACH * db->fabric->nodes ? place : VB_NO_PLACE;
-}
-
-/* ---- noticing ---- */
-
-static uint64_t name_of(uint64_t word)
-{
-	return word & ~(uint64_t)VB_TS_STATE;
-}
-
-/* May the word be one of that transaction's?  A lock word need not have room for the whole name; it
- * may then look like one of another's of the same place. */
-static bool may_be_of(const struct vb_db *db, const struct vb_suspect *s, uint64_t status)
-{
-	if (s->reader_at != 0)
-		return name_of(status) == name_of(s->word);
-	return db->cc->locked(name_of(status), s->word) == s->word;
-}
-
-/* A held word never comes back, so one that is the same has stood all the time; and when a place
- * has gone on to another name, everything that its last transaction held has been let go. */
-static bool went_on(const struct vb_suspect *s, uint64_t now)
-{
-	return name_of(now) != name_of(s->status);
-}
-
-/*
- * From a look at the holder's status to another, suspect_ns later: it has not moved, or has been
- * recovered meanwhile for another of its locks; or it has gone on to another transaction, and the
- * lock is one that was left behind.
- */
-static bool stood_still(const struct vb_suspect *s, uint64_t now)
-{
-	return now == s->status || now == name_of(s->status) || went_on(s, now);
-}
-
-static bool forgotten(const struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
-{
-	return s->at == 0 || now - s->seen_ns > 2 * me->db->suspect_ns;
-}
-
-/* Where to note another: over what nobody has met for long, or else over the latest. */
-static struct vb_suspect *room_for(struct vb_coordinator *me, uint64_t now)
-{
-	struct vb_suspect *latest = &me->suspect[0];
-
-	for (unsigned i = 0; i < VB_SUSPECTS; i++) {
-		struct vb_suspect *s = &me->suspect[i];
-
-		if (forgotten(me, s, now))
-			return s;
-		if (s->since_ns > latest->since_ns)
-			latest = s;
-	}
-	return latest;
-}
-
-/* Where in the tuple the word stood that was in the way; 0: it is the lock word. */
-static uint16_t word_at(const struct vb_item *it)
-{
-	if (it->seen_slot == 0)
-		return 0;
-	if (it->seen_slot == VB_SEEN_RESERVED)
-		return VB_TUPLE_RESERVED_AT;
-	return (uint16_t)(VB_TUPLE_META_AT + (it->seen_slot - 1u) * 8u);
-}
-
-/*
- * The word in the item's way, and in which word of the tuple it stood.  It is enough to ask for its
- * holder's status when it has stood for long, once, and a second time after as long again:
- * conflicts are frequent and the dead are rare.
- */
-void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
-{
-	struct vb_coordinator *me = t->me;
-	struct vb_suspect *s = NULL;
-	uint64_t now, status;
-
-	if (!me->db->recovery || it->at == 0 || it->seen == 0)
-		return;
-	now = vb_ep_now(me->ep);
-	for (unsigned i = 0; i < VB_SUSPECTS && s == NULL; i++)
-		if (me->suspect[i].at == it->at && me->suspect[i].word == it->seen &&
-		    !forgotten(me, &me->suspect[i], now))
-			s = &me->suspect[i];
-	if (s == NULL) {
-		*room_for(me, now) = (struct vb_suspect){
-			.at = it->at,
-			.word = it->seen,
-			.table = it->table,
-			.since_ns = now,
-			.seen_ns = now,
-			.reader_at = word_at(it),
-		};
-		return;
-	}
-	s->seen_ns = now;
-	if (now - s->since_ns < me->db->suspect_ns)
-		return;
-	if (holder_of(me->db, s) == VB_NO_PLACE ||
-	    read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)), &status) != 0)
-		return;
-	if (s->asked && stood_still(s, status)) {
-		me->recover = *s;
-		me->recover.left = went_on(s, status);
-		me->recover.status = status;
-		s->at = 0;
-		return;
-	}
-	s->asked = true;
-	s->status = status;
-	s->since_ns = now;
+	vb_list_for_each (it, &me->kept)
+		free(vb_container_of(it, struct kept, link));
 }
 
 /* ---- setting back ---- */
@@ -190,15 +76,15 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 	int err;
 
 	if (s->reader_at != 0)
-		return cas_word(me, VB_AMOD_IM, s->at + s->reader_at, s->word, 0, &old);
+		return vb_recovery_cas(me, VB_AMOD_IM, s->at + s->reader_at, s->word, 0, &old);
 	/* Nobody writes the version while the word stands. */
-	err = read_word(me, VB_READ_DI, s->at + l->version_at, &version);
+	err = vb_recovery_read(me, VB_READ_DI, s->at + l->version_at, &version);
 	if (err != 0)
 		return err;
-	recovery_lane(me)->acc.not_after_ns = not_after;
-	err = cas_word(me, VB_AMOD_IM, s->at + l->lock_at, s->word,
-		       me->db->cc->unlocked(version & ~1ull, s->word), &old);
-	recovery_lane(me)->acc.not_after_ns = 0;
+	vb_recovery_lane(me)->acc.not_after_ns = not_after;
+	err = vb_recovery_cas(me, VB_AMOD_IM, s->at + l->lock_at, s->word,
+			      me->db->cc->unlocked(version & ~1ull, s->word), &old);
+	vb_recovery_lane(me)->acc.not_after_ns = 0;
 	if (err == 0 && old == s->word)
 		me->recovered++;
 	return err;
@@ -231,14 +117,6 @@ static int server_is_done(struct vb_coordinator *me, const struct vb_log_entry *
 	if (!e->by_server || !(me->db->fabric->caps.flags & VB_CAP_INLINE))
 		return 0;
 	return vb_call_is_done(me, vb_addr_node(e->at), patience_ns);
-}
-
-void vb_txn_wait_out(struct vb_coordinator *me, uint64_t ns)
-{
-	bool shielded = vb_task_shield(true);
-
-	(void)vb_ep_sleep(me->ep, ns);
-	(void)vb_task_shield(shielded);
 }
 
 static void let_server_end(struct vb_coordinator *me)
@@ -280,7 +158,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	struct vb_db *db = me->db;
 	uint32_t room = vb_db_place_bytes(db, place);
 	const void *near = vb_local(db->fabric, vb_db_place(db, place), room);
-	unsigned char *copy = vb_coordinator_keep(me, room);
+	unsigned char *copy = keep(me, room);
 	const struct vb_place_head *head = (const void *)copy;
 	int err = 0;
 
@@ -290,7 +168,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	if (near != NULL && vb_addr_node(vb_db_place(db, place)) == me->node) {
 		memcpy(copy, near, room);
 	} else {
-		err = read_log(&recovery_lane(me)->acc, vb_db_place(db, place), copy, room);
+		err = read_log(&vb_recovery_lane(me)->acc, vb_db_place(db, place), copy, room);
 	}
 	if (err == 0 && head->log_bytes <= room - sizeof(*head) &&
 	    XXH3_64bits_withSeed(head + 1, head->log_bytes, ts) == head->log_seal) {
@@ -298,7 +176,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 		*out = copy;
 		return 0;
 	}
-	vb_coordinator_let_go(copy);
+	let_go(copy);
 	return err;
 }
 
@@ -318,7 +196,7 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 		   uint64_t *ts, uint64_t *held)
 {
 	struct vb_db *db = me->db;
-	struct vb_lane *lane = recovery_lane(me);
+	struct vb_lane *lane = vb_recovery_lane(me);
 	struct vb_place_head *head = vb_local(db->fabric, vb_db_place(db, lane->place),
 					      vb_db_place_bytes(db, lane->place));
 	struct vb_log_entry *mine = (void *)(head + 1);
@@ -353,7 +231,7 @@ static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 	int err;
 
 	for (;;) {
-		err = cas_word(me, VB_AMOD_IM, at, e->held, held, &old);
+		err = vb_recovery_cas(me, VB_AMOD_IM, at, e->held, held, &old);
 		if (err == 0)
 			return old == e->held || old == held ? 0 : 1;
 		if (err != -VB_EUNKNOWN && err != -VB_ETOOLATE)
@@ -367,7 +245,7 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 		     uint64_t held, uint64_t not_after_ns)
 {
 	struct vb_db *db = me->db;
-	struct vb_lane *lane = recovery_lane(me);
+	struct vb_lane *lane = vb_recovery_lane(me);
 	struct vb_table *table = db->store.table[e->table];
 	struct vb_item it = {
 		.table = table,
@@ -412,7 +290,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 	union {
 		struct vb_log_entry e;
 		unsigned char bytes[sizeof(struct vb_log_entry) + VB_RECORD_MAX];
-	} *now = vb_coordinator_keep(me, sizeof(*now));
+	} *now = keep(me, sizeof(*now));
 	uint64_t ts, held, before = 0;
 	int err = now == NULL ? -ENOMEM : 0;
 
@@ -443,7 +321,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 		now->e.held = held;
 		now->e.by_server = 0;
 	}
-	vb_coordinator_let_go(now);
+	let_go(now);
 	return err < 0 ? err : 0;
 }
 
@@ -467,7 +345,8 @@ static bool may_still_write(struct vb_coordinator *me, uint32_t place)
 
 	if (!(db->fabric->caps.flags & VB_CAP_INLINE))
 		return false;
-	if (read_word(me, VB_READ_TM, first + offsetof(struct vb_place_head, owner), &owner) != 0)
+	if (vb_recovery_read(me, VB_READ_TM, first + offsetof(struct vb_place_head, owner),
+			     &owner) != 0)
 		return true;
 	return owner != 0 && owner != me->ep->self && vb_peer_alive(db->fabric, owner);
 }
@@ -479,7 +358,7 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 	const struct vb_log_entry *e;
 	uint32_t bytes, at = 0;
 	unsigned char *log;
-	int err = copy_log(me, place, name_of(s->status), &log, &bytes);
+	int err = copy_log(me, place, vb_ts_name(s->status), &log, &bytes);
 
 	if (err)
 		return err;
@@ -493,7 +372,7 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 		err = set_back(me, s);
 	else if (!may_still_write(me, place))
 		err = redo(me, e, me->db->suspect_ns);
-	vb_coordinator_let_go(log);
+	let_go(log);
 	return err;
 }
 
@@ -533,22 +412,31 @@ int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 
 	if ((lane->status & VB_TS_STATE) != VB_TS_COMMITTED)
 		return 0;
-	err = copy_log(me, lane->place, name_of(lane->status), &log, &bytes);
+	err = copy_log(me, lane->place, vb_ts_name(lane->status), &log, &bytes);
 	if (err != 0 || log == NULL)
 		return err;
 	while (err == 0 && (e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
 		err = entry_is_sound(me->db, e) ? redo_for_sure(me, e) : not_opened(me->db, e);
-	vb_coordinator_let_go(log);
+	let_go(log);
 	return err;
 }
 
 /* ---- deciding ---- */
 
+/* May the word be one of that transaction's?  A lock word need not have room for the whole name; it
+ * may then look like one of another's of the same place. */
+static bool may_be_of(const struct vb_db *db, const struct vb_suspect *s, uint64_t status)
+{
+	if (s->reader_at != 0)
+		return vb_ts_name(status) == vb_ts_name(s->word);
+	return db->cc->locked(vb_ts_name(status), s->word) == s->word;
+}
+
 /* me->recover is a word that has stood for long enough.  No transaction of ours is under way. */
 void vb_txn_recover(struct vb_coordinator *me)
 {
 	struct vb_suspect s = me->recover;
-	uint32_t place = holder_of(me->db, &s);
+	uint32_t place = vb_suspect_holder(me->db, &s);
 	uint64_t old;
 	int err = 0;
 
@@ -568,8 +456,8 @@ void vb_txn_recover(struct vb_coordinator *me)
 			err = set_back(me, &s);
 			break;
 		}
-		err = cas_word(me, VB_AMOD_TM, status_word(me->db, place), s.status,
-			       s.status & ~(uint64_t)VB_TS_STATE, &old);
+		err = vb_recovery_cas(me, VB_AMOD_TM, vb_status_word(me->db, place), s.status,
+				      s.status & ~(uint64_t)VB_TS_STATE, &old);
 		if (err)
 			break;
 		if (old == s.status)
@@ -580,180 +468,4 @@ void vb_txn_recover(struct vb_coordinator *me)
 	if (err)
 		vb_debug("a lock at node %u offset %#" PRIx64 " could not be recovered: %s",
 			 vb_addr_node(s.at), vb_addr_offset(s.at), vb_strerror(err));
-}
-
-/* ---- a whole node ---- */
-
-struct sweep {
-	struct vb_coordinator *me;
-	struct vb_suspect *found;
-	size_t n, room;
-};
-
-static int note(struct sweep *w, const struct vb_suspect *s)
-{
-	if (w->n == w->room) {
-		size_t room = w->room != 0 ? 2 * w->room : 64;
-		void *more = realloc(w->found, room * sizeof(*w->found));
-
-		if (more == NULL)
-			return vb_fail(-ENOMEM, "no memory for %zu locks", room);
-		w->found = more;
-		w->room = room;
-	}
-	w->found[w->n++] = *s;
-	return 0;
-}
-
-/* Notes each word of a tuple by which somebody holds it. */
-static int look_at(struct sweep *w, struct vb_table *t, vb_addr at)
-{
-	struct vb_coordinator *me = w->me;
-	unsigned n = t->layout.meta_bytes / 8 + 2;
-	uint64_t words[32];
-	int err;
-
-	vb_assert(n <= 32);
-	vb_acc_read(&recovery_lane(me)->acc, VB_READ_DI, at + VB_TUPLE_RESERVED_AT, words, n * 8);
-	err = vb_acc_go(&recovery_lane(me)->acc);
-	for (unsigned i = 0; i < n && err == 0; i++) {
-		struct vb_suspect s = {.at = at, .word = words[i], .table = t};
-
-		if (i + 1 < n)
-			s.reader_at = (uint16_t)(VB_TUPLE_RESERVED_AT + i * 8);
-		if (s.word == 0 || holder_of(me->db, &s) == VB_NO_PLACE)
-			continue;
-		err = read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, &s)),
-				&s.status);
-		if (err == 0)
-			err = note(w, &s);
-	}
-	return err;
-}
-
-static int look_everywhere(struct sweep *w, uint16_t node)
-{
-	struct vb_store *store = &w->me->db->store;
-	int err = 0;
-
-	for (unsigned i = 0; i < store->n_tables && err == 0; i++) {
-		struct vb_table *t = store->table[i];
-		vb_addr header = t->node[node].header;
-		uint64_t tuples = 0;
-
-		err = read_word(w->me, VB_READ_DI,
-				header + offsetof(struct vb_table_header, tuples), &tuples);
-		for (uint64_t k = 0; k < tuples && err == 0; k++)
-			err = look_at(w, t,
-				      header + sizeof(struct vb_table_header) +
-					      k * t->layout.stride);
-	}
-	return err;
-}
-
-/* Did it stand for all the time?  Then its holder is recovered. */
-static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
-{
-	struct vb_coordinator *me = w->me;
-	vb_addr at = s->at + (s->reader_at != 0 ? s->reader_at : s->table->layout.lock_at);
-	uint64_t word, status;
-	int err = read_word(me, VB_AMOD_IM, at, &word);
-
-	if (err == 0 && word == s->word)
-		err = read_word(me, VB_READ_TM, status_word(me->db, holder_of(me->db, s)), &status);
-	if (err != 0 || word != s->word || !stood_still(s, status))
-		return err;
-	me->recover = *s;
-	me->recover.left = went_on(s, status);
-	me->recover.status = status;
-	vb_txn_recover(me);
-	err = read_word(me, VB_AMOD_IM, at, &word);
-	*freed += err == 0 && word != s->word;
-	return err;
-}
-
-/* Another can finish it, or we later: no reason to leave the rest. */
-static bool has_to_wait(int err)
-{
-	return err == -ETIMEDOUT || err == -EPROTO;
-}
-
-/* The places of one, from the first, whose process `who` is gone.  Those that cannot be given up
- * yet keep none of the others. */
-static int free_places_of(struct vb_coordinator *me, uint32_t place, uint64_t who)
-{
-	struct vb_db *db = me->db;
-	vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
-	uint64_t old;
-	int first = 0;
-
-	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
-		struct vb_lane lane = {.place = place + i};
-		int err = read_word(me, VB_READ_TM, status_word(db, place + i), &lane.status);
-
-		if (err == 0)
-			err = vb_lane_roll_forward(me, &lane);
-		if (err == 0)
-			err = cas_word(me, VB_AMOD_TM, status_word(db, place + i), lane.status,
-				       lane.status & ~(uint64_t)VB_TS_STATE, &old);
-		if (err != 0 && !has_to_wait(err))
-			return err;
-		first = first != 0 ? first : err;
-	}
-	return first != 0 ? first : cas_word(me, VB_AMOD_TM, owner, who, 0, &old);
-}
-
-/* Places of coordinators whose process is gone.  A lock of theirs that is met later is one that was
- * left behind. */
-static int free_places(struct vb_coordinator *me, uint16_t node)
-{
-	struct vb_db *db = me->db;
-	int first = 0;
-
-	for (uint32_t c = 0; c < db->coordinators; c++) {
-		uint32_t place = (node * db->coordinators + c) * VB_PLACES_EACH;
-		vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
-		uint64_t who;
-		int err = read_word(me, VB_READ_TM, owner, &who);
-
-		if (err == 0 && who != 0 && !vb_peer_alive(db->fabric, who))
-			err = free_places_of(me, place, who);
-		if (err != 0 && !has_to_wait(err))
-			return err;
-		first = first != 0 ? first : err;
-	}
-	return first;
-}
-
-int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
-{
-	struct sweep w = {.me = me};
-	int err;
-
-	if (vb_any_null(me, freed))
-		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
-	*freed = 0;
-	if (me->txn.phase == VB_TXN_OPEN)
-		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
-	if (!me->db->recovery)
-		return vb_fail(-EOPNOTSUPP, "database '%s' was opened without recovery",
-			       me->db->name);
-	if (node >= me->db->fabric->nodes)
-		return vb_fail(-EINVAL, "there is no node %u", node);
-	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++)
-		err = vb_lane_settle(me, &me->lane[i]);
-	if (err == 0)
-		err = look_everywhere(&w, node);
-	if (err == 0)
-		err = vb_ep_sleep(me->ep, me->db->suspect_ns);
-	for (size_t i = 0; i < w.n && err == 0; i++)
-		err = judge(&w, &w.found[i], freed);
-	if (err == 0)
-		err = free_places(me, node);
-	free(w.found);
-	return err;
 }

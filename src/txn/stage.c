@@ -18,7 +18,7 @@ bool vb_stage_sealed(const struct vb_stage *s)
 
 vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place)
 {
-	return vb_db_place(s->db, place) + offsetof(struct vb_place_head, status);
+	return vb_status_word(s->db, place);
 }
 
 bool vb_stage_go(struct vb_stage *s, struct vb_item **items, unsigned n)
@@ -158,6 +158,17 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 	n = still_held(s, items, n, mine);
 	commit_items(s, mine, n, mark, freed);
 	s->acc->not_after_ns = 0;
+}
+
+/* ---- why it must end ---- */
+
+int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error)
+{
+	if (t->cause == VB_TXN_COMMITTED) {
+		t->cause = (uint8_t)cause;
+		t->error = error;
+	}
+	return -EAGAIN;
 }
 
 /* ---- where the tuples are ---- */

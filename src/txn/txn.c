@@ -6,6 +6,76 @@
 #include "base/log.h"
 #include "txn/db.h"
 
+/* ---- begin ---- */
+
+/* Slots of the finder that bear an older stamp are empty; 0 is that of those that never were
+ * used. */
+static void forget_items(struct vb_coordinator *me)
+{
+	if (vb_likely(++me->txn_stamp != 0))
+		return;
+	memset(me->stamp, 0, (me->slot_mask + 1) * sizeof(*me->stamp));
+	me->txn_stamp = 1;
+}
+
+int vb_txn_begin(struct vb_coordinator *me)
+{
+	struct vb_lane *lane;
+	struct vb_txn *t;
+	uint64_t old_ts;
+	int err;
+
+	if (vb_any_null(me))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	t = &me->txn;
+	old_ts = t->ts;
+	if (t->phase == VB_TXN_OPEN)
+		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
+	if (me->recover.at != 0)
+		vb_txn_recover(me);
+	if (!me->keep_age)
+		me->current = (me->current + 1) % VB_PLACES_TXN;
+	lane = vb_txn_lane(me);
+	err = vb_lane_settle(me, lane);
+	if (err == 0)
+		err = vb_lane_name(me, lane, old_ts);
+	if (err) {
+		t->phase = VB_TXN_OVER;
+		t->cause = VB_TXN_FABRIC;
+		t->error = err;
+		return err;
+	}
+	t->phase = VB_TXN_OPEN;
+	t->cause = VB_TXN_COMMITTED;
+	t->error = 0;
+	t->tainted = false;
+	t->commit_ts = 0;
+	t->n = 0;
+	t->bytes = 0;
+	t->item = lane->item;
+	/* Whoever watches compares it with the ends of others; a deadline may only be early. */
+	t->begin_ns =
+		vb_unlikely(me->db->watch != NULL) ? vb_ep_now(me->ep) : vb_ep_now_early(me->ep);
+	t->deadline_ns = t->begin_ns + me->db->lease_ns;
+	me->keep_age = false;
+	forget_items(me);
+	return 0;
+}
+
+enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me)
+{
+	return me != NULL ? (enum vb_txn_cause)me->txn.cause : VB_TXN_MISUSE;
+}
+
+int vb_txn_error(const struct vb_coordinator *me)
+{
+	return me != NULL ? me->txn.error : -EINVAL;
+}
+
 /* ---- items ---- */
 
 static uint32_t slot_of(const struct vb_coordinator *me, const struct vb_table *t, uint64_t key)
@@ -429,15 +499,6 @@ int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t no
 }
 
 /* ---- the end ---- */
-
-int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error)
-{
-	if (t->cause == VB_TXN_COMMITTED) {
-		t->cause = (uint8_t)cause;
-		t->error = error;
-	}
-	return -EAGAIN;
-}
 
 #define RELEASE_TRIES 8u
 

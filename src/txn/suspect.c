@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lock words that stand in the way: since when, and whether their holder moves.  What becomes of
+ * one that does not: recover.c.
+ */
+#define VB_LOG_ROOM "txn"
+#include "txn/db.h"
+
+int vb_recovery_read(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t *out)
+{
+	struct vb_acc *acc = &vb_recovery_lane(me)->acc;
+
+	vb_acc_read(acc, prim, at, out, 8);
+	return vb_acc_go(acc);
+}
+
+int vb_recovery_cas(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, uint64_t expect,
+		    uint64_t value, uint64_t *old)
+{
+	struct vb_acc *acc = &vb_recovery_lane(me)->acc;
+
+	vb_acc_cas(acc, prim, at, expect, value, old);
+	return vb_acc_go(acc);
+}
+
+uint32_t vb_suspect_holder(const struct vb_db *db, const struct vb_suspect *s)
+{
+	uint32_t place = s->reader_at != 0 ? vb_ts_place(s->word) : db->cc->holder(s->word);
+
+	/* What is no place is no word of ours: memory that somebody else wrote. */
+	return place < db->coordinators * VB_PLACES_EACH * db->fabric->nodes ? place : VB_NO_PLACE;
+}
+
+/* A held word never comes back, so one that is the same has stood all the time; and when a place
+ * has gone on to another name, everything that its last transaction held has been let go. */
+static bool went_on(const struct vb_suspect *s, uint64_t now)
+{
+	return vb_ts_name(now) != vb_ts_name(s->status);
+}
+
+/*
+ * From a look at the holder's status to another, suspect_ns later: it has not moved, or has been
+ * recovered meanwhile for another of its locks; or it has gone on to another transaction, and the
+ * lock is one that was left behind.
+ */
+static bool stood_still(const struct vb_suspect *s, uint64_t now)
+{
+	return now == s->status || now == vb_ts_name(s->status) || went_on(s, now);
+}
+
+bool vb_suspect_stood_still(struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
+{
+	if (!stood_still(s, now))
+		return false;
+	me->recover = *s;
+	me->recover.left = went_on(s, now);
+	me->recover.status = now;
+	return true;
+}
+
+static bool forgotten(const struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
+{
+	return s->at == 0 || now - s->seen_ns > 2 * me->db->suspect_ns;
+}
+
+/* Where to note another: over what nobody has met for long, or else over the latest. */
+static struct vb_suspect *room_for(struct vb_coordinator *me, uint64_t now)
+{
+	struct vb_suspect *latest = &me->suspect[0];
+
+	for (unsigned i = 0; i < VB_SUSPECTS; i++) {
+		struct vb_suspect *s = &me->suspect[i];
+
+		if (forgotten(me, s, now))
+			return s;
+		if (s->since_ns > latest->since_ns)
+			latest = s;
+	}
+	return latest;
+}
+
+/* Where in the tuple the word stood that was in the way; 0: it is the lock word. */
+static uint16_t word_at(const struct vb_item *it)
+{
+	if (it->seen_slot == 0)
+		return 0;
+	if (it->seen_slot == VB_SEEN_RESERVED)
+		return VB_TUPLE_RESERVED_AT;
+	return (uint16_t)(VB_TUPLE_META_AT + (it->seen_slot - 1u) * 8u);
+}
+
+/*
+ * The word in the item's way, and in which word of the tuple it stood.  It is enough to ask for its
+ * holder's status when it has stood for long, once, and a second time after as long again:
+ * conflicts are frequent and the dead are rare.
+ */
+void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
+{
+	struct vb_coordinator *me = t->me;
+	struct vb_suspect *s = NULL;
+	uint64_t now, status;
+
+	if (!me->db->recovery || it->at == 0 || it->seen == 0)
+		return;
+	now = vb_ep_now(me->ep);
+	for (unsigned i = 0; i < VB_SUSPECTS && s == NULL; i++)
+		if (me->suspect[i].at == it->at && me->suspect[i].word == it->seen &&
+		    !forgotten(me, &me->suspect[i], now))
+			s = &me->suspect[i];
+	if (s == NULL) {
+		*room_for(me, now) = (struct vb_suspect){
+			.at = it->at,
+			.word = it->seen,
+			.table = it->table,
+			.since_ns = now,
+			.seen_ns = now,
+			.reader_at = word_at(it),
+		};
+		return;
+	}
+	s->seen_ns = now;
+	if (now - s->since_ns < me->db->suspect_ns)
+		return;
+	if (vb_suspect_holder(me->db, s) == VB_NO_PLACE ||
+	    vb_recovery_read(me, VB_READ_TM, vb_status_word(me->db, vb_suspect_holder(me->db, s)),
+			     &status) != 0)
+		return;
+	if (s->asked && vb_suspect_stood_still(me, s, status)) {
+		s->at = 0;
+		return;
+	}
+	s->asked = true;
+	s->status = status;
+	s->since_ns = now;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vb_db_recover: every lock of a node whose holder does not move, and the places of the dead. */
+#define VB_LOG_ROOM "txn"
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "txn/db.h"
+
+struct sweep {
+	struct vb_coordinator *me;
+	struct vb_suspect *found;
+	size_t n, room;
+};
+
+static int note(struct sweep *w, const struct vb_suspect *s)
+{
+	if (w->n == w->room) {
+		size_t room = w->room != 0 ? 2 * w->room : 64;
+		void *more = realloc(w->found, room * sizeof(*w->found));
+
+		if (more == NULL)
+			return vb_fail(-ENOMEM, "no memory for %zu locks", room);
+		w->found = more;
+		w->room = room;
+	}
+	w->found[w->n++] = *s;
+	return 0;
+}
+
+/* Notes each word of a tuple by which somebody holds it. */
+static int look_at(struct sweep *w, struct vb_table *t, vb_addr at)
+{
+	struct vb_coordinator *me = w->me;
+	unsigned n = t->layout.meta_bytes / 8 + 2;
+	uint64_t words[32];
+	int err;
+
+	vb_assert(n <= 32);
+	vb_acc_read(&vb_recovery_lane(me)->acc, VB_READ_DI, at + VB_TUPLE_RESERVED_AT, words,
+		    n * 8);
+	err = vb_acc_go(&vb_recovery_lane(me)->acc);
+	for (unsigned i = 0; i < n && err == 0; i++) {
+		struct vb_suspect s = {.at = at, .word = words[i], .table = t};
+
+		if (i + 1 < n)
+			s.reader_at = (uint16_t)(VB_TUPLE_RESERVED_AT + i * 8);
+		if (s.word == 0 || vb_suspect_holder(me->db, &s) == VB_NO_PLACE)
+			continue;
+		err = vb_recovery_read(me, VB_READ_TM,
+				       vb_status_word(me->db, vb_suspect_holder(me->db, &s)),
+				       &s.status);
+		if (err == 0)
+			err = note(w, &s);
+	}
+	return err;
+}
+
+static int look_everywhere(struct sweep *w, uint16_t node)
+{
+	struct vb_store *store = &w->me->db->store;
+	int err = 0;
+
+	for (unsigned i = 0; i < store->n_tables && err == 0; i++) {
+		struct vb_table *t = store->table[i];
+		vb_addr header = t->node[node].header;
+		uint64_t tuples = 0;
+
+		err = vb_recovery_read(w->me, VB_READ_DI,
+				       header + offsetof(struct vb_table_header, tuples), &tuples);
+		for (uint64_t k = 0; k < tuples && err == 0; k++)
+			err = look_at(w, t,
+				      header + sizeof(struct vb_table_header) +
+					      k * t->layout.stride);
+	}
+	return err;
+}
+
+/* Did it stand for all the time?  Then its holder is recovered. */
+static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
+{
+	struct vb_coordinator *me = w->me;
+	vb_addr at = s->at + (s->reader_at != 0 ? s->reader_at : s->table->layout.lock_at);
+	uint64_t word, status;
+	int err = vb_recovery_read(me, VB_AMOD_IM, at, &word);
+
+	if (err == 0 && word == s->word)
+		err = vb_recovery_read(me, VB_READ_TM,
+				       vb_status_word(me->db, vb_suspect_holder(me->db, s)),
+				       &status);
+	if (err != 0 || word != s->word || !vb_suspect_stood_still(me, s, status))
+		return err;
+	vb_txn_recover(me);
+	err = vb_recovery_read(me, VB_AMOD_IM, at, &word);
+	*freed += err == 0 && word != s->word;
+	return err;
+}
+
+/* Another can finish it, or we later: no reason to leave the rest. */
+static bool has_to_wait(int err)
+{
+	return err == -ETIMEDOUT || err == -EPROTO;
+}
+
+/* The places of one, from the first, whose process `who` is gone.  Those that cannot be given up
+ * yet keep none of the others. */
+static int free_places_of(struct vb_coordinator *me, uint32_t place, uint64_t who)
+{
+	struct vb_db *db = me->db;
+	vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
+	uint64_t old;
+	int first = 0;
+
+	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
+		struct vb_lane lane = {.place = place + i};
+		int err = vb_recovery_read(me, VB_READ_TM, vb_status_word(db, place + i),
+					   &lane.status);
+
+		if (err == 0)
+			err = vb_lane_roll_forward(me, &lane);
+		if (err == 0)
+			err = vb_recovery_cas(me, VB_AMOD_TM, vb_status_word(db, place + i),
+					      lane.status, lane.status & ~(uint64_t)VB_TS_STATE,
+					      &old);
+		if (err != 0 && !has_to_wait(err))
+			return err;
+		first = first != 0 ? first : err;
+	}
+	return first != 0 ? first : vb_recovery_cas(me, VB_AMOD_TM, owner, who, 0, &old);
+}
+
+/* Places of coordinators whose process is gone.  A lock of theirs that is met later is one that was
+ * left behind. */
+static int free_places(struct vb_coordinator *me, uint16_t node)
+{
+	struct vb_db *db = me->db;
+	int first = 0;
+
+	for (uint32_t c = 0; c < db->coordinators; c++) {
+		uint32_t place = (node * db->coordinators + c) * VB_PLACES_EACH;
+		vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
+		uint64_t who;
+		int err = vb_recovery_read(me, VB_READ_TM, owner, &who);
+
+		if (err == 0 && who != 0 && !vb_peer_alive(db->fabric, who))
+			err = free_places_of(me, place, who);
+		if (err != 0 && !has_to_wait(err))
+			return err;
+		first = first != 0 ? first : err;
+	}
+	return first;
+}
+
+int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
+{
+	struct sweep w = {.me = me};
+	int err;
+
+	if (vb_any_null(me, freed))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	*freed = 0;
+	if (me->txn.phase == VB_TXN_OPEN)
+		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
+	if (!me->db->recovery)
+		return vb_fail(-EOPNOTSUPP, "database '%s' was opened without recovery",
+			       me->db->name);
+	if (node >= me->db->fabric->nodes)
+		return vb_fail(-EINVAL, "there is no node %u", node);
+	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++)
+		err = vb_lane_settle(me, &me->lane[i]);
+	if (err == 0)
+		err = look_everywhere(&w, node);
+	if (err == 0)
+		err = vb_ep_sleep(me->ep, me->db->suspect_ns);
+	for (size_t i = 0; i < w.n && err == 0; i++)
+		err = judge(&w, &w.found[i], freed);
+	if (err == 0)
+		err = free_places(me, node);
+	free(w.found);
+	return err;
+}
