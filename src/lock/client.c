@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "lock/claim.h"
-#include "lock/proxy.h"
 #include "lock/observe.h"
+#include "lock/proxy.h"
 
 uint64_t vb_lock_now(const struct vb_lock_client *me)
 {
