@@ -181,6 +181,16 @@ bool vb_bench_run_finished(const struct vb_bench_run *run)
 	return true;
 }
 
+uint64_t vb_bench_error_nap_ns(unsigned errors)
+{
+	return errors < 20 ? errors * 1000000ull : 20000000ull;
+}
+
+double vb_bench_rate(uint64_t n, uint64_t ns)
+{
+	return ns > 0 ? (double)n * 1e9 / (double)ns : 0;
+}
+
 void vb_bench_words(void *into, const void *from, size_t bytes, uint64_t times)
 {
 	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)

@@ -222,8 +222,16 @@ void vb_bench_run_explain(struct vb_bench_run *run, uint64_t now_ns);
 /* Has every client that lives finished? */
 bool vb_bench_run_finished(const struct vb_bench_run *run);
 
-/* ---- for subjects: structs of nothing but counters, word by word ---- */
+/* ---- for subjects ---- */
 
+/* A client whose work fails so often in a row, other than as it may, gives up: a server is gone. */
+#define VB_BENCH_ERRORS_IN_A_ROW 100
+/* After so many it waits so long: a server that stands still for a second, or a cable, comes back. */
+uint64_t vb_bench_error_nap_ns(unsigned errors);
+/* So many in so long, a second. */
+double vb_bench_rate(uint64_t n, uint64_t ns);
+
+/* Structs of nothing but counters, word by word. */
 #define vb_bench_add(into, from)      vb_bench_words(into, from, sizeof(*(into)), 1)
 #define vb_bench_subtract(from, what) vb_bench_words(from, what, sizeof(*(from)), UINT64_MAX)
 void vb_bench_words(void *into, const void *from, size_t bytes, uint64_t times);

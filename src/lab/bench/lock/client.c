@@ -9,11 +9,6 @@
 
 #include "base/log.h"
 
-/* A client whose acquires fail so often in a row, other than by its own deadline, gives up: its
- * server is gone. */
-#define ERRORS_IN_A_ROW 100
-#define ERROR_NAP_NS    1000000ull /* times how many there were, up to NAP_NS */
-
 /* Longest sleep before the client looks again whether the run is over. */
 #define NAP_NS 20000000ull
 
@@ -193,7 +188,7 @@ void vb_bench_client_body(void *arg)
 	/* Not all at the very same moment. */
 	if (!nap_until(c, w->t.control->t0_ns + 17 * c->body.index))
 		goto out;
-	while (!w->t.drain && errors < ERRORS_IN_A_ROW) {
+	while (!w->t.drain && errors < VB_BENCH_ERRORS_IN_A_ROW) {
 		uint64_t intended = 0;
 		int err;
 
@@ -210,10 +205,7 @@ void vb_bench_client_body(void *arg)
 		errors = err == 0 || err == -ETIMEDOUT || err == -EAGAIN ? 0 : errors + 1;
 		if (errors != 0) {
 			w->tally->last_error = err;
-			/* A server that stands still for a second, or a cable, comes back. */
-			if (!nap_until(c, vb_sched_now_early(s) + (errors * ERROR_NAP_NS < NAP_NS
-									   ? errors * ERROR_NAP_NS
-									   : NAP_NS)))
+			if (!nap_until(c, vb_sched_now_early(s) + vb_bench_error_nap_ns(errors)))
 				break;
 		}
 		__atomic_store_n(&c->seat->state.cycles, c->seat->state.cycles + 1,

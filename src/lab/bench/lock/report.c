@@ -86,18 +86,6 @@ void vb_bench_print_head(FILE *to, const void *plan)
 	fflush(to);
 }
 
-static void put_percentiles(FILE *to, const struct vb_hist *h, bool tail)
-{
-	if (h->total == 0) {
-		fprintf(to, tail ? "       -       -       -" : "       -       -");
-		return;
-	}
-	vb_bench_put_us(to, (double)vb_hist_percentile(h, 50));
-	vb_bench_put_us(to, (double)vb_hist_percentile(h, 99));
-	if (tail)
-		vb_bench_put_us(to, (double)vb_hist_percentile(h, 99.9));
-}
-
 static void put_notes(FILE *to, const struct vb_bench_result *r)
 {
 	if (r->end.interrupted)
@@ -145,9 +133,9 @@ static void put_responses(FILE *to, const struct vb_bench_result *r)
 		return;
 	fprintf(to, "    response time       ");
 	fprintf(to, "      ");
-	put_percentiles(to, s, true);
+	vb_bench_put_percentiles(to, s, true);
 	fputc(' ', to);
-	put_percentiles(to, x, true);
+	vb_bench_put_percentiles(to, x, true);
 	fputc('\n', to);
 }
 
@@ -176,7 +164,7 @@ static void put_txns(FILE *to, const struct vb_bench_plan *p, const struct vb_be
 	for (unsigned i = 0; i < p->trace.n_types; i++) {
 		fprintf(to, "      %-24s %5.1f %%   p50, p99, p99.9 us", p->trace.types[i],
 			100 * per(t->txn[i].total, x->committed));
-		put_percentiles(to, &t->txn[i], true);
+		vb_bench_put_percentiles(to, &t->txn[i], true);
 		fputc('\n', to);
 	}
 }
@@ -193,10 +181,10 @@ void vb_bench_print_row(FILE *to, const void *plan, const void *result)
 		return;
 	}
 	fprintf(to, "%-16s %8.1f %7" PRIu64 " ", r->ops->name, t->rate / 1000, t->failed);
-	put_percentiles(to, &t->lat[VB_LAT_ACQ_S], true);
+	vb_bench_put_percentiles(to, &t->lat[VB_LAT_ACQ_S], true);
 	fputc(' ', to);
-	put_percentiles(to, &t->lat[VB_LAT_ACQ_X], true);
-	put_percentiles(to, &t->lat[VB_LAT_RELEASE], false);
+	vb_bench_put_percentiles(to, &t->lat[VB_LAT_ACQ_X], true);
+	vb_bench_put_percentiles(to, &t->lat[VB_LAT_RELEASE], false);
 	fprintf(to, " %7.3f %6.3f %6.3f %6.3f", per(atomics(&t->spent), t->ops),
 		per(t->spent.verbs[VB_OP_READ], t->ops), per(t->spent.verbs[VB_OP_SEND], t->ops),
 		per(t->spent.retries, t->ops));

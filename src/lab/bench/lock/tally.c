@@ -43,8 +43,7 @@ static void merge_txns(struct vb_bench_tally *into, const struct vb_bench_tally 
 	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
 		vb_hist_merge(&into->txn[i], &t->txn[i]);
 	vb_bench_add(&into->txns, &t->txns);
-	if (t->measured_ns > 0)
-		into->txn_rate += (double)t->txns.committed * 1e9 / (double)t->measured_ns;
+	into->txn_rate += vb_bench_rate(t->txns.committed, t->measured_ns);
 }
 
 void vb_bench_tally_merge(void *sum, const void *tally)
@@ -59,8 +58,7 @@ void vb_bench_tally_merge(void *sum, const void *tally)
 	into->failed += t->failed;
 	into->skipped += t->skipped;
 	into->uncertain += t->uncertain;
-	if (t->measured_ns > 0)
-		into->rate += (double)t->ops * 1e9 / (double)t->measured_ns;
+	into->rate += vb_bench_rate(t->ops, t->measured_ns);
 	if (t->measured_ns > into->measured_ns)
 		into->measured_ns = t->measured_ns;
 	if (into->rtt_clients + t->rtt_clients > 0)

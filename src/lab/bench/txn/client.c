@@ -11,12 +11,6 @@
 
 #include "base/log.h"
 
-/* A client whose commits fail so often in a row, other than by an abort, gives up: a node is
- * gone. */
-#define ERRORS_IN_A_ROW 100
-#define ERROR_NAP_NS    1000000ull /* times how many there were, up to NAP_NS */
-#define NAP_NS          20000000ull
-
 /* In a row. */
 #define TIMELESS_MOST 200000u
 
@@ -200,7 +194,7 @@ void vb_tbench_client_body(void *arg)
 	/* Not all at the very same moment. */
 	if (vb_task_sleep_until(w->t.control->t0_ns + 17 * c->body.index) == -ECANCELED)
 		goto out;
-	while (!w->t.drain && errors < ERRORS_IN_A_ROW) {
+	while (!w->t.drain && errors < VB_BENCH_ERRORS_IN_A_ROW) {
 		int err;
 
 		/* At once: what is begun still fits in the histories, and no more. */
@@ -213,10 +207,8 @@ void vb_tbench_client_body(void *arg)
 		seat_set(&c->seat->tries, 0);
 		errors = err == 0 || err == -EAGAIN ? 0 : errors + 1;
 		if (errors != 0) {
-			uint64_t nap = errors * ERROR_NAP_NS;
-
 			note_error(c, err);
-			if (vb_task_sleep_until(now_of(c) + (nap < NAP_NS ? nap : NAP_NS)) ==
+			if (vb_task_sleep_until(now_of(c) + vb_bench_error_nap_ns(errors)) ==
 			    -ECANCELED)
 				break;
 		}

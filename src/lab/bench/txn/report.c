@@ -58,15 +58,8 @@ static void put_latency(FILE *to, const struct vb_tbench_tally *t)
 
 	vb_hist_init(&all);
 	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++)
-		if (t->lat[i].total != 0)
-			vb_hist_merge(&all, &t->lat[i]);
-	if (all.total == 0) {
-		fprintf(to, "       -       -       -");
-		return;
-	}
-	vb_bench_put_us(to, (double)vb_hist_percentile(&all, 50));
-	vb_bench_put_us(to, (double)vb_hist_percentile(&all, 99));
-	vb_bench_put_us(to, (double)vb_hist_percentile(&all, 99.9));
+		vb_hist_merge(&all, &t->lat[i]);
+	vb_bench_put_percentiles(to, &all, true);
 }
 
 static const char *verdict_of(const struct vb_tbench_result *r)

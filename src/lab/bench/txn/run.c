@@ -293,8 +293,8 @@ static int judge(struct vb_bench_run *run)
 
 	if (run->kind == VB_BENCH_SHM)
 		u->r->fill_s = run->open_s;
-	else if (t->measured_ns > 0)
-		t->rate = (double)vb_tbench_commits(t) * 1e9 / (double)t->measured_ns;
+	else
+		t->rate = vb_bench_rate(vb_tbench_commits(t), t->measured_ns);
 	if (run->stuck > 0) {
 		end->stalled = true;
 		snprintf(end->stall, sizeof(end->stall), "%u workers did not close their clients",

@@ -25,18 +25,15 @@ void vb_tbench_tally_merge(void *sum, const void *tally)
 {
 	struct vb_tbench_tally *into = sum;
 	const struct vb_tbench_tally *t = tally;
-	uint64_t commits = 0;
 
 	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++) {
-		commits += t->commits[i];
 		into->commits[i] += t->commits[i];
 		into->rolled_back[i] += t->rolled_back[i];
 		vb_hist_merge(&into->lat[i], &t->lat[i]);
 	}
 	for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
 		into->change[i] += t->change[i];
-	if (t->measured_ns > 0)
-		into->rate += (double)commits * 1e9 / (double)t->measured_ns;
+	into->rate += vb_bench_rate(vb_tbench_commits(t), t->measured_ns);
 	if (t->measured_ns > into->measured_ns)
 		into->measured_ns = t->measured_ns;
 	into->span_ns += t->measured_ns;
