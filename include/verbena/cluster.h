@@ -64,6 +64,7 @@ enum vb_cluster_role {
 struct vb_cluster_params {
 	/* How many processes in all, 1 to VB_CLUSTER_HOSTS_MAX; with `pmix` also 0: as launched. */
 	uint32_t hosts;
+	/* Who listens. */
 	enum vb_cluster_role role;
 	/* The root's address, "HOST:PORT" or "[v6]:PORT"; NULL: "127.0.0.1:7531". */
 	const char *meet;

@@ -91,6 +91,10 @@ struct vb_claim;
 
 #define VB_FOREVER_NS UINT64_MAX
 
+/* What vb_lock_space_params.claims means by 0; and how deep vb_lock_acquire_path goes. */
+#define VB_CLAIMS_MAX 64
+#define VB_PATH_MAX   64
+
 struct vb_lock_space_params {
 	/* The protocol: "dslr", "shiftlock", ...; `verbena list` has them all. */
 	const char *lock;
@@ -134,6 +138,7 @@ struct vb_lock_space_params {
  * with which it was called.  Copies are not counted: the first that is released ends the hold.
  */
 struct vb_grant {
+	/* Which of the space's locks. */
 	uint64_t lock;
 	/* What was granted. */
 	enum vb_mode mode;
@@ -245,7 +250,6 @@ void vb_lock_client_close(struct vb_lock_client *client);
  * the first lease ends of the grants that were valid when the call began.  So a wait that ends
  * with 0 has cost none of those.
  */
-#define VB_CLAIMS_MAX 64
 int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 		    uint64_t timeout_ns, struct vb_grant *out);
 
@@ -368,7 +372,6 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
  * If the server is gone or silent, so that none of this can be known, the call takes no longer than
  * timeout_ns and twice the server's patience (table: `ask_for`), however long the path.
  */
-#define VB_PATH_MAX 64
 int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, unsigned n,
 			 enum vb_mode mode, uint64_t timeout_ns, struct vb_grant grants[]);
 

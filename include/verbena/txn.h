@@ -119,6 +119,7 @@ struct vb_table_params {
 	uint32_t record_bytes;
 	/* How many records the table has room for, all nodes together. */
 	uint64_t records;
+	/* Which node has a key. */
 	enum vb_partition partition;
 };
 
@@ -272,6 +273,7 @@ int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record);
 int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		 const void *record);
+/* Adds a copy of `record` where there is none; removes the record. */
 int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		  const void *record);
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key);
@@ -286,6 +288,7 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 struct vb_txn_key {
 	struct vb_table *table;
 	uint64_t key;
+	/* It will be written, or else only read. */
 	bool write;
 };
 int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, unsigned n);
