@@ -124,12 +124,17 @@ struct vb_task *vb_stack_get(struct vb_sched *s, unsigned stack_class);
 void vb_stack_put(struct vb_sched *s, struct vb_task *t);
 void vb_stack_trim(struct vb_sched *s);
 
-/* ---- task.c ---- */
+/* ---- state.c ---- */
 
 /* Makes the thread's own stack the running task. */
 void vb_task_init_root(struct vb_sched *s);
+/* Its timer ends a wait. */
+void vb_task_timeout(struct vb_timer *timer);
 /* The task has ended, or is killed: take it off the books, its stack into the pool. */
 void vb_task_bury(struct vb_sched *s, struct vb_task *t);
+void vb_task_kill_all(struct vb_sched *s);
+
+/* ---- rounds.c ---- */
 
 /* Runs a ready task until it gives way; called by the scheduler only.  Inline: after a switch the
  * processor mispredicts every return, at some 10 ns each. */
@@ -150,23 +155,36 @@ static inline void vb_task_enter(struct vb_sched *s, struct vb_task *t)
 		vb_task_bury(s, t);
 }
 
-/* ---- sched.c ---- */
-
 /* The root gives way: run others until it is ready and its turn has come. */
 void vb_sched_root_wait(struct vb_sched *s);
+/* The same, and it is ready. */
+void vb_sched_root_yield(struct vb_sched *s);
 /* One round, and an idle wait if nobody is ready: for the keeper. */
 void vb_sched_step(struct vb_sched *s);
+/* Round after round; see vb_sched_run. */
+int vb_sched_rounds(struct vb_sched *s, const bool *stop, uint64_t until_ns);
+
+/* ---- bind.c ---- */
+
+/* Looked at by every await; initial-exec keeps it one load in the shared library too. */
+extern __thread struct vb_sched *vb_sched_mine __attribute__((tls_model("initial-exec")));
+/* This thread's own, while the keeper may run it; vb_sched_mine is NULL then. */
+extern __thread struct vb_sched *vb_sched_lent __attribute__((tls_model("initial-exec")));
+
 /* This thread runs the scheduler from now on, or no more. */
 void vb_sched_bind(struct vb_sched *s, bool here);
 /* The owner goes: the scheduler is found by vb_sched_self, and taken back first. */
 void vb_sched_lend(struct vb_sched *s);
 /* By whoever has it: the owner's calls begin with vb_keeper_enter from now on, or no more. */
 void vb_sched_set_kept(struct vb_sched *s, bool kept);
+/* By whoever has it; no task is left. */
+void vb_sched_free(struct vb_sched *s);
 /* Kills what is left and frees it; by whoever has it. */
 void vb_sched_end(struct vb_sched *s);
 
 /* ---- keeper.c ---- */
 
+/* The owner, who had lent it, has it again. */
 void vb_keeper_take_back(struct vb_sched *s);
 /* The scheduler is about to be freed by its owner, who has it. */
 void vb_keeper_end(struct vb_sched *s);

@@ -212,19 +212,23 @@ void vb_keeper_take_back(struct vb_sched *s)
 		}
 	}
 	__atomic_store_n(&s->calls, s->calls + 1, __ATOMIC_RELAXED);
+	vb_sched_lent = NULL;
+	vb_sched_bind(s, true);
 }
 
 bool vb_keeper_enter(struct vb_sched *s)
 {
+	if (vb_sched_lent == s)
+		vb_keeper_take_back(s);
 	/* A task calls, on whichever thread: who runs it is inside. */
-	if (vb_sched_self() != s || s->face.current != &s->root)
+	if (vb_sched_mine != s || s->face.current != &s->root)
 		return false;
 	if (s->inside++ == 0) {
 		uint64_t now = vb_clock_early_ns();
 
 		if (now - s->last_turn_ns > TURN_NS) {
 			s->last_turn_ns = now;
-			vb_task_yield();
+			vb_sched_root_yield(s);
 		}
 	}
 	return true;

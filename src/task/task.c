@@ -1,36 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks: their life, the switch, and what ends a wait.
+ * What a running task calls: others are made, it gives way, waits, or ends.
  *
  * Every switch goes through the scheduler, which runs on the root's stack: task, scheduler, task.
  * That is one jump more than going straight to the next task, a few ns, and it gives timers, the
  * fabric and the dead a place where no task runs.
- *
- * A wait ends exactly once: by a wake, by cancellation or by its timer, whichever comes first makes
- * the task ready and sets the result; a wake that finds no wait to end leaves the permit.
  */
 #include <errno.h>
 
 #define VB_LOG_ROOM "task"
 #include "base/log.h"
 #include "task/inner.h"
-
-static void make_ready(struct vb_task *t, int result)
-{
-	struct vb_sched *s = t->sched;
-
-	vb_timer_disarm(s, &t->timer);
-	t->result = result;
-	t->state = VB_TASK_READY;
-	vb_list_push(&s->ready, &t->link);
-}
-
-static void task_timeout(struct vb_timer *timer)
-{
-	struct vb_task *t = vb_container_of(timer, struct vb_task, timer);
-
-	make_ready(t, t->timeout_value);
-}
 
 /* ---- the switch ---- */
 
@@ -63,16 +43,6 @@ static void task_entry(transfer_t from)
 	task_leave_for_good(s, t);
 }
 
-void vb_task_bury(struct vb_sched *s, struct vb_task *t)
-{
-	t->state = VB_TASK_DEAD;
-	vb_timer_disarm(s, &t->timer);
-	vb_list_remove(&t->all);
-	s->tasks--;
-	s->working -= !t->daemon;
-	vb_stack_put(s, t);
-}
-
 /* The running task has set its state and gives way. */
 static inline void task_switch(struct vb_sched *s, struct vb_task *t)
 {
@@ -83,19 +53,6 @@ static inline void task_switch(struct vb_sched *s, struct vb_task *t)
 }
 
 /* ---- life ---- */
-
-void vb_task_init_root(struct vb_sched *s)
-{
-	s->root = (struct vb_task){
-		.sched = s,
-		.state = VB_TASK_RUNNING,
-		.started = true,
-		.timer.fire = task_timeout,
-		.name = "root",
-	};
-	vb_fiber_init_root(&s->root.fiber);
-	s->face.current = &s->root;
-}
 
 int vb_task_spawn(struct vb_sched *s, void (*body)(void *arg), void *arg,
 		  const struct vb_task_params *params, struct vb_task **out)
@@ -118,7 +75,7 @@ int vb_task_spawn(struct vb_sched *s, void (*body)(void *arg), void *arg,
 	t->permit = t->cancelled = t->shielded = t->started = false;
 	t->daemon = params->daemon;
 	t->result = 0;
-	t->timer = (struct vb_timer){.fire = task_timeout};
+	t->timer = (struct vb_timer){.fire = vb_task_timeout};
 	t->body = body;
 	t->arg = arg;
 	t->user = NULL;
@@ -132,47 +89,6 @@ int vb_task_spawn(struct vb_sched *s, void (*body)(void *arg), void *arg,
 	if (out != NULL)
 		*out = t;
 	return 0;
-}
-
-#ifdef VB_ASAN
-/* ASan frees a fiber's fake stack only from the fiber itself: a killed task runs once more, to
- * here. */
-static transfer_t fake_stack_free(transfer_t from)
-{
-	struct vb_task *t = from.data;
-	struct vb_fiber killer;
-
-	vb_fiber_arrive(&t->fiber, &killer);
-	vb_fiber_leave_for_good(&killer);
-	return jump_fcontext(from.fctx, NULL);
-}
-
-static void task_drop_fake_stack(struct vb_task *t)
-{
-	struct vb_fiber self;
-
-	vb_fiber_leave(&self, &t->fiber);
-	ontop_fcontext(t->ctx, t, fake_stack_free);
-	vb_fiber_arrive(&self, &t->fiber);
-}
-#else
-static void task_drop_fake_stack(struct vb_task *t)
-{
-	(void)t;
-}
-#endif
-
-void vb_task_kill(struct vb_task *t)
-{
-	struct vb_sched *s = t->sched;
-
-	vb_assert(t->state == VB_TASK_READY || t->state == VB_TASK_WAITING);
-	vb_assert(t != &s->root);
-	if (t->state == VB_TASK_READY)
-		vb_list_remove(&t->link);
-	if (t->started)
-		task_drop_fake_stack(t);
-	vb_task_bury(s, t);
 }
 
 void vb_task_die(void)
@@ -245,23 +161,6 @@ int vb_task_sleep_until(uint64_t at_ns)
 	if (vb_unlikely(vb_task_cancelled(t)))
 		return -ECANCELED;
 	return task_wait(t, at_ns, t->shielded ? 0 : VB_WAIT_CANCEL, 0);
-}
-
-void vb_task_wake(struct vb_task *t)
-{
-	vb_assert(t->state != VB_TASK_DEAD);
-	if (t->state == VB_TASK_WAITING && (t->wait & VB_WAIT_WAKE) != 0)
-		make_ready(t, 0);
-	else
-		t->permit = true;
-}
-
-void vb_task_cancel(struct vb_task *t)
-{
-	vb_assert(t->state != VB_TASK_DEAD);
-	t->cancelled = true;
-	if (t->state == VB_TASK_WAITING && (t->wait & VB_WAIT_CANCEL) != 0)
-		make_ready(t, -ECANCELED);
 }
 
 bool vb_task_shield(bool on)
