@@ -24,15 +24,15 @@ static bool has_clients(const struct vb_bench_run *run, uint32_t rank)
 }
 
 /* What a process of this rank sends. */
-static unsigned seats_from(const struct vb_bench_run *run, uint32_t rank)
+static unsigned states_from(const struct vb_bench_run *run, uint32_t rank)
 {
 	return has_clients(run, rank) ? vb_bench_clients_of(run, rank - run->first_worker) : 0;
 }
 
 static void *report_new(struct vb_bench_run *run, size_t *bytes)
 {
-	unsigned n = seats_from(run, run->group->rank);
-	size_t each = run->ops->seat_bytes;
+	unsigned n = states_from(run, run->group->rank);
+	size_t each = run->ops->state_bytes;
 	struct vb_bench_report *out;
 	int64_t offset_ns;
 	char *to;
@@ -46,10 +46,10 @@ static void *report_new(struct vb_bench_run *run, size_t *bytes)
 	run->ops->report(run, out, offset_ns);
 	out->interrupted = run->end->interrupted;
 	if (run->kept != NULL)
-		memcpy(run->seats, run->kept, run->clients * each);
-	out->seats = n;
+		memcpy(run->states, run->kept, run->clients * each);
+	out->states = n;
 	for (unsigned i = 0; i < n; i++) {
-		struct vb_bench_state *s = vb_bench_seat_of(
+		struct vb_bench_state *s = vb_bench_state_of(
 			run, vb_bench_client_of(run, run->group->rank - run->first_worker, i));
 
 		if (s->since_ns != 0)
@@ -63,17 +63,17 @@ static void *report_new(struct vb_bench_run *run, size_t *bytes)
 static int take_report(struct vb_bench_run *run, uint32_t rank, const void *data, size_t bytes)
 {
 	const struct vb_bench_report *in = data;
-	size_t each = run->ops->seat_bytes;
-	unsigned n = seats_from(run, rank);
+	size_t each = run->ops->state_bytes;
+	unsigned n = states_from(run, rank);
 
-	if (bytes != run->ops->report_bytes + n * each || in->seats != n)
+	if (bytes != run->ops->report_bytes + n * each || in->states != n)
 		return vb_bench_group_refuse(run->group, rank, "a report");
 	for (unsigned i = 0; i < n; i++) {
-		void *seat =
-			vb_bench_seat_of(run, vb_bench_client_of(run, rank - run->first_worker, i));
+		void *state = vb_bench_state_of(
+			run, vb_bench_client_of(run, rank - run->first_worker, i));
 
-		memcpy(seat, (const char *)data + run->ops->report_bytes + i * each, each);
-		if (!run->ops->seat_is_sane(run, seat))
+		memcpy(state, (const char *)data + run->ops->report_bytes + i * each, each);
+		if (!run->ops->state_is_sane(run, state))
 			return vb_bench_group_refuse(run->group, rank, "a client's state");
 	}
 	run->end->interrupted |= in->interrupted != 0;
@@ -91,7 +91,7 @@ static int take_reports(struct vb_bench_run *run, const struct vb_cluster_parts 
 	for (uint32_t i = 0; i < parts->n && err == 0; i++) {
 		if (parts->data[i] == NULL) {
 			run->end->deaths++;
-			run->end->dead_clients += seats_from(run, i);
+			run->end->dead_clients += states_from(run, i);
 			continue;
 		}
 		err = take_report(run, i, parts->data[i], parts->bytes[i]);

@@ -208,9 +208,9 @@ static bool pass(struct phases *p, uint64_t at_ns, const char *phase)
 static void give_up_waiting(struct vb_bench_run *run)
 {
 	if (run->kept == NULL)
-		run->kept = vb_bench_share(run->clients * run->ops->seat_bytes);
+		run->kept = vb_bench_share(run->clients * run->ops->state_bytes);
 	if (run->kept != NULL)
-		memcpy(run->kept, run->seats, run->clients * run->ops->seat_bytes);
+		memcpy(run->kept, run->states, run->clients * run->ops->state_bytes);
 	vb_bench_thread_give_up(run);
 }
 

@@ -11,9 +11,9 @@
 #include "base/log.h"
 #include "lab/bench/engine/process.h"
 
-void *vb_bench_seat_of(const struct vb_bench_run *run, unsigned client)
+void *vb_bench_state_of(const struct vb_bench_run *run, unsigned client)
 {
-	return (char *)run->seats + client * run->ops->seat_bytes;
+	return (char *)run->states + client * run->ops->state_bytes;
 }
 
 void *vb_bench_tally_of(const struct vb_bench_run *run, unsigned worker)
@@ -38,10 +38,10 @@ int vb_bench_run_open(struct vb_bench_run *run, unsigned tallies)
 {
 	run->n_tallies = tallies;
 	run->control = vb_bench_share(sizeof(*run->control));
-	run->seats = vb_bench_share(run->clients * run->ops->seat_bytes);
+	run->states = vb_bench_share(run->clients * run->ops->state_bytes);
 	if (tallies != 0)
 		run->tallies = vb_bench_share(tallies * run->ops->tally_bytes);
-	if (run->control == NULL || run->seats == NULL || run->tally == NULL ||
+	if (run->control == NULL || run->states == NULL || run->tally == NULL ||
 	    (tallies != 0 && run->tallies == NULL))
 		return vb_fail(-ENOMEM, "no memory for the results of %u workers", run->workers);
 	run->ops->tally_init(run->tally);
@@ -66,7 +66,7 @@ int vb_bench_thread_open(struct vb_bench_run *run, unsigned worker)
 	t->control = run->control;
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_bench_state *s =
-			vb_bench_seat_of(run, vb_bench_client_of(run, worker, i));
+			vb_bench_state_of(run, vb_bench_client_of(run, worker, i));
 
 		s->pid = getpid();
 	}
@@ -80,7 +80,7 @@ int vb_bench_thread_open(struct vb_bench_run *run, unsigned worker)
 		struct vb_bench_body *c = body_of(run, i);
 
 		c->index = vb_bench_client_of(run, worker, i);
-		err = run->ops->client_open(run, c, vb_bench_seat_of(run, c->index));
+		err = run->ops->client_open(run, c, vb_bench_state_of(run, c->index));
 		if (err)
 			return err;
 		t->n = i + 1;
@@ -141,7 +141,7 @@ uint64_t vb_bench_run_cycles(const struct vb_bench_run *run, bool *waiting)
 
 	*waiting = run->ops->waits == NULL;
 	for (unsigned i = 0; i < run->clients; i++) {
-		const struct vb_bench_state *s = vb_bench_seat_of(run, i);
+		const struct vb_bench_state *s = vb_bench_state_of(run, i);
 
 		cycles += __atomic_load_n(&s->cycles, __ATOMIC_RELAXED);
 		/* Clients that think, or wait for their time in an open loop, are not stuck. */
@@ -173,7 +173,7 @@ void vb_bench_run_explain(struct vb_bench_run *run, uint64_t now_ns)
 bool vb_bench_run_finished(const struct vb_bench_run *run)
 {
 	for (unsigned i = 0; i < run->clients; i++) {
-		const struct vb_bench_state *s = vb_bench_seat_of(run, i);
+		const struct vb_bench_state *s = vb_bench_state_of(run, i);
 
 		if (!s->dead && !__atomic_load_n(&s->finished, __ATOMIC_ACQUIRE))
 			return false;

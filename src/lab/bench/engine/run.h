@@ -19,7 +19,7 @@
  * then *drained*: told to begin nothing more, while each finishes what it is in.
  *
  * A subject (locks, transactions) brings a const struct vb_bench_run_ops, and structs of its own
- * that begin with those of the engine: run, thread, client and seat.
+ * that begin with those of the engine: run, thread, client and client's state.
  */
 #ifndef VB_LAB_BENCH_ENGINE_RUN_H
 #define VB_LAB_BENCH_ENGINE_RUN_H
@@ -78,7 +78,7 @@ struct vb_bench_run;
 
 /* What is optional may be NULL.  Where an int is returned: 0 or -error, said. */
 struct vb_bench_run_ops {
-	size_t seat_bytes, tally_bytes, client_bytes;
+	size_t state_bytes, tally_bytes, client_bytes;
 	bool parent_serves; /* shm: the workers' parent has servers; else the workers have them */
 	void (*tally_init)(void *tally);
 	void (*tally_merge)(void *into, const void *tally);
@@ -95,7 +95,7 @@ struct vb_bench_run_ops {
 	/* Optional: while the workers of shm open, after each slice of time. */
 	void (*opening)(struct vb_bench_run *run);
 
-	int (*client_open)(struct vb_bench_run *run, void *client, void *seat);
+	int (*client_open)(struct vb_bench_run *run, void *client, void *state);
 	/* With a task it is in the middle of a call that does not end: there is nothing left to be
 	 * orderly about. */
 	void (*client_close)(void *client);
@@ -113,7 +113,7 @@ struct vb_bench_run_ops {
 	void (*measured)(struct vb_bench_run *run, uint64_t now_ns);
 
 	/* Optional: does the client wait for others?  Else it always does. */
-	bool (*waits)(const void *seat);
+	bool (*waits)(const void *state);
 	/* Nothing moves: says in the result why. */
 	void (*explain)(struct vb_bench_run *run, uint64_t now_ns);
 	/* Optional: before clients are told to give up. */
@@ -128,13 +128,13 @@ struct vb_bench_run_ops {
 
 	/* A network's results on their way to the root (gather.c), which believes nothing that it
 	 * has not checked.  What a process reports: a struct of the subject's that begins with a
-	 * struct vb_bench_report, and then its clients' seats. */
+	 * struct vb_bench_report, and then its clients' states. */
 	const char *pieces_name;
 	size_t report_bytes;
 	void (*report)(struct vb_bench_run *run, void *report, int64_t offset_ns);
 	/* -EPROTO, said: nobody can have sent that. */
 	int (*take_report)(struct vb_bench_run *run, uint32_t rank, const void *report);
-	bool (*seat_is_sane)(const struct vb_bench_run *run, const void *seat);
+	bool (*state_is_sane)(const struct vb_bench_run *run, const void *state);
 	/* The next piece of what is too large for a report: its bytes, and how many such calls
 	 * there will be at most. */
 	uint64_t (*pieces)(const struct vb_bench_run *run);
@@ -151,7 +151,7 @@ struct vb_bench_run_ops {
 #define VB_BENCH_PIECE (VB_CLUSTER_PART_MAX / 2) /* bytes at the most */
 
 struct vb_bench_report {
-	uint64_t clock_error_ns, seats, interrupted;
+	uint64_t clock_error_ns, states, interrupted;
 };
 
 struct vb_bench_run {
@@ -175,8 +175,8 @@ struct vb_bench_run {
 	int kind; /* enum vb_bench_fabric */
 	struct vb_sched *sched;
 	struct vb_bench_control *control;
-	void *seats, *kept; /* [clients]; kept: as they were when clients were told to give up */
-	void *tallies;      /* of each worker; on the simulator the result's is the only one */
+	void *states, *kept; /* [clients]; kept: as they were when clients were told to give up */
+	void *tallies;       /* of each worker; on the simulator the result's is the only one */
 	unsigned n_tallies;
 	struct vb_bench_pulse pulse;
 	double open_s;  /* shm: until all workers were ready */
@@ -196,7 +196,7 @@ int vb_bench_run_group(struct vb_bench_run *run);
 /* Collective: everything comes together at the root, which judges it. */
 int vb_bench_run_gather(struct vb_bench_run *run, bool stalled);
 
-void *vb_bench_seat_of(const struct vb_bench_run *run, unsigned client);
+void *vb_bench_state_of(const struct vb_bench_run *run, unsigned client);
 void *vb_bench_tally_of(const struct vb_bench_run *run, unsigned worker);
 /* How many clients a worker has, and the number of its i-th. */
 unsigned vb_bench_clients_of(const struct vb_bench_run *run, unsigned worker);

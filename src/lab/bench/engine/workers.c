@@ -5,8 +5,8 @@
  *
  * The parent makes the segment and what is shared, and forks the workers.  From then on it reaps
  * and looks; the workers keep time by themselves (the machine's clock is common) and write only
- * into their own tally and their clients' seats.  A worker that is killed leaves both as they were,
- * less the last slice of its counters.
+ * into their own tally and their clients' states.  A worker that is killed leaves both as they
+ * were, less the last slice of its counters.
  *
  * Order of ending: every worker ends its measured span and lets its clients finish what they are
  * in; nobody closes a client before all have finished, because who has not may still need the
@@ -124,7 +124,7 @@ static void died(struct vb_bench_run *run, unsigned worker, pid_t pid, int signa
 {
 	vb_shm_mark_dead(run->fabric, pid);
 	for (unsigned i = 0; signal != 0 && i < run->clients; i++) {
-		struct vb_bench_state *s = vb_bench_seat_of(run, i);
+		struct vb_bench_state *s = vb_bench_state_of(run, i);
 
 		if (s->pid != pid)
 			continue;

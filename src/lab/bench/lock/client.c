@@ -26,9 +26,9 @@ unsigned vb_bench_client_nodes(const struct vb_bench_opts *o)
 	return (unsigned)(o->nodes == o->servers ? o->nodes : o->nodes - o->servers);
 }
 
-void vb_bench_seat_set(struct vb_bench_seat *seat, enum vb_bench_doing doing)
+void vb_bench_doing_set(struct vb_bench_lock_state *state, enum vb_bench_doing doing)
 {
-	__atomic_store_n(&seat->doing, doing, __ATOMIC_RELAXED);
+	__atomic_store_n(&state->doing, doing, __ATOMIC_RELAXED);
 }
 
 /* false: the run is over. */
@@ -59,7 +59,7 @@ static void choose_timing(struct vb_bench_client *c)
 {
 	unsigned every = c->w->sample_every;
 
-	c->lock->timing = every != 0 && c->seat->state.cycles % every == 0 ? &c->timing : NULL;
+	c->lock->timing = every != 0 && c->state->common.cycles % every == 0 ? &c->timing : NULL;
 }
 
 /* As a latency's name says: reads, and what is only meant to be read further down. */
@@ -84,21 +84,21 @@ int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode
 	uint64_t start_ns = *now_ns;
 	int err;
 
-	c->seat->lock = lock;
-	c->seat->mode = mode;
-	c->seat->state.since_ns = start_ns;
-	vb_bench_seat_set(c->seat, VB_DOING_ACQUIRE);
+	c->state->lock = lock;
+	c->state->mode = mode;
+	c->state->common.since_ns = start_ns;
+	vb_bench_doing_set(c->state, VB_DOING_ACQUIRE);
 	err = vb_lock_acquire_for(c->lock, lock, mode, hold_ns(c, mode, busy_ns),
 				  timeout_ns ? timeout_ns : VB_FOREVER_NS, grant);
 	*now_ns = vb_sched_now_early(c->lock->ep->sched);
 	if (vb_unlikely(err != 0)) {
-		vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+		vb_bench_doing_set(c->state, VB_DOING_IDLE);
 		c->w->tally->uncertain += err == -VB_EUNKNOWN;
 		if (c->w->t.measuring)
 			c->w->tally->failed++;
 		return err;
 	}
-	vb_bench_seat_set(c->seat, VB_DOING_HOLD);
+	vb_bench_doing_set(c->state, VB_DOING_HOLD);
 	record(c, is_shared(mode) ? VB_LAT_ACQ_S : VB_LAT_ACQ_X, *now_ns - start_ns);
 	return 0;
 }
@@ -108,7 +108,7 @@ static void note_release(struct vb_bench_client *c, unsigned n, uint64_t took_ns
 {
 	struct vb_bench_tally *tally = c->w->tally;
 
-	vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+	vb_bench_doing_set(c->state, VB_DOING_IDLE);
 	record(c, VB_LAT_RELEASE, took_ns);
 	tally->uncertain += err != 0 && err != -VB_ELOST ? n : 0;
 }
@@ -118,7 +118,7 @@ int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t
 	uint64_t start_ns = *now_ns;
 	int err;
 
-	vb_bench_seat_set(c->seat, VB_DOING_RELEASE);
+	vb_bench_doing_set(c->state, VB_DOING_RELEASE);
 	err = vb_lock_release(c->lock, grant);
 	*now_ns = vb_sched_now_early(c->lock->ep->sched);
 	note_release(c, 1, *now_ns - start_ns, err);
@@ -131,7 +131,7 @@ int vb_bench_release_all(struct vb_bench_client *c, struct vb_grant *grants, uns
 	uint64_t start_ns = *now_ns;
 	int err;
 
-	vb_bench_seat_set(c->seat, VB_DOING_RELEASE);
+	vb_bench_doing_set(c->state, VB_DOING_RELEASE);
 	err = vb_lock_release_all(c->lock, grants, n);
 	*now_ns = vb_sched_now_early(c->lock->ep->sched);
 	note_release(c, n, *now_ns - start_ns, err);
@@ -162,7 +162,7 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 	}
 	if (vb_unlikely(op.skip_release)) {
 		vb_lock_abandon(c->lock, &grant);
-		vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+		vb_bench_doing_set(c->state, VB_DOING_IDLE);
 		if (c->w->t.measuring)
 			tally->skipped++;
 		return 0;
@@ -208,7 +208,7 @@ void vb_bench_client_body(void *arg)
 			if (!nap_until(c, vb_sched_now_early(s) + vb_bench_error_nap_ns(errors)))
 				break;
 		}
-		__atomic_store_n(&c->seat->state.cycles, c->seat->state.cycles + 1,
+		__atomic_store_n(&c->state->common.cycles, c->state->common.cycles + 1,
 				 __ATOMIC_RELAXED);
 		/* Verbs that complete inline never gave the thread's other clients a turn. */
 		if (pause_ns == 0)
@@ -217,17 +217,17 @@ void vb_bench_client_body(void *arg)
 			break;
 	}
 out:
-	vb_bench_thread_left(&w->t, &c->body, &c->seat->state);
+	vb_bench_thread_left(&w->t, &c->body, &c->state->common);
 }
 
-int vb_bench_client_open(struct vb_bench_run *run, void *client, void *seat)
+int vb_bench_client_open(struct vb_bench_run *run, void *client, void *state)
 {
 	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
 	struct vb_bench_client *c = client;
 	int err;
 
 	c->w = w;
-	c->seat = seat;
+	c->state = state;
 	err = vb_lock_client_open(w->space, node_of(w->plan, c->body.index), &c->lock);
 	if (err)
 		return err;

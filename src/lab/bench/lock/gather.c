@@ -62,10 +62,10 @@ size_t vb_bench_grants_pack(struct vb_bench_run *run, uint64_t *at, void *to)
 
 /* ---- arriving ---- */
 
-bool vb_bench_seat_is_sane(const struct vb_bench_run *run, const void *seat)
+bool vb_bench_state_is_sane(const struct vb_bench_run *run, const void *state)
 {
 	const struct vb_bench_lock_run *u = (const struct vb_bench_lock_run *)run;
-	const struct vb_bench_seat *s = seat;
+	const struct vb_bench_lock_state *s = state;
 
 	return s->doing <= VB_DOING_RELEASE && s->lock < u->plan->o.locks;
 }

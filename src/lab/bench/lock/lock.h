@@ -150,8 +150,8 @@ struct vb_bench_tally {
 enum vb_bench_doing { VB_DOING_IDLE, VB_DOING_ACQUIRE, VB_DOING_HOLD, VB_DOING_RELEASE };
 
 /* What one client is doing. */
-struct vb_bench_seat {
-	struct vb_bench_state state;
+struct vb_bench_lock_state {
+	struct vb_bench_state common;
 	uint32_t doing; /* enum vb_bench_doing */
 	uint32_t mode;
 	uint64_t lock;
@@ -185,7 +185,7 @@ void vb_bench_result_free(void *result);
 struct vb_bench_client {
 	struct vb_bench_body body;
 	struct vb_bench_worker *w;
-	struct vb_bench_seat *seat;
+	struct vb_bench_lock_state *state;
 	struct vb_lock_client *lock;
 	struct vb_micro_client micro;
 	struct vb_trace_client trace;
@@ -205,7 +205,7 @@ struct vb_bench_worker {
 };
 
 /* For struct vb_bench_run_ops; run->thread is a struct vb_bench_worker's. */
-int vb_bench_client_open(struct vb_bench_run *run, void *client, void *seat);
+int vb_bench_client_open(struct vb_bench_run *run, void *client, void *state);
 void vb_bench_client_close(void *client);
 void vb_bench_client_body(void *client);
 void vb_bench_clients_measure(struct vb_bench_run *run, bool on);
@@ -215,7 +215,7 @@ void vb_bench_clients_give_up(struct vb_bench_run *run);
 unsigned vb_bench_client_nodes(const struct vb_bench_opts *o);
 
 /* What it notes while it goes on. */
-void vb_bench_seat_set(struct vb_bench_seat *seat, enum vb_bench_doing doing);
+void vb_bench_doing_set(struct vb_bench_lock_state *state, enum vb_bench_doing doing);
 /* The acquire of one lock (timeout_ns 0: without one) that will be worked under for busy_ns, with
  * all that is noted of it, and its release.  Where the lock has longer leases it asks for one that
  * covers the work, if one lease may not.  *now_ns: when it begins (by the scheduler); when it has
@@ -263,7 +263,7 @@ struct vb_bench_lock_report {
 };
 void vb_bench_report(struct vb_bench_run *run, void *report, int64_t offset_ns);
 int vb_bench_take_report(struct vb_bench_run *run, uint32_t rank, const void *report);
-bool vb_bench_seat_is_sane(const struct vb_bench_run *run, const void *seat);
+bool vb_bench_state_is_sane(const struct vb_bench_run *run, const void *state);
 uint64_t vb_bench_grants_pieces(const struct vb_bench_run *run);
 size_t vb_bench_grants_pack(struct vb_bench_run *run, uint64_t *at, void *to);
 int vb_bench_take_grants(struct vb_bench_run *run, uint32_t rank, const void *report,
@@ -277,11 +277,11 @@ void vb_bench_tally_init(void *tally);
 void vb_bench_tally_rates(struct vb_bench_tally *t);
 void vb_bench_tally_merge(void *into, const void *tally);
 
-/* Of the clients' seats: how many wait, and for how long at most. */
-void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
-			 uint64_t now_ns);
+/* Of the clients' states: how many wait, and for how long at most. */
+void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_lock_state *states,
+			 unsigned n, uint64_t now_ns);
 /* Fills r->end.stall: who died with what the others wait for. */
-void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats,
+void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_lock_state *states,
 			    unsigned n, uint64_t now_ns);
 /* Takes the auditor's counts and stories into the result. */
 void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a);

@@ -237,9 +237,9 @@ static int worker_open(struct vb_bench_run *run, unsigned worker)
 
 /* ---- while it runs ---- */
 
-static bool waits(const void *seat)
+static bool waits(const void *state)
 {
-	const struct vb_bench_seat *s = seat;
+	const struct vb_bench_lock_state *s = state;
 
 	return __atomic_load_n(&s->doing, __ATOMIC_RELAXED) == VB_DOING_ACQUIRE;
 }
@@ -248,14 +248,14 @@ static void measured(struct vb_bench_run *run, uint64_t now_ns)
 {
 	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
 
-	vb_bench_unfinished(u->r, run->seats, run->clients, now_ns);
+	vb_bench_unfinished(u->r, run->states, run->clients, now_ns);
 }
 
 static void explain(struct vb_bench_run *run, uint64_t now_ns)
 {
 	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
 
-	vb_bench_explain_stall(u->r, run->seats, run->clients, now_ns);
+	vb_bench_explain_stall(u->r, run->states, run->clients, now_ns);
 }
 
 static void client_died(struct vb_bench_run *run, unsigned client)
@@ -307,7 +307,7 @@ static int judge(struct vb_bench_run *run)
 }
 
 static const struct vb_bench_run_ops run_ops = {
-	.seat_bytes = sizeof(struct vb_bench_seat),
+	.state_bytes = sizeof(struct vb_bench_lock_state),
 	.tally_bytes = sizeof(struct vb_bench_tally),
 	.client_bytes = sizeof(struct vb_bench_client),
 	.report_bytes = sizeof(struct vb_bench_lock_report),
@@ -333,7 +333,7 @@ static const struct vb_bench_run_ops run_ops = {
 	.pieces_name = "grants",
 	.report = vb_bench_report,
 	.take_report = vb_bench_take_report,
-	.seat_is_sane = vb_bench_seat_is_sane,
+	.state_is_sane = vb_bench_state_is_sane,
 	.pieces = vb_bench_grants_pieces,
 	.pack = vb_bench_grants_pack,
 	.take_piece = vb_bench_take_grants,

@@ -73,14 +73,14 @@ void vb_bench_tally_merge(void *sum, const void *tally)
 		into->last_error = t->last_error;
 }
 
-void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_seat *seats, unsigned n,
-			 uint64_t now_ns)
+void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_lock_state *states,
+			 unsigned n, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < n; i++) {
-		uint64_t since = seats[i].state.since_ns;
+		uint64_t since = states[i].common.since_ns;
 
-		if (seats[i].state.dead ||
-		    __atomic_load_n(&seats[i].doing, __ATOMIC_RELAXED) != VB_DOING_ACQUIRE)
+		if (states[i].common.dead ||
+		    __atomic_load_n(&states[i].doing, __ATOMIC_RELAXED) != VB_DOING_ACQUIRE)
 			continue;
 		r->unfinished++;
 		if (now_ns > since && now_ns - since > r->unfinished_max_ns)
@@ -107,40 +107,41 @@ void vb_bench_take_audit(struct vb_bench_result *r, struct vb_audit *a)
 }
 
 /* Whom the waiting clients wait for, as far as the dead tell: a holder before one in the queue. */
-static const struct vb_bench_seat *dead_on(const struct vb_bench_seat *seats, unsigned n,
-					   uint64_t lock)
+static const struct vb_bench_lock_state *dead_on(const struct vb_bench_lock_state *states,
+						 unsigned n, uint64_t lock)
 {
-	const struct vb_bench_seat *queued = NULL;
+	const struct vb_bench_lock_state *queued = NULL;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (!seats[i].state.dead || seats[i].lock != lock ||
-		    seats[i].doing == VB_DOING_IDLE)
+		if (!states[i].common.dead || states[i].lock != lock ||
+		    states[i].doing == VB_DOING_IDLE)
 			continue;
-		if (seats[i].doing != VB_DOING_ACQUIRE)
-			return &seats[i];
-		queued = &seats[i];
+		if (states[i].doing != VB_DOING_ACQUIRE)
+			return &states[i];
+		queued = &states[i];
 	}
 	return queued;
 }
 
-void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_seat *seats,
+void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_lock_state *states,
 			    unsigned n, uint64_t now_ns)
 {
 	static const char *const doing[] = {"idle", "acquiring", "holding", "releasing"};
-	const struct vb_bench_seat *waiter = NULL, *dead = NULL;
+	const struct vb_bench_lock_state *waiter = NULL, *dead = NULL;
 	unsigned waiting = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (seats[i].state.dead || seats[i].doing != VB_DOING_ACQUIRE)
+		if (states[i].common.dead || states[i].doing != VB_DOING_ACQUIRE)
 			continue;
 		waiting++;
 		if (dead == NULL || dead->doing == VB_DOING_ACQUIRE) {
-			const struct vb_bench_seat *found = dead_on(seats, n, seats[i].lock);
+			const struct vb_bench_lock_state *found =
+				dead_on(states, n, states[i].lock);
 
 			if (found != NULL)
 				dead = found;
 			if (found != NULL || waiter == NULL)
-				waiter = &seats[i];
+				waiter = &states[i];
 		}
 	}
 	if (waiter == NULL) {
@@ -148,20 +149,20 @@ void vb_bench_explain_stall(struct vb_bench_result *r, const struct vb_bench_sea
 		return;
 	}
 	r->stalled_lock = waiter->lock;
-	r->stalled_client = (unsigned)(waiter - seats);
+	r->stalled_client = (unsigned)(waiter - states);
 	if (dead == NULL) {
 		snprintf(r->end.stall, sizeof(r->end.stall),
 			 "%u clients wait for ever; client %u has waited %.3f s for lock %" PRIu64
 			 " (%s)",
 			 waiting, r->stalled_client,
-			 (double)(now_ns - waiter->state.since_ns) / 1e9, waiter->lock,
+			 (double)(now_ns - waiter->common.since_ns) / 1e9, waiter->lock,
 			 vb_lock_mode_name((enum vb_mode)waiter->mode));
 		return;
 	}
 	snprintf(r->end.stall, sizeof(r->end.stall),
 		 "client %u of the dead worker %d died %s lock %" PRIu64 " (%s), and '%s' does not "
 		 "survive that; %u clients wait",
-		 (unsigned)(dead - seats), (int)dead->state.pid, doing[dead->doing], dead->lock,
+		 (unsigned)(dead - states), (int)dead->common.pid, doing[dead->doing], dead->lock,
 		 vb_lock_mode_name((enum vb_mode)dead->mode), r->ops->name, waiting);
 }
 

@@ -67,7 +67,7 @@ static void abandon(struct vb_bench_client *c, unsigned n)
 
 	for (unsigned i = 0; i < n; i++)
 		vb_lock_abandon(c->lock, &c->held[i]);
-	vb_bench_seat_set(c->seat, VB_DOING_IDLE);
+	vb_bench_doing_set(c->state, VB_DOING_IDLE);
 	if (!c->w->t.measuring)
 		return;
 	tally->skipped += n;
@@ -199,7 +199,7 @@ int vb_bench_transaction(struct vb_bench_client *c)
 		}
 		/* It moves, though nothing is done: others may have waited for what it gave
 		 * back. */
-		__atomic_store_n(&c->seat->state.cycles, c->seat->state.cycles + 1,
+		__atomic_store_n(&c->state->common.cycles, c->state->common.cycles + 1,
 				 __ATOMIC_RELAXED);
 		if (vb_backoff_wait(c->lock, &backoff, VB_FOREVER) != 0)
 			return -ECANCELED;

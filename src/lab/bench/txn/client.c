@@ -41,7 +41,7 @@ static uint64_t now_of(const struct vb_tbench_client *c)
 	return vb_sched_now_early(c->me->ep->sched);
 }
 
-static void seat_set(uint32_t *field, uint32_t value)
+static void state_set(uint32_t *field, uint32_t value)
 {
 	__atomic_store_n(field, value, __ATOMIC_RELAXED);
 }
@@ -61,7 +61,7 @@ static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t 
 {
 	struct vb_tbench_tally *t = c->w->tally;
 
-	__atomic_store_n(&c->seat->state.cycles, c->seat->state.cycles + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->state->common.cycles, c->state->common.cycles + 1, __ATOMIC_RELAXED);
 	if (c->w->t.measuring) {
 		t->commits[c->load.type]++;
 		vb_hist_record(&t->lat[c->load.type], now - first_ns);
@@ -74,7 +74,7 @@ static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t 
 
 static void book_open(struct vb_tbench_client *c)
 {
-	struct vb_tbench_book *b = &c->seat->book;
+	struct vb_tbench_book *b = &c->state->book;
 	unsigned counts = b->state & 1;
 
 	for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
@@ -86,7 +86,7 @@ static void book_open(struct vb_tbench_client *c)
 
 static void book_close(struct vb_tbench_client *c, bool committed)
 {
-	struct vb_tbench_book *b = &c->seat->book;
+	struct vb_tbench_book *b = &c->state->book;
 	unsigned counts = b->state & 1;
 
 	__atomic_store_n(&b->state, committed ? !counts : counts, __ATOMIC_RELEASE);
@@ -120,12 +120,12 @@ static int one_txn(struct vb_tbench_client *c)
 	uint64_t first = now_of(c), begin = first, now;
 	int err;
 
-	c->seat->state.since_ns = first;
-	c->seat->type = c->load.type;
+	c->state->common.since_ns = first;
+	c->state->type = c->load.type;
 	for (uint32_t tries = 1;; tries++) {
 		uint32_t doubles = tries < PAUSE_DOUBLES ? tries : PAUSE_DOUBLES;
 
-		seat_set(&c->seat->tries, tries);
+		state_set(&c->state->tries, tries);
 		err = attempt(c);
 		now = now_of(c);
 		if (c->w->t.measuring) {
@@ -134,7 +134,7 @@ static int one_txn(struct vb_tbench_client *c)
 		}
 		if (err != -EAGAIN)
 			break;
-		seat_set(&c->seat->cause, vb_txn_cause(c->me));
+		state_set(&c->state->cause, vb_txn_cause(c->me));
 		if (c->w->t.drain ||
 		    vb_task_sleep_until(now + vb_rng_below(&c->me->rng, PAUSE_NS << doubles)) ==
 			    -ECANCELED)
@@ -167,7 +167,7 @@ static void note_error(struct vb_tbench_client *c, int err)
  */
 static bool stands_still(struct vb_tbench_client *c)
 {
-	if (now_of(c) != c->seat->state.since_ns) {
+	if (now_of(c) != c->state->common.since_ns) {
 		c->timeless = 0;
 		return false;
 	}
@@ -204,7 +204,7 @@ void vb_tbench_client_body(void *arg)
 		}
 		w->load->ops->next(&c->load);
 		err = one_txn(c);
-		seat_set(&c->seat->tries, 0);
+		state_set(&c->state->tries, 0);
 		errors = err == 0 || err == -EAGAIN ? 0 : errors + 1;
 		if (errors != 0) {
 			note_error(c, err);
@@ -222,12 +222,12 @@ out:
 	 * there. */
 	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
 		vb_lane_settle(c->me, &c->me->lane[i]);
-	vb_bench_thread_left(&w->t, &c->body, &c->seat->state);
+	vb_bench_thread_left(&w->t, &c->body, &c->state->common);
 }
 
 /* ---- the clients of one thread ---- */
 
-int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *seat)
+int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *state)
 {
 	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
 	struct vb_tbench_client *c = client;
@@ -235,7 +235,7 @@ int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *seat)
 	int err;
 
 	c->w = w;
-	c->seat = seat;
+	c->state = state;
 	err = vb_load_client_open(w->load, node, c->body.index, &c->load);
 	if (err == 0)
 		err = vb_coordinator_open(w->db, node, &c->me);
@@ -244,7 +244,7 @@ int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *seat)
 		return err;
 	}
 	c->me->index = c->body.index % (run->clients / run->workers);
-	c->seat->place = c->me->lane[0].place;
+	c->state->place = c->me->lane[0].place;
 	return 0;
 }
 

@@ -15,10 +15,11 @@
 
 #include "base/log.h"
 
-void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_seat *seats, unsigned n)
+void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_state *states,
+			  unsigned n)
 {
 	for (unsigned k = 0; k < n; k++) {
-		const struct vb_tbench_book *b = &seats[k].book;
+		const struct vb_tbench_book *b = &states[k].book;
 
 		for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
 			t->change[i] += b->row[b->state & 1][i];
@@ -34,9 +35,9 @@ bool vb_tbench_has_committed(const struct vb_db *db, uint32_t place, uint64_t ts
 }
 
 void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db,
-			      struct vb_tbench_seat *seat)
+			      struct vb_tbench_state *state)
 {
-	struct vb_tbench_book *b = &seat->book;
+	struct vb_tbench_book *b = &state->book;
 
 	if (!(b->state & VB_BOOK_OPEN))
 		return;
@@ -79,21 +80,21 @@ int vb_tbench_sweep(struct vb_tbench_result *r, struct vb_db *db)
 
 struct held {
 	const struct vb_db *db;
-	const struct vb_tbench_seat *seats;
-	unsigned n_seats;
-	uint64_t records;                  /* that the dead hold */
-	const struct vb_tbench_seat *seat; /* who holds the first of them, and what that is */
+	const struct vb_tbench_state *states;
+	unsigned n_states;
+	uint64_t records;                    /* that the dead hold */
+	const struct vb_tbench_state *state; /* who holds the first of them, and what that is */
 	const struct vb_table *table;
 	uint64_t key;
 	bool reads;
 };
 
-static const struct vb_tbench_seat *seat_of(const struct held *h, uint32_t place)
+static const struct vb_tbench_state *state_of(const struct held *h, uint32_t place)
 {
-	for (unsigned i = 0; i < h->n_seats && place != VB_NO_PLACE; i++)
-		if (h->seats[i].state.dead &&
-		    place / VB_PLACES_EACH == h->seats[i].place / VB_PLACES_EACH)
-			return &h->seats[i];
+	for (unsigned i = 0; i < h->n_states && place != VB_NO_PLACE; i++)
+		if (h->states[i].common.dead &&
+		    place / VB_PLACES_EACH == h->states[i].place / VB_PLACES_EACH)
+			return &h->states[i];
 	return NULL;
 }
 
@@ -101,23 +102,23 @@ static void look_at(struct held *h, const struct vb_table *t, const char *tuple)
 {
 	const struct vb_tuple_layout *l = &t->layout;
 	const struct vb_cc_ops *cc = h->db->cc;
-	const struct vb_tbench_seat *seat =
-		seat_of(h, cc->holder(vb_tuple_word(tuple, l->lock_at)));
+	const struct vb_tbench_state *state =
+		state_of(h, cc->holder(vb_tuple_word(tuple, l->lock_at)));
 	bool reads = false;
 
 	for (uint32_t at = VB_TUPLE_META_AT;
-	     seat == NULL && (cc->caps & VB_CC_SHARED) != 0 && at < l->lock_at; at += 8) {
+	     state == NULL && (cc->caps & VB_CC_SHARED) != 0 && at < l->lock_at; at += 8) {
 		uint64_t word = vb_tuple_word(tuple, at);
 
 		if (word != 0)
-			seat = seat_of(h, vb_ts_place(word));
-		reads = seat != NULL;
+			state = state_of(h, vb_ts_place(word));
+		reads = state != NULL;
 	}
-	if (seat == NULL)
+	if (state == NULL)
 		return;
 	if (h->records++ != 0)
 		return;
-	h->seat = seat;
+	h->state = state;
 	h->table = t;
 	h->key = vb_tuple_word(tuple, VB_TUPLE_KEY_AT);
 	h->reads = reads;
@@ -150,9 +151,9 @@ static void look_everywhere(struct held *h)
 }
 
 void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,
-			    const struct vb_tbench_seat *seats, unsigned n)
+			    const struct vb_tbench_state *states, unsigned n)
 {
-	struct held h = {.db = db, .seats = seats, .n_seats = n};
+	struct held h = {.db = db, .states = states, .n_states = n};
 	size_t used = strlen(r->end.stall);
 
 	if (r->end.deaths == 0)
@@ -162,7 +163,7 @@ void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,
 		return;
 	snprintf(r->end.stall + used, sizeof(r->end.stall) - used,
 		 "; client %u of the killed worker %d holds record %" PRIu64 " of table '%s'%s%s",
-		 (unsigned)(h.seat - seats), (int)h.seat->state.pid, h.key, h.table->name,
+		 (unsigned)(h.state - states), (int)h.state->common.pid, h.key, h.table->name,
 		 h.reads ? " as a reader" : "", db->recovery ? "" : ", and there is no recovery");
 	used = strlen(r->end.stall);
 	if (h.records > 1)

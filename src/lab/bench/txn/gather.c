@@ -48,7 +48,7 @@ void vb_tbench_report(struct vb_bench_run *run, void *report, int64_t offset_ns)
 	out->full = run->control->full;
 	out->fill_s = u->r->fill_s;
 	out->tally = *(const struct vb_tbench_tally *)vb_bench_tally_of(run, 0);
-	vb_tbench_take_books(&out->tally, vb_bench_seat_of(run, run->group->rank * n), n);
+	vb_tbench_take_books(&out->tally, vb_bench_state_of(run, run->group->rank * n), n);
 	u->plan->load->count(&u->load, (uint16_t)run->group->rank, &out->sums);
 	out->history_bytes = history_bytes(history_of(u));
 }
@@ -93,10 +93,10 @@ size_t vb_tbench_history_pack(struct vb_bench_run *run, uint64_t *at, void *piec
 
 /* ---- arriving ---- */
 
-bool vb_tbench_seat_is_sane(const struct vb_bench_run *run, const void *seat)
+bool vb_tbench_state_is_sane(const struct vb_bench_run *run, const void *state)
 {
 	const struct vb_tbench_run *u = (const struct vb_tbench_run *)run;
-	const struct vb_tbench_seat *s = seat;
+	const struct vb_tbench_state *s = state;
 
 	return s->type < u->plan->load->n_types && s->cause < VB_TXN_CAUSES;
 }

@@ -248,16 +248,16 @@ static void explain(struct vb_bench_run *run, uint64_t now_ns)
 {
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 
-	vb_tbench_explain_stall(u->r, run->seats, run->clients, now_ns);
+	vb_tbench_explain_stall(u->r, run->states, run->clients, now_ns);
 	if (run->kind == VB_BENCH_SHM)
-		vb_tbench_name_holders(u->r, u->db, run->seats, run->clients);
+		vb_tbench_name_holders(u->r, u->db, run->states, run->clients);
 }
 
 static void client_died(struct vb_bench_run *run, unsigned client)
 {
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 
-	vb_tbench_book_close_for(u->r, u->db, vb_bench_seat_of(run, client));
+	vb_tbench_book_close_for(u->r, u->db, vb_bench_state_of(run, client));
 }
 
 static void worker_died(struct vb_bench_run *run, unsigned worker, int signal)
@@ -300,7 +300,7 @@ static int judge(struct vb_bench_run *run)
 		snprintf(end->stall, sizeof(end->stall), "%u workers did not close their clients",
 			 run->stuck);
 	}
-	vb_tbench_take_books(t, run->seats, run->clients);
+	vb_tbench_take_books(t, run->states, run->clients);
 	if (end->deaths != 0 && u->plan->o.recovery == 0 && !end->stalled) {
 		int err = vb_tbench_sweep(u->r, u->db);
 
@@ -314,7 +314,7 @@ static int judge(struct vb_bench_run *run)
 }
 
 static const struct vb_bench_run_ops run_ops = {
-	.seat_bytes = sizeof(struct vb_tbench_seat),
+	.state_bytes = sizeof(struct vb_tbench_state),
 	.tally_bytes = sizeof(struct vb_tbench_tally),
 	.client_bytes = sizeof(struct vb_tbench_client),
 	.report_bytes = sizeof(struct vb_tbench_report),
@@ -338,7 +338,7 @@ static const struct vb_bench_run_ops run_ops = {
 	.pieces_name = "histories",
 	.report = vb_tbench_report,
 	.take_report = vb_tbench_take_report,
-	.seat_is_sane = vb_tbench_seat_is_sane,
+	.state_is_sane = vb_tbench_state_is_sane,
 	.pieces = vb_tbench_history_pieces,
 	.pack = vb_tbench_history_pack,
 	.take_piece = vb_tbench_take_history,

@@ -61,18 +61,18 @@ void vb_tbench_result_free(void *result)
 
 /* ---- does it move? ---- */
 
-void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,
+void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_state *states,
 			     unsigned n, uint64_t now_ns)
 {
-	const struct vb_tbench_seat *worst = NULL;
+	const struct vb_tbench_state *worst = NULL;
 	unsigned trying = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (seats[i].state.dead || seats[i].tries == 0)
+		if (states[i].common.dead || states[i].tries == 0)
 			continue;
 		trying++;
-		if (worst == NULL || seats[i].state.since_ns < worst->state.since_ns)
-			worst = &seats[i];
+		if (worst == NULL || states[i].common.since_ns < worst->common.since_ns)
+			worst = &states[i];
 	}
 	if (worst == NULL) {
 		snprintf(r->end.stall, sizeof(r->end.stall),
@@ -82,8 +82,9 @@ void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_
 	snprintf(r->end.stall, sizeof(r->end.stall),
 		 "nothing commits any more: %u clients try; client %u has tried a %s transaction "
 		 "%" PRIu32 " times in %.3f s, last aborted as '%s'",
-		 trying, (unsigned)(worst - seats), r->plan->load->types[worst->type], worst->tries,
-		 (double)(now_ns - worst->state.since_ns) / 1e9, vb_txn_cause_names[worst->cause]);
+		 trying, (unsigned)(worst - states), r->plan->load->types[worst->type],
+		 worst->tries, (double)(now_ns - worst->common.since_ns) / 1e9,
+		 vb_txn_cause_names[worst->cause]);
 }
 
 /* ---- verdicts ---- */

@@ -146,10 +146,10 @@ struct vb_tbench_book {
 #define VB_BOOK_OPEN 2u
 
 /* What one client is doing. */
-struct vb_tbench_seat {
-	struct vb_bench_state state; /* its cycles: commits */
-	uint32_t tries;              /* of the transaction that it tries now; 0: none */
-	uint32_t cause;              /* of the last abort */
+struct vb_tbench_state {
+	struct vb_bench_state common; /* its cycles: commits */
+	uint32_t tries;               /* of the transaction that it tries now; 0: none */
+	uint32_t cause;               /* of the last abort */
 	uint32_t type;
 	uint32_t place; /* the first of its coordinator's places */
 	struct vb_tbench_book book;
@@ -206,7 +206,7 @@ void vb_tbench_recorder_close(struct vb_tbench_recorder *r);
 struct vb_tbench_client {
 	struct vb_bench_body body;
 	struct vb_tbench_worker *w;
-	struct vb_tbench_seat *seat;
+	struct vb_tbench_state *state;
 	struct vb_coordinator *me;
 	struct vb_load_client load;
 	unsigned timeless; /* transactions in a row that took no time */
@@ -225,7 +225,7 @@ struct vb_tbench_worker {
 };
 
 /* For struct vb_bench_run_ops; run->thread is a struct vb_tbench_worker's. */
-int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *seat);
+int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *state);
 void vb_tbench_client_close(void *client);
 void vb_tbench_client_body(void *client);
 void vb_tbench_clients_measure(struct vb_bench_run *run, bool on);
@@ -266,7 +266,7 @@ struct vb_tbench_report {
 };
 void vb_tbench_report(struct vb_bench_run *run, void *report, int64_t offset_ns);
 int vb_tbench_take_report(struct vb_bench_run *run, uint32_t rank, const void *report);
-bool vb_tbench_seat_is_sane(const struct vb_bench_run *run, const void *seat);
+bool vb_tbench_state_is_sane(const struct vb_bench_run *run, const void *state);
 uint64_t vb_tbench_history_pieces(const struct vb_bench_run *run);
 size_t vb_tbench_history_pack(struct vb_bench_run *run, uint64_t *at, void *piece);
 int vb_tbench_take_history(struct vb_bench_run *run, uint32_t rank, const void *report,
@@ -294,7 +294,7 @@ void vb_tbench_tally_init(void *tally);
 void vb_tbench_tally_merge(void *into, const void *tally);
 
 /* Fills r->end.stall. */
-void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_seat *seats,
+void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_state *states,
 			     unsigned n, uint64_t now_ns);
 /* After everybody has stopped: the invariant, on all nodes, whose memory this process reaches. */
 void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load);
@@ -308,20 +308,20 @@ int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
 /* ---- the dead ---- */
 
 /* Adds what the clients' transactions have changed to the tally, when everybody has stopped. */
-void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_seat *seats,
+void vb_tbench_take_books(struct vb_tbench_tally *t, const struct vb_tbench_state *states,
 			  unsigned n);
 /* Whether transaction `ts` of a place of the dead has committed.  Memory outlives them, the
  * database keeps status words (db->status), and nobody has given up the place yet. */
 bool vb_tbench_has_committed(const struct vb_db *db, uint32_t place, uint64_t ts);
 /* Of a client that is dead, while nobody has given up its place: did its last commit happen? */
 void vb_tbench_book_close_for(struct vb_tbench_result *r, const struct vb_db *db,
-			      struct vb_tbench_seat *seat);
+			      struct vb_tbench_state *state);
 /* When all workers have gone: what the dead still hold is rolled back or forward.  0 or -error,
  * said. */
 int vb_tbench_sweep(struct vb_tbench_result *r, struct vb_db *db);
 /* Adds to r->end.stall what dead clients hold, and who they are. */
 void vb_tbench_name_holders(struct vb_tbench_result *r, const struct vb_db *db,
-			    const struct vb_tbench_seat *seats, unsigned n);
+			    const struct vb_tbench_state *states, unsigned n);
 
 /* ---- reports ---- */
 
