@@ -177,16 +177,8 @@ int silo_access(struct vb_txn *t, struct vb_item **items, unsigned n)
 /* A record that was declared to be written may have been read before. */
 int silo_write(struct vb_txn *t, struct vb_item **items, unsigned n)
 {
-	unsigned m = 0;
+	unsigned m = vb_items_to_front(items, n, 0, VB_ITEM_FETCHED);
 
-	for (unsigned i = 0; i < n; i++) {
-		struct vb_item *it = items[i];
-
-		if (it->flags & VB_ITEM_FETCHED)
-			continue;
-		items[i] = items[m];
-		items[m++] = it;
-	}
 	return m > 0 ? vb_txn_stage(t, SILO_READ, items, m) : 0;
 }
 

@@ -374,21 +374,6 @@ void sundial_release(struct vb_stage *s, struct vb_item **items, unsigned n)
 
 /* ---- the transaction ---- */
 
-static unsigned not_fetched(struct vb_item **items, unsigned n)
-{
-	unsigned m = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		struct vb_item *it = items[i];
-
-		if (it->flags & VB_ITEM_FETCHED)
-			continue;
-		items[i] = items[m];
-		items[m++] = it;
-	}
-	return m;
-}
-
 int sundial_access(struct vb_txn *t, struct vb_item **items, unsigned n)
 {
 	return vb_txn_stage(t, SUNDIAL_READ, items, n);
@@ -406,7 +391,7 @@ static int no_time_left(struct vb_txn *t)
  * one does not run to its end. */
 int sundial_write(struct vb_txn *t, struct vb_item **items, unsigned n)
 {
-	unsigned m = not_fetched(items, n);
+	unsigned m = vb_items_to_front(items, n, 0, VB_ITEM_FETCHED);
 	int err = m > 0 ? vb_txn_stage(t, SUNDIAL_READ, items, m) : 0;
 
 	for (unsigned i = 0; i < n && err == 0; i++)

@@ -259,6 +259,23 @@ static inline bool vb_item_has_record(const struct vb_item *it)
 	return !(vb_tuple_word(it->image, vb_item_layout(it)->version_at) & VB_VERSION_ABSENT);
 }
 
+/* Moves the items that have every flag of `all` and none of `none` to the front: how many. */
+static inline unsigned vb_items_to_front(struct vb_item **items, unsigned n, uint16_t all,
+					 uint16_t none)
+{
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		if ((it->flags & (all | none)) != all)
+			continue;
+		items[i] = items[m];
+		items[m++] = it;
+	}
+	return m;
+}
+
 /* READ of the tuple, or only of what comes before the record if that is not wanted. */
 void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it);
 /* Is what was read the tuple of the item's key?  If not, its place has to be looked up again. */

@@ -502,22 +502,6 @@ int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t no
 
 #define RELEASE_TRIES 8u
 
-/* Those whose server may still do what it was asked to: the release must come to it behind that. */
-static unsigned bring_asked_forward(struct vb_item **items, unsigned n)
-{
-	unsigned m = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		struct vb_item *it = items[i];
-
-		if (!(it->flags & VB_ITEM_ASKED))
-			continue;
-		items[i] = items[m];
-		items[m++] = it;
-	}
-	return m;
-}
-
 /* Until it is known that nothing is held any more; what cannot be known taints the name. */
 static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 {
@@ -531,7 +515,9 @@ static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 
 		if (tries > 0)
 			(void)vb_ep_sleep(me->ep, me->db->fabric->caps.verb_bound_ns);
-		asked = bring_asked_forward(t->some, n);
+		/* Those whose server may still do what it was asked to: the release must come to it
+		 * behind that. */
+		asked = vb_items_to_front(t->some, n, VB_ITEM_ASKED, 0);
 		if (asked > 0)
 			vb_call_stage(t, stage, t->some, asked);
 		if (n > asked && !(me->db->rpc_stages & 1u << stage))
