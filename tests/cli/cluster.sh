@@ -100,6 +100,23 @@ for i in 1 2; do
 	is "another seed: process $i: is said" grep -q -- '--seed: .* has [67], the root has [67]' "$work/err"
 done
 
+# What each has for itself, and another word for the same time, do not differ; a choice does.
+port
+start 1 --join 127.0.0.1:$port --procs 2 --duration 100ms --warmup 10ms --lock cas --json "$json"
+start 2 --join 127.0.0.1:$port --procs 2 --duration 0.1s --warmup 10000us --lock cas --think 0
+for i in 1 2; do
+	ends $i
+	is "the same in other words: process $i: exit status 0" [ "$status" = 0 ]
+done
+port
+start 1 --join 127.0.0.1:$port --procs 2 --patience 2s --locks 1m --workload tatp --timeout 1ms --order trace
+start 2 --join 127.0.0.1:$port --procs 2 --patience 2s --locks 1m --workload tatp --timeout 1ms --order sorted
+for i in 1 2; do
+	ends $i
+	is "another order: process $i: exit status 2" [ "$status" = 2 ]
+	is "another order: process $i: is said" grep -qE -- '--order: .* has (trace|sorted), the root has (trace|sorted)' "$work/err"
+done
+
 # Who never comes is named.
 port
 # shellcheck disable=SC2086

@@ -116,6 +116,20 @@ static void test_set(void **state)
 	assert_string_equal(said, "");
 }
 
+static void test_chosen(void **state)
+{
+	static const struct vb_opt list =
+		VB_OPT_CHOICE(struct opts, fabric, "fabric", "shm|sim|ucx", "shm", "where it runs");
+	static const char *const words[] = {"shm", "sim", "ucx"};
+
+	for (int i = 0; i < 3; i++) {
+		const char *word;
+
+		assert_int_equal(vb_opt_chosen(&list, &i, &word), strlen(words[i]));
+		assert_int_equal(strncmp(word, words[i], strlen(words[i])), 0);
+	}
+}
+
 static void test_refused(void **state)
 {
 	refused("fencing", "maybe", "fencing 'maybe' yes no");
@@ -462,6 +476,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_defaults, setup),
 		cmocka_unit_test_setup(test_set, setup),
+		cmocka_unit_test_setup(test_chosen, setup),
 		cmocka_unit_test_setup(test_refused, setup),
 		cmocka_unit_test_setup(test_list, setup),
 		cmocka_unit_test_setup(test_args, setup),
