@@ -34,7 +34,7 @@
 #define START_NS 2000000ull /* from the barrier to the first cycle */
 #define GIVEN_UP UINT64_MAX /* stopped for too long: we have killed it, and said so */
 
-struct forks {
+struct workers {
 	struct vb_bench_run *run;
 	struct vb_bench_control *control;
 	unsigned forked, alive;
@@ -140,81 +140,81 @@ static void died(struct vb_bench_run *run, unsigned worker, pid_t pid, int signa
 	run->end->death_signal = signal;
 }
 
-static void bury(struct forks *f, unsigned worker, int status)
+static void bury(struct workers *w, unsigned worker, int status)
 {
-	bool given_up = f->stopped_ns[worker] == GIVEN_UP;
-	pid_t pid = f->pids[worker];
+	bool given_up = w->stopped_ns[worker] == GIVEN_UP;
+	pid_t pid = w->pids[worker];
 
-	f->pids[worker] = 0;
-	f->stopped_ns[worker] = 0;
-	f->alive--;
+	w->pids[worker] = 0;
+	w->stopped_ns[worker] = 0;
+	w->alive--;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return;
 	if (WIFEXITED(status)) {
-		if (f->control->failed == 0)
-			f->control->failed = -ECHILD;
+		if (w->control->failed == 0)
+			w->control->failed = -ECHILD;
 		return;
 	}
-	f->death_signal = WTERMSIG(status);
+	w->death_signal = WTERMSIG(status);
 	if (!given_up && !vb_interrupted)
 		vb_error("worker %u (process %d) was killed by signal %d (%s)%s", worker, pid,
-			 f->death_signal, strsignal(f->death_signal),
-			 f->run->end->ran ? ": the results are of the others from then on"
+			 w->death_signal, strsignal(w->death_signal),
+			 w->run->end->ran ? ": the results are of the others from then on"
 					  : " before the run had begun");
-	died(f->run, worker, pid, f->death_signal);
+	died(w->run, worker, pid, w->death_signal);
 }
 
 /* A worker that stays stopped is given up, and killed: what it holds is then as a dead worker's. */
-static void look_at_stopped(struct forks *f, unsigned worker)
+static void look_at_stopped(struct workers *w, unsigned worker)
 {
-	if (f->stopped_ns[worker] == 0 || f->stopped_ns[worker] == GIVEN_UP ||
-	    vb_clock_gettime_ns() - f->stopped_ns[worker] <= VB_REAP_STOPPED_NS)
+	if (w->stopped_ns[worker] == 0 || w->stopped_ns[worker] == GIVEN_UP ||
+	    vb_clock_gettime_ns() - w->stopped_ns[worker] <= VB_REAP_STOPPED_NS)
 		return;
 	vb_error("worker %u (process %d) has been stopped for %u s and is killed; do not stop "
 		 "(SIGSTOP, a debugger) what is measured",
-		 worker, f->pids[worker], (unsigned)(VB_REAP_STOPPED_NS / 1000000000));
-	f->stopped_ns[worker] = GIVEN_UP;
-	kill(f->pids[worker], SIGKILL);
+		 worker, w->pids[worker], (unsigned)(VB_REAP_STOPPED_NS / 1000000000));
+	w->stopped_ns[worker] = GIVEN_UP;
+	kill(w->pids[worker], SIGKILL);
 }
 
 /* Lets a slice pass, then looks who has ended or been stopped. */
-static void step(struct forks *f)
+static void step(struct workers *w)
 {
 	struct timespec nap = {.tv_nsec = SLICE_NS};
 
-	if (f->run->ops->parent_serves)
-		vb_task_sleep_until(vb_sched_now_slow(f->run->sched) + SLICE_NS);
+	if (w->run->ops->parent_serves)
+		vb_task_sleep_until(vb_sched_now_slow(w->run->sched) + SLICE_NS);
 	else
 		nanosleep(&nap, NULL);
-	for (unsigned i = 0; i < f->forked; i++) {
+	for (unsigned i = 0; i < w->forked; i++) {
 		int status;
 
-		if (f->pids[i] <= 0)
+		if (w->pids[i] <= 0)
 			continue;
-		if (waitpid(f->pids[i], &status, WNOHANG | WUNTRACED | WCONTINUED) != f->pids[i])
-			look_at_stopped(f, i);
+		if (waitpid(w->pids[i], &status, WNOHANG | WUNTRACED | WCONTINUED) != w->pids[i])
+			look_at_stopped(w, i);
 		else if (WIFSTOPPED(status))
-			f->stopped_ns[i] = vb_clock_gettime_ns();
+			w->stopped_ns[i] = vb_clock_gettime_ns();
 		else if (WIFCONTINUED(status))
-			f->stopped_ns[i] = 0;
+			w->stopped_ns[i] = 0;
 		else
-			bury(f, i, status);
+			bury(w, i, status);
 	}
 }
 
 /* A stopped worker is no proof against a lock. */
-static bool any_stopped(const struct forks *f)
+static bool any_stopped(const struct workers *w)
 {
-	for (unsigned i = 0; i < f->forked; i++)
-		if (f->stopped_ns[i] != 0)
+	for (unsigned i = 0; i < w->forked; i++)
+		if (w->stopped_ns[i] != 0)
 			return true;
 	return false;
 }
 
-static void forks_kill(struct forks *f)
+static void workers_kill(struct workers *w)
 {
-	for (unsigned i = 0; i < f->forked; i++) {
-		pid_t pid = f->pids[i];
+	for (unsigned i = 0; i < w->forked; i++) {
+		pid_t pid = w->pids[i];
 		int status;
 
 		if (pid <= 0)
@@ -222,71 +222,71 @@ static void forks_kill(struct forks *f)
 		kill(pid, SIGKILL);
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
-		f->pids[i] = 0;
-		f->alive--;
-		died(f->run, i, pid, 0);
+		w->pids[i] = 0;
+		w->alive--;
+		died(w->run, i, pid, 0);
 	}
-	free(f->pids);
-	free(f->stopped_ns);
-	f->pids = NULL;
-	f->stopped_ns = NULL;
-	f->forked = 0;
+	free(w->pids);
+	free(w->stopped_ns);
+	w->pids = NULL;
+	w->stopped_ns = NULL;
+	w->forked = 0;
 }
 
-static int await_ready(struct forks *f)
+static int await_ready(struct workers *w)
 {
-	struct vb_bench_control *control = f->control;
+	struct vb_bench_control *control = w->control;
 
-	while (__atomic_load_n(&control->ready, __ATOMIC_ACQUIRE) < f->run->workers) {
+	while (__atomic_load_n(&control->ready, __ATOMIC_ACQUIRE) < w->run->workers) {
 		int failed = __atomic_load_n(&control->failed, __ATOMIC_ACQUIRE);
 
 		if (failed)
 			return failed;
-		if (f->death_signal != 0)
+		if (w->death_signal != 0)
 			return -ECHILD;
 		if (vb_interrupted) {
 			__atomic_store_n(&control->early, 1, __ATOMIC_RELEASE);
 			return -EINTR;
 		}
-		step(f);
-		if (f->run->ops->opening != NULL)
-			f->run->ops->opening(f->run);
+		step(w);
+		if (w->run->ops->opening != NULL)
+			w->run->ops->opening(w->run);
 	}
 	return 0;
 }
 
-static int forks_start(struct forks *f)
+static int workers_start(struct workers *w)
 {
 	pid_t parent = getpid();
 
-	f->pids = calloc(f->run->workers, sizeof(*f->pids));
-	f->stopped_ns = calloc(f->run->workers, sizeof(*f->stopped_ns));
-	if (f->pids == NULL || f->stopped_ns == NULL)
-		return vb_fail(-ENOMEM, "no memory for a list of %u workers", f->run->workers);
+	w->pids = calloc(w->run->workers, sizeof(*w->pids));
+	w->stopped_ns = calloc(w->run->workers, sizeof(*w->stopped_ns));
+	if (w->pids == NULL || w->stopped_ns == NULL)
+		return vb_fail(-ENOMEM, "no memory for a list of %u workers", w->run->workers);
 	fflush(stdout);
 	fflush(stderr);
-	for (unsigned i = 0; i < f->run->workers; i++) {
+	for (unsigned i = 0; i < w->run->workers; i++) {
 		pid_t pid = fork();
 
 		if (pid == 0)
-			worker_main(f->run, i, parent);
+			worker_main(w->run, i, parent);
 		if (pid < 0)
 			return vb_fail(-errno, "cannot fork worker %u: %s", i, strerror(errno));
-		f->pids[i] = pid;
-		f->forked = i + 1;
-		f->alive++;
+		w->pids[i] = pid;
+		w->forked = i + 1;
+		w->alive++;
 	}
-	return await_ready(f);
+	return await_ready(w);
 }
 
 /* Until at_ns, or until every client that lives has finished; true if nothing came in between. */
-static bool forks_watch(struct forks *f, uint64_t at_ns, const char *phase)
+static bool workers_watch(struct workers *w, uint64_t at_ns, const char *phase)
 {
-	struct vb_bench_control *control = f->control;
-	struct vb_bench_run *run = f->run;
+	struct vb_bench_control *control = w->control;
+	struct vb_bench_run *run = w->run;
 	uint64_t from = vb_clock_ns(), now = from;
 
-	while (now < at_ns && f->alive > 0) {
+	while (now < at_ns && w->alive > 0) {
 		if (vb_bench_run_finished(run))
 			return true;
 		if (__atomic_load_n(&control->failed, __ATOMIC_ACQUIRE))
@@ -295,85 +295,85 @@ static bool forks_watch(struct forks *f, uint64_t at_ns, const char *phase)
 			run->end->interrupted = true;
 			return false;
 		}
-		if (any_stopped(f)) {
+		if (any_stopped(w)) {
 			run->pulse.since_ns = now;
 		} else if (vb_bench_run_stands_still(run, now)) {
 			vb_bench_run_explain(run, now);
 			return false;
 		}
-		step(f);
+		step(w);
 		now = vb_clock_ns();
 		vb_bench_progress_show(
 			at_ns == VB_FOREVER ? 1.0 : (double)(now - from) / (double)(at_ns - from),
 			run->pulse.cycles, phase);
 	}
-	return f->alive > 0;
+	return w->alive > 0;
 }
 
 /* Everybody has finished: workers close their clients and go.  Who is not gone after so long is
  * stuck, and killed. */
-static void leave(struct forks *f, uint64_t bound_ns)
+static void leave(struct workers *w, uint64_t bound_ns)
 {
 	uint64_t give_up = vb_clock_ns() + bound_ns;
 
-	__atomic_store_n(&f->control->leave, 1, __ATOMIC_RELEASE);
-	while (f->alive > 0 && vb_clock_ns() < give_up)
-		step(f);
-	f->run->stuck = f->alive;
-	forks_kill(f);
+	__atomic_store_n(&w->control->leave, 1, __ATOMIC_RELEASE);
+	while (w->alive > 0 && vb_clock_ns() < give_up)
+		step(w);
+	w->run->stuck = w->alive;
+	workers_kill(w);
 }
 
-static void measure(struct forks *f)
+static void measure(struct workers *w)
 {
-	struct vb_bench_run *run = f->run;
+	struct vb_bench_run *run = w->run;
 	uint64_t begin;
 
-	f->control->t0_ns = vb_clock_ns() + START_NS;
-	run->pulse.since_ns = f->control->t0_ns;
-	__atomic_store_n(&f->control->go, 1, __ATOMIC_RELEASE);
-	begin = f->control->t0_ns + run->o->warmup_ns;
-	if (forks_watch(f, begin, "warming up")) {
+	w->control->t0_ns = vb_clock_ns() + START_NS;
+	run->pulse.since_ns = w->control->t0_ns;
+	__atomic_store_n(&w->control->go, 1, __ATOMIC_RELEASE);
+	begin = w->control->t0_ns + run->o->warmup_ns;
+	if (workers_watch(w, begin, "warming up")) {
 		vb_info(VB_BENCH_MEASURING);
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, true);
-		forks_watch(f, begin + run->o->duration_ns, "measuring");
+		workers_watch(w, begin + run->o->duration_ns, "measuring");
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, false);
 	}
 	run->ops->measured(run, vb_sched_now_slow(run->sched));
-	__atomic_store_n(&f->control->early, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&w->control->early, 1, __ATOMIC_RELEASE);
 	run->pulse.since_ns = vb_clock_ns();
 	if (!run->end->stalled)
-		forks_watch(f, VB_FOREVER, "draining");
-	if (run->end->stalled || f->control->failed)
-		forks_kill(f);
+		workers_watch(w, VB_FOREVER, "draining");
+	if (run->end->stalled || w->control->failed)
+		workers_kill(w);
 	else
-		leave(f, run->stall_ns + run->close_ns);
+		leave(w, run->stall_ns + run->close_ns);
 }
 
 int vb_bench_run_workers(struct vb_bench_run *run)
 {
 	uint64_t begin;
-	struct forks f = {.run = run};
+	struct workers w = {.run = run};
 	int err = vb_bench_run_open(run, run->workers);
 
 	if (err)
 		return err;
-	f.control = run->control;
+	w.control = run->control;
 	run->sched = vb_sched_self();
 	begin = vb_clock_gettime_ns();
-	err = forks_start(&f);
+	err = workers_start(&w);
 	run->open_s = (double)(vb_clock_gettime_ns() - begin) / 1e9;
 	if (err == 0) {
 		run->end->ran = true;
-		measure(&f);
+		measure(&w);
 		for (unsigned i = 0; i < run->workers; i++)
 			run->ops->tally_merge(run->tally, vb_bench_tally_of(run, i));
 		err = run->ops->judge(run);
 	}
 	if (err == 0)
 		err = run->control->failed;
-	forks_kill(&f);
+	workers_kill(&w);
 	if (err != -EINTR)
 		return err;
 	run->end->interrupted = true;
