@@ -20,7 +20,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 quick='format gcc seeds planted package'
-thorough='models clang asan tsan fuzz rdma'
+thorough='models net clang asan tsan fuzz rdma'
 stages="$quick $thorough"
 alone=coverage
 out=${VERBENA_TEST_DIR-build-test}
@@ -110,12 +110,17 @@ cases() { # LOG
 # ---- the stages ----
 
 stage_gcc() {
-	CC=gcc suites gcc -models
+	CC=gcc suites gcc '-models -net'
 }
 
 # The state spaces of the locks' models.
 stage_models() {
 	CC=gcc suites gcc models
+}
+
+# Links that are cut by the clock: a minute or two, with nothing beside it.
+stage_net() {
+	CC=gcc suites gcc net
 }
 
 # What another compiler makes of the C, not of the scripts and of Spin's verifiers.
