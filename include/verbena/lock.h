@@ -358,8 +358,8 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
  *
  * On 0 grants[i].claim is not NULL for each lock that this call took, and those are the caller's to
  * release, from the leaf to the root.  The other grants[i] say what is held and are not to be
- * released; the caller's own grants of them stay good.  At that moment all locks of the path are
- * valid.
+ * released; the caller's own grants of them stay good.
+ * At that moment all locks of the path are valid.
  *
  * On an error the client holds nothing that it did not hold before, and what was converted has
  * been converted back.  The errors are those of vb_lock_acquire and vb_lock_convert, and

@@ -5,8 +5,8 @@
  * Every function that can fail returns 0 or a negative error.  Most are plain -errno values; the
  * few that errno has no word for are below and start at VB_ERR_BASE, so that they never collide
  * with one.  The function that decides an error logs it, once in each process that meets it, with
- * its cause and the way out (environment VERBENA_LOG, see verbena(1)).  Outputs are written only on
- * success.
+ * its cause and the way out (environment VERBENA_LOG, see verbena(1)).
+ * Outputs are written only on success.
  *
  * A call that needs a pointer and gets NULL does nothing and returns -EINVAL; one that returns no
  * error returns what stands for nothing (0, false, "nobody").  Closing or stopping NULL does

@@ -29,8 +29,8 @@
  *                        For what may only err towards early: from when a lease is counted whose
  *                        verb is an atomic that follows; the look of not_after, where the verb
  *                        waits for its outcome (the time between look and effect, verb_bound_ns,
- *                        is large beside it); and wherever nothing is compared: pauses, timers,
- *                        statistics.
+ *                        is large beside it); and wherever nothing is compared:
+ *                        pauses, timers, statistics.
  *
  * Why, on x86-64.  lfence does not begin before all instructions before it are done, nor does one
  * after it begin before it is (Intel SDM 2B LFENCE; AMD APM 3 LFENCE, where the kernel switches it

@@ -141,7 +141,7 @@ group() { # FABRIC COUNT NAME JUDGE ARGS...
 # Killed or stopped at the beginning: it has not come to run, or it counts.
 judge_early() {
 	is "$label: the JSON says it" jq -e '.runs[0].workers_killed == 1 or
-		((.runs | length) == 0 and (.skipped[0].why | test("died or was stopped before")))' "$json"
+		((.runs | length) == 0 and (.skipped[0].why | test("died, was stopped or came too late before")))' "$json"
 }
 judge_lock() {
 	is "$label: one run, the lock is not blamed" jq -e \

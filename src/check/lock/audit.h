@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lock auditor: is told every call and outcome (struct vb_lock_watch) and knows what must not
- * happen.
+ * The lock auditor: is told every call and outcome (struct vb_lock_watch) and knows
+ * what must not happen.
  *
  *   mode-conflict     two valid grants of one lock whose modes exclude each other
  *   expired-grant     a grant whose validity was already over when it was given

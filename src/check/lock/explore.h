@@ -17,8 +17,8 @@
  * A lock with longer leases is asked for some, and held for as long; one with update locks, but
  * without intention modes, is held so and upgraded.
  *
- * Clients close in the middle of the run, also while a place of theirs stands in a queue, and open
- * anew.
+ * Clients close in the middle of the run, also while a place of theirs stands in a queue,
+ * and open anew.
  *
  * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
  * death, partitions and pauses above a lease.  All meet lost answers.  A lock that survives nobody may

@@ -37,7 +37,7 @@ static void print_row(struct vb_bench_session *s, const struct vb_bench_end *r)
 static const char *why_lost(int err)
 {
 	return err == -ECHILD || err == -ETIMEDOUT || err == -VB_EPEERGONE
-		       ? "a process died or was stopped before the run had begun"
+		       ? "a process died, was stopped or came too late before the run had begun"
 		       : NULL;
 }
 
