@@ -358,9 +358,12 @@ static int await_reply(struct vb_txn *t, struct call *c, struct vb_msg *out)
 	} while (err == -ETIMEDOUT && still_coming(me, c, since));
 	if (err == 0)
 		err = vb_box_take(&c->box, VB_TAG_REPLY, out);
-	if (err == -ETIMEDOUT)
-		err = vb_fail(-VB_EPEERGONE, "the server of node %u does not answer", c->node);
-	return err;
+	if (err != -ETIMEDOUT)
+		return err;
+	/* Who is known to be dead has been named by whoever learned it. */
+	if (!vb_peer_alive(me->db->fabric, c->server))
+		return -VB_EPEERGONE;
+	return vb_fail(-VB_EPEERGONE, "the server of node %u does not answer", c->node);
 }
 
 /* A stage whose call failed may have taken locks; not those that give them back. */
