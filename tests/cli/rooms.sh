@@ -43,7 +43,7 @@ beside() { # SRC
 }
 
 # Folders whose files still call one another in a ring.
-ringed='lab/bench/lock lab/bench/txn lab/reproduce'
+ringed='lab/reproduce'
 
 # "OBJECT SYMBOL TYPE" of what was built, where the objects tell: with -flto they do not.
 symbols() {

@@ -10,8 +10,8 @@ static void run_close(struct vb_bench_run *run)
 	vb_bench_thread_close(run);
 	run->ops->close(run);
 	vb_bench_unshare(run->tallies, run->n_tallies * run->ops->tally_bytes);
-	vb_bench_unshare(run->kept, run->clients * run->ops->state_bytes);
-	vb_bench_unshare(run->states, run->clients * run->ops->state_bytes);
+	vb_bench_unshare(run->kept, run->clients * run->ops->client->state_bytes);
+	vb_bench_unshare(run->states, run->clients * run->ops->client->state_bytes);
 	vb_bench_unshare(run->control, sizeof(*run->control));
 }
 

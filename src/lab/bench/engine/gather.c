@@ -32,18 +32,18 @@ static unsigned states_from(const struct vb_bench_run *run, uint32_t rank)
 static void *report_new(struct vb_bench_run *run, size_t *bytes)
 {
 	unsigned n = states_from(run, run->group->rank);
-	size_t each = run->ops->state_bytes;
+	size_t each = run->ops->client->state_bytes;
 	struct vb_bench_report *out;
 	int64_t offset_ns;
 	char *to;
 
-	*bytes = run->ops->report_bytes + n * each;
+	*bytes = run->ops->gather->report_bytes + n * each;
 	out = calloc(1, *bytes);
 	if (out == NULL)
 		return NULL;
-	to = (char *)out + run->ops->report_bytes;
+	to = (char *)out + run->ops->gather->report_bytes;
 	vb_cluster_clock(run->group->cluster, &offset_ns, &out->clock_error_ns);
-	run->ops->report(run, out, offset_ns);
+	run->ops->gather->report(run, out, offset_ns);
 	out->interrupted = run->end->interrupted;
 	if (run->kept != NULL)
 		memcpy(run->states, run->kept, run->clients * each);
@@ -63,23 +63,23 @@ static void *report_new(struct vb_bench_run *run, size_t *bytes)
 static int take_report(struct vb_bench_run *run, uint32_t rank, const void *data, size_t bytes)
 {
 	const struct vb_bench_report *in = data;
-	size_t each = run->ops->state_bytes;
+	size_t each = run->ops->client->state_bytes;
 	unsigned n = states_from(run, rank);
 
-	if (bytes != run->ops->report_bytes + n * each || in->states != n)
+	if (bytes != run->ops->gather->report_bytes + n * each || in->states != n)
 		return vb_bench_group_refuse(run->group, rank, "a report");
 	for (unsigned i = 0; i < n; i++) {
 		void *state = vb_bench_state_of(
 			run, vb_bench_client_of(run, rank - run->first_worker, i));
 
-		memcpy(state, (const char *)data + run->ops->report_bytes + i * each, each);
-		if (!run->ops->state_is_sane(run, state))
+		memcpy(state, (const char *)data + run->ops->gather->report_bytes + i * each, each);
+		if (!run->ops->gather->state_is_sane(run, state))
 			return vb_bench_group_refuse(run->group, rank, "a client's state");
 	}
 	run->end->interrupted |= in->interrupted != 0;
 	if (in->clock_error_ns > run->end->clock_error_ns)
 		run->end->clock_error_ns = in->clock_error_ns;
-	return run->ops->take_report(run, rank, data);
+	return run->ops->gather->take_report(run, rank, data);
 }
 
 static int take_reports(struct vb_bench_run *run, const struct vb_cluster_parts *parts,
@@ -115,16 +115,16 @@ static int gather_pieces(struct vb_bench_run *run, const void *const *reports, u
 	uint64_t at = 0;
 
 	for (uint64_t i = 0; i < most && rc == 0; i++) {
-		size_t bytes = piece != NULL ? run->ops->pack(run, &at, piece) : 0;
+		size_t bytes = piece != NULL ? run->ops->gather->pack(run, &at, piece) : 0;
 
-		rc = vb_cluster_gather(run->group->cluster, run->ops->pieces_name, piece, bytes,
-				       VB_CLUSTER_TO_ROOT, true, 0, &parts);
+		rc = vb_cluster_gather(run->group->cluster, run->ops->gather->pieces_name, piece,
+				       bytes, VB_CLUSTER_TO_ROOT, true, 0, &parts);
 		if (rc)
 			break;
 		for (uint32_t r = 0; r < parts.n && err == 0; r++)
 			if (parts.data[r] != NULL && parts.bytes[r] > 0 && reports[r] != NULL)
-				err = run->ops->take_piece(run, r, reports[r], parts.data[r],
-							   parts.bytes[r]);
+				err = run->ops->gather->take_piece(run, r, reports[r],
+								   parts.data[r], parts.bytes[r]);
 		vb_cluster_parts_free(&parts);
 	}
 	free(piece);
@@ -150,15 +150,15 @@ int vb_bench_run_gather(struct vb_bench_run *run, bool stalled)
 	if (rc == 0 && err == 0 && stalled)
 		vb_bench_run_explain(run, vb_sched_now_slow(run->sched));
 	if (rc == 0)
-		rc = vb_bench_group_largest(run->group, run->ops->pieces_name,
-					    run->ops->pieces(run), PIECES_MOST, &most);
+		rc = vb_bench_group_largest(run->group, run->ops->gather->pieces_name,
+					    run->ops->gather->pieces(run), PIECES_MOST, &most);
 	if (rc == 0 && reports != NULL) {
 		int failed = gather_pieces(run, reports, most);
 
 		err = err != 0 ? err : failed;
 	}
 	if (rc == 0 && err == 0 && run->group->rank == 0)
-		err = run->ops->judge_all(run, reports);
+		err = run->ops->gather->judge(run, reports);
 	vb_cluster_parts_free(&parts);
 	free(reports);
 	free(mine);

@@ -182,7 +182,7 @@ static void slice(struct phases *p, uint64_t until_ns)
 		return;
 	}
 	vb_sched_run(p->sched, &p->run->thread->all_finished, until_ns);
-	p->run->ops->flush(p->run);
+	p->run->ops->client->flush(p->run);
 }
 
 /* Works, or serves, until at_ns; false: word came to end early. */
@@ -208,9 +208,9 @@ static bool pass(struct phases *p, uint64_t at_ns, const char *phase)
 static void give_up_waiting(struct vb_bench_run *run)
 {
 	if (run->kept == NULL)
-		run->kept = vb_bench_share(run->clients * run->ops->state_bytes);
+		run->kept = vb_bench_share(run->clients * run->ops->client->state_bytes);
 	if (run->kept != NULL)
-		memcpy(run->kept, run->states, run->clients * run->ops->state_bytes);
+		memcpy(run->kept, run->states, run->clients * run->ops->client->state_bytes);
 	vb_bench_thread_give_up(run);
 }
 
@@ -274,14 +274,14 @@ static void measure(struct phases *p)
 		if (p->group->rank == 0)
 			vb_info(VB_BENCH_MEASURING);
 		if (!run->server_only)
-			run->ops->measure(run, true);
+			run->ops->client->measure(run, true);
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, true);
 		pass(p, begin + run->o->duration_ns, "measuring");
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, false);
 		if (!run->server_only)
-			run->ops->measure(run, false);
+			run->ops->client->measure(run, false);
 	}
 	run->ops->measured(run, vb_sched_now_slow(p->sched));
 	run->pulse.since_ns = vb_sched_now_slow(p->sched);

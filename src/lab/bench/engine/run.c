@@ -13,7 +13,7 @@
 
 void *vb_bench_state_of(const struct vb_bench_run *run, unsigned client)
 {
-	return (char *)run->states + client * run->ops->state_bytes;
+	return (char *)run->states + client * run->ops->client->state_bytes;
 }
 
 void *vb_bench_tally_of(const struct vb_bench_run *run, unsigned worker)
@@ -38,7 +38,7 @@ int vb_bench_run_open(struct vb_bench_run *run, unsigned tallies)
 {
 	run->n_tallies = tallies;
 	run->control = vb_bench_share(sizeof(*run->control));
-	run->states = vb_bench_share(run->clients * run->ops->state_bytes);
+	run->states = vb_bench_share(run->clients * run->ops->client->state_bytes);
 	if (tallies != 0)
 		run->tallies = vb_bench_share(tallies * run->ops->tally_bytes);
 	if (run->control == NULL || run->states == NULL || run->tally == NULL ||
@@ -54,7 +54,7 @@ int vb_bench_run_open(struct vb_bench_run *run, unsigned tallies)
 
 static struct vb_bench_body *body_of(const struct vb_bench_run *run, unsigned i)
 {
-	return (struct vb_bench_body *)((char *)run->thread->clients + i * run->ops->client_bytes);
+	return (struct vb_bench_body *)((char *)run->thread->clients + i * run->ops->client->bytes);
 }
 
 int vb_bench_thread_open(struct vb_bench_run *run, unsigned worker)
@@ -73,14 +73,14 @@ int vb_bench_thread_open(struct vb_bench_run *run, unsigned worker)
 	err = run->ops->worker_open(run, worker);
 	if (err)
 		return err;
-	t->clients = calloc(n, run->ops->client_bytes);
+	t->clients = calloc(n, run->ops->client->bytes);
 	if (t->clients == NULL)
 		return vb_fail(-ENOMEM, "no memory for %u clients", n);
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_bench_body *c = body_of(run, i);
 
 		c->index = vb_bench_client_of(run, worker, i);
-		err = run->ops->client_open(run, c, vb_bench_state_of(run, c->index));
+		err = run->ops->client->open(run, c, vb_bench_state_of(run, c->index));
 		if (err)
 			return err;
 		t->n = i + 1;
@@ -95,7 +95,8 @@ int vb_bench_thread_start(struct vb_bench_run *run)
 
 	for (unsigned i = 0; i < t->n; i++) {
 		struct vb_bench_body *c = body_of(run, i);
-		int err = vb_task_spawn(vb_sched_self(), run->ops->body, c, &params, &c->task);
+		int err = vb_task_spawn(vb_sched_self(), run->ops->client->body, c, &params,
+					&c->task);
 
 		if (err)
 			return vb_fail(err, "cannot start client %u of %u: no memory for its stack",
@@ -108,8 +109,8 @@ int vb_bench_thread_start(struct vb_bench_run *run)
 void vb_bench_thread_give_up(struct vb_bench_run *run)
 {
 	run->thread->drain = true;
-	if (run->ops->give_up != NULL)
-		run->ops->give_up(run);
+	if (run->ops->client->give_up != NULL)
+		run->ops->client->give_up(run);
 	for (unsigned i = 0; i < run->thread->n; i++)
 		if (body_of(run, i)->task != NULL)
 			vb_task_cancel(body_of(run, i)->task);
@@ -118,7 +119,7 @@ void vb_bench_thread_give_up(struct vb_bench_run *run)
 void vb_bench_thread_close(struct vb_bench_run *run)
 {
 	for (unsigned i = 0; i < run->thread->n; i++)
-		run->ops->client_close(body_of(run, i));
+		run->ops->client->close(body_of(run, i));
 	free(run->thread->clients);
 	run->thread->clients = NULL;
 	run->thread->n = 0;
@@ -139,14 +140,14 @@ uint64_t vb_bench_run_cycles(const struct vb_bench_run *run, bool *waiting)
 {
 	uint64_t cycles = 0;
 
-	*waiting = run->ops->waits == NULL;
+	*waiting = run->ops->client->waits == NULL;
 	for (unsigned i = 0; i < run->clients; i++) {
 		const struct vb_bench_state *s = vb_bench_state_of(run, i);
 
 		cycles += __atomic_load_n(&s->cycles, __ATOMIC_RELAXED);
 		/* Clients that think, or wait for their time in an open loop, are not stuck. */
 		if (!*waiting && !s->dead)
-			*waiting = run->ops->waits(s);
+			*waiting = run->ops->client->waits(s);
 	}
 	return cycles;
 }

@@ -76,9 +76,55 @@ struct vb_bench_pulse {
 
 struct vb_bench_run;
 
-/* What is optional may be NULL.  Where an int is returned: 0 or -error, said. */
+/*
+ * A subject's part in a run.  What is optional may be NULL.  Where an int is returned: 0 or -error,
+ * said.
+ */
+
+/* What one client does, and the clients of one thread. */
+struct vb_bench_client_ops {
+	size_t bytes, state_bytes;
+	int (*open)(struct vb_bench_run *run, void *client, void *state);
+	/* With a task it is in the middle of a call that does not end: there is nothing left to be
+	 * orderly about. */
+	void (*close)(void *client);
+	/* The client's task; ends with vb_bench_thread_left. */
+	void (*body)(void *client);
+	/* The measured span of this process's clients begins or ends now. */
+	void (*measure)(struct vb_bench_run *run, bool on);
+	/* Brings what is counted of them up to date: of a killed worker it is then known but for
+	 * the last slice. */
+	void (*flush)(struct vb_bench_run *run);
+	/* Optional: does the client wait for others?  Else it always does. */
+	bool (*waits)(const void *state);
+	/* Optional: before clients are told to give up. */
+	void (*give_up)(struct vb_bench_run *run);
+};
+
+/* A network's results on their way to the root (gather.c), which believes nothing that it has not
+ * checked.  What a process reports: a struct of the subject's that begins with a struct
+ * vb_bench_report, and then its clients' states. */
+struct vb_bench_gather_ops {
+	const char *pieces_name;
+	size_t report_bytes;
+	void (*report)(struct vb_bench_run *run, void *report, int64_t offset_ns);
+	/* -EPROTO, said: nobody can have sent that. */
+	int (*take_report)(struct vb_bench_run *run, uint32_t rank, const void *report);
+	bool (*state_is_sane)(const struct vb_bench_run *run, const void *state);
+	/* The next piece of what is too large for a report: its bytes, and how many such calls
+	 * there will be at most. */
+	uint64_t (*pieces)(const struct vb_bench_run *run);
+	size_t (*pack)(struct vb_bench_run *run, uint64_t *at, void *to);
+	int (*take_piece)(struct vb_bench_run *run, uint32_t rank, const void *report,
+			  const void *data, size_t bytes);
+	/* At the root; reports[rank] is NULL of who is dead. */
+	int (*judge)(struct vb_bench_run *run, const void *const *reports);
+};
+
 struct vb_bench_run_ops {
-	size_t state_bytes, tally_bytes, client_bytes;
+	const struct vb_bench_client_ops *client;
+	const struct vb_bench_gather_ops *gather;
+	size_t tally_bytes;
 	bool parent_serves; /* shm: the workers' parent has servers; else the workers have them */
 	void (*tally_init)(void *tally);
 	void (*tally_merge)(void *into, const void *tally);
@@ -95,29 +141,13 @@ struct vb_bench_run_ops {
 	/* Optional: while the workers of shm open, after each slice of time. */
 	void (*opening)(struct vb_bench_run *run);
 
-	int (*client_open)(struct vb_bench_run *run, void *client, void *state);
-	/* With a task it is in the middle of a call that does not end: there is nothing left to be
-	 * orderly about. */
-	void (*client_close)(void *client);
-	/* The client's task; ends with vb_bench_thread_left. */
-	void (*body)(void *client);
-
-	/* The measured span of this process's clients begins or ends now. */
-	void (*measure)(struct vb_bench_run *run, bool on);
-	/* Brings what is counted of them up to date: of a killed worker it is then known but for
-	 * the last slice. */
-	void (*flush)(struct vb_bench_run *run);
-	/* Optional: the same for servers of this process. */
+	/* Optional: the measured span of this process's servers begins or ends now. */
 	void (*meter)(struct vb_bench_run *run, bool on);
 	/* The span is over, and nobody drained yet. */
 	void (*measured)(struct vb_bench_run *run, uint64_t now_ns);
 
-	/* Optional: does the client wait for others?  Else it always does. */
-	bool (*waits)(const void *state);
 	/* Nothing moves: says in the result why. */
 	void (*explain)(struct vb_bench_run *run, uint64_t now_ns);
-	/* Optional: before clients are told to give up. */
-	void (*give_up)(struct vb_bench_run *run);
 	/* Optional, at a network's root: its user wants to know what goes on. */
 	void (*look)(void *run);
 	/* shm: a client was killed; a worker has gone that was killed by `signal`, or by us (0). */
@@ -125,24 +155,6 @@ struct vb_bench_run_ops {
 	void (*worker_died)(struct vb_bench_run *run, unsigned worker, int signal);
 	/* Everybody has stopped: what came of it, judged.  Not on a network. */
 	int (*judge)(struct vb_bench_run *run);
-
-	/* A network's results on their way to the root (gather.c), which believes nothing that it
-	 * has not checked.  What a process reports: a struct of the subject's that begins with a
-	 * struct vb_bench_report, and then its clients' states. */
-	const char *pieces_name;
-	size_t report_bytes;
-	void (*report)(struct vb_bench_run *run, void *report, int64_t offset_ns);
-	/* -EPROTO, said: nobody can have sent that. */
-	int (*take_report)(struct vb_bench_run *run, uint32_t rank, const void *report);
-	bool (*state_is_sane)(const struct vb_bench_run *run, const void *state);
-	/* The next piece of what is too large for a report: its bytes, and how many such calls
-	 * there will be at most. */
-	uint64_t (*pieces)(const struct vb_bench_run *run);
-	size_t (*pack)(struct vb_bench_run *run, uint64_t *at, void *to);
-	int (*take_piece)(struct vb_bench_run *run, uint32_t rank, const void *report,
-			  const void *data, size_t bytes);
-	/* At the root; reports[rank] is NULL of who is dead. */
-	int (*judge_all)(struct vb_bench_run *run, const void *const *reports);
 };
 
 /* For the log: from now on every process of the run is in the middle of it. */

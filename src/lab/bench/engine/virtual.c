@@ -61,10 +61,10 @@ static void measure(struct vb_bench_run *run)
 	if (pass(run, begin, run->o->warmup_ns / 4 + 1, "warming up")) {
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, true);
-		run->ops->measure(run, true);
+		run->ops->client->measure(run, true);
 		pass(run, begin + run->o->duration_ns, run->o->duration_ns / SLICES + 1,
 		     "measuring");
-		run->ops->measure(run, false);
+		run->ops->client->measure(run, false);
 		if (run->ops->meter != NULL)
 			run->ops->meter(run, false);
 	}

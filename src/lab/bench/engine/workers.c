@@ -60,7 +60,7 @@ static bool run_until(struct vb_bench_run *run, uint64_t at_ns)
 
 	while (now < at_ns && !*all_finished) {
 		vb_sched_run(s, all_finished, at_ns - now < SLICE_NS ? at_ns : now + SLICE_NS);
-		run->ops->flush(run);
+		run->ops->client->flush(run);
 		if (told_to_end(run->control))
 			return false;
 		now = vb_sched_now_slow(s);
@@ -75,9 +75,9 @@ static void run_phases(struct vb_bench_run *run)
 	struct vb_sched *s = vb_sched_self();
 
 	if (run_until(run, start)) {
-		run->ops->measure(run, true);
+		run->ops->client->measure(run, true);
 		run_until(run, start + run->o->duration_ns);
-		run->ops->measure(run, false);
+		run->ops->client->measure(run, false);
 	}
 	run->thread->drain = true;
 	while (!*all_finished)

@@ -14,16 +14,9 @@
 
 static uint16_t node_of(const struct vb_bench_plan *plan, unsigned client)
 {
-	uint64_t nodes = plan->o.nodes, servers = plan->o.servers;
+	uint64_t nodes = plan->o.nodes, with = vb_bench_with_clients(nodes, plan->o.servers);
 
-	if (nodes == servers)
-		return (uint16_t)(client % nodes);
-	return (uint16_t)(servers + client % (nodes - servers));
-}
-
-unsigned vb_bench_client_nodes(const struct vb_bench_opts *o)
-{
-	return (unsigned)(o->nodes == o->servers ? o->nodes : o->nodes - o->servers);
+	return (uint16_t)(nodes - with + client % with);
 }
 
 void vb_bench_doing_set(struct vb_bench_lock_state *state, enum vb_bench_doing doing)
@@ -173,16 +166,16 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 	return 0;
 }
 
-void vb_bench_client_body(void *arg)
+static void body(void *arg)
 {
 	struct vb_bench_client *c = arg;
 	struct vb_bench_worker *w = c->w;
 	const struct vb_bench_opts *o = &w->plan->o;
 	struct vb_sched *s = c->lock->ep->sched;
-	uint64_t pause_ns = w->plan->tracing ? o->pause_ns : o->think_ns;
+	uint64_t pause_ns = w->tracing != NULL ? o->pause_ns : o->think_ns;
 	unsigned errors = 0;
 
-	if (!w->plan->tracing)
+	if (w->tracing == NULL)
 		vb_micro_client_init(&c->micro, &w->plan->micro, o->seed, c->body.index,
 				     w->t.control->t0_ns);
 	/* Not all at the very same moment. */
@@ -198,7 +191,7 @@ void vb_bench_client_body(void *arg)
 				break;
 		}
 		choose_timing(c);
-		err = w->plan->tracing ? vb_bench_transaction(c) : one_cycle(c, intended);
+		err = w->tracing != NULL ? w->tracing->transaction(c) : one_cycle(c, intended);
 		if (err == -ECANCELED)
 			break;
 		/* A deadlock policy that turns a client down is no error: it comes again. */
@@ -220,7 +213,7 @@ out:
 	vb_bench_thread_left(&w->t, &c->body, &c->state->common);
 }
 
-int vb_bench_client_open(struct vb_bench_run *run, void *client, void *state)
+static int client_open(struct vb_bench_run *run, void *client, void *state)
 {
 	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
 	struct vb_bench_client *c = client;
@@ -232,11 +225,9 @@ int vb_bench_client_open(struct vb_bench_run *run, void *client, void *state)
 	if (err)
 		return err;
 	c->lock->index = c->body.index;
-	err = w->plan->tracing ? vb_bench_transactions_open(c) : 0;
-	if (err) {
-		vb_bench_transactions_close(c);
+	err = w->tracing != NULL ? w->tracing->open(c) : 0;
+	if (err)
 		vb_lock_client_close(c->lock);
-	}
 	return err;
 }
 
@@ -257,7 +248,7 @@ static void meter_all(const struct vb_bench_worker *w, struct vb_bench_meter *ou
 	}
 }
 
-void vb_bench_clients_flush(struct vb_bench_run *run)
+static void flush(struct vb_bench_run *run)
 {
 	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
 	const struct vb_bench_client *clients = w->t.clients;
@@ -275,7 +266,7 @@ void vb_bench_clients_flush(struct vb_bench_run *run)
 		w->tally->rtt_ns /= w->t.n;
 }
 
-void vb_bench_clients_measure(struct vb_bench_run *run, bool on)
+static void measure(struct vb_bench_run *run, bool on)
 {
 	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
 	struct vb_bench_client *clients = w->t.clients;
@@ -290,7 +281,7 @@ void vb_bench_clients_measure(struct vb_bench_run *run, bool on)
 		w->t.measuring = true;
 		return;
 	}
-	vb_bench_clients_flush(run);
+	flush(run);
 	w->t.measuring = false;
 	for (unsigned i = 0; i < w->t.n; i++) {
 		vb_bench_add(&w->tally->timing.calls, &clients[i].timing.calls);
@@ -299,7 +290,7 @@ void vb_bench_clients_measure(struct vb_bench_run *run, bool on)
 }
 
 /* Nothing has moved for long, or somebody is gone. */
-void vb_bench_clients_give_up(struct vb_bench_run *run)
+static void give_up(struct vb_bench_run *run)
 {
 	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
 
@@ -307,11 +298,12 @@ void vb_bench_clients_give_up(struct vb_bench_run *run)
 		w->space->proxy_wait_ns = 0;
 }
 
-void vb_bench_client_close(void *client)
+static void client_close(void *client)
 {
 	struct vb_bench_client *c = client;
 
-	vb_bench_transactions_close(c);
+	if (c->w->tracing != NULL)
+		c->w->tracing->close(c);
 	c->lock->timing = NULL; /* it is ours */
 	if (c->body.task == NULL) {
 		vb_lock_client_close(c->lock);
@@ -321,3 +313,22 @@ void vb_bench_client_close(void *client)
 	vb_task_kill(c->body.task);
 	vb_lock_client_bury(c->lock);
 }
+
+static bool waits(const void *state)
+{
+	const struct vb_bench_lock_state *s = state;
+
+	return __atomic_load_n(&s->doing, __ATOMIC_RELAXED) == VB_DOING_ACQUIRE;
+}
+
+const struct vb_bench_client_ops vb_bench_lock_client_ops = {
+	.bytes = sizeof(struct vb_bench_client),
+	.state_bytes = sizeof(struct vb_bench_lock_state),
+	.open = client_open,
+	.close = client_close,
+	.body = body,
+	.measure = measure,
+	.flush = flush,
+	.waits = waits,
+	.give_up = give_up,
+};

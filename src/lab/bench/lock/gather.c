@@ -16,12 +16,21 @@
 
 #define PIECE (VB_BENCH_PIECE / sizeof(struct vb_record_grant)) /* grants at a time */
 
+/* What a process reports to the root. */
+struct report {
+	struct vb_bench_report head;
+	uint64_t grants, missed; /* recorded; not kept */
+	uint64_t unfinished, unfinished_max_ns;
+	struct vb_bench_meter servers;
+	struct vb_bench_tally tally;
+};
+
 /* ---- leaving ---- */
 
-void vb_bench_report(struct vb_bench_run *run, void *report, int64_t offset_ns)
+static void report(struct vb_bench_run *run, void *to, int64_t offset_ns)
 {
 	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
-	struct vb_bench_lock_report *out = report;
+	struct report *out = to;
 
 	u->r->end.interrupted |= run->cut_short;
 	out->tally = *(const struct vb_bench_tally *)vb_bench_tally_of(run, 0);
@@ -36,7 +45,7 @@ void vb_bench_report(struct vb_bench_run *run, void *report, int64_t offset_ns)
 	}
 }
 
-uint64_t vb_bench_grants_pieces(const struct vb_bench_run *run)
+static uint64_t pieces(const struct vb_bench_run *run)
 {
 	const struct vb_bench_lock_run *u = (const struct vb_bench_lock_run *)run;
 	uint64_t mine = 0, missed;
@@ -46,7 +55,7 @@ uint64_t vb_bench_grants_pieces(const struct vb_bench_run *run)
 	return (mine + PIECE - 1) / PIECE;
 }
 
-size_t vb_bench_grants_pack(struct vb_bench_run *run, uint64_t *at, void *to)
+static size_t pack(struct vb_bench_run *run, uint64_t *at, void *to)
 {
 	const struct vb_bench_lock_run *u = (const struct vb_bench_lock_run *)run;
 	uint64_t mine = 0, missed, n;
@@ -62,7 +71,7 @@ size_t vb_bench_grants_pack(struct vb_bench_run *run, uint64_t *at, void *to)
 
 /* ---- arriving ---- */
 
-bool vb_bench_state_is_sane(const struct vb_bench_run *run, const void *state)
+static bool state_is_sane(const struct vb_bench_run *run, const void *state)
 {
 	const struct vb_bench_lock_run *u = (const struct vb_bench_lock_run *)run;
 	const struct vb_bench_lock_state *s = state;
@@ -70,10 +79,10 @@ bool vb_bench_state_is_sane(const struct vb_bench_run *run, const void *state)
 	return s->doing <= VB_DOING_RELEASE && s->lock < u->plan->o.locks;
 }
 
-int vb_bench_take_report(struct vb_bench_run *run, uint32_t rank, const void *report)
+static int take_report(struct vb_bench_run *run, uint32_t rank, const void *report)
 {
 	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
-	const struct vb_bench_lock_report *in = report;
+	const struct report *in = report;
 	struct vb_bench_result *r = u->r;
 
 	if (in->grants > (rank < run->first_worker ? 0 : UINT32_MAX))
@@ -105,11 +114,11 @@ static struct vb_record_part *part_of(struct vb_bench_lock_run *u, uint32_t rank
 	return u->parts != NULL ? &u->parts[rank] : NULL;
 }
 
-int vb_bench_take_grants(struct vb_bench_run *run, uint32_t rank, const void *report,
-			 const void *data, size_t bytes)
+static int take_grants(struct vb_bench_run *run, uint32_t rank, const void *report,
+		       const void *data, size_t bytes)
 {
 	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
-	const struct vb_bench_lock_report *in = report;
+	const struct report *in = report;
 	struct vb_record_part *part = part_of(u, rank);
 	const struct vb_record_grant *g = data;
 	struct vb_record_case c = case_of(u);
@@ -152,7 +161,7 @@ static void add_stuck(struct vb_bench_lock_run *u)
 	r->story = story;
 }
 
-int vb_bench_judge_grants(struct vb_bench_run *run, const void *const *reports)
+static int judge(struct vb_bench_run *run, const void *const *reports)
 {
 	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
 	struct vb_record_case c = case_of(u);
@@ -164,7 +173,7 @@ int vb_bench_judge_grants(struct vb_bench_run *run, const void *const *reports)
 	if (part_of(u, 0) == NULL)
 		return vb_fail(-ENOMEM, "no memory to judge the grants");
 	for (uint32_t i = 0; i < run->group->hosts; i++) {
-		const struct vb_bench_lock_report *in = reports[i];
+		const struct report *in = reports[i];
 
 		if (in == NULL)
 			continue;
@@ -179,3 +188,15 @@ int vb_bench_judge_grants(struct vb_bench_run *run, const void *const *reports)
 		add_stuck(u);
 	return 0;
 }
+
+const struct vb_bench_gather_ops vb_bench_lock_gather_ops = {
+	.pieces_name = "grants",
+	.report_bytes = sizeof(struct report),
+	.report = report,
+	.take_report = take_report,
+	.state_is_sane = state_is_sane,
+	.pieces = pieces,
+	.pack = pack,
+	.take_piece = take_grants,
+	.judge = judge,
+};

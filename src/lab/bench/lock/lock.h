@@ -78,6 +78,13 @@ struct vb_bench_plan {
 	char trace_name[4096]; /* where o.workload points for --trace */
 };
 
+/* Of so many nodes, or processes of a network, the first are servers.  How many have clients: the
+ * others, or all if all are servers. */
+static inline uint64_t vb_bench_with_clients(uint64_t all, uint64_t servers)
+{
+	return all > servers ? all - servers : all;
+}
+
 /* The option table's groups; opts is where they write. */
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n);
 /* 0, or -error, said in one line; nothing has been made yet. */
@@ -197,6 +204,7 @@ struct vb_bench_client {
 struct vb_bench_worker {
 	struct vb_bench_thread t;
 	const struct vb_bench_plan *plan;
+	const struct vb_bench_tracing *tracing; /* NULL: micro */
 	struct vb_lock_space *space;
 	struct vb_bench_tally *tally;
 	struct vb_bench_meter meter_start;
@@ -204,15 +212,8 @@ struct vb_bench_worker {
 	unsigned sample_every; /* 1: time every cycle's phases; 0: none */
 };
 
-/* For struct vb_bench_run_ops; run->thread is a struct vb_bench_worker's. */
-int vb_bench_client_open(struct vb_bench_run *run, void *client, void *state);
-void vb_bench_client_close(void *client);
-void vb_bench_client_body(void *client);
-void vb_bench_clients_measure(struct vb_bench_run *run, bool on);
-void vb_bench_clients_flush(struct vb_bench_run *run);
-void vb_bench_clients_give_up(struct vb_bench_run *run);
-/* How many nodes have clients. */
-unsigned vb_bench_client_nodes(const struct vb_bench_opts *o);
+/* run->thread is a struct vb_bench_worker's. */
+extern const struct vb_bench_client_ops vb_bench_lock_client_ops;
 
 /* What it notes while it goes on. */
 void vb_bench_doing_set(struct vb_bench_lock_state *state, enum vb_bench_doing doing);
@@ -226,12 +227,16 @@ int vb_bench_release(struct vb_bench_client *c, struct vb_grant *grant, uint64_t
 int vb_bench_release_all(struct vb_bench_client *c, struct vb_grant *grants, unsigned n,
 			 uint64_t *now_ns);
 
-/* The client's next transaction, until it commits or is given up.  0; -ECANCELED: leave; else the
- * error of an acquire that no other attempt would mend. */
-int vb_bench_transaction(struct vb_bench_client *c);
-/* Opens and closes what a client needs for that.  -ENOMEM, said. */
-int vb_bench_transactions_open(struct vb_bench_client *c);
-void vb_bench_transactions_close(struct vb_bench_client *c);
+/* Clients that run the transactions of a trace. */
+struct vb_bench_tracing {
+	/* What a client needs for that.  0 or -error, said. */
+	int (*open)(struct vb_bench_client *c);
+	void (*close)(struct vb_bench_client *c);
+	/* The client's next one, until it commits or is given up.  0; -ECANCELED: leave; else the
+	 * error of an acquire that no other attempt would mend. */
+	int (*transaction)(struct vb_bench_client *c);
+};
+extern const struct vb_bench_tracing vb_bench_tracing;
 
 /* Bytes of segment that node's share of a run's locks needs. */
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
@@ -253,24 +258,9 @@ struct vb_bench_lock_run {
 	struct vb_record_part *parts; /* root: [processes] grants that have come */
 };
 
-/* What a process reports to the root (gather.c). */
-struct vb_bench_lock_report {
-	struct vb_bench_report head;
-	uint64_t grants, missed; /* recorded; not kept */
-	uint64_t unfinished, unfinished_max_ns;
-	struct vb_bench_meter servers;
-	struct vb_bench_tally tally;
-};
-void vb_bench_report(struct vb_bench_run *run, void *report, int64_t offset_ns);
-int vb_bench_take_report(struct vb_bench_run *run, uint32_t rank, const void *report);
-bool vb_bench_state_is_sane(const struct vb_bench_run *run, const void *state);
-uint64_t vb_bench_grants_pieces(const struct vb_bench_run *run);
-size_t vb_bench_grants_pack(struct vb_bench_run *run, uint64_t *at, void *to);
-int vb_bench_take_grants(struct vb_bench_run *run, uint32_t rank, const void *report,
-			 const void *data, size_t bytes);
-int vb_bench_judge_grants(struct vb_bench_run *run, const void *const *reports);
+extern const struct vb_bench_gather_ops vb_bench_lock_gather_ops;
 
-/* Processes with clients: on a network all but the servers, or all if all are servers. */
+/* Processes with clients. */
 unsigned vb_bench_workers(const struct vb_bench_plan *plan);
 void vb_bench_tally_init(void *tally);
 /* Of one worker, which it is merged from or which is the only one. */

@@ -196,8 +196,7 @@ static int plan_nodes(struct vb_bench_opts *o)
 		o->nodes = o->cluster.procs;
 	if (o->nodes == 0)
 		o->nodes = sim ? 6 : 1;
-	workers = net && o->servers < o->cluster.procs ? o->cluster.procs - o->servers
-						       : o->cluster.procs;
+	workers = vb_bench_with_clients(o->cluster.procs, net ? o->servers : 0);
 	if (o->clients < workers)
 		return vb_fail(-EINVAL,
 			       "%" PRIu64 " clients in %" PRIu64 " processes: each process "
@@ -369,7 +368,7 @@ static int plan_trace(struct vb_bench_plan *p)
 	struct vb_trace_params t = {
 		.options = o->workload_options,
 		.clients = (unsigned)o->clients,
-		.hosts = vb_bench_client_nodes(o),
+		.hosts = (unsigned)vb_bench_with_clients(o->nodes, o->servers),
 		.servers = (unsigned)o->servers,
 		.seed = o->seed,
 		.scan_rate = o->scan_rate,

@@ -63,7 +63,7 @@ void vb_bench_print_head(FILE *to, const void *plan)
 		fprintf(to,
 			" on %" PRIu64 " nodes + %" PRIu64 " lock server%s; sim, profile %s, %s of "
 			"virtual time each",
-			o->nodes - (o->nodes > o->servers ? o->servers : 0), o->servers,
+			vb_bench_with_clients(o->nodes, o->servers), o->servers,
 			o->servers > 1 ? "s" : "", o->profile, span);
 	else
 		fprintf(to, " in %u processes; %s, %s each", vb_bench_workers(p),

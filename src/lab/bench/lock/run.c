@@ -227,6 +227,7 @@ static int worker_open(struct vb_bench_run *run, unsigned worker)
 	int err = vb_bench_is_net(run->kind) ? open_record(u) : 0;
 
 	u->w.plan = u->plan;
+	u->w.tracing = u->plan->tracing ? &vb_bench_tracing : NULL;
 	u->w.space = u->space;
 	u->w.tally = vb_bench_tally_of(run, worker);
 	u->w.sample_every = u->plan->o.breakdown ? SAMPLE_EVERY : 0;
@@ -236,13 +237,6 @@ static int worker_open(struct vb_bench_run *run, unsigned worker)
 }
 
 /* ---- while it runs ---- */
-
-static bool waits(const void *state)
-{
-	const struct vb_bench_lock_state *s = state;
-
-	return __atomic_load_n(&s->doing, __ATOMIC_RELAXED) == VB_DOING_ACQUIRE;
-}
 
 static void measured(struct vb_bench_run *run, uint64_t now_ns)
 {
@@ -307,37 +301,21 @@ static int judge(struct vb_bench_run *run)
 }
 
 static const struct vb_bench_run_ops run_ops = {
-	.state_bytes = sizeof(struct vb_bench_lock_state),
+	.client = &vb_bench_lock_client_ops,
+	.gather = &vb_bench_lock_gather_ops,
 	.tally_bytes = sizeof(struct vb_bench_tally),
-	.client_bytes = sizeof(struct vb_bench_client),
-	.report_bytes = sizeof(struct vb_bench_lock_report),
 	.parent_serves = true,
 	.tally_init = vb_bench_tally_init,
 	.tally_merge = vb_bench_tally_merge,
 	.open = open_all,
 	.close = close_all,
 	.worker_open = worker_open,
-	.client_open = vb_bench_client_open,
-	.client_close = vb_bench_client_close,
-	.body = vb_bench_client_body,
-	.measure = vb_bench_clients_measure,
-	.flush = vb_bench_clients_flush,
-	.give_up = vb_bench_clients_give_up,
 	.meter = meter,
 	.measured = measured,
-	.waits = waits,
 	.explain = explain,
 	.look = look,
 	.client_died = client_died,
 	.judge = judge,
-	.pieces_name = "grants",
-	.report = vb_bench_report,
-	.take_report = vb_bench_take_report,
-	.state_is_sane = vb_bench_state_is_sane,
-	.pieces = vb_bench_grants_pieces,
-	.pack = vb_bench_grants_pack,
-	.take_piece = vb_bench_take_grants,
-	.judge_all = vb_bench_judge_grants,
 };
 
 int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_group *group,

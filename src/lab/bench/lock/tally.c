@@ -25,9 +25,9 @@ unsigned vb_bench_workers(const struct vb_bench_plan *plan)
 {
 	const struct vb_bench_opts *o = &plan->o;
 
-	if (!vb_bench_is_net(o->fabric) || o->servers == o->cluster.procs)
-		return (unsigned)o->cluster.procs;
-	return (unsigned)(o->cluster.procs - o->servers);
+	return (unsigned)(vb_bench_is_net(o->fabric)
+				  ? vb_bench_with_clients(o->cluster.procs, o->servers)
+				  : o->cluster.procs);
 }
 
 void vb_bench_tally_rates(struct vb_bench_tally *t)

@@ -30,21 +30,25 @@ const char *const vb_bench_abort_names[VB_ABORT_CAUSES] = {
 	[VB_ABORT_ERROR] = "error",
 };
 
-int vb_bench_transactions_open(struct vb_bench_client *c)
-{
-	const struct vb_trace *t = &c->w->plan->trace;
-
-	c->held = calloc(t->locks_max, sizeof(*c->held));
-	if (c->held == NULL)
-		return vb_fail(-ENOMEM, "no memory for the locks of a client");
-	return vb_trace_client_open(t, c->body.index, &c->trace);
-}
-
-void vb_bench_transactions_close(struct vb_bench_client *c)
+static void tracing_close(struct vb_bench_client *c)
 {
 	free(c->held);
 	c->held = NULL;
 	vb_trace_client_close(&c->trace);
+}
+
+static int tracing_open(struct vb_bench_client *c)
+{
+	const struct vb_trace *t = &c->w->plan->trace;
+	int err;
+
+	c->held = calloc(t->locks_max, sizeof(*c->held));
+	if (c->held == NULL)
+		return vb_fail(-ENOMEM, "no memory for the locks of a client");
+	err = vb_trace_client_open(t, c->body.index, &c->trace);
+	if (err)
+		tracing_close(c);
+	return err;
 }
 
 /* Gives the first n locks back; how many of the releases have succeeded.  One call does it, and is
@@ -169,7 +173,7 @@ static enum vb_bench_abort cause_of(int err)
 	}
 }
 
-int vb_bench_transaction(struct vb_bench_client *c)
+static int transaction(struct vb_bench_client *c)
 {
 	const struct vb_bench_opts *o = &c->w->plan->o;
 	struct vb_bench_txns *tally = &c->w->tally->txns;
@@ -205,3 +209,9 @@ int vb_bench_transaction(struct vb_bench_client *c)
 			return -ECANCELED;
 	}
 }
+
+const struct vb_bench_tracing vb_bench_tracing = {
+	.open = tracing_open,
+	.close = tracing_close,
+	.transaction = transaction,
+};

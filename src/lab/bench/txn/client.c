@@ -185,7 +185,7 @@ static bool stands_still(struct vb_tbench_client *c)
 	return true;
 }
 
-void vb_tbench_client_body(void *arg)
+static void body(void *arg)
 {
 	struct vb_tbench_client *c = arg;
 	struct vb_tbench_worker *w = c->w;
@@ -227,7 +227,7 @@ out:
 
 /* ---- the clients of one thread ---- */
 
-int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *state)
+static int client_open(struct vb_bench_run *run, void *client, void *state)
 {
 	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
 	struct vb_tbench_client *c = client;
@@ -280,7 +280,7 @@ static void meter_all(const struct vb_tbench_worker *w, struct vb_tbench_meter *
 		meter_one(clients[i].me, m);
 }
 
-void vb_tbench_clients_flush(struct vb_bench_run *run)
+static void flush(struct vb_bench_run *run)
 {
 	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
 
@@ -293,12 +293,12 @@ void vb_tbench_clients_flush(struct vb_bench_run *run)
 	w->tally->tsc = tsc() - w->start_tsc;
 }
 
-void vb_tbench_clients_measure(struct vb_bench_run *run, bool on)
+static void measure(struct vb_bench_run *run, bool on)
 {
 	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
 
 	if (!on) {
-		vb_tbench_clients_flush(run);
+		flush(run);
 		w->t.measuring = false;
 		return;
 	}
@@ -309,7 +309,7 @@ void vb_tbench_clients_measure(struct vb_bench_run *run, bool on)
 	w->t.measuring = true;
 }
 
-void vb_tbench_client_close(void *client)
+static void client_close(void *client)
 {
 	struct vb_tbench_client *c = client;
 
@@ -319,3 +319,13 @@ void vb_tbench_client_close(void *client)
 		vb_task_kill(c->body.task);
 	vb_load_client_close(&c->load);
 }
+
+const struct vb_bench_client_ops vb_tbench_client_ops = {
+	.bytes = sizeof(struct vb_tbench_client),
+	.state_bytes = sizeof(struct vb_tbench_state),
+	.open = client_open,
+	.close = client_close,
+	.body = body,
+	.measure = measure,
+	.flush = flush,
+};

@@ -15,6 +15,15 @@
 
 #include "base/log.h"
 
+/* What a process reports to the root. */
+struct report {
+	struct vb_bench_report head;
+	uint64_t history_bytes, full;
+	double fill_s;
+	struct vb_load_sums sums;
+	struct vb_tbench_tally tally;
+};
+
 /* ---- leaving ---- */
 
 static size_t bytes_of(const struct vb_history_txn *t)
@@ -39,10 +48,10 @@ static uint64_t history_bytes(const struct vb_history *h)
 	return bytes;
 }
 
-void vb_tbench_report(struct vb_bench_run *run, void *report, int64_t offset_ns)
+static void report(struct vb_bench_run *run, void *to, int64_t offset_ns)
 {
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
-	struct vb_tbench_report *out = report;
+	struct report *out = to;
 	unsigned n = vb_bench_clients_of(run, run->group->rank);
 
 	out->full = run->control->full;
@@ -54,7 +63,7 @@ void vb_tbench_report(struct vb_bench_run *run, void *report, int64_t offset_ns)
 }
 
 /* Whole transactions do not fill a piece to its end. */
-uint64_t vb_tbench_history_pieces(const struct vb_bench_run *run)
+static uint64_t pieces(const struct vb_bench_run *run)
 {
 	const struct vb_tbench_run *u = (const struct vb_tbench_run *)run;
 
@@ -62,7 +71,7 @@ uint64_t vb_tbench_history_pieces(const struct vb_bench_run *run)
 }
 
 /* As many whole transactions as fit, in the root's time. */
-size_t vb_tbench_history_pack(struct vb_bench_run *run, uint64_t *at, void *piece)
+static size_t pack(struct vb_bench_run *run, uint64_t *at, void *piece)
 {
 	const struct vb_history *h = history_of((const struct vb_tbench_run *)run);
 	const struct vb_history_txn *t;
@@ -93,7 +102,7 @@ size_t vb_tbench_history_pack(struct vb_bench_run *run, uint64_t *at, void *piec
 
 /* ---- arriving ---- */
 
-bool vb_tbench_state_is_sane(const struct vb_bench_run *run, const void *state)
+static bool state_is_sane(const struct vb_bench_run *run, const void *state)
 {
 	const struct vb_tbench_run *u = (const struct vb_tbench_run *)run;
 	const struct vb_tbench_state *s = state;
@@ -101,10 +110,10 @@ bool vb_tbench_state_is_sane(const struct vb_bench_run *run, const void *state)
 	return s->type < u->plan->load->n_types && s->cause < VB_TXN_CAUSES;
 }
 
-int vb_tbench_take_report(struct vb_bench_run *run, uint32_t rank, const void *report)
+static int take_report(struct vb_bench_run *run, uint32_t rank, const void *report)
 {
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
-	const struct vb_tbench_report *in = report;
+	const struct report *in = report;
 	struct vb_tbench_result *r = u->r;
 
 	if (memchr(in->tally.why, '\0', sizeof(in->tally.why)) == NULL)
@@ -124,8 +133,8 @@ int vb_tbench_take_report(struct vb_bench_run *run, uint32_t rank, const void *r
 	return vb_history_open(2 * in->history_bytes + (1 << 16), &u->histories[rank]);
 }
 
-int vb_tbench_take_history(struct vb_bench_run *run, uint32_t rank, const void *report,
-			   const void *piece, size_t bytes)
+static int take_history(struct vb_bench_run *run, uint32_t rank, const void *report,
+			const void *piece, size_t bytes)
 {
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 	const unsigned char *data = piece;
@@ -153,7 +162,7 @@ int vb_tbench_take_history(struct vb_bench_run *run, uint32_t rank, const void *
 	return 0;
 }
 
-int vb_tbench_judge_all(struct vb_bench_run *run, const void *const *reports)
+static int judge(struct vb_bench_run *run, const void *const *reports)
 {
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 	const struct vb_history **parts;
@@ -174,3 +183,15 @@ int vb_tbench_judge_all(struct vb_bench_run *run, const void *const *reports)
 	free(parts);
 	return err;
 }
+
+const struct vb_bench_gather_ops vb_tbench_gather_ops = {
+	.pieces_name = "histories",
+	.report_bytes = sizeof(struct report),
+	.report = report,
+	.take_report = take_report,
+	.state_is_sane = state_is_sane,
+	.pieces = pieces,
+	.pack = pack,
+	.take_piece = take_history,
+	.judge = judge,
+};

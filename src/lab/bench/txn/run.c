@@ -314,10 +314,9 @@ static int judge(struct vb_bench_run *run)
 }
 
 static const struct vb_bench_run_ops run_ops = {
-	.state_bytes = sizeof(struct vb_tbench_state),
+	.client = &vb_tbench_client_ops,
+	.gather = &vb_tbench_gather_ops,
 	.tally_bytes = sizeof(struct vb_tbench_tally),
-	.client_bytes = sizeof(struct vb_tbench_client),
-	.report_bytes = sizeof(struct vb_tbench_report),
 	.tally_init = vb_tbench_tally_init,
 	.tally_merge = vb_tbench_tally_merge,
 	.open = open_all,
@@ -325,24 +324,11 @@ static const struct vb_bench_run_ops run_ops = {
 	.worker_open = worker_open,
 	.worker_close = stop_serving,
 	.opening = show_filling,
-	.client_open = vb_tbench_client_open,
-	.client_close = vb_tbench_client_close,
-	.body = vb_tbench_client_body,
-	.measure = vb_tbench_clients_measure,
-	.flush = vb_tbench_clients_flush,
 	.measured = measured,
 	.explain = explain,
 	.client_died = client_died,
 	.worker_died = worker_died,
 	.judge = judge,
-	.pieces_name = "histories",
-	.report = vb_tbench_report,
-	.take_report = vb_tbench_take_report,
-	.state_is_sane = vb_tbench_state_is_sane,
-	.pieces = vb_tbench_history_pieces,
-	.pack = vb_tbench_history_pack,
-	.take_piece = vb_tbench_take_history,
-	.judge_all = vb_tbench_judge_all,
 };
 
 int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_group *group,

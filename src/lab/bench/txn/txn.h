@@ -224,12 +224,8 @@ struct vb_tbench_worker {
 	uint64_t start_ns, start_cpu_ns, start_tsc;
 };
 
-/* For struct vb_bench_run_ops; run->thread is a struct vb_tbench_worker's. */
-int vb_tbench_client_open(struct vb_bench_run *run, void *client, void *state);
-void vb_tbench_client_close(void *client);
-void vb_tbench_client_body(void *client);
-void vb_tbench_clients_measure(struct vb_bench_run *run, bool on);
-void vb_tbench_clients_flush(struct vb_bench_run *run);
+/* run->thread is a struct vb_tbench_worker's. */
+extern const struct vb_bench_client_ops vb_tbench_client_ops;
 
 /* ---- a run ---- */
 
@@ -256,22 +252,7 @@ struct vb_tbench_run {
 	struct vb_history **histories;
 };
 
-/* What a process reports to the root (gather.c). */
-struct vb_tbench_report {
-	struct vb_bench_report head;
-	uint64_t history_bytes, full;
-	double fill_s;
-	struct vb_load_sums sums;
-	struct vb_tbench_tally tally;
-};
-void vb_tbench_report(struct vb_bench_run *run, void *report, int64_t offset_ns);
-int vb_tbench_take_report(struct vb_bench_run *run, uint32_t rank, const void *report);
-bool vb_tbench_state_is_sane(const struct vb_bench_run *run, const void *state);
-uint64_t vb_tbench_history_pieces(const struct vb_bench_run *run);
-size_t vb_tbench_history_pack(struct vb_bench_run *run, uint64_t *at, void *piece);
-int vb_tbench_take_history(struct vb_bench_run *run, uint32_t rank, const void *report,
-			   const void *piece, size_t bytes);
-int vb_tbench_judge_all(struct vb_bench_run *run, const void *const *reports);
+extern const struct vb_bench_gather_ops vb_tbench_gather_ops;
 
 void vb_tbench_result_free(void *result);
 
