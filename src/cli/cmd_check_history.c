@@ -42,6 +42,7 @@ struct session {
 	struct vb_history **parts;
 	unsigned n;
 	FILE *out; /* stdout, or stderr where stdout carries a file */
+	FILE *edn; /* while it is not written yet; NULL: none is wanted */
 	struct vb_serial_result result;
 };
 
@@ -80,16 +81,23 @@ static int read_all(struct session *s)
 	return err;
 }
 
-static int write_edn(const struct session *s)
+static int open_edn(struct session *s)
 {
-	FILE *to;
-	int err;
-
 	if (opts.edn == NULL)
 		return 0;
-	to = is_stdout(opts.edn) ? stdout : fopen(opts.edn, "we");
+	s->edn = is_stdout(opts.edn) ? stdout : fopen(opts.edn, "we");
+	return s->edn == NULL ? vb_fail(-EINVAL, "cannot write %s: %s", opts.edn, strerror(errno))
+			      : 0;
+}
+
+static int write_edn(struct session *s)
+{
+	FILE *to = s->edn;
+	int err;
+
 	if (to == NULL)
-		return vb_fail(-EINVAL, "cannot write %s: %s", opts.edn, strerror(errno));
+		return 0;
+	s->edn = NULL;
 	err = vb_history_write_edn(parts_of(s), s->n, to);
 	if (to != stdout && fclose(to) != 0 && err == 0)
 		err = vb_fail(-EIO, "cannot write %s: %s", opts.edn, strerror(errno));
@@ -192,12 +200,16 @@ static int check(struct session *s)
 			      "%s: there is no transaction in %s: nothing can be said of it",
 			      s->names[0], s->n > 1 ? "it or the others" : "it");
 	if (err == 0)
-		err = write_edn(s);
+		err = open_edn(s);
 	if (err == 0) {
 		tell(s);
 		err = write_json(&json, s);
 	}
+	if (err == 0)
+		err = write_edn(s);
 	vb_json_out_abandon(&json);
+	if (s->edn != NULL && s->edn != stdout)
+		fclose(s->edn);
 	if (err)
 		return vb_exit_of(err);
 	return s->result.first == VB_ANOMALY_NONE ? VB_EXIT_OK : VB_EXIT_VIOLATION;

@@ -42,6 +42,30 @@ timeout 120 "$verbena" check history - <"$skew" >"$work/out" 2>"$work/err"
 status=$?
 is 'from standard input: exit status 3' [ "$status" = 3 ]
 
+# What a protocol wrote may be nonsense: that is a finding.  What does not parse is none.
+internal=$work/internal.jsonl
+echo '{"id":1,"outcome":"committed","ops":[{"op":"w","key":1,"version":11,"prev":0},{"op":"r","key":1,"version":0}]}' >"$internal"
+run check history "$internal"
+is 'internal: exit status 3' [ "$status" = 3 ]
+is 'internal: said' grep -qx 'not serializable: internal (1)' "$work/out"
+is 'internal: told' grep -q 'read 0/1 at version 0; it had written version 11 of it before' "$work/out"
+malformed=$work/malformed.jsonl
+cat >"$malformed" <<'END'
+{"id":1,"outcome":"committed","ops":[{"op":"w","key":1,"version":4,"prev":1}]}
+{"id":2,"outcome":"committed","ops":[{"op":"w","key":2,"version":9,"prev":1}]}
+{"id":3,"outcome":"committed","ops":[{"op":"w","key":2,"version":9,"prev":1}]}
+END
+run check history "$malformed" --json "$work/malformed.json"
+is 'nonsense versions: exit status 3' [ "$status" = 3 ]
+is 'nonsense versions: said' grep -qx 'not serializable: malformed version (1), duplicate version (1)' \
+	"$work/out"
+is 'nonsense versions: told' \
+	grep -q "replaced version 1 of 0/1 with 4; a version below 8 is the loader's" "$work/out"
+run check history "$malformed" --edn "$work/malformed.edn"
+is 'nonsense versions for Elle: refused' [ "$status" = 2 ]
+is 'nonsense versions for Elle: why' grep -q 'malformed version' "$work/err"
+is 'nonsense versions for Elle: judged all the same' grep -q '^not serializable' "$work/out"
+
 run check history "$skew" --edn -
 is 'for Elle: exit status 3' [ "$status" = 3 ]
 is 'for Elle: nothing but the history on stdout' [ "$(grep -c '^{:index' "$work/out")" = 4 ]
@@ -52,6 +76,9 @@ if command -v jq >/dev/null; then
 	is 'JSON' jq -e '.runs[0] | .kind == "check-history" and .transactions == 2 and
 		.first == "write skew" and .anomalies["write skew"] == 1 and .anomalies.G0 == 0 and
 		(.story | startswith("write skew")) and (.files | length) == 1' "$work/result.json"
+	is 'JSON of nonsense' jq -e '.runs[0] | .first == "malformed version" and
+		.anomalies["malformed version"] == 1 and .anomalies["duplicate version"] == 1' \
+		"$work/malformed.json"
 	run check history "$one" --json -
 	is 'JSON of a good one' jq -e '.runs[0] | .first == "none" and has("story") == false' \
 		"$work/out"

@@ -293,17 +293,27 @@ static void test_fork_of_the_loaders(void **state)
 static void test_the_same_version_twice(void **state)
 {
 	struct vb_history *h = open_history(1 << 16);
+	struct vb_serial_result r;
 
 	TXN(h, 1, W(1, 8, 0));
 	TXN(h, 2, W(1, 9, 8));
 	TXN(h, 3, W(1, 9, 8));
-	assert_found(h, VB_ANOMALY_FORK, "T3 (transfer, client 3) replaced version 8");
+	r = check(h, false);
+	assert_int_equal(r.first, VB_ANOMALY_DUPLICATE);
+	assert_int_equal(r.found[VB_ANOMALY_DUPLICATE], 1);
+	assert_int_equal(r.found[VB_ANOMALY_FORK], 0);
+	assert_non_null(strstr(r.story, "T3 (transfer, client 3) replaced version 8"));
+	vb_serial_result_free(&r);
 
+	/* ... and the loader's was replaced by two of them. */
 	h = open_history(1 << 16);
 	TXN(h, 1, W(1, 8, 0));
 	TXN(h, 2, W(1, 9, 8));
 	TXN(h, 3, W(1, 9, 0));
-	assert_found(h, VB_ANOMALY_FORK, "of account/1 with");
+	r = check(h, false);
+	assert_int_equal(r.first, VB_ANOMALY_DUPLICATE);
+	assert_int_equal(r.found[VB_ANOMALY_FORK], 1);
+	vb_serial_result_free(&r);
 
 	/* Only one of them happened, whichever came first in the history. */
 	h = open_history(1 << 16);
@@ -326,7 +336,6 @@ static void test_ghost(void **state)
 	assert_found(h, VB_ANOMALY_GHOST, "no transaction of the history made version 8");
 }
 
-/* What an aborted transaction saw proves nothing. */
 /* Nobody comes between a transaction's own operations. */
 static void test_internal(void **state)
 {
@@ -358,6 +367,7 @@ static void test_own_operations(void **state)
 	assert_clean(h, true);
 }
 
+/* What an aborted transaction saw proves nothing. */
 static void test_aborted_may_see_anything(void **state)
 {
 	struct vb_history *h = open_history(1 << 16);
@@ -546,6 +556,59 @@ static void test_unknown_seen_by_itself(void **state)
 	assert_clean(h, true);
 }
 
+/* ---- versions that cannot be ---- */
+
+static void test_malformed(void **state)
+{
+	struct vb_history *h = open_history(1 << 16);
+
+	TXN(h, 1, W(1, 7, 0));
+	assert_found(h, VB_ANOMALY_MALFORMED,
+		     "T1 (transfer, client 1) replaced version 0 of account/1 with 7; a version "
+		     "below 8 is the loader's");
+
+	h = open_history(1 << 16);
+	TXN(h, 1, W(1, 9, 9));
+	assert_found(h, VB_ANOMALY_MALFORMED, "a write makes a new version");
+
+	h = open_history(1 << 16);
+	TXN(h, 1, W(1, 9, 8), W(1, 9, 7));
+	assert_found(h, VB_ANOMALY_MALFORMED, "it also makes it out of another one");
+
+	h = open_history(1 << 16);
+	TXN(h, 1, W(1, 9, 10), W(1, 10, 9));
+	assert_found(h, VB_ANOMALY_MALFORMED, "it makes that one later");
+}
+
+/* It is told whatever became of the transaction, and before what follows from it. */
+static void test_malformed_among_others(void **state)
+{
+	struct vb_history *h = open_history(1 << 16);
+	struct vb_serial_result r;
+
+	TXN(h, 1, R(1, 0), R(2, 0), W(1, 8, 0));
+	TXN(h, 2, R(1, 0), R(2, 0), W(2, 9, 0));
+	ABORTED(h, 3, R(4, 5), W(3, 4, 0));
+	UNKNOWN(h, 4, W(3, 8, 8));
+	r = check(h, false);
+	assert_int_equal(r.first, VB_ANOMALY_MALFORMED);
+	assert_int_equal(r.found[VB_ANOMALY_MALFORMED], 2);
+	assert_int_equal(r.found[VB_ANOMALY_WRITE_SKEW], 1);
+	assert_non_null(strstr(r.story, "T3"));
+	vb_serial_result_free(&r);
+}
+
+/* Versions out of thin air in a ring of three writers: a G0, and no walk without an end. */
+static void test_ring_of_writers(void **state)
+{
+	struct vb_history *h = open_history(1 << 16);
+
+	TXN(h, 1, W(1, 8, 10));
+	TXN(h, 2, W(1, 9, 8));
+	TXN(h, 3, W(1, 10, 9), R(1, 10));
+	assert_found(h, VB_ANOMALY_G0, "a cycle of 3 transactions");
+}
+
 /* ---- what is no history ---- */
 
 static void test_refused(void **state)
@@ -556,22 +619,6 @@ static void test_refused(void **state)
 	TXN(h, 3, R(1, 0));
 	TXN(h, 3, R(2, 0));
 	assert_refused(h, "two transactions are called T3");
-
-	h = open_history(1 << 16);
-	TXN(h, 1, W(1, 7, 0));
-	assert_refused(h, "T1 makes version 7 of key 1");
-
-	h = open_history(1 << 16);
-	TXN(h, 1, W(1, 9, 9));
-	assert_refused(h, "a write makes a new version");
-
-	h = open_history(1 << 16);
-	TXN(h, 1, W(1, 9, 8), W(1, 9, 7));
-	assert_refused(h, "it also makes it out of another one");
-
-	h = open_history(1 << 16);
-	TXN(h, 1, W(1, 9, 10), W(1, 10, 9));
-	assert_refused(h, "it makes that one later");
 
 	h = open_history(1 << 16);
 	TXN_AT(h, 1, VB_HISTORY_COMMITTED, 2, 1, R(1, 0));
@@ -640,6 +687,9 @@ int main(void)
 		cmocka_unit_test(test_unknown_and_read),
 		cmocka_unit_test(test_unknown_seen_by_unknown),
 		cmocka_unit_test(test_unknown_seen_by_itself),
+		cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_malformed_among_others),
+		cmocka_unit_test(test_ring_of_writers),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_without_names),
 	};

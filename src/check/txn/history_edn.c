@@ -152,6 +152,8 @@ int vb_history_write_edn(const struct vb_history *const *parts, unsigned n, FILE
 	struct edn e = {.to = to};
 	int err = serial_load(&e.s, parts, n);
 
+	if (err == 0 && e.s.malformed != 0)
+		err = vb_fail(-EINVAL, "a history with a malformed version is none for Elle");
 	if (err == 0)
 		err = sort_events(&e);
 	for (uint64_t i = 0; i < 2ull * e.s.n_txns && err == 0 && !ferror(to); i++)

@@ -104,20 +104,24 @@ static void judge_forks(struct serial *s)
 		if (sight.version == SERIAL_NONE)
 			continue;
 		while ((sight.other = s->versions[sight.version].sibling) != SERIAL_NONE) {
-			found(s, VB_ANOMALY_FORK, sight);
+			/* Two of one number are told as that. */
+			if (s->versions[sight.version].number != s->versions[sight.other].number)
+				found(s, VB_ANOMALY_FORK, sight);
 			sight.version = sight.other;
 		}
 	}
-	/* The second write of a number; that both made it out of the same one was just found. */
+}
+
+static void judge_duplicates(struct serial *s)
+{
 	for (uint32_t i = 0; i < s->n_twins; i++) {
 		const struct serial_version *v = &s->versions[s->twins[i]];
 		struct serial_sight sight = {.other = s->twins[i]};
 
 		sight.version = serial_find_version(s, v->key, v->number);
 		if (serial_counts(s, v->writer) &&
-		    serial_counts(s, s->versions[sight.version].writer) &&
-		    s->versions[sight.version].prev != v->prev)
-			found(s, VB_ANOMALY_FORK, sight);
+		    serial_counts(s, s->versions[sight.version].writer))
+			found(s, VB_ANOMALY_DUPLICATE, sight);
 	}
 }
 
@@ -154,6 +158,8 @@ static int judge(struct serial *s)
 		if (s->txns[i].counts)
 			judge_sights(s, i);
 	judge_forks(s);
+	judge_duplicates(s);
+	s->out->found[VB_ANOMALY_MALFORMED] = s->malformed;
 	err = judge_internal(s);
 	if (err == 0)
 		err = serial_graph_build(s);

@@ -15,16 +15,18 @@
 
 enum vb_anomaly {
 	VB_ANOMALY_NONE,
-	VB_ANOMALY_G0,          /* a cycle of ww edges: writes of two transactions interleaved */
-	VB_ANOMALY_G1A,         /* a version was read whose writer aborted */
-	VB_ANOMALY_G1B,         /* a version was read that its writer replaced itself */
-	VB_ANOMALY_G1C,         /* a cycle of ww and wr edges */
+	VB_ANOMALY_MALFORMED, /* a write of a version that cannot be: the others may follow from it */
+	VB_ANOMALY_G0,        /* a cycle of ww edges: writes of two transactions interleaved */
+	VB_ANOMALY_G1A,       /* a version was read whose writer aborted */
+	VB_ANOMALY_G1B,       /* a version was read that its writer replaced itself */
+	VB_ANOMALY_G1C,       /* a cycle of ww and wr edges */
 	VB_ANOMALY_LOST_UPDATE, /* a key was written by who had read a version that another replaced */
 	VB_ANOMALY_WRITE_SKEW, /* two transactions, each of which read what the other replaced */
 	VB_ANOMALY_G_SINGLE,   /* a cycle with exactly one rw edge (read skew) */
 	VB_ANOMALY_G2,         /* a cycle with more rw edges */
 	VB_ANOMALY_REAL_TIME,  /* a cycle that needs an rt edge: serializable, but not strictly */
-	VB_ANOMALY_FORK,       /* two writes replaced, or made, the same version: one is lost */
+	VB_ANOMALY_DUPLICATE,  /* two writes made the same version */
+	VB_ANOMALY_FORK,       /* two writes replaced the same version: one is lost */
 	VB_ANOMALY_GHOST,      /* a version that nobody wrote */
 	VB_ANOMALY_INTERNAL,   /* a read beside what the transaction itself had read or written */
 	VB_ANOMALIES
@@ -42,8 +44,8 @@ struct vb_serial_params {
 
 struct vb_serial_result {
 	uint64_t txns, committed, aborted, unknown, reads, writes, keys, edges;
-	/* At least so many: one for each strongly connected component, and one for each fork,
-	 * ghost, internal, G1a and G1b. */
+	/* At least so many: one for each strongly connected component, and one for each place where
+	 * an anomaly that is no cycle was seen. */
 	uint64_t found[VB_ANOMALIES];
 	enum vb_anomaly first; /* the worst by the order of the enum, NONE: serializable */
 	double seconds;
@@ -51,7 +53,10 @@ struct vb_serial_result {
 	char *story;
 };
 
-/* 0: checked, *out says what was found.  -ENOMEM, -EINVAL (the same id twice, ...): said. */
+/*
+ * 0: checked, *out says what was found, also where versions make no sense.  -ENOMEM, -EINVAL (the
+ * same id twice, no operation, an end before the beginning), -E2BIG: said.
+ */
 int vb_serial_check(const struct vb_serial_params *p, struct vb_serial_result *out);
 void vb_serial_result_free(struct vb_serial_result *r);
 

@@ -40,7 +40,7 @@ struct serial_version {
 	uint64_t number;
 	uint32_t key;
 	uint32_t writer, op; /* NONE: nobody; the operation's number is among all of the history */
-	uint32_t prev;       /* what it replaced, if somebody wrote it */
+	uint32_t prev;       /* what it replaced, if somebody wrote it and that makes sense */
 	uint32_t child;      /* the first of those that replaced it, by transactions that count */
 	uint32_t sibling;    /* the next of those that replaced the same one */
 };
@@ -82,8 +82,9 @@ struct serial_cycle {
 /* Where an anomaly was found that is no cycle. */
 struct serial_sight {
 	uint32_t txn, op; /* that saw it; op is among the transaction's */
-	uint32_t version; /* what was seen, or for a fork, one of the two writes */
+	uint32_t version; /* what was seen, or for a fork or duplicate, one of the two writes */
 	uint32_t other;   /* the other write; of an internal one, the transaction's own operation */
+	const char *why;  /* of a malformed version */
 };
 
 struct serial {
@@ -100,7 +101,8 @@ struct serial {
 	struct serial_graph graph;
 	struct serial_cycle cycle; /* the smallest of those of the worst kind */
 	enum vb_anomaly cycle_kind;
-	struct serial_sight sight[VB_ANOMALIES];
+	struct serial_sight sight[VB_ANOMALIES]; /* the first of each */
+	uint64_t malformed;                      /* writes of versions that cannot be: left out */
 };
 
 /* Takes the histories' transactions and versions.  -ENOMEM, -EINVAL, -E2BIG: said. */

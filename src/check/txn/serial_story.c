@@ -11,6 +11,7 @@
 
 const char *const vb_anomaly_names[VB_ANOMALIES] = {
 	[VB_ANOMALY_NONE] = "none",
+	[VB_ANOMALY_MALFORMED] = "malformed version",
 	[VB_ANOMALY_G0] = "G0",
 	[VB_ANOMALY_G1A] = "G1a",
 	[VB_ANOMALY_G1B] = "G1b",
@@ -20,6 +21,7 @@ const char *const vb_anomaly_names[VB_ANOMALIES] = {
 	[VB_ANOMALY_G_SINGLE] = "G-single",
 	[VB_ANOMALY_G2] = "G2",
 	[VB_ANOMALY_REAL_TIME] = "real time",
+	[VB_ANOMALY_DUPLICATE] = "duplicate version",
 	[VB_ANOMALY_FORK] = "fork",
 	[VB_ANOMALY_GHOST] = "ghost",
 	[VB_ANOMALY_INTERNAL] = "internal",
@@ -254,12 +256,24 @@ static void tell_intermediate(FILE *to, const struct serial *s, const struct ser
 		id_of(s, writer), s->versions[x->other].number);
 }
 
-static void tell_fork(FILE *to, const struct serial *s, const struct serial_sight *x)
+static void tell_malformed(FILE *to, const struct serial *s, const struct serial_sight *x)
+{
+	fprintf(to, "%s: a write made what cannot be a version\n",
+		vb_anomaly_names[VB_ANOMALY_MALFORMED]);
+	tell_txn(to, s, x->txn);
+	tell_sight(to, s, x);
+	fprintf(to, "; %s\n", x->why);
+}
+
+static void tell_two_writes(FILE *to, const struct serial *s, const struct serial_sight *x,
+			    enum vb_anomaly which)
 {
 	const uint32_t both[] = {x->version, x->other};
 
-	fprintf(to, "%s: of two writes, the one did not see the other, which is lost\n",
-		vb_anomaly_names[VB_ANOMALY_FORK]);
+	fprintf(to, "%s: %s\n", vb_anomaly_names[which],
+		which == VB_ANOMALY_FORK
+			? "of two writes, the one did not see the other, which is lost"
+			: "two writes made one version: who read it may have read either");
 	for (unsigned i = 0; i < 2; i++)
 		tell_txn(to, s, s->versions[both[i]].writer);
 	for (unsigned i = 0; i < 2; i++) {
@@ -309,8 +323,12 @@ char *serial_story(const struct serial *s, enum vb_anomaly first)
 	case VB_ANOMALY_G1B:
 		tell_intermediate(to, s, &s->sight[first]);
 		break;
+	case VB_ANOMALY_MALFORMED:
+		tell_malformed(to, s, &s->sight[first]);
+		break;
 	case VB_ANOMALY_FORK:
-		tell_fork(to, s, &s->sight[first]);
+	case VB_ANOMALY_DUPLICATE:
+		tell_two_writes(to, s, &s->sight[first], first);
 		break;
 	case VB_ANOMALY_GHOST:
 		tell_ghost(to, s, &s->sight[first]);

@@ -241,13 +241,12 @@ static int take_txns(struct serial *s, const struct vb_history *const *parts, un
 
 /* ---- operations ---- */
 
-static int bad_write(const struct serial *s, uint32_t txn, const struct vb_history_op *op,
-		     const char *what)
+/* A write that no store can have made: it is told, and otherwise as if it were not there. */
+static void leave_out(struct serial *s, uint32_t txn, uint32_t i, const char *why)
 {
-	return vb_fail(-EINVAL,
-		       "T%" PRIu64 " makes version %" PRIu64 " of key %" PRIu64
-		       " of table %u out of %" PRIu64 ": %s",
-		       s->txns[txn].t->id, op->version, op->key, op->table, op->prev, what);
+	if (s->malformed++ == 0)
+		s->sight[VB_ANOMALY_MALFORMED] =
+			(struct serial_sight){.txn = txn, .op = i, .why = why};
 }
 
 /* Which of two writes of one number is taken for what readers of the number saw. */
@@ -292,10 +291,12 @@ static int take_write(struct serial *s, uint32_t txn, uint32_t i, uint32_t key)
 	uint32_t at;
 	int err;
 
-	if (op->version < VB_HISTORY_FIRST)
-		return bad_write(s, txn, op, "a version below 8 is the loader's");
-	if (op->version == op->prev)
-		return bad_write(s, txn, op, "a write makes a new version");
+	if (op->version < VB_HISTORY_FIRST || op->version == op->prev) {
+		leave_out(s, txn, i,
+			  op->version == op->prev ? "a write makes a new version"
+						  : "a version below 8 is the loader's");
+		return 0;
+	}
 	err = take_version(s, key, op->version, &at);
 	if (err)
 		return err;
@@ -312,7 +313,7 @@ static int take_write(struct serial *s, uint32_t txn, uint32_t i, uint32_t key)
 		return take_twin(s, at, &made);
 	/* A transaction that writes a key again before it commits may make one version of both. */
 	if (v->prev != made.prev)
-		return bad_write(s, txn, op, "it also makes it out of another one");
+		leave_out(s, txn, i, "it also makes it out of another one");
 	return 0;
 }
 
@@ -341,21 +342,18 @@ static int take_ops(struct serial *s, uint32_t txn)
 }
 
 /* So that no transaction's own writes are a ring, which would be seen nowhere else. */
-static int check_own_order(const struct serial *s)
+static void check_own_order(struct serial *s)
 {
 	for (uint32_t i = 0; i < s->n_versions; i++) {
-		const struct serial_version *v = &s->versions[i];
-		const struct serial_version *prev;
+		struct serial_version *v = &s->versions[i];
 
-		if (v->writer == SERIAL_NONE)
+		if (v->writer == SERIAL_NONE || s->versions[v->prev].writer != v->writer ||
+		    s->versions[v->prev].op < v->op)
 			continue;
-		prev = &s->versions[v->prev];
-		if (prev->writer == v->writer && prev->op > v->op)
-			return bad_write(s, v->writer,
-					 &s->txns[v->writer].ops[v->op - s->txns[v->writer].first],
-					 "it makes that one later");
+		leave_out(s, v->writer, v->op - s->txns[v->writer].first,
+			  "it makes that one later");
+		v->prev = SERIAL_NONE;
 	}
-	return 0;
 }
 
 int serial_load(struct serial *s, const struct vb_history *const *parts, unsigned n)
@@ -373,7 +371,7 @@ int serial_load(struct serial *s, const struct vb_history *const *parts, unsigne
 	for (uint32_t i = 0; i < s->n_txns && err == 0; i++)
 		err = take_ops(s, i);
 	if (err == 0)
-		err = check_own_order(s);
+		check_own_order(s);
 	if (err == -ENOMEM)
 		vb_error("no memory for %u transactions with %u operations", s->n_txns, s->n_ops);
 	return err;
@@ -388,7 +386,7 @@ static void link_children(struct serial *s, bool own)
 	for (uint32_t i = s->n_versions; i-- > 0;) {
 		struct serial_version *v = &s->versions[i], *prev;
 
-		if (!serial_counts(s, v->writer))
+		if (!serial_counts(s, v->writer) || v->prev == SERIAL_NONE)
 			continue;
 		prev = &s->versions[v->prev];
 		if ((prev->writer == v->writer) != own)
