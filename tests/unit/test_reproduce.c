@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/reproduce/claims.h"
 #include "lab/reproduce/reproduce.h"
 
 static enum vb_verdict judge(enum vb_repro_kind kind, double v, double lo, double hi)

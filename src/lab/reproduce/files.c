@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "lab/json.h"
 #include "lab/report/report.h"
-#include "lab/reproduce/claims.h"
 
 extern char **environ;
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "lab/reproduce/claims.h"
 
 const char *const vb_verdict_names[VB_VERDICTS] = {
 	[VB_REPRODUCED] = "reproduced",

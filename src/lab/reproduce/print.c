@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "lab/reproduce/claims.h"
-
 #define CELLS 16
 #define WIDE  96
 

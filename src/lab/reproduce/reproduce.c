@@ -44,18 +44,6 @@ const struct vb_opt_group *vb_repro_groups(struct vb_repro_opts *opts, unsigned 
 	return groups;
 }
 
-const struct vb_experiment *vb_repro_experiment(unsigned i)
-{
-	static const struct vb_experiment *const papers[] = {vb_repro_dslr, vb_repro_shiftlock,
-							     vb_repro_eth};
-
-	for (unsigned p = 0; p < VB_ARRAY_SIZE(papers); p++)
-		for (const struct vb_experiment *e = papers[p]; e->name != NULL; e++)
-			if (i-- == 0)
-				return e;
-	return NULL;
-}
-
 struct session {
 	const struct vb_repro_opts *o;
 	double scale;

@@ -3,6 +3,7 @@
  * verbena reproduce: the papers' experiments on the simulator, with a verdict on each claim.
  *
  *   dslr.c, ...  the experiments of one paper, as constant tables
+ *   papers.c     what the papers claim, and all experiments together
  *   point.c      one point: options of `bench lock` in, one JSON object out
  *   pool.c       points in forked worker processes
  *   judge.c      claims against numbers
@@ -30,6 +31,15 @@
 /* Pauses as the papers have them, on whichever network; without, locks take them from the model's. */
 #define VB_REPRO_OMEGA   "omega=5us"
 #define VB_REPRO_BACKOFF "backoff_base=1.7us,backoff_cap=1740.8us"
+
+/* What a paper claims: a line of data/claims.tsv, built in. */
+struct vb_paper_claim {
+	const char *id, *seed, *where, *systems, *setting, *metric, *claim, *value, *kind, *tier;
+};
+extern const struct vb_paper_claim vb_paper_claims[];
+extern const unsigned vb_paper_claim_count;
+/* NULL: no such claim. */
+const struct vb_paper_claim *vb_paper_claim_find(const char *id);
 
 /* One value of an axis.  A list of them ends with a NULL label. */
 struct vb_repro_value {
