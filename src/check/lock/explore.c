@@ -130,6 +130,8 @@ static void life_body(void *arg)
 	struct vb_lock_client *me = s->client;
 
 	s->started = true;
+	/* A proxy of the client may have been struck since its last life. */
+	stay_alive(me);
 	while (!x->live && x->err == 0 && s->attempts < x->d->attempts &&
 	       !vb_task_cancelled(self)) {
 		explore_attempt(s, me);
