@@ -104,6 +104,7 @@ static int run_seed(struct vb_campaign *c, uint64_t seed, bool *hit)
 			       c->protocol, line[0] ? ": " : "", line, replay);
 	}
 	add(c, &s);
+	vb_sites_add(&c->sites, seed);
 	*hit = s.rule >= 0;
 	if (*hit)
 		keep(c, seed, &s);
@@ -111,12 +112,21 @@ static int run_seed(struct vb_campaign *c, uint64_t seed, bool *hit)
 	return 0;
 }
 
+/* A branch that no seed takes is checked by none. */
+static void judge_sites(struct vb_campaign *c)
+{
+	for (unsigned i = 0; i < c->sites.n; i++)
+		c->unreached += vb_site_is_unreached(&c->sites.site[i], c->done);
+}
+
 int vb_campaign_run(struct vb_campaign *c)
 {
 	struct sigaction tell = {.sa_handler = on_abort, .sa_flags = (int)SA_RESETHAND}, before;
 	uint64_t begin = vb_clock_gettime_ns();
 	bool hit = false;
-	int err = 0;
+	const char *groups =
+		c->planted == NULL && c->kind->groups != NULL ? c->kind->groups(c) : "";
+	int err = vb_sites_open(&c->sites, groups);
 
 	sigaction(SIGABRT, &tell, &before);
 	for (uint64_t i = 0; i < c->seeds && err == 0; i++) {
@@ -128,6 +138,7 @@ int vb_campaign_run(struct vb_campaign *c)
 			c->progress(c, c->progress_ctx);
 	}
 	sigaction(SIGABRT, &before, NULL);
+	judge_sites(c);
 	return err;
 }
 
@@ -135,5 +146,6 @@ void vb_campaign_end(struct vb_campaign *c)
 {
 	free(c->draw);
 	free(c->stories);
+	vb_sites_close(&c->sites);
 	c->draw = c->stories = NULL;
 }

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "check/sites.h"
+
 #define VB_CAMPAIGN_RULES  12u  /* at most, of a kind */
 #define VB_CAMPAIGN_REPLAY 160u /* bytes for vb_campaign_replay */
 
@@ -28,10 +30,14 @@ struct vb_campaign_kind {
 	unsigned n_rules;
 	/* The options that name the protocol: "lock --lock dslr". */
 	void (*name)(const struct vb_campaign *c, char *buf, size_t size);
+	/* The groups of sites (base/sometimes.h) that it must reach, words with blanks between
+	 * them; NULL: none. */
+	const char *(*groups)(const struct vb_campaign *c);
 	/* What the seed draws; one line. */
 	void (*describe)(const struct vb_campaign *c, uint64_t seed, FILE *to);
-	/* Explores the seed, counts what only its kind counts, and says how it ended where c->tell
-	 * wants that.  -error: it could not be explored; then only out->stories counts. */
+	/* Explores the seed, from vb_sites_begin to vb_sites_end; counts what only its kind counts,
+	 * and says how it ended where c->tell wants that.  -error: it could not be explored; then
+	 * only out->stories counts. */
 	int (*explore)(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed *out);
 };
 
@@ -53,6 +59,8 @@ struct vb_campaign {
 	uint64_t violations, by_rule[VB_CAMPAIGN_RULES];
 	uint64_t verbs, deaths, unknown;
 	double seconds;
+	struct vb_sites_of sites; /* none of a planted bug */
+	unsigned unreached;       /* of them, and should have been: a finding */
 	/* What ended it, or the first find with keep_going. */
 	bool found;
 	uint64_t found_seed;

@@ -80,6 +80,36 @@ static void tell_find(FILE *to, const struct vb_campaign *c)
 	fprintf(to, "replay: %s\n\n", vb_campaign_replay(replay, c, c->found_seed));
 }
 
+static void tell_unreached(FILE *to, const struct vb_campaign *c)
+{
+	for (unsigned i = 0; i < c->sites.n; i++) {
+		const struct vb_reached *r = &c->sites.site[i];
+
+		if (vb_site_is_unreached(r, c->done))
+			fprintf(to,
+				"%s: never reached in %" PRIu64
+				" seeds, of which %u should do: %s\n",
+				c->protocol, c->done, r->site->seeds, r->site->name);
+	}
+}
+
+static void tell_sites(FILE *to, const struct vb_check *s)
+{
+	fprintf(to, "\n%-26s %10s %7s %7s %7s  %s\n", "protocol", "reached", "seeds", "first",
+		"within", "rare branch");
+	for (unsigned i = 0; i < s->n_run; i++) {
+		const struct vb_campaign *c = s->run[i];
+
+		for (unsigned j = 0; j < c->sites.n; j++) {
+			const struct vb_reached *r = &c->sites.site[j];
+
+			fprintf(to, "%-26s %10" PRIu64 " %7" PRIu64 " %7" PRIu64 " %7u  %s%s\n",
+				c->protocol, r->hits, r->seeds, r->first, r->site->seeds,
+				vb_site_event(r->site), r->site->is_chance ? " (chance)" : "");
+		}
+	}
+}
+
 static void tell_table(FILE *to, const struct vb_check *s)
 {
 	fprintf(to, "%s %8s  %s\n", s->kind->head, "seeds/s", "found");
@@ -95,7 +125,9 @@ static void tell_table(FILE *to, const struct vb_check *s)
 			fprintf(to, "%s%s", comma, c->kind->rule_names[r]);
 			comma = ", ";
 		}
-		fprintf(to, "%s\n", c->violations == 0 ? "nothing" : "");
+		if (c->unreached > 0)
+			fprintf(to, "%s%u never reached", comma, c->unreached);
+		fprintf(to, "%s\n", c->violations == 0 && c->unreached == 0 ? "nothing" : "");
 	}
 }
 
@@ -115,6 +147,23 @@ static json_t *violation_json(const struct vb_check_kind *kind, const struct vb_
 	return v;
 }
 
+static json_t *sites_json(const struct vb_campaign *c)
+{
+	json_t *sites = json_array();
+
+	for (unsigned i = 0; i < c->sites.n; i++) {
+		const struct vb_reached *r = &c->sites.site[i];
+
+		json_array_append_new(sites, json_pack("{s:s, s:b, s:I, s:I, s:I, s:I}", "site",
+						       r->site->name, "chance", r->site->is_chance,
+						       "reached", (json_int_t)r->hits, "seeds",
+						       (json_int_t)r->seeds, "first_seed",
+						       (json_int_t)r->first, "within",
+						       (json_int_t)r->site->seeds));
+	}
+	return sites;
+}
+
 static json_t *run_json(const struct vb_check_kind *kind, const struct vb_campaign *c)
 {
 	json_t *run = kind->run_json(c), *by_rule = json_object();
@@ -124,6 +173,8 @@ static json_t *run_json(const struct vb_check_kind *kind, const struct vb_campai
 				    json_integer((json_int_t)c->by_rule[r]));
 	json_object_set_new(run, "by_rule", by_rule);
 	json_object_set_new(run, "faults", kind->faults_json(c));
+	json_object_set_new(run, "sites", sites_json(c));
+	json_object_set_new(run, "never_reached", json_integer((json_int_t)c->unreached));
 	json_object_set_new(run, "seeds_per_s", vb_json_ratio((double)c->done, c->seconds));
 	if (c->planted != NULL)
 		json_object_set_new(run, "planted", json_string(c->planted));
@@ -188,6 +239,7 @@ static int run_all(struct vb_check *s)
 			fprintf(stderr, "\r\033[K");
 		s->n_run++;
 		tell_find(s->out, c);
+		tell_unreached(s->out, c);
 	}
 	return err;
 }
@@ -197,7 +249,7 @@ static int conclude(const struct vb_check *s, int err)
 	bool violated = false;
 
 	for (unsigned i = 0; i < s->n_run; i++)
-		violated |= s->run[i]->violations > 0;
+		violated |= s->run[i]->violations > 0 || s->run[i]->unreached > 0;
 	if (err)
 		return vb_exit_of(err) == VB_EXIT_USAGE ? VB_EXIT_FAILED : vb_exit_of(err);
 	if (violated)
@@ -210,6 +262,8 @@ static int run_planned(struct vb_check *s, struct vb_json_out *out)
 	int err = run_all(s), json_err;
 
 	tell_table(s->out, s);
+	if (s->opts->sites)
+		tell_sites(s->out, s);
 	json_err = write_json(out, s);
 	vb_json_out_abandon(out);
 	return conclude(s, err ? err : json_err);

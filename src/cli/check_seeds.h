@@ -13,7 +13,7 @@
 struct vb_check_opts {
 	const char *protocols, *json;
 	uint64_t seeds, seed;
-	bool verbose, keep_going;
+	bool verbose, keep_going, sites;
 };
 
 /* Their rows in the table of a struct that has them as `check`. */
@@ -26,6 +26,8 @@ struct vb_check_opts {
 			    "explore all seeds, also after one that found something"),             \
 		VB_OPT_STRING(type, check.json, "json", "FILE", NULL,                              \
 			      "write the results as JSON; - is stdout"),                           \
+		VB_OPT_FLAG(type, check.sites, "sites",                                            \
+			    "tell how often each rare branch was reached"),                        \
 		VB_OPT_FLAG(type, check.verbose, "verbose",                                        \
 			    "tell what each seed draws and how it ends")
 

@@ -46,6 +46,12 @@ done
 run check txn --cc silo --hybrid rpc --seed 3
 is 'check txn, one seed: VERBENA_LOG lets it be heard' grep -q 'txn: error: the server of node' "$work/err"
 
+# Which rare branches were reached, and how often.
+run check lock --lock cas --seeds 20 --sites --json "$work/sites.json"
+is 'check lock --sites: told' grep -qE '^cas +[1-9][0-9]* .* a release whose lost answer was yes$' "$work/out"
+is 'check lock --sites: written' jq -e '.runs[0] | .never_reached == 0 and
+	(.sites[] | select(.site | endswith(": a release whose lost answer was yes")) | .reached > 0)' "$work/sites.json"
+
 # A reader that has seen enough is no failure.
 "$verbena" list 2>"$work/err" | head -n 1 >"$work/out"
 is 'a pipe that is left: nothing to say' [ ! -s "$work/err" ]

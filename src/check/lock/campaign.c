@@ -19,6 +19,11 @@ static void name(const struct vb_campaign *c, char *buf, size_t size)
 	snprintf(buf, size, "lock --lock %s", c->protocol);
 }
 
+static const char *groups(const struct vb_campaign *c)
+{
+	return mine(c)->groups;
+}
+
 static void describe(const struct vb_campaign *c, uint64_t seed, FILE *to)
 {
 	struct vb_explore_draw d;
@@ -83,9 +88,25 @@ static const struct vb_campaign_kind kind = {
 	.rule_names = vb_audit_rule_names,
 	.n_rules = VB_AUDIT_RULES,
 	.name = name,
+	.groups = groups,
 	.describe = describe,
 	.explore = explore,
 };
+
+/* Its own, and those of what it shares with others. */
+static void name_groups(struct vb_lock_campaign *c)
+{
+	const struct vb_lock_ops *ops = c->ops, *const *l = vb_locks;
+	bool proxy = ops->resume != NULL, survives = (ops->caps & VB_LOCK_SURVIVES) != 0;
+
+	while (*l != NULL && *l != ops)
+		l++;
+	if (*l == NULL)
+		return;
+	snprintf(c->groups, sizeof(c->groups), "%s%s%s%s%s", ops->name, proxy ? " proxy" : "",
+		 proxy && ops->caps & VB_LOCK_SHARED ? " modes" : "",
+		 proxy && !survives ? " ghost" : "", survives ? " lease" : "");
+}
 
 void vb_lock_campaign_init(struct vb_lock_campaign *c, const struct vb_lock_ops *ops)
 {
@@ -93,4 +114,5 @@ void vb_lock_campaign_init(struct vb_lock_campaign *c, const struct vb_lock_ops 
 		.all = {.kind = &kind, .protocol = ops->name, .planted = ops->planted},
 		.ops = ops,
 	};
+	name_groups(c);
 }

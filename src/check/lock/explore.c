@@ -14,6 +14,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "check/lock/explore_inner.h"
 
 #define SLOT_STREAM   0x51070000
@@ -460,6 +461,7 @@ int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *
 	x->ops = ops;
 	x->d = d;
 	x->result = out;
+	vb_sites_begin(d->seed);
 	err = open_fabric(x);
 	if (err == 0)
 		err = open_space(x);
@@ -474,6 +476,7 @@ int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *
 	}
 	if (err == 0)
 		err = x->err;
+	vb_sites_end();
 	tear_down(x);
 	free(x);
 	return err;

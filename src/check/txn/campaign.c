@@ -21,6 +21,11 @@ static void name(const struct vb_campaign *c, char *buf, size_t size)
 	snprintf(buf, size, "txn --cc %s%s%s", c->protocol, hybrid[0] ? " --hybrid " : "", hybrid);
 }
 
+static const char *groups(const struct vb_campaign *c)
+{
+	return mine(c)->groups;
+}
+
 static void draw(const struct vb_campaign *c, uint64_t seed, struct vb_txn_draw *d)
 {
 	const struct vb_txn_campaign *t = mine(c);
@@ -98,6 +103,7 @@ static const struct vb_campaign_kind kind = {
 	.rule_names = vb_txn_rule_names,
 	.n_rules = VB_TXN_RULES,
 	.name = name,
+	.groups = groups,
 	.describe = describe,
 	.explore = explore,
 };
@@ -108,6 +114,9 @@ void vb_txn_campaign_init(struct vb_txn_campaign *c, const struct vb_cc_ops *cc,
 		.all = {.kind = &kind, .protocol = cc->name, .planted = cc->planted},
 		.cc = cc,
 	};
+	for (const struct vb_cc_ops *const *l = vb_ccs; *l != NULL; l++)
+		if (*l == cc)
+			snprintf(c->groups, sizeof(c->groups), "txn %s", cc->name);
 	if (hybrid != NULL)
 		snprintf(c->hybrid, sizeof(c->hybrid), "%s", hybrid);
 }

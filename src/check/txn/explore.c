@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "check/txn/world.h"
 
 #define SLOT_STREAM   0x51090000
@@ -374,6 +375,7 @@ int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 	w->cc = cc;
 	w->d = d;
 	w->out = out;
+	vb_sites_begin(d->seed);
 	w->stories = open_memstream(&w->story_text, &w->story_size);
 	err = w->stories == NULL ? -ENOMEM : open_world(w);
 	if (err == 0)
@@ -387,6 +389,7 @@ int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 			txn_judge(w);
 		err = w->err;
 	}
+	vb_sites_end();
 	tear_down(w);
 	if (w->stories != NULL)
 		fclose(w->stories);
