@@ -4,6 +4,7 @@
 #include "lock/claim.h"
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 void vb_claim_none_left(const struct vb_lock_client *me)
 {
@@ -42,6 +43,7 @@ int vb_claim_confirm(struct vb_lock_client *me, struct vb_claim *c)
 	/* A turn that came while we were asleep may be over before we know of it.  The coarse clock
 	 * has been read since the last time this task slept. */
 	if (c->valid_until_ns != VB_FOREVER && vb_ep_now_coarse(me->ep) >= c->valid_until_ns) {
+		VB_SOMETIMES(200, "lease: a turn was over before its client knew of it");
 		me->lost++;
 		vb_claim_release(me, c);
 		return -ESTALE;

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 #define NUMBER_BITS 24
 #define NUMBER_MASK ((1ull << NUMBER_BITS) - 1)
@@ -45,14 +46,17 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 		n += err == -VB_EUNKNOWN || until_ns == VB_FOREVER;
 		if (vb_ep_now(me->ep) >= until_ns)
 			return -ETIMEDOUT;
+		VB_SOMETIMES(200, "mcs ncosed: a message is sent again");
 		/* The fabric may be able to do it soon.  The message must get there even if the
 		 * caller has been cancelled. */
 		shielded = vb_task_shield(true);
 		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + PAUSE_NS);
 		vb_task_shield(shielded);
 		vb_mail_sort(&me->mail);
-		if (c->box.full & answer)
+		if (c->box.full & answer) {
+			VB_SOMETIMES(200, "ncosed: an answer before the acknowledgement");
 			return 0;
+		}
 		me->retries++;
 	}
 	return vb_fail(err,
@@ -75,7 +79,10 @@ static int take(struct vb_claim *c, uint64_t self, uint16_t tag, void *data, uin
 {
 	struct vb_msg m;
 
-	if (vb_box_take(&c->box, tag, &m) != 0 || m.imm != stamp(self) || m.len < len)
+	if (vb_box_take(&c->box, tag, &m) != 0)
+		return -EAGAIN;
+	VB_SOMETIMES_IF(m.imm != stamp(self), 200, "mcs ncosed: a copy meant for an earlier claim");
+	if (m.imm != stamp(self) || m.len < len)
 		return -EAGAIN;
 	memcpy(data, m.data, len);
 	return 0;

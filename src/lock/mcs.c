@@ -31,6 +31,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/handover.h"
 #include "lock/mcs.h"
 
@@ -90,8 +91,10 @@ int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 	 * goes on telling it.  A dead predecessor changes nothing: our successors know only us. */
 	if (g->prev != MCS_FREE) {
 		vb_phase(me, VB_PHASE_NP);
-		if (mcs_tell(me, c, g->prev, MCS_NEXT, until_ns) == -ETIMEDOUT)
+		if (mcs_tell(me, c, g->prev, MCS_NEXT, until_ns) == -ETIMEDOUT) {
+			VB_SOMETIMES(2000, "mcs: a deadline before the predecessor could be told");
 			return -ETIMEDOUT;
+		}
 		g->prev = MCS_FREE;
 		vb_phase(me, VB_PHASE_WP);
 	}
@@ -135,8 +138,10 @@ int mcs_try(struct vb_lock_client *me, struct vb_claim *c)
 	err = vb_lock_change(me, c->entry, MCS_FREE, g->self, &seen, &unsure);
 	if (err)
 		return err;
+	VB_SOMETIMES_IF(unsure && seen == g->self, 2000, "mcs: a try whose lost answer was yes");
 	if (seen == MCS_FREE || (unsure && seen == g->self))
 		return vb_lock_grant(c, VB_FOREVER_NS, 0);
+	VB_SOMETIMES_IF(unsure, 1000, "mcs: a try that may have enqueued");
 	/* It may have been done, and somebody has enqueued behind us since. */
 	return unsure ? -VB_EUNKNOWN : -EAGAIN;
 }
@@ -165,6 +170,7 @@ int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 		if (err != -EAGAIN)
 			return err;
 		/* There is a successor, and its message is still on its way. */
+		VB_SOMETIMES(200, "mcs: a release before the successor has told its name");
 		vb_phase(me, VB_PHASE_NS);
 		err = mcs_hear(me, c, MCS_NEXT, vb_ep_now(me->ep) + o->successor_wait, &g->next);
 	}

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/claim.h"
 #include "lock/proxy.h"
 
@@ -32,6 +33,7 @@ static void proxy_body(void *arg)
 	bool adopt;
 
 	if (err == 0 && !c->adopt) {
+		VB_SOMETIMES(200, "proxy: a place was handed on for a client that gave up");
 		/* An adopter that comes while the release is under way finds no place any more. */
 		vb_claim_release(me, c);
 	}
@@ -40,12 +42,15 @@ static void proxy_body(void *arg)
 	c->proxy = NULL;
 	c->adopter = NULL;
 	me->proxies--;
+	VB_SOMETIMES_IF(adopt && err == 0, 200,
+			"proxy: a client came back to a lock that was its own by then");
 	if (adopt)
 		c->state = CLAIM_BUSY;
 	else
 		vb_claim_free(me, c);
 	if (adopter)
 		vb_task_wake(adopter);
+	VB_SOMETIMES_IF(me->ghost, 200, "ghost: the turn of a client that has closed");
 	if (me->ghost && me->proxies == 0)
 		vb_ghost_end(me);
 	if (kept)
@@ -78,6 +83,8 @@ int vb_proxy_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode m
 		return vb_fail(-EDEADLK,
 			       "lock %" PRIu64 " is already being waited for by this client",
 			       c->lock);
+	VB_SOMETIMES(200, "proxy: a client came back to its place");
+	VB_SOMETIMES_IF(c->mode != mode, 200, "modes: a client came back and wants another mode");
 	c->adopter = vb_task_self();
 	c->adopt = c->mode == mode && c->leases >= leases;
 	if (c->adopt)

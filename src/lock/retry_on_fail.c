@@ -30,6 +30,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/lock.h"
 
 #define ROF_OWNER_SHIFT 32
@@ -71,9 +72,12 @@ static int rof_try_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 
 	if (vb_unlikely(err != 0))
 		return err;
-	if (seen == 0 || (seen & ~ROF_READERS) == self)
+	if (seen == 0)
 		return vb_lock_grant(c, VB_FOREVER_NS, 0);
-	return -EAGAIN;
+	if ((seen & ~ROF_READERS) != self)
+		return -EAGAIN;
+	VB_SOMETIMES(200, "retry-on-fail: a claim whose lost answer was yes");
+	return vb_lock_grant(c, VB_FOREVER_NS, 0);
 }
 
 static int rof_try_shared(struct vb_lock_client *me, struct vb_claim *c)
@@ -87,6 +91,7 @@ static int rof_try_shared(struct vb_lock_client *me, struct vb_claim *c)
 	if (!rof_owned(seen))
 		return vb_lock_grant(c, VB_FOREVER_NS, 0);
 	err = vb_faa64(me->ep, c->entry, (uint64_t)-1, &seen);
+	VB_SOMETIMES_IF(err != 0, 200, "retry-on-fail: a reader that may still be counted");
 	if (vb_unlikely(err != 0))
 		return vb_fail(-VB_EUNKNOWN,
 			       "lock %" PRIu64 ": a reader could not count itself out again (%s); "
@@ -151,8 +156,11 @@ static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 		vb_lock_let_land(me);
 		me->retries++;
 		err = vb_read64(me->ep, c->entry, &seen);
-		if (err == 0 && (seen & ~ROF_READERS) != self)
+		if (err == 0 && (seen & ~ROF_READERS) != self) {
+			VB_SOMETIMES(200, "retry-on-fail: a release whose lost answer was yes");
 			return 0;
+		}
+		VB_SOMETIMES_IF(err == 0, 200, "retry-on-fail: a release whose lost answer was no");
 		if (err == 0)
 			err = vb_faa64(me->ep, c->entry, 0 - self, &seen);
 	}

@@ -33,6 +33,7 @@
 #include "lock/dslr/dslr.h"
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 #define COUNT_MAX_PAPER 32768
 #define SLOTS_MAX       32
@@ -69,7 +70,11 @@ static uint64_t reset_word(const struct vb_lock_client *me, uint64_t w)
 	uint32_t x = dslr_max_x(w) + 1, s = dslr_max_s(w);
 	uint32_t count_max = (uint32_t)dslr_options_of(me)->count_max;
 
-	return x >= count_max || s >= count_max ? 0 : dslr_word(x, s, x, s);
+	if (x >= count_max || s >= count_max) {
+		VB_SOMETIMES(200, "dslr: a reset to zero");
+		return 0;
+	}
+	return dslr_word(x, s, x, s);
 }
 
 /* Replaces n (and with to_zero the whole word) if both n are as expected; *old_n: as they were. */
@@ -158,9 +163,14 @@ static int release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 	int err = swap_n(me, c, mine, dslr_word(next, s, 0, 0),
 			 next == dslr_options_of(me)->count_max, release_by_ns(me, c), &old);
 
-	if (err)
-		return err == -VB_ETOOLATE ? -VB_ELOST : err;
-	return old == mine ? 0 : -VB_ELOST;
+	if (err == -VB_ETOOLATE) {
+		VB_SOMETIMES(200, "dslr: a release a lease after its grant");
+		return -VB_ELOST;
+	}
+	if (err || old == mine)
+		return err;
+	VB_SOMETIMES(200, "dslr: a writer's release after a reset");
+	return -VB_ELOST;
 }
 
 /* The lease is over, but perhaps nobody has noticed: n_X tells.  n_S moves with other readers. */
@@ -179,6 +189,7 @@ static int release_shared_late(struct vb_lock_client *me, struct vb_claim *c)
 			return err == -VB_ETOOLATE ? -VB_ELOST : err;
 		if (old == n)
 			return 0;
+		VB_SOMETIMES(200, "dslr: a late reader's release found other numbers");
 		if (dslr_n_x(old) != dslr_max_x(t->ticket) || dslr_n_s(old) < dslr_n_s(n))
 			return -VB_ELOST;
 		n = old;
@@ -203,9 +214,10 @@ static int release_shared(struct vb_lock_client *me, struct vb_claim *c)
 			"still between the clock and the verb; waiters of the lock may have to "
 			"wait for a reset",
 			(unsigned long long)c->lock);
-	if (vb_unlikely(dslr_n_s(old + add) == dslr_options_of(me)->count_max))
-		return swap_n(me, c, (old + add) & DSLR_N_MASK, 0, true, VB_FOREVER, &seen);
-	return 0;
+	if (vb_likely(dslr_n_s(old + add) != dslr_options_of(me)->count_max))
+		return 0;
+	VB_SOMETIMES(200, "dslr: a reader zeroes the word");
+	return swap_n(me, c, (old + add) & DSLR_N_MASK, 0, true, VB_FOREVER, &seen);
 }
 
 int dslr_release(struct vb_lock_client *me, struct vb_claim *c)

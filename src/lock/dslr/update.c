@@ -44,6 +44,7 @@
 #include "lock/dslr/update.h"
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 #define COUNT_MAX 8192
 #define SLOTS_MAX 8
@@ -159,10 +160,13 @@ static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_
 		free = upd_word(upd_era(free), 0, 0, 0, 0);
 	err = vb_cas64_before(me->ep, c->entry, w, free + slots_of(c),
 			      dslr_compare_by_ns(me, &word_ops, looked_ns), &old);
-	if (err == -VB_ETOOLATE || (err == 0 && old != w))
+	if (err == -VB_ETOOLATE || (err == 0 && old != w)) {
+		VB_SOMETIMES(200, "dslr-update: an update lock's reset lost its race");
 		return -EAGAIN;
+	}
 	if (err)
 		return err;
+	VB_SOMETIMES(200, "dslr-update: an update lock outlives dead readers");
 	me->recoveries++;
 	vb_debug("lock %llu: reset, the readers before an update lock are gone",
 		 (unsigned long long)c->lock);
@@ -234,8 +238,10 @@ int dslr_update_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_m
 			"'%s' cannot convert a lock from %s to %s; take an update lock if it "
 			"may have to become exclusive",
 			me->space->ops->name, vb_lock_mode_name(c->mode), vb_lock_mode_name(mode));
-	if (vb_ep_now(me->ep) > era_until_ns(me, c))
+	if (vb_ep_now(me->ep) > era_until_ns(me, c)) {
+		VB_SOMETIMES(2000, "dslr-update: a conversion an era too late");
 		return -VB_ELOST;
+	}
 	if (mode == VB_EXCLUSIVE && !readers_left(t->seen, t->ticket))
 		err = wait_readers(me, c, until_ns);
 	if (err == 0 && vb_ep_now(me->ep) >= c->valid_until_ns)
@@ -263,7 +269,10 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 
 	if (err)
 		return err == -VB_ETOOLATE ? -VB_ELOST : err;
-	return (old & UPD_W_MASK) == to.expect ? 0 : -VB_ELOST;
+	if ((old & UPD_W_MASK) == to.expect)
+		return 0;
+	VB_SOMETIMES(200, "dslr-update: a writer's release after a reset");
+	return -VB_ELOST;
 }
 
 /* n_S moves with other readers, n_W with update locks that came after us. */
@@ -286,6 +295,7 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c, ui
 			return err == -VB_ETOOLATE ? -VB_ELOST : err;
 		if ((old & mask) == n)
 			return 0;
+		VB_SOMETIMES(200, "dslr-update: a late reader's release found other numbers");
 		if (upd_era(old) != upd_era(t->ticket))
 			return -VB_ELOST;
 		n = old & mask;
@@ -315,6 +325,7 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 	 * later clients were refused. */
 	if (vb_likely(upd_n_s(old + add) != dslr_options_of(me)->count_max))
 		return 0;
+	VB_SOMETIMES(200, "dslr-update: a reader zeroes the word");
 	to_zero.expect = (old + add) & UPD_N_MASK;
 	to_zero.value = upd_word(upd_era(old) + 1, 0, 0, 0, 0);
 	return dslr_swap(me, c, &to_zero, VB_FOREVER, &seen);

@@ -7,6 +7,7 @@
 #include "lock/dslr/dslr.h"
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 int dslr_open(struct vb_lock_space *s)
 {
@@ -169,8 +170,11 @@ static int reset(struct vb_lock_client *me, struct vb_claim *c, const struct dsl
 				  dslr_compare_by_ns(me, ops, looked_ns), &old);
 
 	/* What it did shows at the next look. */
-	if (err == -VB_ETOOLATE || err == -VB_EUNKNOWN)
+	if (err == -VB_ETOOLATE || err == -VB_EUNKNOWN) {
+		VB_SOMETIMES(200, "dslr dslr-update: a reset that may not have been");
 		return 0;
+	}
+	VB_SOMETIMES_IF(err == 0 && old != w, 200, "dslr dslr-update: a reset lost its race");
 	if (err == 0 && old == w) {
 		me->recoveries++;
 		vb_debug("lock %llu: reset, it has stood still for too long",
@@ -208,6 +212,9 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 		}
 		me->retries++;
 		if (done - t->not_yet_ns > dslr_blind_ns(me, ops) || ops->thrown_out(c, w)) {
+			VB_SOMETIMES_IF(!ops->thrown_out(c, w), 200,
+					"dslr dslr-update: a waiter did not look for too long");
+			VB_SOMETIMES(200, "dslr dslr-update: a waiter was thrown out by a reset");
 			me->lost++;
 			c->queued = false;
 			return -ESTALE;
@@ -257,9 +264,11 @@ int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct 
 		me->retries++;
 		if (!ops->saturated(me, w))
 			return 0;
+		VB_SOMETIMES(200, "dslr dslr-update: refused, the counters are exhausted");
 		if ((w ^ t->seen) & ops->n_mask || done - t->not_yet_ns > dslr_blind_ns(me, ops)) {
 			t->seen_since_ns = done;
 		} else if (done - t->seen_since_ns >= patience) {
+			VB_SOMETIMES(400, "dslr dslr-update: exhausted counters are reset");
 			err = reset(me, c, ops, w, posted);
 			if (err)
 				return err;

@@ -39,6 +39,7 @@
 #include <limits.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 const struct vb_opt sl_option_table[] = {
 	VB_OPT_SIZE(struct sl_options, max_writers, "max_writers", "16", 1, UINT32_MAX,
@@ -186,8 +187,10 @@ static int granted(struct vb_lock_client *me, struct vb_claim *c, uint64_t rel)
 	uint64_t until = vb_ep_now(me->ep) + lease;
 
 	s->rel = rel;
-	if (until > moved + 2 * lease)
+	if (until > moved + 2 * lease) {
+		VB_SOMETIMES(200, "shiftlock: a turn that was noticed late");
 		until = moved + 2 * lease;
+	}
 	return vb_lock_grant(c, until, token(me->space, rel));
 }
 
@@ -219,11 +222,14 @@ static int recover(struct vb_lock_client *me, struct vb_claim *c)
 	s->era_known = false;
 	if (err == -VB_EPEERGONE)
 		vb_lock_server_forget(me->space, node);
+	VB_SOMETIMES_IF(err, 200, "shiftlock: a recovery without an answer");
 	if (err)
 		return err == -ECANCELED ? err : 0;
 	memcpy(&answer, reply.data, sizeof(answer));
 	if (answer.done)
 		me->recoveries++;
+	else
+		VB_SOMETIMES(200, "shiftlock: a recovery lost its race");
 	return 0;
 }
 
@@ -265,6 +271,7 @@ static int look(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e
 	saw(me, s, e->hi, posted, vb_ep_now(me->ep));
 	if (sl_gen(e->hi) == s->gen && !gone)
 		return 0;
+	VB_SOMETIMES(200, "shiftlock: a waiter was thrown out by a recovery");
 	me->lost++;
 	c->queued = false;
 	return -ESTALE;
@@ -307,8 +314,10 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 			break;
 		if (err == -ECANCELED)
 			return err;
-		if (err == 0)
-			continue; /* a message of the past */
+		if (err == 0) {
+			VB_SOMETIMES(200, "shiftlock: a handover across a recovery");
+			continue;
+		}
 		if (vb_ep_now(me->ep) >= until_ns)
 			return -ETIMEDOUT;
 		err = look(me, c, &e);
@@ -323,6 +332,7 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	s->rel = pass.rel;
 	if (msg.tag == SL_HANDOVER)
 		return granted(me, c, pass.rel);
+	VB_SOMETIMES(200, "shiftlock: a writer waits for readers let in before it");
 	s->stage = SL_AWAIT_COUNT;
 	return -EAGAIN;
 }
@@ -393,8 +403,10 @@ static void tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_p
 
 	/* Our own name: an earlier attempt of ours was enqueued and its answer lost.  Nobody will
 	 * hand over from there; the recovery will clear it away. */
-	if (predecessor == self_name(me))
+	if (predecessor == self_name(me)) {
+		VB_SOMETIMES(200, "shiftlock: a client behind a claim of its own that it lost");
 		return;
+	}
 	vb_phase(me, VB_PHASE_NP);
 	/* A predecessor that cannot be found is not told: that is left to the recovery, too. */
 	if (sl_is_plain(me->space) &&
@@ -552,8 +564,11 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 		      (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old, NULL);
 	if (err)
 		return err;
-	if (old.hi != s->rel)
+	if (old.hi != s->rel) {
+		VB_SOMETIMES(200, "shiftlock: a handover came too late");
 		return -VB_ELOST;
+	}
+	VB_SOMETIMES_IF(flip, 200, "shiftlock: the epoch flips");
 	/* On a flip all readers registered by now read first; the successor waits for them all. */
 	if (flip)
 		pass.rel = rel_add(me->space, pass.rel, sl_readers(old.lo));
@@ -582,8 +597,10 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 		      NULL);
 	if (err)
 		return err;
-	if (old.hi != s->rel)
+	if (old.hi != s->rel) {
+		VB_SOMETIMES(200, "shiftlock: a writer's release came too late");
 		return -VB_ELOST;
+	}
 	if ((old.lo & SL_TAIL_MASK) == self_name(me))
 		return 0;
 	/* A successor has swapped behind us, and its message is under way.  If none comes within a
@@ -594,6 +611,7 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 				  vb_ep_now(me->ep) + me->space->lease_ns);
 	while (err == 0 && !find_successor(me, c));
 	if (err) {
+		VB_SOMETIMES(200, "shiftlock: a successor that never told its name");
 		vb_debug("lock %llu: a successor died before it told its name",
 			 (unsigned long long)c->lock);
 		return 0;
@@ -610,8 +628,10 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c)
 	int err = sl_read(me, c, &e);
 
 	while (err == 0) {
-		if (sl_gen(e.hi) != s->gen)
+		if (sl_gen(e.hi) != s->gen) {
+			VB_SOMETIMES(200, "shiftlock: a reader's release came too late");
 			return -VB_ELOST;
+		}
 		err = sl_mcas(me, c, e, mask,
 			      (struct vb_u128){.lo = e.lo - (1ull << SL_RDR_SHIFT),
 					       .hi = rel_add(me->space, e.hi, 1)},
@@ -619,6 +639,7 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c)
 		if (err == 0 && !((old.lo ^ e.lo) & mask.lo) && old.hi == e.hi)
 			return 0;
 		/* Each failure is another reader's success. */
+		VB_SOMETIMES(200, "shiftlock: two late releases at a time");
 		e = old;
 		me->retries++;
 	}
