@@ -169,6 +169,16 @@ json_t *vb_json_word(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
+json_t *vb_json_bool(bool is)
+{
+	return json_boolean(is);
+}
+
+json_t *vb_json_itself(json_t *value)
+{
+	return value;
+}
+
 json_t *vb_json_us(double ns)
 {
 	return json_real(isfinite(ns) ? ns / 1000.0 : 0.0);

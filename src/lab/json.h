@@ -39,11 +39,22 @@ void vb_json_out_abandon(struct vb_json_out *o);
 /* {"schema":1,"tool":...,"version":...,"commit":...,"argv":[...],"seed":...,"host":{...}} */
 json_t *vb_json_head(uint64_t seed);
 
+/* Adds a member to an object; what it is in C says which kind it becomes there. */
+/* clang-format off */
+#define vb_json_set(object, name, value)                                                           \
+	json_object_set_new(object, name, _Generic((value),                                        \
+		uint64_t: vb_json_word, uint32_t: vb_json_word, double: json_real,                 \
+		bool: vb_json_bool, char *: vb_json_text, const char *: vb_json_text,              \
+		json_t *: vb_json_itself)(value))
+/* clang-format on */
+
 /* A string that may not be UTF-8: bytes that JSON cannot carry become '?'.  NULL: null. */
 json_t *vb_json_text(const char *s);
 json_t *vb_json_word(uint64_t n);
 /* Nanoseconds as microseconds. */
 json_t *vb_json_us(double ns);
+json_t *vb_json_bool(bool is);
+json_t *vb_json_itself(json_t *value);
 /* num / den, 0 where there is nothing to divide by. */
 json_t *vb_json_ratio(double num, double den);
 /* {"count":..., "mean", "min", "p50", "p90", "p99", "p99.9", "max"}: of nanoseconds, in us. */
