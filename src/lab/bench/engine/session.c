@@ -84,8 +84,8 @@ static void add_lost(const struct vb_bench_session *s, json_t *skipped)
 	json_t *one = json_object();
 
 	s->subject->name(s->plan, s->n > 0 ? s->n - 1 : 0, name, sizeof(name));
-	json_object_set_new(one, "run", json_string(name));
-	json_object_set_new(one, "why", json_string(s->lost));
+	vb_json_set(one, "run", name);
+	vb_json_set(one, "why", s->lost);
 	json_array_append_new(skipped, one);
 }
 
@@ -109,15 +109,15 @@ static int write_json(struct vb_bench_session *s)
 		} else if (r->skipped != NULL) {
 			json_t *one = s->subject->json_name(r);
 
-			json_object_set_new(one, "why", json_string(r->skipped));
+			vb_json_set(one, "why", r->skipped);
 			json_array_append_new(skipped, one);
 		}
 	}
 	if (s->lost != NULL)
 		add_lost(s, skipped);
-	json_object_set_new(root, "interrupted", json_boolean(interrupted));
-	json_object_set_new(root, "runs", runs);
-	json_object_set_new(root, "skipped", skipped);
+	vb_json_set(root, "interrupted", interrupted);
+	vb_json_set(root, "runs", runs);
+	vb_json_set(root, "skipped", skipped);
 	err = vb_json_out_commit(&s->json, root);
 	json_decref(root);
 	return err;

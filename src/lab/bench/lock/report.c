@@ -262,7 +262,7 @@ static json_t *latency_json(const struct vb_bench_plan *p, const struct vb_bench
 	unsigned n = p->o.rate != 0 ? VB_LAT_COUNT : VB_LAT_RESPONSE_S;
 
 	for (unsigned i = 0; i < n; i++)
-		json_object_set_new(o, vb_bench_lat_names[i], vb_json_hist(&t->lat[i]));
+		vb_json_set(o, vb_bench_lat_names[i], vb_json_hist(&t->lat[i]));
 	return o;
 }
 
@@ -271,12 +271,12 @@ static json_t *verbs_json(const struct vb_bench_meter *m, uint64_t ops, bool cli
 	json_t *o = json_object();
 	double n = (double)ops;
 
-	json_object_set_new(o, "atomic", vb_json_ratio((double)atomics(m), n));
-	json_object_set_new(o, "read", vb_json_ratio((double)m->verbs[VB_OP_READ], n));
-	json_object_set_new(o, "write", vb_json_ratio((double)writes(m), n));
-	json_object_set_new(o, "send", vb_json_ratio((double)m->verbs[VB_OP_SEND], n));
+	vb_json_set(o, "atomic", vb_json_ratio(atomics(m), n));
+	vb_json_set(o, "read", vb_json_ratio(m->verbs[VB_OP_READ], n));
+	vb_json_set(o, "write", vb_json_ratio(writes(m), n));
+	vb_json_set(o, "send", vb_json_ratio(m->verbs[VB_OP_SEND], n));
 	if (client)
-		json_object_set_new(o, "retry", vb_json_ratio((double)m->retries, n));
+		vb_json_set(o, "retry", vb_json_ratio(m->retries, n));
 	return o;
 }
 
@@ -291,7 +291,7 @@ static json_t *breakdown_json(const struct vb_lock_timing *t)
 
 		for (unsigned call = 0; call < VB_CALL_COUNT; call++)
 			ns += t->ns[call][phase];
-		json_object_set_new(o, vb_phase_names[phase], vb_json_us(per(ns, cycles)));
+		vb_json_set(o, vb_phase_names[phase], vb_json_us(per(ns, cycles)));
 	}
 	return o;
 }
@@ -308,11 +308,11 @@ static json_t *breakdown_by_call_json(const struct vb_lock_timing *t)
 	for (unsigned call = 0; call < VB_CALL_COUNT; call++) {
 		json_t *c = json_object();
 
-		json_object_set_new(c, "calls", vb_json_word(t->calls[call]));
+		vb_json_set(c, "calls", t->calls[call]);
 		for (unsigned phase = 0; phase < VB_PHASE_COUNT; phase++)
-			json_object_set_new(c, vb_phase_names[phase],
-					    vb_json_us(per(t->ns[call][phase], t->calls[call])));
-		json_object_set_new(o, names[call], c);
+			vb_json_set(c, vb_phase_names[phase],
+				    vb_json_us(per(t->ns[call][phase], t->calls[call])));
+		vb_json_set(o, names[call], c);
 	}
 	return o;
 }
@@ -324,14 +324,13 @@ static json_t *audit_json(const struct vb_bench_result *r)
 	if (!r->audited)
 		return json_null();
 	o = json_object();
-	json_object_set_new(o, "checked_ops", vb_json_word(r->audit.checked_ops));
-	json_object_set_new(o, "violations", vb_json_word(r->audit.violations));
-	json_object_set_new(o, "unaudited_ops", vb_json_word(r->unaudited));
-	json_object_set_new(o, "clock_error_us", vb_json_us((double)r->end.clock_error_ns));
-	json_object_set_new(o, "max_bypass", vb_json_word(r->audit.max_bypass));
-	json_object_set_new(
-		o, "by_rule",
-		vb_json_words(vb_audit_rule_names, r->audit.by_rule, 0, VB_AUDIT_RULES));
+	vb_json_set(o, "checked_ops", r->audit.checked_ops);
+	vb_json_set(o, "violations", r->audit.violations);
+	vb_json_set(o, "unaudited_ops", r->unaudited);
+	vb_json_set(o, "clock_error_us", vb_json_us(r->end.clock_error_ns));
+	vb_json_set(o, "max_bypass", r->audit.max_bypass);
+	vb_json_set(o, "by_rule",
+		    vb_json_words(vb_audit_rule_names, r->audit.by_rule, 0, VB_AUDIT_RULES));
 	return o;
 }
 
@@ -340,18 +339,17 @@ static json_t *trace_json(const struct vb_bench_plan *p)
 	const struct vb_bench_opts *o = &p->o;
 	json_t *w = json_object();
 
-	json_object_set_new(w, "trace", vb_json_text(o->workload));
-	json_object_set_new(w, "options",
-			    vb_json_text(o->workload_options != NULL ? o->workload_options : ""));
-	json_object_set_new(w, "order", json_string(vb_bench_order_names[o->order]));
-	json_object_set_new(w, "think_ns", vb_json_word(o->think_ns));
-	json_object_set_new(w, "pause_ns", vb_json_word(o->pause_ns));
-	json_object_set_new(w, "timeout_ns", vb_json_word(o->timeout_ns));
-	json_object_set_new(w, "retries", vb_json_word(o->retries));
-	json_object_set_new(w, "backoff_ns", vb_json_word(o->backoff_ns));
-	json_object_set_new(w, "scan_rate", json_real(o->scan_rate));
-	json_object_set_new(w, "scan_ns", vb_json_word(o->scan_ns));
-	json_object_set_new(w, "fail_rate", json_real(o->fail_rate));
+	vb_json_set(w, "trace", o->workload);
+	vb_json_set(w, "options", o->workload_options != NULL ? o->workload_options : "");
+	vb_json_set(w, "order", vb_bench_order_names[o->order]);
+	vb_json_set(w, "think_ns", o->think_ns);
+	vb_json_set(w, "pause_ns", o->pause_ns);
+	vb_json_set(w, "timeout_ns", o->timeout_ns);
+	vb_json_set(w, "retries", o->retries);
+	vb_json_set(w, "backoff_ns", o->backoff_ns);
+	vb_json_set(w, "scan_rate", o->scan_rate);
+	vb_json_set(w, "scan_ns", o->scan_ns);
+	vb_json_set(w, "fail_rate", o->fail_rate);
 	return w;
 }
 
@@ -361,20 +359,18 @@ static json_t *txns_json(const struct vb_bench_plan *p, const struct vb_bench_ta
 	json_t *j = json_object(), *latency = json_object();
 
 	for (unsigned i = 0; i < p->trace.n_types; i++)
-		json_object_set_new(latency, p->trace.types[i], vb_json_hist(&t->txn[i]));
-	json_object_set_new(latency, "all", vb_json_hist_of(t->txn, p->trace.n_types));
-	json_object_set_new(j, "committed", vb_json_word(x->committed));
-	json_object_set_new(j, "committed_tps", json_real(t->txn_rate));
-	json_object_set_new(j, "locks_per_txn",
-			    vb_json_ratio((double)x->locks, (double)x->committed));
-	json_object_set_new(j, "aborts", vb_json_word(aborts(x)));
-	json_object_set_new(j, "abort_share",
-			    vb_json_ratio((double)aborts(x), (double)(aborts(x) + x->committed)));
-	json_object_set_new(j, "aborts_by_cause",
-			    vb_json_words(vb_bench_abort_names, x->aborts, 0, VB_ABORT_CAUSES));
-	json_object_set_new(j, "given_up", vb_json_word(x->given_up));
-	json_object_set_new(j, "died", vb_json_word(x->died));
-	json_object_set_new(j, "latency_us", latency);
+		vb_json_set(latency, p->trace.types[i], vb_json_hist(&t->txn[i]));
+	vb_json_set(latency, "all", vb_json_hist_of(t->txn, p->trace.n_types));
+	vb_json_set(j, "committed", x->committed);
+	vb_json_set(j, "committed_tps", t->txn_rate);
+	vb_json_set(j, "locks_per_txn", vb_json_ratio(x->locks, x->committed));
+	vb_json_set(j, "aborts", aborts(x));
+	vb_json_set(j, "abort_share", vb_json_ratio(aborts(x), aborts(x) + x->committed));
+	vb_json_set(j, "aborts_by_cause",
+		    vb_json_words(vb_bench_abort_names, x->aborts, 0, VB_ABORT_CAUSES));
+	vb_json_set(j, "given_up", x->given_up);
+	vb_json_set(j, "died", x->died);
+	vb_json_set(j, "latency_us", latency);
 	return j;
 }
 
@@ -385,15 +381,15 @@ static json_t *workload_json(const struct vb_bench_opts *o)
 	size_t len = colon != NULL ? (size_t)(colon - o->dist) : strlen(o->dist);
 	json_t *w = json_object();
 
-	json_object_set_new(w, "dist", json_stringn(o->dist, len));
+	vb_json_set(w, "dist", json_stringn(o->dist, len));
 	if (colon != NULL)
-		json_object_set_new(w, strncmp(o->dist, "zipf", 4) == 0 ? "theta" : "alpha",
-				    json_real(strtod(colon + 1, NULL)));
-	json_object_set_new(w, "read_ratio", json_real(o->read_ratio));
-	json_object_set_new(w, "think_ns", vb_json_word(o->think_ns));
-	json_object_set_new(w, "hold_ns", vb_json_word(o->hold_ns));
-	json_object_set_new(w, "fail_rate", json_real(o->fail_rate));
-	json_object_set_new(w, "rate_ops_s", vb_json_word(o->rate));
+		vb_json_set(w, strncmp(o->dist, "zipf", 4) == 0 ? "theta" : "alpha",
+			    strtod(colon + 1, NULL));
+	vb_json_set(w, "read_ratio", o->read_ratio);
+	vb_json_set(w, "think_ns", o->think_ns);
+	vb_json_set(w, "hold_ns", o->hold_ns);
+	vb_json_set(w, "fail_rate", o->fail_rate);
+	vb_json_set(w, "rate_ops_s", o->rate);
 	return w;
 }
 
@@ -417,21 +413,21 @@ static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct v
 	const struct vb_bench_opts *o = &p->o;
 	bool sim = o->fabric == VB_BENCH_SIM;
 
-	json_object_set_new(j, "kind", json_string("lock"));
-	json_object_set_new(j, "lock", json_string(r->ops->name));
-	json_object_set_new(j, "fabric", json_string(vb_bench_fabric_names[o->fabric]));
-	json_object_set_new(j, "profile", vb_json_text(sim ? o->profile : NULL));
-	json_object_set_new(j, "nodes", vb_json_word(o->nodes));
-	json_object_set_new(j, "servers", vb_json_word(o->servers));
-	json_object_set_new(j, "server_threads", vb_json_word(o->server_threads));
-	json_object_set_new(j, "procs", vb_json_word(o->cluster.procs));
-	json_object_set_new(j, "clients", vb_json_word(o->clients));
-	json_object_set_new(j, "locks", vb_json_word(o->locks));
-	json_object_set_new(j, "lease_ns", vb_json_word(o->lease_ns));
-	json_object_set_new(j, "fencing", json_boolean(o->fencing));
-	json_object_set_new(j, "lock_options", lock_options_json(r->ops, o->lock_options));
-	json_object_set_new(j, "portable_variant", json_boolean(r->portable));
-	json_object_set_new(j, "workload", p->tracing ? trace_json(p) : workload_json(o));
+	vb_json_set(j, "kind", "lock");
+	vb_json_set(j, "lock", r->ops->name);
+	vb_json_set(j, "fabric", vb_bench_fabric_names[o->fabric]);
+	vb_json_set(j, "profile", sim ? o->profile : NULL);
+	vb_json_set(j, "nodes", o->nodes);
+	vb_json_set(j, "servers", o->servers);
+	vb_json_set(j, "server_threads", o->server_threads);
+	vb_json_set(j, "procs", o->cluster.procs);
+	vb_json_set(j, "clients", o->clients);
+	vb_json_set(j, "locks", o->locks);
+	vb_json_set(j, "lease_ns", o->lease_ns);
+	vb_json_set(j, "fencing", o->fencing);
+	vb_json_set(j, "lock_options", lock_options_json(r->ops, o->lock_options));
+	vb_json_set(j, "portable_variant", r->portable);
+	vb_json_set(j, "workload", p->tracing ? trace_json(p) : workload_json(o));
 }
 
 static json_t *stats_json(const struct vb_fabric_stats *s)
@@ -453,36 +449,36 @@ json_t *vb_bench_run_json(const void *plan, const void *result)
 	json_t *j = json_object();
 
 	set_setting(j, p, r);
-	json_object_set_new(j, "duration_s", json_real((double)t->measured_ns / 1e9));
-	json_object_set_new(j, "wall_s", json_real(r->end.wall_s));
-	json_object_set_new(j, "ops", vb_json_word(t->ops));
-	json_object_set_new(j, "goodput_ops_s", json_real(t->rate));
-	json_object_set_new(j, "failed", vb_json_word(t->failed));
-	json_object_set_new(j, "unfinished", vb_json_word(r->unfinished));
-	json_object_set_new(j, "unfinished_max_us", vb_json_us((double)r->unfinished_max_ns));
-	json_object_set_new(j, "latency_us", latency_json(p, t));
-	json_object_set_new(j, "txns", p->tracing ? txns_json(p, t) : json_null());
-	json_object_set_new(j, "rtt_ns", vb_json_word(t->rtt_ns));
-	json_object_set_new(j, "verbs_per_op", verbs_json(&t->spent, t->ops, true));
-	json_object_set_new(j, "server_verbs_per_op", verbs_json(&r->servers, t->ops, false));
-	json_object_set_new(j, "breakdown_us", timed ? breakdown_json(&t->timing) : json_null());
-	json_object_set_new(j, "breakdown_by_call_us",
-			    timed ? breakdown_by_call_json(&t->timing) : json_null());
-	json_object_set_new(j, "audit", audit_json(r));
-	json_object_set_new(j, "recoveries", vb_json_word(t->spent.recoveries));
-	json_object_set_new(j, "untold", vb_json_word(t->spent.untold));
-	json_object_set_new(j, "lost", vb_json_word(t->spent.lost));
-	json_object_set_new(j, "answers_lost", vb_json_word(t->uncertain));
-	json_object_set_new(j, "skipped_releases", vb_json_word(t->skipped));
-	json_object_set_new(j, "workers_killed", vb_json_word(r->end.deaths));
-	json_object_set_new(j, "died", vb_json_text(r->end.died));
-	json_object_set_new(j, "load", vb_busy_json(&r->end.load));
-	json_object_set_new(j, "interrupted", json_boolean(r->end.interrupted));
-	json_object_set_new(j, "stalled", vb_json_text(r->end.stalled ? r->end.stall : NULL));
+	vb_json_set(j, "duration_s", (double)t->measured_ns / 1e9);
+	vb_json_set(j, "wall_s", r->end.wall_s);
+	vb_json_set(j, "ops", t->ops);
+	vb_json_set(j, "goodput_ops_s", t->rate);
+	vb_json_set(j, "failed", t->failed);
+	vb_json_set(j, "unfinished", r->unfinished);
+	vb_json_set(j, "unfinished_max_us", vb_json_us(r->unfinished_max_ns));
+	vb_json_set(j, "latency_us", latency_json(p, t));
+	vb_json_set(j, "txns", p->tracing ? txns_json(p, t) : json_null());
+	vb_json_set(j, "rtt_ns", t->rtt_ns);
+	vb_json_set(j, "verbs_per_op", verbs_json(&t->spent, t->ops, true));
+	vb_json_set(j, "server_verbs_per_op", verbs_json(&r->servers, t->ops, false));
+	vb_json_set(j, "breakdown_us", timed ? breakdown_json(&t->timing) : json_null());
+	vb_json_set(j, "breakdown_by_call_us",
+		    timed ? breakdown_by_call_json(&t->timing) : json_null());
+	vb_json_set(j, "audit", audit_json(r));
+	vb_json_set(j, "recoveries", t->spent.recoveries);
+	vb_json_set(j, "untold", t->spent.untold);
+	vb_json_set(j, "lost", t->spent.lost);
+	vb_json_set(j, "answers_lost", t->uncertain);
+	vb_json_set(j, "skipped_releases", t->skipped);
+	vb_json_set(j, "workers_killed", r->end.deaths);
+	vb_json_set(j, "died", r->end.died);
+	vb_json_set(j, "load", vb_busy_json(&r->end.load));
+	vb_json_set(j, "interrupted", r->end.interrupted);
+	vb_json_set(j, "stalled", r->end.stalled ? r->end.stall : NULL);
 	if (vb_bench_is_net(p->o.fabric))
-		json_object_set_new(j, "fabric_stats", stats_json(&t->fabric));
+		vb_json_set(j, "fabric_stats", stats_json(&t->fabric));
 	if (p->o.fabric == VB_BENCH_SIM)
-		json_object_set_new(j, "verbs_simulated", vb_json_word(r->end.virtual_verbs));
+		vb_json_set(j, "verbs_simulated", r->end.virtual_verbs);
 	return j;
 }
 

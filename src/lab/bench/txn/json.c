@@ -21,24 +21,24 @@ static void set_setting(json_t *j, const struct vb_tbench_result *r)
 	const struct vb_tbench_opts *o = &r->plan->o;
 	bool sim = o->fabric == VB_BENCH_SIM;
 
-	json_object_set_new(j, "kind", json_string("txn"));
-	json_object_set_new(j, "cc", json_string(r->one->cc->name));
-	json_object_set_new(j, "hybrid", json_string(r->one->code));
-	json_object_set_new(j, "workload", workload_json(r->plan));
-	json_object_set_new(j, "records", vb_json_word(r->records));
-	json_object_set_new(j, "fabric", json_string(vb_bench_fabric_names[o->fabric]));
-	json_object_set_new(j, "fabric_options", vb_json_text(o->fabric_options));
-	json_object_set_new(j, "profile", vb_json_text(sim ? o->profile : NULL));
-	json_object_set_new(j, "nodes", vb_json_word(o->nodes));
-	json_object_set_new(j, "threads", vb_json_word(o->threads));
-	json_object_set_new(j, "coroutines", vb_json_word(o->coroutines));
-	json_object_set_new(j, "clients", vb_json_word(vb_tbench_clients(r->plan)));
-	json_object_set_new(j, "recovery", json_boolean(o->recovery == 0));
-	json_object_set_new(j, "lease_ns", vb_json_word(r->lease_ns));
-	json_object_set_new(j, "doorbell", json_boolean(!o->no_doorbell));
-	json_object_set_new(j, "outstanding", json_boolean(!o->no_outstanding));
-	json_object_set_new(j, "passive_ack", json_boolean(o->passive_ack));
-	json_object_set_new(j, "sealed", json_boolean(r->sealed));
+	vb_json_set(j, "kind", "txn");
+	vb_json_set(j, "cc", r->one->cc->name);
+	vb_json_set(j, "hybrid", r->one->code);
+	vb_json_set(j, "workload", workload_json(r->plan));
+	vb_json_set(j, "records", r->records);
+	vb_json_set(j, "fabric", vb_bench_fabric_names[o->fabric]);
+	vb_json_set(j, "fabric_options", o->fabric_options);
+	vb_json_set(j, "profile", sim ? o->profile : NULL);
+	vb_json_set(j, "nodes", o->nodes);
+	vb_json_set(j, "threads", o->threads);
+	vb_json_set(j, "coroutines", o->coroutines);
+	vb_json_set(j, "clients", vb_tbench_clients(r->plan));
+	vb_json_set(j, "recovery", json_boolean(o->recovery == 0));
+	vb_json_set(j, "lease_ns", r->lease_ns);
+	vb_json_set(j, "doorbell", json_boolean(!o->no_doorbell));
+	vb_json_set(j, "outstanding", json_boolean(!o->no_outstanding));
+	vb_json_set(j, "passive_ack", o->passive_ack);
+	vb_json_set(j, "sealed", r->sealed);
 }
 
 static json_t *types_json(const struct vb_tbench_result *r)
@@ -48,10 +48,10 @@ static json_t *types_json(const struct vb_tbench_result *r)
 	for (unsigned i = 0; i < r->plan->load->n_types; i++) {
 		json_t *type = json_object();
 
-		json_object_set_new(type, "commits", vb_json_word(r->tally->commits[i]));
-		json_object_set_new(type, "rolled_back", vb_json_word(r->tally->rolled_back[i]));
-		json_object_set_new(type, "latency_us", vb_json_hist(&r->tally->lat[i]));
-		json_object_set_new(o, r->plan->load->types[i], type);
+		vb_json_set(type, "commits", r->tally->commits[i]);
+		vb_json_set(type, "rolled_back", r->tally->rolled_back[i]);
+		vb_json_set(type, "latency_us", vb_json_hist(&r->tally->lat[i]));
+		vb_json_set(o, r->plan->load->types[i], type);
 	}
 	return o;
 }
@@ -60,13 +60,12 @@ static json_t *stage_json(const struct vb_stage_time *t, const char *name, bool 
 {
 	json_t *o = json_object();
 
-	json_object_set_new(o, "name", json_string(name));
-	json_object_set_new(o, "rpc", json_boolean(rpc));
-	json_object_set_new(o, "mean_us",
-			    json_real(t->runs ? (double)t->ns / 1e3 / (double)t->runs : 0));
-	json_object_set_new(o, "us_per_txn", vb_json_ratio((double)t->ns / 1e3, commits));
-	json_object_set_new(o, "runs_per_txn", vb_json_ratio((double)t->runs, commits));
-	json_object_set_new(o, "items_per_run", vb_json_ratio((double)t->items, (double)t->runs));
+	vb_json_set(o, "name", name);
+	vb_json_set(o, "rpc", rpc);
+	vb_json_set(o, "mean_us", t->runs ? (double)t->ns / 1e3 / (double)t->runs : 0);
+	vb_json_set(o, "us_per_txn", vb_json_ratio(t->ns / 1e3, commits));
+	vb_json_set(o, "runs_per_txn", vb_json_ratio(t->runs, commits));
+	vb_json_set(o, "items_per_run", vb_json_ratio(t->items, t->runs));
 	return o;
 }
 
@@ -91,8 +90,7 @@ static json_t *prims_json(const struct vb_tbench_meter *m, double commits)
 	json_t *o = json_object();
 
 	for (unsigned i = 0; i < VB_PRIMS; i++)
-		json_object_set_new(o, vb_prim_names[i],
-				    vb_json_ratio((double)m->prims[i], commits));
+		vb_json_set(o, vb_prim_names[i], vb_json_ratio(m->prims[i], commits));
 	return o;
 }
 
@@ -103,12 +101,11 @@ static json_t *verbs_json(const struct vb_tbench_meter *m, double commits)
 	uint64_t all = vb_tbench_sum(m->verbs, VB_OP_COUNT);
 	json_t *o = json_object();
 
-	json_object_set_new(o, "read", vb_json_ratio((double)read, commits));
-	json_object_set_new(o, "write", vb_json_ratio((double)write, commits));
-	json_object_set_new(o, "atomic",
-			    vb_json_ratio((double)(all - read - write - send), commits));
-	json_object_set_new(o, "send", vb_json_ratio((double)send, commits));
-	json_object_set_new(o, "all", vb_json_ratio((double)all, commits));
+	vb_json_set(o, "read", vb_json_ratio(read, commits));
+	vb_json_set(o, "write", vb_json_ratio(write, commits));
+	vb_json_set(o, "atomic", vb_json_ratio(all - read - write - send, commits));
+	vb_json_set(o, "send", vb_json_ratio(send, commits));
+	vb_json_set(o, "all", vb_json_ratio(all, commits));
 	return o;
 }
 
@@ -120,24 +117,21 @@ static json_t *check_json(const struct vb_tbench_result *r)
 	if (!r->checked)
 		return json_null();
 	o = json_object();
-	json_object_set_new(o, "strict", json_boolean((r->one->cc->caps & VB_CC_STRICT) != 0));
-	json_object_set_new(o, "serializable", json_boolean(s->first == VB_ANOMALY_NONE));
-	json_object_set_new(o, "transactions", vb_json_word(s->txns));
-	json_object_set_new(o, "committed", vb_json_word(s->committed));
-	json_object_set_new(o, "unknown", vb_json_word(s->unknown));
-	json_object_set_new(o, "reads", vb_json_word(s->reads));
-	json_object_set_new(o, "writes", vb_json_word(s->writes));
-	json_object_set_new(o, "keys", vb_json_word(s->keys));
-	json_object_set_new(o, "edges", vb_json_word(s->edges));
-	json_object_set_new(o, "seconds", json_real(s->seconds));
-	json_object_set_new(o, "first",
-			    s->first != VB_ANOMALY_NONE ? json_string(vb_anomaly_names[s->first])
-							: json_null());
-	json_object_set_new(
-		o, "anomalies",
-		vb_json_words(vb_anomaly_names, s->found, VB_ANOMALY_NONE + 1, VB_ANOMALIES));
-	json_object_set_new(o, "history_full", json_boolean(r->history_full));
-	json_object_set_new(o, "story", vb_json_text(s->story));
+	vb_json_set(o, "strict", json_boolean((r->one->cc->caps & VB_CC_STRICT) != 0));
+	vb_json_set(o, "serializable", json_boolean(s->first == VB_ANOMALY_NONE));
+	vb_json_set(o, "transactions", s->txns);
+	vb_json_set(o, "committed", s->committed);
+	vb_json_set(o, "unknown", s->unknown);
+	vb_json_set(o, "reads", s->reads);
+	vb_json_set(o, "writes", s->writes);
+	vb_json_set(o, "keys", s->keys);
+	vb_json_set(o, "edges", s->edges);
+	vb_json_set(o, "seconds", s->seconds);
+	vb_json_set(o, "first", s->first != VB_ANOMALY_NONE ? vb_anomaly_names[s->first] : NULL);
+	vb_json_set(o, "anomalies",
+		    vb_json_words(vb_anomaly_names, s->found, VB_ANOMALY_NONE + 1, VB_ANOMALIES));
+	vb_json_set(o, "history_full", r->history_full);
+	vb_json_set(o, "story", s->story);
 	return o;
 }
 
@@ -145,12 +139,9 @@ static json_t *invariant_json(const struct vb_tbench_result *r)
 {
 	json_t *o = json_object();
 
-	json_object_set_new(o, "judged", json_boolean(r->judged));
-	json_object_set_new(o, "holds", r->judged ? json_boolean(!r->broken) : json_null());
-	json_object_set_new(o, "why",
-			    r->broken     ? vb_json_text(r->why)
-			    : r->unjudged ? json_string(r->unjudged)
-					  : json_null());
+	vb_json_set(o, "judged", r->judged);
+	vb_json_set(o, "holds", r->judged ? json_boolean(!r->broken) : json_null());
+	vb_json_set(o, "why", r->broken ? r->why : r->unjudged);
 	return o;
 }
 
@@ -162,29 +153,23 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 	uint64_t aborts = vb_tbench_sum(m->aborts, VB_TXN_CAUSES) - m->aborts[VB_TXN_USER];
 	double n = (double)commits;
 
-	json_object_set_new(j, "commits", vb_json_word(commits));
-	json_object_set_new(j, "goodput_txn_s", json_real(t->rate));
-	json_object_set_new(j, "rolled_back",
-			    vb_json_word(vb_tbench_sum(t->rolled_back, VB_LOAD_TYPES_MAX)));
-	json_object_set_new(
-		j, "aborts",
-		vb_json_words(vb_txn_cause_names, m->aborts, VB_TXN_USER, VB_TXN_CAUSES));
-	json_object_set_new(j, "abort_rate",
-			    vb_json_ratio((double)aborts, (double)(commits + aborts)));
-	json_object_set_new(j, "types", types_json(r));
-	json_object_set_new(j, "stages", stages_json(r, n));
-	json_object_set_new(j, "prims_per_txn", prims_json(m, n));
-	json_object_set_new(j, "near_prims_per_txn", vb_json_ratio((double)m->near, n));
-	json_object_set_new(j, "verbs_per_txn", verbs_json(m, n));
-	json_object_set_new(j, "calls_per_txn", vb_json_ratio((double)m->calls, n));
-	json_object_set_new(j, "waits_per_txn", vb_json_ratio((double)m->waits, n));
-	json_object_set_new(j, "effective_cpu",
-			    vb_json_ratio((double)t->useful_ns, (double)t->attempts_ns));
-	json_object_set_new(j, "cpu_share",
-			    real ? vb_json_ratio((double)t->cpu_ns, (double)t->span_ns)
-				 : json_null());
-	json_object_set_new(j, "cycles_per_txn",
-			    real && t->tsc != 0 ? vb_json_ratio((double)t->tsc, n) : json_null());
+	vb_json_set(j, "commits", commits);
+	vb_json_set(j, "goodput_txn_s", t->rate);
+	vb_json_set(j, "rolled_back", vb_tbench_sum(t->rolled_back, VB_LOAD_TYPES_MAX));
+	vb_json_set(j, "aborts",
+		    vb_json_words(vb_txn_cause_names, m->aborts, VB_TXN_USER, VB_TXN_CAUSES));
+	vb_json_set(j, "abort_rate", vb_json_ratio(aborts, commits + aborts));
+	vb_json_set(j, "types", types_json(r));
+	vb_json_set(j, "stages", stages_json(r, n));
+	vb_json_set(j, "prims_per_txn", prims_json(m, n));
+	vb_json_set(j, "near_prims_per_txn", vb_json_ratio(m->near, n));
+	vb_json_set(j, "verbs_per_txn", verbs_json(m, n));
+	vb_json_set(j, "calls_per_txn", vb_json_ratio(m->calls, n));
+	vb_json_set(j, "waits_per_txn", vb_json_ratio(m->waits, n));
+	vb_json_set(j, "effective_cpu", vb_json_ratio(t->useful_ns, t->attempts_ns));
+	vb_json_set(j, "cpu_share", real ? vb_json_ratio(t->cpu_ns, t->span_ns) : json_null());
+	vb_json_set(j, "cycles_per_txn",
+		    real && t->tsc != 0 ? vb_json_ratio(t->tsc, n) : json_null());
 }
 
 json_t *vb_tbench_json(const void *plan, const void *result)
@@ -194,28 +179,28 @@ json_t *vb_tbench_json(const void *plan, const void *result)
 	json_t *j = json_object();
 
 	set_setting(j, r);
-	json_object_set_new(j, "duration_s", json_real((double)t->measured_ns / 1e9));
-	json_object_set_new(j, "wall_s", json_real(r->end.wall_s));
-	json_object_set_new(j, "fill_s", json_real(r->fill_s));
+	vb_json_set(j, "duration_s", (double)t->measured_ns / 1e9);
+	vb_json_set(j, "wall_s", r->end.wall_s);
+	vb_json_set(j, "fill_s", r->fill_s);
 	set_rates(j, r, vb_tbench_commits(t));
-	json_object_set_new(j, "check", check_json(r));
-	json_object_set_new(j, "invariant", invariant_json(r));
-	json_object_set_new(j, "recovered", vb_json_word(t->spent.recovered));
-	json_object_set_new(j, "lost_locks", vb_json_word(t->spent.lost_locks));
-	json_object_set_new(j, "answers_lost", vb_json_word(t->unknown));
-	json_object_set_new(j, "failed", vb_json_word(t->errors));
-	json_object_set_new(j, "workers_killed", vb_json_word(r->end.deaths));
-	json_object_set_new(j, "clients_killed", vb_json_word(r->end.dead_clients));
-	json_object_set_new(j, "servers_killed", vb_json_word(r->dead_servers));
-	json_object_set_new(j, "last_commits_of_killed", vb_json_word(r->last_committed));
-	json_object_set_new(j, "last_commits_undone", vb_json_word(r->last_undone));
-	json_object_set_new(j, "swept", vb_json_word(r->swept));
-	json_object_set_new(j, "died", vb_json_text(r->end.died));
-	json_object_set_new(j, "clock_error_us", vb_json_us((double)r->end.clock_error_ns));
-	json_object_set_new(j, "load", vb_busy_json(&r->end.load));
-	json_object_set_new(j, "interrupted", json_boolean(r->end.interrupted));
-	json_object_set_new(j, "stalled", vb_json_text(r->end.stalled ? r->end.stall : NULL));
+	vb_json_set(j, "check", check_json(r));
+	vb_json_set(j, "invariant", invariant_json(r));
+	vb_json_set(j, "recovered", t->spent.recovered);
+	vb_json_set(j, "lost_locks", t->spent.lost_locks);
+	vb_json_set(j, "answers_lost", t->unknown);
+	vb_json_set(j, "failed", t->errors);
+	vb_json_set(j, "workers_killed", r->end.deaths);
+	vb_json_set(j, "clients_killed", r->end.dead_clients);
+	vb_json_set(j, "servers_killed", r->dead_servers);
+	vb_json_set(j, "last_commits_of_killed", r->last_committed);
+	vb_json_set(j, "last_commits_undone", r->last_undone);
+	vb_json_set(j, "swept", r->swept);
+	vb_json_set(j, "died", r->end.died);
+	vb_json_set(j, "clock_error_us", vb_json_us(r->end.clock_error_ns));
+	vb_json_set(j, "load", vb_busy_json(&r->end.load));
+	vb_json_set(j, "interrupted", r->end.interrupted);
+	vb_json_set(j, "stalled", r->end.stalled ? r->end.stall : NULL);
 	if (r->plan->o.fabric == VB_BENCH_SIM)
-		json_object_set_new(j, "verbs_simulated", vb_json_word(r->end.virtual_verbs));
+		vb_json_set(j, "verbs_simulated", r->end.virtual_verbs);
 	return j;
 }
