@@ -59,3 +59,18 @@ char *vb_did_you_mean(char *buf, const char *word, const char *const *names, siz
 		snprintf(buf, VB_HINT_BYTES, " (did you mean '%s'?)", near);
 	return buf;
 }
+
+char *vb_did_you_mean_any(char *buf, const char *word, const void *list)
+{
+	const char *names[64];
+	const void *one;
+	size_t n = 0;
+
+	for (; n < VB_ARRAY_SIZE(names); n++) {
+		memcpy(&one, (const char *)list + n * sizeof(one), sizeof(one));
+		if (one == NULL)
+			break;
+		memcpy(&names[n], one, sizeof(names[n]));
+	}
+	return vb_did_you_mean(buf, word, names, n);
+}

@@ -118,6 +118,8 @@ const char *vb_nearest(const char *word, const char *const *names, size_t n);
  * VB_HINT_BYTES; returns buf. */
 #define VB_HINT_BYTES 96
 char *vb_did_you_mean(char *buf, const char *word, const char *const *names, size_t n);
+/* The same for a list of pointers, NULL behind the last, to structs that begin with their name. */
+char *vb_did_you_mean_any(char *buf, const char *word, const void *list);
 
 /* 1500 -> "1.50us"; 1234567 -> "1.23M".  buf of at least 16 bytes; returns buf. */
 char *vb_format_ns(char *buf, size_t size, double ns);

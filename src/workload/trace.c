@@ -29,16 +29,12 @@ const struct vb_trace_ops *vb_trace_find(const char *name)
 
 static int unknown(const char *name)
 {
-	const char *names[VB_ARRAY_SIZE(vb_traces)];
 	char hint[VB_HINT_BYTES];
-	size_t n = 0;
 
-	for (const struct vb_trace_ops *const *t = vb_traces; *t != NULL; t++)
-		names[n++] = (*t)->name;
 	return vb_fail(-EINVAL,
 		       "no trace is called '%s'%s; `verbena list` shows them all, "
 		       "and " VB_TRACE_FILE "FILE reads one",
-		       name, vb_did_you_mean(hint, name, names, n));
+		       name, vb_did_you_mean_any(hint, name, vb_traces));
 }
 
 static int parse_options(struct vb_trace *t)

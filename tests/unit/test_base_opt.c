@@ -429,6 +429,11 @@ static void test_nearest(void **state)
 {
 	static const char *const names[] = {"cas",  "cas-backoff", "mcs",
 					    "dslr", "shiftlock",   "retry-on-fail"};
+	static const struct named {
+		const char *name;
+		int more;
+	} mcs = {.name = "mcs"}, dslr = {.name = "dslr"};
+	static const struct named *const list[] = {&mcs, &dslr, NULL};
 	const size_t n = VB_ARRAY_SIZE(names);
 	char endless[300], hint[VB_HINT_BYTES];
 
@@ -445,6 +450,8 @@ static void test_nearest(void **state)
 	assert_null(vb_nearest(endless, names, n));
 	assert_string_equal(vb_did_you_mean(hint, "dsrl", names, n), " (did you mean 'dslr'?)");
 	assert_string_equal(vb_did_you_mean(hint, "postgres", names, n), "");
+	assert_string_equal(vb_did_you_mean_any(hint, "dsrl", list), " (did you mean 'dslr'?)");
+	assert_string_equal(vb_did_you_mean_any(hint, "postgres", list), "");
 }
 
 /* A time that whoever uses it finds; only where that is the default. */
