@@ -12,8 +12,10 @@
 #include "base/log.h"
 #include "fabric/sim/sim.h"
 #include "lab/bench/engine/group.h"
+#include "lab/host.h"
 
-#define SEC 1000000000ull
+#define SEC  1000000000ull
+#define HOUR (3600 * SEC)
 
 const char *const vb_bench_fabric_names[] = {
 	[VB_BENCH_SHM] = "shm",
@@ -114,15 +116,13 @@ static int plan_profile(const char *name)
 		       vb_did_you_mean(hint, name, names, n));
 }
 
-static int plan_warmup(const char *text, uint64_t duration_ns, uint64_t *warmup_ns)
+int vb_bench_plan_time(const char *option, const char *text, uint64_t *ns)
 {
-	*warmup_ns = duration_ns / 10 < 3600 * SEC ? duration_ns / 10 : 3600 * SEC;
-	if (text != NULL && vb_parse_time_ns(text, warmup_ns) != 0)
-		return vb_fail(-EINVAL,
-			       "--warmup '%s': a time with its unit (ns, us, ms, s) is needed",
-			       text);
-	if (*warmup_ns > 3600 * SEC)
-		return vb_fail(-EINVAL, "--warmup %s: at most one hour is possible", text);
+	if (text != NULL && vb_parse_time_ns(text, ns) != 0)
+		return vb_fail(-EINVAL, "--%s '%s': a time with its unit (ns, us, ms, s) is needed",
+			       option, text);
+	if (*ns > HOUR)
+		return vb_fail(-EINVAL, "--%s %s: at most one hour is possible", option, text);
 	return 0;
 }
 
@@ -147,7 +147,8 @@ int vb_bench_plan_common(struct vb_bench_common *o, uint64_t sim_ns)
 		return -EINVAL;
 	if (o->duration_ns == 0)
 		o->duration_ns = sim ? sim_ns : 2 * SEC;
-	return plan_warmup(o->warmup, o->duration_ns, &o->warmup_ns);
+	o->warmup_ns = o->duration_ns / 10 < HOUR ? o->duration_ns / 10 : HOUR;
+	return vb_bench_plan_time("warmup", o->warmup, &o->warmup_ns);
 }
 
 bool vb_bench_can_write_beside(const char *path)
@@ -164,12 +165,25 @@ bool vb_bench_can_write_beside(const char *path)
 	return access(dir, W_OK | X_OK) == 0;
 }
 
-uint64_t vb_bench_segment_room(int fabric, const char *name)
+int vb_bench_plan_memory(const struct vb_bench_common *o, uint64_t bytes, const char *what,
+			 const char *fewer)
 {
+	uint64_t have = vb_host_meminfo("MemAvailable"), room = UINT64_MAX;
 	struct statvfs fs;
 
 	/* A segment without a name lies in no file system. */
-	if (fabric != VB_BENCH_SHM || name == NULL || statvfs("/dev/shm", &fs) != 0)
-		return UINT64_MAX;
-	return (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (o->fabric == VB_BENCH_SHM && o->segment != NULL && statvfs("/dev/shm", &fs) == 0)
+		room = (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (bytes > room)
+		return vb_fail(-ENOSPC,
+			       "%s need %" PRIu64 " MiB and /dev/shm has %" PRIu64
+			       " MiB free; use %s%s or enlarge it (mount -o remount,size=...)",
+			       what, bytes >> 20, room >> 20, fewer,
+			       strstr(fewer, " or ") != NULL ? "," : "");
+	if (have != 0 && bytes > have)
+		return vb_fail(-ENOMEM,
+			       "%s need %" PRIu64 " MiB and %" PRIu64
+			       " MiB of memory are available; use %s",
+			       what, bytes >> 20, have >> 20, fewer);
+	return 0;
 }

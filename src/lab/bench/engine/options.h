@@ -35,6 +35,8 @@ struct vb_bench_cluster_opts {
 	uint64_t nodes, seed;                                                                      \
 	uint64_t duration_ns, warmup_ns, stall_ns;                                                 \
 	uint64_t lease_ns; /* 0: chosen for the fabric when it is open */                          \
+	unsigned runs;     /* by the plan */                                                       \
+	bool all;          /* asked for as "all": what cannot run is skipped with its reason */    \
 	struct vb_bench_cluster_opts cluster
 struct vb_bench_common {
 	VB_BENCH_COMMON_FIELDS;
@@ -56,8 +58,11 @@ void vb_bench_put_options(FILE *to, const struct vb_opt_group *group);
 int vb_bench_plan_common(struct vb_bench_common *o, uint64_t sim_ns);
 /* Whether files can be made in the folder of `path`; else errno says why not. */
 bool vb_bench_can_write_beside(const char *path);
-/* Bytes that are free for a segment of this name, or NULL, on this machine; UINT64_MAX: only memory
- * bounds it. */
-uint64_t vb_bench_segment_room(int fabric, const char *name);
+/* A time that may be left out: NULL leaves *ns as it is.  At most an hour; -EINVAL, said. */
+int vb_bench_plan_time(const char *option, const char *text, uint64_t *ns);
+/* What plainly cannot fit is told before minutes are spent on it; the fabric has the last word.
+ * "WHAT need so many bytes; use FEWER".  -error, said. */
+int vb_bench_plan_memory(const struct vb_bench_common *o, uint64_t bytes, const char *what,
+			 const char *fewer);
 
 #endif

@@ -273,15 +273,9 @@ static void measure(struct phases *p)
 	if (pass(p, begin, "warming up")) {
 		if (p->group->rank == 0)
 			vb_info(VB_BENCH_MEASURING);
-		if (!run->server_only)
-			run->ops->client->measure(run, true);
-		if (run->ops->meter != NULL)
-			run->ops->meter(run, true);
+		vb_bench_run_measure(run, true);
 		pass(p, begin + run->o->duration_ns, "measuring");
-		if (run->ops->meter != NULL)
-			run->ops->meter(run, false);
-		if (!run->server_only)
-			run->ops->client->measure(run, false);
+		vb_bench_run_measure(run, false);
 	}
 	run->ops->measured(run, vb_sched_now_slow(p->sched));
 	run->pulse.since_ns = vb_sched_now_slow(p->sched);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hist.h"
 #include "base/log.h"
 #include "lab/bench/engine/process.h"
 
@@ -34,6 +35,32 @@ unsigned vb_bench_client_of(const struct vb_bench_run *run, unsigned worker, uns
 			    : worker + i * run->workers;
 }
 
+/* The histograms are last: the pages of those that are not used are never touched. */
+static struct vb_hist *hists_of(const struct vb_bench_run *run, const void *tally)
+{
+	return (struct vb_hist *)((char *)tally + run->ops->hists_at);
+}
+
+static unsigned n_hists(const struct vb_bench_run *run)
+{
+	return (unsigned)((run->ops->tally_bytes - run->ops->hists_at) / sizeof(struct vb_hist));
+}
+
+static void tally_init(const struct vb_bench_run *run, void *tally)
+{
+	memset(tally, 0, run->ops->hists_at);
+	for (unsigned i = 0; i < n_hists(run); i++)
+		vb_hist_init(&hists_of(run, tally)[i]);
+}
+
+void vb_bench_tally_merge(struct vb_bench_run *run, const void *tally)
+{
+	vb_bench_words(run->tally, tally, run->ops->sums_bytes, 1);
+	for (unsigned i = 0; i < n_hists(run); i++)
+		vb_hist_merge(&hists_of(run, run->tally)[i], &hists_of(run, tally)[i]);
+	run->ops->merge(run->tally, tally);
+}
+
 int vb_bench_run_open(struct vb_bench_run *run, unsigned tallies)
 {
 	run->n_tallies = tallies;
@@ -44,9 +71,9 @@ int vb_bench_run_open(struct vb_bench_run *run, unsigned tallies)
 	if (run->control == NULL || run->states == NULL || run->tally == NULL ||
 	    (tallies != 0 && run->tallies == NULL))
 		return vb_fail(-ENOMEM, "no memory for the results of %u workers", run->workers);
-	run->ops->tally_init(run->tally);
+	tally_init(run, run->tally);
 	for (unsigned i = 0; i < tallies; i++)
-		run->ops->tally_init(vb_bench_tally_of(run, i));
+		tally_init(run, vb_bench_tally_of(run, i));
 	return run->ops->open(run);
 }
 
@@ -123,6 +150,16 @@ void vb_bench_thread_close(struct vb_bench_run *run)
 	free(run->thread->clients);
 	run->thread->clients = NULL;
 	run->thread->n = 0;
+}
+
+void vb_bench_run_measure(struct vb_bench_run *run, bool on)
+{
+	if (run->ops->meter != NULL && on)
+		run->ops->meter(run, true);
+	if (!run->server_only)
+		run->ops->client->measure(run, on);
+	if (run->ops->meter != NULL && !on)
+		run->ops->meter(run, false);
 }
 
 void vb_bench_thread_left(struct vb_bench_thread *t, struct vb_bench_body *c,

@@ -124,10 +124,11 @@ struct vb_bench_gather_ops {
 struct vb_bench_run_ops {
 	const struct vb_bench_client_ops *client;
 	const struct vb_bench_gather_ops *gather;
-	size_t tally_bytes;
+	/* A tally begins with so many bytes of words that are added up when tallies are merged, and
+	 * ends with histograms, from hists_at on; merge sees to what is in between. */
+	size_t tally_bytes, sums_bytes, hists_at;
+	void (*merge)(void *into, const void *tally);
 	bool parent_serves; /* shm: the workers' parent has servers; else the workers have them */
-	void (*tally_init)(void *tally);
-	void (*tally_merge)(void *into, const void *tally);
 
 	/* Opens what the clients need: in the only process, in the parent of the workers, or in
 	 * every process of the group, which agree.  Fills in run->fabric, and the bounds as far as
@@ -210,6 +211,8 @@ int vb_bench_run_gather(struct vb_bench_run *run, bool stalled);
 
 void *vb_bench_state_of(const struct vb_bench_run *run, unsigned client);
 void *vb_bench_tally_of(const struct vb_bench_run *run, unsigned worker);
+/* Into the result's. */
+void vb_bench_tally_merge(struct vb_bench_run *run, const void *tally);
 /* How many clients a worker has, and the number of its i-th. */
 unsigned vb_bench_clients_of(const struct vb_bench_run *run, unsigned worker);
 unsigned vb_bench_client_of(const struct vb_bench_run *run, unsigned worker, unsigned i);
@@ -223,6 +226,8 @@ int vb_bench_thread_start(struct vb_bench_run *run);
 void vb_bench_thread_give_up(struct vb_bench_run *run);
 /* Once more is harmless. */
 void vb_bench_thread_close(struct vb_bench_run *run);
+/* The measured span of this process begins or ends now. */
+void vb_bench_run_measure(struct vb_bench_run *run, bool on);
 /* Of a client, last. */
 void vb_bench_thread_left(struct vb_bench_thread *t, struct vb_bench_body *c,
 			  struct vb_bench_state *s);

@@ -56,7 +56,7 @@ static int run_one(struct vb_bench_session *s)
 	}
 	subject->name(s->plan, run, name, sizeof(name));
 	vb_bench_progress.run = s->n;
-	vb_bench_progress.runs = s->runs;
+	vb_bench_progress.runs = s->o->runs;
 	vb_bench_progress.name = name;
 	vb_busy_look(&begin);
 	err = subject->run(s->plan, run, &s->group, r);
@@ -65,7 +65,7 @@ static int run_one(struct vb_bench_session *s)
 	vb_bench_progress_clear();
 	if (err != 0 && !r->ran)
 		s->lost = why_lost(err);
-	if (err == -EOPNOTSUPP && s->all) {
+	if (err == -EOPNOTSUPP && s->o->all) {
 		r->skipped = "this fabric lacks what it needs (see `verbena list`)";
 		err = 0;
 	}
@@ -166,7 +166,7 @@ static int run_all(struct vb_bench_session *s)
 
 	vb_bench_progress.on = isatty(STDERR_FILENO) == 1 && is_root(s);
 	vb_bench_progress.unit = s->subject->unit;
-	for (unsigned i = 0; i < s->runs && goes_on(s, err); i++)
+	for (unsigned i = 0; i < s->o->runs && goes_on(s, err); i++)
 		err = run_one(s);
 	for (unsigned i = 0; i < s->n; i++)
 		ran |= result_of(s, i)->ran;
@@ -202,16 +202,16 @@ static int meet(struct vb_bench_session *s)
 
 static int open_results(struct vb_bench_session *s)
 {
-	s->results = calloc(s->runs, s->subject->result_bytes);
+	s->results = calloc(s->o->runs, s->subject->result_bytes);
 	if (s->results == NULL)
-		return vb_fail(-ENOMEM, "no memory for the results of %u runs", s->runs);
+		return vb_fail(-ENOMEM, "no memory for the results of %u runs", s->o->runs);
 	s->json = (struct vb_json_out){.fd = -1};
 	return is_root(s) ? vb_json_out_open(&s->json, s->o->json) : 0;
 }
 
 static int open_all(struct vb_bench_session *s, const void *opts)
 {
-	int err = s->subject->plan(opts, s->plan, s);
+	int err = s->subject->plan(opts, s->plan);
 
 	if (err == 0 && vb_bench_is_net(s->o->fabric)) {
 		err = meet(s);
@@ -235,6 +235,7 @@ int vb_bench_session(const struct vb_bench_subject *subject, const void *opts, b
 
 	if (s.plan == NULL)
 		return VB_EXIT_RESOURCES;
+	s.o = s.plan;
 	err = open_all(&s, opts);
 	code = err != 0 ? vb_exit_of(err) : run_all(&s);
 	vb_bench_group_close(&s.group);

@@ -32,15 +32,13 @@ struct vb_bench_end {
 	struct vb_busy load; /* of the machine meanwhile; of the root's, where there are several */
 };
 
-struct vb_bench_session;
-
 /* `plan` and `results` are the subject's own; what is optional may be NULL. */
 struct vb_bench_subject {
 	const char *unit; /* of what is counted, for the line of progress; NULL: cycles */
 	size_t plan_bytes, result_bytes;
-	/* Options, checked, become the plan, and what the session knows of it.  0 or -error, said;
-	 * free it either way. */
-	int (*plan)(const void *opts, void *plan, struct vb_bench_session *s);
+	/* Options, checked, become the plan, which begins with them.  0 or -error, said; free it
+	 * either way. */
+	int (*plan)(const void *opts, void *plan);
 	void (*free_plan)(void *plan);
 	/* Of a network: all that makes two runs different, a line for each; and what depends on how
 	 * many processes there are, which session->o->cluster.procs says now. */
@@ -73,11 +71,7 @@ struct vb_bench_subject {
 struct vb_bench_session {
 	const struct vb_bench_subject *subject;
 	void *plan;
-	/* Filled in by subject->plan. */
-	unsigned runs;
-	bool all; /* asked for as "all": what cannot run is skipped with its reason */
-	struct vb_bench_common *o;
-
+	struct vb_bench_common *o;   /* the same */
 	FILE *table;                 /* stdout; stderr where stdout carries a file */
 	struct vb_bench_group group; /* network fabrics only */
 	void *results;               /* [runs] */

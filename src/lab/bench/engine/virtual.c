@@ -59,14 +59,10 @@ static void measure(struct vb_bench_run *run)
 	uint64_t begin = run->control->t0_ns + run->o->warmup_ns;
 
 	if (pass(run, begin, run->o->warmup_ns / 4 + 1, "warming up")) {
-		if (run->ops->meter != NULL)
-			run->ops->meter(run, true);
-		run->ops->client->measure(run, true);
+		vb_bench_run_measure(run, true);
 		pass(run, begin + run->o->duration_ns, run->o->duration_ns / SLICES + 1,
 		     "measuring");
-		run->ops->client->measure(run, false);
-		if (run->ops->meter != NULL)
-			run->ops->meter(run, false);
+		vb_bench_run_measure(run, false);
 	}
 	run->ops->measured(run, vb_sched_now(run->sched));
 }

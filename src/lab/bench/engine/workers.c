@@ -368,7 +368,7 @@ int vb_bench_run_workers(struct vb_bench_run *run)
 		run->end->ran = true;
 		measure(&w);
 		for (unsigned i = 0; i < run->workers; i++)
-			run->ops->tally_merge(run->tally, vb_bench_tally_of(run, i));
+			vb_bench_tally_merge(run, vb_bench_tally_of(run, i));
 		err = run->ops->judge(run);
 	}
 	if (err == 0)

@@ -87,7 +87,7 @@ static int take_report(struct vb_bench_run *run, uint32_t rank, const void *repo
 
 	if (in->grants > (rank < run->first_worker ? 0 : UINT32_MAX))
 		return vb_bench_group_refuse(run->group, rank, "a report");
-	vb_bench_tally_merge(r->tally, &in->tally);
+	vb_bench_tally_merge(run, &in->tally);
 	if (rank == 0) /* the rest of its own is in place already */
 		return 0;
 	vb_bench_add(&r->servers, &in->servers);

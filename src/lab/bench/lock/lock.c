@@ -16,11 +16,11 @@ _Static_assert(offsetof(struct vb_bench_result, end) == 0, "as the session takes
 /* With "all", what cannot run here is a row with its reason and no error. */
 static const char *reason_to_skip(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops)
 {
-	if (plan->all && plan->o.fail_rate > 0 && !(ops->caps & VB_LOCK_SURVIVES))
+	if (!plan->o.all)
+		return NULL;
+	if (plan->o.fail_rate > 0 && !(ops->caps & VB_LOCK_SURVIVES))
 		return "does not survive its holder, which --fail-rate imitates";
-	if (plan->all)
-		return vb_bench_lacks_modes(plan, ops);
-	return NULL;
+	return vb_bench_lacks_modes(plan, ops);
 }
 
 static void name(const void *plan, unsigned run, char *buf, size_t bytes)
@@ -102,21 +102,10 @@ static bool violated(const void *result)
 	return ((const struct vb_bench_result *)result)->audit.violations != 0;
 }
 
-static int plan(const void *opts, void *plan, struct vb_bench_session *s)
-{
-	struct vb_bench_plan *p = plan;
-	int err = vb_bench_plan(opts, p);
-
-	s->runs = p->n_locks;
-	s->all = p->all;
-	s->o = &p->o.common;
-	return err;
-}
-
 static const struct vb_bench_subject subject = {
 	.plan_bytes = sizeof(struct vb_bench_plan),
 	.result_bytes = sizeof(struct vb_bench_result),
-	.plan = plan,
+	.plan = vb_bench_plan,
 	.free_plan = vb_bench_plan_close,
 	.put_config = vb_bench_plan_put,
 	.plan_nodes = vb_bench_plan_nodes,

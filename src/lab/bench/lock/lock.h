@@ -68,10 +68,8 @@ struct vb_bench_opts {
 #define VB_BENCH_CLIENTS 100000u
 
 struct vb_bench_plan {
-	struct vb_bench_opts o; /* with every default filled in */
-	const struct vb_lock_ops *lock[VB_BENCH_LOCKS];
-	unsigned n_locks;
-	bool all; /* asked for as "all": what cannot run is skipped with its reason */
+	struct vb_bench_opts o;                         /* with every default filled in */
+	const struct vb_lock_ops *lock[VB_BENCH_LOCKS]; /* of each run */
 	struct vb_micro micro;
 	bool tracing; /* transactions of `trace` are run, and `micro` is not used */
 	struct vb_trace trace;
@@ -88,7 +86,7 @@ static inline uint64_t vb_bench_with_clients(uint64_t all, uint64_t servers)
 /* The option table's groups; opts is where they write. */
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n);
 /* 0, or -error, said in one line; nothing has been made yet. */
-int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *plan);
+int vb_bench_plan(const void *opts, void *plan);
 /* Why the lock cannot run the plan's trace, or NULL. */
 const char *vb_bench_lacks_modes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 /* As struct vb_bench_subject has them; close also after vb_bench_plan has failed. */
@@ -135,20 +133,20 @@ struct vb_bench_meter {
 /* One per worker thread, which alone writes it. */
 struct vb_bench_tally {
 	uint64_t ops; /* cycles completed while measuring; of transactions, those that committed */
-	uint64_t failed;      /* acquires that ended without a grant while measuring */
-	uint64_t skipped;     /* releases left out on purpose (--fail-rate) */
-	uint64_t uncertain;   /* calls whose answer was lost: a lock may be held by nobody */
-	uint64_t measured_ns; /* how long this worker has measured */
-	uint64_t rtt_ns;      /* that its clients went by in the end, mean; of so many */
-	uint64_t rtt_clients;
+	uint64_t failed;    /* acquires that ended without a grant while measuring */
+	uint64_t skipped;   /* releases left out on purpose (--fail-rate) */
+	uint64_t uncertain; /* calls whose answer was lost: a lock may be held by nobody */
 	struct vb_bench_meter spent;
 	struct vb_fabric_stats fabric; /* of the worker's process, since it opened the fabric */
 	struct vb_lock_timing timing;
+	struct vb_bench_txns txns;
+	/* So far sums. */
+	uint64_t measured_ns; /* how long this worker has measured */
+	uint64_t rtt_ns;      /* that its clients went by in the end, mean; of so many */
+	uint64_t rtt_clients;
 	double rate; /* merged: cycles per second, the workers' rates added up */
 	double txn_rate;
-	struct vb_bench_txns txns;
 	int last_error; /* of an acquire, where it is none of the expected ones */
-	/* Last: the pages of what is not used are never touched. */
 	struct vb_hist lat[VB_LAT_COUNT];
 	/* By type: from the first attempt to the commit, its releases not included. */
 	struct vb_hist txn[VB_TRACE_TYPES_MAX];
@@ -262,10 +260,10 @@ extern const struct vb_bench_gather_ops vb_bench_lock_gather_ops;
 
 /* Processes with clients. */
 unsigned vb_bench_workers(const struct vb_bench_plan *plan);
-void vb_bench_tally_init(void *tally);
-/* Of one worker, which it is merged from or which is the only one. */
+/* What tallies have beside sums and histograms. */
+void vb_bench_lock_merge(void *into, const void *tally);
+/* Of the only worker. */
 void vb_bench_tally_rates(struct vb_bench_tally *t);
-void vb_bench_tally_merge(void *into, const void *tally);
 
 /* Of the clients' states: how many wait, and for how long at most. */
 void vb_bench_unfinished(struct vb_bench_result *r, const struct vb_bench_lock_state *states,

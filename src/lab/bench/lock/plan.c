@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "lab/host.h"
 #include "lock/board.h"
 
 #define SEC 1000000000ull
@@ -140,27 +139,16 @@ const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsi
 	return groups;
 }
 
-static int unknown_lock(const char *name)
-{
-	const char *names[VB_BENCH_LOCKS];
-	char hint[VB_HINT_BYTES];
-	size_t n = 0;
-
-	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL && n < VB_BENCH_LOCKS; l++)
-		names[n++] = (*l)->name;
-	return vb_fail(-EINVAL, "no lock is called '%s'%s; `verbena list` shows them all", name,
-		       vb_did_you_mean(hint, name, names, n));
-}
-
 static int plan_locks(struct vb_bench_plan *p)
 {
-	char text[1024], *save = NULL;
+	char text[1024], *save = NULL, hint[VB_HINT_BYTES];
 
 	if (strcmp(p->o.lock, "all") == 0) {
-		p->all = true;
-		for (const struct vb_lock_ops *const *l = vb_locks;
-		     *l != NULL && p->n_locks < VB_BENCH_LOCKS; l++)
-			p->lock[p->n_locks++] = *l;
+		p->o.all = true;
+		while (vb_locks[p->o.runs] != NULL && p->o.runs < VB_BENCH_LOCKS) {
+			p->lock[p->o.runs] = vb_locks[p->o.runs];
+			p->o.runs++;
+		}
 		return 0;
 	}
 	if (strlen(p->o.lock) >= sizeof(text))
@@ -171,8 +159,10 @@ static int plan_locks(struct vb_bench_plan *p)
 		const struct vb_lock_ops *ops = vb_lock_find(name);
 
 		if (ops == NULL)
-			return unknown_lock(name);
-		if (p->n_locks == VB_BENCH_LOCKS)
+			return vb_fail(-EINVAL,
+				       "no lock is called '%s'%s; `verbena list` shows them all",
+				       name, vb_did_you_mean_any(hint, name, vb_locks));
+		if (p->o.runs == VB_BENCH_LOCKS)
 			return vb_fail(-EINVAL, "more than %d locks in one run", VB_BENCH_LOCKS);
 		if (p->o.fail_rate > 0 && !(ops->caps & VB_LOCK_SURVIVES))
 			return vb_fail(
@@ -180,9 +170,9 @@ static int plan_locks(struct vb_bench_plan *p)
 				"'%s' does not survive its holder: with --fail-rate it would "
 				"only stall; choose among the locks that do (`verbena list`)",
 				name);
-		p->lock[p->n_locks++] = ops;
+		p->lock[p->o.runs++] = ops;
 	}
-	if (p->n_locks == 0)
+	if (p->o.runs == 0)
 		return vb_fail(-EINVAL, "--lock names no lock; `verbena list` shows them all");
 	return 0;
 }
@@ -214,8 +204,9 @@ static int plan_nodes(struct vb_bench_opts *o)
 }
 
 /* The same for what only this subject has. */
-static int plan_fabric(struct vb_bench_opts *o)
+static int plan_fabric(struct vb_bench_plan *p)
 {
+	struct vb_bench_opts *o = &p->o;
 	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
 	int err = vb_bench_plan_common(&o->common, SIM_DURATION_NS);
 
@@ -242,15 +233,9 @@ static int plan_fabric(struct vb_bench_opts *o)
 	return o->cluster.launched ? 0 : plan_nodes(o);
 }
 
-static int plan_think(struct vb_bench_opts *o)
+static int plan_think(struct vb_bench_plan *p)
 {
-	if (o->think != NULL && vb_parse_time_ns(o->think, &o->think_ns) != 0)
-		return vb_fail(-EINVAL,
-			       "--think '%s': a time with its unit (ns, us, ms, s) is needed",
-			       o->think);
-	if (o->think_ns > 3600 * SEC)
-		return vb_fail(-EINVAL, "--think %s: at most one hour is possible", o->think);
-	return 0;
+	return vb_bench_plan_time("think", p->o.think, &p->o.think_ns);
 }
 
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops)
@@ -266,14 +251,13 @@ uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_l
 	       ~4095ull;
 }
 
-/* What plainly cannot fit is told before minutes are spent on it.  The fabric has the last word. */
-static int plan_memory(const struct vb_bench_plan *p)
+static int plan_memory(struct vb_bench_plan *p)
 {
-	uint64_t most = 0, have = vb_host_meminfo("MemAvailable");
-	uint64_t room = vb_bench_segment_room(p->o.fabric, p->o.segment);
+	uint64_t most = 0;
 	uint16_t nodes = p->o.nodes != 0 ? (uint16_t)p->o.nodes : 1;
+	char what[32];
 
-	for (unsigned i = 0; i < p->n_locks; i++) {
+	for (unsigned i = 0; i < p->o.runs; i++) {
 		const struct vb_lock_ops *ops = p->lock[i];
 		uint64_t bytes;
 
@@ -284,29 +268,20 @@ static int plan_memory(const struct vb_bench_plan *p)
 		if (bytes > most)
 			most = bytes;
 	}
-	if (most > room)
-		return vb_fail(-ENOSPC,
-			       "%" PRIu64 " locks need %" PRIu64 " MiB and /dev/shm has %" PRIu64
-			       " MiB free; use fewer --locks or enlarge it (mount -o "
-			       "remount,size=...)",
-			       p->o.locks, most >> 20, room >> 20);
-	if (have != 0 && most > have)
-		return vb_fail(-ENOMEM,
-			       "%" PRIu64 " locks need %" PRIu64 " MiB and %" PRIu64
-			       " MiB of memory are available; use fewer --locks",
-			       p->o.locks, most >> 20, have >> 20);
-	return 0;
+	snprintf(what, sizeof(what), "%" PRIu64 " locks", p->o.locks);
+	return vb_bench_plan_memory(&p->o.common, most, what, "fewer --locks");
 }
 
 /* The histograms are written at the end; that their directory is there can be seen now. */
-static int plan_hgrm(const char *prefix)
+static int plan_hgrm(struct vb_bench_plan *p)
 {
+	const char *prefix = p->o.hgrm;
+
 	if (prefix == NULL || vb_bench_can_write_beside(prefix))
 		return 0;
 	if (errno == ENAMETOOLONG)
 		return vb_fail(-ENAMETOOLONG, "--hgrm: the name is too long");
 	return vb_fail(-errno, "cannot write %s.*.hgrm: %s", prefix, strerror(errno));
-	return 0;
 }
 
 /* ---- the workload ---- */
@@ -378,6 +353,10 @@ static int plan_trace(struct vb_bench_plan *p)
 
 	if (!p->tracing || p->trace.ops != NULL)
 		return 0;
+	/* Only the launcher knows how many processes, and so nodes, there are; a file does not
+	 * ask. */
+	if (o->nodes == 0 && !is_file(o->workload))
+		return 0;
 	err = vb_trace_open(&p->trace, o->workload, &t);
 	if (err)
 		return err;
@@ -386,7 +365,7 @@ static int plan_trace(struct vb_bench_plan *p)
 			       "--locks %" PRIu64 ": the trace '%s' needs %" PRIu64
 			       "; leave it out, or give more",
 			       o->locks, o->workload, p->trace.locks);
-	for (unsigned i = 0; i < p->n_locks && !p->all; i++)
+	for (unsigned i = 0; i < o->runs && !o->all; i++)
 		if (vb_bench_lacks_modes(p, p->lock[i]) != NULL)
 			return vb_fail(-EOPNOTSUPP, "'%s' %s", p->lock[i]->name,
 				       vb_bench_lacks_modes(p, p->lock[i]));
@@ -428,27 +407,19 @@ static int init_micro(struct vb_bench_plan *p)
 	return p->tracing ? 0 : vb_micro_init(&p->micro, &micro);
 }
 
-int vb_bench_plan(const struct vb_bench_opts *opts, struct vb_bench_plan *p)
+int vb_bench_plan(const void *opts, void *plan)
 {
-	int err;
+	static int (*const steps[])(struct vb_bench_plan *) = {
+		plan_locks, plan_tracing, plan_fabric, plan_think,
+		plan_trace, plan_memory,  plan_hgrm,   init_micro,
+	};
+	struct vb_bench_plan *p = plan;
+	int err = 0;
 
-	*p = (struct vb_bench_plan){.o = *opts};
-	err = plan_locks(p);
-	if (err == 0)
-		err = plan_tracing(p);
-	if (err == 0)
-		err = plan_fabric(&p->o);
-	if (err == 0)
-		err = plan_think(&p->o);
-	/* Only the launcher knows how many processes, and so nodes, there are; a file does not
-	 * ask. */
-	if (err == 0 && (!p->o.cluster.launched || is_file(p->o.workload)))
-		err = plan_trace(p);
-	if (err == 0)
-		err = plan_memory(p);
-	if (err == 0)
-		err = plan_hgrm(p->o.hgrm);
-	return err != 0 ? err : init_micro(p);
+	*p = (struct vb_bench_plan){.o = *(const struct vb_bench_opts *)opts};
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(steps) && err == 0; i++)
+		err = steps[i](p);
+	return err;
 }
 
 /* ---- on a network ---- */

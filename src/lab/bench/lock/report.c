@@ -36,12 +36,12 @@ static double per(uint64_t n, uint64_t of)
 
 /* ---- tables ---- */
 
-static const char head_1[] = "                  goodput             acquire shared us      acquire "
-			     "exclusive us     release us"
-			     "        verbs per cycle           audit\n";
-static const char head_2[] = "lock               kops/s  failed      p50     p99   p99.9      p50  "
-			     "   p99   p99.9    p50     p99"
-			     "  atomic   read   send  retry   viol bypass\n";
+static const char head[] = "                  goodput             acquire shared us      acquire "
+			   "exclusive us     release us"
+			   "        verbs per cycle           audit\n"
+			   "lock               kops/s  failed      p50     p99   p99.9      p50  "
+			   "   p99   p99.9    p50     p99"
+			   "  atomic   read   send  retry   viol bypass\n";
 
 void vb_bench_print_head(FILE *to, const void *plan)
 {
@@ -81,8 +81,7 @@ void vb_bench_print_head(FILE *to, const void *plan)
 	if (o->fail_rate > 0)
 		fprintf(to, ", releases skipped with p = %g", o->fail_rate);
 	fprintf(to, "%s, seed %" PRIu64 "\n\n", o->no_audit ? ", no audit" : ", audited", o->seed);
-	fputs(head_1, to);
-	fputs(head_2, to);
+	fputs(head, to);
 	fflush(to);
 }
 
@@ -212,11 +211,11 @@ static void put_phase(FILE *to, const struct vb_lock_timing *t, enum vb_call cal
 static void print_breakdown(FILE *to, const struct vb_bench_plan *plan,
 			    const struct vb_bench_result *results, unsigned n)
 {
-	static const enum vb_phase x[] = {VB_PHASE_IA, VB_PHASE_NP, VB_PHASE_WP, VB_PHASE_WR,
-					  VB_PHASE_RT};
-	static const enum vb_phase s[] = {VB_PHASE_IA, VB_PHASE_NP, VB_PHASE_WP, VB_PHASE_WW,
-					  VB_PHASE_RT};
-	static const enum vb_phase rel[] = {VB_PHASE_IA, VB_PHASE_RT, VB_PHASE_NS};
+	static const enum vb_phase columns[VB_CALL_COUNT][5] = {
+		[VB_CALL_ACQ_X] = {VB_PHASE_IA, VB_PHASE_NP, VB_PHASE_WP, VB_PHASE_WR, VB_PHASE_RT},
+		[VB_CALL_ACQ_S] = {VB_PHASE_IA, VB_PHASE_NP, VB_PHASE_WP, VB_PHASE_WW, VB_PHASE_RT},
+		[VB_CALL_REL] = {VB_PHASE_IA, VB_PHASE_RT, VB_PHASE_NS},
+	};
 
 	if (plan->o.fabric != VB_BENCH_SIM && !plan->o.breakdown)
 		return;
@@ -232,12 +231,9 @@ static void print_breakdown(FILE *to, const struct vb_bench_plan *plan,
 		if (!results[i].end.ran)
 			continue;
 		fprintf(to, "%-16s", results[i].ops->name);
-		for (unsigned k = 0; k < VB_ARRAY_SIZE(x); k++)
-			put_phase(to, &results[i].tally->timing, VB_CALL_ACQ_X, x[k]);
-		for (unsigned k = 0; k < VB_ARRAY_SIZE(s); k++)
-			put_phase(to, &results[i].tally->timing, VB_CALL_ACQ_S, s[k]);
-		for (unsigned k = 0; k < VB_ARRAY_SIZE(rel); k++)
-			put_phase(to, &results[i].tally->timing, VB_CALL_REL, rel[k]);
+		for (unsigned call = 0; call < VB_CALL_COUNT; call++)
+			for (unsigned k = 0; k < (call == VB_CALL_REL ? 3 : 5); k++)
+				put_phase(to, &results[i].tally->timing, call, columns[call][k]);
 		fputc('\n', to);
 	}
 }

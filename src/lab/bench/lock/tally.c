@@ -10,17 +10,6 @@
 
 #include "base/log.h"
 
-void vb_bench_tally_init(void *tally)
-{
-	struct vb_bench_tally *t = tally;
-
-	memset(t, 0, offsetof(struct vb_bench_tally, lat));
-	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
-		vb_hist_init(&t->lat[i]);
-	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
-		vb_hist_init(&t->txn[i]);
-}
-
 unsigned vb_bench_workers(const struct vb_bench_plan *plan)
 {
 	const struct vb_bench_opts *o = &plan->o;
@@ -38,37 +27,20 @@ void vb_bench_tally_rates(struct vb_bench_tally *t)
 	t->txn_rate = (double)t->txns.committed * per_s;
 }
 
-static void merge_txns(struct vb_bench_tally *into, const struct vb_bench_tally *t)
-{
-	for (unsigned i = 0; i < VB_TRACE_TYPES_MAX; i++)
-		vb_hist_merge(&into->txn[i], &t->txn[i]);
-	vb_bench_add(&into->txns, &t->txns);
-	into->txn_rate += vb_bench_rate(t->txns.committed, t->measured_ns);
-}
-
-void vb_bench_tally_merge(void *sum, const void *tally)
+void vb_bench_lock_merge(void *sum, const void *tally)
 {
 	struct vb_bench_tally *into = sum;
 	const struct vb_bench_tally *t = tally;
+	uint64_t clients = into->rtt_clients + t->rtt_clients;
 
-	for (unsigned i = 0; i < VB_LAT_COUNT; i++)
-		vb_hist_merge(&into->lat[i], &t->lat[i]);
-	merge_txns(into, t);
-	into->ops += t->ops;
-	into->failed += t->failed;
-	into->skipped += t->skipped;
-	into->uncertain += t->uncertain;
 	into->rate += vb_bench_rate(t->ops, t->measured_ns);
+	into->txn_rate += vb_bench_rate(t->txns.committed, t->measured_ns);
 	if (t->measured_ns > into->measured_ns)
 		into->measured_ns = t->measured_ns;
-	if (into->rtt_clients + t->rtt_clients > 0)
-		into->rtt_ns = (into->rtt_ns * into->rtt_clients + t->rtt_ns * t->rtt_clients) /
-			       (into->rtt_clients + t->rtt_clients);
-	into->rtt_clients += t->rtt_clients;
-	vb_bench_add(&into->spent, &t->spent);
-	vb_bench_add(&into->fabric, &t->fabric);
-	vb_bench_add(&into->timing.calls, &t->timing.calls);
-	vb_bench_add(&into->timing.ns, &t->timing.ns);
+	if (clients > 0)
+		into->rtt_ns =
+			(into->rtt_ns * into->rtt_clients + t->rtt_ns * t->rtt_clients) / clients;
+	into->rtt_clients = clients;
 	if (t->last_error != 0)
 		into->last_error = t->last_error;
 }

@@ -118,7 +118,7 @@ static int take_report(struct vb_bench_run *run, uint32_t rank, const void *repo
 
 	if (memchr(in->tally.why, '\0', sizeof(in->tally.why)) == NULL)
 		return vb_bench_group_refuse(run->group, rank, "a report");
-	vb_tbench_tally_merge(r->tally, &in->tally);
+	vb_bench_tally_merge(run, &in->tally);
 	vb_bench_add(&u->sums, &in->sums);
 	r->history_full |= in->full != 0;
 	if (in->fill_s > r->fill_s)
@@ -143,21 +143,15 @@ static int take_history(struct vb_bench_run *run, uint32_t rank, const void *rep
 	if (u->histories == NULL)
 		return vb_bench_group_refuse(run->group, rank, "a history");
 	while (at < bytes) {
-		struct vb_history_txn t;
-		size_t whole;
+		struct vb_history_txn t = {.n_ops = UINT32_MAX};
 
-		if (bytes - at < sizeof(t))
-			return vb_bench_group_refuse(run->group, rank, "a history");
-		memcpy(&t, data + at, sizeof(t));
-		if (t.n_ops > VB_HISTORY_OPS_MAX)
-			return vb_bench_group_refuse(run->group, rank, "a history");
-		whole = bytes_of(&t);
-		if (whole > bytes - at)
-			return vb_bench_group_refuse(run->group, rank, "a history");
+		if (bytes - at >= sizeof(t))
+			memcpy(&t, data + at, sizeof(t));
 		/* Every part of it is a multiple of 8 bytes, so operations are aligned. */
-		if (!vb_history_add(u->histories[rank], &t, (const void *)(data + at + sizeof(t))))
+		if (t.n_ops > VB_HISTORY_OPS_MAX || bytes_of(&t) > bytes - at ||
+		    !vb_history_add(u->histories[rank], &t, (const void *)(data + at + sizeof(t))))
 			return vb_bench_group_refuse(run->group, rank, "a history");
-		at += whole;
+		at += bytes_of(&t);
 	}
 	return 0;
 }

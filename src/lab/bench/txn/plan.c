@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "lab/host.h"
 
 #define SEC 1000000000ull
 #define MIB (1ull << 20)
@@ -183,12 +182,9 @@ static int refuse_others(const struct vb_load_ops *chosen)
 
 static int plan_load(struct vb_tbench_plan *p)
 {
-	const char *names[VB_TBENCH_LOADS_MAX];
 	char hint[VB_HINT_BYTES];
-	size_t n = 0;
 
 	for (unsigned k = 0; vb_loads[k] != NULL; k++) {
-		names[n++] = vb_loads[k]->name;
 		if (strcmp(vb_loads[k]->name, p->o.workload) != 0)
 			continue;
 		p->load = vb_loads[k];
@@ -196,19 +192,19 @@ static int plan_load(struct vb_tbench_plan *p)
 		return refuse_others(p->load);
 	}
 	return vb_fail(-EINVAL, "no workload is called '%s'%s; there are ycsb, smallbank and bank",
-		       p->o.workload, vb_did_you_mean(hint, p->o.workload, names, n));
+		       p->o.workload, vb_did_you_mean_any(hint, p->o.workload, vb_loads));
 }
 
 /* ---- which runs ---- */
 
 static int add_run(struct vb_tbench_plan *p, const struct vb_cc_ops *cc, uint32_t code)
 {
-	struct vb_tbench_one *more = realloc(p->run, (p->n_runs + 1) * sizeof(*more)), *one;
+	struct vb_tbench_one *more = realloc(p->run, (p->o.runs + 1) * sizeof(*more)), *one;
 
 	if (more == NULL)
-		return vb_fail(-ENOMEM, "no memory for a plan of %u runs", p->n_runs + 1);
+		return vb_fail(-ENOMEM, "no memory for a plan of %u runs", p->o.runs + 1);
 	p->run = more;
-	one = &more[p->n_runs++];
+	one = &more[p->o.runs++];
 	*one = (struct vb_tbench_one){.cc = cc};
 	vb_assert(cc->n_stages < sizeof(one->code));
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -231,7 +227,7 @@ static int wrong_code(const struct vb_cc_ops *cc, const char *code)
 
 static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 {
-	const char *code = p->o.hybrid != NULL ? p->o.hybrid : p->all ? "both" : "none";
+	const char *code = p->o.hybrid != NULL ? p->o.hybrid : p->o.all ? "both" : "none";
 	uint32_t every = (1u << cc->n_stages) - 1, mask = 0;
 	int err = 0;
 
@@ -255,25 +251,13 @@ static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 	return add_run(p, cc, mask);
 }
 
-static int unknown_cc(const char *name)
-{
-	const char *names[64];
-	char hint[VB_HINT_BYTES];
-	size_t n = 0;
-
-	for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && n < VB_ARRAY_SIZE(names); c++)
-		names[n++] = (*c)->name;
-	return vb_fail(-EINVAL, "no protocol is called '%s'%s; `verbena list` shows them all", name,
-		       vb_did_you_mean(hint, name, names, n));
-}
-
 static int plan_runs(struct vb_tbench_plan *p)
 {
-	char text[1024], *save = NULL;
+	char text[1024], *save = NULL, hint[VB_HINT_BYTES];
 	int err = 0;
 
 	if (strcmp(p->o.cc, "all") == 0) {
-		p->all = true;
+		p->o.all = true;
 		for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && err == 0; c++)
 			err = add_protocol(p, *c);
 		return err;
@@ -285,9 +269,14 @@ static int plan_runs(struct vb_tbench_plan *p)
 	     name = strtok_r(NULL, ",", &save)) {
 		const struct vb_cc_ops *cc = vb_cc_find(name);
 
-		err = cc != NULL ? add_protocol(p, cc) : unknown_cc(name);
+		if (cc == NULL)
+			return vb_fail(-EINVAL,
+				       "no protocol is called '%s'%s; `verbena list` shows them "
+				       "all",
+				       name, vb_did_you_mean_any(hint, name, vb_ccs));
+		err = add_protocol(p, cc);
 	}
-	if (err == 0 && p->n_runs == 0)
+	if (err == 0 && p->o.runs == 0)
 		return vb_fail(-EINVAL, "--cc names no protocol; `verbena list` shows them all");
 	return err;
 }
@@ -364,11 +353,11 @@ static int plan_history(struct vb_tbench_plan *p)
 	if (p->o.history == NULL)
 		return 0;
 	p->o.check = true;
-	if (p->n_runs > 1)
+	if (p->o.runs > 1)
 		return vb_fail(-EINVAL,
 			       "--history is for one run, and this is %u: name one protocol with "
 			       "--cc, and one --hybrid code",
-			       p->n_runs);
+			       p->o.runs);
 	if (strcmp(p->o.history, "-") != 0 && !can_write(p->o.history))
 		return vb_fail(-errno, "cannot write %s: %s", p->o.history, strerror(errno));
 	if (strcmp(p->o.history, "-") == 0 && p->o.json != NULL && strcmp(p->o.json, "-") == 0)
@@ -410,44 +399,33 @@ uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb
 	       ~4095ull;
 }
 
-/* What plainly cannot fit is told before minutes are spent on it.  The fabric has the last word. */
 static int plan_memory(const struct vb_tbench_plan *p)
 {
-	uint64_t most = 0, have = vb_host_meminfo("MemAvailable");
-	uint64_t room = vb_bench_segment_room(p->o.fabric, p->o.segment);
+	uint64_t most = 0;
 	/* How many of a network's processes are on this machine is not known yet: one is. */
 	uint64_t here = vb_bench_is_net(p->o.fabric) ? 1 : p->o.nodes;
 	struct vb_load load;
+	char what[48];
 	int err = vb_load_init(&load, p->load, p->load_options, (uint16_t)p->o.nodes, p->o.seed);
 
 	if (err)
 		return err;
-	for (unsigned i = 0; i < p->n_runs; i++) {
+	for (unsigned i = 0; i < p->o.runs; i++) {
 		uint64_t bytes = vb_tbench_node_bytes(p, &p->run[i], &load) * here;
 
 		most = bytes > most ? bytes : most;
 	}
 	vb_load_close(&load);
-	if (most > room)
-		return vb_fail(-ENOSPC,
-			       "the tables on %" PRIu64 " nodes need %" PRIu64
-			       " MiB and /dev/shm has %" PRIu64
-			       " MiB free; use fewer or smaller records, or enlarge it (mount -o "
-			       "remount,size=...)",
-			       p->o.nodes, most >> 20, room >> 20);
-	if (have != 0 && most > have)
-		return vb_fail(-ENOMEM,
-			       "the tables on %" PRIu64 " nodes need %" PRIu64 " MiB and %" PRIu64
-			       " MiB of memory are available; use fewer or smaller records",
-			       p->o.nodes, most >> 20, have >> 20);
-	return 0;
+	snprintf(what, sizeof(what), "the tables on %" PRIu64 " nodes", p->o.nodes);
+	return vb_bench_plan_memory(&p->o.common, most, what, "fewer or smaller records");
 }
 
-int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *p)
+int vb_tbench_plan(const void *opts, void *plan)
 {
+	struct vb_tbench_plan *p = plan;
 	int err;
 
-	*p = (struct vb_tbench_plan){.o = *opts};
+	*p = (struct vb_tbench_plan){.o = *(const struct vb_tbench_opts *)opts};
 	err = plan_load(p);
 	if (err == 0)
 		err = plan_runs(p);
@@ -499,5 +477,5 @@ void vb_tbench_plan_free(void *plan)
 
 	free(p->run);
 	p->run = NULL;
-	p->n_runs = 0;
+	p->o.runs = 0;
 }

@@ -6,12 +6,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char head_1[] = "                              goodput  aborts      latency us        "
-			     "       per transaction "
-			     "         effective    CPU  cycles\n";
-static const char head_2[] = "protocol         hybrid        ktxn/s       %      p50     p99   "
-			     "p99.9   prims  index  verbs"
-			     "  calls       CPU %      %   k/txn  serializable  invariant\n";
+static const char head[] = "                              goodput  aborts      latency us        "
+			   "       per transaction "
+			   "         effective    CPU  cycles\n"
+			   "protocol         hybrid        ktxn/s       %      p50     p99   "
+			   "p99.9   prims  index  verbs"
+			   "  calls       CPU %      %   k/txn  serializable  invariant\n";
 
 static uint64_t aborts_of(const struct vb_tbench_tally *t)
 {
@@ -47,8 +47,7 @@ void vb_tbench_print_head(FILE *to, const void *plan)
 		o->no_doorbell ? ", no doorbell batching" : "",
 		o->no_outstanding ? ", one verb at a time" : "",
 		o->passive_ack ? ", passive ack" : "", o->check ? ", checked" : "", o->seed);
-	fputs(head_1, to);
-	fputs(head_2, to);
+	fputs(head, to);
 	fflush(to);
 }
 

@@ -12,42 +12,19 @@
 
 /* ---- tallies ---- */
 
-void vb_tbench_tally_init(void *tally)
-{
-	struct vb_tbench_tally *t = tally;
-
-	memset(t, 0, offsetof(struct vb_tbench_tally, lat));
-	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++)
-		vb_hist_init(&t->lat[i]);
-}
-
-void vb_tbench_tally_merge(void *sum, const void *tally)
+void vb_tbench_merge(void *sum, const void *tally)
 {
 	struct vb_tbench_tally *into = sum;
 	const struct vb_tbench_tally *t = tally;
 
-	for (unsigned i = 0; i < VB_LOAD_TYPES_MAX; i++) {
-		into->commits[i] += t->commits[i];
-		into->rolled_back[i] += t->rolled_back[i];
-		vb_hist_merge(&into->lat[i], &t->lat[i]);
-	}
-	for (unsigned i = 0; i < VB_LOAD_CHANGES_MAX; i++)
-		into->change[i] += t->change[i];
 	into->rate += vb_bench_rate(vb_tbench_commits(t), t->measured_ns);
 	if (t->measured_ns > into->measured_ns)
 		into->measured_ns = t->measured_ns;
 	into->span_ns += t->measured_ns;
-	into->attempts_ns += t->attempts_ns;
-	into->useful_ns += t->useful_ns;
-	into->cpu_ns += t->cpu_ns;
-	into->tsc += t->tsc;
-	into->unknown += t->unknown;
-	into->errors += t->errors;
 	if (t->last_error != 0)
 		into->last_error = t->last_error;
 	if (into->why[0] == '\0')
 		memcpy(into->why, t->why, sizeof(into->why));
-	vb_bench_add(&into->spent, &t->spent);
 }
 
 void vb_tbench_result_free(void *result)

@@ -75,22 +75,11 @@ static bool failed(const void *result)
 	return r->end.ran && r->tally->errors != 0;
 }
 
-static int plan(const void *opts, void *plan, struct vb_bench_session *s)
-{
-	struct vb_tbench_plan *p = plan;
-	int err = vb_tbench_plan(opts, p);
-
-	s->runs = p->n_runs;
-	s->all = p->all;
-	s->o = &p->o.common;
-	return err;
-}
-
 static const struct vb_bench_subject subject = {
 	.unit = "transactions",
 	.plan_bytes = sizeof(struct vb_tbench_plan),
 	.result_bytes = sizeof(struct vb_tbench_result),
-	.plan = plan,
+	.plan = vb_tbench_plan,
 	.free_plan = vb_tbench_plan_free,
 	.put_config = vb_tbench_plan_put,
 	.plan_nodes = vb_tbench_plan_nodes,

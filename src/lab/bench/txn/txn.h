@@ -66,9 +66,7 @@ struct vb_tbench_plan {
 	struct vb_tbench_opts o; /* with every default filled in */
 	const struct vb_load_ops *load;
 	const void *load_options;
-	struct vb_tbench_one *run;
-	unsigned n_runs;
-	bool all; /* asked for as "all": what cannot run is skipped with its reason */
+	struct vb_tbench_one *run; /* [o.runs] */
 };
 
 /* The option tables' groups; opts is where they write.  The options of the workload that stands in
@@ -76,7 +74,7 @@ struct vb_tbench_plan {
 const struct vb_opt_group *vb_tbench_groups(struct vb_tbench_opts *opts, unsigned *n);
 void vb_tbench_prefer(int argc, char **argv);
 /* 0, or -error, said in one line; nothing has been made yet. */
-int vb_tbench_plan(const struct vb_tbench_opts *opts, struct vb_tbench_plan *plan);
+int vb_tbench_plan(const void *opts, void *plan);
 /* What depends on how many nodes there are; part of the plan unless only a launcher knows. */
 int vb_tbench_plan_nodes(void *plan);
 /* All that makes two runs different, line by line. */
@@ -115,19 +113,20 @@ struct vb_tbench_tally {
 	uint64_t commits[VB_LOAD_TYPES_MAX];
 	uint64_t rolled_back[VB_LOAD_TYPES_MAX]; /* by the workload's own wish */
 	uint64_t attempts_ns, useful_ns;         /* in all attempts, and in those that committed */
-	uint64_t measured_ns, cpu_ns, tsc;
+	uint64_t cpu_ns, tsc;
 	struct vb_tbench_meter spent;
 	/* Of the whole run. */
-	uint64_t unknown; /* commits whose answer was lost */
-	uint64_t errors;  /* of the fabric; the last one was: */
-	int64_t last_error;
+	uint64_t unknown;                    /* commits whose answer was lost */
+	uint64_t errors;                     /* of the fabric */
 	int64_t change[VB_LOAD_CHANGES_MAX]; /* out of the clients' books, when they have stopped */
-	/* Merged: of all workers. */
-	double rate;           /* their rates added up */
-	uint64_t span_ns;      /* their measured spans added up */
+	/* So far sums. */
+	uint64_t measured_ns;
+	int64_t last_error;
 	char why[VB_LOAD_WHY]; /* a client saw what cannot be; "": none did */
-	struct vb_hist
-		lat[VB_LOAD_TYPES_MAX]; /* first begin to commit; pages not used are not touched */
+	/* Merged: of all workers. */
+	double rate;                           /* their rates added up */
+	uint64_t span_ns;                      /* their measured spans added up */
+	struct vb_hist lat[VB_LOAD_TYPES_MAX]; /* first begin to commit */
 };
 
 /*
@@ -271,8 +270,8 @@ static inline uint64_t vb_tbench_commits(const struct vb_tbench_tally *t)
 	return vb_tbench_sum(t->commits, VB_LOAD_TYPES_MAX);
 }
 
-void vb_tbench_tally_init(void *tally);
-void vb_tbench_tally_merge(void *into, const void *tally);
+/* What tallies have beside sums and histograms. */
+void vb_tbench_merge(void *into, const void *tally);
 
 /* Fills r->end.stall. */
 void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_state *states,
