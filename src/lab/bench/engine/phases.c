@@ -171,7 +171,7 @@ static void exchange(struct phases *p)
 
 static bool has_finished(const struct phases *p)
 {
-	return p->run->server_only || p->run->thread->all_finished;
+	return p->run->server_only || p->run->thread.all_finished;
 }
 
 /* A slice of the clients' work, or of serving others. */
@@ -181,7 +181,7 @@ static void slice(struct phases *p, uint64_t until_ns)
 		vb_task_sleep_until(until_ns);
 		return;
 	}
-	vb_sched_run(p->sched, &p->run->thread->all_finished, until_ns);
+	vb_sched_run(p->sched, &p->run->thread.all_finished, until_ns);
 	p->run->ops->client->flush(p->run);
 }
 
@@ -219,7 +219,7 @@ static void drain(struct phases *p)
 {
 	uint64_t give_up = VB_FOREVER;
 
-	p->run->thread->drain = true;
+	p->run->thread.drain = true;
 	while (p->group->rank == 0 ? !p->all_drained : !has_finished(p)) {
 		uint64_t now = vb_sched_now_slow(p->sched);
 

@@ -81,16 +81,15 @@ int vb_bench_run_open(struct vb_bench_run *run, unsigned tallies)
 
 static struct vb_bench_body *body_of(const struct vb_bench_run *run, unsigned i)
 {
-	return (struct vb_bench_body *)((char *)run->thread->clients + i * run->ops->client->bytes);
+	return (struct vb_bench_body *)((char *)run->thread.clients + i * run->ops->client->bytes);
 }
 
 int vb_bench_thread_open(struct vb_bench_run *run, unsigned worker)
 {
 	unsigned n = vb_bench_clients_of(run, worker);
-	struct vb_bench_thread *t = run->thread;
+	struct vb_bench_thread *t = &run->thread;
 	int err;
 
-	t->control = run->control;
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_bench_state *s =
 			vb_bench_state_of(run, vb_bench_client_of(run, worker, i));
@@ -118,7 +117,7 @@ int vb_bench_thread_open(struct vb_bench_run *run, unsigned worker)
 int vb_bench_thread_start(struct vb_bench_run *run)
 {
 	static const struct vb_task_params params = {.name = "bench client"};
-	struct vb_bench_thread *t = run->thread;
+	struct vb_bench_thread *t = &run->thread;
 
 	for (unsigned i = 0; i < t->n; i++) {
 		struct vb_bench_body *c = body_of(run, i);
@@ -135,21 +134,21 @@ int vb_bench_thread_start(struct vb_bench_run *run)
 
 void vb_bench_thread_give_up(struct vb_bench_run *run)
 {
-	run->thread->drain = true;
+	run->thread.drain = true;
 	if (run->ops->client->give_up != NULL)
 		run->ops->client->give_up(run);
-	for (unsigned i = 0; i < run->thread->n; i++)
+	for (unsigned i = 0; i < run->thread.n; i++)
 		if (body_of(run, i)->task != NULL)
 			vb_task_cancel(body_of(run, i)->task);
 }
 
 void vb_bench_thread_close(struct vb_bench_run *run)
 {
-	for (unsigned i = 0; i < run->thread->n; i++)
+	for (unsigned i = 0; i < run->thread.n; i++)
 		run->ops->client->close(body_of(run, i));
-	free(run->thread->clients);
-	run->thread->clients = NULL;
-	run->thread->n = 0;
+	free(run->thread.clients);
+	run->thread.clients = NULL;
+	run->thread.n = 0;
 }
 
 void vb_bench_run_measure(struct vb_bench_run *run, bool on)
@@ -162,13 +161,13 @@ void vb_bench_run_measure(struct vb_bench_run *run, bool on)
 		run->ops->meter(run, false);
 }
 
-void vb_bench_thread_left(struct vb_bench_thread *t, struct vb_bench_body *c,
+void vb_bench_client_left(struct vb_bench_run *run, struct vb_bench_body *c,
 			  struct vb_bench_state *s)
 {
 	c->task = NULL;
 	__atomic_store_n(&s->finished, 1, __ATOMIC_RELEASE);
-	if (--t->running == 0)
-		t->all_finished = true;
+	if (--run->thread.running == 0)
+		run->thread.all_finished = true;
 }
 
 /* ---- does it move? ---- */

@@ -19,7 +19,7 @@
  * then *drained*: told to begin nothing more, while each finishes what it is in.
  *
  * A subject (locks, transactions) brings a const struct vb_bench_run_ops, and structs of its own
- * that begin with those of the engine: run, thread, client and client's state.
+ * that begin with those of the engine: run, client and client's state.
  */
 #ifndef VB_LAB_BENCH_ENGINE_RUN_H
 #define VB_LAB_BENCH_ENGINE_RUN_H
@@ -59,9 +59,8 @@ struct vb_bench_body {
 	unsigned index;       /* of all clients of the run */
 };
 
-/* The clients of one thread. */
+/* The clients of this process, which has one thread. */
 struct vb_bench_thread {
-	struct vb_bench_control *control;
 	void *clients;
 	unsigned n, running;
 	bool measuring;
@@ -88,7 +87,7 @@ struct vb_bench_client_ops {
 	/* With a task it is in the middle of a call that does not end: there is nothing left to be
 	 * orderly about. */
 	void (*close)(void *client);
-	/* The client's task; ends with vb_bench_thread_left. */
+	/* The client's task; ends with vb_bench_client_left. */
 	void (*body)(void *client);
 	/* The measured span of this process's clients begins or ends now. */
 	void (*measure)(struct vb_bench_run *run, bool on);
@@ -174,8 +173,7 @@ struct vb_bench_run {
 	struct vb_bench_end *end;
 	void *tally;                  /* the result's, which all are merged into */
 	struct vb_bench_group *group; /* NULL, unless it is a network's */
-	struct vb_bench_thread *thread;
-	unsigned clients, workers; /* of all; those who have clients */
+	unsigned clients, workers;    /* of all; those who have clients */
 	bool in_rows; /* a worker's clients have numbers in a row; else every workers-th is its */
 	bool server_only;      /* network: this process has no clients */
 	unsigned first_worker; /* network: the first rank that has */
@@ -188,6 +186,7 @@ struct vb_bench_run {
 	int kind; /* enum vb_bench_fabric */
 	struct vb_sched *sched;
 	struct vb_bench_control *control;
+	struct vb_bench_thread thread;
 	void *states, *kept; /* [clients]; kept: as they were when clients were told to give up */
 	void *tallies;       /* of each worker; on the simulator the result's is the only one */
 	unsigned n_tallies;
@@ -229,7 +228,7 @@ void vb_bench_thread_close(struct vb_bench_run *run);
 /* The measured span of this process begins or ends now. */
 void vb_bench_run_measure(struct vb_bench_run *run, bool on);
 /* Of a client, last. */
-void vb_bench_thread_left(struct vb_bench_thread *t, struct vb_bench_body *c,
+void vb_bench_client_left(struct vb_bench_run *run, struct vb_bench_body *c,
 			  struct vb_bench_state *s);
 
 /* Cycles so far, and whether anybody waits. */

@@ -38,7 +38,7 @@ static bool pass(struct vb_bench_run *run, uint64_t at_ns, uint64_t step_ns, con
 			vb_bench_run_explain(run, now);
 			return false;
 		}
-		if (run->thread->all_finished)
+		if (run->thread.all_finished)
 			return true;
 		vb_bench_progress_show((double)(now - from) / (double)(at_ns - from),
 				       run->pulse.cycles, phase);
@@ -70,10 +70,10 @@ static void measure(struct vb_bench_run *run)
 /* Every client finishes what it is in. */
 static void drain(struct vb_bench_run *run)
 {
-	const bool *all_finished = &run->thread->all_finished;
+	const bool *all_finished = &run->thread.all_finished;
 	uint64_t now = vb_sched_now(run->sched);
 
-	run->thread->drain = true;
+	run->thread.drain = true;
 	run->pulse.since_ns = now;
 	while (!*all_finished && !run->end->stalled) {
 		int err = vb_sched_run(run->sched, all_finished, now + DRAIN_STEP_NS);

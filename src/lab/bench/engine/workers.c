@@ -54,7 +54,7 @@ static bool told_to_end(const struct vb_bench_control *control)
 /* Runs the clients until at_ns in slices; false: an early end is wanted. */
 static bool run_until(struct vb_bench_run *run, uint64_t at_ns)
 {
-	const bool *all_finished = &run->thread->all_finished;
+	const bool *all_finished = &run->thread.all_finished;
 	struct vb_sched *s = vb_sched_self();
 	uint64_t now = vb_sched_now_slow(s);
 
@@ -71,7 +71,7 @@ static bool run_until(struct vb_bench_run *run, uint64_t at_ns)
 static void run_phases(struct vb_bench_run *run)
 {
 	uint64_t start = run->control->t0_ns + run->o->warmup_ns;
-	const bool *all_finished = &run->thread->all_finished;
+	const bool *all_finished = &run->thread.all_finished;
 	struct vb_sched *s = vb_sched_self();
 
 	if (run_until(run, start)) {
@@ -79,7 +79,7 @@ static void run_phases(struct vb_bench_run *run)
 		run_until(run, start + run->o->duration_ns);
 		run->ops->client->measure(run, false);
 	}
-	run->thread->drain = true;
+	run->thread.drain = true;
 	while (!*all_finished)
 		vb_sched_run(s, all_finished, vb_sched_now_slow(s) + SLICE_NS);
 	/* Others may still need our clients' answers, or this node's server. */

@@ -29,7 +29,7 @@ static bool nap_until(struct vb_bench_client *c, uint64_t at_ns)
 {
 	struct vb_sched *s = c->lock->ep->sched;
 
-	while (!c->w->t.drain) {
+	while (!c->u->run.thread.drain) {
 		uint64_t now = vb_sched_now_early(s);
 
 		if (now >= at_ns)
@@ -42,15 +42,15 @@ static bool nap_until(struct vb_bench_client *c, uint64_t at_ns)
 
 static void record(struct vb_bench_client *c, enum vb_bench_lat which, uint64_t ns)
 {
-	if (c->w->t.measuring)
-		vb_hist_record(&c->w->tally->lat[which], ns);
+	if (c->u->run.thread.measuring)
+		vb_hist_record(&c->u->tally->lat[which], ns);
 }
 
 /* Whether this cycle's phases are timed.  On a real clock that costs some reads of it, so only some
  * cycles pay; in virtual time it is free. */
 static void choose_timing(struct vb_bench_client *c)
 {
-	unsigned every = c->w->sample_every;
+	unsigned every = c->u->sample_every;
 
 	c->lock->timing = every != 0 && c->state->common.cycles % every == 0 ? &c->timing : NULL;
 }
@@ -86,9 +86,9 @@ int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode
 	*now_ns = vb_sched_now_early(c->lock->ep->sched);
 	if (vb_unlikely(err != 0)) {
 		vb_bench_doing_set(c->state, VB_DOING_IDLE);
-		c->w->tally->uncertain += err == -VB_EUNKNOWN;
-		if (c->w->t.measuring)
-			c->w->tally->failed++;
+		c->u->tally->uncertain += err == -VB_EUNKNOWN;
+		if (c->u->run.thread.measuring)
+			c->u->tally->failed++;
 		return err;
 	}
 	vb_bench_doing_set(c->state, VB_DOING_HOLD);
@@ -99,7 +99,7 @@ int vb_bench_acquire(struct vb_bench_client *c, uint64_t lock, enum vb_mode mode
 /* n locks have been given back by one call, which came to err. */
 static void note_release(struct vb_bench_client *c, unsigned n, uint64_t took_ns, int err)
 {
-	struct vb_bench_tally *tally = c->w->tally;
+	struct vb_bench_tally *tally = c->u->tally;
 
 	vb_bench_doing_set(c->state, VB_DOING_IDLE);
 	record(c, VB_LAT_RELEASE, took_ns);
@@ -134,9 +134,9 @@ int vb_bench_release_all(struct vb_bench_client *c, struct vb_grant *grants, uns
 /* 0; -ECANCELED: leave; else the acquire's error. */
 static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 {
-	const struct vb_bench_opts *o = &c->w->plan->o;
+	const struct vb_bench_opts *o = &c->u->plan->o;
 	struct vb_sched *s = c->lock->ep->sched;
-	struct vb_bench_tally *tally = c->w->tally;
+	struct vb_bench_tally *tally = c->u->tally;
 	uint64_t now_ns = vb_sched_now_early(s);
 	struct vb_micro_op op;
 	struct vb_grant grant;
@@ -156,12 +156,12 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 	if (vb_unlikely(op.skip_release)) {
 		vb_lock_abandon(c->lock, &grant);
 		vb_bench_doing_set(c->state, VB_DOING_IDLE);
-		if (c->w->t.measuring)
+		if (c->u->run.thread.measuring)
 			tally->skipped++;
 		return 0;
 	}
 	err = vb_bench_release(c, &grant, &now_ns);
-	if (c->w->t.measuring && err == 0)
+	if (c->u->run.thread.measuring && err == 0)
 		tally->ops++;
 	return 0;
 }
@@ -169,19 +169,19 @@ static int one_cycle(struct vb_bench_client *c, uint64_t intended_ns)
 static void body(void *arg)
 {
 	struct vb_bench_client *c = arg;
-	struct vb_bench_worker *w = c->w;
-	const struct vb_bench_opts *o = &w->plan->o;
+	struct vb_bench_lock_run *u = c->u;
+	const struct vb_bench_opts *o = &u->plan->o;
 	struct vb_sched *s = c->lock->ep->sched;
-	uint64_t pause_ns = w->tracing != NULL ? o->pause_ns : o->think_ns;
+	uint64_t pause_ns = u->tracing != NULL ? o->pause_ns : o->think_ns;
 	unsigned errors = 0;
 
-	if (w->tracing == NULL)
-		vb_micro_client_init(&c->micro, &w->plan->micro, o->seed, c->body.index,
-				     w->t.control->t0_ns);
+	if (u->tracing == NULL)
+		vb_micro_client_init(&c->micro, &u->plan->micro, o->seed, c->body.index,
+				     u->run.control->t0_ns);
 	/* Not all at the very same moment. */
-	if (!nap_until(c, w->t.control->t0_ns + 17 * c->body.index))
+	if (!nap_until(c, u->run.control->t0_ns + 17 * c->body.index))
 		goto out;
-	while (!w->t.drain && errors < VB_BENCH_ERRORS_IN_A_ROW) {
+	while (!u->run.thread.drain && errors < VB_BENCH_ERRORS_IN_A_ROW) {
 		uint64_t intended = 0;
 		int err;
 
@@ -191,13 +191,13 @@ static void body(void *arg)
 				break;
 		}
 		choose_timing(c);
-		err = w->tracing != NULL ? w->tracing->transaction(c) : one_cycle(c, intended);
+		err = u->tracing != NULL ? u->tracing->transaction(c) : one_cycle(c, intended);
 		if (err == -ECANCELED)
 			break;
 		/* A deadlock policy that turns a client down is no error: it comes again. */
 		errors = err == 0 || err == -ETIMEDOUT || err == -EAGAIN ? 0 : errors + 1;
 		if (errors != 0) {
-			w->tally->last_error = err;
+			u->tally->last_error = err;
 			if (!nap_until(c, vb_sched_now_early(s) + vb_bench_error_nap_ns(errors)))
 				break;
 		}
@@ -210,33 +210,33 @@ static void body(void *arg)
 			break;
 	}
 out:
-	vb_bench_thread_left(&w->t, &c->body, &c->state->common);
+	vb_bench_client_left(&u->run, &c->body, &c->state->common);
 }
 
 static int client_open(struct vb_bench_run *run, void *client, void *state)
 {
-	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
 	struct vb_bench_client *c = client;
 	int err;
 
-	c->w = w;
+	c->u = u;
 	c->state = state;
-	err = vb_lock_client_open(w->space, node_of(w->plan, c->body.index), &c->lock);
+	err = vb_lock_client_open(u->space, node_of(u->plan, c->body.index), &c->lock);
 	if (err)
 		return err;
 	c->lock->index = c->body.index;
-	err = w->tracing != NULL ? w->tracing->open(c) : 0;
+	err = u->tracing != NULL ? u->tracing->open(c) : 0;
 	if (err)
 		vb_lock_client_close(c->lock);
 	return err;
 }
 
-static void meter_all(const struct vb_bench_worker *w, struct vb_bench_meter *out)
+static void meter_all(const struct vb_bench_lock_run *u, struct vb_bench_meter *out)
 {
-	const struct vb_bench_client *clients = w->t.clients;
+	const struct vb_bench_client *clients = u->run.thread.clients;
 
 	memset(out, 0, sizeof(*out));
-	for (unsigned i = 0; i < w->t.n; i++) {
+	for (unsigned i = 0; i < u->run.thread.n; i++) {
 		const struct vb_lock_client *c = clients[i].lock;
 
 		for (unsigned op = 0; op < VB_OP_COUNT; op++)
@@ -250,60 +250,60 @@ static void meter_all(const struct vb_bench_worker *w, struct vb_bench_meter *ou
 
 static void flush(struct vb_bench_run *run)
 {
-	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
-	const struct vb_bench_client *clients = w->t.clients;
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+	const struct vb_bench_client *clients = u->run.thread.clients;
 
-	if (!w->t.measuring)
+	if (!u->run.thread.measuring)
 		return;
-	meter_all(w, &w->tally->spent);
-	vb_bench_subtract(&w->tally->spent, &w->meter_start);
-	w->tally->measured_ns = vb_sched_now_slow(vb_sched_self()) - w->measure_start_ns;
-	w->tally->rtt_clients = w->t.n;
-	w->tally->rtt_ns = 0;
-	for (unsigned i = 0; i < w->t.n; i++)
-		w->tally->rtt_ns += clients[i].lock->rtt_ns;
-	if (w->t.n > 0)
-		w->tally->rtt_ns /= w->t.n;
+	meter_all(u, &u->tally->spent);
+	vb_bench_subtract(&u->tally->spent, &u->meter_start);
+	u->tally->measured_ns = vb_sched_now_slow(vb_sched_self()) - u->measure_start_ns;
+	u->tally->rtt_clients = u->run.thread.n;
+	u->tally->rtt_ns = 0;
+	for (unsigned i = 0; i < u->run.thread.n; i++)
+		u->tally->rtt_ns += clients[i].lock->rtt_ns;
+	if (u->run.thread.n > 0)
+		u->tally->rtt_ns /= u->run.thread.n;
 }
 
 static void measure(struct vb_bench_run *run, bool on)
 {
-	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
-	struct vb_bench_client *clients = w->t.clients;
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+	struct vb_bench_client *clients = u->run.thread.clients;
 
 	if (on) {
-		meter_all(w, &w->meter_start);
-		for (unsigned i = 0; i < w->t.n; i++) {
+		meter_all(u, &u->meter_start);
+		for (unsigned i = 0; i < u->run.thread.n; i++) {
 			memset(clients[i].timing.ns, 0, sizeof(clients[i].timing.ns));
 			memset(clients[i].timing.calls, 0, sizeof(clients[i].timing.calls));
 		}
-		w->measure_start_ns = vb_sched_now_slow(vb_sched_self());
-		w->t.measuring = true;
+		u->measure_start_ns = vb_sched_now_slow(vb_sched_self());
+		u->run.thread.measuring = true;
 		return;
 	}
 	flush(run);
-	w->t.measuring = false;
-	for (unsigned i = 0; i < w->t.n; i++) {
-		vb_bench_add(&w->tally->timing.calls, &clients[i].timing.calls);
-		vb_bench_add(&w->tally->timing.ns, &clients[i].timing.ns);
+	u->run.thread.measuring = false;
+	for (unsigned i = 0; i < u->run.thread.n; i++) {
+		vb_bench_add(&u->tally->timing.calls, &clients[i].timing.calls);
+		vb_bench_add(&u->tally->timing.ns, &clients[i].timing.ns);
 	}
 }
 
 /* Nothing has moved for long, or somebody is gone. */
 static void give_up(struct vb_bench_run *run)
 {
-	struct vb_bench_worker *w = (struct vb_bench_worker *)run->thread;
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
 
-	if (w->space != NULL) /* clients are here */
-		w->space->proxy_wait_ns = 0;
+	if (u->space != NULL) /* clients are here */
+		u->space->proxy_wait_ns = 0;
 }
 
 static void client_close(void *client)
 {
 	struct vb_bench_client *c = client;
 
-	if (c->w->tracing != NULL)
-		c->w->tracing->close(c);
+	if (c->u->tracing != NULL)
+		c->u->tracing->close(c);
 	c->lock->timing = NULL; /* it is ours */
 	if (c->body.task == NULL) {
 		vb_lock_client_close(c->lock);

@@ -189,7 +189,7 @@ void vb_bench_result_free(void *result);
 /* One client while it runs. */
 struct vb_bench_client {
 	struct vb_bench_body body;
-	struct vb_bench_worker *w;
+	struct vb_bench_lock_run *u;
 	struct vb_bench_lock_state *state;
 	struct vb_lock_client *lock;
 	struct vb_micro_client micro;
@@ -198,19 +198,6 @@ struct vb_bench_client {
 	struct vb_lock_timing timing;
 };
 
-/* The clients of one thread. */
-struct vb_bench_worker {
-	struct vb_bench_thread t;
-	const struct vb_bench_plan *plan;
-	const struct vb_bench_tracing *tracing; /* NULL: micro */
-	struct vb_lock_space *space;
-	struct vb_bench_tally *tally;
-	struct vb_bench_meter meter_start;
-	uint64_t measure_start_ns;
-	unsigned sample_every; /* 1: time every cycle's phases; 0: none */
-};
-
-/* run->thread is a struct vb_bench_worker's. */
 extern const struct vb_bench_client_ops vb_bench_lock_client_ops;
 
 /* What it notes while it goes on. */
@@ -239,7 +226,7 @@ extern const struct vb_bench_tracing vb_bench_tracing;
 /* Bytes of segment that node's share of a run's locks needs. */
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 
-/* One run, as run.c and gather.c share it. */
+/* One run, as its files share it. */
 struct vb_bench_lock_run {
 	struct vb_bench_run run;
 	struct vb_bench_plan *plan;
@@ -250,7 +237,12 @@ struct vb_bench_lock_run {
 	struct vb_lock_server **server; /* of this process */
 	unsigned n_servers;
 	struct vb_bench_meter servers_start;
-	struct vb_bench_worker w;
+	/* This process's clients. */
+	const struct vb_bench_tracing *tracing; /* NULL: micro */
+	struct vb_bench_tally *tally;
+	struct vb_bench_meter meter_start;
+	uint64_t measure_start_ns;
+	unsigned sample_every; /* 1: time every cycle's phases; 0: none */
 	/* Network. */
 	struct vb_record *record;     /* NULL: no audit */
 	struct vb_record_part *parts; /* root: [processes] grants that have come */

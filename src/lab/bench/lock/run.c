@@ -226,13 +226,11 @@ static int worker_open(struct vb_bench_run *run, unsigned worker)
 	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
 	int err = vb_bench_is_net(run->kind) ? open_record(u) : 0;
 
-	u->w.plan = u->plan;
-	u->w.tracing = u->plan->tracing ? &vb_bench_tracing : NULL;
-	u->w.space = u->space;
-	u->w.tally = vb_bench_tally_of(run, worker);
-	u->w.sample_every = u->plan->o.breakdown ? SAMPLE_EVERY : 0;
+	u->tracing = u->plan->tracing ? &vb_bench_tracing : NULL;
+	u->tally = vb_bench_tally_of(run, worker);
+	u->sample_every = u->plan->o.breakdown ? SAMPLE_EVERY : 0;
 	if (run->kind == VB_BENCH_SIM)
-		u->w.sample_every = 1;
+		u->sample_every = 1;
 	return err;
 }
 
@@ -333,7 +331,6 @@ int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_group *group,
 		.end = &r->end,
 		.tally = r->tally,
 		.group = group,
-		.thread = &u.w.t,
 		.clients = (unsigned)o->clients,
 		.workers = vb_bench_workers(plan),
 	};

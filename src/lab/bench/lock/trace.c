@@ -39,7 +39,7 @@ static void tracing_close(struct vb_bench_client *c)
 
 static int tracing_open(struct vb_bench_client *c)
 {
-	const struct vb_trace *t = &c->w->plan->trace;
+	const struct vb_trace *t = &c->u->plan->trace;
 	int err;
 
 	c->held = calloc(t->locks_max, sizeof(*c->held));
@@ -67,12 +67,12 @@ static unsigned give_back(struct vb_bench_client *c, unsigned n)
 
 static void abandon(struct vb_bench_client *c, unsigned n)
 {
-	struct vb_bench_tally *tally = c->w->tally;
+	struct vb_bench_tally *tally = c->u->tally;
 
 	for (unsigned i = 0; i < n; i++)
 		vb_lock_abandon(c->lock, &c->held[i]);
 	vb_bench_doing_set(c->state, VB_DOING_IDLE);
-	if (!c->w->t.measuring)
+	if (!c->u->run.thread.measuring)
 		return;
 	tally->skipped += n;
 	tally->txns.died++;
@@ -85,11 +85,11 @@ static void abandon(struct vb_bench_client *c, unsigned n)
 static int take_all(struct vb_bench_client *c, const struct vb_trace_txn *txn)
 {
 	uint64_t now_ns = vb_sched_now(c->lock->ep->sched), first_end_ns = VB_FOREVER_NS;
-	uint64_t timeout_ns = c->w->plan->o.timeout_ns, busy_ns = txn->think_ns;
+	uint64_t timeout_ns = c->u->plan->o.timeout_ns, busy_ns = txn->think_ns;
 
 	/* With some locks in hand it may come upon a table that is being scanned. */
-	if (busy_ns < c->w->plan->o.scan_ns && txn->n > 1)
-		busy_ns = c->w->plan->o.scan_ns;
+	if (busy_ns < c->u->plan->o.scan_ns && txn->n > 1)
+		busy_ns = c->u->plan->o.scan_ns;
 	for (unsigned i = 0; i < txn->n; i++) {
 		uint64_t wait_ns = timeout_ns;
 		int err = 0;
@@ -129,7 +129,7 @@ static bool all_valid(const struct vb_bench_client *c, unsigned n)
 static int attempt(struct vb_bench_client *c, const struct vb_trace_txn *txn, uint64_t began_ns,
 		   bool dies)
 {
-	struct vb_bench_tally *tally = c->w->tally;
+	struct vb_bench_tally *tally = c->u->tally;
 	struct vb_sched *s = c->lock->ep->sched;
 	uint64_t committed_ns;
 	unsigned released;
@@ -149,7 +149,7 @@ static int attempt(struct vb_bench_client *c, const struct vb_trace_txn *txn, ui
 	}
 	committed_ns = vb_sched_now(s);
 	released = give_back(c, txn->n);
-	if (!c->w->t.measuring)
+	if (!c->u->run.thread.measuring)
 		return 0;
 	vb_hist_record(&tally->txn[txn->type], committed_ns - began_ns);
 	tally->txns.committed++;
@@ -175,8 +175,8 @@ static enum vb_bench_abort cause_of(int err)
 
 static int transaction(struct vb_bench_client *c)
 {
-	const struct vb_bench_opts *o = &c->w->plan->o;
-	struct vb_bench_txns *tally = &c->w->tally->txns;
+	const struct vb_bench_opts *o = &c->u->plan->o;
+	struct vb_bench_txns *tally = &c->u->tally->txns;
 	uint64_t began_ns = vb_sched_now(c->lock->ep->sched);
 	struct vb_backoff backoff = {.base_ns = o->backoff_ns, .cap_ns = BACKOFF_CAP_NS};
 	struct vb_trace_txn *txn = vb_trace_next(&c->trace);
@@ -194,10 +194,10 @@ static int transaction(struct vb_bench_client *c)
 		vb_lock_client_begin(c->lock, vb_lock_client_age(c->lock));
 		if (err == 0 || err == -ECANCELED)
 			return err;
-		if (c->w->t.measuring)
+		if (c->u->run.thread.measuring)
 			tally->aborts[cause]++;
-		if (tries > o->retries || cause == VB_ABORT_ERROR || c->w->t.drain) {
-			if (c->w->t.measuring)
+		if (tries > o->retries || cause == VB_ABORT_ERROR || c->u->run.thread.drain) {
+			if (c->u->run.thread.measuring)
 				tally->given_up++;
 			return cause == VB_ABORT_ERROR ? err : 0;
 		}

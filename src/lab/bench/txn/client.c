@@ -49,24 +49,24 @@ static void state_set(uint32_t *field, uint32_t value)
 /* A client has seen what cannot be: that ends the run. */
 static void broken(struct vb_tbench_client *c)
 {
-	struct vb_tbench_tally *t = c->w->tally;
+	struct vb_tbench_tally *t = c->u->tally;
 
 	if (t->why[0] == '\0')
 		memcpy(t->why, c->load.why, sizeof(t->why));
-	__atomic_store_n(&c->w->t.control->early, 1, __ATOMIC_RELEASE);
-	c->w->t.drain = true;
+	__atomic_store_n(&c->u->run.control->early, 1, __ATOMIC_RELEASE);
+	c->u->run.thread.drain = true;
 }
 
 static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t now)
 {
-	struct vb_tbench_tally *t = c->w->tally;
+	struct vb_tbench_tally *t = c->u->tally;
 
 	__atomic_store_n(&c->state->common.cycles, c->state->common.cycles + 1, __ATOMIC_RELAXED);
-	if (c->w->t.measuring) {
+	if (c->u->run.thread.measuring) {
 		t->commits[c->load.type]++;
 		vb_hist_record(&t->lat[c->load.type], now - first_ns);
 	}
-	if (c->w->load->ops->committed != NULL && c->w->load->ops->committed(&c->load) != 0)
+	if (c->u->load.ops->committed != NULL && c->u->load.ops->committed(&c->load) != 0)
 		broken(c);
 }
 
@@ -100,7 +100,7 @@ static int attempt(struct vb_tbench_client *c)
 	if (err)
 		return err;
 	c->me->type = (uint8_t)c->load.type;
-	err = c->w->load->ops->body(&c->load, c->me);
+	err = c->u->load.ops->body(&c->load, c->me);
 	if (vb_likely(err == 0)) {
 		book_open(c);
 		err = vb_txn_commit(c->me);
@@ -116,7 +116,7 @@ static int attempt(struct vb_tbench_client *c)
  * better. */
 static int one_txn(struct vb_tbench_client *c)
 {
-	struct vb_tbench_tally *t = c->w->tally;
+	struct vb_tbench_tally *t = c->u->tally;
 	uint64_t first = now_of(c), begin = first, now;
 	int err;
 
@@ -128,14 +128,14 @@ static int one_txn(struct vb_tbench_client *c)
 		state_set(&c->state->tries, tries);
 		err = attempt(c);
 		now = now_of(c);
-		if (c->w->t.measuring) {
+		if (c->u->run.thread.measuring) {
 			t->attempts_ns += now - begin;
 			t->useful_ns += err == 0 ? now - begin : 0;
 		}
 		if (err != -EAGAIN)
 			break;
 		state_set(&c->state->cause, vb_txn_cause(c->me));
-		if (c->w->t.drain ||
+		if (c->u->run.thread.drain ||
 		    vb_task_sleep_until(now + vb_rng_below(&c->me->rng, PAUSE_NS << doubles)) ==
 			    -ECANCELED)
 			return -EAGAIN;
@@ -143,14 +143,14 @@ static int one_txn(struct vb_tbench_client *c)
 	}
 	if (err == 0)
 		note_commit(c, first, now);
-	else if (err == VB_LOAD_ROLLBACK && c->w->t.measuring)
+	else if (err == VB_LOAD_ROLLBACK && c->u->run.thread.measuring)
 		t->rolled_back[c->load.type]++;
 	return err == VB_LOAD_ROLLBACK ? 0 : err;
 }
 
 static void note_error(struct vb_tbench_client *c, int err)
 {
-	struct vb_tbench_tally *t = c->w->tally;
+	struct vb_tbench_tally *t = c->u->tally;
 
 	if (err == -EBADMSG) {
 		broken(c);
@@ -174,35 +174,35 @@ static bool stands_still(struct vb_tbench_client *c)
 	if (++c->timeless < TIMELESS_MOST ||
 	    !((struct vb_sched_face *)c->me->ep->sched)->is_virtual)
 		return false;
-	if (!c->w->t.drain)
-		c->w->t.control->failed = vb_fail(
+	if (!c->u->run.thread.drain)
+		c->u->run.control->failed = vb_fail(
 			-EINVAL,
 			"client %u: %u transactions in a row took no virtual time, because they "
 			"touch records of their own node only; let them reach others (--nodes, "
 			"--span), or take --fabric-options scope=nic",
 			c->body.index, TIMELESS_MOST);
-	c->w->t.drain = true;
+	c->u->run.thread.drain = true;
 	return true;
 }
 
 static void body(void *arg)
 {
 	struct vb_tbench_client *c = arg;
-	struct vb_tbench_worker *w = c->w;
+	struct vb_tbench_run *u = c->u;
 	unsigned errors = 0;
 
 	/* Not all at the very same moment. */
-	if (vb_task_sleep_until(w->t.control->t0_ns + 17 * c->body.index) == -ECANCELED)
+	if (vb_task_sleep_until(u->run.control->t0_ns + 17 * c->body.index) == -ECANCELED)
 		goto out;
-	while (!w->t.drain && errors < VB_BENCH_ERRORS_IN_A_ROW) {
+	while (!u->run.thread.drain && errors < VB_BENCH_ERRORS_IN_A_ROW) {
 		int err;
 
 		/* At once: what is begun still fits in the histories, and no more. */
-		if (vb_unlikely(__atomic_load_n(&w->t.control->full, __ATOMIC_ACQUIRE))) {
-			w->t.drain = true;
+		if (vb_unlikely(__atomic_load_n(&u->run.control->full, __ATOMIC_ACQUIRE))) {
+			u->run.thread.drain = true;
 			break;
 		}
-		w->load->ops->next(&c->load);
+		u->load.ops->next(&c->load);
 		err = one_txn(c);
 		state_set(&c->state->tries, 0);
 		errors = err == 0 || err == -EAGAIN ? 0 : errors + 1;
@@ -222,23 +222,23 @@ out:
 	 * there. */
 	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
 		vb_lane_settle(c->me, &c->me->lane[i]);
-	vb_bench_thread_left(&w->t, &c->body, &c->state->common);
+	vb_bench_client_left(&u->run, &c->body, &c->state->common);
 }
 
 /* ---- the clients of one thread ---- */
 
 static int client_open(struct vb_bench_run *run, void *client, void *state)
 {
-	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 	struct vb_tbench_client *c = client;
-	uint16_t node = (uint16_t)(c->body.index / (w->plan->o.threads * w->plan->o.coroutines));
+	uint16_t node = (uint16_t)(c->body.index / (u->plan->o.threads * u->plan->o.coroutines));
 	int err;
 
-	c->w = w;
+	c->u = u;
 	c->state = state;
-	err = vb_load_client_open(w->load, node, c->body.index, &c->load);
+	err = vb_load_client_open(&u->load, node, c->body.index, &c->load);
 	if (err == 0)
-		err = vb_coordinator_open(w->db, node, &c->me);
+		err = vb_coordinator_open(u->db, node, &c->me);
 	if (err) {
 		vb_load_client_close(&c->load);
 		return err;
@@ -271,42 +271,42 @@ static void meter_one(const struct vb_coordinator *me, struct vb_tbench_meter *m
 	}
 }
 
-static void meter_all(const struct vb_tbench_worker *w, struct vb_tbench_meter *m)
+static void meter_all(const struct vb_tbench_run *u, struct vb_tbench_meter *m)
 {
-	const struct vb_tbench_client *clients = w->t.clients;
+	const struct vb_tbench_client *clients = u->run.thread.clients;
 
 	memset(m, 0, sizeof(*m));
-	for (unsigned i = 0; i < w->t.n; i++)
+	for (unsigned i = 0; i < u->run.thread.n; i++)
 		meter_one(clients[i].me, m);
 }
 
 static void flush(struct vb_bench_run *run)
 {
-	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 
-	if (!w->t.measuring)
+	if (!u->run.thread.measuring)
 		return;
-	meter_all(w, &w->tally->spent);
-	vb_bench_subtract(&w->tally->spent, &w->meter_start);
-	w->tally->measured_ns = vb_sched_now_slow(vb_sched_self()) - w->start_ns;
-	w->tally->cpu_ns = cpu_ns() - w->start_cpu_ns;
-	w->tally->tsc = tsc() - w->start_tsc;
+	meter_all(u, &u->tally->spent);
+	vb_bench_subtract(&u->tally->spent, &u->meter_start);
+	u->tally->measured_ns = vb_sched_now_slow(vb_sched_self()) - u->start_ns;
+	u->tally->cpu_ns = cpu_ns() - u->start_cpu_ns;
+	u->tally->tsc = tsc() - u->start_tsc;
 }
 
 static void measure(struct vb_bench_run *run, bool on)
 {
-	struct vb_tbench_worker *w = (struct vb_tbench_worker *)run->thread;
+	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 
 	if (!on) {
 		flush(run);
-		w->t.measuring = false;
+		u->run.thread.measuring = false;
 		return;
 	}
-	meter_all(w, &w->meter_start);
-	w->start_ns = vb_sched_now_slow(vb_sched_self());
-	w->start_cpu_ns = cpu_ns();
-	w->start_tsc = tsc();
-	w->t.measuring = true;
+	meter_all(u, &u->meter_start);
+	u->start_ns = vb_sched_now_slow(vb_sched_self());
+	u->start_cpu_ns = cpu_ns();
+	u->start_tsc = tsc();
+	u->run.thread.measuring = true;
 }
 
 static void client_close(void *client)

@@ -224,10 +224,7 @@ static int worker_open(struct vb_bench_run *run, unsigned worker)
 		if (err)
 			return err;
 	}
-	u->w.plan = u->plan;
-	u->w.load = &u->load;
-	u->w.db = u->db;
-	u->w.tally = vb_bench_tally_of(run, worker);
+	u->tally = vb_bench_tally_of(run, worker);
 	if (u->recorders != NULL) {
 		struct vb_tbench_recorder *rec = &u->recorders[u->n_recorders > 1 ? worker : 0];
 
@@ -345,7 +342,6 @@ int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_group *
 		.end = &r->end,
 		.tally = r->tally,
 		.group = group,
-		.thread = &u.w.t,
 		.clients = vb_tbench_clients(plan),
 		.workers = vb_tbench_workers(plan),
 		.in_rows = true,

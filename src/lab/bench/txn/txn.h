@@ -204,26 +204,14 @@ void vb_tbench_recorder_close(struct vb_tbench_recorder *r);
 /* One client while it runs. */
 struct vb_tbench_client {
 	struct vb_bench_body body;
-	struct vb_tbench_worker *w;
+	struct vb_tbench_run *u;
 	struct vb_tbench_state *state;
 	struct vb_coordinator *me;
 	struct vb_load_client load;
 	unsigned timeless; /* transactions in a row that took no time */
 };
 
-/* The clients of one thread, which may be at several nodes (sim).  Each node has plan.threads *
- * plan.coroutines of them in a row. */
-struct vb_tbench_worker {
-	struct vb_bench_thread t;
-	const struct vb_tbench_plan *plan;
-	const struct vb_load *load;
-	struct vb_db *db;
-	struct vb_tbench_tally *tally;
-	struct vb_tbench_meter meter_start;
-	uint64_t start_ns, start_cpu_ns, start_tsc;
-};
-
-/* run->thread is a struct vb_tbench_worker's. */
+/* They may be at several nodes (sim), of which each has plan.threads * plan.coroutines in a row. */
 extern const struct vb_bench_client_ops vb_tbench_client_ops;
 
 /* ---- a run ---- */
@@ -233,7 +221,7 @@ extern const struct vb_bench_client_ops vb_tbench_client_ops;
 int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_group *group,
 		      const struct vb_tbench_one *one, struct vb_tbench_result *r);
 
-/* As run.c and gather.c share it. */
+/* One run, as its files share it. */
 struct vb_tbench_run {
 	struct vb_bench_run run;
 	const struct vb_tbench_plan *plan;
@@ -245,7 +233,10 @@ struct vb_tbench_run {
 	struct vb_tbench_recorder *recorders; /* NULL without --check */
 	unsigned n_recorders;
 	uint64_t *filled; /* shm: records in place, shared */
-	struct vb_tbench_worker w;
+	/* This process's clients. */
+	struct vb_tbench_tally *tally;
+	struct vb_tbench_meter meter_start;
+	uint64_t start_ns, start_cpu_ns, start_tsc;
 	/* A network's root: of all processes. */
 	struct vb_load_sums sums;
 	struct vb_history **histories;
