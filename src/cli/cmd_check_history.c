@@ -186,7 +186,10 @@ static int write_json(struct vb_json_out *out, const struct session *s)
 
 static int check(struct session *s)
 {
-	struct vb_serial_params p = {.parts = parts_of(s), .n_parts = s->n, .strict = opts.strict};
+	struct vb_serial_params p = {.parts = parts_of(s),
+				     .n_parts = s->n,
+				     .level =
+					     opts.strict ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE};
 	struct vb_json_out json;
 	int err = vb_json_out_open(&json, opts.json);
 

@@ -68,9 +68,9 @@ static void round_trip(const struct vb_history *h)
 	free(text);
 }
 
-static void check(const struct vb_history *h, bool strict)
+static void check(const struct vb_history *h, enum vb_level level)
 {
-	struct vb_serial_params p = {.parts = &h, .n_parts = 1, .strict = strict};
+	struct vb_serial_params p = {.parts = &h, .n_parts = 1, .level = level};
 	struct vb_serial_result r;
 
 	if (vb_serial_check(&p, &r) == 0)
@@ -102,8 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	h = read_text(data, size);
 	if (h != NULL) {
 		round_trip(h);
-		check(h, false);
-		check(h, true);
+		for (int level = VB_LEVEL_READ_COMMITTED; level < VB_LEVELS; level++)
+			check(h, (enum vb_level)level);
 		write_edn(h);
 		vb_history_close(h);
 	}

@@ -70,7 +70,7 @@ static inline struct vb_serial_result check_parts(const struct vb_history *const
 	static const char *const tables[] = {"account", "branch"}, *const types[] = {"transfer"};
 	struct vb_serial_params p = {.parts = parts,
 				     .n_parts = n_parts,
-				     .strict = strict,
+				     .level = strict ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE,
 				     .table_names = tables,
 				     .type_names = types,
 				     .n_tables = 2,

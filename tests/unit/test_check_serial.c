@@ -472,7 +472,7 @@ static void test_deleted_and_inserted(void **state)
 	h = open_history(1 << 16);
 	TXN(h, 1, R_ABSENT(1, 0), W(2, 8, 0));
 	TXN(h, 2, R_ABSENT(2, 0), W(1, 8, 0));
-	assert_found(h, VB_ANOMALY_WRITE_SKEW, "at version 0 (absent)");
+	assert_found(h, VB_ANOMALY_PHANTOM, "at version 0 (absent)");
 }
 
 static void test_a_write_told_twice(void **state)

@@ -19,8 +19,18 @@
 
 struct vb_history {
 	size_t mapped, room;
+	enum vb_level level;
 	_Atomic uint64_t used;
 	unsigned char data[] VB_ALIGNED(VB_CACHELINE);
+};
+
+const char *const vb_level_names[VB_LEVELS] = {
+	[VB_LEVEL_NONE] = "none",
+	[VB_LEVEL_READ_COMMITTED] = "read-committed",
+	[VB_LEVEL_REPEATABLE_READ] = "repeatable-read",
+	[VB_LEVEL_SNAPSHOT] = "snapshot",
+	[VB_LEVEL_SERIALIZABLE] = "serializable",
+	[VB_LEVEL_STRICT] = "strict-serializable",
 };
 
 int vb_history_open(size_t bytes, struct vb_history **out)
@@ -94,4 +104,14 @@ uint64_t vb_history_count(const struct vb_history *h)
 		return 0;
 	memcpy(&count, h->data + used - sizeof(count), sizeof(count));
 	return count;
+}
+
+void vb_history_claim(struct vb_history *h, enum vb_level level)
+{
+	h->level = level;
+}
+
+enum vb_level vb_history_claimed(const struct vb_history *h)
+{
+	return h->level;
 }

@@ -30,6 +30,18 @@ enum vb_history_outcome {
 	VB_HISTORY_UNKNOWN,
 };
 
+/* What a history may claim, and is judged at: doc/histories.md says what each refuses. */
+enum vb_level {
+	VB_LEVEL_NONE, /* nothing is claimed: to be judged as serializable */
+	VB_LEVEL_READ_COMMITTED,
+	VB_LEVEL_REPEATABLE_READ,
+	VB_LEVEL_SNAPSHOT,
+	VB_LEVEL_SERIALIZABLE,
+	VB_LEVEL_STRICT, /* serializable in an order that agrees with time */
+	VB_LEVELS
+};
+extern const char *const vb_level_names[VB_LEVELS]; /* "none", "read-committed", ... */
+
 enum vb_history_kind { VB_HISTORY_READ, VB_HISTORY_WRITE };
 
 struct vb_history_op {
@@ -67,5 +79,8 @@ bool vb_history_add(struct vb_history *h, const struct vb_history_txn *t,
 bool vb_history_next(const struct vb_history *h, uint64_t *at, const struct vb_history_txn **t,
 		     const struct vb_history_op **ops);
 uint64_t vb_history_count(const struct vb_history *h);
+
+void vb_history_claim(struct vb_history *h, enum vb_level level);
+enum vb_level vb_history_claimed(const struct vb_history *h);
 
 #endif

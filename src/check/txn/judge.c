@@ -203,7 +203,7 @@ static void check_history(struct txn_world *w)
 	const struct vb_serial_params p = {
 		.parts = parts,
 		.n_parts = 1,
-		.strict = (w->cc->caps & VB_CC_STRICT) != 0,
+		.level = w->cc->caps & VB_CC_STRICT ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE,
 		.table_names = tables,
 		.n_tables = 2,
 		.type_names = types,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The serializability checker: see serial.h for what it finds, serial_inner.h for how it is
+/* The checker of isolation: see serial.h for what it finds, serial_inner.h for how it is
  * made. */
 #define VB_LOG_ROOM "check"
 #include "check/txn/serial_inner.h"
@@ -66,20 +66,25 @@ static bool same_number(uint64_t a, uint64_t b)
 	return a == b || (a < VB_HISTORY_FIRST && b < VB_HISTORY_FIRST);
 }
 
-/* Nobody comes between a transaction's own operations: a read gives what its last one on the key
- * gave or made. */
+/*
+ * A read gives what the transaction's last write of the key made, at every level.  From snapshot
+ * on, it gives what its last read gave, too: below, another's write may have come between.
+ */
 static void judge_own_reads(struct serial *s, uint32_t txn, struct last_use *last)
 {
 	const struct serial_txn *x = &s->txns[txn];
+	const bool reads = s->level >= VB_LEVEL_SNAPSHOT;
 
 	for (uint32_t i = 0; i < x->t->n_ops; i++) {
 		struct last_use *l = &last[s->versions[s->saw[x->first + i]].key];
+		const bool read = x->ops[i].kind == VB_HISTORY_READ;
 
-		if (l->txn == txn + 1 && x->ops[i].kind == VB_HISTORY_READ &&
+		if (l->txn == txn + 1 && read &&
 		    !same_number(x->ops[i].version, x->ops[l->op].version))
 			found(s, VB_ANOMALY_INTERNAL,
 			      (struct serial_sight){.txn = txn, .op = i, .other = l->op});
-		*l = (struct last_use){.txn = txn + 1, .op = i};
+		if (!read || reads)
+			*l = (struct last_use){.txn = txn + 1, .op = i};
 	}
 }
 
@@ -181,7 +186,11 @@ static int tell(struct serial *s)
 
 int vb_serial_check(const struct vb_serial_params *p, struct vb_serial_result *out)
 {
-	struct serial s = {.p = p, .out = out};
+	struct serial s = {
+		.p = p,
+		.out = out,
+		.level = p->level != VB_LEVEL_NONE ? p->level : VB_LEVEL_SERIALIZABLE,
+	};
 	const uint64_t begun = vb_clock_gettime_ns();
 	int err;
 

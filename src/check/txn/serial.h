@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An exact serializability checker.
+ * An exact checker of isolation.
  *
  * From histories (history.h) it builds the direct serialization graph of Adya (1999): an
  * edge from the writer of a version to its readers (wr), to the writer of the next version (ww),
  * and from the readers of a version to the writer of the next (rw).  The versions and their order
- * are the store's own, so the graph is the graph, not an estimate, and a cycle is an anomaly.
- * With `strict`, an edge leads from each transaction to those that began after it had ended (rt).
+ * are the store's own, so the graph is the graph, not an estimate.  Each level (enum vb_level)
+ * refuses some of its cycles:
+ *
+ *   read committed       cycles without an rw edge
+ *   repeatable read      also those whose rw edges are all of reads that found something
+ *   snapshot             cycles in which no two rw edges follow each other
+ *   serializable         all
+ *   strict serializable  all, with an edge from each transaction to those that began after it had
+ *                        ended (rt)
+ *
+ * and every level refuses what is no cycle: see the enum.
  */
 #ifndef VB_CHECK_TXN_SERIAL_H
 #define VB_CHECK_TXN_SERIAL_H
@@ -21,9 +30,11 @@ enum vb_anomaly {
 	VB_ANOMALY_G1B,       /* a version was read that its writer replaced itself */
 	VB_ANOMALY_G1C,       /* a cycle of ww and wr edges */
 	VB_ANOMALY_LOST_UPDATE, /* a key was written by who had read a version that another replaced */
+	VB_ANOMALY_G_SINGLE,    /* a cycle with exactly one rw edge (read skew) */
+	VB_ANOMALY_LONG_FORK,  /* a cycle with more, of which no two follow each other */
 	VB_ANOMALY_WRITE_SKEW, /* two transactions, each of which read what the other replaced */
-	VB_ANOMALY_G_SINGLE,   /* a cycle with exactly one rw edge (read skew) */
-	VB_ANOMALY_G2,         /* a cycle with more rw edges */
+	VB_ANOMALY_G2,         /* any other cycle */
+	VB_ANOMALY_PHANTOM,    /* one of the two before, which needs a read that found nothing */
 	VB_ANOMALY_REAL_TIME,  /* a cycle that needs an rt edge: serializable, but not strictly */
 	VB_ANOMALY_DUPLICATE,  /* two writes made the same version */
 	VB_ANOMALY_FORK,       /* two writes replaced the same version: one is lost */
@@ -36,7 +47,7 @@ extern const char *const vb_anomaly_names[VB_ANOMALIES]; /* "G0", "G1a", ..., "l
 struct vb_serial_params {
 	const struct vb_history *const *parts;
 	unsigned n_parts;
-	bool strict;                    /* real-time edges too */
+	enum vb_level level;            /* to judge at; what the histories claim is not looked at */
 	const char *const *table_names; /* for stories; NULL: numbers */
 	const char *const *type_names;  /* for stories; NULL: numbers */
 	unsigned n_tables, n_types;
@@ -47,7 +58,7 @@ struct vb_serial_result {
 	/* At least so many: one for each strongly connected component, and one for each place where
 	 * an anomaly that is no cycle was seen. */
 	uint64_t found[VB_ANOMALIES];
-	enum vb_anomaly first; /* the worst by the order of the enum, NONE: serializable */
+	enum vb_anomaly first; /* the worst by the order of the enum, NONE: the level holds */
 	double seconds;
 	/* Of the first: the smallest cycle through it, told line by line; free(); NULL if none. */
 	char *story;

@@ -3,7 +3,7 @@
  * Which anomaly a strongly connected component shows, and the smallest cycle that shows it.
  *
  * Cycles of ww edges, of ww and wr edges, and lost updates are found in every component in which
- * there are any.  The others are searched breadth first from transactions of the component; a
+ * there are any, and so is that there is a cycle which snapshot isolation refuses.  The others are searched breadth first from transactions of the component; a
  * component so large that this would take long is searched from some of them, and may be called G2
  * although it has a cycle with a name of its own.
  */
@@ -45,20 +45,24 @@ struct search {
 struct judge {
 	struct serial *s;
 	struct search search;
-	struct serial_parts parts;  /* of all edges of data */
-	struct serial_parts ww, wr; /* of ww edges, and of ww and wr edges */
-	uint32_t *first, *member;   /* by component, where its members begin in member[] */
-	uint8_t *verdict;           /* by component: enum vb_anomaly */
-	uint32_t *loser, *winner;   /* by component: whose update was lost, and to whom */
+	unsigned kinds; /* of the edges whose cycles the level refuses, or some of them */
+	struct serial_parts parts;    /* of these edges */
+	struct serial_parts ww, seen; /* of ww edges, and of ww and wr edges */
+	struct serial_parts item;     /* of all but the rw edges of reads that found nothing */
+	struct serial_graph unfolded;
+	struct serial_parts apart; /* of it: where no two rw edges follow each other */
+	uint32_t *first, *member;  /* by component, where its members begin in member[] */
+	uint8_t *verdict;          /* by component: enum vb_anomaly */
+	uint32_t *loser, *winner;  /* by component: whose update was lost, and to whom */
 };
 
 /* ---- searching ---- */
 
 static int search_open(struct search *q, const struct serial_graph *g)
 {
-	const size_t n = (size_t)g->nodes + 1;
+	const size_t twice = 2 * (size_t)g->txns, n = (twice > g->nodes ? twice : g->nodes) + 1;
 
-	q->g = g;
+	q->g = g; /* or the unfolded one, for a while */
 	q->stamp = calloc(n, sizeof(*q->stamp));
 	q->parent = malloc(n * sizeof(*q->parent));
 	q->kind = malloc(n);
@@ -88,8 +92,8 @@ static bool expand(struct search *q, const struct route *r, uint32_t node, uint3
 
 	q->looks += g->start[node + 1] - g->start[node] + 1;
 	for (uint64_t i = g->start[node]; i < g->start[node + 1]; i++) {
-		uint32_t to = g->edge[i] >> 2;
-		enum serial_edge kind = g->edge[i] & 3;
+		uint32_t to = SERIAL_TO(g->edge[i]);
+		enum serial_edge kind = SERIAL_KIND(g->edge[i]);
 
 		if (!(kinds & SERIAL_BIT(kind)))
 			continue;
@@ -249,7 +253,8 @@ static void look_for_lost(struct judge *j, uint32_t txn)
 		unsigned forks = 0;
 		bool next;
 
-		if (x->ops[i].kind != VB_HISTORY_READ || s->versions[saw].writer == txn)
+		if (x->ops[i].kind != VB_HISTORY_READ || s->versions[saw].writer == txn ||
+		    !(j->kinds & SERIAL_BIT(serial_anti(&x->ops[i]))))
 			continue;
 		for (uint32_t c = s->versions[saw].child; c != SERIAL_NONE && forks < SERIAL_FORKS;
 		     c = s->versions[c].sibling, forks++) {
@@ -278,6 +283,22 @@ static void worsen(uint8_t *verdict, enum vb_anomaly to)
 		*verdict = (uint8_t)to;
 }
 
+static int all_components(struct judge *j)
+{
+	const struct serial_graph *g = &j->s->graph;
+	int err = serial_components(g, SERIAL_BIT(SERIAL_WW), &j->ww);
+
+	if (err == 0)
+		err = serial_components(g, SERIAL_SEEN, &j->seen);
+	if (err == 0)
+		err = serial_components(g, SERIAL_DATA & ~SERIAL_BIT(SERIAL_PW), &j->item);
+	if (err == 0)
+		err = serial_graph_unfold(g, j->kinds, &j->unfolded);
+	if (err == 0)
+		err = serial_components(&j->unfolded, SERIAL_DATA, &j->apart);
+	return err;
+}
+
 /* What can be said without a search. */
 static int judge_at_once(struct judge *j)
 {
@@ -294,9 +315,7 @@ static int judge_at_once(struct judge *j)
 	memset(j->loser, 0xff, n * sizeof(*j->loser));
 	err = list_members(&j->parts, g->txns, &j->first, &j->member);
 	if (err == 0)
-		err = serial_components(g, SERIAL_BIT(SERIAL_WW), &j->ww);
-	if (err == 0)
-		err = serial_components(g, SERIAL_BIT(SERIAL_WW) | SERIAL_BIT(SERIAL_WR), &j->wr);
+		err = all_components(j);
 	for (uint32_t i = 0; i < g->txns && err == 0; i++) {
 		const uint32_t part = j->parts.of[i];
 
@@ -305,7 +324,7 @@ static int judge_at_once(struct judge *j)
 		look_for_lost(j, i);
 		if (j->loser[part] != SERIAL_NONE)
 			worsen(&j->verdict[part], VB_ANOMALY_LOST_UPDATE);
-		if (j->wr.of[i] != SERIAL_NONE)
+		if (j->seen.of[i] != SERIAL_NONE)
 			worsen(&j->verdict[part], VB_ANOMALY_G1C);
 		if (j->ww.of[i] != SERIAL_NONE)
 			worsen(&j->verdict[part], VB_ANOMALY_G0);
@@ -313,19 +332,53 @@ static int judge_at_once(struct judge *j)
 	return err;
 }
 
+static bool any_in(const struct judge *j, uint32_t part, const struct serial_parts *of)
+{
+	for (uint32_t i = j->first[part]; i < j->first[part + 1]; i++)
+		if (of->of[j->member[i]] != SERIAL_NONE)
+			return true;
+	return false;
+}
+
 static int lost_update_cycle(struct judge *j, uint32_t part, struct serial_cycle *c)
 {
 	struct route r = {.of = j->parts.of,
-			  .first = SERIAL_BIT(SERIAL_RW),
-			  .rest = SERIAL_BIT(SERIAL_WW) | SERIAL_BIT(SERIAL_WR),
+			  .first = j->kinds & SERIAL_ANTI,
+			  .rest = SERIAL_SEEN,
 			  .via = j->winner[part],
 			  .most = SERIAL_NONE};
 	int err = cycle_through(&j->search, &r, j->loser[part], c);
 
 	/* Where both replaced the same version, only rw edges may lead back. */
-	r.rest = SERIAL_DATA;
+	r.rest = j->kinds;
 	if (err == 0 && c->n == 0)
 		err = cycle_through(&j->search, &r, j->loser[part], c);
+	return err;
+}
+
+/* A cycle in which no two rw edges follow each other; of such there is one with a single rw edge,
+ * or it is a long fork. */
+static int long_fork_cycle(struct judge *j, uint32_t part, struct serial_cycle *c)
+{
+	const struct route r = {.of = j->apart.of,
+				.first = SERIAL_DATA,
+				.rest = SERIAL_DATA,
+				.via = SERIAL_NONE,
+				.most = SERIAL_NONE};
+	const uint32_t txns = j->s->graph.txns;
+	unsigned anti = 0;
+	int err;
+
+	j->search.g = &j->unfolded;
+	err = cycle_among(j, &r, &j->member[j->first[part]], j->first[part + 1] - j->first[part],
+			  c);
+	j->search.g = &j->s->graph;
+	for (uint32_t i = 0; i < c->n; i++) {
+		c->node[i] %= txns;
+		anti += (SERIAL_BIT(c->kind[i]) & SERIAL_ANTI) != 0;
+	}
+	if (c->n > 0)
+		j->verdict[part] = anti > 1 ? VB_ANOMALY_LONG_FORK : VB_ANOMALY_G_SINGLE;
 	return err;
 }
 
@@ -338,18 +391,15 @@ static int search_part(struct judge *j, uint32_t part, struct serial_cycle *c)
 		uint32_t most;
 	} kinds[] = {
 		/* Small ones first: through how many one can look depends on it. */
-		{VB_ANOMALY_G_SINGLE, SERIAL_BIT(SERIAL_RW),
-		 SERIAL_BIT(SERIAL_WW) | SERIAL_BIT(SERIAL_WR), 2},
-		{VB_ANOMALY_G_SINGLE, SERIAL_BIT(SERIAL_RW),
-		 SERIAL_BIT(SERIAL_WW) | SERIAL_BIT(SERIAL_WR), 4},
-		{VB_ANOMALY_G_SINGLE, SERIAL_BIT(SERIAL_RW),
-		 SERIAL_BIT(SERIAL_WW) | SERIAL_BIT(SERIAL_WR), SERIAL_NONE},
-		{VB_ANOMALY_WRITE_SKEW, SERIAL_BIT(SERIAL_RW), SERIAL_BIT(SERIAL_RW), 2},
+		{VB_ANOMALY_G_SINGLE, SERIAL_ANTI, SERIAL_SEEN, 2},
+		{VB_ANOMALY_G_SINGLE, SERIAL_ANTI, SERIAL_SEEN, 4},
+		{VB_ANOMALY_G_SINGLE, SERIAL_ANTI, SERIAL_SEEN, SERIAL_NONE},
+		{VB_ANOMALY_LONG_FORK, 0, 0, 0},
+		{VB_ANOMALY_WRITE_SKEW, SERIAL_ANTI, SERIAL_ANTI, 2},
 		{VB_ANOMALY_G2, SERIAL_DATA, SERIAL_DATA, SERIAL_NONE},
 	};
 	const uint32_t *members = &j->member[j->first[part]];
 	const uint32_t n = j->first[part + 1] - j->first[part];
-	const unsigned ww = SERIAL_BIT(SERIAL_WW), wr = SERIAL_BIT(SERIAL_WR);
 	struct route r = {.via = SERIAL_NONE, .most = SERIAL_NONE};
 	int err = 0;
 
@@ -358,19 +408,24 @@ static int search_part(struct judge *j, uint32_t part, struct serial_cycle *c)
 	if (j->verdict[part] == VB_ANOMALY_G0 || j->verdict[part] == VB_ANOMALY_G1C) {
 		bool g0 = j->verdict[part] == VB_ANOMALY_G0;
 
-		r.of = g0 ? j->ww.of : j->wr.of;
-		r.first = r.rest = g0 ? ww : ww | wr;
+		r.of = g0 ? j->ww.of : j->seen.of;
+		r.first = r.rest = g0 ? SERIAL_BIT(SERIAL_WW) : SERIAL_SEEN;
 		return cycle_among(j, &r, members, n, c);
 	}
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(kinds) && err == 0 && c->n == 0; i++) {
 		r.of = j->parts.of;
-		r.first = kinds[i].first;
-		r.rest = kinds[i].rest;
+		r.first = kinds[i].first & j->kinds;
+		r.rest = kinds[i].rest & j->kinds;
 		r.most = kinds[i].most;
-		err = cycle_among(j, &r, members, n, c);
-		if (c->n > 0)
+		if (kinds[i].name == VB_ANOMALY_LONG_FORK)
+			err = any_in(j, part, &j->apart) ? long_fork_cycle(j, part, c) : 0;
+		else
+			err = cycle_among(j, &r, members, n, c);
+		if (c->n > 0 && kinds[i].name != VB_ANOMALY_LONG_FORK)
 			j->verdict[part] = (uint8_t)kinds[i].name;
 	}
+	if (j->verdict[part] >= VB_ANOMALY_WRITE_SKEW && !any_in(j, part, &j->item))
+		j->verdict[part] = VB_ANOMALY_PHANTOM;
 	return err;
 }
 
@@ -398,6 +453,8 @@ static int judge_parts(struct judge *j)
 		struct serial_cycle c = {0};
 		bool known = j->verdict[i] != VB_ANOMALY_G2;
 
+		if (s->level == VB_LEVEL_SNAPSHOT && !any_in(j, i, &j->apart))
+			continue;
 		/* One that is named already is searched only for a story that is better. */
 		if (!known || s->cycle.n == 0 || j->verdict[i] < s->cycle_kind ||
 		    (j->verdict[i] == s->cycle_kind && s->cycle.n > 2 &&
@@ -447,30 +504,51 @@ static int judge_real_time(struct judge *j)
 	return err;
 }
 
+static unsigned kinds_of(enum vb_level level)
+{
+	switch (level) {
+	case VB_LEVEL_READ_COMMITTED:
+		return SERIAL_SEEN;
+	case VB_LEVEL_REPEATABLE_READ:
+		return SERIAL_SEEN | SERIAL_BIT(SERIAL_RW);
+	default:
+		return SERIAL_DATA;
+	}
+}
+
+static void judge_close(struct judge *j)
+{
+	search_close(&j->search);
+	serial_graph_free(&j->unfolded);
+	free(j->parts.of);
+	free(j->ww.of);
+	free(j->seen.of);
+	free(j->item.of);
+	free(j->apart.of);
+	free(j->first);
+	free(j->member);
+	free(j->verdict);
+	free(j->loser);
+	free(j->winner);
+}
+
 int serial_judge_cycles(struct serial *s)
 {
-	struct judge j = {.s = s};
-	int err = serial_components(&s->graph, SERIAL_DATA, &j.parts);
+	const bool strict = s->level == VB_LEVEL_STRICT;
+	struct judge j = {.s = s, .kinds = kinds_of(s->level)};
+	int err = serial_components(&s->graph, j.kinds, &j.parts);
 
 	if (err)
 		return err;
 	/* A history without anomalies needs no memory for searching them. */
-	if (j.parts.n > 0 || s->p->strict)
+	if (j.parts.n > 0 || strict)
 		err = search_open(&j.search, &s->graph);
 	if (err == 0 && j.parts.n > 0)
 		err = judge_parts(&j);
-	if (err == 0 && s->p->strict)
+	if (err == 0 && strict)
 		err = judge_real_time(&j);
 	if (err)
 		vb_error("no memory for searching the cycles of %u transactions", s->n_txns);
-	search_close(&j.search);
-	free(j.parts.of);
-	free(j.ww.of);
-	free(j.wr.of);
-	free(j.first);
-	free(j.member);
-	free(j.verdict);
-	free(j.loser);
-	free(j.winner);
+	judge_close(&j);
 	return err;
 }

@@ -30,7 +30,7 @@ static void put(struct builder *b, uint32_t from, uint32_t to, enum serial_edge 
 	if (from == to)
 		return;
 	if (b->writing) {
-		g->edge[g->start[from + 1]++] = to << 2 | kind;
+		g->edge[g->start[from + 1]++] = to << 3 | kind;
 		return;
 	}
 	g->start[from + 2]++;
@@ -54,7 +54,7 @@ static void put_data(struct builder *b, uint32_t txn)
 		if (serial_counts(s, v->writer))
 			put(b, v->writer, txn, SERIAL_WR);
 		for (uint32_t c = v->child; c != SERIAL_NONE && forks < SERIAL_FORKS; forks++) {
-			put(b, txn, s->versions[c].writer, SERIAL_RW);
+			put(b, txn, s->versions[c].writer, serial_anti(&x->ops[i]));
 			c = s->versions[c].sibling;
 		}
 	}
@@ -141,7 +141,7 @@ int serial_graph_build(struct serial *s)
 {
 	struct serial_graph *g = &s->graph;
 	struct builder b = {.s = s};
-	int err = s->p->strict ? sort_ends(&b) : 0;
+	int err = s->level == VB_LEVEL_STRICT ? sort_ends(&b) : 0;
 
 	g->txns = s->n_txns;
 	g->nodes = s->n_txns + b.n_ends;
@@ -162,6 +162,33 @@ int serial_graph_build(struct serial *s)
 	if (err)
 		vb_error("no memory for the graph of %u transactions", s->n_txns);
 	return err;
+}
+
+int serial_graph_unfold(const struct serial_graph *g, unsigned kinds, struct serial_graph *out)
+{
+	const uint32_t n = g->txns;
+	uint64_t at = 0;
+
+	*out = (struct serial_graph){.txns = 2 * n, .nodes = 2 * n};
+	out->start = malloc((2 * (size_t)n + 1) * sizeof(*out->start));
+	out->edge = malloc((2 * g->start[n] + 1) * sizeof(*out->edge));
+	if (out->start == NULL || out->edge == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		const uint32_t from = i < n ? i : i - n;
+
+		out->start[i] = at;
+		for (uint64_t k = g->start[from]; k < g->start[from + 1]; k++) {
+			const enum serial_edge kind = SERIAL_KIND(g->edge[k]);
+			const bool anti = SERIAL_BIT(kind) & SERIAL_ANTI;
+
+			if (!(kinds & SERIAL_BIT(kind)) || (anti && i >= n))
+				continue;
+			out->edge[at++] = (SERIAL_TO(g->edge[k]) + (anti ? n : 0)) << 3 | kind;
+		}
+	}
+	out->start[2 * (size_t)n] = at;
+	return 0;
 }
 
 void serial_graph_free(struct serial_graph *g)
@@ -226,8 +253,8 @@ static void walk(struct tarjan *t, uint32_t root)
 			continue;
 		}
 		edge = t->g->edge[t->next[node]++];
-		to = edge >> 2;
-		if (!(t->kinds & SERIAL_BIT(edge & 3)))
+		to = SERIAL_TO(edge);
+		if (!(t->kinds & SERIAL_BIT(SERIAL_KIND(edge))))
 			continue;
 		if (t->order[to] == 0)
 			enter(t, to);

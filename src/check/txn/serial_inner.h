@@ -51,9 +51,14 @@ struct serial_slots {
 	uint64_t size; /* a power of two, or 0 */
 };
 
-enum serial_edge { SERIAL_WW, SERIAL_WR, SERIAL_RW, SERIAL_RT };
+/* PW is the rw edge of a read that found nothing: one by predicate, in Adya's words. */
+enum serial_edge { SERIAL_WW, SERIAL_WR, SERIAL_RW, SERIAL_PW, SERIAL_RT };
 #define SERIAL_BIT(kind) (1u << (kind))
-#define SERIAL_DATA      (SERIAL_BIT(SERIAL_WW) | SERIAL_BIT(SERIAL_WR) | SERIAL_BIT(SERIAL_RW))
+#define SERIAL_SEEN      (SERIAL_BIT(SERIAL_WW) | SERIAL_BIT(SERIAL_WR))
+#define SERIAL_ANTI      (SERIAL_BIT(SERIAL_RW) | SERIAL_BIT(SERIAL_PW))
+#define SERIAL_DATA      (SERIAL_SEEN | SERIAL_ANTI)
+#define SERIAL_KIND(e)   ((enum serial_edge)((e)&7))
+#define SERIAL_TO(e)     ((e) >> 3)
 
 /*
  * The nodes are the transactions, and after them, for real time, the ends of transactions in their
@@ -64,7 +69,7 @@ enum serial_edge { SERIAL_WW, SERIAL_WR, SERIAL_RW, SERIAL_RT };
 struct serial_graph {
 	uint32_t txns, nodes;
 	uint64_t *start; /* of a node's edges; nodes + 1 of them */
-	uint32_t *edge;  /* the node that it leads to, times 4, and its kind */
+	uint32_t *edge;  /* the node that it leads to, times 8, and its kind */
 };
 
 struct serial_parts {
@@ -90,6 +95,7 @@ struct serial_sight {
 struct serial {
 	const struct vb_serial_params *p;
 	struct vb_serial_result *out;
+	enum vb_level level;
 	struct serial_txn *txns;
 	uint32_t *saw; /* by operation: the version read, or replaced */
 	struct serial_key *keys;
@@ -113,12 +119,24 @@ void serial_unload(struct serial *s);
 /* The version of this number of the key, NONE: there is none. */
 uint32_t serial_find_version(const struct serial *s, uint32_t key, uint64_t number);
 
+/* By this operation, that one transaction comes before another: which kind of rw edge it is. */
+static inline enum serial_edge serial_anti(const struct vb_history_op *read)
+{
+	return read->absent ? SERIAL_PW : SERIAL_RW;
+}
+
 static inline bool serial_counts(const struct serial *s, uint32_t txn)
 {
 	return txn != SERIAL_NONE && s->txns[txn].counts;
 }
 
 int serial_graph_build(struct serial *s);
+/*
+ * The graph's edges of these kinds of data, with each transaction twice: as i, come to by a ww or wr edge, and as i + txns,
+ * come to by an rw edge, from which no rw edge leads on.  So its cycles are those of the graph in
+ * which no two rw edges follow each other.  -ENOMEM.
+ */
+int serial_graph_unfold(const struct serial_graph *g, unsigned kinds, struct serial_graph *out);
 void serial_graph_free(struct serial_graph *g);
 /* Components of the graph with edges of these kinds only; free `of`.  -ENOMEM. */
 int serial_components(const struct serial_graph *g, unsigned kinds, struct serial_parts *out);

@@ -17,9 +17,11 @@ const char *const vb_anomaly_names[VB_ANOMALIES] = {
 	[VB_ANOMALY_G1B] = "G1b",
 	[VB_ANOMALY_G1C] = "G1c",
 	[VB_ANOMALY_LOST_UPDATE] = "lost update",
-	[VB_ANOMALY_WRITE_SKEW] = "write skew",
 	[VB_ANOMALY_G_SINGLE] = "G-single",
+	[VB_ANOMALY_LONG_FORK] = "long fork",
+	[VB_ANOMALY_WRITE_SKEW] = "write skew",
 	[VB_ANOMALY_G2] = "G2",
+	[VB_ANOMALY_PHANTOM] = "phantom",
 	[VB_ANOMALY_REAL_TIME] = "real time",
 	[VB_ANOMALY_DUPLICATE] = "duplicate version",
 	[VB_ANOMALY_FORK] = "fork",
@@ -113,7 +115,7 @@ static uint32_t child_by(const struct serial *s, uint32_t version, uint32_t txn)
 }
 
 /* `a` read what `b` replaced; of several keys, one that `a` wrote as well tells most. */
-static void tell_rw(FILE *to, const struct serial *s, uint32_t a, uint32_t b)
+static void tell_rw(FILE *to, const struct serial *s, uint32_t a, uint32_t b, enum serial_edge kind)
 {
 	const struct serial_txn *x = &s->txns[a];
 	const struct vb_history_op *read = NULL;
@@ -122,7 +124,7 @@ static void tell_rw(FILE *to, const struct serial *s, uint32_t a, uint32_t b)
 	for (uint32_t i = 0; i < x->t->n_ops; i++) {
 		uint32_t c;
 
-		if (x->ops[i].kind != VB_HISTORY_READ)
+		if (x->ops[i].kind != VB_HISTORY_READ || serial_anti(&x->ops[i]) != kind)
 			continue;
 		c = child_by(s, s->saw[x->first + i], b);
 		if (c == SERIAL_NONE || (read != NULL && !writes_key(x, &x->ops[i])))
@@ -178,7 +180,8 @@ static void tell_edge(FILE *to, const struct serial *s, uint32_t a, uint32_t b,
 		tell_seen(to, s, a, b, VB_HISTORY_READ);
 		break;
 	case SERIAL_RW:
-		tell_rw(to, s, a, b);
+	case SERIAL_PW:
+		tell_rw(to, s, a, b, kind);
 		break;
 	case SERIAL_RT:
 		fprintf(to, "  ");

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 
-#define TXNS_MAX    (1u << 29) /* with their ends, nodes of 30 bits */
+#define TXNS_MAX    (1u << 28) /* with their ends, nodes of 29 bits */
 #define SLOTS_FIRST 1024u
 
 /* ---- finding numbers ---- */

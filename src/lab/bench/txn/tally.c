@@ -122,7 +122,7 @@ int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
 	struct vb_serial_params p = {
 		.parts = parts,
 		.n_parts = n,
-		.strict = (r->one->cc->caps & VB_CC_STRICT) != 0,
+		.level = r->one->cc->caps & VB_CC_STRICT ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE,
 		.table_names = tables,
 		.n_tables = load->n_tables,
 		.type_names = load->ops->types,
