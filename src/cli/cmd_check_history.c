@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verbena check history: reads the histories of a run and says whether it was serializable. */
+/* verbena check history: reads the histories of a run and says whether it kept the level of
+ * isolation that it claims. */
 #define VB_LOG_ROOM "check"
 #include "cli/cli.h"
 
@@ -14,19 +15,28 @@
 #include "lab/json.h"
 
 struct history_opts {
-	const char *json, *edn;
+	const char *json, *edn, *text;
 	bool strict;
+	int level; /* enum vb_level; NONE: what is claimed */
 };
 
 static struct history_opts opts;
 
 static const struct vb_opt table[] = {
+	VB_OPT_CHOICE(struct history_opts, level, "level",
+		      "claimed|read-committed|repeatable-read|snapshot|serializable|"
+		      "strict-serializable",
+		      "claimed",
+		      "judge at this level; 'claimed' is what the files claim, and serializable "
+		      "where they claim nothing"),
 	VB_OPT_FLAG(struct history_opts, strict, "strict",
-		    "a transaction that began after another had ended must come after it"),
+		    "the same as --level strict-serializable"),
 	VB_OPT_STRING(struct history_opts, json, "json", "FILE", NULL,
 		      "write the result as JSON; - is stdout"),
 	VB_OPT_STRING(struct history_opts, edn, "edn", "FILE", NULL,
 		      "write the history for Elle; - is stdout"),
+	VB_OPT_STRING(struct history_opts, text, "text", "FILE", NULL,
+		      "write the history for PolySI and IsoVista; - is stdout"),
 	VB_OPT_END};
 
 static const struct vb_opt_group *groups(unsigned *n)
@@ -42,7 +52,8 @@ struct session {
 	struct vb_history **parts;
 	unsigned n;
 	FILE *out; /* stdout, or stderr where stdout carries a file */
-	FILE *edn; /* while it is not written yet; NULL: none is wanted */
+	enum vb_level level;
+	FILE *edn, *text; /* while they are not written yet; NULL: none is wanted */
 	struct vb_serial_result result;
 };
 
@@ -81,27 +92,61 @@ static int read_all(struct session *s)
 	return err;
 }
 
-static int open_edn(struct session *s)
+static int open_for_others(const char *path, FILE **out)
 {
-	if (opts.edn == NULL)
+	if (path == NULL)
 		return 0;
-	s->edn = is_stdout(opts.edn) ? stdout : fopen(opts.edn, "we");
-	return s->edn == NULL ? vb_fail(-EINVAL, "cannot write %s: %s", opts.edn, strerror(errno))
-			      : 0;
+	*out = is_stdout(path) ? stdout : fopen(path, "we");
+	return *out == NULL ? vb_fail(-EINVAL, "cannot write %s: %s", path, strerror(errno)) : 0;
 }
 
-static int write_edn(struct session *s)
+static int write_for_others(const struct session *s, const char *path, FILE **to,
+			    int (*write)(const struct vb_history *const *parts, unsigned n,
+					 FILE *to))
 {
-	FILE *to = s->edn;
+	FILE *f = *to;
 	int err;
 
-	if (to == NULL)
+	if (f == NULL)
 		return 0;
-	s->edn = NULL;
-	err = vb_history_write_edn(parts_of(s), s->n, to);
-	if (to != stdout && fclose(to) != 0 && err == 0)
-		err = vb_fail(-EIO, "cannot write %s: %s", opts.edn, strerror(errno));
+	*to = NULL;
+	err = write(parts_of(s), s->n, f);
+	if (f != stdout && fclose(f) != 0 && err == 0)
+		err = vb_fail(-EIO, "cannot write %s: %s", path, strerror(errno));
 	return err;
+}
+
+static void give_up(FILE *f)
+{
+	if (f != NULL && f != stdout)
+		fclose(f);
+}
+
+/* What was asked for, or what all files that claim something claim. */
+static int settle_level(struct session *s)
+{
+	unsigned by = 0;
+
+	s->level = opts.strict ? VB_LEVEL_STRICT : (enum vb_level)opts.level;
+	if (s->level != VB_LEVEL_NONE)
+		return 0;
+	for (unsigned i = 0; i < s->n; i++) {
+		const enum vb_level level = vb_history_claimed(s->parts[i]);
+
+		if (level == VB_LEVEL_NONE)
+			continue;
+		if (s->level != VB_LEVEL_NONE && s->level != level)
+			return vb_fail(-EINVAL,
+				       "%s claims %s, and %s claims %s: say --level, or check each "
+				       "on its own",
+				       s->names[by], vb_level_names[s->level], s->names[i],
+				       vb_level_names[level]);
+		s->level = level;
+		by = i;
+	}
+	if (s->level == VB_LEVEL_NONE)
+		s->level = VB_LEVEL_SERIALIZABLE;
+	return 0;
 }
 
 /* ---- telling ---- */
@@ -128,6 +173,14 @@ static bool only_not_strict(const struct vb_serial_result *r)
 	return other == 0;
 }
 
+static const char *const held[VB_LEVELS] = {
+	[VB_LEVEL_READ_COMMITTED] = "read committed",
+	[VB_LEVEL_REPEATABLE_READ] = "repeatable read",
+	[VB_LEVEL_SNAPSHOT] = "snapshot isolated",
+	[VB_LEVEL_SERIALIZABLE] = "serializable",
+	[VB_LEVEL_STRICT] = "strictly serializable",
+};
+
 static void tell(const struct session *s)
 {
 	const struct vb_serial_result *r = &s->result;
@@ -140,11 +193,14 @@ static void tell(const struct session *s)
 		r->txns, r->committed, r->aborted, r->unknown, r->reads + r->writes, r->keys,
 		r->edges, r->seconds);
 	if (r->first == VB_ANOMALY_NONE) {
-		fprintf(s->out, "%sserializable\n", opts.strict ? "strictly " : "");
+		fprintf(s->out, "%s\n", held[s->level]);
 		return;
 	}
-	fprintf(s->out,
-		"%s:", only_not_strict(r) ? "serializable, but not strictly" : "not serializable");
+	if (only_not_strict(r))
+		fprintf(s->out, "serializable, but not strictly:");
+	else
+		fprintf(s->out, "not %s:",
+			held[s->level == VB_LEVEL_STRICT ? VB_LEVEL_SERIALIZABLE : s->level]);
 	tell_found(s->out, r);
 	fprintf(s->out, "%s", r->story);
 }
@@ -158,8 +214,9 @@ static int write_json(struct vb_json_out *out, const struct session *s)
 	if (out->path == NULL)
 		return 0;
 	root = vb_json_head(0);
-	run = json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s}", "kind",
-			"check-history", "strict", opts.strict, "transactions", (json_int_t)r->txns,
+	run = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s}", "kind",
+			"check-history", "level", vb_level_names[s->level], "strict",
+			s->level == VB_LEVEL_STRICT, "transactions", (json_int_t)r->txns,
 			"committed", (json_int_t)r->committed, "aborted", (json_int_t)r->aborted,
 			"unknown", (json_int_t)r->unknown, "reads", (json_int_t)r->reads, "writes",
 			(json_int_t)r->writes, "keys", (json_int_t)r->keys, "edges",
@@ -186,10 +243,7 @@ static int write_json(struct vb_json_out *out, const struct session *s)
 
 static int check(struct session *s)
 {
-	struct vb_serial_params p = {.parts = parts_of(s),
-				     .n_parts = s->n,
-				     .level =
-					     opts.strict ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE};
+	struct vb_serial_params p = {.parts = parts_of(s), .n_parts = s->n};
 	struct vb_json_out json;
 	int err = vb_json_out_open(&json, opts.json);
 
@@ -197,25 +251,43 @@ static int check(struct session *s)
 		return vb_exit_of(err);
 	err = read_all(s);
 	if (err == 0)
+		err = settle_level(s);
+	p.level = s->level;
+	if (err == 0)
 		err = vb_serial_check(&p, &s->result);
 	if (err == 0 && s->result.txns == 0)
 		err = vb_fail(-EINVAL,
 			      "%s: there is no transaction in %s: nothing can be said of it",
 			      s->names[0], s->n > 1 ? "it or the others" : "it");
 	if (err == 0)
-		err = open_edn(s);
+		err = open_for_others(opts.edn, &s->edn);
+	if (err == 0)
+		err = open_for_others(opts.text, &s->text);
 	if (err == 0) {
 		tell(s);
 		err = write_json(&json, s);
 	}
 	if (err == 0)
-		err = write_edn(s);
+		err = write_for_others(s, opts.edn, &s->edn, vb_history_write_edn);
+	if (err == 0)
+		err = write_for_others(s, opts.text, &s->text, vb_history_write_text);
 	vb_json_out_abandon(&json);
-	if (s->edn != NULL && s->edn != stdout)
-		fclose(s->edn);
+	give_up(s->edn);
+	give_up(s->text);
 	if (err)
 		return vb_exit_of(err);
 	return s->result.first == VB_ANOMALY_NONE ? VB_EXIT_OK : VB_EXIT_VIOLATION;
+}
+
+/* Stdout carries one file at most, and then nothing else. */
+static int settle_stdout(struct session *s)
+{
+	const int n = is_stdout(opts.json) + is_stdout(opts.edn) + is_stdout(opts.text);
+
+	s->out = n > 0 ? stderr : stdout;
+	if (n > 1)
+		vb_error("of --json, --edn and --text only one can write to stdout");
+	return n > 1 ? VB_EXIT_USAGE : 0;
 }
 
 static int run(int argc, char **argv)
@@ -229,12 +301,13 @@ static int run(int argc, char **argv)
 		vb_error("give the files of the history; - is standard input");
 		return VB_EXIT_USAGE;
 	}
-	if (is_stdout(opts.json) && is_stdout(opts.edn)) {
-		vb_error("--json and --edn cannot both write to stdout");
+	if (opts.strict && opts.level != VB_LEVEL_NONE && opts.level != VB_LEVEL_STRICT) {
+		vb_error("--strict and --level %s are two levels", vb_level_names[opts.level]);
 		return VB_EXIT_USAGE;
 	}
+	if (settle_stdout(&s) != 0)
+		return VB_EXIT_USAGE;
 	s.n = (unsigned)words;
-	s.out = is_stdout(opts.json) || is_stdout(opts.edn) ? stderr : stdout;
 	s.parts = calloc(s.n, sizeof(struct vb_history *));
 	if (s.parts == NULL)
 		return VB_EXIT_RESOURCES;
@@ -248,7 +321,7 @@ static int run(int argc, char **argv)
 
 const struct vb_command vb_command_check_history = {
 	.name = "check history",
-	.summary = "Check a history of transactions for serializability",
+	.summary = "Check a history of transactions at a level of isolation",
 	.run = run,
 	.groups = groups,
 	.example = "verbena check history --strict client-0.jsonl client-1.jsonl",

@@ -119,6 +119,8 @@ run bench txn --cc sundial --fabric sim --nodes 2 --records 50 --duration 1ms \
 is 'a history: exit status 0' [ "$status" = 0 ]
 run check history "$work/history.jsonl"
 is 'a history: is checked again' [ "$status" = 0 ]
+is 'a history: says what it claims' \
+	[ "$(head -1 "$work/history.jsonl")" = '{"history":"transactions","level":"serializable"}' ]
 
 # Interrupted, at whatever moment: what there is, valid, exit status 130.
 VERBENA_LOG=$loud "$verbena" bench txn --cc silo,no-wait --nodes 2 --records 1k --duration 60s \

@@ -66,6 +66,35 @@ is 'nonsense versions for Elle: refused' [ "$status" = 2 ]
 is 'nonsense versions for Elle: why' grep -q 'malformed version' "$work/err"
 is 'nonsense versions for Elle: judged all the same' grep -q '^not serializable' "$work/out"
 
+# At the level that is asked for, or claimed.
+claims=$work/claims.jsonl
+{
+	echo '{"history":"transactions","level":"snapshot"}'
+	cat "$skew"
+} >"$claims"
+run check history "$claims"
+is 'a claim: exit status 0' [ "$status" = 0 ]
+is 'a claim: said' grep -qx 'snapshot isolated' "$work/out"
+run check history "$claims" --level serializable --json "$work/level.json"
+is 'more than is claimed: exit status 3' [ "$status" = 3 ]
+is 'more than is claimed: said' grep -qx 'not serializable: write skew (1)' "$work/out"
+run check history "$skew" --level repeatable-read
+is 'repeatable read: refuses it' grep -qx 'not repeatable read: write skew (1)' "$work/out"
+run check history "$skew" --level read-committed
+is 'read committed: allows it' grep -qx 'read committed' "$work/out"
+run check history "$one" "$two" --level strict-serializable
+is '--strict is a level' grep -qx 'serializable, but not strictly: real time (1)' "$work/out"
+sed 's/snapshot/serializable/; s/"id":1/"id":2/' "$claims" >"$work/other.jsonl"
+refused 'two claims' 2 "claims.jsonl snapshot other.jsonl serializable --level" \
+	check history "$claims" "$work/other.jsonl"
+refused 'two levels' 2 "--strict --level snapshot" check history --strict --level snapshot "$one"
+refused 'no level' 2 "level repeatable" check history --level repeatable "$one"
+
+run check history "$one" --text -
+is 'for PolySI: the verdict on stderr' grep -qx serializable "$work/err"
+printf 'w(1,1,0,0)\nr(1,1,1,1)\nw(1,2,1,1)\n' >"$work/expect"
+is 'for PolySI: nothing but the history on stdout' cmp -s "$work/expect" "$work/out"
+
 run check history "$skew" --edn -
 is 'for Elle: exit status 3' [ "$status" = 3 ]
 is 'for Elle: nothing but the history on stdout' [ "$(grep -c '^{:index' "$work/out")" = 4 ]
@@ -76,6 +105,8 @@ if command -v jq >/dev/null; then
 	is 'JSON' jq -e '.runs[0] | .kind == "check-history" and .transactions == 2 and
 		.first == "write skew" and .anomalies["write skew"] == 1 and .anomalies.G0 == 0 and
 		(.story | startswith("write skew")) and (.files | length) == 1' "$work/result.json"
+	is 'JSON of a level' jq -e '.runs[0] | .level == "serializable" and .strict == false and
+		.first == "write skew"' "$work/level.json"
 	is 'JSON of nonsense' jq -e '.runs[0] | .first == "malformed version" and
 		.anomalies["malformed version"] == 1 and .anomalies["duplicate version"] == 1' \
 		"$work/malformed.json"
@@ -91,6 +122,7 @@ refused 'a file that is not there' 2 "/nowhere.jsonl" check history /nowhere.jso
 refused 'no file' 2 "files" check history
 refused 'the same history twice' 2 "T1 unique" check history "$one" "$one"
 refused 'two files to stdout' 2 "--json --edn" check history "$one" --json - --edn -
+refused 'text to stdout as well' 2 "--text" check history "$one" --text - --edn -
 refused 'EDN where nothing can be written' 2 "/nowhere/at/all.edn" \
 	check history "$one" --edn /nowhere/at/all.edn
 refused 'an unknown option' 2 "stirct strict" check history --stirct "$one"

@@ -3,7 +3,7 @@
  * Arbitrary text as a history in JSON lines.
  *
  * It is refused, or it is a history: then what is written of it is read back as the same, and the
- * checker and the writer for Elle come to an end, with a verdict or a reason.
+ * checker and the writers for other tools come to an end, with a verdict or a reason.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +41,7 @@ static void must_be_same(const struct vb_history *a, const struct vb_history *b)
 	uint64_t at[2] = {0};
 
 	must(vb_history_count(a) == vb_history_count(b), "not as many transactions are read back");
+	must(vb_history_claimed(a) == vb_history_claimed(b), "it claims another level");
 	while (vb_history_next(a, &at[0], &t[0], &ops[0])) {
 		must(vb_history_next(b, &at[1], &t[1], &ops[1]), "a transaction is lost");
 		must(memcmp(t[0], t[1], sizeof(*t[0])) == 0, "a transaction is read back changed");
@@ -57,7 +58,7 @@ static void round_trip(const struct vb_history *h)
 	FILE *to = open_memstream(&text, &size);
 
 	must(to != NULL, "no stream");
-	must(vb_history_write_jsonl(&h, 1, to) == 0, "it cannot be written");
+	must(vb_history_write_jsonl(&h, 1, vb_history_claimed(h), to) == 0, "it cannot be written");
 	fclose(to);
 	if (size > 0) {
 		back = read_text(text, size);
@@ -79,7 +80,7 @@ static void check(const struct vb_history *h, enum vb_level level)
 	vb_serial_result_free(&r);
 }
 
-static void write_edn(const struct vb_history *h)
+static void write_for_others(const struct vb_history *h)
 {
 	char *text;
 	size_t size;
@@ -87,6 +88,7 @@ static void write_edn(const struct vb_history *h)
 
 	must(to != NULL, "no stream");
 	(void)vb_history_write_edn(&h, 1, to);
+	(void)vb_history_write_text(&h, 1, to);
 	fclose(to);
 	free(text);
 }
@@ -104,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		round_trip(h);
 		for (int level = VB_LEVEL_READ_COMMITTED; level < VB_LEVELS; level++)
 			check(h, (enum vb_level)level);
-		write_edn(h);
+		write_for_others(h);
 		vb_history_close(h);
 	}
 	vb_log_capture_end();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histories as JSON lines and for Elle: what is written is read back, and what is wrong is
+/* Histories as JSON lines and for other tools: what is written is read back, and what is wrong is
  * named. */
 #include "history_fixture.h"
 
@@ -23,6 +23,16 @@ static char *written(const struct vb_history *const *parts, unsigned n,
 	return text;
 }
 
+static int write_unclaimed(const struct vb_history *const *parts, unsigned n, FILE *to)
+{
+	return vb_history_write_jsonl(parts, n, VB_LEVEL_NONE, to);
+}
+
+static int write_claimed(const struct vb_history *const *parts, unsigned n, FILE *to)
+{
+	return vb_history_write_jsonl(parts, n, vb_history_claimed(parts[0]), to);
+}
+
 static int read_text(const char *text, struct vb_history **out)
 {
 	FILE *from = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
@@ -41,6 +51,7 @@ static void assert_same(const struct vb_history *a, const struct vb_history *b)
 	uint64_t at[2] = {0};
 
 	assert_int_equal(vb_history_count(a), vb_history_count(b));
+	assert_int_equal(vb_history_claimed(a), vb_history_claimed(b));
 	while (vb_history_next(a, &at[0], &t[0], &ops[0])) {
 		assert_true(vb_history_next(b, &at[1], &t[1], &ops[1]));
 		assert_memory_equal(t[0], t[1], sizeof(*t[0]));
@@ -51,7 +62,7 @@ static void assert_same(const struct vb_history *a, const struct vb_history *b)
 
 static void assert_round_trip(const struct vb_history *h)
 {
-	char *text = written(&h, 1, vb_history_write_jsonl);
+	char *text = written(&h, 1, write_claimed);
 	struct vb_history *back;
 
 	assert_int_equal(read_text(text, &back), 0);
@@ -96,6 +107,30 @@ static void test_round_trip_large(void **state)
 	vb_history_close(h);
 }
 
+/* What it claims stands before the transactions, and nowhere else. */
+static void test_claims(void **state)
+{
+	char text[160];
+	struct vb_history *h;
+
+	for (int level = VB_LEVEL_READ_COMMITTED; level < VB_LEVELS; level++) {
+		h = open_history(1 << 16);
+		TXN(h, 1, R(1, 0));
+		vb_history_claim(h, (enum vb_level)level);
+		assert_round_trip(h);
+		vb_history_close(h);
+		snprintf(text, sizeof(text), "{\"history\":\"transactions\",\"level\":\"%s\"}",
+			 vb_level_names[level]);
+		assert_int_equal(read_text(text, &h), 0);
+		assert_int_equal(vb_history_claimed(h), level);
+		assert_int_equal(vb_history_count(h), 0);
+		vb_history_close(h);
+	}
+	assert_int_equal(read_text("{\"history\":\"transactions\"}", &h), 0);
+	assert_int_equal(vb_history_claimed(h), VB_LEVEL_NONE);
+	vb_history_close(h);
+}
+
 static void test_written_lines(void **state)
 {
 	struct vb_history *h = open_history(1 << 20);
@@ -103,7 +138,7 @@ static void test_written_lines(void **state)
 	char *text;
 
 	TXN(h, 17, R_ABSENT(5, 12), W(5, 1ull << 60, 12));
-	text = written(parts, 2, vb_history_write_jsonl);
+	text = written(parts, 2, write_unclaimed);
 #define LINE                                                                                       \
 	"{\"id\":17,\"client\":17,\"type\":0,\"outcome\":\"committed\",\"begin_ns\":1000,"         \
 	"\"end_ns\":2000,\"ops\":[{\"op\":\"r\",\"table\":0,\"key\":5,\"version\":12,"             \
@@ -181,6 +216,15 @@ static void test_malformed(void **state)
 		{OP("\"op\":\"r\",\"key\":8,\"version\":8,\"table\":65536"),
 		 "'table' of operation 2"},
 		{OP("\"op\":\"r\",\"key\":null,\"version\":8"), "'key' of operation 2 must be a"},
+		{"{\"history\":\"registers\"}", "'history' must be one of: \"transactions\""},
+		{"{\"history\":\"transactions\",\"level\":\"none\"}",
+		 "line 2: the field 'level' must be one of: \"read-committed\" "
+		 "\"repeatable-read\" \"snapshot\" \"serializable\" "
+		 "\"strict-serializable\""},
+		{"{\"history\":\"transactions\",\"id\":1}", "the field 'id' is not known"},
+		{"{\"history\":\"transactions\",\"level\":\"snapshot\"}\n"
+		 "{\"history\":\"transactions\",\"level\":\"serializable\"}",
+		 "line 3: the field 'level' is not what was claimed before"},
 	};
 
 	for (size_t i = 0; i < VB_ARRAY_SIZE(cases); i++) {
@@ -228,7 +272,7 @@ static void test_cannot_write(void **state)
 		skip();
 	TXN(h, 1, R(1, 8));
 	vb_log_capture_begin(log, sizeof(log));
-	assert_int_equal(vb_history_write_jsonl(parts, 1, full), -ENOSPC);
+	assert_int_equal(write_unclaimed(parts, 1, full), -ENOSPC);
 	assert_int_equal(vb_history_write_edn(parts, 1, full), -ENOSPC);
 	vb_log_capture_end();
 	assert_non_null(strstr(log, "cannot write the history"));
@@ -271,6 +315,38 @@ static void test_edn(void **state)
 	vb_history_close(h);
 }
 
+/* By hand: the loader wrote all keys; sessions are transactions; T3 aborted, and nobody saw T4. */
+static void test_text(void **state)
+{
+	struct vb_history *h = open_history(1 << 16);
+	const struct vb_history *const parts[] = {h};
+	char *text;
+
+	TXN(h, 17, R(500, 2), W(500, 9, 2), W(500, UINT64_MAX, 9), W(500, UINT64_MAX, 9));
+	TXN(h, 21, R(500, UINT64_MAX), R_ABSENT(6, 3), DELETE(500, 12, UINT64_MAX), R(500, 12));
+	ABORTED(h, 3, R(500, 2), W(500, 13, 2));
+	UNKNOWN(h, 4, W(6, 14, 0));
+	UNKNOWN(h, 5, W(7, 14, 0));
+	TXN(h, 6, R(7, 14));
+	text = written(parts, 1, vb_history_write_text);
+	/* Key 500 is 1, with versions 1 (the loader's), 2 (9), 3 (the largest) and 5 (12); 6 is 2,
+	 * with 4; 7 is 3, with 8 and 9. */
+	assert_string_equal(text, "w(1,1,0,0)\n"
+				  "w(2,4,0,0)\n"
+				  "w(3,8,0,0)\n"
+				  "r(1,1,1,1)\n"
+				  "w(1,2,1,1)\n"
+				  "w(1,3,1,1)\n"
+				  "r(1,3,2,2)\n"
+				  "r(2,4,2,2)\n"
+				  "w(1,5,2,2)\n"
+				  "r(1,5,2,2)\n"
+				  "w(3,9,5,5)\n"
+				  "r(3,9,6,6)\n");
+	free(text);
+	vb_history_close(h);
+}
+
 static void test_edn_of_a_ring(void **state)
 {
 	struct vb_history *h = open_history(1 << 16);
@@ -293,16 +369,12 @@ static void test_edn_of_a_ring(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_round_trip_large),
-		cmocka_unit_test(test_written_lines),
-		cmocka_unit_test(test_least_fields),
-		cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_malformed),
-		cmocka_unit_test(test_too_many_operations),
-		cmocka_unit_test(test_cannot_write),
-		cmocka_unit_test(test_edn),
-		cmocka_unit_test(test_edn_of_a_ring),
+		cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_round_trip_large),
+		cmocka_unit_test(test_claims),       cmocka_unit_test(test_written_lines),
+		cmocka_unit_test(test_least_fields), cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_malformed),    cmocka_unit_test(test_too_many_operations),
+		cmocka_unit_test(test_cannot_write), cmocka_unit_test(test_edn),
+		cmocka_unit_test(test_text),         cmocka_unit_test(test_edn_of_a_ring),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

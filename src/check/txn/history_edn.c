@@ -89,16 +89,6 @@ static int put_list(struct edn *e, uint32_t version)
 	return 0;
 }
 
-/* Did the transaction make this version by an earlier operation? */
-static bool is_told(const struct serial_txn *x, uint32_t i)
-{
-	for (uint32_t k = 0; k < i; k++)
-		if (x->ops[k].kind == VB_HISTORY_WRITE && x->ops[k].key == x->ops[i].key &&
-		    x->ops[k].table == x->ops[i].table && x->ops[k].version == x->ops[i].version)
-			return true;
-	return false;
-}
-
 static int put_value(struct edn *e, uint32_t txn, bool known)
 {
 	const struct serial_txn *x = &e->s.txns[txn];
@@ -110,7 +100,7 @@ static int put_value(struct edn *e, uint32_t txn, bool known)
 		const struct vb_history_op *op = &x->ops[i];
 		const bool write = op->kind == VB_HISTORY_WRITE;
 
-		if (write && is_told(x, i))
+		if (write && serial_is_told(x, i))
 			continue;
 		fprintf(e->to, "%s[:%s \"%u/%" PRIu64 "\" ", space, write ? "append" : "r",
 			op->table, op->key);

@@ -20,6 +20,7 @@
 #ifndef VB_CHECK_TXN_SERIAL_H
 #define VB_CHECK_TXN_SERIAL_H
 
+#include "check/lines.h"
 #include "check/txn/history.h"
 
 enum vb_anomaly {
@@ -71,12 +72,17 @@ struct vb_serial_result {
 int vb_serial_check(const struct vb_serial_params *p, struct vb_serial_result *out);
 void vb_serial_result_free(struct vb_serial_result *r);
 
-/* One JSON object a line; doc/histories.md has the fields.  -errno, said. */
-int vb_history_write_jsonl(const struct vb_history *const *parts, unsigned n, FILE *to);
+/* One JSON object a line; doc/histories.md has the fields.  What they claim, unless that is nothing,
+ * is said in a line before them.  -errno, said. */
+int vb_history_write_jsonl(const struct vb_history *const *parts, unsigned n, enum vb_level claim,
+			   FILE *to);
 /* Elle's list-append: a version of a key becomes an element of a list that each write appends to.
  * A read of a version is the list of all versions up to it. */
 int vb_history_write_edn(const struct vb_history *const *parts, unsigned n, FILE *to);
+/* The text of PolySI and IsoVista: a read or write of a register is a line, by those that count. */
+int vb_history_write_text(const struct vb_history *const *parts, unsigned n, FILE *to);
 /* Reads what vb_history_write_jsonl wrote, or anything of that form; -EINVAL names the line. */
 int vb_history_read_jsonl(FILE *from, const char *name, struct vb_history **out);
+int vb_history_read_lines(struct vb_lines *lines, struct vb_history **out);
 
 #endif

@@ -125,6 +125,9 @@ static inline enum serial_edge serial_anti(const struct vb_history_op *read)
 	return read->absent ? SERIAL_PW : SERIAL_RW;
 }
 
+/* Did the transaction make this operation's version by an earlier one? */
+bool serial_is_told(const struct serial_txn *x, uint32_t op);
+
 static inline bool serial_counts(const struct serial *s, uint32_t txn)
 {
 	return txn != SERIAL_NONE && s->txns[txn].counts;

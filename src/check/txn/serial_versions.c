@@ -424,6 +424,15 @@ int serial_settle(struct serial *s)
 	return 0;
 }
 
+bool serial_is_told(const struct serial_txn *x, uint32_t i)
+{
+	for (uint32_t k = 0; k < i; k++)
+		if (x->ops[k].kind == VB_HISTORY_WRITE && x->ops[k].key == x->ops[i].key &&
+		    x->ops[k].table == x->ops[i].table && x->ops[k].version == x->ops[i].version)
+			return true;
+	return false;
+}
+
 void serial_unload(struct serial *s)
 {
 	free(s->txns);

@@ -101,7 +101,8 @@ void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load)
 	vb_tbench_judge_sums(r, load, &sums);
 }
 
-static int write_history(const char *path, const struct vb_history *const *parts, unsigned n)
+static int write_history(const char *path, const struct vb_history *const *parts, unsigned n,
+			 enum vb_level claim)
 {
 	bool standard = strcmp(path, "-") == 0;
 	FILE *to = standard ? stdout : fopen(path, "we");
@@ -109,7 +110,7 @@ static int write_history(const char *path, const struct vb_history *const *parts
 
 	if (to == NULL)
 		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
-	err = vb_history_write_jsonl(parts, n, to);
+	err = vb_history_write_jsonl(parts, n, claim, to);
 	if (!standard && fclose(to) != 0 && err == 0)
 		err = vb_fail(-EIO, "cannot write %s: %s", path, strerror(errno));
 	return err;
@@ -133,7 +134,7 @@ int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
 	for (unsigned i = 0; i < load->n_tables; i++)
 		tables[i] = load->params[i].name;
 	if (r->plan->o.history != NULL)
-		err = write_history(r->plan->o.history, parts, n);
+		err = write_history(r->plan->o.history, parts, n, p.level);
 	if (err == 0)
 		err = vb_serial_check(&p, &r->serial);
 	r->checked = err == 0;
