@@ -88,9 +88,10 @@ suites() { # DIR SUITES MESON-OPTION...
 		esac
 	done
 	rm -f "$dir/meson-logs/testlog.json"
-	# One more than cores: a good part of the tests waits for leases and silences.
+	# One more than cores: a good part of the tests waits for leases and silences.  A limit ends what
+	# hangs and judges nothing: with much other work a test takes several times its time.
 	CMOCKA_MESSAGE_OUTPUT=tap meson test -C "$dir" --no-rebuild --print-errorlogs \
-		--num-processes $(($(nproc) + 1)) --timeout-multiplier "${slowdown-1}" "${args[@]}" </dev/null
+		--num-processes $(($(nproc) + 1)) --timeout-multiplier "${slowdown-3}" "${args[@]}" </dev/null
 	cases "$dir/meson-logs/testlog.json"
 }
 
@@ -206,12 +207,12 @@ asan=(--buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 tsan=(--buildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false)
 
 stage_asan() {
-	CC=gcc slowdown=4 suites asan 'unit conformance sim death cli fuzz' "${asan[@]}"
+	CC=gcc slowdown=8 suites asan 'unit conformance sim death cli fuzz' "${asan[@]}"
 }
 
 # Not the suite sim: a simulation has one thread.
 stage_tsan() {
-	CC=gcc slowdown=6 suites tsan 'unit conformance death' "${tsan[@]}"
+	CC=gcc slowdown=12 suites tsan 'unit conformance death' "${tsan[@]}"
 }
 
 # Each fuzzer looks for an input that breaks something, beginning with those that are kept; what it
@@ -248,7 +249,7 @@ stage_coverage() {
 		return
 	fi
 	find "$dir" -name '*.gcda' -delete 2>/dev/null
-	CC=gcc slowdown=4 suites coverage 'unit conformance sim' --buildtype=debugoptimized -Db_coverage=true
+	CC=gcc slowdown=8 suites coverage 'unit conformance sim' --buildtype=debugoptimized -Db_coverage=true
 	check "what was executed" gcovr --root . --object-directory "$dir" --filter src/ --exclude-throw-branches \
 		--gcov-ignore-parse-errors --json-summary "$dir/coverage.json" --html-details "$dir/coverage.html" "$dir" ||
 		return
