@@ -106,6 +106,17 @@ int vb_opt_parse_args(const struct vb_opt_group *groups, size_t n_groups, int ar
 		      int *n_words);
 /* In columns, at most 80 wide as long as no single word of a help text is wider. */
 void vb_opt_print_help(FILE *to, const struct vb_opt_group *groups, size_t n_groups);
+/* Defines what gives its tables, {"Title", table, NULL}, ..., the struct they are about. */
+#define VB_OPT_GROUPS(function, type, ...)                                                         \
+	const struct vb_opt_group *function(type *opts, unsigned *n)                               \
+	{                                                                                          \
+		static struct vb_opt_group groups[] = {__VA_ARGS__};                               \
+                                                                                                   \
+		*n = VB_ARRAY_SIZE(groups);                                                        \
+		for (unsigned i = 0; i < *n; i++)                                                  \
+			groups[i].opts = opts;                                                     \
+		return groups;                                                                     \
+	}
 
 /* Parsers on their own.  "10m" -> 10,000,000; "4ki" -> 4096; "1.5ms" -> 1,500,000.  Decimal digits,
  * taken exactly: what is not a whole number in the end, or does not fit, is -EINVAL, not logged. */
