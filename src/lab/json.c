@@ -192,33 +192,23 @@ json_t *vb_json_ratio(double num, double den)
 static json_t *host_object(void)
 {
 	struct vb_host h;
-	json_t *o = json_object();
 
 	vb_host_probe(&h);
-	json_object_set_new(o, "cpu", vb_json_text(h.cpu));
-	json_object_set_new(o, "cores", json_integer(h.cores));
-	json_object_set_new(o, "kernel", vb_json_text(h.kernel));
-	json_object_set_new(o, "clocksource", vb_json_text(h.clocksource));
-	json_object_set_new(o, "memory_bytes", vb_json_word(h.mem_total));
-	json_object_set_new(o, "load_1min", json_real(h.load1));
-	return o;
+	return json_pack("{s:o,s:i,s:o,s:o,s:o,s:f}", "cpu", vb_json_text(h.cpu), "cores",
+			 (int)h.cores, "kernel", vb_json_text(h.kernel), "clocksource",
+			 vb_json_text(h.clocksource), "memory_bytes", vb_json_word(h.mem_total),
+			 "load_1min", h.load1);
 }
 
 json_t *vb_json_head(uint64_t seed)
 {
-	json_t *head = json_object();
 	json_t *args = json_array();
 
 	for (int i = 0; i < saved_argc; i++)
 		json_array_append_new(args, vb_json_text(saved_argv[i]));
-	json_object_set_new(head, "schema", json_integer(1));
-	json_object_set_new(head, "tool", json_string("verbena"));
-	json_object_set_new(head, "version", json_string(vb_version()));
-	json_object_set_new(head, "commit", json_string(vb_commit()));
-	json_object_set_new(head, "argv", args);
-	json_object_set_new(head, "seed", vb_json_word(seed));
-	json_object_set_new(head, "host", host_object());
-	return head;
+	return json_pack("{s:i,s:s,s:s,s:s,s:o,s:o,s:o}", "schema", 1, "tool", "verbena", "version",
+			 vb_version(), "commit", vb_commit(), "argv", args, "seed",
+			 vb_json_word(seed), "host", host_object());
 }
 
 json_t *vb_json_hist(const struct vb_hist *h)
