@@ -38,8 +38,7 @@ static const char micro_differs[] = "1 million locks a node instead of 100 milli
 static const char tpcc_differs[] =
 	"locks are taken in the order of their numbers, so that there are no deadlocks, where the "
 	"paper broke them by timeouts that it chose for each lock; TPC-C as the traces of "
-	"ShiftLock "
-	"have it, with a lock for a group of rows";
+	"ShiftLock have it, with a lock for a group of rows";
 
 /* ---- section 4.5 ---- */
 

@@ -27,40 +27,35 @@ static json_t *real_or_null(double v)
 
 static json_t *point_json(const struct vb_repro_result *r, const struct vb_repro_point *p)
 {
-	json_t *o = json_object(), *numbers = json_object();
+	json_t *numbers = json_object();
 
-	json_object_set_new(o, "system", vb_json_text(p->system->label));
-	json_object_set_new(o, "series", vb_json_text(p->series ? p->series->label : NULL));
-	json_object_set_new(o, "x", vb_json_text(p->x ? p->x->label : NULL));
-	json_object_set_new(o, "options", vb_json_text(p->job ? p->job->options : NULL));
-	json_object_set_new(o, "not_run", vb_json_text(p->job ? p->job->why : "no memory"));
 	for (const char *const *m = r->e->metrics; *m != NULL; m++)
 		json_object_set_new(numbers, *m,
 				    real_or_null(vb_repro_metric_of(vb_repro_metric_find(*m), p)));
-	json_object_set_new(o, "metrics", numbers);
-	json_object_set(o, "run", p->job && p->job->run ? p->job->run : json_null());
-	return o;
+	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:O?}", "system", vb_json_text(p->system->label),
+			 "series", vb_json_text(p->series ? p->series->label : NULL), "x",
+			 vb_json_text(p->x ? p->x->label : NULL), "options",
+			 vb_json_text(p->job ? p->job->options : NULL), "not_run",
+			 vb_json_text(p->job ? p->job->why : "no memory"), "metrics", numbers,
+			 "run", p->job ? p->job->run : NULL);
 }
 
 static json_t *finding_json(const struct vb_repro_finding *f)
 {
 	const struct vb_repro_check *c = f->check;
-	json_t *o = json_object();
-	char text[256];
 	bool numbers = c->kind == VB_CHECK_RATIO || c->kind == VB_CHECK_AMOUNT;
+	char what[256], range[64];
 
-	json_object_set_new(o, "claim", json_string(c->claim));
-	json_object_set_new(o, "what", vb_json_text(vb_repro_check_text(text, sizeof(text), c)));
-	json_object_set_new(o, "ours", real_or_null(f->ours));
-	json_object_set_new(o, "paper", vb_json_text(vb_repro_range(text, sizeof(text), c)));
-	json_object_set_new(o, "paper_lo", numbers ? real_or_null(c->lo) : json_null());
-	json_object_set_new(o, "paper_hi", numbers ? real_or_null(c->hi) : json_null());
-	json_object_set_new(o, "distance", real_or_null(isnan(f->ours) ? NAN : f->distance));
-	json_object_set_new(o, "compared", json_integer(f->compared));
-	json_object_set_new(o, "held", json_integer(f->held));
-	json_object_set_new(o, "verdict", json_string(vb_verdict_names[f->verdict]));
-	json_object_set_new(o, "not_run", vb_json_text(f->verdict == VB_NOT_RUN ? f->why : NULL));
-	return o;
+	return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:i,s:i,s:s,s:o}", "claim", c->claim, "what",
+			 vb_json_text(vb_repro_check_text(what, sizeof(what), c)), "ours",
+			 real_or_null(f->ours), "paper",
+			 vb_json_text(vb_repro_range(range, sizeof(range), c)), "paper_lo",
+			 real_or_null(numbers ? c->lo : NAN), "paper_hi",
+			 real_or_null(numbers ? c->hi : NAN), "distance",
+			 real_or_null(isnan(f->ours) ? NAN : f->distance), "compared",
+			 (int)f->compared, "held", (int)f->held, "verdict",
+			 vb_verdict_names[f->verdict], "not_run",
+			 vb_json_text(f->verdict == VB_NOT_RUN ? f->why : NULL));
 }
 
 static json_t *claim_json(const struct vb_repro_result *r, const struct vb_paper_claim *c)
@@ -99,19 +94,19 @@ json_t *vb_repro_json(const struct vb_repro_result *r, uint64_t seed, double sca
 		if (c != NULL)
 			json_array_append_new(claims, claim_json(r, c));
 	}
-	json_object_set_new(root, "kind", json_string("reproduce"));
-	json_object_set_new(root, "experiment", json_string(r->e->name));
-	json_object_set_new(root, "title", json_string(r->e->title));
-	json_object_set_new(root, "differs", vb_json_text(r->e->differs));
-	json_object_set_new(root, "setup", vb_json_text(r->common));
-	json_object_set_new(root, "sweep", vb_json_text(r->e->sweep_name));
-	json_object_set_new(root, "scale", json_real(scale));
-	json_object_set_new(root, "wall_s", json_real(r->wall_s));
-	json_object_set_new(root, "interrupted", json_boolean(r->interrupted));
-	json_object_set_new(root, "metrics", metrics_json(r->e));
-	json_object_set_new(root, "claims", claims);
-	json_object_set_new(root, "checks", checks);
-	json_object_set_new(root, "points", points);
+	vb_json_set(root, "kind", "reproduce");
+	vb_json_set(root, "experiment", r->e->name);
+	vb_json_set(root, "title", r->e->title);
+	vb_json_set(root, "differs", r->e->differs);
+	vb_json_set(root, "setup", r->common);
+	vb_json_set(root, "sweep", r->e->sweep_name);
+	vb_json_set(root, "scale", scale);
+	vb_json_set(root, "wall_s", r->wall_s);
+	vb_json_set(root, "interrupted", r->interrupted);
+	vb_json_set(root, "metrics", metrics_json(r->e));
+	vb_json_set(root, "claims", claims);
+	vb_json_set(root, "checks", checks);
+	vb_json_set(root, "points", points);
 	return root;
 }
 

@@ -44,16 +44,6 @@ static void end(struct table *t)
 	t->column = 0;
 }
 
-/* Below the head, in Markdown. */
-static void rule(struct table *t, unsigned columns)
-{
-	if (!t->markdown)
-		return;
-	for (unsigned i = 0; i < columns; i++)
-		fputs(is_text(t, i) ? "|---" : "|---:", t->to);
-	fputs("|\n", t->to);
-}
-
 char *vb_repro_number(char *buf, size_t size, double v)
 {
 	if (isnan(v))
@@ -65,42 +55,46 @@ char *vb_repro_number(char *buf, size_t size, double v)
 	return buf;
 }
 
+static void number_cell(struct table *t, double v)
+{
+	char text[32];
+
+	cell(t, vb_repro_number(text, sizeof(text), v));
+}
+
+/* After the cells of the head: the line below it, in Markdown. */
+static void end_head(struct table *t)
+{
+	unsigned columns = t->column;
+
+	end(t);
+	if (!t->markdown)
+		return;
+	for (unsigned i = 0; i < columns; i++)
+		fputs(is_text(t, i) ? "|---" : "|---:", t->to);
+	fputs("|\n", t->to);
+}
+
 char *vb_repro_range(char *buf, size_t size, const struct vb_repro_check *c)
 {
+	static const char *const words[] = {
+		[VB_CHECK_AHEAD] = "above 1", [VB_CHECK_BEHIND] = "below 1",
+		[VB_CHECK_CLOSE] = "about 1", [VB_CHECK_RISES] = "rises",
+		[VB_CHECK_FALLS] = "falls",   [VB_CHECK_FLAT] = "flat",
+		[VB_CHECK_KEEPS] = "above 1",
+	};
 	char lo[24], hi[24];
 
-	switch (c->kind) {
-	case VB_CHECK_RATIO:
-	case VB_CHECK_AMOUNT:
-		vb_repro_number(lo, sizeof(lo), c->lo);
-		vb_repro_number(hi, sizeof(hi), c->hi);
-		if (isinf(c->hi))
-			snprintf(buf, size, "at least %s", lo);
-		else if (c->lo == 0 && c->hi > 0)
-			snprintf(buf, size, "at most %s", hi);
-		else
-			snprintf(buf, size, strcmp(lo, hi) == 0 ? "%s" : "%s to %s", lo, hi);
-		break;
-	case VB_CHECK_AHEAD:
-	case VB_CHECK_KEEPS:
-		snprintf(buf, size, "above 1");
-		break;
-	case VB_CHECK_BEHIND:
-		snprintf(buf, size, "below 1");
-		break;
-	case VB_CHECK_CLOSE:
-		snprintf(buf, size, "about 1");
-		break;
-	case VB_CHECK_RISES:
-		snprintf(buf, size, "rises");
-		break;
-	case VB_CHECK_FALLS:
-		snprintf(buf, size, "falls");
-		break;
-	case VB_CHECK_FLAT:
-		snprintf(buf, size, "flat");
-		break;
-	}
+	vb_repro_number(lo, sizeof(lo), c->lo);
+	vb_repro_number(hi, sizeof(hi), c->hi);
+	if (words[c->kind] != NULL)
+		snprintf(buf, size, "%s", words[c->kind]);
+	else if (isinf(c->hi))
+		snprintf(buf, size, "at least %s", lo);
+	else if (c->lo == 0 && c->hi > 0)
+		snprintf(buf, size, "at most %s", hi);
+	else
+		snprintf(buf, size, strcmp(lo, hi) == 0 ? "%s" : "%s to %s", lo, hi);
 	return buf;
 }
 
@@ -225,47 +219,29 @@ static struct table table(FILE *to, bool markdown, const struct vb_repro_result 
 	return t;
 }
 
-/* Of one system: a column for each metric. */
-static void print_metrics(FILE *to, const struct vb_repro_result *r, bool markdown)
-{
-	struct table t = table(to, markdown, r);
-	char text[96];
-	unsigned n = 0;
-
-	cell(&t, r->e->systems->label);
-	for (const char *const *m = r->e->metrics; *m != NULL; m++, n++)
-		cell(&t, *m);
-	end(&t);
-	rule(&t, n + 1);
-	for (unsigned i = 0; i < rows(r); i++) {
-		cell(&t, row_label(text, sizeof(text), &r->point[i]));
-		for (const char *const *m = r->e->metrics; *m != NULL; m++)
-			cell(&t, vb_repro_number(text, sizeof(text),
-						 vb_repro_metric_of(vb_repro_metric_find(*m),
-								    &r->point[i])));
-		end(&t);
-	}
-}
-
-/* Of one metric: a column for each system. */
-static void print_systems(FILE *to, const struct vb_repro_result *r, bool markdown,
+/* Of one metric: a column for each system.  Without: of the only system, one for each metric. */
+static void print_numbers(FILE *to, const struct vb_repro_result *r, bool markdown,
 			  const struct vb_repro_metric *m)
 {
 	struct table t = table(to, markdown, r);
 	char text[96];
 
-	fprintf(to, markdown ? "\n%s:\n\n" : "\n  %s\n", m->title);
-	cell(&t, "");
-	for (unsigned s = 0; s < r->n_systems; s++)
+	if (m != NULL)
+		fprintf(to, markdown ? "\n%s:\n\n" : "\n  %s\n", m->title);
+	cell(&t, m != NULL ? "" : r->e->systems->label);
+	for (unsigned s = 0; m != NULL && s < r->n_systems; s++)
 		cell(&t, r->e->systems[s].label);
-	end(&t);
-	rule(&t, r->n_systems + 1);
+	for (const char *const *name = r->e->metrics; m == NULL && *name != NULL; name++)
+		cell(&t, *name);
+	end_head(&t);
 	for (unsigned i = 0; i < rows(r); i++) {
-		cell(&t, row_label(text, sizeof(text), &r->point[i]));
-		for (unsigned s = 0; s < r->n_systems; s++)
-			cell(&t,
-			     vb_repro_number(text, sizeof(text),
-					     vb_repro_metric_of(m, &r->point[s * rows(r) + i])));
+		const struct vb_repro_point *p = &r->point[i];
+
+		cell(&t, row_label(text, sizeof(text), p));
+		for (unsigned s = 0; m != NULL && s < r->n_systems; s++)
+			number_cell(&t, vb_repro_metric_of(m, &p[s * rows(r)]));
+		for (const char *const *name = r->e->metrics; m == NULL && *name != NULL; name++)
+			number_cell(&t, vb_repro_metric_of(vb_repro_metric_find(*name), p));
 		end(&t);
 	}
 }
@@ -303,14 +279,13 @@ static void print_findings(FILE *to, const struct vb_repro_result *r, bool markd
 	fputc('\n', to);
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(head); i++)
 		cell(&t, head[i]);
-	end(&t);
-	rule(&t, VB_ARRAY_SIZE(head));
+	end_head(&t);
 	for (unsigned i = 0; i < r->e->n_checks; i++) {
 		const struct vb_repro_finding *f = &r->finding[i];
 
 		cell(&t, f->check->claim);
 		cell(&t, vb_repro_check_text(text, sizeof(text), f->check));
-		cell(&t, vb_repro_number(text, sizeof(text), f->ours));
+		number_cell(&t, f->ours);
 		cell(&t, vb_repro_range(range, sizeof(range), f->check));
 		snprintf(text, sizeof(text), "x");
 		vb_repro_number(text + 1, sizeof(text) - 1, f->distance);
@@ -336,10 +311,10 @@ void vb_repro_print(FILE *to, const struct vb_repro_result *r, bool markdown)
 		fprintf(to, markdown ? "Differs from the paper: %s.\n\n" : "  differs: %s\n",
 			e->differs);
 	if (r->n_systems == 1)
-		print_metrics(to, r, markdown);
+		print_numbers(to, r, markdown, NULL);
 	else
 		for (const char *const *m = e->metrics; *m != NULL; m++)
-			print_systems(to, r, markdown, vb_repro_metric_find(*m));
+			print_numbers(to, r, markdown, vb_repro_metric_find(*m));
 	print_gaps(to, r);
 	print_findings(to, r, markdown);
 	fputc('\n', to);
@@ -397,8 +372,7 @@ void vb_repro_print_claims(FILE *to, const struct vb_repro_result *results, unsi
 	fprintf(to, markdown ? "### Claims\n\n" : "Claims\n");
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(head); i++)
 		cell(&t, head[i]);
-	end(&t);
-	rule(&t, VB_ARRAY_SIZE(head));
+	end_head(&t);
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned k = 0; k < results[i].e->n_checks; k++) {
 			const struct vb_paper_claim *claim = vb_repro_first_of(results[i].e, k);

@@ -35,14 +35,7 @@ static const struct vb_opt table[] = {
 	VB_OPT_END};
 #undef O
 
-const struct vb_opt_group *vb_repro_groups(struct vb_repro_opts *opts, unsigned *n)
-{
-	static struct vb_opt_group groups[1];
-
-	groups[0] = (struct vb_opt_group){"Options", table, opts};
-	*n = VB_ARRAY_SIZE(groups);
-	return groups;
-}
+VB_OPT_GROUPS(vb_repro_groups, struct vb_repro_opts, {"Options", table, NULL})
 
 struct session {
 	const struct vb_repro_opts *o;
@@ -135,7 +128,7 @@ static int choose(struct session *s, char *const *words, unsigned n)
 
 static int set_up(struct session *s, struct vb_repro_result *r, const struct vb_experiment *e)
 {
-	unsigned series, sweep, i = 0;
+	unsigned series, sweep;
 
 	*r = (struct vb_repro_result){.e = e, .n_systems = vb_repro_length(e->systems)};
 	r->n_series = vb_repro_length(e->series);
@@ -148,21 +141,16 @@ static int set_up(struct session *s, struct vb_repro_result *r, const struct vb_
 	r->common = vb_repro_options(e, NULL, NULL, NULL, s->scale, s->o->seed);
 	if (r->point == NULL || r->finding == NULL || r->common == NULL)
 		return vb_fail(-ENOMEM, "no memory for an experiment");
-	for (unsigned a = 0; a < r->n_systems; a++) {
-		for (unsigned b = 0; b < series; b++) {
-			for (unsigned c = 0; c < sweep; c++, i++) {
-				struct vb_repro_point *p = &r->point[i];
+	for (unsigned i = 0; i < r->n; i++) {
+		struct vb_repro_point *p = &r->point[i];
 
-				p->system = &e->systems[a];
-				p->series = r->n_series > 0 ? &e->series[b] : NULL;
-				p->x = r->n_x > 0 ? &e->sweep[c] : NULL;
-				p->job = vb_repro_job(&s->jobs,
-						      vb_repro_options(e, p->system, p->series,
-								       p->x, s->scale, s->o->seed));
-				if (p->job == NULL)
-					return vb_fail(-ENOMEM, "no memory for an experiment");
-			}
-		}
+		p->system = &e->systems[i / sweep / series];
+		p->series = r->n_series > 0 ? &e->series[i / sweep % series] : NULL;
+		p->x = r->n_x > 0 ? &e->sweep[i % sweep] : NULL;
+		p->job = vb_repro_job(&s->jobs, vb_repro_options(e, p->system, p->series, p->x,
+								 s->scale, s->o->seed));
+		if (p->job == NULL)
+			return vb_fail(-ENOMEM, "no memory for an experiment");
 	}
 	return 0;
 }

@@ -113,19 +113,8 @@ struct vb_experiment {
 };
 
 /* For the papers' tables: an axis, names of metrics, checks; a lock with its label. */
-#define VB_AXIS(...)                                                                               \
-	(const struct vb_repro_value[])                                                            \
-	{                                                                                          \
-		__VA_ARGS__,                                                                       \
-		{                                                                                  \
-			NULL, NULL                                                                 \
-		}                                                                                  \
-	}
-#define VB_NAMES(...)                                                                              \
-	(const char *const[])                                                                      \
-	{                                                                                          \
-		__VA_ARGS__, NULL                                                                  \
-	}
+#define VB_AXIS(...)    ((const struct vb_repro_value[]){__VA_ARGS__, {NULL, NULL}})
+#define VB_NAMES(...)   ((const char *const[]){__VA_ARGS__, NULL})
 #define VB_CHECKS(list) .checks = list, .n_checks = VB_ARRAY_SIZE(list)
 #define VB_LOCK(label, name)                                                                       \
 	{                                                                                          \
