@@ -9,7 +9,8 @@
 #include "base/compiler.h"
 #include "base/opt.h"
 
-/* A column of a table of runs: where its number is, what it is multiplied with, and what it is. */
+/* A column of a table of runs: where its number is, what it is multiplied with, and what it is.  The
+ * last has no head. */
 struct column {
 	const char *head, *path;
 	double scale;
@@ -38,18 +39,18 @@ static const char *name_of(const json_t *run, char name[NAME])
 	return name;
 }
 
-static void put_cell(FILE *to, const json_t *run, const struct column *c)
+static void put_cells(FILE *to, const json_t *run, const struct column *c)
 {
-	if (c->what == COUNT)
-		vb_html_cell_count(to, value_of(run, c));
-	else
-		vb_html_cell_number(to, value_of(run, c));
+	for (; c->head != NULL; c++)
+		if (c->what == COUNT)
+			vb_html_cell_count(to, value_of(run, c));
+		else
+			vb_html_cell_number(to, value_of(run, c));
 }
 
 /* `more` puts the last cells, of which the names are in `words`. */
 static void put_runs(FILE *to, const json_t *root, const char *kind, const struct column *columns,
-		     unsigned n, void (*more)(FILE *to, const json_t *run),
-		     const char *const *words)
+		     void (*more)(FILE *to, const json_t *run), const char *const *words)
 {
 	const char *head[40] = {kind[0] == 't' ? "cc, stages by RPC" : "lock"};
 	unsigned n_head = 1;
@@ -57,7 +58,7 @@ static void put_runs(FILE *to, const json_t *root, const char *kind, const struc
 	size_t i;
 	json_t *run;
 
-	for (unsigned k = 0; k < n && n_head < VB_ARRAY_SIZE(head) - 1; k++)
+	for (unsigned k = 0; columns[k].head != NULL && n_head < VB_ARRAY_SIZE(head) - 1; k++)
 		head[n_head++] = columns[k].head;
 	for (; words != NULL && *words != NULL && n_head < VB_ARRAY_SIZE(head) - 1; words++)
 		head[n_head++] = *words;
@@ -66,15 +67,14 @@ static void put_runs(FILE *to, const json_t *root, const char *kind, const struc
 	{
 		if (strcmp(vb_report_string(run, "kind"), kind) != 0)
 			continue;
-		vb_html_row_begin(to);
+		fputs(VB_HTML_ROW, to);
 		vb_html_cell(to, name_of(run, name));
-		for (unsigned k = 0; k < n; k++)
-			put_cell(to, run, &columns[k]);
+		put_cells(to, run, columns);
 		if (more != NULL)
 			more(to, run);
-		vb_html_row_end(to);
+		fputs(VB_HTML_ROW_END, to);
 	}
-	vb_html_table_end(to);
+	fputs(VB_HTML_END, to);
 }
 
 /* One bar for each run, or one in each group for each of the columns. */
@@ -235,15 +235,14 @@ static void put_traced(FILE *to, const json_t *root)
 		{"locks each", "txns/locks_per_txn", 1, RATIO},
 		{"aborts %", "txns/abort_share", 100, RATIO},
 		{"given up", "txns/given_up", 1, COUNT},
+		{NULL, NULL, 0, 0},
 	};
-	static const struct column goodput[] = {{"ktxn/s", "txns/committed_tps", 1e-3, RATIO}};
 	const json_t *first = json_array_get(json_object_get(root, "runs"), 0);
 
 	if (!json_is_object(json_object_get(first, "txns")))
 		return;
-	put_runs(to, root, "lock", numbers, VB_ARRAY_SIZE(numbers), NULL, NULL);
-	chart_runs(to, root, "lock", "transactions, thousands a second", goodput,
-		   VB_ARRAY_SIZE(goodput));
+	put_runs(to, root, "lock", numbers, NULL, NULL);
+	chart_runs(to, root, "lock", "transactions, thousands a second", numbers, 1);
 }
 
 void vb_report_locks(FILE *to, const json_t *root)
@@ -268,20 +267,19 @@ void vb_report_locks(FILE *to, const json_t *root)
 		{"grants lost", "lost", 1, COUNT},
 		{"recoveries", "recoveries", 1, COUNT},
 		{"violations", "audit/violations", 1, COUNT},
+		{NULL, NULL, 0, 0},
 	};
-	static const struct column goodput[] = {{"kops/s", "goodput_ops_s", 1e-3, RATIO}};
 	static const struct column tail[] = {
 		{"shared", "latency_us/acquire_shared/p99", 1, LATENCY},
 		{"exclusive", "latency_us/acquire_exclusive/p99", 1, LATENCY},
 	};
 
 	put_setting(to, root, setting);
-	put_runs(to, root, "lock", numbers, VB_ARRAY_SIZE(numbers), NULL, NULL);
+	put_runs(to, root, "lock", numbers, NULL, NULL);
 	put_traced(to, root);
 	put_notes(to, root);
-	chart_runs(to, root, "lock", "goodput, kops/s", goodput, VB_ARRAY_SIZE(goodput));
-	chart_runs(to, root, "lock", "99th percentile of an acquire, us", tail,
-		   VB_ARRAY_SIZE(tail));
+	chart_runs(to, root, "lock", "goodput, kops/s", numbers, 1);
+	chart_runs(to, root, "lock", "99th percentile of an acquire, us", tail, 2);
 }
 
 /* Of each type of transaction. */
@@ -294,7 +292,7 @@ static void put_types(FILE *to, const json_t *root)
 		{"", "commits", 1, COUNT},          {"", "rolled_back", 1, COUNT},
 		{"", "latency_us/count", 1, COUNT}, {"", "latency_us/p50", 1, LATENCY},
 		{"", "latency_us/p99", 1, LATENCY}, {"", "latency_us/p99.9", 1, LATENCY},
-		{"", "latency_us/max", 1, LATENCY},
+		{"", "latency_us/max", 1, LATENCY}, {NULL, NULL, 0, 0},
 	};
 	size_t i;
 	json_t *run;
@@ -310,14 +308,13 @@ static void put_types(FILE *to, const json_t *root)
 			char name[NAME], text[NAME + 64];
 
 			snprintf(text, sizeof(text), "%s: %.60s", name_of(run, name), type);
-			vb_html_row_begin(to);
+			fputs(VB_HTML_ROW, to);
 			vb_html_cell(to, text);
-			for (unsigned k = 0; k < VB_ARRAY_SIZE(columns); k++)
-				put_cell(to, o, &columns[k]);
-			vb_html_row_end(to);
+			put_cells(to, o, columns);
+			fputs(VB_HTML_ROW_END, to);
 		}
 	}
-	vb_html_table_end(to);
+	fputs(VB_HTML_END, to);
 }
 
 void vb_report_txns(FILE *to, const json_t *root)
@@ -336,13 +333,12 @@ void vb_report_txns(FILE *to, const json_t *root)
 		{"recovered", "recovered", 1, COUNT},
 		{"answers lost", "answers_lost", 1, COUNT},
 		{"failed", "failed", 1, COUNT},
+		{NULL, NULL, 0, 0},
 	};
-	static const struct column goodput[] = {{"ktxn/s", "goodput_txn_s", 1e-3, RATIO}};
 
 	put_setting(to, root, setting);
-	put_runs(to, root, "txn", numbers, VB_ARRAY_SIZE(numbers), put_verdicts, verdict_heads);
+	put_runs(to, root, "txn", numbers, put_verdicts, verdict_heads);
 	put_notes(to, root);
-	chart_runs(to, root, "txn", "transactions, thousands a second", goodput,
-		   VB_ARRAY_SIZE(goodput));
+	chart_runs(to, root, "txn", "transactions, thousands a second", numbers, 1);
 	put_types(to, root);
 }

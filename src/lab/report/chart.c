@@ -72,9 +72,7 @@ static void put_grid(FILE *to, double top)
 /* What is under the pointer. */
 static void put_title(FILE *to, const struct vb_chart *c, unsigned s, unsigned i)
 {
-	fputs("<title>", to);
-	vb_html_text(to, c->series[s]);
-	fputs(", ", to);
+	vb_html_around(to, "<title>", c->series[s], ", ");
 	vb_html_text(to, c->points[i]);
 	fprintf(to, ": %.5g</title>", c->value[s][i]);
 }
@@ -88,8 +86,7 @@ static void put_label(FILE *to, double x, double y, const char *text, bool slant
 			x, y, x, y);
 	else
 		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", x, y);
-	vb_html_text(to, text);
-	fputs("</text>\n", to);
+	vb_html_around(to, "", text, "</text>\n");
 }
 
 static void put_bars(FILE *to, const struct vb_chart *c, double top)
@@ -153,11 +150,9 @@ static void put_curve(FILE *to, const struct vb_chart *c, unsigned s, const stru
 	double x;
 
 	fprintf(to, "<polyline class=\"c%u\" points=\"", s);
-	for (unsigned i = 0; i < c->n_points; i++) {
-		if (!isfinite(c->value[s][i]) || !as_number(c->points[i], &x))
-			continue;
-		fprintf(to, "%.1f,%.1f ", x_of(a, x), y_of(c->value[s][i], top));
-	}
+	for (unsigned i = 0; i < c->n_points; i++)
+		if (isfinite(c->value[s][i]) && as_number(c->points[i], &x))
+			fprintf(to, "%.1f,%.1f ", x_of(a, x), y_of(c->value[s][i], top));
 	fputs("\"/>\n", to);
 	for (unsigned i = 0; i < c->n_points; i++) {
 		if (!isfinite(c->value[s][i]) || !as_number(c->points[i], &x))
@@ -192,8 +187,7 @@ static void put_key(FILE *to, const struct vb_chart *c)
 	fputs("<div class=\"key\">", to);
 	for (unsigned s = 0; s < c->n_series; s++) {
 		fprintf(to, "<span><i class=\"c%u\"></i>", s);
-		vb_html_text(to, c->series[s]);
-		fputs("</span> ", to);
+		vb_html_around(to, "", c->series[s], "</span> ");
 	}
 	fputs("</div>\n", to);
 }
@@ -213,7 +207,5 @@ void vb_chart_put(FILE *to, const struct vb_chart *c)
 		put_bars(to, c, top);
 	fputs("</svg>\n", to);
 	put_key(to, c);
-	fputs("<figcaption>", to);
-	vb_html_text(to, c->title);
-	fputs("</figcaption></figure>\n", to);
+	vb_html_around(to, "<figcaption>", c->title, "</figcaption></figure>\n");
 }

@@ -39,44 +39,39 @@ static const char *const colours[VB_CHART_SERIES] = {
 
 void vb_html_text(FILE *to, const char *s)
 {
+	static const char special[] = "&<>\"'";
+	static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+
 	for (; *s != '\0'; s++) {
-		switch (*s) {
-		case '&':
-			fputs("&amp;", to);
-			break;
-		case '<':
-			fputs("&lt;", to);
-			break;
-		case '>':
-			fputs("&gt;", to);
-			break;
-		case '"':
-			fputs("&quot;", to);
-			break;
-		case '\'':
-			fputs("&#39;", to);
-			break;
-		default:
-			/* Control characters are not allowed in HTML, nor of use. */
+		const char *found = strchr(special, *s);
+
+		/* Control characters are not allowed in HTML, nor of use. */
+		if (found != NULL)
+			fputs(names[found - special], to);
+		else
 			fputc((unsigned char)*s < 0x20 && *s != '\n' && *s != '\t' ? ' ' : *s, to);
-		}
 	}
+}
+
+void vb_html_around(FILE *to, const char *before, const char *text, const char *after)
+{
+	fputs(before, to);
+	vb_html_text(to, text);
+	fputs(after, to);
 }
 
 void vb_html_page_begin(FILE *to, const char *title)
 {
 	fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-	      "<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
+	      "<meta name=\"viewport\" content=\"width=device-width\">\n",
 	      to);
-	vb_html_text(to, title);
-	fputs("</title>\n<style>\n", to);
+	vb_html_around(to, "<title>", title, "</title>\n<style>\n");
 	fputs(style, to);
 	for (unsigned i = 0; i < VB_CHART_SERIES; i++)
 		fprintf(to, ".c%u{fill:%s;stroke:%s;background:%s}\n", i, colours[i], colours[i],
 			colours[i]);
-	fputs("polyline{fill:none!important;stroke-width:2}\n</style>\n</head>\n<body>\n<h1>", to);
-	vb_html_text(to, title);
-	fputs("</h1>\n", to);
+	fputs("polyline{fill:none!important;stroke-width:2}\n</style>\n</head>\n<body>\n", to);
+	vb_html_heading(to, 1, title);
 }
 
 void vb_html_page_end(FILE *to)
@@ -95,38 +90,26 @@ void vb_html_heading(FILE *to, unsigned level, const char *text)
 void vb_html_paragraph(FILE *to, const char *class, const char *text)
 {
 	fprintf(to, "<p class=\"%s\">", class);
-	vb_html_text(to, text);
-	fputs("</p>\n", to);
+	vb_html_around(to, "", text, "</p>\n");
 }
 
 void vb_html_table_begin(FILE *to, const char *const *head, bool numbers)
 {
 	fprintf(to, "<div class=\"wide\"><table%s>\n<tr>", numbers ? " class=\"num\"" : "");
-	for (; *head != NULL; head++) {
-		fputs("<th>", to);
-		vb_html_text(to, *head);
-		fputs("</th>", to);
-	}
+	for (; *head != NULL; head++)
+		vb_html_around(to, "<th>", *head, "</th>");
 	fputs("</tr>\n", to);
-}
-
-void vb_html_row_begin(FILE *to)
-{
-	fputs("<tr>", to);
 }
 
 void vb_html_cell(FILE *to, const char *text)
 {
-	fputs("<td>", to);
-	vb_html_text(to, text);
-	fputs("</td>", to);
+	vb_html_around(to, "<td>", text, "</td>");
 }
 
 void vb_html_cell_class(FILE *to, const char *class, const char *text)
 {
 	fprintf(to, "<td class=\"%s\">", class);
-	vb_html_text(to, text);
-	fputs("</td>", to);
+	vb_html_around(to, "", text, "</td>");
 }
 
 void vb_html_cell_number(FILE *to, double v)
@@ -145,16 +128,6 @@ void vb_html_cell_count(FILE *to, double n)
 		fputs("<td>-</td>", to);
 	else
 		fprintf(to, "<td>%.0f</td>", n);
-}
-
-void vb_html_row_end(FILE *to)
-{
-	fputs("</tr>\n", to);
-}
-
-void vb_html_table_end(FILE *to)
-{
-	fputs("</table></div>\n", to);
 }
 
 /* ---- reading ---- */

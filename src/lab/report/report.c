@@ -20,14 +20,7 @@ static const struct vb_opt table[] = {
 	VB_OPT_END};
 #undef O
 
-const struct vb_opt_group *vb_report_groups(struct vb_report_opts *opts, unsigned *n)
-{
-	static struct vb_opt_group groups[1];
-
-	groups[0] = (struct vb_opt_group){"Options", table, opts};
-	*n = VB_ARRAY_SIZE(groups);
-	return groups;
-}
+VB_OPT_GROUPS(vb_report_groups, struct vb_report_opts, {"Options", table, NULL})
 
 enum kind { KIND_LOCK, KIND_TXN, KIND_REPRODUCE, KIND_NONE };
 

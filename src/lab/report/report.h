@@ -33,22 +33,24 @@ double vb_report_latency(const json_t *o, const char *path);
 /* ---- HTML ---- */
 
 void vb_html_text(FILE *to, const char *s);
+/* Text between what is HTML already. */
+void vb_html_around(FILE *to, const char *before, const char *text, const char *after);
 void vb_html_page_begin(FILE *to, const char *title);
 void vb_html_page_end(FILE *to);
 /* <h2> and the like. */
 void vb_html_heading(FILE *to, unsigned level, const char *text);
 void vb_html_paragraph(FILE *to, const char *class, const char *text);
 /* A table: its head from a list of names that ends with NULL; all but the first column are numbers
- * where `numbers` says so. */
+ * where `numbers` says so.  Rows begin with VB_HTML_ROW, and at the end stands VB_HTML_END. */
+#define VB_HTML_ROW     "<tr>"
+#define VB_HTML_ROW_END "</tr>\n"
+#define VB_HTML_END     "</table></div>\n"
 void vb_html_table_begin(FILE *to, const char *const *head, bool numbers);
-void vb_html_row_begin(FILE *to);
 void vb_html_cell(FILE *to, const char *text);
 void vb_html_cell_class(FILE *to, const char *class, const char *text);
 /* About four places, or none for what has been counted; a dash for NAN. */
 void vb_html_cell_number(FILE *to, double v);
 void vb_html_cell_count(FILE *to, double n);
-void vb_html_row_end(FILE *to);
-void vb_html_table_end(FILE *to);
 
 /* ---- charts ---- */
 

@@ -28,6 +28,13 @@ static const char *colour(const json_t *root, const char *verdict)
 							: "failed";
 }
 
+/* A cell for each of these keys. */
+static void put_strings(FILE *to, const json_t *o, const char *const *keys, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		vb_html_cell(to, vb_report_string(o, keys[i]));
+}
+
 static void put_claims(FILE *to, const json_t *root)
 {
 	const char *const head[] = {"claim", "tier", "where", "the paper", verdict_head(root),
@@ -45,15 +52,13 @@ static void put_claims(FILE *to, const json_t *root)
 		snprintf(says, sizeof(says), "%.100s, %.100s: %.150s %.100s",
 			 vb_report_string(c, "systems"), vb_report_string(c, "metric"),
 			 vb_report_string(c, "claim"), vb_report_string(c, "value"));
-		vb_html_row_begin(to);
-		vb_html_cell(to, vb_report_string(c, "id"));
-		vb_html_cell(to, vb_report_string(c, "tier"));
-		vb_html_cell(to, vb_report_string(c, "where"));
+		fputs(VB_HTML_ROW, to);
+		put_strings(to, c, (const char *const[]){"id", "tier", "where"}, 3);
 		vb_html_cell(to, says);
 		vb_html_cell_class(to, colour(root, verdict), verdict);
-		vb_html_row_end(to);
+		fputs(VB_HTML_ROW_END, to);
 	}
-	vb_html_table_end(to);
+	fputs(VB_HTML_END, to);
 }
 
 static void put_checks(FILE *to, const json_t *root)
@@ -69,17 +74,16 @@ static void put_checks(FILE *to, const json_t *root)
 	{
 		const char *verdict = vb_report_string(c, "verdict");
 
-		vb_html_row_begin(to);
-		vb_html_cell(to, vb_report_string(c, "claim"));
-		vb_html_cell(to, vb_report_string(c, "what"));
+		fputs(VB_HTML_ROW, to);
+		put_strings(to, c, (const char *const[]){"claim", "what"}, 2);
 		vb_html_cell_number(to, vb_report_number(c, "ours"));
 		vb_html_cell(to, vb_report_string(c, "paper"));
 		vb_html_cell_number(to, vb_report_number(c, "distance"));
 		vb_html_cell_class(to, colour(root, verdict), verdict);
 		vb_html_cell(to, vb_report_string(c, "not_run"));
-		vb_html_row_end(to);
+		fputs(VB_HTML_ROW_END, to);
 	}
-	vb_html_table_end(to);
+	fputs(VB_HTML_END, to);
 }
 
 /* The place of a name among those seen so far, as a new one if there is room; the limit if not. */
@@ -158,10 +162,8 @@ static void put_points(FILE *to, const json_t *root)
 	vb_html_table_begin(to, head, false);
 	json_array_foreach(json_object_get(root, "points"), i, p)
 	{
-		vb_html_row_begin(to);
-		vb_html_cell(to, vb_report_string(p, "system"));
-		vb_html_cell(to, vb_report_string(p, "series"));
-		vb_html_cell(to, vb_report_string(p, "x"));
+		fputs(VB_HTML_ROW, to);
+		put_strings(to, p, head, 3); /* which are called like their columns */
 		json_array_foreach(metrics, k, m)
 		{
 			const json_t *v = json_object_get(json_object_get(p, "metrics"),
@@ -170,9 +172,9 @@ static void put_points(FILE *to, const json_t *root)
 			vb_html_cell_number(to, json_is_number(v) ? json_number_value(v) : NAN);
 		}
 		vb_html_cell(to, vb_report_string(p, "not_run"));
-		vb_html_row_end(to);
+		fputs(VB_HTML_ROW_END, to);
 	}
-	vb_html_table_end(to);
+	fputs(VB_HTML_END, to);
 }
 
 void vb_report_reproduce(FILE *to, const json_t *root)
@@ -188,14 +190,10 @@ void vb_report_reproduce(FILE *to, const json_t *root)
 			 vb_report_number(root, "scale"));
 		vb_html_paragraph(to, "direction", text);
 	}
-	if (vb_report_string(root, "differs")[0] != '\0') {
-		fputs("<p class=\"dim\">Differs from the paper: ", to);
-		vb_html_text(to, vb_report_string(root, "differs"));
-		fputs("</p>\n", to);
-	}
-	fputs("<p><code>", to);
-	vb_html_text(to, vb_report_string(root, "setup"));
-	fputs("</code></p>\n", to);
+	if (vb_report_string(root, "differs")[0] != '\0')
+		vb_html_around(to, "<p class=\"dim\">Differs from the paper: ",
+			       vb_report_string(root, "differs"), "</p>\n");
+	vb_html_around(to, "<p><code>", vb_report_string(root, "setup"), "</code></p>\n");
 	put_claims(to, root);
 	json_array_foreach(json_object_get(root, "metrics"), i, m) chart_metric(to, root, m);
 	put_checks(to, root);
