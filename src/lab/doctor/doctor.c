@@ -108,9 +108,7 @@ static void check_shm_size(struct doctor *d)
 	if (room < 64u << 20)
 		doctor_say(d, room < 4u << 20 ? DOCTOR_FAIL : DOCTOR_WARN, "/dev/shm",
 			   "%.0f of %.0f MiB free; enlarge it (mount -o remount,size=1g /dev/shm; "
-			   "docker "
-			   "run "
-			   "--shm-size=1g)",
+			   "docker run --shm-size=1g)",
 			   mib(room), mib(size));
 	else
 		doctor_say(d, DOCTOR_OK, "/dev/shm", "%.0f of %.0f MiB free", mib(room), mib(size));
@@ -138,8 +136,7 @@ static void check_memory(struct doctor *d)
 		else
 			doctor_say(d, DOCTOR_OK, "memlock",
 				   "%.0f KiB (nothing is pinned on shm and sim; `verbs` wants "
-				   "more, see "
-				   "below)",
+				   "more, see below)",
 				   (double)lock.rlim_cur / 1024);
 	}
 	vb_host_read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", thp, sizeof(thp));
@@ -190,14 +187,7 @@ static const struct vb_opt need_table[] = {
 	VB_OPT_END,
 };
 
-const struct vb_opt_group *vb_doctor_groups(struct vb_doctor_opts *opts, unsigned *n)
-{
-	static struct vb_opt_group group = {.title = "What is needed", .table = need_table};
-
-	group.opts = opts;
-	*n = 1;
-	return &group;
-}
+VB_OPT_GROUPS(vb_doctor_groups, struct vb_doctor_opts, {"What is needed", need_table, NULL})
 
 static bool need_is_right(const char *need)
 {

@@ -21,8 +21,7 @@ static void check_pmix(struct doctor *d)
 			d, rank != NULL ? DOCTOR_FAIL : DOCTOR_NONE, "pmix",
 			"this verbena was built without PMIx's headers (Debian: libpmix-dev; build "
 			"again): mpirun and srun cannot start a cluster, --procs, --hosts and "
-			"--join "
-			"can");
+			"--join can");
 	} else if (entry != NULL) {
 		const char *text, *more;
 

@@ -49,25 +49,11 @@ static const struct vb_opt stat_table[] = {
 	VB_OPT_END};
 #undef O
 
-const struct vb_opt_group *vb_trace_export_groups(struct vb_trace_tool_opts *opts, unsigned *n)
-{
-	static struct vb_opt_group groups[2];
+VB_OPT_GROUPS(vb_trace_export_groups, struct vb_trace_tool_opts, {"The trace", draw_table, NULL},
+	      {"The file", export_table, NULL})
 
-	groups[0] = (struct vb_opt_group){"The trace", draw_table, opts};
-	groups[1] = (struct vb_opt_group){"The file", export_table, opts};
-	*n = VB_ARRAY_SIZE(groups);
-	return groups;
-}
-
-const struct vb_opt_group *vb_trace_stat_groups(struct vb_trace_tool_opts *opts, unsigned *n)
-{
-	static struct vb_opt_group groups[2];
-
-	groups[0] = (struct vb_opt_group){"The trace", draw_table, opts};
-	groups[1] = (struct vb_opt_group){"Results", stat_table, opts};
-	*n = VB_ARRAY_SIZE(groups);
-	return groups;
-}
+VB_OPT_GROUPS(vb_trace_stat_groups, struct vb_trace_tool_opts, {"The trace", draw_table, NULL},
+	      {"Results", stat_table, NULL})
 
 /* ---- drawing ---- */
 
@@ -247,36 +233,34 @@ static json_t *tally_json(const char *name, const struct tally *t, uint64_t txns
 	for (unsigned mode = 0; mode < VB_MODES; mode++)
 		json_object_set_new(modes, vb_lock_mode_name((enum vb_mode)mode),
 				    vb_json_word(t->by_mode[mode]));
-	json_object_set_new(j, "type", json_string(name));
-	json_object_set_new(j, "txns", vb_json_word(t->txns));
-	json_object_set_new(j, "share", vb_json_ratio((double)t->txns, (double)txns));
-	json_object_set_new(j, "locks_per_txn", vb_json_ratio((double)t->locks, (double)t->txns));
-	json_object_set_new(j, "locks_least", json_integer(t->least));
-	json_object_set_new(j, "locks_most", json_integer(t->most));
-	json_object_set_new(j, "locks_by_mode", modes);
+	vb_json_set(j, "type", name);
+	vb_json_set(j, "txns", t->txns);
+	vb_json_set(j, "share", vb_json_ratio((double)t->txns, (double)txns));
+	vb_json_set(j, "locks_per_txn", vb_json_ratio((double)t->locks, (double)t->txns));
+	vb_json_set(j, "locks_least", t->least);
+	vb_json_set(j, "locks_most", t->most);
+	vb_json_set(j, "locks_by_mode", modes);
 	return j;
 }
 
 static int write_json(struct vb_json_out *out, const struct vb_trace_tool_opts *o,
 		      const struct crowd *c, const struct trace_stat *s)
 {
-	json_t *root, *run = json_object(), *types = json_array();
+	json_t *root = vb_json_head(o->seed), *run = json_object(), *types = json_array();
 	int err;
 
-	json_object_set_new(run, "kind", json_string("trace"));
-	json_object_set_new(run, "trace", vb_json_text(o->trace));
-	json_object_set_new(run, "options",
-			    vb_json_text(o->workload_options ? o->workload_options : ""));
-	json_object_set_new(run, "locks", vb_json_word(c->trace.locks));
-	json_object_set_new(run, "highest_lock", vb_json_word(s->highest));
-	json_object_set_new(run, "think_ns", vb_json_word(c->trace.think_ns));
-	json_object_set_new(run, "all", tally_json("all", &s->all, s->all.txns));
 	for (unsigned i = 0; i < c->trace.n_types; i++)
 		json_array_append_new(types,
 				      tally_json(c->trace.types[i], &s->type[i], s->all.txns));
-	json_object_set_new(run, "types", types);
-	root = vb_json_head(o->seed);
-	json_object_set_new(root, "runs", json_pack("[o]", run));
+	vb_json_set(run, "kind", "trace");
+	vb_json_set(run, "trace", o->trace);
+	vb_json_set(run, "options", o->workload_options ? o->workload_options : "");
+	vb_json_set(run, "locks", c->trace.locks);
+	vb_json_set(run, "highest_lock", s->highest);
+	vb_json_set(run, "think_ns", c->trace.think_ns);
+	vb_json_set(run, "all", tally_json("all", &s->all, s->all.txns));
+	vb_json_set(run, "types", types);
+	vb_json_set(root, "runs", json_pack("[o]", run));
 	err = vb_json_out_commit(out, root);
 	json_decref(root);
 	return err;

@@ -25,14 +25,7 @@ static const struct vb_opt dump_options[] = {
 	VB_OPT_STRING(O, json, "json", "FILE", NULL, "write all of it there too; - is stdout"),
 	VB_OPT_END};
 
-const struct vb_opt_group *vb_dump_groups(struct vb_look_opts *o, unsigned *n)
-{
-	static struct vb_opt_group group = {.title = "What to look at", .table = dump_options};
-
-	group.opts = o;
-	*n = 1;
-	return &group;
-}
+VB_OPT_GROUPS(vb_dump_groups, struct vb_look_opts, {"What to look at", dump_options, NULL})
 
 /* ---- joining ---- */
 
@@ -64,18 +57,13 @@ void vb_look_close(struct vb_look *l)
 
 const char *vb_span(struct vb_span_text *t, uint64_t ns)
 {
-	static const struct {
-		uint64_t from, unit;
-		const char *name;
-	} units[] = {{1000000000, 1000000000, "s"}, {1000000, 1000000, "ms"}, {1000, 1000, "us"}};
+	static const char *const units[] = {"ns", "us", "ms", "s"};
+	double v = (double)ns;
+	unsigned u = 0;
 
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(units); i++)
-		if (ns >= units[i].from) {
-			snprintf(t->text, sizeof(t->text), "%.1f %s",
-				 (double)ns / (double)units[i].unit, units[i].name);
-			return t->text;
-		}
-	snprintf(t->text, sizeof(t->text), "%" PRIu64 " ns", ns);
+	for (; v >= 1000 && u < VB_ARRAY_SIZE(units) - 1; u++)
+		v /= 1000;
+	snprintf(t->text, sizeof(t->text), "%.*f %s", u == 0 ? 0 : 1, v, units[u]);
 	return t->text;
 }
 
@@ -260,22 +248,24 @@ void vb_dump_print(FILE *to, const char *space, const struct vb_waits *w, uint64
 
 /* ---- as JSON ---- */
 
-static json_t *json_client(const struct vb_waits *w, unsigned i)
-{
-	const struct vb_board_slot *s = &w->view->slot[i];
-
-	return json_pack("{s:I,s:i,s:I,s:b}", "client", (json_int_t)s->index, "node",
-			 (int)w->view->node[i], "pid", (json_int_t)s->pid, "alive",
-			 (int)w->view->alive[i]);
-}
-
-static json_t *with_lock(json_t *o, const struct vb_waits *w, uint64_t lock, uint64_t mode,
+/* A client, and the lock that it has or awaits. */
+static json_t *json_lock(const struct vb_waits *w, unsigned client, uint64_t lock, uint64_t mode,
 			 uint64_t since_ns)
 {
-	json_object_set_new(o, "lock", vb_json_word(lock));
-	json_object_set_new(o, "mode", json_string(vb_lock_mode_name((enum vb_mode)mode)));
-	json_object_set_new(o, "for_us", vb_json_us((double)since(w, since_ns)));
-	return o;
+	const struct vb_board_slot *s = &w->view->slot[client];
+
+	return json_pack("{s:I,s:i,s:I,s:b,s:o,s:s,s:o}", "client", (json_int_t)s->index, "node",
+			 (int)w->view->node[client], "pid", (json_int_t)s->pid, "alive",
+			 (int)w->view->alive[client], "lock", vb_json_word(lock), "mode",
+			 vb_lock_mode_name((enum vb_mode)mode), "for_us",
+			 vb_json_us((double)since(w, since_ns)));
+}
+
+static json_t *json_awaited(const struct vb_waits *w, unsigned client)
+{
+	const struct vb_board_lock *l = &w->view->slot[client].wait;
+
+	return json_lock(w, client, l->lock1 - 1, l->mode, l->since_ns);
 }
 
 static json_t *json_of(const char *space, const struct vb_waits *w)
@@ -283,37 +273,31 @@ static json_t *json_of(const char *space, const struct vb_waits *w)
 	json_t *root = vb_json_head(0), *held = json_array(), *awaited = json_array(),
 	       *cycles = json_array();
 
-	for (unsigned i = 0; i < w->n_holds; i++)
-		json_array_append_new(held, with_lock(json_client(w, w->hold[i].client), w,
-						      w->hold[i].lock, w->hold[i].mode,
-						      w->hold[i].since_ns));
-	for (unsigned i = 0; i < w->view->n; i++) {
-		const struct vb_board_lock *l = &w->view->slot[i].wait;
+	for (unsigned i = 0; i < w->n_holds; i++) {
+		const struct vb_waits_hold *h = &w->hold[i];
 
-		if (w->waits[i])
-			json_array_append_new(awaited, with_lock(json_client(w, i), w, l->lock1 - 1,
-								 l->mode, l->since_ns));
+		json_array_append_new(held, json_lock(w, h->client, h->lock, h->mode, h->since_ns));
 	}
+	for (unsigned i = 0; i < w->view->n; i++)
+		if (w->waits[i])
+			json_array_append_new(awaited, json_awaited(w, i));
 	for (unsigned k = 0; k < w->n_cycles; k++) {
 		json_t *cycle = json_array();
 		unsigned i = w->cycle[k];
 
 		do {
-			const struct vb_board_lock *l = &w->view->slot[i].wait;
-
-			json_array_append_new(cycle, with_lock(json_client(w, i), w, l->lock1 - 1,
-							       l->mode, l->since_ns));
+			json_array_append_new(cycle, json_awaited(w, i));
 			i = w->next[i];
 		} while (i != w->cycle[k]);
 		json_array_append_new(cycles, cycle);
 	}
-	json_object_set_new(root, "kind", json_string("dump"));
-	json_object_set_new(root, "space", vb_json_text(space));
-	json_object_set_new(root, "lock_protocol", vb_json_text(w->view->head.protocol));
-	json_object_set_new(root, "clients", json_integer(w->view->n));
-	json_object_set_new(root, "held", held);
-	json_object_set_new(root, "awaited", awaited);
-	json_object_set_new(root, "cycles", cycles);
+	vb_json_set(root, "kind", "dump");
+	vb_json_set(root, "space", space);
+	vb_json_set(root, "lock_protocol", w->view->head.protocol);
+	vb_json_set(root, "clients", w->view->n);
+	vb_json_set(root, "held", held);
+	vb_json_set(root, "awaited", awaited);
+	vb_json_set(root, "cycles", cycles);
 	return root;
 }
 

@@ -24,14 +24,7 @@ static const struct vb_opt top_options[] = {
 		    "look so often (0: until interrupted, or until the clients are gone)"),
 	VB_OPT_END};
 
-const struct vb_opt_group *vb_top_groups(struct vb_look_opts *o, unsigned *n)
-{
-	static struct vb_opt_group group = {.title = "What to look at", .table = top_options};
-
-	group.opts = o;
-	*n = 1;
-	return &group;
-}
+VB_OPT_GROUPS(vb_top_groups, struct vb_look_opts, {"What to look at", top_options, NULL})
 
 /* What all clients together have waited for one lock. */
 struct hot {
@@ -108,24 +101,21 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* What has come since the last look.  An entry that began anew in between counts from its
+/* Leaves what has come since the last look.  An entry that began anew in between counts from its
  * beginning. */
-static struct hots since(const struct hots *now, const struct hots *last)
+static void subtract(struct hots *now, const struct hots *last)
 {
-	struct hots d = *now;
+	now->acquires = minus(now->acquires, last->acquires);
+	now->wait_ns = minus(now->wait_ns, last->wait_ns);
+	for (unsigned i = 0; i < now->n; i++) {
+		struct hot *h = &now->hot[i];
+		const struct hot *was = bsearch(h, last->hot, last->n, sizeof(*h), by_lock);
 
-	d.acquires = minus(now->acquires, last->acquires);
-	d.wait_ns = minus(now->wait_ns, last->wait_ns);
-	for (unsigned i = 0; i < d.n; i++) {
-		const struct hot *was =
-			bsearch(&d.hot[i], last->hot, last->n, sizeof(*last->hot), by_lock);
-
-		if (was == NULL || was->times > d.hot[i].times || was->wait_ns > d.hot[i].wait_ns)
+		if (was == NULL || was->times > h->times || was->wait_ns > h->wait_ns)
 			continue;
-		d.hot[i].times -= was->times;
-		d.hot[i].wait_ns -= was->wait_ns;
+		h->times -= was->times;
+		h->wait_ns -= was->wait_ns;
 	}
-	return d;
 }
 
 static void print(FILE *to, const struct vb_look_opts *o, const struct vb_board_view *v,
@@ -171,7 +161,7 @@ static int look(FILE *to, struct vb_look *l, const struct vb_look_opts *o, struc
 		uint64_t *last_ns, bool *gone)
 {
 	struct vb_board_view view;
-	struct hots now, d;
+	struct hots now, news;
 	int err = vb_board_view(l->ep, o->space, &view);
 
 	if (err)
@@ -179,19 +169,12 @@ static int look(FILE *to, struct vb_look *l, const struct vb_look_opts *o, struc
 	err = gather(&view, &now);
 	*gone = !anybody(&view);
 	if (err == 0 && *last_ns != 0 && !*gone) {
-		struct hot *copy = malloc((now.n + 1) * sizeof(*copy));
-
-		if (copy == NULL)
-			err = vb_fail(-ENOMEM, "no memory for %u locks", now.n);
-		else
-			memcpy(copy, now.hot, now.n * sizeof(*copy));
-		d = now;
-		d.hot = copy;
+		err = gather(&view, &news);
 		if (err == 0) {
-			d = since(&d, last);
-			print(to, o, &view, &d, (double)(view.now_ns - *last_ns) / 1e9);
+			subtract(&news, last);
+			print(to, o, &view, &news, (double)(view.now_ns - *last_ns) / 1e9);
 		}
-		free(copy);
+		free(news.hot);
 	}
 	*last_ns = view.now_ns;
 	vb_board_view_free(&view);
