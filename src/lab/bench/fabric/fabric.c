@@ -44,14 +44,7 @@ static const struct section {
 	{"verbs", "Between two processes on an RDMA device", vb_floor_verbs},
 };
 
-const struct vb_opt_group *vb_bench_fabric_groups(struct vb_floor_opts *opts, unsigned *n)
-{
-	static struct vb_opt_group group;
-
-	group = (struct vb_opt_group){"Options", table, opts};
-	*n = 1;
-	return &group;
-}
+VB_OPT_GROUPS(vb_bench_fabric_groups, struct vb_floor_opts, {"Options", table, NULL})
 
 static bool wanted(const char *only, const char *name)
 {

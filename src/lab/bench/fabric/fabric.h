@@ -22,6 +22,7 @@
 #ifndef VB_LAB_BENCH_FABRIC_FABRIC_H
 #define VB_LAB_BENCH_FABRIC_FABRIC_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -86,6 +87,34 @@ void vb_floor_add(struct vb_floor *f, const char *section, const char *name, con
 void vb_floor_add_turns(struct vb_floor *f, const char *section, const char *name, double *values,
 			const char *baseline, double *bases, unsigned n);
 double vb_floor_median(double *values, unsigned n);
+
+/* One thing beside another: `what` and `against` are numbers that the section's turn knows. */
+struct vb_floor_pair {
+	const char *name;
+	unsigned what;
+	const char *baseline;
+	unsigned against;
+};
+/* Both in turn, as often as wanted, in one row.  A turn gives ns, or -error, which is returned. */
+int vb_floor_turns(struct vb_floor *f, const char *section, const struct vb_floor_pair *p,
+		   double (*turn)(void *ctx, unsigned what), void *ctx);
+
+/* ns of each of n times that the rest is done. */
+#define VB_FLOOR_TIMED(n, ...)                                                                     \
+	({                                                                                         \
+		uint64_t start_ = vb_clock_gettime_ns();                                           \
+		for (unsigned i_ = 0; i_ < (n); i_++) {                                            \
+			__VA_ARGS__;                                                               \
+		}                                                                                  \
+		(double)(vb_clock_gettime_ns() - start_) / (n);                                    \
+	})
+
+/* What locks are measured against, for processes that share it. */
+struct vb_floor_rivals {
+	pthread_mutex_t mutex; /* robust */
+	pthread_rwlock_t rwlock;
+};
+void vb_floor_rivals_init(struct vb_floor_rivals *r);
 
 /* ---- the rows from `first` on as a table, and all of them as JSON ---- */
 

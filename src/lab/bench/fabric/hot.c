@@ -8,7 +8,6 @@
 #include "lab/bench/fabric/fabric.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,33 +24,12 @@
 #define LOCKS_MAX 64
 
 struct rival {
-	pthread_mutex_t mutex;
-	pthread_rwlock_t rwlock;
+	struct vb_floor_rivals locks;
 	uint32_t go, stop;
 	struct {
 		uint64_t cycles;
 	} VB_ALIGNED(64) count[PROCS_MAX];
 };
-
-static struct rival *rival_make(void)
-{
-	struct rival *r = vb_bench_share(sizeof(*r));
-	pthread_mutexattr_t ma;
-	pthread_rwlockattr_t ra;
-
-	if (r == NULL)
-		return NULL;
-	pthread_mutexattr_init(&ma);
-	pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST);
-	pthread_mutex_init(&r->mutex, &ma);
-	pthread_mutexattr_destroy(&ma);
-	pthread_rwlockattr_init(&ra);
-	pthread_rwlockattr_setpshared(&ra, PTHREAD_PROCESS_SHARED);
-	pthread_rwlock_init(&r->rwlock, &ra);
-	pthread_rwlockattr_destroy(&ra);
-	return r;
-}
 
 VB_NORETURN static void rival_worker(struct rival *r, unsigned index, bool rwlock, pid_t parent)
 {
@@ -62,11 +40,11 @@ VB_NORETURN static void rival_worker(struct rival *r, unsigned index, bool rwloc
 		nanosleep(&nap, NULL);
 	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
 		if (rwlock) {
-			pthread_rwlock_wrlock(&r->rwlock);
-			pthread_rwlock_unlock(&r->rwlock);
+			pthread_rwlock_wrlock(&r->locks.rwlock);
+			pthread_rwlock_unlock(&r->locks.rwlock);
 		} else {
-			pthread_mutex_lock(&r->mutex);
-			pthread_mutex_unlock(&r->mutex);
+			pthread_mutex_lock(&r->locks.mutex);
+			pthread_mutex_unlock(&r->locks.mutex);
 		}
 		__atomic_store_n(&r->count[index].cycles, r->count[index].cycles + 1,
 				 __ATOMIC_RELAXED);
@@ -77,7 +55,7 @@ VB_NORETURN static void rival_worker(struct rival *r, unsigned index, bool rwloc
 /* Cycles per second of `procs` processes. */
 static int rival_run(unsigned procs, uint64_t span_ns, bool rwlock, double *out)
 {
-	struct rival *r = rival_make();
+	struct rival *r = vb_bench_share(sizeof(*r));
 	pid_t pids[PROCS_MAX], parent = getpid();
 	struct vb_reap_stop stop;
 	uint64_t start, cycles = 0;
@@ -86,6 +64,7 @@ static int rival_run(unsigned procs, uint64_t span_ns, bool rwlock, double *out)
 
 	if (r == NULL)
 		return vb_fail(-ENOMEM, "no memory for the counters of %u processes", procs);
+	vb_floor_rivals_init(&r->locks);
 	stop = (struct vb_reap_stop){.flag = &r->stop};
 	for (; n < procs && err == 0; n += err == 0) {
 		pids[n] = fork();

@@ -47,6 +47,7 @@ struct pair_page {
 
 struct pair {
 	const char *fabric, *options, *section;
+	enum server_mode meanwhile; /* busy: what the server does */
 	int listening;
 	uint16_t port;
 	int sock[2];
@@ -93,14 +94,14 @@ static int tcp_pair(int sock[2])
 static int open_lock(struct pair *p, const char *lock, struct vb_lock_space **out)
 {
 	uint64_t bound = p->f->caps.verb_bound_ns;
-	struct vb_lock_space_params sp = {.lock = lock,
-					  .name = lock,
-					  .locks = 1,
-					  .servers = 2,
-					  .lease_ns = bound > 5000000 ? 2 * bound + bound / 8
-								      : 10000000};
+	const struct vb_lock_space_params sp = {
+		.lock = lock,
+		.name = lock,
+		.locks = 2, /* lock 1 is the server's */
+		.servers = 2,
+		.lease_ns = bound > 5000000 ? 2 * bound + bound / 8 : 10000000,
+	};
 
-	sp.locks = 2; /* lock 1 is the server's */
 	return vb_lock_space_open(p->f, &sp, out);
 }
 
@@ -243,46 +244,18 @@ static int tell(struct pair *p, enum server_mode mode)
 	return 0;
 }
 
-/* ns of each of n rounds; negative: an error. */
-#define TIMED(n, call)                                                                             \
-	({                                                                                         \
-		uint64_t start_ = vb_clock_gettime_ns();                                           \
-		int err_ = 0;                                                                      \
-		for (unsigned i_ = 0; i_ < (n) && err_ == 0; i_++)                                 \
-			err_ = (call);                                                             \
-		err_ != 0 ? (double)err_ : (double)(vb_clock_gettime_ns() - start_) / (n);         \
-	})
-
-static int read_n(struct pair *p, uint32_t n)
-{
-	char buf[MESSAGE];
-
-	return vb_read(p->ep, p->at, buf, n);
-}
-
-static double turn_read8(struct pair *p)
-{
-	return TIMED(ROUNDS, read_n(p, 8));
-}
-
-static double turn_read512(struct pair *p)
-{
-	return TIMED(ROUNDS, read_n(p, MESSAGE));
-}
-
-static double turn_faa(struct pair *p)
-{
-	uint64_t old;
-
-	return TIMED(ROUNDS, vb_faa64(p->ep, p->at, 1, &old));
-}
-
-static double turn_write(struct pair *p)
-{
-	char buf[64] = "";
-
-	return TIMED(ROUNDS, vb_write(p->ep, p->at + 64, buf, sizeof(buf)));
-}
+enum {
+	READ8,
+	READ512,
+	WRITE64,
+	FAA,
+	FAA_BATCH,
+	CAS_LOCK,
+	RPC_LOCK,
+	SOCKET64,
+	SOCKET512,
+	SOCKET_BLOCKING
+};
 
 static int faa_batch(struct pair *p)
 {
@@ -296,14 +269,6 @@ static int faa_batch(struct pair *p)
 	return vb_post_wait(p->ep, v, BATCH);
 }
 
-/* Of one verb. */
-static double turn_batch(struct pair *p)
-{
-	double ns = TIMED(ROUNDS, faa_batch(p));
-
-	return ns < 0 ? ns : ns / BATCH;
-}
-
 static int lock_cycle(struct vb_lock_client *me)
 {
 	struct vb_grant g;
@@ -312,14 +277,25 @@ static int lock_cycle(struct vb_lock_client *me)
 	return err != 0 ? err : vb_lock_release(me, &g);
 }
 
-static double turn_cas_lock(struct pair *p)
+static int round_of(struct pair *p, unsigned what)
 {
-	return TIMED(ROUNDS, lock_cycle(p->cas_me));
-}
+	static char buf[MESSAGE];
+	uint64_t old;
 
-static double turn_rpc_lock(struct pair *p)
-{
-	return TIMED(ROUNDS, lock_cycle(p->rpc_me));
+	switch (what) {
+	case READ8:
+		return vb_read(p->ep, p->at, buf, 8);
+	case READ512:
+		return vb_read(p->ep, p->at, buf, MESSAGE);
+	case WRITE64:
+		return vb_write(p->ep, p->at + 64, buf, 64);
+	case FAA:
+		return vb_faa64(p->ep, p->at, 1, &old);
+	case FAA_BATCH:
+		return faa_batch(p);
+	default:
+		return lock_cycle(what == CAS_LOCK ? p->cas_me : p->rpc_me);
+	}
 }
 
 static int bounce(struct pair *p, uint32_t n, bool spin)
@@ -331,82 +307,55 @@ static int bounce(struct pair *p, uint32_t n, bool spin)
 		       : -EPIPE;
 }
 
-static double socket_turn(struct pair *p, uint32_t n, bool spin, unsigned rounds)
+/* The server echoes messages of n bytes from the first to the second. */
+static int echo_begin(struct pair *p, uint32_t n, bool spin)
+{
+	int err = tell(p, spin ? ECHO_SPIN : ECHO_BLOCK);
+
+	return err == 0 && move_all(p->sock[0], &n, sizeof(n), spin, true) ? 0 : -EPIPE;
+}
+
+static int echo_end(struct pair *p, uint32_t n, bool spin)
 {
 	unsigned char quit[MESSAGE] = {QUIT};
-	double ns;
 
-	if (tell(p, spin ? ECHO_SPIN : ECHO_BLOCK) != 0 ||
-	    !move_all(p->sock[0], &n, sizeof(n), spin, true))
-		return -EPIPE;
-	ns = TIMED(rounds, bounce(p, n, spin));
-	if (!move_all(p->sock[0], quit, n, spin, true) || tell(p, SERVE) != 0)
-		return -EPIPE;
-	return ns;
+	return move_all(p->sock[0], quit, n, spin, true) && tell(p, SERVE) == 0 ? 0 : -EPIPE;
 }
 
-static double turn_socket64(struct pair *p)
+static double turn(void *ctx, unsigned what)
 {
-	return socket_turn(p, 64, true, ROUNDS);
-}
+	const bool socket = what >= SOCKET64, spin = what != SOCKET_BLOCKING;
+	const uint32_t size = what == SOCKET512 ? MESSAGE : 64;
+	struct pair *p = ctx;
+	int err = socket ? echo_begin(p, size, spin) : 0;
+	double ns = VB_FLOOR_TIMED(ROUNDS, {
+		if (err == 0)
+			err = socket ? bounce(p, size, spin) : round_of(p, what);
+	});
 
-static double turn_socket512(struct pair *p)
-{
-	return socket_turn(p, MESSAGE, true, ROUNDS);
-}
-
-static double turn_socket_block(struct pair *p)
-{
-	return socket_turn(p, 64, false, ROUNDS);
-}
-
-static int measure(struct pair *p, const char *name, double (*turn)(struct pair *),
-		   const char *baseline, double (*base)(struct pair *))
-{
-	struct vb_floor *f = &p->page->floor;
-	double v[VB_FLOOR_REPEATS], b[VB_FLOOR_REPEATS];
-	unsigned n = 0;
-
-	for (; n < f->o.repeat && (n == 0 || !vb_interrupted); n++) {
-		v[n] = turn(p);
-		b[n] = base(p);
-		if (v[n] < 0 || b[n] < 0)
-			return vb_fail((int)(v[n] < 0 ? v[n] : b[n]), "%s: %s: %s", p->fabric, name,
-				       vb_strerror((int)(v[n] < 0 ? v[n] : b[n])));
-	}
-	vb_floor_add_turns(f, p->section, name, v, baseline, b, n);
-	return 0;
+	if (err == 0 && socket)
+		err = echo_end(p, size, spin);
+	return err != 0 ? err : what == FAA_BATCH ? ns / BATCH : ns;
 }
 
 /* The slowest of a hundred. */
 static int measure_tail(struct pair *p)
 {
 	struct vb_hist *h = malloc(2 * sizeof(*h));
-	unsigned char buf[64];
 	int err = h == NULL ? -ENOMEM : 0;
-	uint32_t size = sizeof(buf);
 
-	for (unsigned i = 0; i < 2 && err == 0; i++)
-		vb_hist_init(&h[i]);
-	for (unsigned i = 0; i < SINGLES && err == 0; i++) {
-		uint64_t from = vb_clock_gettime_ns();
+	for (unsigned socket = 0; socket < 2 && err == 0; socket++) {
+		vb_hist_init(&h[socket]);
+		err = socket ? echo_begin(p, 64, true) : 0;
+		for (unsigned i = 0; i < SINGLES && err == 0; i++) {
+			uint64_t from = vb_clock_gettime_ns();
 
-		err = read_n(p, 8);
-		vb_hist_record(&h[0], vb_clock_gettime_ns() - from);
+			err = socket ? bounce(p, 64, true) : round_of(p, READ8);
+			vb_hist_record(&h[socket], vb_clock_gettime_ns() - from);
+		}
 	}
 	if (err == 0)
-		err = tell(p, ECHO_SPIN);
-	if (err == 0 && !move_all(p->sock[0], &size, sizeof(size), true, true))
-		err = -EPIPE;
-	for (unsigned i = 0; i < SINGLES && err == 0; i++) {
-		uint64_t from = vb_clock_gettime_ns();
-
-		err = bounce(p, size, true);
-		vb_hist_record(&h[1], vb_clock_gettime_ns() - from);
-	}
-	memset(buf, QUIT, sizeof(buf));
-	if (err == 0 && (!move_all(p->sock[0], buf, size, true, true) || tell(p, SERVE) != 0))
-		err = -EPIPE;
+		err = echo_end(p, 64, true);
 	if (err == 0)
 		vb_floor_add(&p->page->floor, p->section, "READ, 8 bytes, p99", "ns",
 			     (double)vb_hist_percentile(&h[0], 99), "bare socket, 64 bytes, p99",
@@ -417,46 +366,44 @@ static int measure_tail(struct pair *p)
 
 static int drive_verbs(struct pair *p)
 {
-	static const struct {
-		const char *name;
-		double (*turn)(struct pair *);
-		const char *baseline;
-		double (*base)(struct pair *);
-	} rows[] = {
-		{"READ, 8 bytes", turn_read8, "bare socket, 64 bytes, spinning", turn_socket64},
-		{"READ, 8 bytes, v. blocking", turn_read8, "bare socket, 64 bytes, blocking",
-		 turn_socket_block},
-		{"READ, 512 bytes", turn_read512, "bare socket, 512 bytes, spinning",
-		 turn_socket512},
-		{"WRITE, 64 bytes", turn_write, "bare socket, 64 bytes, spinning", turn_socket64},
-		{"FAA, 64 bits", turn_faa, "bare socket, 64 bytes, spinning", turn_socket64},
-		{"each of 16 FAAs in a batch", turn_batch, "one FAA at a time", turn_faa},
-		{"cas, acquire + release", turn_cas_lock, "rpc, acquire + release", turn_rpc_lock},
+	static const struct vb_floor_pair rows[] = {
+		{"READ, 8 bytes", READ8, "bare socket, 64 bytes, spinning", SOCKET64},
+		{"READ, 8 bytes, v. blocking", READ8, "bare socket, 64 bytes, blocking",
+		 SOCKET_BLOCKING},
+		{"READ, 512 bytes", READ512, "bare socket, 512 bytes, spinning", SOCKET512},
+		{"WRITE, 64 bytes", WRITE64, "bare socket, 64 bytes, spinning", SOCKET64},
+		{"FAA, 64 bits", FAA, "bare socket, 64 bytes, spinning", SOCKET64},
+		{"each of 16 FAAs in a batch", FAA_BATCH, "one FAA at a time", FAA},
+		{"cas, acquire + release", CAS_LOCK, "rpc, acquire + release", RPC_LOCK},
 	};
 	int err = tell(p, SERVE);
 
 	/* Connections are made, and pages touched. */
-	if (err == 0 && turn_read8(p) < 0)
+	if (err == 0 && turn(p, READ8) < 0)
 		err = vb_fail(-EIO, "%s: no READ succeeds", p->fabric);
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(rows) && err == 0 && !vb_interrupted; i++)
-		err = measure(p, rows[i].name, rows[i].turn, rows[i].baseline, rows[i].base);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(rows) && err == 0 && !vb_interrupted; i++) {
+		err = vb_floor_turns(&p->page->floor, p->section, &rows[i], turn, p);
+		if (err)
+			vb_error("%s: %s: %s", p->fabric, rows[i].name, vb_strerror(err));
+	}
 	return err != 0 || vb_interrupted ? err : measure_tail(p);
 }
 
-/* READs of a server that does `mode` meanwhile: mean and longest, on the page. */
-static int drive_times(struct pair *p, enum server_mode mode)
+/* READs of a server that does p->meanwhile: mean and longest, on the page. */
+static int drive_times(struct pair *p)
 {
-	const unsigned rounds = mode == COMPUTE ? 300 : SINGLES;
+	const bool computes = p->meanwhile == COMPUTE;
+	const unsigned rounds = computes ? 300 : SINGLES;
 	uint64_t begun, worst = 0;
-	int err = tell(p, mode);
+	int err = tell(p, p->meanwhile);
 
 	if (err == 0)
-		err = read_n(p, 8);
+		err = round_of(p, READ8);
 	begun = vb_clock_gettime_ns();
 	for (unsigned i = 0; i < rounds && err == 0; i++) {
 		uint64_t from = vb_clock_gettime_ns(), ns;
 
-		err = read_n(p, 8);
+		err = round_of(p, READ8);
 		ns = vb_clock_gettime_ns() - from;
 		worst = ns > worst ? ns : worst;
 	}
@@ -464,18 +411,8 @@ static int drive_times(struct pair *p, enum server_mode mode)
 	p->page->worst_ns = (double)worst;
 	if (err)
 		return vb_fail(err, "%s: a READ of a node that %s: %s", p->fabric,
-			       mode == COMPUTE ? "computes" : "serves", vb_strerror(err));
+			       computes ? "computes" : "serves", vb_strerror(err));
 	return tell(p, SERVE);
-}
-
-static int drive_idle(struct pair *p)
-{
-	return drive_times(p, SERVE);
-}
-
-static int drive_busy(struct pair *p)
-{
-	return drive_times(p, COMPUTE);
 }
 
 /* ---- the parent ---- */
@@ -589,14 +526,18 @@ int vb_floor_verbs(struct vb_floor *f)
 
 /* `pairs` pairs at once; the first one's times. */
 static int times(struct vb_floor *f, unsigned pairs, const char *options,
-		 int (*drive)(struct pair *), double *mean_ns, double *worst_ns)
+		 enum server_mode meanwhile, double *mean_ns, double *worst_ns)
 {
-	struct pair p[2] = {{.fabric = "ucx", .section = "busy", .options = options},
-			    {.fabric = "ucx", .section = "busy", .options = options}};
+	struct pair p[2];
 	int err = 0;
 
+	for (unsigned i = 0; i < pairs; i++)
+		p[i] = (struct pair){.fabric = "ucx",
+				     .section = "busy",
+				     .options = options,
+				     .meanwhile = meanwhile};
 	for (unsigned i = 0; i < pairs && err == 0; i++)
-		err = pair_start(&p[i], f, drive);
+		err = pair_start(&p[i], f, drive_times);
 	for (unsigned i = 0; i < pairs; i++) {
 		int failed = p[i].page != NULL ? pair_wait(&p[i]) : 0;
 
@@ -616,31 +557,32 @@ static int times(struct vb_floor *f, unsigned pairs, const char *options,
 int vb_floor_busy(struct vb_floor *f)
 {
 	static const char with[] = "bound=1s", without[] = "bound=1s,helper=0";
-	double mean[5][BUSY_TURNS], worst[2][BUSY_TURNS], ignored;
+	static const char alone[] = "without the helper thread";
+	static const struct {
+		unsigned pairs;
+		const char *options;
+		enum server_mode meanwhile;
+	} runs[] = {{1, with, SERVE},
+		    {1, without, SERVE},
+		    {1, with, COMPUTE},
+		    {1, without, COMPUTE},
+		    {2, with, SERVE}};
+	double mean[VB_ARRAY_SIZE(runs)][BUSY_TURNS], worst[VB_ARRAY_SIZE(runs)][BUSY_TURNS];
 	unsigned n = 0;
 	int err = 0;
 
 	if (absent(f, "ucx") != NULL)
 		return 0;
-	for (; n < BUSY_TURNS && n < f->o.repeat && err == 0 && !vb_interrupted; n++) {
-		err = times(f, 1, with, drive_idle, &mean[0][n], &ignored);
-		if (err == 0)
-			err = times(f, 1, without, drive_idle, &mean[1][n], &ignored);
-		if (err == 0)
-			err = times(f, 1, with, drive_busy, &mean[2][n], &worst[0][n]);
-		if (err == 0)
-			err = times(f, 1, without, drive_busy, &mean[3][n], &worst[1][n]);
-		if (err == 0)
-			err = times(f, 2, with, drive_idle, &mean[4][n], &ignored);
-	}
+	for (; n < BUSY_TURNS && n < f->o.repeat && err == 0 && !vb_interrupted; n++)
+		for (unsigned i = 0; i < VB_ARRAY_SIZE(runs) && err == 0; i++)
+			err = times(f, runs[i].pairs, runs[i].options, runs[i].meanwhile,
+				    &mean[i][n], &worst[i][n]);
 	if (err || n == 0)
 		return err;
-	vb_floor_add_turns(f, "busy", "READ of a computing node, worst", worst[0],
-			   "without the helper thread", worst[1], n);
-	vb_floor_add_turns(f, "busy", "READ of a computing node, mean", mean[2],
-			   "without the helper thread", mean[3], n);
-	vb_floor_add_turns(f, "busy", "READ, nothing computes", mean[0],
-			   "without the helper thread", mean[1], n);
+	vb_floor_add_turns(f, "busy", "READ of a computing node, worst", worst[2], alone, worst[3],
+			   n);
+	vb_floor_add_turns(f, "busy", "READ of a computing node, mean", mean[2], alone, mean[3], n);
+	vb_floor_add_turns(f, "busy", "READ, nothing computes", mean[0], alone, mean[1], n);
 	vb_floor_add_turns(f, "busy", "READ, two pairs at once", mean[4], "one pair alone", mean[0],
 			   n);
 	return 0;

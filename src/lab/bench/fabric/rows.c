@@ -51,6 +51,38 @@ void vb_floor_add_turns(struct vb_floor *f, const char *section, const char *nam
 	f->row[f->n - 1].ratio = ratio;
 }
 
+int vb_floor_turns(struct vb_floor *f, const char *section, const struct vb_floor_pair *p,
+		   double (*turn)(void *ctx, unsigned what), void *ctx)
+{
+	double v[VB_FLOOR_REPEATS], base[VB_FLOOR_REPEATS];
+	unsigned n = 0;
+
+	for (; n < f->o.repeat && (n == 0 || !vb_interrupted); n++) {
+		v[n] = turn(ctx, p->what);
+		base[n] = turn(ctx, p->against);
+		if (v[n] < 0 || base[n] < 0)
+			return (int)(v[n] < 0 ? v[n] : base[n]);
+	}
+	vb_floor_add_turns(f, section, p->name, v, p->baseline, base, n);
+	return 0;
+}
+
+void vb_floor_rivals_init(struct vb_floor_rivals *r)
+{
+	pthread_mutexattr_t ma;
+	pthread_rwlockattr_t ra;
+
+	pthread_mutexattr_init(&ma);
+	pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&r->mutex, &ma);
+	pthread_mutexattr_destroy(&ma);
+	pthread_rwlockattr_init(&ra);
+	pthread_rwlockattr_setpshared(&ra, PTHREAD_PROCESS_SHARED);
+	pthread_rwlock_init(&r->rwlock, &ra);
+	pthread_rwlockattr_destroy(&ra);
+}
+
 void vb_floor_print(FILE *to, const struct vb_floor *f, unsigned first, const char *title)
 {
 	fprintf(to, "%s\n", title);
@@ -75,23 +107,18 @@ int vb_floor_write_json(const struct vb_floor *f, struct vb_json_out *out)
 
 	for (unsigned i = 0; i < f->n; i++) {
 		const struct vb_floor_row *r = &f->row[i];
-		json_t *o = json_object();
+		const bool beside = r->baseline != NULL;
 
-		json_object_set_new(o, "kind", json_string("fabric"));
-		json_object_set_new(o, "section", json_string(r->section));
-		json_object_set_new(o, "name", json_string(r->name));
-		json_object_set_new(o, "unit", json_string(r->unit));
-		json_object_set_new(o, "value", json_real(r->value));
-		json_object_set_new(o, "baseline",
-				    r->baseline ? json_string(r->baseline) : json_null());
-		json_object_set_new(o, "baseline_value",
-				    r->baseline ? json_real(r->base) : json_null());
-		json_object_set_new(o, "ratio", r->baseline ? json_real(r->ratio) : json_null());
-		json_array_append_new(runs, o);
+		json_array_append_new(
+			runs, json_pack("{s:s,s:s,s:s,s:s,s:f,s:s?,s:o,s:o}", "kind", "fabric",
+					"section", r->section, "name", r->name, "unit", r->unit,
+					"value", r->value, "baseline", r->baseline,
+					"baseline_value", beside ? json_real(r->base) : json_null(),
+					"ratio", beside ? json_real(r->ratio) : json_null()));
 	}
 	root = vb_json_head(f->o.seed);
-	json_object_set_new(root, "interrupted", json_boolean(vb_interrupted));
-	json_object_set_new(root, "runs", runs);
+	vb_json_set(root, "interrupted", (bool)vb_interrupted);
+	vb_json_set(root, "runs", runs);
 	err = vb_json_out_commit(out, root);
 	json_decref(root);
 	return err;

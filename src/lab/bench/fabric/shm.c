@@ -5,7 +5,6 @@
 #include "lab/bench/fabric/fabric.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -50,48 +49,7 @@ static void words_close(struct words *w)
 	vb_fabric_close(w->fabric);
 }
 
-/* ns of each of n turns of a body. */
-#define TIMED(n, ...)                                                                              \
-	({                                                                                         \
-		uint64_t start_ = vb_clock_gettime_ns();                                           \
-		for (unsigned i_ = 0; i_ < (n); i_++) {                                            \
-			__VA_ARGS__;                                                               \
-		}                                                                                  \
-		(double)(vb_clock_gettime_ns() - start_) / (n);                                    \
-	})
-
-static double verb_faa64(struct words *w)
-{
-	uint64_t old;
-
-	return TIMED(VERBS, vb_faa64(w->ep, w->at, 1, &old));
-}
-
-static double bare_faa64(struct words *w)
-{
-	return TIMED(VERBS, __atomic_fetch_add(w->local, 1, __ATOMIC_SEQ_CST));
-}
-
-static double verb_faa128(struct words *w)
-{
-	const struct vb_u128 one = {1, 1}, bounds = {0, 0};
-	struct vb_u128 old;
-
-	return TIMED(VERBS, vb_mfaa128(w->ep, w->at + 16, one, bounds, &old));
-}
-
-static double verb_mcas128(struct words *w)
-{
-	const struct vb_u128 all = {UINT64_MAX, UINT64_MAX};
-	struct vb_u128 seen = {0, 0}, next, old;
-
-	vb_mcas128(w->ep, w->at + 16, seen, all, seen, all, &seen);
-	return TIMED(VERBS, {
-		next = (struct vb_u128){seen.lo + 1, seen.hi + 1};
-		vb_mcas128(w->ep, w->at + 16, seen, all, next, all, &old);
-		seen = next;
-	});
-}
+enum { FAA64, FAA128, CAS128, XADD, CMPXCHG16B };
 
 /* One cmpxchg16b that succeeds: the instruction alone. */
 static double bare_cas128(struct words *w)
@@ -100,41 +58,64 @@ static double bare_cas128(struct words *w)
 	unsigned __int128 *word = (unsigned __int128 *)(w->local + 2);
 	unsigned __int128 seen = __sync_val_compare_and_swap(word, 0, 0);
 
-	return TIMED(VERBS, {
+	return VB_FLOOR_TIMED(VERBS, {
 		__sync_val_compare_and_swap(word, seen, seen + 1);
 		seen++;
 	});
 #else
-	return bare_faa64(w);
+	return VB_FLOOR_TIMED(VERBS, __atomic_fetch_add(w->local, 1, __ATOMIC_SEQ_CST));
 #endif
 }
 
-static void pair(struct vb_floor *f, struct words *w, const char *name,
-		 double (*verb)(struct words *), const char *baseline,
-		 double (*bare)(struct words *))
+static double verb_cas128(struct words *w)
 {
-	double v[VB_FLOOR_REPEATS], b[VB_FLOOR_REPEATS];
-	unsigned n = 0;
+	const struct vb_u128 all = {UINT64_MAX, UINT64_MAX};
+	struct vb_u128 seen = {0, 0}, next, old;
 
-	for (; n < f->o.repeat && (n == 0 || !vb_interrupted); n++) {
-		v[n] = verb(w);
-		b[n] = bare(w);
+	vb_mcas128(w->ep, w->at + 16, seen, all, seen, all, &seen);
+	return VB_FLOOR_TIMED(VERBS, {
+		next = (struct vb_u128){seen.lo + 1, seen.hi + 1};
+		vb_mcas128(w->ep, w->at + 16, seen, all, next, all, &old);
+		seen = next;
+	});
+}
+
+static double turn(void *ctx, unsigned what)
+{
+	const struct vb_u128 one = {1, 1}, bounds = {0, 0};
+	struct words *w = ctx;
+	struct vb_u128 wide;
+	uint64_t old;
+
+	switch (what) {
+	case FAA64:
+		return VB_FLOOR_TIMED(VERBS, vb_faa64(w->ep, w->at, 1, &old));
+	case FAA128:
+		return VB_FLOOR_TIMED(VERBS, vb_mfaa128(w->ep, w->at + 16, one, bounds, &wide));
+	case CAS128:
+		return verb_cas128(w);
+	case XADD:
+		return VB_FLOOR_TIMED(VERBS, __atomic_fetch_add(w->local, 1, __ATOMIC_SEQ_CST));
+	default:
+		return bare_cas128(w);
 	}
-	vb_floor_add_turns(f, "faa", name, v, baseline, b, n);
 }
 
 int vb_floor_faa(struct vb_floor *f)
 {
+	static const struct vb_floor_pair pairs[] = {
+		{"FAA, 64 bits", FAA64, "lock xadd", XADD},
+		{"masked FAA, 128 bits", FAA128, "one cmpxchg16b", CMPXCHG16B},
+		{"masked CAS, 128 bits", CAS128, "one cmpxchg16b", CMPXCHG16B},
+	};
 	struct words w;
 	int err = words_open(&w);
 
 	if (err)
 		return err;
-	pair(f, &w, "FAA, 64 bits", verb_faa64, "lock xadd", bare_faa64);
-	if (w.fabric->caps.flags & VB_CAP_MASKED128) {
-		pair(f, &w, "masked FAA, 128 bits", verb_faa128, "one cmpxchg16b", bare_cas128);
-		pair(f, &w, "masked CAS, 128 bits", verb_mcas128, "one cmpxchg16b", bare_cas128);
-	}
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(pairs); i++)
+		if (i == 0 || w.fabric->caps.flags & VB_CAP_MASKED128)
+			vb_floor_turns(f, "faa", &pairs[i], turn, &w);
 	words_close(&w);
 	return 0;
 }
@@ -142,33 +123,14 @@ int vb_floor_faa(struct vb_floor *f)
 /* ---- uncontended locks ---- */
 
 struct rivals {
-	pthread_rwlock_t rwlock;
-	pthread_mutex_t mutex;
+	struct vb_floor_rivals locks;
 	uint64_t word;
 	unsigned __int128 wide;
 };
 
-static void rivals_init(struct rivals *r)
-{
-	pthread_rwlockattr_t ra;
-	pthread_mutexattr_t ma;
-
-	pthread_rwlockattr_init(&ra);
-	pthread_rwlockattr_setpshared(&ra, PTHREAD_PROCESS_SHARED);
-	pthread_rwlock_init(&r->rwlock, &ra);
-	pthread_rwlockattr_destroy(&ra);
-	pthread_mutexattr_init(&ma);
-	pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST);
-	pthread_mutex_init(&r->mutex, &ma);
-	pthread_mutexattr_destroy(&ma);
-	r->word = 0;
-	r->wide = 0;
-}
-
 static double two_atomics(struct rivals *r)
 {
-	return TIMED(CYCLES, {
+	return VB_FLOOR_TIMED(CYCLES, {
 		__atomic_fetch_add(&r->word, 1, __ATOMIC_SEQ_CST);
 		__atomic_fetch_sub(&r->word, 1, __ATOMIC_SEQ_CST);
 	});
@@ -180,7 +142,7 @@ static double two_atomics128(struct rivals *r)
 #if defined(__x86_64__)
 	unsigned __int128 seen = r->wide;
 
-	return TIMED(CYCLES, {
+	return VB_FLOOR_TIMED(CYCLES, {
 		__sync_val_compare_and_swap(&r->wide, seen, seen + 1);
 		__sync_val_compare_and_swap(&r->wide, seen + 1, seen);
 	});
@@ -191,17 +153,17 @@ static double two_atomics128(struct rivals *r)
 
 static double rwlock_cycle(struct rivals *r)
 {
-	return TIMED(CYCLES, {
-		pthread_rwlock_wrlock(&r->rwlock);
-		pthread_rwlock_unlock(&r->rwlock);
+	return VB_FLOOR_TIMED(CYCLES, {
+		pthread_rwlock_wrlock(&r->locks.rwlock);
+		pthread_rwlock_unlock(&r->locks.rwlock);
 	});
 }
 
 static double mutex_cycle(struct rivals *r)
 {
-	return TIMED(CYCLES, {
-		pthread_mutex_lock(&r->mutex);
-		pthread_mutex_unlock(&r->mutex);
+	return VB_FLOOR_TIMED(CYCLES, {
+		pthread_mutex_lock(&r->locks.mutex);
+		pthread_mutex_unlock(&r->locks.mutex);
 	});
 }
 
@@ -209,7 +171,7 @@ static double lock_cycle(struct vb_lock_client *c, unsigned n, int *err)
 {
 	struct vb_grant g;
 
-	return TIMED(n, {
+	return VB_FLOOR_TIMED(n, {
 		if (*err == 0)
 			*err = vb_lock_acquire(c, 0, VB_EXCLUSIVE, VB_FOREVER_NS, &g);
 		if (*err == 0)
@@ -234,18 +196,18 @@ static int time_lock(struct vb_floor *f, struct vb_lock_client *c, const struct 
 	/* A lock whose every cycle goes through a server takes microseconds. */
 	unsigned cycles = ops->serve != NULL && !(ops->caps & VB_LOCK_MESSAGES) ? RPCS : CYCLES;
 	double v[VB_FLOOR_REPEATS], base[RIVALS][VB_FLOOR_REPEATS], copy[VB_FLOOR_REPEATS];
-	struct rivals r;
+	struct rivals r = {.word = 0};
 	unsigned n = 0;
 	int err = 0;
 
-	rivals_init(&r);
+	vb_floor_rivals_init(&r.locks);
 	for (; n < f->o.repeat && err == 0 && (n == 0 || !vb_interrupted); n++) {
 		v[n] = lock_cycle(c, cycles, &err);
 		for (unsigned i = 0; i < RIVALS; i++)
 			base[i][n] = rivals[i].cycle(&r);
 	}
-	pthread_rwlock_destroy(&r.rwlock);
-	pthread_mutex_destroy(&r.mutex);
+	pthread_rwlock_destroy(&r.locks.rwlock);
+	pthread_mutex_destroy(&r.locks.mutex);
 	if (err)
 		return vb_fail(err, "'%s': %s", ops->name, vb_strerror(err));
 	for (unsigned i = 0; i < RIVALS; i++) {

@@ -7,7 +7,6 @@
 #include "lab/bench/fabric/fabric.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,51 +122,46 @@ static void turns_body(void *arg)
 	}
 }
 
-/* ns of each request. */
-static double slice(struct bench *b, unsigned clients, bool locks, int *err)
+/* ns of each request of `clients`, of locks or of the bare thing: 2 * clients + locks. */
+static double slice(void *ctx, unsigned what)
 {
 	static const struct vb_task_params params = {.name = "bench client"};
+	const unsigned clients = what / 2, each = TURNS / clients & ~1u;
 	struct vb_sched *s = vb_sched_self();
 	struct turns t[CLIENTS_MAX];
 	uint64_t start = vb_clock_gettime_ns();
-	unsigned each = TURNS / clients & ~1u;
-
-	for (unsigned i = 0; i < clients && *err == 0; i++) {
-		struct vb_task *task;
-
-		t[i] = (struct turns){.b = b, .i = i, .requests = each, .locks = locks};
-		*err = vb_task_spawn(s, turns_body, &t[i], &params, &task);
-	}
-	if (*err == 0)
-		*err = vb_sched_run(s, NULL, VB_FOREVER);
-	for (unsigned i = 0; i < clients && *err == 0; i++)
-		*err = t[i].err;
-	return (double)(vb_clock_gettime_ns() - start) / (each * clients);
-}
-
-static int one_pair(struct vb_floor *f, struct bench *b, unsigned clients, const char *name,
-		    const char *baseline)
-{
-	double v[VB_FLOOR_REPEATS], base[VB_FLOOR_REPEATS], ns, base_ns;
-	char text[48];
-	unsigned n = 0;
 	int err = 0;
 
-	for (; n < f->o.repeat && err == 0 && (n == 0 || !vb_interrupted); n++) {
-		v[n] = slice(b, clients, true, &err);
-		base[n] = slice(b, clients, false, &err);
+	for (unsigned i = 0; i < clients && err == 0; i++) {
+		struct vb_task *task;
+
+		t[i] = (struct turns){.b = ctx, .i = i, .requests = each, .locks = what % 2};
+		err = vb_task_spawn(s, turns_body, &t[i], &params, &task);
 	}
+	if (err == 0)
+		err = vb_sched_run(s, NULL, VB_FOREVER);
+	for (unsigned i = 0; i < clients && err == 0; i++)
+		err = t[i].err;
+	return err != 0 ? err : (double)(vb_clock_gettime_ns() - start) / (each * clients);
+}
+
+static int one_pair(struct vb_floor *f, struct bench *b, unsigned clients, const char *name)
+{
+	const struct vb_floor_pair p = {name, 2 * clients + 1, "bare mailbox ping-pong",
+					2 * clients};
+	int err = vb_floor_turns(f, "table", &p, slice, b);
+	double rate, base;
+	char text[48];
+
 	if (err)
 		return vb_fail(err, "the lock table, %u clients: %s", clients, vb_strerror(err));
-	snprintf(text, sizeof(text), "%s", name);
-	vb_floor_add_turns(f, "table", text, v, baseline, base, n);
-	ns = vb_floor_median(v, n);
-	base_ns = vb_floor_median(base, n);
+	rate = 1e6 / f->row[f->n - 1].value;
+	base = 1e6 / f->row[f->n - 1].base;
 	snprintf(text, sizeof(text), "%s, rate", name);
-	vb_floor_add(f, "table", text, "kops/s", 1e6 / ns, baseline, 1e6 / base_ns);
+	vb_floor_add(f, "table", text, "kops/s", rate, p.baseline, base);
 	/* Two threads: the agent's and the clients'. */
 	snprintf(text, sizeof(text), "%s, a core", name);
-	vb_floor_add(f, "table", text, "kops/s", 1e6 / ns / 2, baseline, 1e6 / base_ns / 2);
+	vb_floor_add(f, "table", text, "kops/s", rate / 2, p.baseline, base / 2);
 	return 0;
 }
 
@@ -229,9 +223,9 @@ int vb_floor_table(struct vb_floor *f)
 	int err = open_bench(&b);
 
 	if (err == 0)
-		err = one_pair(f, &b, 1, "1 client", "bare mailbox ping-pong");
+		err = one_pair(f, &b, 1, "1 client");
 	if (err == 0 && !vb_interrupted)
-		err = one_pair(f, &b, CLIENTS_MAX, "16 clients", "bare mailbox ping-pong");
+		err = one_pair(f, &b, CLIENTS_MAX, "16 clients");
 	close_bench(&b);
 	return err;
 }
