@@ -22,18 +22,22 @@ static const struct vb_opt table[] = {
 
 VB_OPT_GROUPS(vb_report_groups, struct vb_report_opts, {"Options", table, NULL})
 
-enum kind { KIND_LOCK, KIND_TXN, KIND_REPRODUCE, KIND_NONE };
+/* What can be shown; only reproduce's kind stands at the top of the file, others' with their runs. */
+static const struct kind {
+	const char *name;
+	void (*put)(FILE *to, const json_t *root);
+} kinds[] = {
+	{"reproduce", vb_report_reproduce}, {"lock", vb_report_locks}, {"txn", vb_report_txns}};
 
-static enum kind kind_of(const json_t *root)
+/* NULL: nothing of ours. */
+static const struct kind *kind_of(const json_t *root)
 {
-	const json_t *runs = json_object_get(root, "runs");
-	const char *kind = vb_report_string(json_array_get(runs, 0), "kind");
+	const json_t *first = json_array_get(json_object_get(root, "runs"), 0);
 
-	if (strcmp(vb_report_string(root, "kind"), "reproduce") == 0)
-		return KIND_REPRODUCE;
-	if (strcmp(kind, "lock") == 0)
-		return KIND_LOCK;
-	return strcmp(kind, "txn") == 0 ? KIND_TXN : KIND_NONE;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(kinds); i++)
+		if (strcmp(vb_report_string(i == 0 ? root : first, "kind"), kinds[i].name) == 0)
+			return &kinds[i];
+	return NULL;
 }
 
 /* Only what is a result of ours; the rest is refused with its name. */
@@ -47,7 +51,7 @@ static int load(const char *path, json_t **out)
 	if (root == NULL)
 		return vb_fail(-EINVAL, "%s, line %d, column %d is no JSON: %s", path, why.line,
 			       why.column, why.text);
-	if (strcmp(vb_report_string(root, "tool"), "verbena") != 0 || kind_of(root) == KIND_NONE) {
+	if (strcmp(vb_report_string(root, "tool"), "verbena") != 0 || kind_of(root) == NULL) {
 		json_decref(root);
 		return vb_fail(-EINVAL,
 			       "%s has no runs of `bench lock`, `bench txn` or `reproduce`; only "
@@ -96,19 +100,7 @@ static void put_section(FILE *to, const char *path, const json_t *root)
 
 	vb_html_heading(to, 2, name[0] != '\0' ? name : slash != NULL ? slash + 1 : path);
 	put_origin(to, root);
-	switch (kind_of(root)) {
-	case KIND_LOCK:
-		vb_report_locks(to, root);
-		break;
-	case KIND_TXN:
-		vb_report_txns(to, root);
-		break;
-	case KIND_REPRODUCE:
-		vb_report_reproduce(to, root);
-		break;
-	case KIND_NONE:
-		break;
-	}
+	kind_of(root)->put(to, root);
 }
 
 static int write_page(const struct vb_report_opts *o, char *const *files, json_t *const *roots,
