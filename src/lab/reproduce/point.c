@@ -26,28 +26,24 @@ struct words {
 static void set(struct words *s, const char *key, size_t key_len, const char *value,
 		size_t value_len)
 {
-	unsigned i;
+	unsigned i = 0;
 
-	for (i = 0; i < s->n; i++)
-		if (strlen(s->w[i].key) == key_len && strncmp(s->w[i].key, key, key_len) == 0)
-			break;
+	while (i < s->n && (strlen(s->w[i].key) != key_len || strncmp(s->w[i].key, key, key_len)))
+		i++;
 	vb_assert(i < WORDS && key_len < sizeof(s->w[i].key) && value_len < sizeof(s->w[i].value));
 	snprintf(s->w[i].key, sizeof(s->w[i].key), "%.*s", (int)key_len, key);
 	snprintf(s->w[i].value, sizeof(s->w[i].value), "%.*s", (int)value_len, value);
-	if (i == s->n)
-		s->n++;
+	s->n += i == s->n;
 }
 
 static void add(struct words *s, const char *text)
 {
 	while (text != NULL && *text != '\0') {
-		size_t len = strcspn(text, " ");
-		const char *equals = memchr(text, '=', len);
+		size_t len = strcspn(text, " "), key = strcspn(text, "=");
 
 		if (len > 0) {
-			vb_assert(equals != NULL);
-			set(s, text, (size_t)(equals - text), equals + 1,
-			    len - (size_t)(equals - text) - 1);
+			vb_assert(key < len);
+			set(s, text, key, text + key + 1, len - key - 1);
 		}
 		text += len + strspn(text + len, " ");
 	}
@@ -70,13 +66,13 @@ static int by_key(const void *a, const void *b)
 static void shorten(struct words *s, double scale)
 {
 	uint64_t ns;
-	char text[32];
+	char text[48];
 	const char *duration = get(s, "duration");
 
 	if (duration == NULL || vb_parse_time_ns(duration, &ns) != 0 || scale == 1)
 		return;
-	snprintf(text, sizeof(text), "%.0fns", fmax((double)ns * scale, 1e6));
-	set(s, "duration", 8, text, strlen(text));
+	snprintf(text, sizeof(text), "duration=%.0fns", fmax((double)ns * scale, 1e6));
+	add(s, text);
 }
 
 char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_value *system,
@@ -93,8 +89,8 @@ char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_valu
 	add(&s, series != NULL ? series->options : NULL);
 	add(&s, system != NULL ? system->options : NULL);
 	shorten(&s, scale);
-	snprintf(number, sizeof(number), "%" PRIu64, seed);
-	set(&s, "seed", 4, number, strlen(number));
+	snprintf(number, sizeof(number), "seed=%" PRIu64, seed);
+	add(&s, number);
 	qsort(s.w, s.n, sizeof(s.w[0]), by_key);
 	f = open_memstream(&text, &size);
 	if (f == NULL)

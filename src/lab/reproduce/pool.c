@@ -24,7 +24,7 @@
 
 struct vb_repro_job *vb_repro_job(struct vb_repro_jobs *jobs, char *options)
 {
-	struct vb_repro_job *j;
+	struct vb_repro_job *j, **grown;
 
 	if (options == NULL)
 		return NULL;
@@ -33,18 +33,9 @@ struct vb_repro_job *vb_repro_job(struct vb_repro_jobs *jobs, char *options)
 			free(options);
 			return jobs->job[i];
 		}
-	if (jobs->n == jobs->room) {
-		unsigned room = jobs->room * 2 + 64;
-		void *grown = realloc(jobs->job, room * sizeof(*jobs->job));
-
-		if (grown == NULL) {
-			free(options);
-			return NULL;
-		}
-		jobs->job = grown;
-		jobs->room = room;
-	}
-	j = calloc(1, sizeof(*j));
+	grown = realloc(jobs->job, (jobs->n + 1) * sizeof(*jobs->job));
+	jobs->job = grown != NULL ? grown : jobs->job;
+	j = grown != NULL ? calloc(1, sizeof(*j)) : NULL;
 	if (j == NULL) {
 		free(options);
 		return NULL;

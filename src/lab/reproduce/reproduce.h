@@ -161,7 +161,7 @@ struct vb_repro_job {
 
 struct vb_repro_jobs {
 	struct vb_repro_job **job; /* malloc'ed one by one: their addresses stay */
-	unsigned n, room;
+	unsigned n;
 };
 
 struct vb_repro_point {
