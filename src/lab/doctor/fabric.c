@@ -139,6 +139,5 @@ void doctor_fabric(struct doctor *d, const char *label, const char *fabric, cons
 			   why[0] != '\0' ? ": " : "", why);
 	else
 		say_works(d, label, f);
-	if (f != NULL)
-		vb_fabric_close(f);
+	vb_fabric_close(f);
 }

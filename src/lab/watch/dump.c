@@ -48,10 +48,8 @@ int vb_look_open(struct vb_look *l, const struct vb_look_opts *o)
 
 void vb_look_close(struct vb_look *l)
 {
-	if (l->ep != NULL)
-		vb_ep_close(l->ep);
-	if (l->fabric != NULL)
-		vb_fabric_close(l->fabric);
+	vb_ep_close(l->ep);
+	vb_fabric_close(l->fabric);
 	*l = (struct vb_look){0};
 }
 

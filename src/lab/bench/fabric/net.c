@@ -154,13 +154,10 @@ static int open_side(struct pair *p, uint32_t rank)
 
 static void close_side(struct pair *p)
 {
-	if (p->cas_me != NULL)
-		vb_lock_client_close(p->cas_me);
-	if (p->rpc_me != NULL)
-		vb_lock_client_close(p->rpc_me);
+	vb_lock_client_close(p->cas_me);
+	vb_lock_client_close(p->rpc_me);
 	vb_cluster_barrier(p->cluster); /* who closes needs the other's answers */
-	if (p->ep != NULL)
-		vb_ep_close(p->ep);
+	vb_ep_close(p->ep);
 	vb_lock_server_stop(p->server);
 	vb_lock_space_close(p->cas);
 	vb_lock_space_close(p->rpc);
@@ -479,11 +476,6 @@ static int pair_wait(struct pair *p)
 	return failed != 0 ? -(int)failed : err;
 }
 
-static void pair_end(struct pair *p)
-{
-	vb_bench_unshare(p->page, sizeof(*p->page));
-}
-
 /* Why the section cannot be, on its page; else NULL. */
 static const char *absent(struct vb_floor *f, const char *fabric)
 {
@@ -506,7 +498,7 @@ static int floor_pair(struct vb_floor *f, const char *fabric, const char *option
 		err = pair_wait(&p);
 	for (unsigned i = 0; err == 0 && i < p.page->floor.n && f->n < VB_FLOOR_ROWS; i++)
 		f->row[f->n++] = p.page->floor.row[i];
-	pair_end(&p);
+	vb_bench_unshare(p.page, sizeof(*p.page));
 	return err;
 }
 
@@ -548,7 +540,7 @@ static int times(struct vb_floor *f, unsigned pairs, const char *options,
 		*worst_ns = p[0].page->worst_ns;
 	}
 	for (unsigned i = 0; i < pairs; i++)
-		pair_end(&p[i]);
+		vb_bench_unshare(p[i].page, sizeof(*p[i].page));
 	return err;
 }
 

@@ -29,18 +29,13 @@ static int words_open(struct words *w)
 	bool fresh;
 	int err = vb_fabric_open(&p, &w->fabric);
 
-	w->ep = NULL;
-	if (err)
-		return err;
-	err = vb_region(w->fabric, 0, "floor", 64, &w->at, &fresh);
+	if (err == 0)
+		err = vb_region(w->fabric, 0, "floor", 64, &w->at, &fresh);
 	if (err == 0)
 		err = vb_ep_open(w->fabric, 0, &w->ep);
-	if (err) {
-		vb_fabric_close(w->fabric);
-		return err;
-	}
-	w->local = vb_local(w->fabric, w->at, 64);
-	return 0;
+	if (err == 0)
+		w->local = vb_local(w->fabric, w->at, 64);
+	return err;
 }
 
 static void words_close(struct words *w)
@@ -108,16 +103,14 @@ int vb_floor_faa(struct vb_floor *f)
 		{"masked FAA, 128 bits", FAA128, "one cmpxchg16b", CMPXCHG16B},
 		{"masked CAS, 128 bits", CAS128, "one cmpxchg16b", CMPXCHG16B},
 	};
-	struct words w;
+	struct words w = {0};
 	int err = words_open(&w);
 
-	if (err)
-		return err;
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(pairs); i++)
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(pairs) && err == 0; i++)
 		if (i == 0 || w.fabric->caps.flags & VB_CAP_MASKED128)
-			vb_floor_turns(f, "faa", &pairs[i], turn, &w);
+			err = vb_floor_turns(f, "faa", &pairs[i], turn, &w);
 	words_close(&w);
-	return 0;
+	return err;
 }
 
 /* ---- uncontended locks ---- */
@@ -238,13 +231,10 @@ static int one_lock(struct vb_floor *f, const struct vb_lock_ops *ops)
 		err = vb_lock_client_open(space, 0, &client);
 	if (err == 0)
 		err = time_lock(f, client, ops);
-	if (client != NULL)
-		vb_lock_client_close(client);
+	vb_lock_client_close(client);
 	vb_lock_server_stop(server);
-	if (space != NULL)
-		vb_lock_space_close(space);
-	if (fabric != NULL)
-		vb_fabric_close(fabric);
+	vb_lock_space_close(space);
+	vb_fabric_close(fabric);
 	return err;
 }
 

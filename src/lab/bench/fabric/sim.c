@@ -160,13 +160,10 @@ static int sim_memory(uint64_t seed, double *out)
 	for (unsigned i = 0; m != NULL && i < CROWD; i++) {
 		if (task != NULL && task[i] != NULL)
 			vb_task_kill(task[i]);
-		if (m[i].client != NULL)
-			vb_lock_client_close(m[i].client);
+		vb_lock_client_close(m[i].client);
 	}
-	if (space != NULL)
-		vb_lock_space_close(space);
-	if (f != NULL)
-		vb_fabric_close(f);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
 	free(m);
 	free(task);
 	return err;

@@ -211,10 +211,8 @@ static void close_bench(struct bench *b)
 		vb_ep_close(b->ep[i]);
 	}
 	vb_lock_server_stop(b->server);
-	if (b->space != NULL)
-		vb_lock_space_close(b->space);
-	if (b->fabric != NULL)
-		vb_fabric_close(b->fabric);
+	vb_lock_space_close(b->space);
+	vb_fabric_close(b->fabric);
 }
 
 int vb_floor_table(struct vb_floor *f)
