@@ -204,9 +204,12 @@ void vb_poll(void)
 
 int vb_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 {
+	int err;
+
 	if (node >= f->nodes)
 		return vb_fail(-EINVAL, "no node %u: the fabric has 0 to %u", node, f->nodes - 1u);
-	return f->ops->ep_open(f, node, out);
+	err = vb_sched_ready();
+	return err != 0 ? err : f->ops->ep_open(f, node, out);
 }
 
 void vb_ep_close(struct vb_ep *ep)

@@ -204,9 +204,11 @@ static void *thread_body(void *arg)
 {
 	struct thread_start *t = arg;
 	struct vb_lock_server *inner = NULL, *outer = t->outer;
-	struct vb_sched *sched = vb_sched_self();
-	int err = start_here(t->space, t->node, 0, 1, &inner);
+	int err = vb_sched_ready();
+	bool ready = err == 0;
 
+	if (ready)
+		err = start_here(t->space, t->node, 0, 1, &inner);
 	pthread_mutex_lock(&t->mutex);
 	t->err = err;
 	t->made = inner;
@@ -216,10 +218,11 @@ static void *thread_body(void *arg)
 	if (err || !inner)
 		goto out;
 	while (!__atomic_load_n(&outer->stop, __ATOMIC_ACQUIRE))
-		vb_task_suspend(vb_sched_now(sched) + STOP_POLL_NS);
+		vb_task_suspend(vb_sched_now(vb_sched_self()) + STOP_POLL_NS);
 	stop_here(inner);
 out:
-	vb_sched_destroy(sched);
+	if (ready)
+		vb_sched_destroy(vb_sched_self());
 	return NULL;
 }
 

@@ -169,6 +169,13 @@ __attribute__((noinline)) struct vb_sched *vb_sched_self(void)
 	return s;
 }
 
+int vb_sched_ready(void)
+{
+	struct vb_sched *s;
+
+	return vb_sched_mine != NULL || vb_sched_lent != NULL ? 0 : vb_sched_create(NULL, NULL, &s);
+}
+
 struct vb_sched *vb_sched_here(void)
 {
 	return vb_sched_mine != NULL || vb_sched_lent != NULL ? vb_sched_self() : NULL;

@@ -106,6 +106,22 @@ void vb_stack_put(struct vb_sched *s, struct vb_task *t)
 	vb_list_push(&pool->free, &t->link);
 }
 
+int vb_task_reserve(struct vb_sched *s)
+{
+	int stack_class = vb_stack_class(0);
+	struct vb_stack_pool *pool = &s->pools[stack_class];
+	struct vb_task *t;
+
+	if (!vb_list_empty(&pool->free))
+		return 0;
+	t = stack_map(s, (unsigned)stack_class);
+	if (t == NULL)
+		return -ENOMEM;
+	pool->n++;
+	vb_list_push(&pool->free, &t->link);
+	return 0;
+}
+
 void vb_stack_trim(struct vb_sched *s)
 {
 	for (unsigned c = 0; c < VB_STACK_CLASSES; c++) {

@@ -62,8 +62,11 @@ struct vb_env_ops {
 	void (*interrupt)(struct vb_sched *s);
 };
 
-/* This thread's scheduler, made with the real environment on first use. */
+/* This thread's scheduler, made with the real environment on first use; without memory for it the
+ * program ends. */
 struct vb_sched *vb_sched_self(void);
+/* Makes it if there is none: 0 or -ENOMEM, said.  For calls that may be a thread's first. */
+int vb_sched_ready(void);
 
 /* Makes a scheduler and binds it to this thread, which must not have one.  env may be NULL (real
  * time, sleeps with nanosleep when idle).  -ENOMEM. */
@@ -218,6 +221,10 @@ struct vb_task_params {
 /* Makes a task and puts it at the end of the ready queue.  -ENOMEM. */
 int vb_task_spawn(struct vb_sched *s, void (*body)(void *arg), void *arg,
 		  const struct vb_task_params *params, struct vb_task **out);
+
+/* Keeps a stack of the usual size for the next task, whatever becomes of memory meanwhile: for who must
+ * be able to leave one behind.  0 or -ENOMEM, said. */
+int vb_task_reserve(struct vb_sched *s);
 
 struct vb_task *vb_task_self(void);
 struct vb_sched *vb_task_sched(struct vb_task *t);

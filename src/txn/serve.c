@@ -596,9 +596,11 @@ static void *thread_body(void *arg)
 {
 	struct start *t = arg;
 	struct vb_db_server *inner = NULL, *outer = t->outer;
-	struct vb_sched *sched = vb_sched_self();
-	int err = start_here(t->db, t->node, &inner);
+	int err = vb_sched_ready();
+	bool ready = err == 0;
 
+	if (ready)
+		err = start_here(t->db, t->node, &inner);
 	pthread_mutex_lock(&t->mutex);
 	t->err = err;
 	t->ready = true;
@@ -606,10 +608,11 @@ static void *thread_body(void *arg)
 	pthread_mutex_unlock(&t->mutex);
 	if (err == 0) {
 		while (!__atomic_load_n(&outer->stop, __ATOMIC_ACQUIRE))
-			vb_task_suspend(vb_sched_now(sched) + STOP_POLL_NS);
+			vb_task_suspend(vb_sched_now(vb_sched_self()) + STOP_POLL_NS);
 		stop_here(inner);
 	}
-	vb_sched_destroy(sched);
+	if (ready)
+		vb_sched_destroy(vb_sched_self());
 	return NULL;
 }
 

@@ -138,10 +138,13 @@ static int sim_open(const struct vb_fabric_params *params, const void *options,
 		    struct vb_fabric **out)
 {
 	const struct sim_options *o = options;
-	struct vb_sched *sched = vb_sched_self();
+	struct vb_sched *sched;
 	struct sim *s;
-	int err;
+	int err = vb_sched_ready();
 
+	if (err != 0)
+		return err;
+	sched = vb_sched_self();
 	if (vb_sched_env(sched)->is_virtual || vb_sched_tasks(sched) > 0)
 		return vb_fail(-EBUSY, "this thread's tasks live in another time: close the open "
 				       "simulation, or simulate in a thread of its own");
