@@ -31,7 +31,9 @@
  *   -ETIMEDOUT, -EAGAIN, -ECANCELED
  *                 not granted, and nothing will be held in your name.  A place in a queue that
  *                 cannot be left at once is handed on in the background (verbena/fabric.h,
- *                 "Background work"): others need not wait until the thread calls again
+ *                 "Background work"): others need not wait until the thread calls again.  Memory
+ *                 for one such place is kept for each thread; without memory for more of them the
+ *                 call stands there itself, past its deadline, and says so in the log
  *   -VB_EUNKNOWN  the fabric lost the answer.  A protocol with leases frees what may have been
  *                 taken; with the others the lock may be lost for good
  */

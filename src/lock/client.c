@@ -28,19 +28,44 @@ enum vb_outcome vb_lock_outcome(int err)
 
 /* ---- acquire and try ---- */
 
+/* How long we stand in a queue ourselves between two tries to leave a proxy there. */
+#define STAND_NS 5000000ull
+
+static int leave_place(struct vb_lock_client *me, struct vb_claim *c, int err)
+{
+	bool shielded;
+
+	if (vb_proxy_leave(me, c) == 0)
+		return err;
+	vb_warn("no memory for who would wait for lock %" PRIu64 " in its client's stead: the call "
+		"waits itself, past its deadline, until there is some or the lock's turn comes",
+		c->lock);
+	shielded = vb_task_shield(true);
+	do {
+		uint64_t until_ns = vb_ep_now(me->ep) + STAND_NS;
+		int other;
+
+		err = vb_claim_settle(me, c, until_ns, vb_claim_attempt(me, c, until_ns));
+		if (err != -ETIMEDOUT || !c->queued)
+			break;
+		vb_log_mute();
+		other = vb_proxy_leave(me, c);
+		vb_log_unmute();
+		if (other == 0)
+			break;
+	} while (true);
+	vb_task_shield(shielded);
+	return err;
+}
+
 /* After acquire or try: hands the grant out, or cleans up and leaves a proxy if one is needed. */
 static int conclude(struct vb_lock_client *me, struct vb_claim *c, int err, struct vb_grant *out)
 {
 	uint64_t lock = c->lock;
 	bool proxy;
 
-	if ((err == -ETIMEDOUT || err == -ECANCELED) && c->queued && vb_proxy_leave(me, c) != 0) {
-		/* No memory for the proxy's stack: we must wait in the queue ourselves. */
-		bool shielded = vb_task_shield(true);
-
-		err = vb_claim_settle(me, c, VB_FOREVER, vb_claim_attempt(me, c, VB_FOREVER));
-		vb_task_shield(shielded);
-	}
+	if ((err == -ETIMEDOUT || err == -ECANCELED) && c->queued)
+		err = leave_place(me, c, err);
 	/* What follows is not the protocol's time. */
 	vb_phase(me, VB_PHASE_IA);
 	if (err == 0) {

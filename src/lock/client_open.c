@@ -69,6 +69,12 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 	me->space = space;
 	me->node = node;
 	err = vb_ep_open(space->fabric, node, &me->ep);
+	/* A place in a queue may have to be left when there is no memory. */
+	if (err == 0 && space->ops->resume != NULL) {
+		err = vb_task_reserve(me->ep->sched);
+		if (err)
+			vb_ep_close(me->ep);
+	}
 	if (err == 0 && space->ops->caps & VB_LOCK_SERVER) {
 		vb_peer server;
 
