@@ -168,6 +168,8 @@ struct vb_lock_server {
 	uint16_t node;
 	unsigned worker, workers;
 	bool stop;
+	/* It has said that it has no memory for another client. */
+	bool full;
 	/* vb_lock_server_thread_start's. */
 	void *thread;
 	/* The protocol's, one malloc, freed with the server. */

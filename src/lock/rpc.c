@@ -184,6 +184,7 @@ static void rpc_serve(struct vb_lock_server *s, const struct vb_msg *request)
 	}
 	e = vb_local(s->space->fabric, vb_lock_entry(s->space, ask.lock), sizeof(*e));
 	seen = rpc_remember(s, request->from, now);
+	vb_served_room(s, seen != NULL);
 	if (!seen)
 		goto out;
 	/* The client has asked something newer since: this is a copy that came late. */

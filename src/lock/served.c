@@ -113,6 +113,15 @@ bool vb_served_mine(const struct vb_lock_server *s, uint64_t lock)
 	       lock / servers % s->workers == s->worker;
 }
 
+void vb_served_room(struct vb_lock_server *s, bool room)
+{
+	if (!room && !s->full)
+		vb_error("the server of '%s' locks on node %u has no memory for another client: it "
+			 "has it ask again until there is some",
+			 s->space->ops->name, s->node);
+	s->full = !room;
+}
+
 /* ---- the client's side ---- */
 
 uint64_t vb_ask_patience(const struct vb_lock_client *me)

@@ -59,6 +59,9 @@ static inline bool vb_served_is_shared(const struct vb_served_entry *e)
 /* Whether this server worker answers for the lock. */
 bool vb_served_mine(const struct vb_lock_server *s, uint64_t lock);
 
+/* Whether there was memory for a client that asks; that there was not is said once. */
+void vb_served_room(struct vb_lock_server *s, bool room);
+
 /* ---- requests ---- */
 
 struct vb_ask {

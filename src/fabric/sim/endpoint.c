@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
+
 void sim_ep_free(struct sim_ep *ep)
 {
 	struct sim *s = ep->sim;
@@ -32,9 +34,14 @@ static bool inbox_room(struct sim_ep *ep)
 
 	if (vb_likely(ep->inbox_n < ep->inbox_size))
 		return true;
-	bigger = size <= SIM_INBOX_MAX ? malloc(size * sizeof(*bigger)) : NULL;
-	if (bigger == NULL)
+	if (size > SIM_INBOX_MAX)
 		return false;
+	bigger = malloc(size * sizeof(*bigger));
+	if (bigger == NULL) {
+		vb_error("no memory for a message to client %u: it is lost",
+			 vb_peer_client(ep->base.self));
+		return false;
+	}
 	for (uint32_t i = 0; i < ep->inbox_n; i++)
 		bigger[i] = ep->inbox[(ep->inbox_head + i) & (ep->inbox_size - 1)];
 	free(ep->inbox);

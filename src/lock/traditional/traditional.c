@@ -343,6 +343,7 @@ void trad_serve(struct vb_lock_server *s, const struct vb_msg *request, uint64_t
 	t.e = vb_local(s->space->fabric, vb_lock_entry(s->space, ask.lock), sizeof(*t.e));
 	c = trad_client_of(&t.m, request->from, t.now, trad_keep_ns(s->space));
 	s->priv = t.m;
+	vb_served_room(s, c != NULL);
 	if (!c) {
 		trad_refuse(s, request, &ask, -EAGAIN);
 		return;
