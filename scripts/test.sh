@@ -207,7 +207,7 @@ asan=(--buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 tsan=(--buildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false)
 
 stage_asan() {
-	CC=gcc slowdown=8 suites asan 'unit conformance sim death cli fuzz' "${asan[@]}"
+	CC=gcc slowdown=8 suites asan 'unit conformance sim death cli fuzz inject' "${asan[@]}"
 }
 
 # Not the suite sim: a simulation has one thread.
