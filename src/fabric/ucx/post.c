@@ -77,12 +77,13 @@ static int open_for(struct ucx_host *h, uint32_t bytes, uint32_t answer, struct 
 		}
 		h->open = ucx_msg_get(h, UCX_VERBS);
 		if (h->open == NULL)
-			return vb_fail(-ENOMEM, "no memory for a message");
+			return vb_fail(-EAGAIN, "no memory for a message: its verbs do not happen");
 		h->open->oldest_ns = vb_clock_ns();
 		ucx_due(h->wire, h->open->oldest_ns + h->wire->o.bound_ns);
 	}
 	if (!ucx_msg_reserve(h->open, bytes))
-		return vb_fail(-ENOMEM, "no memory for a message of %u bytes",
+		return vb_fail(-EAGAIN,
+			       "no memory for a message of %u bytes: a verb does not happen",
 			       h->open->bytes + bytes);
 	*out = h->open;
 	return 0;
@@ -148,8 +149,7 @@ int ucx_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 		/* After one that found no room the later ones must not happen either: perhaps they
 		 * were meant to follow it. */
 		rc = err != 0 ? err : append(h, e, b, v);
-		if (rc == -EAGAIN || rc == -VB_EPEERGONE)
-			err = rc;
+		err = rc;
 		if (rc != 0)
 			end_verb(f, e, b, v, rc == -EAGAIN ? ucx_did_not_happen(v) : rc);
 	}

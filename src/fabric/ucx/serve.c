@@ -46,6 +46,17 @@ static void answer(struct ucx_host *h, const struct ucx_header *head, struct ucx
 		(void)ucx_msg_send(m, &reply);
 }
 
+/* What cannot be taken in must not happen, nor what was sent behind it: its connection ends. */
+static void lose(struct ucx_host *h, uint32_t bytes)
+{
+	vb_error("no memory for a message of %u bytes: host %u has to connect anew", bytes,
+		 h->rank);
+	h->from_epoch = 0;
+	h->failed = true;
+	h->failure = "there was no memory for a message";
+	ucx_mark(h);
+}
+
 static void execute(struct ucx_host *h, const struct ucx_header *head, const uint8_t *body)
 {
 	struct ucx_wire *w = h->wire;
@@ -53,7 +64,7 @@ static void execute(struct ucx_host *h, const struct ucx_header *head, const uin
 	uint32_t most, late;
 
 	if (m == NULL) {
-		vb_error("no memory for an answer");
+		lose(h, head->bytes);
 		return;
 	}
 	if (ucx_body_check(body, head->bytes, head->verbs, &most) != 0) {
@@ -62,8 +73,8 @@ static void execute(struct ucx_host *h, const struct ucx_header *head, const uin
 		return;
 	}
 	if (!ucx_msg_reserve(m, most)) {
-		vb_error("no memory for an answer of %u bytes", most);
-		answer(h, head, m, UCX_REFUSED);
+		ucx_msg_put(m);
+		lose(h, most);
 		return;
 	}
 	m->bytes = ucx_body_execute(&w->owner, head, body, m->buffer + UCX_HEADER, &late);
@@ -81,7 +92,7 @@ static void drain(struct ucx_host *h)
 
 	while (h->held.next != &h->held) {
 		in = vb_container_of(h->held.next, struct ucx_in, link);
-		if (in->h.number != h->expected || in->receiving)
+		if (in->h.number != h->expected || in->receiving || h->from_epoch == 0)
 			return;
 		vb_list_remove(&in->link);
 		h->held_n--;
@@ -137,7 +148,7 @@ static ucs_status_t fetch(struct ucx_host *h, const struct ucx_header *head, voi
 	ucs_status_ptr_t request;
 
 	if (in == NULL) {
-		vb_error("no memory for a message of %u bytes", head->bytes);
+		lose(h, head->bytes);
 		return UCS_ERR_NO_MEMORY;
 	}
 	if (head->kind == UCX_VERBS && !ucx_hold(h, in)) {
@@ -185,7 +196,7 @@ static void verbs_came(struct ucx_host *h, const struct ucx_header *head, const 
 	}
 	in = ucx_in_new(h, head);
 	if (in == NULL) {
-		vb_error("no memory for a message of %u bytes", head->bytes);
+		lose(h, head->bytes);
 		return;
 	}
 	memcpy(in->data, body, head->bytes);

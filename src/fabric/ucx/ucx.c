@@ -216,8 +216,9 @@ static int meet(struct ucx_wire *w)
 		for (uint32_t i = 0; i < w->f->hosts; i++) {
 			struct ucx_host *g = &w->host[i];
 
-			if (wanted(w, i) && g->state == UCX_DOWN && vb_clock_ns() >= g->retry_at_ns)
-				(void)ucx_greet(g);
+			if (wanted(w, i) && g->state == UCX_DOWN &&
+			    vb_clock_ns() >= g->retry_at_ns && ucx_greet(g) == -ENOMEM)
+				return -ENOMEM;
 		}
 		if (vb_clock_ns() > until)
 			return vb_fail(-ETIMEDOUT, "no connection with %s within %llu s",
