@@ -398,6 +398,8 @@ int vb_cluster_open_keyed(const struct vb_cluster_params *params, int listening_
 		return 0;
 	}
 	if (c != NULL) {
+		if (listening_fd >= 0 && c->listen_fd < 0)
+			close(listening_fd); /* never taken */
 		stop(c);
 		cluster_free(c);
 	}

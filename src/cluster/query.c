@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 
@@ -160,13 +161,18 @@ static void await(struct vb_cluster *c, struct cluster_call *call, uint64_t time
 	uint64_t until = cluster_later(cluster_now(), cluster_later(timeout_ns, GRACE_NS));
 	uint64_t nap = NAP_LEAST_NS;
 	struct cl_verdict v = {.err = -ETIMEDOUT};
-	bool shield = vb_task_shield(true);
+	bool tasks = vb_sched_here() != NULL; /* or there was no memory for any */
+	bool shield = tasks && vb_task_shield(true);
 
 	while (!__atomic_load_n(&call->done, __ATOMIC_ACQUIRE) && cluster_now() < until) {
-		vb_task_sleep_until(vb_sched_now(vb_sched_self()) + nap);
+		if (tasks)
+			vb_task_sleep_until(vb_sched_now(vb_sched_self()) + nap);
+		else
+			nanosleep(&(struct timespec){.tv_nsec = (long)nap}, NULL);
 		nap = nap * 2 < NAP_MOST_NS ? nap * 2 : NAP_MOST_NS;
 	}
-	vb_task_shield(shield);
+	if (tasks)
+		vb_task_shield(shield);
 	pthread_mutex_lock(&c->lock);
 	if (!call->done) {
 		snprintf(v.text, sizeof(v.text), "no answer of the root in time");
@@ -204,12 +210,14 @@ static int collective(struct vb_cluster *c, struct cl_part *p, const void *mine,
 	struct cluster_blob *blob = NULL;
 
 	vb_list_init(&call.link);
-	if (vb_sched_env(vb_sched_self()) != NULL && vb_sched_env(vb_sched_self())->is_virtual)
+	if (vb_sched_ready() != 0)
+		p->err = -ENOMEM;
+	else if (vb_sched_env(vb_sched_self())->is_virtual)
 		return vb_fail(-EINVAL, "this thread lives in virtual time: use another one for "
 					"collective calls");
 	if (bytes > VB_CLUSTER_PART_MAX)
 		p->err = -E2BIG;
-	else if (bytes > 0 && (blob = cluster_blob_new(mine, bytes)) == NULL)
+	else if (p->err == 0 && bytes > 0 && (blob = cluster_blob_new(mine, bytes)) == NULL)
 		p->err = -ENOMEM;
 	p->bytes = p->err == 0 ? bytes : 0;
 	if (told && parts_init(&call.parts, c->hosts) != 0)

@@ -593,6 +593,8 @@ static void tell(void)
 		return;
 	fprintf(f, "%lu %lu %s %#lx\n", (unsigned long)inject_calls(),
 		(unsigned long)inject_failed(), inject_what(), (unsigned long)inject_where());
+	for (uint64_t i = 1; inject_trail(i) != 0; i++)
+		fprintf(f, "%#lx\n", (unsigned long)inject_trail(i));
 	__real_fclose(f);
 }
 

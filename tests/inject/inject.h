@@ -14,7 +14,8 @@
  *	VERBENA_INJECT=from:17[:CLASSES]  it and all later ones of the classes, "mofwnp" (below)
  *	VERBENA_INJECT=seed:4711:20       one in 20 fails, by that seed
  *	VERBENA_INJECT=count              none does
- *	VERBENA_INJECT_TOLD=FILE          how many there were, how many failed, and which, goes there
+ *	VERBENA_INJECT_TOLD=FILE          how many there were, how many failed, which and where, and
+ *	                                  then where each was, a line each, goes there at the end
  */
 #ifndef TEST_INJECT_H
 #define TEST_INJECT_H
