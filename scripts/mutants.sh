@@ -42,7 +42,7 @@ positive() { # OPTION VALUE
 while [ $# -gt 0 ]; do
 	case $1 in
 	--only | --room | --jobs | --seeds | --asks | --out | --dir)
-		[ $# -ge 2 ] && [ -n "$2" ] || fail "$1 wants a value"
+		[ -n "${2-}" ] || fail "$1 wants a value"
 		;;
 	esac
 	case $1 in
@@ -79,7 +79,8 @@ list_all() {
 	}
 	function last_asks() { # behind the own ones, those of the file
 		for (i = 1; i <= n_common; i++)
-			asks = asks (asks == "" ? "" : "|") common[i]
+			if (!index("|" asks "|", "|" common[i] "|"))
+				asks = asks (asks == "" ? "" : "|") common[i]
 	}
 	function finish() { if (id != "") { last_asks(); flush() } }
 	FNR == 1 { finish(); n_common = 0; room = FILENAME; sub(/.*\//, "", room); sub(/\.txt$/, "", room) }
@@ -226,7 +227,8 @@ mkdir -p "$dir" "$(dirname "$out")" || exit 1
 out=$(cd "$(dirname "$out")" && pwd)/$(basename "$out")
 touch "$out" || fail "$out cannot be written"
 
-# The sources as they are here, committed or not; what has not changed keeps its time.
+# The sources as they are here, committed or not; what has not changed keeps its time.  The build lies
+# where one usually does, so that ccache knows it.
 copy_to() { # TREE
 	local f
 	mkdir -p "$1"
@@ -237,18 +239,18 @@ copy_to() { # TREE
 		mkdir -p "$(dirname "$1/$f")"
 		cp "$top/$f" "$1/$f" || return
 	done <"$1.files"
-	(cd "$1" && find . -type f) | sed 's|^\./||' | sort >"$1.have"
+	(cd "$1" && find . -path ./build -prune -o -type f -print) | sed 's|^\./||' | sort >"$1.have"
 	sort "$1.files" | comm -13 - "$1.have" | while IFS= read -r f; do rm -f "$1/$f"; done
 }
 
 build_copy() { # WORK
 	local setup="-Dtests=enabled -Dwerror=false"
-	if [ ! -f "$1/build/build.ninja" ]; then
-		rm -rf "$1/build"
+	if [ ! -f "$1/tree/build/build.ninja" ]; then
+		rm -rf "$1/tree/build"
 		# shellcheck disable=SC2086
-		CC=${CC-gcc} meson setup "$1/build" "$1/tree" --buildtype=release $setup </dev/null || return
+		CC=${CC-gcc} meson setup "$1/tree/build" "$1/tree" --buildtype=release $setup </dev/null || return
 	fi
-	ninja -C "$1/build" src/verbena && meson introspect --tests "$1/build" >"$1/tests.json"
+	ninja -C "$1/tree/build" src/verbena && meson introspect --tests "$1/tree/build" >"$1/tests.json"
 }
 
 # ---- asking ----
@@ -261,7 +263,7 @@ ask_check() { # WORK COMMAND
 	by="$2 --seeds $n" with='' as=''
 	# shellcheck disable=SC2086
 	(ulimit -v 8000000; ulimit -t $check_limit; timeout -k 5 $((20 * check_limit)) \
-		"$1/build/src/verbena" $2 --seeds "$n" --json "$json") >"$1/ask.log" 2>&1 </dev/null
+		"$1/tree/build/src/verbena" $2 --seeds "$n" --json "$json") >"$1/ask.log" 2>&1 </dev/null
 	status=$?
 	case $status in
 	0) return 1 ;;
@@ -275,35 +277,40 @@ ask_check() { # WORK COMMAND
 	return 0
 }
 
-# The executable of a test, as ninja calls it; a script wants the tool.
-target_of() { # WORK SUITE NAME
-	local cmd
-	cmd=$(jq -r --arg suite "$2" --arg name "$3" '.[] | select(.name == $name and
-		any(.suite[]; endswith(":" + $suite))) | .cmd[0]' "$1/tests.json" | head -n 1)
-	[ -n "$cmd" ] || return 1
-	case $cmd in
-	"$1/build/"*) echo "${cmd#"$1/build/"}" ;;
-	*) echo src/verbena ;;
-	esac
+# Its case that failed first; or, if it crashed, the last that it began.
+failed_case() { # LOG
+	local name
+	name=$(grep -aoE '\[  FAILED  \] [A-Za-z_]\w*|^not ok [0-9]+ - .{1,60}' "$1" | head -n 1)
+	[ -n "$name" ] || name=$(grep -aoE '\[ RUN      \] \w+' "$1" | tail -n 1)
+	sed 's/.*\] //; s/^not ok [0-9]* - //' <<<"$name"
 }
 
-run_test() { # WORK SUITE NAME
-	timeout -k 5 $test_limit meson test -C "$1/build" --no-rebuild --suite "$2" "$3" >"$1/ask.log" 2>&1 </dev/null
+# Runs it as `meson test` would.
+run_test() { # WORK COMMAND...
+	local work=$1
+	shift
+	(cd "$work/tree/build" && timeout -k 5 $test_limit "$@") >"$work/ask.log" 2>&1 </dev/null || return
+	! grep -qa '^not ok' "$work/ask.log"
 }
 
 ask_test() { # WORK SUITE NAME
-	local status target
+	local status cmd target
 	by="test $2 $3" with='' as=''
-	if ! target=$(target_of "$1" "$2" "$3"); then
+	mapfile -t cmd < <(jq -r --arg suite "$2" --arg name "$3" '[.[] | select(.name == $name and
+		any(.suite[]; endswith(":" + $suite)))][0] | (.env | to_entries[] | "\(.key)=\(.value)"), .cmd[]' \
+		"$1/tests.json" 2>/dev/null)
+	if [ ${#cmd[@]} = 0 ]; then
 		echo "mutants: there is no test '$3' in suite '$2'" >&2
 		return 1
 	fi
-	ninja -C "$1/build" "$target" src/verbena >"$1/build.log" 2>&1 || return 1
-	run_test "$1" "$2" "$3" && return 1
-	run_test "$1" "$2" "$3" && return 1
+	target=$(printf '%s\n' "${cmd[@]}" | grep -F "$1/tree/build/tests/" | head -n 1)
+	target=${target:-$1/tree/build/src/verbena}
+	ninja -C "$1/tree/build" "${target#"$1/tree/build/"}" >"$1/build.log" 2>&1 || return 1
+	run_test "$1" env "${cmd[@]}" && return 1
+	run_test "$1" env "${cmd[@]}"
 	status=$?
-	as=$(grep -aoE '\[  FAILED  \] [A-Za-z0-9_]+|^not ok [0-9]+ - .{1,60}' "$1/build/meson-logs/testlog.txt" |
-		grep -avE 'FAILED  \] [0-9]+ test' | head -n 1 | sed 's/.*\] //; s/^not ok [0-9]* - //')
+	[ $status != 0 ] && [ $status != 77 ] || return 1
+	as=$(failed_case "$1/ask.log")
 	[ $status != 124 ] || as=hang
 	[ -n "$as" ] || as="exit status $status"
 	return 0
@@ -330,7 +337,7 @@ measure() { # WORK ID ROOM CLASS FILE ASKS FIRST
 		status=$?
 		complain "$2" "$5" "$status" >&2
 		verdict="no longer applies"
-	elif ! ninja -C "$work/build" src/verbena >"$work/build.log" 2>&1; then
+	elif ! ninja -C "$work/tree/build" src/verbena >"$work/build.log" 2>&1; then
 		verdict="did not build"
 		tail -n 20 "$work/build.log" >&2
 	else
@@ -338,7 +345,7 @@ measure() { # WORK ID ROOM CLASS FILE ASKS FIRST
 		for a in "${list[@]}"; do
 			n=$((n + 1))
 			[ $n -gt "$asks" ] && n=$asks && break
-			[ $n -gt "$7" ] || continue
+			[ "$n" -gt "$7" ] || continue
 			grep -qxF -- "$a" "$dir/unasked" 2>/dev/null && continue
 			if ask "$work" "$a"; then
 				verdict=found
@@ -358,7 +365,7 @@ measure() { # WORK ID ROOM CLASS FILE ASKS FIRST
 look_at_health() { # WORK
 	local a
 	: >"$dir/unasked"
-	cut -f 6 <<<"$chosen" | tr '|' '\n' | sort -u | grep '^check ' >"$dir/checks"
+	cut -f 6 <<<"$chosen" | cut -d '|' -f "-$asks" | tr '|' '\n' | sort -u | grep '^check ' >"$dir/checks"
 	while IFS= read -r a; do
 		if ask_check "$1" "$a"; then
 			echo "mutants: '$by' finds something without a mutant ($as): it is not asked" >&2
@@ -375,7 +382,8 @@ work_off() { # WORKER
 		first=0
 		if [ -n "$go_on" ]; then
 			first=$(awk -F '\t' -v id="$id" '$1 == id { n = $4 == "survived" ? $8 : 99 } END { print n + 0 }' "$out")
-			[ "$first" -lt "$asks" ] && [ "$first" -lt "$(awk -F '|' '{ print NF }' <<<"$list")" ] || continue
+			[ "$first" -lt "$asks" ] || continue
+			[ "$first" -lt "$(awk -F '|' '{ print NF }' <<<"$list")" ] || continue
 		fi
 		measure "$dir/$1" "$id" "$room" "$class" "$file" "$list" "$first"
 	done <<<"$chosen"

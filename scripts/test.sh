@@ -20,7 +20,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 quick='format gcc seeds planted package'
-thorough='models net clang asan tsan fuzz rdma'
+thorough='models net mutants clang asan tsan fuzz rdma'
 stages="$quick $thorough"
 alone=coverage
 out=${VERBENA_TEST_DIR-build-test}
@@ -196,6 +196,22 @@ stage_planted() {
 		check "$name is found" found_txn "$name"
 	done
 	[ $n -gt 0 ] || record fail "planted bugs" "verbena list names no protocol that has one"
+}
+
+# A few mistakes in our own locks and protocols, as somebody could make them, are each found by the
+# first checker that is asked.
+stage_mutants() {
+	local tsv=$out/mutants.tsv id verdict
+	rm -f "$tsv"
+	CC=gcc scripts/mutants.sh --quick --asks 1 --dir "$out/mutants" --out "$tsv"
+	[ -s "$tsv" ] || record fail "mutants" "none was measured"
+	while IFS=$'\t' read -r id _ _ verdict _; do
+		if [ "$verdict" = found ]; then
+			record pass "$id is found"
+		else
+			record fail "$id is found" "$verdict"
+		fi
+	done <"$tsv"
 }
 
 # The undefined-behaviour and address sanitizers stop at the first finding; so does the thread one.

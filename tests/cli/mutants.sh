@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# scripts/mutants.sh: its list, and what it says of mutants that do not apply and of bad input.  Nothing
+# is built.
+set -u
+. "$(dirname "$0")/lib.sh"
+script=$(cd "$(dirname "$0")/../../scripts" && pwd)/mutants.sh
+
+mutants() {
+	timeout 120 "$script" "$@" >"$work/out" 2>"$work/err" </dev/null
+	status=$?
+}
+says() {
+	grep -qF -- "$1" "$work/out"
+}
+complains() {
+	grep -qF -- "$1" "$work/err"
+}
+
+mutants --check
+is 'every mutant applies to these sources' [ "$status" = 0 ]
+mutants --list
+is 'there are 120 at least' [ "$(wc -l <"$work/out")" -ge 120 ]
+"$verbena" list --json | jq -r '.locks[].name, .cc[].name' >"$work/names"
+without=$(while read -r name; do
+	grep -qE "^ask: check (lock --lock|txn --cc) ([a-z-]+,)*$name(,|$)" \
+		"$(dirname "$script")"/../tests/mutants/*.txt || echo "$name"
+done <"$work/names")
+is 'every lock and every protocol has some' [ -z "$without" ]
+mutants --list --room cc-silo
+is 'those of one room' [ "$(cut -d ' ' -f 1 "$work/out" | grep -vc '^silo-')" = 0 ]
+mutants --list --quick
+is 'some are for every day' [ "$(wc -l <"$work/out")" -ge 10 ]
+
+for bad in '--seeds 0' '--jobs many' '--asks -1'; do
+	# shellcheck disable=SC2086
+	mutants $bad
+	is "$bad: exit status 2" [ "$status" = 2 ]
+	is "$bad: it says what it wants" complains 'wants a number from 1 on'
+done
+mutants --only nonsense
+is 'an unknown mutant is named' complains "no mutant is called 'nonsense'"
+mutants --room nonsense
+is 'an unknown room is named, and which there are' complains 'there are: cc-'
+mutants --out
+is 'an option without its value' complains '--out wants a value'
+mutants --nonsense
+is 'an unknown option' complains "there is no option '--nonsense'"
+touch "$work/there"
+mutants --out "$work/there"
+is 'results that are there are not written over' complains 'is there already'
+
+# A tree of its own.
+mkdir -p "$work/tree/scripts" "$work/tree/tests/mutants" "$work/tree/src"
+cp "$script" "$work/tree/scripts"
+script=$work/tree/scripts/mutants.sh
+mutants --check
+is 'without mutants it says where they should be' complains '/tests/mutants/*.txt'
+cat >"$work/tree/src/a.c" <<'C'
+int f(int a)
+{
+	if (a > 3)
+		return 1;
+
+	if (a > 3)
+		return 2;
+	return 0;
+}
+C
+mutant() { # NAME TEXT-THAT-IS-THERE, TEXT-INSTEAD
+	printf '== %s\nfile: src/a.c\nclass: liveness\nbreaks: f is wrong\nask: check lock\n%s\n\n' "$1" "$2"
+}
+{
+	mutant good '-return 2;
++	return 3;'
+	mutant across '-    return 1;
+
+ 	if (a > 3)
++		return 5;'
+} >"$work/tree/tests/mutants/a.txt"
+mutants --check
+is 'indentation does not matter, empty lines do' says '2 mutants apply'
+mutant twice '-	if (a > 3)
++	if (a > 4)' >"$work/tree/tests/mutants/a.txt"
+mutants --check
+is 'a text that is there twice' says 'mutant twice no longer applies: src/a.c has that text twice'
+is '... exit status 1' [ "$status" = 1 ]
+mutant gone '-	return 7;
++	return 8;' >"$work/tree/tests/mutants/a.txt"
+mutants --check
+is 'a text that is not there' says 'mutant gone no longer applies: src/a.c has no such text'
+mutant idle ' 	return 0;' >"$work/tree/tests/mutants/a.txt"
+mutants --check
+is 'a mutant that changes nothing' says 'mutant idle changes nothing in src/a.c'
+mutant gone '-	return 0;' | sed 's|src/a.c|src/b.c|' >"$work/tree/tests/mutants/a.txt"
+mutants --check
+is 'a file that is not there' says 'there is no src/b.c'
+mutant dull '-	return 0;' | grep -v '^breaks' >"$work/tree/tests/mutants/a.txt"
+mutants --check
+is 'a mutant that does not say what it breaks' says 'mutant dull of a: it says not what it breaks'
+{
+	mutant same '-	return 0;'
+	mutant same '-	return 2;'
+} >"$work/tree/tests/mutants/a.txt"
+mutants --check
+is 'two of one name' complains 'two mutants have the same name: same'
+echo "1..$n"
