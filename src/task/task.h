@@ -209,6 +209,8 @@ static inline bool vb_timer_armed(const struct vb_timer *t)
 /* Arms, or moves an armed one. */
 void vb_timer_arm(struct vb_sched *s, struct vb_timer *t, uint64_t at_ns);
 void vb_timer_disarm(struct vb_sched *s, struct vb_timer *t);
+/* When the earliest is due; VB_FOREVER: none is armed. */
+uint64_t vb_sched_next_timer(struct vb_sched *s);
 
 /* ---- tasks ---- */
 

@@ -121,6 +121,24 @@ uint64_t vb_wheel_next(struct vb_wheel *w, uint64_t limit_ns)
 	return next;
 }
 
+uint64_t vb_sched_next_timer(struct vb_sched *s)
+{
+	struct vb_wheel *w = &s->wheel;
+	uint64_t next = VB_FOREVER;
+	unsigned level, slot;
+
+	if (w->levels == 0)
+		return VB_FOREVER;
+	level = (unsigned)__builtin_ctz(w->levels);
+	slot = level * VB_WHEEL_SLOTS + (unsigned)__builtin_ctzll(w->occupied[level]);
+	vb_list_for_each (it, &w->slots[slot]) {
+		const struct vb_timer *t = vb_container_of(it, struct vb_timer, link);
+
+		next = t->at_ns < next ? t->at_ns : next;
+	}
+	return next;
+}
+
 void vb_timer_arm(struct vb_sched *s, struct vb_timer *t, uint64_t at_ns)
 {
 	struct vb_wheel *w = &s->wheel;

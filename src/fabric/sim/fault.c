@@ -68,6 +68,38 @@ static bool tells(const struct vb_batch *batch)
 	return batch->verbs[batch->n - 1].op == VB_OP_SEND;
 }
 
+/* Not the seed's, but what somebody chooses. */
+static void chosen(struct sim_ep *ep, struct sim_luck *luck)
+{
+	struct sim *s = ep->sim;
+	const struct vb_sim_chooser *c = s->air.chooser;
+
+	if (!ep->mortal)
+		return;
+	switch (c->strike(c->ctx, &ep->base)) {
+	case VB_SIM_DIES_BEFORE:
+		luck->dies_before = true;
+		break;
+	case VB_SIM_DIES_AFTER:
+		luck->dies_after = true;
+		break;
+	case VB_SIM_PAUSES_BEFORE:
+		ep->paused_until_ns = sim_max(ep->paused_until_ns, sim_now(s) + c->pause_ns);
+		break;
+	case VB_SIM_PAUSES_AFTER:
+		luck->after_ns = c->pause_ns;
+		break;
+	case VB_SIM_LOSES_ANSWER:
+		luck->fate = SIM_LOSE;
+		break;
+	case VB_SIM_LOSES_VERB:
+		luck->fate = SIM_LOSE | SIM_NEVER;
+		break;
+	default:
+		break;
+	}
+}
+
 void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck)
 {
 	struct sim *s = ep->sim;
@@ -75,6 +107,10 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 	const struct vb_verb *v = &batch->verbs[0];
 	uint64_t now = sim_now(s);
 
+	if (s->air.chooser != NULL) {
+		chosen(ep, luck);
+		return;
+	}
 	if (strikes(s, f->partition)) {
 		uint16_t to = v->op == VB_OP_SEND ? vb_peer_node(v->peer) : vb_addr_node(v->addr);
 

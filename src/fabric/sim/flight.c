@@ -148,6 +148,20 @@ static void keep_order(struct sim_op *op, uint64_t *arrive)
 	}
 }
 
+/* Whoever chooses will say when it arrives; false: nobody chooses, or it never does. */
+static bool take_off(struct sim *s, struct sim_op *op)
+{
+	struct sim_air *air = &s->air;
+
+	if (air->chooser == NULL || (op->fate & SIM_NEVER) || air->n == SIM_AIR_MAX)
+		return false;
+	op->number = op->ep->posted++;
+	air->op[air->n++] = op;
+	if (!vb_timer_armed(&air->tick))
+		vb_timer_arm(s->sched, &air->tick, sim_now(s) + air->chooser->step_ns);
+	return true;
+}
+
 static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 {
 	struct sim_nic *nic = &s->nics[op->src];
@@ -178,6 +192,8 @@ static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 	if (sim_atomic(op))
 		__builtin_prefetch(
 			s->memory + op->dst * s->base.node_bytes + vb_addr_offset(op->t.addr), 1);
+	if (vb_unlikely(s->faulty) && take_off(s, op))
+		return;
 	sim_at(s, op, SIM_ARRIVE, arrive);
 }
 
@@ -526,7 +542,7 @@ static void piece(struct sim *s, struct sim_op *op)
 	after_effect(s, op);
 }
 
-static void arrive(struct sim *s, struct sim_op *op)
+void sim_arrive(struct sim *s, struct sim_op *op)
 {
 	if (vb_unlikely((op->fate & SIM_NEVER) || op->flow->broken)) {
 		break_off(s, op, op->deadline_ns);
@@ -561,7 +577,7 @@ static void on_event(struct vb_timer *timer)
 		give_up(s, op);
 		break;
 	case SIM_ARRIVE:
-		arrive(s, op);
+		sim_arrive(s, op);
 		break;
 	case SIM_PIECE:
 		piece(s, op);

@@ -77,6 +77,7 @@ struct sim_op {
 	uint64_t deadline_ns; /* effect by then or never */
 	uint64_t done_ns;     /* the model's time of the effect */
 	uint64_t arrive_ns;   /* lost early: when it is at the target */
+	uint64_t number;      /* for a chooser */
 	uint64_t stall_ns, pause_ns, delay_ns, tear_ns;
 	uint64_t piece_ns; /* from piece to piece */
 	uint16_t src, dst;
@@ -110,7 +111,8 @@ struct sim_ep {
 	bool mortal, stalls, dead, closed, server;
 	uint64_t paused_until_ns, deaf_until_ns;
 	uint64_t last_doorbell_ns;
-	unsigned cpu; /* the one that works on the latest message */
+	uint64_t posted; /* verbs, for a chooser */
+	unsigned cpu;    /* the one that works on the latest message */
 	uint64_t cpu_free_ns[SIM_HANDLERS_MAX];
 	uint64_t wander_ns, wander_period_ns,
 		wander_phase_ns;   /* of the common time as it knows it */
@@ -131,6 +133,16 @@ struct sim_region {
 struct sim_cut {
 	uint16_t a, b;
 	uint64_t until_ns;
+};
+
+#define SIM_AIR_MAX 64u
+
+/* Verbs that are on their way until a chooser says so (choose.c). */
+struct sim_air {
+	const struct vb_sim_chooser *chooser; /* NULL: nobody chooses */
+	struct vb_timer tick;                 /* when it is asked next */
+	struct sim_op *op[SIM_AIR_MAX];       /* in the order of their doorbells */
+	unsigned n;
 };
 
 struct sim {
@@ -160,6 +172,7 @@ struct sim {
 	void (*on_death)(struct vb_ep *ep, void *arg);
 	void *on_death_arg;
 
+	struct sim_air air;
 	uint64_t trace_hash;
 	uint64_t verbs;
 };
@@ -226,6 +239,7 @@ int sim_recv(struct vb_ep *ep, struct vb_msg *out);
 struct sim_luck {
 	uint64_t after_ns, stall_ns;
 	bool dies_before, dies_after;
+	uint8_t fate; /* of each of its verbs: enum sim_fate */
 };
 void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck);
 void sim_fault_verb(struct sim *s, struct sim_op *op);
@@ -233,6 +247,8 @@ void sim_fault_verb(struct sim *s, struct sim_op *op);
 uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at);
 
 /* ---- flight.c: from the doorbell to the end ---- */
+
+void sim_arrive(struct sim *s, struct sim_op *op);
 
 void sim_pool_destroy(struct sim *s);
 /* After a fork: nothing is in flight any more. */

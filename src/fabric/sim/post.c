@@ -223,6 +223,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		}
 		op->stall_ns = luck.stall_ns;
 		op->pause_ns = luck.after_ns;
+		op->fate = luck.fate;
 		luck.stall_ns = 0;
 		launch(s, op, v, bell);
 		posted = true;

@@ -108,6 +108,7 @@ static void release(struct sim *s)
 		if (s->eps[i] != NULL)
 			sim_ep_free(s->eps[i]);
 	}
+	vb_timer_disarm(s->sched, &s->air.tick);
 	sim_pool_destroy(s);
 	for (unsigned i = 0; i < s->n_regions; i++)
 		free(s->regions[i].name);

@@ -65,6 +65,49 @@ uint64_t vb_sim_verbs(struct vb_fabric *f); /* verbs executed so far */
 /* The client's CPU is busy for ns: think time, a handler's work. */
 int vb_sim_compute(struct vb_ep *ep, uint64_t ns);
 
+/*
+ * ---- who chooses ----
+ *
+ * What time and the seed decide otherwise, a chooser may: which of the verbs under way takes effect
+ * next, and what befalls whoever posts.  So all orders can be gone through (check/litmus).  Verbs of
+ * one endpoint to one node keep what order the interface promises them.
+ */
+struct vb_sim_verb {
+	vb_peer self;
+	uint64_t number; /* among those that its endpoint has posted */
+	uint16_t node;   /* whose memory, or whose receiver */
+	uint8_t op;      /* enum vb_op */
+	uint32_t len;    /* of what it touches there; 0: a message alone */
+	vb_addr addr;
+	vb_peer peer; /* of a message; VB_PEER_NONE */
+	struct vb_u128 compare, compare_mask, swap;
+};
+
+enum vb_sim_strike {
+	VB_SIM_SPARED,
+	VB_SIM_DIES_BEFORE,   /* before the doorbell */
+	VB_SIM_DIES_AFTER,    /* right after it: what was posted lands */
+	VB_SIM_PAUSES_BEFORE, /* stands still before the doorbell */
+	VB_SIM_PAUSES_AFTER,  /* ... after the completion */
+	VB_SIM_LOSES_ANSWER,  /* the verbs run, and the outcome stays unknown */
+	VB_SIM_LOSES_VERB,    /* they do not, and it stays unknown */
+	VB_SIM_STRIKES
+};
+
+struct vb_sim_chooser {
+	/* One of v[0] to v[n - 1] takes effect now, by its index.  n: time passes first, until the
+	 * next timer (where timer_first), or to the last moment of a verb.  UINT_MAX: none, ever,
+	 * for the run is about to be given up. */
+	unsigned (*next)(void *ctx, const struct vb_sim_verb *v, unsigned n, bool timer_first);
+	enum vb_sim_strike (*strike)(void *ctx, struct vb_ep *ep);
+	void *ctx;
+	uint64_t step_ns;  /* between two effects: more than a task needs to post its next verb */
+	uint64_t pause_ns; /* of who is made to stand still */
+};
+
+/* From now on; NULL: time and the seed, as ever. */
+void vb_sim_set_chooser(struct vb_fabric *f, const struct vb_sim_chooser *chooser);
+
 struct vb_sim_profile {
 	const char *name, *summary;
 	const char *sources;  /* where the numbers come from, for `verbena list` */
