@@ -11,6 +11,7 @@
 #include <verbena/verbena.h>
 
 #include "base/opt.h"
+#include "check/litmus/litmus.h"
 #include "check/planted/planted.h"
 #include "fabric/sim/sim.h"
 #include "lab/json.h"
@@ -303,6 +304,25 @@ static json_t *profiles_json(void)
 	return a;
 }
 
+/* ---- small worlds ---- */
+
+static void put_worlds(void)
+{
+	puts("\nSmall worlds of `verbena check litmus`\n");
+	for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL; w++)
+		printf("  %-18s %s\n", vb_litmus_lock_name(*w), vb_litmus_lock_summary(*w));
+}
+
+static json_t *worlds_json(void)
+{
+	json_t *a = json_array();
+
+	for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL; w++)
+		json_array_append_new(a, json_pack("{s:s, s:s}", "name", vb_litmus_lock_name(*w),
+						   "summary", vb_litmus_lock_summary(*w)));
+	return a;
+}
+
 static int print_json(void)
 {
 	json_t *root = json_object();
@@ -316,6 +336,7 @@ static int print_json(void)
 	json_object_set_new(root, "as_published", locks_json(vb_locks_published));
 	json_object_set_new(root, "planted", locks_json(vb_planted_locks));
 	vb_list_txn_json(root);
+	json_object_set_new(root, "worlds", worlds_json());
 	json_object_set_new(root, "fabrics", fabrics_json());
 	json_object_set_new(root, "profiles", profiles_json());
 	err = json_dumpf(root, stdout, JSON_INDENT(1));
@@ -354,6 +375,7 @@ static int run(int argc, char **argv)
 	put_locks("Planted locks: each has a bug that `verbena check lock` must find",
 		  vb_planted_locks);
 	vb_list_put_txn();
+	put_worlds();
 	put_fabrics();
 	put_profiles();
 	puts("\nPapers: DSLR (SIGMOD 2018), ShiftLock (FAST 2025), RCC (arXiv 2002.12664), "

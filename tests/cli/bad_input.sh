@@ -22,6 +22,10 @@ refused 'a size that is none' 2 "--locks many" bench lock --locks many
 refused 'a word too many' 2 "surplus words help" doctor surplus
 refused 'a lock without its option' 2 "--lock dslr" bench lock dslr
 refused 'a lock to check without its option' 2 "--lock dslr" check lock dslr
+refused 'a lock for small worlds without its option' 2 "--lock dslr" check litmus dslr
+refused 'a small world that is none' 2 "writres 'writers'" check litmus --world writres
+refused 'a schedule of many worlds' 2 "--schedule --world" check litmus --schedule 0.1
+refused 'a lock that no such world is for' 2 "fits" check litmus --lock cas --world convert
 refused 'a protocol without its option' 2 "--cc silo" bench txn silo
 refused 'a trace without its option' 2 "--trace nosuch" trace stat nosuch
 refused 'one name of the list' 2 "dslr everything less" list dslr

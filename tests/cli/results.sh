@@ -179,6 +179,17 @@ seed=$(jq -r '.runs[0].first_violation.seed' "$json")
 run check lock --lock planted:double-grant --seed "$seed"
 is 'check: the replay finds it again' [ "$status" = 3 ]
 
+run check litmus --lock mcs --world writers --json "$json"
+is 'litmus: exit status 0 when nothing is found' [ "$status" = 0 ]
+is_json 'litmus: all orders of a small world' '.runs[0] | .exhausted and .found == 0 and .runs > 3'
+run check litmus --lock planted:double-grant --world writers --json "$json"
+is 'litmus: exit status 3 when something is found' [ "$status" = 3 ]
+is_json 'litmus: the rule' '.runs[0].rule == "mode-conflict"'
+read -ra replay < <(jq -r '.runs[0].replay' "$json")
+run "${replay[@]:1}"
+is 'litmus: the replay finds it again' [ "$status" = 3 ]
+is 'litmus: and tells it step by step' grep -q '0 of 2 *node 1: read' "$work/out"
+
 run doctor
 is 'doctor: runs' [ "$status" = 0 ]
 run version

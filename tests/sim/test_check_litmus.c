@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small worlds: real locks go through every order that the bounds allow, planted bugs are found by the
+ * name of their rule, and a schedule repeats what was found.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define VB_LOG_ROOM "test"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "check/litmus/litmus.h"
+#include "check/planted/planted.h"
+
+#if defined(VB_TSAN) || defined(VB_ASAN)
+#define CLEAN_RUNS 40
+#else
+#define CLEAN_RUNS 300
+#endif
+
+static const struct vb_litmus_lock *world(const char *name)
+{
+	for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL; w++)
+		if (!strcmp(vb_litmus_lock_name(*w), name))
+			return *w;
+	fail_msg("no world is called %s", name);
+	return NULL;
+}
+
+static struct vb_litmus_result run(const char *where, const struct vb_lock_ops *ops,
+				   const struct vb_litmus_params *p)
+{
+	struct vb_litmus_result r;
+
+	assert_int_equal(vb_litmus_lock_run(world(where), ops, p, &r), 0);
+	return r;
+}
+
+/* Which small world shows which bug, within so many delays. */
+static const struct {
+	const char *lock, *world;
+	unsigned delays;
+} planted[] = {
+	{"planted:double-grant", "writers", 2},
+	{"planted:lost-wakeup", "writers", 0},
+	{"planted:foreign-release", "comes-back", 2},
+	{"planted:aba-recovery", "stands-still", 3},
+	{"planted:stale-token", "writers", 1},
+	{"planted:late-lease", "stands-still", 2},
+	{"planted:eager-upgrade", "upgrade", 3},
+	{"planted:hasty-writer", "readers-writer", 3},
+	{"planted:six-beside-shared", "convert", 3},
+	{"planted:undone-twice", "convert", 4},
+	{"planted:lost-waiter", "gives-up-between", 3},
+	{"planted:grant-left-behind", "gives-up-between", 3},
+};
+
+static void test_planted_bugs_are_found(void **state)
+{
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(planted); i++) {
+		const struct vb_lock_ops *ops = vb_lock_find(planted[i].lock);
+		struct vb_litmus_params p = {.runs = 20000, .delays = planted[i].delays};
+		struct vb_litmus_result r, again;
+
+		assert_non_null(ops);
+		p.rule = ops->planted;
+		r = run(planted[i].world, ops, &p);
+		if (r.rule == NULL)
+			fail_msg("%s: nothing found in %s", ops->name, planted[i].world);
+		assert_string_equal(r.rule, ops->planted);
+		assert_non_null(strstr(r.story, ops->planted));
+		p.schedule = r.schedule;
+		again = run(planted[i].world, ops, &p);
+		assert_int_equal(again.runs, 1);
+		assert_string_equal(again.rule, r.rule);
+		assert_non_null(strstr(r.story, again.story));
+		vb_litmus_end(&r);
+		vb_litmus_end(&again);
+	}
+}
+
+static void test_real_locks_are_clean(void **state)
+{
+	const struct vb_litmus_params p = {.runs = CLEAN_RUNS, .delays = 3};
+
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		unsigned worlds = 0;
+
+		for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL; w++) {
+			struct vb_litmus_result r;
+
+			if (!vb_litmus_lock_fits(*w, *l))
+				continue;
+			assert_int_equal(vb_litmus_lock_run(*w, *l, &p, &r), 0);
+			if (r.rule != NULL)
+				fail_msg("%s, %s, schedule %s: %s", (*l)->name,
+					 vb_litmus_lock_name(*w), r.schedule, r.story);
+			assert_true(r.runs > r.pruned);
+			worlds++;
+			vb_litmus_end(&r);
+		}
+		assert_true(worlds >= 7);
+	}
+}
+
+/* With no bound that cuts, all orders are gone through, and said to be; with one, that is said. */
+static void test_what_was_cut_is_said(void **state)
+{
+	const struct vb_lock_ops *mcs = vb_lock_find("mcs");
+	struct vb_litmus_params p = {.runs = 100000, .delays = 100};
+	struct vb_litmus_result all = run("writers", mcs, &p), r;
+
+	assert_true(vb_litmus_exhausted(&all) && all.rule == NULL);
+	assert_true(all.runs - all.pruned > 3);
+	p.delays = 1;
+	r = run("writers", mcs, &p);
+	assert_true(r.cut_delays && !r.cut_runs && r.runs < all.runs);
+	p.delays = 100;
+	p.runs = 2;
+	r = run("writers", mcs, &p);
+	assert_true(r.cut_runs && r.runs == 2);
+	p.runs = all.runs;
+	r = run("writers", mcs, &p);
+	assert_true(vb_litmus_exhausted(&r));
+}
+
+static void test_schedules_that_are_none(void **state)
+{
+	static const char *const wrong[] = {"x", "0..1", "0.1,2", "7", "0.0.0.0.0.0.0.0.0.0.0.0.0"};
+	struct vb_litmus_params p = {.runs = 1};
+	struct vb_litmus_result r;
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(wrong); i++) {
+		p.schedule = wrong[i];
+		assert_int_equal(vb_litmus_lock_run(world("writers"), vb_lock_find("mcs"), &p, &r),
+				 -EINVAL);
+		vb_litmus_end(&r);
+	}
+}
+
+/* The same choices make the same run, also when others were run in between. */
+static void test_runs_repeat(void **state)
+{
+	const struct vb_litmus_params p = {.runs = 100, .delays = 3};
+
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		struct vb_litmus_result one = run("again", *l, &p), two = run("again", *l, &p);
+
+		assert_int_equal(one.runs, two.runs);
+		assert_int_equal(one.pruned, two.pruned);
+		assert_int_equal(one.verbs, two.verbs);
+		assert_int_equal(one.longest, two.longest);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_planted_bugs_are_found),
+		cmocka_unit_test(test_real_locks_are_clean),
+		cmocka_unit_test(test_what_was_cut_is_said),
+		cmocka_unit_test(test_schedules_that_are_none),
+		cmocka_unit_test(test_runs_repeat),
+	};
+
+	vb_lock_register(vb_planted_locks);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
