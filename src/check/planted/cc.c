@@ -207,5 +207,7 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&vb_planted_blind_server,
 	&vb_planted_late_server,
 	&vb_planted_late_commit,
+	&vb_planted_lost_try,
+	&vb_planted_small_numbers,
 	NULL,
 };

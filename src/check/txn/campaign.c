@@ -3,9 +3,12 @@
 #define VB_LOG_ROOM "check"
 #include "check/txn/campaign.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/log.h"
 
 _Static_assert(VB_TXN_RULES <= VB_CAMPAIGN_RULES, "room for every rule");
 
@@ -68,6 +71,22 @@ static int wanted_rule(const struct vb_campaign *c, const struct vb_txn_explored
 	return -1;
 }
 
+/* The file has this seed's history, and nothing of the last one's. */
+static int explore_to(const struct vb_txn_campaign *t, const struct vb_txn_draw *d,
+		      struct vb_txn_explored *r)
+{
+	FILE *to = fopen(t->history, "we");
+	int err;
+
+	*r = (struct vb_txn_explored){0};
+	if (to == NULL)
+		return vb_fail(-errno, "cannot write %s: %s", t->history, strerror(errno));
+	err = vb_txn_explore_to(t->cc, d, to, r);
+	if (fclose(to) != 0 && err == 0)
+		err = vb_fail(-EIO, "cannot write %s: %s", t->history, strerror(errno));
+	return err;
+}
+
 static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed *out)
 {
 	struct vb_txn_campaign *t = vb_container_of(c, struct vb_txn_campaign, all);
@@ -76,7 +95,7 @@ static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed
 	int err;
 
 	draw(c, seed, &d);
-	err = vb_txn_explore(t->cc, &d, &r);
+	err = t->history != NULL ? explore_to(t, &d, &r) : vb_txn_explore(t->cc, &d, &r);
 	out->stories = r.stories;
 	if (err)
 		return err;

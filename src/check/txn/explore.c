@@ -363,8 +363,15 @@ static void run_phases(struct txn_world *w)
 		sweep(w);
 }
 
-int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
-		   struct vb_txn_explored *out)
+static int write_history(const struct txn_world *w, FILE *to)
+{
+	const struct vb_history *parts[] = {w->history};
+
+	return vb_history_write_jsonl(parts, 1, txn_level(w), to);
+}
+
+int vb_txn_explore_to(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, FILE *history,
+		      struct vb_txn_explored *out)
 {
 	struct txn_world *w = calloc(1, sizeof(*w));
 	int err;
@@ -388,6 +395,8 @@ int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 		if (w->err == 0)
 			txn_judge(w);
 		err = w->err;
+		if (err == 0 && history != NULL)
+			err = write_history(w, history);
 	}
 	vb_sites_end();
 	tear_down(w);
@@ -400,4 +409,10 @@ int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 	free(w->ledger);
 	free(w);
 	return err;
+}
+
+int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
+		   struct vb_txn_explored *out)
+{
+	return vb_txn_explore_to(cc, d, NULL, out);
 }

@@ -72,5 +72,8 @@ struct vb_txn_explored {
  * it may not. */
 int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 		   struct vb_txn_explored *out);
+/* The same, and writes the history that was judged as JSON lines. */
+int vb_txn_explore_to(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, FILE *history,
+		      struct vb_txn_explored *out);
 
 #endif

@@ -16,6 +16,7 @@ static void gather(const struct txn_world *w, const struct vb_txn *t,
 {
 	const struct vb_coordinator *me = t->me;
 
+	p->number = t->version;
 	p->txn = (struct vb_history_txn){
 		.begin_ns = w->slot[me->index].begin_ns,
 		.client = (uint16_t)me->index,
@@ -48,6 +49,20 @@ static void gather(const struct txn_world *w, const struct vb_txn *t,
 	}
 }
 
+/* No record ever has such a version: 46 bits of the clock are years. */
+#define NEVER_WRITTEN (1ull << 63)
+
+/* The logical time of what has aborted is in no record, and a later transaction may commit at it:
+ * so it gets a number of its own. */
+static void number_aborted(const struct txn_world *w, struct txn_pending *p)
+{
+	p->txn.outcome = VB_HISTORY_ABORTED;
+	for (unsigned i = 0; i < p->txn.n_ops && w->cc->caps & VB_CC_LOGICAL; i++)
+		if (p->op[i].kind == VB_HISTORY_WRITE)
+			p->op[i].version = NEVER_WRITTEN | p->number |
+					   (p->op[i].absent ? VB_VERSION_ABSENT : 0);
+}
+
 static void add(struct txn_world *w, struct txn_pending *p)
 {
 	p->there = false;
@@ -78,6 +93,7 @@ static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
 		s->pending.txn.outcome = VB_HISTORY_COMMITTED;
 	} else {
 		gather(w, t, VB_HISTORY_ABORTED, &s->pending);
+		number_aborted(w, &s->pending);
 	}
 	add(w, &s->pending);
 }
@@ -110,8 +126,9 @@ void txn_settle_pending(struct txn_world *w)
 		struct txn_pending *p = &w->last[i];
 		const uint64_t *status = vb_local(w->fabric, vb_db_place(w->db, p->place), 8);
 
-		p->txn.outcome = *status == (p->ts | VB_TS_COMMITTED) ? VB_HISTORY_COMMITTED
-								      : VB_HISTORY_ABORTED;
+		p->txn.outcome = VB_HISTORY_COMMITTED;
+		if (*status != (p->ts | VB_TS_COMMITTED))
+			number_aborted(w, p);
 		add(w, p);
 	}
 	w->n_last = 0;
@@ -203,7 +220,7 @@ static void check_history(struct txn_world *w)
 	const struct vb_serial_params p = {
 		.parts = parts,
 		.n_parts = 1,
-		.level = w->cc->caps & VB_CC_STRICT ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE,
+		.level = txn_level(w),
 		.table_names = tables,
 		.n_tables = 2,
 		.type_names = types,

@@ -21,7 +21,8 @@ enum txn_life { TXN_RUNS, TXN_DIED, TXN_DONE };
 /* What a coordinator has asked to commit and does not know the fate of. */
 struct txn_pending {
 	bool there;
-	uint64_t ts; /* its name */
+	uint64_t ts;     /* its name */
+	uint64_t number; /* of the try */
 	uint32_t place;
 	struct vb_history_txn txn;
 	struct vb_history_op op[TXN_OPS_MAX];
@@ -86,6 +87,12 @@ struct txn_world {
 	size_t story_size;
 	struct txn_slot slot[VB_TXN_EXPLORE_COORDINATORS_MAX];
 };
+
+/* What the protocol promises. */
+static inline enum vb_level txn_level(const struct txn_world *w)
+{
+	return w->cc->caps & VB_CC_STRICT ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE;
+}
 
 /* Notes a violation with its story. */
 void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...) VB_PRINTF(3, 4);
