@@ -51,7 +51,8 @@ struct vb_place_head {
 	uint64_t owner;  /* the coordinator's endpoint; 0: the place is free */
 	uint64_t log_bytes, log_seal;
 	uint64_t clock; /* of a coordinator's first place: what its places are named is below it */
-	uint64_t unused[3];
+	uint64_t tries; /* again, under the name of the last one */
+	uint64_t unused[2];
 };
 _Static_assert(sizeof(struct vb_place_head) == 64, "one line");
 
@@ -126,11 +127,17 @@ struct vb_txn_watch {
 	void (*unknown)(void *ctx, const struct vb_txn *t);
 };
 
+/* What shows whether a place moves. */
+struct vb_pulse {
+	uint64_t status, tries;
+};
+
 /* A lock word that was in the way, and since when. */
 struct vb_suspect {
 	vb_addr at;
 	uint64_t word, since_ns, seen_ns;
 	uint64_t status; /* of its holder */
+	uint64_t tries;
 	bool asked;      /* status is known, and has been since since_ns */
 	bool left;       /* the place has gone on while the word stood */
 	struct vb_table *table;
@@ -294,8 +301,11 @@ int vb_recovery_cas(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, ui
 		    uint64_t value, uint64_t *old);
 /* Whose place the word names; VB_NO_PLACE: nobody's. */
 uint32_t vb_suspect_holder(const struct vb_db *db, const struct vb_suspect *s);
-/* Did the word's holder stand still until its status was `now`?  Then it is noted in me->recover. */
-bool vb_suspect_stood_still(struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now);
+/* How its holder is now; the word is somebody's. */
+int vb_suspect_look(struct vb_coordinator *me, const struct vb_suspect *s, struct vb_pulse *out);
+/* Did the word's holder stand still until it was so?  Then it is noted in me->recover. */
+bool vb_suspect_stood_still(struct vb_coordinator *me, const struct vb_suspect *s,
+			    const struct vb_pulse *now);
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
 
 /* recover.c */

@@ -85,11 +85,22 @@ int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 	}
 }
 
+/* Who waits for what we hold sees by this that we move: the name is the same (txn/suspect.c). */
+static void count_try(struct vb_coordinator *me, const struct vb_lane *lane)
+{
+	struct vb_place_head *head =
+		vb_local(me->db->fabric, vb_db_place(me->db, lane->place), sizeof(*head));
+
+	__atomic_store_n(&head->tries, head->tries + 1, __ATOMIC_RELEASE);
+}
+
 int vb_lane_name(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_ts)
 {
 	struct vb_txn *t = &me->txn;
 	int err = 0;
 
+	if (me->keep_age)
+		count_try(me, lane);
 	/* The same name needs the same place. */
 	t->version = vb_coordinator_stamp(me, lane);
 	t->ts = me->keep_age ? old_ts : t->version;

@@ -3,15 +3,14 @@
  * Transactions of coordinators that do not move.
  *
  * A transaction that finds a lock word in its way notes it with the status word of its holder.  If
- * both are still the same suspect_ns later, the holder has let its lease pass, and can do nothing
- * any more to what it holds (txn/commit.c).  Then, with no transaction of our own under way:
+ * both are still the same suspect_ns later, and the holder has not tried again under the same name,
+ * it has let its lease pass, and can do nothing any more to what it holds (txn/commit.c).  Then, with no transaction of our own under way:
  *
  *	status running or aborted   CAS to *recovered*.  The holder cannot commit any more; the name
  *	                            is never used again.  Nothing of it is in place, so the lock word
  *	                            alone is set back
  *	status of another name      the lock was taken late, by a verb or request for which nobody
- *	                            waited any more: set back.  So it is when the place has gone on
- *	                            to another name while the word stood
+ *	                            waited any more: set back
  *	status committed            rolled forward from the log: see below
  *
  * Rolling forward writes to the tuple, which needs the lock: it is taken over by a CAS from the
@@ -423,13 +422,14 @@ int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 
 /* ---- deciding ---- */
 
-/* May the word be one of that transaction's?  A lock word need not have room for the whole name; it
- * may then look like one of another's of the same place. */
-static bool may_be_of(const struct vb_db *db, const struct vb_suspect *s, uint64_t status)
+/* It was noted in the midst of a transaction of ours; its holder may have tried again since. */
+static bool has_moved(struct vb_coordinator *me, const struct vb_suspect *s)
 {
-	if (s->reader_at != 0)
-		return vb_ts_name(status) == vb_ts_name(s->word);
-	return db->cc->locked(vb_ts_name(status), s->word) == s->word;
+	struct vb_pulse now;
+
+	if (s->left || !(me->db->cc->caps & VB_CC_AGE))
+		return false;
+	return vb_suspect_look(me, s, &now) != 0 || now.tries != s->tries;
 }
 
 /* me->recover is a word that has stood for long enough.  No transaction of ours is under way. */
@@ -441,10 +441,10 @@ void vb_txn_recover(struct vb_coordinator *me)
 	int err = 0;
 
 	me->recover.at = 0;
-	if (place == VB_NO_PLACE)
+	if (place == VB_NO_PLACE || has_moved(me, &s))
 		return;
 	for (unsigned i = 0; i < LOOKS; i++) {
-		if (s.left || !may_be_of(me->db, &s, s.status)) {
+		if (s.left) {
 			err = set_back(me, &s);
 			break;
 		}

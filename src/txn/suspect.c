@@ -31,31 +31,57 @@ uint32_t vb_suspect_holder(const struct vb_db *db, const struct vb_suspect *s)
 	return place < db->coordinators * VB_PLACES_EACH * db->fabric->nodes ? place : VB_NO_PLACE;
 }
 
+/* May the word be one of that transaction's?  A lock word need not have room for the whole name; it
+ * may then look like one of another's of the same place. */
+static bool may_be_of(const struct vb_db *db, const struct vb_suspect *s, uint64_t status)
+{
+	if (s->reader_at != 0)
+		return vb_ts_name(status) == vb_ts_name(s->word);
+	return db->cc->locked(vb_ts_name(status), s->word) == s->word;
+}
+
 /* A held word never comes back, so one that is the same has stood all the time; and when a place
  * has gone on to another name, everything that its last transaction held has been let go. */
-static bool went_on(const struct vb_suspect *s, uint64_t now)
+static bool is_left(const struct vb_db *db, const struct vb_suspect *s, uint64_t now)
 {
-	return vb_ts_name(now) != vb_ts_name(s->status);
+	return vb_ts_name(now) != vb_ts_name(s->status) || !may_be_of(db, s, now);
 }
 
 /*
- * From a look at the holder's status to another, suspect_ns later: it has not moved, or has been
- * recovered meanwhile for another of its locks; or it has gone on to another transaction, and the
- * lock is one that was left behind.
+ * From a look at the holder to another, suspect_ns later: it has not moved, or has been recovered
+ * meanwhile for another of its locks; or it is at another transaction, and the lock is one that was
+ * left behind.  Who keeps its name when it tries again has moved all the same.
  */
-static bool stood_still(const struct vb_suspect *s, uint64_t now)
+static bool stood_still(const struct vb_suspect *s, const struct vb_pulse *now)
 {
-	return now == s->status || now == vb_ts_name(s->status) || went_on(s, now);
+	return (now->status == s->status && now->tries == s->tries) ||
+	       now->status == vb_ts_name(s->status);
 }
 
-bool vb_suspect_stood_still(struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
+bool vb_suspect_stood_still(struct vb_coordinator *me, const struct vb_suspect *s,
+			    const struct vb_pulse *now)
 {
-	if (!stood_still(s, now))
+	bool left = is_left(me->db, s, now->status);
+
+	if (!left && !stood_still(s, now))
 		return false;
 	me->recover = *s;
-	me->recover.left = went_on(s, now);
-	me->recover.status = now;
+	me->recover.left = left;
+	me->recover.status = now->status;
 	return true;
+}
+
+int vb_suspect_look(struct vb_coordinator *me, const struct vb_suspect *s, struct vb_pulse *out)
+{
+	vb_addr at = vb_db_place(me->db, vb_suspect_holder(me->db, s));
+	int err = vb_recovery_read(me, VB_READ_TM, at + offsetof(struct vb_place_head, status),
+				   &out->status);
+
+	out->tries = 0;
+	if (err == 0 && me->db->cc->caps & VB_CC_AGE)
+		err = vb_recovery_read(me, VB_READ_TM, at + offsetof(struct vb_place_head, tries),
+				       &out->tries);
+	return err;
 }
 
 static bool forgotten(const struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
@@ -98,7 +124,8 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 {
 	struct vb_coordinator *me = t->me;
 	struct vb_suspect *s = NULL;
-	uint64_t now, status;
+	struct vb_pulse pulse;
+	uint64_t now;
 
 	if (!me->db->recovery || it->at == 0 || it->seen == 0)
 		return;
@@ -121,15 +148,14 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 	s->seen_ns = now;
 	if (now - s->since_ns < me->db->suspect_ns)
 		return;
-	if (vb_suspect_holder(me->db, s) == VB_NO_PLACE ||
-	    vb_recovery_read(me, VB_READ_TM, vb_status_word(me->db, vb_suspect_holder(me->db, s)),
-			     &status) != 0)
+	if (vb_suspect_holder(me->db, s) == VB_NO_PLACE || vb_suspect_look(me, s, &pulse) != 0)
 		return;
-	if (s->asked && vb_suspect_stood_still(me, s, status)) {
+	if (s->asked && vb_suspect_stood_still(me, s, &pulse)) {
 		s->at = 0;
 		return;
 	}
 	s->asked = true;
-	s->status = status;
+	s->status = pulse.status;
+	s->tries = pulse.tries;
 	s->since_ns = now;
 }

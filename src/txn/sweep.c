@@ -32,6 +32,7 @@ static int look_at(struct sweep *w, struct vb_table *t, vb_addr at)
 {
 	struct vb_coordinator *me = w->me;
 	unsigned n = t->layout.meta_bytes / 8 + 2;
+	struct vb_pulse pulse = {0};
 	uint64_t words[32];
 	int err;
 
@@ -46,9 +47,9 @@ static int look_at(struct sweep *w, struct vb_table *t, vb_addr at)
 			s.reader_at = (uint16_t)(VB_TUPLE_RESERVED_AT + i * 8);
 		if (s.word == 0 || vb_suspect_holder(me->db, &s) == VB_NO_PLACE)
 			continue;
-		err = vb_recovery_read(me, VB_READ_TM,
-				       vb_status_word(me->db, vb_suspect_holder(me->db, &s)),
-				       &s.status);
+		err = vb_suspect_look(me, &s, &pulse);
+		s.status = pulse.status;
+		s.tries = pulse.tries;
 		if (err == 0)
 			err = note(w, &s);
 	}
@@ -80,14 +81,13 @@ static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
 {
 	struct vb_coordinator *me = w->me;
 	vb_addr at = s->at + (s->reader_at != 0 ? s->reader_at : s->table->layout.lock_at);
-	uint64_t word, status;
+	struct vb_pulse now;
+	uint64_t word;
 	int err = vb_recovery_read(me, VB_AMOD_IM, at, &word);
 
 	if (err == 0 && word == s->word)
-		err = vb_recovery_read(me, VB_READ_TM,
-				       vb_status_word(me->db, vb_suspect_holder(me->db, s)),
-				       &status);
-	if (err != 0 || word != s->word || !vb_suspect_stood_still(me, s, status))
+		err = vb_suspect_look(me, s, &now);
+	if (err != 0 || word != s->word || !vb_suspect_stood_still(me, s, &now))
 		return err;
 	vb_txn_recover(me);
 	err = vb_recovery_read(me, VB_AMOD_IM, at, &word);
