@@ -138,8 +138,8 @@ struct vb_suspect {
 	uint64_t word, since_ns, seen_ns;
 	uint64_t status; /* of its holder */
 	uint64_t tries;
-	bool asked;      /* status is known, and has been since since_ns */
-	bool left;       /* the place has gone on while the word stood */
+	bool asked; /* status is known, and has been since since_ns */
+	bool left;  /* the place has gone on while the word stood */
 	struct vb_table *table;
 	uint16_t reader_at; /* offset in the tuple if it is a reader's word, else 0 */
 };
@@ -293,6 +293,9 @@ int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
 
 /* serve.c; its endpoint, for tests that make it stand still */
 struct vb_ep *vb_db_server_ep(struct vb_db_server *s);
+
+/* Of one that is dead: nothing is given back, nobody is told.  Where nobody waits for its task any more. */
+void vb_db_server_bury(struct vb_db_server *s);
 
 /* suspect.c */
 /* A word, in the recovery's name. */

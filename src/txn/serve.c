@@ -529,6 +529,17 @@ static void stop_here(struct vb_db_server *s)
 	free_server(s);
 }
 
+void vb_db_server_bury(struct vb_db_server *s)
+{
+	if (s == NULL)
+		return;
+	if (!s->db->fabric->no_keeper)
+		vb_sched_background_end(s->ep->sched);
+	vb_ep_close(s->ep);
+	vb_opened_drop(&s->opened);
+	free_server(s);
+}
+
 struct vb_ep *vb_db_server_ep(struct vb_db_server *s)
 {
 	return s->ep;

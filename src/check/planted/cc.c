@@ -8,6 +8,7 @@
  *	planted:torn-reads      silo that gives its reader whatever a READ has brought
  *	planted:lost-undo       wound-wait that writes in place before its commit point, and when it has been
  *	                        wounded does not put back what was there
+ *	planted:forgets-one     no-wait that does not let the last of its readers' locks go
  */
 #include "check/planted/planted.h"
 
@@ -188,12 +189,38 @@ static const struct vb_cc_ops lost_undo = {
 	.holder = two_phase_holder,
 };
 
+/* ---- forgets one ---- */
+
+static void release_all_but_one(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	if (n > 1)
+		items[--n]->status = 0;
+	two_phase_release(s, items, n);
+}
+
+static const struct vb_stage_ops forgetful_stages[] = {
+	[TWO_PHASE_LOCK] = {.name = "lock",
+			    .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES,
+			    .run = lock_x},
+	[TWO_PHASE_COMMIT] = {.name = "commit", .flags = VB_STAGE_WRITES, .run = two_phase_commit},
+	[TWO_PHASE_RELEASE] = {.name = "release", .run = release_all_but_one},
+};
+
+static const struct vb_cc_ops forgets_one = {
+	.name = "planted:forgets-one",
+	.summary = "no-wait that does not let the last of its readers' locks go",
+	.source = "on purpose",
+	.planted = "needless-recovery",
+	TWO_PHASE_OPS(forgetful_stages),
+};
+
 const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&no_validation,
 	&early_unlock,
 	&no_lease_check,
 	&torn_reads,
 	&lost_undo,
+	&forgets_one,
 	&vb_planted_unfetched,
 	&vb_planted_unplaced,
 	&vb_planted_unlocked,

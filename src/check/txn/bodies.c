@@ -205,6 +205,17 @@ static void stay_alive(const struct txn_slot *s)
 		vb_task_die();
 }
 
+/* For longer than a lease, perhaps: then others have it, and it must not have happened. */
+static void think_slowly(struct txn_slot *s)
+{
+	const struct txn_world *w = s->w;
+
+	if (w->d->p_slow == 0 || w->live || !vb_rng_chance(&s->goings, w->d->p_slow))
+		return;
+	vb_ep_sleep(s->me->ep, vb_rng_below(&s->goings, w->d->slow_ns));
+	stay_alive(s);
+}
+
 static int try_once(struct txn_slot *s, struct plan *p)
 {
 	int err;
@@ -222,6 +233,8 @@ static int try_once(struct txn_slot *s, struct plan *p)
 		vb_ep_sleep(s->me->ep, vb_rng_below(&s->rng, s->w->d->think_max_ns));
 		stay_alive(s);
 	}
+	if (err == 0)
+		think_slowly(s);
 	if (err != 0 || p->abort) {
 		vb_txn_abort(s->me);
 		stay_alive(s);
@@ -243,9 +256,33 @@ static int try_once(struct txn_slot *s, struct plan *p)
 	return err;
 }
 
+/*
+ * Who recovers a transaction has seen it twice at the same, a lease and two bounds apart.  Where nothing is
+ * wrong, one that was at its end before that was not to be taken for dead; nor for the one that it is the
+ * next try of, if that was not late either.
+ */
+static void note_time(struct txn_slot *s)
+{
+	struct txn_world *w = s->w;
+	uint64_t ns = vb_sched_now(w->sched) - s->begin_ns;
+	bool late = ns > txn_patience(w);
+
+	if (ns > w->longest_ns)
+		w->longest_ns = ns;
+	if (w->d->calm && vb_txn_cause(s->me) == VB_TXN_RECOVERED && !late && !s->was_late)
+		txn_found(
+			w, VB_TXN_RULE_NEEDLESS,
+			"nothing was wrong, and a transaction of coordinator %u was rolled back by "
+			"others before %" PRIu64 " ns were over",
+			s->index, ns);
+	s->was_late = late;
+}
+
 /* What a fault may do to a call. */
 static bool may_fail(const struct txn_slot *s, int err)
 {
+	if (err == -ECANCELED)
+		return txn_cancelled();
 	return !s->w->d->calm &&
 	       (err == -VB_EUNKNOWN || err == -VB_EPEERGONE || err == -VB_ETOOLATE);
 }
@@ -258,11 +295,14 @@ int txn_attempt(struct txn_slot *s)
 	draw_plan(s, &p);
 	s->doing = p.name;
 	for (unsigned tries = 0; err == -EAGAIN && tries < TRIES_MAX && s->w->err == 0; tries++) {
+		if (txn_cancelled())
+			break;
 		if (tries > 0)
 			vb_ep_sleep(s->me->ep,
 				    vb_rng_below(&s->rng, 2000ull << (tries < 7 ? tries : 7)));
 		stay_alive(s);
 		err = try_once(s, &p);
+		note_time(s);
 		/* Who is still at it when the faults end begins anew. */
 		if (s->w->live && !s->safe)
 			break;

@@ -48,12 +48,13 @@ static void tell_end(FILE *to, const struct vb_txn_draw *d, const struct vb_txn_
 {
 	fprintf(to,
 		"seed %" PRIu64 ": trace %016" PRIx64 ", %" PRIu64 " commits, %" PRIu64
-		" deaths, %" PRIu64 " unknown (%" PRIu64 " commits), %" PRIu64
+		" deaths (%" PRIu64 " of servers), %" PRIu64 " left, %" PRIu64
+		" cancelled, %" PRIu64 " unknown (%" PRIu64 " commits), %" PRIu64
 		" locks recovered, %" PRIu64 " tuples rolled forward, %" PRIu64
 		" verbs, %.3f ms: %" PRIu64 " violations\n",
-		d->seed, r->trace_hash, r->commits, r->deaths, r->unknown, r->unknown_commits,
-		r->recovered, r->rolled_forward, r->verbs, (double)r->virtual_ns / 1e6,
-		r->violations);
+		d->seed, r->trace_hash, r->commits, r->deaths + r->server_deaths, r->server_deaths,
+		r->leavings, r->cancels, r->unknown, r->unknown_commits, r->recovered,
+		r->rolled_forward, r->verbs, (double)r->virtual_ns / 1e6, r->violations);
 }
 
 /* A bug may be planted by the name of its rule or of its anomaly. */

@@ -13,6 +13,7 @@
 #define STALL_STREAM 0x7374616c
 #define CALLS_STREAM 0x63616c6c
 #define DEAF_STREAM  0x64656166
+#define GO_STREAM    0x676f696e
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -107,10 +108,34 @@ static void draw_deaf(struct vb_rng *r, struct vb_txn_draw *d)
 	d->faults.deaf_max_ns = vb_draw_between(r, 2 * d->lease_ns, LONG_LEASES * d->lease_ns);
 }
 
+/* Coordinators that come and go, are cancelled, or think for too long; servers that die. */
+static void draw_goings(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double some[] = {0.02, 0.1, 0.3}, rare[] = {0.01, 0.03, 0.1};
+
+	/* Who is always disturbed never gets far into what he does. */
+	if (vb_rng_chance(r, 0.5))
+		return;
+	if (vb_rng_chance(r, 0.3))
+		d->p_leave = vb_draw_one_of(r, some, 3);
+	if (d->calm)
+		return;
+	if (vb_rng_chance(r, 0.25)) {
+		d->p_slow = vb_draw_one_of(r, some, 3) / 2;
+		d->slow_ns = vb_draw_between(r, d->lease_ns / 2, 4 * d->lease_ns);
+	}
+	if (vb_rng_chance(r, 0.25))
+		d->cancel_every_ns = vb_draw_spread(r, 50 * US, 5);
+	if (vb_rng_chance(r, 0.6)) {
+		d->faults.server_die = vb_draw_one_of(r, rare, 3);
+		d->server_gone_ns = vb_draw_between(r, d->bound_ns, 6 * d->lease_ns);
+	}
+}
+
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *d)
 {
-	struct vb_rng r, stalls, calls, deaf;
+	struct vb_rng r, stalls, calls, deaf, go;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
 	*d = (struct vb_txn_draw){.seed = seed, .drift_ppm = 100};
@@ -124,6 +149,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	draw_stalls(&stalls, d);
 	vb_rng_seed(&deaf, seed, DEAF_STREAM);
 	draw_deaf(&deaf, d);
+	vb_rng_seed(&go, seed, GO_STREAM);
+	draw_goings(&go, d);
 	vb_rng_seed(&calls, seed, CALLS_STREAM);
 	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -137,7 +164,7 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	d->liveness_ns =
 		500 * MS + 40 * d->lease_ns +
 		4 * (d->faults.pause_max_ns + d->faults.stall_max_ns + d->faults.nic_stall_max_ns +
-		     d->faults.partition_max_ns + d->faults.deaf_max_ns);
+		     d->faults.partition_max_ns + d->faults.deaf_max_ns + d->slow_ns);
 	/* Who is stuck waits busily; nobody needs so long. */
 	if (!d->recovery) {
 		d->safety_ns = 20 * MS;
@@ -168,5 +195,13 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "random calls", d->p_calls, 0);
 	vb_draw_tell_chance(to, "user aborts", d->p_abort, 0);
 	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
+	vb_draw_tell_chance(to, "leave", d->p_leave, 0);
+	vb_draw_tell_chance(to, "slow", d->p_slow, d->slow_ns);
+	if (d->cancel_every_ns != 0)
+		fprintf(to, ", cancel every %s",
+			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));
+	if (d->server_gone_ns != 0)
+		fprintf(to, ", servers gone for up to %s",
+			vb_format_ns(t1, sizeof(t1), (double)d->server_gone_ns));
 	vb_draw_tell_faults(to, &d->faults);
 }

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Running one seed of a transaction protocol.
- *
- * Each coordinator is a *slot*: a supervisor task, which lives as long as the run, and below it
- * *lives*, one after the other.  A life is the task that calls transactions; it ends when the
- * simulator kills it (the supervisor then opens a new coordinator) or when it has done everything.
- */
+/* Running one seed of a transaction protocol: who is in the world, its phases, its end. */
 #define VB_LOG_ROOM "check"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,146 +8,8 @@
 #include "base/sometimes.h"
 #include "check/txn/world.h"
 
-#define SLOT_STREAM   0x51090000
 #define HISTORY_BYTES (16u << 20)
 #define SETTLE_NS     1000000ull
-
-/* ---- lives ---- */
-
-static void end_life(struct txn_slot *s, enum txn_life end)
-{
-	s->life = NULL;
-	s->end = end;
-	vb_task_wake(s->supervisor);
-}
-
-static void count(struct txn_world *w, const struct vb_coordinator *me)
-{
-	w->out->commits += me->commits;
-	w->out->recovered += me->recovered;
-	w->out->rolled_forward += me->rolled_forward;
-	if (me->lost_locks > 0)
-		txn_found(w, VB_TXN_RULE_LOST_LOCK,
-			  "coordinator %u had committed and let %" PRIu64
-			  " locks go that were no longer its own",
-			  me->index, me->lost_locks);
-	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
-		w->out->aborts[i] += me->aborts[i];
-}
-
-static void wait_for_liveness(struct txn_slot *s)
-{
-	struct txn_world *w = s->w;
-
-	if (!s->safe) {
-		s->safe = true;
-		if (++w->n_safe == w->d->coordinators)
-			w->all_safe = true;
-	}
-	while (!w->live && vb_task_suspend(VB_FOREVER) == 0)
-		;
-}
-
-static void life_body(void *arg)
-{
-	struct txn_slot *s = arg;
-	struct txn_world *w = s->w;
-
-	s->started = true;
-	while (!w->live && w->err == 0 && s->attempts < w->d->attempts) {
-		s->attempts++;
-		if (txn_attempt(s) == -VB_EUNKNOWN)
-			w->out->unknown++;
-	}
-	wait_for_liveness(s);
-	if (vb_sim_ep_dead(s->me->ep))
-		vb_task_die();
-	s->safe = true;
-	while (w->err == 0 && s->commits < w->d->commits)
-		s->commits += txn_attempt(s) == 0;
-	if (w->err == 0) {
-		count(w, s->me);
-		vb_coordinator_close(s->me);
-		s->me = NULL;
-	}
-	end_life(s, TXN_DONE);
-}
-
-static void stop_deaths(struct txn_world *w)
-{
-	struct vb_sim_faults f = w->d->faults;
-
-	f.die = 0;
-	if (!w->live)
-		vb_sim_set_faults(w->fabric, &f);
-}
-
-static void on_death(struct vb_ep *ep, void *arg)
-{
-	struct txn_world *w = arg;
-	struct txn_slot *s = NULL;
-
-	for (unsigned i = 0; i < w->d->coordinators; i++)
-		if (w->slot[i].me != NULL && w->slot[i].me->ep == ep)
-			s = &w->slot[i];
-	vb_assert(s != NULL);
-	w->out->deaths++;
-	txn_keep_pending(s);
-	if (s->life != NULL && !s->started)
-		vb_task_kill(s->life);
-	count(w, s->me);
-	w->dead[w->n_dead++] = s->me;
-	s->me = NULL;
-	s->doing = NULL;
-	if (w->n_dead >= TXN_DEATHS_MAX)
-		stop_deaths(w);
-	end_life(s, TXN_DIED);
-}
-
-static int open_coordinator(struct txn_slot *s)
-{
-	struct txn_world *w = s->w;
-	int err = vb_coordinator_open(w->db, (uint16_t)(s->index % w->d->nodes), &s->me);
-
-	if (err) {
-		s->me = NULL;
-		return err;
-	}
-	s->me->index = s->index;
-	vb_sim_ep_mortal(s->me->ep, !w->live);
-	return 0;
-}
-
-static void slot_body(void *arg)
-{
-	static const struct vb_task_params params = {.name = "coordinator", .daemon = true};
-	struct txn_slot *s = arg;
-	struct txn_world *w = s->w;
-
-	while (s->end != TXN_DONE) {
-		int err;
-
-		if (s->end == TXN_DIED && !w->live)
-			vb_task_sleep_until(vb_sched_now(w->sched) +
-					    vb_rng_below(&s->rng, 2 * w->d->lease_ns));
-		s->end = TXN_RUNS;
-		s->started = false;
-		err = s->me == NULL ? open_coordinator(s) : 0;
-		if (err == -VB_EUNKNOWN && !w->d->calm) {
-			s->end = TXN_DIED;
-			vb_task_sleep_until(vb_sched_now(w->sched) + w->d->bound_ns);
-			continue;
-		}
-		if (err == 0)
-			err = vb_task_spawn(w->sched, life_body, s, &params, &s->life);
-		if (err) {
-			txn_wrong(s, "vb_coordinator_open", err);
-			return;
-		}
-		while (s->end == TXN_RUNS)
-			vb_task_suspend(VB_FOREVER);
-	}
-}
 
 /* ---- setting up and tearing down ---- */
 
@@ -213,12 +69,7 @@ static int open_db(struct txn_world *w)
 		err = vb_table_load(w->account, k, record);
 	for (uint64_t k = 0; k < d->notes && err == 0; k += 2)
 		err = vb_table_load(w->note, k, record);
-	for (uint16_t n = 0; n < d->nodes && err == 0; n++) {
-		err = vb_db_server_start(w->db, n, &w->server[n]);
-		if (err == 0)
-			vb_sim_ep_stalls(vb_db_server_ep(w->server[n]), true);
-	}
-	return err;
+	return err == 0 ? txn_servers_start(w) : err;
 }
 
 static int open_world(struct txn_world *w)
@@ -233,35 +84,20 @@ static int open_world(struct txn_world *w)
 		return err;
 	w->stranger = (struct vb_table){.store = &w->strange, .name = "stranger"};
 	txn_watch_open(w);
-	vb_sim_set_faults(w->fabric, &w->d->faults);
-	vb_sim_on_death(w->fabric, on_death, w);
+	w->faults = w->d->faults;
+	vb_sim_set_faults(w->fabric, &w->faults);
+	vb_sim_on_death(w->fabric, txn_on_death, w);
 	return 0;
-}
-
-static int start_slots(struct txn_world *w)
-{
-	static const struct vb_task_params params = {.name = "supervisor"};
-	int err = 0;
-
-	for (unsigned i = 0; i < w->d->coordinators && err == 0; i++) {
-		struct txn_slot *s = &w->slot[i];
-
-		s->w = w;
-		s->index = i;
-		vb_rng_seed(&s->rng, w->d->seed, SLOT_STREAM + i);
-		err = vb_task_spawn(w->sched, slot_body, s, &params, &s->supervisor);
-	}
-	return err;
 }
 
 static void tear_down(struct txn_world *w)
 {
 	if (w->db != NULL)
 		vb_task_sleep_until(vb_sched_now(w->sched) + SETTLE_NS + w->d->faults.stall_max_ns);
-	for (unsigned n = 0; n < w->d->nodes; n++)
-		vb_db_server_stop(w->server[n]);
+	txn_servers_stop(w);
 	if (w->sched != NULL)
 		vb_sched_kill_all(w->sched);
+	txn_servers_bury(w);
 	for (unsigned i = 0; i < w->d->coordinators; i++)
 		vb_coordinator_bury(w->slot[i].me);
 	for (unsigned i = 0; i < w->n_dead; i++)
@@ -297,14 +133,8 @@ static void heal(struct txn_world *w)
 
 	vb_sim_set_faults(w->fabric, &none);
 	w->live = true;
-	for (unsigned i = 0; i < w->d->coordinators; i++) {
-		struct txn_slot *s = &w->slot[i];
-
-		if (s->me != NULL)
-			vb_sim_ep_mortal(s->me->ep, false);
-		if (s->life != NULL)
-			vb_task_wake(s->life);
-	}
+	txn_servers_heal(w);
+	txn_lives_heal(w);
 }
 
 /* What the dead hold where nobody came by. */
@@ -324,7 +154,7 @@ static void sweep_body(void *arg)
 	if (err && w->err == 0)
 		w->err = vb_fail(err, "seed %" PRIu64 ": vb_db_recover: %s", w->d->seed,
 				 vb_strerror(err));
-	count(w, me);
+	txn_count(w, me);
 	vb_coordinator_close(me);
 }
 
@@ -386,7 +216,7 @@ int vb_txn_explore_to(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, F
 	w->stories = open_memstream(&w->story_text, &w->story_size);
 	err = w->stories == NULL ? -ENOMEM : open_world(w);
 	if (err == 0)
-		err = start_slots(w);
+		err = txn_lives_start(w);
 	if (err == 0) {
 		run_phases(w);
 		out->verbs = vb_sim_verbs(w->fabric);

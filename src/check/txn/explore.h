@@ -30,6 +30,7 @@ enum vb_txn_rule {
 	VB_TXN_RULE_CONTENTS,         /* a record is not what its version's transaction asked for */
 	VB_TXN_RULE_REFUSED,   /* a commit was refused: what it would write may not be written */
 	VB_TXN_RULE_LOST_LOCK, /* a lock was not its holder's any more when he let it go */
+	VB_TXN_RULE_NEEDLESS,  /* somebody was recovered although nothing was wrong */
 	VB_TXN_RULES
 };
 extern const char *const vb_txn_rule_names[VB_TXN_RULES];
@@ -48,7 +49,10 @@ struct vb_txn_draw {
 	char hybrid[VB_STAGES_MAX + 1];
 	bool doorbell, outstanding, passive_ack, cache;
 	bool recovery;
-	bool calm; /* nothing that a lease must recover from */
+	bool calm;      /* nothing that a lease must recover from */
+	double p_leave; /* to close the coordinator, after a transaction */
+	double p_slow;  /* to think for up to slow_ns */
+	uint64_t slow_ns, cancel_every_ns, server_gone_ns;
 	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls;
 	uint64_t safety_ns, liveness_ns;
 	struct vb_sim_faults faults;
@@ -60,6 +64,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to);
 
 struct vb_txn_explored {
+	bool orderly; /* nothing was wrong, and nobody took long: nobody may be recovered */
+	uint64_t server_deaths, leavings, cancels;
 	uint64_t commits, aborts[VB_TXN_CAUSES], deaths, unknown, recovered, rolled_forward;
 	uint64_t unknown_commits; /* whose commit point nobody has heard the end of */
 	uint64_t verbs, virtual_ns, trace_hash;

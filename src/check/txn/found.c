@@ -22,6 +22,7 @@ const char *const vb_txn_rule_names[VB_TXN_RULES] = {
 	[VB_TXN_RULE_CONTENTS] = "contents",
 	[VB_TXN_RULE_REFUSED] = "refused",
 	[VB_TXN_RULE_LOST_LOCK] = "lost-lock",
+	[VB_TXN_RULE_NEEDLESS] = "needless-recovery",
 };
 
 void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...)

@@ -250,8 +250,22 @@ static void check_history(struct txn_world *w)
 	vb_serial_result_free(&r);
 }
 
+/* Nobody died, stood still, lost an answer or took long: then nobody is taken for dead. */
+static void look_for_recoveries(struct txn_world *w)
+{
+	const struct vb_txn_explored *out = w->out;
+
+	w->out->orderly = w->d->calm && w->longest_ns <= txn_patience(w);
+	if (out->orderly && out->recovered + out->rolled_forward != 0)
+		txn_found(w, VB_TXN_RULE_NEEDLESS,
+			  "nothing was wrong, and %" PRIu64 " locks were recovered, %" PRIu64
+			  " records rolled forward",
+			  out->recovered, out->rolled_forward);
+}
+
 void txn_judge(struct txn_world *w)
 {
+	look_for_recoveries(w);
 	check_history(w);
 	if (w->out->found[VB_TXN_RULE_STUCK] != 0)
 		return; /* what is not at rest cannot be looked at */

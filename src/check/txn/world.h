@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the exploration of transactions: see explore.h.  explore.c runs it, bodies.c and calls.c
- * are what the coordinators do, judge.c is what is said of it in the end. */
+/* Inside the exploration of transactions: see explore.h.  explore.c runs it, lives.c are
+ * its coordinators and servers.c its servers, bodies.c and calls.c are what the coordinators do, judge.c is
+ * what is said of it in the end. */
 #ifndef VB_CHECK_TXN_WORLD_H
 #define VB_CHECK_TXN_WORLD_H
 
@@ -9,14 +10,16 @@
 #include "check/txn/explore.h"
 #include "txn/db.h"
 
-#define TXN_DEATHS_MAX 40u
-#define TXN_NODES_MAX  3u
-#define TXN_MONEY      1000 /* of each account at the beginning */
-#define TXN_OPS_MAX    64u
+#define TXN_DEATHS_MAX        40u
+#define TXN_SERVER_DEATHS_MAX 16u
+#define TXN_UNFINISHED_MAX    4u /* closed coordinators that could not give their places up */
+#define TXN_NODES_MAX         3u
+#define TXN_MONEY             1000 /* of each account at the beginning */
+#define TXN_OPS_MAX           64u
 
 struct txn_world;
 
-enum txn_life { TXN_RUNS, TXN_DIED, TXN_DONE };
+enum txn_life { TXN_RUNS, TXN_DIED, TXN_LEFT, TXN_CANCELLED, TXN_DONE };
 
 /* What a coordinator has asked to commit and does not know the fate of. */
 struct txn_pending {
@@ -46,7 +49,7 @@ struct txn_note {
 struct txn_slot {
 	struct txn_world *w;
 	unsigned index;
-	struct vb_rng rng;
+	struct vb_rng rng, goings; /* what it does; when it goes, and how long it thinks */
 	struct vb_task *supervisor, *life;
 	struct vb_coordinator *me;
 	bool started, safe;
@@ -55,8 +58,17 @@ struct txn_slot {
 	uint64_t begin_ns; /* of the transaction, on the simulator's clock */
 	const char *doing; /* for the story of who is stuck */
 	struct txn_pending pending;
+	bool was_late; /* the last try, by what others wait */
 	bool modelled; /* the transaction is one of calls.c */
 	struct txn_note model[TXN_NOTES_MAX];
+};
+
+/* Of a node. */
+struct txn_server {
+	struct txn_world *w;
+	uint16_t node;
+	struct vb_db_server *is; /* NULL: it is dead, and its keeper will start another */
+	struct vb_task *keeper;
 };
 
 struct txn_world {
@@ -67,7 +79,10 @@ struct txn_world {
 	struct vb_sched *sched;
 	struct vb_db *db;
 	struct vb_table *account, *note;
-	struct vb_db_server *server[TXN_NODES_MAX];
+	struct vb_sim_faults faults; /* as they are now */
+	struct txn_server server[TXN_NODES_MAX];
+	struct vb_db_server *dead_server[TXN_SERVER_DEATHS_MAX + TXN_NODES_MAX];
+	unsigned n_dead_servers, n_unfinished;
 	struct vb_coordinator *dead[TXN_DEATHS_MAX + VB_TXN_EXPLORE_COORDINATORS_MAX];
 	/* Of those that died over a commit: what they had asked for. */
 	struct txn_pending last[TXN_DEATHS_MAX + VB_TXN_EXPLORE_COORDINATORS_MAX];
@@ -75,6 +90,7 @@ struct txn_world {
 	bool all_safe, live;
 	int err;
 	uint64_t next_id;
+	uint64_t longest_ns; /* of a try, from begin to end */
 	struct vb_history *history;
 	struct vb_txn_watch watch;
 	struct vb_table stranger; /* of no database of ours */
@@ -94,10 +110,35 @@ static inline enum vb_level txn_level(const struct txn_world *w)
 	return w->cc->caps & VB_CC_STRICT ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE;
 }
 
+/* Nobody may be recovered sooner. */
+static inline uint64_t txn_patience(const struct txn_world *w)
+{
+	return w->d->lease_ns + 2 * w->d->bound_ns;
+}
+
 /* Notes a violation with its story. */
 void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...) VB_PRINTF(3, 4);
 /* A call returned what it may not: ends the exploration. */
 void txn_wrong(struct txn_slot *s, const char *call, int err);
+
+/* lives.c */
+int txn_lives_start(struct txn_world *w);
+void txn_lives_heal(struct txn_world *w);
+void txn_on_death(struct vb_ep *ep, void *arg);
+/* What a coordinator that goes has counted. */
+void txn_count(struct txn_world *w, const struct vb_coordinator *me);
+static inline bool txn_cancelled(void)
+{
+	return vb_task_cancelled(vb_task_self());
+}
+
+/* servers.c */
+int txn_servers_start(struct txn_world *w);
+/* False: it was no server. */
+bool txn_server_died(struct txn_world *w, const struct vb_ep *ep);
+void txn_servers_heal(struct txn_world *w);
+void txn_servers_stop(struct txn_world *w);
+void txn_servers_bury(struct txn_world *w);
 
 void txn_record_fill(struct txn_world *w, void *record, int64_t money);
 /* What is in a record, which must be whole. */

@@ -62,6 +62,15 @@ static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t max_ns)
 		luck->after_ns = up_to(s, max_ns);
 }
 
+/* Before the doorbell, or right after it. */
+static void die_of_it(struct sim *s, struct sim_luck *luck)
+{
+	if (coin(s))
+		luck->dies_before = true;
+	else
+		luck->dies_after = true;
+}
+
 /* A server is more interesting in the midst of its work, a client before it tells others of what it did. */
 static bool tells(const struct vb_batch *batch)
 {
@@ -120,18 +129,16 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 		luck->stall_ns = up_to(s, f->nic_stall_max_ns);
 	if (ep->stalls && strikes(s, tells(batch) ? f->stall / 2 : f->stall))
 		pause_it(ep, luck, f->stall_max_ns);
+	if (ep->stalls && strikes(s, f->server_die))
+		die_of_it(s, luck);
 	if (!ep->mortal)
 		return;
 	if (strikes(s, f->pause) || (tells(batch) && strikes(s, f->pause_told)))
 		pause_it(ep, luck, f->pause_max_ns);
 	if (strikes(s, f->deaf))
 		ep->deaf_until_ns = now + up_to(s, f->deaf_max_ns);
-	if (strikes(s, f->die)) {
-		if (coin(s))
-			luck->dies_before = true;
-		else
-			luck->dies_after = true;
-	}
+	if (strikes(s, f->die))
+		die_of_it(s, luck);
 }
 
 /* ---- verbs ---- */

@@ -19,7 +19,8 @@ struct vb_sim_faults {
 	double stall; /* the same of a server (vb_sim_ep_stalls), which does not die; where it answers,
 		       * half of that */
 	uint64_t stall_max_ns;
-	double delay; /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
+	double server_die; /* such a server dies */
+	double delay;      /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
 	uint64_t delay_max_ns;
 	double tear;  /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
 	double lose;  /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
@@ -49,7 +50,7 @@ void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
  * (the root task cannot die).  Once an endpoint is dead, each of its tasks ends at its next await
  * or when the one it is in ends; sends to it fail or vanish. */
 void vb_sim_ep_mortal(struct vb_ep *ep, bool mortal);
-/* Endpoints marked so stand still for a while, and never die. */
+/* Endpoints marked so stand still for a while (`stall`), and die of `server_die` alone. */
 void vb_sim_ep_stalls(struct vb_ep *ep, bool stalls);
 /* From the endpoint's next await point on it stands still until then. */
 void vb_sim_ep_pause(struct vb_ep *ep, uint64_t until_ns);
