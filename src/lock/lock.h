@@ -170,6 +170,10 @@ struct vb_lock_server {
 	bool stop;
 	/* It has said that it has no memory for another client. */
 	bool full;
+	/* Waits for the end of the task. */
+	struct vb_task *stopper;
+	/* Died in the simulator: it says nothing to the next one. */
+	bool struck;
 	/* vb_lock_server_thread_start's. */
 	void *thread;
 	/* The protocol's, one malloc, freed with the server. */
@@ -257,6 +261,9 @@ struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);
 void vb_lock_client_bury(struct vb_lock_client *me);
 /* The same for closed clients whose proxies were killed before they were through. */
 void vb_lock_space_bury(struct vb_lock_space *space);
+/* The same of a server, of a simulated fabric and not called by its own task: what it was doing
+ * ends where it is, and another may begin in its place. */
+void vb_lock_server_bury(struct vb_lock_server *server);
 
 /* Forgets a held grant without a release, as if its holder had died at that moment and come back:
  * for measuring what failures cost.  The lock stays taken until others recover it. */

@@ -47,6 +47,8 @@ static void serve_body(void *arg)
 			break;
 	}
 	s->task = NULL;
+	if (s->stopper)
+		vb_task_wake(s->stopper);
 }
 
 static void close_priv(struct vb_lock_server *s)
@@ -62,15 +64,30 @@ static void stop_here(struct vb_lock_server *s)
 	s->stop = true;
 	if (s->task)
 		vb_task_cancel(s->task);
-	/* The task ends at its next turn. */
+	/* The task ends when it has done what it is doing, which may take time. */
+	s->stopper = vb_task_self();
 	while (s->task)
-		vb_task_yield();
+		vb_task_suspend_uninterruptible(VB_FOREVER);
 	close_priv(s);
 	/* The next server may begin now: all that we leave behind is there. */
 	vb_lock_header_withdraw(s);
 	vb_ep_close(s->ep);
 	vb_answers_close(s->answers);
 	/* Last: vb_fabric_close may be waiting for it. */
+	vb_opened_drop(&s->opened);
+	free(s);
+}
+
+void vb_lock_server_bury(struct vb_lock_server *s)
+{
+	s->struck = true;
+	if (s->task)
+		vb_task_kill(s->task);
+	if (!s->space->fabric->no_keeper)
+		vb_sched_background_end(s->ep->sched);
+	close_priv(s);
+	vb_ep_close(s->ep);
+	vb_answers_close(s->answers);
 	vb_opened_drop(&s->opened);
 	free(s);
 }
