@@ -35,8 +35,9 @@ static const struct vb_opt sim_table[] = {
 static const struct vb_env_ops sim_env = {.name = "sim", .is_virtual = true};
 
 /* Streams of the seed.  Clients draw from others. */
-#define STREAM_FAULTS 0x51f0000000000001ull
-#define STREAM_CLOCKS 0x51f0000000000002ull
+#define STREAM_FAULTS      0x51f0000000000001ull
+#define STREAM_CLOCKS      0x51f0000000000002ull
+#define STREAM_NODE_CLOCKS 0x51f1000000000000ull
 
 /* Below this the first touch of a huge page (2 MiB to clear) costs more than it saves. */
 #define HUGE_PAGES_FROM (128ull << 20)
@@ -259,6 +260,22 @@ static uint64_t sim_common_now(struct vb_ep *vep, uint64_t *error_ns)
 	return now + swing < max ? 0 : now + swing - max;
 }
 
+static void draw_clock(struct sim_ep *ep, uint16_t node)
+{
+	const struct vb_sim_faults *f = &ep->sim->faults;
+	struct vb_rng *r = &ep->sim->clock_rng, its_node;
+	int64_t drift = f->drift_max_ppb;
+
+	if (f->node_clocks) {
+		vb_rng_seed(&its_node, ep->sim->base.seed, STREAM_NODE_CLOCKS + node);
+		r = &its_node;
+	}
+	ep->base.drift_ppb = (int64_t)vb_rng_below(r, 2 * (uint64_t)drift + 1) - drift;
+	if (f->drift_edge)
+		ep->base.drift_ppb = ep->base.drift_ppb < 0 ? -drift : drift;
+	ep->base.offset_ns = vb_rng_below(r, 1000000000);
+}
+
 static int sim_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 {
 	struct sim *s = sim_of(f);
@@ -282,11 +299,8 @@ static int sim_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 	ep->sim = s;
 	ep->slot = slot;
 	ep->cpu_timer.fire = cpu_free;
-	if (drift != 0) {
-		ep->base.drift_ppb =
-			(int64_t)vb_rng_below(&s->clock_rng, 2 * (uint64_t)drift + 1) - drift;
-		ep->base.offset_ns = vb_rng_below(&s->clock_rng, 1000000000);
-	}
+	if (drift != 0)
+		draw_clock(ep, node);
 	draw_wander(ep);
 	s->eps[slot] = ep;
 	*out = &ep->base;

@@ -38,12 +38,14 @@ struct vb_sim_faults {
 	                           * do not get through within verb_bound_ns fail: -VB_EUNKNOWN */
 	uint64_t partition_max_ns;
 	int64_t drift_max_ppb; /* each endpoint's clock drifts by a constant within +- this */
+	bool node_clocks; /* the endpoints of a node have one clock, as those of a machine have */
+	bool drift_edge;  /* ... by no less than that: one half of them runs fast, the other slow */
 	uint64_t
 		common_error_max_ns; /* what an endpoint takes for the common time (vb_ep_common_now)
 	                               * wanders within +- this, each one's at a pace of its own */
 };
 
-/* Turns faults on or off (all zero) from now on.  drift_max_ppb and common_error_max_ns count for
+/* Turns faults on or off (all zero) from now on.  What is said of clocks counts for
  * endpoints opened later. */
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
 /* Only endpoints marked so die or pause; servers are not marked.  Only coroutines may use them
