@@ -44,6 +44,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 #define DRTM_FREE  0ull
 #define DRTM_OWNED VB_OWNER_FLAG

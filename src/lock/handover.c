@@ -28,6 +28,17 @@ uint64_t vb_handover_word(struct vb_lock_client *me, bool numberless)
 	return me->ep->self << NUMBER_BITS | number;
 }
 
+/* As a network does that has lost the acknowledgement. */
+static int send_copy(struct vb_lock_client *me, vb_peer to, struct vb_msg *m, uint8_t *again)
+{
+	if (!VB_CHANCE(200, "mcs ncosed rma-rw: a message arrives twice"))
+		return 0;
+	if (again != NULL)
+		*again = 1;
+	(void)vb_send(me->ep, to, m);
+	return 0;
+}
+
 int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
 		     uint8_t *again, unsigned answer, uint64_t until_ns)
 {
@@ -38,7 +49,7 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 
 		err = vb_send_wait(me->ep, to, m);
 		if (err == 0)
-			return 0;
+			return send_copy(me, to, m, again);
 		if (err != -VB_EUNKNOWN && !vb_peer_alive(me->ep->fabric, to))
 			break;
 		if (err == -VB_EUNKNOWN && again != NULL)
@@ -81,7 +92,7 @@ static int take(struct vb_claim *c, uint64_t self, uint16_t tag, void *data, uin
 
 	if (vb_box_take(&c->box, tag, &m) != 0)
 		return -EAGAIN;
-	VB_SOMETIMES_IF(m.imm != stamp(self), 200, "mcs ncosed: a copy meant for an earlier claim");
+	VB_SOMETIMES_IF(m.imm != stamp(self), 200, "mcs: a copy meant for an earlier claim");
 	if (m.imm != stamp(self) || m.len < len)
 		return -EAGAIN;
 	memcpy(data, m.data, len);

@@ -165,7 +165,8 @@ int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 	bool unsure = false;
 	int err = 0;
 
-	if (!vb_handover_heard(me, c, g->self, MCS_NEXT, &g->next, sizeof(g->next))) {
+	if (VB_CHANCE(200, "mcs: does not look for its successor first") ||
+	    !vb_handover_heard(me, c, g->self, MCS_NEXT, &g->next, sizeof(g->next))) {
 		err = mcs_leave(me, c, &unsure);
 		if (err != -EAGAIN)
 			return err;

@@ -62,6 +62,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/handover.h"
 
 #define NC_COUNT_BITS  17
@@ -214,8 +215,11 @@ static int nc_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 	for (;;) {
 		int err = vb_read64(me->ep, c->entry + NC_LEFT, &left);
 
-		if (err == 0 && g->unsure && left == 0)
+		if (err == 0 && g->unsure && left == 0) {
+			VB_SOMETIMES(1000,
+				     "ncosed: readers counted away although the answer was lost");
 			return 0;
+		}
 		if (err == 0 && left == g->left) {
 			err = vb_cas64(me->ep, c->entry + NC_LEFT, left, 0, &seen);
 			if (err == 0)
@@ -289,8 +293,10 @@ static int nc_enqueue(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 			break;
 		/* It may have been done, and somebody has enqueued behind us since: then the lock
 		 * is lost. */
-		if (unsure)
+		if (unsure) {
+			VB_SOMETIMES(200, "ncosed: a claim that may have enqueued");
 			return -VB_EUNKNOWN;
+		}
 		expect = seen;
 		err = vb_poll_pause(me, until_ns);
 		if (err)
@@ -388,6 +394,8 @@ static int nc_leave(struct vb_lock_client *me, struct vb_claim *c)
 			return err;
 		if (seen == 0)
 			return nc_broken(c, seen);
+		VB_SOMETIMES_IF(nc_tail(seen) != 0, 200,
+				"ncosed: a writer closes the group while a reader leaves");
 		g->closed = nc_tail(seen) != 0;
 		g->word = seen;
 		me->retries++;
@@ -436,8 +444,10 @@ static int nc_next_reader(struct vb_claim *c, vb_peer *peer, uint32_t *number)
 		/* A copy comes after what it is a copy of. */
 		while (h.again && seen < at && c->box.pile[seen].from != p.from)
 			seen++;
-		if (h.again && seen < at)
+		if (h.again && seen < at) {
+			VB_SOMETIMES(200, "ncosed: a copy of a reader that has registered");
 			continue;
+		}
 		*peer = p.from;
 		*number = h.number;
 		return 0;
@@ -467,6 +477,7 @@ static int nc_open_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 		if (nc_tail(seen) != nc_tail(expect))
 			return *unsure && nc_tail(seen) == 0 ? 0 : -EAGAIN;
 		/* More readers have come; what was asked before has not been done. */
+		VB_SOMETIMES(200, "ncosed: readers come while a writer lets its group open");
 		expect = seen;
 		me->retries++;
 	}
@@ -547,7 +558,8 @@ static int nc_release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 	int err;
 
 	vb_mail_sort(&me->mail);
-	if (nc_find_successor(c, &next, &h))
+	if (!VB_CHANCE(200, "ncosed: does not look for its successor first") &&
+	    nc_find_successor(c, &next, &h))
 		return nc_hand_over(me, c, next, &h);
 	err = nc_open_group(me, c, &word, &unsure);
 	vb_phase(me, VB_PHASE_NS);
@@ -560,8 +572,10 @@ static int nc_release_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 		return nc_hand_over(me, c, next, &h);
 	/* A CAS whose answer was lost may have opened the group, and a writer has come since: then
 	 * it does not stand behind us, and the group is ours to grant all the same. */
-	if (unsure)
+	if (unsure) {
+		VB_SOMETIMES(5000, "ncosed: a group opened although the answer was lost");
 		return nc_grant_all(me, c, word, nc_count(word)) ? -VB_EUNKNOWN : 0;
+	}
 	return vb_fail(-VB_EUNKNOWN,
 		       "lock %" PRIu64
 		       " is lost: the writer next in its queue has not shown itself, it must have "

@@ -24,6 +24,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/served.h"
 
 /* Clients that a worker remembers at most; beyond that it says "busy" to new ones. */
@@ -188,13 +189,16 @@ static void rpc_serve(struct vb_lock_server *s, const struct vb_msg *request)
 	if (!seen)
 		goto out;
 	/* The client has asked something newer since: this is a copy that came late. */
-	if (ask.number < seen->number)
+	if (ask.number < seen->number) {
+		VB_SOMETIMES(1000, "rpc: a copy after a newer request");
 		return;
+	}
 	seen->at_ns = now;
 	if (request->tag == RPC_WITHDRAW) {
 		rpc_withdraw(e, seen, &ask);
 		return;
 	}
+	VB_SOMETIMES_IF(ask.number == seen->number, 200, "rpc: a request is answered again");
 	if (ask.number != seen->number) {
 		seen->answer = rpc_do(s, e, request->tag, &ask, request->from, now);
 		seen->number = ask.number;

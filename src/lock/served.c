@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 /* The first wait for an answer is a quarter of a lease, but at least this; each next one is twice
  * as long. */
@@ -30,6 +31,7 @@ void vb_served_evict(const struct vb_lock_server *s, struct vb_served_entry *e, 
 			return;
 		vb_debug("lock %" PRIu64 ": client %" PRIx64 " outstayed its lease", lock,
 			 e->holder);
+		VB_SOMETIMES(200, "rpc traditional traditional-ro: a writer outstays its lease");
 		e->readers = 0;
 		e->ticket++;
 		return;
@@ -37,6 +39,7 @@ void vb_served_evict(const struct vb_lock_server *s, struct vb_served_entry *e, 
 	if (e->elders && is_over(now, e->elder_since_ns, 2 * lease))
 		e->elders = 0;
 	if (e->readers && is_over(now, e->since_ns, 2 * lease)) {
+		VB_SOMETIMES(200, "rpc traditional traditional-ro: readers outstay their lease");
 		e->readers = e->elders = 0;
 		e->ticket++;
 	}
@@ -61,6 +64,9 @@ static int grant_shared(const struct vb_lock_server *s, struct vb_served_entry *
 		return -EAGAIN;
 	if (e->readers && is_over(now, e->since_ns, lease)) {
 		/* The group is closed; a new one opens if there is none older than it. */
+		VB_SOMETIMES(
+			200,
+			"rpc traditional traditional-ro: a group of readers is closed by time");
 		if (e->elders)
 			return -EAGAIN;
 		e->elders = e->readers;
@@ -89,8 +95,12 @@ int vb_served_grant(const struct vb_lock_server *s, struct vb_served_entry *e, e
 int vb_served_take_back(struct vb_served_entry *e, enum vb_mode mode, uint64_t ticket)
 {
 	if (mode != VB_SHARED) {
-		if (e->readers != SERVED_WRITER || e->ticket != ticket)
+		if (e->readers != SERVED_WRITER || e->ticket != ticket) {
+			VB_SOMETIMES(
+				200,
+				"rpc traditional traditional-ro: a writer's release came too late");
 			return -VB_ELOST;
+		}
 		e->readers = 0;
 		return 0;
 	}
@@ -98,10 +108,15 @@ int vb_served_take_back(struct vb_served_entry *e, enum vb_mode mode, uint64_t t
 		return -VB_ELOST;
 	if (e->ticket == ticket && e->readers)
 		e->readers--;
-	else if (e->ticket - 1 == ticket && e->elders)
+	else if (e->ticket - 1 == ticket && e->elders) {
+		VB_SOMETIMES(200,
+			     "rpc traditional traditional-ro: a reader of the older group leaves");
 		e->elders--;
-	else
+	} else {
+		VB_SOMETIMES(200,
+			     "rpc traditional traditional-ro: a reader's release came too late");
 		return -VB_ELOST;
+	}
 	return 0;
 }
 

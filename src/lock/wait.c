@@ -97,6 +97,8 @@ int vb_owner_take(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect
 		 * a lock at a time, and what it posted for that one has landed. */
 		if (vb_likely(((*seen ^ self) & (OWNER_MASK | VB_OWNER_FLAG)) != 0))
 			return -EAGAIN;
+		VB_SOMETIMES(1000,
+			     "cas cas-backoff drtm: the word of an earlier claim of one's own");
 		expect = *seen;
 	}
 	return -EAGAIN;
@@ -135,12 +137,15 @@ int vb_poll_pause(struct vb_lock_client *me, uint64_t until_ns)
 	if (vb_task_cancelled(vb_task_self()))
 		return -ECANCELED;
 	vb_task_yield();
-	if (!(me->ep->fabric->caps.flags & VB_CAP_VIRTUAL)) {
-		if (++me->polls % POLLS_PER_OFFER == 0)
-			sched_yield();
-		else
-			vb_cpu_relax();
+	if (me->ep->fabric->caps.flags & VB_CAP_VIRTUAL) {
+		if (VB_CHANCE(200, "cas retry-on-fail ncosed rma-rw rpc shiftlock: looks late"))
+			return vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns);
+		return 0;
 	}
+	if (++me->polls % POLLS_PER_OFFER == 0)
+		sched_yield();
+	else
+		vb_cpu_relax();
 	return 0;
 }
 

@@ -196,7 +196,7 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 
 		if (now >= until_ns)
 			return -ETIMEDOUT;
-		if (pause == 0)
+		if (pause == 0 || VB_CHANCE(200, "dslr dslr-update: looks too early"))
 			err = vb_poll_pause(me, until_ns);
 		else
 			err = vb_ep_sleep_until(me->ep,
@@ -227,7 +227,9 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 			t->seen_since_ns = done;
 		else if (done - t->seen_since_ns >=
 			 dslr_patience_ns(me, ops->ahead(w, t->ticket, &writers))) {
-			err = reset(me, c, ops, w, posted);
+			err = VB_CHANCE(200, "dslr dslr-update: puts a reset off")
+				      ? 0
+				      : reset(me, c, ops, w, posted);
 			if (err) {
 				c->queued = false;
 				return err;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 /* A try gives up when the counter has changed under it so often. */
 #define TRY_CASES 16
@@ -75,6 +76,7 @@ static int turn_if_free(struct vb_lock_client *me, struct vb_claim *c, rw_turn_f
 	w = words[(at - c->entry) / 8];
 	if (w & RW_BAR || (w & RW_TURN_MASK) != p->turn)
 		return 0;
+	VB_SOMETIMES(200, "rma-rw: a reader begins the next turn itself");
 	return turn(me, c, at, w);
 }
 
@@ -350,6 +352,7 @@ int rw_unbar(struct vb_lock_client *me, struct vb_claim *c)
 						.swap = {.lo = rw_next_turn(words[which[k]])}};
 		err = vb_post_wait(me->ep, v, n);
 		if (vb_unlikely(err == -VB_EUNKNOWN) && ++lost < VB_LOCK_ASKS) {
+			VB_SOMETIMES(200, "rma-rw: a bar is lifted although the answer was lost");
 			vb_lock_let_land(me);
 			err = rw_look(me, c, words);
 			/* The bars are ours: a counter without one has its next turn. */
@@ -362,6 +365,7 @@ int rw_unbar(struct vb_lock_client *me, struct vb_claim *c)
 		for (unsigned k = 0; k < n && err == 0; k++) {
 			if (v[k].old.lo == words[which[k]])
 				continue;
+			VB_SOMETIMES(200, "rma-rw: a reader comes while a writer lets them in");
 			words[which[k]] = v[k].old.lo;
 			which[left++] = which[k];
 		}

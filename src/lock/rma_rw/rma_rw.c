@@ -48,6 +48,7 @@
 #include <limits.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/protocols.h"
 #include "lock/rma_rw/rma_rw.h"
 
@@ -157,6 +158,7 @@ static int begin_row(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 	p->in_group = 0;
 	p->writers = 1;
 	if (p->draining) {
+		VB_SOMETIMES(200, "rma-rw: a writer waits for readers inside");
 		wait_at(me, c, RW_DRAIN);
 		err = rw_drain(me, c, until_ns);
 	}
@@ -358,6 +360,7 @@ static int leave_root(struct vb_lock_client *me, struct vb_claim *c, bool reader
 		/* While we have the root nobody else takes our group's name away. */
 		if (err || seen == rw_group_of(me) + 1 || (unsure && seen == 0))
 			return err;
+		VB_SOMETIMES(200, "rma-rw: a group enters the root while another leaves it");
 		err = root_successor(me, c, true, &successor);
 	}
 	if (err)
@@ -395,6 +398,7 @@ static int writer_release(struct vb_lock_client *me, struct vb_claim *c)
 	int err;
 
 	if ((p->in_group < o->t_l || !has_root(me)) && !readers_turn &&
+	    !VB_CHANCE(200, "rma-rw: does not look for its successor first") &&
 	    vb_handover_heard(me, c, p->self, RW_NEXT, &p->next, sizeof(p->next)))
 		return yield_in_group(
 			me, c,
@@ -440,6 +444,7 @@ static int writer_try(struct vb_lock_client *me, struct vb_claim *c)
 			return err;
 	}
 	if (seen != 0) {
+		VB_SOMETIMES(200, "rma-rw: a try that has its group but not the root");
 		err = leave_group(me, c);
 		return err ? err : -EAGAIN;
 	}
@@ -450,6 +455,7 @@ static int writer_try(struct vb_lock_client *me, struct vb_claim *c)
 	if (!p->draining)
 		return writer_granted(c);
 	/* A reader came in between. */
+	VB_SOMETIMES(200, "rma-rw: a reader comes while a writer tries");
 	err = leave_root(me, c, true);
 	if (err == 0)
 		err = leave_group(me, c);

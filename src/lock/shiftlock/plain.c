@@ -7,6 +7,8 @@
 #define VB_LOG_ROOM "shiftlock"
 #include "lock/shiftlock/shiftlock.h"
 
+#include "base/sometimes.h"
+
 #define GEN_BITS    8
 #define RDR_BITS    18
 #define EPOCH_BIT   SL_PLAIN_TAIL_BITS
@@ -77,7 +79,8 @@ int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 		  struct vb_u128 swap_mask, struct vb_u128 *old, uint64_t *guess,
 		  uint64_t *posted_ns, uint64_t *retries)
 {
-	uint64_t word = *guess, seen, next;
+	uint64_t word = VB_CHANCE(200, "shiftlock: has forgotten the entry") ? 0 : *guess, seen,
+		 next;
 	bool looked = word == 0;
 	int err = looked ? vb_read64(ep, entry, &word) : 0;
 

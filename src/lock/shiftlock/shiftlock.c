@@ -253,7 +253,8 @@ static int suspect(struct vb_lock_client *me, struct vb_claim *c)
 		s->still_since_ns = vb_ep_now(me->ep);
 		return 0;
 	}
-	if (now - s->still_since_ns < vb_lock_stretch(me->space, 3 * me->space->lease_ns))
+	if (now - s->still_since_ns < vb_lock_stretch(me->space, 3 * me->space->lease_ns) ||
+	    VB_CHANCE(200, "shiftlock: puts a recovery off"))
 		return 0;
 	return recover(me, c);
 }
@@ -588,7 +589,8 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 	struct vb_u128 old;
 	int err;
 
-	if (find_successor(me, c))
+	if (!VB_CHANCE(200, "shiftlock: does not look for its successor first") &&
+	    find_successor(me, c))
 		return hand_over(me, c);
 	err = sl_mcas(me, c, (struct vb_u128){.lo = self_name(me), .hi = s->rel}, mask,
 		      (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH,

@@ -30,6 +30,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/header.h"
 #include "lock/table/table.h"
 
@@ -142,6 +143,8 @@ static void put_answer(struct agent *a, vb_peer to, vb_addr reply, uint32_t lane
 static void answer_session(struct agent *a, const struct session *ss)
 {
 	put_answer(a, ss->owner.name, ss->reply, ss->lane, &ss->answer);
+	if (VB_CHANCE(200, "table: an answer comes twice"))
+		put_answer(a, ss->owner.name, ss->reply, ss->lane, &ss->answer);
 }
 
 /* ---- sessions ---- */
@@ -392,6 +395,8 @@ static int do_release(struct agent *a, struct session *ss, const struct vb_lockt
 	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->ref);
 
 	/* Gone: by its lease, or by this request, of which the agent before this one knew. */
+	VB_SOMETIMES_IF(r == NULL && ss->ended_by != ask->number, 200,
+			"table: a release came too late");
 	if (r == NULL)
 		return ss->ended_by == ask->number ? 0 : -VB_ELOST;
 	a->ending = ss;
@@ -423,6 +428,8 @@ static int do_stop(struct agent *a, struct session *ss, const struct vb_locktab_
 
 	if (r == NULL)
 		return 0;
+	VB_SOMETIMES_IF(r->converted == ask->ref, 200, "table: a conversion is undone");
+	VB_SOMETIMES_IF(r->converted != ask->ref, 200, "table: a grant is withdrawn");
 	if (r->converted == ask->ref)
 		vb_tq_undo(a->q, r, ask->ref, now);
 	else
@@ -505,8 +512,11 @@ static void take(struct agent *a, const struct vb_locktab_ask *ask, vb_peer from
 		put_answer(a, from, reply, lane, &refused);
 		return;
 	}
-	if (ask->number < ss->number)
+	if (ask->number < ss->number) {
+		VB_SOMETIMES(200, "table: a copy after a newer request");
 		return;
+	}
+	VB_SOMETIMES_IF(ask->number == ss->number, 200, "table: a request is answered again");
 	ss->reply = reply;
 	ss->lane = lane;
 	if (ask->number > ss->number) {
@@ -761,7 +771,7 @@ void vb_locktab_server_close(struct vb_lock_server *s)
 	if (a == NULL)
 		return;
 	/* With nothing held, the next agent has nothing to wait for. */
-	if (a->begun && vb_tq_holds(a->q) == 0 && a->grace_until_ns == 0)
+	if (a->begun && !s->struck && vb_tq_holds(a->q) == 0 && a->grace_until_ns == 0)
 		__atomic_store_n(&a->life->ended, a->life->lives, __ATOMIC_RELEASE);
 	vb_locktab_file_close(a->file);
 	vb_tq_close(a->q);

@@ -30,6 +30,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 
 /* The first wait for an answer; the next ones are longer, up to a quarter of a lease. */
 #define PATIENCE_FIRST_NS 200000ull
@@ -373,6 +374,7 @@ static int stop(struct vb_lock_client *me, const struct asking *given_up)
 	q.ask.ref = given_up->ask.number;
 	err = ask(me, &q, VB_FOREVER);
 	vb_task_shield(shielded);
+	VB_SOMETIMES_IF(err == 0, 200, "table: a request is stopped");
 	return err == 0 && q.answer.err == 0 ? 0 : -VB_EUNKNOWN;
 }
 
@@ -489,8 +491,10 @@ static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_lockta
 	int err = ask(me, &q, until);
 
 	c->queued = false;
-	if (err == 0 && came_late(me, &q))
+	if (err == 0 && came_late(me, &q)) {
+		VB_SOMETIMES(5000, "table: granted when another lock's lease had ended");
 		err = -ETIMEDOUT;
+	}
 	if (err == 0)
 		return q.answer.err == 0 ? granted(me, c, &q) : (int)q.answer.err;
 	if (err == -VB_EPEERGONE || q.agent == VB_PEER_NONE)
@@ -665,8 +669,10 @@ int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mo
 		return err;
 	/* Converted, and over before we knew. */
 	c->valid_until_ns = valid_until(me, &q);
-	if (vb_ep_now_coarse(me->ep) >= c->valid_until_ns)
+	if (vb_ep_now_coarse(me->ep) >= c->valid_until_ns) {
+		VB_SOMETIMES(1000, "table: converted, and over before the client knew");
 		return -VB_ELOST;
+	}
 	c->mode = mode;
 	if (mode == VB_EXCLUSIVE)
 		c->token = q.answer.ticket;

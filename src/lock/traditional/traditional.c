@@ -48,6 +48,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/protocols.h"
 
 /* The default of readers_pass (DSLR, section 6.4). */
@@ -106,6 +107,8 @@ static void trad_tell(struct vb_lock_server *s, vb_peer to, uint64_t lock, uint6
 	memcpy(m.data, answer, sizeof(*answer));
 	/* If it is lost, or there is no room for it, the client asks again. */
 	vb_send(s->ep, to, &m);
+	if (VB_CHANCE(200, "traditional traditional-ro: news come twice"))
+		vb_send(s->ep, to, &m);
 }
 
 /* 0: granted, and recorded; -EAGAIN. */
@@ -189,8 +192,11 @@ static void trad_advance(struct trad_server *t, uint64_t lock)
 		trad_queue_remove(t->m, c);
 		if (!silent)
 			trad_tell_turn(t, c);
-		else
+		else {
+			VB_SOMETIMES(200,
+				     "traditional traditional-ro: a silent client is passed over");
 			c->answer.err = -ESTALE;
+		}
 	}
 	if (t->readers_pass > 0)
 		trad_let_pass(t, lock);
@@ -223,6 +229,9 @@ static void trad_ask_turn(struct trad_server *t, struct trad_client *c, bool aga
 		trad_advance(t, c->lock);
 	else if (!again || c->answer.err == -ESTALE) {
 		/* It is new, or was passed over because it had been silent for too long. */
+		VB_SOMETIMES_IF(
+			again, 200,
+			"traditional traditional-ro: a client that was passed over is there again");
 		c->answer = (struct vb_answer){.err = -EAGAIN};
 		if (trad_grant_now(t, c) == 0)
 			trad_tell_turn(t, c);
@@ -246,6 +255,8 @@ static void trad_leave(struct trad_server *t, struct trad_client *c, const struc
 {
 	bool granted = c->number == ask->about && !c->waits && trad_may_hold(c);
 
+	VB_SOMETIMES_IF(granted, 200,
+			"traditional traditional-ro: the turn comes before a client can leave");
 	if (c->waits)
 		trad_queue_remove(t->m, c);
 	if (!granted)
@@ -257,8 +268,10 @@ static void trad_withdraw(struct trad_server *t, struct trad_client *c)
 {
 	if (c->waits)
 		trad_queue_remove(t->m, c);
-	else if (trad_may_hold(c))
+	else if (trad_may_hold(c)) {
+		VB_SOMETIMES(200, "traditional traditional-ro: a grant is withdrawn");
 		vb_served_take_back(t->e, trad_mode(c), c->answer.ticket);
+	}
 }
 
 /* A new request: c still holds the one before. */
@@ -269,8 +282,11 @@ static void trad_begin(struct trad_server *t, struct trad_client *c, uint16_t ta
 		trad_leave(t, c, ask);
 	else if (tag == TRAD_WITHDRAW && c->lock == ask->lock)
 		trad_withdraw(t, c);
-	else if (c->waits)
-		trad_queue_remove(t->m, c); /* it has given up, and its saying so was lost */
+	else if (c->waits) {
+		/* It has given up, and its saying so was lost. */
+		VB_SOMETIMES(1000, "traditional traditional-ro: a client has left without a word");
+		trad_queue_remove(t->m, c);
+	}
 	c->number = ask->number;
 	c->lock = ask->lock;
 	c->tag = tag;
@@ -349,8 +365,10 @@ void trad_serve(struct vb_lock_server *s, const struct vb_msg *request, uint64_t
 		return;
 	}
 	/* The client has asked something newer since: this is a copy that came late. */
-	if (ask.number < c->number)
+	if (ask.number < c->number) {
+		VB_SOMETIMES(200, "traditional traditional-ro: a copy after a newer request");
 		return;
+	}
 	again = ask.number == c->number;
 	if (!again)
 		trad_begin(&t, c, request->tag, &ask);
