@@ -115,8 +115,9 @@ static void test_draws_respect_promises(void **state)
 
 		vb_explore_draw(frail, seed, &d);
 		assert_true(d.orderly);
-		assert_true(d.faults.die == 0 && d.faults.partition == 0);
+		assert_true(d.faults.die == 0 && d.serve_max_ns == 0);
 		assert_true(d.loses || (d.faults.lose == 0 && d.faults.early == 0));
+		assert_true(d.loses || (d.faults.deaf == 0 && d.faults.partition == 0));
 		assert_true(d.faults.nic_stall_max_ns < d.bound_ns);
 		assert_in_range(d.clients, VB_EXPLORE_CLIENTS_MIN, VB_EXPLORE_CLIENTS_MAX);
 		assert_in_range(d.locks, 1, VB_EXPLORE_LOCKS_MAX);
@@ -217,6 +218,40 @@ static void test_table_without_leases_is_clean(void **state)
 	vb_campaign_end(&c.all);
 }
 
+/* Servers that stand still, stop or die in some seeds, and such that do not: what is left of a
+ * server is for the next one to find. */
+static void test_servers_go(void **state)
+{
+	const struct vb_lock_ops *ops = vb_lock_find("traditional");
+	unsigned still = 0, stop = 0, die = 0, gone = 0, edge = 0;
+
+	for (uint64_t seed = 1; seed <= 300; seed++) {
+		struct vb_explore_draw d;
+
+		vb_explore_draw(ops, seed, &d);
+		assert_true(!d.orderly || (d.serve_max_ns == 0 && d.faults.stall == 0));
+		still += d.faults.stall > 0;
+		stop += d.serve_max_ns > 0 && !d.servers_die;
+		die += d.serve_max_ns > 0 && d.servers_die;
+		edge += d.faults.drift_edge;
+		if (seed <= 40)
+			gone += (unsigned)explore(ops, seed).servers_gone;
+	}
+	assert_true(still >= 30 && stop >= 10 && die >= 20 && edge >= 40);
+	assert_true(gone >= 20);
+	/* One that is stopped in the midst of a recovery brings that to its end first. */
+	ops = vb_lock_find("shiftlock");
+	for (uint64_t seed = 1, stops = 0; stops < 10; seed++) {
+		struct vb_explore_draw d;
+
+		vb_explore_draw(ops, seed, &d);
+		if (d.serve_max_ns == 0 || d.servers_die)
+			continue;
+		assert_true(explore(ops, seed).servers_gone > 0);
+		stops++;
+	}
+}
+
 /* Every mode, every policy, conversions: what is not drawn is not explored. */
 static void test_table_draws(void **state)
 {
@@ -253,6 +288,7 @@ int main(void)
 		cmocka_unit_test(test_real_locks_are_clean),
 		cmocka_unit_test(test_table_without_leases_is_clean),
 		cmocka_unit_test(test_table_draws),
+		cmocka_unit_test(test_servers_go),
 	};
 
 	vb_lock_register(vb_planted_locks);

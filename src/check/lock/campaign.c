@@ -36,12 +36,12 @@ static void tell_end(FILE *to, const struct vb_explore_draw *d, const struct vb_
 {
 	fprintf(to,
 		"seed %" PRIu64 ": trace %016" PRIx64 ", %" PRIu64 " grants, %" PRIu64
-		" violations, %" PRIu64 " deaths, %" PRIu64 " closed, %" PRIu64
-		" cancelled, %" PRIu64 " timed out, %" PRIu64 " unknown, %" PRIu64 " lost, %" PRIu64
-		" verbs, %.3f ms\n",
+		" violations, %" PRIu64 " deaths, %" PRIu64 " servers gone, %" PRIu64
+		" closed, %" PRIu64 " cancelled, %" PRIu64 " timed out, %" PRIu64
+		" unknown, %" PRIu64 " lost, %" PRIu64 " verbs, %.3f ms\n",
 		d->seed, r->trace_hash, r->audit.checked_ops, r->audit.violations, r->deaths,
-		r->closes, r->cancels, r->timeouts, r->unknown, r->audit.lost, r->verbs,
-		(double)r->virtual_ns / 1e6);
+		r->servers_gone, r->closes, r->cancels, r->timeouts, r->unknown, r->audit.lost,
+		r->verbs, (double)r->virtual_ns / 1e6);
 }
 
 /* Is this what we are looking for?  Of a real lock the rule that was broken first, of a planted bug

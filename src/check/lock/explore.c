@@ -82,16 +82,20 @@ static int open_client(struct slot *s)
 }
 
 /* Where nobody died, was late, or lost an answer there is nothing to recover: whoever does throws
- * out clients that are well. */
-static void judge_recoveries(struct slot *s, const struct vb_lock_client *me)
+ * out clients that are well.  Nor is a grant lost, but by readers who hold past their lease. */
+static void judge_order(struct slot *s, const struct vb_lock_client *me)
 {
+	const struct explore *x = s->x;
+	bool keeps = x->d->p_long == 0 || !(x->ops->caps & VB_LOCK_READ_LEASE);
+	uint64_t lost = keeps ? me->lost : 0;
 	char text[128];
 
-	if (!survives(s->x) || !s->x->d->orderly || me->recoveries == 0)
+	if (lossy(x) || me->recoveries + lost == 0)
 		return;
 	snprintf(text, sizeof(text),
-		 "has recovered locks %" PRIu64 " times although nothing was wrong",
-		 me->recoveries);
+		 "has recovered locks %" PRIu64 " times and lost %" PRIu64
+		 " grants although nothing was wrong",
+		 me->recoveries, lost);
 	vb_audit_violation(s->x->audit, VB_AUDIT_NEEDLESS_RECOVERY, s->index, s->asks_lock, text);
 }
 
@@ -117,6 +121,7 @@ static void close_client(struct slot *s, struct vb_lock_client *me)
 {
 	s->life = NULL;
 	vb_sim_ep_mortal(me->ep, false);
+	judge_order(s, me);
 	vb_lock_client_close(me);
 	s->client = NULL;
 	s->x->result->closes++;
@@ -151,7 +156,7 @@ static void life_body(void *arg)
 		if (explore_cycle(s, me) && s->cycles % BURST == 0)
 			meet(x);
 	if (x->err == 0) {
-		judge_recoveries(s, me);
+		judge_order(s, me);
 		vb_lock_client_close(me);
 		s->client = NULL;
 	}
@@ -201,9 +206,10 @@ static void slot_body(void *arg)
 		s->end = LIFE_RUNS;
 		s->started = false;
 		err = s->client == NULL ? open_client(s) : 0;
-		if (err == -VB_EUNKNOWN && lossy(x)) {
-			/* The answer of the server's node was lost: a client would try again, too.
-			 */
+		if ((err == -VB_EUNKNOWN || (err == -VB_EPEERGONE && x->d->serve_max_ns)) &&
+		    lossy(x)) {
+			/* The answer of the server's node was lost, or there is no server at the
+			 * moment: a client would try again, too. */
 			s->end = LIFE_DIED;
 			continue;
 		}
@@ -292,17 +298,7 @@ static int open_space(struct explore *x)
 		return err;
 	explore_wrap(x);
 	x->space->watch = vb_audit_watch(x->audit);
-	for (unsigned node = 0; node < d->servers; node++) {
-		for (unsigned w = 0; w < d->workers && err == 0; w++) {
-			struct vb_lock_server *server;
-
-			err = vb_lock_server_start(x->space, (uint16_t)node, w, d->workers,
-						   &server);
-			if (err == 0 && server != NULL)
-				x->servers[x->n_servers++] = server;
-		}
-	}
-	return err;
+	return explore_start_servers(x);
 }
 
 static int start_clients(struct explore *x)
@@ -333,11 +329,10 @@ static void bury(struct vb_lock_client *c)
 
 static void tear_down(struct explore *x)
 {
-	if (x->sched != NULL && x->n_servers > 0) {
+	if (x->sched != NULL && x->space != NULL && x->space->ops->serve != NULL) {
 		/* A server in the middle of a request needs time to come to its end. */
-		vb_task_sleep_until(vb_sched_now(x->sched) + SETTLE_NS);
-		for (unsigned i = 0; i < x->n_servers; i++)
-			vb_lock_server_stop(x->servers[i]);
+		vb_task_sleep_until(vb_sched_now(x->sched) + SETTLE_NS + x->d->faults.stall_max_ns);
+		explore_stop_servers(x);
 	}
 	if (x->sched != NULL)
 		vb_sched_kill_all(x->sched);
@@ -383,7 +378,12 @@ static void tell_stuck(struct explore *x, uint64_t since_ns, int err)
 
 static void heal(struct explore *x)
 {
-	static const struct vb_sim_faults none;
+	const struct vb_sim_faults *f = &x->d->faults;
+	/* Clocks are no fault. */
+	const struct vb_sim_faults none = {.drift_max_ppb = f->drift_max_ppb,
+					   .node_clocks = f->node_clocks,
+					   .drift_edge = f->drift_edge,
+					   .common_error_max_ns = f->common_error_max_ns};
 
 	vb_sim_set_faults(x->fabric, &none);
 	x->live = true;
@@ -426,7 +426,7 @@ static void run_phases(struct explore *x)
 		tell_stuck(x, begin, err);
 	for (unsigned i = 0; i < x->d->clients; i++)
 		if (x->slots[i].client != NULL)
-			judge_recoveries(&x->slots[i], x->slots[i].client);
+			judge_order(&x->slots[i], x->slots[i].client);
 }
 
 static int keep_stories(struct explore *x)

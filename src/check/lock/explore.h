@@ -59,6 +59,10 @@ struct vb_explore_draw {
 	double p_leases, p_hold_on;             /* asks for more than one; holds for as long */
 	double p_update, p_upgrade;             /* asks for an update lock, and converts it */
 	uint64_t cancel_every_ns;               /* 0: nobody is cancelled */
+	/* Servers stop and are started again, or die and others begin in their place: after up to so
+	 * long, while nobody answers for up to so long; 0: they stay. */
+	uint64_t serve_max_ns, away_max_ns;
+	bool servers_die;
 	double p_close; /* closes after an attempt, and opens anew; more often where it gave up */
 	uint64_t safety_ns, liveness_ns; /* bounds of the phases */
 	char options[160];               /* the protocol's */
@@ -75,7 +79,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to);
 
 struct vb_explore_result {
 	struct vb_audit_counts audit;
-	uint64_t deaths, cancels, closes, timeouts, unknown, cycles;
+	uint64_t deaths, servers_gone, cancels, closes, timeouts, unknown, cycles;
 	uint64_t verbs, virtual_ns, trace_hash;
 	bool has_violation;
 	enum vb_audit_rule first_rule;

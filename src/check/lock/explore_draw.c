@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a seed holds in store for a lock: see explore.h. */
 #define VB_LOG_ROOM "check"
-#include "check/lock/explore.h"
+#include "check/lock/explore_inner.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -21,6 +21,8 @@
 #define PAUSE_STREAM  0x70617573
 #define CLOSE_STREAM  0x636c6f73
 #define TELL_STREAM   0x74656c6c
+#define LINK_STREAM   0x6c696e6b
+#define SERVE_STREAM  0x73657276
 
 /* The default of the queue locks' successor_wait. */
 #define SUCCESSOR_WAIT_NS 1000000000ull
@@ -337,10 +339,57 @@ static void draw_closes(struct vb_explore_draw *d)
 		d->p_close = vb_draw_one_of(&r, chances, 2);
 }
 
+/* A client that hears nothing for so long that it gives up asking again, links that are cut, clocks
+ * that are as wrong as they may be. */
+static void draw_links(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double rare[] = {0.0002, 0.0005, 0.002};
+	bool is_frail = !(ops->caps & VB_LOCK_SURVIVES);
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, LINK_STREAM);
+	d->faults.drift_edge = vb_rng_chance(&r, 0.25);
+	if (is_frail ? !d->loses : d->orderly)
+		return;
+	if (vb_rng_chance(&r, is_frail ? 0.15 : 0.25)) {
+		d->faults.deaf = vb_draw_one_of(&r, rare, 3);
+		d->faults.deaf_max_ns = is_frail ? 4 * VB_LOCK_ASKS * d->bound_ns : 4 * d->lease_ns;
+	}
+	if (is_frail && vb_rng_chance(&r, 0.3))
+		d->faults.early = 0.05;
+	if (is_frail && vb_rng_chance(&r, 0.15)) {
+		d->faults.partition = vb_draw_one_of(&r, rare, 3) / 4;
+		d->faults.partition_max_ns = vb_draw_between(&r, 10 * US, 4 * d->bound_ns);
+	}
+}
+
+/* Servers that stand still, and such that are not there for a while. */
+static void draw_servers(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double rare[] = {0.0005, 0.002, 0.01};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, SERVE_STREAM);
+	if (d->orderly || ops->serve == NULL)
+		return;
+	if (vb_rng_chance(&r, 0.3)) {
+		d->faults.stall = vb_draw_one_of(&r, rare, 3);
+		d->faults.stall_max_ns = vb_draw_between(&r, d->lease_ns / 2, 14 * d->lease_ns);
+	}
+	if (!vb_rng_chance(&r, 0.3))
+		return;
+	d->serve_max_ns = vb_draw_spread(&r, 2 * d->lease_ns, 5);
+	d->away_max_ns = vb_draw_spread(&r, d->lease_ns / 4, 5);
+	/* What one server has noted of the time another of its machine goes by. */
+	d->faults.node_clocks = true;
+	d->servers_die = d->faults.stall > 0 || vb_rng_chance(&r, 0.5);
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
-			 d->faults.partition_max_ns + 3 * d->lease_ns;
+			 d->faults.partition_max_ns + d->faults.deaf_max_ns +
+			 d->faults.stall_max_ns + d->away_max_ns + 3 * d->lease_ns;
 	uint64_t mend =
 		(uint64_t)(d->clients + 2) * (ops->recovery_leases + 1) * d->lease_ns * d->leases;
 
@@ -348,6 +397,7 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 		20 * MS + d->attempts * (20 * US + d->think_max_ns + d->hold_max_ns) * d->clients;
 	if (!d->orderly)
 		d->safety_ns += 60 * d->lease_ns;
+	d->safety_ns += SERVER_ENDS_MAX * (d->serve_max_ns + d->away_max_ns);
 	d->safety_ns += (d->leases - 1) * d->attempts * d->lease_ns;
 	d->liveness_ns = 100 * MS + d->clients * d->cycles * 2 * MS;
 	if (ops->caps & VB_LOCK_SURVIVES)
@@ -391,6 +441,8 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_long_pauses(d);
 	draw_late_words(ops, d);
 	draw_closes(d);
+	draw_links(ops, d);
+	draw_servers(ops, d);
 	draw_bounds(ops, d);
 }
 
@@ -428,6 +480,11 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "update instead of exclusive", d->p_update, 0);
 	vb_draw_tell_chance(to, "upgrade", d->p_upgrade, 0);
 	vb_draw_tell_chance(to, "close", d->p_close, 0);
+	if (d->serve_max_ns != 0)
+		fprintf(to, ", servers %s within %s, and are away for up to %s",
+			d->servers_die ? "die" : "stop",
+			vb_format_ns(t1, sizeof(t1), (double)d->serve_max_ns),
+			vb_format_ns(t2, sizeof(t2), (double)d->away_max_ns));
 	if (d->cancel_every_ns != 0)
 		fprintf(to, ", cancel every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));

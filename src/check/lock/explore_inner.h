@@ -9,6 +9,9 @@
 /* Per seed; then nobody dies any more. */
 #define DEATHS_MAX 48
 
+/* Per seed; then all servers stay. */
+#define SERVER_ENDS_MAX 12
+
 #define SERVERS_MAX 2
 #define WORKERS_MAX 2
 
@@ -43,8 +46,9 @@ struct explore {
 	struct vb_sched *sched;
 	struct vb_lock_space *space;
 	struct vb_audit *audit;
+	/* By node and worker; NULL: there is none, or none at the moment. */
 	struct vb_lock_server *servers[SERVERS_MAX * WORKERS_MAX];
-	unsigned n_servers;
+	unsigned away; /* of them */
 	struct vb_lock_client *dead[DEATHS_MAX];
 	unsigned n_dead;
 	unsigned n_safe;
@@ -74,6 +78,9 @@ static inline void stay_alive(const struct vb_lock_client *me)
 		vb_task_die();
 }
 
+/* Starts every server of the space (explore_servers.c), and who ends them and starts others. */
+int explore_start_servers(struct explore *x);
+void explore_stop_servers(struct explore *x);
 /* Entries that are about to come round (explore_wrap.c). */
 void explore_wrap(struct explore *x);
 /* A call returned what it may not: ends the run. */

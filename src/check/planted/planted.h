@@ -42,7 +42,7 @@ extern const struct planted_lease vb_planted_double_grant, vb_planted_foreign_re
 	vb_planted_aba_recovery, vb_planted_stale_token, vb_planted_late_lease;
 extern const struct vb_lock_ops vb_planted_lost_wakeup, vb_planted_reader_starves_writer,
 	vb_planted_blind_clock, vb_planted_hasty_writer, vb_planted_readers_jump,
-	vb_planted_reset_clears_bar;
+	vb_planted_clean_slate, vb_planted_reset_clears_bar;
 /* The lock table with one rule wrong: check/planted/table.c. */
 extern const struct vb_lock_ops vb_planted_six_beside_shared, vb_planted_wait_die_holders,
 	vb_planted_wait_die_inverted, vb_planted_lost_waiter, vb_planted_grant_left_behind,

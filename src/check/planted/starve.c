@@ -89,6 +89,7 @@ const struct vb_lock_ops *const vb_planted_locks[] = {
 	&vb_planted_eager_upgrade,
 	&vb_planted_hasty_writer,
 	&vb_planted_readers_jump,
+	&vb_planted_clean_slate,
 	&vb_planted_reset_clears_bar,
 	&vb_planted_six_beside_shared,
 	&vb_planted_wait_die_holders,
