@@ -171,6 +171,7 @@ static void test_stop(void **state)
 	c.all.stop = &stop;
 	assert_int_equal(vb_campaign_run(&c.all), 0);
 	assert_int_equal(c.all.done, 0);
+	vb_campaign_end(&c.all);
 }
 
 static void test_real_locks_are_clean(void **state)
