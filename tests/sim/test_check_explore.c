@@ -71,7 +71,8 @@ static void test_seeds_repeat(void **state)
 			struct vb_explore_draw d;
 
 			vb_explore_draw(ops, seed, &d);
-			assert_true(one.audit.checked_ops > 0 && (one.cycles > 0 || d.loses));
+			assert_true(d.never_back ||
+				    (one.audit.checked_ops > 0 && (one.cycles > 0 || d.loses)));
 			last = one.trace_hash;
 		}
 	}
@@ -231,6 +232,7 @@ static void test_servers_go(void **state)
 
 		vb_explore_draw(ops, seed, &d);
 		assert_true(!d.orderly || (d.serve_max_ns == 0 && d.faults.stall == 0));
+		assert_true(!d.never_back || d.servers_die);
 		still += d.faults.stall > 0;
 		stop += d.serve_max_ns > 0 && !d.servers_die;
 		die += d.serve_max_ns > 0 && d.servers_die;
@@ -240,6 +242,18 @@ static void test_servers_go(void **state)
 	}
 	assert_true(still >= 30 && stop >= 10 && die >= 20 && edge >= 40);
 	assert_true(gone >= 20);
+	/* One that never comes back: whoever asks is told so, and nobody waits for ever. */
+	for (uint64_t seed = 1, ends = 0; ends < 4; seed++) {
+		struct vb_explore_draw d;
+		struct vb_explore_result r;
+
+		vb_explore_draw(ops, seed, &d);
+		if (!d.never_back)
+			continue;
+		r = explore(ops, seed);
+		assert_int_equal(r.audit.violations, 0);
+		ends += r.servers_gone == 1 && r.unknown > 0;
+	}
 	/* One that is stopped in the midst of a recovery brings that to its end first. */
 	ops = vb_lock_find("shiftlock");
 	for (uint64_t seed = 1, stops = 0; stops < 10; seed++) {

@@ -63,6 +63,8 @@ struct vb_explore_draw {
 	 * long, while nobody answers for up to so long; 0: they stay. */
 	uint64_t serve_max_ns, away_max_ns;
 	bool servers_die;
+	/* Beyond what can be survived: the first that dies is the last, nobody takes its place. */
+	bool never_back;
 	double p_close; /* closes after an attempt, and opens anew; more often where it gave up */
 	uint64_t safety_ns, liveness_ns; /* bounds of the phases */
 	char options[160];               /* the protocol's */

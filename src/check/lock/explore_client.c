@@ -404,7 +404,15 @@ bool explore_cycle(struct slot *s, struct vb_lock_client *me)
 	/* A verb that was under way when the faults stopped may still come back unknown. */
 	if (err == -EAGAIN)
 		judge_denial(s, me);
-	if (!judge_answer(s, err, false, false) || err != 0)
+	if (!judge_answer(s, err, false, false))
+		return false;
+	/* Where nobody serves, to be told so is all that there is. */
+	if (s->x->d->never_back && (err == -VB_EPEERGONE || err == -VB_EUNKNOWN)) {
+		s->asks = false;
+		s->cycles++;
+		return true;
+	}
+	if (err != 0)
 		return false;
 	s->asks = false;
 	if (s->x->d->hold_max_ns != 0)

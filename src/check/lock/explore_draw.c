@@ -23,6 +23,10 @@
 #define TELL_STREAM   0x74656c6c
 #define LINK_STREAM   0x6c696e6b
 #define SERVE_STREAM  0x73657276
+#define BEYOND_STREAM 0x6265796f
+
+/* The default of ask_for, of locks that a server keeps. */
+#define ASK_FOR_NS 2000000000ull
 
 /* The default of the queue locks' successor_wait. */
 #define SUCCESSOR_WAIT_NS 1000000000ull
@@ -385,6 +389,21 @@ static void draw_servers(const struct vb_lock_ops *ops, struct vb_explore_draw *
 	d->servers_die = d->faults.stall > 0 || vb_rng_chance(&r, 0.5);
 }
 
+/* A server that never comes back: its locks are lost, and everybody who asks is told so. */
+static void draw_beyond(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, BEYOND_STREAM);
+	if (d->orderly || find_option(ops, "ask_for") == NULL || !vb_rng_chance(&r, 0.08))
+		return;
+	d->never_back = d->servers_die = true;
+	d->serve_max_ns = vb_draw_spread(&r, d->lease_ns / 4, 4);
+	d->away_max_ns = 0;
+	/* Each costs the whole time for which a request is repeated. */
+	d->cycles = 2;
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
@@ -402,6 +421,8 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	d->liveness_ns = 100 * MS + d->clients * d->cycles * 2 * MS;
 	if (ops->caps & VB_LOCK_SURVIVES)
 		d->liveness_ns += still + mend;
+	if (d->never_back)
+		d->liveness_ns += (uint64_t)(d->cycles + 4) * 3 * ASK_FOR_NS;
 	/* A release that cannot tell whether it has freed the lock waits for who may stand behind
 	 * it. */
 	if (d->loses && find_option(ops, "successor_wait") != NULL)
@@ -443,6 +464,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_closes(d);
 	draw_links(ops, d);
 	draw_servers(ops, d);
+	draw_beyond(ops, d);
 	draw_bounds(ops, d);
 }
 
@@ -480,7 +502,10 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "update instead of exclusive", d->p_update, 0);
 	vb_draw_tell_chance(to, "upgrade", d->p_upgrade, 0);
 	vb_draw_tell_chance(to, "close", d->p_close, 0);
-	if (d->serve_max_ns != 0)
+	if (d->never_back)
+		fprintf(to, ", a server dies within %s and never comes back",
+			vb_format_ns(t1, sizeof(t1), (double)d->serve_max_ns));
+	else if (d->serve_max_ns != 0)
 		fprintf(to, ", servers %s within %s, and are away for up to %s",
 			d->servers_die ? "die" : "stop",
 			vb_format_ns(t1, sizeof(t1), (double)d->serve_max_ns),

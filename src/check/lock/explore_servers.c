@@ -60,6 +60,8 @@ static void ends_body(void *arg)
 		if (x->live || x->err != 0)
 			return;
 		end(x, i);
+		if (d->never_back)
+			return;
 		vb_task_sleep_until(vb_sched_now(x->sched) + vb_rng_below(&r, d->away_max_ns));
 		err = start(x, i);
 		if (err != 0) {
