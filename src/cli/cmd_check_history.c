@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verbena check history: reads the histories of a run and says whether it kept the level of
- * isolation that it claims. */
+ * isolation that it claims, or, of locks, whether they were locks. */
 #define VB_LOG_ROOM "check"
 #include "cli/cli.h"
 
@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "check/txn/serial.h"
+#include "cli/history_locks.h"
 #include "lab/json.h"
 
 struct history_opts {
@@ -50,6 +51,8 @@ static const struct vb_opt_group *groups(unsigned *n)
 struct session {
 	char **names;
 	struct vb_history **parts;
+	struct vb_cli_locks locks;
+	bool of_locks; /* those lie in `locks`, and not in `parts` */
 	unsigned n;
 	FILE *out; /* stdout, or stderr where stdout carries a file */
 	enum vb_level level;
@@ -69,15 +72,41 @@ static const struct vb_history *const *parts_of(const struct session *s)
 
 /* ---- files ---- */
 
-static int read_file(const char *path, struct vb_history **out)
+/* What the first file is, all must be. */
+static int read_part(struct session *s, unsigned i, struct vb_lines *lines)
 {
-	const bool standard = strcmp(path, "-") == 0;
-	FILE *from = standard ? stdin : fopen(path, "re");
+	bool locks, fencing;
+	int err = vb_lines_next(lines);
+
+	if (err < 0)
+		return err;
+	locks = vb_lock_history_is_next(lines);
+	vb_lines_again(lines);
+	if (i == 0)
+		s->of_locks = locks;
+	if (locks != s->of_locks)
+		return vb_fail(-EINVAL, "%s is a history of %s, and %s is one of %s", s->names[0],
+			       s->of_locks ? "locks" : "transactions", s->names[i],
+			       locks ? "locks" : "transactions");
+	if (!locks)
+		return vb_history_read_lines(lines, &s->parts[i]);
+	err = vb_lock_history_read(lines, &s->locks.parts[i], &fencing);
+	s->locks.fencing |= err == 0 && fencing;
+	return err;
+}
+
+static int read_file(struct session *s, unsigned i)
+{
+	const bool standard = strcmp(s->names[i], "-") == 0;
+	FILE *from = standard ? stdin : fopen(s->names[i], "re");
+	struct vb_lines lines;
 	int err;
 
 	if (from == NULL)
-		return vb_fail(-EINVAL, "cannot read %s: %s", path, strerror(errno));
-	err = vb_history_read_jsonl(from, standard ? "standard input" : path, out);
+		return vb_fail(-EINVAL, "cannot read %s: %s", s->names[i], strerror(errno));
+	vb_lines_open(&lines, from, standard ? "standard input" : s->names[i]);
+	err = read_part(s, i, &lines);
+	vb_lines_close(&lines);
 	if (!standard)
 		fclose(from);
 	return err;
@@ -88,7 +117,7 @@ static int read_all(struct session *s)
 	int err = 0;
 
 	for (unsigned i = 0; i < s->n && err == 0; i++)
-		err = read_file(s->names[i], &s->parts[i]);
+		err = read_file(s, i);
 	return err;
 }
 
@@ -241,17 +270,11 @@ static int write_json(struct vb_json_out *out, const struct session *s)
 
 /* ---- running ---- */
 
-static int check(struct session *s)
+static int judge_txns(struct session *s, struct vb_json_out *json)
 {
 	struct vb_serial_params p = {.parts = parts_of(s), .n_parts = s->n};
-	struct vb_json_out json;
-	int err = vb_json_out_open(&json, opts.json);
+	int err = settle_level(s);
 
-	if (err)
-		return vb_exit_of(err);
-	err = read_all(s);
-	if (err == 0)
-		err = settle_level(s);
 	p.level = s->level;
 	if (err == 0)
 		err = vb_serial_check(&p, &s->result);
@@ -265,18 +288,43 @@ static int check(struct session *s)
 		err = open_for_others(opts.text, &s->text);
 	if (err == 0) {
 		tell(s);
-		err = write_json(&json, s);
+		err = write_json(json, s);
 	}
 	if (err == 0)
 		err = write_for_others(s, opts.edn, &s->edn, vb_history_write_edn);
 	if (err == 0)
 		err = write_for_others(s, opts.text, &s->text, vb_history_write_text);
-	vb_json_out_abandon(&json);
 	give_up(s->edn);
 	give_up(s->text);
 	if (err)
 		return vb_exit_of(err);
 	return s->result.first == VB_ANOMALY_NONE ? VB_EXIT_OK : VB_EXIT_VIOLATION;
+}
+
+static int judge_locks(struct session *s, struct vb_json_out *json)
+{
+	if (opts.strict || opts.level != VB_LEVEL_NONE || opts.edn != NULL || opts.text != NULL)
+		return vb_exit_of(vb_fail(-EINVAL,
+					  "%s is a history of locks: --level, --strict, --edn and "
+					  "--text are for transactions",
+					  s->names[0]));
+	return vb_cli_judge_locks(&s->locks, s->n, s->names, s->out, json);
+}
+
+static int check(struct session *s)
+{
+	struct vb_json_out json;
+	int end, err = vb_json_out_open(&json, opts.json);
+
+	if (err)
+		return vb_exit_of(err);
+	err = read_all(s);
+	if (err)
+		end = vb_exit_of(err);
+	else
+		end = s->of_locks ? judge_locks(s, &json) : judge_txns(s, &json);
+	vb_json_out_abandon(&json);
+	return end;
 }
 
 /* Stdout carries one file at most, and then nothing else. */
@@ -309,19 +357,23 @@ static int run(int argc, char **argv)
 		return VB_EXIT_USAGE;
 	s.n = (unsigned)words;
 	s.parts = calloc(s.n, sizeof(struct vb_history *));
-	if (s.parts == NULL)
-		return VB_EXIT_RESOURCES;
-	end = check(&s);
-	for (unsigned i = 0; i < s.n; i++)
-		vb_history_close(s.parts[i]);
+	s.locks.parts = calloc(s.n, sizeof(struct vb_lock_history *));
+	end = s.parts != NULL && s.locks.parts != NULL ? check(&s) : VB_EXIT_RESOURCES;
+	for (unsigned i = 0; i < s.n; i++) {
+		if (s.parts != NULL)
+			vb_history_close(s.parts[i]);
+		if (s.locks.parts != NULL)
+			vb_lock_history_close(s.locks.parts[i]);
+	}
 	free(s.parts);
+	free(s.locks.parts);
 	vb_serial_result_free(&s.result);
 	return end;
 }
 
 const struct vb_command vb_command_check_history = {
 	.name = "check history",
-	.summary = "Check a history of transactions at a level of isolation",
+	.summary = "Check a history of transactions at a level of isolation, or one of locks",
 	.run = run,
 	.groups = groups,
 	.example = "verbena check history --strict client-0.jsonl client-1.jsonl",

@@ -15,15 +15,19 @@
 
 struct opts {
 	struct vb_check_opts check;
+	const char *history;
 };
 
 static struct opts opts;
+static FILE *history; /* while it is written; NULL: none is wanted */
 
 static const struct vb_opt table[] = {
 	VB_OPT_STRING(
 		struct opts, check.protocols, "lock", "NAME[,..]", "all",
 		"locks to check, as `verbena list` names them; all: every real one; planted: every "
 		"one with a planted bug"),
+	VB_OPT_STRING(struct opts, history, "history", "FILE", NULL,
+		      "write every call of one seed of one lock, for `verbena check history`"),
 	VB_CHECK_OPTS(struct opts), VB_OPT_END};
 
 static const struct vb_opt_group *groups(unsigned *n)
@@ -47,8 +51,10 @@ static int add_lock(struct vb_check *s, const struct vb_lock_ops *ops)
 {
 	struct vb_lock_campaign *c = malloc(sizeof(*c));
 
-	if (c != NULL)
+	if (c != NULL) {
 		vb_lock_campaign_init(c, ops);
+		c->history = history;
+	}
 	return vb_check_add(s, c != NULL ? &c->all : NULL);
 }
 
@@ -126,14 +132,36 @@ static const struct vb_check_kind kind = {
 	.faults_json = faults_json,
 };
 
+/* A history is of one run. */
+static bool is_one_run(void)
+{
+	const char *names = opts.check.protocols;
+
+	return opts.history == NULL ||
+	       (opts.check.seed != 0 && opts.check.seeds <= 1 && strchr(names, ',') == NULL &&
+		strcmp(names, "all") != 0 && strcmp(names, "planted") != 0);
+}
+
 static int run(int argc, char **argv)
 {
 	int end = vb_cli_parse(&vb_command_check_lock, argc, argv);
 
 	if (end >= 0)
 		return end;
+	if (!is_one_run()) {
+		vb_error("--history is for one seed of one lock: name it with --lock, and give its "
+			 "--seed without --seeds");
+		return VB_EXIT_USAGE;
+	}
+	if (opts.history != NULL && (history = fopen(opts.history, "we")) == NULL)
+		return vb_exit_of(
+			vb_fail(-EINVAL, "cannot write %s: %s", opts.history, strerror(errno)));
 	vb_lock_register(vb_planted_locks);
-	return vb_check_seeds(&kind, &opts.check);
+	end = vb_check_seeds(&kind, &opts.check);
+	if (history != NULL && fclose(history) != 0)
+		end = vb_exit_of(
+			vb_fail(-EIO, "cannot write %s: %s", opts.history, strerror(errno)));
+	return end;
 }
 
 const struct vb_command vb_command_check_lock = {

@@ -100,7 +100,47 @@ is 'for Elle: exit status 3' [ "$status" = 3 ]
 is 'for Elle: nothing but the history on stdout' [ "$(grep -c '^{:index' "$work/out")" = 4 ]
 is 'for Elle: the verdict on stderr' grep -q 'not serializable' "$work/err"
 
+# Histories of locks.
+run check lock --lock dslr --seed 3 --history "$work/locks.jsonl"
+is 'a lock: exit status 0' [ "$status" = 0 ]
+run check history "$work/locks.jsonl"
+is 'a lock: is one' [ "$status" = 0 ]
+is 'a lock: said' grep -qx 'linearizable to locks' "$work/out"
+is 'a lock: counted' grep -qE '^ +[0-9]{3,} +[0-9]{2,} +[1-3]$' "$work/out"
+run check lock --lock planted:stale-token --seed 1 --history "$work/planted.jsonl"
+is 'a planted lock: is caught where it runs' [ "$status" = 3 ]
+run check history "$work/planted.jsonl" --json "$work/planted.json"
+is 'a planted lock: and in its history' [ "$status" = 3 ]
+is 'a planted lock: said' grep -q '^not linearizable to locks: token-order ([0-9]*)$' "$work/out"
+is 'a planted lock: told' grep -q '^token-order: lock 0: a token that is not larger, granted to client' \
+	"$work/out"
+cat >"$work/two.locks" <<'END'
+{"history":"locks"}
+{"process":1,"type":"invoke","f":"acquire","mode":"exclusive","lock":7,"time":1000}
+{"process":2,"type":"invoke","f":"acquire","mode":"shared","lock":7,"time":1000}
+{"process":1,"type":"ok","f":"acquire","mode":"exclusive","lock":7,"time":2000,"valid_until":9000}
+{"process":2,"type":"ok","f":"acquire","mode":"shared","lock":7,"time":3000}
+END
+run check history "$work/two.locks"
+is 'by hand: exit status 3' [ "$status" = 3 ]
+is 'by hand: said' grep -qx 'not linearizable to locks: mode-conflict (1)' "$work/out"
+refused 'locks and transactions' 2 "two.locks locks one.jsonl transactions" \
+	check history "$work/two.locks" "$one"
+refused 'locks have no level' 2 "two.locks --level" check history --strict "$work/two.locks"
+head -1 "$work/two.locks" >"$work/empty.locks"
+refused 'a history of locks without calls' 2 "empty.locks no call" \
+	check history "$work/empty.locks"
+refused 'a history of many seeds' 2 "--history seed" \
+	check lock --lock dslr --seeds 5 --history "$work/h"
+refused 'a history of many locks' 2 "--history lock" \
+	check lock --lock all --seed 5 --history "$work/h"
+refused 'a history that cannot be written' 2 "/nowhere/at/all" \
+	check lock --lock dslr --seed 5 --history /nowhere/at/all
+
 if command -v jq >/dev/null; then
+	is 'JSON of a planted lock' jq -e '.runs[0] | .history == "locks" and
+		.by_rule["token-order"] == .violations and .violations > 0 and
+		(.story | startswith("token-order"))' "$work/planted.json"
 	run check history "$skew" --json "$work/result.json"
 	is 'JSON' jq -e '.runs[0] | .kind == "check-history" and .transactions == 2 and
 		.first == "write skew" and .anomalies["write skew"] == 1 and .anomalies.G0 == 0 and

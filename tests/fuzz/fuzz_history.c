@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arbitrary text as a history in JSON lines.
+ * Arbitrary text as a history in JSON lines, of transactions or of locks.
  *
  * It is refused, or it is a history: then what is written of it is read back as the same, and the
  * checker and the writers for other tools come to an end, with a verdict or a reason.
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "check/lock/history.h"
 #include "check/txn/serial.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -93,8 +94,54 @@ static void write_for_others(const struct vb_history *h)
 	free(text);
 }
 
+/* ---- of locks ---- */
+
+/* NULL: it is refused, or it is none. */
+static struct vb_lock_history *read_locks(const void *text, size_t size)
+{
+	struct vb_lock_history *h = NULL;
+	FILE *from = fmemopen((void *)(uintptr_t)text, size, "r");
+	struct vb_lines lines;
+	bool fencing;
+
+	must(from != NULL, "no stream");
+	vb_lines_open(&lines, from, "input");
+	if (vb_lines_next(&lines) == 1 && vb_lock_history_is_next(&lines)) {
+		vb_lines_again(&lines);
+		if (vb_lock_history_read(&lines, &h, &fencing) != 0)
+			h = NULL;
+	}
+	vb_lines_close(&lines);
+	fclose(from);
+	return h;
+}
+
+static void check_locks(const struct vb_lock_history *h)
+{
+	struct vb_lock_history *back;
+	struct vb_lock_verdict v;
+	char *text;
+	size_t size;
+	bool full;
+	FILE *to = open_memstream(&text, &size);
+
+	must(to != NULL, "no stream");
+	must(vb_lock_history_write(h, false, to) == 0, "it cannot be written");
+	fclose(to);
+	back = read_locks(text, size);
+	must(back != NULL, "what we have written is refused");
+	must(vb_lock_history_count(h, &full) == vb_lock_history_count(back, &full),
+	     "not as many events are read back");
+	vb_lock_history_close(back);
+	free(text);
+	if (vb_lock_history_judge(&h, 1, true, &v) == 0)
+		must((v.story != NULL) == (v.audit.violations != 0), "a verdict without a story");
+	free(v.story);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct vb_lock_history *locks;
 	struct vb_history *h;
 	char said[256];
 
@@ -108,6 +155,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			check(h, (enum vb_level)level);
 		write_for_others(h);
 		vb_history_close(h);
+	}
+	locks = read_locks(data, size);
+	if (locks != NULL) {
+		check_locks(locks);
+		vb_lock_history_close(locks);
 	}
 	vb_log_capture_end();
 	return 0;

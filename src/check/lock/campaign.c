@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
+#define HISTORY_EVENTS (1u << 22)
+
 _Static_assert(VB_AUDIT_RULES <= VB_CAMPAIGN_RULES, "room for every rule");
 
 static const struct vb_lock_campaign *mine(const struct vb_campaign *c)
@@ -54,6 +58,30 @@ static int wanted_rule(const struct vb_campaign *c, const struct vb_explore_resu
 	return -1;
 }
 
+/* Also of a seed that could not be explored to its end. */
+static int explore_recorded(const struct vb_lock_campaign *l, const struct vb_explore_draw *d,
+			    struct vb_explore_result *r)
+{
+	struct vb_lock_history *h;
+	int err, written;
+	bool full;
+
+	if (l->history == NULL)
+		return vb_explore_run(l->ops, d, r);
+	err = vb_lock_history_open(HISTORY_EVENTS, VB_EXPLORE_CLIENTS_MAX, &h);
+	if (err) {
+		*r = (struct vb_explore_result){0};
+		return err;
+	}
+	err = vb_explore_record(l->ops, d, h, r);
+	written = vb_lock_history_write(h, d->fencing, l->history);
+	(void)vb_lock_history_count(h, &full);
+	if (full)
+		vb_warn("the history has the first %u events of the seed only", HISTORY_EVENTS);
+	vb_lock_history_close(h);
+	return err ? err : written;
+}
+
 static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed *out)
 {
 	struct vb_lock_campaign *l = vb_container_of(c, struct vb_lock_campaign, all);
@@ -62,7 +90,7 @@ static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed
 	int err;
 
 	vb_explore_draw(l->ops, seed, &d);
-	err = vb_explore_run(l->ops, &d, &r);
+	err = explore_recorded(l, &d, &r);
 	out->stories = r.stories;
 	if (err)
 		return err;

@@ -9,6 +9,7 @@
 struct vb_lock_campaign {
 	struct vb_campaign all; /* run it with vb_campaign_run; its rules are enum vb_audit_rule */
 	const struct vb_lock_ops *ops;
+	FILE *history; /* where its one seed's history goes to; NULL: nowhere */
 	char groups
 		[64]; /* of the sites that it must reach; none of a lock that need not be right */
 

@@ -174,6 +174,8 @@ static void on_death(struct vb_ep *ep, void *arg)
 			s = &x->slots[i];
 	vb_assert(s != NULL && x->n_dead < DEATHS_MAX);
 	vb_audit_client_died(x->audit, s->index);
+	if (x->history != NULL)
+		vb_lock_history_client_died(x->history, s->index);
 	x->result->deaths++;
 	x->murky = true;
 	/* A proxy may have been struck before the life has begun. */
@@ -298,6 +300,8 @@ static int open_space(struct explore *x)
 		return err;
 	explore_wrap(x);
 	x->space->watch = vb_audit_watch(x->audit);
+	if (x->history != NULL)
+		x->space->watch = vb_lock_history_watch(x->history, x->space->watch);
 	return explore_start_servers(x);
 }
 
@@ -452,6 +456,12 @@ static int keep_stories(struct explore *x)
 int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
 		   struct vb_explore_result *out)
 {
+	return vb_explore_record(ops, d, NULL, out);
+}
+
+int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
+		      struct vb_lock_history *history, struct vb_explore_result *out)
+{
 	struct explore *x = calloc(1, sizeof(*x));
 	int err;
 
@@ -461,6 +471,7 @@ int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *
 	x->ops = ops;
 	x->d = d;
 	x->result = out;
+	x->history = history;
 	vb_sites_begin(d->seed);
 	err = open_fabric(x);
 	if (err == 0)

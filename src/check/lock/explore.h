@@ -29,6 +29,7 @@
 #define VB_CHECK_LOCK_EXPLORE_H
 
 #include "check/lock/audit.h"
+#include "check/lock/history.h"
 #include "fabric/sim/sim.h"
 
 #define VB_EXPLORE_CLIENTS_MIN 3
@@ -94,5 +95,8 @@ struct vb_explore_result {
  */
 int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
 		   struct vb_explore_result *out);
+/* The same, and `history` records it (for VB_EXPLORE_CLIENTS_MAX clients); NULL: nothing does. */
+int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
+		      struct vb_lock_history *history, struct vb_explore_result *out);
 
 #endif

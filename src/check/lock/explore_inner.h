@@ -46,6 +46,7 @@ struct explore {
 	struct vb_sched *sched;
 	struct vb_lock_space *space;
 	struct vb_audit *audit;
+	struct vb_lock_history *history; /* NULL: none is wanted */
 	/* By node and worker; NULL: there is none, or none at the moment. */
 	struct vb_lock_server *servers[SERVERS_MAX * WORKERS_MAX];
 	unsigned away; /* of them */
