@@ -114,6 +114,27 @@ is 'a planted lock: and in its history' [ "$status" = 3 ]
 is 'a planted lock: said' grep -q '^not linearizable to locks: token-order ([0-9]*)$' "$work/out"
 is 'a planted lock: told' grep -q '^token-order: lock 0: a token that is not larger, granted to client' \
 	"$work/out"
+# Of a run that is measured: in the simulator, and of processes, one of which holds on for ever.
+run bench lock --lock shiftlock --fabric sim --clients 8 --locks 4 --duration 1ms --read-ratio 0.5 \
+	--history "$work/bench.jsonl"
+is 'bench lock: exit status 0' [ "$status" = 0 ]
+run check history "$work/bench.jsonl"
+is 'bench lock: a lock' grep -qx 'linearizable to locks' "$work/out"
+is 'bench lock: all of it' grep -qE '^ +[0-9]{4,} +[0-9]{3,} +4$' "$work/out"
+run bench lock --lock dslr --procs 2 --clients 4 --locks 2 --duration 50ms --segment "history.$$" \
+	--history "$work/procs.jsonl"
+is 'bench lock of processes: exit status 0' [ "$status" = 0 ]
+run check history "$work/procs.jsonl"
+is 'bench lock of processes: a lock' grep -qx 'linearizable to locks' "$work/out"
+is 'bench lock of processes: of all clients' \
+	[ "$(grep -o '"client":[0-9]*' "$work/procs.jsonl" | sort -u | wc -l)" = 4 ]
+refused 'a history of all locks' 2 "--history --lock" \
+	bench lock --lock all --fabric sim --history "$work/h"
+refused 'a history of a network' 2 "--history --fabric" \
+	bench lock --lock cas --fabric ucx --procs 2 --history "$work/h"
+refused 'a history that cannot be written' 2 "/nowhere/at/all" \
+	bench lock --lock cas --fabric sim --history /nowhere/at/all
+
 cat >"$work/two.locks" <<'END'
 {"history":"locks"}
 {"process":1,"type":"invoke","f":"acquire","mode":"exclusive","lock":7,"time":1000}

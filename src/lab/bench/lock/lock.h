@@ -31,6 +31,7 @@
 #include "base/hist.h"
 #include "base/opt.h"
 #include "check/lock/audit.h"
+#include "check/lock/history.h"
 #include "check/lock/record.h"
 #include "lab/bench/engine/run.h"
 #include "lab/bench/engine/table.h"
@@ -61,7 +62,7 @@ struct vb_bench_opts {
 	double scan_rate;
 	uint64_t scan_ns;
 	bool fencing, no_audit, breakdown;
-	const char *hgrm;
+	const char *hgrm, *history;
 };
 
 #define VB_BENCH_LOCKS   64
@@ -233,7 +234,9 @@ struct vb_bench_lock_run {
 	const struct vb_lock_ops *ops;
 	struct vb_bench_result *r;
 	struct vb_lock_space *space;
-	struct vb_audit *audit;         /* NULL: none is wanted, or a network's */
+	struct vb_audit *audit;          /* NULL: none is wanted, or a network's */
+	struct vb_lock_history *history; /* NULL: none is wanted */
+	FILE *history_to;
 	struct vb_lock_server **server; /* of this process */
 	unsigned n_servers;
 	struct vb_bench_meter servers_start;

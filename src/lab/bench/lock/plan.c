@@ -120,6 +120,9 @@ static const struct vb_opt measure_table[] = {
 	VB_OPT_FLAG(O, breakdown, "breakdown",
 		    "also print where the time goes (sim: always; shm: of every 32nd cycle)"),
 	VB_OPT_STRING(O, json, "json", "FILE", NULL, "write the results as JSON; - is stdout"),
+	VB_OPT_STRING(
+		O, history, "history", "FILE", NULL,
+		"write the first 4 million calls and their ends, for `verbena check history`"),
 	VB_OPT_STRING(O, hgrm, "hgrm", "PREFIX", NULL,
 		      "write each histogram to PREFIX.LOCK.WHAT.hgrm (microseconds)"),
 	VB_OPT_END};
@@ -393,6 +396,20 @@ void vb_bench_plan_close(void *plan)
 	vb_trace_close(&((struct vb_bench_plan *)plan)->trace);
 }
 
+static int plan_history(struct vb_bench_plan *p)
+{
+	if (p->o.history == NULL)
+		return 0;
+	if (p->o.runs > 1)
+		return vb_fail(
+			-EINVAL,
+			"--history is for one run, and this is %u: name one lock with --lock",
+			p->o.runs);
+	if (vb_bench_is_net(p->o.fabric))
+		return vb_fail(-EINVAL, "--history is of one machine: --fabric sim or shm");
+	return 0;
+}
+
 static int init_micro(struct vb_bench_plan *p)
 {
 	struct vb_micro_params micro = {
@@ -410,8 +427,8 @@ static int init_micro(struct vb_bench_plan *p)
 int vb_bench_plan(const void *opts, void *plan)
 {
 	static int (*const steps[])(struct vb_bench_plan *) = {
-		plan_locks, plan_tracing, plan_fabric, plan_think,
-		plan_trace, plan_memory,  plan_hgrm,   init_micro,
+		plan_locks,  plan_tracing, plan_fabric,  plan_think, plan_trace,
+		plan_memory, plan_hgrm,    plan_history, init_micro,
 	};
 	struct vb_bench_plan *p = plan;
 	int err = 0;

@@ -17,9 +17,10 @@
 #include "base/log.h"
 #include "lab/watch/dump.h"
 
-#define SAMPLE_EVERY 32
-#define RECORDS      (16u << 20) /* of all processes together */
-#define RECORDS_EACH (4u << 20)
+#define SAMPLE_EVERY   32
+#define RECORDS        (16u << 20) /* of all processes together */
+#define RECORDS_EACH   (4u << 20)
+#define HISTORY_EVENTS (4u << 20)
 
 /* Locks of a client at a time: those of a transaction, and places in queues that earlier attempts
  * have left. */
@@ -86,6 +87,42 @@ static int open_audit(struct vb_bench_lock_run *u)
 
 	if (err == 0 && u->audit != NULL)
 		u->space->watch = vb_audit_watch(u->audit);
+	return err;
+}
+
+/* Before the auditor: it passes on what it hears. */
+static int open_history(struct vb_bench_lock_run *u)
+{
+	const char *path = u->plan->o.history;
+	int err;
+
+	if (path == NULL)
+		return 0;
+	u->history_to = fopen(path, "we");
+	if (u->history_to == NULL)
+		return vb_fail(-EINVAL, "cannot write %s: %s", path, strerror(errno));
+	err = vb_lock_history_open(HISTORY_EVENTS, (unsigned)u->plan->o.clients, &u->history);
+	if (err == 0)
+		u->space->watch = vb_lock_history_watch(u->history, u->space->watch);
+	return err;
+}
+
+static int write_history(struct vb_bench_lock_run *u)
+{
+	FILE *to = u->history_to;
+	bool full;
+	int err;
+
+	if (u->history == NULL)
+		return 0;
+	(void)vb_lock_history_count(u->history, &full);
+	if (full)
+		vb_warn("%s has the first %u calls and ends only: give a shorter --duration",
+			u->plan->o.history, HISTORY_EVENTS);
+	u->history_to = NULL;
+	err = vb_lock_history_write(u->history, u->plan->o.fencing, to);
+	if (fclose(to) != 0 && err == 0)
+		err = vb_fail(-EIO, "cannot write %s: %s", u->plan->o.history, strerror(errno));
 	return err;
 }
 
@@ -179,6 +216,8 @@ static int open_all(struct vb_bench_run *run)
 		err = open_space(u);
 	if (err == 0)
 		err = open_audit(u);
+	if (err == 0)
+		err = open_history(u);
 	for (unsigned node = 0; node < u->plan->o.servers && err == 0; node++)
 		err = servers_of(u, (uint16_t)node);
 	return err;
@@ -195,6 +234,9 @@ static void close_all(struct vb_bench_run *run)
 		vb_lock_space_close(u->space);
 	if (u->audit != NULL)
 		vb_audit_close(u->audit);
+	vb_lock_history_close(u->history);
+	if (u->history_to != NULL)
+		fclose(u->history_to);
 	if (run->fabric != NULL)
 		vb_fabric_close(run->fabric);
 	vb_record_close(u->record);
@@ -256,6 +298,8 @@ static void client_died(struct vb_bench_run *run, unsigned client)
 
 	if (u->audit != NULL)
 		vb_audit_client_died(u->audit, client);
+	if (u->history != NULL)
+		vb_lock_history_client_died(u->history, client);
 }
 
 /* SIGUSR1: the report of verbena dump, of all nodes. */
@@ -295,7 +339,7 @@ static int judge(struct vb_bench_run *run)
 		vb_audit_violation(u->audit, VB_AUDIT_STUCK, r->stalled_client, r->stalled_lock,
 				   r->end.stall);
 	vb_bench_take_audit(r, u->audit);
-	return 0;
+	return write_history(u);
 }
 
 static const struct vb_bench_run_ops run_ops = {
