@@ -371,20 +371,22 @@ int vb_lock_server_worker(struct vb_lock_client *me, uint16_t node, unsigned wor
 {
 	struct vb_lock_space *s = me->space;
 	unsigned workers;
-	vb_peer p;
-	int err = known_workers(me, node, &workers);
 
-	if (err)
-		return err;
-	p = __atomic_load_n(&s->server_cache[(size_t)node * VB_LOCK_WORKERS_MAX + worker % workers],
-			    __ATOMIC_RELAXED);
-	if (p == VB_PEER_NONE) {
+	/* What we know may be older than a server that has begun since: the second look is new. */
+	for (unsigned looks = 0; looks < 2; looks++) {
+		int err = known_workers(me, node, &workers);
+
+		if (err)
+			return err;
+		*out = __atomic_load_n(
+			&s->server_cache[(size_t)node * VB_LOCK_WORKERS_MAX + worker % workers],
+			__ATOMIC_RELAXED);
+		if (*out != VB_PEER_NONE)
+			return 0;
 		vb_lock_server_forget(s, node);
-		return vb_fail(-VB_EPEERGONE, "the server of '%s' locks on node %u has stopped",
-			       s->ops->name, node);
 	}
-	*out = p;
-	return 0;
+	return vb_fail(-VB_EPEERGONE, "the server of '%s' locks on node %u has stopped",
+		       s->ops->name, node);
 }
 
 int vb_lock_server_seek(struct vb_lock_client *me, uint64_t lock, vb_peer *out)
