@@ -73,6 +73,12 @@ static struct rpc_memory *rpc_memory_new(unsigned size)
 	return m;
 }
 
+static int rpc_server_open(struct vb_lock_server *s)
+{
+	s->priv = rpc_memory_new(RPC_SEEN_MIN);
+	return s->priv ? 0 : vb_fail(-ENOMEM, "no memory for a lock server");
+}
+
 static struct rpc_seen *rpc_memory_slot(struct rpc_memory *m, vb_peer from)
 {
 	unsigned i = (unsigned)((from * 0x9e3779b97f4a7c15ull) >> 32) & (m->size - 1);
@@ -91,9 +97,9 @@ static int rpc_memory_tidy(struct vb_lock_server *s, uint64_t now)
 	const struct rpc_options *o = s->space->options;
 	uint64_t keep = 2 * vb_lock_stretch(s->space, o->ask_for);
 	struct rpc_memory *old = s->priv, *m;
-	unsigned recent = 0, size = old ? old->size : RPC_SEEN_MIN;
+	unsigned recent = 0, size = old->size;
 
-	for (unsigned i = 0; old && i < old->size; i++)
+	for (unsigned i = 0; i < old->size; i++)
 		recent += old->slot[i].from && now < old->slot[i].at_ns + keep;
 	if (recent * 4 > size && size < RPC_SEEN_MAX)
 		size *= 2;
@@ -102,7 +108,7 @@ static int rpc_memory_tidy(struct vb_lock_server *s, uint64_t now)
 	m = rpc_memory_new(size);
 	if (!m)
 		return -ENOSPC;
-	for (unsigned i = 0; old && i < old->size; i++) {
+	for (unsigned i = 0; i < old->size; i++) {
 		if (!old->slot[i].from || now >= old->slot[i].at_ns + keep)
 			continue;
 		*rpc_memory_slot(m, old->slot[i].from) = old->slot[i];
@@ -117,11 +123,11 @@ static int rpc_memory_tidy(struct vb_lock_server *s, uint64_t now)
 static struct rpc_seen *rpc_remember(struct vb_lock_server *s, vb_peer from, uint64_t now)
 {
 	struct rpc_memory *m = s->priv;
-	struct rpc_seen *seen = m ? rpc_memory_slot(m, from) : NULL;
+	struct rpc_seen *seen = rpc_memory_slot(m, from);
 
-	if (seen && seen->from == from)
+	if (seen->from == from)
 		return seen;
-	if (!m || (m->used + 1) * 2 > m->size) {
+	if ((m->used + 1) * 2 > m->size) {
 		if (rpc_memory_tidy(s, now) != 0)
 			return NULL;
 		m = s->priv;
@@ -292,5 +298,6 @@ const struct vb_lock_ops vb_lock_rpc = {
 	.acquire = rpc_acquire,
 	.try_acquire = rpc_try,
 	.release = rpc_release,
+	.server_open = rpc_server_open,
 	.serve = rpc_serve,
 };

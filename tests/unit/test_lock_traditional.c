@@ -69,7 +69,7 @@ static void leave(struct trad_memory **m, vb_peer from)
 
 static void test_order(void **state)
 {
-	struct trad_memory *m = NULL;
+	struct trad_memory *m = trad_memory_first();
 
 	(void)state;
 	for (vb_peer p = 1; p <= 4; p++)
@@ -92,7 +92,7 @@ static void test_order(void **state)
 static void test_growth(void **state)
 {
 	static vb_peer want[1000];
-	struct trad_memory *m = NULL;
+	struct trad_memory *m = trad_memory_first();
 	uint32_t first_size;
 
 	(void)state;
@@ -113,7 +113,7 @@ static void test_growth(void **state)
 
 static void test_bound(void **state)
 {
-	struct trad_memory *m = NULL;
+	struct trad_memory *m = trad_memory_first();
 	struct trad_client *c;
 	vb_peer n = 0;
 

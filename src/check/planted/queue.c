@@ -29,6 +29,7 @@ const struct vb_lock_ops vb_planted_readers_jump = {
 	TRAD_LOCK,
 	.options = trad_ro_options,
 	.bypass_bound = jump_bypass,
+	.server_open = trad_server_open,
 	.serve = jump_serve,
 };
 
@@ -47,7 +48,7 @@ static int clean_open(struct vb_lock_server *s)
 		e = vb_local(s->space->fabric, vb_lock_entry(s->space, lock), sizeof(*e));
 		e->readers = e->elders = 0;
 	}
-	return 0;
+	return trad_server_open(s);
 }
 
 const struct vb_lock_ops vb_planted_clean_slate = {

@@ -24,6 +24,11 @@ static struct trad_memory *memory_new(uint32_t size)
 	return m;
 }
 
+struct trad_memory *trad_memory_first(void)
+{
+	return memory_new(TRAD_CLIENTS_MIN);
+}
+
 static void link_client(struct trad_memory *m, uint32_t i)
 {
 	uint32_t *b = &m->by_name[bucket(m, m->client[i].from)];
@@ -85,10 +90,6 @@ static bool make_room(struct trad_memory **m, uint64_t now, uint64_t keep_ns)
 	struct trad_memory *old = *m, *grown;
 	uint32_t recent = 0;
 
-	if (!old) {
-		*m = memory_new(TRAD_CLIENTS_MIN);
-		return *m != NULL;
-	}
 	for (uint32_t i = 1; i < old->fresh_client; i++) {
 		if (old->client[i].from == VB_PEER_NONE)
 			continue;
@@ -117,12 +118,11 @@ static uint32_t find_client(const struct trad_memory *m, vb_peer from)
 struct trad_client *trad_client_of(struct trad_memory **m, vb_peer from, uint64_t now,
 				   uint64_t keep_ns)
 {
-	uint32_t i = *m ? find_client(*m, from) : 0;
+	uint32_t i = find_client(*m, from);
 
 	if (i)
 		return &(*m)->client[i];
-	if ((!*m || (!(*m)->free_client && (*m)->fresh_client == (*m)->size)) &&
-	    !make_room(m, now, keep_ns))
+	if (!(*m)->free_client && (*m)->fresh_client == (*m)->size && !make_room(m, now, keep_ns))
 		return NULL;
 	i = (*m)->free_client;
 	if (i)

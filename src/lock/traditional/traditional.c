@@ -317,6 +317,12 @@ static void trad_do(struct trad_server *t, struct trad_client *c, const struct v
 	}
 }
 
+int trad_server_open(struct vb_lock_server *s)
+{
+	s->priv = trad_memory_first();
+	return s->priv ? 0 : vb_fail(-ENOMEM, "no memory for a lock server");
+}
+
 static void trad_refuse(struct vb_lock_server *s, const struct vb_msg *request,
 			const struct vb_ask *ask, int err)
 {
@@ -603,6 +609,7 @@ const struct vb_lock_ops vb_lock_traditional = {
 	TRAD_LOCK,
 	.options = trad_options,
 	.bypass_bound = trad_bypass,
+	.server_open = trad_server_open,
 	.serve = trad_serve_fifo,
 };
 
@@ -614,5 +621,6 @@ const struct vb_lock_ops vb_lock_traditional_ro = {
 	.options = trad_ro_options,
 	.bypass_bound = trad_ro_bypass,
 	.bypass_bound_of = trad_ro_bypass_of,
+	.server_open = trad_server_open,
 	.serve = trad_serve_ro,
 };

@@ -58,6 +58,9 @@ struct trad_memory {
 	uint32_t *by_name, *by_lock;
 };
 
+/* That of a server which begins, one malloc; NULL: there is no memory. */
+struct trad_memory *trad_memory_first(void);
+
 /* The record of a client, made if it is new; NULL if there is no room.  Clients that have not been
  * heard of for keep_ns are forgotten first.  *m may move. */
 struct trad_client *trad_client_of(struct trad_memory **m, vb_peer from, uint64_t now,
@@ -103,6 +106,7 @@ struct trad_options {
 int trad_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int trad_try(struct vb_lock_client *me, struct vb_claim *c);
 int trad_release(struct vb_lock_client *me, struct vb_claim *c);
+int trad_server_open(struct vb_lock_server *s);
 /* readers_pass: how many readers may pass a waiting writer. */
 void trad_serve(struct vb_lock_server *s, const struct vb_msg *request, uint64_t readers_pass);
 
