@@ -29,7 +29,7 @@ struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer)
 
 static bool inbox_room(struct sim_ep *ep)
 {
-	uint32_t size = ep->inbox_size == 0 ? 16 : 2 * ep->inbox_size;
+	uint32_t size = 2 * ep->inbox_size;
 	struct vb_msg *bigger;
 
 	if (vb_likely(ep->inbox_n < ep->inbox_size))

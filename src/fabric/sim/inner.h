@@ -29,7 +29,8 @@
 #define SIM_LEN_MAX      (1u << 20) /* bytes of one READ or WRITE; at least VB_LEN_MAX */
 #define SIM_PIECES       4u         /* into which a torn access falls */
 #define SIM_HANDLERS_MAX 16u        /* server threads of one endpoint */
-#define SIM_INBOX_MAX    65536u     /* messages; beyond it the receiver is "not ready" */
+#define SIM_INBOX_FIRST  16u
+#define SIM_INBOX_MAX    65536u /* messages; beyond it the receiver is "not ready" */
 #define SIM_REGIONS_MAX  4096u
 #define SIM_CUTS_MAX     64u /* partitions at a time */
 #define SIM_POOL_CHUNK   256u

@@ -287,9 +287,17 @@ static int sim_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 	if (err != 0)
 		return err;
 	ep = calloc(1, sizeof(*ep));
-	if (ep != NULL)
+	if (ep != NULL) {
 		ep->flows = calloc(s->base.nodes, sizeof(ep->flows[0]));
-	if (ep == NULL || ep->flows == NULL) {
+		/* A message that is lost later, for want of memory, would look like the protocol's. */
+		ep->inbox = malloc(SIM_INBOX_FIRST * sizeof(ep->inbox[0]));
+		ep->inbox_size = SIM_INBOX_FIRST;
+	}
+	if (ep == NULL || ep->flows == NULL || ep->inbox == NULL) {
+		if (ep != NULL) {
+			free(ep->flows);
+			free(ep->inbox);
+		}
 		free(ep);
 		return vb_fail(-ENOMEM, "no memory for an endpoint");
 	}
