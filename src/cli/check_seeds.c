@@ -276,7 +276,7 @@ int vb_check_seeds(const struct vb_check_kind *kind, const struct vb_check_opts 
 	int err, end;
 
 	if (s == NULL)
-		return VB_EXIT_RESOURCES;
+		return vb_exit_of(vb_fail(-ENOMEM, "no memory for what is checked"));
 	s->kind = kind;
 	s->opts = opts;
 	s->out = opts->json != NULL && !strcmp(opts->json, "-") ? stderr : stdout;

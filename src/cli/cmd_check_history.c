@@ -56,7 +56,7 @@ struct session {
 	unsigned n;
 	FILE *out; /* stdout, or stderr where stdout carries a file */
 	enum vb_level level;
-	FILE *edn, *text; /* while they are not written yet; NULL: none is wanted */
+	struct vb_json_out edn, text; /* whole or not there, as the JSON */
 	struct vb_serial_result result;
 };
 
@@ -121,34 +121,17 @@ static int read_all(struct session *s)
 	return err;
 }
 
-static int open_for_others(const char *path, FILE **out)
-{
-	if (path == NULL)
-		return 0;
-	*out = is_stdout(path) ? stdout : fopen(path, "we");
-	return *out == NULL ? vb_fail(-EINVAL, "cannot write %s: %s", path, strerror(errno)) : 0;
-}
-
-static int write_for_others(const struct session *s, const char *path, FILE **to,
+static int write_for_others(const struct session *s, struct vb_json_out *out,
 			    int (*write)(const struct vb_history *const *parts, unsigned n,
 					 FILE *to))
 {
-	FILE *f = *to;
+	FILE *to;
 	int err;
 
-	if (f == NULL)
+	if (out->path == NULL)
 		return 0;
-	*to = NULL;
-	err = write(parts_of(s), s->n, f);
-	if (f != stdout && fclose(f) != 0 && err == 0)
-		err = vb_fail(-EIO, "cannot write %s: %s", path, strerror(errno));
-	return err;
-}
-
-static void give_up(FILE *f)
-{
-	if (f != NULL && f != stdout)
-		fclose(f);
+	err = vb_json_out_stream(out, &to);
+	return err != 0 ? err : vb_json_out_end(out, to, write(parts_of(s), s->n, to));
 }
 
 /* What was asked for, or what all files that claim something claim. */
@@ -283,19 +266,19 @@ static int judge_txns(struct session *s, struct vb_json_out *json)
 			      "%s: there is no transaction in %s: nothing can be said of it",
 			      s->names[0], s->n > 1 ? "it or the others" : "it");
 	if (err == 0)
-		err = open_for_others(opts.edn, &s->edn);
+		err = vb_json_out_open(&s->edn, opts.edn);
 	if (err == 0)
-		err = open_for_others(opts.text, &s->text);
+		err = vb_json_out_open(&s->text, opts.text);
 	if (err == 0) {
 		tell(s);
 		err = write_json(json, s);
 	}
 	if (err == 0)
-		err = write_for_others(s, opts.edn, &s->edn, vb_history_write_edn);
+		err = write_for_others(s, &s->edn, vb_history_write_edn);
 	if (err == 0)
-		err = write_for_others(s, opts.text, &s->text, vb_history_write_text);
-	give_up(s->edn);
-	give_up(s->text);
+		err = write_for_others(s, &s->text, vb_history_write_text);
+	vb_json_out_abandon(&s->edn);
+	vb_json_out_abandon(&s->text);
 	if (err)
 		return vb_exit_of(err);
 	return s->result.first == VB_ANOMALY_NONE ? VB_EXIT_OK : VB_EXIT_VIOLATION;
@@ -340,7 +323,7 @@ static int settle_stdout(struct session *s)
 
 static int run(int argc, char **argv)
 {
-	struct session s = {.names = argv};
+	struct session s = {.names = argv, .edn.fd = -1, .text.fd = -1};
 	int words, end = vb_cli_parse_words(&vb_command_check_history, argc, argv, &words);
 
 	if (end >= 0)
@@ -358,7 +341,9 @@ static int run(int argc, char **argv)
 	s.n = (unsigned)words;
 	s.parts = calloc(s.n, sizeof(struct vb_history *));
 	s.locks.parts = calloc(s.n, sizeof(struct vb_lock_history *));
-	end = s.parts != NULL && s.locks.parts != NULL ? check(&s) : VB_EXIT_RESOURCES;
+	end = s.parts != NULL && s.locks.parts != NULL
+		      ? check(&s)
+		      : vb_exit_of(vb_fail(-ENOMEM, "no memory for %u histories", s.n));
 	for (unsigned i = 0; i < s.n; i++) {
 		if (s.parts != NULL)
 			vb_history_close(s.parts[i]);

@@ -128,6 +128,31 @@ int vb_json_out_finish(struct vb_json_out *o, int err)
 	return err;
 }
 
+int vb_json_out_stream(struct vb_json_out *o, FILE **to)
+{
+	int copy = dup(o->fd), err;
+
+	*to = copy >= 0 ? fdopen(copy, "w") : NULL;
+	if (*to != NULL)
+		return 0;
+	err = -errno;
+	if (copy >= 0)
+		close(copy);
+	return vb_json_out_finish(o, err);
+}
+
+int vb_json_out_end(struct vb_json_out *o, FILE *to, int err)
+{
+	int lost = ferror(to) ? -EIO : 0;
+
+	if (fclose(to) != 0)
+		lost = -errno;
+	if (err == 0)
+		return vb_json_out_finish(o, lost);
+	vb_json_out_abandon(o);
+	return err;
+}
+
 int vb_json_out_commit(struct vb_json_out *o, const json_t *root)
 {
 	char *text;

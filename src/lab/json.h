@@ -14,6 +14,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/hist.h"
 #include "base/opt.h"
@@ -33,6 +34,10 @@ int vb_json_out_open(struct vb_json_out *o, const char *path);
 int vb_json_out_commit(struct vb_json_out *o, const json_t *root);
 /* The same for what others have written to o->fd; err: whether they could. */
 int vb_json_out_finish(struct vb_json_out *o, int err);
+/* What is no JSON: a stream into o->fd, and its end.  err: of who wrote, who has said it.  -errno, said;
+ * then no file is left. */
+int vb_json_out_stream(struct vb_json_out *o, FILE **to);
+int vb_json_out_end(struct vb_json_out *o, FILE *to, int err);
 /* Closes and leaves nothing behind; harmless after a commit. */
 void vb_json_out_abandon(struct vb_json_out *o);
 

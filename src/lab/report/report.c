@@ -106,26 +106,25 @@ static void put_section(FILE *to, const char *path, const json_t *root)
 static int write_page(const struct vb_report_opts *o, char *const *files, json_t *const *roots,
 		      unsigned n)
 {
-	FILE *to = strcmp(o->out, "-") == 0 ? stdout : fopen(o->out, "we");
-	int err = 0;
+	struct vb_json_out out;
+	FILE *to;
+	int err = vb_json_out_open(&out, o->out);
 
-	if (to == NULL)
-		return vb_fail(-errno, "cannot write %s: %s", o->out, strerror(errno));
+	if (err == 0)
+		err = vb_json_out_stream(&out, &to);
+	if (err != 0)
+		return err;
 	vb_html_page_begin(to, o->title);
 	for (unsigned i = 0; i < n; i++)
 		put_section(to, files[i], roots[i]);
 	vb_html_page_end(to);
-	if (fflush(to) != 0 || ferror(to))
-		err = vb_fail(-EIO, "cannot write %s: %s", o->out, strerror(errno));
-	if (to != stdout)
-		fclose(to);
-	return err;
+	return vb_json_out_end(&out, to, 0);
 }
 
 int vb_report(const struct vb_report_opts *o, char *const *files, unsigned n)
 {
 	json_t **roots = calloc(n + 1, sizeof(json_t *));
-	int err = roots == NULL ? -ENOMEM : 0;
+	int err = roots != NULL ? 0 : vb_fail(-ENOMEM, "no memory for %u results", n);
 
 	if (n == 0)
 		err = vb_fail(-EINVAL, "which results? Give the JSON files of `bench lock`, `bench "

@@ -234,7 +234,7 @@ int vb_bench_session(const struct vb_bench_subject *subject, const void *opts, b
 	int err, code;
 
 	if (s.plan == NULL)
-		return VB_EXIT_RESOURCES;
+		return vb_exit_of(vb_fail(-ENOMEM, "no memory for a plan"));
 	s.o = s.plan;
 	err = open_all(&s, opts);
 	code = err != 0 ? vb_exit_of(err) : run_all(&s);
