@@ -47,7 +47,8 @@ static bool fails(enum inject_class class, const char *what, const void *caller,
 	uint64_t number, chance = 0;
 	bool fail = false;
 
-	if (left || !__atomic_load_n(&state->armed, __ATOMIC_ACQUIRE))
+	if (left || !__atomic_load_n(&state->armed, __ATOMIC_ACQUIRE) ||
+	    (p->only != NULL && strcmp(p->only, what) != 0))
 		return false;
 	number = __atomic_add_fetch(&state->calls, 1, __ATOMIC_RELAXED);
 	if (number <= INJECT_TRAIL)

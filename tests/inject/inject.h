@@ -39,6 +39,7 @@ enum inject_how { INJECT_NONE, INJECT_ONCE, INJECT_FROM, INJECT_CHANCE };
 struct inject_plan {
 	enum inject_how how;
 	uint32_t classes; /* of which calls fail; 0: all; from: that of the first */
+	const char *only; /* NULL, or: only calls of this name, and only they are counted */
 	uint64_t at;      /* once, from: the number of the call, from 1 */
 	uint64_t seed;
 	uint32_t one_in;

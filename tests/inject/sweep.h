@@ -60,10 +60,13 @@ struct sweep_told {
 	int err, again;
 	bool ended, faulty;
 	unsigned fds, fds_before, segments;
-	char broken[256];
+	char broken[256], path[48];
 	struct inject_held before, after;
 };
 static struct sweep_told *told;
+
+/* The name of a segment that a scenario may make; no other test's. */
+static char segment_name[32];
 
 /* In a scenario: what must hold whatever fails. */
 #define promise(cond)                                                                              \
@@ -100,7 +103,7 @@ static void settle(bool baseline)
 	for (unsigned us = 0;; us += 1000) {
 		inject_look(&told->after);
 		told->fds = count_in("/proc/self/fd", "");
-		told->segments = count_in("/dev/shm", "verbena.inject");
+		told->segments = count_in("/dev/shm", told->path);
 		if (baseline || us >= SETTLE_US ||
 		    (inject_more(&told->after, &told->before, NULL) == 0 &&
 		     told->fds <= told->fds_before && told->segments == 0))
@@ -306,7 +309,9 @@ static int sweep_all(const struct scenario *s, size_t n, const char *only)
 	struct CMUnitTest tests[512];
 	size_t k = 0;
 
+	snprintf(segment_name, sizeof(segment_name), "inject-%d", (int)getpid());
 	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	snprintf(told->path, sizeof(told->path), "verbena.%s", segment_name);
 	for (size_t i = 0; i < n; i++)
 		if (only == NULL || strstr(s[i].name, only) != NULL)
 			tests[k++] = (struct CMUnitTest){.name = s[i].name,

@@ -43,7 +43,7 @@ static int only_open(const char *name)
 /* Made, joined by who would also make it, joined by who would not, and left. */
 static int segment(const char *unused)
 {
-	struct vb_fabric_params p = {.name = "inject", .node_bytes = 64 << 10, .endpoints = 4};
+	struct vb_fabric_params p = {.name = segment_name, .node_bytes = 64 << 10, .endpoints = 4};
 	struct vb_fabric *f = NULL, *again = NULL;
 	int err = vb_fabric_open(&p, &f);
 

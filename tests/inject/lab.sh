@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: lab.sh VERBENA-INJECT [ONLY-SCENARIOS-WITH-THIS-IN-THEIR-NAME]
+#
+# The commands while calls fail (inject.h): each must end with a status of its own and words on stderr,
+# or do its work; leave nothing in /dev/shm and no half a file; and do its work when asked again.
+#
+# Each place that calls fails once alone and once for good; with VERBENA_INJECT_SWEEP=all every call
+# does, and some by chance for VERBENA_INJECT_SEEDS seeds (20).
+. "$(dirname "$0")/../cli/lib.sh"
+only=${2-}
+all=${VERBENA_INJECT_SWEEP-}
+seeds=${VERBENA_INJECT_SEEDS-2}
+[ "$all" != all ] || seeds=${VERBENA_INJECT_SEEDS-20}
+told=$work/told
+tried=$work/tried
+: >"$tried"
+bad=0
+segment=lab-inject-$$
+
+# What is wrong with a run that has ended with $status, if anything.
+wrong() {
+	case $status in
+	0) ;;
+	124) echo 'it hangs' ;;
+	1 | 2 | 4 | 5 | 6) [ -s "$work/err" ] || echo "it ends with $status and says nothing" ;;
+	*) echo "it ends with $status" ;;
+	esac
+	[ ! -e "/dev/shm/verbena.$segment" ] || echo 'something is left in /dev/shm'
+	if ls "$work/place"/*.?????? >/dev/null 2>&1; then
+		echo 'half a file is left'
+	fi
+	[ "$status" = 0 ] || [ -z "$file" ] || [ ! -e "$work/place/$file" ] || told_so
+	[ "$status" != 0 ] || [ -z "$file" ] || [ -s "$work/place/$file" ] ||
+		echo "$file is not there although it went well"
+}
+
+# What was measured or explored until then is reported, and nothing that was not judged is called good.
+told_so() {
+	case $file in
+	*.json) ;;
+	*)
+		echo "$file is there although it failed"
+		return
+		;;
+	esac
+	command -v jq >/dev/null || return
+	jq -e 'any(.runs[]?; .check.serializable? == true) | not' "$work/place/$file" >"$work/is" 2>&1 ||
+		echo "$file: $(head -c 200 "$work/is")"
+}
+
+once() { # PLAN
+	rm -rf "$work/place"
+	mkdir "$work/place"
+	: >"$told"
+	(cd "$work/place" && VERBENA_INJECT=$1 VERBENA_INJECT_TOLD=$told \
+		timeout 60 "$verbena" "${args[@]}") >"$work/out" 2>"$work/err" </dev/null
+	status=$?
+	rm -f "$work/place"/core*
+	why=$(wrong)
+	[ -n "$why" ] || return 0
+	bad=$((bad + 1))
+	echo "# $name, $1: $why: $(head -n 1 "$told")"
+	addr2line -fpe "$verbena" "$(head -n 1 "$told" | cut -d ' ' -f 4)" 2>/dev/null | sed 's/^/#     at /'
+	head -n 5 "$work/err" | sed 's/^/#     | /'
+	rm -f "/dev/shm/verbena.$segment"
+}
+
+# The numbers of the calls at places that have not failed yet.
+fresh() {
+	tail -n +2 "$told" | awk -v tried="$tried" '
+		BEGIN { while ((getline line < tried) > 0) seen[line] = 1 }
+		!($0 in seen) { seen[$0] = 1; print NR; print >>tried }'
+}
+
+# The file that a good run leaves in its directory; '' if none.
+scenario() { # NAME FILE ARGS...
+	name=$1 file=$2 runs=0 bad=0
+	shift 2
+	args=("$@")
+	case "$name" in
+	*"$only"*) ;;
+	*) return ;;
+	esac
+	once count
+	calls=$(head -n 1 "$told" | cut -d ' ' -f 1)
+	if [ "$status" != 0 ] || [ "${calls:-0}" = 0 ]; then
+		not_ok "$name" "without a fault: exit status $status, ${calls:-no} calls
+$(cat "$work/err")"
+		return
+	fi
+	if [ "$all" = all ]; then
+		numbers=$(seq "$calls")
+	else
+		numbers=$(fresh)
+	fi
+	for number in $numbers; do
+		once "once:$number"
+		once "from:$number"
+		runs=$((runs + 2))
+	done
+	for seed in $(seq "$seeds"); do
+		once "seed:$seed:$((5 + 7 * (seed % 8)))"
+		runs=$((runs + 1))
+	done
+	once count
+	[ "$status" = 0 ] || bad=$((bad + 1))
+	echo "# $name: $calls calls, $runs runs"
+	if [ $bad = 0 ]; then
+		ok "$name"
+	else
+		not_ok "$name" "$bad runs were wrong"
+	fi
+}
+
+quick=(--seed 3 --json run.json)
+scenario 'list' '' list
+scenario 'list, JSON' '' list --json
+scenario 'bench lock on sim' run.json bench lock --fabric sim --lock mcs --nodes 2 --clients 4 \
+	--locks 4 --duration 50us "${quick[@]}"
+scenario 'bench lock on shm' run.json bench lock --fabric shm --segment "$segment" --lock traditional --clients 4 \
+	--locks 4 --duration 5ms "${quick[@]}"
+scenario 'bench lock, a trace' run.json bench lock --fabric sim --lock cas --workload smallbank \
+	--nodes 2 --clients 4 --duration 50us "${quick[@]}"
+scenario 'bench txn on sim' run.json bench txn --fabric sim --cc silo --workload smallbank \
+	--nodes 2 --coroutines 2 --accounts 20 --duration 50us --check "${quick[@]}"
+scenario 'bench txn on shm' run.json bench txn --fabric shm --segment "$segment" --cc no-wait --workload smallbank \
+	--accounts 20 --coroutines 2 --duration 5ms --check "${quick[@]}"
+scenario 'check lock' run.json check lock --lock mcs --seeds 1 --json run.json
+scenario 'check txn' run.json check txn --cc silo --seeds 1 --json run.json
+scenario 'trace stat' '' trace stat --trace smallbank --transactions 20
+scenario 'trace export' some.csv trace export --trace tatp --clients 2 --transactions 20 some.csv
+cat >"$work/one.jsonl" <<'END'
+{"id":1,"client":0,"outcome":"committed","begin_ns":1000,"end_ns":2000,"ops":[{"op":"r","key":5,"version":1},{"op":"w","key":5,"version":8,"prev":1}]}
+{"id":2,"client":1,"outcome":"committed","begin_ns":3000,"end_ns":4000,"ops":[{"op":"r","key":5,"version":8}]}
+END
+scenario 'check history' run.edn check history --strict "$work/one.jsonl" --edn run.edn
+if (cd "$work" && "$verbena" bench lock --fabric sim --lock mcs --nodes 2 --clients 4 --locks 4 \
+	--duration 50us --json kept.json) >/dev/null 2>&1; then
+	scenario 'report' report.html report "$work/kept.json" --out report.html
+fi
+finish
