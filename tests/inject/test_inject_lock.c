@@ -144,15 +144,54 @@ static int on_shm(const char *lock)
 	return locks("shm", lock);
 }
 
+/* ---- the lock table's file ---- */
+
+int __real_mkdir(const char *path, mode_t mode);
+
+static void remove_files(const char *dir)
+{
+	char path[96];
+
+	for (unsigned node = 0; node < 2; node++) {
+		snprintf(path, sizeof(path), "%s/locks.%u.0", dir, node);
+		(void)unlink(path);
+	}
+	/* And there is nothing else. */
+	promise(rmdir(dir) == 0);
+}
+
+/* A disk that is full or whose directory goes costs no grant: servers go on without a file. */
+static int table_with_file(const char *goes)
+{
+	char dir[64], options[128];
+	struct world w = {0};
+	int err;
+
+	snprintf(dir, sizeof(dir), "/tmp/verbena.%s", segment_name);
+	promise(__real_mkdir(dir, 0700) == 0);
+	snprintf(options, sizeof(options), "persist=%s,sync=yes", dir);
+	err = open_world(&w, "shm", "table", options);
+	if (goes != NULL)
+		remove_files(dir);
+	for (uint64_t i = 0; i < 2; i++)
+		STEP(pass_on(&w, i));
+	close_world(&w);
+	if (goes == NULL)
+		remove_files(dir);
+	return err;
+}
+
 int main(int argc, char **argv)
 {
 	static struct scenario s[128] = {
 		{"fabric sim", only_open, "sim"},
 		{"fabric shm", only_open, "shm"},
 		{"segment", segment, NULL},
+		{"table with a file", table_with_file, NULL},
+		{"table, its directory goes", table_with_file, "goes"},
 	};
 	static char names[128][48];
-	size_t n = 3;
+	size_t n = 5;
 
 	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++)
 		for (unsigned shm = 0; shm < 2; shm++) {
