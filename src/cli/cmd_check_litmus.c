@@ -3,6 +3,7 @@
 #define VB_LOG_ROOM "check"
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #define NAMES_MAX 64u
 
 struct opts {
-	const char *locks, *world, *schedule, *json;
+	const char *locks, *ccs, *world, *schedule, *json;
 	uint64_t runs, delays;
 	bool keep_going;
 };
@@ -25,14 +26,16 @@ static struct opts opts;
 
 static const struct vb_opt table[] = {
 	VB_OPT_STRING(
-		struct opts, locks, "lock", "NAME[,..]", "all",
+		struct opts, locks, "lock", "NAME[,..]", NULL,
 		"locks to check, as `verbena list` names them; all: every real one; planted: every "
-		"one with a planted bug"),
+		"one with a planted bug (with neither --lock nor --cc: all of both)"),
+	VB_OPT_STRING(struct opts, ccs, "cc", "NAME[,..]", NULL,
+		      "protocols of transactions to check, in the same way"),
 	VB_OPT_STRING(struct opts, world, "world", "NAME", NULL,
 		      "only this small world (all that fit the protocol)"),
 	VB_OPT_SIZE(struct opts, delays, "delays", "4", 0, 1000,
 		    "how often in a run somebody else goes than whose turn it is, at most"),
-	VB_OPT_SIZE(struct opts, runs, "runs", "2000", 1, UINT32_MAX, "of each world, at most"),
+	VB_OPT_SIZE(struct opts, runs, "runs", "1000", 1, UINT32_MAX, "of each world, at most"),
 	VB_OPT_STRING(struct opts, schedule, "schedule", "N[.N..]", NULL,
 		      "run one order of one world, and tell it step by step"),
 	VB_OPT_FLAG(struct opts, keep_going, "keep-going",
@@ -52,8 +55,10 @@ static const struct vb_opt_group *groups(unsigned *n)
 /* One protocol in one world. */
 struct job {
 	const char *option, *protocol, *planted, *world;
-	const struct vb_litmus_lock *lock_world;
+	const struct vb_litmus_lock *lock_world; /* these two, or the next two */
 	const struct vb_lock_ops *lock;
+	const struct vb_litmus_txn *txn_world;
+	const struct vb_cc_ops *cc;
 	struct vb_litmus_result result;
 };
 
@@ -70,14 +75,20 @@ static bool is_wanted(const char *world)
 	return opts.world == NULL || !strcmp(opts.world, world);
 }
 
+static int add_job(struct session *s, const struct job *j)
+{
+	if (s->n == JOBS_MAX)
+		return vb_fail(-EINVAL, "more than %u worlds at once", JOBS_MAX);
+	s->job[s->n++] = *j;
+	return 0;
+}
+
 static int add_lock(struct session *s, const struct vb_lock_ops *ops)
 {
-	for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL; w++) {
-		if (!is_wanted(vb_litmus_lock_name(*w)) || !vb_litmus_lock_fits(*w, ops))
-			continue;
-		if (s->n == JOBS_MAX)
-			return vb_fail(-EINVAL, "more than %u worlds at once", JOBS_MAX);
-		s->job[s->n++] = (struct job){
+	int err = 0;
+
+	for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL && err == 0; w++) {
+		const struct job j = {
 			.option = "lock",
 			.protocol = ops->name,
 			.planted = ops->planted,
@@ -85,8 +96,31 @@ static int add_lock(struct session *s, const struct vb_lock_ops *ops)
 			.lock_world = *w,
 			.lock = ops,
 		};
+
+		if (is_wanted(j.world) && vb_litmus_lock_fits(*w, ops))
+			err = add_job(s, &j);
 	}
-	return 0;
+	return err;
+}
+
+static int add_cc(struct session *s, const struct vb_cc_ops *cc)
+{
+	int err = 0;
+
+	for (const struct vb_litmus_txn *const *w = vb_litmus_txns; *w != NULL && err == 0; w++) {
+		const struct job j = {
+			.option = "cc",
+			.protocol = cc->name,
+			.planted = cc->planted,
+			.world = vb_litmus_txn_name(*w),
+			.txn_world = *w,
+			.cc = cc,
+		};
+
+		if (is_wanted(j.world))
+			err = add_job(s, &j);
+	}
+	return err;
 }
 
 static int add_locks(struct session *s, const struct vb_lock_ops *const *list)
@@ -121,6 +155,37 @@ static int add_lock_named(struct session *s, const char *name)
 		       vb_did_you_mean(hint, name, names, n));
 }
 
+static int add_ccs(struct session *s, const struct vb_cc_ops *const *list)
+{
+	int err = 0;
+
+	for (; *list != NULL && err == 0; list++)
+		err = add_cc(s, *list);
+	return err;
+}
+
+static int add_cc_named(struct session *s, const char *name)
+{
+	const struct vb_cc_ops *cc;
+	const char *names[NAMES_MAX];
+	char hint[VB_HINT_BYTES];
+	size_t n = 0;
+
+	if (!strcmp(name, "all"))
+		return add_ccs(s, vb_ccs);
+	if (!strcmp(name, "planted"))
+		return add_ccs(s, vb_planted_ccs);
+	cc = vb_cc_find(name);
+	if (cc != NULL)
+		return add_cc(s, cc);
+	for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && n < NAMES_MAX; c++)
+		names[n++] = (*c)->name;
+	for (const struct vb_cc_ops *const *c = vb_planted_ccs; *c != NULL && n < NAMES_MAX; c++)
+		names[n++] = (*c)->name;
+	return vb_fail(-EINVAL, "no protocol is called '%s'%s; `verbena list` shows them all", name,
+		       vb_did_you_mean(hint, name, names, n));
+}
+
 static int add_all(struct session *s, const char *list,
 		   int (*add)(struct session *s, const char *name))
 {
@@ -144,6 +209,8 @@ static int check_world(void)
 
 	for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL; w++)
 		names[n++] = vb_litmus_lock_name(*w);
+	for (const struct vb_litmus_txn *const *w = vb_litmus_txns; *w != NULL; w++)
+		names[n++] = vb_litmus_txn_name(*w);
 	for (size_t i = 0; i < n; i++)
 		if (is_wanted(names[i]))
 			return 0;
@@ -153,15 +220,18 @@ static int check_world(void)
 
 static int plan(struct session *s)
 {
+	const bool both = opts.locks == NULL && opts.ccs == NULL;
 	int err = check_world();
 
-	if (err == 0)
-		err = add_all(s, opts.locks, add_lock_named);
+	if (err == 0 && (both || opts.locks != NULL))
+		err = add_all(s, both ? "all" : opts.locks, add_lock_named);
+	if (err == 0 && (both || opts.ccs != NULL))
+		err = add_all(s, both ? "all" : opts.ccs, add_cc_named);
 	if (err == 0 && s->n == 0)
 		err = vb_fail(-EINVAL, "nothing to check: none of these fits that world");
 	if (err == 0 && opts.schedule != NULL && s->n != 1)
 		err = vb_fail(-EINVAL, "--schedule is of one protocol in one world: say which "
-				       "with --lock and --world");
+				       "with --lock or --cc, and --world");
 	return err;
 }
 
@@ -278,8 +348,10 @@ static int run_all(struct session *s)
 		struct job *j = &s->job[i];
 
 		p.rule = j->planted;
-		err = vb_litmus_lock_run(j->lock_world, j->lock, &p, &j->result);
-		s->n_run++;
+		err = j->lock != NULL ? vb_litmus_lock_run(j->lock_world, j->lock, &p, &j->result)
+				      : vb_litmus_txn_run(j->txn_world, j->cc, &p, &j->result);
+		if (err == 0)
+			s->n_run++;
 		if (j->result.rule != NULL)
 			tell_find(s->out, j);
 	}
@@ -323,7 +395,11 @@ static int run(int argc, char **argv)
 
 	if (end >= 0)
 		return end;
+	/* A world is made and unmade some thousand times a second: its memory is kept. */
+	mallopt(M_TRIM_THRESHOLD, 64 << 20);
+	mallopt(M_TOP_PAD, 4 << 20);
 	vb_lock_register(vb_planted_locks);
+	vb_cc_register(vb_planted_ccs);
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return VB_EXIT_RESOURCES;
@@ -336,10 +412,9 @@ static int run(int argc, char **argv)
 
 const struct vb_command vb_command_check_litmus = {
 	.name = "check litmus",
-	.summary =
-		"Go through all orders of small worlds: two or three clients, every interleaving",
+	.summary = "Go through all orders of small worlds: a few clients, every interleaving",
 	.run = run,
 	.groups = groups,
 	.option = "--lock",
-	.example = "verbena check litmus --lock dslr,shiftlock",
+	.example = "verbena check litmus --lock dslr,shiftlock --cc silo",
 };

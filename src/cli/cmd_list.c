@@ -308,9 +308,11 @@ static json_t *profiles_json(void)
 
 static void put_worlds(void)
 {
-	puts("\nSmall worlds of `verbena check litmus`\n");
+	puts("\nSmall worlds of `verbena check litmus`: locks, then transactions\n");
 	for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL; w++)
 		printf("  %-18s %s\n", vb_litmus_lock_name(*w), vb_litmus_lock_summary(*w));
+	for (const struct vb_litmus_txn *const *w = vb_litmus_txns; *w != NULL; w++)
+		printf("  %-18s %s\n", vb_litmus_txn_name(*w), vb_litmus_txn_summary(*w));
 }
 
 static json_t *worlds_json(void)
@@ -318,8 +320,13 @@ static json_t *worlds_json(void)
 	json_t *a = json_array();
 
 	for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL; w++)
-		json_array_append_new(a, json_pack("{s:s, s:s}", "name", vb_litmus_lock_name(*w),
-						   "summary", vb_litmus_lock_summary(*w)));
+		json_array_append_new(a, json_pack("{s:s, s:s, s:s}", "kind", "lock", "name",
+						   vb_litmus_lock_name(*w), "summary",
+						   vb_litmus_lock_summary(*w)));
+	for (const struct vb_litmus_txn *const *w = vb_litmus_txns; *w != NULL; w++)
+		json_array_append_new(a, json_pack("{s:s, s:s, s:s}", "kind", "cc", "name",
+						   vb_litmus_txn_name(*w), "summary",
+						   vb_litmus_txn_summary(*w)));
 	return a;
 }
 

@@ -25,6 +25,7 @@ refused 'a lock to check without its option' 2 "--lock dslr" check lock dslr
 refused 'a lock for small worlds without its option' 2 "--lock dslr" check litmus dslr
 refused 'a small world that is none' 2 "writres 'writers'" check litmus --world writres
 refused 'a schedule of many worlds' 2 "--schedule --world" check litmus --schedule 0.1
+refused 'an unknown protocol for small worlds' 2 "sillo 'silo'" check litmus --cc sillo
 refused 'a lock that no such world is for' 2 "fits" check litmus --lock cas --world convert
 refused 'a protocol without its option' 2 "--cc silo" bench txn silo
 refused 'a trace without its option' 2 "--trace nosuch" trace stat nosuch

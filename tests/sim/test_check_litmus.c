@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small worlds: real locks go through every order that the bounds allow, planted bugs are found by the
- * name of their rule, and a schedule repeats what was found.
+ * Small worlds: real locks and transactions go through every order that the bounds allow, planted bugs
+ * are found by the name of their rule, and a schedule repeats what was found.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,9 +20,11 @@
 #include "check/planted/planted.h"
 
 #if defined(VB_TSAN) || defined(VB_ASAN)
-#define CLEAN_RUNS 40
+#define CLEAN_RUNS     40
+#define CLEAN_TXN_RUNS 10
 #else
-#define CLEAN_RUNS 300
+#define CLEAN_RUNS     300
+#define CLEAN_TXN_RUNS 80
 #endif
 
 static const struct vb_litmus_lock *world(const char *name)
@@ -110,6 +112,78 @@ static void test_real_locks_are_clean(void **state)
 	}
 }
 
+/* ---- transactions ---- */
+
+static const struct vb_litmus_txn *txn_world(const char *name)
+{
+	for (const struct vb_litmus_txn *const *w = vb_litmus_txns; *w != NULL; w++)
+		if (!strcmp(vb_litmus_txn_name(*w), name))
+			return *w;
+	fail_msg("no world is called %s", name);
+	return NULL;
+}
+
+static const struct {
+	const char *cc, *world, *rule;
+	unsigned delays;
+} wrong[] = {
+	{"planted:no-validation", "write-skew", "not-serializable", 2},
+	{"planted:no-validation", "read-skew", "not-serializable", 2},
+	{"planted:early-unlock", "lost-update", "not-serializable", 1},
+	{"planted:no-lease-check", "write-skew", "not-serializable", 2},
+	{"planted:lost-undo", "dirty-read", "not-serializable", 3},
+	{"planted:unfetched", "lost-answer", "refused", 2},
+	{"planted:unplaced", "lost-answer", "refused", 2},
+	{"planted:unlocked", "lost-update", "refused", 0},
+	{"planted:early-release", "read-skew", "refused", 0},
+	{"planted:unread-bytes", "lost-answer", "refused", 2},
+	{"silo-as-published", "lost-update", "not-serializable", 1},
+	{"silo-as-published", "write-skew", "not-serializable", 1},
+	{"wound-wait-as-published", "stands-still", "stuck", 2},
+};
+
+static void test_wrong_protocols_are_found(void **state)
+{
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(wrong); i++) {
+		const struct vb_cc_ops *cc = vb_cc_find(wrong[i].cc);
+		const struct vb_litmus_txn *w = txn_world(wrong[i].world);
+		struct vb_litmus_params p = {.runs = 5000, .delays = wrong[i].delays};
+		struct vb_litmus_result r, again;
+
+		assert_non_null(cc);
+		p.rule = wrong[i].rule;
+		assert_int_equal(vb_litmus_txn_run(w, cc, &p, &r), 0);
+		if (r.rule == NULL)
+			fail_msg("%s: nothing found in %s", cc->name, wrong[i].world);
+		assert_string_equal(r.rule, wrong[i].rule);
+		p.schedule = r.schedule;
+		assert_int_equal(vb_litmus_txn_run(w, cc, &p, &again), 0);
+		assert_string_equal(again.rule, r.rule);
+		vb_litmus_end(&r);
+		vb_litmus_end(&again);
+	}
+}
+
+static void test_real_protocols_are_clean(void **state)
+{
+	const struct vb_litmus_params p = {.runs = CLEAN_TXN_RUNS, .delays = 2};
+
+	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
+		for (const struct vb_litmus_txn *const *w = vb_litmus_txns; *w != NULL; w++) {
+			struct vb_litmus_result r;
+
+			assert_int_equal(vb_litmus_txn_run(*w, *cc, &p, &r), 0);
+			if (r.rule != NULL)
+				fail_msg("%s, %s, schedule %s: %s", (*cc)->name,
+					 vb_litmus_txn_name(*w), r.schedule, r.story);
+			assert_true(r.runs > r.pruned);
+			vb_litmus_end(&r);
+		}
+	}
+}
+
+/* ---- both ---- */
+
 /* With no bound that cuts, all orders are gone through, and said to be; with one, that is said. */
 static void test_what_was_cut_is_said(void **state)
 {
@@ -133,12 +207,12 @@ static void test_what_was_cut_is_said(void **state)
 
 static void test_schedules_that_are_none(void **state)
 {
-	static const char *const wrong[] = {"x", "0..1", "0.1,2", "7", "0.0.0.0.0.0.0.0.0.0.0.0.0"};
+	static const char *const none[] = {"x", "0..1", "0.1,2", "7", "0.0.0.0.0.0.0.0.0.0.0.0.0"};
 	struct vb_litmus_params p = {.runs = 1};
 	struct vb_litmus_result r;
 
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(wrong); i++) {
-		p.schedule = wrong[i];
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(none); i++) {
+		p.schedule = none[i];
 		assert_int_equal(vb_litmus_lock_run(world("writers"), vb_lock_find("mcs"), &p, &r),
 				 -EINVAL);
 		vb_litmus_end(&r);
@@ -165,11 +239,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_planted_bugs_are_found),
 		cmocka_unit_test(test_real_locks_are_clean),
+		cmocka_unit_test(test_wrong_protocols_are_found),
+		cmocka_unit_test(test_real_protocols_are_clean),
 		cmocka_unit_test(test_what_was_cut_is_said),
 		cmocka_unit_test(test_schedules_that_are_none),
 		cmocka_unit_test(test_runs_repeat),
 	};
 
 	vb_lock_register(vb_planted_locks);
+	vb_cc_register(vb_planted_ccs);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,4 +54,15 @@ bool vb_litmus_lock_fits(const struct vb_litmus_lock *w, const struct vb_lock_op
 int vb_litmus_lock_run(const struct vb_litmus_lock *w, const struct vb_lock_ops *ops,
 		       const struct vb_litmus_params *p, struct vb_litmus_result *out);
 
+/* ---- transactions ---- */
+
+struct vb_cc_ops;
+struct vb_litmus_txn;
+extern const struct vb_litmus_txn *const vb_litmus_txns[]; /* NULL at the end */
+const char *vb_litmus_txn_name(const struct vb_litmus_txn *w);
+const char *vb_litmus_txn_summary(const struct vb_litmus_txn *w);
+/* As vb_litmus_lock_run; every protocol fits. */
+int vb_litmus_txn_run(const struct vb_litmus_txn *w, const struct vb_cc_ops *cc,
+		      const struct vb_litmus_params *p, struct vb_litmus_result *out);
+
 #endif
