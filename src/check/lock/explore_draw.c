@@ -423,6 +423,10 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 		d->liveness_ns += still + mend;
 	if (d->never_back)
 		d->liveness_ns += (uint64_t)(d->cycles + 4) * 3 * ASK_FOR_NS;
+	/* Whoever asked a server that has died since waits twice as long for each answer as for the
+	 * one before it. */
+	else if (d->serve_max_ns != 0 && find_option(ops, "ask_for") != NULL)
+		d->liveness_ns += ASK_FOR_NS;
 	/* A release that cannot tell whether it has freed the lock waits for who may stand behind
 	 * it. */
 	if (d->loses && find_option(ops, "successor_wait") != NULL)

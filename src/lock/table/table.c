@@ -492,7 +492,7 @@ static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_lockta
 
 	c->queued = false;
 	if (err == 0 && came_late(me, &q)) {
-		VB_SOMETIMES(5000, "table: granted when another lock's lease had ended");
+		VB_SOMETIMES(20000, "table: granted when another lock's lease had ended");
 		err = -ETIMEDOUT;
 	}
 	if (err == 0)
