@@ -38,6 +38,7 @@
 #include "cc/sundial.h"
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "txn/db.h"
 
 /* How often one record's renewal is tried against the renewals of others. */
@@ -162,6 +163,7 @@ static bool look_again(struct vb_stage *s, struct vb_item **items, unsigned n)
 		if (version[i] != it->version) {
 			it->status = VB_TXN_CHANGED;
 		} else {
+			VB_SOMETIMES(100, "sundial: another has renewed the lease");
 			it->lease = it->seen & SUNDIAL_RTS;
 			it->status = it->lease < SUNDIAL_LAST ? VB_ITEM_WAIT : VB_TXN_LEASE;
 		}
@@ -349,6 +351,8 @@ static bool look_what_is_held(struct vb_stage *s, struct vb_item **items, unsign
 
 		if (!unsure(it))
 			continue;
+		VB_SOMETIMES_IF(ours && sundial_locked(s->ts, word[i]) == word[i], 200,
+				"sundial: its own lock is found after a lost answer");
 		if (ours && sundial_locked(s->ts, word[i]) == word[i])
 			it->held = word[i];
 		else

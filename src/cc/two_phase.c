@@ -3,6 +3,9 @@
 #include "cc/two_phase.h"
 
 #include "base/log.h"
+#include "base/sometimes.h"
+
+#define SX "no-wait-sx wait-die-sx wound-wait-sx: "
 
 /* How many slots a reader tries that another reader took first. */
 #define SLOT_TRIES 3u
@@ -139,6 +142,8 @@ static bool got_s(struct vb_stage *s, struct vb_item *it, two_phase_judge *judge
 	if (it->seen != 0 && it->seen != s->ts) {
 		uint8_t other = empty_slot(it);
 
+		VB_SOMETIMES(100, SX "a reader's slot is another's");
+
 		it->seen_slot = it->slot;
 		it->slot = other;
 		it->status = VB_TXN_SLOTS;
@@ -267,6 +272,7 @@ static void leave_every_slot(struct vb_stage *s, struct vb_item *it)
 {
 	if (vb_item_layout(it)->meta_bytes != VB_SX_META)
 		return;
+	VB_SOMETIMES(200, SX "a reader leaves every slot after a lost answer");
 	for (unsigned k = 0; k < VB_SX_SLOTS; k++)
 		vb_acc_cas(s->acc, VB_AMOD_IM, it->at + VB_TUPLE_META_AT + k * 8, s->ts, 0,
 			   &it->seen);

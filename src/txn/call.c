@@ -22,6 +22,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "txn/db.h"
 
 #define CALL_ITEMS VB_STAGE_ITEMS
@@ -298,8 +299,10 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 	buf = vb_local(me->db->fabric, vb_db_outbox(me->db, me->node, me->number, c->node),
 		       me->db->call_bytes);
 	/* The message may have come and the items not: a WRITE's answer can be lost. */
-	if (vb_wire_seal(buf, head.bytes, c->msg.subject) != head.seal)
+	if (vb_wire_seal(buf, head.bytes, c->msg.subject) != head.seal) {
+		VB_SOMETIMES(20000, "txn: an answer whose items have not come");
 		return -VB_EUNKNOWN;
+	}
 	for (unsigned i = 0; i < c->n; i++) {
 		struct vb_item *it = c->item[i];
 		uint32_t bytes = vb_wire_bytes(it->table, ops, it->flags, true);
@@ -371,6 +374,7 @@ static void give_up(struct vb_txn *t, unsigned stage, struct call *c)
 {
 	const struct vb_cc_ops *cc = t->me->db->cc;
 
+	VB_SOMETIMES(100, "txn: a call is given up");
 	call_failed(t, c, c->err);
 	if (c->refused || stage == cc->commit || stage == cc->release)
 		return;

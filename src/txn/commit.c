@@ -22,6 +22,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "txn/db.h"
 
 static uint32_t pad8(uint32_t n)
@@ -131,6 +132,7 @@ int vb_txn_point(struct vb_txn *t)
 	if (err == 0)
 		return 0;
 	if (err != 1) {
+		VB_SOMETIMES(1000, "txn: commit point unknown");
 		lane->unknown = true;
 		return -VB_EUNKNOWN;
 	}
@@ -231,6 +233,10 @@ static int learn(struct vb_coordinator *me, struct vb_lane *lane)
 	if (err < 0)
 		return err;
 	lane->unknown = false;
+	VB_SOMETIMES_IF(lane->status == (name | VB_TS_COMMITTED), 1000,
+			"txn: an unknown commit had happened");
+	VB_SOMETIMES_IF(lane->status != (name | VB_TS_COMMITTED), 20000,
+			"txn: an unknown commit had not happened");
 	if (lane->status != (name | VB_TS_COMMITTED) || !me->db->recovery)
 		return 0;
 	err = vb_lane_roll_forward(me, lane);
@@ -255,6 +261,7 @@ int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 		return learn(me, lane);
 	if (!lane->unacknowledged || !db->recovery)
 		return 0;
+	VB_SOMETIMES(100, "txn: a commit finished from its own log");
 	vb_txn_wait_out(me, db->suspect_ns);
 	err = vb_lane_roll_forward(me, lane);
 	lane->unacknowledged = err != 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a coordinator's places are named, and what their status words say. */
 #define VB_LOG_ROOM "txn"
+#include "base/sometimes.h"
 #include "txn/db.h"
 
 /* How often in a verb bound we look at our own status word again after a lost answer. */
@@ -77,6 +78,7 @@ int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 			lane->status = ours ? to : old;
 			return ours ? 0 : 1;
 		}
+		VB_SOMETIMES(100, "txn: the answer of the own status word is lost");
 		if (until == 0)
 			until = vb_ep_now(me->ep) + 2 * db->suspect_ns;
 		if (err == -VB_EPEERGONE || err == -VB_EACCESS || vb_ep_now(me->ep) > until)
@@ -108,6 +110,7 @@ int vb_lane_name(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_t
 		return 0;
 	err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);
 	if (err == 1) {
+		VB_SOMETIMES(200, "txn: a name is recovered before it is used");
 		/* Recovered while it was ours: others have seen the end of that name. */
 		t->ts = t->version = vb_coordinator_stamp(me, lane);
 		err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);

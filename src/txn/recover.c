@@ -29,6 +29,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "txn/db.h"
 
 #define LOOKS 16u /* at a word that changes while we decide */
@@ -84,6 +85,9 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 	err = vb_recovery_cas(me, VB_AMOD_IM, s->at + l->lock_at, s->word,
 			      me->db->cc->unlocked(version & ~1ull, s->word), &old);
 	vb_recovery_lane(me)->acc.not_after_ns = 0;
+	VB_SOMETIMES_IF(err == 0 && old != s->word, 200, "txn: a set-back lost its race");
+	VB_SOMETIMES_IF(err == 0 && old == s->word && s->left, 200,
+			"txn: a lock that was left behind");
 	if (err == 0 && old == s->word)
 		me->recovered++;
 	return err;
@@ -175,6 +179,8 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 		*out = copy;
 		return 0;
 	}
+	VB_SOMETIMES_IF(err == 0, 5000, "txn: a log with a wrong seal");
+	VB_SOMETIMES_IF(err != 0, 10000, "txn: a log that cannot be read");
 	let_go(copy);
 	return err;
 }
@@ -231,6 +237,8 @@ static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 
 	for (;;) {
 		err = vb_recovery_cas(me, VB_AMOD_IM, at, e->held, held, &old);
+		VB_SOMETIMES_IF(err == 0 && old != e->held && old != held, 200,
+				"txn: a mender lost its race");
 		if (err == 0)
 			return old == e->held || old == held ? 0 : 1;
 		if (err != -VB_EUNKNOWN && err != -VB_ETOOLATE)
@@ -367,6 +375,7 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 		if (e->at == s->at && e->held == s->word && s->reader_at == 0 &&
 		    entry_is_sound(me->db, e))
 			break;
+	VB_SOMETIMES_IF(e != NULL, 100, "txn: a roll-forward by another");
 	if (e == NULL)
 		err = set_back(me, s);
 	else if (!may_still_write(me, place))

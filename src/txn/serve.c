@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "txn/db.h"
 
 #define PATIENCE_NS  50000ull
@@ -320,8 +321,12 @@ static void drop_waiting_of(struct vb_db_server *s, const struct vb_wire_call *c
 	for (unsigned i = 0; i < s->n_waiting; i++) {
 		struct request q = s->waiting[i];
 
-		if (q.head.from_node == c->from_node && q.head.coordinator == c->coordinator)
+		if (q.head.from_node == c->from_node && q.head.coordinator == c->coordinator) {
+			VB_SOMETIMES(400,
+				     "wait-die wait-die-sx wait-die-fair wound-wait wound-wait-sx: "
+				     "a call that waits at a server was given up");
 			continue;
+		}
 		s->waiting[i] = s->waiting[left];
 		s->waiting[left++] = q;
 	}
@@ -352,6 +357,7 @@ static void take(struct vb_db_server *s, const struct vb_msg *msg)
 		return;
 	}
 	if (!fetch(s, q)) {
+		VB_SOMETIMES(400, "txn: the inbox has another call by now");
 		s->refused++;
 		return;
 	}

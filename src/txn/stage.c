@@ -5,6 +5,7 @@
  */
 #define VB_LOG_ROOM "txn"
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "txn/db.h"
 
 /* Between two tries for a lock that another has: from a bare look around to this. */
@@ -92,6 +93,8 @@ static unsigned still_held(struct vb_stage *s, struct vb_item **items, unsigned 
 		return 0;
 	for (unsigned i = 0; i < n; i++) {
 		items[i]->status = 0;
+		VB_SOMETIMES_IF(word[i] != items[i]->held, 1000,
+				"txn: a server finds a lock taken over");
 		if (word[i] == items[i]->held)
 			out[m++] = items[i];
 	}

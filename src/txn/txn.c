@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "txn/db.h"
 
 /* ---- begin ---- */
@@ -228,6 +229,8 @@ static int fetch_after_all(struct vb_txn *t, struct vb_item *it)
 
 	it->flags &= (uint16_t) ~(VB_ITEM_BLIND | VB_ITEM_FETCHED | VB_ITEM_NOTED);
 	err = t->me->db->cc->read(t, &it, 1);
+	VB_SOMETIMES_IF(err == 0 && it->version != version, 500,
+			"silo: what was left out is another version by now");
 	if (err == 0 && it->version != version)
 		err = vb_txn_doom(t, VB_TXN_CHANGED, 0);
 	return err;
@@ -513,6 +516,7 @@ static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 		bool done = true;
 		unsigned asked;
 
+		VB_SOMETIMES_IF(tries > 0, 100, "txn: a release is repeated");
 		if (tries > 0)
 			(void)vb_ep_sleep(me->ep, me->db->fabric->caps.verb_bound_ns);
 		/* Those whose server may still do what it was asked to: the release must come to it
