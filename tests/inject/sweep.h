@@ -79,7 +79,7 @@ static char segment_name[32];
 /* How long to wait for what comes at once while nothing fails, and may never come while something does. */
 static inline uint64_t patience_ns(void)
 {
-	return told->faulty ? 300000000ull : 20000000000ull;
+	return told->faulty ? 100000000ull : 20000000000ull;
 }
 
 /* ---- a child ---- */

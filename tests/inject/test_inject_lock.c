@@ -167,7 +167,7 @@ static int table_with_file(const char *goes)
 	struct world w = {0};
 	int err;
 
-	snprintf(dir, sizeof(dir), "/tmp/verbena.%s", segment_name);
+	snprintf(dir, sizeof(dir), "/dev/shm/dir.%s", segment_name);
 	promise(__real_mkdir(dir, 0700) == 0);
 	snprintf(options, sizeof(options), "persist=%s,sync=yes", dir);
 	err = open_world(&w, "shm", "table", options);
