@@ -17,7 +17,7 @@
 #define NAMES_MAX 64u
 
 struct opts {
-	const char *locks, *ccs, *world, *schedule, *json;
+	const char *locks, *ccs, *hybrid, *world, *schedule, *json;
 	uint64_t runs, delays;
 	bool keep_going;
 };
@@ -31,6 +31,9 @@ static const struct vb_opt table[] = {
 		"one with a planted bug (with neither --lock nor --cc: all of both)"),
 	VB_OPT_STRING(struct opts, ccs, "cc", "NAME[,..]", NULL,
 		      "protocols of transactions to check, in the same way"),
+	VB_OPT_STRING(struct opts, hybrid, "hybrid", "CODE", NULL,
+		      "stages of transactions by RPC (1) or one-sided (0), one digit each; rpc: "
+		      "all by RPC (one-sided)"),
 	VB_OPT_STRING(struct opts, world, "world", "NAME", NULL,
 		      "only this small world (all that fit the protocol)"),
 	VB_OPT_SIZE(struct opts, delays, "delays", "4", 0, 1000,
@@ -239,8 +242,10 @@ static int plan(struct session *s)
 
 static char *replay_of(const struct job *j, char *buf, size_t size)
 {
-	snprintf(buf, size, "verbena check litmus --%s %s --world %s --schedule ", j->option,
-		 j->protocol, j->world);
+	const bool hybrid = j->cc != NULL && opts.hybrid != NULL;
+
+	snprintf(buf, size, "verbena check litmus --%s %s%s%s --world %s --schedule ", j->option,
+		 j->protocol, hybrid ? " --hybrid " : "", hybrid ? opts.hybrid : "", j->world);
 	return buf;
 }
 
@@ -260,6 +265,8 @@ static const char *how_far(const struct vb_litmus_result *r)
 {
 	if (vb_litmus_exhausted(r))
 		return "all";
+	if (r->cut_found)
+		return "until found";
 	if (r->cut_length)
 		return "cut: length";
 	return r->cut_runs ? "cut: runs" : "cut: delays";
@@ -338,6 +345,7 @@ static int run_all(struct session *s)
 		.runs = opts.runs,
 		.delays = (unsigned)opts.delays,
 		.schedule = opts.schedule,
+		.hybrid = opts.hybrid,
 		.keep_going = opts.keep_going,
 		.tell = s->out,
 		.stop = &vb_interrupted,

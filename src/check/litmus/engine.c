@@ -389,6 +389,7 @@ static int replay(struct litmus *l, litmus_run_fn run, void *ctx)
 	err = run_once(l, run, ctx);
 	l->out->runs = 1;
 	l->out->found = l->wrong;
+	l->out->cut_runs = true;
 	l->out->schedule = strdup(l->p->schedule);
 	if (err == 0 && ((l->stop && !l->enough) || l->depth < given))
 		err = vb_fail(-EINVAL, "choice %u of the schedule is none that this world has",
@@ -421,8 +422,10 @@ int litmus_explore(struct litmus *l, litmus_run_fn run, void *ctx)
 			r->longest = l->depth;
 		if (err == 0 && l->wrong && r->schedule == NULL)
 			err = tell_find(l, run, ctx);
-		if (r->found > 0 && !l->p->keep_going)
+		if (r->found > 0 && !l->p->keep_going) {
+			r->cut_found = true;
 			break;
+		}
 		l->too_long = false;
 	} while (err == 0 && advance(l));
 	r->seconds = (double)(vb_clock_gettime_ns() - begin) / 1e9;

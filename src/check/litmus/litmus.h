@@ -19,6 +19,7 @@ struct vb_litmus_params {
 	/* Run this one, "0.2.1": each choice in turn, then always 0; NULL: all. */
 	const char *schedule;
 	const char *rule;          /* only a finding of this name counts; NULL: every one */
+	const char *hybrid;        /* transactions: as vb_db_params has it; NULL: one-sided */
 	bool keep_going;           /* after a finding */
 	FILE *tell;                /* the schedule that is run, step by step; NULL */
 	const volatile bool *stop; /* looked at between runs; NULL: never */
@@ -27,8 +28,9 @@ struct vb_litmus_params {
 struct vb_litmus_result {
 	uint64_t runs, pruned; /* pruned: of them, given up as equal to others */
 	uint64_t verbs;
-	unsigned longest;                      /* choices in a run */
-	bool cut_delays, cut_runs, cut_length; /* not all orders, and why */
+	unsigned longest; /* choices in a run */
+	/* Not all orders, and why; found: the rest was not looked at. */
+	bool cut_delays, cut_runs, cut_length, cut_found;
 	double seconds;
 	uint64_t found;         /* runs with a finding */
 	const char *rule;       /* of the first; NULL: none */
@@ -38,7 +40,7 @@ struct vb_litmus_result {
 void vb_litmus_end(struct vb_litmus_result *r);
 static inline bool vb_litmus_exhausted(const struct vb_litmus_result *r)
 {
-	return !r->cut_delays && !r->cut_runs && !r->cut_length;
+	return !r->cut_delays && !r->cut_runs && !r->cut_length && !r->cut_found;
 }
 
 /* ---- locks ---- */

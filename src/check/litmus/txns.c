@@ -552,6 +552,7 @@ static int open_db(struct world *x)
 {
 	const struct vb_db_params p = {
 		.cc = x->cc->name,
+		.hybrid = x->l->p->hybrid,
 		.coordinators = 2,
 		.items_max = 8,
 		.bytes_max = 256,
