@@ -236,5 +236,6 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&vb_planted_late_commit,
 	&vb_planted_lost_try,
 	&vb_planted_small_numbers,
+	&vb_planted_endless_time,
 	NULL,
 };

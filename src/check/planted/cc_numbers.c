@@ -5,7 +5,9 @@
  *	planted:lost-try       wound-wait that writes in place before its commit point, and when it has been
  *	                       wounded leaves there what it wrote, under the name that its next try has, too
  *	planted:small-numbers  no-wait whose versions are the loader's
+ *	planted:endless-time   sundial that does not look whether its logical time has ended
  */
+#include "cc/sundial.h"
 #include "cc/two_phase.h"
 #include "check/planted/planted.h"
 #include "txn/db.h"
@@ -97,4 +99,40 @@ const struct vb_cc_ops vb_planted_small_numbers = {
 	.unlocked = two_phase_unlocked,
 	.locked = two_phase_locked,
 	.holder = two_phase_holder,
+};
+
+/* ---- endless time ---- */
+
+static int write_at_any_time(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	unsigned m = vb_items_to_front(items, n, 0, VB_ITEM_FETCHED);
+	int err = m > 0 ? vb_txn_stage(t, SUNDIAL_READ, items, m) : 0;
+
+	return err ? err : vb_txn_stage(t, SUNDIAL_LOCK, items, n);
+}
+
+static int prepare_at_any_time(struct vb_txn *t)
+{
+	return vb_txn_stage_all(t, SUNDIAL_RENEW, VB_ITEM_READ, VB_ITEM_WRITE);
+}
+
+static const struct vb_stage_ops endless_stages[] =
+	SUNDIAL_STAGE_TABLE(sundial_read, sundial_lock, sundial_renew);
+
+const struct vb_cc_ops vb_planted_endless_time = {
+	.name = "planted:endless-time",
+	.summary = "sundial that does not look whether its logical time has ended",
+	.source = "on purpose",
+	.planted = "stuck",
+	.caps = VB_CC_LOGICAL,
+	.stages = endless_stages,
+	.n_stages = SUNDIAL_STAGES,
+	.commit = SUNDIAL_COMMIT,
+	.release = SUNDIAL_RELEASE,
+	.read = sundial_access,
+	.write = write_at_any_time,
+	.prepare = prepare_at_any_time,
+	.unlocked = sundial_unlocked,
+	.locked = sundial_locked,
+	.holder = sundial_holder,
 };

@@ -63,6 +63,7 @@ extern const struct vb_cc_ops vb_planted_unfetched, vb_planted_unplaced, vb_plan
 extern const struct vb_cc_ops *const vb_planted_ccs[];
 extern const struct vb_cc_ops vb_planted_adopts, vb_planted_same_release, vb_planted_same_recovery,
 	vb_planted_blind_server, vb_planted_late_server, vb_planted_late_commit;
-extern const struct vb_cc_ops vb_planted_lost_try, vb_planted_small_numbers;
+extern const struct vb_cc_ops vb_planted_lost_try, vb_planted_small_numbers,
+	vb_planted_endless_time;
 
 #endif

@@ -283,6 +283,8 @@ static bool may_fail(const struct txn_slot *s, int err)
 {
 	if (err == -ECANCELED)
 		return txn_cancelled();
+	if (err == -EOVERFLOW)
+		return s->w->d->time_left != 0;
 	return !s->w->d->calm &&
 	       (err == -VB_EUNKNOWN || err == -VB_EPEERGONE || err == -VB_ETOOLATE);
 }

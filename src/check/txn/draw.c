@@ -14,6 +14,7 @@
 #define CALLS_STREAM 0x63616c6c
 #define DEAF_STREAM  0x64656166
 #define GO_STREAM    0x676f696e
+#define WRAP_STREAM  0x77726170
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -132,10 +133,18 @@ static void draw_goings(struct vb_rng *r, struct vb_txn_draw *d)
 	}
 }
 
+static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
+{
+	d->wraps = vb_rng_chance(r, 0.33);
+	d->ahead = d->wraps && vb_rng_chance(r, 0.5);
+	if (d->wraps && cc->caps & VB_CC_LOGICAL && vb_rng_chance(r, 0.5))
+		d->time_left = vb_draw_spread(r, 1, 12);
+}
+
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *d)
 {
-	struct vb_rng r, stalls, calls, deaf, go;
+	struct vb_rng r, stalls, calls, deaf, go, wraps;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
 	*d = (struct vb_txn_draw){.seed = seed, .drift_ppm = 100};
@@ -151,6 +160,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	draw_deaf(&deaf, d);
 	vb_rng_seed(&go, seed, GO_STREAM);
 	draw_goings(&go, d);
+	vb_rng_seed(&wraps, seed, WRAP_STREAM);
+	draw_wraps(&wraps, cc, d);
 	vb_rng_seed(&calls, seed, CALLS_STREAM);
 	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -195,6 +206,10 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "random calls", d->p_calls, 0);
 	vb_draw_tell_chance(to, "user aborts", d->p_abort, 0);
 	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
+	fprintf(to, "%s%s", d->wraps ? ", counters near their ends" : "",
+		d->ahead ? ", clocks ahead" : "");
+	if (d->time_left != 0)
+		fprintf(to, ", logical time ends after %" PRIu64, d->time_left);
 	vb_draw_tell_chance(to, "leave", d->p_leave, 0);
 	vb_draw_tell_chance(to, "slow", d->p_slow, d->slow_ns);
 	if (d->cancel_every_ns != 0)

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/sometimes.h"
+#include "cc/sundial.h"
 #include "check/txn/world.h"
 
 #define HISTORY_BYTES (16u << 20)
@@ -34,6 +35,18 @@ static int open_fabric(struct txn_world *w)
 		return err;
 	w->sched = vb_sched_self();
 	return 0;
+}
+
+/* Records whose leases are as long as they can be, but for a few. */
+static void end_time(struct txn_world *w, struct vb_table *t, uint64_t keys)
+{
+	for (uint64_t k = 0; k < keys; k++) {
+		vb_addr at = vb_table_find(t, vb_table_node(t, k), k);
+		unsigned char *tuple = at != 0 ? vb_local(w->fabric, at, t->layout.bytes) : NULL;
+
+		if (tuple != NULL)
+			vb_tuple_set_word(tuple, t->layout.lock_at, SUNDIAL_LAST - w->d->time_left);
+	}
 }
 
 static int open_db(struct txn_world *w)
@@ -69,6 +82,10 @@ static int open_db(struct txn_world *w)
 		err = vb_table_load(w->account, k, record);
 	for (uint64_t k = 0; k < d->notes && err == 0; k += 2)
 		err = vb_table_load(w->note, k, record);
+	if (err == 0 && d->time_left != 0) {
+		end_time(w, w->account, d->accounts);
+		end_time(w, w->note, d->notes);
+	}
 	return err == 0 ? txn_servers_start(w) : err;
 }
 

@@ -49,7 +49,11 @@ struct vb_txn_draw {
 	char hybrid[VB_STAGES_MAX + 1];
 	bool doorbell, outstanding, passive_ack, cache;
 	bool recovery;
-	bool calm;      /* nothing that a lease must recover from */
+	bool calm; /* nothing that a lease must recover from */
+	/* Counters begin just before they come round, clocks as far ahead of time as they may be, and
+	 * logical time ends after so many leases; 0: it does not. */
+	bool wraps, ahead;
+	uint64_t time_left;
 	double p_leave; /* to close the coordinator, after a transaction */
 	double p_slow;  /* to think for up to slow_ns */
 	uint64_t slow_ns, cancel_every_ns, server_gone_ns;

@@ -76,6 +76,12 @@ static void leave(struct txn_slot *s)
 	end_life(s, TXN_LEFT);
 }
 
+/* Where logical time has ended it was told, and that is all that can be had. */
+static bool is_over(const struct txn_slot *s, int err)
+{
+	return err == 0 || (err == -EOVERFLOW && s->w->d->time_left != 0);
+}
+
 static void life_body(void *arg)
 {
 	struct txn_slot *s = arg;
@@ -100,7 +106,7 @@ static void life_body(void *arg)
 		vb_task_die();
 	s->safe = true;
 	while (w->err == 0 && s->commits < w->d->commits)
-		s->commits += txn_attempt(s) == 0;
+		s->commits += is_over(s, txn_attempt(s));
 	if (w->err == 0) {
 		txn_count(w, s->me);
 		vb_coordinator_close(s->me);
@@ -140,6 +146,24 @@ void txn_on_death(struct vb_ep *ep, void *arg)
 	end_life(s, TXN_DIED);
 }
 
+#define CLOCK_AHEAD (1ull << 31) /* txn/lane.c: further a clock does not go */
+
+/* So that everything comes round within the run. */
+static void wrap_counters(struct txn_slot *s)
+{
+	struct vb_coordinator *me = s->me;
+	uint64_t far;
+
+	me->txn_stamp = -(uint32_t)(1 + vb_rng_below(&s->goings, 200));
+	me->mail.next_request = (1ull << 63) - 1 - vb_rng_below(&s->goings, 200);
+	if (!s->w->d->ahead)
+		return;
+	far = ((vb_ep_now(me->ep) + (uint64_t)me->common_ns) >> VB_TS_CLOCK_SHIFT) + CLOCK_AHEAD -
+	      vb_rng_below(&s->goings, 1000);
+	if (far > me->clock)
+		me->clock = far;
+}
+
 static int open_coordinator(struct txn_slot *s)
 {
 	struct txn_world *w = s->w;
@@ -150,6 +174,8 @@ static int open_coordinator(struct txn_slot *s)
 		return err;
 	}
 	s->me->index = s->index;
+	if (w->d->wraps)
+		wrap_counters(s);
 	vb_sim_ep_mortal(s->me->ep, !w->live);
 	return 0;
 }
