@@ -299,10 +299,10 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 	buf = vb_local(me->db->fabric, vb_db_outbox(me->db, me->node, me->number, c->node),
 		       me->db->call_bytes);
 	/* The message may have come and the items not: a WRITE's answer can be lost. */
-	if (vb_wire_seal(buf, head.bytes, c->msg.subject) != head.seal) {
-		VB_SOMETIMES(20000, "txn: an answer whose items have not come");
+	VB_SOMETIMES_IF(vb_wire_seal(buf, head.bytes, c->msg.subject) != head.seal, 20000,
+			"txn: an answer whose items have not come");
+	if (vb_wire_seal(buf, head.bytes, c->msg.subject) != head.seal)
 		return -VB_EUNKNOWN;
-	}
 	for (unsigned i = 0; i < c->n; i++) {
 		struct vb_item *it = c->item[i];
 		uint32_t bytes = vb_wire_bytes(it->table, ops, it->flags, true);
