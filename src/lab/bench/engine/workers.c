@@ -355,8 +355,10 @@ int vb_bench_run_workers(struct vb_bench_run *run)
 {
 	uint64_t begin;
 	struct workers w = {.run = run};
-	int err = vb_bench_run_open(run, run->workers);
+	int err = vb_sched_ready();
 
+	if (err == 0)
+		err = vb_bench_run_open(run, run->workers);
 	if (err)
 		return err;
 	w.control = run->control;
