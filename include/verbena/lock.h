@@ -332,19 +332,19 @@ int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant grants[],
 /*
  * The age of a client's transaction, by which the policy wait-die decides who waits for whom: the
  * older for the younger.  By itself a transaction begins with the first lock that the client asks
- * for while it holds none.  Its age is the time of that moment on the clock that all machines have
- * in common: exact on one machine, within the cluster's error of synchronisation on several.  A
+ * for while it holds none.  Its age is the time of that moment, in ns, on the clock that all machines
+ * have in common: exact on one machine, within the cluster's error of synchronisation on several.  A
  * transaction that was refused and tries again would then be the youngest, again and again; so
  * before it does, it says how old it is:
  *
- *	age = vb_lock_client_age(me);           after -EAGAIN
+ *	age_ns = vb_lock_client_age(me);        after -EAGAIN
  *	vb_lock_release_all(me, grants, n);
- *	vb_lock_client_begin(me, age);
+ *	vb_lock_client_begin(me, age_ns);
  *
  * An age of 0 means: it begins now.  The age counts for the transaction that begins with the next
  * lock asked for while none is held.  Protocols without wait-die do nothing with it.
  */
-void vb_lock_client_begin(struct vb_lock_client *client, uint64_t age);
+void vb_lock_client_begin(struct vb_lock_client *client, uint64_t age_ns);
 uint64_t vb_lock_client_age(const struct vb_lock_client *client);
 
 /*

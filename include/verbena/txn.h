@@ -61,9 +61,9 @@ struct vb_db_server;
 
 /* Tables of a database; bytes of a record (with its header one verb of 64 KiB); records that one
  * transaction touches. */
-#define VB_TABLES_MAX    24u
-#define VB_RECORD_MAX    65024u
-#define VB_TXN_ITEMS_MAX 4096u
+#define VB_TABLES_MAX       24u
+#define VB_RECORD_BYTES_MAX 65024u
+#define VB_TXN_ITEMS_MAX    4096u
 
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die" or "wound-wait", each also with "-sx" for shared and
@@ -79,8 +79,8 @@ struct vb_db_params {
 	uint32_t coordinators;
 	/* The most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64. */
 	uint32_t items_max;
-	/* The bytes of the largest record of any table, 1 to VB_RECORD_MAX; 0: 1024. */
-	uint32_t record_max;
+	/* The bytes of the largest record of any table, 1 to VB_RECORD_BYTES_MAX; 0: 1024. */
+	uint32_t record_bytes_max;
 	/* The most bytes of records that one transaction touches, up to 256 MiB; 0: 64 KiB. */
 	uint32_t bytes_max;
 	/* How long a transaction may take, and how long others wait before they recover it: from 4
@@ -99,7 +99,7 @@ struct vb_db_params {
 	bool passive_ack;
 	/* Entries of the location cache, a power of two; 0: none where verbs complete at once, else
 	 * 65536. */
-	uint32_t cache;
+	uint32_t cache_entries;
 };
 
 /* Which node has a key. */
@@ -115,7 +115,7 @@ enum vb_partition {
 struct vb_table_params {
 	/* 1 to 31 characters. */
 	const char *name;
-	/* 1 to VB_RECORD_MAX. */
+	/* 1 to VB_RECORD_BYTES_MAX. */
 	uint32_t record_bytes;
 	/* How many records the table has room for, all nodes together. */
 	uint64_t records;
@@ -338,14 +338,14 @@ struct vb_values_params {
 };
 
 /* -EINVAL, -ENOSPC as vb_table_open; neither table is open then.  Every later open must ask for the
- * same bytes_max, too.  The database's record_max must hold inline_bytes + 8 and piece_bytes, its
+ * same bytes_max, too.  The database's record_bytes_max must hold inline_bytes + 8 and piece_bytes, its
  * items_max and bytes_max the pieces of the largest value. */
 int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
 /* Before vb_db_close. */
 void vb_values_close(struct vb_values *values);
 
 /*
- * In a transaction.  get copies at most `size` bytes, *bytes is the size of the whole value; put
+ * In a transaction.  get copies at most `room_bytes`, *bytes is the size of the whole value; put
  * inserts the value or replaces it; remove deletes it.  Keys are below 2^64 divided by the pieces
  * of the largest value.
  *
@@ -356,7 +356,7 @@ void vb_values_close(struct vb_values *values);
  * Other errors as for records.
  */
 int vb_values_get(struct vb_coordinator *me, struct vb_values *values, uint64_t key, void *buf,
-		  uint32_t size, uint32_t *bytes);
+		  uint32_t room_bytes, uint32_t *bytes);
 int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t key,
 		  const void *value, uint32_t bytes);
 int vb_values_remove(struct vb_coordinator *me, struct vb_values *values, uint64_t key);

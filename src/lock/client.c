@@ -520,12 +520,12 @@ uint64_t vb_lock_age_now(struct vb_lock_client *me)
 	return now != 0 ? now : 1;
 }
 
-void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age)
+void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age_ns)
 {
 	if (vb_any_null(me) || vb_ep_check(me->ep) != 0)
 		return;
 	VB_SCHED_INSIDE(me->ep->sched);
-	me->age = age != 0 ? age : vb_lock_age_now(me);
+	me->age = age_ns != 0 ? age_ns : vb_lock_age_now(me);
 	me->age_given = true;
 }
 

@@ -144,7 +144,7 @@ struct vb_store {
 	const char *name;     /* of the database */
 	const char *protocol; /* that the tuples are laid out for */
 	uint32_t meta_bytes;
-	uint32_t record_max;
+	uint32_t record_bytes_max;
 	bool sealed;
 	/* The protocol's lock word of a tuple that nobody holds; was: the word before, 0 for a new
 	 * tuple. */

@@ -253,14 +253,14 @@ int vb_store_table_check(const struct vb_store *store, const struct vb_table_par
 {
 	if (p->name == NULL || p->name[0] == 0 || strlen(p->name) > 31)
 		return vb_fail(-EINVAL, "a table's name has 1 to 31 characters");
-	if (p->record_bytes == 0 || p->record_bytes > VB_RECORD_MAX)
+	if (p->record_bytes == 0 || p->record_bytes > VB_RECORD_BYTES_MAX)
 		return vb_fail(-EINVAL, "table '%s': records of %u bytes; 1 to %u are allowed",
-			       p->name, p->record_bytes, VB_RECORD_MAX);
-	if (p->record_bytes > store->record_max)
+			       p->name, p->record_bytes, VB_RECORD_BYTES_MAX);
+	if (p->record_bytes > store->record_bytes_max)
 		return vb_fail(-EINVAL,
 			       "table '%s': records of %u bytes are larger than the database was "
-			       "opened for (record_max is %u)",
-			       p->name, p->record_bytes, store->record_max);
+			       "opened for (record_bytes_max is %u)",
+			       p->name, p->record_bytes, store->record_bytes_max);
 	if (p->records == 0 || p->records > 1ull << 40)
 		return vb_fail(-EINVAL, "table '%s': room for %" PRIu64 " records; 1 to 2^40",
 			       p->name, p->records);

@@ -134,9 +134,9 @@ static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
 	if (p->items_max > VB_TXN_ITEMS_MAX)
 		return vb_fail(-EINVAL, "items_max is %u: a transaction touches at most %u records",
 			       p->items_max, VB_TXN_ITEMS_MAX);
-	if (p->record_max > VB_RECORD_MAX)
-		return vb_fail(-EINVAL, "record_max is %u: a record has at most %u bytes",
-			       p->record_max, VB_RECORD_MAX);
+	if (p->record_bytes_max > VB_RECORD_BYTES_MAX)
+		return vb_fail(-EINVAL, "record_bytes_max is %u: a record has at most %u bytes",
+			       p->record_bytes_max, VB_RECORD_BYTES_MAX);
 	if (p->bytes_max > BYTES_MOST)
 		return vb_fail(-EINVAL, "bytes_max is %u: a transaction touches at most %u bytes",
 			       p->bytes_max, BYTES_MOST);
@@ -149,9 +149,9 @@ static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
 			       p->lease_ns, LEASE_BOUNDS * f->caps.verb_bound_ns, LEASE_BOUNDS,
 			       f->caps.bound_note != NULL ? ": " : "",
 			       f->caps.bound_note != NULL ? f->caps.bound_note : "");
-	if ((p->cache & (p->cache - 1)) != 0)
+	if ((p->cache_entries & (p->cache_entries - 1)) != 0)
 		return vb_fail(-EINVAL, "a location cache of %u entries: take a power of two",
-			       p->cache);
+			       p->cache_entries);
 	return 0;
 }
 
@@ -175,7 +175,8 @@ static uint32_t pad8(uint32_t n)
 
 /* What one verb must move: a tuple, a request or an answer with one item, a recovery's log. */
 #define BESIDE_RECORD (256u + sizeof(struct vb_wire_item) + 64u)
-_Static_assert(VB_RECORD_MAX + BESIDE_RECORD <= VB_LEN_MAX, "the largest record, on every fabric");
+_Static_assert(VB_RECORD_BYTES_MAX + BESIDE_RECORD <= VB_LEN_MAX,
+	       "the largest record, on every fabric");
 _Static_assert(CALL_BYTES <= VB_LEN_MAX, "a request of several items, too");
 _Static_assert(sizeof(struct vb_place_head) + sizeof(struct vb_log_entry) <= BESIDE_RECORD,
 	       "a log of one record");
@@ -184,12 +185,12 @@ static void set_sizes(struct vb_db *db, const struct vb_db_params *p)
 {
 	uint32_t one;
 
-	db->store.record_max = p->record_max ? p->record_max : RECORD;
+	db->store.record_bytes_max = p->record_bytes_max ? p->record_bytes_max : RECORD;
 	db->coordinators = p->coordinators ? p->coordinators : COORDINATORS;
 	db->items_max = p->items_max ? p->items_max : ITEMS;
 	db->bytes_max = p->bytes_max ? p->bytes_max : BYTES;
 	/* One record of the largest kind, or many small ones. */
-	one = pad8(db->store.record_max) + 256 + (uint32_t)sizeof(struct vb_wire_item);
+	one = pad8(db->store.record_bytes_max) + 256 + (uint32_t)sizeof(struct vb_wire_item);
 	db->call_bytes = one > CALL_BYTES ? one : CALL_BYTES;
 	db->place_bytes = sizeof(struct vb_place_head);
 	db->small_bytes = sizeof(struct vb_place_head);
@@ -197,7 +198,7 @@ static void set_sizes(struct vb_db *db, const struct vb_db_params *p)
 		db->place_bytes += db->items_max * (uint32_t)sizeof(struct vb_log_entry) +
 				   pad8(db->bytes_max) + db->items_max * 8;
 		db->small_bytes +=
-			(uint32_t)sizeof(struct vb_log_entry) + pad8(db->store.record_max);
+			(uint32_t)sizeof(struct vb_log_entry) + pad8(db->store.record_bytes_max);
 	}
 	db->place_bytes = (db->place_bytes + 63) & ~63u;
 	db->small_bytes = (db->small_bytes + 63) & ~63u;
@@ -269,7 +270,7 @@ static uint64_t layout_hash(const struct vb_db *db)
 	int n = snprintf(text, sizeof(text), "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u/%u/%u/%u",
 			 db->cc->name, db->coordinators, db->place_bytes, db->call_bytes,
 			 db->lease_ns, db->recovery, db->store.sealed, db->fabric->nodes,
-			 db->items_max, db->bytes_max, db->store.record_max);
+			 db->items_max, db->bytes_max, db->store.record_bytes_max);
 
 	return XXH64(text, (size_t)n, 0) | 1;
 }
@@ -337,7 +338,7 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 		.name = db->name,
 		.protocol = db->cc->name,
 		.meta_bytes = db->cc->meta_bytes,
-		.record_max = db->store.record_max,
+		.record_bytes_max = db->store.record_bytes_max,
 		.sealed = !(caps & VB_CAP_INLINE),
 		.unlocked = db->cc->unlocked,
 	};
@@ -345,7 +346,7 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 
 static int open_parts(struct vb_db *db, const struct vb_db_params *p)
 {
-	uint32_t cache = p->cache;
+	uint32_t cache = p->cache_entries;
 	int err = 0;
 
 	db->region = calloc(db->fabric->nodes, sizeof(*db->region));

@@ -296,7 +296,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 {
 	union {
 		struct vb_log_entry e;
-		unsigned char bytes[sizeof(struct vb_log_entry) + VB_RECORD_MAX];
+		unsigned char bytes[sizeof(struct vb_log_entry) + VB_RECORD_BYTES_MAX];
 	} *now = keep(me, sizeof(*now));
 	uint64_t ts, held, before = 0;
 	int err = now == NULL ? -ENOMEM : 0;

@@ -454,7 +454,8 @@ static void free_server(struct vb_db_server *s)
 
 static int make_server(struct vb_db *db, uint16_t node, struct vb_db_server **out)
 {
-	size_t image = ITEMS_MAX * ((size_t)db->store.record_max + db->store.meta_bytes + 128);
+	size_t image =
+		ITEMS_MAX * ((size_t)db->store.record_bytes_max + db->store.meta_bytes + 128);
 	struct vb_db_server *s;
 	bool room;
 

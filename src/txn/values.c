@@ -174,14 +174,14 @@ static int declare(struct vb_coordinator *me, const struct vb_values *v, uint64_
 }
 
 int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, void *buf,
-		  uint32_t size, uint32_t *bytes)
+		  uint32_t room_bytes, uint32_t *bytes)
 {
 	const unsigned char *record;
 	struct head head;
 	uint32_t n;
 	int err;
 
-	if (vb_any_null(me, v, bytes) || (size > 0 && vb_any_null(buf)))
+	if (vb_any_null(me, v, bytes) || (room_bytes > 0 && vb_any_null(buf)))
 		return -EINVAL;
 	err = vb_ep_check(me->ep);
 	if (err)
@@ -194,9 +194,10 @@ int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 		return err;
 	memcpy(&head, record, sizeof(head));
 	/* What two versions have in common may be no value yet (txn.h, "What is promised"). */
-	n = least(pieces_of(v, least(head.bytes, size)), v->pieces);
-	if (size > 0)
-		memcpy(buf, record + sizeof(head), least(least(head.bytes, size), v->inline_bytes));
+	n = least(pieces_of(v, least(head.bytes, room_bytes)), v->pieces);
+	if (room_bytes > 0)
+		memcpy(buf, record + sizeof(head),
+		       least(least(head.bytes, room_bytes), v->inline_bytes));
 	err = declare(me, v, key, 0, n, false);
 	for (uint32_t i = 0; i < n && err == 0; i++) {
 		uint32_t at = piece_begin(v, i);
@@ -205,7 +206,7 @@ int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 		err = vb_txn_get(me, v->more, key * v->pieces + i, &piece);
 		if (err == 0)
 			memcpy((unsigned char *)buf + at, piece,
-			       least(least(head.bytes, size) - at, v->piece_bytes));
+			       least(least(head.bytes, room_bytes) - at, v->piece_bytes));
 		else if (err == -ENOENT)
 			err = vb_txn_doom_changed(me);
 	}

@@ -54,8 +54,8 @@ static int init(struct vb_load *l)
 	};
 	l->n_tables = 1;
 	l->items = (uint32_t)o->accounts;
-	l->record_max = sizeof(int64_t);
-	l->bytes = l->items * l->record_max;
+	l->record_bytes_max = sizeof(int64_t);
+	l->bytes = l->items * l->record_bytes_max;
 	return 0;
 }
 

@@ -51,7 +51,7 @@ void vb_load_db_params(const struct vb_load *l, struct vb_db_params *p)
 {
 	p->items_max = l->items;
 	p->bytes_max = l->bytes;
-	p->record_max = l->record_max;
+	p->record_bytes_max = l->record_bytes_max;
 }
 
 uint64_t vb_load_node_bytes(const struct vb_load *l, const struct vb_db_params *p)
@@ -78,7 +78,7 @@ int vb_load_client_open(const struct vb_load *l, uint16_t node, unsigned number,
 	*c = (struct vb_load_client){.load = l, .node = node};
 	vb_rng_seed(&c->rng, l->seed, CLIENT_STREAM + number);
 	c->key = calloc(l->items, sizeof(*c->key));
-	c->record = calloc(1, l->record_max + 8);
+	c->record = calloc(1, l->record_bytes_max + 8);
 	if (c->key != NULL && c->record != NULL)
 		return 0;
 	vb_load_client_close(c);

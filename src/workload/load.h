@@ -47,8 +47,8 @@ struct vb_load {
 	/* What ops->init says that it needs. */
 	struct vb_table_params params[VB_LOAD_TABLES_MAX];
 	unsigned n_tables;
-	uint32_t items, bytes, record_max; /* most that one transaction touches */
-	void *own;                         /* the workload's, malloc'ed; vb_load_close frees it */
+	uint32_t items, bytes, record_bytes_max; /* most that one transaction touches */
+	void *own; /* the workload's, malloc'ed; vb_load_close frees it */
 	/* After vb_load_open. */
 	struct vb_table *table[VB_LOAD_TABLES_MAX];
 };
@@ -125,7 +125,7 @@ const struct vb_load_ops *vb_load_find(const char *name);
 int vb_load_init(struct vb_load *l, const struct vb_load_ops *ops, const void *options,
 		 uint16_t nodes, uint64_t seed);
 void vb_load_close(struct vb_load *l);
-/* Sets items_max, bytes_max and record_max. */
+/* Sets items_max, bytes_max and record_bytes_max. */
 void vb_load_db_params(const struct vb_load *l, struct vb_db_params *p);
 /* Bytes of each node's segment that the tables take. */
 uint64_t vb_load_node_bytes(const struct vb_load *l, const struct vb_db_params *p);

@@ -94,8 +94,8 @@ static int init(struct vb_load *l)
 		};
 	l->n_tables = 2;
 	l->items = 4;
-	l->record_max = sizeof(int64_t);
-	l->bytes = l->items * l->record_max;
+	l->record_bytes_max = sizeof(int64_t);
+	l->bytes = l->items * l->record_bytes_max;
 	return 0;
 }
 

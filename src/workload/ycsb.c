@@ -38,7 +38,7 @@ struct ycsb_opts {
 static const struct vb_opt table[] = {
 	VB_OPT_SIZE(O, records, "records", "100k", 1, 1ull << 36,
 		    "records of each node; in all, times --nodes"),
-	VB_OPT_SIZE(O, record_bytes, "record-bytes", "64", 8, VB_RECORD_MAX,
+	VB_OPT_SIZE(O, record_bytes, "record-bytes", "64", 8, VB_RECORD_BYTES_MAX,
 		    "bytes of a record: 64 and 1024 are what the papers have"),
 	VB_OPT_SIZE(O, ops, "ops", "10", 1, OPS_MAX, "records that a transaction touches"),
 	VB_OPT_REAL(O, write_ratio, "write-ratio", "0.5", 0, 1, "share of them that it writes"),
@@ -123,7 +123,7 @@ static int init(struct vb_load *l)
 	};
 	l->n_tables = 1;
 	l->items = (uint32_t)o->ops;
-	l->record_max = (uint32_t)o->record_bytes;
+	l->record_bytes_max = (uint32_t)o->record_bytes;
 	l->bytes = (uint32_t)(o->ops * o->record_bytes);
 	if (o->theta != NULL)
 		snprintf(zipf, sizeof(zipf), "zipf:%s", o->theta);

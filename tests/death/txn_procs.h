@@ -276,7 +276,7 @@ static void procs_open(struct procs *w, const char *cc, bool recovery, uint64_t 
 	struct vb_db_params dp = {.cc = cc,
 				  .coordinators = 96,
 				  .items_max = 64,
-				  .record_max = 8,
+				  .record_bytes_max = 8,
 				  .bytes_max = 512,
 				  .lease_ns = lease_ns,
 				  .no_recovery = !recovery};

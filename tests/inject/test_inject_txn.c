@@ -43,10 +43,10 @@ static int open_world(struct world *w, const char *fabric, const char *cc, const
 					       .hybrid = hybrid,
 					       .coordinators = 4,
 					       .items_max = 32,
-					       .record_max = 64,
+					       .record_bytes_max = 64,
 					       .bytes_max = 2048,
 					       .lease_ns = LEASE_NS,
-					       .cache = 16},
+					       .cache_entries = 16},
 			&w->db));
 	STEP(vb_table_open(
 		w->db,

@@ -526,7 +526,7 @@ static void nothing_is_lost_in_passing(void **state)
 	struct vb_db_params p = usual_db(k, 0);
 	struct world w;
 
-	p.cache = 2;
+	p.cache_entries = 2;
 	p.passive_ack = true;
 	open_world(&w, k->fabric, &p);
 	run_group(&w, false);

@@ -215,7 +215,7 @@ static void long_log(void **state)
 
 	p.coordinators = 2;
 	p.items_max = LARGE_KEYS;
-	p.record_max = LARGE;
+	p.record_bytes_max = LARGE;
 	p.bytes_max = LARGE_KEYS * LARGE;
 	open_fabric(&w.f, fabric_of(state),
 		    vb_db_node_bytes(&p, NODES) + vb_table_node_bytes(&p, &tp, NODES));

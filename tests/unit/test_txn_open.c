@@ -62,10 +62,10 @@ static void bad_databases(void **state)
 	refused_db(f, p_.coordinators = 1u << 30);
 	refused_db(f, p_.coordinators = (1u << 30) + 1);
 	refused_db(f, p_.items_max = VB_TXN_ITEMS_MAX + 1);
-	refused_db(f, p_.record_max = VB_RECORD_MAX + 1);
+	refused_db(f, p_.record_bytes_max = VB_RECORD_BYTES_MAX + 1);
 	refused_db(f, p_.bytes_max = UINT32_MAX);
 	refused_db(f, p_.lease_ns = UINT64_MAX);
-	refused_db(f, p_.cache = 3);
+	refused_db(f, p_.cache_entries = 3);
 	/* None of them has left anything that the first real one would stumble over. */
 	must(vb_db_open(f, &p, &db));
 	vb_db_close(db);
@@ -109,7 +109,7 @@ static void defaults(void **state)
 	assert_int_equal(w.db->coordinators, 64);
 	assert_int_equal(w.db->items_max, 64);
 	assert_int_equal(w.db->bytes_max, 64 << 10);
-	assert_int_equal(w.db->store.record_max, 1024);
+	assert_int_equal(w.db->store.record_bytes_max, 1024);
 	assert_int_equal(w.db->patience_ns, 10000000000);
 	for (unsigned other = 0; other < 7; other++) {
 		const struct vb_db_params said = {.cc = "silo",
@@ -117,7 +117,7 @@ static void defaults(void **state)
 						  .name = "db",
 						  .coordinators = 64 + (other == 1),
 						  .items_max = 64 + (other == 2),
-						  .record_max = 1024 + 512 * (other == 3),
+						  .record_bytes_max = 1024 + 512 * (other == 3),
 						  .bytes_max = (64u << 10) + 8 * (other == 4),
 						  .lease_ns = 50000000 + (other == 5),
 						  .no_recovery = other == 6};
@@ -143,13 +143,14 @@ static void defaults(void **state)
 /* The most of everything: records, records of a transaction, tables. */
 static void the_most(void **state)
 {
-	static unsigned char record[VB_RECORD_MAX], is[VB_RECORD_MAX];
-	struct vb_table_params tp = {.name = "large", .record_bytes = VB_RECORD_MAX, .records = 8};
+	static unsigned char record[VB_RECORD_BYTES_MAX], is[VB_RECORD_BYTES_MAX];
+	struct vb_table_params tp = {
+		.name = "large", .record_bytes = VB_RECORD_BYTES_MAX, .records = 8};
 	struct vb_db_params p = {.cc = "silo",
 				 .coordinators = 1,
 				 .items_max = VB_TXN_ITEMS_MAX,
-				 .record_max = VB_RECORD_MAX,
-				 .bytes_max = 3 * VB_RECORD_MAX};
+				 .record_bytes_max = VB_RECORD_BYTES_MAX,
+				 .bytes_max = 3 * VB_RECORD_BYTES_MAX};
 	char name[32];
 
 	(void)state;
@@ -172,12 +173,12 @@ static void the_most(void **state)
 		start_servers(&w);
 		must(vb_coordinator_open(w.db, 0, &w.a));
 		must(vb_coordinator_open(w.db, 1, &w.b));
-		for (unsigned i = 0; i < VB_RECORD_MAX; i++)
+		for (unsigned i = 0; i < VB_RECORD_BYTES_MAX; i++)
 			record[i] = (unsigned char)(i * 7 + i / 256);
 		for (uint64_t key = 0; key < 2; key++) {
 			alone(w.a, vb_txn_insert(w.a, w.t, key, record));
 			alone(w.b, vb_txn_read(w.b, w.t, key, is));
-			assert_memory_equal(is, record, VB_RECORD_MAX);
+			assert_memory_equal(is, record, VB_RECORD_BYTES_MAX);
 		}
 		close_world(&w);
 	}
@@ -227,13 +228,14 @@ static void items_that_take_as_much(struct vb_fabric *f)
 	p.items_max = 63;
 	must(vb_db_open(f, &p, &first));
 	p.items_max = 64;
-	assert_int_equal(vb_db_node_bytes(&p, NODES),
-			 vb_db_node_bytes(&(struct vb_db_params){.cc = p.cc,
-								 .coordinators = 1,
-								 .items_max = 63,
-								 .record_max = p.record_max,
-								 .bytes_max = p.bytes_max},
-					  NODES));
+	assert_int_equal(
+		vb_db_node_bytes(&p, NODES),
+		vb_db_node_bytes(&(struct vb_db_params){.cc = p.cc,
+							.coordinators = 1,
+							.items_max = 63,
+							.record_bytes_max = p.record_bytes_max,
+							.bytes_max = p.bytes_max},
+				 NODES));
 	refused(vb_db_open(f, &p, &second), -EINVAL);
 	vb_db_close(first);
 }
@@ -256,12 +258,12 @@ static void who_comes_second(void **state)
 	refused_db(w.f, p_.coordinators++);
 	refused_db(w.f, p_.items_max++);
 	refused_db(w.f, p_.bytes_max *= 2);
-	refused_db(w.f, p_.record_max *= 2);
+	refused_db(w.f, p_.record_bytes_max *= 2);
 	refused_db(w.f, p_.lease_ns = LONG_NS);
 	refused_db(w.f, p_.no_recovery = true);
 	/* What only concerns the one who asks may differ. */
 	p.hybrid = "rpc";
-	p.cache = 16;
+	p.cache_entries = 16;
 	p.no_doorbell = p.no_outstanding = p.passive_ack = true;
 	must(vb_db_open(w.f, &p, &db));
 	tp.record_bytes++;
@@ -299,8 +301,8 @@ static void bad_tables(void **state)
 	refused_table(w.db, p_.name = long_name);
 	refused_table(w.db, p_.name = usual_table.name); /* twice */
 	refused_table(w.db, p_.record_bytes = 0);
-	refused_table(w.db, p_.record_bytes = p.record_max + 1);
-	refused_table(w.db, p_.record_bytes = VB_RECORD_MAX + 1);
+	refused_table(w.db, p_.record_bytes = p.record_bytes_max + 1);
+	refused_table(w.db, p_.record_bytes = VB_RECORD_BYTES_MAX + 1);
 	refused_table(w.db, p_.records = 0);
 	refused_table(w.db, p_.records = UINT64_MAX);
 	refused_table(w.db, p_.partition = (enum vb_partition)3);
@@ -344,11 +346,11 @@ static void where_keys_are(void **state)
 	must(vb_table_open(w.db, &tp, &top));
 	tp.name = "hash";
 	tp.partition = VB_PARTITION_HASH;
-	tp.record_bytes = p.record_max;
+	tp.record_bytes = p.record_bytes_max;
 	must(vb_table_open(w.db, &tp, &hash));
 	assert_int_equal(vb_table_record_bytes(w.t), sizeof(struct record));
 	assert_int_equal(vb_table_record_bytes(top), 1);
-	assert_int_equal(vb_table_record_bytes(hash), p.record_max);
+	assert_int_equal(vb_table_record_bytes(hash), p.record_bytes_max);
 	for (uint64_t key = 0; key < 1000; key++) {
 		assert_int_equal(vb_table_node(w.t, key), key % NODES);
 		assert_int_equal(vb_table_node(top, key), 0);

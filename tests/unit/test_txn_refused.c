@@ -145,7 +145,7 @@ static void wrong_guess(void **state)
 	struct vb_item *it;
 	struct world w;
 
-	p.cache = 16;
+	p.cache_entries = 16;
 	open_world(&w, k->fabric, &p);
 	vb_cache_put(w.db->cache, w.t, KEY,
 		     vb_table_find(w.t, vb_table_node(w.t, KEY + 2), KEY + 2));

@@ -220,7 +220,7 @@ static void nothing_behind(void **state)
 	d.bytes_max = 4096;
 	open_world(&w, fabric_of(state), &d);
 	before = w.db->store.n_tables;
-	/* The pieces are larger than record_max; then they do not fit into the segments. */
+	/* The pieces are larger than record_bytes_max; then they do not fit into the segments. */
 	p.inline_bytes = 24;
 	p.piece_bytes = 80;
 	refused(vb_values_open(w.db, &p, &none), -EINVAL);
@@ -302,7 +302,7 @@ static void sizes_of_values(void **state)
 	struct vb_values *v, *none;
 	struct world w;
 
-	d.record_max = 1016;
+	d.record_bytes_max = 1016;
 	open_db(&w, fabric_of(state), &d);
 	must(vb_values_open(w.db, &p, &v));
 	assert_int_equal(vb_table_record_bytes(w.db->store.table[1]), 8 + 56);
@@ -313,7 +313,7 @@ static void sizes_of_values(void **state)
 	must(vb_values_open(w.db, &p, &v));
 	vb_values_close(v);
 	p.name = "c";
-	p.inline_bytes = 1009; /* with 8 bytes before them one more than record_max */
+	p.inline_bytes = 1009; /* with 8 bytes before them one more than record_bytes_max */
 	refused(vb_values_open(w.db, &p, &none), -EINVAL);
 	p.name = "d";
 	p.inline_bytes = 0;

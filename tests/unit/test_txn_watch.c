@@ -94,7 +94,7 @@ static void what_was_fetched(void **state)
  * it did read. */
 static void notes_are_not_believed(void **state)
 {
-	const struct vb_db_params p = {.cc = "silo-as-published", .record_max = 64};
+	const struct vb_db_params p = {.cc = "silo-as-published", .record_bytes_max = 64};
 	struct vb_txn_watch how;
 	struct told told = {0};
 	struct record *r;

@@ -136,7 +136,7 @@ static void wrong_in_cache(void **state)
 
 	if (by_rpc(state))
 		return;
-	p.cache = 64;
+	p.cache_entries = 64;
 	open_world(&w, fabric_of(state), &p);
 	vb_cache_put(w.db->cache, w.t, HERE, vb_table_find(w.t, 0, THERE));
 	assert_int_equal(value_of(w.b, w.t, HERE), FIRST + HERE);

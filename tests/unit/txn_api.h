@@ -98,7 +98,7 @@ static inline struct vb_db_params usual_db(const struct kind *k, uint64_t lease_
 		.hybrid = k->hybrid,
 		.coordinators = 8,
 		.items_max = ITEMS_MAX,
-		.record_max = 64,
+		.record_bytes_max = 64,
 		.bytes_max = 1024,
 		.lease_ns = lease_ns,
 	};

@@ -556,9 +556,9 @@ static int open_db(struct world *x)
 		.coordinators = 2,
 		.items_max = 8,
 		.bytes_max = 256,
-		.record_max = 16,
+		.record_bytes_max = 16,
 		.lease_ns = x->lease_ns,
-		.cache = 1,
+		.cache_entries = 1,
 	};
 	const struct vb_table_params t = {
 		.name = "record", .record_bytes = 8, .records = 4 * (x->w->parties + 1)};

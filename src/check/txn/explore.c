@@ -58,13 +58,13 @@ static int open_db(struct txn_world *w)
 		.coordinators = TXN_DEATHS_MAX + 16,
 		.items_max = 16,
 		.bytes_max = 16 * d->record_bytes,
-		.record_max = d->record_bytes,
+		.record_bytes_max = d->record_bytes,
 		.lease_ns = d->lease_ns,
 		.no_recovery = !d->recovery,
 		.no_doorbell = !d->doorbell,
 		.no_outstanding = !d->outstanding,
 		.passive_ack = d->passive_ack,
-		.cache = d->cache ? 0 : 1,
+		.cache_entries = d->cache ? 0 : 1,
 	};
 	const struct vb_table_params account = {
 		.name = "account", .record_bytes = d->record_bytes, .records = d->accounts};
