@@ -4,7 +4,8 @@
  *
  * A transaction that finds a lock word in its way notes it with the status word of its holder.  If
  * both are still the same suspect_ns later, and the holder has not tried again under the same name,
- * it has let its lease pass, and can do nothing any more to what it holds (txn/commit.c).  Then, with no transaction of our own under way:
+ * it has let its lease pass, and can do nothing any more to what it holds (txn/commit.c).  Then, with
+ * no transaction of our own under way:
  *
  *	status running or aborted   CAS to *recovered*.  The holder cannot commit any more; the name
  *	                            is never used again.  Nothing of it is in place, so the lock word

@@ -6,8 +6,8 @@
  *
  * A lock that survives its clients must never have two valid holders, must give tokens that grow,
  * and must be had again within its stated recovery time: half of those who wait for the dead have it
- * then, and all of them when a machine that has other things to do has come to it.  One that does not survive must stall, not fail: its survivors time out, and
- * the dead can be named.
+ * then, and all of them when a machine that has other things to do has come to it.  One that does not
+ * survive must stall, not fail: its survivors time out, and the dead can be named.
  */
 #include "procs.h"
 #include "fuse.h"

@@ -4,9 +4,9 @@
  * that fight for a few records, an adversary, the checkers.  Everything is drawn from the seed.
  *
  *	safety     faults are on: coordinators die at any verb and are replaced, stand still for leases, lose
- *	           answers; servers stand still; READs and WRITEs are torn, verbs delayed, nodes cut off.  Transactions move money
- *	           between accounts, add it up, create and delete notes, write without reading, make calls at
- *	           random beside a model, give up on purpose; declared or as they go.
+ *	           answers; servers stand still; READs and WRITEs are torn, verbs delayed, nodes cut off.
+ *	           Transactions move money between accounts, add it up, create and delete notes, write without
+ *	           reading, make calls at random beside a model, give up on purpose; declared or as they go.
  *	liveness   faults are off.  Every coordinator that is alive must commit a number of transactions within a
  *	           bound of virtual time, whatever the dead have left behind.
  *	judgement  every node is swept for locks of the dead.  Then no word of any tuple may be held; the history

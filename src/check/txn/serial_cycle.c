@@ -3,9 +3,10 @@
  * Which anomaly a strongly connected component shows, and the smallest cycle that shows it.
  *
  * Cycles of ww edges, of ww and wr edges, and lost updates are found in every component in which
- * there are any, and so is that there is a cycle which snapshot isolation refuses.  The others are searched breadth first from transactions of the component; a
- * component so large that this would take long is searched from some of them, and may be called G2
- * although it has a cycle with a name of its own.
+ * there are any, and so is that there is a cycle which snapshot isolation refuses.  The others are
+ * searched breadth first from transactions of the component; a component so large that this would
+ * take long is searched from some of them, and may be called G2 although it has a cycle with a name
+ * of its own.
  */
 #define VB_LOG_ROOM "check"
 #include "check/txn/serial_inner.h"

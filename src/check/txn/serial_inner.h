@@ -135,9 +135,9 @@ static inline bool serial_counts(const struct serial *s, uint32_t txn)
 
 int serial_graph_build(struct serial *s);
 /*
- * The graph's edges of these kinds of data, with each transaction twice: as i, come to by a ww or wr edge, and as i + txns,
- * come to by an rw edge, from which no rw edge leads on.  So its cycles are those of the graph in
- * which no two rw edges follow each other.  -ENOMEM.
+ * The graph's edges of these kinds of data, with each transaction twice: as i, come to by a ww or wr
+ * edge, and as i + txns, come to by an rw edge, from which no rw edge leads on.  So its cycles are
+ * those of the graph in which no two rw edges follow each other.  -ENOMEM.
  */
 int serial_graph_unfold(const struct serial_graph *g, unsigned kinds, struct serial_graph *out);
 void serial_graph_free(struct serial_graph *g);

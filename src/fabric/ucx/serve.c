@@ -10,10 +10,10 @@
  * given it up.
  *
  * Trust.  A message must carry the session's number and a host's number, and everything in it is
- * checked before use; what is not right is dropped, counted, and said now and then.  That keeps out mistakes and the
- * processes of other runs, not attackers: the number travels in clear, and UCX's TCP transport
- * executes writes to any address, and asserts on malformed packets, before anything comes here.
- * Who can connect owns the process (doc/cluster.md, "Trust").
+ * checked before use; what is not right is dropped, counted, and said now and then.  That keeps out
+ * mistakes and the processes of other runs, not attackers: the number travels in clear, and UCX's TCP
+ * transport executes writes to any address, and asserts on malformed packets, before anything comes
+ * here.  Who can connect owns the process (doc/cluster.md, "Trust").
  */
 #define VB_LOG_ROOM "ucx"
 #include <inttypes.h>

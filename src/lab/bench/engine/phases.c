@@ -85,8 +85,8 @@ static void post(struct phases *p, uint64_t now)
 }
 
 /* A process that has been silent for so long that its cluster suspects it: stopped, cut off, or on a
- * machine that stands still.  While one is, nothing is said of what stands still; after VB_REAP_STOPPED_NS the run
- * ends without it.  True if somebody is suspect. */
+ * machine that stands still.  While one is, nothing is said of what stands still; after
+ * VB_REAP_STOPPED_NS the run ends without it.  True if somebody is suspect. */
 static bool look_for_silent(struct phases *p, uint64_t now)
 {
 	bool suspects = false;
