@@ -350,7 +350,22 @@ formatted() {
 	return $wrong
 }
 
+# A script is read as far as it is run: that its own shell can read all of it is looked at here.
+scripts_parse() {
+	local file shell bad=0
+	while read -r file; do
+		read -r shell <"$file"
+		case $shell in
+		*[/\ ]bash) bash -n "$file" || bad=1 ;;
+		'#!'*) sh -n "$file" || bad=1 ;;
+		*) bash -n "$file" || bad=1 ;; # sourced
+		esac
+	done < <(git ls-files '*.sh' .ci/run)
+	return $bad
+}
+
 stage_format() {
+	check "scripts parse" scripts_parse
 	if ! command -v clang-format >/dev/null; then
 		record skip "clang-format" "clang-format is not installed"
 		return
