@@ -4,7 +4,7 @@
  * have some of them taken on purpose:
  *
  *	VB_SOMETIMES(200, "dslr dslr-update: a reset lost its race");
- *	if (VB_CHANCE(200, "cas: takes a free lock for a held one"))
+ *	if (VB_CHANCE(200, "traditional traditional-ro: news come twice"))
  *
  * Only a thread that explores (check/) counts, and only there is a chance ever true; anywhere else
  * each is a branch that is not taken.  A chance may change nothing that its protocol promises: what

@@ -120,9 +120,9 @@ static const struct vb_opt measure_table[] = {
 	VB_OPT_FLAG(O, breakdown, "breakdown",
 		    "also print where the time goes (sim: always; shm: of every 32nd cycle)"),
 	VB_OPT_STRING(O, json, "json", "FILE", NULL, "write the results as JSON; - is stdout"),
-	VB_OPT_STRING(
-		O, history, "history", "FILE", NULL,
-		"write the first 4 million calls and their ends, for `verbena check history`"),
+	VB_OPT_STRING(O, history, "history", "FILE", NULL,
+		      "write the first 4 million beginnings and ends of calls, for `verbena check "
+		      "history`"),
 	VB_OPT_STRING(O, hgrm, "hgrm", "PREFIX", NULL,
 		      "write each histogram to PREFIX.LOCK.WHAT.hgrm (microseconds)"),
 	VB_OPT_END};
