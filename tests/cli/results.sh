@@ -189,6 +189,10 @@ is_json 'litmus: the rule' '.runs[0].rule == "mode-conflict"'
 run $(jq -r '.runs[0].replay | sub("^verbena "; "")' "$json")
 is 'litmus: the replay finds it again' [ "$status" = 3 ]
 is 'litmus: and tells it step by step' grep -q '0 of 2 *node 1: read' "$work/out"
+# A bug is planted by the name of a rule, or of an anomaly.
+run check litmus --cc planted:lost-undo --world dirty-read --json "$json"
+is 'litmus: an anomaly: exit status 3' [ "$status" = 3 ]
+is_json 'litmus: an anomaly, by its name' '.runs[0] | .rule == "G1a" and .planted == .rule'
 
 run doctor
 is 'doctor: runs' [ "$status" = 0 ]

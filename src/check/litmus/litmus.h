@@ -18,7 +18,7 @@ struct vb_litmus_params {
 	unsigned delays; /* of a run, at most */
 	/* Run this one, "0.2.1": each choice in turn, then always 0; NULL: all. */
 	const char *schedule;
-	const char *rule;          /* only a finding of this name counts; NULL: every one */
+	const char *rule;          /* only this rule or anomaly counts; NULL: every one */
 	const char *hybrid;        /* transactions: as vb_db_params has it; NULL: one-sided */
 	bool keep_going;           /* after a finding */
 	FILE *tell;                /* the schedule that is run, step by step; NULL */

@@ -469,18 +469,21 @@ static void judge_history(struct world *x)
 	size_t size;
 	FILE *f;
 	int err = vb_serial_check(&p, &r);
+	bool is_planted; /* a bug may be, by the name of its anomaly */
 
 	if (err == 0 && r.first == VB_ANOMALY_NONE) {
 		vb_serial_result_free(&r);
 		return;
 	}
+	is_planted = err == 0 && x->l->p->rule != NULL &&
+		     !strcmp(x->l->p->rule, vb_anomaly_names[r.first]);
 	f = open_memstream(&story, &size);
 	if (f != NULL) {
 		fprintf(f, "not-serializable: %s\n%s\n",
 			err == 0 ? vb_anomaly_names[r.first] : "no history at all",
 			err == 0 && r.story != NULL ? r.story : "");
 		fclose(f);
-		litmus_found(x->l, "not-serializable", story);
+		litmus_found(x->l, is_planted ? x->l->p->rule : "not-serializable", story);
 	}
 	free(story);
 	if (err == 0)
