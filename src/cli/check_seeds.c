@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "lab/json.h"
+#include "cli/check_named.h"
 
 #define SEEDS_DEFAULT 200
 
@@ -28,18 +28,18 @@ int vb_check_add(struct vb_check *s, struct vb_campaign *c)
 	return 0;
 }
 
+static int add_named(void *ctx, const char *name)
+{
+	struct vb_check *s = ctx;
+
+	return s->kind->add(s, name);
+}
+
 static int plan(struct vb_check *s)
 {
 	const struct vb_check_opts *o = s->opts;
-	char *text = strdup(o->protocols), *save = NULL;
-	int err = 0;
+	int err = vb_check_names(o->protocols, add_named, s);
 
-	if (text == NULL)
-		return vb_fail(-ENOMEM, "no memory for the list of protocols");
-	for (char *name = strtok_r(text, ",", &save); name != NULL && err == 0;
-	     name = strtok_r(NULL, ",", &save))
-		err = s->kind->add(s, name);
-	free(text);
 	if (err == 0 && s->n == 0)
 		err = vb_fail(-EINVAL, "%s; `verbena list` shows them all", s->kind->nothing_named);
 	for (unsigned i = 0; i < s->n; i++) {
@@ -185,21 +185,14 @@ static json_t *run_json(const struct vb_check_kind *kind, const struct vb_campai
 
 static int write_json(struct vb_json_out *out, const struct vb_check *s)
 {
-	json_t *root, *runs;
-	int err;
+	json_t *runs;
 
 	if (out->path == NULL)
 		return 0;
-	root = vb_json_head(s->run[0]->first);
 	runs = json_array();
 	for (unsigned i = 0; i < s->n_run; i++)
 		json_array_append_new(runs, run_json(s->kind, s->run[i]));
-	json_object_set_new(root, "runs", runs);
-	if (vb_interrupted)
-		json_object_set_new(root, "interrupted", json_true());
-	err = vb_json_out_commit(out, root);
-	json_decref(root);
-	return err;
+	return vb_check_write(out, s->run[0]->first, runs);
 }
 
 /* ---- running ---- */

@@ -10,8 +10,7 @@
 #include "base/log.h"
 #include "check/litmus/litmus.h"
 #include "check/planted/planted.h"
-#include "cli/cli.h"
-#include "lab/json.h"
+#include "cli/check_named.h"
 
 #define JOBS_MAX  1024u
 #define NAMES_MAX 64u
@@ -86,8 +85,9 @@ static int add_job(struct session *s, const struct job *j)
 	return 0;
 }
 
-static int add_lock(struct session *s, const struct vb_lock_ops *ops)
+static int add_lock(void *ctx, const struct vb_lock_ops *ops)
 {
+	struct session *s = ctx;
 	int err = 0;
 
 	for (const struct vb_litmus_lock *const *w = vb_litmus_locks; *w != NULL && err == 0; w++) {
@@ -126,36 +126,9 @@ static int add_cc(struct session *s, const struct vb_cc_ops *cc)
 	return err;
 }
 
-static int add_locks(struct session *s, const struct vb_lock_ops *const *list)
+static int add_lock_named(void *ctx, const char *name)
 {
-	int err = 0;
-
-	for (; *list != NULL && err == 0; list++)
-		err = add_lock(s, *list);
-	return err;
-}
-
-static int add_lock_named(struct session *s, const char *name)
-{
-	const struct vb_lock_ops *ops;
-	const char *names[NAMES_MAX];
-	char hint[VB_HINT_BYTES];
-	size_t n = 0;
-
-	if (!strcmp(name, "all"))
-		return add_locks(s, vb_locks);
-	if (!strcmp(name, "planted"))
-		return add_locks(s, vb_planted_locks);
-	ops = vb_lock_find(name);
-	if (ops != NULL)
-		return add_lock(s, ops);
-	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL && n < NAMES_MAX; l++)
-		names[n++] = (*l)->name;
-	for (const struct vb_lock_ops *const *l = vb_planted_locks; *l != NULL && n < NAMES_MAX;
-	     l++)
-		names[n++] = (*l)->name;
-	return vb_fail(-EINVAL, "no lock is called '%s'%s; `verbena list` shows them all", name,
-		       vb_did_you_mean(hint, name, names, n));
+	return vb_check_locks(name, add_lock, ctx);
 }
 
 static int add_ccs(struct session *s, const struct vb_cc_ops *const *list)
@@ -167,8 +140,9 @@ static int add_ccs(struct session *s, const struct vb_cc_ops *const *list)
 	return err;
 }
 
-static int add_cc_named(struct session *s, const char *name)
+static int add_cc_named(void *ctx, const char *name)
 {
+	struct session *s = ctx;
 	const struct vb_cc_ops *cc;
 	const char *names[NAMES_MAX];
 	char hint[VB_HINT_BYTES];
@@ -187,21 +161,6 @@ static int add_cc_named(struct session *s, const char *name)
 		names[n++] = (*c)->name;
 	return vb_fail(-EINVAL, "no protocol is called '%s'%s; `verbena list` shows them all", name,
 		       vb_did_you_mean(hint, name, names, n));
-}
-
-static int add_all(struct session *s, const char *list,
-		   int (*add)(struct session *s, const char *name))
-{
-	char *text = strdup(list), *save = NULL;
-	int err = 0;
-
-	if (text == NULL)
-		return vb_fail(-ENOMEM, "no memory for the list of protocols");
-	for (char *name = strtok_r(text, ",", &save); name != NULL && err == 0;
-	     name = strtok_r(NULL, ",", &save))
-		err = add(s, name);
-	free(text);
-	return err;
 }
 
 static int check_world(void)
@@ -227,9 +186,9 @@ static int plan(struct session *s)
 	int err = check_world();
 
 	if (err == 0 && (both || opts.locks != NULL))
-		err = add_all(s, both ? "all" : opts.locks, add_lock_named);
+		err = vb_check_names(both ? "all" : opts.locks, add_lock_named, s);
 	if (err == 0 && (both || opts.ccs != NULL))
-		err = add_all(s, both ? "all" : opts.ccs, add_cc_named);
+		err = vb_check_names(both ? "all" : opts.ccs, add_cc_named, s);
 	if (err == 0 && s->n == 0)
 		err = vb_fail(-EINVAL, "nothing to check: none of these fits that world");
 	if (err == 0 && opts.schedule != NULL && s->n != 1)
@@ -320,21 +279,14 @@ static json_t *job_json(const struct job *j)
 
 static int write_json(struct vb_json_out *out, const struct session *s)
 {
-	json_t *root, *runs;
-	int err;
+	json_t *runs;
 
 	if (out->path == NULL)
 		return 0;
-	root = vb_json_head(0);
 	runs = json_array();
 	for (unsigned i = 0; i < s->n_run; i++)
 		json_array_append_new(runs, job_json(&s->job[i]));
-	json_object_set_new(root, "runs", runs);
-	if (vb_interrupted)
-		json_object_set_new(root, "interrupted", json_true());
-	err = vb_json_out_commit(out, root);
-	json_decref(root);
-	return err;
+	return vb_check_write(out, 0, runs);
 }
 
 /* ---- running ---- */

@@ -9,9 +9,8 @@
 #include "base/log.h"
 #include "check/lock/campaign.h"
 #include "check/planted/planted.h"
+#include "cli/check_named.h"
 #include "cli/check_seeds.h"
-
-#define NAMES_MAX 64
 
 struct opts {
 	struct vb_check_opts check;
@@ -47,7 +46,7 @@ static const struct vb_lock_campaign *mine(const struct vb_campaign *c)
 
 /* ---- which locks ---- */
 
-static int add_lock(struct vb_check *s, const struct vb_lock_ops *ops)
+static int add_lock(void *s, const struct vb_lock_ops *ops)
 {
 	struct vb_lock_campaign *c = malloc(sizeof(*c));
 
@@ -58,36 +57,9 @@ static int add_lock(struct vb_check *s, const struct vb_lock_ops *ops)
 	return vb_check_add(s, c != NULL ? &c->all : NULL);
 }
 
-static int add_list(struct vb_check *s, const struct vb_lock_ops *const *list)
-{
-	int err = 0;
-
-	for (; *list != NULL && err == 0; list++)
-		err = add_lock(s, *list);
-	return err;
-}
-
 static int add(struct vb_check *s, const char *name)
 {
-	const struct vb_lock_ops *ops;
-	const char *names[NAMES_MAX];
-	char hint[VB_HINT_BYTES];
-	size_t n = 0;
-
-	if (!strcmp(name, "all"))
-		return add_list(s, vb_locks);
-	if (!strcmp(name, "planted"))
-		return add_list(s, vb_planted_locks);
-	ops = vb_lock_find(name);
-	if (ops != NULL)
-		return add_lock(s, ops);
-	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL && n < NAMES_MAX; l++)
-		names[n++] = (*l)->name;
-	for (const struct vb_lock_ops *const *l = vb_planted_locks; *l != NULL && n < NAMES_MAX;
-	     l++)
-		names[n++] = (*l)->name;
-	return vb_fail(-EINVAL, "no lock is called '%s'%s; `verbena list` shows them all", name,
-		       vb_did_you_mean(hint, name, names, n));
+	return vb_check_locks(name, add_lock, s);
 }
 
 /* ---- telling ---- */
