@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "check/txn/gather.h"
 #include "check/txn/world.h"
 
 /* ---- the history ---- */
@@ -19,34 +20,11 @@ static void gather(const struct txn_world *w, const struct vb_txn *t,
 	p->number = t->version;
 	p->txn = (struct vb_history_txn){
 		.begin_ns = w->slot[me->index].begin_ns,
+		.n_ops = vb_history_gather(t, p->op, TXN_OPS_MAX),
 		.client = (uint16_t)me->index,
 		.type = me->type,
 		.outcome = (uint8_t)outcome,
 	};
-	for (unsigned i = 0; i < t->n && p->txn.n_ops + 2 <= TXN_OPS_MAX; i++) {
-		const struct vb_item *it = &t->item[i];
-		uint64_t made = it->next != 0 ? it->next : t->version;
-
-		if (!(it->flags & VB_ITEM_NOTED))
-			continue;
-		if (it->flags & VB_ITEM_READ)
-			p->op[p->txn.n_ops++] = (struct vb_history_op){
-				.key = it->key,
-				.version = it->fetched,
-				.table = it->table->id,
-				.kind = VB_HISTORY_READ,
-				.absent = (it->fetched & VB_VERSION_ABSENT) != 0,
-			};
-		if (it->flags & VB_ITEM_WRITE)
-			p->op[p->txn.n_ops++] = (struct vb_history_op){
-				.key = it->key,
-				.version = made,
-				.prev = it->fetched,
-				.table = it->table->id,
-				.kind = VB_HISTORY_WRITE,
-				.absent = (made & VB_VERSION_ABSENT) != 0,
-			};
-	}
 }
 
 /* No record ever has such a version: 46 bits of the clock are years. */

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a transaction has read and written so far, as its history has it. */
+#ifndef VB_CHECK_TXN_GATHER_H
+#define VB_CHECK_TXN_GATHER_H
+
+#include "check/txn/history.h"
+
+struct vb_txn;
+
+/* Of as many items as have room among `most` operations, two each; how many operations they are. */
+unsigned vb_history_gather(const struct vb_txn *t, struct vb_history_op *op, unsigned most);
+
+#endif
