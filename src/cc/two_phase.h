@@ -74,10 +74,14 @@ two_phase_judge no_wait_judge, wait_die_judge, wound_wait_judge;
 		[TWO_PHASE_RELEASE] = {.name = "release", .run = two_phase_release},               \
 	}
 
-#define TWO_PHASE_OPS(table)                                                                       \
+/* What the engine asks of records, and the stages: of who prepares in its own way. */
+#define TWO_PHASE_ITEMS                                                                            \
+	.read = two_phase_access, .write = two_phase_access, .unlocked = two_phase_unlocked,       \
+	.locked = two_phase_locked, .holder = two_phase_holder
+#define TWO_PHASE_OPS_BUT_PREPARE(table)                                                           \
 	.stages = table, .n_stages = TWO_PHASE_STAGES, .commit = TWO_PHASE_COMMIT,                 \
-	.release = TWO_PHASE_RELEASE, .read = two_phase_access, .write = two_phase_access,         \
-	.prepare = two_phase_prepare, .unlocked = two_phase_unlocked, .locked = two_phase_locked,  \
-	.holder = two_phase_holder
+	.release = TWO_PHASE_RELEASE, TWO_PHASE_ITEMS
+
+#define TWO_PHASE_OPS(table) TWO_PHASE_OPS_BUT_PREPARE(table), .prepare = two_phase_prepare
 
 #endif

@@ -6,8 +6,6 @@
  *	planted:early-unlock    no-wait that lets a record go before it has written it
  *	planted:no-lease-check  sundial that takes every lease for extended
  *	planted:torn-reads      silo that gives its reader whatever a READ has brought
- *	planted:lost-undo       wound-wait that writes in place before its commit point, and when it has been
- *	                        wounded does not put back what was there
  *	planted:forgets-one     no-wait that does not let the last of its readers' locks go
  */
 #include "check/planted/planted.h"
@@ -136,59 +134,6 @@ static const struct vb_cc_ops torn_reads = {
 	.prepare = silo_prepare,
 };
 
-/* ---- lost undo ---- */
-
-enum { LOST_LOCK, LOST_COMMIT, LOST_RELEASE, LOST_WRITE, LOST_STAGES };
-
-static void lock_wound(struct vb_stage *s, struct vb_item **items, unsigned n)
-{
-	two_phase_lock_x(s, items, n, wound_wait_judge);
-}
-
-static void write_in_place(struct vb_stage *s, struct vb_item **items, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		items[i]->status = 0;
-		items[i]->next = s->ts | (vb_tuple_word(items[i]->image,
-							vb_item_layout(items[i])->version_at) &
-					  VB_VERSION_ABSENT);
-		vb_stage_write_tuple(s, items[i]);
-	}
-	(void)vb_stage_go(s, items, n);
-}
-
-static int prepare_in_place(struct vb_txn *t)
-{
-	return vb_txn_stage_all(t, LOST_WRITE, VB_ITEM_WRITE, 0);
-}
-
-static const struct vb_stage_ops lost_stages[] = {
-	[LOST_LOCK] = {.name = "lock",
-		       .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES,
-		       .run = lock_wound},
-	[LOST_COMMIT] = {.name = "commit", .flags = VB_STAGE_WRITES, .run = two_phase_commit},
-	[LOST_RELEASE] = {.name = "release", .run = two_phase_release},
-	[LOST_WRITE] = {.name = "write", .flags = VB_STAGE_WRITES, .run = write_in_place},
-};
-
-static const struct vb_cc_ops lost_undo = {
-	.name = "planted:lost-undo",
-	.summary = "wound-wait that leaves what it wrote when it aborts",
-	.source = "on purpose",
-	.planted = "G1a",
-	.caps = VB_CC_STATUS,
-	.stages = lost_stages,
-	.n_stages = LOST_STAGES,
-	.commit = LOST_COMMIT,
-	.release = LOST_RELEASE,
-	.read = two_phase_access,
-	.write = two_phase_access,
-	.prepare = prepare_in_place,
-	.unlocked = two_phase_unlocked,
-	.locked = two_phase_locked,
-	.holder = two_phase_holder,
-};
-
 /* ---- forgets one ---- */
 
 static void release_all_but_one(struct vb_stage *s, struct vb_item **items, unsigned n)
@@ -219,7 +164,7 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&early_unlock,
 	&no_lease_check,
 	&torn_reads,
-	&lost_undo,
+	&vb_planted_lost_undo,
 	&forgets_one,
 	&vb_planted_unfetched,
 	&vb_planted_unplaced,

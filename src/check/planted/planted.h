@@ -55,15 +55,15 @@ extern const struct vb_lock_ops vb_planted_asks_at_once, vb_planted_numberless,
 /* dslr and dslr-update with one rule wrong: check/planted/slots.c, upgrade.c. */
 extern const struct vb_lock_ops vb_planted_one_slot_patience, vb_planted_eager_upgrade;
 
-/* Transaction protocols with a planted bug: check/planted/cc.c, cc_late.c, cc_words.c,
- * cc_numbers.c, broken.c. */
+/* Transaction protocols with a planted bug: check/planted/cc.c, cc_in_place.c, cc_late.c,
+ * cc_words.c, cc_numbers.c, broken.c. */
 extern const struct vb_cc_ops vb_planted_unfetched, vb_planted_unplaced, vb_planted_unlocked,
 	vb_planted_early_release, vb_planted_unread_bytes, vb_planted_stale_bytes,
 	vb_planted_other_version;
 extern const struct vb_cc_ops *const vb_planted_ccs[];
 extern const struct vb_cc_ops vb_planted_adopts, vb_planted_same_release, vb_planted_same_recovery,
 	vb_planted_blind_server, vb_planted_late_server, vb_planted_late_commit;
-extern const struct vb_cc_ops vb_planted_lost_try, vb_planted_small_numbers,
+extern const struct vb_cc_ops vb_planted_lost_undo, vb_planted_lost_try, vb_planted_small_numbers,
 	vb_planted_endless_time;
 
 #endif
