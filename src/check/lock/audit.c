@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "check/lock/audit_inner.h"
+#include "check/lock/watch.h"
 
 /* ---- the calling client ---- */
 
@@ -303,20 +304,28 @@ int vb_audit_open(const struct vb_audit_params *p, struct vb_audit **out)
 	a->client = (struct audit_client *)((char *)a->waits + waits);
 	a->hold = (struct audit_hold *)((char *)a->client + clients);
 	a->used = (uint64_t *)((char *)a->hold + holds);
-	a->watch = (struct vb_lock_watch){
-		.called = on_called,
-		.queued = on_queued,
-		.granted = on_granted,
-		.not_granted = on_not_granted,
-		.abandoned = on_abandoned,
-		.releasing = on_releasing,
-		.converting = on_converting,
-		.converted = on_converted,
-		.released = on_released,
-		.ctx = a,
-	};
+	a->watch = (struct vb_lock_watch)VB_LOCK_WATCH(a);
 	*out = a;
 	return 0;
+}
+
+int vb_audit_open_space(struct vb_fabric *f, const struct vb_lock_space_params *p, unsigned clients,
+			bool bypass, struct vb_lock_space **space, struct vb_audit **out)
+{
+	struct vb_audit_params a = {
+		.locks = p->locks,
+		.clients = clients,
+		.claims = p->claims,
+		.fencing = p->fencing,
+		.bypass = bypass,
+	};
+	int err = vb_lock_space_open(f, p, space);
+
+	if (err)
+		return err;
+	a.ops = (*space)->ops;
+	a.space = *space;
+	return vb_audit_open(&a, out);
 }
 
 void vb_audit_close(struct vb_audit *a)

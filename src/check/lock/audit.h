@@ -58,6 +58,9 @@ struct vb_audit_counts {
 
 /* -ENOMEM.  One auditor for one space. */
 int vb_audit_open(const struct vb_audit_params *p, struct vb_audit **out);
+/* A space with an auditor, who does not watch it yet.  -error, said; then what is not NULL is open. */
+int vb_audit_open_space(struct vb_fabric *f, const struct vb_lock_space_params *p, unsigned clients,
+			bool bypass, struct vb_lock_space **space, struct vb_audit **out);
 void vb_audit_close(struct vb_audit *a);
 /* Set space->watch to this before clients do anything. */
 const struct vb_lock_watch *vb_audit_watch(struct vb_audit *a);

@@ -275,7 +275,7 @@ static int open_fabric(struct explore *x)
 static int open_space(struct explore *x)
 {
 	const struct vb_explore_draw *d = x->d;
-	struct vb_lock_space_params p = {
+	const struct vb_lock_space_params p = {
 		.lock = x->ops->name,
 		.options = d->options[0] ? d->options : NULL,
 		.locks = d->locks,
@@ -284,18 +284,9 @@ static int open_space(struct explore *x)
 		.drift_ppm = d->drift_ppm,
 		.fencing = d->fencing,
 	};
-	struct vb_audit_params a = {
-		.locks = d->locks,
-		.clients = d->clients,
-		.ops = x->ops,
-		.fencing = d->fencing,
-		.bypass = d->orderly && !d->loses,
-	};
-	int err = vb_lock_space_open(x->fabric, &p, &x->space);
+	int err = vb_audit_open_space(x->fabric, &p, d->clients, d->orderly && !d->loses, &x->space,
+				      &x->audit);
 
-	a.space = x->space;
-	if (err == 0)
-		err = vb_audit_open(&a, &x->audit);
 	if (err)
 		return err;
 	explore_wrap(x);

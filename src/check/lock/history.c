@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "check/lock/watch.h"
 
 #define DEAD UINT32_MAX /* no process: its client has not called again since it died */
 
@@ -253,17 +254,6 @@ const struct vb_lock_watch *vb_lock_history_watch(struct vb_lock_history *h,
 						  const struct vb_lock_watch *next)
 {
 	h->next = next;
-	h->watch = (struct vb_lock_watch){
-		.called = on_called,
-		.queued = on_queued,
-		.granted = on_granted,
-		.not_granted = on_not_granted,
-		.abandoned = on_abandoned,
-		.releasing = on_releasing,
-		.converting = on_converting,
-		.converted = on_converted,
-		.released = on_released,
-		.ctx = h,
-	};
+	h->watch = (struct vb_lock_watch)VB_LOCK_WATCH(h);
 	return &h->watch;
 }

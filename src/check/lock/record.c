@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "check/lock/watch.h"
 
 #define NONE UINT64_MAX
 
@@ -202,18 +203,7 @@ int vb_record_open(unsigned clients, unsigned claims, uint64_t most, struct vb_r
 		r->client[i].releasing = NONE;
 	for (size_t i = 0; i < n; i++)
 		open[i] = NONE;
-	r->watch = (struct vb_lock_watch){
-		.called = on_called,
-		.queued = on_queued,
-		.granted = on_granted,
-		.not_granted = on_not_granted,
-		.abandoned = on_abandoned,
-		.releasing = on_releasing,
-		.converting = on_converting,
-		.converted = on_converted,
-		.released = on_released,
-		.ctx = r,
-	};
+	r->watch = (struct vb_lock_watch)VB_LOCK_WATCH(r);
 	*out = r;
 	return 0;
 }
