@@ -13,20 +13,16 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "check/litmus/engine.h"
+#include "check/litmus/world.h"
 #include "check/lock/audit.h"
 
 #define PARTIES_MAX 3u
 #define LOCKS_MAX   2u
 #define STEPS_MAX   8u
 
-#define STEP_NS        16u    /* a verb of the profile `zero`, there and back, takes less */
-#define BOUND_NS       20000u /* of a verb, where nobody is struck */
-#define LEASE_NS       10000000u
-#define READ_LEASE_NS  80000u /* writers wait for the end of it */
-#define SHORT_BOUND_NS 2500u  /* where leases end */
-#define SHORT_LEASE_NS 10000u
-#define PATIENCE_NS    5000000u /* for all to come through */
+#define LEASE_NS      10000000u
+#define READ_LEASE_NS 80000u /* writers wait for the end of it */
+#define PATIENCE_NS   5000000u
 
 enum call { CALL_END, CALL_ACQUIRE, CALL_TRY, CALL_CONVERT, CALL_RELEASE };
 
@@ -59,10 +55,6 @@ struct step {
 	{                                                                                          \
 		.call = CALL_RELEASE, .lock = LOCK                                                 \
 	}
-
-#define DIES   (1u << VB_SIM_DIES_BEFORE | 1u << VB_SIM_DIES_AFTER)
-#define PAUSES (1u << VB_SIM_PAUSES_BEFORE | 1u << VB_SIM_PAUSES_AFTER)
-#define LOSES  (1u << VB_SIM_LOSES_ANSWER | 1u << VB_SIM_LOSES_VERB)
 
 struct vb_litmus_lock {
 	const char *name, *summary;
@@ -188,7 +180,7 @@ static const struct vb_litmus_lock crossed = {
 static const struct vb_litmus_lock loses = {
 	.name = "lost-answer",
 	.summary = "two writers; one loses an answer, of a verb that ran or of one that did not",
-	.strikes = LOSES,
+	.strikes = LITMUS_LOSES,
 	.parties = 2,
 	.locks = 1,
 	.steps = {{ASK(0, EXCLUSIVE), GIVE(0), ASK(0, EXCLUSIVE), GIVE(0)},
@@ -199,7 +191,7 @@ static const struct vb_litmus_lock dies = {
 	.name = "dies",
 	.summary = "two writers; one dies, wherever it is",
 	.caps = VB_LOCK_SURVIVES,
-	.strikes = DIES,
+	.strikes = LITMUS_DIES,
 	.parties = 2,
 	.locks = 1,
 	.steps = {{ASK(0, EXCLUSIVE), GIVE(0)}, {ASK(0, EXCLUSIVE), GIVE(0)}},
@@ -209,7 +201,7 @@ static const struct vb_litmus_lock reader_dies = {
 	.name = "reader-dies",
 	.summary = "a reader and a writer; the reader dies, wherever it is",
 	.caps = VB_LOCK_SURVIVES | VB_LOCK_SHARED,
-	.strikes = DIES,
+	.strikes = LITMUS_DIES,
 	.parties = 2,
 	.locks = 1,
 	.steps = {{ASK(0, SHARED), GIVE(0)}, {ASK(0, EXCLUSIVE), GIVE(0)}},
@@ -219,7 +211,7 @@ static const struct vb_litmus_lock pauses = {
 	.name = "stands-still",
 	.summary = "two writers, both twice; one stands still for a lease, wherever it is",
 	.caps = VB_LOCK_SURVIVES,
-	.strikes = PAUSES,
+	.strikes = LITMUS_PAUSES,
 	.leases = 1,
 	.parties = 2,
 	.locks = 1,
@@ -231,7 +223,7 @@ static const struct vb_litmus_lock pauses_long = {
 	.name = "comes-back",
 	.summary = "two writers; one stands still for longer than a recovery takes",
 	.caps = VB_LOCK_SURVIVES,
-	.strikes = PAUSES,
+	.strikes = LITMUS_PAUSES,
 	.leases = 12,
 	.parties = 2,
 	.locks = 1,
@@ -277,63 +269,55 @@ bool vb_litmus_lock_fits(const struct vb_litmus_lock *w, const struct vb_lock_op
 /* ---- a world ---- */
 
 struct party {
-	struct world *x;
-	unsigned index;
+	struct litmus_party is;
 	struct vb_lock_client *client;
-	struct vb_task *task;
-	bool ended, dead;
 	bool holds[LOCKS_MAX];
 	struct vb_grant grant[LOCKS_MAX];
 	const struct step *at; /* for the story of who is stuck */
 };
 
 struct world {
+	struct litmus_world all;
 	const struct vb_litmus_lock *w;
 	const struct vb_lock_ops *ops;
-	struct litmus *l;
-	struct vb_fabric *fabric;
-	struct vb_sched *sched;
 	struct vb_lock_space *space;
 	struct vb_lock_server *server;
 	struct vb_audit *audit;
-	vb_addr data; /* what the locks protect, a line each */
-	uint64_t lease_ns;
-	struct vb_task *waiter;
-	unsigned n_ended;
+	vb_addr data;     /* what the locks protect, a line each */
 	char answer[192]; /* a call returned what it may not */
 	bool forsaken;    /* an outcome stayed unknown, and nobody will mend it */
 	struct party party[PARTIES_MAX];
 	struct vb_lock_client *heir;
 };
+_Static_assert(PARTIES_MAX <= LITMUS_PARTIES_MAX, "those of a world");
 
-static bool survives(const struct world *x)
+static struct world *world_of(const struct litmus_world *x)
 {
-	return (x->ops->caps & VB_LOCK_SURVIVES) != 0;
+	return vb_container_of(x, struct world, all);
 }
 
-static void party_ends(struct party *p)
+static struct party *party_of(struct litmus_party *p)
 {
-	if (p->ended)
-		return;
-	p->ended = true;
-	p->x->n_ended++;
-	if (p->x->waiter != NULL)
-		vb_task_wake(p->x->waiter);
+	return vb_container_of(p, struct party, is);
 }
 
-static void on_death(struct vb_ep *ep, void *arg)
+static bool survives(const struct vb_lock_ops *ops)
 {
-	struct world *x = arg;
+	return (ops->caps & VB_LOCK_SURVIVES) != 0;
+}
 
-	for (unsigned i = 0; i < x->w->parties; i++) {
-		struct party *p = &x->party[i];
+static void begin(struct litmus_world *all)
+{
+	struct world *x = world_of(all);
 
-		if (p->client == NULL || p->client->ep != ep)
-			continue;
-		vb_audit_client_died(x->audit, i);
-		p->dead = true;
-		party_ends(p);
-	}
+	*x = (struct world){.all = *all, .w = x->w, .ops = x->ops};
+	for (unsigned i = 0; i < PARTIES_MAX; i++)
+		x->all.party[i] = &x->party[i].is;
+}
+
+static void died(struct litmus_party *p)
+{
+	vb_audit_client_died(world_of(p->x)->audit, p->index);
 }
 
 /* ---- what a party does ---- */
@@ -345,7 +329,7 @@ static const char *const call_names[] = {
 	[CALL_RELEASE] = "release",
 };
 
-static void say(struct party *p, const struct step *s, const char *how, int err)
+static void say(const struct litmus_party *p, const struct step *s, const char *how, int err)
 {
 	litmus_say(p->x->l, "  %10.3f us           client %u: %s lock %u%s%s%s%s\n",
 		   (double)vb_sched_now(p->x->sched) / 1e3, p->index, call_names[s->call], s->lock,
@@ -355,9 +339,9 @@ static void say(struct party *p, const struct step *s, const char *how, int err)
 }
 
 /* A call returned what it may not. */
-static void judge(struct party *p, const struct step *s, int err)
+static void judge_answer(const struct litmus_party *p, const struct step *s, int err)
 {
-	struct world *x = p->x;
+	struct world *x = world_of(p->x);
 	const bool denies = (x->ops->caps & VB_LOCK_DENIES) != 0;
 
 	switch (-err) {
@@ -373,16 +357,16 @@ static void judge(struct party *p, const struct step *s, int err)
 			return;
 		break;
 	case VB_ELOST:
-		if (x->l->struck && survives(x))
+		if (p->x->l->struck && survives(x->ops))
 			return;
 		break;
 	case VB_EUNKNOWN:
 	case VB_EPEERGONE:
-		if (!x->l->struck)
+		if (!p->x->l->struck)
 			break;
-		if (!survives(x)) {
+		if (!survives(x->ops)) {
 			x->forsaken = true;
-			litmus_enough(x->l);
+			litmus_enough(p->x->l);
 		}
 		return;
 	}
@@ -394,8 +378,8 @@ static void judge(struct party *p, const struct step *s, int err)
 /* By a verb, so that holds which exclude each other depend on each other. */
 static void use(struct party *p, const struct vb_grant *g)
 {
-	const vb_addr at = p->x->data + g->lock * VB_CACHELINE;
-	uint64_t word = p->index;
+	const vb_addr at = world_of(p->is.x)->data + g->lock * VB_CACHELINE;
+	uint64_t word = p->is.index;
 
 	if (g->mode == VB_SHARED || g->mode == VB_INTENT_SHARED)
 		(void)vb_read(p->client->ep, at, &word, sizeof(word));
@@ -421,67 +405,32 @@ static int do_step(struct party *p, const struct step *s)
 	}
 }
 
-static void party_body(void *arg)
+static void live(struct litmus_party *is)
 {
-	struct party *p = arg;
+	struct party *p = party_of(is);
 
-	for (const struct step *s = p->x->w->steps[p->index]; s->call != CALL_END; s++) {
+	for (const struct step *s = world_of(is->x)->w->steps[is->index]; s->call != CALL_END;
+	     s++) {
 		const bool asks = s->call == CALL_ACQUIRE || s->call == CALL_TRY;
 		int err;
 
 		if (!asks && !p->holds[s->lock])
 			continue;
 		p->at = s;
-		say(p, s, "", 0);
+		say(is, s, "", 0);
 		err = do_step(p, s);
 		if (vb_sim_ep_dead(p->client->ep))
 			vb_task_die();
-		say(p, s, err == 0 ? ": done" : ": ", err);
-		judge(p, s, err);
+		say(is, s, err == 0 ? ": done" : ": ", err);
+		judge_answer(is, s, err);
 		p->holds[s->lock] = asks ? err == 0 : s->call == CALL_CONVERT;
 		if (s->call != CALL_RELEASE && p->holds[s->lock])
 			use(p, &p->grant[s->lock]);
 	}
 	p->at = NULL;
-	party_ends(p);
-}
-
-static void wait_for_all(void *arg)
-{
-	struct world *x = arg;
-
-	while (x->n_ended < x->w->parties)
-		vb_task_suspend(VB_FOREVER);
 }
 
 /* ---- a run ---- */
-
-static int open_fabric(struct world *x)
-{
-	const bool is_short = x->w->strikes != 0 && survives(x);
-	char options[48];
-	struct vb_fabric_params p = {
-		.fabric = "sim",
-		.options = options,
-		.nodes = (uint16_t)(x->w->parties + 2),
-		.node_bytes = 256 << 10,
-		.endpoints = 16,
-		.seed = 1,
-	};
-	int err;
-
-	snprintf(options, sizeof(options), "profile=zero,bound=%uns",
-		 is_short ? SHORT_BOUND_NS : BOUND_NS);
-	x->lease_ns = is_short                            ? SHORT_LEASE_NS
-		      : x->ops->caps & VB_LOCK_READ_LEASE ? READ_LEASE_NS
-							  : LEASE_NS;
-	err = vb_fabric_open(&p, &x->fabric);
-	if (err)
-		return err;
-	x->sched = vb_sched_self();
-	vb_sim_on_death(x->fabric, on_death, x);
-	return 0;
-}
 
 static bool has_option(const struct world *x, const char *setting)
 {
@@ -505,38 +454,30 @@ static const char *options_of(const struct world *x, char *buf, size_t size)
 	return n > 0 ? buf : NULL;
 }
 
-static int open_space(struct world *x)
+static int open_space(struct litmus_world *all)
 {
+	struct world *x = world_of(all);
 	char options[96];
-	struct vb_lock_space_params p = {
+	const struct vb_lock_space_params p = {
 		.lock = x->ops->name,
 		.options = options_of(x, options, sizeof(options)),
 		.locks = x->w->locks,
 		.servers = 1,
-		.lease_ns = x->lease_ns,
+		.lease_ns = all->lease_ns,
 		.fencing = (x->ops->caps & VB_LOCK_TOKEN) != 0,
 		.claims = 4,
 	};
-	struct vb_audit_params a = {
-		.locks = x->w->locks,
-		.clients = x->w->parties + 1,
-		.claims = 4,
-		.ops = x->ops,
-		.fencing = p.fencing,
-		.bypass = x->w->strikes == 0,
-	};
 	bool fresh;
-	int err = vb_lock_space_open(x->fabric, &p, &x->space);
+	int err = vb_audit_open_space(all->fabric, &p, all->parties + 1, all->strikes == 0,
+				      &x->space, &x->audit);
 
-	a.space = x->space;
-	if (err == 0)
-		err = vb_audit_open(&a, &x->audit);
 	if (err)
 		return err;
 	x->space->watch = vb_audit_watch(x->audit);
 	err = vb_lock_server_start(x->space, 0, 0, 1, &x->server);
 	return err ? err
-		   : vb_region(x->fabric, 0, "litmus", LOCKS_MAX * VB_CACHELINE, &x->data, &fresh);
+		   : vb_region(all->fabric, 0, "litmus", LOCKS_MAX * VB_CACHELINE, &x->data,
+			       &fresh);
 }
 
 static int open_client(struct world *x, unsigned index, struct vb_lock_client **out)
@@ -551,21 +492,22 @@ static int open_client(struct world *x, unsigned index, struct vb_lock_client **
 	return 0;
 }
 
-static int open_parties(struct world *x)
+static int open_party(struct litmus_party *is, struct vb_ep **ep)
 {
-	static const struct vb_task_params params = {.name = "party", .daemon = true},
-					   waiter = {.name = "waiter"};
-	int err = 0;
+	struct party *p = party_of(is);
+	int err = open_client(world_of(is->x), is->index, &p->client);
 
-	for (unsigned i = 0; i < x->w->parties && err == 0; i++) {
-		struct party *p = &x->party[i];
+	if (err == 0)
+		*ep = p->client->ep;
+	return err;
+}
 
-		*p = (struct party){.x = x, .index = i};
-		err = open_client(x, i, &p->client);
-	}
-	for (unsigned i = 0; i < x->w->parties && err == 0; i++)
-		err = vb_task_spawn(x->sched, party_body, &x->party[i], &params, &x->party[i].task);
-	return err ? err : vb_task_spawn(x->sched, wait_for_all, x, &waiter, &x->waiter);
+static void close_party(struct litmus_party *is)
+{
+	struct party *p = party_of(is);
+
+	vb_lock_client_close(p->client);
+	p->client = NULL;
 }
 
 static void tell_stuck(struct world *x)
@@ -574,7 +516,7 @@ static void tell_stuck(struct world *x)
 		const struct party *p = &x->party[i];
 		char text[160];
 
-		if (p->ended || p->at == NULL)
+		if (p->is.ended || p->at == NULL)
 			continue;
 		snprintf(text, sizeof(text), "waits in %s since everybody else is through or waits",
 			 call_names[p->at->call]);
@@ -585,7 +527,7 @@ static void tell_stuck(struct world *x)
 /* Where nobody was struck nothing is to be recovered. */
 static void judge_recoveries(struct world *x)
 {
-	for (unsigned i = 0; i < x->w->parties && survives(x) && !x->l->struck; i++)
+	for (unsigned i = 0; i < x->w->parties && survives(x->ops) && !x->all.l->struck; i++)
 		if (x->party[i].client != NULL && x->party[i].client->recoveries > 0)
 			vb_audit_violation(x->audit, VB_AUDIT_NEEDLESS_RECOVERY, i, 0,
 					   "has recovered a lock although nothing was wrong");
@@ -621,7 +563,7 @@ static void conclude(struct world *x)
 
 	vb_audit_counts(x->audit, &c);
 	if (c.violations == 0 && x->answer[0] != '\0')
-		litmus_found(x->l, "answer", x->answer);
+		litmus_found(x->all.l, "answer", x->answer);
 	if (c.violations == 0)
 		return;
 	f = open_memstream(&story, &size);
@@ -631,45 +573,34 @@ static void conclude(struct world *x)
 	fclose(f);
 	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
 		if (!strncmp(story, vb_audit_rule_names[i], strlen(vb_audit_rule_names[i])))
-			litmus_found(x->l, vb_audit_rule_names[i], story);
+			litmus_found(x->all.l, vb_audit_rule_names[i], story);
 	free(story);
 }
 
-static void run_parties(struct world *x)
+static void judge(struct litmus_world *all, int err)
 {
-	int err;
+	struct world *x = world_of(all);
 
-	x->l->fabric = x->fabric;
-	x->l->chooser.pause_ns = x->w->leases * x->lease_ns + x->lease_ns / 4;
-	vb_sim_set_chooser(x->fabric, &x->l->chooser);
-	vb_sim_ep_mortal(x->party[0].client->ep, true);
-	err = vb_sched_run(x->sched, &x->l->stop, vb_sched_now(x->sched) + PATIENCE_NS);
-	vb_sim_set_chooser(x->fabric, NULL);
-	if (x->l->stop && !x->forsaken)
+	if (all->l->stop && !x->forsaken)
 		return;
 	if (err != 0 && !x->forsaken)
 		tell_stuck(x);
 	judge_recoveries(x);
-	for (unsigned i = 0; i < x->w->parties && err == 0 && !x->forsaken; i++) {
-		struct party *p = &x->party[i];
-
-		if (p->dead)
-			continue;
-		vb_sim_ep_mortal(p->client->ep, false);
-		vb_lock_client_close(p->client);
-		p->client = NULL;
-	}
-	if (err == 0 && !x->forsaken)
+	if (err == 0 && !x->forsaken) {
+		litmus_world_leave(all);
 		inherit(x);
+	}
 	conclude(x);
 }
 
-static void tear_down(struct world *x)
+static void tear_down(struct litmus_world *all)
 {
+	struct world *x = world_of(all);
+
 	if (x->server != NULL)
 		vb_lock_server_stop(x->server);
-	if (x->sched != NULL)
-		vb_sched_kill_all(x->sched);
+	if (all->sched != NULL)
+		vb_sched_kill_all(all->sched);
 	if (x->space != NULL)
 		vb_lock_space_bury(x->space);
 	for (unsigned i = 0; i < x->w->parties; i++)
@@ -678,76 +609,54 @@ static void tear_down(struct world *x)
 	if (x->heir != NULL)
 		vb_lock_client_bury(x->heir);
 	vb_lock_space_close(x->space);
-	if (x->fabric != NULL)
-		vb_fabric_close(x->fabric);
+	if (all->fabric != NULL)
+		vb_fabric_close(all->fabric);
 	vb_audit_close(x->audit);
 }
 
-static int run(struct litmus *l, void *ctx)
+static int tell_verb(const struct litmus_world *all, const struct vb_sim_verb *v, char *buf,
+		     size_t size)
 {
-	struct world *x = ctx;
-	const struct vb_litmus_lock *w = x->w;
-	const struct vb_lock_ops *ops = x->ops;
-	char said[256] = "";
-	int err;
+	const struct world *x = world_of(all);
+	const uint64_t *word = vb_local(all->fabric, v->addr, 8);
 
-	*x = (struct world){.w = w, .ops = ops, .l = l};
-	vb_log_capture_begin(said, sizeof(said));
-	err = open_fabric(x);
-	if (err == 0)
-		err = open_space(x);
-	if (err == 0)
-		err = open_parties(x);
-	if (err == 0) {
-		run_parties(x);
-		l->out->verbs += vb_sim_verbs(x->fabric);
-	}
-	tear_down(x);
-	vb_log_capture_end();
-	return err ? vb_fail(err, "%s: %s: %s", ops->name, w->name, said) : 0;
-}
-
-static const char *name_verb(void *ctx, const struct vb_sim_verb *v, char *buf, size_t size)
-{
-	const struct world *x = ctx;
-	const uint64_t *word;
-	int n = snprintf(buf, size, "node %u: %s", vb_peer_node(v->self), vb_op_names[v->op]);
-
-	if (v->len == 0) {
-		snprintf(buf + n, size - (size_t)n, " to node %u", v->node);
-		return buf;
-	}
-	word = vb_local(x->fabric, v->addr, 8);
-	n += snprintf(buf + n, size - (size_t)n, " node %u +%#" PRIx64, v->node,
-		      vb_addr_offset(v->addr));
 	if (v->addr >= x->data && v->addr < x->data + LOCKS_MAX * VB_CACHELINE)
-		snprintf(buf + n, size - (size_t)n, " (what the lock protects)");
-	else if (v->op == VB_OP_READ || v->op == VB_OP_WRITE || v->op == VB_OP_WRITE_NOTIFY)
-		snprintf(buf + n, size - (size_t)n, ", %u bytes, is %#" PRIx64, v->len, *word);
-	else
-		snprintf(buf + n, size - (size_t)n, ": %#" PRIx64 ", %#" PRIx64 ", is %#" PRIx64,
-			 v->compare.lo, v->swap.lo, *word);
-	return buf;
+		return snprintf(buf, size, " (what the lock protects)");
+	return litmus_is_plain(v) ? snprintf(buf, size, ", %u bytes, is %#" PRIx64, v->len, *word)
+				  : 0;
 }
+
+static const struct litmus_kind kind = {
+	.nodes_more = 2,
+	.node_bytes = 256 << 10,
+	.endpoints = 16,
+	.patience_ns = PATIENCE_NS,
+	.begin = begin,
+	.open = open_space,
+	.open_party = open_party,
+	.close_party = close_party,
+	.live = live,
+	.died = died,
+	.judge = judge,
+	.tear_down = tear_down,
+	.tell_verb = tell_verb,
+};
 
 int vb_litmus_lock_run(const struct vb_litmus_lock *w, const struct vb_lock_ops *ops,
 		       const struct vb_litmus_params *p, struct vb_litmus_result *out)
 {
-	struct litmus *l = calloc(1, sizeof(*l));
-	struct world x = {.w = w, .ops = ops};
-	int err;
+	struct world x = {
+		.all = {.kind = &kind,
+			.protocol = ops->name,
+			.name = w->name,
+			.parties = w->parties,
+			.strikes = w->strikes,
+			.leases = w->leases,
+			.short_leases = w->strikes != 0 && survives(ops),
+			.lease_ns = ops->caps & VB_LOCK_READ_LEASE ? READ_LEASE_NS : LEASE_NS},
+		.w = w,
+		.ops = ops,
+	};
 
-	*out = (struct vb_litmus_result){0};
-	if (l == NULL)
-		return vb_fail(-ENOMEM, "no memory for a small world");
-	l->chooser.step_ns = STEP_NS;
-	l->p = p;
-	l->strikes = w->strikes;
-	l->delays = p->delays;
-	l->name = name_verb;
-	l->name_ctx = &x;
-	l->out = out;
-	err = litmus_explore(l, run, &x);
-	free(l);
-	return err;
+	return litmus_world_explore(&x.all, p, out);
 }

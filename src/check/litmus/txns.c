@@ -11,7 +11,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "check/litmus/engine.h"
+#include "check/litmus/world.h"
+#include "check/txn/gather.h"
 #include "check/txn/serial.h"
 #include "txn/db.h"
 #include "txn/protocol.h"
@@ -21,14 +22,10 @@
 #define STEPS_MAX   8u
 #define OPS_MAX     16u
 
-#define STEP_NS        16u
-#define BOUND_NS       20000u
-#define LEASE_NS       2000000u
-#define SHORT_BOUND_NS 2500u /* where somebody is struck */
-#define SHORT_LEASE_NS 10000u
-#define PATIENCE_NS    20000000u
-#define HEIR_TRIES     200u
-#define HISTORY_BYTES  65536u
+#define LEASE_NS      2000000u
+#define PATIENCE_NS   20000000u
+#define HEIR_TRIES    200u
+#define HISTORY_BYTES 65536u
 
 enum call { CALL_END, CALL_GET, CALL_UPDATE, CALL_WRITE, CALL_DELETE, CALL_INSERT, CALL_ABORT };
 
@@ -60,10 +57,6 @@ struct step {
 	{                                                                                          \
 		CALL_ABORT, 0                                                                      \
 	}
-
-#define DIES   (1u << VB_SIM_DIES_BEFORE | 1u << VB_SIM_DIES_AFTER)
-#define PAUSES (1u << VB_SIM_PAUSES_BEFORE | 1u << VB_SIM_PAUSES_AFTER)
-#define LOSES  (1u << VB_SIM_LOSES_ANSWER | 1u << VB_SIM_LOSES_VERB)
 
 struct vb_litmus_txn {
 	const char *name, *summary;
@@ -139,7 +132,7 @@ static const struct vb_litmus_txn comes_and_goes = {
 static const struct vb_litmus_txn dies = {
 	.name = "dies",
 	.summary = "two transactions read and write both records; one coordinator dies",
-	.strikes = DIES,
+	.strikes = LITMUS_DIES,
 	.parties = 2,
 	.steps = {{UPDATE(0), UPDATE(1)}, {UPDATE(0), UPDATE(1)}},
 };
@@ -147,7 +140,7 @@ static const struct vb_litmus_txn dies = {
 static const struct vb_litmus_txn pauses = {
 	.name = "stands-still",
 	.summary = "two transactions write and read; one coordinator stands still for leases",
-	.strikes = PAUSES,
+	.strikes = LITMUS_PAUSES,
 	.leases = 3,
 	.parties = 2,
 	.steps = {{UPDATE(0), UPDATE(1)}, {GET(0), UPDATE(1)}},
@@ -156,7 +149,7 @@ static const struct vb_litmus_txn pauses = {
 static const struct vb_litmus_txn loses = {
 	.name = "lost-answer",
 	.summary = "two transactions read and write a record; one loses an answer",
-	.strikes = LOSES,
+	.strikes = LITMUS_LOSES,
 	.parties = 2,
 	.steps = {{UPDATE(0)}, {UPDATE(0)}},
 };
@@ -179,10 +172,8 @@ const char *vb_litmus_txn_summary(const struct vb_litmus_txn *w)
 /* ---- a world ---- */
 
 struct party {
-	struct world *x;
-	unsigned index;
+	struct litmus_party is;
 	struct vb_coordinator *me;
-	bool ended, dead;
 	uint64_t begin_ns;
 	const char *doing; /* for the story of who is stuck */
 	/* What it has asked to commit and does not know the fate of. */
@@ -192,22 +183,39 @@ struct party {
 };
 
 struct world {
+	struct litmus_world all;
 	const struct vb_litmus_txn *w;
 	const struct vb_cc_ops *cc;
-	struct litmus *l;
-	struct vb_fabric *fabric;
-	struct vb_sched *sched;
 	struct vb_db *db;
 	struct vb_table *table;
 	struct vb_db_server *server[PARTIES_MAX + 1];
 	struct vb_history *history;
 	struct vb_txn_watch watch;
-	struct vb_task *waiter;
-	uint64_t next_id, lease_ns;
-	unsigned n_ended;
+	uint64_t next_id;
 	int heir_err;
 	struct party party[PARTIES_MAX + 1]; /* the last: the heir */
 };
+_Static_assert(PARTIES_MAX <= LITMUS_PARTIES_MAX, "those of a world");
+
+static struct world *world_of(const struct litmus_world *x)
+{
+	return vb_container_of(x, struct world, all);
+}
+
+static struct party *party_of(struct litmus_party *p)
+{
+	return vb_container_of(p, struct party, is);
+}
+
+static void begin(struct litmus_world *all)
+{
+	struct world *x = world_of(all);
+
+	*x = (struct world){.all = *all, .w = x->w, .cc = x->cc};
+	for (unsigned i = 0; i < PARTIES_MAX; i++)
+		x->all.party[i] = &x->party[i].is;
+	x->party[all->parties].is = (struct litmus_party){.x = all, .index = all->parties};
+}
 
 /* All records are on the last node. */
 static uint64_t key_of(const struct world *x, unsigned key)
@@ -221,41 +229,20 @@ static void gather(struct party *p, const struct vb_txn *t, enum vb_history_outc
 {
 	p->txn = (struct vb_history_txn){
 		.begin_ns = p->begin_ns,
-		.client = (uint16_t)p->index,
+		.n_ops = vb_history_gather(t, p->op, OPS_MAX),
+		.client = (uint16_t)p->is.index,
 		.outcome = (uint8_t)outcome,
 	};
-	for (unsigned i = 0; i < t->n && p->txn.n_ops + 2 <= OPS_MAX; i++) {
-		const struct vb_item *it = &t->item[i];
-		uint64_t made = it->next != 0 ? it->next : t->version;
-
-		if (!(it->flags & VB_ITEM_NOTED))
-			continue;
-		if (it->flags & VB_ITEM_READ)
-			p->op[p->txn.n_ops++] = (struct vb_history_op){
-				.key = it->key,
-				.version = it->fetched,
-				.table = it->table->id,
-				.kind = VB_HISTORY_READ,
-				.absent = (it->fetched & VB_VERSION_ABSENT) != 0,
-			};
-		if (it->flags & VB_ITEM_WRITE)
-			p->op[p->txn.n_ops++] = (struct vb_history_op){
-				.key = it->key,
-				.version = made,
-				.prev = it->fetched,
-				.table = it->table->id,
-				.kind = VB_HISTORY_WRITE,
-				.absent = (made & VB_VERSION_ABSENT) != 0,
-			};
-	}
 }
 
 static void add(struct party *p)
 {
+	struct world *x = world_of(p->is.x);
+
 	p->asked = false;
-	p->txn.id = ++p->x->next_id;
-	p->txn.end_ns = vb_sched_now(p->x->sched);
-	(void)vb_history_add(p->x->history, &p->txn, p->op);
+	p->txn.id = ++x->next_id;
+	p->txn.end_ns = vb_sched_now(x->all.sched);
+	(void)vb_history_add(x->history, &p->txn, p->op);
 }
 
 static void on_prepared(void *ctx, const struct vb_txn *t)
@@ -284,44 +271,27 @@ static void on_unknown(void *ctx, const struct vb_txn *t)
 
 /* ---- what a party does ---- */
 
-static void party_ends(struct party *p)
+/* Whether it has happened shows in what others read. */
+static void died(struct litmus_party *p)
 {
-	if (p->ended)
-		return;
-	p->ended = true;
-	p->x->n_ended++;
-	if (p->x->waiter != NULL)
-		vb_task_wake(p->x->waiter);
-}
-
-static void on_death(struct vb_ep *ep, void *arg)
-{
-	struct world *x = arg;
-
-	for (unsigned i = 0; i < x->w->parties; i++) {
-		struct party *p = &x->party[i];
-
-		if (p->me == NULL || p->me->ep != ep)
-			continue;
-		/* Whether it has happened shows in what others read. */
-		if (p->asked)
-			add(p);
-		p->dead = true;
-		party_ends(p);
-	}
+	if (party_of(p)->asked)
+		add(party_of(p));
 }
 
 static void say(const struct party *p, const char *what, int err)
 {
-	litmus_say(p->x->l, "  %10.3f us           coordinator %u: %s%s%s\n",
-		   (double)vb_sched_now(p->x->sched) / 1e3, p->index, what, err == 0 ? "" : ": ",
+	const struct litmus_party *is = &p->is;
+
+	litmus_say(is->x->l, "  %10.3f us           coordinator %u: %s%s%s\n",
+		   (double)vb_sched_now(is->x->sched) / 1e3, is->index, what, err == 0 ? "" : ": ",
 		   err == 0 ? "" : vb_strerror(err));
 }
 
 static int do_step(struct party *p, const struct step *s)
 {
-	const uint64_t key = key_of(p->x, s->key), value = 100 + p->index;
-	struct vb_table *t = p->x->table;
+	const struct world *x = world_of(p->is.x);
+	const uint64_t key = key_of(x, s->key), value = 100 + p->is.index;
+	struct vb_table *t = x->table;
 	const void *seen;
 	void *record;
 	int err;
@@ -351,7 +321,7 @@ static int transact(struct party *p, const struct step *s)
 		[CALL_DELETE] = "delete", [CALL_INSERT] = "insert", [CALL_ABORT] = "abort"};
 	int err;
 
-	p->begin_ns = vb_sched_now(p->x->sched);
+	p->begin_ns = vb_sched_now(p->is.x->sched);
 	p->doing = "begin";
 	err = vb_txn_begin(p->me);
 	for (; s->call != CALL_END && s->call != CALL_ABORT && err == 0; s++) {
@@ -376,32 +346,23 @@ static int transact(struct party *p, const struct step *s)
 		vb_task_die();
 	say(p, err == 0 ? "committed" : "not committed", err);
 	if (vb_txn_cause(p->me) == VB_TXN_REFUSED)
-		litmus_found(p->x->l, "refused",
+		litmus_found(p->is.x->l, "refused",
 			     "refused: what a commit has is not what may be written\n");
 	return err;
 }
 
-static void party_body(void *arg)
+static void live(struct litmus_party *is)
 {
-	struct party *p = arg;
-	int err = transact(p, p->x->w->steps[p->index]);
+	struct party *p = party_of(is);
+	int err = transact(p, world_of(is->x)->w->steps[is->index]);
 	char story[128];
 
 	p->doing = NULL;
-	if (err != 0 && err != -EAGAIN && err != -EPROTO && !p->x->l->struck) {
-		snprintf(story, sizeof(story), "answer: coordinator %u was told %s\n", p->index,
+	if (err != 0 && err != -EAGAIN && err != -EPROTO && !is->x->l->struck) {
+		snprintf(story, sizeof(story), "answer: coordinator %u was told %s\n", is->index,
 			 vb_strerror(err));
-		litmus_found(p->x->l, "answer", story);
+		litmus_found(is->x->l, "answer", story);
 	}
-	party_ends(p);
-}
-
-static void wait_for_all(void *arg)
-{
-	struct world *x = arg;
-
-	while (x->n_ended < x->w->parties)
-		vb_task_suspend(VB_FOREVER);
 }
 
 /* ---- afterwards ---- */
@@ -420,13 +381,13 @@ static void heir_body(void *arg)
 		p->me = NULL;
 		return;
 	}
-	p->me->index = p->index;
+	p->me->index = p->is.index;
 	for (uint16_t n = 0; n <= x->w->parties && x->w->strikes != 0; n++)
 		x->heir_err = x->heir_err ? x->heir_err : vb_db_recover(p->me, n, &freed);
 	for (unsigned i = 0; i < HEIR_TRIES && (i == 0 || x->heir_err == -EAGAIN); i++) {
 		x->heir_err = transact(p, heirs_steps);
 		if (x->heir_err == -EAGAIN)
-			vb_ep_sleep(p->me->ep, x->lease_ns / 8);
+			vb_ep_sleep(p->me->ep, x->all.lease_ns / 8);
 	}
 	vb_coordinator_close(p->me);
 	p->me = NULL;
@@ -440,7 +401,7 @@ static void look_for_locks(struct world *x)
 	for (unsigned k = 0; k < KEYS; k++) {
 		const uint64_t key = key_of(x, k);
 		vb_addr at = vb_table_find(x->table, vb_table_node(x->table, key), key);
-		const unsigned char *tuple = at != 0 ? vb_local(x->fabric, at, l->bytes) : NULL;
+		const unsigned char *tuple = at != 0 ? vb_local(x->all.fabric, at, l->bytes) : NULL;
 		uint64_t word = tuple != NULL ? vb_tuple_word(tuple, l->lock_at) : 0;
 
 		if (tuple == NULL || x->cc->holder(word) == VB_NO_PLACE)
@@ -449,7 +410,7 @@ static void look_for_locks(struct world *x)
 			 "leaked-lock: record %u is held by %#" PRIx64
 			 " although nobody runs any more\n",
 			 k, word);
-		litmus_found(x->l, "leaked-lock", story);
+		litmus_found(x->all.l, "leaked-lock", story);
 	}
 }
 
@@ -464,6 +425,7 @@ static void judge_history(struct world *x)
 		.table_names = tables,
 		.n_tables = 1,
 	};
+	const char *rule = x->all.l->p->rule;
 	struct vb_serial_result r;
 	char *story = NULL;
 	size_t size;
@@ -475,15 +437,14 @@ static void judge_history(struct world *x)
 		vb_serial_result_free(&r);
 		return;
 	}
-	is_planted = err == 0 && x->l->p->rule != NULL &&
-		     !strcmp(x->l->p->rule, vb_anomaly_names[r.first]);
+	is_planted = err == 0 && rule != NULL && !strcmp(rule, vb_anomaly_names[r.first]);
 	f = open_memstream(&story, &size);
 	if (f != NULL) {
 		fprintf(f, "not-serializable: %s\n%s\n",
 			err == 0 ? vb_anomaly_names[r.first] : "no history at all",
 			err == 0 && r.story != NULL ? r.story : "");
 		fclose(f);
-		litmus_found(x->l, is_planted ? x->l->p->rule : "not-serializable", story);
+		litmus_found(x->all.l, is_planted ? rule : "not-serializable", story);
 	}
 	free(story);
 	if (err == 0)
@@ -497,11 +458,11 @@ static void judge_stuck(struct world *x)
 	for (unsigned i = 0; i < x->w->parties; i++) {
 		const struct party *p = &x->party[i];
 
-		if (p->ended || p->doing == NULL)
+		if (p->is.ended || p->doing == NULL)
 			continue;
 		snprintf(story, sizeof(story),
 			 "stuck: coordinator %u does not come out of its %s\n", i, p->doing);
-		litmus_found(x->l, "stuck", story);
+		litmus_found(x->all.l, "stuck", story);
 	}
 }
 
@@ -510,10 +471,10 @@ static void judge_heir(struct world *x)
 	static const struct vb_task_params params = {.name = "heir"};
 	struct vb_task *t;
 	char story[128];
-	int err = vb_task_spawn(x->sched, heir_body, x, &params, &t);
+	int err = vb_task_spawn(x->all.sched, heir_body, x, &params, &t);
 
 	if (err == 0)
-		err = vb_sched_run(x->sched, NULL, vb_sched_now(x->sched) + PATIENCE_NS);
+		err = vb_sched_run(x->all.sched, NULL, vb_sched_now(x->all.sched) + PATIENCE_NS);
 	if (err == 0)
 		err = x->heir_err;
 	if (err == 0)
@@ -521,52 +482,28 @@ static void judge_heir(struct world *x)
 	snprintf(story, sizeof(story),
 		 "stuck: who came when all were through cannot write every record: %s\n",
 		 vb_strerror(err));
-	litmus_found(x->l, "stuck", story);
+	litmus_found(x->all.l, "stuck", story);
 }
 
 /* ---- a run ---- */
 
-static int open_fabric(struct world *x)
+static int open_db(struct litmus_world *all)
 {
-	const bool is_short = x->w->strikes != 0;
-	char options[48];
-	struct vb_fabric_params p = {
-		.fabric = "sim",
-		.options = options,
-		.nodes = (uint16_t)(x->w->parties + 1),
-		.node_bytes = 384 << 10,
-		.endpoints = 32,
-		.seed = 1,
-	};
-	int err;
-
-	snprintf(options, sizeof(options), "profile=zero,bound=%uns",
-		 is_short ? SHORT_BOUND_NS : BOUND_NS);
-	x->lease_ns = is_short ? SHORT_LEASE_NS : LEASE_NS;
-	err = vb_fabric_open(&p, &x->fabric);
-	if (err)
-		return err;
-	x->sched = vb_sched_self();
-	vb_sim_on_death(x->fabric, on_death, x);
-	return 0;
-}
-
-static int open_db(struct world *x)
-{
+	struct world *x = world_of(all);
 	const struct vb_db_params p = {
 		.cc = x->cc->name,
-		.hybrid = x->l->p->hybrid,
+		.hybrid = all->l->p->hybrid,
 		.coordinators = 2,
 		.items_max = 8,
 		.bytes_max = 256,
 		.record_bytes_max = 16,
-		.lease_ns = x->lease_ns,
+		.lease_ns = all->lease_ns,
 		.cache_entries = 1,
 	};
 	const struct vb_table_params t = {
 		.name = "record", .record_bytes = 8, .records = 4 * (x->w->parties + 1)};
 	const uint64_t value = 1;
-	int err = vb_db_open(x->fabric, &p, &x->db);
+	int err = vb_db_open(all->fabric, &p, &x->db);
 
 	if (err == 0)
 		err = vb_table_open(x->db, &t, &x->table);
@@ -584,141 +521,107 @@ static int open_db(struct world *x)
 	return 0;
 }
 
-static int open_parties(struct world *x)
+static int open_party(struct litmus_party *is, struct vb_ep **ep)
 {
-	static const struct vb_task_params params = {.name = "party", .daemon = true},
-					   waiter = {.name = "waiter"};
-	struct vb_task *t;
-	int err = 0;
+	struct party *p = party_of(is);
+	int err = vb_coordinator_open(world_of(is->x)->db, (uint16_t)is->index, &p->me);
 
-	for (unsigned i = 0; i <= x->w->parties; i++)
-		x->party[i] = (struct party){.x = x, .index = i};
-	for (unsigned i = 0; i < x->w->parties && err == 0; i++) {
-		struct party *p = &x->party[i];
-
-		err = vb_coordinator_open(x->db, (uint16_t)i, &p->me);
-		if (err)
-			p->me = NULL;
-		else
-			p->me->index = i;
+	if (err) {
+		p->me = NULL;
+		return err;
 	}
-	for (unsigned i = 0; i < x->w->parties && err == 0; i++)
-		err = vb_task_spawn(x->sched, party_body, &x->party[i], &params, &t);
-	return err ? err : vb_task_spawn(x->sched, wait_for_all, x, &waiter, &x->waiter);
+	p->me->index = is->index;
+	*ep = p->me->ep;
+	return 0;
 }
 
-static void run_parties(struct world *x)
+static void close_party(struct litmus_party *is)
 {
-	int err;
+	struct party *p = party_of(is);
 
-	x->l->fabric = x->fabric;
-	x->l->chooser.pause_ns = x->w->leases * x->lease_ns + x->lease_ns / 4;
-	vb_sim_set_chooser(x->fabric, &x->l->chooser);
-	vb_sim_ep_mortal(x->party[0].me->ep, true);
-	err = vb_sched_run(x->sched, &x->l->stop, vb_sched_now(x->sched) + PATIENCE_NS);
-	vb_sim_set_chooser(x->fabric, NULL);
-	if (x->l->stop)
+	vb_coordinator_close(p->me);
+	p->me = NULL;
+}
+
+static void judge(struct litmus_world *all, int err)
+{
+	struct world *x = world_of(all);
+
+	if (all->l->stop)
 		return;
 	if (err != 0) {
 		judge_stuck(x);
 		judge_history(x);
 		return;
 	}
-	for (unsigned i = 0; i < x->w->parties; i++) {
-		struct party *p = &x->party[i];
-
-		if (p->dead)
-			continue;
-		vb_sim_ep_mortal(p->me->ep, false);
-		vb_coordinator_close(p->me);
-		p->me = NULL;
-	}
+	litmus_world_leave(all);
 	judge_heir(x);
 	judge_history(x);
 	look_for_locks(x);
 }
 
-static void tear_down(struct world *x)
+static void tear_down(struct litmus_world *all)
 {
+	struct world *x = world_of(all);
+
 	for (unsigned n = 0; n <= x->w->parties; n++)
 		if (x->server[n] != NULL)
 			vb_db_server_stop(x->server[n]);
-	if (x->sched != NULL)
-		vb_sched_kill_all(x->sched);
+	if (all->sched != NULL)
+		vb_sched_kill_all(all->sched);
 	for (unsigned i = 0; i <= x->w->parties; i++)
 		vb_coordinator_bury(x->party[i].me);
 	vb_db_close(x->db);
-	if (x->fabric != NULL)
-		vb_fabric_close(x->fabric);
+	if (all->fabric != NULL)
+		vb_fabric_close(all->fabric);
 	vb_history_close(x->history);
 }
 
-static int run(struct litmus *l, void *ctx)
+static int tell_verb(const struct litmus_world *all, const struct vb_sim_verb *v, char *buf,
+		     size_t size)
 {
-	struct world *x = ctx;
-	const struct vb_litmus_txn *w = x->w;
-	const struct vb_cc_ops *cc = x->cc;
-	char said[256] = "";
-	int err;
-
-	*x = (struct world){.w = w, .cc = cc, .l = l};
-	vb_log_capture_begin(said, sizeof(said));
-	err = open_fabric(x);
-	if (err == 0)
-		err = open_db(x);
-	if (err == 0)
-		err = open_parties(x);
-	if (err == 0) {
-		run_parties(x);
-		l->out->verbs += vb_sim_verbs(x->fabric);
-	}
-	tear_down(x);
-	vb_log_capture_end();
-	return err ? vb_fail(err, "%s: %s: %s", cc->name, w->name, said) : 0;
+	(void)all;
+	return snprintf(buf, size, ", %u bytes", v->len);
 }
 
-static const char *name_verb(void *ctx, const struct vb_sim_verb *v, char *buf, size_t size)
-{
-	const struct world *x = ctx;
-	const uint64_t *word;
-	int n = snprintf(buf, size, "node %u: %s", vb_peer_node(v->self), vb_op_names[v->op]);
-
-	if (v->len == 0) {
-		snprintf(buf + n, size - (size_t)n, " to node %u", v->node);
-		return buf;
-	}
-	word = vb_local(x->fabric, v->addr, 8);
-	n += snprintf(buf + n, size - (size_t)n, " node %u +%#" PRIx64 ", %u bytes", v->node,
-		      vb_addr_offset(v->addr), v->len);
-	if (v->op != VB_OP_READ && v->op != VB_OP_WRITE && v->op != VB_OP_WRITE_NOTIFY)
-		snprintf(buf + n, size - (size_t)n, ": %#" PRIx64 ", %#" PRIx64 ", is %#" PRIx64,
-			 v->compare.lo, v->swap.lo, *word);
-	return buf;
-}
+static const struct litmus_kind kind = {
+	.nodes_more = 1,
+	.node_bytes = 384 << 10,
+	.endpoints = 32,
+	.patience_ns = PATIENCE_NS,
+	.begin = begin,
+	.open = open_db,
+	.open_party = open_party,
+	.close_party = close_party,
+	.live = live,
+	.died = died,
+	.judge = judge,
+	.tear_down = tear_down,
+	.tell_verb = tell_verb,
+};
 
 int vb_litmus_txn_run(const struct vb_litmus_txn *w, const struct vb_cc_ops *cc,
 		      const struct vb_litmus_params *p, struct vb_litmus_result *out)
 {
-	struct litmus *l = calloc(1, sizeof(*l));
 	struct world *x = calloc(1, sizeof(*x));
-	int err = -ENOMEM;
+	int err;
 
 	*out = (struct vb_litmus_result){0};
-	if (l == NULL || x == NULL) {
-		vb_error("no memory for a small world");
-	} else {
-		x->w = w;
-		x->cc = cc;
-		l->chooser.step_ns = STEP_NS;
-		l->p = p;
-		l->strikes = w->strikes;
-		l->delays = p->delays;
-		l->name = name_verb;
-		l->name_ctx = x;
-		l->out = out;
-		err = litmus_explore(l, run, x);
-	}
-	free(l);
+	if (x == NULL)
+		return vb_fail(-ENOMEM, "no memory for a small world");
+	x->all = (struct litmus_world){
+		.kind = &kind,
+		.protocol = cc->name,
+		.name = w->name,
+		.parties = w->parties,
+		.strikes = w->strikes,
+		.leases = w->leases,
+		.short_leases = w->strikes != 0,
+		.lease_ns = LEASE_NS,
+	};
+	x->w = w;
+	x->cc = cc;
+	err = litmus_world_explore(&x->all, p, out);
 	free(x);
 	return err;
 }
