@@ -86,6 +86,12 @@ void conn_break(struct cluster_conn *k, const char *why)
 	k->why = why;
 }
 
+void conn_starve(struct cluster_conn *k, const char *why)
+{
+	k->starved |= !k->broken;
+	conn_break(k, why);
+}
+
 void conn_end(struct cluster_conn *k, int error)
 {
 	k->eof = true;
@@ -115,7 +121,7 @@ uint8_t *conn_room(struct cluster_conn *k, size_t n)
 	if (size > k->tx_size) {
 		tx = realloc(k->tx, size);
 		if (tx == NULL) {
-			conn_break(k, "there is no memory left for what it is sent");
+			conn_starve(k, "there is no memory left for what it is sent");
 			return NULL;
 		}
 		k->tx = tx;

@@ -27,7 +27,7 @@ static bool rx_grow(struct cluster_conn *k, size_t need)
 	need = need <= CL_CONTROL_MAX ? CL_CONTROL_MAX : CL_HEADER + CL_CHUNK;
 	rx = realloc(k->rx, need);
 	if (rx == NULL) {
-		conn_break(k, "there is no memory left for what it sends");
+		conn_starve(k, "there is no memory left for what it sends");
 		return false;
 	}
 	k->rx = rx;

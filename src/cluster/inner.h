@@ -101,6 +101,7 @@ struct cluster_conn {
 	bool said_goodbye, heard_goodbye, shut;
 	bool eof;        /* the connection has ended */
 	bool broken;     /* the other side broke the rules, or memory ran out */
+	bool starved;    /* broken, and it was memory */
 	const char *why; /* of either; NULL: nothing more is known */
 	uint32_t rank, wanted;
 	uint64_t next_seq; /* root: of the member's next part */
@@ -296,6 +297,8 @@ void conn_free(struct vb_cluster *c, struct cluster_conn *k);
 uint8_t *conn_room(struct cluster_conn *k, size_t n);
 void conn_put(struct cluster_conn *k, size_t n);
 void conn_break(struct cluster_conn *k, const char *why);
+/* The same, because there is no memory. */
+void conn_starve(struct cluster_conn *k, const char *why);
 /* The kernel says that it is over. */
 void conn_end(struct cluster_conn *k, int error);
 /* Writes what can be written; k->eof and k->broken say how it went. */

@@ -139,7 +139,7 @@ static void hand_in(struct vb_cluster *c, struct cluster_call *call, struct cl_p
 		cluster_blob_put(blob);
 	} else if (conn_bulk(c->peers[0].conn, &b) != 0) {
 		/* The count of our calls is now another than that of our parts. */
-		conn_break(c->peers[0].conn, "there is no memory left for what it is sent");
+		conn_starve(c->peers[0].conn, "there is no memory left for what it is sent");
 		v.err = -ENOMEM;
 		snprintf(v.text, sizeof(v.text), "no memory for a part");
 		cluster_call_ends(c, call, &v);

@@ -35,7 +35,7 @@ static void tell_result(struct vb_cluster *c, uint32_t rank, struct cluster_resu
 		r->refs++;
 		if (conn_bulk(k, &b) != 0) {
 			r->refs--;
-			conn_break(k, "there is no memory left for what it is sent");
+			conn_starve(k, "there is no memory left for what it is sent");
 		}
 	}
 }

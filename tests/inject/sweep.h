@@ -21,6 +21,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -280,6 +281,8 @@ static void sweep(void **state)
 	static uintptr_t trail[INJECT_TRAIL];
 	uint64_t calls;
 
+	/* Processes of a cluster write to it one behind the other, not over each other. */
+	assert_int_equal(fcntl(w.log, F_SETFL, O_APPEND), 0);
 	assert_true(w.log >= 0);
 	run(&w, &(struct inject_plan){.how = INJECT_NONE});
 	calls = inject_calls();
