@@ -97,6 +97,7 @@ struct vb_cluster_params {
  *   -EADDRINUSE   the root's port is taken (role ROOT)
  *   -EBUSY        the cluster there was complete, and still was when the timeout ended
  *   -ETIMEDOUT    not all have come: the log says which ranks are missing
+ *   -ENOMEM       memory has run out in this process
  *   -ENOENT       pmix: no launcher, libpmix is not installed, or this library was built without
  *                 PMIx's headers (the log says which)
  *   -VB_EPEERGONE the root went away

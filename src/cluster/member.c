@@ -433,15 +433,12 @@ void member_lost(struct vb_cluster *c, struct cluster_conn *k)
 				c->peers[0].name, why != NULL ? why : "timed out");
 		cluster_gone(c, 0, !k->said_goodbye);
 		cluster_open_ends(c, -VB_EPEERGONE, "the root at %s died", k->peer);
-	} else if (k->phase == CONN_WAITING) {
-		cluster_open_ends(c,
-				  k->starved  ? -ENOMEM
-				  : k->broken ? -EPROTO
-					      : -VB_EPEERGONE,
-				  "the root at %s %s before all had come", k->peer,
-				  why != NULL ? why : "went away");
 	} else if (k->starved && k->phase != CONN_LEAVING) {
 		cluster_open_ends(c, -ENOMEM, "the root at %s: %s", k->peer, why);
+	} else if (k->phase == CONN_WAITING) {
+		cluster_open_ends(c, k->broken ? -EPROTO : -VB_EPEERGONE,
+				  "the root at %s %s before all had come", k->peer,
+				  why != NULL ? why : "went away");
 	} else if (k->broken && k->phase != CONN_LEAVING) {
 		cluster_open_ends(c, -EPROTO,
 				  "what listens at %s %s: another program may have this port",

@@ -75,16 +75,20 @@ under_way() { # PID HUNDREDTHS
 	until_true 'it works' has_worked "$1" $(($(ticks "$1") + $2))
 }
 
-# How many there are, but for those of tests that run beside this one.
-segments() {
-	ls /dev/shm | grep '^verbena' | grep -vc '^verbena\.test\.' || true
+# The file of the segment that a command line names, if it names one and the file is there.  Only a
+# segment with a name has one; others in /dev/shm belong to tests that run beside this one.
+its_segment() { # ARGS...
+	while [ $# -gt 1 ]; do
+		[ "$1" != --segment ] || ! [ -e "/dev/shm/verbena.$2" ] || echo "/dev/shm/verbena.$2"
+		shift
+	done
 }
 
 # Bad input: an exit status, nothing on stdout, and one line on stderr that has every one of WORDS.
 refused() { # NAME STATUS 'WORDS' ARGS...
 	name=$1 expect=$2 words=$3
 	shift 3
-	before=$(segments)
+	before=$(its_segment "$@")
 	run "$@"
 	why=
 	[ "$status" = "$expect" ] || why="exit status $status, not $expect"
@@ -93,7 +97,7 @@ refused() { # NAME STATUS 'WORDS' ARGS...
 	for word in $words; do
 		grep -qF -- "$word" "$work/err" || why="$why; no word of '$word'"
 	done
-	[ "$(segments)" = "$before" ] || why="$why; shared memory is left behind"
+	[ "$(its_segment "$@")" = "$before" ] || why="$why; shared memory is left behind"
 	if [ -z "$why" ]; then
 		ok "$name"
 	else

@@ -281,9 +281,9 @@ static void sweep(void **state)
 	static uintptr_t trail[INJECT_TRAIL];
 	uint64_t calls;
 
+	assert_true(w.log >= 0);
 	/* Processes of a cluster write to it one behind the other, not over each other. */
 	assert_int_equal(fcntl(w.log, F_SETFL, O_APPEND), 0);
-	assert_true(w.log >= 0);
 	run(&w, &(struct inject_plan){.how = INJECT_NONE});
 	calls = inject_calls();
 	for (uint64_t i = 1; i <= calls && i <= INJECT_TRAIL; i++)

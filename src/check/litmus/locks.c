@@ -4,8 +4,8 @@
  * they are through an heir, who must get every lock.
  *
  * Who has been granted a lock uses what it protects by a verb: a WRITE, or in shared mode a READ.
- * So two holds that exclude each other depend on each other, and no order is left out in which they
- * overlap.
+ * So two holds that exclude each other depend on each other, and no order in which they overlap is
+ * left out.
  */
 #define VB_LOG_ROOM "check"
 #include <errno.h>

@@ -22,8 +22,8 @@
  *
  * Which faults a lock must stand depends on what it promises: only one with VB_LOCK_SURVIVES meets
  * death, partitions and pauses above a lease.  All meet lost answers.  A lock that survives nobody may
- * be lost by an outcome that stays unknown, and nobody is called stuck then; but never have two
- * holders.
+ * be lost by an outcome that stays unknown, and nobody is called stuck then; but it may never have
+ * two holders.
  */
 #ifndef VB_CHECK_LOCK_EXPLORE_H
 #define VB_CHECK_LOCK_EXPLORE_H

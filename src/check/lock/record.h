@@ -4,11 +4,10 @@
  * of them judges all records when the run is over.
  *
  * The rules are those of audit.h but for `stuck`, which only a driver can see while it happens.  A
- * grant is recorded before anybody uses it, and its end before it is given back, so that what
- * is recorded lies within what was true: two records that overlap are two holders.  Clocks of
- * different machines agree to within an error that the cluster knows; what is judged is only what
- * holds whichever way they err, so with a large error less is seen and nothing is seen that was
- * not.
+ * grant is recorded before anybody uses it, and its end before it is given back, so that what is
+ * recorded lies within what was true: two records that overlap are two holders.  Clocks of different
+ * machines agree to within an error that the cluster knows.  What is judged is only what holds
+ * whichever way they err: with a large error less is seen, and nothing is seen that was not.
  */
 #ifndef VB_CHECK_LOCK_RECORD_H
 #define VB_CHECK_LOCK_RECORD_H

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * planted:hasty-writer.  N-CoSED whose writer takes the lock over as soon as the writer before it
- * has left, or at once behind readers, and does not wait until the readers in between have left
- * too.
+ * has left, or at once behind readers, and does not wait for the readers in between.
  */
 #include "check/planted/planted.h"
 

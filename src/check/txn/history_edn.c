@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Histories for Elle (Kingsbury and Alvaro, 2020), as its list-append workload: doc/histories.md
- * says how to use it.  An invocation and a completion for each transaction, in the order of their
- * times.
+ * says how to use it.  An invocation and a completion for each transaction, in order of time.
  */
 #define VB_LOG_ROOM "check"
 #include "check/txn/serial_inner.h"
