@@ -505,10 +505,13 @@ static int nc_grant_some(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	if (n == 0)
 		return 0;
 	vb_post_wait(me->ep, verbs, n);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		uint8_t again = verbs[i].status == -VB_EUNKNOWN;
+
 		if (verbs[i].status != 0 &&
-		    vb_handover_send(me, c, verbs[i].peer, &msgs[i], NULL, 0, patience(me)) != 0)
+		    vb_handover_send(me, c, verbs[i].peer, &msgs[i], &again, 0, patience(me)) != 0)
 			err = -VB_EUNKNOWN;
+	}
 	return err ? err : (int)n;
 }
 

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages between neighbours in a queue, where the network is at its worst: the answer to one is
+ * lost, and whoever it was for has gone on, and away, before a copy comes; a word that names the next
+ * in line is read half written.
+ */
+#include "sim_test.h"
+
+#include <errno.h>
+
+#include "base/log.h"
+#include "lock/lock.h"
+
+#define LOCK  3
+#define SEEDS 24
+#define LONG  10000000ull
+
+struct story {
+	const char *lock, *options;
+	enum vb_mode mode; /* of the second */
+	struct vb_fabric *f;
+	struct vb_lock_space *space;
+	struct vb_lock_client *first, *second, *third;
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops ops; /* of the first: some of its messages are without an answer */
+	unsigned to_lose, sent;
+	vb_peer to;
+	bool was_gone; /* when a copy was sent */
+	bool held, closed;
+	int released, got;
+};
+
+static struct story *mine;
+
+static int post(struct vb_ep *ep, struct vb_batch *b)
+{
+	/* With no faults at all the simulator would let the answer through. */
+	static const struct vb_sim_faults lose = {.lose = 1}, none = {.delay = 1e-12};
+	struct story *s = mine;
+	int rc;
+
+	if (b->verbs[0].op != VB_OP_SEND)
+		return s->real->post(ep, b);
+	s->was_gone |= s->sent++ > 0 && !vb_peer_alive(s->f, b->verbs[0].peer);
+	if (s->to_lose == 0)
+		return s->real->post(ep, b);
+	s->to_lose--;
+	vb_sim_set_faults(s->f, &lose);
+	rc = s->real->post(ep, b);
+	vb_sim_set_faults(s->f, &none);
+	return rc;
+}
+
+static void story_open(struct story *s, uint64_t seed)
+{
+	const struct vb_lock_space_params p = {.lock = s->lock, .options = s->options, .locks = 8};
+
+	mine = s;
+	s->f = cluster("profile=cx5", 4, seed);
+	assert_int_equal(vb_lock_space_open(s->f, &p, &s->space), 0);
+	assert_int_equal(vb_lock_client_open(s->space, 1, &s->first), 0);
+	assert_int_equal(vb_lock_client_open(s->space, 2, &s->second), 0);
+	assert_int_equal(vb_lock_client_open(s->space, 3, &s->third), 0);
+	s->real = s->first->ep->ops;
+	s->ops = *s->real;
+	s->ops.post = post;
+	s->first->ep->ops = &s->ops;
+	s->released = s->got = -1;
+}
+
+static void story_close(struct story *s)
+{
+	s->first->ep->ops = s->real;
+	vb_sched_kill_all(vb_sched_self());
+	vb_lock_client_bury(s->first);
+	if (!s->closed)
+		vb_lock_client_bury(s->second);
+	vb_lock_client_bury(s->third);
+	vb_lock_space_close(s->space);
+	vb_fabric_close(s->f);
+	vb_sched_destroy(vb_sched_self());
+}
+
+static void run_for(uint64_t ns)
+{
+	(void)vb_sched_run(vb_sched_self(), NULL, now() + ns);
+}
+
+static void goes_first(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(s->first, LOCK, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+	s->held = true;
+	vb_ep_sleep(s->first->ep, LONG);
+	s->sent = 0;
+	s->to_lose = 1;
+	s->released = vb_lock_release(s->first, &g);
+}
+
+static void goes_second(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(s->second, LOCK, s->mode, VB_FOREVER_NS, &g), 0);
+	assert_int_equal(vb_lock_release(s->second, &g), 0);
+	s->closed = true;
+	vb_lock_client_close(s->second);
+}
+
+static void goes_third(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	s->got = vb_lock_acquire(s->third, LOCK, VB_EXCLUSIVE, 1000000000, &g);
+	if (s->got == 0)
+		s->got = vb_lock_release(s->third, &g);
+}
+
+/* In half of the seeds the message is lost, too, and the second is there when the copy comes. */
+static void gone_of(const char *lock, const char *options, enum vb_mode mode)
+{
+	unsigned gone = 0;
+	char said[4096];
+
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct story s = {.lock = lock, .options = options, .mode = mode};
+
+		vb_log_capture_begin(said, sizeof(said));
+		story_open(&s, seed);
+		spawn(goes_first, &s);
+		run_for(LONG / 4);
+		assert_true(s.held);
+		spawn(goes_second, &s);
+		run_for(20 * LONG);
+		spawn(goes_third, &s);
+		run_for(200 * LONG);
+		vb_log_capture_end();
+		gone += s.was_gone;
+		if (s.released != 0 || s.got != 0 || !s.closed)
+			fail_msg("%s, %s, seed %llu: released %d, the third %d; the second was %s "
+				 "when the copy came\n%s",
+				 lock, options, (unsigned long long)seed, s.released, s.got,
+				 s.was_gone ? "gone" : "there", said);
+		story_close(&s);
+	}
+	assert_true(gone > 0);
+	assert_true(gone < SEEDS);
+}
+
+static void test_gone(void **state)
+{
+	(void)state;
+	gone_of("mcs", NULL, VB_EXCLUSIVE);
+	gone_of("ncosed", NULL, VB_EXCLUSIVE);
+	gone_of("ncosed", NULL, VB_SHARED);
+	gone_of("rma-rw", "group=4", VB_EXCLUSIVE);
+	gone_of("rma-rw", "group=1", VB_EXCLUSIVE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_gone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
