@@ -18,7 +18,8 @@
  * store) and an atomic on the same word.  What is bounded: a posted verb takes effect within
  * caps.verb_bound_ns of its posting or never, and completes (perhaps with an error) in bounded
  * time; a peer that died does not hang its callers.  After -VB_EUNKNOWN it may still land, too.
- * (On an RDMA card the bound is as good as what was measured of it: fabric/verbs/bound.c.)
+ * (On an RDMA card the bound is as good as what was measured of it: fabric/verbs/bound.c.  Soft-RoCE
+ * may tear 8 bytes, too: doc/verbs.md.)
  */
 #ifndef VB_FABRIC_FABRIC_H
 #define VB_FABRIC_FABRIC_H

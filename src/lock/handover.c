@@ -10,6 +10,7 @@
 
 #define NUMBER_BITS 24
 #define NUMBER_MASK ((1ull << NUMBER_BITS) - 1)
+#define FIRST_BYTE  0xffull
 /* The least time between two copies: a full ring needs some to drain. */
 #define PAUSE_NS 100000ull
 
@@ -23,9 +24,18 @@ static inline uint32_t stamp(uint64_t word)
 
 uint64_t vb_handover_word(struct vb_lock_client *me, bool numberless)
 {
-	uint64_t number = numberless ? 0 : ++me->mail.next_request & NUMBER_MASK;
+	uint64_t number;
 
+	do
+		number = numberless ? 0 : ++me->mail.next_request & NUMBER_MASK;
+	while ((number & FIRST_BYTE) == 0 && !numberless);
 	return me->ep->self << NUMBER_BITS | number;
+}
+
+bool vb_handover_is_whole(const struct vb_lock_client *me, uint64_t word)
+{
+	return (word & FIRST_BYTE) != 0 && (word >> NUMBER_BITS) >> VB_PEER_CLIENT_BITS != 0 &&
+	       vb_peer_node(word >> NUMBER_BITS) < me->ep->fabric->nodes;
 }
 
 /* As a network does that has lost the acknowledgement. */
@@ -33,8 +43,7 @@ static int send_copy(struct vb_lock_client *me, vb_peer to, struct vb_msg *m, ui
 {
 	if (!VB_CHANCE(200, "mcs ncosed rma-rw: a message arrives twice"))
 		return 0;
-	if (again != NULL)
-		*again = 1;
+	*again = 1;
 	(void)vb_send(me->ep, to, m);
 	return 0;
 }

@@ -23,11 +23,22 @@
 uint64_t vb_handover_word(struct vb_lock_client *me, bool numberless);
 
 /*
+ * A claim's word that was read while another client wrote it where 0 stood: is it all there?
+ * Soft-RoCE copies 8 bytes one by one, the first of the number first and the node last.  Neither is
+ * ever 0 (above 255 nodes the node's last byte is not looked at).
+ */
+bool vb_handover_is_whole(const struct vb_lock_client *me, uint64_t word);
+
+/*
  * Sends a message to a client in this lock's queue until it is certain that it has arrived.  A
  * message that may have arrived is sent again after the bound, marked as a copy (*again, a byte of
- * it; NULL: no mark), unless its answer is here already (`answer`: its slots in the claim's box).
- * A client that lives but has no room is tried until until_ns, or VB_LOCK_ASKS times if that is
- * VB_FOREVER.  Results as below.
+ * it, also set by who has sent it before; NULL: no mark), unless its answer is here already
+ * (`answer`: its slots in the claim's box).  A client that lives but has no room is tried until
+ * until_ns, or VB_LOCK_ASKS times if that is VB_FOREVER.  Results as below.
+ *
+ * One that may have had the message and is gone when the copy comes has had it: who closes leaves no
+ * place in a queue behind.  Or it has died, and such a lock is lost with whoever dies in its queue,
+ * told or not.
  */
 int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
 		     uint8_t *again, unsigned answer, uint64_t until_ns);

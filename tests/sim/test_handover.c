@@ -9,7 +9,9 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "lock/handover.h"
 #include "lock/lock.h"
+#include "lock/rma_rw/rma_rw.h"
 
 #define LOCK  3
 #define SEEDS 24
@@ -161,10 +163,48 @@ static void test_gone(void **state)
 	gone_of("rma-rw", "group=1", VB_EXCLUSIVE);
 }
 
+/* What Soft-RoCE shows of a word that another writes where 0 stood: the first bytes only, where the
+ * one who writes was interrupted, or the last ones only, where the one who reads was. */
+static void half_read(uint64_t part)
+{
+	struct story s = {.lock = "rma-rw", .options = "group=1", .mode = VB_EXCLUSIVE};
+	uint64_t *next, whole;
+
+	story_open(&s, 1);
+	spawn(goes_first, &s);
+	run_for(LONG / 4);
+	spawn(goes_second, &s);
+	run_for(LONG / 4);
+	next = vb_local(s.f, vb_lock_entry(s.space, LOCK) + 8 * (1 + 2 * 1) + 8, 8);
+	whole = *next;
+	assert_true(vb_handover_is_whole(s.third, whole));
+	assert_true((whole & part) != 0 && (whole & part) != whole);
+	assert_false(vb_handover_is_whole(s.third, whole & part));
+	*next = whole & part;
+	run_for(LONG);
+	assert_int_equal(s.sent, 0);
+	assert_false(s.closed);
+	*next = whole;
+	run_for(LONG);
+	assert_int_equal(s.released, 0);
+	assert_true(s.closed);
+	story_close(&s);
+}
+
+static void test_half(void **state)
+{
+	(void)state;
+	for (unsigned bytes = 1; bytes < 7; bytes++) {
+		half_read((1ull << 8 * bytes) - 1);
+		half_read(~((1ull << 8 * bytes) - 1));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_half),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

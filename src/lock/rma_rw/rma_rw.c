@@ -327,7 +327,9 @@ static int root_successor(struct vb_lock_client *me, struct vb_claim *c, bool su
 		err = vb_read64(me->ep, rw_next(c, rw_group_of(me)), out);
 		if (err && err != -VB_EUNKNOWN)
 			return err;
-		if (err == 0 && (*out != VB_HANDOVER_NOBODY || !sure))
+		if (err == 0 && *out == VB_HANDOVER_NOBODY && !sure)
+			return 0;
+		if (err == 0 && vb_handover_is_whole(me, *out))
 			return 0;
 		vb_phase(me, VB_PHASE_NS);
 		if (vb_poll_pause(me, until_ns) == -ETIMEDOUT)
