@@ -83,20 +83,25 @@ static void holder_killed(const struct vb_lock_ops *ops)
 
 /* ---- one in the queue is killed ---- */
 
+/* On a machine that was busy for longer than the lease it is lost, and where the queue does not
+ * survive it may be that the dead, who may stand behind anybody, cannot be told: that is said, and
+ * is not the matter here. */
+static void give_back_beside_dead(struct procs *w, struct vb_lock_client *me, struct vb_grant *g)
+{
+	int err = procs_give_back(w, me, g);
+
+	if (err != (survives(w) ? -VB_ELOST : -VB_EUNKNOWN))
+		EXPECT_ERR(w, 0, err);
+}
+
 static void patient_holder(struct procs *w, struct vb_lock_client *me)
 {
 	struct vb_grant g;
-	int err;
 
 	EXPECT_ERR(w, 0, procs_take(w, me, 0, PATIENCE_NS, &g));
 	board_add(&w->b->step[HELD]);
 	AWAIT(w, me, DEAD);
-	err = procs_give_back(w, me, &g);
-	/* On a machine that was busy for longer than the lease it is lost, and where the queue does
-	 * not survive it may be that the dead cannot be told: that is said, and is not the matter
-	 * here. */
-	if (err != (survives(w) ? -VB_ELOST : -VB_EUNKNOWN))
-		EXPECT_ERR(w, 0, err);
+	give_back_beside_dead(w, me, &g);
 }
 
 static void doomed_waiter(struct procs *w, struct vb_lock_client *me)
@@ -123,7 +128,7 @@ static void next_waiter(struct procs *w, struct vb_lock_client *me)
 	if (survives(w) || err != -ETIMEDOUT)
 		EXPECT_ERR(w, 0, err);
 	if (err == 0)
-		EXPECT_ERR(w, 0, procs_give_back(w, me, &g));
+		give_back_beside_dead(w, me, &g);
 }
 
 static void waiter_killed(const struct vb_lock_ops *ops)
