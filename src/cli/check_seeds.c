@@ -262,21 +262,44 @@ static int run_planned(struct vb_check *s, struct vb_json_out *out)
 	return conclude(s, err ? err : json_err);
 }
 
+static int run_campaigns(struct vb_check *s)
+{
+	struct vb_json_out out = {0};
+	int err = plan(s);
+
+	if (err == 0)
+		err = vb_json_out_open(&out, s->opts->json);
+	return err ? vb_exit_of(err) : run_planned(s, &out);
+}
+
+/* What was explored to an end leaves its history, whatever was found in it. */
+static int run_recorded(struct vb_check *s)
+{
+	struct vb_json_out out;
+	int err = vb_json_out_open(&out, s->opts->history), end;
+
+	if (err == 0)
+		err = vb_json_out_stream(&out, &s->history);
+	if (err)
+		return vb_exit_of(err);
+	end = run_campaigns(s);
+	if (end != VB_EXIT_OK && end != VB_EXIT_VIOLATION && end != VB_EXIT_INTERRUPTED)
+		err = -ECANCELED;
+	err = vb_json_out_end(&out, s->history, err);
+	return err == 0 || err == -ECANCELED ? end : vb_exit_of(err);
+}
+
 int vb_check_seeds(const struct vb_check_kind *kind, const struct vb_check_opts *opts)
 {
 	struct vb_check *s = calloc(1, sizeof(*s));
-	struct vb_json_out out = {0};
-	int err, end;
+	int end;
 
 	if (s == NULL)
 		return vb_exit_of(vb_fail(-ENOMEM, "no memory for what is checked"));
 	s->kind = kind;
 	s->opts = opts;
 	s->out = opts->json != NULL && !strcmp(opts->json, "-") ? stderr : stdout;
-	err = plan(s);
-	if (err == 0)
-		err = vb_json_out_open(&out, opts->json);
-	end = err ? vb_exit_of(err) : run_planned(s, &out);
+	end = opts->history != NULL ? run_recorded(s) : run_campaigns(s);
 	for (unsigned i = 0; i < s->n; i++) {
 		vb_campaign_end(s->run[i]);
 		free(s->run[i]);

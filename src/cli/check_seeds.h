@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 
 struct vb_check_opts {
-	const char *protocols, *json;
+	const char *protocols, *json, *history;
 	uint64_t seeds, seed;
 	bool verbose, keep_going, sites;
 };
@@ -39,6 +39,7 @@ struct vb_check {
 	struct vb_campaign *run[VB_CHECK_RUNS];
 	unsigned n, n_run;
 	FILE *out;      /* stdout, or stderr where stdout carries the JSON */
+	FILE *history;  /* for what a campaign has explored; NULL: not wanted */
 	double shown_s; /* when the progress of the campaign was last shown */
 };
 

@@ -362,7 +362,7 @@ static int run(int argc, char **argv)
 	vb_cc_register(vb_planted_ccs);
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
-		return VB_EXIT_RESOURCES;
+		return vb_exit_of(vb_fail(-ENOMEM, "no memory for what is checked"));
 	end = run_session(s);
 	for (unsigned i = 0; i < s->n; i++)
 		vb_litmus_end(&s->job[i].result);

@@ -14,18 +14,16 @@
 
 struct opts {
 	struct vb_check_opts check;
-	const char *history;
 };
 
 static struct opts opts;
-static FILE *history; /* while it is written; NULL: none is wanted */
 
 static const struct vb_opt table[] = {
 	VB_OPT_STRING(
 		struct opts, check.protocols, "lock", "NAME[,..]", "all",
 		"locks to check, as `verbena list` names them; all: every real one; planted: every "
 		"one with a planted bug"),
-	VB_OPT_STRING(struct opts, history, "history", "FILE", NULL,
+	VB_OPT_STRING(struct opts, check.history, "history", "FILE", NULL,
 		      "write every call of one seed of one lock, for `verbena check history`"),
 	VB_CHECK_OPTS(struct opts), VB_OPT_END};
 
@@ -46,13 +44,14 @@ static const struct vb_lock_campaign *mine(const struct vb_campaign *c)
 
 /* ---- which locks ---- */
 
-static int add_lock(void *s, const struct vb_lock_ops *ops)
+static int add_lock(void *ctx, const struct vb_lock_ops *ops)
 {
+	struct vb_check *s = ctx;
 	struct vb_lock_campaign *c = malloc(sizeof(*c));
 
 	if (c != NULL) {
 		vb_lock_campaign_init(c, ops);
-		c->history = history;
+		c->history = s->history;
 	}
 	return vb_check_add(s, c != NULL ? &c->all : NULL);
 }
@@ -109,7 +108,7 @@ static bool is_one_run(void)
 {
 	const char *names = opts.check.protocols;
 
-	return opts.history == NULL ||
+	return opts.check.history == NULL ||
 	       (opts.check.seed != 0 && opts.check.seeds <= 1 && strchr(names, ',') == NULL &&
 		strcmp(names, "all") != 0 && strcmp(names, "planted") != 0);
 }
@@ -125,15 +124,8 @@ static int run(int argc, char **argv)
 			 "--seed without --seeds");
 		return VB_EXIT_USAGE;
 	}
-	if (opts.history != NULL && (history = fopen(opts.history, "we")) == NULL)
-		return vb_exit_of(
-			vb_fail(-EINVAL, "cannot write %s: %s", opts.history, strerror(errno)));
 	vb_lock_register(vb_planted_locks);
-	end = vb_check_seeds(&kind, &opts.check);
-	if (history != NULL && fclose(history) != 0)
-		end = vb_exit_of(
-			vb_fail(-EIO, "cannot write %s: %s", opts.history, strerror(errno)));
-	return end;
+	return vb_check_seeds(&kind, &opts.check);
 }
 
 const struct vb_command vb_command_check_lock = {

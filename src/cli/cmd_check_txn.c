@@ -13,7 +13,7 @@
 
 struct opts {
 	struct vb_check_opts check;
-	const char *hybrid, *history;
+	const char *hybrid;
 };
 
 static struct opts opts;
@@ -28,7 +28,7 @@ static const struct vb_opt table[] = {
 		"stages by RPC (1) or one-sided (0), one digit each; all: every code, with as "
 		"many seeds each (each seed draws one)"),
 	VB_CHECK_OPTS(struct opts),
-	VB_OPT_STRING(struct opts, history, "history", "FILE", NULL,
+	VB_OPT_STRING(struct opts, check.history, "history", "FILE", NULL,
 		      "write the history of the last seed that was explored, for `verbena check "
 		      "history`; for one protocol and code at a time"),
 	VB_OPT_END};
@@ -50,35 +50,18 @@ static const struct vb_txn_campaign *mine(const struct vb_campaign *c)
 
 /* ---- which protocols, with which codes ---- */
 
-/* It is written seed by seed; that it can be is seen now. */
-static int check_history(const struct vb_check *s)
-{
-	FILE *to;
-
-	if (opts.history == NULL)
-		return 0;
-	if (s->n > 0)
-		return vb_fail(-EINVAL,
-			       "--history is for one run: name one protocol with --cc, and "
-			       "one code with --hybrid or none");
-	to = fopen(opts.history, "ae");
-	if (to == NULL)
-		return vb_fail(-errno, "cannot write %s: %s", opts.history, strerror(errno));
-	fclose(to);
-	return 0;
-}
-
 static int add_run(struct vb_check *s, const struct vb_cc_ops *cc, const char *code)
 {
 	struct vb_txn_campaign *c;
-	int err = check_history(s);
 
-	if (err)
-		return err;
+	if (s->history != NULL && s->n > 0)
+		return vb_fail(-EINVAL,
+			       "--history is for one run: name one protocol with --cc, and "
+			       "one code with --hybrid or none");
 	c = malloc(sizeof(*c));
 	if (c != NULL) {
 		vb_txn_campaign_init(c, cc, code);
-		c->history = opts.history;
+		c->history = s->history;
 	}
 	return vb_check_add(s, c != NULL ? &c->all : NULL);
 }

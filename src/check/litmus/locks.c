@@ -344,6 +344,8 @@ static void judge_answer(const struct litmus_party *p, const struct step *s, int
 	struct world *x = world_of(p->x);
 	const bool denies = (x->ops->caps & VB_LOCK_DENIES) != 0;
 
+	if (litmus_world_starves(p->x, err))
+		return;
 	switch (-err) {
 	case 0:
 		return;
@@ -536,21 +538,22 @@ static void judge_recoveries(struct world *x)
 /* Whatever happened, somebody new gets every lock. */
 static void inherit(struct world *x)
 {
+	int err = open_client(x, x->w->parties, &x->heir);
 	struct vb_grant g;
 	char text[96];
 
-	if (open_client(x, x->w->parties, &x->heir) != 0)
-		return;
 	for (unsigned i = 0; i < x->w->locks; i++) {
-		int err = vb_lock_acquire(x->heir, i, VB_EXCLUSIVE, PATIENCE_NS, &g);
-
+		if (x->heir != NULL)
+			err = vb_lock_acquire(x->heir, i, VB_EXCLUSIVE, PATIENCE_NS, &g);
 		if (err == 0) {
 			(void)vb_lock_release(x->heir, &g);
 			continue;
 		}
+		if (litmus_world_starves(&x->all, err))
+			return;
 		snprintf(text, sizeof(text), "came when all were through, and does not get it: %s",
 			 vb_strerror(err));
-		vb_audit_violation(x->audit, VB_AUDIT_STUCK, x->heir->index, i, text);
+		vb_audit_violation(x->audit, VB_AUDIT_STUCK, x->w->parties, i, text);
 	}
 }
 

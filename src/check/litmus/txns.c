@@ -358,6 +358,8 @@ static void live(struct litmus_party *is)
 	char story[128];
 
 	p->doing = NULL;
+	if (litmus_world_starves(is->x, err))
+		return;
 	if (err != 0 && err != -EAGAIN && err != -EPROTO && !is->x->l->struck) {
 		snprintf(story, sizeof(story), "answer: coordinator %u was told %s\n", is->index,
 			 vb_strerror(err));
@@ -477,7 +479,7 @@ static void judge_heir(struct world *x)
 		err = vb_sched_run(x->all.sched, NULL, vb_sched_now(x->all.sched) + PATIENCE_NS);
 	if (err == 0)
 		err = x->heir_err;
-	if (err == 0)
+	if (err == 0 || litmus_world_starves(&x->all, err))
 		return;
 	snprintf(story, sizeof(story),
 		 "stuck: who came when all were through cannot write every record: %s\n",

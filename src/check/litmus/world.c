@@ -83,6 +83,15 @@ void litmus_world_leave(struct litmus_world *x)
 	}
 }
 
+bool litmus_world_starves(struct litmus_world *x, int answer)
+{
+	if (answer != -ENOMEM)
+		return false;
+	x->err = answer;
+	litmus_enough(x->l);
+	return true;
+}
+
 /* ---- a run ---- */
 
 static int open_fabric(struct litmus_world *x)
@@ -129,6 +138,7 @@ static void begin(struct litmus_world *x, struct litmus *l)
 	x->sched = NULL;
 	x->waiter = NULL;
 	x->n_ended = 0;
+	x->err = 0;
 	for (unsigned i = 0; i < x->parties; i++)
 		*x->party[i] = (struct litmus_party){.x = x, .index = i};
 }
@@ -149,6 +159,7 @@ static int run(struct litmus *l, void *ctx)
 	if (err == 0) {
 		x->kind->judge(x, run_parties(x));
 		l->out->verbs += vb_sim_verbs(x->fabric);
+		err = x->err;
 	}
 	x->kind->tear_down(x);
 	vb_log_capture_end();

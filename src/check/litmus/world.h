@@ -62,12 +62,15 @@ struct litmus_world {
 	struct vb_sched *sched;
 	struct vb_task *waiter;
 	unsigned n_ended;
+	int err; /* this machine's own */
 	struct litmus_party *party[LITMUS_PARTIES_MAX];
 };
 
 /* Goes through all runs.  -error, said. */
 int litmus_world_explore(struct litmus_world *x, const struct vb_litmus_params *p,
 			 struct vb_litmus_result *out);
+/* A call's answer that is no protocol's fault: there was no memory.  Then the run is given up. */
+bool litmus_world_starves(struct litmus_world *x, int answer);
 /* Parties that live leave, and nothing strikes them any more. */
 void litmus_world_leave(struct litmus_world *x);
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -76,16 +77,12 @@ static int wanted_rule(const struct vb_campaign *c, const struct vb_txn_explored
 static int explore_to(const struct vb_txn_campaign *t, const struct vb_txn_draw *d,
 		      struct vb_txn_explored *r)
 {
-	FILE *to = fopen(t->history, "we");
-	int err;
+	bool again = fseek(t->history, 0, SEEK_SET) == 0; /* no pipe */
 
 	*r = (struct vb_txn_explored){0};
-	if (to == NULL)
-		return vb_fail(-errno, "cannot write %s: %s", t->history, strerror(errno));
-	err = vb_txn_explore_to(t->cc, d, to, r);
-	if (fclose(to) != 0 && err == 0)
-		err = vb_fail(-EIO, "cannot write %s: %s", t->history, strerror(errno));
-	return err;
+	if (again && ftruncate(fileno(t->history), 0) != 0)
+		return vb_fail(-EIO, "cannot write the history anew: %s", strerror(errno));
+	return vb_txn_explore_to(t->cc, d, t->history, r);
 }
 
 static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed *out)

@@ -11,7 +11,7 @@ struct vb_txn_campaign {
 	const struct vb_cc_ops *cc;
 	char groups[64]; /* of the sites that it must reach; none of one that need not be right */
 	char hybrid[VB_STAGES_MAX + 1]; /* a code; "": each seed draws one */
-	const char *history; /* the file that gets each seed's history, over the last one's; NULL */
+	FILE *history; /* gets each seed's history, over the last one's; NULL: nothing does */
 
 	/* Out. */
 	uint64_t commits, aborts, recovered, rolled_forward, unknown_commits;

@@ -162,14 +162,16 @@ static void put_csv(FILE *f, const struct vb_repro_result *r)
 
 static int write_csv(const char *path, const struct vb_repro_result *r)
 {
-	FILE *f = fopen(path, "we");
+	struct vb_json_out out;
+	FILE *to;
+	int err = vb_json_out_open(&out, path);
 
-	if (f == NULL)
-		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
-	put_csv(f, r);
-	if (fclose(f) != 0)
-		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
-	return 0;
+	if (err == 0)
+		err = vb_json_out_stream(&out, &to);
+	if (err)
+		return err;
+	put_csv(to, r);
+	return vb_json_out_end(&out, to, 0);
 }
 
 /* ---- figures ---- */

@@ -236,8 +236,8 @@ struct vb_bench_lock_run {
 	struct vb_lock_space *space;
 	struct vb_audit *audit;          /* NULL: none is wanted, or a network's */
 	struct vb_lock_history *history; /* NULL: none is wanted */
-	FILE *history_to;
-	struct vb_lock_server **server; /* of this process */
+	struct vb_json_out history_out;  /* whose path is NULL until it is open */
+	struct vb_lock_server **server;  /* of this process */
 	unsigned n_servers;
 	struct vb_bench_meter servers_start;
 	/* This process's clients. */

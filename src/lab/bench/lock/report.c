@@ -484,17 +484,20 @@ static int write_hgrm(const char *prefix, const char *lock, const char *what,
 		      const struct vb_hist *h)
 {
 	char path[4096 + 256];
-	FILE *f;
+	struct vb_json_out out;
+	FILE *to;
+	int err;
 
 	if (h->total == 0)
 		return 0;
 	snprintf(path, sizeof(path), "%.4095s.%s.%s.hgrm", prefix, lock, what);
-	f = fopen(path, "we");
-	if (f != NULL)
-		vb_hist_print_hgrm(h, f, 1000);
-	if (f == NULL || fclose(f) != 0)
-		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
-	return 0;
+	err = vb_json_out_open(&out, path);
+	if (err == 0)
+		err = vb_json_out_stream(&out, &to);
+	if (err)
+		return err;
+	vb_hist_print_hgrm(h, to, 1000);
+	return vb_json_out_end(&out, to, 0);
 }
 
 int vb_bench_write_hgrm(const void *plan, const void *result)

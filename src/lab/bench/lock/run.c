@@ -98,10 +98,10 @@ static int open_history(struct vb_bench_lock_run *u)
 
 	if (path == NULL)
 		return 0;
-	u->history_to = fopen(path, "we");
-	if (u->history_to == NULL)
-		return vb_fail(-EINVAL, "cannot write %s: %s", path, strerror(errno));
-	err = vb_lock_history_open(HISTORY_EVENTS, (unsigned)u->plan->o.clients, &u->history);
+	err = vb_json_out_open(&u->history_out, path);
+	if (err == 0)
+		err = vb_lock_history_open(HISTORY_EVENTS, (unsigned)u->plan->o.clients,
+					   &u->history);
 	if (err == 0)
 		u->space->watch = vb_lock_history_watch(u->history, u->space->watch);
 	return err;
@@ -109,8 +109,8 @@ static int open_history(struct vb_bench_lock_run *u)
 
 static int write_history(struct vb_bench_lock_run *u)
 {
-	FILE *to = u->history_to;
 	bool full;
+	FILE *to;
 	int err;
 
 	if (u->history == NULL)
@@ -119,11 +119,11 @@ static int write_history(struct vb_bench_lock_run *u)
 	if (full)
 		vb_warn("%s has the first %u calls and ends only: give a shorter --duration",
 			u->plan->o.history, HISTORY_EVENTS);
-	u->history_to = NULL;
-	err = vb_lock_history_write(u->history, u->plan->o.fencing, to);
-	if (fclose(to) != 0 && err == 0)
-		err = vb_fail(-EIO, "cannot write %s: %s", u->plan->o.history, strerror(errno));
-	return err;
+	err = vb_json_out_stream(&u->history_out, &to);
+	if (err)
+		return err;
+	return vb_json_out_end(&u->history_out, to,
+			       vb_lock_history_write(u->history, u->plan->o.fencing, to));
 }
 
 /* ---- lock servers, on the calling thread ---- */
@@ -235,8 +235,8 @@ static void close_all(struct vb_bench_run *run)
 	if (u->audit != NULL)
 		vb_audit_close(u->audit);
 	vb_lock_history_close(u->history);
-	if (u->history_to != NULL)
-		fclose(u->history_to);
+	if (u->history_out.path != NULL)
+		vb_json_out_abandon(&u->history_out);
 	if (run->fabric != NULL)
 		vb_fabric_close(run->fabric);
 	vb_record_close(u->record);

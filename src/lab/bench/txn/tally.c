@@ -104,16 +104,15 @@ void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load)
 static int write_history(const char *path, const struct vb_history *const *parts, unsigned n,
 			 enum vb_level claim)
 {
-	bool standard = strcmp(path, "-") == 0;
-	FILE *to = standard ? stdout : fopen(path, "we");
-	int err;
+	struct vb_json_out out;
+	FILE *to;
+	int err = vb_json_out_open(&out, path);
 
-	if (to == NULL)
-		return vb_fail(-errno, "cannot write %s: %s", path, strerror(errno));
-	err = vb_history_write_jsonl(parts, n, claim, to);
-	if (!standard && fclose(to) != 0 && err == 0)
-		err = vb_fail(-EIO, "cannot write %s: %s", path, strerror(errno));
-	return err;
+	if (err == 0)
+		err = vb_json_out_stream(&out, &to);
+	if (err)
+		return err;
+	return vb_json_out_end(&out, to, vb_history_write_jsonl(parts, n, claim, to));
 }
 
 int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
