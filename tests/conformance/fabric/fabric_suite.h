@@ -88,6 +88,7 @@ static inline uint64_t suite_bits(struct suite *s)
 
 #include "suite_verbs.h"
 #include "suite_order.h"
+#include "suite_race.h"
 #include "suite_messages.h"
 
 static const struct suite_case suite_cases[] = {
@@ -112,6 +113,8 @@ static const struct suite_case suite_cases[] = {
 	{"not-after", check_not_after},
 	{"atomicity", check_atomicity},
 	{"whole-pairs", check_whole_pairs},
+	{"one-sees-the-other", check_one_sees_the_other},
+	{"neighbours", check_neighbours},
 	{"send-order", check_send_order},
 	{"ring-full", check_ring_full},
 	{"notify", check_notify},

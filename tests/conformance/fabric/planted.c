@@ -127,6 +127,57 @@ static void twist_notify(struct vb_ep *ep, struct vb_verb *v)
 	lower_post(ep, v);
 }
 
+/* A WRITE that others see only once its client has done one thing more: a store buffer.  The client
+ * itself reads what it wrote. */
+static _Thread_local struct {
+	struct vb_ep *ep; /* NULL: there is none */
+	struct vb_verb v;
+	uint8_t bytes[VB_INLINE_MAX];
+} late;
+
+static void write_late(void)
+{
+	if (late.ep != NULL)
+		lower_post(late.ep, &late.v);
+	late.ep = NULL;
+}
+
+static void twist_late(struct vb_ep *ep, struct vb_verb *v)
+{
+	const bool own = v->op != VB_OP_READ || v->addr - late.v.addr < sizeof(late.bytes) ||
+			 late.v.addr - v->addr < v->len;
+
+	if (late.ep != ep || own)
+		write_late();
+	if (v->op != VB_OP_WRITE || v->len > sizeof(late.bytes)) {
+		lower_post(ep, v);
+		write_late();
+		return;
+	}
+	late.ep = ep;
+	late.v = *v;
+	late.v.buf = memcpy(late.bytes, v->buf, v->len);
+	v->status = 0;
+}
+
+/* A masked CAS as a READ and a CAS that may lose to another field's change, and does not look. */
+static void twist_loses(struct vb_ep *ep, struct vb_verb *v)
+{
+	uint64_t word = 0, found;
+
+	if (v->op != VB_OP_MCAS64) {
+		lower_post(ep, v);
+		return;
+	}
+	v->status = vb_read64(ep->lower, v->addr, &word);
+	v->old.lo = word;
+	if (v->status != 0 || ((word ^ v->compare.lo) & v->compare_mask.lo) != 0)
+		return;
+	sched_yield();
+	v->status = vb_cas64(ep->lower, v->addr, word,
+			     vb_mask_apply64(word, v->swap.lo, v->swap_mask.lo), &found);
+}
+
 /* A READ that overtakes the WRITEs before it: reads first, then the rest. */
 static int post_reads_first(struct vb_ep *ep, struct vb_batch *batch)
 {
@@ -186,6 +237,8 @@ TWISTED(two_steps)
 TWISTED(torn)
 TWISTED(lost)
 TWISTED(notify)
+TWISTED(late)
+TWISTED(loses)
 
 /* Messages come out in pairs the wrong way round. */
 static struct vb_msg kept;
@@ -236,6 +289,8 @@ static const struct planted bugs[] = {
 	{"ignores fences", "fence", post_writes_first, NULL, NULL},
 	{"writes backwards", "write-order", post_backwards, NULL, NULL},
 	{"gives up after an error", "batches", post_gives_up, NULL, NULL},
+	{"writes late for others", "one-sees-the-other", post_late, NULL, NULL},
+	{"loses a race for a field", "neighbours", post_loses, NULL, NULL},
 	{"loses a message", "send-order", post_lost, NULL, NULL},
 	{"tells of a write that did not come", "notify", post_notify, NULL, NULL},
 	{"swaps messages", "send-order", NULL, recv_swapped, NULL},
@@ -277,6 +332,7 @@ static void test_bug(void **state)
 
 	assert_non_null(check);
 	have_kept = false;
+	late.ep = NULL;
 	suite_wait_ns = 1000000000ull;
 	broken_ops.post = b->post != NULL ? b->post : pass_post;
 	broken_ops.recv = b->recv != NULL ? b->recv : vb_hook_recv;

@@ -332,7 +332,7 @@ static void test_reopened_at_every_instruction(void **state)
 		under_way = step(pid, at) == at;
 		vb_ep_close(other);
 		other = NULL;
-		next = open_again(to);
+		other = next = open_again(to);
 		if (under_way) {
 			assert_int_equal(ptrace(PTRACE_CONT, pid, NULL, NULL), 0);
 			assert_true(traced_stop(pid, SIGSTOP));
@@ -342,7 +342,6 @@ static void test_reopened_at_every_instruction(void **state)
 			once_around(next);
 		}
 		again += next != NULL;
-		other = next;
 		kill_child(pid);
 		vb_ep_close(other);
 		other = NULL;
