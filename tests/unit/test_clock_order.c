@@ -260,12 +260,95 @@ static void planted_bare_counter_is_found(void **state)
 	}
 }
 
+/* ---- one thread ----
+ *
+ * A chain of loads from memory that is in no cache, each of which says where the next one is, takes its
+ * time.  A clock that is read behind it shows that time; one that runs ahead shows what a read alone
+ * takes.  The shortest of many tries is judged, beside that of a chain which the CPU is made to wait
+ * for: so nothing depends on what else the machine does.
+ */
+#if defined(__x86_64__)
+
+#define LINKS 8u
+#define TRIES 2000u
+
+static uint64_t link_of[LINKS][512] VB_ALIGNED(4096); /* each on a page of its own */
+
+enum chain { OF_LOADS, OF_ATOMICS };
+
+static inline __attribute__((always_inline)) uint64_t time_of(enum chain of, enum read read,
+							      bool waits)
+{
+	uint64_t begin, end, at = 0;
+
+	for (unsigned i = 0; i < LINKS; i++)
+		__builtin_ia32_clflush(&link_of[i][0]);
+	begin = vb_clock_ns();
+	for (unsigned i = 0; i < LINKS; i++)
+		at = of == OF_LOADS ? __atomic_load_n(&link_of[at][0], __ATOMIC_RELAXED)
+				    : __atomic_fetch_add(&link_of[at][0], 0, __ATOMIC_SEQ_CST);
+	if (waits)
+		__builtin_ia32_lfence();
+	end = under_test(read);
+	__asm__ __volatile__("" : : "r"(at)); /* somebody wants to know */
+	return end - begin;
+}
+
+/* How much of a chain's time is seen, in per cent. */
+static inline __attribute__((always_inline)) uint64_t seen_of(enum chain of, enum read read)
+{
+	uint64_t seen = UINT64_MAX, all = UINT64_MAX, ns;
+
+	vb_clock_init();
+	for (uint64_t i = 0; i < LINKS; i++)
+		link_of[i][0] = (i + 5) % LINKS;
+	for (unsigned i = 0; i < TRIES; i++) {
+		ns = time_of(of, read, false);
+		seen = ns < seen ? ns : seen;
+		ns = time_of(of, read, true);
+		all = ns < all ? ns : all;
+	}
+	print_message("%llu ns, of %llu\n", (unsigned long long)seen, (unsigned long long)all);
+	return 100 * seen / all;
+}
+
+static void in_order_behind_loads(void **state)
+{
+	(void)state;
+	assert_true(seen_of(OF_LOADS, READ_IN_ORDER) >= 60);
+}
+
+static void in_order_behind_atomics(void **state)
+{
+	(void)state;
+	assert_true(seen_of(OF_ATOMICS, READ_IN_ORDER) >= 60);
+}
+
+static void planted_bare_counter_runs_ahead(void **state)
+{
+	(void)state;
+	vb_clock_init();
+	if (!vb_clock.use_tsc || seen_of(OF_LOADS, READ_PLANTED_BARE) >= 60) {
+		print_message(
+			"planted:bare-counter skipped: this machine's clock is not the counter, "
+			"or its CPU does not look ahead\n");
+		skip();
+	}
+}
+
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(in_order_with_tickets),
 		cmocka_unit_test(in_order_with_a_lock),
 		cmocka_unit_test(planted_bare_counter_is_found),
+#if defined(__x86_64__)
+		cmocka_unit_test(in_order_behind_loads),
+		cmocka_unit_test(in_order_behind_atomics),
+		cmocka_unit_test(planted_bare_counter_runs_ahead),
+#endif
 	};
 
 	return cmocka_run_group_tests_name("clock_order", tests, NULL, NULL);
