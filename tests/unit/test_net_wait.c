@@ -255,38 +255,128 @@ static void dies_in_sleep(void)
 	fake_dies(1);
 }
 
-static void wait_for_dead(void (*on_nap)(void))
+static void open_for_a_wait(bool (*on_progress)(void), void (*on_nap)(void))
 {
-	uint64_t old;
-	struct vb_ep *e;
-
 	fake_reset(NULL);
 	fake.endless = true;
 	fake.local_hosts = 64; /* a few passes, and not as many as there is time for */
 	fake.on_nap = on_nap;
 	fake_open();
 	fake.f->core->cores = 2;
-	e = fake_ep(0);
+	target = fake_ep(0);
 	passes_seen = 0;
-	fake.on_progress = dies_in_pass;
-	assert_int_equal(vb_faa64(e, THEIRS, 1, &old), -VB_EUNKNOWN);
-	vb_ep_close(e);
+	fake.on_progress = on_progress;
+}
+
+static void close_after_it(void)
+{
+	vb_ep_close(target);
 	vb_fabric_close(fake.fabric);
 	fake.fabric = NULL;
+}
+
+static void wait_for_dead(void (*on_nap)(void))
+{
+	uint64_t old;
+
+	open_for_a_wait(dies_in_pass, on_nap);
+	assert_int_equal(vb_faa64(target, THEIRS, 1, &old), -VB_EUNKNOWN);
+	close_after_it();
+}
+
+static void in_any_pass(void (*wait)(void (*on_nap)(void)), void (*in_sleep)(void))
+{
+	bad_pass = 0;
+	wait(in_sleep);
+	assert_int_equal(fake_count(&fake.naps), 1);
+	assert_int_equal(fake_count(&fake.naps_over), 0);
+	assert_true(passes_of_a_wait > 1);
+	for (bad_pass = 1; bad_pass <= passes_of_a_wait; bad_pass++) {
+		wait(NULL);
+		assert_int_equal(fake_count(&fake.naps), 0);
+	}
 }
 
 static void death_in_any_pass(void **state)
 {
 	(void)state;
-	bad_pass = 0;
-	wait_for_dead(dies_in_sleep);
-	assert_int_equal(fake_count(&fake.naps), 1);
-	assert_int_equal(fake_count(&fake.naps_over), 0);
-	assert_true(passes_of_a_wait > 1);
-	for (bad_pass = 1; bad_pass <= passes_of_a_wait; bad_pass++) {
-		wait_for_dead(NULL);
-		assert_int_equal(fake_count(&fake.naps), 0);
-	}
+	in_any_pass(wait_for_dead, dies_in_sleep);
+}
+
+/* And of what another thread brings in such a moment: it has the engine, which here is held for it. */
+static void *bring_letter(void *arg)
+{
+	const struct vb_msg m = {.subject = 7};
+
+	(void)arg;
+	assert_int_equal(net_deliver(fake.f, vb_peer_client(target->self), &m), 0);
+	return NULL;
+}
+
+static void *bring_completion(void *arg)
+{
+	(void)arg;
+	fake_end_held(0, 0, true);
+	return NULL;
+}
+
+static void *(*brings)(void *arg);
+
+static void bring(void)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, brings, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static bool brought_in_pass(void)
+{
+	if (++passes_seen == bad_pass)
+		bring();
+	return false;
+}
+
+static void brought_in_sleep(void)
+{
+	passes_of_a_wait = passes_seen;
+	pthread_mutex_lock(&fake.f->engine);
+	bring();
+	pthread_mutex_unlock(&fake.f->engine);
+}
+
+static void wait_for_letter(void (*on_nap)(void))
+{
+	struct vb_msg m;
+
+	brings = bring_letter;
+	open_for_a_wait(brought_in_pass, on_nap);
+	while (vb_ep_recv(target, &m) != 0)
+		assert_int_equal(vb_ep_wait(target, VB_FOREVER), 0);
+	assert_int_equal(m.subject, 7);
+	close_after_it();
+}
+
+static void letter_in_any_pass(void **state)
+{
+	(void)state;
+	in_any_pass(wait_for_letter, brought_in_sleep);
+}
+
+static void wait_for_completion(void (*on_nap)(void))
+{
+	uint64_t old;
+
+	brings = bring_completion;
+	open_for_a_wait(brought_in_pass, on_nap);
+	assert_int_equal(vb_faa64(target, THEIRS, 1, &old), 0);
+	close_after_it();
+}
+
+static void completion_in_any_pass(void **state)
+{
+	(void)state;
+	in_any_pass(wait_for_completion, brought_in_sleep);
 }
 
 /* ---- spinning and sleeping ---- */
@@ -558,6 +648,8 @@ int main(void)
 		FAKE(threads_wake_each_other),
 		FAKE(death_wakes),
 		FAKE(death_in_any_pass),
+		FAKE(letter_in_any_pass),
+		FAKE(completion_in_any_pass),
 		FAKE(spins_then_sleeps),
 		FAKE(crowded_gives_way),
 		FAKE(busy_descriptor),
