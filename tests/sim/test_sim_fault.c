@@ -313,6 +313,91 @@ static void test_a_partition_is_slow_and_then_lost(void **state)
 	assert_true(p.late > 0);
 }
 
+/* Whatever is in its way, late, torn or lost: what has not taken effect within the bound never does,
+ * and whoever waits for it is told by then. */
+#define AREA 256u
+
+static void area_of(struct vb_fabric *f, uint8_t *to)
+{
+	memcpy(to, vb_local(f, word(0, 0), AREA), AREA);
+}
+
+static unsigned messages_for(struct vb_ep *to)
+{
+	struct vb_msg m;
+	unsigned n = 0;
+
+	while (vb_ep_recv(to, &m) == 0)
+		n++;
+	return n;
+}
+
+static int changes_something(struct vb_ep *ep, vb_peer to, unsigned i)
+{
+	const struct vb_u128 one = {1, 1}, none = {0};
+	struct vb_u128 pair;
+	struct vb_msg m = {0};
+	uint8_t buf[AREA];
+	uint64_t old;
+
+	memset(buf, (int)(i & 0xff), sizeof(buf));
+	switch (i % 5) {
+	case 0:
+		return vb_write(ep, word(0, 0), buf, 8);
+	case 1:
+		return vb_faa64(ep, word(0, 0), 1, &old);
+	case 2:
+		return vb_mfaa128(ep, word(0, 0), one, none, &pair);
+	case 3:
+		return vb_send_wait(ep, to, &m);
+	default:
+		return vb_write(ep, word(0, 0), buf, sizeof(buf));
+	}
+}
+
+static void test_in_time_or_never(void **state)
+{
+	const struct vb_sim_faults all = {.delay = 0.3,
+					  .delay_max_ns = 1000000,
+					  .tear = 0.8,
+					  .lose = 0.05,
+					  .early = 0.1,
+					  .nic_stall = 0.5,
+					  .nic_stall_max_ns = 1500000,
+					  .partition = 0.1,
+					  .partition_max_ns = 1500000};
+	struct vb_fabric *f = cluster(NULL, 2, 21);
+	struct vb_ep *ep = endpoint(f, 1), *to = endpoint(f, 0);
+	const uint64_t bound = f->caps.verb_bound_ns;
+	unsigned happened = 0, not = 0;
+	uint8_t before[AREA], in_time[AREA], after[AREA];
+
+	vb_sim_set_faults(f, &all);
+	for (unsigned i = 1; i <= 3000; i++) {
+		const uint64_t begin = now();
+		unsigned came;
+
+		area_of(f, before);
+		(void)changes_something(ep, to->self, i);
+		assert_true(now() - begin < bound + 5000);
+		assert_int_equal(vb_ep_sleep_until(to, begin + bound + 5000), 0);
+		area_of(f, in_time);
+		came = messages_for(to);
+		assert_int_equal(vb_ep_sleep_until(to, begin + 3 * bound), 0);
+		area_of(f, after);
+		assert_memory_equal(in_time, after, AREA);
+		assert_int_equal(messages_for(to), 0);
+		if (came > 0 || memcmp(before, in_time, AREA) != 0)
+			happened++;
+		else
+			not ++;
+	}
+	assert_true(happened > 1000 && not > 200);
+	vb_ep_close(to);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
 static void test_faults_can_be_turned_off(void **state)
 {
 	struct vb_sim_faults all = {.delay = 1,
@@ -549,6 +634,7 @@ int main(void)
 		cmocka_unit_test(test_behind_a_lost_write_nothing_lands),
 		cmocka_unit_test(test_a_stalled_nic_is_slow_and_then_lost),
 		cmocka_unit_test(test_a_partition_is_slow_and_then_lost),
+		cmocka_unit_test(test_in_time_or_never),
 		cmocka_unit_test(test_faults_can_be_turned_off),
 		cmocka_unit_test(test_a_pause_before_the_doorbell_meets_not_after),
 		cmocka_unit_test(test_a_dead_client_is_silent_for_ever),
