@@ -10,6 +10,7 @@
  *   bypass            more incompatible grants passed a queued client than its protocol allows
  *   oldest-denied     a deadlock policy that spares the oldest turned it down
  *   needless-recovery a lock was recovered although nobody had died or been late
+ *   overdue           a call came back long after its deadline, or after its task was cancelled
  *   stuck             somebody waits for ever although nothing is wrong any more
  *
  * All its state is flat and lies in memory that forked processes share, so one auditor watches many
@@ -32,6 +33,7 @@ enum vb_audit_rule {
 	VB_AUDIT_BYPASS,
 	VB_AUDIT_OLDEST_DENIED,
 	VB_AUDIT_NEEDLESS_RECOVERY,
+	VB_AUDIT_OVERDUE,
 	VB_AUDIT_STUCK,
 	VB_AUDIT_RULES
 };
@@ -65,7 +67,7 @@ void vb_audit_close(struct vb_audit *a);
 /* Set space->watch to this before clients do anything. */
 const struct vb_lock_watch *vb_audit_watch(struct vb_audit *a);
 void vb_audit_client_died(struct vb_audit *a, unsigned client);
-/* For rules that only the driver can judge (oldest-denied, needless-recovery, stuck). text: one line. */
+/* For rules that only the driver can judge (from oldest-denied on). text: one line. */
 void vb_audit_violation(struct vb_audit *a, enum vb_audit_rule rule, unsigned client, uint64_t lock,
 			const char *text);
 void vb_audit_counts(const struct vb_audit *a, struct vb_audit_counts *out);

@@ -207,6 +207,7 @@ static void slot_body(void *arg)
 					    vb_rng_below(&s->rng, 2 * x->d->lease_ns));
 		s->end = LIFE_RUNS;
 		s->started = false;
+		s->cancelled_ns = 0;
 		err = s->client == NULL ? open_client(s) : 0;
 		if ((err == -VB_EUNKNOWN || (err == -VB_EPEERGONE && x->d->serve_max_ns)) &&
 		    lossy(x)) {
@@ -240,6 +241,8 @@ static void cancel_body(void *arg)
 				    vb_rng_below(&r, 2 * x->d->cancel_every_ns));
 		if (x->live || s->life == NULL || s->safe)
 			continue;
+		if (s->cancelled_ns == 0)
+			s->cancelled_ns = vb_sched_now(x->sched);
 		vb_task_cancel(s->life);
 		x->result->cancels++;
 	}
@@ -267,6 +270,8 @@ static int open_fabric(struct explore *x)
 	if (err)
 		return err;
 	x->sched = vb_sched_self();
+	if (d->begins_ns != 0)
+		vb_task_sleep_until(d->begins_ns);
 	vb_sim_set_faults(x->fabric, &d->faults);
 	vb_sim_on_death(x->fabric, on_death, x);
 	return 0;

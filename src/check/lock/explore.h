@@ -59,6 +59,8 @@ struct vb_explore_draw {
 	unsigned leases;                        /* of the longest grant; 1: all are the same */
 	double p_leases, p_hold_on;             /* asks for more than one; holds for as long */
 	double p_update, p_upgrade;             /* asks for an update lock, and converts it */
+	unsigned timeout_octaves;               /* above 1 us, of the longest deadline */
+	uint64_t begins_ns;                     /* the time at which the clients begin */
 	uint64_t cancel_every_ns;               /* 0: nobody is cancelled */
 	/* Servers stop and are started again, or die and others begin in their place: after up to so
 	 * long, while nobody answers for up to so long; 0: they stay. */
@@ -68,11 +70,12 @@ struct vb_explore_draw {
 	bool never_back;
 	double p_close; /* closes after an attempt, and opens anew; more often where it gave up */
 	uint64_t safety_ns, liveness_ns; /* bounds of the phases */
-	char options[160];               /* the protocol's */
-	bool all_modes;                  /* of those with intention modes: every one */
-	bool any_order;                  /* two locks in any order: a deadlock policy helps */
-	bool keeps_age;                  /* of a transaction that was turned down */
-	double p_convert, p_end;         /* ... at the end of two locks, release both at once */
+	uint64_t prompt_ns;      /* who may not wait comes back within that; 0: not judged */
+	char options[160];       /* the protocol's */
+	bool all_modes;          /* of those with intention modes: every one */
+	bool any_order;          /* two locks in any order: a deadlock policy helps */
+	bool keeps_age;          /* of a transaction that was turned down */
+	double p_convert, p_end; /* ... at the end of two locks, release both at once */
 	struct vb_sim_faults faults;
 };
 

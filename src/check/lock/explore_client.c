@@ -152,6 +152,14 @@ static uint64_t draw_hold_ns(struct slot *s)
 	return d->lease_ns * (1 + vb_rng_below(&s->rng, d->leases));
 }
 
+/* Mostly shorter than the wait for a lock. */
+static uint64_t draw_timeout(struct slot *s)
+{
+	uint64_t most = 1000ull << vb_rng_below(&s->rng, s->x->d->timeout_octaves);
+
+	return vb_rng_below(&s->rng, 1 + most);
+}
+
 /* One call that may or may not grant: how is drawn. */
 static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock, struct vb_grant *g)
 {
@@ -163,7 +171,7 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 	int err;
 
 	if (!tried && how < d->p_try + d->p_timeout)
-		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
+		timeout = draw_timeout(s);
 	ask(s, lock, mode);
 	if (tried)
 		err = vb_lock_try(me, lock, mode, g);
@@ -172,6 +180,8 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 	stay_alive(me);
 	s->asks = false;
 	s->gave_up = err == -ETIMEDOUT;
+	explore_judge_call_time(s, tried ? "vb_lock_try" : "vb_lock_acquire", s->asks_since_ns,
+				tried ? 0 : timeout);
 	judge_answer(s, err, timeout != VB_FOREVER_NS, tried);
 	if (err == -EAGAIN && !tried)
 		judge_denial(s, me);
@@ -181,9 +191,11 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
 	const uint64_t lock = g->lock;
+	uint64_t begun_ns = vb_sched_now(s->x->sched);
 	int err = vb_lock_release(me, g);
 
 	stay_alive(me);
+	explore_judge_release_time(s, begun_ns);
 	s->x->murky |= err != 0;
 	if (err == 0 || err == -VB_ELOST)
 		return;
@@ -249,13 +261,14 @@ static int convert_once(struct slot *s, struct vb_lock_client *me, struct vb_gra
 
 	/* Often about as long as an answer takes: given up while it is under way. */
 	if (vb_rng_chance(&s->rng, 2 * s->x->d->p_timeout))
-		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
+		timeout = draw_timeout(s);
 	if (!vb_mode_covers(g->mode, mode) && !vb_mode_covers(mode, g->mode))
 		mode = VB_EXCLUSIVE;
 	ask(s, g->lock, mode);
 	err = vb_lock_convert(me, g, mode, timeout);
 	stay_alive(me);
 	s->asks = false;
+	explore_judge_call_time(s, "vb_lock_convert", s->asks_since_ns, timeout);
 	judge_conversion(s, err, timeout != VB_FOREVER_NS);
 	if (err == -EAGAIN && timeout == VB_FOREVER_NS)
 		judge_denial(s, me);
@@ -347,11 +360,12 @@ static void upgrade_somehow(struct slot *s, struct vb_lock_client *me, struct vb
 	if (d->p_update == 0 || g->mode != VB_UPDATE || !vb_rng_chance(&s->rng, d->p_upgrade))
 		return;
 	if (vb_rng_chance(&s->rng, d->p_timeout))
-		timeout = vb_rng_below(&s->rng, 1 + (1000ull << vb_rng_below(&s->rng, 8)));
+		timeout = draw_timeout(s);
 	ask(s, g->lock, VB_EXCLUSIVE);
 	err = vb_lock_convert(me, g, VB_EXCLUSIVE, timeout);
 	stay_alive(me);
 	s->asks = false;
+	explore_judge_call_time(s, "vb_lock_convert", s->asks_since_ns, timeout);
 	judge_conversion(s, err, timeout != VB_FOREVER_NS);
 	if (err != 0)
 		return;

@@ -24,6 +24,10 @@
 #define LINK_STREAM   0x6c696e6b
 #define SERVE_STREAM  0x73657276
 #define BEYOND_STREAM 0x6265796f
+#define TIME_STREAM   0x74696d65
+
+/* Verbs one after the other for which a call that may not wait takes its time. */
+#define PROMPT_VERBS 4
 
 /* The default of ask_for, of locks that a server keeps. */
 #define ASK_FOR_NS 2000000000ull
@@ -343,6 +347,17 @@ static void draw_closes(struct vb_explore_draw *d)
 		d->p_close = vb_draw_one_of(&r, chances, 2);
 }
 
+/* Deadlines that come late, and clocks that have gone for long. */
+static void draw_times(struct vb_explore_draw *d)
+{
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, TIME_STREAM);
+	d->timeout_octaves = d->orderly && vb_rng_chance(&r, 0.3) ? 12 : 8;
+	if (d->orderly && vb_rng_chance(&r, 0.2))
+		d->begins_ns = vb_draw_between(&r, 1000 * MS, 4000 * MS);
+}
+
 /* A client that hears nothing for so long that it gives up asking again, links that are cut, clocks
  * that are as wrong as they may be. */
 static void draw_links(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
@@ -412,6 +427,9 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	uint64_t mend =
 		(uint64_t)(d->clients + 2) * (ops->recovery_leases + 1) * d->lease_ns * d->leases;
 
+	/* Some verbs that are as late as they may be, each with a pause before and behind it. */
+	if (d->orderly && !d->loses)
+		d->prompt_ns = PROMPT_VERBS * (d->bound_ns + d->faults.pause_max_ns);
 	d->safety_ns =
 		20 * MS + d->attempts * (20 * US + d->think_max_ns + d->hold_max_ns) * d->clients;
 	if (!d->orderly)
@@ -466,6 +484,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_long_pauses(d);
 	draw_late_words(ops, d);
 	draw_closes(d);
+	draw_times(d);
 	draw_links(ops, d);
 	draw_servers(ops, d);
 	draw_beyond(ops, d);
@@ -490,7 +509,10 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	if (d->options[0] != '\0')
 		fprintf(to, ", %s", d->options);
 	vb_draw_tell_chance(to, "try", d->p_try, 0);
-	vb_draw_tell_chance(to, "timeout", d->p_timeout, 0);
+	vb_draw_tell_chance(to, "timeout", d->p_timeout,
+			    d->p_timeout > 0 ? 500ull << d->timeout_octaves : 0);
+	if (d->begins_ns != 0)
+		fprintf(to, ", from %s on", vb_format_ns(t1, sizeof(t1), (double)d->begins_ns));
 	vb_draw_tell_chance(to, "two locks", d->p_two, 0);
 	vb_draw_tell_chance(to, "long holds", d->p_long, 0);
 	if (d->near_wrap > 0)

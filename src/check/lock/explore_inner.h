@@ -29,6 +29,7 @@ struct slot {
 	unsigned attempts, cycles; /* done so far */
 	bool safe;                 /* the attempts are done: waits for the liveness phase */
 	bool gave_up;              /* the last attempt, at its deadline */
+	uint64_t cancelled_ns;     /* when the present life was; 0: it was not */
 	bool holds_one;            /* asks for a second lock */
 	uint64_t age;              /* of a transaction that was turned down; 0: none */
 	uint64_t oldest_other;     /* of the others' ages when it asked */
@@ -86,6 +87,11 @@ void explore_stop_servers(struct explore *x);
 void explore_wrap(struct explore *x);
 /* A call returned what it may not: ends the run. */
 void explore_go_wrong(struct slot *s, const char *call, int err);
+/* Judges whether a call has come back soon after its time was over, or its task was cancelled;
+ * timeout_ns 0: it may wait for nobody (explore_times.c). */
+void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns,
+			     uint64_t timeout_ns);
+void explore_judge_release_time(struct slot *s, uint64_t begun_ns);
 /* One of the attempts of the first phase, in which everything may fail. */
 void explore_attempt(struct slot *s, struct vb_lock_client *me);
 /* One cycle of the liveness phase: true when it came to a grant and its release. */

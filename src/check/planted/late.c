@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A lock that keeps its caller for too long.
+ *
+ * planted:blind-to-time    cas whose acquire asks until it has the lock, whatever its deadline
+ */
+#include "check/planted/planted.h"
+
+static int blind_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	uint64_t seen;
+	int err;
+
+	(void)until_ns;
+	c->priv[0] = vb_owner_word(me, 0);
+	do {
+		err = vb_owner_take(me, c, 0, &seen);
+		if (err != -EAGAIN)
+			return err;
+		err = vb_poll_pause(me, VB_FOREVER);
+	} while (err == 0);
+	return err;
+}
+
+static int blind_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t seen;
+
+	c->priv[0] = vb_owner_word(me, 0);
+	return vb_owner_take(me, c, 0, &seen);
+}
+
+const struct vb_lock_ops vb_planted_blind_to_time = {
+	.name = "planted:blind-to-time",
+	.summary = "cas whose deadlines end nothing",
+	.source = "planted bug",
+	.planted = "overdue",
+	.caps = VB_LOCK_EXCLUSIVE,
+	.entry_bytes = 8,
+	.verbs_uncontended = "1 CAS + 1 CAS",
+	.verbs_contended = "1 CAS per attempt + 1 CAS",
+	.acquire = blind_acquire,
+	.try_acquire = blind_try,
+	.release = vb_owner_give_back,
+};
