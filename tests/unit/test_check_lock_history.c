@@ -53,6 +53,14 @@ static const struct lock_case cases[] = {
 	 "1?ax@1 1+ax<5@2 2?ax@3 2+ax@6 1?r@7 1+r@8", "foreign-release"},
 	{"a release that says that it is lost", "1?ax@1 1+ax<5@2 2?ax@3 2+ax@6 1?r@7 1!r@8", ""},
 	{"a release that nobody knows the end of", "1?ax@1 1+ax@2 1?r@3 1~r@9 2?ax@3 2+ax@4", ""},
+	{"a release of which nobody knows, and once more", "1?ax@1 1+ax@2 1?r@3 1~r@4 1?r@5 1+r@6",
+	 ""},
+	{"a release in vain, and once more", "1?ax@1 1+ax@2 1?r@3 1-r@4 1?r@5 1+r@6", ""},
+	{"a release in vain, and it is held still", "1?ax@1 1+ax@2 1?r@3 1-r@4 2?ax@3 2+ax@5",
+	 "mode-conflict"},
+	{"a conversion of what is not held", "1?cx@3 1+cx@4", "foreign-release"},
+	{"a conversion of what was given back", "1?ax@1 1+ax@2 1?r@3 1+r@4 1?cs@5 1+cs@6",
+	 "foreign-release"},
 	{"a release of what is not held", "1?r@3 1+r@4", "foreign-release"},
 	{"a release twice", "1?ax@1 1+ax@2 1?r@3 1+r@4 1?r@5 1+r@6", "foreign-release"},
 	{"a release twice, refused", "1?ax@1 1+ax@2 1?r@3 1+r@4 1?r@5 1-r@6", ""},
@@ -145,19 +153,25 @@ static char *written(const struct vb_lock_history *h)
 	return text;
 }
 
-static int read_text(const char *text, struct vb_lock_history **out)
+static int read_what(const char *text, struct vb_lock_history **out, bool *fencing)
 {
 	FILE *from = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
 	struct vb_lines lines;
-	bool fencing;
 	int err;
 
 	assert_non_null(from);
 	vb_lines_open(&lines, from, "some.jsonl");
-	err = vb_lock_history_read(&lines, out, &fencing);
+	err = vb_lock_history_read(&lines, out, fencing);
 	vb_lines_close(&lines);
 	fclose(from);
 	return err;
+}
+
+static int read_text(const char *text, struct vb_lock_history **out)
+{
+	bool fencing;
+
+	return read_what(text, out, &fencing);
 }
 
 /* Judged as it is, and as it is read back. */
@@ -345,12 +359,28 @@ static void test_fencing(void **state)
 	vb_lock_history_close(h);
 }
 
+/* Also where the file of a lock without fencing stands behind it. */
+static void test_fencing_of_several(void **state)
+{
+	struct vb_lock_history *h;
+	bool fencing;
+
+	assert_int_equal(read_what("{\"history\":\"locks\",\"fencing\":true}\n" HEAD, &h, &fencing),
+			 0);
+	assert_true(fencing);
+	vb_lock_history_close(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_by_hand),   cmocka_unit_test(test_written_lines),
-		cmocka_unit_test(test_malformed), cmocka_unit_test(test_contradictions),
-		cmocka_unit_test(test_many),      cmocka_unit_test(test_fencing),
+		cmocka_unit_test(test_by_hand),
+		cmocka_unit_test(test_written_lines),
+		cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_contradictions),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_fencing),
+		cmocka_unit_test(test_fencing_of_several),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

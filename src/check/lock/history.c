@@ -124,14 +124,20 @@ static void add(struct vb_lock_history *h, const struct vb_lock_client *me, stru
 	(void)vb_lock_history_add(h, &e);
 }
 
+/* A release that failed otherwise may have given the lock back all the same. */
+static bool is_unknown(enum vb_lock_call call, int err)
+{
+	return err == -VB_EUNKNOWN || (call == VB_LOCK_CALL_RELEASE && err != -VB_ELOST);
+}
+
 static void add_end(struct vb_lock_history *h, const struct vb_lock_client *me,
 		    enum vb_lock_call call, uint64_t lock, int err)
 {
 	add(h, me,
 	    (struct vb_lock_event){
-		    .type = err == 0              ? VB_LOCK_EVENT_OK
-			    : err == -VB_EUNKNOWN ? VB_LOCK_EVENT_INFO
-						  : VB_LOCK_EVENT_FAIL,
+		    .type = err == 0                ? VB_LOCK_EVENT_OK
+			    : is_unknown(call, err) ? VB_LOCK_EVENT_INFO
+						    : VB_LOCK_EVENT_FAIL,
 		    .call = (uint8_t)call,
 		    .lock = lock,
 		    .lost = err == -VB_ELOST,

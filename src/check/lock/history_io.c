@@ -99,16 +99,21 @@ bool vb_lock_history_is_next(const struct vb_lines *lines)
 	return json_is_string(what) && strcmp(json_string_value(what), "locks") == 0;
 }
 
+/* In files that were put together there are several of these; one that says it is enough. */
 static int read_claim(const struct vb_lines *l, bool *fencing)
 {
 	static const char *const known[] = {"history", "fencing", NULL};
 	static const char *const what[] = {"locks"};
+	bool said = false;
 	uint8_t word;
 	int err = vb_lines_known(l, l->object, known);
 
 	if (err == 0)
 		err = vb_lines_word(l, l->object, "history", what, 1, &word);
-	return err ? err : vb_lines_truth(l, l->object, "fencing", fencing);
+	if (err == 0)
+		err = vb_lines_truth(l, l->object, "fencing", &said);
+	*fencing |= said;
+	return err;
 }
 
 static int read_mode(const struct vb_lines *l, struct vb_lock_event *e)

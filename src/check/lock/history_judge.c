@@ -146,16 +146,17 @@ static void leave(struct judge *j, struct seat *s, uint64_t left_ns, enum vb_rec
 	s->grant = NONE;
 }
 
-/* A release that reports success although there was nothing to release. */
+/* A release or conversion that reports success although there was nothing to give back. */
 static void stray(struct judge *j, const struct vb_lock_event *e)
 {
 	j->out->audit.by_rule[VB_AUDIT_FOREIGN_RELEASE]++;
 	j->out->audit.violations++;
 	if (j->n_strays++ < STRAYS)
 		fprintf(j->strays,
-			"%s: lock %" PRIu64 ": a release reported success at %.3f us, by client "
+			"%s: lock %" PRIu64 ": a %s reported success at %.3f us, by client "
 			"%u, who did not hold it\n",
 			vb_audit_rule_names[VB_AUDIT_FOREIGN_RELEASE], e->lock,
+			e->call == VB_LOCK_CALL_RELEASE ? "release" : "conversion",
 			(double)(e->at_ns - j->epoch_ns) / 1e3, e->client);
 }
 
@@ -171,6 +172,8 @@ static void convert_ok(struct judge *j, struct seat *s, const struct vb_lock_eve
 	const bool less = lets_go(j, s);
 	const uint64_t at = less ? s->called_ns : e->at_ns;
 
+	if (!s->holds)
+		stray(j, e);
 	leave(j, s, at, VB_RECORD_CONVERTED);
 	enter(j, s, e, less ? at : s->called_ns, at);
 }
@@ -187,11 +190,18 @@ static void release_end(struct judge *j, struct seat *s, const struct vb_lock_ev
 {
 	if (e->type == VB_LOCK_EVENT_OK && !s->holds)
 		stray(j, e);
+	/* It has changed nothing. */
+	if (e->type == VB_LOCK_EVENT_FAIL && !e->lost) {
+		let_go(j, s, VB_FOREVER, VB_RECORD_OPEN);
+		return;
+	}
 	leave(j, s, s->called_ns,
 	      e->type == VB_LOCK_EVENT_OK ? VB_RECORD_RELEASED
 	      : e->lost                   ? VB_RECORD_LOST
 					  : VB_RECORD_FAILED);
-	s->holds = false;
+	/* Of what nobody knows, the next release may be the one that gives it back. */
+	if (e->type != VB_LOCK_EVENT_INFO)
+		s->holds = false;
 }
 
 /* ---- one after the other ---- */
