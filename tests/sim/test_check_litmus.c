@@ -90,6 +90,65 @@ static void test_planted_bugs_are_found(void **state)
 	}
 }
 
+/* The first client looks whether the lock is free, looks again, and then writes itself into it: two
+ * steps that are the same, and do nothing, before the one that is wrong.  The other one is right. */
+static int twice_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	const uint64_t own = me->ep->self;
+	unsigned looks = 0;
+	uint64_t seen;
+	int err = 0;
+
+	(void)until_ns;
+	while (err == 0 && looks < 2) {
+		if (me->index == 0)
+			err = vb_read64(me->ep, c->entry, &seen);
+		else
+			err = vb_cas64(me->ep, c->entry, 0, own, &seen);
+		if (err == 0 && me->index != 0 && seen == 0)
+			return vb_lock_grant(c, VB_FOREVER, 0);
+		looks = seen == 0 ? looks + 1 : 0;
+	}
+	if (err == 0)
+		err = vb_write(me->ep, c->entry, &own, sizeof(own));
+	return err ? err : vb_lock_grant(c, VB_FOREVER, 0);
+}
+
+static int twice_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const uint64_t nobody = 0;
+
+	return vb_write(me->ep, c->entry, &nobody, sizeof(nobody));
+}
+
+static const struct vb_lock_ops looks_twice = {
+	.name = "planted:looks-twice",
+	.summary = "looks twice whether the lock is free, then writes itself into it",
+	.source = "planted bug",
+	.planted = "mode-conflict",
+	.caps = VB_LOCK_EXCLUSIVE,
+	.entry_bytes = 8,
+	.verbs_uncontended = "2 READ + 2 WRITE",
+	.verbs_contended = "1 READ per attempt",
+	.acquire = twice_acquire,
+	.release = twice_release,
+};
+
+static const struct vb_lock_ops *const own_locks[] = {&looks_twice, NULL};
+
+/* A second look is no poll: between it and what follows others may come. */
+static void test_second_looks_are_no_polls(void **state)
+{
+	struct vb_litmus_params p = {.runs = 100000, .delays = 100};
+	struct vb_litmus_result r = run("writers", &looks_twice, &p);
+
+	if (r.rule == NULL)
+		fail_msg("not found in %llu runs%s", (unsigned long long)r.runs,
+			 vb_litmus_exhausted(&r) ? ", which were all orders" : "");
+	assert_string_equal(r.rule, "mode-conflict");
+	vb_litmus_end(&r);
+}
+
 static void test_real_locks_are_clean(void **state)
 {
 	const struct vb_litmus_params p = {.runs = CLEAN_RUNS, .delays = 3};
@@ -141,7 +200,7 @@ static const struct {
 	{"planted:unread-bytes", "lost-answer", "refused", 2},
 	{"silo-as-published", "lost-update", "not-serializable", 1},
 	{"silo-as-published", "write-skew", "not-serializable", 1},
-	{"wound-wait-as-published", "stands-still", "stuck", 2},
+	{"wound-wait-as-published", "crossed-updates", "needless-recovery", 1},
 };
 
 static void test_wrong_protocols_are_found(void **state)
@@ -246,6 +305,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_planted_bugs_are_found),
+		cmocka_unit_test(test_second_looks_are_no_polls),
 		cmocka_unit_test(test_real_locks_are_clean),
 		cmocka_unit_test(test_wrong_protocols_are_found),
 		cmocka_unit_test(test_real_protocols_are_clean),
@@ -258,6 +318,7 @@ int main(void)
 	mallopt(M_TRIM_THRESHOLD, 64 << 20);
 	mallopt(M_TOP_PAD, 4 << 20);
 	vb_lock_register(vb_planted_locks);
+	vb_lock_register(own_locks);
 	vb_cc_register(vb_planted_ccs);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

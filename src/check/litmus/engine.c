@@ -27,8 +27,9 @@ static bool same_words(const struct vb_sim_verb *a, const struct vb_sim_verb *b)
 
 static bool depends(const struct vb_sim_verb *a, const struct vb_sim_verb *b)
 {
-	if (a->self == b->self || a->node == vb_peer_node(b->self) ||
-	    b->node == vb_peer_node(a->self))
+	const uint16_t at_a = vb_peer_node(a->self), at_b = vb_peer_node(b->self);
+
+	if (at_a == at_b || a->node == at_b || b->node == at_a)
 		return true;
 	if (a->node != b->node)
 		return false;
@@ -84,17 +85,19 @@ static bool equal(const struct vb_sim_verb *a, const struct vb_sim_verb *b)
 {
 	return a->op == b->op && a->addr == b->addr && a->len == b->len && a->peer == b->peer &&
 	       a->compare.lo == b->compare.lo && a->compare.hi == b->compare.hi &&
-	       a->swap.lo == b->swap.lo && a->swap.hi == b->swap.hi;
+	       a->compare_mask.lo == b->compare_mask.lo &&
+	       a->compare_mask.hi == b->compare_mask.hi && a->swap.lo == b->swap.lo &&
+	       a->swap.hi == b->swap.hi;
 }
 
 static bool polls(struct litmus *l, const struct vb_sim_verb *v)
 {
 	const struct litmus_end *e = end_of(l, v->self);
+	unsigned looks = 0;
 
 	for (unsigned i = 0; e != NULL && i < e->n && i < LITMUS_RECENT; i++)
-		if (e->recent[i].changes == l->changes && equal(&e->recent[i].verb, v))
-			return true;
-	return false;
+		looks += e->recent[i].changes == l->changes && equal(&e->recent[i].verb, v);
+	return looks >= LITMUS_LOOKS;
 }
 
 /* Does it change what is in memory, or wake anybody? */

@@ -13,12 +13,14 @@
  *
  * What is left out, because it would show nothing new:
  *
- *   sleep sets   Two verbs *depend* on each other if one endpoint has posted both, if they touch a word
- *                and do not both read it, if one is a message to the node of the other, or if one
- *                touches the node at which the other's endpoint lives.  Of orders that differ only in
- *                verbs next to each other that do not depend, one is run (Godefroid 1996).
- *   polls        A verb that did nothing the last time, and nothing has changed since, waits until
- *                others have gone.
+ *   sleep sets   Two verbs *depend* on each other if endpoints of one node have posted both, if they
+ *                touch a word and do not both read it, if one is a message to the node of the other,
+ *                or if one touches the node at which the other's endpoint lives.  Of orders that
+ *                differ only in verbs next to each other that do not depend, one is run (Godefroid
+ *                1996).
+ *   polls        A verb that did nothing the last two times, and nothing has changed since, waits
+ *                until others have gone.  (Twice: who looks again before it acts does not poll.  Who
+ *                acts only when a third look is the same, is taken for one that does.)
  *
  * And what is cut off: orders with more *delays* than allowed (Emmi, Qadeer and Rakamaric 2011).  Left
  * to itself, who went last goes on, and when it waits or sleeps the verb that is oldest goes; each
@@ -36,7 +38,8 @@
 #define LITMUS_CHOICES_MAX 4096u
 #define LITMUS_SLEEP_MAX   64u
 #define LITMUS_ENDS_MAX    16u
-#define LITMUS_RECENT      4u
+#define LITMUS_LOOKS       2u /* in vain, after which a verb polls */
+#define LITMUS_RECENT      8u
 
 struct litmus_choice {
 	uint16_t taken, ways; /* ways: that may be tried */

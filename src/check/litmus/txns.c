@@ -468,6 +468,25 @@ static void judge_stuck(struct world *x)
 	}
 }
 
+/* Where nobody was struck a lease ends only for who waits in a circle. */
+static void judge_recoveries(struct world *x)
+{
+	char story[160];
+
+	for (unsigned i = 0; i < x->w->parties && !x->all.l->struck; i++) {
+		const struct vb_coordinator *me = x->party[i].me;
+
+		/* Or is about to, with its next transaction. */
+		if (me->recovered + me->rolled_forward == 0 && me->recover.at == 0)
+			continue;
+		snprintf(
+			story, sizeof(story),
+			"needless-recovery: coordinator %u took another for dead, and nobody was\n",
+			i);
+		litmus_found(x->all.l, "needless-recovery", story);
+	}
+}
+
 static void judge_heir(struct world *x)
 {
 	static const struct vb_task_params params = {.name = "heir"};
@@ -551,6 +570,7 @@ static void judge(struct litmus_world *all, int err)
 
 	if (all->l->stop)
 		return;
+	judge_recoveries(x);
 	if (err != 0) {
 		judge_stuck(x);
 		judge_history(x);
