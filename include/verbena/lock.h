@@ -250,7 +250,8 @@ void vb_lock_client_close(struct vb_lock_client *client);
  * what it holds and retry.  No-wait and wait-die refuse with -EAGAIN.  Bounded-wait refuses a
  * client that holds another lock with -ETIMEDOUT: after its option `wait`, and at the latest when
  * the first lease ends of the grants that were valid when the call began.  So a wait that ends
- * with 0 has cost none of those.
+ * with 0 has cost none of those.  For room at an agent that has none left (option `requests`) such
+ * a client waits no longer than `wait` under each policy, and is told -ETIMEDOUT.
  */
 int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 		    uint64_t timeout_ns, struct vb_grant *out);

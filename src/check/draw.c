@@ -48,6 +48,7 @@ void vb_draw_tell_faults(FILE *to, const struct vb_sim_faults *f)
 	vb_draw_tell_chance(to, "die", f->die, 0);
 	vb_draw_tell_chance(to, "pause", f->pause, f->pause_max_ns);
 	vb_draw_tell_chance(to, "pause before telling", f->pause_told, f->pause_max_ns);
+	vb_draw_tell_chance(to, "pause until a word comes round", f->around, f->around_max_ns);
 	vb_draw_tell_chance(to, "stalled servers", f->stall, f->stall_max_ns);
 	vb_draw_tell_chance(to, "servers die", f->server_die, 0);
 	vb_draw_tell_chance(to, "delay", f->delay, f->delay_max_ns);

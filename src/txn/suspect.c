@@ -130,9 +130,10 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 	if (!me->db->recovery || it->at == 0 || it->seen == 0)
 		return;
 	now = vb_ep_now(me->ep);
+	/* However long ago: who comes seldom must find the dead, too. */
 	for (unsigned i = 0; i < VB_SUSPECTS && s == NULL; i++)
 		if (me->suspect[i].at == it->at && me->suspect[i].word == it->seen &&
-		    !forgotten(me, &me->suspect[i], now))
+		    me->suspect[i].reader_at == word_at(it))
 			s = &me->suspect[i];
 	if (s == NULL) {
 		*room_for(me, now) = (struct vb_suspect){
@@ -157,5 +158,6 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 	s->asked = true;
 	s->status = pulse.status;
 	s->tries = pulse.tries;
-	s->since_ns = now;
+	/* Of when it is known to have been so: we may have stood still before that look. */
+	s->since_ns = vb_ep_now(me->ep);
 }

@@ -107,7 +107,7 @@ static int free_places_of(struct vb_coordinator *me, uint32_t place, uint64_t wh
 {
 	struct vb_db *db = me->db;
 	vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
-	uint64_t old;
+	uint64_t old, still = who;
 	int first = 0;
 
 	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
@@ -115,6 +115,11 @@ static int free_places_of(struct vb_coordinator *me, uint32_t place, uint64_t wh
 		int err = vb_recovery_read(me, VB_READ_TM, vb_status_word(db, place + i),
 					   &lane.status);
 
+		/* Another may have given it up before that look, and somebody else have it. */
+		if (err == 0)
+			err = vb_recovery_read(me, VB_READ_TM, owner, &still);
+		if (err == 0 && still != who)
+			return first;
 		if (err == 0)
 			err = vb_lane_roll_forward(me, &lane);
 		if (err == 0)

@@ -75,8 +75,6 @@ static const struct {
 	{"no-wait-sx", NULL, 2404, true, false, "an unlock had a doorbell of its own", NULL},
 	{"sundial", NULL, 1276, true, false,
 	 "a lease that a dead holder's lock kept short was waited for in vain", NULL},
-	{"wound-wait", "100", 93, true, true,
-	 "the log of an earlier try under the same name was rolled forward", NULL},
 	{"no-wait", "010", 7324, false, true,
 	 "a server's tuple that was taken over while it wrote passed for a lost lock",
 	 "txn: a server finds a lock taken over"},

@@ -447,6 +447,55 @@ static void test_room(void **state)
 	close_world(&w);
 }
 
+/* Everybody holds something and wants more, for which there is no room: nobody waits for that until
+ * what it holds is lost. */
+static void no_room_for_holders(const char *options, uint64_t within_ns)
+{
+	struct vb_grant g[16], more;
+	struct world w;
+
+	open_world(&w, options);
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(acquire(&w, i % 4, 2 * i, VB_SHARED, &g[i]), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		uint64_t asked_ns = vb_lock_now(w.c[i]);
+
+		assert_int_equal(vb_lock_acquire(w.c[i], 100, VB_SHARED, VB_FOREVER_NS, &more),
+				 -ETIMEDOUT);
+		assert_in_range(vb_lock_now(w.c[i]) - asked_ns, within_ns - 2 * MS, within_ns + MS);
+	}
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(vb_lock_release(w.c[i % 4], &g[i]), 0);
+	close_world(&w);
+}
+
+static void test_no_room_for_holders(void **state)
+{
+	no_room_for_holders("requests=16,policy=bounded-wait", 100 * MS);
+	no_room_for_holders("requests=16,policy=bounded-wait,wait=20ms", 20 * MS);
+	no_room_for_holders("requests=16,policy=no-wait", 100 * MS);
+	no_room_for_holders("requests=16,policy=wait-die", 100 * MS);
+}
+
+/* However long `wait` is: it ends with the first lease of what is held. */
+static void test_no_room_until_a_lease_ends(void **state)
+{
+	struct vb_grant g[16], more;
+	struct world w;
+
+	open_world(&w, "requests=16,wait=3600s");
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(acquire(&w, i == 0 ? 0 : 1, 2 * i, VB_SHARED, &g[i]), 0);
+	assert_int_equal(vb_lock_acquire(w.c[0], 100, VB_SHARED, VB_FOREVER_NS, &more), -ETIMEDOUT);
+	assert_in_range(vb_lock_now(w.c[0]), g[0].valid_until_ns, g[0].valid_until_ns + MS);
+	/* Who holds nothing waits for room. */
+	assert_int_equal(vb_lock_acquire(w.c[2], 100, VB_SHARED, VB_FOREVER_NS, &more), 0);
+	assert_int_equal(vb_lock_release(w.c[2], &more), 0);
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(vb_lock_release(w.c[i == 0 ? 0 : 1], &g[i]), -VB_ELOST);
+	close_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -462,6 +511,8 @@ int main(void)
 		cmocka_unit_test(test_path_over_what_is_held),
 		cmocka_unit_test(test_no_path),
 		cmocka_unit_test(test_room),
+		cmocka_unit_test(test_no_room_for_holders),
+		cmocka_unit_test(test_no_room_until_a_lease_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

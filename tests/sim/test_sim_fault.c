@@ -458,6 +458,90 @@ static void test_a_pause_before_the_doorbell_meets_not_after(void **state)
 	vb_fabric_close(f);
 }
 
+/* ---- until a word comes round ---- */
+
+#define AROUND_NS 100000
+
+struct around {
+	struct vb_fabric *f;
+	struct vb_ep *ep;
+	uint64_t took_ns, old;
+	int err;
+	bool reads, returns;
+};
+
+static void around_main(void *arg)
+{
+	struct around *a = arg;
+	uint64_t start = now();
+
+	a->err = a->reads ? vb_read64(a->ep, word(0, 0), &a->old)
+			  : vb_cas64(a->ep, word(0, 0), 5, 9, &a->old);
+	a->took_ns = now() - start;
+}
+
+static void goes_round(void *arg)
+{
+	const struct around *a = arg;
+	uint64_t *w = vb_local(a->f, word(0, 0), 8);
+
+	vb_task_sleep_until(now() + 20000);
+	*w = 7 | 7ull << 32;
+	vb_task_sleep_until(now() + 20000);
+	if (a->returns)
+		*w = 5;
+}
+
+static void stand_until_it_comes_round(struct around *a, uint64_t seed)
+{
+	struct vb_sim_faults around = {.around = 1, .around_max_ns = AROUND_NS};
+
+	a->f = cluster(NULL, 2, seed);
+	a->ep = endpoint(a->f, 1);
+	vb_sim_ep_mortal(a->ep, true);
+	*(uint64_t *)vb_local(a->f, word(0, 0), 8) = 5;
+	vb_sim_set_faults(a->f, &around);
+	spawn(around_main, a);
+	spawn(goes_round, a);
+	run_all();
+	assert_int_equal(a->err, 0);
+}
+
+/* Who compares waits before the doorbell until it would succeed once more. */
+static void test_a_cas_waits_until_the_word_comes_round(void **state)
+{
+	struct around a = {.returns = true};
+
+	stand_until_it_comes_round(&a, 3);
+	assert_in_range(a.took_ns, 40000, 50000);
+	assert_int_equal(a.old, 5);
+	assert_int_equal(peek(a.f, word(0, 0)), 9);
+	vb_ep_close(a.ep);
+	vb_fabric_close(a.f);
+}
+
+/* Who has read waits with what it knows, some of them; and not for ever. */
+static void test_who_has_read_waits_until_the_word_comes_round(void **state)
+{
+	unsigned stood[2] = {0, 0};
+
+	for (unsigned i = 0; i < 40; i++) {
+		struct around a = {.reads = true, .returns = i % 2 == 0};
+		uint64_t least = a.returns ? 40000 : AROUND_NS;
+
+		stand_until_it_comes_round(&a, i);
+		assert_int_equal(a.old, 5);
+		if (a.took_ns > 10000) {
+			assert_in_range(a.took_ns, least, least + 10000);
+			stood[i % 2]++;
+		}
+		vb_ep_close(a.ep);
+		vb_fabric_close(a.f);
+	}
+	assert_in_range(stood[0], 1, 15);
+	assert_in_range(stood[1], 1, 15);
+}
+
 /* ---- death ---- */
 
 #define MORTALS 200
@@ -637,6 +721,8 @@ int main(void)
 		cmocka_unit_test(test_in_time_or_never),
 		cmocka_unit_test(test_faults_can_be_turned_off),
 		cmocka_unit_test(test_a_pause_before_the_doorbell_meets_not_after),
+		cmocka_unit_test(test_a_cas_waits_until_the_word_comes_round),
+		cmocka_unit_test(test_who_has_read_waits_until_the_word_comes_round),
 		cmocka_unit_test(test_a_dead_client_is_silent_for_ever),
 		cmocka_unit_test(test_only_the_mortal_die),
 		cmocka_unit_test(test_clocks_drift_within_their_bound),

@@ -61,9 +61,11 @@ static void draw_ops(struct small *w, unsigned txn, unsigned key)
 		w->ops[txn][t->n_ops] = (struct vb_history_op)R(key, w->chain[key][read]);
 		w->ops[txn][t->n_ops++].absent = w->absent[key][read];
 	}
-	if (own > 0)
-		w->ops[txn][t->n_ops++] =
+	if (own > 0) {
+		w->ops[txn][t->n_ops] =
 			(struct vb_history_op)W(key, w->chain[key][own], w->chain[key][own - 1]);
+		w->ops[txn][t->n_ops++].absent = w->absent[key][own];
+	}
 }
 
 static void draw_small(struct small *w)

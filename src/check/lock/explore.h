@@ -46,7 +46,8 @@ struct vb_explore_draw {
 	bool loses; /* answers are lost although the lock survives nobody: what is unknown then may be
 		     * lost for good */
 	uint32_t near_wrap; /* counters begin up to so many steps before they come round; 0: at 0 */
-	uint64_t claims_from; /* ... and the numbers of clients' claims behind this */
+	uint32_t round_tickets; /* ... or after so many steps again and again; 0: as they do */
+	uint64_t claims_from;   /* ... and the numbers of clients' claims behind this */
 	bool fencing;
 	uint64_t bound_ns; /* of a verb */
 	uint64_t lease_ns;

@@ -25,6 +25,7 @@
 #define SERVE_STREAM  0x73657276
 #define BEYOND_STREAM 0x6265796f
 #define TIME_STREAM   0x74696d65
+#define ROUND_STREAM  0x726f756e
 
 /* Verbs one after the other for which a call that may not wait takes its time. */
 #define PROMPT_VERBS 4
@@ -71,6 +72,11 @@ static void draw_hard_faults(struct vb_rng *r, struct vb_explore_draw *d)
 	}
 	if (vb_rng_chance(r, 0.5))
 		d->p_long = vb_draw_one_of(r, rare, 3) * 4;
+}
+
+static uint64_t min64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 static bool can_run(const struct vb_lock_ops *ops, const struct vb_sim_profile *p)
@@ -419,11 +425,61 @@ static void draw_beyond(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	d->cycles = 2;
 }
 
+/* Who stands still until a word looks once more as it did. */
+static void draw_around(const struct vb_lock_ops *ops, struct vb_explore_draw *d, struct vb_rng *r)
+{
+	static const double rare[] = {0.0005, 0.002, 0.01};
+
+	if (!(ops->caps & VB_LOCK_SURVIVES) || !vb_rng_chance(r, 0.15))
+		return;
+	d->faults.around = vb_draw_one_of(r, rare, 3);
+	d->faults.around_max_ns = vb_draw_between(r, 4 * d->lease_ns, 14 * d->lease_ns);
+}
+
+/*
+ * Counters that come round again and again, while somebody stands still.  A round may not be over
+ * within a lease: its tickets are at most ROUND_CLIENTS in 3 us, and the lease is short.  Holds are
+ * so long that whoever comes back finds one.
+ */
+#define ROUND_TICKETS 256
+#define ROUND_CLIENTS 5
+
+static void draw_rounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double ratios[] = {0, 0, 0, 0.5, 1};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, ROUND_STREAM);
+	if (d->orderly)
+		return;
+	draw_around(ops, d, &r);
+	if (find_option(ops, "count_max") == NULL || !vb_rng_chance(&r, 0.12))
+		return;
+	d->round_tickets = ROUND_TICKETS;
+	d->bound_ns = 25 * US;
+	d->lease_ns = vb_draw_between(&r, 2 * d->bound_ns, 3 * d->bound_ns);
+	d->clients = (unsigned)vb_draw_between(&r, VB_EXPLORE_CLIENTS_MIN, ROUND_CLIENTS);
+	d->near_wrap = 0;
+	d->locks = d->servers = 1;
+	d->leases = 1;
+	d->options[0] = '\0';
+	d->attempts = 12 * ROUND_TICKETS / d->clients;
+	d->read_ratio = vb_draw_one_of(&r, ratios, 5);
+	d->p_try = d->p_two = 0;
+	d->think_max_ns = vb_draw_spread(&r, 1 * US, 3);
+	d->hold_max_ns = vb_draw_spread(&r, 2 * US, 5);
+	d->p_long = vb_rng_chance(&r, 0.5) ? 0.03 : 0;
+	d->faults.around = 0.005;
+	d->faults.around_max_ns = 2 * ROUND_TICKETS * (16 * US + d->hold_max_ns / 2);
+	d->faults.delay_max_ns = min64(d->faults.delay_max_ns, d->bound_ns / 2);
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
 			 d->faults.partition_max_ns + d->faults.deaf_max_ns +
-			 d->faults.stall_max_ns + d->away_max_ns + 3 * d->lease_ns;
+			 d->faults.stall_max_ns + d->faults.around_max_ns + d->away_max_ns +
+			 3 * d->lease_ns;
 	uint64_t mend =
 		(uint64_t)(d->clients + 2) * (ops->recovery_leases + 1) * d->lease_ns * d->leases;
 
@@ -488,6 +544,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_links(ops, d);
 	draw_servers(ops, d);
 	draw_beyond(ops, d);
+	draw_rounds(ops, d);
 	draw_bounds(ops, d);
 }
 
@@ -517,6 +574,8 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "long holds", d->p_long, 0);
 	if (d->near_wrap > 0)
 		fprintf(to, ", counters up to %u steps before they come round", d->near_wrap);
+	if (d->round_tickets > 0)
+		fprintf(to, ", rounds of %u tickets", d->round_tickets);
 	if (d->all_modes)
 		fprintf(to, ", all modes");
 	if (d->any_order)

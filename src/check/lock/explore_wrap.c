@@ -51,12 +51,28 @@ static const struct {
 	{rw_option_table, wrap_rma_rw},
 };
 
+/* Fewer tickets than the options allow, for leases that are shorter than any user's.  One of both
+ * counters may be about to come round, and the other at its beginning. */
+static void begin_rounds(const struct explore *x)
+{
+	const struct vb_lock_space *s = x->space;
+	const uint32_t last = x->d->round_tickets - 1, which = (uint32_t)(x->d->seed % 3);
+	uint64_t *entry = vb_local(s->fabric, vb_lock_entry(s, 0), s->stride);
+	const uint32_t w = which == 1 ? last : 0, r = which == 2 ? last : 0;
+
+	((struct dslr_options *)s->options)->count_max = x->d->round_tickets;
+	entry[0] = s->ops->options == dslr_update_option_table ? upd_word(0, w, r, w, r)
+							       : dslr_word(w, r, w, r);
+}
+
 void explore_wrap(struct explore *x)
 {
 	const struct vb_lock_space *s = x->space;
 	struct vb_rng r;
 
 	vb_rng_seed(&r, x->d->seed, 0x77726170);
+	if (x->d->round_tickets != 0)
+		begin_rounds(x);
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(layouts) && x->d->near_wrap; i++) {
 		if (s->ops->options != layouts[i].options || s->ops->entry_bytes == 0)
 			continue;

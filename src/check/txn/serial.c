@@ -27,6 +27,24 @@ static uint32_t own_child(const struct serial *s, uint32_t version)
 	return c != SERIAL_NONE && s->versions[c].writer == v->writer ? c : SERIAL_NONE;
 }
 
+/* Did its writer make the version as it was read: of a record, or of none?  Who writes a key again
+ * may keep the number. */
+static bool was_made_so(const struct serial *s, uint32_t version, const struct vb_history_op *read)
+{
+	const struct serial_version *v = &s->versions[version];
+	const struct serial_txn *x = &s->txns[v->writer];
+
+	for (uint32_t i = v->op - x->first; i < x->t->n_ops; i++) {
+		const struct vb_history_op *op = &x->ops[i];
+
+		if (op->kind == VB_HISTORY_WRITE && op->key == read->key &&
+		    op->table == read->table && op->version == read->version &&
+		    op->absent == read->absent)
+			return true;
+	}
+	return false;
+}
+
 /* Who replaced a version has seen it, as much as who read it. */
 static void judge_sights(struct serial *s, uint32_t txn)
 {
@@ -49,6 +67,8 @@ static void judge_sights(struct serial *s, uint32_t txn)
 		}
 		if (x->ops[i].kind != VB_HISTORY_READ)
 			continue;
+		if (!was_made_so(s, sight.version, &x->ops[i]))
+			found(s, VB_ANOMALY_GHOST, sight);
 		sight.other = own_child(s, sight.version);
 		if (sight.other != SERIAL_NONE)
 			found(s, VB_ANOMALY_G1B, sight);
@@ -60,15 +80,28 @@ struct last_use {
 	uint32_t txn, op;
 };
 
-/* The loader's versions of a key are all one. */
-static bool same_number(uint64_t a, uint64_t b)
+/* Is it the same version, of a record or of none?  The loader's versions of a key are all one. */
+static bool is_same(const struct vb_history_op *a, const struct vb_history_op *b)
 {
-	return a == b || (a < VB_HISTORY_FIRST && b < VB_HISTORY_FIRST);
+	if (a->absent != b->absent)
+		return false;
+	return a->version == b->version ||
+	       (a->version < VB_HISTORY_FIRST && b->version < VB_HISTORY_FIRST);
+}
+
+/* What it sees is the transaction's own, by a later operation of its: which; or NONE. */
+static uint32_t made_later(const struct serial *s, uint32_t txn, uint32_t i)
+{
+	const struct serial_txn *x = &s->txns[txn];
+	const struct serial_version *v = &s->versions[s->saw[x->first + i]];
+
+	return v->writer == txn && v->op > x->first + i ? v->op - x->first : SERIAL_NONE;
 }
 
 /*
- * A read gives what the transaction's last write of the key made, at every level.  From snapshot
- * on, it gives what its last read gave, too: below, another's write may have come between.
+ * A read gives what the transaction's last write of the key made, at every level, and nothing that
+ * it makes later.  From snapshot on, it gives what its last read gave, too: below, another's write
+ * may have come between.
  */
 static void judge_own_reads(struct serial *s, uint32_t txn, struct last_use *last)
 {
@@ -78,11 +111,13 @@ static void judge_own_reads(struct serial *s, uint32_t txn, struct last_use *las
 	for (uint32_t i = 0; i < x->t->n_ops; i++) {
 		struct last_use *l = &last[s->versions[s->saw[x->first + i]].key];
 		const bool read = x->ops[i].kind == VB_HISTORY_READ;
+		struct serial_sight sight = {.txn = txn, .op = i, .other = l->op};
 
-		if (l->txn == txn + 1 && read &&
-		    !same_number(x->ops[i].version, x->ops[l->op].version))
-			found(s, VB_ANOMALY_INTERNAL,
-			      (struct serial_sight){.txn = txn, .op = i, .other = l->op});
+		if (l->txn != txn + 1)
+			sight.other = made_later(s, txn, i);
+		if (read && sight.other != SERIAL_NONE &&
+		    (sight.other > i || !is_same(&x->ops[i], &x->ops[l->op])))
+			found(s, VB_ANOMALY_INTERNAL, sight);
 		if (!read || reads)
 			*l = (struct last_use){.txn = txn + 1, .op = i};
 	}

@@ -226,7 +226,8 @@ static void tell_sight(FILE *to, const struct serial *s, const struct serial_sig
 	if (op->kind == VB_HISTORY_READ) {
 		fprintf(to, " read ");
 		tell_op_key(to, s, op);
-		fprintf(to, " at version %" PRIu64, op->version);
+		fprintf(to, " at version %" PRIu64 "%s", op->version,
+			op->absent ? " (absent)" : "");
 	} else {
 		fprintf(to, " replaced version %" PRIu64 " of ", op->prev);
 		tell_op_key(to, s, op);
@@ -295,8 +296,13 @@ static void tell_ghost(FILE *to, const struct serial *s, const struct serial_sig
 		vb_anomaly_names[VB_ANOMALY_GHOST]);
 	tell_txn(to, s, x->txn);
 	tell_sight(to, s, x);
-	fprintf(to, "; no transaction of the history made version %" PRIu64 "\n",
-		s->versions[x->version].number);
+	if (s->versions[x->version].writer != SERIAL_NONE)
+		fprintf(to, "; T%" PRIu64 " made that version %s\n",
+			id_of(s, s->versions[x->version].writer),
+			s->txns[x->txn].ops[x->op].absent ? "of a record that is there" : "absent");
+	else
+		fprintf(to, "; no transaction of the history made version %" PRIu64 "\n",
+			s->versions[x->version].number);
 }
 
 static void tell_internal(FILE *to, const struct serial *s, const struct serial_sight *x)
@@ -307,8 +313,12 @@ static void tell_internal(FILE *to, const struct serial *s, const struct serial_
 		vb_anomaly_names[VB_ANOMALY_INTERNAL]);
 	tell_txn(to, s, x->txn);
 	tell_sight(to, s, x);
-	fprintf(to, "; it had %s version %" PRIu64 " of it before\n",
-		own->kind == VB_HISTORY_READ ? "read" : "written", own->version);
+	if (x->other > x->op)
+		fprintf(to, "; it wrote that version only afterwards\n");
+	else
+		fprintf(to, "; it had %s version %" PRIu64 "%s of it before\n",
+			own->kind == VB_HISTORY_READ ? "read" : "written", own->version,
+			own->absent ? " (absent)" : "");
 }
 
 char *serial_story(const struct serial *s, enum vb_anomaly first)

@@ -22,6 +22,8 @@ void sim_ep_die(struct sim_ep *ep)
 	if (ep->dead)
 		return;
 	ep->dead = true;
+	if (ep->around.word != NULL)
+		ep->sim->around_until_ns = sim_now(ep->sim);
 	ep->inbox_n = 0;
 	ep->death.fire = death_fire;
 	vb_timer_arm(ep->sim->sched, &ep->death, sim_now(ep->sim));
@@ -30,17 +32,45 @@ void sim_ep_die(struct sim_ep *ep)
 	vb_ep_wake(&ep->base);
 }
 
+/* How often who waits for a word looks at it. */
+#define LOOK_NS 200
+
+/* Until when it stands still, or looks again. */
+static uint64_t stands_until_ns(struct sim_ep *ep)
+{
+	struct sim_around *a = &ep->around;
+	uint64_t now = sim_now(ep->sim);
+
+	if (a->word == NULL)
+		return ep->paused_until_ns;
+	if (((*a->word ^ a->value) & a->mask) != 0) {
+		a->differed = true;
+	} else if (a->differed) {
+		a->word = NULL;
+		ep->paused_until_ns = ep->sim->around_until_ns = now;
+	}
+	return sim_min(now + LOOK_NS, ep->paused_until_ns);
+}
+
+void sim_stand_still(struct sim_ep *ep)
+{
+	while (vb_unlikely(sim_now(ep->sim) < ep->paused_until_ns)) {
+		uint64_t until = stands_until_ns(ep);
+
+		if (until > sim_now(ep->sim))
+			(void)vb_task_suspend_uninterruptible(until);
+		if (ep->dead)
+			vb_task_die();
+	}
+	ep->around.word = NULL;
+}
+
 void sim_checkpoint(struct vb_ep *vep, bool before)
 {
 	struct sim_ep *ep = sim_ep_of(vep);
 
 	if (vb_unlikely(ep->dead))
 		vb_task_die();
-	if (before)
-		return;
-	while (vb_unlikely(sim_now(ep->sim) < ep->paused_until_ns)) {
-		(void)vb_task_suspend_uninterruptible(ep->paused_until_ns);
-		if (ep->dead)
-			vb_task_die();
-	}
+	if (!before)
+		sim_stand_still(ep);
 }

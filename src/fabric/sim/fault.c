@@ -62,6 +62,42 @@ static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t max_ns)
 		luck->after_ns = up_to(s, max_ns);
 }
 
+void sim_fault_around(struct sim_ep *ep, const uint64_t *word, uint64_t value, uint64_t mask)
+{
+	struct sim *s = ep->sim;
+
+	if (s->around_until_ns > sim_now(s))
+		return;
+	ep->around = (struct sim_around){.word = word, .value = value, .mask = mask};
+	ep->paused_until_ns = s->around_until_ns = sim_now(s) + s->faults.around_max_ns;
+}
+
+/* A CAS waits before the doorbell, for what it compares with.  What else meets a word waits after
+ * the completion until it looks as it did: all of it, or one half. */
+static void come_round(struct sim_ep *ep, const struct vb_verb *v, struct sim_luck *luck)
+{
+	static const uint64_t masks[] = {UINT64_MAX, 0xffffffffull << 32, UINT32_MAX};
+	struct sim *s = ep->sim;
+	bool masked = v->op == VB_OP_MCAS64 || v->op == VB_OP_MCAS128;
+	const uint64_t *memory = v->op != VB_OP_SEND ? vb_local(&s->base, v->addr, 16) : NULL;
+
+	if (memory == NULL)
+		return;
+	if (v->op == VB_OP_READ && vb_rng_chance(&s->fault_rng, 0.75))
+		return;
+	if (v->op != VB_OP_CAS64 && !masked) {
+		luck->around_mask = masks[vb_rng_below(&s->fault_rng, 3)];
+		return;
+	}
+	/* Of a wide word what is compared, its upper half if the lower is not. */
+	if (v->op == VB_OP_MCAS128 && v->compare_mask.lo == 0)
+		sim_fault_around(ep, memory + 1, v->compare.hi, v->compare_mask.hi);
+	else
+		sim_fault_around(ep, memory, v->compare.lo,
+				 masked ? v->compare_mask.lo : UINT64_MAX);
+	sim_stand_still(ep);
+}
+
 /* Before the doorbell, or right after it. */
 static void die_of_it(struct sim *s, struct sim_luck *luck)
 {
@@ -135,6 +171,8 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 		return;
 	if (strikes(s, f->pause) || (tells(batch) && strikes(s, f->pause_told)))
 		pause_it(ep, luck, f->pause_max_ns);
+	if (s->around_until_ns <= now && strikes(s, f->around))
+		come_round(ep, v, luck);
 	if (strikes(s, f->deaf))
 		ep->deaf_until_ns = now + up_to(s, f->deaf_max_ns);
 	if (strikes(s, f->die))

@@ -480,6 +480,23 @@ static void give_up(struct sim *s, struct sim_op *op)
 	sim_at(s, op, SIM_ARRIVE, op->arrive_ns);
 }
 
+/* The first eight bytes that the verb has met; of a wide word the last for its upper half. */
+static const uint64_t *word_of(const struct sim *s, const struct sim_op *op)
+{
+	bool wide = op->t.op == VB_OP_MCAS128 || op->t.op == VB_OP_MFAA128 || op->t.len == 16;
+	const uint64_t *memory = op_memory(s, op);
+
+	return wide && !(op->around_mask & 1) ? memory + 1 : memory;
+}
+
+static void note_word(const struct sim *s, struct sim_op *op)
+{
+	if (sim_message(op) || (op->t.addr & 7) != 0 || (!sim_atomic(op) && op->t.len < 8))
+		op->around_mask = 0;
+	else
+		op->left = *word_of(s, op);
+}
+
 static void complete(struct sim *s, struct sim_op *op)
 {
 	struct vb_batch *batch = op->batch;
@@ -495,6 +512,8 @@ static void complete(struct sim *s, struct sim_op *op)
 		if (vb_unlikely(op->pause_ns != 0))
 			op->ep->paused_until_ns =
 				sim_max(op->ep->paused_until_ns, sim_now(s) + op->pause_ns);
+		if (vb_unlikely(op->around_mask != 0) && v->status == 0)
+			sim_fault_around(op->ep, word_of(s, op), op->left, op->around_mask);
 		if (--batch->pending == 0 && batch->waiter != NULL)
 			vb_task_wake(batch->waiter);
 	}
@@ -554,6 +573,7 @@ void sim_arrive(struct sim *s, struct sim_op *op)
 		return;
 	}
 	if (vb_unlikely(op->pieces > 1)) {
+		op->around_mask = 0;
 		piece(s, op);
 		return;
 	}
@@ -561,6 +581,8 @@ void sim_arrive(struct sim *s, struct sim_op *op)
 		effect(s, op);
 	else
 		s->verbs++;
+	if (vb_unlikely(op->around_mask != 0))
+		note_word(s, op);
 	after_effect(s, op);
 }
 

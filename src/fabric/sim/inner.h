@@ -80,7 +80,9 @@ struct sim_op {
 	uint64_t arrive_ns;   /* lost early: when it is at the target */
 	uint64_t number;      /* for a chooser */
 	uint64_t stall_ns, pause_ns, delay_ns, tear_ns;
-	uint64_t piece_ns; /* from piece to piece */
+	uint64_t piece_ns;    /* from piece to piece */
+	uint64_t around_mask; /* bits of `left` that its client will wait for; 0: it will not */
+	uint64_t left;        /* what stands in the word behind it */
 	uint16_t src, dst;
 	uint8_t stage, fate, verb_flags;
 	uint8_t piece, pieces;
@@ -104,6 +106,13 @@ struct sim_nic {
 	struct sim_bucket buckets[SIM_BUCKETS];
 };
 
+/* What a client that stands still waits for. */
+struct sim_around {
+	const uint64_t *word; /* NULL: nothing but the time */
+	uint64_t value, mask;
+	bool differed; /* it has been otherwise since */
+};
+
 struct sim_ep {
 	struct vb_ep base;
 	struct sim *sim;
@@ -111,6 +120,7 @@ struct sim_ep {
 	uint32_t ops; /* allocated for it; a closed endpoint stays until they are gone */
 	bool mortal, stalls, dead, closed, server;
 	uint64_t paused_until_ns, deaf_until_ns;
+	struct sim_around around;
 	uint64_t last_doorbell_ns;
 	uint64_t posted; /* verbs, for a chooser */
 	unsigned cpu;    /* the one that works on the latest message */
@@ -170,6 +180,7 @@ struct sim {
 	struct vb_rng fault_rng, clock_rng;
 	struct sim_cut cuts[SIM_CUTS_MAX];
 	unsigned n_cuts;
+	uint64_t around_until_ns; /* until then some client waits for a word to come round */
 	void (*on_death)(struct vb_ep *ep, void *arg);
 	void *on_death_arg;
 
@@ -238,12 +249,14 @@ int sim_recv(struct vb_ep *ep, struct vb_msg *out);
  * still after the completion, how long the target's NIC does, and whether the client dies before
  * the doorbell or right after it. */
 struct sim_luck {
-	uint64_t after_ns, stall_ns;
+	uint64_t after_ns, stall_ns, around_mask;
 	bool dies_before, dies_after;
 	uint8_t fate; /* of each of its verbs: enum sim_fate */
 };
 void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck);
 void sim_fault_verb(struct sim *s, struct sim_op *op);
+/* The endpoint stands still until the word is `value` under the mask once more. */
+void sim_fault_around(struct sim_ep *ep, const uint64_t *word, uint64_t value, uint64_t mask);
 /* When something that leaves a at `at` can be at b, one_way_ns included. */
 uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at);
 
@@ -267,6 +280,8 @@ void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
 
 void sim_ep_die(struct sim_ep *ep);
 void sim_checkpoint(struct vb_ep *ep, bool before);
+/* The calling task stands still for as long as its endpoint does. */
+void sim_stand_still(struct sim_ep *ep);
 
 /* ---- post.c: from the client to the wire ---- */
 

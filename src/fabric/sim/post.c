@@ -142,7 +142,7 @@ static int make_op(struct sim_ep *ep, struct vb_batch *batch, struct vb_verb *v,
 	op->t.self = ep->base.self;
 	op->verb_flags = v->flags;
 	op->fate = op->piece = op->pieces = 0;
-	op->stall_ns = op->pause_ns = op->delay_ns = op->tear_ns = 0;
+	op->stall_ns = op->pause_ns = op->delay_ns = op->tear_ns = op->around_mask = 0;
 	err = fill_args(op, v);
 	if (vb_unlikely(err != 0)) {
 		sim_op_put(s, op);
@@ -223,6 +223,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		}
 		op->stall_ns = luck.stall_ns;
 		op->pause_ns = luck.after_ns;
+		op->around_mask = luck.around_mask;
 		op->fate = luck.fate;
 		luck.stall_ns = 0;
 		launch(s, op, v, bell);

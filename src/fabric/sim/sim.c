@@ -399,9 +399,9 @@ void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
 
 	s->faults = *faults;
 	s->faulty = faults->die > 0 || faults->pause > 0 || faults->pause_told > 0 ||
-		    faults->delay > 0 || faults->tear > 0 || faults->stall > 0 ||
-		    faults->lose > 0 || faults->deaf > 0 || faults->early > 0 ||
-		    faults->nic_stall > 0 || faults->partition > 0;
+		    faults->around > 0 || faults->delay > 0 || faults->tear > 0 ||
+		    faults->stall > 0 || faults->lose > 0 || faults->deaf > 0 ||
+		    faults->early > 0 || faults->nic_stall > 0 || faults->partition > 0;
 	s->n_cuts = 0;
 }
 

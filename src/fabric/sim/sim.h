@@ -16,6 +16,11 @@ struct vb_sim_faults {
 	double pause; /* before the doorbell or after the completion, evenly */
 	uint64_t pause_max_ns;
 	double pause_told; /* the same before a message: between what was done and what is told of it */
+	/* Until a word comes round: a CAS before the doorbell until what it compares with, having
+	 * been otherwise, is there once more; what else meets a word after the completion until it
+	 * looks as it did, all of it or one half.  One client at a time. */
+	double around;
+	uint64_t around_max_ns;
 	double stall; /* the same of a server (vb_sim_ep_stalls), which does not die; where it answers,
 		       * half of that */
 	uint64_t stall_max_ns;

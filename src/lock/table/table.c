@@ -478,7 +478,7 @@ static int granted(struct vb_lock_client *me, struct vb_claim *c, const struct a
 
 /* 0; -EAGAIN: the policy, or a try, does not wait; -ENOBUFS: come again; -ETIMEDOUT; ... */
 static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_locktab_kind kind,
-		   uint64_t until_ns)
+		   uint64_t until_ns, uint64_t *begun_ns)
 {
 	struct asking q = {.ask = {.kind = (uint8_t)kind,
 				   .lock = c->lock,
@@ -490,6 +490,7 @@ static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_lockta
 	uint64_t until = kind == VB_LOCKTAB_TRY ? VB_FOREVER : until_ns;
 	int err = ask(me, &q, until);
 
+	*begun_ns = q.begun_ns;
 	c->queued = false;
 	if (err == 0 && came_late(me, &q)) {
 		VB_SOMETIMES(20000, "table: granted when another lock's lease had ended");
@@ -505,21 +506,42 @@ static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_lockta
 	return err == -VB_EUNKNOWN ? -ENOBUFS : err;
 }
 
+/* Until when a client comes again for which there was no room, or which a new agent granted nothing
+ * yet.  If others may wait for it, they may do so for room, too, in a cycle that no queue shows: then
+ * it stays no longer than in a queue, and not beyond the first end of what it held at `begun_ns`. */
+static uint64_t comes_until(struct vb_lock_client *me, const struct vb_claim *c, uint64_t begun_ns,
+			    uint64_t until_ns)
+{
+	const struct asking call = {
+		.ask.lock = c->lock, .bounded = is_bounded(me), .begun_ns = begun_ns};
+	bool converts = c->held && options_of(me)->policy == VB_LOCKTAB_BOUNDED_WAIT;
+	uint64_t end = begun_ns + vb_locktab_wait_ns(me->space), lease;
+
+	if (!holds_others(me) && !converts)
+		return until_ns;
+	end = end < until_ns ? end : until_ns;
+	lease = first_end(me, &call, end);
+	return lease < end ? lease : end;
+}
+
 int vb_locktab_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
+	uint64_t first = 0, begun;
 
 	take_age(me);
 	for (;;) {
 		bool late = until_ns != VB_FOREVER && vb_ep_now(me->ep) >= until_ns;
-		int err = attempt(me, c, late ? VB_LOCKTAB_TRY : VB_LOCKTAB_ACQUIRE, until_ns);
+		int err = attempt(me, c, late ? VB_LOCKTAB_TRY : VB_LOCKTAB_ACQUIRE, until_ns,
+				  &begun);
 
 		if (late && (err == -EAGAIN || err == -ENOBUFS))
 			return -ETIMEDOUT;
 		if (err != -ENOBUFS)
 			return err;
 		vb_phase(me, VB_PHASE_RT);
-		err = vb_backoff_wait(me, &b, until_ns);
+		first = first == 0 ? begun : first;
+		err = vb_backoff_wait(me, &b, comes_until(me, c, first, until_ns));
 		if (err)
 			return err;
 		me->retries++;
@@ -528,10 +550,11 @@ int vb_locktab_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 
 int vb_locktab_try(struct vb_lock_client *me, struct vb_claim *c)
 {
+	uint64_t begun;
 	int err;
 
 	take_age(me);
-	err = attempt(me, c, VB_LOCKTAB_TRY, 0);
+	err = attempt(me, c, VB_LOCKTAB_TRY, 0, &begun);
 	return err == -ENOBUFS ? -EAGAIN : err;
 }
 
@@ -658,13 +681,20 @@ int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mo
 				   .flags = VB_LOCKTAB_BOUNDED},
 			   .bounded = is_bounded(me)};
 	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
+	uint64_t first = 0;
 	int err;
 
-	do {
+	for (;;) {
 		if (g->lost)
 			return -VB_ELOST;
 		err = convert_once(me, c, &q, until_ns);
-	} while (err == -ENOBUFS && (err = vb_backoff_wait(me, &b, until_ns)) == 0);
+		if (err != -ENOBUFS)
+			break;
+		first = first == 0 ? q.begun_ns : first;
+		err = vb_backoff_wait(me, &b, comes_until(me, c, first, until_ns));
+		if (err)
+			break;
+	}
 	if (err)
 		return err;
 	/* Converted, and over before we knew. */

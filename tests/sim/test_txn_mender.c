@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who is dead: menders that come at a bad moment, in virtual time.  They stand still between two
+ * looks, come seldom, find that whom they meant has tried again, or a log that an earlier try left,
+ * or that a place has somebody else by now.  Each test asserts that the moment was there.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "fabric/sim/sim.h"
+#include "txn/db.h"
+
+#define US      1000ull
+#define KEY     1
+#define LOADED  100
+#define WRITTEN 7
+
+struct world {
+	struct vb_fabric *f;
+	struct vb_db *db;
+	struct vb_table *t;
+	struct vb_db_server *server[2];
+	struct vb_coordinator *a, *b, *c, *late; /* at nodes 0, 1, 1, and 0 */
+	uint64_t until;
+	bool done;
+};
+
+#define must(call) assert_int_equal(call, 0)
+
+static void open_world(struct world *w, const char *cc)
+{
+	const struct vb_fabric_params fp = {
+		.fabric = "sim", .nodes = 2, .node_bytes = 16 << 20, .seed = 1};
+	const struct vb_db_params dp = {.cc = cc, .coordinators = 4};
+	const struct vb_table_params tp = {.name = "t", .record_bytes = 8, .records = 16};
+	uint64_t record = LOADED;
+
+	memset(w, 0, sizeof(*w));
+	must(vb_fabric_open(&fp, &w->f));
+	must(vb_db_open(w->f, &dp, &w->db));
+	must(vb_table_open(w->db, &tp, &w->t));
+	must(vb_table_load(w->t, KEY, &record));
+	for (uint16_t i = 0; i < 2; i++)
+		must(vb_db_server_start(w->db, i, &w->server[i]));
+	must(vb_coordinator_open(w->db, 0, &w->a));
+	must(vb_coordinator_open(w->db, 1, &w->b));
+	must(vb_coordinator_open(w->db, 1, &w->c));
+}
+
+static void close_world(struct world *w)
+{
+	vb_coordinator_close(w->a);
+	vb_coordinator_close(w->b);
+	vb_coordinator_close(w->c);
+	vb_coordinator_close(w->late);
+	for (uint16_t i = 0; i < 2; i++)
+		vb_db_server_stop(w->server[i]);
+	must(vb_db_close(w->db));
+	must(vb_fabric_close(w->f));
+}
+
+static void wait_ns(struct vb_coordinator *me, uint64_t ns)
+{
+	must(vb_ep_sleep(me->ep, ns));
+}
+
+/* Begins, and has the record to write it. */
+static void hold(struct world *w, struct vb_coordinator *me)
+{
+	uint64_t *record;
+
+	must(vb_txn_begin(me));
+	must(vb_txn_update(me, w->t, KEY, (void **)&record));
+	*record = WRITTEN;
+}
+
+/* A transaction that wants the record; 0 or -EAGAIN. */
+static int want(struct world *w, struct vb_coordinator *me, uint64_t *record)
+{
+	int err;
+
+	must(vb_txn_begin(me));
+	err = vb_txn_read(me, w->t, KEY, record);
+	return err == 0 ? vb_txn_commit(me) : err;
+}
+
+/* ---- tried again between the second look and the word that would roll it back ---- */
+
+static void tried_again_since(const char *cc)
+{
+	uint64_t record;
+	struct world w;
+
+	open_world(&w, cc);
+	hold(&w, w.a);
+	while (w.b->recover.at == 0) {
+		assert_int_equal(want(&w, w.b, &record), -EAGAIN);
+		wait_ns(w.b, 10 * US);
+	}
+	/* What b is about to do is meant for this try of a's, which ends before. */
+	assert_int_equal(vb_txn_commit(w.a), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_TIMEOUT);
+	assert_true(w.a->keep_age);
+	hold(&w, w.a);
+	must(vb_txn_begin(w.b));
+	vb_txn_abort(w.b);
+	must(vb_txn_commit(w.a));
+	assert_int_equal(w.b->recovered, 0);
+	must(want(&w, w.b, &record));
+	assert_int_equal(record, WRITTEN);
+	close_world(&w);
+}
+
+static void again_wait_die(void **state)
+{
+	(void)state;
+	tried_again_since("wait-die");
+}
+
+static void again_wound_wait(void **state)
+{
+	(void)state;
+	tried_again_since("wound-wait");
+}
+
+/* ---- a mender that stands still before its first look ---- */
+
+static void do_nothing(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	(void)s;
+	for (unsigned i = 0; i < n; i++)
+		items[i]->status = VB_TXN_FABRIC;
+}
+
+/* Past its commit point; its writes are still to come, and may for a lease. */
+static void commit_slowly(struct world *w, struct vb_coordinator *me)
+{
+	const struct vb_cc_ops *cc = w->db->cc;
+	struct vb_stage_ops stages[VB_STAGES_MAX];
+	struct vb_cc_ops mute = *cc;
+
+	memcpy(stages, cc->stages, cc->n_stages * sizeof(stages[0]));
+	stages[cc->commit].run = do_nothing;
+	stages[cc->release].run = do_nothing;
+	mute.stages = stages;
+	w->db->cc = &mute;
+	must(vb_txn_commit(me));
+	w->db->cc = cc;
+}
+
+/* a's lease is over; it tries again under its name, and commits while b stands still. */
+static void try_again(void *arg)
+{
+	struct world *w = arg;
+
+	wait_ns(w->a, w->until - vb_ep_now(w->a->ep));
+	assert_int_equal(vb_txn_commit(w->a), -EAGAIN);
+	assert_true(w->a->keep_age);
+	hold(w, w->a);
+	commit_slowly(w, w->a);
+	w->done = true;
+}
+
+static void stood_still_itself(void **state)
+{
+	static const struct vb_task_params params = {.name = "a"};
+	const struct vb_item *it;
+	uint64_t record, committed;
+	struct vb_task *task;
+	struct world w;
+
+	(void)state;
+	open_world(&w, "wait-die");
+	hold(&w, w.a);
+	assert_int_equal(want(&w, w.b, &record), -EAGAIN);
+	it = &w.b->txn.item[0];
+	wait_ns(w.b, w.db->suspect_ns);
+	w.until = vb_ep_now(w.a->ep) + w.db->suspect_ns;
+	must(vb_task_spawn(w.a->ep->sched, try_again, &w, &params, &task));
+	vb_sim_ep_pause(w.b->ep, vb_sim_now(w.f) + w.db->suspect_ns + 100 * US);
+	vb_txn_suspect(&w.b->txn, it);
+	while (!w.done)
+		wait_ns(w.a, 10 * US);
+	committed = vb_ep_now(w.a->ep);
+	/* As long as a may still write nobody does it for a. */
+	while (vb_ep_now(w.a->ep) < committed + w.db->lease_ns - 100 * US) {
+		assert_int_equal(want(&w, w.b, &record), -EAGAIN);
+		assert_int_equal(w.b->rolled_forward, 0);
+		wait_ns(w.b, 50 * US);
+	}
+	for (unsigned i = 0; w.b->rolled_forward == 0 && i < 10; i++) {
+		(void)want(&w, w.b, &record);
+		wait_ns(w.b, w.db->lease_ns / 4);
+	}
+	assert_int_equal(w.b->rolled_forward, 1);
+	must(want(&w, w.b, &record));
+	assert_int_equal(record, WRITTEN);
+	close_world(&w);
+}
+
+/* ---- a try that wrote, and one under the same name that did not ---- */
+
+static void older_body(void *arg)
+{
+	struct world *w = arg;
+	uint64_t *record;
+
+	must(vb_txn_update(w->b, w->t, KEY, (void **)&record));
+	w->done = true;
+}
+
+/* The first try of a's has a log, and is wounded at its commit point; the second only reads, and
+ * nobody lets the record go. */
+static void earlier_log(void **state)
+{
+	static const struct vb_task_params params = {.name = "b"};
+	const struct vb_place_head *head;
+	struct vb_task *task;
+	uint64_t record, name;
+	struct world w;
+
+	(void)state;
+	open_world(&w, "wound-wait");
+	must(vb_txn_begin(w.b));
+	wait_ns(w.b, 10 * US);
+	hold(&w, w.a);
+	name = w.a->txn.ts;
+	must(vb_task_spawn(w.b->ep->sched, older_body, &w, &params, &task));
+	wait_ns(w.a, 20 * US);
+	assert_int_equal(vb_txn_commit(w.a), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_WOUNDED);
+	head = vb_local(w.f, vb_db_place(w.db, vb_txn_lane(w.a)->place), sizeof(*head));
+	assert_true(head->log_bytes > 0);
+	while (!w.done)
+		wait_ns(w.a, 10 * US);
+	vb_txn_abort(w.b);
+	must(vb_txn_begin(w.a));
+	assert_int_equal(w.a->txn.ts, name);
+	must(vb_txn_read(w.a, w.t, KEY, &record));
+	commit_slowly(&w, w.a);
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	while (want(&w, w.c, &record) != 0)
+		wait_ns(w.c, 10 * US);
+	assert_int_equal(w.c->recovered, 1);
+	assert_int_equal(w.c->rolled_forward, 0);
+	assert_int_equal(record, LOADED);
+	close_world(&w);
+}
+
+/* ---- a mender that comes seldom ---- */
+
+static void comes_seldom(void **state)
+{
+	uint64_t record;
+	unsigned tries = 0;
+	struct world w;
+
+	(void)state;
+	open_world(&w, "no-wait");
+	hold(&w, w.a);
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	/* Noted; the first look; the second; free. */
+	while (want(&w, w.b, &record) != 0) {
+		assert_true(++tries < 4);
+		wait_ns(w.b, 3 * w.db->suspect_ns);
+	}
+	assert_int_equal(tries, 3);
+	assert_int_equal(record, LOADED);
+	assert_int_equal(w.b->recovered, 1);
+	close_world(&w);
+}
+
+/* ---- a place that has somebody else by now ---- */
+
+/* b has read that the place is a dead one's, and stands still.  Meanwhile c frees the place, and
+ * somebody else takes it. */
+static void free_and_take(void *arg)
+{
+	struct world *w = arg;
+	uint64_t verbs, freed;
+
+	wait_ns(w->c, w->db->suspect_ns / 2);
+	verbs = vb_sim_verbs(w->f);
+	while (vb_sim_verbs(w->f) == verbs)
+		wait_ns(w->c, 100);
+	w->until = vb_sim_now(w->f) + 2 * w->db->suspect_ns;
+	vb_sim_ep_pause(w->b->ep, w->until);
+	must(vb_db_recover(w->c, 0, &freed));
+	must(vb_coordinator_open(w->db, 0, &w->late));
+	assert_int_equal(w->late->number, 0);
+	wait_ns(w->c, w->until - 50 * US - vb_sim_now(w->f));
+	hold(w, w->late);
+	w->done = true;
+}
+
+static void somebody_elses_place(void **state)
+{
+	static const struct vb_task_params params = {.name = "c"};
+	struct vb_task *task;
+	uint64_t record, freed;
+	struct world w;
+
+	(void)state;
+	open_world(&w, "no-wait");
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	must(vb_task_spawn(w.c->ep->sched, free_and_take, &w, &params, &task));
+	must(vb_db_recover(w.b, 0, &freed));
+	assert_true(w.done);
+	assert_true(vb_sim_now(w.f) >= w.until);
+	must(vb_txn_commit(w.late));
+	must(want(&w, w.b, &record));
+	assert_int_equal(record, WRITTEN);
+	close_world(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(again_wait_die),     cmocka_unit_test(again_wound_wait),
+		cmocka_unit_test(stood_still_itself), cmocka_unit_test(earlier_log),
+		cmocka_unit_test(comes_seldom),       cmocka_unit_test(somebody_elses_place),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
