@@ -127,11 +127,11 @@ static void test_shiftlock_writers(void **state)
 		const char *options, *order;
 		unsigned passed;
 	} cases[] = {
-		{"max_writers=1", "abdcef", 1},
-		{"max_writers=2", "acbdef", 2},
-		{"max_writers=3", "acebdf", 3},
-		{NULL, "acefbd", 16},
-		{"max_writers=4g", "acefbd", 4000000000u},
+		{"max_writers=1", "abdcef", 0},
+		{"max_writers=2", "acbdef", 1},
+		{"max_writers=3", "acebdf", 2},
+		{NULL, "acefbd", 15},
+		{"max_writers=4g", "acefbd", 3999999999u},
 	};
 
 	(void)state;

@@ -9,8 +9,8 @@
  *   release   1 masked CAS or FAA (128); with a successor + 1 message
  *   try       1 masked CAS (exclusive), 1 READ + 1 masked CAS (shared)
  *
- *   Promises  shared and exclusive; writers are FIFO, at most 16 (max_writers) of them pass a
- *             waiting reader, readers admitted at a change of epoch pass waiting writers; survives
+ *   Promises  shared and exclusive; writers are FIFO, of later ones at most 15 (max_writers less 1)
+ *             pass a waiting reader, readers admitted at a change of epoch pass waiting writers; survives
  *             the death of anybody but the lock server: the survivors go on after 3 leases without
  *             a release (plus half a lease until they ask, and the server's answer).  The token of
  *             an exclusive grant is RelCnt: generation and releases so far.
@@ -726,13 +726,14 @@ void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *request
 }
 
 /*
- * Writers are FIFO among themselves.  A reader lets at most N writers pass until the epoch flips.
+ * Writers are FIFO among themselves.  After a row of N the epoch flips; the first of it was there
+ * before any reader that waits for that, so that at most N - 1 writers pass it.
  * A writer lets each reader pass once per flip, and there is a flip for every N writers ahead of
  * it, one for the part that is left, and one that the first of them may cause.
  */
 static unsigned bypass_of_n(uint64_t n, unsigned clients, enum vb_mode mode)
 {
-	uint64_t bound = mode == VB_SHARED ? n : clients * (clients / n + 2);
+	uint64_t bound = mode == VB_SHARED ? n - 1 : clients * (clients / n + 2);
 
 	return bound < UINT_MAX ? (unsigned)bound : UINT_MAX;
 }
