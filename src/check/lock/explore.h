@@ -57,6 +57,7 @@ struct vb_explore_draw {
 	unsigned cycles;   /* a client, in the liveness phase */
 	uint64_t think_max_ns, hold_max_ns;
 	double p_try, p_timeout, p_two, p_long; /* long: holds past the lease */
+	double p_edge;                          /* holds until just before its end */
 	unsigned leases;                        /* of the longest grant; 1: all are the same */
 	double p_leases, p_hold_on;             /* asks for more than one; holds for as long */
 	double p_update, p_upgrade;             /* asks for an update lock, and converts it */

@@ -217,6 +217,19 @@ static void hold(struct slot *s, struct vb_lock_client *me)
 		vb_ep_sleep(me->ep, ns);
 }
 
+/* To the end of the grant, less what a release may or may not take. */
+static void hold_to_the_end(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	uint64_t early;
+
+	if (d->p_edge == 0 || g->valid_until_ns == VB_FOREVER || !vb_rng_chance(&s->rng, d->p_edge))
+		return;
+	early = vb_rng_below(&s->rng, 1 + d->lease_ns / 32);
+	if (vb_lock_now(me) + early < g->valid_until_ns)
+		vb_ep_sleep(me->ep, g->valid_until_ns - early - vb_lock_now(me));
+}
+
 /* Was that a possible end of a conversion? */
 static void judge_conversion(struct slot *s, int err, bool timed)
 {
@@ -323,6 +336,7 @@ static void attempt_more(struct slot *s, struct vb_lock_client *me, uint64_t loc
 	err = ask_somehow(s, me, lock, &g[0]);
 	if (err == 0) {
 		hold(s, me);
+		hold_to_the_end(s, me, &g[0]);
 		convert_somehow(s, me, &g[0]);
 		s->holds_one = true;
 		if (two)
@@ -393,6 +407,7 @@ void explore_attempt(struct slot *s, struct vb_lock_client *me)
 	if (ask_somehow(s, me, lock, &first) != 0)
 		return;
 	hold(s, me);
+	hold_to_the_end(s, me, &first);
 	hold_on(s, me, &first);
 	upgrade_somehow(s, me, &first);
 	if (two && ask_somehow(s, me, lock + 1, &second) == 0) {

@@ -26,6 +26,8 @@
 #define BEYOND_STREAM 0x6265796f
 #define TIME_STREAM   0x74696d65
 #define ROUND_STREAM  0x726f756e
+#define COPY_STREAM   0x636f7079
+#define EDGE_STREAM   0x65646765
 
 /* Verbs one after the other for which a call that may not wait takes its time. */
 #define PROMPT_VERBS 4
@@ -425,6 +427,38 @@ static void draw_beyond(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	d->cycles = 2;
 }
 
+/*
+ * Requests that come twice, and once behind newer ones.  A client asks again after a quarter of a
+ * lease; what is taken for lost may be under way for three quarters of a verb's time.  So the lease
+ * is hardly longer than two of those.
+ */
+static void draw_copies(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.01, 0.05}, ratios[] = {0.2, 0.5, 0.8, 0.95};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, COPY_STREAM);
+	if (d->orderly || ops->serve == NULL || d->never_back || !vb_rng_chance(&r, 0.15))
+		return;
+	d->bound_ns = vb_draw_spread(&r, 200 * US, 2);
+	d->lease_ns = vb_draw_between(&r, 2 * d->bound_ns, 11 * d->bound_ns / 5);
+	d->faults.early = vb_draw_one_of(&r, chances, 2);
+	d->read_ratio = vb_draw_one_of(&r, ratios, 4);
+	d->hold_max_ns = vb_draw_spread(&r, d->bound_ns / 16, 3);
+	d->think_max_ns = vb_draw_spread(&r, 1 * US, 5);
+}
+
+/* Grants that are used to the very end of their lease. */
+static void draw_edges(struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.02, 0.1};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, EDGE_STREAM);
+	if (!d->orderly && vb_rng_chance(&r, 0.2))
+		d->p_edge = vb_draw_one_of(&r, chances, 2);
+}
+
 /* Who stands still until a word looks once more as it did. */
 static void draw_around(const struct vb_lock_ops *ops, struct vb_explore_draw *d, struct vb_rng *r)
 {
@@ -544,6 +578,8 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_links(ops, d);
 	draw_servers(ops, d);
 	draw_beyond(ops, d);
+	draw_copies(ops, d);
+	draw_edges(d);
 	draw_rounds(ops, d);
 	draw_bounds(ops, d);
 }
@@ -572,6 +608,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 		fprintf(to, ", from %s on", vb_format_ns(t1, sizeof(t1), (double)d->begins_ns));
 	vb_draw_tell_chance(to, "two locks", d->p_two, 0);
 	vb_draw_tell_chance(to, "long holds", d->p_long, 0);
+	vb_draw_tell_chance(to, "holds to the end of the lease", d->p_edge, 0);
 	if (d->near_wrap > 0)
 		fprintf(to, ", counters up to %u steps before they come round", d->near_wrap);
 	if (d->round_tickets > 0)
