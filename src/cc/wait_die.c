@@ -114,10 +114,12 @@ static void lock_fair(struct vb_stage *s, struct vb_item **items, unsigned n)
 		else if (items[i]->status == VB_ITEM_WAIT && items[i]->at != 0)
 			waits[waiting++] = items[i];
 	}
-	if (vb_stage_go(s, items, n) && waiting > 0)
-		sign_up(s, waits, waiting);
-	for (unsigned i = 0; i < waiting && s->err == 0; i++)
+	if (!vb_stage_go(s, items, n) || waiting == 0)
+		return;
+	/* Whether or not the answer comes. */
+	for (unsigned i = 0; i < waiting; i++)
 		waits[i]->flags |= VB_ITEM_MAYBE_S;
+	sign_up(s, waits, waiting);
 }
 
 /* On the way out, takes our name out of the waiters' word, too. */

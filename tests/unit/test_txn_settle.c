@@ -214,8 +214,8 @@ static struct {
 	struct vb_fabric_ops ops;
 	const struct vb_fabric_ops *real;
 	struct vb_fabric *f;
-	vb_addr lock;
-	unsigned lost; /* so many in a row; the first verb takes effect */
+	vb_addr word;
+	unsigned most, lost; /* so many in a row; the first verb takes effect */
 	bool armed;
 } cut;
 
@@ -223,13 +223,13 @@ static int post_cut(struct vb_ep *ep, struct vb_batch *b)
 {
 	struct vb_verb *v = &b->verbs[0];
 
-	if (cut.armed && v->op == VB_OP_CAS64 && v->addr == cut.lock) {
+	if (cut.armed && v->op == VB_OP_CAS64 && v->addr == cut.word) {
 		uint64_t *word = vb_local(cut.f, v->addr, 8);
 
 		cut.armed = false;
 		if (*word == v->compare.lo)
 			*word = v->swap.lo;
-		cut.lost = 100;
+		cut.lost = cut.most;
 	}
 	if (cut.lost == 0)
 		return cut.real->post(ep, b);
@@ -239,38 +239,79 @@ static int post_cut(struct vb_ep *ep, struct vb_batch *b)
 	return 0;
 }
 
+/* The simulator wants its endpoints as they are: the hook's may be tampered with. */
+static void open_hooked(struct world *w, void **state, const struct vb_db_params *p)
+{
+	*w = (struct world){0};
+	open_fabric(&w->f, fabric_of(state), 16 << 20);
+	must(vb_hook_count(w->f, &w->f));
+	must(vb_db_open(w->f, p, &w->db));
+	must(vb_table_open(w->db, &usual_table, &w->t));
+	load(w->t);
+	start_servers(w);
+	must(vb_coordinator_open(w->db, 0, &w->a));
+	must(vb_coordinator_open(w->db, 1, &w->b));
+}
+
+/* From the endpoint's next CAS of that word of the first record on. */
+static void lose_answers(struct world *w, struct vb_ep *ep, uint32_t word_at, unsigned most)
+{
+	cut.f = w->f;
+	cut.word = vb_table_find(w->t, 0, 0) + word_at;
+	cut.most = most;
+	cut.lost = 0;
+	cut.real = ep->ops;
+	cut.ops = *cut.real;
+	cut.ops.post = post_cut;
+	cut.armed = true;
+	ep->ops = &cut.ops;
+}
+
 /* The first record's lock is taken over, and for longer than it is tried at once nobody says so. */
 static void unanswered_take_over(void **state)
 {
 	struct vb_db_params p = usual_db(*state, LEASE_NS);
-	struct world w = {0};
+	struct world w;
 
 	/* There no answer is lost. */
 	if (on_shm(state))
 		return;
-	/* The simulator wants its endpoints as they are: the hook's may be tampered with. */
-	open_fabric(&w.f, fabric_of(state), 16 << 20);
-	must(vb_hook_count(w.f, &w.f));
-	must(vb_db_open(w.f, &p, &w.db));
-	must(vb_table_open(w.db, &usual_table, &w.t));
-	load(w.t);
-	start_servers(&w);
-	must(vb_coordinator_open(w.db, 0, &w.a));
-	must(vb_coordinator_open(w.db, 1, &w.b));
+	open_hooked(&w, state, &p);
 	leave(&w);
-	cut.f = w.f;
-	cut.lock = vb_table_find(w.t, 0, 0) + w.t->layout.lock_at;
-	cut.lost = 0;
-	cut.real = w.a->ep->ops;
-	cut.ops = *cut.real;
-	cut.ops.post = post_cut;
-	cut.armed = true;
-	w.a->ep->ops = &cut.ops;
+	lose_answers(&w, w.a->ep, w.t->layout.lock_at, 100);
 	vb_coordinator_close(w.a);
 	w.a = NULL;
 	assert_false(cut.armed);
 	assert_int_equal(cut.lost, 0);
 	assert_all_there(&w);
+	close_world(&w);
+}
+
+/* The oldest has signed up for a record, and does not hear of it.  It gives up, and takes its name
+ * back: nobody would mend that, and everybody else is younger. */
+static void unanswered_waiter(void **state)
+{
+	const struct kind *k = *state;
+	struct vb_db_params p = usual_db(k, LONG_NS);
+	const uint64_t *waiter;
+	struct record r;
+	struct world w;
+
+	if (on_shm(state) || k->hybrid != NULL || strcmp(k->ops->name, "wait-die-fair") != 0)
+		return;
+	p.no_recovery = true;
+	open_hooked(&w, state, &p);
+	must(vb_txn_begin(w.b));
+	must(vb_ep_sleep(w.a->ep, 100000));
+	must(vb_txn_begin(w.a));
+	must(vb_txn_write(w.a, w.t, 0, &(struct record){.value = AFTER}));
+	lose_answers(&w, w.b->ep, VB_TUPLE_RESERVED_AT, 1);
+	assert_int_equal(vb_txn_read(w.b, w.t, 0, &r), -VB_EUNKNOWN);
+	assert_false(cut.armed);
+	waiter = vb_local(w.f, cut.word, sizeof(*waiter));
+	assert_int_equal(*waiter, 0);
+	must(vb_txn_commit(w.a));
+	assert_int_equal(value_of(w.a, w.t, 0), AFTER);
 	close_world(&w);
 }
 
@@ -282,6 +323,7 @@ int main(int argc, char **argv)
 		{"a cancelled task waits", cancelled_waits},
 		{"cancelled while a server is silent", cancelled_while_silent},
 		{"a take-over that nobody answers", unanswered_take_over},
+		{"a place in the line that nobody answers", unanswered_waiter},
 	};
 	static const char *const fabrics[] = {"sim", "shm", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
