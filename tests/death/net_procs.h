@@ -21,10 +21,10 @@
 
 #include <cmocka.h>
 
+#include "board.h"
 #include "cluster/cluster.h"
 #include "lock/lock.h"
 
-#define MS          UINT64_C(1000000)
 #define PROCS_LOCKS 4
 #define PROCS_MAX   4            /* processes */
 #define PATIENCE_NS (60000 * MS) /* whatever is sure to come has come by then */
@@ -56,10 +56,6 @@ struct procs {
 	struct vb_fabric *f;
 	struct vb_lock_space *space;
 };
-
-#define board_get(p)    __atomic_load_n((p), __ATOMIC_SEQ_CST)
-#define board_set(p, v) __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
-#define board_add(p)    __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
 
 static void VB_PRINTF(2, 3) procs_fail(struct procs *w, const char *fmt, ...)
 {

@@ -19,10 +19,9 @@
 
 #include <cmocka.h>
 
+#include "board.h"
 #include "fabric/shm/shm.h"
 #include "lock/lock.h"
-
-#define MS UINT64_C(1000000)
 
 #define PROCS_LOCKS 3
 #define PROCS_MAX   768 /* processes that ever had a client, one slot each */
@@ -49,17 +48,12 @@ struct procs {
 	pid_t server;
 };
 
-#define board_get(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
-#define board_add(p) __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
-
 static void VB_PRINTF(2, 3) procs_fail(struct board *b, const char *fmt, ...)
 {
 	va_list ap;
 
-	if (board_add(&b->failed) != 1)
-		return; /* the first one counts */
 	va_start(ap, fmt);
-	vsnprintf(b->why, sizeof(b->why), fmt, ap);
+	board_fail(&b->failed, b->why, sizeof(b->why), fmt, ap);
 	va_end(ap);
 }
 
@@ -162,29 +156,16 @@ static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 	_exit(0);
 }
 
-static bool procs_was_killed(int status)
-{
-	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-}
-
 /* Waits for a process to end; kills it if it takes too long.  Tells whether it was killed. */
 static bool procs_wait(struct procs *w, pid_t pid, uint64_t patience_ns)
 {
-	uint64_t end = vb_clock_ns() + patience_ns;
 	int status;
 
-	while (waitpid(pid, &status, WNOHANG) == 0) {
-		if (vb_clock_ns() > end) {
-			procs_fail(w->b, "a process is stuck");
-			kill(pid, SIGKILL);
-			waitpid(pid, &status, 0);
-			break;
-		}
-		usleep(200);
-	}
-	if (!procs_was_killed(status) && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
+	if (!ends_within(pid, 0, patience_ns, &status))
+		procs_fail(w->b, "a process is stuck");
+	if (!was_killed(status) && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
 		procs_fail(w->b, "a process ended with status %#x", (unsigned)status);
-	return procs_was_killed(status);
+	return was_killed(status);
 }
 
 /* For the parent: until a step is reached, or something went wrong. */

@@ -218,7 +218,7 @@ static unsigned storm_replace(struct procs *w, pid_t *pid, const struct worker *
 		kill(*pid, SIGKILL);
 	if (waitpid(*pid, &status, kill_it ? 0 : WNOHANG) == 0)
 		return 0;
-	if (!procs_was_killed(status)) {
+	if (!was_killed(status)) {
 		procs_fail(w->b, "a worker ended with status %#x", (unsigned)status);
 		*pid = 0;
 		return 0;

@@ -26,10 +26,10 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "board.h"
 #include "fabric/shm/shm.h"
 #include "txn/db.h"
 
-#define MS          UINT64_C(1000000)
 #define NODES       3
 #define ACCOUNTS    48
 #define BALANCE     1000
@@ -74,17 +74,12 @@ struct procs {
 	struct vb_txn_watch watch;
 };
 
-#define board_get(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
-#define board_add(p) __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
-
 static void VB_PRINTF(2, 3) procs_fail(struct procs *w, const char *fmt, ...)
 {
 	va_list ap;
 
-	if (board_add(&w->b->failed) != 1)
-		return; /* the first one counts */
 	va_start(ap, fmt);
-	vsnprintf(w->b->why, sizeof(w->b->why), fmt, ap);
+	board_fail(&w->b->failed, w->b->why, sizeof(w->b->why), fmt, ap);
 	va_end(ap);
 }
 
@@ -244,26 +239,13 @@ static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 	_exit(0);
 }
 
-static bool was_killed(int status)
-{
-	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-}
-
 /* Waits until a process ends, or with WUNTRACED stops; kills it if it takes too long. */
 static int procs_wait(struct procs *w, pid_t pid, int flags)
 {
-	uint64_t end = vb_clock_ns() + 2 * PATIENCE_NS;
 	int status;
 
-	while (waitpid(pid, &status, WNOHANG | flags) == 0) {
-		if (vb_clock_ns() > end) {
-			procs_fail(w, "a process is stuck");
-			kill(pid, SIGKILL);
-			waitpid(pid, &status, 0);
-			break;
-		}
-		usleep(200);
-	}
+	if (!ends_within(pid, flags, 2 * PATIENCE_NS, &status))
+		procs_fail(w, "a process is stuck");
 	if (WIFSTOPPED(status) || was_killed(status))
 		return status;
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)

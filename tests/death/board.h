@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What tests share that kill processes: words in memory that outlives them, of which each is read
+ * and written at once, and what the parent makes of how a process ended.
+ */
+#ifndef TEST_DEATH_BOARD_H
+#define TEST_DEATH_BOARD_H
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define MS UINT64_C(1000000)
+
+#define board_get(p)    __atomic_load_n((p), __ATOMIC_SEQ_CST)
+#define board_set(p, v) __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
+#define board_add(p)    __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
+
+/* The first to say why counts. */
+static inline void board_fail(uint32_t *failed, char *why, size_t size, const char *fmt, va_list ap)
+{
+	if (board_add(failed) == 1)
+		vsnprintf(why, size, fmt, ap);
+}
+
+static inline bool was_killed(int status)
+{
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+/* Waits until a process ends, or with WUNTRACED stops.  False: it took too long, and was killed. */
+static inline bool ends_within(pid_t pid, int flags, uint64_t patience_ns, int *status)
+{
+	const uint64_t end = vb_clock_ns() + patience_ns;
+
+	while (waitpid(pid, status, WNOHANG | flags) == 0) {
+		if (vb_clock_ns() > end) {
+			kill(pid, SIGKILL);
+			waitpid(pid, status, 0);
+			return false;
+		}
+		usleep(200);
+	}
+	return true;
+}
+
+#endif
