@@ -47,10 +47,14 @@ static inline uint64_t sundial_wts(uint64_t version)
 		[SUNDIAL_RELEASE] = {.name = "release", .run = sundial_release},                   \
 	}
 
-#define SUNDIAL_OPS(table)                                                                         \
+/* Of who reads, writes and prepares in its own way. */
+#define SUNDIAL_OPS_BUT_CALLS(table)                                                               \
 	.stages = table, .n_stages = SUNDIAL_STAGES, .commit = SUNDIAL_COMMIT,                     \
-	.release = SUNDIAL_RELEASE, .read = sundial_access, .write = sundial_write,                \
-	.prepare = sundial_prepare, .unlocked = sundial_unlocked, .locked = sundial_locked,        \
+	.release = SUNDIAL_RELEASE, .unlocked = sundial_unlocked, .locked = sundial_locked,        \
 	.holder = sundial_holder
+
+#define SUNDIAL_OPS(table)                                                                         \
+	SUNDIAL_OPS_BUT_CALLS(table), .read = sundial_access, .write = sundial_write,              \
+				      .prepare = sundial_prepare
 
 #endif
