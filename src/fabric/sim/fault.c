@@ -62,6 +62,39 @@ static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t max_ns)
 		luck->after_ns = up_to(s, max_ns);
 }
 
+/* How often who waits for a word looks at it. */
+#define LOOK_NS 200
+
+/* Until when it stands still, or looks again. */
+static uint64_t stands_until_ns(struct sim_ep *ep)
+{
+	struct sim_around *a = &ep->around;
+	uint64_t now = sim_now(ep->sim);
+
+	if (a->word == NULL)
+		return ep->paused_until_ns;
+	if (((*a->word ^ a->value) & a->mask) != 0) {
+		a->differed = true;
+	} else if (a->differed) {
+		a->word = NULL;
+		ep->paused_until_ns = ep->sim->around_until_ns = now;
+	}
+	return sim_min(now + LOOK_NS, ep->paused_until_ns);
+}
+
+void sim_stand_still(struct sim_ep *ep)
+{
+	while (vb_unlikely(sim_now(ep->sim) < ep->paused_until_ns)) {
+		uint64_t until = stands_until_ns(ep);
+
+		if (until > sim_now(ep->sim))
+			(void)vb_task_suspend_uninterruptible(until);
+		if (ep->dead)
+			vb_task_die();
+	}
+	ep->around.word = NULL;
+}
+
 void sim_fault_around(struct sim_ep *ep, const uint64_t *word, uint64_t value, uint64_t mask)
 {
 	struct sim *s = ep->sim;

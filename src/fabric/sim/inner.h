@@ -255,6 +255,8 @@ struct sim_luck {
 };
 void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck);
 void sim_fault_verb(struct sim *s, struct sim_op *op);
+/* The calling task stands still for as long as its endpoint does. */
+void sim_stand_still(struct sim_ep *ep);
 /* The endpoint stands still until the word is `value` under the mask once more. */
 void sim_fault_around(struct sim_ep *ep, const uint64_t *word, uint64_t value, uint64_t mask);
 /* When something that leaves a at `at` can be at b, one_way_ns included. */
@@ -280,8 +282,6 @@ void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
 
 void sim_ep_die(struct sim_ep *ep);
 void sim_checkpoint(struct vb_ep *ep, bool before);
-/* The calling task stands still for as long as its endpoint does. */
-void sim_stand_still(struct sim_ep *ep);
 
 /* ---- post.c: from the client to the wire ---- */
 
