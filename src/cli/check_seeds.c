@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -296,6 +297,9 @@ int vb_check_seeds(const struct vb_check_kind *kind, const struct vb_check_opts 
 
 	if (s == NULL)
 		return vb_exit_of(vb_fail(-ENOMEM, "no memory for what is checked"));
+	/* What a lock server has room for is much and hardly used, and a seed may start several: new
+	 * pages cost nothing until they are touched, memory that was freed is set to zero again. */
+	(void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
 	s->kind = kind;
 	s->opts = opts;
 	s->out = opts->json != NULL && !strcmp(opts->json, "-") ? stderr : stdout;

@@ -676,6 +676,22 @@ static void test_only_the_mortal_die(void **state)
 
 /* ---- clocks ---- */
 
+/* Also where the product of time and drift needs more than 64 bits. */
+static void test_drift_is_exact(void **state)
+{
+	static const int64_t drift[] = {1, -1, 999, 10000000, -10000000, 999999999};
+
+	for (unsigned i = 0; i < sizeof(drift) / sizeof(drift[0]); i++) {
+		for (unsigned bit = 0; bit < 63; bit++) {
+			uint64_t base = (1ull << bit) + bit * 12345;
+			struct vb_ep ep = {.drift_ppb = drift[i], .offset_ns = 77};
+			__int128 ahead = (__int128)base * drift[i] / 1000000000;
+
+			assert_int_equal(vb_ep_local(&ep, base), base + 77 + (uint64_t)ahead);
+		}
+	}
+}
+
 static void test_clocks_drift_within_their_bound(void **state)
 {
 	enum { N = 100 };
@@ -725,6 +741,7 @@ int main(void)
 		cmocka_unit_test(test_who_has_read_waits_until_the_word_comes_round),
 		cmocka_unit_test(test_a_dead_client_is_silent_for_ever),
 		cmocka_unit_test(test_only_the_mortal_die),
+		cmocka_unit_test(test_drift_is_exact),
 		cmocka_unit_test(test_clocks_drift_within_their_bound),
 	};
 
