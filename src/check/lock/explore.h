@@ -70,6 +70,7 @@ struct vb_explore_draw {
 	bool servers_die;
 	/* Beyond what can be survived: the first that dies is the last, nobody takes its place. */
 	bool never_back;
+	uint64_t ask_for_ns; /* then: how long each request is repeated */
 	double p_close; /* closes after an attempt, and opens anew; more often where it gave up */
 	uint64_t safety_ns, liveness_ns; /* bounds of the phases */
 	uint64_t prompt_ns;      /* who may not wait comes back within that; 0: not judged */

@@ -34,6 +34,9 @@
 
 /* The default of ask_for, of locks that a server keeps. */
 #define ASK_FOR_NS 2000000000ull
+/* What it is instead where each client waits for all of it: longer than all pauses. */
+#define ASK_LEASES   100
+#define ASK_LEAST_NS (20 * MS)
 
 /* The default of the queue locks' successor_wait. */
 #define SUCCESSOR_WAIT_NS 1000000000ull
@@ -423,8 +426,15 @@ static void draw_beyond(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	d->never_back = d->servers_die = true;
 	d->serve_max_ns = vb_draw_spread(&r, d->lease_ns / 4, 4);
 	d->away_max_ns = 0;
-	/* Each costs the whole time for which a request is repeated. */
+	/* Each costs the whole time for which a request is repeated: with a short lease a client looks
+	 * for a new server often, and thousands of leases would show no more than these. */
 	d->cycles = 2;
+	d->ask_for_ns =
+		ASK_LEASES * d->lease_ns > ASK_LEAST_NS ? ASK_LEASES * d->lease_ns : ASK_LEAST_NS;
+	if (d->ask_for_ns < ASK_FOR_NS)
+		add_option(d, "ask_for=%" PRIu64 "ns", d->ask_for_ns);
+	else
+		d->ask_for_ns = ASK_FOR_NS;
 }
 
 /*
@@ -530,7 +540,7 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	if (ops->caps & VB_LOCK_SURVIVES)
 		d->liveness_ns += still + mend;
 	if (d->never_back)
-		d->liveness_ns += (uint64_t)(d->cycles + 4) * 3 * ASK_FOR_NS;
+		d->liveness_ns += (uint64_t)(d->cycles + 4) * 3 * d->ask_for_ns;
 	/* Whoever asked a server that has died since waits twice as long for each answer as for the
 	 * one before it. */
 	else if (d->serve_max_ns != 0 && find_option(ops, "ask_for") != NULL)
