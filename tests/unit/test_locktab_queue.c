@@ -365,6 +365,28 @@ static void test_undo(void **state)
 	vb_tq_close(f.q);
 }
 
+/* Two wait to convert, and the one behind could go: it would keep the first from going. */
+static void test_conversions_come_in_order(void **state)
+{
+	struct fixture f;
+
+	open_queue(&f, VB_LOCKTAB_BOUNDED_WAIT, 16);
+	assert_int_equal(asks(&f, 0, 1, VB_INTENT_SHARED), 0);
+	assert_int_equal(asks(&f, 1, 1, VB_INTENT_SHARED), 0);
+	assert_int_equal(asks(&f, 2, 1, VB_INTENT_EXCLUSIVE), 0);
+	assert_int_equal(asks(&f, 3, 1, VB_INTENT_SHARED), 0);
+	assert_int_equal(converts(&f, 0, VB_SHARED_INTENT_EXCLUSIVE), -EINPROGRESS);
+	assert_int_equal(converts(&f, 1, VB_INTENT_EXCLUSIVE), -EINPROGRESS);
+	leaves(&f, 3);
+	assert_int_equal(f.said[1], NONE);
+	leaves(&f, 2);
+	assert_int_equal(f.said[0], 0);
+	assert_int_equal(f.said[1], NONE);
+	leaves(&f, 0);
+	assert_int_equal(f.said[1], 0);
+	vb_tq_close(f.q);
+}
+
 static int converts_as(struct fixture *f, unsigned i, enum vb_mode mode, uint64_t number)
 {
 	struct vb_tq_want w = {.age = i, .number = number, .mode = mode};
@@ -510,6 +532,7 @@ int main(void)
 		cmocka_unit_test(test_conversions),
 		cmocka_unit_test(test_readers_beside_update),
 		cmocka_unit_test(test_ring_of_three),
+		cmocka_unit_test(test_conversions_come_in_order),
 		cmocka_unit_test(test_undo),
 		cmocka_unit_test(test_undo_of_the_refused),
 		cmocka_unit_test(test_room),
