@@ -225,6 +225,14 @@ static unsigned length_of(child_body body, void *arg)
 	return n;
 }
 
+/* What comes is what the victim has sent, from its nth message on. */
+static void assert_victims(const struct vb_msg *m, unsigned n)
+{
+	assert_whole(m);
+	assert_int_equal(m->tag, TAG_VICTIM);
+	assert_int_equal(m->imm, n);
+}
+
 static unsigned takes_of_victim(uint64_t ns)
 {
 	uint64_t until = vb_clock_ns() + ns;
@@ -233,7 +241,7 @@ static unsigned takes_of_victim(uint64_t ns)
 
 	while (vb_clock_ns() < until)
 		if (vb_ep_recv(ep, &m) == 0)
-			n += m.tag == TAG_VICTIM;
+			assert_victims(&m, n++);
 	return n;
 }
 
@@ -247,7 +255,7 @@ static void test_every_instruction_of_send(void **state)
 	length = length_of(body_send_once, &ep->self);
 	while (vb_ep_recv(ep, &m) == 0)
 		;
-	for (unsigned at = 0; at < length; at += 1 + length / STEPS_MAX) {
+	for (unsigned at = 0, round = 0; at < length; at += 1 + length / STEPS_MAX, round++) {
 		pid_t pid = start_traced(body_send_once, &ep->self);
 		unsigned victims = 0;
 
@@ -255,15 +263,17 @@ static void test_every_instruction_of_send(void **state)
 		(void)step(pid, at);
 		kill_child(pid);
 		/* Half of the times it is found to be half-way before the next one comes. */
-		if (at % 2 == 0)
-			victims += takes_of_victim(3000000);
+		if (round % 2 == 0)
+			victims = takes_of_victim(3000000);
 		m = message(TAG_SURVIVOR, at);
 		assert_int_equal(vb_send_wait(other, ep->self, &m), 0);
-		do {
+		for (;;) {
 			assert_int_equal(take(ep, &m), 0);
-			assert_whole(&m);
-			victims += m.tag == TAG_VICTIM;
-		} while (m.tag != TAG_SURVIVOR);
+			if (m.tag == TAG_SURVIVOR)
+				break;
+			assert_victims(&m, victims++);
+		}
+		assert_whole(&m);
 		assert_int_equal(m.imm, at);
 		assert_in_range(victims, 1, 2);
 		came += victims == 2;
