@@ -56,7 +56,7 @@ static struct vb_u128 swapped(struct scene *s, struct vb_ep *ep, struct vb_u128 
 	struct vb_u128 old;
 
 	assert_int_equal(sl_plain_mcas(s->space, ep, s->space->base[0], none, none, to, all, &old,
-				       &guess, &posted, &retries),
+				       &guess, &posted, &retries, SL_TO_THE_END),
 			 0);
 	assert_int_equal(retries, 0);
 	return old;
@@ -111,7 +111,7 @@ static void word_body(void *arg)
 	guess = 12345;
 	assert_int_equal(sl_plain_mcas(s->space, ep, s->space->base[0], (struct vb_u128){.hi = 6},
 				       (struct vb_u128){.hi = UINT64_MAX}, all, all, &old, &guess,
-				       &posted, &retries),
+				       &posted, &retries, SL_TO_THE_END),
 			 0);
 	assert_int_equal(old.hi, 5);
 	expect(s, ep, 0, 5, 0);
@@ -300,7 +300,7 @@ static void patient_body(void *arg)
 
 	begun = vb_ep_now(me->ep);
 	assert_int_equal(sl_plain_mcas(s->space, me->ep, s->space->base[0], none, none, epoch,
-				       epoch, &old, &guess, &posted, &retries),
+				       epoch, &old, &guess, &posted, &retries, SL_TO_THE_END),
 			 0);
 	ended = vb_ep_now(me->ep);
 	assert_true(retries > VISITS);
@@ -321,12 +321,75 @@ static void test_patience(void **state)
 	scene_close(&s);
 }
 
+/* ---- others change the word for ever ---- */
+
+static void restless_body(void *arg)
+{
+	struct scene *s = arg;
+	struct vb_lock_client *me = client(s, 2);
+	struct vb_u128 old;
+
+	while (s->done < 2) {
+		assert_int_equal(sl_plain_enter(s->space, me->ep, s->space->base[0], &old), 0);
+		assert_int_equal(
+			sl_plain_leave(s->space, me->ep, s->space->base[0], VB_FOREVER, &old), 0);
+	}
+	expect(s, me->ep, sl_gen(old.hi), (old.hi + 1) & SL_COUNT_MASK, 0);
+	vb_lock_client_close(me);
+	s->done++;
+}
+
+/* A writer never gets into the queue: its deadline ends that, or whoever cancels it. */
+static void hurried_body(void *arg)
+{
+	struct scene *s = arg;
+	struct vb_lock_client *me = client(s, 1);
+	struct vb_grant g;
+	uint64_t begun = vb_ep_now(me->ep);
+
+	assert_int_equal(vb_lock_acquire(me, 0, VB_EXCLUSIVE, 100000, &g), -ETIMEDOUT);
+	assert_in_range(vb_ep_now(me->ep) - begun, 100000, 110000);
+	assert_true(me->retries > 20);
+	vb_lock_client_close(me);
+	s->done++;
+}
+
+static void cancelled_body(void *arg)
+{
+	struct scene *s = arg;
+	struct vb_lock_client *me = client(s, 1);
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(me, 0, VB_EXCLUSIVE, VB_FOREVER_NS, &g), -ECANCELED);
+	assert_in_range(vb_ep_now(me->ep), 50000, 60000);
+	assert_true(me->retries > 10);
+	vb_lock_client_close(me);
+	s->done++;
+}
+
+static void test_no_way_in(void **state)
+{
+	struct vb_task *t;
+	struct scene s;
+
+	scene_open(&s, "profile=plain64", 3, 10000000);
+	spawn(restless_body, &s);
+	spawn(hurried_body, &s);
+	assert_int_equal(vb_task_spawn(vb_sched_self(), cancelled_body, &s, NULL, &t), 0);
+	assert_int_equal(vb_sched_run(vb_sched_self(), NULL, 50000), -ETIMEDOUT);
+	vb_task_cancel(t);
+	run_all();
+	assert_int_equal(s.done, 3);
+	scene_close(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_word),     cmocka_unit_test(test_names),
-		cmocka_unit_test(test_openings), cmocka_unit_test(test_stamps),
-		cmocka_unit_test(test_sleeper),  cmocka_unit_test(test_patience),
+		cmocka_unit_test(test_word),      cmocka_unit_test(test_names),
+		cmocka_unit_test(test_openings),  cmocka_unit_test(test_stamps),
+		cmocka_unit_test(test_sleeper),   cmocka_unit_test(test_patience),
+		cmocka_unit_test(test_no_way_in),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

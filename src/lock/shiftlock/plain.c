@@ -73,11 +73,12 @@ int sl_plain_read(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 	return err;
 }
 
-/* It ends: each CAS that fails shows another client's that has succeeded. */
+/* Each CAS that fails shows another client's that has succeeded; for how long it is others' is not
+ * bounded. */
 int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		  struct vb_u128 compare, struct vb_u128 compare_mask, struct vb_u128 swap,
 		  struct vb_u128 swap_mask, struct vb_u128 *old, uint64_t *guess,
-		  uint64_t *posted_ns, uint64_t *retries)
+		  uint64_t *posted_ns, uint64_t *retries, uint64_t until_ns)
 {
 	uint64_t word = VB_CHANCE(200, "shiftlock: has forgotten the entry") ? 0 : *guess, seen,
 		 next;
@@ -109,6 +110,12 @@ int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 		word = seen;
 		looked = true;
 		++*retries;
+		if (err != 0 || until_ns == SL_TO_THE_END)
+			continue;
+		if (vb_task_cancelled(vb_task_self()))
+			return -ECANCELED;
+		if (until_ns != VB_FOREVER && vb_ep_now(ep) >= until_ns)
+			return -ETIMEDOUT;
 	}
 	return err;
 }

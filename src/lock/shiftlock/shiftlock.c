@@ -92,21 +92,31 @@ static int sl_read(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128
 }
 
 /* *posted_ns: when the verb that made the change, or found that none is due, was posted; NULL where
- * it does not matter, which saves a look at the clock. */
-static int sl_mcas(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 compare,
-		   struct vb_u128 compare_mask, struct vb_u128 swap, struct vb_u128 swap_mask,
-		   struct vb_u128 *old, uint64_t *posted_ns)
+ * it does not matter, which saves a look at the clock.  Until until_ns, where others' changes can come
+ * in between. */
+static int sl_mcas_until(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 compare,
+			 struct vb_u128 compare_mask, struct vb_u128 swap, struct vb_u128 swap_mask,
+			 struct vb_u128 *old, uint64_t *posted_ns, uint64_t until_ns)
 {
 	if (vb_unlikely(sl_is_plain(me->space))) {
 		uint64_t unasked;
 
 		return sl_plain_mcas(me->space, me->ep, c->entry, compare, compare_mask, swap,
 				     swap_mask, old, &vb_claim_as(struct sl_claim, c)->word,
-				     posted_ns != NULL ? posted_ns : &unasked, &me->retries);
+				     posted_ns != NULL ? posted_ns : &unasked, &me->retries,
+				     until_ns);
 	}
 	if (posted_ns != NULL)
 		*posted_ns = vb_ep_now_early(me->ep);
 	return vb_mcas128(me->ep, c->entry, compare, compare_mask, swap, swap_mask, old);
+}
+
+static int sl_mcas(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 compare,
+		   struct vb_u128 compare_mask, struct vb_u128 swap, struct vb_u128 swap_mask,
+		   struct vb_u128 *old, uint64_t *posted_ns)
+{
+	return sl_mcas_until(me, c, compare, compare_mask, swap, swap_mask, old, posted_ns,
+			     SL_TO_THE_END);
 }
 
 /* What names us in the tail. */
@@ -416,7 +426,8 @@ static void tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_p
 	(void)tell(me, predecessor, &msg);
 }
 
-static int enqueue_writer(struct vb_lock_client *me, struct vb_claim *c)
+/* Nothing has happened if it gives up: -ETIMEDOUT, -ECANCELED. */
+static int enqueue_writer(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 none = {0, 0};
@@ -425,8 +436,8 @@ static int enqueue_writer(struct vb_lock_client *me, struct vb_claim *c)
 	int err;
 
 	s->word = 0;
-	err = sl_mcas(me, c, none, none, (struct vb_u128){.lo = self_name(me)},
-		      (struct vb_u128){.lo = SL_TAIL_MASK}, &e, &posted);
+	err = sl_mcas_until(me, c, none, none, (struct vb_u128){.lo = self_name(me)},
+			    (struct vb_u128){.lo = SL_TAIL_MASK}, &e, &posted, until_ns);
 
 	if (err)
 		return err;
@@ -464,7 +475,8 @@ int shiftlock_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 
 	do {
 		vb_phase(me, VB_PHASE_IA);
-		err = c->mode == VB_EXCLUSIVE ? enqueue_writer(me, c) : enqueue_reader(me, c);
+		err = c->mode == VB_EXCLUSIVE ? enqueue_writer(me, c, until_ns)
+					      : enqueue_reader(me, c);
 		if (err == -EAGAIN)
 			err = await_turn(me, c, until_ns);
 	} while (err == -ESTALE && vb_poll_pause(me, until_ns) == 0);
@@ -694,7 +706,7 @@ static bool reset_entry(struct vb_lock_server *server, const struct sl_recover *
 	struct vb_u128 old;
 	int err = sl_is_plain(server->space)
 			  ? sl_plain_mcas(server->space, server->ep, ask->entry, seen, rel, next,
-					  all, &old, &guess, &posted, &retries)
+					  all, &old, &guess, &posted, &retries, SL_TO_THE_END)
 			  : vb_mcas128(server->ep, ask->entry, seen, rel, next, all, &old);
 
 	return err == 0 && old.hi == ask->rel;

@@ -151,14 +151,16 @@ int sl_names_find(struct vb_lock_client *me, vb_peer name, vb_peer *out);
  * As vb_mcas128 and so on, on the entry in its wide form.  *guess is the whole word as this client
  * last saw or left it, or 0: with it the first CAS needs no READ before it.  *posted_ns becomes the
  * client's clock when the last CAS was posted: it may be long after the first.  *retries counts
- * those that failed.
+ * those that failed.  Others' changes come in between until the client's clock is until_ns, or its
+ * task is cancelled: -ETIMEDOUT, -ECANCELED, and nothing has changed.  SL_TO_THE_END: neither.
  */
+#define SL_TO_THE_END (VB_FOREVER - 1)
 int sl_plain_read(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		  struct vb_u128 *out, uint64_t *guess);
 int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		  struct vb_u128 compare, struct vb_u128 compare_mask, struct vb_u128 swap,
 		  struct vb_u128 swap_mask, struct vb_u128 *old, uint64_t *guess,
-		  uint64_t *posted_ns, uint64_t *retries);
+		  uint64_t *posted_ns, uint64_t *retries, uint64_t until_ns);
 /* A reader enters, and leaves (after not_after: -VB_ETOOLATE). */
 int sl_plain_enter(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		   struct vb_u128 *old);
