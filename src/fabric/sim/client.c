@@ -29,6 +29,8 @@ void sim_ep_die(struct sim_ep *ep)
 	vb_timer_arm(ep->sim->sched, &ep->death, sim_now(ep->sim));
 	/* Whoever waits for a verb or a message wakes up, at his checkpoint. */
 	sim_ops_detach(ep->sim, ep);
+	if (ep->sim->base.caps.flags & VB_CAP_INLINE)
+		sim_ops_drop(ep->sim, ep);
 	vb_ep_wake(&ep->base);
 }
 

@@ -52,14 +52,16 @@ uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at)
 /* ---- clients ---- */
 
 /* Before the doorbell, or after the completion. */
-static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t max_ns)
+static void pause_it(struct sim_ep *ep, struct sim_luck *luck, uint64_t min_ns, uint64_t max_ns)
 {
 	struct sim *s = ep->sim;
+	bool before = coin(s);
+	uint64_t ns = min_ns + up_to(s, max_ns - min_ns);
 
-	if (coin(s))
-		ep->paused_until_ns = sim_max(ep->paused_until_ns, sim_now(s) + up_to(s, max_ns));
+	if (before)
+		ep->paused_until_ns = sim_max(ep->paused_until_ns, sim_now(s) + ns);
 	else
-		luck->after_ns = up_to(s, max_ns);
+		luck->after_ns = ns;
 }
 
 /* How often who waits for a word looks at it. */
@@ -197,13 +199,13 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 	if (strikes(s, f->nic_stall))
 		luck->stall_ns = up_to(s, f->nic_stall_max_ns);
 	if (ep->stalls && strikes(s, tells(batch) ? f->stall / 2 : f->stall))
-		pause_it(ep, luck, f->stall_max_ns);
+		pause_it(ep, luck, f->stall_min_ns, f->stall_max_ns);
 	if (ep->stalls && strikes(s, f->server_die))
 		die_of_it(s, luck);
 	if (!ep->mortal)
 		return;
 	if (strikes(s, f->pause) || (tells(batch) && strikes(s, f->pause_told)))
-		pause_it(ep, luck, f->pause_max_ns);
+		pause_it(ep, luck, f->pause_min_ns, f->pause_max_ns);
 	if (s->around_until_ns <= now && strikes(s, f->around))
 		come_round(ep, v, luck);
 	if (strikes(s, f->deaf))
@@ -214,12 +216,17 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 
 /* ---- verbs ---- */
 
-/* Chooses where an access falls apart: at 1 to SIM_PIECES - 1 of the 16-byte boundaries inside it.
- */
+/* What is whole. */
+static uint32_t grain(const struct sim *s)
+{
+	return s->faults.tear_words && !(s->base.caps.flags & VB_CAP_MASKED128) ? 8 : 16;
+}
+
+/* Chooses where an access falls apart: at 1 to SIM_PIECES - 1 of the boundaries inside it. */
 static void tear(struct sim *s, struct sim_op *op)
 {
-	uint32_t first = 16 - (uint32_t)(op->t.addr & 15);
-	uint32_t inside = op->t.len > first ? (op->t.len - first - 1) / 16 + 1 : 0, at = 0;
+	uint32_t each = grain(s), first = each - (uint32_t)(op->t.addr & (each - 1));
+	uint32_t inside = op->t.len > first ? (op->t.len - first - 1) / each + 1 : 0, at = 0;
 	uint64_t span = sim_min(sim_max(s->faults.delay_max_ns, 1000), s->p.verb_bound_ns / 8);
 	unsigned pieces;
 
@@ -231,7 +238,7 @@ static void tear(struct sim *s, struct sim_op *op)
 		uint32_t room = inside - at - (pieces - 1 - i);
 
 		at += 1 + (uint32_t)vb_rng_below(&s->fault_rng, room);
-		op->cut[i] = first + 16 * (at - 1);
+		op->cut[i] = first + each * (at - 1);
 	}
 	op->cut[pieces] = op->t.len;
 	op->pieces = (uint8_t)pieces;
@@ -241,13 +248,13 @@ static void tear(struct sim *s, struct sim_op *op)
 		op->fate |= SIM_DOWNWARDS;
 }
 
-void sim_fault_verb(struct sim *s, struct sim_op *op)
+void sim_fault_verb(struct sim *s, struct sim_op *op, const struct sim_op *early)
 {
 	const struct vb_sim_faults *f = &s->faults;
 
 	if (strikes(s, f->delay))
 		op->delay_ns = up_to(s, sim_min(f->delay_max_ns, s->p.verb_bound_ns / 4 * 3));
-	if (op->t.len > 16 && strikes(s, f->tear))
+	if (op->t.len > grain(s) && strikes(s, f->tear))
 		tear(s, op);
 	if (strikes(s, f->lose) || (f->deaf > 0 && sim_now(s) < op->ep->deaf_until_ns)) {
 		op->fate |= SIM_LOSE;
@@ -256,5 +263,9 @@ void sim_fault_verb(struct sim *s, struct sim_op *op)
 	} else if (op->batch != NULL && strikes(s, f->early)) {
 		op->fate |= SIM_EARLY;
 		op->delay_ns = up_to(s, s->p.verb_bound_ns / 4 * 3);
+	}
+	if (vb_unlikely(early != NULL && early->flow == op->flow)) {
+		op->fate |= SIM_EARLY | SIM_BEHIND;
+		op->delay_ns = early->delay_ns;
 	}
 }

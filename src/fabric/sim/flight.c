@@ -123,6 +123,14 @@ void sim_ops_detach(struct sim *s, const struct sim_ep *ep)
 	}
 }
 
+void sim_ops_drop(struct sim *s, const struct sim_ep *ep)
+{
+	for (unsigned c = 0; c < s->n_chunks; c++)
+		for (unsigned i = 0; i < SIM_POOL_CHUNK; i++)
+			if (s->chunks[c][i].ep == ep)
+				s->chunks[c][i].fate |= SIM_NEVER;
+}
+
 /* ---- the wire ----
  *
  * Without faults everything between two places takes the same time, so what an endpoint sends to a
@@ -176,10 +184,14 @@ static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 	arrive = at + s->p.one_way_ns;
 	if (vb_unlikely(s->faulty))
 		arrive = sim_fault_wire(s, op->src, op->dst, at) + op->delay_ns;
-	if (vb_unlikely(op->fate & SIM_EARLY))
+	if (vb_unlikely(op->fate & SIM_EARLY)) {
 		arrive = sim_max(arrive, sim_max(op->flow->last_write, op->flow->last_atomic) + 1);
-	else
+		if (op->fate & SIM_BEHIND)
+			arrive = sim_max(arrive, op->flow->last_early + 1);
+		op->flow->last_early = arrive + op->tear_ns;
+	} else {
 		keep_order(op, &arrive);
+	}
 	if (vb_unlikely(arrive + op->tear_ns > op->deadline_ns)) {
 		op->fate |= SIM_NEVER;
 		arrive = sim_min(arrive, op->deadline_ns);
@@ -548,6 +560,10 @@ static void piece(struct sim *s, struct sim_op *op)
 {
 	unsigned i = op->fate & SIM_DOWNWARDS ? op->pieces - 1u - op->piece : op->piece;
 
+	if (vb_unlikely(op->fate & SIM_NEVER)) {
+		break_off(s, op, sim_now(s));
+		return;
+	}
 	op->t.time = sim_now(s);
 	effect_bytes(s, op, op->cut[i], op->cut[i + 1]);
 	trace(s, op);

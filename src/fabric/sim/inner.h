@@ -41,7 +41,8 @@ enum sim_fate {
 	SIM_NEVER = 1 << 0, /* takes no effect: lost on the way, and the sender learns "unknown" */
 	SIM_LOSE = 1 << 1,  /* the completion is lost */
 	SIM_DOWNWARDS = 1 << 2, /* pieces are handled from the end */
-	SIM_EARLY = 1 << 3      /* the sender learns "unknown" before it arrives */
+	SIM_EARLY = 1 << 3,     /* the sender learns "unknown" before it arrives */
+	SIM_BEHIND = 1 << 4     /* ... and lands behind what was early before it */
 };
 
 /* What the trace hash covers. */
@@ -61,6 +62,7 @@ struct sim_ep;
 struct sim_flow {
 	uint64_t last_write;  /* arrival of the latest WRITE or SEND */
 	uint64_t last_atomic; /* and of the latest atomic */
+	uint64_t last_early;  /* and of the latest that was given up early */
 	uint32_t in_flight;   /* submitted and not finished */
 	uint32_t answers;     /* of them, READs and atomics: what a fence waits for */
 	bool broken; /* a verb was lost: what was behind it is lost too, until all are finished */
@@ -254,7 +256,8 @@ struct sim_luck {
 	uint8_t fate; /* of each of its verbs: enum sim_fate */
 };
 void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck);
-void sim_fault_verb(struct sim *s, struct sim_op *op);
+/* early: of the same batch, the latest before it that was given up early, or NULL. */
+void sim_fault_verb(struct sim *s, struct sim_op *op, const struct sim_op *early);
 /* The calling task stands still for as long as its endpoint does. */
 void sim_stand_still(struct sim_ep *ep);
 /* The endpoint stands still until the word is `value` under the mask once more. */
@@ -276,6 +279,8 @@ void sim_op_put(struct sim *s, struct sim_op *op);
 /* Nobody waits any more for what this endpoint has posted: from here on nothing in flight points to
  * a task's stack.  Those who wait on a dead endpoint wake up. */
 void sim_ops_detach(struct sim *s, const struct sim_ep *ep);
+/* Nothing more of what this endpoint has posted takes effect. */
+void sim_ops_drop(struct sim *s, const struct sim_ep *ep);
 void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
 
 /* ---- client.c: who dies or stands still ---- */

@@ -172,7 +172,8 @@ static uint64_t ring(struct sim_ep *ep, uint64_t now)
 	return at;
 }
 
-static void launch(struct sim *s, struct sim_op *op, const struct vb_verb *v, uint64_t bell)
+static void launch(struct sim *s, struct sim_op *op, const struct vb_verb *v, uint64_t bell,
+		   const struct sim_op **early)
 {
 	uint64_t now = sim_now(s);
 
@@ -184,8 +185,11 @@ static void launch(struct sim *s, struct sim_op *op, const struct vb_verb *v, ui
 		sim_at(s, op, SIM_COMPLETE, bell);
 		return;
 	}
-	if (vb_unlikely(s->faulty))
-		sim_fault_verb(s, op);
+	if (vb_unlikely(s->faulty)) {
+		sim_fault_verb(s, op, *early);
+		if (op->fate & SIM_EARLY)
+			*early = op;
+	}
 	if (bell == now + s->p.post_ns)
 		sim_doorbell(s, op, bell);
 	else
@@ -196,6 +200,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 {
 	struct sim_ep *ep = sim_ep_of(vep);
 	struct sim *s = ep->sim;
+	const struct sim_op *early = NULL;
 	struct sim_luck luck = {0};
 	bool posted = false;
 	uint64_t bell;
@@ -226,7 +231,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		op->around_mask = luck.around_mask;
 		op->fate = luck.fate;
 		luck.stall_ns = 0;
-		launch(s, op, v, bell);
+		launch(s, op, v, bell, &early);
 		posted = true;
 	}
 	if (vb_unlikely(luck.dies_after)) {

@@ -433,6 +433,14 @@ void vb_sim_on_death(struct vb_fabric *f, void (*fn)(struct vb_ep *ep, void *arg
 	s->on_death_arg = arg;
 }
 
+void vb_sim_as_memory(struct vb_fabric *f)
+{
+	struct sim *s = sim_of(f);
+
+	s->base.caps.flags |= VB_CAP_INLINE | VB_CAP_CPU_ATOMICS;
+	s->base.caps.verb_bound_ns = 0;
+}
+
 uint64_t vb_sim_now(struct vb_fabric *f)
 {
 	return sim_now(sim_of(f));

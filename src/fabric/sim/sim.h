@@ -14,7 +14,7 @@ extern const struct vb_fabric_ops vb_fabric_sim;
 struct vb_sim_faults {
 	double die;   /* the task never runs again; what it posted may still land */
 	double pause; /* before the doorbell or after the completion, evenly */
-	uint64_t pause_max_ns;
+	uint64_t pause_min_ns, pause_max_ns;
 	double pause_told; /* the same before a message: between what was done and what is told of it */
 	/* Until a word comes round: a CAS before the doorbell until what it compares with, having
 	 * been otherwise, is there once more; what else meets a word after the completion until it
@@ -23,17 +23,19 @@ struct vb_sim_faults {
 	uint64_t around_max_ns;
 	double stall; /* the same of a server (vb_sim_ep_stalls), which does not die; where it answers,
 		       * half of that */
-	uint64_t stall_max_ns;
+	uint64_t stall_min_ns, stall_max_ns;
 	double server_die; /* such a server dies */
 	double delay;      /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
 	uint64_t delay_max_ns;
 	double tear;  /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
+	bool tear_words; /* ... above 8 bytes, between any two words, where 128 bits are not masked */
 	double lose;  /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
 	                           * If not, what was posted behind it on its connection is lost
 	                           * too */
 	double early; /* a completion is lost early: -VB_EUNKNOWN long before the verb takes
 	                   * effect, within verb_bound_ns of its posting all the same.  What is
-	                   * posted meanwhile goes by another connection and may overtake it */
+	                   * behind it in its doorbell is told the same and lands behind it; what
+	                   * is posted later goes by another connection and may overtake it */
 	double deaf;  /* the client hears nothing for up to deaf_max_ns: every completion in that
 	                   * time is lost, as by `lose` */
 	uint64_t deaf_max_ns;
@@ -53,6 +55,10 @@ struct vb_sim_faults {
 /* Turns faults on or off (all zero) from now on.  What is said of clocks counts for
  * endpoints opened later. */
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
+/* As on shared memory (VB_CAP_INLINE): one verb after the other, no bound between a look at the
+ * clock and its effect, and nothing lands any more of who has died, but for the part of a WRITE
+ * that is there.  Before endpoints are opened. */
+void vb_sim_as_memory(struct vb_fabric *f);
 /* Only endpoints marked so die or pause; servers are not marked.  Only coroutines may use them
  * (the root task cannot die).  Once an endpoint is dead, each of its tasks ends at its next await
  * or when the one it is in ends; sends to it fail or vanish. */
