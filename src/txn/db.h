@@ -159,6 +159,7 @@ struct vb_lane {
 	bool in_flight;      /* the last commit's writes are on their way */
 	bool unacknowledged; /* they have not, or perhaps not, arrived */
 	bool unknown;        /* whether the last transaction is committed: the answer was lost */
+	bool late;           /* a verb to its status word may land yet, and means the name that it has */
 };
 
 struct vb_coordinator {

@@ -79,6 +79,7 @@ int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 			return ours ? 0 : 1;
 		}
 		VB_SOMETIMES(100, "txn: the answer of the own status word is lost");
+		lane->late = true;
 		if (until == 0)
 			until = vb_ep_now(me->ep) + 2 * db->suspect_ns;
 		if (err == -VB_EPEERGONE || err == -VB_EACCESS || vb_ep_now(me->ep) > until)
@@ -106,6 +107,7 @@ int vb_lane_name(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_t
 	/* The same name needs the same place. */
 	t->version = vb_coordinator_stamp(me, lane);
 	t->ts = me->keep_age ? old_ts : t->version;
+	lane->late = false;
 	if (!me->db->status)
 		return 0;
 	err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);

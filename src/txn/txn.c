@@ -557,6 +557,9 @@ void vb_txn_clean(struct vb_txn *t)
 	/* Others may set our locks back whenever they like: the name must not be used again. */
 	if (me->db->status && (lane->status & VB_TS_STATE) == VB_TS_RECOVERED)
 		t->tainted = true;
+	/* A commit point that was given up and refused the second time may land yet: it would commit
+	 * the next try. */
+	t->tainted |= lane->late;
 	if (n > 0)
 		release(t, lane, n);
 	me->keep_age = me->db->cc->caps & VB_CC_AGE && t->cause != VB_TXN_USER && !t->tainted;

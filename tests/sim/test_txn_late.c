@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server that comes late to what a coordinator has given up, in virtual time: a request for a lock
- * that waits at the server when the server stops is not served behind the release that undoes it.
+ * What comes late, in virtual time.  A request for a lock that waits at a server when the server stops
+ * is not served behind the release that undoes it.  A commit point that was given up, and found refused
+ * when it was asked for again, does not commit the next try.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -112,10 +113,73 @@ static void late_lock(void **state)
 	close_world(&w);
 }
 
+static uint64_t *status_word(struct world *w)
+{
+	return vb_local(w->f, vb_db_place(w->db, vb_txn_lane(w->older)->place), 8);
+}
+
+/* Somebody who is older wounds it, before what it has given up lands. */
+static void wound(void *arg)
+{
+	static const struct vb_sim_faults none;
+	struct world *w = arg;
+
+	must(vb_ep_sleep(w->younger->ep, 20 * US));
+	vb_sim_set_faults(w->f, &none);
+	assert_int_equal(*status_word(w), w->older->txn.ts | VB_TS_RUNNING);
+	*status_word(w) = w->older->txn.ts | VB_TS_ABORTED;
+	w->asks = true;
+}
+
+/* The answer of the verb that comes next is given up early. */
+static void prepared(void *ctx, const struct vb_txn *t)
+{
+	static const struct vb_sim_faults early = {.early = 1};
+	static const struct vb_task_params params = {.name = "wounds"};
+	struct world *w = ctx;
+	struct vb_task *task;
+
+	must(vb_task_spawn(t->me->ep->sched, wound, w, &params, &task));
+	vb_sim_set_faults(w->f, &early);
+}
+
+static void ended(void *ctx, const struct vb_txn *t, bool committed)
+{
+	struct world *w = ctx;
+
+	(void)t;
+	w->gave_up = !committed;
+}
+
+static void late_commit_point(void **state)
+{
+	uint64_t *record;
+	struct world w;
+	struct vb_txn_watch watch = {.ctx = &w, .prepared = prepared, .ended = ended};
+
+	(void)state;
+	open_world(&w, "wound-wait");
+	w.db->watch = &watch;
+	must(vb_txn_begin(w.older));
+	must(vb_txn_update(w.older, w.t, 1, (void **)&record));
+	*record = 101;
+	assert_int_equal(vb_txn_commit(w.older), -EAGAIN);
+	assert_true(w.asks && w.gave_up);
+	assert_int_equal(vb_txn_cause(w.older), VB_TXN_WOUNDED);
+	/* Again, and what was given up lands meanwhile. */
+	must(vb_txn_begin(w.older));
+	must(vb_ep_sleep(w.older->ep, w.f->caps.verb_bound_ns));
+	if (*status_word(&w) != (w.older->txn.ts | VB_TS_RUNNING))
+		fail_msg("the last try's commit point has committed this one");
+	vb_txn_abort(w.older);
+	close_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(late_lock),
+		cmocka_unit_test(late_commit_point),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
