@@ -56,11 +56,12 @@ static void in_the_way(struct vb_stage *s, struct vb_item *it, uint64_t holder, 
 {
 	uint8_t status = judge(s, it, holder);
 
+	/* Of several holders, one that ends us counts, and is suspected. */
+	if (it->status != 0 && it->status != VB_ITEM_WAIT)
+		return;
+	it->status = status;
 	it->seen = holder;
 	it->seen_slot = slot;
-	/* Of several holders, one that ends us counts. */
-	if (it->status == 0 || it->status == VB_ITEM_WAIT)
-		it->status = status;
 }
 
 static void ask_x(struct vb_stage *s, struct vb_item *it)
