@@ -211,6 +211,15 @@ static void lock_some_x(struct vb_stage *s, struct vb_item **items, unsigned n,
 	(void)vb_stage_go(s, items, n);
 }
 
+/* They have left their slots, and the answer was lost. */
+static void not_sure_left(struct vb_item **items, unsigned n)
+{
+	VB_SOMETIMES(1000, SX "a reader does not know whether it has left its slot");
+	for (unsigned i = 0; i < n; i++)
+		if (!(items[i]->flags & VB_ITEM_HELD_S))
+			items[i]->flags |= VB_ITEM_MAYBE_S;
+}
+
 static void lock_some_s(struct vb_stage *s, struct vb_item **items, unsigned n,
 			two_phase_judge *judge)
 {
@@ -226,8 +235,10 @@ static void lock_some_s(struct vb_stage *s, struct vb_item **items, unsigned n,
 		for (unsigned i = 0; i < n; i++)
 			if (got_s(s, items[i], judge))
 				now[left++] = items[i];
-		if (!vb_stage_go(s, items, n))
+		if (!vb_stage_go(s, items, n)) {
+			not_sure_left(items, n);
 			return;
+		}
 		items = now;
 		n = left;
 	}
