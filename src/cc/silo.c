@@ -212,7 +212,7 @@ const struct vb_cc_ops vb_cc_silo = {
 	.name = "silo",
 	.summary = "optimistic: read without locks, lock and validate at the end",
 	.source = "RCC section 4.1, RCBench algorithm 5",
-	.caps = VB_CC_STRICT,
+	.caps = VB_CC_STRICT | VB_CC_NEVER_WAITS,
 	SILO_OPS(stages),
 	.prepare = silo_prepare,
 };

@@ -47,7 +47,7 @@ const struct vb_cc_ops vb_cc_wait_die = {
 	.name = "wait-die",
 	.summary = "two-phase locking; the older waits, the younger dies",
 	.source = "RCC section 4.3, RCBench section 5.1",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_WAIT_DIE,
 	TWO_PHASE_OPS(stages_x),
 };
 
@@ -55,7 +55,7 @@ const struct vb_cc_ops vb_cc_wait_die_sx = {
 	.name = "wait-die-sx",
 	.summary = "wait-die with shared and exclusive locks",
 	.source = "RCBench section 5.1",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_SHARED,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_WAIT_DIE | VB_CC_SHARED,
 	.meta_bytes = VB_SX_META,
 	TWO_PHASE_OPS(stages_sx),
 };
@@ -145,6 +145,6 @@ const struct vb_cc_ops vb_cc_wait_die_fair = {
 	.name = "wait-die-fair",
 	.summary = "wait-die in which the oldest that waits is next",
 	.source = "RCC section 4.3, its limitation cured",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_WAIT_DIE,
 	TWO_PHASE_OPS(stages_fair),
 };

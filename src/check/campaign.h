@@ -12,7 +12,7 @@
 
 #include "check/sites.h"
 
-#define VB_CAMPAIGN_RULES  12u  /* at most, of a kind */
+#define VB_CAMPAIGN_RULES  16u  /* at most, of a kind */
 #define VB_CAMPAIGN_REPLAY 160u /* bytes for vb_campaign_replay */
 
 struct vb_campaign;

@@ -120,11 +120,15 @@ struct vb_txn {
 /* Somebody who wants to know what transactions did: a history. */
 struct vb_txn_watch {
 	void *ctx;
-	/* Before the commit point; then exactly one of these follows, or the coordinator has died.
-	 */
+	/* Before the commit point; then exactly one of ended and unknown follows, or the coordinator
+	 * has died.  passed: behind the commit point, before anything is written; may be NULL. */
 	void (*prepared)(void *ctx, const struct vb_txn *t);
+	void (*passed)(void *ctx, const struct vb_txn *t);
 	void (*ended)(void *ctx, const struct vb_txn *t, bool committed);
 	void (*unknown)(void *ctx, const struct vb_txn *t);
+	/* A stage has found it held (it->seen), and therefore waits or ends (it->status).  May be
+	 * NULL. */
+	void (*met)(void *ctx, const struct vb_txn *t, const struct vb_item *it);
 };
 
 /* What shows whether a place moves. */
@@ -159,7 +163,7 @@ struct vb_lane {
 	bool in_flight;      /* the last commit's writes are on their way */
 	bool unacknowledged; /* they have not, or perhaps not, arrived */
 	bool unknown;        /* whether the last transaction is committed: the answer was lost */
-	bool late;           /* a verb to its status word may land yet, and means the name that it has */
+	bool late; /* a verb to its status word may land yet, and means the name that it has */
 };
 
 struct vb_coordinator {

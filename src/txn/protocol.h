@@ -179,6 +179,10 @@ enum vb_cc_caps {
 	VB_CC_READ_LOCKS = 1 << 5,
 	/* Versions and lock words are not timestamps: no clock is pushed on. */
 	VB_CC_LOGICAL = 1 << 6,
+	/* Nobody waits for another's lock. */
+	VB_CC_NEVER_WAITS = 1 << 7,
+	/* An older transaction waits for younger ones only; a younger one ends for older ones only. */
+	VB_CC_WAIT_DIE = 1 << 8,
 };
 
 struct vb_txn;

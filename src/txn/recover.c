@@ -76,8 +76,11 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 	uint64_t version, old, not_after = vb_ep_now(me->ep) + me->db->lease_ns;
 	int err;
 
-	if (s->reader_at != 0)
-		return vb_recovery_cas(me, VB_AMOD_IM, s->at + s->reader_at, s->word, 0, &old);
+	if (s->reader_at != 0) {
+		err = vb_recovery_cas(me, VB_AMOD_IM, s->at + s->reader_at, s->word, 0, &old);
+		me->recovered += err == 0 && old == s->word;
+		return err;
+	}
 	/* Nobody writes the version while the word stands. */
 	err = vb_recovery_read(me, VB_READ_DI, s->at + l->version_at, &version);
 	if (err != 0)

@@ -159,6 +159,9 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 	if (bound != 0)
 		s->acc->not_after_ns = vb_ep_now(s->acc->ep) + bound;
 	n = still_held(s, items, n, mine);
+	/* It may be a bound late, and what it has found may be taken over meanwhile. */
+	if (bound != 0 && VB_CHANCE(400, "txn: a server is slow behind its look"))
+		(void)vb_ep_sleep(s->acc->ep, bound - bound / 8);
 	commit_items(s, mine, n, mark, freed);
 	s->acc->not_after_ns = 0;
 }
@@ -332,6 +335,16 @@ static void note_fetched(struct vb_item **items, unsigned n)
 	}
 }
 
+/* Somebody's lock is in its way. */
+static void note_met(struct vb_txn *t, const struct vb_item *it)
+{
+	const struct vb_txn_watch *watch = t->me->db->watch;
+
+	if (watch != NULL && watch->met != NULL && it->seen != 0)
+		watch->met(watch->ctx, t, it);
+	vb_txn_suspect(t, it);
+}
+
 /* Moves the items that have to wait to the front; how many they are.  *doom: why it must end. */
 static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned n,
 			      enum vb_txn_cause *doom)
@@ -350,14 +363,14 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 			 * again. */
 			if (it->at == 0)
 				vb_cache_drop(t->me->db->cache, it->table, it->key);
-			vb_txn_suspect(t, it);
+			note_met(t, it);
 			items[m++] = it;
 			items[i] = front;
 			continue;
 		}
 		if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
 		    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE)
-			vb_txn_suspect(t, it);
+			note_met(t, it);
 		if (*doom == VB_TXN_COMMITTED)
 			*doom = (enum vb_txn_cause)it->status;
 	}

@@ -633,6 +633,8 @@ static int commit(struct vb_coordinator *me)
 	}
 	if (err)
 		return fail(t);
+	if (watch != NULL && watch->passed != NULL)
+		watch->passed(watch->ctx, t);
 	vb_txn_write_back(t);
 	note_committed(me);
 	return 0;

@@ -182,5 +182,9 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&vb_planted_lost_try,
 	&vb_planted_small_numbers,
 	&vb_planted_endless_time,
+	&vb_planted_patient,
+	&vb_planted_upside_down,
+	&vb_planted_deadlocked,
+	&vb_planted_sullen,
 	NULL,
 };

@@ -216,8 +216,21 @@ static void think_slowly(struct txn_slot *s)
 	stay_alive(s);
 }
 
+/* Until its lease is nearly over. */
+static void think_to_the_edge(struct txn_slot *s)
+{
+	const struct txn_world *w = s->w;
+	uint64_t lease = w->d->lease_ns, gone = vb_sched_now(w->sched) - s->begin_ns;
+	uint64_t until = lease / 2 + vb_rng_below(&s->goings, lease / 2);
+
+	if (gone < until)
+		vb_ep_sleep(s->me->ep, until - gone);
+	stay_alive(s);
+}
+
 static int try_once(struct txn_slot *s, struct plan *p)
 {
+	const struct txn_world *w = s->w;
 	int err;
 
 	s->begin_ns = vb_sched_now(s->w->sched);
@@ -235,6 +248,10 @@ static int try_once(struct txn_slot *s, struct plan *p)
 	}
 	if (err == 0)
 		think_slowly(s);
+	s->on_edge =
+		err == 0 && w->d->p_edge > 0 && !w->live && vb_rng_chance(&s->goings, w->d->p_edge);
+	if (s->on_edge)
+		think_to_the_edge(s);
 	if (err != 0 || p->abort) {
 		vb_txn_abort(s->me);
 		stay_alive(s);
@@ -285,8 +302,7 @@ static bool may_fail(const struct txn_slot *s, int err)
 		return txn_cancelled();
 	if (err == -EOVERFLOW)
 		return s->w->d->time_left != 0;
-	return !s->w->d->calm &&
-	       (err == -VB_EUNKNOWN || err == -VB_EPEERGONE || err == -VB_ETOOLATE);
+	return !s->w->d->calm && (err == -VB_EUNKNOWN || err == -VB_EPEERGONE);
 }
 
 int txn_attempt(struct txn_slot *s)

@@ -15,6 +15,12 @@
 #define DEAF_STREAM  0x64656166
 #define GO_STREAM    0x676f696e
 #define WRAP_STREAM  0x77726170
+#define TIMED_STREAM 0x74696d65
+#define EARLY_STREAM 0x6561726c
+#define SIZE_STREAM  0x73697a65
+#define PLAIN_STREAM 0x706c6169
+#define SHM_STREAM   0x73686d
+#define EDGE_STREAM  0x65646765
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -133,6 +139,82 @@ static void draw_goings(struct vb_rng *r, struct vb_txn_draw *d)
 	}
 }
 
+/*
+ * Who comes back just when others recover what he holds: after one suspect time, when they have asked
+ * for the first time, or a few; and often, for it takes a short time.
+ */
+static void draw_timed(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double some[] = {0.005, 0.01, 0.02}, many[] = {0.03, 0.1};
+	uint64_t suspect = d->lease_ns + 2 * d->bound_ns + 1 * US;
+	uint64_t from = vb_draw_between(r, 1, 3) * suspect;
+	bool servers = vb_rng_chance(r, 0.5), wide = vb_rng_chance(r, 0.4);
+	struct vb_sim_faults *f = &d->faults;
+	uint64_t least = wide ? from : from - 2 * d->bound_ns;
+	uint64_t most = wide ? from + suspect : from + 6 * d->bound_ns;
+
+	if (d->calm || !vb_rng_chance(r, 0.25))
+		return;
+	if (servers) {
+		f->stall = vb_draw_one_of(r, many, 2);
+		f->stall_min_ns = least;
+		f->stall_max_ns = most;
+	} else {
+		f->pause = vb_draw_one_of(r, some, 3);
+		f->pause_min_ns = least;
+		f->pause_max_ns = most;
+	}
+}
+
+/* Answers that are given up before the verb has taken effect. */
+static void draw_early(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double rare[] = {0.0005, 0.002, 0.008};
+
+	/* Doorbells of their own are lost one by one. */
+	if (!d->calm && vb_rng_chance(r, d->doorbell ? 0.25 : 0.6))
+		d->faults.early = vb_draw_one_of(r, rare, 3) * (d->doorbell ? 1 : 2);
+}
+
+static void draw_edge(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double some[] = {0.02, 0.05, 0.1};
+
+	if (!d->calm && vb_rng_chance(r, 0.2))
+		d->p_edge = vb_draw_one_of(r, some, 3);
+}
+
+/* Memory in which nothing wider than a word is whole. */
+static void draw_plain(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
+{
+	static const double some[] = {0.1, 0.3, 0.6};
+	unsigned n = 0;
+
+	if (!vb_rng_chance(r, cc->caps & VB_CC_LOGICAL ? 0.3 : 0.15))
+		return;
+	for (unsigned i = 0; i < vb_sim_profile_count; i++)
+		if (!vb_sim_profiles[i].masked128 && vb_rng_below(r, ++n) == 0)
+			d->profile = &vb_sim_profiles[i];
+	d->faults.tear = vb_draw_one_of(r, some, 3);
+}
+
+/* Nothing is lost there, and there is one clock. */
+static void draw_memory(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double some[] = {0.1, 0.3, 0.6};
+	struct vb_sim_faults *f = &d->faults;
+
+	d->memory = vb_rng_chance(r, 0.2);
+	if (!d->memory)
+		return;
+	if (vb_rng_chance(r, 0.6)) {
+		f->tear = vb_draw_one_of(r, some, 3);
+		f->delay = vb_draw_one_of(r, some, 3);
+	}
+	f->lose = f->early = f->deaf = f->nic_stall = f->partition = 0;
+	f->drift_max_ppb = 0;
+}
+
 static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
 {
 	d->wraps = vb_rng_chance(r, 0.33);
@@ -144,7 +226,7 @@ static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_t
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *d)
 {
-	struct vb_rng r, stalls, calls, deaf, go, wraps;
+	struct vb_rng r, stalls, calls, deaf, go, wraps, late;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
 	*d = (struct vb_txn_draw){.seed = seed, .drift_ppm = 100};
@@ -162,6 +244,20 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	draw_goings(&go, d);
 	vb_rng_seed(&wraps, seed, WRAP_STREAM);
 	draw_wraps(&wraps, cc, d);
+	vb_rng_seed(&late, seed, TIMED_STREAM);
+	draw_timed(&late, d);
+	vb_rng_seed(&late, seed, EARLY_STREAM);
+	draw_early(&late, d);
+	vb_rng_seed(&late, seed, EDGE_STREAM);
+	draw_edge(&late, d);
+	d->faults.tear_words = true;
+	vb_rng_seed(&late, seed, PLAIN_STREAM);
+	draw_plain(&late, cc, d);
+	vb_rng_seed(&late, seed, SIZE_STREAM);
+	if (vb_rng_chance(&late, 0.3))
+		d->record_bytes -= (unsigned)vb_draw_between(&late, 1, 7);
+	vb_rng_seed(&late, seed, SHM_STREAM);
+	draw_memory(&late, d);
 	vb_rng_seed(&calls, seed, CALLS_STREAM);
 	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -199,6 +295,7 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 		d->doorbell ? "" : ", no doorbell batching",
 		d->outstanding ? "" : ", no outstanding requests",
 		d->passive_ack ? ", passive acknowledgement" : "", d->cache ? "" : ", no cache");
+	fprintf(to, "%s", d->memory ? ", as shared memory" : "");
 	vb_draw_tell_chance(to, "audits", d->p_audit, 0);
 	vb_draw_tell_chance(to, "notes", d->p_note, 0);
 	vb_draw_tell_chance(to, "blind writes", d->p_blind, 0);
@@ -212,6 +309,7 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 		fprintf(to, ", logical time ends after %" PRIu64, d->time_left);
 	vb_draw_tell_chance(to, "leave", d->p_leave, 0);
 	vb_draw_tell_chance(to, "slow", d->p_slow, d->slow_ns);
+	vb_draw_tell_chance(to, "to the lease's end", d->p_edge, 0);
 	if (d->cancel_every_ns != 0)
 		fprintf(to, ", cancel every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));

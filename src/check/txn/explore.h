@@ -28,9 +28,11 @@ enum vb_txn_rule {
 	VB_TXN_RULE_LEAKED_LOCK,      /* a lock that nobody will give back */
 	VB_TXN_RULE_STUCK,            /* somebody does not get on */
 	VB_TXN_RULE_CONTENTS,         /* a record is not what its version's transaction asked for */
-	VB_TXN_RULE_REFUSED,   /* a commit was refused: what it would write may not be written */
-	VB_TXN_RULE_LOST_LOCK, /* a lock was not its holder's any more when he let it go */
-	VB_TXN_RULE_NEEDLESS,  /* somebody was recovered although nothing was wrong */
+	VB_TXN_RULE_REFUSED,     /* a commit was refused: what it would write may not be written */
+	VB_TXN_RULE_LOST_LOCK,   /* a lock was not its holder's any more when he let it go */
+	VB_TXN_RULE_NEEDLESS,    /* somebody was recovered although nothing was wrong */
+	VB_TXN_RULE_WRONG_ERROR, /* a call returned what it may not */
+	VB_TXN_RULE_WRONG_WAIT, /* somebody waited, or ended, for whom its protocol says it does not */
 	VB_TXN_RULES
 };
 extern const char *const vb_txn_rule_names[VB_TXN_RULES];
@@ -48,6 +50,7 @@ struct vb_txn_draw {
 	uint32_t drift_ppm;
 	char hybrid[VB_STAGES_MAX + 1];
 	bool doorbell, outstanding, passive_ack, cache;
+	bool memory; /* verbs complete at once, as on shared memory, and records have no seals */
 	bool recovery;
 	bool calm; /* nothing that a lease must recover from */
 	/* Counters begin just before they come round, clocks as far ahead of time as they may be, and
@@ -56,6 +59,7 @@ struct vb_txn_draw {
 	uint64_t time_left;
 	double p_leave; /* to close the coordinator, after a transaction */
 	double p_slow;  /* to think for up to slow_ns */
+	double p_edge;  /* to commit just before the lease ends, and to stand still then */
 	uint64_t slow_ns, cancel_every_ns, server_gone_ns;
 	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls;
 	uint64_t safety_ns, liveness_ns;
@@ -78,8 +82,7 @@ struct vb_txn_explored {
 	char *stories; /* free(); NULL: none */
 };
 
-/* 0: explored, what was found is in *out.  -error, said: it could not be, or a call returned what
- * it may not. */
+/* 0: explored, what was found is in *out.  -error, said: it could not be. */
 int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 		   struct vb_txn_explored *out);
 /* The same, and writes the history that was judged as JSON lines. */

@@ -23,6 +23,8 @@ const char *const vb_txn_rule_names[VB_TXN_RULES] = {
 	[VB_TXN_RULE_REFUSED] = "refused",
 	[VB_TXN_RULE_LOST_LOCK] = "lost-lock",
 	[VB_TXN_RULE_NEEDLESS] = "needless-recovery",
+	[VB_TXN_RULE_WRONG_ERROR] = "wrong-error",
+	[VB_TXN_RULE_WRONG_WAIT] = "wrong-wait",
 };
 
 void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...)
@@ -43,11 +45,14 @@ void txn_wrong(struct txn_slot *s, const char *call, int err)
 {
 	struct txn_world *w = s->w;
 
-	if (w->err == 0)
-		w->err = vb_fail(err,
-				 "%s: seed %" PRIu64
-				 ": coordinator %u: %s returned %d (%s), which it may not",
-				 w->cc->name, w->d->seed, s->index, call, err, vb_strerror(err));
+	if (w->err == 0) {
+		w->err = err;
+		w->wrong = err != -ENOMEM;
+		if (w->wrong)
+			txn_found(w, VB_TXN_RULE_WRONG_ERROR,
+				  "coordinator %u: a %s returned %d (%s), which it may not",
+				  s->index, call, err, vb_strerror(err));
+	}
 	w->all_safe = true;
 }
 
@@ -64,27 +69,39 @@ static uint64_t word_of(int64_t money, unsigned i)
 	return mix((uint64_t)money * 0x2545f4914f6cdd1dull + i);
 }
 
+/* Of the word there: the last may be a part of one. */
+static size_t width(const struct txn_world *w, unsigned at)
+{
+	return w->d->record_bytes - at < 8 ? w->d->record_bytes - at : 8;
+}
+
 void txn_record_fill(struct txn_world *w, void *record, int64_t money)
 {
-	uint64_t *words = record;
+	unsigned char *bytes = record;
 
-	words[0] = (uint64_t)money;
-	for (unsigned i = 1; i < w->d->record_bytes / 8; i++)
-		words[i] = word_of(money, i);
+	memcpy(bytes, &money, 8);
+	for (unsigned at = 8; at < w->d->record_bytes; at += 8) {
+		uint64_t word = word_of(money, at / 8);
+
+		memcpy(bytes + at, &word, width(w, at));
+	}
 }
 
 int64_t txn_money_in(struct txn_slot *s, const char *table, uint64_t key, const void *record)
 {
-	const uint64_t *words = record;
-	int64_t money = (int64_t)words[0];
+	const unsigned char *bytes = record;
+	int64_t money;
 
-	for (unsigned i = 1; i < s->w->d->record_bytes / 8; i++) {
-		if (words[i] == word_of(money, i))
+	memcpy(&money, bytes, 8);
+	for (unsigned at = 8; at < s->w->d->record_bytes; at += 8) {
+		uint64_t word = word_of(money, at / 8);
+
+		if (memcmp(bytes + at, &word, width(s->w, at)) == 0)
 			continue;
 		txn_found(s->w, VB_TXN_RULE_TORN_READ,
 			  "coordinator %u was given a record of %s/%" PRIu64
 			  " that nobody wrote: word %u does not belong to the first",
-			  s->index, table, key, i);
+			  s->index, table, key, at / 8);
 		break;
 	}
 	return money;

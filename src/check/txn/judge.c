@@ -62,11 +62,25 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 	s->pending.place = vb_txn_lane(t->me)->place;
 }
 
+/* Who thought for nearly all of its lease, and committed, stands still before it writes: others have
+ * met what it holds for so long that they recover it at once when they may. */
+static void on_passed(void *ctx, const struct vb_txn *t)
+{
+	struct txn_world *w = ctx;
+	struct txn_slot *s = &w->slot[t->me->index];
+
+	if (!s->on_edge || w->live)
+		return;
+	vb_sim_ep_pause(s->me->ep, vb_sched_now(w->sched) + w->d->lease_ns +
+					   vb_rng_below(&s->goings, 3 * w->d->lease_ns / 2));
+}
+
 static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
 {
 	struct txn_world *w = ctx;
 	struct txn_slot *s = &w->slot[t->me->index];
 
+	s->wait.word = 0;
 	if (committed) {
 		s->pending.txn.outcome = VB_HISTORY_COMMITTED;
 	} else {
@@ -87,7 +101,14 @@ static void on_unknown(void *ctx, const struct vb_txn *t)
 void txn_watch_open(struct txn_world *w)
 {
 	w->watch = (struct vb_txn_watch){
-		.ctx = w, .prepared = on_prepared, .ended = on_ended, .unknown = on_unknown};
+
+		.ctx = w,
+		.prepared = on_prepared,
+		.passed = on_passed,
+		.ended = on_ended,
+		.unknown = on_unknown,
+		.met = txn_waits_met,
+	};
 	w->db->watch = &w->watch;
 }
 
@@ -121,7 +142,8 @@ static const unsigned char *tuple_of(struct txn_world *w, struct vb_table *t, ui
 	return at != 0 ? vb_local(w->fabric, at, t->layout.bytes) : NULL;
 }
 
-static void look_for_locks(struct txn_world *w, struct vb_table *t, uint64_t keys)
+static void look_for_locks(struct txn_world *w, struct vb_table *t, uint64_t keys,
+			   const char *although)
 {
 	const struct vb_tuple_layout *l = &t->layout;
 
@@ -135,15 +157,21 @@ static void look_for_locks(struct txn_world *w, struct vb_table *t, uint64_t key
 		if (w->cc->holder(word) != VB_NO_PLACE)
 			txn_found(w, VB_TXN_RULE_LEAKED_LOCK,
 				  "%s/%" PRIu64 " is held by %#" PRIx64 " although nobody runs any "
-				  "more and the dead have been recovered",
-				  t->name, k, word);
+				  "more and %s",
+				  t->name, k, word, although);
 		for (uint32_t at = VB_TUPLE_RESERVED_AT; at < l->lock_at; at += 8)
 			if (vb_tuple_word(tuple, at) != 0)
 				txn_found(w, VB_TXN_RULE_LEAKED_LOCK,
 					  "%s/%" PRIu64 " has a reader or waiter %#" PRIx64
-					  " although nobody runs any more",
-					  t->name, k, vb_tuple_word(tuple, at));
+					  " although nobody runs any more and %s",
+					  t->name, k, vb_tuple_word(tuple, at), although);
 	}
+}
+
+void txn_look_for_locks(struct txn_world *w, const char *although)
+{
+	look_for_locks(w, w->account, w->d->accounts, although);
+	look_for_locks(w, w->note, w->d->notes, although);
 }
 
 /* Is the version that is in place one that nobody has replaced? */
@@ -247,8 +275,7 @@ void txn_judge(struct txn_world *w)
 	check_history(w);
 	if (w->out->found[VB_TXN_RULE_STUCK] != 0)
 		return; /* what is not at rest cannot be looked at */
-	look_for_locks(w, w->account, w->d->accounts);
-	look_for_locks(w, w->note, w->d->notes);
+	txn_look_for_locks(w, "the dead have been recovered");
 	look_for_losses(w, w->account, w->d->accounts);
 	look_for_losses(w, w->note, w->d->notes);
 	count_money(w);

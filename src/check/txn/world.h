@@ -46,6 +46,14 @@ struct txn_note {
 };
 #define TXN_NOTES_MAX 8u
 
+/* The word in its way. */
+struct txn_wait {
+	vb_addr at;
+	uint64_t word; /* 0: it does not wait */
+	uint64_t since_ns;
+};
+#define TXN_SERVER_WAITS_NS 100000ull /* more than a server tries again by itself (txn/serve.c) */
+
 struct txn_slot {
 	struct txn_world *w;
 	unsigned index;
@@ -58,7 +66,9 @@ struct txn_slot {
 	uint64_t begin_ns; /* of the transaction, on the simulator's clock */
 	const char *doing; /* for the story of who is stuck */
 	struct txn_pending pending;
+	struct txn_wait wait;
 	bool was_late; /* the last try, by what others wait */
+	bool on_edge;  /* it commits just before its lease ends, and then stands still */
 	bool modelled; /* the transaction is one of calls.c */
 	struct txn_note model[TXN_NOTES_MAX];
 };
@@ -89,6 +99,7 @@ struct txn_world {
 	unsigned n_dead, n_last, n_safe;
 	bool all_safe, live;
 	int err;
+	bool wrong; /* err is what a call returned */
 	uint64_t next_id;
 	uint64_t longest_ns; /* of a try, from begin to end */
 	struct vb_history *history;
@@ -113,12 +124,12 @@ static inline enum vb_level txn_level(const struct txn_world *w)
 /* Nobody may be recovered sooner. */
 static inline uint64_t txn_patience(const struct txn_world *w)
 {
-	return w->d->lease_ns + 2 * w->d->bound_ns;
+	return w->d->lease_ns + 2 * w->fabric->caps.verb_bound_ns;
 }
 
 /* Notes a violation with its story. */
 void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, ...) VB_PRINTF(3, 4);
-/* A call returned what it may not: ends the exploration. */
+/* A call returned what it may not: that is found, and ends the seed. */
 void txn_wrong(struct txn_slot *s, const char *call, int err);
 
 /* lives.c */
@@ -150,6 +161,8 @@ void txn_calls_judge(struct txn_world *w);
 /* One transaction, drawn and tried until it ends.  0: committed, or given up on purpose. */
 int txn_attempt(struct txn_slot *s);
 
+/* waits.c: somebody's lock is in its way. */
+void txn_waits_met(void *ctx, const struct vb_txn *t, const struct vb_item *it);
 /* The watcher that writes the history. */
 void txn_watch_open(struct txn_world *w);
 /* The slot's coordinator is dead: what it had asked to commit may have happened. */
@@ -158,6 +171,8 @@ void txn_keep_pending(struct txn_slot *s);
  * had asked for has happened, or never will, and their status words say which. */
 void txn_settle_pending(struct txn_world *w);
 
+/* Nobody may hold anything any more: `although` says why not. */
+void txn_look_for_locks(struct txn_world *w, const char *although);
 void txn_judge(struct txn_world *w);
 
 #endif

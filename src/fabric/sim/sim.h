@@ -27,16 +27,16 @@ struct vb_sim_faults {
 	double server_die; /* such a server dies */
 	double delay;      /* a verb is late by up to delay_max_ns, still within verb_bound_ns */
 	uint64_t delay_max_ns;
-	double tear;  /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
+	double tear;     /* a READ or WRITE above 16 bytes is split in time, up to 4 pieces */
 	bool tear_words; /* ... above 8 bytes, between any two words, where 128 bits are not masked */
-	double lose;  /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
+	double lose;     /* a completion is lost: -VB_EUNKNOWN; the verb ran or did not, evenly.
 	                           * If not, what was posted behind it on its connection is lost
 	                           * too */
-	double early; /* a completion is lost early: -VB_EUNKNOWN long before the verb takes
+	double early;    /* a completion is lost early: -VB_EUNKNOWN long before the verb takes
 	                   * effect, within verb_bound_ns of its posting all the same.  What is
 	                   * behind it in its doorbell is told the same and lands behind it; what
 	                   * is posted later goes by another connection and may overtake it */
-	double deaf;  /* the client hears nothing for up to deaf_max_ns: every completion in that
+	double deaf;     /* the client hears nothing for up to deaf_max_ns: every completion in that
 	                   * time is lost, as by `lose` */
 	uint64_t deaf_max_ns;
 	double nic_stall; /* the target's NIC stands still for up to nic_stall_max_ns */
