@@ -167,7 +167,8 @@ static void let_readers_go(struct vb_txn *t, struct vb_lane *lane)
 {
 	unsigned n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X, 0);
 
-	t->tainted |= run_for(t, lane, t->me->db->cc->release, n);
+	t->kept |= run_for(t, lane, t->me->db->cc->release, n);
+	t->tainted |= t->kept;
 }
 
 /* What a commit writes, it holds until it lets it go; if not, others may have written it, too. */

@@ -111,6 +111,7 @@ struct vb_txn {
 	int error;
 	bool passive; /* its commit stage does not wait */
 	bool tainted; /* a verb's outcome is unknown: the name must not be used again */
+	bool kept;    /* not all that it held is known to be let go */
 	unsigned n;
 	uint32_t bytes;
 	struct vb_item *item;
@@ -129,6 +130,8 @@ struct vb_txn_watch {
 	/* A stage has found it held (it->seen), and therefore waits or ends (it->status).  May be
 	 * NULL. */
 	void (*met)(void *ctx, const struct vb_txn *t, const struct vb_item *it);
+	/* A lock was set back that a transaction of this place had left behind.  May be NULL. */
+	void (*left)(void *ctx, const struct vb_coordinator *by, uint32_t place, uint64_t word);
 };
 
 /* What shows whether a place moves. */

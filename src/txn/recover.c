@@ -70,6 +70,16 @@ void vb_recover_drop_kept(struct vb_coordinator *me)
 
 /* ---- setting back ---- */
 
+static void note_set_back(struct vb_coordinator *me, const struct vb_suspect *s)
+{
+	const struct vb_txn_watch *watch = me->db->watch;
+
+	me->recovered++;
+	VB_SOMETIMES_IF(s->left && s->reader_at == 0, 200, "txn: a lock that was left behind");
+	if (s->left && watch != NULL && watch->left != NULL)
+		watch->left(watch->ctx, me, vb_suspect_holder(me->db, s), s->word);
+}
+
 static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 {
 	const struct vb_tuple_layout *l = &s->table->layout;
@@ -78,7 +88,8 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 
 	if (s->reader_at != 0) {
 		err = vb_recovery_cas(me, VB_AMOD_IM, s->at + s->reader_at, s->word, 0, &old);
-		me->recovered += err == 0 && old == s->word;
+		if (err == 0 && old == s->word)
+			note_set_back(me, s);
 		return err;
 	}
 	/* Nobody writes the version while the word stands. */
@@ -90,10 +101,8 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 			      me->db->cc->unlocked(version & ~1ull, s->word), &old);
 	vb_recovery_lane(me)->acc.not_after_ns = 0;
 	VB_SOMETIMES_IF(err == 0 && old != s->word, 200, "txn: a set-back lost its race");
-	VB_SOMETIMES_IF(err == 0 && old == s->word && s->left, 200,
-			"txn: a lock that was left behind");
 	if (err == 0 && old == s->word)
-		me->recovered++;
+		note_set_back(me, s);
 	return err;
 }
 

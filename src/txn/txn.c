@@ -53,7 +53,7 @@ int vb_txn_begin(struct vb_coordinator *me)
 	t->phase = VB_TXN_OPEN;
 	t->cause = VB_TXN_COMMITTED;
 	t->error = 0;
-	t->tainted = false;
+	t->tainted = t->kept = false;
 	t->commit_ts = 0;
 	t->n = 0;
 	t->bytes = 0;
@@ -534,7 +534,8 @@ static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 			break;
 	}
 	for (unsigned i = 0; i < n; i++)
-		t->tainted |= t->some[i]->status != 0;
+		t->kept |= t->some[i]->status != 0;
+	t->tainted |= t->kept;
 	t->error = error;
 }
 

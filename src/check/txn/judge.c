@@ -81,6 +81,7 @@ static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
 	struct txn_slot *s = &w->slot[t->me->index];
 
 	s->wait.word = 0;
+	s->keeps |= t->kept;
 	if (committed) {
 		s->pending.txn.outcome = VB_HISTORY_COMMITTED;
 	} else {
@@ -108,6 +109,7 @@ void txn_watch_open(struct txn_world *w)
 		.ended = on_ended,
 		.unknown = on_unknown,
 		.met = txn_waits_met,
+		.left = txn_waits_left,
 	};
 	w->db->watch = &w->watch;
 }

@@ -174,6 +174,7 @@ static int open_coordinator(struct txn_slot *s)
 		return err;
 	}
 	s->me->index = s->index;
+	s->keeps = false;
 	if (w->d->wraps)
 		wrap_counters(s);
 	vb_sim_ep_mortal(s->me->ep, !w->live);

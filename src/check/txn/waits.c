@@ -124,3 +124,35 @@ void txn_waits_met(void *ctx, const struct vb_txn *t, const struct vb_item *it)
 	if (!(w->cc->caps & VB_CC_LOGICAL))
 		judge_deadlock(s, t, it);
 }
+
+/* ---- what is left behind ---- */
+
+static struct txn_slot *owner(struct txn_world *w, uint32_t place)
+{
+	for (unsigned i = 0; i < w->d->coordinators; i++) {
+		const struct vb_coordinator *me = w->slot[i].me;
+
+		for (unsigned k = 0; me != NULL && k < VB_PLACES_TXN; k++)
+			if (me->lane[k].place == place)
+				return &w->slot[i];
+	}
+	return NULL;
+}
+
+/*
+ * Somebody else had to set it back, although its transaction has ended.  Who lives gives back what he
+ * may hold, also after a lost answer.  Not judged where it could not: a release was not heard of, a
+ * server takes locks for others, or a verb lands behind the release that undoes it.
+ */
+void txn_waits_left(void *ctx, const struct vb_coordinator *by, uint32_t place, uint64_t word)
+{
+	struct txn_world *w = ctx;
+	struct txn_slot *s = owner(w, place);
+
+	if (s == NULL || s->keeps || w->d->faults.early > 0 || strchr(w->d->hybrid, '1') != NULL)
+		return;
+	txn_found(w, VB_TXN_RULE_LEAKED_LOCK,
+		  "coordinator %u lives, and has left %#" PRIx64
+		  " behind, though all its releases have succeeded; coordinator %u has set it back",
+		  s->index, word, by->index);
+}

@@ -68,6 +68,7 @@ struct txn_slot {
 	struct txn_pending pending;
 	struct txn_wait wait;
 	bool was_late; /* the last try, by what others wait */
+	bool keeps;    /* it has not heard of all its releases: what it held may stand */
 	bool on_edge;  /* it commits just before its lease ends, and then stands still */
 	bool modelled; /* the transaction is one of calls.c */
 	struct txn_note model[TXN_NOTES_MAX];
@@ -162,6 +163,8 @@ void txn_calls_judge(struct txn_world *w);
 int txn_attempt(struct txn_slot *s);
 
 /* waits.c: somebody's lock is in its way. */
+/* ... and: it was left behind. */
+void txn_waits_left(void *ctx, const struct vb_coordinator *by, uint32_t place, uint64_t word);
 void txn_waits_met(void *ctx, const struct vb_txn *t, const struct vb_item *it);
 /* The watcher that writes the history. */
 void txn_watch_open(struct txn_world *w);
