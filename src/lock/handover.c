@@ -48,8 +48,15 @@ static int send_copy(struct vb_lock_client *me, vb_peer to, struct vb_msg *m, ui
 	return 0;
 }
 
+static bool is_here(const struct vb_box *box, const struct vb_handover_answer *a)
+{
+	unsigned i = a->tag % VB_BOX_SLOTS;
+
+	return (box->full >> i & 1) && box->slot[i].imm == a->imm;
+}
+
 int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
-		     uint8_t *again, unsigned answer, uint64_t until_ns)
+		     uint8_t *again, const struct vb_handover_answer *answer, uint64_t until_ns)
 {
 	uint8_t unmarked = 0;
 	int err = 0;
@@ -80,7 +87,7 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + PAUSE_NS);
 		vb_task_shield(shielded);
 		vb_mail_sort(&me->mail);
-		if (c->box.full & answer) {
+		if (answer != NULL && is_here(&c->box, answer)) {
 			VB_SOMETIMES(200, "ncosed: an answer before the acknowledgement");
 			return 0;
 		}
@@ -98,7 +105,7 @@ int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to,
 	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = len, .imm = stamp(to)};
 
 	memcpy(m.data, data, len);
-	return vb_handover_send(me, c, to >> NUMBER_BITS, &m, NULL, 0, until_ns);
+	return vb_handover_send(me, c, to >> NUMBER_BITS, &m, NULL, NULL, until_ns);
 }
 
 /* A copy meant for an earlier claim of ours is dropped. */

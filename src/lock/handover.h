@@ -29,11 +29,17 @@ uint64_t vb_handover_word(struct vb_lock_client *me, bool numberless);
  */
 bool vb_handover_is_whole(const struct vb_lock_client *me, uint64_t word);
 
+/* What answers a message, in the claim's box.  A copy of one to an earlier claim is none. */
+struct vb_handover_answer {
+	uint16_t tag;
+	uint32_t imm;
+};
+
 /*
  * Sends a message to a client in this lock's queue until it is certain that it has arrived.  A
  * message that may have arrived is sent again after the bound, marked as a copy (*again, a byte of
  * it, also set by who has sent it before; NULL: no mark), unless its answer is here already
- * (`answer`: its slots in the claim's box).  A client that lives but has no room is tried until
+ * (`answer`; NULL: none comes).  A client that lives but has no room is tried until
  * until_ns, or VB_LOCK_ASKS times if that is VB_FOREVER.  Results as below.
  *
  * One that may have had the message and is gone when the copy comes has had it: who closes leaves no
@@ -41,7 +47,7 @@ bool vb_handover_is_whole(const struct vb_lock_client *me, uint64_t word);
  * told or not.
  */
 int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
-		     uint8_t *again, unsigned answer, uint64_t until_ns);
+		     uint8_t *again, const struct vb_handover_answer *answer, uint64_t until_ns);
 
 /*
  * Tells another claim of this lock; len bytes, at most VB_MSG_DATA.  0; -ETIMEDOUT: not yet; or the

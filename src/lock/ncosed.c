@@ -168,13 +168,14 @@ static int nc_tell_prev(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 			   .tag = shared ? NC_REGISTER : NC_SUCCESSOR,
 			   .imm = (uint32_t)to << (32 - NC_NUMBER_BITS),
 			   .len = sizeof(h)};
+	const struct vb_handover_answer answer = {.tag = shared ? NC_GRANT : NC_YOURS,
+						  .imm = g->number};
 	int err;
 
 	vb_phase(me, VB_PHASE_NP);
 	memcpy(m.data, &h, sizeof(h));
 	err = vb_handover_send(me, c, nc_peer(g->prev), &m,
-			       &m.data[offsetof(struct nc_hello, again)],
-			       1u << (shared ? NC_GRANT : NC_YOURS), until_ns);
+			       &m.data[offsetof(struct nc_hello, again)], &answer, until_ns);
 	/* The proxy that goes on with it does not know what has arrived. */
 	g->unsure = err == -ETIMEDOUT;
 	return err;
@@ -508,8 +509,8 @@ static int nc_grant_some(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	for (unsigned i = 0; i < n; i++) {
 		uint8_t again = verbs[i].status == -VB_EUNKNOWN;
 
-		if (verbs[i].status != 0 &&
-		    vb_handover_send(me, c, verbs[i].peer, &msgs[i], &again, 0, patience(me)) != 0)
+		if (verbs[i].status != 0 && vb_handover_send(me, c, verbs[i].peer, &msgs[i], &again,
+							     NULL, patience(me)) != 0)
 			err = -VB_EUNKNOWN;
 	}
 	return err ? err : (int)n;
@@ -549,7 +550,7 @@ static int nc_hand_over(struct vb_lock_client *me, struct vb_claim *c, vb_peer n
 		.subject = c->entry, .tag = NC_YOURS, .imm = h->number, .len = sizeof(uint64_t)};
 
 	vb_phase(me, VB_PHASE_NS);
-	return vb_handover_send(me, c, next, &m, NULL, 0, patience(me)) ? -VB_EUNKNOWN : err;
+	return vb_handover_send(me, c, next, &m, NULL, NULL, patience(me)) ? -VB_EUNKNOWN : err;
 }
 
 static int nc_release_exclusive(struct vb_lock_client *me, struct vb_claim *c)

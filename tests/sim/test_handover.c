@@ -200,11 +200,66 @@ static void test_half(void **state)
 	}
 }
 
+/* ---- an answer to an earlier claim ---- */
+
+#define NC_YOURS 3 /* as ncosed.c has it */
+
+static void holds(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(s->third, LOCK, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+	s->held = true;
+	vb_ep_sleep(s->third->ep, LONG);
+	s->released = vb_lock_release(s->third, &g);
+}
+
+static void waits(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	s->to_lose = 1;
+	s->got = vb_lock_acquire(s->first, LOCK, VB_EXCLUSIVE, VB_FOREVER_NS, &g);
+	if (s->got == 0)
+		s->got = vb_lock_release(s->first, &g);
+}
+
+/* A copy of YOURS for an earlier claim lies in the box of who has told its predecessor, in vain, and
+ * does not know: it is no answer, and the predecessor is told again. */
+static void test_old_answer(void **state)
+{
+	unsigned again = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct story s = {.lock = "ncosed"};
+		struct vb_msg old = {.tag = NC_YOURS, .len = sizeof(uint64_t)};
+
+		story_open(&s, seed);
+		spawn(holds, &s);
+		run_for(LONG / 8);
+		assert_true(s.held);
+		spawn(waits, &s);
+		run_for(LONG / 1000);
+		old.subject = vb_lock_entry(s.space, LOCK);
+		assert_int_equal(vb_send(s.second->ep, s.first->ep->self, &old), 0);
+		run_for(4 * LONG);
+		assert_int_equal(s.released, 0);
+		assert_int_equal(s.got, 0);
+		again += s.sent > 1;
+		story_close(&s);
+	}
+	assert_true(again > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_half),
+		cmocka_unit_test(test_old_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
