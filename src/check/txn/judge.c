@@ -94,9 +94,12 @@ static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
 static void on_unknown(void *ctx, const struct vb_txn *t)
 {
 	struct txn_world *w = ctx;
+	struct txn_slot *s = &w->slot[t->me->index];
 
+	/* What it holds is left to others if it turns out not to have happened. */
+	s->keeps = true;
 	w->out->unknown_commits++;
-	add(w, &w->slot[t->me->index].pending);
+	add(w, &s->pending);
 }
 
 void txn_watch_open(struct txn_world *w)
