@@ -255,7 +255,7 @@ slice_of() { # WORK COMMAND NAME STAGES
 			*) rule="exit status $status" && [ $status -gt 128 ] && rule=crash ;;
 			esac
 			look_for "$work" "$rule" "$seed" $((end - seed)) "${args[@]}"
-			done=$((done + well))
+			done=$((done - ${n:-0} + well))
 			break
 			;;
 		esac
