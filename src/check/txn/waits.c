@@ -117,7 +117,8 @@ void txn_waits_met(void *ctx, const struct vb_txn *t, const struct vb_item *it)
 	if (w->cc->caps & VB_CC_BLIND_WAIT || s->me != t->me)
 		return;
 	judge_promise(s, t, it);
-	if (!w->d->calm || it->status != VB_ITEM_WAIT)
+	/* A server that has much to do keeps a call for as long as that takes. */
+	if (!w->d->calm || it->status != VB_ITEM_WAIT || strchr(w->d->hybrid, '1') != NULL)
 		return;
 	if (vb_ep_now(t->me->ep) > t->deadline_ns + 4 * w->d->bound_ns + TXN_SERVER_WAITS_NS)
 		wrong(s, t, it, "waits though its lease is over");
@@ -142,14 +143,20 @@ static struct txn_slot *owner(struct txn_world *w, uint32_t place)
 /*
  * Somebody else had to set it back, although its transaction has ended.  Who lives gives back what he
  * may hold, also after a lost answer.  Not judged where it could not: a release was not heard of, a
- * server takes locks for others, or a verb lands behind the release that undoes it.
+ * server takes locks for others, a verb lands behind the release that undoes it, or the holder stands
+ * still or is cancelled.
  */
 void txn_waits_left(void *ctx, const struct vb_coordinator *by, uint32_t place, uint64_t word)
 {
 	struct txn_world *w = ctx;
+	const struct vb_sim_faults *f = &w->d->faults;
 	struct txn_slot *s = owner(w, place);
 
-	if (s == NULL || s->keeps || w->d->faults.early > 0 || strchr(w->d->hybrid, '1') != NULL)
+	if (s == NULL || s->keeps || strchr(w->d->hybrid, '1') != NULL)
+		return;
+	if (f->early + f->deaf + f->pause + f->stall + f->partition + f->nic_stall > 0)
+		return;
+	if (w->d->p_slow + w->d->p_edge > 0 || w->d->cancel_every_ns != 0)
 		return;
 	txn_found(w, VB_TXN_RULE_LEAKED_LOCK,
 		  "coordinator %u lives, and has left %#" PRIx64
