@@ -81,7 +81,7 @@ static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
 	struct txn_slot *s = &w->slot[t->me->index];
 
 	s->wait.word = 0;
-	s->keeps |= t->kept;
+	w->keeps[vb_txn_lane(t->me)->place] |= t->kept;
 	if (committed) {
 		s->pending.txn.outcome = VB_HISTORY_COMMITTED;
 	} else {
@@ -97,7 +97,7 @@ static void on_unknown(void *ctx, const struct vb_txn *t)
 	struct txn_slot *s = &w->slot[t->me->index];
 
 	/* What it holds is left to others if it turns out not to have happened. */
-	s->keeps = true;
+	w->keeps[vb_txn_lane(t->me)->place] = true;
 	w->out->unknown_commits++;
 	add(w, &s->pending);
 }

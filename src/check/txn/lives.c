@@ -138,6 +138,8 @@ void txn_on_death(struct vb_ep *ep, void *arg)
 	if (s->life != NULL && !s->started)
 		vb_task_kill(s->life);
 	txn_count(w, s->me);
+	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
+		w->keeps[s->me->lane[i].place] = true;
 	w->dead[w->n_dead++] = s->me;
 	s->me = NULL;
 	s->doing = NULL;
@@ -174,7 +176,6 @@ static int open_coordinator(struct txn_slot *s)
 		return err;
 	}
 	s->me->index = s->index;
-	s->keeps = false;
 	if (w->d->wraps)
 		wrap_counters(s);
 	vb_sim_ep_mortal(s->me->ep, !w->live);

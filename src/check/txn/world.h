@@ -14,6 +14,7 @@
 #define TXN_SERVER_DEATHS_MAX 16u
 #define TXN_UNFINISHED_MAX    4u /* closed coordinators that could not give their places up */
 #define TXN_NODES_MAX         3u
+#define TXN_PLACES            (TXN_NODES_MAX * (TXN_DEATHS_MAX + 16) * VB_PLACES_EACH)
 #define TXN_MONEY             1000 /* of each account at the beginning */
 #define TXN_OPS_MAX           64u
 
@@ -68,7 +69,6 @@ struct txn_slot {
 	struct txn_pending pending;
 	struct txn_wait wait;
 	bool was_late; /* the last try, by what others wait */
-	bool keeps;    /* it has not heard of all its releases: what it held may stand */
 	bool on_edge;  /* it commits just before its lease ends, and then stands still */
 	bool modelled; /* the transaction is one of calls.c */
 	struct txn_note model[TXN_NOTES_MAX];
@@ -101,6 +101,8 @@ struct txn_world {
 	bool all_safe, live;
 	int err;
 	bool wrong; /* err is what a call returned */
+	/* Of each place: whoever had it has not heard of all releases, or died: what it held may stand. */
+	bool keeps[TXN_PLACES];
 	uint64_t next_id;
 	uint64_t longest_ns; /* of a try, from begin to end */
 	struct vb_history *history;
