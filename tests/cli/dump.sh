@@ -104,7 +104,7 @@ if ! "$verbena" doctor --need ucx >/dev/null 2>&1; then
 	exit
 fi
 "$verbena" bench lock --lock mcs --fabric ucx --procs 3 --clients 4 --locks 1 --read-ratio 0 --hold 50ms \
-	--fabric-options bound=500ms --duration 60s --visible >"$work/bench.out" 2>"$work/net.err" </dev/null &
+	--fabric-options bound=2s --duration 60s --stall-after 60s --visible >"$work/bench.out" 2>"$work/net.err" </dev/null &
 bench=$!
 # Not before it catches the signal (bit 9): one that comes earlier kills.
 catches() {

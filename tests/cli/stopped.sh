@@ -71,7 +71,7 @@ strike() { # N: the signal, in the middle
 	KILL) kill -KILL "$victim" ;;
 	*) kill -STOP "$victim" ;;
 	esac
-	[ "$sig" != PAUSE ] || { sleep 1 && kill -CONT "$victim"; } # any time will do that is short of a silence
+	[ "$sig" != PAUSE ] || { sleep "$pause_s" && kill -CONT "$victim"; } # any time will do that is short of a silence
 }
 
 settle() { # N FABRIC WORDS: how it ends; sets $status and $json
@@ -106,7 +106,7 @@ settle() { # N FABRIC WORDS: how it ends; sets $status and $json
 	*)
 		is "$label: exit status 1" [ "$status" = 1 ]
 		# Who had not come to the cluster yet has no name there but its rank.
-		is "$label: it is named" grep -qE "error: .*($(echo "$children" | sed -n "${which}p").*$3${early:+|missing: rank $which})" "$work/err"
+		is "$label: it is named" grep -qE "error: .*($(echo "$children" | sed -n "${which}p").*$3${early:+|missing: rank $which|process $which, where it lives, is gone})" "$work/err"
 		# What a network's processes are in then is left by each of them with a line of its own.
 		[ "$early-$2" = early-ucx ] || is "$label: once" [ "$(grep -c 'error: ' "$work/err")" = 1 ]
 		;;
@@ -173,7 +173,7 @@ judge_fabric() {
 
 lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --duration 8s --stall-after 20s'
 txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 8s'
-first=0 skipped=0 early=
+first=0 skipped=0 early='' pause_s=1
 early() { # FABRIC COUNT: a run may come to begin all the same
 	early=early first=$2 signals='KILL STOP'
 	# shellcheck disable=SC2086
@@ -217,4 +217,16 @@ signals=PAUSE
 group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 3
 signals='KILL STOP'
 group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 101
+
+# A holder is stopped for longer than --stall-after: nobody says that the lock stands still.
+judge=judge_lock pause_s=2.5
+launch 1 PAUSE 1 2 'bench lock, a holder' lock --lock cas --procs 3 --clients 4 --locks 1 --read-ratio 0 \
+	--hold 20ms --duration 8s --stall-after 1s --fabric ucx
+strike 1
+take 1
+wait "$pid"
+status=$?
+json=$work/json1
+is "$label: exit status 0" [ "$status" = 0 ]
+is "$label: nothing stands still" jq -e '.runs[0] | .stalled == null and .audit.violations == 0 and .ops > 0' "$json"
 finish

@@ -23,7 +23,8 @@ struct vb_bench_notice {
 	uint64_t cycles; /* of its clients so far */
 	uint32_t run;    /* 1 + the number of the run: an older notice is void */
 	uint32_t flags;
-	uint64_t unused[2];
+	uint64_t quiet; /* notices in a row without a cycle of its clients */
+	uint64_t unused;
 };
 _Static_assert(sizeof(struct vb_bench_notice) == VB_CLUSTER_NOTICE, "fills a notice");
 

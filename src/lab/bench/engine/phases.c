@@ -32,6 +32,7 @@ struct phases {
 	struct vb_sched *sched;
 	uint32_t flags; /* enum vb_bench_notice_flags, as hung out */
 	uint64_t posted_ns;
+	uint64_t posted_cycles, quiet; /* as hung out */
 	/* root */
 	uint64_t silent_since_ns; /* somebody has been suspect since then; 0: nobody is */
 	bool silent;              /* run->dead has not ended, but fell silent */
@@ -76,6 +77,9 @@ static void post(struct phases *p, uint64_t now)
 	bool waiting;
 
 	n.cycles = vb_bench_run_cycles(p->run, &waiting);
+	p->quiet = now > p->run->control->t0_ns && n.cycles == p->posted_cycles ? p->quiet + 1 : 0;
+	p->posted_cycles = n.cycles;
+	n.quiet = p->quiet;
 	if (waiting)
 		n.flags |= VB_NOTICE_WAITING;
 	if (wants_end(p))
@@ -109,11 +113,19 @@ static bool look_for_silent(struct phases *p, uint64_t now)
 	return suspects;
 }
 
+/* Nothing has moved for so long, and everybody who could have moved has run for so long: who was
+ * stopped, or on a machine that had no time for it, could not. */
+static bool stands_still(const struct phases *p, uint64_t now, uint64_t quiet)
+{
+	return now > p->run->pulse.since_ns && now - p->run->pulse.since_ns > p->run->stall_ns &&
+	       quiet * NOTICE_NS > p->run->stall_ns;
+}
+
 /* The root looks at everybody: does anything move, does anybody want an end, have all finished? */
 static void look_at_all(struct phases *p, uint64_t now)
 {
 	struct vb_bench_notice n;
-	uint64_t cycles = 0;
+	uint64_t cycles = 0, quiet = UINT64_MAX / NOTICE_NS;
 	bool waiting = false, all = true, suspects = look_for_silent(p, now);
 
 	for (uint32_t r = 0; r < p->group->hosts; r++) {
@@ -122,6 +134,7 @@ static void look_at_all(struct phases *p, uint64_t now)
 		if (!vb_cluster_alive(p->group->cluster, r) || (int)r == p->run->dead)
 			continue;
 		all &= there && (n.flags & VB_NOTICE_DRAINED) != 0;
+		quiet = !there ? 0 : n.quiet < quiet ? n.quiet : quiet;
 		if (!there)
 			continue;
 		cycles += n.cycles;
@@ -134,8 +147,7 @@ static void look_at_all(struct phases *p, uint64_t now)
 		/* Not before the moment to start, when nobody could move yet. */
 		if (now > p->run->pulse.since_ns)
 			p->run->pulse.since_ns = now;
-	} else if (now > p->run->pulse.since_ns &&
-		   now - p->run->pulse.since_ns > p->run->stall_ns) {
+	} else if (stands_still(p, now, quiet)) {
 		p->stalled = true;
 		p->flags |= VB_NOTICE_GIVE_UP;
 	}

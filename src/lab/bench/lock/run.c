@@ -35,8 +35,10 @@ static uint64_t stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_
 	/* A lock that recovers gets twice the time its recovery is allowed to take. */
 	uint64_t recovery = 2ull * vb_lock_recovery_leases(space) * plan->o.lease_ns;
 	uint64_t held = plan->o.hold_ns + plan->o.scan_ns + (plan->tracing ? plan->o.think_ns : 0);
+	/* An answer that is lost is given up after the verb's bound, and asked for after another. */
+	uint64_t lost = vb_bench_is_net(plan->o.fabric) ? 4 * space->fabric->caps.verb_bound_ns : 0;
 
-	return (plan->o.stall_ns > recovery ? plan->o.stall_ns : recovery) + held;
+	return (plan->o.stall_ns > recovery ? plan->o.stall_ns : recovery) + held + lost;
 }
 
 static int open_space(struct vb_bench_lock_run *u)
