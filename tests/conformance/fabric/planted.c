@@ -127,8 +127,8 @@ static void twist_notify(struct vb_ep *ep, struct vb_verb *v)
 	lower_post(ep, v);
 }
 
-/* A WRITE that others see only once its client has done one thing more: a store buffer.  The client
- * itself reads what it wrote. */
+/* A WRITE that others see only when its client comes with something else than a READ: a store buffer.
+ * The client itself reads what it wrote. */
 static _Thread_local struct {
 	struct vb_ep *ep; /* NULL: there is none */
 	struct vb_verb v;
@@ -151,7 +151,6 @@ static void twist_late(struct vb_ep *ep, struct vb_verb *v)
 		write_late();
 	if (v->op != VB_OP_WRITE || v->len > sizeof(late.bytes)) {
 		lower_post(ep, v);
-		write_late();
 		return;
 	}
 	late.ep = ep;

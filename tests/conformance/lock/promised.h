@@ -44,12 +44,12 @@ static const struct promised promises[] = {
 	 .caps = S_X | VB_LOCK_UPDATE | VB_LOCK_FIFO | VB_LOCK_SURVIVES,
 	 .in_turn = true,
 	 .cases = 20},
-	/* c * (c / N + 2) and N, with N = 16 writers before the readers' turn. */
+	/* c * (c / N + 2) and N - 1, with N = 16 writers before the readers' turn. */
 	{.lock = "shiftlock",
 	 .caps = S_X | VB_LOCK_FIFO | VB_LOCK_SURVIVES | VB_LOCK_TOKEN | VB_LOCK_SERVER |
 		 VB_LOCK_MESSAGES,
 	 .pass_writer = 10,
-	 .pass_reader = 16,
+	 .pass_reader = 15,
 	 .cases = 18},
 	{.lock = "rpc",
 	 .caps = S_X | VB_LOCK_SURVIVES | VB_LOCK_TOKEN | VB_LOCK_SERVER,
