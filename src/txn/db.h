@@ -122,13 +122,13 @@ struct vb_txn {
 struct vb_txn_watch {
 	void *ctx;
 	/* Before the commit point; then exactly one of ended and unknown follows, or the coordinator
-	 * has died.  passed: behind the commit point, before anything is written; may be NULL. */
+	 * has died. */
 	void (*prepared)(void *ctx, const struct vb_txn *t);
+	/* Behind the commit point, before anything is written.  May be NULL. */
 	void (*passed)(void *ctx, const struct vb_txn *t);
 	void (*ended)(void *ctx, const struct vb_txn *t, bool committed);
 	void (*unknown)(void *ctx, const struct vb_txn *t);
-	/* A stage has found it held (it->seen), and therefore waits or ends (it->status).  May be
-	 * NULL. */
+	/* A stage has found it held (it->seen), and so waits or ends (it->status).  May be NULL. */
 	void (*met)(void *ctx, const struct vb_txn *t, const struct vb_item *it);
 	/* A lock was set back that a transaction of this place had left behind.  May be NULL. */
 	void (*left)(void *ctx, const struct vb_coordinator *by, uint32_t place, uint64_t word);

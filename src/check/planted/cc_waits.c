@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Protocols of transactions that say one thing of whom they wait for, or of what a call returns, and do
- * another:
+ * Protocols of transactions that say one thing of whom they wait for, or of what a call returns,
+ * and do another:
  *
  *	planted:patient      no-wait that waits: two that hold what the other wants end at a deadline
  *	planted:upside-down  wait-die in which the younger waits, and the older ends

@@ -73,8 +73,8 @@ int sl_plain_read(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 	return err;
 }
 
-/* Each CAS that fails shows another client's that has succeeded; for how long it is others' is not
- * bounded. */
+/* Each CAS that fails shows another client's that has succeeded.  How often that happens has no
+ * bound. */
 int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		  struct vb_u128 compare, struct vb_u128 compare_mask, struct vb_u128 swap,
 		  struct vb_u128 swap_mask, struct vb_u128 *old, uint64_t *guess,

@@ -10,10 +10,10 @@
  *   try       1 masked CAS (exclusive), 1 READ + 1 masked CAS (shared)
  *
  *   Promises  shared and exclusive; writers are FIFO, of later ones at most 15 (max_writers less 1)
- *             pass a waiting reader, readers admitted at a change of epoch pass waiting writers; survives
- *             the death of anybody but the lock server: the survivors go on after 3 leases without
- *             a release (plus half a lease until they ask, and the server's answer).  The token of
- *             an exclusive grant is RelCnt: generation and releases so far.
+ *             pass a waiting reader, readers admitted at a change of epoch pass waiting writers;
+ *             survives the death of anybody but the lock server: the survivors go on after 3 leases
+ *             without a release (plus half a lease until they ask, and the server's answer).  The
+ *             token of an exclusive grant is RelCnt: generation and releases so far.
  *
  * A writer swaps itself into TailPtr.  An empty queue and no readers: granted.  Readers but no
  * writer: it waits until RelCnt has grown by their number.  A predecessor: it tells that one

@@ -39,8 +39,8 @@ struct racer {
 	pthread_t thread;
 };
 
-/* Both do each step at about the same time: what only shows then needs few of them.  False: that is
- * all. */
+/* Both do each step at about the same time: what only shows then needs few of them.  False when that
+ * was the last. */
 static bool race_step(struct racer *r, uint32_t i)
 {
 	struct race *c = r->race;
