@@ -277,10 +277,8 @@ static int run_campaigns(struct vb_check *s)
 static int run_recorded(struct vb_check *s)
 {
 	struct vb_json_out out;
-	int err = vb_json_out_open(&out, s->opts->history), end;
+	int err = vb_json_out_begin(&out, s->opts->history, &s->history), end;
 
-	if (err == 0)
-		err = vb_json_out_stream(&out, &s->history);
 	if (err)
 		return vb_exit_of(err);
 	end = run_campaigns(s);

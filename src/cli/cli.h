@@ -30,9 +30,8 @@ extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_comman
 extern const struct vb_command *const vb_commands[];
 
 /*
- * What every command does first: sets the defaults of its groups, reads argv into them and deals
- * with
- * --help and stray words.  Returns -1 if the command is to go on, else the enum vb_exit to end with
+ * What every command does first: sets the defaults of its groups, reads argv into them, and deals
+ * with --help and stray words.  Returns -1 if the command is to go on, else the enum vb_exit to end with
  * (the reason has been printed).
  */
 int vb_cli_parse(const struct vb_command *command, int argc, char **argv);

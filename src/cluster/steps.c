@@ -3,8 +3,7 @@
  * Collective calls.  Each process counts its calls; the n-th of one belongs to the n-th of all
  * others.  The root keeps the last CL_STEPS of them: what has come for those that are open, and how
  * the others ended, for processes that come late.  A process that has gone on without an answer (it
- * gave the root up for a while) may be ahead of the root by a few; what is too far behind ends
- * then.
+ * gave the root up for a while) may be a few ahead of the root: what is too far behind then ends.
  */
 #define VB_LOG_ROOM "cluster"
 #include "cluster/inner.h"

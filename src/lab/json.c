@@ -141,6 +141,13 @@ int vb_json_out_stream(struct vb_json_out *o, FILE **to)
 	return vb_json_out_finish(o, err);
 }
 
+int vb_json_out_begin(struct vb_json_out *o, const char *path, FILE **to)
+{
+	int err = vb_json_out_open(o, path);
+
+	return err != 0 ? err : vb_json_out_stream(o, to);
+}
+
 int vb_json_out_end(struct vb_json_out *o, FILE *to, int err)
 {
 	int lost = ferror(to) ? -EIO : 0;

@@ -37,6 +37,8 @@ int vb_json_out_finish(struct vb_json_out *o, int err);
 /* What is no JSON: a stream into o->fd, and its end.  err: of who wrote, who has said it.  -errno, said;
  * then no file is left. */
 int vb_json_out_stream(struct vb_json_out *o, FILE **to);
+/* Opens, and the stream. */
+int vb_json_out_begin(struct vb_json_out *o, const char *path, FILE **to);
 int vb_json_out_end(struct vb_json_out *o, FILE *to, int err);
 /* Closes and leaves nothing behind; harmless after a commit. */
 void vb_json_out_abandon(struct vb_json_out *o);

@@ -148,8 +148,7 @@ static int keep_cycle(const struct search *q, uint32_t home, uint32_t last,
 
 /*
  * The smallest cycle of this route through `home`, into *best if it is smaller; best->n 0: none
- * yet.  Steps from an end cost nothing, so of a level all ends are looked at before its
- * transactions.
+ * yet.  Steps from an end cost nothing: of a level all ends are looked at before its transactions.
  */
 static int cycle_through(struct search *q, const struct route *r, uint32_t home,
 			 struct serial_cycle *best)

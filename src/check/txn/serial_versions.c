@@ -260,8 +260,7 @@ static unsigned rank(const struct serial *s, uint32_t txn)
 
 /*
  * Two transactions made the same version.  The store ought not to let that happen, and finding it
- * is what we are for: the second write becomes a version of its own that nobody finds by its
- * number.
+ * is what we are for: the second write becomes a version of its own, which no number finds.
  */
 static int take_twin(struct serial *s, uint32_t v, struct serial_version *made)
 {

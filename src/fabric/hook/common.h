@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What all hooks share: an endpoint that stands on the lower one, and entries that pass on what a
- * hook does not touch.  Hooks leave the single-verb entries NULL, so that every verb goes through
- * post.
+ * hook does not touch.  Hooks leave the single-verb entries NULL: every verb goes through post.
  */
 #ifndef VB_FABRIC_HOOK_COMMON_H
 #define VB_FABRIC_HOOK_COMMON_H

@@ -108,10 +108,8 @@ static int write_page(const struct vb_report_opts *o, char *const *files, json_t
 {
 	struct vb_json_out out;
 	FILE *to;
-	int err = vb_json_out_open(&out, o->out);
+	int err = vb_json_out_begin(&out, o->out, &to);
 
-	if (err == 0)
-		err = vb_json_out_stream(&out, &to);
 	if (err != 0)
 		return err;
 	vb_html_page_begin(to, o->title);

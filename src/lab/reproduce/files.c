@@ -164,10 +164,8 @@ static int write_csv(const char *path, const struct vb_repro_result *r)
 {
 	struct vb_json_out out;
 	FILE *to;
-	int err = vb_json_out_open(&out, path);
+	int err = vb_json_out_begin(&out, path, &to);
 
-	if (err == 0)
-		err = vb_json_out_stream(&out, &to);
 	if (err)
 		return err;
 	put_csv(to, r);

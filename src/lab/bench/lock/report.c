@@ -491,9 +491,7 @@ static int write_hgrm(const char *prefix, const char *lock, const char *what,
 	if (h->total == 0)
 		return 0;
 	snprintf(path, sizeof(path), "%.4095s.%s.%s.hgrm", prefix, lock, what);
-	err = vb_json_out_open(&out, path);
-	if (err == 0)
-		err = vb_json_out_stream(&out, &to);
+	err = vb_json_out_begin(&out, path, &to);
 	if (err)
 		return err;
 	vb_hist_print_hgrm(h, to, 1000);

@@ -106,10 +106,8 @@ static int write_history(const char *path, const struct vb_history *const *parts
 {
 	struct vb_json_out out;
 	FILE *to;
-	int err = vb_json_out_open(&out, path);
+	int err = vb_json_out_begin(&out, path, &to);
 
-	if (err == 0)
-		err = vb_json_out_stream(&out, &to);
 	if (err)
 		return err;
 	return vb_json_out_end(&out, to, vb_history_write_jsonl(parts, n, claim, to));
