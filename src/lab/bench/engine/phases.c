@@ -114,7 +114,8 @@ static bool look_for_silent(struct phases *p, uint64_t now)
 }
 
 /* Nothing has moved for so long, and everybody who could have moved has run for so long: who was
- * stopped, or on a machine that had no time for it, could not. */
+ * stopped, or on a machine that had no time for it, could not; who is drained has nothing to move, and
+ * hangs out nothing more. */
 static bool stands_still(const struct phases *p, uint64_t now, uint64_t quiet)
 {
 	return now > p->run->pulse.since_ns && now - p->run->pulse.since_ns > p->run->stall_ns &&
@@ -134,7 +135,8 @@ static void look_at_all(struct phases *p, uint64_t now)
 		if (!vb_cluster_alive(p->group->cluster, r) || (int)r == p->run->dead)
 			continue;
 		all &= there && (n.flags & VB_NOTICE_DRAINED) != 0;
-		quiet = !there ? 0 : n.quiet < quiet ? n.quiet : quiet;
+		if (!there || ((n.flags & VB_NOTICE_DRAINED) == 0 && n.quiet < quiet))
+			quiet = there ? n.quiet : 0;
 		if (!there)
 			continue;
 		cycles += n.cycles;
