@@ -55,6 +55,23 @@ static bool is_here(const struct vb_box *box, const struct vb_handover_answer *a
 	return (box->full >> i & 1) && box->slot[i].imm == a->imm;
 }
 
+/* What may have been sent has arrived by then, or never will.  True: its answer is here. */
+static bool let_arrive(struct vb_lock_client *me, const struct vb_claim *c,
+		       const struct vb_handover_answer *answer)
+{
+	uint64_t bound = vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns);
+	/* The message must get there even if the caller has been cancelled. */
+	bool shielded = vb_task_shield(true);
+
+	vb_ep_sleep(me->ep, bound + PAUSE_NS);
+	vb_task_shield(shielded);
+	vb_mail_sort(&me->mail);
+	if (answer == NULL || !is_here(&c->box, answer))
+		return false;
+	VB_SOMETIMES(200, "ncosed: an answer before the acknowledgement");
+	return true;
+}
+
 int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
 		     uint8_t *again, const struct vb_handover_answer *answer, uint64_t until_ns)
 {
@@ -63,9 +80,9 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 
 	if (again == NULL)
 		again = &unmarked;
+	if (*again && let_arrive(me, c, answer))
+		return 0;
 	for (unsigned n = 0; n < VB_LOCK_ASKS;) {
-		bool shielded;
-
 		err = vb_send_wait(me->ep, to, m);
 		if (err == 0)
 			return send_copy(me, to, m, again);
@@ -81,16 +98,8 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 		if (vb_ep_now(me->ep) >= until_ns)
 			return -ETIMEDOUT;
 		VB_SOMETIMES(200, "mcs ncosed: a message is sent again");
-		/* The fabric may be able to do it soon.  The message must get there even if the
-		 * caller has been cancelled. */
-		shielded = vb_task_shield(true);
-		vb_ep_sleep(me->ep, me->ep->fabric->caps.verb_bound_ns + PAUSE_NS);
-		vb_task_shield(shielded);
-		vb_mail_sort(&me->mail);
-		if (answer != NULL && is_here(&c->box, answer)) {
-			VB_SOMETIMES(200, "ncosed: an answer before the acknowledgement");
+		if (let_arrive(me, c, answer))
 			return 0;
-		}
 		me->retries++;
 	}
 	return vb_fail(err,

@@ -37,9 +37,10 @@ struct vb_handover_answer {
 
 /*
  * Sends a message to a client in this lock's queue until it is certain that it has arrived.  A
- * message that may have arrived is sent again after the bound, marked as a copy (*again, a byte of
- * it, also set by who has sent it before; NULL: no mark), unless its answer is here already
- * (`answer`; NULL: none comes).  A client that lives but has no room is tried until until_ns, or
+ * message that may have arrived is sent again after the bound, when no copy can pass it any more,
+ * marked as a copy (*again, a byte of it; NULL: no mark), unless its answer is here already
+ * (`answer`; NULL: none comes).  Who goes on with what may have been sent before sets *again, and its
+ * first copy waits as well.  A client that lives but has no room is tried until until_ns, or
  * VB_LOCK_ASKS times if that is VB_FOREVER.  Results as below.
  *
  * One that may have had the message and is gone when the copy comes has had it: who closes leaves no

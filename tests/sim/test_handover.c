@@ -26,7 +26,7 @@ struct story {
 	const struct vb_fabric_ops *real;
 	struct vb_fabric_ops ops; /* of the first: some of its messages are without an answer */
 	unsigned to_lose, sent;
-	vb_peer to;
+	bool early;    /* told at once that its outcome is unknown, and on its way all the same */
 	bool was_gone; /* when a copy was sent */
 	bool held, closed;
 	int released, got;
@@ -37,7 +37,8 @@ static struct story *mine;
 static int post(struct vb_ep *ep, struct vb_batch *b)
 {
 	/* With no faults at all the simulator would let the answer through. */
-	static const struct vb_sim_faults lose = {.lose = 1}, none = {.delay = 1e-12};
+	static const struct vb_sim_faults lose = {.lose = 1}, early = {.early = 1},
+					  none = {.delay = 1e-12};
 	struct story *s = mine;
 	int rc;
 
@@ -47,7 +48,7 @@ static int post(struct vb_ep *ep, struct vb_batch *b)
 	if (s->to_lose == 0)
 		return s->real->post(ep, b);
 	s->to_lose--;
-	vb_sim_set_faults(s->f, &lose);
+	vb_sim_set_faults(s->f, s->early ? &early : &lose);
 	rc = s->real->post(ep, b);
 	vb_sim_set_faults(s->f, &none);
 	return rc;
@@ -254,12 +255,67 @@ static void test_old_answer(void **state)
 	assert_true(again > 0);
 }
 
+/* ---- copies of a reader's REGISTER ---- */
+
+static void reads(struct story *s, struct vb_lock_client *who, uint64_t timeout_ns)
+{
+	struct vb_grant g;
+
+	s->got = vb_lock_acquire(who, LOCK, VB_SHARED, timeout_ns, &g);
+	if (s->got == 0)
+		s->got = vb_lock_release(who, &g);
+}
+
+static void reads_first(void *arg)
+{
+	struct story *s = arg;
+
+	s->to_lose = 1;
+	reads(s, s->first, s->early ? 1 : VB_FOREVER_NS);
+}
+
+static void reads_second(void *arg)
+{
+	struct story *s = arg;
+
+	reads(s, s->second, VB_FOREVER_NS);
+}
+
+/* Who gives up while its REGISTER is on its way leaves a proxy that sends it again: were the copy
+ * there first, both would be granted, and the reader behind it never. */
+static void test_copy_behind(void **state)
+{
+	unsigned again = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct story s = {.lock = "ncosed", .early = true};
+
+		story_open(&s, seed);
+		spawn(holds, &s);
+		run_for(LONG / 8);
+		assert_true(s.held);
+		spawn(reads_first, &s);
+		run_for(LONG / 8);
+		assert_int_equal(s.got, -ETIMEDOUT);
+		again += s.sent > 1;
+		s.got = -1;
+		spawn(reads_second, &s);
+		run_for(4 * LONG);
+		assert_int_equal(s.released, 0);
+		assert_int_equal(s.got, 0);
+		story_close(&s);
+	}
+	assert_int_equal(again, SEEDS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_half),
 		cmocka_unit_test(test_old_answer),
+		cmocka_unit_test(test_copy_behind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
