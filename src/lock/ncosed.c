@@ -429,6 +429,20 @@ static int nc_await_successor(struct vb_lock_client *me, struct vb_claim *c, vb_
 	return err;
 }
 
+/* Where the very same REGISTER lies in the pile, before `at`; at: nowhere. */
+static uint32_t nc_find_same(const struct vb_box *box, uint32_t at, const struct vb_piled *p)
+{
+	uint32_t number, other, i;
+
+	memcpy(&number, &p->word, sizeof(number));
+	for (i = 0; i < at; i++) {
+		memcpy(&other, &box->pile[i].word, sizeof(other));
+		if (box->pile[i].from == p->from && other == number)
+			break;
+	}
+	return i;
+}
+
 /* The next reader that has registered with this claim and was not granted yet.  0 or -EAGAIN. */
 static int nc_next_reader(struct vb_claim *c, vb_peer *peer, uint32_t *number)
 {
@@ -443,8 +457,8 @@ static int nc_next_reader(struct vb_claim *c, vb_peer *peer, uint32_t *number)
 		if (h.to != (g->number & NC_NUMBER_MASK))
 			continue;
 		/* A copy comes after what it is a copy of. */
-		while (h.again && seen < at && c->box.pile[seen].from != p.from)
-			seen++;
+		if (h.again)
+			seen = nc_find_same(&c->box, at, &p);
 		if (h.again && seen < at) {
 			VB_SOMETIMES(200, "ncosed: a copy of a reader that has registered");
 			continue;
