@@ -96,9 +96,11 @@ int rw_reader_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 			return reader_granted(c);
 		if (err == 0 && !(w & RW_BAR))
 			err = turn_if_free(me, c, turn);
-		/* After a lost answer look again. */
 		if (err && err != -VB_EUNKNOWN)
 			return err;
+		/* After a lost answer look again; a CAS of ours is not left under way. */
+		if (err)
+			vb_lock_let_land(me);
 		err = vb_poll_rest(me, until_ns);
 		if (err)
 			return err;
