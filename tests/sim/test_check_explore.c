@@ -268,6 +268,38 @@ static void test_servers_go(void **state)
 }
 
 /* Every mode, every policy, conversions: what is not drawn is not explored. */
+/* Whoever closes behind a lock that is lost leaves an endpoint there: not more than there are. */
+static void test_places_behind_the_lost(void **state)
+{
+	unsigned many = 0;
+
+	for (uint64_t seed = 1; seed <= 12; seed++) {
+		const struct vb_lock_ops *ops = vb_lock_find("rma-rw");
+		struct vb_explore_result r;
+		struct vb_explore_draw d;
+		char said[256];
+		int err;
+
+		vb_explore_draw(ops, seed, &d);
+		d.clients = VB_EXPLORE_CLIENTS_MAX;
+		d.attempts = 100;
+		d.think_max_ns = d.hold_max_ns = 0;
+		d.loses = true;
+		d.faults.lose = 0.005;
+		d.p_close = 0.1;
+		d.p_timeout = 0.25;
+		d.timeout_octaves = 8;
+		d.cancel_every_ns = 50000;
+		vb_log_capture_begin(said, sizeof(said));
+		err = vb_explore_run(ops, &d, &r);
+		vb_log_capture_end();
+		free(r.stories);
+		assert_int_equal(err, 0);
+		many += r.ghosts >= VB_EXPLORE_GHOSTS_MAX;
+	}
+	assert_true(many > 0);
+}
+
 static void test_table_draws(void **state)
 {
 	const struct vb_lock_ops *ops = vb_lock_find("table");
@@ -302,6 +334,7 @@ int main(void)
 		cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_real_locks_are_clean),
 		cmocka_unit_test(test_table_without_leases_is_clean),
+		cmocka_unit_test(test_places_behind_the_lost),
 		cmocka_unit_test(test_table_draws),
 		cmocka_unit_test(test_servers_go),
 	};

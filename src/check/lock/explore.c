@@ -106,25 +106,42 @@ static void end_life(struct slot *s, enum life_end end)
 	vb_task_wake(s->supervisor);
 }
 
-/* Where it has just given up, a place of it may stand in a queue. */
+/* Closed clients whose places stand in queues. */
+static unsigned count_ghosts(const struct explore *x)
+{
+	unsigned n = 0;
+
+	vb_list_for_each (it, &x->space->ghosts)
+		n++;
+	return n;
+}
+
+/* Where it has just given up, a place of it may stand in a queue.  Behind a lock that is lost such
+ * places stay, and with them their endpoints. */
 static bool closes(struct slot *s)
 {
 	const struct vb_explore_draw *d = s->x->d;
 	double p = s->gave_up ? 5 * d->p_close : d->p_close;
 
-	return d->p_close > 0 && vb_rng_chance(&s->rng, p);
+	return d->p_close > 0 && vb_rng_chance(&s->rng, p) &&
+	       s->x->result->ghosts < VB_EXPLORE_GHOSTS_MAX;
 }
 
 /* Nobody may cancel it over that: it is no longer there for those who would.  Nor does it die, for
  * then it would not have closed, and that is drawn elsewhere. */
 static void close_client(struct slot *s, struct vb_lock_client *me)
 {
+	unsigned ghosts;
+
 	s->life = NULL;
 	vb_sim_ep_mortal(me->ep, false);
 	judge_order(s, me);
 	vb_lock_client_close(me);
 	s->client = NULL;
 	s->x->result->closes++;
+	ghosts = count_ghosts(s->x);
+	if (ghosts > s->x->result->ghosts)
+		s->x->result->ghosts = ghosts;
 	end_life(s, LIFE_CLOSED);
 }
 

@@ -36,6 +36,9 @@
 #define VB_EXPLORE_CLIENTS_MAX 16
 #define VB_EXPLORE_LOCKS_MAX   3
 
+/* Closed clients whose places stand in queues, per seed; then nobody closes any more. */
+#define VB_EXPLORE_GHOSTS_MAX 64
+
 /* What a seed has drawn. */
 struct vb_explore_draw {
 	uint64_t seed;
@@ -90,6 +93,7 @@ struct vb_explore_result {
 	struct vb_audit_counts audit;
 	uint64_t deaths, servers_gone, cancels, closes, timeouts, unknown, cycles;
 	uint64_t verbs, virtual_ns, trace_hash;
+	unsigned ghosts; /* the most that there were at a time */
 	bool has_violation;
 	enum vb_audit_rule first_rule;
 	char *stories; /* of the violations, for free(); NULL: none */
