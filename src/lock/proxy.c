@@ -32,6 +32,8 @@ static void proxy_body(void *arg)
 	struct vb_task *adopter;
 	bool adopt;
 
+	/* The client's next claim of this lock begins as soon as this one is free. */
+	vb_claim_let_land(me, err);
 	if (err == 0 && !c->adopt) {
 		VB_SOMETIMES(200, "proxy: a place was handed on for a client that gave up");
 		/* An adopter that comes while the release is under way finds no place any more. */
