@@ -55,6 +55,9 @@ void vb_draw_tell_faults(FILE *to, const struct vb_sim_faults *f)
 	vb_draw_tell_chance(to, "tear", f->tear, 0);
 	vb_draw_tell_chance(to, "lose", f->lose, 0);
 	vb_draw_tell_chance(to, "lose early", f->early, 0);
+	for (unsigned op = 0; op < VB_OP_COUNT; op++)
+		if (f->lose_ops >> op & 1)
+			fprintf(to, ", these of %s alone", vb_op_names[op]);
 	vb_draw_tell_chance(to, "deaf", f->deaf, f->deaf_max_ns);
 	vb_draw_tell_chance(to, "stall", f->nic_stall, f->nic_stall_max_ns);
 	vb_draw_tell_chance(to, "partition", f->partition, f->partition_max_ns);

@@ -247,6 +247,47 @@ static void test_behind_a_lost_write_nothing_lands(void **state)
 	vb_fabric_close(f);
 }
 
+/* Answers of one kind of verb alone: what is behind one that did not run is not lost, either; what
+ * was given up early is adrift until it has landed. */
+static void test_only_what_was_chosen_is_lost(void **state)
+{
+	struct vb_sim_faults cas = {.lose = 0.3, .lose_ops = 1u << VB_OP_CAS64};
+	struct vb_fabric *f = cluster(NULL, 2, 3);
+	struct vb_ep *ep = endpoint(f, 1);
+	unsigned unknown = 0, adrift = 0;
+	uint64_t old;
+
+	vb_sim_set_faults(f, &cas);
+	for (unsigned i = 0; i < 300; i++) {
+		struct vb_verb v[2] = {
+			{.op = VB_OP_CAS64, .flags = VB_SIGNALLED, .addr = word(0, 0)},
+			{.op = VB_OP_FAA64,
+			 .flags = VB_SIGNALLED,
+			 .addr = word(0, 1),
+			 .compare = {.lo = 1}},
+		};
+
+		unknown += vb_post_wait(ep, v, 2) == -VB_EUNKNOWN;
+		assert_int_equal(v[1].status, 0);
+		assert_int_equal(peek(f, word(0, 1)), i + 1);
+	}
+	assert_in_range(unknown, 50, 150);
+	cas = (struct vb_sim_faults){.early = 0.3, .lose_ops = 1u << VB_OP_CAS64};
+	vb_sim_set_faults(f, &cas);
+	for (unsigned i = 0; i < 300; i++) {
+		int err = vb_cas64(ep, word(0, 0), i, i + 1, &old);
+
+		assert_int_equal(vb_sim_ep_adrift(ep), err == -VB_EUNKNOWN);
+		adrift += vb_sim_ep_adrift(ep);
+		assert_int_equal(vb_ep_sleep(ep, f->caps.verb_bound_ns), 0);
+		assert_int_equal(vb_sim_ep_adrift(ep), 0);
+		assert_int_equal(peek(f, word(0, 0)), i + 1);
+	}
+	assert_in_range(adrift, 50, 150);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
 /* ---- stalls and partitions: in time, or never ---- */
 
 struct probe {
@@ -732,6 +773,7 @@ int main(void)
 		cmocka_unit_test(test_a_lost_completion_is_unknown_and_bounded),
 		cmocka_unit_test(test_the_deaf_hear_nothing_for_a_while),
 		cmocka_unit_test(test_behind_a_lost_write_nothing_lands),
+		cmocka_unit_test(test_only_what_was_chosen_is_lost),
 		cmocka_unit_test(test_a_stalled_nic_is_slow_and_then_lost),
 		cmocka_unit_test(test_a_partition_is_slow_and_then_lost),
 		cmocka_unit_test(test_in_time_or_never),

@@ -251,16 +251,17 @@ static void tear(struct sim *s, struct sim_op *op)
 void sim_fault_verb(struct sim *s, struct sim_op *op, const struct sim_op *early)
 {
 	const struct vb_sim_faults *f = &s->faults;
+	bool may = f->lose_ops == 0 || (f->lose_ops >> op->t.op & 1);
 
 	if (strikes(s, f->delay))
 		op->delay_ns = up_to(s, sim_min(f->delay_max_ns, s->p.verb_bound_ns / 4 * 3));
 	if (op->t.len > grain(s) && strikes(s, f->tear))
 		tear(s, op);
-	if (strikes(s, f->lose) || (f->deaf > 0 && sim_now(s) < op->ep->deaf_until_ns)) {
+	if ((may && strikes(s, f->lose)) || (f->deaf > 0 && sim_now(s) < op->ep->deaf_until_ns)) {
 		op->fate |= SIM_LOSE;
 		if (coin(s))
 			op->fate |= SIM_NEVER;
-	} else if (op->batch != NULL && strikes(s, f->early)) {
+	} else if (may && op->batch != NULL && strikes(s, f->early)) {
 		op->fate |= SIM_EARLY;
 		op->delay_ns = up_to(s, s->p.verb_bound_ns / 4 * 3);
 	}

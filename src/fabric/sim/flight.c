@@ -257,6 +257,8 @@ static void finish(struct sim *s, struct sim_op *op)
 	struct sim_ep *ep = op->ep;
 	struct sim_flow *f = op->flow;
 
+	if (vb_unlikely(op->fate & SIM_ADRIFT))
+		ep->adrift--;
 	if (f != NULL) {
 		f->in_flight--;
 		f->answers -= sim_answers(op);
@@ -469,7 +471,8 @@ static void answer(struct sim *s, struct sim_op *op)
 /* Fails without effect at a time; what is behind it on its connection fails too. */
 static void break_off(struct sim *s, struct sim_op *op, uint64_t at_ns)
 {
-	op->flow->broken = true;
+	if (s->faults.lose_ops == 0 || !(op->fate & SIM_NEVER))
+		op->flow->broken = true;
 	op->t.status = -VB_EUNKNOWN;
 	op->t.time = at_ns;
 	trace(s, op);
@@ -481,6 +484,10 @@ static void give_up(struct sim *s, struct sim_op *op)
 {
 	struct vb_batch *batch = op->batch;
 
+	if (op->t.op != VB_OP_READ && op->t.op != VB_OP_SEND) {
+		op->fate |= SIM_ADRIFT;
+		op->ep->adrift++;
+	}
 	/* Who posted it may be dead by now. */
 	if (batch != NULL) {
 		op->verb->status = -VB_EUNKNOWN;

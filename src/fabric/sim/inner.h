@@ -42,7 +42,8 @@ enum sim_fate {
 	SIM_LOSE = 1 << 1,  /* the completion is lost */
 	SIM_DOWNWARDS = 1 << 2, /* pieces are handled from the end */
 	SIM_EARLY = 1 << 3,     /* the sender learns "unknown" before it arrives */
-	SIM_BEHIND = 1 << 4     /* ... and lands behind what was early before it */
+	SIM_BEHIND = 1 << 4,    /* ... and lands behind what was early before it */
+	SIM_ADRIFT = 1 << 5     /* ... and has been told: it may change memory all the same */
 };
 
 /* What the trace hash covers. */
@@ -119,7 +120,8 @@ struct sim_ep {
 	struct vb_ep base;
 	struct sim *sim;
 	uint32_t slot;
-	uint32_t ops; /* allocated for it; a closed endpoint stays until they are gone */
+	uint32_t ops;    /* allocated for it; a closed endpoint stays until they are gone */
+	uint32_t adrift; /* of them, given up, and may still change memory */
 	bool mortal, stalls, dead, closed, server;
 	uint64_t paused_until_ns, deaf_until_ns;
 	struct sim_around around;

@@ -425,6 +425,11 @@ bool vb_sim_ep_dead(const struct vb_ep *ep)
 	return ep_of(ep)->dead;
 }
 
+unsigned vb_sim_ep_adrift(const struct vb_ep *ep)
+{
+	return ep_of(ep)->adrift;
+}
+
 void vb_sim_on_death(struct vb_fabric *f, void (*fn)(struct vb_ep *ep, void *arg), void *arg)
 {
 	struct sim *s = sim_of(f);

@@ -36,7 +36,9 @@ struct vb_sim_faults {
 	                   * effect, within verb_bound_ns of its posting all the same.  What is
 	                   * behind it in its doorbell is told the same and lands behind it; what
 	                   * is posted later goes by another connection and may overtake it */
-	double deaf;     /* the client hears nothing for up to deaf_max_ns: every completion in that
+	uint32_t lose_ops; /* bit i: lose and early strike verbs of enum vb_op i alone, and what is
+	                    * posted behind one that did not run is not lost; 0: they strike all */
+	double deaf; /* the client hears nothing for up to deaf_max_ns: every completion in that
 	                   * time is lost, as by `lose` */
 	uint64_t deaf_max_ns;
 	double nic_stall; /* the target's NIC stands still for up to nic_stall_max_ns */
@@ -68,6 +70,9 @@ void vb_sim_ep_stalls(struct vb_ep *ep, bool stalls);
 /* From the endpoint's next await point on it stands still until then. */
 void vb_sim_ep_pause(struct vb_ep *ep, uint64_t until_ns);
 bool vb_sim_ep_dead(const struct vb_ep *ep);
+/* How many verbs of the endpoint may still change memory although its client was told that their
+ * outcome is unknown. */
+unsigned vb_sim_ep_adrift(const struct vb_ep *ep);
 /* Called when an endpoint's client dies, on the scheduler's stack; with hooks on top, ep is the
  * lowest endpoint. */
 void vb_sim_on_death(struct vb_fabric *f, void (*fn)(struct vb_ep *ep, void *arg), void *arg);
