@@ -51,8 +51,11 @@ static int send_copy(struct vb_lock_client *me, vb_peer to, struct vb_msg *m, ui
 static bool is_here(const struct vb_box *box, const struct vb_handover_answer *a)
 {
 	unsigned i = a->tag % VB_BOX_SLOTS;
+	bool any = box->full >> i & 1;
 
-	return (box->full >> i & 1) && box->slot[i].imm == a->imm;
+	VB_SOMETIMES_IF(any && box->slot[i].imm != a->imm, 1000,
+			"ncosed: an answer to an earlier claim before the acknowledgement");
+	return any && box->slot[i].imm == a->imm;
 }
 
 /* What may have been sent has arrived by then, or never will.  True: its answer is here. */

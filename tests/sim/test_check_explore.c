@@ -109,7 +109,7 @@ static void test_faults_strike(void **state)
 static void test_draws_respect_promises(void **state)
 {
 	const struct vb_lock_ops *frail = vb_lock_find("mcs"), *hardy = vb_lock_find("dslr");
-	unsigned hard = 0;
+	unsigned hard = 0, messages = 0, cases = 0;
 
 	for (uint64_t seed = 1; seed <= 500; seed++) {
 		struct vb_explore_draw d;
@@ -117,16 +117,19 @@ static void test_draws_respect_promises(void **state)
 		vb_explore_draw(frail, seed, &d);
 		assert_true(d.orderly);
 		assert_true(d.faults.die == 0 && d.serve_max_ns == 0);
-		assert_true(d.loses || (d.faults.lose == 0 && d.faults.early == 0));
+		assert_true(d.loses || d.faults.lose_ops == 1u << VB_OP_SEND ||
+			    (d.faults.lose == 0 && d.faults.early == 0));
 		assert_true(d.loses || (d.faults.deaf == 0 && d.faults.partition == 0));
 		assert_true(d.faults.nic_stall_max_ns < d.bound_ns);
 		assert_in_range(d.clients, VB_EXPLORE_CLIENTS_MIN, VB_EXPLORE_CLIENTS_MAX);
 		assert_in_range(d.locks, 1, VB_EXPLORE_LOCKS_MAX);
+		messages += d.faults.lose_ops == 1u << VB_OP_SEND;
+		cases += d.faults.lose_ops == 1u << VB_OP_CAS64;
 		vb_explore_draw(hardy, seed, &d);
 		assert_true(d.lease_ns >= 2 * d.bound_ns);
 		hard += d.faults.die > 0;
 	}
-	assert_true(hard >= 100);
+	assert_true(hard >= 100 && messages >= 40 && cases >= 40);
 }
 
 static void test_planted_bugs_are_found(void **state)

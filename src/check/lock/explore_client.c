@@ -111,6 +111,7 @@ static void ask(struct slot *s, uint64_t lock, enum vb_mode mode)
 	s->asks_mode = mode;
 	s->asks_since_ns = vb_sched_now(s->x->sched);
 	s->oldest_other = oldest_other(s, &who);
+	explore_meet_releases(s->x, lock);
 }
 
 static enum vb_mode draw_mode(struct slot *s)
@@ -191,11 +192,12 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
 	const uint64_t lock = g->lock;
-	uint64_t begun_ns = vb_sched_now(s->x->sched);
-	int err = vb_lock_release(me, g);
+	int err;
 
+	explore_release_begins(s, g);
+	err = vb_lock_release(me, g);
 	stay_alive(me);
-	explore_judge_release_time(s, begun_ns);
+	explore_judge_release(s, err);
 	s->x->murky |= err != 0;
 	if (err == 0 || err == -VB_ELOST)
 		return;

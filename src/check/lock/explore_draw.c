@@ -28,18 +28,20 @@
 #define ROUND_STREAM  0x726f756e
 #define COPY_STREAM   0x636f7079
 #define EDGE_STREAM   0x65646765
+#define KIND_STREAM   0x6b696e64
 
 /* Verbs one after the other for which a call that may not wait takes its time. */
 #define PROMPT_VERBS 4
+/* ... of a release that looks into some CASes, and into each VB_LOCK_ASKS times at most. */
+#define ALONE_VERBS (3 * VB_LOCK_ASKS)
+/* When a message is sent again, above the bound. */
+#define COPY_AFTER_NS (200 * US)
 
 /* The default of ask_for, of locks that a server keeps. */
 #define ASK_FOR_NS 2000000000ull
 /* What it is instead where each client waits for all of it: longer than all pauses. */
 #define ASK_LEASES   100
 #define ASK_LEAST_NS (20 * MS)
-
-/* The default of the queue locks' successor_wait. */
-#define SUCCESSOR_WAIT_NS 1000000000ull
 
 /* Nothing here makes a lease run out or an answer go missing. */
 static void draw_mild_faults(struct vb_rng *r, struct vb_explore_draw *d)
@@ -310,6 +312,36 @@ static void draw_losses(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	}
 }
 
+/*
+ * Answers of one kind of verb alone.  Those of messages, which are sent again under a number: nothing
+ * is unknown for it, nothing lost, and all that is judged elsewhere is judged here.  Or those of
+ * CASes, which can be looked into as long as no eight of them are lost in a row.
+ */
+static void draw_kinds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double sends[] = {0.01, 0.05}, cases[] = {0.002, 0.01, 0.05};
+	bool tells = (ops->caps & (VB_LOCK_MESSAGES | VB_LOCK_SERVER)) == VB_LOCK_MESSAGES;
+	struct vb_rng r;
+	double how;
+
+	vb_rng_seed(&r, d->seed, KIND_STREAM);
+	how = vb_rng_unit(&r);
+	if (ops->caps & VB_LOCK_SURVIVES || ops->entry_bytes == 0)
+		return;
+	if (tells && how < 0.15) {
+		d->loses = false;
+		d->faults.lose_ops = 1u << VB_OP_SEND;
+		d->faults.lose = vb_draw_one_of(&r, sends, 2);
+	} else if (how > 0.85) {
+		d->loses = true;
+		d->faults.lose_ops = 1u << VB_OP_CAS64;
+		d->faults.lose = vb_draw_one_of(&r, cases, 3);
+	} else {
+		return;
+	}
+	d->faults.early = vb_rng_chance(&r, 0.5) ? d->faults.lose : 0;
+}
+
 /* Counters and numbers that come round in the middle of the run. */
 static void draw_wraps(struct vb_explore_draw *d)
 {
@@ -379,7 +411,7 @@ static void draw_links(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 
 	vb_rng_seed(&r, d->seed, LINK_STREAM);
 	d->faults.drift_edge = vb_rng_chance(&r, 0.25);
-	if (is_frail ? !d->loses : d->orderly)
+	if (is_frail ? !d->loses || d->faults.lose_ops != 0 : d->orderly)
 		return;
 	if (vb_rng_chance(&r, is_frail ? 0.15 : 0.25)) {
 		d->faults.deaf = vb_draw_one_of(&r, rare, 3);
@@ -518,6 +550,25 @@ static void draw_rounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	d->faults.delay_max_ns = min64(d->faults.delay_max_ns, d->bound_ns / 2);
 }
 
+/*
+ * How long who has left a queue waits for the name of who stands behind it, where answers are lost: as
+ * long as one that is alive may need to tell it.  Behind an answer that was lost there may be nobody,
+ * and the others poll for as long.
+ */
+static void draw_patience(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	const struct vb_opt *o = find_option(ops, "successor_wait");
+	uint64_t tell_ns = VB_LOCK_ASKS * (2 * d->bound_ns + COPY_AFTER_NS);
+
+	if (o == NULL || !d->loses)
+		return;
+	d->patience_ns = 2 * (tell_ns + d->faults.pause_max_ns + d->faults.deaf_max_ns +
+			      d->faults.partition_max_ns);
+	if (d->patience_ns < o->min)
+		d->patience_ns = o->min;
+	add_option(d, "successor_wait=%" PRIu64 "ns", d->patience_ns);
+}
+
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
@@ -530,6 +581,10 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	/* Some verbs that are as late as they may be, each with a pause before and behind it. */
 	if (d->orderly && !d->loses)
 		d->prompt_ns = PROMPT_VERBS * (d->bound_ns + d->faults.pause_max_ns);
+	if (d->prompt_ns != 0 && d->faults.lose_ops != 0)
+		d->prompt_ns += VB_LOCK_ASKS * (2 * d->bound_ns + COPY_AFTER_NS);
+	if (d->faults.lose_ops == 1u << VB_OP_CAS64)
+		d->alone_ns = ALONE_VERBS * (3 * d->bound_ns + d->faults.pause_max_ns);
 	d->safety_ns =
 		20 * MS + d->attempts * (20 * US + d->think_max_ns + d->hold_max_ns) * d->clients;
 	if (!d->orderly)
@@ -547,8 +602,7 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 		d->liveness_ns += ASK_FOR_NS;
 	/* A release that cannot tell whether it has freed the lock waits for who may stand behind
 	 * it. */
-	if (d->loses && find_option(ops, "successor_wait") != NULL)
-		d->liveness_ns += d->clients * SUCCESSOR_WAIT_NS;
+	d->liveness_ns += d->clients * d->patience_ns;
 	/* A writer waits for the end of a lease and may lose to readers then: every cycle may cost
 	 * many leases. */
 	if (ops->caps & VB_LOCK_READ_LEASE)
@@ -580,6 +634,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_extras(ops, d);
 	draw_modes(ops, d);
 	draw_losses(ops, d);
+	draw_kinds(ops, d);
 	draw_wraps(d);
 	draw_long_pauses(d);
 	draw_late_words(ops, d);
@@ -591,6 +646,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_copies(ops, d);
 	draw_edges(d);
 	draw_rounds(ops, d);
+	draw_patience(ops, d);
 	draw_bounds(ops, d);
 }
 

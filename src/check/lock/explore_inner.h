@@ -29,10 +29,12 @@ struct slot {
 	unsigned attempts, cycles; /* done so far */
 	bool safe;                 /* the attempts are done: waits for the liveness phase */
 	bool gave_up;              /* the last attempt, at its deadline */
-	uint64_t cancelled_ns;     /* when the present life was; 0: it was not */
-	bool holds_one;            /* asks for a second lock */
-	uint64_t age;              /* of a transaction that was turned down; 0: none */
-	uint64_t oldest_other;     /* of the others' ages when it asked */
+	uint64_t releases_since_ns;
+	uint64_t releases;     /* the lock that it is giving back, alone as yet; + 1 */
+	uint64_t cancelled_ns; /* when the present life was; 0: it was not */
+	bool holds_one;        /* asks for a second lock */
+	uint64_t age;          /* of a transaction that was turned down; 0: none */
+	uint64_t oldest_other; /* of the others' ages when it asked */
 	/* For the story of who is stuck. */
 	uint64_t asks_since_ns, asks_lock;
 	enum vb_mode asks_mode;
@@ -91,7 +93,12 @@ void explore_go_wrong(struct slot *s, const char *call, int err);
  * timeout_ns 0: it may wait for nobody (explore_times.c). */
 void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns,
 			     uint64_t timeout_ns);
-void explore_judge_release_time(struct slot *s, uint64_t begun_ns);
+/* Around a release.  Where the only answers that are lost are those of CASes, which can be looked
+ * into, one that meets nobody must know what came of it. */
+void explore_release_begins(struct slot *s, const struct vb_grant *g);
+void explore_judge_release(struct slot *s, int err);
+/* Somebody asks for a lock that others may be giving back. */
+void explore_meet_releases(struct explore *x, uint64_t lock);
 /* One of the attempts of the first phase, in which everything may fail. */
 void explore_attempt(struct slot *s, struct vb_lock_client *me);
 /* One cycle of the liveness phase: true when it came to a grant and its release. */

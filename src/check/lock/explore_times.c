@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Did a call come back in time?  Judged where nothing else makes a client late: nobody stands still
- * for long, dies, or loses an answer.
+ * for long, dies, or loses an answer that it cannot do without.
  */
 #define VB_LOG_ROOM "check"
 #include <inttypes.h>
 
 #include "base/log.h"
 #include "check/lock/explore_inner.h"
+#include "lock/claim.h"
 
 /* A client's clock may be slow. */
 #define DRIFT_SHARE 50
@@ -43,8 +44,58 @@ void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns
 		judge(s, call, begun_ns, due, "its time was over");
 }
 
-/* Its successor may have to be awaited. */
-void explore_judge_release_time(struct slot *s, uint64_t begun_ns)
+/* ---- releases ---- */
+
+static bool has_claim(const struct vb_lock_client *c, uint64_t lock)
 {
-	judge(s, "vb_lock_release", begun_ns, begun_ns + s->x->d->prompt_ns, "its time was over");
+	return c != NULL && vb_claim_find((struct vb_lock_client *)c, lock) != NULL;
+}
+
+static bool is_alone(const struct slot *s, uint64_t lock)
+{
+	const struct explore *x = s->x;
+
+	if (!vb_list_empty(&x->space->ghosts) || (x->forsaken >> lock & 1))
+		return false;
+	for (unsigned i = 0; i < x->d->clients; i++)
+		if (i != s->index && has_claim(x->slots[i].client, lock))
+			return false;
+	return true;
+}
+
+void explore_release_begins(struct slot *s, const struct vb_grant *g)
+{
+	bool alone = s->x->d->alone_ns != 0 && g->mode == VB_EXCLUSIVE && is_alone(s, g->lock);
+
+	s->releases_since_ns = vb_sched_now(s->x->sched);
+	s->releases = alone ? g->lock + 1 : 0;
+}
+
+/* Who comes later than a lost answer is looked into has nothing to do with it. */
+void explore_meet_releases(struct explore *x, uint64_t lock)
+{
+	uint64_t now = vb_sched_now(x->sched);
+
+	for (unsigned i = 0; i < x->d->clients; i++)
+		if (x->slots[i].releases == lock + 1 &&
+		    now - x->slots[i].releases_since_ns <= x->d->alone_ns)
+			x->slots[i].releases = 0;
+}
+
+void explore_judge_release(struct slot *s, int err)
+{
+	const struct explore *x = s->x;
+	uint64_t since = s->releases_since_ns, took = vb_sched_now(x->sched) - since;
+	char text[192];
+
+	/* Its successor may have to be awaited. */
+	judge(s, "vb_lock_release", since, since + x->d->prompt_ns, "its time was over");
+	if (s->releases == 0 || (err == 0 && took <= x->d->alone_ns))
+		return;
+	snprintf(text, sizeof(text),
+		 "vb_lock_release, called at %.3f us where nobody else wanted the lock, came to %d "
+		 "(%s) after %.3f us",
+		 (double)since / 1e3, err, vb_strerror(err), (double)took / 1e3);
+	vb_audit_violation(x->audit, VB_AUDIT_OVERDUE, s->index, s->releases - 1, text);
+	s->releases = 0;
 }
