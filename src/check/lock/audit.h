@@ -11,6 +11,7 @@
  *   oldest-denied     a deadlock policy that spares the oldest turned it down
  *   needless-recovery a lock was recovered although nobody had died or been late
  *   overdue           a call came back long after its deadline, or after its task was cancelled
+ *   adrift            a call came back while a verb of its was under way that may change the lock
  *   stuck             somebody waits for ever although nothing is wrong any more
  *
  * All its state is flat and lies in memory that forked processes share, so one auditor watches many
@@ -34,6 +35,7 @@ enum vb_audit_rule {
 	VB_AUDIT_OLDEST_DENIED,
 	VB_AUDIT_NEEDLESS_RECOVERY,
 	VB_AUDIT_OVERDUE,
+	VB_AUDIT_ADRIFT,
 	VB_AUDIT_STUCK,
 	VB_AUDIT_RULES
 };

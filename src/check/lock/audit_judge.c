@@ -16,6 +16,7 @@ const char *const vb_audit_rule_names[VB_AUDIT_RULES] = {
 	[VB_AUDIT_OLDEST_DENIED] = "oldest-denied",
 	[VB_AUDIT_NEEDLESS_RECOVERY] = "needless-recovery",
 	[VB_AUDIT_OVERDUE] = "overdue",
+	[VB_AUDIT_ADRIFT] = "adrift",
 	[VB_AUDIT_STUCK] = "stuck",
 };
 

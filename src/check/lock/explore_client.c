@@ -183,6 +183,7 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 	s->gave_up = err == -ETIMEDOUT;
 	explore_judge_call_time(s, tried ? "vb_lock_try" : "vb_lock_acquire", s->asks_since_ns,
 				tried ? 0 : timeout);
+	explore_judge_adrift(s, me, tried ? "vb_lock_try" : "vb_lock_acquire");
 	judge_answer(s, err, timeout != VB_FOREVER_NS, tried);
 	if (err == -EAGAIN && !tried)
 		judge_denial(s, me);
@@ -198,6 +199,7 @@ static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant
 	err = vb_lock_release(me, g);
 	stay_alive(me);
 	explore_judge_release(s, err);
+	explore_judge_adrift(s, me, "vb_lock_release");
 	s->x->murky |= err != 0;
 	if (err == 0 || err == -VB_ELOST)
 		return;

@@ -97,6 +97,8 @@ void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns
  * into, one that meets nobody must know what came of it. */
 void explore_release_begins(struct slot *s, const struct vb_grant *g);
 void explore_judge_release(struct slot *s, int err);
+/* A call has come back: is anything of it under way that may yet change the lock? */
+void explore_judge_adrift(struct slot *s, const struct vb_lock_client *me, const char *call);
 /* Somebody asks for a lock that others may be giving back. */
 void explore_meet_releases(struct explore *x, uint64_t lock);
 /* One of the attempts of the first phase, in which everything may fail. */

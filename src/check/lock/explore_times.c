@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Did a call come back in time?  Judged where nothing else makes a client late: nobody stands still
- * for long, dies, or loses an answer that it cannot do without.
+ * for long, dies, or loses an answer that it cannot do without.  And did it
+ * leave nothing behind that lands later?
  */
 #define VB_LOG_ROOM "check"
 #include <inttypes.h>
@@ -98,4 +99,25 @@ void explore_judge_release(struct slot *s, int err)
 		 (double)since / 1e3, err, vb_strerror(err), (double)took / 1e3);
 	vb_audit_violation(x->audit, VB_AUDIT_OVERDUE, s->index, s->releases - 1, text);
 	s->releases = 0;
+}
+
+/* ---- what is left behind ---- */
+
+void explore_judge_adrift(struct slot *s, const struct vb_lock_client *me, const char *call)
+{
+	const struct explore *x = s->x;
+	char text[128];
+	unsigned n;
+
+	/* What a server is asked, or a lock recovers, may come whenever it does; so may a reader's lease
+	 * that nobody knows of. */
+	if (survives(x) || x->ops->entry_bytes == 0 || me->proxies != 0 ||
+	    x->ops->caps & VB_LOCK_READ_LEASE)
+		return;
+	n = vb_sim_ep_adrift(me->ep);
+	if (n == 0)
+		return;
+	snprintf(text, sizeof(text), "%s came back at %.3f us with %u verbs under way", call,
+		 (double)vb_sched_now(x->sched) / 1e3, n);
+	vb_audit_violation(x->audit, VB_AUDIT_ADRIFT, s->index, s->asks_lock, text);
 }

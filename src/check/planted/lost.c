@@ -4,8 +4,8 @@
  * loses answers early, repeats messages, or holds them back shows.
  *
  * planted:asks-at-once     a CAS lock whose word names the client but not the claim, and that asks
- *                          again at once after a lost answer: the first CAS frees the lock under the
- *                          client's next claim
+ *                          again at once after a lost answer: the first CAS is left under way, and
+ *                          frees the lock under the client's next claim
  * planted:numberless       mcs whose claims all have the same number: a message of an earlier claim is
  *                          taken for one of this
  * planted:dropped-husk     mcs whose place in a queue is forgotten when its client closes
@@ -66,7 +66,7 @@ const struct vb_lock_ops vb_planted_asks_at_once = {
 	.name = "planted:asks-at-once",
 	.summary = "asks again at once after a lost answer, under a name that recurs",
 	.source = "planted bug",
-	.planted = "mode-conflict",
+	.planted = "adrift",
 	.caps = VB_LOCK_EXCLUSIVE,
 	.entry_bytes = 8,
 	.verbs_uncontended = "1 CAS + 1 CAS",
