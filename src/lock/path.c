@@ -9,6 +9,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/claim.h"
 
 struct walk {
@@ -123,6 +124,8 @@ static void undo(struct walk *w, unsigned n)
 	while (n-- > 0) {
 		struct vb_claim *c = vb_lock_held(w->me, w->path[n]);
 
+		VB_SOMETIMES_IF(c != NULL && c->mode != w->before[n], 200,
+				"table: a path that is given up converts back");
 		if (c != NULL && c->mode != w->before[n])
 			(void)convert_held(w, c, w->before[n], VB_FOREVER_NS);
 	}
@@ -160,6 +163,7 @@ int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsign
 	if (err == 0) {
 		i = i < n ? i + 1 : n;
 		err = still_valid(&w, i);
+		VB_SOMETIMES_IF(err == -ETIMEDOUT, 1000, "table: a path came too late for a lease");
 	}
 	if (err)
 		undo(&w, i);

@@ -306,7 +306,7 @@ static void test_places_behind_the_lost(void **state)
 static void test_table_draws(void **state)
 {
 	const struct vb_lock_ops *ops = vb_lock_find("table");
-	unsigned policy[3] = {0}, modes = 0, any_order = 0, convert = 0, no_slots = 0;
+	unsigned policy[3] = {0}, modes = 0, any_order = 0, convert = 0, no_slots = 0, paths = 0;
 
 	for (uint64_t seed = 1; seed <= 300; seed++) {
 		struct vb_explore_draw d;
@@ -319,11 +319,13 @@ static void test_table_draws(void **state)
 		modes += d.all_modes;
 		any_order += d.any_order;
 		convert += d.p_convert > 0;
+		paths += d.p_path > 0 && d.locks > 1;
 	}
 	assert_int_equal(policy[0] + policy[1] + policy[2], 300);
 	for (unsigned i = 0; i < 3; i++)
 		assert_true(policy[i] >= 70);
 	assert_true(modes >= 200 && any_order >= 150 && convert >= 150 && no_slots >= 5);
+	assert_true(paths >= 60);
 }
 
 int main(void)

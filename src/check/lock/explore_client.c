@@ -309,16 +309,18 @@ static void convert_somehow(struct slot *s, struct vb_lock_client *me, struct vb
 	hold(s, me);
 }
 
-static void give_back_two(struct slot *s, struct vb_lock_client *me, struct vb_grant g[2])
+/* From the last to the first, or all at once. */
+static void give_back_some(struct slot *s, struct vb_lock_client *me, struct vb_grant g[],
+			   unsigned n)
 {
 	int err;
 
 	if (!vb_rng_chance(&s->rng, s->x->d->p_end)) {
-		give_back(s, me, &g[1]);
-		give_back(s, me, &g[0]);
+		while (n-- > 0)
+			give_back(s, me, &g[n]);
 		return;
 	}
-	err = vb_lock_release_all(me, g, 2);
+	err = vb_lock_release_all(me, g, n);
 	stay_alive(me);
 	s->x->murky |= err != 0;
 	if (err != 0 && err != -VB_ELOST && !(err == -VB_EUNKNOWN && lossy(s->x)))
@@ -348,10 +350,185 @@ static void attempt_more(struct slot *s, struct vb_lock_client *me, uint64_t loc
 		s->holds_one = false;
 		if (two && err == 0) {
 			hold(s, me);
-			give_back_two(s, me, g);
+			give_back_some(s, me, g, 2);
 		} else {
 			give_back(s, me, &g[0]);
 		}
+	}
+	note_age(s, me, err);
+}
+
+/* ---- paths ---- */
+
+/* A lock after intention locks on those above it; one of them may be held already. */
+struct path {
+	uint64_t lock[VB_EXPLORE_LOCKS_MAX];
+	unsigned n;
+	enum vb_mode mode;
+	const struct vb_grant *own; /* NULL: none */
+};
+
+static void draw_path(struct slot *s, struct path *p)
+{
+	uint64_t locks = s->x->d->locks, root = vb_rng_below(&s->rng, locks);
+
+	*p = (struct path){.mode = draw_mode(s)};
+	p->n = 1 + (unsigned)vb_rng_below(&s->rng, locks - root);
+	for (unsigned i = 0; i < p->n; i++)
+		p->lock[i] = root + i;
+}
+
+static void path_is_wrong(struct slot *s, const struct path *p, unsigned i, int err,
+			  const char *why)
+{
+	struct explore *x = s->x;
+
+	if (x->err == 0)
+		x->err = vb_fail(-EPROTO,
+				 "%s: seed %" PRIu64 ": client %u: vb_lock_acquire_path of %u "
+				 "locks from %" PRIu64 " on, %s, returned %d, and lock %" PRIu64
+				 " %s",
+				 x->ops->name, x->d->seed, s->index, p->n, p->lock[0],
+				 vb_lock_mode_name(p->mode), err, p->lock[i], why);
+	x->all_safe = true;
+}
+
+/* Whether nothing need be held below a lock in `held`. */
+static bool is_enough(enum vb_mode held, enum vb_mode mode)
+{
+	bool reads = mode == VB_SHARED || mode == VB_INTENT_SHARED;
+
+	return held == VB_EXCLUSIVE || (reads && vb_mode_covers(held, VB_SHARED));
+}
+
+/* All of it is ours at this moment, in modes that permit what was asked for. */
+static void judge_path_taken(struct slot *s, struct vb_lock_client *me, const struct path *p,
+			     const struct vb_grant g[])
+{
+	bool reads = p->mode == VB_SHARED || p->mode == VB_INTENT_SHARED;
+	enum vb_mode above = reads ? VB_INTENT_SHARED : VB_INTENT_EXCLUSIVE;
+
+	for (unsigned i = 0; i < p->n; i++) {
+		const struct vb_claim *c = vb_lock_held(me, p->lock[i]);
+
+		if (c == NULL || !vb_lock_valid(me, &g[i]))
+			path_is_wrong(s, p, i, 0, "is not held");
+		else if (!vb_mode_covers(c->mode, i + 1 < p->n ? above : p->mode))
+			path_is_wrong(s, p, i, 0, "is held in a mode that permits less");
+		else if (i + 1 < p->n && is_enough(c->mode, p->mode))
+			return;
+	}
+}
+
+/* All is as before.  A conversion that cannot be taken back is one whose answer is lost, or whose
+ * lease is over. */
+static void judge_path_undone(struct slot *s, struct vb_lock_client *me, const struct path *p,
+			      int err)
+{
+	for (unsigned i = 0; i < p->n; i++) {
+		const struct vb_claim *c = vb_lock_held(me, p->lock[i]);
+		bool own = p->own != NULL && p->own->lock == p->lock[i];
+
+		if (c != NULL && !own)
+			path_is_wrong(s, p, i, err, "is still held");
+		else if (own && (c == NULL || (c->mode != p->own->mode && !lossy(s->x))))
+			path_is_wrong(s, p, i, err, "is not held as before");
+	}
+}
+
+static void judge_path_answer(struct slot *s, const struct path *p, int err)
+{
+	switch (-err) {
+	case ETIMEDOUT:
+		s->x->result->timeouts++;
+		return;
+	case 0:
+	case EAGAIN:
+		return;
+	case EDEADLK:
+		if (p->own != NULL)
+			return;
+		break;
+	case VB_ELOST:
+		s->x->murky = true;
+		if (p->own != NULL)
+			return;
+		break;
+	case ECANCELED:
+		if (vb_task_cancelled(vb_task_self()))
+			return;
+		break;
+	case VB_EUNKNOWN:
+	case VB_EPEERGONE:
+		s->x->result->unknown++;
+		s->x->murky = true;
+		if (lossy(s->x))
+			return;
+		break;
+	}
+	explore_go_wrong(s, "vb_lock_acquire_path", err);
+}
+
+static int ask_path(struct slot *s, struct vb_lock_client *me, const struct path *p,
+		    struct vb_grant g[])
+{
+	uint64_t timeout = VB_FOREVER_NS;
+	int err;
+
+	if (vb_rng_chance(&s->rng, s->x->d->p_timeout))
+		timeout = draw_timeout(s);
+	ask(s, p->lock[p->n - 1], p->mode);
+	err = vb_lock_acquire_path(me, p->lock, p->n, p->mode, timeout, g);
+	stay_alive(me);
+	s->asks = false;
+	s->gave_up = err == -ETIMEDOUT;
+	explore_judge_path_time(s, p->n, s->asks_since_ns, timeout);
+	judge_path_answer(s, p, err);
+	if (err == 0)
+		judge_path_taken(s, me, p, g);
+	else
+		judge_path_undone(s, me, p, err);
+	return err;
+}
+
+/* What this call took is converted, lock by lock, and given back. */
+static void use_path(struct slot *s, struct vb_lock_client *me, const struct path *p,
+		     struct vb_grant g[])
+{
+	struct vb_grant taken[VB_EXPLORE_LOCKS_MAX];
+	unsigned n = 0;
+
+	hold(s, me);
+	for (unsigned i = 0; i < p->n; i++)
+		if (g[i].claim != NULL)
+			taken[n++] = g[i];
+	for (unsigned i = 0; i < n; i++)
+		convert_somehow(s, me, &taken[i]);
+	if (n > 0)
+		give_back_some(s, me, taken, n);
+}
+
+static void attempt_path(struct slot *s, struct vb_lock_client *me)
+{
+	struct vb_grant own, g[VB_EXPLORE_LOCKS_MAX];
+	struct path p;
+	int err = 0;
+
+	draw_path(s, &p);
+	if (s->age != 0)
+		vb_lock_client_begin(me, s->age);
+	if (vb_rng_chance(&s->rng, 0.5)) {
+		err = ask_somehow(s, me, p.lock[vb_rng_below(&s->rng, p.n)], &own);
+		p.own = &own;
+		if (err == 0)
+			hold(s, me);
+	}
+	if (err == 0) {
+		err = ask_path(s, me, &p, g);
+		if (err == 0)
+			use_path(s, me, &p, g);
+		if (p.own != NULL)
+			give_back(s, me, &own);
 	}
 	note_age(s, me, err);
 }
@@ -404,6 +581,10 @@ void explore_attempt(struct slot *s, struct vb_lock_client *me)
 	if (d->think_max_ns != 0 &&
 	    vb_ep_sleep(me->ep, vb_rng_below(&s->rng, d->think_max_ns)) != 0)
 		return;
+	if (d->p_path > 0 && vb_rng_chance(&s->rng, d->p_path)) {
+		attempt_path(s, me);
+		return;
+	}
 	if (s->x->ops->caps & (VB_LOCK_INTENT | VB_LOCK_DENIES)) {
 		attempt_more(s, me, lock, two || (d->any_order && d->locks > 1 && d->p_two > 0));
 		return;

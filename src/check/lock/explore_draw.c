@@ -29,6 +29,7 @@
 #define COPY_STREAM   0x636f7079
 #define EDGE_STREAM   0x65646765
 #define KIND_STREAM   0x6b696e64
+#define PATH_STREAM   0x70617468
 
 /* Verbs one after the other for which a call that may not wait takes its time. */
 #define PROMPT_VERBS 4
@@ -249,6 +250,19 @@ static void draw_modes(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 		add_option(d, "slots=%" PRIu64, vb_rng_below(&r, 4));
 	if (find_option(ops, "requests") != NULL && vb_rng_chance(&r, 0.2))
 		add_option(d, "requests=16");
+}
+
+/* Hierarchies, of locks that have the modes for it. */
+static void draw_paths(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.1, 0.4, 0.9};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, PATH_STREAM);
+	if (!(ops->caps & VB_LOCK_INTENT) || !vb_rng_chance(&r, 0.4))
+		return;
+	d->p_path = vb_draw_one_of(&r, chances, 3);
+	d->locks = (unsigned)vb_draw_between(&r, d->servers, VB_EXPLORE_LOCKS_MAX);
 }
 
 /* Grants of more leases than one.  Where the counters were to be exhausted they still are: more
@@ -633,6 +647,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_small_options(ops, &r, d);
 	draw_extras(ops, d);
 	draw_modes(ops, d);
+	draw_paths(ops, d);
 	draw_losses(ops, d);
 	draw_kinds(ops, d);
 	draw_wraps(d);
@@ -685,6 +700,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 		fprintf(to, ", in any order");
 	vb_draw_tell_chance(to, "convert", d->p_convert, 0);
 	vb_draw_tell_chance(to, "release together", d->p_end, 0);
+	vb_draw_tell_chance(to, "path", d->p_path, 0);
 	if (d->leases > 1)
 		vb_draw_tell_chance(to, "more than one lease", d->p_leases, 0);
 	vb_draw_tell_chance(to, "update instead of exclusive", d->p_update, 0);

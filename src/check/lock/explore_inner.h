@@ -93,6 +93,8 @@ void explore_go_wrong(struct slot *s, const char *call, int err);
  * timeout_ns 0: it may wait for nobody (explore_times.c). */
 void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns,
 			     uint64_t timeout_ns);
+void explore_judge_path_time(struct slot *s, unsigned locks, uint64_t begun_ns,
+			     uint64_t timeout_ns);
 /* Around a release.  Where the only answers that are lost are those of CASes, which can be looked
  * into, one that meets nobody must know what came of it. */
 void explore_release_begins(struct slot *s, const struct vb_grant *g);

@@ -31,18 +31,32 @@ static void judge(struct slot *s, const char *call, uint64_t begun_ns, uint64_t 
 	vb_audit_violation(x->audit, VB_AUDIT_OVERDUE, s->index, s->asks_lock, text);
 }
 
-void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns,
-			     uint64_t timeout_ns)
+/* What has to be undone then takes `more_ns`. */
+static void judge_end(struct slot *s, const char *call, uint64_t begun_ns, uint64_t timeout_ns,
+		      uint64_t more_ns)
 {
 	uint64_t due = VB_FOREVER, cancelled = s->cancelled_ns;
 
 	if (timeout_ns != VB_FOREVER_NS)
-		due = begun_ns + timeout_ns + timeout_ns / DRIFT_SHARE;
+		due = begun_ns + timeout_ns + timeout_ns / DRIFT_SHARE + more_ns;
+	if (cancelled != 0)
+		cancelled = (cancelled > begun_ns ? cancelled : begun_ns) + more_ns;
 	if (cancelled != 0 && cancelled < due)
-		judge(s, call, begun_ns, cancelled > begun_ns ? cancelled : begun_ns,
-		      "it was cancelled");
+		judge(s, call, begun_ns, cancelled, "it was cancelled");
 	else
 		judge(s, call, begun_ns, due, "its time was over");
+}
+
+void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns,
+			     uint64_t timeout_ns)
+{
+	judge_end(s, call, begun_ns, timeout_ns, 0);
+}
+
+/* The locks above may have to be given back, and one to be converted. */
+void explore_judge_path_time(struct slot *s, unsigned locks, uint64_t begun_ns, uint64_t timeout_ns)
+{
+	judge_end(s, "vb_lock_acquire_path", begun_ns, timeout_ns, locks * s->x->d->prompt_ns);
 }
 
 /* ---- releases ---- */
