@@ -271,12 +271,63 @@ static void test_silent_holders(void **state)
 	close_world(&w);
 }
 
+/* ---- left unknown ---- */
+
+struct left {
+	struct world *w;
+	unsigned i;
+	unsigned *holders;
+};
+
+/* The first request waits when its agent stands still, and is left unknown; the first that the agent
+ * sees then is what says that the second one is not wanted any more. */
+static void leave_unknown(void *arg)
+{
+	const uint64_t path[] = {1};
+	struct left *l = arg;
+	struct vb_lock_client *me = l->w->c[l->i];
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire_path(me, path, 1, VB_SHARED, 1000 * MS, &g), -VB_EUNKNOWN);
+	assert_int_equal(vb_lock_acquire(me, 2, VB_SHARED, 100 * MS, &g), -ETIMEDOUT);
+	assert_int_equal(vb_lock_acquire(me, 1, VB_EXCLUSIVE, 3000 * MS, &g), 0);
+	assert_int_equal(++*l->holders, 1);
+	vb_task_sleep_until(now() + 10 * MS);
+	--*l->holders;
+	assert_int_equal(vb_lock_release(me, &g), 0);
+}
+
+static void test_left_unknown(void **state)
+{
+	struct left left[2];
+	unsigned holders = 1;
+	struct vb_grant g;
+	struct world w;
+
+	open_world(&w, "ask_for=200ms", 5000 * MS);
+	assert_int_equal(acquire(&w, 0, 1, VB_EXCLUSIVE, &g), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		left[i] = (struct left){&w, 1 + i, &holders};
+		spawn(leave_unknown, &left[i]);
+	}
+	vb_task_sleep_until(now() + 10 * MS);
+	vb_sim_ep_pause(w.server->ep, now() + 400 * MS);
+	vb_task_sleep_until(now() + 450 * MS);
+	holders--;
+	assert_int_equal(vb_lock_release(w.c[0], &g), 0);
+	vb_task_sleep_until(now() + 1000 * MS);
+	assert_int_equal(acquire(&w, 3, 1, VB_EXCLUSIVE, &g), 0);
+	assert_int_equal(vb_lock_release(w.c[3], &g), 0);
+	close_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_planned_stop), cmocka_unit_test(test_stopped_for_good),
 		cmocka_unit_test(test_half_of_two),  cmocka_unit_test(test_many_grants),
 		cmocka_unit_test(test_path_of_many), cmocka_unit_test(test_silent_holders),
+		cmocka_unit_test(test_left_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

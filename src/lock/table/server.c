@@ -520,9 +520,10 @@ static void take(struct agent *a, const struct vb_locktab_ask *ask, vb_peer from
 	ss->reply = reply;
 	ss->lane = lane;
 	if (ask->number > ss->number) {
-		/* A request that is stopped, or overtaken, may have been granted meanwhile: STOP
-		 * undoes that, by its number. */
-		if (ask->kind != VB_LOCKTAB_STOP)
+		/* A request that is stopped may have been granted meanwhile: STOP undoes that, by
+		 * its number.  One that STOP does not name was overtaken: it was left unknown, and
+		 * nothing that came after it has come here. */
+		if (ask->kind != VB_LOCKTAB_STOP || ask->ref != ss->number)
 			end_wait_of(a, ss, now);
 		ss->waits = false;
 		ss->number = ask->number;
