@@ -315,7 +315,8 @@ static int open_space(struct explore *x)
 	x->space->watch = vb_audit_watch(x->audit);
 	if (x->history != NULL)
 		x->space->watch = vb_lock_history_watch(x->history, x->space->watch);
-	return explore_start_servers(x);
+	err = explore_open_files(x);
+	return err ? err : explore_start_servers(x);
 }
 
 static int start_clients(struct explore *x)
@@ -360,6 +361,7 @@ static void tear_down(struct explore *x)
 	for (unsigned i = 0; i < x->n_dead; i++)
 		bury(x->dead[i]);
 	vb_lock_space_close(x->space);
+	explore_close_files(x);
 	if (x->fabric != NULL)
 		vb_fabric_close(x->fabric);
 	vb_audit_close(x->audit);

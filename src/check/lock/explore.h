@@ -71,6 +71,10 @@ struct vb_explore_draw {
 	 * long, while nobody answers for up to so long; 0: they stay. */
 	uint64_t serve_max_ns, away_max_ns;
 	bool servers_die;
+	/* They keep files, some in several places; die in a write; the disk is full; all of a node
+	 * end together, and its segment is gone then. */
+	bool keeps_files, moves_files, loses_segment;
+	double p_torn, p_full;
 	/* Beyond what can be survived: the first that dies is the last, nobody takes its place. */
 	bool never_back;
 	uint64_t ask_for_ns;  /* then: how long each request is repeated */

@@ -30,6 +30,7 @@
 #define EDGE_STREAM   0x65646765
 #define KIND_STREAM   0x6b696e64
 #define PATH_STREAM   0x70617468
+#define FILE_STREAM   0x66696c65
 
 /* Verbs one after the other for which a call that may not wait takes its time. */
 #define PROMPT_VERBS 4
@@ -504,6 +505,37 @@ static void draw_copies(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	d->think_max_ns = vb_draw_spread(&r, 1 * US, 5);
 }
 
+/*
+ * Servers that keep files, from which those after them go on.  What a segment knew of them is lost
+ * only where each has kept its file in one place, and could: nothing is promised otherwise.
+ */
+static void draw_files(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.001, 0.01, 0.05};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, FILE_STREAM);
+	if (d->orderly || d->never_back || find_option(ops, "persist") == NULL ||
+	    !vb_rng_chance(&r, 0.3))
+		return;
+	d->keeps_files = true;
+	d->faults.node_clocks = true;
+	if (d->serve_max_ns == 0) {
+		d->serve_max_ns = vb_draw_spread(&r, 2 * d->lease_ns, 5);
+		d->away_max_ns = vb_draw_spread(&r, d->lease_ns / 16, 6);
+		d->servers_die = d->faults.stall > 0 || vb_rng_chance(&r, 0.7);
+	}
+	if (d->servers_die && vb_rng_chance(&r, 0.6))
+		d->p_torn = vb_draw_one_of(&r, chances, 3);
+	if (vb_rng_chance(&r, 0.3)) {
+		d->loses_segment = true;
+		return;
+	}
+	d->moves_files = vb_rng_chance(&r, 0.3);
+	if (vb_rng_chance(&r, 0.3))
+		d->p_full = vb_draw_one_of(&r, chances, 3);
+}
+
 /* Grants that are used to the very end of their lease. */
 static void draw_edges(struct vb_explore_draw *d)
 {
@@ -659,6 +691,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_servers(ops, d);
 	draw_beyond(ops, d);
 	draw_copies(ops, d);
+	draw_files(ops, d);
 	draw_edges(d);
 	draw_rounds(ops, d);
 	draw_patience(ops, d);
@@ -714,6 +747,11 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 			d->servers_die ? "die" : "stop",
 			vb_format_ns(t1, sizeof(t1), (double)d->serve_max_ns),
 			vb_format_ns(t2, sizeof(t2), (double)d->away_max_ns));
+	if (d->keeps_files)
+		fprintf(to, ", with files%s%s", d->moves_files ? " here and there" : "",
+			d->loses_segment ? ", without the segment" : "");
+	vb_draw_tell_chance(to, "die in a write", d->p_torn, 0);
+	vb_draw_tell_chance(to, "disk full", d->p_full, 0);
 	if (d->cancel_every_ns != 0)
 		fprintf(to, ", cancel every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));

@@ -15,6 +15,9 @@
 #define SERVERS_MAX 2
 #define WORKERS_MAX 2
 
+/* The path of a folder for files. */
+#define EXPLORE_FOLDER 256
+
 enum life_end { LIFE_RUNS, LIFE_DIED, LIFE_CANCELLED, LIFE_CLOSED, LIFE_DONE };
 
 struct slot {
@@ -53,6 +56,16 @@ struct explore {
 	/* By node and worker; NULL: there is none, or none at the moment. */
 	struct vb_lock_server *servers[SERVERS_MAX * WORKERS_MAX];
 	unsigned away; /* of them */
+	/* Who ends them; waits for the next end; one that has died already, in the middle of a
+	 * write, and is to be buried. */
+	struct vb_task *ends;
+	bool ends_soon;
+	struct vb_lock_server *fallen;
+	/* Where they keep files, the other place, and what the disk does. */
+	char folder[2][EXPLORE_FOLDER];
+	struct vb_rng disk;
+	bool disk_is_bad;
+	uint64_t full_until_ns;
 	struct vb_lock_client *dead[DEATHS_MAX];
 	unsigned n_dead;
 	unsigned n_safe;
@@ -85,6 +98,12 @@ static inline void stay_alive(const struct vb_lock_client *me)
 /* Starts every server of the space (explore_servers.c), and who ends them and starts others. */
 int explore_start_servers(struct explore *x);
 void explore_stop_servers(struct explore *x);
+/* Where they keep their files, if they do; where the next one that begins does; what a node's
+ * segment knows of those before is gone (explore_files.c). */
+int explore_open_files(struct explore *x);
+void explore_close_files(struct explore *x);
+void explore_choose_folder(struct explore *x);
+void explore_lose_segment(struct explore *x, uint16_t node);
 /* Entries that are about to come round (explore_wrap.c). */
 void explore_wrap(struct explore *x);
 /* A call returned what it may not: ends the run. */

@@ -81,6 +81,8 @@ struct vb_locktab_file {
 	ino_t dir_ino, ino;
 	pid_t pid;
 	int fd;
+	/* Beside it, while the file is written anew; -1: none. */
+	int other;
 	bool sync, failed, begins;
 	/* In the buffer. */
 	unsigned n;
@@ -469,7 +471,7 @@ int vb_locktab_file_open(const struct vb_lock_server *s, const struct vb_locktab
 	f->server = s;
 	f->keeper = *k;
 	f->life = vb_locktab_life_of(s);
-	f->fd = -1;
+	f->fd = f->other = -1;
 	f->sync = ((const struct vb_locktab_options *)s->space->options)->sync;
 	f->begins = true;
 	vb_list_init(&f->in_process);
@@ -499,15 +501,22 @@ int vb_locktab_file_open(const struct vb_lock_server *s, const struct vb_locktab
 	return 0;
 }
 
-void vb_locktab_file_close(struct vb_locktab_file *f)
+void vb_locktab_file_bury(struct vb_locktab_file *f)
 {
 	if (f == NULL)
 		return;
-	vb_locktab_file_commit(f);
 	if (f->fd >= 0)
 		close(f->fd);
+	if (f->other >= 0)
+		close(f->other);
 	leave(f);
 	free(f);
+}
+
+void vb_locktab_file_close(struct vb_locktab_file *f)
+{
+	vb_locktab_file_commit(f);
+	vb_locktab_file_bury(f);
 }
 
 /* ---- writing ---- */
@@ -605,6 +614,13 @@ bool vb_locktab_file_grown(const struct vb_locktab_file *f, unsigned holds)
 	return !f->failed && f->records > COMPACT_RECORDS && f->records > COMPACT_PER_HOLD * least;
 }
 
+static void close_other(struct vb_locktab_file *f)
+{
+	close(f->other);
+	f->other = -1;
+}
+
+/* Beside the one that there is. */
 static int begin_new(struct vb_locktab_file *f, const char *path, uint64_t mark, uint64_t tickets)
 {
 	struct head h = {.magic = FILE_MAGIC,
@@ -614,18 +630,19 @@ static int begin_new(struct vb_locktab_file *f, const char *path, uint64_t mark,
 			 .workers = f->server->workers,
 			 .segment = f->life->segment,
 			 .flags = f->sync ? HEAD_SYNCED : 0};
-	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), err;
+	int err;
 
-	if (fd < 0)
+	f->other = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (f->other < 0)
 		return -errno;
 	read_boot(h.boot, sizeof(h.boot));
 	h.seal = seal_head(&h);
-	err = lock_whole(fd);
+	err = lock_whole(f->other);
 	if (err == 0)
-		err = write_all(fd, &h, sizeof(h));
+		err = write_all(f->other, &h, sizeof(h));
 	if (err == 0)
-		return fd;
-	close(fd);
+		return 0;
+	close_other(f);
 	(void)unlink(path);
 	return err;
 }
@@ -652,24 +669,25 @@ static int fill_and_place(struct vb_locktab_file *f, const char *fresh)
 int vb_locktab_file_compact(struct vb_locktab_file *f, uint64_t mark, uint64_t tickets)
 {
 	char fresh[sizeof(f->path) + 4];
-	int old, fd, err;
+	int old, err;
 
 	if (f == NULL || f->failed)
 		return 0;
 	snprintf(fresh, sizeof(fresh), "%s.new", f->path);
 	remember(f);
-	fd = begin_new(f, fresh, mark, tickets);
-	if (fd < 0) {
-		give_up(f, fd);
-		return fd;
+	err = begin_new(f, fresh, mark, tickets);
+	if (err != 0) {
+		give_up(f, err);
+		return err;
 	}
 	old = f->fd;
-	f->fd = fd;
+	f->fd = f->other;
+	f->other = old;
 	/* What has not been committed yet is among the present holds. */
 	f->n = 0;
 	f->records = 0;
 	err = fill_and_place(f, fresh);
-	close(old);
+	close_other(f);
 	if (err != 0) {
 		(void)unlink(fresh);
 		give_up(f, err);

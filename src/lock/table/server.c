@@ -703,6 +703,8 @@ static int come_back(struct agent *a)
 		earlier = true;
 		found.whole = false;
 	}
+	VB_SOMETIMES_IF(earlier && found.whole, 1000, "table: an agent goes on with its file");
+	VB_SOMETIMES_IF(found.earlier && !found.whole, 1000, "table: a file is not whole");
 	if (earlier && !found.whole) {
 		a->grace_until_ns = vb_ep_now(s->ep) + lease;
 		vb_info("the agent of '%s' locks on node %u begins again: new grants in %" PRIu64
@@ -774,7 +776,10 @@ void vb_locktab_server_close(struct vb_lock_server *s)
 	/* With nothing held, the next agent has nothing to wait for. */
 	if (a->begun && !s->struck && vb_tq_holds(a->q) == 0 && a->grace_until_ns == 0)
 		__atomic_store_n(&a->life->ended, a->life->lives, __ATOMIC_RELEASE);
-	vb_locktab_file_close(a->file);
+	if (s->struck)
+		vb_locktab_file_bury(a->file);
+	else
+		vb_locktab_file_close(a->file);
 	vb_tq_close(a->q);
 	free(a->sessions);
 	free(a->buckets);

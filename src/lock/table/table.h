@@ -413,6 +413,8 @@ int vb_locktab_file_forget(const struct vb_lock_server *s);
 int vb_locktab_file_open(const struct vb_lock_server *s, const struct vb_locktab_keeper *k,
 			 struct vb_locktab_found *found, struct vb_locktab_file **out);
 void vb_locktab_file_close(struct vb_locktab_file *f);
+/* As if the agent's process had been killed: what is not written yet is lost. */
+void vb_locktab_file_bury(struct vb_locktab_file *f);
 /* Buffers a record until commit. */
 void vb_locktab_file_put(struct vb_locktab_file *f, const struct vb_locktab_record *rec);
 /* Writes what has been put to the file. */
