@@ -31,6 +31,7 @@
 #define KIND_STREAM   0x6b696e64
 #define PATH_STREAM   0x70617468
 #define FILE_STREAM   0x66696c65
+#define QUIT_STREAM   0x71756974
 
 /* Verbs one after the other for which a call that may not wait takes its time. */
 #define PROMPT_VERBS 4
@@ -505,6 +506,24 @@ static void draw_copies(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	d->think_max_ns = vb_draw_spread(&r, 1 * US, 5);
 }
 
+/* Requests that are left unknown while their server stands still, or another begins: it meets them,
+ * and what the client asks for next, later. */
+static void draw_impatience(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, QUIT_STREAM);
+	if (d->orderly || d->never_back || find_option(ops, "ask_for") == NULL ||
+	    !vb_rng_chance(&r, 0.15))
+		return;
+	d->ask_for_ns = vb_draw_spread(&r, d->lease_ns / 4 > 1 * MS ? d->lease_ns / 4 : 1 * MS, 3);
+	add_option(d, "ask_for=%" PRIu64 "ns", d->ask_for_ns);
+	if (d->faults.stall > 0)
+		return;
+	d->faults.stall = 0.002;
+	d->faults.stall_max_ns = vb_draw_between(&r, d->ask_for_ns, 8 * d->ask_for_ns);
+}
+
 /*
  * Servers that keep files, from which those after them go on.  What a segment knew of them is lost
  * only where each has kept its file in one place, and could: nothing is promised otherwise.
@@ -691,6 +710,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_servers(ops, d);
 	draw_beyond(ops, d);
 	draw_copies(ops, d);
+	draw_impatience(ops, d);
 	draw_files(ops, d);
 	draw_edges(d);
 	draw_rounds(ops, d);
