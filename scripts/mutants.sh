@@ -255,6 +255,14 @@ build_copy() { # WORK
 
 # ---- asking ----
 
+# A violation with the number of its seed; or the first rare branch that all of the seeds, as many as it
+# takes, have not reached.
+what_was_found='
+	(.runs[] | select(.violations > 0) |
+		"\(.first_violation.seed - .first_seed + 1) \(.first_violation.rule)"),
+	(.runs[] | select(.never_reached > 0) | .seeds as $n |
+		first(.sites[] | select(.reached == 0 and .within <= $n)) | "\($n) never reached: \(.site)")'
+
 # Sets by, with and as: who found it, after how many seeds, as what.  1: nothing was found.
 ask_check() { # WORK COMMAND
 	local json=$1/found.json n=$seeds status
@@ -268,8 +276,8 @@ ask_check() { # WORK COMMAND
 	case $status in
 	0) return 1 ;;
 	3)
-		read -r with as < <(jq -r '[.runs[] | select(.violations > 0)][0] |
-			"\(.first_violation.seed - .first_seed + 1) \(.first_violation.rule)"' "$json")
+		read -r with as < <(jq -r "$what_was_found" "$json")
+		[ -n "$as" ] || as='exit status 3'
 		;;
 	124 | 137 | 152) as=hang ;;
 	*) as="exit status $status" && [ $status -gt 128 ] && as=crash ;;

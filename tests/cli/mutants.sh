@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# scripts/mutants.sh: its list, and what it says of mutants that do not apply and of bad input.  Nothing
-# is built.
+# scripts/mutants.sh: its list, and what it says of mutants that do not apply, of bad input, and of what its
+# checkers find.  Nothing is built: who builds here only pretends.
 set -u
 . "$(dirname "$0")/lib.sh"
 script=$(cd "$(dirname "$0")/../../scripts" && pwd)/mutants.sh
@@ -104,4 +104,65 @@ is 'a mutant that does not say what it breaks' says 'mutant dull of a: it says n
 } >"$work/tree/tests/mutants/a.txt"
 mutants --check
 is 'two of one name' complains 'two mutants have the same name: same'
+
+# Its checkers: a verbena that says with the mutant what a real one has said, with a build that is none.
+pretend() { # COMMAND
+	cat >"$work/bin/$1"
+	chmod +x "$work/bin/$1"
+}
+found_as() { # EXIT-STATUS-OF-THE-CHECK
+	echo "$1" >"$work/ends"
+	mutants --only good --seeds 3 --dir "$work/copies" --out "$work/$n.tsv"
+	result=$(cut -f 4-7 "$work/$n.tsv" | tr '\t' ';')
+}
+mkdir "$work/bin"
+pretend git <<SH
+#!/bin/sh
+cd "$work/tree" && find . -type f | sed 's|^[.]/||'
+SH
+pretend meson <<'SH'
+#!/bin/sh
+[ "$1" = setup ] || exec echo '[]'
+mkdir -p "$2/src" && touch "$2/build.ninja"
+SH
+pretend ninja <<SH
+#!/bin/sh
+[ "\$1" != --version ] || exec echo 1
+cp "$work/bin/a-verbena" "\$2/src/verbena"
+SH
+pretend a-verbena <<SH
+#!/bin/sh
+grep -q 'return 3' "\$(dirname "\$0")/../../src/a.c" || exit 0
+while [ "\$1" != --json ]; do shift; done
+[ ! -s "$work/said.json" ] || cp "$work/said.json" "\$2"
+exit "\$(cat "$work/ends")"
+SH
+PATH=$work/bin:$PATH
+mutant good '-return 2;
++	return 3;' >"$work/tree/tests/mutants/a.txt"
+if command -v jq >/dev/null; then
+	run check lock --lock mcs --seeds 3 --json "$work/said.json"
+	found_as 0
+	is 'nothing is found' [ "$status;$result" = '0;survived;-;-;-' ]
+	cp "$work/said.json" "$work/clean.json"
+	jq '.runs[0] |= (.never_reached = 1 |
+		(.sites[] | select(.reached == 0)) |= (.site = "mcs: a rare branch" | .within = 3))' \
+		"$work/clean.json" >"$work/said.json"
+	found_as 3
+	is 'a branch that is never reached' \
+		[ "$status;$result" = '0;found;check lock --seeds 3;3;never reached: mcs: a rare branch' ]
+	jq -s '.[0].runs += .[1].runs | .[0]' "$work/said.json" "$work/clean.json" >"$work/two.json"
+	run check lock --lock planted:double-grant --seeds 40 --json "$work/planted.json"
+	jq -s '.[0].runs += .[1].runs | .[0]' "$work/two.json" "$work/planted.json" >"$work/said.json"
+	rule=$(jq -r '.runs[0].first_violation | "\(.seed);\(.rule)"' "$work/planted.json")
+	found_as 3
+	is 'a violation is more than that' [ "$result" = "found;check lock --seeds 3;$rule" ]
+	: >"$work/said.json"
+	found_as 3
+	is 'one that says nothing' [ "$result" = 'found;check lock --seeds 3;-;exit status 3' ]
+	found_as 1
+	is 'one that fails' [ "$result" = 'found;check lock --seeds 3;-;exit status 1' ]
+else
+	skip 'what is found' 'jq is not installed'
+fi
 echo "1..$n"
