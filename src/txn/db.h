@@ -147,6 +147,7 @@ struct vb_suspect {
 	uint64_t tries;
 	bool asked; /* status is known, and has been since since_ns */
 	bool left;  /* the place has gone on while the word stood */
+	bool ripe;  /* it has stood still: to be recovered when the transaction has ended */
 	struct vb_table *table;
 	uint16_t reader_at; /* offset in the tuple if it is a reader's word, else 0 */
 };
@@ -191,7 +192,7 @@ struct vb_coordinator {
 	uint32_t *stamp;        /* in which transaction the slot was filled */
 	uint32_t slot_mask, txn_stamp;
 	struct vb_suspect suspect[VB_SUSPECTS];
-	struct vb_suspect recover; /* to be recovered when the transaction has ended; at 0: none */
+	unsigned ripe; /* of them */
 	struct vb_opened opened;
 	uint32_t index; /* for whoever watches */
 	uint8_t type;   /* of transaction, for whoever watches */
@@ -314,13 +315,14 @@ int vb_recovery_cas(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, ui
 uint32_t vb_suspect_holder(const struct vb_db *db, const struct vb_suspect *s);
 /* How its holder is now; the word is somebody's. */
 int vb_suspect_look(struct vb_coordinator *me, const struct vb_suspect *s, struct vb_pulse *out);
-/* Did the word's holder stand still until it was so?  Then it is noted in me->recover. */
-bool vb_suspect_stood_still(struct vb_coordinator *me, const struct vb_suspect *s,
+/* Did the word's holder stand still until it was so?  Then that is noted in the suspect. */
+bool vb_suspect_stood_still(const struct vb_db *db, struct vb_suspect *s,
 			    const struct vb_pulse *now);
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
 
-/* recover.c */
-void vb_txn_recover(struct vb_coordinator *me);
+/* recover.c: no transaction of ours is under way */
+void vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s);
+void vb_txn_recover_ripe(struct vb_coordinator *me);
 /* Finishes what the commit stage of the lane has left undone, which nobody else writes to.  0, or
  * the error for which it is not known to be in place. */
 int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);

@@ -454,15 +454,13 @@ static bool has_moved(struct vb_coordinator *me, const struct vb_suspect *s)
 	return vb_suspect_look(me, s, &now) != 0 || now.tries != s->tries;
 }
 
-/* me->recover is a word that has stood for long enough.  No transaction of ours is under way. */
-void vb_txn_recover(struct vb_coordinator *me)
+/* A word that has stood for long enough. */
+void vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s)
 {
-	struct vb_suspect s = me->recover;
 	uint32_t place = vb_suspect_holder(me->db, &s);
 	uint64_t old;
 	int err = 0;
 
-	me->recover.at = 0;
 	if (place == VB_NO_PLACE || has_moved(me, &s))
 		return;
 	for (unsigned i = 0; i < LOOKS; i++) {
@@ -482,12 +480,28 @@ void vb_txn_recover(struct vb_coordinator *me)
 				      s.status & ~(uint64_t)VB_TS_STATE, &old);
 		if (err)
 			break;
-		if (old == s.status)
-			s.status &= ~(uint64_t)VB_TS_STATE;
+		/* Or we have recovered it for another of its locks, or somebody else has. */
+		if (old == s.status || old == vb_ts_name(s.status))
+			s.status = vb_ts_name(s.status);
 		else
 			return; /* it moves */
 	}
 	if (err)
 		vb_debug("a lock at node %u offset %#" PRIx64 " could not be recovered: %s",
 			 vb_addr_node(s.at), vb_addr_offset(s.at), vb_strerror(err));
+}
+
+/* One transaction may have met several. */
+void vb_txn_recover_ripe(struct vb_coordinator *me)
+{
+	VB_SOMETIMES_IF(me->ripe > 1, 300, "txn: several found dead in one transaction");
+	for (unsigned i = 0; i < VB_SUSPECTS && me->ripe > 0; i++) {
+		struct vb_suspect s = me->suspect[i];
+
+		if (!s.ripe)
+			continue;
+		me->suspect[i] = (struct vb_suspect){0};
+		me->ripe--;
+		vb_txn_recover(me, s);
+	}
 }

@@ -382,7 +382,7 @@ static int wait_a_little(struct vb_txn *t, unsigned tries)
 	uint64_t ns = WAIT_FIRST_NS << (tries < 6 ? tries : 6);
 
 	t->me->waits++;
-	if (t->me->recover.at != 0)
+	if (t->me->ripe > 0)
 		return vb_txn_doom(t, VB_TXN_LOCKED, 0);
 	vb_ep_sleep(t->me->ep, ns < WAIT_MOST_NS ? ns : WAIT_MOST_NS);
 	if (vb_task_cancelled(vb_task_self()))

@@ -58,16 +58,15 @@ static bool stood_still(const struct vb_suspect *s, const struct vb_pulse *now)
 	       now->status == vb_ts_name(s->status);
 }
 
-bool vb_suspect_stood_still(struct vb_coordinator *me, const struct vb_suspect *s,
+bool vb_suspect_stood_still(const struct vb_db *db, struct vb_suspect *s,
 			    const struct vb_pulse *now)
 {
-	bool left = is_left(me->db, s, now->status);
+	bool left = is_left(db, s, now->status);
 
 	if (!left && !stood_still(s, now))
 		return false;
-	me->recover = *s;
-	me->recover.left = left;
-	me->recover.status = now->status;
+	s->left = left;
+	s->status = now->status;
 	return true;
 }
 
@@ -86,20 +85,21 @@ int vb_suspect_look(struct vb_coordinator *me, const struct vb_suspect *s, struc
 
 static bool forgotten(const struct vb_coordinator *me, const struct vb_suspect *s, uint64_t now)
 {
-	return s->at == 0 || now - s->seen_ns > 2 * me->db->suspect_ns;
+	return s->at == 0 || (!s->ripe && now - s->seen_ns > 2 * me->db->suspect_ns);
 }
 
-/* Where to note another: over what nobody has met for long, or else over the latest. */
+/* Where to note another: over what nobody has met for long, or else over the latest; NULL: all are
+ * ripe. */
 static struct vb_suspect *room_for(struct vb_coordinator *me, uint64_t now)
 {
-	struct vb_suspect *latest = &me->suspect[0];
+	struct vb_suspect *latest = NULL;
 
 	for (unsigned i = 0; i < VB_SUSPECTS; i++) {
 		struct vb_suspect *s = &me->suspect[i];
 
 		if (forgotten(me, s, now))
 			return s;
-		if (s->since_ns > latest->since_ns)
+		if (!s->ripe && (latest == NULL || s->since_ns > latest->since_ns))
 			latest = s;
 	}
 	return latest;
@@ -115,6 +115,32 @@ static uint16_t word_at(const struct vb_item *it)
 	return (uint16_t)(VB_TUPLE_META_AT + (it->seen_slot - 1u) * 8u);
 }
 
+static struct vb_suspect *find(struct vb_coordinator *me, const struct vb_item *it)
+{
+	for (unsigned i = 0; i < VB_SUSPECTS; i++) {
+		struct vb_suspect *s = &me->suspect[i];
+
+		if (s->at == it->at && s->word == it->seen && s->reader_at == word_at(it))
+			return s;
+	}
+	return NULL;
+}
+
+static void note(struct vb_coordinator *me, const struct vb_item *it, uint64_t now)
+{
+	struct vb_suspect *s = room_for(me, now);
+
+	if (s != NULL)
+		*s = (struct vb_suspect){
+			.at = it->at,
+			.word = it->seen,
+			.table = it->table,
+			.since_ns = now,
+			.seen_ns = now,
+			.reader_at = word_at(it),
+		};
+}
+
 /*
  * The word in the item's way, and in which word of the tuple it stood.  It is enough to ask for its
  * holder's status when it has stood for long, once, and a second time after as long again:
@@ -123,7 +149,7 @@ static uint16_t word_at(const struct vb_item *it)
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 {
 	struct vb_coordinator *me = t->me;
-	struct vb_suspect *s = NULL;
+	struct vb_suspect *s;
 	struct vb_pulse pulse;
 	uint64_t now;
 
@@ -131,28 +157,19 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it)
 		return;
 	now = vb_ep_now(me->ep);
 	/* However long ago: who comes seldom must find the dead, too. */
-	for (unsigned i = 0; i < VB_SUSPECTS && s == NULL; i++)
-		if (me->suspect[i].at == it->at && me->suspect[i].word == it->seen &&
-		    me->suspect[i].reader_at == word_at(it))
-			s = &me->suspect[i];
+	s = find(me, it);
 	if (s == NULL) {
-		*room_for(me, now) = (struct vb_suspect){
-			.at = it->at,
-			.word = it->seen,
-			.table = it->table,
-			.since_ns = now,
-			.seen_ns = now,
-			.reader_at = word_at(it),
-		};
+		note(me, it, now);
 		return;
 	}
 	s->seen_ns = now;
-	if (now - s->since_ns < me->db->suspect_ns)
+	if (s->ripe || now - s->since_ns < me->db->suspect_ns)
 		return;
 	if (vb_suspect_holder(me->db, s) == VB_NO_PLACE || vb_suspect_look(me, s, &pulse) != 0)
 		return;
-	if (s->asked && vb_suspect_stood_still(me, s, &pulse)) {
-		s->at = 0;
+	if (s->asked && vb_suspect_stood_still(me->db, s, &pulse)) {
+		s->ripe = true;
+		me->ripe++;
 		return;
 	}
 	s->asked = true;

@@ -77,7 +77,7 @@ static int look_everywhere(struct sweep *w, uint16_t node)
 }
 
 /* Did it stand for all the time?  Then its holder is recovered. */
-static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
+static int judge(struct sweep *w, struct vb_suspect *s, uint64_t *freed)
 {
 	struct vb_coordinator *me = w->me;
 	vb_addr at = s->at + (s->reader_at != 0 ? s->reader_at : s->table->layout.lock_at);
@@ -87,9 +87,9 @@ static int judge(struct sweep *w, const struct vb_suspect *s, uint64_t *freed)
 
 	if (err == 0 && word == s->word)
 		err = vb_suspect_look(me, s, &now);
-	if (err != 0 || word != s->word || !vb_suspect_stood_still(me, s, &now))
+	if (err != 0 || word != s->word || !vb_suspect_stood_still(me->db, s, &now))
 		return err;
-	vb_txn_recover(me);
+	vb_txn_recover(me, *s);
 	err = vb_recovery_read(me, VB_AMOD_IM, at, &word);
 	*freed += err == 0 && word != s->word;
 	return err;

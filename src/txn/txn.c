@@ -36,8 +36,8 @@ int vb_txn_begin(struct vb_coordinator *me)
 	old_ts = t->ts;
 	if (t->phase == VB_TXN_OPEN)
 		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
-	if (me->recover.at != 0)
-		vb_txn_recover(me);
+	if (vb_unlikely(me->ripe > 0))
+		vb_txn_recover_ripe(me);
 	if (!me->keep_age)
 		me->current = (me->current + 1) % VB_PLACES_TXN;
 	lane = vb_txn_lane(me);

@@ -100,7 +100,7 @@ static void tried_again_since(const char *cc)
 
 	open_world(&w, cc);
 	hold(&w, w.a);
-	while (w.b->recover.at == 0) {
+	while (w.b->ripe == 0) {
 		assert_int_equal(want(&w, w.b, &record), -EAGAIN);
 		wait_ns(w.b, 10 * US);
 	}
@@ -279,6 +279,59 @@ static void comes_seldom(void **state)
 	close_world(&w);
 }
 
+/* ---- a mender that meets several at once ---- */
+
+/* All of them were in the way of one transaction, and their holder is found dead for all of them
+ * at one look: the next transaction has them all. */
+static void several_at_once(const char *cc)
+{
+	enum { SEVERAL = 6 };
+	struct vb_txn_key keys[SEVERAL];
+	unsigned tries = 0;
+	struct world w;
+
+	open_world(&w, cc);
+	for (unsigned i = 0; i < SEVERAL; i++) {
+		keys[i] = (struct vb_txn_key){w.t, KEY + i, true};
+		if (i > 0)
+			must(vb_table_load(w.t, KEY + i, &(uint64_t){LOADED}));
+	}
+	must(vb_txn_begin(w.b));
+	wait_ns(w.b, 10 * US);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_declare(w.a, keys, SEVERAL));
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	/* Noted; the first look; the second; free. */
+	while (vb_txn_declare(w.b, keys, SEVERAL) != 0) {
+		vb_txn_abort(w.b);
+		assert_true(++tries < 4);
+		wait_ns(w.b, w.db->suspect_ns + 10 * US);
+		must(vb_txn_begin(w.b));
+	}
+	assert_int_equal(w.b->recovered, SEVERAL);
+	must(vb_txn_commit(w.b));
+	close_world(&w);
+}
+
+static void several_no_wait(void **state)
+{
+	(void)state;
+	several_at_once("no-wait");
+}
+
+static void several_wound_wait(void **state)
+{
+	(void)state;
+	several_at_once("wound-wait");
+}
+
+static void several_no_wait_sx(void **state)
+{
+	(void)state;
+	several_at_once("no-wait-sx");
+}
+
 /* ---- a place that has somebody else by now ---- */
 
 /* b has read that the place is a dead one's, and stands still.  Meanwhile c frees the place, and
@@ -326,9 +379,11 @@ static void somebody_elses_place(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(again_wait_die),     cmocka_unit_test(again_wound_wait),
-		cmocka_unit_test(stood_still_itself), cmocka_unit_test(earlier_log),
-		cmocka_unit_test(comes_seldom),       cmocka_unit_test(somebody_elses_place),
+		cmocka_unit_test(again_wait_die),       cmocka_unit_test(again_wound_wait),
+		cmocka_unit_test(stood_still_itself),   cmocka_unit_test(earlier_log),
+		cmocka_unit_test(comes_seldom),         cmocka_unit_test(several_no_wait),
+		cmocka_unit_test(several_wound_wait),   cmocka_unit_test(several_no_wait_sx),
+		cmocka_unit_test(somebody_elses_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

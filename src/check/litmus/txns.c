@@ -477,7 +477,7 @@ static void judge_recoveries(struct world *x)
 		const struct vb_coordinator *me = x->party[i].me;
 
 		/* Or is about to, with its next transaction. */
-		if (me->recovered + me->rolled_forward == 0 && me->recover.at == 0)
+		if (me->recovered + me->rolled_forward + me->ripe == 0)
 			continue;
 		snprintf(
 			story, sizeof(story),
