@@ -189,6 +189,9 @@ void vb_db_server_stop(struct vb_db_server *server);
  *   -EXDEV   the node is another process's
  *   -ENOSPC  as many are open there as the database allows
  *   -ENOMEM
+ *   -VB_EPEERGONE, -VB_EUNKNOWN
+ *            the node's memory does not answer.  Its place has been given back all the same, or the
+ *            log says that it could not be
  */
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out);
 /* A transaction that is under way is aborted. */

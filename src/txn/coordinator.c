@@ -19,7 +19,8 @@ static uint32_t place_of(const struct vb_coordinator *me, unsigned lane)
 	return ((uint32_t)me->node * me->db->coordinators + me->number) * VB_PLACES_EACH + lane;
 }
 
-/* A coordinator has the places whose first owner word it has set. */
+/* A coordinator has the places whose first owner word it has set.  If that fails but for -ENOSPC, it may
+ * have set the one of me->number. */
 static int take_number(struct vb_coordinator *me)
 {
 	for (me->number = 0; me->number < me->db->coordinators; me->number++) {
@@ -37,6 +38,28 @@ static int take_number(struct vb_coordinator *me)
 		"all %u coordinators that database '%s' allows on node %u are open; those of "
 		"dead processes are given up with vb_db_recover",
 		me->db->coordinators, me->db->name, me->node);
+}
+
+/* Nothing is under way in the name of its places.  A lost answer is asked for again: whoever has the
+ * number then, it is not we. */
+static int give_number_back(struct vb_coordinator *me)
+{
+	uint64_t old, until = vb_ep_now(me->ep) + 2 * me->db->suspect_ns;
+	int err;
+
+	for (;;) {
+		err = vb_cas64(me->ep, owner_word(me->db, place_of(me, 0)), me->ep->self, 0, &old);
+		if (err != -VB_EUNKNOWN || vb_ep_now(me->ep) > until)
+			return err;
+		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
+	}
+}
+
+static void tell_left(const struct vb_coordinator *me, int err)
+{
+	vb_warn("a coordinator of database '%s' on node %u left its place unfinished (%s); "
+		"vb_db_recover finishes it and gives it up",
+		me->db->name, me->node, vb_strerror(err));
 }
 
 static int open_lane(struct vb_coordinator *me, unsigned i)
@@ -106,6 +129,20 @@ static void free_coordinator(struct vb_coordinator *me)
 	free(me);
 }
 
+/* The number that was asked for last, whether it was had or not. */
+static void undo_open(struct vb_coordinator *me, int err)
+{
+	if (err == -VB_EUNKNOWN) /* what has set it may land yet */
+		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
+	if (me->number < me->db->coordinators) {
+		err = give_number_back(me);
+		if (err)
+			tell_left(me, err);
+	}
+	vb_ep_close(me->ep);
+	free_coordinator(me);
+}
+
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
@@ -147,8 +184,7 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 	if (err == 0)
 		open_clock(me);
 	if (err) {
-		vb_ep_close(me->ep);
-		free_coordinator(me);
+		undo_open(me, err);
 		return err;
 	}
 	vb_rng_seed(&me->rng, db->fabric->seed, RNG_STREAM + place_of(me, 0));
@@ -164,7 +200,6 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 
 void vb_coordinator_close(struct vb_coordinator *me)
 {
-	uint64_t old;
 	int err = 0;
 
 	if (me == NULL || vb_ep_check(me->ep) != 0)
@@ -175,11 +210,9 @@ void vb_coordinator_close(struct vb_coordinator *me)
 		err = vb_lane_settle(me, &me->lane[i]);
 	__atomic_store_n(me->clock_word, me->clock, __ATOMIC_RELEASE);
 	if (err == 0)
-		err = vb_cas64(me->ep, owner_word(me->db, place_of(me, 0)), me->ep->self, 0, &old);
+		err = give_number_back(me);
 	if (err)
-		vb_warn("a coordinator of database '%s' on node %u left its place unfinished (%s); "
-			"vb_db_recover finishes it and gives it up",
-			me->db->name, me->node, vb_strerror(err));
+		tell_left(me, err);
 	vb_ep_close(me->ep);
 	free_coordinator(me);
 }

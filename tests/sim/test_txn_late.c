@@ -2,7 +2,8 @@
 /*
  * What comes late, in virtual time.  A request for a lock that waits at a server when the server stops
  * is not served behind the release that undoes it.  A commit point that was given up, and found refused
- * when it was asked for again, does not commit the next try.
+ * when it was asked for again, does not commit the next try.  A place that a coordinator was not told it
+ * has is not kept.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -31,10 +32,10 @@ struct world {
 
 #define must(call) assert_int_equal(call, 0)
 
-static void open_world(struct world *w, const char *cc)
+static void open_world_of(struct world *w, const char *cc, uint64_t seed)
 {
 	const struct vb_fabric_params fp = {
-		.fabric = "sim", .nodes = 1, .node_bytes = 16 << 20, .seed = 1};
+		.fabric = "sim", .nodes = 1, .node_bytes = 16 << 20, .seed = seed};
 	const struct vb_db_params dp = {.cc = cc, .hybrid = "rpc", .coordinators = 4};
 	const struct vb_table_params tp = {.name = "t", .record_bytes = 8, .records = 16};
 	uint64_t record = 100;
@@ -47,6 +48,11 @@ static void open_world(struct world *w, const char *cc)
 	must(vb_db_server_start(w->db, 0, &w->server));
 	must(vb_coordinator_open(w->db, 0, &w->older));
 	must(vb_coordinator_open(w->db, 0, &w->younger));
+}
+
+static void open_world(struct world *w, const char *cc)
+{
+	open_world_of(w, cc, 1);
 }
 
 static void close_world(struct world *w)
@@ -175,11 +181,59 @@ static void late_commit_point(void **state)
 	close_world(&w);
 }
 
+/* ---- coordinators that cannot be opened ---- */
+
+#define OPENS 8u
+
+/* How many could not, of OPENS that were opened and closed while answers are lost. */
+static unsigned open_and_close(struct world *w)
+{
+	const struct vb_sim_faults losses = {.lose = 0.05, .early = 0.05};
+	unsigned failed = 0;
+
+	vb_sim_set_faults(w->f, &losses);
+	for (unsigned i = 0; i < OPENS; i++) {
+		struct vb_coordinator *me = NULL;
+		int err = vb_coordinator_open(w->db, 0, &me);
+
+		if (err != 0) {
+			assert_int_equal(err, -VB_EUNKNOWN);
+			assert_null(me);
+			failed++;
+		}
+		vb_coordinator_close(me);
+	}
+	vb_sim_set_faults(w->f, &(struct vb_sim_faults){0});
+	return failed;
+}
+
+static void places_come_back(void **state)
+{
+	struct vb_coordinator *me[2];
+	unsigned failed = 0;
+	struct world w;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		open_world_of(&w, "no-wait", seed);
+		failed += open_and_close(&w);
+		must(vb_ep_sleep(w.older->ep, w.f->caps.verb_bound_ns));
+		/* As many as there are beside the two of the world. */
+		for (unsigned i = 0; i < 2; i++)
+			must(vb_coordinator_open(w.db, 0, &me[i]));
+		for (unsigned i = 0; i < 2; i++)
+			vb_coordinator_close(me[i]);
+		close_world(&w);
+	}
+	assert_in_range(failed, 30, 30 * OPENS - 30);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(late_lock),
 		cmocka_unit_test(late_commit_point),
+		cmocka_unit_test(places_come_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
