@@ -444,7 +444,12 @@ int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 
 /* ---- deciding ---- */
 
-/* It was noted in the midst of a transaction of ours; its holder may have tried again since. */
+/*
+ * It was noted in the midst of a transaction of ours; its holder may have tried again since.  Whoever
+ * does so between this look and the CAS of the status word that follows has that try rolled back
+ * instead: all of it, and the name with it, for its commit point finds the word set, and the next try
+ * is named anew.  That costs it a try, and its age (tests/sim/test_txn_again.c).
+ */
 static bool has_moved(struct vb_coordinator *me, const struct vb_suspect *s)
 {
 	struct vb_pulse now;
