@@ -13,6 +13,7 @@
  *   overdue           a call came back long after its deadline, or after its task was cancelled
  *   adrift            a call came back while a verb of its was under way that may change the lock
  *   stuck             somebody waits for ever although nothing is wrong any more
+ *   wrong-error       a call returned what it may not
  *
  * All its state is flat and lies in memory that forked processes share, so one auditor watches many
  * processes: a grant is entered before anybody uses it and taken out before it is given back, and
@@ -37,6 +38,7 @@ enum vb_audit_rule {
 	VB_AUDIT_OVERDUE,
 	VB_AUDIT_ADRIFT,
 	VB_AUDIT_STUCK,
+	VB_AUDIT_WRONG_ERROR,
 	VB_AUDIT_RULES
 };
 extern const char *const vb_audit_rule_names[VB_AUDIT_RULES];

@@ -432,14 +432,16 @@ static void run_phases(struct explore *x)
 	int err = vb_sched_run(x->sched, &x->all_safe, begin + x->d->safety_ns);
 
 	begin = vb_sched_now(x->sched);
-	if (may_be_lost(x))
+	if (may_be_lost(x) || x->wrong)
 		return;
 	heal(x);
 	if (err == -EDEADLK) {
 		tell_stuck(x, begin, err);
 		return;
 	}
-	err = vb_sched_run(x->sched, NULL, begin + x->d->liveness_ns);
+	err = vb_sched_run(x->sched, &x->wrong, begin + x->d->liveness_ns);
+	if (x->wrong)
+		return;
 	/* A verb that was under way when the faults ended may have been lost all the same. */
 	if (err && x->err == 0 && x->forsaken == 0)
 		tell_stuck(x, begin, err);
@@ -500,7 +502,7 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 		out->trace_hash = vb_sim_trace_hash(x->fabric);
 		err = keep_stories(x);
 	}
-	if (err == 0)
+	if (err == 0 && !x->wrong)
 		err = x->err;
 	vb_sites_end();
 	tear_down(x);

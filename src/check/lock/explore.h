@@ -107,8 +107,7 @@ struct vb_explore_result {
 };
 
 /*
- * Runs the seed.  0: explored, violations are in *out.  -error, said: it could not be, or a call
- * returned what it may not.
+ * Runs the seed.  0: explored, violations are in *out.  -error: it could not be.
  */
 int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
 		   struct vb_explore_result *out);

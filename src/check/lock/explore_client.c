@@ -11,12 +11,17 @@
 void explore_go_wrong(struct slot *s, const char *call, int err)
 {
 	struct explore *x = s->x;
+	char text[160];
 
-	if (x->err == 0)
-		x->err = vb_fail(err,
-				 "%s: seed %" PRIu64
-				 ": client %u: %s returned %d (%s), which it may not",
-				 x->ops->name, x->d->seed, s->index, call, err, vb_strerror(err));
+	if (x->err == 0) {
+		x->err = err;
+		x->wrong = err != -ENOMEM;
+		snprintf(text, sizeof(text), "%s returned %d (%s), which it may not", call, err,
+			 vb_strerror(err));
+		if (x->wrong)
+			vb_audit_violation(x->audit, VB_AUDIT_WRONG_ERROR, s->index, s->asks_lock,
+					   text);
+	}
 	x->all_safe = true;
 }
 

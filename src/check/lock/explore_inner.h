@@ -74,7 +74,8 @@ struct explore {
 	bool live;                /* the liveness phase has begun */
 	uint32_t forsaken;        /* bit i: lock i may be lost for good, and may be so */
 	bool murky;               /* a grant may have outlived its client's transaction */
-	int err;                  /* a call returned what it may not */
+	int err;                  /* what a call returned that it may not */
+	bool wrong;               /* ... and that is found; otherwise memory has run out */
 	struct slot slots[VB_EXPLORE_CLIENTS_MAX];
 };
 
@@ -106,7 +107,7 @@ void explore_choose_folder(struct explore *x);
 void explore_lose_segment(struct explore *x, uint16_t node);
 /* Entries that are about to come round (explore_wrap.c). */
 void explore_wrap(struct explore *x);
-/* A call returned what it may not: ends the run. */
+/* A call returned what it may not: that is found, and ends the seed. */
 void explore_go_wrong(struct slot *s, const char *call, int err);
 /* Judges whether a call has come back soon after its time was over, or its task was cancelled;
  * timeout_ns 0: it may wait for nobody (explore_times.c). */

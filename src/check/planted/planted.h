@@ -52,8 +52,8 @@ extern const struct vb_lock_ops vb_planted_six_beside_shared, vb_planted_wait_di
 extern const struct vb_lock_ops vb_planted_asks_at_once, vb_planted_numberless,
 	vb_planted_mute_mode, vb_planted_past_handover, vb_planted_dropped_husk;
 
-/* Wrong about time: check/planted/late.c. */
-extern const struct vb_lock_ops vb_planted_blind_to_time;
+/* Wrong about time, and about what it answers: check/planted/late.c. */
+extern const struct vb_lock_ops vb_planted_blind_to_time, vb_planted_sullen_release;
 
 /* dslr and dslr-update with one rule wrong: check/planted/slots.c, upgrade.c. */
 extern const struct vb_lock_ops vb_planted_one_slot_patience, vb_planted_eager_upgrade;

@@ -103,5 +103,6 @@ const struct vb_lock_ops *const vb_planted_locks[] = {
 	&vb_planted_past_handover,
 	&vb_planted_dropped_husk,
 	&vb_planted_blind_to_time,
+	&vb_planted_sullen_release,
 	NULL,
 };

@@ -156,6 +156,16 @@ static void heal(struct txn_world *w)
 	txn_lives_heal(w);
 }
 
+static void sweep_failed(struct txn_world *w, const char *call, int err)
+{
+	if (err == -ENOMEM)
+		w->err = err;
+	else
+		txn_found(w, VB_TXN_RULE_WRONG_ERROR,
+			  "%s returned %d (%s), though nothing is wrong any more", call, err,
+			  vb_strerror(err));
+}
+
 /* What the dead hold where nobody came by. */
 static void sweep_body(void *arg)
 {
@@ -165,15 +175,13 @@ static void sweep_body(void *arg)
 	int err = vb_coordinator_open(w->db, 0, &me);
 
 	if (err) {
-		w->err = err;
+		sweep_failed(w, "vb_coordinator_open", err);
 		return;
 	}
 	for (uint16_t n = 0; n < w->d->nodes && err == 0; n++)
 		err = vb_db_recover(me, n, &freed);
 	if (err)
-		txn_found(w, VB_TXN_RULE_WRONG_ERROR,
-			  "vb_db_recover returned %d (%s), though nothing is wrong any more", err,
-			  vb_strerror(err));
+		sweep_failed(w, "vb_db_recover", err);
 	txn_count(w, me);
 	vb_coordinator_close(me);
 }
