@@ -6,6 +6,7 @@
 #define VB_LOG_ROOM "check"
 #include "check/campaign.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -98,6 +99,10 @@ static int run_seed(struct vb_campaign *c, uint64_t seed, bool *hit)
 	err = c->kind->explore(c, seed, &s);
 	if (quiet)
 		vb_log_capture_end();
+	if (err == -ECANCELED && vb_campaign_stopped(c->stop)) {
+		free(s.stories);
+		return 0;
+	}
 	if (err) {
 		free(s.stories);
 		return vb_fail(err, "seed %" PRIu64 " of '%s' failed%s%s; again with: %s", seed,
@@ -130,7 +135,7 @@ int vb_campaign_run(struct vb_campaign *c)
 
 	sigaction(SIGABRT, &tell, &before);
 	for (uint64_t i = 0; i < c->seeds && err == 0; i++) {
-		if ((c->stop != NULL && *c->stop) || (hit && !c->keep_going))
+		if (vb_campaign_stopped(c->stop) || (hit && !c->keep_going))
 			break;
 		err = run_seed(c, c->first + i, &hit);
 		c->seconds = (double)(vb_clock_gettime_ns() - begin) / 1e9;

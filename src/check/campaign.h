@@ -37,7 +37,7 @@ struct vb_campaign_kind {
 	void (*describe)(const struct vb_campaign *c, uint64_t seed, FILE *to);
 	/* Explores the seed, from vb_sites_begin to vb_sites_end; counts what only its kind counts,
 	 * and says how it ended where c->tell wants that.  -error: it could not be explored; then
-	 * only out->stories counts. */
+	 * only out->stories counts.  -ECANCELED: c->stop has come, and it has not been. */
 	int (*explore)(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed *out);
 };
 
@@ -50,7 +50,7 @@ struct vb_campaign {
 	 * finds it by its name. */
 	bool keep_going;
 	FILE *tell; /* each seed's draw before it and its end after it; NULL: neither */
-	const volatile bool *stop; /* looked at between seeds; NULL: never */
+	const volatile bool *stop; /* looked at between seeds and in them; NULL: never */
 	void (*progress)(const struct vb_campaign *c, void *ctx); /* after each seed, or NULL */
 	void *progress_ctx;
 
@@ -73,6 +73,11 @@ int vb_campaign_run(struct vb_campaign *c);
 void vb_campaign_end(struct vb_campaign *c);
 /* "verbena check lock --lock X --seed N".  buf of VB_CAMPAIGN_REPLAY bytes; returns buf. */
 char *vb_campaign_replay(char *buf, const struct vb_campaign *c, uint64_t seed);
+/* For who explores: has it come? */
+static inline bool vb_campaign_stopped(const volatile bool *stop)
+{
+	return stop != NULL && *stop;
+}
 /* Does a planted bug go by the name of this rule?  Of a real protocol everything counts. */
 bool vb_campaign_wants(const struct vb_campaign *c, unsigned rule);
 

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -178,6 +180,35 @@ static void test_stop(void **state)
 	vb_campaign_end(&c.all);
 }
 
+/* In a seed, too: whoever is told of the third seed's draw stops it.  What was explored is kept. */
+static ssize_t stop_at_the_third(void *cookie, const char *text, size_t size)
+{
+	if (memmem(text, size, "seed 3: profile", 15) != NULL)
+		*(volatile bool *)cookie = true;
+	return (ssize_t)size;
+}
+
+static void test_stop_in_a_seed(void **state)
+{
+	volatile bool stop = false;
+	struct vb_lock_campaign c = campaign(vb_lock_find("mcs"), 1, 10);
+	FILE *tell = fopencookie((void *)&stop, "w",
+				 (cookie_io_functions_t){.write = stop_at_the_third});
+
+	(void)state;
+	assert_non_null(tell);
+	setvbuf(tell, NULL, _IOLBF, 0);
+	c.all.tell = tell;
+	c.all.stop = &stop;
+	assert_int_equal(vb_campaign_run(&c.all), 0);
+	assert_true(stop);
+	assert_int_equal(c.all.done, 2);
+	assert_false(c.all.found);
+	assert_true(c.checked_ops > 0);
+	fclose(tell);
+	vb_campaign_end(&c.all);
+}
+
 static void test_real_locks_are_clean(void **state)
 {
 	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
@@ -337,6 +368,7 @@ int main(void)
 		cmocka_unit_test(test_planted_bugs_are_found),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_stop_in_a_seed),
 		cmocka_unit_test(test_real_locks_are_clean),
 		cmocka_unit_test(test_table_without_leases_is_clean),
 		cmocka_unit_test(test_places_behind_the_lost),

@@ -62,7 +62,7 @@ static void explore(const struct vb_lock_ops *ops, uint64_t seed, struct vb_audi
 	vb_explore_draw(ops, seed, &d);
 	assert_int_equal(vb_lock_history_open(EVENTS, VB_EXPLORE_CLIENTS_MAX, &h), 0);
 	vb_log_capture_begin(line, sizeof(line));
-	err = vb_explore_record(ops, &d, h, &r);
+	err = vb_explore_record(ops, &d, h, NULL, &r);
 	vb_log_capture_end();
 	assert_int_equal(err, 0);
 	free(r.stories);

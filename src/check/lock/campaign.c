@@ -67,13 +67,13 @@ static int explore_recorded(const struct vb_lock_campaign *l, const struct vb_ex
 	bool full;
 
 	if (l->history == NULL)
-		return vb_explore_run(l->ops, d, r);
+		return vb_explore_record(l->ops, d, NULL, l->all.stop, r);
 	err = vb_lock_history_open(HISTORY_EVENTS, VB_EXPLORE_CLIENTS_MAX, &h);
 	if (err) {
 		*r = (struct vb_explore_result){0};
 		return err;
 	}
-	err = vb_explore_record(l->ops, d, h, r);
+	err = vb_explore_record(l->ops, d, h, l->all.stop, r);
 	written = vb_lock_history_write(h, d->fencing, l->history);
 	(void)vb_lock_history_count(h, &full);
 	if (full)

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/sometimes.h"
+#include "check/campaign.h"
 #include "check/lock/explore_inner.h"
 
 #define SLOT_STREAM   0x51070000
@@ -145,6 +146,13 @@ static void close_client(struct slot *s, struct vb_lock_client *me)
 	end_life(s, LIFE_CLOSED);
 }
 
+/* Does the first phase go on?  Whoever has stopped it is not waited for. */
+static bool goes_on(struct explore *x)
+{
+	x->all_safe |= vb_campaign_stopped(x->stop);
+	return !x->live && x->err == 0;
+}
+
 static void life_body(void *arg)
 {
 	struct slot *s = arg;
@@ -155,8 +163,7 @@ static void life_body(void *arg)
 	s->started = true;
 	/* A proxy of the client may have been struck since its last life. */
 	stay_alive(me);
-	while (!x->live && x->err == 0 && s->attempts < x->d->attempts &&
-	       !vb_task_cancelled(self)) {
+	while (goes_on(x) && s->attempts < x->d->attempts && !vb_task_cancelled(self)) {
 		explore_attempt(s, me);
 		if (!x->live && x->err == 0 && !vb_task_cancelled(self) && closes(s)) {
 			close_client(s, me);
@@ -432,15 +439,15 @@ static void run_phases(struct explore *x)
 	int err = vb_sched_run(x->sched, &x->all_safe, begin + x->d->safety_ns);
 
 	begin = vb_sched_now(x->sched);
-	if (may_be_lost(x) || x->wrong)
+	if (may_be_lost(x) || x->wrong || vb_campaign_stopped(x->stop))
 		return;
 	heal(x);
 	if (err == -EDEADLK) {
 		tell_stuck(x, begin, err);
 		return;
 	}
-	err = vb_sched_run(x->sched, &x->wrong, begin + x->d->liveness_ns);
-	if (x->wrong)
+	err = vb_sched_run(x->sched, (const bool *)x->stop, begin + x->d->liveness_ns);
+	if (x->wrong || vb_campaign_stopped(x->stop))
 		return;
 	/* A verb that was under way when the faults ended may have been lost all the same. */
 	if (err && x->err == 0 && x->forsaken == 0)
@@ -473,11 +480,12 @@ static int keep_stories(struct explore *x)
 int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
 		   struct vb_explore_result *out)
 {
-	return vb_explore_record(ops, d, NULL, out);
+	return vb_explore_record(ops, d, NULL, NULL, out);
 }
 
 int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
-		      struct vb_lock_history *history, struct vb_explore_result *out)
+		      struct vb_lock_history *history, const volatile bool *stop,
+		      struct vb_explore_result *out)
 {
 	struct explore *x = calloc(1, sizeof(*x));
 	int err;
@@ -489,6 +497,7 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 	x->d = d;
 	x->result = out;
 	x->history = history;
+	x->stop = stop;
 	vb_sites_begin(d->seed);
 	err = open_fabric(x);
 	if (err == 0)
@@ -497,10 +506,12 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 		err = start_clients(x);
 	if (err == 0) {
 		run_phases(x);
+		err = vb_campaign_stopped(x->stop) ? -ECANCELED : 0;
 		out->verbs = vb_sim_verbs(x->fabric);
 		out->virtual_ns = vb_sim_now(x->fabric);
 		out->trace_hash = vb_sim_trace_hash(x->fabric);
-		err = keep_stories(x);
+		if (err == 0)
+			err = keep_stories(x);
 	}
 	if (err == 0 && !x->wrong)
 		err = x->err;

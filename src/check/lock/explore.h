@@ -111,8 +111,10 @@ struct vb_explore_result {
  */
 int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
 		   struct vb_explore_result *out);
-/* The same, and `history` records it (for VB_EXPLORE_CLIENTS_MAX clients); NULL: nothing does. */
+/* The same, and `history` records it (for VB_EXPLORE_CLIENTS_MAX clients); NULL: nothing does.
+ * -ECANCELED: *stop has come (NULL: never). */
 int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
-		      struct vb_lock_history *history, struct vb_explore_result *out);
+		      struct vb_lock_history *history, const volatile bool *stop,
+		      struct vb_explore_result *out);
 
 #endif

@@ -53,6 +53,7 @@ struct explore {
 	struct vb_lock_space *space;
 	struct vb_audit *audit;
 	struct vb_lock_history *history; /* NULL: none is wanted */
+	const volatile bool *stop;       /* NULL: never */
 	/* By node and worker; NULL: there is none, or none at the moment. */
 	struct vb_lock_server *servers[SERVERS_MAX * WORKERS_MAX];
 	unsigned away; /* of them */

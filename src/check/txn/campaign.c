@@ -82,7 +82,7 @@ static int explore_to(const struct vb_txn_campaign *t, const struct vb_txn_draw 
 	*r = (struct vb_txn_explored){0};
 	if (again && ftruncate(fileno(t->history), 0) != 0)
 		return vb_fail(-EIO, "cannot write the history anew: %s", strerror(errno));
-	return vb_txn_explore_to(t->cc, d, t->history, r);
+	return vb_txn_explore_to(t->cc, d, t->history, t->all.stop, r);
 }
 
 static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed *out)
@@ -93,7 +93,8 @@ static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed
 	int err;
 
 	draw(c, seed, &d);
-	err = t->history != NULL ? explore_to(t, &d, &r) : vb_txn_explore(t->cc, &d, &r);
+	err = t->history != NULL ? explore_to(t, &d, &r)
+				 : vb_txn_explore_to(t->cc, &d, NULL, c->stop, &r);
 	out->stories = r.stories;
 	if (err)
 		return err;

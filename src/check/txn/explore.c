@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/sometimes.h"
 #include "cc/sundial.h"
+#include "check/campaign.h"
 #include "check/txn/world.h"
 
 #define HISTORY_BYTES (16u << 20)
@@ -193,7 +194,10 @@ static void sweep(struct txn_world *w)
 	int err = vb_task_spawn(w->sched, sweep_body, w, &params, &t);
 
 	if (err == 0)
-		err = vb_sched_run(w->sched, NULL, vb_sched_now(w->sched) + w->d->liveness_ns * 4);
+		err = vb_sched_run(w->sched, (const bool *)w->stop,
+				   vb_sched_now(w->sched) + w->d->liveness_ns * 4);
+	if (vb_campaign_stopped(w->stop))
+		w->err = -ECANCELED;
 	if (err && w->err == 0)
 		txn_found(w, VB_TXN_RULE_STUCK, "vb_db_recover does not come to its end");
 }
@@ -209,6 +213,10 @@ static void run_phases(struct txn_world *w)
 	uint64_t begin = vb_sched_now(w->sched);
 	int err = vb_sched_run(w->sched, &w->all_safe, begin + w->d->safety_ns);
 
+	if (vb_campaign_stopped(w->stop)) {
+		w->err = -ECANCELED;
+		return;
+	}
 	begin = vb_sched_now(w->sched);
 	heal(w);
 	if (err == -EDEADLK) {
@@ -217,7 +225,9 @@ static void run_phases(struct txn_world *w)
 		return;
 	}
 	if (w->err == 0)
-		err = vb_sched_run(w->sched, NULL, begin + w->d->liveness_ns);
+		err = vb_sched_run(w->sched, (const bool *)w->stop, begin + w->d->liveness_ns);
+	if (vb_campaign_stopped(w->stop))
+		w->err = -ECANCELED;
 	if (w->err != 0)
 		return;
 	let_land(w);
@@ -240,7 +250,7 @@ static int write_history(const struct txn_world *w, FILE *to)
 }
 
 int vb_txn_explore_to(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, FILE *history,
-		      struct vb_txn_explored *out)
+		      const volatile bool *stop, struct vb_txn_explored *out)
 {
 	struct txn_world *w = calloc(1, sizeof(*w));
 	int err;
@@ -251,6 +261,7 @@ int vb_txn_explore_to(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, F
 	w->cc = cc;
 	w->d = d;
 	w->out = out;
+	w->stop = stop;
 	vb_sites_begin(d->seed);
 	w->stories = open_memstream(&w->story_text, &w->story_size);
 	err = w->stories == NULL ? -ENOMEM : open_world(w);
@@ -284,5 +295,5 @@ int vb_txn_explore_to(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, F
 int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 		   struct vb_txn_explored *out)
 {
-	return vb_txn_explore_to(cc, d, NULL, out);
+	return vb_txn_explore_to(cc, d, NULL, NULL, out);
 }

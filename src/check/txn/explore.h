@@ -85,8 +85,9 @@ struct vb_txn_explored {
 /* 0: explored, what was found is in *out.  -error, said: it could not be. */
 int vb_txn_explore(const struct vb_cc_ops *cc, const struct vb_txn_draw *d,
 		   struct vb_txn_explored *out);
-/* The same, and writes the history that was judged as JSON lines. */
+/* The same, and writes the history that was judged as JSON lines (NULL: nowhere).  -ECANCELED: *stop has
+ * come (NULL: never). */
 int vb_txn_explore_to(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, FILE *history,
-		      struct vb_txn_explored *out);
+		      const volatile bool *stop, struct vb_txn_explored *out);
 
 #endif

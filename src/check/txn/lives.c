@@ -11,6 +11,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "check/campaign.h"
 #include "check/txn/world.h"
 
 #define SLOT_STREAM   0x51090000
@@ -82,13 +83,20 @@ static bool is_over(const struct txn_slot *s, int err)
 	return err == 0 || (err == -EOVERFLOW && s->w->d->time_left != 0);
 }
 
+/* Does the first phase go on?  Whoever has stopped it is not waited for. */
+static bool goes_on(struct txn_world *w)
+{
+	w->all_safe |= vb_campaign_stopped(w->stop);
+	return !w->live && w->err == 0;
+}
+
 static void life_body(void *arg)
 {
 	struct txn_slot *s = arg;
 	struct txn_world *w = s->w;
 
 	s->started = true;
-	while (!w->live && w->err == 0 && s->attempts < w->d->attempts && !txn_cancelled()) {
+	while (goes_on(w) && s->attempts < w->d->attempts && !txn_cancelled()) {
 		s->attempts++;
 		if (txn_attempt(s) == -VB_EUNKNOWN)
 			w->out->unknown++;

@@ -91,6 +91,7 @@ struct txn_world {
 	struct vb_db *db;
 	struct vb_table *account, *note;
 	struct vb_sim_faults faults; /* as they are now */
+	const volatile bool *stop;   /* NULL: never */
 	struct txn_server server[TXN_NODES_MAX];
 	struct vb_db_server *dead_server[TXN_SERVER_DEATHS_MAX + TXN_NODES_MAX];
 	unsigned n_dead_servers, n_unfinished;
