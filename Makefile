@@ -7,13 +7,14 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 
-.PHONY: help demo test test-all test-rdma build bench install clean
+.PHONY: help demo test test-all test-rdma coverage build bench install clean
 
 help:
 	@echo 'make demo      install what is missing (Debian), build, run every lock and protocol, show results'
 	@echo 'make test      install what is missing (Debian), run every suite once, but for the models and cut links: some ten minutes on two cores'
 	@echo 'make test-all  the same, then the models, cut links, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, under an hour'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
+	@echo 'make coverage  which lines and branches the tests execute, room by room; half an hour'
 	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'
 	@echo 'make bench     build and run the micro-benchmarks'
 	@echo 'make install   build and install under $(PREFIX) (PREFIX=DIR, DESTDIR=DIR)'
@@ -30,6 +31,9 @@ test-all:
 
 test-rdma:
 	@scripts/test.sh rdma
+
+coverage:
+	@scripts/test.sh coverage
 
 build:
 	@scripts/build.sh '$(BUILD)' --prefix='$(PREFIX)'

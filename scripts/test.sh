@@ -9,7 +9,7 @@
 #
 #	quick   what `make test` runs (also without arguments): every suite but Spin's, once, with gcc
 #	all     what `make test-all` and CI run: quick, then Spin, clang, sanitizers, fuzzers and RDMA
-#	coverage  by itself only: which lines and branches unit, conformance and sim execute (gcovr)
+#	coverage  by itself only: which lines and branches the suites execute (gcovr), `make coverage`
 #
 # VERBENA_TEST_DIR    where the builds go (build-test)
 # VERBENA_TEST_SEEDS  seeds per lock in the stage "seeds" (200)
@@ -258,27 +258,30 @@ stage_fuzz() {
 	done
 }
 
-# What the suites execute, by folder and by file.  Processes that leave by _exit or are killed count for
-# nothing, so that lines which only they execute pass for dead.
+# What the suites execute, by room and by file, and that it is not less than tests/coverage.txt says.
+# Whoever leaves by _exit or is killed by a test counts, too: src/base/coverage.c.
 stage_coverage() {
-	local dir=$out/coverage folder
+	local dir=$out/coverage room lines branches
 	if ! command -v gcovr >/dev/null; then
 		record skip "coverage" "gcovr is not installed (Debian: gcovr)"
 		return
 	fi
 	find "$dir" -name '*.gcda' -delete 2>/dev/null
-	CC=gcc slowdown=8 suites coverage 'unit conformance sim' --buildtype=debugoptimized -Db_coverage=true
+	CC=gcc slowdown=12 suites coverage 'unit conformance sim inject death fuzz cli' --buildtype=debugoptimized -Db_coverage=true
 	check "what was executed" gcovr --root . --object-directory "$dir" --filter src/ --exclude-throw-branches \
 		--gcov-ignore-parse-errors --json-summary "$dir/coverage.json" --html-details "$dir/coverage.html" "$dir" ||
 		return
-	printf '%-14s %14s %14s\n' folder lines branches
-	jq -r '.files | group_by(.filename | split("/")[:2] | join("/"))[] | [(.[0].filename | split("/")[:2] | join("/")),
-		(map(.line_covered) | add), (map(.line_total) | add), (map(.branch_covered) | add), (map(.branch_total) | add)] |
-		@tsv' "$dir/coverage.json" |
-		while read -r folder lc lt bc bt; do
-			printf '%-14s %6d of %6d %6d of %6d\n' "$folder" "$lc" "$lt" "$bc" "$bt"
-		done
+	jq -r -f scripts/coverage.jq "$dir/coverage.json" | tee "$dir/rooms" |
+		awk -F '\t' '{ printf "%-14s lines %5.1f %% of %5d, branches %5.1f %% of %5d\n", $1, $2, $3, $4, $5 }'
 	echo "file by file: $dir/coverage.html"
+	while read -r room lines branches; do
+		case $room in '#'* | '') continue ;; esac
+		check "$room: lines $lines %, branches $branches % at least" awk -F '\t' -v room="$room" \
+			-v lines="$lines" -v branches="$branches" \
+			'$1 == room { print; good = $2 >= lines && $4 >= branches } END { exit !good }' "$dir/rooms"
+	done <tests/coverage.txt
+	check "every room has its floor" awk 'NR == FNR { floor[$1]; next } !($1 in floor) { print; bad = 1 }
+		END { exit bad }' tests/coverage.txt "$dir/rooms"
 }
 
 # The suites that need RDMA devices, of three builds, in one boot of a guest that has two; or on a card.
