@@ -410,14 +410,22 @@ if [ "$skipped" -gt 0 ]; then
 	END { for (i = 1; i <= n; i++) print order[i] stages[order[i]] }' "$results"
 	echo
 fi
-if [ "$failed" -gt 0 ]; then
-	echo 'failed:'
-	awk -F '\t' '$1 == "fail" { print "  " $2 ($3 == "" ? "" : " (" $3 ")") }' "$results"
-	echo
-fi
 printf '%-10s %8s %8s %8s %8s\n' stage passed failed skipped time
 cat "$summary"
 echo
+# Last, because of a long run often only the end is kept.
+if [ "$failed" -gt 0 ]; then
+	echo 'failed:'
+	awk -F '\t' '$1 == "fail" {
+		gsub(/\\t/, " ", $3)
+		n = split($3, why, /\\n/)
+		print "  " $2 (n == 1 && $3 != "" ? " (" $3 ")" : "")
+		for (i = 1; n > 1 && i <= n && i <= 24; i++)
+			if (why[i] != "")
+				print "    | " why[i]
+	}' "$results"
+	echo
+fi
 if [ "$skipped" -gt 0 ]; then
 	echo "$passed passed, $failed failed, $skipped skipped"
 else
