@@ -2,7 +2,8 @@
 /*
  * DrTM's lock by the clock: a reader's grant ends before its lease does by the true time, whatever
  * its clocks show; a writer begins after that; readers of one lease share it and give nothing back;
- * who cannot tell the time well enough is refused.
+ * a lease that nobody has chosen is as long as readers need; who cannot tell the time well enough is
+ * refused.
  */
 #include "sim_test.h"
 
@@ -25,7 +26,7 @@ struct clocks {
 	uint32_t drift_ppm;
 };
 
-static const struct clocks wander = {50 * US, 1}, drift = {1 * US, 1000};
+static const struct clocks wander = {50 * US, 1}, drift = {1 * US, 1000}, exact = {0, 0};
 
 static const struct clocks *clocks;
 static struct vb_fabric *f;
@@ -185,6 +186,68 @@ static void test_writers_wait_for_the_end(void **state)
 	}
 }
 
+/* ---- leases that nobody has chosen ---- */
+
+/* What the lease that this reader has written lasts, on a lock that nobody else wants. */
+static uint64_t leased_ns(struct vb_lock_client *me, uint64_t hold_ns, int result)
+{
+	struct vb_grant g;
+	uint64_t began, end;
+
+	/* The last one is over. */
+	vb_ep_sleep(me->ep, 2 * LEASE_NS);
+	began = now();
+	assert_int_equal(vb_lock_acquire(me, 0, VB_SHARED, 0, &g), 0);
+	end = word_of(0);
+	vb_ep_sleep(me->ep, hold_ns);
+	assert_int_equal(vb_lock_release(me, &g), result);
+	return end - began;
+}
+
+static void auto_body(void *arg)
+{
+	const uint64_t most = *(uint64_t *)arg;
+	struct vb_lock_client *me = client();
+	uint64_t ns = 400 * US, before;
+	unsigned i;
+
+	/* Nothing is lost: it stays as it is.  Then each one that is lost doubles the next. */
+	for (i = 0; i < 3; i++)
+		assert_int_equal(leased_ns(me, 100 * US, 0), ns);
+	for (i = 0; i < 12; i++) {
+		assert_int_equal(leased_ns(me, most + MS, -VB_ELOST), ns);
+		ns = 2 * ns < most ? 2 * ns : most;
+	}
+	assert_int_equal(ns, most);
+	/* And those that are long enough make it shorter, slowly, down to what it began with. */
+	for (i = 0; i < 3; i++) {
+		before = ns;
+		ns = leased_ns(me, 100 * US, 0);
+		assert_true(i == 0 ? ns == most : ns < before && ns > before - before / 50);
+	}
+	for (i = 0; i < 1000; i++)
+		ns = leased_ns(me, 0, 0);
+	assert_true(ns >= 400 * US && ns < 401 * US);
+	vb_lock_client_close(me);
+	*(uint64_t *)arg = 0;
+}
+
+static void test_auto_follows_losses(void **state)
+{
+	struct vb_lock_space_params p = {.lock = "drtm", .locks = 2, .lease_ns = LEASE_NS};
+	const uint64_t cap[] = {LEASE_NS, 10 * MS};
+
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t most = p.lease_ns = cap[i];
+
+		open_fabric(&exact, 1);
+		assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+		spawn(auto_body, &most);
+		close_world();
+		assert_int_equal(most, 0);
+	}
+}
+
 /* ---- refusals ---- */
 
 static void refused_body(void *arg)
@@ -230,6 +293,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_readers_end_in_time),
 		cmocka_unit_test(test_writers_wait_for_the_end),
+		cmocka_unit_test(test_auto_follows_losses),
 		cmocka_unit_test(test_bad_clocks_are_refused),
 	};
 

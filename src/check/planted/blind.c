@@ -27,6 +27,7 @@ const struct vb_lock_ops vb_planted_blind_clock = {
 	.verbs_uncontended = "X: 1 CAS + 1 CAS, S: 1 CAS + nothing",
 	.verbs_contended = "1 CAS per attempt, 1 more to replace a lease that is over",
 	.open = blind_open,
+	.client_open = drtm_client_open,
 	.acquire = drtm_acquire,
 	.try_acquire = drtm_try,
 	.release = drtm_release,

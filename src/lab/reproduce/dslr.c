@@ -16,7 +16,7 @@
 #define TPCC_HIGH COMMON " workload=tpcc workload-options=warehouses=1"
 
 #define DSLR VB_LOCK("DSLR", "dslr lock-options=" VB_REPRO_OMEGA)
-#define DRTM VB_LOCK("DrTM", "drtm lock-options=" VB_REPRO_BACKOFF)
+#define DRTM VB_LOCK("DrTM", "drtm lock-options=read_lease=400us," VB_REPRO_BACKOFF)
 
 static const struct vb_repro_value all[] = {
 	DSLR,
