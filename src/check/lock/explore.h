@@ -81,12 +81,12 @@ struct vb_explore_draw {
 	uint64_t patience_ns; /* of a release, for its successor's name; 0: the default */
 	double p_close; /* closes after an attempt, and opens anew; more often where it gave up */
 	uint64_t safety_ns, liveness_ns; /* bounds of the phases */
-	uint64_t alone_ns;       /* a release that meets nobody, where CASes are lost; 0: not judged */
-	uint64_t prompt_ns;      /* who may not wait comes back within that; 0: not judged */
-	char options[160];       /* the protocol's */
-	bool all_modes;          /* of those with intention modes: every one */
-	bool any_order;          /* two locks in any order: a deadlock policy helps */
-	bool keeps_age;          /* of a transaction that was turned down */
+	uint64_t alone_ns;  /* a release that meets nobody, where CASes are lost; 0: not judged */
+	uint64_t prompt_ns; /* who may not wait comes back within that; 0: not judged */
+	char options[160];  /* the protocol's */
+	bool all_modes;     /* of those with intention modes: every one */
+	bool any_order;     /* two locks in any order: a deadlock policy helps */
+	bool keeps_age;     /* of a transaction that was turned down */
 	double p_convert, p_end; /* ... at the end of some locks, release them at once */
 	double p_path;           /* asks for a lock and intention locks on those above it */
 	struct vb_sim_faults faults;
