@@ -106,7 +106,7 @@ settle() { # N FABRIC WORDS: how it ends; sets $status and $json
 	*)
 		is "$label: exit status 1" [ "$status" = 1 ]
 		# Who had not come to the cluster yet has no name there but its rank.
-		is "$label: it is named" grep -qE "error: .*($(echo "$children" | sed -n "${which}p").*$3${early:+|missing: rank $which|process $which, where it lives, is gone})" "$work/err"
+		is "$label: it is named" grep -qE "error: .*($(echo "$children" | sed -n "${which}p").*$3${early:+|missing: rank $which|process $which, where (it|node $which) lives, (is gone|has (not answered|taken no control message))})" "$work/err"
 		# What a network's processes are in then is left by each of them with a line of its own.
 		[ "$early-$2" = early-ucx ] || is "$label: once" [ "$(grep -c 'error: ' "$work/err")" = 1 ]
 		;;

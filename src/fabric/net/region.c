@@ -219,7 +219,7 @@ static int say(struct net_fabric *f, int err, uint16_t node, const char *name, u
 	case -ETIMEDOUT:
 		return vb_fail(err,
 			       "process %u, where node %u lives, has not answered within %" PRIu64
-			       " s; is its thread awaiting nothing?",
+			       " s: it is stopped, or its thread awaits nothing",
 			       host, node, f->core->answer_ns / 1000000000);
 	case -VB_EPEERGONE:
 		return vb_fail(err,
@@ -230,7 +230,8 @@ static int say(struct net_fabric *f, int err, uint16_t node, const char *name, u
 		return vb_fail(err,
 			       "process %u, where node %u lives, has taken no control message for "
 			       "%" PRIu64
-			       " s: it does not look at the network, or the way to it is broken",
+			       " s: it is stopped or does not look at the network, or the way to "
+			       "it is broken",
 			       host, node, f->core->answer_ns / 1000000000);
 	default:
 		return vb_fail(err, "region '%s' of node %u, asked of process %u: %s", name, node,
