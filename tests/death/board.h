@@ -29,6 +29,15 @@ static inline void board_fail(uint32_t *failed, char *why, size_t size, const ch
 		vsnprintf(why, size, fmt, ap);
 }
 
+/* First of all in a child.  The harness's handlers would go on with its parent's tests. */
+static inline void board_child(void)
+{
+	static const int fatal[] = {SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS};
+
+	for (unsigned i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+		signal(fatal[i], SIG_DFL);
+}
+
 static inline bool was_killed(int status)
 {
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;

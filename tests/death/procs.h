@@ -143,6 +143,7 @@ static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 	assert_true(pid >= 0);
 	if (pid > 0)
 		return pid;
+	board_child();
 	vb_fabric_after_fork(w->f);
 	err = vb_lock_client_open(w->space, 0, &me);
 	if (err) {
@@ -184,6 +185,7 @@ static void procs_serve(struct procs *w)
 {
 	struct vb_lock_server *s;
 
+	board_child();
 	vb_fabric_after_fork(w->f);
 	if (vb_lock_server_start(w->space, 0, 0, 1, &s) != 0)
 		_exit(1);

@@ -223,6 +223,7 @@ static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 	assert_true(pid >= 0);
 	if (pid > 0)
 		return pid;
+	board_child();
 	vb_fabric_after_fork(w->f);
 	w->me = &w->b->actor[index];
 	w->watch = (struct vb_txn_watch){
