@@ -313,7 +313,7 @@ void vb_lock_let_land(struct vb_lock_client *me);
  * A CAS of a word that only this client changes in this way.  After a lost answer it asks again,
  * VB_LOCK_ASKS times in all.  *seen is the word before the CAS whose answer came; *unsure becomes
  * true if an answer was lost before, so that an earlier CAS may have done the work.  0;
- * -VB_EUNKNOWN: all answers were lost; or another error.
+ * -VB_EUNKNOWN: an answer was lost, and none came since; or another error, and nothing was done.
  */
 int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
 		   uint64_t *seen, bool *unsure);

@@ -56,13 +56,16 @@ int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint6
 
 	if (vb_unlikely(learns) && err == 0)
 		vb_lock_learn_rtt(me, vb_ep_now(me->ep) - posted);
-	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && asks < VB_LOCK_ASKS; asks++) {
+	/* Behind a lost answer a CAS that is refused, because the link is down now, answers nothing. */
+	for (unsigned asks = 1;
+	     vb_unlikely(err == -VB_EUNKNOWN || (err != 0 && *unsure)) && asks < VB_LOCK_ASKS;
+	     asks++) {
 		*unsure = true;
 		vb_lock_let_land(me);
 		me->retries++;
 		err = vb_cas64(me->ep, word, from, to, seen);
 	}
-	return err;
+	return err != 0 && *unsure ? -VB_EUNKNOWN : err;
 }
 
 /* ---- words that name their owner ---- */

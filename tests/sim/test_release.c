@@ -294,6 +294,83 @@ static void test_opens_ill(void **state)
 	}
 }
 
+/* ---- a link that is down behind a lost answer ---- */
+
+/* Of an endpoint's next CASes `loses` are done and their answers lost, and the link is down for
+ * `refused` after them. */
+static struct {
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops ops;
+	unsigned loses, refused;
+} wire;
+
+static int cas_over_it(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, uint64_t *old)
+{
+	bool loses = wire.loses > 0;
+	int err;
+
+	if (!loses && wire.refused > 0) {
+		wire.refused--;
+		return -VB_EPEERGONE;
+	}
+	wire.loses -= loses;
+	ep->ops = wire.real;
+	err = vb_cas64(ep, a, expect, value, old);
+	ep->ops = &wire.ops;
+	return loses ? -VB_EUNKNOWN : err;
+}
+
+static void tries(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	s->got = vb_lock_try(s->holder, 0, VB_EXCLUSIVE, &g);
+	if (s->got == 0)
+		s->released = vb_lock_release(s->holder, &g);
+}
+
+/* What a try came to, and whether the lock's word names somebody then. */
+static int try_over(const char *lock, unsigned loses, unsigned refused, bool *held)
+{
+	struct story s = {.lock = lock};
+
+	story_open(&s, 1);
+	wire.real = s.holder->ep->ops;
+	wire.ops = *wire.real;
+	wire.ops.cas64 = cas_over_it;
+	wire.loses = loses;
+	wire.refused = refused;
+	s.holder->ep->ops = &wire.ops;
+	spawn(tries, &s);
+	run_for(1000000000);
+	*held = peek(s.f, vb_lock_entry(s.space, 0)) != 0;
+	assert_int_equal(s.released, s.got == 0 ? 0 : -1);
+	s.holder->ep->ops = wire.real;
+	story_close(&s);
+	return s.got;
+}
+
+/* Refused is not granted; but not behind a CAS that may have been done. */
+static void test_refused_behind_a_loss(void **state)
+{
+	static const char *const locks[] = {"cas", "cas-backoff", "drtm",
+					    "mcs", "ncosed",      "retry-on-fail"};
+	const unsigned ever = 1000;
+	bool held;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(locks) / sizeof(locks[0]); i++) {
+		assert_int_equal(try_over(locks[i], 0, ever, &held), -VB_EPEERGONE);
+		assert_false(held);
+		assert_int_equal(try_over(locks[i], 1, ever, &held), -VB_EUNKNOWN);
+		assert_true(held);
+		/* It comes back soon enough. */
+		assert_int_equal(try_over(locks[i], 1, 3, &held), 0);
+		assert_false(held);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -301,6 +378,7 @@ int main(void)
 		cmocka_unit_test(test_returns),
 		cmocka_unit_test(test_openings),
 		cmocka_unit_test(test_opens_ill),
+		cmocka_unit_test(test_refused_behind_a_loss),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
