@@ -226,7 +226,7 @@ look_for() { # WORK RULE FIRST SEEDS ARGS...
 }
 
 slice_of() { # WORK COMMAND NAME STAGES
-	local work=$1 code=- first seed end status found=0 done=0 before spent args rule n well=0
+	local work=$1 code=- first seed at end status found=0 done=0 before spent args rule n well=0
 	[ "$4" = 0 ] || code=$(draw_code "$4")
 	set_args "$2" "$3" "$code"
 	first=$(draw_seed)
@@ -242,10 +242,12 @@ slice_of() { # WORK COMMAND NAME STAGES
 		case $status in
 		0) break ;;
 		3)
+			read -r at rule < <(jq -r '.runs[0].first_violation | "\(.seed) \(.rule)"' "$work/found.json")
+			# A planted bug goes by the name of one rule; it may have broken only others until now.
+			[ "$at" != null ] || break
 			found=$((found + 1))
-			read -r seed rule < <(jq -r '.runs[0].first_violation | "\(.seed) \(.rule)"' "$work/found.json")
-			keep "$work" "$rule" "$seed" "${args[@]}"
-			seed=$((seed + 1))
+			keep "$work" "$rule" "$at" "${args[@]}"
+			seed=$((at + 1))
 			;;
 		*)
 			[ -z "$ending" ] || break
