@@ -179,6 +179,15 @@ static void guarded(struct scene *s, struct vb_grant *held)
 		(void)vb_lock_release(s->b, &g);
 }
 
+/* A gives back what the file has kept for it: lost only if it is over. */
+static void give_back(struct scene *s, struct vb_grant *held)
+{
+	int err = vb_lock_release(s->a, held);
+
+	if (err != -VB_ELOST || vb_lock_now(s->a) < held->valid_until_ns)
+		assert_int_equal(err, 0);
+}
+
 /* A free lock: at once, or after a grace period. */
 static void free_lock(struct scene *s, bool at_once)
 {
@@ -315,7 +324,7 @@ static void test_no_beginning(void **state)
 	start(&s, s.with);
 	free_lock(&s, true);
 	guarded(&s, &g);
-	assert_int_equal(vb_lock_release(s.a, &g), 0);
+	give_back(&s, &g);
 	finish(&s);
 	no_file();
 }
@@ -394,7 +403,7 @@ static void test_growth(void **state)
 		off_t before = file_bytes();
 
 		assert_true(batches < 100);
-		assert_int_equal(vb_lock_release(s.a, &g), 0);
+		give_back(&s, &g);
 		takes(s.a, 1, &g);
 		for (unsigned i = 0; i < 500; i++)
 			cycle(&s, 2);
@@ -405,7 +414,7 @@ static void test_growth(void **state)
 	start(&s, s.with);
 	free_lock(&s, true);
 	guarded(&s, &g);
-	assert_int_equal(vb_lock_release(s.a, &g), 0);
+	give_back(&s, &g);
 	finish(&s);
 	no_file();
 }
