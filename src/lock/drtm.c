@@ -57,11 +57,13 @@
 /*
  * A lease that nobody has chosen begins with DrTM's 400 us, or with 8 clock_bounds where clocks are
  * off by more than its 50.  It doubles with each one that was over before its reader was done, up to
- * the space's lease, and shrinks by a 64th with each that was long enough: some two in a hundred are
- * lost then, also where a reader waits longer for a core than for the lock.
+ * 64 times that or the space's lease, and shrinks by a 64th with each that was long enough: some two in
+ * a hundred are lost then, also where a reader waits longer for a core than for the lock.  Not more:
+ * each writer waits for the end of one.
  */
 #define DRTM_FIRST_NS     400000ull
 #define DRTM_FIRST_BOUNDS 8
+#define DRTM_MOST_FIRSTS  64
 #define DRTM_SHRINK_SHARE 64
 
 struct drtm_client {
@@ -120,8 +122,10 @@ int drtm_client_open(struct vb_lock_client *me)
 static void learn_lease(struct vb_lock_client *me, bool lost)
 {
 	struct drtm_client *d = me->priv;
-	uint64_t first = options_of(me)->lease_ns, most = me->space->lease_ns;
+	uint64_t first = options_of(me)->lease_ns, most = DRTM_MOST_FIRSTS * first;
 
+	if (most > me->space->lease_ns)
+		most = me->space->lease_ns;
 	if (options_of(me)->read_lease_ns != VB_OPT_AUTO || most <= first)
 		return;
 	if (lost)

@@ -235,11 +235,12 @@ static void auto_body(void *arg)
 static void test_auto_follows_losses(void **state)
 {
 	struct vb_lock_space_params p = {.lock = "drtm", .locks = 2, .lease_ns = LEASE_NS};
-	const uint64_t cap[] = {LEASE_NS, 10 * MS};
+	const uint64_t lease[] = {LEASE_NS, 10 * MS}, cap[] = {64 * 400 * US, 10 * MS};
 
 	for (unsigned i = 0; i < 2; i++) {
-		uint64_t most = p.lease_ns = cap[i];
+		uint64_t most = cap[i];
 
+		p.lease_ns = lease[i];
 		open_fabric(&exact, 1);
 		assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
 		spawn(auto_body, &most);
