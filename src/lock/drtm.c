@@ -88,15 +88,23 @@ static const struct drtm_options *options_of(const struct vb_lock_client *me)
 	return me->space->options;
 }
 
+static uint64_t first_lease_ns(const struct vb_lock_space *space)
+{
+	const struct drtm_options *o = space->options;
+	uint64_t ns = DRTM_FIRST_BOUNDS * o->clock_bound_ns;
+
+	if (o->read_lease_ns == 0)
+		return space->lease_ns;
+	if (o->read_lease_ns != VB_OPT_AUTO)
+		return o->read_lease_ns;
+	return ns > DRTM_FIRST_NS ? ns : DRTM_FIRST_NS;
+}
+
 int drtm_open(struct vb_lock_space *space)
 {
 	struct drtm_options *o = space->options;
 
-	o->lease_ns = o->read_lease_ns != 0 ? o->read_lease_ns : space->lease_ns;
-	if (o->read_lease_ns == VB_OPT_AUTO)
-		o->lease_ns = DRTM_FIRST_BOUNDS * o->clock_bound_ns;
-	if (o->read_lease_ns == VB_OPT_AUTO && o->lease_ns < DRTM_FIRST_NS)
-		o->lease_ns = DRTM_FIRST_NS;
+	o->lease_ns = first_lease_ns(space);
 	o->margin_ns = o->clock_bound_ns;
 	if (o->lease_ns >= DRTM_LEASE_BOUNDS * o->clock_bound_ns)
 		return 0;

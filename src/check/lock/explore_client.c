@@ -33,6 +33,18 @@ static void forsake(struct slot *s, uint64_t lock)
 		s->x->forsaken |= 1u << lock;
 }
 
+/* What any call may end with: it was cancelled, or answers are lost. */
+static bool may_end_so(struct slot *s, int err)
+{
+	if (err == -ECANCELED)
+		return vb_task_cancelled(vb_task_self());
+	if (err != -VB_EUNKNOWN && err != -VB_EPEERGONE)
+		return false;
+	s->x->result->unknown++;
+	s->x->murky = true;
+	return lossy(s->x);
+}
+
 /* Was that a possible answer?  Granted only with 0. */
 static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 {
@@ -53,18 +65,13 @@ static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 		if (tried || denies)
 			return true;
 		break;
-	case ECANCELED:
-		if (vb_task_cancelled(vb_task_self()))
-			return true;
-		break;
 	case VB_EUNKNOWN:
 	case VB_EPEERGONE:
-		r->unknown++;
 		forsake(s, s->asks_lock);
-		if (lossy(s->x))
-			return true;
 		break;
 	}
+	if (may_end_so(s, err))
+		return true;
 	explore_go_wrong(s, tried ? "vb_lock_try" : "vb_lock_acquire", err);
 	return false;
 }
@@ -259,19 +266,9 @@ static void judge_conversion(struct slot *s, int err, bool timed)
 		if (timed || denies)
 			return;
 		break;
-	case ECANCELED:
-		if (vb_task_cancelled(vb_task_self()))
-			return;
-		break;
-	case VB_EUNKNOWN:
-	case VB_EPEERGONE:
-		s->x->result->unknown++;
-		s->x->murky = true;
-		if (lossy(s->x))
-			return;
-		break;
 	}
-	explore_go_wrong(s, "vb_lock_convert", err);
+	if (!may_end_so(s, err))
+		explore_go_wrong(s, "vb_lock_convert", err);
 }
 
 /* To a mode that permits more, or less; others mean the same as a conversion to X. */
@@ -459,19 +456,9 @@ static void judge_path_answer(struct slot *s, const struct path *p, int err)
 		if (p->own != NULL)
 			return;
 		break;
-	case ECANCELED:
-		if (vb_task_cancelled(vb_task_self()))
-			return;
-		break;
-	case VB_EUNKNOWN:
-	case VB_EPEERGONE:
-		s->x->result->unknown++;
-		s->x->murky = true;
-		if (lossy(s->x))
-			return;
-		break;
 	}
-	explore_go_wrong(s, "vb_lock_acquire_path", err);
+	if (!may_end_so(s, err))
+		explore_go_wrong(s, "vb_lock_acquire_path", err);
 }
 
 static int ask_path(struct slot *s, struct vb_lock_client *me, const struct path *p,
