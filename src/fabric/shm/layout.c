@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where everything lies in a segment, and whether a segment that somebody else has made may be
- * believed.
+ * Where everything lies in a segment, and whether one that somebody else has made may be believed.
  *
  * The places follow from four numbers: nodes, bytes of a node, endpoints, and the size of a ring.
  * So these are held against their bounds, the rest of the header against what follows from them, and

@@ -9,8 +9,7 @@
  * A connection ends when UCX says so (a killed peer: within a millisecond), or when a message has
  * been unanswered and nothing at all has come for `silence` (a cut link, a stopped machine: TCP
  * alone would take a quarter of an hour).  Then everything in flight ends, posts fail at once, and
- * a post that comes `retry` later tries a new connection from the address that was exchanged in the
- * beginning.
+ * a post that comes `retry` later tries a new connection from the address exchanged at first.
  *
  * The two sides of one broken connection find out at different times.  HELLO therefore says in
  * `number` which epoch of the receiver its sender is connected to: a host that is UP and hears that

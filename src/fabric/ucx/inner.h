@@ -4,8 +4,8 @@
  *
  * One message to a host is an ordered list of verbs (wire.h), one answer comes back.  The owner
  * executes them with its CPU when it looks at the network (serve.c); so every atomic there is
- * atomic with every other, whoever does it, and the order within one host is total: VB_FENCE costs
- * nothing.
+ * atomic with every other, whoever does it, and the order within one host is total: a VB_FENCE is
+ * free there.
  *
  * A message's life, at the host that sends it:
  *
