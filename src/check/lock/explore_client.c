@@ -8,21 +8,27 @@
 
 #define CONVERSIONS_MAX 3
 
-void explore_go_wrong(struct slot *s, const char *call, int err)
+/* The first such answer ends the seed.  Without memory it is nobody's fault. */
+static void answer_is_wrong(struct slot *s, int err, uint64_t lock, const char *text)
 {
 	struct explore *x = s->x;
-	char text[160];
 
 	if (x->err == 0) {
 		x->err = err;
 		x->wrong = err != -ENOMEM;
-		snprintf(text, sizeof(text), "%s returned %d (%s), which it may not", call, err,
-			 vb_strerror(err));
 		if (x->wrong)
-			vb_audit_violation(x->audit, VB_AUDIT_WRONG_ERROR, s->index, s->asks_lock,
-					   text);
+			vb_audit_violation(x->audit, VB_AUDIT_WRONG_ERROR, s->index, lock, text);
 	}
 	x->all_safe = true;
+}
+
+void explore_go_wrong(struct slot *s, const char *call, int err)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text), "%s returned %d (%s), which it may not", call, err,
+		 vb_strerror(err));
+	answer_is_wrong(s, err, s->asks_lock, text);
 }
 
 /* The outcome is unknown.  Where nobody mends it that may be the end of the lock. */
@@ -383,16 +389,13 @@ static void draw_path(struct slot *s, struct path *p)
 static void path_is_wrong(struct slot *s, const struct path *p, unsigned i, int err,
 			  const char *why)
 {
-	struct explore *x = s->x;
+	char text[192];
 
-	if (x->err == 0)
-		x->err = vb_fail(-EPROTO,
-				 "%s: seed %" PRIu64 ": client %u: vb_lock_acquire_path of %u "
-				 "locks from %" PRIu64 " on, %s, returned %d, and lock %" PRIu64
-				 " %s",
-				 x->ops->name, x->d->seed, s->index, p->n, p->lock[0],
-				 vb_lock_mode_name(p->mode), err, p->lock[i], why);
-	x->all_safe = true;
+	snprintf(text, sizeof(text),
+		 "vb_lock_acquire_path of %u locks from %" PRIu64
+		 " on, %s, returned %d, and lock %" PRIu64 " %s",
+		 p->n, p->lock[0], vb_lock_mode_name(p->mode), err, p->lock[i], why);
+	answer_is_wrong(s, -EPROTO, p->lock[i], text);
 }
 
 /* Whether nothing need be held below a lock in `held`. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What comes: messages are taken apart, their verbs executed and answered in the order of the
- * messages' numbers.
+ * What comes: messages are taken apart, verbs are executed in the order of their messages' numbers,
+ * and answers go back.
  *
  * Order.  UCX may deliver a long message after shorter ones that were sent behind it (a rendezvous
  * fetches its data later).  Verbs are executed by number; what is early is held, at most `window`
