@@ -259,8 +259,8 @@ static void test_leases(void **state)
 	assert_int_equal(f.said[1], NONE);
 	(void)vb_tq_tend(f.q, 1000);
 	assert_int_equal(f.said[1], 0);
-	assert_null(vb_tq_by_ticket(&f.owner[0], 1));
-	assert_non_null(vb_tq_by_ticket(&f.owner[1], 2));
+	assert_null(vb_tq_by_ticket(&f.owner[0], 1, 1));
+	assert_non_null(vb_tq_by_ticket(&f.owner[1], 1, 2));
 	/* A dead one that waits is passed over. */
 	assert_int_equal(asks(&f, 2, 1, VB_EXCLUSIVE), -EINPROGRESS);
 	assert_int_equal(asks(&f, 3, 1, VB_EXCLUSIVE), -EINPROGRESS);

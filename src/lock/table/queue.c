@@ -660,12 +660,12 @@ uint64_t vb_tq_tend(struct vb_tq *q, uint64_t now_ns)
 
 /* ---- looking ---- */
 
-struct vb_tq_req *vb_tq_by_ticket(const struct vb_tq_owner *o, uint64_t ticket)
+struct vb_tq_req *vb_tq_by_ticket(const struct vb_tq_owner *o, uint64_t lock, uint64_t ticket)
 {
 	vb_list_for_each (it, (struct vb_list *)&o->reqs) {
 		struct vb_tq_req *r = vb_container_of(it, struct vb_tq_req, in_owner);
 
-		if (holds(r) && r->ticket == ticket)
+		if (holds(r) && r->ticket == ticket && r->lock->lock == lock)
 			return r;
 	}
 	return NULL;

@@ -371,7 +371,7 @@ static int do_convert(struct agent *a, struct session *ss, const struct vb_lockt
 		      uint64_t now)
 {
 	const struct vb_tq_want want = want_of(ask);
-	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->ref);
+	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->lock, ask->ref);
 	int err;
 
 	if (r == NULL)
@@ -392,7 +392,7 @@ static int do_convert(struct agent *a, struct session *ss, const struct vb_lockt
 static int do_release(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
 		      uint64_t now)
 {
-	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->ref);
+	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->lock, ask->ref);
 
 	/* Gone: by its lease, or by this request, of which the agent before this one knew. */
 	VB_SOMETIMES_IF(r == NULL && ss->ended_by != ask->number, 200,
@@ -406,10 +406,14 @@ static int do_release(struct agent *a, struct session *ss, const struct vb_lockt
 }
 
 /* The end of a transaction: one message for all that it holds here. */
-static int do_end(struct agent *a, struct session *ss, uint64_t now)
+static int do_end(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
+		  uint64_t now)
 {
 	struct vb_tq_req *r;
 
+	/* Among so many agents it has counted what it means: here may be what it keeps. */
+	if (ask->ref != a->server->workers)
+		return -ESTALE;
 	a->ending = ss;
 	while ((r = vb_tq_any_hold(&ss->owner)) != NULL)
 		vb_tq_leave(a->q, r, now);
@@ -442,7 +446,7 @@ static int do_reassert(struct agent *a, struct session *ss, const struct vb_lock
 		       uint64_t now)
 {
 	const struct vb_tq_want want = want_of(ask);
-	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->ref);
+	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->lock, ask->ref);
 
 	if (r != NULL) {
 		vb_tq_renew(a->q, r, now);
@@ -465,7 +469,7 @@ static int do_it(struct agent *a, struct session *ss, const struct vb_locktab_as
 	case VB_LOCKTAB_RELEASE:
 		return do_release(a, ss, ask, now);
 	case VB_LOCKTAB_END:
-		return do_end(a, ss, now);
+		return do_end(a, ss, ask, now);
 	case VB_LOCKTAB_STOP:
 		return do_stop(a, ss, ask, now);
 	case VB_LOCKTAB_REASSERT:
@@ -489,10 +493,11 @@ static void end_wait_of(struct agent *a, struct session *ss, uint64_t now)
 		vb_tq_leave(a->q, r, now);
 }
 
+/* The agents of a node have one mailbox: who comes late to a lane may find there what another was asked
+ * for since. */
 static bool is_sound(const struct agent *a, const struct vb_locktab_ask *ask)
 {
-	return ask->mode < VB_MODES &&
-	       (ask->kind == VB_LOCKTAB_END || is_mine(a->server, ask->lock));
+	return ask->mode < VB_MODES && is_mine(a->server, ask->lock);
 }
 
 static void take(struct agent *a, const struct vb_locktab_ask *ask, vb_peer from, vb_addr reply,
@@ -616,12 +621,12 @@ static void on_found(void *ctx, const struct vb_locktab_record *rec)
 	if (ss == NULL || rec->kind == VB_LOCKTAB_SAID || rec->mode >= VB_MODES ||
 	    rec->before >= VB_MODES || !is_mine(a->server, rec->lock))
 		return;
-	r = vb_tq_by_ticket(&ss->owner, rec->ticket);
+	r = vb_tq_by_ticket(&ss->owner, rec->lock, rec->ticket);
 	if (r != NULL)
 		vb_tq_leave(a->q, r, now);
 	if (rec->kind == VB_LOCKTAB_HOLD &&
 	    vb_tq_restore(a->q, &ss->owner, &want, rec->ticket, now) == 0) {
-		r = vb_tq_by_ticket(&ss->owner, rec->ticket);
+		r = vb_tq_by_ticket(&ss->owner, rec->lock, rec->ticket);
 		r->token = rec->token;
 		r->before = (enum vb_mode)rec->before;
 		r->converted = rec->converted;

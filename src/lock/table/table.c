@@ -125,6 +125,8 @@ struct asking {
 	bool queued;
 	/* Waits no longer than all else that the client holds is valid. */
 	bool bounded;
+	/* A reassertion's. */
+	const struct vb_claim *told;
 	/* A time before it was first sent. */
 	uint64_t begun_ns;
 	uint64_t silent_until_ns;
@@ -219,6 +221,20 @@ static int nap(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 	return err ? err : -ETIMEDOUT;
 }
 
+/*
+ * Whether the agent just found may be told of a grant: not when its lease is over, however long ago the
+ * call began.  An agent that has come since may be the second one behind that which granted it, and
+ * the first one may have given the lock to somebody else.  While the lease lasts it may not: its grace
+ * period, which began later, ends later.
+ */
+static int may_tell(struct vb_lock_client *me, const struct vb_claim *told)
+{
+	bool over = vb_ep_now(me->ep) >= told->valid_until_ns;
+
+	VB_SOMETIMES_IF(over, 200, "table: a grant ends before an agent can be told of it");
+	return over ? -VB_ELOST : 0;
+}
+
 /* Sends a copy to the agent that answers for the lock.  A new agent is first told what we hold
  * there.  -ETIMEDOUT: there is none, and some time has passed. */
 static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
@@ -237,7 +253,10 @@ static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until
 	if (vb_unlikely(agent == q->dead))
 		return nap(me, q, until_ns);
 	q->agent = agent;
-	err = q->ask.kind == VB_LOCKTAB_REASSERT ? 0 : rejoin(me, q->ask.lock, agent);
+	if (q->told != NULL)
+		err = may_tell(me, q->told);
+	else
+		err = rejoin(me, q->ask.lock, agent);
 	if (err == 0)
 		vb_locktab_send_ask(me, node, agent, &q->ask);
 	return err;
@@ -399,8 +418,9 @@ static int reassert(struct vb_lock_client *me, struct vb_claim *c, vb_peer agent
 	struct asking q = {.ask = {.kind = VB_LOCKTAB_REASSERT,
 				   .lock = c->lock,
 				   .ref = g->ticket,
-				   .mode = (uint8_t)c->mode}};
-	int err = vb_ep_now(me->ep) < c->valid_until_ns ? ask(me, &q, VB_FOREVER) : -VB_ELOST;
+				   .mode = (uint8_t)c->mode},
+			   .told = c};
+	int err = ask(me, &q, VB_FOREVER);
 
 	if (err != 0 && err != -VB_ELOST)
 		return err;
@@ -579,12 +599,19 @@ int vb_locktab_release(struct vb_lock_client *me, struct vb_claim *c)
 	return q.answer.err == -ENOBUFS ? -VB_EUNKNOWN : (int)q.answer.err;
 }
 
-/* Ends all that the client holds at the agent of a lock, n claims. */
+/* claim->ended of one that is still to be released. */
+#define NOT_YET 1
+
+/* Ends all that the client holds at the agent of a lock, n claims.  NOT_YET: the agents are not as
+ * many as when these were counted, so that one has others of the client's, too. */
 static int end_at(struct vb_lock_client *me, uint64_t lock, unsigned n)
 {
-	struct asking q = {.ask = {.kind = VB_LOCKTAB_END, .lock = lock}};
+	struct asking q = {
+		.ask = {.kind = VB_LOCKTAB_END, .lock = lock, .ref = link_of(me, lock)->workers}};
 	int err = ask(me, &q, VB_FOREVER);
 
+	if (err == 0 && q.answer.err == -ESTALE)
+		return NOT_YET;
 	if (err != 0 || q.answer.err != 0)
 		return -VB_EUNKNOWN;
 	/* More than n: a grant whose answer we never saw was among them. */
@@ -605,9 +632,6 @@ static unsigned held_at(struct vb_lock_client *me, uint64_t lock)
 		n += same_agent(me, me->claims[i].lock, lock);
 	return n;
 }
-
-/* claim->ended of one that is still to be released. */
-#define NOT_YET 1
 
 static void end_some(struct vb_lock_client *me, struct vb_grant *grants, unsigned n, uint64_t lock)
 {

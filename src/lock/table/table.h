@@ -146,8 +146,9 @@ void vb_tq_renew(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
 /* Ends what is overdue, and says when the next thing will be (VB_FOREVER: nothing). */
 uint64_t vb_tq_tend(struct vb_tq *q, uint64_t now_ns);
 
-/* The hold with that ticket; NULL. */
-struct vb_tq_req *vb_tq_by_ticket(const struct vb_tq_owner *o, uint64_t ticket);
+/* The hold of a lock with that ticket; NULL.  Agents that serve side by side give the same tickets, and
+ * what they have granted may come to one. */
+struct vb_tq_req *vb_tq_by_ticket(const struct vb_tq_owner *o, uint64_t lock, uint64_t ticket);
 /* The request, held or waiting, that bears that number; NULL. */
 struct vb_tq_req *vb_tq_by_number(const struct vb_tq_owner *o, uint64_t number);
 
@@ -210,7 +211,7 @@ enum vb_locktab_kind {
 	VB_LOCKTAB_RELEASE,  /* ref: ticket */
 	VB_LOCKTAB_CONVERT,  /* ref: ticket */
 	VB_LOCKTAB_STOP,     /* ref: the number of an acquire or convert that was given up */
-	VB_LOCKTAB_END,      /* everything that the client holds at this agent */
+	VB_LOCKTAB_END,      /* all that the client holds at this agent; ref: of how many */
 	VB_LOCKTAB_REASSERT, /* ref: ticket of a grant by an agent that is gone */
 };
 
@@ -230,7 +231,7 @@ struct vb_locktab_answer {
 	uint64_t ticket;    /* acquire: names the grant.  Convert: the token */
 	uint64_t waited_ns; /* from the request's arrival to the grant, on the agent's clock */
 	int32_t err;        /* -EINPROGRESS: it waits; -ENOBUFS: come again; -ENXIO: not my lock */
-	uint32_t count;     /* END: how many were released */
+	uint32_t count;     /* END: how many were released (-ESTALE: none) */
 };
 _Static_assert(sizeof(struct vb_locktab_answer) <= VB_MSG_DATA, "fits a message");
 

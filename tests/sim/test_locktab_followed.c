@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Agents of the lock table that are followed by others, in virtual time: what becomes of grants then,
+ * and that no request ends what it is not about.
+ */
+#include "sim_test.h"
+
+#include "lock/table/table.h"
+
+#define US      1000ull
+#define MS      1000000ull
+#define LEASE   (100 * MS)
+#define CLIENTS 3
+#define WORKERS 2
+
+struct world {
+	struct vb_fabric *f;
+	struct vb_lock_space *space;
+	struct vb_lock_server *server[WORKERS];
+	struct vb_lock_client *c[CLIENTS];
+};
+
+static void start(struct world *w, unsigned workers)
+{
+	for (unsigned i = 0; i < workers; i++)
+		assert_int_equal(vb_lock_server_start(w->space, 0, i, workers, &w->server[i]), 0);
+}
+
+static void bury(struct world *w)
+{
+	for (unsigned i = 0; i < WORKERS; i++) {
+		if (w->server[i] != NULL)
+			vb_lock_server_bury(w->server[i]);
+		w->server[i] = NULL;
+	}
+}
+
+static void open_world(struct world *w, const char *options, unsigned workers)
+{
+	struct vb_lock_space_params p = {
+		.lock = "table", .options = options, .locks = 100, .lease_ns = LEASE};
+
+	*w = (struct world){.f = cluster("profile=cx5", 1 + CLIENTS, 1)};
+	assert_int_equal(vb_lock_space_open(w->f, &p, &w->space), 0);
+	start(w, workers);
+	for (uint16_t i = 0; i < CLIENTS; i++)
+		assert_int_equal(vb_lock_client_open(w->space, 1 + i, &w->c[i]), 0);
+}
+
+static void close_world(struct world *w)
+{
+	for (unsigned i = 0; i < CLIENTS; i++)
+		vb_lock_client_close(w->c[i]);
+	for (unsigned i = 0; i < WORKERS; i++)
+		vb_lock_server_stop(w->server[i]);
+	vb_lock_space_close(w->space);
+	vb_fabric_close(w->f);
+	vb_sched_destroy(vb_sched_self());
+}
+
+static int takes(struct world *w, unsigned i, uint64_t lock, struct vb_grant *g)
+{
+	return vb_lock_acquire(w->c[i], lock, VB_EXCLUSIVE, 3 * LEASE, g);
+}
+
+static void both(const struct world *w, const struct vb_grant *a, const struct vb_grant *b)
+{
+	if (vb_lock_valid(w->c[0], a) && vb_lock_valid(w->c[1], b))
+		fail_msg("two hold lock %d", (int)a->lock);
+}
+
+/* A call in the background. */
+struct call {
+	struct world *w;
+	unsigned i;
+	uint64_t lock;
+	struct vb_grant g;
+	int err;
+	bool done;
+};
+
+static void take_body(void *arg)
+{
+	struct call *c = arg;
+
+	c->err = takes(c->w, c->i, c->lock, &c->g);
+	c->done = true;
+}
+
+/* ---- too late ---- */
+
+/*
+ * The first client is stopped just when it tells the second agent of its grant, which that one gives
+ * to another when its grace period is over.  The third agent is told nothing of that, and hears of the
+ * old grant first.
+ */
+static void test_told_too_late(void **state)
+{
+	struct call his, more;
+	struct vb_grant mine;
+	struct world w;
+	uint64_t begun;
+
+	open_world(&w, "", 1);
+	assert_int_equal(takes(&w, 0, 1, &mine), 0);
+	bury(&w);
+	start(&w, 1);
+	begun = now();
+	his = (struct call){.w = &w, .i = 1, .lock = 1};
+	spawn(take_body, &his);
+	vb_task_sleep_until(begun + LEASE - 5 * MS);
+	assert_true(vb_lock_valid(w.c[0], &mine));
+	vb_sim_ep_pause(w.c[0]->ep, begun + LEASE + 20 * MS);
+	more = (struct call){.w = &w, .i = 0, .lock = 2};
+	spawn(take_body, &more);
+	vb_task_sleep_until(begun + LEASE + 10 * MS);
+	assert_true(his.done && his.err == 0);
+	assert_false(more.done);
+	bury(&w);
+	start(&w, 1);
+	while (!more.done) {
+		vb_task_sleep_until(now() + 100 * US);
+		both(&w, &mine, &his.g);
+	}
+	assert_true(vb_lock_valid(w.c[1], &his.g));
+	assert_int_equal(more.err, -ETIMEDOUT);
+	assert_int_equal(vb_lock_release(w.c[0], &mine), -VB_ELOST);
+	close_world(&w);
+}
+
+/* ---- not its own ---- */
+
+/* Of two agents the first stands still, and reads in the mailbox, late, what the second was asked for
+ * meanwhile. */
+static void test_not_its_end(void **state)
+{
+	struct vb_grant kept, his, end[2], none;
+	struct world w;
+
+	open_world(&w, "ask_for=2ms", 2);
+	assert_int_equal(takes(&w, 0, 0, &kept), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(takes(&w, 0, 1 + 2 * i, &end[i]), 0);
+	vb_sim_ep_pause(w.server[0]->ep, now() + 20 * MS);
+	assert_int_equal(takes(&w, 0, 2, &none), -VB_EUNKNOWN);
+	assert_int_equal(vb_lock_release_all(w.c[0], end, 2), 0);
+	vb_task_sleep_until(now() + 30 * MS);
+	assert_int_equal(vb_lock_try(w.c[1], 0, VB_EXCLUSIVE, &his), -EAGAIN);
+	assert_true(vb_lock_valid(w.c[0], &kept));
+	assert_int_equal(vb_lock_release(w.c[0], &kept), 0);
+	close_world(&w);
+}
+
+/* What two agents have granted comes to one, which is asked for the end of what the first had. */
+static void test_end_of_fewer_agents(void **state)
+{
+	struct vb_grant kept, end[2];
+	struct call his;
+	struct world w;
+
+	open_world(&w, "", 2);
+	assert_int_equal(takes(&w, 0, 1, &kept), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(takes(&w, 0, 2 * i, &end[i]), 0);
+	bury(&w);
+	start(&w, 1);
+	vb_task_sleep_until(now() + LEASE / 2);
+	assert_int_equal(vb_lock_release_all(w.c[0], end, 2), 0);
+	assert_true(vb_lock_valid(w.c[0], &kept));
+	his = (struct call){.w = &w, .i = 1, .lock = 1};
+	spawn(take_body, &his);
+	while (!his.done) {
+		vb_task_sleep_until(now() + 100 * US);
+		both(&w, &kept, &his.g);
+	}
+	close_world(&w);
+}
+
+/* What two agents have granted comes to one, and both have called theirs the same. */
+static void test_same_tickets(void **state)
+{
+	struct vb_grant kept, end;
+	struct call his;
+	struct world w;
+
+	open_world(&w, "", 2);
+	assert_int_equal(takes(&w, 0, 0, &kept), 0);
+	assert_int_equal(takes(&w, 0, 1, &end), 0);
+	assert_int_equal(kept.token, end.token);
+	bury(&w);
+	start(&w, 1);
+	vb_task_sleep_until(now() + LEASE / 2);
+	assert_int_equal(vb_lock_release(w.c[0], &end), 0);
+	assert_true(vb_lock_valid(w.c[0], &kept));
+	his = (struct call){.w = &w, .i = 1, .lock = 0};
+	spawn(take_body, &his);
+	while (!his.done) {
+		vb_task_sleep_until(now() + 100 * US);
+		both(&w, &kept, &his.g);
+	}
+	close_world(&w);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_told_too_late),
+		cmocka_unit_test(test_not_its_end),
+		cmocka_unit_test(test_end_of_fewer_agents),
+		cmocka_unit_test(test_same_tickets),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
