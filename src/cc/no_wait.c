@@ -46,6 +46,6 @@ const struct vb_cc_ops vb_cc_no_wait_sx = {
 	.summary = "no-wait with shared and exclusive locks",
 	.source = "RCBench algorithm 1",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHARED | VB_CC_NEVER_WAITS,
-	.meta_bytes = VB_SX_META,
+	TWO_PHASE_SX_WORDS,
 	TWO_PHASE_OPS(stages_sx),
 };

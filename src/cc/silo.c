@@ -201,9 +201,9 @@ uint64_t silo_locked(uint64_t ts, uint64_t was)
 	return ts | SILO_HELD;
 }
 
-uint32_t silo_holder(uint64_t word)
+struct vb_word_name silo_whose(uint64_t word)
 {
-	return word & SILO_HELD ? vb_ts_place(word) : VB_NO_PLACE;
+	return word & SILO_HELD ? vb_ts_named(word) : (struct vb_word_name){0};
 }
 
 static const struct vb_stage_ops stages[] = SILO_STAGE_TABLE(silo_read, silo_lock, silo_validate);

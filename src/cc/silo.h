@@ -18,7 +18,7 @@ int silo_access(struct vb_txn *t, struct vb_item **items, unsigned n);
 int silo_write(struct vb_txn *t, struct vb_item **items, unsigned n);
 uint64_t silo_unlocked(uint64_t version, uint64_t was);
 uint64_t silo_locked(uint64_t ts, uint64_t was);
-uint32_t silo_holder(uint64_t word);
+struct vb_word_name silo_whose(uint64_t word);
 
 #define SILO_STAGE_TABLE(read_fn, lock_fn, validate_fn)                                            \
 	{                                                                                          \
@@ -34,7 +34,7 @@ uint32_t silo_holder(uint64_t word);
 /* Of who reads and writes in its own way. */
 #define SILO_OPS_BUT_CALLS(table)                                                                  \
 	.stages = table, .n_stages = SILO_STAGES, .commit = SILO_COMMIT, .release = SILO_RELEASE,  \
-	.unlocked = silo_unlocked, .locked = silo_locked, .holder = silo_holder
+	.unlocked = silo_unlocked, .locked = silo_locked, .whose = silo_whose
 
 #define SILO_OPS(table) SILO_OPS_BUT_CALLS(table), .read = silo_access, .write = silo_write
 

@@ -426,9 +426,16 @@ uint64_t sundial_locked(uint64_t ts, uint64_t was)
 	return owner_bits(ts) | (was & SUNDIAL_RTS);
 }
 
-uint32_t sundial_holder(uint64_t word)
+/* Of its holder's clock a word has the last bits. */
+struct vb_word_name sundial_whose(uint64_t word)
 {
-	return is_free(word) ? VB_NO_PLACE : (uint32_t)(word >> PLACE_SHIFT) - 1;
+	if (is_free(word))
+		return (struct vb_word_name){0};
+	return (struct vb_word_name){
+		.ts = vb_ts_make(word >> SUNDIAL_RTS_BITS & NAME,
+				 (uint32_t)(word >> PLACE_SHIFT) - 1),
+		.shown = vb_ts_make(NAME, (1u << VB_TS_PLACE_BITS) - 1),
+	};
 }
 
 static const struct vb_stage_ops stages[] =

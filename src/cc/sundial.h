@@ -27,7 +27,7 @@ int sundial_write(struct vb_txn *t, struct vb_item **items, unsigned n);
 int sundial_prepare(struct vb_txn *t);
 uint64_t sundial_unlocked(uint64_t version, uint64_t was);
 uint64_t sundial_locked(uint64_t ts, uint64_t was);
-uint32_t sundial_holder(uint64_t word);
+struct vb_word_name sundial_whose(uint64_t word);
 
 static inline uint64_t sundial_wts(uint64_t version)
 {
@@ -51,7 +51,7 @@ static inline uint64_t sundial_wts(uint64_t version)
 #define SUNDIAL_OPS_BUT_CALLS(table)                                                               \
 	.stages = table, .n_stages = SUNDIAL_STAGES, .commit = SUNDIAL_COMMIT,                     \
 	.release = SUNDIAL_RELEASE, .unlocked = sundial_unlocked, .locked = sundial_locked,        \
-	.holder = sundial_holder
+	.whose = sundial_whose
 
 #define SUNDIAL_OPS(table)                                                                         \
 	SUNDIAL_OPS_BUT_CALLS(table), .read = sundial_access, .write = sundial_write,              \

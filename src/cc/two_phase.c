@@ -10,6 +10,10 @@
 /* How many slots a reader tries that another reader took first. */
 #define SLOT_TRIES 3u
 
+const struct vb_cc_word two_phase_sx_words[1] = {
+	{.at = VB_TUPLE_META_AT, .kind = VB_WORD_READER, .n = VB_SX_SLOTS},
+};
+
 static vb_addr lock_word(const struct vb_item *it)
 {
 	return it->at + vb_item_layout(it)->lock_at;
@@ -331,9 +335,4 @@ uint64_t two_phase_locked(uint64_t ts, uint64_t was)
 {
 	(void)was;
 	return ts;
-}
-
-uint32_t two_phase_holder(uint64_t word)
-{
-	return word != 0 ? vb_ts_place(word) : VB_NO_PLACE;
 }

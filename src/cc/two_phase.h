@@ -40,6 +40,9 @@
 #define VB_SX_SLOTS 8u
 #define VB_SX_META  (VB_SX_SLOTS * 8u)
 
+extern const struct vb_cc_word two_phase_sx_words[1];
+#define TWO_PHASE_SX_WORDS .meta_bytes = VB_SX_META, .words = two_phase_sx_words, .n_words = 1
+
 enum { TWO_PHASE_LOCK, TWO_PHASE_COMMIT, TWO_PHASE_RELEASE, TWO_PHASE_STAGES };
 
 /* The item is held by `holder`: VB_ITEM_WAIT, or why the transaction must end.  May ask for verbs,
@@ -58,7 +61,6 @@ int two_phase_access(struct vb_txn *t, struct vb_item **items, unsigned n);
 int two_phase_prepare(struct vb_txn *t);
 uint64_t two_phase_unlocked(uint64_t version, uint64_t was);
 uint64_t two_phase_locked(uint64_t ts, uint64_t was);
-uint32_t two_phase_holder(uint64_t word);
 
 /* The three policies, which the planted ones build on. */
 two_phase_judge no_wait_judge, wait_die_judge, wound_wait_judge;
@@ -77,7 +79,7 @@ two_phase_judge no_wait_judge, wait_die_judge, wound_wait_judge;
 /* What the engine asks of records, and the stages: of who prepares in its own way. */
 #define TWO_PHASE_ITEMS                                                                            \
 	.read = two_phase_access, .write = two_phase_access, .unlocked = two_phase_unlocked,       \
-	.locked = two_phase_locked, .holder = two_phase_holder
+	.locked = two_phase_locked, .whose = vb_ts_named
 #define TWO_PHASE_OPS_BUT_PREPARE(table)                                                           \
 	.stages = table, .n_stages = TWO_PHASE_STAGES, .commit = TWO_PHASE_COMMIT,                 \
 	.release = TWO_PHASE_RELEASE, TWO_PHASE_ITEMS

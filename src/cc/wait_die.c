@@ -56,7 +56,7 @@ const struct vb_cc_ops vb_cc_wait_die_sx = {
 	.summary = "wait-die with shared and exclusive locks",
 	.source = "RCBench section 5.1",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_WAIT_DIE | VB_CC_SHARED,
-	.meta_bytes = VB_SX_META,
+	TWO_PHASE_SX_WORDS,
 	TWO_PHASE_OPS(stages_sx),
 };
 
@@ -141,10 +141,16 @@ static const struct vb_stage_ops stages_fair[] = {
 	[TWO_PHASE_RELEASE] = {.name = "release", .run = release_fair},
 };
 
+static const struct vb_cc_word words_fair[] = {
+	{.at = VB_TUPLE_RESERVED_AT, .kind = VB_WORD_WAITER, .n = 1},
+};
+
 const struct vb_cc_ops vb_cc_wait_die_fair = {
 	.name = "wait-die-fair",
 	.summary = "wait-die in which the oldest that waits is next",
 	.source = "RCC section 4.3, its limitation cured",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_WAIT_DIE,
+	.words = words_fair,
+	.n_words = VB_ARRAY_SIZE(words_fair),
 	TWO_PHASE_OPS(stages_fair),
 };

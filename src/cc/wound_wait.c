@@ -59,7 +59,7 @@ const struct vb_cc_ops vb_cc_wound_wait_sx = {
 	.summary = "wound-wait with shared and exclusive locks",
 	.source = "RCBench algorithm 2",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_STATUS | VB_CC_SHARED,
-	.meta_bytes = VB_SX_META,
+	TWO_PHASE_SX_WORDS,
 	TWO_PHASE_OPS(stages_sx),
 };
 

@@ -12,6 +12,7 @@
  *	stage.c        running a stage: here, or by RPC; waiting
  *	suspect.c      lock words that stand in the way
  *	lane.c         names of places, and their status words
+ *	words.c        the words of a tuple that name somebody
  *	call.c         the coordinator's side of RPC
  *	db.c           opening: sizes, regions, what every process must agree on
  *

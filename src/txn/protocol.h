@@ -187,6 +187,29 @@ enum vb_cc_caps {
 
 struct vb_txn;
 
+/* What stands in a word of a tuple.  By a word of the first three kinds somebody is in the way of others:
+ * recovery and checkers look at those, and at no data. */
+enum vb_word_kind {
+	VB_WORD_LOCK,   /* the lock word: whose it is says `whose` */
+	VB_WORD_READER, /* the timestamp of a transaction that reads; 0: nobody's */
+	VB_WORD_WAITER, /* the same of one that waits */
+	VB_WORD_DATA,   /* names nobody */
+};
+
+/* Words in a row, between a tuple's key and its lock word. */
+struct vb_cc_word {
+	uint16_t at;  /* in the tuple */
+	uint8_t kind; /* enum vb_word_kind */
+	uint8_t n;
+};
+
+/* The transaction that a word names, which need not have room for its whole timestamp. */
+struct vb_word_name {
+	uint64_t ts;
+	uint64_t
+		shown; /* bits of ts that the word has, all of the place among them; 0: names nobody */
+};
+
 struct vb_cc_ops {
 	const char *name, *summary, *source;
 	/* enum vb_cc_caps. */
@@ -195,6 +218,9 @@ struct vb_cc_ops {
 	uint32_t needs;
 	/* Of a tuple; a multiple of 16. */
 	uint32_t meta_bytes;
+	/* What stands in the words before the lock word; those that are not here are not used. */
+	const struct vb_cc_word *words;
+	unsigned n_words;
 	const struct vb_stage_ops *stages;
 	unsigned n_stages;
 	/* Two of the stages, which the engine runs by itself. */
@@ -208,18 +234,51 @@ struct vb_cc_ops {
 
 	/*
 	 * The lock word: of a tuple with that version that nobody holds; while the transaction `ts`
-	 * holds it; and whose place a held word names (VB_NO_PLACE: nobody holds it).  `was`: the
-	 * word before.  A held word names one lock: once it was let go it never comes back.
+	 * holds it; and who holds it by that word.  `was`: the word before.  A held word names one
+	 * lock: once it was let go it never comes back.
 	 */
 	uint64_t (*unlocked)(uint64_t version, uint64_t was);
 	uint64_t (*locked)(uint64_t ts, uint64_t was);
-	uint32_t (*holder)(uint64_t word);
+	struct vb_word_name (*whose)(uint64_t word);
 	/* A protocol that is wrong: the rule (check/txn/explore.h) or the anomaly
 	 * (check/txn/serial.h) by which the checkers must find it. */
 	const char *planted;
 };
 
 #define VB_NO_PLACE UINT32_MAX
+
+/* Of a word that is a timestamp. */
+static inline struct vb_word_name vb_ts_named(uint64_t word)
+{
+	return (struct vb_word_name){.ts = word & ~(uint64_t)VB_TS_STATE,
+				     .shown = word != 0 ? ~(uint64_t)VB_TS_STATE : 0};
+}
+
+static inline uint32_t vb_name_place(struct vb_word_name name)
+{
+	return name.shown != 0 ? vb_ts_place(name.ts) : VB_NO_PLACE;
+}
+
+/* May it be that transaction's? */
+static inline bool vb_name_fits(struct vb_word_name name, uint64_t ts)
+{
+	return name.shown != 0 && ((name.ts ^ ts) & name.shown) == 0;
+}
+
+/* A word of a tuple that names somebody. */
+struct vb_named {
+	uint64_t word;
+	uint32_t place;
+	uint16_t at;  /* in the tuple */
+	uint8_t kind; /* enum vb_word_kind */
+};
+/* In a tuple at most: the header before the version has so many words. */
+#define VB_NAMED_MAX 32u
+
+/* All of a tuple, of which at least what comes before the version is there, the lock word last; how
+ * many. */
+unsigned vb_words_named(const struct vb_cc_ops *cc, const void *tuple,
+			struct vb_named out[VB_NAMED_MAX]);
 
 /* All protocols, in the order of `verbena list`; those as their papers print them; and by name. */
 extern const struct vb_cc_ops *const vb_ccs[];

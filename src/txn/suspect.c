@@ -23,28 +23,24 @@ int vb_recovery_cas(struct vb_coordinator *me, enum vb_prim prim, vb_addr at, ui
 	return vb_acc_go(acc);
 }
 
+static struct vb_word_name name_in(const struct vb_db *db, const struct vb_suspect *s)
+{
+	return s->reader_at != 0 ? vb_ts_named(s->word) : db->cc->whose(s->word);
+}
+
 uint32_t vb_suspect_holder(const struct vb_db *db, const struct vb_suspect *s)
 {
-	uint32_t place = s->reader_at != 0 ? vb_ts_place(s->word) : db->cc->holder(s->word);
+	uint32_t place = vb_name_place(name_in(db, s));
 
 	/* What is no place is no word of ours: memory that somebody else wrote. */
 	return place < db->coordinators * VB_PLACES_EACH * db->fabric->nodes ? place : VB_NO_PLACE;
-}
-
-/* May the word be one of that transaction's?  A lock word need not have room for the whole name; it
- * may then look like one of another's of the same place. */
-static bool may_be_of(const struct vb_db *db, const struct vb_suspect *s, uint64_t status)
-{
-	if (s->reader_at != 0)
-		return vb_ts_name(status) == vb_ts_name(s->word);
-	return db->cc->locked(vb_ts_name(status), s->word) == s->word;
 }
 
 /* A held word never comes back, so one that is the same has stood all the time; and when a place
  * has gone on to another name, everything that its last transaction held has been let go. */
 static bool is_left(const struct vb_db *db, const struct vb_suspect *s, uint64_t now)
 {
-	return vb_ts_name(now) != vb_ts_name(s->status) || !may_be_of(db, s, now);
+	return vb_ts_name(now) != vb_ts_name(s->status) || !vb_name_fits(name_in(db, s), now);
 }
 
 /*

@@ -31,21 +31,23 @@ static int note(struct sweep *w, const struct vb_suspect *s)
 static int look_at(struct sweep *w, struct vb_table *t, vb_addr at)
 {
 	struct vb_coordinator *me = w->me;
-	unsigned n = t->layout.meta_bytes / 8 + 2;
+	unsigned n = t->layout.meta_bytes / 8 + 2, found;
+	struct vb_named named[VB_NAMED_MAX];
 	struct vb_pulse pulse = {0};
-	uint64_t words[32];
+	uint64_t header[1 + VB_NAMED_MAX];
 	int err;
 
-	vb_assert(n <= 32);
-	vb_acc_read(&vb_recovery_lane(me)->acc, VB_READ_DI, at + VB_TUPLE_RESERVED_AT, words,
+	vb_assert(n <= VB_NAMED_MAX);
+	vb_acc_read(&vb_recovery_lane(me)->acc, VB_READ_DI, at + VB_TUPLE_RESERVED_AT, &header[1],
 		    n * 8);
 	err = vb_acc_go(&vb_recovery_lane(me)->acc);
-	for (unsigned i = 0; i < n && err == 0; i++) {
-		struct vb_suspect s = {.at = at, .word = words[i], .table = t};
+	found = err == 0 ? vb_words_named(me->db->cc, header, named) : 0;
+	for (unsigned i = 0; i < found && err == 0; i++) {
+		struct vb_suspect s = {.at = at, .word = named[i].word, .table = t};
 
-		if (i + 1 < n)
-			s.reader_at = (uint16_t)(VB_TUPLE_RESERVED_AT + i * 8);
-		if (s.word == 0 || vb_suspect_holder(me->db, &s) == VB_NO_PLACE)
+		if (named[i].kind != VB_WORD_LOCK)
+			s.reader_at = named[i].at;
+		if (vb_suspect_holder(me->db, &s) == VB_NO_PLACE)
 			continue;
 		err = vb_suspect_look(me, &s, &pulse);
 		s.status = pulse.status;

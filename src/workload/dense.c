@@ -41,17 +41,6 @@ int vb_load_fill_dense(struct vb_load *l, unsigned table, uint16_t node,
 	return err;
 }
 
-/* By its lock word, or by a word of one of its readers. */
-static bool is_held(const struct vb_cc_ops *cc, const struct vb_tuple_layout *l, const char *tuple)
-{
-	uint64_t readers = 0;
-
-	if (cc->caps & VB_CC_SHARED)
-		for (uint32_t at = VB_TUPLE_META_AT; at < l->lock_at; at += 8)
-			readers |= vb_tuple_word(tuple, at);
-	return readers != 0 || cc->holder(vb_tuple_word(tuple, l->lock_at)) != VB_NO_PLACE;
-}
-
 void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 			 void (*look)(const struct vb_load *l, unsigned table, uint64_t key,
 				      const void *record, struct vb_load_sums *sums),
@@ -60,6 +49,7 @@ void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 	struct vb_table *t = l->table[table];
 	const struct vb_tuple_layout *layout = &t->layout;
 	const struct vb_db *db = vb_container_of(t->store, struct vb_db, store);
+	struct vb_named named[VB_NAMED_MAX];
 
 	for (uint64_t key = node; key < l->params[table].records; key += l->nodes) {
 		vb_addr at = vb_table_find(t, node, key);
@@ -70,7 +60,7 @@ void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 			continue;
 		}
 		sums->records++;
-		sums->locked += is_held(db->cc, layout, tuple);
+		sums->locked += vb_words_named(db->cc, tuple, named) != 0;
 		look(l, table, key, tuple + layout->record_at, sums);
 	}
 }

@@ -325,20 +325,15 @@ static void sweeper(struct procs *w, struct vb_coordinator *me, const void *arg)
 /* How many accounts somebody holds, as a writer or as a reader. */
 static unsigned procs_held(const struct procs *w)
 {
-	const struct vb_tuple_layout *l = &w->accounts->layout;
-	const struct vb_cc_ops *cc = w->db->cc;
+	struct vb_named named[VB_NAMED_MAX];
 	unsigned held = 0;
 
 	for (uint64_t key = 0; key < ACCOUNTS; key++) {
 		vb_addr at = vb_table_find(w->accounts, vb_table_node(w->accounts, key), key);
-		const char *tuple = vb_local(w->f, at, l->bytes);
-		uint64_t readers = 0;
+		const char *tuple = vb_local(w->f, at, w->accounts->layout.bytes);
 
 		assert_non_null(tuple);
-		for (uint32_t k = VB_TUPLE_META_AT; k < l->lock_at && cc->caps & VB_CC_SHARED;
-		     k += 8)
-			readers |= vb_tuple_word(tuple, k);
-		held += readers != 0 || cc->holder(vb_tuple_word(tuple, l->lock_at)) != VB_NO_PLACE;
+		held += vb_words_named(w->db->cc, tuple, named) != 0;
 	}
 	return held;
 }

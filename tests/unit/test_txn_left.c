@@ -97,13 +97,9 @@ static char *tuple_of(struct world *w, uint64_t key)
 /* Words by which somebody holds the record, as a writer or as a reader. */
 static unsigned held(struct world *w, uint64_t key)
 {
-	const struct vb_tuple_layout *l = &w->t->layout;
-	const char *tuple = tuple_of(w, key);
-	unsigned n = w->db->cc->holder(vb_tuple_word(tuple, l->lock_at)) != VB_NO_PLACE;
+	struct vb_named named[VB_NAMED_MAX];
 
-	for (uint32_t at = VB_TUPLE_RESERVED_AT; at < l->lock_at; at += 8)
-		n += w->db->cc->caps & VB_CC_SHARED && vb_tuple_word(tuple, at) != 0;
-	return n;
+	return vb_words_named(w->db->cc, tuple_of(w, key), named);
 }
 
 static void recover_all(struct world *w, unsigned keys)

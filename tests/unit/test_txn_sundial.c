@@ -99,12 +99,13 @@ static void no_held_word_comes_back(void **state)
 	for (unsigned i = 0; i < 6; i++) {
 		uint64_t was = *lock_word(&w);
 
-		assert_true(sundial_holder(was) == VB_NO_PLACE);
+		assert_true(sundial_whose(was).shown == 0);
 		must(vb_txn_begin(w.a));
 		must(vb_txn_update(w.a, w.t, KEY, (void **)&record));
 		seen[i] = *lock_word(&w);
 		assert_int_equal(seen[i], sundial_locked(w.a->txn.ts, was));
-		assert_int_equal(sundial_holder(seen[i]), vb_ts_place(w.a->txn.ts));
+		assert_true(vb_name_fits(sundial_whose(seen[i]), w.a->txn.ts));
+		assert_int_equal(vb_name_place(sundial_whose(seen[i])), vb_ts_place(w.a->txn.ts));
 		++*record;
 		if (i % 2)
 			must(vb_txn_commit(w.a));
@@ -170,7 +171,7 @@ static void the_last_logical_time(void **state)
 		assert_int_equal(add(&w, w.a, KEY), -EOVERFLOW);
 		vb_log_capture_end();
 		assert_non_null(strstr(text, "logical time"));
-		assert_true(sundial_holder(*lock_word(&w)) == VB_NO_PLACE);
+		assert_true(sundial_whose(*lock_word(&w)).shown == 0);
 		assert_int_equal(*lock_word(&w), SUNDIAL_LAST);
 	}
 	assert_int_equal(value(&w), 101);

@@ -404,14 +404,14 @@ static void look_for_locks(struct world *x)
 		const uint64_t key = key_of(x, k);
 		vb_addr at = vb_table_find(x->table, vb_table_node(x->table, key), key);
 		const unsigned char *tuple = at != 0 ? vb_local(x->all.fabric, at, l->bytes) : NULL;
-		uint64_t word = tuple != NULL ? vb_tuple_word(tuple, l->lock_at) : 0;
+		struct vb_named named[VB_NAMED_MAX];
 
-		if (tuple == NULL || x->cc->holder(word) == VB_NO_PLACE)
+		if (tuple == NULL || vb_words_named(x->cc, tuple, named) == 0)
 			continue;
 		snprintf(story, sizeof(story),
 			 "leaked-lock: record %u is held by %#" PRIx64
 			 " although nobody runs any more\n",
-			 k, word);
+			 k, named[0].word);
 		litmus_found(x->all.l, "leaked-lock", story);
 	}
 }

@@ -33,7 +33,7 @@ static const struct vb_stage_ops silo_stages[] =
 		.n_stages = TWO_PHASE_STAGES, .commit = TWO_PHASE_COMMIT,                          \
 		.release = TWO_PHASE_RELEASE, .read = READ, .write = two_phase_access,             \
 		.prepare = PREPARE, .unlocked = two_phase_unlocked, .locked = two_phase_locked,    \
-		.holder = two_phase_holder                                                         \
+		.whose = vb_ts_named                                                               \
 	}
 
 /* Of every fourth transaction that writes, the last that it writes. */

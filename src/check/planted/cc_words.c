@@ -21,6 +21,14 @@ static uint64_t locked_by_place(uint64_t ts, uint64_t was)
 	return sundial_locked(place_only(ts), was);
 }
 
+static struct vb_word_name whose_by_place(uint64_t word)
+{
+	struct vb_word_name name = sundial_whose(word);
+
+	name.shown &= place_only(~0ull);
+	return name;
+}
+
 static void lock_by_place(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	uint64_t ts = s->ts;
@@ -55,7 +63,7 @@ static void let_go(struct vb_stage *s, struct vb_item **items, unsigned n, unsig
 		struct vb_item *it = items[i];
 
 		it->status = 0;
-		if (unsure(it) && sundial_holder(word[i]) == vb_ts_place(s->ts)) {
+		if (unsure(it) && vb_name_fits(whose_by_place(word[i]), s->ts)) {
 			it->held = word[i];
 			it->flags |= VB_ITEM_HELD_X;
 		}
@@ -113,7 +121,7 @@ static void lock_and_adopt(struct vb_stage *s, struct vb_item **items, unsigned 
 	.stages = table, .n_stages = SUNDIAL_STAGES, .commit = SUNDIAL_COMMIT,                     \
 	.release = SUNDIAL_RELEASE, .read = sundial_access, .write = sundial_write,                \
 	.prepare = sundial_prepare, .unlocked = unlocked_fn, .locked = locked_by_place,            \
-	.holder = sundial_holder
+	.whose = whose_by_place
 
 static const struct vb_stage_ops adopting_stages[] = BY_PLACE(lock_and_adopt, release_by_place);
 static const struct vb_stage_ops same_release_stages[] = BY_PLACE(lock_by_place, release_to_same);

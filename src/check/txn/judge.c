@@ -150,26 +150,22 @@ static const unsigned char *tuple_of(struct txn_world *w, struct vb_table *t, ui
 static void look_for_locks(struct txn_world *w, struct vb_table *t, uint64_t keys,
 			   const char *although)
 {
-	const struct vb_tuple_layout *l = &t->layout;
+	static const char *const what[] = {
+		[VB_WORD_LOCK] = "is held by",
+		[VB_WORD_READER] = "has a reader",
+		[VB_WORD_WAITER] = "has a waiter",
+	};
+	struct vb_named named[VB_NAMED_MAX];
 
 	for (uint64_t k = 0; k < keys; k++) {
 		const unsigned char *tuple = tuple_of(w, t, k);
-		uint64_t word;
+		unsigned n = tuple != NULL ? vb_words_named(w->cc, tuple, named) : 0;
 
-		if (tuple == NULL)
-			continue;
-		word = vb_tuple_word(tuple, l->lock_at);
-		if (w->cc->holder(word) != VB_NO_PLACE)
+		for (unsigned i = 0; i < n; i++)
 			txn_found(w, VB_TXN_RULE_LEAKED_LOCK,
-				  "%s/%" PRIu64 " is held by %#" PRIx64 " although nobody runs any "
-				  "more and %s",
-				  t->name, k, word, although);
-		for (uint32_t at = VB_TUPLE_RESERVED_AT; at < l->lock_at; at += 8)
-			if (vb_tuple_word(tuple, at) != 0)
-				txn_found(w, VB_TXN_RULE_LEAKED_LOCK,
-					  "%s/%" PRIu64 " has a reader or waiter %#" PRIx64
-					  " although nobody runs any more and %s",
-					  t->name, k, vb_tuple_word(tuple, at), although);
+				  "%s/%" PRIu64 " %s %#" PRIx64
+				  " although nobody runs any more and %s",
+				  t->name, k, what[named[i].kind], named[i].word, although);
 	}
 }
 

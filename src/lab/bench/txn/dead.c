@@ -100,19 +100,15 @@ static const struct vb_tbench_state *state_of(const struct held *h, uint32_t pla
 
 static void look_at(struct held *h, const struct vb_table *t, const char *tuple)
 {
-	const struct vb_tuple_layout *l = &t->layout;
-	const struct vb_cc_ops *cc = h->db->cc;
-	const struct vb_tbench_state *state =
-		state_of(h, cc->holder(vb_tuple_word(tuple, l->lock_at)));
+	const struct vb_tbench_state *state = NULL;
+	struct vb_named named[VB_NAMED_MAX];
+	unsigned n = vb_words_named(h->db->cc, tuple, named);
 	bool reads = false;
 
-	for (uint32_t at = VB_TUPLE_META_AT;
-	     state == NULL && (cc->caps & VB_CC_SHARED) != 0 && at < l->lock_at; at += 8) {
-		uint64_t word = vb_tuple_word(tuple, at);
-
-		if (word != 0)
-			state = state_of(h, vb_ts_place(word));
-		reads = state != NULL;
+	/* The lock word is the last. */
+	while (n-- > 0 && state == NULL) {
+		state = named[n].kind != VB_WORD_WAITER ? state_of(h, named[n].place) : NULL;
+		reads = named[n].kind == VB_WORD_READER;
 	}
 	if (state == NULL)
 		return;
