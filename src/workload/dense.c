@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables whose keys are 0, 1, 2, ...: filled, counted and judged; see load.h. */
+/* Records, those of tables with keys 0, 1, 2, ... first: filled, counted and judged; see load.h. */
 #define VB_LOG_ROOM "load"
 #include <errno.h>
 #include <inttypes.h>
@@ -41,34 +41,44 @@ int vb_load_fill_dense(struct vb_load *l, unsigned table, uint16_t node,
 	return err;
 }
 
+const void *vb_load_record(const struct vb_load *l, unsigned table, uint64_t key,
+			   struct vb_load_sums *sums)
+{
+	struct vb_table *t = l->table[table];
+	const struct vb_tuple_layout *layout = &t->layout;
+	const struct vb_db *db = vb_container_of(t->store, struct vb_db, store);
+	vb_addr at = vb_table_find(t, vb_table_node(t, key), key);
+	const char *tuple = at != 0 ? vb_local(t->store->fabric, at, layout->bytes) : NULL;
+	struct vb_named named[VB_NAMED_MAX];
+
+	if (tuple == NULL)
+		return NULL;
+	sums->locked += vb_words_named(db->cc, tuple, named) != 0;
+	if (vb_tuple_word(tuple, layout->version_at) & VB_VERSION_ABSENT)
+		return NULL;
+	sums->records++;
+	return tuple + layout->record_at;
+}
+
 void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 			 void (*look)(const struct vb_load *l, unsigned table, uint64_t key,
 				      const void *record, struct vb_load_sums *sums),
 			 struct vb_load_sums *sums)
 {
-	struct vb_table *t = l->table[table];
-	const struct vb_tuple_layout *layout = &t->layout;
-	const struct vb_db *db = vb_container_of(t->store, struct vb_db, store);
-	struct vb_named named[VB_NAMED_MAX];
-
 	for (uint64_t key = node; key < l->params[table].records; key += l->nodes) {
-		vb_addr at = vb_table_find(t, node, key);
-		const char *tuple = at != 0 ? vb_local(t->store->fabric, at, layout->bytes) : NULL;
+		const void *record = vb_load_record(l, table, key, sums);
 
-		if (tuple == NULL || vb_tuple_word(tuple, layout->version_at) & VB_VERSION_ABSENT) {
+		if (record == NULL)
 			sums->absent++;
-			continue;
-		}
-		sums->records++;
-		sums->locked += vb_words_named(db->cc, tuple, named) != 0;
-		look(l, table, key, tuple + layout->record_at, sums);
+		else
+			look(l, table, key, record, sums);
 	}
 }
 
 int vb_load_judge_records(const struct vb_load_sums *sums, char *why, size_t size)
 {
 	if (sums->absent != 0)
-		snprintf(why, size, "%" PRIu64 " records are gone, and no transaction deletes any",
+		snprintf(why, size, "%" PRIu64 " records are gone that no transaction deletes",
 			 sums->absent);
 	else if (sums->wrong != 0)
 		snprintf(why, size, "%" PRIu64 " records hold what no transaction has written",

@@ -15,10 +15,7 @@
 #define CLIENT_STREAM 0x6c6f616400000000ull
 
 const struct vb_load_ops *const vb_loads[] = {
-	&vb_load_ycsb,
-	&vb_load_smallbank,
-	&vb_load_bank,
-	NULL,
+	&vb_load_ycsb, &vb_load_smallbank, &vb_load_bank, &vb_load_tatp, NULL,
 };
 
 const struct vb_load_ops *vb_load_find(const char *name)
@@ -79,7 +76,8 @@ int vb_load_client_open(const struct vb_load *l, uint16_t node, unsigned number,
 	vb_rng_seed(&c->rng, l->seed, CLIENT_STREAM + number);
 	c->key = calloc(l->items, sizeof(*c->key));
 	c->record = calloc(1, l->record_bytes_max + 8);
-	if (c->key != NULL && c->record != NULL)
+	c->own = calloc(1, l->ops->client_bytes + 8);
+	if (c->key != NULL && c->record != NULL && c->own != NULL)
 		return 0;
 	vb_load_client_close(c);
 	return vb_fail(-ENOMEM, "no memory for a client");
@@ -89,6 +87,8 @@ void vb_load_client_close(struct vb_load_client *c)
 {
 	free(c->key);
 	free(c->record);
+	free(c->own);
 	c->key = NULL;
 	c->record = NULL;
+	c->own = NULL;
 }

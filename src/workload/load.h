@@ -36,6 +36,9 @@
 
 /* body: the transaction has looked and wants to be rolled back; it is done. */
 #define VB_LOAD_ROLLBACK 1
+/* body: what it looked for is not there, or what it would add is.  It may commit, which validates
+ * that, and counts as rolled back; its changes are 0. */
+#define VB_LOAD_ABSENT 2
 
 struct vb_load_ops;
 
@@ -67,6 +70,7 @@ struct vb_load_client {
 	int64_t change[VB_LOAD_CHANGES_MAX];
 	int64_t seen;          /* by the attempt that ran last */
 	unsigned char *record; /* room for one record */
+	void *own;             /* ops->client_bytes, at first 0 */
 	char why[VB_LOAD_WHY]; /* after body or committed has found something wrong: what */
 };
 
@@ -92,6 +96,7 @@ struct vb_load_ops {
 	size_t options_bytes;
 	const char *const *types; /* names of the kinds of transactions */
 	unsigned n_types;
+	size_t client_bytes; /* of the workload's own in a client */
 
 	/* Checks the options and says what is needed.  -EINVAL, -ENOMEM: said. */
 	int (*init)(struct vb_load *l);
@@ -103,7 +108,7 @@ struct vb_load_ops {
 	/* Draws the client's next transaction: type, keys, amounts. */
 	void (*next)(struct vb_load_client *c);
 	/* Does it, between begin and commit; called again unchanged when it has to be tried again.
-	 * 0: it may commit; VB_LOAD_ROLLBACK; -EBADMSG: it has read what cannot be (c->why); or
+	 * 0: it may commit; VB_LOAD_ROLLBACK; VB_LOAD_ABSENT; -EBADMSG: it has read what cannot be (c->why); or
 	 * what a call has returned. */
 	int (*body)(struct vb_load_client *c, struct vb_coordinator *me);
 	/* After its commit: was what it has seen possible?  -EBADMSG, with c->why.  May be NULL. */
@@ -139,6 +144,11 @@ void vb_load_client_close(struct vb_load_client *c);
 
 /* A word that depends on these three only. */
 uint64_t vb_load_mix(uint64_t seed, uint64_t key, uint64_t salt);
+
+/* The record of a key, in the memory of its node, which this process reaches; NULL: there is none.
+ * Counts it, and whether somebody still has it or its place.  Nobody runs transactions any more. */
+const void *vb_load_record(const struct vb_load *l, unsigned table, uint64_t key,
+			   struct vb_load_sums *sums);
 
 /* For tables with keys 0 .. records - 1 and VB_PARTITION_MOD: loads a node's share of them, with
  * what `make` puts into the record; *done counts on over several tables. */

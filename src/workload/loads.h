@@ -5,6 +5,6 @@
 
 #include "workload/load.h"
 
-extern const struct vb_load_ops vb_load_ycsb, vb_load_smallbank, vb_load_bank;
+extern const struct vb_load_ops vb_load_ycsb, vb_load_smallbank, vb_load_bank, vb_load_tatp;
 
 #endif

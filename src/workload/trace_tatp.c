@@ -16,6 +16,7 @@
  * them.
  */
 #define VB_LOG_ROOM "trace"
+#include "workload/tatp.h"
 #include "workload/traces.h"
 
 #include <errno.h>
@@ -23,30 +24,9 @@
 
 #include "base/log.h"
 
-#define FIRST_ROW   5u
-#define ROW_TYPES   4u /* of access information, and of special facilities */
-#define STARTS      3u
-#define DAY_HOURS   24u
-#define START_HOURS 8u
-#define POPULATION  0x746174700000ull
-#define DRAWS       64u /* until a row is there: one of 8 draws or so has none */
-
-enum { SUBSCRIBER_DATA, NEW_DESTINATION, ACCESS_DATA, UPDATE_SUBSCRIBER, UPDATE_LOCATION };
-enum { INSERT_FORWARDING = UPDATE_LOCATION + 1, DELETE_FORWARDING, TYPES };
-static const char *const types[TYPES] = {
-	[SUBSCRIBER_DATA] = "get-subscriber-data",
-	[NEW_DESTINATION] = "get-new-destination",
-	[ACCESS_DATA] = "get-access-data",
-	[UPDATE_SUBSCRIBER] = "update-subscriber-data",
-	[UPDATE_LOCATION] = "update-location",
-	[INSERT_FORWARDING] = "insert-call-forwarding",
-	[DELETE_FORWARDING] = "delete-call-forwarding",
-};
-static const unsigned mix[TYPES] = {
-	[SUBSCRIBER_DATA] = 35,  [NEW_DESTINATION] = 10, [ACCESS_DATA] = 35,
-	[UPDATE_SUBSCRIBER] = 2, [UPDATE_LOCATION] = 14, [INSERT_FORWARDING] = 2,
-	[DELETE_FORWARDING] = 2,
-};
+#define FIRST_ROW  5u
+#define POPULATION 0x746174700000ull
+#define DRAWS      64u /* until a row is there: one of 8 draws or so has none */
 
 struct tatp_opts {
 	uint64_t subscribers;
@@ -67,7 +47,7 @@ struct subscriber {
 	uint32_t access_first, facility_first; /* lock of the first row */
 	uint8_t access, facility;              /* bit per type: has a row */
 	/* By type of facility: bit per start, and three bits each for 1 less than the hours. */
-	uint16_t forwarding[ROW_TYPES];
+	uint16_t forwarding[TATP_TYPES];
 };
 
 struct tatp {
@@ -77,28 +57,13 @@ struct tatp {
 	struct subscriber s[];
 };
 
-/* 1 to 4 neighbours, cyclically, of the four types. */
+/* Of access information, and of special facilities. */
 static uint8_t draw_rows(struct vb_rng *rng, uint32_t *locks)
 {
-	unsigned n = 1 + (unsigned)vb_rng_below(rng, ROW_TYPES);
-	unsigned first = (unsigned)vb_rng_below(rng, ROW_TYPES), bits = 0;
+	unsigned bits = vb_tatp_draw_some(rng, 1, TATP_TYPES);
 
-	for (unsigned i = 0; i < n; i++)
-		bits |= 1u << (first + i) % ROW_TYPES;
-	*locks += n;
+	*locks += (unsigned)__builtin_popcount(bits);
 	return (uint8_t)bits;
-}
-
-static uint16_t draw_forwarding(struct vb_rng *rng)
-{
-	unsigned n = (unsigned)vb_rng_below(rng, STARTS + 1);
-	unsigned first = (unsigned)vb_rng_below(rng, STARTS), bits = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		bits |= 1u << (first + i) % STARTS;
-	for (unsigned i = 0; i < STARTS; i++)
-		bits |= (unsigned)vb_rng_below(rng, START_HOURS) << (STARTS + 3 * i);
-	return (uint16_t)bits;
 }
 
 static uint32_t populate(struct tatp *own, uint64_t seed)
@@ -114,9 +79,10 @@ static uint32_t populate(struct tatp *own, uint64_t seed)
 	for (uint32_t i = 0; i < own->n; i++) {
 		own->s[i].facility_first = locks;
 		own->s[i].facility = draw_rows(&rng, &locks);
-		for (unsigned t = 0; t < ROW_TYPES; t++)
-			own->s[i].forwarding[t] =
-				(own->s[i].facility >> t & 1) != 0 ? draw_forwarding(&rng) : 0;
+		for (unsigned t = 0; t < TATP_TYPES; t++)
+			own->s[i].forwarding[t] = (own->s[i].facility >> t & 1) != 0
+							  ? vb_tatp_draw_forwarding(&rng)
+							  : 0;
 	}
 	return locks;
 }
@@ -130,16 +96,16 @@ static int init(struct vb_trace *t)
 	if (own == NULL)
 		return vb_fail(-ENOMEM, "no memory for %u subscribers", (unsigned)o->subscribers);
 	own->n = (uint32_t)o->subscribers;
-	own->run = own->n <= 1000000 ? 65535 : 1048575; /* TATP, 1.4 "Non-uniform distribution" */
+	own->run = vb_tatp_run(own->n);
 	own->spec_destinations = o->spec_destinations;
 	own->forwarding_first = populate(own, t->p.seed);
 	own->forwarding_locks = own->n / 5 * 4;
 	t->locks = own->forwarding_first + own->forwarding_locks;
-	t->types = types;
-	t->n_types = TYPES;
+	t->types = vb_tatp_types;
+	t->n_types = VB_TATP_KINDS;
 	t->modes = 1u << VB_SHARED | 1u << VB_EXCLUSIVE;
 	t->think_ns = 2800; /* ShiftLock section 4.4 */
-	t->locks_max = 2 + ROW_TYPES;
+	t->locks_max = 2 + TATP_TYPES;
 	return 0;
 }
 
@@ -156,7 +122,7 @@ static uint64_t row_lock(uint32_t first, uint8_t rows, unsigned type)
 
 static uint64_t forwarding_lock(const struct tatp *own, uint32_t s, unsigned type, unsigned start)
 {
-	uint64_t key = ((uint64_t)s * ROW_TYPES + type) * STARTS + start + 1;
+	uint64_t key = ((uint64_t)s * TATP_TYPES + type) * TATP_STARTS + start + 1;
 
 	/* The finalizer of splitmix64. */
 	key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -164,24 +130,19 @@ static uint64_t forwarding_lock(const struct tatp *own, uint32_t s, unsigned typ
 	return own->forwarding_first + (key ^ key >> 31) % own->forwarding_locks;
 }
 
-static unsigned end_hour(uint16_t forwarding, unsigned start)
-{
-	return start * START_HOURS + 1 + (forwarding >> (STARTS + 3 * start) & 7);
-}
-
 static void get_new_destination(struct vb_trace_client *c, uint32_t s)
 {
 	const struct tatp *own = c->t->own;
 	const struct subscriber *who = &own->s[s];
-	unsigned type = (unsigned)vb_rng_below(&c->rng, ROW_TYPES);
-	unsigned start = (unsigned)vb_rng_below(&c->rng, STARTS);
-	unsigned hour = 1 + (unsigned)vb_rng_below(&c->rng, DAY_HOURS);
+	unsigned type = (unsigned)vb_rng_below(&c->rng, TATP_TYPES);
+	unsigned start = (unsigned)vb_rng_below(&c->rng, TATP_STARTS);
+	unsigned hour = 1 + (unsigned)vb_rng_below(&c->rng, TATP_DAY_HOURS);
 
 	if ((who->facility >> type & 1) == 0)
 		return;
 	vb_trace_add(c, row_lock(who->facility_first, who->facility, type), VB_SHARED);
 	for (unsigned i = 0; i <= start; i++) {
-		bool later = hour < end_hour(who->forwarding[type], i);
+		bool later = hour < vb_tatp_end_hour(who->forwarding[type], i);
 
 		if ((who->forwarding[type] >> i & 1) != 0 && later == own->spec_destinations)
 			vb_trace_add(c, forwarding_lock(own, s, type, i), VB_SHARED);
@@ -194,12 +155,12 @@ static void change_forwarding(struct vb_trace_client *c, uint32_t s, bool insert
 {
 	const struct tatp *own = c->t->own;
 	const struct subscriber *who = &own->s[s];
-	unsigned type = (unsigned)vb_rng_below(&c->rng, ROW_TYPES);
-	unsigned start = (unsigned)vb_rng_below(&c->rng, STARTS);
+	unsigned type = (unsigned)vb_rng_below(&c->rng, TATP_TYPES);
+	unsigned start = (unsigned)vb_rng_below(&c->rng, TATP_STARTS);
 	bool there = (who->forwarding[type] >> start & 1) != 0;
 
 	vb_trace_add(c, FIRST_ROW + s, VB_SHARED);
-	for (unsigned t = 0; insert && t < ROW_TYPES; t++)
+	for (unsigned t = 0; insert && t < TATP_TYPES; t++)
 		if ((who->facility >> t & 1) != 0)
 			vb_trace_add(c, row_lock(who->facility_first, who->facility, t), VB_SHARED);
 	if ((who->facility >> type & 1) != 0 && there != insert)
@@ -209,7 +170,7 @@ static void change_forwarding(struct vb_trace_client *c, uint32_t s, bool insert
 static void get_access_data(struct vb_trace_client *c, uint32_t s)
 {
 	const struct subscriber *who = &((const struct tatp *)c->t->own)->s[s];
-	unsigned type = (unsigned)vb_rng_below(&c->rng, ROW_TYPES);
+	unsigned type = (unsigned)vb_rng_below(&c->rng, TATP_TYPES);
 
 	if ((who->access >> type & 1) != 0)
 		vb_trace_add(c, row_lock(who->access_first, who->access, type), VB_SHARED);
@@ -218,7 +179,7 @@ static void get_access_data(struct vb_trace_client *c, uint32_t s)
 static void update_subscriber(struct vb_trace_client *c, uint32_t s)
 {
 	const struct subscriber *who = &((const struct tatp *)c->t->own)->s[s];
-	unsigned type = (unsigned)vb_rng_below(&c->rng, ROW_TYPES);
+	unsigned type = (unsigned)vb_rng_below(&c->rng, TATP_TYPES);
 
 	vb_trace_add(c, FIRST_ROW + s, VB_EXCLUSIVE);
 	if ((who->facility >> type & 1) != 0)
@@ -230,25 +191,25 @@ static void draw(struct vb_trace_client *c)
 	const struct tatp *own = c->t->own;
 	uint32_t s = (uint32_t)vb_trace_nurand(&c->rng, own->run, own->n);
 
-	c->txn.type = vb_trace_draw_type(&c->rng, mix);
+	c->txn.type = vb_trace_draw_type(&c->rng, vb_tatp_percent);
 	switch (c->txn.type) {
-	case SUBSCRIBER_DATA:
+	case VB_TATP_SUBSCRIBER_DATA:
 		vb_trace_add(c, FIRST_ROW + s, VB_SHARED);
 		break;
-	case NEW_DESTINATION:
+	case VB_TATP_NEW_DESTINATION:
 		get_new_destination(c, s);
 		break;
-	case ACCESS_DATA:
+	case VB_TATP_ACCESS_DATA:
 		get_access_data(c, s);
 		break;
-	case UPDATE_SUBSCRIBER:
+	case VB_TATP_UPDATE_SUBSCRIBER:
 		update_subscriber(c, s);
 		break;
-	case UPDATE_LOCATION:
+	case VB_TATP_UPDATE_LOCATION:
 		vb_trace_add(c, FIRST_ROW + s, VB_EXCLUSIVE);
 		break;
 	default:
-		change_forwarding(c, s, c->txn.type == INSERT_FORWARDING);
+		change_forwarding(c, s, c->txn.type == VB_TATP_INSERT_FORWARDING);
 		break;
 	}
 }
@@ -258,7 +219,7 @@ static void next(struct vb_trace_client *c)
 	for (unsigned i = 0; i < DRAWS && c->txn.n == 0; i++)
 		draw(c);
 	if (c->txn.n == 0) { /* once in 10^49 times */
-		c->txn.type = SUBSCRIBER_DATA;
+		c->txn.type = VB_TATP_SUBSCRIBER_DATA;
 		vb_trace_add(c, FIRST_ROW, VB_SHARED);
 	}
 }

@@ -13,6 +13,7 @@
 #include "txn/db.h"
 #include "workload/load.h"
 #include "workload/scatter.h"
+#include "workload/tatp.h"
 
 #define DRAWS 20000u
 
@@ -251,7 +252,9 @@ static void test_ycsb_span(void **state)
 
 static void test_same_seed_same_draws(void **state)
 {
-	static const char *const names[] = {"ycsb", "smallbank", "bank"};
+	static const char *const names[] = {"ycsb", "smallbank", "bank", "tatp"};
+	static const char *const list[] = {"records=1000", "accounts=1000", "accounts=1000",
+					   "subscribers=1000"};
 
 	(void)state;
 	for (size_t k = 0; k < VB_ARRAY_SIZE(names); k++) {
@@ -259,7 +262,7 @@ static void test_same_seed_same_draws(void **state)
 		struct fixture g;
 		unsigned same = 0;
 
-		open_fixture(&g, names[k], k == 0 ? "records=1000" : "accounts=1000", 2);
+		open_fixture(&g, names[k], list[k], 2);
 		vb_load_client_open(&g.load, 0, 5, &a);
 		vb_load_client_open(&g.load, 0, 5, &b);
 		vb_load_client_open(&g.load, 0, 6, &other);
@@ -282,41 +285,76 @@ static void test_same_seed_same_draws(void **state)
 	}
 }
 
+/* What became of the transactions of one client. */
+struct did {
+	int64_t change[VB_LOAD_CHANGES_MAX];
+	unsigned drawn[VB_LOAD_TYPES_MAX], done[VB_LOAD_TYPES_MAX];
+};
+
+static void do_one(struct fixture *g, struct vb_coordinator *me, struct vb_load_client *c,
+		   struct did *d)
+{
+	int err;
+
+	g->load.ops->next(c);
+	d->drawn[c->type]++;
+	assert_int_equal(vb_txn_begin(me), 0);
+	err = g->load.ops->body(c, me);
+	if (err == VB_LOAD_ROLLBACK) {
+		vb_txn_abort(me);
+		return;
+	}
+	assert_true(err == 0 || err == VB_LOAD_ABSENT);
+	assert_int_equal(vb_txn_commit(me), 0);
+	for (unsigned k = 0; k < VB_LOAD_CHANGES_MAX; k++)
+		d->change[k] += c->change[k];
+	d->done[c->type] += err == 0;
+	if (err == 0 && g->load.ops->committed != NULL)
+		assert_int_equal(g->load.ops->committed(c), 0);
+}
+
+/* So many transactions, one after the other. */
+static void do_many(struct fixture *g, unsigned n, struct did *d)
+{
+	struct vb_db_server *server[2];
+	struct vb_coordinator *me;
+	struct vb_load_client c;
+
+	*d = (struct did){0};
+	for (uint16_t node = 0; node < 2; node++)
+		assert_int_equal(vb_db_server_start(g->db, node, &server[node]), 0);
+	assert_int_equal(vb_coordinator_open(g->db, 0, &me), 0);
+	assert_int_equal(vb_load_client_open(&g->load, 0, 0, &c), 0);
+	for (unsigned i = 0; i < n; i++)
+		do_one(g, me, &c, d);
+	vb_coordinator_close(me);
+	for (uint16_t node = 0; node < 2; node++)
+		vb_db_server_stop(server[node]);
+	vb_load_client_close(&c);
+}
+
+static int judge_all(struct fixture *g, const int64_t *change, char *why)
+{
+	struct vb_load_sums sums = {0};
+
+	for (uint16_t node = 0; node < 2; node++)
+		g->load.ops->count(&g->load, node, &sums);
+	return g->load.ops->judge(&g->load, &sums, change, why, VB_LOAD_WHY);
+}
+
 /* What the records hold in the end is what was there and what has been committed; and not anything
  * else. */
 static void invariant_of(const char *name, const char *list, bool counts)
 {
 	struct vb_load_sums sums = {0};
-	int64_t change[VB_LOAD_CHANGES_MAX] = {0};
-	struct vb_db_server *server[2];
-	struct vb_coordinator *me;
-	struct vb_load_client c;
 	char why[VB_LOAD_WHY] = "";
+	int64_t *change;
 	struct fixture g;
+	struct did did;
 
 	open_fixture(&g, name, list, 2);
-	for (uint16_t node = 0; node < 2; node++)
-		assert_int_equal(vb_db_server_start(g.db, node, &server[node]), 0);
-	assert_int_equal(vb_coordinator_open(g.db, 0, &me), 0);
-	assert_int_equal(vb_load_client_open(&g.load, 0, 0, &c), 0);
-	for (unsigned i = 0; i < 300; i++) {
-		int err;
-
-		g.load.ops->next(&c);
-		assert_int_equal(vb_txn_begin(me), 0);
-		err = g.load.ops->body(&c, me);
-		if (err == VB_LOAD_ROLLBACK) {
-			vb_txn_abort(me);
-			continue;
-		}
-		assert_int_equal(err, 0);
-		assert_int_equal(vb_txn_commit(me), 0);
-		for (unsigned k = 0; k < VB_LOAD_CHANGES_MAX; k++)
-			change[k] += c.change[k];
-		if (g.load.ops->committed != NULL)
-			assert_int_equal(g.load.ops->committed(&c), 0);
-	}
-	vb_coordinator_close(me);
+	do_many(&g, 300, &did);
+	change = did.change;
 	for (uint16_t node = 0; node < 2; node++)
 		g.load.ops->count(&g.load, node, &sums);
 	assert_int_equal(sums.records, g.load.ops->records(&g.load));
@@ -331,9 +369,6 @@ static void invariant_of(const char *name, const char *list, bool counts)
 	sums.value[0]--;
 	sums.locked = 1;
 	assert_int_equal(g.load.ops->judge(&g.load, &sums, change, why, sizeof(why)), -EBADMSG);
-	for (uint16_t node = 0; node < 2; node++)
-		vb_db_server_stop(server[node]);
-	vb_load_client_close(&c);
 	close_fixture(&g);
 }
 
@@ -345,6 +380,115 @@ static void test_invariants(void **state)
 	invariant_of("ycsb", "records=100,record-bytes=1024,blind", false);
 	invariant_of("smallbank", "accounts=20", true);
 	invariant_of("bank", "accounts=10,no-declare", true);
+}
+
+/* ---- TATP ---- */
+
+static void test_tatp_mix(void **state)
+{
+	static const unsigned percent[] = {35, 10, 35, 2, 14, 2, 2};
+	struct fixture g;
+
+	(void)state;
+	open_fixture(&g, "tatp", "subscribers=500", 2);
+	assert_int_equal(g.load.ops->n_types, VB_ARRAY_SIZE(percent));
+	assert_mix(&g, percent);
+	close_fixture(&g);
+}
+
+/* Numbers with many ones in binary are met more often: with as many subscribers as values of the
+ * mask each bit is one three times out of four. */
+static void test_tatp_skew(void **state)
+{
+	unsigned ones = 0, n = 0;
+	struct vb_load_client c;
+	struct fixture g;
+
+	(void)state;
+	assert_int_equal(open_load(&g, "tatp", "subscribers=32768", 2, 1), 0);
+	assert_int_equal(vb_load_client_open(&g.load, 0, 1, &c), 0);
+	while (n < DRAWS) {
+		g.load.ops->next(&c);
+		ones += (c.key[0].key >> 8 & 1) != 0;
+		n++;
+	}
+	assert_in_range(ones * 100 / n, 73, 76);
+	vb_load_client_close(&c);
+	vb_load_close(&g.load);
+}
+
+/* How many find what they need, in thousandths: TATP's own shares, and of get-new-destination what the
+ * population gives. */
+static void test_tatp_success(void **state)
+{
+	static const unsigned share[VB_TATP_KINDS] = {1000, 148, 625, 625, 1000, 312, 312};
+	char why[VB_LOAD_WHY] = "";
+	struct fixture g;
+	struct did did;
+
+	(void)state;
+	open_fixture(&g, "tatp", "subscribers=5000", 2);
+	do_many(&g, 20000, &did);
+	for (unsigned t = 0; t < VB_TATP_KINDS; t++) {
+		unsigned have = did.done[t] * 1000 / did.drawn[t];
+		unsigned slack = share[t] == 1000 ? 0 : did.drawn[t] < 1000 ? 120 : 30;
+
+		assert_in_range(have, share[t] - slack, share[t] + slack);
+	}
+	assert_int_equal(judge_all(&g, did.change, why), 0);
+	close_fixture(&g);
+}
+
+/* The first record of a table, as its owner has it; *version_word: of its version. */
+static void *first_record(struct fixture *g, unsigned table, uint64_t **version_word)
+{
+	struct vb_table *t = g->load.table[table];
+	const struct vb_table_header *h =
+		vb_local(g->fabric, t->node[0].header, sizeof(*h) + t->layout.stride);
+	char *tuple = (char *)h + sizeof(*h);
+
+	*version_word = (uint64_t *)(tuple + t->layout.version_at);
+	return tuple + t->layout.record_at;
+}
+
+/* One row is gone, one is of another key, one half of an update is lost: each is found. */
+static void test_tatp_broken(void **state)
+{
+	enum { SUBSCRIBER, NUMBER, ACCESS, FACILITY, FORWARDING };
+	char why[VB_LOAD_WHY] = "";
+	uint64_t *version, *word;
+	struct fixture g;
+	struct did did;
+
+	(void)state;
+	open_fixture(&g, "tatp", "subscribers=100", 2);
+	do_many(&g, 300, &did);
+	assert_int_equal(judge_all(&g, did.change, why), 0);
+	for (unsigned t = SUBSCRIBER; t <= FORWARDING; t++) {
+		word = first_record(&g, t, &version);
+		*version ^= VB_VERSION_ABSENT;
+		assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+		*version ^= VB_VERSION_ABSENT;
+		*word ^= 1;
+		assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+		assert_non_null(strstr(why, "no transaction has written"));
+		*word ^= 1;
+	}
+	/* The last words of facilities are how often they were updated. */
+	word = first_record(&g, FACILITY, &version);
+	word[2]++;
+	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+	word[2]--;
+	did.change[0]++;
+	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+	assert_non_null(strstr(why, "call forwarding"));
+	did.change[0]--;
+	did.change[2]++;
+	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+	assert_non_null(strstr(why, "special facilities"));
+	did.change[2]--;
+	assert_int_equal(judge_all(&g, did.change, why), 0);
+	close_fixture(&g);
 }
 
 static void refused(const char *name, const char *list, const char *word)
@@ -382,6 +526,10 @@ int main(void)
 		cmocka_unit_test(test_ycsb_span),
 		cmocka_unit_test(test_same_seed_same_draws),
 		cmocka_unit_test(test_invariants),
+		cmocka_unit_test(test_tatp_mix),
+		cmocka_unit_test(test_tatp_skew),
+		cmocka_unit_test(test_tatp_success),
+		cmocka_unit_test(test_tatp_broken),
 		cmocka_unit_test(test_refused),
 	};
 

@@ -92,7 +92,7 @@ static void book_close(struct vb_tbench_client *c, bool committed)
 	__atomic_store_n(&b->state, committed ? !counts : counts, __ATOMIC_RELEASE);
 }
 
-/* From begin to commit or abort.  0, VB_LOAD_ROLLBACK, -EAGAIN, or the error. */
+/* From begin to commit or abort.  0, VB_LOAD_ROLLBACK, VB_LOAD_ABSENT, -EAGAIN, or the error. */
 static int attempt(struct vb_tbench_client *c)
 {
 	int err = vb_txn_begin(c->me);
@@ -101,11 +101,13 @@ static int attempt(struct vb_tbench_client *c)
 		return err;
 	c->me->type = (uint8_t)c->load.type;
 	err = c->u->load.ops->body(&c->load, c->me);
-	if (vb_likely(err == 0)) {
+	if (vb_likely(err == 0 || err == VB_LOAD_ABSENT)) {
+		int commit;
+
 		book_open(c);
-		err = vb_txn_commit(c->me);
-		book_close(c, err == 0);
-		return err;
+		commit = vb_txn_commit(c->me);
+		book_close(c, commit == 0);
+		return commit ? commit : err;
 	}
 	if (err == VB_LOAD_ROLLBACK || err != -EAGAIN)
 		vb_txn_abort(c->me);
@@ -130,7 +132,7 @@ static int one_txn(struct vb_tbench_client *c)
 		now = now_of(c);
 		if (c->u->run.thread.measuring) {
 			t->attempts_ns += now - begin;
-			t->useful_ns += err == 0 ? now - begin : 0;
+			t->useful_ns += err == 0 || err == VB_LOAD_ABSENT ? now - begin : 0;
 		}
 		if (err != -EAGAIN)
 			break;
@@ -143,9 +145,9 @@ static int one_txn(struct vb_tbench_client *c)
 	}
 	if (err == 0)
 		note_commit(c, first, now);
-	else if (err == VB_LOAD_ROLLBACK && c->u->run.thread.measuring)
+	else if (err > 0 && c->u->run.thread.measuring)
 		t->rolled_back[c->load.type]++;
-	return err == VB_LOAD_ROLLBACK ? 0 : err;
+	return err > 0 ? 0 : err;
 }
 
 static void note_error(struct vb_tbench_client *c, int err)

@@ -64,7 +64,7 @@ static const struct vb_opt engine_table[] = {
 
 static const struct vb_opt load_table[] = {
 	VB_OPT_STRING(O, workload, "workload", "NAME", "ycsb",
-		      "what the transactions do: ycsb, smallbank or bank"),
+		      "what the transactions do: ycsb, smallbank, bank or tatp"),
 	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"), VB_OPT_END};
 
 static const struct vb_opt measure_table[] = {
@@ -191,7 +191,9 @@ static int plan_load(struct vb_tbench_plan *p)
 		p->load_options = load_options[k].bytes;
 		return refuse_others(p->load);
 	}
-	return vb_fail(-EINVAL, "no workload is called '%s'%s; there are ycsb, smallbank and bank",
+	return vb_fail(-EINVAL,
+		       "no workload is called '%s'%s; `verbena list` shows "
+		       "them all",
 		       p->o.workload, vb_did_you_mean_any(hint, p->o.workload, vb_loads));
 }
 
