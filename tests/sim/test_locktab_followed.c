@@ -3,6 +3,10 @@
  * Agents of the lock table that are followed by others, in virtual time: what becomes of grants then,
  * and that no request ends what it is not about.
  */
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "sim_test.h"
 
 #include "lock/table/table.h"
@@ -128,6 +132,126 @@ static void test_told_too_late(void **state)
 	close_world(&w);
 }
 
+/* ---- over a server ---- */
+
+static char dir[64], file[96];
+
+static void keep_files(struct world *w, bool keep)
+{
+	((struct vb_locktab_options *)w->space->options)->persist = keep ? dir : NULL;
+}
+
+/* He asks for a lock until he has it, never beside me.  His token. */
+static uint64_t guarded(struct world *w, const struct vb_grant *mine)
+{
+	struct call his = {.w = w, .i = 1, .lock = mine->lock};
+
+	spawn(take_body, &his);
+	while (!his.done) {
+		vb_task_sleep_until(now() + 100 * US);
+		if (his.done && his.err == 0)
+			both(w, mine, &his.g);
+	}
+	assert_int_equal(his.err, 0);
+	assert_int_equal(vb_lock_release(w->c[1], &his.g), 0);
+	return his.g.token;
+}
+
+/* He cannot have it, and I have another lease from now. */
+static void kept(struct world *w, struct vb_grant *mine)
+{
+	struct vb_grant none;
+
+	/* Any call tells the agent of it. */
+	assert_int_equal(vb_lock_try(w->c[0], 50, VB_EXCLUSIVE, &none), -EAGAIN);
+	assert_true(vb_lock_valid(w->c[0], mine));
+	assert_int_equal(vb_lock_try(w->c[1], mine->lock, VB_EXCLUSIVE, &none), -EAGAIN);
+}
+
+/* Who calls each of many agents keeps what the first has granted, for longer than a lease. */
+static void kept_over_many(void)
+{
+	struct vb_grant mine;
+	struct world w;
+	uint64_t end;
+
+	open_world(&w, "", 1);
+	assert_int_equal(takes(&w, 0, 1, &mine), 0);
+	end = mine.valid_until_ns;
+	for (unsigned i = 0; i < 4; i++) {
+		bury(&w);
+		start(&w, 1);
+		vb_task_sleep_until(now() + LEASE / 3);
+		kept(&w, &mine);
+	}
+	assert_true(vb_lock_now(w.c[0]) > end);
+	assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
+	close_world(&w);
+}
+
+/* The second agent dies in its grace period: its file does not have what the first has granted, which
+ * kept none, and nobody was told of the rest. */
+static void never_two_without_a_call(void)
+{
+	for (unsigned agents = 1; agents <= 3; agents++) {
+		struct vb_grant mine;
+		struct world w;
+
+		open_world(&w, "", 1);
+		assert_int_equal(takes(&w, 0, 1, &mine), 0);
+		keep_files(&w, true);
+		for (unsigned i = 0; i < agents; i++) {
+			bury(&w);
+			start(&w, 1);
+			vb_task_sleep_until(now() + 10 * MS);
+		}
+		guarded(&w, &mine);
+		close_world(&w);
+		assert_int_equal(unlink(file), 0);
+	}
+}
+
+static void test_grant_over_a_server(void **state)
+{
+	kept_over_many();
+	never_two_without_a_call();
+}
+
+static void lose_segment(struct world *w)
+{
+	size_t bytes = VB_LOCK_WORKERS_MAX * sizeof(struct vb_locktab_life);
+
+	memset(vb_local(w->f, w->space->base[0], bytes), 0, bytes);
+}
+
+/* With a file, and without what the segment knew: as with nothing, and larger tokens. */
+static void test_without_the_segment(void **state)
+{
+	for (unsigned calls = 0; calls < 2; calls++) {
+		struct vb_grant mine;
+		struct world w;
+
+		open_world(&w, "", 1);
+		vb_lock_server_stop(w.server[0]);
+		keep_files(&w, true);
+		start(&w, 1);
+		for (unsigned i = 0; i < 10; i++) {
+			assert_int_equal(takes(&w, 0, 1, &mine), 0);
+			if (i < 9)
+				assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
+		}
+		bury(&w);
+		lose_segment(&w);
+		start(&w, 1);
+		vb_task_sleep_until(now() + LEASE / 2);
+		if (calls)
+			kept(&w, &mine);
+		assert_true(guarded(&w, &mine) > mine.token);
+		close_world(&w);
+		assert_int_equal(unlink(file), 0);
+	}
+}
+
 /* ---- not its own ---- */
 
 /* Of two agents the first stands still, and reads in the mailbox, late, what the second was asked for
@@ -155,7 +279,6 @@ static void test_not_its_end(void **state)
 static void test_end_of_fewer_agents(void **state)
 {
 	struct vb_grant kept, end[2];
-	struct call his;
 	struct world w;
 
 	open_world(&w, "", 2);
@@ -167,12 +290,7 @@ static void test_end_of_fewer_agents(void **state)
 	vb_task_sleep_until(now() + LEASE / 2);
 	assert_int_equal(vb_lock_release_all(w.c[0], end, 2), 0);
 	assert_true(vb_lock_valid(w.c[0], &kept));
-	his = (struct call){.w = &w, .i = 1, .lock = 1};
-	spawn(take_body, &his);
-	while (!his.done) {
-		vb_task_sleep_until(now() + 100 * US);
-		both(&w, &kept, &his.g);
-	}
+	guarded(&w, &kept);
 	close_world(&w);
 }
 
@@ -180,7 +298,6 @@ static void test_end_of_fewer_agents(void **state)
 static void test_same_tickets(void **state)
 {
 	struct vb_grant kept, end;
-	struct call his;
 	struct world w;
 
 	open_world(&w, "", 2);
@@ -192,12 +309,7 @@ static void test_same_tickets(void **state)
 	vb_task_sleep_until(now() + LEASE / 2);
 	assert_int_equal(vb_lock_release(w.c[0], &end), 0);
 	assert_true(vb_lock_valid(w.c[0], &kept));
-	his = (struct call){.w = &w, .i = 1, .lock = 0};
-	spawn(take_body, &his);
-	while (!his.done) {
-		vb_task_sleep_until(now() + 100 * US);
-		both(&w, &kept, &his.g);
-	}
+	guarded(&w, &kept);
 	close_world(&w);
 }
 
@@ -205,12 +317,23 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_told_too_late),
+		cmocka_unit_test(test_grant_over_a_server),
+		cmocka_unit_test(test_without_the_segment),
 		cmocka_unit_test(test_not_its_end),
 		cmocka_unit_test(test_end_of_fewer_agents),
 		cmocka_unit_test(test_same_tickets),
 	};
 
+	int failed;
+
+	snprintf(dir, sizeof(dir), "/tmp/verbena-locktab-followed-%d", (int)getpid());
+	snprintf(file, sizeof(file), "%s/locks.0.0", dir);
+	if (mkdir(dir, 0700) != 0)
+		return 2;
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	(void)unlink(file);
+	(void)rmdir(dir);
+	return failed;
 }

@@ -16,8 +16,9 @@
  * agent's life has a mark, drawn at random, in the segment and in the head.  A file of an earlier
  * boot counts only with `sync`, and if this segment has had no agent yet.  An agent that keeps
  * another file or none first marks the one before (HEAD_LEFT): the segment has its path, and the
- * head a number of the segment.  A file that is not whole is followed by a grace period.  The cases
- * and the reasons are in doc/locks/table.md, "Promises".
+ * head a number of the segment.  A file that is not whole is followed by a grace period, and the file
+ * that is written in one is not whole either (HEAD_PARTIAL), until it is over.  The cases and the
+ * reasons are in doc/locks/table.md, "Promises".
  *
  * When the file has grown past a bound, the present holds are written to a new file, which takes
  * its place by rename: at no moment is there none.  One process serves with it: it is locked
@@ -52,6 +53,8 @@
 #define HEAD_SYNCED 1ull
 /* Others have served since, whose grants are not in it. */
 #define HEAD_LEFT 2ull
+/* Begun in a grace period: there may be grants that are valid and not in it. */
+#define HEAD_PARTIAL 4ull
 
 struct head {
 	uint64_t magic;
@@ -201,7 +204,8 @@ static void judge_head(const struct vb_locktab_file *f, const struct head *h, bo
 	read_boot(boot, sizeof(boot));
 	same_boot = strcmp(boot, h->boot) == 0;
 	*ours = !(h->flags & HEAD_LEFT) && (same_boot ? h->mark == life->mark : life->lives == 0);
-	*whole = *ours && alike && (same_boot || h->flags & HEAD_SYNCED);
+	*whole = *ours && alike && !(h->flags & HEAD_PARTIAL) &&
+		 (same_boot || h->flags & HEAD_SYNCED);
 	if (!*ours)
 		vb_warn("%s was not written by the agent before this one: no holds are taken from "
 			"it",
@@ -621,15 +625,15 @@ static void close_other(struct vb_locktab_file *f)
 }
 
 /* Beside the one that there is. */
-static int begin_new(struct vb_locktab_file *f, const char *path, uint64_t mark, uint64_t tickets)
+static int begin_new(struct vb_locktab_file *f, const char *path, const struct vb_locktab_start *as)
 {
 	struct head h = {.magic = FILE_MAGIC,
-			 .mark = mark,
-			 .tickets = tickets,
+			 .mark = as->mark,
+			 .tickets = as->tickets,
 			 .worker = f->server->worker,
 			 .workers = f->server->workers,
 			 .segment = f->life->segment,
-			 .flags = f->sync ? HEAD_SYNCED : 0};
+			 .flags = (f->sync ? HEAD_SYNCED : 0) | (as->partial ? HEAD_PARTIAL : 0)};
 	int err;
 
 	f->other = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -666,7 +670,7 @@ static int fill_and_place(struct vb_locktab_file *f, const char *fresh)
 	return err;
 }
 
-int vb_locktab_file_compact(struct vb_locktab_file *f, uint64_t mark, uint64_t tickets)
+int vb_locktab_file_compact(struct vb_locktab_file *f, const struct vb_locktab_start *as)
 {
 	char fresh[sizeof(f->path) + 4];
 	int old, err;
@@ -675,7 +679,7 @@ int vb_locktab_file_compact(struct vb_locktab_file *f, uint64_t mark, uint64_t t
 		return 0;
 	snprintf(fresh, sizeof(fresh), "%s.new", f->path);
 	remember(f);
-	err = begin_new(f, fresh, mark, tickets);
+	err = begin_new(f, fresh, as);
 	if (err != 0) {
 		give_up(f, err);
 		return err;

@@ -287,6 +287,15 @@ static uint64_t note_end(struct agent *a, struct session *ss)
 	return ss->ended_by;
 }
 
+static int write_anew(struct agent *a, uint64_t mark)
+{
+	const struct vb_locktab_start as = {.mark = mark,
+					    .tickets = vb_tq_last_ticket(a->q),
+					    .partial = a->grace_until_ns != 0};
+
+	return vb_locktab_file_compact(a->file, &as);
+}
+
 static void on_noted(void *ctx, const struct vb_tq_req *r, bool gone)
 {
 	struct agent *a = ctx;
@@ -303,7 +312,7 @@ static void on_noted(void *ctx, const struct vb_tq_req *r, bool gone)
 		return;
 	vb_locktab_file_put(a->file, &rec);
 	if (vb_locktab_file_grown(a->file, vb_tq_holds(a->q)))
-		(void)vb_locktab_file_compact(a->file, a->life->mark, ticket);
+		(void)write_anew(a, a->life->mark);
 }
 
 static bool on_alive(void *ctx, const struct vb_tq_owner *o)
@@ -330,9 +339,12 @@ static bool is_mine(const struct vb_lock_server *s, uint64_t lock)
 
 static bool in_grace(struct agent *a, uint64_t now)
 {
-	if (a->grace_until_ns != 0 && now >= a->grace_until_ns)
-		a->grace_until_ns = 0;
-	return a->grace_until_ns != 0;
+	if (a->grace_until_ns == 0 || now < a->grace_until_ns)
+		return a->grace_until_ns != 0;
+	a->grace_until_ns = 0;
+	/* What is valid from now on stands in the file. */
+	(void)write_anew(a, a->life->mark);
+	return false;
 }
 
 static struct vb_tq_want want_of(const struct vb_locktab_ask *ask)
@@ -665,7 +677,7 @@ static void put_all(void *ctx, struct vb_locktab_file *f)
 static int enter_life(struct agent *a)
 {
 	uint64_t mark = vb_locktab_draw_mark();
-	int err = vb_locktab_file_compact(a->file, mark, vb_tq_last_ticket(a->q));
+	int err = write_anew(a, mark);
 
 	if (err != 0)
 		return err;

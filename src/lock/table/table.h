@@ -260,7 +260,9 @@ _Static_assert(sizeof(struct vb_locktab_answer_slot) == 40, "as in the figure");
 /* The path of an agent's file, with its terminating 0. */
 #define VB_LOCKTAB_PATH 464u
 
-/* What a server node keeps across its agents' lives, in the segment; by worker. */
+/* What a server node keeps across its agents' lives, in the segment; by worker.  An agent that finds it
+ * lost (all zero), and a file, begins with a grace period and with tokens above the file's; without a
+ * file it takes itself for the first. */
 struct vb_locktab_life {
 	/* How many agents have begun here. */
 	uint64_t lives;
@@ -395,6 +397,15 @@ struct vb_locktab_found {
 	uint64_t tickets;
 };
 
+/* How a file begins. */
+struct vb_locktab_start {
+	uint64_t mark;
+	/* No ticket above this has been given. */
+	uint64_t tickets;
+	/* There may be valid grants that `all` does not put. */
+	bool partial;
+};
+
 /* What seals the head of a file: 128 bytes. */
 uint64_t vb_locktab_seal_head(const void *head);
 /* A number for an agent's life that no other has. */
@@ -422,7 +433,7 @@ void vb_locktab_file_put(struct vb_locktab_file *f, const struct vb_locktab_reco
 void vb_locktab_file_commit(struct vb_locktab_file *f);
 bool vb_locktab_file_grown(const struct vb_locktab_file *f, unsigned holds);
 /* Writes the file anew, with only what `all` puts. */
-int vb_locktab_file_compact(struct vb_locktab_file *f, uint64_t mark, uint64_t tickets);
+int vb_locktab_file_compact(struct vb_locktab_file *f, const struct vb_locktab_start *as);
 
 /* How the file reaches the disk; tests put failures in between. */
 struct vb_locktab_io {
