@@ -34,7 +34,8 @@
  *
  * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if
  * they had run one after the other.  All protocols but `sundial` are strictly serializable: in that
- * order a transaction comes after those that had ended before it began.  What a transaction reads
+ * order a transaction comes after those that had ended before it began.  Who begins with less
+ * (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a transaction reads
  * while it runs is whole: no record is ever half of one version and half of another.  But with
  * `silo` and `sundial` two records may be of different moments; such a transaction cannot commit.
  *
@@ -217,7 +218,7 @@ enum vb_txn_cause {
 	VB_TXN_SLOTS,
 	/* It took longer than its lease, and others rolled it back. */
 	VB_TXN_RECOVERED,
-	/* It waited for a lock until its lease had passed. */
+	/* It waited for a lock until its lease, or its timeout_ns, had passed. */
 	VB_TXN_TIMEOUT,
 	/* A verb or a server failed: vb_txn_error says how. */
 	VB_TXN_FABRIC,
@@ -245,6 +246,45 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
 int vb_txn_begin(struct vb_coordinator *me);
 
 /*
+ * What a transaction is promised of what it reads.  Whatever it is, only committed records are read,
+ * what it writes is its own until it commits, and vb_txn_update gives the record as it is now.
+ */
+enum vb_isolation {
+	VB_SERIALIZABLE,
+	/* A record that was read stays as it was until the end.  That there is none may change. */
+	VB_REPEATABLE_READ,
+	/* Others may write what was read as soon as the call has ended.  Another call reads anew, into
+	 * another copy, which counts as one more record and its bytes (items_max, bytes_max); what was
+	 * read beforehand by vb_txn_declare is given by the first call.  vb_values_get gives a value as
+	 * it was at one moment. */
+	VB_READ_COMMITTED,
+	VB_ISOLATIONS
+};
+
+struct vb_txn_params {
+	/* Those below VB_SERIALIZABLE are offered by the two-phase protocols ("no-wait", "wait-die",
+	 * "wound-wait" and what they have behind it); see `verbena list`. */
+	enum vb_isolation isolation;
+	/* Calls that write are refused. */
+	bool read_only;
+	/* Its deadline: so long after it has begun no call of it waits for another transaction any
+	 * more.  A call that does then, and vb_txn_commit, abort it and say -ETIMEDOUT, at the latest
+	 * when the verbs that are under way have come back.  0, or more than the database's lease_ns:
+	 * the lease, at whose end they say -EAGAIN. */
+	uint64_t timeout_ns;
+};
+
+/*
+ * Begins a transaction that is not as all others; with {0} it is the call above.
+ *
+ *   -EINVAL      there is no such isolation level
+ *   -EOPNOTSUPP  the database's protocol does not offer it
+ *
+ * and the errors of vb_txn_begin.
+ */
+int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *params);
+
+/*
  * All of these may return -EAGAIN (aborted, see above).  After these errors the transaction goes on:
  *
  *   -ENOENT  there is no such record.  That there is none is part of what the transaction has read.
@@ -252,9 +292,12 @@ int vb_txn_begin(struct vb_coordinator *me);
  *   -EEXIST  insert: there is one.  That there is one is part of what the transaction has read; the
  *            record stays as it is
  *   -EINVAL  no transaction is under way; or the table is of another database
+ *   -EROFS   the call writes, and the transaction is read_only
  *
  * and errors by which it is aborted:
  *
+ *   -ETIMEDOUT
+ *            it has waited until the end of its timeout_ns, also from vb_txn_commit
  *   -E2BIG   it touches more records or bytes than the database allows
  *   -ENOSPC  the table has no room for another key, be it one that is only looked for
  *   -EPROTO  a node's server refuses what it was asked: it has opened other tables than this
@@ -285,8 +328,8 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
  * Says beforehand what will be read and written: the records are looked up, locked and fetched
  * together, with few doorbells (ten on three nodes: less than twice the time of one).  What is
  * declared need not be used, and what is not declared may be.  A declared key that has no record
- * is no error here.  If one of the tables is of another database (-EINVAL), nothing is declared
- * and the transaction goes on.
+ * is no error here.  If one of the tables is of another database (-EINVAL), or one is to be written
+ * in a transaction that is read_only (-EROFS), nothing is declared and the transaction goes on.
  */
 struct vb_txn_key {
 	struct vb_table *table;
@@ -365,21 +408,25 @@ int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t 
 int vb_values_remove(struct vb_coordinator *me, struct vb_values *values, uint64_t key);
 
 /* Why the last transaction ended; and the error behind VB_TXN_FABRIC, VB_TXN_MISUSE and
- * VB_TXN_REFUSED, else 0. */
+ * VB_TXN_REFUSED, and -ETIMEDOUT behind VB_TXN_TIMEOUT if it was the caller's; else 0. */
 enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me);
 int vb_txn_error(const struct vb_coordinator *me);
 
 /*
  * Runs body(me, arg) as a transaction, again and again with growing pauses in between until it
  * commits, at most `tries` times (0: without end).  The body returns 0 to commit; anything else
- * aborts and is returned, except -EAGAIN, which is tried again.
+ * aborts and is returned, except -EAGAIN, which is tried again.  The second begins each try as
+ * vb_txn_begin_with does; its timeout_ns is for all tries and pauses together.
  *
- *   0        committed
- *   -EAGAIN  not in so many tries; vb_txn_cause has the last one's cause
- *   others   the body's own, or an error above
+ *   0           committed
+ *   -EAGAIN     not in so many tries; vb_txn_cause has the last one's cause
+ *   -ETIMEDOUT  not within timeout_ns
+ *   others      the body's own, or an error above
  */
 typedef int (*vb_txn_body)(struct vb_coordinator *me, void *arg);
 int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries);
+int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *params, vb_txn_body body,
+		    void *arg, unsigned tries);
 
 /*
  * Recovers a node.  Looks at every record of it for locks of transactions that have not moved for a

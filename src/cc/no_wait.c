@@ -37,7 +37,7 @@ const struct vb_cc_ops vb_cc_no_wait = {
 	.name = "no-wait",
 	.summary = "two-phase locking; a conflict aborts whoever comes second",
 	.source = "RCC section 4.2, RCBench algorithm 1",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_NEVER_WAITS,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHORT_READS | VB_CC_NEVER_WAITS,
 	TWO_PHASE_OPS(stages_x),
 };
 
@@ -45,7 +45,8 @@ const struct vb_cc_ops vb_cc_no_wait_sx = {
 	.name = "no-wait-sx",
 	.summary = "no-wait with shared and exclusive locks",
 	.source = "RCBench algorithm 1",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHARED | VB_CC_NEVER_WAITS,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHORT_READS | VB_CC_SHARED |
+		VB_CC_NEVER_WAITS,
 	TWO_PHASE_SX_WORDS,
 	TWO_PHASE_OPS(stages_sx),
 };

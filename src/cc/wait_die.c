@@ -47,7 +47,7 @@ const struct vb_cc_ops vb_cc_wait_die = {
 	.name = "wait-die",
 	.summary = "two-phase locking; the older waits, the younger dies",
 	.source = "RCC section 4.3, RCBench section 5.1",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_WAIT_DIE,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHORT_READS | VB_CC_AGE | VB_CC_WAIT_DIE,
 	TWO_PHASE_OPS(stages_x),
 };
 
@@ -55,7 +55,8 @@ const struct vb_cc_ops vb_cc_wait_die_sx = {
 	.name = "wait-die-sx",
 	.summary = "wait-die with shared and exclusive locks",
 	.source = "RCBench section 5.1",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_WAIT_DIE | VB_CC_SHARED,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHORT_READS | VB_CC_AGE | VB_CC_WAIT_DIE |
+		VB_CC_SHARED,
 	TWO_PHASE_SX_WORDS,
 	TWO_PHASE_OPS(stages_sx),
 };
@@ -149,7 +150,7 @@ const struct vb_cc_ops vb_cc_wait_die_fair = {
 	.name = "wait-die-fair",
 	.summary = "wait-die in which the oldest that waits is next",
 	.source = "RCC section 4.3, its limitation cured",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_WAIT_DIE,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHORT_READS | VB_CC_AGE | VB_CC_WAIT_DIE,
 	.words = words_fair,
 	.n_words = VB_ARRAY_SIZE(words_fair),
 	TWO_PHASE_OPS(stages_fair),

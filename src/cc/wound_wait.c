@@ -50,7 +50,7 @@ const struct vb_cc_ops vb_cc_wound_wait = {
 	.name = "wound-wait",
 	.summary = "two-phase locking; the older wounds the younger and waits",
 	.source = "RCBench algorithm 2",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_STATUS,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHORT_READS | VB_CC_AGE | VB_CC_STATUS,
 	TWO_PHASE_OPS(stages_x),
 };
 
@@ -58,7 +58,8 @@ const struct vb_cc_ops vb_cc_wound_wait_sx = {
 	.name = "wound-wait-sx",
 	.summary = "wound-wait with shared and exclusive locks",
 	.source = "RCBench algorithm 2",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_STATUS | VB_CC_SHARED,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHORT_READS | VB_CC_AGE | VB_CC_STATUS |
+		VB_CC_SHARED,
 	TWO_PHASE_SX_WORDS,
 	TWO_PHASE_OPS(stages_sx),
 };
@@ -67,7 +68,8 @@ const struct vb_cc_ops vb_cc_wound_wait_as_published = {
 	.name = "wound-wait-as-published",
 	.summary = "wound-wait in which those who wait do not look at their own status",
 	.source = "RCBench algorithm 2, to the letter",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_AGE | VB_CC_STATUS | VB_CC_BLIND_WAIT,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHORT_READS | VB_CC_AGE | VB_CC_STATUS |
+		VB_CC_BLIND_WAIT,
 	.planted = "stuck",
 	TWO_PHASE_OPS(stages_x),
 };

@@ -77,7 +77,7 @@ static const char *wrong_with(const struct vb_cc_ops *cc, const struct vb_item *
 		return "it was never fetched";
 	if (it->flags & VB_ITEM_WRITE && !(it->flags & VB_ITEM_HELD_X))
 		return "it would be written without its lock";
-	if (cc->caps & VB_CC_READ_LOCKS && !(it->flags & held))
+	if (cc->caps & VB_CC_READ_LOCKS && !(it->flags & (held | VB_ITEM_LET_GO)))
 		return "it is not held, and this protocol holds what it has read";
 	if (it->flags & VB_ITEM_WRITE && it->flags & VB_ITEM_BLIND && vb_item_has_record(it))
 		return "it would be written with a record that nobody has read or given";

@@ -9,6 +9,7 @@
  *	sweep.c        recovery of a whole node
  *	commit.c       the log, the commit point, what follows it
  *	recover.c      transactions of coordinators that do not move
+ *	reads.c        reads that are over before the commit
  *	stage.c        running a stage: here, or by RPC; waiting
  *	suspect.c      lock words that stand in the way
  *	lane.c         names of places, and their status words
@@ -109,6 +110,10 @@ struct vb_txn {
 	uint64_t write_by_ns; /* a lease after the commit point; 0: whenever */
 	uint8_t phase;        /* enum vb_txn_phase */
 	uint8_t cause;        /* enum vb_txn_cause */
+	uint8_t isolation;    /* enum vb_isolation */
+	bool read_only;
+	bool hurried; /* deadline_ns is the caller's, and not its lease's end */
+	bool whole;   /* several reads are one: none of them is over before all are */
 	int error;
 	bool passive; /* its commit stage does not wait */
 	bool tainted; /* a verb's outcome is unknown: the name must not be used again */
@@ -227,9 +232,20 @@ static inline uint64_t vb_ts_name(uint64_t word)
 }
 
 int vb_txn_doom_changed(struct vb_coordinator *me);
+/* Between the two, what is read is of one moment, at every level.  0, or why it ended. */
+void vb_txn_begin_whole(struct vb_txn *t);
+int vb_txn_end_whole(struct vb_txn *t);
 /* Gives locks back after vb_txn_doom. */
 void vb_txn_clean(struct vb_txn *t);
-int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, struct vb_item **out);
+int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
+		struct vb_item **out);
+
+/* reads.c */
+/* A call has given what it has read of the item.  0 or -EAGAIN. */
+int vb_txn_end_read(struct vb_txn *t, struct vb_item *it);
+/* All that was read is let go, and was not given yet: it was declared; or has been.  0 or -EAGAIN. */
+int vb_txn_end_declared(struct vb_txn *t);
+int vb_txn_end_given(struct vb_txn *t);
 
 /* stage.c */
 /* Ends the transaction's life with a cause; the first one counts.  -EAGAIN. */
@@ -238,6 +254,8 @@ void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct
 		  unsigned n);
 int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n);
 int vb_txn_alive(struct vb_txn *t);
+/* Its deadline has passed: 0, or -EAGAIN. */
+int vb_txn_in_time(struct vb_txn *t);
 
 /* call.c */
 #define VB_CALLS_MAX   8u   /* nodes asked at a time */

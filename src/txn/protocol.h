@@ -92,6 +92,10 @@ enum vb_item_flags {
 	VB_ITEM_LOST = 1 << 10,
 	/* `fetched` is there. */
 	VB_ITEM_NOTED = 1 << 11,
+	/* It was read, and its lock given back: others may write it. */
+	VB_ITEM_LET_GO = 1 << 12,
+	/* ... and a call has given what was read: the next one reads the key anew. */
+	VB_ITEM_GIVEN = 1 << 13,
 };
 
 /* seen_slot: the reserved word. */
@@ -183,6 +187,9 @@ enum vb_cc_caps {
 	VB_CC_NEVER_WAITS = 1 << 7,
 	/* An older transaction waits for younger ones only; a younger one ends for older ones only. */
 	VB_CC_WAIT_DIE = 1 << 8,
+	/* It offers repeatable read and read committed: what was read may be released by itself, before
+	 * the commit. */
+	VB_CC_SHORT_READS = 1 << 9,
 };
 
 struct vb_txn;
@@ -235,7 +242,8 @@ struct vb_cc_ops {
 	/*
 	 * The lock word: of a tuple with that version that nobody holds; while the transaction `ts`
 	 * holds it; and who holds it by that word.  `was`: the word before.  A held word names one
-	 * lock: once it was let go it never comes back.
+	 * lock: once it was let go it never comes back, but for the same transaction's where it lets go
+	 * of what it has read (txn/reads.c).
 	 */
 	uint64_t (*unlocked)(uint64_t version, uint64_t was);
 	uint64_t (*locked)(uint64_t ts, uint64_t was);
@@ -292,6 +300,8 @@ void vb_cc_register(const struct vb_cc_ops *const *more);
 int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
 /* The same for all of the transaction's items that have every flag of `all` and none of `none`. */
 int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t none);
+/* Gives the locks of items back that were only read.  0, or -EAGAIN. */
+int vb_txn_let_go(struct vb_txn *t, struct vb_item **items, unsigned n);
 
 /* What a stage may read of its surroundings. */
 bool vb_stage_sealed(const struct vb_stage *s);

@@ -280,6 +280,13 @@ void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct
 
 /* ---- until it is done ---- */
 
+int vb_txn_in_time(struct vb_txn *t)
+{
+	if (vb_ep_now(t->me->ep) <= t->deadline_ns)
+		return 0;
+	return vb_txn_doom(t, VB_TXN_TIMEOUT, t->hurried ? -ETIMEDOUT : 0);
+}
+
 /* May the transaction go on?  Somebody may have wounded or recovered it. */
 int vb_txn_alive(struct vb_txn *t)
 {
@@ -290,10 +297,9 @@ int vb_txn_alive(struct vb_txn *t)
 
 	if (me->db->cc->caps & VB_CC_BLIND_WAIT)
 		return 0;
-	if (vb_ep_now(me->ep) > t->deadline_ns)
-		return vb_txn_doom(t, VB_TXN_TIMEOUT, 0);
-	if (!me->db->status)
-		return 0;
+	err = vb_txn_in_time(t);
+	if (err || !me->db->status)
+		return err;
 	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(me->db, lane->place), &status, 8);
 	err = vb_acc_go(&lane->acc);
 	if (err)
@@ -377,14 +383,23 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 	return m;
 }
 
+static uint64_t left_ns(const struct vb_txn *t)
+{
+	uint64_t now = vb_ep_now(t->me->ep);
+
+	return now < t->deadline_ns ? t->deadline_ns - now : 0;
+}
+
 static int wait_a_little(struct vb_txn *t, unsigned tries)
 {
 	uint64_t ns = WAIT_FIRST_NS << (tries < 6 ? tries : 6);
+	uint64_t most = t->hurried ? left_ns(t) + 1 : WAIT_MOST_NS;
 
 	t->me->waits++;
 	if (t->me->ripe > 0)
 		return vb_txn_doom(t, VB_TXN_LOCKED, 0);
-	vb_ep_sleep(t->me->ep, ns < WAIT_MOST_NS ? ns : WAIT_MOST_NS);
+	most = most < WAIT_MOST_NS ? most : WAIT_MOST_NS;
+	vb_ep_sleep(t->me->ep, ns < most ? ns : most);
 	if (vb_task_cancelled(vb_task_self()))
 		return vb_txn_doom(t, VB_TXN_TIMEOUT, -ECANCELED);
 	return vb_txn_alive(t);

@@ -19,23 +19,46 @@ static void forget_items(struct vb_coordinator *me)
 	me->txn_stamp = 1;
 }
 
-int vb_txn_begin(struct vb_coordinator *me)
+static int check_params(const struct vb_coordinator *me, const struct vb_txn_params *p)
 {
+	const struct vb_cc_ops *cc = me->db->cc;
+
+	if (vb_unlikely((unsigned)p->isolation >= VB_ISOLATIONS))
+		return vb_fail(-EINVAL, "there is no isolation level %u: see enum vb_isolation",
+			       (unsigned)p->isolation);
+	if (vb_unlikely(p->isolation != VB_SERIALIZABLE && !(cc->caps & VB_CC_SHORT_READS)))
+		return vb_fail(-EOPNOTSUPP,
+			       "transactions under '%s' are serializable, and not less: begin them "
+			       "so, or open the database with a protocol that offers less "
+			       "(`verbena list`)",
+			       cc->name);
+	return 0;
+}
+
+/* As the caller wants it; its begin_ns is there. */
+static void set_params(struct vb_txn *t, const struct vb_txn_params *p)
+{
+	uint64_t lease = t->me->db->lease_ns;
+
+	t->isolation = (uint8_t)p->isolation;
+	t->read_only = p->read_only;
+	t->whole = false;
+	t->hurried = p->timeout_ns != 0 && p->timeout_ns <= lease;
+	t->deadline_ns = t->begin_ns + (t->hurried ? p->timeout_ns : lease);
+}
+
+static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
+{
+	struct vb_txn *t = &me->txn;
+	uint64_t old_ts = t->ts;
 	struct vb_lane *lane;
-	struct vb_txn *t;
-	uint64_t old_ts;
 	int err;
 
-	if (vb_any_null(me))
-		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
-	t = &me->txn;
-	old_ts = t->ts;
 	if (t->phase == VB_TXN_OPEN)
 		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
+	err = check_params(me, params);
+	if (err)
+		return err;
 	if (vb_unlikely(me->ripe > 0))
 		vb_txn_recover_ripe(me);
 	if (!me->keep_age)
@@ -61,10 +84,30 @@ int vb_txn_begin(struct vb_coordinator *me)
 	/* Whoever watches compares it with the ends of others; a deadline may only be early. */
 	t->begin_ns =
 		vb_unlikely(me->db->watch != NULL) ? vb_ep_now(me->ep) : vb_ep_now_early(me->ep);
-	t->deadline_ns = t->begin_ns + me->db->lease_ns;
+	set_params(t, params);
 	me->keep_age = false;
 	forget_items(me);
 	return 0;
+}
+
+static const struct vb_txn_params as_usual;
+
+int vb_txn_begin(struct vb_coordinator *me)
+{
+	return vb_txn_begin_with(me, &as_usual);
+}
+
+int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *params)
+{
+	int err;
+
+	if (vb_any_null(me, params))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	return begin(me, params);
 }
 
 enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me)
@@ -133,14 +176,21 @@ static unsigned char *next_image(struct vb_txn *t)
 	return last->image + image_bytes(last->table);
 }
 
+/* Others may have written the key since: what comes now is another read of it, or a write. */
+static bool is_over(const struct vb_item *it, bool write)
+{
+	return it->flags & VB_ITEM_LET_GO && (write || it->flags & VB_ITEM_GIVEN);
+}
+
 /* The item of the key, made if there is none. */
-int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, struct vb_item **out)
+int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
+		struct vb_item **out)
 {
 	struct vb_coordinator *me = t->me;
 	uint32_t slot;
 	struct vb_item *it = find_item(t, table, key, &slot);
 
-	if (it == NULL) {
+	if (it == NULL || vb_unlikely(is_over(it, write))) {
 		if (!fits(t, table)) {
 			vb_txn_doom(t, VB_TXN_MISUSE, -E2BIG);
 			vb_txn_clean(t);
@@ -268,6 +318,11 @@ static int make_writable(struct vb_txn *t, struct vb_item *it, bool blind)
 	return err;
 }
 
+static int read_only(void)
+{
+	return vb_fail(-EROFS, "the transaction was begun as read_only, and the call would write");
+}
+
 /* A call on an item, and what the item was before it. */
 struct reach {
 	struct vb_item *it;
@@ -283,7 +338,9 @@ static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 
 	if (err)
 		return err;
-	err = vb_txn_item(t, table, key, &r->it);
+	if (vb_unlikely(write && t->read_only))
+		return read_only();
+	err = vb_txn_item(t, table, key, write, &r->it);
 	if (err)
 		return err;
 	r->was = r->it->flags;
@@ -292,7 +349,7 @@ static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 		return fail(t);
 	/* Whether there is a record has been read, even if what stands in it has not. */
 	r->it->flags |= VB_ITEM_READ;
-	return 0;
+	return !write && vb_txn_end_read(t, r->it) != 0 ? fail(t) : 0;
 }
 
 /*
@@ -311,7 +368,7 @@ static int stands_not(struct vb_txn *t, const struct reach *r, int err)
 		it->flags &= (uint16_t)~VB_ITEM_WRITE;
 	if (it->flags & VB_ITEM_WRITE && !is_known(it) && fetch_after_all(t, it) != 0)
 		return fail(t);
-	return err;
+	return vb_txn_end_read(t, it) != 0 ? fail(t) : err;
 }
 
 /* ---- the calls ---- */
@@ -437,12 +494,15 @@ static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsign
 {
 	int err = 0;
 
-	for (unsigned i = 0; i < n && err == 0; i++)
+	for (unsigned i = 0; i < n && err == 0; i++) {
 		err = check_call(t, keys[i].table);
+		if (err == 0 && keys[i].write && t->read_only)
+			err = read_only();
+	}
 	for (unsigned i = 0; i < n && err == 0; i++) {
 		struct vb_item *it;
 
-		err = vb_txn_item(t, keys[i].table, keys[i].key, &it);
+		err = vb_txn_item(t, keys[i].table, keys[i].key, keys[i].write, &it);
 		if (err == 0)
 			it->flags |= keys[i].write ? VB_ITEM_WRITE | VB_ITEM_READ : VB_ITEM_READ;
 	}
@@ -491,6 +551,8 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
 	for (unsigned i = 0; i < t->n && err == 0; i++)
 		if (t->item[i].flags & VB_ITEM_WRITE && !is_known(&t->item[i]))
 			err = fetch_after_all(t, &t->item[i]);
+	if (err == 0)
+		err = vb_txn_end_declared(t);
 	return err ? fail(t) : 0;
 }
 
@@ -615,8 +677,8 @@ static int commit(struct vb_coordinator *me)
 	err = me->db->cc->prepare(t);
 	if (err == 0)
 		err = vb_txn_inspect(t);
-	if (err == 0 && me->db->recovery && vb_ep_now(me->ep) > t->deadline_ns)
-		err = vb_txn_doom(t, VB_TXN_TIMEOUT, 0);
+	if (err == 0 && (me->db->recovery || t->hurried))
+		err = vb_txn_in_time(t);
 	if (err)
 		return fail(t);
 	set_versions(t);
@@ -662,6 +724,17 @@ int vb_txn_doom_changed(struct vb_coordinator *me)
 	return fail(&me->txn);
 }
 
+void vb_txn_begin_whole(struct vb_txn *t)
+{
+	t->whole = true;
+}
+
+int vb_txn_end_whole(struct vb_txn *t)
+{
+	t->whole = false;
+	return t->phase == VB_TXN_OPEN && vb_txn_end_given(t) != 0 ? fail(t) : 0;
+}
+
 /* ---- again and again ---- */
 
 #define PAUSE_NS      2000ull
@@ -677,16 +750,42 @@ static void pause_before(struct vb_coordinator *me, unsigned tries)
 
 int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries)
 {
-	if (vb_any_null(me, body))
+	return vb_txn_run_with(me, &as_usual, body, arg, tries);
+}
+
+/* What is left of the time for all tries. */
+static int time_left(struct vb_coordinator *me, uint64_t until_ns, struct vb_txn_params *p)
+{
+	uint64_t now = vb_ep_now(me->ep);
+
+	if (now >= until_ns)
+		return vb_fail(-ETIMEDOUT, "a transaction has not committed within its timeout_ns");
+	p->timeout_ns = until_ns - now;
+	return 0;
+}
+
+int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *params, vb_txn_body body,
+		    void *arg, unsigned tries)
+{
+	struct vb_txn_params p;
+	uint64_t until = 0;
+
+	if (vb_any_null(me, params, body))
 		return -EINVAL;
+	p = *params;
 	for (unsigned i = 0; tries == 0 || i < tries; i++) {
-		int err;
+		int err = 0;
 
 		if (i > 0)
 			pause_before(me, i);
-		err = vb_txn_begin(me);
+		if (i > 0 && p.timeout_ns != 0)
+			err = time_left(me, until, &p);
+		if (err == 0)
+			err = vb_txn_begin_with(me, &p);
 		if (err)
 			return err;
+		if (i == 0)
+			until = me->txn.begin_ns + p.timeout_ns;
 		err = body(me, arg);
 		if (err == 0)
 			err = vb_txn_commit(me);

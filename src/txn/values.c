@@ -173,23 +173,14 @@ static int declare(struct vb_coordinator *me, const struct vb_values *v, uint64_
 	return err;
 }
 
-int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, void *buf,
-		  uint32_t room_bytes, uint32_t *bytes)
+static int get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, void *buf,
+	       uint32_t room_bytes, uint32_t *bytes)
 {
 	const unsigned char *record;
 	struct head head;
 	uint32_t n;
-	int err;
+	int err = vb_txn_get(me, v->first, key, (const void **)&record);
 
-	if (vb_any_null(me, v, bytes) || (room_bytes > 0 && vb_any_null(buf)))
-		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
-	err = check_key(v, key);
-	if (err == 0)
-		err = vb_txn_get(me, v->first, key, (const void **)&record);
 	if (err)
 		return err;
 	memcpy(&head, record, sizeof(head));
@@ -213,6 +204,26 @@ int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 	if (err == 0)
 		*bytes = head.bytes;
 	return err;
+}
+
+int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, void *buf,
+		  uint32_t room_bytes, uint32_t *bytes)
+{
+	int err, ended;
+
+	if (vb_any_null(me, v, bytes) || (room_bytes > 0 && vb_any_null(buf)))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = check_key(v, key);
+	if (err)
+		return err;
+	vb_txn_begin_whole(&me->txn);
+	err = get(me, v, key, buf, room_bytes, bytes);
+	ended = vb_txn_end_whole(&me->txn);
+	return ended != 0 ? ended : err;
 }
 
 /* How long the value is now; -ENOENT. */

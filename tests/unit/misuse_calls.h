@@ -141,6 +141,9 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 #define TXN_CALLS(X)                                                                               \
 	X(vb_txn_begin, vb_txn_begin(NULL), -EINVAL, CHILD_AND_THREAD, vb_txn_begin(w.co),         \
 	  FOREIGN)                                                                                 \
+	X(vb_txn_begin_with,                                                                       \
+	  all(2, vb_txn_begin_with(NULL, &o.xp), vb_txn_begin_with(w.co, NULL)), -EINVAL,          \
+	  CHILD_AND_THREAD, vb_txn_begin_with(w.co, &o.xp), FOREIGN)                               \
 	X(vb_txn_get,                                                                              \
 	  all(3, vb_txn_get(NULL, w.table, 1, &o.out), vb_txn_get(w.co, NULL, 1, &o.out),          \
 	      vb_txn_get(w.co, w.table, 1, NULL)),                                                 \
@@ -173,6 +176,11 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	X(vb_txn_error, vb_txn_error(NULL), -EINVAL, NOWHERE, 0, 0)                                \
 	X(vb_txn_run, all(2, vb_txn_run(NULL, body, NULL, 1), vb_txn_run(w.co, NULL, NULL, 1)),    \
 	  -EINVAL, CHILD_AND_THREAD, vb_txn_run(w.co, body, NULL, 1), FOREIGN)                     \
+	X(vb_txn_run_with,                                                                         \
+	  all(3, vb_txn_run_with(NULL, &o.xp, body, NULL, 1),                                      \
+	      vb_txn_run_with(w.co, NULL, body, NULL, 1),                                          \
+	      vb_txn_run_with(w.co, &o.xp, NULL, NULL, 1)),                                        \
+	  -EINVAL, CHILD_AND_THREAD, vb_txn_run_with(w.co, &o.xp, body, NULL, 1), FOREIGN)         \
 	X(vb_txn_cause_name, vb_txn_cause_name(VB_TXN_CAUSES) == NULL, 0, NOWHERE, 0, 0)           \
 	X(vb_values_open,                                                                          \
 	  all(3, vb_values_open(NULL, &o.vp, &o.values), vb_values_open(w.db, NULL, &o.values),    \

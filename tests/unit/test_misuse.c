@@ -56,6 +56,7 @@ static struct {
 	struct vb_db_params dp;
 	struct vb_table_params tp;
 	struct vb_values_params vp;
+	struct vb_txn_params xp;
 	struct vb_txn_key keys[1];
 	struct vb_fabric *fabric;
 	struct vb_cluster *cluster;

@@ -156,7 +156,7 @@ static void wrong_guess(void **state)
 	/* The same for an item that goes to a server: of its node, and of another. */
 	for (uint64_t other = KEY + 1; other <= KEY + 2; other++) {
 		must(vb_txn_begin(w.a));
-		must(vb_txn_item(&w.a->txn, w.t, KEY, &it));
+		must(vb_txn_item(&w.a->txn, w.t, KEY, false, &it));
 		it->at = vb_table_find(w.t, vb_table_node(w.t, other), other);
 		it->flags |= VB_ITEM_READ;
 		must(w.db->cc->read(&w.a->txn, &it, 1));
@@ -215,7 +215,7 @@ static void lost_lock(void **state)
 	open_usual(&w, state, LONG_NS);
 	must(vb_txn_begin(w.a));
 	must(vb_txn_write(w.a, w.t, KEY, &one));
-	must(vb_txn_item(&w.a->txn, w.t, KEY, &it));
+	must(vb_txn_item(&w.a->txn, w.t, KEY, false, &it));
 	word = vb_local(w.f, it->at + w.t->layout.lock_at, 8);
 	*word += 1 << VB_TS_PLACE_SHIFT;
 	vb_log_capture_begin(text, sizeof(text));
