@@ -15,7 +15,7 @@
 #define CLIENT_STREAM 0x6c6f616400000000ull
 
 const struct vb_load_ops *const vb_loads[] = {
-	&vb_load_ycsb, &vb_load_smallbank, &vb_load_bank, &vb_load_tatp, NULL,
+	&vb_load_ycsb, &vb_load_smallbank, &vb_load_bank, &vb_load_tatp, &vb_load_tpcc, NULL,
 };
 
 const struct vb_load_ops *vb_load_find(const char *name)
@@ -72,7 +72,7 @@ int vb_load_open(struct vb_load *l, struct vb_db *db)
 int vb_load_client_open(const struct vb_load *l, uint16_t node, unsigned number,
 			struct vb_load_client *c)
 {
-	*c = (struct vb_load_client){.load = l, .node = node};
+	*c = (struct vb_load_client){.load = l, .node = node, .number = number};
 	vb_rng_seed(&c->rng, l->seed, CLIENT_STREAM + number);
 	c->key = calloc(l->items, sizeof(*c->key));
 	c->record = calloc(1, l->record_bytes_max + 8);

@@ -33,12 +33,15 @@
 #define VB_LOAD_TABLES_MAX  16u
 #define VB_LOAD_CHANGES_MAX 4u
 #define VB_LOAD_WHY         256u
+#define VB_LOAD_VALUES_MAX  18u
 
 /* body: the transaction has looked and wants to be rolled back; it is done. */
 #define VB_LOAD_ROLLBACK 1
 /* body: what it looked for is not there, or what it would add is.  It may commit, which validates
  * that, and counts as rolled back; its changes are 0. */
 #define VB_LOAD_ABSENT 2
+/* body: it has no room for what it would add.  It is rolled back, and ends the run. */
+#define VB_LOAD_FULL 3
 
 struct vb_load_ops;
 
@@ -61,8 +64,9 @@ struct vb_load_client {
 	const struct vb_load *load;
 	struct vb_rng rng;
 	uint16_t node;
-	unsigned type; /* of the drawn transaction: index into ops->types */
-	unsigned n;    /* keys of it */
+	unsigned number; /* of all clients */
+	unsigned type;   /* of the drawn transaction: index into ops->types */
+	unsigned n;      /* keys of it */
 	struct vb_txn_key *key;
 	int64_t amount; /* drawn; what it means is the workload's */
 	/* What the attempt that ran last adds to the sums that ops->judge compares, if it
@@ -76,7 +80,7 @@ struct vb_load_client {
 
 /* Everything that all records of some nodes hold; sums of several nodes are added word by word. */
 struct vb_load_sums {
-	uint64_t value[VB_LOAD_CHANGES_MAX]; /* the workload's, modulo 2^64 */
+	uint64_t value[VB_LOAD_VALUES_MAX]; /* the workload's, modulo 2^64 */
 	uint64_t records;
 	uint64_t absent; /* keys without a record that should have one */
 	uint64_t
@@ -108,7 +112,7 @@ struct vb_load_ops {
 	/* Draws the client's next transaction: type, keys, amounts. */
 	void (*next)(struct vb_load_client *c);
 	/* Does it, between begin and commit; called again unchanged when it has to be tried again.
-	 * 0: it may commit; VB_LOAD_ROLLBACK; VB_LOAD_ABSENT; -EBADMSG: it has read what cannot be (c->why); or
+	 * 0: it may commit; VB_LOAD_ROLLBACK, _ABSENT or _FULL; -EBADMSG: it has read what cannot be (c->why); or
 	 * what a call has returned. */
 	int (*body)(struct vb_load_client *c, struct vb_coordinator *me);
 	/* After its commit: was what it has seen possible?  -EBADMSG, with c->why.  May be NULL. */

@@ -27,7 +27,7 @@ fi
 
 # The bound is generous: a lost answer is right on a loaded machine, but not what is tested here.
 for load in 'ycsb --records 2k --dist uniform' 'smallbank --accounts 500 --hot-accounts 500' \
-	'bank --accounts 12' 'tatp --subscribers 300'; do
+	'bank --accounts 12' 'tatp --subscribers 300' 'tpcc --items 200 --customers 30 --orders 5k'; do
 	what="ucx, ${load%% *}"
 	# shellcheck disable=SC2086
 	run bench txn --cc no-wait,wait-die,silo,sundial --hybrid both --fabric ucx --procs 3 --coroutines 2 \

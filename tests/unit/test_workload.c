@@ -1,90 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Workloads of transactions: what is drawn, and that their sums add up. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "workload_fixture.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
-#include "txn/db.h"
-#include "workload/load.h"
 #include "workload/scatter.h"
 #include "workload/tatp.h"
-
-#define DRAWS 20000u
-
-/* A workload with its options, on a simulated fabric that is filled. */
-struct fixture {
-	char options[256];
-	struct vb_load load;
-	struct vb_fabric *fabric;
-	struct vb_db *db;
-};
-
-static bool step(void *ctx, uint64_t done)
-{
-	(void)ctx;
-	return done < UINT64_MAX;
-}
-
-static int open_load(struct fixture *g, const char *name, const char *list, uint16_t nodes,
-		     uint64_t seed)
-{
-	const struct vb_load_ops *ops = vb_load_find(name);
-
-	assert_non_null(ops);
-	memset(g, 0, sizeof(*g));
-	assert_true(ops->options_bytes <= sizeof(g->options));
-	vb_opt_defaults(ops->options, g->options);
-	assert_int_equal(vb_opt_parse_list(ops->options, g->options, list), 0);
-	return vb_load_init(&g->load, ops, g->options, nodes, seed);
-}
-
-static void open_fixture(struct fixture *g, const char *name, const char *list, uint16_t nodes)
-{
-	const struct vb_load_progress progress = {.step = step};
-	struct vb_db_params p = {.cc = "no-wait", .coordinators = 4};
-	struct vb_fabric_params f = {.fabric = "sim", .nodes = nodes, .endpoints = 64};
-
-	assert_int_equal(open_load(g, name, list, nodes, 7), 0);
-	vb_load_db_params(&g->load, &p);
-	f.node_bytes = vb_db_node_bytes(&p, nodes) + vb_load_node_bytes(&g->load, &p) + (1 << 20);
-	assert_int_equal(vb_fabric_open(&f, &g->fabric), 0);
-	assert_int_equal(vb_db_open(g->fabric, &p, &g->db), 0);
-	assert_int_equal(vb_load_open(&g->load, g->db), 0);
-	for (uint16_t node = 0; node < nodes; node++)
-		assert_int_equal(g->load.ops->fill(&g->load, node, &progress), 0);
-}
-
-static void close_fixture(struct fixture *g)
-{
-	vb_db_close(g->db);
-	if (g->fabric != NULL)
-		vb_fabric_close(g->fabric);
-	vb_load_close(&g->load);
-}
-
-/* How many of the draws were of each type, within a percentage point. */
-static void assert_mix(struct fixture *g, const unsigned *percent)
-{
-	unsigned seen[VB_LOAD_TYPES_MAX] = {0};
-	struct vb_load_client c;
-
-	assert_int_equal(vb_load_client_open(&g->load, 0, 3, &c), 0);
-	for (unsigned i = 0; i < DRAWS; i++) {
-		g->load.ops->next(&c);
-		assert_true(c.type < g->load.ops->n_types);
-		assert_true(c.n >= 1 && c.n <= g->load.items);
-		seen[c.type]++;
-	}
-	for (unsigned t = 0; t < g->load.ops->n_types; t++)
-		assert_in_range(seen[t] * 100 / DRAWS + 1, percent[t], percent[t] + 2);
-	vb_load_client_close(&c);
-}
 
 static void assert_distinct(const struct vb_load_client *c)
 {
@@ -285,63 +204,6 @@ static void test_same_seed_same_draws(void **state)
 	}
 }
 
-/* What became of the transactions of one client. */
-struct did {
-	int64_t change[VB_LOAD_CHANGES_MAX];
-	unsigned drawn[VB_LOAD_TYPES_MAX], done[VB_LOAD_TYPES_MAX];
-};
-
-static void do_one(struct fixture *g, struct vb_coordinator *me, struct vb_load_client *c,
-		   struct did *d)
-{
-	int err;
-
-	g->load.ops->next(c);
-	d->drawn[c->type]++;
-	assert_int_equal(vb_txn_begin(me), 0);
-	err = g->load.ops->body(c, me);
-	if (err == VB_LOAD_ROLLBACK) {
-		vb_txn_abort(me);
-		return;
-	}
-	assert_true(err == 0 || err == VB_LOAD_ABSENT);
-	assert_int_equal(vb_txn_commit(me), 0);
-	for (unsigned k = 0; k < VB_LOAD_CHANGES_MAX; k++)
-		d->change[k] += c->change[k];
-	d->done[c->type] += err == 0;
-	if (err == 0 && g->load.ops->committed != NULL)
-		assert_int_equal(g->load.ops->committed(c), 0);
-}
-
-/* So many transactions, one after the other. */
-static void do_many(struct fixture *g, unsigned n, struct did *d)
-{
-	struct vb_db_server *server[2];
-	struct vb_coordinator *me;
-	struct vb_load_client c;
-
-	*d = (struct did){0};
-	for (uint16_t node = 0; node < 2; node++)
-		assert_int_equal(vb_db_server_start(g->db, node, &server[node]), 0);
-	assert_int_equal(vb_coordinator_open(g->db, 0, &me), 0);
-	assert_int_equal(vb_load_client_open(&g->load, 0, 0, &c), 0);
-	for (unsigned i = 0; i < n; i++)
-		do_one(g, me, &c, d);
-	vb_coordinator_close(me);
-	for (uint16_t node = 0; node < 2; node++)
-		vb_db_server_stop(server[node]);
-	vb_load_client_close(&c);
-}
-
-static int judge_all(struct fixture *g, const int64_t *change, char *why)
-{
-	struct vb_load_sums sums = {0};
-
-	for (uint16_t node = 0; node < 2; node++)
-		g->load.ops->count(&g->load, node, &sums);
-	return g->load.ops->judge(&g->load, &sums, change, why, VB_LOAD_WHY);
-}
-
 /* What the records hold in the end is what was there and what has been committed; and not anything
  * else. */
 static void invariant_of(const char *name, const char *list, bool counts)
@@ -443,12 +305,10 @@ static void test_tatp_success(void **state)
 static void *first_record(struct fixture *g, unsigned table, uint64_t **version_word)
 {
 	struct vb_table *t = g->load.table[table];
-	const struct vb_table_header *h =
-		vb_local(g->fabric, t->node[0].header, sizeof(*h) + t->layout.stride);
-	char *tuple = (char *)h + sizeof(*h);
+	vb_addr at = t->node[0].header + sizeof(struct vb_table_header);
 
-	*version_word = (uint64_t *)(tuple + t->layout.version_at);
-	return tuple + t->layout.record_at;
+	*version_word = vb_local(g->fabric, at + t->layout.version_at, 8);
+	return vb_local(g->fabric, at + t->layout.record_at, t->layout.record_bytes);
 }
 
 /* One row is gone, one is of another key, one half of an update is lost: each is found. */
@@ -489,20 +349,6 @@ static void test_tatp_broken(void **state)
 	did.change[2]--;
 	assert_int_equal(judge_all(&g, did.change, why), 0);
 	close_fixture(&g);
-}
-
-static void refused(const char *name, const char *list, const char *word)
-{
-	char said[512] = "";
-	struct fixture g;
-	int err;
-
-	vb_log_capture_begin(said, sizeof(said));
-	err = open_load(&g, name, list, 2, 1);
-	vb_log_capture_end();
-	assert_int_equal(err, -EINVAL);
-	assert_non_null(strstr(said, word));
-	vb_load_close(&g.load);
 }
 
 static void test_refused(void **state)

@@ -33,13 +33,16 @@
 #include "lab/bench/engine/session.h"
 #include "task/task.h"
 
+/* A history, or the workload's tables; both are possible. */
+enum vb_bench_full { VB_BENCH_FULL_HISTORY = 1, VB_BENCH_FULL_TABLES = 2 };
+
 /* Shared by everybody in a run. */
 struct vb_bench_control {
 	uint64_t t0_ns; /* scheduler's time base: the warm-up starts */
 	uint32_t ready; /* workers that have opened their clients */
 	uint32_t go;
 	uint32_t early; /* end now: no more cycles */
-	uint32_t full;  /* a history has no more room: the same */
+	uint32_t full;  /* enum vb_bench_full, who has no more room: the same */
 	uint32_t leave; /* close clients and go */
 	int32_t failed; /* a worker could not start: -error */
 } VB_ALIGNED(64);

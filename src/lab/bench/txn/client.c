@@ -92,7 +92,8 @@ static void book_close(struct vb_tbench_client *c, bool committed)
 	__atomic_store_n(&b->state, committed ? !counts : counts, __ATOMIC_RELEASE);
 }
 
-/* From begin to commit or abort.  0, VB_LOAD_ROLLBACK, VB_LOAD_ABSENT, -EAGAIN, or the error. */
+/* From begin to commit or abort.  0, one of VB_LOAD_ROLLBACK, _ABSENT and _FULL, -EAGAIN, or the
+ * error. */
 static int attempt(struct vb_tbench_client *c)
 {
 	int err = vb_txn_begin(c->me);
@@ -109,8 +110,10 @@ static int attempt(struct vb_tbench_client *c)
 		book_close(c, commit == 0);
 		return commit ? commit : err;
 	}
-	if (err == VB_LOAD_ROLLBACK || err != -EAGAIN)
+	if (err != -EAGAIN)
 		vb_txn_abort(c->me);
+	if (err == VB_LOAD_FULL)
+		__atomic_fetch_or(&c->u->run.control->full, VB_BENCH_FULL_TABLES, __ATOMIC_RELEASE);
 	return err;
 }
 
@@ -145,7 +148,7 @@ static int one_txn(struct vb_tbench_client *c)
 	}
 	if (err == 0)
 		note_commit(c, first, now);
-	else if (err > 0 && c->u->run.thread.measuring)
+	else if ((err == VB_LOAD_ROLLBACK || err == VB_LOAD_ABSENT) && c->u->run.thread.measuring)
 		t->rolled_back[c->load.type]++;
 	return err > 0 ? 0 : err;
 }

@@ -120,7 +120,8 @@ static int take_report(struct vb_bench_run *run, uint32_t rank, const void *repo
 		return vb_bench_group_refuse(run->group, rank, "a report");
 	vb_bench_tally_merge(run, &in->tally);
 	vb_bench_add(&u->sums, &in->sums);
-	r->history_full |= in->full != 0;
+	r->history_full |= (in->full & VB_BENCH_FULL_HISTORY) != 0;
+	r->tables_full |= (in->full & VB_BENCH_FULL_TABLES) != 0;
 	if (in->fill_s > r->fill_s)
 		r->fill_s = in->fill_s;
 	if (!u->plan->o.check)

@@ -155,6 +155,7 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 
 	vb_json_set(j, "commits", commits);
 	vb_json_set(j, "goodput_txn_s", t->rate);
+	vb_json_set(j, "tables_full", r->tables_full);
 	vb_json_set(j, "rolled_back", vb_tbench_sum(t->rolled_back, VB_LOAD_TYPES_MAX));
 	vb_json_set(j, "aborts",
 		    vb_json_words(vb_txn_cause_names, m->aborts, VB_TXN_USER, VB_TXN_CAUSES));

@@ -79,6 +79,9 @@ static void put_notes(FILE *to, const struct vb_tbench_result *r)
 	if (r->history_full)
 		fprintf(to, "    ended early: a history has no more room; give it more "
 			    "--history-bytes\n");
+	if (r->tables_full)
+		fprintf(to,
+			"    ended early: a district has no more room; give it more --orders\n");
 	if (r->end.died != NULL)
 		fprintf(to, "    %s died: results are of the others until then\n", r->end.died);
 	else if (r->end.deaths != 0)

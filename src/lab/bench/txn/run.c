@@ -238,7 +238,10 @@ static int worker_open(struct vb_bench_run *run, unsigned worker)
 
 static void measured(struct vb_bench_run *run, uint64_t now_ns)
 {
-	((struct vb_tbench_run *)run)->r->history_full = run->control->full != 0;
+	struct vb_tbench_result *r = ((struct vb_tbench_run *)run)->r;
+
+	r->history_full = (run->control->full & VB_BENCH_FULL_HISTORY) != 0;
+	r->tables_full = (run->control->full & VB_BENCH_FULL_TABLES) != 0;
 }
 
 static void explain(struct vb_bench_run *run, uint64_t now_ns)

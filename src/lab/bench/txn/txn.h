@@ -159,7 +159,7 @@ struct vb_tbench_result {
 	const struct vb_tbench_plan *plan;
 	const struct vb_tbench_one *one;
 	struct vb_tbench_tally *tally; /* merged; NULL if it did not run */
-	bool history_full, sealed;
+	bool history_full, tables_full, sealed;
 	uint64_t lease_ns;
 	double fill_s;
 	uint64_t records;

@@ -94,12 +94,12 @@ static void add(struct vb_tbench_recorder *r, struct prepared *p)
 {
 	__atomic_store_n(&p->nth, vb_history_count(r->history) + 1, __ATOMIC_RELEASE);
 	if (!vb_history_add(r->history, &p->txn, p->op))
-		__atomic_store_n(r->full, 1, __ATOMIC_RELEASE);
+		__atomic_fetch_or(r->full, VB_BENCH_FULL_HISTORY, __ATOMIC_RELEASE);
 	__atomic_store_n(&p->valid, 0, __ATOMIC_RELEASE);
 	r->used += history_bytes(p->txn.n_ops);
 	/* Soon full: the transactions that are under way still fit. */
 	if (r->used > r->room)
-		__atomic_store_n(r->full, 1, __ATOMIC_RELEASE);
+		__atomic_fetch_or(r->full, VB_BENCH_FULL_HISTORY, __ATOMIC_RELEASE);
 }
 
 static void on_ended(void *ctx, const struct vb_txn *t, bool committed)

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TPC-C's consistency conditions 1 to 12 (clause 3.3.2), on all rows, when
+ * nobody runs transactions any more; see tpcc_db.h.
+ *
+ * Each is a matter of one district or warehouse, whose rows lie on one node,
+ * but for the tenth: a payment's row lies with the warehouse that was paid, and
+ * the customer may be another's.  So that sums of nodes can be added, what
+ * every customer is off by is multiplied by a number of its own, modulo 2^64:
+ * if the sum is 0, no customer is off.
+ */
+#define VB_LOG_ROOM "load"
+#include "workload/tpcc_db.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+/* Of sums->value; conditions 1 to 12 come first, each with how many districts
+ * break it. */
+enum { CONDITIONS = 12, MISPAID = 9, ORDERED = CONDITIONS, PAID, DELIVERED, TAKEN, PICKED };
+#define BROKEN(number) sums->value[(number)-1]
+
+static const char *const conditions[CONDITIONS] = {
+	"W_YTD = sum(D_YTD)",
+	"D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)",
+	"max(NO_O_ID) - min(NO_O_ID) + 1 = rows of NEW-ORDER",
+	"sum(O_OL_CNT) = rows of ORDER-LINE",
+	"O_CARRIER_ID is null if and only if the order has a row in NEW-ORDER",
+	"O_OL_CNT = the order's rows of ORDER-LINE",
+	"OL_DELIVERY_D is null if and only if O_CARRIER_ID is",
+	"W_YTD = sum(H_AMOUNT)",
+	"D_YTD = sum(H_AMOUNT)",
+	"C_BALANCE = sum(OL_AMOUNT) - sum(H_AMOUNT)",
+	"rows of ORDER - rows of NEW-ORDER = orders delivered",
+	"C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT)",
+};
+
+/* What a district's rows say. */
+struct district {
+	uint32_t w, d;
+	uint64_t orders, waiting, lines, lines_said;
+	uint32_t max_order, min_waiting, max_waiting;
+	int64_t paid;
+	/* By customer: what has been delivered to it, and its last order. */
+	int64_t delivered[TPCC_CUSTOMERS];
+	uint32_t last[TPCC_CUSTOMERS];
+	bool broken[CONDITIONS + 1];
+};
+
+static uint64_t weight(const struct vb_load *l, uint32_t w, uint32_t d, uint32_t c)
+{
+	return vb_load_mix(l->seed, tpcc_key(l, w, d, c, 0), TPCC_CUSTOMER) | 1;
+}
+
+/* A row that must be there. */
+static const void *row_of(const struct vb_load *l, enum vb_tpcc_table t, uint64_t key,
+			  struct vb_load_sums *sums)
+{
+	const void *row = vb_load_record(l, t, key, sums);
+
+	sums->absent += row == NULL;
+	return row;
+}
+
+/* ---- orders ---- */
+
+static void look_at_lines(const struct vb_load *l, struct district *at, uint32_t number,
+			  const struct tpcc_order *o, struct vb_load_sums *sums)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < TPCC_LINES_MOST; i++) {
+		const struct tpcc_order_line *line = vb_load_record(
+			l, TPCC_ORDER_LINE, tpcc_key(l, at->w, at->d, number, i), sums);
+
+		if (line == NULL)
+			continue;
+		n++;
+		if (number > tpcc_db_of(l)->customers) {
+			sums->value[TAKEN] -= line->quantity;
+			sums->value[PICKED]--;
+		}
+		if (o == NULL)
+			continue;
+		at->broken[7] |= (line->delivered == 0) != (o->carrier == 0);
+		if (line->delivered != 0)
+			at->delivered[o->customer] += line->amount;
+	}
+	at->lines += n;
+	at->broken[6] |= n != (o != NULL ? o->lines : 0);
+}
+
+static void look_at_order(const struct vb_load *l, struct district *at, uint32_t number,
+			  struct vb_load_sums *sums)
+{
+	uint64_t key = tpcc_key(l, at->w, at->d, number, 0);
+	const struct tpcc_order *o = vb_load_record(l, TPCC_ORDER, key, sums);
+	const struct tpcc_new_order *waits = vb_load_record(l, TPCC_NEW_ORDER, key, sums);
+
+	if (o != NULL && o->customer >= tpcc_db_of(l)->customers) {
+		sums->wrong++;
+		return;
+	}
+	if (o != NULL) {
+		at->orders++;
+		at->lines_said += o->lines;
+		at->max_order = number;
+		at->last[o->customer] = number;
+	}
+	if (waits != NULL) {
+		sums->wrong += waits->order != number;
+		at->min_waiting = at->waiting++ == 0 ? number : at->min_waiting;
+		at->max_waiting = number;
+	}
+	at->broken[5] |= (o != NULL && o->carrier == 0) != (waits != NULL);
+	look_at_lines(l, at, number, o, sums);
+}
+
+/* ---- customers and payments ---- */
+
+static void look_at_payment(const struct vb_load *l, struct district *at, uint32_t number,
+			    struct vb_load_sums *sums)
+{
+	const struct tpcc_history *h =
+		vb_load_record(l, TPCC_HISTORY, tpcc_key(l, at->w, at->d, number, 0), sums);
+
+	if (h == NULL)
+		return;
+	at->paid += h->amount;
+	sums->value[MISPAID] +=
+		weight(l, h->warehouse, h->district, h->customer) * (uint64_t)h->amount;
+}
+
+static void look_at_customer(const struct vb_load *l, struct district *at, uint32_t number,
+			     struct vb_load_sums *sums)
+{
+	uint64_t key = tpcc_key(l, at->w, at->d, number, 0);
+	const struct tpcc_customer *c = row_of(l, TPCC_CUSTOMER, key, sums);
+	const struct tpcc_last_order *last = row_of(l, TPCC_LAST_ORDER, key, sums);
+
+	sums->wrong += last != NULL && last->order != at->last[number];
+	if (c == NULL)
+		return;
+	at->broken[12] |= c->balance + c->ytd_payment != at->delivered[number];
+	sums->value[MISPAID] +=
+		weight(l, at->w, at->d, number) * (uint64_t)(c->balance - at->delivered[number]);
+}
+
+/* ---- districts and warehouses ---- */
+
+static void look_at_district(const struct vb_load *l, struct district *at,
+			     struct vb_load_sums *sums)
+{
+	const struct tpcc_db *db = l->own;
+	uint64_t key = tpcc_key(l, at->w, at->d, 0, 0);
+	const struct tpcc_district *r = row_of(l, TPCC_DISTRICT, key, sums);
+	const struct tpcc_delivery *next = row_of(l, TPCC_DELIVERY, key, sums);
+
+	for (uint32_t i = 1; i <= db->orders_max; i++) {
+		look_at_order(l, at, i, sums);
+		look_at_payment(l, at, i, sums);
+	}
+	for (uint32_t i = 0; i < db->customers; i++)
+		look_at_customer(l, at, i, sums);
+	for (uint32_t i = 0; i < db->names; i++)
+		row_of(l, TPCC_NAME, tpcc_key(l, at->w, at->d, i, 0), sums);
+	if (r == NULL || next == NULL)
+		return;
+	at->broken[2] = r->next_order - 1 != at->max_order ||
+			(at->waiting != 0 && at->max_waiting != at->max_order);
+	at->broken[3] = at->waiting != 0 && at->max_waiting - at->min_waiting + 1 != at->waiting;
+	at->broken[4] = at->lines_said != at->lines;
+	at->broken[9] = r->ytd != at->paid;
+	at->broken[11] = at->orders - at->waiting != next->next - 1;
+	for (unsigned i = 1; i <= CONDITIONS; i++)
+		BROKEN(i) += at->broken[i];
+	sums->value[ORDERED] += r->next_order - 1 - db->customers;
+	sums->value[DELIVERED] += next->next - 1 - db->delivered;
+}
+
+static void look_at_stock(const struct vb_load *l, uint32_t w, struct vb_load_sums *sums)
+{
+	for (uint32_t i = 0; i < tpcc_db_of(l)->items; i++) {
+		const struct tpcc_stock *s = row_of(l, TPCC_STOCK, tpcc_key(l, w, 0, i, 0), sums);
+
+		sums->value[TAKEN] += s != NULL ? s->ytd : 0;
+		sums->value[PICKED] += s != NULL ? s->orders : 0;
+	}
+}
+
+static void look_at_warehouse(const struct vb_load *l, uint32_t w, struct district *at,
+			      struct vb_load_sums *sums)
+{
+	const struct tpcc_warehouse *r = row_of(l, TPCC_WAREHOUSE, tpcc_key(l, w, 0, 0, 0), sums);
+	int64_t of_districts = 0, paid = 0;
+
+	look_at_stock(l, w, sums);
+	for (uint32_t d = 0; d < TPCC_DISTRICTS; d++) {
+		struct vb_load_sums ignored = {0};
+		const struct tpcc_district *in =
+			vb_load_record(l, TPCC_DISTRICT, tpcc_key(l, w, d, 0, 0), &ignored);
+
+		*at = (struct district){.w = w, .d = d};
+		look_at_district(l, at, sums);
+		of_districts += in != NULL ? in->ytd : 0;
+		paid += at->paid;
+	}
+	if (r == NULL)
+		return;
+	BROKEN(1) += r->ytd != of_districts;
+	BROKEN(8) += r->ytd != paid;
+	sums->value[PAID] += (uint64_t)r->ytd -
+			     (uint64_t)tpcc_db_of(l)->customers * TPCC_DISTRICTS * TPCC_START_YTD;
+}
+
+void vb_tpcc_count(const struct vb_load *l, uint16_t node, struct vb_load_sums *sums)
+{
+	const struct tpcc_db *db = l->own;
+	struct district *at = malloc(sizeof(*at));
+
+	/* Without memory to judge, nothing is said to hold. */
+	if (at == NULL) {
+		vb_error("no memory to judge the warehouses of node %u", node);
+		sums->absent++;
+		return;
+	}
+	for (uint32_t i = 0; i < db->items; i++)
+		row_of(l, TPCC_ITEM, tpcc_key_at(node, 0, 0, i, 0), sums);
+	for (uint32_t w = node; w < db->warehouses; w += l->nodes)
+		look_at_warehouse(l, w, at, sums);
+	free(at);
+}
+
+static int judge_totals(const struct vb_load_sums *sums, const int64_t *change, char *why,
+			size_t size)
+{
+	static const char *const what[] = {
+		"districts have counted %" PRId64
+		" orders, and the committed transactions have made %" PRId64,
+		"warehouses have received %" PRId64
+		" cents, and the committed transactions have paid %" PRId64,
+		"districts have counted %" PRId64
+		" deliveries, and the committed transactions have made %" PRId64,
+	};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(what); i++) {
+		int64_t now = (int64_t)sums->value[ORDERED + i];
+
+		if (now == change[i])
+			continue;
+		snprintf(why, size, what[i], now, change[i]);
+		return -EBADMSG;
+	}
+	if (sums->value[TAKEN] == 0 && sums->value[PICKED] == 0)
+		return 0;
+	snprintf(why, size,
+		 "stock has counted %" PRId64 " pieces and %" PRId64
+		 " lines more than the lines of orders say",
+		 (int64_t)sums->value[TAKEN], (int64_t)sums->value[PICKED]);
+	return -EBADMSG;
+}
+
+int vb_tpcc_judge(const struct vb_load *l, const struct vb_load_sums *sums, const int64_t *change,
+		  char *why, size_t size)
+{
+	int err = vb_load_judge_records(sums, why, size);
+
+	if (err)
+		return err;
+	for (unsigned i = 1; i <= CONDITIONS; i++) {
+		if (BROKEN(i) == 0)
+			continue;
+		if (i - 1 == MISPAID)
+			snprintf(why, size, "consistency condition 10 is broken: %s",
+				 conditions[9]);
+		else
+			snprintf(why, size,
+				 "consistency condition %u is broken %" PRIu64 " times: %s", i,
+				 BROKEN(i), conditions[i - 1]);
+		return -EBADMSG;
+	}
+	return judge_totals(sums, change, why, size);
+}
