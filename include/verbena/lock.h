@@ -239,7 +239,7 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   -ETIMEDOUT    not granted in time
  *   -ECANCELED    the calling task was cancelled
  *   -VB_EUNKNOWN  see "What is known after a call" above
- *   -VB_EPEERGONE the server of the lock is gone; not granted
+ *   -VB_EPEERGONE the server of the lock is gone, or the link to it is down; not granted
  *   -EDEADLK      this client already holds the lock
  *   -EBUSY        more locks held, awaited or being handed on by this client than the space's
  *                 `claims`
@@ -310,7 +310,8 @@ const char *vb_lock_mode_name(enum vb_mode mode);
  *   0             released, and the client had the lock until this call: nobody else had taken it,
  *                 even if its lease had run out
  *   -VB_ELOST     the lease had run out before and the lock was, or may have been, given to others
- *   -VB_EUNKNOWN  the fabric lost the answer; a lease protocol frees the lock by itself
+ *   -VB_EUNKNOWN  the fabric lost the answer, or the link or the server was gone for too long; a
+ *                 lease protocol frees the lock by itself
  *   -EINVAL       the grant is not held by this client: it, or a copy of it, was released before,
  *                 or it is another client's.  What the client holds now it goes on holding
  */

@@ -36,8 +36,9 @@ int vb_claim_confirm(struct vb_lock_client *me, struct vb_claim *c)
 		int err = vb_claim_take_token(me, c);
 
 		if (err) {
-			vb_claim_release(me, c);
-			return err;
+			int end = vb_claim_release(me, c);
+
+			return end == 0 || end == -VB_ELOST ? err : -VB_EUNKNOWN;
 		}
 	}
 	/* A turn that came while we were asleep may be over before we know of it.  The coarse clock

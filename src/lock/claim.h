@@ -113,6 +113,8 @@ static inline int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c
 	} else {
 		err = ops->release(me, c);
 	}
+	/* Who hears that a server, or a link to it, is gone does not know when the lock will be free. */
+	err = vb_lock_unknown_if_refused(err);
 	vb_claim_let_land(me, err);
 	/* Whatever the release returned, this place in the queue is used up. */
 	c->queued = c->held = false;

@@ -319,6 +319,29 @@ int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint6
 		   uint64_t *seen, bool *unsure);
 
 /*
+ * ---- links that are down for a moment ----
+ *
+ * A verb that is refused (-VB_EPEERGONE) has done nothing.  Before a claim has left anything in the
+ * lock's words that is an answer: not granted.  Afterwards, and at a release, it is none: others would
+ * wait for who has gone.  Such a verb is asked again for as long as it takes to lose VB_LOCK_ASKS
+ * answers; the outcome is unknown then.
+ */
+
+/* True, a verb's bound later, if one that ended with err is to be asked again.  *refused: how often
+ * one was, 0 at first. */
+bool vb_lock_ask_again(struct vb_lock_client *me, int err, unsigned *refused);
+/* vb_lock_change and an FAA that do so; never -VB_EPEERGONE. */
+int vb_lock_change_back(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
+			uint64_t *seen, bool *unsure);
+int vb_lock_add(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old);
+
+/* What a call ends with whose claim stands in the lock's words. */
+static inline int vb_lock_unknown_if_refused(int err)
+{
+	return vb_unlikely(err == -VB_EPEERGONE) ? -VB_EUNKNOWN : err;
+}
+
+/*
  * A lock word that names its owner; 0 is free.
  *
  *	 63   62              40 39                                     0

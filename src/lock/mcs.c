@@ -151,7 +151,7 @@ static int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
 	uint64_t seen;
-	int err = vb_lock_change(me, c->entry, g->self, MCS_FREE, &seen, unsure);
+	int err = vb_lock_change_back(me, c->entry, g->self, MCS_FREE, &seen, unsure);
 
 	if (err)
 		return err;

@@ -210,6 +210,7 @@ static int nc_hear(struct vb_lock_client *me, struct vb_claim *c, uint64_t until
 static int nc_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
+	unsigned refused = 0;
 	uint64_t left, seen;
 
 	vb_phase(me, VB_PHASE_WR);
@@ -227,10 +228,11 @@ static int nc_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 				return 0;
 			g->unsure = err == -VB_EUNKNOWN;
 		}
-		if (err && err != -VB_EUNKNOWN)
-			return err;
-		if (err)
+		if (err == -VB_EUNKNOWN)
 			vb_lock_let_land(me);
+		else if (err && !vb_lock_ask_again(me, err, &refused))
+			return vb_lock_unknown_if_refused(err);
+		refused = err == 0 ? 0 : refused;
 		me->retries++;
 		err = vb_poll_rest(me, until_ns);
 		if (err)
@@ -389,8 +391,12 @@ static int nc_leave(struct vb_lock_client *me, struct vb_claim *c)
 	while (!g->closed) {
 		/* Each failure is another's success.  A lost answer cannot be looked into: counts
 		 * have no names. */
-		int err = vb_cas64(me->ep, c->entry, g->word, g->word - 1, &seen);
+		unsigned refused = 0;
+		int err;
 
+		do
+			err = vb_cas64(me->ep, c->entry, g->word, g->word - 1, &seen);
+		while (vb_lock_ask_again(me, err, &refused));
 		if (err || seen == g->word)
 			return err;
 		if (seen == 0)
@@ -401,7 +407,7 @@ static int nc_leave(struct vb_lock_client *me, struct vb_claim *c)
 		g->word = seen;
 		me->retries++;
 	}
-	return vb_faa64(me->ep, c->entry + NC_LEFT, 1, &seen);
+	return vb_lock_add(me, c->entry + NC_LEFT, 1, &seen);
 }
 
 /* The writer behind us, if it has told this very claim. */
@@ -486,7 +492,7 @@ static int nc_open_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 
 		*unsure = false;
 		*word = nc_count(expect);
-		err = vb_lock_change(me, c->entry, expect, *word, &seen, unsure);
+		err = vb_lock_change_back(me, c->entry, expect, *word, &seen, unsure);
 		if (err || seen == expect)
 			return err;
 		if (nc_tail(seen) != nc_tail(expect))

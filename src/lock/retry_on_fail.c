@@ -90,7 +90,7 @@ static int rof_try_shared(struct vb_lock_client *me, struct vb_claim *c)
 	vb_assert((seen & ROF_READERS) != ROF_READERS);
 	if (!rof_owned(seen))
 		return vb_lock_grant(c, VB_FOREVER_NS, 0);
-	err = vb_faa64(me->ep, c->entry, (uint64_t)-1, &seen);
+	err = vb_lock_add(me, c->entry, (uint64_t)-1, &seen);
 	VB_SOMETIMES_IF(err != 0, 200, "retry-on-fail: a reader that may still be counted");
 	if (vb_unlikely(err != 0))
 		return vb_fail(-VB_EUNKNOWN,
@@ -148,10 +148,10 @@ static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	bool shared = c->mode == VB_SHARED;
 	uint64_t self = shared ? 1 : rof_owner(me), seen;
-	int err = vb_faa64(me->ep, c->entry, 0 - self, &seen);
+	int err = vb_lock_add(me, c->entry, 0 - self, &seen);
 
-	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN) && !shared && asks < VB_LOCK_ASKS;
-	     asks++) {
+	/* A look that is refused says as little as one that is lost. */
+	for (unsigned asks = 1; vb_unlikely(err != 0) && !shared && asks < VB_LOCK_ASKS; asks++) {
 		/* After that our name is gone or still there, and no subtraction is under way. */
 		vb_lock_let_land(me);
 		me->retries++;
@@ -165,7 +165,7 @@ static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 			err = vb_faa64(me->ep, c->entry, 0 - self, &seen);
 	}
 	if (err)
-		return err;
+		return vb_lock_unknown_if_refused(err);
 	if (shared ? (seen & ROF_READERS) != 0 : (seen & ~ROF_READERS) == self)
 		return 0;
 	return vb_fail(-VB_ELOST,

@@ -68,6 +68,43 @@ int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint6
 	return err != 0 && *unsure ? -VB_EUNKNOWN : err;
 }
 
+/* ---- links that are down for a moment ---- */
+
+bool vb_lock_ask_again(struct vb_lock_client *me, int err, unsigned *refused)
+{
+	if (vb_likely(err != -VB_EPEERGONE) || ++*refused >= VB_LOCK_ASKS)
+		return false;
+	VB_SOMETIMES(1000,
+		     "cas cas-backoff drtm mcs ncosed retry-on-fail rma-rw: a refused verb is "
+		     "asked again");
+	vb_lock_let_land(me);
+	me->retries++;
+	return true;
+}
+
+int vb_lock_change_back(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
+			uint64_t *seen, bool *unsure)
+{
+	unsigned refused = 0;
+	int err;
+
+	do
+		err = vb_lock_change(me, word, from, to, seen, unsure);
+	while (vb_lock_ask_again(me, err, &refused));
+	return vb_lock_unknown_if_refused(err);
+}
+
+int vb_lock_add(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old)
+{
+	unsigned refused = 0;
+	int err;
+
+	do
+		err = vb_faa64(me->ep, word, add, old);
+	while (vb_lock_ask_again(me, err, &refused));
+	return vb_lock_unknown_if_refused(err);
+}
+
 /* ---- words that name their owner ---- */
 
 #define OWNER_MASK ((1ull << VB_OWNER_BITS) - 1)
@@ -112,7 +149,7 @@ int vb_owner_give_back(struct vb_lock_client *me, struct vb_claim *c)
 	const uint64_t self = c->priv[0];
 	bool unsure = false;
 	uint64_t seen;
-	int err = vb_lock_change(me, c->entry, self, 0, &seen, &unsure);
+	int err = vb_lock_change_back(me, c->entry, self, 0, &seen, &unsure);
 
 	if (err || seen == self)
 		return err;

@@ -34,7 +34,7 @@ bool rw_has_writers(const struct rw_options *o, const uint64_t *words)
 	return any;
 }
 
-/* What an answer that was lost leaves behind: the other errors have done nothing. */
+/* What an answer that was lost leaves behind, or a link that stayed down. */
 static int left_behind(const struct vb_claim *c, int err, const char *what)
 {
 	if (err != -VB_EUNKNOWN)
@@ -85,6 +85,7 @@ int rw_reader_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 {
 	const struct rw_claim *p = vb_claim_as(struct rw_claim, c);
 	vb_addr at = my_counter(me, c);
+	unsigned refused = 0;
 	uint64_t w;
 	int err;
 
@@ -96,11 +97,12 @@ int rw_reader_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 			return reader_granted(c);
 		if (err == 0 && !(w & RW_BAR))
 			err = turn_if_free(me, c, turn);
-		if (err && err != -VB_EUNKNOWN)
-			return err;
 		/* After a lost answer look again; a CAS of ours is not left under way. */
-		if (err)
+		if (err == -VB_EUNKNOWN)
 			vb_lock_let_land(me);
+		else if (err && !vb_lock_ask_again(me, err, &refused))
+			return vb_lock_unknown_if_refused(err);
+		refused = err == 0 ? 0 : refused;
 		err = vb_poll_rest(me, until_ns);
 		if (err)
 			return err;
@@ -243,12 +245,31 @@ int rw_reader_try(struct vb_lock_client *me, struct vb_claim *c)
 int rw_reader_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	uint64_t old;
-	int err = vb_faa64(me->ep, my_counter(me, c), RW_DEPARTED, &old);
+	int err = vb_lock_add(me, my_counter(me, c), RW_DEPARTED, &old);
 
 	return left_behind(c, err, "a reader could not count itself out");
 }
 
 /* ---- writers ---- */
+
+/* All of them; those that are refused again and again.  One that stays unknown counts for more than
+ * one that is refused, which has done nothing. */
+static int post_all(struct vb_lock_client *me, struct vb_verb *v, unsigned n)
+{
+	unsigned refused = 0;
+	int err = vb_post_wait(me->ep, v, n);
+
+	while (vb_unlikely(vb_lock_ask_again(me, err, &refused))) {
+		err = 0;
+		for (unsigned i = 0; i < n; i++) {
+			if (v[i].status == -VB_EPEERGONE)
+				(void)vb_verb_run(me->ep, &v[i]);
+			if (v[i].status != 0 && err != -VB_EUNKNOWN)
+				err = v[i].status;
+		}
+	}
+	return vb_lock_unknown_if_refused(err);
+}
 
 int rw_bar(struct vb_lock_client *me, struct vb_claim *c)
 {
@@ -263,7 +284,7 @@ int rw_bar(struct vb_lock_client *me, struct vb_claim *c)
 					.flags = VB_SIGNALLED,
 					.addr = rw_counter(me, c, i),
 					.compare = {.lo = RW_BAR}};
-	err = vb_post_wait(me->ep, v, o->counters);
+	err = post_all(me, v, o->counters);
 	if (err)
 		return left_behind(c, err, "a writer may have barred the readers");
 	p->draining = 0;
@@ -284,7 +305,7 @@ int rw_bar(struct vb_lock_client *me, struct vb_claim *c)
 					  .addr = rw_counter(me, c, i),
 					  .compare = {.lo = -(in + (in << RW_DEPARTED_BIT))}};
 	}
-	err = n ? vb_post_wait(me->ep, v, n) : 0;
+	err = n ? post_all(me, v, n) : 0;
 	return left_behind(c, err, "a writer has barred the readers");
 }
 
@@ -293,14 +314,16 @@ int rw_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
 	const struct rw_options *o = rw_options_of(me);
 	uint64_t words[RW_COUNTERS_MAX];
+	unsigned refused = 0;
 	int err;
 
 	vb_phase(me, VB_PHASE_WR);
 	while (p->draining) {
 		me->retries++;
 		err = vb_read(me->ep, rw_counter(me, c, 0), words, 8 * o->counters);
-		if (err && err != -VB_EUNKNOWN)
-			return err;
+		if (err && err != -VB_EUNKNOWN && !vb_lock_ask_again(me, err, &refused))
+			return vb_lock_unknown_if_refused(err);
+		refused = err == 0 ? 0 : refused;
 		for (uint64_t left = err ? 0 : p->draining; left; left &= left - 1) {
 			unsigned i = (unsigned)__builtin_ctzll(left);
 
@@ -316,15 +339,17 @@ int rw_drain(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 	return 0;
 }
 
-/* All counters; a READ whose answer was lost has changed nothing. */
+/* All counters; a READ whose answer was lost, or that was refused, has changed nothing. */
 static int rw_look(struct vb_lock_client *me, struct vb_claim *c, uint64_t *words)
 {
-	unsigned n = rw_options_of(me)->counters;
-	int err = vb_read(me->ep, rw_counter(me, c, 0), words, 8 * n);
+	unsigned n = rw_options_of(me)->counters, lost = 0, refused = 0;
+	int err;
 
-	for (unsigned asks = 1; err == -VB_EUNKNOWN && asks < VB_LOCK_ASKS; asks++)
+	do
 		err = vb_read(me->ep, rw_counter(me, c, 0), words, 8 * n);
-	return err;
+	while ((err == -VB_EUNKNOWN && ++lost < VB_LOCK_ASKS) ||
+	       vb_lock_ask_again(me, err, &refused));
+	return vb_lock_unknown_if_refused(err);
 }
 
 /*
@@ -352,7 +377,7 @@ int rw_unbar(struct vb_lock_client *me, struct vb_claim *c)
 						.addr = rw_counter(me, c, which[k]),
 						.compare = {.lo = words[which[k]]},
 						.swap = {.lo = rw_next_turn(words[which[k]])}};
-		err = vb_post_wait(me->ep, v, n);
+		err = post_all(me, v, n);
 		if (vb_unlikely(err == -VB_EUNKNOWN) && ++lost < VB_LOCK_ASKS) {
 			VB_SOMETIMES(200, "rma-rw: a bar is lifted although the answer was lost");
 			vb_lock_let_land(me);

@@ -183,34 +183,65 @@ static int await_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 	return writer_granted(c);
 }
 
-/*
- * Enters our group into the root's queue; it is not there now, and no other writer of it is on the
- * way.  Our `next` is cleared first, by a WRITE before the swap: the group behind us writes it
- * later.
- */
-static int enter_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+/* Our `next` is cleared by a WRITE before the swap: the group behind us writes it later.  One that
+ * was refused or lost while the swap was done leaves a root that nobody can hand on. */
+static int clear_and_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t *prev)
 {
-	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
 	uint32_t group = rw_group_of(me);
-	uint64_t nobody = 0, prev;
+	uint64_t nobody = 0;
 	struct vb_verb clear = {.op = VB_OP_WRITE,
+				.flags = VB_SIGNALLED,
 				.addr = rw_next(c, group),
 				.buf = &nobody,
 				.len = sizeof(nobody)};
 	struct vb_batch b = {.verbs = &clear, .n = 1};
-	int err = vb_post(me->ep, &b);
+	int err = vb_post(me->ep, &b), cleared;
 
 	if (err < 0)
 		return err;
-	err = vb_swap64(me->ep, rw_root(c), group + 1, &prev);
+	if (err == 0 && clear.status != 0)
+		return clear.status;
+	err = vb_swap64(me->ep, rw_root(c), group + 1, prev);
+	cleared = vb_wait(me->ep, &b);
+	if (err == 0 && cleared != 0)
+		return vb_fail(-VB_EUNKNOWN,
+			       "lock %" PRIu64 " may be lost: its group's place at the root could "
+			       "not be cleared (%s)",
+			       c->lock, vb_strerror(cleared));
+	return err;
+}
+
+static int write_word(struct vb_lock_client *me, vb_addr at, const uint64_t *word)
+{
+	unsigned refused = 0;
+	int err;
+
+	do
+		err = vb_write(me->ep, at, word, sizeof(*word));
+	while (vb_lock_ask_again(me, err, &refused));
+	return vb_lock_unknown_if_refused(err);
+}
+
+/* Enters our group into the root's queue; it is not there now, and no other writer of it is on the
+ * way. */
+static int enter_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
+	unsigned refused = 0;
+	uint64_t prev;
+	int err;
+
+	do
+		err = clear_and_swap(me, c, &prev);
+	while (vb_lock_ask_again(me, err, &refused));
 	if (err)
-		return err;
+		return vb_lock_unknown_if_refused(err);
 	if (prev == 0)
 		return begin_row(me, c, until_ns);
 	if (prev > rw_options_of(me)->groups)
 		return vb_fail(-EPROTO, "lock %" PRIu64 ": there is no group %" PRIu64, c->lock,
 			       prev - 1);
-	err = vb_write(me->ep, rw_next(c, (uint32_t)prev - 1), &p->self, sizeof(p->self));
+	err = write_word(me, rw_next(c, (uint32_t)prev - 1), &p->self);
 	if (err)
 		return err;
 	wait_at(me, c, RW_ROOT);
@@ -321,11 +352,12 @@ static int yield_in_group(struct vb_lock_client *me, struct vb_claim *c, struct 
 static int root_successor(struct vb_lock_client *me, struct vb_claim *c, bool sure, uint64_t *out)
 {
 	uint64_t until_ns = vb_ep_now(me->ep) + rw_options_of(me)->successor_wait;
+	unsigned refused = 0;
 	int err;
 
 	for (;;) {
 		err = vb_read64(me->ep, rw_next(c, rw_group_of(me)), out);
-		if (err && err != -VB_EUNKNOWN)
+		if (err && err != -VB_EUNKNOWN && !vb_lock_ask_again(me, err, &refused))
 			return err;
 		if (err == 0 && *out == VB_HANDOVER_NOBODY && !sure)
 			return 0;
@@ -358,7 +390,7 @@ static int leave_root(struct vb_lock_client *me, struct vb_claim *c, bool reader
 		err = rw_unbar(me, c);
 	}
 	if (err == 0 && successor == VB_HANDOVER_NOBODY) {
-		err = vb_lock_change(me, rw_root(c), rw_group_of(me) + 1, 0, &seen, &unsure);
+		err = vb_lock_change_back(me, rw_root(c), rw_group_of(me) + 1, 0, &seen, &unsure);
 		/* While we have the root nobody else takes our group's name away. */
 		if (err || seen == rw_group_of(me) + 1 || (unsure && seen == 0))
 			return err;
@@ -382,7 +414,8 @@ static int leave_group(struct vb_lock_client *me, struct vb_claim *c)
 	int err;
 
 	if (p->next == VB_HANDOVER_NOBODY) {
-		err = vb_lock_change(me, rw_tail(c, rw_group_of(me)), p->self, 0, &seen, &unsure);
+		err = vb_lock_change_back(me, rw_tail(c, rw_group_of(me)), p->self, 0, &seen,
+					  &unsure);
 		if (err || seen == p->self || (unsure && seen == 0))
 			return err;
 		err = await_next(me, c);
@@ -416,12 +449,27 @@ int rw_release(struct vb_lock_client *me, struct vb_claim *c)
 
 /* ---- without waiting ---- */
 
+/* 0 and *seen: the root's tail, which is ours if it was 0. */
+static int try_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t *seen)
+{
+	const uint64_t nobody = 0;
+	unsigned refused = 0;
+	int err = write_word(me, rw_next(c, rw_group_of(me)), &nobody);
+
+	if (err)
+		return err;
+	do
+		err = vb_cas64(me->ep, rw_root(c), 0, rw_group_of(me) + 1, seen);
+	while (vb_lock_ask_again(me, err, &refused));
+	return vb_lock_unknown_if_refused(err);
+}
+
 /* Only if there is no writer and no reader: looks at the words first, and takes them one by one. */
 static int writer_try(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct rw_options *o = rw_options_of(me);
 	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
-	uint64_t words[RW_WORDS_MAX], nobody = 0, seen;
+	uint64_t words[RW_WORDS_MAX], seen;
 	uint32_t group = rw_group_of(me);
 	int err = rw_read_entry(me, c, words);
 
@@ -439,9 +487,7 @@ static int writer_try(struct vb_lock_client *me, struct vb_claim *c)
 	if (err || seen != 0)
 		return err ? err : -EAGAIN;
 	if (has_root(me)) {
-		err = vb_write(me->ep, rw_next(c, group), &nobody, sizeof(nobody));
-		if (err == 0)
-			err = vb_cas64(me->ep, rw_root(c), 0, group + 1, &seen);
+		err = try_root(me, c, &seen);
 		if (err)
 			return err;
 	}
