@@ -61,6 +61,7 @@ void vb_draw_tell_faults(FILE *to, const struct vb_sim_faults *f)
 	vb_draw_tell_chance(to, "deaf", f->deaf, f->deaf_max_ns);
 	vb_draw_tell_chance(to, "stall", f->nic_stall, f->nic_stall_max_ns);
 	vb_draw_tell_chance(to, "partition", f->partition, f->partition_max_ns);
+	vb_draw_tell_chance(to, "of them refuse verbs", f->refuse, 0);
 	if (f->drift_edge)
 		fprintf(to, ", clocks at the edge of their drift");
 	if (f->common_error_max_ns != 0)

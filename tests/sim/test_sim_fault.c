@@ -354,6 +354,67 @@ static void test_a_partition_is_slow_and_then_lost(void **state)
 	assert_true(p.late > 0);
 }
 
+/* ---- cuts that refuse ---- */
+
+struct refused {
+	struct vb_ep *ep;
+	vb_peer to;
+	unsigned done, unknown, refused;
+};
+
+static void refused_main(void *arg)
+{
+	struct refused *p = arg;
+	struct vb_msg m = {0};
+
+	for (unsigned i = 0; i < 4000; i++) {
+		bool sends = i % 8 == 7;
+		uint64_t old, start = now();
+		int err = sends ? vb_send_wait(p->ep, p->to, &m)
+				: vb_faa64(p->ep, word(0, 0), 1, &old);
+
+		assert_true(err == 0 || err == -VB_EUNKNOWN || err == -VB_EPEERGONE);
+		/* It does not wait for the link. */
+		assert_true(err != -VB_EPEERGONE || now() - start < 1000);
+		p->done += err == 0 && !sends;
+		p->unknown += err == -VB_EUNKNOWN && !sends;
+		p->refused += err == -VB_EPEERGONE;
+		vb_ep_sleep(p->ep, 50000);
+	}
+}
+
+/* What is refused has not been executed; what was under way when the link went down is late or lost, as
+ * ever. */
+static struct refused refused_by(double share)
+{
+	struct vb_sim_faults cuts = {
+		.partition = 0.02, .partition_max_ns = 2000000, .refuse = share};
+	struct vb_fabric *f = cluster(NULL, 2, 9);
+	struct vb_ep *to = endpoint(f, 0);
+	struct refused p = {.ep = endpoint(f, 1), .to = to->self};
+
+	vb_sim_set_faults(f, &cuts);
+	spawn(refused_main, &p);
+	run_all();
+	assert_in_range(peek(f, word(0, 0)), p.done, p.done + p.unknown);
+	vb_ep_close(p.ep);
+	vb_ep_close(to);
+	vb_fabric_close(f);
+	return p;
+}
+
+static void test_a_cut_link_may_refuse(void **state)
+{
+	struct refused p = refused_by(0);
+
+	(void)state;
+	assert_int_equal(p.refused, 0);
+	p = refused_by(1);
+	assert_in_range(p.refused, 400, 3000);
+	assert_true(p.unknown > 5 && p.done > 1000);
+	assert_in_range(refused_by(0.3).refused, 50, p.refused);
+}
+
 /* Whatever is in its way, late, torn or lost: what has not taken effect within the bound never does,
  * and whoever waits for it is told by then. */
 #define AREA 256u
@@ -776,6 +837,7 @@ int main(void)
 		cmocka_unit_test(test_only_what_was_chosen_is_lost),
 		cmocka_unit_test(test_a_stalled_nic_is_slow_and_then_lost),
 		cmocka_unit_test(test_a_partition_is_slow_and_then_lost),
+		cmocka_unit_test(test_a_cut_link_may_refuse),
 		cmocka_unit_test(test_in_time_or_never),
 		cmocka_unit_test(test_faults_can_be_turned_off),
 		cmocka_unit_test(test_a_pause_before_the_doorbell_meets_not_after),

@@ -218,6 +218,11 @@ static void on_death(struct vb_ep *ep, void *arg)
 	end_life(s, LIFE_DIED);
 }
 
+static bool servers_may_be_gone(const struct explore *x)
+{
+	return x->d->serve_max_ns != 0 || x->d->faults.refuse > 0;
+}
+
 static void slot_body(void *arg)
 {
 	static const struct vb_task_params params = {.name = "client", .daemon = true};
@@ -233,10 +238,10 @@ static void slot_body(void *arg)
 		s->started = false;
 		s->cancelled_ns = 0;
 		err = s->client == NULL ? open_client(s) : 0;
-		if ((err == -VB_EUNKNOWN || (err == -VB_EPEERGONE && x->d->serve_max_ns)) &&
+		if ((err == -VB_EUNKNOWN || (err == -VB_EPEERGONE && servers_may_be_gone(x))) &&
 		    lossy(x)) {
-			/* The answer of the server's node was lost, or there is no server at the
-			 * moment: a client would try again, too. */
+			/* The answer of the server's node was lost, or there is no server or no link
+			 * to it at the moment: a client would try again, too. */
 			s->end = LIFE_DIED;
 			continue;
 		}

@@ -72,10 +72,10 @@ static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 			return true;
 		break;
 	case VB_EUNKNOWN:
-	case VB_EPEERGONE:
 		forsake(s, s->asks_lock);
 		break;
 	}
+	/* -VB_EPEERGONE says that it is not granted, for sure: nobody loses the lock for it. */
 	if (may_end_so(s, err))
 		return true;
 	explore_go_wrong(s, tried ? "vb_lock_try" : "vb_lock_acquire", err);
@@ -223,7 +223,7 @@ static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant
 		return;
 	s->x->result->unknown++;
 	forsake(s, lock);
-	if ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && lossy(s->x))
+	if (err == -VB_EUNKNOWN && lossy(s->x))
 		return;
 	explore_go_wrong(s, "vb_lock_release", err);
 }

@@ -16,19 +16,16 @@
 /* What came later has a stream of its own, so that the seeds of other locks stay what they were. */
 #define MODES_STREAM  0x6d6f6465
 #define LEASES_STREAM 0x6c656173
-#define LOSS_STREAM   0x6c6f7373
 #define WRAP_STREAM   0x72616c6c
 #define PAUSE_STREAM  0x70617573
 #define CLOSE_STREAM  0x636c6f73
 #define TELL_STREAM   0x74656c6c
-#define LINK_STREAM   0x6c696e6b
 #define SERVE_STREAM  0x73657276
 #define BEYOND_STREAM 0x6265796f
 #define TIME_STREAM   0x74696d65
 #define ROUND_STREAM  0x726f756e
 #define COPY_STREAM   0x636f7079
 #define EDGE_STREAM   0x65646765
-#define KIND_STREAM   0x6b696e64
 #define PATH_STREAM   0x70617468
 #define FILE_STREAM   0x66696c65
 #define QUIT_STREAM   0x71756974
@@ -305,59 +302,6 @@ static void draw_extras(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	}
 }
 
-/* Answers that never come, and such that are given up long before their verb takes effect. */
-static void draw_losses(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
-{
-	static const double rare[] = {0.0005, 0.002, 0.01};
-	bool is_frail = !(ops->caps & VB_LOCK_SURVIVES);
-	struct vb_rng r;
-
-	vb_rng_seed(&r, d->seed, LOSS_STREAM);
-	if ((!is_frail && d->orderly) || !vb_rng_chance(&r, 0.4))
-		return;
-	d->faults.early = vb_draw_one_of(&r, rare, 3);
-	if (!is_frail)
-		return;
-	d->loses = true;
-	d->faults.lose = vb_draw_one_of(&r, rare, 3);
-	/* Nobody hears of what a place left behind has lost: without them everything can be
-	 * judged. */
-	if ((ops->caps & VB_LOCK_MESSAGES) && vb_rng_chance(&r, 0.5)) {
-		d->p_timeout = 0;
-		d->cancel_every_ns = 0;
-	}
-}
-
-/*
- * Answers of one kind of verb alone.  Those of messages, which are sent again under a number: nothing
- * is unknown for it, nothing lost, and all that is judged elsewhere is judged here.  Or those of
- * CASes, which can be looked into as long as no eight of them are lost in a row.
- */
-static void draw_kinds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
-{
-	static const double sends[] = {0.01, 0.05}, cases[] = {0.002, 0.01, 0.05};
-	bool tells = (ops->caps & (VB_LOCK_MESSAGES | VB_LOCK_SERVER)) == VB_LOCK_MESSAGES;
-	struct vb_rng r;
-	double how;
-
-	vb_rng_seed(&r, d->seed, KIND_STREAM);
-	how = vb_rng_unit(&r);
-	if (ops->caps & VB_LOCK_SURVIVES || ops->entry_bytes == 0)
-		return;
-	if (tells && how < 0.15) {
-		d->loses = false;
-		d->faults.lose_ops = 1u << VB_OP_SEND;
-		d->faults.lose = vb_draw_one_of(&r, sends, 2);
-	} else if (how > 0.85) {
-		d->loses = true;
-		d->faults.lose_ops = 1u << VB_OP_CAS64;
-		d->faults.lose = vb_draw_one_of(&r, cases, 3);
-	} else {
-		return;
-	}
-	d->faults.early = vb_rng_chance(&r, 0.5) ? d->faults.lose : 0;
-}
-
 /* Counters and numbers that come round in the middle of the run. */
 static void draw_wraps(struct vb_explore_draw *d)
 {
@@ -415,30 +359,6 @@ static void draw_times(struct vb_explore_draw *d)
 	d->timeout_octaves = d->orderly && vb_rng_chance(&r, 0.3) ? 12 : 8;
 	if (d->orderly && vb_rng_chance(&r, 0.2))
 		d->begins_ns = vb_draw_between(&r, 1000 * MS, 4000 * MS);
-}
-
-/* A client that hears nothing for so long that it gives up asking again, links that are cut, clocks
- * that are as wrong as they may be. */
-static void draw_links(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
-{
-	static const double rare[] = {0.0002, 0.0005, 0.002};
-	bool is_frail = !(ops->caps & VB_LOCK_SURVIVES);
-	struct vb_rng r;
-
-	vb_rng_seed(&r, d->seed, LINK_STREAM);
-	d->faults.drift_edge = vb_rng_chance(&r, 0.25);
-	if (is_frail ? !d->loses || d->faults.lose_ops != 0 : d->orderly)
-		return;
-	if (vb_rng_chance(&r, is_frail ? 0.15 : 0.25)) {
-		d->faults.deaf = vb_draw_one_of(&r, rare, 3);
-		d->faults.deaf_max_ns = is_frail ? 4 * VB_LOCK_ASKS * d->bound_ns : 4 * d->lease_ns;
-	}
-	if (is_frail && vb_rng_chance(&r, 0.3))
-		d->faults.early = 0.05;
-	if (is_frail && vb_rng_chance(&r, 0.15)) {
-		d->faults.partition = vb_draw_one_of(&r, rare, 3) / 4;
-		d->faults.partition_max_ns = vb_draw_between(&r, 10 * US, 4 * d->bound_ns);
-	}
 }
 
 /* Servers that stand still, and such that are not there for a while. */
@@ -699,14 +619,15 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_extras(ops, d);
 	draw_modes(ops, d);
 	draw_paths(ops, d);
-	draw_losses(ops, d);
-	draw_kinds(ops, d);
+	explore_draw_losses(ops, d);
+	explore_draw_kinds(ops, d);
 	draw_wraps(d);
 	draw_long_pauses(d);
 	draw_late_words(ops, d);
 	draw_closes(d);
 	draw_times(d);
-	draw_links(ops, d);
+	explore_draw_links(ops, d);
+	explore_draw_refusals(ops, d);
 	draw_servers(ops, d);
 	draw_beyond(ops, d);
 	draw_copies(ops, d);

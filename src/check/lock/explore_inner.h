@@ -97,6 +97,12 @@ static inline void stay_alive(const struct vb_lock_client *me)
 		vb_task_die();
 }
 
+/* What a seed does to answers and links (explore_draw_loss.c): some are lost, those of one kind of
+ * verb alone; clients that hear nothing, links that are cut; such that refuse verbs meanwhile. */
+void explore_draw_losses(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+void explore_draw_kinds(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+void explore_draw_links(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+void explore_draw_refusals(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
 /* Starts every server of the space (explore_servers.c), and who ends them and starts others. */
 int explore_start_servers(struct explore *x);
 void explore_stop_servers(struct explore *x);

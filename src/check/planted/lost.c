@@ -6,6 +6,9 @@
  * planted:asks-at-once     a CAS lock whose word names the client but not the claim, and that asks
  *                          again at once after a lost answer: the first CAS is left under way, and
  *                          frees the lock under the client's next claim
+ * planted:refused-is-denied  the same lock with claims' numbers and patience, which takes a CAS that is
+ *                          refused behind a lost one for the answer: its client's name stands there for
+ *                          ever
  * planted:numberless       mcs whose claims all have the same number: a message of an earlier claim is
  *                          taken for one of this
  * planted:dropped-husk     mcs whose place in a queue is forgotten when its client closes
@@ -74,6 +77,63 @@ const struct vb_lock_ops vb_planted_asks_at_once = {
 	.acquire = at_once_acquire,
 	.try_acquire = at_once_try,
 	.release = at_once_release,
+};
+
+/* Without a doubt once one CAS has been refused. */
+static int change(struct vb_lock_client *me, struct vb_claim *c, uint64_t from, uint64_t to,
+		  uint64_t *seen)
+{
+	int err = vb_cas64(me->ep, c->entry, from, to, seen);
+
+	for (unsigned n = 1; err == -VB_EUNKNOWN && n < ASKS; n++) {
+		vb_lock_let_land(me);
+		err = vb_cas64(me->ep, c->entry, from, to, seen);
+	}
+	return err;
+}
+
+static int denied_ask(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const uint64_t self = c->priv[0];
+	uint64_t seen;
+	int err = change(me, c, 0, self, &seen);
+
+	if (err)
+		return err;
+	return seen == 0 || seen == self ? vb_lock_grant(c, VB_FOREVER_NS, 0) : -EAGAIN;
+}
+
+static int denied_try(struct vb_lock_client *me, struct vb_claim *c)
+{
+	c->priv[0] = vb_owner_word(me, 0);
+	return denied_ask(me, c);
+}
+
+static int denied_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	int err;
+
+	c->priv[0] = vb_owner_word(me, 0);
+	while ((err = denied_ask(me, c)) == -EAGAIN) {
+		err = vb_poll_pause(me, until_ns);
+		if (err)
+			break;
+	}
+	return err;
+}
+
+const struct vb_lock_ops vb_planted_refused_is_denied = {
+	.name = "planted:refused-is-denied",
+	.summary = "takes a CAS that is refused behind a lost one for the answer",
+	.source = "planted bug",
+	.planted = "stuck",
+	.caps = VB_LOCK_EXCLUSIVE,
+	.entry_bytes = 8,
+	.verbs_uncontended = "1 CAS + 1 CAS",
+	.verbs_contended = "1 CAS per attempt + 1 CAS",
+	.acquire = denied_acquire,
+	.try_acquire = denied_try,
+	.release = vb_owner_give_back,
 };
 
 static int open_numberless(struct vb_lock_space *s)

@@ -50,7 +50,8 @@ extern const struct vb_lock_ops vb_planted_six_beside_shared, vb_planted_wait_di
 
 /* Wrong about lost answers, or about what comes from the past: check/planted/lost.c. */
 extern const struct vb_lock_ops vb_planted_asks_at_once, vb_planted_numberless,
-	vb_planted_mute_mode, vb_planted_past_handover, vb_planted_dropped_husk;
+	vb_planted_mute_mode, vb_planted_past_handover, vb_planted_dropped_husk,
+	vb_planted_refused_is_denied;
 
 /* Wrong about time, and about what it answers: check/planted/late.c. */
 extern const struct vb_lock_ops vb_planted_blind_to_time, vb_planted_sullen_release;

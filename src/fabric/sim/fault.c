@@ -23,7 +23,7 @@ static bool coin(struct sim *s)
 
 /* ---- partitions ---- */
 
-static void cut_add(struct sim *s, uint16_t a, uint16_t b, uint64_t until)
+static void cut_add(struct sim *s, struct sim_cut cut)
 {
 	uint64_t now = sim_now(s);
 	unsigned n = 0;
@@ -33,8 +33,41 @@ static void cut_add(struct sim *s, uint16_t a, uint16_t b, uint64_t until)
 			s->cuts[n++] = s->cuts[i];
 	}
 	s->n_cuts = n;
-	if (a != b && n < SIM_CUTS_MAX)
-		s->cuts[s->n_cuts++] = (struct sim_cut){.a = a, .b = b, .until_ns = until};
+	if (cut.a != cut.b && n < SIM_CUTS_MAX)
+		s->cuts[s->n_cuts++] = cut;
+}
+
+/* Those of the batch that meets it, or their answers, may still get through a cut that refuses what
+ * comes later: else no answer would be lost before. */
+static void cut_off(struct sim *s, uint16_t a, uint16_t b)
+{
+	const struct vb_sim_faults *f = &s->faults;
+	uint64_t now = sim_now(s), until = now + up_to(s, f->partition_max_ns);
+	struct sim_cut cut = {.a = a, .b = b, .until_ns = until};
+
+	if (strikes(s, f->refuse)) {
+		cut.refuses = true;
+		cut.from_ns = now + up_to(s, 3 * s->p.one_way_ns);
+	}
+	cut_add(s, cut);
+}
+
+static bool is_between(const struct sim_cut *c, uint16_t a, uint16_t b)
+{
+	return (c->a == a && c->b == b) || (c->a == b && c->b == a);
+}
+
+bool sim_fault_refuses(const struct sim *s, uint16_t a, uint16_t b)
+{
+	uint64_t now = sim_now(s);
+
+	for (unsigned i = 0; i < s->n_cuts; i++) {
+		const struct sim_cut *c = &s->cuts[i];
+
+		if (c->refuses && is_between(c, a, b) && c->from_ns <= now && now < c->until_ns)
+			return true;
+	}
+	return false;
 }
 
 /* What meets a cut is sent again until it gets through. */
@@ -43,7 +76,7 @@ uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at)
 	for (unsigned i = 0; i < s->n_cuts; i++) {
 		const struct sim_cut *c = &s->cuts[i];
 
-		if ((c->a == a && c->b == b) || (c->a == b && c->b == a))
+		if (is_between(c, a, b) && at >= c->from_ns)
 			at = sim_max(at, c->until_ns);
 	}
 	return at + s->p.one_way_ns;
@@ -194,7 +227,7 @@ void sim_fault_batch(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck 
 	if (strikes(s, f->partition)) {
 		uint16_t to = v->op == VB_OP_SEND ? vb_peer_node(v->peer) : vb_addr_node(v->addr);
 
-		cut_add(s, vb_peer_node(ep->base.self), to, now + up_to(s, f->partition_max_ns));
+		cut_off(s, vb_peer_node(ep->base.self), to);
 	}
 	if (strikes(s, f->nic_stall))
 		luck->stall_ns = up_to(s, f->nic_stall_max_ns);

@@ -147,7 +147,8 @@ struct sim_region {
 
 struct sim_cut {
 	uint16_t a, b;
-	uint64_t until_ns;
+	bool refuses; /* what is posted meanwhile, at once */
+	uint64_t from_ns, until_ns;
 };
 
 #define SIM_AIR_MAX 64u
@@ -266,6 +267,8 @@ void sim_stand_still(struct sim_ep *ep);
 void sim_fault_around(struct sim_ep *ep, const uint64_t *word, uint64_t value, uint64_t mask);
 /* When something that leaves a at `at` can be at b, one_way_ns included. */
 uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at);
+/* Whether a verb from a to b that is posted now is refused. */
+bool sim_fault_refuses(const struct sim *s, uint16_t a, uint16_t b);
 
 /* ---- flight.c: from the doorbell to the end ---- */
 

@@ -172,6 +172,14 @@ static uint64_t ring(struct sim_ep *ep, uint64_t now)
 	return at;
 }
 
+/* It is not executed, and its client learns so at once. */
+static void refuse(struct sim *s, struct sim_op *op, int status, uint64_t bell)
+{
+	op->flow = NULL;
+	op->t.status = status;
+	sim_at(s, op, SIM_COMPLETE, bell);
+}
+
 static void launch(struct sim *s, struct sim_op *op, const struct vb_verb *v, uint64_t bell,
 		   const struct sim_op **early)
 {
@@ -180,12 +188,14 @@ static void launch(struct sim *s, struct sim_op *op, const struct vb_verb *v, ui
 	op->deadline_ns = bell + s->p.verb_bound_ns;
 	if (vb_unlikely(v->not_after_ns != 0) &&
 	    vb_ep_local(&op->ep->base, bell) > v->not_after_ns) {
-		op->flow = NULL;
-		op->t.status = -VB_ETOOLATE;
-		sim_at(s, op, SIM_COMPLETE, bell);
+		refuse(s, op, -VB_ETOOLATE, bell);
 		return;
 	}
 	if (vb_unlikely(s->faulty)) {
+		if (sim_fault_refuses(s, op->src, op->dst)) {
+			refuse(s, op, -VB_EPEERGONE, bell);
+			return;
+		}
 		sim_fault_verb(s, op, *early);
 		if (op->fate & SIM_EARLY)
 			*early = op;

@@ -46,6 +46,9 @@ struct vb_sim_faults {
 	double partition; /* a pair of nodes is cut off for up to partition_max_ns; verbs that
 	                           * do not get through within verb_bound_ns fail: -VB_EUNKNOWN */
 	uint64_t partition_max_ns;
+	double refuse; /* of these cuts: what is posted while the link is down fails at once,
+	                * -VB_EPEERGONE, and is not executed, as on a network whose connection is
+	                * known to be broken.  Such a cut begins while what has met it is under way */
 	int64_t drift_max_ppb; /* each endpoint's clock drifts by a constant within +- this */
 	bool node_clocks; /* the endpoints of a node have one clock, as those of a machine have */
 	bool drift_edge;  /* ... by no less than that: one half of them runs fast, the other slow */
