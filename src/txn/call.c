@@ -51,6 +51,12 @@ uint64_t vb_wire_seal(const void *items, uint32_t bytes, uint64_t request)
 	return XXH3_64bits_withSeed(items, bytes, request);
 }
 
+void vb_wire_put(unsigned char *to, const void *from, uint32_t bytes)
+{
+	vb_tuple_set_word(to, pad8(bytes) - 8, 0);
+	memcpy(to, from, bytes);
+}
+
 uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint16_t flags,
 		       bool reply)
 {
@@ -221,8 +227,8 @@ static void put_items(const struct vb_stage_ops *ops, struct call *c)
 
 		to_wire((struct vb_wire_item *)(c->buf + at), it);
 		if (bytes > sizeof(struct vb_wire_item))
-			memcpy(c->buf + at + sizeof(struct vb_wire_item), it->image + l->version_at,
-			       l->bytes - l->version_at);
+			vb_wire_put(c->buf + at + sizeof(struct vb_wire_item),
+				    it->image + l->version_at, l->bytes - l->version_at);
 		at += bytes;
 	}
 }

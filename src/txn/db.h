@@ -306,6 +306,9 @@ enum vb_wire_refusal {
 
 uint64_t vb_wire_seal(const void *items, uint32_t bytes, uint64_t request);
 
+/* What follows an item, in whole words: 0 behind its last byte, and not what memory held. */
+void vb_wire_put(unsigned char *to, const void *from, uint32_t bytes);
+
 /* Bytes of an item on its way to, or from, the server. */
 uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint16_t flags,
 		       bool reply);

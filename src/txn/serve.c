@@ -220,12 +220,13 @@ static uint32_t pack(const struct vb_stage_ops *ops, const struct vb_item *item,
 	uint32_t at = 0;
 
 	for (unsigned i = 0; i < n; i++) {
+		const struct vb_tuple_layout *l = &item[i].table->layout;
 		uint32_t bytes = vb_wire_bytes(item[i].table, ops, item[i].flags, true);
 
 		memcpy(buf + at, wire[i], sizeof(*wire[i]));
 		if (bytes > sizeof(*wire[i]))
-			memcpy(buf + at + sizeof(*wire[i]), item[i].image,
-			       bytes - sizeof(*wire[i]));
+			vb_wire_put(buf + at + sizeof(*wire[i]), item[i].image,
+				    item[i].flags & VB_ITEM_BLIND ? l->record_at : l->bytes);
 		at += bytes;
 	}
 	return at;
