@@ -439,10 +439,14 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
  *   -ETIMEDOUT   shm: a server of the records of such a coordinator, which commits by RPC, lives
  *                and has not answered for 10 s (each such coordinator costs that)
  *   -EPROTO      such a coordinator has committed to a table that this process has not opened
+ *   -VB_EUNKNOWN, -VB_EPEERGONE, -VB_EACCESS  where a lock's holder has its place is out of reach,
+ *                or the node itself is
+ *   -VB_ETOOLATE the caller stood still for a lease where it was about to free a lock
  *   others       the fabric's
  *
- * With -ETIMEDOUT and -EPROTO the coordinator keeps its place until somebody can finish it, and the
- * rest is done.
+ * A lock or place that cannot be recovered keeps none of the others: the first error is returned
+ * when the rest is done, and what was left stands until somebody can finish it.  When the node
+ * itself cannot be read, nothing more is tried.
  */
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
 

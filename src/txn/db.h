@@ -343,11 +343,16 @@ bool vb_suspect_stood_still(const struct vb_db *db, struct vb_suspect *s,
 void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
 
 /* recover.c: no transaction of ours is under way */
-void vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s);
+/* A word that has stood for long enough.  0: it is free, or another's business by now; an error: it
+ * stands as it did, for the next who meets it. */
+int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s);
 void vb_txn_recover_ripe(struct vb_coordinator *me);
 /* Finishes what the commit stage of the lane has left undone, which nobody else writes to.  0, or
  * the error for which it is not known to be in place. */
 int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
+/* Memory (malloc's, NULL: there is none) that its coordinator frees if the task is killed. */
+void *vb_recovery_keep(struct vb_coordinator *me, size_t bytes);
+void vb_recovery_let_go(void *kept);
 /* Frees what a task that was killed in a recovery has left. */
 void vb_recover_drop_kept(struct vb_coordinator *me);
 

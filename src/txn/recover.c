@@ -34,6 +34,7 @@
 #include "txn/db.h"
 
 #define LOOKS 16u /* at a word that changes while we decide */
+#define NAMES 16u /* tried until a lock word is another than the last one */
 
 /* ---- memory ---- */
 
@@ -43,7 +44,7 @@ struct kept {
 	unsigned char bytes[] __attribute__((aligned(16)));
 };
 
-static void *keep(struct vb_coordinator *me, size_t bytes)
+void *vb_recovery_keep(struct vb_coordinator *me, size_t bytes)
 {
 	struct kept *k = malloc(sizeof(*k) + bytes);
 
@@ -53,7 +54,7 @@ static void *keep(struct vb_coordinator *me, size_t bytes)
 	return k->bytes;
 }
 
-static void let_go(void *kept)
+void vb_recovery_let_go(void *kept)
 {
 	struct kept *k = kept != NULL ? vb_container_of(kept, struct kept, bytes) : NULL;
 
@@ -174,7 +175,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	struct vb_db *db = me->db;
 	uint32_t room = vb_db_place_bytes(db, place);
 	const void *near = vb_local(db->fabric, vb_db_place(db, place), room);
-	unsigned char *copy = keep(me, room);
+	unsigned char *copy = vb_recovery_keep(me, room);
 	const struct vb_place_head *head = (const void *)copy;
 	int err = 0;
 
@@ -194,7 +195,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	}
 	VB_SOMETIMES_IF(err == 0, 5000, "txn: a log with a wrong seal");
 	VB_SOMETIMES_IF(err != 0, 10000, "txn: a log that cannot be read");
-	let_go(copy);
+	vb_recovery_let_go(copy);
 	return err;
 }
 
@@ -208,8 +209,31 @@ static const struct vb_log_entry *next_entry(const unsigned char *log, uint32_t 
 	return *at <= bytes ? e : NULL;
 }
 
-/* Makes the entry our log, in the name of a new transaction that is past its commit point.
- * not_held: a lock word that was ours and must not come back. */
+/*
+ * A new transaction of the lane's, whose lock word is not not_held: that was ours, and must not come
+ * back.  A word that has room for a part of a name comes back with one name in so many, and not with
+ * all: then it names the place alone, and what has been taken over stays as it is, past its commit
+ * point and with its log, for another place's recovery.
+ */
+static int name_anew(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t not_held,
+		     uint64_t *ts, uint64_t *held)
+{
+	const struct vb_cc_ops *cc = me->db->cc;
+
+	for (unsigned i = 0; i < NAMES; i++) {
+		*ts = vb_coordinator_stamp(me, vb_recovery_lane(me));
+		*held = cc->locked(*ts, e->held);
+		if (vb_likely(*held != not_held))
+			return 0;
+	}
+	return vb_fail(-EPROTO,
+		       "a commit cannot be finished: protocol '%s' gives %u transactions of a "
+		       "place the same lock word %#" PRIx64
+		       ".  This is a defect of the protocol: `locked` must name the transaction",
+		       cc->name, NAMES, not_held);
+}
+
+/* Makes the entry our log, in the name of a new transaction that is past its commit point. */
 static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t not_held,
 		   uint64_t *ts, uint64_t *held)
 {
@@ -218,12 +242,10 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 	struct vb_place_head *head = vb_local(db->fabric, vb_db_place(db, lane->place),
 					      vb_db_place_bytes(db, lane->place));
 	struct vb_log_entry *mine = (void *)(head + 1);
-	int err;
+	int err = name_anew(me, e, not_held, ts, held);
 
-	do {
-		*ts = vb_coordinator_stamp(me, lane);
-		*held = db->cc->locked(*ts, e->held);
-	} while (*held == not_held);
+	if (err)
+		return err;
 	err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
 	if (err == 1)
 		err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
@@ -310,7 +332,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 	union {
 		struct vb_log_entry e;
 		unsigned char bytes[sizeof(struct vb_log_entry) + VB_RECORD_BYTES_MAX];
-	} *now = keep(me, sizeof(*now));
+	} *now = vb_recovery_keep(me, sizeof(*now));
 	uint64_t ts, held, before = 0;
 	int err = now == NULL ? -ENOMEM : 0;
 
@@ -341,7 +363,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 		now->e.held = held;
 		now->e.by_server = 0;
 	}
-	let_go(now);
+	vb_recovery_let_go(now);
 	return err < 0 ? err : 0;
 }
 
@@ -393,7 +415,7 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 		err = set_back(me, s);
 	else if (!may_still_write(me, place))
 		err = redo(me, e, me->db->suspect_ns);
-	let_go(log);
+	vb_recovery_let_go(log);
 	return err;
 }
 
@@ -438,7 +460,7 @@ int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
 		return err;
 	while (err == 0 && (e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
 		err = entry_is_sound(me->db, e) ? redo_for_sure(me, e) : not_opened(me->db, e);
-	let_go(log);
+	vb_recovery_let_go(log);
 	return err;
 }
 
@@ -459,15 +481,14 @@ static bool has_moved(struct vb_coordinator *me, const struct vb_suspect *s)
 	return vb_suspect_look(me, s, &now) != 0 || now.tries != s->tries;
 }
 
-/* A word that has stood for long enough. */
-void vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s)
+int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s)
 {
 	uint32_t place = vb_suspect_holder(me->db, &s);
 	uint64_t old;
 	int err = 0;
 
 	if (place == VB_NO_PLACE || has_moved(me, &s))
-		return;
+		return 0;
 	for (unsigned i = 0; i < LOOKS; i++) {
 		if (s.left) {
 			err = set_back(me, &s);
@@ -489,11 +510,12 @@ void vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s)
 		if (old == s.status || old == vb_ts_name(s.status))
 			s.status = vb_ts_name(s.status);
 		else
-			return; /* it moves */
+			return 0; /* it moves */
 	}
 	if (err)
 		vb_debug("a lock at node %u offset %#" PRIx64 " could not be recovered: %s",
 			 vb_addr_node(s.at), vb_addr_offset(s.at), vb_strerror(err));
+	return err;
 }
 
 /* One transaction may have met several. */
@@ -507,6 +529,7 @@ void vb_txn_recover_ripe(struct vb_coordinator *me)
 			continue;
 		me->suspect[i] = (struct vb_suspect){0};
 		me->ripe--;
-		vb_txn_recover(me, s);
+		/* If it fails, somebody will meet the word again. */
+		(void)vb_txn_recover(me, s);
 	}
 }

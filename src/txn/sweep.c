@@ -1,25 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vb_db_recover: every lock of a node whose holder does not move, and the places of the dead. */
 #define VB_LOG_ROOM "txn"
-#include <stdlib.h>
-
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "txn/db.h"
+
+#define LOOKS 16u /* at a dead one's status that changes while its place is given up */
 
 struct sweep {
 	struct vb_coordinator *me;
 	struct vb_suspect *found;
 	size_t n, room;
+	int first; /* error of what was left out */
 };
+
+/* An error of one lock or place, which another can finish, or we later: it is noted, and no reason to
+ * leave the rest. */
+static int left_out(struct sweep *w, int err)
+{
+	if (err != -ETIMEDOUT && err != -EPROTO && err != -VB_EUNKNOWN && err != -VB_ETOOLATE &&
+	    err != -VB_EPEERGONE && err != -VB_EACCESS)
+		return err;
+	w->first = w->first != 0 ? w->first : err;
+	return 0;
+}
 
 static int note(struct sweep *w, const struct vb_suspect *s)
 {
 	if (w->n == w->room) {
 		size_t room = w->room != 0 ? 2 * w->room : 64;
-		void *more = realloc(w->found, room * sizeof(*w->found));
+		struct vb_suspect *more = vb_recovery_keep(w->me, room * sizeof(*more));
 
 		if (more == NULL)
 			return vb_fail(-ENOMEM, "no memory for %zu locks", room);
+		if (w->n > 0)
+			memcpy(more, w->found, w->n * sizeof(*more));
+		vb_recovery_let_go(w->found);
 		w->found = more;
 		w->room = room;
 	}
@@ -52,8 +68,7 @@ static int look_at(struct sweep *w, struct vb_table *t, vb_addr at)
 		err = vb_suspect_look(me, &s, &pulse);
 		s.status = pulse.status;
 		s.tries = pulse.tries;
-		if (err == 0)
-			err = note(w, &s);
+		err = err == 0 ? note(w, &s) : left_out(w, err);
 	}
 	return err;
 }
@@ -87,74 +102,87 @@ static int judge(struct sweep *w, struct vb_suspect *s, uint64_t *freed)
 	uint64_t word;
 	int err = vb_recovery_read(me, VB_AMOD_IM, at, &word);
 
-	if (err == 0 && word == s->word)
-		err = vb_suspect_look(me, s, &now);
-	if (err != 0 || word != s->word || !vb_suspect_stood_still(me->db, s, &now))
+	if (err != 0 || word != s->word)
 		return err;
-	vb_txn_recover(me, *s);
+	err = vb_suspect_look(me, s, &now);
+	if (err == 0 && vb_suspect_stood_still(me->db, s, &now))
+		err = vb_txn_recover(me, *s);
+	if (err != 0)
+		return left_out(w, err);
 	err = vb_recovery_read(me, VB_AMOD_IM, at, &word);
 	*freed += err == 0 && word != s->word;
 	return err;
 }
 
-/* Another can finish it, or we later: no reason to leave the rest. */
-static bool has_to_wait(int err)
+/*
+ * A place whose owner's process `who` is gone, which is somebody else's when *still is not `who`.  What the
+ * dead one has posted may land yet, its commit point, too: then its status is another than we have seen, and
+ * is looked at again, for what it had committed has to be in place.
+ */
+static int free_place(struct vb_coordinator *me, uint32_t place, vb_addr owner, uint64_t who,
+		      uint64_t *still)
 {
-	return err == -ETIMEDOUT || err == -EPROTO;
-}
+	vb_addr status = vb_status_word(me->db, place);
 
-/* The places of one, from the first, whose process `who` is gone.  Those that cannot be given up
- * yet keep none of the others. */
-static int free_places_of(struct vb_coordinator *me, uint32_t place, uint64_t who)
-{
-	struct vb_db *db = me->db;
-	vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
-	uint64_t old, still = who;
-	int first = 0;
-
-	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
-		struct vb_lane lane = {.place = place + i};
-		int err = vb_recovery_read(me, VB_READ_TM, vb_status_word(db, place + i),
-					   &lane.status);
+	for (unsigned i = 0; i < LOOKS; i++) {
+		struct vb_lane lane = {.place = place};
+		uint64_t old;
+		int err = vb_recovery_read(me, VB_READ_TM, status, &lane.status);
 
 		/* Another may have given it up before that look, and somebody else have it. */
 		if (err == 0)
-			err = vb_recovery_read(me, VB_READ_TM, owner, &still);
-		if (err == 0 && still != who)
-			return first;
-		if (err == 0)
-			err = vb_lane_roll_forward(me, &lane);
-		if (err == 0)
-			err = vb_recovery_cas(me, VB_AMOD_TM, vb_status_word(db, place + i),
-					      lane.status, lane.status & ~(uint64_t)VB_TS_STATE,
-					      &old);
-		if (err != 0 && !has_to_wait(err))
+			err = vb_recovery_read(me, VB_READ_TM, owner, still);
+		if (err != 0 || *still != who)
 			return err;
-		first = first != 0 ? first : err;
+		err = vb_lane_roll_forward(me, &lane);
+		if (err == 0)
+			err = vb_recovery_cas(me, VB_AMOD_TM, status, lane.status,
+					      vb_ts_name(lane.status), &old);
+		if (err != 0 || old == lane.status)
+			return err;
+		VB_SOMETIMES(20000, "txn: a verb of a dead one lands while its place is given up");
 	}
-	return first != 0 ? first : vb_recovery_cas(me, VB_AMOD_TM, owner, who, 0, &old);
+	return -VB_EUNKNOWN;
+}
+
+/* All of one's places, from the first.  Those that cannot be given up yet keep none of the others. */
+static int free_places_of(struct sweep *w, uint32_t place, uint64_t who)
+{
+	struct vb_coordinator *me = w->me;
+	vb_addr owner = vb_db_place(me->db, place) + offsetof(struct vb_place_head, owner);
+	uint64_t old, still = who;
+	bool all = true;
+
+	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
+		int err = free_place(me, place + i, owner, who, &still);
+
+		if (err == 0 && still != who)
+			return 0;
+		all &= err == 0;
+		err = left_out(w, err);
+		if (err != 0)
+			return err;
+	}
+	return all ? left_out(w, vb_recovery_cas(me, VB_AMOD_TM, owner, who, 0, &old)) : 0;
 }
 
 /* Places of coordinators whose process is gone.  A lock of theirs that is met later is one that was
  * left behind. */
-static int free_places(struct vb_coordinator *me, uint16_t node)
+static int free_places(struct sweep *w, uint16_t node)
 {
-	struct vb_db *db = me->db;
-	int first = 0;
+	struct vb_db *db = w->me->db;
+	int err = 0;
 
-	for (uint32_t c = 0; c < db->coordinators; c++) {
+	for (uint32_t c = 0; c < db->coordinators && err == 0; c++) {
 		uint32_t place = (node * db->coordinators + c) * VB_PLACES_EACH;
 		vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
 		uint64_t who;
-		int err = vb_recovery_read(me, VB_READ_TM, owner, &who);
 
+		err = vb_recovery_read(w->me, VB_READ_TM, owner, &who);
 		if (err == 0 && who != 0 && !vb_peer_alive(db->fabric, who))
-			err = free_places_of(me, place, who);
-		if (err != 0 && !has_to_wait(err))
-			return err;
-		first = first != 0 ? first : err;
+			err = free_places_of(w, place, who);
 	}
-	return first;
+	return err;
 }
 
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
@@ -185,7 +213,7 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 	for (size_t i = 0; i < w.n && err == 0; i++)
 		err = judge(&w, &w.found[i], freed);
 	if (err == 0)
-		err = free_places(me, node);
-	free(w.found);
-	return err;
+		err = free_places(&w, node);
+	vb_recovery_let_go(w.found);
+	return err != 0 ? err : w.first;
 }

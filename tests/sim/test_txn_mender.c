@@ -2,7 +2,8 @@
 /*
  * Who is dead: menders that come at a bad moment, in virtual time.  They stand still between two
  * looks, come seldom, find that whom they meant has tried again, or a log that an earlier try left,
- * or that a place has somebody else by now.  Each test asserts that the moment was there.
+ * or that a place has somebody else by now, a sweep that is killed, or that cannot see all.  Each test
+ * asserts that the moment was there.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -29,6 +30,7 @@ struct world {
 	struct vb_db_server *server[2];
 	struct vb_coordinator *a, *b, *c, *late; /* at nodes 0, 1, 1, and 0 */
 	uint64_t until;
+	uint32_t place;
 	bool done;
 };
 
@@ -376,6 +378,198 @@ static void somebody_elses_place(void **state)
 	close_world(&w);
 }
 
+/* ---- a commit point that lands while its place is given up ---- */
+
+/* A record at the node, whose key is not below `key`. */
+static uint64_t load_at(struct world *w, uint16_t node, uint64_t key)
+{
+	while (vb_table_node(w->t, key) != node)
+		key++;
+	must(vb_table_load(w->t, key, &(uint64_t){LOADED}));
+	return key;
+}
+
+static uint64_t *status_of(struct world *w, uint32_t place)
+{
+	return vb_local(w->f, vb_db_place(w->db, place), 8);
+}
+
+/* The sweeper has read who the owner is, three times a place before the last one, and the status. */
+static void land(void *arg)
+{
+	struct world *w = arg;
+	uint64_t *status = status_of(w, w->place);
+	uint64_t verbs;
+
+	wait_ns(w->c, w->db->suspect_ns / 2);
+	verbs = vb_sim_verbs(w->f) + 2 + 3 * (w->place % VB_PLACES_EACH);
+	while (vb_sim_verbs(w->f) < verbs)
+		wait_ns(w->c, 50);
+	assert_int_equal(vb_sim_verbs(w->f), verbs);
+	assert_int_equal(*status & VB_TS_STATE, VB_TS_RUNNING);
+	*status = vb_ts_name(*status) | VB_TS_COMMITTED;
+	w->done = true;
+}
+
+/* Nothing that a's commit holds is on the node which is swept, so that only its place tells of it. */
+static void commits_late(void **state)
+{
+	static const struct vb_task_params params = {.name = "lands"};
+	uint64_t *record, key, found, freed;
+	struct vb_task *task;
+	struct world w;
+
+	(void)state;
+	open_world(&w, "no-wait");
+	key = load_at(&w, 1, KEY + 1);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_update(w.a, w.t, key, (void **)&record));
+	*record = WRITTEN;
+	commit_slowly(&w, w.a);
+	w.place = vb_txn_lane(w.a)->place;
+	*status_of(&w, w.place) = w.a->txn.ts | VB_TS_RUNNING;
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	must(vb_task_spawn(w.c->ep->sched, land, &w, &params, &task));
+	must(vb_db_recover(w.b, 0, &freed));
+	assert_true(w.done);
+	assert_int_equal(*status_of(&w, w.place) & VB_TS_STATE, VB_TS_RECOVERED);
+	assert_int_equal(w.b->rolled_forward, 1);
+	must(vb_txn_begin(w.c));
+	must(vb_txn_read(w.c, w.t, key, &found));
+	must(vb_txn_commit(w.c));
+	assert_int_equal(found, WRITTEN);
+	close_world(&w);
+}
+
+/* ---- a holder that nobody can look at ---- */
+
+/* Dies with a record at node 1; *key is behind it then. */
+static void die_with(struct world *w, struct vb_coordinator **who, uint64_t *key)
+{
+	uint64_t *record;
+
+	*key = load_at(w, 1, *key);
+	must(vb_txn_begin(*who));
+	must(vb_txn_update(*who, w->t, (*key)++, (void **)&record));
+	vb_coordinator_bury(*who);
+	*who = NULL;
+}
+
+/* Two locks on a node, the first of a holder whose own node is gone: the other is freed, and that is told. */
+static void holder_out_of_reach(void **state)
+{
+	uint64_t key = KEY + 1, freed = 9;
+	vb_addr region;
+	char text[512];
+	struct world w;
+
+	(void)state;
+	open_world(&w, "no-wait");
+	die_with(&w, &w.a, &key);
+	die_with(&w, &w.c, &key);
+	region = w.db->region[0];
+	w.db->region[0] = vb_addr_make(0, 1ull << 40);
+	vb_log_capture_begin(text, sizeof(text));
+	assert_int_equal(vb_db_recover(w.b, 1, &freed), -VB_EACCESS);
+	vb_log_capture_end();
+	assert_int_equal(freed, 1);
+	w.db->region[0] = region;
+	must(vb_db_recover(w.b, 1, &freed));
+	assert_int_equal(freed, 1);
+	close_world(&w);
+}
+
+/* ---- a sweeper that is killed ---- */
+
+static void sweep_body(void *arg)
+{
+	struct world *w = arg;
+	uint64_t freed;
+
+	(void)vb_db_recover(w->b, vb_table_node(w->t, KEY), &freed);
+	w->done = true;
+}
+
+/* What it has noted by then is its coordinator's, who is buried. */
+static void sweeper_killed(void **state)
+{
+	static const struct vb_task_params params = {.name = "sweeper"};
+	struct vb_task *task;
+	struct world w;
+
+	(void)state;
+	open_world(&w, "no-wait");
+	hold(&w, w.a);
+	must(vb_task_spawn(w.b->ep->sched, sweep_body, &w, &params, &task));
+	wait_ns(w.c, w.db->suspect_ns / 2);
+	assert_false(w.done || vb_list_empty(&w.b->kept));
+	vb_task_kill(task);
+	vb_coordinator_bury(w.b);
+	w.b = NULL;
+	vb_txn_abort(w.a);
+	close_world(&w);
+}
+
+/* ---- a protocol that gives the same lock word again ---- */
+
+static uint64_t locked_by_place(uint64_t ts, uint64_t was)
+{
+	(void)was;
+	return vb_ts_make(1, vb_ts_place(ts));
+}
+
+static struct vb_word_name place_alone(uint64_t word)
+{
+	return (struct vb_word_name){
+		.ts = word, .shown = word != 0 ? vb_ts_make(0, (1u << VB_TS_PLACE_BITS) - 1) : 0};
+}
+
+/* Twice b has the lock and cannot write; the third name gives a word that was b's already.  It says so
+ * and leaves the record to the next. */
+static void same_word_again(void **state)
+{
+	struct vb_stage_ops stages[VB_STAGES_MAX];
+	struct vb_cc_ops forgetful, mute;
+	const struct vb_cc_ops *cc;
+	uint64_t record;
+	char text[4096];
+	struct world w;
+
+	(void)state;
+	open_world(&w, "no-wait");
+	hold(&w, w.a);
+	commit_slowly(&w, w.a);
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	cc = w.db->cc;
+	forgetful = *cc;
+	forgetful.locked = locked_by_place;
+	forgetful.whose = place_alone;
+	mute = forgetful;
+	memcpy(stages, cc->stages, cc->n_stages * sizeof(stages[0]));
+	stages[cc->commit].run = do_nothing;
+	mute.stages = stages;
+	while (w.b->ripe == 0) {
+		assert_int_equal(want(&w, w.b, &record), -EAGAIN);
+		wait_ns(w.b, w.db->suspect_ns);
+	}
+	w.db->cc = &mute;
+	vb_log_capture_begin(text, sizeof(text));
+	must(vb_txn_begin(w.b));
+	vb_txn_abort(w.b);
+	vb_log_capture_end();
+	assert_non_null(strstr(text, "the same lock word"));
+	assert_int_equal(w.b->rolled_forward, 0);
+	w.db->cc = &forgetful;
+	while (want(&w, w.c, &record) != 0)
+		wait_ns(w.c, w.db->suspect_ns);
+	assert_int_equal(record, WRITTEN);
+	assert_int_equal(w.c->rolled_forward, 1);
+	w.db->cc = cc;
+	close_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -383,7 +577,9 @@ int main(void)
 		cmocka_unit_test(stood_still_itself),   cmocka_unit_test(earlier_log),
 		cmocka_unit_test(comes_seldom),         cmocka_unit_test(several_no_wait),
 		cmocka_unit_test(several_wound_wait),   cmocka_unit_test(several_no_wait_sx),
-		cmocka_unit_test(somebody_elses_place),
+		cmocka_unit_test(somebody_elses_place), cmocka_unit_test(commits_late),
+		cmocka_unit_test(holder_out_of_reach),  cmocka_unit_test(sweeper_killed),
+		cmocka_unit_test(same_word_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
