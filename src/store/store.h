@@ -153,10 +153,12 @@ struct vb_store {
 	unsigned n_tables;
 };
 
+#define VB_REGION_NAME 48u /* on any fabric, with its end */
+
 struct vb_table_node {
 	struct vb_fabric *fabric;
-	char region[80]; /* its name */
-	vb_addr header;  /* of the region */
+	char region[VB_REGION_NAME]; /* its name */
+	vb_addr header;              /* of the region */
 	struct vb_index_view view;
 	struct vb_index
 		index; /* where this process reaches the node's memory; header NULL elsewhere */

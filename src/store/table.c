@@ -139,11 +139,12 @@ static uint64_t more_slots(void *ctx, uint64_t generation, uint64_t slots)
 	struct vb_table_node *n = ctx;
 	struct vb_fabric *f = n->fabric;
 	uint16_t node = vb_addr_node(n->header);
-	char name[96];
+	char name[VB_REGION_NAME];
 	vb_addr at;
 	bool fresh;
 
-	snprintf(name, sizeof(name), "%s.%" PRIu64, n->region, generation);
+	snprintf(name, sizeof(name), "index:%016" PRIx64,
+		 XXH64(n->region, strlen(n->region), generation));
 	if (vb_region(f, node, name, slots * sizeof(struct vb_slot), &at, &fresh) != 0)
 		return 0;
 	/* An owner that died over a resize may have filled a part of it. */
@@ -286,6 +287,16 @@ static uint64_t layout_hash(const struct vb_table *t, uint64_t same)
 	return XXH64(text, (size_t)n, 0) | 1;
 }
 
+/* Names have any characters, and together more than a region's may have: the hash tells tables apart, and
+ * the rest is for who looks at the fabric. */
+static void name_region(const struct vb_table *t, char out[VB_REGION_NAME])
+{
+	uint64_t hash =
+		XXH64(t->name, strlen(t->name), XXH64(t->store->name, strlen(t->store->name), 0));
+
+	snprintf(out, VB_REGION_NAME, "%.13s.%.13s:%016" PRIx64, t->store->name, t->name, hash);
+}
+
 #define TABLE_MAGIC 0x3130454c42415456ull /* "VTABLE01" */
 
 static int open_node(struct vb_table *t, uint64_t same, uint16_t node)
@@ -301,7 +312,7 @@ static int open_node(struct vb_table *t, uint64_t same, uint16_t node)
 	bool fresh;
 	int err;
 
-	snprintf(n->region, sizeof(n->region), "%s.%s", t->store->name, t->name);
+	name_region(t, n->region);
 	n->fabric = f;
 	err = vb_region(f, node, n->region, bytes, &n->header, &fresh);
 	if (err == -ENOSPC)

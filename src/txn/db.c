@@ -279,10 +279,13 @@ static int open_node(struct vb_db *db, uint16_t node)
 {
 	uint64_t bytes = sizeof(struct vb_db_header) + places_bytes(db) +
 			 2 * boxes_bytes(db, db->fabric->nodes);
+	char name[VB_REGION_NAME];
 	struct vb_db_header *h;
 	bool fresh;
-	int err = vb_region(db->fabric, node, db->name, bytes, &db->region[node], &fresh);
+	int err;
 
+	snprintf(name, sizeof(name), "db:%.31s", db->name);
+	err = vb_region(db->fabric, node, name, bytes, &db->region[node], &fresh);
 	if (err == -ENOSPC)
 		return vb_fail(err,
 			       "database '%s' needs %" PRIu64

@@ -129,6 +129,57 @@ static void two_databases(void **state)
 	close_world(&w);
 }
 
+struct named {
+	const char *db, *table;
+	struct vb_db *in;
+	struct vb_table *t;
+};
+
+/* Whatever characters names have, and however long they may be: each table is one of its own. */
+static void names_are_apart(void **state)
+{
+	static const char longest[] = "0123456789012345678901234567890";
+	struct named all[] = {{.db = "a"},
+			      {.db = "a.b", .table = "c"},
+			      {.db = "a", .table = "b"},
+			      {.db = "a", .table = "b.c"},
+			      {.db = "a", .table = "b.1"},
+			      {.db = longest, .table = longest},
+			      {.db = "012345678901234567890123456789x", .table = longest}};
+	const struct vb_db_params usual = usual_db(*state, LONG_NS);
+	struct vb_fabric *f;
+
+	open_fabric(&f, fabric_of(state), 16 << 20);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(all); i++) {
+		struct named *n = &all[i];
+		struct vb_db_params p = usual;
+		struct vb_table_params t = usual_table;
+
+		p.name = n->db;
+		p.coordinators = 2;
+		t.name = n->table;
+		if (i > 0 && strcmp(n->db, "a") == 0)
+			n->in = all[0].in;
+		else
+			must(vb_db_open(f, &p, &n->in));
+		if (n->table == NULL)
+			continue;
+		must(vb_table_open(n->in, &t, &n->t));
+		must(vb_table_load(n->t, 1, &(struct record){.value = i}));
+	}
+	for (unsigned i = 1; i < VB_ARRAY_SIZE(all); i++) {
+		struct vb_table *t = all[i].t;
+		vb_addr at = vb_table_find(t, vb_table_node(t, 1), 1) + t->layout.record_at;
+		const struct record *r = vb_local(f, at, sizeof(*r));
+
+		assert_int_equal(r->value, i);
+	}
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(all); i++)
+		if (i == 0 || all[i].in != all[0].in)
+			must(vb_db_close(all[i].in));
+	must(vb_fabric_close(f));
+}
+
 /* ---- recovery ---- */
 
 static void recovers_nothing(void **state)
@@ -213,6 +264,7 @@ int main(int argc, char **argv)
 		{"without servers", without_servers},
 		{"servers change", servers_change},
 		{"two databases", two_databases},
+		{"names are apart", names_are_apart},
 		{"nothing to recover", recovers_nothing},
 		{"recovery is off", recovery_is_off},
 		{"the slow are recovered", the_slow_are_recovered},
