@@ -60,6 +60,23 @@ const void *vb_load_record(const struct vb_load *l, unsigned table, uint64_t key
 	return tuple + layout->record_at;
 }
 
+uint64_t vb_load_present(const struct vb_load *l, unsigned table, uint16_t node)
+{
+	const struct vb_table *t = l->table[table];
+	struct vb_fabric *f = t->store->fabric;
+	vb_addr at = t->node[node].header;
+	const struct vb_table_header *h = vb_local(f, at, sizeof(*h));
+	uint64_t n = 0;
+
+	for (uint64_t i = 0; h != NULL && i < h->tuples; i++) {
+		const char *tuple =
+			vb_local(f, at + sizeof(*h) + i * t->layout.stride, t->layout.bytes);
+
+		n += !(vb_tuple_word(tuple, t->layout.version_at) & VB_VERSION_ABSENT);
+	}
+	return n;
+}
+
 void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 			 void (*look)(const struct vb_load *l, unsigned table, uint64_t key,
 				      const void *record, struct vb_load_sums *sums),

@@ -154,6 +154,9 @@ uint64_t vb_load_mix(uint64_t seed, uint64_t key, uint64_t salt);
 const void *vb_load_record(const struct vb_load *l, unsigned table, uint64_t key,
 			   struct vb_load_sums *sums);
 
+/* How many records a node has of a table. */
+uint64_t vb_load_present(const struct vb_load *l, unsigned table, uint16_t node);
+
 /* For tables with keys 0 .. records - 1 and VB_PARTITION_MOD: loads a node's share of them, with
  * what `make` puts into the record; *done counts on over several tables. */
 int vb_load_fill_dense(struct vb_load *l, unsigned table, uint16_t node,

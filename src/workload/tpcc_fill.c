@@ -26,6 +26,7 @@ struct filler {
 	/* Of the district that is filled: customers of each name. */
 	struct tpcc_name *named;
 	uint16_t name_of[TPCC_CUSTOMERS];
+	char first[TPCC_CUSTOMERS][16];
 };
 
 static int put(struct filler *f, unsigned t, uint64_t key, const void *record)
@@ -148,7 +149,8 @@ static int fill_customer(struct filler *f, uint32_t w, uint32_t d, uint32_t n)
 	vb_tpcc_last_name(f->name_of[n], last, sizeof(last));
 	memcpy(r.last, last, sizeof(r.last));
 	memcpy(r.credit, draw(f, 1, 10) == 1 ? "BC" : "GC", sizeof(r.credit));
-	letters(f, r.first, 8, sizeof(r.first));
+	letters(f, f->first[n], 8, sizeof(f->first[n]));
+	memcpy(r.first, f->first[n], sizeof(r.first));
 	address(f, &r.address);
 	digits(f, r.phone, sizeof(r.phone));
 	letters(f, r.data, 300, sizeof(r.data));
@@ -176,16 +178,11 @@ static void name_customers(struct filler *f)
 	}
 }
 
-static const char *first_of(const struct filler *f, uint32_t w, uint32_t d, uint32_t n)
+static bool is_before(const struct filler *f, unsigned a, unsigned b)
 {
-	struct vb_load_sums sums = {0};
-	const struct tpcc_customer *r =
-		vb_load_record(f->l, TPCC_CUSTOMER, tpcc_key(f->l, w, d, n, 0), &sums);
-
-	return r->first;
+	return memcmp(f->first[a], f->first[b], sizeof(f->first[a])) < 0;
 }
 
-/* By first name, when the customers are there. */
 static int fill_names(struct filler *f, uint32_t w, uint32_t d)
 {
 	int err = 0;
@@ -195,12 +192,9 @@ static int fill_names(struct filler *f, uint32_t w, uint32_t d)
 
 		for (unsigned i = 1; i < r->n; i++) {
 			uint16_t moved = r->customer[i];
-			const char *first = first_of(f, w, d, moved);
 			unsigned k = i;
 
-			for (; k > 0 && memcmp(first_of(f, w, d, r->customer[k - 1]), first,
-					       sizeof(((struct tpcc_customer *)0)->first)) > 0;
-			     k--)
+			for (; k > 0 && is_before(f, moved, r->customer[k - 1]); k--)
 				r->customer[k] = r->customer[k - 1];
 			r->customer[k] = moved;
 		}

@@ -38,8 +38,14 @@ static const char *const conditions[CONDITIONS] = {
 	"C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT)",
 };
 
+/* Rows that were looked at; what a table has beyond them breaks a condition, too. */
+struct found {
+	uint64_t orders, waiting, lines, payments;
+};
+
 /* What a district's rows say. */
 struct district {
+	struct found *found;
 	uint32_t w, d;
 	uint64_t orders, waiting, lines, lines_said;
 	uint32_t max_order, min_waiting, max_waiting;
@@ -67,12 +73,13 @@ static const void *row_of(const struct vb_load *l, enum vb_tpcc_table t, uint64_
 
 /* ---- orders ---- */
 
+/* Up to one more than the order says that it has. */
 static void look_at_lines(const struct vb_load *l, struct district *at, uint32_t number,
 			  const struct tpcc_order *o, struct vb_load_sums *sums)
 {
-	unsigned n = 0;
+	unsigned n = 0, said = o != NULL ? o->lines : 0;
 
-	for (unsigned i = 0; i < TPCC_LINES_MOST; i++) {
+	for (unsigned i = 0; i <= said && i < TPCC_LINES_MOST; i++) {
 		const struct tpcc_order_line *line = vb_load_record(
 			l, TPCC_ORDER_LINE, tpcc_key(l, at->w, at->d, number, i), sums);
 
@@ -90,7 +97,8 @@ static void look_at_lines(const struct vb_load *l, struct district *at, uint32_t
 			at->delivered[o->customer] += line->amount;
 	}
 	at->lines += n;
-	at->broken[6] |= n != (o != NULL ? o->lines : 0);
+	at->found->lines += n;
+	at->broken[6] |= n != said;
 }
 
 static void look_at_order(const struct vb_load *l, struct district *at, uint32_t number,
@@ -106,12 +114,14 @@ static void look_at_order(const struct vb_load *l, struct district *at, uint32_t
 	}
 	if (o != NULL) {
 		at->orders++;
+		at->found->orders++;
 		at->lines_said += o->lines;
 		at->max_order = number;
 		at->last[o->customer] = number;
 	}
 	if (waits != NULL) {
 		sums->wrong += waits->order != number;
+		at->found->waiting++;
 		at->min_waiting = at->waiting++ == 0 ? number : at->min_waiting;
 		at->max_waiting = number;
 	}
@@ -129,6 +139,7 @@ static void look_at_payment(const struct vb_load *l, struct district *at, uint32
 
 	if (h == NULL)
 		return;
+	at->found->payments++;
 	at->paid += h->amount;
 	sums->value[MISPAID] +=
 		weight(l, h->warehouse, h->district, h->customer) * (uint64_t)h->amount;
@@ -159,16 +170,16 @@ static void look_at_district(const struct vb_load *l, struct district *at,
 	const struct tpcc_district *r = row_of(l, TPCC_DISTRICT, key, sums);
 	const struct tpcc_delivery *next = row_of(l, TPCC_DELIVERY, key, sums);
 
-	for (uint32_t i = 1; i <= db->orders_max; i++) {
+	if (r == NULL || next == NULL)
+		return;
+	for (uint32_t i = 1; i <= r->next_order && i <= db->orders_max; i++)
 		look_at_order(l, at, i, sums);
+	for (uint32_t i = 1; i <= r->payments && i <= db->orders_max; i++)
 		look_at_payment(l, at, i, sums);
-	}
 	for (uint32_t i = 0; i < db->customers; i++)
 		look_at_customer(l, at, i, sums);
 	for (uint32_t i = 0; i < db->names; i++)
 		row_of(l, TPCC_NAME, tpcc_key(l, at->w, at->d, i, 0), sums);
-	if (r == NULL || next == NULL)
-		return;
 	at->broken[2] = r->next_order - 1 != at->max_order ||
 			(at->waiting != 0 && at->max_waiting != at->max_order);
 	at->broken[3] = at->waiting != 0 && at->max_waiting - at->min_waiting + 1 != at->waiting;
@@ -203,7 +214,7 @@ static void look_at_warehouse(const struct vb_load *l, uint32_t w, struct distri
 		const struct tpcc_district *in =
 			vb_load_record(l, TPCC_DISTRICT, tpcc_key(l, w, d, 0, 0), &ignored);
 
-		*at = (struct district){.w = w, .d = d};
+		*at = (struct district){.found = at->found, .w = w, .d = d};
 		look_at_district(l, at, sums);
 		of_districts += in != NULL ? in->ytd : 0;
 		paid += at->paid;
@@ -216,10 +227,20 @@ static void look_at_warehouse(const struct vb_load *l, uint32_t w, struct distri
 			     (uint64_t)tpcc_db_of(l)->customers * TPCC_DISTRICTS * TPCC_START_YTD;
 }
 
+static void look_beyond(const struct vb_load *l, uint16_t node, const struct found *f,
+			struct vb_load_sums *sums)
+{
+	BROKEN(2) += vb_load_present(l, TPCC_ORDER, node) != f->orders;
+	BROKEN(3) += vb_load_present(l, TPCC_NEW_ORDER, node) != f->waiting;
+	BROKEN(4) += vb_load_present(l, TPCC_ORDER_LINE, node) != f->lines;
+	BROKEN(9) += vb_load_present(l, TPCC_HISTORY, node) != f->payments;
+}
+
 void vb_tpcc_count(const struct vb_load *l, uint16_t node, struct vb_load_sums *sums)
 {
 	const struct tpcc_db *db = l->own;
 	struct district *at = malloc(sizeof(*at));
+	struct found found = {0};
 
 	/* Without memory to judge, nothing is said to hold. */
 	if (at == NULL) {
@@ -227,10 +248,12 @@ void vb_tpcc_count(const struct vb_load *l, uint16_t node, struct vb_load_sums *
 		sums->absent++;
 		return;
 	}
+	at->found = &found;
 	for (uint32_t i = 0; i < db->items; i++)
 		row_of(l, TPCC_ITEM, tpcc_key_at(node, 0, 0, i, 0), sums);
 	for (uint32_t w = node; w < db->warehouses; w += l->nodes)
 		look_at_warehouse(l, w, at, sums);
+	look_beyond(l, node, &found, sums);
 	free(at);
 }
 
