@@ -26,6 +26,7 @@
 struct smallbank_opts {
 	uint64_t accounts, hot_accounts;
 	double hot_chance;
+	int mix;
 	bool no_declare;
 };
 
@@ -37,6 +38,9 @@ static const struct vb_opt table[] = {
 		    "of those, how many are hot (of each node, at most --accounts)"),
 	VB_OPT_REAL(O, hot_chance, "hot-chance", "0.9", 0, 1,
 		    "chance that a transaction is about hot customers"),
+	VB_OPT_CHOICE(O, mix, "mix", "h-store|rcc", "h-store",
+		      "shares of the six kinds: a quarter of send-payment and 15 % of each other "
+		      "one, or RCC's own, 16 % or 17 % of each"),
 	VB_OPT_FLAG(O, no_declare, "no-declare",
 		    "do not tell the engine the keys beforehand: records are looked up, locked and "
 		    "fetched one after the other"),
@@ -55,6 +59,14 @@ const unsigned vb_smallbank_percent[VB_SB_TYPES] = {
 	[VB_SB_AMALGAMATE] = 15,   [VB_SB_BALANCE] = 15,          [VB_SB_DEPOSIT_CHECKING] = 15,
 	[VB_SB_SEND_PAYMENT] = 25, [VB_SB_TRANSACT_SAVINGS] = 15, [VB_SB_WRITE_CHECK] = 15,
 };
+
+/* Which two of RCC's have the 16 % is not known. */
+static const unsigned rcc_percent[VB_SB_TYPES] = {
+	[VB_SB_AMALGAMATE] = 17,   [VB_SB_BALANCE] = 17,          [VB_SB_DEPOSIT_CHECKING] = 17,
+	[VB_SB_SEND_PAYMENT] = 16, [VB_SB_TRANSACT_SAVINGS] = 17, [VB_SB_WRITE_CHECK] = 16,
+};
+static const unsigned *const mixes[] = {vb_smallbank_percent,
+					rcc_percent}; /* as --mix lists them */
 
 enum { SAVINGS, CHECKING };
 
@@ -133,7 +145,7 @@ static void next(struct vb_load_client *c)
 	const struct smallbank_opts *o = opts_of(c->load);
 	uint64_t from, rank[2], a, b;
 
-	c->type = vb_trace_draw_type(&c->rng, vb_smallbank_percent);
+	c->type = vb_trace_draw_type(&c->rng, mixes[o->mix]);
 	from = vb_rng_chance(&c->rng, o->hot_chance) ? s->hot : s->customers;
 	rank[0] = vb_rng_below(&c->rng, from);
 	/* Another one, without drawing again. */

@@ -21,6 +21,7 @@
 
 #include "base/dist.h"
 #include "base/log.h"
+#include "task/task.h"
 #include "workload/scatter.h"
 
 #define OPS_MAX 1024u
@@ -28,7 +29,7 @@
 	64u /* draws of a key that the transaction has already, until the next one is taken */
 
 struct ycsb_opts {
-	uint64_t records, record_bytes, ops, span;
+	uint64_t records, record_bytes, ops, span, far, execute_ns;
 	double write_ratio, hot_fraction, hot_chance;
 	const char *dist, *theta;
 	bool blind, no_declare;
@@ -55,6 +56,12 @@ static const struct vb_opt table[] = {
 		O, span, "span", "0", 0, 4096,
 		"nodes that each transaction touches, its own the first, records taken from them "
 		"in turn (0: as the keys fall)"),
+	VB_OPT_SIZE(O, far, "far", "0", 0, OPS_MAX,
+		    "with --span, how many of the records are on the other nodes, the last ones "
+		    "(0: as many as their turns give)"),
+	VB_OPT_TIME(O, execute_ns, "execute", "0", 0, 1000000000,
+		    "what a transaction computes before it commits, the same time behind each "
+		    "record; on sim other clients run meanwhile, elsewhere it takes the core"),
 	VB_OPT_FLAG(O, blind, "blind",
 		    "writes replace the record and do not look at it (with --no-declare it is not "
 		    "even fetched)"),
@@ -77,9 +84,37 @@ static const struct ycsb_opts *opts_of(const struct vb_load *l)
 	return l->options;
 }
 
+static int check_far(const struct ycsb_opts *o)
+{
+	if (o->far == 0)
+		return 0;
+	if (o->far > o->ops)
+		return vb_fail(-EINVAL,
+			       "--far %" PRIu64 " of --ops %" PRIu64 ": at most all of them",
+			       o->far, o->ops);
+	if (o->span < 2 || o->far < o->span - 1)
+		return vb_fail(-EINVAL,
+			       "--far %" PRIu64 " with --span %" PRIu64
+			       ": there is a record on each of the other nodes that --span counts",
+			       o->far, o->span);
+	return 0;
+}
+
+/* Of a transaction, on the node that has the most. */
+static uint64_t most_each(const struct ycsb_opts *o)
+{
+	uint64_t near = o->ops - o->far, others = o->span - 1, far;
+
+	if (o->span == 0)
+		return o->ops;
+	if (o->far == 0)
+		return (o->ops + o->span - 1) / o->span;
+	far = (o->far + others - 1) / others;
+	return near > far ? near : far;
+}
+
 static int check(const struct vb_load *l, const struct ycsb_opts *o)
 {
-	uint64_t each = o->span != 0 ? (o->ops + o->span - 1) / o->span : o->ops;
 	uint64_t have = o->span != 0 ? o->records : o->records * l->nodes;
 
 	if (o->span > l->nodes)
@@ -90,7 +125,9 @@ static int check(const struct vb_load *l, const struct ycsb_opts *o)
 			       "--span %" PRIu64 " with --ops %" PRIu64
 			       ": a transaction has a record on each node that it touches",
 			       o->span, o->ops);
-	if (each > have)
+	if (check_far(o) != 0)
+		return -EINVAL;
+	if (most_each(o) > have)
 		return vb_fail(-EINVAL,
 			       "--ops %" PRIu64 ": a transaction touches different records, and "
 			       "there are %" PRIu64 " to take them from; use more --records",
@@ -191,12 +228,14 @@ static uint64_t draw_rank(const struct ycsb *y, const struct ycsb_opts *o, struc
 }
 
 /* The node of the i-th record: its own first, then others that follow each other from a random
- * one. */
+ * one; with `far` its own for all but so many. */
 static uint64_t node_of(const struct vb_load_client *c, const struct ycsb_opts *o, uint64_t i,
 			uint64_t turn)
 {
-	uint64_t others = c->load->nodes - 1u, at = i % o->span;
+	uint64_t others = c->load->nodes - 1u, near = o->ops - o->far, at = i % o->span;
 
+	if (o->far != 0)
+		at = i < near ? 0 : 1 + (i - near) % (o->span - 1);
 	if (at == 0)
 		return c->node;
 	return (c->node + 1 + (turn + at - 1) % others) % c->load->nodes;
@@ -273,6 +312,20 @@ static int touch(struct vb_load_client *c, struct vb_coordinator *me, const stru
 	return 0;
 }
 
+/* A client that is told to end meanwhile learns it from its next call. */
+static void compute(uint64_t ns)
+{
+	struct vb_sched *s = vb_sched_self();
+	uint64_t until = vb_sched_now(s) + ns;
+
+	if (((struct vb_sched_face *)s)->is_virtual) {
+		(void)vb_task_sleep_until(until);
+		return;
+	}
+	while (vb_sched_now(s) < until)
+		vb_cpu_relax();
+}
+
 static int body(struct vb_load_client *c, struct vb_coordinator *me)
 {
 	const struct ycsb_opts *o = opts_of(c->load);
@@ -281,8 +334,11 @@ static int body(struct vb_load_client *c, struct vb_coordinator *me)
 	c->change[0] = 0;
 	if (!o->no_declare)
 		err = vb_txn_declare(me, c->key, c->n);
-	for (unsigned i = 0; i < c->n && err == 0; i++)
+	for (unsigned i = 0; i < c->n && err == 0; i++) {
 		err = touch(c, me, &c->key[i]);
+		if (err == 0 && o->execute_ns != 0)
+			compute(o->execute_ns * (i + 1) / c->n - o->execute_ns * i / c->n);
+	}
 	return err;
 }
 

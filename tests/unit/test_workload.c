@@ -66,6 +66,17 @@ static void test_smallbank_mix(void **state)
 	close_fixture(&g);
 }
 
+static void test_smallbank_rcc(void **state)
+{
+	static const unsigned percent[] = {17, 17, 17, 16, 17, 16};
+	struct fixture g;
+
+	(void)state;
+	open_fixture(&g, "smallbank", "accounts=1000,mix=rcc", 3);
+	assert_mix(&g, percent);
+	close_fixture(&g);
+}
+
 static void test_bank_mix(void **state)
 {
 	static const unsigned percent[] = {70, 30};
@@ -167,6 +178,64 @@ static void test_ycsb_span(void **state)
 	}
 	vb_load_client_close(&c);
 	close_fixture(&g);
+}
+
+/* So many far at any span: RCBench, section 6.6.1. */
+static void test_ycsb_far(void **state)
+{
+	static const char *const lists[] = {"records=1000,ops=15,far=14,span=3",
+					    "records=1000,ops=15,far=14,span=15",
+					    "records=8,ops=15,far=7,span=2"};
+	static const unsigned far[] = {14, 14, 7}, span[] = {3, 15, 2};
+
+	(void)state;
+	for (size_t k = 0; k < VB_ARRAY_SIZE(lists); k++) {
+		struct vb_load_client c;
+		struct fixture g;
+
+		open_fixture(&g, "ycsb", lists[k], 15);
+		assert_int_equal(vb_load_client_open(&g.load, 4, 1, &c), 0);
+		for (unsigned i = 0; i < 500; i++) {
+			unsigned met[15] = {0}, nodes = 0;
+
+			g.load.ops->next(&c);
+			assert_distinct(&c);
+			for (unsigned n = 0; n < c.n; n++)
+				nodes += met[c.key[n].key % 15]++ == 0;
+			assert_int_equal(met[4], c.n - far[k]);
+			assert_int_equal(nodes, span[k]);
+		}
+		vb_load_client_close(&c);
+		close_fixture(&g);
+	}
+}
+
+/* A transaction that computes takes so much longer, with what is declared and without. */
+static void test_ycsb_execute(void **state)
+{
+	static const char *const lists[] = {"records=100,ops=7,execute=0",
+					    "records=100,ops=7,execute=50001ns",
+					    "records=100,ops=7,execute=50001ns,no-declare"};
+	uint64_t took[VB_ARRAY_SIZE(lists)];
+
+	(void)state;
+	for (size_t k = 0; k < VB_ARRAY_SIZE(lists); k++) {
+		char why[VB_LOAD_WHY] = "";
+		struct fixture g;
+		struct ready r;
+
+		open_fixture(&g, "ycsb", lists[k], 2);
+		get_ready(&g, &r);
+		took[k] = vb_ep_now(r.me->ep);
+		for (unsigned i = 0; i < 100; i++)
+			do_one(&g, r.me, &r.c, &r.did);
+		took[k] = vb_ep_now(r.me->ep) - took[k];
+		get_done(&r);
+		assert_int_equal(judge_all(&g, r.did.change, why), 0);
+		close_fixture(&g);
+	}
+	assert_in_range(took[1] - took[0], 100 * 50001, 100 * 50001 + 1000);
+	assert_true(took[2] > took[1]);
 }
 
 static void test_same_seed_same_draws(void **state)
@@ -357,6 +426,8 @@ static void test_refused(void **state)
 	refused("ycsb", "records=4,ops=9", "--ops");
 	refused("ycsb", "span=3", "--span");
 	refused("ycsb", "ops=1,span=2", "--span");
+	refused("ycsb", "far=11,span=2", "--far");
+	refused("ycsb", "far=1", "--far");
 	refused("ycsb", "dist=normal", "normal");
 	assert_null(vb_load_find("ycsbb"));
 }
@@ -364,19 +435,14 @@ static void test_refused(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_scatter),
-		cmocka_unit_test(test_smallbank_mix),
-		cmocka_unit_test(test_bank_mix),
-		cmocka_unit_test(test_ycsb_ratios),
-		cmocka_unit_test(test_ycsb_few_records),
-		cmocka_unit_test(test_ycsb_span),
-		cmocka_unit_test(test_same_seed_same_draws),
-		cmocka_unit_test(test_invariants),
-		cmocka_unit_test(test_tatp_mix),
-		cmocka_unit_test(test_tatp_skew),
-		cmocka_unit_test(test_tatp_success),
-		cmocka_unit_test(test_tatp_broken),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_scatter),       cmocka_unit_test(test_smallbank_mix),
+		cmocka_unit_test(test_smallbank_rcc), cmocka_unit_test(test_bank_mix),
+		cmocka_unit_test(test_ycsb_ratios),   cmocka_unit_test(test_ycsb_few_records),
+		cmocka_unit_test(test_ycsb_span),     cmocka_unit_test(test_ycsb_far),
+		cmocka_unit_test(test_ycsb_execute),  cmocka_unit_test(test_same_seed_same_draws),
+		cmocka_unit_test(test_invariants),    cmocka_unit_test(test_tatp_mix),
+		cmocka_unit_test(test_tatp_skew),     cmocka_unit_test(test_tatp_success),
+		cmocka_unit_test(test_tatp_broken),   cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
