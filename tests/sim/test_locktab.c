@@ -116,6 +116,102 @@ static void test_one_write_each_way(void **state)
 	close_world(&w);
 }
 
+/* ---- answers ---- */
+
+struct copy {
+	struct vb_lock_client *to;
+	struct vb_ep *ep;
+	uint64_t number, at_ns;
+};
+
+/* What another agent has answered to a request two before, once more: it comes to where the present
+ * one's answer comes. */
+static void copy_body(void *arg)
+{
+	const struct copy *c = arg;
+	const struct vb_locktab_client *t = c->to->priv;
+	struct vb_locktab_answer_slot slot = {.answer.number = c->number};
+	unsigned lane = vb_locktab_lane(c->number);
+	struct vb_msg m = {.imm = lane};
+	struct vb_verb v = {.op = VB_OP_WRITE_NOTIFY,
+			    .addr = t->answer_at + lane * VB_LOCKTAB_LANE_BYTES,
+			    .buf = &slot,
+			    .len = sizeof(slot),
+			    .peer = c->to->ep->self,
+			    .msg = &m};
+	struct vb_batch b = {.verbs = &v, .n = 1};
+
+	slot.seal = vb_locktab_seal_answer(&slot.answer, c->to->ep->self);
+	vb_task_sleep_until(c->at_ns);
+	(void)vb_post(c->ep, &b);
+}
+
+/* Whenever it comes, before the answer or over it: nobody waits until it would ask again. */
+static void older_answer(void)
+{
+	const struct vb_locktab_client *t;
+	struct vb_grant g;
+	struct copy c;
+	struct world w;
+
+	open_world(&w, "");
+	c = (struct copy){.to = w.c[0], .ep = endpoint(w.f, 1)};
+	t = w.c[0]->priv;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(acquire(&w, 0, 5, VB_EXCLUSIVE, &g), 0);
+		assert_int_equal(vb_lock_release(w.c[0], &g), 0);
+	}
+	for (uint64_t late = 0; late < 8 * US; late += 20) {
+		uint64_t begun = now();
+
+		c.at_ns = begun + late;
+		c.number = t->number - VB_LOCKTAB_STRIDE;
+		spawn(copy_body, &c);
+		assert_int_equal(acquire(&w, 0, 5, VB_EXCLUSIVE, &g), 0);
+		assert_in_range(now() - begun, 0, 20 * US);
+		vb_task_sleep_until(now() + 20 * US);
+		assert_int_equal(vb_lock_release(w.c[0], &g), 0);
+	}
+	vb_ep_close(c.ep);
+	close_world(&w);
+}
+
+static void send_answer(struct vb_lock_client *to, struct vb_ep *ep, uint64_t number)
+{
+	const struct vb_locktab_answer a = {.number = number};
+	struct vb_msg m = {.tag = VB_LOCKTAB_TAG_ANSWER, .len = sizeof(a)};
+	struct vb_verb v = {.op = VB_OP_SEND, .peer = to->ep->self, .msg = &m};
+	struct vb_batch b = {.verbs = &v, .n = 1};
+
+	memcpy(m.data, &a, sizeof(a));
+	(void)vb_post(ep, &b);
+}
+
+/* By messages, of which several have come when the client looks. */
+static void older_message(void)
+{
+	struct vb_locktab_answer a;
+	struct vb_ep *ep;
+	struct world w;
+
+	open_world(&w, "slots=0");
+	ep = endpoint(w.f, 1);
+	for (uint64_t number = 3; number < 6; number++)
+		send_answer(w.c[0], ep, number);
+	vb_task_sleep_until(now() + 20 * US);
+	assert_int_equal(vb_locktab_take_answer(w.c[0], 4, &a), 0);
+	assert_int_equal(a.number, 4);
+	assert_int_equal(vb_locktab_take_answer(w.c[0], 4, &a), -EAGAIN);
+	vb_ep_close(ep);
+	close_world(&w);
+}
+
+static void test_older_answer(void **state)
+{
+	older_answer();
+	older_message();
+}
+
 /* ---- conversion ---- */
 
 struct converter {
@@ -501,6 +597,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_modes),
 		cmocka_unit_test(test_one_write_each_way),
+		cmocka_unit_test(test_older_answer),
 		cmocka_unit_test(test_two_converters),
 		cmocka_unit_test(test_no_wait),
 		cmocka_unit_test(test_wait_die_ages),

@@ -15,13 +15,16 @@
  *
  * The notification says which lane, in the immediate value, and nothing else: on hardware it is
  * one WRITE with immediate.  A client uses its two lanes in turn, so that a request that it has
- * given up and the one that says so do not lie in one place.
+ * given up and the one that says so do not lie in one place.  All agents answer into the same two: a
+ * late copy of an answer to an older request may lie over a newer one.  Its notification says so, and
+ * the client asks again.
  *
  * A slot is taken with a CAS of its owner's word, and taken over from the dead.  A client that gets
  * none (all are taken, or the fabric has no notified WRITE) sends the same 40 bytes as a message.
  * What is lost either way is asked again (table.c).
  */
 #define VB_LOG_ROOM "lock"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,44 +252,53 @@ void vb_locktab_send_ask(struct vb_lock_client *me, uint16_t node, vb_peer agent
 	(void)vb_post(me->ep, &b);
 }
 
-static bool read_answer(struct vb_lock_client *me, uint64_t number, struct vb_locktab_answer *out)
+/* 0; -ESTALE: it is whole, and another's; -EAGAIN: it is not whole. */
+static int read_answer(struct vb_lock_client *me, uint64_t number, struct vb_locktab_answer *out)
 {
 	const struct vb_locktab_client *t = me->priv;
 	struct vb_locktab_answer_slot slot;
 	void *at;
 
-	if (t->answer_at == 0)
-		return false;
 	at = vb_local(me->ep->fabric,
 		      t->answer_at + vb_locktab_lane(number) * VB_LOCKTAB_LANE_BYTES, sizeof(slot));
 	if (at == NULL)
-		return false;
+		return -EAGAIN;
 	cpu_copy_out((uint8_t *)&slot, at, sizeof(slot));
-	if (slot.answer.number != number ||
-	    slot.seal != vb_locktab_seal_answer(&slot.answer, me->ep->self))
-		return false;
+	if (slot.seal != vb_locktab_seal_answer(&slot.answer, me->ep->self))
+		return -EAGAIN;
+	if (slot.answer.number != number)
+		return -ESTALE;
 	*out = slot.answer;
-	return true;
+	return 0;
 }
 
-bool vb_locktab_take_answer(struct vb_lock_client *me, uint64_t number,
-			    struct vb_locktab_answer *out)
+/* Of several that have come together only the one to this request counts, and its end most. */
+static void keep_sent(struct vb_locktab_client *t, uint64_t number, const struct vb_msg *m)
+{
+	struct vb_locktab_answer a;
+
+	if (m->tag != VB_LOCKTAB_TAG_ANSWER || m->len != sizeof(a))
+		return;
+	memcpy(&a, m->data, sizeof(a));
+	if (a.number == number && (t->sent.number != number || t->sent.err == -EINPROGRESS))
+		t->sent = a;
+}
+
+int vb_locktab_take_answer(struct vb_lock_client *me, uint64_t number,
+			   struct vb_locktab_answer *out)
 {
 	struct vb_locktab_client *t = me->priv;
 	bool told = false;
 	struct vb_msg m;
 
 	while (vb_ep_recv(me->ep, &m) == 0) {
-		if (m.tag == VB_LOCKTAB_TAG_ANSWER && m.len == sizeof(t->sent))
-			memcpy(&t->sent, m.data, sizeof(t->sent));
-		told = true;
+		keep_sent(t, number, &m);
+		told |= m.len == 0 && m.imm == vb_locktab_lane(number);
 	}
-	if (!told)
-		return false;
 	if (t->sent.number == number) {
 		*out = t->sent;
 		t->sent.number = 0;
-		return true;
+		return 0;
 	}
-	return read_answer(me, number, out);
+	return told && t->answer_at != 0 ? read_answer(me, number, out) : -EAGAIN;
 }

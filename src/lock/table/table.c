@@ -171,18 +171,19 @@ static uint64_t patience_next(const struct vb_lock_client *me, uint64_t patience
 	return patience * 2 <= me->space->lease_ns / 4 ? patience * 2 : patience;
 }
 
-/* Waits for an answer until until_ns; -ETIMEDOUT, -ECANCELED. */
+/* Waits for an answer until until_ns; -ESTALE: it may have been written over; -ETIMEDOUT, -ECANCELED. */
 static int await_answer(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 {
 	int err;
 
 	do {
-		if (vb_locktab_take_answer(me, q->ask.number, &q->answer))
-			return 0;
+		err = vb_locktab_take_answer(me, q->ask.number, &q->answer);
+		if (err != -EAGAIN)
+			return err;
 		err = vb_ep_wait(me->ep, until_ns);
 	} while (err == 0);
 	/* It may have come together with the end of the wait. */
-	return vb_locktab_take_answer(me, q->ask.number, &q->answer) ? 0 : err;
+	return vb_locktab_take_answer(me, q->ask.number, &q->answer) == 0 ? 0 : err;
 }
 
 /* The same for the answer that ends the request; -ETIMEDOUT also if another agent must be asked. */
@@ -359,7 +360,7 @@ static int ask(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 	q->begun_ns = now;
 	q->silent_until_ns = now + options_of(me)->ask_for_ns;
 	q->queued = false;
-	for (;; patience = patience_next(me, patience)) {
+	for (;;) {
 		uint64_t next = now + patience, end = first_end(me, q, next);
 
 		until_ns = end < until_ns ? end : until_ns;
@@ -369,8 +370,11 @@ static int ask(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 		err = send_copy(me, q, next);
 		if (err == 0)
 			err = await_end(me, q, next);
-		if (err != -ETIMEDOUT && err != -VB_EUNKNOWN)
+		VB_SOMETIMES_IF(err == -ESTALE, 200, "table: an older answer comes to its place");
+		if (err != -ETIMEDOUT && err != -VB_EUNKNOWN && err != -ESTALE)
 			return err;
+		if (err != -ESTALE)
+			patience = patience_next(me, patience);
 		now = vb_ep_now(me->ep);
 		if (now >= until_ns)
 			return -ETIMEDOUT;

@@ -334,9 +334,10 @@ void vb_locktab_client_close(struct vb_lock_client *me);
 /* Posts a request; does not wait.  It may get lost. */
 void vb_locktab_send_ask(struct vb_lock_client *me, uint16_t node, vb_peer agent,
 			 const struct vb_locktab_ask *ask);
-/* Takes the answer to request `number` if it has come. */
-bool vb_locktab_take_answer(struct vb_lock_client *me, uint64_t number,
-			    struct vb_locktab_answer *out);
+/* Takes the answer to request `number`: 0; -EAGAIN: it has not come; -ESTALE: an older one has come to
+ * its place, perhaps over it. */
+int vb_locktab_take_answer(struct vb_lock_client *me, uint64_t number,
+			   struct vb_locktab_answer *out);
 
 uint64_t vb_locktab_seal_ask(const struct vb_locktab_ask_slot *slot);
 uint64_t vb_locktab_seal_answer(const struct vb_locktab_answer *a, vb_peer to);
