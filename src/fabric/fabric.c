@@ -495,7 +495,14 @@ int vb_send_wait(struct vb_ep *ep, vb_peer to, const struct vb_msg *m)
 	return vb_verb_run(ep, &v);
 }
 
-int vb_swap64(struct vb_ep *ep, vb_addr a, uint64_t value, uint64_t *old)
+static int may_go_on(const struct vb_ep *ep, uint64_t until_ns)
+{
+	if (vb_task_cancelled(vb_task_self()))
+		return -ECANCELED;
+	return until_ns != VB_FOREVER && vb_ep_now(ep) >= until_ns ? -ETIMEDOUT : 0;
+}
+
+int vb_swap64(struct vb_ep *ep, vb_addr a, uint64_t value, uint64_t until_ns, uint64_t *old)
 {
 	uint64_t expect, found;
 	int err;
@@ -505,9 +512,10 @@ int vb_swap64(struct vb_ep *ep, vb_addr a, uint64_t value, uint64_t *old)
 	err = vb_read64(ep, a, &expect);
 	while (err == 0) {
 		err = vb_cas64(ep, a, expect, value, &found);
-		if (err == 0 && found == expect)
+		if (err != 0 || found == expect)
 			break;
 		expect = found;
+		err = may_go_on(ep, until_ns);
 	}
 	if (err == 0)
 		*old = expect;

@@ -520,9 +520,11 @@ static inline int vb_mfaa128_before(struct vb_ep *ep, vb_addr a, struct vb_u128 
 	return vb_mfaa128_slow(ep, a, add, bounds, not_after, old);
 }
 
-/* A fetch-and-store: natively a masked CAS that compares nothing; on a fabric without masks a CAS
- * loop (bounded by contention only; `verbena list` says so). */
-int vb_swap64(struct vb_ep *ep, vb_addr a, uint64_t value, uint64_t *old);
+/* A fetch-and-store: natively a masked CAS that compares nothing.  On a fabric without masks a CAS loop:
+ * each CAS that fails shows another client's that has succeeded, and for how long it is others' is not
+ * bounded.  So it ends when the endpoint's clock is until_ns, or the task is cancelled: -ETIMEDOUT,
+ * -ECANCELED, and nothing has changed. */
+int vb_swap64(struct vb_ep *ep, vb_addr a, uint64_t value, uint64_t until_ns, uint64_t *old);
 
 /* ---- the arithmetic of the extended atomics, shared by every backend that executes them ---- */
 

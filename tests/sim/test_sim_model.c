@@ -80,7 +80,7 @@ static void test_effects_of_every_verb(void **state)
 	assert_int_equal(vb_cas64(ep, a, 5, 9, &o), 0);
 	assert_int_equal(vb_cas64(ep, a, 5, 11, &o), 0);
 	assert_int_equal(o, 9);
-	assert_int_equal(vb_swap64(ep, a, 0xffff, &o), 0);
+	assert_int_equal(vb_swap64(ep, a, 0xffff, VB_FOREVER, &o), 0);
 	assert_int_equal(o, 9);
 	/* Two fields of 16 bits: the carry out of the lower one is dropped. */
 	assert_int_equal(vb_mfaa64(ep, a, 0x10001, 0x80008000, &o), 0);

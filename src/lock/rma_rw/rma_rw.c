@@ -185,7 +185,8 @@ static int await_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 
 /* Our `next` is cleared by a WRITE before the swap: the group behind us writes it later.  One that
  * was refused or lost while the swap was done leaves a root that nobody can hand on. */
-static int clear_and_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t *prev)
+static int clear_and_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns,
+			  uint64_t *prev)
 {
 	uint32_t group = rw_group_of(me);
 	uint64_t nobody = 0;
@@ -201,7 +202,7 @@ static int clear_and_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_
 		return err;
 	if (err == 0 && clear.status != 0)
 		return clear.status;
-	err = vb_swap64(me->ep, rw_root(c), group + 1, prev);
+	err = vb_swap64(me->ep, rw_root(c), group + 1, until_ns, prev);
 	cleared = vb_wait(me->ep, &b);
 	if (err == 0 && cleared != 0)
 		return vb_fail(-VB_EUNKNOWN,
@@ -232,8 +233,12 @@ static int enter_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 	int err;
 
 	do
-		err = clear_and_swap(me, c, &prev);
+		err = clear_and_swap(me, c, until_ns, &prev);
 	while (vb_lock_ask_again(me, err, &refused));
+	if (err == -ETIMEDOUT || err == -ECANCELED) {
+		VB_SOMETIMES(2000, "rma-rw: a deadline on the way to the root");
+		wait_at(me, c, RW_UP);
+	}
 	if (err)
 		return vb_lock_unknown_if_refused(err);
 	if (prev == 0)
@@ -286,6 +291,8 @@ int rw_resume_by(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_n
 	case RW_TELL:
 	case RW_GROUP:
 		return await_group(me, c, until_ns);
+	case RW_UP:
+		return go_up(me, c, until_ns);
 	case RW_ROOT:
 		return await_root(me, c, until_ns);
 	case RW_DRAIN:
@@ -311,7 +318,7 @@ int rw_acquire_by(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_
 	begin_claim(me, c);
 	if (c->mode == VB_SHARED)
 		return rw_reader_acquire(me, c, until_ns, turn);
-	err = vb_swap64(me->ep, rw_tail(c, rw_group_of(me)), p->self, &p->prev);
+	err = vb_swap64(me->ep, rw_tail(c, rw_group_of(me)), p->self, until_ns, &p->prev);
 	if (err)
 		return err;
 	if (p->prev == VB_HANDOVER_NOBODY)

@@ -66,6 +66,8 @@ enum rw_stage {
 	RW_TELL,
 	/* A writer: waits for the predecessor's message. */
 	RW_GROUP,
+	/* A writer: first in its group's queue, and not yet in the root's. */
+	RW_UP,
 	/* A writer: the group before ours at the root has us as its next; waits for its message. */
 	RW_ROOT,
 	/* A writer: waits until the readers have left. */

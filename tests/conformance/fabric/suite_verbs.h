@@ -194,9 +194,9 @@ static const char *check_swap(struct suite *s)
 {
 	uint64_t old = 1;
 
-	want(vb_swap64(s->ep, s->a, 7, &old) == 0 && old == 0);
-	want(vb_swap64(s->ep, s->a, UINT64_MAX, &old) == 0 && old == 7);
-	want(vb_swap64(s->ep, s->a, 0, &old) == 0 && old == UINT64_MAX);
+	want(vb_swap64(s->ep, s->a, 7, VB_FOREVER, &old) == 0 && old == 0);
+	want(vb_swap64(s->ep, s->a, UINT64_MAX, VB_FOREVER, &old) == 0 && old == 7);
+	want(vb_swap64(s->ep, s->a, 0, VB_FOREVER, &old) == 0 && old == UINT64_MAX);
 	want(suite_word(s, s->a) == 0);
 	return NULL;
 }

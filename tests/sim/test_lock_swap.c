@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way into a queue where there are no masked atomics: the swap is a CAS loop, and others may change
+ * the word before each of its CASes.  A deadline, or who cancels the task, ends that.
+ */
+#include "sim_test.h"
+
+#include <errno.h>
+
+#include "lock/lock.h"
+
+#define PATIENCE_NS 100000ull
+#define CANCEL_NS   50000ull
+/* A CAS that is under way when time is over. */
+#define SLACK_NS 10000ull
+
+struct scene {
+	struct vb_lock_space *space;
+	unsigned offset;  /* of the word in its lock's entry */
+	uint64_t resting; /* what it holds in the end */
+	unsigned waiting; /* who has not given up yet */
+	unsigned done;
+};
+
+static struct vb_lock_client *client(struct scene *s, uint16_t node)
+{
+	struct vb_lock_client *me;
+
+	assert_int_equal(vb_lock_client_open(s->space, node, &me), 0);
+	return me;
+}
+
+/* Changes the word as fast as it can while anybody waits: between any READ and any CAS. */
+static void restless_body(void *arg)
+{
+	struct scene *s = arg;
+	struct vb_lock_client *me = client(s, 0);
+	vb_addr at = vb_lock_entry(s->space, 0) + s->offset;
+
+	for (uint64_t v = 1; s->waiting > 0; v++)
+		assert_int_equal(vb_write(me->ep, at, &v, sizeof(v)), 0);
+	assert_int_equal(vb_write(me->ep, at, &s->resting, sizeof(s->resting)), 0);
+	vb_lock_client_close(me);
+	s->done++;
+}
+
+static void gives_up(struct scene *s, uint16_t node, uint64_t timeout_ns, int expect)
+{
+	struct vb_lock_client *me = client(s, node);
+	uint64_t due = expect == -ECANCELED ? CANCEL_NS : vb_ep_now(me->ep) + timeout_ns;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(me, 0, VB_EXCLUSIVE, timeout_ns, &g), expect);
+	assert_in_range(vb_ep_now(me->ep), due, due + SLACK_NS);
+	assert_true(me->ep->count[VB_OP_CAS64] > 10);
+	s->waiting--;
+	vb_lock_client_close(me);
+	s->done++;
+}
+
+static void hurried_body(void *arg)
+{
+	gives_up(arg, 1, PATIENCE_NS, -ETIMEDOUT);
+}
+
+static void cancelled_body(void *arg)
+{
+	gives_up(arg, 2, VB_FOREVER_NS, -ECANCELED);
+}
+
+/* The lock is as good as new: who gave up has left nothing, or a place that its client handed on. */
+static void comes_later_body(void *arg)
+{
+	struct scene *s = arg;
+	struct vb_lock_client *me = client(s, 1);
+	struct vb_grant g;
+
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE_NS, &g), 0);
+		assert_int_equal(vb_lock_release(me, &g), 0);
+	}
+	vb_lock_client_close(me);
+	s->done++;
+}
+
+static void no_way_in(const char *lock, const char *options, unsigned offset)
+{
+	struct vb_lock_space_params p = {
+		.lock = lock, .options = options, .locks = 1, .fencing = false};
+	struct vb_fabric *f = cluster("profile=plain64", 3, 1);
+	struct scene s = {.offset = offset, .waiting = 2};
+	struct vb_task *t;
+
+	assert_int_equal(vb_lock_space_open(f, &p, &s.space), 0);
+	spawn(restless_body, &s);
+	spawn(hurried_body, &s);
+	assert_int_equal(vb_task_spawn(vb_sched_self(), cancelled_body, &s, NULL, &t), 0);
+	assert_int_equal(vb_sched_run(vb_sched_self(), NULL, CANCEL_NS), -ETIMEDOUT);
+	vb_task_cancel(t);
+	run_all();
+	assert_int_equal(s.done, 3);
+	spawn(comes_later_body, &s);
+	run_all();
+	assert_int_equal(s.done, 4);
+	vb_lock_space_close(s.space);
+	vb_fabric_close(f);
+	vb_sched_destroy(vb_sched_self());
+}
+
+static void test_mcs(void **state)
+{
+	no_way_in("mcs", NULL, 0);
+}
+
+/* The tail of group 1. */
+static void test_rma_rw_group(void **state)
+{
+	no_way_in("rma-rw", "group=3", 8);
+}
+
+/* The root: who is first in its group has a place, and goes on for whoever gave up. */
+static void test_rma_rw_root(void **state)
+{
+	no_way_in("rma-rw", "group=1", 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_mcs),
+		cmocka_unit_test(test_rma_rw_group),
+		cmocka_unit_test(test_rma_rw_root),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
