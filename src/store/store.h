@@ -18,6 +18,12 @@
  *
  * version, seal and record are written with one WRITE; the lock word only by atomics.
  *
+ * A protocol that keeps several versions of a record has tuples with as many *slots*, each with a version,
+ * a seal and a record of its own, one behind the other; a version of 0 says that the slot was never
+ * written.  Its versions grow, and each takes the place of the oldest.  Slots are filled in turn, so the
+ * oldest lies behind the newest.  Who reads a version while another takes its place finds it torn, or
+ * finds the other.
+ *
  * Whole reads.  A READ of a tuple may be torn: at 16 bytes, or at 8, and in any order.  A reader
  * that has no lock tells a whole record from a torn one in one of two ways:
  *
@@ -46,15 +52,23 @@
 
 struct vb_tuple_layout {
 	uint32_t meta_bytes, record_bytes;
-	uint32_t lock_at, version_at, seal_at, record_at;
-	uint32_t bytes;  /* that are read */
+	uint32_t lock_at;
+	uint32_t version_at, seal_at, record_at; /* in the first slot */
+	uint32_t slots, slot_bytes;              /* from one slot to the next */
+	uint32_t one_bytes;                      /* up to the end of the first slot */
+	uint32_t blind_bytes;                    /* that are read where no record is wanted */
+	uint32_t bytes;
 	uint32_t stride; /* from one tuple to the next */
 };
 #define VB_TUPLE_KEY_AT      0u
 #define VB_TUPLE_RESERVED_AT 8u
 #define VB_TUPLE_META_AT     16u
 
-void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32_t record_bytes);
+#define VB_SLOTS_MAX 8u
+#define VB_SLOT_HEAD 16u /* version and seal, before the record */
+
+void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32_t slots,
+			  uint32_t record_bytes);
 
 static inline uint64_t vb_tuple_word(const void *tuple, uint32_t at)
 {
@@ -69,6 +83,30 @@ static inline void vb_tuple_set_word(void *tuple, uint32_t at, uint64_t w)
 	memcpy((char *)tuple + at, &w, 8);
 }
 
+/* What lies at version_at, seal_at and record_at in the first slot lies so much further in this one. */
+static inline uint32_t vb_slot_behind(const struct vb_tuple_layout *l, unsigned slot)
+{
+	return slot * l->slot_bytes;
+}
+
+static inline uint64_t vb_slot_version(const struct vb_tuple_layout *l, const void *tuple,
+				       unsigned slot)
+{
+	return vb_tuple_word(tuple, l->version_at + vb_slot_behind(l, slot));
+}
+
+/* The slot of the newest version, while nobody writes. */
+static inline unsigned vb_tuple_newest(const struct vb_tuple_layout *l, const void *tuple)
+{
+	unsigned newest = 0;
+
+	for (unsigned i = 1; i < l->slots; i++)
+		if (vb_slot_version(l, tuple, i) > vb_slot_version(l, tuple, newest))
+			newest = i;
+	return newest;
+}
+
+/* Of the first slot. */
 uint64_t vb_tuple_seal(const struct vb_tuple_layout *l, const void *tuple);
 /* Is the record that of the version?  Only in a sealed database. */
 static inline bool vb_tuple_whole(const struct vb_tuple_layout *l, const void *tuple)
@@ -143,7 +181,7 @@ struct vb_store {
 	struct vb_fabric *fabric;
 	const char *name;     /* of the database */
 	const char *protocol; /* that the tuples are laid out for */
-	uint32_t meta_bytes;
+	uint32_t meta_bytes, slots;
 	uint32_t record_bytes_max;
 	bool sealed;
 	/* The protocol's lock word of a tuple that nobody holds; was: the word before, 0 for a new
@@ -185,7 +223,8 @@ int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
 int vb_store_table_check(const struct vb_store *store, const struct vb_table_params *p);
 /* Undoes the last open. */
 void vb_store_table_undo(struct vb_store *store, struct vb_table *t);
-uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint16_t nodes);
+uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint32_t slots,
+			      uint16_t nodes);
 void vb_table_free(struct vb_table *t);
 
 /* At the owner: the tuple of the key, made without a record if there is none.  *fresh: it was made.

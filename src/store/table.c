@@ -23,16 +23,22 @@
 
 #define STRIDE 32u
 
-void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32_t record_bytes)
+void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32_t slots,
+			  uint32_t record_bytes)
 {
-	vb_assert(meta_bytes % 16 == 0);
+	vb_assert(meta_bytes % 16 == 0 && slots > 0 && slots <= VB_SLOTS_MAX);
 	l->meta_bytes = meta_bytes;
 	l->record_bytes = record_bytes;
 	l->lock_at = VB_TUPLE_META_AT + meta_bytes;
 	l->version_at = l->lock_at + 8;
 	l->seal_at = l->lock_at + 16;
-	l->record_at = l->lock_at + 24;
-	l->bytes = l->record_at + record_bytes;
+	l->record_at = l->version_at + VB_SLOT_HEAD;
+	l->slots = slots;
+	l->slot_bytes = VB_SLOT_HEAD + (record_bytes + 7) / 8 * 8;
+	l->one_bytes = l->record_at + record_bytes;
+	l->bytes = l->one_bytes + vb_slot_behind(l, slots - 1);
+	/* Of several versions, which one it is that counts is seen from all of them. */
+	l->blind_bytes = slots == 1 ? l->record_at : l->bytes;
 	l->stride = (l->bytes + STRIDE - 1) / STRIDE * STRIDE;
 }
 
@@ -61,12 +67,13 @@ static uint64_t table_bytes(const struct vb_table *t)
 	       t->slots * sizeof(struct vb_slot);
 }
 
-uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint16_t nodes)
+uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint32_t slots,
+			      uint16_t nodes)
 {
 	struct vb_table t = {.room = vb_table_room(p, nodes)};
 
 	t.slots = vb_table_slots(t.room);
-	vb_tuple_layout_init(&t.layout, meta_bytes, p->record_bytes);
+	vb_tuple_layout_init(&t.layout, meta_bytes, slots, p->record_bytes);
 	return table_bytes(&t) + 128;
 }
 
@@ -279,10 +286,10 @@ static uint64_t layout_hash(const struct vb_table *t, uint64_t same)
 {
 	char text[256];
 	int n = snprintf(text, sizeof(text),
-			 "%s/%s/%u/%u/%u/%d/%d/%" PRIu64 "/%u/%" PRIu64 "/%" PRIu64,
+			 "%s/%s/%u/%u/%u/%u/%d/%d/%" PRIu64 "/%u/%" PRIu64 "/%" PRIu64,
 			 t->store->protocol, t->name, t->id, t->layout.record_bytes,
-			 t->layout.meta_bytes, (int)t->partition, t->store->sealed, t->room,
-			 t->store->fabric->nodes, t->group, same);
+			 t->layout.meta_bytes, t->layout.slots, (int)t->partition, t->store->sealed,
+			 t->room, t->store->fabric->nodes, t->group, same);
 
 	return XXH64(text, (size_t)n, 0) | 1;
 }
@@ -380,7 +387,7 @@ int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
 	t->group = group;
 	t->room = vb_table_room(p, store->fabric->nodes);
 	t->slots = vb_table_slots(t->room);
-	vb_tuple_layout_init(&t->layout, store->meta_bytes, p->record_bytes);
+	vb_tuple_layout_init(&t->layout, store->meta_bytes, store->slots, p->record_bytes);
 	for (uint16_t node = 0; node < store->fabric->nodes && err == 0; node++)
 		err = open_node(t, same, node);
 	if (err) {

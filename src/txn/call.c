@@ -65,9 +65,9 @@ uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stag
 	if (stage == NULL)
 		return bytes;
 	if (!reply && stage->flags & VB_STAGE_WRITES && flags & VB_ITEM_WRITE)
-		bytes += pad8(t->layout.bytes - t->layout.version_at);
+		bytes += pad8(t->layout.one_bytes - t->layout.version_at);
 	if (reply && stage->flags & VB_STAGE_FETCHES && flags & VB_ITEM_WANTED)
-		bytes += pad8(flags & VB_ITEM_BLIND ? t->layout.record_at : t->layout.bytes);
+		bytes += pad8(flags & VB_ITEM_BLIND ? t->layout.record_at : t->layout.one_bytes);
 	return bytes;
 }
 
@@ -159,6 +159,7 @@ static void to_wire(struct vb_wire_item *w, const struct vb_item *it)
 		.slot = it->slot,
 		.status = it->status,
 		.seen_slot = it->seen_slot,
+		.to_slot = it->to_slot,
 	};
 }
 
@@ -172,6 +173,7 @@ static void from_wire(struct vb_item *it, const struct vb_wire_item *w)
 	it->flags = w->flags;
 	it->slot = w->slot;
 	it->seen_slot = w->seen_slot;
+	it->to_slot = w->to_slot;
 	it->status = w->status;
 }
 
@@ -228,7 +230,7 @@ static void put_items(const struct vb_stage_ops *ops, struct call *c)
 		to_wire((struct vb_wire_item *)(c->buf + at), it);
 		if (bytes > sizeof(struct vb_wire_item))
 			vb_wire_put(c->buf + at + sizeof(struct vb_wire_item),
-				    it->image + l->version_at, l->bytes - l->version_at);
+				    it->image + l->version_at, l->one_bytes - l->version_at);
 		at += bytes;
 	}
 }
@@ -324,6 +326,8 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 			vb_cache_put(me->db->cache, it->table, it->key, it->at);
 		at += bytes;
 	}
+	if (head.ts > t->saw)
+		t->saw = head.ts;
 	if (head.commit_ts > t->commit_ts)
 		t->commit_ts = head.commit_ts;
 	return head.err;

@@ -54,6 +54,7 @@ static void write_log(struct vb_txn *t, struct vb_lane *lane)
 			.next = it->next,
 			.table = it->table->id,
 			.by_server = db->rpc_stages >> db->cc->commit & 1,
+			.to_slot = it->to_slot,
 			.bytes = l->record_bytes,
 		};
 		memcpy(e + 1, it->image + l->record_at, l->record_bytes);

@@ -68,8 +68,9 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 	struct vb_lane *lane = &me->lane[i];
 	bool recovers = i >= VB_PLACES_TXN;
 	uint32_t items = recovers ? 1 : db->items_max;
-	size_t image = (recovers ? db->store.record_bytes_max : db->bytes_max) +
-		       items * (size_t)(VB_TUPLE_META_AT + db->cc->meta_bytes + 24 + 64);
+	size_t records = recovers ? db->store.record_bytes_max : db->bytes_max;
+	size_t image = db->store.slots * (records + items * (size_t)(VB_SLOT_HEAD + 8)) +
+		       items * (size_t)(VB_TUPLE_META_AT + db->cc->meta_bytes + 8 + 64);
 
 	lane->place = place_of(me, i);
 	vb_acc_init(&lane->acc, me->ep, db->doorbell, db->outstanding);

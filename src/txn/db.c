@@ -341,6 +341,7 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 		.name = db->name,
 		.protocol = db->cc->name,
 		.meta_bytes = db->cc->meta_bytes,
+		.slots = vb_cc_slots(db->cc),
 		.record_bytes_max = db->store.record_bytes_max,
 		.sealed = !(caps & VB_CAP_INLINE),
 		.unlocked = db->cc->unlocked,
@@ -446,5 +447,6 @@ uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_tabl
 	if (vb_any_null(db, table))
 		return 0;
 	cc = db->cc != NULL ? vb_cc_find(db->cc) : NULL;
-	return vb_store_table_bytes(table, cc != NULL ? cc->meta_bytes : 0, nodes);
+	return vb_store_table_bytes(table, cc != NULL ? cc->meta_bytes : 0,
+				    cc != NULL ? vb_cc_slots(cc) : 1, nodes);
 }

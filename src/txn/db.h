@@ -38,9 +38,6 @@
 #include "rpc/mail.h"
 #include "txn/protocol.h"
 
-#define VB_PLACES_EACH 4u /* of a coordinator */
-#define VB_PLACES_TXN  2u /* of those, for transactions; the others recover */
-
 struct vb_db_header {
 	uint64_t magic, layout;
 	vb_peer server; /* of the node; 0: none */
@@ -64,8 +61,9 @@ struct vb_log_entry {
 	uint64_t held; /* the lock word while the transaction has it */
 	uint64_t next; /* the version that it gets */
 	uint16_t table;
-	uint16_t by_server; /* it is the node's server that writes it, for the coordinator */
-	uint32_t bytes;     /* of record behind this, padded to 8 */
+	uint8_t by_server; /* it is the node's server that writes it, for the coordinator */
+	uint8_t to_slot;
+	uint32_t bytes; /* of record behind this, padded to 8 */
 };
 _Static_assert(sizeof(struct vb_log_entry) == 32, "its record is aligned");
 
@@ -105,6 +103,7 @@ enum vb_txn_phase { VB_TXN_NONE, VB_TXN_OPEN, VB_TXN_OVER };
 struct vb_txn {
 	struct vb_coordinator *me;
 	uint64_t ts, commit_ts;
+	uint64_t saw;     /* the largest timestamp that its stages have come across */
 	uint64_t version; /* of what it writes: a try that keeps its name has one of its own */
 	uint64_t begin_ns, deadline_ns;
 	uint64_t write_by_ns; /* a lease after the commit point; 0: whenever */
@@ -272,12 +271,13 @@ struct vb_wire_item {
 	vb_addr at;
 	uint64_t seen, version, lease, held, next;
 	uint16_t table, flags;
-	uint8_t slot, status, seen_slot, unused;
+	uint8_t slot, status, seen_slot, to_slot;
 };
 _Static_assert(sizeof(struct vb_wire_item) == 64, "one line");
 
 struct vb_wire_call {
-	uint64_t ts, commit_ts;
+	uint64_t ts; /* back: the largest that the stage saw */
+	uint64_t commit_ts;
 	uint64_t seal; /* of the items, and of the request: an inbox holds the last call's only */
 	uint32_t bytes;
 	uint32_t coordinator;

@@ -59,6 +59,16 @@ static inline uint64_t vb_ts_clock(uint64_t ts)
 	return ts >> (VB_TS_PLACE_SHIFT + VB_TS_PLACE_BITS);
 }
 
+#define VB_PLACES_EACH 4u /* of a coordinator */
+#define VB_PLACES_TXN  2u /* of those, for transactions; the others recover */
+
+/* Who rolls a transaction forward holds its tuples by a younger name of its own: when the version that it
+ * writes is from, its name does not say. */
+static inline bool vb_ts_mends(uint64_t ts)
+{
+	return vb_ts_place(ts) % VB_PLACES_EACH >= VB_PLACES_TXN;
+}
+
 /* States in a status word.  One word has the transaction's name and its state, so that a wound or a
  * recovery cannot hit the next transaction of the place. */
 enum vb_txn_state {
@@ -114,6 +124,8 @@ struct vb_item {
 	uint8_t status;
 	/* Where `seen` was: 0: in the lock word; else in this slot of the meta words, from 1. */
 	uint8_t seen_slot;
+	/* The slot of the tuple that the commit writes. */
+	uint8_t to_slot;
 	/* The word that is in the way. */
 	uint64_t seen;
 	/* The version that was fetched. */
@@ -126,7 +138,8 @@ struct vb_item {
 	uint64_t held;
 	/* The version that the commit gives it. */
 	uint64_t next;
-	/* The tuple as it was fetched, with the record as it shall be. */
+	/* The tuple as it was fetched, with the record as it shall be.  Of several versions, the one
+	 * that the transaction has stands in the first slot: see vb_item_take_slot. */
 	unsigned char *image;
 };
 
@@ -142,6 +155,8 @@ struct vb_stage {
 	uint64_t ts;
 	/* sundial; in and out. */
 	uint64_t commit_ts;
+	/* Out: the largest timestamp that it has come across, but for versions and words in the way. */
+	uint64_t saw;
 	/* Out: the fabric's, with status VB_TXN_FABRIC. */
 	int err;
 	/* At the server: the coordinator may have been given up meanwhile. */
@@ -228,6 +243,8 @@ struct vb_cc_ops {
 	/* What stands in the words before the lock word; those that are not here are not used. */
 	const struct vb_cc_word *words;
 	unsigned n_words;
+	/* Versions of a record that a tuple keeps; 0: 1.  If there are more, then versions of a record grow. */
+	unsigned slots;
 	const struct vb_stage_ops *stages;
 	unsigned n_stages;
 	/* Two of the stages, which the engine runs by itself. */
@@ -252,6 +269,11 @@ struct vb_cc_ops {
 	 * (check/txn/serial.h) by which the checkers must find it. */
 	const char *planted;
 };
+
+static inline unsigned vb_cc_slots(const struct vb_cc_ops *cc)
+{
+	return cc->slots != 0 ? cc->slots : 1;
+}
 
 #define VB_NO_PLACE UINT32_MAX
 
@@ -308,6 +330,13 @@ bool vb_stage_sealed(const struct vb_stage *s);
 /* The status word of the transaction's place. */
 vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place);
 
+/* A timestamp that is neither an item's version nor the word in its way: the clock follows it, too. */
+static inline void vb_stage_saw(struct vb_stage *s, uint64_t ts)
+{
+	if (ts > s->saw)
+		s->saw = ts;
+}
+
 /* Runs the verbs that were asked for; if one fails, every item ends with VB_TXN_FABRIC and false
  * comes back. */
 bool vb_stage_go(struct vb_stage *s, struct vb_item **items, unsigned n);
@@ -332,6 +361,17 @@ static inline bool vb_item_has_record(const struct vb_item *it)
 	return !(vb_tuple_word(it->image, vb_item_layout(it)->version_at) & VB_VERSION_ABSENT);
 }
 
+/* The version in this slot of the image becomes the item's. */
+static inline void vb_item_take_slot(struct vb_item *it, unsigned slot)
+{
+	const struct vb_tuple_layout *l = vb_item_layout(it);
+
+	if (slot != 0)
+		memcpy(it->image + l->version_at,
+		       it->image + l->version_at + vb_slot_behind(l, slot),
+		       l->one_bytes - l->version_at);
+}
+
 /* Moves the items that have every flag of `all` and none of `none` to the front: how many. */
 static inline unsigned vb_items_to_front(struct vb_item **items, unsigned n, uint16_t all,
 					 uint16_t none)
@@ -349,13 +389,14 @@ static inline unsigned vb_items_to_front(struct vb_item **items, unsigned n, uin
 	return m;
 }
 
-/* READ of the tuple, or only of what comes before the record if that is not wanted. */
+/* READ of the tuple with all its slots, or only of what comes before the record if that is not wanted and
+ * there is one slot. */
 void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it);
 /* Is what was read the tuple of the item's key?  If not, its place has to be looked up again. */
 bool vb_item_is_key(const struct vb_item *it);
 /*
- * The commit stage of every protocol: WRITEs version (item->next), seal and record of each tuple
- * and then sets its lock word from `held` to what `freed` says.  mark: where tuples have no seal,
+ * The commit stage of every protocol: WRITEs version (item->next), seal and record of each tuple, into
+ * item->to_slot, and then sets its lock word from `held` to what `freed` says.  mark: where tuples have no seal,
  * and readers read what is locked, the version word has this bit while the record is being written;
  * 0: nobody reads then.
  */

@@ -81,6 +81,24 @@ static void note_set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 		watch->left(watch->ctx, me, vb_suspect_holder(me->db, s), s->word);
 }
 
+/* The newest of the tuple's versions.  Nobody writes them while the lock word stands. */
+static int read_newest(struct vb_coordinator *me, const struct vb_suspect *s, uint64_t *out)
+{
+	const struct vb_tuple_layout *l = &s->table->layout;
+	struct vb_acc *acc = &vb_recovery_lane(me)->acc;
+	uint64_t version[VB_SLOTS_MAX];
+	int err;
+
+	for (unsigned i = 0; i < l->slots; i++)
+		vb_acc_read(acc, VB_READ_DI, s->at + l->version_at + vb_slot_behind(l, i),
+			    &version[i], 8);
+	err = vb_acc_go(acc);
+	*out = err == 0 ? version[0] : 0;
+	for (unsigned i = 1; i < l->slots && err == 0; i++)
+		*out = version[i] > *out ? version[i] : *out;
+	return err;
+}
+
 static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 {
 	const struct vb_tuple_layout *l = &s->table->layout;
@@ -93,8 +111,7 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 			note_set_back(me, s);
 		return err;
 	}
-	/* Nobody writes the version while the word stands. */
-	err = vb_recovery_read(me, VB_READ_DI, s->at + l->version_at, &version);
+	err = read_newest(me, s, &version);
 	if (err != 0)
 		return err;
 	vb_recovery_lane(me)->acc.not_after_ns = not_after;
@@ -295,6 +312,7 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 		.next = e->next,
 		.held = held,
 		.flags = VB_ITEM_WRITE | VB_ITEM_HELD_X,
+		.to_slot = e->to_slot,
 		.image = lane->arena,
 	};
 	struct vb_item *items = &it;
@@ -370,7 +388,8 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 static bool entry_is_sound(const struct vb_db *db, const struct vb_log_entry *e)
 {
 	return e->table < db->store.n_tables &&
-	       e->bytes == db->store.table[e->table]->layout.record_bytes;
+	       e->bytes == db->store.table[e->table]->layout.record_bytes &&
+	       e->to_slot < db->store.table[e->table]->layout.slots;
 }
 
 /*

@@ -31,6 +31,7 @@ struct request {
 	uint64_t subject;
 	vb_peer from;
 	uint64_t until_ns;
+	uint64_t saw;         /* by the last try of its stage */
 	unsigned char *items; /* as they came, and what has become of them */
 };
 
@@ -129,7 +130,7 @@ static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_
 			return VB_WIRE_TOO_LONG;
 		if (vb_table_node(t, w->key) != s->node)
 			return VB_WIRE_NOT_HERE;
-		if (w->slot * 8u > t->layout.meta_bytes)
+		if (w->slot * 8u > t->layout.meta_bytes || w->to_slot >= t->layout.slots)
 			return VB_WIRE_NO_SLOT;
 		item[i] = (struct vb_item){
 			.table = t,
@@ -142,6 +143,7 @@ static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_
 			.next = w->next,
 			.flags = w->flags,
 			.slot = w->slot,
+			.to_slot = w->to_slot,
 			.image = image,
 		};
 		/* What an earlier try has fetched was not kept. */
@@ -149,7 +151,7 @@ static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_
 			item[i].flags &= (uint16_t)~VB_ITEM_FETCHED;
 		if (bytes > sizeof(*w))
 			memcpy(image + t->layout.version_at, box + at + sizeof(*w),
-			       t->layout.bytes - t->layout.version_at);
+			       t->layout.one_bytes - t->layout.version_at);
 		image += (t->layout.bytes + 15) & ~15u;
 		wire[i] = w;
 		at += bytes;
@@ -177,20 +179,23 @@ static void keep(struct vb_wire_item *w, const struct vb_item *it)
 	w->flags = it->flags;
 	w->slot = it->slot;
 	w->seen_slot = it->seen_slot;
+	w->to_slot = it->to_slot;
 	w->status = it->status;
 }
 
 /* Runs the stage; true if no item has to wait.  What an earlier try has got is ours and is found
  * so. */
-static bool work(struct vb_db_server *s, struct vb_wire_call *c, struct vb_item *item,
+static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item,
 		 struct vb_wire_item **wire)
 {
+	struct vb_wire_call *c = &q->head;
 	const struct vb_stage_ops *ops = ops_of(s, c->stage);
 	struct vb_stage stage = {
 		.db = s->db,
 		.acc = &s->acc,
 		.ts = c->ts,
 		.commit_ts = c->commit_ts,
+		.saw = c->ts,
 		.for_other = true,
 	};
 	struct vb_item *some[ITEMS_MAX];
@@ -204,6 +209,7 @@ static bool work(struct vb_db_server *s, struct vb_wire_call *c, struct vb_item 
 	if (ops != NULL && n > 0)
 		ops->run(&stage, some, n);
 	c->commit_ts = stage.commit_ts;
+	q->saw = stage.saw;
 	c->err = (int16_t)stage.err;
 	for (unsigned i = 0; i < c->n; i++) {
 		keep(wire[i], &item[i]);
@@ -226,7 +232,7 @@ static uint32_t pack(const struct vb_stage_ops *ops, const struct vb_item *item,
 		memcpy(buf + at, wire[i], sizeof(*wire[i]));
 		if (bytes > sizeof(*wire[i]))
 			vb_wire_put(buf + at + sizeof(*wire[i]), item[i].image,
-				    item[i].flags & VB_ITEM_BLIND ? l->record_at : l->bytes);
+				    item[i].flags & VB_ITEM_BLIND ? l->record_at : l->one_bytes);
 		at += bytes;
 	}
 	return at;
@@ -248,6 +254,7 @@ static void answer(struct vb_db_server *s, struct request *q, const struct vb_it
 	struct reply *r = next_reply(s);
 	const struct vb_wire_call *c = &q->head;
 
+	q->head.ts = q->saw;
 	q->head.bytes = pack(ops_of(s, c->stage), item, c->n, wire, r->buf);
 	q->head.seal = vb_wire_seal(r->buf, q->head.bytes, q->subject);
 	r->msg = (struct vb_msg){.subject = q->subject, .tag = VB_TAG_REPLY, .len = sizeof(*c)};
@@ -295,7 +302,7 @@ static bool attempt(struct vb_db_server *s, struct request *q, bool last)
 		refuse(s, q, why);
 		return true;
 	}
-	if (!work(s, &q->head, item, wire) && !last)
+	if (!work(s, q, item, wire) && !last)
 		return false;
 	answer(s, q, item, wire);
 	return true;
@@ -455,8 +462,8 @@ static void free_server(struct vb_db_server *s)
 
 static int make_server(struct vb_db *db, uint16_t node, struct vb_db_server **out)
 {
-	size_t image =
-		ITEMS_MAX * ((size_t)db->store.record_bytes_max + db->store.meta_bytes + 128);
+	size_t slot = (size_t)db->store.record_bytes_max + VB_SLOT_HEAD + 8;
+	size_t image = ITEMS_MAX * (db->store.slots * slot + db->store.meta_bytes + 128);
 	struct vb_db_server *s;
 	bool room;
 

@@ -46,7 +46,7 @@ void vb_stage_read_tuple(struct vb_stage *s, struct vb_item *it)
 	const struct vb_tuple_layout *l = vb_item_layout(it);
 
 	vb_acc_read(s->acc, VB_READ_DI, it->at, it->image,
-		    it->flags & VB_ITEM_BLIND ? l->record_at : l->bytes);
+		    it->flags & VB_ITEM_BLIND ? l->blind_bytes : l->bytes);
 }
 
 bool vb_item_is_key(const struct vb_item *it)
@@ -57,6 +57,7 @@ bool vb_item_is_key(const struct vb_item *it)
 static void write_tuple(struct vb_stage *s, struct vb_item *it, uint64_t mark)
 {
 	const struct vb_tuple_layout *l = vb_item_layout(it);
+	vb_addr to = it->at + vb_slot_behind(l, it->to_slot);
 
 	vb_tuple_set_word(it->image, l->version_at, it->next);
 	if (vb_stage_sealed(s)) {
@@ -64,15 +65,14 @@ static void write_tuple(struct vb_stage *s, struct vb_item *it, uint64_t mark)
 	} else if (mark != 0) {
 		/* Three WRITEs, which land in this order. */
 		it->lease = it->next | mark;
-		vb_acc_write(s->acc, VB_WRITE_DI, it->at + l->version_at, &it->lease, 8);
-		vb_acc_write(s->acc, VB_WRITE_DI, it->at + l->record_at, it->image + l->record_at,
+		vb_acc_write(s->acc, VB_WRITE_DI, to + l->version_at, &it->lease, 8);
+		vb_acc_write(s->acc, VB_WRITE_DI, to + l->record_at, it->image + l->record_at,
 			     l->record_bytes);
-		vb_acc_write(s->acc, VB_WRITE_DI, it->at + l->version_at, it->image + l->version_at,
-			     8);
+		vb_acc_write(s->acc, VB_WRITE_DI, to + l->version_at, it->image + l->version_at, 8);
 		return;
 	}
-	vb_acc_write(s->acc, VB_WRITE_DI, it->at + l->version_at, it->image + l->version_at,
-		     l->bytes - l->version_at);
+	vb_acc_write(s->acc, VB_WRITE_DI, to + l->version_at, it->image + l->version_at,
+		     l->one_bytes - l->version_at);
 }
 
 /*
@@ -252,6 +252,7 @@ static void run_here(struct vb_txn *t, struct vb_lane *lane, const struct vb_sta
 		ops->run(&s, items + from, some);
 	}
 	t->commit_ts = s.commit_ts;
+	t->saw = s.saw > t->saw ? s.saw : t->saw;
 	if (s.err != 0) {
 		t->tainted = true;
 		t->error = s.err;
@@ -311,11 +312,11 @@ int vb_txn_alive(struct vb_txn *t)
 		t, (status & VB_TS_STATE) == VB_TS_ABORTED ? VB_TXN_WOUNDED : VB_TXN_RECOVERED, 0);
 }
 
-/* Of the versions and of the words in the way, which are timestamps, the largest pushes our clock
- * on: what this transaction's next try, or the next transaction, is named is larger. */
+/* Of the versions, of the words in the way, which are timestamps, and of what else a stage saw, the largest
+ * pushes our clock on: what this transaction's next try, or the next transaction, is named is larger. */
 static void look_at_clocks(struct vb_txn *t, struct vb_item **items, unsigned n)
 {
-	uint64_t most = 0;
+	uint64_t most = t->saw;
 
 	if (t->me->db->cc->caps & VB_CC_LOGICAL)
 		return;

@@ -77,7 +77,7 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 	t->cause = VB_TXN_COMMITTED;
 	t->error = 0;
 	t->tainted = t->kept = false;
-	t->commit_ts = 0;
+	t->commit_ts = t->saw = 0;
 	t->n = 0;
 	t->bytes = 0;
 	t->item = lane->item;

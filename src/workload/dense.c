@@ -50,19 +50,22 @@ const void *vb_load_record(const struct vb_load *l, unsigned table, uint64_t key
 	vb_addr at = vb_table_find(t, vb_table_node(t, key), key);
 	const char *tuple = at != 0 ? vb_local(t->store->fabric, at, layout->bytes) : NULL;
 	struct vb_named named[VB_NAMED_MAX];
+	unsigned slot;
 
 	if (tuple == NULL)
 		return NULL;
 	sums->locked += vb_words_named(db->cc, tuple, named) != 0;
-	if (vb_tuple_word(tuple, layout->version_at) & VB_VERSION_ABSENT)
+	slot = vb_tuple_newest(layout, tuple);
+	if (vb_slot_version(layout, tuple, slot) & VB_VERSION_ABSENT)
 		return NULL;
 	sums->records++;
-	return tuple + layout->record_at;
+	return tuple + layout->record_at + vb_slot_behind(layout, slot);
 }
 
 uint64_t vb_load_present(const struct vb_load *l, unsigned table, uint16_t node)
 {
 	const struct vb_table *t = l->table[table];
+	const struct vb_tuple_layout *layout = &t->layout;
 	struct vb_fabric *f = t->store->fabric;
 	vb_addr at = t->node[node].header;
 	const struct vb_table_header *h = vb_local(f, at, sizeof(*h));
@@ -70,9 +73,10 @@ uint64_t vb_load_present(const struct vb_load *l, unsigned table, uint16_t node)
 
 	for (uint64_t i = 0; h != NULL && i < h->tuples; i++) {
 		const char *tuple =
-			vb_local(f, at + sizeof(*h) + i * t->layout.stride, t->layout.bytes);
+			vb_local(f, at + sizeof(*h) + i * layout->stride, layout->bytes);
 
-		n += !(vb_tuple_word(tuple, t->layout.version_at) & VB_VERSION_ABSENT);
+		n += !(vb_slot_version(layout, tuple, vb_tuple_newest(layout, tuple)) &
+		       VB_VERSION_ABSENT);
 	}
 	return n;
 }

@@ -217,7 +217,7 @@ static void recovery_is_off(void **state)
 /* Does a transaction lock what it writes before its end? */
 static bool locks_early(const struct kind *k)
 {
-	return strcmp(k->ops->stages[0].name, "lock") == 0 || strcmp(k->ops->name, "sundial") == 0;
+	return strcmp(k->ops->stages[0].name, "lock") == 0 || locks_writes_early(k);
 }
 
 /* Who holds a lock for longer than a lease is rolled back, and learns of it. */

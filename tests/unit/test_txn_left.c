@@ -445,7 +445,8 @@ static void redo_late(void **state)
 
 	open_hooked(&w, state);
 	leave(&w, w.t, LEFT_KEYS, &after);
-	be_late(&w, VB_OP_WRITE, 0, w.t->layout.version_at);
+	be_late(&w, VB_OP_WRITE, 0,
+		w.t->layout.version_at + vb_slot_behind(&w.t->layout, 1 % w.t->layout.slots));
 	recover_all(&w, LEFT_KEYS);
 	assert_int_equal(still.seen, 2);
 	for (uint64_t key = 0; key < LEFT_KEYS; key++)

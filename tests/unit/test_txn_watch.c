@@ -74,14 +74,14 @@ static void what_was_fetched(void **state)
 {
 	struct vb_txn_watch how;
 	struct told told = {0};
+	const void *tuple;
 	uint64_t stands;
 	struct world w;
 
 	open_usual(&w, state, LONG_NS);
 	alone(w.b, vb_txn_write(w.b, w.t, 1, &(struct record){.value = 2}));
-	stands = vb_tuple_word(
-		vb_local(w.f, vb_table_find(w.t, vb_table_node(w.t, 1), 1), w.t->layout.bytes),
-		w.t->layout.version_at);
+	tuple = vb_local(w.f, vb_table_find(w.t, vb_table_node(w.t, 1), 1), w.t->layout.bytes);
+	stands = vb_slot_version(&w.t->layout, tuple, vb_tuple_newest(&w.t->layout, tuple));
 	watch(&w, &how, &told);
 	assert_int_equal(value_of(w.a, w.t, 1), 2);
 	assert_int_equal(told.prepared, stands);

@@ -81,21 +81,23 @@ void txn_calls_prepared(struct txn_slot *s, const struct vb_txn *t)
 
 void txn_calls_judge(struct txn_world *w)
 {
+	const struct vb_tuple_layout *l = &w->note->layout;
+
 	for (uint64_t k = 0; k < w->d->notes; k++) {
 		vb_addr at = vb_table_find(w->note, vb_table_node(w->note, k), k);
-		const unsigned char *tuple =
-			at != 0 ? vb_local(w->fabric, at, w->note->layout.bytes) : NULL;
+		const unsigned char *tuple = at != 0 ? vb_local(w->fabric, at, l->bytes) : NULL;
+		unsigned slot = tuple != NULL ? vb_tuple_newest(l, tuple) : 0;
 		const struct txn_version *v;
 		uint64_t version;
 		int64_t money;
 
 		if (tuple == NULL)
 			continue;
-		version = vb_tuple_word(tuple, w->note->layout.version_at);
+		version = vb_slot_version(l, tuple, slot);
 		v = ledger_find(w, k, version);
 		if (v == NULL || version & VB_VERSION_ABSENT)
 			continue;
-		memcpy(&money, tuple + w->note->layout.record_at, 8);
+		memcpy(&money, tuple + l->record_at + vb_slot_behind(l, slot), 8);
 		if (money != v->money)
 			txn_found(w, VB_TXN_RULE_CONTENTS,
 				  "note/%" PRIu64 " holds %" PRId64 " at version %" PRIu64

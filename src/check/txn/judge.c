@@ -186,7 +186,7 @@ static void look_for_losses(struct txn_world *w, struct vb_table *t, uint64_t ke
 
 		if (tuple == NULL)
 			continue;
-		version = vb_tuple_word(tuple, t->layout.version_at);
+		version = vb_slot_version(&t->layout, tuple, vb_tuple_newest(&t->layout, tuple));
 		while (vb_history_next(w->history, &at, &h, &op)) {
 			if (h->outcome != VB_HISTORY_COMMITTED)
 				continue;
@@ -208,9 +208,11 @@ static void count_money(struct txn_world *w)
 
 	for (uint64_t k = 0; k < w->d->accounts; k++) {
 		const unsigned char *tuple = tuple_of(w, w->account, k);
+		const struct vb_tuple_layout *l = &w->account->layout;
 		int64_t money;
 
-		memcpy(&money, tuple + w->account->layout.record_at, 8);
+		memcpy(&money, tuple + l->record_at + vb_slot_behind(l, vb_tuple_newest(l, tuple)),
+		       8);
 		total += money;
 	}
 	if (total != (int64_t)w->d->accounts * TXN_MONEY)
