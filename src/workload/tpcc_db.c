@@ -42,6 +42,9 @@ static const struct vb_opt table[] = {
 		    "each client stays at one warehouse of its node, and does not "
 		    "draw one for each "
 		    "transaction"),
+	VB_OPT_FLAG(O, no_inserts, "no-inserts",
+		    "new-order and payment add no rows, for comparison with engines that cannot; "
+		    "not for the full mix"),
 	VB_OPT_SIZE(O, items, "items", "100k", 100, TPCC_ITEMS,
 		    "items; fewer than 100k for a small test"),
 	VB_OPT_SIZE(O, customers, "customers", "3k", 30, TPCC_CUSTOMERS,
@@ -142,6 +145,10 @@ static int init(struct vb_load *l)
 		return vb_fail(-EINVAL,
 			       "--warehouses %u on each of %u nodes: at most %u are possible",
 			       (unsigned)o->warehouses, l->nodes, TPCC_DB_WAREHOUSES);
+	if (o->no_inserts && o->mix == MIX_FULL)
+		return vb_fail(-EINVAL,
+			       "--no-inserts: deliveries want orders; take --mix new-order or "
+			       "payment-new-order");
 	db->each = (uint32_t)o->warehouses;
 	db->warehouses = db->each * l->nodes;
 	db->customers = (uint32_t)o->customers;

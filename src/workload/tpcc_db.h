@@ -140,7 +140,7 @@ struct tpcc_opts {
 	uint64_t warehouses, orders, items, customers;
 	double remote_item, remote_payment, rollback;
 	int mix;
-	bool fixed, no_declare;
+	bool fixed, no_inserts, no_declare;
 };
 
 struct tpcc_db {

@@ -172,6 +172,7 @@ static void look_at_district(const struct vb_load *l, struct district *at,
 
 	if (r == NULL || next == NULL)
 		return;
+	/* One more: nobody may have gone past what the district says. */
 	for (uint32_t i = 1; i <= r->next_order && i <= db->orders_max; i++)
 		look_at_order(l, at, i, sums);
 	for (uint32_t i = 1; i <= r->payments && i <= db->orders_max; i++)
@@ -257,8 +258,8 @@ void vb_tpcc_count(const struct vb_load *l, uint16_t node, struct vb_load_sums *
 	free(at);
 }
 
-static int judge_totals(const struct vb_load_sums *sums, const int64_t *change, char *why,
-			size_t size)
+static int judge_totals(const struct vb_load *l, const struct vb_load_sums *sums,
+			const int64_t *change, char *why, size_t size)
 {
 	static const char *const what[] = {
 		"districts have counted %" PRId64
@@ -277,13 +278,20 @@ static int judge_totals(const struct vb_load_sums *sums, const int64_t *change, 
 		snprintf(why, size, what[i], now, change[i]);
 		return -EBADMSG;
 	}
-	if (sums->value[TAKEN] == 0 && sums->value[PICKED] == 0)
+	if (tpcc_opts_of(l)->no_inserts || (sums->value[TAKEN] == 0 && sums->value[PICKED] == 0))
 		return 0;
 	snprintf(why, size,
 		 "stock has counted %" PRId64 " pieces and %" PRId64
 		 " lines more than the lines of orders say",
 		 (int64_t)sums->value[TAKEN], (int64_t)sums->value[PICKED]);
 	return -EBADMSG;
+}
+
+/* Without rows for orders and payments only what is said of other rows is judged. */
+static bool is_judged(const struct vb_load *l, unsigned condition)
+{
+	return !tpcc_opts_of(l)->no_inserts ||
+	       (condition != 2 && condition != 8 && condition != 9 && condition != 10);
 }
 
 int vb_tpcc_judge(const struct vb_load *l, const struct vb_load_sums *sums, const int64_t *change,
@@ -294,7 +302,7 @@ int vb_tpcc_judge(const struct vb_load *l, const struct vb_load_sums *sums, cons
 	if (err)
 		return err;
 	for (unsigned i = 1; i <= CONDITIONS; i++) {
-		if (BROKEN(i) == 0)
+		if (BROKEN(i) == 0 || !is_judged(l, i))
 			continue;
 		if (i - 1 == MISPAID)
 			snprintf(why, size, "consistency condition 10 is broken: %s",
@@ -305,5 +313,5 @@ int vb_tpcc_judge(const struct vb_load *l, const struct vb_load_sums *sums, cons
 				 BROKEN(i), conditions[i - 1]);
 		return -EBADMSG;
 	}
-	return judge_totals(sums, change, why, size);
+	return judge_totals(l, sums, change, why, size);
 }

@@ -126,9 +126,23 @@ static int add_line(struct vb_load_client *c, struct vb_coordinator *me, uint32_
 	if (err)
 		return err;
 	take_from(s, row.quantity, from != d->warehouse);
+	c->seen += row.amount;
+	if (tpcc_opts_of(c->load)->no_inserts)
+		return 0;
 	memcpy(row.district, s->district[d->district], sizeof(row.district));
 	return insert(c, me, TPCC_ORDER_LINE,
 		      tpcc_key(c->load, d->warehouse, d->district, order, i), &row);
+}
+
+static int add_lines_of(struct vb_load_client *c, struct vb_coordinator *me, uint32_t order,
+			const int64_t *price)
+{
+	unsigned n = ((const struct tpcc_drawn *)c->own)->lines;
+	int err = 0;
+
+	for (unsigned i = 0; i < n && err == 0; i++)
+		err = add_line(c, me, order, i, price[i]);
+	return err;
 }
 
 static int add_order(struct vb_load_client *c, struct vb_coordinator *me, uint32_t order,
@@ -162,9 +176,7 @@ static int add_order(struct vb_load_client *c, struct vb_coordinator *me, uint32
 		err = vb_txn_write(me, c->load->table[TPCC_LAST_ORDER],
 				   tpcc_key(c->load, d->warehouse, d->district, d->customer, 0),
 				   &last);
-	for (unsigned i = 0; i < d->lines && err == 0; i++)
-		err = add_line(c, me, order, i, price[i]);
-	return err;
+	return err ? err : add_lines_of(c, me, order, price);
 }
 
 static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
@@ -175,6 +187,7 @@ static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
 	uint64_t warehouse = tpcc_key(l, d->warehouse, 0, 0, 0);
 	uint64_t district = tpcc_key(l, d->warehouse, d->district, 0, 0);
 	uint64_t customer = tpcc_key(l, d->warehouse, d->district, d->customer, 0);
+	bool no_inserts = tpcc_opts_of(l)->no_inserts;
 	int64_t price[TPCC_LINES_MOST];
 	const struct tpcc_warehouse *w;
 	const struct tpcc_customer *who;
@@ -184,7 +197,8 @@ static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
 	add_key(c, TPCC_WAREHOUSE, warehouse, false);
 	add_key(c, TPCC_DISTRICT, district, true);
 	add_key(c, TPCC_CUSTOMER, customer, false);
-	add_key(c, TPCC_LAST_ORDER, customer, true);
+	if (!no_inserts)
+		add_key(c, TPCC_LAST_ORDER, customer, true);
 	for (unsigned i = 0; i < d->lines; i++) {
 		uint32_t item = d->line[i].item;
 
@@ -200,11 +214,13 @@ static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
 		err = price_lines(c, me, price);
 	if (err)
 		return err;
-	if (in->next_order > db->orders_max)
+	if (!no_inserts && in->next_order > db->orders_max)
 		return VB_LOAD_FULL;
 	c->seen += (int64_t)w->tax + in->tax + who->discount;
 	c->change[0] = 1;
-	return add_order(c, me, in->next_order++, price);
+	in->next_order++;
+	return no_inserts ? add_lines_of(c, me, 0, price)
+			  : add_order(c, me, in->next_order - 1, price);
 }
 
 /* ---- payment ---- */
@@ -271,6 +287,7 @@ static int payment(struct vb_load_client *c, struct vb_coordinator *me)
 	uint64_t warehouse = tpcc_key(l, d->warehouse, 0, 0, 0);
 	uint64_t district = tpcc_key(l, d->warehouse, d->district, 0, 0), history, customer;
 	uint64_t who = tpcc_key(l, d->customer_warehouse, d->customer_district, d->customer, 0);
+	bool no_inserts = tpcc_opts_of(l)->no_inserts;
 	struct tpcc_warehouse *w;
 	struct tpcc_district *in;
 	struct tpcc_customer *of;
@@ -287,14 +304,15 @@ static int payment(struct vb_load_client *c, struct vb_coordinator *me)
 	number = find_customer(c, me, &err);
 	if (err)
 		return err;
-	if (in->payments >= tpcc_db_of(l)->orders_max)
+	if (!no_inserts && in->payments >= tpcc_db_of(l)->orders_max)
 		return VB_LOAD_FULL;
 	w->ytd += d->amount;
 	in->ytd += d->amount;
 	history = tpcc_key(l, d->warehouse, d->district, ++in->payments, 0);
 	customer = tpcc_key(l, d->customer_warehouse, d->customer_district, number, 0);
 	first = c->n;
-	add_key(c, TPCC_HISTORY, history, true);
+	if (!no_inserts)
+		add_key(c, TPCC_HISTORY, history, true);
 	if (d->by_name)
 		add_key(c, TPCC_CUSTOMER, customer, true);
 	err = declare(c, me, first);
@@ -303,7 +321,7 @@ static int payment(struct vb_load_client *c, struct vb_coordinator *me)
 		return err;
 	pay(d, number, of);
 	c->change[1] = d->amount;
-	return add_history(c, me, history, number, w, in);
+	return no_inserts ? 0 : add_history(c, me, history, number, w, in);
 }
 
 /* ---- order-status ---- */

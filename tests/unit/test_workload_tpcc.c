@@ -268,6 +268,34 @@ static void test_nothing_to_deliver(void **state)
 	close_fixture(&g);
 }
 
+/* No rows are added, and what there is to judge holds, or does not. */
+static void test_no_inserts(void **state)
+{
+	char why[VB_LOAD_WHY] = "";
+	struct tpcc_warehouse *w;
+	struct fixture g;
+	struct did did;
+
+	(void)state;
+	open_fixture(&g, "tpcc", "items=100,customers=30,orders=3,mix=payment-new-order,no-inserts",
+		     2);
+	do_many(&g, 500, &did);
+	assert_in_range(did.change[0], 200, 300);
+	assert_true(did.change[1] > 0);
+	for (uint16_t node = 0; node < 2; node++) {
+		assert_int_equal(vb_load_present(&g.load, TPCC_ORDER, node), 300);
+		assert_int_equal(vb_load_present(&g.load, TPCC_HISTORY, node), 300);
+	}
+	assert_int_equal(judge_all(&g, did.change, why), 0);
+	w = row(&g, TPCC_WAREHOUSE, 0, 0, 0, 0);
+	w->ytd++;
+	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+	w->ytd--;
+	did.change[0]++;
+	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+	close_fixture(&g);
+}
+
 static void test_no_room(void **state)
 {
 	char why[VB_LOAD_WHY] = "";
@@ -432,17 +460,18 @@ static void test_refused(void **state)
 {
 	(void)state;
 	refused("tpcc", "warehouses=40k", "--warehouses");
+	refused("tpcc", "no-inserts", "--mix");
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mix),     cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_names),   cmocka_unit_test(test_last_names),
-		cmocka_unit_test(test_answers), cmocka_unit_test(test_nothing_to_deliver),
-		cmocka_unit_test(test_no_room), cmocka_unit_test(test_conditions),
-		cmocka_unit_test(test_totals),  cmocka_unit_test(test_strange),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_mix),        cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_names),      cmocka_unit_test(test_last_names),
+		cmocka_unit_test(test_answers),    cmocka_unit_test(test_nothing_to_deliver),
+		cmocka_unit_test(test_no_inserts), cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_conditions), cmocka_unit_test(test_totals),
+		cmocka_unit_test(test_strange),    cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
