@@ -28,8 +28,8 @@ static const struct vb_opt table[] = {
 		      "claimed|read-committed|repeatable-read|snapshot|serializable|"
 		      "strict-serializable",
 		      "claimed",
-		      "judge at this level; 'claimed' is what the files claim, and serializable "
-		      "where they claim nothing"),
+		      "judge at this level; 'claimed' is what the files and their transactions "
+		      "claim, and serializable where they claim nothing"),
 	VB_OPT_FLAG(struct history_opts, strict, "strict",
 		    "the same as --level strict-serializable"),
 	VB_OPT_STRING(struct history_opts, json, "json", "FILE", NULL,
@@ -193,6 +193,25 @@ static const char *const held[VB_LEVELS] = {
 	[VB_LEVEL_STRICT] = "strictly serializable",
 };
 
+/* Does each transaction keep its own level, and not all the same? */
+static bool is_mixed(const struct vb_serial_result *r)
+{
+	return r->at[r->level] != r->txns;
+}
+
+static void tell_levels(FILE *to, const struct vb_serial_result *r)
+{
+	const char *comma = "";
+
+	for (unsigned l = VB_LEVELS - 1; l > VB_LEVEL_NONE; l--) {
+		if (r->at[l] == 0)
+			continue;
+		fprintf(to, "%s%" PRIu64 " %s", comma, r->at[l], held[l]);
+		comma = ", ";
+	}
+	fputc('\n', to);
+}
+
 static void tell(const struct session *s)
 {
 	const struct vb_serial_result *r = &s->result;
@@ -204,11 +223,17 @@ static void tell(const struct session *s)
 		" %12" PRIu64 " %8.2f\n",
 		r->txns, r->committed, r->aborted, r->unknown, r->reads + r->writes, r->keys,
 		r->edges, r->seconds);
+	if (is_mixed(r)) {
+		fprintf(s->out, "each transaction at its own level: ");
+		tell_levels(s->out, r);
+	}
 	if (r->first == VB_ANOMALY_NONE) {
-		fprintf(s->out, "%s\n", held[s->level]);
+		fprintf(s->out, "%s\n", is_mixed(r) ? "each keeps it" : held[s->level]);
 		return;
 	}
-	if (only_not_strict(r))
+	if (is_mixed(r))
+		fprintf(s->out, "not so:");
+	else if (only_not_strict(r))
 		fprintf(s->out, "serializable, but not strictly:");
 	else
 		fprintf(s->out, "not %s:",
@@ -220,7 +245,7 @@ static void tell(const struct session *s)
 static int write_json(struct vb_json_out *out, const struct session *s)
 {
 	const struct vb_serial_result *r = &s->result;
-	json_t *root, *run, *files, *anomalies;
+	json_t *root, *run, *files, *anomalies, *levels;
 	int err;
 
 	if (out->path == NULL)
@@ -243,6 +268,10 @@ static int write_json(struct vb_json_out *out, const struct session *s)
 		json_object_set_new(anomalies, vb_anomaly_names[i],
 				    json_integer((json_int_t)r->found[i]));
 	json_object_set_new(run, "anomalies", anomalies);
+	levels = json_object();
+	for (unsigned l = VB_LEVEL_NONE + 1; l < VB_LEVELS; l++)
+		json_object_set_new(levels, vb_level_names[l], json_integer((json_int_t)r->at[l]));
+	json_object_set_new(run, "levels", levels);
 	if (r->story != NULL)
 		json_object_set_new(run, "story", vb_json_text(r->story));
 	json_object_set_new(root, "runs", json_pack("[o]", run));
@@ -256,11 +285,14 @@ static int write_json(struct vb_json_out *out, const struct session *s)
 static int judge_txns(struct session *s, struct vb_json_out *json)
 {
 	struct vb_serial_params p = {.parts = parts_of(s), .n_parts = s->n};
-	int err = settle_level(s);
+	int err;
 
+	p.each = !opts.strict && opts.level == VB_LEVEL_NONE;
+	err = settle_level(s);
 	p.level = s->level;
 	if (err == 0)
 		err = vb_serial_check(&p, &s->result);
+	s->level = s->result.level;
 	if (err == 0 && s->result.txns == 0)
 		err = vb_fail(-EINVAL,
 			      "%s: there is no transaction in %s: nothing can be said of it",

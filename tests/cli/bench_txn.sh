@@ -111,6 +111,22 @@ run bench txn --cc silo --fabric sim --fabric-options scope=nic --nodes 2 --reco
 is_json 'sim: the scope of atomics is an option' \
 	'.runs[0] | .near_prims_per_txn == 0 and .fabric_options == "scope=nic"'
 
+# What is asked for is what is judged, and no more is kept.
+run bench txn --cc wound-wait --fabric sim --nodes 2 --coroutines 4 --records 40 --no-declare --isolation read-committed \
+	--duration 1ms --history "$work/weak.jsonl" --json "$json"
+is 'read committed: exit status 0' [ "$status" = 0 ]
+is_json 'read committed: judged at that' '.runs[0].check | .level == "read-committed" and .kept and .serializable == null'
+is 'read committed: said' grep -qE '^wound-wait .* as asked +-$' "$work/out"
+run check history "$work/weak.jsonl"
+is 'read committed: so does its history' grep -qx 'read committed' "$work/out"
+run check history "$work/weak.jsonl" --level repeatable-read
+is 'read committed: no repeatable reads' grep -q '^not repeatable read: ' "$work/out"
+run bench txn --cc all --hybrid none --fabric sim --nodes 2 --records 100 --isolation repeatable-read --check --duration 200us \
+	--json "$json"
+is_json 'repeatable read: of all, those that offer it' '([.runs[].cc] | any(. == "no-wait-sx")) and
+	([.runs[].cc] | all(. != "silo" and . != "sundial")) and (.runs | all(.check.kept))'
+refused 'a level that is not offered' 2 "--isolation silo" bench txn --cc silo --isolation read-committed
+
 # A history that is full ends the run; what is in it is still right.
 run bench txn --cc silo --nodes 2 --coroutines 2 --records 1k --duration 20s --warmup 1ms --check \
 	--history-bytes 1m --json "$json"

@@ -90,6 +90,27 @@ refused 'two claims' 2 "claims.jsonl snapshot other.jsonl serializable --level" 
 refused 'two levels' 2 "--strict --level snapshot" check history --strict --level snapshot "$one"
 refused 'no level' 2 "level repeatable" check history --level repeatable "$one"
 
+# Each transaction at the level that it was begun at.
+mixed=$work/mixed.jsonl
+sed '1s/"outcome"/"level":"read-committed","outcome"/' "$skew" >"$mixed"
+run check history "$mixed" --json "$work/mixed.json"
+is 'mixed: exit status 0' [ "$status" = 0 ]
+is 'mixed: said' grep -qx 'each transaction at its own level: 1 serializable, 1 read committed' "$work/out"
+is 'mixed: kept' grep -qx 'each keeps it' "$work/out"
+tr -d ' \n' <"$work/mixed.json" >"$work/mixed.line"
+is 'mixed: counted' grep -q '"levels":{"read-committed":1,"repeatable-read":0,"snapshot":0,"serializable":1' \
+	"$work/mixed.line"
+run check history "$mixed" --level serializable
+is 'mixed: one level for all' grep -qx 'not serializable: write skew (1)' "$work/out"
+sed '1s/"outcome"/"level":"repeatable-read","outcome"/' "$skew" >"$mixed"
+run check history "$mixed"
+is 'mixed: exit status 3' [ "$status" = 3 ]
+is 'mixed: not kept' grep -qx 'not so: write skew (1)' "$work/out"
+sed '1s/"outcome"/"level":"snapshot","outcome"/' "$skew" >"$mixed"
+refused 'snapshot and another' 2 "snapshot --level" check history "$mixed"
+sed '1s/"outcome"/"level":"none","outcome"/' "$skew" >"$mixed"
+refused 'no such level' 2 "mixed.jsonl line 1 level" check history "$mixed"
+
 run check history "$one" --text -
 is 'for PolySI: the verdict on stderr' grep -qx serializable "$work/err"
 printf 'w(1,1,0,0)\nr(1,1,1,1)\nw(1,2,1,1)\n' >"$work/expect"

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,20 @@ static struct vb_txn_explored explored(const char *name, const char *hybrid, uin
 
 	assert_non_null(cc);
 	vb_txn_draw(cc, seed, hybrid, &d);
+	assert_int_equal(vb_txn_explore(cc, &d, &r), 0);
+	return r;
+}
+
+/* All transactions begun in the same way: what was found so is to be met again. */
+static struct vb_txn_explored explored_usual(const char *name, const char *hybrid, uint64_t seed)
+{
+	const struct vb_cc_ops *cc = vb_cc_find(name);
+	struct vb_txn_explored r;
+	struct vb_txn_draw d;
+
+	assert_non_null(cc);
+	vb_txn_draw(cc, seed, hybrid, &d);
+	d.p_weak = d.p_hurry = 0;
 	assert_int_equal(vb_txn_explore(cc, &d, &r), 0);
 	return r;
 }
@@ -139,7 +154,7 @@ static void kept_seeds(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < VB_ARRAY_SIZE(kept); i++) {
-		struct vb_txn_explored r = explored(kept[i].cc, kept[i].hybrid, kept[i].seed);
+		struct vb_txn_explored r = explored_usual(kept[i].cc, kept[i].hybrid, kept[i].seed);
 
 		if (r.violations > 0)
 			fail_msg("%s, seed %llu (%s): %s", kept[i].cc,
@@ -226,6 +241,90 @@ static void unknown_commits(void **state)
 	assert_true(unknown >= 10);
 }
 
+/* ---- levels ---- */
+
+/* Of a seed in which every transaction asks for less than serializable. */
+static struct vb_history *weak_history(const struct vb_cc_ops *cc, uint64_t seed)
+{
+	struct vb_txn_explored r;
+	struct vb_history *h;
+	struct vb_txn_draw d;
+	size_t bytes = 0;
+	char *text = NULL;
+	FILE *f = open_memstream(&text, &bytes);
+
+	assert_non_null(f);
+	vb_txn_draw(cc, seed, NULL, &d);
+	d.p_weak = 1;
+	assert_int_equal(vb_txn_explore_to(cc, &d, f, NULL, &r), 0);
+	fclose(f);
+	if (r.violations > 0)
+		fail_msg("%s, seed %llu: %s", cc->name, (unsigned long long)seed,
+			 r.stories != NULL ? r.stories : "");
+	f = fmemopen(text, bytes, "r");
+	assert_non_null(f);
+	assert_int_equal(vb_history_read_jsonl(f, "a seed", &h), 0);
+	fclose(f);
+	free(text);
+	return h;
+}
+
+/* Is there anything wrong if all that claim one level are held to another? */
+static bool is_wrong_at(const struct vb_history *h, enum vb_level from, enum vb_level to)
+{
+	const struct vb_history_op *ops;
+	const struct vb_history_txn *t;
+	struct vb_serial_result r;
+	struct vb_history *copy;
+	uint64_t at = 0;
+	const struct vb_history *parts[1];
+	struct vb_serial_params p = {
+		.parts = parts, .n_parts = 1, .level = VB_LEVEL_STRICT, .each = true};
+	bool wrong;
+
+	assert_int_equal(vb_history_open(16 << 20, &copy), 0);
+	parts[0] = copy;
+	while (vb_history_next(h, &at, &t, &ops)) {
+		struct vb_history_txn moved = *t;
+
+		if (moved.level == from)
+			moved.level = (uint8_t)to;
+		assert_true(vb_history_add(copy, &moved, ops));
+	}
+	assert_int_equal(vb_serial_check(&p, &r), 0);
+	wrong = r.first != VB_ANOMALY_NONE;
+	vb_serial_result_free(&r);
+	vb_history_close(copy);
+	return wrong;
+}
+
+/* What a level permits and the next one does not does happen: who is judged at his own has done
+ * nothing wrong, and would have at the next. */
+static void levels_differ(void **state)
+{
+	(void)state;
+	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
+		unsigned committed = 0, repeatable = 0;
+
+		if (!((*cc)->caps & VB_CC_SHORT_READS))
+			continue;
+		for (uint64_t seed = 1; seed <= 12; seed++) {
+			struct vb_history *h = weak_history(*cc, seed);
+
+			assert_false(is_wrong_at(h, VB_LEVEL_NONE, VB_LEVEL_STRICT));
+			committed +=
+				is_wrong_at(h, VB_LEVEL_READ_COMMITTED, VB_LEVEL_REPEATABLE_READ);
+			repeatable +=
+				is_wrong_at(h, VB_LEVEL_REPEATABLE_READ, VB_LEVEL_SERIALIZABLE);
+			vb_history_close(h);
+		}
+		if (committed == 0 || repeatable == 0)
+			fail_msg("%s: of 12 seeds %u are no repeatable reads, and %u are not "
+				 "serializable",
+				 (*cc)->name, committed, repeatable);
+	}
+}
+
 static void planted_are_found(const struct vb_cc_ops *const *list)
 {
 	for (; *list != NULL; list++) {
@@ -256,13 +355,10 @@ static void planted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_seed_same_run),
-		cmocka_unit_test(same_run_in_any_memory),
-		cmocka_unit_test(kept_seeds),
-		cmocka_unit_test(same_name_is_alive),
-		cmocka_unit_test(comings_and_goings),
-		cmocka_unit_test(unknown_commits),
-		cmocka_unit_test(planted),
+		cmocka_unit_test(same_seed_same_run), cmocka_unit_test(same_run_in_any_memory),
+		cmocka_unit_test(kept_seeds),         cmocka_unit_test(same_name_is_alive),
+		cmocka_unit_test(comings_and_goings), cmocka_unit_test(unknown_commits),
+		cmocka_unit_test(levels_differ),      cmocka_unit_test(planted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

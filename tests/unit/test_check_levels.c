@@ -6,13 +6,17 @@
  * A history is its transactions, one after the other, with ";" between them: "r1.8" reads key 1 at
  * version 8, "w1.9<8" makes version 9 out of 8, and "-" behind either says that the version is
  * absent.  They overlap in time unless "@FROM-TO" says when they ran; "a" stands before an aborted
- * one, "u" before one of unknown outcome.
+ * one, "u" before one of unknown outcome.  One that has a level of its own has its letter: C read
+ * committed, P repeatable read, N snapshot, S serializable, T strictly serializable.
  */
 #include "history_fixture.h"
 
 #include <stdio.h>
 
+#include <errno.h>
+
 #include "base/compiler.h"
+#include "base/log.h"
 
 #define OPS_MAX 16
 
@@ -154,6 +158,35 @@ static const struct levels_case cases[] = {
 	 {"", "", "", "phantom", "phantom"}},
 };
 
+/* Transactions of several levels, each judged at its own; who has none, as serializable. */
+static const struct {
+	const char *what, *history, *found;
+} mixed[] = {
+	{"write skew, one of them read committed", "C r1.0 r2.0 w1.8<0 ; S r1.0 r2.0 w2.9<0", ""},
+	{"write skew, one of them claims nothing", "C r1.0 w2.8<0 ; r2.0 w1.9<0", ""},
+	{"write skew of repeatable reads", "P r1.0 w2.8<0 ; S r2.0 w1.9<0", "write skew"},
+	{"an update lost by read committed", "C r1.0 w1.9<8 ; S r1.0 w1.8<0", ""},
+	{"an update lost to read committed", "S r1.0 w1.9<8 ; C w1.8<0", "lost update"},
+	{"an update lost by a repeatable read", "P r1.0 w1.9<8 ; C w1.8<0", "lost update"},
+	{"read skew of read committed", "C r1.0 r2.9 ; T w1.8<0 w2.9<0", ""},
+	{"read skew of repeatable reads", "P r1.0 r2.9 ; C w1.8<0 w2.9<0", "G-single"},
+	{"another version at the second look, read committed", "C r1.0 r1.8 ; S w1.8<0", ""},
+	{"another version at the second look", "S r1.0 r1.8 ; C w1.8<0", "G-single"},
+	{"a phantom for a repeatable read", "P r1.0- w2.8<0 ; S r2.0- w1.9<0", ""},
+	{"a phantom for read committed", "C r1.0- w2.8<0 ; S r2.0- w1.9<0", ""},
+	{"a phantom for both", "S r1.0- w2.8<0 ; T r2.0- w1.9<0", "phantom"},
+	{"a ring of three, one of them read committed",
+	 "S r1.0 w2.8<0 ; C r2.0 w3.9<0 ; P r3.0 w1.10<0", ""},
+	{"a ring of three without it", "S r1.0 w2.8<0 ; P r2.0 w3.9<0 ; P r3.0 w1.10<0", "G2"},
+	{"each read the other", "C w1.8<0 r2.9 ; S w2.9<0 r1.8", "G1c"},
+	{"two writers", "C w1.8<0 w2.11<9 ; P w1.10<8 w2.9<0", "G0"},
+	{"read from an aborted one", "a w1.8<0 ; C r1.8", "G1a"},
+	{"its own write is ignored", "C w1.11<0 r1.0 ; S r1.0", "internal"},
+	{"stale read of read committed", "T @1-2 w1.8<0 ; C @3-4 r1.0", ""},
+	{"stale read of a serializable one", "T @1-2 w1.8<0 ; S @3-4 r1.0", ""},
+	{"stale read of what read committed wrote", "C @1-2 w1.8<0 ; T @3-4 r1.0", "real time"},
+};
+
 /* ---- reading them ---- */
 
 static const char *behind_blanks(const char *s)
@@ -190,6 +223,10 @@ static const char *read_txn(const char *s, uint64_t id, struct vb_history *h)
 	for (s = behind_blanks(s); *s != '\0' && *s != ';'; s = behind_blanks(s)) {
 		if (*s == 'a' || *s == 'u') {
 			t.outcome = *s++ == 'a' ? VB_HISTORY_ABORTED : VB_HISTORY_UNKNOWN;
+		} else if (strchr("CPNST", *s) != NULL) {
+			static const char letters[] = " CPNST";
+
+			t.level = (uint8_t)(strchr(letters, *s++) - letters);
 		} else if (*s == '@') {
 			assert_int_equal(sscanf(s, "@%llu-%llu%n", &from, &to, &used), 2);
 			t.begin_ns = from;
@@ -213,11 +250,12 @@ static struct vb_history *read_history(const char *s)
 	return h;
 }
 
-static void judge_case(const struct levels_case *c, enum vb_level level, const char *expect)
+static void judge_case(const struct levels_case *c, enum vb_level level, bool each,
+		       const char *expect)
 {
 	struct vb_history *h = read_history(c->history);
 	const struct vb_history *const parts[] = {h};
-	struct vb_serial_params p = {.parts = parts, .n_parts = 1, .level = level};
+	struct vb_serial_params p = {.parts = parts, .n_parts = 1, .level = level, .each = each};
 	struct vb_serial_result r;
 
 	assert_int_equal(vb_serial_check(&p, &r), 0);
@@ -237,7 +275,7 @@ static void test_levels(void **state)
 {
 	for (size_t i = 0; i < VB_ARRAY_SIZE(cases); i++)
 		for (int level = VB_LEVEL_READ_COMMITTED; level < VB_LEVELS; level++)
-			judge_case(&cases[i], (enum vb_level)level,
+			judge_case(&cases[i], (enum vb_level)level, false,
 				   cases[i].found[level - VB_LEVEL_READ_COMMITTED]);
 }
 
@@ -247,8 +285,54 @@ static void test_no_level(void **state)
 	const struct levels_case stale = {"stale read", "@1-2 w1.8<0 ; @3-4 r1.0", {""}};
 	const struct levels_case skew = {"skew", "r1.0 w2.8<0 ; r2.0 w1.9<0", {""}};
 
-	judge_case(&stale, VB_LEVEL_NONE, "");
-	judge_case(&skew, VB_LEVEL_NONE, "write skew");
+	judge_case(&stale, VB_LEVEL_NONE, false, "");
+	judge_case(&skew, VB_LEVEL_NONE, false, "write skew");
+}
+
+static void test_mixed(void **state)
+{
+	for (size_t i = 0; i < VB_ARRAY_SIZE(mixed); i++) {
+		const struct levels_case c = {mixed[i].what, mixed[i].history, {""}};
+
+		judge_case(&c, VB_LEVEL_SERIALIZABLE, true, mixed[i].found);
+	}
+}
+
+/* What each claims is looked at only where that is asked for; and how many there are is told. */
+static void test_one_for_all(void **state)
+{
+	const struct levels_case skew = {"skew", "C r1.0 w2.8<0 ; S r2.0 w1.9<0 ; C r3.0", {""}};
+	struct vb_history *h = read_history(skew.history);
+	const struct vb_history *const parts[] = {h};
+	struct vb_serial_params p = {.parts = parts, .n_parts = 1, .each = true};
+	struct vb_serial_result r;
+
+	judge_case(&skew, VB_LEVEL_SERIALIZABLE, false, "write skew");
+	judge_case(&skew, VB_LEVEL_READ_COMMITTED, false, "");
+	assert_int_equal(vb_serial_check(&p, &r), 0);
+	assert_int_equal(r.at[VB_LEVEL_READ_COMMITTED], 2);
+	assert_int_equal(r.at[VB_LEVEL_SERIALIZABLE], 1);
+	assert_int_equal(r.level, VB_LEVEL_SERIALIZABLE);
+	vb_history_close(h);
+}
+
+static void test_snapshot_alone(void **state)
+{
+	static const struct levels_case all = {"all", "N r1.0 w2.8<0 ; N r2.0 w1.9<0", {""}};
+	struct vb_history *h = read_history("N r1.0 ; C r1.0");
+	const struct vb_history *const parts[] = {h};
+	struct vb_serial_params p = {.parts = parts, .n_parts = 1, .each = true};
+	struct vb_serial_result r;
+	char said[512] = "";
+	int err;
+
+	judge_case(&all, VB_LEVEL_STRICT, true, "");
+	vb_log_capture_begin(said, sizeof(said));
+	err = vb_serial_check(&p, &r);
+	vb_log_capture_end();
+	assert_int_equal(err, -EINVAL);
+	assert_non_null(strstr(said, "--level"));
+	vb_history_close(h);
 }
 
 /* Every anomaly is refused by some case, and every level allows some that the next refuses. */
@@ -268,9 +352,9 @@ static void test_all_are_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_levels),
-		cmocka_unit_test(test_no_level),
-		cmocka_unit_test(test_all_are_there),
+		cmocka_unit_test(test_levels),        cmocka_unit_test(test_no_level),
+		cmocka_unit_test(test_all_are_there), cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_one_for_all),   cmocka_unit_test(test_snapshot_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,6 +180,7 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&vb_planted_late_server,
 	&vb_planted_late_commit,
 	&vb_planted_lost_try,
+	&vb_planted_hasty_reader,
 	&vb_planted_small_numbers,
 	&vb_planted_endless_time,
 	&vb_planted_patient,

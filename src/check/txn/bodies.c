@@ -48,6 +48,7 @@ struct plan {
 	uint64_t key[4];
 	unsigned n;
 	bool declare, abort;
+	struct vb_txn_params params;
 	int64_t total;
 	const char *name;
 };
@@ -96,6 +97,13 @@ static int wide(struct txn_slot *s, const struct plan *p)
 	return err;
 }
 
+/* What was read may have changed by the next call: then it finds what it did not expect. */
+static int unless_weak(const struct txn_slot *s, int err)
+{
+	return s->me->txn.isolation != VB_SERIALIZABLE && (err == -ENOENT || err == -EEXIST) ? 0
+											     : err;
+}
+
 /* There if it was not, gone if it was. */
 static int toggle(struct txn_slot *s, uint64_t key)
 {
@@ -105,12 +113,12 @@ static int toggle(struct txn_slot *s, uint64_t key)
 
 	if (err == 0) {
 		txn_money_in(s, "note", key, now);
-		return vb_txn_delete(s->me, s->w->note, key);
+		return unless_weak(s, vb_txn_delete(s->me, s->w->note, key));
 	}
 	if (err != -ENOENT)
 		return err;
 	txn_record_fill(s->w, record, (int64_t)vb_rng_below(&s->rng, 1u << 20));
-	return vb_txn_insert(s->me, s->w->note, key, record);
+	return unless_weak(s, vb_txn_insert(s->me, s->w->note, key, record));
 }
 
 static int blind(struct txn_slot *s, const struct plan *p)
@@ -165,6 +173,19 @@ static void draw_keys(struct txn_slot *s, struct plan *p, unsigned n, unsigned o
 				again |= p->key[k] == p->key[i];
 		} while (again);
 	}
+}
+
+/* Of the plan only that of an audit is no writer's. */
+static void draw_params(struct txn_slot *s, struct plan *p)
+{
+	const struct vb_txn_draw *d = s->w->d;
+
+	if (d->p_weak > 0 && vb_rng_chance(&s->ways, d->p_weak))
+		p->params.isolation =
+			vb_rng_chance(&s->ways, 0.5) ? VB_REPEATABLE_READ : VB_READ_COMMITTED;
+	if (d->p_hurry > 0 && vb_rng_chance(&s->ways, d->p_hurry))
+		p->params.timeout_ns = 1 + vb_rng_below(&s->ways, d->lease_ns);
+	p->params.read_only = p->what == AUDIT;
 }
 
 static void draw_plan(struct txn_slot *s, struct plan *p)
@@ -234,7 +255,7 @@ static int try_once(struct txn_slot *s, struct plan *p)
 	int err;
 
 	s->begin_ns = vb_sched_now(s->w->sched);
-	err = vb_txn_begin(s->me);
+	err = vb_txn_begin_with(s->me, &p->params);
 	stay_alive(s);
 	if (err)
 		return err;
@@ -266,7 +287,8 @@ static int try_once(struct txn_slot *s, struct plan *p)
 			  s->index, p->name);
 		return 0;
 	}
-	if (err == 0 && p->what == AUDIT && p->total != (int64_t)s->w->d->accounts * TXN_MONEY)
+	if (err == 0 && p->what == AUDIT && p->params.isolation != VB_READ_COMMITTED &&
+	    p->total != (int64_t)s->w->d->accounts * TXN_MONEY)
 		txn_found(s->w, VB_TXN_RULE_MONEY,
 			  "coordinator %u committed an audit that found %" PRId64 ", not %" PRId64,
 			  s->index, p->total, (int64_t)s->w->d->accounts * TXN_MONEY);
@@ -305,12 +327,30 @@ static bool may_fail(const struct txn_slot *s, int err)
 	return !s->w->d->calm && (err == -VB_EUNKNOWN || err == -VB_EPEERGONE);
 }
 
+/* Whose deadline has passed tries again without one; nobody is told so before. */
+static int in_its_time(struct txn_slot *s, struct plan *p, int err)
+{
+	uint64_t gone = vb_sched_now(s->w->sched) - s->begin_ns;
+	uint64_t drift = gone / 1000000 * s->w->d->drift_ppm + 1000;
+
+	if (err != -ETIMEDOUT || p->params.timeout_ns == 0)
+		return err;
+	if (gone + drift < p->params.timeout_ns)
+		txn_found(s->w, VB_TXN_RULE_WRONG_ERROR,
+			  "coordinator %u: a %s was told after %" PRIu64 " ns that its %" PRIu64
+			  " ns were over",
+			  s->index, p->name, gone, p->params.timeout_ns);
+	p->params.timeout_ns = 0;
+	return -EAGAIN;
+}
+
 int txn_attempt(struct txn_slot *s)
 {
 	struct plan p;
 	int err = -EAGAIN;
 
 	draw_plan(s, &p);
+	draw_params(s, &p);
 	s->doing = p.name;
 	for (unsigned tries = 0; err == -EAGAIN && tries < TRIES_MAX && s->w->err == 0; tries++) {
 		if (txn_cancelled())
@@ -321,6 +361,7 @@ int txn_attempt(struct txn_slot *s)
 		stay_alive(s);
 		err = try_once(s, &p);
 		note_time(s);
+		err = in_its_time(s, &p, err);
 		/* Who is still at it when the faults end begins anew. */
 		if (s->w->live && !s->safe)
 			break;

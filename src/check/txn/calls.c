@@ -112,10 +112,24 @@ static const struct vb_item *item_of(const struct txn_slot *s, uint64_t key)
 {
 	const struct vb_txn *t = &s->me->txn;
 
-	for (unsigned i = 0; i < t->n; i++)
+	/* The last: a key that is read anew has several. */
+	for (unsigned i = t->n; i-- > 0;)
 		if (t->item[i].table == s->w->note && t->item[i].key == key)
 			return &t->item[i];
 	return NULL;
+}
+
+/* What the transaction knows of the note may not be so any more, at its level. */
+static void forget(struct txn_slot *s, uint64_t key)
+{
+	const struct vb_item *it = item_of(s, key);
+	struct txn_note *n = &s->model[key];
+
+	if (it == NULL || it->flags & VB_ITEM_WRITE)
+		return;
+	if (s->me->txn.isolation == VB_READ_COMMITTED ||
+	    (s->me->txn.isolation == VB_REPEATABLE_READ && n->state == TXN_NOTE_NONE))
+		*n = (struct txn_note){.state = TXN_NOTE_NEW};
 }
 
 /* A call has given the record: is it what it must be? */
@@ -235,6 +249,7 @@ static int declare(struct txn_slot *s, uint64_t key)
 	};
 	int err;
 
+	forget(s, keys[1].key);
 	if (!refused)
 		return vb_txn_declare(s->me, keys, 2);
 	/* It comes back at once: nobody else speaks meanwhile. */
@@ -254,6 +269,7 @@ int txn_random_calls(struct txn_slot *s)
 	while (n-- > 0 && err == 0) {
 		uint64_t key = vb_rng_below(&s->rng, s->w->d->notes);
 
+		forget(s, key);
 		switch (vb_rng_below(&s->rng, 7)) {
 		case 0:
 			err = declare(s, key);

@@ -21,6 +21,7 @@
 #define PLAIN_STREAM 0x706c6169
 #define SHM_STREAM   0x73686d
 #define EDGE_STREAM  0x65646765
+#define WITH_STREAM  0x77697468
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -215,6 +216,17 @@ static void draw_memory(struct vb_rng *r, struct vb_txn_draw *d)
 	f->drift_max_ppb = 0;
 }
 
+/* How transactions are begun. */
+static void draw_params(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
+{
+	static const double some[] = {0.1, 0.5, 1};
+
+	d->p_weak = vb_rng_chance(r, 0.3) ? vb_draw_one_of(r, some, 3) : 0;
+	if (!(cc->caps & VB_CC_SHORT_READS))
+		d->p_weak = 0;
+	d->p_hurry = vb_rng_chance(r, 0.2) ? 0.3 : 0;
+}
+
 static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
 {
 	d->wraps = vb_rng_chance(r, 0.33);
@@ -250,6 +262,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	draw_early(&late, d);
 	vb_rng_seed(&late, seed, EDGE_STREAM);
 	draw_edge(&late, d);
+	vb_rng_seed(&late, seed, WITH_STREAM);
+	draw_params(&late, cc, d);
 	d->faults.tear_words = true;
 	vb_rng_seed(&late, seed, PLAIN_STREAM);
 	draw_plain(&late, cc, d);
@@ -303,6 +317,8 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "random calls", d->p_calls, 0);
 	vb_draw_tell_chance(to, "user aborts", d->p_abort, 0);
 	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
+	vb_draw_tell_chance(to, "below serializable", d->p_weak, 0);
+	vb_draw_tell_chance(to, "with a deadline", d->p_hurry, 0);
 	fprintf(to, "%s%s", d->wraps ? ", counters near their ends" : "",
 		d->ahead ? ", clocks ahead" : "");
 	if (d->time_left != 0)

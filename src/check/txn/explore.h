@@ -6,11 +6,13 @@
  *	safety     faults are on: coordinators die at any verb and are replaced, stand still for leases, lose
  *	           answers; servers stand still; READs and WRITEs are torn, verbs delayed, nodes cut off.
  *	           Transactions move money between accounts, add it up, create and delete notes, write without
- *	           reading, make calls at random beside a model, give up on purpose; declared or as they go.
+ *	           reading, make calls at random beside a model, give up on purpose; declared or as they go;
+ *	           some at less than serializable, read-only, or with a deadline.
  *	liveness   faults are off.  Every coordinator that is alive must commit a number of transactions within a
  *	           bound of virtual time, whatever the dead have left behind.
  *	judgement  every node is swept for locks of the dead.  Then no word of any tuple may be held; the history
- *	           must be serializable (strictly, if the protocol says so); what was committed must be in place;
+ *	           must be serializable (strictly, if the protocol says so), each transaction at the level that it
+ *	           was begun at; what was committed must be in place;
  *	           the money must be all there, and in each note what its transaction asked for.
  */
 #ifndef VB_CHECK_TXN_EXPLORE_H
@@ -62,6 +64,8 @@ struct vb_txn_draw {
 	double p_edge;  /* to commit just before the lease ends, and to stand still then */
 	uint64_t slow_ns, cancel_every_ns, server_gone_ns;
 	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls;
+	/* To be begun at less than serializable; with a deadline. */
+	double p_weak, p_hurry;
 	uint64_t safety_ns, liveness_ns;
 	struct vb_sim_faults faults;
 };

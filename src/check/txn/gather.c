@@ -4,6 +4,17 @@
 #include "txn/db.h"
 #include "txn/protocol.h"
 
+enum vb_level vb_history_gather_level(const struct vb_txn *t)
+{
+	static const enum vb_level levels[VB_ISOLATIONS] = {
+		[VB_SERIALIZABLE] = VB_LEVEL_NONE,
+		[VB_REPEATABLE_READ] = VB_LEVEL_REPEATABLE_READ,
+		[VB_READ_COMMITTED] = VB_LEVEL_READ_COMMITTED,
+	};
+
+	return levels[t->isolation];
+}
+
 unsigned vb_history_gather(const struct vb_txn *t, struct vb_history_op *op, unsigned most)
 {
 	unsigned n = 0;

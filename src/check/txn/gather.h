@@ -10,4 +10,7 @@ struct vb_txn;
 /* Of as many items as have room among `most` operations, two each; how many operations they are. */
 unsigned vb_history_gather(const struct vb_txn *t, struct vb_history_op *op, unsigned most);
 
+/* The level that it was begun at; NONE: the one that its protocol promises. */
+enum vb_level vb_history_gather_level(const struct vb_txn *t);
+
 #endif

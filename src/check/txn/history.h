@@ -32,7 +32,7 @@ enum vb_history_outcome {
 
 /* What a history may claim, and is judged at: doc/histories.md says what each refuses. */
 enum vb_level {
-	VB_LEVEL_NONE, /* nothing is claimed: to be judged as serializable */
+	VB_LEVEL_NONE, /* of a history: nothing is claimed, to be judged as serializable */
 	VB_LEVEL_READ_COMMITTED,
 	VB_LEVEL_REPEATABLE_READ,
 	VB_LEVEL_SNAPSHOT,
@@ -61,6 +61,8 @@ struct vb_history_txn {
 	uint16_t client;
 	uint8_t outcome; /* enum vb_history_outcome */
 	uint8_t type;    /* the workload's number for the kind of transaction */
+	uint8_t level;   /* enum vb_level: its own; NONE: as the history */
+	uint8_t unused[7];
 };
 
 struct vb_history;

@@ -41,6 +41,8 @@ static void put_txn(FILE *to, const struct vb_history_txn *t, const struct vb_hi
 	vb_lines_put_number(to, "id", t->id);
 	fprintf(to, ",\"client\":%u,\"type\":%u,\"outcome\":\"%s\",", t->client, t->type,
 		outcomes[t->outcome]);
+	if (t->level != VB_LEVEL_NONE)
+		fprintf(to, "\"level\":\"%s\",", vb_level_names[t->level]);
 	vb_lines_put_number(to, "begin_ns", t->begin_ns);
 	fputc(',', to);
 	vb_lines_put_number(to, "end_ns", t->end_ns);
@@ -115,9 +117,18 @@ static int read_op(const struct vb_lines *l, json_t *o, struct vb_history_op *op
 	return err;
 }
 
+static int read_level(const struct vb_lines *l, uint8_t *level)
+{
+	int err = vb_lines_word(l, l->object, "level", &vb_level_names[VB_LEVEL_NONE + 1],
+				VB_LEVELS - 1, level);
+
+	*level = (uint8_t)(*level + 1);
+	return err;
+}
+
 static int read_head(const struct vb_lines *l, struct vb_history_txn *t)
 {
-	static const char *const known[] = {"id",       "client", "type", "outcome",
+	static const char *const known[] = {"id",       "client", "type", "outcome", "level",
 					    "begin_ns", "end_ns", "ops",  NULL};
 	static const uint64_t zero;
 	uint64_t client, type;
@@ -134,6 +145,8 @@ static int read_head(const struct vb_lines *l, struct vb_history_txn *t)
 	if (err == 0)
 		err = vb_lines_word(l, o, "outcome", outcomes, VB_ARRAY_SIZE(outcomes),
 				    &t->outcome);
+	if (err == 0 && json_object_get(o, "level") != NULL)
+		err = read_level(l, &t->level);
 	if (err == 0)
 		err = vb_lines_number(l, o, "begin_ns", UINT64_MAX, &zero, &t->begin_ns);
 	if (err == 0)
@@ -185,13 +198,12 @@ static int read_claim(struct reader *r)
 		err = vb_lines_word(l, l->object, "history", what, 1, &word);
 	if (err || json_object_get(l->object, "level") == NULL)
 		return err;
-	err = vb_lines_word(l, l->object, "level", &vb_level_names[VB_LEVEL_NONE + 1],
-			    VB_LEVELS - 1, &level);
+	err = read_level(l, &level);
 	if (err)
 		return err;
-	if (before != VB_LEVEL_NONE && before != (enum vb_level)(level + 1))
+	if (before != VB_LEVEL_NONE && before != (enum vb_level)level)
 		return vb_lines_bad(l, "level", "is not what was claimed before");
-	vb_history_claim(r->h, (enum vb_level)(level + 1));
+	vb_history_claim(r->h, (enum vb_level)level);
 	return 0;
 }
 

@@ -24,6 +24,7 @@ static void gather(const struct txn_world *w, const struct vb_txn *t,
 		.client = (uint16_t)me->index,
 		.type = me->type,
 		.outcome = (uint8_t)outcome,
+		.level = (uint8_t)vb_history_gather_level(t),
 	};
 }
 
@@ -230,6 +231,7 @@ static void check_history(struct txn_world *w)
 		.parts = parts,
 		.n_parts = 1,
 		.level = txn_level(w),
+		.each = true,
 		.table_names = tables,
 		.n_tables = 2,
 		.type_names = types,

@@ -16,6 +16,7 @@
 
 #define SLOT_STREAM   0x51090000
 #define GOINGS_STREAM 0x510b0000
+#define WAYS_STREAM   0x77617900
 #define CANCEL_STREAM 0x63616e63
 
 static void end_life(struct txn_slot *s, enum txn_life end)
@@ -257,6 +258,7 @@ int txn_lives_start(struct txn_world *w)
 		s->index = i;
 		vb_rng_seed(&s->rng, w->d->seed, SLOT_STREAM + i);
 		vb_rng_seed(&s->goings, w->d->seed, GOINGS_STREAM + i);
+		vb_rng_seed(&s->ways, w->d->seed, WAYS_STREAM + i);
 		err = vb_task_spawn(w->sched, slot_body, s, &params, &s->supervisor);
 	}
 	if (err == 0 && w->d->cancel_every_ns != 0)

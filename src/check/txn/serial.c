@@ -106,7 +106,7 @@ static uint32_t made_later(const struct serial *s, uint32_t txn, uint32_t i)
 static void judge_own_reads(struct serial *s, uint32_t txn, struct last_use *last)
 {
 	const struct serial_txn *x = &s->txns[txn];
-	const bool reads = s->level >= VB_LEVEL_SNAPSHOT;
+	const bool reads = x->level >= VB_LEVEL_SNAPSHOT;
 
 	for (uint32_t i = 0; i < x->t->n_ops; i++) {
 		struct last_use *l = &last[s->versions[s->saw[x->first + i]].key];
@@ -185,6 +185,33 @@ static void count(struct serial *s)
 	}
 }
 
+/* ---- at which level ---- */
+
+/* Of each transaction its own level, if that is asked for, and the highest of all. */
+static int settle_levels(struct serial *s)
+{
+	const enum vb_level all = s->level;
+	uint64_t *at = s->out->at;
+
+	for (uint32_t i = 0; i < s->n_txns; i++) {
+		struct serial_txn *x = &s->txns[i];
+
+		x->level = (uint8_t)all;
+		if (s->p->each && x->t->level != VB_LEVEL_NONE)
+			x->level = x->t->level;
+		at[x->level]++;
+	}
+	for (unsigned l = 0; l < VB_LEVELS; l++)
+		if (at[l] != 0)
+			s->level = (enum vb_level)l;
+	s->out->level = s->level;
+	if (at[VB_LEVEL_SNAPSHOT] != 0 && at[VB_LEVEL_SNAPSHOT] != s->n_txns)
+		return vb_fail(-EINVAL,
+			       "snapshot isolation and other levels are not judged together: "
+			       "choose one level for all transactions (--level)");
+	return 0;
+}
+
 /* ---- all of it ---- */
 
 static int judge(struct serial *s)
@@ -231,6 +258,8 @@ int vb_serial_check(const struct vb_serial_params *p, struct vb_serial_result *o
 
 	*out = (struct vb_serial_result){0};
 	err = serial_load(&s, p->parts, p->n_parts);
+	if (err == 0)
+		err = settle_levels(&s);
 	if (err == 0)
 		err = judge(&s);
 	if (err == 0)

@@ -16,6 +16,11 @@
  *                        ended (rt)
  *
  * and every level refuses what is no cycle: see the enum.
+ *
+ * Transactions of several levels are judged together by the mixed graph of Adya, Liskov and O'Neil
+ * (2000): an rw edge counts if the level of the transaction that has read refuses it, an rt edge if
+ * the one that came later is strict.  Snapshot isolation is no matter of single edges, and is not
+ * mixed with others.
  */
 #ifndef VB_CHECK_TXN_SERIAL_H
 #define VB_CHECK_TXN_SERIAL_H
@@ -49,6 +54,7 @@ struct vb_serial_params {
 	const struct vb_history *const *parts;
 	unsigned n_parts;
 	enum vb_level level;            /* to judge at; what the histories claim is not looked at */
+	bool each;                      /* but a transaction with a level of its own at that */
 	const char *const *table_names; /* for stories; NULL: numbers */
 	const char *const *type_names;  /* for stories; NULL: numbers */
 	unsigned n_tables, n_types;
@@ -59,6 +65,9 @@ struct vb_serial_result {
 	/* At least so many: one for each strongly connected component, and one for each place where
 	 * an anomaly that is no cycle was seen. */
 	uint64_t found[VB_ANOMALIES];
+	/* How many were judged at each level; the highest of these. */
+	uint64_t at[VB_LEVELS];
+	enum vb_level level;
 	enum vb_anomaly first; /* the worst by the order of the enum, NONE: the level holds */
 	double seconds;
 	/* Of the first: the smallest cycle through it, told line by line; free(); NULL if none. */
@@ -67,7 +76,8 @@ struct vb_serial_result {
 
 /*
  * 0: checked, *out says what was found, also where versions make no sense.  -ENOMEM, -EINVAL (the
- * same id twice, no operation, an end before the beginning), -E2BIG: said.
+ * same id twice, no operation, an end before the beginning, snapshot isolation beside another level),
+ * -E2BIG: said.
  */
 int vb_serial_check(const struct vb_serial_params *p, struct vb_serial_result *out);
 void vb_serial_result_free(struct vb_serial_result *r);

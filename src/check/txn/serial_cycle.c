@@ -254,7 +254,7 @@ static void look_for_lost(struct judge *j, uint32_t txn)
 		bool next;
 
 		if (x->ops[i].kind != VB_HISTORY_READ || s->versions[saw].writer == txn ||
-		    !(j->kinds & SERIAL_BIT(serial_anti(&x->ops[i]))))
+		    !serial_reads_long(x, &x->ops[i]))
 			continue;
 		for (uint32_t c = s->versions[saw].child; c != SERIAL_NONE && forks < SERIAL_FORKS;
 		     c = s->versions[c].sibling, forks++) {
@@ -504,18 +504,6 @@ static int judge_real_time(struct judge *j)
 	return err;
 }
 
-static unsigned kinds_of(enum vb_level level)
-{
-	switch (level) {
-	case VB_LEVEL_READ_COMMITTED:
-		return SERIAL_SEEN;
-	case VB_LEVEL_REPEATABLE_READ:
-		return SERIAL_SEEN | SERIAL_BIT(SERIAL_RW);
-	default:
-		return SERIAL_DATA;
-	}
-}
-
 static void judge_close(struct judge *j)
 {
 	search_close(&j->search);
@@ -535,7 +523,7 @@ static void judge_close(struct judge *j)
 int serial_judge_cycles(struct serial *s)
 {
 	const bool strict = s->level == VB_LEVEL_STRICT;
-	struct judge j = {.s = s, .kinds = kinds_of(s->level)};
+	struct judge j = {.s = s, .kinds = serial_kinds(s->level)};
 	int err = serial_components(&s->graph, j.kinds, &j.parts);
 
 	if (err)

@@ -8,6 +8,18 @@
 
 #include "base/log.h"
 
+unsigned serial_kinds(enum vb_level level)
+{
+	switch (level) {
+	case VB_LEVEL_READ_COMMITTED:
+		return SERIAL_SEEN;
+	case VB_LEVEL_REPEATABLE_READ:
+		return SERIAL_SEEN | SERIAL_BIT(SERIAL_RW);
+	default:
+		return SERIAL_DATA;
+	}
+}
+
 /* An end of a transaction, or a place between ends. */
 struct moment {
 	uint64_t at_ns;
@@ -53,6 +65,8 @@ static void put_data(struct builder *b, uint32_t txn)
 		}
 		if (serial_counts(s, v->writer))
 			put(b, v->writer, txn, SERIAL_WR);
+		if (x->level < s->level && !serial_reads_long(x, &x->ops[i]))
+			continue;
 		for (uint32_t c = v->child; c != SERIAL_NONE && forks < SERIAL_FORKS; forks++) {
 			put(b, txn, s->versions[c].writer, serial_anti(&x->ops[i]));
 			c = s->versions[c].sibling;
@@ -87,7 +101,10 @@ static void put_time(struct builder *b)
 			put(b, first + i - 1, first + i, SERIAL_RT);
 	}
 	for (uint32_t i = 0; i < s->n_txns; i++) {
-		uint32_t n = s->txns[i].counts ? ends_before(b, s->txns[i].t->begin_ns) : 0;
+		const struct serial_txn *x = &s->txns[i];
+		uint32_t n = x->counts && x->level == VB_LEVEL_STRICT
+				     ? ends_before(b, x->t->begin_ns)
+				     : 0;
 
 		if (n > 0)
 			put(b, first + n - 1, i, SERIAL_RT);

@@ -23,6 +23,7 @@ struct serial_txn {
 	const struct vb_history_txn *t;
 	const struct vb_history_op *ops;
 	uint32_t first; /* the number of its first operation */
+	uint8_t level;  /* enum vb_level: that it is judged at */
 	bool counts;    /* committed, or of unknown outcome and seen */
 };
 
@@ -95,7 +96,7 @@ struct serial_sight {
 struct serial {
 	const struct vb_serial_params *p;
 	struct vb_serial_result *out;
-	enum vb_level level;
+	enum vb_level level; /* the highest of any transaction */
 	struct serial_txn *txns;
 	uint32_t *saw; /* by operation: the version read, or replaced */
 	struct serial_key *keys;
@@ -123,6 +124,15 @@ uint32_t serial_find_version(const struct serial *s, uint32_t key, uint64_t numb
 static inline enum serial_edge serial_anti(const struct vb_history_op *read)
 {
 	return read->absent ? SERIAL_PW : SERIAL_RW;
+}
+
+/* The edges whose cycles the level refuses; of snapshot isolation, some of them. */
+unsigned serial_kinds(enum vb_level level);
+
+/* Does it count that the transaction, by this read, comes before another? */
+static inline bool serial_reads_long(const struct serial_txn *x, const struct vb_history_op *read)
+{
+	return serial_kinds((enum vb_level)x->level) & SERIAL_BIT(serial_anti(read));
 }
 
 /* Did the transaction make this operation's version by an earlier one? */

@@ -59,7 +59,10 @@ static void tell_name(FILE *to, const struct serial *s, uint32_t txn)
 		fprintf(to, "%s", s->p->type_names[t->type]);
 	else
 		fprintf(to, "type %u", t->type);
-	fprintf(to, ", client %u)", t->client);
+	fprintf(to, ", client %u", t->client);
+	if (s->p->each && t->level != VB_LEVEL_NONE)
+		fprintf(to, ", %s", vb_level_names[t->level]);
+	fputc(')', to);
 }
 
 static void tell_txn(FILE *to, const struct serial *s, uint32_t txn)

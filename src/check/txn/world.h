@@ -59,6 +59,7 @@ struct txn_slot {
 	struct txn_world *w;
 	unsigned index;
 	struct vb_rng rng, goings; /* what it does; when it goes, and how long it thinks */
+	struct vb_rng ways;        /* how its transactions are begun */
 	struct vb_task *supervisor, *life;
 	struct vb_coordinator *me;
 	bool started, safe;

@@ -66,6 +66,9 @@ static void note_commit(struct vb_tbench_client *c, uint64_t first_ns, uint64_t 
 		t->commits[c->load.type]++;
 		vb_hist_record(&t->lat[c->load.type], now - first_ns);
 	}
+	/* What a transaction has seen must fit together only if nobody may write it meanwhile. */
+	if (c->u->plan->o.isolation != VB_SERIALIZABLE)
+		return;
 	if (c->u->load.ops->committed != NULL && c->u->load.ops->committed(&c->load) != 0)
 		broken(c);
 }
@@ -96,7 +99,10 @@ static void book_close(struct vb_tbench_client *c, bool committed)
  * error. */
 static int attempt(struct vb_tbench_client *c)
 {
-	int err = vb_txn_begin(c->me);
+	const struct vb_txn_params params = {
+		.isolation = (enum vb_isolation)c->u->plan->o.isolation,
+	};
+	int err = vb_txn_begin_with(c->me, &params);
 
 	if (err)
 		return err;

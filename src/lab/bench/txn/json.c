@@ -117,8 +117,14 @@ static json_t *check_json(const struct vb_tbench_result *r)
 	if (!r->checked)
 		return json_null();
 	o = json_object();
-	vb_json_set(o, "strict", json_boolean((r->one->cc->caps & VB_CC_STRICT) != 0));
-	vb_json_set(o, "serializable", json_boolean(s->first == VB_ANOMALY_NONE));
+	vb_json_set(o, "level", vb_level_names[vb_tbench_level(r)]);
+	vb_json_set(o, "strict", json_boolean(vb_tbench_level(r) == VB_LEVEL_STRICT));
+	vb_json_set(o, "kept", json_boolean(s->first == VB_ANOMALY_NONE));
+	/* Of what was asked for less nobody has looked whether it was more. */
+	vb_json_set(o, "serializable",
+		    vb_tbench_level(r) < VB_LEVEL_SERIALIZABLE && s->first == VB_ANOMALY_NONE
+			    ? json_null()
+			    : json_boolean(s->first == VB_ANOMALY_NONE));
 	vb_json_set(o, "transactions", s->txns);
 	vb_json_set(o, "committed", s->committed);
 	vb_json_set(o, "unknown", s->unknown);

@@ -52,6 +52,12 @@ static const struct vb_opt engine_table[] = {
 	VB_OPT_CHOICE(O, recovery, "recovery", "on|off", "on",
 		      "log every commit, so that others can finish or undo what a dead coordinator "
 		      "has left"),
+	VB_OPT_CHOICE(
+		O, isolation, "isolation", "serializable|repeatable-read|read-committed",
+		"serializable",
+		"what every transaction asks for; with less than serializable, which only some "
+		"protocols offer (`verbena list`), sums that transactions keep by what they "
+		"have read need not hold, and are not judged"),
 	VB_OPT_TIME(O, lease_ns, "lease", NULL, 1000, 3600 * SEC,
 		    "how long a transaction may take before others recover it (50ms, or four times "
 		    "what the fabric lets a verb be late)"),
@@ -228,6 +234,11 @@ static int wrong_code(const struct vb_cc_ops *cc, const char *code)
 		       code, cc->name, cc->n_stages, names, cc->n_stages);
 }
 
+static bool offers(const struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
+{
+	return p->o.isolation == VB_SERIALIZABLE || cc->caps & VB_CC_SHORT_READS;
+}
+
 static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 {
 	const char *code = p->o.hybrid != NULL ? p->o.hybrid : p->o.all ? "both" : "none";
@@ -262,7 +273,8 @@ static int plan_runs(struct vb_tbench_plan *p)
 	if (strcmp(p->o.cc, "all") == 0) {
 		p->o.all = true;
 		for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && err == 0; c++)
-			err = add_protocol(p, *c);
+			if (offers(p, *c))
+				err = add_protocol(p, *c);
 		return err;
 	}
 	if (strlen(p->o.cc) >= sizeof(text))
@@ -277,6 +289,11 @@ static int plan_runs(struct vb_tbench_plan *p)
 				       "no protocol is called '%s'%s; `verbena list` shows them "
 				       "all",
 				       name, vb_did_you_mean_any(hint, name, vb_ccs));
+		if (!offers(p, cc))
+			return vb_fail(-EINVAL,
+				       "--isolation: transactions under '%s' are serializable, and "
+				       "not less; `verbena list` shows which protocols offer less",
+				       name);
 		err = add_protocol(p, cc);
 	}
 	if (err == 0 && p->o.runs == 0)
@@ -389,6 +406,12 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 	    p->coordinators * o->nodes + o->nodes <= VB_TBENCH_CLIENTS_MAX)
 		p->coordinators++;
 	vb_load_db_params(load, p);
+	/* What is read again, or written, after it was read and let go is another record. */
+	if (o->isolation != VB_SERIALIZABLE) {
+		p->items_max =
+			p->items_max < VB_TXN_ITEMS_MAX / 2 ? 2 * p->items_max : VB_TXN_ITEMS_MAX;
+		p->bytes_max *= 2;
+	}
 }
 
 uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,

@@ -43,6 +43,9 @@ void vb_tbench_print_head(FILE *to, const void *plan)
 		fprintf(to, ", profile %s, %s of virtual time each", o->profile, span);
 	else
 		fprintf(to, ", %s each", span);
+	if (o->isolation != VB_SERIALIZABLE)
+		fprintf(to, ", %s",
+			o->isolation == VB_READ_COMMITTED ? "read committed" : "repeatable read");
 	fprintf(to, "%s%s%s%s%s, seed %" PRIu64 "\n\n", o->recovery != 0 ? ", no recovery" : "",
 		o->no_doorbell ? ", no doorbell batching" : "",
 		o->no_outstanding ? ", one verb at a time" : "",
@@ -67,6 +70,8 @@ static const char *verdict_of(const struct vb_tbench_result *r)
 		return "-";
 	if (r->serial.first != VB_ANOMALY_NONE)
 		return vb_anomaly_names[r->serial.first];
+	if (r->plan->o.isolation != VB_SERIALIZABLE)
+		return "as asked";
 	return r->one->cc->caps & VB_CC_STRICT ? "strictly" : "yes";
 }
 

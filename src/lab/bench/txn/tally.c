@@ -84,6 +84,8 @@ void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load
 			      "written, stays as it is";
 	else if (r->end.stalled)
 		r->unjudged = "the run stalled, with transactions under way";
+	else if (r->plan->o.isolation != VB_SERIALIZABLE)
+		r->unjudged = "transactions were not asked to be serializable";
 	else if (t->unknown != 0)
 		r->unjudged = "answers to commits were lost";
 	if (r->unjudged != NULL)
@@ -120,7 +122,8 @@ int vb_tbench_check(struct vb_tbench_result *r, const struct vb_load *load,
 	struct vb_serial_params p = {
 		.parts = parts,
 		.n_parts = n,
-		.level = r->one->cc->caps & VB_CC_STRICT ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE,
+		.level = vb_tbench_level(r),
+		.each = true,
 		.table_names = tables,
 		.n_tables = load->n_tables,
 		.type_names = load->ops->types,

@@ -50,7 +50,8 @@ struct vb_tbench_opts {
 	const char *cc, *hybrid, *workload;
 	uint64_t threads, coroutines;
 	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
-	int recovery; /* 0: on */
+	int recovery;  /* 0: on */
+	int isolation; /* enum vb_isolation */
 	bool check;
 	uint64_t history_bytes;
 	const char *history;
@@ -175,6 +176,19 @@ struct vb_tbench_result {
 	bool judged, broken;
 	char why[VB_LOAD_WHY];
 };
+
+/* What every transaction of the run claims. */
+static inline enum vb_level vb_tbench_level(const struct vb_tbench_result *r)
+{
+	static const enum vb_level weak[VB_ISOLATIONS] = {
+		[VB_REPEATABLE_READ] = VB_LEVEL_REPEATABLE_READ,
+		[VB_READ_COMMITTED] = VB_LEVEL_READ_COMMITTED,
+	};
+
+	if (r->plan->o.isolation != VB_SERIALIZABLE)
+		return weak[r->plan->o.isolation];
+	return r->one->cc->caps & VB_CC_STRICT ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE;
+}
 
 /* ---- histories ---- */
 

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "check/txn/gather.h"
 
 #define ID_WORKER_SHIFT 44u
 
@@ -81,6 +82,7 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 		.client = (uint16_t)(r->worker * r->clients + client),
 		.type = t->me->type,
 		.outcome = VB_HISTORY_UNKNOWN,
+		.level = (uint8_t)vb_history_gather_level(t),
 	};
 	p->ts = t->ts;
 	p->nth = 0;
