@@ -301,6 +301,30 @@ static void test_servers_go(void **state)
 	}
 }
 
+/* Servers of which one hardly begins before it ends, and of the lock table's, in some seeds, one follows
+ * two, or two one. */
+static void test_servers_follow(void **state)
+{
+	const struct vb_lock_ops *ops = vb_lock_find("table");
+	unsigned soon = 0, recounts = 0, gone = 0;
+
+	for (uint64_t seed = 1; seed <= 300; seed++) {
+		struct vb_explore_draw d;
+
+		vb_explore_draw(ops, seed, &d);
+		assert_true(d.serve_max_ns > 0 || (d.p_soon == 0 && !d.recounts));
+		/* What another agent's file says of tokens is not promised without the segment. */
+		assert_false(d.recounts && d.loses_segment);
+		soon += d.p_soon > 0;
+		recounts += d.recounts;
+		if (d.recounts && gone < 20)
+			gone += (unsigned)explore(ops, seed).servers_gone;
+		vb_explore_draw(vb_lock_find("rpc"), seed, &d);
+		assert_false(d.recounts);
+	}
+	assert_true(soon >= 20 && recounts >= 10 && gone >= 20);
+}
+
 /* Every mode, every policy, conversions: what is not drawn is not explored. */
 /* Whoever closes behind a lock that is lost leaves an endpoint there: not more than there are. */
 static void test_places_behind_the_lost(void **state)
@@ -374,6 +398,7 @@ int main(void)
 		cmocka_unit_test(test_places_behind_the_lost),
 		cmocka_unit_test(test_table_draws),
 		cmocka_unit_test(test_servers_go),
+		cmocka_unit_test(test_servers_follow),
 	};
 
 	vb_lock_register(vb_planted_locks);

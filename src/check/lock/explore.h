@@ -71,6 +71,10 @@ struct vb_explore_draw {
 	 * long, while nobody answers for up to so long; 0: they stay. */
 	uint64_t serve_max_ns, away_max_ns;
 	bool servers_die;
+	/* The next end comes within half a lease; all of a node end together, and those who follow are
+	 * one or two. */
+	double p_soon;
+	bool recounts;
 	/* They keep files, some in several places; die in a write; the disk is full; all of a node
 	 * end together, and its segment is gone then. */
 	bool keeps_files, moves_files, loses_segment;

@@ -633,6 +633,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_copies(ops, d);
 	draw_impatience(ops, d);
 	draw_files(ops, d);
+	explore_draw_ends(ops, d);
 	draw_edges(d);
 	draw_rounds(ops, d);
 	draw_patience(ops, d);
@@ -688,6 +689,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 			d->servers_die ? "die" : "stop",
 			vb_format_ns(t1, sizeof(t1), (double)d->serve_max_ns),
 			vb_format_ns(t2, sizeof(t2), (double)d->away_max_ns));
+	explore_tell_ends(to, d);
 	if (d->keeps_files)
 		fprintf(to, ", with files%s%s", d->moves_files ? " here and there" : "",
 			d->loses_segment ? ", without the segment" : "");

@@ -54,9 +54,9 @@ struct explore {
 	struct vb_audit *audit;
 	struct vb_lock_history *history; /* NULL: none is wanted */
 	const volatile bool *stop;       /* NULL: never */
-	/* By node and worker; NULL: there is none, or none at the moment. */
+	/* By node and worker, WORKERS_MAX to each node; NULL: there is none, or none at the moment. */
 	struct vb_lock_server *servers[SERVERS_MAX * WORKERS_MAX];
-	unsigned away; /* of them */
+	unsigned workers[SERVERS_MAX]; /* of each node, at present */
 	/* Who ends them; waits for the next end; one that has died already, in the middle of a
 	 * write, and is to be buried. */
 	struct vb_task *ends;
@@ -103,6 +103,9 @@ void explore_draw_losses(const struct vb_lock_ops *ops, struct vb_explore_draw *
 void explore_draw_kinds(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
 void explore_draw_links(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
 void explore_draw_refusals(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+/* In what order servers end, and how many follow (explore_servers.c). */
+void explore_draw_ends(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+void explore_tell_ends(FILE *to, const struct vb_explore_draw *d);
 /* Starts every server of the space (explore_servers.c), and who ends them and starts others. */
 int explore_start_servers(struct explore *x);
 void explore_stop_servers(struct explore *x);

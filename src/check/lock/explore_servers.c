@@ -6,37 +6,62 @@
  */
 #define VB_LOG_ROOM "check"
 #include "base/log.h"
+#include "check/draw.h"
 #include "check/lock/explore_inner.h"
 
 #define ENDS_STREAM 0x656e6473
+/* Of the draws. */
+#define SOON_STREAM 0x736f6f6e
 
-static unsigned count(const struct explore *x)
+/* ---- what is drawn ---- */
+
+/* A grant of the first of several that follow each other within its lease; what was granted by two comes
+ * to one.  Only the lock table lets others serve in another number, and needs the segment for it. */
+void explore_draw_ends(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
-	return x->d->servers * x->d->workers;
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, SOON_STREAM);
+	if (d->serve_max_ns == 0 || d->never_back)
+		return;
+	if (vb_rng_chance(&r, 0.4))
+		d->p_soon = vb_rng_chance(&r, 0.5) ? 0.3 : 0.7;
+	d->recounts = (ops->caps & VB_LOCK_INTENT) && !d->loses_segment && vb_rng_chance(&r, 0.25);
 }
 
-static int start(struct explore *x, unsigned i)
+void explore_tell_ends(FILE *to, const struct vb_explore_draw *d)
 {
-	const struct vb_explore_draw *d = x->d;
+	vb_draw_tell_chance(to, "another end soon", d->p_soon, 0);
+	if (d->recounts)
+		fprintf(to, ", all of a node at once, and one or two follow");
+}
+
+/* ---- their lives ---- */
+
+static struct vb_lock_server **place(struct explore *x, unsigned node, unsigned worker)
+{
+	return &x->servers[node * WORKERS_MAX + worker];
+}
+
+static int start(struct explore *x, unsigned node, unsigned worker)
+{
 	struct vb_lock_server *server;
 	int err;
 
 	explore_choose_folder(x);
-	err = vb_lock_server_start(x->space, (uint16_t)(i / d->workers), i % d->workers, d->workers,
-				   &server);
+	err = vb_lock_server_start(x->space, (uint16_t)node, worker, x->workers[node], &server);
 	if (err != 0 || server == NULL)
 		return err;
-	x->servers[i] = server;
-	vb_sim_ep_stalls(server->ep, d->faults.stall > 0);
+	*place(x, node, worker) = server;
+	vb_sim_ep_stalls(server->ep, x->d->faults.stall > 0);
 	return 0;
 }
 
-static void end(struct explore *x, unsigned i)
+static void end(struct explore *x, unsigned node, unsigned worker)
 {
-	struct vb_lock_server *server = x->servers[i];
+	struct vb_lock_server *server = *place(x, node, worker);
 
-	x->servers[i] = NULL;
-	x->away++;
+	*place(x, node, worker) = NULL;
 	x->result->servers_gone++;
 	x->murky = true;
 	if (x->d->servers_die)
@@ -45,39 +70,74 @@ static void end(struct explore *x, unsigned i)
 		vb_lock_server_stop(server);
 }
 
-/* Sleeps until the next end is due, or a server has died in a write.  Which one ends. */
-static unsigned await_end(struct explore *x, struct vb_rng *r)
+static uint64_t draw_serve_ns(const struct explore *x, struct vb_rng *r)
 {
-	unsigned i = (unsigned)vb_rng_below(r, count(x));
-	uint64_t due = vb_sched_now(x->sched) + vb_rng_below(r, x->d->serve_max_ns);
+	const struct vb_explore_draw *d = x->d;
 
+	if (d->p_soon > 0 && vb_rng_chance(r, d->p_soon))
+		return vb_rng_below(r, d->lease_ns / 2);
+	return vb_rng_below(r, d->serve_max_ns);
+}
+
+/* Sleeps until the next end is due, or a server has died in a write.  Which one ends: of a node, a
+ * worker. */
+static unsigned await_end(struct explore *x, struct vb_rng *r, unsigned *worker)
+{
+	unsigned i = (unsigned)vb_rng_below(r, x->d->servers * x->d->workers);
+	uint64_t due = vb_sched_now(x->sched) + draw_serve_ns(x, r);
+	unsigned node = i / x->d->workers;
+
+	*worker = i % x->d->workers;
 	x->ends_soon = true;
 	while (x->fallen == NULL && vb_sched_now(x->sched) < due)
 		vb_task_suspend(due);
 	x->ends_soon = false;
-	for (unsigned k = 0; k < count(x) && x->fallen != NULL; k++)
-		if (x->servers[k] == x->fallen)
-			i = k;
-	return i;
+	if (x->fallen != NULL) {
+		node = x->fallen->node;
+		*worker = x->fallen->worker;
+	}
+	return node;
 }
 
 /* A server that cannot write its file does not begin: later it can. */
-static int start_again(struct explore *x, unsigned i, struct vb_rng *r)
+static int start_again(struct explore *x, unsigned node, unsigned worker, struct vb_rng *r)
 {
-	int err = start(x, i);
+	int err = start(x, node, worker);
 
 	while (x->d->p_full > 0 && err == -ENOSPC) {
 		vb_task_sleep_until(vb_sched_now(x->sched) + 1 +
 				    vb_rng_below(r, x->d->away_max_ns));
-		err = start(x, i);
+		err = start(x, node, worker);
 	}
-	if (err == 0)
-		x->away--;
 	return err;
 }
 
-/* One after the other, each back before the next one goes; all of a node where its segment is lost.
- * Who begins in the liveness phase is the last. */
+/* Those of a node from one worker to another end, and after a while others begin. */
+static int end_some(struct explore *x, unsigned node, unsigned first, unsigned last,
+		    struct vb_rng *r)
+{
+	const struct vb_explore_draw *d = x->d;
+	int err = 0;
+
+	for (unsigned i = first; i <= last; i++)
+		end(x, node, i);
+	x->fallen = NULL;
+	if (d->never_back)
+		return 0;
+	vb_task_sleep_until(vb_sched_now(x->sched) + vb_rng_below(r, d->away_max_ns));
+	if (d->loses_segment)
+		explore_lose_segment(x, (uint16_t)node);
+	if (d->recounts) {
+		x->workers[node] = 1 + (unsigned)vb_rng_below(r, WORKERS_MAX);
+		last = x->workers[node] - 1;
+	}
+	for (unsigned i = first; i <= last && err == 0; i++)
+		err = start_again(x, node, i, r);
+	return err;
+}
+
+/* One after the other, each back before the next one goes; all of a node where its segment is lost, or
+ * where others follow in another number.  Who begins in the liveness phase is the last. */
 static void ends_body(void *arg)
 {
 	struct explore *x = arg;
@@ -87,24 +147,14 @@ static void ends_body(void *arg)
 
 	vb_rng_seed(&r, d->seed, ENDS_STREAM);
 	for (unsigned n = 0; n < SERVER_ENDS_MAX && x->err == 0 && err == 0; n++) {
-		unsigned first = await_end(x, &r), last = first;
+		unsigned worker, node = await_end(x, &r, &worker);
+		bool all = d->loses_segment || d->recounts;
 
 		if ((x->live && x->fallen == NULL) || x->err != 0)
 			return;
-		if (d->loses_segment) {
-			first -= first % d->workers;
-			last = first + d->workers - 1;
-		}
-		for (unsigned i = first; i <= last; i++)
-			end(x, i);
-		x->fallen = NULL;
+		err = end_some(x, node, all ? 0 : worker, all ? x->workers[node] - 1 : worker, &r);
 		if (d->never_back)
 			return;
-		vb_task_sleep_until(vb_sched_now(x->sched) + vb_rng_below(&r, d->away_max_ns));
-		if (d->loses_segment)
-			explore_lose_segment(x, (uint16_t)(first / d->workers));
-		for (unsigned i = first; i <= last && err == 0; i++)
-			err = start_again(x, i, &r);
 	}
 	if (err != 0)
 		explore_go_wrong(&x->slots[0], "vb_lock_server_start", err);
@@ -117,8 +167,10 @@ int explore_start_servers(struct explore *x)
 
 	if (x->ops->serve == NULL)
 		return 0;
-	for (unsigned i = 0; i < count(x) && err == 0; i++)
-		err = start(x, i);
+	for (unsigned i = 0; i < x->d->servers * x->d->workers && err == 0; i++) {
+		x->workers[i / x->d->workers] = x->d->workers;
+		err = start(x, i / x->d->workers, i % x->d->workers);
+	}
 	if (err == 0 && x->d->serve_max_ns != 0)
 		err = vb_task_spawn(x->sched, ends_body, x, &params, &x->ends);
 	x->disk_is_bad = true;
