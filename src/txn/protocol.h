@@ -225,11 +225,10 @@ struct vb_cc_word {
 	uint8_t n;
 };
 
-/* The transaction that a word names, which need not have room for its whole timestamp. */
+/* The transaction that a word names, which need not have room for its whole timestamp.  shown: the bits
+ * of ts that it has, all of the place among them; 0: it names nobody. */
 struct vb_word_name {
-	uint64_t ts;
-	uint64_t
-		shown; /* bits of ts that the word has, all of the place among them; 0: names nobody */
+	uint64_t ts, shown;
 };
 
 struct vb_cc_ops {
