@@ -112,12 +112,12 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 }
 
 int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
-		     const void *data, uint16_t len, uint64_t until_ns)
+		     const void *data, uint16_t len, uint8_t *again, uint64_t until_ns)
 {
 	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = len, .imm = stamp(to)};
 
 	memcpy(m.data, data, len);
-	return vb_handover_send(me, c, to >> NUMBER_BITS, &m, NULL, NULL, until_ns);
+	return vb_handover_send(me, c, to >> NUMBER_BITS, &m, again, NULL, until_ns);
 }
 
 /* A copy meant for an earlier claim of ours is dropped. */

@@ -53,10 +53,11 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 /*
  * Tells another claim of this lock; len bytes, at most VB_MSG_DATA.  0; -ETIMEDOUT: not yet; or the
  * error that keeps it from being delivered, logged: that claim's client has died, or must be taken
- * for dead.
+ * for dead.  *again: it may have been told before; 0 at first, and kept by who goes on after a
+ * -ETIMEDOUT.  NULL: nobody does.
  */
 int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
-		     const void *data, uint16_t len, uint64_t until_ns);
+		     const void *data, uint16_t len, uint8_t *again, uint64_t until_ns);
 
 /* A message to claim `self` of ours: waits for it (0, -ETIMEDOUT, -ECANCELED), or looks whether it
  * is here. */

@@ -54,14 +54,16 @@ struct mcs_claim {
 	uint64_t next;
 	/* The predecessor's, until it has been told of us; else MCS_FREE. */
 	uint64_t prev;
+	/* It may have been. */
+	uint8_t again;
 };
 
 static int mcs_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, enum mcs_tag tag,
-		    uint64_t until_ns)
+		    uint8_t *again, uint64_t until_ns)
 {
 	uint64_t self = vb_claim_as(struct mcs_claim, c)->self;
 
-	return vb_handover_tell(me, c, to, tag, &self, sizeof(self), until_ns);
+	return vb_handover_tell(me, c, to, tag, &self, sizeof(self), again, until_ns);
 }
 
 /* Waits for the message that is meant for this claim. */
@@ -79,6 +81,7 @@ static void mcs_begin(struct vb_lock_client *me, struct mcs_claim *g)
 
 	g->self = vb_handover_word(me, o->numberless);
 	g->next = g->prev = MCS_FREE;
+	g->again = 0;
 }
 
 int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
@@ -91,7 +94,7 @@ int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 	 * goes on telling it.  A dead predecessor changes nothing: our successors know only us. */
 	if (g->prev != MCS_FREE) {
 		vb_phase(me, VB_PHASE_NP);
-		if (mcs_tell(me, c, g->prev, MCS_NEXT, until_ns) == -ETIMEDOUT) {
+		if (mcs_tell(me, c, g->prev, MCS_NEXT, &g->again, until_ns) == -ETIMEDOUT) {
 			VB_SOMETIMES(2000, "mcs: a deadline before the predecessor could be told");
 			return -ETIMEDOUT;
 		}
@@ -187,7 +190,7 @@ int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 			       "itself, it must have died",
 			       c->lock);
 	vb_phase(me, VB_PHASE_NS);
-	return mcs_tell(me, c, g->next, MCS_YOURS, VB_FOREVER) ? -VB_EUNKNOWN : 0;
+	return mcs_tell(me, c, g->next, MCS_YOURS, NULL, VB_FOREVER) ? -VB_EUNKNOWN : 0;
 }
 
 unsigned mcs_bypass_bound(unsigned clients, enum vb_mode mode)

@@ -504,6 +504,19 @@ static int nc_open_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	}
 }
 
+/* GRANT or YOURS, for as long as a release has patience. */
+static int nc_deliver(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, struct vb_msg *m,
+		      uint8_t *again)
+{
+	int err = vb_handover_send(me, c, to, m, again, NULL, patience(me));
+
+	if (err == -ETIMEDOUT)
+		vb_error("lock %" PRIu64 ": client %" PRIx64 ", next in its queue, has had no room "
+			 "for a message for `successor_wait`",
+			 c->lock, to);
+	return err ? -VB_EUNKNOWN : 0;
+}
+
 /* GRANTs those of our group that have registered by now, at most `most`; how many, or -error. */
 static int nc_grant_some(struct vb_lock_client *me, struct vb_claim *c, uint64_t word,
 			 uint64_t most)
@@ -529,8 +542,7 @@ static int nc_grant_some(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	for (unsigned i = 0; i < n; i++) {
 		uint8_t again = verbs[i].status == -VB_EUNKNOWN;
 
-		if (verbs[i].status != 0 && vb_handover_send(me, c, verbs[i].peer, &msgs[i], &again,
-							     NULL, patience(me)) != 0)
+		if (verbs[i].status != 0 && nc_deliver(me, c, verbs[i].peer, &msgs[i], &again) != 0)
 			err = -VB_EUNKNOWN;
 	}
 	return err ? err : (int)n;
@@ -570,7 +582,7 @@ static int nc_hand_over(struct vb_lock_client *me, struct vb_claim *c, vb_peer n
 		.subject = c->entry, .tag = NC_YOURS, .imm = h->number, .len = sizeof(uint64_t)};
 
 	vb_phase(me, VB_PHASE_NS);
-	return vb_handover_send(me, c, next, &m, NULL, NULL, patience(me)) ? -VB_EUNKNOWN : err;
+	return nc_deliver(me, c, next, &m, NULL) ? -VB_EUNKNOWN : err;
 }
 
 static int nc_release_exclusive(struct vb_lock_client *me, struct vb_claim *c)

@@ -349,6 +349,73 @@ static void test_copy_of_another(void **state)
 	assert_true(again > 0);
 }
 
+/* ---- told, and the answer lost, before a deadline ---- */
+
+/* The one before it has had the message by then, and goes and closes before the proxy begins. */
+static void goes_before(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(s->second, LOCK, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+	s->held = true;
+	vb_ep_sleep(s->second->ep, LONG);
+	assert_int_equal(vb_lock_release(s->second, &g), 0);
+	s->closed = true;
+	vb_lock_client_close(s->second);
+}
+
+static void gives_up(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	s->sent = 0;
+	s->to_lose = 1;
+	s->released = vb_lock_acquire(s->first, LOCK, s->mode, 1000, &g);
+}
+
+/* What a proxy goes on telling may have arrived, and who was told may be gone: that is no broken
+ * queue, and nobody says so. */
+static unsigned resumed_of(const char *lock, const char *options, enum vb_mode mode)
+{
+	unsigned gone = 0;
+
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct story s = {.lock = lock, .options = options, .mode = mode};
+		char said[4096] = "";
+
+		story_open(&s, seed);
+		spawn(goes_before, &s);
+		run_for(LONG - 500000);
+		assert_true(s.held);
+		vb_log_capture_begin(said, sizeof(said));
+		spawn(gives_up, &s);
+		run_for(20 * LONG);
+		assert_int_equal(s.released, -ETIMEDOUT);
+		spawn(goes_third, &s);
+		run_for(200 * LONG);
+		vb_log_capture_end();
+		gone += s.was_gone;
+		if (s.got != 0 || !s.closed || strstr(said, "broken") != NULL)
+			fail_msg("%s, %s, seed %llu: the third %d; the one before was %s when the "
+				 "copy came\n%s",
+				 lock, options, (unsigned long long)seed, s.got,
+				 s.was_gone ? "gone" : "there", said);
+		story_close(&s);
+	}
+	return gone;
+}
+
+static void test_resumed(void **state)
+{
+	assert_true(resumed_of("mcs", NULL, VB_EXCLUSIVE) > 0);
+	assert_true(resumed_of("rma-rw", "group=4", VB_EXCLUSIVE) > 0);
+	/* Its answer is there before the copy would be sent. */
+	assert_int_equal(resumed_of("ncosed", NULL, VB_EXCLUSIVE), 0);
+	assert_int_equal(resumed_of("ncosed", NULL, VB_SHARED), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -357,6 +424,7 @@ int main(void)
 		cmocka_unit_test(test_old_answer),
 		cmocka_unit_test(test_copy_behind),
 		cmocka_unit_test(test_copy_of_another),
+		cmocka_unit_test(test_resumed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -267,7 +267,7 @@ static int await_group(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 
 	if (p->stage == RW_TELL) {
 		vb_phase(me, VB_PHASE_NP);
-		if (vb_handover_tell(me, c, p->prev, RW_NEXT, &p->self, sizeof(p->self),
+		if (vb_handover_tell(me, c, p->prev, RW_NEXT, &p->self, sizeof(p->self), &p->again,
 				     until_ns) == -ETIMEDOUT)
 			return -ETIMEDOUT;
 		p->stage = RW_GROUP;
@@ -350,8 +350,9 @@ static int yield_in_group(struct vb_lock_client *me, struct vb_claim *c, struct 
 	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
 
 	vb_phase(me, VB_PHASE_NS);
-	return vb_handover_tell(me, c, p->next, RW_YOURS, &m, sizeof(m), VB_FOREVER) ? -VB_EUNKNOWN
-										     : 0;
+	return vb_handover_tell(me, c, p->next, RW_YOURS, &m, sizeof(m), NULL, VB_FOREVER)
+		       ? -VB_EUNKNOWN
+		       : 0;
 }
 
 /* The claim that has entered the group behind ours at the root; there is one, or `sure` is
@@ -407,7 +408,7 @@ static int leave_root(struct vb_lock_client *me, struct vb_claim *c, bool reader
 	if (err)
 		return err;
 	vb_phase(me, VB_PHASE_NS);
-	return vb_handover_tell(me, c, successor, RW_ROOT_YOURS, &m, sizeof(m), VB_FOREVER)
+	return vb_handover_tell(me, c, successor, RW_ROOT_YOURS, &m, sizeof(m), NULL, VB_FOREVER)
 		       ? -VB_EUNKNOWN
 		       : 0;
 }

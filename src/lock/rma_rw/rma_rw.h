@@ -88,6 +88,8 @@ struct rw_claim {
 	/* Writers in a row, the holder included. */
 	uint32_t writers;
 	uint8_t stage;
+	/* The predecessor in the group may have been told of us. */
+	uint8_t again;
 };
 
 static inline uint32_t rw_arrived(uint64_t w)
