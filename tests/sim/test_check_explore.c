@@ -149,6 +149,41 @@ static void test_planted_bugs_are_found(void **state)
 	}
 }
 
+/* Some seeds have a second space, of the same protocol or of another that stands as much; and that is
+ * where the bugs are found which only a second space shows. */
+static void test_spaces_beside(void **state)
+{
+	static const char *const planted[] = {"planted:one-register", "planted:borrowed-name"};
+	static const char *const locks[] = {"mcs", "dslr", "table"};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(planted); i++) {
+		struct vb_lock_campaign c = campaign(vb_lock_find(planted[i]), 1, PLANTED_SEEDS);
+
+		assert_int_equal(vb_campaign_run(&c.all), 0);
+		assert_true(c.all.found);
+		assert_non_null(strstr(c.all.draw, "beside a space of"));
+		assert_non_null(strstr(c.all.stories, "in the second space"));
+		vb_campaign_end(&c.all);
+	}
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(locks); i++) {
+		const struct vb_lock_ops *ops = vb_lock_find(locks[i]);
+		unsigned same = 0, other = 0;
+
+		for (uint64_t seed = 1; seed <= 400; seed++) {
+			struct vb_explore_draw d;
+
+			vb_explore_draw(ops, seed, &d);
+			same += d.beside == ops;
+			other += d.beside != NULL && d.beside != ops;
+			if (d.beside == NULL)
+				continue;
+			assert_int_equal(d.beside->caps & VB_LOCK_SURVIVES,
+					 ops->caps & VB_LOCK_SURVIVES);
+		}
+		assert_true(same >= 8 && other >= 8);
+	}
+}
+
 /* Each story comes with a command; its seed finds the same again. */
 static void test_replay(void **state)
 {
@@ -390,6 +425,7 @@ int main(void)
 		cmocka_unit_test(test_faults_strike),
 		cmocka_unit_test(test_draws_respect_promises),
 		cmocka_unit_test(test_planted_bugs_are_found),
+		cmocka_unit_test(test_spaces_beside),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_stop_in_a_seed),

@@ -187,16 +187,23 @@ static void life_body(void *arg)
 	end_life(s, LIFE_DONE);
 }
 
+static struct slot *slot_of(struct explore *first, const struct vb_ep *ep)
+{
+	for (struct explore *x = first; x != NULL; x = x->beside)
+		for (unsigned i = 0; i < x->d->clients; i++)
+			if (x->slots[i].client != NULL && x->slots[i].client->ep == ep)
+				return &x->slots[i];
+	vb_assert(false);
+	return NULL;
+}
+
 /* The simulator has struck an endpoint: its tasks end wherever they are. */
 static void on_death(struct vb_ep *ep, void *arg)
 {
-	struct explore *x = arg;
-	struct slot *s = NULL;
+	struct slot *s = slot_of(arg, ep);
+	struct explore *x = s->x;
 
-	for (unsigned i = 0; i < x->d->clients; i++)
-		if (x->slots[i].client != NULL && x->slots[i].client->ep == ep)
-			s = &x->slots[i];
-	vb_assert(s != NULL && x->n_dead < DEATHS_MAX);
+	vb_assert(x->n_dead < DEATHS_MAX);
 	vb_audit_client_died(x->audit, s->index);
 	if (x->history != NULL)
 		vb_lock_history_client_died(x->history, s->index);
@@ -287,8 +294,8 @@ static int open_fabric(struct explore *x)
 		.fabric = "sim",
 		.options = options,
 		.nodes = (uint16_t)(d->servers + d->client_nodes),
-		.node_bytes = 256 << 10,
-		.endpoints = 128,
+		.node_bytes = d->beside != NULL ? 512 << 10 : 256 << 10,
+		.endpoints = d->beside != NULL ? 256 : 128,
 		.seed = d->seed,
 	};
 	int err;
@@ -306,12 +313,13 @@ static int open_fabric(struct explore *x)
 	return 0;
 }
 
-static int open_space(struct explore *x)
+static int open_space(struct explore *x, const char *name)
 {
 	const struct vb_explore_draw *d = x->d;
 	const struct vb_lock_space_params p = {
 		.lock = x->ops->name,
 		.options = d->options[0] ? d->options : NULL,
+		.name = name,
 		.locks = d->locks,
 		.servers = (uint16_t)d->servers,
 		.lease_ns = d->lease_ns,
@@ -357,15 +365,17 @@ static void bury(struct vb_lock_client *c)
 		vb_lock_client_bury(c);
 }
 
-static void tear_down(struct explore *x)
+static void stop_servers(struct explore *x)
 {
-	if (x->sched != NULL && x->space != NULL && x->space->ops->serve != NULL) {
-		/* A server in the middle of a request needs time to come to its end. */
-		vb_task_sleep_until(vb_sched_now(x->sched) + SETTLE_NS + x->d->faults.stall_max_ns);
-		explore_stop_servers(x);
-	}
-	if (x->sched != NULL)
-		vb_sched_kill_all(x->sched);
+	if (x->space == NULL || x->space->ops->serve == NULL)
+		return;
+	/* A server in the middle of a request needs time to come to its end. */
+	vb_task_sleep_until(vb_sched_now(x->sched) + SETTLE_NS + x->d->faults.stall_max_ns);
+	explore_stop_servers(x);
+}
+
+static void close_space(struct explore *x)
+{
 	if (x->space != NULL)
 		vb_lock_space_bury(x->space);
 	for (unsigned i = 0; i < x->d->clients; i++)
@@ -374,9 +384,21 @@ static void tear_down(struct explore *x)
 		bury(x->dead[i]);
 	vb_lock_space_close(x->space);
 	explore_close_files(x);
-	if (x->fabric != NULL)
-		vb_fabric_close(x->fabric);
-	vb_audit_close(x->audit);
+}
+
+static void tear_down(struct explore *first)
+{
+	if (first->sched != NULL) {
+		for (struct explore *x = first; x != NULL; x = x->beside)
+			stop_servers(x);
+		vb_sched_kill_all(first->sched);
+	}
+	for (struct explore *x = first; x != NULL; x = x->beside)
+		close_space(x);
+	if (first->fabric != NULL)
+		vb_fabric_close(first->fabric);
+	for (struct explore *x = first; x != NULL; x = x->beside)
+		vb_audit_close(x->audit);
 }
 
 /* ---- the two phases ---- */
@@ -438,48 +460,119 @@ static bool may_be_lost(const struct explore *x)
 	return x->forsaken != 0 || (x->d->loses && leaves_proxies);
 }
 
-static void run_phases(struct explore *x)
+static bool is_over(const struct explore *first)
 {
-	uint64_t begin = vb_sched_now(x->sched);
-	int err = vb_sched_run(x->sched, &x->all_safe, begin + x->d->safety_ns);
+	bool wrong = false;
 
-	begin = vb_sched_now(x->sched);
-	if (may_be_lost(x) || x->wrong || vb_campaign_stopped(x->stop))
-		return;
-	heal(x);
-	if (err == -EDEADLK) {
-		tell_stuck(x, begin, err);
-		return;
-	}
-	err = vb_sched_run(x->sched, (const bool *)x->stop, begin + x->d->liveness_ns);
-	if (x->wrong || vb_campaign_stopped(x->stop))
-		return;
-	/* A verb that was under way when the faults ended may have been lost all the same. */
-	if (err && x->err == 0 && x->forsaken == 0)
-		tell_stuck(x, begin, err);
-	for (unsigned i = 0; i < x->d->clients; i++)
-		if (x->slots[i].client != NULL)
-			judge_order(&x->slots[i], x->slots[i].client);
+	for (const struct explore *x = first; x != NULL; x = x->beside)
+		wrong |= x->wrong;
+	return wrong || vb_campaign_stopped(first->stop);
 }
 
-static int keep_stories(struct explore *x)
+/* Until every client of every space has done its attempts. */
+static int run_safety(struct explore *first)
 {
-	struct vb_explore_result *r = x->result;
+	uint64_t until = 0;
+	int err = 0;
+
+	for (struct explore *x = first; x != NULL; x = x->beside)
+		until = x->d->safety_ns > until ? x->d->safety_ns : until;
+	until += vb_sched_now(first->sched);
+	for (struct explore *x = first; x != NULL && err == 0; x = x->beside)
+		err = vb_sched_run(first->sched, &x->all_safe, until);
+	return err;
+}
+
+static void run_phases(struct explore *first)
+{
+	int err = run_safety(first);
+	uint64_t begin = vb_sched_now(first->sched), most = 0;
+	bool lost = false;
+
+	for (struct explore *x = first; x != NULL; x = x->beside) {
+		lost |= may_be_lost(x);
+		most = x->d->liveness_ns > most ? x->d->liveness_ns : most;
+	}
+	if (lost || is_over(first))
+		return;
+	for (struct explore *x = first; x != NULL; x = x->beside)
+		heal(x);
+	if (err != -EDEADLK)
+		err = vb_sched_run(first->sched, (const bool *)first->stop, begin + most);
+	if (is_over(first))
+		return;
+	for (struct explore *x = first; x != NULL; x = x->beside) {
+		/* A verb that was under way when the faults ended may have been lost all the same. */
+		if (err && x->err == 0 && x->forsaken == 0)
+			tell_stuck(x, begin, err);
+		for (unsigned i = 0; i < x->d->clients; i++)
+			if (x->slots[i].client != NULL)
+				judge_order(&x->slots[i], x->slots[i].client);
+	}
+}
+
+static void add_counts(struct vb_explore_result *r, const struct vb_audit_counts *c)
+{
+	r->audit.checked_ops += c->checked_ops;
+	r->audit.violations += c->violations;
+	r->audit.lost += c->lost;
+	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
+		r->audit.by_rule[i] += c->by_rule[i];
+	if (c->max_bypass > r->audit.max_bypass)
+		r->audit.max_bypass = c->max_bypass;
+}
+
+static int keep_stories(struct explore *first)
+{
+	struct vb_explore_result *r = first->result;
+	struct vb_audit_counts c;
 	size_t size;
 	FILE *f;
 
-	vb_audit_counts(x->audit, &r->audit);
+	for (struct explore *x = first; x != NULL; x = x->beside) {
+		vb_audit_counts(x->audit, &c);
+		add_counts(r, &c);
+	}
 	if (r->audit.violations == 0)
 		return 0;
 	f = open_memstream(&r->stories, &size);
 	if (f == NULL)
 		return vb_fail(-ENOMEM, "no memory for the story of a violation");
-	vb_audit_print(x->audit, f);
+	vb_audit_print(first->audit, f);
+	if (first->beside != NULL) {
+		vb_audit_counts(first->beside->audit, &c);
+		vb_audit_print(first->beside->audit, f);
+		if (c.violations != 0)
+			fprintf(f, "the last %" PRIu64 " in the second space, of %s\n",
+				c.violations, first->beside->ops->name);
+	}
 	fclose(f);
 	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
 		if (!strncmp(r->stories, vb_audit_rule_names[i], strlen(vb_audit_rule_names[i])))
 			r->first_rule = i;
 	return 0;
+}
+
+/* The space beside the first, which shares its fabric. */
+static int open_beside(struct explore *first, struct vb_explore_draw *d,
+		       struct vb_explore_result *result)
+{
+	struct explore *x;
+
+	if (first->d->beside == NULL)
+		return 0;
+	x = calloc(1, sizeof(*x));
+	if (x == NULL)
+		return vb_fail(-ENOMEM, "no memory for a second lock space");
+	explore_draw_beside(first->d, d);
+	x->ops = d->ops;
+	x->d = d;
+	x->result = result;
+	x->stop = first->stop;
+	x->fabric = first->fabric;
+	x->sched = first->sched;
+	first->beside = x;
+	return open_space(x, "beside");
 }
 
 int vb_explore_run(const struct vb_lock_ops *ops, const struct vb_explore_draw *d,
@@ -493,6 +586,8 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 		      struct vb_explore_result *out)
 {
 	struct explore *x = calloc(1, sizeof(*x));
+	struct vb_explore_result result = {0};
+	struct vb_explore_draw drawn;
 	int err;
 
 	*out = (struct vb_explore_result){0};
@@ -506,9 +601,11 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 	vb_sites_begin(d->seed);
 	err = open_fabric(x);
 	if (err == 0)
-		err = open_space(x);
+		err = open_space(x, NULL);
 	if (err == 0)
-		err = start_clients(x);
+		err = open_beside(x, &drawn, &result);
+	for (struct explore *e = x; e != NULL && err == 0; e = e->beside)
+		err = start_clients(e);
 	if (err == 0) {
 		run_phases(x);
 		err = vb_campaign_stopped(x->stop) ? -ECANCELED : 0;
@@ -518,10 +615,11 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 		if (err == 0)
 			err = keep_stories(x);
 	}
-	if (err == 0 && !x->wrong)
-		err = x->err;
+	for (struct explore *e = x; e != NULL && err == 0; e = e->beside)
+		err = e->wrong ? 0 : e->err;
 	vb_sites_end();
 	tear_down(x);
+	free(x->beside);
 	free(x);
 	return err;
 }

@@ -94,6 +94,10 @@ struct vb_explore_draw {
 	double p_convert, p_end; /* ... at the end of some locks, release them at once */
 	double p_path;           /* asks for a lock and intention locks on those above it */
 	struct vb_sim_faults faults;
+	/* The protocol of another space on the same nodes, whose clients meet the same faults; NULL:
+	 * there is none. */
+	const struct vb_lock_ops *beside;
+	const struct vb_lock_ops *ops;
 };
 
 void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *out);

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 
 #include "check/draw.h"
+#include "lock/protocols.h"
 
 #define US 1000ull
 #define MS 1000000ull
@@ -29,6 +30,7 @@
 #define PATH_STREAM   0x70617468
 #define FILE_STREAM   0x66696c65
 #define QUIT_STREAM   0x71756974
+#define SPACE_STREAM  0x73706163
 
 /* Verbs one after the other for which a call that may not wait takes its time. */
 #define PROMPT_VERBS 4
@@ -594,6 +596,59 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 		d->liveness_ns += (uint64_t)d->clients * d->cycles * 32 * d->lease_ns;
 }
 
+/* ---- two spaces at once ---- */
+
+/* Whether a space of that protocol meets no fault that it need not stand where `first` stands all. */
+static bool may_be_beside(const struct vb_lock_ops *first, const struct vb_lock_ops *ops,
+			  const struct vb_explore_draw *d)
+{
+	const uint32_t same = VB_LOCK_SURVIVES | VB_LOCK_READ_LEASE;
+
+	return (ops->caps & same) == (first->caps & same) && !(ops->caps & VB_LOCK_DENIES) &&
+	       d->faults.lose_ops == 0 && can_run(ops, d->profile);
+}
+
+/* The same protocol once more, or another; not where a seed is long as it is, or keeps files. */
+static void draw_spaces(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	struct vb_rng r;
+	unsigned n = 0;
+
+	vb_rng_seed(&r, d->seed, SPACE_STREAM);
+	if (d->keeps_files || d->never_back || d->round_tickets != 0 || d->leases > 1 ||
+	    strstr(d->options, "count_max") != NULL || !vb_rng_chance(&r, 0.15))
+		return;
+	d->beside = ops;
+	if (ops->planted != NULL || vb_rng_chance(&r, 0.5))
+		return;
+	/* Each of those that may be as likely as the next. */
+	for (unsigned i = 0; vb_locks[i] != NULL; i++)
+		if (may_be_beside(ops, vb_locks[i], d) && vb_rng_below(&r, ++n) == 0)
+			d->beside = vb_locks[i];
+}
+
+void explore_draw_beside(const struct vb_explore_draw *first, struct vb_explore_draw *d)
+{
+	const struct vb_lock_ops *ops = first->beside;
+	struct vb_rng r;
+
+	*d = *first;
+	d->seed = first->seed ^ SPACE_STREAM;
+	d->beside = NULL;
+	d->ops = ops;
+	vb_rng_seed(&r, d->seed, SPACE_STREAM);
+	d->attempts = 1 + d->attempts / 2;
+	if (ops == first->ops)
+		return;
+	d->options[0] = '\0';
+	d->all_modes = d->any_order = d->keeps_age = d->recounts = false;
+	d->p_convert = d->p_end = d->p_path = d->p_update = d->p_upgrade = 0;
+	d->prompt_ns = d->alone_ns = d->patience_ns = d->ask_for_ns = 0;
+	draw_small_options(ops, &r, d);
+	draw_patience(ops, d);
+	draw_bounds(ops, d);
+}
+
 void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *d)
 {
 	static const uint32_t drifts[] = {100, 1000, 10000};
@@ -601,7 +656,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	struct vb_rng r;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
-	*d = (struct vb_explore_draw){.seed = seed};
+	*d = (struct vb_explore_draw){.seed = seed, .ops = ops};
 	draw_cluster(ops, &r, d);
 	draw_load(&r, d);
 	d->orderly = !survives || vb_rng_chance(&r, 0.35);
@@ -638,6 +693,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_rounds(ops, d);
 	draw_patience(ops, d);
 	draw_bounds(ops, d);
+	draw_spaces(ops, d);
 }
 
 void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
@@ -698,5 +754,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	if (d->cancel_every_ns != 0)
 		fprintf(to, ", cancel every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));
+	if (d->beside != NULL)
+		fprintf(to, ", beside a space of %s", d->beside->name);
 	vb_draw_tell_faults(to, &d->faults);
 }

@@ -44,7 +44,10 @@ struct slot {
 	bool asks;
 };
 
+/* A lock space and its clients; of some seeds another is beside it, which has nothing to do with it
+ * but the fabric. */
 struct explore {
+	struct explore *beside; /* NULL: none */
 	const struct vb_lock_ops *ops;
 	const struct vb_explore_draw *d;
 	struct vb_explore_result *result;
@@ -106,6 +109,8 @@ void explore_draw_refusals(const struct vb_lock_ops *ops, struct vb_explore_draw
 /* In what order servers end, and how many follow (explore_servers.c). */
 void explore_draw_ends(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
 void explore_tell_ends(FILE *to, const struct vb_explore_draw *d);
+/* What the space beside the first one has drawn (explore_draw.c). */
+void explore_draw_beside(const struct vb_explore_draw *first, struct vb_explore_draw *d);
 /* Starts every server of the space (explore_servers.c), and who ends them and starts others. */
 int explore_start_servers(struct explore *x);
 void explore_stop_servers(struct explore *x);

@@ -53,6 +53,9 @@ extern const struct vb_lock_ops vb_planted_asks_at_once, vb_planted_numberless,
 	vb_planted_mute_mode, vb_planted_past_handover, vb_planted_dropped_husk,
 	vb_planted_refused_is_denied;
 
+/* Wrong where there are two spaces: check/planted/beside.c. */
+extern const struct vb_lock_ops vb_planted_one_register, vb_planted_borrowed_name;
+
 /* Wrong about time, and about what it answers: check/planted/late.c. */
 extern const struct vb_lock_ops vb_planted_blind_to_time, vb_planted_sullen_release;
 

@@ -99,6 +99,8 @@ const struct vb_lock_ops *const vb_planted_locks[] = {
 	&vb_planted_undone_twice,
 	&vb_planted_asks_at_once,
 	&vb_planted_refused_is_denied,
+	&vb_planted_one_register,
+	&vb_planted_borrowed_name,
 	&vb_planted_numberless,
 	&vb_planted_mute_mode,
 	&vb_planted_past_handover,
