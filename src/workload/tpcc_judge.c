@@ -198,8 +198,12 @@ static void look_at_stock(const struct vb_load *l, uint32_t w, struct vb_load_su
 	for (uint32_t i = 0; i < tpcc_db_of(l)->items; i++) {
 		const struct tpcc_stock *s = row_of(l, TPCC_STOCK, tpcc_key(l, w, 0, i, 0), sums);
 
-		sums->value[TAKEN] += s != NULL ? s->ytd : 0;
-		sums->value[PICKED] += s != NULL ? s->orders : 0;
+		if (s == NULL)
+			continue;
+		sums->value[TAKEN] += s->ytd;
+		sums->value[PICKED] += s->orders;
+		/* At first, and as new-orders leave it. */
+		sums->wrong += s->quantity < 10 || s->quantity > 100;
 	}
 }
 

@@ -162,7 +162,7 @@ static void test_last_names(void **state)
 static int64_t scarce(struct fixture *g, const struct tpcc_drawn *d)
 {
 	const struct tpcc_district *in = row(g, TPCC_DISTRICT, d->warehouse, d->district, 0, 0);
-	bool met[100] = {false};
+	bool met[1000] = {false};
 	int64_t n = 0;
 
 	for (uint32_t o = in->next_order - 20; o < in->next_order; o++) {
@@ -185,6 +185,7 @@ static int64_t scarce(struct fixture *g, const struct tpcc_drawn *d)
 /* Order-status: the customer's balance, and the amounts of his last order. */
 static int64_t status(struct fixture *g, const struct tpcc_drawn *d)
 {
+	const struct tpcc_district *in = row(g, TPCC_DISTRICT, d->warehouse, d->district, 0, 0);
 	uint32_t id = d->customer;
 	const struct tpcc_customer *c;
 	int64_t sum;
@@ -197,7 +198,7 @@ static int64_t status(struct fixture *g, const struct tpcc_drawn *d)
 	}
 	c = row(g, TPCC_CUSTOMER, d->warehouse, d->district, id, 0);
 	sum = c->balance;
-	for (uint32_t o = 130; o > 0; o--) {
+	for (uint32_t o = in->next_order - 1; o > 0; o--) {
 		struct vb_load_sums ignored = {0};
 		const struct tpcc_order *order = vb_load_record(
 			&g->load, TPCC_ORDER, tpcc_key(&g->load, d->warehouse, d->district, o, 0),
@@ -217,7 +218,9 @@ static int64_t status(struct fixture *g, const struct tpcc_drawn *d)
 
 static void test_answers(void **state)
 {
-	static const char *const lists[] = {SMALL, SMALL ",no-declare"};
+	/* In the last, names are several customers', and of the items few are in an order. */
+	static const char *const lists[] = {SMALL, SMALL ",no-declare",
+					    "items=1000,customers=1500,orders=100"};
 	char why[VB_LOAD_WHY] = "";
 
 	(void)state;
@@ -241,6 +244,35 @@ static void test_answers(void **state)
 		assert_int_equal(judge_all(&g, r.did.change, why), 0);
 		close_fixture(&g);
 	}
+}
+
+/* Of those of a name the one in the middle, rounded up, however many there are. */
+static void test_by_name(void **state)
+{
+	unsigned met[2] = {0};
+	struct tpcc_drawn *d;
+	struct fixture g;
+	struct ready r;
+
+	(void)state;
+	open_fixture(&g, "tpcc", "items=100,customers=1500,orders=1", 2);
+	get_ready(&g, &r);
+	d = r.c.own;
+	do
+		g.load.ops->next(&r.c);
+	while (r.c.type != TPCC_ORDER_STATUS);
+	d->by_name = true;
+	for (d->customer = 0; d->customer < 300; d->customer++) {
+		const struct tpcc_name *named =
+			row(&g, TPCC_NAME, d->warehouse, d->district, d->customer, 0);
+
+		met[named->n % 2]++;
+		assert_int_equal(run_drawn(&g, r.me, &r.c, &r.did), 0);
+		assert_int_equal(r.c.seen, status(&g, d));
+	}
+	assert_true(met[0] > 10 && met[1] > 10);
+	get_done(&r);
+	close_fixture(&g);
 }
 
 /* A delivery that finds no order waiting in a district leaves it as it is. */
@@ -402,7 +434,9 @@ static void test_totals(void **state)
 	static const char *const word[] = {"orders", "cents", "deliveries"};
 	char why[VB_LOAD_WHY] = "";
 	struct tpcc_last_order *last;
+	struct tpcc_order *o;
 	struct tpcc_stock *s;
+	uint64_t *version;
 	struct fixture g;
 	struct did did;
 
@@ -420,10 +454,22 @@ static void test_totals(void **state)
 	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
 	assert_non_null(strstr(why, "stock"));
 	s->orders--;
+	s->quantity += 91;
+	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+	s->quantity -= 91;
 	last = row(&g, TPCC_LAST_ORDER, 1, 4, 3, 0);
 	last->order ^= 1;
 	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
 	last->order ^= 1;
+	/* A line, two behind the last that its order says it has. */
+	o = row(&g, TPCC_ORDER, 1, 4, 27, 0);
+	o->lines -= 2;
+	version = version_of(&g, TPCC_ORDER_LINE, tpcc_key(&g.load, 1, 4, 27, o->lines));
+	*version ^= VB_VERSION_ABSENT;
+	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+	assert_non_null(strstr(why, "condition 4"));
+	*version ^= VB_VERSION_ABSENT;
+	o->lines += 2;
 	*version_of(&g, TPCC_ITEM, tpcc_key_at(1, 0, 0, 99, 0)) ^= VB_VERSION_ABSENT;
 	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
 	*version_of(&g, TPCC_ITEM, tpcc_key_at(1, 0, 0, 99, 0)) ^= VB_VERSION_ABSENT;
@@ -466,12 +512,19 @@ static void test_refused(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mix),        cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_names),      cmocka_unit_test(test_last_names),
-		cmocka_unit_test(test_answers),    cmocka_unit_test(test_nothing_to_deliver),
-		cmocka_unit_test(test_no_inserts), cmocka_unit_test(test_no_room),
-		cmocka_unit_test(test_conditions), cmocka_unit_test(test_totals),
-		cmocka_unit_test(test_strange),    cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_mix),
+		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_last_names),
+		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_by_name),
+		cmocka_unit_test(test_nothing_to_deliver),
+		cmocka_unit_test(test_no_inserts),
+		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_totals),
+		cmocka_unit_test(test_strange),
+		cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
