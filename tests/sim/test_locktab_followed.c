@@ -132,6 +132,36 @@ static void test_told_too_late(void **state)
 	close_world(&w);
 }
 
+/* The second agent stands still when it is told, until its grace period is over: it may have granted the
+ * lock before it hears of it, and does not believe it. */
+static void test_told_after_the_grace(void **state)
+{
+	struct vb_grant mine, his;
+	struct call more;
+	struct world w;
+	uint64_t begun;
+
+	open_world(&w, "", 1);
+	assert_int_equal(takes(&w, 0, 1, &mine), 0);
+	bury(&w);
+	start(&w, 1);
+	begun = now();
+	assert_int_equal(vb_lock_try(w.c[1], 1, VB_EXCLUSIVE, &his), -EAGAIN);
+	vb_task_sleep_until(begun + LEASE - 5 * MS);
+	assert_true(vb_lock_valid(w.c[0], &mine));
+	vb_sim_ep_pause(w.server[0]->ep, begun + LEASE + 20 * MS);
+	more = (struct call){.w = &w, .i = 0, .lock = 2};
+	spawn(take_body, &more);
+	vb_task_sleep_until(begun + LEASE + 30 * MS);
+	assert_int_equal(vb_lock_try(w.c[1], 1, VB_EXCLUSIVE, &his), 0);
+	while (!more.done)
+		vb_task_sleep_until(now() + 100 * US);
+	assert_false(vb_lock_valid(w.c[0], &mine));
+	assert_int_equal(vb_lock_release(w.c[0], &mine), -VB_ELOST);
+	assert_int_equal(vb_lock_release(w.c[1], &his), 0);
+	close_world(&w);
+}
+
 /* ---- over a server ---- */
 
 static char dir[64], file[96];
@@ -317,6 +347,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_told_too_late),
+		cmocka_unit_test(test_told_after_the_grace),
 		cmocka_unit_test(test_grant_over_a_server),
 		cmocka_unit_test(test_without_the_segment),
 		cmocka_unit_test(test_not_its_end),
