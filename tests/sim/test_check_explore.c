@@ -337,11 +337,11 @@ static void test_servers_go(void **state)
 }
 
 /* Servers of which one hardly begins before it ends, and of the lock table's, in some seeds, one follows
- * two, or two one. */
+ * two, or two one, or their machine crashes. */
 static void test_servers_follow(void **state)
 {
 	const struct vb_lock_ops *ops = vb_lock_find("table");
-	unsigned soon = 0, recounts = 0, gone = 0;
+	unsigned soon = 0, recounts = 0, crashes = 0, gone = 0;
 
 	for (uint64_t seed = 1; seed <= 300; seed++) {
 		struct vb_explore_draw d;
@@ -352,12 +352,14 @@ static void test_servers_follow(void **state)
 		assert_false(d.recounts && d.loses_segment);
 		soon += d.p_soon > 0;
 		recounts += d.recounts;
-		if (d.recounts && gone < 20)
+		crashes += d.crashes;
+		assert_true(!d.crashes || (d.loses_segment && d.keeps_files));
+		if ((d.recounts || d.crashes) && gone < 20)
 			gone += (unsigned)explore(ops, seed).servers_gone;
 		vb_explore_draw(vb_lock_find("rpc"), seed, &d);
 		assert_false(d.recounts);
 	}
-	assert_true(soon >= 20 && recounts >= 10 && gone >= 20);
+	assert_true(soon >= 20 && recounts >= 10 && crashes >= 5 && gone >= 20);
 }
 
 /* Every mode, every policy, conversions: what is not drawn is not explored. */

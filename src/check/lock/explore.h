@@ -76,8 +76,8 @@ struct vb_explore_draw {
 	double p_soon;
 	bool recounts;
 	/* They keep files, some in several places; die in a write; the disk is full; all of a node
-	 * end together, and its segment is gone then. */
-	bool keeps_files, moves_files, loses_segment;
+	 * end together, and its segment is gone then, in some because the machine crashes. */
+	bool keeps_files, moves_files, loses_segment, crashes;
 	double p_torn, p_full;
 	/* Beyond what can be survived: the first that dies is the last, nobody takes its place. */
 	bool never_back;

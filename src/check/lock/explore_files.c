@@ -2,13 +2,16 @@
 /*
  * The files of a seed's lock servers: real ones, in a folder of the seed's own, behind a disk that
  * the seed rules.  A server dies in the middle of a write, of which some bytes are there; the disk
- * is full for a while; a server begins with another folder, or without one.  What is in the files,
+ * is full for a while; a server begins with another folder, or without one; a machine crashes, and
+ * what had not been brought to its disk is lost or torn.  What is in the files,
  * and what becomes of it, does not depend on their names, nor on the machine's disk.
  */
 #define VB_LOG_ROOM "check"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -16,6 +19,8 @@
 #include "lock/table/table.h"
 
 #define FILES_STREAM 0x66696c73
+/* More than are in use at a time. */
+#define SYNCED_FILES 16u
 
 /* The run that this thread explores, while its servers keep files. */
 static __thread struct explore *keeping;
@@ -42,6 +47,13 @@ static void fall(struct explore *x, struct vb_lock_server *server)
 		vb_task_suspend_uninterruptible(VB_FOREVER);
 }
 
+/* In the midst of what it writes. */
+static bool falls(struct explore *x, const struct vb_lock_server *server)
+{
+	return server != NULL && x->ends_soon && x->fallen == NULL && x->d->p_torn > 0 &&
+	       vb_rng_chance(&x->disk, x->d->p_torn);
+}
+
 /* For a while. */
 static bool is_full(struct explore *x)
 {
@@ -52,15 +64,52 @@ static bool is_full(struct explore *x)
 	return now < x->full_until_ns;
 }
 
+/* How much of the beginning of each file has been brought to the disk, and outlives a crash. */
+static __thread struct {
+	ino_t ino;
+	off_t bytes;
+} synced[SYNCED_FILES];
+
+static off_t synced_bytes(ino_t ino)
+{
+	for (unsigned i = 0; i < SYNCED_FILES; i++)
+		if (synced[i].ino == ino)
+			return synced[i].bytes;
+	return 0;
+}
+
+static void note_synced(ino_t ino, off_t bytes)
+{
+	unsigned i = 0;
+
+	while (i < SYNCED_FILES && synced[i].ino != ino)
+		i++;
+	/* Of one that is new the oldest makes room: it is in use no more. */
+	i = i < SYNCED_FILES ? i : SYNCED_FILES - 1;
+	memmove(&synced[1], &synced[0], i * sizeof(synced[0]));
+	synced[0].ino = ino;
+	synced[0].bytes = bytes;
+}
+
+/* An inode may have been another file's. */
+static void note_begun(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && st.st_size == 0)
+		note_synced(st.st_ino, 0);
+}
+
 static ssize_t write_somehow(int fd, const void *buf, size_t bytes)
 {
 	struct explore *x = keeping;
 	struct vb_lock_server *server = caller(x);
 
+	if (x->d->crashes)
+		note_begun(fd);
 	if (x->live || !x->disk_is_bad)
 		return write(fd, buf, bytes);
-	if (server != NULL && x->ends_soon && x->d->p_torn > 0 &&
-	    vb_rng_chance(&x->disk, x->d->p_torn)) {
+	if (falls(x, server)) {
 		size_t there = vb_rng_below(&x->disk, bytes + 1);
 
 		if (there > 0 && write(fd, buf, there) < 0)
@@ -85,11 +134,73 @@ static int unlink_somehow(const char *path)
 	return unlink(path);
 }
 
-/* Machines do not crash here. */
-static int sync_nothing(int fd)
+/* A server may die before it has got through. */
+static int sync_somehow(int fd)
 {
+	struct explore *x = keeping;
+	struct vb_lock_server *server = caller(x);
+	struct stat st;
+
+	if (!x->live && falls(x, server))
+		fall(x, server);
+	if (fstat(fd, &st) != 0)
+		return -1;
+	note_synced(st.st_ino, st.st_size);
 	return 0;
 }
+
+/* Of what came since it was brought to the disk some is there, or zeros in its place. */
+static void tear(struct explore *x, int fd)
+{
+	static const char zeros[64];
+	struct stat st;
+	off_t from, to;
+
+	if (fstat(fd, &st) != 0)
+		return;
+	from = synced_bytes(st.st_ino);
+	if (from >= st.st_size)
+		return;
+	to = from + (off_t)vb_rng_below(&x->disk, (uint64_t)(st.st_size - from) + 1);
+	if (ftruncate(fd, to) != 0)
+		return;
+	for (off_t at = from; at < to; at += (off_t)sizeof(zeros)) {
+		size_t n = to - at < (off_t)sizeof(zeros) ? (size_t)(to - at) : sizeof(zeros);
+
+		if (vb_rng_chance(&x->disk, 0.3) && pwrite(fd, zeros, n, at) < 0)
+			return;
+	}
+}
+
+/* Files by their names, so that a seed draws for each the same again. */
+void explore_crash(struct explore *x, unsigned node)
+{
+	char path[EXPLORE_FOLDER + 64];
+
+	x->boots[node]++;
+	for (unsigned i = 0; i < 2 * WORKERS_MAX; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/%s.%u.%u%s", x->folder[0], x->space->name, node,
+			 i / 2, i % 2 ? ".new" : "");
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		tear(x, fd);
+		close(fd);
+	}
+}
+
+static void name_boot(char *to, size_t size)
+{
+	const struct explore *x = keeping;
+	const struct vb_lock_server *server = caller(x);
+	unsigned node = server != NULL ? server->node : x->begins_on;
+
+	snprintf(to, size, "explored %u.%u", node, x->boots[node]);
+}
+
+/* ---- folders ---- */
 
 static int make_folder(char path[EXPLORE_FOLDER])
 {
@@ -133,9 +244,13 @@ int explore_open_files(struct explore *x)
 	if (err != 0)
 		return err;
 	options_of(x)->persist = x->folder[0];
+	options_of(x)->sync = x->d->crashes;
+	memset(synced, 0, sizeof(synced));
 	keeping = x;
-	vb_locktab_io = (struct vb_locktab_io){
-		.write = write_somehow, .unlink = unlink_somehow, .sync = sync_nothing};
+	vb_locktab_io = (struct vb_locktab_io){.write = write_somehow,
+					       .unlink = unlink_somehow,
+					       .sync = sync_somehow,
+					       .boot = name_boot};
 	return 0;
 }
 
@@ -144,8 +259,7 @@ void explore_close_files(struct explore *x)
 	if (!x->d->keeps_files)
 		return;
 	if (keeping == x)
-		vb_locktab_io =
-			(struct vb_locktab_io){.write = write, .unlink = unlink, .sync = fdatasync};
+		vb_locktab_io = vb_locktab_machine;
 	keeping = NULL;
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(x->folder); i++)
 		remove_folder(x->folder[i]);

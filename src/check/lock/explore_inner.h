@@ -70,6 +70,9 @@ struct explore {
 	struct vb_rng disk;
 	bool disk_is_bad;
 	uint64_t full_until_ns;
+	/* Of each server node's machine, how often it has crashed; the one on which a server begins. */
+	unsigned boots[SERVERS_MAX];
+	unsigned begins_on;
 	struct vb_lock_client *dead[DEATHS_MAX];
 	unsigned n_dead;
 	unsigned n_safe;
@@ -120,6 +123,8 @@ int explore_open_files(struct explore *x);
 void explore_close_files(struct explore *x);
 void explore_choose_folder(struct explore *x);
 void explore_lose_segment(struct explore *x, uint16_t node);
+/* The machine has crashed: what had not been brought to the disk is there in part, or is not. */
+void explore_crash(struct explore *x, unsigned node);
 /* Entries that are about to come round (explore_wrap.c). */
 void explore_wrap(struct explore *x);
 /* A call returned what it may not: that is found, and ends the seed. */

@@ -24,6 +24,7 @@ void explore_draw_ends(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 	vb_rng_seed(&r, d->seed, SOON_STREAM);
 	if (d->serve_max_ns == 0 || d->never_back)
 		return;
+	d->crashes = d->loses_segment && vb_rng_chance(&r, 0.6);
 	if (vb_rng_chance(&r, 0.4))
 		d->p_soon = vb_rng_chance(&r, 0.5) ? 0.3 : 0.7;
 	d->recounts = (ops->caps & VB_LOCK_INTENT) && !d->loses_segment && vb_rng_chance(&r, 0.25);
@@ -32,6 +33,8 @@ void explore_draw_ends(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 void explore_tell_ends(FILE *to, const struct vb_explore_draw *d)
 {
 	vb_draw_tell_chance(to, "another end soon", d->p_soon, 0);
+	if (d->crashes)
+		fprintf(to, ", its machine crashes");
 	if (d->recounts)
 		fprintf(to, ", all of a node at once, and one or two follow");
 }
@@ -49,6 +52,7 @@ static int start(struct explore *x, unsigned node, unsigned worker)
 	int err;
 
 	explore_choose_folder(x);
+	x->begins_on = node;
 	err = vb_lock_server_start(x->space, (uint16_t)node, worker, x->workers[node], &server);
 	if (err != 0 || server == NULL)
 		return err;
@@ -127,6 +131,8 @@ static int end_some(struct explore *x, unsigned node, unsigned first, unsigned l
 	vb_task_sleep_until(vb_sched_now(x->sched) + vb_rng_below(r, d->away_max_ns));
 	if (d->loses_segment)
 		explore_lose_segment(x, (uint16_t)node);
+	if (d->crashes)
+		explore_crash(x, node);
 	if (d->recounts) {
 		x->workers[node] = 1 + (unsigned)vb_rng_below(r, WORKERS_MAX);
 		last = x->workers[node] - 1;

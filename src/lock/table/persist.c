@@ -96,8 +96,6 @@ struct vb_locktab_file {
 	struct vb_locktab_record buffer[BUFFER];
 };
 
-struct vb_locktab_io vb_locktab_io = {.write = write, .unlink = unlink, .sync = fdatasync};
-
 /* ---- pieces ---- */
 
 static uint64_t seal_record(const struct vb_locktab_record *r)
@@ -119,6 +117,13 @@ static void read_boot(char *to, size_t size)
 	if (fd >= 0)
 		close(fd);
 }
+
+#define MACHINE                                                                                    \
+	{                                                                                          \
+		.write = write, .unlink = unlink, .sync = fdatasync, .boot = read_boot             \
+	}
+const struct vb_locktab_io vb_locktab_machine = MACHINE;
+struct vb_locktab_io vb_locktab_io = MACHINE;
 
 static int write_all(int fd, const void *buf, size_t bytes)
 {
@@ -201,7 +206,7 @@ static void judge_head(const struct vb_locktab_file *f, const struct head *h, bo
 	char boot[sizeof(h->boot)] = "";
 	bool same_boot, alike = h->workers == f->server->workers;
 
-	read_boot(boot, sizeof(boot));
+	vb_locktab_io.boot(boot, sizeof(boot));
 	same_boot = strcmp(boot, h->boot) == 0;
 	*ours = !(h->flags & HEAD_LEFT) && (same_boot ? h->mark == life->mark : life->lives == 0);
 	*whole = *ours && alike && !(h->flags & HEAD_PARTIAL) &&
@@ -639,7 +644,7 @@ static int begin_new(struct vb_locktab_file *f, const char *path, const struct v
 	f->other = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (f->other < 0)
 		return -errno;
-	read_boot(h.boot, sizeof(h.boot));
+	vb_locktab_io.boot(h.boot, sizeof(h.boot));
 	h.seal = seal_head(&h);
 	err = lock_whole(f->other);
 	if (err == 0)

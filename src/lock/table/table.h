@@ -436,12 +436,16 @@ bool vb_locktab_file_grown(const struct vb_locktab_file *f, unsigned holds);
 /* Writes the file anew, with only what `all` puts. */
 int vb_locktab_file_compact(struct vb_locktab_file *f, const struct vb_locktab_start *as);
 
-/* How the file reaches the disk; tests put failures in between. */
+/* How the file reaches the disk, and which boot of the machine this is; tests put failures in between. */
 struct vb_locktab_io {
 	ssize_t (*write)(int fd, const void *buf, size_t bytes);
 	int (*unlink)(const char *path);
 	int (*sync)(int fd);
+	/* A name, with its terminating 0. */
+	void (*boot)(char *to, size_t size);
 };
+/* The machine's own. */
+extern const struct vb_locktab_io vb_locktab_machine;
 extern struct vb_locktab_io vb_locktab_io;
 
 #endif
