@@ -136,6 +136,7 @@ static void learn_lease(struct vb_lock_client *me, bool lost)
 		most = me->space->lease_ns;
 	if (options_of(me)->read_lease_ns != VB_OPT_AUTO || most <= first)
 		return;
+	VB_SOMETIMES_IF(lost && d->lease_ns < most, 1000, "drtm: readers' leases grow");
 	if (lost)
 		d->lease_ns = d->lease_ns < most / 2 ? 2 * d->lease_ns : most;
 	else

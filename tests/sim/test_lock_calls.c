@@ -10,6 +10,7 @@
 #define VB_LOG_ROOM "test"
 #include "base/log.h"
 #include "lock/lock.h"
+#include "lock/protocols.h"
 
 #define US    1000ull
 #define MS    1000000ull
@@ -682,6 +683,45 @@ static void test_node_out_of_reach(void **state)
 	close_world(&w);
 }
 
+/* ---- a server that tends ---- */
+
+static unsigned tended;
+
+/* For about as long as a client is away. */
+static uint64_t tends_slowly(struct vb_lock_server *s)
+{
+	tended++;
+	(void)vb_ep_sleep(s->ep, 3 * US);
+	return VB_FOREVER;
+}
+
+/* A request that comes while its server tends is answered then, and not when it is sent again. */
+static void test_request_while_tending(void **state)
+{
+	static struct vb_lock_ops slow;
+	static const struct vb_lock_ops *const more[] = {&slow, NULL};
+	uint64_t longest = 0;
+	struct world w;
+
+	slow = vb_lock_rpc;
+	slow.name = "rpc-tends-slowly";
+	slow.tend = tends_slowly;
+	vb_lock_register(more);
+	open_lock(&w, slow.name);
+	for (unsigned i = 0; i < 200; i++) {
+		uint64_t since = now();
+		struct vb_grant g;
+
+		must(vb_lock_acquire(w.a, 1, VB_EXCLUSIVE, VB_FOREVER_NS, &g));
+		must(vb_lock_release(w.a, &g));
+		longest = now() - since > longest ? now() - since : longest;
+		pause_for(w.a, 100 * i);
+	}
+	assert_true(tended >= 200);
+	assert_true(longest < LEASE / 100);
+	close_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -704,6 +744,7 @@ int main(void)
 		cmocka_unit_test(test_unknown_acquire),
 		cmocka_unit_test(test_worst_of_many),
 		cmocka_unit_test(test_node_out_of_reach),
+		cmocka_unit_test(test_request_while_tending),
 	};
 
 	return cmocka_run_group_tests_name("lock calls", tests, NULL, NULL);

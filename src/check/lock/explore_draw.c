@@ -31,6 +31,7 @@
 #define FILE_STREAM   0x66696c65
 #define QUIT_STREAM   0x71756974
 #define SPACE_STREAM  0x73706163
+#define GROW_STREAM   0x67726f77
 
 /* Verbs one after the other for which a call that may not wait takes its time. */
 #define PROMPT_VERBS 4
@@ -141,6 +142,20 @@ static void draw_options(const struct vb_lock_ops *ops, struct vb_rng *r, struct
 	}
 }
 
+/* Readers' leases that nobody has chosen: they grow where they are lost, to at most the space's. */
+static void draw_growth(struct vb_explore_draw *d, uint64_t clock_bound_ns)
+{
+	const uint64_t first = 8 * clock_bound_ns > 400 * US ? 8 * clock_bound_ns : 400 * US;
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, GROW_STREAM);
+	if (!vb_rng_chance(&r, 0.3))
+		return;
+	snprintf(d->options, sizeof(d->options), "clock_bound=%" PRIu64 "ns,read_lease=auto",
+		 clock_bound_ns);
+	d->lease_ns = vb_draw_spread(&r, 2 * first, 6);
+}
+
 /*
  * Readers whose lease the others compare with clocks of their own: clocks that are as wrong as the
  * protocol is told they may be, leases short enough for a run to have many, readers that hold past
@@ -154,6 +169,7 @@ static void draw_clocks(struct vb_rng *r, struct vb_explore_draw *d)
 	d->faults.common_error_max_ns = bound;
 	snprintf(d->options, sizeof(d->options), "clock_bound=%" PRIu64 "ns,read_lease=0", bound);
 	d->lease_ns = vb_draw_spread(r, 4 * bound > 20 * US ? 4 * bound : 20 * US, 4);
+	draw_growth(d, bound);
 	d->p_long = vb_draw_one_of(r, rare, 3) * 4;
 	if (vb_rng_chance(r, 0.5)) {
 		d->faults.pause = vb_draw_one_of(r, rare, 3);
