@@ -195,6 +195,16 @@ static void on_converting(void *ctx, struct vb_lock_client *me, const struct vb_
 	audit_enter_hold(a, me, claim->slot, &weaker, &before);
 }
 
+/* A conversion that was not granted may have begun a new lease all the same: what is said to be valid
+ * from now on must be. */
+static bool is_renewed(const struct vb_lock_client *me, const struct vb_claim *claim,
+		       const struct audit_hold *h)
+{
+	uint64_t until = vb_ep_base(me->ep, claim->valid_until_ns);
+
+	return until > h->valid_until && until > vb_sched_now(me->ep->sched);
+}
+
 static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim,
 			 int err)
 {
@@ -204,7 +214,7 @@ static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_c
 	struct audit_hold now;
 	uint64_t before;
 
-	if (h == NULL || err != 0 || h->mode == claim->mode)
+	if (h == NULL || (err == 0 ? h->mode == claim->mode : !is_renewed(me, claim, h)))
 		return;
 	now = *h;
 	now.mode = claim->mode;

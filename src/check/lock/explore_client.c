@@ -208,14 +208,41 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 	return err;
 }
 
+/* Whether vb_lock_valid says of a grant what is so. */
+static void judge_valid(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g,
+			bool valid, const char *what)
+{
+	char text[192];
+
+	if (vb_lock_valid(me, g) == valid)
+		return;
+	snprintf(text, sizeof(text),
+		 "vb_lock_valid said at %.3f us that %s, %s until %.3f us, was %svalid",
+		 (double)vb_lock_now(me) / 1e3, what, vb_lock_mode_name(g->mode),
+		 (double)g->valid_until_ns / 1e3, valid ? "not " : "");
+	answer_is_wrong(s, -EPROTO, g->lock, text);
+}
+
+/* A conversion that was not granted may have renewed the lease, and the grant does not say so. */
+static bool is_in_time(struct vb_lock_client *me, const struct vb_grant *g)
+{
+	const struct vb_claim *c = vb_lock_held(me, g->lock);
+
+	return c != NULL &&
+	       (c->valid_until_ns == VB_FOREVER || vb_lock_now(me) < c->valid_until_ns);
+}
+
 static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
+	const struct vb_grant copy = *g;
 	const uint64_t lock = g->lock;
 	int err;
 
+	judge_valid(s, me, g, is_in_time(me, g), "a grant before its release");
 	explore_release_begins(s, g);
 	err = vb_lock_release(me, g);
 	stay_alive(me);
+	judge_valid(s, me, &copy, false, "a copy of a grant that is released");
 	explore_judge_release(s, err);
 	explore_judge_adrift(s, me, "vb_lock_release");
 	s->x->murky |= err != 0;
@@ -281,6 +308,7 @@ static void judge_conversion(struct slot *s, int err, bool timed)
 static int convert_once(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
 	enum vb_mode mode = draw_mode(s);
+	const struct vb_grant copy = *g;
 	uint64_t timeout = VB_FOREVER_NS;
 	int err;
 
@@ -297,6 +325,10 @@ static int convert_once(struct slot *s, struct vb_lock_client *me, struct vb_gra
 	judge_conversion(s, err, timeout != VB_FOREVER_NS);
 	if (err == -EAGAIN && timeout == VB_FOREVER_NS)
 		judge_denial(s, me);
+	judge_valid(s, me, g, is_in_time(me, g), "a grant after its conversion");
+	/* A copy from before stands for no more than what is held now. */
+	judge_valid(s, me, &copy, vb_mode_covers(g->mode, copy.mode) && is_in_time(me, g),
+		    "a copy of a grant that is converted");
 	if (err == 0)
 		hold(s, me);
 	return err;
@@ -557,6 +589,7 @@ static void upgrade_somehow(struct slot *s, struct vb_lock_client *me, struct vb
 	s->asks = false;
 	explore_judge_call_time(s, "vb_lock_convert", s->asks_since_ns, timeout);
 	judge_conversion(s, err, timeout != VB_FOREVER_NS);
+	judge_valid(s, me, g, is_in_time(me, g), "a grant after its upgrade");
 	if (err != 0)
 		return;
 	hold(s, me);
