@@ -33,8 +33,8 @@
  * failed need check only at its end.
  *
  * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if
- * they had run one after the other.  All protocols but `sundial` are strictly serializable: in that
- * order a transaction comes after those that had ended before it began.  Who begins with less
+ * they had run one after the other.  All protocols but `sundial` and `mvcc` are strictly serializable:
+ * in that order a transaction comes after those that had ended before it began.  Who begins with less
  * (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a transaction reads
  * while it runs is whole: no record is ever half of one version and half of another.  But with
  * `silo` and `sundial` two records may be of different moments; such a transaction cannot commit.
@@ -68,7 +68,7 @@ struct vb_db_server;
 
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die" or "wound-wait", each also with "-sx" for shared and
-	 * exclusive locks; "wait-die-fair"; "silo"; "sundial".  See `verbena list`. */
+	 * exclusive locks; "wait-die-fair"; "silo"; "sundial"; "mvcc".  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
 	 * "rpc": all by RPC. */
@@ -214,7 +214,8 @@ enum vb_txn_cause {
 	VB_TXN_CHANGED,
 	/* sundial: a lease could not be extended. */
 	VB_TXN_LEASE,
-	/* One record had more readers than it has room for. */
+	/* One record had more readers than it has room for; mvcc: more versions since the transaction
+	 * began. */
 	VB_TXN_SLOTS,
 	/* It took longer than its lease, and others rolled it back. */
 	VB_TXN_RECOVERED,

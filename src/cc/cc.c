@@ -3,15 +3,22 @@
 #include "cc/protocols.h"
 
 const struct vb_cc_ops *const vb_ccs[] = {
-	&vb_cc_no_wait,       &vb_cc_no_wait_sx,
-	&vb_cc_wait_die,      &vb_cc_wait_die_sx,
-	&vb_cc_wait_die_fair, &vb_cc_wound_wait,
-	&vb_cc_wound_wait_sx, &vb_cc_silo,
-	&vb_cc_sundial,       NULL,
+	&vb_cc_no_wait,
+	&vb_cc_no_wait_sx,
+	&vb_cc_wait_die,
+	&vb_cc_wait_die_sx,
+	&vb_cc_wait_die_fair,
+	&vb_cc_wound_wait,
+	&vb_cc_wound_wait_sx,
+	&vb_cc_silo,
+	&vb_cc_sundial,
+	&vb_cc_mvcc,
+	NULL,
 };
 
 const struct vb_cc_ops *const vb_ccs_published[] = {
 	&vb_cc_wound_wait_as_published,
 	&vb_cc_silo_as_published,
+	&vb_cc_mvcc_as_published,
 	NULL,
 };

@@ -10,5 +10,6 @@ extern const struct vb_cc_ops vb_cc_wait_die, vb_cc_wait_die_sx, vb_cc_wait_die_
 extern const struct vb_cc_ops vb_cc_wound_wait, vb_cc_wound_wait_sx, vb_cc_wound_wait_as_published;
 extern const struct vb_cc_ops vb_cc_silo, vb_cc_silo_as_published;
 extern const struct vb_cc_ops vb_cc_sundial;
+extern const struct vb_cc_ops vb_cc_mvcc, vb_cc_mvcc_as_published;
 
 #endif

@@ -135,6 +135,9 @@ static const struct {
 	{"silo", NULL, 1011, true, true,
 	 "a server's tuple that was taken over while it wrote passed for a lost lock",
 	 "txn: a server finds a lock taken over"},
+	{"mvcc", "0000", 34, true, true,
+	 "a reader took who rolled an older transaction forward for a younger writer",
+	 "mvcc: a younger name holds what an older transaction has written"},
 };
 
 /* In the seed that was explored last. */

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mvcc by hand: which version a transaction gets, whom it meets, and what it leaves in the words.  On sim,
+ * one-sided and by RPC.  A and B tell who is older by the order in which they begin.
+ */
+#include "txn_api.h"
+
+#include "cc/mvcc.h"
+#include "cc/protocols.h"
+
+#define KEY 1
+
+static const struct kind kinds_here[] = {
+	{&vb_cc_mvcc, NULL, "sim"},
+	{&vb_cc_mvcc, "rpc", "sim"},
+	{&vb_cc_mvcc, NULL, "shm"},
+};
+
+static const char *tuple_of(const struct world *w)
+{
+	return vb_local(w->f, vb_table_find(w->t, vb_table_node(w->t, KEY), KEY),
+			w->t->layout.bytes);
+}
+
+static uint64_t rts_of(const struct world *w)
+{
+	return vb_tuple_word(tuple_of(w), VB_TUPLE_META_AT);
+}
+
+static uint64_t lock_of(const struct world *w)
+{
+	return vb_tuple_word(tuple_of(w), w->t->layout.lock_at);
+}
+
+static void write_one(struct vb_coordinator *me, struct vb_table *t, uint64_t value)
+{
+	alone(me, vb_txn_write(me, t, KEY, &(struct record){.value = value, .other = value}));
+}
+
+static int read_one(struct vb_coordinator *me, struct vb_table *t, uint64_t *value)
+{
+	struct record r = {0};
+	int err = vb_txn_read(me, t, KEY, &r);
+
+	*value = r.value;
+	return err;
+}
+
+/* A is older than what B commits: it reads what was there, and commits. */
+static void of_its_time(void **state)
+{
+	struct world w;
+	uint64_t value;
+
+	open_usual(&w, state, LONG_NS);
+	for (unsigned behind = 0; behind < MVCC_SLOTS; behind++) {
+		write_one(w.b, w.t, 1000 + behind);
+		must(vb_txn_begin(w.a));
+		tick(w.a);
+		for (unsigned i = 0; i < behind; i++)
+			write_one(w.b, w.t, 2000 + i);
+		must(read_one(w.a, w.t, &value));
+		assert_int_equal(value, 1000 + behind);
+		must(vb_txn_commit(w.a));
+	}
+	close_world(&w);
+}
+
+/* One more, and the version of its time is gone: that is counted, and the next try has a time of its own. */
+static void slot_overflow(void **state)
+{
+	struct world w;
+	uint64_t value;
+
+	open_usual(&w, state, LONG_NS);
+	must(vb_txn_begin(w.a));
+	tick(w.a);
+	for (unsigned i = 0; i < MVCC_SLOTS; i++)
+		write_one(w.b, w.t, 2000 + i);
+	assert_int_equal(read_one(w.a, w.t, &value), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_SLOTS);
+	assert_int_equal(w.a->aborts[VB_TXN_SLOTS], 1);
+	assert_int_equal(value_of(w.a, w.t, KEY), 2000 + MVCC_SLOTS - 1);
+	close_world(&w);
+}
+
+/* R2: an older holder may commit what the reader should see; a younger one cannot. */
+static void readers_and_holders(void **state)
+{
+	struct record *r;
+	struct world w;
+	uint64_t value;
+
+	open_usual(&w, state, LONG_NS);
+	must(vb_txn_begin(w.a));
+	tick(w.a);
+	must(vb_txn_begin(w.b));
+	must(vb_txn_update(w.b, w.t, KEY, (void **)&r));
+	must(read_one(w.a, w.t, &value));
+	assert_int_equal(value, FIRST + KEY);
+	/* And that it has read does not keep the younger from its commit. */
+	must(vb_txn_commit(w.b));
+	must(vb_txn_commit(w.a));
+	tick(w.b);
+	must(vb_txn_begin(w.b));
+	must(vb_txn_update(w.b, w.t, KEY, (void **)&r));
+	tick(w.a);
+	must(vb_txn_begin(w.a));
+	assert_int_equal(read_one(w.a, w.t, &value), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_LOCKED);
+	must(vb_txn_commit(w.b));
+	close_world(&w);
+}
+
+/* W1: a writer ends for a younger reader of the newest version, whether it finds it before or behind its
+ * lock, and for a younger version. */
+static void late_writers(void **state)
+{
+	struct record *r;
+	struct world w;
+	uint64_t value;
+
+	open_usual(&w, state, LONG_NS);
+	must(vb_txn_begin(w.a));
+	tick(w.a);
+	must(vb_txn_begin(w.b));
+	must(read_one(w.b, w.t, &value));
+	assert_int_equal(rts_of(&w), w.b->txn.ts);
+	assert_int_equal(vb_txn_update(w.a, w.t, KEY, (void **)&r), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_CHANGED);
+	must(vb_txn_commit(w.b));
+	/* A has read before B does: nothing but rts tells, behind the lock. */
+	tick(w.a);
+	must(vb_txn_begin(w.a));
+	must(read_one(w.a, w.t, &value));
+	tick(w.b);
+	must(vb_txn_begin(w.b));
+	must(read_one(w.b, w.t, &value));
+	must(vb_txn_commit(w.b));
+	assert_int_equal(vb_txn_update(w.a, w.t, KEY, (void **)&r), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_CHANGED);
+	assert_true(mvcc_whose(lock_of(&w)).shown == 0);
+	/* A has read what B has replaced since. */
+	tick(w.a);
+	must(vb_txn_begin(w.a));
+	must(read_one(w.a, w.t, &value));
+	tick(w.b);
+	write_one(w.b, w.t, 7);
+	assert_int_equal(vb_txn_update(w.a, w.t, KEY, (void **)&r), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_CHANGED);
+	close_world(&w);
+}
+
+/* Who has met a reader whose clock is far ahead is younger at its next try. */
+static void clock_follows_readers(void **state)
+{
+	struct record *r;
+	struct world w;
+	uint64_t value, ahead;
+
+	open_usual(&w, state, LONG_NS);
+	write_one(w.b, w.t, 1);
+	w.b->clock += 1000000;
+	must(vb_txn_begin(w.b));
+	ahead = w.b->txn.ts;
+	must(read_one(w.b, w.t, &value));
+	must(vb_txn_commit(w.b));
+	must(vb_txn_begin(w.a));
+	assert_true(w.a->txn.ts < ahead);
+	assert_int_equal(vb_txn_update(w.a, w.t, KEY, (void **)&r), -EAGAIN);
+	must(vb_txn_begin(w.a));
+	assert_true(w.a->txn.ts > ahead);
+	must(vb_txn_update(w.a, w.t, KEY, (void **)&r));
+	must(vb_txn_commit(w.a));
+	close_world(&w);
+}
+
+/* What a sweep recovers are words that name somebody; that somebody has read is data. */
+static void sweeps_leave_data(void **state)
+{
+	struct record *r;
+	struct world w;
+	uint64_t value, freed, rts;
+
+	open_usual(&w, state, SHORT_NS);
+	write_one(w.b, w.t, 1);
+	write_one(w.b, w.t, 2);
+	must(vb_txn_begin(w.a));
+	must(read_one(w.a, w.t, &value));
+	must(vb_txn_commit(w.a));
+	rts = rts_of(&w);
+	assert_true(rts != 0);
+	tick(w.a);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_update(w.a, w.t, KEY, (void **)&r));
+	assert_true(vb_name_fits(mvcc_whose(lock_of(&w)), w.a->txn.ts));
+	must(vb_db_recover(w.b, vb_table_node(w.t, KEY), &freed));
+	assert_int_equal(freed, 1);
+	assert_int_equal(rts_of(&w), rts);
+	/* Set back to the newest version, which is not in the first slot. */
+	assert_int_equal(vb_tuple_newest(&w.t->layout, tuple_of(&w)), 2);
+	assert_int_equal(lock_of(&w), vb_slot_version(&w.t->layout, tuple_of(&w), 2));
+	assert_int_equal(value_of(w.b, w.t, KEY), 2);
+	close_world(&w);
+}
+
+int main(void)
+{
+	static const struct {
+		const char *name;
+		CMUnitTestFunction run;
+	} cases[] = {
+		{"of its time", of_its_time},
+		{"slot overflow", slot_overflow},
+		{"readers and holders", readers_and_holders},
+		{"late writers", late_writers},
+		{"clock follows readers", clock_follows_readers},
+		{"sweeps leave data", sweeps_leave_data},
+	};
+	struct CMUnitTest tests[VB_ARRAY_SIZE(cases) * VB_ARRAY_SIZE(kinds_here)];
+	static char names[VB_ARRAY_SIZE(tests)][64];
+	size_t n = 0;
+
+	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_here); k++)
+		for (size_t i = 0; i < VB_ARRAY_SIZE(cases); i++, n++) {
+			snprintf(names[n], sizeof(names[n]), "%s %s: %s", kinds_here[k].fabric,
+				 kinds_here[k].hybrid != NULL ? "rpc" : "one-sided", cases[i].name);
+			tests[n] = (struct CMUnitTest){.name = names[n],
+						       .test_func = cases[i].run,
+						       .initial_state = (void *)&kinds_here[k]};
+		}
+	return cmocka_run_group_tests_name("txn_mvcc", tests, NULL, NULL);
+}
