@@ -133,6 +133,8 @@ struct asking {
 	/* The agent that was asked last, and one that was found dead. */
 	vb_peer agent;
 	vb_peer dead;
+	/* Another was asked before: the answer may be either's. */
+	bool moved;
 	struct vb_locktab_answer answer;
 };
 
@@ -253,6 +255,7 @@ static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until
 		return err;
 	if (vb_unlikely(agent == q->dead))
 		return nap(me, q, until_ns);
+	q->moved |= q->agent != VB_PEER_NONE && q->agent != agent;
 	q->agent = agent;
 	if (q->told != NULL)
 		err = may_tell(me, q->told);
@@ -353,6 +356,7 @@ static int ask(struct vb_lock_client *me, struct asking *q, uint64_t until_ns)
 	int err;
 
 	q->agent = q->dead = VB_PEER_NONE;
+	q->moved = false;
 	err = vb_unlikely(was_silent(me, q->ask.lock)) ? -VB_EUNKNOWN : take_number(me, q);
 	if (err)
 		return err;
@@ -494,6 +498,11 @@ static int granted(struct vb_lock_client *me, struct vb_claim *c, const struct a
 	struct table_claim *g = vb_claim_as(struct table_claim, c);
 
 	*g = (struct table_claim){.ticket = q->answer.ticket, .agent = q->agent};
+	if (vb_unlikely(q->moved)) {
+		/* What the last one does not know of it is told, before the next request. */
+		g->agent = VB_PEER_NONE;
+		link_of(me, c->lock)->agent[worker_of(me, c->lock)] = VB_PEER_NONE;
+	}
 	c->queued = false;
 	(void)vb_lock_grant(c, valid_until(me, q), c->mode == VB_EXCLUSIVE ? q->answer.ticket : 0);
 	note_end(me, c);
