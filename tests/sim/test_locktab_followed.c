@@ -133,8 +133,8 @@ static void test_told_too_late(void **state)
 }
 
 /* The second agent stands still when it is told, until its grace period is over: it may have granted the
- * lock before it hears of it, and does not believe it. */
-static void test_told_after_the_grace(void **state)
+ * lock before it hears of it, and does not believe it; nor does the client, if it still listens. */
+static void told_after_the_grace(uint64_t late_ns)
 {
 	struct vb_grant mine, his;
 	struct call more;
@@ -150,7 +150,7 @@ static void test_told_after_the_grace(void **state)
 	assert_int_equal(vb_lock_try(w.c[1], 1, VB_EXCLUSIVE, &his), -EAGAIN);
 	vb_task_sleep_until(begun + LEASE - 5 * MS);
 	assert_true(vb_lock_valid(w.c[0], &mine));
-	vb_sim_ep_pause(w.server[0]->ep, begun + LEASE + 20 * MS);
+	vb_sim_ep_pause(w.server[0]->ep, begun + LEASE + late_ns);
 	more = (struct call){.w = &w, .i = 0, .lock = 2};
 	spawn(take_body, &more);
 	vb_task_sleep_until(begun + LEASE + 30 * MS);
@@ -161,6 +161,12 @@ static void test_told_after_the_grace(void **state)
 	assert_int_equal(vb_lock_release(w.c[0], &mine), -VB_ELOST);
 	assert_int_equal(vb_lock_release(w.c[1], &his), 0);
 	close_world(&w);
+}
+
+static void test_told_after_the_grace(void **state)
+{
+	told_after_the_grace(600 * US);
+	told_after_the_grace(20 * MS);
 }
 
 /* ---- over a server ---- */

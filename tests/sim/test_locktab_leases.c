@@ -26,7 +26,7 @@ static void open_world(struct world *w, const char *options, uint64_t lease_ns, 
 {
 	struct vb_lock_space_params p = {
 		.lock = "table", .options = options, .locks = 100, .lease_ns = lease_ns};
-	struct vb_sim_faults faults = {.drift_max_ppb = drift_ppb};
+	struct vb_sim_faults faults = {.drift_max_ppb = drift_ppb, .drift_edge = true};
 
 	*w = (struct world){.f = cluster("profile=cx5", 1 + CLIENTS, seed)};
 	vb_sim_set_faults(w->f, &faults);
@@ -166,15 +166,16 @@ static const uint64_t path[] = {0, 1, 2};
 struct renewer {
 	struct vb_lock_client *me;
 	struct vb_grant g;
+	unsigned halves; /* of a lease, for which it holds */
 	bool done;
 };
 
-/* Holds the row for one and a half leases: each conversion begins a new one. */
+/* Each conversion begins a new lease. */
 static void renew_body(void *arg)
 {
 	struct renewer *r = arg;
 
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < r->halves; i++) {
 		vb_ep_sleep(r->me->ep, LEASE / 2);
 		assert_int_equal(
 			vb_lock_convert(r->me, &r->g, i % 2 ? VB_EXCLUSIVE : VB_UPDATE, MS), 0);
@@ -194,7 +195,7 @@ static void lose_root(bool held_before)
 	vb_lock_client_begin(w.c[0], 1);
 	if (held_before)
 		assert_int_equal(vb_lock_acquire(w.c[0], 0, VB_INTENT_EXCLUSIVE, MS, &root), 0);
-	r = (struct renewer){.me = w.c[1]};
+	r = (struct renewer){.me = w.c[1], .halves = 3};
 	assert_int_equal(vb_lock_acquire(w.c[1], 2, VB_EXCLUSIVE, MS, &r.g), 0);
 	spawn(renew_body, &r);
 	assert_int_equal(vb_lock_acquire_path(w.c[0], path, 3, VB_EXCLUSIVE, VB_FOREVER_NS, g),
@@ -214,6 +215,50 @@ static void test_path_lost(void **state)
 {
 	lose_root(false);
 	lose_root(true);
+}
+
+/* ---- clocks ---- */
+
+struct waiter {
+	struct vb_lock_client *me;
+	struct vb_grant g;
+	bool done;
+};
+
+static void wait_body(void *arg)
+{
+	struct waiter *x = arg;
+
+	assert_int_equal(vb_lock_acquire(x->me, 2, VB_EXCLUSIVE, VB_FOREVER_NS, &x->g), 0);
+	x->done = true;
+}
+
+/* A wait of a hundred leases, which the agent has measured by a clock of its own: it does not make the
+ * client's lease longer than the agent's, and the next one in the queue finds it over. */
+static void test_long_wait_by_another_clock(void **state)
+{
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		struct waiter first, next;
+		struct renewer r;
+		struct world w;
+
+		open_world(&w, "", LEASE, seed, 50000);
+		r = (struct renewer){.me = w.c[0], .halves = 200};
+		assert_int_equal(vb_lock_acquire(r.me, 2, VB_EXCLUSIVE, MS, &r.g), 0);
+		spawn(renew_body, &r);
+		first = (struct waiter){.me = w.c[1]};
+		spawn(wait_body, &first);
+		vb_task_sleep_until(now() + MS);
+		next = (struct waiter){.me = w.c[2]};
+		spawn(wait_body, &next);
+		while (!next.done)
+			vb_task_sleep_until(now() + 10 * US);
+		assert_true(r.done && first.done);
+		assert_false(vb_lock_valid(first.me, &first.g));
+		assert_int_equal(vb_lock_release(next.me, &next.g), 0);
+		assert_int_equal(vb_lock_release(first.me, &first.g), -VB_ELOST);
+		close_world(&w);
+	}
 }
 
 /* ---- ages ---- */
@@ -256,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_no_winner_without_his_first),
 		cmocka_unit_test(test_conversion_is_bounded),
 		cmocka_unit_test(test_path_lost),
+		cmocka_unit_test(test_long_wait_by_another_clock),
 		cmocka_unit_test(test_ages_are_common),
 	};
 
