@@ -67,8 +67,8 @@ struct vb_db_server;
 #define VB_TXN_ITEMS_MAX    4096u
 
 struct vb_db_params {
-	/* The protocol: "no-wait", "wait-die" or "wound-wait", each also with "-sx" for shared and
-	 * exclusive locks; "wait-die-fair"; "silo"; "sundial"; "mvcc".  See `verbena list`. */
+	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
+	 * shared and exclusive locks; "wait-die-fair"; "silo"; "sundial"; "mvcc".  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
 	 * "rpc": all by RPC. */
@@ -89,6 +89,10 @@ struct vb_db_params {
 	 * is more.  On an RDMA card take at least two seconds, until its option `measured` says
 	 * more (doc/verbs.md). */
 	uint64_t lease_ns;
+	/* "bounded-wait", "bounded-wait-sx": the longest that a transaction waits for a lock, up to
+	 * lease_ns; 0: a 64th of that.  How long each wait is at most is drawn from half of it to
+	 * all.  Of others, 0. */
+	uint64_t wait_ns;
 	/* No log and no recovery: what a dead coordinator holds is held for good. */
 	bool no_recovery;
 	/* Each verb with a doorbell of its own. */
@@ -219,7 +223,7 @@ enum vb_txn_cause {
 	VB_TXN_SLOTS,
 	/* It took longer than its lease, and others rolled it back. */
 	VB_TXN_RECOVERED,
-	/* It waited for a lock until its lease, or its timeout_ns, had passed. */
+	/* It waited for a lock until its lease, its timeout_ns or the database's wait_ns had passed. */
 	VB_TXN_TIMEOUT,
 	/* A verb or a server failed: vb_txn_error says how. */
 	VB_TXN_FABRIC,
@@ -264,7 +268,7 @@ enum vb_isolation {
 
 struct vb_txn_params {
 	/* Those below VB_SERIALIZABLE are offered by the two-phase protocols ("no-wait", "wait-die",
-	 * "wound-wait" and what they have behind it); see `verbena list`. */
+	 * "wound-wait", "bounded-wait" and what they have behind it); see `verbena list`. */
 	enum vb_isolation isolation;
 	/* Calls that write are refused. */
 	bool read_only;

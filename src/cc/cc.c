@@ -10,6 +10,8 @@ const struct vb_cc_ops *const vb_ccs[] = {
 	&vb_cc_wait_die_fair,
 	&vb_cc_wound_wait,
 	&vb_cc_wound_wait_sx,
+	&vb_cc_bounded_wait,
+	&vb_cc_bounded_wait_sx,
 	&vb_cc_silo,
 	&vb_cc_sundial,
 	&vb_cc_mvcc,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two-phase locking: what No-Wait, Wait-Die and Wound-Wait have in common.  They differ in one
- * function: what to do about the holder of a record that is wanted.
+ * Two-phase locking: what No-Wait, Wait-Die, Wound-Wait and Bounded-Wait have in common.  They differ
+ * in one function: what to do about the holder of a record that is wanted.
  *
  *	lock word   63                                            2 1 0
  *	           +-----------------------------------------------+---+
@@ -62,8 +62,8 @@ int two_phase_prepare(struct vb_txn *t);
 uint64_t two_phase_unlocked(uint64_t version, uint64_t was);
 uint64_t two_phase_locked(uint64_t ts, uint64_t was);
 
-/* The three policies, which the planted ones build on. */
-two_phase_judge no_wait_judge, wait_die_judge, wound_wait_judge;
+/* The four policies, which the planted ones build on. */
+two_phase_judge no_wait_judge, wait_die_judge, wound_wait_judge, bounded_wait_judge;
 
 #define TWO_PHASE_STAGE_TABLE(lock_fn)                                                             \
 	{                                                                                          \

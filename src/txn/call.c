@@ -235,6 +235,14 @@ static void put_items(const struct vb_stage_ops *ops, struct call *c)
 	}
 }
 
+/* As much of it as a server waits by itself, or more. */
+static uint8_t patience_us(const struct vb_txn *t)
+{
+	uint64_t ns = vb_txn_patience(t);
+
+	return ns < UINT8_MAX * 1000ull ? (uint8_t)((ns + 999) / 1000) : UINT8_MAX;
+}
+
 /* The WRITE of the items and the message behind it. */
 static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb_verb *v)
 {
@@ -247,6 +255,7 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 		.from_node = me->node,
 		.coordinator = me->number,
 		.stage = (uint8_t)stage,
+		.patience_us = patience_us(t),
 	};
 	int err = vb_db_find_server(me, c->node, &c->server);
 

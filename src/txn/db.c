@@ -10,20 +10,22 @@
 
 #include "base/log.h"
 
-#define DB_MAGIC      0x31304e5854424456ull /* "VDBTXN01" */
-#define COORDINATORS  64u
-#define ITEMS         64u
-#define BYTES         (64u << 10)
-#define RECORD        1024u
-#define BYTES_MOST    (256u << 20)
-#define LEASE_NS      50000000ull
-#define LEASE_BOUNDS  4u
-#define LEASE_MOST_NS (3600ull * 1000000000ull)
-#define CALL_BYTES    (16u << 10)
-#define CACHE         65536u
-#define PLACES_MAX    65534u /* all nodes */
-#define DRIFT_PPM     200u   /* of two clocks, against each other */
-#define PATIENCE_NS   10000000000ull
+#define DB_MAGIC     0x31304e5854424456ull /* "VDBTXN01" */
+#define COORDINATORS 64u
+#define ITEMS        64u
+#define BYTES        (64u << 10)
+#define RECORD       1024u
+#define BYTES_MOST   (256u << 20)
+#define LEASE_NS     50000000ull
+#define LEASE_BOUNDS 4u
+/* A bounded wait is so much of a lease. */
+#define WAITS_OF_LEASE 64u
+#define LEASE_MOST_NS  (3600ull * 1000000000ull)
+#define CALL_BYTES     (16u << 10)
+#define CACHE          65536u
+#define PLACES_MAX     65534u /* all nodes */
+#define DRIFT_PPM      200u   /* of two clocks, against each other */
+#define PATIENCE_NS    10000000000ull
 
 const char *const vb_txn_cause_names[VB_TXN_CAUSES] = {
 	[VB_TXN_COMMITTED] = "committed", [VB_TXN_USER] = "user",
@@ -117,6 +119,30 @@ static int hybrid_stages(const struct vb_cc_ops *cc, const char *code, uint32_t 
 static uint64_t places_of(const struct vb_db_params *p)
 {
 	return (uint64_t)(p->coordinators ? p->coordinators : COORDINATORS) * VB_PLACES_EACH;
+}
+
+static uint64_t lease_of(const struct vb_fabric *f, const struct vb_db_params *p)
+{
+	const uint64_t least = LEASE_BOUNDS * f->caps.verb_bound_ns;
+
+	if (p->lease_ns != 0)
+		return p->lease_ns;
+	return LEASE_NS > least ? LEASE_NS : least;
+}
+
+static int check_wait(const struct vb_fabric *f, const struct vb_cc_ops *cc,
+		      const struct vb_db_params *p)
+{
+	if (p->wait_ns != 0 && !(cc->caps & VB_CC_BOUNDED))
+		return vb_fail(-EINVAL,
+			       "wait_ns is for protocols that wait for a bounded time, and '%s' is "
+			       "none (`verbena list`)",
+			       cc->name);
+	if (p->wait_ns > lease_of(f, p))
+		return vb_fail(-EINVAL,
+			       "wait_ns is %" PRIu64 ": at most the lease of %" PRIu64 " ns",
+			       p->wait_ns, lease_of(f, p));
+	return 0;
 }
 
 static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
@@ -325,9 +351,9 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 	uint64_t bound = db->fabric->caps.verb_bound_ns;
 
 	snprintf(db->name, sizeof(db->name), "%s", p->name != NULL ? p->name : "db");
-	db->lease_ns = p->lease_ns;
-	if (db->lease_ns == 0)
-		db->lease_ns = LEASE_NS > LEASE_BOUNDS * bound ? LEASE_NS : LEASE_BOUNDS * bound;
+	db->lease_ns = lease_of(db->fabric, p);
+	if (db->cc->caps & VB_CC_BOUNDED)
+		db->wait_ns = p->wait_ns != 0 ? p->wait_ns : db->lease_ns / WAITS_OF_LEASE;
 	/* From the first look at a word to the time when its holder can do nothing any more. */
 	db->suspect_ns = db->lease_ns + 2 * bound + db->lease_ns * DRIFT_PPM / 1000000 + 1000;
 	db->patience_ns = PATIENCE_NS;
@@ -397,6 +423,8 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb
 	err = db->cc == NULL ? unknown_cc(p->cc) : check_caps(fabric, db->cc);
 	if (err == 0)
 		err = hybrid_stages(db->cc, p->hybrid, &db->rpc_stages);
+	if (err == 0)
+		err = check_wait(fabric, db->cc, p);
 	if (err == 0) {
 		set_sizes(db, p);
 		set_options(db, p);

@@ -79,6 +79,7 @@ struct vb_db {
 	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
 	uint32_t call_bytes;
 	uint64_t lease_ns, suspect_ns;
+	uint64_t wait_ns;     /* of VB_CC_BOUNDED; else 0 */
 	uint64_t patience_ns; /* with a server that lives and does not answer; see call.c */
 	bool recovery, doorbell, outstanding, passive_ack;
 	bool status; /* transactions have status words */
@@ -106,6 +107,7 @@ struct vb_txn {
 	uint64_t saw;     /* the largest timestamp that its stages have come across */
 	uint64_t version; /* of what it writes: a try that keeps its name has one of its own */
 	uint64_t begin_ns, deadline_ns;
+	uint64_t give_up_ns;  /* of the stage that runs, where waiting is bounded; else 0 */
 	uint64_t write_by_ns; /* a lease after the commit point; 0: whenever */
 	uint8_t phase;        /* enum vb_txn_phase */
 	uint8_t cause;        /* enum vb_txn_cause */
@@ -255,6 +257,31 @@ int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n);
 int vb_txn_alive(struct vb_txn *t);
 /* Its deadline has passed: 0, or -EAGAIN. */
 int vb_txn_in_time(struct vb_txn *t);
+/* Who waits for a lock looks at it at least once in so long, and the way there. */
+#define VB_WAIT_MOST_NS 32000ull
+/*
+ * How long to pause at least before the last transaction is tried again.  One that has given up waiting, in a
+ * circle perhaps, lets those who wait for what it had look first: taken back at once, it would be the same
+ * circle again.
+ */
+static inline uint64_t vb_txn_least_pause(const struct vb_coordinator *me)
+{
+	return me->db->wait_ns != 0 && me->txn.cause == VB_TXN_TIMEOUT ? 2 * VB_WAIT_MOST_NS : 0;
+}
+
+/* For how long a stage may wait from now on, if that is bounded by less than the lease; else
+ * UINT64_MAX. */
+static inline uint64_t vb_txn_patience(const struct vb_txn *t)
+{
+	uint64_t until = t->hurried ? t->deadline_ns : UINT64_MAX, now;
+
+	if (t->give_up_ns != 0 && t->give_up_ns < until)
+		until = t->give_up_ns;
+	if (vb_likely(until == UINT64_MAX))
+		return until;
+	now = vb_ep_now(t->me->ep);
+	return until > now ? until - now : 0;
+}
 
 /* call.c */
 #define VB_CALLS_MAX   8u   /* nodes asked at a time */
@@ -283,7 +310,8 @@ struct vb_wire_call {
 	uint32_t coordinator;
 	uint16_t n;
 	uint16_t from_node;
-	uint8_t stage, unused;
+	uint8_t stage;
+	uint8_t patience_us; /* how long the server may wait for locks at most; 0: it is impatient */
 	int16_t err;
 };
 _Static_assert(sizeof(struct vb_wire_call) <= VB_MSG_DATA, "fits in a message");

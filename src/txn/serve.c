@@ -8,7 +8,8 @@
  * far.
  *
  * A request that has to wait for a lock goes on a list that is looked at between other requests
- * (RCC section 4.3) for PATIENCE_NS; then its coordinator is told to come again.
+ * (RCC section 4.3) for PATIENCE_NS, or as long as its coordinator will wait if that is less; then its
+ * coordinator is told to come again.
  */
 #define VB_LOG_ROOM "txn"
 #include <pthread.h>
@@ -197,6 +198,7 @@ static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item
 		.commit_ts = c->commit_ts,
 		.saw = c->ts,
 		.for_other = true,
+		.impatient = c->patience_us == 0,
 	};
 	struct vb_item *some[ITEMS_MAX];
 	bool done = true;
@@ -331,7 +333,8 @@ static void drop_waiting_of(struct vb_db_server *s, const struct vb_wire_call *c
 
 		if (q.head.from_node == c->from_node && q.head.coordinator == c->coordinator) {
 			VB_SOMETIMES(400,
-				     "wait-die wait-die-sx wait-die-fair wound-wait wound-wait-sx: "
+				     "wait-die wait-die-sx wait-die-fair wound-wait wound-wait-sx "
+				     "bounded-wait bounded-wait-sx: "
 				     "a call that waits at a server was given up");
 			continue;
 		}
@@ -344,6 +347,7 @@ static void drop_waiting_of(struct vb_db_server *s, const struct vb_wire_call *c
 static void take(struct vb_db_server *s, const struct vb_msg *msg)
 {
 	struct request *q = &s->now, *w;
+	uint64_t patience;
 
 	if (msg->tag == VB_TAG_ASK) {
 		struct vb_msg said = {0};
@@ -370,14 +374,15 @@ static void take(struct vb_db_server *s, const struct vb_msg *msg)
 		return;
 	}
 	drop_waiting_of(s, &q->head);
-	if (attempt(s, q, s->n_waiting == WAITING_MAX))
+	if (attempt(s, q, s->n_waiting == WAITING_MAX || q->head.patience_us == 0))
 		return;
+	patience = q->head.patience_us * 1000ull;
 	w = &s->waiting[s->n_waiting++];
 	swap_items(q, w);
 	w->head = q->head;
 	w->subject = q->subject;
 	w->from = q->from;
-	w->until_ns = vb_ep_now(s->ep) + PATIENCE_NS;
+	w->until_ns = vb_ep_now(s->ep) + (patience < PATIENCE_NS ? patience : PATIENCE_NS);
 }
 
 static void look_again(struct vb_db_server *s)

@@ -8,9 +8,8 @@
 #include "base/sometimes.h"
 #include "txn/db.h"
 
-/* Between two tries for a lock that another has: from a bare look around to this. */
+/* Between two tries for a lock that another has: from a bare look around to VB_WAIT_MOST_NS. */
 #define WAIT_FIRST_NS 500ull
-#define WAIT_MOST_NS  32000ull
 
 bool vb_stage_sealed(const struct vb_stage *s)
 {
@@ -233,6 +232,18 @@ int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 	return err != 0 ? vb_txn_doom(t, VB_TXN_FABRIC, err) : 0;
 }
 
+/* ---- how long ---- */
+
+/* From half of the bound to all of it: of those that begin to wait together one gives up first. */
+static void bound_wait(struct vb_txn *t)
+{
+	struct vb_coordinator *me = t->me;
+	uint64_t half = me->db->wait_ns / 2;
+
+	if (half != 0)
+		t->give_up_ns = vb_ep_now(me->ep) + half + vb_rng_below(&me->rng, half + 1);
+}
+
 /* ---- one try ---- */
 
 static void run_here(struct vb_txn *t, struct vb_lane *lane, const struct vb_stage_ops *ops,
@@ -244,6 +255,7 @@ static void run_here(struct vb_txn *t, struct vb_lane *lane, const struct vb_sta
 		.ts = t->ts,
 		.commit_ts = t->commit_ts,
 		.passive = t->passive,
+		.impatient = t->give_up_ns != 0 && vb_txn_patience(t) == 0,
 	};
 
 	for (unsigned from = 0; from < n; from += VB_STAGE_ITEMS) {
@@ -376,7 +388,8 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 			continue;
 		}
 		if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
-		    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE)
+		    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE ||
+		    it->status == VB_TXN_TIMEOUT)
 			note_met(t, it);
 		if (*doom == VB_TXN_COMMITTED)
 			*doom = (enum vb_txn_cause)it->status;
@@ -384,22 +397,15 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 	return m;
 }
 
-static uint64_t left_ns(const struct vb_txn *t)
-{
-	uint64_t now = vb_ep_now(t->me->ep);
-
-	return now < t->deadline_ns ? t->deadline_ns - now : 0;
-}
-
 static int wait_a_little(struct vb_txn *t, unsigned tries)
 {
 	uint64_t ns = WAIT_FIRST_NS << (tries < 6 ? tries : 6);
-	uint64_t most = t->hurried ? left_ns(t) + 1 : WAIT_MOST_NS;
+	uint64_t most = vb_txn_patience(t);
 
 	t->me->waits++;
 	if (t->me->ripe > 0)
 		return vb_txn_doom(t, VB_TXN_LOCKED, 0);
-	most = most < WAIT_MOST_NS ? most : WAIT_MOST_NS;
+	most = most < VB_WAIT_MOST_NS ? most + 1 : VB_WAIT_MOST_NS;
 	vb_ep_sleep(t->me->ep, ns < most ? ns : most);
 	if (vb_task_cancelled(vb_task_self()))
 		return vb_txn_doom(t, VB_TXN_TIMEOUT, -ECANCELED);
@@ -412,6 +418,7 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 	enum vb_txn_cause doom = VB_TXN_COMMITTED;
 	int err = 0;
 
+	bound_wait(t);
 	for (unsigned tries = 0; err == 0; tries++) {
 		if (!(db->rpc_stages & 1u << stage))
 			err = vb_txn_place_items(t, items, n);
@@ -421,6 +428,9 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 		look_at_clocks(t, items, n);
 		note_fetched(items, n);
 		n = still_waiting(t, items, n, &doom);
+		/* The deadline may be what has made it impatient. */
+		if (doom == VB_TXN_TIMEOUT)
+			(void)vb_txn_in_time(t);
 		if (doom != VB_TXN_COMMITTED)
 			return vb_txn_doom(t, doom,
 					   doom == VB_TXN_FABRIC   ? t->error

@@ -43,6 +43,7 @@ static void set_params(struct vb_txn *t, const struct vb_txn_params *p)
 	t->isolation = (uint8_t)p->isolation;
 	t->read_only = p->read_only;
 	t->whole = false;
+	t->give_up_ns = 0;
 	t->hurried = p->timeout_ns != 0 && p->timeout_ns <= lease;
 	t->deadline_ns = t->begin_ns + (t->hurried ? p->timeout_ns : lease);
 }
@@ -745,7 +746,7 @@ static void pause_before(struct vb_coordinator *me, unsigned tries)
 	unsigned doubles = tries < PAUSE_DOUBLES ? tries : PAUSE_DOUBLES;
 	uint64_t most = PAUSE_NS << doubles;
 
-	vb_ep_sleep(me->ep, vb_rng_below(&me->rng, most));
+	vb_ep_sleep(me->ep, vb_txn_least_pause(me) + vb_rng_below(&me->rng, most));
 }
 
 int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries)

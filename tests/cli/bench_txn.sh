@@ -53,7 +53,7 @@ for fabric in sim shm; do
 		*) calls=0.1 ;;
 		esac
 		# Of the larger loads a few on shm: every protocol has run them on sim.
-		what_cc='--cc all'
+		what_cc='--cc all --wait 100us'
 		expected=$protocols
 		case $fabric,${load%% *} in
 		shm,t*)
@@ -133,6 +133,9 @@ run bench txn --cc all --hybrid none --fabric sim --nodes 2 --records 100 --isol
 	--json "$json"
 is_json 'repeatable read: of all, those that offer it' '([.runs[].cc] | any(. == "no-wait-sx")) and
 	([.runs[].cc] | all(. != "silo" and . != "sundial")) and (.runs | all(.check.kept))'
+run bench txn --cc bounded-wait-sx --fabric sim --nodes 2 --records 40 --wait 100us --check --duration 1ms --json "$json"
+is_json 'a bounded wait: strict' '.runs[0] | .check.serializable and .check.strict and .invariant.holds'
+refused 'a wait without a bound' 2 "--wait wait-die" bench txn --cc wait-die --wait 1ms
 refused 'a level that is not offered' 2 "--isolation silo" bench txn --cc silo --isolation read-committed
 
 # A history that is full ends the run; what is in it is still right.

@@ -519,6 +519,7 @@ static int open_db(struct litmus_world *all)
 		.bytes_max = 256,
 		.record_bytes_max = 16,
 		.lease_ns = all->lease_ns,
+		.wait_ns = x->cc->caps & VB_CC_BOUNDED ? all->lease_ns / 8 : 0,
 		.cache_entries = 1,
 	};
 	const struct vb_table_params t = {

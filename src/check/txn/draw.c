@@ -225,6 +225,8 @@ static void draw_params(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_
 	if (!(cc->caps & VB_CC_SHORT_READS))
 		d->p_weak = 0;
 	d->p_hurry = vb_rng_chance(r, 0.2) ? 0.3 : 0;
+	if (cc->caps & VB_CC_BOUNDED)
+		d->wait_ns = d->lease_ns >> vb_draw_between(r, 2, 6);
 }
 
 static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
@@ -319,6 +321,9 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
 	vb_draw_tell_chance(to, "below serializable", d->p_weak, 0);
 	vb_draw_tell_chance(to, "with a deadline", d->p_hurry, 0);
+	if (d->wait_ns != 0)
+		fprintf(to, ", waits of up to %s",
+			vb_format_ns(t1, sizeof(t1), (double)d->wait_ns));
 	fprintf(to, "%s%s", d->wraps ? ", counters near their ends" : "",
 		d->ahead ? ", clocks ahead" : "");
 	if (d->time_left != 0)

@@ -63,6 +63,7 @@ static int open_db(struct txn_world *w)
 		.bytes_max = 16 * d->record_bytes,
 		.record_bytes_max = d->record_bytes,
 		.lease_ns = d->lease_ns,
+		.wait_ns = d->wait_ns,
 		.no_recovery = !d->recovery,
 		.no_doorbell = !d->doorbell,
 		.no_outstanding = !d->outstanding,

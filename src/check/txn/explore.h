@@ -66,6 +66,7 @@ struct vb_txn_draw {
 	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls;
 	/* To be begun at less than serializable; with a deadline. */
 	double p_weak, p_hurry;
+	uint64_t wait_ns; /* of who waits for a bounded time; else 0 */
 	uint64_t safety_ns, liveness_ns;
 	struct vb_sim_faults faults;
 };

@@ -147,7 +147,8 @@ static int one_txn(struct vb_tbench_client *c)
 			break;
 		state_set(&c->state->cause, vb_txn_cause(c->me));
 		if (c->u->run.thread.drain ||
-		    vb_task_sleep_until(now + vb_rng_below(&c->me->rng, PAUSE_NS << doubles)) ==
+		    vb_task_sleep_until(now + vb_txn_least_pause(c->me) +
+					vb_rng_below(&c->me->rng, PAUSE_NS << doubles)) ==
 			    -ECANCELED)
 			return -EAGAIN;
 		begin = now_of(c);

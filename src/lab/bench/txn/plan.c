@@ -61,6 +61,8 @@ static const struct vb_opt engine_table[] = {
 	VB_OPT_TIME(O, lease_ns, "lease", NULL, 1000, 3600 * SEC,
 		    "how long a transaction may take before others recover it (50ms, or four times "
 		    "what the fabric lets a verb be late)"),
+	VB_OPT_TIME(O, wait_ns, "wait", NULL, 1000, 3600 * SEC,
+		    "bounded-wait: the longest that a lock is waited for (a 64th of the lease)"),
 	VB_OPT_FLAG(O, no_doorbell, "no-doorbell", "each verb rings a doorbell of its own"),
 	VB_OPT_FLAG(O, no_outstanding, "no-outstanding",
 		    "each verb is waited for before the next is posted"),
@@ -265,6 +267,18 @@ static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 	return add_run(p, cc, mask);
 }
 
+/* An option that no run of the plan heeds would be ignored: refused. */
+static int check_wait(const struct vb_tbench_plan *p)
+{
+	for (unsigned i = 0; i < p->o.runs; i++)
+		if (p->run[i].cc->caps & VB_CC_BOUNDED)
+			return 0;
+	if (p->o.wait_ns == 0)
+		return 0;
+	return vb_fail(-EINVAL, "--wait is for bounded-wait and bounded-wait-sx, and --cc is '%s'",
+		       p->o.cc);
+}
+
 static int plan_runs(struct vb_tbench_plan *p)
 {
 	char text[1024], *save = NULL, hint[VB_HINT_BYTES];
@@ -395,6 +409,7 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 		.hybrid = one->code,
 		.coordinators = (uint32_t)(o->threads * o->coroutines),
 		.lease_ns = o->lease_ns,
+		.wait_ns = one->cc->caps & VB_CC_BOUNDED ? o->wait_ns : 0,
 		.no_recovery = o->recovery != 0,
 		.no_doorbell = o->no_doorbell,
 		.no_outstanding = o->no_outstanding,
@@ -455,6 +470,8 @@ int vb_tbench_plan(const void *opts, void *plan)
 	err = plan_load(p);
 	if (err == 0)
 		err = plan_runs(p);
+	if (err == 0)
+		err = check_wait(p);
 	if (err == 0)
 		err = plan_fabric(&p->o);
 	if (err == 0)

@@ -52,6 +52,7 @@ struct vb_tbench_opts {
 	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
 	int recovery;  /* 0: on */
 	int isolation; /* enum vb_isolation */
+	uint64_t wait_ns;
 	bool check;
 	uint64_t history_bytes;
 	const char *history;
