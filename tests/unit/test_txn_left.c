@@ -167,6 +167,9 @@ static void upgraded(void **state)
 	recover_all(&w, LEFT_KEYS);
 	for (uint64_t key = 0; key < LEFT_KEYS; key++) {
 		assert_int_equal(held(&w, key), 0);
+		/* Where there are several versions, it does not take the place of the one before. */
+		assert_int_equal(vb_tuple_newest(&w.t->layout, tuple_of(&w, key)),
+				 w.t->layout.slots > 1);
 		assert_int_equal(value_of(w.b, w.t, key), 7);
 	}
 	close_world(&w);
