@@ -139,6 +139,9 @@ struct vb_txn_watch {
 	void (*met)(void *ctx, const struct vb_txn *t, const struct vb_item *it);
 	/* A lock was set back that a transaction of this place had left behind.  May be NULL. */
 	void (*left)(void *ctx, const struct vb_coordinator *by, uint32_t place, uint64_t word);
+	/* A sweep is about to give a dead one's place up: the status word says, for the last time, what
+	 * has become of its transaction.  May be NULL. */
+	void (*given_up)(void *ctx, uint32_t place, uint64_t status);
 };
 
 /* What shows whether a place moves. */

@@ -122,6 +122,7 @@ static int judge(struct sweep *w, struct vb_suspect *s, uint64_t *freed)
 static int free_place(struct vb_coordinator *me, uint32_t place, vb_addr owner, uint64_t who,
 		      uint64_t *still)
 {
+	const struct vb_txn_watch *watch = me->db->watch;
 	vb_addr status = vb_status_word(me->db, place);
 
 	for (unsigned i = 0; i < LOOKS; i++) {
@@ -135,6 +136,8 @@ static int free_place(struct vb_coordinator *me, uint32_t place, vb_addr owner, 
 		if (err != 0 || *still != who)
 			return err;
 		err = vb_lane_roll_forward(me, &lane);
+		if (err == 0 && watch != NULL && watch->given_up != NULL)
+			watch->given_up(watch->ctx, place, lane.status);
 		if (err == 0)
 			err = vb_recovery_cas(me, VB_AMOD_TM, status, lane.status,
 					      vb_ts_name(lane.status), &old);

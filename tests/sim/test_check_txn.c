@@ -201,10 +201,10 @@ static void same_name_is_alive(void **state)
 	}
 }
 
-/* Coordinators come and go, are cancelled, and think for too long; servers die. */
+/* Coordinators come and go, are cancelled, think for too long, and sweep nodes; servers die. */
 static void comings_and_goings(void **state)
 {
-	uint64_t deaths = 0, leavings = 0, cancels = 0;
+	uint64_t deaths = 0, leavings = 0, cancels = 0, sweeps = 0;
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -216,11 +216,13 @@ static void comings_and_goings(void **state)
 		deaths += r.server_deaths;
 		leavings += r.leavings;
 		cancels += r.cancels;
+		sweeps += r.sweeps;
 		free(r.stories);
 	}
 	assert_true(deaths >= 10);
 	assert_true(leavings >= 50);
 	assert_true(cancels >= 50);
+	assert_true(sweeps >= 50);
 }
 
 /* The commit points of which nobody hears are there, and do no harm. */
@@ -262,6 +264,10 @@ static struct vb_history *weak_history(const struct vb_cc_ops *cc, uint64_t seed
 	assert_non_null(f);
 	vb_txn_draw(cc, seed, NULL, &d);
 	d.p_weak = 1;
+	/* Which only delay what it is about. */
+	d.p_sweep = 0;
+	d.beside = d.never_back = d.forgotten = false;
+	d.too_late = 0;
 	assert_int_equal(vb_txn_explore_to(cc, &d, f, NULL, &r), 0);
 	fclose(f);
 	if (r.violations > 0)
@@ -331,6 +337,69 @@ static void levels_differ(void **state)
 	}
 }
 
+/* ---- beyond what can be survived ---- */
+
+/* What is explored in a seed where one thing is as it is not drawn in it. */
+static struct vb_txn_explored explored_with(const struct vb_cc_ops *cc, uint64_t seed,
+					    void (*change)(struct vb_txn_draw *d))
+{
+	struct vb_txn_explored r;
+	struct vb_txn_draw d;
+
+	vb_txn_draw(cc, seed, NULL, &d);
+	d.calm = d.memory = d.ahead = false;
+	change(&d);
+	vb_txn_draw_bounds(&d);
+	assert_int_equal(vb_txn_explore(cc, &d, &r), 0);
+	if (r.violations > 0)
+		fail_msg("%s, seed %llu: %s", cc->name, (unsigned long long)seed,
+			 r.stories != NULL ? r.stories : "");
+	free(r.stories);
+	return r;
+}
+
+static void never_back(struct vb_txn_draw *d)
+{
+	d->never_back = true;
+	d->faults.server_die = 0.1;
+}
+
+static void forgotten(struct vb_txn_draw *d)
+{
+	d->forgotten = true;
+	d->faults.die = 0.008;
+}
+
+static void too_late(struct vb_txn_draw *d)
+{
+	d->too_late = 60;
+	d->faults.delay = 0.1;
+	d->faults.delay_max_ns = 60 * d->bound_ns * 3 / 4;
+}
+
+/* More goes wrong than is survived: transactions fail and are lost, in ways that must not be seen elsewhere,
+ * and what still holds does. */
+static void beyond(void **state)
+{
+	uint64_t gone = 0, failed = 0, halves = 0, mixed = 0;
+
+	(void)state;
+	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++)
+		for (uint64_t seed = 1; seed <= 20; seed++) {
+			struct vb_txn_explored r = explored_with(*cc, seed, never_back);
+
+			assert_int_equal(r.excused, 0);
+			gone += r.server_deaths;
+			failed += r.aborts[VB_TXN_FABRIC];
+			halves += explored_with(*cc, seed, forgotten).excused;
+			mixed += explored_with(*cc, seed, too_late).excused;
+		}
+	assert_true(gone >= 50);
+	assert_true(failed >= 500);
+	assert_true(halves > 0);
+	assert_true(mixed > 0);
+}
+
 static void planted_are_found(const struct vb_cc_ops *const *list)
 {
 	for (; *list != NULL; list++) {
@@ -361,10 +430,15 @@ static void planted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_seed_same_run), cmocka_unit_test(same_run_in_any_memory),
-		cmocka_unit_test(kept_seeds),         cmocka_unit_test(same_name_is_alive),
-		cmocka_unit_test(comings_and_goings), cmocka_unit_test(unknown_commits),
-		cmocka_unit_test(levels_differ),      cmocka_unit_test(planted),
+		cmocka_unit_test(same_seed_same_run),
+		cmocka_unit_test(same_run_in_any_memory),
+		cmocka_unit_test(kept_seeds),
+		cmocka_unit_test(same_name_is_alive),
+		cmocka_unit_test(comings_and_goings),
+		cmocka_unit_test(unknown_commits),
+		cmocka_unit_test(levels_differ),
+		cmocka_unit_test(beyond),
+		cmocka_unit_test(planted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,8 @@
 
 #include "check/txn/world.h"
 
-#define TRIES_MAX 400u /* of one transaction, in the liveness phase */
+#define TRIES_MAX    400u /* of one transaction, in the liveness phase */
+#define TRIES_BEYOND 1u   /* ... where it may never succeed */
 
 /* ---- bodies: 0 to commit, -EAGAIN, or what the call said ---- */
 
@@ -219,8 +220,7 @@ static void draw_plan(struct txn_slot *s, struct plan *p)
 	}
 }
 
-/* The dead do nothing more, not even what needs no verb. */
-static void stay_alive(const struct txn_slot *s)
+void txn_stay_alive(const struct txn_slot *s)
 {
 	if (vb_sim_ep_dead(s->me->ep))
 		vb_task_die();
@@ -234,7 +234,7 @@ static void think_slowly(struct txn_slot *s)
 	if (w->d->p_slow == 0 || w->live || !vb_rng_chance(&s->goings, w->d->p_slow))
 		return;
 	vb_ep_sleep(s->me->ep, vb_rng_below(&s->goings, w->d->slow_ns));
-	stay_alive(s);
+	txn_stay_alive(s);
 }
 
 /* Until its lease is nearly over. */
@@ -246,7 +246,7 @@ static void think_to_the_edge(struct txn_slot *s)
 
 	if (gone < until)
 		vb_ep_sleep(s->me->ep, until - gone);
-	stay_alive(s);
+	txn_stay_alive(s);
 }
 
 static int try_once(struct txn_slot *s, struct plan *p)
@@ -256,16 +256,16 @@ static int try_once(struct txn_slot *s, struct plan *p)
 
 	s->begin_ns = vb_sched_now(s->w->sched);
 	err = vb_txn_begin_with(s->me, &p->params);
-	stay_alive(s);
+	txn_stay_alive(s);
 	if (err)
 		return err;
 	s->me->type = (uint8_t)p->what;
 	s->modelled = false;
 	err = body(s, p);
-	stay_alive(s);
+	txn_stay_alive(s);
 	if (err == 0 && s->w->d->think_max_ns != 0) {
 		vb_ep_sleep(s->me->ep, vb_rng_below(&s->rng, s->w->d->think_max_ns));
-		stay_alive(s);
+		txn_stay_alive(s);
 	}
 	if (err == 0)
 		think_slowly(s);
@@ -275,11 +275,11 @@ static int try_once(struct txn_slot *s, struct plan *p)
 		think_to_the_edge(s);
 	if (err != 0 || p->abort) {
 		vb_txn_abort(s->me);
-		stay_alive(s);
+		txn_stay_alive(s);
 		return err;
 	}
 	err = vb_txn_commit(s->me);
-	stay_alive(s);
+	txn_stay_alive(s);
 	if (vb_txn_cause(s->me) == VB_TXN_REFUSED) {
 		txn_found(s->w, VB_TXN_RULE_REFUSED,
 			  "coordinator %u: the commit of a %s was refused: what it has is not what "
@@ -308,6 +308,8 @@ static void note_time(struct txn_slot *s)
 
 	if (ns > w->longest_ns)
 		w->longest_ns = ns;
+	if (w->live && s->safe)
+		txn_beyond_took(s, ns);
 	if (w->d->calm && vb_txn_cause(s->me) == VB_TXN_RECOVERED && !late && !s->was_late)
 		txn_found(
 			w, VB_TXN_RULE_NEEDLESS,
@@ -317,8 +319,7 @@ static void note_time(struct txn_slot *s)
 	s->was_late = late;
 }
 
-/* What a fault may do to a call. */
-static bool may_fail(const struct txn_slot *s, int err)
+bool txn_may_fail(const struct txn_slot *s, int err)
 {
 	if (err == -ECANCELED)
 		return txn_cancelled();
@@ -346,19 +347,20 @@ static int in_its_time(struct txn_slot *s, struct plan *p, int err)
 
 int txn_attempt(struct txn_slot *s)
 {
+	unsigned most = txn_is_beyond(s->w) ? TRIES_BEYOND : TRIES_MAX;
 	struct plan p;
 	int err = -EAGAIN;
 
 	draw_plan(s, &p);
 	draw_params(s, &p);
 	s->doing = p.name;
-	for (unsigned tries = 0; err == -EAGAIN && tries < TRIES_MAX && s->w->err == 0; tries++) {
+	for (unsigned tries = 0; err == -EAGAIN && tries < most && s->w->err == 0; tries++) {
 		if (txn_cancelled())
 			break;
 		if (tries > 0)
 			vb_ep_sleep(s->me->ep,
 				    vb_rng_below(&s->rng, 2000ull << (tries < 7 ? tries : 7)));
-		stay_alive(s);
+		txn_stay_alive(s);
 		err = try_once(s, &p);
 		note_time(s);
 		err = in_its_time(s, &p, err);
@@ -369,7 +371,7 @@ int txn_attempt(struct txn_slot *s)
 	s->doing = NULL;
 	if (err == 0)
 		return 0;
-	if (err == -EAGAIN || may_fail(s, err))
+	if (err == -EAGAIN || txn_may_fail(s, err))
 		return err;
 	txn_wrong(s, p.name, err);
 	return err;

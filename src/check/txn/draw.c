@@ -22,6 +22,9 @@
 #define SHM_STREAM   0x73686d
 #define EDGE_STREAM  0x65646765
 #define WITH_STREAM  0x77697468
+#define SWEEP_STREAM 0x73770045
+#define SIDE_STREAM  0x73640005
+#define PAST_STREAM  0x70610004
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -237,6 +240,54 @@ static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_t
 		d->time_left = vb_draw_spread(r, 1, 12);
 }
 
+static void draw_sweeps(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double some[] = {0.02, 0.06, 0.2};
+
+	if (d->recovery && vb_rng_chance(r, 0.2))
+		d->p_sweep = vb_draw_one_of(r, some, 3);
+}
+
+/* More than can be survived, of one kind. */
+static void draw_beyond(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double rare[] = {0.01, 0.03, 0.1}, some[] = {0.003, 0.01, 0.03};
+
+	if (d->calm || !vb_rng_chance(r, 0.1))
+		return;
+	switch (vb_rng_below(r, d->memory || d->ahead ? 1 : 3)) {
+	case 0:
+		d->never_back = true;
+		d->faults.server_die = vb_draw_one_of(r, rare, 3);
+		break;
+	case 1:
+		d->forgotten = true;
+		d->faults.die = vb_draw_one_of(r, rare, 2) / 10;
+		break;
+	default:
+		d->too_late = (unsigned)vb_draw_between(r, 16, 100);
+		d->faults.delay = vb_draw_one_of(r, some, 3);
+		d->faults.delay_max_ns = d->too_late * d->bound_ns * 3 / 4;
+		break;
+	}
+}
+
+void vb_txn_draw_bounds(struct vb_txn_draw *d)
+{
+	d->safety_ns = 50 * MS + 40 * d->lease_ns + d->attempts * d->coordinators * 100 * US;
+	d->liveness_ns =
+		500 * MS + 40 * d->lease_ns +
+		4 * (d->faults.pause_max_ns + d->faults.stall_max_ns + d->faults.nic_stall_max_ns +
+		     d->faults.partition_max_ns + d->faults.deaf_max_ns + d->slow_ns);
+	if (vb_txn_draw_is_beyond(d))
+		d->liveness_ns += (uint64_t)d->commits * VB_TXN_TRY_MOST * 2 * d->lease_ns;
+	/* Who is stuck waits busily; nobody needs so long. */
+	if (!d->recovery) {
+		d->safety_ns = 20 * MS;
+		d->liveness_ns = 20 * MS;
+	}
+}
+
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *d)
 {
@@ -274,6 +325,12 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		d->record_bytes -= (unsigned)vb_draw_between(&late, 1, 7);
 	vb_rng_seed(&late, seed, SHM_STREAM);
 	draw_memory(&late, d);
+	vb_rng_seed(&late, seed, SWEEP_STREAM);
+	draw_sweeps(&late, d);
+	vb_rng_seed(&late, seed, SIDE_STREAM);
+	d->beside = vb_rng_chance(&late, 0.15);
+	vb_rng_seed(&late, seed, PAST_STREAM);
+	draw_beyond(&late, d);
 	vb_rng_seed(&calls, seed, CALLS_STREAM);
 	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -283,16 +340,7 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		memset(d->hybrid, vb_rng_chance(&r, 0.7) ? '0' : '1', cc->n_stages);
 	if (hybrid != NULL)
 		snprintf(d->hybrid, sizeof(d->hybrid), "%s", hybrid);
-	d->safety_ns = 50 * MS + 40 * d->lease_ns + d->attempts * d->coordinators * 100 * US;
-	d->liveness_ns =
-		500 * MS + 40 * d->lease_ns +
-		4 * (d->faults.pause_max_ns + d->faults.stall_max_ns + d->faults.nic_stall_max_ns +
-		     d->faults.partition_max_ns + d->faults.deaf_max_ns + d->slow_ns);
-	/* Who is stuck waits busily; nobody needs so long. */
-	if (!d->recovery) {
-		d->safety_ns = 20 * MS;
-		d->liveness_ns = 20 * MS;
-	}
+	vb_txn_draw_bounds(d);
 }
 
 void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
@@ -331,6 +379,12 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "leave", d->p_leave, 0);
 	vb_draw_tell_chance(to, "slow", d->p_slow, d->slow_ns);
 	vb_draw_tell_chance(to, "to the lease's end", d->p_edge, 0);
+	vb_draw_tell_chance(to, "sweeps", d->p_sweep, 0);
+	fprintf(to, "%s%s%s", d->beside ? ", another database beside" : "",
+		d->never_back ? ", beyond: servers never return" : "",
+		d->forgotten ? ", beyond: the memory of the dead is gone" : "");
+	if (d->too_late != 0)
+		fprintf(to, ", beyond: verbs up to %u times later than promised", d->too_late);
 	if (d->cancel_every_ns != 0)
 		fprintf(to, ", cancel every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cancel_every_ns));

@@ -30,12 +30,13 @@ static int open_fabric(struct txn_world *w)
 	int err;
 
 	snprintf(options, sizeof(options), "profile=%s,bound=%" PRIu64 "ns,scope=%s",
-		 d->profile->name, d->bound_ns, d->global ? "global" : "nic");
+		 d->profile->name, txn_true_bound_ns(d), d->global ? "global" : "nic");
 	err = vb_fabric_open(&p, &w->fabric);
 	if (err)
 		return err;
 	if (d->memory)
 		vb_sim_as_memory(w->fabric);
+	txn_beyond_open(w);
 	w->sched = vb_sched_self();
 	return 0;
 }
@@ -105,6 +106,9 @@ static int open_world(struct txn_world *w)
 		return err;
 	w->stranger = (struct vb_table){.store = &w->strange, .name = "stranger"};
 	txn_watch_open(w);
+	err = txn_beside_start(w);
+	if (err)
+		return err;
 	w->faults = w->d->faults;
 	vb_sim_set_faults(w->fabric, &w->faults);
 	vb_sim_on_death(w->fabric, txn_on_death, w);
@@ -116,6 +120,7 @@ static void tear_down(struct txn_world *w)
 	if (w->db != NULL)
 		vb_task_sleep_until(vb_sched_now(w->sched) + SETTLE_NS + w->d->faults.stall_max_ns);
 	txn_servers_stop(w);
+	txn_beside_stop(w);
 	if (w->sched != NULL)
 		vb_sched_kill_all(w->sched);
 	txn_servers_bury(w);
@@ -123,6 +128,7 @@ static void tear_down(struct txn_world *w)
 		vb_coordinator_bury(w->slot[i].me);
 	for (unsigned i = 0; i < w->n_dead; i++)
 		vb_coordinator_bury(w->dead[i]);
+	txn_beside_bury(w);
 	vb_db_close(w->db);
 	if (w->fabric != NULL)
 		vb_fabric_close(w->fabric);
@@ -206,7 +212,7 @@ static void sweep(struct txn_world *w)
 /* What was given up before the faults ended. */
 static void let_land(struct txn_world *w)
 {
-	vb_task_sleep_until(vb_sched_now(w->sched) + w->d->bound_ns);
+	vb_task_sleep_until(vb_sched_now(w->sched) + txn_true_bound_ns(w->d));
 }
 
 static void run_phases(struct txn_world *w)

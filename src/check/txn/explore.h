@@ -10,6 +10,7 @@
  *	           some at less than serializable, read-only, or with a deadline.
  *	liveness   faults are off.  Every coordinator that is alive must commit a number of transactions within a
  *	           bound of virtual time, whatever the dead have left behind.
+ *	           Where a seed has more in store than is survived (beyond.c), it need only be told, in time.
  *	judgement  every node is swept for locks of the dead.  Then no word of any tuple may be held; the history
  *	           must be serializable (strictly, if the protocol says so), each transaction at the level that it
  *	           was begun at; what was committed must be in place;
@@ -62,6 +63,13 @@ struct vb_txn_draw {
 	double p_leave; /* to close the coordinator, after a transaction */
 	double p_slow;  /* to think for up to slow_ns */
 	double p_edge;  /* to commit just before the lease ends, and to stand still then */
+	double p_sweep; /* to sweep a node, after a transaction */
+	bool beside;    /* another database on the same nodes: beside.c */
+	/* More than can be survived: what still holds is in beyond.c. */
+	bool never_back; /* a server that dies never returns */
+	bool forgotten;  /* the memory of a coordinator that dies is gone */
+	unsigned
+		too_late; /* verbs come that many times later than the fabric says; 0: as it says */
 	uint64_t slow_ns, cancel_every_ns, server_gone_ns;
 	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls;
 	/* To be begun at less than serializable; with a deadline. */
@@ -71,18 +79,31 @@ struct vb_txn_draw {
 	struct vb_sim_faults faults;
 };
 
+/* How long a try takes at most where more goes wrong than is survived, in suspect times, of which each is
+ * less than two leases: until it is known that a call is not answered, nor the release behind it, and what
+ * the last one has left is settled; and as much again for the others' turns. */
+#define VB_TXN_TRY_MOST 32u
+
+static inline bool vb_txn_draw_is_beyond(const struct vb_txn_draw *d)
+{
+	return d->never_back || d->forgotten || d->too_late != 0;
+}
+
 /* hybrid: a code, or NULL: drawn. */
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *out);
+/* The bounds of both phases, from the rest. */
+void vb_txn_draw_bounds(struct vb_txn_draw *d);
 void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to);
 
 struct vb_txn_explored {
 	bool orderly; /* nothing was wrong, and nobody took long: nobody may be recovered */
-	uint64_t server_deaths, leavings, cancels;
+	uint64_t server_deaths, leavings, cancels, sweeps;
 	uint64_t commits, aborts[VB_TXN_CAUSES], deaths, unknown, recovered, rolled_forward;
 	uint64_t unknown_commits; /* whose commit point nobody has heard the end of */
 	uint64_t verbs, virtual_ns, trace_hash;
 	uint64_t found[VB_TXN_RULES], violations;
+	uint64_t excused; /* of rules that do not hold in the seed */
 	enum vb_anomaly anomaly;
 	char *stories; /* free(); NULL: none */
 };

@@ -59,6 +59,7 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 	txn_calls_prepared(s, t);
 	gather(w, t, VB_HISTORY_UNKNOWN, &s->pending);
 	s->pending.there = true;
+	s->pending.happened = false;
 	s->pending.ts = t->ts;
 	s->pending.place = vb_txn_lane(t->me)->place;
 }
@@ -103,6 +104,16 @@ static void on_unknown(void *ctx, const struct vb_txn *t)
 	add(w, &s->pending);
 }
 
+/* Behind that the status word does not say it any more. */
+static void on_given_up(void *ctx, uint32_t place, uint64_t status)
+{
+	struct txn_world *w = ctx;
+
+	for (unsigned i = 0; i < w->n_last; i++)
+		if (w->last[i].place == place && status == (w->last[i].ts | VB_TS_COMMITTED))
+			w->last[i].happened = true;
+}
+
 void txn_watch_open(struct txn_world *w)
 {
 	w->watch = (struct vb_txn_watch){
@@ -114,6 +125,7 @@ void txn_watch_open(struct txn_world *w)
 		.unknown = on_unknown,
 		.met = txn_waits_met,
 		.left = txn_waits_left,
+		.given_up = on_given_up,
 	};
 	w->db->watch = &w->watch;
 }
@@ -132,7 +144,7 @@ void txn_settle_pending(struct txn_world *w)
 		const uint64_t *status = vb_local(w->fabric, vb_db_place(w->db, p->place), 8);
 
 		p->txn.outcome = VB_HISTORY_COMMITTED;
-		if (*status != (p->ts | VB_TS_COMMITTED))
+		if (!p->happened && *status != (p->ts | VB_TS_COMMITTED))
 			number_aborted(w, p);
 		add(w, p);
 	}
@@ -285,4 +297,5 @@ void txn_judge(struct txn_world *w)
 	look_for_losses(w, w->note, w->d->notes);
 	count_money(w);
 	txn_calls_judge(w);
+	txn_beside_judge(w);
 }

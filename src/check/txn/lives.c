@@ -26,20 +26,6 @@ static void end_life(struct txn_slot *s, enum txn_life end)
 	vb_task_wake(s->supervisor);
 }
 
-void txn_count(struct txn_world *w, const struct vb_coordinator *me)
-{
-	w->out->commits += me->commits;
-	w->out->recovered += me->recovered;
-	w->out->rolled_forward += me->rolled_forward;
-	if (me->lost_locks > 0)
-		txn_found(w, VB_TXN_RULE_LOST_LOCK,
-			  "coordinator %u had committed and let %" PRIu64
-			  " locks go that were no longer its own",
-			  me->index, me->lost_locks);
-	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
-		w->out->aborts[i] += me->aborts[i];
-}
-
 static void wait_for_liveness(struct txn_slot *s)
 {
 	struct txn_world *w = s->w;
@@ -78,10 +64,31 @@ static void leave(struct txn_slot *s)
 	end_life(s, TXN_LEFT);
 }
 
-/* Where logical time has ended it was told, and that is all that can be had. */
+/* Where logical time has ended, or more went wrong than is survived, it was told, and that is all that can
+ * be had. */
 static bool is_over(const struct txn_slot *s, int err)
 {
-	return err == 0 || (err == -EOVERFLOW && s->w->d->time_left != 0);
+	return err == 0 || txn_is_beyond(s->w) || (err == -EOVERFLOW && s->w->d->time_left != 0);
+}
+
+/* Others work there meanwhile, and may sweep it, too. */
+static void sweep_a_node(struct txn_slot *s)
+{
+	struct txn_world *w = s->w;
+	uint64_t freed;
+	int err;
+
+	if (w->d->p_sweep == 0 || w->live || w->err != 0 || txn_cancelled() ||
+	    !vb_rng_chance(&s->goings, w->d->p_sweep))
+		return;
+	s->doing = "sweep";
+	err = vb_db_recover(s->me, (uint16_t)vb_rng_below(&s->goings, w->d->nodes), &freed);
+	txn_stay_alive(s);
+	s->doing = NULL;
+	w->out->sweeps++;
+	/* It may have stood still itself. */
+	if (err != 0 && !txn_may_fail(s, err) && (w->d->calm || err != -VB_ETOOLATE))
+		txn_wrong(s, "vb_db_recover", err);
 }
 
 /* Does the first phase go on?  Whoever has stopped it is not waited for. */
@@ -101,6 +108,7 @@ static void life_body(void *arg)
 		s->attempts++;
 		if (txn_attempt(s) == -VB_EUNKNOWN)
 			w->out->unknown++;
+		sweep_a_node(s);
 		if (leaves(s)) {
 			leave(s);
 			return;
@@ -149,6 +157,7 @@ void txn_on_death(struct vb_ep *ep, void *arg)
 	txn_count(w, s->me);
 	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
 		w->keeps[s->me->lane[i].place] = true;
+	txn_beyond_died(w, s->me);
 	w->dead[w->n_dead++] = s->me;
 	s->me = NULL;
 	s->doing = NULL;

@@ -34,6 +34,11 @@ static void keeper_body(void *arg)
 				return;
 			continue;
 		}
+		if (w->d->never_back) {
+			if (vb_task_suspend(VB_FOREVER) == -ECANCELED)
+				return;
+			continue;
+		}
 		if (!w->live)
 			(void)vb_task_suspend(vb_sched_now(w->sched) +
 					      vb_rng_below(&r, w->d->server_gone_ns));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the exploration of transactions: see explore.h.  explore.c runs it, lives.c are
- * its coordinators and servers.c its servers, bodies.c and calls.c are what the coordinators do, judge.c is
- * what is said of it in the end. */
+ * its coordinators and servers.c its servers, bodies.c and calls.c are what the coordinators do, beside.c is
+ * another database on the same nodes, judge.c is what is said of it in the end, beyond.c what is not. */
 #ifndef VB_CHECK_TXN_WORLD_H
 #define VB_CHECK_TXN_WORLD_H
 
@@ -15,7 +15,8 @@
 #define TXN_UNFINISHED_MAX    4u /* closed coordinators that could not give their places up */
 #define TXN_NODES_MAX         3u
 #define TXN_PLACES            (TXN_NODES_MAX * (TXN_DEATHS_MAX + 16) * VB_PLACES_EACH)
-#define TXN_MONEY             1000 /* of each account at the beginning */
+#define TXN_MONEY             1000        /* of each account at the beginning */
+#define TXN_BESIDE_MONEY      (1ll << 40) /* of each in the database beside */
 #define TXN_OPS_MAX           64u
 
 struct txn_world;
@@ -25,6 +26,7 @@ enum txn_life { TXN_RUNS, TXN_DIED, TXN_LEFT, TXN_CANCELLED, TXN_DONE };
 /* What a coordinator has asked to commit and does not know the fate of. */
 struct txn_pending {
 	bool there;
+	bool happened;   /* that was seen */
 	uint64_t ts;     /* its name */
 	uint64_t number; /* of the try */
 	uint32_t place;
@@ -118,6 +120,7 @@ struct txn_world {
 	char *story_text;
 	size_t story_size;
 	struct txn_slot slot[VB_TXN_EXPLORE_COORDINATORS_MAX];
+	struct txn_beside *beside; /* NULL: nothing is */
 };
 
 /* What the protocol promises. */
@@ -137,16 +140,45 @@ void txn_found(struct txn_world *w, enum vb_txn_rule rule, const char *format, .
 /* A call returned what it may not: that is found, and ends the seed. */
 void txn_wrong(struct txn_slot *s, const char *call, int err);
 
+/* What a coordinator that goes has counted. */
+void txn_count(struct txn_world *w, const struct vb_coordinator *me);
+
 /* lives.c */
 int txn_lives_start(struct txn_world *w);
 void txn_lives_heal(struct txn_world *w);
 void txn_on_death(struct vb_ep *ep, void *arg);
-/* What a coordinator that goes has counted. */
-void txn_count(struct txn_world *w, const struct vb_coordinator *me);
 static inline bool txn_cancelled(void)
 {
 	return vb_task_cancelled(vb_task_self());
 }
+
+/* A call may end so, because of what the seed has drawn. */
+bool txn_may_fail(const struct txn_slot *s, int err);
+/* The dead do nothing more, not even what needs no verb. */
+void txn_stay_alive(const struct txn_slot *s);
+
+/* beside.c: 0 where the seed has none */
+int txn_beside_start(struct txn_world *w);
+void txn_beside_judge(struct txn_world *w);
+void txn_beside_stop(struct txn_world *w);
+void txn_beside_bury(struct txn_world *w);
+/* Is that money of the database beside? */
+static inline bool txn_beside_has(int64_t money)
+{
+	return money > TXN_BESIDE_MONEY / 2;
+}
+
+/* beyond.c */
+static inline bool txn_is_beyond(const struct txn_world *w)
+{
+	return vb_txn_draw_is_beyond(w->d);
+}
+/* Within which a verb takes effect or never does, whatever the fabric says. */
+uint64_t txn_true_bound_ns(const struct vb_txn_draw *d);
+/* After the fabric was opened; a coordinator has died; how long a try has taken when all faults had ended. */
+void txn_beyond_open(struct txn_world *w);
+void txn_beyond_died(struct txn_world *w, const struct vb_coordinator *me);
+void txn_beyond_took(struct txn_slot *s, uint64_t ns);
 
 /* servers.c */
 int txn_servers_start(struct txn_world *w);
@@ -174,8 +206,8 @@ void txn_waits_met(void *ctx, const struct vb_txn *t, const struct vb_item *it);
 void txn_watch_open(struct txn_world *w);
 /* The slot's coordinator is dead: what it had asked to commit may have happened. */
 void txn_keep_pending(struct txn_slot *s);
-/* No verb of the dead is under way any more, and nobody has given up their places yet: what they
- * had asked for has happened, or never will, and their status words say which. */
+/* No verb of the dead is under way any more: what they had asked for has happened, or never will, and their
+ * status words say which, or said so when their places were given up. */
 void txn_settle_pending(struct txn_world *w);
 
 /* Nobody may hold anything any more: `although` says why not. */
