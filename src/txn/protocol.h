@@ -204,11 +204,11 @@ enum vb_cc_caps {
 	VB_CC_NEVER_WAITS = 1 << 7,
 	/* An older transaction waits for younger ones only; a younger one ends for older ones only. */
 	VB_CC_WAIT_DIE = 1 << 8,
-	/* Whoever waits, for whomever, does so for a bounded time only (vb_db_params.wait_ns). */
-	VB_CC_BOUNDED = 1 << 10,
 	/* It offers repeatable read and read committed: what was read may be released by itself, before
 	 * the commit. */
 	VB_CC_SHORT_READS = 1 << 9,
+	/* Whoever waits, for whomever, does so for a bounded time only (vb_db_params.wait_ns). */
+	VB_CC_BOUNDED = 1 << 10,
 };
 
 struct vb_txn;

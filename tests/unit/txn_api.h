@@ -233,8 +233,8 @@ struct case_for_all {
 	CMUnitTestFunction run;
 };
 
-#define KINDS_MAX 64
-#define TESTS_MAX 1024
+#define KINDS_MAX 128
+#define TESTS_MAX 4096
 
 static struct kind kinds[KINDS_MAX];
 static char test_names[TESTS_MAX][96];
