@@ -83,6 +83,10 @@ static bool told(struct client *c, const char *call, int err)
 		return true;
 	if (!w->d->calm && (err == -VB_EUNKNOWN || err == -VB_EPEERGONE))
 		return true;
+	if (err == -ENOMEM) {
+		w->err = err;
+		return false;
+	}
 	txn_found(w, VB_TXN_RULE_WRONG_ERROR, "beside: %s returned %d (%s), which it may not", call,
 		  err, vb_strerror(err));
 	return false;
@@ -174,6 +178,11 @@ int txn_beside_start(struct txn_world *w)
 		err = vb_task_spawn(w->sched, client_body, c, &params, &t);
 	}
 	return err;
+}
+
+struct vb_db *txn_beside_db(const struct txn_world *w)
+{
+	return w->beside != NULL ? w->beside->db : NULL;
 }
 
 void txn_beside_judge(struct txn_world *w)

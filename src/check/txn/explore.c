@@ -174,13 +174,11 @@ static void sweep_failed(struct txn_world *w, const char *call, int err)
 			  vb_strerror(err));
 }
 
-/* What the dead hold where nobody came by. */
-static void sweep_body(void *arg)
+static void sweep_db(struct txn_world *w, struct vb_db *db)
 {
-	struct txn_world *w = arg;
 	struct vb_coordinator *me;
 	uint64_t freed;
-	int err = vb_coordinator_open(w->db, 0, &me);
+	int err = vb_coordinator_open(db, 0, &me);
 
 	if (err) {
 		sweep_failed(w, "vb_coordinator_open", err);
@@ -192,6 +190,17 @@ static void sweep_body(void *arg)
 		sweep_failed(w, "vb_db_recover", err);
 	txn_count(w, me);
 	vb_coordinator_close(me);
+}
+
+/* What the dead hold where nobody came by, and those who could not finish. */
+static void sweep_body(void *arg)
+{
+	struct txn_world *w = arg;
+	struct vb_db *beside = txn_beside_db(w);
+
+	sweep_db(w, w->db);
+	if (beside != NULL && w->err == 0)
+		sweep_db(w, beside);
 }
 
 static void sweep(struct txn_world *w)

@@ -159,6 +159,7 @@ void txn_stay_alive(const struct txn_slot *s);
 
 /* beside.c: 0 where the seed has none */
 int txn_beside_start(struct txn_world *w);
+struct vb_db *txn_beside_db(const struct txn_world *w);
 void txn_beside_judge(struct txn_world *w);
 void txn_beside_stop(struct txn_world *w);
 void txn_beside_bury(struct txn_world *w);
