@@ -112,7 +112,7 @@ static int audit(struct vb_coordinator *me, void *arg)
 
 /* ---- until it has happened ---- */
 
-/* vb_txn_run does the same; here each abort is counted by its cause. */
+/* As vb_txn_run, in short; here each abort is counted by its cause. */
 static int until_done(struct teller *t, struct vb_coordinator *me,
 		      int (*body)(struct vb_coordinator *me, void *arg), void *arg)
 {

@@ -29,6 +29,8 @@ static const char *plain(int err)
 		return "it was cancelled";
 	case EXDEV:
 		return "it is another process's";
+	case EROFS:
+		return "it may only be read";
 	case EPROTO:
 		return "the two sides do not agree";
 	default:

@@ -30,9 +30,10 @@ static const struct cap_name cc_caps[] = {
 
 static void put_cc(const struct vb_cc_ops *cc)
 {
-	const char *comma = "";
+	const char *comma = cc->caps & VB_CC_STRICT ? "" : ", ";
 
-	printf("\n  %s\n    %s\n    %-13s", cc->name, cc->summary, "caps");
+	printf("\n  %s\n    %s\n    %-13s%s", cc->name, cc->summary, "caps",
+	       cc->caps & VB_CC_STRICT ? "" : "serializable");
 	for (const struct cap_name *c = cc_caps; c->word != NULL; c++) {
 		if ((cc->caps & c->flag) == 0)
 			continue;

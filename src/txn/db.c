@@ -140,7 +140,8 @@ static int check_wait(const struct vb_fabric *f, const struct vb_cc_ops *cc,
 			       cc->name);
 	if (p->wait_ns > lease_of(f, p))
 		return vb_fail(-EINVAL,
-			       "wait_ns is %" PRIu64 ": at most the lease of %" PRIu64 " ns",
+			       "a lock would be waited for for up to %" PRIu64
+			       " ns (wait_ns, --wait): at most the lease of %" PRIu64 " ns",
 			       p->wait_ns, lease_of(f, p));
 	return 0;
 }

@@ -96,6 +96,16 @@ void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 	}
 }
 
+int vb_load_judge_locks(const struct vb_load_sums *sums, char *why, size_t size)
+{
+	if (sums->locked == 0)
+		return 0;
+	snprintf(why, size,
+		 "%" PRIu64 " records are still locked, and nobody is left to unlock them",
+		 sums->locked);
+	return -EBADMSG;
+}
+
 int vb_load_judge_records(const struct vb_load_sums *sums, char *why, size_t size)
 {
 	if (sums->absent != 0)
@@ -104,12 +114,8 @@ int vb_load_judge_records(const struct vb_load_sums *sums, char *why, size_t siz
 	else if (sums->wrong != 0)
 		snprintf(why, size, "%" PRIu64 " records hold what no transaction has written",
 			 sums->wrong);
-	else if (sums->locked != 0)
-		snprintf(why, size,
-			 "%" PRIu64 " records are still locked, and nobody is left to unlock them",
-			 sums->locked);
 	else
-		return 0;
+		return vb_load_judge_locks(sums, why, size);
 	return -EBADMSG;
 }
 

@@ -168,6 +168,8 @@ void vb_load_count_dense(const struct vb_load *l, unsigned table, uint16_t node,
 			 void (*look)(const struct vb_load *l, unsigned table, uint64_t key,
 				      const void *record, struct vb_load_sums *sums),
 			 struct vb_load_sums *sums);
+/* A lock that is left.  0, or -EBADMSG with a line. */
+int vb_load_judge_locks(const struct vb_load_sums *sums, char *why, size_t size);
 /* What no workload tolerates: absent, locked or impossible records.  0, or -EBADMSG with a line. */
 int vb_load_judge_records(const struct vb_load_sums *sums, char *why, size_t size);
 /* The same key in the first n of the drawn ones, of this table? */

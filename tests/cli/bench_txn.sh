@@ -22,7 +22,8 @@ head_filter='.schema == 1 and .tool == "verbena" and (.argv | length > 2) and
 	(.host | type == "object") and .interrupted == false'
 # What every run has, whatever it is.
 run_filter='.kind == "txn" and .commits > 0 and .goodput_txn_s > 0 and .duration_s > 0 and
-	(.hybrid | test("^[01]+$")) and .clients == 8 and
+	(.hybrid | test("^[01]+$")) and .clients == 8 and .isolation == "serializable" and
+	(.wait_ns == (if .cc | startswith("bounded-wait") then 100000 else null end)) and
 	(.abort_rate >= 0 and .abort_rate < 1) and
 	(.aborts | has("locked") and has("changed") and has("wounded") and has("timeout")) and
 	(.types | length > 0) and (.types | all(.latency_us | has("p50"))) and
@@ -125,6 +126,9 @@ run bench txn --cc wound-wait --fabric sim --nodes 2 --coroutines 4 --records 40
 is 'read committed: exit status 0' [ "$status" = 0 ]
 is_json 'read committed: judged at that' '.runs[0].check | .level == "read-committed" and .kept and .serializable == null'
 is 'read committed: said' grep -qE '^wound-wait .* as asked +-$' "$work/out"
+is_json 'read committed: in the JSON' '.runs[0] | .isolation == "read-committed" and .wait_ns == null and
+	.invariant.judged == false'
+is 'read committed: locks are looked at' grep -q 'not judged: .* no lock was left$' "$work/out"
 run check history "$work/weak.jsonl"
 is 'read committed: so does its history' grep -qx 'read committed' "$work/out"
 run check history "$work/weak.jsonl" --level repeatable-read
@@ -135,6 +139,9 @@ is_json 'repeatable read: of all, those that offer it' '([.runs[].cc] | any(. ==
 	([.runs[].cc] | all(. != "silo" and . != "sundial")) and (.runs | all(.check.kept))'
 run bench txn --cc bounded-wait-sx --fabric sim --nodes 2 --records 40 --wait 100us --check --duration 1ms --json "$json"
 is_json 'a bounded wait: strict' '.runs[0] | .check.serializable and .check.strict and .invariant.holds'
+run bench txn --cc bounded-wait --fabric sim --nodes 2 --records 40 --duration 200us --json "$json"
+is_json 'a bounded wait: the default is told' '.runs[0] | .lease_ns == 50000000 and .wait_ns == 781250'
+refused 'a wait beyond the lease' 2 "--wait lease 1000000000 50000000" bench txn --cc bounded-wait --fabric sim --wait 1s
 refused 'a wait without a bound' 2 "--wait wait-die" bench txn --cc wait-die --wait 1ms
 refused 'a level that is not offered' 2 "--isolation silo" bench txn --cc silo --isolation read-committed
 

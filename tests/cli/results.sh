@@ -145,6 +145,7 @@ run list --json
 cp "$work/out" "$work/list.json"
 json=$work/list.json
 is_json 'list: locks with their caps' '.locks | length > 0 and all(.name and (.caps | length > 0))'
+is 'list: nobody without caps' [ "$("$verbena" list | grep -cE '^ +caps *$')" = 0 ]
 # A lock without a page and a page without a lock are both forgotten.
 pages=$(cd "$(dirname "$0")/../../doc/locks" && ls | sed -n 's/\.md$//p' | grep -vx README | sort)
 listed=$(jq -r '.locks[].name | select(endswith("-as-published") | not)' "$json" | sort)

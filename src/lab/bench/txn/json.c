@@ -16,6 +16,13 @@ static json_t *workload_json(const struct vb_tbench_plan *p)
 	return o;
 }
 
+/* As --isolation says them. */
+static const char *const isolations[VB_ISOLATIONS] = {
+	[VB_SERIALIZABLE] = "serializable",
+	[VB_REPEATABLE_READ] = "repeatable-read",
+	[VB_READ_COMMITTED] = "read-committed",
+};
+
 static void set_setting(json_t *j, const struct vb_tbench_result *r)
 {
 	const struct vb_tbench_opts *o = &r->plan->o;
@@ -35,6 +42,9 @@ static void set_setting(json_t *j, const struct vb_tbench_result *r)
 	vb_json_set(j, "clients", vb_tbench_clients(r->plan));
 	vb_json_set(j, "recovery", json_boolean(o->recovery == 0));
 	vb_json_set(j, "lease_ns", r->lease_ns);
+	vb_json_set(j, "wait_ns",
+		    r->wait_ns != 0 ? json_integer((json_int_t)r->wait_ns) : json_null());
+	vb_json_set(j, "isolation", isolations[o->isolation]);
 	vb_json_set(j, "doorbell", json_boolean(!o->no_doorbell));
 	vb_json_set(j, "outstanding", json_boolean(!o->no_outstanding));
 	vb_json_set(j, "passive_ack", o->passive_ack);

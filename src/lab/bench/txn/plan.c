@@ -57,7 +57,7 @@ static const struct vb_opt engine_table[] = {
 		"serializable",
 		"what every transaction asks for; with less than serializable, which only some "
 		"protocols offer (`verbena list`), sums that transactions keep by what they "
-		"have read need not hold, and are not judged"),
+		"have read need not hold: only locks that are left are judged"),
 	VB_OPT_TIME(O, lease_ns, "lease", NULL, 1000, 3600 * SEC,
 		    "how long a transaction may take before others recover it (50ms, or four times "
 		    "what the fabric lets a verb be late)"),

@@ -70,6 +70,8 @@ void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load
 			  const struct vb_load_sums *sums)
 {
 	const struct vb_tbench_tally *t = r->tally;
+	/* Then sums need not hold.  A lock that is left has no excuse at any level. */
+	const bool weak = r->plan->o.isolation != VB_SERIALIZABLE;
 
 	if (t->why[0] != '\0') {
 		r->judged = r->broken = true;
@@ -84,14 +86,15 @@ void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load
 			      "written, stays as it is";
 	else if (r->end.stalled)
 		r->unjudged = "the run stalled, with transactions under way";
-	else if (r->plan->o.isolation != VB_SERIALIZABLE)
-		r->unjudged = "transactions were not asked to be serializable";
 	else if (t->unknown != 0)
 		r->unjudged = "answers to commits were lost";
+	else if (weak && sums->locked == 0)
+		r->unjudged = "transactions were not asked to be serializable; no lock was left";
 	if (r->unjudged != NULL)
 		return;
 	r->judged = true;
-	r->broken = load->ops->judge(load, sums, t->change, r->why, sizeof(r->why)) != 0;
+	r->broken = (weak ? vb_load_judge_locks(sums, r->why, sizeof(r->why))
+			  : load->ops->judge(load, sums, t->change, r->why, sizeof(r->why))) != 0;
 }
 
 void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load)
