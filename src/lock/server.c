@@ -303,7 +303,10 @@ void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node)
 	__atomic_store_n(&space->worker_cache[node], 0, __ATOMIC_RELAXED);
 }
 
-/* `read` is vb_read, or waits for a link that is down. */
+/* The header could not be read, which says nothing of who serves. */
+#define LINK_DOWN (-EHOSTUNREACH)
+
+/* `read` is vb_read, or waits for a link that is down.  -VB_EPEERGONE: nobody serves; LINK_DOWN. */
 static int read_header(struct vb_lock_client *me, uint16_t node,
 		       int (*read)(struct vb_ep *, vb_addr, void *, uint32_t))
 {
@@ -314,14 +317,14 @@ static int read_header(struct vb_lock_client *me, uint16_t node,
 	unsigned workers;
 
 	if (err)
-		return err;
+		return err == -VB_EPEERGONE ? LINK_DOWN : err;
 	workers = vb_lock_workers(word);
 	if (workers == 0 || workers > VB_LOCK_WORKERS_MAX)
 		return -VB_EPEERGONE;
 	err = read(me->ep, vb_lock_header_field(s, node, server), server,
 		   (uint32_t)(workers * sizeof(server[0])));
 	if (err)
-		return err;
+		return err == -VB_EPEERGONE ? LINK_DOWN : err;
 	/* Clients of other threads may read the same at the same time; they write the same. */
 	for (unsigned i = 0; i < workers; i++)
 		__atomic_store_n(&cache[i], server[i], __ATOMIC_RELAXED);
@@ -342,6 +345,10 @@ static int find_workers(struct vb_lock_client *me, uint16_t node,
 			vb_error("nobody serves '%s' locks on node %u; start a server there "
 				 "(vb_lock_server_start, or vb_lock_server_thread_start)",
 				 s->ops->name, node);
+		if (err == LINK_DOWN)
+			return vb_fail(-VB_EPEERGONE,
+				       "node %u, which has '%s' locks, is out of reach", node,
+				       s->ops->name);
 		if (err)
 			return err;
 		n = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
@@ -400,7 +407,7 @@ int vb_lock_server_seek(struct vb_lock_client *me, uint64_t lock, vb_peer *out)
 		int err = read_header(me, node, vb_read);
 
 		if (err)
-			return err;
+			return err == LINK_DOWN ? -VB_EUNKNOWN : err;
 		n = __atomic_load_n(&s->worker_cache[node], __ATOMIC_ACQUIRE);
 		if (n == 0)
 			return -VB_EPEERGONE;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "base/log.h"
 #include "lock/lock.h"
 
 #define PATIENCE_NS 100000ull
@@ -124,12 +125,123 @@ static void test_rma_rw_root(void **state)
 	no_way_in("rma-rw", "group=1", 0);
 }
 
+/* ---- the WRITE before the swap ---- */
+
+#define OTHERS 3u
+#define ROUNDS 601u
+
+static struct {
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops ops;
+	struct vb_fabric *f;
+	bool lost;
+} link_;
+
+/* Its first WRITE is given up early, and lands late. */
+static int lose_a_write(struct vb_ep *ep, struct vb_batch *batch)
+{
+	int err;
+
+	if (link_.lost || batch->verbs[0].op != VB_OP_WRITE)
+		return link_.real->post(ep, batch);
+	link_.lost = true;
+	vb_sim_set_faults(link_.f,
+			  &(struct vb_sim_faults){.early = 1.0, .lose_ops = 1u << VB_OP_WRITE});
+	err = link_.real->post(ep, batch);
+	vb_sim_set_faults(link_.f, &(struct vb_sim_faults){0});
+	return err;
+}
+
+struct one {
+	struct vb_lock_client *me;
+	uint64_t at_ns, timeout_ns;
+	unsigned rounds;
+	int err; /* -1: it has not come to its end */
+};
+
+static void one_body(void *arg)
+{
+	struct one *o = arg;
+	struct vb_grant g;
+	int err = 0;
+
+	vb_ep_sleep_until(o->me->ep, o->at_ns);
+	for (unsigned i = 0; i < o->rounds && err == 0; i++) {
+		err = vb_lock_acquire(o->me, 1, VB_EXCLUSIVE, o->timeout_ns, &g);
+		if (err == 0)
+			err = vb_ep_sleep(o->me->ep, 500);
+		if (err == 0)
+			err = vb_lock_release(o->me, &g);
+	}
+	o->err = err;
+}
+
+/*
+ * rma-rw clears its group's `next` on the way to the root.  That WRITE is lost, the deadline ends the swap
+ * behind it, and the place's proxy goes the same way again: the WRITE must not land over the name that the
+ * group behind has written then.
+ */
+static bool clears_late(uint64_t seed)
+{
+	const struct vb_lock_space_params p = {
+		.lock = "rma-rw", .options = "successor_wait=20ms", .locks = 4};
+	struct vb_fabric *f = cluster("profile=plain64", 2 + OTHERS + 1, seed);
+	struct one hurried, other[OTHERS], last,
+		*all[] = {&hurried, &other[0], &other[1], &other[2], &last};
+	struct vb_lock_space *space;
+
+	assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(all); i++) {
+		*all[i] = (struct one){.timeout_ns = VB_FOREVER_NS, .rounds = 1, .err = -1};
+		assert_int_equal(vb_lock_client_open(space, (uint16_t)(1 + i), &all[i]->me), 0);
+	}
+	hurried.timeout_ns = 3000;
+	hurried.at_ns = vb_lock_now(hurried.me) + 20000 + seed * 137 % 20000;
+	link_.f = f;
+	link_.real = hurried.me->ep->ops;
+	link_.ops = *link_.real;
+	link_.ops.post = lose_a_write;
+	link_.lost = false;
+	hurried.me->ep->ops = &link_.ops;
+	for (unsigned i = 0; i < OTHERS; i++) {
+		other[i].rounds = ROUNDS;
+		spawn(one_body, &other[i]);
+	}
+	spawn(one_body, &hurried);
+	(void)vb_sched_run(vb_sched_self(), NULL, now() + 60000000);
+	spawn(one_body, &last);
+	(void)vb_sched_run(vb_sched_self(), NULL, now() + 60000000);
+	for (unsigned i = 1; i < VB_ARRAY_SIZE(all) && hurried.err == -ETIMEDOUT; i++)
+		assert_int_equal(all[i]->err, 0);
+	hurried.me->ep->ops = link_.real;
+	vb_sched_kill_all(vb_sched_self());
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(all); i++)
+		vb_lock_client_bury(all[i]->me);
+	vb_lock_space_close(space);
+	vb_fabric_close(f);
+	vb_sched_destroy(vb_sched_self());
+	return hurried.err == -ETIMEDOUT && link_.lost;
+}
+
+static void test_rma_rw_clears_late(void **state)
+{
+	unsigned n = 0;
+	char said[8192];
+
+	vb_log_capture_begin(said, sizeof(said));
+	for (uint64_t seed = 200; seed < 230; seed++)
+		n += clears_late(seed);
+	vb_log_capture_end();
+	assert_true(n > 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mcs),
 		cmocka_unit_test(test_rma_rw_group),
 		cmocka_unit_test(test_rma_rw_root),
+		cmocka_unit_test(test_rma_rw_clears_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

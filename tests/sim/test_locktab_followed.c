@@ -230,14 +230,17 @@ struct late {
 	struct vb_lock_client *to;
 	struct vb_ep *ep;
 	uint64_t at_ns;
+	uint64_t ticket;
+	int err;
 };
 
-/* The last that the first agent said before it died: a grant, to the request after the last. */
+/* The last that the first agent said before it died, to the request after the last. */
 static void say_late(void *arg)
 {
 	const struct late *l = arg;
 	const struct vb_locktab_client *t = l->to->priv;
-	struct vb_locktab_answer_slot slot = {.answer = {.number = t->number, .ticket = 1}};
+	struct vb_locktab_answer_slot slot = {
+		.answer = {.number = t->number, .ticket = l->ticket, .err = l->err}};
 	unsigned lane = vb_locktab_lane(t->number);
 	struct vb_msg m = {.imm = lane};
 	struct vb_verb v = {.op = VB_OP_WRITE_NOTIFY,
@@ -269,7 +272,8 @@ static void granted_by_the_first(void)
 		assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
 		bury(&w);
 		start(&w, 1);
-		late = (struct late){.to = w.c[0], .ep = endpoint(w.f, 2), .at_ns = now() + at};
+		late = (struct late){
+			.to = w.c[0], .ep = endpoint(w.f, 2), .at_ns = now() + at, .ticket = 1};
 		spawn(say_late, &late);
 		if (vb_lock_try(w.c[0], 1, VB_EXCLUSIVE, &mine) == 0) {
 			granted++;
@@ -281,6 +285,78 @@ static void granted_by_the_first(void)
 		close_world(&w);
 	}
 	assert_in_range(granted, 50, 149);
+}
+
+/* The same where the first has refused, and the second, which knows all that the first knew, has granted
+ * by then: whoever is told that it has not got the lock has not. */
+static void refused_by_the_first(void)
+{
+	unsigned refused = 0;
+
+	for (uint64_t at = 190 * US; at < 220 * US; at += 200) {
+		struct vb_grant mine, his;
+		struct late late;
+		struct world w;
+
+		open_world(&w, "", 1);
+		keep_files(&w, true);
+		bury(&w);
+		start(&w, 1);
+		vb_task_sleep_until(now() + 2 * LEASE);
+		assert_int_equal(takes(&w, 0, 2, &mine), 0);
+		assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
+		bury(&w);
+		start(&w, 1);
+		late = (struct late){
+			.to = w.c[0], .ep = endpoint(w.f, 2), .at_ns = now() + at, .err = -EAGAIN};
+		spawn(say_late, &late);
+		if (vb_lock_try(w.c[0], 1, VB_EXCLUSIVE, &mine) == 0) {
+			assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
+		} else {
+			refused++;
+			assert_int_equal(vb_lock_try(w.c[1], 1, VB_EXCLUSIVE, &his), 0);
+			assert_int_equal(vb_lock_release(w.c[1], &his), 0);
+		}
+		vb_task_sleep_until(now() + MS);
+		vb_ep_close(late.ep);
+		close_world(&w);
+		assert_int_equal(unlink(file), 0);
+	}
+	assert_in_range(refused, 5, 149);
+}
+
+/* And where it has converted, while the second is told of the mode before: another who shares with that
+ * one is then not beside who believes that nobody is. */
+static void converted_by_the_first(void)
+{
+	unsigned converted = 0;
+
+	for (uint64_t at = 190 * US; at < 260 * US; at += 400) {
+		struct vb_grant mine, his;
+		struct late late;
+		struct world w;
+
+		open_world(&w, "", 1);
+		assert_int_equal(vb_lock_acquire(w.c[0], 1, VB_SHARED, LEASE, &mine), 0);
+		bury(&w);
+		start(&w, 1);
+		late = (struct late){
+			.to = w.c[0], .ep = endpoint(w.f, 2), .at_ns = now() + at, .ticket = 2};
+		spawn(say_late, &late);
+		if (vb_lock_convert(w.c[0], &mine, VB_EXCLUSIVE, 3 * LEASE) == 0) {
+			converted++;
+			/* It has it at the second agent, or it has been told of none. */
+			vb_task_sleep_until(now() + 10 * US);
+			assert_int_equal(vb_lock_try(w.c[1], 1, VB_SHARED, &his), -EAGAIN);
+			vb_task_sleep_until(mine.valid_until_ns - 5 * US);
+			assert_int_equal(vb_lock_try(w.c[1], 1, VB_SHARED, &his), -EAGAIN);
+		}
+		(void)vb_lock_release(w.c[0], &mine);
+		vb_task_sleep_until(now() + MS);
+		vb_ep_close(late.ep);
+		close_world(&w);
+	}
+	assert_true(converted > 0);
 }
 
 /* The second agent dies in its grace period: its file does not have what the first has granted, which
@@ -309,7 +385,43 @@ static void test_grant_over_a_server(void **state)
 {
 	kept_over_many();
 	granted_by_the_first();
+	refused_by_the_first();
+	converted_by_the_first();
 	never_two_without_a_call();
+}
+
+#define ROOM 16u
+
+/* More clients have asked an agent over time than it has room for at once, and its file has the names of
+ * all.  What the next one has no room for it does not take for nothing. */
+static void test_more_names_than_room(void **state)
+{
+	struct vb_lock_client *c[ROOM + 2];
+	struct vb_grant mine, his;
+	struct world w;
+	char options[128];
+
+	snprintf(options, sizeof(options), "requests=%u,ask_for=2ms,persist=%s", ROOM, dir);
+	open_world(&w, options, 1);
+	for (unsigned i = 0; i < ROOM + 2; i++)
+		assert_int_equal(vb_lock_client_open(w.space, (uint16_t)(1 + i % CLIENTS), &c[i]),
+				 0);
+	for (unsigned i = 0; i < ROOM; i++) {
+		assert_int_equal(vb_lock_acquire(c[i], 2, VB_EXCLUSIVE, LEASE, &mine), 0);
+		assert_int_equal(vb_lock_release(c[i], &mine), 0);
+	}
+	/* The first of them are forgotten, so that there is room. */
+	vb_task_sleep_until(now() + 10 * MS);
+	assert_int_equal(vb_lock_acquire(c[ROOM], 1, VB_EXCLUSIVE, LEASE, &mine), 0);
+	bury(&w);
+	start(&w, 1);
+	vb_task_sleep_until(now() + 10 * MS);
+	assert_true(vb_lock_valid(c[ROOM], &mine));
+	assert_int_equal(vb_lock_try(c[ROOM + 1], 1, VB_EXCLUSIVE, &his), -EAGAIN);
+	for (unsigned i = 0; i < ROOM + 2; i++)
+		vb_lock_client_close(c[i]);
+	close_world(&w);
+	assert_int_equal(unlink(file), 0);
 }
 
 static void lose_segment(struct world *w)
@@ -408,12 +520,70 @@ static void test_same_tickets(void **state)
 	close_world(&w);
 }
 
+/* ---- a look that is refused ---- */
+
+static struct {
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops ops;
+	bool down;
+	unsigned refused;
+} link_;
+
+static int refuse_one_read(struct vb_ep *ep, struct vb_batch *batch)
+{
+	if (!link_.down || batch->verbs[0].op != VB_OP_READ)
+		return link_.real->post(ep, batch);
+	link_.down = false;
+	link_.refused++;
+	batch->pending = 0;
+	for (unsigned i = 0; i < batch->n; i++)
+		batch->verbs[i].status = -VB_EPEERGONE;
+	return 0;
+}
+
+/*
+ * The first agent comes late to its lane, where a request to the second stands by then, and says that it
+ * does not serve that lock.  The client forgets who serves, and its look at the header is refused: the
+ * agent that has queued it lives all the same, and its answer counts.
+ */
+static void test_header_refused(void **state)
+{
+	struct vb_grant his, none;
+	struct call mine;
+	struct world w;
+
+	open_world(&w, "ask_for=20ms", 2);
+	assert_int_equal(takes(&w, 1, 1, &his), 0);
+	vb_sim_ep_pause(w.server[0]->ep, now() + 60 * MS);
+	assert_int_not_equal(vb_lock_acquire(w.c[0], 2, VB_EXCLUSIVE, VB_FOREVER_NS, &none), 0);
+	link_.real = w.c[0]->ep->ops;
+	link_.ops = *link_.real;
+	link_.ops.post = refuse_one_read;
+	link_.refused = 0;
+	link_.down = true;
+	w.c[0]->ep->ops = &link_.ops;
+	mine = (struct call){.w = &w, .i = 0, .lock = 1};
+	spawn(take_body, &mine);
+	vb_task_sleep_until(now() + 25 * MS);
+	assert_int_equal(vb_lock_release(w.c[1], &his), 0);
+	while (!mine.done)
+		vb_task_sleep_until(now() + 100 * US);
+	assert_int_equal(link_.refused, 1);
+	assert_int_equal(mine.err, 0);
+	assert_int_equal(vb_lock_release(w.c[0], &mine.g), 0);
+	w.c[0]->ep->ops = link_.real;
+	vb_task_sleep_until(now() + 2 * LEASE);
+	close_world(&w);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_told_too_late),
 		cmocka_unit_test(test_told_after_the_grace),
 		cmocka_unit_test(test_grant_over_a_server),
+		cmocka_unit_test(test_more_names_than_room),
+		cmocka_unit_test(test_header_refused),
 		cmocka_unit_test(test_without_the_segment),
 		cmocka_unit_test(test_not_its_end),
 		cmocka_unit_test(test_end_of_fewer_agents),

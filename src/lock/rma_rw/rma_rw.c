@@ -204,6 +204,9 @@ static int clear_and_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_
 		return clear.status;
 	err = vb_swap64(me->ep, rw_root(c), group + 1, until_ns, prev);
 	cleared = vb_wait(me->ep, &b);
+	/* It may land later, over what the group behind us writes when we have come again. */
+	if (cleared == -VB_EUNKNOWN && (err == -ETIMEDOUT || err == -ECANCELED))
+		vb_lock_let_land(me);
 	if (err == 0 && cleared != 0)
 		return vb_fail(-VB_EUNKNOWN,
 			       "lock %" PRIu64 " may be lost: its group's place at the root could "
@@ -366,7 +369,7 @@ static int root_successor(struct vb_lock_client *me, struct vb_claim *c, bool su
 	for (;;) {
 		err = vb_read64(me->ep, rw_next(c, rw_group_of(me)), out);
 		if (err && err != -VB_EUNKNOWN && !vb_lock_ask_again(me, err, &refused))
-			return err;
+			return vb_lock_unknown_if_refused(err);
 		if (err == 0 && *out == VB_HANDOVER_NOBODY && !sure)
 			return 0;
 		if (err == 0 && vb_handover_is_whole(me, *out))

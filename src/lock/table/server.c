@@ -82,6 +82,8 @@ struct agent {
 	unsigned n_sessions, fresh_sessions, bucket_mask;
 	/* The one whose release is being done; NULL: none. */
 	struct session *ending;
+	/* The file had more than there is room for. */
+	bool dropped;
 	/* The segment knows of us. */
 	bool begun;
 	/* 0: over. */
@@ -628,6 +630,7 @@ static void on_found(void *ctx, const struct vb_locktab_record *rec)
 	};
 	struct vb_tq_req *r;
 
+	a->dropped |= ss == NULL;
 	if (ss != NULL && rec->kind != VB_LOCKTAB_HOLD)
 		found_end(ss, rec);
 	if (ss == NULL || rec->kind == VB_LOCKTAB_SAID || rec->mode >= VB_MODES ||
@@ -637,7 +640,9 @@ static void on_found(void *ctx, const struct vb_locktab_record *rec)
 	if (r != NULL)
 		vb_tq_leave(a->q, r, now);
 	if (rec->kind == VB_LOCKTAB_HOLD &&
-	    vb_tq_restore(a->q, &ss->owner, &want, rec->ticket, now) == 0) {
+	    vb_tq_restore(a->q, &ss->owner, &want, rec->ticket, now) != 0) {
+		a->dropped = true;
+	} else if (rec->kind == VB_LOCKTAB_HOLD) {
 		r = vb_tq_by_ticket(&ss->owner, rec->lock, rec->ticket);
 		r->token = rec->token;
 		r->before = (enum vb_mode)rec->before;
@@ -712,6 +717,7 @@ static int come_back(struct agent *a)
 	if (err != 0)
 		return err;
 	a->file = file;
+	found.whole &= !a->dropped;
 	vb_tq_skip_tickets(a->q, found.tickets);
 	/* A segment that knows of a stop with nothing held knows better than a file. */
 	earlier |= found.earlier && a->life->lives == 0;

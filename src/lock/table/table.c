@@ -251,6 +251,9 @@ static int send_copy(struct vb_lock_client *me, struct asking *q, uint64_t until
 		q->dead = q->agent;
 		return nap(me, q, until_ns);
 	}
+	/* Who serves is not known for a moment; the agent that was asked may live and answer. */
+	if (vb_unlikely(err == -VB_EUNKNOWN))
+		return nap(me, q, until_ns);
 	if (err)
 		return err;
 	if (vb_unlikely(agent == q->dead))
@@ -509,6 +512,18 @@ static int granted(struct vb_lock_client *me, struct vb_claim *c, const struct a
 	return 0;
 }
 
+/* Two agents were asked, and the answer may be that of the first, which is gone, while the second has done
+ * something else: nothing of it stands then.  The refusal, or `if_done` where it was none. */
+static int undo_of_two(struct vb_lock_client *me, struct asking *q, int if_done)
+{
+	int answer = (int)q->answer.err;
+
+	VB_SOMETIMES(2000, "table: an answer that may be another agent's is undone");
+	if (stop(me, q) != 0)
+		return -VB_EUNKNOWN;
+	return answer != 0 ? answer : if_done;
+}
+
 /* 0; -EAGAIN: the policy, or a try, does not wait; -ENOBUFS: come again; -ETIMEDOUT; ... */
 static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_locktab_kind kind,
 		   uint64_t until_ns, uint64_t *begun_ns)
@@ -529,8 +544,12 @@ static int attempt(struct vb_lock_client *me, struct vb_claim *c, enum vb_lockta
 		VB_SOMETIMES(20000, "table: granted when another lock's lease had ended");
 		err = -ETIMEDOUT;
 	}
+	if (err == 0 && q.answer.err == 0)
+		return granted(me, c, &q);
+	if (err == 0 && q.moved)
+		return undo_of_two(me, &q, 0);
 	if (err == 0)
-		return q.answer.err == 0 ? granted(me, c, &q) : (int)q.answer.err;
+		return (int)q.answer.err;
 	if (err == -VB_EPEERGONE || q.agent == VB_PEER_NONE)
 		return err;
 	if (stop(me, &q) != 0)
@@ -694,6 +713,8 @@ static int convert_once(struct vb_lock_client *me, struct vb_claim *c, struct as
 		vb_task_shield(shielded);
 	if (err == 0 && came_late(me, q))
 		err = -ETIMEDOUT;
+	if (err == 0 && q->moved && !weaker)
+		return undo_of_two(me, q, -ENOBUFS);
 	if (err == 0)
 		return (int)q->answer.err;
 	if (err == -VB_EPEERGONE)
