@@ -38,6 +38,7 @@
  * (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a transaction reads
  * while it runs is whole: no record is ever half of one version and half of another.  But with
  * `silo` and `sundial` two records may be of different moments; such a transaction cannot commit.
+ * At VB_READ_COMMITTED they may, too, and it commits.
  *
  * When a coordinator dies.  With recovery (the default), every transaction logs what it will write
  * in its own node's memory before its commit.  A transaction that meets a lock of a coordinator
@@ -223,7 +224,8 @@ enum vb_txn_cause {
 	VB_TXN_SLOTS,
 	/* It took longer than its lease, and others rolled it back. */
 	VB_TXN_RECOVERED,
-	/* It waited for a lock until its lease, its timeout_ns or the database's wait_ns had passed. */
+	/* It waited for a lock until its lease, its timeout_ns or the database's wait_ns had passed; or
+	 * its commit came after the lease or the timeout_ns. */
 	VB_TXN_TIMEOUT,
 	/* A verb or a server failed: vb_txn_error says how. */
 	VB_TXN_FABRIC,
@@ -256,7 +258,8 @@ int vb_txn_begin(struct vb_coordinator *me);
  */
 enum vb_isolation {
 	VB_SERIALIZABLE,
-	/* A record that was read stays as it was until the end.  That there is none may change. */
+	/* A record that was read stays as it was until the end.  That there is none may change: another
+	 * call looks anew, and what it finds, or does not, counts as one more record. */
 	VB_REPEATABLE_READ,
 	/* Others may write what was read as soon as the call has ended.  Another call reads anew, into
 	 * another copy, which counts as one more record and its bytes (items_max, bytes_max); what was
@@ -268,14 +271,15 @@ enum vb_isolation {
 
 struct vb_txn_params {
 	/* Those below VB_SERIALIZABLE are offered by the two-phase protocols ("no-wait", "wait-die",
-	 * "wound-wait", "bounded-wait" and what they have behind it); see `verbena list`. */
+	 * "wound-wait", "bounded-wait" and their forms -sx and -fair); see `verbena list`. */
 	enum vb_isolation isolation;
 	/* Calls that write are refused. */
 	bool read_only;
 	/* Its deadline: so long after it has begun no call of it waits for another transaction any
 	 * more.  A call that does then, and vb_txn_commit, abort it and say -ETIMEDOUT, at the latest
 	 * when the verbs that are under way have come back.  0, or more than the database's lease_ns:
-	 * the lease, at whose end they say -EAGAIN. */
+	 * the lease, at whose end they say -EAGAIN; with no_recovery a commit does not look at it, and
+	 * so heeds no timeout_ns beyond it either. */
 	uint64_t timeout_ns;
 };
 
@@ -302,7 +306,8 @@ int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *par
  * and errors by which it is aborted:
  *
  *   -ETIMEDOUT
- *            it has waited until the end of its timeout_ns, also from vb_txn_commit
+ *            it has waited until the end of its timeout_ns; from vb_txn_commit also where that
+ *            came later, though nobody was waited for
  *   -E2BIG   it touches more records or bytes than the database allows
  *   -ENOSPC  the table has no room for another key, be it one that is only looked for
  *   -EPROTO  a node's server refuses what it was asked: it has opened other tables than this
@@ -413,7 +418,8 @@ int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t 
 int vb_values_remove(struct vb_coordinator *me, struct vb_values *values, uint64_t key);
 
 /* Why the last transaction ended; and the error behind VB_TXN_FABRIC, VB_TXN_MISUSE and
- * VB_TXN_REFUSED, and -ETIMEDOUT behind VB_TXN_TIMEOUT if it was the caller's; else 0. */
+ * VB_TXN_REFUSED, and -ETIMEDOUT behind VB_TXN_TIMEOUT if it was the caller's; else 0.  After
+ * vb_txn_run_with has given up between two tries (-ETIMEDOUT), those of the last try. */
 enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me);
 int vb_txn_error(const struct vb_coordinator *me);
 

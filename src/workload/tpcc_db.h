@@ -2,27 +2,24 @@
 /*
  * TPC-C as transactions: its tables, as the files of this workload share them.
  *
- *	tpcc_db.c     options, sizes, draws, and the operations that the lab
- *calls tpcc_fill.c   the population (clause 4.3.3) tpcc_txn.c    the five
- *transactions (clause 2) tpcc_judge.c  the consistency conditions
- *(clause 3.3.2)
+ *	tpcc_db.c     options, sizes, draws, and the operations that the lab calls
+ *	tpcc_fill.c   the population (clause 4.3.3)
+ *	tpcc_txn.c    the five transactions (clause 2)
+ *	tpcc_judge.c  the consistency conditions (clause 3.3.2)
  *
- * All that belongs to a warehouse lies on one node, and each node has a copy of
- *the items, which are only read.  Every access is by key, and a key has five
- *fields:
+ * All that belongs to a warehouse lies on one node, and each node has a copy of the items, which are
+ * only read.  Every access is by key, and a key has five fields:
  *
  *	 63        48 47        32 31    28 27        4 3    0
  *	+------------+------------+--------+-----------+------+
  *	| node       | warehouse  | distr. | row       | line |
  *	+------------+------------+--------+-----------+------+
  *
- * Three tables are not TPC-C's.  They take the place of its secondary indexes
- *and of the search for the oldest order: customers of a name (which never
- *changes), a customer's last order, and the order that a district delivers
- *next.
+ * Three tables are not TPC-C's.  They take the place of its secondary indexes and of the search for
+ * the oldest order: customers of a name (which never changes), a customer's last order, and the order
+ * that a district delivers next.
  *
- * Orders, their lines and payments are added for as long as a district has
- *room; then the run ends.
+ * Orders, their lines and payments are added for as long as a district has room; then the run ends.
  */
 #ifndef VB_WORKLOAD_TPCC_DB_H
 #define VB_WORKLOAD_TPCC_DB_H
