@@ -81,7 +81,8 @@ struct vb_db_params {
 	uint32_t coordinators;
 	/* The most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64. */
 	uint32_t items_max;
-	/* The bytes of the largest record of any table, 1 to VB_RECORD_BYTES_MAX; 0: 1024. */
+	/* The bytes of the largest record of any table, 1 to VB_RECORD_BYTES_MAX, under "mvcc", where one
+	 * verb brings four versions, to 16,352; 0: 1024. */
 	uint32_t record_bytes_max;
 	/* The most bytes of records that one transaction touches, up to 256 MiB; 0: 64 KiB. */
 	uint32_t bytes_max;
@@ -427,7 +428,8 @@ int vb_txn_error(const struct vb_coordinator *me);
  * Runs body(me, arg) as a transaction, again and again with growing pauses in between until it
  * commits, at most `tries` times (0: without end).  The body returns 0 to commit; anything else
  * aborts and is returned, except -EAGAIN, which is tried again.  The second begins each try as
- * vb_txn_begin_with does; its timeout_ns is for all tries and pauses together.
+ * vb_txn_begin_with does; its timeout_ns is for all tries and pauses together, 0 or UINT64_MAX
+ * without end; it may be longer than the lease, which each try has at most.
  *
  *   0           committed
  *   -EAGAIN     not in so many tries; vb_txn_cause has the last one's cause

@@ -157,6 +157,9 @@ static void judge_first(struct vb_stage *s, struct reading *r)
 		return;
 	vb_stage_saw(s, r->rts);
 	vb_stage_saw(s, r->version[newest]);
+	/* Also that of a younger one, which may be dead: it is in the way of the next transaction then. */
+	if (r->lock & MVCC_HELD)
+		vb_stage_saw(s, r->lock);
 	r->newest = slot == newest;
 	it->status = in_the_way(s, r, slot);
 	if (it->status != 0) {

@@ -70,6 +70,9 @@ struct vb_tuple_layout {
 void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32_t slots,
 			  uint32_t record_bytes);
 
+/* The largest record, in whole words, whose tuple one READ brings on every fabric. */
+uint32_t vb_tuple_record_most(uint32_t meta_bytes, uint32_t slots);
+
 static inline uint64_t vb_tuple_word(const void *tuple, uint32_t at)
 {
 	uint64_t w;

@@ -42,6 +42,14 @@ void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32
 	l->stride = (l->bytes + STRIDE - 1) / STRIDE * STRIDE;
 }
 
+uint32_t vb_tuple_record_most(uint32_t meta_bytes, uint32_t slots)
+{
+	uint32_t each = (VB_LEN_MAX - VB_TUPLE_META_AT - meta_bytes - 8) / slots, most;
+
+	most = (each - VB_SLOT_HEAD) / 8 * 8;
+	return most < VB_RECORD_BYTES_MAX ? most : VB_RECORD_BYTES_MAX;
+}
+
 uint64_t vb_tuple_seal(const struct vb_tuple_layout *l, const void *tuple)
 {
 	return XXH3_64bits_withSeed((const char *)tuple + l->record_at, l->record_bytes,

@@ -146,6 +146,18 @@ static int check_wait(const struct vb_fabric *f, const struct vb_cc_ops *cc,
 	return 0;
 }
 
+/* All versions of a record are read with one READ, which is no longer than on every fabric. */
+static int check_record(const struct vb_cc_ops *cc, const struct vb_db_params *p)
+{
+	uint32_t most = vb_tuple_record_most(cc->meta_bytes, vb_cc_slots(cc));
+
+	if (p->record_bytes_max > most)
+		return vb_fail(-EINVAL,
+			       "record_bytes_max is %u: under '%s' a record has at most %u bytes",
+			       p->record_bytes_max, cc->name, most);
+	return 0;
+}
+
 static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
 {
 	if (p->cc == NULL)
@@ -426,6 +438,8 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb
 		err = hybrid_stages(db->cc, p->hybrid, &db->rpc_stages);
 	if (err == 0)
 		err = check_wait(fabric, db->cc, p);
+	if (err == 0)
+		err = check_record(db->cc, p);
 	if (err == 0) {
 		set_sizes(db, p);
 		set_options(db, p);

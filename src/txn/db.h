@@ -376,7 +376,7 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
 /* recover.c: no transaction of ours is under way */
 /* A word that has stood for long enough.  0: it is free, or another's business by now; an error: it
  * stands as it did, for the next who meets it. */
-int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s);
+int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s, uint64_t patience_ns);
 void vb_txn_recover_ripe(struct vb_coordinator *me);
 /* Finishes what the commit stage of the lane has left undone, which nobody else writes to.  0, or
  * the error for which it is not known to be in place. */

@@ -414,7 +414,8 @@ static bool may_still_write(struct vb_coordinator *me, uint32_t place)
 
 /* The tuple's entry in the log of a committed transaction; none: it only held the lock, or the lock
  * is not its own. */
-static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place)
+static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place,
+			uint64_t patience_ns)
 {
 	const struct vb_log_entry *e;
 	uint32_t bytes, at = 0;
@@ -433,7 +434,7 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 	if (e == NULL)
 		err = set_back(me, s);
 	else if (!may_still_write(me, place))
-		err = redo(me, e, me->db->suspect_ns);
+		err = redo(me, e, patience_ns);
 	vb_recovery_let_go(log);
 	return err;
 }
@@ -500,7 +501,7 @@ static bool has_moved(struct vb_coordinator *me, const struct vb_suspect *s)
 	return vb_suspect_look(me, s, &now) != 0 || now.tries != s->tries;
 }
 
-int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s)
+int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s, uint64_t patience_ns)
 {
 	uint32_t place = vb_suspect_holder(me->db, &s);
 	uint64_t old;
@@ -514,7 +515,7 @@ int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s)
 			break;
 		}
 		if ((s.status & VB_TS_STATE) == VB_TS_COMMITTED) {
-			err = roll_forward(me, &s, place);
+			err = roll_forward(me, &s, place, patience_ns);
 			break;
 		}
 		if ((s.status & VB_TS_STATE) == VB_TS_RECOVERED) {
@@ -549,6 +550,6 @@ void vb_txn_recover_ripe(struct vb_coordinator *me)
 		me->suspect[i] = (struct vb_suspect){0};
 		me->ripe--;
 		/* If it fails, somebody will meet the word again. */
-		(void)vb_txn_recover(me, s);
+		(void)vb_txn_recover(me, s, me->db->suspect_ns);
 	}
 }

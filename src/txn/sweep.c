@@ -11,7 +11,8 @@ struct sweep {
 	struct vb_coordinator *me;
 	struct vb_suspect *found;
 	size_t n, room;
-	int first; /* error of what was left out */
+	uint64_t patience_ns; /* with a server, for a lock */
+	int first;            /* error of what was left out */
 };
 
 /* An error of one lock or place, which another can finish, or we later: it is noted, and no reason to
@@ -106,7 +107,10 @@ static int judge(struct sweep *w, struct vb_suspect *s, uint64_t *freed)
 		return err;
 	err = vb_suspect_look(me, s, &now);
 	if (err == 0 && vb_suspect_stood_still(me->db, s, &now))
-		err = vb_txn_recover(me, *s);
+		err = vb_txn_recover(me, *s, w->patience_ns);
+	/* A server that is waited for in vain is so once, and not for each lock. */
+	if (err == -ETIMEDOUT)
+		w->patience_ns = me->db->suspect_ns;
 	if (err != 0)
 		return left_out(w, err);
 	err = vb_recovery_read(me, VB_AMOD_IM, at, &word);
@@ -200,6 +204,7 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
 	*freed = 0;
+	w.patience_ns = me->db->patience_ns;
 	if (me->txn.phase == VB_TXN_OPEN)
 		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
 	if (!me->db->recovery)

@@ -787,7 +787,9 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
 		if (err)
 			return err;
 		if (i == 0)
-			until = me->txn.begin_ns + p.timeout_ns;
+			until = UINT64_MAX - p.timeout_ns > me->txn.begin_ns
+					? me->txn.begin_ns + p.timeout_ns
+					: UINT64_MAX;
 		err = body(me, arg);
 		if (err == 0)
 			err = vb_txn_commit(me);

@@ -299,11 +299,24 @@ static int put_first(struct vb_coordinator *me, struct vb_values *v, uint64_t ke
 	return err;
 }
 
+static int put(struct vb_coordinator *me, struct vb_values *v, uint64_t key, const void *value,
+	       uint32_t bytes)
+{
+	uint32_t was, n = pieces_of(v, bytes);
+	int err = put_first(me, v, key, value, bytes, &was);
+
+	if (err == 0)
+		err = declare(me, v, key, 0, n, true);
+	for (uint32_t i = 0; i < n && err == 0; i++)
+		err = put_piece(me, v, key, i, value, bytes);
+	return err ? err : drop_pieces(me, v, key, n, pieces_of(v, was));
+}
+
+/* That there is no record is held until there is one: at no level comes another in between. */
 int vb_values_put(struct vb_coordinator *me, struct vb_values *v, uint64_t key, const void *value,
 		  uint32_t bytes)
 {
-	uint32_t was, n;
-	int err;
+	int err, ended;
 
 	if (vb_any_null(me, v) || (bytes > 0 && vb_any_null(value)))
 		return -EINVAL;
@@ -314,18 +327,14 @@ int vb_values_put(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 	err = check_key(v, key);
 	if (err)
 		return err;
-	n = pieces_of(v, bytes);
-	value = bytes > 0 ? value : "";
 	if (bytes > v->bytes_max)
 		return vb_fail(-E2BIG,
 			       "a value of %u bytes: table '%s' was opened for values of up to %u",
 			       bytes, v->first->name, v->bytes_max);
-	err = put_first(me, v, key, value, bytes, &was);
-	if (err == 0)
-		err = declare(me, v, key, 0, n, true);
-	for (uint32_t i = 0; i < n && err == 0; i++)
-		err = put_piece(me, v, key, i, value, bytes);
-	return err ? err : drop_pieces(me, v, key, n, pieces_of(v, was));
+	vb_txn_begin_whole(&me->txn);
+	err = put(me, v, key, bytes > 0 ? value : "", bytes);
+	ended = vb_txn_end_whole(&me->txn);
+	return ended != 0 ? ended : err;
 }
 
 int vb_values_remove(struct vb_coordinator *me, struct vb_values *v, uint64_t key)

@@ -93,6 +93,28 @@ static void deadline_first(void **state)
 	close_world(&w);
 }
 
+/* The shortest is a bound, too. */
+static void one_ns(void **state)
+{
+	const struct kind *k = *state;
+	struct vb_db_params p = usual_db(k, 50 * WAIT_NS);
+	struct record r;
+	struct world w;
+	uint64_t begin;
+
+	p.wait_ns = 1;
+	open_world(&w, k->fabric, &p);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_write(w.a, w.t, X, &(struct record){.value = 1}));
+	must(vb_txn_begin(w.b));
+	begin = vb_ep_now(w.b->ep);
+	assert_int_equal(vb_txn_read(w.b, w.t, X, &r), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.b), VB_TXN_TIMEOUT);
+	assert_true(vb_ep_now(w.b->ep) - begin <= LOOK_NS);
+	must(vb_txn_commit(w.a));
+	close_world(&w);
+}
+
 /* ---- tasks ---- */
 
 struct party {
@@ -195,6 +217,7 @@ int main(void)
 	static const struct case_for_all cases[] = {
 		{"wait_ns is checked", is_checked},
 		{"gives up", gives_up},
+		{"one nanosecond", one_ns},
 		{"its deadline comes first", deadline_first},
 		{"one breaks the circle", one_breaks_it},
 		{"nobody starves", nobody_starves},

@@ -227,6 +227,14 @@ static void tries_no_longer(void **state)
 	a.tries = 0;
 	must(vb_txn_run_with(w.a, &(struct vb_txn_params){0}, at_the_third, &a, 0));
 	assert_int_equal(value_of(w.b, w.t, X), 3);
+	/* Longer than the lease, and without end. */
+	for (unsigned i = 0; i < 2; i++) {
+		const struct vb_txn_params p = {.timeout_ns = i == 0 ? 2 * LONG_NS : UINT64_MAX};
+
+		a.tries = 0;
+		must(vb_txn_run_with(w.a, &p, at_the_third, &a, 0));
+		assert_int_equal(a.tries, 2);
+	}
 	close_world(&w);
 }
 

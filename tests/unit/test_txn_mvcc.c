@@ -175,6 +175,32 @@ static void clock_follows_readers(void **state)
 	close_world(&w);
 }
 
+/* A younger holder is in no reader's way once: were it dead, the next one has to find it. */
+static void clock_follows_holders(void **state)
+{
+	struct record *r;
+	struct world w;
+	uint64_t value, ahead;
+
+	open_usual(&w, state, LONG_NS);
+	write_one(w.b, w.t, 1);
+	w.b->clock += 1000000;
+	must(vb_txn_begin(w.b));
+	ahead = w.b->txn.ts;
+	must(vb_txn_update(w.b, w.t, KEY, (void **)&r));
+	must(vb_txn_begin(w.a));
+	assert_true(w.a->txn.ts < ahead);
+	must(read_one(w.a, w.t, &value));
+	assert_int_equal(value, 1);
+	must(vb_txn_commit(w.a));
+	must(vb_txn_begin(w.a));
+	assert_true(w.a->txn.ts > ahead);
+	assert_int_equal(read_one(w.a, w.t, &value), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_LOCKED);
+	vb_txn_abort(w.b);
+	close_world(&w);
+}
+
 /* What a sweep recovers are words that name somebody; that somebody has read is data. */
 static void sweeps_leave_data(void **state)
 {
@@ -272,6 +298,7 @@ int main(void)
 		{"readers and holders", readers_and_holders},
 		{"late writers", late_writers},
 		{"clock follows readers", clock_follows_readers},
+		{"clock follows holders", clock_follows_holders},
 		{"sweeps leave data", sweeps_leave_data},
 		{"the oldest, torn", torn_oldest},
 	};

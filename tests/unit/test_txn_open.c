@@ -95,6 +95,35 @@ static void every_code_of_a_protocol(void **state)
 	vb_fabric_close(f);
 }
 
+/* One READ brings a tuple, with all its versions: no longer than every fabric's. */
+static void largest_records(void **state)
+{
+	struct vb_db_params p = usual();
+	struct vb_fabric *f;
+	struct vb_db *db;
+
+	(void)state;
+	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
+		const uint32_t slots = vb_cc_slots(*cc);
+		const uint32_t most = vb_tuple_record_most((*cc)->meta_bytes, slots);
+		struct vb_tuple_layout l;
+
+		vb_tuple_layout_init(&l, (*cc)->meta_bytes, slots, most);
+		assert_true(l.bytes <= VB_LEN_MAX);
+		vb_tuple_layout_init(&l, (*cc)->meta_bytes, slots, most + 1);
+		assert_true(l.bytes > VB_LEN_MAX || most == VB_RECORD_BYTES_MAX);
+	}
+	open_fabric(&f, "shm", 16 << 20);
+	p.cc = "mvcc";
+	p.hybrid = NULL;
+	p.record_bytes_max = 16353;
+	refused_db(f, p_ = p);
+	p.record_bytes_max = 16352;
+	must(vb_db_open(f, &p, &db));
+	vb_db_close(db);
+	vb_fabric_close(f);
+}
+
 /* 0 means what the header says: who comes second may say it, and nothing else. */
 static void defaults(void **state)
 {
@@ -547,6 +576,7 @@ int main(void)
 		cmocka_unit_test(bad_databases),
 		cmocka_unit_test(every_code_of_a_protocol),
 		cmocka_unit_test(defaults),
+		cmocka_unit_test(largest_records),
 		cmocka_unit_test(the_most),
 		cmocka_unit_test(lease_too_short),
 		cmocka_unit_test(fabric_that_is_too_small),

@@ -78,7 +78,7 @@ static void make_late(struct world *w, uint64_t ns)
 	}
 	late.ops = *late.real;
 	late.ops.recv = recv_late;
-	late.until_ns = vb_ep_now(w->a->ep) + ns;
+	late.until_ns = vb_ep_now(w->b->ep) + ns;
 	for (unsigned i = 0; i < NODES; i++)
 		ep[i]->ops = &late.ops;
 }
@@ -135,6 +135,26 @@ static void silent_server(void **state)
 	must(begin_over_it(&w));
 	vb_txn_abort(w.a);
 	assert_all_there(&w);
+	close_world(&w);
+}
+
+/* A sweep has as much patience with a server as who begins over what it has left. */
+static void swept_late(void **state)
+{
+	uint64_t freed;
+	struct world w;
+
+	if (!asks(state))
+		return;
+	open_usual(&w, state, LEASE_NS);
+	leave(&w);
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	make_late(&w, 6 * w.db->suspect_ns);
+	for (uint16_t node = 0; node < NODES; node++)
+		must(vb_db_recover(w.b, node, &freed));
+	assert_all_there(&w);
+	must(vb_coordinator_open(w.db, 0, &w.a));
 	close_world(&w);
 }
 
@@ -320,6 +340,7 @@ int main(int argc, char **argv)
 	static const struct case_for_all cases[] = {
 		{"a late server", late_server},
 		{"a silent server", silent_server},
+		{"a sweep waits for a late server", swept_late},
 		{"a cancelled task waits", cancelled_waits},
 		{"cancelled while a server is silent", cancelled_while_silent},
 		{"a take-over that nobody answers", unanswered_take_over},
