@@ -13,8 +13,8 @@
 #include "txn_api.h"
 
 #define LEFT_KEYS  6u
-#define LARGE_KEYS 18u
-#define LARGE      (60u << 10) /* more than 1 MiB together: the most of a READ on sim */
+#define LARGE_KEYS 70u
+#define LARGE      (15u << 10) /* more than 1 MiB together: the most of a READ on sim */
 
 static uint8_t large[LARGE];
 
