@@ -412,27 +412,6 @@ static int wait_a_little(struct vb_txn *t, unsigned tries)
 	return vb_txn_alive(t);
 }
 
-/*
- * Others take a lock over when the lease of its holder is over, and a holder may stand still between the CAS
- * that locks and the READ behind it; or B knows A's word from an earlier read of A's, which was let go:
- *
- *	A: CAS 0 -> A;                                        READ: half of it old, half of it B's
- *	B:             A has not moved for a lease: CAS, WRITE
- *
- * So what was read under a lock is given only when the lease was not over behind the READ.  That takes the
- * clock in order: an early one may be of before it (base/clock.h).
- */
-static int has_fetched_in_time(struct vb_txn *t, unsigned stage)
-{
-	const struct vb_db *db = t->me->db;
-
-	if (!db->recovery || !(db->cc->caps & VB_CC_READ_LOCKS) ||
-	    !(db->cc->stages[stage].flags & VB_STAGE_FETCHES) ||
-	    vb_ep_now(t->me->ep) <= t->begin_ns + db->lease_ns)
-		return 0;
-	return vb_txn_in_time(t);
-}
-
 int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n)
 {
 	const struct vb_db *db = t->me->db;
@@ -458,7 +437,7 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 					   : doom == VB_TXN_MISUSE ? -ENOSPC
 								   : 0);
 		if (n == 0)
-			return has_fetched_in_time(t, stage);
+			return 0;
 		err = wait_a_little(t, tries);
 	}
 	return err;
