@@ -28,10 +28,9 @@ static const struct vb_opt table[] = {
 		    "accounts of all nodes together"),
 	VB_OPT_REAL(O, audit_ratio, "audit-ratio", "0.1", 0, 1,
 		    "share of the transactions that are audits"),
-	VB_OPT_FLAG(O, no_declare, "no-declare",
-		    "do not tell the engine the keys beforehand: records are looked up, locked and "
-		    "fetched one after the other"),
-	VB_OPT_END};
+	VB_LOAD_OPT_NO_DECLARE(O),
+	VB_OPT_END,
+};
 #undef O
 
 enum { TRANSFER, AUDIT, TYPES };

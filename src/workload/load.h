@@ -176,4 +176,10 @@ int vb_load_judge_records(const struct vb_load_sums *sums, char *why, size_t siz
 bool vb_load_has_key(const struct vb_load_client *c, unsigned n, const struct vb_table *table,
 		     uint64_t key);
 
+/* The flag no_declare of a workload's options, which all that declare their keys have. */
+#define VB_LOAD_OPT_NO_DECLARE(type)                                                               \
+	VB_OPT_FLAG(type, no_declare, "no-declare",                                                \
+		    "do not tell the engine the keys beforehand: records are looked up, locked "   \
+		    "and fetched one after the other")
+
 #endif

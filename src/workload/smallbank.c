@@ -41,9 +41,7 @@ static const struct vb_opt table[] = {
 	VB_OPT_CHOICE(O, mix, "mix", "h-store|rcc", "h-store",
 		      "shares of the six kinds: a quarter of send-payment and 15 % of each other "
 		      "one, or RCC's own, 16 % or 17 % of each"),
-	VB_OPT_FLAG(O, no_declare, "no-declare",
-		    "do not tell the engine the keys beforehand: records are looked up, locked and "
-		    "fetched one after the other"),
+	VB_LOAD_OPT_NO_DECLARE(O),
 	VB_OPT_END};
 #undef O
 

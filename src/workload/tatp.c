@@ -42,10 +42,9 @@ struct tatp_opts {
 static const struct vb_opt table[] = {
 	VB_OPT_SIZE(O, subscribers, "subscribers", "50k", 1, 1u << 30,
 		    "subscribers of each node; in all, times --nodes"),
-	VB_OPT_FLAG(O, no_declare, "no-declare",
-		    "do not tell the engine the keys beforehand: records are looked up, locked and "
-		    "fetched one after the other"),
-	VB_OPT_END};
+	VB_LOAD_OPT_NO_DECLARE(O),
+	VB_OPT_END,
+};
 #undef O
 
 const char *const vb_tatp_types[VB_TATP_KINDS] = {

@@ -51,10 +51,7 @@ static const struct vb_opt table[] = {
 		    "customers, and orders at first, of each district; fewer than "
 		    "3k for a small "
 		    "test"),
-	VB_OPT_FLAG(O, no_declare, "no-declare",
-		    "do not tell the engine the keys beforehand: records are "
-		    "looked up, locked and "
-		    "fetched one after the other"),
+	VB_LOAD_OPT_NO_DECLARE(O),
 	VB_OPT_END};
 #undef O
 

@@ -65,9 +65,7 @@ static const struct vb_opt table[] = {
 	VB_OPT_FLAG(O, blind, "blind",
 		    "writes replace the record and do not look at it (with --no-declare it is not "
 		    "even fetched)"),
-	VB_OPT_FLAG(O, no_declare, "no-declare",
-		    "do not tell the engine the keys beforehand: records are looked up, locked and "
-		    "fetched one after the other"),
+	VB_LOAD_OPT_NO_DECLARE(O),
 	VB_OPT_END};
 #undef O
 

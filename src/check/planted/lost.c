@@ -7,8 +7,7 @@
  *                          again at once after a lost answer: the first CAS is left under way, and
  *                          frees the lock under the client's next claim
  * planted:refused-is-denied  the same lock with claims' numbers and patience, which takes a CAS that is
- *                          refused behind a lost one for the answer: its client's name stands there for
- *                          ever
+ *                          refused behind a lost one for the answer: its client's name stays there
  * planted:numberless       mcs whose claims all have the same number: a message of an earlier claim is
  *                          taken for one of this
  * planted:dropped-husk     mcs whose place in a queue is forgotten when its client closes
