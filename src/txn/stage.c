@@ -145,6 +145,14 @@ static void commit_items(struct vb_stage *s, struct vb_item **items, unsigned n,
 	}
 }
 
+static void sleep_until(struct vb_ep *ep, uint64_t at_ns)
+{
+	uint64_t now = vb_ep_now(ep);
+
+	if (now < at_ns)
+		(void)vb_ep_sleep(ep, at_ns - now);
+}
+
 void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
 		     uint64_t (*freed)(const struct vb_item *it))
 {
@@ -158,9 +166,9 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 	if (bound != 0)
 		s->acc->not_after_ns = vb_ep_now(s->acc->ep) + bound;
 	n = still_held(s, items, n, mine);
-	/* It may be a bound late, and what it has found may be taken over meanwhile. */
+	/* It may be nearly too late, and what it has found may be taken over meanwhile. */
 	if (bound != 0 && VB_CHANCE(400, "txn: a server is slow behind its look"))
-		(void)vb_ep_sleep(s->acc->ep, bound - bound / 8);
+		sleep_until(s->acc->ep, s->acc->not_after_ns - bound / 8);
 	commit_items(s, mine, n, mark, freed);
 	s->acc->not_after_ns = 0;
 }
@@ -412,6 +420,27 @@ static int wait_a_little(struct vb_txn *t, unsigned tries)
 	return vb_txn_alive(t);
 }
 
+/*
+ * Others take a lock over when the lease of its holder is over, and a holder may stand still between the CAS
+ * that locks and the READ behind it; or B knows A's word from an earlier read of A's, which was let go:
+ *
+ *	A: CAS 0 -> A;                                        READ: half of it old, half of it B's
+ *	B:             A has not moved for a lease: CAS, WRITE
+ *
+ * So what was read under a lock is given only when the lease was not over behind the READ.  That takes the
+ * clock in order: an early one may be of before it (base/clock.h).
+ */
+static int has_fetched_in_time(struct vb_txn *t, unsigned stage)
+{
+	const struct vb_db *db = t->me->db;
+
+	if (!db->recovery || !(db->cc->caps & VB_CC_READ_LOCKS) ||
+	    !(db->cc->stages[stage].flags & VB_STAGE_FETCHES) ||
+	    vb_ep_now(t->me->ep) <= t->begin_ns + db->lease_ns)
+		return 0;
+	return vb_txn_in_time(t);
+}
+
 int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n)
 {
 	const struct vb_db *db = t->me->db;
@@ -437,7 +466,7 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 					   : doom == VB_TXN_MISUSE ? -ENOSPC
 								   : 0);
 		if (n == 0)
-			return 0;
+			return has_fetched_in_time(t, stage);
 		err = wait_a_little(t, tries);
 	}
 	return err;

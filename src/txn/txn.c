@@ -48,6 +48,18 @@ static void set_params(struct vb_txn *t, const struct vb_txn_params *p)
 	t->deadline_ns = t->begin_ns + (t->hurried ? p->timeout_ns : lease);
 }
 
+/*
+ * The places go round, so that what a commit has left undone is finished when its place comes again.  Who keeps
+ * its age keeps its place, and may wait there for one who waits for what it has itself left undone at another:
+ * where a living process is waited for (may_still_write of txn/recover.c) for ever.
+ */
+static void settle_others(struct vb_coordinator *me)
+{
+	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
+		if (i != me->current)
+			(void)vb_lane_settle(me, &me->lane[i]);
+}
+
 static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 {
 	struct vb_txn *t = &me->txn;
@@ -64,6 +76,8 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 		vb_txn_recover_ripe(me);
 	if (!me->keep_age)
 		me->current = (me->current + 1) % VB_PLACES_TXN;
+	else
+		settle_others(me);
 	lane = vb_txn_lane(me);
 	err = vb_lane_settle(me, lane);
 	if (err == 0)

@@ -757,6 +757,38 @@ static void test_a_dead_client_is_silent_for_ever(void **state)
 	vb_fabric_close(f);
 }
 
+/* Who is struck before the doorbell and right behind it has lived until then, and what it has posted lands within
+ * one bound of its death: no verb of the dead comes later. */
+static void test_who_stands_still_dies_behind_the_bell(void **state)
+{
+	struct vb_sim_faults both = {
+		.pause = 1, .pause_min_ns = 1000000, .pause_max_ns = 5000000, .die = 1};
+	unsigned behind = 0;
+
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		struct vb_fabric *f = cluster(NULL, 2, seed);
+		struct vb_ep *watch = endpoint(f, 0);
+		struct mortal m = {.ep = endpoint(f, 1)};
+		uint64_t at_death;
+
+		vb_sim_ep_mortal(m.ep, true);
+		vb_sim_set_faults(f, &both);
+		spawn(mortal_main, &m);
+		while (!vb_sim_ep_dead(m.ep))
+			assert_int_equal(vb_ep_sleep(watch, 100), 0);
+		behind += vb_ep_now(watch) > both.pause_min_ns;
+		assert_int_equal(vb_ep_sleep(watch, f->caps.verb_bound_ns), 0);
+		at_death = peek(f, word(0, 0));
+		assert_int_equal(vb_ep_sleep(watch, 2 * both.pause_max_ns), 0);
+		assert_int_equal(peek(f, word(0, 0)), at_death);
+		run_all();
+		vb_ep_close(m.ep);
+		vb_ep_close(watch);
+		vb_fabric_close(f);
+	}
+	assert_true(behind >= 5);
+}
+
 static void test_only_the_mortal_die(void **state)
 {
 	struct vb_sim_faults die = {.die = 1};
@@ -844,6 +876,7 @@ int main(void)
 		cmocka_unit_test(test_a_cas_waits_until_the_word_comes_round),
 		cmocka_unit_test(test_who_has_read_waits_until_the_word_comes_round),
 		cmocka_unit_test(test_a_dead_client_is_silent_for_ever),
+		cmocka_unit_test(test_who_stands_still_dies_behind_the_bell),
 		cmocka_unit_test(test_only_the_mortal_die),
 		cmocka_unit_test(test_drift_is_exact),
 		cmocka_unit_test(test_clocks_drift_within_their_bound),

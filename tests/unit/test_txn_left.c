@@ -60,8 +60,8 @@ static void die(struct world *w)
 	w->a = NULL;
 }
 
-/* Coordinator a of the world commits, as far as its commit point, and is gone. */
-static void commit_and_die(struct world *w)
+/* Coordinator a of the world commits, as far as its commit point. */
+static void commit_by_half(struct world *w)
 {
 	const struct vb_cc_ops *cc = w->db->cc;
 	bool committed = false;
@@ -75,6 +75,11 @@ static void commit_and_die(struct world *w)
 	w->db->watch = NULL;
 	w->db->cc = cc;
 	assert_true(committed);
+}
+
+static void commit_and_die(struct world *w)
+{
+	commit_by_half(w);
 	die(w);
 }
 
@@ -172,6 +177,32 @@ static void upgraded(void **state)
 				 w.t->layout.slots > 1);
 		assert_int_equal(value_of(w.b, w.t, key), 7);
 	}
+	close_world(&w);
+}
+
+/*
+ * Who keeps its age stays at its place, and finishes what it has left undone at the other one all the same: on shm
+ * nobody else does, and whoever A waits for may wait for that.
+ */
+static void of_the_other_place(void **state)
+{
+	static const struct vb_txn_params hurried = {.timeout_ns = 1};
+	const struct record after = {.value = 7};
+	struct world w;
+
+	open_usual(&w, state, SHORT_NS);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_write(w.a, w.t, 0, &after));
+	commit_by_half(&w);
+	assert_int_equal(held(&w, 0), 1);
+	must(vb_txn_begin_with(w.a, &hurried));
+	must(vb_ep_sleep(w.a->ep, 1000));
+	assert_int_equal(vb_txn_commit(w.a), -ETIMEDOUT);
+	assert_int_equal(held(&w, 0), 1);
+	must(vb_txn_begin(w.a));
+	assert_int_equal(held(&w, 0), 0);
+	vb_txn_abort(w.a);
+	assert_int_equal(value_of(w.b, w.t, 0), 7);
 	close_world(&w);
 }
 
@@ -463,6 +494,7 @@ int main(int argc, char **argv)
 		{"finished by others", finished_by_others},
 		{"in a table that is not open", table_not_open},
 		{"upgraded", upgraded},
+		{"of the other place", of_the_other_place},
 		{"of an earlier name", of_an_earlier_name},
 		{"from a log longer than a verb", long_log},
 		{"a log without its seal", wrong_seal},

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A value that is put is put in one, whatever others do meanwhile.  The verbs of A are the fabric's, and B
- * comes in between. */
+/*
+ * What a transaction is given while it runs is whole: also when it is so late that others, who were in
+ * time, have taken its lock over and written between its lock and the end of its READ.  The verbs of A are
+ * the fabric's but for that READ, which is done in two parts, and B comes in between.
+ */
 #include "txn_api.h"
 
 #include "cc/protocols.h"
+
+#define KEY 2
+#define NEW 777
 
 static const struct kind kinds_here[] = {
 	{&vb_cc_no_wait, NULL, "shm"},      {&vb_cc_no_wait_sx, NULL, "shm"},
@@ -15,7 +21,85 @@ static struct {
 	struct world *w;
 	const struct vb_fabric_ops *real;
 	struct vb_fabric_ops ops;
+	unsigned looks; /* of B, in A's next READ */
+	bool written;
 } between;
+
+/* B wants to write: 0 if it has. */
+static int write_new(struct vb_coordinator *b, struct vb_table *t)
+{
+	int err;
+
+	must(vb_txn_begin(b));
+	err = vb_txn_write(b, t, KEY, &(struct record){.value = NEW, .other = NEW});
+	return err == 0 ? vb_txn_commit(b) : err;
+}
+
+/* B finds A's lock so often, each time as much later as others must wait for A; and then goes on, if it may. */
+static void come_between(void)
+{
+	struct vb_coordinator *b = between.w->b;
+
+	for (unsigned i = 0; i < between.looks; i++) {
+		if (i > 0)
+			must(vb_ep_sleep(b->ep, b->db->suspect_ns + 1000000));
+		between.written = write_new(b, between.w->t) == 0;
+	}
+	between.looks = 0;
+}
+
+static int read_in_two(struct vb_ep *ep, vb_addr at, void *to, uint32_t bytes)
+{
+	const struct vb_tuple_layout *l = &between.w->t->layout;
+	uint32_t first = l->record_at + 8;
+	int err;
+
+	if (bytes != l->bytes || between.looks == 0)
+		return between.real->read(ep, at, to, bytes);
+	err = between.real->read(ep, at, to, first);
+	come_between();
+	return err ? err : between.real->read(ep, at + first, (char *)to + first, bytes - first);
+}
+
+/* A reads, so late at last that B has written between the two halves of what A gets. */
+static void read_late(void **state, const struct vb_txn_params *p, unsigned looks_before)
+{
+	struct record r = {0};
+	struct world w;
+
+	open_usual(&w, state, SHORT_NS);
+	memset(&between, 0, sizeof(between));
+	between.w = &w;
+	between.real = w.a->ep->ops;
+	between.ops = *between.real;
+	between.ops.read = read_in_two;
+	w.a->ep->ops = &between.ops;
+	must(vb_txn_begin_with(w.a, p));
+	if (looks_before > 0) {
+		between.looks = looks_before;
+		must(vb_txn_read(w.a, w.t, KEY, &r));
+		assert_int_equal(r.value, FIRST + KEY);
+		must(vb_ep_sleep(w.b->ep, w.db->suspect_ns + 1000000));
+	}
+	between.looks = 4 - looks_before;
+	assert_int_equal(vb_txn_read(w.a, w.t, KEY, &r), -EAGAIN);
+	assert_true(between.written);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_TIMEOUT);
+	w.a->ep->ops = between.real;
+	assert_int_equal(value_of(w.a, w.t, KEY), NEW);
+	close_world(&w);
+}
+
+static void stands_still_in_a_read(void **state)
+{
+	read_late(state, &(struct vb_txn_params){0}, 0);
+}
+
+/* The lock word is the same at each of its reads, so B has known it since the first one. */
+static void reads_again(void **state)
+{
+	read_late(state, &(struct vb_txn_params){.isolation = VB_READ_COMMITTED}, 1);
+}
 
 /* ---- a value that is put ---- */
 
@@ -80,6 +164,8 @@ static void put_is_one_call(void **state)
 int main(void)
 {
 	static const struct case_for_all cases[] = {
+		{"stands still in a read", stands_still_in_a_read},
+		{"reads again", reads_again},
 		{"a put is one call", put_is_one_call},
 	};
 	static struct CMUnitTest tests[VB_ARRAY_SIZE(kinds_here) * VB_ARRAY_SIZE(cases)];
@@ -93,5 +179,6 @@ int main(void)
 						       .test_func = cases[j].run,
 						       .initial_state = (void *)&kinds_here[i]};
 		}
-	return _cmocka_run_group_tests("transactions: what is put is whole", tests, n, NULL, NULL);
+	return _cmocka_run_group_tests("transactions: what is given is whole", tests, n, NULL,
+				       NULL);
 }

@@ -219,6 +219,9 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		vb_task_die();
 	if (vb_unlikely(s->faulty))
 		sim_fault_batch(ep, batch, &luck);
+	/* Who stands still before the doorbell dies behind it when it has rung, and not before. */
+	if (vb_unlikely(luck.dies_after))
+		sim_stand_still(ep);
 	if (vb_unlikely(luck.dies_before)) {
 		sim_ep_die(ep);
 		vb_task_die();
