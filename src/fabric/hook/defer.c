@@ -18,10 +18,12 @@
 #define VB_LOG_ROOM "hook"
 #include "fabric/hook/common.h"
 
+#include <inttypes.h>
+
 #include "base/log.h"
 
 #define QUEUE_MAX (4 * VB_BATCH_MAX)
-#define LATE_NS   100000000ull /* if nothing else is said */
+#define LATE_NS   3600000000000ull /* if nothing else is said */
 
 enum stage { STAGE_WHOLE, STAGE_HALF, STAGE_RAN };
 
@@ -129,6 +131,8 @@ static void advance(struct defer_ep *e, struct held *h, uint64_t now)
 		return;
 	}
 	if (now > h->posted_ns + e->ep.fabric->caps.verb_bound_ns) {
+		vb_info("a verb is unknown: its thread was held up for %" PRIu64 " us",
+			(now - h->posted_ns) / 1000);
 		h->v.status = -VB_EUNKNOWN;
 		h->stage = STAGE_RAN;
 		return;

@@ -35,7 +35,8 @@ int vb_hook_fault(struct vb_fabric *lower, const struct vb_fault_params *p, stru
 struct vb_defer_params {
 	double chance; /* that a batch is deferred at all */
 	uint64_t max_delay_ns;
-	uint64_t late_ns; /* how long a thread may be held up before verbs are lost; 0: 100 ms */
+	uint64_t late_ns; /* how long a thread may be held up before verbs are lost; 0: an hour, so
+			   * that none is, however busy the machine */
 	uint64_t seed;
 };
 int vb_hook_defer(struct vb_fabric *lower, const struct vb_defer_params *p, struct vb_fabric **out);

@@ -338,6 +338,51 @@ static void test_defer_bound(void **state)
 	assert_int_equal(word(a), BATCHES * VB_BATCH_MAX);
 }
 
+/* One FAA that waits for its time when its thread goes, and the thread is back HELD_NS later. */
+#define HELD_NS 150000000ull
+
+static int held_up(const struct vb_defer_params *p)
+{
+	struct vb_verb v = {.op = VB_OP_FAA64, .flags = VB_SIGNALLED, .compare.lo = 1};
+	struct vb_batch b = {.verbs = &v, .n = 1};
+	uint64_t until;
+
+	assert_int_equal(vb_hook_defer(open_lower("shm"), p, &f), 0);
+	ready();
+	v.addr = a;
+	/* One that was due while it was posted is not what is meant. */
+	for (unsigned i = 0; i < TRIALS && b.pending == 0; i++) {
+		*(uint64_t *)vb_local(f, a, 8) = 0;
+		assert_int_equal(vb_post(ep, &b), 1);
+	}
+	assert_int_equal(b.pending, 1);
+	until = vb_clock_ns() + HELD_NS;
+	while (vb_clock_ns() < until)
+		vb_cpu_relax();
+	return vb_wait(ep, &b);
+}
+
+/* What is past the bound never happens, and its client is told. */
+static void test_defer_late(void **state)
+{
+	const struct vb_defer_params p = {
+		.chance = 1, .max_delay_ns = 20000, .late_ns = 1000000, .seed = 9};
+
+	(void)state;
+	assert_int_equal(held_up(&p), -VB_EUNKNOWN);
+	assert_int_equal(*(uint64_t *)vb_local(f, a, 8), 0);
+}
+
+/* Where no bound is named, a busy machine loses nothing. */
+static void test_defer_held_up(void **state)
+{
+	const struct vb_defer_params p = {.chance = 1, .max_delay_ns = 20000, .seed = 9};
+
+	(void)state;
+	assert_int_equal(held_up(&p), 0);
+	assert_int_equal(word(a), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -354,6 +399,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_defer_delays, setup_defer, teardown),
 		cmocka_unit_test_setup_teardown(test_defer_tears, setup_defer, teardown),
 		cmocka_unit_test_setup_teardown(test_defer_bound, setup_defer, teardown),
+		cmocka_unit_test_teardown(test_defer_late, teardown),
+		cmocka_unit_test_teardown(test_defer_held_up, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

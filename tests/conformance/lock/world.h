@@ -410,7 +410,7 @@ static struct vb_fabric *open_fabric(const struct world_params *p)
 	 * is. */
 	struct vb_defer_params dp = {.chance = 0.5,
 				     .max_delay_ns = 20000,
-				     .late_ns = p->lease_ns == 0 ? 4000 * MS : 0,
+				     .late_ns = p->lease_ns == 0 ? 4000 * MS : 100 * MS,
 				     .seed = 1};
 	struct vb_fabric *f, *hook;
 
