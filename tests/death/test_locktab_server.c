@@ -37,7 +37,7 @@ static void open_procs(struct procs *w, bool persist, uint64_t lease_ns)
 					  .lease_ns = lease_ns,
 					  .fencing = true};
 
-	snprintf(options, sizeof(options), "ask_for=20s%s%s", persist ? ",persist=" : "",
+	snprintf(options, sizeof(options), "ask_for=20s,wait=20s%s%s", persist ? ",persist=" : "",
 		 persist ? dir : "");
 	procs_begin(w, &sp);
 	remove_files();
