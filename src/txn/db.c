@@ -25,6 +25,7 @@
 #define CACHE          65536u
 #define PLACES_MAX     65534u /* all nodes */
 #define DRIFT_PPM      200u   /* of two clocks, against each other */
+#define LOOK_MOST_NS   32000ull
 #define PATIENCE_NS    10000000000ull
 
 const char *const vb_txn_cause_names[VB_TXN_CAUSES] = {
@@ -358,6 +359,18 @@ static int open_node(struct vb_db *db, uint16_t node)
 	return 0;
 }
 
+/*
+ * Whoever waits for a lock asks one round trip, and pauses another: a lock that is free is had soon, and waiters are
+ * half of the load that they could be.  On shm a look costs little but the core that it is done on, and the holder
+ * may want that: there a pause is one that a core can be given to somebody else for.
+ */
+static uint64_t look_of(const struct vb_fabric *f)
+{
+	uint64_t rtt = f->caps.rtt_ns;
+
+	return f->caps.flags & VB_CAP_INLINE || rtt > LOOK_MOST_NS ? LOOK_MOST_NS : rtt;
+}
+
 static void set_options(struct vb_db *db, const struct vb_db_params *p)
 {
 	uint32_t caps = db->fabric->caps.flags;
@@ -367,6 +380,7 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 	db->lease_ns = lease_of(db->fabric, p);
 	if (db->cc->caps & VB_CC_BOUNDED)
 		db->wait_ns = p->wait_ns != 0 ? p->wait_ns : db->lease_ns / WAITS_OF_LEASE;
+	db->look_ns = look_of(db->fabric);
 	/* From the first look at a word to the time when its holder can do nothing any more. */
 	db->suspect_ns = db->lease_ns + 2 * bound + db->lease_ns * DRIFT_PPM / 1000000 + 1000;
 	db->patience_ns = PATIENCE_NS;

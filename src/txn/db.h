@@ -80,6 +80,7 @@ struct vb_db {
 	uint32_t call_bytes;
 	uint64_t lease_ns, suspect_ns;
 	uint64_t wait_ns;     /* of VB_CC_BOUNDED; else 0 */
+	uint64_t look_ns;     /* between two looks of who waits for a lock */
 	uint64_t patience_ns; /* with a server that lives and does not answer; see call.c */
 	bool recovery, doorbell, outstanding, passive_ack;
 	bool status; /* transactions have status words */
@@ -260,8 +261,6 @@ int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n);
 int vb_txn_alive(struct vb_txn *t);
 /* Its deadline has passed: 0, or -EAGAIN. */
 int vb_txn_in_time(struct vb_txn *t);
-/* Who waits for a lock looks at it at least once in so long, and the way there. */
-#define VB_WAIT_MOST_NS 32000ull
 /*
  * How long to pause at least before the last transaction is tried again.  One that has given up waiting, in a
  * circle perhaps, lets those who wait for what it had look first: taken back at once, it would be the same
@@ -269,7 +268,7 @@ int vb_txn_in_time(struct vb_txn *t);
  */
 static inline uint64_t vb_txn_least_pause(const struct vb_coordinator *me)
 {
-	return me->db->wait_ns != 0 && me->txn.cause == VB_TXN_TIMEOUT ? 2 * VB_WAIT_MOST_NS : 0;
+	return me->db->wait_ns != 0 && me->txn.cause == VB_TXN_TIMEOUT ? 2 * me->db->look_ns : 0;
 }
 
 /* For how long a stage may wait from now on, if that is bounded by less than the lease; else

@@ -8,7 +8,7 @@
 #include "base/sometimes.h"
 #include "txn/db.h"
 
-/* Between two tries for a lock that another has: from a bare look around to VB_WAIT_MOST_NS. */
+/* Between two tries for a lock that another has: from a bare look around to the database's look_ns. */
 #define WAIT_FIRST_NS 500ull
 
 bool vb_stage_sealed(const struct vb_stage *s)
@@ -413,7 +413,7 @@ static int wait_a_little(struct vb_txn *t, unsigned tries)
 	t->me->waits++;
 	if (t->me->ripe > 0)
 		return vb_txn_doom(t, VB_TXN_LOCKED, 0);
-	most = most < VB_WAIT_MOST_NS ? most + 1 : VB_WAIT_MOST_NS;
+	most = most < t->me->db->look_ns ? most + 1 : t->me->db->look_ns;
 	vb_ep_sleep(t->me->ep, ns < most ? ns : most);
 	if (vb_task_cancelled(vb_task_self()))
 		return vb_txn_doom(t, VB_TXN_TIMEOUT, -ECANCELED);

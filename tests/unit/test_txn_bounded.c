@@ -78,6 +78,32 @@ static void gives_up(void **state)
 	close_world(&w);
 }
 
+/* A lock that is free is found so soon: who waits pauses a round trip of the fabric, and not a time of its own. */
+static void looks_often(void **state)
+{
+	const struct kind *k = *state;
+	uint64_t begin, waited, rtt_ns;
+	struct record r;
+	struct world w;
+
+	/* A look at a server takes it as long as the server's work. */
+	if (k->hybrid != NULL)
+		return;
+	open_bounded(&w, state);
+	rtt_ns = w.f->caps.rtt_ns;
+	must(vb_txn_begin(w.b));
+	must(vb_txn_write(w.b, w.t, X, &(struct record){.value = 1}));
+	must(vb_txn_begin(w.a));
+	begin = vb_ep_now(w.a->ep);
+	assert_int_equal(vb_txn_read(w.a, w.t, X, &r), -EAGAIN);
+	waited = vb_ep_now(w.a->ep) - begin;
+	assert_true(rtt_ns > 0 && waited > 100 * rtt_ns);
+	/* The pause, the look, one at the own status word, and a reader leaves its slot. */
+	assert_in_range(w.a->waits, waited / (8 * rtt_ns), waited / rtt_ns);
+	must(vb_txn_commit(w.b));
+	close_world(&w);
+}
+
 /* Its own deadline comes first, and is told as that. */
 static void deadline_first(void **state)
 {
@@ -217,6 +243,7 @@ int main(void)
 	static const struct case_for_all cases[] = {
 		{"wait_ns is checked", is_checked},
 		{"gives up", gives_up},
+		{"looks often", looks_often},
 		{"one nanosecond", one_ns},
 		{"its deadline comes first", deadline_first},
 		{"one breaks the circle", one_breaks_it},
