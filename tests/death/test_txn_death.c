@@ -156,7 +156,7 @@ static void death_at_each_verb(void **state)
 		procs_wait(&w, procs_spawn(&w, survivor, &back), 0);
 		took = w.b->actor[w.born - 1].longest_ns;
 		if (took >= SCENE_LEASE_NS)
-			waited[waits++] = took;
+			waited[waits++] = w.b->actor[w.born - 1].less_ns;
 		if (board_get(&w.b->failed))
 			print_message("after death %s verb %u\n", s.after ? "after" : "before",
 				      s.verbs);
