@@ -450,6 +450,8 @@ static void caller(struct procs *w, struct vb_lock_client *me, const void *arg)
 		procs_fail(w->b, "call %d: counted as lost", what);
 	if (what >= CONVERT && (g[0].mode == VB_EXCLUSIVE) != (what == CONVERT))
 		procs_fail(w->b, "call %d: held %s", what, vb_lock_mode_name(g[0].mode));
+	if (what == CONVERT)
+		procs_judge(w, me, &g[0]);
 	board_add(&w->b->step[2]);
 	while (board_get(&w->b->step[1]) < 2)
 		vb_ep_sleep(me->ep, MS);
@@ -485,7 +487,10 @@ static void test_killed_over_it(void **state)
 			start(&s, s.with);
 			procs_step(&s.w, 2, 1);
 			err = vb_lock_acquire(s.b, 0, VB_SHARED, SOON_NS, &g);
-			assert_int_equal(err, what == CONVERT ? -ETIMEDOUT : 0);
+			/* On a busy machine the lease may have ended: the word of the first process. */
+			if (err != 0 || what != CONVERT ||
+			    vb_lock_now(s.b) < board_get(&s.w.b->held[0][0]) >> 1)
+				assert_int_equal(err, what == CONVERT ? -ETIMEDOUT : 0);
 			if (err == 0)
 				assert_int_equal(vb_lock_release(s.b, &g), 0);
 			board_add(&s.w.b->step[1]);
