@@ -27,9 +27,15 @@ static enum world_kind kind_of(void **state)
 	return ((const struct suite_case *)*state)->kind;
 }
 
+/* Options with which it waits for as long as it is told to, where that is not the default. */
+#ifndef LOCK_PATIENT
+#define LOCK_PATIENT NULL
+#endif
+
 static void open_usual(struct world *w, void **state)
 {
-	world_open(w, &(struct world_params){.kind = kind_of(state), .ops = &LOCK});
+	world_open(w, &(struct world_params){
+			      .kind = kind_of(state), .ops = &LOCK, .lock_options = LOCK_PATIENT});
 }
 
 /* Readers give nothing back: others wait for the end of their leases. */

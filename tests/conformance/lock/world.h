@@ -82,7 +82,8 @@ struct world_params {
 	enum world_kind kind;
 	const struct vb_lock_ops *ops;
 	const char *options; /* of the fabric */
-	uint64_t lease_ns;   /* 0: so long that no test's holder loses it */
+	const char *lock_options;
+	uint64_t lease_ns; /* 0: so long that no test's holder loses it */
 	bool fencing;
 };
 
@@ -301,6 +302,7 @@ static struct vb_lock_space_params world_space_params(const struct world *w, uin
 {
 	return (struct vb_lock_space_params){
 		.lock = w->p.ops->name,
+		.options = w->p.lock_options,
 		.locks = WORLD_LOCKS,
 		.servers = servers,
 		.lease_ns = w->p.lease_ns ? w->p.lease_ns : 20000 * MS,
