@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A body that runs again and again until its transaction has committed. */
+#define VB_LOG_ROOM "txn"
+#include "base/log.h"
+#include "txn/db.h"
+
+static const struct vb_txn_params as_usual;
+
+#define PAUSE_NS      2000ull
+#define PAUSE_DOUBLES 8u
+
+static void pause_before(struct vb_coordinator *me, unsigned tries)
+{
+	unsigned doubles = tries < PAUSE_DOUBLES ? tries : PAUSE_DOUBLES;
+	uint64_t most = PAUSE_NS << doubles;
+
+	vb_ep_sleep(me->ep, vb_txn_least_pause(me) + vb_rng_below(&me->rng, most));
+}
+
+int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries)
+{
+	return vb_txn_run_with(me, &as_usual, body, arg, tries);
+}
+
+/* What is left of the time for all tries. */
+static int time_left(struct vb_coordinator *me, uint64_t until_ns, struct vb_txn_params *p)
+{
+	uint64_t now = vb_ep_now(me->ep);
+
+	/* Asked for, and no error to be logged: as from a call. */
+	if (now >= until_ns)
+		return -ETIMEDOUT;
+	p->timeout_ns = until_ns - now;
+	return 0;
+}
+
+int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *params, vb_txn_body body,
+		    void *arg, unsigned tries)
+{
+	struct vb_txn_params p;
+	uint64_t until = 0;
+
+	if (vb_any_null(me, params, body))
+		return -EINVAL;
+	p = *params;
+	for (unsigned i = 0; tries == 0 || i < tries; i++) {
+		int err = 0;
+
+		if (i > 0)
+			pause_before(me, i);
+		if (i > 0 && p.timeout_ns != 0)
+			err = time_left(me, until, &p);
+		if (err == 0)
+			err = vb_txn_begin_with(me, &p);
+		if (err)
+			return err;
+		if (i == 0)
+			until = UINT64_MAX - p.timeout_ns > me->txn.begin_ns
+					? me->txn.begin_ns + p.timeout_ns
+					: UINT64_MAX;
+		err = body(me, arg);
+		if (err == 0)
+			err = vb_txn_commit(me);
+		if (err != 0 && me->txn.phase == VB_TXN_OPEN)
+			vb_txn_abort(me);
+		/* A body that looked at its end only has not seen what went wrong before. */
+		if (err == -EAGAIN && me->txn.error != 0)
+			err = me->txn.error;
+		if (err != -EAGAIN)
+			return err;
+		if (vb_task_cancelled(vb_task_self()))
+			return -ECANCELED;
+	}
+	return -EAGAIN;
+}
