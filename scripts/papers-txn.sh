@@ -14,6 +14,7 @@
 #   rpc         one-sided against RPC (RCC, figure 15), and CAS and READ in one doorbell (section 4.2)
 #   stages      where the time goes (RCC, figure 13), and the best mixture for Sundial
 #   span        nodes that a transaction touches (RCBench, section 6.6.1)
+#   others      beside DrTM+H (RCBench, figure 23)
 #
 # Without TABLE: all of them.  The results are kept as JSON in BUILD/papers-txn.
 # PAPERS_TINY=1: a small set-up, to see that it works; in BUILD/papers-txn-tiny.
@@ -25,21 +26,21 @@ shift
 verbena=$build/src/verbena
 [ -x "$verbena" ] || { echo "papers-txn.sh: no $verbena; build it first" >&2; exit 2; }
 command -v jq >/dev/null || { echo "papers-txn.sh: jq is not installed" >&2; exit 2; }
-[ $# -gt 0 ] || set -- records primitives switches locks rpc stages span
+[ $# -gt 0 ] || set -- records primitives switches locks rpc stages span others
 for table; do
 	case $table in
-	records | primitives | switches | locks | rpc | stages | span) ;;
+	records | primitives | switches | locks | rpc | stages | span | others) ;;
 	*) echo "papers-txn.sh: no table '$table'" >&2; exit 2 ;;
 	esac
 done
 
 if [ -n "${PAPERS_TINY:-}" ]; then
 	out=$build/papers-txn-tiny
-	threads=2 servers=2 coroutines=2 rcc_threads=2 rcc_coroutines=2 wide_threads=1 wide_coroutines=2
+	few='1 2' threads=2 servers=2 coroutines=2 rcc_threads=2 rcc_coroutines=2 wide_threads=1 wide_coroutines=2
 	sizes='1k 2k' records=2k rcc_records=2k wide_records=1k span=200us rcc_span=200us
 else
 	out=$build/papers-txn
-	threads=24 servers=16 coroutines=8 rcc_threads=10 rcc_coroutines=10 wide_threads=8 wide_coroutines=4
+	few='4 8 16 24' threads=24 servers=16 coroutines=8 rcc_threads=10 rcc_coroutines=10 wide_threads=8 wide_coroutines=4
 	sizes='20k 100k 400k 1m' records=400k rcc_records=100k wide_records=100k span=2ms rcc_span=10ms
 fi
 mkdir -p "$out"
@@ -299,6 +300,25 @@ span() {
 	(["protocol", ($spans[] | "\(.) nodes", "verbs"), "last / first"] | head),
 	(protocols[] as $p | [$spans[] | $all["span-\($n)-\(.)"][$p]] as $r |
 	["`\($p)`", ($r[] | (tps | k), (.verbs_per_txn.all | r1)), (($r[-1] | tps) / ($r[0] | tps) | r2)] | row))'
+	took
+}
+
+others() {
+	title "Beside DrTM+H"
+	code
+	for c in 1 $coroutines; do
+		for n in $few; do
+			# shellcheck disable=SC2086
+			run "others-$c-$n" --cc silo,drtm-h $sim --threads "$n" --coroutines $c $rcb --theta 0.2 --records $records --duration $span --fabric-options handlers=$servers
+		done
+	done
+	code
+	echo
+	table others- '
+	(["coroutines", "threads of each node", "`silo` ktxn/s", "aborts %", "prims", "calls", "`drtm-h` ktxn/s", "aborts %", "prims", "calls", "`silo` / `drtm-h`", "paper: ahead"] | head),
+	([$all[]] | sort_by(.silo.coroutines, .silo.threads)[] | [.silo, .["drtm-h/01111"]] as $two |
+	[.silo.coroutines, .silo.threads] + [$two[] | (tps | k), (.abort_rate * 100 | r2), (prims | r2), (.calls_per_txn | r2)] +
+	[($two | map(tps) | .[0] / .[1] | r2), "`silo`, more with threads"] | row)'
 	took
 }
 

@@ -67,13 +67,14 @@ ledger=$dir/ledger.tsv
 
 # ---- what is drawn from ----
 
-# Command, name and stages of each, 0 of a lock.
+# Command, name and code of each: 0 of a lock; a digit for each stage, ? where it may be either.
+def_code='def code: .hybrid // (.stages | map("?") | add);'
 names() {
-	jq -r '((.locks, .planted, .as_published)[] | "lock \(.name) 0"),
-		((.cc, .cc_planted, .cc_as_published)[] | "txn \(.name) \(.stages | length)")' "$dir/list.json"
+	jq -r "$def_code"' ((.locks, .planted, .as_published)[] | "lock \(.name) 0"),
+		((.cc, .cc_planted, .cc_as_published)[] | "txn \(.name) \(code)")' "$dir/list.json"
 }
 real_names() {
-	jq -r '(.locks[] | "lock \(.name) 0"), (.cc[] | "txn \(.name) \(.stages | length)")' "$dir/list.json"
+	jq -r "$def_code"' (.locks[] | "lock \(.name) 0"), (.cc[] | "txn \(.name) \(code)")' "$dir/list.json"
 }
 
 "$verbena" list --json >"$dir/list.json" || fail "$verbena does not say what there is"
@@ -136,10 +137,10 @@ draw_seed() {
 	echo $((1000000 + (SRANDOM << 16 ^ (SRANDOM & 65535))))
 }
 
-draw_code() { # STAGES
-	local code='' i
-	for ((i = 0; i < $1; i++)); do
-		code+=$((SRANDOM % 2))
+draw_code() { # CODE
+	local code=$1
+	while [[ $code == *\?* ]]; do
+		code=${code/\?/$((SRANDOM % 2))}
 	done
 	echo "$code"
 }

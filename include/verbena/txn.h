@@ -69,10 +69,10 @@ struct vb_db_server;
 
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
-	 * shared and exclusive locks; "wait-die-fair"; "silo"; "sundial"; "mvcc".  See `verbena list`. */
+	 * shared and exclusive locks; "wait-die-fair"; "silo"; "drtm-h"; "sundial"; "mvcc".  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
-	 * "rpc": all by RPC. */
+	 * "rpc": all by RPC.  "drtm-h" is "silo" with one code: NULL or that one, "01111". */
 	const char *hybrid;
 	/* Lets several databases share a fabric, 1 to 31 characters; NULL: "db". */
 	const char *name;
@@ -141,7 +141,7 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
  * Opens the database on this process's view of the fabric, making it if it is not there yet.  Every
  * later open must ask for the same protocol and sizes.
  *
- *   -EINVAL      unknown protocol, a hybrid code of the wrong length, a number out of range, or
+ *   -EINVAL      unknown protocol, a hybrid code that is none of its, a number out of range, or
  *                another database than the one that exists
  *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
  *   -ENOSPC      it does not fit in the nodes' segments; the log says how much is needed

@@ -13,6 +13,7 @@ const struct vb_cc_ops *const vb_ccs[] = {
 	&vb_cc_bounded_wait,
 	&vb_cc_bounded_wait_sx,
 	&vb_cc_silo,
+	&vb_cc_drtm_h,
 	&vb_cc_sundial,
 	&vb_cc_mvcc,
 	NULL,

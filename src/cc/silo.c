@@ -182,7 +182,7 @@ int silo_write(struct vb_txn *t, struct vb_item **items, unsigned n)
 	return m > 0 ? vb_txn_stage(t, SILO_READ, items, m) : 0;
 }
 
-static int silo_prepare(struct vb_txn *t)
+int silo_prepare(struct vb_txn *t)
 {
 	int err = vb_txn_stage_all(t, SILO_LOCK, VB_ITEM_WRITE, 0);
 

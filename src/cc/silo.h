@@ -16,6 +16,7 @@ void silo_commit(struct vb_stage *s, struct vb_item **items, unsigned n);
 void silo_release(struct vb_stage *s, struct vb_item **items, unsigned n);
 int silo_access(struct vb_txn *t, struct vb_item **items, unsigned n);
 int silo_write(struct vb_txn *t, struct vb_item **items, unsigned n);
+int silo_prepare(struct vb_txn *t);
 uint64_t silo_unlocked(uint64_t version, uint64_t was);
 uint64_t silo_locked(uint64_t ts, uint64_t was);
 struct vb_word_name silo_whose(uint64_t word);

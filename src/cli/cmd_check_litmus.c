@@ -136,7 +136,8 @@ static int add_ccs(struct session *s, const struct vb_cc_ops *const *list)
 	int err = 0;
 
 	for (; *list != NULL && err == 0; list++)
-		err = add_cc(s, *list);
+		if (vb_cc_takes(*list, opts.hybrid))
+			err = add_cc(s, *list);
 	return err;
 }
 
@@ -146,6 +147,7 @@ static int add_cc_named(void *ctx, const char *name)
 	const struct vb_cc_ops *cc;
 	const char *names[NAMES_MAX];
 	char hint[VB_HINT_BYTES];
+	uint32_t by_rpc;
 	size_t n = 0;
 
 	if (!strcmp(name, "all"))
@@ -153,6 +155,8 @@ static int add_cc_named(void *ctx, const char *name)
 	if (!strcmp(name, "planted"))
 		return add_ccs(s, vb_planted_ccs);
 	cc = vb_cc_find(name);
+	if (cc != NULL && !vb_cc_takes(cc, opts.hybrid))
+		return vb_cc_code(cc, opts.hybrid, "", &by_rpc);
 	if (cc != NULL)
 		return add_cc(s, cc);
 	for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && n < NAMES_MAX; c++)

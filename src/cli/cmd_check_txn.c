@@ -69,22 +69,20 @@ static int add_run(struct vb_check *s, const struct vb_cc_ops *cc, const char *c
 static int add_cc(struct vb_check *s, const struct vb_cc_ops *cc)
 {
 	char code[VB_STAGES_MAX + 1] = "";
+	uint32_t by_rpc;
 	int err = 0;
 
-	if (opts.hybrid == NULL)
+	if (opts.hybrid == NULL || (cc->code != NULL && !strcmp(opts.hybrid, "all")))
 		return add_run(s, cc, NULL);
+	if (!vb_cc_takes(cc, opts.hybrid))
+		return vb_cc_code(cc, opts.hybrid, "", &by_rpc);
 	if (!strcmp(opts.hybrid, "rpc")) {
 		memset(code, '1', cc->n_stages);
 		return add_run(s, cc, code);
 	}
 	if (strcmp(opts.hybrid, "all") != 0) {
-		if (strlen(opts.hybrid) != cc->n_stages ||
-		    strspn(opts.hybrid, "01") != cc->n_stages)
-			return vb_fail(-EINVAL,
-				       "hybrid code '%s': '%s' has %u stages, so its codes are %u "
-				       "digits, each 0 or 1; or all, or rpc",
-				       opts.hybrid, cc->name, cc->n_stages, cc->n_stages);
-		return add_run(s, cc, opts.hybrid);
+		err = vb_cc_code(cc, opts.hybrid, "; or say all, or rpc", &by_rpc);
+		return err ? err : add_run(s, cc, opts.hybrid);
 	}
 	for (unsigned bits = 0; bits < 1u << cc->n_stages && err == 0; bits++) {
 		for (unsigned i = 0; i < cc->n_stages; i++)
@@ -99,7 +97,8 @@ static int add_list(struct vb_check *s, const struct vb_cc_ops *const *list)
 	int err = 0;
 
 	for (; *list != NULL && err == 0; list++)
-		err = add_cc(s, *list);
+		if (vb_cc_takes(*list, opts.hybrid) || !strcmp(opts.hybrid, "all"))
+			err = add_cc(s, *list);
 	return err;
 }
 

@@ -43,7 +43,10 @@ static void put_cc(const struct vb_cc_ops *cc)
 	printf("\n    %-13s", "stages");
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		printf("%s%s", i > 0 ? ", " : "", cc->stages[i].name);
-	printf(" (a hybrid code has %u digits)\n", cc->n_stages);
+	if (cc->code != NULL)
+		printf(" (%s with the hybrid code %s)\n", cc->code_of, cc->code);
+	else
+		printf(" (a hybrid code has %u digits)\n", cc->n_stages);
 	if (cc->source != NULL)
 		printf("    %-13s%s\n", "source", cc->source);
 }
@@ -102,6 +105,10 @@ static json_t *cc_json(const struct vb_cc_ops *cc)
 	json_object_set_new(o, "source", cc->source ? vb_json_text(cc->source) : json_null());
 	json_object_set_new(o, "caps", caps);
 	json_object_set_new(o, "stages", stages);
+	if (cc->code != NULL) {
+		json_object_set_new(o, "hybrid", json_string(cc->code));
+		json_object_set_new(o, "hybrid_of", json_string(cc->code_of));
+	}
 	return o;
 }
 

@@ -93,28 +93,42 @@ static int unknown_cc(const char *name)
 
 /* ---- parameters ---- */
 
-static int hybrid_stages(const struct vb_cc_ops *cc, const char *code, uint32_t *out)
+int vb_cc_code(const struct vb_cc_ops *cc, const char *code, const char *or_say, uint32_t *by_rpc)
 {
 	char names[128] = "";
 
-	*out = 0;
-	if (code == NULL)
-		return 0;
-	if (!strcmp(code, "rpc")) {
-		*out = (1u << cc->n_stages) - 1;
-		return 0;
-	}
+	*by_rpc = 0;
+	if (!vb_cc_takes(cc, code))
+		return vb_fail(
+			-EINVAL,
+			"hybrid code '%s': '%s' is '%s' with the code %s and runs with no other; "
+			"leave the code out, or take '%s'",
+			code, cc->name, cc->code_of, cc->code, cc->code_of);
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
 			 i > 0 ? ", " : "", cc->stages[i].name);
 	if (strlen(code) != cc->n_stages || strspn(code, "01") != cc->n_stages)
 		return vb_fail(-EINVAL,
 			       "hybrid code '%s': '%s' has %u stages (%s), so its codes are %u "
-			       "digits, each 0 (one-sided) or 1 (RPC)",
-			       code, cc->name, cc->n_stages, names, cc->n_stages);
+			       "digits, each 0 (one-sided) or 1 (RPC)%s",
+			       code, cc->name, cc->n_stages, names, cc->n_stages, or_say);
 	for (unsigned i = 0; i < cc->n_stages; i++)
-		*out |= (uint32_t)(code[i] - '0') << i;
+		*by_rpc |= (uint32_t)(code[i] - '0') << i;
 	return 0;
+}
+
+static int hybrid_stages(const struct vb_cc_ops *cc, const char *code, uint32_t *out)
+{
+	*out = 0;
+	if (code == NULL)
+		code = cc->code;
+	if (code == NULL)
+		return 0;
+	if (!strcmp(code, "rpc") && vb_cc_takes(cc, code)) {
+		*out = (1u << cc->n_stages) - 1;
+		return 0;
+	}
+	return vb_cc_code(cc, code, "; or \"rpc\", all of them by RPC", out);
 }
 
 static uint64_t places_of(const struct vb_db_params *p)

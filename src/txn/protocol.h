@@ -20,6 +20,8 @@
 #ifndef VB_TXN_PROTOCOL_H
 #define VB_TXN_PROTOCOL_H
 
+#include <string.h>
+
 #include "store/store.h"
 
 /*
@@ -252,6 +254,8 @@ struct vb_cc_ops {
 	unsigned n_stages;
 	/* Two of the stages, which the engine runs by itself. */
 	unsigned commit, release;
+	/* A name for another protocol with one hybrid code: that code, and whose it is.  NULL: it takes any. */
+	const char *code, *code_of;
 
 	/* Makes the items readable, or writable.  0 or -EAGAIN, from vb_txn_stage. */
 	int (*read)(struct vb_txn *t, struct vb_item **items, unsigned n);
@@ -317,6 +321,14 @@ unsigned vb_words_named(const struct vb_cc_ops *cc, const void *tuple,
 extern const struct vb_cc_ops *const vb_ccs[];
 extern const struct vb_cc_ops *const vb_ccs_published[];
 const struct vb_cc_ops *vb_cc_find(const char *name);
+/* The stages that run by RPC, as bits, of a hybrid code in digits.  -EINVAL: it is none of this protocol's;
+ * or_say: what the log offers beside. */
+int vb_cc_code(const struct vb_cc_ops *cc, const char *code, const char *or_say, uint32_t *by_rpc);
+/* May it run so?  code: digits, or a word that stands for some; NULL: nothing was asked for. */
+static inline bool vb_cc_takes(const struct vb_cc_ops *cc, const char *code)
+{
+	return cc->code == NULL || code == NULL || strcmp(code, cc->code) == 0;
+}
 /* Adds a NULL-terminated list to what vb_cc_find finds; for tests and planted bugs. */
 void vb_cc_register(const struct vb_cc_ops *const *more);
 

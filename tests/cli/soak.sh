@@ -62,6 +62,9 @@ is '... and the table has both runs' grep -qE "^all +$((20 + $(sum silo 6))) " "
 is '... and what was kept' grep -qxF "$found" "$work/out"
 soak 0 --verbena "$verbena" --dir "$dir"
 is '0 hours: the table alone' grep -qE "^silo +[0-9]+ +$(sum silo 6) " "$work/out"
+soak 0.0001 --verbena "$verbena" --dir "$dir" --jobs 1 --slice 5 --only drtm-h
+is 'a name for one code is drawn with that one' \
+	[ "$(awk -F '\t' '$3 == "drtm-h" { print $4 }' "$dir/ledger.tsv" | sort -u)" = 01111 ]
 
 # A crash, and at which seed it is.
 cat >"$work/crashes" <<SH

@@ -423,9 +423,13 @@ static void all_are_killed(void **state)
 	unsigned n = 0;
 
 	(void)state;
-	for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL; c++, n++) {
+	for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL; c++) {
 		bool found = false;
 
+		/* Here nobody serves; and its words and stages are another's, who is killed. */
+		if ((*c)->code != NULL)
+			continue;
+		n++;
 		for (unsigned i = 0; i < n_named; i++)
 			found |= strcmp(named[i], (*c)->name) == 0;
 		if (!found)

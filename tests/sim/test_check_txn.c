@@ -101,7 +101,8 @@ static void same_run_in_any_memory(void **state)
 		skip();
 	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
 		whatever_memory_held(*cc, true);
-		whatever_memory_held(*cc, false);
+		if ((*cc)->code == NULL)
+			whatever_memory_held(*cc, false);
 	}
 }
 

@@ -95,6 +95,30 @@ static void every_code_of_a_protocol(void **state)
 	vb_fabric_close(f);
 }
 
+/* drtm-h is a name for one of silo's codes: it is opened with that one, and refuses the others. */
+static void a_name_for_a_code(void **state)
+{
+	static const char *const others[] = {"rpc", "00000", "11111", "0111"};
+	struct vb_db_params p = usual();
+	struct vb_fabric *f;
+	struct vb_db *db;
+
+	(void)state;
+	open_fabric(&f, "shm", 64 << 20);
+	p.cc = "drtm-h";
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(others); i++)
+		refused_db(f, p_ = p; p_.hybrid = others[i]);
+	p.hybrid = NULL;
+	must(vb_db_open(f, &p, &db));
+	assert_int_equal(db->rpc_stages, 0x1e);
+	p.hybrid = "01111";
+	vb_db_close(db);
+	must(vb_db_open(f, &p, &db));
+	assert_int_equal(db->rpc_stages, 0x1e);
+	vb_db_close(db);
+	vb_fabric_close(f);
+}
+
 /* One READ brings a tuple, with all its versions: no longer than every fabric's. */
 static void largest_records(void **state)
 {
@@ -575,6 +599,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bad_databases),
 		cmocka_unit_test(every_code_of_a_protocol),
+		cmocka_unit_test(a_name_for_a_code),
 		cmocka_unit_test(defaults),
 		cmocka_unit_test(largest_records),
 		cmocka_unit_test(the_most),

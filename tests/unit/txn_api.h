@@ -48,6 +48,7 @@ static const struct vb_cc_ops *const protocols[] = {&PROTOCOL, NULL};
 #define protocols vb_ccs
 #endif
 
+/* hybrid: NULL: every stage is one-sided. */
 struct kind {
 	const struct vb_cc_ops *ops;
 	const char *hybrid, *fabric;
@@ -266,8 +267,9 @@ static inline size_t tests_for_all(int argc, char **argv, const char *const *fab
 			if (!is_named(*c, argv + 2, argc - 2))
 				continue;
 			vb_assert(n_kinds + 2 <= KINDS_MAX);
-			kinds[n_kinds++] = (struct kind){*c, NULL, *fabrics};
-			kinds[n_kinds++] = (struct kind){*c, "rpc", *fabrics};
+			kinds[n_kinds++] = (struct kind){*c, (*c)->code, *fabrics};
+			if (vb_cc_takes(*c, "rpc"))
+				kinds[n_kinds++] = (struct kind){*c, "rpc", *fabrics};
 		}
 #ifdef PROTOCOL
 	vb_cc_register(protocols);
@@ -277,7 +279,9 @@ static inline size_t tests_for_all(int argc, char **argv, const char *const *fab
 			vb_assert(n < TESTS_MAX);
 			snprintf(test_names[n], sizeof(test_names[n]), "%s %s%s: %s",
 				 kinds[k].fabric, kinds[k].ops->name,
-				 kinds[k].hybrid != NULL ? " rpc" : "", cases[i].name);
+				 kinds[k].hybrid != NULL && kinds[k].ops->code == NULL ? " rpc"
+										       : "",
+				 cases[i].name);
 			tests[n] = (struct CMUnitTest){.name = test_names[n],
 						       .test_func = cases[i].run,
 						       .initial_state = &kinds[k]};

@@ -115,13 +115,6 @@ static void read_anything(struct vb_stage *s, struct vb_item **items, unsigned n
 	}
 }
 
-static int silo_prepare(struct vb_txn *t)
-{
-	int err = vb_txn_stage_all(t, SILO_LOCK, VB_ITEM_WRITE, 0);
-
-	return err ? err : vb_txn_stage_all(t, SILO_VALIDATE, VB_ITEM_READ, VB_ITEM_WRITE);
-}
-
 static const struct vb_stage_ops torn_stages[] =
 	SILO_STAGE_TABLE(read_anything, silo_lock, silo_validate);
 

@@ -132,6 +132,8 @@ void vb_txn_campaign_init(struct vb_txn_campaign *c, const struct vb_cc_ops *cc,
 		.all = {.kind = &kind, .protocol = cc->name, .planted = cc->planted},
 		.cc = cc,
 	};
+	if (hybrid == NULL)
+		hybrid = cc->code;
 	/* Not every code reaches every branch. */
 	for (const struct vb_cc_ops *const *l = vb_ccs; *l != NULL && hybrid == NULL; l++)
 		if (*l == cc)

@@ -338,6 +338,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	/* All of one kind is what most people run. */
 	if (vb_rng_chance(&r, 0.4))
 		memset(d->hybrid, vb_rng_chance(&r, 0.7) ? '0' : '1', cc->n_stages);
+	if (cc->code != NULL)
+		hybrid = cc->code;
 	if (hybrid != NULL)
 		snprintf(d->hybrid, sizeof(d->hybrid), "%s", hybrid);
 	vb_txn_draw_bounds(d);

@@ -89,7 +89,7 @@ static inline bool vb_txn_draw_is_beyond(const struct vb_txn_draw *d)
 	return d->never_back || d->forgotten || d->too_late != 0;
 }
 
-/* hybrid: a code, or NULL: drawn. */
+/* hybrid: a code, or NULL: drawn, unless the protocol has but one. */
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *out);
 /* The bounds of both phases, from the rest. */

@@ -26,7 +26,8 @@ static const struct vb_opt what_table[] = {
 	VB_OPT_STRING(O, hybrid, "hybrid", "CODE", NULL,
 		      "which stages run by RPC and not one-sided: none, rpc (every one), both (one "
 		      "run with none and one with rpc), all (a run for each code), or one digit 0 "
-		      "or 1 for each stage of the protocol (none; with --cc all: both)"),
+		      "or 1 for each stage of the protocol (none; with --cc all: both). "
+		      "drtm-h is a name for one code, and runs with that one only"),
 	VB_OPT_CHOICE(
 		O, fabric, "fabric", "shm|sim|ucx|verbs", "shm",
 		"shm: processes on shared memory; sim: a simulated cluster in virtual time; ucx, "
@@ -223,22 +224,14 @@ static int add_run(struct vb_tbench_plan *p, const struct vb_cc_ops *cc, uint32_
 	return 0;
 }
 
-static int wrong_code(const struct vb_cc_ops *cc, const char *code)
-{
-	char names[128] = "";
-
-	for (unsigned i = 0; i < cc->n_stages; i++)
-		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
-			 i > 0 ? ", " : "", cc->stages[i].name);
-	return vb_fail(-EINVAL,
-		       "--hybrid '%s': '%s' has %u stages (%s), so its codes are %u digits, each 0 "
-		       "(one-sided) or 1 (RPC); or say none, rpc, both or all",
-		       code, cc->name, cc->n_stages, names, cc->n_stages);
-}
-
 static bool offers(const struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 {
 	return p->o.isolation == VB_SERIALIZABLE || cc->caps & VB_CC_SHORT_READS;
+}
+
+static bool every_code(const struct vb_tbench_plan *p)
+{
+	return p->o.hybrid != NULL && strcmp(p->o.hybrid, "all") == 0;
 }
 
 static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
@@ -247,6 +240,10 @@ static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 	uint32_t every = (1u << cc->n_stages) - 1, mask = 0;
 	int err = 0;
 
+	if (cc->code != NULL && (p->o.hybrid == NULL || every_code(p)))
+		code = cc->code;
+	if (!vb_cc_takes(cc, code))
+		return vb_cc_code(cc, code, "", &mask);
 	if (strcmp(code, "none") == 0)
 		return add_run(p, cc, 0);
 	if (strcmp(code, "rpc") == 0)
@@ -260,11 +257,8 @@ static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 			err = add_run(p, cc, mask);
 		return err;
 	}
-	if (strlen(code) != cc->n_stages || strspn(code, "01") != cc->n_stages)
-		return wrong_code(cc, code);
-	for (unsigned i = 0; i < cc->n_stages; i++)
-		mask |= (uint32_t)(code[i] - '0') << i;
-	return add_run(p, cc, mask);
+	err = vb_cc_code(cc, code, "; or say none, rpc, both or all", &mask);
+	return err ? err : add_run(p, cc, mask);
 }
 
 /* An option that no run of the plan heeds would be ignored: refused. */
@@ -287,7 +281,7 @@ static int plan_runs(struct vb_tbench_plan *p)
 	if (strcmp(p->o.cc, "all") == 0) {
 		p->o.all = true;
 		for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && err == 0; c++)
-			if (offers(p, *c))
+			if (offers(p, *c) && (vb_cc_takes(*c, p->o.hybrid) || every_code(p)))
 				err = add_protocol(p, *c);
 		return err;
 	}
