@@ -106,6 +106,30 @@ $(cat "$work/out" "$work/err")"
 	fi
 }
 
+# Parts that wait for the most part, made side by side: each in a shell and a work directory of its own.
+# joined: until all have ended; their cases follow each other in the order in which they were begun.
+parts=0
+beside() { # FUNCTION ARGS...
+	parts=$((parts + 1))
+	mkdir "$work/part$parts"
+	(
+		work=$work/part$parts n=0
+		"$@"
+		exit 0
+	) >"$work/said$parts" 2>&1 &
+	eval "part$parts=$!"
+}
+joined() {
+	part=0
+	while [ $part -lt $parts ]; do
+		part=$((part + 1))
+		eval "wait \$part$part" || not_ok "part $part" "ended with status $?"
+		awk -v n=$n '/^(not )?ok [0-9]/ { sub(/ok [0-9]+/, "ok " ++n) } 1' "$work/said$part"
+		n=$((n + $(grep -cE '^(not )?ok [0-9]' "$work/said$part")))
+	done
+	parts=0
+}
+
 finish() {
 	echo "1..$n"
 }

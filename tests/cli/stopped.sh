@@ -6,7 +6,8 @@
 # (STOP), and for the one that was started also stopped for a while (PAUSE): the run ends by itself, names
 # who it was, leaves whole JSON, says with its exit status that it failed, and does not blame the lock.
 # When it is the first process that dies, nobody is left.  A child may also be killed or stopped as soon
-# as it is there, long before anything is measured.  The runs of a group are made side by side.
+# as it is there, long before anything is measured.  The runs of a group are made side by side, and so are
+# locks, transactions and fabrics: what is waited for are silences, and who thinks leaves the processor to others.
 . "$(dirname "$0")/lib.sh"
 
 if ! command -v jq >/dev/null; then
@@ -171,24 +172,36 @@ judge_fabric() {
 		[ "$status $(jq '.runs | length > 0' "$json")" = '0 true' ]
 }
 
-lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --duration 8s --stall-after 20s'
-txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 8s'
+lock='lock --lock dslr --procs 3 --clients 6 --lease 200ms --think 5ms --duration 6s --stall-after 20s'
+txn='txn --cc silo --workload smallbank --accounts 1k --coroutines 2 --duration 6s'
 first=0 skipped=0 early='' pause_s=1
-early() { # FABRIC COUNT: a run may come to begin all the same
+# A run may come to begin all the same.
+at_once() { # FABRIC COUNT NAME ARGS...
 	early=early first=$2 signals='KILL STOP'
-	# shellcheck disable=SC2086
-	group "$1" "$2" 'bench lock, at once' judge_early $lock --duration 5s --fabric $3
-	# shellcheck disable=SC2086
-	group "$1" "$2" 'bench txn, at once' judge_early $txn --duration 5s $4
-	early='' first=0
+	fabric=$1 total=$2 name=$3
+	shift 3
+	group "$fabric" "$total" "$name, at once" judge_early "$@"
 }
-if [ "$2" = shm ]; then
+
+locks() { # FABRIC COUNT OPTION...
+	fabric=$1 total=$2
+	shift 2
 	signals='KILL STOP PAUSE'
 	# shellcheck disable=SC2086
-	group shm 3 'bench lock' judge_lock $lock --fabric shm
+	group "$fabric" "$total" 'bench lock' judge_lock $lock --fabric "$fabric" "$@"
 	# shellcheck disable=SC2086
-	group shm 3 'bench txn' judge_txn $txn --nodes 3
-	early shm 3 shm '--nodes 3'
+	at_once "$fabric" "$total" 'bench lock' $lock --fabric "$fabric" "$@"
+}
+transactions() { # FABRIC COUNT OPTION...
+	fabric=$1 total=$2
+	shift 2
+	signals='KILL STOP PAUSE'
+	# shellcheck disable=SC2086
+	group "$fabric" "$total" 'bench txn' judge_txn $txn "$@"
+	# shellcheck disable=SC2086
+	at_once "$fabric" "$total" 'bench txn' $txn "$@"
+}
+fabric_shm() {
 	# Rivals of pthread come first, then workers of our locks.
 	signals=PAUSE
 	group shm 2 'bench fabric' judge_fabric fabric --only hot --repeat 1 --span 200ms
@@ -196,6 +209,32 @@ if [ "$2" = shm ]; then
 	group shm 2 'bench fabric' judge_fabric fabric --only hot --repeat 1 --span 60s
 	signals=KILL first=2 skipped=2
 	group shm 2 'bench fabric, a lock' judge_fabric fabric --only hot --repeat 1 --span 3s
+}
+fabric_ucx() {
+	signals=PAUSE
+	group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 3
+	signals='KILL STOP'
+	group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 101
+}
+# A holder is stopped for longer than --stall-after: nobody says that the lock stands still.
+holder() {
+	judge=judge_lock pause_s=2.5
+	launch 1 PAUSE 1 2 'bench lock, a holder' lock --lock cas --procs 3 --clients 4 --locks 1 --read-ratio 0 \
+		--hold 20ms --duration 8s --stall-after 1s --fabric ucx
+	strike 1
+	take 1
+	wait "$pid"
+	status=$?
+	json=$work/json1
+	is "$label: exit status 0" [ "$status" = 0 ]
+	is "$label: nothing stands still" jq -e '.runs[0] | .stalled == null and .audit.violations == 0 and .ops > 0' "$json"
+}
+
+if [ "$2" = shm ]; then
+	beside locks shm 3
+	beside transactions shm 3 --nodes 3
+	beside fabric_shm
+	joined
 	finish
 	exit 0
 fi
@@ -206,27 +245,9 @@ if [ -n "$why" ]; then
 	finish
 	exit 0
 fi
-signals='KILL STOP PAUSE'
-# shellcheck disable=SC2086
-group ucx 2 'bench lock' judge_lock $lock --fabric ucx --fabric-options bound=50ms
-# shellcheck disable=SC2086
-group ucx 2 'bench txn' judge_txn $txn --procs 3 --fabric ucx --fabric-options bound=500ms
-early ucx 2 'ucx --fabric-options bound=50ms' '--procs 3 --fabric ucx --fabric-options bound=500ms'
-signals='KILL STOP PAUSE'
-signals=PAUSE
-group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 3
-signals='KILL STOP'
-group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 101
-
-# A holder is stopped for longer than --stall-after: nobody says that the lock stands still.
-judge=judge_lock pause_s=2.5
-launch 1 PAUSE 1 2 'bench lock, a holder' lock --lock cas --procs 3 --clients 4 --locks 1 --read-ratio 0 \
-	--hold 20ms --duration 8s --stall-after 1s --fabric ucx
-strike 1
-take 1
-wait "$pid"
-status=$?
-json=$work/json1
-is "$label: exit status 0" [ "$status" = 0 ]
-is "$label: nothing stands still" jq -e '.runs[0] | .stalled == null and .audit.violations == 0 and .ops > 0' "$json"
+beside locks ucx 2 --fabric-options bound=50ms
+beside transactions ucx 2 --procs 3 --fabric ucx --fabric-options bound=500ms
+beside fabric_ucx
+beside holder
+joined
 finish

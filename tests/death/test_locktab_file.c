@@ -9,12 +9,15 @@
 #include "base/log.h"
 #include "procs.h"
 #include "lock/table/table.h"
+#include "../side_by_side.h"
 
 #define LEASE_NS    (5000 * MS)
 #define SOON_NS     (2200 * MS) /* less than a grace period, and plenty for a grant */
 #define PATIENCE_NS (30000 * MS)
 /* Of a client that holds another lock, too: an agent of a busy machine may stand still. */
 #define PATIENT "ask_for=20s,wait=20s"
+/* Most of their time they wait for the ends of leases. */
+#define AT_ONCE 9
 
 static char dir[64], file[96];
 
@@ -81,11 +84,11 @@ static void open_with(struct scene *s, const char *where, const char *more,
 
 static void begin(struct scene *s, const char *more)
 {
-	struct vb_lock_space_params sp = {.lock = "table",
-					  .options = PATIENT,
-					  .locks = 64,
-					  .lease_ns = LEASE_NS,
-					  .fencing = true};
+	const struct vb_lock_space_params sp = {.lock = "table",
+						.options = PATIENT,
+						.locks = 64,
+						.lease_ns = LEASE_NS,
+						.fencing = true};
 
 	*s = (struct scene){0};
 	procs_begin(&s->w, &sp);
@@ -142,7 +145,15 @@ static void no_file(void)
 	(void)unlink(file);
 }
 
-/* Behind one that failed its agent and its file would fail all others. */
+/* A directory for each case: they are made side by side. */
+static int own_dir(void **state)
+{
+	snprintf(dir, sizeof(dir), "/tmp/verbena-locktab-file-%d", (int)getpid());
+	snprintf(file, sizeof(file), "%s/locks.0.0", dir);
+	return mkdir(dir, 0700);
+}
+
+/* One that failed leaves an agent, too. */
 static int tidy(void **state)
 {
 	if (serving > 0 && waitpid(serving, NULL, WNOHANG) == 0) {
@@ -152,6 +163,7 @@ static int tidy(void **state)
 	serving = 0;
 	fault = NULL;
 	no_file();
+	(void)rmdir(dir);
 	return 0;
 }
 
@@ -811,38 +823,30 @@ static void test_formats(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(test_agent_between, tidy),
-		cmocka_unit_test_teardown(test_two_segments, tidy),
-		cmocka_unit_test_teardown(test_two_in_a_process, tidy),
-		cmocka_unit_test_teardown(test_no_disk, tidy),
-		cmocka_unit_test_teardown(test_no_beginning, tidy),
-		cmocka_unit_test_teardown(test_no_directory, tidy),
-		cmocka_unit_test_teardown(test_growth, tidy),
-		cmocka_unit_test_teardown(test_killed_over_it, tidy),
-		cmocka_unit_test_teardown(test_tokens, tidy),
-		cmocka_unit_test_teardown(test_reboot, tidy),
-		cmocka_unit_test_teardown(test_formats, tidy),
-		cmocka_unit_test_teardown(test_vain_beginning, tidy),
-		cmocka_unit_test_teardown(test_agent_before_boot, tidy),
-		cmocka_unit_test_teardown(test_stays, tidy),
-		cmocka_unit_test_teardown(test_torn_head, tidy),
-		cmocka_unit_test_teardown(test_torn_record, tidy),
-		cmocka_unit_test_teardown(test_agent_since_boot, tidy),
-		cmocka_unit_test_teardown(test_more_agents_before, tidy),
+		cmocka_unit_test_setup_teardown(test_agent_between, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_two_segments, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_two_in_a_process, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_no_disk, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_no_beginning, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_no_directory, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_growth, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_killed_over_it, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_tokens, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_reboot, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_formats, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_vain_beginning, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_agent_before_boot, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_stays, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_torn_head, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_torn_record, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_agent_since_boot, own_dir, tidy),
+		cmocka_unit_test_setup_teardown(test_more_agents_before, own_dir, tidy),
 	};
-	int failed;
 
 	vb_locktab_io.write = faulty_write;
 	vb_locktab_io.unlink = faulty_unlink;
 	vb_locktab_io.sync = faulty_sync;
-	snprintf(dir, sizeof(dir), "/tmp/verbena-locktab-file-%d", (int)getpid());
-	snprintf(file, sizeof(file), "%s/locks.0.0", dir);
-	if (mkdir(dir, 0700) != 0)
-		return 2;
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	failed = cmocka_run_group_tests_name("lock table's file", tests, NULL, NULL);
-	no_file();
-	(void)rmdir(dir);
-	return failed;
+	return side_by_side("lock table's file", tests, VB_ARRAY_SIZE(tests), AT_ONCE);
 }
