@@ -88,10 +88,10 @@ suites() { # DIR SUITES MESON-OPTION...
 		esac
 	done
 	rm -f "$dir/meson-logs/testlog.json"
-	# One more than cores: a good part of the tests waits for leases and silences.  A limit ends what
-	# hangs and judges nothing: with much other work a test takes several times its time.
+	# More than twice as many as cores: most of the tests wait for leases and silences most of their time.
+	# A limit ends what hangs and judges nothing: with much other work a test takes several times its time.
 	CMOCKA_MESSAGE_OUTPUT=tap meson test -C "$dir" --no-rebuild --print-errorlogs \
-		--num-processes $(($(nproc) + 1)) --timeout-multiplier "${slowdown-3}" "${args[@]}" </dev/null
+		--num-processes $((2 * $(nproc) + 1)) --timeout-multiplier "${slowdown-3}" "${args[@]}" </dev/null
 	cases "$dir/meson-logs/testlog.json"
 }
 

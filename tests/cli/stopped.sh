@@ -180,7 +180,7 @@ at_once() { # FABRIC COUNT NAME ARGS...
 	early=early first=$2 signals='KILL STOP'
 	fabric=$1 total=$2 name=$3
 	shift 3
-	group "$fabric" "$total" "$name, at once" judge_early "$@"
+	group "$fabric" "$total" "$name" judge_early "$@"
 }
 
 locks() { # FABRIC COUNT OPTION...
@@ -190,7 +190,7 @@ locks() { # FABRIC COUNT OPTION...
 	# shellcheck disable=SC2086
 	group "$fabric" "$total" 'bench lock' judge_lock $lock --fabric "$fabric" "$@"
 	# shellcheck disable=SC2086
-	at_once "$fabric" "$total" 'bench lock' $lock --fabric "$fabric" "$@"
+	at_once "$fabric" "$total" 'bench lock, at once' $lock --fabric "$fabric" "$@"
 }
 transactions() { # FABRIC COUNT OPTION...
 	fabric=$1 total=$2
@@ -199,7 +199,7 @@ transactions() { # FABRIC COUNT OPTION...
 	# shellcheck disable=SC2086
 	group "$fabric" "$total" 'bench txn' judge_txn $txn "$@"
 	# shellcheck disable=SC2086
-	at_once "$fabric" "$total" 'bench txn' $txn "$@"
+	at_once "$fabric" "$total" 'bench txn, at once' $txn "$@"
 }
 fabric_shm() {
 	# Rivals of pthread come first, then workers of our locks.

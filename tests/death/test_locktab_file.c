@@ -172,13 +172,14 @@ static void takes(struct vb_lock_client *c, uint64_t lock, struct vb_grant *g)
 	assert_int_equal(vb_lock_acquire(c, lock, VB_EXCLUSIVE, PATIENCE_NS, g), 0);
 }
 
+/* By B, which holds nothing else: whoever does waits no longer than that is valid. */
 static void cycle(struct scene *s, uint64_t lock)
 {
 	struct vb_grant g;
 
-	takes(s->a, lock, &g);
-	procs_judge(&s->w, s->a, &g);
-	procs_give_back(&s->w, s->a, &g);
+	takes(s->b, lock, &g);
+	procs_judge(&s->w, s->b, &g);
+	procs_give_back(&s->w, s->b, &g);
 }
 
 /* B asks for what A holds: not while that is valid. */

@@ -14,25 +14,23 @@ only=${2-}
 all=${VERBENA_INJECT_SWEEP-}
 seeds=${VERBENA_INJECT_SEEDS-2}
 [ "$all" != all ] || seeds=${VERBENA_INJECT_SEEDS-20}
-told=$work/told
 tried=$work/tried
 : >"$tried"
-bad=0
 
-# What is wrong with a run that has ended with $status, if anything.
+# What is wrong with a run in the directory $at that has ended with $status, if anything.
 wrong() {
 	case $status in
 	0) ;;
 	124) echo 'it hangs' ;;
 	# The doctor's report is what it says.
-	1 | 2 | 4 | 5 | 6) [ -s "$work/err" ] || grep -q '^fail ' "$work/out" || echo "it ends with $status and says nothing" ;;
+	1 | 2 | 4 | 5 | 6) [ -s "$at/err" ] || grep -q '^fail ' "$at/out" || echo "it ends with $status and says nothing" ;;
 	*) echo "it ends with $status" ;;
 	esac
-	if ls "$work/place"/*.?????? >/dev/null 2>&1; then
+	if ls "$at/place"/*.?????? >/dev/null 2>&1; then
 		echo 'half a file is left'
 	fi
-	[ "$status" = 0 ] || [ -z "$file" ] || [ ! -e "$work/place/$file" ] || told_so
-	[ "$status" != 0 ] || [ -z "$file" ] || [ -s "$work/place/$file" ] ||
+	[ "$status" = 0 ] || [ -z "$file" ] || [ ! -e "$at/place/$file" ] || told_so
+	[ "$status" != 0 ] || [ -z "$file" ] || [ -s "$at/place/$file" ] ||
 		echo "$file is not there although it went well"
 }
 
@@ -46,24 +44,42 @@ told_so() {
 		;;
 	esac
 	command -v jq >/dev/null || return
-	jq -e 'any(.runs[]?; .check.serializable? == true) | not' "$work/place/$file" >"$work/is" 2>&1 ||
-		echo "$file: $(head -c 200 "$work/is")"
+	jq -e 'any(.runs[]?; .check.serializable? == true) | not' "$at/place/$file" >"$at/is" 2>&1 ||
+		echo "$file: $(head -c 200 "$at/is")"
 }
 
-once() { # PLAN
-	rm -rf "$work/place"
-	mkdir "$work/place"
+once() { # PLAN WORKER: sets $status
+	at=$work/$2
+	told=$at/told
+	rm -rf "$at/place"
+	mkdir -p "$at/place"
 	: >"$told"
-	(cd "$work/place" && VERBENA_INJECT=$1 VERBENA_INJECT_TOLD=$told \
-		timeout 60 "$verbena" "${args[@]}") >"$work/out" 2>"$work/err" </dev/null
+	(cd "$at/place" && VERBENA_INJECT=$1 VERBENA_INJECT_TOLD=$told \
+		timeout 60 "$verbena" "${args[@]}") >"$at/out" 2>"$at/err" </dev/null
 	status=$?
-	rm -f "$work/place"/core*
+	rm -f "$at/place"/core*
 	why=$(wrong)
 	[ -n "$why" ] || return 0
-	bad=$((bad + 1))
+	echo "$1" >>"$at/bad"
 	echo "# $name, $1: $why: $(head -n 1 "$told")"
 	addr2line -fpe "$verbena" "$(head -n 1 "$told" | cut -d ' ' -f 4)" 2>/dev/null | sed 's/^/#     at /'
-	head -n 5 "$work/err" | sed 's/^/#     | /'
+	head -n 5 "$at/err" | sed 's/^/#     | /'
+}
+
+# Each plan once.  Who fails waits, for answers that do not come: some at a time.
+at_once=6
+every() { # PLAN...
+	local plans=("$@") workers=() worker i
+	for ((worker = 0; worker < at_once; worker++)); do
+		for ((i = worker; i < ${#plans[@]}; i += at_once)); do
+			once "${plans[i]}" "$worker"
+		done >"$work/said$worker" &
+		workers+=($!)
+	done
+	wait "${workers[@]}"
+	for ((worker = 0; worker < at_once; worker++)); do
+		cat "$work/said$worker"
+	done
 }
 
 # The numbers of the calls at places that have not failed yet.
@@ -75,18 +91,20 @@ fresh() {
 
 # The file that a good run leaves in its directory; '' if none.
 scenario() { # NAME FILE ARGS...
-	name=$1 file=$2 runs=0 bad=0
+	local plans=()
+	name=$1 file=$2
 	shift 2
 	args=("$@")
 	case "$name" in
 	*"$only"*) ;;
 	*) return ;;
 	esac
-	once count
+	rm -f "$work"/*/bad
+	once count 0
 	calls=$(head -n 1 "$told" | cut -d ' ' -f 1)
 	if [ "$status" != 0 ] || [ "${calls:-0}" = 0 ]; then
 		not_ok "$name" "without a fault: exit status $status, ${calls:-no} calls
-$(cat "$work/err")"
+$(cat "$at/err")"
 		return
 	fi
 	if [ "$all" = all ]; then
@@ -95,20 +113,18 @@ $(cat "$work/err")"
 		numbers=$(fresh)
 	fi
 	for number in $numbers; do
-		once "once:$number"
-		runs=$((runs + 1))
+		plans+=("once:$number")
 		[ "$all" = all ] || [ $((number % 2)) = 1 ] || continue
-		once "from:$number"
-		runs=$((runs + 1))
+		plans+=("from:$number")
 	done
 	for seed in $(seq "$seeds"); do
-		once "seed:$seed:$((5 + 7 * (seed % 8)))"
-		runs=$((runs + 1))
+		plans+=("seed:$seed:$((5 + 7 * (seed % 8)))")
 	done
-	once count
-	[ "$status" = 0 ] || bad=$((bad + 1))
-	echo "# $name: $calls calls, $runs runs"
-	if [ $bad = 0 ]; then
+	every "${plans[@]}"
+	once count 0
+	echo "# $name: $calls calls, ${#plans[@]} runs"
+	bad=$(cat "$work"/*/bad 2>/dev/null | wc -l)
+	if [ "$bad" = 0 ] && [ "$status" = 0 ]; then
 		ok "$name"
 	else
 		not_ok "$name" "$bad runs were wrong"
