@@ -95,6 +95,11 @@ struct vb_db_params {
 	 * lease_ns; 0: a 64th of that.  How long each wait is at most is drawn from half of it to
 	 * all.  Of others, 0. */
 	uint64_t wait_ns;
+	/* "mvcc": how old what a transaction at VB_SNAPSHOT sees is, up to lease_ns; and therefore, within
+	 * what time from its begin every other has to have locked what it writes, or its commit says
+	 * -EAGAIN (cause `timeout`).  0: the lease; with no_recovery there are no snapshots then.  Of
+	 * others, 0. */
+	uint64_t snapshot_lag_ns;
 	/* No log and no recovery: what a dead coordinator holds is held for good. */
 	bool no_recovery;
 	/* Each verb with a doorbell of its own. */
@@ -267,12 +272,17 @@ enum vb_isolation {
 	 * read beforehand by vb_txn_declare is given by the first call.  vb_values_get gives a value as
 	 * it was at one moment. */
 	VB_READ_COMMITTED,
+	/* What was committed when it began, less snapshot_lag_ns and what clocks differ by.  It is in
+	 * nobody's way, and no later transaction can change what it sees; it is serializable, and not
+	 * strictly.  Only for those that are begun as read_only. */
+	VB_SNAPSHOT,
 	VB_ISOLATIONS
 };
 
 struct vb_txn_params {
-	/* Those below VB_SERIALIZABLE are offered by the two-phase protocols ("no-wait", "wait-die",
-	 * "wound-wait", "bounded-wait" and their forms -sx and -fair); see `verbena list`. */
+	/* VB_REPEATABLE_READ and VB_READ_COMMITTED are offered by the two-phase protocols ("no-wait",
+	 * "wait-die", "wound-wait", "bounded-wait" and their forms -sx and -fair), VB_SNAPSHOT by "mvcc";
+	 * see `verbena list`. */
 	enum vb_isolation isolation;
 	/* Calls that write are refused. */
 	bool read_only;

@@ -14,7 +14,8 @@
  *	rts           timestamp of the youngest that has read the newest version (the first meta word)
  *	four slots    version | seal | record: the next version takes the place of the oldest
  *
- *	read       READ of all slots; CAS rts -> ts and READ of the lock word
+ *	read       READ of all slots; CAS rts -> ts and READ of the lock word; at a snapshot nothing more, or a
+ *	           READ of what was not of one moment
  *	lock       CAS version -> ts | 1 and READ of rts
  *	commit     WRITE of one slot + CAS ts | 1 -> ts            release    CAS ts | 1 -> version
  *
@@ -110,6 +111,12 @@ static void look_at_image(struct reading *r)
 		r->version[i] = vb_slot_version(l, r->it->image, i);
 }
 
+/* The time at which it reads. */
+static uint64_t time_of(const struct vb_stage *s)
+{
+	return s->snapshot != 0 ? s->snapshot : s->ts;
+}
+
 /* What keeps the transaction from the version: 0, or a status. */
 static uint8_t in_the_way(const struct vb_stage *s, const struct reading *r, unsigned slot)
 {
@@ -125,9 +132,9 @@ static uint8_t in_the_way(const struct vb_stage *s, const struct reading *r, uns
 	if (!held || !r->newest)
 		return 0;
 	/* Who rolls another forward writes a version of that one's time. */
-	VB_SOMETIMES_IF(r->lock > s->ts && vb_ts_mends(r->lock), 200,
+	VB_SOMETIMES_IF(r->lock > time_of(s) && vb_ts_mends(r->lock), 200,
 			"mvcc: a younger name holds what an older transaction has written");
-	return r->lock < s->ts || vb_ts_mends(r->lock) ? VB_TXN_LOCKED : 0;
+	return r->lock < time_of(s) || vb_ts_mends(r->lock) ? VB_TXN_LOCKED : 0;
 }
 
 /* Without seals: has nobody written since the look before the READ? */
@@ -150,7 +157,7 @@ static void judge_first(struct vb_stage *s, struct reading *r)
 	}
 	look_at_image(r);
 	newest = newest_before(r->version, UINT64_MAX);
-	slot = newest_before(r->version, s->ts);
+	slot = newest_before(r->version, time_of(s));
 	if (newest == MVCC_SLOTS || (!(r->lock & MVCC_HELD) && r->lock != r->version[newest]))
 		return;
 	if (!vb_stage_sealed(s) && !same_as_before(r))
@@ -178,14 +185,17 @@ static void judge_first(struct vb_stage *s, struct reading *r)
 
 /* ---- read: the second look ---- */
 
-/* What is to be written needs no second look: the CAS that locks it is one. */
+/*
+ * What is to be written needs no second look: the CAS that locks it is one.  Nor does the newest version of
+ * a record that was free, at a snapshot: whoever could still write an older one held it then.
+ */
 static bool plan_second(const struct vb_stage *s, struct reading *r, bool publish)
 {
 	bool reads = !(r->it->flags & VB_ITEM_WRITE);
 
-	r->publish = publish && reads && r->newest;
+	r->publish = publish && reads && r->newest && s->snapshot == 0;
 	r->all = r->lock & MVCC_HELD || (vb_stage_sealed(s) && !r->newest);
-	if (reads || !vb_stage_sealed(s))
+	if ((reads && (s->snapshot == 0 || r->all)) || !vb_stage_sealed(s))
 		return true;
 	r->it->flags |= VB_ITEM_FETCHED;
 	return false;
@@ -394,7 +404,7 @@ const struct vb_cc_ops vb_cc_mvcc = {
 	.name = "mvcc",
 	.summary = "four versions of a record: a reader takes the one of its time",
 	.source = "RCBench algorithm 4, RCC section 4.4",
-	MVCC_OPS(stages),
+	MVCC_OPS(stages, VB_CC_SNAPSHOTS),
 };
 
 /* ---- to the letter ---- */
@@ -436,5 +446,5 @@ const struct vb_cc_ops vb_cc_mvcc_as_published = {
 	.summary = "mvcc whose readers look for writers before they publish that they read",
 	.source = "RCC section 4.4, to the letter",
 	.planted = "not-serializable",
-	MVCC_OPS(stages_published),
+	MVCC_OPS(stages_published, 0),
 };

@@ -35,8 +35,8 @@ extern const struct vb_cc_word mvcc_words[1];
 		[MVCC_RELEASE] = {.name = "release", .run = mvcc_release},                         \
 	}
 
-#define MVCC_OPS(table)                                                                            \
-	.caps = VB_CC_NEVER_WAITS, .meta_bytes = MVCC_META, .words = mvcc_words,                   \
+#define MVCC_OPS(table, more)                                                                      \
+	.caps = VB_CC_NEVER_WAITS | (more), .meta_bytes = MVCC_META, .words = mvcc_words,          \
 	.n_words = VB_ARRAY_SIZE(mvcc_words), .slots = MVCC_SLOTS, .stages = table,                \
 	.n_stages = MVCC_STAGES, .commit = MVCC_COMMIT, .release = MVCC_RELEASE,                   \
 	.read = mvcc_access, .write = mvcc_write, .prepare = mvcc_prepare,                         \

@@ -23,6 +23,7 @@ static const struct cap_name cc_caps[] = {
 	{VB_CC_AGE, "a transaction that is tried again keeps its age", "age"},
 	{VB_CC_STATUS, "needs a status word", "status"},
 	{VB_CC_SHORT_READS, "offers repeatable read and read committed", "levels"},
+	{VB_CC_SNAPSHOTS, "offers snapshots", "snapshots"},
 	{VB_CC_BOUNDED, "waits for a bounded time", "bounded"},
 	{VB_CC_BLIND_WAIT, "who waits does not look at his own status", "blind_wait"},
 	{0, NULL, NULL},

@@ -249,7 +249,7 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 	struct vb_coordinator *me = t->me;
 	struct vb_wire_call head = {
 		.ts = t->ts,
-		.commit_ts = t->commit_ts,
+		.commit_ts = t->snapshot != 0 ? t->snapshot : t->commit_ts,
 		.bytes = c->bytes,
 		.n = (uint16_t)c->n,
 		.from_node = me->node,
@@ -337,7 +337,7 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 	}
 	if (head.ts > t->saw)
 		t->saw = head.ts;
-	if (head.commit_ts > t->commit_ts)
+	if (t->snapshot == 0 && head.commit_ts > t->commit_ts)
 		t->commit_ts = head.commit_ts;
 	return head.err;
 }

@@ -121,7 +121,8 @@ int vb_txn_point(struct vb_txn *t)
 
 	/* Before others can have seen that it is committed. */
 	t->write_by_ns = me->db->recovery ? vb_ep_now_early(me->ep) + me->db->lease_ns : 0;
-	if (!me->db->status)
+	/* Who has no name has written nothing, and nobody looks for it. */
+	if (!me->db->status || t->ts == 0)
 		return 0;
 	if (me->db->recovery)
 		write_log(t, lane);

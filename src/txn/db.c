@@ -173,6 +173,23 @@ static int check_record(const struct vb_cc_ops *cc, const struct vb_db_params *p
 	return 0;
 }
 
+static int check_lag(const struct vb_fabric *f, const struct vb_cc_ops *cc,
+		     const struct vb_db_params *p)
+{
+	if (p->snapshot_lag_ns != 0 && !(cc->caps & VB_CC_SNAPSHOTS))
+		return vb_fail(-EINVAL,
+			       "snapshot_lag_ns is for protocols that offer snapshots, and '%s' "
+			       "does not (`verbena list`)",
+			       cc->name);
+	if (p->snapshot_lag_ns > lease_of(f, p))
+		return vb_fail(-EINVAL,
+			       "snapshots would lag %" PRIu64
+			       " ns (snapshot_lag_ns, --snapshot-lag): at most the lease of "
+			       "%" PRIu64 " ns",
+			       p->snapshot_lag_ns, lease_of(f, p));
+	return 0;
+}
+
 static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
 {
 	if (p->cc == NULL)
@@ -320,11 +337,12 @@ vb_addr vb_db_outbox(const struct vb_db *db, uint16_t node, uint32_t coordinator
 
 static uint64_t layout_hash(const struct vb_db *db)
 {
-	char text[200];
-	int n = snprintf(text, sizeof(text), "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u/%u/%u/%u",
+	char text[220];
+	int n = snprintf(text, sizeof(text), "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u/%u/%u/%u/%" PRIu64,
 			 db->cc->name, db->coordinators, db->place_bytes, db->call_bytes,
 			 db->lease_ns, db->recovery, db->store.sealed, db->fabric->nodes,
-			 db->items_max, db->bytes_max, db->store.record_bytes_max);
+			 db->items_max, db->bytes_max, db->store.record_bytes_max,
+			 db->snapshot_lag_ns);
 
 	return XXH64(text, (size_t)n, 0) | 1;
 }
@@ -397,6 +415,12 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 	db->look_ns = look_of(db->fabric);
 	/* From the first look at a word to the time when its holder can do nothing any more. */
 	db->suspect_ns = db->lease_ns + 2 * bound + db->lease_ns * DRIFT_PPM / 1000000 + 1000;
+	if (db->cc->caps & VB_CC_SNAPSHOTS)
+		db->snapshot_lag_ns = p->snapshot_lag_ns != 0 ? p->snapshot_lag_ns
+				      : p->no_recovery        ? 0
+							      : db->lease_ns;
+	db->snapshot_back_ns =
+		db->snapshot_lag_ns + db->snapshot_lag_ns * DRIFT_PPM / 1000000 + 1000;
 	db->patience_ns = PATIENCE_NS;
 	db->recovery = !p->no_recovery;
 	db->doorbell = !p->no_doorbell;
@@ -466,6 +490,8 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb
 		err = hybrid_stages(db->cc, p->hybrid, &db->rpc_stages);
 	if (err == 0)
 		err = check_wait(fabric, db->cc, p);
+	if (err == 0)
+		err = check_lag(fabric, db->cc, p);
 	if (err == 0)
 		err = check_record(db->cc, p);
 	if (err == 0) {

@@ -10,6 +10,7 @@
  *	commit.c       the log, the commit point, what follows it
  *	recover.c      transactions of coordinators that do not move
  *	reads.c        reads that are over before the commit
+ *	snapshot.c     snapshots, and what those who write owe them
  *	stage.c        running a stage: here, or by RPC; waiting
  *	suspect.c      lock words that stand in the way
  *	lane.c         names of places, and their status words
@@ -79,8 +80,11 @@ struct vb_db {
 	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
 	uint32_t call_bytes;
 	uint64_t lease_ns, suspect_ns;
-	uint64_t wait_ns;     /* of VB_CC_BOUNDED; else 0 */
-	uint64_t look_ns;     /* between two looks of who waits for a lock */
+	uint64_t wait_ns; /* of VB_CC_BOUNDED; else 0 */
+	uint64_t look_ns; /* between two looks of who waits for a lock */
+	/* Of VB_CC_SNAPSHOTS: who writes has its locks so long after it was named; and so far back, and the
+	 * error of its clock, goes who reads a snapshot.  0: there are none. */
+	uint64_t snapshot_lag_ns, snapshot_back_ns;
 	uint64_t patience_ns; /* with a server that lives and does not answer; see call.c */
 	bool recovery, doorbell, outstanding, passive_ack;
 	bool status; /* transactions have status words */
@@ -104,8 +108,10 @@ enum vb_txn_phase { VB_TXN_NONE, VB_TXN_OPEN, VB_TXN_OVER };
 
 struct vb_txn {
 	struct vb_coordinator *me;
-	uint64_t ts, commit_ts;
-	uint64_t saw;     /* the largest timestamp that its stages have come across */
+	uint64_t ts, commit_ts; /* 0 as long as it has no name: see snapshot.c */
+	uint64_t snapshot;      /* the time at which it reads, if that is not ts; else 0 */
+	uint64_t named_ns;      /* no later than ts; of VB_CC_SNAPSHOTS */
+	uint64_t saw;           /* the largest timestamp that its stages have come across */
 	uint64_t version; /* of what it writes: a try that keeps its name has one of its own */
 	uint64_t begin_ns, deadline_ns;
 	uint64_t give_up_ns;  /* of the stage that runs, where waiting is bounded; else 0 */
@@ -195,7 +201,8 @@ struct vb_coordinator {
 	 * vb_ep_now the common time. */
 	uint64_t clock, clock_end, *clock_word;
 	int64_t common_ns;
-	bool keep_age; /* the next transaction is the last one tried again */
+	uint64_t snapshot; /* the last one */
+	bool keep_age;     /* the next transaction is the last one tried again */
 	struct vb_rng rng;
 	unsigned char *scratch; /* VB_CALLS_MAX calls on their way out */
 	struct vb_list kept;    /* memory of recoveries under way */
@@ -252,6 +259,12 @@ int vb_txn_end_read(struct vb_txn *t, struct vb_item *it);
 int vb_txn_end_declared(struct vb_txn *t);
 int vb_txn_end_given(struct vb_txn *t);
 
+/* snapshot.c */
+/* The transaction that begins reads at a snapshot, and has no name yet. */
+void vb_snapshot_take(struct vb_txn *t);
+/* It has all its locks: may it commit, or might somebody have read beside them?  0 or -EAGAIN. */
+int vb_snapshot_in_time(struct vb_txn *t);
+
 /* stage.c */
 /* Ends the transaction's life with a cause; the first one counts.  -EAGAIN. */
 int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error);
@@ -305,8 +318,8 @@ struct vb_wire_item {
 _Static_assert(sizeof(struct vb_wire_item) == 64, "one line");
 
 struct vb_wire_call {
-	uint64_t ts; /* back: the largest that the stage saw */
-	uint64_t commit_ts;
+	uint64_t ts;        /* back: the largest that the stage saw */
+	uint64_t commit_ts; /* of VB_CC_SNAPSHOTS: the snapshot */
 	uint64_t seal; /* of the items, and of the request: an inbox holds the last call's only */
 	uint32_t bytes;
 	uint32_t coordinator;

@@ -27,8 +27,14 @@ void vb_txn_wait_out(struct vb_coordinator *me, uint64_t ns)
 	(void)vb_task_shield(shielded);
 }
 
+/* Snapshots compare what is named with the time of others: no name is from before it was given. */
 static uint64_t units_now(const struct vb_coordinator *me)
 {
+	if (me->db->cc->caps & VB_CC_SNAPSHOTS) {
+		uint64_t error_ns, now = vb_ep_common_now(me->ep, &error_ns);
+
+		return (now + error_ns) >> VB_TS_CLOCK_SHIFT;
+	}
 	return (vb_ep_now(me->ep) + (uint64_t)me->common_ns) >> VB_TS_CLOCK_SHIFT;
 }
 
@@ -104,6 +110,8 @@ int vb_lane_name(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_t
 
 	if (me->keep_age)
 		count_try(me, lane);
+	if (me->db->snapshot_lag_ns != 0)
+		t->named_ns = vb_ep_now_early(me->ep);
 	/* The same name needs the same place. */
 	t->version = vb_coordinator_stamp(me, lane);
 	t->ts = me->keep_age ? old_ts : t->version;

@@ -157,6 +157,9 @@ struct vb_stage {
 	uint64_t ts;
 	/* sundial; in and out. */
 	uint64_t commit_ts;
+	/* Of VB_CC_SNAPSHOTS: what is read is as it was at this time, and `ts` has yet to be given or is only
+	 * that of what is written (txn/snapshot.c); 0: it is read at `ts`. */
+	uint64_t snapshot;
 	/* Out: the largest timestamp that it has come across, but for versions and words in the way. */
 	uint64_t saw;
 	/* Out: the fabric's, with status VB_TXN_FABRIC. */
@@ -211,6 +214,9 @@ enum vb_cc_caps {
 	VB_CC_SHORT_READS = 1 << 9,
 	/* Whoever waits, for whomever, does so for a bounded time only (vb_db_params.wait_ns). */
 	VB_CC_BOUNDED = 1 << 10,
+	/* It offers snapshots: versions are the names of those who have written them, what is written is
+	 * locked before the commit, and a stage that fetches heeds `snapshot`. */
+	VB_CC_SNAPSHOTS = 1 << 11,
 };
 
 struct vb_txn;
@@ -276,6 +282,14 @@ struct vb_cc_ops {
 	 * (check/txn/serial.h) by which the checkers must find it. */
 	const char *planted;
 };
+
+/* May a transaction be begun so, where the database has what it needs? */
+static inline bool vb_cc_offers(const struct vb_cc_ops *cc, enum vb_isolation isolation)
+{
+	if (isolation == VB_SERIALIZABLE)
+		return true;
+	return cc->caps & (isolation == VB_SNAPSHOT ? VB_CC_SNAPSHOTS : VB_CC_SHORT_READS);
+}
 
 static inline unsigned vb_cc_slots(const struct vb_cc_ops *cc)
 {

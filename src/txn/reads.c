@@ -7,6 +7,8 @@
  *	repeatable read   that there is no record: locks on items are long, the one on their absence is short
  *	read committed    every read
  *
+ * At a snapshot nothing is locked for reading, and what was read stays as it is.
+ *
  * The lock that was taken for the read is given back right behind it, by the protocol's release stage.  What
  * then is in the item is a copy of its own: another call on the key makes another item.
  */
@@ -22,6 +24,8 @@ static bool is_held(const struct vb_item *it)
 static bool is_short(const struct vb_txn *t, const struct vb_item *it)
 {
 	if (vb_likely(t->isolation == VB_SERIALIZABLE) || it->flags & VB_ITEM_WRITE || t->whole)
+		return false;
+	if (t->isolation == VB_SNAPSHOT)
 		return false;
 	return t->isolation == VB_READ_COMMITTED || !vb_item_has_record(it);
 }

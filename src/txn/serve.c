@@ -191,11 +191,13 @@ static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item
 {
 	struct vb_wire_call *c = &q->head;
 	const struct vb_stage_ops *ops = ops_of(s, c->stage);
+	const bool snapshots = s->db->cc->caps & VB_CC_SNAPSHOTS;
 	struct vb_stage stage = {
 		.db = s->db,
 		.acc = &s->acc,
 		.ts = c->ts,
-		.commit_ts = c->commit_ts,
+		.commit_ts = snapshots ? 0 : c->commit_ts,
+		.snapshot = snapshots ? c->commit_ts : 0,
 		.saw = c->ts,
 		.for_other = true,
 		.impatient = c->patience_us == 0,
@@ -210,7 +212,7 @@ static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item
 			some[n++] = &item[i];
 	if (ops != NULL && n > 0)
 		ops->run(&stage, some, n);
-	c->commit_ts = stage.commit_ts;
+	c->commit_ts = snapshots ? stage.snapshot : stage.commit_ts;
 	q->saw = stage.saw;
 	c->err = (int16_t)stage.err;
 	for (unsigned i = 0; i < c->n; i++) {

@@ -262,6 +262,7 @@ static void run_here(struct vb_txn *t, struct vb_lane *lane, const struct vb_sta
 		.acc = &lane->acc,
 		.ts = t->ts,
 		.commit_ts = t->commit_ts,
+		.snapshot = t->snapshot,
 		.passive = t->passive,
 		.impatient = t->give_up_ns != 0 && vb_txn_patience(t) == 0,
 	};
@@ -319,7 +320,7 @@ int vb_txn_alive(struct vb_txn *t)
 	if (me->db->cc->caps & VB_CC_BLIND_WAIT)
 		return 0;
 	err = vb_txn_in_time(t);
-	if (err || !me->db->status)
+	if (err || !me->db->status || t->ts == 0)
 		return err;
 	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(me->db, lane->place), &status, 8);
 	err = vb_acc_go(&lane->acc);

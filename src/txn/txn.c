@@ -26,12 +26,18 @@ static int check_params(const struct vb_coordinator *me, const struct vb_txn_par
 	if (vb_unlikely((unsigned)p->isolation >= VB_ISOLATIONS))
 		return vb_fail(-EINVAL, "there is no isolation level %u: see enum vb_isolation",
 			       (unsigned)p->isolation);
-	if (vb_unlikely(p->isolation != VB_SERIALIZABLE && !(cc->caps & VB_CC_SHORT_READS)))
+	if (vb_unlikely(!vb_cc_offers(cc, p->isolation)))
 		return vb_fail(-EOPNOTSUPP,
-			       "transactions under '%s' are serializable, and not less: begin them "
-			       "so, or open the database with a protocol that offers less "
-			       "(`verbena list`)",
+			       "'%s' does not offer such transactions: begin them as others, or "
+			       "open the database with a protocol that does (`verbena list`)",
 			       cc->name);
+	if (p->isolation == VB_SNAPSHOT && vb_unlikely(me->db->snapshot_lag_ns == 0))
+		return vb_fail(-EOPNOTSUPP,
+			       "without recovery a transaction may take as long as it likes, and "
+			       "no snapshot is ever complete: open the database with a "
+			       "snapshot_lag_ns, by which those that write must have their locks");
+	if (p->isolation == VB_SNAPSHOT && vb_unlikely(!p->read_only))
+		return vb_fail(-EOPNOTSUPP, "at VB_SNAPSHOT a transaction is begun as read_only");
 	return 0;
 }
 
@@ -80,7 +86,10 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 		settle_others(me);
 	lane = vb_txn_lane(me);
 	err = vb_lane_settle(me, lane);
-	if (err == 0)
+	t->snapshot = 0;
+	if (err == 0 && params->isolation == VB_SNAPSHOT)
+		vb_snapshot_take(t);
+	else if (err == 0)
 		err = vb_lane_name(me, lane, old_ts);
 	if (err) {
 		t->phase = VB_TXN_OVER;
@@ -694,6 +703,8 @@ static int commit(struct vb_coordinator *me)
 		err = vb_txn_inspect(t);
 	if (err == 0 && (me->db->recovery || t->hurried))
 		err = vb_txn_in_time(t);
+	if (err == 0 && me->db->snapshot_lag_ns != 0)
+		err = vb_snapshot_in_time(t);
 	if (err)
 		return fail(t);
 	set_versions(t);

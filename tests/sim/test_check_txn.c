@@ -139,7 +139,7 @@ static const struct {
 	{"silo", NULL, 1011, true, true,
 	 "a server's tuple that was taken over while it wrote passed for a lost lock",
 	 "txn: a server finds a lock taken over"},
-	{"mvcc", "0000", 34, true, true,
+	{"mvcc", "0000", 62, true, true,
 	 "a reader took who rolled an older transaction forward for a younger writer",
 	 "mvcc: a younger name holds what an older transaction has written"},
 };

@@ -46,6 +46,8 @@ static void write_alone(struct vb_coordinator *me, struct vb_table *t, uint64_t 
 
 static void levels_are_checked(void **state)
 {
+	static const struct vb_txn_params snapshot = {.isolation = VB_SNAPSHOT, .read_only = true};
+	const struct kind *k = *state;
 	struct world w;
 
 	open_usual(&w, state, LONG_NS);
@@ -58,6 +60,11 @@ static void levels_are_checked(void **state)
 		refused(vb_txn_begin_with(w.a, &committed), -EOPNOTSUPP);
 		refused(vb_txn_begin_with(w.a, &repeatable), -EOPNOTSUPP);
 	}
+	if (k->ops->caps & VB_CC_SNAPSHOTS)
+		must(vb_txn_begin_with(w.a, &snapshot));
+	else
+		refused(vb_txn_begin_with(w.a, &snapshot), -EOPNOTSUPP);
+	vb_txn_abort(w.a);
 	must(vb_txn_begin_with(w.a, &serializable));
 	refused(vb_txn_begin_with(w.a, &serializable), -EBUSY);
 	must(vb_txn_commit(w.a));
@@ -248,12 +255,16 @@ typedef bool scenario(struct world *w, const struct vb_txn_params *p);
 /* It happens at these levels, and at no other: there one of the two waits in vain, or ends at once. */
 static void happens_at(void **state, scenario *happens, unsigned levels)
 {
+	const struct kind *k = *state;
+
 	for (unsigned l = 0; offers(state) && l < VB_ISOLATIONS; l++) {
 		const bool may = levels & LEVEL(l);
 		const struct vb_txn_params p = {.isolation = (enum vb_isolation)l,
 						.timeout_ns = may ? 0 : LONGER};
 		struct world w;
 
+		if (!vb_cc_offers(k->ops, p.isolation))
+			continue;
 		open_usual(&w, state, LONG_NS);
 		assert_int_equal(happens(&w, &p), may);
 		close_world(&w);

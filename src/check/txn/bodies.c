@@ -184,6 +184,8 @@ static void draw_params(struct txn_slot *s, struct plan *p)
 	if (d->p_weak > 0 && vb_rng_chance(&s->ways, d->p_weak))
 		p->params.isolation =
 			vb_rng_chance(&s->ways, 0.5) ? VB_REPEATABLE_READ : VB_READ_COMMITTED;
+	if (p->what == AUDIT && d->p_snapshot > 0 && vb_rng_chance(&s->ways, d->p_snapshot))
+		p->params.isolation = VB_SNAPSHOT;
 	if (d->p_hurry > 0 && vb_rng_chance(&s->ways, d->p_hurry))
 		p->params.timeout_ns = 1 + vb_rng_below(&s->ways, d->lease_ns);
 	p->params.read_only = p->what == AUDIT;

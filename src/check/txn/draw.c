@@ -25,6 +25,7 @@
 #define SWEEP_STREAM 0x73770045
 #define SIDE_STREAM  0x73640005
 #define PAST_STREAM  0x70610004
+#define SNAP_STREAM  0x736e6170
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -232,6 +233,30 @@ static void draw_params(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_
 		d->wait_ns = d->lease_ns >> vb_draw_between(r, 2, 6);
 }
 
+/*
+ * Of clocks that are ahead of time nothing is seen at a snapshot for as long as they are.  Otherwise it is
+ * for others that it ends: who writes has to have its locks within the lag.
+ */
+static void draw_snapshots(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
+{
+	static const double some[] = {0.3, 0.7, 1};
+	const uint64_t least = 2 * d->think_max_ns + 4 * d->bound_ns;
+
+	if (!(cc->caps & VB_CC_SNAPSHOTS) || !vb_rng_chance(r, 0.6))
+		return;
+	if (vb_rng_chance(r, 0.8))
+		d->lag_ns = d->lease_ns >> vb_draw_between(r, 0, 4);
+	if (d->lag_ns != 0 && d->lag_ns < least)
+		d->lag_ns = least < d->lease_ns ? least : d->lease_ns;
+	if (!d->memory && vb_rng_chance(r, 0.5))
+		d->faults.common_error_max_ns = vb_draw_spread(r, 100, 8);
+	if (d->ahead)
+		return;
+	d->p_snapshot = vb_draw_one_of(r, some, 3);
+	if (d->p_audit == 0)
+		d->p_audit = 0.2;
+}
+
 static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
 {
 	d->wraps = vb_rng_chance(r, 0.33);
@@ -331,6 +356,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	d->beside = vb_rng_chance(&late, 0.15);
 	vb_rng_seed(&late, seed, PAST_STREAM);
 	draw_beyond(&late, d);
+	vb_rng_seed(&late, seed, SNAP_STREAM);
+	draw_snapshots(&late, cc, d);
 	vb_rng_seed(&calls, seed, CALLS_STREAM);
 	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -371,6 +398,9 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
 	vb_draw_tell_chance(to, "below serializable", d->p_weak, 0);
 	vb_draw_tell_chance(to, "with a deadline", d->p_hurry, 0);
+	vb_draw_tell_chance(to, "audits at a snapshot", d->p_snapshot, 0);
+	if (d->lag_ns != 0)
+		fprintf(to, ", snapshots %s old", vb_format_ns(t1, sizeof(t1), (double)d->lag_ns));
 	if (d->wait_ns != 0)
 		fprintf(to, ", waits of up to %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->wait_ns));

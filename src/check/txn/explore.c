@@ -65,6 +65,7 @@ static int open_db(struct txn_world *w)
 		.record_bytes_max = d->record_bytes,
 		.lease_ns = d->lease_ns,
 		.wait_ns = d->wait_ns,
+		.snapshot_lag_ns = d->lag_ns,
 		.no_recovery = !d->recovery,
 		.no_doorbell = !d->doorbell,
 		.no_outstanding = !d->outstanding,

@@ -74,6 +74,9 @@ struct vb_txn_draw {
 	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls;
 	/* To be begun at less than serializable; with a deadline. */
 	double p_weak, p_hurry;
+	/* Of an audit, to read a snapshot; and how old that is (0: a lease). */
+	double p_snapshot;
+	uint64_t lag_ns;
 	uint64_t wait_ns; /* of who waits for a bounded time; else 0 */
 	uint64_t safety_ns, liveness_ns;
 	struct vb_sim_faults faults;
