@@ -69,7 +69,8 @@ struct vb_db_server;
 
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
-	 * shared and exclusive locks; "wait-die-fair"; "silo"; "drtm-h"; "sundial"; "mvcc".  See `verbena list`. */
+	 * shared and exclusive locks; "wait-die-fair"; "dslr-2pl"; "silo"; "drtm-h"; "sundial";
+	 * "mvcc".  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
 	 * "rpc": all by RPC.  "drtm-h" is "silo" with one code: NULL or that one, "01111". */
@@ -91,7 +92,7 @@ struct vb_db_params {
 	 * is more.  On an RDMA card take at least two seconds, until its option `measured` says
 	 * more (doc/verbs.md). */
 	uint64_t lease_ns;
-	/* "bounded-wait", "bounded-wait-sx": the longest that a transaction waits for a lock, up to
+	/* "bounded-wait", "bounded-wait-sx", "dslr-2pl": the longest that a transaction waits for a lock, up to
 	 * lease_ns; 0: a 64th of that.  How long each wait is at most is drawn from half of it to
 	 * all.  Of others, 0. */
 	uint64_t wait_ns;

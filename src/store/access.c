@@ -113,6 +113,20 @@ void vb_acc_cas_slow(struct vb_acc *a, vb_addr at, uint64_t expect, uint64_t val
 	a->old[a->n - 1] = old;
 }
 
+void vb_acc_faa_slow(struct vb_acc *a, vb_addr at, uint64_t add, uint64_t *old)
+{
+	uint64_t *mine = near(a, at, 8);
+	struct vb_verb *v;
+
+	if (mine != NULL) {
+		*old = __atomic_fetch_add(mine, add, __ATOMIC_SEQ_CST);
+		return;
+	}
+	v = ask(a, VB_OP_FAA64, at);
+	v->compare.lo = add;
+	a->old[a->n - 1] = old;
+}
+
 /* What comes behind a verb that failed is not posted: a lock word must not be let go when the WRITE
  * before it may not have happened.  (In one doorbell, and in several at once, the connection sees
  * to that.) */

@@ -61,6 +61,7 @@ void vb_acc_init(struct vb_acc *a, struct vb_ep *ep, bool doorbell, bool outstan
 void vb_acc_read_slow(struct vb_acc *a, vb_addr at, void *buf, uint32_t len);
 void vb_acc_write_slow(struct vb_acc *a, vb_addr at, const void *buf, uint32_t len);
 void vb_acc_cas_slow(struct vb_acc *a, vb_addr at, uint64_t expect, uint64_t value, uint64_t *old);
+void vb_acc_faa_slow(struct vb_acc *a, vb_addr at, uint64_t add, uint64_t *old);
 
 /*
  * Where verbs complete at once there is no doorbell to gather them for, but the memory's latency is
@@ -105,6 +106,18 @@ static inline void vb_acc_cas(struct vb_acc *a, enum vb_prim prim, vb_addr at, u
 		return;
 	}
 	vb_acc_cas_slow(a, at, expect, value, old);
+}
+
+static inline void vb_acc_faa(struct vb_acc *a, enum vb_prim prim, vb_addr at, uint64_t add,
+			      uint64_t *old)
+{
+	a->prims[prim]++;
+	if (vb_likely(a->at_once)) {
+		if (vb_likely(a->err == 0))
+			a->err = vb_faa64(a->ep, at, add, old);
+		return;
+	}
+	vb_acc_faa_slow(a, at, add, old);
 }
 
 /* Posts what was asked and waits for it.  The first error of it, or 0. */

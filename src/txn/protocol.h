@@ -108,6 +108,9 @@ enum vb_item_flags {
 	VB_ITEM_LET_GO = 1 << 12,
 	/* ... and a call has given what was read: the next one reads the key anew. */
 	VB_ITEM_GIVEN = 1 << 13,
+	/* dslr-2pl: it has drawn a ticket, for a writer or for a reader. */
+	VB_ITEM_TICKET_X = 1 << 14,
+	VB_ITEM_TICKET_S = 1 << 15,
 };
 
 /* seen_slot: the reserved word. */
@@ -134,11 +137,11 @@ struct vb_item {
 	uint64_t version;
 	/* The version in the image when it came: the engine's, for histories. */
 	uint64_t fetched;
-	/* sundial: until when the version is good. */
+	/* sundial: until when the version is good.  dslr-2pl: its ticket. */
 	uint64_t lease;
 	/* The lock word that is ours. */
 	uint64_t held;
-	/* The version that the commit gives it. */
+	/* The version that the commit gives it; dslr-2pl, before: since when nobody has been served. */
 	uint64_t next;
 	/* The tuple as it was fetched, with the record as it shall be.  Of several versions, the one
 	 * that the transaction has stands in the first slot: see vb_item_take_slot. */
@@ -356,6 +359,8 @@ int vb_txn_let_go(struct vb_txn *t, struct vb_item **items, unsigned n);
 
 /* What a stage may read of its surroundings. */
 bool vb_stage_sealed(const struct vb_stage *s);
+/* How long who waits pauses between two looks, at most. */
+uint64_t vb_stage_look_ns(const struct vb_stage *s);
 /* The status word of the transaction's place. */
 vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place);
 

@@ -16,6 +16,11 @@ bool vb_stage_sealed(const struct vb_stage *s)
 	return s->db->store.sealed;
 }
 
+uint64_t vb_stage_look_ns(const struct vb_stage *s)
+{
+	return s->db->look_ns;
+}
+
 vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place)
 {
 	return vb_status_word(s->db, place);

@@ -23,7 +23,7 @@ head_filter='.schema == 1 and .tool == "verbena" and (.argv | length > 2) and
 # What every run has, whatever it is.
 run_filter='.kind == "txn" and .commits > 0 and .goodput_txn_s > 0 and .duration_s > 0 and
 	(.hybrid | test("^[01]+$")) and .clients == 8 and .isolation == "serializable" and
-	(.wait_ns == (if .cc | startswith("bounded-wait") then 100000 else null end)) and
+	(.wait_ns == (if .cc | startswith("bounded-wait") or . == "dslr-2pl" then 100000 else null end)) and
 	(.abort_rate >= 0 and .abort_rate < 1) and
 	(.aborts | has("locked") and has("changed") and has("wounded") and has("timeout")) and
 	(.types | length > 0) and (.types | all(.latency_us | has("p50"))) and
@@ -86,7 +86,7 @@ for fabric in sim shm; do
 		is_json "$what: strict, but for sundial and mvcc" \
 			'.runs | all(.check.strict == (.cc != "sundial" and .cc != "mvcc"))'
 		is "$what: a line for each run" \
-			[ "$(grep -cE '^[a-z-]+ +[01]+ .*(strictly|yes) +holds$' "$work/out")" = $((2 * many + once)) ]
+			[ "$(grep -cE '^[a-z0-9-]+ +[01]+ .*(strictly|yes) +holds$' "$work/out")" = $((2 * many + once)) ]
 		is "$what: no progress off a terminal" [ "$(grep -vc 'lost: not done within the lease' "$work/err")" = 0 ]
 	done
 done

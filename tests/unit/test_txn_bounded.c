@@ -250,7 +250,7 @@ int main(void)
 		{"nobody starves", nobody_starves},
 	};
 	static const char *const fabrics[] = {"sim", NULL};
-	char *argv[] = {"", "sim", "bounded-wait", "bounded-wait-sx"};
+	char *argv[] = {"", "sim", "bounded-wait", "bounded-wait-sx", "dslr-2pl"};
 	static struct CMUnitTest tests[TESTS_MAX + 1];
 	size_t n = tests_for_all(VB_ARRAY_SIZE(argv), argv, fabrics, cases, VB_ARRAY_SIZE(cases),
 				 tests);

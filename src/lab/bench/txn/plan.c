@@ -63,7 +63,8 @@ static const struct vb_opt engine_table[] = {
 		    "how long a transaction may take before others recover it (50ms, or four times "
 		    "what the fabric lets a verb be late)"),
 	VB_OPT_TIME(O, wait_ns, "wait", NULL, 1000, 3600 * SEC,
-		    "bounded-wait: the longest that a lock is waited for (a 64th of the lease)"),
+		    "bounded-wait, dslr-2pl: the longest that a lock is waited for (a 64th of the "
+		    "lease)"),
 	VB_OPT_FLAG(O, no_doorbell, "no-doorbell", "each verb rings a doorbell of its own"),
 	VB_OPT_FLAG(O, no_outstanding, "no-outstanding",
 		    "each verb is waited for before the next is posted"),
@@ -269,7 +270,8 @@ static int check_wait(const struct vb_tbench_plan *p)
 			return 0;
 	if (p->o.wait_ns == 0)
 		return 0;
-	return vb_fail(-EINVAL, "--wait is for bounded-wait and bounded-wait-sx, and --cc is '%s'",
+	return vb_fail(-EINVAL,
+		       "--wait is for bounded-wait, bounded-wait-sx and dslr-2pl, and --cc is '%s'",
 		       p->o.cc);
 }
 

@@ -163,7 +163,7 @@ struct vb_tbench_result {
 	struct vb_tbench_tally *tally; /* merged; NULL if it did not run */
 	bool history_full, tables_full, sealed;
 	uint64_t lease_ns;
-	uint64_t wait_ns; /* of bounded-wait; else 0 */
+	uint64_t wait_ns; /* of VB_CC_BOUNDED; else 0 */
 	double fill_s;
 	uint64_t records;
 	uint64_t dead_servers; /* of the workers killed, how many were a node's server */
