@@ -15,6 +15,7 @@
 #   stages      where the time goes (RCC, figure 13), and the best mixture for Sundial
 #   span        nodes that a transaction touches (RCBench, section 6.6.1)
 #   others      beside DrTM+H (RCBench, figure 23)
+#   tickets     beside DSLR (RCBench, figure 23)
 #
 # Without TABLE: all of them.  The results are kept as JSON in BUILD/papers-txn.
 # PAPERS_TINY=1: a small set-up, to see that it works; in BUILD/papers-txn-tiny.
@@ -26,10 +27,10 @@ shift
 verbena=$build/src/verbena
 [ -x "$verbena" ] || { echo "papers-txn.sh: no $verbena; build it first" >&2; exit 2; }
 command -v jq >/dev/null || { echo "papers-txn.sh: jq is not installed" >&2; exit 2; }
-[ $# -gt 0 ] || set -- records primitives switches locks rpc stages span others
+[ $# -gt 0 ] || set -- records primitives switches locks rpc stages span others tickets
 for table; do
 	case $table in
-	records | primitives | switches | locks | rpc | stages | span | others) ;;
+	records | primitives | switches | locks | rpc | stages | span | others | tickets) ;;
 	*) echo "papers-txn.sh: no table '$table'" >&2; exit 2 ;;
 	esac
 done
@@ -319,6 +320,24 @@ others() {
 	([$all[]] | sort_by(.silo.coroutines, .silo.threads)[] | [.silo, .["drtm-h/01111"]] as $two |
 	[.silo.coroutines, .silo.threads] + [$two[] | (tps | k), (.abort_rate * 100 | r2), (prims | r2), (.calls_per_txn | r2)] +
 	[($two | map(tps) | .[0] / .[1] | r2), "`silo`, more with threads"] | row)'
+	took
+}
+
+tickets() {
+	title "Beside DSLR"
+	code
+	for n in $few; do
+		# shellcheck disable=SC2086
+		run "tickets-$n" --cc no-wait-sx,wait-die-sx,wound-wait-sx,dslr-2pl $sim --threads "$n" --coroutines $coroutines $rcb --theta 0.2 --records $records --duration $span
+	done
+	code
+	echo
+	table tickets- '
+	def all: ["no-wait-sx", "wait-die-sx", "wound-wait-sx", "dslr-2pl"];
+	(["threads of each node", (all[] | "`\(.)` ktxn/s", "aborts %", "prims"), (all[:3][] | "`\(.)` / `dslr-2pl`"), "paper: ahead"] | head),
+	([$all[]] | sort_by(.["dslr-2pl"].threads)[] | [.[all[]]] as $r | [$r[3].threads] +
+	[$r[] | (tps | k), (.abort_rate * 100 | r2), (prims | r2)] + [$r[:3][] | tps / ($r[3] | tps) | r2] +
+	["`no-wait`; the others alike"] | row)'
 	took
 }
 

@@ -48,8 +48,9 @@ has_rows 'Where the time goes, and mixtures' '^. (smallbank|ycsb) . `[a-z]' 38
 has_rows 'Where the time goes, and mixtures' '^. (smallbank|ycsb) . `[01]' 2
 has_rows 'Nodes of each transaction' '^. `' 10
 has_rows 'Beside DrTM+H' '^. [0-9]+ ' 4
+has_rows 'Beside DSLR' '^. [0-9]+ ' 2
 is 'no number is missing' [ "$(grep -c '^|.*null' "$work/out")" = 0 ]
-is 'the commands are shown' [ "$(grep -c '^verbena bench txn ' "$work/out")" = 57 ]
+is 'the commands are shown' [ "$(grep -c '^verbena bench txn ' "$work/out")" = 59 ]
 is 'the results are kept' [ -s "$work/build/papers-txn-tiny/prims-on.json" ]
 
 run_script "$work/build" nonesuch

@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dslr-2pl, in virtual time: records go by the order in which they were asked for, readers together; a
- * ticket whose owner does not come is passed over; and whatever the counts say, one has the record.
+ * ticket whose owner does not come is passed over, and nobody gives up a free record for it; and whatever
+ * the counts say, one has the record.
  */
 #include "txn_api.h"
 
+#include "lock/dslr/dslr.h"
 #include "txn/db.h"
 
 #define X       2
 #define WAIT_NS 4000000ull
 #define STEP_NS 30000ull /* more than a look, by RPC at the server */
 
-static void open_queue(struct world *w, void **state)
+static void open_waiting(struct world *w, void **state, uint64_t wait_ns)
 {
 	const struct kind *k = *state;
 	struct vb_db_params p = usual_db(k, 50 * WAIT_NS);
 
-	p.wait_ns = 2 * WAIT_NS;
+	p.wait_ns = wait_ns;
 	open_world(w, k->fabric, &p);
+}
+
+static void open_queue(struct world *w, void **state)
+{
+	open_waiting(w, state, 2 * WAIT_NS);
 }
 
 static vb_addr ticket_word(struct world *w)
@@ -164,6 +171,54 @@ static void passed_over(void **state)
 	close_world(&w);
 }
 
+/* A bound of a wait that is shorter than the patience with a ticket that is not coming: who finds the record
+ * free takes it, instead of leaving one more such ticket, again and again. */
+static void not_empty_handed(void **state)
+{
+	static const uint64_t called[] = {DSLR_ONE_MAX_X, DSLR_ONE_MAX_S, 3 * DSLR_ONE_MAX_X};
+	struct record r;
+	struct world w;
+
+	open_waiting(&w, state, 1);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(called); i++) {
+		must(vb_write(w.a->ep, ticket_word(&w), &called[i], 8));
+		must(vb_txn_begin(w.a));
+		must(vb_txn_write(w.a, w.t, X, &(struct record){.value = i}));
+		must(vb_txn_commit(w.a));
+		must(vb_write(w.a->ep, ticket_word(&w), &called[i], 8));
+		must(vb_txn_begin(w.b));
+		must(vb_txn_read(w.b, w.t, X, &r));
+		assert_int_equal(r.value, i);
+		must(vb_txn_commit(w.b));
+	}
+	close_world(&w);
+}
+
+/* The last one who gives up leaves nothing to be passed over. */
+static void takes_it_back(void **state)
+{
+	struct world w;
+	uint64_t before;
+
+	open_waiting(&w, state, STEP_NS);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_write(w.a, w.t, X, &(struct record){.value = 1}));
+	before = count_in(&w);
+	for (unsigned i = 0; i < 4; i++) {
+		struct record r;
+
+		must(vb_txn_begin(w.b));
+		assert_int_equal(i % 2 ? vb_txn_read(w.b, w.t, X, &r)
+				       : vb_txn_write(w.b, w.t, X, &(struct record){.value = 2}),
+				 -EAGAIN);
+		assert_int_equal(vb_txn_cause(w.b), VB_TXN_TIMEOUT);
+		vb_txn_abort(w.b);
+		assert_int_equal(count_in(&w), before);
+	}
+	must(vb_txn_commit(w.a));
+	close_world(&w);
+}
+
 /* Counts that nobody can have left: one at a time has the record, everybody gets it, and the next ones go by
  * order again. */
 static void any_counts(void **state)
@@ -199,10 +254,9 @@ static void any_counts(void **state)
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
-		{"in order", in_order},
-		{"readers together", readers_together},
-		{"passed over", passed_over},
-		{"any counts", any_counts},
+		{"in order", in_order},           {"readers together", readers_together},
+		{"passed over", passed_over},     {"not empty-handed", not_empty_handed},
+		{"takes it back", takes_it_back}, {"any counts", any_counts},
 	};
 	static const char *const fabrics[] = {"sim", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
