@@ -61,8 +61,9 @@ count() { # pass|fail|skip
 }
 
 # One check: a command that must succeed.  Its output is shown only if it does not.
+job=
 check() { # NAME COMMAND...
-	local name=$1 log=$out/check.log
+	local name=$1 log=$out/check$job.log
 	shift
 	if "$@" >"$log" 2>&1 </dev/null; then
 		echo "ok: $name"
@@ -74,6 +75,27 @@ check() { # NAME COMMAND...
 		record fail "$name" "exit status $status"
 		return 1
 	fi
+}
+
+# For each line of the input the function with its words, on each core one; what they say, in that order.
+# Files of theirs have $job in their names.
+together() { # FUNCTION WORD...
+	local words n=0 i
+	while IFS= read -r words; do
+		while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
+			wait -n
+		done
+		job=.$n
+		# shellcheck disable=SC2086
+		"$@" $words >"$out/said$job" 2>&1 </dev/null &
+		n=$((n + 1))
+	done
+	wait
+	job=
+	for ((i = 0; i < n; i++)); do
+		cat "$out/said.$i"
+		rm -f "$out/said.$i" "$out"/{check,found}".$i".{log,json}
+	done
 }
 
 # Builds, then runs the suites named ("-NAME": all but that one) and counts their cases.
@@ -130,21 +152,19 @@ stage_clang() {
 }
 
 # Exploration finds nothing in our locks ...
+clean() { # KIND OPTION NAME
+	check "$3, $seeds seeds" "$verbena" check "$1" "$2" "$3" --seeds "$seeds" && tail -n 1 "$out/check$job.log"
+}
+
 stage_seeds() {
-	local name names
+	local names
 	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled || return
 	names=$("$verbena" list --json | jq -r '.locks[].name')
 	[ -n "$names" ] || record fail "seeds" "verbena list names no lock"
-	for name in $names; do
-		check "$name, $seeds seeds" "$verbena" check lock --lock "$name" --seeds "$seeds" &&
-			tail -n 1 "$out/check.log"
-	done
+	together clean lock --lock <<<"$names"
 	names=$("$verbena" list --json | jq -r '.cc[].name')
 	[ -n "$names" ] || record fail "seeds" "verbena list names no protocol of transactions"
-	for name in $names; do
-		check "$name, $seeds seeds" "$verbena" check txn --cc "$name" --seeds "$seeds" &&
-			tail -n 1 "$out/check.log"
-	done
+	together clean txn --cc <<<"$names"
 	check "every hybrid code" "$verbena" check txn --cc all --hybrid all --seeds 3 &&
 		tail -n 1 "$out/check.log"
 }
@@ -152,7 +172,7 @@ stage_seeds() {
 # ... but the bug in each planted lock and in the locks as published, under the rule that it breaks
 # (empty: any), with the exit status for a violation and a replay that finds it again.
 found() { # LOCK RULE
-	local log=$out/found.log replay
+	local log=$out/found$job.log replay
 	"$verbena" check lock --lock "$1" --seeds "$seeds" >"$log" 2>&1
 	local status=$?
 	cat "$log"
@@ -167,7 +187,7 @@ found() { # LOCK RULE
 
 # The same of protocols of transactions: by the name of the rule or of the anomaly.
 found_txn() { # PROTOCOL
-	local json=$out/found.json replay code=()
+	local json=$out/found$job.json replay code=()
 	# Only a server can do what this one does wrong; and who is late is found later.
 	[ "$1" != planted:late-server ] || code=(--hybrid 010)
 	# One in some 500 seeds shows this one.
@@ -183,21 +203,26 @@ found_txn() { # PROTOCOL
 	[ $? = 3 ]
 }
 
+planted_lock() { # LOCK [RULE...]
+	local name=$1
+	shift
+	check "$name is found${1:+ as $*}" found "$name" "$*"
+}
+
+planted_txn() { # PROTOCOL
+	check "$1 is found" found_txn "$1"
+}
+
 stage_planted() {
-	local name rule n=0
+	local names
 	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled || return
-	while IFS=$'\t' read -r name rule; do
-		check "$name is found${rule:+ as $rule}" found "$name" "$rule"
-		n=$((n + 1))
-	done < <("$verbena" list --json |
-		jq -r '(.planted[] | [.name, .planted_for]), (.as_published[] | [.name, ""]) | @tsv')
-	[ $n -gt 0 ] || record fail "planted bugs" "verbena list names none"
-	n=0
-	for name in $("$verbena" list --json | jq -r '(.cc_planted + .cc_as_published)[].name'); do
-		n=$((n + 1))
-		check "$name is found" found_txn "$name"
-	done
-	[ $n -gt 0 ] || record fail "planted bugs" "verbena list names no protocol that has one"
+	names=$("$verbena" list --json |
+		jq -r '(.planted[] | [.name, .planted_for]), (.as_published[] | [.name]) | join(" ")')
+	[ -n "$names" ] || record fail "planted bugs" "verbena list names none"
+	together planted_lock <<<"$names"
+	names=$("$verbena" list --json | jq -r '(.cc_planted + .cc_as_published)[].name')
+	[ -n "$names" ] || record fail "planted bugs" "verbena list names no protocol that has one"
+	together planted_txn <<<"$names"
 }
 
 # A few mistakes in our own locks and protocols, as somebody could make them, are each found by the

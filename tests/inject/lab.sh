@@ -177,7 +177,7 @@ fi
 # Somebody's locks, looked at from outside.
 segment=inject-$$
 VERBENA_LOG=$loud "$verbena" bench lock --lock mcs --segment "$segment" --visible --procs 1 --clients 2 \
-	--locks 2 --think 1ms --duration 600s >"$work/bench.out" 2>"$work/bench.err" </dev/null &
+	--locks 2 --think 1ms --warmup 1ms --duration 600s >"$work/bench.out" 2>"$work/bench.err" </dev/null &
 bench=$!
 until_true 'the bench runs' measures "$work/bench.err"
 scenario 'dump' run.json dump --segment "$segment" --json run.json
