@@ -273,9 +273,11 @@ enum vb_isolation {
 	 * read beforehand by vb_txn_declare is given by the first call.  vb_values_get gives a value as
 	 * it was at one moment. */
 	VB_READ_COMMITTED,
-	/* What was committed when it began, less snapshot_lag_ns and what clocks differ by.  It is in
-	 * nobody's way, and no later transaction can change what it sees; it is serializable, and not
-	 * strictly.  Only for those that are begun as read_only. */
+	/* What was committed when it began, less snapshot_lag_ns and what clocks differ by, and no later
+	 * transaction can change that.  Who writes nothing is in nobody's way, and has its place among those
+	 * that are serializable, not strictly.  Of two that write one record the first to commit wins: the
+	 * other ends if that was not in its snapshot yet.  But two may each write what the other has read
+	 * (write skew). */
 	VB_SNAPSHOT,
 	VB_ISOLATIONS
 };

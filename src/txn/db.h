@@ -262,6 +262,8 @@ int vb_txn_end_given(struct vb_txn *t);
 /* snapshot.c */
 /* The transaction that begins reads at a snapshot, and has no name yet. */
 void vb_snapshot_take(struct vb_txn *t);
+/* It is going to write, and so needs a name.  0 or -EAGAIN. */
+int vb_snapshot_name(struct vb_txn *t);
 /* It has all its locks: may it commit, or might somebody have read beside them?  0 or -EAGAIN. */
 int vb_snapshot_in_time(struct vb_txn *t);
 

@@ -23,6 +23,13 @@
  *
  * A snapshot stays one for ever, so those of a coordinator never go back.  A transaction that reads so has
  * no name and no status word: it holds nothing, nobody meets it, and nothing of it is left when it dies.
+ *
+ * Snapshot isolation (Berenson and others 1995; of older snapshots: Elnikety and others 2005) is the same
+ * reads, and writes by a name that is given before the first of them.  To lock a record its newest version
+ * must be in the snapshot: else another has written it since, and the first committer wins.  While it is
+ * locked there is no newer one.  So of two that write one record, one is in the snapshot of the other.  The
+ * versions that it writes are of its name, which is younger than its snapshot, and it owes the snapshots of
+ * others what every writer does.  Others lose nothing by it: who has left rts is in its way.
  */
 #define VB_LOG_ROOM "txn"
 #include "base/sometimes.h"
@@ -43,6 +50,20 @@ void vb_snapshot_take(struct vb_txn *t)
 		t->snapshot = me->snapshot;
 	me->snapshot = t->snapshot;
 	t->ts = t->version = 0;
+}
+
+int vb_snapshot_name(struct vb_txn *t)
+{
+	int err;
+
+	if (vb_likely(t->ts != 0))
+		return 0;
+	err = vb_lane_name(t->me, vb_txn_lane(t->me), 0);
+	if (err)
+		return vb_txn_doom(t, VB_TXN_FABRIC, err);
+	/* The same only in the first unit of all time, when nothing is there but what was loaded. */
+	vb_assert(t->ts >= t->snapshot);
+	return 0;
 }
 
 static bool writes(const struct vb_txn *t)

@@ -36,8 +36,6 @@ static int check_params(const struct vb_coordinator *me, const struct vb_txn_par
 			       "without recovery a transaction may take as long as it likes, and "
 			       "no snapshot is ever complete: open the database with a "
 			       "snapshot_lag_ns, by which those that write must have their locks");
-	if (p->isolation == VB_SNAPSHOT && vb_unlikely(!p->read_only))
-		return vb_fail(-EOPNOTSUPP, "at VB_SNAPSHOT a transaction is begun as read_only");
 	return 0;
 }
 
@@ -364,6 +362,8 @@ static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 		return err;
 	if (vb_unlikely(write && t->read_only))
 		return read_only();
+	if (write && vb_unlikely(vb_snapshot_name(t) != 0))
+		return fail(t);
 	err = vb_txn_item(t, table, key, write, &r->it);
 	if (err)
 		return err;
@@ -516,13 +516,17 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 /* All of them or none: a key that is refused leaves no item of those before it. */
 static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsigned n)
 {
+	bool writes = false;
 	int err = 0;
 
 	for (unsigned i = 0; i < n && err == 0; i++) {
 		err = check_call(t, keys[i].table);
 		if (err == 0 && keys[i].write && t->read_only)
 			err = read_only();
+		writes |= keys[i].write;
 	}
+	if (err == 0 && writes && vb_unlikely(vb_snapshot_name(t) != 0))
+		return fail(t);
 	for (unsigned i = 0; i < n && err == 0; i++) {
 		struct vb_item *it;
 

@@ -145,6 +145,21 @@ run check history "$work/weak.jsonl"
 is 'read committed: so does its history' grep -qx 'read committed' "$work/out"
 run check history "$work/weak.jsonl" --level repeatable-read
 is 'read committed: no repeatable reads' grep -q '^not repeatable read: ' "$work/out"
+# Write skew occurs, and is what the level permits.
+run bench txn --cc mvcc --hybrid both --fabric sim --nodes 2 --records 100 --isolation snapshot --check --duration 3ms --json "$json"
+is_json 'snapshot isolation: judged at that' '(.runs | length) == 2 and (.runs | all(.isolation == "snapshot" and
+	.snapshot_lag_ns == 200000 and .commits > 20 and .check.level == "snapshot" and .check.kept))'
+run bench txn --cc mvcc --fabric sim --nodes 2 --records 40 --isolation snapshot --snapshot-lag 100us --duration 3ms \
+	--history "$work/skew.jsonl"
+is 'snapshot isolation: exit status 0' [ "$status" = 0 ]
+is 'snapshot isolation: said' grep -q ', snapshot isolation,' "$work/out"
+run check history "$work/skew.jsonl"
+is 'snapshot isolation: so does its history' grep -qx 'snapshot isolated' "$work/out"
+run check history "$work/skew.jsonl" --level serializable
+is 'snapshot isolation: not serializable' [ "$status" = 3 ]
+is 'snapshot isolation: for write skew' grep -q '^not serializable: .*write skew' "$work/out"
+refused 'a lag without snapshots' 2 "--snapshot-lag" bench txn --cc silo --snapshot-lag 1ms
+
 run bench txn --cc all --hybrid none --fabric sim --nodes 2 --records 100 --isolation repeatable-read --check --duration 200us \
 	--json "$json"
 is_json 'repeatable read: of all, those that offer it' '([.runs[].cc] | any(. == "no-wait-sx")) and

@@ -356,6 +356,159 @@ static void in_time(void **state)
 	close_world(&w);
 }
 
+/* ---- snapshot isolation ---- */
+
+static const struct vb_txn_params isolated = {.isolation = VB_SNAPSHOT};
+
+static bool went(int err)
+{
+	assert_true(err == 0 || err == -EAGAIN);
+	return err == 0;
+}
+
+/* Two transactions of the same kind, after all that was loaded is in every snapshot. */
+static void begin_both(struct world *w, const struct vb_txn_params *p)
+{
+	pass(w, SURE_NS);
+	must(vb_txn_begin_with(w->a, p));
+	tick(w->a);
+	must(vb_txn_begin_with(w->b, p));
+}
+
+static bool reads_both(struct vb_coordinator *me, struct vb_table *t)
+{
+	struct record r;
+
+	return went(vb_txn_read(me, t, X, &r)) && went(vb_txn_read(me, t, Y, &r));
+}
+
+static bool writes_one(struct vb_coordinator *me, struct vb_table *t, uint64_t key)
+{
+	return went(vb_txn_write(me, t, key, &(struct record){.value = 1}));
+}
+
+/* Both read X and Y, and each writes another one. */
+static bool skews(struct world *w, const struct vb_txn_params *p)
+{
+	bool a, b;
+
+	begin_both(w, p);
+	a = reads_both(w->a, w->t);
+	b = reads_both(w->b, w->t);
+	a = a && writes_one(w->a, w->t, X);
+	b = b && writes_one(w->b, w->t, Y);
+	a = a && went(vb_txn_commit(w->a));
+	b = b && went(vb_txn_commit(w->b));
+	vb_txn_abort(w->a);
+	vb_txn_abort(w->b);
+	return a && b;
+}
+
+static void write_skew(void **state)
+{
+	struct world w;
+
+	open_lagging(&w, state);
+	assert_false(skews(&w, &(struct vb_txn_params){0}));
+	/* On a machine that stands still for as long as the lag, not at once. */
+	for (unsigned i = 0; !skews(&w, &isolated); i++)
+		assert_true(!is_sim(state) && i < 100);
+	close_world(&w);
+}
+
+/* Both read X and write it: the second ends, whether the first has committed or not. */
+static void first_committer_wins(void **state)
+{
+	struct record *r;
+	struct world w;
+
+	open_lagging(&w, state);
+	for (unsigned late = 0; late < 2; late++) {
+		bool first;
+
+		begin_both(&w, &isolated);
+		must(vb_txn_read(w.a, w.t, X, &(struct record){0}));
+		must(vb_txn_read(w.b, w.t, X, &(struct record){0}));
+		must(vb_txn_update(w.a, w.t, X, (void **)&r));
+		r->value += 1000;
+		first = late && went(vb_txn_commit(w.a));
+		assert_int_equal(vb_txn_update(w.b, w.t, X, (void **)&r), -EAGAIN);
+		assert_int_equal(vb_txn_cause(w.b), first ? VB_TXN_CHANGED : VB_TXN_LOCKED);
+		if (!late)
+			first = went(vb_txn_commit(w.a));
+		if (is_sim(state))
+			assert_true(first);
+		vb_txn_abort(w.a);
+	}
+	close_world(&w);
+}
+
+/* Nor is it written unread, where it is not in the snapshot. */
+static void not_over_what_it_does_not_see(void **state)
+{
+	struct world w;
+
+	open_lagging(&w, state);
+	pass(&w, SURE_NS);
+	must(vb_txn_begin_with(w.a, &isolated));
+	put(w.b, w.t, X, 7);
+	assert_int_equal(vb_txn_write(w.a, w.t, X, &(struct record){0}), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_CHANGED);
+	pass(&w, SURE_NS);
+	must(vb_txn_begin_with(w.a, &isolated));
+	must(vb_txn_write(w.a, w.t, X, &(struct record){.value = 8}));
+	if (is_sim(state)) {
+		must(vb_txn_commit(w.a));
+		assert_int_equal(value_of(w.b, w.t, X), 8);
+	}
+	close_world(&w);
+}
+
+/* What it has declared, and its own writes, are seen by it, beside a past in which others' are not. */
+static void sees_its_own(void **state)
+{
+	struct record x, y, *r;
+	struct world w;
+	const struct vb_txn_key *keys;
+
+	open_lagging(&w, state);
+	keys = (const struct vb_txn_key[]){{w.t, X, true}, {w.t, Y, false}};
+	pass(&w, SURE_NS);
+	must(vb_txn_begin_with(w.a, &isolated));
+	assert_int_equal(w.a->txn.ts, 0);
+	put(w.b, w.t, Y, 7);
+	must(vb_txn_declare(w.a, keys, 2));
+	assert_true(w.a->txn.ts > w.a->txn.snapshot);
+	must(vb_txn_update(w.a, w.t, X, (void **)&r));
+	r->value = 9;
+	must(vb_txn_read(w.a, w.t, X, &x));
+	must(vb_txn_read(w.a, w.t, Y, &y));
+	assert_int_equal(x.value, 9);
+	assert_int_equal(y.value, FIRST + Y);
+	if (is_sim(state))
+		must(vb_txn_commit(w.a));
+	close_world(&w);
+}
+
+/* Who is serializable and has read what it would write, younger than it, is not written over. */
+static void leaves_others_theirs(void **state)
+{
+	struct record *r;
+	struct world w;
+
+	open_lagging(&w, state);
+	pass(&w, SURE_NS);
+	must(vb_txn_begin_with(w.a, &isolated));
+	must(vb_txn_update(w.a, w.t, Y, (void **)&r));
+	tick(w.b);
+	must(vb_txn_begin(w.b));
+	must(vb_txn_read(w.b, w.t, X, &(struct record){0}));
+	assert_int_equal(vb_txn_update(w.a, w.t, X, (void **)&r), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_CHANGED);
+	must(vb_txn_commit(w.b));
+	close_world(&w);
+}
+
 /* ---- clocks ---- */
 
 #define ERROR_NS 300000ull
@@ -430,6 +583,11 @@ int main(void)
 		{"an older holder", an_older_holder},
 		{"a late writer", a_late_writer},
 		{"in time", in_time},
+		{"write skew", write_skew},
+		{"first committer wins", first_committer_wins},
+		{"not over what it does not see", not_over_what_it_does_not_see},
+		{"sees its own", sees_its_own},
+		{"leaves others theirs", leaves_others_theirs},
 		{"clocks differ", clocks_differ},
 		{"never goes back", never_goes_back},
 	};

@@ -180,11 +180,12 @@ static void draw_keys(struct txn_slot *s, struct plan *p, unsigned n, unsigned o
 static void draw_params(struct txn_slot *s, struct plan *p)
 {
 	const struct vb_txn_draw *d = s->w->d;
+	const double at_snapshot = p->what == AUDIT ? d->p_snapshot : d->p_skew;
 
 	if (d->p_weak > 0 && vb_rng_chance(&s->ways, d->p_weak))
 		p->params.isolation =
 			vb_rng_chance(&s->ways, 0.5) ? VB_REPEATABLE_READ : VB_READ_COMMITTED;
-	if (p->what == AUDIT && d->p_snapshot > 0 && vb_rng_chance(&s->ways, d->p_snapshot))
+	if (at_snapshot > 0 && vb_rng_chance(&s->ways, at_snapshot))
 		p->params.isolation = VB_SNAPSHOT;
 	if (d->p_hurry > 0 && vb_rng_chance(&s->ways, d->p_hurry))
 		p->params.timeout_ns = 1 + vb_rng_below(&s->ways, d->lease_ns);

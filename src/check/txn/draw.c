@@ -253,6 +253,7 @@ static void draw_snapshots(struct vb_rng *r, const struct vb_cc_ops *cc, struct 
 	if (d->ahead)
 		return;
 	d->p_snapshot = vb_draw_one_of(r, some, 3);
+	d->p_skew = vb_rng_chance(r, 0.4) ? vb_draw_one_of(r, some, 3) : 0;
 	if (d->p_audit == 0)
 		d->p_audit = 0.2;
 }
@@ -304,6 +305,9 @@ void vb_txn_draw_bounds(struct vb_txn_draw *d)
 		500 * MS + 40 * d->lease_ns +
 		4 * (d->faults.pause_max_ns + d->faults.stall_max_ns + d->faults.nic_stall_max_ns +
 		     d->faults.partition_max_ns + d->faults.deaf_max_ns + d->slow_ns);
+	/* A record is written once in each lag. */
+	if (d->p_skew > 0)
+		d->liveness_ns += (uint64_t)d->commits * d->coordinators * 4 * d->lease_ns;
 	if (vb_txn_draw_is_beyond(d))
 		d->liveness_ns += (uint64_t)d->commits * VB_TXN_TRY_MOST * 2 * d->lease_ns;
 	/* Who is stuck waits busily; nobody needs so long. */
@@ -399,6 +403,7 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "below serializable", d->p_weak, 0);
 	vb_draw_tell_chance(to, "with a deadline", d->p_hurry, 0);
 	vb_draw_tell_chance(to, "audits at a snapshot", d->p_snapshot, 0);
+	vb_draw_tell_chance(to, "snapshot isolation", d->p_skew, 0);
 	if (d->lag_ns != 0)
 		fprintf(to, ", snapshots %s old", vb_format_ns(t1, sizeof(t1), (double)d->lag_ns));
 	if (d->wait_ns != 0)

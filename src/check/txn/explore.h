@@ -76,6 +76,8 @@ struct vb_txn_draw {
 	double p_weak, p_hurry;
 	/* Of an audit, to read a snapshot; and how old that is (0: a lease). */
 	double p_snapshot;
+	/* Of one that may write, to be begun at snapshot isolation; if any is, all are judged at that. */
+	double p_skew;
 	uint64_t lag_ns;
 	uint64_t wait_ns; /* of who waits for a bounded time; else 0 */
 	uint64_t safety_ns, liveness_ns;

@@ -10,10 +10,12 @@ enum vb_level vb_history_gather_level(const struct vb_txn *t)
 		[VB_SERIALIZABLE] = VB_LEVEL_NONE,
 		[VB_REPEATABLE_READ] = VB_LEVEL_REPEATABLE_READ,
 		[VB_READ_COMMITTED] = VB_LEVEL_READ_COMMITTED,
-		/* Who only reads is serializable. */
-		[VB_SNAPSHOT] = VB_LEVEL_NONE,
+		[VB_SNAPSHOT] = VB_LEVEL_SNAPSHOT,
 	};
 
+	/* Who only reads at a snapshot has its place among those that are serializable. */
+	if (t->isolation == VB_SNAPSHOT && t->ts == 0)
+		return VB_LEVEL_NONE;
 	return levels[t->isolation];
 }
 

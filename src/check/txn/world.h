@@ -126,6 +126,8 @@ struct txn_world {
 /* What the protocol promises. */
 static inline enum vb_level txn_level(const struct txn_world *w)
 {
+	if (w->d->p_skew > 0)
+		return VB_LEVEL_SNAPSHOT;
 	return w->cc->caps & VB_CC_STRICT ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE;
 }
 

@@ -21,6 +21,7 @@ static const char *const isolations[VB_ISOLATIONS] = {
 	[VB_SERIALIZABLE] = "serializable",
 	[VB_REPEATABLE_READ] = "repeatable-read",
 	[VB_READ_COMMITTED] = "read-committed",
+	[VB_SNAPSHOT] = "snapshot",
 };
 
 static void set_setting(json_t *j, const struct vb_tbench_result *r)
@@ -44,6 +45,9 @@ static void set_setting(json_t *j, const struct vb_tbench_result *r)
 	vb_json_set(j, "lease_ns", r->lease_ns);
 	vb_json_set(j, "wait_ns",
 		    r->wait_ns != 0 ? json_integer((json_int_t)r->wait_ns) : json_null());
+	vb_json_set(j, "snapshot_lag_ns",
+		    r->snapshot_lag_ns != 0 ? json_integer((json_int_t)r->snapshot_lag_ns)
+					    : json_null());
 	vb_json_set(j, "isolation", isolations[o->isolation]);
 	vb_json_set(j, "doorbell", json_boolean(!o->no_doorbell));
 	vb_json_set(j, "outstanding", json_boolean(!o->no_outstanding));

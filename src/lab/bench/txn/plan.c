@@ -15,6 +15,7 @@
 #define MIB (1ull << 20)
 
 #define SIM_DURATION_NS 10000000ull
+#define SNAPSHOT_LAG_NS 200000ull
 #define SHM_STALL_NS    (5 * SEC)
 #define SIM_STALL_NS    500000000ull /* ten leases */
 
@@ -54,7 +55,7 @@ static const struct vb_opt engine_table[] = {
 		      "log every commit, so that others can finish or undo what a dead coordinator "
 		      "has left"),
 	VB_OPT_CHOICE(
-		O, isolation, "isolation", "serializable|repeatable-read|read-committed",
+		O, isolation, "isolation", "serializable|repeatable-read|read-committed|snapshot",
 		"serializable",
 		"what every transaction asks for; with less than serializable, which only some "
 		"protocols offer (`verbena list`), sums that transactions keep by what they "
@@ -62,6 +63,9 @@ static const struct vb_opt engine_table[] = {
 	VB_OPT_TIME(O, lease_ns, "lease", NULL, 1000, 3600 * SEC,
 		    "how long a transaction may take before others recover it (50ms, or four times "
 		    "what the fabric lets a verb be late)"),
+	VB_OPT_TIME(O, snapshot_lag_ns, "snapshot-lag", NULL, 1000, 3600 * SEC,
+		    "mvcc: how old a snapshot is, and so how long who writes may take (200us with "
+		    "--isolation snapshot, else the lease)"),
 	VB_OPT_TIME(O, wait_ns, "wait", NULL, 1000, 3600 * SEC,
 		    "bounded-wait, dslr-2pl: the longest that a lock is waited for (a 64th of the "
 		    "lease)"),
@@ -227,7 +231,7 @@ static int add_run(struct vb_tbench_plan *p, const struct vb_cc_ops *cc, uint32_
 
 static bool offers(const struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 {
-	return p->o.isolation == VB_SERIALIZABLE || cc->caps & VB_CC_SHORT_READS;
+	return vb_cc_offers(cc, (enum vb_isolation)p->o.isolation);
 }
 
 static bool every_code(const struct vb_tbench_plan *p)
@@ -275,6 +279,16 @@ static int check_wait(const struct vb_tbench_plan *p)
 		       p->o.cc);
 }
 
+static int check_lag(const struct vb_tbench_plan *p)
+{
+	for (unsigned i = 0; i < p->o.runs; i++)
+		if (p->run[i].cc->caps & VB_CC_SNAPSHOTS)
+			return 0;
+	if (p->o.snapshot_lag_ns == 0)
+		return 0;
+	return vb_fail(-EINVAL, "--snapshot-lag is for mvcc, and --cc is '%s'", p->o.cc);
+}
+
 static int plan_runs(struct vb_tbench_plan *p)
 {
 	char text[1024], *save = NULL, hint[VB_HINT_BYTES];
@@ -301,8 +315,8 @@ static int plan_runs(struct vb_tbench_plan *p)
 				       name, vb_did_you_mean_any(hint, name, vb_ccs));
 		if (!offers(p, cc))
 			return vb_fail(-EINVAL,
-				       "--isolation: transactions under '%s' are serializable, and "
-				       "not less; `verbena list` shows which protocols offer less",
+				       "--isolation: '%s' does not offer that; `verbena list` "
+				       "shows what each protocol offers",
 				       name);
 		err = add_protocol(p, cc);
 	}
@@ -395,6 +409,14 @@ static int plan_history(struct vb_tbench_plan *p)
 	return 0;
 }
 
+/* A lease would be longer than a simulated run, in which nobody could then write a record twice. */
+static uint64_t lag_of(const struct vb_tbench_opts *o)
+{
+	if (o->snapshot_lag_ns != 0 || o->isolation != VB_SNAPSHOT)
+		return o->snapshot_lag_ns;
+	return SNAPSHOT_LAG_NS;
+}
+
 void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
 			 const struct vb_load *load, struct vb_db_params *p)
 {
@@ -406,6 +428,7 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 		.coordinators = (uint32_t)(o->threads * o->coroutines),
 		.lease_ns = o->lease_ns,
 		.wait_ns = one->cc->caps & VB_CC_BOUNDED ? o->wait_ns : 0,
+		.snapshot_lag_ns = one->cc->caps & VB_CC_SNAPSHOTS ? lag_of(o) : 0,
 		.no_recovery = o->recovery != 0,
 		.no_doorbell = o->no_doorbell,
 		.no_outstanding = o->no_outstanding,
@@ -418,7 +441,7 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 		p->coordinators++;
 	vb_load_db_params(load, p);
 	/* What is read again, or written, after it was read and let go is another record. */
-	if (o->isolation != VB_SERIALIZABLE) {
+	if (o->isolation != VB_SERIALIZABLE && o->isolation != VB_SNAPSHOT) {
 		p->items_max =
 			p->items_max < VB_TXN_ITEMS_MAX / 2 ? 2 * p->items_max : VB_TXN_ITEMS_MAX;
 		p->bytes_max *= 2;
@@ -468,6 +491,8 @@ int vb_tbench_plan(const void *opts, void *plan)
 		err = plan_runs(p);
 	if (err == 0)
 		err = check_wait(p);
+	if (err == 0)
+		err = check_lag(p);
 	if (err == 0)
 		err = plan_fabric(&p->o);
 	if (err == 0)

@@ -30,6 +30,11 @@ static double per(double n, uint64_t of)
 void vb_tbench_print_head(FILE *to, const void *plan)
 {
 	const struct vb_tbench_plan *p = plan;
+	static const char *const levels[VB_ISOLATIONS] = {
+		[VB_REPEATABLE_READ] = "repeatable read",
+		[VB_READ_COMMITTED] = "read committed",
+		[VB_SNAPSHOT] = "snapshot isolation",
+	};
 	const struct vb_tbench_opts *o = &p->o;
 	char span[16];
 
@@ -44,8 +49,7 @@ void vb_tbench_print_head(FILE *to, const void *plan)
 	else
 		fprintf(to, ", %s each", span);
 	if (o->isolation != VB_SERIALIZABLE)
-		fprintf(to, ", %s",
-			o->isolation == VB_READ_COMMITTED ? "read committed" : "repeatable read");
+		fprintf(to, ", %s", levels[o->isolation]);
 	fprintf(to, "%s%s%s%s%s, seed %" PRIu64 "\n\n", o->recovery != 0 ? ", no recovery" : "",
 		o->no_doorbell ? ", no doorbell batching" : "",
 		o->no_outstanding ? ", one verb at a time" : "",

@@ -52,7 +52,7 @@ struct vb_tbench_opts {
 	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
 	int recovery;  /* 0: on */
 	int isolation; /* enum vb_isolation */
-	uint64_t wait_ns;
+	uint64_t wait_ns, snapshot_lag_ns;
 	bool check;
 	uint64_t history_bytes;
 	const char *history;
@@ -163,7 +163,8 @@ struct vb_tbench_result {
 	struct vb_tbench_tally *tally; /* merged; NULL if it did not run */
 	bool history_full, tables_full, sealed;
 	uint64_t lease_ns;
-	uint64_t wait_ns; /* of VB_CC_BOUNDED; else 0 */
+	uint64_t wait_ns;         /* of VB_CC_BOUNDED; else 0 */
+	uint64_t snapshot_lag_ns; /* of mvcc; else 0 */
 	double fill_s;
 	uint64_t records;
 	uint64_t dead_servers; /* of the workers killed, how many were a node's server */
@@ -185,6 +186,7 @@ static inline enum vb_level vb_tbench_level(const struct vb_tbench_result *r)
 	static const enum vb_level weak[VB_ISOLATIONS] = {
 		[VB_REPEATABLE_READ] = VB_LEVEL_REPEATABLE_READ,
 		[VB_READ_COMMITTED] = VB_LEVEL_READ_COMMITTED,
+		[VB_SNAPSHOT] = VB_LEVEL_SNAPSHOT,
 	};
 
 	if (r->plan->o.isolation != VB_SERIALIZABLE)
