@@ -124,8 +124,8 @@ static void waits_no_longer(void **state)
 	if (!waits(state))
 		return;
 	open_usual(&w, state, LONG_NS);
+	begin = vb_ep_now(w.b->ep); /* before it: this thread may stand still behind it */
 	must(vb_txn_begin_with(w.b, &params));
-	begin = vb_ep_now(w.b->ep);
 	must(vb_ep_sleep(w.b->ep, OLDER_NS));
 	must(vb_txn_write(w.b, w.t, Y, &(struct record){.value = 1}));
 	must(vb_txn_begin(w.a));
