@@ -148,6 +148,9 @@ enum vb_cap_flags {
 struct vb_fabric_caps {
 	uint32_t flags;
 	uint64_t verb_bound_ns;
+	/* How long a link that broke goes on refusing verbs although it could be there again: until it
+	 * is tried anew, and what that takes.  0: no longer than a verb's bound. */
+	uint64_t relink_ns;
 	/* NULL, or what to do where the bound is longer than it need be, for who wants shorter
 	 * leases. */
 	const char *bound_note;

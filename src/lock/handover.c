@@ -85,7 +85,7 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 		again = &unmarked;
 	if (*again && let_arrive(me, c, answer))
 		return 0;
-	for (unsigned n = 0; n < VB_LOCK_ASKS;) {
+	for (unsigned n = 0; n < vb_lock_asks(me->space);) {
 		err = vb_send_wait(me->ep, to, m);
 		if (err == 0)
 			return send_copy(me, to, m, again);

@@ -41,7 +41,7 @@ struct vb_handover_answer {
  * marked as a copy (*again, a byte of it; NULL: no mark), unless its answer is here already
  * (`answer`; NULL: none comes).  Who goes on with what may have been sent before sets *again, and its
  * first copy waits as well.  A client that lives but has no room is tried until until_ns, or
- * VB_LOCK_ASKS times if that is VB_FOREVER.  Results as below.
+ * vb_lock_asks times if that is VB_FOREVER.  Results as below.
  *
  * One that may have had the message and is gone when the copy comes has had it: who closes leaves no
  * place in a queue behind.  Or it has died, and such a lock is lost with whoever dies in its queue,

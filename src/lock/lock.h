@@ -299,8 +299,13 @@ static inline int vb_lock_grant(struct vb_claim *c, uint64_t valid_until_ns, uin
 	return 0;
 }
 
-/* How often an answer may be lost in a row before an outcome is left unknown. */
+/* How often an answer may be lost in a row before an outcome is left unknown, at least. */
 #define VB_LOCK_ASKS 8
+/* The same on this fabric: a link that broke and is there again has been made anew by then. */
+unsigned vb_lock_asks(const struct vb_lock_space *s);
+/* How long one waits for a message that must come: wait_ns, and no less than it takes to send it so
+ * often. */
+uint64_t vb_lock_wait_least(const struct vb_lock_space *s, uint64_t wait_ns);
 
 /*
  * After this every verb that this client has posted has landed or never will.  To ask again earlier
@@ -311,7 +316,7 @@ void vb_lock_let_land(struct vb_lock_client *me);
 
 /*
  * A CAS of a word that only this client changes in this way.  After a lost answer it asks again,
- * VB_LOCK_ASKS times in all.  *seen is the word before the CAS whose answer came; *unsure becomes
+ * vb_lock_asks times in all.  *seen is the word before the CAS whose answer came; *unsure becomes
  * true if an answer was lost before, so that an earlier CAS may have done the work.  0;
  * -VB_EUNKNOWN: an answer was lost, and none came since; or another error, and nothing was done.
  */
@@ -323,7 +328,7 @@ int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint6
  *
  * A verb that is refused (-VB_EPEERGONE) has done nothing.  Before a claim has left anything in the
  * lock's words that is an answer: not granted.  Afterwards, and at a release, it is none: others would
- * wait for who has gone.  Such a verb is asked again for as long as it takes to lose VB_LOCK_ASKS
+ * wait for who has gone.  Such a verb is asked again for as long as it takes to lose vb_lock_asks
  * answers; the outcome is unknown then.
  */
 

@@ -177,7 +177,9 @@ int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 		/* There is a successor, and its message is still on its way. */
 		VB_SOMETIMES(200, "mcs: a release before the successor has told its name");
 		vb_phase(me, VB_PHASE_NS);
-		err = mcs_hear(me, c, MCS_NEXT, vb_ep_now(me->ep) + o->successor_wait, &g->next);
+		err = mcs_hear(me, c, MCS_NEXT,
+			       vb_ep_now(me->ep) + vb_lock_wait_least(me->space, o->successor_wait),
+			       &g->next);
 	}
 	/* A CAS whose answer was lost may have freed the lock, and others have it now: then we have
 	 * no successor. */

@@ -152,7 +152,7 @@ static uint64_t patience(const struct vb_lock_client *me)
 {
 	const struct ncosed_options *o = me->space->options;
 
-	return vb_ep_now(me->ep) + o->successor_wait_ns;
+	return vb_ep_now(me->ep) + vb_lock_wait_least(me->space, o->successor_wait_ns);
 }
 
 /* ---- messages ---- */

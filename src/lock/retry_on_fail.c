@@ -151,7 +151,8 @@ static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 	int err = vb_lock_add(me, c->entry, 0 - self, &seen);
 
 	/* A look that is refused says as little as one that is lost. */
-	for (unsigned asks = 1; vb_unlikely(err != 0) && !shared && asks < VB_LOCK_ASKS; asks++) {
+	for (unsigned asks = 1; vb_unlikely(err != 0) && !shared && asks < vb_lock_asks(me->space);
+	     asks++) {
 		/* After that our name is gone or still there, and no subtraction is under way. */
 		vb_lock_let_land(me);
 		me->retries++;

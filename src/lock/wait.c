@@ -47,6 +47,23 @@ void vb_lock_let_land(struct vb_lock_client *me)
 	vb_task_shield(shielded);
 }
 
+unsigned vb_lock_asks(const struct vb_lock_space *s)
+{
+	const struct vb_fabric_caps *caps = &s->fabric->caps;
+
+	if (caps->relink_ns == 0)
+		return VB_LOCK_ASKS;
+	return VB_LOCK_ASKS + (unsigned)(caps->relink_ns / (caps->verb_bound_ns + 1));
+}
+
+/* The message is lost or refused and sent again, and the last one takes its time, too. */
+uint64_t vb_lock_wait_least(const struct vb_lock_space *s, uint64_t wait_ns)
+{
+	uint64_t least = vb_lock_stretch(s, (vb_lock_asks(s) + 2) * s->fabric->caps.verb_bound_ns);
+
+	return wait_ns > least ? wait_ns : least;
+}
+
 int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
 		   uint64_t *seen, bool *unsure)
 {
@@ -57,8 +74,8 @@ int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint6
 	if (vb_unlikely(learns) && err == 0)
 		vb_lock_learn_rtt(me, vb_ep_now(me->ep) - posted);
 	/* Behind a lost answer a CAS that is refused, because the link is down now, answers nothing. */
-	for (unsigned asks = 1;
-	     vb_unlikely(err == -VB_EUNKNOWN || (err != 0 && *unsure)) && asks < VB_LOCK_ASKS;
+	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN || (err != 0 && *unsure)) &&
+				asks < vb_lock_asks(me->space);
 	     asks++) {
 		*unsure = true;
 		vb_lock_let_land(me);
@@ -72,7 +89,7 @@ int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint6
 
 bool vb_lock_ask_again(struct vb_lock_client *me, int err, unsigned *refused)
 {
-	if (vb_likely(err != -VB_EPEERGONE) || ++*refused >= VB_LOCK_ASKS)
+	if (vb_likely(err != -VB_EPEERGONE) || ++*refused >= vb_lock_asks(me->space))
 		return false;
 	VB_SOMETIMES(1000,
 		     "cas cas-backoff drtm mcs ncosed retry-on-fail rma-rw: a refused verb is "

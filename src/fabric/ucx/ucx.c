@@ -107,6 +107,7 @@ static void init_host(struct ucx_wire *w, uint32_t rank)
 static void set_caps(struct net_fabric *f, const struct ucx_options *o)
 {
 	f->f.caps.verb_bound_ns = o->bound_ns;
+	f->f.caps.relink_ns = o->retry_ns + o->bound_ns;
 	f->coalesce = o->coalesce;
 	f->wait_ns = o->bound_ns + o->grace_ns;
 	f->verb_bytes_max = UCX_VERB_MAX;
@@ -377,6 +378,7 @@ const struct vb_fabric_ops vb_fabric_ucx = {
 				 VB_CAP_CPU_ATOMICS | VB_CAP_TARGET_CPU | VB_CAP_PROCESSES |
 				 VB_CAP_CLUSTER,
 			.verb_bound_ns = 4000000,
+			.relink_ns = 204000000,
 			.rtt_ns = 20000,
 			.atomics = "the owner's CPU executes messages of verbs: xadd, cmpxchg, "
 				   "cmpxchg16b",

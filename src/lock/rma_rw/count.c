@@ -153,7 +153,7 @@ int rw_client_open(struct vb_lock_client *me)
 	err = vb_faa64(me->ep, open_clients(me), 1, &before);
 	/* The link may be down for a moment.  Without an answer we may be counted twice, and one
 	 * place is lost. */
-	while ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && ++asks < VB_LOCK_ASKS) {
+	while ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && ++asks < vb_lock_asks(me->space)) {
 		vb_lock_let_land(me);
 		err = vb_faa64(me->ep, open_clients(me), 1, &before);
 	}

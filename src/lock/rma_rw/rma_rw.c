@@ -332,11 +332,16 @@ int rw_acquire_by(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_
 
 /* ---- handing on ---- */
 
+static uint64_t rw_patience(const struct vb_lock_client *me)
+{
+	return vb_ep_now(me->ep) + vb_lock_wait_least(me->space, rw_options_of(me)->successor_wait);
+}
+
 /* The claim behind ours in the group, which is there: its message is here or on its way. */
 static int await_next(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
-	uint64_t until_ns = vb_ep_now(me->ep) + rw_options_of(me)->successor_wait;
+	uint64_t until_ns = rw_patience(me);
 
 	vb_phase(me, VB_PHASE_NS);
 	if (p->next != VB_HANDOVER_NOBODY ||
@@ -362,7 +367,7 @@ static int yield_in_group(struct vb_lock_client *me, struct vb_claim *c, struct 
  * false. */
 static int root_successor(struct vb_lock_client *me, struct vb_claim *c, bool sure, uint64_t *out)
 {
-	uint64_t until_ns = vb_ep_now(me->ep) + rw_options_of(me)->successor_wait;
+	uint64_t until_ns = rw_patience(me);
 	unsigned refused = 0;
 	int err;
 
