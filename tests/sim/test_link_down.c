@@ -7,6 +7,7 @@
 #include "sim_test.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #include "base/log.h"
 #include "lock/lock.h"
@@ -20,6 +21,8 @@ static struct {
 	const struct vb_fabric_ops *real;
 	struct vb_fabric_ops ops;
 	unsigned posted, first, n; /* which of its posts are refused */
+	uint64_t down_ns;          /* or for how long from the first-th on; then n is UINT_MAX */
+	uint64_t until_ns;
 	unsigned refused;
 } link_;
 
@@ -27,7 +30,10 @@ static int post_over_it(struct vb_ep *ep, struct vb_batch *batch)
 {
 	unsigned k = link_.posted++;
 
-	if (k < link_.first || k - link_.first >= link_.n)
+	if (k == link_.first)
+		link_.until_ns = now() + link_.down_ns;
+	if (k < link_.first || k - link_.first >= link_.n ||
+	    (link_.down_ns != 0 && now() >= link_.until_ns))
 		return link_.real->post(ep, batch);
 	link_.refused++;
 	batch->pending = 0;
@@ -40,17 +46,23 @@ struct story {
 	enum vb_mode mode;
 	struct vb_fabric *f;
 	struct vb_lock_space *space;
+	struct vb_lock_server *server; /* NULL: it has none */
 	struct vb_lock_client *me, *other, *third;
 	int others, got, released, after;
 	bool tries;
+	const char *options;
+	uint64_t relink_ns, down_ns;
 };
 
 static void story_open(struct story *s, const char *lock)
 {
-	const struct vb_lock_space_params p = {.lock = lock, .locks = 4};
+	const struct vb_lock_space_params p = {.lock = lock, .options = s->options, .locks = 4};
 
 	s->f = cluster("profile=cx5", 4, 1);
+	s->f->caps.relink_ns = s->relink_ns;
 	assert_int_equal(vb_lock_space_open(s->f, &p, &s->space), 0);
+	if (s->space->ops->caps & VB_LOCK_SERVER)
+		assert_int_equal(vb_lock_server_start(s->space, 0, 0, 1, &s->server), 0);
 	assert_int_equal(vb_lock_client_open(s->space, 1, &s->me), 0);
 	assert_int_equal(vb_lock_client_open(s->space, 2, &s->other), 0);
 	assert_int_equal(vb_lock_client_open(s->space, 3, &s->third), 0);
@@ -61,6 +73,7 @@ static void story_open(struct story *s, const char *lock)
 static void story_close(struct story *s)
 {
 	s->me->ep->ops = link_.real;
+	vb_lock_server_stop(s->server);
 	vb_sched_kill_all(vb_sched_self());
 	vb_lock_client_bury(s->me);
 	vb_lock_client_bury(s->other);
@@ -110,6 +123,7 @@ static void break_link(struct story *s, unsigned first, unsigned n)
 	link_.ops = *link_.real;
 	link_.ops.post = post_over_it;
 	link_.posted = link_.refused = 0;
+	link_.down_ns = s->down_ns;
 	link_.first = first;
 	link_.n = n;
 	s->me->ep->ops = &link_.ops;
@@ -249,12 +263,129 @@ static void test_try_withdraws(void **state)
 	assert_true(unknown > 0);
 }
 
+/* A link that is there again after a while refuses until it has been made anew; the fabric says how long
+ * that may be. */
+static void test_made_anew(void **state)
+{
+	unsigned through = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(holders); i++) {
+		for (unsigned first = 0; first < 6; first++) {
+			struct story s = {.mode = holders[i].mode,
+					  .relink_ns = 40000000,
+					  .down_ns = 39000000};
+
+			hold_over(&s, holders[i].lock, first & 1, first, UINT_MAX);
+			if (!is_well(&s))
+				fail_msg("%s, %s, from verb %u on: got %d, released %d, the next "
+					 "one %d",
+					 holders[i].lock, vb_lock_mode_name(s.mode), first, s.got,
+					 s.released, s.after);
+			through += s.got == 0 && link_.refused > VB_LOCK_ASKS;
+			story_close(&s);
+		}
+	}
+	assert_true(through >= 11);
+}
+
+/* A release waits for its successor's message for no less than it takes to send it again and again. */
+static void test_successor_is_awaited(void **state)
+{
+	static const char *const queues[] = {"mcs", "ncosed", "rma-rw"};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(queues); i++) {
+		unsigned refused = 0;
+
+		for (unsigned first = 1; first < 6; first++) {
+			struct story s = {.mode = VB_EXCLUSIVE, .options = "successor_wait=1ms"};
+
+			hold_over(&s, queues[i], true, first, DOWN);
+			if (!is_well(&s))
+				fail_msg("%s, from verb %u on: got %d, released %d, the one "
+					 "before %d",
+					 queues[i], first, s.got, s.released, s.others);
+			refused += s.got == 0 && link_.refused == DOWN;
+			story_close(&s);
+		}
+		assert_true(refused >= 2);
+	}
+}
+
+/* Behind a ticket, or a place in the entry: what a refused look has not shown is no answer. */
+static void test_refused_looks(void **state)
+{
+	static const char *const tickets[] = {"dslr", "dslr-update", "shiftlock"};
+
+	(void)state;
+	for (unsigned i = 0; i < 4 * VB_ARRAY_SIZE(tickets); i++) {
+		const char *lock = tickets[i / 4];
+		bool good = i & 1;
+		unsigned waited = 0, unknown = 0;
+
+		for (unsigned first = 1; first < POSTS; first++) {
+			struct story s = {.mode = i & 2 ? VB_SHARED : VB_EXCLUSIVE};
+
+			hold_over(&s, lock, true, first, good ? DOWN : UINT_MAX);
+			/* Its place stands, so it is not "not granted". */
+			if (s.got != 0 && (good || s.got != -VB_EUNKNOWN))
+				fail_msg("%s, %s, from verb %u on: got %d", lock,
+					 vb_lock_mode_name(s.mode), first, s.got);
+			waited += s.got == 0 && link_.refused > 0 && s.released == 0;
+			unknown += s.got == -VB_EUNKNOWN;
+			assert_int_equal(s.others, 0);
+			story_close(&s);
+		}
+		assert_true(good ? waited > 0 : unknown > 0);
+	}
+}
+
+static void converts(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(s->me, 1, VB_UPDATE, VB_FOREVER_NS, &g), 0);
+	break_link(s, 1, s->tries ? DOWN : UINT_MAX);
+	s->got = vb_lock_convert(s->me, &g, VB_EXCLUSIVE, VB_FOREVER_NS);
+	if (s->got == 0)
+		assert_true(g.mode == VB_EXCLUSIVE && vb_lock_valid(s->me, &g));
+	s->released = vb_lock_release(s->me, &g);
+}
+
+/* The reader that it waits for leaves while its link is down. */
+static void test_refused_conversion(void **state)
+{
+	(void)state;
+	for (unsigned comes_back = 0; comes_back < 2; comes_back++) {
+		struct story s = {.tries = comes_back};
+
+		story_open(&s, "dslr-update");
+		link_.real = s.me->ep->ops;
+		spawn(comes_in, &s);
+		(void)vb_sched_run(vb_sched_self(), NULL, now() + 10000);
+		spawn(converts, &s);
+		(void)vb_sched_run(vb_sched_self(), NULL, now() + 1000000000);
+		assert_true(link_.refused >= DOWN);
+		assert_int_equal(s.others, 0);
+		assert_int_equal(s.got, comes_back ? 0 : -VB_EUNKNOWN);
+		if (comes_back)
+			assert_int_equal(s.released, 0);
+		story_close(&s);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_anywhere),
 		cmocka_unit_test(test_for_good),
 		cmocka_unit_test(test_try_withdraws),
+		cmocka_unit_test(test_made_anew),
+		cmocka_unit_test(test_successor_is_awaited),
+		cmocka_unit_test(test_refused_looks),
+		cmocka_unit_test(test_refused_conversion),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

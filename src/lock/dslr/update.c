@@ -160,7 +160,8 @@ static int reset_and_stay(struct vb_lock_client *me, struct vb_claim *c, uint64_
 		free = upd_word(upd_era(free), 0, 0, 0, 0);
 	err = vb_cas64_before(me->ep, c->entry, w, free + slots_of(c),
 			      dslr_compare_by_ns(me, &word_ops, looked_ns), &old);
-	if (err == -VB_ETOOLATE || (err == 0 && old != w)) {
+	/* If the link is down, the next look says so. */
+	if (err == -VB_ETOOLATE || err == -VB_EPEERGONE || (err == 0 && old != w)) {
 		VB_SOMETIMES(200, "dslr-update: an update lock's reset lost its race");
 		return -EAGAIN;
 	}
@@ -185,14 +186,16 @@ static int wait_readers(struct vb_lock_client *me, struct vb_claim *c, uint64_t 
 {
 	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
 	uint64_t w, posted, done, not_yet_ns = 0, since = 0, seen = 0, writers;
+	unsigned refused = 0;
 
 	for (;;) {
 		uint64_t now, pause;
 		int err = dslr_look(me, c, &w, &posted, &done);
 
-		if (err && err != -EAGAIN)
-			return err;
+		if (err && err != -EAGAIN && !vb_lock_ask_again(me, err, &refused))
+			return vb_lock_unknown_if_refused(err);
 		if (err == 0) {
+			refused = 0;
 			if (upd_era(w) != upd_era(t->ticket) ||
 			    upd_n_w(w) != upd_max_w(t->ticket) ||
 			    (not_yet_ns != 0 && done - not_yet_ns > dslr_blind_ns(me, &word_ops)))

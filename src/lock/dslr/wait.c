@@ -169,8 +169,8 @@ static int reset(struct vb_lock_client *me, struct vb_claim *c, const struct dsl
 	int err = vb_cas64_before(me->ep, c->entry, w, ops->reset_word(me, w),
 				  dslr_compare_by_ns(me, ops, looked_ns), &old);
 
-	/* What it did shows at the next look. */
-	if (err == -VB_ETOOLATE || err == -VB_EUNKNOWN) {
+	/* What it did shows at the next look, which is refused if the link is down. */
+	if (err == -VB_ETOOLATE || err == -VB_EUNKNOWN || err == -VB_EPEERGONE) {
 		VB_SOMETIMES(200, "dslr dslr-update: a reset that may not have been");
 		return 0;
 	}
@@ -187,6 +187,7 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 		   uint64_t until_ns)
 {
 	struct dslr_claim *t = vb_claim_as(struct dslr_claim, c);
+	unsigned refused = 0;
 
 	vb_phase(me, VB_PHASE_RT);
 	for (;;) {
@@ -204,12 +205,14 @@ int dslr_wait_turn(struct vb_lock_client *me, struct vb_claim *c, const struct d
 		if (err)
 			return err;
 		err = dslr_look(me, c, &w, &posted, &done);
-		if (err == -EAGAIN)
+		if (err == -EAGAIN || vb_lock_ask_again(me, err, &refused))
 			continue;
+		/* The ticket stands until it is reset. */
 		if (err) {
 			c->queued = false;
-			return err;
+			return vb_lock_unknown_if_refused(err);
 		}
+		refused = 0;
 		me->retries++;
 		if (done - t->not_yet_ns > dslr_blind_ns(me, ops) || ops->thrown_out(c, w)) {
 			VB_SOMETIMES_IF(!ops->thrown_out(c, w), 200,
@@ -251,6 +254,7 @@ int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct 
 	struct vb_backoff b = {.base_ns = o->backoff_base_ns < cap_ns ? o->backoff_base_ns : cap_ns,
 			       .cap_ns = o->backoff_cap_ns < cap_ns ? o->backoff_cap_ns : cap_ns};
 	uint64_t w, posted, done;
+	unsigned refused = 0;
 
 	vb_phase(me, VB_PHASE_RT);
 	for (;;) {
@@ -259,10 +263,11 @@ int dslr_wait_reset(struct vb_lock_client *me, struct vb_claim *c, const struct 
 		if (err)
 			return err;
 		err = dslr_look(me, c, &w, &posted, &done);
-		if (err == -EAGAIN)
+		if (err == -EAGAIN || vb_lock_ask_again(me, err, &refused))
 			continue;
 		if (err)
-			return err;
+			return vb_lock_unknown_if_refused(err);
+		refused = 0;
 		me->retries++;
 		if (!ops->saturated(me, w))
 			return 0;

@@ -256,8 +256,9 @@ static int suspect(struct vb_lock_client *me, struct vb_claim *c)
 		err = vb_read64(me->ep,
 				vb_lock_header_field(me->space, vb_addr_node(c->entry), era),
 				&s->era);
+		/* A look says so, if the link stays down. */
 		if (err)
-			return err == -VB_EUNKNOWN ? 0 : err;
+			return err == -VB_EUNKNOWN || err == -VB_EPEERGONE ? 0 : err;
 		/* The three leases count from here: the era was read before they began. */
 		s->era_known = true;
 		s->still_since_ns = vb_ep_now(me->ep);
@@ -269,8 +270,9 @@ static int suspect(struct vb_lock_client *me, struct vb_claim *c)
 	return recover(me, c);
 }
 
-/* Looks at the entry.  0 and *e; -EAGAIN: no answer, look again; -ESTALE: recovered, we are out. */
-static int look(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e)
+/* Looks at the entry.  0 and *e; -EAGAIN: no answer, look again; -ESTALE: recovered, we are out.
+ * *refused: how often in a row the link was down. */
+static int look(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e, unsigned *refused)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	uint64_t posted = vb_ep_now(me->ep);
@@ -278,7 +280,8 @@ static int look(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e
 	bool gone = is_gone(me->space, s->last_post_ns, posted);
 
 	if (err)
-		return err == -VB_EUNKNOWN ? -EAGAIN : err;
+		return err == -VB_EUNKNOWN || vb_lock_ask_again(me, err, refused) ? -EAGAIN : err;
+	*refused = 0;
 	saw(me, s, e->hi, posted, vb_ep_now(me->ep));
 	if (sl_gen(e->hi) == s->gen && !gone)
 		return 0;
@@ -309,6 +312,7 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	uint64_t every_ns = me->space->lease_ns / 2;
+	unsigned refused = 0;
 	struct sl_pass pass;
 	struct vb_msg msg;
 	struct vb_u128 e;
@@ -331,7 +335,7 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 		}
 		if (vb_ep_now(me->ep) >= until_ns)
 			return -ETIMEDOUT;
-		err = look(me, c, &e);
+		err = look(me, c, &e, &refused);
 		if (err == 0)
 			err = suspect(me, c);
 		if (err && err != -EAGAIN)
@@ -352,11 +356,12 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 static int await_entry(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	unsigned refused = 0;
 	struct vb_u128 e;
 
 	vb_phase(me, s->stage == SL_AWAIT_COUNT ? VB_PHASE_WR : VB_PHASE_WW);
 	for (;;) {
-		int err = look(me, c, &e);
+		int err = look(me, c, &e, &refused);
 
 		if (err == 0 && s->stage == SL_AWAIT_COUNT && e.hi == s->rel)
 			return granted(me, c, s->rel);
@@ -387,7 +392,7 @@ static int await_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 	/* After any other error the place in the queue is left to the recovery. */
 	if (err && err != -ETIMEDOUT && err != -ECANCELED)
 		c->queued = false;
-	return err;
+	return vb_lock_unknown_if_refused(err);
 }
 
 /* ---- acquire ---- */
