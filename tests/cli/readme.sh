@@ -23,6 +23,17 @@ while read -r line; do
 	is "verbena $line" test "$status" = "$expected"
 done <<<"$commands"
 
+# How many there are, in words.
+words=(no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+	seventeen eighteen nineteen twenty)
+if command -v jq >/dev/null; then
+	locks=$("$verbena" list --json | jq '.locks | length') ccs=$("$verbena" list --json | jq '.cc | length')
+	is "the README counts locks and protocols" \
+		grep -qF "${words[locks]} lock protocols and ${words[ccs]} concurrency-control protocols" "$readme"
+else
+	skip "the README counts locks and protocols" "jq is not installed"
+fi
+
 # The story in the README is the one that the checker tells today.
 story=$(blocks text | sed -n 's/^replay: verbena //p')
 is "the README shows one replay" test "$(wc -l <<<"$story")" = 1
