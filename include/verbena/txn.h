@@ -301,7 +301,8 @@ struct vb_txn_params {
  * Begins a transaction that is not as all others; with {0} it is the call above.
  *
  *   -EINVAL      there is no such isolation level
- *   -EOPNOTSUPP  the database's protocol does not offer it
+ *   -EOPNOTSUPP  the database's protocol does not offer it; or it is VB_SNAPSHOT, and the database has
+ *                no_recovery and no snapshot_lag_ns
  *
  * and the errors of vb_txn_begin.
  */

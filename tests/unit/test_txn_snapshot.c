@@ -11,6 +11,7 @@
 
 #define X      2 /* node 0 */
 #define Y      3 /* node 1 */
+#define OTHER  4
 #define LAG_NS 40000000ull
 /* As the manual has it: the lag, a 5000th of it, and 4 us, where clocks do not differ. */
 #define SURE_NS (LAG_NS + LAG_NS / 5000 + 4000)
@@ -464,7 +465,8 @@ static void not_over_what_it_does_not_see(void **state)
 	close_world(&w);
 }
 
-/* What it has declared, and its own writes, are seen by it, beside a past in which others' are not. */
+/* What it has declared, and its own writes, are seen by it, beside a past in which others' are not; and nobody
+ * sees that it has read. */
 static void sees_its_own(void **state)
 {
 	struct record x, y, *r;
@@ -485,6 +487,8 @@ static void sees_its_own(void **state)
 	must(vb_txn_read(w.a, w.t, Y, &y));
 	assert_int_equal(x.value, 9);
 	assert_int_equal(y.value, FIRST + Y);
+	must(vb_txn_read(w.a, w.t, OTHER, &y));
+	assert_int_equal(vb_tuple_word(tuple_of(&w, OTHER), VB_TUPLE_META_AT), 0);
 	if (is_sim(state))
 		must(vb_txn_commit(w.a));
 	close_world(&w);
