@@ -3,16 +3,28 @@
 #include "cc/protocols.h"
 
 const struct vb_cc_ops *const vb_ccs[] = {
-	&vb_cc_no_wait,       &vb_cc_no_wait_sx,    &vb_cc_wait_die,
-	&vb_cc_wait_die_sx,   &vb_cc_wait_die_fair, &vb_cc_wound_wait,
-	&vb_cc_wound_wait_sx, &vb_cc_bounded_wait,  &vb_cc_bounded_wait_sx,
-	&vb_cc_dslr_2pl,      &vb_cc_silo,          &vb_cc_drtm_h,
-	&vb_cc_sundial,       &vb_cc_mvcc,          NULL,
+	&vb_cc_no_wait,
+	&vb_cc_no_wait_sx,
+	&vb_cc_wait_die,
+	&vb_cc_wait_die_sx,
+	&vb_cc_wait_die_fair,
+	&vb_cc_wound_wait,
+	&vb_cc_wound_wait_sx,
+	&vb_cc_bounded_wait,
+	&vb_cc_bounded_wait_sx,
+	&vb_cc_dslr_2pl,
+	&vb_cc_silo,
+	&vb_cc_drtm_h,
+	&vb_cc_sundial,
+	&vb_cc_mvcc,
+	&vb_cc_to,
+	NULL,
 };
 
 const struct vb_cc_ops *const vb_ccs_published[] = {
 	&vb_cc_wound_wait_as_published,
 	&vb_cc_silo_as_published,
 	&vb_cc_mvcc_as_published,
+	&vb_cc_to_as_published,
 	NULL,
 };

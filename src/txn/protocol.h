@@ -220,6 +220,8 @@ enum vb_cc_caps {
 	/* It offers snapshots: versions are the names of those who have written them, what is written is
 	 * locked before the commit, and a stage that fetches heeds `snapshot`. */
 	VB_CC_SNAPSHOTS = 1 << 11,
+	/* Whoever waits does so for an older one, or for who rolls one forward. */
+	VB_CC_WAITS_OLDER = 1 << 12,
 };
 
 struct vb_txn;

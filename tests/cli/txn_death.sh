@@ -31,7 +31,7 @@ kill_one() { # WHICH ARGS...: n the newest, o the oldest
 	status=$?
 }
 
-for cc in no-wait-sx wait-die wound-wait silo sundial mvcc; do
+for cc in no-wait-sx wait-die wound-wait silo sundial mvcc to; do
 	kill_one n --cc $cc --workload smallbank --coroutines 8 --accounts 300 --duration 1s --lease 100ms --check
 	is "$cc: exit status 1" [ "$status" = 1 ]
 	is "$cc: the death is counted, and the others went on" holds '.runs[0] | .workers_killed == 1 and

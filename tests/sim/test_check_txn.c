@@ -142,6 +142,12 @@ static const struct {
 	{"mvcc", "0000", 62, true, true,
 	 "a reader took who rolled an older transaction forward for a younger writer",
 	 "mvcc: a younger name holds what an older transaction has written"},
+	{"to", "0100", 14, false, false,
+	 "a look at the lock word was overtaken by the look at the version behind it",
+	 "to: what was read had changed at the second look"},
+	{"to", NULL, 19, true, true,
+	 "a reader took who rolled an older transaction forward for a younger writer",
+	 "to: a younger name holds what an older transaction has written"},
 };
 
 /* In the seed that was explored last. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For whom transactions wait.  Each protocol says so (VB_CC_NEVER_WAITS, VB_CC_WAIT_DIE), and it is why
- * there are no deadlocks: one that came all the same would end at somebody's deadline, and nobody
- * would know.  That they wait for each other, and for longer than their lease, is judged in orderly
- * seeds only: who stands still looks as if he waited.
+ * For whom transactions wait.  Each protocol says so (VB_CC_NEVER_WAITS, VB_CC_WAIT_DIE,
+ * VB_CC_WAITS_OLDER), and it is why there are no deadlocks: one that came all the same would end at
+ * somebody's deadline, and nobody would know.  That they wait for each other, and for longer than their
+ * lease, is judged in orderly seeds only: who stands still looks as if he waited.
  */
 #define VB_LOG_ROOM "check"
 #include <inttypes.h>
@@ -45,6 +45,8 @@ static void judge_promise(struct txn_slot *s, const struct vb_txn *t, const stru
 
 	if (waits && caps & VB_CC_NEVER_WAITS)
 		wrong(s, t, it, "waits, which its protocol never does,");
+	if (waits && caps & VB_CC_WAITS_OLDER && it->seen > t->ts && !vb_ts_mends(it->seen))
+		wrong(s, t, it, "waits for a younger one");
 	if (!(caps & VB_CC_WAIT_DIE))
 		return;
 	if (waits && (it->seen < t->ts || sees_older_reader(t, it)))
