@@ -50,7 +50,7 @@ forked() {
 in_the_middle() { # N
 	gone "$pid" && return
 	if [ "$judge" = judge_fabric ]; then
-		gone "$watched" || [ "$(ticks "$watched")" -ge 5 ]
+		gone "$watched" || [ "0$(ticks "$watched")" -ge 5 ]
 	else
 		measures "$work/err$1"
 	fi
