@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 
 help:
 	@echo 'make demo      install what is missing (Debian), build, run every lock and protocol, show results'
-	@echo 'make test      install what is missing (Debian), run every suite once, but for the models and cut links: some ten minutes on two cores'
+	@echo 'make test      install what is missing (Debian), run every suite once, but for the models and cut links: less than ten minutes on two cores'
 	@echo 'make test-all  the same, then the models, cut links, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, under an hour'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
 	@echo 'make coverage  which lines and branches the tests execute, room by room; half an hour'
