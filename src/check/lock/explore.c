@@ -25,6 +25,7 @@
 #define BURST 2
 
 /* Time for what is left in the background when the clients are done. */
+#define SETTLES   1000u
 #define SETTLE_NS 1000000ull
 
 /* ---- lives ---- */
@@ -369,8 +370,11 @@ static void stop_servers(struct explore *x)
 {
 	if (x->space == NULL || x->space->ops->serve == NULL)
 		return;
-	/* A server in the middle of a request needs time to come to its end. */
-	vb_task_sleep_until(vb_sched_now(x->sched) + SETTLE_NS + x->d->faults.stall_max_ns);
+	x->over = true;
+	/* A server in the middle of a request needs time to come to its end; and one that is about to begin is not
+	 * yet among those that are stopped. */
+	for (unsigned i = 0; i == 0 || (x->begins && i < SETTLES); i++)
+		vb_task_sleep_until(vb_sched_now(x->sched) + SETTLE_NS + x->d->faults.stall_max_ns);
 	explore_stop_servers(x);
 }
 
@@ -386,8 +390,11 @@ static void close_space(struct explore *x)
 	explore_close_files(x);
 }
 
-static void tear_down(struct explore *first)
+/* What stays open is of this seed, and would keep the next one from its time. */
+static int tear_down(struct explore *first)
 {
+	int err;
+
 	if (first->sched != NULL) {
 		for (struct explore *x = first; x != NULL; x = x->beside)
 			stop_servers(x);
@@ -395,10 +402,10 @@ static void tear_down(struct explore *first)
 	}
 	for (struct explore *x = first; x != NULL; x = x->beside)
 		close_space(x);
-	if (first->fabric != NULL)
-		vb_fabric_close(first->fabric);
+	err = vb_fabric_close(first->fabric);
 	for (struct explore *x = first; x != NULL; x = x->beside)
 		vb_audit_close(x->audit);
+	return err;
 }
 
 /* ---- the two phases ---- */
@@ -588,7 +595,7 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 	struct explore *x = calloc(1, sizeof(*x));
 	struct vb_explore_result result = {0};
 	struct vb_explore_draw drawn;
-	int err;
+	int err, closed;
 
 	*out = (struct vb_explore_result){0};
 	if (x == NULL)
@@ -618,8 +625,8 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 	for (struct explore *e = x; e != NULL && err == 0; e = e->beside)
 		err = e->wrong ? 0 : e->err;
 	vb_sites_end();
-	tear_down(x);
+	closed = tear_down(x);
 	free(x->beside);
 	free(x);
-	return err;
+	return err != 0 ? err : closed;
 }

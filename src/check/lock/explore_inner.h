@@ -73,6 +73,8 @@ struct explore {
 	/* Of each server node's machine, how often it has crashed; the one on which a server begins. */
 	unsigned boots[SERVERS_MAX];
 	unsigned begins_on;
+	/* One is about to; and no more will. */
+	bool begins, over;
 	struct vb_lock_client *dead[DEATHS_MAX];
 	unsigned n_dead;
 	unsigned n_safe;

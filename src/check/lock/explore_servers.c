@@ -53,7 +53,9 @@ static int start(struct explore *x, unsigned node, unsigned worker)
 
 	explore_choose_folder(x);
 	x->begins_on = node;
+	x->begins = true;
 	err = vb_lock_server_start(x->space, (uint16_t)node, worker, x->workers[node], &server);
+	x->begins = false;
 	if (err != 0 || server == NULL)
 		return err;
 	*place(x, node, worker) = server;
@@ -108,7 +110,7 @@ static int start_again(struct explore *x, unsigned node, unsigned worker, struct
 {
 	int err = start(x, node, worker);
 
-	while (x->d->p_full > 0 && err == -ENOSPC) {
+	while (x->d->p_full > 0 && err == -ENOSPC && !x->over) {
 		vb_task_sleep_until(vb_sched_now(x->sched) + 1 +
 				    vb_rng_below(r, x->d->away_max_ns));
 		err = start(x, node, worker);
@@ -137,7 +139,7 @@ static int end_some(struct explore *x, unsigned node, unsigned first, unsigned l
 		x->workers[node] = 1 + (unsigned)vb_rng_below(r, WORKERS_MAX);
 		last = x->workers[node] - 1;
 	}
-	for (unsigned i = first; i <= last && err == 0; i++)
+	for (unsigned i = first; i <= last && err == 0 && !x->over; i++)
 		err = start_again(x, node, i, r);
 	return err;
 }
