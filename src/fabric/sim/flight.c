@@ -233,6 +233,15 @@ void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns)
 	f->held_last = op;
 }
 
+/* It has taken effect, or will not: the end that is still to come changes nothing for anybody. */
+static void has_landed(struct sim_op *op)
+{
+	if (vb_likely(!(op->fate & SIM_ADRIFT)))
+		return;
+	op->fate &= (uint8_t)~SIM_ADRIFT;
+	op->ep->adrift--;
+}
+
 /*
  * A held verb goes out at last, if half of its time is left.  If not it fails for itself and
  * leaves the connection whole: else two tasks of one client would break it for each other for ever.
@@ -247,6 +256,7 @@ static void resubmit(struct sim *s, struct sim_op *op)
 	}
 	op->flow->in_flight++;
 	op->flow->answers += sim_answers(op);
+	has_landed(op);
 	op->t.status = -VB_EUNKNOWN;
 	sim_at(s, op, SIM_COMPLETE, at + s->p.poll_ns);
 }
@@ -257,8 +267,6 @@ static void finish(struct sim *s, struct sim_op *op)
 	struct sim_ep *ep = op->ep;
 	struct sim_flow *f = op->flow;
 
-	if (vb_unlikely(op->fate & SIM_ADRIFT))
-		ep->adrift--;
 	if (f != NULL) {
 		f->in_flight--;
 		f->answers -= sim_answers(op);
@@ -473,6 +481,7 @@ static void break_off(struct sim *s, struct sim_op *op, uint64_t at_ns)
 {
 	if (s->faults.lose_ops == 0 || !(op->fate & SIM_NEVER))
 		op->flow->broken = true;
+	has_landed(op);
 	op->t.status = -VB_EUNKNOWN;
 	op->t.time = at_ns;
 	trace(s, op);
@@ -556,6 +565,7 @@ static void deliver(struct sim *s, struct sim_op *op)
 
 static void after_effect(struct sim *s, struct sim_op *op)
 {
+	has_landed(op);
 	if (sim_message(op))
 		sim_at(s, op, SIM_DELIVER, op->done_ns + s->p.poll_ns);
 	else

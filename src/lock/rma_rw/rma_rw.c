@@ -205,7 +205,7 @@ static int clear_and_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_
 	err = vb_swap64(me->ep, rw_root(c), group + 1, until_ns, prev);
 	cleared = vb_wait(me->ep, &b);
 	/* It may land later, over what the group behind us writes when we have come again. */
-	if (cleared == -VB_EUNKNOWN && (err == -ETIMEDOUT || err == -ECANCELED))
+	if (cleared == -VB_EUNKNOWN)
 		vb_lock_let_land(me);
 	if (err == 0 && cleared != 0)
 		return vb_fail(-VB_EUNKNOWN,
