@@ -110,10 +110,11 @@ suites() { # DIR SUITES MESON-OPTION...
 		esac
 	done
 	rm -f "$dir/meson-logs/testlog.json"
-	# More than twice as many as cores: most of the tests wait for leases and silences most of their time.
+	# One more than cores: many tests wait for leases and silences most of their time, and some are about
+	# time, so more than that would be each other's load.
 	# A limit ends what hangs and judges nothing: with much other work a test takes several times its time.
 	CMOCKA_MESSAGE_OUTPUT=tap meson test -C "$dir" --no-rebuild --print-errorlogs \
-		--num-processes $((2 * $(nproc) + 1)) --timeout-multiplier "${slowdown-3}" "${args[@]}" </dev/null
+		--num-processes $(($(nproc) + 1)) --timeout-multiplier "${slowdown-3}" "${args[@]}" </dev/null
 	cases "$dir/meson-logs/testlog.json"
 }
 

