@@ -158,7 +158,8 @@ static int server_gone(struct vb_lock_client *me, uint64_t lock)
 		       me->space->ops->name, node_of(me, lock));
 }
 
-/* One copy of the request and the wait for its answer. */
+/* One copy of the request and the wait for its answer.  -ETIMEDOUT: until until_ns; -VB_EUNKNOWN: it
+ * has had none, and sooner than that. */
 static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask,
 		    uint64_t until_ns, struct vb_answer *answer)
 {
@@ -177,7 +178,7 @@ static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask
 		uint64_t again = vb_ep_now(me->ep) + PATIENCE_MIN_NS;
 
 		err = vb_ep_sleep_until(me->ep, again < until_ns ? again : until_ns);
-		return err ? err : -ETIMEDOUT;
+		return err ? err : -VB_EUNKNOWN;
 	}
 	if (err)
 		return err;
@@ -186,7 +187,7 @@ static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask
 		return 0;
 	/* The node has other workers than at our last look. */
 	vb_lock_server_forget(me->space, node_of(me, ask->lock));
-	return -ETIMEDOUT;
+	return -VB_EUNKNOWN;
 }
 
 int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, uint64_t until_ns,
@@ -200,7 +201,7 @@ int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, ui
 		until_ns = now + patience;
 	if (until_ns < give_up)
 		give_up = until_ns;
-	for (;; patience *= 2) {
+	for (;;) {
 		err = ask_once(me, tag, ask, now + patience < give_up ? now + patience : give_up,
 			       answer);
 		if (err != -ETIMEDOUT && err != -VB_EUNKNOWN)
@@ -208,6 +209,10 @@ int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, ui
 		now = vb_ep_now(me->ep);
 		if (now >= give_up)
 			return now >= until_ns ? -ETIMEDOUT : -VB_EUNKNOWN;
+		/* Who was refused has not waited: a link that was down for some leases would have it
+		 * wait for seconds behind that. */
+		if (err == -ETIMEDOUT)
+			patience *= 2;
 		me->retries++;
 	}
 }

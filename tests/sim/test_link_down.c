@@ -23,8 +23,16 @@ static struct {
 	unsigned posted, first, n; /* which of its posts are refused */
 	uint64_t down_ns;          /* or for how long from the first-th on; then n is UINT_MAX */
 	uint64_t until_ns;
-	unsigned refused;
+	unsigned refused, swallows; /* so many of its posts get lost when it is there again */
 } link_;
+
+static int end_with(struct vb_batch *batch, int status)
+{
+	batch->pending = 0;
+	for (unsigned i = 0; i < batch->n; i++)
+		batch->verbs[i].status = status;
+	return 0;
+}
 
 static int post_over_it(struct vb_ep *ep, struct vb_batch *batch)
 {
@@ -33,13 +41,14 @@ static int post_over_it(struct vb_ep *ep, struct vb_batch *batch)
 	if (k == link_.first)
 		link_.until_ns = now() + link_.down_ns;
 	if (k < link_.first || k - link_.first >= link_.n ||
-	    (link_.down_ns != 0 && now() >= link_.until_ns))
-		return link_.real->post(ep, batch);
+	    (link_.down_ns != 0 && now() >= link_.until_ns)) {
+		if (link_.swallows == 0)
+			return link_.real->post(ep, batch);
+		link_.swallows--;
+		return end_with(batch, 0);
+	}
 	link_.refused++;
-	batch->pending = 0;
-	for (unsigned i = 0; i < batch->n; i++)
-		batch->verbs[i].status = -VB_EPEERGONE;
-	return 0;
+	return end_with(batch, -VB_EPEERGONE);
 }
 
 struct story {
@@ -51,7 +60,7 @@ struct story {
 	int others, got, released, after;
 	bool tries;
 	const char *options;
-	uint64_t relink_ns, down_ns;
+	uint64_t relink_ns, down_ns, got_ns;
 };
 
 static void story_open(struct story *s, const char *lock)
@@ -102,6 +111,7 @@ static void holds(void *arg)
 		s->got = vb_lock_try(s->me, 1, s->mode, &g);
 	else
 		s->got = vb_lock_acquire(s->me, 1, s->mode, VB_FOREVER_NS, &g);
+	s->got_ns = now();
 	if (s->got == 0)
 		s->released = vb_lock_release(s->me, &g);
 }
@@ -122,7 +132,7 @@ static void break_link(struct story *s, unsigned first, unsigned n)
 	link_.real = s->me->ep->ops;
 	link_.ops = *link_.real;
 	link_.ops.post = post_over_it;
-	link_.posted = link_.refused = 0;
+	link_.posted = link_.refused = link_.swallows = 0;
 	link_.down_ns = s->down_ns;
 	link_.first = first;
 	link_.n = n;
@@ -289,6 +299,38 @@ static void test_made_anew(void **state)
 	assert_true(through >= 11);
 }
 
+/* Who asks a server waits for an answer for longer each time that none came; a request that was refused has
+ * not been waited for. */
+static void test_refused_is_not_waited_for(void **state)
+{
+	/* Each for some twenty requests of its own. */
+	static const struct {
+		const char *lock;
+		uint64_t down_ns;
+	} served[] = {{"rpc", 2000000}, {"traditional", 50000000}, {"traditional-ro", 50000000}};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(served); i++) {
+		struct story s = {.mode = VB_EXCLUSIVE};
+
+		story_open(&s, served[i].lock);
+		spawn(holds, &s);
+		(void)vb_sched_run(vb_sched_self(), NULL, now() + s.space->lease_ns);
+		assert_int_equal(s.released, 0);
+		s.down_ns = served[i].down_ns;
+		break_link(&s, 0, UINT_MAX);
+		link_.swallows = 1;
+		s.got = -1;
+		spawn(holds, &s);
+		(void)vb_sched_run(vb_sched_self(), NULL, now() + 12 * s.space->lease_ns);
+		assert_int_equal(s.got, 0);
+		assert_int_equal(link_.swallows, 0);
+		assert_in_range(link_.refused, 10, 40);
+		assert_in_range(s.got_ns - link_.until_ns, 1, s.space->lease_ns / 2);
+		story_close(&s);
+	}
+}
+
 /* A release waits for its successor's message for no less than it takes to send it again and again. */
 static void test_successor_is_awaited(void **state)
 {
@@ -383,6 +425,7 @@ int main(void)
 		cmocka_unit_test(test_for_good),
 		cmocka_unit_test(test_try_withdraws),
 		cmocka_unit_test(test_made_anew),
+		cmocka_unit_test(test_refused_is_not_waited_for),
 		cmocka_unit_test(test_successor_is_awaited),
 		cmocka_unit_test(test_refused_looks),
 		cmocka_unit_test(test_refused_conversion),
