@@ -35,6 +35,7 @@ static const struct flag_name lock_caps[] = {
 	{VB_LOCK_UPDATE, "update locks", "update"},
 	{VB_LOCK_INTENT, "intention modes", "intent"},
 	{VB_LOCK_DENIES, "deadlock policy", "denies"},
+	{VB_LOCK_LEAVE_RACES, "readers race to leave", "leave_races"},
 	{0, NULL, NULL},
 };
 

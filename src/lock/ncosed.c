@@ -634,7 +634,8 @@ const struct vb_lock_ops vb_lock_ncosed = {
 	.name = "ncosed",
 	.summary = "FIFO queue of writers with groups of readers, handed over client to client",
 	.source = "N-CoSED, CCGrid 2007; DSLR, section 6 (4)",
-	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_MESSAGES,
+	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_MESSAGES |
+		VB_LOCK_LEAVE_RACES,
 	.needs = VB_CAP_SEND,
 	.entry_bytes = 16,
 	.options = ncosed_option_table,

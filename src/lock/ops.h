@@ -52,6 +52,9 @@ enum vb_lock_caps {
 	/* A deadlock policy may refuse a client that holds another lock, with -EAGAIN, or before
 	 * its deadline with -ETIMEDOUT. */
 	VB_LOCK_DENIES = 1 << 10,
+	/* A reader leaves by a CAS that each other client who comes or leaves makes fail: its release
+	 * has no bound but that each failure is another's success. */
+	VB_LOCK_LEAVE_RACES = 1 << 11,
 };
 
 #define VB_CLAIM_PRIVATE 12

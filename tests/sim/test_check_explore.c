@@ -362,7 +362,38 @@ static void test_servers_follow(void **state)
 	assert_true(soon >= 20 && recounts >= 10 && crashes >= 5 && gone >= 20);
 }
 
-/* Every mode, every policy, conversions: what is not drawn is not explored. */
+/* Where readers come and go without end, one that leaves takes longer than its verbs; and no longer than the
+ * others give it cause. */
+static void test_races_to_leave(void **state)
+{
+	const struct vb_lock_ops *ops = vb_lock_find("ncosed");
+	struct vb_lock_ops strict = *ops;
+	uint64_t judged = 0, late = 0;
+
+	strict.caps &= ~(uint32_t)VB_LOCK_LEAVE_RACES;
+	for (uint64_t seed = 1; judged < 4; seed++) {
+		struct vb_explore_result r;
+		struct vb_explore_draw d;
+
+		vb_explore_draw(ops, seed, &d);
+		if (d.prompt_ns == 0 || !d.orderly || d.bound_ns > 50000 || d.servers > 1)
+			continue;
+		judged++;
+		d.clients = VB_EXPLORE_CLIENTS_MAX;
+		d.locks = 1;
+		d.read_ratio = 0.95;
+		d.attempts = 100;
+		d.think_max_ns = d.hold_max_ns = 0;
+		assert_int_equal(vb_explore_run(ops, &d, &r), 0);
+		assert_int_equal(r.audit.violations, 0);
+		assert_int_equal(vb_explore_run(&strict, &d, &r), 0);
+		assert_int_equal(r.audit.by_rule[VB_AUDIT_OVERDUE], r.audit.violations);
+		late += r.audit.violations;
+		free(r.stories);
+	}
+	assert_true(late > 0);
+}
+
 /* Whoever closes behind a lock that is lost leaves an endpoint there: not more than there are. */
 static void test_places_behind_the_lost(void **state)
 {
@@ -395,6 +426,7 @@ static void test_places_behind_the_lost(void **state)
 	assert_true(many > 0);
 }
 
+/* Every mode, every policy, conversions: what is not drawn is not explored. */
 static void test_table_draws(void **state)
 {
 	const struct vb_lock_ops *ops = vb_lock_find("table");
@@ -433,6 +465,7 @@ int main(void)
 		cmocka_unit_test(test_stop_in_a_seed),
 		cmocka_unit_test(test_real_locks_are_clean),
 		cmocka_unit_test(test_table_without_leases_is_clean),
+		cmocka_unit_test(test_races_to_leave),
 		cmocka_unit_test(test_places_behind_the_lost),
 		cmocka_unit_test(test_table_draws),
 		cmocka_unit_test(test_servers_go),

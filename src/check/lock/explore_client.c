@@ -129,6 +129,7 @@ static void ask(struct slot *s, uint64_t lock, enum vb_mode mode)
 	s->asks_mode = mode;
 	s->asks_since_ns = vb_sched_now(s->x->sched);
 	s->oldest_other = oldest_other(s, &who);
+	s->x->asked++;
 	explore_meet_releases(s->x, lock);
 }
 

@@ -33,6 +33,8 @@ struct slot {
 	bool safe;                 /* the attempts are done: waits for the liveness phase */
 	bool gave_up;              /* the last attempt, at its deadline */
 	uint64_t releases_since_ns;
+	uint64_t releases_from; /* how often anybody had asked by then */
+	bool releases_shared;
 	uint64_t releases;     /* the lock that it is giving back, alone as yet; + 1 */
 	uint64_t cancelled_ns; /* when the present life was; 0: it was not */
 	bool holds_one;        /* asks for a second lock */
@@ -78,6 +80,7 @@ struct explore {
 	struct vb_lock_client *dead[DEATHS_MAX];
 	unsigned n_dead;
 	unsigned n_safe;
+	uint64_t asked;           /* how often anybody has */
 	bool all_safe;            /* every slot has done its attempts, or gone wrong */
 	unsigned n_met, meetings; /* at the present meeting; meetings so far */
 	bool live;                /* the liveness phase has begun */

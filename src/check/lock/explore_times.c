@@ -83,7 +83,20 @@ void explore_release_begins(struct slot *s, const struct vb_grant *g)
 	bool alone = s->x->d->alone_ns != 0 && g->mode == VB_EXCLUSIVE && is_alone(s, g->lock);
 
 	s->releases_since_ns = vb_sched_now(s->x->sched);
+	s->releases_from = s->x->asked;
+	s->releases_shared = g->mode == VB_SHARED;
 	s->releases = alone ? g->lock + 1 : 0;
+}
+
+/* CASes of it that others may have made fail: by coming and by leaving, those that have asked since and
+ * what each client had before, a claim and a place in a queue for each of its two locks. */
+static uint64_t races(const struct slot *s)
+{
+	const struct explore *x = s->x;
+
+	if (!s->releases_shared || !(x->ops->caps & VB_LOCK_LEAVE_RACES))
+		return 0;
+	return 2 * (x->asked - s->releases_from + 4ull * x->d->clients);
 }
 
 /* Who comes later than a lost answer is looked into has nothing to do with it. */
@@ -104,7 +117,9 @@ void explore_judge_release(struct slot *s, int err)
 	char text[192];
 
 	/* Its successor may have to be awaited. */
-	judge(s, "vb_lock_release", since, since + x->d->prompt_ns, "its time was over");
+	judge(s, "vb_lock_release", since,
+	      since + x->d->prompt_ns + races(s) * (x->d->bound_ns + x->d->faults.pause_max_ns),
+	      "its time was over");
 	if (s->releases == 0 || (err == 0 && took <= x->d->alone_ns))
 		return;
 	snprintf(text, sizeof(text),
