@@ -128,7 +128,7 @@ void sundial_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	uint64_t before[VB_STAGE_ITEMS], after[VB_STAGE_ITEMS];
 	bool sealed = vb_stage_sealed(s);
-	bool again = !sealed || !(s->acc->ep->fabric->caps.flags & VB_CAP_MASKED128);
+	bool again = !sealed || !vb_stage_pair_whole(s);
 
 	vb_stage_hint(s, items, n);
 	if (!sealed && !look_at_versions(s, items, n, before))

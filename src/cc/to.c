@@ -12,7 +12,7 @@
  *	rts           timestamp of the youngest that has read the record (the first meta word)
  *	version       wts: the timestamp of who has written it
  *
- *	read       READ; CAS rts -> ts, CAS of the lock word 0 -> 0, READ of the version
+ *	read       READ; CAS rts -> ts, READ of lock word and version
  *	lock       CAS 0 -> ts and READ (if the record was read before: READ of the words alone)
  *	commit     WRITE + CAS ts -> 0                     release    CAS ts -> 0
  *
@@ -86,7 +86,10 @@ bool to_is_older(const struct vb_stage *s, uint64_t lock)
 /* An item between the first READ and the second. */
 struct reading {
 	struct vb_item *it;
-	uint64_t before, version, version_again, lock_again, rts, rts_was;
+	uint64_t before, version, rts, rts_was;
+	struct {
+		uint64_t lock, version;
+	} again;
 };
 
 static void wait_for(struct vb_item *it, uint64_t lock)
@@ -136,9 +139,13 @@ static void ask_second(struct vb_stage *s, struct reading *r)
 	r->rts_was = r->rts;
 	if (r->rts < s->ts)
 		vb_acc_cas(s->acc, VB_AMOD_IM, rts_word(r->it), r->rts, s->ts, &r->rts_was);
+	if (vb_stage_pair_whole(s)) {
+		vb_acc_read(s->acc, VB_READ_DI, lock_word(r->it), &r->again, sizeof(r->again));
+		return;
+	}
 	/* Two READs may happen the other way round. */
-	vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(r->it), 0, 0, &r->lock_again);
-	vb_acc_read(s->acc, VB_READ_DI, version_word(r->it), &r->version_again, 8);
+	vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(r->it), 0, 0, &r->again.lock);
+	vb_acc_read(s->acc, VB_READ_DI, version_word(r->it), &r->again.version, 8);
 }
 
 /* True: another reader has changed rts, which is to be raised once more. */
@@ -152,10 +159,10 @@ static bool judge_second(struct vb_stage *s, struct reading *r, to_awaits *await
 		return true;
 	}
 	vb_stage_saw(s, r->rts_was);
-	if (awaits(s, r->lock_again)) {
+	if (awaits(s, r->again.lock)) {
 		VB_SOMETIMES(200, "to: an older writer came before rts was raised");
-		wait_for(it, r->lock_again);
-	} else if (r->version_again != r->version) {
+		wait_for(it, r->again.lock);
+	} else if (r->again.version != r->version) {
 		VB_SOMETIMES(200, "to: what was read had changed at the second look");
 		wait_for(it, 0);
 	} else {

@@ -361,6 +361,8 @@ int vb_txn_let_go(struct vb_txn *t, struct vb_item **items, unsigned n);
 
 /* What a stage may read of its surroundings. */
 bool vb_stage_sealed(const struct vb_stage *s);
+/* Does one READ bring a tuple's lock word and the version behind it as they were at one moment? */
+bool vb_stage_pair_whole(const struct vb_stage *s);
 /* How long who waits pauses between two looks, at most. */
 uint64_t vb_stage_look_ns(const struct vb_stage *s);
 /* The status word of the transaction's place. */

@@ -16,6 +16,12 @@ bool vb_stage_sealed(const struct vb_stage *s)
 	return s->db->store.sealed;
 }
 
+/* They are aligned to 16 bytes (store/store.h). */
+bool vb_stage_pair_whole(const struct vb_stage *s)
+{
+	return s->acc->ep->fabric->caps.flags & VB_CAP_MASKED128;
+}
+
 uint64_t vb_stage_look_ns(const struct vb_stage *s)
 {
 	return s->db->look_ns;
