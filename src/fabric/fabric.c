@@ -558,6 +558,14 @@ int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_
 	return vb_region(f, node, name, bytes, out, &fresh);
 }
 
+void vb_region_dense(struct vb_fabric *f, vb_addr at, uint64_t bytes)
+{
+	while (f->lower != NULL)
+		f = f->lower;
+	if (f->ops->dense != NULL)
+		f->ops->dense(f, at, bytes);
+}
+
 void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 {
 	return f->ops->local(f, addr, bytes);

@@ -213,6 +213,8 @@ struct vb_fabric_ops {
 	 * makes it. */
 	int (*region_find)(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 			   vb_addr *out);
+	/* Optional, see vb_region_dense. */
+	void (*dense)(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 	/* The CPU's view of a node's segment, or NULL where there is none. */
 	void *(*local)(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 
@@ -566,6 +568,9 @@ int vb_region_or_other(struct vb_fabric *f, uint16_t node, const char *name, uin
  * (shm); elsewhere it is made, and is all zeros. */
 int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		   vb_addr *out);
+/* What is told of a region by who has made it: all of it will be used, and at random.  Has no effect but on
+ * time and memory. */
+void vb_region_dense(struct vb_fabric *f, vb_addr at, uint64_t bytes);
 void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 bool vb_peer_alive(struct vb_fabric *f, vb_peer p);
 /* Through hooks, too; zeroes where a fabric does not count. */

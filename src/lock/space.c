@@ -116,6 +116,9 @@ static int open_region(struct vb_lock_space *s, uint16_t node, const char *optio
 	if (err && err != -EEXIST)
 		return err;
 	s->base[node] = s->header[node] + sizeof(struct vb_lock_header);
+	if (err == 0 && fresh)
+		vb_region_dense(s->fabric, s->header[node],
+				sizeof(struct vb_lock_header) + mine * s->stride);
 	return vb_lock_header_open(s, node,
 				   err     ? VB_LOCK_OTHER_SIZE
 				   : fresh ? VB_LOCK_FRESH

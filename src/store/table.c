@@ -341,6 +341,8 @@ static int open_node(struct vb_table *t, uint64_t same, uint16_t node)
 			       t->name, node);
 	if (err)
 		return err;
+	if (fresh)
+		vb_region_dense(f, n->header, bytes);
 	n->view = (struct vb_index_view){
 		.at = n->header + sizeof(fixed) + t->room * t->layout.stride, .slots = t->slots};
 	n->index.segment = vb_local(f, vb_addr_make(node, 0), 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The NIC's model: what a verb costs, where verbs queue, in which order they take effect. */
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -250,6 +251,37 @@ static void test_regions(void **state)
 	vb_fabric_close(f);
 }
 
+/* A region is as large as what was touched of it, page by page, whatever its size: thousands of simulated
+ * clients have mailboxes that are mostly empty. */
+static void test_memory_comes_when_touched(void **state)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), bytes = 256ull << 20, step = 2 << 20;
+	struct vb_fabric_params p = {.fabric = "sim",
+				     .nodes = 1,
+				     .node_bytes = bytes + (1 << 20),
+				     .endpoints = 1,
+				     .seed = 1};
+	unsigned char *resident = calloc(bytes / page, 1);
+	uint64_t touched = 0, there = 0;
+	struct vb_fabric *f;
+	char *memory;
+	vb_addr a;
+	bool fresh;
+
+	assert_int_equal(vb_fabric_open(&p, &f), 0);
+	assert_int_equal(vb_region(f, 0, "boxes", bytes, &a, &fresh), 0);
+	memory = vb_local(f, a, bytes);
+	for (uint64_t at = 0; at < bytes; at += step, touched++)
+		memory[at] = 1;
+	memory += page - (uintptr_t)memory % page;
+	assert_int_equal(mincore(memory, bytes - page, resident), 0);
+	for (uint64_t i = 0; i < bytes / page; i++)
+		there += resident[i] & 1;
+	assert_in_range(there, touched / 2, 2 * touched);
+	free(resident);
+	vb_fabric_close(f);
+}
+
 /* ---- messages ---- */
 
 struct server {
@@ -440,6 +472,7 @@ int main(void)
 		cmocka_unit_test(test_a_fence_waits_for_the_answers),
 		cmocka_unit_test(test_bad_verbs),
 		cmocka_unit_test(test_regions),
+		cmocka_unit_test(test_memory_comes_when_touched),
 		cmocka_unit_test(test_a_server_pays_for_requests),
 		cmocka_unit_test(test_write_notify_comes_after_its_data),
 		cmocka_unit_test(test_closing_with_verbs_in_flight),

@@ -39,7 +39,8 @@ static const struct vb_env_ops sim_env = {.name = "sim", .is_virtual = true};
 #define STREAM_CLOCKS      0x51f0000000000002ull
 #define STREAM_NODE_CLOCKS 0x51f1000000000000ull
 
-/* Below this the first touch of a huge page (2 MiB to clear) costs more than it saves. */
+/* Below this the first touch of a huge page (2 MiB to clear) costs more than it saves; and always where pages
+ * are touched here and there, as the mailboxes of thousands of clients are. */
 #define HUGE_PAGES_FROM (128ull << 20)
 
 static struct sim *sim_of(struct vb_fabric *f)
@@ -78,8 +79,6 @@ static int map_memory(struct sim *s)
 	if (m == MAP_FAILED)
 		return vb_fail(-ENOMEM, "cannot map %u segments of %" PRIu64 " bytes: %s",
 			       s->base.nodes, s->base.node_bytes, strerror(errno));
-	if (s->base.node_bytes >= HUGE_PAGES_FROM)
-		madvise(m, all, MADV_HUGEPAGE);
 	s->memory = m;
 	return 0;
 }
@@ -391,6 +390,17 @@ static void *sim_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 	return s->memory + vb_addr_node(addr) * s->base.node_bytes + offset;
 }
 
+static void sim_dense(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = (uintptr_t)sim_local(f, addr, bytes), to = from + bytes;
+
+	from = (from + page - 1) & ~(page - 1);
+	to &= ~(page - 1);
+	if (bytes >= HUGE_PAGES_FROM)
+		(void)madvise((void *)from, to - from, MADV_HUGEPAGE);
+}
+
 /* ---- sim.h ---- */
 
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
@@ -497,6 +507,7 @@ const struct vb_fabric_ops vb_fabric_sim = {
 	.recv = sim_recv,
 	.peer_alive = sim_peer_alive,
 	.region = sim_region,
+	.dense = sim_dense,
 	.local = sim_local,
 	.checkpoint = sim_checkpoint,
 	.serve = sim_serve,
