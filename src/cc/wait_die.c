@@ -104,13 +104,17 @@ static void make_way(struct vb_stage *s, struct vb_item *it)
 static void lock_fair(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	struct vb_item *waits[VB_STAGE_ITEMS];
+	bool fetched[VB_STAGE_ITEMS];
 	unsigned waiting = 0;
 
+	/* Whose lock we have already has no new image: at a server it is not even the tuple's. */
+	for (unsigned i = 0; i < n; i++)
+		fetched[i] = !(items[i]->flags & VB_ITEM_FETCHED);
 	two_phase_lock_x(s, items, n, wait_die_judge);
 	if (s->err != 0)
 		return;
 	for (unsigned i = 0; i < n; i++) {
-		if (items[i]->status == 0)
+		if (items[i]->status == 0 && fetched[i])
 			make_way(s, items[i]);
 		else if (items[i]->status == VB_ITEM_WAIT && items[i]->at != 0)
 			waits[waiting++] = items[i];
