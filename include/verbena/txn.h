@@ -134,6 +134,18 @@ struct vb_table_params {
 	uint64_t records;
 	/* Which node has a key. */
 	enum vb_partition partition;
+	/* It can be scanned (vb_txn_scan).  Its name has up to 24 characters, and it counts as two
+	 * tables: the other, "NAME.ranges", has a tuple for each range of 2^range_shift keys in which a
+	 * key was inserted or looked for by a scan.  All keys of a range lie on one node: `partition`
+	 * goes by the key divided by that (VB_PARTITION_TOP16 by the key as ever).  Of two transactions
+	 * that insert in one range, or of which one inserts and the other scans there, one waits for
+	 * the other or ends, as with a record.  The keys in order are in the memory of the node's
+	 * server, some 9 to 18 bytes each, which makes them when it starts. */
+	bool ordered;
+	/* 1 to 32; 0: 6, 64 keys.  Of tables that are not ordered, 0. */
+	uint32_t range_shift;
+	/* How many ranges there is room for, all nodes together; 0: `records`. */
+	uint64_t ranges;
 };
 
 /* Bytes of each node's segment that a table takes, for vb_fabric_params.node_bytes; and bytes that
@@ -349,6 +361,48 @@ int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		  const void *record);
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key);
+
+/*
+ * Scans an ordered table: the first `room` of the records whose keys lie in the range, both ends
+ * included, in order; *n says how many there are, fewer than `room` if there are no more.  What is
+ * promised of records holds of what is not there, too: no other transaction inserts a record between
+ * those that were given, or takes one away, unless it comes after this one as a whole.  At
+ * VB_REPEATABLE_READ and VB_READ_COMMITTED another scan may find others; at VB_SNAPSHOT a transaction
+ * that writes does so beside others who insert what it has not found.  The transaction's own inserts and
+ * deletes are seen.
+ *
+ * Who wants more goes on behind the last key, in the same transaction.  Each record, each key without
+ * one in between (a deleted record's, or one that was looked for in vain) and each range counts as a
+ * record of the transaction (items_max, bytes_max).  It takes a call of the node's server for each
+ * range, of up to eight together, and of 64 keys each; the records themselves are read as by
+ * vb_txn_declare.
+ *
+ *   -EINVAL  the table is not ordered; the transaction goes on
+ *   -E2BIG   it goes through more ranges than items_max, or touches too much; aborted
+ *   -ENOSPC  a range's tuple has no room, or the node's server no memory for the order; aborted
+ *
+ * and the errors above, but for -ENOENT: where nothing is found *n is 0.
+ */
+struct vb_txn_range {
+	uint64_t least, most;
+	/* From the largest key down. */
+	bool descending;
+};
+struct vb_txn_row {
+	uint64_t key;
+	const void *record;
+};
+int vb_txn_scan(struct vb_coordinator *me, struct vb_table *table, const struct vb_txn_range *range,
+		struct vb_txn_row *rows, unsigned room, unsigned *n);
+
+/* All keys that differ from this one in their lowest `bits` at most. */
+static inline struct vb_txn_range vb_txn_prefix(uint64_t key, unsigned bits)
+{
+	uint64_t low = bits < 64 ? ((uint64_t)1 << bits) - 1 : UINT64_MAX;
+	struct vb_txn_range range = {key & ~low, key | low, false};
+
+	return range;
+}
 
 /*
  * Says beforehand what will be read and written: the records are looked up, locked and fetched

@@ -203,6 +203,9 @@ struct vb_table_node {
 	struct vb_index_view view;
 	struct vb_index
 		index; /* where this process reaches the node's memory; header NULL elsewhere */
+	/* Of an ordered table, where the node's server is ours: its keys, and of how many tuples. */
+	struct vb_ordered *order;
+	uint64_t in_order;
 };
 
 struct vb_table {
@@ -214,6 +217,9 @@ struct vb_table {
 	uint64_t group; /* so many keys in a row lie on one node; 1 */
 	struct vb_tuple_layout layout;
 	struct vb_table_node *node;
+	struct vb_table *ranges; /* of an ordered table, that of its ranges; else NULL */
+	unsigned range_shift;    /* of both */
+	bool of_ranges;          /* it is one */
 };
 
 /* Slots of an index for so many keys: the load factor is at most 0.75. */
@@ -235,6 +241,35 @@ void vb_table_free(struct vb_table *t);
 int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, vb_addr *out, bool *fresh);
 /* At the owner: 0 if there is none. */
 vb_addr vb_table_find(struct vb_table *t, uint16_t node, uint64_t key);
+
+/* ---- ordered tables: ranges.c ---- */
+
+struct vb_ordered;
+
+/* What is wrong with the parameters by which a table is ordered, or not. */
+int vb_ranges_check(const struct vb_table_params *p);
+unsigned vb_ranges_shift(const struct vb_table_params *p);
+/* The table of its ranges; name: room for its name. */
+struct vb_table_params vb_ranges_params(const struct vb_table_params *p, char name[32]);
+
+/* The first key of the range: the key of the range's own tuple. */
+static inline uint64_t vb_table_range(const struct vb_table *t, uint64_t key)
+{
+	return key >> t->range_shift << t->range_shift;
+}
+
+static inline uint64_t vb_table_range_end(const struct vb_table *t, uint64_t key)
+{
+	return vb_table_range(t, key) | ((1ull << t->range_shift) - 1);
+}
+
+/* At the owner, by the node's server.  The first: it has a new one.  -ENOMEM. */
+int vb_table_order_anew(struct vb_table *t, uint16_t node);
+/* The keys on the node that have a tuple, from `from` up, or down, to `to`, both included: how many, or
+ * -ENOMEM.  There may be more if there are `most`. */
+int vb_table_list(struct vb_table *t, uint16_t node, uint64_t from, uint64_t to, uint64_t *keys,
+		  unsigned most);
+void vb_table_order_close(struct vb_table_node *n);
 
 /* ---- finding tuples from afar ---- */
 

@@ -92,13 +92,14 @@ uint16_t vb_table_node(const struct vb_table *t, uint64_t key)
 	if (t == NULL)
 		return 0;
 	nodes = t->store->fabric->nodes;
+	if (t->partition == VB_PARTITION_TOP16)
+		return (uint16_t)((key >> 48) % nodes);
 	if (t->group > 1)
 		key /= t->group;
 	switch (t->partition) {
 	case VB_PARTITION_MOD:
 		return (uint16_t)(key % nodes);
 	case VB_PARTITION_TOP16:
-		return (uint16_t)((key >> 48) % nodes);
 	case VB_PARTITION_HASH:
 		break;
 	}
@@ -210,8 +211,8 @@ static int add(struct vb_table *t, uint16_t node, uint64_t key, uint64_t version
 		return vb_fail(-ENOSPC,
 			       "table '%s' is full: its %" PRIu64
 			       " places on node %u are taken by keys that have a record or were "
-			       "looked for; open it with room for more records",
-			       t->name, t->room, node);
+			       "looked for; open it with room for more %s",
+			       t->name, t->room, node, t->of_ranges ? "ranges" : "records");
 	if (record != NULL)
 		memcpy(tuple + t->layout.record_at, record, t->layout.record_bytes);
 	init_tuple(t, tuple, key, version);
@@ -420,6 +421,8 @@ void vb_table_free(struct vb_table *t)
 {
 	if (t == NULL)
 		return;
+	for (uint16_t i = 0; t->node != NULL && i < t->store->fabric->nodes; i++)
+		vb_table_order_close(&t->node[i]);
 	free(t->node);
 	free(t);
 }

@@ -27,6 +27,8 @@
 
 #define CALL_ITEMS VB_STAGE_ITEMS
 
+const struct vb_stage_ops vb_scan_stage = {.name = "scan", .flags = VB_STAGE_LISTS};
+
 struct call {
 	struct vb_box box;
 	struct vb_msg msg;
@@ -64,6 +66,8 @@ uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stag
 
 	if (stage == NULL)
 		return bytes;
+	if (stage->flags & VB_STAGE_LISTS)
+		return bytes + (reply ? VB_SCAN_KEYS * 8 : 0);
 	if (!reply && stage->flags & VB_STAGE_WRITES && flags & VB_ITEM_WRITE)
 		bytes += pad8(t->layout.one_bytes - t->layout.version_at);
 	if (reply && stage->flags & VB_STAGE_FETCHES && flags & VB_ITEM_WANTED)
@@ -179,7 +183,7 @@ static void from_wire(struct vb_item *it, const struct vb_wire_item *w)
 
 static const struct vb_stage_ops *ops_of(const struct vb_txn *t, unsigned stage)
 {
-	return stage == VB_STAGE_PLACE ? NULL : &t->me->db->cc->stages[stage];
+	return vb_stage_ops_of(t->me->db, stage);
 }
 
 /* ---- out ---- */
@@ -288,6 +292,7 @@ static int refused(struct call *c, uint64_t why)
 		[VB_WIRE_NO_TABLE] = "it has not opened that table",
 		[VB_WIRE_NOT_HERE] = "it takes a key to be another node's",
 		[VB_WIRE_NO_SLOT] = "a tuple has no such slot",
+		[VB_WIRE_NO_RANGE] = "the table has no such range",
 		[VB_WIRE_TOO_LONG] = "the items do not add up",
 	};
 

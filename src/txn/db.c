@@ -525,6 +525,36 @@ int vb_db_close(struct vb_db *db)
 	return 0;
 }
 
+/* Both tables or none. */
+static int open_ordered(struct vb_store *store, const struct vb_table_params *params,
+			struct vb_table **out)
+{
+	const unsigned shift = vb_ranges_shift(params);
+	struct vb_table *t, *ranges;
+	char name[32];
+	struct vb_table_params p;
+	int err;
+
+	if (params->name == NULL)
+		return vb_store_table_check(store, params);
+	p = vb_ranges_params(params, name);
+	err = vb_store_table_check(store, &p);
+	if (err == 0)
+		err = vb_store_table_open(store, params, 1ull << shift, 0, &t);
+	if (err)
+		return err;
+	err = vb_store_table_open(store, &p, 1ull << shift, 0, &ranges);
+	if (err) {
+		vb_store_table_undo(store, t);
+		return err;
+	}
+	t->range_shift = ranges->range_shift = shift;
+	t->ranges = ranges;
+	ranges->of_ranges = true;
+	*out = t;
+	return 0;
+}
+
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
@@ -533,17 +563,32 @@ int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct
 	if (vb_any_null(db, params, out))
 		return -EINVAL;
 	err = vb_fabric_check(db->fabric);
-	return err ? err : vb_store_table_open(&db->store, params, 1, 0, out);
+	if (err == 0)
+		err = vb_ranges_check(params);
+	if (err)
+		return err;
+	return params->ordered ? open_ordered(&db->store, params, out)
+			       : vb_store_table_open(&db->store, params, 1, 0, out);
 }
 
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,
 			     uint16_t nodes)
 {
 	const struct vb_cc_ops *cc;
+	uint32_t meta, slots;
+	uint64_t bytes;
 
 	if (vb_any_null(db, table))
 		return 0;
 	cc = db->cc != NULL ? vb_cc_find(db->cc) : NULL;
-	return vb_store_table_bytes(table, cc != NULL ? cc->meta_bytes : 0,
-				    cc != NULL ? vb_cc_slots(cc) : 1, nodes);
+	meta = cc != NULL ? cc->meta_bytes : 0;
+	slots = cc != NULL ? vb_cc_slots(cc) : 1;
+	bytes = vb_store_table_bytes(table, meta, slots, nodes);
+	if (table->ordered) {
+		char name[32];
+		struct vb_table_params p = vb_ranges_params(table, name);
+
+		bytes += vb_store_table_bytes(&p, meta, slots, nodes);
+	}
+	return bytes;
 }

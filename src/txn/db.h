@@ -5,6 +5,7 @@
  *	serve.c        the server of a node
  *	coordinator.c  coordinators come to their places, and give them up
  *	values.c       transactions of numbers
+ *	scan.c         reads of all keys of an interval
  *	txn.c          a transaction's items, from begin to commit or abort
  *	sweep.c        recovery of a whole node
  *	commit.c       the log, the commit point, what follows it
@@ -243,7 +244,13 @@ static inline uint64_t vb_ts_name(uint64_t word)
 	return word & ~(uint64_t)VB_TS_STATE;
 }
 
-int vb_txn_doom_changed(struct vb_coordinator *me);
+/* May a call be made on the table?  0, or what to say. */
+int vb_txn_check_call(const struct vb_txn *t, const struct vb_table *table);
+/* Reads up to VB_STAGE_ITEMS keys together: their items, or what to return. */
+int vb_txn_read_keys(struct vb_txn *t, struct vb_table *table, const uint64_t *keys, unsigned n,
+		     struct vb_item **out);
+/* Ends it for that reason: what to return. */
+int vb_txn_end_by(struct vb_txn *t, enum vb_txn_cause cause, int error);
 /* Between the two, what is read is of one moment, at every level.  0, or why it ended. */
 void vb_txn_begin_whole(struct vb_txn *t);
 int vb_txn_end_whole(struct vb_txn *t);
@@ -303,6 +310,16 @@ static inline uint64_t vb_txn_patience(const struct vb_txn *t)
 /* call.c */
 #define VB_CALLS_MAX   8u   /* nodes asked at a time */
 #define VB_STAGE_PLACE 255u /* the stage that only makes tuples */
+#define VB_STAGE_SCAN  254u /* the stage that lists keys: scan.c */
+#define VB_SCAN_KEYS   64u  /* in an answer for a range */
+extern const struct vb_stage_ops vb_scan_stage;
+/* NULL: PLACE. */
+static inline const struct vb_stage_ops *vb_stage_ops_of(const struct vb_db *db, unsigned stage)
+{
+	if (vb_unlikely(stage >= VB_STAGE_SCAN))
+		return stage == VB_STAGE_SCAN ? &vb_scan_stage : NULL;
+	return &db->cc->stages[stage];
+}
 void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
 int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
 /* Has the node's server done all that it was asked before this?  0: it has, or there is none any
@@ -341,6 +358,7 @@ enum vb_wire_refusal {
 	VB_WIRE_NO_TABLE,
 	VB_WIRE_NOT_HERE, /* a key of another node */
 	VB_WIRE_NO_SLOT,
+	VB_WIRE_NO_RANGE,
 	VB_WIRE_TOO_LONG,
 	VB_WIRE_REFUSALS,
 	VB_WIRE_SOUND = VB_WIRE_REFUSALS,

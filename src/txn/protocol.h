@@ -182,6 +182,8 @@ enum vb_stage_flags {
 	VB_STAGE_WRITES = 1 << 1,
 	/* A key without a tuple gets one. */
 	VB_STAGE_MAKES = 1 << 2,
+	/* Brings keys in place of tuples: the engine's own (txn/scan.c). */
+	VB_STAGE_LISTS = 1 << 3,
 };
 
 struct vb_stage_ops {

@@ -65,7 +65,7 @@ struct vb_db_server {
 
 static const struct vb_stage_ops *ops_of(const struct vb_db_server *s, unsigned stage)
 {
-	return stage == VB_STAGE_PLACE ? NULL : &s->db->cc->stages[stage];
+	return vb_stage_ops_of(s->db, stage);
 }
 
 /* Is it something that a coordinator of this database could have asked? */
@@ -73,7 +73,7 @@ static bool sound(const struct vb_db_server *s, const struct vb_wire_call *c)
 {
 	const struct vb_db *db = s->db;
 
-	return (c->stage < db->cc->n_stages || c->stage == VB_STAGE_PLACE) && c->n > 0 &&
+	return (c->stage < db->cc->n_stages || c->stage >= VB_STAGE_SCAN) && c->n > 0 &&
 	       c->n <= ITEMS_MAX && c->bytes <= db->call_bytes &&
 	       c->from_node < db->fabric->nodes && c->coordinator < db->coordinators;
 }
@@ -106,6 +106,16 @@ static vb_addr believed(const struct vb_table *t, uint16_t node, const struct vb
 	return __atomic_load_n(&tuple[VB_TUPLE_KEY_AT / 8], __ATOMIC_RELAXED) == w->key ? w->at : 0;
 }
 
+static bool lists(const struct vb_stage_ops *ops)
+{
+	return ops != NULL && ops->flags & VB_STAGE_LISTS;
+}
+
+static uint32_t image_bytes(const struct vb_table *t, const struct vb_stage_ops *ops)
+{
+	return lists(ops) ? VB_SCAN_KEYS * 8 : (t->layout.bytes + 15) & ~15u;
+}
+
 /* Items of the request as a stage wants them, or why it cannot have them. */
 static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_call *c,
 				   unsigned char *box, struct vb_item *item,
@@ -133,6 +143,9 @@ static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_
 			return VB_WIRE_NOT_HERE;
 		if (w->slot * 8u > t->layout.meta_bytes || w->to_slot >= t->layout.slots)
 			return VB_WIRE_NO_SLOT;
+		if (lists(ops) &&
+		    (t->ranges == NULL || vb_table_range(t, w->key) != vb_table_range(t, w->seen)))
+			return VB_WIRE_NO_RANGE;
 		item[i] = (struct vb_item){
 			.table = t,
 			.key = w->key,
@@ -153,11 +166,25 @@ static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_
 		if (bytes > sizeof(*w))
 			memcpy(image + t->layout.version_at, box + at + sizeof(*w),
 			       t->layout.one_bytes - t->layout.version_at);
-		image += (t->layout.bytes + 15) & ~15u;
+		image += image_bytes(t, ops);
 		wire[i] = w;
 		at += bytes;
 	}
 	return VB_WIRE_SOUND;
+}
+
+/* The keys of each range from one end to the other, or as many as there is room for. */
+static void list_keys(struct vb_db_server *s, struct vb_item *item, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = &item[i];
+		int keys = vb_table_list(it->table, s->node, it->key, it->seen,
+					 (uint64_t *)(void *)it->image, VB_SCAN_KEYS);
+
+		it->status = keys < 0 ? VB_TXN_MISUSE : 0;
+		it->lease = keys < 0 ? 0 : (uint64_t)keys;
+		memset(it->image + it->lease * 8, 0, (VB_SCAN_KEYS - it->lease) * 8);
+	}
 }
 
 static void place_items(struct vb_db_server *s, struct vb_item *item, unsigned n)
@@ -206,11 +233,14 @@ static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item
 	bool done = true;
 	unsigned n = 0;
 
-	place_items(s, item, c->n);
+	if (lists(ops))
+		list_keys(s, item, c->n);
+	else
+		place_items(s, item, c->n);
 	for (unsigned i = 0; i < c->n; i++)
 		if (item[i].status == 0)
 			some[n++] = &item[i];
-	if (ops != NULL && n > 0)
+	if (ops != NULL && ops->run != NULL && n > 0)
 		ops->run(&stage, some, n);
 	c->commit_ts = snapshots ? stage.snapshot : stage.commit_ts;
 	q->saw = stage.saw;
@@ -234,7 +264,9 @@ static uint32_t pack(const struct vb_stage_ops *ops, const struct vb_item *item,
 		uint32_t bytes = vb_wire_bytes(item[i].table, ops, item[i].flags, true);
 
 		memcpy(buf + at, wire[i], sizeof(*wire[i]));
-		if (bytes > sizeof(*wire[i]))
+		if (lists(ops))
+			vb_wire_put(buf + at + sizeof(*wire[i]), item[i].image, VB_SCAN_KEYS * 8);
+		else if (bytes > sizeof(*wire[i]))
 			vb_wire_put(buf + at + sizeof(*wire[i]), item[i].image,
 				    item[i].flags & VB_ITEM_BLIND ? l->record_at : l->one_bytes);
 		at += bytes;
@@ -470,7 +502,8 @@ static void free_server(struct vb_db_server *s)
 static int make_server(struct vb_db *db, uint16_t node, struct vb_db_server **out)
 {
 	size_t slot = (size_t)db->store.record_bytes_max + VB_SLOT_HEAD + 8;
-	size_t image = ITEMS_MAX * (db->store.slots * slot + db->store.meta_bytes + 128);
+	size_t one = db->store.slots * slot + db->store.meta_bytes + 128;
+	size_t image = ITEMS_MAX * (one > VB_SCAN_KEYS * 8 ? one : VB_SCAN_KEYS * 8);
 	struct vb_db_server *s;
 	bool room;
 
@@ -521,8 +554,10 @@ static int start_here(struct vb_db *db, uint16_t node, struct vb_db_server **out
 	vb_ep_serve(s->ep);
 	vb_acc_init(&s->acc, s->ep, true, true);
 	err = announce(s);
-	for (unsigned i = 0; i < db->store.n_tables && err == 0; i++)
+	for (unsigned i = 0; i < db->store.n_tables && err == 0; i++) {
 		vb_index_repair(&db->store.table[i]->node[node].index);
+		err = vb_table_order_anew(db->store.table[i], node);
+	}
 	if (err == 0)
 		err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
 	if (err) {

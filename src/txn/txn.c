@@ -239,8 +239,8 @@ static int check_open(const struct vb_txn *t)
 	return 0;
 }
 
-/* Before any call on a transaction: 0, or what to say. */
-static int check_call(const struct vb_txn *t, const struct vb_table *table)
+/* Before any call on a transaction. */
+int vb_txn_check_call(const struct vb_txn *t, const struct vb_table *table)
 {
 	int err = check_open(t);
 
@@ -356,7 +356,7 @@ static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 		 bool blind, struct reach *r)
 {
 	struct vb_txn *t = &me->txn;
-	int err = check_call(t, table);
+	int err = vb_txn_check_call(t, table);
 
 	if (err)
 		return err;
@@ -471,6 +471,14 @@ int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 	return 0;
 }
 
+/* Whoever has read the range must not commit as if the key had been there, or we as if he had not: txn/scan.c. */
+static int write_range(struct vb_coordinator *me, struct vb_table *table, uint64_t key)
+{
+	struct reach r;
+
+	return reach(me, table->ranges, vb_table_range(table, key), true, true, &r);
+}
+
 int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		  const void *record)
 {
@@ -490,7 +498,7 @@ int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 		return stands_not(&me->txn, &r, -EEXIST);
 	set_record(r.it, true);
 	put_record(r.it, record);
-	return 0;
+	return table->ranges != NULL ? write_range(me, table, key) : 0;
 }
 
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key)
@@ -520,7 +528,7 @@ static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsign
 	int err = 0;
 
 	for (unsigned i = 0; i < n && err == 0; i++) {
-		err = check_call(t, keys[i].table);
+		err = vb_txn_check_call(t, keys[i].table);
 		if (err == 0 && keys[i].write && t->read_only)
 			err = read_only();
 		writes |= keys[i].write;
@@ -535,6 +543,30 @@ static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsign
 			it->flags |= keys[i].write ? VB_ITEM_WRITE | VB_ITEM_READ : VB_ITEM_READ;
 	}
 	return err;
+}
+
+int vb_txn_read_keys(struct vb_txn *t, struct vb_table *table, const uint64_t *keys, unsigned n,
+		     struct vb_item **out)
+{
+	struct vb_item *some[VB_STAGE_ITEMS];
+	unsigned m = 0;
+	int err = 0;
+
+	vb_assert(n <= VB_STAGE_ITEMS);
+	for (unsigned i = 0; i < n; i++) {
+		err = vb_txn_item(t, table, keys[i], false, &out[i]);
+		if (err)
+			return err;
+		out[i]->flags |= VB_ITEM_READ;
+		if (!(out[i]->flags & VB_ITEM_FETCHED))
+			some[m++] = out[i];
+	}
+	if (m > 0)
+		err = t->me->db->cc->read(t, some, m);
+	for (unsigned i = 0; i < n && err == 0; i++)
+		if (!is_known(out[i]))
+			err = fetch_after_all(t, out[i]);
+	return err ? fail(t) : 0;
 }
 
 static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
@@ -746,12 +778,10 @@ int vb_txn_commit(struct vb_coordinator *me)
 	return commit(me);
 }
 
-/* What was read does not fit together, so it is of two moments: the transaction could not have
- * committed. */
-int vb_txn_doom_changed(struct vb_coordinator *me)
+int vb_txn_end_by(struct vb_txn *t, enum vb_txn_cause cause, int error)
 {
-	vb_txn_doom(&me->txn, VB_TXN_CHANGED, 0);
-	return fail(&me->txn);
+	vb_txn_doom(t, cause, error);
+	return fail(t);
 }
 
 void vb_txn_begin_whole(struct vb_txn *t)

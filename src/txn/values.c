@@ -173,6 +173,13 @@ static int declare(struct vb_coordinator *me, const struct vb_values *v, uint64_
 	return err;
 }
 
+/* What was read does not fit together, so it is of two moments: the transaction could not have
+ * committed. */
+static int doom_changed(struct vb_coordinator *me)
+{
+	return vb_txn_end_by(&me->txn, VB_TXN_CHANGED, 0);
+}
+
 static int get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, void *buf,
 	       uint32_t room_bytes, uint32_t *bytes)
 {
@@ -199,7 +206,7 @@ static int get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, voi
 			memcpy((unsigned char *)buf + at, piece,
 			       least(least(head.bytes, room_bytes) - at, v->piece_bytes));
 		else if (err == -ENOENT)
-			err = vb_txn_doom_changed(me);
+			err = doom_changed(me);
 	}
 	if (err == 0)
 		*bytes = head.bytes;
@@ -269,7 +276,7 @@ static int drop_pieces(struct vb_coordinator *me, struct vb_values *v, uint64_t 
 	for (; from < to && err == 0; from++) {
 		err = vb_txn_delete(me, v->more, key * v->pieces + from);
 		if (err == -ENOENT)
-			err = vb_txn_doom_changed(me);
+			err = doom_changed(me);
 	}
 	return err;
 }

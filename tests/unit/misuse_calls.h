@@ -166,6 +166,14 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  -EINVAL, CHILD_AND_THREAD, vb_txn_insert(w.co, w.table, 9, &o.key), FOREIGN)             \
 	X(vb_txn_delete, all(2, vb_txn_delete(NULL, w.table, 1), vb_txn_delete(w.co, NULL, 1)),    \
 	  -EINVAL, CHILD_AND_THREAD, vb_txn_delete(w.co, w.table, 1), FOREIGN)                     \
+	X(vb_txn_scan,                                                                             \
+	  all(5, vb_txn_scan(NULL, w.table, &o.range, &o.row, 1, &o.n),                            \
+	      vb_txn_scan(w.co, NULL, &o.range, &o.row, 1, &o.n),                                  \
+	      vb_txn_scan(w.co, w.table, NULL, &o.row, 1, &o.n),                                   \
+	      vb_txn_scan(w.co, w.table, &o.range, NULL, 1, &o.n),                                 \
+	      vb_txn_scan(w.co, w.table, &o.range, &o.row, 1, NULL)),                              \
+	  -EINVAL, CHILD_AND_THREAD, vb_txn_scan(w.co, w.table, &o.range, &o.row, 1, &o.n),        \
+	  FOREIGN)                                                                                 \
 	X(vb_txn_declare, all(2, vb_txn_declare(NULL, o.keys, 1), vb_txn_declare(w.co, NULL, 1)),  \
 	  -EINVAL, CHILD_AND_THREAD, vb_txn_declare(w.co, o.keys, 1), FOREIGN)                     \
 	X(vb_txn_commit, vb_txn_commit(NULL), -EINVAL, CHILD_AND_THREAD, vb_txn_commit(w.co),      \

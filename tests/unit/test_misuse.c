@@ -58,6 +58,9 @@ static struct {
 	struct vb_values_params vp;
 	struct vb_txn_params xp;
 	struct vb_txn_key keys[1];
+	struct vb_txn_range range;
+	struct vb_txn_row row;
+	unsigned n;
 	struct vb_fabric *fabric;
 	struct vb_cluster *cluster;
 	struct vb_lock_space *space;

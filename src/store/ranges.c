@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ordered tables: their ranges, and the order of their keys at the owner of each node.
+ *
+ * The keys of an ordered table fall into *ranges* of 2^range_shift.  All keys of a range lie on one node,
+ * and with them, in a second table, the range's own tuple: it never has a record, and its version counts
+ * for what is in the range.  What transactions make of it: txn/scan.c.
+ *
+ * The order is in a tree in the owner's heap (store/ordered.h), which the node's server alone uses.  It
+ * follows the tuples, which are only ever added: before each look it takes in those that have come since
+ * the last.  So nobody who adds a key need know of it, and a new owner makes it from the tuples alone.  It
+ * has every key that has a tuple, whether there is a record or not: what is in it is only worth a look.
+ */
+#define VB_LOG_ROOM "store"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "store/ordered.h"
+#include "store/store.h"
+
+#define NAME_MOST     24u /* with ".ranges" behind it a table's name */
+#define SHIFT_DEFAULT 6u
+#define SHIFT_MOST    32u
+
+unsigned vb_ranges_shift(const struct vb_table_params *p)
+{
+	return p->range_shift != 0 ? p->range_shift : SHIFT_DEFAULT;
+}
+
+struct vb_table_params vb_ranges_params(const struct vb_table_params *p, char name[32])
+{
+	snprintf(name, 32, "%.24s.ranges", p->name);
+	return (struct vb_table_params){
+		.name = name,
+		.record_bytes = 1,
+		.records = p->ranges != 0 ? p->ranges : p->records,
+		.partition = p->partition,
+	};
+}
+
+int vb_ranges_check(const struct vb_table_params *p)
+{
+	if (!p->ordered && (p->range_shift != 0 || p->ranges != 0))
+		return vb_fail(-EINVAL, "table '%s': range_shift and ranges are for ordered tables",
+			       p->name != NULL ? p->name : "");
+	if (p->ordered && p->name != NULL && strlen(p->name) > NAME_MOST)
+		return vb_fail(-EINVAL, "the name of an ordered table has 1 to %u characters",
+			       NAME_MOST);
+	if (p->range_shift > SHIFT_MOST)
+		return vb_fail(-EINVAL, "table '%s': ranges of 2^%u keys; at most 2^%u are allowed",
+			       p->name != NULL ? p->name : "", p->range_shift, SHIFT_MOST);
+	return 0;
+}
+
+/* ---- the order, at the owner ---- */
+
+static int take_in(struct vb_table *t, struct vb_table_node *n)
+{
+	const char *first = n->index.segment + vb_addr_offset(n->header) +
+			    sizeof(struct vb_table_header) + VB_TUPLE_KEY_AT;
+	int err = n->order == NULL ? vb_ordered_open(0, &n->order) : 0;
+
+	while (err == 0 && n->in_order < n->index.header->tuples) {
+		err = vb_ordered_insert(n->order,
+					vb_tuple_word(first + n->in_order * t->layout.stride, 0));
+		/* An owner that died over a key has left a tuple that its next one made again. */
+		if (err == -EEXIST)
+			err = 0;
+		if (err == 0)
+			n->in_order++;
+	}
+	if (err)
+		return vb_fail(err,
+			       "node %u has no memory for the order of %" PRIu64
+			       " keys of table '%s'",
+			       vb_addr_node(n->header), n->index.header->tuples, t->name);
+	return 0;
+}
+
+int vb_table_order_anew(struct vb_table *t, uint16_t node)
+{
+	struct vb_table_node *n = &t->node[node];
+
+	if (t->ranges == NULL)
+		return 0;
+	vb_ordered_close(n->order);
+	n->order = NULL;
+	n->in_order = 0;
+	return take_in(t, n);
+}
+
+void vb_table_order_close(struct vb_table_node *n)
+{
+	vb_ordered_close(n->order);
+}
+
+/* Down from `from` to `to`. */
+static unsigned list_down(const struct vb_ordered *o, uint64_t from, uint64_t to, uint64_t *keys,
+			  unsigned most)
+{
+	unsigned n = 0;
+
+	while (n < most && vb_ordered_last(o, from, &keys[n]) == 0 && keys[n] >= to) {
+		from = keys[n++];
+		if (from-- == to)
+			break;
+	}
+	return n;
+}
+
+int vb_table_list(struct vb_table *t, uint16_t node, uint64_t from, uint64_t to, uint64_t *keys,
+		  unsigned most)
+{
+	struct vb_table_node *n = &t->node[node];
+	int err = take_in(t, n);
+
+	if (err)
+		return err;
+	return from <= to ? (int)vb_ordered_scan(n->order, from, to, keys, most)
+			  : (int)list_down(n->order, from, to, keys, most);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scans: all records of an ordered table whose keys lie in an interval, in order.
+ *
+ *	scan     1  reads the tuples of the ranges (store/ranges.c), as any tuple
+ *	         2  asks their nodes for the keys there that have a tuple: the stage VB_STAGE_SCAN, by RPC
+ *	         3  reads the tuples of those, as any tuple, and leaves out who has no record
+ *	insert   reads that there is none and writes that there is one, and writes the range's tuple
+ *
+ * Why there are no phantoms, whatever the protocol.  T scans, W inserts key k.  Before W can read or lock k,
+ * k has a tuple, for good.  So either
+ *
+ *	k had one at T's 2nd step    T reads it: who of the two comes first is decided there, as for any key
+ *	k had none                   W had not read k yet, so T's 1st step was before W's commit.  T has read a
+ *	                             version of the range that W replaces: W comes after T, or one of them ends
+ *
+ * and in the second T reads that there is no k, which is so before W.  It takes the 1st step before the 2nd: the
+ * other way round W might do all that it does between them, and T would have W's version of the range and not k.
+ *
+ * A delete does not touch the range: the key stays in the order, so who could have found its record finds its
+ * tuple.  So does the key of an insert that was aborted.  A range's tuple never has a record.  So at
+ * repeatable read, and at read committed, its lock is as short as that of any key that is looked for in vain,
+ * and phantoms are what these levels allow.  At a snapshot the 1st step is left out: whoever writes what is
+ * in the snapshot had all its locks, and so its keys their tuples, before the transaction began (snapshot.c).
+ *
+ * What a call takes: ranges one after the other, first one and then twice as many each time, all of them with
+ * one round of each step.  A range that has more keys than fit in an answer is asked again, behind the last.
+ */
+#define VB_LOG_ROOM "txn"
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "base/sometimes.h"
+#include "txn/db.h"
+
+#define ASK_MOST 8u /* ranges at a time */
+
+struct scan {
+	struct vb_txn *t;
+	struct vb_table *table;
+	uint64_t at, end; /* what is left, both included */
+	bool down, done;
+	struct vb_txn_row *row;
+	unsigned room, n;
+	unsigned passed; /* ranges */
+};
+
+/* What the owners are asked: an item for each range, from `key` up or down to `seen`; `lease` comes back as the
+ * number of keys, and they in the image. */
+struct ask {
+	struct vb_item item[ASK_MOST];
+	uint64_t keys[ASK_MOST][VB_SCAN_KEYS];
+	unsigned n;
+};
+
+static uint64_t behind(const struct scan *s, uint64_t key)
+{
+	return s->down ? key - 1 : key + 1;
+}
+
+/* Where the range of the key ends for us. */
+static uint64_t range_end(const struct scan *s, uint64_t key)
+{
+	uint64_t end = s->down ? vb_table_range(s->table, key) : vb_table_range_end(s->table, key);
+
+	if (s->down)
+		return end > s->end ? end : s->end;
+	return end < s->end ? end : s->end;
+}
+
+static void plan(const struct scan *s, struct ask *a, unsigned most)
+{
+	uint64_t at = s->at, to = at;
+
+	for (a->n = 0; a->n < most && (a->n == 0 || to != s->end); a->n++) {
+		at = a->n > 0 ? behind(s, to) : at;
+		to = range_end(s, at);
+		a->item[a->n] = (struct vb_item){.table = s->table,
+						 .key = at,
+						 .seen = to,
+						 .image = (unsigned char *)a->keys[a->n]};
+	}
+}
+
+static int read_ranges(const struct scan *s, const struct ask *a)
+{
+	struct vb_item *range[ASK_MOST];
+	uint64_t key[ASK_MOST];
+
+	_Static_assert(ASK_MOST <= VB_STAGE_ITEMS, "read together");
+	for (unsigned i = 0; i < a->n; i++)
+		key[i] = vb_table_range(s->table, a->item[i].key);
+	return vb_txn_read_keys(s->t, s->table->ranges, key, a->n, range);
+}
+
+static int ask_owners(const struct scan *s, struct ask *a)
+{
+	struct vb_item *item[ASK_MOST];
+
+	for (unsigned i = 0; i < a->n; i++)
+		item[i] = &a->item[i];
+	vb_call_stage(s->t, VB_STAGE_SCAN, item, a->n);
+	for (unsigned i = 0; i < a->n; i++) {
+		if (item[i]->status != 0)
+			return vb_txn_end_by(s->t, (enum vb_txn_cause)item[i]->status,
+					     item[i]->status == VB_TXN_MISUSE ? -ENOSPC
+									      : s->t->error);
+		vb_assert(item[i]->lease <= VB_SCAN_KEYS);
+	}
+	return 0;
+}
+
+static int take_keys(struct scan *s, const uint64_t *keys, unsigned n)
+{
+	struct vb_item *it[VB_STAGE_ITEMS];
+	int err = vb_txn_read_keys(s->t, s->table, keys, n, it);
+
+	for (unsigned i = 0; i < n && err == 0; i++)
+		if (vb_item_has_record(it[i]))
+			s->row[s->n++] = (struct vb_txn_row){.key = keys[i],
+							     .record = it[i]->image +
+								       s->table->layout.record_at};
+	return err;
+}
+
+/* True in *more: the range has more keys than have come, and must be asked again. */
+static int take_range(struct scan *s, const struct vb_item *ask, const uint64_t *keys, bool *more)
+{
+	unsigned n = (unsigned)ask->lease;
+	uint64_t last = ask->seen;
+	int err = 0;
+
+	for (unsigned k = 0; k < n && s->n < s->room && err == 0;) {
+		unsigned some = n - k < VB_STAGE_ITEMS ? n - k : VB_STAGE_ITEMS;
+
+		if (some > s->room - s->n)
+			some = s->room - s->n;
+		err = take_keys(s, keys + k, some);
+		k += some;
+	}
+	*more = n == VB_SCAN_KEYS && keys[n - 1] != ask->seen;
+	if (*more)
+		last = keys[n - 1];
+	else
+		s->passed++;
+	s->done = s->n == s->room || last == s->end;
+	s->at = s->done ? s->at : behind(s, last);
+	return err;
+}
+
+/* The keys of the table's records may lie so far apart that there is hardly one in a range. */
+static int too_wide(const struct scan *s)
+{
+	const struct vb_db *db = s->t->me->db;
+
+	vb_error(
+		"a scan of table '%s' goes through more than %u ranges of %" PRIu64
+		" keys; scan a narrower interval, open the table with a larger range_shift, or the "
+		"database with a larger items_max",
+		s->table->name, db->items_max, (uint64_t)1 << s->table->range_shift);
+	return vb_txn_end_by(s->t, VB_TXN_MISUSE, -E2BIG);
+}
+
+static int scan(struct scan *s)
+{
+	struct ask a;
+	int err = 0;
+
+	for (unsigned most = 1; !s->done && err == 0; most = most < ASK_MOST ? 2 * most : most) {
+		unsigned left = s->t->me->db->items_max - s->passed;
+		bool more = false;
+
+		if (left == 0)
+			return too_wide(s);
+		plan(s, &a, most < left ? most : left);
+		if (s->t->isolation != VB_SNAPSHOT)
+			err = read_ranges(s, &a);
+		if (err == 0)
+			err = ask_owners(s, &a);
+		for (unsigned i = 0; i < a.n && !s->done && !more && err == 0; i++)
+			err = take_range(s, &a.item[i], a.keys[i], &more);
+	}
+	return err;
+}
+
+int vb_txn_scan(struct vb_coordinator *me, struct vb_table *table, const struct vb_txn_range *range,
+		struct vb_txn_row *rows, unsigned room, unsigned *n)
+{
+	struct scan s;
+	int err, ended;
+
+	if (vb_any_null(me, table, range, n) || (room > 0 && vb_any_null(rows)))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = vb_txn_check_call(&me->txn, table);
+	if (err)
+		return err;
+	if (vb_unlikely(table->ranges == NULL))
+		return vb_fail(-EINVAL,
+			       "table '%s' is not ordered, and cannot be scanned: open it with "
+			       "vb_table_params.ordered",
+			       table->name);
+	s = (struct scan){
+		.t = &me->txn,
+		.table = table,
+		.at = range->descending ? range->most : range->least,
+		.end = range->descending ? range->least : range->most,
+		.down = range->descending,
+		.done = room == 0 || range->least > range->most,
+		.row = rows,
+		.room = room,
+	};
+	vb_txn_begin_whole(s.t);
+	err = scan(&s);
+	ended = vb_txn_end_whole(s.t);
+	if (err == 0)
+		err = ended;
+	if (err == 0)
+		*n = s.n;
+	return err;
+}
