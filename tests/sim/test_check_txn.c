@@ -41,7 +41,7 @@ static struct vb_txn_explored explored_usual(const char *name, const char *hybri
 
 	assert_non_null(cc);
 	vb_txn_draw(cc, seed, hybrid, &d);
-	d.p_weak = d.p_hurry = 0;
+	d.p_weak = d.p_hurry = d.p_scan = 0;
 	assert_int_equal(vb_txn_explore(cc, &d, &r), 0);
 	return r;
 }
@@ -298,6 +298,31 @@ static void unknown_commits(void **state)
 	assert_true(unknown >= 10);
 }
 
+/* Scans are there under every protocol, and what others insert beside them. */
+static void scans_occur(void **state)
+{
+	(void)state;
+	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
+		uint64_t scans = 0, unseen = 0;
+
+		for (uint64_t seed = 1; seed <= 8; seed++) {
+			struct vb_txn_explored r;
+			struct vb_txn_draw d;
+
+			vb_txn_draw(*cc, seed, NULL, &d);
+			d.p_scan = 0.6;
+			assert_int_equal(vb_txn_explore(*cc, &d, &r), 0);
+			if (r.violations > 0)
+				fail_msg("%s, seed %llu: %s", (*cc)->name, (unsigned long long)seed,
+					 r.stories != NULL ? r.stories : "");
+			scans += r.scans;
+			unseen += r.unseen;
+			free(r.stories);
+		}
+		assert_true(scans >= 200 && unseen >= 200);
+	}
+}
+
 /* ---- levels ---- */
 
 /* Of a seed in which every transaction asks for less than serializable. */
@@ -317,7 +342,7 @@ static struct vb_history *weak_history(const struct vb_cc_ops *cc, uint64_t seed
 	d.p_skew = cc->caps & VB_CC_SNAPSHOTS && !d.ahead ? 1 : 0;
 	d.p_wide = d.p_skew > 0 ? 0.5 : d.p_wide;
 	/* Which only delay what it is about. */
-	d.p_sweep = 0;
+	d.p_sweep = d.p_scan = 0;
 	d.beside = d.never_back = d.forgotten = false;
 	d.too_late = 0;
 	assert_int_equal(vb_txn_explore_to(cc, &d, f, NULL, &r), 0);
@@ -522,6 +547,7 @@ int main(void)
 		cmocka_unit_test(levels_differ),
 		cmocka_unit_test(skew_occurs),
 		cmocka_unit_test(beyond),
+		cmocka_unit_test(scans_occur),
 		cmocka_unit_test(planted),
 	};
 

@@ -45,7 +45,7 @@ static int audit(struct txn_slot *s, int64_t *total)
 }
 
 struct plan {
-	enum { TRANSFER, AUDIT, NOTE, BLIND, WIDE, CALLS } what;
+	enum { TRANSFER, AUDIT, NOTE, BLIND, WIDE, CALLS, SCANS } what;
 	uint64_t key[4];
 	unsigned n;
 	bool declare, abort;
@@ -153,6 +153,8 @@ static int body(struct txn_slot *s, struct plan *p)
 		return blind(s, p);
 	case CALLS:
 		return txn_random_calls(s);
+	case SCANS:
+		return txn_scans(s);
 	case WIDE:
 		break;
 	}
@@ -197,6 +199,10 @@ static void draw_plan(struct txn_slot *s, struct plan *p)
 	const struct vb_txn_draw *d = s->w->d;
 	double what = vb_rng_unit(&s->rng);
 
+	if (d->p_scan > 0 && vb_rng_chance(&s->ways, d->p_scan)) {
+		*p = (struct plan){.what = SCANS, .name = "scan"};
+		return;
+	}
 	if (vb_rng_chance(&s->rng, d->p_calls)) {
 		*p = (struct plan){.what = CALLS, .name = "random calls"};
 		return;
@@ -264,6 +270,7 @@ static int try_once(struct txn_slot *s, struct plan *p)
 		return err;
 	s->me->type = (uint8_t)p->what;
 	s->modelled = false;
+	s->n_gone_through = 0;
 	err = body(s, p);
 	txn_stay_alive(s);
 	if (err == 0 && s->w->d->think_max_ns != 0) {

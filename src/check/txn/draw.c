@@ -26,6 +26,7 @@
 #define SIDE_STREAM  0x73640005
 #define PAST_STREAM  0x70610004
 #define SNAP_STREAM  0x736e6170
+#define SCAN_STREAM  0x73630001
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -320,6 +321,7 @@ void vb_txn_draw_bounds(struct vb_txn_draw *d)
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *d)
 {
+	static const double scans[] = {0.1, 0.3, 0.6};
 	struct vb_rng r, stalls, calls, deaf, go, wraps, late;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
@@ -362,6 +364,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	draw_beyond(&late, d);
 	vb_rng_seed(&late, seed, SNAP_STREAM);
 	draw_snapshots(&late, cc, d);
+	vb_rng_seed(&late, seed, SCAN_STREAM);
+	d->p_scan = vb_rng_chance(&late, 0.25) ? vb_draw_one_of(&late, scans, 3) : 0;
 	vb_rng_seed(&calls, seed, CALLS_STREAM);
 	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -398,6 +402,7 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "blind writes", d->p_blind, 0);
 	vb_draw_tell_chance(to, "wide", d->p_wide, 0);
 	vb_draw_tell_chance(to, "random calls", d->p_calls, 0);
+	vb_draw_tell_chance(to, "scans", d->p_scan, 0);
 	vb_draw_tell_chance(to, "user aborts", d->p_abort, 0);
 	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
 	vb_draw_tell_chance(to, "below serializable", d->p_weak, 0);

@@ -56,12 +56,13 @@ static void end_time(struct txn_world *w, struct vb_table *t, uint64_t keys)
 static int open_db(struct txn_world *w)
 {
 	const struct vb_txn_draw *d = w->d;
+	const unsigned items = d->p_scan > 0 ? 64 : 16;
 	const struct vb_db_params p = {
 		.cc = w->cc->name,
 		.hybrid = d->hybrid,
 		.coordinators = TXN_DEATHS_MAX + 16,
-		.items_max = 16,
-		.bytes_max = 16 * d->record_bytes,
+		.items_max = items,
+		.bytes_max = items * d->record_bytes,
 		.record_bytes_max = d->record_bytes,
 		.lease_ns = d->lease_ns,
 		.wait_ns = d->wait_ns,
@@ -92,6 +93,8 @@ static int open_db(struct txn_world *w)
 		end_time(w, w->account, d->accounts);
 		end_time(w, w->note, d->notes);
 	}
+	if (err == 0)
+		err = txn_line_open(w);
 	return err == 0 ? txn_servers_start(w) : err;
 }
 

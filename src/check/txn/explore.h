@@ -6,7 +6,8 @@
  *	safety     faults are on: coordinators die at any verb and are replaced, stand still for leases, lose
  *	           answers; servers stand still; READs and WRITEs are torn, verbs delayed, nodes cut off.
  *	           Transactions move money between accounts, add it up, create and delete notes, write without
- *	           reading, make calls at random beside a model, give up on purpose; declared or as they go;
+ *	           reading, make calls at random beside a model, scan what others insert into, give up on purpose;
+ *	           declared or as they go;
  *	           some at less than serializable, read-only, or with a deadline.
  *	liveness   faults are off.  Every coordinator that is alive must commit a number of transactions within a
  *	           bound of virtual time, whatever the dead have left behind.
@@ -71,7 +72,7 @@ struct vb_txn_draw {
 	unsigned
 		too_late; /* verbs come that many times later than the fabric says; 0: as it says */
 	uint64_t slow_ns, cancel_every_ns, server_gone_ns;
-	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls;
+	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls, p_scan;
 	/* To be begun at less than serializable; with a deadline. */
 	double p_weak, p_hurry;
 	/* Of an audit, to read a snapshot; and how old that is (0: a lease). */
@@ -105,6 +106,7 @@ struct vb_txn_explored {
 	bool orderly; /* nothing was wrong, and nobody took long: nobody may be recovered */
 	uint64_t server_deaths, leavings, cancels, sweeps;
 	uint64_t commits, aborts[VB_TXN_CAUSES], deaths, unknown, recovered, rolled_forward;
+	uint64_t scans, unseen; /* unseen: keys in what they went through that nobody had touched */
 	uint64_t unknown_commits; /* whose commit point nobody has heard the end of */
 	uint64_t verbs, virtual_ns, trace_hash;
 	uint64_t found[VB_TXN_RULES], violations;

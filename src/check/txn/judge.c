@@ -16,11 +16,13 @@ static void gather(const struct txn_world *w, const struct vb_txn *t,
 		   enum vb_history_outcome outcome, struct txn_pending *p)
 {
 	const struct vb_coordinator *me = t->me;
+	unsigned n = vb_history_gather(t, p->op, TXN_OPS_MAX);
 
+	n = txn_scans_gather(&w->slot[me->index], t, p->op, n, TXN_OPS_MAX);
 	p->number = t->version;
 	p->txn = (struct vb_history_txn){
 		.begin_ns = w->slot[me->index].begin_ns,
-		.n_ops = vb_history_gather(t, p->op, TXN_OPS_MAX),
+		.n_ops = n,
 		.client = (uint16_t)me->index,
 		.type = me->type,
 		.outcome = (uint8_t)outcome,
@@ -186,6 +188,10 @@ void txn_look_for_locks(struct txn_world *w, const char *although)
 {
 	look_for_locks(w, w->account, w->d->accounts, although);
 	look_for_locks(w, w->note, w->d->notes, although);
+	if (w->line == NULL)
+		return;
+	look_for_locks(w, w->line, TXN_LINE_KEYS, although);
+	look_for_locks(w, w->line->ranges, TXN_LINE_KEYS, although);
 }
 
 /* Is the version that is in place one that nobody has replaced? */
@@ -235,9 +241,9 @@ static void count_money(struct txn_world *w)
 
 static void check_history(struct txn_world *w)
 {
-	static const char *const tables[] = {"account", "note"};
-	static const char *const types[] = {"transfer",    "audit", "note",
-					    "blind write", "wide",  "random calls"};
+	static const char *const tables[] = {"account", "note", "line", "line.ranges"};
+	static const char *const types[] = {"transfer", "audit",        "note", "blind write",
+					    "wide",     "random calls", "scan"};
 	const struct vb_history *parts[] = {w->history};
 	const struct vb_serial_params p = {
 		.parts = parts,
@@ -245,7 +251,7 @@ static void check_history(struct txn_world *w)
 		.level = txn_level(w),
 		.each = true,
 		.table_names = tables,
-		.n_tables = 2,
+		.n_tables = VB_ARRAY_SIZE(tables),
 		.type_names = types,
 		.n_types = VB_ARRAY_SIZE(types),
 	};
@@ -295,6 +301,10 @@ void txn_judge(struct txn_world *w)
 	txn_look_for_locks(w, "the dead have been recovered");
 	look_for_losses(w, w->account, w->d->accounts);
 	look_for_losses(w, w->note, w->d->notes);
+	if (w->line != NULL) {
+		look_for_losses(w, w->line, TXN_LINE_KEYS);
+		look_for_losses(w, w->line->ranges, TXN_LINE_KEYS);
+	}
 	count_money(w);
 	txn_calls_judge(w);
 	txn_beside_judge(w);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the exploration of transactions: see explore.h.  explore.c runs it, lives.c are
- * its coordinators and servers.c its servers, bodies.c and calls.c are what the coordinators do, beside.c is
+ * its coordinators and servers.c its servers, bodies.c, calls.c and scans.c are what the coordinators do, beside.c is
  * another database on the same nodes, judge.c is what is said of it in the end, beyond.c what is not. */
 #ifndef VB_CHECK_TXN_WORLD_H
 #define VB_CHECK_TXN_WORLD_H
@@ -17,7 +17,7 @@
 #define TXN_PLACES            (TXN_NODES_MAX * (TXN_DEATHS_MAX + 16) * VB_PLACES_EACH)
 #define TXN_MONEY             1000        /* of each account at the beginning */
 #define TXN_BESIDE_MONEY      (1ll << 40) /* of each in the database beside */
-#define TXN_OPS_MAX           64u
+#define TXN_OPS_MAX           192u
 
 struct txn_world;
 
@@ -49,6 +49,12 @@ struct txn_note {
 };
 #define TXN_NOTES_MAX 8u
 
+/* The ordered table: see scans.c. */
+#define TXN_LINE_KEYS  1536u
+#define TXN_LINE_SHIFT 2u
+#define TXN_SCANS_MAX  4u  /* of a transaction */
+#define TXN_OWN_MAX    32u /* keys near the line's end at a time */
+
 /* The word in its way. */
 struct txn_wait {
 	vb_addr at;
@@ -75,6 +81,11 @@ struct txn_slot {
 	bool on_edge;  /* it commits just before its lease ends, and then stands still */
 	bool modelled; /* the transaction is one of calls.c */
 	struct txn_note model[TXN_NOTES_MAX];
+	/* What the scans of the transaction have gone through, and what it has made of its keys, by their last
+	 * bits: see scans.c. */
+	struct vb_txn_range gone_through[TXN_SCANS_MAX];
+	unsigned n_gone_through;
+	int8_t own[TXN_OWN_MAX];
 };
 
 /* Of a node. */
@@ -92,7 +103,8 @@ struct txn_world {
 	struct vb_fabric *fabric;
 	struct vb_sched *sched;
 	struct vb_db *db;
-	struct vb_table *account, *note;
+	struct vb_table *account, *note, *line; /* line: NULL where the seed has no scans */
+	uint64_t line_end;
 	struct vb_sim_faults faults; /* as they are now */
 	const volatile bool *stop;   /* NULL: never */
 	struct txn_server server[TXN_NODES_MAX];
@@ -198,6 +210,12 @@ int64_t txn_money_in(struct txn_slot *s, const char *table, uint64_t key, const 
 int txn_random_calls(struct txn_slot *s);
 void txn_calls_prepared(struct txn_slot *s, const struct vb_txn *t);
 void txn_calls_judge(struct txn_world *w);
+/* scans.c: opens the ordered table; a transaction that scans it; what the history says of that beside what the
+ * engine does. */
+int txn_line_open(struct txn_world *w);
+int txn_scans(struct txn_slot *s);
+unsigned txn_scans_gather(const struct txn_slot *s, const struct vb_txn *t,
+			  struct vb_history_op *op, unsigned n, unsigned most);
 /* One transaction, drawn and tried until it ends.  0: committed, or given up on purpose. */
 int txn_attempt(struct txn_slot *s);
 
