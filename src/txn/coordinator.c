@@ -75,10 +75,10 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 	lane->place = place_of(me, i);
 	vb_acc_init(&lane->acc, me->ep, db->doorbell, db->outstanding);
 	lane->item = calloc(items, sizeof(*lane->item));
-	lane->arena = aligned_alloc(64, (image + 63) & ~(size_t)63);
-	if (lane->item == NULL || lane->arena == NULL)
+	lane->memory = calloc(1, image + VB_CACHELINE);
+	if (lane->item == NULL || lane->memory == NULL)
 		return vb_fail(-ENOMEM, "no memory for a coordinator");
-	memset(lane->arena, 0, (image + 63) & ~(size_t)63);
+	lane->arena = lane->memory + (-(uintptr_t)lane->memory & (VB_CACHELINE - 1));
 	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(db, lane->place), &lane->status, 8);
 	return vb_acc_go(&lane->acc);
 }
@@ -121,7 +121,7 @@ static void free_coordinator(struct vb_coordinator *me)
 	vb_recover_drop_kept(me);
 	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
 		free(me->lane[i].item);
-		free(me->lane[i].arena);
+		free(me->lane[i].memory);
 	}
 	free(me->slot);
 	free(me->stamp);

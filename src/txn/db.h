@@ -181,10 +181,11 @@ struct vb_lane {
 	uint64_t status; /* what the status word should be */
 	struct vb_acc acc;
 	struct vb_item *item;
-	unsigned char *arena;
-	bool in_flight;      /* the last commit's writes are on their way */
-	bool unacknowledged; /* they have not, or perhaps not, arrived */
-	bool unknown;        /* whether the last transaction is committed: the answer was lost */
+	unsigned char *arena;  /* all zeros at first: who never fills it never has its pages */
+	unsigned char *memory; /* that it lies in */
+	bool in_flight;        /* the last commit's writes are on their way */
+	bool unacknowledged;   /* they have not, or perhaps not, arrived */
+	bool unknown;          /* whether the last transaction is committed: the answer was lost */
 	bool late; /* a verb to its status word may land yet, and means the name that it has */
 };
 
