@@ -4,7 +4,7 @@
 # usage: scripts/papers-doc.sh BUILD [TABLE...]
 #
 # Runs scripts/papers-txn.sh and puts what it prints into doc/papers-transactions.md, each table under
-# its heading, and the commit that was measured.  What the page says of the tables is for a person to
+# its heading with the commit that was measured.  What the page says of the tables is for a person to
 # look at again.  PAPERS_TEXT=FILE: take what papers-txn.sh has printed there, and run nothing.
 set -eu
 build=${1:?"usage: scripts/papers-doc.sh BUILD [TABLE...]"}
@@ -27,8 +27,7 @@ BEGIN {
 			title = ""
 	}
 }
-/^<!-- results of / { print "<!-- results of " commit " -->"; next }
-$0 in table { print; printf "%s", table[$0]; skip = 1; next }
+$0 in table { print; printf "\n<!-- results of %s -->\n%s", commit, table[$0]; skip = 1; next }
 skip { if ($0 ~ /^\([0-9]+ s of processor time/) skip = 0; else if (/^## /) bad = $0; next }
 { print }
 END { if (bad) { print "papers-doc.sh: a table without its times before " bad >"/dev/stderr"; exit 1 } }

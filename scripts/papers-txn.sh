@@ -8,7 +8,9 @@
 # the differences.  Nothing is tuned to the papers.  Needs jq.
 #
 #   records     what fewer records than the papers' change
-#   primitives  primitives of each transaction (RCBench, table 2)
+#   sigma       primitives of each transaction, counted as RCBench does (its table 2)
+#   primitives  which primitives they are, with recovery and without
+#   plain       one-sided against RPC, one coroutine, nothing batched (the same table)
 #   switches    coroutines, doorbell batching, outstanding requests, passive ack (RCBench, table 3)
 #   locks       exclusive against shared and exclusive locks (RCBench, section 6.3.2)
 #   rpc         one-sided against RPC (RCC, figure 15), and CAS and READ in one doorbell (section 4.2)
@@ -27,10 +29,10 @@ shift
 verbena=$build/src/verbena
 [ -x "$verbena" ] || { echo "papers-txn.sh: no $verbena; build it first" >&2; exit 2; }
 command -v jq >/dev/null || { echo "papers-txn.sh: jq is not installed" >&2; exit 2; }
-[ $# -gt 0 ] || set -- records primitives switches locks rpc stages span others tickets
+[ $# -gt 0 ] || set -- records sigma primitives plain switches locks rpc stages span others tickets
 for table; do
 	case $table in
-	records | primitives | switches | locks | rpc | stages | span | others | tickets) ;;
+	records | sigma | primitives | plain | switches | locks | rpc | stages | span | others | tickets) ;;
 	*) echo "papers-txn.sh: no table '$table'" >&2; exit 2 ;;
 	esac
 done
@@ -46,6 +48,9 @@ else
 fi
 mkdir -p "$out"
 all=no-wait,wait-die,wound-wait,silo,sundial
+# Those of RCBench's table 2, in its order, and others that have verbs alone.
+table2=no-wait,wait-die,wound-wait,to,mvcc,silo
+table2_and=$table2,bounded-wait,sundial,dslr-2pl
 # RCBench, section 6.1; how many operations a transaction has is not said there, we take 10.
 sim="--fabric sim --nodes 4"
 rcb="--workload ycsb --ops 10 --record-bytes 1024 --write-ratio 0.2"
@@ -104,6 +109,7 @@ table() {
 	def row: "| " + (map(tostring) | join(" | ")) + " |";
 	def head: row, (["---"] + [.[1:][] | "---:"] | row);
 	def protocols: ["no-wait", "wait-die", "wound-wait", "silo", "sundial"];
+	def table2: "'"$table2"'" | split(",");
 	(reduce inputs as $j ({};
 		.[input_filename | sub("^.*/"; "") | sub("\\.json$"; "")] =
 		([$j.runs[] | {key: (.cc + (if .hybrid | test("1") | not then "" elif .hybrid | test("0") | not
@@ -136,34 +142,60 @@ records() {
 	took
 }
 
+sigma() {
+	title "Primitives as RCBench counts them"
+	code
+	# shellcheck disable=SC2086
+	run "sigma" --cc $table2_and $sim --threads $threads --coroutines $coroutines $rcb --theta 0.2 --records $records --duration $span --span 2 --recovery off
+	code
+	echo
+	# The records of five operations, one of which writes, are on the other node; near and far index READs are in
+	# one count, and keys fall on both nodes alike.
+	table sigma '
+	def sigma: {"no-wait": 23.5, "wait-die": 30.2, "wound-wait": 31.2, "to": 25.4, "mvcc": 22.8, "silo": 17.7};
+	def printed: {"no-wait": 15, "wait-die": 20, "wound-wait": 20, "to": 18, "mvcc": 17, "silo": 13};
+	(["protocol", "READ", "WRITE", "atomic", "together", "as RCBench prints it", "index READs", "all far", "near atomics", "aborts %", "paper: σ", "far / σ"] | head),
+	("'"$table2_and"'" | split(",")[] as $p | $all.sigma[$p] | .verbs_per_txn as $v | .prims_per_txn as $n | ($n."index READ" / 2) as $index |
+	["`\($p)`", ($v.read - $index | r2), ($v.write | r2), ($v.atomic | r2), ($v.all - $index | r2), (printed[$p] // "-"), ($index | r2), ($v.all | r2),
+	($n.AModIM + $n.AModTM - $v.atomic | r2), (.abort_rate * 100 | r2), (sigma[$p] // "-"), (if sigma[$p] then $v.all / sigma[$p] | r2 else "-" end)] | row)'
+	took
+}
+
 primitives() {
 	title "Primitives of each transaction"
 	code
 	for recovery in on off; do
 		# shellcheck disable=SC2086
-		run "prims-$recovery" --cc $all $sim --threads $threads --coroutines $coroutines $rcb --theta 0.2 --records $records --duration $span --recovery $recovery
+		run "prims-$recovery" --cc $table2,sundial $sim --threads $threads --coroutines $coroutines $rcb --theta 0.2 --records $records --duration $span --recovery $recovery
 	done
-	# shellcheck disable=SC2086
-	run "prims-plain" --cc $all $sim --threads $threads --coroutines 1 $rcb --theta 0.2 --records $records --duration $span --hybrid none --no-doorbell --no-outstanding
-	# shellcheck disable=SC2086
-	run "prims-rpc" --cc $all $sim --threads $threads --coroutines 1 $rcb --theta 0.2 --records $records --duration $span --hybrid rpc
-	# shellcheck disable=SC2086
-	run "prims-served" --cc $all $sim --threads $threads --coroutines 1 $rcb --theta 0.2 --records $records --duration $span --hybrid rpc --fabric-options handlers=$servers
 	code
 	table prims- '
-	def sigma: {"no-wait": 23.5, "wait-die": 30.2, "wound-wait": 31.2, "silo": 17.7};
 	(("on", "off") as $recovery |
 	"", "Recovery \($recovery), for each committed transaction:", "",
-	(["protocol", "ReadDI", "WriteDI", "AModIM", "ReadTM", "AModTM", "all prims", "of them far", "index READs", "aborts %", "paper: σ", "all / σ", "far / σ"] | head),
-	(protocols[] as $p | $all["prims-" + $recovery][$p] | . as $r | .prims_per_txn as $n |
+	(["protocol", "ReadDI", "WriteDI", "AModIM", "ReadTM", "AModTM", "all prims", "of them far", "index READs", "aborts %"] | head),
+	((table2 + ["sundial"])[] as $p | $all["prims-" + $recovery][$p] | .prims_per_txn as $n |
 	["`\($p)`", ($n.ReadDI | r2), ($n.WriteDI | r2), ($n.AModIM | r2), ($n.ReadTM | r2), ($n.AModTM | r2), (prims | r2), (far | r2),
-	($n."index READ" | r2), (.abort_rate * 100 | r2)] +
-	(if sigma[$p] then [sigma[$p], (prims / sigma[$p] | r2), (far / sigma[$p] | r2)] else ["-", "-", "-"] end) | row)),
-	"", "One coroutine, nothing batched, one-sided against RPC (one server thread on each node, and \($all["prims-served"]["silo/rpc"].fabric_options)):", "",
+	($n."index READ" | r2), (.abort_rate * 100 | r2)] | row))'
+	took
+}
+
+plain() {
+	title "One-sided against RPC, nothing batched"
+	code
+	# shellcheck disable=SC2086
+	run "plain-one-sided" --cc $all $sim --threads $threads --coroutines 1 $rcb --theta 0.2 --records $records --duration $span --hybrid none --no-doorbell --no-outstanding
+	# shellcheck disable=SC2086
+	run "plain-rpc" --cc $all $sim --threads $threads --coroutines 1 $rcb --theta 0.2 --records $records --duration $span --hybrid rpc
+	# shellcheck disable=SC2086
+	run "plain-served" --cc $all $sim --threads $threads --coroutines 1 $rcb --theta 0.2 --records $records --duration $span --hybrid rpc --fabric-options handlers=$servers
+	code
+	echo
+	table plain- '
+	"One server thread on each node, and \($all["plain-served"]["silo/rpc"].fabric_options):", "",
 	({"no-wait": [991.07, 85.36], "wait-die": [807.78, 85.64], "wound-wait": [714.57, 85.02], "silo": [1071.59, 69.57]} as $paper |
 	(["protocol", "one-sided ktxn/s", "RPC, 1 server thread", "times", "RPC, many", "times", "paper: one-sided", "two-sided", "times"] | head),
-	(protocols[] as $p | $all["prims-plain"][$p] as $a | ["`\($p)`", ($a | tps | k)] +
-	([$all["prims-rpc", "prims-served"][$p + "/rpc"] | (tps | k), (($a | tps) / tps | r2)]) +
+	(protocols[] as $p | $all["plain-one-sided"][$p] as $a | ["`\($p)`", ($a | tps | k)] +
+	([$all["plain-rpc", "plain-served"][$p + "/rpc"] | (tps | k), (($a | tps) / tps | r2)]) +
 	(if $paper[$p] then $paper[$p] + [$paper[$p][0] / $paper[$p][1] | r1] else ["-", "-", "-"] end) | row))'
 	took
 }
