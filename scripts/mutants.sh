@@ -124,7 +124,7 @@ apply() { # ID MUTANTS FILE
 	/^== / { mine = $2 == id; next }
 	!mine { next }
 	/^[a-z]+: / { next }
-	{ n++; op[n] = $0 == "" ? " " : substr($0, 1, 1); text[n] = substr($0, 2) }
+	{ n++; op[n] = /^[-+]/ ? substr($0, 1, 1) : " "; text[n] = substr($0, 2) }
 	END {
 		while (n > 0 && op[n] == " " && norm(text[n]) == "")
 			n--
