@@ -22,6 +22,7 @@
 #define WAITS_OF_LEASE 64u
 #define LEASE_MOST_NS  (3600ull * 1000000000ull)
 #define CALL_BYTES     (16u << 10)
+#define PAGE           4096u
 #define CACHE          65536u
 #define PLACES_MAX     65534u /* all nodes */
 #define DRIFT_PPM      200u   /* of two clocks, against each other */
@@ -301,6 +302,18 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *p, uint16_t nodes)
 		return 0;
 	set_sizes(&db, p);
 	return sizeof(struct vb_db_header) + places_bytes(&db) + 2 * boxes_bytes(&db, nodes) + 4096;
+}
+
+uint64_t vb_db_node_touched(const struct vb_db_params *p, uint16_t nodes)
+{
+	struct vb_db db = {0};
+	bool calls = p->hybrid != NULL &&
+		     (strchr(p->hybrid, '1') != NULL || strcmp(p->hybrid, "rpc") == 0);
+	uint64_t unused;
+
+	set_sizes(&db, p);
+	unused = calls ? 0 : 2 * boxes_bytes(&db, nodes) / db.call_bytes * (db.call_bytes - PAGE);
+	return vb_db_node_bytes(p, nodes) - unused;
 }
 
 vb_addr vb_db_place(const struct vb_db *db, uint32_t place)

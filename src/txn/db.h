@@ -98,6 +98,9 @@ struct vb_db {
 };
 
 /* place: (node * coordinators + number) * VB_PLACES_EACH + lane. */
+/* About how much of vb_db_node_bytes comes into use where memory comes with its first touch: of a mailbox a
+ * page, as long as no stage runs by RPC. */
+uint64_t vb_db_node_touched(const struct vb_db_params *p, uint16_t nodes);
 vb_addr vb_db_place(const struct vb_db *db, uint32_t place);
 uint32_t vb_db_place_bytes(const struct vb_db *db, uint32_t place);
 vb_addr vb_db_inbox(const struct vb_db *db, uint16_t node, uint16_t from, uint32_t coordinator);

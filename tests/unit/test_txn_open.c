@@ -4,6 +4,9 @@
  * log says why, that a refusal leaves nothing behind, and that who comes second has to ask for the
  * same.
  */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "txn_api.h"
 
 #include "txn/db.h"
@@ -268,6 +271,42 @@ static void fabric_that_is_too_small(void **state)
 	must(vb_db_open(f, &p, &db));
 	vb_db_close(db);
 	vb_fabric_close(f);
+}
+
+/* Who sees whether a simulated cluster fits into memory does not count mailboxes that stay empty. */
+static void what_is_touched(void **state)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct vb_coordinator *more[4];
+	struct vb_db_params p = usual(), rpc = p;
+	unsigned char resident[1 << 12];
+	uint64_t bytes, there = 0;
+	uintptr_t from;
+	struct world w;
+
+	(void)state;
+	p.coordinators = 64;
+	rpc.hybrid = "rpc";
+	assert_int_equal(vb_db_node_touched(&rpc, NODES), vb_db_node_bytes(&rpc, NODES));
+	bytes = vb_db_node_bytes(&p, NODES);
+	assert_in_range(vb_db_node_touched(&p, NODES), bytes / 8, bytes / 2);
+	open_world(&w, "sim", &p);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(more); i++)
+		must(vb_coordinator_open(w.db, i % NODES, &more[i]));
+	/* New keys on both nodes: their servers are called. */
+	for (uint64_t i = 0; i < VB_ARRAY_SIZE(more); i++)
+		for (uint64_t key = 0; key < 4; key++)
+			alone(more[i], vb_txn_insert(more[i], w.t, LOADED + 4 * i + key,
+						     &(struct record){.value = 1}));
+	from = ((uintptr_t)vb_local(w.f, w.db->region[0], 1) + page - 1) & ~(uintptr_t)(page - 1);
+	assert_in_range(bytes / page, 1, sizeof(resident));
+	assert_int_equal(mincore((void *)from, bytes - page, resident), 0);
+	for (uint64_t i = 0; i < bytes / page - 1; i++)
+		there += resident[i] & 1;
+	assert_in_range(there * page, 4 * page, vb_db_node_touched(&p, NODES));
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(more); i++)
+		vb_coordinator_close(more[i]);
+	close_world(&w);
 }
 
 /* 63 and 64 records have logs of the same size: it is the number that must be the same. */
@@ -605,6 +644,7 @@ int main(void)
 		cmocka_unit_test(the_most),
 		cmocka_unit_test(lease_too_short),
 		cmocka_unit_test(fabric_that_is_too_small),
+		cmocka_unit_test(what_is_touched),
 		cmocka_unit_test(who_comes_second),
 		cmocka_unit_test(bad_tables),
 		cmocka_unit_test(table_that_does_not_fit),

@@ -459,6 +459,15 @@ uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb
 	       ~4095ull;
 }
 
+static uint64_t untouched_bytes(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
+				const struct vb_load *load)
+{
+	struct vb_db_params p;
+
+	vb_tbench_db_params(plan, one, load, &p);
+	return vb_db_node_bytes(&p, load->nodes) - vb_db_node_touched(&p, load->nodes);
+}
+
 static int plan_memory(const struct vb_tbench_plan *p)
 {
 	uint64_t most = 0;
@@ -471,8 +480,12 @@ static int plan_memory(const struct vb_tbench_plan *p)
 	if (err)
 		return err;
 	for (unsigned i = 0; i < p->o.runs; i++) {
-		uint64_t bytes = vb_tbench_node_bytes(p, &p->run[i], &load) * here;
+		uint64_t bytes = vb_tbench_node_bytes(p, &p->run[i], &load);
 
+		/* There nothing is taken before it is touched, and clients are many. */
+		if (p->o.fabric == VB_BENCH_SIM)
+			bytes -= untouched_bytes(p, &p->run[i], &load);
+		bytes *= here;
 		most = bytes > most ? bytes : most;
 	}
 	vb_load_close(&load);
