@@ -20,6 +20,24 @@ uint64_t vb_load_mix(uint64_t seed, uint64_t key, uint64_t salt)
 	return x ^ x >> 31;
 }
 
+void vb_load_stamp(void *record, size_t bytes, uint64_t key, uint64_t w)
+{
+	uint64_t last = vb_load_mix(w, key, 1);
+
+	memcpy(record, &w, 8);
+	if (bytes >= 16)
+		memcpy((char *)record + bytes - 8, &last, 8);
+}
+
+bool vb_load_is_whole(const void *record, size_t bytes, uint64_t key)
+{
+	uint64_t first, last;
+
+	memcpy(&first, record, 8);
+	memcpy(&last, (const char *)record + bytes - 8, 8);
+	return bytes < 16 || last == vb_load_mix(first, key, 1);
+}
+
 int vb_load_fill_dense(struct vb_load *l, unsigned table, uint16_t node,
 		       void (*make)(const struct vb_load *l, unsigned table, uint64_t key,
 				    void *record),

@@ -15,7 +15,9 @@
 #define CLIENT_STREAM 0x6c6f616400000000ull
 
 const struct vb_load_ops *const vb_loads[] = {
-	&vb_load_ycsb, &vb_load_smallbank, &vb_load_bank, &vb_load_tatp, &vb_load_tpcc, NULL,
+	&vb_load_ycsb, &vb_load_ycsb_e, &vb_load_smallbank,
+	&vb_load_bank, &vb_load_tatp,   &vb_load_tpcc,
+	NULL,
 };
 
 const struct vb_load_ops *vb_load_find(const char *name)

@@ -149,6 +149,10 @@ void vb_load_client_close(struct vb_load_client *c);
 /* A word that depends on these three only. */
 uint64_t vb_load_mix(uint64_t seed, uint64_t key, uint64_t salt);
 
+/* Gives the record its first word, and the last that belongs to it and the key; does it belong? */
+void vb_load_stamp(void *record, size_t bytes, uint64_t key, uint64_t w);
+bool vb_load_is_whole(const void *record, size_t bytes, uint64_t key);
+
 /* The record of a key, in the memory of its node, which this process reaches; NULL: there is none.
  * Counts it, and whether somebody still has it or its place.  Nobody runs transactions any more. */
 const void *vb_load_record(const struct vb_load *l, unsigned table, uint64_t key,

@@ -5,7 +5,7 @@
 
 #include "workload/load.h"
 
-extern const struct vb_load_ops vb_load_ycsb, vb_load_smallbank, vb_load_bank, vb_load_tatp,
-	vb_load_tpcc;
+extern const struct vb_load_ops vb_load_ycsb, vb_load_ycsb_e, vb_load_smallbank, vb_load_bank,
+	vb_load_tatp, vb_load_tpcc;
 
 #endif

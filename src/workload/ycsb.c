@@ -180,26 +180,13 @@ static void set_word(void *record, size_t at, uint64_t w)
 	memcpy((char *)record + at, &w, 8);
 }
 
-/* Gives the record its first word, and the last that belongs to it. */
-static void stamp(void *record, size_t bytes, uint64_t key, uint64_t w)
-{
-	set_word(record, 0, w);
-	if (bytes >= 16)
-		set_word(record, bytes - 8, vb_load_mix(w, key, 1));
-}
-
-static bool is_whole(const void *record, size_t bytes, uint64_t key)
-{
-	return bytes < 16 || word(record, bytes - 8) == vb_load_mix(word(record, 0), key, 1);
-}
-
 static void make(const struct vb_load *l, unsigned t, uint64_t key, void *record)
 {
 	size_t bytes = l->params[t].record_bytes;
 
 	for (size_t at = 8; at + 8 <= bytes; at += 8)
 		set_word(record, at, vb_load_mix(l->seed, key, at));
-	stamp(record, bytes, key, 0);
+	vb_load_stamp(record, bytes, key, 0);
 }
 
 static int fill(struct vb_load *l, uint16_t node, const struct vb_load_progress *progress)
@@ -292,20 +279,20 @@ static int touch(struct vb_load_client *c, struct vb_coordinator *me, const stru
 
 	if (!k->write) {
 		err = vb_txn_get(me, k->table, k->key, &read);
-		if (err == 0 && !is_whole(read, o->record_bytes, k->key))
+		if (err == 0 && !vb_load_is_whole(read, o->record_bytes, k->key))
 			err = torn(c, k->key);
 		return err;
 	}
 	if (o->blind) {
-		stamp(c->record, o->record_bytes, k->key, (uint64_t)c->amount);
+		vb_load_stamp(c->record, o->record_bytes, k->key, (uint64_t)c->amount);
 		return vb_txn_write(me, k->table, k->key, c->record);
 	}
 	err = vb_txn_update(me, k->table, k->key, &own);
 	if (err)
 		return err;
-	if (!is_whole(own, o->record_bytes, k->key))
+	if (!vb_load_is_whole(own, o->record_bytes, k->key))
 		return torn(c, k->key);
-	stamp(own, o->record_bytes, k->key, word(own, 0) + 1);
+	vb_load_stamp(own, o->record_bytes, k->key, word(own, 0) + 1);
 	c->change[0]++;
 	return 0;
 }
@@ -345,7 +332,7 @@ static int body(struct vb_load_client *c, struct vb_coordinator *me)
 static void look(const struct vb_load *l, unsigned t, uint64_t key, const void *record,
 		 struct vb_load_sums *sums)
 {
-	sums->wrong += !is_whole(record, l->params[t].record_bytes, key);
+	sums->wrong += !vb_load_is_whole(record, l->params[t].record_bytes, key);
 	sums->value[0] += word(record, 0);
 }
 

@@ -91,6 +91,18 @@ for fabric in sim shm; do
 	done
 done
 
+# Scans ask the owners of the keys, whatever the hybrid code.
+run bench txn --cc all --wait 100us --fabric sim --nodes 2 --threads 1 --coroutines 4 --workload ycsb-e \
+	--records 1k --scan-max 20 --duration 1ms --check --seed 5 --json "$json"
+is 'scans: exit status 0' [ "$status" = 0 ]
+is_json 'scans: every protocol' "([.runs[].cc] | unique) == ($protocols | sort)"
+is_json 'scans: serializable, and nothing is left out' '.runs | all(.commits > 50 and .failed == 0 and
+	.calls_per_txn > 1 and .check.serializable and .invariant.holds)'
+run bench txn --cc no-wait-sx,silo,mvcc --hybrid both --fabric shm --nodes 2 --threads 1 --coroutines 2 \
+	--workload ycsb-e --records 1k --scan-max 20 --duration 600ms --check --json "$json"
+is 'scans on shm: exit status 0' [ "$status" = 0 ]
+is_json 'scans on shm: the same' '.runs | length == 6 and all(.commits > 0 and .check.serializable and .invariant.holds)'
+
 # What takes no virtual time would never end.
 run bench txn --cc silo --fabric sim --workload ycsb --records 1k --span 1 --duration 1ms
 is 'only near records on sim: exit status' [ "$status" = 2 ]
@@ -237,5 +249,5 @@ refused 'a history without room' 2 "--history-bytes" \
 	bench txn --cc silo --records 100 --check --history-bytes 65536 --coroutines 100
 run bench txn --help
 is 'help: each workload has its options' \
-	[ "$(grep -cE "^Load '(ycsb|smallbank|bank|tatp|tpcc)'" "$work/out")" = 5 ]
+	[ "$(grep -cE "^Load '(ycsb|ycsb-e|smallbank|bank|tatp|tpcc)'" "$work/out")" = 6 ]
 finish

@@ -166,7 +166,7 @@ is_json 'list: fabrics and profiles' '([.fabrics[].name] | index("shm") != null 
 
 is_json 'list: protocols with their stages, and workloads' '([.cc[].name] | index("silo") != null) and
 	(.cc | length >= 9 and all(.stages | length > 0)) and
-	([.workloads[].name] == ["ycsb", "smallbank", "bank", "tatp", "tpcc"])'
+	([.workloads[].name] == ["ycsb", "ycsb-e", "smallbank", "bank", "tatp", "tpcc"])'
 
 json=$work/check.json
 run check lock --lock dslr --seeds 5 --json "$json"

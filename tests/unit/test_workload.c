@@ -240,9 +240,9 @@ static void test_ycsb_execute(void **state)
 
 static void test_same_seed_same_draws(void **state)
 {
-	static const char *const names[] = {"ycsb", "smallbank", "bank", "tatp"};
-	static const char *const list[] = {"records=1000", "accounts=1000", "accounts=1000",
-					   "subscribers=1000"};
+	static const char *const names[] = {"ycsb", "ycsb-e", "smallbank", "bank", "tatp"};
+	static const char *const list[] = {"records=1000", "records=1000,dist=uniform",
+					   "accounts=1000", "accounts=1000", "subscribers=1000"};
 
 	(void)state;
 	for (size_t k = 0; k < VB_ARRAY_SIZE(names); k++) {
@@ -311,6 +311,102 @@ static void test_invariants(void **state)
 	invariant_of("ycsb", "records=100,record-bytes=1024,blind", false);
 	invariant_of("smallbank", "accounts=20", true);
 	invariant_of("bank", "accounts=10,no-declare", true);
+}
+
+/* ---- YCSB E ---- */
+
+static void test_ycsb_e_mix(void **state)
+{
+	static const unsigned percent[] = {95, 5};
+	unsigned shortest = 100, longest = 0;
+	struct vb_load_client c;
+	struct fixture g;
+
+	(void)state;
+	open_fixture(&g, "ycsb-e", "records=1000,scan-max=30", 2);
+	assert_mix(&g, percent);
+	vb_load_client_open(&g.load, 0, 1, &c);
+	for (unsigned i = 0; i < 2000; i++) {
+		g.load.ops->next(&c);
+		/* Scans begin at records that are always there, inserts go between them. */
+		assert_int_equal(c.key[0].key % 2, c.type);
+		assert_true(c.key[0].key < 4000);
+		if (c.type == 1)
+			continue;
+		shortest = c.amount < shortest ? (unsigned)c.amount : shortest;
+		longest = c.amount > longest ? (unsigned)c.amount : longest;
+	}
+	assert_int_equal(shortest, 1);
+	assert_int_equal(longest, 30);
+	vb_load_client_close(&c);
+	close_fixture(&g);
+}
+
+/* Of key 4. */
+static unsigned char *tuple_of(struct fixture *g, const struct vb_tuple_layout *l)
+{
+	return (unsigned char *)version_of(g, 0, 4) - l->version_at;
+}
+
+/* A scan from key 2 on, of ten records. */
+static int scan_ten(struct fixture *g, struct ready *r)
+{
+	int err;
+
+	do
+		g->load.ops->next(&r->c);
+	while (r->c.type != 0);
+	r->c.key[0].key = 2;
+	r->c.amount = 10;
+	assert_int_equal(vb_txn_begin(r->me), 0);
+	err = g->load.ops->body(&r->c, r->me);
+	vb_txn_abort(r->me);
+	return err;
+}
+
+static void test_ycsb_e_invariant(void **state)
+{
+	char why[VB_LOAD_WHY] = "";
+	struct fixture g;
+	struct ready r;
+	const struct vb_tuple_layout *l;
+	unsigned char *record;
+
+	(void)state;
+	open_fixture(&g, "ycsb-e", "records=100,scan-max=60,range-shift=3,scan-ratio=0.7", 2);
+	l = &g.load.table[0]->layout;
+	get_ready(&g, &r);
+	for (unsigned i = 0; i < 400; i++)
+		do_one(&g, r.me, &r.c, &r.did);
+	/* Some were inserted, and some replaced. */
+	assert_true(r.did.change[0] > 20);
+	assert_true(r.did.change[0] < r.did.done[1]);
+	assert_int_equal(judge_all(&g, r.did.change, why), 0);
+	r.did.change[0]++;
+	assert_int_equal(judge_all(&g, r.did.change, why), -EBADMSG);
+	r.did.change[0]--;
+	/* A scan sees what is missing, and what is not whole. */
+	assert_int_equal(scan_ten(&g, &r), 0);
+	*version_of(&g, 0, 4) |= VB_VERSION_ABSENT;
+	version_of(&g, 0, 4)[1] = vb_tuple_seal(l, tuple_of(&g, l));
+	assert_int_equal(scan_ten(&g, &r), -EBADMSG);
+	assert_non_null(strstr(r.c.why, "leaves out key 4"));
+	assert_int_equal(judge_all(&g, r.did.change, why), -EBADMSG);
+	*version_of(&g, 0, 4) &= ~(uint64_t)VB_VERSION_ABSENT;
+	version_of(&g, 0, 4)[1] = vb_tuple_seal(l, tuple_of(&g, l));
+	/* Sealed, and not made of its key. */
+	record = (unsigned char *)(version_of(&g, 0, 4) + 2);
+	record[0] ^= 1;
+	version_of(&g, 0, 4)[1] = vb_tuple_seal(l, tuple_of(&g, l));
+	assert_int_equal(scan_ten(&g, &r), -EBADMSG);
+	assert_non_null(strstr(r.c.why, "key 4"));
+	assert_int_equal(judge_all(&g, r.did.change, why), -EBADMSG);
+	record[0] ^= 1;
+	version_of(&g, 0, 4)[1] = vb_tuple_seal(l, tuple_of(&g, l));
+	assert_int_equal(scan_ten(&g, &r), 0);
+	assert_int_equal(judge_all(&g, r.did.change, why), 0);
+	get_done(&r);
+	close_fixture(&g);
 }
 
 /* ---- TATP ---- */
@@ -429,20 +525,31 @@ static void test_refused(void **state)
 	refused("ycsb", "far=11,span=2", "--far");
 	refused("ycsb", "far=1", "--far");
 	refused("ycsb", "dist=normal", "normal");
+	refused("ycsb-e", "dist=normal", "normal");
 	assert_null(vb_load_find("ycsbb"));
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_scatter),       cmocka_unit_test(test_smallbank_mix),
-		cmocka_unit_test(test_smallbank_rcc), cmocka_unit_test(test_bank_mix),
-		cmocka_unit_test(test_ycsb_ratios),   cmocka_unit_test(test_ycsb_few_records),
-		cmocka_unit_test(test_ycsb_span),     cmocka_unit_test(test_ycsb_far),
-		cmocka_unit_test(test_ycsb_execute),  cmocka_unit_test(test_same_seed_same_draws),
-		cmocka_unit_test(test_invariants),    cmocka_unit_test(test_tatp_mix),
-		cmocka_unit_test(test_tatp_skew),     cmocka_unit_test(test_tatp_success),
-		cmocka_unit_test(test_tatp_broken),   cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_scatter),
+		cmocka_unit_test(test_smallbank_mix),
+		cmocka_unit_test(test_smallbank_rcc),
+		cmocka_unit_test(test_bank_mix),
+		cmocka_unit_test(test_ycsb_ratios),
+		cmocka_unit_test(test_ycsb_few_records),
+		cmocka_unit_test(test_ycsb_span),
+		cmocka_unit_test(test_ycsb_far),
+		cmocka_unit_test(test_ycsb_execute),
+		cmocka_unit_test(test_same_seed_same_draws),
+		cmocka_unit_test(test_invariants),
+		cmocka_unit_test(test_tatp_mix),
+		cmocka_unit_test(test_tatp_skew),
+		cmocka_unit_test(test_tatp_success),
+		cmocka_unit_test(test_tatp_broken),
+		cmocka_unit_test(test_ycsb_e_mix),
+		cmocka_unit_test(test_ycsb_e_invariant),
+		cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,7 +78,7 @@ static const struct vb_opt engine_table[] = {
 
 static const struct vb_opt load_table[] = {
 	VB_OPT_STRING(O, workload, "workload", "NAME", "ycsb",
-		      "what the transactions do: ycsb, smallbank, bank, tatp or "
+		      "what the transactions do: ycsb, ycsb-e, smallbank, bank, tatp or "
 		      "tpcc"),
 	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"), VB_OPT_END};
 
