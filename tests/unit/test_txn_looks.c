@@ -239,7 +239,7 @@ static void words(void **state)
 	every_way(state, "profile=plain64");
 }
 
-/* A server's looks are at memory of its own. */
+/* A server runs the same stages. */
 static bool looks(const struct kind *k)
 {
 	return k->hybrid == NULL;
