@@ -207,6 +207,8 @@ void vb_acc_post(struct vb_acc *a)
 		a->n = 0;
 		return;
 	}
+	/* Nobody waits yet, and who finishes may be another task: this one may have ended by then. */
+	a->batch.waiter = NULL;
 	a->posted = true;
 }
 

@@ -3,7 +3,7 @@
  * What comes late, in virtual time.  A request for a lock that waits at a server when the server stops
  * is not served behind the release that undoes it.  A commit point that was given up, and found refused
  * when it was asked for again, does not commit the next try.  A place that a coordinator was not told it
- * has is not kept.
+ * has is not kept.  Verbs of a commit that come back to nobody wake nobody.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -228,12 +228,69 @@ static void places_come_back(void **state)
 	assert_in_range(failed, 30, 30 * OPENS - 30);
 }
 
+/* ---- a task that ends before its commit is acknowledged ---- */
+
+static struct vb_batch *batch_of(struct world *w)
+{
+	return &vb_txn_lane(w->older)->acc.batch;
+}
+
+static void commits_and_ends(void *arg)
+{
+	struct world *w = arg;
+	uint64_t *record, key = 0;
+
+	while (vb_table_find(w->t, 1, key) == 0)
+		key++;
+	must(vb_txn_begin(w->older));
+	must(vb_txn_update(w->older, w->t, key, (void **)&record));
+	*record += 1;
+	must(vb_txn_commit(w->older));
+	/* It is committed, and its last verbs are still on their way. */
+	w->asks = vb_txn_lane(w->older)->in_flight && batch_of(w)->pending > 0;
+	w->gave_up = true;
+}
+
+/* With passive_ack a commit comes back before its last verbs do.  Whoever uses the coordinator next waits
+ * for them, and is somebody else where the task that committed has ended. */
+static void acknowledged_to_another(void **state)
+{
+	static const struct vb_task_params params = {.name = "committer"};
+	const struct vb_fabric_params fp = {
+		.fabric = "sim", .nodes = 2, .node_bytes = 16 << 20, .seed = 1};
+	const struct vb_db_params dp = {.cc = "no-wait", .coordinators = 4, .passive_ack = true};
+	const struct vb_table_params tp = {.name = "t", .record_bytes = 8, .records = 16};
+	uint64_t record = 100;
+	struct vb_task *task;
+	struct world w = {0};
+
+	(void)state;
+	must(vb_fabric_open(&fp, &w.f));
+	must(vb_db_open(w.f, &dp, &w.db));
+	must(vb_table_open(w.db, &tp, &w.t));
+	for (uint64_t k = 0; k < 16; k++)
+		must(vb_table_load(w.t, k, &record));
+	must(vb_coordinator_open(w.db, 0, &w.older));
+	must(vb_task_spawn(w.older->ep->sched, commits_and_ends, &w, &params, &task));
+	while (!w.gave_up)
+		must(vb_ep_sleep(w.older->ep, US / 10));
+	assert_true(w.asks);
+	must(vb_ep_sleep(w.older->ep, 100 * US));
+	assert_int_equal(batch_of(&w)->pending, 0);
+	must(vb_txn_begin(w.older));
+	vb_txn_abort(w.older);
+	vb_coordinator_close(w.older);
+	vb_db_close(w.db);
+	vb_fabric_close(w.f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(late_lock),
 		cmocka_unit_test(late_commit_point),
 		cmocka_unit_test(places_come_back),
+		cmocka_unit_test(acknowledged_to_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
