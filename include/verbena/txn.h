@@ -283,8 +283,8 @@ enum vb_isolation {
 	VB_REPEATABLE_READ,
 	/* Others may write what was read as soon as the call has ended.  Another call reads anew, into
 	 * another copy, which counts as one more record and its bytes (items_max, bytes_max); what was
-	 * read beforehand by vb_txn_declare is given by the first call.  vb_values_get gives a value as
-	 * it was at one moment. */
+	 * read beforehand by vb_txn_declare is given by the first call.  But vb_txn_scan reads
+	 * that anew, too: what it gives is of one moment, and so is a value of vb_values_get. */
 	VB_READ_COMMITTED,
 	/* What was committed when it began, less snapshot_lag_ns and what clocks differ by, and no later
 	 * transaction can change that.  Who writes nothing is in nobody's way, and has its place among those

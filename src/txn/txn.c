@@ -198,10 +198,11 @@ static unsigned char *next_image(struct vb_txn *t)
 	return last->image + image_bytes(last->table);
 }
 
-/* Others may have written the key since: what comes now is another read of it, or a write. */
-static bool is_over(const struct vb_item *it, bool write)
+/* Others may have written the key since: what comes now is another read of it, or a write, or has to be of one
+ * moment with all that the call reads besides. */
+static bool is_over(const struct vb_txn *t, const struct vb_item *it, bool write)
 {
-	return it->flags & VB_ITEM_LET_GO && (write || it->flags & VB_ITEM_GIVEN);
+	return it->flags & VB_ITEM_LET_GO && (write || t->whole || it->flags & VB_ITEM_GIVEN);
 }
 
 /* The item of the key, made if there is none. */
@@ -212,7 +213,7 @@ int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool wri
 	uint32_t slot;
 	struct vb_item *it = find_item(t, table, key, &slot);
 
-	if (it == NULL || vb_unlikely(is_over(it, write))) {
+	if (it == NULL || vb_unlikely(is_over(t, it, write))) {
 		if (!fits(t, table)) {
 			vb_txn_doom(t, VB_TXN_MISUSE, -E2BIG);
 			vb_txn_clean(t);

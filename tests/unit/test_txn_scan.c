@@ -347,6 +347,73 @@ static void phantoms_at_weak_levels(void **state)
 	}
 }
 
+/* A declares 5 and B deletes it: no scan gives it, the first or another. */
+static void declared_and_deleted(void **state)
+{
+	const struct vb_txn_params committed = {.isolation = VB_READ_COMMITTED};
+	const struct vb_txn_range four = {4, 7, false};
+	const struct kind *k = *state;
+	struct world w;
+	const void *r;
+
+	if (!vb_cc_offers(k->ops, VB_READ_COMMITTED))
+		return;
+	open_keys(&w, state);
+	must(vb_txn_begin_with(w.a, &committed));
+	must(vb_txn_declare(w.a, &(struct vb_txn_key){w.t, 5, false}, 1));
+	alone(w.b, vb_txn_delete(w.b, w.t, 5));
+	must(gives(w.a, w.t, four, 99, NULL, 0));
+	must(gives(w.a, w.t, four, 99, NULL, 0));
+	assert_int_equal(vb_txn_get(w.a, w.t, 5, &r), -ENOENT);
+	must(vb_txn_commit(w.a));
+	close_world(&w);
+}
+
+/* A declares 28, which is not there, and B inserts it. */
+static void declared_absent(void **state)
+{
+	const struct vb_txn_range four = {28, 31, false};
+	const struct kind *k = *state;
+	struct world w;
+
+	for (unsigned level = VB_REPEATABLE_READ; level <= VB_READ_COMMITTED; level++) {
+		const struct vb_txn_params p = {.isolation = (enum vb_isolation)level};
+
+		if (!vb_cc_offers(k->ops, p.isolation))
+			continue;
+		open_keys(&w, state);
+		must(vb_txn_begin_with(w.a, &p));
+		must(vb_txn_declare(w.a, &(struct vb_txn_key){w.t, 28, false}, 1));
+		alone(w.b, add(w.b, w.t, 28));
+		must(gives(w.a, w.t, four, 99, KEYS(28)));
+		must(gives(w.a, w.t, four, 99, KEYS(28)));
+		must(vb_txn_commit(w.a));
+		close_world(&w);
+	}
+}
+
+/* B takes 5 away and puts 12 there, in one transaction: A's scan gives one of the two. */
+static void scan_of_one_moment(void **state)
+{
+	const struct vb_txn_params committed = {.isolation = VB_READ_COMMITTED};
+	const struct kind *k = *state;
+	struct world w;
+
+	if (!vb_cc_offers(k->ops, VB_READ_COMMITTED))
+		return;
+	open_keys(&w, state);
+	must(vb_txn_begin_with(w.a, &committed));
+	must(vb_txn_declare(w.a, &(struct vb_txn_key){w.t, 5, false}, 1));
+	must(vb_txn_begin(w.b));
+	must(vb_txn_delete(w.b, w.t, 5));
+	must(add(w.b, w.t, 12));
+	must(vb_txn_commit(w.b));
+	tick(w.b);
+	must(gives(w.a, w.t, all_keys, 99, KEYS(1, 2, 9, 10, 11, 12, 20, 21, 22, 23, 40)));
+	must(vb_txn_commit(w.a));
+	close_world(&w);
+}
+
 /* ---- what is refused ---- */
 
 static void not_ordered(void **state)
@@ -477,6 +544,9 @@ int main(int argc, char **argv)
 		{"no phantoms", no_phantoms},
 		{"stays as it was", stays_as_it_was},
 		{"phantoms at weak levels", phantoms_at_weak_levels},
+		{"declared and deleted", declared_and_deleted},
+		{"declared absent", declared_absent},
+		{"a scan is of one moment", scan_of_one_moment},
 		{"a table that is not ordered", not_ordered},
 		{"too wide", too_wide},
 		{"no room for ranges", no_room_for_ranges},
