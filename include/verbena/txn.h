@@ -357,7 +357,8 @@ int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record);
 int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		 const void *record);
-/* Adds a copy of `record` where there is none; removes the record. */
+/* Adds a copy of `record` where there is none; removes the record.  In an ordered table an insert also
+ * writes the key's range, which counts as one more record; one that is refused has read it. */
 int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		  const void *record);
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key);

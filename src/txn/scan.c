@@ -5,7 +5,8 @@
  *	scan     1  reads the tuples of the ranges (store/ranges.c), as any tuple
  *	         2  asks their nodes for the keys there that have a tuple: the stage VB_STAGE_SCAN, by RPC
  *	         3  reads the tuples of those, as any tuple, and leaves out who has no record
- *	insert   reads that there is none and writes that there is one, and writes the range's tuple
+ *	insert   1  writes the range's tuple
+ *	         2  reads that there is none and writes that there is one
  *
  * Why there are no phantoms, whatever the protocol.  T scans, W inserts key k.  Before W can read or lock k,
  * k has a tuple, for good.  So either
@@ -16,6 +17,8 @@
  *
  * and in the second T reads that there is no k, which is so before W.  It takes the 1st step before the 2nd: the
  * other way round W might do all that it does between them, and T would have W's version of the range and not k.
+ * For this W may take the range and k in any order, since neither is W's before its commit.  It takes them as T
+ * does: the other way round W holds k and waits for the range, and T holds the range and waits for k.
  *
  * A delete does not touch the range: the key stays in the order, so who could have found its record finds its
  * tuple.  So does the key of an insert that was aborted.  A range's tuple never has a record.  So at

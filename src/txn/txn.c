@@ -472,18 +472,30 @@ int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 	return 0;
 }
 
-/* Whoever has read the range must not commit as if the key had been there, or we as if he had not: txn/scan.c. */
-static int write_range(struct vb_coordinator *me, struct vb_table *table, uint64_t key)
+/*
+ * Whoever has read the range must not commit as if the key had been there, or we as if he had not: txn/scan.c.
+ * No range, no item.
+ */
+static int write_range(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
+		       struct reach *r)
 {
-	struct reach r;
+	r->it = NULL;
+	if (vb_likely(table->ranges == NULL))
+		return 0;
+	return reach(me, table->ranges, vb_table_range(table, key), true, true, r);
+}
 
-	return reach(me, table->ranges, vb_table_range(table, key), true, true, &r);
+static int is_there(struct vb_txn *t, const struct reach *r, const struct reach *range)
+{
+	int err = stands_not(t, r, -EEXIST);
+
+	return err == -EEXIST && range->it != NULL ? stands_not(t, range, err) : err;
 }
 
 int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		  const void *record)
 {
-	struct reach r;
+	struct reach r, range;
 	int err;
 
 	if (vb_any_null(me, table, record))
@@ -492,14 +504,17 @@ int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
-	err = reach(me, table, key, true, true, &r);
+	/* In the order in which a scan takes them: else either may wait for the other. */
+	err = write_range(me, table, key, &range);
+	if (err == 0)
+		err = reach(me, table, key, true, true, &r);
 	if (err)
 		return err;
 	if (vb_item_has_record(r.it))
-		return stands_not(&me->txn, &r, -EEXIST);
+		return is_there(&me->txn, &r, &range);
 	set_record(r.it, true);
 	put_record(r.it, record);
-	return table->ranges != NULL ? write_range(me, table, key) : 0;
+	return 0;
 }
 
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key)

@@ -414,6 +414,114 @@ static void scan_of_one_moment(void **state)
 	close_world(&w);
 }
 
+/* ---- inserts and scans ---- */
+
+struct job {
+	struct world *w;
+	struct job *other;
+	unsigned rounds, done, tries;
+	unsigned met; /* scans, under way when an insert began or ended */
+	bool scans, there, inside;
+};
+
+/* A key of eight comes and goes, or all eight are scanned. */
+static int job_call(struct vb_coordinator *me, struct job *j)
+{
+	struct vb_txn_row row[8];
+	unsigned n;
+
+	if (j->scans)
+		return vb_txn_scan(me, j->w->t, &(struct vb_txn_range){0, 7, false}, row, 8, &n);
+	return j->there ? vb_txn_delete(me, j->w->t, 3) : add(me, j->w->t, 3);
+}
+
+static int job_try(struct vb_coordinator *me, void *arg)
+{
+	struct job *j = arg;
+	bool meets = j->other->inside;
+	int err;
+
+	j->tries++;
+	j->inside = true;
+	err = job_call(me, j);
+	j->inside = false;
+	j->met += !j->scans && !j->there && (meets || j->other->inside);
+	return err;
+}
+
+static void job_body(void *arg)
+{
+	struct job *j = arg;
+	struct vb_coordinator *me;
+
+	must(vb_coordinator_open(j->w->db, j->scans ? 1 : 0, &me));
+	for (unsigned i = 0; i < j->rounds; i++) {
+		must(vb_txn_run(me, job_try, j, 0));
+		j->done++;
+		j->there = !j->there;
+		must(vb_ep_sleep(me->ep, 1000 + i % 7 * 500));
+	}
+	vb_coordinator_close(me);
+}
+
+/* Who waits for nobody else than one that gets on need not try again.  In virtual time. */
+static void inserts_beside_scans(void **state)
+{
+	static const struct vb_task_params params = {.name = "job"};
+	const struct vb_table_params lp = line(4);
+	const struct kind *k = *state;
+	struct job j[2];
+	struct world w;
+
+	if (strcmp(k->fabric, "sim") != 0 || !(k->ops->caps & VB_CC_BOUNDED))
+		return;
+	open_line(&w, state, &lp, 1, 8);
+	for (unsigned i = 0; i < 2; i++) {
+		struct vb_task *task;
+
+		j[i] = (struct job){
+			.w = &w, .scans = i, .there = true, .rounds = 100, .other = &j[1 - i]};
+		must(vb_task_spawn(vb_sched_self(), job_body, &j[i], &params, &task));
+	}
+	must(vb_sched_run(vb_sched_self(), NULL, VB_FOREVER));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(j[i].done, 100);
+		assert_int_equal(j[i].tries, 100);
+	}
+	assert_true(j[0].met > 10);
+	close_world(&w);
+}
+
+/* Both the key and its range are as if they had been looked for. */
+static void refused_insert(void **state)
+{
+	const struct vb_txn_params committed = {.isolation = VB_READ_COMMITTED};
+	const struct kind *k = *state;
+	struct world w;
+
+	open_keys(&w, state);
+	must(vb_txn_begin(w.a));
+	assert_int_equal(add(w.a, w.t, 5), -EEXIST);
+	assert_int_equal(w.a->txn.n, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(w.a->txn.item[i].flags & VB_ITEM_READ);
+		assert_true(locks_writes_early(k) || !(w.a->txn.item[i].flags & VB_ITEM_WRITE));
+	}
+	/* What is refused takes back nothing that was done before. */
+	must(add(w.a, w.t, 4));
+	assert_int_equal(add(w.a, w.t, 5), -EEXIST);
+	must(vb_txn_commit(w.a));
+	tick(w.b);
+	alone(w.b, gives(w.b, w.t, (struct vb_txn_range){4, 7, false}, 99, KEYS(4, 5)));
+	if (vb_cc_offers(k->ops, VB_READ_COMMITTED)) {
+		must(vb_txn_begin_with(w.a, &committed));
+		assert_int_equal(add(w.a, w.t, 5), -EEXIST);
+		alone(w.b, add(w.b, w.t, 6));
+		must(vb_txn_commit(w.a));
+	}
+	close_world(&w);
+}
+
 /* ---- what is refused ---- */
 
 static void not_ordered(void **state)
@@ -547,6 +655,8 @@ int main(int argc, char **argv)
 		{"declared and deleted", declared_and_deleted},
 		{"declared absent", declared_absent},
 		{"a scan is of one moment", scan_of_one_moment},
+		{"inserts beside scans", inserts_beside_scans},
+		{"a refused insert", refused_insert},
 		{"a table that is not ordered", not_ordered},
 		{"too wide", too_wide},
 		{"no room for ranges", no_room_for_ranges},
