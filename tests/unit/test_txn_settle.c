@@ -57,12 +57,17 @@ static int begin_over_it(struct world *w)
 static struct {
 	struct vb_fabric_ops ops;
 	const struct vb_fabric_ops *real;
-	uint64_t until_ns;
+	uint64_t until_ns; /* a keeper may run the servers meanwhile */
 } late;
+
+static void late_until(uint64_t ns)
+{
+	__atomic_store_n(&late.until_ns, ns, __ATOMIC_RELAXED);
+}
 
 static int recv_late(struct vb_ep *ep, struct vb_msg *out)
 {
-	while (vb_ep_now(ep) < late.until_ns)
+	while (vb_ep_now(ep) < __atomic_load_n(&late.until_ns, __ATOMIC_RELAXED))
 		if (vb_ep_sleep(ep, 1000000) != 0)
 			return -EAGAIN;
 	return late.real->recv(ep, out);
@@ -78,7 +83,7 @@ static void make_late(struct world *w, uint64_t ns)
 	}
 	late.ops = *late.real;
 	late.ops.recv = recv_late;
-	late.until_ns = vb_ep_now(w->b->ep) + ns;
+	late_until(vb_ep_now(w->b->ep) + ns);
 	for (unsigned i = 0; i < NODES; i++)
 		ep[i]->ops = &late.ops;
 }
@@ -130,7 +135,7 @@ static void silent_server(void **state)
 	} else {
 		refused(vb_txn_begin(w.a), -ETIMEDOUT);
 	}
-	late.until_ns = 0;
+	late_until(0);
 	w.db->patience_ns = LONG_NS;
 	must(begin_over_it(&w));
 	vb_txn_abort(w.a);
@@ -221,7 +226,7 @@ static void cancelled_while_silent(void **state)
 	make_late(&w, LONG_NS);
 	begin_cancelled(&w, &c);
 	assert_int_equal(c.err, asks(state) ? -ECANCELED : 0);
-	late.until_ns = 0;
+	late_until(0);
 	must(begin_over_it(&w));
 	vb_txn_abort(w.a);
 	assert_all_there(&w);
