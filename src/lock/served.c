@@ -161,7 +161,7 @@ static int server_gone(struct vb_lock_client *me, uint64_t lock)
 /* One copy of the request and the wait for its answer.  -ETIMEDOUT: until until_ns; -VB_EUNKNOWN: it
  * has had none, and sooner than that. */
 static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask,
-		    uint64_t until_ns, struct vb_answer *answer)
+		    uint64_t until_ns, vb_peer *only, struct vb_answer *answer)
 {
 	struct vb_msg request = {.tag = tag, .len = sizeof(*ask)}, reply;
 	vb_peer server;
@@ -169,6 +169,12 @@ static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask
 
 	if (err)
 		return err;
+	if (only != NULL && *only == VB_PEER_NONE)
+		*only = server;
+	if (only != NULL && *only != server) {
+		VB_SOMETIMES(20000, "rpc: a release is not told to another server");
+		return -VB_EPEERGONE;
+	}
 	memcpy(request.data, ask, sizeof(*ask));
 	err = vb_rpc_call(&me->mail, server, &request, &reply, until_ns);
 	if (err == -VB_EPEERGONE && !vb_peer_alive(me->ep->fabric, server))
@@ -187,11 +193,15 @@ static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask
 		return 0;
 	/* The node has other workers than at our last look. */
 	vb_lock_server_forget(me->space, node_of(me, ask->lock));
+	if (only != NULL)
+		*only = VB_PEER_NONE;
 	return -VB_EUNKNOWN;
 }
 
-int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, uint64_t until_ns,
-	   uint64_t ask_for_ns, struct vb_answer *answer)
+/* only: NULL, or no other server than the first is asked. */
+static int ask_until(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask,
+		     uint64_t until_ns, uint64_t ask_for_ns, vb_peer *only,
+		     struct vb_answer *answer)
 {
 	uint64_t now = vb_ep_now(me->ep), patience = vb_ask_patience(me);
 	uint64_t give_up = now + ask_for_ns;
@@ -203,7 +213,7 @@ int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, ui
 		give_up = until_ns;
 	for (;;) {
 		err = ask_once(me, tag, ask, now + patience < give_up ? now + patience : give_up,
-			       answer);
+			       only, answer);
 		if (err != -ETIMEDOUT && err != -VB_EUNKNOWN)
 			return err;
 		now = vb_ep_now(me->ep);
@@ -215,6 +225,20 @@ int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, ui
 			patience *= 2;
 		me->retries++;
 	}
+}
+
+int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *request, uint64_t until_ns,
+	   uint64_t ask_for_ns, struct vb_answer *answer)
+{
+	return ask_until(me, tag, request, until_ns, ask_for_ns, NULL, answer);
+}
+
+int vb_ask_release(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *release,
+		   uint64_t ask_for_ns, struct vb_answer *answer)
+{
+	vb_peer only = VB_PEER_NONE;
+
+	return ask_until(me, tag, release, VB_FOREVER, ask_for_ns, &only, answer);
 }
 
 int vb_ask_send(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask)

@@ -94,6 +94,14 @@ uint64_t vb_ask_patience(const struct vb_lock_client *me);
 int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, uint64_t until_ns,
 	   uint64_t ask_for_ns, struct vb_answer *answer);
 
+/*
+ * The same for a release, which must not be told twice: readers of a group have one ticket, so that what
+ * is told again gives back what another reader holds.  A server knows copies by their number, the one
+ * that follows a dead one does not: -VB_EPEERGONE, and nobody knows what the first has done.
+ */
+int vb_ask_release(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *release,
+		   uint64_t ask_for_ns, struct vb_answer *answer);
+
 /* Sends a request to the lock's server without awaiting an answer.  0: it is under way, or may be;
  * -VB_EPEERGONE, logged: the server is gone. */
 int vb_ask_send(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask);

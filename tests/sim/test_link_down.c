@@ -331,6 +331,75 @@ static void test_refused_is_not_waited_for(void **state)
 	}
 }
 
+/* ---- a server that has done what it was asked, and dies before anybody hears of it ---- */
+
+static bool deaf;
+
+static int hears(struct vb_ep *ep, struct vb_msg *out)
+{
+	int err = link_.real->recv(ep, out);
+
+	return err == 0 && deaf ? link_.real->recv(ep, out) : err;
+}
+
+static void gives_back(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	s->got = vb_lock_acquire(s->me, 1, VB_SHARED, VB_FOREVER_NS, &g);
+	deaf = true;
+	s->released = vb_lock_release(s->me, &g);
+}
+
+static void reads_on(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	s->others = vb_lock_acquire(s->other, 1, VB_SHARED, VB_FOREVER_NS, &g);
+}
+
+/* Readers of a group have one ticket.  A release that the next server is told again would give back what
+ * another reader holds, and let a writer in beside it. */
+static void test_released_once(void **state)
+{
+	static const char *const served[] = {"rpc", "traditional", "traditional-ro"};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(served); i++) {
+		struct story s = {0};
+		uint64_t begun, lease;
+		struct vb_grant g;
+		char said[256];
+
+		story_open(&s, served[i]);
+		lease = s.space->lease_ns;
+		break_link(&s, 0, 0);
+		link_.ops.recv = hears;
+		deaf = false;
+		begun = now();
+		spawn(reads_on, &s);
+		(void)vb_sched_run(vb_sched_self(), NULL, now() + 20000);
+		spawn(gives_back, &s);
+		(void)vb_sched_run(vb_sched_self(), NULL, now() + 50000);
+		assert_true(s.others == 0 && s.got == 0 && s.released == -1);
+		vb_log_capture_begin(said, sizeof(said));
+		vb_lock_server_bury(s.server);
+		assert_int_equal(vb_lock_server_start(s.space, 0, 0, 1, &s.server), 0);
+		/* Whoever comes finds the new one, for all clients of the space. */
+		vb_lock_server_forget(s.space, 0);
+		assert_int_equal(vb_lock_try(s.third, 1, VB_EXCLUSIVE, &g), -EAGAIN);
+		deaf = false;
+		(void)vb_sched_run(vb_sched_self(), NULL, begun + lease / 2);
+		vb_log_capture_end();
+		assert_int_equal(s.released, -VB_EUNKNOWN);
+		assert_int_equal(vb_lock_try(s.third, 1, VB_EXCLUSIVE, &g), -EAGAIN);
+		assert_true(now() < begun + lease);
+		story_close(&s);
+	}
+}
+
 /* A release waits for its successor's message for no less than it takes to send it again and again. */
 static void test_successor_is_awaited(void **state)
 {
@@ -426,6 +495,7 @@ int main(void)
 		cmocka_unit_test(test_try_withdraws),
 		cmocka_unit_test(test_made_anew),
 		cmocka_unit_test(test_refused_is_not_waited_for),
+		cmocka_unit_test(test_released_once),
 		cmocka_unit_test(test_successor_is_awaited),
 		cmocka_unit_test(test_refused_looks),
 		cmocka_unit_test(test_refused_conversion),

@@ -571,7 +571,7 @@ int trad_release(struct vb_lock_client *me, struct vb_claim *c)
 	};
 	uint16_t tag = c->mode == VB_SHARED ? TRAD_RELEASE_S : TRAD_RELEASE_X;
 	struct vb_answer answer;
-	int err = vb_ask(me, tag, &ask, VB_FOREVER, o->ask_for, &answer);
+	int err = vb_ask_release(me, tag, &ask, o->ask_for, &answer);
 
 	/* Without an answer the server may have heard us or not; the lease ends the grant
 	 * anyway. */
