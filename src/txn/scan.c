@@ -26,8 +26,10 @@
  * and phantoms are what these levels allow.  At a snapshot the 1st step is left out: whoever writes what is
  * in the snapshot had all its locks, and so its keys their tuples, before the transaction began (snapshot.c).
  *
- * What a call takes: ranges one after the other, first one and then twice as many each time, all of them with
- * one round of each step.  A range that has more keys than fit in an answer is asked again, behind the last.
+ * What a call takes: ranges one after the other, first one and then up to twice as many each time, but no more
+ * than fill the caller's room if there is as much in them as in those before; all of them with one round of each
+ * step.  Of their keys as many at a time as there is room for, and up to eight more where some had no record.  A
+ * range that has more keys than fit in an answer is asked again, behind the last.
  */
 #define VB_LOG_ROOM "txn"
 #include <inttypes.h>
@@ -36,7 +38,8 @@
 #include "base/sometimes.h"
 #include "txn/db.h"
 
-#define ASK_MOST 8u /* ranges at a time */
+#define ASK_MOST   8u /* ranges at a time */
+#define AHEAD_MOST 8u /* keys that there may be no room for */
 
 struct scan {
 	struct vb_txn *t;
@@ -46,6 +49,7 @@ struct scan {
 	struct vb_txn_row *row;
 	unsigned room, n;
 	unsigned passed; /* ranges */
+	unsigned missed; /* keys without a record */
 };
 
 /* What the owners are asked: an item for each range, from `key` up or down to `seen`; `lease` comes back as the
@@ -119,7 +123,9 @@ static int take_keys(struct scan *s, const uint64_t *keys, unsigned n)
 	int err = vb_txn_read_keys(s->t, s->table, keys, n, it);
 
 	for (unsigned i = 0; i < n && err == 0; i++)
-		if (vb_item_has_record(it[i]))
+		if (!vb_item_has_record(it[i]))
+			s->missed++;
+		else if (s->n < s->room)
 			s->row[s->n++] = (struct vb_txn_row){.key = keys[i],
 							     .record = it[i]->image +
 								       s->table->layout.record_at};
@@ -135,9 +141,10 @@ static int take_range(struct scan *s, const struct vb_item *ask, const uint64_t 
 
 	for (unsigned k = 0; k < n && s->n < s->room && err == 0;) {
 		unsigned some = n - k < VB_STAGE_ITEMS ? n - k : VB_STAGE_ITEMS;
+		unsigned ahead = s->missed < AHEAD_MOST ? s->missed : AHEAD_MOST;
 
-		if (some > s->room - s->n)
-			some = s->room - s->n;
+		if (some > s->room - s->n && some > s->room - s->n + ahead)
+			some = s->room - s->n + ahead;
 		err = take_keys(s, keys + k, some);
 		k += some;
 	}
@@ -164,12 +171,24 @@ static int too_wide(const struct scan *s)
 	return vb_txn_end_by(s->t, VB_TXN_MISUSE, -E2BIG);
 }
 
+/* How many ranges next. */
+static unsigned more_ranges(const struct scan *s, unsigned last)
+{
+	uint64_t most = last < ASK_MOST ? 2 * last : last, fill = most;
+
+	if (s->n > 0)
+		fill = ((uint64_t)(s->room - s->n) * s->passed + s->n - 1) / s->n;
+	if (fill < 1)
+		fill = 1;
+	return (unsigned)(fill < most ? fill : most);
+}
+
 static int scan(struct scan *s)
 {
 	struct ask a;
 	int err = 0;
 
-	for (unsigned most = 1; !s->done && err == 0; most = most < ASK_MOST ? 2 * most : most) {
+	for (unsigned most = 1; !s->done && err == 0; most = more_ranges(s, most)) {
 		unsigned left = s->t->me->db->items_max - s->passed;
 		bool more = false;
 

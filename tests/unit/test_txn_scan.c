@@ -522,6 +522,58 @@ static void refused_insert(void **state)
 	close_world(&w);
 }
 
+/* ---- what a scan touches ---- */
+
+/* Three records lie in two ranges; B holds the third. */
+static void no_more_than_needed(void **state)
+{
+	const struct vb_txn_params soon = {.timeout_ns = SOON_NS};
+	struct world w;
+
+	open_keys(&w, state);
+	must(vb_txn_begin(w.b));
+	must(add(w.b, w.t, 8));
+	tick(w.a);
+	must(vb_txn_begin_with(w.a, &soon));
+	must(gives(w.a, w.t, all_keys, 3, KEYS(1, 2, 5)));
+	assert_int_equal(w.a->txn.n, 2 + 3);
+	must(vb_txn_commit(w.a));
+	vb_txn_abort(w.b);
+	close_world(&w);
+}
+
+static uint64_t scan_ns(struct vb_coordinator *me, struct vb_table *t, unsigned room)
+{
+	uint64_t begin;
+
+	must(vb_txn_begin(me));
+	begin = vb_ep_now(me->ep);
+	must(gives(me, t, (struct vb_txn_range){0, 63, false}, room, KEYS(63)));
+	begin = vb_ep_now(me->ep) - begin;
+	must(vb_txn_commit(me));
+	tick(me);
+	return begin;
+}
+
+/* Room for one and 63 keys that have none: not one after the other. */
+static void room_for_one(void **state)
+{
+	const struct vb_table_params lp = line(6);
+	uint64_t one, many;
+	struct world w;
+
+	if (strcmp(fabric_of(state), "sim") != 0)
+		return;
+	open_line(&w, state, &lp, 1, 64);
+	for (uint64_t key = 0; key < 63; key++)
+		alone(w.a, vb_txn_delete(w.a, w.t, key));
+	(void)scan_ns(w.a, w.t, 64);
+	many = scan_ns(w.a, w.t, 64);
+	one = scan_ns(w.a, w.t, 1);
+	assert_in_range(one, 1, 3 * many);
+	close_world(&w);
+}
+
 /* ---- what is refused ---- */
 
 static void not_ordered(void **state)
@@ -657,6 +709,8 @@ int main(int argc, char **argv)
 		{"a scan is of one moment", scan_of_one_moment},
 		{"inserts beside scans", inserts_beside_scans},
 		{"a refused insert", refused_insert},
+		{"no more than needed", no_more_than_needed},
+		{"room for one", room_for_one},
 		{"a table that is not ordered", not_ordered},
 		{"too wide", too_wide},
 		{"no room for ranges", no_room_for_ranges},
