@@ -373,11 +373,13 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
  * deletes are seen.
  *
  * Who wants more goes on behind the last key, in the same transaction.  Each record, each key without
- * one in between (a deleted record's, or one that was looked for in vain) and each range counts as a
- * record of the transaction (items_max, bytes_max).  It takes a call of the node's server for each
- * range, of up to eight together, no more than fill `room` if they have as much as those before, and
- * of 64 keys each.  The records themselves are read as by vb_txn_declare, up to eight too many where
- * others had none.
+ * one in between (a deleted record's, or one that was looked for in vain) and each range, but at
+ * VB_SNAPSHOT, counts as a record of the transaction (items_max, bytes_max).  So who takes the first
+ * record away again and again, as of a queue, begins behind the last that was taken: from a fixed bound
+ * all keys that were deleted are read each time, until they are too many.  It takes a call of the
+ * node's server for each range, of up to eight together, no more than fill `room` if they have as much
+ * as those before, and of 64 keys each.  The records themselves are read as by vb_txn_declare, up to
+ * eight too many where others had none.
  *
  *   -EINVAL  the table is not ordered; the transaction goes on
  *   -E2BIG   it goes through more ranges than items_max, or touches too much; aborted

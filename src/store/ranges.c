@@ -31,7 +31,8 @@ unsigned vb_ranges_shift(const struct vb_table_params *p)
 
 struct vb_table_params vb_ranges_params(const struct vb_table_params *p, char name[32])
 {
-	snprintf(name, 32, "%.24s.ranges", p->name);
+	/* None is fine for who only counts bytes. */
+	snprintf(name, 32, "%.24s.ranges", p->name != NULL ? p->name : "");
 	return (struct vb_table_params){
 		.name = name,
 		.record_bytes = 1,

@@ -240,6 +240,38 @@ static void survives_its_server(void **state)
 	close_world(&w);
 }
 
+/* An owner died when it had taken a tuple for key 25 and not put it in the index: the next makes another. */
+static void owner_died_over_a_key(void **state)
+{
+	static const struct vb_txn_range four = {24, 27, false};
+	struct vb_table_node *n;
+	int err = -VB_EPEERGONE;
+	struct world w;
+	char *tuple;
+
+	open_keys(&w, state);
+	stop_servers(&w);
+	n = &w.t->node[vb_table_node(w.t, 25)];
+	tuple = n->index.segment + vb_addr_offset(n->header) + sizeof(struct vb_table_header) +
+		n->index.header->tuples * w.t->layout.stride;
+	vb_tuple_set_word(tuple, VB_TUPLE_KEY_AT, 25);
+	n->index.header->tuples++;
+	start_servers(&w);
+	vb_log_mute();
+	for (unsigned i = 0; i <= NODES && err == -VB_EPEERGONE; i++) {
+		must(vb_txn_begin(w.a));
+		err = gives(w.a, w.t, all_keys, 99, keys, N_KEYS);
+	}
+	vb_log_unmute();
+	must(err);
+	must(vb_txn_commit(w.a));
+	tick(w.a);
+	alone(w.a, add(w.a, w.t, 25));
+	alone(w.a, add(w.a, w.t, 26));
+	alone(w.a, gives(w.a, w.t, four, 99, KEYS(25, 26)));
+	close_world(&w);
+}
+
 /* ---- phantoms ---- */
 
 /* 0: it has got so far. */
@@ -574,6 +606,50 @@ static void room_for_one(void **state)
 	close_world(&w);
 }
 
+static void snapshots_count_no_ranges(void **state)
+{
+	const struct vb_txn_params p = {.isolation = VB_SNAPSHOT};
+	const struct kind *k = *state;
+	struct world w;
+
+	if (!vb_cc_offers(k->ops, VB_SNAPSHOT))
+		return;
+	open_keys(&w, state);
+	must(vb_txn_begin_with(w.a, &p));
+	must(gives(w.a, w.t, all_keys, 3, KEYS(1, 2, 5)));
+	assert_int_equal(w.a->txn.n, 3);
+	must(vb_txn_commit(w.a));
+	close_world(&w);
+}
+
+/* More records are taken from the front than a transaction may read. */
+static void queue(void **state)
+{
+	struct vb_txn_range rest = {0, UINT64_MAX, false};
+	const struct vb_table_params lp = line(6);
+	struct vb_txn_row row[1];
+	struct world w;
+	unsigned n;
+
+	if (strcmp(fabric_of(state), "sim") != 0)
+		return;
+	open_line(&w, state, &lp, 1, LINE_ITEMS + 10);
+	for (uint64_t key = 0; key < LINE_ITEMS; key++) {
+		must(vb_txn_begin(w.a));
+		must(vb_txn_scan(w.a, w.t, &rest, row, 1, &n));
+		assert_true(n == 1 && row[0].key == key);
+		must(vb_txn_delete(w.a, w.t, key));
+		must(vb_txn_commit(w.a));
+		tick(w.a);
+		rest.least = key + 1;
+	}
+	alone(w.a, gives(w.a, w.t, rest, 1, KEYS(LINE_ITEMS)));
+	must(vb_txn_begin(w.a));
+	rest.least = 0;
+	refused(vb_txn_scan(w.a, w.t, &rest, row, 1, &n), -E2BIG);
+	close_world(&w);
+}
+
 /* ---- what is refused ---- */
 
 static void not_ordered(void **state)
@@ -664,6 +740,10 @@ static void parameters(void **state)
 	plain.ordered = true;
 	assert_true(vb_table_node_bytes(&p, &plain, NODES) >
 		    vb_table_node_bytes(&p, &usual_table, NODES));
+	lp.name = NULL;
+	assert_int_equal(vb_table_node_bytes(&p, &lp, NODES),
+			 vb_table_node_bytes(&p, (struct vb_table_params[1]){line(2)}, NODES));
+	lp = line(2);
 	plain.ordered = false;
 	plain.range_shift = 2;
 	refused(vb_table_open(w.db, &plain, &t), -EINVAL);
@@ -701,6 +781,7 @@ int main(int argc, char **argv)
 		{"more keys than an answer has", more_than_an_answer},
 		{"sees its own inserts and deletes", sees_its_own},
 		{"survives its server", survives_its_server},
+		{"an owner died over a key", owner_died_over_a_key},
 		{"no phantoms", no_phantoms},
 		{"stays as it was", stays_as_it_was},
 		{"phantoms at weak levels", phantoms_at_weak_levels},
@@ -711,6 +792,8 @@ int main(int argc, char **argv)
 		{"a refused insert", refused_insert},
 		{"no more than needed", no_more_than_needed},
 		{"room for one", room_for_one},
+		{"snapshots count no ranges", snapshots_count_no_ranges},
+		{"a queue", queue},
 		{"a table that is not ordered", not_ordered},
 		{"too wide", too_wide},
 		{"no room for ranges", no_room_for_ranges},
