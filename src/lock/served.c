@@ -169,9 +169,9 @@ static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask
 
 	if (err)
 		return err;
-	if (only != NULL && *only == VB_PEER_NONE)
+	if (only != NULL && *only == VB_PEER_NONE) {
 		*only = server;
-	if (only != NULL && *only != server) {
+	} else if (only != NULL && *only != server) {
 		VB_SOMETIMES(20000, "rpc: a release is not told to another server");
 		return -VB_EPEERGONE;
 	}

@@ -93,10 +93,10 @@ done
 
 # Scans ask the owners of the keys, whatever the hybrid code.
 run bench txn --cc all --wait 100us --fabric sim --nodes 2 --threads 1 --coroutines 4 --workload ycsb-e \
-	--records 1k --scan-max 20 --duration 1ms --check --seed 5 --json "$json"
+	--records 1k --scan-max 20 --duration 2ms --check --seed 5 --json "$json"
 is 'scans: exit status 0' [ "$status" = 0 ]
 is_json 'scans: every protocol' "([.runs[].cc] | unique) == ($protocols | sort)"
-is_json 'scans: serializable, and nothing is left out' '.runs | all(.commits > 20 and .failed == 0 and
+is_json 'scans: serializable, and nothing is left out' '.runs | all(.commits > 50 and .failed == 0 and
 	.calls_per_txn > 1 and .check.serializable and .invariant.holds)'
 run bench txn --cc no-wait-sx,silo,mvcc --hybrid both --fabric shm --nodes 2 --threads 1 --coroutines 2 \
 	--workload ycsb-e --records 1k --scan-max 20 --duration 600ms --check --json "$json"
