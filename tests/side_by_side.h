@@ -4,25 +4,25 @@
  * of its own, so many at a time, with the output of each in one piece and in the order of the group.
  *
  * Only for cases that share nothing: what they leave in memory the others do not see.  Processes that a
- * failed case leaves behind end with the group.
+ * failed case leaves behind end with it (child.h).
  */
 #ifndef TEST_SIDE_BY_SIDE_H
 #define TEST_SIDE_BY_SIDE_H
 
 #include <errno.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "child.h"
 
 struct side_case {
 	pid_t pid; /* 0: has ended, or is still to begin */
@@ -36,7 +36,7 @@ static void side_begin(struct side_case *c, const char *group, const struct CMUn
 	if (c->said == NULL)
 		abort();
 	fflush(NULL);
-	c->pid = fork();
+	c->pid = fork_child();
 	if (c->pid < 0)
 		abort();
 	if (c->pid > 0)
@@ -60,27 +60,6 @@ static void side_end(struct side_case *c, const struct CMUnitTest *test)
 	fflush(stdout);
 }
 
-/* Whose parent has ended is our child; one that ends may leave others. */
-static void side_clear(void)
-{
-	unsigned found;
-
-	do {
-		char path[64];
-		FILE *in;
-		int pid;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-		in = fopen(path, "r");
-		for (found = 0; in != NULL && fscanf(in, "%d", &pid) == 1; found++)
-			kill(pid, SIGKILL);
-		if (in != NULL)
-			fclose(in);
-		for (unsigned i = 0; i < found; i++)
-			waitpid(-1, NULL, 0);
-	} while (found > 0);
-}
-
 /* How many have failed. */
 static int side_by_side(const char *group, const struct CMUnitTest *tests, size_t n, size_t at_once)
 {
@@ -88,7 +67,7 @@ static int side_by_side(const char *group, const struct CMUnitTest *tests, size_
 	size_t begun = 0, ended = 0, told = 0;
 	int failed = 0;
 
-	if (cases == NULL || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+	if (cases == NULL)
 		abort();
 	while (ended < n) {
 		int status;
@@ -112,7 +91,6 @@ static int side_by_side(const char *group, const struct CMUnitTest *tests, size_
 		for (; told < begun && cases[told].pid == 0; told++)
 			side_end(&cases[told], &tests[told]);
 	}
-	side_clear();
 	free(cases);
 	return failed;
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The rooms of src/ as doc/architecture.md draws them: a room includes headers of itself and of rooms below
 # it, no folders include each other in a circle, the files of a folder call one way, and the map "I want to
-# change" leads to what is there.
+# change" leads to what is there.  Besides, how tests fork.
 top=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=tests/cli/lib.sh
 . "$top/tests/cli/lib.sh"
@@ -89,6 +89,12 @@ astray() { # PAGE
 	done
 }
 
+# Tests that fork in a way of their own: a child of a failed test stays, and with it the end of its output.
+# Where faults are injected fork() itself may be one.
+forks() { # TESTS
+	(cd "$1" && grep -rnE '= v?fork\(' --include='*.[ch]' . | grep -vE '^\./(child\.h|inject/)')
+}
+
 # A check that cannot fail is a defect.
 mkdir -p "$work/src/base" "$work/src/lock/a" "$work/src/lock/b"
 echo '#include "lock/a/x.h"' >"$work/src/base/up.c"
@@ -104,6 +110,10 @@ printf '%s\n' 'lock_a_z.c h D' 'lock_a_x.c h U' >>"$work/symbols"
 is 'a ring of calls is found' test "$(rings "$work/src" "$work/symbols" | wc -l)" = 3
 printf '| I want to change | where | tests |\n|---|---|---|\n| a | `src/no.c` | none |\n\n' >"$work/page.md"
 is 'a row that leads nowhere is found' test "$(astray "$work/page.md" | wc -l)" = 2
+
+mkdir -p "$work/tests/unit"
+echo '	pid = fork();' >"$work/tests/unit/x.c"
+is 'a fork that is not fork_child is found' test "$(forks "$work/tests" | wc -l)" = 1
 
 # Names stand in one column, beside the line to the tool or below it.
 drawn=$(awk '/^```/ { code++ } code == 1' "$page" | grep -oE '^ {15}\| {17}[a-z]+ |^ {17}[a-z]+ ' |
@@ -121,6 +131,7 @@ if [ "$(calls "$top/src" "$work/symbols" | wc -l)" -ge 200 ]; then
 else
 	skip 'the files of a folder call one way' 'these objects do not tell who calls whom'
 fi
+is 'children of tests end with them' test -z "$(forks "$top/tests" | tee "$work/out")"
 is 'the map has its rows' test "$(map "$page" | wc -l)" -ge 10
 is 'the map leads to what is there' test -z "$(astray "$page" | tee "$work/out")"
 finish

@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "board.h"
+#include "child.h"
 #include "cluster/cluster.h"
 #include "lock/lock.h"
 
@@ -275,7 +276,7 @@ static void procs_start(struct procs *w, actor_fn const *fn)
 {
 	fflush(NULL);
 	for (unsigned i = 0; i < w->hosts; i++) {
-		w->pid[i] = fork();
+		w->pid[i] = fork_child();
 		assert_true(w->pid[i] >= 0);
 		if (w->pid[i] == 0) {
 			alarm(4 * PATIENCE_NS / (1000 * MS)); /* never outlives the test */

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "board.h"
+#include "child.h"
 #include "fabric/shm/shm.h"
 #include "lock/lock.h"
 
@@ -139,7 +140,7 @@ static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 
 	assert_true(index < PROCS_MAX);
 	fflush(NULL);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid > 0)
 		return pid;
@@ -212,7 +213,7 @@ static void procs_start_server(struct procs *w)
 	uint32_t serving = board_get(&w->b->serving);
 
 	fflush(NULL);
-	w->server = fork();
+	w->server = fork_child();
 	assert_true(w->server >= 0);
 	if (w->server == 0)
 		procs_serve(w);

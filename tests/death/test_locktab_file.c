@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "procs.h"
 #include "lock/table/table.h"
-#include "../side_by_side.h"
+#include "side_by_side.h"
 
 #define LEASE_NS    (5000 * MS)
 #define SOON_NS     (2200 * MS) /* less than a grace period, and plenty for a grant */

@@ -11,7 +11,7 @@
  * on.
  */
 #include "net_procs.h"
-#include "../side_by_side.h"
+#include "side_by_side.h"
 
 /* Most of their time they wait.  What they share is a device, where the fabric has one. */
 #define AT_ONCE 4

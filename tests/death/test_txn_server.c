@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "child.h"
 #include "txn/db.h"
 
 #define MS       UINT64_C(1000000)
@@ -144,15 +145,11 @@ static int fused_cas64(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t va
 	return err;
 }
 
-static void serve(struct scene *s, int at_lock)
+static void light_fuse(struct scene *s, struct vb_ep *ep, int at_lock)
 {
-	struct vb_db_server *server;
-	struct vb_ep *ep;
+	/* A keeper may be running the server. */
+	VB_SCHED_INSIDE(ep->sched);
 
-	vb_fabric_after_fork(s->f);
-	open_all(s, s->hybrid);
-	assert_int_equal(vb_db_server_start(s->db, 0, &server), 0);
-	ep = vb_db_server_ep(server);
 	fuse.s = s;
 	fuse.real = ep->ops;
 	fuse.ops = *ep->ops;
@@ -162,6 +159,16 @@ static void serve(struct scene *s, int at_lock)
 	fuse.bytes = s->t->layout.bytes;
 	fuse.at_lock = at_lock;
 	ep->ops = &fuse.ops;
+}
+
+static void serve(struct scene *s, int at_lock)
+{
+	struct vb_db_server *server;
+
+	vb_fabric_after_fork(s->f);
+	open_all(s, s->hybrid);
+	assert_int_equal(vb_db_server_start(s->db, 0, &server), 0);
+	light_fuse(s, vb_db_server_ep(server), at_lock);
 	put(s->b->server_up, 1);
 	for (;;)
 		vb_task_suspend(vb_sched_now(vb_sched_self()) + 1000 * MS);
@@ -171,7 +178,7 @@ static void start_server(struct scene *s, int at_lock)
 {
 	put(s->b->server_up, 0);
 	fflush(NULL);
-	s->server = fork();
+	s->server = fork_child();
 	assert_true(s->server >= 0);
 	if (s->server == 0)
 		serve(s, at_lock);
@@ -249,7 +256,7 @@ static void victim(struct scene *s)
 static void start_client(struct scene *s)
 {
 	fflush(NULL);
-	s->client = fork();
+	s->client = fork_child();
 	assert_true(s->client >= 0);
 	if (s->client == 0)
 		victim(s);
@@ -271,7 +278,7 @@ static void come_and_go(struct scene *s)
 	pid_t pid;
 
 	fflush(NULL);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		struct vb_coordinator *me;

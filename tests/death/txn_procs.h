@@ -27,6 +27,7 @@
 
 #include "base/rng.h"
 #include "board.h"
+#include "child.h"
 #include "lag.h"
 #include "fabric/shm/shm.h"
 #include "txn/db.h"
@@ -223,7 +224,7 @@ static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 
 	assert_true(index < ACTORS);
 	fflush(NULL);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid > 0)
 		return pid;

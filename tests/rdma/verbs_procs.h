@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "cluster/cluster.h"
 #include "verbs_test.h"
 
@@ -137,7 +138,7 @@ static inline void procs_start(struct procs *ps, unsigned n, const char *options
 	fflush(stdout);
 	fflush(stderr);
 	for (unsigned i = 0; i < n; i++) {
-		ps->pid[i] = fork();
+		ps->pid[i] = fork_child();
 		assert_true(ps->pid[i] >= 0);
 		if (ps->pid[i] == 0) {
 			struct proc me = {.rank = i, .b = ps->b};

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "check/lock/audit.h"
+#include "child.h"
 
 #define CLIENTS 4
 
@@ -565,7 +566,7 @@ static void test_story_tells_both_sides(void **state)
 static void test_across_processes(void **state)
 {
 	int status;
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (pid == 0) {
 		takes(0, 0, VB_EXCLUSIVE, VB_FOREVER, 7);

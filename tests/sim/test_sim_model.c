@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "sim_test.h"
 
 static uint64_t path(const struct vb_sim_profile *p)
@@ -424,7 +425,7 @@ static void test_a_forked_child_goes_on_alone(void **state)
 	/* In flight while the child is made. */
 	v.compare.lo = 1;
 	assert_int_equal(vb_post(ep, &b), 1);
-	child = fork();
+	child = fork_child();
 	if (child == 0) {
 		vb_fabric_after_fork(f);
 		if (vb_ep_open(f, 1, &ep) != 0 || vb_faa64(ep, word(0, 0), 1, &old) != 0 ||

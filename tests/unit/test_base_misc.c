@@ -24,6 +24,7 @@
 #define VB_LOG_ROOM "lock"
 #include "base/clock.h"
 #include "base/log.h"
+#include "child.h"
 
 #define THREADS 4
 #define LINES   500
@@ -107,7 +108,7 @@ static char *child(const char *what, const char *env, int *status)
 
 	assert_non_null(text);
 	assert_int_equal(pipe(ends), 0);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		dup2(ends[1], STDERR_FILENO);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "check/txn/history.h"
+#include "child.h"
 
 #define OPS_MAX 64u
 
@@ -151,7 +152,7 @@ static void test_writer_killed(void **state)
 	pid_t pid;
 
 	assert_int_equal(vb_history_open(256 << 20, &h), 0);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		for (n = 0; append(h, n); n++)

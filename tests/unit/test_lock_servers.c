@@ -16,6 +16,7 @@
 
 #define VB_LOG_ROOM "test"
 #include "base/log.h"
+#include "child.h"
 #include "lock/board.h"
 #include "lock/header.h"
 
@@ -177,7 +178,7 @@ static pid_t serve(struct vb_fabric *f, const char *lock, uint64_t lease_ns)
 	pid_t pid;
 
 	assert_int_equal(pipe(ready), 0);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		struct vb_lock_space_params p = {
@@ -277,7 +278,7 @@ static pid_t serve_and_exec(struct vb_fabric *f, const char *lock, int *in, int 
 
 	assert_int_equal(pipe(to), 0);
 	assert_int_equal(pipe(from), 0);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		vb_fabric_after_fork(f);

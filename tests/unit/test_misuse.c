@@ -26,6 +26,7 @@
 #define VB_LOG_ROOM "test"
 #include "base/compiler.h"
 #include "base/log.h"
+#include "child.h"
 #include "lock/lock.h"
 
 #include "misuse_calls.h"
@@ -301,7 +302,7 @@ static void is_named(void)
 {
 	struct vb_fabric_params p = o.fp;
 	struct vb_fabric *again;
-	pid_t child = fork();
+	pid_t child = fork_child();
 
 	if (child == 0) {
 		p.attach = true;
@@ -312,7 +313,7 @@ static void is_named(void)
 
 static void test_untold_child(void **state)
 {
-	pid_t child = fork();
+	pid_t child = fork_child();
 
 	(void)state;
 	if (child == 0)
@@ -357,7 +358,7 @@ static int told(void)
 /* With what it opens itself it goes on, and what it closes is its own. */
 static void test_told_child(void **state)
 {
-	pid_t child = fork();
+	pid_t child = fork_child();
 
 	(void)state;
 	if (child == 0)
@@ -371,7 +372,7 @@ static int grandchild(void)
 	pid_t child;
 
 	vb_fabric_after_fork(w.f);
-	child = fork();
+	child = fork_child();
 	if (child == 0)
 		_exit(refused(CHILD, "forked"));
 	return status_of(child);
@@ -380,7 +381,7 @@ static int grandchild(void)
 /* Who was told must tell again, and another fabric of one's own needs no telling. */
 static void test_children_of_children(void **state)
 {
-	pid_t child = fork();
+	pid_t child = fork_child();
 	struct vb_fabric *mine;
 	struct vb_lock_space *s;
 	struct vb_lock_client *c;
@@ -389,7 +390,7 @@ static void test_children_of_children(void **state)
 	if (child == 0)
 		_exit(grandchild() != 0);
 	assert_int_equal(status_of(child), 0);
-	child = fork();
+	child = fork_child();
 	if (child == 0) {
 		if (vb_fabric_open(&(struct vb_fabric_params){.node_bytes = 1u << 20}, &mine) !=
 			    0 ||

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "child.h"
 #include "net_fake.h"
 
 #include "fabric/hook/hooks.h"
@@ -287,7 +288,7 @@ static void fork_is_refused(void **state)
 
 	(void)state;
 	f = fake_open();
-	child = fork();
+	child = fork_child();
 	assert_true(child >= 0);
 	if (child == 0) {
 		vb_log_capture_begin(fake_log, sizeof(fake_log));

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "child.h"
 #include "fabric/fabric.h"
 
 struct child {
@@ -42,7 +43,7 @@ static struct child start(bool first_thread_ends)
 
 	assert_true(pipe(said) == 0 && pipe(end) == 0);
 	fflush(NULL);
-	c.pid = fork();
+	c.pid = fork_child();
 	assert_true(c.pid >= 0);
 	if (c.pid == 0) {
 		uint64_t me = vb_process_self();
@@ -167,6 +168,29 @@ static void child_is_somebody_else(void **state)
 	finish(&c);
 }
 
+/* What a failed test leaves behind ends with it: nobody waits for the end of its output in vain. */
+static void children_of_tests_end_with_them(void **state)
+{
+	int said[2];
+	pid_t pid;
+	char c;
+
+	(void)state;
+	assert_true(pipe(said) == 0);
+	pid = fork_child();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (fork_child() == 0)
+			for (;;)
+				pause();
+		_exit(0);
+	}
+	close(said[1]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(read(said[0], &c, 1), 0);
+	close(said[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +199,7 @@ int main(void)
 		cmocka_unit_test(another_of_that_number),
 		cmocka_unit_test(lives_without_its_first_thread),
 		cmocka_unit_test(child_is_somebody_else),
+		cmocka_unit_test(children_of_tests_end_with_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "child.h"
 #include "task_fixture.h"
 
 /* ---- timers ---- */
@@ -449,7 +450,7 @@ static void test_forget_after_fork(void **state)
 	pid_t pid;
 	int status;
 
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		struct vb_sched *old = sched, *s;
@@ -472,7 +473,7 @@ static void test_forget_after_fork(void **state)
  * stops. */
 static void test_root_stuck_aborts(void **state)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 	int status;
 
 	assert_true(pid >= 0);
@@ -512,7 +513,7 @@ static void test_guard_page(void **state)
 #if defined(VB_ASAN) || defined(VB_TSAN)
 	skip(); /* their handlers turn the signal into an exit */
 #endif
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		const struct rlimit no_core = {0, 0};

@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "child.h"
 #include "cluster/cluster.h"
 #include "task/task.h"
 
@@ -136,7 +137,7 @@ static inline void procs_start(struct procs *w, unsigned me, procs_body body)
 	fflush(stderr);
 	w->logs[me] = memfd_create("log", 0);
 	assert_true(w->logs[me] >= 0);
-	w->pids[me] = fork();
+	w->pids[me] = fork_child();
 	assert_true(w->pids[me] >= 0);
 	w->n = me + 1 > w->n ? me + 1 : w->n;
 	if (w->pids[me] != 0)

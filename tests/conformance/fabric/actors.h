@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 
+#include "child.h"
 #include "fabric/shm/inner.h"
 #include "procs.h"
 
@@ -112,9 +113,9 @@ static inline void close_strange(int in, int out)
 		child_must(open("/dev/null", O_RDONLY) >= 0);
 }
 
-static inline int64_t fork_child(struct role *r, bool tell)
+static inline int64_t fork_role(struct role *r, bool tell)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (pid == 0) {
 		alarm(100);
@@ -163,7 +164,7 @@ static inline int64_t obey(struct role *r, char what, int in, int out)
 		return vb_lock_release(r->me, &r->grant);
 	case 'f':
 	case 'F':
-		return fork_child(r, what == 'f');
+		return fork_role(r, what == 'f');
 	}
 	return -EINVAL;
 }
@@ -187,7 +188,7 @@ static inline struct actor enter(const char *lock)
 	struct actor a;
 
 	assert_true(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
-	a.pid = fork();
+	a.pid = fork_child();
 	assert_true(a.pid >= 0);
 	if (a.pid == 0) {
 		alarm(200);

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "child.h"
 #include "cluster/cluster.h"
 #include "fabric/fabric.h"
 
@@ -179,7 +180,7 @@ static inline struct crowd_page *crowd_run(const char *fabric, const char *optio
 	fflush(stdout);
 	fflush(stderr);
 	for (c.rank = 0; c.rank < hosts; c.rank++) {
-		pid_t pid = fork();
+		pid_t pid = fork_child();
 
 		assert_true(pid >= 0);
 		if (pid == 0) {
@@ -215,7 +216,7 @@ static inline bool crowd_absent(const char *fabric)
 	pid_t pid;
 
 	fflush(stdout);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		const char *why = vb_fabric_find(fabric)->absent();

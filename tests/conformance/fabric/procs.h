@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "child.h"
 #include "fabric/fabric.h"
 #include "fabric/shm/shm.h"
 
@@ -38,7 +39,7 @@ static inline pid_t start_child(struct vb_fabric *f, unsigned number, child_body
 
 	fflush(stdout);
 	fflush(stderr);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		alarm(200); /* never outlives the test */

@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "child.h"
 #include "fabric/shm/inner.h"
 #include "procs.h"
 
@@ -64,7 +65,7 @@ static void test_no_stderr(void **state)
 	(void)state;
 	assert_int_equal(vb_fabric_open(&p, &f), 0);
 	word = first_word(name);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		struct vb_fabric *mine;
@@ -91,7 +92,7 @@ static struct other_maker start_other_maker(void)
 	char c;
 
 	assert_int_equal(pipe(made) | pipe(done), 0);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		struct vb_fabric_params p = params(other, false);
@@ -242,7 +243,7 @@ static void test_child_closes(void **state)
 	assert_int_equal(vb_fabric_open(&p, &f), 0);
 	assert_int_equal(vb_lock_space_open(f, &sp, &s), 0);
 	assert_int_equal(vb_lock_client_open(s, 0, &me), 0);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		vb_fabric_after_fork(f);

@@ -2,6 +2,7 @@
 /* The life of a segment's name: busy, stale, refused, and nothing left behind. */
 #include <fcntl.h>
 
+#include "child.h"
 #include "procs.h"
 
 static const char *name;
@@ -80,7 +81,7 @@ static void body_open_and_fork(struct vb_fabric *none, unsigned tell, void *unus
 	(void)none;
 	(void)unused;
 	child_must(vb_fabric_open(&p, &f) == 0);
-	pid = fork();
+	pid = fork_child();
 	child_must(pid >= 0);
 	if (pid == 0) {
 		alarm(200);

@@ -4,6 +4,7 @@
  * own, a pair of virtual Ethernet devices between them.  Needs root.  The cluster's connections are
  * made before and stay where they are, so that the fabric alone is concerned.
  */
+#include "child.h"
 #include "crowd.h"
 
 #include <sched.h>
@@ -128,7 +129,7 @@ static bool no_namespaces(void)
 	pid_t pid;
 
 	fflush(stdout);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0)

@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "child.h"
 #include "lock/lock.h"
 
 #define MS          1000000ull
@@ -353,7 +354,7 @@ static void test_fork(void **state)
 		vb_lock_acquire(b, THE_LOCK, VB_EXCLUSIVE, GIVE_UP_NS, &(struct vb_grant){0}),
 		-ETIMEDOUT);
 	usleep(5000); /* so that most often the keeper is inside; right either way */
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		/* Its own proxy is handed on by its own keeper, after the parent's. */
@@ -418,7 +419,7 @@ static void test_fork_ghost(void **state)
 	(void)state;
 	assert_true(open_world(vb_lock_find("mcs"), "shm", false, &f, &space));
 	a = leave_ghost(space, &g);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		alarm(SOON_S);
@@ -436,7 +437,7 @@ static void test_fork_ghost(void **state)
 /* A process may end while its keeper waits: nothing has to be closed. */
 static void test_exit(void **state)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	(void)state;
 	assert_true(pid >= 0);

@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "child.h"
 #include "cluster/cluster.h"
 #include "fabric/hook/hooks.h"
 #include "fabric/sim/sim.h"
@@ -286,7 +287,7 @@ static void run_processes(struct world *w, unsigned n)
 
 	fflush(NULL);
 	for (unsigned i = 0; i < n; i++) {
-		pid[i] = fork();
+		pid[i] = fork_child();
 		assert_true(pid[i] >= 0);
 		if (pid[i] == 0) {
 			vb_fabric_after_fork(w->f);
@@ -387,7 +388,7 @@ static void start_servers(struct world *w)
 	if (!(w->space->ops->caps & VB_LOCK_SERVER))
 		return;
 	fflush(NULL);
-	w->server_pid = fork();
+	w->server_pid = fork_child();
 	assert_true(w->server_pid >= 0);
 	if (w->server_pid == 0)
 		server_process(w);

@@ -180,7 +180,7 @@ static void net_run(struct world *w, unsigned n)
 		assert_int_equal(vb_cluster_listen("127.0.0.1", 0, &port.listening, &port.port), 0);
 	fflush(NULL);
 	for (unsigned i = 0; i < procs; i++) {
-		pid[i] = fork();
+		pid[i] = fork_child();
 		assert_true(pid[i] >= 0);
 		if (pid[i] != 0)
 			continue;
