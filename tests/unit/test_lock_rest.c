@@ -20,6 +20,8 @@
 
 static uint64_t verbs(const struct vb_lock_client *c)
 {
+	/* Who gave up has a proxy wait in the queue, and a keeper may be running it. */
+	VB_SCHED_INSIDE(c->ep->sched);
 	uint64_t n = 0;
 
 	for (unsigned op = 0; op < VB_OP_COUNT; op++)
