@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each answer of a transaction is lost once: what was asked has happened, and nobody says so.  The
+ * transaction commits or does not, whole; and whatever it has asked for is given back when it ends,
+ * not by those who find it in their way some leases later.
+ */
+#include "fabric/hook/hooks.h"
+#include "txn/db.h"
+#include "txn_api.h"
+
+#define KEYS  4u
+#define AFTER 7
+
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	unsigned before; /* so many batches are answered, the next one is not */
+	bool armed;
+	vb_addr place; /* the answers of a place's own word are all lost; 0: of none */
+} unheard;
+
+static int answer_nothing(struct vb_batch *b, int err)
+{
+	for (unsigned i = 0; i < b->n; i++)
+		b->verbs[i].status = err;
+	return 0;
+}
+
+static int post_unheard(struct vb_ep *ep, struct vb_batch *b)
+{
+	vb_addr at = b->verbs[0].addr;
+
+	if (unheard.place != 0 && at == unheard.place) {
+		must(vb_post_wait(ep->lower, b->verbs, b->n));
+		return answer_nothing(b, -VB_EUNKNOWN);
+	}
+	if (!unheard.armed || unheard.before > 0) {
+		unheard.before -= unheard.armed;
+		return unheard.real->post(ep, b);
+	}
+	unheard.armed = false;
+	must(vb_post_wait(ep->lower, b->verbs, b->n));
+	return answer_nothing(b, -VB_EUNKNOWN);
+}
+
+static void open_hooked(struct world *w, void **state, uint64_t lease_ns)
+{
+	struct vb_db_params p = usual_db(*state, lease_ns);
+
+	*w = (struct world){0};
+	open_fabric(&w->f, fabric_of(state), 16 << 20);
+	must(vb_hook_count(w->f, &w->f));
+	must(vb_db_open(w->f, &p, &w->db));
+	must(vb_table_open(w->db, &usual_table, &w->t));
+	load(w->t);
+	start_servers(w);
+	must(vb_coordinator_open(w->db, 0, &w->a));
+	must(vb_coordinator_open(w->db, 1, &w->b));
+	memset(&unheard, 0, sizeof(unheard));
+	unheard.real = w->a->ep->ops;
+	unheard.ops = *unheard.real;
+	unheard.ops.post = post_unheard;
+	w->a->ep->ops = &unheard.ops;
+}
+
+/* Words by which somebody holds the record. */
+static unsigned held(struct world *w, uint64_t key)
+{
+	struct vb_named named[VB_NAMED_MAX];
+	const void *tuple = vb_local(w->f, vb_table_find(w->t, vb_table_node(w->t, key), key),
+				     w->t->layout.bytes);
+
+	return vb_words_named(w->db->cc, tuple, named);
+}
+
+/* The first half of the keys is read, and the second written. */
+static int transact(struct world *w, uint64_t value)
+{
+	struct record r, *mine;
+	int err = vb_txn_begin(w->a);
+
+	for (uint64_t key = 0; key < KEYS / 2 && err == 0; key++)
+		err = vb_txn_read(w->a, w->t, key, &r);
+	for (uint64_t key = KEYS / 2; key < KEYS && err == 0; key++) {
+		err = vb_txn_update(w->a, w->t, key, (void **)&mine);
+		if (err == 0)
+			mine->value = value;
+	}
+	return err ? err : vb_txn_commit(w->a);
+}
+
+/* All of it, or nothing, as the commit has said; and nobody is asked to wait. */
+static uint64_t look(struct world *w, int err, uint64_t before, uint64_t after)
+{
+	uint64_t value;
+
+	/* A server may still be at it; a lease is a million times as long. */
+	must(vb_ep_sleep(w->b->ep, 20000));
+	for (uint64_t key = 0; key < KEYS; key++)
+		assert_int_equal(held(w, key), 0);
+	assert_int_not_equal(vb_txn_cause(w->a), VB_TXN_RECOVERED);
+	value = value_of(w->b, w->t, KEYS - 1);
+	if (err == 0)
+		assert_int_equal(value, after);
+	else if (err == -EAGAIN)
+		assert_int_equal(value, before);
+	else
+		assert_int_equal(err, -VB_EUNKNOWN);
+	assert_true(value == before || value == after);
+	for (uint64_t key = KEYS / 2; key < KEYS; key++)
+		assert_int_equal(value_of(w->b, w->t, key), value);
+	return value;
+}
+
+static void each_answer(void **state)
+{
+	unsigned failed = 0, k;
+	uint64_t value = AFTER;
+	struct world w;
+	int err;
+
+	open_hooked(&w, state, LONG_NS);
+	must(transact(&w, AFTER));
+	for (k = 0;; k++) {
+		unheard.before = k;
+		unheard.armed = true;
+		err = transact(&w, AFTER + 1 + k);
+		if (unheard.armed)
+			break;
+		failed += err != 0;
+		value = look(&w, err, value, AFTER + 1 + k);
+	}
+	unheard.armed = false;
+	must(err);
+	assert_true(failed > 0 && k > 4);
+	close_world(&w);
+}
+
+/*
+ * Nobody says whether the commit point was passed.  It was; but when that is known the coordinator
+ * cannot finish what it has begun (here it does not know the table; it may also have no memory).  It
+ * finishes it when it can, and does not use the place before that.
+ */
+static void finished_when_it_can(void **state)
+{
+	char said[1024] = "";
+	struct record *mine;
+	unsigned tables;
+	struct world w;
+	int err = 0;
+
+	open_hooked(&w, state, SHORT_NS);
+	must(transact(&w, AFTER));
+	must(vb_txn_begin(w.a));
+	for (uint64_t key = KEYS / 2; key < KEYS; key++) {
+		must(vb_txn_update(w.a, w.t, key, (void **)&mine));
+		mine->value = AFTER + 1;
+	}
+	unheard.place = vb_db_place(w.db, vb_txn_lane(w.a)->place);
+	assert_int_equal(vb_txn_commit(w.a), -VB_EUNKNOWN);
+	unheard.place = 0;
+	tables = w.db->store.n_tables;
+	w.db->store.n_tables = 0;
+	vb_log_capture_begin(said, sizeof(said));
+	/* It has another place, which may be used. */
+	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++) {
+		err = vb_txn_begin(w.a);
+		vb_txn_abort(w.a);
+	}
+	vb_log_capture_end();
+	assert_int_equal(err, -EPROTO);
+	w.db->store.n_tables = tables;
+	for (unsigned i = 0; i < VB_PLACES_TXN; i++) {
+		must(vb_txn_begin(w.a));
+		vb_txn_abort(w.a);
+	}
+	for (uint64_t key = 0; key < KEYS; key++)
+		assert_int_equal(held(&w, key), 0);
+	for (uint64_t key = KEYS / 2; key < KEYS; key++)
+		assert_int_equal(value_of(w.b, w.t, key), AFTER + 1);
+	close_world(&w);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct case_for_all cases[] = {
+		{"each answer is lost once", each_answer},
+		{"finished when it can be", finished_when_it_can},
+	};
+	static const char *const fabrics[] = {"sim", NULL};
+	static struct CMUnitTest tests[TESTS_MAX];
+	size_t n = tests_for_all(argc, argv, fabrics, cases, VB_ARRAY_SIZE(cases), tests);
+
+	return _cmocka_run_group_tests("transactions: answers unheard", tests, n, NULL, NULL);
+}
