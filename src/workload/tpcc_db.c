@@ -42,6 +42,11 @@ static const struct vb_opt table[] = {
 		    "each client stays at one warehouse of its node, and does not "
 		    "draw one for each "
 		    "transaction"),
+	VB_OPT_FLAG(
+		O, ranges, "ranges",
+		"customers of a name, a customer's last order, the oldest order that waits, and "
+		"an order's lines are found by scans of ordered tables, not by tables that stand "
+		"for them"),
 	VB_OPT_FLAG(O, no_inserts, "no-inserts",
 		    "new-order and payment add no rows, for comparison with engines that cannot; "
 		    "not for the full mix"),
@@ -110,6 +115,41 @@ static void set_tables(struct vb_load *l)
 	l->n_tables = TPCC_TABLES;
 }
 
+/* Ranges are of a name, of a customer's orders, of 64 waiting orders, and of the lines of 16.  An attempt
+ * at an order that is given up leaves its key in the index of its customer, and the next may be another's:
+ * there is room for some. */
+static void set_ranges(struct vb_load *l)
+{
+	const struct tpcc_db *db = l->own;
+	uint64_t districts = (uint64_t)db->warehouses * TPCC_DISTRICTS;
+	uint64_t orders = db->orders_max + SPARE_ROWS;
+	const struct {
+		enum vb_tpcc_table t;
+		size_t bytes;
+		uint64_t records, ranges; /* of a district */
+		uint32_t shift;
+	} shape[] = {
+		{TPCC_NAME, sizeof(struct tpcc_named), db->customers, db->names, TPCC_NAME_BITS},
+		{TPCC_LAST_ORDER, sizeof(struct tpcc_last_order),
+		 db->customers + 8 * (orders - db->customers), db->customers, TPCC_LAST_BITS},
+		{TPCC_NEW_ORDER, sizeof(struct tpcc_new_order), orders - db->delivered,
+		 (orders >> 6) + 3, TPCC_ORDER_BITS + 6},
+		{TPCC_ORDER_LINE, sizeof(struct tpcc_order_line), orders * TPCC_LINES_MOST,
+		 (orders >> 4) + 2, TPCC_ORDER_BITS + 4},
+	};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(shape); i++) {
+		struct vb_table_params *p = &l->params[shape[i].t];
+
+		p->record_bytes = (uint32_t)shape[i].bytes;
+		p->records = districts * shape[i].records;
+		p->ordered = true;
+		p->range_shift = shape[i].shift;
+		p->ranges = districts * shape[i].ranges;
+	}
+	l->n_tables = TPCC_DELIVERY;
+}
+
 /* What one transaction touches at most. */
 static void set_bounds(struct vb_load *l)
 {
@@ -127,13 +167,19 @@ static void set_bounds(struct vb_load *l)
 			   recent * (uint32_t)(sizeof(struct tpcc_order_line) +
 					       sizeof(struct tpcc_stock));
 	}
+	/* Ranges, keys without a record, and of a name more customers than there are lines. */
+	if (tpcc_opts_of(l)->ranges) {
+		l->items += TPCC_SAME_NAME + 64;
+		l->bytes += (TPCC_SAME_NAME + 64) * 64;
+	}
 	l->record_bytes_max = sizeof(struct tpcc_customer);
 }
 
 static int init(struct vb_load *l)
 {
 	const struct tpcc_opts *o = tpcc_opts_of(l);
-	struct tpcc_db *db = calloc(1, sizeof(*db));
+	uint64_t districts = o->ranges ? o->warehouses * l->nodes * TPCC_DISTRICTS : 0;
+	struct tpcc_db *db = calloc(1, sizeof(*db) + districts * sizeof(db->waits_from[0]));
 
 	l->own = db;
 	if (db == NULL)
@@ -153,7 +199,11 @@ static int init(struct vb_load *l)
 	db->names = db->customers < TPCC_NAMES ? db->customers : TPCC_NAMES;
 	db->delivered = db->customers * 7 / 10;
 	db->orders_max = (uint32_t)(o->customers + o->orders);
+	for (uint64_t i = 0; i < districts; i++)
+		db->waits_from[i] = db->delivered + 1;
 	set_tables(l);
+	if (o->ranges)
+		set_ranges(l);
 	set_bounds(l);
 	return 0;
 }

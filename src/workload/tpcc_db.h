@@ -5,10 +5,11 @@
  *	tpcc_db.c     options, sizes, draws, and the operations that the lab calls
  *	tpcc_fill.c   the population (clause 4.3.3)
  *	tpcc_txn.c    the five transactions (clause 2)
+ *	tpcc_range.c  what of them is found by a scan, with --ranges
  *	tpcc_judge.c  the consistency conditions (clause 3.3.2)
  *
  * All that belongs to a warehouse lies on one node, and each node has a copy of the items, which are
- * only read.  Every access is by key, and a key has five fields:
+ * only read.  A key has five fields:
  *
  *	 63        48 47        32 31    28 27        4 3    0
  *	+------------+------------+--------+-----------+------+
@@ -18,6 +19,10 @@
  * Three tables are not TPC-C's.  They take the place of its secondary indexes and of the search for
  * the oldest order: customers of a name (which never changes), a customer's last order, and the order
  * that a district delivers next.
+ *
+ * With --ranges the third is not there, and the first two are indexes: a row for each customer, of a name
+ * by their first names, and a row for each order, of a customer by its number.  They, new_order and
+ * order_line are ordered, and are scanned.
  *
  * Orders, their lines and payments are added for as long as a district has room; then the run ends.
  */
@@ -36,6 +41,9 @@
 #define TPCC_ROWS          (1u << 24)
 #define TPCC_RECENT        20u  /* orders that stock-level looks at */
 #define TPCC_START_YTD     1000 /* cents that each customer has paid at first */
+#define TPCC_ORDER_BITS    4    /* of a key: an order's lines */
+#define TPCC_NAME_BITS     7    /* customers of a name, of a district */
+#define TPCC_LAST_BITS     32   /* orders of a customer */
 
 enum vb_tpcc_table {
 	TPCC_WAREHOUSE,
@@ -129,6 +137,10 @@ struct tpcc_name {
 struct tpcc_last_order {
 	uint32_t order;
 };
+/* With --ranges, in the place of tpcc_name; and tpcc_last_order is an order. */
+struct tpcc_named {
+	uint16_t customer;
+};
 struct tpcc_delivery {
 	uint32_t next;
 };
@@ -137,7 +149,7 @@ struct tpcc_opts {
 	uint64_t warehouses, orders, items, customers;
 	double remote_item, remote_payment, rollback;
 	int mix;
-	bool fixed, no_inserts, no_declare;
+	bool fixed, no_inserts, no_declare, ranges;
 };
 
 struct tpcc_db {
@@ -146,6 +158,8 @@ struct tpcc_db {
 	uint32_t delivered;  /* orders of a district that were delivered before the
                           first run */
 	uint32_t orders_max; /* of a district */
+	/* With --ranges, for each district: no order before this one waits (tpcc_range.c). */
+	uint32_t waits_from[];
 };
 
 /* What a client has drawn. */
@@ -166,6 +180,9 @@ struct tpcc_drawn {
                           not commit */
 	/* stock-level: items that it has met, by a hash. */
 	uint32_t met[1024];
+	/* With --ranges: what a scan gives, and the orders that the last attempt at a delivery took. */
+	struct vb_txn_row row[TPCC_RECENT * TPCC_LINES_MOST];
+	uint32_t took[TPCC_DISTRICTS];
 };
 
 static inline const struct tpcc_db *tpcc_db_of(const struct vb_load *l)
@@ -188,6 +205,20 @@ static inline uint64_t tpcc_key(const struct vb_load *l, uint64_t w, uint64_t d,
 				uint64_t line)
 {
 	return tpcc_key_at(w % l->nodes, w, d, row, line);
+}
+
+/* In the index by last name: the customers of a name are from 0 on. */
+static inline uint64_t tpcc_name_key(const struct vb_load *l, uint64_t w, uint64_t d, uint64_t name,
+				     uint64_t at)
+{
+	return tpcc_key(l, w, d, 0, 0) | name << TPCC_NAME_BITS | at;
+}
+
+/* In the index of a customer's orders.  By the warehouse, modulo nodes, it is on the right one. */
+static inline uint64_t tpcc_last_key(uint64_t w, uint64_t d, uint64_t customer, uint64_t order)
+{
+	_Static_assert(TPCC_CUSTOMERS <= 1u << 12, "12 bits");
+	return w << 48 | d << 44 | customer << TPCC_LAST_BITS | order;
 }
 
 /* Of a name's number, three digits: its syllables (clause 4.3.2.3). */

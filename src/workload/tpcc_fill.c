@@ -183,6 +183,21 @@ static bool is_before(const struct filler *f, unsigned a, unsigned b)
 	return memcmp(f->first[a], f->first[b], sizeof(f->first[a])) < 0;
 }
 
+static int put_name(struct filler *f, uint32_t w, uint32_t d, uint32_t name,
+		    const struct tpcc_name *r)
+{
+	int err = 0;
+
+	if (!tpcc_opts_of(f->l)->ranges)
+		return put(f, TPCC_NAME, tpcc_key(f->l, w, d, name, 0), r);
+	for (unsigned i = 0; i < r->n && err == 0; i++) {
+		struct tpcc_named one = {.customer = r->customer[i]};
+
+		err = put(f, TPCC_NAME, tpcc_name_key(f->l, w, d, name, i), &one);
+	}
+	return err;
+}
+
 static int fill_names(struct filler *f, uint32_t w, uint32_t d)
 {
 	int err = 0;
@@ -198,7 +213,7 @@ static int fill_names(struct filler *f, uint32_t w, uint32_t d)
 				r->customer[k] = r->customer[k - 1];
 			r->customer[k] = moved;
 		}
-		err = put(f, TPCC_NAME, tpcc_key(f->l, w, d, name, 0), r);
+		err = put_name(f, w, d, name, r);
 	}
 	return err;
 }
@@ -220,7 +235,10 @@ static int fill_order(struct filler *f, uint32_t w, uint32_t d, uint32_t number,
 	int err = put(f, TPCC_ORDER, tpcc_key(f->l, w, d, number, 0), &o);
 
 	if (err == 0)
-		err = put(f, TPCC_LAST_ORDER, tpcc_key(f->l, w, d, customer, 0), &last);
+		err = put(f, TPCC_LAST_ORDER,
+			  tpcc_opts_of(f->l)->ranges ? tpcc_last_key(w, d, customer, number)
+						     : tpcc_key(f->l, w, d, customer, 0),
+			  &last);
 	if (err == 0 && !delivered)
 		err = put(f, TPCC_NEW_ORDER, tpcc_key(f->l, w, d, number, 0), &waiting);
 	for (unsigned i = 0; i < o.lines && err == 0; i++) {
@@ -255,7 +273,7 @@ static int fill_district(struct filler *f, uint32_t w, uint32_t d)
 	letters(f, r.name, 6, sizeof(r.name));
 	address(f, &r.address);
 	err = put(f, TPCC_DISTRICT, tpcc_key(f->l, w, d, 0, 0), &r);
-	if (err == 0)
+	if (err == 0 && !tpcc_opts_of(f->l)->ranges)
 		err = put(f, TPCC_DELIVERY, tpcc_key(f->l, w, d, 0, 0), &next);
 	name_customers(f);
 	for (uint32_t i = 0; i < db->customers && err == 0; i++)
@@ -312,7 +330,8 @@ int vb_tpcc_fill(struct vb_load *l, uint16_t node, const struct vb_load_progress
 uint64_t vb_tpcc_records(const struct vb_load *l)
 {
 	const struct tpcc_db *db = l->own;
-	uint64_t district = 2 + db->names + 4ull * db->customers + (db->customers - db->delivered) +
+	uint64_t names = tpcc_opts_of(l)->ranges ? db->customers : db->names;
+	uint64_t district = 2 + names + 4ull * db->customers + (db->customers - db->delivered) +
 			    (TPCC_LINES_LEAST + TPCC_LINES_MOST) / 2 * (uint64_t)db->customers;
 
 	return (uint64_t)l->nodes * db->items +

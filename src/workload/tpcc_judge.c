@@ -40,7 +40,7 @@ static const char *const conditions[CONDITIONS] = {
 
 /* Rows that were looked at; what a table has beyond them breaks a condition, too. */
 struct found {
-	uint64_t orders, waiting, lines, payments;
+	uint64_t orders, waiting, lines, payments, named;
 };
 
 /* What a district's rows say. */
@@ -50,6 +50,7 @@ struct district {
 	uint64_t orders, waiting, lines, lines_said;
 	uint32_t max_order, min_waiting, max_waiting;
 	int64_t paid;
+	uint64_t delivered_to; /* how often something was delivered to a customer */
 	/* By customer: what has been delivered to it, and its last order. */
 	int64_t delivered[TPCC_CUSTOMERS];
 	uint32_t last[TPCC_CUSTOMERS];
@@ -101,6 +102,18 @@ static void look_at_lines(const struct vb_load *l, struct district *at, uint32_t
 	at->broken[6] |= n != said;
 }
 
+/* With --ranges each order is in the index of its customer's. */
+static void look_at_index(const struct vb_load *l, const struct district *at, uint32_t number,
+			  const struct tpcc_order *o, struct vb_load_sums *sums)
+{
+	const struct tpcc_last_order *r;
+
+	if (!tpcc_opts_of(l)->ranges)
+		return;
+	r = row_of(l, TPCC_LAST_ORDER, tpcc_last_key(at->w, at->d, o->customer, number), sums);
+	sums->wrong += r != NULL && r->order != number;
+}
+
 static void look_at_order(const struct vb_load *l, struct district *at, uint32_t number,
 			  struct vb_load_sums *sums)
 {
@@ -118,6 +131,7 @@ static void look_at_order(const struct vb_load *l, struct district *at, uint32_t
 		at->lines_said += o->lines;
 		at->max_order = number;
 		at->last[o->customer] = number;
+		look_at_index(l, at, number, o, sums);
 	}
 	if (waits != NULL) {
 		sums->wrong += waits->order != number;
@@ -150,17 +164,52 @@ static void look_at_customer(const struct vb_load *l, struct district *at, uint3
 {
 	uint64_t key = tpcc_key(l, at->w, at->d, number, 0);
 	const struct tpcc_customer *c = row_of(l, TPCC_CUSTOMER, key, sums);
-	const struct tpcc_last_order *last = row_of(l, TPCC_LAST_ORDER, key, sums);
 
-	sums->wrong += last != NULL && last->order != at->last[number];
+	if (!tpcc_opts_of(l)->ranges) {
+		const struct tpcc_last_order *last = row_of(l, TPCC_LAST_ORDER, key, sums);
+
+		sums->wrong += last != NULL && last->order != at->last[number];
+	}
 	if (c == NULL)
 		return;
+	at->delivered_to += c->deliveries;
 	at->broken[12] |= c->balance + c->ytd_payment != at->delivered[number];
 	sums->value[MISPAID] +=
 		weight(l, at->w, at->d, number) * (uint64_t)(c->balance - at->delivered[number]);
 }
 
+static void look_at_names(const struct vb_load *l, struct district *at, struct vb_load_sums *sums)
+{
+	const struct tpcc_db *db = l->own;
+	uint64_t before = at->found->named;
+
+	for (uint32_t i = 0; i < db->names; i++) {
+		if (!tpcc_opts_of(l)->ranges) {
+			row_of(l, TPCC_NAME, tpcc_key(l, at->w, at->d, i, 0), sums);
+			continue;
+		}
+		for (uint32_t k = 0; k < TPCC_SAME_NAME; k++, at->found->named++)
+			if (vb_load_record(l, TPCC_NAME, tpcc_name_key(l, at->w, at->d, i, k),
+					   sums) == NULL)
+				break;
+	}
+	if (tpcc_opts_of(l)->ranges)
+		sums->absent += db->customers - (at->found->named - before);
+}
+
 /* ---- districts and warehouses ---- */
+
+/* What the district says that has been delivered. */
+static uint64_t delivered(const struct vb_load *l, const struct district *at,
+			  struct vb_load_sums *sums)
+{
+	const struct tpcc_delivery *next;
+
+	if (tpcc_opts_of(l)->ranges)
+		return tpcc_db_of(l)->delivered + at->delivered_to;
+	next = row_of(l, TPCC_DELIVERY, tpcc_key(l, at->w, at->d, 0, 0), sums);
+	return next != NULL ? next->next - 1 : 0;
+}
 
 static void look_at_district(const struct vb_load *l, struct district *at,
 			     struct vb_load_sums *sums)
@@ -168,9 +217,9 @@ static void look_at_district(const struct vb_load *l, struct district *at,
 	const struct tpcc_db *db = l->own;
 	uint64_t key = tpcc_key(l, at->w, at->d, 0, 0);
 	const struct tpcc_district *r = row_of(l, TPCC_DISTRICT, key, sums);
-	const struct tpcc_delivery *next = row_of(l, TPCC_DELIVERY, key, sums);
+	uint64_t done;
 
-	if (r == NULL || next == NULL)
+	if (r == NULL)
 		return;
 	/* One more: nobody may have gone past what the district says. */
 	for (uint32_t i = 1; i <= r->next_order && i <= db->orders_max; i++)
@@ -179,18 +228,18 @@ static void look_at_district(const struct vb_load *l, struct district *at,
 		look_at_payment(l, at, i, sums);
 	for (uint32_t i = 0; i < db->customers; i++)
 		look_at_customer(l, at, i, sums);
-	for (uint32_t i = 0; i < db->names; i++)
-		row_of(l, TPCC_NAME, tpcc_key(l, at->w, at->d, i, 0), sums);
+	look_at_names(l, at, sums);
+	done = delivered(l, at, sums);
 	at->broken[2] = r->next_order - 1 != at->max_order ||
 			(at->waiting != 0 && at->max_waiting != at->max_order);
 	at->broken[3] = at->waiting != 0 && at->max_waiting - at->min_waiting + 1 != at->waiting;
 	at->broken[4] = at->lines_said != at->lines;
 	at->broken[9] = r->ytd != at->paid;
-	at->broken[11] = at->orders - at->waiting != next->next - 1;
+	at->broken[11] = at->orders - at->waiting != done;
 	for (unsigned i = 1; i <= CONDITIONS; i++)
 		BROKEN(i) += at->broken[i];
 	sums->value[ORDERED] += r->next_order - 1 - db->customers;
-	sums->value[DELIVERED] += next->next - 1 - db->delivered;
+	sums->value[DELIVERED] += done - db->delivered;
 }
 
 static void look_at_stock(const struct vb_load *l, uint32_t w, struct vb_load_sums *sums)
@@ -239,6 +288,10 @@ static void look_beyond(const struct vb_load *l, uint16_t node, const struct fou
 	BROKEN(3) += vb_load_present(l, TPCC_NEW_ORDER, node) != f->waiting;
 	BROKEN(4) += vb_load_present(l, TPCC_ORDER_LINE, node) != f->lines;
 	BROKEN(9) += vb_load_present(l, TPCC_HISTORY, node) != f->payments;
+	if (!tpcc_opts_of(l)->ranges)
+		return;
+	sums->wrong += vb_load_present(l, TPCC_LAST_ORDER, node) != f->orders;
+	sums->wrong += vb_load_present(l, TPCC_NAME, node) != f->named;
 }
 
 void vb_tpcc_count(const struct vb_load *l, uint16_t node, struct vb_load_sums *sums)

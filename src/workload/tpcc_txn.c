@@ -1,80 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * TPC-C's five transactions (clauses 2.4 to 2.8); see tpcc_db.h.
- *
- * Each is a few rounds: what is known is declared, and what that says decides
- * what comes next. Where a row that must be there is not, the transaction may
- * have read rows of different moments: it goes to its commit, which then fails.
- * If that succeeds, `strange` says what is wrong.
- */
+/* TPC-C's five transactions (clauses 2.4 to 2.8); see tpcc_calls.h. */
 #define VB_LOG_ROOM "load"
-#include "workload/tpcc_db.h"
+#include "workload/tpcc_range.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #define BRAND "ORIGINAL"
-
-/* ---- calls ---- */
-
-static void add_key(struct vb_load_client *c, enum vb_tpcc_table t, uint64_t key, bool write)
-{
-	c->key[c->n++] = (struct vb_txn_key){c->load->table[t], key, write};
-}
-
-/* The keys from `first` on, together. */
-static int declare(struct vb_load_client *c, struct vb_coordinator *me, unsigned first)
-{
-	if (tpcc_opts_of(c->load)->no_declare)
-		return 0;
-	return vb_txn_declare(me, &c->key[first], c->n - first);
-}
-
-static int strange(struct vb_load_client *c, const char *what)
-{
-	((struct tpcc_drawn *)c->own)->strange = what;
-	return -ENOENT;
-}
-
-/* A row that must be there; NULL: *err says why, or has said before that
- * nothing is to be done. */
-static const void *get(struct vb_load_client *c, struct vb_coordinator *me, enum vb_tpcc_table t,
-		       uint64_t key, int *err)
-{
-	const void *row;
-
-	if (*err == 0)
-		*err = vb_txn_get(me, c->load->table[t], key, &row);
-	else
-		return NULL;
-	if (*err == -ENOENT)
-		*err = strange(c, c->load->params[t].name);
-	return *err == 0 ? row : NULL;
-}
-
-static void *update(struct vb_load_client *c, struct vb_coordinator *me, enum vb_tpcc_table t,
-		    uint64_t key, int *err)
-{
-	void *row;
-
-	if (*err == 0)
-		*err = vb_txn_update(me, c->load->table[t], key, &row);
-	else
-		return NULL;
-	if (*err == -ENOENT)
-		*err = strange(c, c->load->params[t].name);
-	return *err == 0 ? row : NULL;
-}
-
-static int insert(struct vb_load_client *c, struct vb_coordinator *me, enum vb_tpcc_table t,
-		  uint64_t key, const void *row)
-{
-	int err = vb_txn_insert(me, c->load->table[t], key, row);
-
-	return err == -EEXIST ? strange(c, c->load->params[t].name) : err;
-}
 
 /* ---- new-order ---- */
 
@@ -114,8 +47,8 @@ static int add_line(struct vb_load_client *c, struct vb_coordinator *me, uint32_
 	const struct tpcc_drawn *d = c->own;
 	uint32_t from = d->line[i].supplier;
 	int err = 0;
-	struct tpcc_stock *s =
-		update(c, me, TPCC_STOCK, tpcc_key(c->load, from, 0, d->line[i].item, 0), &err);
+	struct tpcc_stock *s = tpcc_update(c, me, TPCC_STOCK,
+					   tpcc_key(c->load, from, 0, d->line[i].item, 0), &err);
 	struct tpcc_order_line row = {
 		.amount = price * d->line[i].quantity,
 		.item = d->line[i].item,
@@ -130,17 +63,18 @@ static int add_line(struct vb_load_client *c, struct vb_coordinator *me, uint32_
 	if (tpcc_opts_of(c->load)->no_inserts)
 		return 0;
 	memcpy(row.district, s->district[d->district], sizeof(row.district));
-	return insert(c, me, TPCC_ORDER_LINE,
-		      tpcc_key(c->load, d->warehouse, d->district, order, i), &row);
+	return tpcc_insert(c, me, TPCC_ORDER_LINE,
+			   tpcc_key(c->load, d->warehouse, d->district, order, i), &row);
 }
 
+/* From one on. */
 static int add_lines_of(struct vb_load_client *c, struct vb_coordinator *me, uint32_t order,
-			const int64_t *price)
+			unsigned from, const int64_t *price)
 {
 	unsigned n = ((const struct tpcc_drawn *)c->own)->lines;
 	int err = 0;
 
-	for (unsigned i = 0; i < n && err == 0; i++)
+	for (unsigned i = from; i < n && err == 0; i++)
 		err = add_line(c, me, order, i, price[i]);
 	return err;
 }
@@ -159,24 +93,34 @@ static int add_order(struct vb_load_client *c, struct vb_coordinator *me, uint32
 	struct tpcc_new_order waiting = {.order = order};
 	struct tpcc_last_order last = {.order = order};
 	unsigned first = c->n;
-	int err;
+	bool ranges = tpcc_opts_of(c->load)->ranges;
+	int err = 0;
 
-	add_key(c, TPCC_ORDER, key, true);
-	add_key(c, TPCC_NEW_ORDER, key, true);
+	/* A row of an ordered table has its range taken before its key (txn/scan.c): the first line takes
+	 * that of all. */
+	if (ranges)
+		err = vb_tpcc_range_add(c, me, order);
+	if (err == 0 && ranges)
+		err = add_line(c, me, order, 0, price[0]);
+	tpcc_add_key(c, TPCC_ORDER, key, true);
+	if (!ranges)
+		tpcc_add_key(c, TPCC_NEW_ORDER, key, true);
 	for (unsigned i = 0; i < d->lines; i++) {
-		add_key(c, TPCC_ORDER_LINE, key | i, true);
+		if (i > 0 || !ranges)
+			tpcc_add_key(c, TPCC_ORDER_LINE, key | i, true);
 		row.all_local &= d->line[i].supplier == d->warehouse;
 	}
-	err = declare(c, me, first);
 	if (err == 0)
-		err = insert(c, me, TPCC_ORDER, key, &row);
+		err = tpcc_declare(c, me, first);
 	if (err == 0)
-		err = insert(c, me, TPCC_NEW_ORDER, key, &waiting);
-	if (err == 0)
+		err = tpcc_insert(c, me, TPCC_ORDER, key, &row);
+	if (err == 0 && !ranges)
+		err = tpcc_insert(c, me, TPCC_NEW_ORDER, key, &waiting);
+	if (err == 0 && !ranges)
 		err = vb_txn_write(me, c->load->table[TPCC_LAST_ORDER],
 				   tpcc_key(c->load, d->warehouse, d->district, d->customer, 0),
 				   &last);
-	return err ? err : add_lines_of(c, me, order, price);
+	return err ? err : add_lines_of(c, me, order, ranges, price);
 }
 
 static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
@@ -194,22 +138,23 @@ static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
 	struct tpcc_district *in;
 	int err;
 
-	add_key(c, TPCC_WAREHOUSE, warehouse, false);
-	add_key(c, TPCC_DISTRICT, district, true);
-	add_key(c, TPCC_CUSTOMER, customer, false);
-	if (!no_inserts)
-		add_key(c, TPCC_LAST_ORDER, customer, true);
+	tpcc_add_key(c, TPCC_WAREHOUSE, warehouse, false);
+	tpcc_add_key(c, TPCC_DISTRICT, district, true);
+	tpcc_add_key(c, TPCC_CUSTOMER, customer, false);
+	if (!no_inserts && !tpcc_opts_of(l)->ranges)
+		tpcc_add_key(c, TPCC_LAST_ORDER, customer, true);
 	for (unsigned i = 0; i < d->lines; i++) {
 		uint32_t item = d->line[i].item;
 
-		add_key(c, TPCC_ITEM, tpcc_key_at(c->node, 0, 0, item, 0), false);
+		tpcc_add_key(c, TPCC_ITEM, tpcc_key_at(c->node, 0, 0, item, 0), false);
 		if (item < db->items)
-			add_key(c, TPCC_STOCK, tpcc_key(l, d->line[i].supplier, 0, item, 0), true);
+			tpcc_add_key(c, TPCC_STOCK, tpcc_key(l, d->line[i].supplier, 0, item, 0),
+				     true);
 	}
-	err = declare(c, me, 0);
-	w = get(c, me, TPCC_WAREHOUSE, warehouse, &err);
-	in = update(c, me, TPCC_DISTRICT, district, &err);
-	who = get(c, me, TPCC_CUSTOMER, customer, &err);
+	err = tpcc_declare(c, me, 0);
+	w = tpcc_get(c, me, TPCC_WAREHOUSE, warehouse, &err);
+	in = tpcc_update(c, me, TPCC_DISTRICT, district, &err);
+	who = tpcc_get(c, me, TPCC_CUSTOMER, customer, &err);
 	if (err == 0)
 		err = price_lines(c, me, price);
 	if (err)
@@ -219,7 +164,7 @@ static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
 	c->seen += (int64_t)w->tax + in->tax + who->discount;
 	c->change[0] = 1;
 	in->next_order++;
-	return no_inserts ? add_lines_of(c, me, 0, price)
+	return no_inserts ? add_lines_of(c, me, 0, 0, price)
 			  : add_order(c, me, in->next_order - 1, price);
 }
 
@@ -231,11 +176,14 @@ static uint32_t find_customer(struct vb_load_client *c, struct vb_coordinator *m
 	const struct tpcc_drawn *d = c->own;
 	const struct tpcc_name *named;
 
-	if (!d->by_name)
+	if (!d->by_name || *err != 0)
 		return d->customer;
-	named = get(c, me, TPCC_NAME,
-		    tpcc_key(c->load, d->customer_warehouse, d->customer_district, d->customer, 0),
-		    err);
+	if (tpcc_opts_of(c->load)->ranges)
+		return vb_tpcc_range_customer(c, me, err);
+	named = tpcc_get(
+		c, me, TPCC_NAME,
+		tpcc_key(c->load, d->customer_warehouse, d->customer_district, d->customer, 0),
+		err);
 	return named != NULL ? named->customer[(named->n - 1) / 2] : 0;
 }
 
@@ -277,7 +225,7 @@ static int add_history(struct vb_load_client *c, struct vb_coordinator *me, uint
 	memcpy(row.data, w->name, sizeof(w->name));
 	memset(row.data + sizeof(w->name), ' ', 4);
 	memcpy(row.data + sizeof(w->name) + 4, in->name, sizeof(in->name));
-	return insert(c, me, TPCC_HISTORY, key, &row);
+	return tpcc_insert(c, me, TPCC_HISTORY, key, &row);
 }
 
 static int payment(struct vb_load_client *c, struct vb_coordinator *me)
@@ -295,12 +243,13 @@ static int payment(struct vb_load_client *c, struct vb_coordinator *me)
 	unsigned first;
 	int err;
 
-	add_key(c, TPCC_WAREHOUSE, warehouse, true);
-	add_key(c, TPCC_DISTRICT, district, true);
-	add_key(c, d->by_name ? TPCC_NAME : TPCC_CUSTOMER, who, !d->by_name);
-	err = declare(c, me, 0);
-	w = update(c, me, TPCC_WAREHOUSE, warehouse, &err);
-	in = update(c, me, TPCC_DISTRICT, district, &err);
+	tpcc_add_key(c, TPCC_WAREHOUSE, warehouse, true);
+	tpcc_add_key(c, TPCC_DISTRICT, district, true);
+	if (!d->by_name || !tpcc_opts_of(l)->ranges)
+		tpcc_add_key(c, d->by_name ? TPCC_NAME : TPCC_CUSTOMER, who, !d->by_name);
+	err = tpcc_declare(c, me, 0);
+	w = tpcc_update(c, me, TPCC_WAREHOUSE, warehouse, &err);
+	in = tpcc_update(c, me, TPCC_DISTRICT, district, &err);
 	number = find_customer(c, me, &err);
 	if (err)
 		return err;
@@ -312,11 +261,11 @@ static int payment(struct vb_load_client *c, struct vb_coordinator *me)
 	customer = tpcc_key(l, d->customer_warehouse, d->customer_district, number, 0);
 	first = c->n;
 	if (!no_inserts)
-		add_key(c, TPCC_HISTORY, history, true);
+		tpcc_add_key(c, TPCC_HISTORY, history, true);
 	if (d->by_name)
-		add_key(c, TPCC_CUSTOMER, customer, true);
-	err = declare(c, me, first);
-	of = update(c, me, TPCC_CUSTOMER, customer, &err);
+		tpcc_add_key(c, TPCC_CUSTOMER, customer, true);
+	err = tpcc_declare(c, me, first);
+	of = tpcc_update(c, me, TPCC_CUSTOMER, customer, &err);
 	if (err)
 		return err;
 	pay(d, number, of);
@@ -331,42 +280,64 @@ static int add_lines(struct vb_load_client *c, uint64_t order, const struct tpcc
 		     bool write)
 {
 	if (row->lines > TPCC_LINES_MOST || row->customer >= tpcc_db_of(c->load)->customers)
-		return strange(c, "orders");
+		return tpcc_strange(c, "orders");
 	for (unsigned i = 0; i < row->lines; i++)
-		add_key(c, TPCC_ORDER_LINE, order | i, write);
+		tpcc_add_key(c, TPCC_ORDER_LINE, order | i, write);
 	return 0;
+}
+
+/* The customer's balance, and the number of its last order. */
+static int last_order(struct vb_load_client *c, struct vb_coordinator *me, uint32_t *number)
+{
+	const struct tpcc_drawn *d = c->own;
+	bool ranges = tpcc_opts_of(c->load)->ranges;
+	const struct tpcc_customer *who;
+	int err = 0;
+	uint32_t id = find_customer(c, me, &err);
+	uint64_t customer = tpcc_key(c->load, d->warehouse, d->district, id, 0);
+	unsigned first = c->n;
+
+	tpcc_add_key(c, TPCC_CUSTOMER, customer, false);
+	if (!ranges)
+		tpcc_add_key(c, TPCC_LAST_ORDER, customer, false);
+	if (err == 0)
+		err = tpcc_declare(c, me, first);
+	who = tpcc_get(c, me, TPCC_CUSTOMER, customer, &err);
+	c->seen = who != NULL ? who->balance : 0;
+	if (ranges) {
+		*number = vb_tpcc_range_last(c, me, id, &err);
+	} else {
+		const struct tpcc_last_order *last =
+			tpcc_get(c, me, TPCC_LAST_ORDER, customer, &err);
+
+		*number = last != NULL ? last->order : 0;
+	}
+	return err;
 }
 
 static int order_status(struct vb_load_client *c, struct vb_coordinator *me)
 {
 	const struct tpcc_drawn *d = c->own;
-	const struct tpcc_customer *who;
-	const struct tpcc_last_order *last;
 	const struct tpcc_order *row;
-	uint64_t customer = tpcc_key(c->load, d->warehouse, d->district, d->customer, 0), order;
+	uint32_t number = 0;
+	uint64_t order;
 	unsigned first;
-	int err = 0;
+	int err = last_order(c, me, &number);
 
-	customer = tpcc_key(c->load, d->warehouse, d->district, find_customer(c, me, &err), 0);
-	add_key(c, TPCC_CUSTOMER, customer, false);
-	add_key(c, TPCC_LAST_ORDER, customer, false);
-	if (err == 0)
-		err = declare(c, me, 0);
-	who = get(c, me, TPCC_CUSTOMER, customer, &err);
-	last = get(c, me, TPCC_LAST_ORDER, customer, &err);
 	if (err)
 		return err;
-	c->seen = who->balance;
-	order = tpcc_key(c->load, d->warehouse, d->district, last->order, 0);
-	row = get(c, me, TPCC_ORDER, order, &err);
+	order = tpcc_key(c->load, d->warehouse, d->district, number, 0);
+	row = tpcc_get(c, me, TPCC_ORDER, order, &err);
+	if (err == 0 && tpcc_opts_of(c->load)->ranges)
+		return vb_tpcc_range_lines(c, me, order, row->lines);
 	first = c->n;
 	if (err == 0)
 		err = add_lines(c, order, row, false);
 	if (err == 0)
-		err = declare(c, me, first);
+		err = tpcc_declare(c, me, first);
 	for (unsigned i = first; i < c->n && err == 0; i++) {
 		const struct tpcc_order_line *line =
-			get(c, me, TPCC_ORDER_LINE, c->key[i].key, &err);
+			tpcc_get(c, me, TPCC_ORDER_LINE, c->key[i].key, &err);
 
 		c->seen += line != NULL ? line->amount : 0;
 	}
@@ -390,17 +361,17 @@ static int oldest_orders(struct vb_load_client *c, struct vb_coordinator *me, st
 	int err;
 
 	for (uint32_t i = 0; i < TPCC_DISTRICTS; i++)
-		add_key(c, TPCC_DELIVERY, tpcc_key(c->load, d->warehouse, i, 0, 0), true);
-	err = declare(c, me, 0);
+		tpcc_add_key(c, TPCC_DELIVERY, tpcc_key(c->load, d->warehouse, i, 0, 0), true);
+	err = tpcc_declare(c, me, 0);
 	for (unsigned i = 0; i < TPCC_DISTRICTS && err == 0; i++)
-		next[i] = update(c, me, TPCC_DELIVERY, c->key[i].key, &err);
+		next[i] = tpcc_update(c, me, TPCC_DELIVERY, c->key[i].key, &err);
 	first = c->n;
 	for (uint32_t i = 0; i < TPCC_DISTRICTS && err == 0; i++) {
 		v->order[i] = tpcc_key(c->load, d->warehouse, i, next[i]->next, 0);
-		add_key(c, TPCC_NEW_ORDER, v->order[i], true);
+		tpcc_add_key(c, TPCC_NEW_ORDER, v->order[i], true);
 	}
 	if (err == 0)
-		err = declare(c, me, first);
+		err = tpcc_declare(c, me, first);
 	for (unsigned i = 0; i < TPCC_DISTRICTS && err == 0; i++) {
 		err = vb_txn_delete(me, waiting, v->order[i]);
 		if (err == -ENOENT) {
@@ -414,6 +385,17 @@ static int oldest_orders(struct vb_load_client *c, struct vb_coordinator *me, st
 	return err;
 }
 
+static int oldest_by_range(struct vb_load_client *c, struct vb_coordinator *me, struct delivery *v)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < TPCC_DISTRICTS && err == 0; i++) {
+		err = vb_tpcc_range_deliver(c, me, i, &v->order[i]);
+		c->change[2] += err == 0 && v->order[i] != 0;
+	}
+	return err;
+}
+
 static int deliver_orders(struct vb_load_client *c, struct vb_coordinator *me, struct delivery *v)
 {
 	const struct tpcc_drawn *d = c->own;
@@ -422,8 +404,8 @@ static int deliver_orders(struct vb_load_client *c, struct vb_coordinator *me, s
 
 	for (unsigned i = 0; i < TPCC_DISTRICTS; i++)
 		if (v->order[i] != 0)
-			add_key(c, TPCC_ORDER, v->order[i], true);
-	err = declare(c, me, first);
+			tpcc_add_key(c, TPCC_ORDER, v->order[i], true);
+	err = tpcc_declare(c, me, first);
 	first = c->n;
 	for (uint32_t i = 0; i < TPCC_DISTRICTS && err == 0; i++) {
 		struct tpcc_order *row;
@@ -431,7 +413,7 @@ static int deliver_orders(struct vb_load_client *c, struct vb_coordinator *me, s
 		v->first_line[i] = v->first_line[i + 1] = c->n;
 		if (v->order[i] == 0)
 			continue;
-		row = update(c, me, TPCC_ORDER, v->order[i], &err);
+		row = tpcc_update(c, me, TPCC_ORDER, v->order[i], &err);
 		if (err == 0)
 			err = add_lines(c, v->order[i], row, true);
 		if (err)
@@ -442,15 +424,16 @@ static int deliver_orders(struct vb_load_client *c, struct vb_coordinator *me, s
 	}
 	for (unsigned i = 0; i < TPCC_DISTRICTS; i++)
 		if (v->order[i] != 0)
-			add_key(c, TPCC_CUSTOMER, v->customer[i], true);
-	return err ? err : declare(c, me, first);
+			tpcc_add_key(c, TPCC_CUSTOMER, v->customer[i], true);
+	return err ? err : tpcc_declare(c, me, first);
 }
 
 static int delivery(struct vb_load_client *c, struct vb_coordinator *me)
 {
 	const struct tpcc_drawn *d = c->own;
 	struct delivery v;
-	int err = oldest_orders(c, me, &v);
+	int err = tpcc_opts_of(c->load)->ranges ? oldest_by_range(c, me, &v)
+						: oldest_orders(c, me, &v);
 
 	if (err == 0)
 		err = deliver_orders(c, me, &v);
@@ -462,14 +445,14 @@ static int delivery(struct vb_load_client *c, struct vb_coordinator *me)
 			continue;
 		for (unsigned k = v.first_line[i]; k < v.first_line[i + 1] && err == 0; k++) {
 			struct tpcc_order_line *line =
-				update(c, me, TPCC_ORDER_LINE, c->key[k].key, &err);
+				tpcc_update(c, me, TPCC_ORDER_LINE, c->key[k].key, &err);
 
 			if (line == NULL)
 				break;
 			line->delivered = d->date;
 			sum += line->amount;
 		}
-		who = update(c, me, TPCC_CUSTOMER, v.customer[i], &err);
+		who = tpcc_update(c, me, TPCC_CUSTOMER, v.customer[i], &err);
 		if (who == NULL)
 			break;
 		who->balance += sum;
@@ -493,50 +476,78 @@ static bool first_met(struct tpcc_drawn *d, uint32_t item)
 	return true;
 }
 
-/* The lines of the district's last orders. */
-static int recent_lines(struct vb_load_client *c, struct vb_coordinator *me, unsigned *first_line)
+static void meet(struct vb_load_client *c, const struct tpcc_order_line *line)
+{
+	struct tpcc_drawn *d = c->own;
+
+	if (first_met(d, line->item))
+		tpcc_add_key(c, TPCC_STOCK, tpcc_key(c->load, d->warehouse, 0, line->item, 0),
+			     false);
+}
+
+/* Adds the stock, from key `first` on, of the items in so many orders. */
+static int meet_by_key(struct vb_load_client *c, struct vb_coordinator *me, uint32_t from,
+		       uint32_t to, unsigned *first)
 {
 	const struct tpcc_drawn *d = c->own;
-	int err = 0;
-	const struct tpcc_district *in =
-		get(c, me, TPCC_DISTRICT, tpcc_key(c->load, d->warehouse, d->district, 0, 0), &err);
 	unsigned orders;
+	int err;
 
-	if (err)
-		return err;
-	for (uint32_t o = in->next_order - TPCC_RECENT; o < in->next_order; o++)
-		add_key(c, TPCC_ORDER, tpcc_key(c->load, d->warehouse, d->district, o, 0), false);
-	err = declare(c, me, 0);
-	orders = *first_line = c->n;
+	for (uint32_t o = from; o < to; o++)
+		tpcc_add_key(c, TPCC_ORDER, tpcc_key(c->load, d->warehouse, d->district, o, 0),
+			     false);
+	err = tpcc_declare(c, me, 0);
+	orders = c->n;
 	for (unsigned i = 0; i < orders && err == 0; i++) {
-		const struct tpcc_order *row = get(c, me, TPCC_ORDER, c->key[i].key, &err);
+		const struct tpcc_order *row = tpcc_get(c, me, TPCC_ORDER, c->key[i].key, &err);
 
 		if (row != NULL)
 			err = add_lines(c, c->key[i].key, row, false);
 	}
-	return err ? err : declare(c, me, *first_line);
+	if (err == 0)
+		err = tpcc_declare(c, me, orders);
+	*first = c->n;
+	for (unsigned i = orders; i < *first && err == 0; i++) {
+		const struct tpcc_order_line *line =
+			tpcc_get(c, me, TPCC_ORDER_LINE, c->key[i].key, &err);
+
+		if (line != NULL)
+			meet(c, line);
+	}
+	return err;
+}
+
+static int meet_by_range(struct vb_load_client *c, struct vb_coordinator *me, uint32_t from,
+			 uint32_t to, unsigned *first)
+{
+	const struct tpcc_drawn *d = c->own;
+	unsigned n = 0;
+	int err = vb_tpcc_range_recent(c, me, from, to, &n);
+
+	*first = c->n;
+	for (unsigned i = 0; i < n && err == 0; i++)
+		meet(c, d->row[i].record);
+	return err;
 }
 
 static int stock_level(struct vb_load_client *c, struct vb_coordinator *me)
 {
 	struct tpcc_drawn *d = c->own;
-	unsigned first_line, first_stock;
-	int err = recent_lines(c, me, &first_line);
+	int err = 0;
+	const struct tpcc_district *in = tpcc_get(
+		c, me, TPCC_DISTRICT, tpcc_key(c->load, d->warehouse, d->district, 0, 0), &err);
+	uint32_t to = in != NULL ? in->next_order : 0;
+	unsigned first;
 
-	first_stock = c->n;
+	if (err)
+		return err;
 	memset(d->met, 0, sizeof(d->met));
-	for (unsigned i = first_line; i < first_stock && err == 0; i++) {
-		const struct tpcc_order_line *line =
-			get(c, me, TPCC_ORDER_LINE, c->key[i].key, &err);
-
-		if (line != NULL && first_met(d, line->item))
-			add_key(c, TPCC_STOCK, tpcc_key(c->load, d->warehouse, 0, line->item, 0),
-				false);
-	}
+	err = tpcc_opts_of(c->load)->ranges ? meet_by_range(c, me, to - TPCC_RECENT, to, &first)
+					    : meet_by_key(c, me, to - TPCC_RECENT, to, &first);
 	if (err == 0)
-		err = declare(c, me, first_stock);
-	for (unsigned i = first_stock; i < c->n && err == 0; i++) {
-		const struct tpcc_stock *s = get(c, me, TPCC_STOCK, c->key[i].key, &err);
+		err = tpcc_declare(c, me, first);
+	for (unsigned i = first; i < c->n && err == 0; i++) {
+		const struct tpcc_stock *s = tpcc_get(c, me, TPCC_STOCK, c->key[i].key, &err);
 
 		c->seen += s != NULL && s->quantity < d->threshold;
 	}
@@ -569,6 +580,7 @@ int vb_tpcc_body(struct vb_load_client *c, struct vb_coordinator *me)
 	c->n = 0;
 	c->seen = 0;
 	memset(c->change, 0, sizeof(c->change));
+	memset(d->took, 0, sizeof(d->took));
 	d->strange = NULL;
 	err = run(c, me);
 	return d->strange != NULL && err == -ENOENT ? 0 : err;
@@ -578,8 +590,11 @@ int vb_tpcc_committed(struct vb_load_client *c)
 {
 	const struct tpcc_drawn *d = c->own;
 
-	if (d->strange == NULL)
+	if (d->strange == NULL) {
+		if (c->type == TPCC_DELIVER)
+			vb_tpcc_range_delivered(c);
 		return 0;
+	}
 	snprintf(c->why, sizeof(c->why),
 		 "a transaction has committed that found a row of table '%s' "
 		 "missing, or one where "

@@ -103,6 +103,22 @@ run bench txn --cc no-wait-sx,silo,mvcc --hybrid both --fabric shm --nodes 2 --t
 is 'scans on shm: exit status 0' [ "$status" = 0 ]
 is_json 'scans on shm: the same' '.runs | length == 6 and all(.commits > 0 and .check.serializable and .invariant.holds)'
 
+# TPC-C by range, and what was delivered by others lies between.
+run bench txn --cc all --fabric sim --nodes 2 --threads 1 --coroutines 4 --workload tpcc --ranges --items 200 \
+	--customers 30 --orders 20k --duration 1ms --check --seed 5 --json "$json"
+is 'tpcc by range: exit status 0' [ "$status" = 0 ]
+is_json 'tpcc by range: every protocol' "([.runs[].cc] | unique) == ($protocols | sort)"
+is_json 'tpcc by range: serializable, and all conditions hold' '.runs | all(.commits > 10 and .failed == 0 and
+	.calls_per_txn > 1 and .workload.ranges and .check.serializable and .invariant.holds)'
+run bench txn --cc no-wait-sx,silo,mvcc --hybrid both --fabric shm --nodes 2 --threads 2 --coroutines 2 \
+	--workload tpcc --ranges --items 200 --customers 30 --orders 20k --duration 600ms --check --json "$json"
+is 'tpcc by range on shm: exit status 0' [ "$status" = 0 ]
+is_json 'tpcc by range on shm: the same' '.runs | length == 6 and all(.commits > 0 and .check.serializable and .invariant.holds)'
+run bench txn --cc no-wait-sx,wait-die-sx --isolation read-committed --fabric sim --nodes 2 --threads 1 --coroutines 4 \
+	--workload tpcc --ranges --items 200 --customers 30 --orders 20k --duration 2ms --check --seed 3 --json "$json"
+is 'tpcc by range, read committed: exit status 0' [ "$status" = 0 ]
+is_json 'tpcc by range, read committed: nothing is missing' '.runs | all(.commits > 10 and .failed == 0)'
+
 # What takes no virtual time would never end.
 run bench txn --cc silo --fabric sim --workload ycsb --records 1k --span 1 --duration 1ms
 is 'only near records on sim: exit status' [ "$status" = 2 ]

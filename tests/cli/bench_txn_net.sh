@@ -27,8 +27,10 @@ fi
 
 # The bound is generous: a lost answer is right on a loaded machine, but not what is tested here.
 for load in 'ycsb --records 2k --dist uniform' 'smallbank --accounts 500 --hot-accounts 500' \
-	'bank --accounts 12' 'tatp --subscribers 300' 'tpcc --items 200 --customers 30 --orders 5k'; do
-	what="ucx, ${load%% *}"
+	'bank --accounts 12' 'tatp --subscribers 300' 'tpcc --items 200 --customers 30 --orders 5k' \
+	'tpcc --ranges --items 200 --customers 30 --orders 5k'; do
+	what="ucx, ${load%% --*}"
+	[ "${load#* --ranges}" = "$load" ] || what="$what by range"
 	# shellcheck disable=SC2086
 	run bench txn --cc no-wait,wait-die,silo,sundial --hybrid both --fabric ucx --procs 3 --coroutines 2 \
 		--workload $load --fabric-options bound=500ms --duration 150ms --check --json "$json"

@@ -18,6 +18,35 @@ static void *row(struct fixture *g, enum vb_tpcc_table t, uint32_t w, uint32_t d
 	return (void *)found;
 }
 
+static bool by_range(const struct fixture *g)
+{
+	return tpcc_opts_of(&g->load)->ranges;
+}
+
+/* The customers of a name, by first name. */
+static unsigned of_name(struct fixture *g, uint32_t w, uint32_t d, uint32_t name,
+			uint16_t *customer)
+{
+	struct vb_load_sums ignored = {0};
+	const struct tpcc_named *one;
+	unsigned n = 0;
+
+	if (!by_range(g)) {
+		const struct tpcc_name *named = row(g, TPCC_NAME, w, d, name, 0);
+
+		memcpy(customer, named->customer, named->n * sizeof(customer[0]));
+		return named->n;
+	}
+	for (; n < TPCC_SAME_NAME; n++) {
+		one = vb_load_record(&g->load, TPCC_NAME, tpcc_name_key(&g->load, w, d, name, n),
+				     &ignored);
+		if (one == NULL)
+			break;
+		customer[n] = one->customer;
+	}
+	return n;
+}
+
 /* ---- drawing ---- */
 
 static void test_mix(void **state)
@@ -114,35 +143,42 @@ static void test_shares(void **state)
 /* ---- the population ---- */
 
 /* Each customer is under its name, and those of a name are in the order of their first names. */
-static void test_names(void **state)
+static void look_at_names(const char *list)
 {
 	unsigned listed = 0, most = 0;
 	struct fixture g;
 
-	(void)state;
-	open_fixture(&g, "tpcc", "items=100,customers=3000,orders=1", 1);
+	open_fixture(&g, "tpcc", list, 1);
 	for (uint32_t n = 0; n < 1000; n++) {
-		const struct tpcc_name *named = row(&g, TPCC_NAME, 0, 3, n, 0);
+		uint16_t customer[TPCC_SAME_NAME];
+		unsigned many = of_name(&g, 0, 3, n, customer);
 		const struct tpcc_customer *before = NULL;
 		char last[24] = "";
 
 		vb_tpcc_last_name(n, last, sizeof(last));
-		assert_true(named->n >= 1);
-		for (unsigned i = 0; i < named->n; i++) {
+		assert_true(many >= 1);
+		for (unsigned i = 0; i < many; i++) {
 			const struct tpcc_customer *c =
-				row(&g, TPCC_CUSTOMER, 0, 3, named->customer[i], 0);
+				row(&g, TPCC_CUSTOMER, 0, 3, customer[i], 0);
 
 			assert_memory_equal(c->last, last, sizeof(c->last));
 			if (before != NULL)
 				assert_true(memcmp(before->first, c->first, sizeof(c->first)) <= 0);
 			before = c;
 		}
-		listed += named->n;
-		most = named->n > most ? named->n : most;
+		listed += many;
+		most = many > most ? many : most;
 	}
 	assert_int_equal(listed, 3000);
 	assert_true(most > 10); /* NURand: some names are many's */
 	close_fixture(&g);
+}
+
+static void test_names(void **state)
+{
+	(void)state;
+	look_at_names("items=100,customers=3000,orders=1");
+	look_at_names("items=100,customers=3000,orders=1,ranges");
 }
 
 static void test_last_names(void **state)
@@ -191,10 +227,10 @@ static int64_t status(struct fixture *g, const struct tpcc_drawn *d)
 	int64_t sum;
 
 	if (d->by_name) {
-		const struct tpcc_name *named =
-			row(g, TPCC_NAME, d->warehouse, d->district, d->customer, 0);
+		uint16_t named[TPCC_SAME_NAME];
+		unsigned n = of_name(g, d->warehouse, d->district, d->customer, named);
 
-		id = named->customer[(named->n + 1) / 2 - 1];
+		id = named[(n + 1) / 2 - 1];
 	}
 	c = row(g, TPCC_CUSTOMER, d->warehouse, d->district, id, 0);
 	sum = c->balance;
@@ -218,9 +254,13 @@ static int64_t status(struct fixture *g, const struct tpcc_drawn *d)
 
 static void test_answers(void **state)
 {
-	/* In the last, names are several customers', and of the items few are in an order. */
-	static const char *const lists[] = {SMALL, SMALL ",no-declare",
-					    "items=1000,customers=1500,orders=100"};
+	/* In the third, names are several customers', and of the items few are in an order. */
+	static const char *const lists[] = {SMALL,
+					    SMALL ",no-declare",
+					    "items=1000,customers=1500,orders=100",
+					    SMALL ",ranges",
+					    SMALL ",ranges,no-declare",
+					    "items=1000,customers=1500,orders=100,ranges"};
 	char why[VB_LOAD_WHY] = "";
 
 	(void)state;
@@ -247,15 +287,14 @@ static void test_answers(void **state)
 }
 
 /* Of those of a name the one in the middle, rounded up, however many there are. */
-static void test_by_name(void **state)
+static void ask_by_name(const char *list)
 {
 	unsigned met[2] = {0};
 	struct tpcc_drawn *d;
 	struct fixture g;
 	struct ready r;
 
-	(void)state;
-	open_fixture(&g, "tpcc", "items=100,customers=1500,orders=1", 2);
+	open_fixture(&g, "tpcc", list, 2);
 	get_ready(&g, &r);
 	d = r.c.own;
 	do
@@ -263,10 +302,9 @@ static void test_by_name(void **state)
 	while (r.c.type != TPCC_ORDER_STATUS);
 	d->by_name = true;
 	for (d->customer = 0; d->customer < 300; d->customer++) {
-		const struct tpcc_name *named =
-			row(&g, TPCC_NAME, d->warehouse, d->district, d->customer, 0);
+		uint16_t named[TPCC_SAME_NAME];
 
-		met[named->n % 2]++;
+		met[of_name(&g, d->warehouse, d->district, d->customer, named) % 2]++;
 		assert_int_equal(run_drawn(&g, r.me, &r.c, &r.did), 0);
 		assert_int_equal(r.c.seen, status(&g, d));
 	}
@@ -275,16 +313,22 @@ static void test_by_name(void **state)
 	close_fixture(&g);
 }
 
+static void test_by_name(void **state)
+{
+	(void)state;
+	ask_by_name("items=100,customers=1500,orders=1");
+	ask_by_name("items=100,customers=1500,orders=1,ranges");
+}
+
 /* A delivery that finds no order waiting in a district leaves it as it is. */
-static void test_nothing_to_deliver(void **state)
+static void deliver_all(const char *list)
 {
 	char why[VB_LOAD_WHY] = "";
 	unsigned deliveries = 0;
 	struct ready r;
 	struct fixture g;
 
-	(void)state;
-	open_fixture(&g, "tpcc", SMALL, 2);
+	open_fixture(&g, "tpcc", list, 2);
 	get_ready(&g, &r);
 	while (deliveries < 12) {
 		g.load.ops->next(&r.c);
@@ -294,6 +338,44 @@ static void test_nothing_to_deliver(void **state)
 		/* Nine orders wait at first. */
 		assert_int_equal(r.c.change[2], deliveries < 9 ? 10 : 0);
 		deliveries++;
+	}
+	get_done(&r);
+	assert_int_equal(judge_all(&g, r.did.change, why), 0);
+	close_fixture(&g);
+}
+
+static void test_nothing_to_deliver(void **state)
+{
+	(void)state;
+	deliver_all(SMALL);
+	deliver_all(SMALL ",ranges");
+}
+
+/* Ordered tables: who knows of no delivery finds the oldest order all the same, behind many that are delivered, and
+ * who knows of one that was is not in its way. */
+static void test_oldest_by_range(void **state)
+{
+	char why[VB_LOAD_WHY] = "";
+	struct tpcc_db *db;
+	struct ready r;
+	struct fixture g;
+
+	(void)state;
+	open_fixture(&g, "tpcc", "items=100,customers=400,orders=100,ranges", 2);
+	db = g.load.own;
+	get_ready(&g, &r);
+	for (unsigned deliveries = 0; deliveries < 121; deliveries++) {
+		do
+			g.load.ops->next(&r.c);
+		while (r.c.type != TPCC_DELIVER);
+		/* The last 120 of 400 wait at first. */
+		if (deliveries == 100)
+			for (uint32_t i = 0; i < 2 * TPCC_DISTRICTS; i++)
+				db->waits_from[i] = 281 + i % 5;
+		run_drawn(&g, r.me, &r.c, &r.did);
+		assert_int_equal(r.c.change[2], deliveries < 120 ? 10 : 0);
+		for (uint32_t i = 0; i < TPCC_DISTRICTS && deliveries < 120; i++)
+			assert_int_equal(db->waits_from[i], 282 + deliveries);
 	}
 	get_done(&r);
 	assert_int_equal(judge_all(&g, r.did.change, why), 0);
@@ -399,7 +481,11 @@ static void break_condition(struct fixture *g, unsigned number, int by)
 		c->ytd_payment -= by;
 		break;
 	case 11:
-		((struct tpcc_delivery *)row(g, TPCC_DELIVERY, 1, 2, 0, 0))->next += (uint32_t)by;
+		if (by_range(g))
+			c->deliveries += (uint32_t)by;
+		else
+			((struct tpcc_delivery *)row(g, TPCC_DELIVERY, 1, 2, 0, 0))->next +=
+				(uint32_t)by;
 		break;
 	default:
 		c->ytd_payment += by;
@@ -407,14 +493,13 @@ static void break_condition(struct fixture *g, unsigned number, int by)
 	}
 }
 
-static void test_conditions(void **state)
+static void break_all(const char *list)
 {
 	char why[VB_LOAD_WHY] = "", says[64];
 	struct fixture g;
 	struct did did;
 
-	(void)state;
-	open_fixture(&g, "tpcc", SMALL, 2);
+	open_fixture(&g, "tpcc", list, 2);
 	do_many(&g, 300, &did);
 	for (unsigned number = 1; number <= 12; number++) {
 		assert_int_equal(judge_all(&g, did.change, why), 0);
@@ -425,6 +510,47 @@ static void test_conditions(void **state)
 		assert_non_null(strstr(why, says));
 		break_condition(&g, number, -1);
 	}
+	close_fixture(&g);
+}
+
+static void test_conditions(void **state)
+{
+	(void)state;
+	break_all(SMALL);
+	break_all(SMALL ",ranges");
+}
+
+/* A row of an index that is missing, or says something else. */
+static void test_indexes(void **state)
+{
+	char why[VB_LOAD_WHY] = "";
+	struct tpcc_last_order *last;
+	uint32_t customer;
+	struct fixture g;
+	struct did did;
+	uint64_t at[2];
+
+	(void)state;
+	open_fixture(&g, "tpcc", SMALL ",ranges", 2);
+	do_many(&g, 100, &did);
+	customer = ((struct tpcc_order *)row(&g, TPCC_ORDER, 1, 4, 7, 0))->customer;
+	at[0] = tpcc_last_key(1, 4, customer, 7);
+	at[1] = tpcc_name_key(&g.load, 1, 4, 3, 0);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(at); i++) {
+		uint64_t *version = version_of(&g, i == 0 ? TPCC_LAST_ORDER : TPCC_NAME, at[i]);
+
+		*version ^= VB_VERSION_ABSENT;
+		assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+		*version ^= VB_VERSION_ABSENT;
+	}
+	last = vb_local(g.fabric,
+			vb_table_find(g.load.table[TPCC_LAST_ORDER], 1, at[0]) +
+				g.load.table[TPCC_LAST_ORDER]->layout.record_at,
+			sizeof(*last));
+	last->order ^= 1;
+	assert_int_equal(judge_all(&g, did.change, why), -EBADMSG);
+	last->order ^= 1;
+	assert_int_equal(judge_all(&g, did.change, why), 0);
 	close_fixture(&g);
 }
 
@@ -502,6 +628,46 @@ static void test_strange(void **state)
 	close_fixture(&g);
 }
 
+/* A scan that leaves out a line, or gives one more, is said to be wrong if it commits. */
+static void test_strange_scan(void **state)
+{
+	const unsigned types[] = {TPCC_STOCK_LEVEL, TPCC_ORDER_STATUS};
+	struct tpcc_order *o;
+	struct ready r;
+	struct fixture g;
+
+	(void)state;
+	open_fixture(&g, "tpcc", SMALL ",ranges", 2);
+	get_ready(&g, &r);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(types); i++) {
+		const struct tpcc_drawn *d = r.c.own;
+		uint64_t *version;
+
+		do
+			g.load.ops->next(&r.c);
+		while (r.c.type != types[i] || d->by_name);
+		/* Each customer has one order at first. */
+		for (uint32_t n = 30;; n--) {
+			o = row(&g, TPCC_ORDER, d->warehouse, d->district, n, 0);
+			version = version_of(
+				&g, TPCC_ORDER_LINE,
+				tpcc_key(&g.load, d->warehouse, d->district, n,
+					 types[i] == TPCC_STOCK_LEVEL ? 1u : o->lines - 1u));
+			if (types[i] == TPCC_STOCK_LEVEL || o->customer == d->customer)
+				break;
+		}
+		*version ^= VB_VERSION_ABSENT;
+		assert_int_equal(vb_txn_begin(r.me), 0);
+		assert_int_equal(g.load.ops->body(&r.c, r.me), 0);
+		assert_int_equal(vb_txn_commit(r.me), 0);
+		assert_int_equal(g.load.ops->committed(&r.c), -EBADMSG);
+		assert_non_null(strstr(r.c.why, "order_line"));
+		*version ^= VB_VERSION_ABSENT;
+	}
+	get_done(&r);
+	close_fixture(&g);
+}
+
 static void test_refused(void **state)
 {
 	(void)state;
@@ -519,11 +685,14 @@ int main(void)
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_by_name),
 		cmocka_unit_test(test_nothing_to_deliver),
+		cmocka_unit_test(test_oldest_by_range),
 		cmocka_unit_test(test_no_inserts),
 		cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_indexes),
 		cmocka_unit_test(test_totals),
 		cmocka_unit_test(test_strange),
+		cmocka_unit_test(test_strange_scan),
 		cmocka_unit_test(test_refused),
 	};
 
