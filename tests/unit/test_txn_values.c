@@ -295,6 +295,52 @@ static void a_part(void **state)
 	close_world(&w);
 }
 
+static int look_for(struct vb_coordinator *me, struct vb_table *t, uint64_t key, bool *there)
+{
+	unsigned char piece[64];
+	int err = vb_txn_read(me, t, key, piece);
+
+	*there = err == 0;
+	return err == -ENOENT ? 0 : err;
+}
+
+/* Of all values with small keys. */
+static unsigned pieces_there(struct world *w)
+{
+	struct vb_table *more = w->db->store.table[w->db->store.n_tables - 1];
+	unsigned n = 0;
+
+	for (uint64_t key = 0; key < 64; key++) {
+		bool there = false;
+
+		alone(w->b, look_for(w->b, more, key, &there));
+		n += there;
+	}
+	return n;
+}
+
+/* What a value does not need any more is there for others. */
+static void shorter_has_fewer_pieces(void **state)
+{
+	static const uint32_t sizes[] = {BYTES_MAX, 150, 65, 24};
+	unsigned char value[BYTES_MAX];
+	unsigned before = 64, now;
+	struct vb_values *v;
+	struct world w;
+
+	open_with_values(&w, state, LONG_NS, &v);
+	write_value(value, BYTES_MAX, 3);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(sizes); i++) {
+		alone(w.a, vb_values_put(w.a, v, 1, value, sizes[i]));
+		now = pieces_there(&w);
+		assert_true(now < before);
+		before = now;
+	}
+	assert_int_equal(now, 0);
+	vb_values_close(v);
+	close_world(&w);
+}
+
 /* What 0 means, and what the database has to have room for. */
 static void sizes_of_values(void **state)
 {
@@ -328,6 +374,7 @@ int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
 		{"a part", a_part},
+		{"a shorter value has fewer pieces", shorter_has_fewer_pieces},
 		{"sizes", sizes_of_values},
 		{"against a model", against_a_model},
 		{"never half of one", never_half},
