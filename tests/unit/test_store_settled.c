@@ -4,11 +4,14 @@
  * key between two READs of the reader, by hand, so that each of its slots is looked at while the key
  * is in another; or begins to move one and never ends.
  */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include <cmocka.h>
 
@@ -145,11 +148,91 @@ static void moves_without_end(void **state)
 	close_all();
 }
 
+/* An owner died when it had filled a larger index in part, and the keys of that are gone since. */
+static void nothing_of_an_older_resize(void **state)
+{
+	struct vb_index *x;
+	char name[VB_REGION_NAME];
+	struct vb_slot *old;
+	uint64_t slots, key = KEY;
+	vb_addr at;
+	bool fresh;
+
+	(void)state;
+	open_all("shm");
+	x = &w.t->node[0].index;
+	slots = 2 * x->header->slots;
+	snprintf(name, sizeof(name), "index:%016" PRIx64,
+		 XXH64(w.t->node[0].region, strlen(w.t->node[0].region), 1));
+	assert_int_equal(vb_region(w.f, 0, name, slots * sizeof(*old), &at, &fresh), 0);
+	assert_true(fresh);
+	old = vb_local(w.f, at, slots * sizeof(*old));
+	for (unsigned way = 0; way < VB_INDEX_WAYS; way++)
+		old[vb_index_slot_of(KEY, way, slots)] =
+			(struct vb_slot){.key = KEY, .ref = vb_index_ref(KEY, OFFSET)};
+	while (x->resizes == 0) {
+		key++;
+		assert_int_equal(vb_index_insert(x, key, OFFSET + 64 * key), 0);
+	}
+	assert_int_equal(x->header->slots, slots);
+	assert_int_equal(x->header->index_at, vb_addr_offset(at));
+	assert_int_equal(vb_index_find(x, KEY), 0);
+	for (; key > KEY; key--)
+		assert_int_equal(vb_index_find(x, key), OFFSET + 64 * key);
+	close_all();
+}
+
+/* ---- where an owner dies that inserts ---- */
+
+static struct {
+	uint64_t (*more)(void *ctx, uint64_t generation, uint64_t slots);
+	uint64_t tuples; /* taken before the insert that makes the index larger */
+	bool loads, met;
+} dies;
+
+/* Here it would die: its key is in no index yet. */
+static uint64_t more_seen(void *ctx, uint64_t generation, uint64_t slots)
+{
+	if (!dies.loads)
+		return 0;
+	assert_int_equal(header()->tuples, dies.tuples + 1);
+	dies.met = true;
+	return dies.more(ctx, generation, slots);
+}
+
+/* A tuple is taken before a key leads to it, and not given to another whatever becomes of its owner. */
+static void taken_before_it_is_found(void **state)
+{
+	uint64_t record = 1, key = KEY;
+	struct vb_index *x;
+
+	(void)state;
+	open_all("shm");
+	x = &w.t->node[0].index;
+	memset(&dies, 0, sizeof(dies));
+	dies.more = x->more;
+	x->more = more_seen;
+	/* Keys without tuples, until there is no room for another. */
+	while (vb_index_insert(x, ++key, OFFSET) == 0)
+		;
+	for (unsigned i = 0; i < 16 && !dies.met; i++) {
+		dies.tuples = header()->tuples;
+		dies.loads = true;
+		assert_int_equal(vb_table_load(w.t, ++key, &record), 0);
+		dies.loads = false;
+		assert_int_equal(header()->tuples, dies.tuples + 1);
+	}
+	assert_true(dies.met);
+	close_all();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(moved_behind_its_back),
 		cmocka_unit_test(moves_without_end),
+		cmocka_unit_test(nothing_of_an_older_resize),
+		cmocka_unit_test(taken_before_it_is_found),
 	};
 
 	return cmocka_run_group_tests_name("store_settled", tests, NULL, NULL);
