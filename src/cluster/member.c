@@ -280,6 +280,14 @@ static void take_pong(struct vb_cluster *c, struct cluster_conn *k, const struct
 		cluster_open_ends(c, 0, "this is rank %u", c->rank);
 }
 
+/* The root answers those that it has let in: what it, or another, refused before is over. */
+static void take_first_pongs(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
+{
+	c->trouble_err = 0;
+	c->trouble[0] = '\0';
+	take_pong(c, k, f);
+}
+
 static void result_begins(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
 {
 	struct cl_result *r = &k->in.result;
@@ -410,7 +418,7 @@ void member_frame(struct vb_cluster *c, struct cluster_conn *k, const struct cl_
 		else if (f->type == CL_START)
 			take_start(c, k, f);
 		else if (f->type == CL_PONG)
-			take_pong(c, k, f);
+			take_first_pongs(c, k, f);
 		else
 			conn_break(k, "sent a frame before the start");
 		break;
@@ -450,20 +458,22 @@ void member_lost(struct vb_cluster *c, struct cluster_conn *k)
 	conn_free(c, k);
 }
 
+/* What the root refused last is why, also where the time ended amid the next attempt. */
 void member_gives_up(struct vb_cluster *c)
 {
 	struct cluster_conn *k = vb_container_of(c->conns.next, struct cluster_conn, link);
+	bool under_way = !vb_list_empty(&c->conns) && c->trouble_err != -EBUSY;
 	char span[16];
 
 	vb_format_ns(span, sizeof(span), (double)c->timeout_ns);
-	if (!vb_list_empty(&c->conns) && k->phase == CONN_WAITING) {
+	if (under_way && k->phase == CONN_WAITING) {
 		cluster_open_ends(c, -ETIMEDOUT,
 				  "got to the root at %s, but not all %u processes came within %s; "
 				  "the root knows which",
 				  k->peer, c->hosts, span);
 		return;
 	}
-	if (!vb_list_empty(&c->conns) && k->phase == CONN_CHALLENGE)
+	if (under_way && k->phase == CONN_CHALLENGE)
 		trouble(c, -ETIMEDOUT,
 			"what listens at %s says nothing: another program may have this port",
 			k->peer);

@@ -559,14 +559,14 @@ static void refused_insert(void **state)
 /* Three records lie in two ranges; B holds the third. */
 static void no_more_than_needed(void **state)
 {
-	const struct vb_txn_params soon = {.timeout_ns = SOON_NS};
+	const struct vb_txn_params patient = {.timeout_ns = LONG_NS};
 	struct world w;
 
 	open_keys(&w, state);
 	must(vb_txn_begin(w.b));
 	must(add(w.b, w.t, 8));
 	tick(w.a);
-	must(vb_txn_begin_with(w.a, &soon));
+	must(vb_txn_begin_with(w.a, &patient));
 	must(gives(w.a, w.t, all_keys, 3, KEYS(1, 2, 5)));
 	assert_int_equal(w.a->txn.n, 2 + 3);
 	must(vb_txn_commit(w.a));

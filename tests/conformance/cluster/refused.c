@@ -331,14 +331,19 @@ static void test_hosts_differ(void **state)
 	procs_run(&w, 2, hosts_differ);
 }
 
-static void root_has_seen_one(struct procs *w)
+static void has_said(struct procs *w, unsigned who, const char *what)
 {
 	uint64_t until = vb_clock_gettime_ns() + PROCS_NS;
 
-	while (strstr(procs_log(w, 0), ") has come") == NULL) {
+	while (strstr(procs_log(w, who), what) == NULL) {
 		assert_true(vb_clock_gettime_ns() < until);
 		usleep(1000);
 	}
+}
+
+static void root_has_seen_one(struct procs *w)
+{
+	has_said(w, 0, ") has come");
 }
 
 /* Two want rank 1: the second is told who was first. */
@@ -443,6 +448,21 @@ static void test_complete(void **state)
 	procs_begin(&w);
 	for (unsigned i = 0; i < 3; i++)
 		procs_start(&w, i, complete);
+	procs_end(&w);
+}
+
+/* The root has refused, and stands still when the time of the one that asks again ends. */
+static void test_complete_and_late(void **state)
+{
+	struct procs w = {.params.hosts = 2};
+
+	procs_begin(&w);
+	for (unsigned i = 0; i < 3; i++)
+		procs_start(&w, i, complete);
+	has_said(&w, 2, "have come; trying again");
+	procs_signal(&w, 0, SIGSTOP);
+	procs_join(&w, 2);
+	procs_signal(&w, 0, SIGCONT);
 	procs_end(&w);
 }
 
@@ -633,8 +653,9 @@ int main(void)
 		cmocka_unit_test(test_configs),      cmocka_unit_test(test_configs_for_good),
 		cmocka_unit_test(test_hosts_differ), cmocka_unit_test(test_same_rank),
 		cmocka_unit_test(test_missing),      cmocka_unit_test(test_dies_before),
-		cmocka_unit_test(test_complete),     cmocka_unit_test(test_foreign_program),
-		cmocka_unit_test(test_false_root),   cmocka_unit_test(test_parameters),
+		cmocka_unit_test(test_complete),     cmocka_unit_test(test_complete_and_late),
+		cmocka_unit_test(test_false_root),   cmocka_unit_test(test_foreign_program),
+		cmocka_unit_test(test_parameters),
 	};
 
 	setenv("VERBENA_LOG", "warn,cluster:debug", 1); /* who has come: root_has_seen_one */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a segment's name: busy, stale, refused, and nothing left behind. */
 #include <fcntl.h>
+#include <sys/prctl.h>
 
 #include "child.h"
 #include "procs.h"
@@ -84,6 +85,7 @@ static void body_open_and_fork(struct vb_fabric *none, unsigned tell, void *unus
 	pid = fork_child();
 	child_must(pid >= 0);
 	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, 0); /* outlives its parent, but no alarm */
 		alarm(200);
 		vb_fabric_after_fork(f);
 		pid = getpid();
