@@ -31,9 +31,16 @@ for load in 'ycsb --records 2k --dist uniform' 'smallbank --accounts 500 --hot-a
 	'tpcc --ranges --items 200 --customers 30 --orders 5k'; do
 	what="ucx, ${load%% --*}"
 	[ "${load#* --ranges}" = "$load" ] || what="$what by range"
-	# shellcheck disable=SC2086
-	run bench txn --cc no-wait,wait-die,silo,sundial --hybrid both --fabric ucx --procs 3 --coroutines 2 \
-		--workload $load --fabric-options bound=500ms --duration 150ms --check --json "$json"
+	# A machine that is busy with other things may need longer for a transaction.
+	for duration in 150ms 1s 10s; do
+		# shellcheck disable=SC2086
+		run bench txn --cc no-wait,wait-die,silo,sundial --hybrid both --fabric ucx --procs 3 \
+			--coroutines 2 --workload $load --fabric-options bound=500ms --duration $duration \
+			--check --json "$json"
+		if [ "$status" != 0 ] || holds 'all(.runs[]; .commits > 0)'; then
+			break
+		fi
+	done
 	is "$what: exit status 0" [ "$status" = 0 ]
 	is "$what: every run, checked" holds '.runs | length == 8 and all(.fabric == "ucx" and
 		.nodes == 3 and .clients == 6 and .commits > 0 and .failed == 0 and .died == null and
