@@ -284,7 +284,9 @@ enum vb_isolation {
 	/* Others may write what was read as soon as the call has ended.  Another call reads anew, into
 	 * another copy, which counts as one more record and its bytes (items_max, bytes_max); what was
 	 * read beforehand by vb_txn_declare is given by the first call.  But vb_txn_scan reads
-	 * that anew, too: what it gives is of one moment, and so is a value of vb_values_get. */
+	 * that anew, too: what it gives is of one moment, and so is a value of vb_values_get.  ("to":
+	 * what these two have read stands until the end; and a record that a younger transaction has
+	 * written meanwhile ends this one with -EAGAIN, as at every level.) */
 	VB_READ_COMMITTED,
 	/* What was committed when it began, less snapshot_lag_ns and what clocks differ by, and no later
 	 * transaction can change that.  Who writes nothing is in nobody's way, and has its place among those
@@ -297,8 +299,8 @@ enum vb_isolation {
 
 struct vb_txn_params {
 	/* VB_REPEATABLE_READ and VB_READ_COMMITTED are offered by the two-phase protocols ("no-wait",
-	 * "wait-die", "wound-wait", "bounded-wait" and their forms -sx and -fair), VB_SNAPSHOT by "mvcc";
-	 * see `verbena list`. */
+	 * "wait-die", "wound-wait", "bounded-wait" and their forms -sx and -fair) and by "to", VB_SNAPSHOT by
+	 * "mvcc"; see `verbena list`. */
 	enum vb_isolation isolation;
 	/* Calls that write are refused. */
 	bool read_only;

@@ -255,11 +255,12 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 		.ts = t->ts,
 		.commit_ts = t->snapshot != 0 ? t->snapshot : t->commit_ts,
 		.bytes = c->bytes,
-		.n = (uint16_t)c->n,
+		.n = (uint8_t)c->n,
 		.from_node = me->node,
 		.coordinator = me->number,
 		.stage = (uint8_t)stage,
 		.patience_us = patience_us(t),
+		.isolation = vb_txn_reads_at(t),
 	};
 	int err = vb_db_find_server(me, c->node, &c->server);
 

@@ -264,6 +264,14 @@ int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool wri
 		struct vb_item **out);
 
 /* reads.c */
+/* At which level what is read now is read: see struct vb_stage. */
+static inline uint8_t vb_txn_reads_at(const struct vb_txn *t)
+{
+	return t->whole ? VB_SERIALIZABLE : t->isolation;
+}
+
+/* Is what has been read of the item over before the commit, unless it is written? */
+bool vb_txn_reads_short(const struct vb_txn *t, const struct vb_item *it);
 /* A call has given what it has read of the item.  0 or -EAGAIN. */
 int vb_txn_end_read(struct vb_txn *t, struct vb_item *it);
 /* All that was read is let go, and was not given yet: it was declared; or has been.  0 or -EAGAIN. */
@@ -346,12 +354,14 @@ struct vb_wire_call {
 	uint64_t seal; /* of the items, and of the request: an inbox holds the last call's only */
 	uint32_t bytes;
 	uint32_t coordinator;
-	uint16_t n;
+	uint8_t n;
+	uint8_t isolation; /* of struct vb_stage */
 	uint16_t from_node;
 	uint8_t stage;
 	uint8_t patience_us; /* how long the server may wait for locks at most; 0: it is impatient */
 	int16_t err;
 };
+_Static_assert(VB_STAGE_ITEMS <= UINT8_MAX, "n");
 _Static_assert(sizeof(struct vb_wire_call) <= VB_MSG_DATA, "fits in a message");
 /*
  * What a server cannot do is answered, too, without items: bytes is 0, err -EPROTO, and in the

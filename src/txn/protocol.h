@@ -104,7 +104,7 @@ enum vb_item_flags {
 	VB_ITEM_LOST = 1 << 10,
 	/* `fetched` is there. */
 	VB_ITEM_NOTED = 1 << 11,
-	/* It was read, and its lock given back: others may write it. */
+	/* It was read, and its lock given back, or none was taken: others may write it. */
 	VB_ITEM_LET_GO = 1 << 12,
 	/* ... and a call has given what was read: the next one reads the key anew. */
 	VB_ITEM_GIVEN = 1 << 13,
@@ -173,6 +173,10 @@ struct vb_stage {
 	bool passive;
 	/* What has to wait has done so for as long as it may: see VB_CC_BOUNDED. */
 	bool impatient;
+	/* enum vb_isolation: what is promised of what is read, for VB_CC_SHORT_READS without
+	 * VB_CC_READ_LOCKS.  Of what has to be of one moment that is VB_SERIALIZABLE, whatever the
+	 * transaction has asked for. */
+	uint8_t isolation;
 };
 
 enum vb_stage_flags {
@@ -214,8 +218,8 @@ enum vb_cc_caps {
 	VB_CC_NEVER_WAITS = 1 << 7,
 	/* An older transaction waits for younger ones only; a younger one ends for older ones only. */
 	VB_CC_WAIT_DIE = 1 << 8,
-	/* It offers repeatable read and read committed: what was read may be released by itself, before
-	 * the commit. */
+	/* It offers repeatable read and read committed.  With VB_CC_READ_LOCKS what was read may be released
+	 * by itself, before the commit; without, a stage that reads heeds `isolation`. */
 	VB_CC_SHORT_READS = 1 << 9,
 	/* Whoever waits, for whomever, does so for a bounded time only (vb_db_params.wait_ns). */
 	VB_CC_BOUNDED = 1 << 10,

@@ -9,8 +9,10 @@
  *
  * At a snapshot nothing is locked for reading, and what was read stays as it is.
  *
- * The lock that was taken for the read is given back right behind it, by the protocol's release stage.  What
- * then is in the item is a copy of its own: another call on the key makes another item.
+ * The lock that was taken for the read is given back right behind it, by the protocol's release stage.  Where
+ * reads hold no locks (VB_CC_READ_LOCKS), the stage that reads leaves nothing behind that others would have to
+ * heed, and says so (VB_ITEM_LET_GO).  What then is in the item is a copy of its own: another call on the key
+ * makes another item.
  */
 #define VB_LOG_ROOM "txn"
 #include "txn/db.h"
@@ -20,14 +22,17 @@ static bool is_held(const struct vb_item *it)
 	return it->flags & (VB_ITEM_HELD_X | VB_ITEM_HELD_S);
 }
 
+bool vb_txn_reads_short(const struct vb_txn *t, const struct vb_item *it)
+{
+	if (vb_likely(t->isolation == VB_SERIALIZABLE) || t->isolation == VB_SNAPSHOT || t->whole)
+		return false;
+	return t->isolation == VB_READ_COMMITTED || !vb_item_has_record(it);
+}
+
 /* What will be written stays locked. */
 static bool is_short(const struct vb_txn *t, const struct vb_item *it)
 {
-	if (vb_likely(t->isolation == VB_SERIALIZABLE) || it->flags & VB_ITEM_WRITE || t->whole)
-		return false;
-	if (t->isolation == VB_SNAPSHOT)
-		return false;
-	return t->isolation == VB_READ_COMMITTED || !vb_item_has_record(it);
+	return vb_txn_reads_short(t, it) && !(it->flags & VB_ITEM_WRITE);
 }
 
 /*

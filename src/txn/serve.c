@@ -228,6 +228,7 @@ static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item
 		.saw = c->ts,
 		.for_other = true,
 		.impatient = c->patience_us == 0,
+		.isolation = c->isolation,
 	};
 	struct vb_item *some[ITEMS_MAX];
 	bool done = true;

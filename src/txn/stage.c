@@ -276,6 +276,7 @@ static void run_here(struct vb_txn *t, struct vb_lane *lane, const struct vb_sta
 		.snapshot = t->snapshot,
 		.passive = t->passive,
 		.impatient = t->give_up_ns != 0 && vb_txn_patience(t) == 0,
+		.isolation = vb_txn_reads_at(t),
 	};
 
 	for (unsigned from = 0; from < n; from += VB_STAGE_ITEMS) {

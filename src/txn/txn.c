@@ -382,14 +382,15 @@ static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key
  * only that it has read remains.  Where a lock is already held that its protocol gives up by
  * writing alone (sundial: the release would put the old lease back, and a later writer could
  * commit at a time at which we have read), the item is written as it is, which must then be
- * fetched.
+ * fetched; unless the read is over with the call.
  */
 static int stands_not(struct vb_txn *t, const struct reach *r, int err)
 {
 	struct vb_item *it = r->it;
 
 	if (!(r->was & VB_ITEM_WRITE) &&
-	    (!(it->flags & VB_ITEM_HELD_X) || t->me->db->cc->caps & VB_CC_READ_LOCKS))
+	    (!(it->flags & VB_ITEM_HELD_X) || t->me->db->cc->caps & VB_CC_READ_LOCKS ||
+	     vb_txn_reads_short(t, it)))
 		it->flags &= (uint16_t)~VB_ITEM_WRITE;
 	if (it->flags & VB_ITEM_WRITE && !is_known(it) && fetch_after_all(t, it) != 0)
 		return fail(t);

@@ -16,6 +16,7 @@ static struct {
 	vb_addr from, end; /* of the tuple */
 	uint32_t cut;      /* bytes of it before the other comes */
 	bool armed, writes;
+	struct vb_txn_params reader;
 	int err; /* the other's */
 	struct record seen;
 } torn;
@@ -58,7 +59,7 @@ static void read_between(void)
 {
 	struct world *w = torn.w;
 
-	torn.err = vb_txn_begin(w->b);
+	torn.err = vb_txn_begin_with(w->b, &torn.reader);
 	if (torn.err == 0)
 		torn.err = vb_txn_read(w->b, w->t, KEY, &torn.seen);
 	vb_txn_abort(w->b);
@@ -101,7 +102,19 @@ static void open_torn(struct world *w, void **state)
 	w->a->ep->ops = &torn.ops;
 }
 
-static void reads(void **state)
+/* The level of those that read: the next one that the protocol offers. */
+static bool next_level(void **state, unsigned *level)
+{
+	const struct kind *k = *state;
+
+	while (*level < VB_ISOLATIONS &&
+	       (*level == VB_SNAPSHOT || !vb_cc_offers(k->ops, (enum vb_isolation) * level)))
+		++*level;
+	torn.reader.isolation = (enum vb_isolation) * level;
+	return *level < VB_ISOLATIONS;
+}
+
+static void reads_at_level(void **state)
 {
 	struct record r;
 	struct world w;
@@ -111,7 +124,7 @@ static void reads(void **state)
 	for (torn.cut = VB_TUPLE_KEY_AT; torn.cut < w.t->layout.bytes; torn.cut += 8) {
 		int err;
 
-		must(vb_txn_begin(w.a));
+		must(vb_txn_begin_with(w.a, &torn.reader));
 		torn.armed = true;
 		err = vb_txn_read(w.a, w.t, KEY, &r);
 		assert_false(torn.armed);
@@ -127,7 +140,13 @@ static void reads(void **state)
 	close_world(&w);
 }
 
-static void writes(void **state)
+static void reads(void **state)
+{
+	for (unsigned level = 0; next_level(state, &level); level++)
+		reads_at_level(state);
+}
+
+static void writes_at_level(void **state)
 {
 	struct world w;
 	unsigned met = 0;
@@ -147,6 +166,12 @@ static void writes(void **state)
 	}
 	assert_true(met > 0);
 	close_world(&w);
+}
+
+static void writes(void **state)
+{
+	for (unsigned level = 0; next_level(state, &level); level++)
+		writes_at_level(state);
 }
 
 int main(int argc, char **argv)
