@@ -199,10 +199,11 @@ static int never(struct vb_coordinator *me, void *arg)
 {
 	struct again *a = arg;
 	struct record r;
+	int err;
 
 	a->tries++;
-	must(vb_txn_read(me, a->w->t, X, &r));
-	return -EAGAIN;
+	err = vb_txn_read(me, a->w->t, X, &r);
+	return err != 0 ? err : -EAGAIN;
 }
 
 static int at_the_third(struct vb_coordinator *me, void *arg)
@@ -218,6 +219,7 @@ static void tries_no_longer(void **state)
 {
 	static const struct vb_txn_params params = {.timeout_ns = 20 * MS};
 	static const struct vb_txn_params reads = {.read_only = true};
+	const struct kind *k = *state;
 	struct again a = {0};
 	struct world w;
 	uint64_t begin;
@@ -234,7 +236,8 @@ static void tries_no_longer(void **state)
 	/* The caller asked for it. */
 	assert_string_equal(said, "");
 	assert_true(vb_ep_now(w.a->ep) - begin >= 20 * MS - 1000);
-	assert_true(a.tries > 2);
+	/* On a busy machine 20 ms may be over after one. */
+	assert_true(a.tries > (strcmp(k->fabric, "sim") == 0 ? 2u : 0u));
 	a.tries = 0;
 	assert_int_equal(vb_txn_run_with(w.a, &params, never, &a, 2), -EAGAIN);
 	assert_int_equal(a.tries, 2);
