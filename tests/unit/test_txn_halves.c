@@ -76,7 +76,7 @@ static int post_halves(struct vb_ep *ep, struct vb_batch *b)
 	return halves.real->post(ep, b);
 }
 
-static void open_hooked(struct world *w, void **state, const char *profile)
+static void open_halves(struct world *w, void **state, const char *profile)
 {
 	const struct vb_fabric_params fp = {.fabric = fabric_of(state),
 					    .options = profile,
@@ -118,7 +118,7 @@ static void cut_by(void **state, const char *profile, uint32_t whole)
 
 	if (!reads_unlocked(state))
 		return;
-	open_hooked(&w, state, profile);
+	open_halves(&w, state, profile);
 	assert_int_equal(!(w.f->caps.flags & VB_CAP_MASKED128), whole == 8);
 	tuple = vb_table_find(w.t, vb_table_node(w.t, KEY), KEY);
 	for (uint32_t at = whole; at < w.t->layout.bytes; at += whole)

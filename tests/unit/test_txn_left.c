@@ -415,22 +415,6 @@ static int post_late(struct vb_ep *ep, struct vb_batch *b)
 	return still.real->post(ep, b);
 }
 
-/* The simulator wants its endpoints as they are: the hook's may be tampered with. */
-static void open_hooked(struct world *w, void **state)
-{
-	struct vb_db_params p = usual_db(*state, SHORT_NS);
-
-	*w = (struct world){0};
-	open_fabric(&w->f, fabric_of(state), 16 << 20);
-	must(vb_hook_count(w->f, &w->f));
-	must(vb_db_open(w->f, &p, &w->db));
-	must(vb_table_open(w->db, &usual_table, &w->t));
-	load(w->t);
-	start_servers(w);
-	must(vb_coordinator_open(w->db, 0, &w->a));
-	must(vb_coordinator_open(w->db, 1, &w->b));
-}
-
 /* B's next verb of this kind at this word of the key, which is not of its node, is late. */
 static void be_late(struct world *w, enum vb_op op, uint64_t key, uint32_t word)
 {
@@ -449,10 +433,11 @@ static void be_late(struct world *w, enum vb_op op, uint64_t key, uint32_t word)
 static void set_back_late(void **state)
 {
 	const struct record record = {.value = 7};
+	const struct vb_db_params p = usual_db(*state, SHORT_NS);
 	struct world w;
 	uint64_t freed;
 
-	open_hooked(&w, state);
+	open_hooked(&w, state, &p);
 	must(vb_txn_begin(w.a));
 	must(vb_txn_write(w.a, w.t, 0, &record));
 	/* Some lock as late as the commit. */
@@ -475,9 +460,10 @@ static void set_back_late(void **state)
 static void redo_late(void **state)
 {
 	const struct record after = {.value = 7};
+	const struct vb_db_params p = usual_db(*state, SHORT_NS);
 	struct world w;
 
-	open_hooked(&w, state);
+	open_hooked(&w, state, &p);
 	leave(&w, w.t, LEFT_KEYS, &after);
 	be_late(&w, VB_OP_WRITE, 0,
 		w.t->layout.version_at + vb_slot_behind(&w.t->layout, 1 % w.t->layout.slots));

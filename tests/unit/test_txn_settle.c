@@ -264,20 +264,6 @@ static int post_cut(struct vb_ep *ep, struct vb_batch *b)
 	return 0;
 }
 
-/* The simulator wants its endpoints as they are: the hook's may be tampered with. */
-static void open_hooked(struct world *w, void **state, const struct vb_db_params *p)
-{
-	*w = (struct world){0};
-	open_fabric(&w->f, fabric_of(state), 16 << 20);
-	must(vb_hook_count(w->f, &w->f));
-	must(vb_db_open(w->f, p, &w->db));
-	must(vb_table_open(w->db, &usual_table, &w->t));
-	load(w->t);
-	start_servers(w);
-	must(vb_coordinator_open(w->db, 0, &w->a));
-	must(vb_coordinator_open(w->db, 1, &w->b));
-}
-
 /* From the endpoint's next CAS of that word of the first record on. */
 static void lose_answers(struct world *w, struct vb_ep *ep, uint32_t word_at, unsigned most)
 {

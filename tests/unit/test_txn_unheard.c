@@ -43,19 +43,11 @@ static int post_unheard(struct vb_ep *ep, struct vb_batch *b)
 	return answer_nothing(b, -VB_EUNKNOWN);
 }
 
-static void open_hooked(struct world *w, void **state, uint64_t lease_ns)
+static void open_unheard(struct world *w, void **state, uint64_t lease_ns)
 {
-	struct vb_db_params p = usual_db(*state, lease_ns);
+	const struct vb_db_params p = usual_db(*state, lease_ns);
 
-	*w = (struct world){0};
-	open_fabric(&w->f, fabric_of(state), 16 << 20);
-	must(vb_hook_count(w->f, &w->f));
-	must(vb_db_open(w->f, &p, &w->db));
-	must(vb_table_open(w->db, &usual_table, &w->t));
-	load(w->t);
-	start_servers(w);
-	must(vb_coordinator_open(w->db, 0, &w->a));
-	must(vb_coordinator_open(w->db, 1, &w->b));
+	open_hooked(w, state, &p);
 	memset(&unheard, 0, sizeof(unheard));
 	unheard.real = w->a->ep->ops;
 	unheard.ops = *unheard.real;
@@ -119,7 +111,7 @@ static void each_answer(void **state)
 	struct world w;
 	int err;
 
-	open_hooked(&w, state, LONG_NS);
+	open_unheard(&w, state, LONG_NS);
 	must(transact(&w, AFTER));
 	for (k = 0;; k++) {
 		unheard.before = k;
@@ -149,7 +141,7 @@ static void finished_when_it_can(void **state)
 	struct world w;
 	int err = 0;
 
-	open_hooked(&w, state, SHORT_NS);
+	open_unheard(&w, state, SHORT_NS);
 	must(transact(&w, AFTER));
 	must(vb_txn_begin(w.a));
 	for (uint64_t key = KEYS / 2; key < KEYS; key++) {
@@ -214,7 +206,7 @@ static void answer_without_items(void **state)
 
 	if (((const struct kind *)*state)->hybrid == NULL)
 		return;
-	open_hooked(&w, state, SHORT_NS);
+	open_unheard(&w, state, SHORT_NS);
 	while (vb_table_node(w.t, key) != 1)
 		key++;
 	assert_int_equal(value_of(w.a, w.t, key), FIRST + key);

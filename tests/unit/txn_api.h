@@ -24,6 +24,7 @@
 #include <verbena/txn.h>
 
 #include "base/log.h"
+#include "fabric/hook/hooks.h"
 #include "task/task.h"
 #include "txn/db.h"
 
@@ -168,6 +169,21 @@ static inline void open_db(struct world *w, const char *fabric, const struct vb_
 static inline void open_world(struct world *w, const char *fabric, const struct vb_db_params *p)
 {
 	open_db(w, fabric, p);
+	start_servers(w);
+	must(vb_coordinator_open(w->db, 0, &w->a));
+	must(vb_coordinator_open(w->db, 1, &w->b));
+}
+
+/* As open_world, with endpoints on a hook, whose operations may be tampered with: the simulator wants its own as
+ * they are. */
+static inline void open_hooked(struct world *w, void **state, const struct vb_db_params *p)
+{
+	*w = (struct world){0};
+	open_fabric(&w->f, fabric_of(state), 16 << 20);
+	must(vb_hook_count(w->f, &w->f));
+	must(vb_db_open(w->f, p, &w->db));
+	must(vb_table_open(w->db, &usual_table, &w->t));
+	load(w->t);
 	start_servers(w);
 	must(vb_coordinator_open(w->db, 0, &w->a));
 	must(vb_coordinator_open(w->db, 1, &w->b));
