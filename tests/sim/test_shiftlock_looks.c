@@ -6,6 +6,7 @@
  */
 #include "sim_test.h"
 
+#include "base/log.h"
 #include "lock/shiftlock/shiftlock.h"
 
 #define LOCK 0
@@ -17,8 +18,8 @@ static struct {
 	struct vb_fabric *f;
 	struct vb_lock_space *space;
 	struct vb_lock_server *server;
-	struct vb_lock_client *me, *other;
-	struct vb_grant g, others;
+	struct vb_lock_client *me, *other, *third;
+	struct vb_grant g, others, thirds;
 	uint64_t lease, granted_at;
 	int err;
 	bool done;
@@ -36,12 +37,14 @@ static void open_scene(const char *options, uint64_t lease_ns)
 	assert_int_equal(vb_lock_server_start(s.space, 0, 0, 1, &s.server), 0);
 	assert_int_equal(vb_lock_client_open(s.space, 1, &s.me), 0);
 	assert_int_equal(vb_lock_client_open(s.space, 0, &s.other), 0);
+	assert_int_equal(vb_lock_client_open(s.space, 0, &s.third), 0);
 }
 
 static void close_scene(void)
 {
 	vb_lock_client_close(s.me);
 	vb_lock_client_close(s.other);
+	vb_lock_client_close(s.third);
 	vb_lock_server_stop(s.server);
 	vb_lock_space_close(s.space);
 	vb_fabric_close(s.f);
@@ -54,7 +57,7 @@ static void pass(uint64_t ns)
 
 static void ask(enum vb_mode mode)
 {
-	s.err = vb_lock_acquire(s.me, LOCK, mode, 600 * s.lease, &s.g);
+	s.err = vb_lock_acquire(s.me, LOCK, mode, 6000 * s.lease, &s.g);
 	s.granted_at = vb_ep_now(s.me->ep);
 	s.done = true;
 }
@@ -195,6 +198,111 @@ static void test_blind(void **state)
 	finish();
 }
 
+/*
+ * Half a lease until a waiter has read the era, three in which RelCnt stands still, half a lease until
+ * the next look: no sooner, and no later.
+ */
+static void test_three_leases(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(profiles); i++) {
+		open_scene(profiles[i], 200000);
+		assert_int_equal(vb_lock_try(s.other, LOCK, VB_EXCLUSIVE, &s.others), 0);
+		spawn(i % 2 ? read_body : write_body, NULL);
+		pass(3 * s.lease + s.lease / 2 - s.lease / 16);
+		assert_int_equal(s.me->recoveries, 0);
+		pass(s.lease / 2 + s.lease / 4);
+		assert_int_equal(s.me->recoveries, 1);
+		finish();
+	}
+}
+
+/* Behind a dead client, and the server has died as well: that is said, and whoever waits has the lock when
+ * there is another server. */
+static void test_nobody_recovers(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(profiles); i++) {
+		char said[512] = "";
+
+		open_scene(profiles[i], 200000);
+		assert_int_equal(vb_lock_try(s.other, LOCK, VB_EXCLUSIVE, &s.others), 0);
+		vb_log_capture_begin(said, sizeof(said));
+		vb_lock_server_bury(s.server);
+		spawn(i % 2 ? read_body : write_body, NULL);
+		pass(50 * s.lease);
+		vb_log_capture_end();
+		assert_false(s.done);
+		assert_non_null(strstr(said, "so has the server of node 0"));
+		assert_int_equal(vb_lock_server_start(s.space, 0, 0, 1, &s.server), 0);
+		pass(5 * s.lease);
+		assert_true(s.done);
+		finish();
+	}
+}
+
+/* ---- RelCnt as it was, after as many recoveries as there are generations ---- */
+
+#define GENERATIONS 256 /* of the entry in one word; the wide one has 65,536 */
+
+static uint64_t rel_cnt(void)
+{
+	struct vb_u128 e;
+	uint64_t guess;
+
+	assert_int_equal(
+		sl_plain_read(s.space, s.other->ep, vb_lock_entry(s.space, LOCK), &e, &guess), 0);
+	return e.hi;
+}
+
+/* The holder does not come back in time, and whoever stands behind it has the lock recovered. */
+static void recovered_by(struct vb_lock_client *next, struct vb_grant *has,
+			 struct vb_lock_client *late, struct vb_grant *had)
+{
+	assert_int_equal(vb_lock_acquire(next, LOCK, VB_EXCLUSIVE, 8 * s.lease, has), 0);
+	assert_int_equal(next->recoveries, 1);
+	next->recoveries = 0;
+	assert_int_equal(vb_lock_release(late, had), -VB_ELOST);
+}
+
+/* A waiter stands still with its request.  When it comes RelCnt is what was seen standing still, and
+ * somebody holds the lock: the era tells that this is another time. */
+static void test_a_request_of_the_past(void **state)
+{
+	uint64_t rel, wakes, sends;
+
+	(void)state;
+	open_scene(PLAIN, 200000);
+	assert_int_equal(vb_lock_try(s.other, LOCK, VB_EXCLUSIVE, &s.others), 0);
+	spawn(read_body, NULL);
+	pass(s.lease);
+	rel = rel_cnt();
+	wakes = now() + 5 * GENERATIONS * s.lease;
+	vb_sim_ep_pause(s.me->ep, wakes);
+	for (unsigned i = 1; i < GENERATIONS; i++) {
+		if (i % 2)
+			recovered_by(s.third, &s.thirds, s.other, &s.others);
+		else
+			recovered_by(s.other, &s.others, s.third, &s.thirds);
+		assert_true(rel_cnt() != rel);
+	}
+	/* The last one, four leases and some verbs later, is the holder when it wakes. */
+	assert_true(now() < wakes - 5 * s.lease);
+	pass(wakes - 5 * s.lease + s.lease / 4 - now());
+	recovered_by(s.other, &s.others, s.third, &s.thirds);
+	assert_true(rel_cnt() == rel);
+	assert_in_range(now(), wakes - s.lease, wakes - s.lease / 4);
+	sends = s.me->ep->count[VB_OP_SEND];
+	pass(wakes + s.lease / 4 - now());
+	/* It has asked, and was refused: it waits. */
+	assert_int_equal(s.me->ep->count[VB_OP_SEND], sends + 1);
+	assert_int_equal(s.me->recoveries, 0);
+	assert_false(s.done);
+	assert_true(vb_lock_valid(s.other, &s.others));
+	others_turn_ends();
+	finish();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -203,6 +311,9 @@ int main(void)
 		cmocka_unit_test(test_what_was_not_seen_to_end),
 		cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_blind),
+		cmocka_unit_test(test_three_leases),
+		cmocka_unit_test(test_nobody_recovers),
+		cmocka_unit_test(test_a_request_of_the_past),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

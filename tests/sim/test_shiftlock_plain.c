@@ -383,13 +383,105 @@ static void test_no_way_in(void **state)
 	scene_close(&s);
 }
 
+/* ---- whoever has the place of a dead client ---- */
+
+#define DEATHS 16
+
+struct heir {
+	struct vb_lock_client *me, *other;
+	struct vb_grant others;
+	bool other_holds, done;
+};
+
+/* Dies as it gives the lock back: before its CAS is posted, or behind it, and then that lands late. */
+static void mortal_body(void *arg)
+{
+	const struct vb_sim_faults last = {.die = 1, .delay = 1, .delay_max_ns = 37000};
+	struct vb_lock_client *me = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_try(me, 0, VB_EXCLUSIVE, &g), 0);
+	vb_sim_set_faults(me->space->fabric, &last);
+	(void)vb_lock_release(me, &g);
+}
+
+static void heir_body(void *arg)
+{
+	struct heir *h = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(h->me, 0, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+	assert_false(h->other_holds && vb_lock_valid(h->other, &h->others));
+	assert_int_equal(vb_lock_release(h->me, &g), 0);
+	h->done = true;
+}
+
+static void pass(uint64_t ns)
+{
+	assert_int_equal(vb_task_sleep_until(now() + ns), 0);
+}
+
+/*
+ * The dead one's last CAS frees a word that has its name, which is the next client's.  Landing while that
+ * one waits, it would take it out of the queue: it would go on counting how long RelCnt stands still, and
+ * have the lock recovered from whoever took it meanwhile.  1: the CAS was under way when it died.
+ */
+static unsigned one_death(uint64_t seed)
+{
+	const struct vb_lock_space_params p = {.lock = "shiftlock", .locks = 1, .lease_ns = 200000};
+	static const struct vb_sim_faults well;
+	struct scene s = {.f = cluster("profile=plain64,bound=50us", 2, seed)};
+	struct heir h = {0};
+	struct vb_lock_client *dead;
+	uint64_t word;
+	bool late;
+
+	assert_int_equal(vb_lock_space_open(s.f, &p, &s.space), 0);
+	assert_int_equal(vb_lock_server_start(s.space, 0, 0, 1, &s.server), 0);
+	dead = client(&s, 1);
+	h.other = client(&s, 0);
+	vb_sim_ep_mortal(dead->ep, true);
+	spawn(mortal_body, dead);
+	while (!vb_sim_ep_dead(dead->ep))
+		pass(100);
+	vb_sim_set_faults(s.f, &well);
+	word = peek(s.f, s.space->base[0]);
+	h.me = client(&s, 1);
+	assert_int_equal(sl_plain_name(h.me), sl_plain_name(dead));
+	late = peek(s.f, s.space->base[0]) != word;
+	spawn(heir_body, &h);
+	pass(3 * p.lease_ns + 3 * p.lease_ns / 4);
+	h.other_holds = vb_lock_try(h.other, 0, VB_EXCLUSIVE, &h.others) == 0;
+	while (!h.done)
+		pass(p.lease_ns);
+	/* Either the word was free, or it named a dead one for good. */
+	assert_int_equal(h.me->recoveries == 0, late);
+	if (h.other_holds)
+		(void)vb_lock_release(h.other, &h.others);
+	vb_lock_client_bury(dead);
+	vb_lock_client_close(h.me);
+	vb_lock_client_close(h.other);
+	scene_close(&s);
+	return late;
+}
+
+static void test_place_of_the_dead(void **state)
+{
+	unsigned late = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= DEATHS; seed++)
+		late += one_death(seed);
+	assert_in_range(late, 1, DEATHS - 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_word),      cmocka_unit_test(test_names),
 		cmocka_unit_test(test_openings),  cmocka_unit_test(test_stamps),
 		cmocka_unit_test(test_sleeper),   cmocka_unit_test(test_patience),
-		cmocka_unit_test(test_no_way_in),
+		cmocka_unit_test(test_no_way_in), cmocka_unit_test(test_place_of_the_dead),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

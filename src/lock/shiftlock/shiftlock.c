@@ -75,6 +75,8 @@ struct sl_claim {
 	uint64_t word;
 	vb_peer successor;
 	uint32_t writers;
+	/* Requests in a row for which there was nobody. */
+	uint32_t unheard;
 	uint16_t gen;
 	uint8_t stage;
 	bool epoch;
@@ -174,6 +176,7 @@ static void begin_wait(struct vb_lock_client *me, struct vb_claim *c, uint64_t r
 	s->last_post_ns = s->older_post_ns = posted_ns;
 	s->still_since_ns = vb_ep_now(me->ep);
 	s->era_known = false;
+	s->unheard = 0;
 	s->stage = stage;
 	vb_lock_mark_queued(me, c);
 }
@@ -212,6 +215,19 @@ static int granted_at_once(struct vb_lock_client *me, struct vb_claim *c, const 
 	return vb_lock_grant(c, posted_ns + me->space->lease_ns, token(me->space, e->hi));
 }
 
+/* For the 1st, 2nd, 4th, ... time: whoever waits for that goes on waiting. */
+static void say_unheard(struct vb_lock_client *me, struct vb_claim *c, uint16_t node)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+
+	s->unheard++;
+	if ((s->unheard & (s->unheard - 1)) == 0)
+		vb_warn("lock %llu has stood still for three leases, as behind a client that has "
+			"died, and so has the server of node %u, which would recover it: it is "
+			"waited for until another is started there (vb_lock_server_start)",
+			(unsigned long long)c->lock, node);
+}
+
 /* Asks the server to reset the lock.  The next look tells what it did. */
 static int recover(struct vb_lock_client *me, struct vb_claim *c)
 {
@@ -230,8 +246,10 @@ static int recover(struct vb_lock_client *me, struct vb_claim *c)
 	/* Start over with a new era, whether the server was busy, is gone, or has said no. */
 	s->still_since_ns = vb_ep_now(me->ep);
 	s->era_known = false;
-	if (err == -VB_EPEERGONE)
+	if (err == -VB_EPEERGONE) {
 		vb_lock_server_forget(me->space, node);
+		say_unheard(me, c, node);
+	}
 	VB_SOMETIMES_IF(err, 200, "shiftlock: a recovery without an answer");
 	if (err)
 		return err == -ECANCELED ? err : 0;
