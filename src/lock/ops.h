@@ -160,6 +160,9 @@ struct vb_lock_ops {
 	/* The same under a space's options; NULL: they do not matter. */
 	unsigned (*bypass_bound_of)(const struct vb_lock_space *space, unsigned clients,
 				    enum vb_mode mode);
+	/* The most verbs one after the other of a try that meets others and gives back what it has;
+	 * 0: no more than of any call that may not wait. */
+	unsigned try_verbs;
 	/* The deadlock policy never refuses the oldest client of all; NULL: it may. */
 	bool (*spares_oldest)(const struct vb_lock_space *space);
 	/* The most leases in a row that a grant can have (claim->leases); NULL: one. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The way into a queue where there are no masked atomics: the swap is a CAS loop, and others may change
- * the word before each of its CASes.  A deadline, or who cancels the task, ends that.
+ * the word before each of its CASes.  A deadline, or who cancels the task, ends that; a try gives up.
  */
 #include "sim_test.h"
 
@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "lock/lock.h"
+#include "lock/rma_rw/rma_rw.h"
 
 #define PATIENCE_NS 100000ull
 #define CANCEL_NS   50000ull
@@ -235,6 +236,84 @@ static void test_rma_rw_clears_late(void **state)
 	assert_true(n > 5);
 }
 
+/* ---- a try that others go before ---- */
+
+static struct {
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops ops;
+	struct vb_lock_client *other;
+	unsigned comes, cases;
+} crowd;
+
+/* Somebody else comes and goes between the look and the CAS. */
+static int cas_behind_another(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value,
+			      uint64_t *old)
+{
+	struct vb_grant g;
+	int err;
+
+	if (crowd.comes > 0) {
+		crowd.comes--;
+		assert_int_equal(vb_lock_acquire(crowd.other, 0, VB_SHARED, VB_FOREVER_NS, &g), 0);
+		assert_int_equal(vb_lock_release(crowd.other, &g), 0);
+	}
+	crowd.cases++;
+	ep->ops = crowd.real;
+	err = vb_cas64(ep, a, expect, value, old);
+	ep->ops = &crowd.ops;
+	return err;
+}
+
+/* What a reader's try came to that lost so often, and after how many verbs. */
+static int try_behind(unsigned others, unsigned *verbs)
+{
+	struct vb_lock_space_params p = {.lock = "rma-rw", .options = "t_r=1", .locks = 1};
+	struct scene s = {0};
+	struct vb_fabric *f = cluster("profile=cx5", 2, 1);
+	struct vb_lock_client *me;
+	struct vb_grant g;
+	uint64_t reads;
+	int err;
+
+	assert_int_equal(vb_lock_space_open(f, &p, &s.space), 0);
+	me = client(&s, 1);
+	crowd.other = client(&s, 1);
+	crowd.comes = others;
+	crowd.cases = 0;
+	crowd.real = me->ep->ops;
+	crowd.ops = *crowd.real;
+	crowd.ops.cas64 = cas_behind_another;
+	me->ep->ops = &crowd.ops;
+	reads = me->ep->count[VB_OP_READ];
+	err = vb_lock_try(me, 0, VB_SHARED, &g);
+	*verbs = crowd.cases + (unsigned)(me->ep->count[VB_OP_READ] - reads);
+	me->ep->ops = crowd.real;
+	if (err == 0)
+		assert_int_equal(vb_lock_release(me, &g), 0);
+	vb_lock_client_close(me);
+	vb_lock_client_close(crowd.other);
+	vb_lock_space_close(s.space);
+	vb_fabric_close(f);
+	vb_sched_destroy(vb_sched_self());
+	return err;
+}
+
+/* Each loss is another's success: after a few it is told that the lock is not to be had, and has not taken
+ * more verbs than it may. */
+static void test_rma_rw_try_loses(void **state)
+{
+	unsigned before = 0, verbs;
+
+	for (unsigned others = 0; others < 4; others++) {
+		assert_int_equal(try_behind(others, &verbs), 0);
+		assert_in_range(verbs, before + 1, RW_TRY_VERBS);
+		before = verbs;
+	}
+	assert_int_equal(try_behind(100, &verbs), -EAGAIN);
+	assert_int_equal(crowd.comes, 96);
+	assert_in_range(verbs, before, RW_TRY_VERBS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -242,6 +321,7 @@ int main(void)
 		cmocka_unit_test(test_rma_rw_group),
 		cmocka_unit_test(test_rma_rw_root),
 		cmocka_unit_test(test_rma_rw_clears_late),
+		cmocka_unit_test(test_rma_rw_try_loses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

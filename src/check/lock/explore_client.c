@@ -200,8 +200,10 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 	stay_alive(me);
 	s->asks = false;
 	s->gave_up = err == -ETIMEDOUT;
-	explore_judge_call_time(s, tried ? "vb_lock_try" : "vb_lock_acquire", s->asks_since_ns,
-				tried ? 0 : timeout);
+	if (tried)
+		explore_judge_try_time(s, s->asks_since_ns);
+	else
+		explore_judge_call_time(s, "vb_lock_acquire", s->asks_since_ns, timeout);
 	explore_judge_adrift(s, me, tried ? "vb_lock_try" : "vb_lock_acquire");
 	judge_answer(s, err, timeout != VB_FOREVER_NS, tried);
 	if (err == -EAGAIN && !tried)

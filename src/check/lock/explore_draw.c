@@ -33,8 +33,6 @@
 #define SPACE_STREAM  0x73706163
 #define GROW_STREAM   0x67726f77
 
-/* Verbs one after the other for which a call that may not wait takes its time. */
-#define PROMPT_VERBS 4
 /* ... of a release that looks into some CASes, and into each VB_LOCK_ASKS times at most. */
 #define ALONE_VERBS (3 * VB_LOCK_ASKS)
 /* When a message is sent again, above the bound. */
@@ -583,7 +581,7 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 
 	/* Some verbs that are as late as they may be, each with a pause before and behind it. */
 	if (d->orderly && !d->loses)
-		d->prompt_ns = PROMPT_VERBS * (d->bound_ns + d->faults.pause_max_ns);
+		d->prompt_ns = EXPLORE_PROMPT_VERBS * (d->bound_ns + d->faults.pause_max_ns);
 	if (d->prompt_ns != 0 && d->faults.lose_ops != 0)
 		d->prompt_ns += VB_LOCK_ASKS * (2 * d->bound_ns + COPY_AFTER_NS);
 	if (d->faults.lose_ops == 1u << VB_OP_CAS64)

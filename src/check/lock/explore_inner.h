@@ -12,6 +12,9 @@
 /* Per seed; then all servers stay. */
 #define SERVER_ENDS_MAX 12
 
+/* Verbs one after the other for which a call that may not wait takes its time. */
+#define EXPLORE_PROMPT_VERBS 4
+
 #define SERVERS_MAX 2
 #define WORKERS_MAX 2
 
@@ -134,10 +137,11 @@ void explore_crash(struct explore *x, unsigned node);
 void explore_wrap(struct explore *x);
 /* A call returned what it may not: that is found, and ends the seed. */
 void explore_go_wrong(struct slot *s, const char *call, int err);
-/* Judges whether a call has come back soon after its time was over, or its task was cancelled;
- * timeout_ns 0: it may wait for nobody (explore_times.c). */
+/* Judges whether a call has come back soon after its time was over, or its task was cancelled; of a
+ * try, which may wait for nobody, soon after it began (explore_times.c). */
 void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns,
 			     uint64_t timeout_ns);
+void explore_judge_try_time(struct slot *s, uint64_t begun_ns);
 void explore_judge_path_time(struct slot *s, unsigned locks, uint64_t begun_ns,
 			     uint64_t timeout_ns);
 /* Around a release.  Where the only answers that are lost are those of CASes, which can be looked

@@ -53,6 +53,17 @@ void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns
 	judge_end(s, call, begun_ns, timeout_ns, 0);
 }
 
+/* What it has taken may have to be given back. */
+void explore_judge_try_time(struct slot *s, uint64_t begun_ns)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	unsigned verbs = s->x->ops->try_verbs, more = 0;
+
+	if (verbs > EXPLORE_PROMPT_VERBS)
+		more = verbs - EXPLORE_PROMPT_VERBS;
+	judge_end(s, "vb_lock_try", begun_ns, 0, more * (d->bound_ns + d->faults.pause_max_ns));
+}
+
 /* The locks above may have to be given back, and one to be converted. */
 void explore_judge_path_time(struct slot *s, unsigned locks, uint64_t begun_ns, uint64_t timeout_ns)
 {

@@ -11,7 +11,7 @@
 #include "base/sometimes.h"
 
 /* A try gives up when the counter has changed under it so often. */
-#define TRY_CASES 16
+#define TRY_CASES 4
 
 static vb_addr my_counter(const struct vb_lock_client *me, const struct vb_claim *c)
 {

@@ -39,6 +39,11 @@
 #define RW_GROUPS_MAX   64u
 #define RW_COUNTERS_MAX 64u
 #define RW_T_R_MAX      65536u
+/* One after the other, of a try.  A writer looks, takes group and root (4) and bars the readers (2);
+ * if one came in between it lets them in and leaves root and group (8), behind each of which somebody
+ * may have come, whose name it awaits (2).  A reader looks, and loses the counter to others four times,
+ * each after a look for writers (10). */
+#define RW_TRY_VERBS 16
 /* Readers at one counter, so that no field overflows. */
 #define RW_READERS_MAX 65536u
 
@@ -203,6 +208,6 @@ extern const struct vb_opt rw_option_table[];
 	.verbs_contended = "X: 1 swap + 2 SEND in a group; S: 1 FAA + READs + 1 FAA",              \
 	.shape = rw_shape, .open = rw_open, .node_bytes = rw_node_bytes,                           \
 	.client_open = rw_client_open, .client_close = rw_client_close, .try_acquire = rw_try,     \
-	.release = rw_release
+	.try_verbs = RW_TRY_VERBS, .release = rw_release
 
 #endif
