@@ -287,6 +287,32 @@ static void test_what_a_grant_says(void **state)
 	(void)state;
 }
 
+/* A grant names one hold: of the next one by the same client its copies can end, convert and tell
+ * nothing. */
+static void test_an_old_grant(void **state)
+{
+	(void)state;
+	for (const struct vb_lock_ops *const *l = vb_locks; *l; l++) {
+		struct vb_grant old, g, his;
+		struct world w;
+
+		open_lock(&w, (*l)->name);
+		must(vb_lock_acquire(w.a, 42, VB_EXCLUSIVE, VB_FOREVER_NS, &g));
+		old = g;
+		must(vb_lock_release(w.a, &g));
+		must(vb_lock_acquire(w.a, 42, VB_EXCLUSIVE, VB_FOREVER_NS, &g));
+		assert_ptr_equal(old.claim, g.claim);
+		assert_false(vb_lock_valid(w.a, &old));
+		refused(vb_lock_release(w.a, &old), -EINVAL);
+		refused(vb_lock_release_all(w.a, &old, 1), -EINVAL);
+		refused(vb_lock_convert(w.a, &old, VB_SHARED, MS), -EINVAL);
+		assert_true(vb_lock_valid(w.a, &g));
+		assert_int_equal(vb_lock_try(w.b, 42, VB_EXCLUSIVE, &his), -EAGAIN);
+		must(vb_lock_release(w.a, &g));
+		close_world(&w);
+	}
+}
+
 static uint64_t atomics(const struct vb_lock_client *me)
 {
 	uint64_t n = 0;
@@ -731,6 +757,7 @@ int main(void)
 		cmocka_unit_test(test_no_such_server),
 		cmocka_unit_test(test_close_gives_back),
 		cmocka_unit_test(test_what_a_grant_says),
+		cmocka_unit_test(test_an_old_grant),
 		cmocka_unit_test(test_what_a_token_costs),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_modes_together),

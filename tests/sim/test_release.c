@@ -371,6 +371,60 @@ static void test_refused_behind_a_loss(void **state)
 	}
 }
 
+/* ---- a group that is let open, and nobody hears it ---- */
+
+static void reads_next(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	s->got = vb_lock_acquire(s->next, 3, VB_SHARED, VB_FOREVER_NS, &g);
+	if (s->got == 0)
+		s->got = vb_lock_release(s->next, &g);
+}
+
+/* Its release's first CAS is done and the answer is lost. */
+static void releases_unheard(void *arg)
+{
+	struct story *s = arg;
+	struct vb_grant g;
+
+	assert_int_equal(vb_lock_acquire(s->holder, 3, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+	s->held = true;
+	vb_ep_sleep(s->holder->ep, 1000000);
+	wire.loses = 1;
+	s->released = vb_lock_release(s->holder, &g);
+}
+
+/* Who asks again finds no writer in the word: the group is open, its readers have the lock at once, and no
+ * successor is waited for. */
+static void test_group_opened_unheard(void **state)
+{
+	(void)state;
+	for (unsigned readers = 0; readers < 2; readers++) {
+		struct story s = {.lock = "ncosed"};
+
+		story_open(&s, 1);
+		wire.real = s.holder->ep->ops;
+		wire.ops = *wire.real;
+		wire.ops.cas64 = cas_over_it;
+		wire.loses = wire.refused = 0;
+		s.holder->ep->ops = &wire.ops;
+		spawn(releases_unheard, &s);
+		run_for(500000);
+		assert_true(s.held);
+		if (readers)
+			spawn(reads_next, &s);
+		run_for(500000 + 3 * s.f->caps.verb_bound_ns);
+		assert_int_equal(wire.loses, 0);
+		assert_int_equal(s.released, 0);
+		assert_int_equal(s.got, readers ? 0 : -1);
+		assert_int_equal(peek(s.f, vb_lock_entry(s.space, 3)), 0);
+		s.holder->ep->ops = wire.real;
+		story_close(&s);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -379,6 +433,7 @@ int main(void)
 		cmocka_unit_test(test_openings),
 		cmocka_unit_test(test_opens_ill),
 		cmocka_unit_test(test_refused_behind_a_loss),
+		cmocka_unit_test(test_group_opened_unheard),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,17 +235,36 @@ static bool is_in_time(struct vb_lock_client *me, const struct vb_grant *g)
 	       (c->valid_until_ns == VB_FOREVER || vb_lock_now(me) < c->valid_until_ns);
 }
 
+/* What an earlier hold had left of its grant is dead, also where the client holds the same lock again, in
+ * the same place. */
+static void judge_old_grant(struct slot *s, struct vb_lock_client *me)
+{
+	struct vb_grant old = s->old;
+	int err;
+
+	if (old.claim == NULL)
+		return;
+	judge_valid(s, me, &old, false, "a copy of an earlier grant");
+	vb_log_mute();
+	err = vb_lock_release(me, &old);
+	vb_log_unmute();
+	if (err != -EINVAL)
+		answer_is_wrong(s, err, old.lock, "a copy of an earlier grant was released");
+}
+
 static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
 	const struct vb_grant copy = *g;
 	const uint64_t lock = g->lock;
 	int err;
 
+	judge_old_grant(s, me);
 	judge_valid(s, me, g, is_in_time(me, g), "a grant before its release");
 	explore_release_begins(s, g);
 	err = vb_lock_release(me, g);
 	stay_alive(me);
 	judge_valid(s, me, &copy, false, "a copy of a grant that is released");
+	s->old = copy;
 	explore_judge_release(s, err);
 	explore_judge_adrift(s, me, "vb_lock_release");
 	s->x->murky |= err != 0;

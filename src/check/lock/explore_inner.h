@@ -38,6 +38,7 @@ struct slot {
 	uint64_t releases_since_ns;
 	uint64_t releases_from; /* how often anybody had asked by then */
 	bool releases_shared;
+	struct vb_grant old;   /* a copy of the last one that was released; claim NULL: none */
 	uint64_t releases;     /* the lock that it is giving back, alone as yet; + 1 */
 	uint64_t cancelled_ns; /* when the present life was; 0: it was not */
 	bool holds_one;        /* asks for a second lock */
