@@ -300,6 +300,7 @@ int vb_ep_wait(struct vb_ep *ep, uint64_t until_ns)
 
 void vb_ep_wake(struct vb_ep *ep)
 {
+	ep = lowest(ep);
 	vb_list_for_each (it, &ep->waiters)
 		vb_task_wake(vb_container_of(it, struct vb_ep_waiter, link)->task);
 }

@@ -340,7 +340,7 @@ uint64_t vb_ep_common_now(struct vb_ep *ep, uint64_t *error_ns);
 /* Waits until a message may be there (0), the local time is until_ns (-ETIMEDOUT), -ECANCELED.
  * Spurious returns are allowed; every waiter of the endpoint is woken by every message. */
 int vb_ep_wait(struct vb_ep *ep, uint64_t until_ns);
-void vb_ep_wake(struct vb_ep *ep); /* for backends: a message came */
+void vb_ep_wake(struct vb_ep *ep); /* a message came, or another task has taken out what did */
 
 static inline void vb_ep_checkpoint(struct vb_ep *ep, bool before)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What comes late, in virtual time.  A request for a lock that waits at a server when the server stops
- * is not served behind the release that undoes it.  A commit point that was given up, and found refused
- * when it was asked for again, does not commit the next try.  A place that a coordinator was not told it
- * has is not kept.  Verbs of a commit that come back to nobody wake nobody.
+ * is not served behind the release that undoes it.  A release that comes late gives back nothing of a
+ * later transaction's.  A commit point that was given up, and found refused when it was asked for again,
+ * does not commit the next try.  A place that a coordinator was not told it has is not kept.  Verbs of a
+ * commit that come back to nobody wake nobody.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "cc/sundial.h"
 #include "fabric/sim/sim.h"
 #include "txn/db.h"
 
@@ -32,11 +34,11 @@ struct world {
 
 #define must(call) assert_int_equal(call, 0)
 
-static void open_world_of(struct world *w, const char *cc, uint64_t seed)
+static void open_world_of(struct world *w, const char *cc, const char *hybrid, uint64_t seed)
 {
 	const struct vb_fabric_params fp = {
 		.fabric = "sim", .nodes = 1, .node_bytes = 16 << 20, .seed = seed};
-	const struct vb_db_params dp = {.cc = cc, .hybrid = "rpc", .coordinators = 4};
+	const struct vb_db_params dp = {.cc = cc, .hybrid = hybrid, .coordinators = 4};
 	const struct vb_table_params tp = {.name = "t", .record_bytes = 8, .records = 16};
 	uint64_t record = 100;
 
@@ -52,7 +54,7 @@ static void open_world_of(struct world *w, const char *cc, uint64_t seed)
 
 static void open_world(struct world *w, const char *cc)
 {
-	open_world_of(w, cc, 1);
+	open_world_of(w, cc, "rpc", 1);
 }
 
 static void close_world(struct world *w)
@@ -79,7 +81,8 @@ static void older_body(void *arg)
 	w->gave_up = true;
 }
 
-static void late_lock(void **state)
+/* The release that undoes it goes by the server, too, whichever way others go. */
+static void late_lock_of(const char *hybrid)
 {
 	static const struct vb_task_params params = {.name = "older"};
 	uint64_t *record, *word, until;
@@ -87,8 +90,7 @@ static void late_lock(void **state)
 	char text[2048];
 	struct world w;
 
-	(void)state;
-	open_world(&w, "wait-die");
+	open_world_of(&w, "wait-die", hybrid, 1);
 	must(vb_txn_begin(w.older));
 	must(vb_ep_sleep(w.older->ep, 10 * US));
 	must(vb_txn_begin(w.younger));
@@ -116,6 +118,74 @@ static void late_lock(void **state)
 		fail_msg("the server took a lock behind the release that gave it back");
 	assert_int_equal(lock_word(&w), 0);
 	vb_txn_abort(w.younger);
+	close_world(&w);
+}
+
+static void late_lock(void **state)
+{
+	(void)state;
+	late_lock_of("rpc");
+}
+
+static void late_lock_one_sided_release(void **state)
+{
+	(void)state;
+	late_lock_of("100");
+}
+
+/* ---- a release that comes to its server behind its transaction's next ones ---- */
+
+/* The next transaction of the place, whose lock word looks as if it were that one's. */
+static void begin_alike(struct vb_coordinator *me, uint64_t ts)
+{
+	const uint64_t names = 1u << SUNDIAL_NAME_BITS;
+
+	must(vb_txn_begin(me));
+	vb_txn_abort(me);
+	me->clock += names - (me->clock - vb_ts_clock(ts)) % names;
+	must(vb_txn_begin(me));
+	assert_int_equal(vb_ts_place(me->txn.ts), vb_ts_place(ts));
+	assert_int_not_equal(me->txn.ts, ts);
+	assert_int_equal(sundial_locked(me->txn.ts, 0), sundial_locked(ts, 0));
+}
+
+/*
+ * The lock of a first transaction was never taken, and it does not know that; its release is asked of a server that
+ * stands still, and given up.  When the server comes to it the place is at another transaction, which holds the
+ * record by the very word.
+ */
+static void late_release(void **state)
+{
+	uint64_t record, ts, word, until, *mine;
+	char text[4096];
+	struct world w;
+
+	(void)state;
+	open_world_of(&w, "sundial", "00001", 1);
+	must(vb_txn_begin(w.older));
+	ts = w.older->txn.ts;
+	must(vb_txn_read(w.older, w.t, 1, &record));
+	w.older->txn.item[0].flags |= VB_ITEM_MAYBE;
+	until = vb_ep_now(w.older->ep) + 20 * w.db->suspect_ns;
+	vb_sim_ep_pause(vb_db_server_ep(w.server), until);
+	vb_log_capture_begin(text, sizeof(text));
+	vb_txn_abort(w.older);
+	vb_log_capture_end();
+	assert_non_null(strstr(text, "does not answer"));
+	assert_true(vb_ep_now(w.older->ep) < until - 100 * US);
+	must(vb_ep_sleep(w.older->ep, until - 100 * US - vb_ep_now(w.older->ep)));
+	begin_alike(w.older, ts);
+	must(vb_txn_update(w.older, w.t, 1, (void **)&mine));
+	*mine = record + 1;
+	word = lock_word(&w);
+	assert_int_equal(word, w.older->txn.item[0].held);
+	assert_true(vb_ep_now(w.older->ep) < until);
+	/* The server comes to it, and has done it. */
+	must(vb_ep_sleep(w.older->ep, 200 * US));
+	if (lock_word(&w) != word)
+		fail_msg("the release of an earlier transaction gave back the lock of this one");
+	must(vb_txn_commit(w.older));
+	assert_int_equal(w.older->lost_locks, 0);
 	close_world(&w);
 }
 
@@ -215,7 +285,7 @@ static void places_come_back(void **state)
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= 30; seed++) {
-		open_world_of(&w, "no-wait", seed);
+		open_world_of(&w, "no-wait", "rpc", seed);
 		failed += open_and_close(&w);
 		must(vb_ep_sleep(w.older->ep, w.f->caps.verb_bound_ns));
 		/* As many as there are beside the two of the world. */
@@ -287,10 +357,9 @@ static void acknowledged_to_another(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(late_lock),
-		cmocka_unit_test(late_commit_point),
-		cmocka_unit_test(places_come_back),
-		cmocka_unit_test(acknowledged_to_another),
+		cmocka_unit_test(late_lock),        cmocka_unit_test(late_lock_one_sided_release),
+		cmocka_unit_test(late_release),     cmocka_unit_test(late_commit_point),
+		cmocka_unit_test(places_come_back), cmocka_unit_test(acknowledged_to_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

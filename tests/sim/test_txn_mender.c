@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who is dead: menders that come at a bad moment, in virtual time.  They stand still between two
- * looks, come seldom, find that whom they meant has tried again, or a log that an earlier try left,
+ * looks, come seldom, find that whom they meant has tried again or committed, or a log that an earlier try left,
  * or that a place has somebody else by now, a sweep that is killed, or that cannot see all.  Each test
  * asserts that the moment was there.
  */
@@ -31,7 +31,7 @@ struct world {
 	struct vb_coordinator *a, *b, *c, *late; /* at nodes 0, 1, 1, and 0 */
 	uint64_t until;
 	uint32_t place;
-	bool done;
+	bool goes, passed, done;
 };
 
 #define must(call) assert_int_equal(call, 0)
@@ -130,6 +130,99 @@ static void again_wound_wait(void **state)
 {
 	(void)state;
 	tried_again_since("wound-wait");
+}
+
+/* ---- committed between the second look and the word that would roll it back ---- */
+
+static void prepared_slowly(void *ctx, const struct vb_txn *t)
+{
+	struct world *w = ctx;
+
+	while (!w->goes)
+		wait_ns(t->me, 1 * US);
+}
+
+/* Past its commit point, and nothing is written. */
+static void passed_slowly(void *ctx, const struct vb_txn *t)
+{
+	struct world *w = ctx;
+
+	if (t->me != w->a)
+		return;
+	w->passed = true;
+	while (w->passed)
+		wait_ns(t->me, 1 * US);
+}
+
+static void ended(void *ctx, const struct vb_txn *t, bool committed)
+{
+	(void)ctx;
+	(void)t;
+	(void)committed;
+}
+
+static void commit_body(void *arg)
+{
+	struct world *w = arg;
+
+	must(vb_txn_commit(w->a));
+	w->done = true;
+}
+
+/*
+ * a looks at the time, and stands still before its commit point until b has found it dead; then it passes it.  It
+ * moves, and b leaves it alone: for a lease it may write what it has committed.
+ */
+static void committed_since(const char *cc)
+{
+	static const struct vb_task_params params = {.name = "a"};
+	struct vb_txn_watch watch = {
+		.prepared = prepared_slowly, .passed = passed_slowly, .ended = ended};
+	uint64_t record, *status;
+	struct vb_task *task;
+	struct world w;
+
+	open_world(&w, cc);
+	watch.ctx = &w;
+	w.db->watch = &watch;
+	hold(&w, w.a);
+	status = vb_local(w.f, vb_db_place(w.db, vb_txn_lane(w.a)->place), 8);
+	must(vb_task_spawn(w.a->ep->sched, commit_body, &w, &params, &task));
+	while (w.b->ripe == 0) {
+		assert_int_equal(want(&w, w.b, &record), -EAGAIN);
+		wait_ns(w.b, 10 * US);
+	}
+	assert_int_equal(*status, w.a->txn.ts | VB_TS_RUNNING);
+	w.goes = true;
+	while (!w.passed)
+		wait_ns(w.b, 1 * US);
+	assert_int_equal(*status, w.a->txn.ts | VB_TS_COMMITTED);
+	must(vb_txn_begin(w.b));
+	vb_txn_abort(w.b);
+	assert_int_equal(w.b->ripe, 0);
+	assert_int_equal(w.b->recovered, 0);
+	assert_int_equal(want(&w, w.b, &record), -EAGAIN);
+	w.passed = false;
+	while (!w.done)
+		wait_ns(w.b, 10 * US);
+	assert_int_equal(w.a->lost_locks, 0);
+	must(want(&w, w.b, &record));
+	assert_int_equal(record, WRITTEN);
+	w.db->watch = NULL;
+	close_world(&w);
+}
+
+static void committed_no_wait(void **state)
+{
+	(void)state;
+	committed_since("no-wait");
+}
+
+/* Before it rolls one back it looks whether that one has tried again, which it has not. */
+static void committed_wait_die(void **state)
+{
+	(void)state;
+	committed_since("wait-die");
 }
 
 /* ---- a mender that stands still before its first look ---- */
@@ -574,6 +667,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(again_wait_die),       cmocka_unit_test(again_wound_wait),
+		cmocka_unit_test(committed_no_wait),    cmocka_unit_test(committed_wait_die),
 		cmocka_unit_test(stood_still_itself),   cmocka_unit_test(earlier_log),
 		cmocka_unit_test(comes_seldom),         cmocka_unit_test(several_no_wait),
 		cmocka_unit_test(several_wound_wait),   cmocka_unit_test(several_no_wait_sx),

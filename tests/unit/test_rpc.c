@@ -11,6 +11,7 @@
 #include "rpc/mail.h"
 
 #define REQUESTS 60u
+#define MANY     3000u /* more than a server remembers */
 #define LONG_NS  30000000000ull
 
 struct server {
@@ -80,10 +81,10 @@ static void world_close(struct world *w)
 	vb_fabric_close(w->f);
 }
 
-/* Asks for many answers; each is the one to its own question. */
-static void ask_all(struct world *w)
+/* Asks for so many answers; each is the one to its own question. */
+static void ask(struct world *w, unsigned n)
 {
-	for (unsigned i = 0; i < REQUESTS; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		struct vb_msg request = {.tag = 1, .len = sizeof(i)}, reply;
 		unsigned answer;
 
@@ -94,6 +95,11 @@ static void ask_all(struct world *w)
 		memcpy(&answer, reply.data, sizeof(answer));
 		assert_int_equal(answer, i);
 	}
+}
+
+static void ask_all(struct world *w)
+{
+	ask(w, REQUESTS);
 }
 
 static void test_nothing_is_lost(void **state)
@@ -134,6 +140,19 @@ static void test_forgetful_server_is_caught(void **state)
 	w.server.forgets = true;
 	ask_all(&w);
 	assert_true(w.server.served > REQUESTS);
+	world_close(&w);
+}
+
+/* What is remembered where a new question would be is an answer to another one of the same client. */
+static void test_more_than_are_remembered(void **state)
+{
+	struct world w;
+
+	(void)state;
+	world_open(&w, 1e-9);
+	assert_non_null(w.server.answers);
+	ask(&w, MANY);
+	assert_int_equal(w.server.served, MANY);
 	world_close(&w);
 }
 
@@ -249,15 +268,117 @@ static void test_pile(void **state)
 	world_close(&w);
 }
 
+/* ---- who waits, and for what others find ---- */
+
+static void open_box(struct world *w, struct vb_box *box)
+{
+	vb_box_open(&w->mail, box, 7);
+}
+
+static void send_one(struct world *w)
+{
+	struct vb_msg m = {.subject = 7, .tag = 1};
+
+	assert_int_equal(vb_send_wait(w->server.ep, w->ep->self, &m), 0);
+}
+
+struct waiter {
+	struct world *w;
+	struct vb_box box;
+	bool waits, done;
+	int err;
+};
+
+static void wait_body(void *arg)
+{
+	struct waiter *me = arg;
+
+	me->waits = true;
+	me->err = vb_box_wait(&me->w->mail, &me->box, 1u << 1, vb_ep_now(me->w->ep) + LONG_NS);
+	me->done = true;
+}
+
+/* Another task of the client takes the message out of the endpoint before the one that waits for it has been
+ * told: it is told by that task. */
+static void test_another_sorts(void **state)
+{
+	static const struct vb_task_params params = {.name = "waits"};
+	struct waiter me = {0};
+	struct vb_task *task;
+	struct world w;
+
+	(void)state;
+	world_open(&w, 0);
+	me.w = &w;
+	open_box(&w, &me.box);
+	assert_int_equal(vb_task_spawn(w.ep->sched, wait_body, &me, &params, &task), 0);
+	while (!me.waits)
+		vb_task_yield();
+	send_one(&w);
+	vb_mail_sort(&w.mail);
+	assert_false(me.done);
+	for (unsigned i = 0; i < 10 && !me.done; i++)
+		vb_task_yield();
+	if (!me.done) {
+		vb_task_cancel(task);
+		while (!me.done)
+			vb_task_yield();
+		fail_msg("the task that waits for a message which another has sorted was not told");
+	}
+	assert_int_equal(me.err, 0);
+	vb_box_close(&me.box);
+	world_close(&w);
+}
+
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	struct world *w;
+	unsigned waits; /* that have ended */
+} at_the_end;
+
+/* The wait is over, and a message comes before its task looks. */
+static void comes_at_the_end(struct vb_ep *ep, bool before)
+{
+	at_the_end.real->checkpoint(ep, before);
+	if (before || ++at_the_end.waits != 1)
+		return;
+	send_one(at_the_end.w);
+}
+
+static void test_together_with_its_end(void **state)
+{
+	struct vb_box box;
+	struct world w;
+
+	(void)state;
+	world_open(&w, 0);
+	open_box(&w, &box);
+	at_the_end.w = &w;
+	at_the_end.waits = 0;
+	at_the_end.real = w.ep->ops;
+	at_the_end.ops = *w.ep->ops;
+	at_the_end.ops.checkpoint = comes_at_the_end;
+	w.ep->ops = &at_the_end.ops;
+	assert_int_equal(vb_box_wait(&w.mail, &box, 1u << 1, vb_ep_now(w.ep) + 1000000), 0);
+	assert_int_equal(at_the_end.waits, 1);
+	w.ep->ops = at_the_end.real;
+	vb_box_close(&box);
+	world_close(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_is_lost),
 		cmocka_unit_test(test_lost_datagrams),
 		cmocka_unit_test(test_forgetful_server_is_caught),
+		cmocka_unit_test(test_more_than_are_remembered),
 		cmocka_unit_test(test_deadline),
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_pile),
+		cmocka_unit_test(test_another_sorts),
+		cmocka_unit_test(test_together_with_its_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bounded-wait, in virtual time: who waits does so for a bounded time, whoever is older; a circle of
- * waiters is broken by one of them, and not by all; and none of them starves.
+ * waiters is broken by one of them, and not by all; and none of them starves.  A holder that is dead is found also
+ * by those who do not wait.
  */
 #include "txn_api.h"
 
@@ -141,6 +142,81 @@ static void one_ns(void **state)
 	close_world(&w);
 }
 
+/* Who is too late to wait has met the holder all the same: of such alone one that is dead is found. */
+static void too_late_to_wait(void **state)
+{
+	static const struct vb_txn_params hurried = {.timeout_ns = 1};
+	struct record r;
+	struct world w;
+	uint64_t begin;
+	int err;
+
+	open_bounded(&w, state);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_write(w.a, w.t, X, &(struct record){.value = 1}));
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	begin = vb_ep_now(w.b->ep);
+	do {
+		assert_true(vb_ep_now(w.b->ep) - begin < 3 * w.db->suspect_ns);
+		must(vb_ep_sleep(w.b->ep, LOOK_NS));
+		must(vb_txn_begin_with(w.b, &hurried));
+		must(vb_ep_sleep(w.b->ep, LOOK_NS));
+		err = vb_txn_read(w.b, w.t, X, &r);
+		assert_true(err == 0 || err == -ETIMEDOUT);
+	} while (err != 0);
+	assert_int_equal(w.b->waits, 0);
+	assert_int_equal(w.b->recovered, 1);
+	assert_int_equal(r.value, FIRST + X);
+	vb_txn_abort(w.b);
+	close_world(&w);
+}
+
+/* ---- who has given up keeps away ---- */
+
+struct away {
+	struct world *w;
+	uint64_t since_ns, least_ns;
+	unsigned tries;
+};
+
+static int has_and_wants(struct vb_coordinator *me, void *arg)
+{
+	struct away *a = arg;
+	uint64_t away = vb_ep_now(me->ep) - a->since_ns;
+	void *record;
+	int err;
+
+	if (a->tries++ > 0 && away < a->least_ns)
+		a->least_ns = away;
+	err = vb_txn_update(me, a->w->t, X, &record);
+	if (err == 0)
+		err = vb_txn_update(me, a->w->t, Y, &record);
+	a->since_ns = vb_ep_now(me->ep);
+	return err;
+}
+
+/* Whoever waits for what it had looks once at least before it is back. */
+static void keeps_away(void **state)
+{
+	struct away away = {.least_ns = UINT64_MAX};
+	struct world w;
+
+	open_bounded(&w, state);
+	away.w = &w;
+	must(vb_txn_begin(w.b));
+	must(vb_txn_write(w.b, w.t, Y, &(struct record){.value = 1}));
+	for (unsigned i = 0; i < 20; i++) {
+		away.tries = 0;
+		assert_int_equal(vb_txn_run(w.a, has_and_wants, &away, 2), -EAGAIN);
+		assert_int_equal(vb_txn_cause(w.a), VB_TXN_TIMEOUT);
+		assert_int_equal(away.tries, 2);
+	}
+	assert_in_range(away.least_ns, 2 * w.db->look_ns, WAIT_NS);
+	must(vb_txn_commit(w.b));
+	close_world(&w);
+}
+
 /* ---- tasks ---- */
 
 struct party {
@@ -246,6 +322,8 @@ int main(void)
 		{"looks often", looks_often},
 		{"one nanosecond", one_ns},
 		{"its deadline comes first", deadline_first},
+		{"too late to wait", too_late_to_wait},
+		{"keeps away", keeps_away},
 		{"one breaks the circle", one_breaks_it},
 		{"nobody starves", nobody_starves},
 	};

@@ -226,6 +226,38 @@ static void of_an_earlier_name(void **state)
 	close_world(&w);
 }
 
+/*
+ * A lock word with a part of a name may fit a transaction of the place that has committed, and whose log has the
+ * record, and not be the word by which that one held it: nothing of the commit is owed there, and it is set back.
+ */
+static void of_another_lock(void **state)
+{
+	const struct record after = {.value = 7};
+	struct world w;
+	uint64_t *word, freed;
+
+	open_usual(&w, state, SHORT_NS);
+	must(vb_txn_begin(w.a));
+	if (w.db->cc->locked(w.a->txn.ts, 4) == w.db->cc->locked(w.a->txn.ts, 8)) {
+		/* All of it is in the word. */
+		close_world(&w);
+		return;
+	}
+	must(vb_txn_write(w.a, w.t, 1, &after));
+	must(vb_txn_commit(w.a));
+	word = (uint64_t *)(tuple_of(&w, 1) + w.t->layout.lock_at);
+	*word = w.db->cc->locked(w.a->txn.ts, *word);
+	assert_int_not_equal(*word, w.a->txn.item[0].held);
+	assert_int_equal(held(&w, 1), 1);
+	must(vb_db_recover(w.b, vb_table_node(w.t, 1), &freed));
+	assert_int_equal(freed, 1);
+	assert_int_equal(w.b->recovered, 1);
+	assert_int_equal(w.b->rolled_forward, 0);
+	assert_int_equal(held(&w, 1), 0);
+	assert_int_equal(value_of(w.b, w.t, 1), 7);
+	close_world(&w);
+}
+
 static int find_large(struct vb_coordinator *me, struct vb_table *t, uint64_t key, bool *same)
 {
 	const void *here;
@@ -482,6 +514,7 @@ int main(int argc, char **argv)
 		{"upgraded", upgraded},
 		{"of the other place", of_the_other_place},
 		{"of an earlier name", of_an_earlier_name},
+		{"of another lock", of_another_lock},
 		{"from a log longer than a verb", long_log},
 		{"a log without its seal", wrong_seal},
 		{"set back in time", in_time_back},

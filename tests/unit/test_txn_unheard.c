@@ -2,7 +2,8 @@
 /*
  * Each answer of a transaction is lost once: what was asked has happened, and nobody says so.  The
  * transaction commits or does not, whole; and whatever it has asked for is given back when it ends,
- * not by those who find it in their way some leases later.
+ * not by those who find it in their way some leases later.  And each doorbell of a transaction is refused
+ * once, and those behind it are not.
  */
 #include "fabric/hook/hooks.h"
 #include "txn/db.h"
@@ -14,9 +15,9 @@
 static struct {
 	struct vb_fabric_ops ops;
 	const struct vb_fabric_ops *real;
-	unsigned before; /* so many batches are answered, the next one is not */
-	bool armed;
-	vb_addr place; /* the answers of a place's own word are all lost; 0: of none */
+	unsigned before;     /* so many batches are answered, the next one is not */
+	bool armed, refused; /* it happens all the same, or is refused */
+	vb_addr place;       /* the answers of a place's own word are all lost; 0: of none */
 } unheard;
 
 static int answer_nothing(struct vb_batch *b, int err)
@@ -39,20 +40,27 @@ static int post_unheard(struct vb_ep *ep, struct vb_batch *b)
 		return unheard.real->post(ep, b);
 	}
 	unheard.armed = false;
+	if (unheard.refused)
+		return answer_nothing(b, -VB_EPEERGONE);
 	must(vb_post_wait(ep->lower, b->verbs, b->n));
 	return answer_nothing(b, -VB_EUNKNOWN);
+}
+
+static void open_unheard_db(struct world *w, void **state, const struct vb_db_params *p)
+{
+	open_hooked(w, state, p);
+	memset(&unheard, 0, sizeof(unheard));
+	unheard.real = w->a->ep->ops;
+	unheard.ops = *unheard.real;
+	unheard.ops.post = post_unheard;
+	w->a->ep->ops = &unheard.ops;
 }
 
 static void open_unheard(struct world *w, void **state, uint64_t lease_ns)
 {
 	const struct vb_db_params p = usual_db(*state, lease_ns);
 
-	open_hooked(w, state, &p);
-	memset(&unheard, 0, sizeof(unheard));
-	unheard.real = w->a->ep->ops;
-	unheard.ops = *unheard.real;
-	unheard.ops.post = post_unheard;
-	w->a->ep->ops = &unheard.ops;
+	open_unheard_db(w, state, &p);
 }
 
 /* Words by which somebody holds the record. */
@@ -125,6 +133,59 @@ static void each_answer(void **state)
 	unheard.armed = false;
 	must(err);
 	assert_true(failed > 0 && k > 4);
+	close_world(&w);
+}
+
+/* What it has left, of its own and for others to find; then all of it or nothing is there, as was said. */
+static uint64_t settled(struct world *w, int err, uint64_t before, uint64_t after)
+{
+	uint64_t value, freed;
+
+	for (unsigned i = 0; i < VB_PLACES_TXN; i++) {
+		must(vb_txn_begin(w->a));
+		vb_txn_abort(w->a);
+	}
+	for (uint16_t node = 0; node < NODES; node++)
+		must(vb_db_recover(w->b, node, &freed));
+	for (uint64_t key = 0; key < KEYS; key++)
+		assert_int_equal(held(w, key), 0);
+	value = value_of(w->b, w->t, KEYS - 1);
+	if (err != -VB_EUNKNOWN)
+		assert_int_equal(value, err == 0 ? after : before);
+	assert_true(value == before || value == after);
+	for (uint64_t key = KEYS / 2; key < KEYS; key++)
+		assert_int_equal(value_of(w->b, w->t, key), value);
+	return value;
+}
+
+/* A link is down for a moment: what is asked then is refused, and what is asked behind it is not.  In one
+ * doorbell they are refused together; here each verb has its own. */
+static void each_doorbell_refused(void **state)
+{
+	struct vb_db_params p = usual_db(*state, SHORT_NS);
+	unsigned failed = 0, finished = 0, k;
+	uint64_t value = AFTER;
+	struct world w;
+	int err;
+
+	p.no_doorbell = true;
+	open_unheard_db(&w, state, &p);
+	must(transact(&w, AFTER));
+	unheard.refused = true;
+	for (k = 0;; k++) {
+		unheard.before = k;
+		unheard.armed = true;
+		err = transact(&w, AFTER + 1 + k);
+		if (unheard.armed)
+			break;
+		failed += err != 0;
+		finished += err == 0 && vb_txn_lane(w.a)->unacknowledged;
+		value = settled(&w, err, value, AFTER + 1 + k);
+	}
+	unheard.armed = false;
+	must(err);
+	/* Behind the commit point, too. */
+	assert_true(failed > 0 && finished > 0);
 	close_world(&w);
 }
 
@@ -238,6 +299,7 @@ int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
 		{"each answer is lost once", each_answer},
+		{"each doorbell is refused once", each_doorbell_refused},
 		{"finished when it can be", finished_when_it_can},
 		{"an answer without its items", answer_without_items},
 	};
