@@ -618,6 +618,15 @@ static struct vb_word_name place_alone(uint64_t word)
 		.ts = word, .shown = word != 0 ? vb_ts_make(0, (1u << VB_TS_PLACE_BITS) - 1) : 0};
 }
 
+static unsigned unwritten;
+
+static void write_nothing(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	/* A third name is not to be used. */
+	assert_true(unwritten++ < 2);
+	do_nothing(s, items, n);
+}
+
 /* Twice b has the lock and cannot write; the third name gives a word that was b's already.  It says so
  * and leaves the record to the next. */
 static void same_word_again(void **state)
@@ -641,7 +650,8 @@ static void same_word_again(void **state)
 	forgetful.whose = place_alone;
 	mute = forgetful;
 	memcpy(stages, cc->stages, cc->n_stages * sizeof(stages[0]));
-	stages[cc->commit].run = do_nothing;
+	stages[cc->commit].run = write_nothing;
+	unwritten = 0;
 	mute.stages = stages;
 	while (w.b->ripe == 0) {
 		assert_int_equal(want(&w, w.b, &record), -EAGAIN);
@@ -653,6 +663,7 @@ static void same_word_again(void **state)
 	vb_txn_abort(w.b);
 	vb_log_capture_end();
 	assert_non_null(strstr(text, "the same lock word"));
+	assert_int_equal(unwritten, 2);
 	assert_int_equal(w.b->rolled_forward, 0);
 	w.db->cc = &forgetful;
 	while (want(&w, w.c, &record) != 0)

@@ -49,8 +49,8 @@ static void let_pass(struct world *w, uint64_t ns)
 	must(vb_ep_sleep(w->a->ep, ns));
 }
 
-/* It has died once for one who was there before.  Who comes behind it is younger, though its next try is younger
- * still: that one waits, and has the record next. */
+/* A dies for B, who was there before.  B's next transaction begins before A's next try, and is younger than that
+ * all the same: A waits for it, and does not die again. */
 static void becomes_the_oldest(void **state)
 {
 	struct record *r;
@@ -83,8 +83,8 @@ static void becomes_the_oldest(void **state)
 	close_world(&w);
 }
 
-/* The younger of two waits first.  However long the holder has it, the older one is next, and the younger dies
- * or waits for it. */
+/* The younger of two waits first.  Whenever the holder lets go, the older one is next, and the younger dies or waits
+ * for it. */
 static void the_oldest_is_next(void **state)
 {
 	const struct kind *k = *state;
@@ -118,7 +118,7 @@ static void the_oldest_is_next(void **state)
 		must(older.err);
 		assert_int_equal(older.place, 1);
 		assert_true(younger.place == 2 || younger.err == -EAGAIN);
-		/* It is not to come older into the next round. */
+		/* It is not to be the oldest of the next round. */
 		while (younger.err != 0) {
 			must(vb_txn_begin(w.b));
 			younger.done = false;
