@@ -343,6 +343,32 @@ header_alone() { # HEADER
 		clang -x c++ -std=c++14 -Wall -Wextra -Werror -Iinclude -fsyntax-only "$out/header.c"
 }
 
+# Whatever a program calls its own functions, the archive's are in nobody's way.
+static_names() { # ARCHIVE
+	nm -g --defined-only "$1" | awk 'NF == 3 { print $3 }' | sort >"$out/exported"
+	[ -s "$out/declared" ] && diff "$out/declared" "$out/exported"
+}
+
+example_static() { # FILE
+	local flags
+	flags=$(PKG_CONFIG_PATH=$pc PKG_CONFIG_SYSROOT_DIR=$out/root pkg-config --static --cflags --libs verbena) ||
+		return
+	# shellcheck disable=SC2086
+	gcc -Wall -Wextra -Werror "$1" -o "$out/example" ${flags/-lverbena/-l:libverbena.a} || return
+	! ldd "$out/example" | grep verbena && timeout 60 "$out/example"
+}
+
+# For who has one machine: without libsodium, UCX and RDMA.
+without_networks() {
+	local dir=$out/plain
+	CC=gcc VERBENA_BUILD_TARGETS='src/libverbena.so.0.1.0 src/libverbena.a examples/example-hold examples/example-cluster' \
+		scripts/build.sh "$dir" -Dtests=disabled -Dsodium=disabled -Ducx=disabled -Dverbs=disabled || return
+	! ldd "$dir/src/libverbena.so" | grep sodium || return
+	"$dir/examples/example-hold" || return
+	"$dir/examples/example-cluster" >"$out/found" 2>&1 && return 1
+	grep 'built without libsodium' "$out/found"
+}
+
 example_installed() { # FILE
 	local flags
 	flags=$(PKG_CONFIG_PATH=$pc PKG_CONFIG_SYSROOT_DIR=$out/root pkg-config --cflags --libs verbena) ||
@@ -360,6 +386,9 @@ stage_package() {
 	check "install" env DESTDIR="$out/root" meson install -C "$out/gcc" --no-rebuild || return
 	pc=$(dirname "$(find "$out/root" -name verbena.pc)")
 	check "only what the headers declare is exported" exports_match "$(dirname "$pc")/libverbena.so"
+	check "the archive has no other names" static_names "$(dirname "$pc")/libverbena.a"
+	check "an example against the archive" example_static examples/bank.c
+	check "without libsodium and networks" without_networks
 	for file in include/verbena/*.h; do
 		check "$file stands alone in C and C++" header_alone "$(basename "$file")"
 	done

@@ -100,6 +100,7 @@ struct vb_cluster_params {
  *   -ENOMEM       memory has run out in this process
  *   -ENOENT       pmix: no launcher, libpmix is not installed, or this library was built without
  *                 PMIx's headers (the log says which)
+ *   -EOPNOTSUPP   this library was built without libsodium: it has no clusters
  *   -VB_EPEERGONE the root went away
  */
 int vb_cluster_open(const struct vb_cluster_params *params, struct vb_cluster **out);

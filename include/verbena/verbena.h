@@ -5,7 +5,7 @@
  * Every function that can fail returns 0 or a negative error.  Most are plain -errno values; the
  * few that errno has no word for are below and start at VB_ERR_BASE, so that they never collide
  * with one.  The function that decides an error logs it, once in each process that meets it, with
- * its cause and the way out (environment VERBENA_LOG, see verbena(1)).
+ * its cause and the way out (vb_log_set, vb_log_levels).
  * Outputs are written only on success.
  *
  * A call that needs a pointer and gets NULL does nothing and returns -EINVAL; one that returns no
@@ -46,10 +46,74 @@ enum vb_error {
 	VB_EFOREIGN,
 };
 
-/* What an error above or an errno means: "the verb was not posted ...".  The values of errno that
- * the calls return often say what they mean here (-ETIMEDOUT: "not done within the time allowed").
- * err may have either sign.  Thread-safe; the string is static. */
+/* An error in words, of enum vb_error or of errno: "the verb was not posted ...".  The values of
+ * errno that these headers name say what they mean here (-ETIMEDOUT: "not done within the time
+ * allowed").  err may have either sign.  Thread-safe; the string is static. */
 const char *vb_strerror(int err);
+
+/*
+ * The log.  The library says what went wrong, why and what to do about it, one line each, on
+ * standard error.  A program has the lines itself with vb_log_set, and says with vb_log_levels
+ * which there are.
+ */
+enum vb_log_level {
+	/* No message has this level: let through, it lets nothing through. */
+	VB_LOG_OFF,
+	/* A call failed, or something that nobody called for. */
+	VB_LOG_ERROR,
+	/* It goes on, but somebody should know. */
+	VB_LOG_WARN,
+	/* What has begun, ended, been found. */
+	VB_LOG_INFO,
+	/* For who looks for a fault. */
+	VB_LOG_DEBUG,
+	/* The same, at length. */
+	VB_LOG_TRACE,
+};
+
+/* May grow at its end. */
+struct vb_log_message {
+	/* VB_LOG_ERROR to VB_LOG_TRACE. */
+	enum vb_log_level level;
+	/* The part of the library: "lock", "shm", ...; doc/operating.md has them all.  Static. */
+	const char *part;
+	/* UTF-8 without a line's end behind it, and without control characters other than tabs and
+	 * line ends; cut after some 980 bytes.  Good until the function returns. */
+	const char *text;
+};
+
+/*
+ * Called with each message, on the thread that has it to say: any of the program's that calls
+ * Verbena, or one of the library's own; several at a time.  It may have no more than 16 KiB of
+ * stack.  The call that says the message waits for it, perhaps with others behind it that wait for
+ * that one, so it must be quick: take the text away, and do the rest elsewhere.  It must not fork,
+ * or leave by longjmp or an exception, and calls nothing of Verbena but vb_strerror, vb_version and
+ * vb_commit; what another call says to the log goes to standard error, so that nothing goes round
+ * in a circle.
+ */
+typedef void (*vb_log_fn)(void *user, const struct vb_log_message *message);
+
+/*
+ * Gives messages to a function of the program: from now on to fn, with `user`, and not to standard
+ * error; NULL: to standard error again.  When it returns no thread is in the former function any more.  The last line of an
+ * assertion of the library that failed, before it aborts, goes to both.  A forked child goes on
+ * with what its parent had.  Any thread may call it.
+ *
+ *   -EDEADLK  from the function itself: nothing has changed
+ */
+int vb_log_set(vb_log_fn fn, void *user);
+
+/*
+ * Says which messages there are, in the form of the environment's VERBENA_LOG, and instead of it: a level
+ * (off, error, warn, info, debug, trace) for all parts, or PART:LEVEL for one, with commas between
+ * them; the last word for a part counts.  "warn", which is also what counts without this call and
+ * without VERBENA_LOG; "off"; "error,lock:debug".  Messages above the level cost a compare.  Any
+ * thread may call it; messages of others that are just being said go by the old levels or the new.
+ *
+ *   -EINVAL  there is no such level or part: the log names it.  Nothing has changed
+ *   -ENOMEM  memory has run out
+ */
+int vb_log_levels(const char *levels);
 
 /* The version whose headers a program is compiled with. */
 #define VB_VERSION_MAJOR  0
@@ -57,8 +121,8 @@ const char *vb_strerror(int err);
 #define VB_VERSION_PATCH  0
 #define VB_VERSION_STRING "0.1.0"
 
-/* The version of the library that it runs with, in the form of VB_VERSION_STRING; and the commit
- * that this library was built from, or "unknown". */
+/* The version and the commit of the library that a program runs with: in the form of
+ * VB_VERSION_STRING; hexadecimal, or "unknown". */
 const char *vb_version(void);
 const char *vb_commit(void);
 

@@ -7,32 +7,57 @@
 #include <verbena/verbena.h>
 
 #include "base/compiler.h"
+#include "base/log.h"
 #include "vb_commit.h"
 #include "vb_config.h"
 
-/* Values of errno whose own texts speak of something else than what Verbena means by them.  The words
- * also fit where the system has said it. */
+/* Every value of errno that the headers name, in the words of this library.  The words also fit where
+ * the system has said it. */
 static const char *plain(int err)
 {
 	switch (err) {
+	case 0:
+		return "done";
 	case ETIMEDOUT:
 		return "not done within the time allowed";
 	case EAGAIN:
 		return "not possible now; it may be later";
+	case EINVAL:
+		return "an argument is wrong, or the call is not allowed now";
+	case ENOENT:
+		return "it does not exist";
+	case EEXIST:
+		return "it exists already";
 	case E2BIG:
 		return "more than was provided for";
+	case EOVERFLOW:
+		return "a number has become too large for its place";
 	case EBUSY:
 		return "it is in use";
 	case EDEADLK:
 		return "it would wait for itself";
 	case ECANCELED:
 		return "it was cancelled";
+	case EOPNOTSUPP:
+		return "it is not offered here";
 	case EXDEV:
 		return "it is another process's";
 	case EROFS:
 		return "it may only be read";
 	case EPROTO:
 		return "the two sides do not agree";
+	case ENOMEM:
+		return "memory has run out";
+	case ENOSPC:
+		return "there is no room for it";
+	case EPERM:
+		return "it is another user's, or not allowed to this one";
+	case EACCES:
+		return "access to it is refused";
+	case EADDRINUSE:
+		return "the address is in use";
+	case ENODEV:
+		return "there is no such device, or no library for it";
 	default:
 		/* strerrordesc_np returns a static string and needs no buffer. */
 		return strerrordesc_np(err);
@@ -74,6 +99,9 @@ const char *vb_commit(void)
 
 void vb_assert_failed(const char *cond, const char *file, int line)
 {
-	fprintf(stderr, "verbena: %s:%d: this must hold and does not: %s\n", file, line, cond);
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s:%d: this must hold and does not: %s", file, line, cond);
+	vb_log_last(text);
 	abort();
 }

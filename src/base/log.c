@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See log.h.  A line is formatted whole and written with one write(2), so that the lines of several
- * threads and processes do not mix. */
+/*
+ * See log.h, and verbena.h for the program's function.  A line is formatted whole and written with one
+ * write(2), so that the lines of several threads and processes do not mix.
+ */
+#define VB_LOG_ROOM "options"
 #include "base/log.h"
 
 #include <errno.h>
@@ -15,7 +18,7 @@
 
 #define LINE_MAX_BYTES 1024
 
-static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
+static const char *const level_names[] = {"off", "error", "warn", "info", "debug", "trace"};
 
 /* Every VB_LOG_ROOM there is; tests/cli/output.sh looks that none is missing. */
 static const char *const rooms[] = {
@@ -29,95 +32,156 @@ static const char *const rooms[] = {
 	"top",         "trace",  "txn",       "ucx",
 	"verbs",
 };
+#define ROOMS VB_ARRAY_SIZE(rooms)
+/* No word of its own: the level for all counts. */
+#define UNSET -1
 
-struct filter {
-	const char *room;
-	enum vb_log_level level;
+/* What is let through. */
+struct levels {
+	int all;
+	int of[ROOMS];
 };
 
-static struct filter filters[VB_ARRAY_SIZE(rooms)];
-static unsigned n_filters;
-static enum vb_log_level default_level = VB_LOG_WARN;
+/* The one that counts.  Read without a lock: who changes it under way makes a message of another
+ * thread come or stay away, and no more. */
+static struct levels now = {.all = VB_LOG_WARN, .of = {[0 ... ROOMS - 1] = UNSET}};
+static bool now_by_room;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Where lines go: the program's function, or NULL for stderr.  Whoever calls it holds the lock for
+ * reading, so that who replaces it knows when the old one has returned for the last time. */
+static struct {
+	pthread_rwlock_t lock;
+	vb_log_fn fn;
+	void *user;
+} sink = {.lock = PTHREAD_RWLOCK_INITIALIZER};
+/* This thread is in the program's function. */
+static _Thread_local bool in_sink;
 
 static _Thread_local char *capture_buf;
 static _Thread_local size_t capture_size;
 static _Thread_local unsigned muted;
 
-static int parse_level(const char *text, enum vb_log_level *out)
+/* ---- levels ---- */
+
+/* Who is told what is wrong with a list: who set VERBENA_LOG reads stderr, who called
+ * vb_log_levels the log. */
+static VB_PRINTF(2, 3) void complain(bool environment, const char *fmt, ...)
 {
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(level_names); i++) {
-		if (!strcmp(text, level_names[i])) {
-			*out = (enum vb_log_level)i;
-			return 0;
-		}
-	}
+	char text[LINE_MAX_BYTES];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (environment)
+		fprintf(stderr, "verbena: VERBENA_LOG: %s\n", text);
+	else
+		vb_log_at(VB_LOG_ERROR, "vb_log_levels: %s", text);
+}
+
+static int find(const char *const names[], size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(names[i], name))
+			return (int)i;
 	return -1;
 }
 
-static const char *find_room(const char *name)
-{
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(rooms); i++)
-		if (!strcmp(rooms[i], name))
-			return rooms[i];
-	return NULL;
-}
-
-/* The last word for a room counts. */
-static void set_level(const char *room, enum vb_log_level level)
-{
-	unsigned i = 0;
-
-	while (i < n_filters && filters[i].room != room)
-		i++;
-	n_filters += i == n_filters;
-	filters[i] = (struct filter){room, level};
-}
-
-/* False: there is no such part. */
-static bool parse_word(char *word)
+/* The last word for a room counts.  -ENOENT: there is no such room; -EINVAL: no such level. */
+static int parse_word(char *word, bool environment, struct levels *to)
 {
 	char *colon = strchr(word, ':'), hint[VB_HINT_BYTES];
-	const char *room = NULL;
-	enum vb_log_level level;
+	int room = -1, level;
 
-	if (colon) {
+	if (colon)
 		*colon = '\0';
-		room = find_room(word);
+	level = find(level_names, VB_ARRAY_SIZE(level_names), colon ? colon + 1 : word);
+	if (level < 0)
+		complain(environment,
+			 "'%s' is no level; off, error, warn, info, debug and trace are",
+			 colon ? colon + 1 : word);
+	if (colon) {
+		room = find(rooms, ROOMS, word);
+		if (room < 0) {
+			complain(environment, "there is no part '%s'%s", word,
+				 vb_did_you_mean(hint, word, rooms, ROOMS));
+			return -ENOENT;
+		}
 	}
-	if (parse_level(colon ? colon + 1 : word, &level))
-		fprintf(stderr,
-			"verbena: VERBENA_LOG: '%s' is no level; error, warn, info, debug and "
-			"trace are\n",
-			colon ? colon + 1 : word);
-	else if (!colon)
-		default_level = level;
-	else if (room != NULL)
-		set_level(room, level);
-	if (!colon || room != NULL)
-		return true;
-	fprintf(stderr, "verbena: VERBENA_LOG: there is no part '%s'%s\n", word,
-		vb_did_you_mean(hint, word, rooms, VB_ARRAY_SIZE(rooms)));
-	return false;
+	if (level < 0)
+		return -EINVAL;
+	*(room < 0 ? &to->all : &to->of[room]) = level;
+	return 0;
+}
+
+/* All words that are right count; the first error is returned. */
+static int parse_levels(char *list, bool environment, struct levels *to)
+{
+	char *save = NULL, names[LINE_MAX_BYTES];
+	bool unknown = false;
+	size_t n = 0;
+	int err = 0;
+
+	*to = (struct levels){.all = VB_LOG_WARN, .of = {[0 ... ROOMS - 1] = UNSET}};
+	for (char *w = strtok_r(list, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
+		int bad = parse_word(w, environment, to);
+
+		unknown |= bad == -ENOENT;
+		err = err != 0 ? err : bad;
+	}
+	if (!unknown)
+		return err;
+	for (size_t i = 0; i < ROOMS; i++)
+		n += (size_t)snprintf(names + n, sizeof(names) - n, "%s %s", i > 0 ? "," : "",
+				      rooms[i]);
+	complain(environment, "the parts are%s", names);
+	return err;
+}
+
+static void use_levels(const struct levels *l)
+{
+	bool by_room = false;
+
+	__atomic_store_n(&now.all, l->all, __ATOMIC_RELAXED);
+	for (size_t i = 0; i < ROOMS; i++) {
+		__atomic_store_n(&now.of[i], l->of[i], __ATOMIC_RELAXED);
+		by_room |= l->of[i] != UNSET;
+	}
+	__atomic_store_n(&now_by_room, by_room, __ATOMIC_RELAXED);
 }
 
 static void read_environment(void)
 {
 	const char *env = getenv("VERBENA_LOG");
-	char *copy = env ? strdup(env) : NULL, *save = NULL;
-	bool known = true;
+	char *copy = env ? strdup(env) : NULL;
+	struct levels l;
 
 	if (!copy)
 		return;
-	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save))
-		known &= parse_word(w);
+	(void)parse_levels(copy, true, &l); /* what is right of it counts */
+	use_levels(&l);
 	free(copy);
-	if (known)
-		return;
-	fprintf(stderr, "verbena: VERBENA_LOG: the parts are");
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(rooms); i++)
-		fprintf(stderr, "%s %s", i > 0 ? "," : "", rooms[i]);
-	fprintf(stderr, "\n");
+}
+
+int vb_log_levels(const char *levels)
+{
+	struct levels l;
+	char *copy;
+	int err;
+
+	if (vb_any_null(levels))
+		return -EINVAL;
+	pthread_once(&once, read_environment);
+	copy = strdup(levels);
+	if (copy == NULL)
+		return vb_fail(-ENOMEM, "no memory for a copy of '%.64s'", levels);
+	err = parse_levels(copy, false, &l);
+	free(copy);
+	if (err)
+		return -EINVAL;
+	use_levels(&l);
+	return 0;
 }
 
 int vb_log_on(const char *room, enum vb_log_level level)
@@ -126,10 +190,61 @@ int vb_log_on(const char *room, enum vb_log_level level)
 
 	pthread_once(&once, read_environment);
 	errno = saved;
-	for (unsigned i = 0; i < n_filters; i++)
-		if (!strcmp(filters[i].room, room))
-			return level <= filters[i].level;
-	return level <= default_level;
+	if (__atomic_load_n(&now_by_room, __ATOMIC_RELAXED)) {
+		for (size_t i = 0; i < ROOMS; i++) {
+			int own = __atomic_load_n(&now.of[i], __ATOMIC_RELAXED);
+
+			if (own != UNSET && !strcmp(rooms[i], room))
+				return (int)level <= own;
+		}
+	}
+	return (int)level <= __atomic_load_n(&now.all, __ATOMIC_RELAXED);
+}
+
+/* ---- where lines go ---- */
+
+/* Who held the lock in the parent is not there in the child. */
+static void forked(void)
+{
+	pthread_rwlock_init(&sink.lock, NULL);
+}
+
+static void hear_of_forks(void)
+{
+	(void)pthread_atfork(NULL, NULL, forked);
+}
+
+int vb_log_set(vb_log_fn fn, void *user)
+{
+	static pthread_once_t listening = PTHREAD_ONCE_INIT;
+
+	if (in_sink)
+		return vb_fail(-EDEADLK, "vb_log_set from the log's own function");
+	pthread_once(&listening, hear_of_forks);
+	pthread_rwlock_wrlock(&sink.lock);
+	sink.user = user;
+	__atomic_store_n(&sink.fn, fn, __ATOMIC_RELAXED);
+	pthread_rwlock_unlock(&sink.lock);
+	return 0;
+}
+
+/* False: there is no function, or this is what it has caused itself. */
+static bool to_sink(const char *room, enum vb_log_level level, const char *text)
+{
+	const struct vb_log_message message = {.level = level, .part = room, .text = text};
+	bool called;
+
+	if (in_sink || __atomic_load_n(&sink.fn, __ATOMIC_RELAXED) == NULL)
+		return false;
+	pthread_rwlock_rdlock(&sink.lock);
+	called = sink.fn != NULL;
+	if (called) {
+		in_sink = true;
+		sink.fn(sink.user, &message);
+		in_sink = false;
+	}
+	pthread_rwlock_unlock(&sink.lock);
+	return called;
 }
 
 /* Messages quote files and peers: what would be a command to a terminal is shown as '?'.  That is every
@@ -162,7 +277,7 @@ void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ..
 {
 	char line[LINE_MAX_BYTES];
 	va_list args;
-	int n, m, saved = errno; /* vb_fail(-errno, ...) reads it after us */
+	int n, m, head, saved = errno; /* vb_fail(-errno, ...) reads it after us */
 
 	if (muted > 0)
 		return;
@@ -174,16 +289,27 @@ void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ..
 		errno = saved;
 		return;
 	}
-	n = snprintf(line, sizeof(line), "verbena: %s: %s: ", room, level_names[level]);
+	n = head = snprintf(line, sizeof(line), "verbena: %s: %s: ", room, level_names[level]);
 	m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, args);
 	va_end(args);
 	n = m < 0 ? n : n + m;
 	if (n > (int)sizeof(line) - 2)
 		n = sizeof(line) - 2;
+	line[n] = '\0';
 	clean(line, (size_t)n);
+	if (to_sink(room, level, line + head)) {
+		errno = saved;
+		return;
+	}
 	line[n++] = '\n';
 	(void)!write(STDERR_FILENO, line, (size_t)n); /* of its failure nobody is left to be told */
 	errno = saved;
+}
+
+void vb_log_last(const char *text)
+{
+	fprintf(stderr, "verbena: %s\n", text);
+	(void)to_sink(VB_LOG_ROOM, VB_LOG_ERROR, text);
 }
 
 void vb_log_capture_begin(char *buf, size_t size)

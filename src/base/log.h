@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Log lines on stderr: "verbena: shm: error: ...".
+ * Log lines on stderr, "verbena: shm: error: ...", or to the program's function (vb_log_set).
  *
- * VERBENA_LOG sets the level for every room or for single ones: "info",
+ * VERBENA_LOG, and after it vb_log_levels, sets the level for every room or for single ones: "info",
  * "warn,lock:debug,shm:trace".  The default is "warn".  What is no room is said, once, with those that
  * are (log.c lists them).  A room names itself by defining VB_LOG_ROOM
  * before including this file.  The first function that decides an error logs it; callers pass the
@@ -13,12 +13,16 @@
 
 #include <stdbool.h>
 
-#include "base/compiler.h"
+#include <verbena/verbena.h>
 
-enum vb_log_level { VB_LOG_ERROR, VB_LOG_WARN, VB_LOG_INFO, VB_LOG_DEBUG, VB_LOG_TRACE };
+#include "base/compiler.h"
 
 int vb_log_on(const char *room, enum vb_log_level level);
 void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ...) VB_PRINTF(3, 4);
+
+/* The last line of a process that is about to abort: on stderr, whatever the levels, and to the
+ * program's function. */
+void vb_log_last(const char *text);
 
 /* Until the matching end, lines of this thread go to buf (the last one wins) instead of stderr; the
  * command line uses it to put the cause into its one line.  Tests use it to look at the text. */

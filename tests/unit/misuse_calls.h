@@ -23,6 +23,8 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 
 #define FABRIC_CALLS(X)                                                                            \
 	X(vb_strerror, VOID(vb_strerror(0)), 0, NOWHERE, 0, 0)                                     \
+	X(vb_log_set, vb_log_set(NULL, NULL), 0, NOWHERE, 0, 0)                                    \
+	X(vb_log_levels, vb_log_levels(NULL), -EINVAL, NOWHERE, 0, 0)                              \
 	X(vb_version, vb_version() == NULL, 0, NOWHERE, 0, 0)                                      \
 	X(vb_commit, vb_commit() == NULL, 0, NOWHERE, 0, 0)                                        \
 	X(vb_fabric_open, all(2, vb_fabric_open(NULL, &o.fabric), vb_fabric_open(&o.fp, NULL)),    \
