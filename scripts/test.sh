@@ -349,6 +349,11 @@ static_names() { # ARCHIVE
 	[ -s "$out/declared" ] && diff "$out/declared" "$out/exported"
 }
 
+pages_installed() {
+	find "$out/root" -name '*.3' -size +500c -printf '%f\n' | sed 's/\.3$//' | sort >"$out/found"
+	find "$out/root" -name libverbena.7 -size +10k | grep . && diff "$out/declared" "$out/found"
+}
+
 example_static() { # FILE
 	local flags
 	flags=$(PKG_CONFIG_PATH=$pc PKG_CONFIG_SYSROOT_DIR=$out/root pkg-config --static --cflags --libs verbena) ||
@@ -395,6 +400,7 @@ stage_package() {
 	for file in examples/*.c; do
 		check "$file against the installed library" example_installed "$file"
 	done
+	check "a man page is installed for each function" pages_installed
 	check "the man page is installed" find "$out/root" -name 'verbena.1*' -size +1k -fprint "$out/found"
 	[ -s "$out/found" ] || record fail "man page" "not among the installed files"
 }

@@ -86,7 +86,7 @@ struct vb_cluster_params {
 };
 
 /*
- * Opens: returns when all have come and agreed.
+ * Opens the cluster: returns when all have come and agreed.
  *
  *   -EINVAL       a parameter is out of range, or an address does not parse
  *   -EACCES       an address beyond loopback without a key file; or a key file that is another
@@ -112,10 +112,11 @@ void vb_cluster_close(struct vb_cluster *cluster);
 uint32_t vb_cluster_rank(const struct vb_cluster *cluster);
 uint32_t vb_cluster_hosts(const struct vb_cluster *cluster);
 
-/* "rank 2 (HOSTNAME, pid 4711)"; valid until close. */
+/* A process in words: "rank 2 (HOSTNAME, pid 4711)".  Valid until close. */
 const char *vb_cluster_name(const struct vb_cluster *cluster, uint32_t rank);
 
-/* False once that process is known to have died or said goodbye.  Suspects are alive. */
+/* Whether a process is there: false once it is known to have died or said goodbye.  Suspects are
+ * alive. */
 bool vb_cluster_alive(const struct vb_cluster *cluster, uint32_t rank);
 
 /*

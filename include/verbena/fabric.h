@@ -115,7 +115,7 @@ struct vb_fabric_params {
 };
 
 /*
- * Opens (or with attach, joins) a fabric.
+ * Opens a fabric, or with attach joins one.
  *
  *   -EINVAL   a parameter is out of range, or the fabric or an option is unknown
  *   -EBUSY    shm: the segment is in use, and was to be created (the log names its users); or a
@@ -140,7 +140,7 @@ struct vb_fabric_params {
 int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out);
 
 /*
- * Closes; the last user of a shm segment also removes its name.  NULL does nothing.
+ * Closes the fabric.  The last user of a shm segment also removes its name.  NULL does nothing.
  *
  *   -EBUSY        lock spaces, clients, databases, coordinators, tables of values or servers are
  *                 open on it: the log names them.  Nothing is closed; close those, then call again
@@ -149,20 +149,20 @@ int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out
 int vb_fabric_close(struct vb_fabric *fabric);
 
 /*
- * In a forked child: forgets the parent's endpoints and what is open on them, and keeps the mapping
- * (shm).  On sim the child has a simulation of its own from then on.  On ucx and verbs connections
- * do not survive a fork: it aborts with a message that says so.  What the parent has open does not
- * keep the child from closing the fabric.  In a process that has opened the fabric itself, in a
- * child that has made this call before, and for NULL, it does nothing.
+ * Makes a fabric usable in a forked child: forgets the parent's endpoints and what is open on them,
+ * and keeps the mapping (shm).  On sim the child has a simulation of its own from then on.  On ucx
+ * and verbs connections do not survive a fork: it aborts with a message that says so.  What the
+ * parent has open does not keep the child from closing the fabric.  In a process that has opened
+ * the fabric itself, in a child that has made this call before, and for NULL, it does nothing.
  */
 void vb_fabric_after_fork(struct vb_fabric *fabric);
 
 /*
- * Gives the calling thread's background work (see above) a turn, and returns: what can move on
- * does, nothing is waited for.  Only needed with no_keeper: others then wait for a place in a queue
- * to be handed on until the next call, so call it at least that often.  If there is nothing to do,
- * it looks at the fabric and the clock twice.  Any thread may call it; for one that has opened
- * nothing it does nothing.
+ * Gives background work of the calling thread a turn, and returns: what can move on does, nothing
+ * is waited for ("Background work" in verbena/fabric.h).  Only needed with no_keeper: others then
+ * wait for a place in a queue to be handed on until the next call, so call it at least that often.
+ * If there is nothing to do, it looks at the fabric and the clock twice.  Any thread may call it;
+ * for one that has opened nothing it does nothing.
  */
 void vb_poll(void);
 

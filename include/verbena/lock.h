@@ -171,12 +171,12 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 		       struct vb_lock_space **out);
 
 /*
- * Closes; NULL does nothing.  Waits for the places that closed clients still have in queues, as
- * long as others hold those locks, and says so in the log every ten seconds.  Only locks that do
- * not survive a death have such places, so a holder that has died makes this call wait for ever: a
- * process that is to end all the same ends without it.  A forked child waits for its own clients,
- * not for its parent's.  (In virtual time at most 64 leases: nobody is left then who could give
- * the locks back.)
+ * Closes the space; NULL does nothing.  Waits for the places that closed clients still have in
+ * queues, as long as others hold those locks, and says so in the log every ten seconds.  Only locks
+ * that do not survive a death have such places, so a holder that has died makes this call wait for
+ * ever: a process that is to end all the same ends without it.  A forked child waits for its own
+ * clients, not for its parent's.  (In virtual time at most 64 leases: nobody is left then who could
+ * give the locks back.)
  *
  *   -EBUSY        clients or servers are open on it: the log names them.  Nothing is closed
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
@@ -184,11 +184,12 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 int vb_lock_space_close(struct vb_lock_space *space);
 
 /*
- * Protocols with a server side (rpc, traditional, traditional-ro, table; shiftlock for recovery)
- * need servers on every server node.  Starts worker `worker` of `workers` (1 to 64) of `node` as a
- * task on this thread's scheduler; it runs whenever the thread awaits something, and while the
- * thread is outside Verbena on its keeper (verbena/fabric.h, "Background work").  For the others it
- * does nothing and succeeds with *out = NULL.
+ * Starts a worker of a node's server, and stops it.  Protocols with a server side (rpc,
+ * traditional, traditional-ro, table; shiftlock for recovery) need servers on every server node.
+ * Worker `worker` of `workers` (1 to 64) of `node` becomes a task on this thread's scheduler; it
+ * runs whenever the thread awaits something, and while the thread is outside Verbena on its keeper
+ * (verbena/fabric.h, "Background work").  For the others it does nothing and succeeds with *out =
+ * NULL.
  *
  * Each worker of a node is there once.  All agree on `workers`, which decides which worker serves a
  * lock; clients find them when all have begun.  A worker may be started again when its server has
@@ -213,7 +214,7 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 				struct vb_lock_server **out);
 
 /*
- * A client at `node`.
+ * Opens a client at `node`.
  *
  *   -EINVAL       no such node, or on verbs and ucx another process's
  *   -VB_EPEERGONE a needed server is not there: it was not started, or is gone
@@ -223,12 +224,12 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
 
 /*
- * Grants still held are released, as by vb_lock_release_all.  Places in queues are handed on, so
- * that no lock is lost.  With locks that survive a death the call waits for them, up to two leases;
- * a place whose turn has not come then is recovered as a dead client's would be.  The others (mcs,
- * ncosed, rma-rw, ...) have no bound: the call returns at once, the place is handed on in the
- * background, and its endpoint is in use until then.  On a fabric without keepers it waits instead,
- * as long as that takes.
+ * Closes the client.  Grants still held are released, as by vb_lock_release_all.  Places in queues
+ * are handed on, so that no lock is lost.  With locks that survive a death the call waits for them,
+ * up to two leases; a place whose turn has not come then is recovered as a dead client's would be.
+ * The others (mcs, ncosed, rma-rw, ...) have no bound: the call returns at once, the place is
+ * handed on in the background, and its endpoint is in use until then.  On a fabric without keepers
+ * it waits instead, as long as that takes.
  */
 void vb_lock_client_close(struct vb_lock_client *client);
 
@@ -238,7 +239,7 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   0             granted
  *   -ETIMEDOUT    not granted in time
  *   -ECANCELED    the calling task was cancelled
- *   -VB_EUNKNOWN  see "What is known after a call" above
+ *   -VB_EUNKNOWN  see "What is known after a call" in verbena/lock.h
  *   -VB_EPEERGONE the server of the lock is gone, or the link to it is down; not granted
  *   -EDEADLK      this client already holds the lock
  *   -EBUSY        more locks held, awaited or being handed on by this client than the space's
@@ -257,11 +258,11 @@ int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode m
 		    uint64_t timeout_ns, struct vb_grant *out);
 
 /*
- * The same for a grant that is wanted for hold_ns, perhaps longer than a lease (a table scan; the
- * multi-slot leases of DSLR, SIGMOD 2018, section 5.1).  Its lease is hold_ns rounded up to whole
- * leases of the space.  As every lease it begins when the client's turn comes: valid_until_ns says
- * what is left of it when the call returns.  If the holder dies, the others wait for that long and
- * more.  Where hold_ns is no longer than a lease, this is vb_lock_acquire.
+ * vb_lock_acquire for a grant that is wanted for hold_ns, perhaps longer than a lease (a table
+ * scan; the multi-slot leases of DSLR, SIGMOD 2018, section 5.1).  Its lease is hold_ns rounded up
+ * to whole leases of the space.  As every lease it begins when the client's turn comes:
+ * valid_until_ns says what is left of it when the call returns.  If the holder dies, the others
+ * wait for that long and more.  Where hold_ns is no longer than a lease, this is vb_lock_acquire.
  *
  *   -EOPNOTSUPP   hold_ns is longer than a lease, and this protocol grants for one lease only
  *   -EINVAL       hold_ns is longer than the space allows (dslr: its option `slots` times the
@@ -273,11 +274,12 @@ int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode m
 int vb_lock_acquire_for(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 			uint64_t hold_ns, uint64_t timeout_ns, struct vb_grant *out);
 
-/* The longest hold_ns that vb_lock_acquire_for takes here for this mode; VB_FOREVER_NS: such
+/* The longest hold_ns that vb_lock_acquire_for takes here for this mode.  VB_FOREVER_NS: such
  * grants have no leases.  Any thread may call it. */
 uint64_t vb_lock_hold_max_ns(const struct vb_lock_client *client, enum vb_mode mode);
 
-/* Takes the lock only if that needs no waiting: 0, or -EAGAIN, or the errors above. */
+/* Takes the lock only if that needs no waiting: 0, or -EAGAIN, or the errors
+ * of vb_lock_acquire. */
 int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 		struct vb_grant *out);
 
@@ -301,7 +303,8 @@ int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 int vb_lock_convert(struct vb_lock_client *client, struct vb_grant *grant, enum vb_mode mode,
 		    uint64_t timeout_ns);
 
-/* "shared", "exclusive", "update", "intent-shared", ...; "?" for a number that is no mode. */
+/* A mode in words: "shared", "exclusive", "update", "intent-shared", ...; "?" for a number that is
+ * no mode. */
 const char *vb_lock_mode_name(enum vb_mode mode);
 
 /*
@@ -350,9 +353,9 @@ void vb_lock_client_begin(struct vb_lock_client *client, uint64_t age_ns);
 uint64_t vb_lock_client_age(const struct vb_lock_client *client);
 
 /*
- * Multi-level locking (Gray et al. 1976): takes path[n - 1] in `mode`, after its ancestors path[0]
- * (the root) to path[n - 2] in the intention mode that this needs: intent-shared for shared and
- * intent-shared, intent-exclusive for the others.  n is 1 to VB_PATH_MAX; no lock may stand on
+ * Takes a lock and its ancestors in a hierarchy (Gray et al. 1976): path[n - 1] in `mode`, after
+ * path[0] (the root) to path[n - 2] in the intention mode that this needs: intent-shared for shared
+ * and intent-shared, intent-exclusive for the others.  n is 1 to VB_PATH_MAX; no lock may stand on
  * the path twice.  Waits at most timeout_ns altogether.
  *
  * A lock that the client already holds in a strong enough mode is skipped; one that it holds in

@@ -148,9 +148,9 @@ struct vb_table_params {
 	uint64_t ranges;
 };
 
-/* Bytes of each node's segment that a table takes, for vb_fabric_params.node_bytes; and bytes that
- * the rest of a database takes.  `nodes` is the fabric's, the other parameters are those of the
- * calls below. */
+/* Bytes of each node's segment that a table takes, and that the rest of a database takes: for
+ * vb_fabric_params.node_bytes.  `nodes` is the fabric's, the other parameters are those of
+ * vb_db_open and vb_table_open. */
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,
 			     uint16_t nodes);
 uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
@@ -167,7 +167,7 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
 int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, struct vb_db **out);
 
 /*
- * Closes; NULL does nothing.
+ * Closes the database; NULL does nothing.
  *
  *   -EBUSY        coordinators, servers or tables of values are open on it: the log names them.
  *                 Nothing is closed
@@ -175,7 +175,8 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, stru
  */
 int vb_db_close(struct vb_db *db);
 
-/* The same for a table.  Every process opens the tables in the same order.  -EINVAL, -ENOSPC. */
+/* Opens a table as vb_db_open does a database.  Every process opens the tables in the same order.
+ * -EINVAL, -ENOSPC. */
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out);
 
 /* The node that has a key, and the size of a record. */
@@ -194,10 +195,10 @@ uint32_t vb_table_record_bytes(const struct vb_table *table);
 int vb_table_load(struct vb_table *table, uint64_t key, const void *record);
 
 /*
- * Each node needs a server: it adds keys to the node's index, and does what is asked by RPC.  The
- * first call starts it as a task on this thread's scheduler: it runs whenever the thread awaits
- * something, and while the thread is outside Verbena on its keeper (verbena/fabric.h, "Background
- * work").  The second starts it on a thread of its own.
+ * Starts a node's server, and stops it.  Each node needs one: it adds keys to the node's index, and
+ * does what is asked by RPC.  The first call starts it as a task on this thread's scheduler: it
+ * runs whenever the thread awaits something, and while the thread is outside Verbena on its keeper
+ * (verbena/fabric.h, "Background work").  The second starts it on a thread of its own.
  *
  *   -EBUSY   the node has a server that is alive
  *   -EINVAL  there is no such node
@@ -208,7 +209,7 @@ int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_serv
 void vb_db_server_stop(struct vb_db_server *server);
 
 /*
- * A coordinator at `node`.
+ * Opens a coordinator at `node`.
  *
  *   -EINVAL  there is no such node
  *   -EXDEV   the node is another process's
@@ -219,7 +220,7 @@ void vb_db_server_stop(struct vb_db_server *server);
  *            log says that it could not be
  */
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out);
-/* A transaction that is under way is aborted. */
+/* Closes the coordinator.  A transaction that is under way is aborted. */
 void vb_coordinator_close(struct vb_coordinator *me);
 
 /* Why a transaction ended. */
@@ -255,7 +256,8 @@ enum vb_txn_cause {
 	VB_TXN_REFUSED,
 	VB_TXN_CAUSES
 };
-/* "locked", "wounded", ...; for a number that is none of them, "unknown".  Static. */
+/* A cause in words: "locked", "wounded", ...; for a number that is none of them, "unknown".
+ * Static. */
 const char *vb_txn_cause_name(enum vb_txn_cause cause);
 
 /*
@@ -313,7 +315,7 @@ struct vb_txn_params {
 };
 
 /*
- * Begins a transaction that is not as all others; with {0} it is the call above.
+ * Begins a transaction that is not as all others; with {0} it is vb_txn_begin.
  *
  *   -EINVAL      there is no such isolation level
  *   -EOPNOTSUPP  the database's protocol does not offer it; or it is VB_SNAPSHOT, and the database has
@@ -324,7 +326,8 @@ struct vb_txn_params {
 int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *params);
 
 /*
- * All of these may return -EAGAIN (aborted, see above).  After these errors the transaction goes on:
+ * All of these may return -EAGAIN (aborted: verbena/txn.h).  After these errors the transaction
+ * goes on:
  *
  *   -ENOENT  there is no such record.  That there is none is part of what the transaction has read.
  *            The key takes a place in the table for good, from its node's server
@@ -353,7 +356,7 @@ int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *par
 
 /* The record as this transaction sees it.  Read-only. */
 int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void **out);
-/* The same, to be changed in place until the commit. */
+/* The record as this transaction sees it, to be changed in place until the commit. */
 int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void **out);
 /* Copies the record out; replaces it by a copy of `record` without reading it. */
 int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record);
@@ -387,7 +390,7 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
  *   -E2BIG   it goes through more ranges than items_max, or touches too much; aborted
  *   -ENOSPC  a range's tuple has no room, or the node's server no memory for the order; aborted
  *
- * and the errors above, but for -ENOENT: where nothing is found *n is 0.
+ * and the errors of vb_txn_update, but for -ENOENT: where nothing is found *n is 0.
  */
 struct vb_txn_range {
 	uint64_t least, most;
@@ -426,7 +429,7 @@ struct vb_txn_key {
 int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, unsigned n);
 
 /*
- * Commits.
+ * Commits the transaction.
  *
  *   0             committed
  *   -EAGAIN       aborted, now or before; if by an error (a transaction too large, a node that is
@@ -441,7 +444,7 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
  *                 Aborted, nothing was written
  */
 int vb_txn_commit(struct vb_coordinator *me);
-/* Aborts; never fails.  Without a transaction under way it does nothing. */
+/* Aborts the transaction; never fails.  Without a transaction under way it does nothing. */
 void vb_txn_abort(struct vb_coordinator *me);
 
 /*
@@ -469,19 +472,19 @@ struct vb_values_params {
 	enum vb_partition partition;
 };
 
-/* -EINVAL, -ENOSPC as vb_table_open; neither table is open then.  Every later open must ask for the
- * same bytes_max, too.  The database's record_bytes_max must hold inline_bytes + 8 and piece_bytes, its
- * items_max and bytes_max the pieces of the largest value. */
+/* Opens a table of values.  -EINVAL, -ENOSPC as vb_table_open; neither table is open then.  Every
+ * later open must ask for the same bytes_max, too.  The database's record_bytes_max must hold
+ * inline_bytes + 8 and piece_bytes, its items_max and bytes_max the pieces of the largest value. */
 int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
-/* Before vb_db_close. */
+/* Closes a table of values, before vb_db_close. */
 void vb_values_close(struct vb_values *values);
 
 /*
- * In a transaction.  get copies at most `room_bytes`, *bytes is the size of the whole value; put
- * inserts the value or replaces it; remove deletes it.  Keys are below 2^64 divided by the pieces
- * of the largest value.
+ * Reads, writes and removes a value in a transaction.  get copies at most `room_bytes`, *bytes is
+ * the size of the whole value; put inserts the value or replaces it; remove deletes it.  Keys are
+ * below 2^64 divided by the pieces of the largest value.
  *
- *   -EINVAL  the key is too large, and the errors above
+ *   -EINVAL  the key is too large; and as for vb_txn_update
  *   -ENOENT  get, remove: there is no value
  *   -E2BIG   put: a value larger than bytes_max.  The transaction goes on
  *
@@ -493,7 +496,7 @@ int vb_values_put(struct vb_coordinator *me, struct vb_values *values, uint64_t 
 		  const void *value, uint32_t bytes);
 int vb_values_remove(struct vb_coordinator *me, struct vb_values *values, uint64_t key);
 
-/* Why the last transaction ended; and the error behind VB_TXN_FABRIC, VB_TXN_MISUSE and
+/* Why the last transaction ended, and with what error: that behind VB_TXN_FABRIC, VB_TXN_MISUSE and
  * VB_TXN_REFUSED, and -ETIMEDOUT behind VB_TXN_TIMEOUT if it was the caller's; else 0.  After
  * vb_txn_run_with has given up between two tries (-ETIMEDOUT), those of the last try. */
 enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me);
@@ -509,7 +512,7 @@ int vb_txn_error(const struct vb_coordinator *me);
  *   0           committed
  *   -EAGAIN     not in so many tries; vb_txn_cause has the last one's cause
  *   -ETIMEDOUT  not within timeout_ns
- *   others      the body's own, or an error above
+ *   others      the body's own, or an error of the calls in it
  */
 typedef int (*vb_txn_body)(struct vb_coordinator *me, void *arg);
 int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries);

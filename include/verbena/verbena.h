@@ -95,20 +95,21 @@ typedef void (*vb_log_fn)(void *user, const struct vb_log_message *message);
 
 /*
  * Gives messages to a function of the program: from now on to fn, with `user`, and not to standard
- * error; NULL: to standard error again.  When it returns no thread is in the former function any more.  The last line of an
- * assertion of the library that failed, before it aborts, goes to both.  A forked child goes on
- * with what its parent had.  Any thread may call it.
+ * error; NULL: to standard error again.  When it returns no thread is in the former function any
+ * more.  The last line of an assertion of the library that failed, before it aborts, goes to both.
+ * A forked child goes on with what its parent had.  Any thread may call it.
  *
  *   -EDEADLK  from the function itself: nothing has changed
  */
 int vb_log_set(vb_log_fn fn, void *user);
 
 /*
- * Says which messages there are, in the form of the environment's VERBENA_LOG, and instead of it: a level
- * (off, error, warn, info, debug, trace) for all parts, or PART:LEVEL for one, with commas between
- * them; the last word for a part counts.  "warn", which is also what counts without this call and
- * without VERBENA_LOG; "off"; "error,lock:debug".  Messages above the level cost a compare.  Any
- * thread may call it; messages of others that are just being said go by the old levels or the new.
+ * Says which messages there are, in the form of the environment's VERBENA_LOG, and instead of it: a
+ * level (off, error, warn, info, debug, trace) for all parts, or PART:LEVEL for one, with commas
+ * between them; the last word for a part counts.  "warn", which is also what counts without this
+ * call and without VERBENA_LOG; "off"; "error,lock:debug".  Messages above the level cost a
+ * compare.  Any thread may call it; messages of others that are just being said go by the old
+ * levels or the new.
  *
  *   -EINVAL  there is no such level or part: the log names it.  Nothing has changed
  *   -ENOMEM  memory has run out

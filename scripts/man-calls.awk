@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: awk -f scripts/man-calls.awk -v what=list|pages|about HEADER.h...
+#
+#	list	the names of the public functions, one a line
+#	pages	each function's page of section 3, for scdoc, behind a line with a form feed and its name
+#	about	libverbena.7.scd, which is given as the last file, with what stands at the top of each
+#		header, and its functions, put in
+#
+# What is read.  A comment belongs to what stands right below it, down to the next empty line or comment: a
+# group.  One with an empty line below it belongs to all groups below, down to the next empty line.  In a
+# comment a line that begins with a tab is code, and "  -EINVAL  text" an item, which goes on where lines are
+# indented further.  Names between ` ` and of functions are set in bold.
+
+BEGIN {
+	bold = "*"
+	everywhere = "Errors are negative: those of errno, and those that verbena/verbena.h adds; vb_strerror has their " \
+		"words, and the log their cause.  What holds for all calls (NULL, threads, forked children) is in "
+}
+
+function trim(s) {
+	sub(/^[ \t]+/, "", s)
+	sub(/[ \t]+$/, "", s)
+	return s
+}
+
+# ---- reading ----
+
+FNR == 1 {
+	header = FILENAME
+	sub(/.*\//, "", header)
+	scd = header ~ /\.scd$/
+	if (!scd)
+		headers[++n_headers] = header
+	comment = group = ""
+	heads = below = 0
+	common = ""
+	state = "out"
+}
+
+scd {
+	template[++n_template] = $0
+	next
+}
+
+state == "comment" {
+	read_comment($0)
+	next
+}
+state == "macro" {
+	state = $0 ~ /\\$/ ? "macro" : "out"
+	next
+}
+state == "inline" {
+	if ($0 ~ /^}/)
+		state = "out"
+	next
+}
+state == "type" || state == "call" {
+	add($0)
+	next
+}
+/^#/ {
+	state = $0 ~ /\\$/ ? "macro" : "out"
+	next
+}
+/^[ \t]*$/ {
+	if (comment != "" && group == "") {
+		# Nothing below it: the header's own words, or those for what follows.
+		if (heads == 1)
+			head[header] = comment
+		else if (heads > 1) {
+			common = comment
+			below = 0
+		}
+	} else if (below)
+		common = ""
+	comment = group = ""
+	next
+}
+/^\/\*/ {
+	comment = ""
+	group = ""
+	state = "comment"
+	if ($0 !~ /SPDX/)
+		heads++
+	read_comment(substr($0, 3))
+	next
+}
+/^static inline/ {
+	state = "inline"
+	next
+}
+/^extern "C"/ || /^}/ {
+	next
+}
+{
+	decl = ""
+	state = $0 ~ /^(struct|enum|union) [a-z_0-9]+ \{$/ ? "type" : "call"
+	add($0)
+}
+
+function read_comment(line) {
+	if (line ~ /\*\//)
+		state = "out"
+	sub(/[ \t]*\*\/.*$/, "", line)
+	# " * text", and what stands behind the opening.
+	sub(/^ \* ?/, "", line)
+	sub(/^ \*$/, "", line)
+	sub(/^ /, line ~ /^  / ? " " : "", line)
+	if (line ~ /SPDX/)
+		return
+	comment = comment == "" ? line : comment "\n" line
+}
+
+function add(line) {
+	decl = decl == "" ? line : decl "\n" line
+	if (state == "type" ? line ~ /^};/ : line ~ /;[ \t]*$/)
+		declared()
+}
+
+# A whole declaration: a type, or a function.
+function declared(    name, first) {
+	first = group == ""
+	if (first)
+		group = header "#" FNR
+	if (state == "type" || decl ~ /^typedef/) {
+		if (match(decl, /\(\*vb_[a-z0-9_]+\)/))
+			name = substr(decl, RSTART + 2, RLENGTH - 3)
+		else if (match(decl, /^(struct|enum|union) [a-z0-9_]+/))
+			name = substr(decl, RSTART, RLENGTH)
+		else
+			name = ""
+		if (name != "") {
+			type[name] = decl
+			type_group[name] = group
+			type_comment[name] = comment
+		}
+	} else if (match(decl, /vb_[a-z0-9_]+\(/)) {
+		name = substr(decl, RSTART, RLENGTH - 1)
+		calls[++n_calls] = name
+		known[name] = 1
+		proto[name] = decl
+		of_header[name] = header
+		group_of[name] = group
+		text[group] = comment
+		shared[group] = common
+		below = 1
+		members[group] = members[group] == "" ? name : members[group] " " name
+	}
+	state = "out"
+}
+
+# ---- writing ----
+
+# Nothing of it is markup but names.
+function quoted(s,    out, i, c) {
+	out = ""
+	for (i = 1; i <= length(s); i++) {
+		c = substr(s, i, 1)
+		if (index("\\_*#`|+[]<>~", c) || (i == 1 && index("-.!:'", c)))
+			out = out "\\"
+		out = out c
+	}
+	return out
+}
+
+function inline(s,    out, word) {
+	out = ""
+	while (match(s, /`[^`]*`|\*[A-Za-z][A-Za-z -]*\*|vb_[a-z0-9_]+(\(\))?/)) {
+		word = substr(s, RSTART, RLENGTH)
+		out = out quoted(substr(s, 1, RSTART - 1))
+		s = substr(s, RSTART + RLENGTH)
+		if (word ~ /^`/)
+			out = out bold quoted(substr(word, 2, length(word) - 2)) bold
+		else if (word ~ /^\*/)
+			out = out "_" quoted(substr(word, 2, length(word) - 2)) "_"
+		else {
+			sub(/\(\)$/, "", word)
+			out = out (word in known ? bold quoted(word) bold : quoted(word))
+		}
+	}
+	return out quoted(s)
+}
+
+# Ends the paragraph, item or block that is being written.
+function end_of(what) {
+	if (what == "code")
+		print "```\n"
+	else if (trim(para) != "")
+		print (what == "item" ? "\t" : "") inline(trim(para)) "\n"
+	else if (what == "item")
+		print ""
+	para = ""
+}
+
+# A page has other tab stops.
+function untabbed(s,    i) {
+	while ((i = index(s, "\t")) > 0)
+		s = substr(s, 1, i - 1) sprintf("%" (8 - (i - 1) % 8) "s", "") substr(s, i + 1)
+	return s
+}
+
+function item_begins(line) {
+	return line ~ /^   ?[^ ]/ && line !~ /^    /
+}
+
+# A comment's text; the first error opens its section.
+function body(s, errors,    lines, n, i, line, in_what, term) {
+	n = split(s, lines, "\n")
+	in_what = para = ""
+	for (i = 1; i <= n; i++) {
+		line = lines[i]
+		if (line ~ /^\t/) {
+			if (in_what != "code") {
+				end_of(in_what)
+				print "```"
+				in_what = "code"
+			}
+			print untabbed(substr(line, 2))
+			continue
+		}
+		if (line == "" && in_what == "code" && lines[i + 1] ~ /^\t/) {
+			print ""
+			continue
+		}
+		if (line == "") {
+			end_of(in_what)
+			in_what = ""
+			continue
+		}
+		if (item_begins(line)) {
+			end_of(in_what)
+			line = trim(line)
+			if (errors && line ~ /^(0|-)/) {
+				print "# ERRORS\n"
+				errors = 0
+			}
+			if (!match(line, /^(-[A-Z0-9_]+(, -[A-Z0-9_]+)*|[^ ]+)/))
+				RLENGTH = length(line)
+			term = substr(line, 1, RLENGTH)
+			print bold quoted(term) bold
+			para = trim(substr(line, RLENGTH + 1))
+			in_what = "item"
+			continue
+		}
+		if (in_what == "code" || (in_what == "item" && line !~ /^    /)) {
+			end_of(in_what)
+			in_what = ""
+		}
+		if (in_what == "")
+			in_what = "text"
+		para = para " " trim(line)
+	}
+	end_of(in_what)
+}
+
+# What stands in NAME: the first sentence, less what explains it.
+function first_words(s,    t, i) {
+	t = s
+	gsub(/[ \t\n]+/, " ", t)
+	t = trim(t)
+	i = match(t, /[.:]( |$)| \(/)
+	if (i > 1)
+		t = substr(t, 1, i - 1)
+	gsub(/`/, "", t)
+	t = trim(t)
+	return tolower(substr(t, 1, 1)) substr(t, 2)
+}
+
+function literal(s,    lines, n, i) {
+	n = split(s, lines, "\n")
+	print "```"
+	for (i = 1; i <= n; i++)
+		print untabbed(lines[i])
+	print "```\n"
+}
+
+function as_comment(s) {
+	if (s !~ /\n/)
+		return "/* " trim(s) " */"
+	s = "\n" s
+	sub(/\n+$/, "", s)
+	gsub(/\n/, "\n * ", s)
+	gsub(/ +\n/, "\n", s)
+	return "/*" s "\n */"
+}
+
+# Puts the types of a declaration, and theirs, into `types`.
+function types_of(decl, mine,    name, rest) {
+	rest = decl
+	gsub(/\/\*[^*]*\*+([^\/*][^*]*\*+)*\//, "", rest)
+	while (match(rest, /(struct|enum|union) [a-z0-9_]+|vb_[a-z0-9_]+/)) {
+		name = substr(rest, RSTART, RLENGTH)
+		rest = substr(rest, RSTART + RLENGTH)
+		if (!(name in type) || name in done)
+			continue
+		done[name] = 1
+		if (type_group[name] != mine && type_comment[name] != "")
+			types = types as_comment(type_comment[name]) "\n"
+		types = types type[name] "\n\n"
+		types_of(type[name], mine)
+	}
+}
+
+function has_types(decl,    name, rest) {
+	rest = decl
+	while (match(rest, /(struct|enum|union) [a-z0-9_]+|vb_[a-z0-9_]+/)) {
+		name = substr(rest, RSTART, RLENGTH)
+		rest = substr(rest, RSTART + RLENGTH)
+		if (name in type)
+			return 1
+	}
+	return 0
+}
+
+function see_also(name, s,    list, i) {
+	list = ""
+	for (i = 1; i <= n_calls; i++)
+		if (calls[i] != name && group_of[calls[i]] != group_of[name] &&
+		    match(s, "(^|[^a-z0-9_])" calls[i] "([^a-z0-9_]|$)"))
+			list = list bold quoted(calls[i]) bold "(3), "
+	return list bold "libverbena" bold "(7)"
+}
+
+function page(name,    g, all, m, n, i, names) {
+	g = group_of[name]
+	n = split(members[g], m, " ")
+	names = name
+	for (i = 1; i <= n; i++)
+		if (m[i] != name)
+			names = names ", " m[i]
+	print name "(3)\n"
+	print "# NAME\n"
+	print names " - " inline(first_words(text[g])) "\n"
+	print "# SYNOPSIS\n"
+	all = "#include <verbena/" of_header[name] ">\n"
+	for (i = 1; i <= n; i++)
+		all = all "\n" proto[m[i]]
+	literal(all)
+	print "# DESCRIPTION\n"
+	body(text[g], 1)
+	if (shared[g] != "") {
+		print "# ALL CALLS OF THIS KIND\n"
+		body(shared[g], 0)
+	}
+	all = ""
+	for (i = 1; i <= n; i++)
+		all = all "\n" proto[m[i]]
+	all = all "\n" text[g]
+	if (has_types(all)) {
+		print "# TYPES\n"
+		types = ""
+		split("", done)
+		types_of(all, g)
+		sub(/\n+$/, "", types)
+		literal(types)
+	}
+	print "# NOTES\n"
+	print inline(everywhere) bold "libverbena" bold "(7).\n"
+	print "# SEE ALSO\n"
+	print see_also(name, text[g] "\n" shared[g])
+}
+
+function about(    i, k, h) {
+	for (i = 1; i <= n_template; i++) {
+		if (template[i] ~ /^@HEAD [a-z]+\.h@$/) {
+			h = substr(template[i], 7, length(template[i]) - 7)
+			if (!(h in head)) {
+				print "man-calls.awk: there is no " h > "/dev/stderr"
+				exit 1
+			}
+			body(head[h], 0)
+			for (k = 1; k <= n_calls; k++)
+				if (of_header[calls[k]] == h)
+					print bold quoted(calls[k]) bold "(3)\n\t" inline(first_words(text[group_of[calls[k]]])) "\n"
+		} else
+			print template[i]
+	}
+}
+
+END {
+	if (what == "list")
+		for (i = 1; i <= n_calls; i++)
+			print calls[i]
+	else if (what == "about")
+		about()
+	else
+		for (i = 1; i <= n_calls; i++) {
+			print "\f" calls[i]
+			page(calls[i])
+		}
+}

@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: scripts/man-calls.sh list HEADER.h...
+#        scripts/man-calls.sh pages SCDOC DIR HEADER.h...
+#        scripts/man-calls.sh about SCDOC HEADER.h... ABOUT.scd
+#
+# The public functions, one a line; a man page of each, DIR/NAME.3; the page about the library.  What stands
+# in them stands in the headers' comments: man-calls.awk says how it is read.
+set -eu
+what=$1
+shift
+awk=$(dirname "$0")/man-calls.awk
+case $what in
+list)
+	awk -f "$awk" -v what=list "$@"
+	;;
+pages)
+	scdoc=$1 dir=$2
+	shift 2
+	awk -f "$awk" -v what=pages "$@" | awk -v dir="$dir" '
+		/^\f/ { close(file); file = dir "/" substr($0, 2) ".scd"; next }
+		{ print > file }'
+	for call in $(awk -f "$awk" -v what=list "$@"); do
+		"$scdoc" <"$dir/$call.scd" >"$dir/$call.3"
+		rm -f "$dir/$call.scd"
+	done
+	;;
+about)
+	scdoc=$1
+	shift
+	awk -f "$awk" -v what=about "$@" | "$scdoc"
+	;;
+esac
