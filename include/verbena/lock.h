@@ -16,14 +16,14 @@
  *	}
  *
  * What a grant is worth.  The locks are advisory.  Where the protocol has leases, a grant is valid
- * until its valid_until_ns on the client's clock (vb_lock_valid).  No call renews a lease: choose
- * lease_ns longer than the work under a lock, or ask for more with vb_lock_acquire_for.  (A
- * conversion to another mode begins a new lease with "table", and with no other.)  A holder can be
- * stopped by its machine at any instruction and go on long afterwards: checking the time and then
- * acting are two moments.  Only a fencing token that is checked where the data lives closes that
- * gap.  With `fencing`, every exclusive grant carries a token that grows with each exclusive grant
- * of that lock, also across recoveries: have the storage refuse a token smaller than the largest it
- * has seen.
+ * until its valid_until_ns on the client's clock (vb_lock_valid).  Choose lease_ns longer than the
+ * work under a lock, ask for more with vb_lock_acquire_for, or renew the lease while it runs with
+ * vb_lock_renew: which protocol does which is in `verbena list`.  (A conversion to another mode
+ * begins a new lease with "table", and with no other.)  A holder can be stopped by its machine at
+ * any instruction and go on long afterwards: checking the time and then acting are two moments.
+ * Only a fencing token that is checked where the data lives closes that gap.  With `fencing`, every
+ * exclusive grant carries a token that grows with each exclusive grant of that lock, also across
+ * recoveries: have the storage refuse a token smaller than the largest it has seen.
  *
  * What is known after a call.
  *
@@ -302,6 +302,35 @@ int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
  */
 int vb_lock_convert(struct vb_lock_client *client, struct vb_grant *grant, enum vb_mode mode,
 		    uint64_t timeout_ns);
+
+/*
+ * Has the grant's lease begin anew, for one lease of the space from now on: on 0 valid_until_ns is
+ * brought up to date, mode and token stay, and nobody else has had the lock in between.  A lease
+ * that is over, by the client's clock or where the lock is kept, stays over: it is not revived,
+ * also if nobody has come for the lock yet.  Waits for an answer, not for other clients, at most
+ * timeout_ns and not beyond the lease's end (rpc, traditional, traditional-ro: a quarter of a lease
+ * at least).  So renew when about half of the lease has passed.  While a holder renews, others
+ * wait.
+ *
+ * Who can: table, rpc, traditional, traditional-ro; drtm, whose readers have leases.  dslr,
+ * dslr-update and shiftlock cannot: their waiters count from what they have seen themselves, and a
+ * holder that only holds shows them nothing.  Locks without leases are held until the release:
+ * 0, and nothing is done.
+ *
+ *   -ETIMEDOUT    no answer in time
+ *   -VB_EUNKNOWN  the fabric lost the answer
+ *   -VB_EPEERGONE the server of the lock is gone, or the link to it is down
+ *   -EAGAIN       the server has no room for this client now
+ *   -ECANCELED    the calling task was cancelled
+ *
+ * After these the grant is valid until its valid_until_ns, as before, and the call may be repeated.
+ * (Where the answer was lost others may have to wait for longer than that.)
+ *
+ *   -VB_ELOST     the lease is over: the grant is no longer valid.  Release it
+ *   -EOPNOTSUPP   this protocol's leases cannot be renewed
+ *   -EINVAL       the grant is not held by this client
+ */
+int vb_lock_renew(struct vb_lock_client *client, struct vb_grant *grant, uint64_t timeout_ns);
 
 /* A mode in words: "shared", "exclusive", "update", "intent-shared", ...; "?" for a number that is
  * no mode. */

@@ -115,6 +115,11 @@ static void put_entry(const struct vb_lock_ops *l)
 		printf("%u bytes\n", l->entry_bytes);
 }
 
+static bool has_leases(const struct vb_lock_ops *l)
+{
+	return (l->caps & (VB_LOCK_SURVIVES | VB_LOCK_READ_LEASE)) != 0;
+}
+
 static void put_lock(const struct vb_lock_ops *l)
 {
 	printf("\n  %s\n    %s\n", l->name, l->summary);
@@ -122,6 +127,8 @@ static void put_lock(const struct vb_lock_ops *l)
 	put_flags(lock_caps, l->caps);
 	if (l->caps & VB_LOCK_SURVIVES)
 		printf("    %-13swithin %u leases\n", "recovery", l->recovery_leases);
+	if (has_leases(l))
+		put_line("lease", l->renew != NULL ? "can be renewed" : "cannot be renewed");
 	put_line("alone", l->verbs_uncontended);
 	put_line("contended", l->verbs_contended);
 	put_entry(l);
@@ -210,6 +217,8 @@ static json_t *lock_json(const struct vb_lock_ops *l)
 	json_object_set_new(o, "recovery_leases",
 			    l->caps & VB_LOCK_SURVIVES ? json_integer(l->recovery_leases)
 						       : json_null());
+	json_object_set_new(o, "renews",
+			    has_leases(l) ? json_boolean(l->renew != NULL) : json_null());
 	json_object_set_new(o, "needs", flags_json(fabric_caps, l->needs));
 	json_object_set_new(o, "wishes", flags_json(fabric_caps, l->wishes));
 	json_object_set_new(o, "portable", text_or_null(l->portable));

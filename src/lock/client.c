@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's calls, the same for every protocol: acquire, try, convert, release.  What a protocol
+ * A client's calls, the same for every protocol: acquire, try, convert, renew, release.  What a protocol
  * does is in its own file, the life of a claim in claim.h, what a client leaves in a queue in
  * proxy.c; clients are opened and closed in client_open.c.
  */
@@ -10,6 +10,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "lock/claim.h"
 #include "lock/observe.h"
 #include "lock/proxy.h"
@@ -386,6 +387,58 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
 	return convert(me, grant, mode, timeout_ns);
+}
+
+/* ---- renew ---- */
+
+static int renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t timeout_ns)
+{
+	const struct vb_lock_ops *ops = me->space->ops;
+	struct vb_claim *c = grant->claim;
+	uint64_t until_ns, now;
+	int err;
+
+	if (!is_held(me, grant))
+		return not_held("a renewal", grant);
+	if (c->valid_until_ns == VB_FOREVER)
+		return 0;
+	if (ops->renew == NULL)
+		return vb_fail(-EOPNOTSUPP,
+			       "'%s' cannot renew a lease; open the lock space with a longer one, "
+			       "or take a lock that can (`verbena list`)",
+			       ops->name);
+	until_ns = deadline(me, timeout_ns);
+	now = vb_ep_now(me->ep);
+	/* What is over stays so, also where nobody has come for the lock yet. */
+	if (now >= c->valid_until_ns)
+		return -VB_ELOST;
+	me->polls = 0;
+	vb_observe_begin(me, VB_ACT_CONVERT, c->lock, c->mode, c);
+	err = ops->renew(me, c, until_ns < c->valid_until_ns ? until_ns : c->valid_until_ns);
+	now = vb_ep_now(me->ep);
+	if (err == 0 && now >= c->valid_until_ns) {
+		VB_SOMETIMES(20000, "lease: renewed, and over before its client knew");
+		err = -VB_ELOST;
+	}
+	if (err == -VB_ELOST && now < c->valid_until_ns)
+		c->valid_until_ns = now;
+	vb_observe_end(me, VB_ACT_CONVERT, c->lock, c, err);
+	if (err == 0)
+		vb_claim_describe(c, grant);
+	return err;
+}
+
+int vb_lock_renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t timeout_ns)
+{
+	int err;
+
+	if (vb_any_null(me, grant))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	return renew(me, grant, timeout_ns);
 }
 
 /* ---- release ---- */

@@ -17,6 +17,7 @@
  *   shared     acquire    uncontended 1 CAS       while a lease runs 1 CAS, which fails and shows
  *                                                 its end
  *              release    nothing
+ *              renew      1 CAS, 1 more if another reader has renewed it
  *
  * The end of a lease is a common time; a client's idea of it (vb_ep_common_now) may be wrong by
  * `clock_bound`, B, either way.  A reader takes the lease for valid while its own idea is below
@@ -24,8 +25,8 @@
  * drawing, and what leaving B out does.
  *
  * A lease that is over is replaced, by a reader with the next lease or by a writer with its name;
- * that CAS compares the whole word.  Nobody prolongs a lease that still runs, so a writer has its
- * chance at each end.
+ * that CAS compares the whole word.  Nobody prolongs a lease that still runs but a reader that asks
+ * for it (vb_lock_renew): a writer has its chance at each end.
  *
  *   Promises   shared and exclusive; no order, writers wait for the end of the lease although the
  *              readers are long gone, and may then lose against the next reader.  The death of a
@@ -33,6 +34,7 @@
  *              DrTM does that from its log, and a stand-alone lock has none.
  *
  * Departs from the papers (why: doc/locks/drtm.md):
+ *   - readers may renew;
  *   - the owner's name has 40 bits, DrTM's 8, so it shares the word with the lease;
  *   - clients that cannot tell the time to within clock_bound are refused;
  *   - a lost answer to a writer's CAS is looked into as in cas.c; one to a reader's needs none.
@@ -206,8 +208,10 @@ static int try_shared(struct vb_lock_client *me, struct vb_claim *c)
 			seen = end;
 		if (seen & DRTM_OWNED || seen == DRTM_FREE)
 			return -EAGAIN;
-		if (now + margin < seen)
+		if (now + margin < seen) {
+			c->priv[1] = seen;
 			return vb_lock_grant(c, local + shrink(me->space, seen - margin - now), 0);
+		}
 		if (now <= seen + margin)
 			return -EAGAIN;
 		expect = seen;
@@ -245,6 +249,44 @@ int drtm_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_n
 	}
 }
 
+/*
+ * A reader's.  Only the lease that it knows, or one that began while its own ran, is replaced by a
+ * longer one: the CAS compares the whole word, and no end comes twice, so whenever it takes effect
+ * nobody has had the lock in between.
+ */
+int drtm_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	const uint64_t margin = options_of(me)->margin_ns;
+	uint64_t local = vb_ep_now(me->ep), expect = c->priv[1], now, end, seen = 0;
+	int err = common_now(me, &now);
+
+	if (err)
+		return err;
+	end = now + ((const struct drtm_client *)me->priv)->lease_ns;
+	for (unsigned i = 0; expect < end && i < DRTM_ASKS; i++) {
+		err = vb_cas64(me->ep, c->entry, expect, end, &seen);
+		/* The lease may be longer than we know, or will be. */
+		if (err == -VB_EUNKNOWN)
+			vb_lock_let_land(me);
+		if (err)
+			return err;
+		if (seen == expect) {
+			expect = end;
+			break;
+		}
+		/* Another reader has prolonged it, unless it was over by then. */
+		VB_SOMETIMES(2000, "drtm: a renewal finds another lease");
+		if (seen & DRTM_OWNED || seen < expect || vb_ep_now(me->ep) >= c->valid_until_ns)
+			return -VB_ELOST;
+		expect = seen;
+	}
+	if (expect <= now + margin)
+		return -VB_ELOST;
+	c->priv[1] = expect;
+	c->valid_until_ns = local + shrink(me->space, expect - margin - now);
+	return 0;
+}
+
 int drtm_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	bool lost;
@@ -270,5 +312,6 @@ const struct vb_lock_ops vb_lock_drtm = {
 	.client_open = drtm_client_open,
 	.acquire = drtm_acquire,
 	.try_acquire = drtm_try,
+	.renew = drtm_renew,
 	.release = drtm_release,
 };

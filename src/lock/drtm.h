@@ -20,6 +20,7 @@ int drtm_open(struct vb_lock_space *space);
 int drtm_client_open(struct vb_lock_client *me);
 int drtm_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int drtm_try(struct vb_lock_client *me, struct vb_claim *c);
+int drtm_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int drtm_release(struct vb_lock_client *me, struct vb_claim *c);
 
 #endif

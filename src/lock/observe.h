@@ -26,7 +26,7 @@ struct vb_lock_watch {
 	void (*abandoned)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
 	void (*releasing)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c);
 	/* Before and after a conversion; c->mode is the old mode before, and after it unless err is
-	 * 0. */
+	 * 0.  To the same mode: a renewal. */
 	void (*converting)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c,
 			   enum vb_mode to);
 	void (*converted)(void *ctx, struct vb_lock_client *me, const struct vb_claim *c, int err);

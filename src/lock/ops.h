@@ -129,6 +129,10 @@ struct vb_lock_shape {
  *	convert      holds a held claim in another mode, which covers its own or is covered by it,
  *	             and sets c->mode, token and valid_until_ns.  Else c is held as before, and the
  *	             errors are those of vb_lock_convert.  NULL: -EOPNOTSUPP
+ *	renew        has a held claim's lease begin anew, and sets c->valid_until_ns.  Until until_ns,
+ *	             which is not after the lease's end.  -VB_ELOST: it is over; or another error, and
+ *	             c is held as before.  Never makes a lease of one that was over when the request
+ *	             took effect.  NULL: its leases cannot be renewed
  *	release_all  releases n held claims, all of them, with the result of each in its `ended`.
  *	             NULL: one by one
  *
@@ -181,6 +185,7 @@ struct vb_lock_ops {
 	int (*try_acquire)(struct vb_lock_client *me, struct vb_claim *c);
 	int (*convert)(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 		       uint64_t until_ns);
+	int (*renew)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
 	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
 

@@ -8,6 +8,7 @@
  *
  *   acquire    1 SEND and its answer (1 SEND) per attempt      no one-sided verbs
  *   release    1 SEND and its answer
+ *   renew      1 SEND and its answer; a reader's, 1 SEND more
  *
  *   Promises   shared and exclusive; no order, a client may starve.  Survives its holders: a lease
  *              is judged on the server's clock.  Does not survive its server: what it has granted
@@ -31,7 +32,15 @@
 #define RPC_SEEN_MIN 256u
 #define RPC_SEEN_MAX 65536u
 
-enum rpc_tag { RPC_ACQUIRE_X = 1, RPC_ACQUIRE_S, RPC_RELEASE_X, RPC_RELEASE_S, RPC_WITHDRAW };
+enum rpc_tag {
+	RPC_ACQUIRE_X = 1,
+	RPC_ACQUIRE_S,
+	RPC_RELEASE_X,
+	RPC_RELEASE_S,
+	RPC_WITHDRAW,
+	RPC_RENEW_X,
+	RPC_RENEW_S,
+};
 
 struct rpc_options {
 	uint64_t ask_for;
@@ -142,7 +151,8 @@ static struct rpc_seen *rpc_remember(struct vb_lock_server *s, vb_peer from, uin
 
 static enum vb_mode rpc_mode(uint16_t tag)
 {
-	return tag == RPC_ACQUIRE_S || tag == RPC_RELEASE_S ? VB_SHARED : VB_EXCLUSIVE;
+	return tag == RPC_ACQUIRE_S || tag == RPC_RELEASE_S || tag == RPC_RENEW_S ? VB_SHARED
+										  : VB_EXCLUSIVE;
 }
 
 static struct vb_answer rpc_do(struct vb_lock_server *s, struct vb_served_entry *e, uint16_t tag,
@@ -160,6 +170,10 @@ static struct vb_answer rpc_do(struct vb_lock_server *s, struct vb_served_entry 
 	case RPC_RELEASE_S:
 		a.err = vb_served_take_back(e, rpc_mode(tag), ask->about);
 		break;
+	case RPC_RENEW_X:
+	case RPC_RENEW_S:
+		a.err = vb_served_renew(s, e, rpc_mode(tag), ask, now);
+		break;
 	}
 	a.ticket = e->ticket;
 	return a;
@@ -169,7 +183,7 @@ static struct vb_answer rpc_do(struct vb_lock_server *s, struct vb_served_entry 
 static void rpc_withdraw(struct vb_served_entry *e, struct rpc_seen *seen, const struct vb_ask *ask)
 {
 	if (seen->number == ask->about && seen->lock == ask->lock && seen->answer.err == 0 &&
-	    (seen->tag == RPC_ACQUIRE_X || seen->tag == RPC_ACQUIRE_S))
+	    (seen->tag == RPC_ACQUIRE_X || seen->tag == RPC_ACQUIRE_S || seen->tag == RPC_RENEW_S))
 		vb_served_take_back(e, rpc_mode(seen->tag), seen->answer.ticket);
 	seen->number = ask->number;
 	seen->tag = RPC_WITHDRAW;
@@ -262,6 +276,19 @@ static int rpc_try(struct vb_lock_client *me, struct vb_claim *c)
 	return rpc_attempt(me, c, 0);
 }
 
+static int rpc_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	const struct rpc_options *o = me->space->options;
+	const struct vb_renewal r = {
+		.tag = c->mode == VB_SHARED ? RPC_RENEW_S : RPC_RENEW_X,
+		.forgo = RPC_WITHDRAW,
+		.leave = RPC_RELEASE_S,
+		.ask_for_ns = o->ask_for,
+	};
+
+	return vb_ask_renew(me, c, &r, until_ns, &vb_claim_as(struct rpc_claim, c)->ticket);
+}
+
 static int rpc_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct rpc_options *o = me->space->options;
@@ -297,6 +324,7 @@ const struct vb_lock_ops vb_lock_rpc = {
 	.verbs_contended = "2 SEND per attempt + 2 SEND",
 	.acquire = rpc_acquire,
 	.try_acquire = rpc_try,
+	.renew = rpc_renew,
 	.release = rpc_release,
 	.server_open = rpc_server_open,
 	.serve = rpc_serve,

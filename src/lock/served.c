@@ -92,6 +92,29 @@ int vb_served_grant(const struct vb_lock_server *s, struct vb_served_entry *e, e
 	return mode == VB_SHARED ? grant_shared(s, e, now) : grant_exclusive(e, to, now);
 }
 
+/* Not by how many there are: a reader that has not given its grant back is one of them. */
+static bool is_reader(const struct vb_served_entry *e, uint64_t ticket)
+{
+	if (e->readers == SERVED_WRITER)
+		return false;
+	return (e->ticket == ticket && e->readers) || (e->ticket - 1 == ticket && e->elders);
+}
+
+int vb_served_renew(const struct vb_lock_server *s, struct vb_served_entry *e, enum vb_mode mode,
+		    const struct vb_ask *ask, uint64_t now)
+{
+	vb_served_evict(s, e, ask->lock, now);
+	if (mode == VB_SHARED)
+		return is_reader(e, ask->about) ? grant_shared(s, e, now) : -VB_ELOST;
+	if (e->readers != SERVED_WRITER || e->ticket != ask->about) {
+		VB_SOMETIMES(2000, "rpc traditional traditional-ro: a renewal came too late");
+		return -VB_ELOST;
+	}
+	if (now > e->since_ns)
+		e->since_ns = now;
+	return 0;
+}
+
 int vb_served_take_back(struct vb_served_entry *e, enum vb_mode mode, uint64_t ticket)
 {
 	if (mode != VB_SHARED) {
@@ -256,18 +279,48 @@ int vb_ask_send(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *as
 	return err == -ECANCELED ? err : 0;
 }
 
-void vb_ask_forgo(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask)
+/* A request for which nobody waits.  If it gets lost, a lease ends what it would have. */
+static void tell(struct vb_lock_client *me, uint16_t tag, uint64_t lock, uint64_t about)
 {
-	struct vb_ask w = {
-		.lock = ask->lock,
-		.number = ++me->mail.next_request,
-		.about = ask->number,
-	};
+	const struct vb_ask w = {.lock = lock, .number = ++me->mail.next_request, .about = about};
 	struct vb_msg m = {.tag = tag, .len = sizeof(w)};
 	vb_peer server;
 
-	if (vb_lock_server_of(me, ask->lock, &server) != 0)
+	if (vb_lock_server_of(me, lock, &server) != 0)
 		return;
 	memcpy(m.data, &w, sizeof(w));
 	vb_send(me->ep, server, &m);
+}
+
+int vb_ask_renew(struct vb_lock_client *me, struct vb_claim *c, const struct vb_renewal *r,
+		 uint64_t until_ns, uint64_t *ticket)
+{
+	struct vb_ask ask = {
+		.lock = c->lock,
+		.number = ++me->mail.next_request,
+		.about = *ticket,
+	};
+	uint64_t begun_ns = vb_ep_now(me->ep);
+	struct vb_answer answer;
+	int err = vb_ask(me, r->tag, &ask, until_ns, r->ask_for_ns, &answer);
+
+	if (err != 0) {
+		VB_SOMETIMES(2000, "rpc traditional traditional-ro: a renewal has no answer");
+		if (err != -VB_EPEERGONE && c->mode == VB_SHARED)
+			tell(me, r->forgo, c->lock, ask.number);
+		return err;
+	}
+	if (answer.err != 0)
+		return (int)answer.err;
+	c->valid_until_ns = begun_ns + me->space->lease_ns;
+	if (c->mode != VB_SHARED)
+		return 0;
+	tell(me, r->leave, c->lock, *ticket);
+	*ticket = answer.ticket;
+	return 0;
+}
+
+void vb_ask_forgo(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask)
+{
+	tell(me, tag, ask->lock, ask->number);
 }

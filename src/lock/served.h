@@ -17,6 +17,10 @@
  * groups are enough.  Tickets grow with every exclusive grant and every eviction.  They are the
  * fencing token, and tell the release of an evicted client from the holder's.
  *
+ * A renewal has an exclusive grant's lease begin anew.  A reader joins the group that is open now, as if
+ * it came, and says then that it has left its own: so no group grows older than two leases, and who
+ * has not heard of the one says that it is not wanted.  What of that gets lost ends with its group.
+ *
  * The client's lease ends a lease after a moment at which it cannot have had the grant yet; the
  * server's begins with the grant, which is later, and lasts longer by the drift that two clocks may
  * have.  So the client's is over first (doc/locks/rpc.md).
@@ -42,12 +46,25 @@ struct vb_served_entry {
 };
 _Static_assert(sizeof(struct vb_served_entry) == 32, "as in the figure");
 
+/* A client's request. */
+struct vb_ask {
+	uint64_t lock;
+	/* Grows with each request of a client; the same when it asks again. */
+	uint64_t number;
+	/* By the tag: a ticket, another request's number, a time. */
+	uint64_t about;
+};
+
 /* Evicts holders whose lease is over.  The ticket grows, so that they cannot release any more. */
 void vb_served_evict(const struct vb_lock_server *s, struct vb_served_entry *e, uint64_t lock,
 		     uint64_t now);
 /* Grants, after vb_served_evict.  0, -EAGAIN. */
 int vb_served_grant(const struct vb_lock_server *s, struct vb_served_entry *e, enum vb_mode mode,
 		    vb_peer to, uint64_t now);
+/* Has the lease of a grant begin anew.  0; -VB_ELOST: it is over; -EAGAIN: too many readers.  A reader
+ * is granted the lock once more, under e->ticket, and is to give the old grant back. */
+int vb_served_renew(const struct vb_lock_server *s, struct vb_served_entry *e, enum vb_mode mode,
+		    const struct vb_ask *ask, uint64_t now);
 /* Releases.  0; -VB_ELOST: the grant is over. */
 int vb_served_take_back(struct vb_served_entry *e, enum vb_mode mode, uint64_t ticket);
 
@@ -63,14 +80,6 @@ bool vb_served_mine(const struct vb_lock_server *s, uint64_t lock);
 void vb_served_room(struct vb_lock_server *s, bool room);
 
 /* ---- requests ---- */
-
-struct vb_ask {
-	uint64_t lock;
-	/* Grows with each request of a client; the same when it asks again. */
-	uint64_t number;
-	/* By the tag: a ticket, another request's number, a time. */
-	uint64_t about;
-};
 
 struct vb_answer {
 	uint64_t ticket;
@@ -101,6 +110,19 @@ int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask, ui
  */
 int vb_ask_release(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *release,
 		   uint64_t ask_for_ns, struct vb_answer *answer);
+
+/*
+ * A renewal (vb_served_renew), with what a reader has to say after it.  *ticket is the grant's.
+ * 0: c->valid_until_ns and *ticket are the new ones; or an error, and they are as before.
+ */
+struct vb_renewal {
+	/* Of the request; a reader's: it has not heard of the answer to the request `about`; it leaves
+	 * what it had before. */
+	uint16_t tag, forgo, leave;
+	uint64_t ask_for_ns;
+};
+int vb_ask_renew(struct vb_lock_client *me, struct vb_claim *c, const struct vb_renewal *r,
+		 uint64_t until_ns, uint64_t *ticket);
 
 /* Sends a request to the lock's server without awaiting an answer.  0: it is under way, or may be;
  * -VB_EPEERGONE, logged: the server is gone. */

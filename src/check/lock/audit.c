@@ -187,7 +187,7 @@ static void on_converting(void *ctx, struct vb_lock_client *me, const struct vb_
 	struct audit_hold weaker;
 	uint64_t before;
 
-	if (h == NULL || !vb_mode_covers(claim->mode, to))
+	if (h == NULL || claim->mode == to || !vb_mode_covers(claim->mode, to))
 		return;
 	weaker = *h;
 	weaker.mode = to;
@@ -205,6 +205,20 @@ static bool is_renewed(const struct vb_lock_client *me, const struct vb_claim *c
 	return until > h->valid_until && until > vb_sched_now(me->ep->sched);
 }
 
+/*
+ * A renewal: the hold goes on, for longer.  It keeps the time of its grant, so that its release hears of
+ * whoever had the lock in between, and its token, which is not judged anew.
+ */
+static void on_renewed(struct vb_audit *a, const struct vb_lock_client *me,
+		       const struct vb_claim *claim, struct audit_hold *h)
+{
+	struct audit_hold now = *h;
+
+	now.valid_until = vb_ep_base(me->ep, claim->valid_until_ns);
+	audit_leave_hold(a, me->index, h);
+	audit_judge_renewal(a, me, claim->slot, &now);
+}
+
 static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim,
 			 int err)
 {
@@ -214,6 +228,10 @@ static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_c
 	struct audit_hold now;
 	uint64_t before;
 
+	if (h != NULL && h->mode == claim->mode && is_renewed(me, claim, h)) {
+		on_renewed(a, me, claim, h);
+		return;
+	}
 	if (h == NULL || (err == 0 ? h->mode == claim->mode : !is_renewed(me, claim, h)))
 		return;
 	now = *h;

@@ -122,6 +122,9 @@ const char *audit_tell_hold(struct hold_text *t, const struct vb_audit *a, unsig
 /* Enters the hold and judges it; false: it was over already.  *before: the lock's count. */
 bool audit_judge_grant(struct vb_audit *a, const struct vb_lock_client *me, unsigned slot,
 		       const struct audit_hold *h, uint64_t *before);
+/* The same for a hold whose lease has begun anew. */
+void audit_judge_renewal(struct vb_audit *a, const struct vb_lock_client *me, unsigned slot,
+			 const struct audit_hold *h);
 /* Every queued client that this grant has passed counts it. */
 void audit_count_bypass(struct vb_audit *a, const struct vb_lock_client *me,
 			const struct audit_hold *h, uint64_t waiting);

@@ -212,20 +212,35 @@ static void note_grant_time(struct audit_lock *l, const struct audit_hold *h)
 		;
 }
 
+/* Those who were counted before it may exclude it. */
+static void judge_counted(struct vb_audit *a, const struct vb_lock_client *me,
+			  const struct audit_hold *h, uint64_t before)
+{
+	uint64_t conflicting = before >> 21 & COUNT_FIELD;
+
+	if (!is_sharing(h->mode))
+		conflicting += before & COUNT_FIELD;
+	if (vb_unlikely(conflicting != 0))
+		find_conflicts(a, me, h);
+}
+
+void audit_judge_renewal(struct vb_audit *a, const struct vb_lock_client *me, unsigned slot,
+			 const struct audit_hold *h)
+{
+	uint64_t before;
+
+	audit_enter_hold(a, me, slot, h, &before);
+	judge_counted(a, me, h, before);
+}
+
 bool audit_judge_grant(struct vb_audit *a, const struct vb_lock_client *me, unsigned slot,
 		       const struct audit_hold *h, uint64_t *before)
 {
-	uint64_t conflicting;
-
 	audit_enter_hold(a, me, slot, h, before);
 	if (judge_expiry(a, me, h))
 		return false;
 	note_grant_time(&a->lock[h->lock], h);
-	conflicting = *before >> 21 & COUNT_FIELD;
-	if (!is_sharing(h->mode))
-		conflicting += *before & COUNT_FIELD;
-	if (vb_unlikely(conflicting != 0))
-		find_conflicts(a, me, h);
+	judge_counted(a, me, h, *before);
 	if (h->mode == VB_EXCLUSIVE)
 		judge_token(a, me, h);
 	return true;

@@ -7,6 +7,7 @@
 #include "check/lock/explore_inner.h"
 
 #define CONVERSIONS_MAX 3
+#define RENEWALS_MAX    3
 
 /* The first such answer ends the seed.  Without memory it is nobody's fault. */
 static void answer_is_wrong(struct slot *s, int err, uint64_t lock, const char *text)
@@ -301,6 +302,75 @@ static void hold_to_the_end(struct slot *s, struct vb_lock_client *me, const str
 		vb_ep_sleep(me->ep, g->valid_until_ns - early - vb_lock_now(me));
 }
 
+/* Was that a possible end of a renewal?  It waits for no other client. */
+static void judge_renewal(struct slot *s, int err, bool timed)
+{
+	switch (-err) {
+	case 0:
+		return;
+	case VB_ELOST:
+		s->x->murky = true;
+		return;
+	case ETIMEDOUT:
+		if (timed || lossy(s->x))
+			return;
+		break;
+	}
+	if (!may_end_so(s, err))
+		explore_go_wrong(s, "vb_lock_renew", err);
+}
+
+static int renew_once(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+{
+	const uint64_t before_ns = g->valid_until_ns;
+	const bool was_valid = vb_lock_valid(me, g);
+	uint64_t timeout = VB_FOREVER_NS;
+	int err;
+
+	/* Often about as long as an answer takes: given up while it is under way. */
+	if (vb_rng_chance(&s->rng, s->x->d->p_timeout))
+		timeout = draw_timeout(s);
+	ask(s, g->lock, g->mode);
+	err = vb_lock_renew(me, g, timeout);
+	stay_alive(me);
+	s->asks = false;
+	explore_judge_call_time(s, "vb_lock_renew", s->asks_since_ns, timeout);
+	explore_judge_adrift(s, me, "vb_lock_renew");
+	judge_renewal(s, err, timeout != VB_FOREVER_NS || vb_lock_now(me) >= before_ns);
+	judge_valid(s, me, g, is_in_time(me, g), "a grant after its renewal");
+	if (err == 0 && !was_valid)
+		answer_is_wrong(s, -EPROTO, g->lock, "vb_lock_renew revived a lease that was over");
+	if (err == -VB_ELOST && vb_lock_valid(me, g))
+		answer_is_wrong(s, -EPROTO, g->lock,
+				"vb_lock_renew said that a grant is lost which is valid");
+	return err;
+}
+
+/* Near the end of the lease, or at any time in it; some a little late. */
+static void renew_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	const bool may_be_late = !d->orderly || (s->x->ops->caps & VB_LOCK_READ_LEASE);
+
+	if (d->p_renew == 0 || g->valid_until_ns == VB_FOREVER_NS ||
+	    !vb_rng_chance(&s->rng, d->p_renew))
+		return;
+	for (uint64_t n = 1 + vb_rng_below(&s->rng, RENEWALS_MAX); n > 0; n--) {
+		uint64_t now = vb_lock_now(me), until = now;
+
+		if (may_be_late && vb_rng_chance(&s->rng, 0.3))
+			until = g->valid_until_ns + d->lease_ns / 64 -
+				vb_rng_below(&s->rng, 1 + d->lease_ns / 8);
+		else if (d->hold_max_ns != 0)
+			until = now + vb_rng_below(&s->rng, d->hold_max_ns);
+		if (until > now)
+			vb_ep_sleep(me->ep, until - now);
+		if (renew_once(s, me, g) != 0)
+			return;
+	}
+	hold(s, me);
+}
+
 /* Was that a possible end of a conversion? */
 static void judge_conversion(struct slot *s, int err, bool timed)
 {
@@ -405,6 +475,7 @@ static void attempt_more(struct slot *s, struct vb_lock_client *me, uint64_t loc
 	if (err == 0) {
 		hold(s, me);
 		hold_to_the_end(s, me, &g[0]);
+		renew_somehow(s, me, &g[0]);
 		convert_somehow(s, me, &g[0]);
 		s->holds_one = true;
 		if (two)
@@ -643,6 +714,7 @@ void explore_attempt(struct slot *s, struct vb_lock_client *me)
 		return;
 	hold(s, me);
 	hold_to_the_end(s, me, &first);
+	renew_somehow(s, me, &first);
 	hold_on(s, me, &first);
 	upgrade_somehow(s, me, &first);
 	if (two && ask_somehow(s, me, lock + 1, &second) == 0) {

@@ -160,9 +160,15 @@ static void stray(struct judge *j, const struct vb_lock_event *e)
 			(double)(e->at_ns - j->epoch_ns) / 1e3, e->client);
 }
 
+/* To the mode that it has. */
+static bool renews(const struct judge *j, const struct seat *s)
+{
+	return s->grant != NONE && j->grants[s->grant].mode == s->to;
+}
+
 static bool lets_go(const struct judge *j, const struct seat *s)
 {
-	return s->grant != NONE && vb_mode_covers(j->grants[s->grant].mode, s->to);
+	return s->grant != NONE && !renews(j, s) && vb_mode_covers(j->grants[s->grant].mode, s->to);
 }
 
 /* What is given up by a conversion to less is held until it is called, and the rest all along;
@@ -174,6 +180,10 @@ static void convert_ok(struct judge *j, struct seat *s, const struct vb_lock_eve
 
 	if (!s->holds)
 		stray(j, e);
+	if (renews(j, s)) {
+		j->grants[s->grant].valid_until_ns = e->valid_until_ns;
+		return;
+	}
 	leave(j, s, at, VB_RECORD_CONVERTED);
 	enter(j, s, e, less ? at : s->called_ns, at);
 }

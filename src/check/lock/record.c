@@ -131,13 +131,14 @@ static void on_abandoned(void *ctx, struct vb_lock_client *me, const struct vb_c
 	end_as(ctx, me, claim, VB_RECORD_ABANDONED);
 }
 
-/* What is given up by a conversion ends before it, what is won begins after it. */
+/* What is given up by a conversion ends before it, what is won begins after it.  A renewal is a
+ * conversion to the same mode. */
 static void on_converting(void *ctx, struct vb_lock_client *me, const struct vb_claim *claim,
 			  enum vb_mode to)
 {
 	struct vb_record *r = ctx;
 
-	if (vb_mode_covers(claim->mode, to))
+	if (claim->mode != to && vb_mode_covers(claim->mode, to))
 		end_as(r, me, claim, VB_RECORD_CONVERTED);
 }
 
@@ -146,8 +147,14 @@ static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_c
 {
 	struct vb_record *r = ctx;
 
+	uint64_t at = *open_of(r, me, claim);
+
 	if (err != 0)
 		return;
+	if (at != NONE && r->grants[at].mode == claim->mode) {
+		r->grants[at].valid_until_ns = vb_ep_base(me->ep, claim->valid_until_ns);
+		return;
+	}
 	end_as(r, me, claim, VB_RECORD_CONVERTED);
 	enter(r, me, claim, vb_sched_now(me->ep->sched), 0);
 }

@@ -112,7 +112,20 @@ static int lease_release(struct vb_lock_client *me, struct vb_claim *c)
 	return seen == p->word ? 0 : -VB_ELOST;
 }
 
-#define LEASE_LOCK(bug_, name_, rule_, summary_)                                                   \
+static int lease_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct lease_claim *p = vb_claim_as(struct lease_claim, c);
+	uint64_t posted = vb_ep_now(me->ep), word = own_word(me);
+	int err = vb_write(me->ep, c->entry, &word, sizeof(word));
+
+	if (err)
+		return err;
+	p->word = word;
+	c->valid_until_ns = posted + me->space->lease_ns;
+	return 0;
+}
+
+#define LEASE_LOCK(bug_, name_, rule_, summary_, ...)                                              \
 	{                                                                                          \
 		.ops = {.name = "planted:" name_,                                                  \
 			.summary = summary_,                                                       \
@@ -125,7 +138,8 @@ static int lease_release(struct vb_lock_client *me, struct vb_claim *c)
 			.verbs_contended = "1 CAS per attempt + 1 CAS + 1 FAA",                    \
 			.acquire = lease_acquire,                                                  \
 			.try_acquire = lease_try_once,                                             \
-			.release = lease_release},                                                 \
+			.release = lease_release,                                                  \
+			__VA_ARGS__},                                                              \
 		.bug = bug_,                                                                       \
 	}
 
@@ -146,3 +160,6 @@ const struct planted_lease vb_planted_stale_token =
 const struct planted_lease vb_planted_late_lease =
 	LEASE_LOCK(PLANTED_LEASE_FROM_NOTICE, "late-lease", "mode-conflict",
 		   "counts its lease from when it learned of the grant");
+const struct planted_lease vb_planted_late_renewal = LEASE_LOCK(
+	PLANTED_BLIND_RENEWAL, "late-renewal", "mode-conflict",
+	"renews its lease, also when it is over and the lock is another's", .renew = lease_renew);

@@ -23,7 +23,7 @@ extern const struct vb_lock_ops *const vb_planted_locks[];
  *	     0 = free         names this grant
  *
  * Taken with a CAS from 0, given back with a CAS to 0; who has seen one and the same word for a
- * lease takes it over with a CAS from that word.
+ * lease takes it over with a CAS from that word.  A renewal puts a new word there.
  */
 enum planted_bug {
 	PLANTED_CHECK_THEN_ACT,    /* takes the free lock with a READ and a WRITE */
@@ -31,6 +31,7 @@ enum planted_bug {
 	PLANTED_SAME_WORD,         /* the word names the holder but not the grant: it recurs */
 	PLANTED_EARLY_TOKEN,       /* draws the token before it has the lock */
 	PLANTED_LEASE_FROM_NOTICE, /* counts the lease from when it learned of the grant */
+	PLANTED_BLIND_RENEWAL,     /* renews with a WRITE, whoever holds the lock by now */
 };
 
 struct planted_lease {
@@ -39,7 +40,8 @@ struct planted_lease {
 };
 
 extern const struct planted_lease vb_planted_double_grant, vb_planted_foreign_release,
-	vb_planted_aba_recovery, vb_planted_stale_token, vb_planted_late_lease;
+	vb_planted_aba_recovery, vb_planted_stale_token, vb_planted_late_lease,
+	vb_planted_late_renewal;
 extern const struct vb_lock_ops vb_planted_lost_wakeup, vb_planted_reader_starves_writer,
 	vb_planted_blind_clock, vb_planted_hasty_writer, vb_planted_readers_jump,
 	vb_planted_clean_slate, vb_planted_reset_clears_bar;

@@ -471,6 +471,19 @@ static int do_reassert(struct agent *a, struct session *ss, const struct vb_lock
 	return vb_tq_restore(a->q, &ss->owner, &want, ask->ref, now);
 }
 
+/* A lease that is over has been ended before any request (vb_tq_tend). */
+static int do_renew(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
+		    uint64_t now)
+{
+	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->lock, ask->ref);
+
+	VB_SOMETIMES_IF(r == NULL, 2000, "table: a renewal came too late");
+	if (r == NULL)
+		return in_grace(a, now) ? -ENOBUFS : -VB_ELOST;
+	vb_tq_renew(a->q, r, now);
+	return 0;
+}
+
 static int do_it(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
 		 uint64_t now)
 {
@@ -488,6 +501,8 @@ static int do_it(struct agent *a, struct session *ss, const struct vb_locktab_as
 		return do_stop(a, ss, ask, now);
 	case VB_LOCKTAB_REASSERT:
 		return do_reassert(a, ss, ask, now);
+	case VB_LOCKTAB_RENEW:
+		return do_renew(a, ss, ask, now);
 	}
 	return -EINVAL;
 }

@@ -6,6 +6,7 @@
  *	acquire    1 notified WRITE and its answer (1 notified WRITE), at the grant
  *	release    the same; for all that a transaction holds at one agent, once
  *	convert    the same
+ *	renew      the same
  *
  * doc/locks/table.md has the figures, promises and departures from the paper.
  *
@@ -765,6 +766,34 @@ int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mo
 	if (mode == VB_EXCLUSIVE)
 		c->token = q.answer.ticket;
 	return 0;
+}
+
+/* ---- renew ---- */
+
+/* Of two agents that were asked the last has been told of the grant since, which began a lease there,
+ * too: the answer may be either's. */
+int vb_locktab_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct table_claim *g = vb_claim_as(struct table_claim, c);
+	struct asking q = {.ask = {.kind = VB_LOCKTAB_RENEW,
+				   .lock = c->lock,
+				   .ref = g->ticket,
+				   .mode = (uint8_t)c->mode}};
+	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
+	int err;
+
+	do {
+		err = g->lost ? -VB_ELOST : ask(me, &q, until_ns);
+		if (g->lost)
+			return -VB_ELOST;
+		if (err == 0)
+			err = (int)q.answer.err;
+	} while (err == -ENOBUFS && (err = vb_backoff_wait(me, &b, until_ns)) == 0);
+	if (err == 0) {
+		c->valid_until_ns = valid_until(me, &q);
+		note_end(me, c);
+	}
+	return err;
 }
 
 /* ---- opening ---- */

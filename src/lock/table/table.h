@@ -187,6 +187,7 @@ int vb_locktab_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 int vb_locktab_try(struct vb_lock_client *me, struct vb_claim *c);
 int vb_locktab_release(struct vb_lock_client *me, struct vb_claim *c);
 void vb_locktab_release_all(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
+int vb_locktab_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 		       uint64_t until_ns);
 bool vb_locktab_spares_oldest(const struct vb_lock_space *s);
@@ -201,7 +202,8 @@ unsigned vb_locktab_bypass(unsigned clients, enum vb_mode mode);
 	.server_open = vb_locktab_server_open, .server_close = vb_locktab_server_close,            \
 	.acquire = vb_locktab_acquire, .try_acquire = vb_locktab_try,                              \
 	.release = vb_locktab_release, .release_all = vb_locktab_release_all,                      \
-	.convert = vb_locktab_convert, .serve = vb_locktab_serve, .tend = vb_locktab_tend
+	.convert = vb_locktab_convert, .renew = vb_locktab_renew, .serve = vb_locktab_serve,       \
+	.tend = vb_locktab_tend
 
 /* ---- messages and mailboxes (mail.c) ---- */
 
@@ -213,6 +215,7 @@ enum vb_locktab_kind {
 	VB_LOCKTAB_STOP,     /* ref: the number of an acquire or convert that was given up */
 	VB_LOCKTAB_END,      /* all that the client holds at this agent; ref: of how many */
 	VB_LOCKTAB_REASSERT, /* ref: ticket of a grant by an agent that is gone */
+	VB_LOCKTAB_RENEW,    /* ref: ticket */
 };
 
 #define VB_LOCKTAB_BOUNDED 1u /* ask.flags: the client holds something elsewhere */

@@ -11,6 +11,7 @@
  *              a waiter asks again after `ask_again`, then less and less often, each quarter of a
  *              lease in the end: 1 SEND, and "you stand in the queue" (1 SEND)
  *   release    1 SEND and its answer
+ *   renew      1 SEND and its answer; a reader's, 1 SEND more
  *   try        as a release; never queued
  *
  *   Promises   shared and exclusive, in the order in which requests reach the server; readers that
@@ -274,6 +275,14 @@ static void trad_withdraw(struct trad_server *t, struct trad_client *c)
 	}
 }
 
+static void trad_forgo(struct trad_server *t, struct trad_client *c, const struct vb_ask *ask)
+{
+	if (c->number != ask->about || c->tag != TRAD_RENEW_S || c->answer.err != 0)
+		return;
+	VB_SOMETIMES(2000, "traditional traditional-ro: a renewal is given back");
+	vb_served_take_back(t->e, VB_SHARED, c->answer.ticket);
+}
+
 /* A new request: c still holds the one before. */
 static void trad_begin(struct trad_server *t, struct trad_client *c, uint16_t tag,
 		       const struct vb_ask *ask)
@@ -282,6 +291,8 @@ static void trad_begin(struct trad_server *t, struct trad_client *c, uint16_t ta
 		trad_leave(t, c, ask);
 	else if (tag == TRAD_WITHDRAW && c->lock == ask->lock)
 		trad_withdraw(t, c);
+	else if (tag == TRAD_FORGO)
+		trad_forgo(t, c, ask);
 	else if (c->waits) {
 		/* It has given up, and its saying so was lost. */
 		VB_SOMETIMES(1000, "traditional traditional-ro: a client has left without a word");
@@ -307,9 +318,17 @@ static void trad_do(struct trad_server *t, struct trad_client *c, const struct v
 			.err = vb_served_take_back(t->e, trad_mode(c), ask->about)};
 		trad_advance(t, c->lock);
 		break;
+	case TRAD_RENEW_X:
+	case TRAD_RENEW_S:
+		trad_advance(t, c->lock);
+		c->answer = (struct vb_answer){
+			.err = vb_served_renew(t->s, t->e, trad_mode(c), ask, t->now)};
+		c->answer.ticket = t->e->ticket;
+		break;
 	case TRAD_LEAVE_X:
 	case TRAD_LEAVE_S:
 	case TRAD_WITHDRAW:
+	case TRAD_FORGO:
 		trad_advance(t, c->lock);
 		break;
 	default:
@@ -386,7 +405,7 @@ void trad_serve(struct vb_lock_server *s, const struct vb_msg *request, uint64_t
 	}
 	if (!again)
 		trad_do(&t, c, &ask);
-	if (c->tag == TRAD_WITHDRAW)
+	if (c->tag == TRAD_WITHDRAW || c->tag == TRAD_FORGO)
 		return;
 	memcpy(reply.data, &c->answer, sizeof(c->answer));
 	vb_rpc_reply(s->answers, s->ep, request, &reply);
@@ -559,6 +578,19 @@ int trad_try(struct vb_lock_client *me, struct vb_claim *c)
 	answer.asked_ns = before;
 	answer.waited_ns = 0;
 	return trad_granted(me, c, &answer);
+}
+
+int trad_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	const struct trad_options *o = me->space->options;
+	const struct vb_renewal r = {
+		.tag = c->mode == VB_SHARED ? TRAD_RENEW_S : TRAD_RENEW_X,
+		.forgo = TRAD_FORGO,
+		.leave = TRAD_RELEASE_S,
+		.ask_for_ns = o->ask_for,
+	};
+
+	return vb_ask_renew(me, c, &r, until_ns, &vb_claim_as(struct trad_claim, c)->ticket);
 }
 
 int trad_release(struct vb_lock_client *me, struct vb_claim *c)

@@ -91,12 +91,17 @@ enum trad_tag {
 	TRAD_LEAVE_S,
 	/* What the last request has brought is given back; no answer. */
 	TRAD_WITHDRAW,
+	TRAD_RENEW_X,
+	TRAD_RENEW_S,
+	/* The same as TRAD_WITHDRAW for what a reader's renewal has brought, if it was the last request:
+	 * the client holds the lock by an earlier one, too. */
+	TRAD_FORGO,
 };
 
 static inline bool trad_is_shared(uint16_t tag)
 {
 	return tag == TRAD_ACQUIRE_S || tag == TRAD_TRY_S || tag == TRAD_RELEASE_S ||
-	       tag == TRAD_LEAVE_S;
+	       tag == TRAD_LEAVE_S || tag == TRAD_RENEW_S;
 }
 
 struct trad_options {
@@ -105,6 +110,7 @@ struct trad_options {
 
 int trad_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int trad_try(struct vb_lock_client *me, struct vb_claim *c);
+int trad_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int trad_release(struct vb_lock_client *me, struct vb_claim *c);
 int trad_server_open(struct vb_lock_server *s);
 /* readers_pass: how many readers may pass a waiting writer. */
@@ -119,6 +125,7 @@ extern const struct vb_opt trad_ro_options[];
 	.needs = VB_CAP_SEND, .entry_bytes = sizeof(struct vb_served_entry), .recovery_leases = 3, \
 	.options_size = sizeof(struct trad_options), .verbs_uncontended = "2 SEND + 2 SEND",       \
 	.verbs_contended = "2 SEND (2 more when a waiter asks again) + 2 SEND",                    \
-	.acquire = trad_acquire, .try_acquire = trad_try, .release = trad_release
+	.acquire = trad_acquire, .try_acquire = trad_try, .renew = trad_renew,                     \
+	.release = trad_release
 
 #endif

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vb_lock_renew, of every lock: who can; that a hold which is renewed in time lasts and keeps the
+ * others out; that one which is over stays over; what a renewal comes to whose answer is lost, whose
+ * server is gone, or whose task is cancelled.
+ */
+#include "sim_test.h"
+
+#include <errno.h>
+
+#define VB_LOG_ROOM "test"
+#include "base/log.h"
+#include "lock/claim.h"
+#include "lock/protocols.h"
+
+#define US    1000ull
+#define MS    1000000ull
+#define LEASE (10 * MS)
+
+static const struct vb_sim_faults none, lose = {.lose = 1.0};
+
+#define must(call) assert_int_equal(call, 0)
+
+struct world {
+	struct vb_fabric *f;
+	struct vb_lock_space *space;
+	struct vb_lock_server *server;
+	struct vb_lock_client *a, *b, *c;
+};
+
+static void open_world(struct world *w, const char *lock)
+{
+	const struct vb_lock_space_params p = {
+		.lock = lock, .locks = 100, .lease_ns = LEASE, .fencing = true};
+
+	*w = (struct world){.f = cluster("profile=cx5,bound=50us", 2, 1)};
+	must(vb_lock_space_open(w->f, &p, &w->space));
+	must(vb_lock_server_start(w->space, 0, 0, 1, &w->server));
+	must(vb_lock_client_open(w->space, 1, &w->a));
+	must(vb_lock_client_open(w->space, 1, &w->b));
+	must(vb_lock_client_open(w->space, 1, &w->c));
+}
+
+static void close_world(struct world *w)
+{
+	vb_lock_client_close(w->a);
+	vb_lock_client_close(w->b);
+	vb_lock_client_close(w->c);
+	vb_lock_server_stop(w->server);
+	vb_lock_space_close(w->space);
+	vb_fabric_close(w->f);
+	vb_sched_destroy(vb_sched_self());
+}
+
+static void pause_for(struct vb_lock_client *me, uint64_t ns)
+{
+	must(vb_ep_sleep(me->ep, ns));
+}
+
+/* How long readers hold, where that differs. */
+static uint64_t lease_of(const struct vb_grant *g, struct vb_lock_client *me)
+{
+	return g->valid_until_ns - vb_lock_now(me);
+}
+
+/* Each lock whose grants in this mode have leases, that can be renewed. */
+#define FOR_EACH_THAT_RENEWS(w, g, mode)                                                           \
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++)                       \
+		if ((*l)->renew != NULL && begin(&(w), *l, &(g), mode))
+
+/* Held by a; false: without a lease, and closed again. */
+static bool begin(struct world *w, const struct vb_lock_ops *l, struct vb_grant *g,
+		  enum vb_mode mode)
+{
+	open_world(w, l->name);
+	must(vb_lock_acquire(w->a, 5, mode, VB_FOREVER_NS, g));
+	if (g->valid_until_ns != VB_FOREVER_NS)
+		return true;
+	must(vb_lock_release(w->a, g));
+	close_world(w);
+	return false;
+}
+
+/* ---- who can ---- */
+
+static void test_who_can(void **state)
+{
+	static const enum vb_mode modes[] = {VB_EXCLUSIVE, VB_SHARED};
+	unsigned can = 0, cannot = 0, need_not = 0;
+
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		for (unsigned m = 0; m < VB_ARRAY_SIZE(modes); m++) {
+			char said[512] = "";
+			struct vb_grant g, was;
+			struct world w;
+			int err;
+
+			open_world(&w, (*l)->name);
+			must(vb_lock_acquire(w.a, 5, modes[m], VB_FOREVER_NS, &g));
+			pause_for(w.a, 10 * US);
+			was = g;
+			vb_log_capture_begin(said, sizeof(said));
+			err = vb_lock_renew(w.a, &g, MS);
+			vb_log_capture_end();
+			assert_true(vb_lock_valid(w.a, &g));
+			assert_int_equal(g.token, was.token);
+			assert_int_equal(g.mode, was.mode);
+			if (was.valid_until_ns == VB_FOREVER_NS) {
+				need_not++;
+				must(err);
+				assert_int_equal(g.valid_until_ns, VB_FOREVER_NS);
+			} else if ((*l)->renew != NULL) {
+				can++;
+				must(err);
+				assert_true(g.valid_until_ns >= was.valid_until_ns + 10 * US);
+			} else {
+				cannot++;
+				assert_int_equal(err, -EOPNOTSUPP);
+				assert_non_null(strstr(said, "cannot renew a lease"));
+				assert_int_equal(g.valid_until_ns, was.valid_until_ns);
+			}
+			must(vb_lock_release(w.a, &g));
+			close_world(&w);
+		}
+	}
+	assert_int_equal(can, 9);
+	assert_true(cannot >= 6 && need_not >= 10);
+}
+
+static void test_not_held(void **state)
+{
+	char said[512] = "";
+	struct vb_grant g, copy;
+	struct world w;
+
+	begin(&w, vb_lock_find("table"), &g, VB_EXCLUSIVE);
+	copy = g;
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_renew(w.b, &g, MS), -EINVAL);
+	assert_non_null(strstr(said, "a renewal of lock 5"));
+	must(vb_lock_release(w.a, &g));
+	assert_int_equal(vb_lock_renew(w.a, &g, MS), -EINVAL);
+	assert_int_equal(vb_lock_renew(w.a, &copy, MS), -EINVAL);
+	vb_log_capture_end();
+	close_world(&w);
+}
+
+/* ---- in time, and too late ---- */
+
+static void hold_for_long(enum vb_mode mode)
+{
+	struct vb_grant g, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, mode)
+	{
+		const uint64_t token = g.token;
+		uint64_t begun = now();
+
+		for (unsigned i = 0; i < 12; i++) {
+			pause_for(w.a, lease_of(&g, w.a) / 2);
+			must(vb_lock_renew(w.a, &g, VB_FOREVER_NS));
+			assert_true(vb_lock_valid(w.a, &g));
+			assert_int_equal(vb_lock_try(w.b, 5, VB_EXCLUSIVE, &his), -EAGAIN);
+		}
+		assert_true(now() - begun > 2 * LEASE || mode == VB_SHARED);
+		must(vb_lock_release(w.a, &g));
+		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 2 * LEASE, &his));
+		assert_true(his.token > token);
+		must(vb_lock_release(w.b, &his));
+		close_world(&w);
+	}
+}
+
+static void test_held_for_long(void **state)
+{
+	hold_for_long(VB_EXCLUSIVE);
+}
+
+static void test_read_for_long(void **state)
+{
+	hold_for_long(VB_SHARED);
+}
+
+/* Nobody has come for it, and it is over all the same; then somebody has. */
+static void over_stays_over(enum vb_mode mode)
+{
+	struct vb_grant g, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, mode)
+	{
+		int err;
+
+		pause_for(w.a, lease_of(&g, w.a));
+		assert_int_equal(vb_lock_renew(w.a, &g, VB_FOREVER_NS), -VB_ELOST);
+		assert_false(vb_lock_valid(w.a, &g));
+		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 4 * LEASE, &his));
+		assert_int_equal(vb_lock_renew(w.a, &g, VB_FOREVER_NS), -VB_ELOST);
+		assert_true(vb_lock_valid(w.b, &his));
+		err = vb_lock_release(w.a, &g);
+		assert_int_equal(err, -VB_ELOST);
+		must(vb_lock_release(w.b, &his));
+		close_world(&w);
+	}
+}
+
+static void test_over_stays_over(void **state)
+{
+	over_stays_over(VB_EXCLUSIVE);
+	over_stays_over(VB_SHARED);
+}
+
+/* It is asked for in time, and has been given to somebody else where the lock is kept. */
+static void test_lost_meanwhile(void **state)
+{
+	struct vb_grant g, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, VB_EXCLUSIVE)
+	{
+		pause_for(w.a, 2 * LEASE);
+		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 4 * LEASE, &his));
+		/* As a client would have it that has just been told. */
+		g.claim->valid_until_ns = g.valid_until_ns = vb_lock_now(w.a) + LEASE;
+		assert_true(vb_lock_valid(w.a, &g));
+		assert_int_equal(vb_lock_renew(w.a, &g, VB_FOREVER_NS), -VB_ELOST);
+		assert_false(vb_lock_valid(w.a, &g));
+		assert_true(vb_lock_valid(w.b, &his));
+		assert_int_equal(vb_lock_release(w.a, &g), -VB_ELOST);
+		must(vb_lock_release(w.b, &his));
+		close_world(&w);
+	}
+}
+
+/* ---- readers ---- */
+
+/* One reader renews, one is dead, one comes and goes: a writer waits for the first, and for no dead one
+ * longer than two leases. */
+static void test_readers(void **state)
+{
+	struct vb_grant g, dead, other, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, VB_SHARED)
+	{
+		const uint64_t lease = lease_of(&g, w.a);
+
+		must(vb_lock_acquire(w.b, 5, VB_SHARED, VB_FOREVER_NS, &dead));
+		vb_lock_abandon(w.b, &dead);
+		for (unsigned i = 0; i < 10; i++) {
+			pause_for(w.a, lease / 3);
+			must(vb_lock_renew(w.a, &g, VB_FOREVER_NS));
+			if (w.space->ops->caps & VB_LOCK_READ_LEASE)
+				continue;
+			must(vb_lock_acquire(w.c, 5, VB_SHARED, VB_FOREVER_NS, &other));
+			must(vb_lock_release(w.c, &other));
+		}
+		assert_int_equal(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, lease / 4, &his),
+				 -ETIMEDOUT);
+		must(vb_lock_renew(w.a, &g, VB_FOREVER_NS));
+		must(vb_lock_release(w.a, &g));
+		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 2 * lease, &his));
+		must(vb_lock_release(w.b, &his));
+		close_world(&w);
+	}
+}
+
+/* ---- answers that are lost ---- */
+
+static int renew_unheard(struct world *w, struct vb_lock_client *me, struct vb_grant *g)
+{
+	char said[1024] = "";
+	int err;
+
+	vb_log_capture_begin(said, sizeof(said));
+	vb_sim_set_faults(w->f, &lose);
+	err = vb_lock_renew(me, g, 100 * US);
+	vb_sim_set_faults(w->f, &none);
+	vb_log_capture_end();
+	return err;
+}
+
+/* So many times, within a lease. */
+static unsigned tries(const struct world *w)
+{
+	return w->space->ops->caps & VB_LOCK_READ_LEASE ? 2 : 4;
+}
+
+/* As before, and it can be repeated.  Some get through all the same. */
+static void test_lost_answer(void **state)
+{
+	static const enum vb_mode modes[] = {VB_EXCLUSIVE, VB_SHARED};
+	unsigned unheard = 0;
+
+	for (unsigned m = 0; m < VB_ARRAY_SIZE(modes); m++) {
+		struct vb_grant g, his;
+		struct world w;
+
+		FOR_EACH_THAT_RENEWS(w, g, modes[m])
+		{
+			struct vb_grant was = g;
+			int err = 0;
+
+			for (unsigned i = 0; i < tries(&w) && err == 0; i++) {
+				was = g;
+				err = renew_unheard(&w, w.a, &g);
+			}
+			if (err != 0) {
+				assert_true(err == -ETIMEDOUT || err == -VB_EUNKNOWN);
+				assert_int_equal(g.valid_until_ns, was.valid_until_ns);
+				unheard++;
+			}
+			assert_true(vb_lock_valid(w.a, &g));
+			must(vb_lock_renew(w.a, &g, VB_FOREVER_NS));
+			assert_true(g.valid_until_ns > was.valid_until_ns);
+			must(vb_lock_release(w.a, &g));
+			must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 4 * LEASE, &his));
+			must(vb_lock_release(w.b, &his));
+			close_world(&w);
+		}
+	}
+	assert_true(unheard >= 3);
+}
+
+/* Whatever was done of a reader's renewal, another reader is counted. */
+static void test_lost_answer_of_a_reader(void **state)
+{
+	struct vb_grant g, other, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, VB_SHARED)
+	{
+		const uint64_t lease = lease_of(&g, w.a);
+
+		must(vb_lock_acquire(w.b, 5, VB_SHARED, VB_FOREVER_NS, &other));
+		for (unsigned i = 0; i < tries(&w); i++)
+			(void)renew_unheard(&w, w.a, &g);
+		if (w.space->ops->caps & VB_LOCK_READ_LEASE) {
+			must(vb_lock_renew(w.b, &other, VB_FOREVER_NS));
+			(void)vb_lock_release(w.a, &g);
+		} else if (vb_lock_valid(w.a, &g)) {
+			must(vb_lock_release(w.a, &g));
+		}
+		assert_true(vb_lock_valid(w.b, &other));
+		assert_int_equal(vb_lock_try(w.c, 5, VB_EXCLUSIVE, &his), -EAGAIN);
+		must(vb_lock_release(w.b, &other));
+		must(vb_lock_acquire(w.c, 5, VB_EXCLUSIVE, 4 * lease, &his));
+		must(vb_lock_release(w.c, &his));
+		close_world(&w);
+	}
+}
+
+/* ---- servers ---- */
+
+static void test_without_a_server(void **state)
+{
+	struct vb_grant g;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, VB_EXCLUSIVE)
+	{
+		char said[1024] = "";
+		uint64_t begun;
+		int err;
+
+		vb_lock_server_stop(w.server);
+		vb_log_capture_begin(said, sizeof(said));
+		begun = now();
+		err = vb_lock_renew(w.a, &g, VB_FOREVER_NS);
+		assert_true(err == -VB_EPEERGONE || err == -ETIMEDOUT);
+		/* No longer than the lease, and the first wait for an answer. */
+		assert_true(now() - begun < LEASE + LEASE / 2);
+		err = vb_lock_release(w.a, &g);
+		assert_true(err == -VB_EUNKNOWN || err == -VB_ELOST);
+		vb_log_capture_end();
+		must(vb_lock_server_start(w.space, 0, 0, 1, &w.server));
+		close_world(&w);
+	}
+}
+
+/* By the server that has taken the place of the one that granted; some learn of it by a refusal. */
+static void test_another_server(void **state)
+{
+	struct vb_grant g, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, VB_EXCLUSIVE)
+	{
+		char said[512] = "";
+		int err;
+
+		vb_lock_server_stop(w.server);
+		must(vb_lock_server_start(w.space, 0, 0, 1, &w.server));
+		vb_log_capture_begin(said, sizeof(said));
+		err = vb_lock_renew(w.a, &g, VB_FOREVER_NS);
+		vb_log_capture_end();
+		assert_true(err == 0 || err == -VB_EPEERGONE);
+		for (unsigned i = 0; i < 8; i++) {
+			must(vb_lock_renew(w.a, &g, VB_FOREVER_NS));
+			pause_for(w.a, LEASE / 2);
+			assert_true(vb_lock_valid(w.a, &g));
+		}
+		assert_int_equal(vb_lock_try(w.b, 5, VB_EXCLUSIVE, &his), -EAGAIN);
+		must(vb_lock_release(w.a, &g));
+		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 4 * LEASE, &his));
+		must(vb_lock_release(w.b, &his));
+		close_world(&w);
+	}
+}
+
+/* ---- cancelled ---- */
+
+struct renewer {
+	struct world *w;
+	struct vb_grant g;
+	int err;
+	bool done;
+};
+
+static void renewer_body(void *arg)
+{
+	struct renewer *r = arg;
+
+	must(vb_lock_acquire(r->w->b, 7, VB_SHARED, VB_FOREVER_NS, &r->g));
+	/* Nobody answers: it waits until it is cancelled. */
+	vb_lock_server_stop(r->w->server);
+	r->err = vb_lock_renew(r->w->b, &r->g, VB_FOREVER_NS);
+	r->done = true;
+}
+
+static void test_cancelled(void **state)
+{
+	struct renewer r = {.err = 1};
+	char said[1024] = "";
+	struct vb_task *t;
+	struct world w;
+
+	open_world(&w, "table");
+	r.w = &w;
+	vb_log_capture_begin(said, sizeof(said));
+	must(vb_task_spawn(vb_sched_self(), renewer_body, &r, NULL, &t));
+	pause_for(w.a, 200 * US);
+	assert_false(r.done);
+	vb_task_cancel(t);
+	pause_for(w.a, 200 * US);
+	vb_log_capture_end();
+	assert_true(r.done);
+	assert_int_equal(r.err, -ECANCELED);
+	assert_true(vb_lock_valid(w.b, &r.g));
+	must(vb_lock_server_start(w.space, 0, 0, 1, &w.server));
+	must(vb_lock_renew(w.b, &r.g, VB_FOREVER_NS));
+	must(vb_lock_release(w.b, &r.g));
+	close_world(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_who_can),
+		cmocka_unit_test(test_not_held),
+		cmocka_unit_test(test_held_for_long),
+		cmocka_unit_test(test_read_for_long),
+		cmocka_unit_test(test_over_stays_over),
+		cmocka_unit_test(test_lost_meanwhile),
+		cmocka_unit_test(test_readers),
+		cmocka_unit_test(test_lost_answer),
+		cmocka_unit_test(test_lost_answer_of_a_reader),
+		cmocka_unit_test(test_without_a_server),
+		cmocka_unit_test(test_another_server),
+		cmocka_unit_test(test_cancelled),
+	};
+
+	return cmocka_run_group_tests_name("renew", tests, NULL, NULL);
+}
