@@ -149,9 +149,10 @@ stage_net() {
 	CC=gcc suites gcc net
 }
 
-# What another compiler makes of the C, not of the scripts and of Spin's verifiers.
+# What another compiler makes of the C, not of the scripts and of Spin's verifiers; and locks over the
+# other network.
 stage_clang() {
-	CC=clang suites clang 'unit conformance sim'
+	VERBENA_TEST_NET=ucx CC=clang suites clang 'unit conformance sim'
 }
 
 # Exploration finds nothing in our locks ...

@@ -29,8 +29,8 @@ static const char *const rooms[] = {
 	"micro",       "net",    "options",   "report",
 	"reproduce",   "rpc",    "shiftlock", "shiftlock-as-published",
 	"shm",         "sim",    "store",     "task",
-	"top",         "trace",  "txn",       "ucx",
-	"verbs",
+	"tcp",         "top",    "trace",     "txn",
+	"ucx",         "verbs",
 };
 #define ROOMS VB_ARRAY_SIZE(rooms)
 /* No word of its own: the level for all counts. */

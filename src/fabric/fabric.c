@@ -25,10 +25,11 @@ struct vb_ep_waiter {
 extern const struct vb_fabric_ops vb_fabric_shm;
 extern const struct vb_fabric_ops vb_fabric_sim;
 extern const struct vb_fabric_ops vb_fabric_verbs;
+extern const struct vb_fabric_ops vb_fabric_tcp;
 extern const struct vb_fabric_ops vb_fabric_ucx;
 
 const struct vb_fabric_ops *const vb_fabrics[] = {&vb_fabric_shm, &vb_fabric_sim, &vb_fabric_verbs,
-						  &vb_fabric_ucx, NULL};
+						  &vb_fabric_tcp, &vb_fabric_ucx, NULL};
 
 const char *const vb_op_names[VB_OP_COUNT] = {
 	[VB_OP_READ] = "read",       [VB_OP_WRITE] = "write",

@@ -211,7 +211,7 @@ static void process_open(struct procs *w)
 		cp.meet = meet;
 		MUST(w, vb_cluster_open(&cp, &w->cluster));
 	}
-	if (strcmp(w->fabric, "ucx") == 0)
+	if (strcmp(w->fabric, "verbs") != 0)
 		snprintf(options, sizeof(options), "bound=%" PRIu64 "ms", BOUND_NS / MS);
 	else
 		snprintf(options, sizeof(options), "device=%s,timeout=11,retries=2,measured=%s",

@@ -371,8 +371,9 @@ int main(int argc, char **argv)
 	size_t n = 0;
 
 	fabric = argc == 2 ? argv[1] : "";
-	if (strcmp(fabric, "ucx") != 0 && strcmp(fabric, "verbs") != 0) {
-		fprintf(stderr, "usage: test_net_death ucx|verbs\n");
+	if (strcmp(fabric, "tcp") != 0 && strcmp(fabric, "ucx") != 0 &&
+	    strcmp(fabric, "verbs") != 0) {
+		fprintf(stderr, "usage: test_net_death tcp|ucx|verbs\n");
 		return 2;
 	}
 	absent = vb_fabric_find(fabric)->absent();
@@ -395,5 +396,5 @@ int main(int argc, char **argv)
 		}
 	}
 	return side_by_side("death on a network", tests, n,
-			    strcmp(fabric, "ucx") == 0 ? AT_ONCE : 1);
+			    strcmp(fabric, "verbs") != 0 ? AT_ONCE : 1);
 }

@@ -42,6 +42,7 @@ struct net_env {
 	struct vb_sched *sched;
 	struct vb_list links; /* net_thread.in_env */
 	uint64_t spin_ns;
+	uint64_t taken_until_ns; /* the core has been taken away: no spinning before */
 	bool woken; /* since it went idle a pass has made a task of this thread ready */
 };
 

@@ -104,7 +104,8 @@ struct net_fabric {
 	int fd;                  /* the transport's descriptor, -1: none */
 	bool coalesce;           /* set by the transport from its options */
 	uint32_t verb_bytes_max; /* set by the transport: of one verb; longer ones are refused */
-	uint64_t wait_ns;        /* set by the transport: how long a signalled verb may take before
+	uint64_t spin_ns; /* set by the transport: see "Waiting"; 0: by the number of cores */
+	uint64_t wait_ns; /* set by the transport: how long a signalled verb may take before
 	                    * it is given up as unknown */
 	struct vb_fabric_stats stats; /* under the engine */
 	pthread_mutex_t engine;
@@ -179,6 +180,9 @@ bool net_poller_sleeps(const struct net_fabric *f);
 bool net_try_pass(struct net_fabric *f);
 /* Blocks while every thread sleeps in idle; returns at the latest when the fabric closes. */
 void net_wait_awake(struct net_fabric *f);
+
+/* For spin_ns: twice what it costs this machine to wake a thread, measured in a millisecond. */
+uint64_t net_spin_of_wake(void);
 
 /* Rings the bell of a thread that may sleep, for transports that have work for it. */
 void net_wake_all(struct net_fabric *f);

@@ -9,7 +9,6 @@
 #include <net/if.h>
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -18,14 +17,14 @@
 #define LINK_NS       5000000000ull /* how long the interface may be down while a cluster opens */
 #define LINK_PAUSE_US 20000
 
-static int fail_status(const struct ucx_wire *w, const char *what, ucs_status_t status)
+static int fail_status(const struct ucx_via *u, const char *what, ucs_status_t status)
 {
 	int err = status == UCS_ERR_NO_MEMORY   ? -ENOMEM
 		  : status == UCS_ERR_NO_DEVICE ? -ENODEV
 						: -EIO;
 
-	return vb_fail(err, "%s: %s (options tls=%s)", what, w->lib->ucs_status_string(status),
-		       w->o.tls);
+	return vb_fail(err, "%s: %s (options tls=%s)", what, u->lib->ucs_status_string(status),
+		       u->o.tls);
 }
 
 /* ---- which interface ---- */
@@ -118,11 +117,11 @@ static int check_devices(const char *list, uint64_t until_ns)
 }
 
 /* In a cluster a link that is down may be up again in a moment: the others are there already. */
-static int await_devices(const struct ucx_wire *w)
+static int await_devices(const struct ucx_via *u)
 {
 	int err;
 
-	while ((err = check_devices(w->devices, w->setup_until_ns)) == -EAGAIN)
+	while ((err = check_devices(u->devices, u->setup_until_ns)) == -EAGAIN)
 		usleep(LINK_PAUSE_US);
 	return err;
 }
@@ -153,11 +152,11 @@ static uint64_t link_changes(void)
 
 /* A worker leaves an interface that is down just then out of its address, for ever and without a
  * word, and nobody reaches it.  -EAGAIN: that may have happened. */
-static int was_up(const struct ucx_wire *w, uint64_t changes)
+static int was_up(const struct ucx_via *u, uint64_t changes)
 {
-	if (w->devices == NULL || vb_clock_ns() >= w->setup_until_ns)
+	if (u->devices == NULL || vb_clock_ns() >= u->setup_until_ns)
 		return 0;
-	return link_changes() != changes ? -EAGAIN : check_devices(w->devices, w->setup_until_ns);
+	return link_changes() != changes ? -EAGAIN : check_devices(u->devices, u->setup_until_ns);
 }
 
 /* ---- configuration ---- */
@@ -175,39 +174,39 @@ static bool theirs(const char *name)
 	return value != NULL;
 }
 
-static int set(struct ucx_wire *w, ucp_config_t *c, const char *name, const char *value)
+static int set(struct ucx_via *u, ucp_config_t *c, const char *name, const char *value)
 {
 	ucs_status_t status;
 
 	if (theirs(name))
 		return 0;
-	status = w->lib->ucp_config_modify(c, name, value);
+	status = u->lib->ucp_config_modify(c, name, value);
 	/* UCX 1.13 knows a network interface's own settings without the "TCP_" of their variables,
 	 * later versions with it; each ignores a name that nothing asks for. */
 	if (status == UCS_OK && strncmp(name, "TCP_", 4) == 0)
-		status = w->lib->ucp_config_modify(c, name + 4, value);
-	return status == UCS_OK ? 0 : fail_status(w, name, status);
+		status = u->lib->ucp_config_modify(c, name + 4, value);
+	return status == UCS_OK ? 0 : fail_status(u, name, status);
 }
 
-static int configure(struct ucx_wire *w, ucp_config_t *c)
+static int configure(struct ucx_via *u, ucp_config_t *c)
 {
-	const struct vb_cluster *cluster = w->f->cluster;
+	const struct vb_cluster *cluster = u->w->f->cluster;
 	/* Whole seconds are all that TCP has. */
-	unsigned seconds = (unsigned)((w->o.silence_ns + 999999999) / 1000000000);
-	const char *devices = w->o.net_devices != NULL ? w->o.net_devices : w->device;
+	unsigned seconds = (unsigned)((u->w->o.silence_ns + 999999999) / 1000000000);
+	const char *devices = u->o.net_devices != NULL ? u->o.net_devices : u->device;
 	char idle[32];
 	int err = 0;
 
-	if (devices == w->device)
+	if (devices == u->device)
 		err = device_of(cluster != NULL ? vb_cluster_bind(cluster) : "127.0.0.1",
-				w->device);
-	if (err == 0 && !theirs("NET_DEVICES") && !theirs("TLS") && strstr(w->o.tls, "tcp"))
-		w->devices = devices;
-	if (err == 0 && w->devices != NULL)
-		err = await_devices(w);
+				u->device);
+	if (err == 0 && !theirs("NET_DEVICES") && !theirs("TLS") && strstr(u->o.tls, "tcp"))
+		u->devices = devices;
+	if (err == 0 && u->devices != NULL)
+		err = await_devices(u);
 	if (err == 0) {
 		const char *const settings[][2] = {
-			{"TLS", w->o.tls},
+			{"TLS", u->o.tls},
 			{"NET_DEVICES", devices},
 			{"KEEPALIVE_INTERVAL", idle},
 			{"TCP_KEEPIDLE", idle},
@@ -219,36 +218,36 @@ static int configure(struct ucx_wire *w, ucp_config_t *c)
 
 		snprintf(idle, sizeof(idle), "%us", seconds);
 		for (unsigned i = 0; i < VB_ARRAY_SIZE(settings) && err == 0; i++)
-			err = set(w, c, settings[i][0], settings[i][1]);
+			err = set(u, c, settings[i][0], settings[i][1]);
 	}
 	return err;
 }
 
-static int open_context(struct ucx_wire *w)
+static int open_context(struct ucx_via *u)
 {
 	ucp_params_t p = {
 		.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
 		.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
-		.estimated_num_eps = w->f->hosts,
+		.estimated_num_eps = u->w->f->hosts,
 	};
 	ucp_config_t *config;
-	ucs_status_t status = w->lib->ucp_config_read(NULL, NULL, &config);
+	ucs_status_t status = u->lib->ucp_config_read(NULL, NULL, &config);
 	int err;
 
 	if (status != UCS_OK)
-		return fail_status(w, "UCX's configuration cannot be read", status);
-	err = configure(w, config);
+		return fail_status(u, "UCX's configuration cannot be read", status);
+	err = configure(u, config);
 	if (err == 0) {
-		status = w->lib->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &p, config,
-						  &w->context);
+		status = u->lib->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &p, config,
+						  &u->context);
 		if (status != UCS_OK)
-			err = fail_status(w, "UCX does not start", status);
+			err = fail_status(u, "UCX does not start", status);
 	}
-	w->lib->ucp_config_release(config);
+	u->lib->ucp_config_release(config);
 	return err;
 }
 
-static int open_worker(struct ucx_wire *w)
+static int open_worker(struct ucx_via *u)
 {
 	ucp_worker_params_t p = {
 		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -260,72 +259,55 @@ static int open_worker(struct ucx_wire *w)
 		.id = UCX_AM_ID,
 		.flags = UCP_AM_FLAG_WHOLE_MSG,
 		.cb = ucx_came,
-		.arg = w,
+		.arg = u,
 	};
 	uint64_t changes = link_changes();
-	ucs_status_t status = w->lib->ucp_worker_create(w->context, &p, &w->worker);
+	ucs_status_t status = u->lib->ucp_worker_create(u->context, &p, &u->worker);
 
 	if (status == UCS_OK)
-		status = w->lib->ucp_worker_set_am_recv_handler(w->worker, &handler);
+		status = u->lib->ucp_worker_set_am_recv_handler(u->worker, &handler);
 	if (status == UCS_OK)
-		status = w->lib->ucp_worker_get_address(w->worker, &w->address, &w->address_bytes);
+		status = u->lib->ucp_worker_get_address(u->worker, &u->address, &u->address_bytes);
 	if (status == UCS_OK)
-		status = w->lib->ucp_worker_get_efd(w->worker, &w->worker_fd);
-	if (status == UCS_ERR_NO_DEVICE && vb_clock_ns() < w->setup_until_ns)
+		status = u->lib->ucp_worker_get_efd(u->worker, &u->worker_fd);
+	if (status == UCS_ERR_NO_DEVICE && vb_clock_ns() < u->setup_until_ns)
 		return -EAGAIN;
-	return status == UCS_OK ? was_up(w, changes) : fail_status(w, "no UCX worker", status);
-}
-
-static int open_descriptor(struct ucx_wire *w)
-{
-	struct epoll_event e = {.events = EPOLLIN};
-
-	w->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	w->f->fd = epoll_create1(EPOLL_CLOEXEC);
-	if (w->timer_fd < 0 || w->f->fd < 0 ||
-	    epoll_ctl(w->f->fd, EPOLL_CTL_ADD, w->timer_fd, &e) != 0 ||
-	    epoll_ctl(w->f->fd, EPOLL_CTL_ADD, w->worker_fd, &e) != 0)
-		return vb_fail(-errno, "no descriptor to wait on: %s", strerror(errno));
-	return 0;
+	return status == UCS_OK ? was_up(u, changes) : fail_status(u, "no UCX worker", status);
 }
 
 /* An interface that went down after UCX had found it. */
-static void begin_again(struct ucx_wire *w)
+static void begin_again(struct ucx_via *u)
 {
-	if (w->address != NULL)
-		w->lib->ucp_worker_release_address(w->worker, w->address);
-	if (w->worker != NULL)
-		w->lib->ucp_worker_destroy(w->worker);
-	w->address = NULL;
-	w->worker = NULL;
-	w->lib->ucp_cleanup(w->context);
-	w->context = NULL;
+	if (u->address != NULL)
+		u->lib->ucp_worker_release_address(u->worker, u->address);
+	if (u->worker != NULL)
+		u->lib->ucp_worker_destroy(u->worker);
+	u->address = NULL;
+	u->worker = NULL;
+	u->lib->ucp_cleanup(u->context);
+	u->context = NULL;
 	usleep(LINK_PAUSE_US);
 }
 
-int ucx_setup(struct ucx_wire *w)
+int ucx_setup(struct ucx_via *u)
 {
+	struct epoll_event e = {.events = EPOLLIN};
 	int err;
 
-	w->setup_until_ns = w->f->cluster != NULL ? vb_clock_ns() + LINK_NS : 0;
-	while ((err = open_context(w)) == 0 && (err = open_worker(w)) == -EAGAIN)
-		begin_again(w);
-	if (err == 0)
-		err = open_descriptor(w);
+	u->setup_until_ns = u->w->f->cluster != NULL ? vb_clock_ns() + LINK_NS : 0;
+	while ((err = open_context(u)) == 0 && (err = open_worker(u)) == -EAGAIN)
+		begin_again(u);
+	if (err == 0 && epoll_ctl(u->w->f->fd, EPOLL_CTL_ADD, u->worker_fd, &e) != 0)
+		err = vb_fail(-errno, "no descriptor to wait on: %s", strerror(errno));
 	return err;
 }
 
-void ucx_teardown(struct ucx_wire *w)
+void ucx_teardown(struct ucx_via *u)
 {
-	if (w->f->fd >= 0)
-		close(w->f->fd);
-	w->f->fd = -1;
-	if (w->timer_fd >= 0)
-		close(w->timer_fd);
-	if (w->address != NULL)
-		w->lib->ucp_worker_release_address(w->worker, w->address);
-	if (w->worker != NULL)
-		w->lib->ucp_worker_destroy(w->worker);
-	if (w->context != NULL)
-		w->lib->ucp_cleanup(w->context);
+	if (u->address != NULL)
+		u->lib->ucp_worker_release_address(u->worker, u->address);
+	if (u->worker != NULL)
+		u->lib->ucp_worker_destroy(u->worker);
+	if (u->context != NULL)
+		u->lib->ucp_cleanup(u->context);
 }

@@ -144,7 +144,7 @@ static bool open_world(const struct vb_lock_ops *ops, const char *fabric, bool n
 {
 	const struct vb_fabric_params fp = {
 		.fabric = fabric,
-		.options = strcmp(fabric, "ucx") == 0 ? "bound=2s,grace=5s,silence=20s" : NULL,
+		.options = strcmp(fabric, "shm") != 0 ? "bound=2s,grace=5s,silence=20s" : NULL,
 		.node_bytes = 1 << 20,
 		.endpoints = 32,
 		.no_keeper = no_keeper,
@@ -206,10 +206,10 @@ static void test_shm(void **state)
 		play(*state, "shm", t);
 }
 
-static void test_ucx(void **state)
+static void test_tcp(void **state)
 {
 	for (enum then t = 0; t < ENDINGS; t++)
-		play(*state, "ucx", t);
+		play(*state, "tcp", t);
 }
 
 /* ---- a server that a thread has started as a task, and left ---- */
@@ -234,7 +234,7 @@ static void *server_body(void *arg)
 
 static void test_server(void **state)
 {
-	static const char *const fabrics[] = {"shm", "ucx"};
+	static const char *const fabrics[] = {"shm", "tcp"};
 	const struct vb_lock_ops *ops = *state;
 	struct vb_lock_client *me;
 	struct vb_grant g;
@@ -598,10 +598,10 @@ static size_t add(struct CMUnitTest *tests, size_t n, const char *what, CMUnitTe
 int main(int argc, char **argv)
 {
 	static struct CMUnitTest tests[TESTS_MAX];
-	bool ucx = argc > 1 && strcmp(argv[1], "ucx") == 0;
+	bool tcp = argc > 1 && strcmp(argv[1], "tcp") == 0;
 	size_t n = 0;
 
-	if (!ucx) {
+	if (!tcp) {
 		/* First: the thread sanitizer takes no threads in the child of a process that had
 		 * some. */
 		n = add(tests, n, "exit", test_exit, NULL);
@@ -610,10 +610,10 @@ int main(int argc, char **argv)
 		n = add(tests, n, "threads", test_threads, NULL);
 	}
 	n = add(tests, n, "database server", test_db_server, NULL);
-	tests[n - 1].initial_state = ucx ? "ucx" : "shm";
+	tests[n - 1].initial_state = tcp ? "tcp" : "shm";
 	for (const struct vb_lock_ops *const *l = vb_locks; *l; l++) {
-		if (ucx) {
-			n = add(tests, n, "ucx", test_ucx, *l);
+		if (tcp) {
+			n = add(tests, n, "tcp", test_tcp, *l);
 			continue;
 		}
 		n = add(tests, n, "shm", test_shm, *l);

@@ -688,7 +688,7 @@ static void lease_ends(void **state)
 {
 	static const uint64_t lease_ns[WORLD_KINDS] = {
 		[SIM] = 2 * MS,           [SHM_TASKS] = 60 * MS,       [SHM_PROCESSES] = 60 * MS,
-		[SHM_DEFER] = 220 * MS,   [UCX_TASKS] = 220 * MS,      [UCX_PROCESSES] = 220 * MS,
+		[SHM_DEFER] = 220 * MS,   [NET_TASKS] = 220 * MS,      [NET_PROCESSES] = 220 * MS,
 		[VERBS_TASKS] = 260 * MS, [VERBS_PROCESSES] = 260 * MS};
 	struct world w;
 

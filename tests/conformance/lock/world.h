@@ -3,8 +3,8 @@
  * The fabrics on which the lock suite runs, and the actors that run on them.
  *
  * A test is written as actors: functions that each get a client of their own and talk to each other
- * through a board.  They run as tasks of one thread (sim, shm, shm behind the defer hook, ucx,
- * verbs) or as processes (shm, ucx, verbs), and know nothing of it.  An actor that finds something
+ * through a board.  They run as tasks of one thread (sim, shm, shm behind the defer hook, a network,
+ * verbs) or as processes (shm, a network, verbs), and know nothing of it.  An actor that finds something
  * wrong writes it to the board and returns; cmocka's assertions jump, which is only right on the
  * test's own stack.
  */
@@ -42,25 +42,25 @@ enum world_kind {
 	SHM_TASKS,
 	SHM_PROCESSES,
 	SHM_DEFER,
-	UCX_TASKS,
-	UCX_PROCESSES,
+	NET_TASKS,
+	NET_PROCESSES,
 	VERBS_TASKS,
 	VERBS_PROCESSES,
 	WORLD_KINDS
 };
 static const char *const world_names[WORLD_KINDS] = {
 	"sim",       "shm-tasks",     "shm-processes", "shm-deferred",
-	"ucx-tasks", "ucx-processes", "verbs-tasks",   "verbs-processes"};
+	"net-tasks", "net-processes", "verbs-tasks",   "verbs-processes"};
 
 static bool world_is_net(enum world_kind kind)
 {
-	return kind >= UCX_TASKS;
+	return kind >= NET_TASKS;
 }
 
 /* Each actor is a process. */
 static bool world_is_apart(enum world_kind kind)
 {
-	return kind == SHM_PROCESSES || kind == UCX_PROCESSES || kind == VERBS_PROCESSES;
+	return kind == SHM_PROCESSES || kind == NET_PROCESSES || kind == VERBS_PROCESSES;
 }
 
 /* What actors share: in memory that children inherit, touched with atomics only. */

@@ -4,6 +4,8 @@
  * libraries under them survive the fork of the next test.  So the whole world is made in children,
  * when the actors run: one child with all actors as tasks, whose verbs take the wire to itself; or
  * a child for each actor, and one more that leads the cluster and serves the locks.
+ *
+ * The network is tcp, or what VERBENA_TEST_NET names: ucx, which has the same engine above it.
  */
 #ifndef TEST_LOCK_WORLD_NET_H
 #define TEST_LOCK_WORLD_NET_H
@@ -14,7 +16,11 @@
 
 static const char *net_fabric_of(enum world_kind kind)
 {
-	return kind == UCX_TASKS || kind == UCX_PROCESSES ? "ucx" : "verbs";
+	const char *net = getenv("VERBENA_TEST_NET");
+
+	if (kind == VERBS_TASKS || kind == VERBS_PROCESSES)
+		return "verbs";
+	return net != NULL ? net : "tcp";
 }
 
 /* Why this world cannot be here, or NULL. */
@@ -35,9 +41,9 @@ static void net_options(const struct world *w, char *to, size_t size)
 	const char *device = getenv("VERBENA_VERBS_DEVICE");
 	const char *measured = getenv("VERBENA_VERBS_MEASURED");
 
-	if (strcmp(net_fabric_of(w->kind), "ucx") == 0)
+	if (strcmp(net_fabric_of(w->kind), "verbs") != 0)
 		snprintf(to, size, "%sbound=%" PRIu64 "ms,grace=5s,silence=20s",
-			 w->kind == UCX_TASKS ? "local=wire," : "", bound_ms);
+			 w->kind == NET_TASKS ? "local=wire," : "", bound_ms);
 	else
 		snprintf(to, size, "device=%s%s%s", device,
 			 w->p.lease_ns == 0 ? "" : ",timeout=11,retries=2,measured=",

@@ -73,7 +73,7 @@ int vb_bench_group_unwanted(const struct vb_bench_cluster_opts *o)
 	if (o->join != NULL || o->hosts != NULL || o->rank != NULL || o->bind != NULL ||
 	    o->auth_key_file != NULL)
 		return vb_fail(-EINVAL, "--join, --hosts, --rank, --bind and --auth-key-file are "
-					"for --fabric ucx and verbs");
+					"for --fabric tcp, ucx and verbs");
 	return 0;
 }
 

@@ -18,10 +18,8 @@
 #define HOUR (3600 * SEC)
 
 const char *const vb_bench_fabric_names[] = {
-	[VB_BENCH_SHM] = "shm",
-	[VB_BENCH_SIM] = "sim",
-	[VB_BENCH_UCX] = "ucx",
-	[VB_BENCH_VERBS] = "verbs",
+	[VB_BENCH_SHM] = "shm", [VB_BENCH_SIM] = "sim",     [VB_BENCH_TCP] = "tcp",
+	[VB_BENCH_UCX] = "ucx", [VB_BENCH_VERBS] = "verbs",
 };
 
 #define O struct vb_bench_cluster_opts
@@ -48,7 +46,7 @@ static const struct vb_opt cluster_table[] = {
 
 struct vb_opt_group vb_bench_cluster_group(struct vb_bench_cluster_opts *opts)
 {
-	return (struct vb_opt_group){"Processes on ucx and verbs", cluster_table, opts};
+	return (struct vb_opt_group){"Processes on tcp, ucx and verbs", cluster_table, opts};
 }
 
 /* Each process may have its own, or says below what came of it. */

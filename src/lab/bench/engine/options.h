@@ -9,13 +9,13 @@
 
 #include "base/opt.h"
 
-enum vb_bench_fabric { VB_BENCH_SHM, VB_BENCH_SIM, VB_BENCH_UCX, VB_BENCH_VERBS };
+enum vb_bench_fabric { VB_BENCH_SHM, VB_BENCH_SIM, VB_BENCH_TCP, VB_BENCH_UCX, VB_BENCH_VERBS };
 extern const char *const vb_bench_fabric_names[];
 
 /* Between processes that each have their own memory. */
 static inline bool vb_bench_is_net(int fabric)
 {
-	return fabric == VB_BENCH_UCX || fabric == VB_BENCH_VERBS;
+	return fabric >= VB_BENCH_TCP;
 }
 
 #define VB_BENCH_PROCS 1024u

@@ -14,8 +14,9 @@
 
 #define O struct vb_floor_opts
 static const struct vb_opt table[] = {
-	VB_OPT_STRING(O, only, "only", "SECTIONS", NULL,
-		      "some of faa,locks,table,hot,oversubscribed,sim,switch,ucx,busy,verbs (all)"),
+	VB_OPT_STRING(
+		O, only, "only", "SECTIONS", NULL,
+		"some of faa,locks,table,hot,oversubscribed,sim,switch,tcp,ucx,busy,verbs (all)"),
 	VB_OPT_SIZE(O, repeat, "repeat", "31", 1, VB_FLOOR_REPEATS,
 		    "repetitions of each pair; medians are reported"),
 	VB_OPT_TIME(O, span_ns, "span", "200ms", 1000000, 60000000000ull,
@@ -39,8 +40,9 @@ static const struct section {
 	 vb_floor_oversubscribed},
 	{"sim", "The simulator, audit off", vb_floor_sim},
 	{"switch", "Coroutines", vb_floor_switch},
+	{"tcp", "Between two processes on tcp (over loopback)", vb_floor_tcp},
 	{"ucx", "Between two processes on ucx (TCP over loopback)", vb_floor_ucx},
-	{"busy", "ucx with less than a core for each process", vb_floor_busy},
+	{"busy", "tcp with less than a core for each process", vb_floor_busy},
 	{"verbs", "Between two processes on an RDMA device", vb_floor_verbs},
 };
 

@@ -77,6 +77,7 @@ int vb_floor_hot(struct vb_floor *f);
 int vb_floor_oversubscribed(struct vb_floor *f);
 int vb_floor_sim(struct vb_floor *f);
 int vb_floor_switch(struct vb_floor *f);
+int vb_floor_tcp(struct vb_floor *f);
 int vb_floor_ucx(struct vb_floor *f);
 int vb_floor_verbs(struct vb_floor *f);
 int vb_floor_busy(struct vb_floor *f);

@@ -502,6 +502,11 @@ static int floor_pair(struct vb_floor *f, const char *fabric, const char *option
 	return err;
 }
 
+int vb_floor_tcp(struct vb_floor *f)
+{
+	return floor_pair(f, "tcp", "bound=1s");
+}
+
 int vb_floor_ucx(struct vb_floor *f)
 {
 	return floor_pair(f, "ucx", "bound=1s");
@@ -520,11 +525,11 @@ int vb_floor_verbs(struct vb_floor *f)
 static int times(struct vb_floor *f, unsigned pairs, const char *options,
 		 enum server_mode meanwhile, double *mean_ns, double *worst_ns)
 {
-	struct pair p[2];
+	struct pair p[2] = {0};
 	int err = 0;
 
 	for (unsigned i = 0; i < pairs; i++)
-		p[i] = (struct pair){.fabric = "ucx",
+		p[i] = (struct pair){.fabric = "tcp",
 				     .section = "busy",
 				     .options = options,
 				     .meanwhile = meanwhile};
@@ -563,8 +568,6 @@ int vb_floor_busy(struct vb_floor *f)
 	unsigned n = 0;
 	int err = 0;
 
-	if (absent(f, "ucx") != NULL)
-		return 0;
 	for (; n < BUSY_TURNS && n < f->o.repeat && err == 0 && !vb_interrupted; n++)
 		for (unsigned i = 0; i < VB_ARRAY_SIZE(runs) && err == 0; i++)
 			err = times(f, runs[i].pairs, runs[i].options, runs[i].meanwhile,

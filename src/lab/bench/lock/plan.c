@@ -27,18 +27,20 @@ static const struct vb_opt what_table[] = {
 	VB_OPT_STRING(O, lock_options, "lock-options", "LIST", NULL,
 		      "the protocol's own options, KEY=VALUE,...; `verbena list` shows them"),
 	VB_OPT_CHOICE(
-		O, fabric, "fabric", "shm|sim|ucx|verbs", "shm",
-		"shm: processes on shared memory; sim: a simulated cluster in virtual time; ucx, "
-		"verbs: processes that reach each other through UCX (TCP) or an RDMA card"),
-	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
-		      "the options of ucx or verbs, KEY=VALUE,...; `verbena list` shows them (sim: "
-		      "--profile chooses its model)"),
+		O, fabric, "fabric", "shm|sim|tcp|ucx|verbs", "shm",
+		"shm: processes on shared memory; sim: a simulated cluster in virtual time; tcp, "
+		"ucx, verbs: processes that reach each other over TCP, through UCX or by an RDMA "
+		"card"),
+	VB_OPT_STRING(
+		O, fabric_options, "fabric-options", "LIST", NULL,
+		"the options of tcp, ucx or verbs, KEY=VALUE,...; `verbena list` shows them (sim: "
+		"--profile chooses its model)"),
 	VB_OPT_SIZE(O, locks, "locks", NULL, 1, 1ull << 40,
 		    "number of locks (100k; a trace's: as many as it has)"),
 	VB_OPT_SIZE(O, clients, "clients", NULL, 1, VB_BENCH_CLIENTS,
 		    "number of clients, of all processes or nodes together (8; sim: 240)"),
 	VB_OPT_SIZE(O, cluster.procs, "procs", NULL, 1, VB_BENCH_PROCS,
-		    "worker processes (2); ucx, verbs: lock servers and workers together (3)"),
+		    "worker processes (2); tcp, ucx, verbs: lock servers and workers together (3)"),
 	VB_OPT_STRING(O, segment, "segment", "NAME", NULL,
 		      "shm: name of the segment (none: private to this run)"),
 	VB_OPT_FLAG(O, visible, "visible",

@@ -30,16 +30,17 @@ static const struct vb_opt what_table[] = {
 		      "or 1 for each stage of the protocol (none; with --cc all: both). "
 		      "drtm-h is a name for one code, and runs with that one only"),
 	VB_OPT_CHOICE(
-		O, fabric, "fabric", "shm|sim|ucx|verbs", "shm",
-		"shm: processes on shared memory; sim: a simulated cluster in virtual time; ucx, "
-		"verbs: processes that reach each other through UCX (TCP) or an RDMA card, each a "
+		O, fabric, "fabric", "shm|sim|tcp|ucx|verbs", "shm",
+		"shm: processes on shared memory; sim: a simulated cluster in virtual time; tcp, "
+		"ucx, verbs: processes that reach each other over TCP, through UCX or by an RDMA "
+		"card, each a "
 		"node"),
 	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
 		      "the fabric's own options, KEY=VALUE,...; `verbena list` shows them (sim: "
 		      "scope=global, atomics of the CPU and of the card know of each other)"),
 	VB_OPT_SIZE(O, nodes, "nodes", NULL, 1, 256, "shm, sim: number of nodes (2; sim: 4)"),
 	VB_OPT_SIZE(O, cluster.procs, "procs", NULL, 2, 256,
-		    "ucx, verbs: processes, each a node (2)"),
+		    "tcp, ucx, verbs: processes, each a node (2)"),
 	VB_OPT_SIZE(O, threads, "threads", "1", 1, 256,
 		    "workers of each node; on shm each is a process, and the first of each node is "
 		    "its server too"),
@@ -355,8 +356,9 @@ static int plan_fabric(struct vb_tbench_opts *o)
 	if (net)
 		return plan_procs(o);
 	if (o->cluster.procs != 0)
-		return vb_fail(-EINVAL, "--procs is for --fabric ucx and verbs: say --nodes and "
-					"--threads");
+		return vb_fail(-EINVAL,
+			       "--procs is for --fabric tcp, ucx and verbs: say --nodes and "
+			       "--threads");
 	if (o->nodes == 0)
 		o->nodes = sim ? 4 : 2;
 	if (sim && o->nodes == 1 &&

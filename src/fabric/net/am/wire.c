@@ -4,7 +4,7 @@
  * below, which never reads beyond what came, and locate(), which never lets an address out of this
  * host's memory.
  */
-#include "fabric/ucx/wire.h"
+#include "fabric/net/am/wire.h"
 
 #include <endian.h>
 
@@ -71,7 +71,7 @@ static struct vb_u128 get128(const uint8_t *from)
 }
 
 /* The next n bytes, or NULL if there are fewer. */
-static const uint8_t *take(struct ucx_cursor *c, uint64_t n)
+static const uint8_t *take(struct am_cursor *c, uint64_t n)
 {
 	const uint8_t *at = c->at;
 
@@ -83,31 +83,31 @@ static const uint8_t *take(struct ucx_cursor *c, uint64_t n)
 
 /* ---- headers ---- */
 
-void ucx_header_put(uint8_t to[UCX_HEADER], const struct ucx_header *h)
+void am_header_put(uint8_t to[AM_HEADER], const struct am_header *h)
 {
-	uint8_t *p = put16(put32(to, UCX_MAGIC), UCX_VERSION);
+	uint8_t *p = put16(put32(to, AM_MAGIC), AM_VERSION);
 
 	*p++ = h->kind;
 	*p++ = h->flags;
 	p = put32(put32(put64(p, h->session), h->host), h->epoch);
 	p = put32(put32(put64(put64(p, h->number), h->clock), h->verbs), h->bytes);
-	vb_assert(p == to + UCX_HEADER);
+	vb_assert(p == to + AM_HEADER);
 }
 
-int ucx_header_get(const void *from, size_t bytes, struct ucx_header *out, const char **why)
+int am_header_get(const void *from, size_t bytes, struct am_header *out, const char **why)
 {
 	const uint8_t *p = from;
-	struct ucx_header h;
+	struct am_header h;
 
-	if (bytes != UCX_HEADER || get32(p) != UCX_MAGIC) {
+	if (bytes != AM_HEADER || get32(p) != AM_MAGIC) {
 		*why = "not a message of ours";
 		return -EBADMSG;
 	}
-	if (get16(p + 4) != UCX_VERSION) {
+	if (get16(p + 4) != AM_VERSION) {
 		*why = "another version of the format";
 		return -EBADMSG;
 	}
-	h = (struct ucx_header){
+	h = (struct am_header){
 		.kind = p[6],
 		.flags = p[7],
 		.session = get64(p + 8),
@@ -118,11 +118,11 @@ int ucx_header_get(const void *from, size_t bytes, struct ucx_header *out, const
 		.verbs = get32(p + 40),
 		.bytes = get32(p + 44),
 	};
-	if (h.kind == 0 || h.kind >= UCX_KINDS || (h.flags & ~UCX_REFUSED) != 0) {
+	if (h.kind == 0 || h.kind >= AM_KINDS || (h.flags & ~AM_REFUSED) != 0) {
 		*why = "an unknown kind or flag";
 		return -EBADMSG;
 	}
-	if (h.verbs > UCX_VERBS_MAX || h.bytes > UCX_BODY_MAX) {
+	if (h.verbs > AM_VERBS_MAX || h.bytes > AM_BODY_MAX) {
 		*why = "longer than a message may be";
 		return -EBADMSG;
 	}
@@ -171,7 +171,7 @@ static uint32_t message_data(const struct vb_msg *m)
 	return m->len < VB_MSG_DATA ? m->len : VB_MSG_DATA;
 }
 
-uint32_t ucx_verb_bytes(const struct vb_verb *v)
+uint32_t am_verb_bytes(const struct vb_verb *v)
 {
 	uint32_t n = VERB_HEAD + operand_bytes(v->op);
 
@@ -182,7 +182,7 @@ uint32_t ucx_verb_bytes(const struct vb_verb *v)
 	return n;
 }
 
-uint32_t ucx_verb_answer(const struct vb_verb *v)
+uint32_t am_verb_answer(const struct vb_verb *v)
 {
 	return v->flags & VB_SIGNALLED ? 2 + result_bytes(v) : 0;
 }
@@ -244,7 +244,7 @@ static void get_operands(const uint8_t *p, struct vb_verb *v)
 	}
 }
 
-void ucx_verb_put(uint8_t *to, const struct vb_verb *v, vb_peer from)
+void am_verb_put(uint8_t *to, const struct vb_verb *v, vb_peer from)
 {
 	bool moves = v->op == VB_OP_READ || has_data(v->op);
 	uint8_t *p = to;
@@ -268,27 +268,27 @@ void ucx_verb_put(uint8_t *to, const struct vb_verb *v, vb_peer from)
 		memcpy(p, m->data, n);
 		p += n;
 	}
-	vb_assert(p == to + ucx_verb_bytes(v));
+	vb_assert(p == to + am_verb_bytes(v));
 }
 
-void ucx_verb_drop(uint8_t *at, uint32_t n)
+void am_verb_drop(uint8_t *at, uint32_t n)
 {
-	*at++ = UCX_OP_NONE;
+	*at++ = AM_OP_NONE;
 	*at++ = 0;
 	put64(put32(put16(at, 0), n - VERB_HEAD), 0);
 }
 
 /* The next verb: its buf points into the body, its msg to *m.  False: malformed. */
-static bool verb_get(struct ucx_cursor *c, struct vb_verb *v, struct vb_msg *m)
+static bool verb_get(struct am_cursor *c, struct vb_verb *v, struct vb_msg *m)
 {
 	const uint8_t *p = take(c, VERB_HEAD);
 
 	if (p == NULL)
 		return false;
 	*v = (struct vb_verb){.op = p[0], .flags = p[1], .len = get32(p + 4), .addr = get64(p + 8)};
-	if (v->op == UCX_OP_NONE)
+	if (v->op == AM_OP_NONE)
 		return v->flags == 0 && take(c, v->len) != NULL;
-	if (v->op >= VB_OP_COUNT || (v->flags & ~VB_SIGNALLED) != 0 || v->len > UCX_VERB_MAX)
+	if (v->op >= VB_OP_COUNT || (v->flags & ~VB_SIGNALLED) != 0 || v->len > AM_VERB_MAX)
 		return false;
 	p = take(c, operand_bytes(v->op));
 	if (p == NULL)
@@ -318,12 +318,12 @@ static bool verb_get(struct ucx_cursor *c, struct vb_verb *v, struct vb_msg *m)
 	return true;
 }
 
-int ucx_body_check(const uint8_t *body, uint32_t bytes, uint32_t verbs, uint32_t *answer)
+int am_body_check(const uint8_t *body, uint32_t bytes, uint32_t verbs, uint32_t *answer)
 {
-	struct ucx_cursor c = {body, body + bytes};
+	struct am_cursor c = {body, body + bytes};
 	uint64_t sum = 0;
 
-	if (verbs > UCX_VERBS_MAX || bytes > UCX_BODY_MAX)
+	if (verbs > AM_VERBS_MAX || bytes > AM_BODY_MAX)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < verbs; i++) {
 		struct vb_verb v;
@@ -331,9 +331,9 @@ int ucx_body_check(const uint8_t *body, uint32_t bytes, uint32_t verbs, uint32_t
 
 		if (!verb_get(&c, &v, &m))
 			return -EBADMSG;
-		sum += ucx_verb_answer(&v);
+		sum += am_verb_answer(&v);
 	}
-	if (c.at != c.end || sum > UCX_BODY_MAX)
+	if (c.at != c.end || sum > AM_BODY_MAX)
 		return -EBADMSG;
 	*answer = (uint32_t)sum;
 	return 0;
@@ -342,7 +342,7 @@ int ucx_body_check(const uint8_t *body, uint32_t bytes, uint32_t verbs, uint32_t
 /* ---- at the owner ---- */
 
 /* Where it lies, or NULL and *err. */
-static void *locate(const struct ucx_owner *o, vb_addr a, uint64_t bytes, uint64_t align, int *err)
+static void *locate(const struct am_owner *o, vb_addr a, uint64_t bytes, uint64_t align, int *err)
 {
 	uint64_t offset = vb_addr_offset(a);
 	uint32_t node = vb_addr_node(a);
@@ -359,7 +359,7 @@ static void *locate(const struct ucx_owner *o, vb_addr a, uint64_t bytes, uint64
 }
 
 /* The data of a WRITE_NOTIFY is there before it is told, and also if it cannot be told. */
-static int tell(const struct ucx_owner *o, uint32_t from_host, const struct vb_verb *v)
+static int tell(const struct am_owner *o, uint32_t from_host, const struct vb_verb *v)
 {
 	uint32_t to = vb_peer_node(v->peer), from = vb_peer_node(v->msg->from);
 	uint32_t client = vb_peer_client(v->peer);
@@ -384,7 +384,7 @@ static int tell(const struct ucx_owner *o, uint32_t from_host, const struct vb_v
 }
 
 /* READ leaves its data at `result`, atomics their old value in v->old. */
-static int run(const struct ucx_owner *o, uint32_t from_host, struct vb_verb *v, uint8_t *result)
+static int run(const struct am_owner *o, uint32_t from_host, struct vb_verb *v, uint8_t *result)
 {
 	uint32_t atomic = cpu_atomic_bytes(v->op);
 	void *at;
@@ -404,10 +404,10 @@ static int run(const struct ucx_owner *o, uint32_t from_host, struct vb_verb *v,
 	return 0;
 }
 
-uint32_t ucx_body_execute(const struct ucx_owner *o, const struct ucx_header *h,
-			  const uint8_t *body, uint8_t *answer, uint32_t *late)
+uint32_t am_body_execute(const struct am_owner *o, const struct am_header *h, const uint8_t *body,
+			 uint8_t *answer, uint32_t *late)
 {
-	struct ucx_cursor c = {body, body + h->bytes};
+	struct am_cursor c = {body, body + h->bytes};
 	uint8_t *p = answer;
 
 	*late = 0;
@@ -416,8 +416,8 @@ uint32_t ucx_body_execute(const struct ucx_owner *o, const struct ucx_header *h,
 		struct vb_msg m;
 		int err;
 
-		vb_assert(verb_get(&c, &v, &m)); /* ucx_body_check has been here */
-		if (v.op == UCX_OP_NONE)
+		vb_assert(verb_get(&c, &v, &m)); /* am_body_check has been here */
+		if (v.op == AM_OP_NONE)
 			continue;
 		/* Each by itself: this thread may have been stopped after the last one. */
 		if (o->now() > h->clock) {
@@ -443,9 +443,9 @@ uint32_t ucx_body_execute(const struct ucx_owner *o, const struct ucx_header *h,
 
 /* ---- back at the sender ---- */
 
-int ucx_answer_get(struct ucx_cursor *c, struct vb_verb *v)
+int am_answer_get(struct am_cursor *c, struct vb_verb *v)
 {
-	struct ucx_cursor start = *c;
+	struct am_cursor start = *c;
 	const uint8_t *p = take(c, 2);
 	int err = p != NULL ? -(int)get16(p) : 0;
 

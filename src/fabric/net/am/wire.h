@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What hosts say to each other: the format of messages, and what the owner of memory does with the
- * verbs in them.  Pure functions of their arguments; the wire itself is ucx.c's.
+ * verbs in them.  Pure functions of their arguments; the wire itself is the carrier's.
  *
- * A message is a header of UCX_HEADER bytes and a body.  All numbers are little-endian.
+ * A message is a header of AM_HEADER bytes and a body.  All numbers are little-endian.
  *
  *	 0  u32  magic "Vbux"            16  u32  host that sends
  *	 4  u16  version                 20  u32  epoch: which connection of the sender's
@@ -29,7 +29,7 @@
  *	SEND           u64 to, u64 from, u64 subject, u16 tag, u16 n, u32 imm, n bytes
  *	WRITE_NOTIFY   len bytes, and what SEND has
  *
- * The op UCX_OP_NONE stands where a verb was taken back before the message left; len then says how
+ * The op AM_OP_NONE stands where a verb was taken back before the message left; len then says how
  * many bytes to pass over.
  *
  * The body of ANSWER, which has the number and the epoch of the VERBS it answers: for each
@@ -38,67 +38,67 @@
  *	u16 error (0, or an errno or enum vb_error)
  *	if 0: CAS64, FAA64, MCAS64, MFAA64 8 bytes, MCAS128, MFAA128 16, READ len; else nothing
  *
- * With UCX_REFUSED the body is empty and nothing of the message has happened or ever will: it was
+ * With AM_REFUSED the body is empty and nothing of the message has happened or ever will: it was
  * malformed, or there was no memory for it.
  */
-#ifndef VB_FABRIC_UCX_WIRE_H
-#define VB_FABRIC_UCX_WIRE_H
+#ifndef VB_FABRIC_NET_AM_WIRE_H
+#define VB_FABRIC_NET_AM_WIRE_H
 
 #include "fabric/fabric.h"
 
-#define UCX_MAGIC     0x78756256u
-#define UCX_VERSION   1
-#define UCX_HEADER    48
-#define UCX_VERB_MAX  (1u << 20) /* bytes of one READ or WRITE */
-#define UCX_VERBS_MAX 1024u      /* in one message */
-#define UCX_OP_NONE   0xff
+#define AM_MAGIC     0x78756256u
+#define AM_VERSION   1
+#define AM_HEADER    48
+#define AM_VERB_MAX  (1u << 20) /* bytes of one READ or WRITE */
+#define AM_VERBS_MAX 1024u      /* in one message */
+#define AM_OP_NONE   0xff
 /* A message is closed before it, or its answer, gets longer than this; one verb may. */
-#define UCX_BODY_SOFT (16u << 10)
-#define UCX_BODY_MAX  (UCX_BODY_SOFT + UCX_VERB_MAX + 256u)
+#define AM_BODY_SOFT (16u << 10)
+#define AM_BODY_MAX  (AM_BODY_SOFT + AM_VERB_MAX + 256u)
 
-enum ucx_kind {
-	UCX_HELLO = 1, /* a new connection */
-	UCX_WELCOME,   /* its answer */
-	UCX_VERBS,
-	UCX_ANSWER,
-	UCX_CONTROL, /* the core's, as it is */
-	UCX_KINDS
+enum am_kind {
+	AM_HELLO = 1, /* a new connection */
+	AM_WELCOME,   /* its answer */
+	AM_VERBS,
+	AM_ANSWER,
+	AM_CONTROL, /* the core's, as it is */
+	AM_KINDS
 };
 
-#define UCX_REFUSED 1 /* flag of ANSWER */
+#define AM_REFUSED 1 /* flag of ANSWER */
 
-struct ucx_header {
+struct am_header {
 	uint8_t kind, flags;
 	uint32_t host, epoch, verbs, bytes;
 	uint64_t session, number, clock;
 };
 
-void ucx_header_put(uint8_t to[UCX_HEADER], const struct ucx_header *h);
+void am_header_put(uint8_t to[AM_HEADER], const struct am_header *h);
 /* -EBADMSG: not ours, another version, or numbers beyond the limits; *why says it. */
-int ucx_header_get(const void *from, size_t bytes, struct ucx_header *out, const char **why);
+int am_header_get(const void *from, size_t bytes, struct am_header *out, const char **why);
 
 /* ---- the sender ---- */
 
 /* How much room a verb takes, in the message and (0 if unsignalled) in its answer. */
-uint32_t ucx_verb_bytes(const struct vb_verb *v);
-uint32_t ucx_verb_answer(const struct vb_verb *v);
-/* Writes ucx_verb_bytes(v). */
-void ucx_verb_put(uint8_t *to, const struct vb_verb *v, vb_peer from);
-/* Takes back a verb of n bytes that ucx_verb_put has written. */
-void ucx_verb_drop(uint8_t *at, uint32_t n);
+uint32_t am_verb_bytes(const struct vb_verb *v);
+uint32_t am_verb_answer(const struct vb_verb *v);
+/* Writes am_verb_bytes(v). */
+void am_verb_put(uint8_t *to, const struct vb_verb *v, vb_peer from);
+/* Takes back a verb of n bytes that am_verb_put has written. */
+void am_verb_drop(uint8_t *at, uint32_t n);
 
 /* Bytes that came, and how far they are read. */
-struct ucx_cursor {
+struct am_cursor {
 	const uint8_t *at, *end;
 };
 
 /* The next part of an answer into status, old and buf of the signalled verb that it is for.
  * -EBADMSG: cut short; the verb is not touched. */
-int ucx_answer_get(struct ucx_cursor *c, struct vb_verb *v);
+int am_answer_get(struct am_cursor *c, struct vb_verb *v);
 
 /* ---- the owner ---- */
 
-struct ucx_owner {
+struct am_owner {
 	uint8_t *memory; /* the nodes of this host, one behind the other */
 	uint64_t node_bytes;
 	uint32_t nodes, hosts, host;
@@ -110,11 +110,11 @@ struct ucx_owner {
 
 /* Whether a body of VERBS is well-formed: then nothing of it needs checking again but addresses.
  * *answer: the most that its answer's body takes.  -EBADMSG. */
-int ucx_body_check(const uint8_t *body, uint32_t bytes, uint32_t verbs, uint32_t *answer);
+int am_body_check(const uint8_t *body, uint32_t bytes, uint32_t verbs, uint32_t *answer);
 /* Executes the checked body of message h, which came from h->host; returns the bytes written to
  * `answer`.  A verb that fails does not stop those behind it.  One whose turn comes after h->clock
  * does not happen, its error is VB_ETOOLATE; *late counts them. */
-uint32_t ucx_body_execute(const struct ucx_owner *o, const struct ucx_header *h,
-			  const uint8_t *body, uint8_t *answer, uint32_t *late);
+uint32_t am_body_execute(const struct am_owner *o, const struct am_header *h, const uint8_t *body,
+			 uint8_t *answer, uint32_t *late);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ucx between processes: order, credits, long messages, dead, stopped and busy peers.
+ * tcp and ucx (the argument) between processes: order, credits, long messages, dead, stopped and busy peers.
  *
  * Where a test is about time, the times are options; where it is not, they are so long that a
  * loaded machine does not matter.
@@ -9,9 +9,22 @@
 
 #include "base/rng.h"
 
+static const char *fabric;
+
 #define PATIENT "bound=10s,grace=10s,silence=25s"
 #define TASKS   16u
 #define ADDS    100u
+
+/* From where on the receiver of a message fetches it: ucx alone has that. */
+static const char *with_eager(const char *options, const char *eager)
+{
+	static char text[128];
+
+	if (strcmp(fabric, "ucx") != 0)
+		return options;
+	snprintf(text, sizeof(text), "%s,eager=%s", options, eager);
+	return text;
+}
 
 static void serve(struct crowd *c)
 {
@@ -80,8 +93,9 @@ static void test_order(void **state)
 {
 	const crowd_body bodies[] = {order_driver, serve};
 
-	crowd_end(crowd_run("ucx", PATIENT ",eager=8ki,coalesce=no", 2, bodies, CROWD_MAX));
-	crowd_end(crowd_run("ucx", PATIENT ",eager=8ki,window=1", 2, bodies, CROWD_MAX));
+	crowd_end(
+		crowd_run(fabric, with_eager(PATIENT ",coalesce=no", "8ki"), 2, bodies, CROWD_MAX));
+	crowd_end(crowd_run(fabric, with_eager(PATIENT ",window=1", "8ki"), 2, bodies, CROWD_MAX));
 }
 
 /* Of two hosts the one that is free answers first, for the batch that was posted last. */
@@ -120,7 +134,7 @@ static void test_replies(void **state)
 {
 	const crowd_body bodies[] = {replies_driver, replies_busy, replies_free};
 
-	crowd_end(crowd_run("ucx", PATIENT ",helper=0", 3, bodies, CROWD_MAX));
+	crowd_end(crowd_run(fabric, PATIENT ",helper=0", 3, bodies, CROWD_MAX));
 }
 
 /* ---- credits ---- */
@@ -183,14 +197,14 @@ static void test_credits(void **state)
 {
 	const crowd_body bodies[] = {credits_driver, serve};
 	struct crowd_page *page =
-		crowd_run("ucx", PATIENT ",window=1,queue=1,coalesce=no", 2, bodies, CROWD_MAX);
+		crowd_run(fabric, PATIENT ",window=1,queue=1,coalesce=no", 2, bodies, CROWD_MAX);
 
 	assert_true(page->stats[0].waits > 0);
 	assert_true(page->stats[0].dropped == 0);
 	assert_true(page->stats[1].served >= 3 * TASKS * ADDS);
 	crowd_end(page);
 	/* What is collected while the window is used up leaves together. */
-	page = crowd_run("ucx", PATIENT ",window=1", 2, bodies, CROWD_MAX);
+	page = crowd_run(fabric, PATIENT ",window=1", 2, bodies, CROWD_MAX);
 	assert_true(page->stats[0].posted >= 3 * TASKS * ADDS);
 	assert_true(page->stats[0].doorbells < page->stats[0].posted / 3);
 	crowd_end(page);
@@ -219,7 +233,7 @@ static void test_full(void **state)
 {
 	const crowd_body bodies[] = {full_driver, serve};
 	struct crowd_page *page =
-		crowd_run("ucx", "bound=2ms,grace=2ms,silence=60s,window=2,queue=2,coalesce=no", 2,
+		crowd_run(fabric, "bound=2ms,grace=2ms,silence=60s,window=2,queue=2,coalesce=no", 2,
 			  bodies, CROWD_MAX);
 
 	assert_true(page->stats[0].dropped > 0);
@@ -264,7 +278,7 @@ static void late_driver(struct crowd *c)
 static void test_late(void **state)
 {
 	const crowd_body bodies[] = {late_driver, serve};
-	struct crowd_page *page = crowd_run("ucx", PATIENT ",window=1", 2, bodies, CROWD_MAX);
+	struct crowd_page *page = crowd_run(fabric, PATIENT ",window=1", 2, bodies, CROWD_MAX);
 
 	assert_int_equal(page->stats[0].dropped, 1); /* the unsignalled one */
 	crowd_end(page);
@@ -297,7 +311,7 @@ static void limited_driver(struct crowd *c)
 static void test_limited(void **state)
 {
 	const crowd_body bodies[] = {limited_driver, serve};
-	struct crowd_page *page = crowd_run("ucx", PATIENT, 2, bodies, CROWD_MAX);
+	struct crowd_page *page = crowd_run(fabric, PATIENT, 2, bodies, CROWD_MAX);
 
 	assert_true(page->stats[0].posted >= TASKS * ADDS);
 	assert_true(page->stats[0].doorbells < page->stats[0].posted / 3);
@@ -336,9 +350,13 @@ static void test_long(void **state)
 {
 	const crowd_body bodies[] = {long_driver, serve};
 
-	crowd_end(crowd_run("ucx", PATIENT ",eager=8ki", 2, bodies, CROWD_MAX));
-	crowd_end(crowd_run("ucx", PATIENT ",eager=1mi", 2, bodies, CROWD_MAX));
-	crowd_end(crowd_run("ucx", PATIENT ",eager=0", 2, bodies, CROWD_MAX));
+	crowd_end(crowd_run(fabric, with_eager(PATIENT, "8ki"), 2, bodies, CROWD_MAX));
+	if (strcmp(fabric, "ucx") == 0) {
+		crowd_end(crowd_run(fabric, with_eager(PATIENT, "1mi"), 2, bodies, CROWD_MAX));
+		crowd_end(crowd_run(fabric, with_eager(PATIENT, "0"), 2, bodies, CROWD_MAX));
+	} else {
+		crowd_end(crowd_run(fabric, PATIENT ",seal=always", 2, bodies, CROWD_MAX));
+	}
 }
 
 /* ---- death ---- */
@@ -386,7 +404,7 @@ static void test_killed(void **state)
 {
 	const crowd_body bodies[] = {killed_driver, serve, serve};
 
-	crowd_end(crowd_run("ucx", PATIENT ",window=2,coalesce=no", 3, bodies, 1));
+	crowd_end(crowd_run(fabric, PATIENT ",window=2,coalesce=no", 3, bodies, 1));
 }
 
 /* ---- a peer that stands still ---- */
@@ -423,7 +441,7 @@ static void test_stopped(void **state)
 {
 	const crowd_body bodies[] = {stopped_driver, serve};
 	struct crowd_page *page =
-		crowd_run("ucx", "bound=20ms,grace=20ms,silence=60s", 2, bodies, CROWD_MAX);
+		crowd_run(fabric, "bound=20ms,grace=20ms,silence=60s", 2, bodies, CROWD_MAX);
 
 	/* The unsignalled FAA, two more and the message, each round. */
 	assert_true(page->stats[1].refused >= 40);
@@ -463,7 +481,7 @@ static void test_silent(void **state)
 {
 	const crowd_body bodies[] = {silent_driver, serve};
 
-	crowd_end(crowd_run("ucx", "bound=20ms,grace=20ms,silence=200ms,retry=50ms", 2, bodies,
+	crowd_end(crowd_run(fabric, "bound=20ms,grace=20ms,silence=200ms,retry=50ms", 2, bodies,
 			    CROWD_MAX));
 }
 
@@ -500,18 +518,18 @@ static void test_helper(void **state)
 {
 	const crowd_body helped[] = {helped_driver, compute};
 	const crowd_body unhelped[] = {unhelped_driver, compute};
-	struct crowd_page *page = crowd_run("ucx", PATIENT, 2, helped, CROWD_MAX);
+	struct crowd_page *page = crowd_run(fabric, PATIENT, 2, helped, CROWD_MAX);
 
 	assert_true(page->stats[1].served_late >= 50);
 	crowd_end(page);
 	/* That it was the helper, and nobody else. */
-	page = crowd_run("ucx", "helper=0,bound=100ms,grace=100ms,silence=25s", 2, unhelped,
+	page = crowd_run(fabric, "helper=0,bound=100ms,grace=100ms,silence=25s", 2, unhelped,
 			 CROWD_MAX);
 	assert_int_equal(page->stats[1].served_late, 0);
 	crowd_end(page);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),   cmocka_unit_test(test_replies),
@@ -522,7 +540,8 @@ int main(void)
 		cmocka_unit_test(test_limited),
 	};
 
-	if (crowd_absent("ucx"))
+	fabric = argc > 1 ? argv[1] : "tcp";
+	if (crowd_absent(fabric))
 		return 77;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages of ucx for which there is no memory, at either side: what was not sent or not executed takes
+ * Active messages for which there is no memory, at either side: what was not sent or not executed takes
  * with it what comes behind it.  One process, which reaches its own memory through UCX.
  */
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include "vb_config.h"
 
 #if VB_HAVE_UCP
-#include "fabric/ucx/inner.h"
+#include "fabric/net/am/am.h"
 
 #define LONG_BYTES 16000 /* more than a message has room for at first */
 
@@ -25,7 +25,7 @@ static const struct inject_plan none_once = {.how = INJECT_ONCE, .at = 1, .class
 
 struct world {
 	struct vb_fabric *f;
-	struct ucx_wire *w;
+	struct am_wire *w;
 	struct vb_ep *ep;
 	vb_addr a;
 	uint8_t *there;
@@ -45,7 +45,7 @@ static void begin(struct world *w)
 		0);
 	assert_int_equal(vb_region(w->f, 0, "bytes", 2 * LONG_BYTES, &w->a, &fresh), 0);
 	assert_int_equal(vb_ep_open(w->f, 0, &w->ep), 0);
-	w->w = ucx_of(net_of(w->f));
+	w->w = am_of(net_of(w->f));
 	w->there = vb_local(w->f, w->a, 2 * LONG_BYTES);
 }
 
@@ -84,34 +84,33 @@ static void post_behind(void **state)
 	(void)vb_wait(w.ep, &b);
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(v[i].status,
-				 -VB_EUNKNOWN); /* ucx/flight.c, "What did not happen" */
+				 -VB_EUNKNOWN); /* net/am/flight.c, "What did not happen" */
 	assert_int_equal(w.there[64], 0);
 	assert_int_equal(w.there[0], 0);
 	end(&w);
 }
 
 /* As if it had come from the network. */
-static void arrive(struct world *w, const struct ucx_header *h, const uint8_t *body)
+static void arrive(struct world *w, const struct am_header *h, const uint8_t *body)
 {
-	const ucp_am_recv_param_t param = {0};
-	uint8_t wire[UCX_HEADER];
+	uint8_t wire[AM_HEADER];
 
-	ucx_header_put(wire, h);
-	(void)ucx_came(w->w, wire, sizeof(wire), (void *)body, h->bytes, &param);
+	am_header_put(wire, h);
+	(void)am_came(w->w, wire, sizeof(wire), (void *)body, h->bytes, false);
 }
 
-static struct ucx_header of_verb(struct world *w, const struct vb_verb *v, uint8_t *body)
+static struct am_header of_verb(struct world *w, const struct vb_verb *v, uint8_t *body)
 {
-	const struct ucx_host *h = &w->w->host[0];
+	const struct am_host *h = &w->w->host[0];
 
-	ucx_verb_put(body, v, vb_peer_make(0, 1));
-	return (struct ucx_header){.kind = UCX_VERBS,
-				   .session = w->w->session,
-				   .epoch = h->from_epoch,
-				   .number = h->expected,
-				   .clock = UINT64_MAX,
-				   .verbs = 1,
-				   .bytes = ucx_verb_bytes(v)};
+	am_verb_put(body, v, vb_peer_make(0, 1));
+	return (struct am_header){.kind = AM_VERBS,
+				  .session = w->w->session,
+				  .epoch = h->from_epoch,
+				  .number = h->expected,
+				  .clock = UINT64_MAX,
+				  .verbs = 1,
+				  .bytes = am_verb_bytes(v)};
 }
 
 /* Nothing of the connection is executed behind what could not be, be it early, next or late. */
@@ -120,7 +119,7 @@ static void came_behind(void **state)
 	const struct vb_verb read = {.op = VB_OP_READ, .flags = VB_SIGNALLED, .len = LONG_BYTES};
 	const struct vb_verb add = {.op = VB_OP_FAA64, .flags = VB_SIGNALLED, .compare.lo = 1};
 	struct vb_verb v[] = {read, add, add};
-	struct ucx_header h[3];
+	struct am_header h[3];
 	uint8_t body[3][256];
 	struct world w;
 
@@ -138,7 +137,7 @@ static void came_behind(void **state)
 	assert_true(inject_failed() > 0);
 	arrive(&w, &h[2], body[2]);
 	assert_int_equal(*(uint64_t *)w.there, 0);
-	ucx_tend(w.w);
+	am_tend(w.w);
 	pthread_mutex_unlock(&net_of(w.f)->engine);
 	assert_int_equal(*(uint64_t *)w.there, 0);
 	end(&w);
@@ -149,7 +148,7 @@ static void none_to_hold(void **state)
 {
 	struct vb_verb v = {.op = VB_OP_FAA64, .flags = VB_SIGNALLED, .compare.lo = 1};
 	uint8_t body[256];
-	struct ucx_header h;
+	struct am_header h;
 	struct world w;
 
 	begin(&w);
@@ -164,7 +163,7 @@ static void none_to_hold(void **state)
 	h.number--;
 	arrive(&w, &h, body);
 	assert_int_equal(*(uint64_t *)w.there, 0);
-	ucx_tend(w.w);
+	am_tend(w.w);
 	pthread_mutex_unlock(&net_of(w.f)->engine);
 	end(&w);
 }

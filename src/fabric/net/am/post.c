@@ -9,11 +9,11 @@
  * time of `bound` at most and not at all for a host that has stopped answering; what finds no room
  * even then does not happen.
  */
-#define VB_LOG_ROOM "ucx"
+#define VB_LOG_ROOM "net"
 #include <sched.h>
 
 #include "base/log.h"
-#include "fabric/ucx/inner.h"
+#include "fabric/net/am/am.h"
 
 static void end_verb(struct net_fabric *f, struct net_ep *e, struct vb_batch *b, struct vb_verb *v,
 		     int status)
@@ -27,47 +27,47 @@ static void end_verb(struct net_fabric *f, struct net_ep *e, struct vb_batch *b,
 }
 
 /* It answers, or has had no time to. */
-static bool answering(const struct ucx_host *h, uint64_t now)
+static bool answering(const struct am_host *h, uint64_t now)
 {
-	const struct ucx_msg *m;
+	const struct am_msg *m;
 
 	if (h->flight.next == &h->flight)
 		return true;
-	m = vb_container_of(h->flight.next, struct ucx_msg, link);
+	m = vb_container_of(h->flight.next, struct am_msg, link);
 	return now < m->sent_ns + h->wire->o.bound_ns;
 }
 
-static int wait_room(struct ucx_host *h)
+static int wait_room(struct am_host *h)
 {
-	struct ucx_wire *w = h->wire;
+	struct am_wire *w = h->wire;
 	uint64_t now = vb_clock_ns(), until = now + w->o.bound_ns;
 
 	w->f->stats.waits++;
-	while (h->state == UCX_UP && now < until && answering(h, now)) {
-		ucx_pump(h);
-		ucx_look(w);
+	while (h->state == AM_UP && now < until && answering(h, now)) {
+		am_pump(h);
+		am_look(w);
 		if (h->queued < w->o.queue)
 			return 0;
 		sched_yield();
 		now = vb_clock_ns();
 	}
-	return h->state == UCX_UP ? -EAGAIN : -VB_EPEERGONE;
+	return h->state == AM_UP ? -EAGAIN : -VB_EPEERGONE;
 }
 
-static bool fits(const struct ucx_msg *m, uint32_t bytes, uint32_t answer)
+static bool fits(const struct am_msg *m, uint32_t bytes, uint32_t answer)
 {
-	return m->verbs < UCX_VERBS_MAX && m->bytes + bytes <= UCX_BODY_SOFT &&
-	       m->answer + answer <= UCX_BODY_SOFT;
+	return m->verbs < AM_VERBS_MAX && m->bytes + bytes <= AM_BODY_SOFT &&
+	       m->answer + answer <= AM_BODY_SOFT;
 }
 
 /* The message that a verb goes into. */
-static int open_for(struct ucx_host *h, uint32_t bytes, uint32_t answer, struct ucx_msg **out)
+static int open_for(struct am_host *h, uint32_t bytes, uint32_t answer, struct am_msg **out)
 {
 	int err;
 
 	if (h->open != NULL && !fits(h->open, bytes, answer)) {
-		ucx_close_open(h);
-		ucx_pump(h);
+		am_close_open(h);
+		am_pump(h);
 	}
 	if (h->open == NULL) {
 		if (h->queued >= h->wire->o.queue) {
@@ -75,13 +75,13 @@ static int open_for(struct ucx_host *h, uint32_t bytes, uint32_t answer, struct 
 			if (err != 0)
 				return err;
 		}
-		h->open = ucx_msg_get(h, UCX_VERBS);
+		h->open = am_msg_get(h, AM_VERBS);
 		if (h->open == NULL)
 			return vb_fail(-EAGAIN, "no memory for a message: its verbs do not happen");
 		h->open->oldest_ns = vb_clock_ns();
-		ucx_due(h->wire, h->open->oldest_ns + h->wire->o.bound_ns);
+		am_due(h->wire, h->open->oldest_ns + h->wire->o.bound_ns);
 	}
-	if (!ucx_msg_reserve(h->open, bytes))
+	if (!am_msg_reserve(h->open, bytes))
 		return vb_fail(-EAGAIN,
 			       "no memory for a message of %u bytes: a verb does not happen",
 			       h->open->bytes + bytes);
@@ -89,61 +89,61 @@ static int open_for(struct ucx_host *h, uint32_t bytes, uint32_t answer, struct 
 	return 0;
 }
 
-static int append(struct ucx_host *h, struct net_ep *e, struct vb_batch *b, struct vb_verb *v)
+static int append(struct am_host *h, struct net_ep *e, struct vb_batch *b, struct vb_verb *v)
 {
 	uint32_t bytes, answer;
-	struct ucx_msg *m;
+	struct am_msg *m;
 	int err;
 
-	bytes = ucx_verb_bytes(v);
-	answer = ucx_verb_answer(v);
+	bytes = am_verb_bytes(v);
+	answer = am_verb_answer(v);
 	err = open_for(h, bytes, answer, &m);
 	if (err != 0)
 		return err;
-	ucx_verb_put(m->buffer + UCX_HEADER + m->bytes, v, e->ep.self);
+	am_verb_put(m->buffer + AM_HEADER + m->bytes, v, e->ep.self);
 	if ((v->flags & VB_SIGNALLED) || v->not_after_ns != 0) {
 		uint64_t not_after = v->not_after_ns != 0 ? v->not_after_ns : VB_FOREVER;
 
 		if (not_after < m->not_after_ns)
 			m->not_after_ns = not_after;
-		m->entry[m->entries++] = (struct ucx_entry){.v = v->flags & VB_SIGNALLED ? v : NULL,
-							    .batch = b,
-							    .thread = e->thread,
-							    .not_after_ns = not_after,
-							    .at = m->bytes,
-							    .bytes = bytes};
+		m->entry[m->entries++] = (struct am_entry){.v = v->flags & VB_SIGNALLED ? v : NULL,
+							   .batch = b,
+							   .thread = e->thread,
+							   .not_after_ns = not_after,
+							   .at = m->bytes,
+							   .bytes = bytes};
 	}
 	m->bytes += bytes;
 	m->answer += answer;
 	m->verbs++;
-	ucx_mark(h);
+	am_mark(h);
 	return 0;
 }
 
-static struct ucx_host *host_of(struct net_fabric *f, const struct vb_verb *v)
+static struct am_host *host_of(struct net_fabric *f, const struct vb_verb *v)
 {
 	uint16_t node = v->op == VB_OP_SEND ? vb_peer_node(v->peer) : vb_addr_node(v->addr);
 
-	return &ucx_of(f)->host[net_host_of_node(f, node)];
+	return &am_of(f)->host[net_host_of_node(f, node)];
 }
 
-int ucx_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
+int am_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 {
 	struct vb_verb *verbs = b->verbs;
 	unsigned n = b->n;
-	struct ucx_host *last = NULL;
+	struct am_host *last = NULL;
 	int err = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_verb *v = &verbs[i];
-		struct ucx_host *h;
+		struct am_host *h;
 		int rc;
 
 		if (v->status != 0)
 			continue;
 		h = host_of(f, v);
 		if (h != last) {
-			err = ucx_usable(h);
+			err = am_usable(h);
 			last = h;
 		}
 		/* After one that found no room the later ones must not happen either: perhaps they
@@ -151,27 +151,29 @@ int ucx_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 		rc = err != 0 ? err : append(h, e, b, v);
 		err = rc;
 		if (rc != 0)
-			end_verb(f, e, b, v, rc == -EAGAIN ? ucx_did_not_happen(v) : rc);
+			end_verb(f, e, b, v, rc == -EAGAIN ? am_did_not_happen(v) : rc);
 	}
 	if (f->coalesce)
 		return 0;
-	vb_list_for_each (it, &ucx_of(f)->dirty) {
-		struct ucx_host *h = vb_container_of(it, struct ucx_host, in_dirty);
+	vb_list_for_each (it, &am_of(f)->dirty) {
+		struct am_host *h = vb_container_of(it, struct am_host, in_dirty);
 
 		if (h->open != NULL)
-			ucx_close_open(h);
+			am_close_open(h);
 	}
 	return 0;
 }
 
-void ucx_flush(struct net_fabric *f)
+void am_flush(struct net_fabric *f)
 {
-	struct ucx_wire *w = ucx_of(f);
+	struct am_wire *w = am_of(f);
 
 	vb_list_for_each (it, &w->dirty) {
-		struct ucx_host *h = vb_container_of(it, struct ucx_host, in_dirty);
+		struct am_host *h = vb_container_of(it, struct am_host, in_dirty);
 
 		h->rung = h->open != NULL;
 	}
-	ucx_tend(w);
+	am_tend(w);
+	if (w->carrier->push != NULL)
+		w->carrier->push(w);
 }

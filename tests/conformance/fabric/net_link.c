@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ucx over a link that is cut and comes back: two processes, each in a network namespace of its
+ * tcp or ucx (the argument) over a link that is cut and comes back: two processes, each in a network namespace of its
  * own, a pair of virtual Ethernet devices between them.  Needs root.  The cluster's connections are
  * made before and stay where they are, so that the fabric alone is concerned.
  */
@@ -9,6 +9,8 @@
 
 #include <sched.h>
 #include <sys/mount.h>
+
+static const char *fabric;
 
 #define SILENCE_NS 500000000ull
 #define CUT_NS     3000000000ull
@@ -117,9 +119,12 @@ static void test_link(void **state)
 	const crowd_body bodies[] = {link_driver, link_serve};
 
 	crowd_before_fabric = enter_namespace;
-	crowd_end(crowd_run("ucx",
-			    "bound=100ms,grace=50ms,silence=500ms,retry=100ms,net_devices=vb0", 2,
-			    bodies, CROWD_MAX));
+	crowd_end(crowd_run(
+		fabric,
+		strcmp(fabric, "ucx") == 0
+			? "bound=100ms,grace=50ms,silence=500ms,retry=100ms,net_devices=vb0"
+			: "bound=100ms,grace=50ms,silence=500ms,retry=100ms,bind=vb0",
+		2, bodies, CROWD_MAX));
 }
 
 /* Namespaces and devices in them, tried in a child. */
@@ -141,11 +146,12 @@ static bool no_namespaces(void)
 	return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_link)};
 
-	if (crowd_absent("ucx"))
+	fabric = argc > 1 ? argv[1] : "tcp";
+	if (crowd_absent(fabric))
 		return 77;
 	if (no_namespaces()) {
 		printf("SKIP: network namespaces with virtual Ethernet need root and iproute2\n");

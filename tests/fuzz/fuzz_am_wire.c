@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "fabric/ucx/wire.h"
+#include "fabric/net/am/wire.h"
 
 #define NODES      5u
 #define HOSTS      2u
@@ -35,7 +35,7 @@ static void must(bool ok, const char *what)
 {
 	if (ok)
 		return;
-	fprintf(stderr, "fuzz_ucx_wire: %s\n", what);
+	fprintf(stderr, "fuzz_am_wire: %s\n", what);
 	abort();
 }
 
@@ -60,16 +60,16 @@ static uint64_t now(void)
 static void execute(struct run *r, const uint8_t *body, uint32_t bytes, uint32_t verbs,
 		    uint32_t most)
 {
-	struct ucx_owner owner = {.memory = r->memory + CANARY,
-				  .node_bytes = NODE_BYTES,
-				  .nodes = NODES,
-				  .hosts = HOSTS,
-				  .host = HOST,
-				  .deliver = deliver,
-				  .ctx = r,
-				  .now = now};
+	struct am_owner owner = {.memory = r->memory + CANARY,
+				 .node_bytes = NODE_BYTES,
+				 .nodes = NODES,
+				 .hosts = HOSTS,
+				 .host = HOST,
+				 .deliver = deliver,
+				 .ctx = r,
+				 .now = now};
 	/* The time of some messages is over before they are done. */
-	struct ucx_header h = {.kind = UCX_VERBS, .verbs = verbs, .bytes = bytes, .clock = 200};
+	struct am_header h = {.kind = AM_VERBS, .verbs = verbs, .bytes = bytes, .clock = 200};
 	uint32_t late;
 
 	for (size_t i = 0; i < sizeof(r->memory); i++)
@@ -79,7 +79,7 @@ static void execute(struct run *r, const uint8_t *body, uint32_t bytes, uint32_t
 	/* Exactly as long as foreseen, for the address sanitizer. */
 	r->answer = malloc(most > 0 ? most : 1);
 	must(r->answer != NULL, "no memory");
-	r->bytes = ucx_body_execute(&owner, &h, body, r->answer, &late);
+	r->bytes = am_body_execute(&owner, &h, body, r->answer, &late);
 	must(late <= verbs, "more late than there are");
 	must(r->bytes <= most, "an answer longer than foreseen");
 	for (size_t i = 0; i < CANARY; i++) {
@@ -92,15 +92,15 @@ static void execute(struct run *r, const uint8_t *body, uint32_t bytes, uint32_t
 static void be_owner(const uint8_t *body, uint32_t bytes, uint32_t verbs)
 {
 	static struct run one, two;
-	struct ucx_header h = {.kind = UCX_VERBS, .verbs = verbs, .bytes = bytes}, got;
-	uint8_t wire[UCX_HEADER];
+	struct am_header h = {.kind = AM_VERBS, .verbs = verbs, .bytes = bytes}, got;
+	uint8_t wire[AM_HEADER];
 	const char *why;
 	uint32_t most;
 
-	ucx_header_put(wire, &h);
-	must(ucx_header_get(wire, sizeof(wire), &got, &why) == 0, "our own header was refused");
+	am_header_put(wire, &h);
+	must(am_header_get(wire, sizeof(wire), &got, &why) == 0, "our own header was refused");
 	must(got.verbs == verbs && got.bytes == bytes, "a header changed on its way");
-	if (ucx_body_check(body, bytes, verbs, &most) != 0)
+	if (am_body_check(body, bytes, verbs, &most) != 0)
 		return;
 	execute(&one, body, bytes, verbs, most);
 	execute(&two, body, bytes, verbs, most);
@@ -113,7 +113,7 @@ static void be_owner(const uint8_t *body, uint32_t bytes, uint32_t verbs)
 
 static void be_sender(const uint8_t *answer, uint32_t bytes)
 {
-	struct ucx_cursor c = {answer, answer + bytes};
+	struct am_cursor c = {answer, answer + bytes};
 	uint8_t data[32];
 
 	for (uint8_t op = 0; op < VB_OP_COUNT; op++) {
@@ -121,23 +121,23 @@ static void be_sender(const uint8_t *answer, uint32_t bytes)
 			.op = op, .flags = VB_SIGNALLED, .len = sizeof(data), .buf = data};
 		const uint8_t *before = c.at;
 
-		if (ucx_answer_get(&c, &v) != 0) {
+		if (am_answer_get(&c, &v) != 0) {
 			must(c.at == before, "took bytes of an answer that was cut short");
 			return;
 		}
 		must(v.status <= 0, "an error that is none");
-		must((uint32_t)(c.at - before) <= ucx_verb_answer(&v), "took too much");
+		must((uint32_t)(c.at - before) <= am_verb_answer(&v), "took too much");
 	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *why;
-	struct ucx_header h;
+	struct am_header h;
 
-	(void)ucx_header_get(data, size, &h, &why);
-	if (size >= UCX_HEADER && ucx_header_get(data, UCX_HEADER, &h, &why) == 0)
-		must(h.verbs <= UCX_VERBS_MAX && h.bytes <= UCX_BODY_MAX, "limits let through");
+	(void)am_header_get(data, size, &h, &why);
+	if (size >= AM_HEADER && am_header_get(data, AM_HEADER, &h, &why) == 0)
+		must(h.verbs <= AM_VERBS_MAX && h.bytes <= AM_BODY_MAX, "limits let through");
 	if (size < 1 || size > BODY_MAX)
 		return 0;
 	be_owner(data + 1, (uint32_t)size - 1, data[0]);

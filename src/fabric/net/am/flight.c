@@ -15,15 +15,15 @@
  *	               would end an acquire, or leave a release half done
  * and if it was not signalled it is dropped (stats.dropped).
  */
-#define VB_LOG_ROOM "ucx"
+#define VB_LOG_ROOM "net"
 #include "base/log.h"
-#include "fabric/ucx/inner.h"
+#include "fabric/net/am/am.h"
 
 /* ---- telling the batches ---- */
 
 /* Verbs of one batch lie together in a message: they are told together. */
 struct telling {
-	struct ucx_wire *w;
+	struct am_wire *w;
 	struct vb_batch *batch;
 	struct net_thread *thread;
 	unsigned n;
@@ -36,7 +36,7 @@ static void tell_now(struct telling *t)
 	t->n = 0;
 }
 
-static void tell(struct telling *t, const struct ucx_entry *e)
+static void tell(struct telling *t, const struct am_entry *e)
 {
 	if (t->n > 0 && t->batch != e->batch)
 		tell_now(t);
@@ -45,7 +45,7 @@ static void tell(struct telling *t, const struct ucx_entry *e)
 	t->n++;
 }
 
-int ucx_did_not_happen(const struct vb_verb *v)
+int am_did_not_happen(const struct vb_verb *v)
 {
 	if (v->op == VB_OP_SEND || v->op == VB_OP_WRITE_NOTIFY)
 		return -EAGAIN;
@@ -53,23 +53,23 @@ int ucx_did_not_happen(const struct vb_verb *v)
 }
 
 /* Ends the signalled verbs of a message; status 0: they did not happen. */
-static void end_entries(struct ucx_msg *m, int status)
+static void end_entries(struct am_msg *m, int status)
 {
 	struct telling t = {.w = m->wire};
 
 	for (uint32_t i = 0; i < m->entries; i++) {
-		struct ucx_entry *e = &m->entry[i];
+		struct am_entry *e = &m->entry[i];
 
 		if (e->v == NULL)
 			continue;
-		e->v->status = status != 0 ? status : ucx_did_not_happen(e->v);
+		e->v->status = status != 0 ? status : am_did_not_happen(e->v);
 		tell(&t, e);
 	}
 	tell_now(&t);
 	m->entries = 0;
 }
 
-static uint32_t signalled(const struct ucx_msg *m)
+static uint32_t signalled(const struct am_msg *m)
 {
 	uint32_t n = 0;
 
@@ -79,24 +79,24 @@ static uint32_t signalled(const struct ucx_msg *m)
 }
 
 /* A message that will not be sent. */
-static void end_unsent(struct ucx_msg *m, int status)
+static void end_unsent(struct am_msg *m, int status)
 {
 	m->wire->f->stats.dropped += m->verbs - signalled(m);
 	end_entries(m, status);
-	ucx_msg_put(m);
+	am_msg_put(m);
 }
 
 /* ---- sending ---- */
 
 /* Takes out the verbs whose own time is over. */
-static void drop_late(struct ucx_msg *m, uint64_t now)
+static void drop_late(struct am_msg *m, uint64_t now)
 {
 	struct telling t = {.w = m->wire};
 	uint32_t kept = 0;
 
 	m->not_after_ns = VB_FOREVER;
 	for (uint32_t i = 0; i < m->entries; i++) {
-		struct ucx_entry *e = &m->entry[i];
+		struct am_entry *e = &m->entry[i];
 
 		if (now <= e->not_after_ns) {
 			if (e->not_after_ns < m->not_after_ns)
@@ -104,7 +104,7 @@ static void drop_late(struct ucx_msg *m, uint64_t now)
 			m->entry[kept++] = *e;
 			continue;
 		}
-		ucx_verb_drop(m->buffer + UCX_HEADER + e->at, e->bytes);
+		am_verb_drop(m->buffer + AM_HEADER + e->at, e->bytes);
 		if (e->v == NULL) {
 			m->wire->f->stats.dropped++;
 			continue;
@@ -116,12 +116,12 @@ static void drop_late(struct ucx_msg *m, uint64_t now)
 	m->entries = kept;
 }
 
-static void send_verbs(struct ucx_msg *m)
+static void send_verbs(struct am_msg *m)
 {
-	struct ucx_host *h = m->host;
-	struct ucx_wire *w = m->wire;
+	struct am_host *h = m->host;
+	struct am_wire *w = m->wire;
 	uint64_t now = vb_clock_ns();
-	struct ucx_header head;
+	struct am_header head;
 
 	if (now > m->oldest_ns + w->o.bound_ns) {
 		end_unsent(m, 0);
@@ -131,27 +131,27 @@ static void send_verbs(struct ucx_msg *m)
 		drop_late(m, now);
 	m->number = h->next_number++;
 	m->sent_ns = now;
-	head = (struct ucx_header){
-		.kind = UCX_VERBS,
+	head = (struct am_header){
+		.kind = AM_VERBS,
 		.session = w->session,
 		.host = w->f->host,
 		.epoch = h->epoch,
 		.number = m->number,
-		.clock = ucx_clock_there(h, m->oldest_ns) + w->o.bound_ns,
+		.clock = am_clock_there(h, m->oldest_ns) + w->o.bound_ns,
 		.verbs = m->verbs,
 		.bytes = m->bytes,
 	};
 	vb_list_push(&h->flight, &m->link);
 	h->flying++;
 	w->f->stats.doorbells++;
-	ucx_due(w, m->oldest_ns + w->f->wait_ns);
-	if (ucx_msg_send(m, &head) != 0)
+	am_due(w, m->oldest_ns + w->f->wait_ns);
+	if (am_msg_send(m, &head) != 0)
 		m->unsent = true;
 }
 
-void ucx_close_open(struct ucx_host *h)
+void am_close_open(struct am_host *h)
 {
-	struct ucx_msg *m = h->open;
+	struct am_msg *m = h->open;
 
 	h->open = NULL;
 	h->rung = false;
@@ -159,27 +159,27 @@ void ucx_close_open(struct ucx_host *h)
 	h->queued++;
 }
 
-void ucx_pump(struct ucx_host *h)
+void am_pump(struct am_host *h)
 {
-	while (h->state == UCX_UP && !h->failed && h->flying < h->wire->o.window) {
+	while (h->state == AM_UP && !h->failed && h->flying < h->wire->o.window) {
 		struct vb_list *first;
 
 		if (h->queued == 0 && h->open != NULL && h->rung)
-			ucx_close_open(h);
+			am_close_open(h);
 		first = vb_list_pop(&h->queue);
 		if (first == NULL)
 			return;
 		h->queued--;
-		send_verbs(vb_container_of(first, struct ucx_msg, link));
+		send_verbs(vb_container_of(first, struct am_msg, link));
 	}
 }
 
 /* ---- answers ---- */
 
-static struct ucx_msg *find_flying(struct ucx_host *h, uint64_t number)
+static struct am_msg *find_flying(struct am_host *h, uint64_t number)
 {
 	vb_list_for_each (it, &h->flight) {
-		struct ucx_msg *m = vb_container_of(it, struct ucx_msg, link);
+		struct am_msg *m = vb_container_of(it, struct am_msg, link);
 
 		if (m->number == number)
 			return m;
@@ -187,22 +187,22 @@ static struct ucx_msg *find_flying(struct ucx_host *h, uint64_t number)
 	return NULL;
 }
 
-static void take_results(struct ucx_msg *m, const struct ucx_header *h, const uint8_t *body)
+static void take_results(struct am_msg *m, const struct am_header *h, const uint8_t *body)
 {
-	struct ucx_cursor c = {body, body + h->bytes};
+	struct am_cursor c = {body, body + h->bytes};
 	struct telling t = {.w = m->wire};
 	bool sound = true;
 
 	for (uint32_t i = 0; i < m->entries; i++) {
-		struct ucx_entry *e = &m->entry[i];
+		struct am_entry *e = &m->entry[i];
 
 		if (e->v == NULL)
 			continue;
-		sound = sound && ucx_answer_get(&c, e->v) == 0;
+		sound = sound && am_answer_get(&c, e->v) == 0;
 		if (!sound)
 			e->v->status = -VB_EUNKNOWN;
 		else if (e->v->status == -VB_ETOOLATE)
-			e->v->status = ucx_did_not_happen(e->v);
+			e->v->status = am_did_not_happen(e->v);
 		tell(&t, e);
 	}
 	tell_now(&t);
@@ -211,9 +211,9 @@ static void take_results(struct ucx_msg *m, const struct ucx_header *h, const ui
 		vb_error("host %u has sent an answer of the wrong length", m->host->rank);
 }
 
-bool ucx_wants(struct ucx_host *from, const struct ucx_header *h)
+bool am_wants(struct am_host *from, const struct am_header *h)
 {
-	struct ucx_msg *m = h->epoch == from->epoch ? find_flying(from, h->number) : NULL;
+	struct am_msg *m = h->epoch == from->epoch ? find_flying(from, h->number) : NULL;
 
 	if (m == NULL || m->fetching)
 		return false;
@@ -221,41 +221,41 @@ bool ucx_wants(struct ucx_host *from, const struct ucx_header *h)
 	return true;
 }
 
-void ucx_answered(struct ucx_host *from, const struct ucx_header *h, const uint8_t *body)
+void am_answered(struct am_host *from, const struct am_header *h, const uint8_t *body)
 {
-	struct ucx_msg *m = h->epoch == from->epoch ? find_flying(from, h->number) : NULL;
+	struct am_msg *m = h->epoch == from->epoch ? find_flying(from, h->number) : NULL;
 
 	if (m == NULL)
 		return;
 	m->wire->f->stats.completions++;
-	if (h->flags & UCX_REFUSED)
+	if (h->flags & AM_REFUSED)
 		end_entries(m, 0);
 	else if (!m->given_up)
 		take_results(m, h, body);
 	from->flying--;
-	ucx_msg_put(m);
-	ucx_mark(from);
+	am_msg_put(m);
+	am_mark(from);
 }
 
 /* ---- what takes too long ---- */
 
-void ucx_fail_all(struct ucx_host *h)
+void am_fail_all(struct am_host *h)
 {
 	struct vb_list *it;
 
 	while ((it = vb_list_pop(&h->flight)) != NULL) {
-		struct ucx_msg *m = vb_container_of(it, struct ucx_msg, link);
+		struct am_msg *m = vb_container_of(it, struct am_msg, link);
 
 		h->flying--;
 		end_entries(m, m->unsent ? -VB_EPEERGONE : -VB_EUNKNOWN);
-		ucx_msg_put(m);
+		am_msg_put(m);
 	}
 	while ((it = vb_list_pop(&h->queue)) != NULL) {
 		h->queued--;
-		end_unsent(vb_container_of(it, struct ucx_msg, link), -VB_EPEERGONE);
+		end_unsent(vb_container_of(it, struct am_msg, link), -VB_EPEERGONE);
 	}
 	if (h->open != NULL) {
-		struct ucx_msg *m = h->open;
+		struct am_msg *m = h->open;
 
 		h->open = NULL;
 		h->rung = false;
@@ -263,12 +263,12 @@ void ucx_fail_all(struct ucx_host *h)
 	}
 }
 
-uint64_t ucx_flight_expire(struct ucx_host *h, uint64_t now)
+uint64_t am_flight_expire(struct am_host *h, uint64_t now)
 {
 	uint64_t wait = h->wire->f->wait_ns, due = VB_FOREVER;
 
 	vb_list_for_each (it, &h->flight) {
-		struct ucx_msg *m = vb_container_of(it, struct ucx_msg, link);
+		struct am_msg *m = vb_container_of(it, struct am_msg, link);
 
 		if (m->given_up)
 			continue;
@@ -283,12 +283,12 @@ uint64_t ucx_flight_expire(struct ucx_host *h, uint64_t now)
 	return due;
 }
 
-uint64_t ucx_queue_expire(struct ucx_host *h, uint64_t now)
+uint64_t am_queue_expire(struct am_host *h, uint64_t now)
 {
 	uint64_t bound = h->wire->o.bound_ns, due = VB_FOREVER;
 
 	vb_list_for_each (it, &h->queue) {
-		struct ucx_msg *m = vb_container_of(it, struct ucx_msg, link);
+		struct am_msg *m = vb_container_of(it, struct am_msg, link);
 
 		if (now <= m->oldest_ns + bound)
 			return m->oldest_ns + bound + 1;
@@ -297,7 +297,7 @@ uint64_t ucx_queue_expire(struct ucx_host *h, uint64_t now)
 		end_unsent(m, 0);
 	}
 	if (h->open != NULL) {
-		struct ucx_msg *m = h->open;
+		struct am_msg *m = h->open;
 
 		if (now <= m->oldest_ns + bound)
 			return m->oldest_ns + bound + 1;

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "fabric/ucx/wire.h"
+#include "fabric/net/am/wire.h"
 
 #define NODES      5u
 #define HOSTS      2u
@@ -45,16 +45,16 @@ static uint64_t now(void)
 }
 
 static _Alignas(16) uint8_t memory[MEMORY];
-static uint8_t body[UCX_BODY_MAX], reply[UCX_BODY_MAX];
+static uint8_t body[AM_BODY_MAX], reply[AM_BODY_MAX];
 static struct mailbox box;
-static const struct ucx_owner owner = {.memory = memory,
-				       .node_bytes = NODE_BYTES,
-				       .nodes = NODES,
-				       .hosts = HOSTS,
-				       .host = HOST,
-				       .deliver = deliver,
-				       .ctx = &box,
-				       .now = now};
+static const struct am_owner owner = {.memory = memory,
+				      .node_bytes = NODE_BYTES,
+				      .nodes = NODES,
+				      .hosts = HOSTS,
+				      .host = HOST,
+				      .deliver = deliver,
+				      .ctx = &box,
+				      .now = now};
 
 static int start(void **state)
 {
@@ -64,35 +64,35 @@ static int start(void **state)
 	return 0;
 }
 
-static uint32_t execute(const struct ucx_owner *o, uint32_t bytes, uint32_t verbs, uint32_t *late)
+static uint32_t execute(const struct am_owner *o, uint32_t bytes, uint32_t verbs, uint32_t *late)
 {
-	struct ucx_header h = {.kind = UCX_VERBS, .host = 0, .verbs = verbs, .bytes = bytes};
+	struct am_header h = {.kind = AM_VERBS, .host = 0, .verbs = verbs, .bytes = bytes};
 
 	h.clock = 1000;
-	return ucx_body_execute(o, &h, body, reply, late);
+	return am_body_execute(o, &h, body, reply, late);
 }
 
 /* Writes, checks, executes and reads the answer of n signalled or unsignalled verbs. */
 static void exchange(struct vb_verb *v, unsigned n, vb_peer from)
 {
 	uint32_t bytes = 0, most = 0, expected = 0, got, late;
-	struct ucx_cursor c;
+	struct am_cursor c;
 
 	for (unsigned i = 0; i < n; i++) {
-		ucx_verb_put(body + bytes, &v[i], from);
-		bytes += ucx_verb_bytes(&v[i]);
-		expected += ucx_verb_answer(&v[i]);
+		am_verb_put(body + bytes, &v[i], from);
+		bytes += am_verb_bytes(&v[i]);
+		expected += am_verb_answer(&v[i]);
 		v[i].status = -EIO;
 	}
-	assert_int_equal(ucx_body_check(body, bytes, n, &most), 0);
+	assert_int_equal(am_body_check(body, bytes, n, &most), 0);
 	assert_int_equal(most, expected);
 	got = execute(&owner, bytes, n, &late);
 	assert_true(got <= most);
 	assert_int_equal(late, 0);
-	c = (struct ucx_cursor){reply, reply + got};
+	c = (struct am_cursor){reply, reply + got};
 	for (unsigned i = 0; i < n; i++) {
 		if (v[i].flags & VB_SIGNALLED)
-			assert_int_equal(ucx_answer_get(&c, &v[i]), 0);
+			assert_int_equal(am_answer_get(&c, &v[i]), 0);
 	}
 	assert_ptr_equal(c.at, c.end);
 }
@@ -107,40 +107,40 @@ static uint64_t word(uint32_t at)
 
 static void test_header(void **state)
 {
-	const struct ucx_header h = {.kind = UCX_VERBS,
-				     .flags = 0,
-				     .host = 0x01020304,
-				     .epoch = 7,
-				     .verbs = UCX_VERBS_MAX,
-				     .bytes = UCX_BODY_MAX,
-				     .session = 0x1122334455667788,
-				     .number = UINT64_MAX,
-				     .clock = 42};
-	struct ucx_header got;
-	uint8_t wire[UCX_HEADER + 1], bad[UCX_HEADER + 1];
+	const struct am_header h = {.kind = AM_VERBS,
+				    .flags = 0,
+				    .host = 0x01020304,
+				    .epoch = 7,
+				    .verbs = AM_VERBS_MAX,
+				    .bytes = AM_BODY_MAX,
+				    .session = 0x1122334455667788,
+				    .number = UINT64_MAX,
+				    .clock = 42};
+	struct am_header got;
+	uint8_t wire[AM_HEADER + 1], bad[AM_HEADER + 1];
 	const char *why = NULL;
 
-	ucx_header_put(wire, &h);
+	am_header_put(wire, &h);
 	assert_memory_equal(wire, "Vbux\1\0\3\0\x88\x77\x66\x55\x44\x33\x22\x11\4\3\2\1", 20);
-	assert_int_equal(ucx_header_get(wire, UCX_HEADER, &got, &why), 0);
+	assert_int_equal(am_header_get(wire, AM_HEADER, &got, &why), 0);
 	assert_int_equal(got.kind, h.kind);
 	assert_int_equal(got.host, h.host);
 	assert_int_equal(got.epoch, h.epoch);
 	assert_int_equal(got.verbs, h.verbs);
 	assert_int_equal(got.bytes, h.bytes);
 	assert_true(got.session == h.session && got.number == h.number && got.clock == h.clock);
-	for (unsigned n = 0; n <= UCX_HEADER + 1; n++) {
-		if (n != UCX_HEADER)
-			assert_int_equal(ucx_header_get(wire, n, &got, &why), -EBADMSG);
+	for (unsigned n = 0; n <= AM_HEADER + 1; n++) {
+		if (n != AM_HEADER)
+			assert_int_equal(am_header_get(wire, n, &got, &why), -EBADMSG);
 	}
 	/* The magic, the version, the kind and the flags; the highest bytes of both counts. */
-	for (unsigned i = 0; i < UCX_HEADER; i++) {
+	for (unsigned i = 0; i < AM_HEADER; i++) {
 		if (i >= 8 && i != 43 && i != 47)
 			continue;
 		memcpy(bad, wire, sizeof(bad));
 		bad[i] ^= 0x80;
 		why = NULL;
-		assert_int_equal(ucx_header_get(bad, UCX_HEADER, &got, &why), -EBADMSG);
+		assert_int_equal(am_header_get(bad, AM_HEADER, &got, &why), -EBADMSG);
 		assert_non_null(why);
 	}
 }
@@ -298,18 +298,18 @@ static void test_messages(void **state)
 static void test_drop(void **state)
 {
 	struct vb_verb v[] = {faa(1, 0, 1), faa(1, 8, 1), faa(1, 16, 1)};
-	uint32_t n = ucx_verb_bytes(&v[0]), most, got, late;
-	struct ucx_cursor c;
+	uint32_t n = am_verb_bytes(&v[0]), most, got, late;
+	struct am_cursor c;
 
 	for (unsigned i = 0; i < 3; i++)
-		ucx_verb_put(body + i * n, &v[i], vb_peer_make(0, 1));
-	ucx_verb_drop(body + n, n);
-	assert_int_equal(ucx_body_check(body, 3 * n, 3, &most), 0);
+		am_verb_put(body + i * n, &v[i], vb_peer_make(0, 1));
+	am_verb_drop(body + n, n);
+	assert_int_equal(am_body_check(body, 3 * n, 3, &most), 0);
 	got = execute(&owner, 3 * n, 3, &late);
 	assert_true(got == 20 && most == 20);
-	c = (struct ucx_cursor){reply, reply + got};
-	assert_int_equal(ucx_answer_get(&c, &v[0]), 0);
-	assert_int_equal(ucx_answer_get(&c, &v[2]), 0);
+	c = (struct am_cursor){reply, reply + got};
+	assert_int_equal(am_answer_get(&c, &v[0]), 0);
+	assert_int_equal(am_answer_get(&c, &v[2]), 0);
 	assert_true(word(0) == 1 && word(8) == 0 && word(16) == 1);
 }
 
@@ -319,19 +319,19 @@ static void test_late(void **state)
 {
 	for (unsigned before = 0; before <= 3; before++) {
 		struct vb_verb v[] = {faa(1, 0, 1), faa(1, 8, 1), faa(1, 16, 1)};
-		uint32_t n = ucx_verb_bytes(&v[0]), got, late;
-		struct ucx_cursor c;
+		uint32_t n = am_verb_bytes(&v[0]), got, late;
+		struct am_cursor c;
 
 		start(state);
 		clock_step_ns = 10;
 		clock_ns = 1000 - 10 * before; /* so many looks at the clock are in time */
 		for (unsigned i = 0; i < 3; i++)
-			ucx_verb_put(body + i * n, &v[i], vb_peer_make(0, 1));
+			am_verb_put(body + i * n, &v[i], vb_peer_make(0, 1));
 		got = execute(&owner, 3 * n, 3, &late);
 		assert_int_equal(late, 3 - before);
-		c = (struct ucx_cursor){reply, reply + got};
+		c = (struct am_cursor){reply, reply + got};
 		for (unsigned i = 0; i < 3; i++) {
-			assert_int_equal(ucx_answer_get(&c, &v[i]), 0);
+			assert_int_equal(am_answer_get(&c, &v[i]), 0);
 			assert_int_equal(v[i].status, i < before ? 0 : -VB_ETOOLATE);
 			assert_int_equal(word(8 * i), i < before);
 		}
@@ -375,18 +375,18 @@ static void test_cut(void **state)
 		unsigned n = draw(&rng, v, 1 + (unsigned)vb_rng_below(&rng, 6), &m, data);
 
 		for (unsigned i = 0; i < n; i++) {
-			ucx_verb_put(body + bytes, &v[i], vb_peer_make(0, 1));
-			bytes += ucx_verb_bytes(&v[i]);
+			am_verb_put(body + bytes, &v[i], vb_peer_make(0, 1));
+			bytes += am_verb_bytes(&v[i]);
 		}
-		assert_int_equal(ucx_body_check(body, bytes, n, &most), 0);
-		assert_int_equal(ucx_body_check(body, bytes, n - 1, &most), -EBADMSG);
-		assert_int_equal(ucx_body_check(body, bytes, n + 1, &most), -EBADMSG);
+		assert_int_equal(am_body_check(body, bytes, n, &most), 0);
+		assert_int_equal(am_body_check(body, bytes, n - 1, &most), -EBADMSG);
+		assert_int_equal(am_body_check(body, bytes, n + 1, &most), -EBADMSG);
 		for (uint32_t k = 0; k < bytes; k++)
-			assert_int_equal(ucx_body_check(body, k, n, &most), -EBADMSG);
+			assert_int_equal(am_body_check(body, k, n, &most), -EBADMSG);
 		body[bytes] = 0;
-		assert_int_equal(ucx_body_check(body, bytes + 1, n, &most), -EBADMSG);
+		assert_int_equal(am_body_check(body, bytes + 1, n, &most), -EBADMSG);
 	}
-	assert_int_equal(ucx_body_check(body, 0, UCX_VERBS_MAX + 1, &(uint32_t){0}), -EBADMSG);
+	assert_int_equal(am_body_check(body, 0, AM_VERBS_MAX + 1, &(uint32_t){0}), -EBADMSG);
 }
 
 static void test_cut_answer(void **state)
@@ -401,16 +401,15 @@ static void test_cut_answer(void **state)
 	const uint8_t wire[64] = {0};
 
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(v); i++) {
-		uint32_t whole = ucx_verb_answer(&v[i]);
+		uint32_t whole = am_verb_answer(&v[i]);
 
 		for (uint32_t k = 0; k < whole; k++) {
-			struct ucx_cursor c = {wire, wire + k};
+			struct am_cursor c = {wire, wire + k};
 
-			assert_int_equal(ucx_answer_get(&c, &v[i]), -EBADMSG);
+			assert_int_equal(am_answer_get(&c, &v[i]), -EBADMSG);
 			assert_true(c.at == wire && v[i].status == 9);
 		}
-		assert_int_equal(ucx_answer_get(&(struct ucx_cursor){wire, wire + whole}, &v[i]),
-				 0);
+		assert_int_equal(am_answer_get(&(struct am_cursor){wire, wire + whole}, &v[i]), 0);
 		assert_int_equal(v[i].status, 0);
 	}
 }
@@ -418,40 +417,40 @@ static void test_cut_answer(void **state)
 /* The longest verb there is, either way; one byte more is not taken. */
 static void test_longest(void **state)
 {
-	static uint8_t big_memory[2 * UCX_VERB_MAX], data[UCX_VERB_MAX];
-	const struct ucx_owner big = {.memory = big_memory,
-				      .node_bytes = sizeof(big_memory),
-				      .nodes = 1,
-				      .hosts = 1,
-				      .deliver = deliver,
-				      .ctx = &box,
-				      .now = now};
+	static uint8_t big_memory[2 * AM_VERB_MAX], data[AM_VERB_MAX];
+	const struct am_owner big = {.memory = big_memory,
+				     .node_bytes = sizeof(big_memory),
+				     .nodes = 1,
+				     .hosts = 1,
+				     .deliver = deliver,
+				     .ctx = &box,
+				     .now = now};
 	struct vb_verb w = {.op = VB_OP_WRITE,
 			    .flags = VB_SIGNALLED,
 			    .addr = vb_addr_make(0, 5),
-			    .len = UCX_VERB_MAX,
+			    .len = AM_VERB_MAX,
 			    .buf = data};
 	struct vb_verb r = w;
 	uint32_t most, got, late;
-	struct ucx_cursor c;
+	struct am_cursor c;
 
 	for (unsigned i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 7 + i / 256);
-	ucx_verb_put(body, &w, vb_peer_make(0, 1));
-	assert_int_equal(ucx_body_check(body, ucx_verb_bytes(&w), 1, &most), 0);
-	assert_int_equal(execute(&big, ucx_verb_bytes(&w), 1, &late), 2);
+	am_verb_put(body, &w, vb_peer_make(0, 1));
+	assert_int_equal(am_body_check(body, am_verb_bytes(&w), 1, &most), 0);
+	assert_int_equal(execute(&big, am_verb_bytes(&w), 1, &late), 2);
 	assert_memory_equal(big_memory + 5, data, sizeof(data));
 	r.op = VB_OP_READ;
 	memset(data, 0, sizeof(data));
-	ucx_verb_put(body, &r, vb_peer_make(0, 1));
-	assert_int_equal(ucx_body_check(body, ucx_verb_bytes(&r), 1, &most), 0);
-	got = execute(&big, ucx_verb_bytes(&r), 1, &late);
-	c = (struct ucx_cursor){reply, reply + got};
-	assert_int_equal(ucx_answer_get(&c, &r), 0);
+	am_verb_put(body, &r, vb_peer_make(0, 1));
+	assert_int_equal(am_body_check(body, am_verb_bytes(&r), 1, &most), 0);
+	got = execute(&big, am_verb_bytes(&r), 1, &late);
+	c = (struct am_cursor){reply, reply + got};
+	assert_int_equal(am_answer_get(&c, &r), 0);
 	assert_memory_equal(big_memory + 5, data, sizeof(data));
 	r.len++;
-	ucx_verb_put(body, &r, vb_peer_make(0, 1));
-	assert_int_equal(ucx_body_check(body, ucx_verb_bytes(&r), 1, &most), -EBADMSG);
+	am_verb_put(body, &r, vb_peer_make(0, 1));
+	assert_int_equal(am_body_check(body, am_verb_bytes(&r), 1, &most), -EBADMSG);
 }
 
 int main(void)

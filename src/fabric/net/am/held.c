@@ -2,9 +2,9 @@
 /*
  * Messages that have come and wait: for their data, or for those before them.
  */
-#include "fabric/ucx/inner.h"
+#include "fabric/net/am/am.h"
 
-void ucx_in_free(struct ucx_in *in)
+void am_in_free(struct am_in *in)
 {
 	vb_list_remove(&in->link);
 	if (in->receiving) {
@@ -16,9 +16,9 @@ void ucx_in_free(struct ucx_in *in)
 	free(in);
 }
 
-struct ucx_in *ucx_in_new(struct ucx_host *h, const struct ucx_header *head)
+struct am_in *am_in_new(struct am_host *h, const struct am_header *head)
 {
-	struct ucx_in *in = calloc(1, sizeof(*in));
+	struct am_in *in = calloc(1, sizeof(*in));
 
 	if (in == NULL)
 		return NULL;
@@ -35,31 +35,31 @@ struct ucx_in *ucx_in_new(struct ucx_host *h, const struct ucx_header *head)
 	return in;
 }
 
-void ucx_forget_held(struct ucx_host *h)
+void am_forget_held(struct am_host *h)
 {
 	vb_list_for_each (it, &h->held)
-		ucx_in_free(vb_container_of(it, struct ucx_in, link));
+		am_in_free(vb_container_of(it, struct am_in, link));
 	h->held_n = 0;
 }
 
-void ucx_in_free_all(struct ucx_wire *w)
+void am_in_free_all(struct am_wire *w)
 {
 	vb_list_for_each (it, &w->ins) {
-		struct ucx_in *in = vb_container_of(it, struct ucx_in, all);
+		struct am_in *in = vb_container_of(it, struct am_in, all);
 
 		in->receiving = false;
-		ucx_in_free(in);
+		am_in_free(in);
 	}
 }
 
-bool ucx_hold(struct ucx_host *h, struct ucx_in *in)
+bool am_hold(struct am_host *h, struct am_in *in)
 {
 	struct vb_list *before = &h->held;
 
 	if (h->held_n >= h->wire->o.window)
 		return false;
 	while (before->prev != &h->held) {
-		struct ucx_in *p = vb_container_of(before->prev, struct ucx_in, link);
+		struct am_in *p = vb_container_of(before->prev, struct am_in, link);
 
 		if (p->h.number == in->h.number)
 			return false;

@@ -2,18 +2,18 @@
 /*
  * Looking at the network, and sleeping until there is something to see.
  *
- * The descriptor that threads sleep on is an epoll set of two: UCX's own, and a timer for what has
+ * The descriptor that threads sleep on is an epoll set: the carrier's own, and a timer for what has
  * to end by itself (verbs without an answer, hosts that have gone silent).  The timer is set only
  * when somebody goes to sleep, and left alone if it fires earlier than needed.
  */
-#define VB_LOG_ROOM "ucx"
+#define VB_LOG_ROOM "net"
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/ucx/inner.h"
+#include "fabric/net/am/am.h"
 
-static void look_at_clock(struct ucx_wire *w)
+static void look_at_clock(struct am_wire *w)
 {
 	uint64_t now = vb_clock_ns(), due = VB_FOREVER, fired;
 
@@ -27,33 +27,37 @@ static void look_at_clock(struct ucx_wire *w)
 		return;
 	w->due_ns = VB_FOREVER;
 	for (uint32_t i = 0; i < w->f->hosts; i++) {
-		uint64_t at = ucx_expire(&w->host[i], now);
+		uint64_t at = am_expire(&w->host[i], now);
 
 		if (at < due)
 			due = at;
 	}
-	ucx_due(w, due);
+	if (w->carrier->tick != NULL) {
+		uint64_t at = w->carrier->tick(w, now);
+
+		if (at < due)
+			due = at;
+	}
+	am_due(w, due);
 }
 
-bool ucx_look(struct ucx_wire *w)
+bool am_look(struct am_wire *w)
 {
 	uint64_t before = w->came;
 
-	w->looking = true;
-	(void)w->lib->ucp_worker_progress(w->worker);
-	w->looking = false;
-	ucx_msg_send_later(w);
+	w->carrier->look(w);
 	look_at_clock(w);
 	if (!vb_list_empty(&w->dirty))
-		ucx_tend(w);
+		am_tend(w);
+	if (w->carrier->push != NULL)
+		w->carrier->push(w);
 	return w->came != before;
 }
 
-/* Sets UCX and the timer so that the descriptor will tell: 0, or -EBUSY. */
-int ucx_arm(struct net_fabric *f)
+/* Sets the carrier and the timer so that the descriptor will tell: 0, or -EBUSY. */
+int am_arm(struct net_fabric *f)
 {
-	struct ucx_wire *w = ucx_of(f);
-	ucs_status_t status;
+	struct am_wire *w = am_of(f);
 	uint64_t now = vb_clock_ns();
 
 	if (w->due_ns <= now)
@@ -67,6 +71,5 @@ int ucx_arm(struct net_fabric *f)
 			return -EBUSY; /* then it is looked at without sleeping */
 		w->timer_ns = w->due_ns;
 	}
-	status = w->lib->ucp_worker_arm(w->worker);
-	return status == UCS_OK ? 0 : -EBUSY;
+	return w->carrier->arm(w);
 }

@@ -13,13 +13,13 @@
  * It costs a wake-up per `helper` while the process works.  Once a thread has slept on the
  * descriptor through IDLE_TICKS of them, the helper sleeps until some thread wakes.
  */
-#define VB_LOG_ROOM "ucx"
+#define VB_LOG_ROOM "net"
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/ucx/inner.h"
+#include "fabric/net/am/am.h"
 
 #define IDLE_TICKS 4u
 #define NAP_NS     10000000ull
@@ -27,24 +27,24 @@
 static _Thread_local bool is_me;
 
 /* A look of any thread; of others than the helper it counts. */
-bool ucx_progress(struct net_fabric *f)
+bool am_progress(struct net_fabric *f)
 {
-	struct ucx_wire *w = ucx_of(f);
+	struct am_wire *w = am_of(f);
 
 	w->helping = is_me;
 	/* Under the engine, so alone in writing it. */
 	if (!w->helping)
 		__atomic_store_n(&w->helper.passes, w->helper.passes + 1, __ATOMIC_RELAXED);
-	return ucx_look(w);
+	return am_look(w);
 }
 
-static bool stopped(struct ucx_helper *h)
+static bool stopped(struct am_helper *h)
 {
 	return __atomic_load_n(&h->stop, __ATOMIC_SEQ_CST) != 0;
 }
 
 /* Until the time has passed, something comes (fd >= 0) or stop. */
-static void nap(struct ucx_helper *h, int fd, uint64_t ns)
+static void nap(struct am_helper *h, int fd, uint64_t ns)
 {
 	struct pollfd p[2] = {{.fd = h->stop_fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
 	struct timespec t = {.tv_sec = (time_t)(ns / 1000000000),
@@ -54,9 +54,9 @@ static void nap(struct ucx_helper *h, int fd, uint64_t ns)
 }
 
 /* Serves until another thread looks by itself; returns how often they have looked by then. */
-static uint64_t stand_in(struct ucx_wire *w, uint64_t seen)
+static uint64_t stand_in(struct am_wire *w, uint64_t seen)
 {
-	struct ucx_helper *h = &w->helper;
+	struct am_helper *h = &w->helper;
 	uint64_t now;
 	bool rest;
 
@@ -68,7 +68,7 @@ static uint64_t stand_in(struct ucx_wire *w, uint64_t seen)
 		if (!net_try_pass(w->f))
 			return now;
 		pthread_mutex_lock(&w->f->engine);
-		rest = ucx_arm(w->f) == 0;
+		rest = am_arm(w->f) == 0;
 		pthread_mutex_unlock(&w->f->engine);
 		if (rest)
 			nap(h, w->f->fd, NAP_NS);
@@ -77,8 +77,8 @@ static uint64_t stand_in(struct ucx_wire *w, uint64_t seen)
 
 static void *helper_main(void *arg)
 {
-	struct ucx_wire *w = arg;
-	struct ucx_helper *h = &w->helper;
+	struct am_wire *w = arg;
+	struct am_helper *h = &w->helper;
 	uint64_t seen = __atomic_load_n(&h->passes, __ATOMIC_RELAXED), now;
 	unsigned idle = 0;
 
@@ -100,9 +100,9 @@ static void *helper_main(void *arg)
 	return NULL;
 }
 
-int ucx_helper_start(struct ucx_wire *w)
+int am_helper_start(struct am_wire *w)
 {
-	struct ucx_helper *h = &w->helper;
+	struct am_helper *h = &w->helper;
 	int err;
 
 	if (w->o.helper_ns == 0)
@@ -120,9 +120,9 @@ int ucx_helper_start(struct ucx_wire *w)
 }
 
 /* Without the engine, and after the core has ended net_wait_awake. */
-void ucx_helper_stop(struct ucx_wire *w)
+void am_helper_stop(struct am_wire *w)
 {
-	struct ucx_helper *h = &w->helper;
+	struct am_helper *h = &w->helper;
 	uint64_t one = 1;
 
 	if (!h->running)

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a fabric of active messages: connecting all hosts, control messages. */
+#define VB_LOG_ROOM "net"
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "fabric/net/am/am.h"
+
+#define CONNECT_NS 30000000000ull
+
+/* ---- opening ---- */
+
+bool am_local_cpu(const struct net_fabric *f)
+{
+	return am_of(f)->o.local == AM_LOCAL_CPU;
+}
+
+static int deliver(void *ctx, uint32_t client, const struct vb_msg *m)
+{
+	return net_deliver(ctx, client, m);
+}
+
+static uint64_t now(void)
+{
+	return vb_clock_ns();
+}
+
+/* Known to the members of the cluster, who know its secret. */
+static uint64_t session_of(const struct net_fabric *f)
+{
+	uint64_t id = 0;
+
+	if (f->cluster != NULL)
+		return XXH3_64bits(vb_cluster_secret(f->cluster), 32);
+	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+		vb_debug("no random session number");
+	return id;
+}
+
+static void init_host(struct am_wire *w, uint32_t rank)
+{
+	struct am_host *h = &w->host[rank];
+
+	h->wire = w;
+	h->rank = rank;
+	vb_list_init(&h->queue);
+	vb_list_init(&h->flight);
+	vb_list_init(&h->held);
+	vb_list_init(&h->in_dirty);
+}
+
+static void set_caps(struct net_fabric *f, const struct am_options *o)
+{
+	f->f.caps.verb_bound_ns = o->bound_ns;
+	f->f.caps.relink_ns = o->retry_ns + o->bound_ns;
+	f->coalesce = o->coalesce;
+	f->wait_ns = o->bound_ns + o->grace_ns;
+	f->verb_bytes_max = AM_VERB_MAX;
+}
+
+static int wire_new(struct net_fabric *f, const struct am_carrier *c, const void *options)
+{
+	struct am_wire *w = calloc(1, sizeof(*w));
+
+	if (w != NULL)
+		w->host = calloc(f->hosts, sizeof(*w->host));
+	if (w == NULL || w->host == NULL) {
+		free(w);
+		return vb_fail(-ENOMEM, "no memory for %u hosts", f->hosts);
+	}
+	f->wire = w;
+	f->fd = -1;
+	w->f = f;
+	w->carrier = c;
+	memcpy(&w->o, options, sizeof(w->o));
+	w->timer_fd = -1;
+	w->due_ns = VB_FOREVER;
+	w->session = session_of(f);
+	vb_list_init(&w->dirty);
+	vb_list_init(&w->pool);
+	vb_list_init(&w->messages);
+	vb_list_init(&w->ins);
+	for (uint32_t i = 0; i < f->hosts; i++)
+		init_host(w, i);
+	w->owner = (struct am_owner){.memory = f->memory,
+				     .node_bytes = f->f.node_bytes,
+				     .nodes = f->f.nodes,
+				     .hosts = f->hosts,
+				     .host = f->host,
+				     .deliver = deliver,
+				     .ctx = f,
+				     .now = now};
+	return 0;
+}
+
+/* What threads sleep on: the carrier adds its own descriptors. */
+static int open_descriptor(struct am_wire *w)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
+
+	w->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	w->f->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (w->timer_fd < 0 || w->f->fd < 0 ||
+	    epoll_ctl(w->f->fd, EPOLL_CTL_ADD, w->timer_fd, &e) != 0)
+		return vb_fail(-errno, "no descriptor to wait on: %s", strerror(errno));
+	return 0;
+}
+
+int am_open(struct net_fabric *f, const struct am_carrier *c, const void *options, void *address,
+	    size_t *bytes)
+{
+	int err = wire_new(f, c, options);
+
+	if (err != 0)
+		return err;
+	set_caps(f, &am_of(f)->o);
+	err = open_descriptor(am_of(f));
+	if (err == 0)
+		err = c->open(am_of(f), options, address, bytes);
+	if (err != 0)
+		am_close(f);
+	return err;
+}
+
+/* ---- connecting ---- */
+
+static int keep_address(struct am_host *h, const void *data, size_t bytes)
+{
+	char buf[64];
+
+	if (data == NULL || bytes == 0 || bytes > NET_ADDRESS_MAX)
+		return vb_fail(-EPROTO, "%s has sent no address", am_host_name(h, buf));
+	h->address = malloc(bytes);
+	if (h->address == NULL)
+		return vb_fail(-ENOMEM, "no memory for an address of %zu bytes", bytes);
+	memcpy(h->address, data, bytes);
+	h->address_bytes = bytes;
+	return 0;
+}
+
+static bool wanted(const struct am_wire *w, uint32_t rank)
+{
+	return rank != w->f->host || w->o.local == AM_LOCAL_WIRE;
+}
+
+/* The first host with which not both directions work; NULL: all do, and our part is sent. */
+static struct am_host *missing(struct am_wire *w)
+{
+	for (uint32_t i = 0; i < w->f->hosts; i++) {
+		struct am_host *h = &w->host[i];
+
+		if (wanted(w, i) && (h->state != AM_UP || !h->welcomed))
+			return h;
+	}
+	return NULL;
+}
+
+static int meet(struct am_wire *w)
+{
+	uint64_t until = vb_clock_ns() + CONNECT_NS;
+	struct pollfd p = {.fd = w->f->fd, .events = POLLIN};
+	struct am_host *h;
+	char buf[64];
+
+	while ((h = missing(w)) != NULL || !w->carrier->idle(w)) {
+		for (uint32_t i = 0; i < w->f->hosts; i++) {
+			struct am_host *g = &w->host[i];
+
+			if (wanted(w, i) && g->state == AM_DOWN && vb_clock_ns() >= g->retry_at_ns)
+				(void)am_greet(g);
+		}
+		if (vb_clock_ns() > until)
+			return vb_fail(-ETIMEDOUT, "no connection with %s within %llu s",
+				       h != NULL ? am_host_name(h, buf) : "some host",
+				       CONNECT_NS / AM_S);
+		if (h != NULL && w->f->cluster != NULL && !vb_cluster_alive(w->f->cluster, h->rank))
+			return vb_fail(-VB_EPEERGONE, "%s has gone while the fabric was opened",
+				       am_host_name(h, buf));
+		if (!am_look(w) && am_arm(w->f) == 0)
+			(void)poll(&p, 1, 10);
+	}
+	return 0;
+}
+
+int am_connect(struct net_fabric *f, const struct vb_cluster_parts *addresses)
+{
+	struct am_wire *w = am_of(f);
+	int err = 0;
+
+	if (addresses->n != f->hosts)
+		return vb_fail(-EPROTO, "%u addresses of %u hosts", addresses->n, f->hosts);
+	for (uint32_t i = 0; i < f->hosts && err == 0; i++)
+		err = keep_address(&w->host[i], addresses->data[i], addresses->bytes[i]);
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&f->engine);
+	err = meet(w);
+	pthread_mutex_unlock(&f->engine);
+	return err == 0 ? am_helper_start(w) : err;
+}
+
+/* ---- closing ---- */
+
+static bool quiet(struct am_wire *w)
+{
+	for (uint32_t i = 0; i < w->f->hosts; i++) {
+		struct am_host *h = &w->host[i];
+
+		if (h->flying > 0 || h->queued > 0 || h->open != NULL)
+			return false;
+	}
+	return w->carrier->idle(w);
+}
+
+static void look_until_quiet(struct am_wire *w, uint64_t ns)
+{
+	uint64_t until = vb_clock_ns() + ns;
+	struct pollfd p = {.fd = w->f->fd, .events = POLLIN};
+
+	while (!quiet(w) && vb_clock_ns() < until) {
+		am_flush(w->f);
+		if (!am_look(w) && am_arm(w->f) == 0)
+			(void)poll(&p, 1, 1);
+	}
+}
+
+void am_close(struct net_fabric *f)
+{
+	struct am_wire *w = am_of(f);
+
+	if (w == NULL)
+		return;
+	am_helper_stop(w);
+	pthread_mutex_lock(&f->engine);
+	if (w->via != NULL) {
+		/* What is on its way arrives or is over by then. */
+		look_until_quiet(w, f->wait_ns);
+		w->closing = true;
+		for (uint32_t i = 0; i < f->hosts; i++)
+			am_break(&w->host[i], "the fabric is closed");
+		look_until_quiet(w, 1 * AM_S);
+	}
+	w->carrier->close(w);
+	if (f->fd >= 0)
+		close(f->fd);
+	f->fd = -1;
+	if (w->timer_fd >= 0)
+		close(w->timer_fd);
+	pthread_mutex_unlock(&f->engine);
+	am_msg_free_all(w);
+	am_in_free_all(w);
+	for (uint32_t i = 0; i < f->hosts && w->host != NULL; i++)
+		free(w->host[i].address);
+	free(w->host);
+	free(w);
+	f->wire = NULL;
+}
+
+/* ---- the rest ---- */
+
+int am_control(struct net_fabric *f, uint32_t host, const void *data, size_t bytes)
+{
+	struct am_wire *w = am_of(f);
+	struct am_host *h = &w->host[host];
+	struct am_header head = {
+		.kind = AM_CONTROL,
+		.session = w->session,
+		.host = f->host,
+		.clock = vb_clock_ns(),
+		.bytes = (uint32_t)bytes,
+	};
+	struct am_msg *m;
+
+	if (!h->linked || h->failed)
+		return am_usable(h);
+	if (h->controls >= AM_CONTROLS)
+		return -EAGAIN;
+	m = am_msg_get(h, AM_CONTROL);
+	if (m == NULL || !am_msg_reserve(m, (uint32_t)bytes))
+		return vb_fail(-ENOMEM, "no memory for a message");
+	memcpy(m->buffer + AM_HEADER, data, bytes);
+	m->bytes = (uint32_t)bytes;
+	m->over = true;
+	h->controls++;
+	return am_msg_send(m, &head) == 0 ? 0 : -VB_EPEERGONE;
+}
+
+void am_host_gone(struct net_fabric *f, uint32_t host)
+{
+	struct am_host *h = &am_of(f)->host[host];
+
+	h->state = AM_GONE;
+	am_break(h, "the cluster says that it is gone");
+}

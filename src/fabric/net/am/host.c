@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections to hosts.
+ *
+ * A connection begins with HELLO and is usable when WELCOME has come back, which brings the first
+ * reading of the owner's clock.  Each side greets for its own verbs; answers go over the answering
+ * side's connection.  Verbs of a connection are numbered within its *epoch*.
+ *
+ * A connection ends when the carrier says so (a killed peer: within a millisecond), or when a message has
+ * been unanswered and nothing at all has come for `silence` (a cut link, a stopped machine: TCP
+ * alone would take a quarter of an hour).  Then everything in flight ends, posts fail at once, and
+ * a post that comes `retry` later tries a new connection from the address exchanged at first.
+ *
+ * The two sides of one broken connection find out at different times.  HELLO therefore says in
+ * `number` which epoch of the receiver its sender is connected to: a host that is UP and hears that
+ * the other has dropped it greets again at once.
+ */
+#define VB_LOG_ROOM "net"
+#include "base/log.h"
+#include "fabric/net/am/am.h"
+
+const char *am_host_name(const struct am_host *h, char buf[64])
+{
+	const struct vb_cluster *c = h->wire->f->cluster;
+
+	if (c != NULL)
+		return vb_cluster_name(c, h->rank);
+	snprintf(buf, 64, "host %u", h->rank);
+	return buf;
+}
+
+void am_heard(struct am_host *h, const struct am_header *m)
+{
+	uint64_t now = vb_clock_ns();
+
+	h->heard_ns = now;
+	if (m->kind != AM_VERBS && h->state == AM_UP)
+		am_clock_saw(h, m->clock, now);
+}
+
+/* ---- connections ---- */
+
+void am_failed(struct am_host *h, const char *why)
+{
+	h->failed = true;
+	h->failure = why;
+	am_mark(h);
+}
+
+static int say(struct am_host *h, enum am_kind kind, uint32_t epoch, uint64_t number)
+{
+	struct am_wire *w = h->wire;
+	struct am_msg *m = am_msg_get(h, kind);
+	struct am_header head = {
+		.kind = (uint8_t)kind,
+		.session = w->session,
+		.host = w->f->host,
+		.epoch = epoch,
+		.number = number,
+		.clock = vb_clock_ns(),
+	};
+
+	if (m == NULL)
+		return vb_fail(-ENOMEM, "no memory for a message");
+	m->over = true;
+	return am_msg_send(m, &head);
+}
+
+void am_linked(struct am_host *h)
+{
+	struct am_wire *w = h->wire;
+	uint64_t now = vb_clock_ns();
+
+	h->linked = true;
+	h->state = AM_GREETING;
+	h->failed = false;
+	h->epoch++;
+	h->next_number = 1;
+	h->greeted_ns = now;
+	am_due(w, now + w->o.silence_ns);
+	(void)say(h, AM_HELLO, h->epoch, h->from_epoch);
+}
+
+int am_greet(struct am_host *h)
+{
+	struct am_wire *w = h->wire;
+	int err;
+
+	h->retry_at_ns = vb_clock_ns() + w->o.retry_ns;
+	if (w->closing || h->state != AM_DOWN || h->address == NULL)
+		return -VB_EPEERGONE;
+	err = w->carrier->link(h);
+	if (err == 0)
+		am_linked(h);
+	return err == 0 || err == -EINPROGRESS ? 0 : -VB_EPEERGONE;
+}
+
+/* A carrier connects as long as it tries, and tells when it gives up.  To close before that is not for
+ * us: UCX 1.13 aborts when an endpoint is closed that is not connected yet.  But the other's answer
+ * may be lost with its own connection, so we ask once more over ours. */
+static uint64_t greet_again(struct am_host *h, uint64_t now)
+{
+	h->epoch++;
+	h->greeted_ns = now;
+	(void)say(h, AM_HELLO, h->epoch, h->from_epoch);
+	return now + h->wire->o.silence_ns;
+}
+
+int am_usable(struct am_host *h)
+{
+	if (vb_likely(h->state == AM_UP && !h->failed))
+		return 0;
+	/* The post fails at once, but shows that the host is wanted. */
+	if (h->state == AM_DOWN && vb_clock_ns() >= h->retry_at_ns)
+		(void)am_greet(h);
+	return -VB_EPEERGONE;
+}
+
+void am_break(struct am_host *h, const char *why)
+{
+	struct am_wire *w = h->wire;
+	bool was_up = h->state == AM_UP && !w->closing;
+	char buf[64];
+
+	if (was_up)
+		vb_info("the connection to %s is lost: %s", am_host_name(h, buf), why);
+	else
+		vb_debug("no connection to %s: %s", am_host_name(h, buf), why);
+	if (h->state != AM_GONE)
+		h->state = AM_DOWN;
+	h->failed = h->regreet = h->welcome = false;
+	h->from_epoch = 0;
+	h->retry_at_ns = vb_clock_ns() + w->o.retry_ns;
+	h->linked = false;
+	w->carrier->unlink(h);
+	am_forget_held(h);
+	am_fail_all(h);
+}
+
+void am_hello_came(struct am_host *h, const struct am_header *m)
+{
+	/* Greetings may wait in several connections at once, and be read in any order. */
+	if (m->epoch <= h->newest_epoch)
+		return;
+	am_forget_held(h);
+	h->newest_epoch = h->from_epoch = m->epoch;
+	h->expected = 1;
+	h->welcome = true;
+	if (h->state == AM_UP && m->number != h->epoch)
+		h->regreet = h->welcomed;
+	am_mark(h);
+}
+
+void am_welcome_came(struct am_host *h, const struct am_header *m)
+{
+	char buf[64];
+
+	if (h->state != AM_GREETING || m->epoch != h->epoch)
+		return;
+	am_clock_first(h, m->clock, h->heard_ns);
+	h->state = AM_UP;
+	vb_debug("connected to %s, epoch %u", am_host_name(h, buf), h->epoch);
+	am_mark(h);
+}
+
+static void tend_host(struct am_host *h)
+{
+	if (h->failed && h->linked)
+		am_break(h, h->failure);
+	h->failed = false;
+	if (h->regreet) {
+		uint32_t from = h->from_epoch;
+
+		/* What it sends us goes on: only our own connection is gone. */
+		am_break(h, "the other side has dropped it");
+		h->from_epoch = from;
+		h->welcome = true;
+	}
+	if (h->welcome && h->state == AM_DOWN)
+		(void)am_greet(h); /* it is there: the answer needs a connection of ours */
+	if (h->welcome && h->linked && !h->failed) {
+		h->welcome = false;
+		if (say(h, AM_WELCOME, h->from_epoch, 0) == 0)
+			h->welcomed = true;
+	}
+	am_pump(h);
+}
+
+void am_tend(struct am_wire *w)
+{
+	struct vb_list later;
+
+	/* From within a call that tends already (to ourselves, verbs are answered while they are
+	 * sent): the outer one goes on with what is marked. */
+	if (w->tending)
+		return;
+	w->tending = true;
+	vb_list_init(&later);
+	for (struct vb_list *it; (it = vb_list_pop(&w->dirty)) != NULL;) {
+		struct am_host *h = vb_container_of(it, struct am_host, in_dirty);
+
+		h->dirty = false;
+		tend_host(h);
+		/* Its doorbell has not rung yet: flush must find it. */
+		if (!h->dirty && h->open != NULL && !h->rung) {
+			h->dirty = true;
+			vb_list_push(&later, &h->in_dirty);
+		}
+	}
+	for (struct vb_list *it; (it = vb_list_pop(&later)) != NULL;)
+		vb_list_push(&w->dirty, it);
+	w->tending = false;
+}
+
+/* ---- what takes too long ---- */
+
+static uint64_t min64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+uint64_t am_expire(struct am_host *h, uint64_t now)
+{
+	uint64_t due = VB_FOREVER, since;
+
+	if (h->state == AM_GREETING) {
+		due = h->greeted_ns + h->wire->o.silence_ns;
+		return now < due ? due : greet_again(h, now);
+	}
+	if (h->flying > 0) {
+		struct am_msg *oldest = vb_container_of(h->flight.next, struct am_msg, link);
+
+		since = oldest->sent_ns > h->heard_ns ? oldest->sent_ns : h->heard_ns;
+		due = since + h->wire->o.silence_ns;
+		if (now >= due) {
+			am_break(h, "it does not answer");
+			return VB_FOREVER;
+		}
+		due = min64(due, am_flight_expire(h, now));
+	}
+	return min64(due, am_queue_expire(h, now));
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The carrier of active messages over TCP, from the inside.
+ *
+ * One connection per pair of processes.  The process of the lower rank makes it, and makes it anew
+ * when it is lost; the other one listens.  To itself a process has one as well (local=wire), and reads
+ * at the end that it has accepted.
+ *
+ *	shaking    a TLS 1.3 handshake proves to each end that the other knows the run's secret, and
+ *	           which ranks the two are (shake.c)
+ *	open       messages of net/am/wire.h one behind the other; each says how long it is.  Beyond
+ *	           loopback they are sealed in records (seal.c)
+ *
+ * Nothing that arrives is believed before it is bounded: a connection that has proved nothing gets
+ * TCP_SHAKE_MAX bytes and TCP_SHAKE_NS, there are TCP_HALF_MAX of them, and a message is AM_BODY_MAX
+ * long at most.  What a peer does not read of its answers is kept up to `backlog`, which is more than
+ * one that keeps to the window can owe; beyond that its connection ends.
+ *
+ * What is sent is gathered, and leaves in one write when the caller has nothing more (`push`): all
+ * answers to what one read has brought, all messages that one doorbell closes.
+ *
+ * The files call one way: tcp.c (the carrier's calls) and listen.c stand on conn.c, that on shake.c
+ * and seal.c, and these on buf.c and address.c.
+ */
+#ifndef VB_FABRIC_TCP_INNER_H
+#define VB_FABRIC_TCP_INNER_H
+
+#include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <sodium.h>
+#include <sys/socket.h>
+
+#include "fabric/net/am/am.h"
+
+#define TCP_HALF_MAX  64u
+#define TCP_SHAKE_MAX 16384u
+#define TCP_SHAKE_NS  5000000000ull
+#define TCP_READ      32768u  /* bytes that a read asks for at least */
+#define TCP_ROOM_KEPT 262144u /* an empty buffer that is larger is given back */
+#define TCP_SEAL_MAX  65536u  /* plain bytes of one record */
+#define TCP_SEAL_MORE 20u     /* what a record has besides: its length, its tag */
+#define TCP_KEY       32u
+
+enum tcp_sealing { TCP_SEAL_AUTO, TCP_SEAL_ALWAYS, TCP_SEAL_NEVER };
+
+struct tcp_options {
+	struct am_options am;
+	int seal; /* enum tcp_sealing */
+	const char *bind;
+};
+
+/* ---- buf.c ---- */
+
+/* Bytes begin to end of at[room] count. */
+struct tcp_buf {
+	uint8_t *at;
+	size_t begin, end, room;
+};
+
+static inline size_t tcp_buf_bytes(const struct tcp_buf *b)
+{
+	return b->end - b->begin;
+}
+
+/* Room for so many more; what counts may move to the front.  False: no memory. */
+bool tcp_buf_reserve(struct tcp_buf *b, size_t bytes);
+/* The first so many have been dealt with. */
+void tcp_buf_take(struct tcp_buf *b, size_t bytes);
+void tcp_buf_free(struct tcp_buf *b);
+
+/* ---- address.c ---- */
+
+/* What a process tells the others: TCP_ADDRESS bytes, little-endian.
+ *
+ *	 0  u16 version   2  u16 flags (TCP_HAS_AES)   4  u16 family: 4 or 6   6  u16 port
+ *	 8  16 bytes: the address, of IPv4 the first four
+ */
+#define TCP_ADDRESS 24u
+#define TCP_VERSION 1u
+#define TCP_HAS_AES 1u
+
+struct tcp_address {
+	struct sockaddr_storage sa;
+	socklen_t len;
+	uint16_t flags;
+};
+
+void tcp_address_put(uint8_t to[TCP_ADDRESS], const struct tcp_address *a);
+/* -EPROTO, not said. */
+int tcp_address_get(struct tcp_address *out, const void *from, size_t bytes);
+/* What `host`, a name, an address or an interface of this machine, stands for; port 0. */
+int tcp_address_find(struct tcp_address *out, const char *host);
+bool tcp_address_is_loopback(const struct tcp_address *a);
+bool tcp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+/* "127.0.0.1:4711" */
+#define TCP_ADDRESS_TEXT 64
+void tcp_address_say(const struct sockaddr_storage *sa, char to[TCP_ADDRESS_TEXT]);
+
+/* ---- seal.c ---- */
+
+/* How frames are protected; both ends say the same in the handshake. */
+enum tcp_mode { TCP_PLAIN, TCP_AES, TCP_CHACHA, TCP_MODES };
+extern const char *const tcp_mode_names[TCP_MODES];
+
+struct tcp_seal; /* the keys of one connection, both ways */
+
+/* Keys of TCP_KEY bytes each; NULL: no memory. */
+struct tcp_seal *tcp_seal_new(enum tcp_mode mode, const uint8_t *sending, const uint8_t *receiving);
+void tcp_seal_free(struct tcp_seal *s);
+/* One record of `bytes` (1 to TCP_SEAL_MAX); returns what it takes, TCP_SEAL_MORE more. */
+size_t tcp_seal_put(struct tcp_seal *s, uint8_t *to, const uint8_t *plain, size_t bytes);
+/* The next record of `from`, opened at the end of `to`: 1; 0: not all of it is there; -EBADMSG: it is
+ * none of the other end's, or not the next; -ENOMEM. */
+int tcp_seal_get(struct tcp_seal *s, struct tcp_buf *from, struct tcp_buf *to);
+
+/* ---- shake.c ---- */
+
+struct tcp_conn;
+
+struct tcp_shake {
+	SSL *ssl;
+	BIO *in, *out;
+};
+
+/* The context of a fabric; `psk` is kept as a pointer. */
+SSL_CTX *tcp_shake_context(void);
+int tcp_shake_begin(struct tcp_conn *c);
+void tcp_shake_end(struct tcp_conn *c);
+/* Goes on with what is in c->raw, leaves what is to be sent in c->out.  1: proved, c->from and c->mode
+ * are true; 0: more is needed; -EACCES with c->why. */
+int tcp_shake_step(struct tcp_conn *c);
+
+/* ---- connections ---- */
+
+enum tcp_state { TCP_CONNECTING, TCP_SHAKING, TCP_OPEN, TCP_DEAD };
+
+struct tcp_conn {
+	struct vb_list link; /* in via->conns */
+	struct tcp_via *t;
+	struct am_host *host; /* NULL: nobody has proved to be one */
+	int fd;
+	enum tcp_state state;
+	bool accepted;
+	bool pushing;    /* in via->push */
+	bool wants_room; /* epoll tells when it can be written to */
+	struct vb_list in_push;
+	uint64_t until_ns; /* of the handshake */
+	struct sockaddr_storage peer;
+	size_t shaken;  /* bytes that the handshake has had */
+	size_t missing; /* of the message whose beginning has come; 0: not known */
+	struct tcp_shake shake;
+	uint32_t from, to; /* ranks: who connects, to whom */
+	enum tcp_mode mode;
+	const char *why;       /* it is of no use any more */
+	struct tcp_seal *seal; /* NULL: plain */
+	struct tcp_buf raw;    /* came, and is not opened (plain: not taken apart) yet */
+	struct tcp_buf in;     /* sealed: opened, and not taken apart yet */
+	struct tcp_buf text;   /* sealed: to be sealed */
+	struct tcp_buf out;    /* to be written */
+};
+
+struct tcp_peer {
+	struct tcp_address address;
+	unsigned tries;    /* in vain since the last connection */
+	uint64_t again_ns; /* not before */
+};
+
+struct tcp_via {
+	struct am_wire *w;
+	struct tcp_options o;
+	struct tcp_address here;
+	int listener;
+	bool deaf; /* no descriptors: the listener is left alone until listen_ns */
+	uint64_t listen_ns;
+	uint8_t psk[TCP_KEY];
+	SSL_CTX *ssl;
+	bool sealed;
+	struct tcp_peer *peer; /* [hosts] */
+	struct vb_list conns, push;
+	unsigned open, half; /* of conns: TCP_OPEN; accepted and not yet open */
+	bool dead;           /* some are TCP_DEAD */
+	bool look_all; /* ask for everything: somebody has slept, or not only reading is due */
+	unsigned looks;
+	size_t backlog;
+	uint64_t refused, refused_untold, refused_again_ns;
+};
+
+static inline struct tcp_via *tcp_of(const struct am_wire *w)
+{
+	return w->via;
+}
+
+/* ---- conn.c ---- */
+
+/* A connection over fd, which it closes in the end, also after -error. */
+int tcp_conn_new(struct tcp_via *t, int fd, bool accepted, struct tcp_conn **out);
+/* It is of no use any more: its host hears of it, and it is closed by tcp_conn_reap. */
+void tcp_conn_fail(struct tcp_conn *c, const char *why);
+/* The same without a word to its host. */
+void tcp_conn_drop(struct tcp_conn *c);
+void tcp_conn_reap(struct tcp_via *t);
+/* What epoll says of it. */
+void tcp_conn_event(struct tcp_conn *c, uint32_t events);
+/* Reads what is there; true if something was. */
+bool tcp_conn_read(struct tcp_conn *c);
+/* Queues a message. 0, -EPIPE. */
+int tcp_conn_send(struct tcp_conn *c, const uint8_t *bytes, size_t n);
+void tcp_conn_push(struct tcp_conn *c);
+void tcp_conn_free_all(struct tcp_via *t);
+/* A line now and then about a connection that did not become one. */
+void tcp_refused(struct tcp_conn *c, const char *why);
+
+/* ---- listen.c ---- */
+
+int tcp_listen(struct tcp_via *t);
+void tcp_accept(struct tcp_via *t);
+/* Begins a connection to a host: 0 or -error. */
+int tcp_dial(struct tcp_via *t, struct am_host *h);
+/* Sockets and attempts whose time has come; says when to look again. */
+uint64_t tcp_listen_tick(struct tcp_via *t, uint64_t now);
+void tcp_tune(int fd, uint64_t silence_ns);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sealed records.
+ *
+ *	u32 n, little-endian     n bytes: what is sealed, and 16 of its tag
+ *
+ * AEAD with the length as additional data and a counter as nonce: each way has its own key, and each key
+ * its own counter, from 0.  So what was changed, dropped, repeated, reordered or sent by somebody else
+ * does not open, and the connection ends.  AES-256-GCM where both ends' CPUs have it, else
+ * ChaCha20-Poly1305 (both of libsodium).
+ *
+ * A key's life is SEALS records: then each end replaces it by a hash of it, and the counter begins anew.
+ * So the limits of AES-GCM are far, and who learns a key does not learn what was sealed before it.
+ */
+#define VB_LOG_ROOM "tcp"
+#include <endian.h>
+
+#include "base/log.h"
+#include "fabric/tcp/inner.h"
+
+#define SEALS (1u << 20)
+#define TAG   16u
+
+const char *const tcp_mode_names[TCP_MODES] = {
+	[TCP_PLAIN] = "plain", [TCP_AES] = "aes256gcm", [TCP_CHACHA] = "chacha20poly1305"};
+
+static const uint8_t next_label[] = "verbena tcp: the next key";
+
+struct way {
+	crypto_aead_aes256gcm_state aes; /* made of key */
+	uint8_t key[TCP_KEY];
+	uint64_t counter;
+};
+
+struct tcp_seal {
+	struct way out, in;
+	enum tcp_mode mode;
+};
+
+_Static_assert(crypto_aead_aes256gcm_ABYTES == TAG &&
+		       crypto_aead_chacha20poly1305_ietf_ABYTES == TAG,
+	       "tags are of one size");
+_Static_assert(crypto_aead_aes256gcm_NPUBBYTES == 12 &&
+		       crypto_aead_chacha20poly1305_ietf_NPUBBYTES == 12,
+	       "nonces are of one size");
+_Static_assert(4 + TAG == TCP_SEAL_MORE, "what a record has besides");
+
+static void way_key(struct way *w, enum tcp_mode mode)
+{
+	w->counter = 0;
+	if (mode == TCP_AES)
+		(void)crypto_aead_aes256gcm_beforenm(&w->aes, w->key);
+}
+
+static void nonce_next(struct way *w, enum tcp_mode mode, uint8_t nonce[12])
+{
+	uint8_t next[TCP_KEY];
+	uint64_t n;
+
+	if (w->counter == SEALS) {
+		(void)crypto_generichash(next, sizeof(next), next_label, sizeof(next_label), w->key,
+					 sizeof(w->key));
+		memcpy(w->key, next, sizeof(next));
+		sodium_memzero(next, sizeof(next));
+		way_key(w, mode);
+	}
+	n = htole64(w->counter++);
+	memset(nonce, 0, 12);
+	memcpy(nonce, &n, sizeof(n));
+}
+
+struct tcp_seal *tcp_seal_new(enum tcp_mode mode, const uint8_t *sending, const uint8_t *receiving)
+{
+	struct tcp_seal *s = NULL;
+
+	/* libsodium wants its state so. */
+	if (posix_memalign((void **)&s, 64, sizeof(*s)) != 0)
+		return NULL;
+	memset(s, 0, sizeof(*s));
+	s->mode = mode;
+	memcpy(s->out.key, sending, TCP_KEY);
+	memcpy(s->in.key, receiving, TCP_KEY);
+	way_key(&s->out, mode);
+	way_key(&s->in, mode);
+	return s;
+}
+
+void tcp_seal_free(struct tcp_seal *s)
+{
+	if (s == NULL)
+		return;
+	sodium_memzero(s, sizeof(*s));
+	free(s);
+}
+
+size_t tcp_seal_put(struct tcp_seal *s, uint8_t *to, const uint8_t *plain, size_t bytes)
+{
+	uint32_t n = htole32((uint32_t)(bytes + TAG));
+	uint8_t nonce[12];
+
+	vb_assert(bytes > 0 && bytes <= TCP_SEAL_MAX);
+	nonce_next(&s->out, s->mode, nonce);
+	memcpy(to, &n, sizeof(n));
+	if (s->mode == TCP_AES)
+		(void)crypto_aead_aes256gcm_encrypt_afternm(to + 4, NULL, plain, bytes, to, 4, NULL,
+							    nonce, &s->out.aes);
+	else
+		(void)crypto_aead_chacha20poly1305_ietf_encrypt(to + 4, NULL, plain, bytes, to, 4,
+								NULL, nonce, s->out.key);
+	return bytes + TCP_SEAL_MORE;
+}
+
+int tcp_seal_get(struct tcp_seal *s, struct tcp_buf *from, struct tcp_buf *to)
+{
+	const uint8_t *at = from->at + from->begin;
+	size_t have = tcp_buf_bytes(from), bytes;
+	uint8_t nonce[12];
+	uint32_t n;
+	int err;
+
+	if (have < 4)
+		return 0;
+	memcpy(&n, at, sizeof(n));
+	n = le32toh(n);
+	if (n <= TAG || n > TCP_SEAL_MAX + TAG)
+		return -EBADMSG;
+	if (have < 4 + (size_t)n)
+		return 0;
+	bytes = n - TAG;
+	if (!tcp_buf_reserve(to, bytes))
+		return -ENOMEM;
+	nonce_next(&s->in, s->mode, nonce);
+	if (s->mode == TCP_AES)
+		err = crypto_aead_aes256gcm_decrypt_afternm(to->at + to->end, NULL, NULL, at + 4, n,
+							    at, 4, nonce, &s->in.aes);
+	else
+		err = crypto_aead_chacha20poly1305_ietf_decrypt(to->at + to->end, NULL, NULL,
+								at + 4, n, at, 4, nonce, s->in.key);
+	if (err != 0)
+		return -EBADMSG;
+	to->end += bytes;
+	tcp_buf_take(from, 4 + (size_t)n);
+	return 1;
+}

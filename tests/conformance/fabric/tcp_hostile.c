@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who knocks at a process of the fabric tcp without being of its run, and what a member's connection may
+ * not bring: refused, said, and the process goes on.  One process, which reaches itself over the wire.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define VB_LOG_ROOM "test"
+#include "base/log.h"
+#include "fabric/tcp/inner.h"
+
+#define WAIT_NS 20000000000ull
+
+struct world {
+	struct vb_fabric *f;
+	struct tcp_via *t;
+	struct vb_ep *ep;
+	vb_addr a;
+	uint64_t done; /* additions to the word at a */
+};
+
+static void begin(struct world *w, const char *more)
+{
+	char options[160];
+	bool fresh;
+
+	*w = (struct world){0};
+	snprintf(options, sizeof(options), "local=wire,helper=0,bound=5s,retry=8ms%s", more);
+	assert_int_equal(vb_fabric_open(&(struct vb_fabric_params){.fabric = "tcp",
+								   .nodes = 1,
+								   .node_bytes = 64 << 10,
+								   .options = options},
+					&w->f),
+			 0);
+	assert_int_equal(vb_region(w->f, 0, "word", 64, &w->a, &fresh), 0);
+	assert_int_equal(vb_ep_open(w->f, 0, &w->ep), 0);
+	w->t = tcp_of(am_of(net_of(w->f)));
+}
+
+/* It serves, perhaps over another connection. */
+static void works(struct world *w)
+{
+	uint64_t until = vb_ep_now(w->ep) + WAIT_NS, old;
+	int err;
+
+	while ((err = vb_faa64(w->ep, w->a, 1, &old)) == -VB_EPEERGONE && vb_ep_now(w->ep) < until)
+		(void)vb_ep_sleep(w->ep, 1000000);
+	assert_int_equal(err, 0);
+	assert_true(old == w->done);
+	w->done++;
+}
+
+static void end(struct world *w)
+{
+	works(w);
+	vb_ep_close(w->ep);
+	assert_int_equal(vb_fabric_close(w->f), 0);
+}
+
+static int knock(struct world *w)
+{
+	int fd = socket(w->t->here.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&w->t->here.sa, w->t->here.len), 0);
+	return fd;
+}
+
+/* Until the other end has closed it; what it says until then is no concern of ours. */
+static bool closed(struct world *w, int fd)
+{
+	uint64_t until = vb_ep_now(w->ep) + WAIT_NS;
+	char buf[512];
+	ssize_t n;
+
+	while ((n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT)) > 0 ||
+	       (n < 0 && errno == EAGAIN && vb_ep_now(w->ep) < until))
+		(void)vb_ep_sleep(w->ep, 1000000);
+	return n == 0 || errno == ECONNRESET;
+}
+
+static const struct {
+	const char *what, *bytes;
+	size_t n;
+} strange[] = {
+#define S(what, bytes)                                                                             \
+	{                                                                                          \
+		what, bytes, sizeof(bytes) - 1                                                     \
+	}
+	S("HTTP", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+	S("zeros", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+	S("a message without a proof", "Vbux\1\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+	S("UCX's magic", "\xca\xfe\xba\xbe\xca\xfe\xba\xbe\0\0\0\0\xff\xff\xff\xff"),
+	S("a TLS record that is too long", "\x16\3\1\xff\xff\1\0\xff\xfb\3\3"),
+	S("a TLS alert", "\x15\3\3\0\2\2\x28"),
+	S("a ClientHello of nothing", "\x16\3\1\0\5\1\0\0\1\0"),
+#undef S
+};
+
+static void test_strangers(void **state)
+{
+	struct world w;
+
+	begin(&w, "");
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(strange); i++) {
+		char said[256] = "";
+		uint64_t refused = w.t->refused;
+		int fd = knock(&w);
+
+		w.t->refused_again_ns = 0;
+		vb_log_capture_begin(said, sizeof(said));
+		assert_true(send(fd, strange[i].bytes, strange[i].n, MSG_NOSIGNAL) > 0);
+		(void)shutdown(fd, SHUT_WR);
+		if (!closed(&w, fd))
+			fail_msg("%s: it stays open", strange[i].what);
+		vb_log_capture_end();
+		close(fd);
+		assert_int_equal(w.t->refused, refused + 1);
+		if (strstr(said, "refused a connection from 127.0.0.1:") == NULL)
+			fail_msg("%s: \"%s\"", strange[i].what, said);
+		works(&w);
+	}
+	end(&w);
+}
+
+/* Those who say nothing: so many at a time, and none for long. */
+static void test_silent(void **state)
+{
+	int fd[3 * TCP_HALF_MAX];
+	unsigned open = 0;
+	struct world w;
+
+	begin(&w, "");
+	vb_log_mute();
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(fd); i++) {
+		fd[i] = knock(&w);
+		works(&w);
+	}
+	(void)vb_ep_sleep(w.ep, 1000000);
+	assert_true(w.t->half <= TCP_HALF_MAX);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(fd); i++) {
+		char c;
+
+		open += recv(fd[i], &c, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+	}
+	assert_int_equal(open, TCP_HALF_MAX);
+	/* Their time is over. */
+	vb_list_for_each (it, &w.t->conns) {
+		struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
+
+		c->until_ns = c->state == TCP_OPEN ? c->until_ns : 1;
+	}
+	am_due(w.t->w, 1);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(fd); i++) {
+		assert_true(closed(&w, fd[i]));
+		close(fd[i]);
+	}
+	vb_log_unmute();
+	assert_int_equal(w.t->half, 0);
+	end(&w);
+}
+
+/* ---- one that shakes hands ---- */
+
+/* As a member would, with `psk` and these ranks: over a blocking socket.  What step says last. */
+static int shake_hands(struct world *w, int fd, const uint8_t psk[TCP_KEY], uint32_t from,
+		       uint32_t to, enum tcp_mode mode, struct tcp_conn *c)
+{
+	static struct tcp_via other;
+	uint64_t until = vb_ep_now(w->ep) + WAIT_NS;
+	int rc;
+
+	other = *w->t;
+	memcpy(other.psk, psk, TCP_KEY);
+	*c = (struct tcp_conn){.t = &other, .fd = fd, .from = from, .to = to, .mode = mode};
+	assert_int_equal(tcp_shake_begin(c), 0);
+	while ((rc = tcp_shake_step(c)) >= 0) {
+		size_t n = tcp_buf_bytes(&c->out);
+		ssize_t got;
+
+		if (n > 0 && send(fd, c->out.at + c->out.begin, n, MSG_NOSIGNAL) != (ssize_t)n)
+			return -EPIPE;
+		tcp_buf_take(&c->out, n);
+		if (rc == 1)
+			return 1;
+		assert_true(tcp_buf_reserve(&c->raw, 4096));
+		while ((got = recv(fd, c->raw.at + c->raw.end, 4096, MSG_DONTWAIT)) < 0 &&
+		       errno == EAGAIN && vb_ep_now(w->ep) < until)
+			(void)vb_ep_sleep(w->ep, 1000000);
+		if (got <= 0)
+			return -EPIPE;
+		c->raw.end += (size_t)got;
+	}
+	return rc;
+}
+
+static void shaken(struct tcp_conn *c)
+{
+	tcp_shake_end(c);
+	tcp_seal_free(c->seal);
+	tcp_buf_free(&c->raw);
+	tcp_buf_free(&c->out);
+	close(c->fd);
+}
+
+/* The right key opens, and nothing else does: another key, another's rank, another protection. */
+static void test_hands(void **state)
+{
+	uint8_t wrong[TCP_KEY];
+	const struct {
+		bool wrong;
+		uint32_t from, to;
+		enum tcp_mode mode;
+		bool opens;
+	} tries[] = {
+		{true, 0, 0, TCP_PLAIN, false},  {false, 1, 0, TCP_PLAIN, false},
+		{false, 0, 1, TCP_PLAIN, false}, {false, UINT32_MAX, 0, TCP_PLAIN, false},
+		{false, 0, 0, TCP_AES, false},   {false, 0, 0, TCP_CHACHA, false},
+		{false, 0, 0, TCP_PLAIN, true},
+	};
+	struct world w;
+
+	begin(&w, "");
+	vb_log_mute();
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(tries); i++) {
+		uint64_t refused = w.t->refused;
+		struct tcp_conn c;
+		int fd = knock(&w), rc;
+
+		memcpy(wrong, w.t->psk, TCP_KEY);
+		wrong[i % TCP_KEY] ^= tries[i].wrong;
+		rc = shake_hands(&w, fd, wrong, tries[i].from, tries[i].to, tries[i].mode, &c);
+		assert_int_equal(rc == 1, tries[i].opens);
+		if (!tries[i].opens) {
+			assert_true(closed(&w, fd));
+			assert_int_equal(w.t->refused, refused + 1);
+		}
+		works(&w);
+		shaken(&c);
+		(void)vb_ep_sleep(w.ep, 1000000);
+	}
+	vb_log_unmute();
+	end(&w);
+}
+
+/* ---- a member whose connection brings what it should not ---- */
+
+/* The end of the process's connection to itself that sends. */
+static struct tcp_conn *sending(struct world *w)
+{
+	works(w);
+	return am_of(net_of(w->f))->host[0].via;
+}
+
+static void breaks(struct world *w, const void *bytes, size_t n, const char *why)
+{
+	char said[256] = "", want[300];
+	struct tcp_conn *c = sending(w);
+	uint32_t epoch = am_of(net_of(w->f))->host[0].epoch;
+
+	assert_int_equal(send(c->fd, bytes, n, MSG_NOSIGNAL), n);
+	vb_log_capture_begin(said, sizeof(said));
+	for (unsigned i = 0; i < 10000 && am_of(net_of(w->f))->host[0].epoch == epoch; i++)
+		(void)vb_ep_sleep(w->ep, 1000000);
+	vb_log_capture_end();
+	snprintf(want, sizeof(want), "the connection to host 0 is lost: %s", why);
+	if (strstr(said, want) == NULL)
+		fail_msg("\"%s\" and not: %s", said, why);
+	assert_true(am_of(net_of(w->f))->host[0].epoch > epoch);
+	works(w);
+}
+
+static void test_frames(void **state)
+{
+	static const uint8_t zeros[AM_HEADER];
+	uint8_t bytes[AM_HEADER];
+	struct am_header h;
+	struct world w;
+
+	begin(&w, "");
+	breaks(&w, zeros, sizeof(zeros), "not a message of ours");
+	h = (struct am_header){.kind = AM_VERBS, .session = w.t->w->session, .host = 1};
+	am_header_put(bytes, &h);
+	breaks(&w, bytes, sizeof(bytes), "it speaks for another host");
+	h.host = 0;
+	h.bytes = AM_BODY_MAX + 1;
+	am_header_put(bytes, &h);
+	breaks(&w, bytes, sizeof(bytes), "longer than a message may be");
+	h.bytes = 0;
+	h.kind = AM_KINDS;
+	am_header_put(bytes, &h);
+	breaks(&w, bytes, sizeof(bytes), "an unknown kind or flag");
+	end(&w);
+}
+
+/* Plain bytes among sealed ones: as whoever is between the two can put there. */
+static void test_sealed(void **state)
+{
+	static const uint8_t zeros[64];
+	uint8_t record[64] = {44}; /* a length that may be */
+	struct world w;
+
+	begin(&w, ",seal=always");
+	breaks(&w, zeros, sizeof(zeros), "a frame is not as the other end has sealed it");
+	breaks(&w, record, sizeof(record), "a frame is not as the other end has sealed it");
+	end(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_strangers), cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_hands),     cmocka_unit_test(test_frames),
+		cmocka_unit_test(test_sealed),
+	};
+
+	setenv("VERBENA_LOG", "warn,net:info", 1);
+	return cmocka_run_group_tests_name("fabric tcp: hostile", tests, NULL, NULL);
+}
