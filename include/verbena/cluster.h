@@ -4,12 +4,12 @@
  *
  * Every process opens the cluster with the same `hosts` count.  One of them, the *root*, listens;
  * the others, its *members*, connect to it.  Each gets a rank, 0 (the root) to hosts - 1, and
- * learns of the others' deaths.  Then each opens a fabric on it (vb_fabric_params.cluster, "ucx"
- * or "verbs"), all with the same parameters.  Node n of the fabric lives in the process of rank
+ * learns of the others' deaths.  Then each opens a fabric on it (vb_fabric_params.cluster, "tcp",
+ * "ucx" or "verbs"), all with the same parameters.  Node n of the fabric lives in the process of rank
  * n % hosts.
  *
  *	vb_cluster_open(&(struct vb_cluster_params){ .hosts = 3, .meet = "127.0.0.1:7531" }, &c);
- *	vb_fabric_open(&(struct vb_fabric_params){ .fabric = "ucx", .nodes = 3, .cluster = c }, &f);
+ *	vb_fabric_open(&(struct vb_fabric_params){ .fabric = "tcp", .nodes = 3, .cluster = c }, &f);
  *
  * The call is the same in every process: the first that can bind the address is the root.  Under
  * mpirun or srun (`pmix`) ranks and the root's address come from the launcher.
@@ -18,11 +18,12 @@
  * refused without an authentication key: a file of 32 to 4096 bytes that are not all equal, the
  * same for all processes, owned by this process's user and readable by nobody else.  Root and
  * member prove to each other that they have it (HMAC-SHA-256 of fresh challenges; the key never
- * travels).  That keeps strangers out of the cluster, and protects nothing else: what follows is
- * neither encrypted nor authenticated.  With "ucx" whoever can open a TCP connection to a process
- * can write to its memory and kill it, key or no key (UCX's TCP transport asks for none).  Beyond
- * one's own machine, and beside users that are not trusted, use a firewall, a network namespace or
- * a tunnel (WireGuard) that lets only the cluster's processes connect.
+ * travels).  That keeps strangers out of the cluster; what follows is neither encrypted nor
+ * authenticated.  With "tcp" the fabric's own connections are: each begins with a proof of the run's
+ * secret, and beyond loopback their frames are sealed (doc/security.md).  With "ucx" whoever can open a
+ * TCP connection to a process can write to its memory and kill it, key or no key (UCX's TCP transport
+ * asks for none): beyond one's own machine, and beside users that are not trusted, use a firewall, a
+ * network namespace or a tunnel (WireGuard) that lets only the cluster's processes connect.
  *
  * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own.
  * It refuses a member that differs, naming the first difference on both sides, and goes on waiting

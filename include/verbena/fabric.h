@@ -3,19 +3,21 @@
  * A fabric: how processes reach each other's memory.
  *
  * A fabric has N nodes, each with one contiguous segment that every node may read, write and update
- * atomically.  There are four:
+ * atomically.  There are five:
  *
  *	shm	the nodes are shared memory of one machine; the default
  *	sim	simulates a cluster in virtual time inside one thread
  *	verbs	RDMA to other machines
- *	ucx	TCP, and what else UCX drives, to other machines
+ *	tcp	TCP to other machines, closed to strangers
+ *	ucx	what UCX drives, to other machines, among friends
  *
- * With verbs and ucx each process of a cluster (verbena/cluster.h) has memory of its own.  Open a
+ * With verbs, tcp and ucx each process of a cluster (verbena/cluster.h) has memory of its own.  Open a
  * fabric, then open a lock space (verbena/lock.h) or a database (verbena/txn.h) on it.
  *
- * Trust.  Every process of a fabric can write every word of it.  With `ucx` so can anybody that
- * can open a TCP connection to one of them (verbena/cluster.h, "Trust"): keep its network closed
- * to others.
+ * Trust.  Every process of a fabric can write every word of it.  With `tcp` nobody else can: each
+ * connection begins with a proof of the run's secret, and beyond loopback all that passes is encrypted
+ * and authenticated.  With `ucx` anybody can who can open a TCP connection to one of them
+ * (verbena/cluster.h, "Trust"): keep its network closed to others.
  *
  * Threads.  Each OS thread that uses a fabric has its own scheduler (made on first use), and what
  * a thread opens on a fabric (lock clients, coordinators, servers as tasks) may be used by that
@@ -86,7 +88,7 @@ struct vb_fabric;
 struct vb_cluster;
 
 struct vb_fabric_params {
-	/* "shm", "sim", "verbs" or "ucx"; NULL: "shm". */
+	/* "shm", "sim", "verbs", "tcp" or "ucx"; NULL: "shm". */
 	const char *fabric;
 	/* shm: the segment's name, 1 to 200 characters without '/'; NULL: private to this process
 	 * and its children. */
@@ -108,7 +110,7 @@ struct vb_fabric_params {
 	bool attach_or_create;
 	/* No keeper threads ("Background work" above). */
 	bool no_keeper;
-	/* verbs, ucx: the processes that share the fabric.  Each opens it with the same parameters
+	/* verbs, tcp, ucx: the processes that share the fabric.  Each opens it with the same parameters
 	 * (collective); node n lives in the process of rank n % hosts.  NULL: this process alone
 	 * has all nodes. */
 	struct vb_cluster *cluster;
@@ -130,6 +132,8 @@ struct vb_fabric_params {
  *             with a cluster: processes asked for different nodes, sizes or options (the log names
  *             them)
  *   -ENODEV   verbs, ucx: no device, or its library is not installed; `verbena doctor` says more
+ *   -EADDRNOTAVAIL, -EINVAL  tcp: it cannot listen at the cluster's address, or at that of its option
+ *             `bind` (the log names it)
  *   -ETIMEDOUT, -VB_EPEERGONE  with a cluster: another process did not come, or died (the log names
  *             it)
  *
@@ -150,8 +154,8 @@ int vb_fabric_close(struct vb_fabric *fabric);
 
 /*
  * Makes a fabric usable in a forked child: forgets the parent's endpoints and what is open on them,
- * and keeps the mapping (shm).  On sim the child has a simulation of its own from then on.  On ucx
- * and verbs connections do not survive a fork: it aborts with a message that says so.  What the
+ * and keeps the mapping (shm).  On sim the child has a simulation of its own from then on.  On tcp,
+ * ucx and verbs connections do not survive a fork: it aborts with a message that says so.  What the
  * parent has open does not keep the child from closing the fabric.  In a process that has opened
  * the fabric itself, in a child that has made this call before, and for NULL, it does nothing.
  */
