@@ -15,7 +15,7 @@
 extern const struct vb_fabric_ops vb_fabric_tcp;
 
 static const struct vb_opt tcp_table[] = {
-	AM_OPTIONS(struct tcp_options, "4ms"),
+	AM_OPTIONS(struct tcp_options, "20ms"),
 	VB_OPT_CHOICE(struct tcp_options, seal, "seal", "auto|always|never-on-a-trusted-network",
 		      "auto",
 		      "whether frames are encrypted and authenticated; auto: unless this process "
@@ -235,6 +235,7 @@ static uint64_t carrier_tick(struct am_wire *w, uint64_t now)
 
 static const struct am_carrier tcp_carrier = {
 	.name = "tcp",
+	.lasting = true,
 	.open = carrier_open,
 	.close = carrier_close,
 	.link = carrier_link,
@@ -283,8 +284,8 @@ const struct vb_fabric_ops vb_fabric_tcp = {
 	.caps =
 		{
 			.flags = AM_CAP_FLAGS,
-			.verb_bound_ns = 4000000,
-			.relink_ns = 204000000,
+			.verb_bound_ns = 20000000,
+			.relink_ns = 220000000,
 			.rtt_ns = 20000,
 			.atomics = AM_CAP_ATOMICS,
 			.order = AM_CAP_ORDER,

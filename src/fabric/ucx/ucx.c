@@ -11,6 +11,8 @@ extern const struct vb_fabric_ops vb_fabric_ucx;
 
 static const struct vb_opt ucx_table[] = {
 	AM_OPTIONS(struct ucx_options, "4ms"),
+	VB_OPT_TIME(struct ucx_options, am.grace_ns, "grace", "20ms", 100000, 60 * AM_S,
+		    "how much longer than `bound` an answer is waited for"),
 	VB_OPT_SIZE(struct ucx_options, eager, "eager", "64ki", 0, 1 << 20,
 		    "messages longer than this are fetched by the receiver (rendezvous)"),
 	VB_OPT_STRING(struct ucx_options, tls, "tls", "LIST", "tcp,self",

@@ -241,7 +241,7 @@ int vb_doctor(FILE *to, const struct vb_doctor_opts *opts)
 	doctor_fabric(&d, "sim", "sim", NULL);
 	doctor_rdma(&d);
 	/* Not by the CPU, and patiently: it is not about a loaded machine's pace. */
-	doctor_fabric(&d, "tcp", "tcp", "local=wire,bound=1s,grace=1s");
+	doctor_fabric(&d, "tcp", "tcp", "local=wire,bound=1s");
 	doctor_ucx(&d);
 	fprintf(to, "\n%u ok, %u to watch, %u failed, %u absent\n", d.count[DOCTOR_OK],
 		d.count[DOCTOR_WARN], d.count[DOCTOR_FAIL], d.count[DOCTOR_NONE]);

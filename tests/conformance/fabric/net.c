@@ -8,7 +8,8 @@ static int suite_open(struct vb_fabric_params *p, struct vb_fabric **out)
 {
 	p->fabric = fabric;
 	/* Time and room enough for a loaded machine: what happens without is in net_pair.c. */
-	p->options = "local=wire,bound=2s,grace=5s,silence=20s";
+	p->options = strcmp(fabric, "ucx") == 0 ? "local=wire,bound=2s,grace=5s,silence=20s"
+						: "local=wire,bound=2s,silence=20s";
 	return vb_fabric_open(p, out);
 }
 

@@ -69,7 +69,7 @@ static void test_elsewhere(void **state)
 	const crowd_body bodies[] = {member, member};
 
 	(void)state;
-	crowd_end(crowd_run("tcp", "bound=2s,grace=5s,silence=20s", 2, bodies, CROWD_MAX));
+	crowd_end(crowd_run("tcp", "bound=2s,silence=20s", 2, bodies, CROWD_MAX));
 }
 
 int main(void)

@@ -123,7 +123,7 @@ static void test_link(void **state)
 		fabric,
 		strcmp(fabric, "ucx") == 0
 			? "bound=100ms,grace=50ms,silence=500ms,retry=100ms,net_devices=vb0"
-			: "bound=100ms,grace=50ms,silence=500ms,retry=100ms,bind=vb0",
+			: "bound=100ms,silence=500ms,retry=100ms,bind=vb0",
 		2, bodies, CROWD_MAX));
 }
 

@@ -144,7 +144,7 @@ static bool open_world(const struct vb_lock_ops *ops, const char *fabric, bool n
 {
 	const struct vb_fabric_params fp = {
 		.fabric = fabric,
-		.options = strcmp(fabric, "shm") != 0 ? "bound=2s,grace=5s,silence=20s" : NULL,
+		.options = strcmp(fabric, "shm") != 0 ? "bound=2s,silence=20s" : NULL,
 		.node_bytes = 1 << 20,
 		.endpoints = 32,
 		.no_keeper = no_keeper,

@@ -42,8 +42,9 @@ static void net_options(const struct world *w, char *to, size_t size)
 	const char *measured = getenv("VERBENA_VERBS_MEASURED");
 
 	if (strcmp(net_fabric_of(w->kind), "verbs") != 0)
-		snprintf(to, size, "%sbound=%" PRIu64 "ms,grace=5s,silence=20s",
-			 w->kind == NET_TASKS ? "local=wire," : "", bound_ms);
+		snprintf(to, size, "%sbound=%" PRIu64 "ms,silence=20s%s",
+			 w->kind == NET_TASKS ? "local=wire," : "", bound_ms,
+			 strcmp(net_fabric_of(w->kind), "ucx") == 0 ? ",grace=5s" : "");
 	else
 		snprintf(to, size, "device=%s%s%s", device,
 			 w->p.lease_ns == 0 ? "" : ",timeout=11,retries=2,measured=",

@@ -54,12 +54,12 @@ static void init_host(struct am_wire *w, uint32_t rank)
 	vb_list_init(&h->in_dirty);
 }
 
-static void set_caps(struct net_fabric *f, const struct am_options *o)
+static void set_caps(struct net_fabric *f, const struct am_carrier *c, const struct am_options *o)
 {
 	f->f.caps.verb_bound_ns = o->bound_ns;
 	f->f.caps.relink_ns = o->retry_ns + o->bound_ns;
 	f->coalesce = o->coalesce;
-	f->wait_ns = o->bound_ns + o->grace_ns;
+	f->wait_ns = o->bound_ns + (c->lasting ? o->silence_ns : o->grace_ns);
 	f->verb_bytes_max = AM_VERB_MAX;
 }
 
@@ -118,7 +118,7 @@ int am_open(struct net_fabric *f, const struct am_carrier *c, const void *option
 
 	if (err != 0)
 		return err;
-	set_caps(f, &am_of(f)->o);
+	set_caps(f, c, &am_of(f)->o);
 	err = open_descriptor(am_of(f));
 	if (err == 0)
 		err = c->open(am_of(f), options, address, bytes);

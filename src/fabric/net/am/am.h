@@ -36,7 +36,9 @@
 
 /* What every carrier has; a carrier's own options begin with it. */
 struct am_options {
-	uint64_t bound_ns, grace_ns, retry_ns, silence_ns, helper_ns;
+	uint64_t
+		grace_ns; /* of carriers that may lose answers: how long one is waited for beyond bound */
+	uint64_t bound_ns, retry_ns, silence_ns, helper_ns;
 	uint64_t window, queue;
 	bool coalesce;
 	int local; /* enum am_local */
@@ -50,8 +52,6 @@ enum am_local { AM_LOCAL_CPU, AM_LOCAL_WIRE };
 	VB_OPT_TIME(type, am.bound_ns, "bound", bound, 100000, 10 * AM_S,                          \
 		    "a verb that its owner reads later after its posting does not happen; leases " \
 		    "must be twice as long"),                                                      \
-		VB_OPT_TIME(type, am.grace_ns, "grace", "20ms", 100000, 60 * AM_S,                 \
-			    "how much longer than `bound` an answer is waited for"),               \
 		VB_OPT_SIZE(type, am.window, "window", "16", 1, 1024,                              \
 			    "messages to one host without an answer; more verbs are collected "    \
 			    "meanwhile"),                                                          \
@@ -213,6 +213,9 @@ struct am_wire {
  */
 struct am_carrier {
 	const char *name;
+	/* What is sent arrives, in order, or the connection breaks: an answer is awaited for as long as it
+	 * lives and the other end shows signs of life (`silence`), however late it is. */
+	bool lasting;
 	/* What is needed to be called; what the others must know goes to address[*bytes] (NET_ADDRESS_MAX
 	 * at first).  w->via is the carrier's. */
 	int (*open)(struct am_wire *w, const void *options, void *address, size_t *bytes);

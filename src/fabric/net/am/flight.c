@@ -4,8 +4,10 @@
  *
  * Time.  A message says until when, in its owner's clock, its verbs may happen: `bound` after the
  * oldest of them was posted.  What the owner reads later than that does not happen, and what is
- * still collected here when it is over is not sent.  After another `grace` a signalled verb without
- * an answer is given up as -VB_EUNKNOWN; an answer that comes later is dropped.
+ * still collected here when it is over is not sent.  Where the carrier may lose answers, a signalled
+ * verb without one is given up as -VB_EUNKNOWN after another `grace`; an answer that comes later is
+ * dropped.  A lasting carrier delivers or breaks: there the answer is awaited, and says whether the verb
+ * has happened, however late it is.
  *
  * What did not happen.  A verb that is surely not executed, for want of time or room, ends with
  *	-EAGAIN        SEND, WRITE_NOTIFY: as when the receiver's ring is full
@@ -267,6 +269,8 @@ uint64_t am_flight_expire(struct am_host *h, uint64_t now)
 {
 	uint64_t wait = h->wire->f->wait_ns, due = VB_FOREVER;
 
+	if (h->wire->carrier->lasting)
+		return VB_FOREVER; /* the silence of the host ends it: am_expire */
 	vb_list_for_each (it, &h->flight) {
 		struct am_msg *m = vb_container_of(it, struct am_msg, link);
 
