@@ -189,6 +189,8 @@ static const struct {
 	{"t_w", {"1", "2", "5"}},
 	{"max_writers", {"1", "2", "5"}},
 	{"omega", {"0ns", "100ns", "1us"}},
+	{"backoff_base", {"100ns", "1us", "20us"}},
+	{"backoff_cap", {"1us", "50us", "500us"}},
 };
 
 static void draw_small_options(const struct vb_lock_ops *ops, struct vb_rng *r,
@@ -577,9 +579,6 @@ static void draw_patience(const struct vb_lock_ops *ops, struct vb_explore_draw 
 		return;
 	d->patience_ns = 2 * (tell_ns + d->faults.pause_max_ns + d->faults.deaf_max_ns +
 			      d->faults.partition_max_ns);
-	/* Where a release that meets nobody must know what came of it, waiting for nobody shows. */
-	if (d->faults.lose_ops == 1u << VB_OP_CAS64)
-		d->patience_ns *= 4;
 	if (d->patience_ns < o->min)
 		d->patience_ns = o->min;
 	add_option(d, "successor_wait=%" PRIu64 "ns", d->patience_ns);
