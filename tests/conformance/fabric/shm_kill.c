@@ -426,87 +426,6 @@ static void test_every_instruction_of_tables(void **state)
 		skip();
 }
 
-/* Opens one while somebody else looks on, who may have sent something meanwhile. */
-static void body_open_once(struct vb_fabric *fab, unsigned number, void *arg)
-{
-	struct vb_ep *mine;
-	struct vb_msg m;
-
-	(void)number;
-	(void)arg;
-	(void)vb_process_self(); /* warm */
-	trace_me();
-	stop_here();
-	child_must(vb_ep_open(fab, 0, &mine) == 0);
-	stop_here();
-	child_must(vb_ep_recv(mine, &m) == -EAGAIN);
-}
-
-static bool steps_once(pid_t pid)
-{
-	return ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) == 0 && traced_stop(pid, SIGTRAP);
-}
-
-/* Has an endpoint and never looks at it. */
-static void body_deaf(struct vb_fabric *fab, unsigned number, void *arg)
-{
-	struct vb_msg m = message(TAG_VICTIM, 0);
-	struct vb_ep *mine;
-
-	(void)number;
-	child_must(vb_ep_open(fab, 0, &mine) == 0);
-	child_must(vb_send_wait(mine, *(vb_peer *)arg, &m) == 0);
-	for (;;)
-		pause();
-}
-
-/*
- * The only endpoint that is left is a dead one's, of whom nobody has heard that.  Once the ring has been
- * drained for the next one nothing gets in any more that is meant for the dead: not before any of the
- * instructions that are left.
- */
-static void test_sent_while_claimed(void **state)
-{
-	unsigned before = 0, late = 0;
-	struct vb_ep *rest[16];
-	struct vb_msg m;
-	struct shm_endpoint *e;
-	uint32_t slot, n = 0;
-	shm_process was;
-	vb_peer dead;
-	pid_t pid;
-
-	(void)state;
-	pid = start_child(f, 0, body_deaf, &ep->self);
-	assert_int_equal(take(ep, &m), 0);
-	dead = m.from;
-	while (n < 14)
-		assert_int_equal(vb_ep_open(f, 0, &rest[n++]), 0);
-	kill_child(pid);
-	e = shm_endpoint_find(shm_of(f), dead, &slot);
-	assert_non_null(e);
-	was = e->owner;
-	assert_int_equal(vb_send_wait(ep, dead, &m), 0);
-	pid = start_traced(body_open_once, NULL);
-	while (pid != 0 && steps_once(pid)) {
-		if (__atomic_load_n(&e->owner, __ATOMIC_RELAXED) == was) {
-			before++;
-			continue;
-		}
-		late++;
-		assert_int_equal(vb_send_wait(ep, dead, &m), -VB_EPEERGONE);
-	}
-	if (pid != 0) {
-		assert_true(before > 0 && late > 0);
-		assert_int_equal(ptrace(PTRACE_CONT, pid, NULL, NULL), 0);
-		end_child(pid);
-	}
-	while (n > 0)
-		vb_ep_close(rest[--n]);
-	if (pid == 0)
-		skip();
-}
-
 /* A receiver that dies asleep, awake or half-way through a message costs its sender nothing more.
  */
 static void body_receiver(struct vb_fabric *fab, unsigned number, void *arg)
@@ -548,6 +467,74 @@ static void test_killed_receivers(void **state)
 	}
 }
 
+/* Opens one while somebody else looks on, who may have sent something meanwhile. */
+static void body_open_once(struct vb_fabric *fab, unsigned number, void *arg)
+{
+	struct vb_ep *mine;
+	struct vb_msg m;
+
+	(void)number;
+	(void)arg;
+	(void)vb_process_self(); /* warm */
+	trace_me();
+	stop_here();
+	child_must(vb_ep_open(fab, 0, &mine) == 0);
+	stop_here();
+	child_must(vb_ep_recv(mine, &m) == -EAGAIN);
+}
+
+static bool steps_once(pid_t pid)
+{
+	return ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) == 0 && traced_stop(pid, SIGTRAP);
+}
+
+/*
+ * The only endpoint that is left is a dead one's, of whom nobody has heard that.  Once the ring has been
+ * drained for the next one nothing gets in any more that is meant for the dead: not before any of the
+ * instructions that are left.
+ */
+static void test_sent_while_claimed(void **state)
+{
+	unsigned before = 0, late = 0;
+	struct vb_ep *rest[16];
+	struct vb_msg m;
+	struct shm_endpoint *e;
+	uint32_t slot, n = 0;
+	shm_process was;
+	vb_peer dead;
+	pid_t pid;
+
+	(void)state;
+	pid = start_child(f, 0, body_receiver, &ep->self);
+	assert_int_equal(take(ep, &m), 0);
+	dead = m.from;
+	while (n < 14)
+		assert_int_equal(vb_ep_open(f, 0, &rest[n++]), 0);
+	kill_child(pid);
+	e = shm_endpoint_find(shm_of(f), dead, &slot);
+	assert_non_null(e);
+	was = e->owner;
+	assert_int_equal(vb_send_wait(ep, dead, &m), 0);
+	pid = start_traced(body_open_once, NULL);
+	while (pid != 0 && steps_once(pid)) {
+		if (__atomic_load_n(&e->owner, __ATOMIC_RELAXED) == was) {
+			before++;
+			continue;
+		}
+		late++;
+		assert_int_equal(vb_send_wait(ep, dead, &m), -VB_EPEERGONE);
+	}
+	if (pid != 0) {
+		assert_true(before > 0 && late > 0);
+		assert_int_equal(ptrace(PTRACE_CONT, pid, NULL, NULL), 0);
+		end_child(pid);
+	}
+	while (n > 0)
+		vb_ep_close(rest[--n]);
+	if (pid == 0)
+		skip();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -557,8 +544,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_every_instruction_of_receive, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_every_instruction_of_tables, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_sent_while_claimed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_receivers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sent_while_claimed, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
