@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error texts, the version, and the end of the program when an invariant broke. */
+/* Error texts and the version. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -7,7 +7,6 @@
 #include <verbena/verbena.h>
 
 #include "base/compiler.h"
-#include "base/log.h"
 #include "vb_commit.h"
 #include "vb_config.h"
 
@@ -95,13 +94,4 @@ const char *vb_version(void)
 const char *vb_commit(void)
 {
 	return VB_COMMIT;
-}
-
-void vb_assert_failed(const char *cond, const char *file, int line)
-{
-	char text[512];
-
-	snprintf(text, sizeof(text), "%s:%d: this must hold and does not: %s", file, line, cond);
-	vb_log_last(text);
-	abort();
 }

@@ -306,10 +306,15 @@ void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ..
 	errno = saved;
 }
 
-void vb_log_last(const char *text)
+/* Its last words, whatever the levels. */
+void vb_assert_failed(const char *cond, const char *file, int line)
 {
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s:%d: this must hold and does not: %s", file, line, cond);
 	fprintf(stderr, "verbena: %s\n", text);
 	(void)to_sink(VB_LOG_ROOM, VB_LOG_ERROR, text);
+	abort();
 }
 
 void vb_log_capture_begin(char *buf, size_t size)

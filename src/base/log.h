@@ -20,10 +20,6 @@
 int vb_log_on(const char *room, enum vb_log_level level);
 void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ...) VB_PRINTF(3, 4);
 
-/* The last line of a process that is about to abort: on stderr, whatever the levels, and to the
- * program's function. */
-void vb_log_last(const char *text);
-
 /* Until the matching end, lines of this thread go to buf (the last one wins) instead of stderr; the
  * command line uses it to put the cause into its one line.  Tests use it to look at the text. */
 void vb_log_capture_begin(char *buf, size_t size);
