@@ -346,7 +346,18 @@ static int renew_once(struct slot *s, struct vb_lock_client *me, struct vb_grant
 	return err;
 }
 
-/* Near the end of the lease, or at any time in it; some a little late. */
+/* So near that what is posted then may land behind it; or a little late. */
+static uint64_t near_the_end(struct slot *s, const struct vb_grant *g)
+{
+	uint64_t lease = s->x->d->lease_ns;
+
+	if (vb_rng_chance(&s->rng, 0.1))
+		return g->valid_until_ns + vb_rng_below(&s->rng, 1 + lease / 16);
+	return g->valid_until_ns -
+	       vb_rng_below(&s->rng, 1 + (lease >> (3 + vb_rng_below(&s->rng, 6))));
+}
+
+/* Near the end of the lease, or at any time in it. */
 static void renew_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
 	const struct vb_explore_draw *d = s->x->d;
@@ -358,9 +369,8 @@ static void renew_somehow(struct slot *s, struct vb_lock_client *me, struct vb_g
 	for (uint64_t n = 1 + vb_rng_below(&s->rng, RENEWALS_MAX); n > 0; n--) {
 		uint64_t now = vb_lock_now(me), until = now;
 
-		if (may_be_late && vb_rng_chance(&s->rng, 0.3))
-			until = g->valid_until_ns + d->lease_ns / 64 -
-				vb_rng_below(&s->rng, 1 + d->lease_ns / 8);
+		if (may_be_late && vb_rng_chance(&s->rng, 0.5))
+			until = near_the_end(s, g);
 		else if (d->hold_max_ns != 0)
 			until = now + vb_rng_below(&s->rng, d->hold_max_ns);
 		if (until > now)

@@ -505,14 +505,14 @@ static void draw_edges(struct vb_explore_draw *d)
 		d->p_edge = vb_draw_one_of(&r, chances, 2);
 }
 
-/* Leases that begin anew, of protocols that can. */
+/* Leases that begin anew, of protocols that can; a planted one that can does it wrong. */
 static void draw_renewals(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
 	static const double chances[] = {0.03, 0.1, 0.3};
 	struct vb_rng r;
 
 	vb_rng_seed(&r, d->seed, RENEW_STREAM);
-	if (ops->renew != NULL && vb_rng_chance(&r, 0.4))
+	if (ops->renew != NULL && (vb_rng_chance(&r, 0.4) || ops->planted != NULL))
 		d->p_renew = vb_draw_one_of(&r, chances, 3);
 }
 
