@@ -258,7 +258,7 @@ static void take_records(struct tcp_conn *c)
 		tcp_conn_fail(c, "there was no memory for a message");
 }
 
-static void take(struct tcp_conn *c)
+void tcp_conn_take(struct tcp_conn *c)
 {
 	if (c->seal != NULL)
 		take_records(c);
@@ -305,7 +305,7 @@ static void shake(struct tcp_conn *c)
 	}
 	proved(c);
 	if (c->state == TCP_OPEN)
-		take(c); /* what came right behind */
+		tcp_conn_take(c); /* what came right behind */
 }
 
 /* ---- reading ---- */
@@ -340,7 +340,7 @@ bool tcp_conn_read(struct tcp_conn *c)
 		if (c->state == TCP_SHAKING)
 			shake(c);
 		else
-			take(c);
+			tcp_conn_take(c);
 		if ((size_t)n < room || (c->host != NULL && c->host->failed))
 			return any;
 	}

@@ -201,6 +201,8 @@ void tcp_conn_drop(struct tcp_conn *c);
 void tcp_conn_reap(struct tcp_via *t);
 /* What epoll says of it. */
 void tcp_conn_event(struct tcp_conn *c, uint32_t events);
+/* Takes apart what has been read, as far as it is whole. */
+void tcp_conn_take(struct tcp_conn *c);
 /* Reads what is there; true if something was. */
 bool tcp_conn_read(struct tcp_conn *c);
 /* Queues a message. 0, -EPIPE. */
