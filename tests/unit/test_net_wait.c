@@ -440,6 +440,46 @@ static void crowded_gives_way(void **state)
 	vb_ep_close(target);
 }
 
+/* Where the transport knows what waking costs: however many may poll, the core is spun on for that long
+ * and never given away; and once it was taken away during a spin, the next waits sleep at once. */
+static void spins_by_wake(void **state)
+{
+	struct net_env *env;
+	pthread_t thread;
+	uint32_t passes;
+
+	(void)state;
+	fake.local_hosts = 64;
+	fake_open();
+	fake.f->core->cores = 2;
+	fake.f->spin_ns = 200000;
+	env = vb_container_of(fake.f->core->threads.next, struct net_thread, in_core)->env;
+	/* As if somebody had just had the core. */
+	env->taken_until_ns = VB_FOREVER;
+	target = fake_ep(0);
+	passes = fake.passes;
+	assert_int_equal(pthread_create(&thread, NULL, deliver_after_naps, NULL), 0);
+	assert_int_equal(vb_ep_wait(target, VB_FOREVER), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	/* One look before, one that arms and one after each sleep. */
+	assert_true(fake.passes - passes <= 8 * (fake_count(&fake.naps) + 2));
+	env->taken_until_ns = 0;
+	passes = fake.passes;
+	sleep_ms(5);
+	assert_true(fake.passes > passes + 4);
+	assert_int_equal(fake_count(&fake.yields), 0);
+	vb_ep_close(target);
+}
+
+static void wake_is_measured(void **state)
+{
+	uint64_t begin = vb_clock_ns(), ns = net_spin_of_wake();
+
+	(void)state;
+	assert_true(ns >= 20000 && ns <= 400000);
+	assert_true(vb_clock_ns() - begin < FAKE_LONG_NS);
+}
+
 /* A descriptor that has something to be seen is not slept on, and that does not count as a
  * sleep. */
 static void busy_descriptor(void **state)
@@ -652,6 +692,8 @@ int main(void)
 		FAKE(completion_in_any_pass),
 		FAKE(spins_then_sleeps),
 		FAKE(crowded_gives_way),
+		FAKE(spins_by_wake),
+		cmocka_unit_test(wake_is_measured),
 		FAKE(busy_descriptor),
 		FAKE(no_descriptor),
 		FAKE(timers_hold),
