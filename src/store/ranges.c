@@ -6,10 +6,16 @@
  * and with them, in a second table, the range's own tuple: it never has a record, and its version counts
  * for what is in the range.  What transactions make of it: txn/scan.c.
  *
+ * Which keys have a tuple is known in two places.  Behind the tuple of each range lies its key map
+ * (store/keymap.h), which anybody reads; it is drawn when the range gets its tuple, and from then on has a
+ * key before the index does.  An owner that dies in between leaves a key in the map that has no tuple: who
+ * scans has one made.
+ *
  * The order is in a tree in the owner's heap (store/ordered.h), which the node's server alone uses.  It
  * follows the tuples, which are only ever added: before each look it takes in those that have come since
  * the last.  So nobody who adds a key need know of it, and a new owner makes it from the tuples alone.  It
  * has every key that has a tuple, whether there is a record or not: what is in it is only worth a look.
+ * Maps are drawn from it, and where a range has more keys than a map has room for, it alone knows them.
  */
 #define VB_LOG_ROOM "store"
 #include <errno.h>
@@ -17,12 +23,14 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "store/keymap.h"
 #include "store/ordered.h"
 #include "store/store.h"
 
 #define NAME_MOST     24u /* with ".ranges" behind it a table's name */
 #define SHIFT_DEFAULT 6u
 #define SHIFT_MOST    32u
+#define MAP_STEP      64 /* keys of a range at a time */
 
 unsigned vb_ranges_shift(const struct vb_table_params *p)
 {
@@ -121,4 +129,40 @@ int vb_table_list(struct vb_table *t, uint16_t node, uint64_t from, uint64_t to,
 		return err;
 	return from <= to ? (int)vb_ordered_scan(n->order, from, to, keys, most)
 			  : (int)list_down(n->order, from, to, keys, most);
+}
+
+/* ---- key maps, at the owner ---- */
+
+void vb_ranges_note(struct vb_table *t, uint16_t node, uint64_t key)
+{
+	struct vb_table_node *n;
+	uint64_t range;
+
+	if (vb_likely(t->ranges == NULL))
+		return;
+	n = &t->ranges->node[node];
+	range = vb_index_find(&n->index, vb_table_range(t, key));
+	if (range != 0)
+		(void)vb_keymap_add(
+			(void *)(n->index.segment + range + t->ranges->layout.beside_at),
+			t->range_shift, key);
+}
+
+int vb_ranges_draw_map(struct vb_table *ranges, uint16_t node, uint64_t key, char *tuple)
+{
+	const uint64_t end = vb_table_range_end(ranges, key);
+	uint64_t *map = (void *)(tuple + ranges->layout.beside_at);
+	uint64_t keys[MAP_STEP];
+	bool room = true;
+	int n;
+
+	/* Of a range whose tuple did not get into the index. */
+	memset(map, 0, vb_keymap_bytes(ranges->range_shift));
+	do {
+		n = vb_table_list(ranges->ranges_of, node, key, end, keys, MAP_STEP);
+		for (int i = 0; i < n && room; i++)
+			room = vb_keymap_add(map, ranges->range_shift, keys[i]);
+		key = n > 0 ? keys[n - 1] + 1 : key;
+	} while (n == MAP_STEP && keys[n - 1] != end && room);
+	return n < 0 ? n : 0;
 }

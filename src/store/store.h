@@ -58,7 +58,8 @@ struct vb_tuple_layout {
 	uint32_t one_bytes;                      /* up to the end of the first slot */
 	uint32_t blind_bytes;                    /* that are read where no record is wanted */
 	uint32_t bytes;
-	uint32_t stride; /* from one tuple to the next */
+	uint32_t beside_at; /* what its table has beside each tuple: the key map of a range */
+	uint32_t stride;    /* from one tuple to the next */
 };
 #define VB_TUPLE_KEY_AT      0u
 #define VB_TUPLE_RESERVED_AT 8u
@@ -69,6 +70,8 @@ struct vb_tuple_layout {
 
 void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32_t slots,
 			  uint32_t record_bytes);
+/* So many bytes beside each tuple, in whole words. */
+void vb_tuple_layout_beside(struct vb_tuple_layout *l, uint32_t bytes);
 
 /* The largest record, in whole words, whose tuple one READ brings on every fabric. */
 uint32_t vb_tuple_record_most(uint32_t meta_bytes, uint32_t slots);
@@ -217,23 +220,24 @@ struct vb_table {
 	uint64_t group; /* so many keys in a row lie on one node; 1 */
 	struct vb_tuple_layout layout;
 	struct vb_table_node *node;
-	struct vb_table *ranges; /* of an ordered table, that of its ranges; else NULL */
-	unsigned range_shift;    /* of both */
-	bool of_ranges;          /* it is one */
+	struct vb_table *ranges;    /* of an ordered table, that of its ranges; else NULL */
+	struct vb_table *ranges_of; /* of a table of ranges, that whose they are; else NULL */
+	unsigned range_shift;       /* of both */
 };
 
 /* Slots of an index for so many keys: the load factor is at most 0.75. */
 uint64_t vb_table_slots(uint64_t room);
 uint64_t vb_table_room(const struct vb_table_params *p, uint16_t nodes);
-/* group: as in struct vb_table.  same: what else all who open it must agree on. */
+/* group: as in struct vb_table.  beside: bytes beside each tuple.  same: what else all who open it must agree
+ * on. */
 int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p, uint64_t group,
-			uint64_t same, struct vb_table **out);
+			uint32_t beside, uint64_t same, struct vb_table **out);
 /* What the parameters alone say against it. */
 int vb_store_table_check(const struct vb_store *store, const struct vb_table_params *p);
 /* Undoes the last open. */
 void vb_store_table_undo(struct vb_store *store, struct vb_table *t);
 uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint32_t slots,
-			      uint16_t nodes);
+			      uint32_t beside, uint16_t nodes);
 void vb_table_free(struct vb_table *t);
 
 /* At the owner: the tuple of the key, made without a record if there is none.  *fresh: it was made.
@@ -270,6 +274,10 @@ int vb_table_order_anew(struct vb_table *t, uint16_t node);
 int vb_table_list(struct vb_table *t, uint16_t node, uint64_t from, uint64_t to, uint64_t *keys,
 		  unsigned most);
 void vb_table_order_close(struct vb_table_node *n);
+/* The key is about to have a tuple: its range's map has it before anybody can find it. */
+void vb_ranges_note(struct vb_table *t, uint16_t node, uint64_t key);
+/* The tuple of a range that nobody can find yet gets its map.  -ENOMEM. */
+int vb_ranges_draw_map(struct vb_table *ranges, uint16_t node, uint64_t key, char *tuple);
 
 /* ---- finding tuples from afar ---- */
 

@@ -39,7 +39,13 @@ void vb_tuple_layout_init(struct vb_tuple_layout *l, uint32_t meta_bytes, uint32
 	l->bytes = l->one_bytes + vb_slot_behind(l, slots - 1);
 	/* Of several versions, which one it is that counts is seen from all of them. */
 	l->blind_bytes = slots == 1 ? l->record_at : l->bytes;
-	l->stride = (l->bytes + STRIDE - 1) / STRIDE * STRIDE;
+	vb_tuple_layout_beside(l, 0);
+}
+
+void vb_tuple_layout_beside(struct vb_tuple_layout *l, uint32_t bytes)
+{
+	l->beside_at = (l->bytes + 7) / 8 * 8;
+	l->stride = (l->beside_at + bytes + STRIDE - 1) / STRIDE * STRIDE;
 }
 
 uint32_t vb_tuple_record_most(uint32_t meta_bytes, uint32_t slots)
@@ -76,12 +82,13 @@ static uint64_t table_bytes(const struct vb_table *t)
 }
 
 uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_bytes, uint32_t slots,
-			      uint16_t nodes)
+			      uint32_t beside, uint16_t nodes)
 {
 	struct vb_table t = {.room = vb_table_room(p, nodes)};
 
 	t.slots = vb_table_slots(t.room);
 	vb_tuple_layout_init(&t.layout, meta_bytes, slots, p->record_bytes);
+	vb_tuple_layout_beside(&t.layout, beside);
 	return table_bytes(&t) + 128;
 }
 
@@ -212,10 +219,14 @@ static int add(struct vb_table *t, uint16_t node, uint64_t key, uint64_t version
 			       "table '%s' is full: its %" PRIu64
 			       " places on node %u are taken by keys that have a record or were "
 			       "looked for; open it with room for more %s",
-			       t->name, t->room, node, t->of_ranges ? "ranges" : "records");
+			       t->name, t->room, node, t->ranges_of != NULL ? "ranges" : "records");
 	if (record != NULL)
 		memcpy(tuple + t->layout.record_at, record, t->layout.record_bytes);
 	init_tuple(t, tuple, key, version);
+	err = t->ranges_of != NULL ? vb_ranges_draw_map(t, node, key, tuple) : 0;
+	if (err)
+		return err;
+	vb_ranges_note(t, node, key);
 	/* Taken before it is in the index: an owner that dies in between leaves a gap, and no tuple
 	 * that is given to two keys. */
 	n->index.header->tuples++;
@@ -376,7 +387,7 @@ static int open_node(struct vb_table *t, uint64_t same, uint16_t node)
 }
 
 int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p, uint64_t group,
-			uint64_t same, struct vb_table **out)
+			uint32_t beside, uint64_t same, struct vb_table **out)
 {
 	struct vb_table *t;
 	int err = vb_store_table_check(store, p);
@@ -399,6 +410,7 @@ int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
 	t->room = vb_table_room(p, store->fabric->nodes);
 	t->slots = vb_table_slots(t->room);
 	vb_tuple_layout_init(&t->layout, store->meta_bytes, store->slots, p->record_bytes);
+	vb_tuple_layout_beside(&t->layout, beside);
 	for (uint16_t node = 0; node < store->fabric->nodes && err == 0; node++)
 		err = open_node(t, same, node);
 	if (err) {

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "store/keymap.h"
 
 #define DB_MAGIC     0x31304e5854424456ull /* "VDBTXN01" */
 #define COORDINATORS 64u
@@ -130,6 +131,15 @@ static int hybrid_stages(const struct vb_cc_ops *cc, const char *code, uint32_t 
 		return 0;
 	}
 	return vb_cc_code(cc, code, "; or \"rpc\", all of them by RPC", out);
+}
+
+static bool fetches_by_rpc(const struct vb_cc_ops *cc, uint32_t rpc_stages)
+{
+	unsigned i = 0;
+
+	while (i + 1 < cc->n_stages && !(cc->stages[i].flags & VB_STAGE_FETCHES))
+		i++;
+	return rpc_stages >> i & 1;
 }
 
 static uint64_t places_of(const struct vb_db_params *p)
@@ -502,6 +512,8 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb
 	if (err == 0)
 		err = hybrid_stages(db->cc, p->hybrid, &db->rpc_stages);
 	if (err == 0)
+		db->fetch_by_rpc = fetches_by_rpc(db->cc, db->rpc_stages);
+	if (err == 0)
 		err = check_wait(fabric, db->cc, p);
 	if (err == 0)
 		err = check_lag(fabric, db->cc, p);
@@ -553,17 +565,17 @@ static int open_ordered(struct vb_store *store, const struct vb_table_params *pa
 	p = vb_ranges_params(params, name);
 	err = vb_store_table_check(store, &p);
 	if (err == 0)
-		err = vb_store_table_open(store, params, 1ull << shift, 0, &t);
+		err = vb_store_table_open(store, params, 1ull << shift, 0, 0, &t);
 	if (err)
 		return err;
-	err = vb_store_table_open(store, &p, 1ull << shift, 0, &ranges);
+	err = vb_store_table_open(store, &p, 1ull << shift, vb_keymap_bytes(shift), 0, &ranges);
 	if (err) {
 		vb_store_table_undo(store, t);
 		return err;
 	}
 	t->range_shift = ranges->range_shift = shift;
 	t->ranges = ranges;
-	ranges->of_ranges = true;
+	ranges->ranges_of = t;
 	*out = t;
 	return 0;
 }
@@ -581,7 +593,7 @@ int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct
 	if (err)
 		return err;
 	return params->ordered ? open_ordered(&db->store, params, out)
-			       : vb_store_table_open(&db->store, params, 1, 0, out);
+			       : vb_store_table_open(&db->store, params, 1, 0, 0, out);
 }
 
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,
@@ -596,12 +608,13 @@ uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_tabl
 	cc = db->cc != NULL ? vb_cc_find(db->cc) : NULL;
 	meta = cc != NULL ? cc->meta_bytes : 0;
 	slots = cc != NULL ? vb_cc_slots(cc) : 1;
-	bytes = vb_store_table_bytes(table, meta, slots, nodes);
+	bytes = vb_store_table_bytes(table, meta, slots, 0, nodes);
 	if (table->ordered) {
 		char name[32];
 		struct vb_table_params p = vb_ranges_params(table, name);
 
-		bytes += vb_store_table_bytes(&p, meta, slots, nodes);
+		bytes += vb_store_table_bytes(&p, meta, slots,
+					      vb_keymap_bytes(vb_ranges_shift(table)), nodes);
 	}
 	return bytes;
 }

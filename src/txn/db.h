@@ -77,6 +77,7 @@ struct vb_db {
 	const struct vb_cc_ops *cc;
 	char name[64];
 	uint32_t rpc_stages; /* bit i: stage i runs by RPC */
+	bool fetch_by_rpc;   /* the first of those that fetch does */
 	uint32_t coordinators, items_max, bytes_max;
 	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
 	uint32_t call_bytes;

@@ -3,13 +3,17 @@
  * Scans: all records of an ordered table whose keys lie in an interval, in order.
  *
  *	scan     1  reads the tuples of the ranges (store/ranges.c), as any tuple
- *	         2  asks their nodes for the keys there that have a tuple: the stage VB_STAGE_SCAN, by RPC
+ *	         2  learns which keys there have a tuple: one-sided it READs the ranges' key maps, by RPC it asks
+ *	            their nodes (the stage VB_STAGE_SCAN)
  *	         3  reads the tuples of those, as any tuple, and leaves out who has no record
  *	insert   1  writes the range's tuple
  *	         2  reads that there is none and writes that there is one
  *
+ * The 2nd step goes as reads go: by RPC if the first of the protocol's stages that fetch does (the hybrid code's
+ * digit), else one-sided.  Of a range that has more keys than its map has room for the node is asked anyway.
+ *
  * Why there are no phantoms, whatever the protocol.  T scans, W inserts key k.  Before W can read or lock k,
- * k has a tuple, for good.  So either
+ * k has a tuple, for good, and is in its range's map before anybody can find that.  So either
  *
  *	k had one at T's 2nd step    T reads it: who of the two comes first is decided there, as for any key
  *	k had none                   W had not read k yet, so T's 1st step was before W's commit.  T has read a
@@ -17,6 +21,7 @@
  *
  * and in the second T reads that there is no k, which is so before W.  It takes the 1st step before the 2nd: the
  * other way round W might do all that it does between them, and T would have W's version of the range and not k.
+ * That is also why no READ brings a range's tuple and the map behind it at once: its parts may come in any order.
  * For this W may take the range and k in any order, since neither is W's before its commit.  It takes them as T
  * does: the other way round W holds k and waits for the range, and T holds the range and waits for k.
  *
@@ -36,6 +41,7 @@
 
 #include "base/log.h"
 #include "base/sometimes.h"
+#include "store/keymap.h"
 #include "txn/db.h"
 
 #define ASK_MOST   8u /* ranges at a time */
@@ -52,11 +58,12 @@ struct scan {
 	unsigned missed; /* keys without a record */
 };
 
-/* What the owners are asked: an item for each range, from `key` up or down to `seen`; `lease` comes back as the
- * number of keys, and they in the image. */
+/* What is asked: an item for each range, from `key` up or down to `seen`; `lease` comes back as the number of keys,
+ * and they in the image. */
 struct ask {
 	struct vb_item item[ASK_MOST];
 	uint64_t keys[ASK_MOST][VB_SCAN_KEYS];
+	vb_addr range[ASK_MOST]; /* its tuple */
 	unsigned n;
 };
 
@@ -89,25 +96,42 @@ static void plan(const struct scan *s, struct ask *a, unsigned most)
 	}
 }
 
-static int read_ranges(const struct scan *s, const struct ask *a)
+static int read_ranges(const struct scan *s, struct ask *a)
 {
 	struct vb_item *range[ASK_MOST];
 	uint64_t key[ASK_MOST];
+	int err;
 
 	_Static_assert(ASK_MOST <= VB_STAGE_ITEMS, "read together");
 	for (unsigned i = 0; i < a->n; i++)
 		key[i] = vb_table_range(s->table, a->item[i].key);
-	return vb_txn_read_keys(s->t, s->table->ranges, key, a->n, range);
+	err = vb_txn_read_keys(s->t, s->table->ranges, key, a->n, range);
+	for (unsigned i = 0; i < a->n && err == 0; i++)
+		a->range[i] = range[i]->at;
+	return err;
 }
 
-static int ask_owners(const struct scan *s, struct ask *a)
+/* Where only their maps are wanted. */
+static int find_ranges(const struct scan *s, struct ask *a)
 {
-	struct vb_item *item[ASK_MOST];
+	struct vb_item range[ASK_MOST], *find[ASK_MOST];
+	int err;
 
-	for (unsigned i = 0; i < a->n; i++)
-		item[i] = &a->item[i];
-	vb_call_stage(s->t, VB_STAGE_SCAN, item, a->n);
 	for (unsigned i = 0; i < a->n; i++) {
+		range[i] = (struct vb_item){.table = s->table->ranges,
+					    .key = vb_table_range(s->table, a->item[i].key)};
+		find[i] = &range[i];
+	}
+	err = vb_txn_place_items(s->t, find, a->n);
+	for (unsigned i = 0; i < a->n; i++)
+		a->range[i] = range[i].at;
+	return err ? vb_txn_end_by(s->t, VB_TXN_FABRIC, err) : 0;
+}
+
+static int ask_owners(const struct scan *s, struct vb_item **item, unsigned n)
+{
+	vb_call_stage(s->t, VB_STAGE_SCAN, item, n);
+	for (unsigned i = 0; i < n; i++) {
 		if (item[i]->status != 0)
 			return vb_txn_end_by(s->t, (enum vb_txn_cause)item[i]->status,
 					     item[i]->status == VB_TXN_MISUSE ? -ENOSPC
@@ -115,6 +139,47 @@ static int ask_owners(const struct scan *s, struct ask *a)
 		vb_assert(item[i]->lease <= VB_SCAN_KEYS);
 	}
 	return 0;
+}
+
+/* How many ranges, in `left`, have more keys than their maps, or the fabric's error. */
+static int read_maps(const struct scan *s, struct ask *a, struct vb_item **left)
+{
+	const struct vb_table *ranges = s->table->ranges;
+	struct vb_acc *acc = &vb_txn_lane(s->t->me)->acc;
+	uint64_t map[ASK_MOST][VB_KEYMAP_WORDS];
+	int err, n_left = 0;
+
+	for (unsigned i = 0; i < a->n; i++)
+		vb_acc_read(acc, VB_INDEX, a->range[i] + ranges->layout.beside_at, map[i],
+			    vb_keymap_bytes(ranges->range_shift));
+	err = vb_acc_go(acc);
+	for (unsigned i = 0; i < a->n && err == 0; i++) {
+		struct vb_item *it = &a->item[i];
+		int n = vb_keymap_list(map[i], ranges->range_shift, it->key, it->seen, a->keys[i],
+				       VB_SCAN_KEYS);
+
+		it->lease = n < 0 ? 0 : (uint64_t)n;
+		if (n < 0)
+			left[n_left++] = it;
+	}
+	return err ? err : n_left;
+}
+
+static int learn_keys(const struct scan *s, struct ask *a)
+{
+	struct vb_item *item[ASK_MOST];
+	int n;
+
+	if (s->t->me->db->fetch_by_rpc) {
+		for (unsigned i = 0; i < a->n; i++)
+			item[i] = &a->item[i];
+		return ask_owners(s, item, a->n);
+	}
+	n = read_maps(s, a, item);
+	if (n < 0)
+		return vb_txn_end_by(s->t, VB_TXN_FABRIC, n);
+	VB_SOMETIMES_IF(n > 0, 1000, "txn: a scan asks for keys that a map has no room for");
+	return n > 0 ? ask_owners(s, item, (unsigned)n) : 0;
 }
 
 static int take_keys(struct scan *s, const uint64_t *keys, unsigned n)
@@ -197,8 +262,10 @@ static int scan(struct scan *s)
 		plan(s, &a, most < left ? most : left);
 		if (s->t->isolation != VB_SNAPSHOT)
 			err = read_ranges(s, &a);
+		else if (!s->t->me->db->fetch_by_rpc)
+			err = find_ranges(s, &a);
 		if (err == 0)
-			err = ask_owners(s, &a);
+			err = learn_keys(s, &a);
 		for (unsigned i = 0; i < a.n && !s->done && !more && err == 0; i++)
 			err = take_range(s, &a.item[i], a.keys[i], &more);
 	}

@@ -346,11 +346,25 @@ static int read_only(void)
 	return vb_fail(-EROFS, "the transaction was begun as read_only, and the call would write");
 }
 
-/* A call on an item, and what the item was before it. */
+/* A call on an item, and what the item was before it.  insert: of a range's item, the key that is to be inserted
+ * there. */
 struct reach {
 	struct vb_item *it;
+	uint64_t insert;
 	uint16_t was;
 };
+
+/* One call of the node's server makes the tuples of both, where there are none. */
+static int place_both(struct vb_txn *t, struct vb_item *range, uint64_t key)
+{
+	struct vb_item *both[2] = {range};
+	int err;
+
+	if (t->me->db->fetch_by_rpc)
+		return 0;
+	err = vb_txn_item(t, range->table->ranges_of, key, true, &both[1]);
+	return err ? err : vb_txn_place_items(t, both, 2);
+}
 
 /* The item, read (and for writing, when asked) or the error to return. */
 static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key, bool write,
@@ -369,6 +383,8 @@ static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 	if (err)
 		return err;
 	r->was = r->it->flags;
+	if (table->ranges_of != NULL && place_both(t, r->it, r->insert) != 0)
+		return fail(t);
 	err = write ? make_writable(t, r->it, blind) : make_readable(t, r->it);
 	if (err)
 		return fail(t);
@@ -480,7 +496,7 @@ int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 static int write_range(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		       struct reach *r)
 {
-	r->it = NULL;
+	*r = (struct reach){.insert = key};
 	if (vb_likely(table->ranges == NULL))
 		return 0;
 	return reach(me, table->ranges, vb_table_range(table, key), true, true, r);

@@ -82,10 +82,10 @@ static int open_tables(struct vb_db *db, const struct vb_values_params *p, struc
 	if (v->pieces != 0)
 		err = vb_store_table_check(&db->store, &more);
 	if (err == 0)
-		err = vb_store_table_open(&db->store, &first, 1, p->bytes_max, &v->first);
+		err = vb_store_table_open(&db->store, &first, 1, 0, p->bytes_max, &v->first);
 	if (err != 0 || v->pieces == 0)
 		return err;
-	err = vb_store_table_open(&db->store, &more, v->pieces, p->bytes_max, &v->more);
+	err = vb_store_table_open(&db->store, &more, v->pieces, 0, p->bytes_max, &v->more);
 	if (err != 0)
 		vb_store_table_undo(&db->store, v->first);
 	return err;

@@ -1,86 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What include/verbena/txn.h says of ordered tables and of scans, for every protocol, one-sided and by RPC.
+ * What include/verbena/txn.h says of ordered tables and of scans, for every protocol, one-sided and by RPC.  What
+ * two transactions make of it: test_txn_scan_two.c.
  */
-#include "txn_api.h"
+#include "txn_scan.h"
 
+#include "store/keymap.h"
 #include "store/ordered.h"
-
-#define LINE_RECORDS 512
-#define LINE_ITEMS   256
-#define SOON_NS      5000000ull /* a transaction that waits for so long gives up */
-
-static struct vb_table_params line(uint32_t shift)
-{
-	return (struct vb_table_params){.name = "line",
-					.record_bytes = sizeof(struct record),
-					.records = LINE_RECORDS,
-					.ordered = true,
-					.range_shift = shift};
-}
-
-/* Keys that lie a little apart, in ranges of four. */
-static const uint64_t keys[] = {1, 2, 5, 9, 10, 11, 20, 21, 22, 23, 40};
-#define N_KEYS VB_ARRAY_SIZE(keys)
-
-static void open_line(struct world *w, void **state, const struct vb_table_params *lp,
-		      uint64_t step, uint64_t n)
-{
-	const struct kind *k = *state;
-	struct vb_db_params p = usual_db(k, LONG_NS);
-
-	p.items_max = LINE_ITEMS;
-	p.bytes_max = LINE_ITEMS * sizeof(struct record);
-	*w = (struct world){0};
-	open_fabric(&w->f, k->fabric, on_verbs(k->fabric) ? 4 << 20 : 16 << 20);
-	must(vb_db_open(w->f, &p, &w->db));
-	must(vb_table_open(w->db, lp, &w->t));
-	for (uint64_t i = 0; i < n; i++) {
-		uint64_t key = step != 0 ? i * step : keys[i];
-
-		must(vb_table_load(w->t, key, &(struct record){.value = FIRST + key}));
-	}
-	start_servers(w);
-	must(vb_coordinator_open(w->db, 0, &w->a));
-	must(vb_coordinator_open(w->db, 1, &w->b));
-}
-
-static void open_keys(struct world *w, void **state)
-{
-	const struct vb_table_params lp = line(2);
-
-	open_line(w, state, &lp, 0, N_KEYS);
-}
-
-/* Exactly these keys, each with its own record. */
-static int gives(struct vb_coordinator *me, struct vb_table *t, struct vb_txn_range range,
-		 unsigned room, const uint64_t *expect, unsigned n_expect)
-{
-	struct vb_txn_row row[LINE_ITEMS];
-	unsigned n = 999;
-	int err = vb_txn_scan(me, t, &range, row, room, &n);
-
-	if (err)
-		return err;
-	assert_int_equal(n, n_expect);
-	for (unsigned i = 0; i < n; i++) {
-		const struct record *r = row[i].record;
-
-		assert_int_equal(row[i].key, expect[i]);
-		assert_int_equal(r->value, FIRST + expect[i]);
-	}
-	return 0;
-}
-
-#define KEYS(...)                                                                                  \
-	(const uint64_t[]){__VA_ARGS__}, sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)
-
-static const struct vb_txn_range all_keys = {0, 63, false}, all_down = {0, 63, true};
-
-static int add(struct vb_coordinator *me, struct vb_table *t, uint64_t key)
-{
-	return vb_txn_insert(me, t, key, &(struct record){.value = FIRST + key});
-}
 
 /* ---- what is given ---- */
 
@@ -271,308 +197,6 @@ static void owner_died_over_a_key(void **state)
 	alone(w.a, gives(w.a, w.t, four, 99, KEYS(25, 26)));
 	close_world(&w);
 }
-
-/* ---- phantoms ---- */
-
-/* 0: it has got so far. */
-static int looks_at_all(struct vb_coordinator *me, struct vb_table *t,
-			const struct vb_txn_params *p)
-{
-	must(vb_txn_begin_with(me, p));
-	return gives(me, t, all_keys, 99, keys, N_KEYS);
-}
-
-/* Each looks at everything, and then inserts a key that nobody has looked for; which have committed. */
-static unsigned both_insert(struct world *w, enum vb_isolation isolation, uint64_t of_a,
-			    uint64_t of_b)
-{
-	/* At a snapshot nobody waits. */
-	const struct vb_txn_params p = {
-		.isolation = isolation,
-		.timeout_ns = isolation == VB_SNAPSHOT ? 0 : SOON_NS,
-	};
-	int a = looks_at_all(w->a, w->t, &p), b = looks_at_all(w->b, w->t, &p);
-
-	a = a == 0 ? add(w->a, w->t, of_a) : a;
-	b = b == 0 ? add(w->b, w->t, of_b) : b;
-	a = a == 0 ? vb_txn_commit(w->a) : a;
-	b = b == 0 ? vb_txn_commit(w->b) : b;
-	vb_txn_abort(w->a);
-	vb_txn_abort(w->b);
-	assert_true(a == 0 || a == -EAGAIN || a == -ETIMEDOUT);
-	assert_true(b == 0 || b == -EAGAIN || b == -ETIMEDOUT);
-	tick(w->b);
-	return (a == 0) + (b == 0) * 2u;
-}
-
-static void no_phantoms(void **state)
-{
-	/* In one range, and in two; where there was nothing, and beside others. */
-	static const uint64_t pairs[][2] = {{28, 29}, {28, 60}, {3, 0}, {8, 62}};
-	struct world w;
-
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(pairs); i++) {
-		unsigned committed;
-
-		open_keys(&w, state);
-		committed = both_insert(&w, VB_SERIALIZABLE, pairs[i][0], pairs[i][1]);
-		assert_int_not_equal(committed, 3);
-		alone(w.a, vb_txn_insert(w.a, w.t, 50, &(struct record){.value = FIRST + 50}));
-		close_world(&w);
-	}
-}
-
-/* A looks twice, B inserts in between. */
-static void stays_as_it_was(void **state)
-{
-	const struct vb_txn_params soon = {.timeout_ns = SOON_NS};
-	struct vb_txn_row row[32];
-	unsigned first, second;
-	struct world w;
-	int a, b;
-
-	open_keys(&w, state);
-	must(vb_txn_begin(w.a));
-	must(vb_txn_scan(w.a, w.t, &all_keys, row, 32, &first));
-	tick(w.b);
-	must(vb_txn_begin_with(w.b, &soon));
-	b = add(w.b, w.t, 28);
-	b = b == 0 ? vb_txn_commit(w.b) : b;
-	vb_txn_abort(w.b);
-	a = vb_txn_scan(w.a, w.t, &all_keys, row, 32, &second);
-	a = a == 0 ? vb_txn_commit(w.a) : a;
-	vb_txn_abort(w.a);
-	/* Who commits has seen the same twice, and one of the two gets on. */
-	if (a == 0)
-		assert_int_equal(first, second);
-	assert_true(a == 0 || b == 0);
-	close_world(&w);
-}
-
-/* At the levels that promise nothing of it, and say so. */
-static void phantoms_at_weak_levels(void **state)
-{
-	const struct kind *k = *state;
-	struct vb_txn_row row[32];
-	unsigned n;
-	struct world w;
-
-	for (unsigned level = 0; level < VB_ISOLATIONS; level++) {
-		const struct vb_txn_params p = {.isolation = (enum vb_isolation)level};
-
-		if (level == VB_SERIALIZABLE || !vb_cc_offers(k->ops, p.isolation))
-			continue;
-		open_keys(&w, state);
-		if (level == VB_SNAPSHOT) {
-			/* What was loaded is in every snapshot.  Each is in no other's way. */
-			assert_int_equal(both_insert(&w, VB_SNAPSHOT, 28, 60), 3);
-			close_world(&w);
-			continue;
-		}
-		must(vb_txn_begin_with(w.a, &p));
-		must(gives(w.a, w.t, (struct vb_txn_range){24, 63, false}, 99, KEYS(40)));
-		alone(w.b, add(w.b, w.t, 28));
-		/* A scan by timestamps is of A's, at every level, and B is younger. */
-		if (!(k->ops->caps & VB_CC_READ_LOCKS)) {
-			assert_int_equal(vb_txn_scan(w.a, w.t,
-						     &(struct vb_txn_range){24, 63, false}, row, 32,
-						     &n),
-					 -EAGAIN);
-			assert_int_equal(vb_txn_cause(w.a), VB_TXN_CHANGED);
-			close_world(&w);
-			continue;
-		}
-		must(vb_txn_scan(w.a, w.t, &(struct vb_txn_range){24, 63, false}, row, 32, &n));
-		assert_int_equal(n, 2);
-		must(vb_txn_commit(w.a));
-		close_world(&w);
-	}
-}
-
-/* What B then commits may be in the past of A, by timestamps too. */
-static void begin_b_first(struct world *w, const struct vb_txn_params *p)
-{
-	must(vb_txn_begin(w->b));
-	tick(w->b);
-	must(vb_txn_begin_with(w->a, p));
-}
-
-/* A declares 5 and B deletes it: no scan gives it, the first or another. */
-static void declared_and_deleted(void **state)
-{
-	const struct vb_txn_params committed = {.isolation = VB_READ_COMMITTED};
-	const struct vb_txn_range four = {4, 7, false};
-	const struct kind *k = *state;
-	struct world w;
-	const void *r;
-
-	if (!vb_cc_offers(k->ops, VB_READ_COMMITTED))
-		return;
-	open_keys(&w, state);
-	begin_b_first(&w, &committed);
-	must(vb_txn_declare(w.a, &(struct vb_txn_key){w.t, 5, false}, 1));
-	must(vb_txn_delete(w.b, w.t, 5));
-	must(vb_txn_commit(w.b));
-	must(gives(w.a, w.t, four, 99, NULL, 0));
-	must(gives(w.a, w.t, four, 99, NULL, 0));
-	assert_int_equal(vb_txn_get(w.a, w.t, 5, &r), -ENOENT);
-	must(vb_txn_commit(w.a));
-	close_world(&w);
-}
-
-/* A declares 28, which is not there, and B inserts it. */
-static void declared_absent(void **state)
-{
-	const struct vb_txn_range four = {28, 31, false};
-	const struct kind *k = *state;
-	struct world w;
-
-	for (unsigned level = VB_REPEATABLE_READ; level <= VB_READ_COMMITTED; level++) {
-		const struct vb_txn_params p = {.isolation = (enum vb_isolation)level};
-
-		if (!vb_cc_offers(k->ops, p.isolation))
-			continue;
-		open_keys(&w, state);
-		begin_b_first(&w, &p);
-		must(vb_txn_declare(w.a, &(struct vb_txn_key){w.t, 28, false}, 1));
-		must(add(w.b, w.t, 28));
-		must(vb_txn_commit(w.b));
-		must(gives(w.a, w.t, four, 99, KEYS(28)));
-		must(gives(w.a, w.t, four, 99, KEYS(28)));
-		must(vb_txn_commit(w.a));
-		close_world(&w);
-	}
-}
-
-/* B takes 5 away and puts 12 there, in one transaction: A's scan gives one of the two. */
-static void scan_of_one_moment(void **state)
-{
-	const struct vb_txn_params committed = {.isolation = VB_READ_COMMITTED};
-	const struct kind *k = *state;
-	struct world w;
-
-	if (!vb_cc_offers(k->ops, VB_READ_COMMITTED))
-		return;
-	open_keys(&w, state);
-	begin_b_first(&w, &committed);
-	must(vb_txn_declare(w.a, &(struct vb_txn_key){w.t, 5, false}, 1));
-	must(vb_txn_delete(w.b, w.t, 5));
-	must(add(w.b, w.t, 12));
-	must(vb_txn_commit(w.b));
-	tick(w.b);
-	must(gives(w.a, w.t, all_keys, 99, KEYS(1, 2, 9, 10, 11, 12, 20, 21, 22, 23, 40)));
-	must(vb_txn_commit(w.a));
-	close_world(&w);
-}
-
-/* ---- inserts and scans ---- */
-
-struct job {
-	struct world *w;
-	struct job *other;
-	unsigned rounds, done, tries;
-	unsigned met; /* scans, under way when an insert began or ended */
-	bool scans, there, inside;
-};
-
-/* A key of eight comes and goes, or all eight are scanned. */
-static int job_call(struct vb_coordinator *me, struct job *j)
-{
-	struct vb_txn_row row[8];
-	unsigned n;
-
-	if (j->scans)
-		return vb_txn_scan(me, j->w->t, &(struct vb_txn_range){0, 7, false}, row, 8, &n);
-	return j->there ? vb_txn_delete(me, j->w->t, 3) : add(me, j->w->t, 3);
-}
-
-static int job_try(struct vb_coordinator *me, void *arg)
-{
-	struct job *j = arg;
-	bool meets = j->other->inside;
-	int err;
-
-	j->tries++;
-	j->inside = true;
-	err = job_call(me, j);
-	j->inside = false;
-	j->met += !j->scans && !j->there && (meets || j->other->inside);
-	return err;
-}
-
-static void job_body(void *arg)
-{
-	struct job *j = arg;
-	struct vb_coordinator *me;
-
-	must(vb_coordinator_open(j->w->db, j->scans ? 1 : 0, &me));
-	for (unsigned i = 0; i < j->rounds; i++) {
-		must(vb_txn_run(me, job_try, j, 0));
-		j->done++;
-		j->there = !j->there;
-		must(vb_ep_sleep(me->ep, 1000 + i % 7 * 500));
-	}
-	vb_coordinator_close(me);
-}
-
-/* Who waits for nobody else than one that gets on need not try again.  In virtual time. */
-static void inserts_beside_scans(void **state)
-{
-	static const struct vb_task_params params = {.name = "job"};
-	const struct vb_table_params lp = line(4);
-	const struct kind *k = *state;
-	struct job j[2];
-	struct world w;
-
-	if (strcmp(k->fabric, "sim") != 0 || !(k->ops->caps & VB_CC_BOUNDED))
-		return;
-	open_line(&w, state, &lp, 1, 8);
-	for (unsigned i = 0; i < 2; i++) {
-		struct vb_task *task;
-
-		j[i] = (struct job){
-			.w = &w, .scans = i, .there = true, .rounds = 100, .other = &j[1 - i]};
-		must(vb_task_spawn(vb_sched_self(), job_body, &j[i], &params, &task));
-	}
-	must(vb_sched_run(vb_sched_self(), NULL, VB_FOREVER));
-	for (unsigned i = 0; i < 2; i++) {
-		assert_int_equal(j[i].done, 100);
-		assert_int_equal(j[i].tries, 100);
-	}
-	assert_true(j[0].met > 10);
-	close_world(&w);
-}
-
-/* Both the key and its range are as if they had been looked for. */
-static void refused_insert(void **state)
-{
-	const struct vb_txn_params committed = {.isolation = VB_READ_COMMITTED};
-	const struct kind *k = *state;
-	struct world w;
-
-	open_keys(&w, state);
-	must(vb_txn_begin(w.a));
-	assert_int_equal(add(w.a, w.t, 5), -EEXIST);
-	assert_int_equal(w.a->txn.n, 2);
-	for (unsigned i = 0; i < 2; i++) {
-		assert_true(w.a->txn.item[i].flags & VB_ITEM_READ);
-		assert_true(locks_writes_early(k) || !(w.a->txn.item[i].flags & VB_ITEM_WRITE));
-	}
-	/* What is refused takes back nothing that was done before. */
-	must(add(w.a, w.t, 4));
-	assert_int_equal(add(w.a, w.t, 5), -EEXIST);
-	must(vb_txn_commit(w.a));
-	tick(w.b);
-	alone(w.b, gives(w.b, w.t, (struct vb_txn_range){4, 7, false}, 99, KEYS(4, 5)));
-	if (vb_cc_offers(k->ops, VB_READ_COMMITTED)) {
-		must(vb_txn_begin_with(w.a, &committed));
-		assert_int_equal(add(w.a, w.t, 5), -EEXIST);
-		alone(w.b, add(w.b, w.t, 6));
-		must(vb_txn_commit(w.a));
-	}
-	close_world(&w);
-}
-
 /* ---- what a scan touches ---- */
 
 /* Three records lie in two ranges; B holds the third. */
@@ -669,6 +293,147 @@ static void queue(void **state)
 	close_world(&w);
 }
 
+/* ---- who is asked ---- */
+
+static bool by_rpc(const struct world *w)
+{
+	return w->db->fetch_by_rpc;
+}
+
+/* So many calls of servers does it take, if it is not by RPC. */
+static void takes_calls(const struct world *w, unsigned calls, struct vb_txn_range range,
+			const uint64_t *expect, unsigned n)
+{
+	uint64_t before;
+
+	must(vb_txn_begin(w->a));
+	before = w->a->calls;
+	must(gives(w->a, w->t, range, 99, expect, n));
+	if (by_rpc(w))
+		assert_true(w->a->calls > before);
+	else
+		assert_int_equal(w->a->calls, before + calls);
+	must(vb_txn_commit(w->a));
+	tick(w->a);
+}
+
+/* Where ranges have been looked at before, one-sided: also when the servers are gone. */
+static void asks_nobody(void **state)
+{
+	static const struct vb_txn_range few = {4, 23, false}, few_down = {4, 23, true};
+	struct world w;
+
+	open_keys(&w, state);
+	alone(w.b, gives(w.b, w.t, few, 99, KEYS(5, 9, 10, 11, 20, 21, 22, 23)));
+	takes_calls(&w, 0, few, KEYS(5, 9, 10, 11, 20, 21, 22, 23));
+	/* What comes later is there, too. */
+	alone(w.b, add(w.b, w.t, 13));
+	alone(w.b, add(w.b, w.t, 6));
+	alone(w.b, vb_txn_delete(w.b, w.t, 10));
+	takes_calls(&w, 0, few_down, KEYS(23, 22, 21, 20, 13, 11, 9, 6, 5));
+	if (w.db->rpc_stages == 0) {
+		stop_servers(&w);
+		takes_calls(&w, 0, few, KEYS(5, 6, 9, 11, 13, 20, 21, 22, 23));
+		start_servers(&w);
+	}
+	close_world(&w);
+}
+
+/* The first look at a range is one at its tuple, which is made. */
+static void first_look(void **state)
+{
+	const struct vb_txn_params p = {.isolation = VB_SNAPSHOT};
+	const struct kind *k = *state;
+	struct world w;
+
+	open_keys(&w, state);
+	takes_calls(&w, 1, (struct vb_txn_range){20, 23, false}, KEYS(20, 21, 22, 23));
+	takes_calls(&w, 0, (struct vb_txn_range){20, 23, false}, KEYS(20, 21, 22, 23));
+	if (vb_cc_offers(k->ops, VB_SNAPSHOT)) {
+		must(vb_txn_begin_with(w.a, &p));
+		must(gives(w.a, w.t, all_keys, 99, keys, N_KEYS));
+		must(vb_txn_commit(w.a));
+		takes_calls(&w, 0, all_keys, keys, N_KEYS);
+	}
+	close_world(&w);
+}
+
+/* A map of many keys has room for some. */
+static void more_than_a_map(void **state)
+{
+	static const struct vb_txn_range up = {0, 1000, false}, down = {0, 1000, true};
+	const struct vb_table_params lp = line(10);
+	uint64_t key[VB_KEYMAP_LIST + 1], back[VB_KEYMAP_LIST + 1];
+	const unsigned n = VB_KEYMAP_LIST + 1;
+	struct world w;
+
+	for (unsigned i = 0; i < n; i++)
+		key[i] = back[n - 1 - i] = i * 7;
+	open_line(&w, state, &lp, 7, n - 3);
+	alone(w.b, gives(w.b, w.t, up, 99, key, n - 3));
+	alone(w.b, add(w.b, w.t, (n - 2) * 7));
+	alone(w.b, add(w.b, w.t, (n - 3) * 7));
+	takes_calls(&w, 0, up, key, n - 1);
+	takes_calls(&w, 0, down, back + 1, n - 1);
+	takes_calls(&w, 0, (struct vb_txn_range){8, 20, false}, KEYS(14));
+	alone(w.b, add(w.b, w.t, (n - 1) * 7));
+	takes_calls(&w, 1, up, key, n);
+	takes_calls(&w, 1, down, back, n);
+	/* One that is met when it has so many. */
+	for (uint64_t i = 0; i < n; i++)
+		must(vb_table_load(w.t, 1024 + i, &(struct record){.value = FIRST + 1024 + i}));
+	takes_calls(&w, 2, (struct vb_txn_range){1030, 1031, false}, KEYS(1030, 1031));
+	close_world(&w);
+}
+
+/* A key whose range is new, too. */
+static void one_call_for_both(void **state)
+{
+	struct world w;
+	uint64_t before;
+
+	open_keys(&w, state);
+	must(vb_txn_begin(w.a));
+	before = w.a->calls;
+	must(add(w.a, w.t, 50));
+	assert_true(by_rpc(&w) || w.a->calls == before + 1);
+	/* The same where the transaction has taken more than it may. */
+	for (uint64_t key = 1000; w.a->txn.n < w.db->items_max - 1; key++)
+		must(find_none(w.a, w.t, key));
+	refused(add(w.a, w.t, 60), -E2BIG);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_MISUSE);
+	assert_none(w.a, w.t, 50);
+	close_world(&w);
+}
+
+/* A scan goes as the protocol's first fetch does, whatever the rest of the code is. */
+static void goes_as_reads_go(void **state)
+{
+	const struct kind *k = *state;
+	char code[VB_STAGES_MAX + 1] = "";
+	unsigned fetch = 0;
+	struct world w;
+
+	if (k->ops->code != NULL || k->hybrid != NULL)
+		return;
+	while (!(k->ops->stages[fetch].flags & VB_STAGE_FETCHES))
+		fetch++;
+	for (unsigned rpc = 0; rpc < 2; rpc++) {
+		struct kind mixed = {.ops = k->ops, .hybrid = code, .fabric = k->fabric};
+		void *mixed_state = &mixed;
+
+		memset(code, rpc ? '0' : '1', k->ops->n_stages);
+		code[fetch] = rpc ? '1' : '0';
+		open_keys(&w, &mixed_state);
+		assert_int_equal(by_rpc(&w), rpc);
+		alone(w.b, gives(w.b, w.t, all_keys, 99, keys, N_KEYS));
+		alone(w.b, add(w.b, w.t, 30));
+		alone(w.b, vb_txn_delete(w.b, w.t, 22));
+		takes_calls(&w, 0, (struct vb_txn_range){16, 63, true}, KEYS(40, 30, 23, 21, 20));
+		close_world(&w);
+	}
+}
+
 /* ---- what is refused ---- */
 
 static void not_ordered(void **state)
@@ -726,23 +491,27 @@ static void no_room_for_ranges(void **state)
 
 static void no_memory_for_order(void **state)
 {
-	static const struct vb_txn_range four = {0, 3, false};
+	/* The first is known, and two further on is one of the same node. */
+	static const struct vb_txn_range four = {0, 3, false}, third = {512, 515, false};
 	const struct vb_table_params lp = line(8);
+	const struct vb_txn_range *range;
 	struct vb_txn_row row[4];
 	struct world w;
 	unsigned n;
 
 	open_line(&w, state, &lp, 1, 4);
+	range = by_rpc(&w) ? &four : &third;
 	alone(w.a, gives(w.a, w.t, four, 4, KEYS(0, 1, 2, 3)));
 	w.t->node[0].order->bytes_max = vb_ordered_bytes(w.t->node[0].order);
 	for (uint64_t key = 4; key < 256; key++)
 		must(vb_table_load(w.t, key, &(struct record){.value = FIRST}));
 	must(vb_txn_begin(w.a));
-	refused(vb_txn_scan(w.a, w.t, &four, row, 4, &n), -ENOSPC);
+	refused(vb_txn_scan(w.a, w.t, range, row, 4, &n), -ENOSPC);
 	assert_int_equal(vb_txn_cause(w.a), VB_TXN_MISUSE);
 	/* Nothing of it is half there. */
 	w.t->node[0].order->bytes_max = 0;
 	alone(w.a, gives(w.a, w.t, four, 4, KEYS(0, 1, 2, 3)));
+	alone(w.a, gives(w.a, w.t, third, 4, NULL, 0));
 	close_world(&w);
 }
 
@@ -801,18 +570,15 @@ int main(int argc, char **argv)
 		{"sees its own inserts and deletes", sees_its_own},
 		{"survives its server", survives_its_server},
 		{"an owner died over a key", owner_died_over_a_key},
-		{"no phantoms", no_phantoms},
-		{"stays as it was", stays_as_it_was},
-		{"phantoms at weak levels", phantoms_at_weak_levels},
-		{"declared and deleted", declared_and_deleted},
-		{"declared absent", declared_absent},
-		{"a scan is of one moment", scan_of_one_moment},
-		{"inserts beside scans", inserts_beside_scans},
-		{"a refused insert", refused_insert},
 		{"no more than needed", no_more_than_needed},
 		{"room for one", room_for_one},
 		{"snapshots count no ranges", snapshots_count_no_ranges},
 		{"a queue", queue},
+		{"asks nobody", asks_nobody},
+		{"the first look", first_look},
+		{"more keys than a map has", more_than_a_map},
+		{"one call for a key and its range", one_call_for_both},
+		{"goes as reads go", goes_as_reads_go},
 		{"a table that is not ordered", not_ordered},
 		{"too wide", too_wide},
 		{"no room for ranges", no_room_for_ranges},

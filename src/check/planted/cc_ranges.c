@@ -17,7 +17,7 @@ static void validate_records(struct vb_stage *s, struct vb_item **items, unsigne
 
 	for (unsigned i = 0; i < n; i++) {
 		items[i]->status = 0;
-		if (!items[i]->table->of_ranges)
+		if (items[i]->table->ranges_of == NULL)
 			some[m++] = items[i];
 	}
 	if (m > 0)
@@ -40,7 +40,7 @@ const struct vb_cc_ops vb_planted_range_unread = {
 static int prepare_records(struct vb_txn *t)
 {
 	for (unsigned i = 0; i < t->n; i++)
-		if (t->item[i].table->of_ranges)
+		if (t->item[i].table->ranges_of != NULL)
 			t->item[i].flags &= (uint16_t)~VB_ITEM_WRITE;
 	return silo_prepare(t);
 }

@@ -259,6 +259,15 @@ static void draw_snapshots(struct vb_rng *r, const struct vb_cc_ops *cc, struct 
 		d->p_audit = 0.2;
 }
 
+/* Ranges whose maps are of one word, of several, and of so many keys that a map has no room for all of them. */
+static void draw_scans(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double scans[] = {0.1, 0.3, 0.6};
+
+	d->p_scan = vb_rng_chance(r, 0.25) ? vb_draw_one_of(r, scans, 3) : 0;
+	d->line_shift = vb_rng_chance(r, 0.7) ? 2 : vb_rng_chance(r, 0.5) ? 7 : 10;
+}
+
 static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
 {
 	d->wraps = vb_rng_chance(r, 0.33);
@@ -321,7 +330,6 @@ void vb_txn_draw_bounds(struct vb_txn_draw *d)
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *d)
 {
-	static const double scans[] = {0.1, 0.3, 0.6};
 	struct vb_rng r, stalls, calls, deaf, go, wraps, late;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
@@ -365,7 +373,7 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	vb_rng_seed(&late, seed, SNAP_STREAM);
 	draw_snapshots(&late, cc, d);
 	vb_rng_seed(&late, seed, SCAN_STREAM);
-	d->p_scan = vb_rng_chance(&late, 0.25) ? vb_draw_one_of(&late, scans, 3) : 0;
+	draw_scans(&late, d);
 	vb_rng_seed(&calls, seed, CALLS_STREAM);
 	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -403,6 +411,8 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "wide", d->p_wide, 0);
 	vb_draw_tell_chance(to, "random calls", d->p_calls, 0);
 	vb_draw_tell_chance(to, "scans", d->p_scan, 0);
+	if (d->p_scan > 0)
+		fprintf(to, " of ranges of %u keys", 1u << d->line_shift);
 	vb_draw_tell_chance(to, "user aborts", d->p_abort, 0);
 	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
 	vb_draw_tell_chance(to, "below serializable", d->p_weak, 0);

@@ -73,6 +73,7 @@ struct vb_txn_draw {
 		too_late; /* verbs come that many times later than the fabric says; 0: as it says */
 	uint64_t slow_ns, cancel_every_ns, server_gone_ns;
 	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls, p_scan;
+	unsigned line_shift; /* of the ordered table's ranges */
 	/* To be begun at less than serializable; with a deadline. */
 	double p_weak, p_hurry;
 	/* Of an audit, to read a snapshot; and how old that is (0: a lease). */

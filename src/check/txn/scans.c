@@ -28,8 +28,8 @@ int txn_line_open(struct txn_world *w)
 		.record_bytes = d->record_bytes,
 		.records = TXN_LINE_KEYS,
 		.ordered = true,
-		.range_shift = TXN_LINE_SHIFT,
-		.ranges = TXN_LINE_KEYS >> TXN_LINE_SHIFT,
+		.range_shift = d->line_shift,
+		.ranges = (TXN_LINE_KEYS >> d->line_shift) + 1,
 	};
 	unsigned char record[256];
 	int err = 0;

@@ -51,7 +51,6 @@ struct txn_note {
 
 /* The ordered table: see scans.c. */
 #define TXN_LINE_KEYS  1536u
-#define TXN_LINE_SHIFT 2u
 #define TXN_SCANS_MAX  4u  /* of a transaction */
 #define TXN_OWN_MAX    32u /* keys near the line's end at a time */
 
