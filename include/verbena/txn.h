@@ -142,7 +142,7 @@ struct vb_table_params {
 	 * the other or ends, as with a record.  The keys in order are in the memory of the node's
 	 * server, some 9 to 18 bytes each, which makes them when it starts. */
 	bool ordered;
-	/* 1 to 32; 0: 6, 64 keys.  With 9 or less a scan can always be one-sided.  Of tables that are not
+	/* 1 to 32; 0: 6, 64 keys.  With 10 or less a scan can always be one-sided.  Of tables that are not
 	 * ordered, 0. */
 	uint32_t range_shift;
 	/* How many ranges there is room for, all nodes together; 0: `records`. */
@@ -385,7 +385,7 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
  * all keys that were deleted are read each time, until they are too many.  It goes through up to eight
  * ranges together, no more than fill `room` if they have as much as those before, and of 64 keys each.
  * Which keys they have it reads from afar; by a call of the node's server for each range where the
- * first of the protocol's stages that fetch runs by RPC, and where a range of more than 512 keys has
+ * first of the protocol's stages that fetch runs by RPC, and where a range of more than 1024 keys has
  * more than 15 of them.  The records themselves are read as by vb_txn_declare, up to eight too many
  * where others had none.
  *

@@ -5,7 +5,7 @@
  * It lies behind the range's own tuple (store/ranges.c) in the owner's memory, and the owner's server alone
  * writes it.  It has one of two forms, by how many keys a range has:
  *
- *	bits    up to 512 keys: bit i is set if key i of the range has a tuple; 1 to 8 words
+ *	bits    up to 1024 keys: bit i is set if key i of the range has a tuple; 1 to 16 words
  *
  *		+-----------------+------------------+-- ... --+
  *		| keys 0 .. 63    | keys 64 .. 127   |         |
@@ -31,7 +31,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define VB_KEYMAP_BITS_SHIFT 9u /* of the largest range that has bits */
+#define VB_KEYMAP_BITS_SHIFT 10u /* of the largest range that has bits */
 #define VB_KEYMAP_WORDS      16u
 #define VB_KEYMAP_LIST       (VB_KEYMAP_WORDS - 1)
 #define VB_KEYMAP_KEY        (1ull << 63) /* in a word of a list: a key is there */

@@ -50,9 +50,9 @@ smallbank() { # PROTOCOL
 }
 
 # Rows that are added and removed, in many tables: who is killed serves no node.
-tpcc() { # PROTOCOL
-	cc=$1
-	kill_one n --cc $cc --workload tpcc --items 200 --customers 30 --orders 20k --threads 2 --coroutines 4 --duration 1s \
+tpcc() { # PROTOCOL [--ranges]
+	cc=$1$2
+	kill_one n --cc $1 --workload tpcc $2 --items 200 --customers 30 --orders 20k --threads 2 --coroutines 4 --duration 1s \
 		--lease 100ms --check
 	is "tpcc, $cc: exit status 1" [ "$status" = 1 ]
 	is "tpcc, $cc: the others went on" holds '.runs[0] | .workers_killed == 1 and .servers_killed == 0 and
@@ -99,6 +99,7 @@ large() {
 	for cc in no-wait silo sundial; do
 		tpcc $cc
 	done
+	tpcc silo --ranges
 }
 last() {
 	server

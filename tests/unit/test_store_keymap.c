@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "store/keymap.h"
 
-#define KEYS 600u
+#define KEYS 1024u
 
 /* A map and what is in it: keys first .. first + KEYS - 1 at most. */
 struct fixture {
@@ -27,7 +27,7 @@ struct fixture {
 static void make(struct fixture *f, unsigned shift, uint64_t range)
 {
 	*f = (struct fixture){.shift = shift, .first = range << shift};
-	f->end = f->first + (shift > 9 ? KEYS : 1u << shift) - 1;
+	f->end = f->first + (shift > VB_KEYMAP_BITS_SHIFT ? KEYS : 1u << shift) - 1;
 	memset(f->map, 0xa5, sizeof(f->map));
 	memset(f->map, 0, vb_keymap_bytes(shift));
 }
@@ -98,7 +98,7 @@ static void bits(void **state)
 
 static void lists(void **state)
 {
-	static const unsigned shifts[] = {10, 31, 32};
+	static const unsigned shifts[] = {11, 31, 32};
 	uint64_t keys[VB_KEYMAP_LIST];
 	struct vb_rng r;
 
@@ -150,7 +150,7 @@ static void far_apart(void **state)
  */
 static void torn(void **state)
 {
-	static const unsigned shifts[] = {7, 9, 12};
+	static const unsigned shifts[] = {7, 10, 12};
 	struct vb_rng r;
 
 	(void)state;

@@ -361,8 +361,8 @@ static void first_look(void **state)
 /* A map of many keys has room for some. */
 static void more_than_a_map(void **state)
 {
-	static const struct vb_txn_range up = {0, 1000, false}, down = {0, 1000, true};
-	const struct vb_table_params lp = line(10);
+	static const struct vb_txn_range up = {0, 2000, false}, down = {0, 2000, true};
+	const struct vb_table_params lp = line(11);
 	uint64_t key[VB_KEYMAP_LIST + 1], back[VB_KEYMAP_LIST + 1];
 	const unsigned n = VB_KEYMAP_LIST + 1;
 	struct world w;
@@ -381,8 +381,8 @@ static void more_than_a_map(void **state)
 	takes_calls(&w, 1, down, back, n);
 	/* One that is met when it has so many. */
 	for (uint64_t i = 0; i < n; i++)
-		must(vb_table_load(w.t, 1024 + i, &(struct record){.value = FIRST + 1024 + i}));
-	takes_calls(&w, 2, (struct vb_txn_range){1030, 1031, false}, KEYS(1030, 1031));
+		must(vb_table_load(w.t, 2048 + i, &(struct record){.value = FIRST + 2048 + i}));
+	takes_calls(&w, 2, (struct vb_txn_range){2050, 2051, false}, KEYS(2050, 2051));
 	close_world(&w);
 }
 

@@ -265,7 +265,7 @@ static void draw_scans(struct vb_rng *r, struct vb_txn_draw *d)
 	static const double scans[] = {0.1, 0.3, 0.6};
 
 	d->p_scan = vb_rng_chance(r, 0.25) ? vb_draw_one_of(r, scans, 3) : 0;
-	d->line_shift = vb_rng_chance(r, 0.7) ? 2 : vb_rng_chance(r, 0.5) ? 7 : 10;
+	d->line_shift = vb_rng_chance(r, 0.7) ? 2 : vb_rng_chance(r, 0.5) ? 7 : 11;
 }
 
 static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
