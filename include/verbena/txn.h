@@ -130,7 +130,9 @@ struct vb_table_params {
 	const char *name;
 	/* 1 to VB_RECORD_BYTES_MAX. */
 	uint32_t record_bytes;
-	/* How many records the table has room for, all nodes together. */
+	/* How many records the table has room for, all nodes together, and a sixteenth and 64 on each node
+	 * more.  Beyond the number asked for, keys without a record lose their places to others, some ten
+	 * leases after they were last wanted; with "sundial" and with no_recovery they keep them. */
 	uint64_t records;
 	/* Which node has a key. */
 	enum vb_partition partition;
@@ -331,7 +333,8 @@ int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *par
  * goes on:
  *
  *   -ENOENT  there is no such record.  That there is none is part of what the transaction has read.
- *            The key takes a place in the table for good, from its node's server
+ *            The key takes a place in the table, from its node's server, until another
+ *            key needs it
  *   -EEXIST  insert: there is one.  That there is one is part of what the transaction has read; the
  *            record stays as it is
  *   -EINVAL  no transaction is under way; or the table is of another database
@@ -343,7 +346,8 @@ int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *par
  *            it has waited until the end of its timeout_ns; from vb_txn_commit also where that
  *            came later, though nobody was waited for
  *   -E2BIG   it touches more records or bytes than the database allows
- *   -ENOSPC  the table has no room for another key, be it one that is only looked for
+ *   -ENOSPC  the table has no room for another key, be it one that is only looked for; places of
+ *            keys without a record come free a few leases later
  *   -EPROTO  a node's server refuses what it was asked: it has opened other tables than this
  *            process, as the log says
  *   -EOVERFLOW

@@ -19,7 +19,7 @@
 #define REST_NS       1000000000ull
 
 struct cache_entry {
-	uint64_t tag; /* of table and key */
+	uint64_t tag; /* of table and key, 32 bits, and the epoch; 0: empty */
 	vb_addr at;
 };
 
@@ -42,46 +42,54 @@ void vb_cache_close(struct vb_cache *c)
 	free(c);
 }
 
-static uint64_t tag_of(const struct vb_table *t, uint64_t key)
+/* The upper half of a tag, never 0; and, by *at, which entry. */
+static uint64_t tag_of(const struct vb_table *t, uint64_t key, uint64_t *at)
 {
 	uint64_t x = (key ^ (uint64_t)t->id << 56) * 0x9e3779b97f4a7c15ull;
 
-	return (x ^ x >> 32) | 1;
+	*at = (x ^ x >> 32) >> 1;
+	return (x >> 32 | 1) << 32;
 }
 
 /* Threads share it without order: an entry that mixes two is found out by the tuple's key. */
-vb_addr vb_cache_get(const struct vb_cache *c, const struct vb_table *t, uint64_t key)
+vb_addr vb_cache_get(const struct vb_cache *c, const struct vb_table *t, uint64_t key,
+		     uint32_t epoch)
 {
-	uint64_t tag = tag_of(t, key);
+	uint64_t i, tag = tag_of(t, key, &i), was;
 	const struct cache_entry *e;
 
 	if (c == NULL)
 		return 0;
-	e = &c->entry[tag >> 1 & c->mask];
-	return __atomic_load_n(&e->tag, __ATOMIC_RELAXED) == tag
-		       ? __atomic_load_n(&e->at, __ATOMIC_RELAXED)
-		       : 0;
+	e = &c->entry[i & c->mask];
+	was = __atomic_load_n(&e->tag, __ATOMIC_RELAXED);
+	if ((was ^ tag) >> 32 != 0 || epoch - (uint32_t)was > 1)
+		return 0;
+	return __atomic_load_n(&e->at, __ATOMIC_RELAXED);
 }
 
-void vb_cache_put(struct vb_cache *c, const struct vb_table *t, uint64_t key, vb_addr at)
+void vb_cache_put(struct vb_cache *c, const struct vb_table *t, uint64_t key, vb_addr at,
+		  uint32_t epoch)
 {
-	uint64_t tag = tag_of(t, key);
+	uint64_t i, tag = tag_of(t, key, &i);
 	struct cache_entry *e;
 
 	if (c == NULL)
 		return;
-	e = &c->entry[tag >> 1 & c->mask];
+	e = &c->entry[i & c->mask];
 	__atomic_store_n(&e->at, at, __ATOMIC_RELAXED);
-	__atomic_store_n(&e->tag, tag, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->tag, tag | epoch, __ATOMIC_RELAXED);
 }
 
 void vb_cache_drop(struct vb_cache *c, const struct vb_table *t, uint64_t key)
 {
-	uint64_t tag = tag_of(t, key);
+	uint64_t i, tag = tag_of(t, key, &i);
+	struct cache_entry *e;
 
-	if (c != NULL &&
-	    __atomic_load_n(&c->entry[tag >> 1 & c->mask].tag, __ATOMIC_RELAXED) == tag)
-		__atomic_store_n(&c->entry[tag >> 1 & c->mask].tag, 0, __ATOMIC_RELAXED);
+	if (c == NULL)
+		return;
+	e = &c->entry[i & c->mask];
+	if ((__atomic_load_n(&e->tag, __ATOMIC_RELAXED) ^ tag) >> 32 == 0)
+		__atomic_store_n(&e->tag, 0, __ATOMIC_RELAXED);
 }
 
 /* Threads share a view: an odd mixture finds nothing, and finding nothing is looked into. */

@@ -10,6 +10,9 @@
  * is the table's, and 16 bits of a hash of key and offset find out a slot that was read half old
  * and half new. A torn slot that passes is found out by the tuple's own key.
  *
+ * A key may be *hidden*: the check of its slot is turned round, so that nobody finds it from afar; its owner
+ * still does (store/places.h).
+ *
  * The owner alone writes.  A key that is in the way is moved to its next slot before its old one is
  * overwritten: along the path that was found first, from its end to its beginning, so at no moment
  * is a key nowhere.  A reader that looks at one slot after the other may still pass a moving key;
@@ -231,6 +234,45 @@ int vb_index_insert(struct vb_index *x, uint64_t key, uint64_t offset)
 	if (err == 0)
 		x->header->keys++;
 	return err;
+}
+
+/* The check of a hidden slot is right for nobody. */
+static uint64_t turned(uint64_t ref)
+{
+	return ref ^ ~OFFSET_MASK;
+}
+
+/* Of all slots with the key: there is more than one only after the death of an owner. */
+static bool turn(struct vb_index *x, uint64_t key, bool hide)
+{
+	bool any = false;
+
+	for (unsigned way = 0; way < VB_INDEX_WAYS; way++) {
+		struct vb_slot *s = slot_at(x, key, way);
+
+		if (s->ref == 0 || s->key != key || (vb_index_match(s, key) != 0) != hide)
+			continue;
+		__atomic_store_n(&s->ref, turned(s->ref), __ATOMIC_RELEASE);
+		any = true;
+	}
+	return any;
+}
+
+void vb_index_hide(struct vb_index *x, uint64_t key)
+{
+	(void)turn(x, key, true);
+}
+
+bool vb_index_show(struct vb_index *x, uint64_t key)
+{
+	return turn(x, key, false);
+}
+
+bool vb_index_is_hidden(const struct vb_index *x, uint64_t key)
+{
+	const struct vb_slot *s = slot_with(x, key);
+
+	return s != NULL && vb_index_match(s, key) == 0;
 }
 
 bool vb_index_delete(struct vb_index *x, uint64_t key)

@@ -18,16 +18,23 @@ static uint64_t in_range(unsigned shift, uint64_t key)
 	return key & ((1ull << shift) - 1);
 }
 
-static bool add_to_list(uint64_t *map, uint64_t low)
+/* The word of a list with that in it; NULL: none has it. */
+static uint64_t *word_with(uint64_t *map, uint64_t what)
 {
-	for (unsigned i = 1; i <= VB_KEYMAP_LIST; i++) {
-		if (map[i] == 0)
-			put(&map[i], VB_KEYMAP_KEY | low);
-		if (map[i] == (VB_KEYMAP_KEY | low))
-			return true;
-	}
-	put(&map[0], 1);
-	return false;
+	for (unsigned i = 1; i <= VB_KEYMAP_LIST; i++)
+		if (map[i] == what)
+			return &map[i];
+	return NULL;
+}
+
+static bool add_to_list(uint64_t *map, uint64_t key)
+{
+	uint64_t *word = word_with(map, key);
+
+	if (word == NULL)
+		word = word_with(map, 0);
+	put(word != NULL ? word : &map[0], word != NULL ? key : 1);
+	return word != NULL;
 }
 
 bool vb_keymap_add(uint64_t *map, unsigned shift, uint64_t key)
@@ -35,9 +42,31 @@ bool vb_keymap_add(uint64_t *map, unsigned shift, uint64_t key)
 	uint64_t low = in_range(shift, key);
 
 	if (shift > VB_KEYMAP_BITS_SHIFT)
-		return add_to_list(map, low);
+		return add_to_list(map, VB_KEYMAP_KEY | low);
 	put(&map[low / 64], map[low / 64] | 1ull << low % 64);
 	return true;
+}
+
+void vb_keymap_drop(uint64_t *map, unsigned shift, uint64_t key)
+{
+	uint64_t low = in_range(shift, key), *word;
+
+	if (shift <= VB_KEYMAP_BITS_SHIFT) {
+		put(&map[low / 64], map[low / 64] & ~(1ull << low % 64));
+		return;
+	}
+	word = word_with(map, VB_KEYMAP_KEY | low);
+	if (word != NULL)
+		put(word, 0);
+}
+
+bool vb_keymap_is_empty(const uint64_t *map, unsigned shift)
+{
+	uint64_t any = 0;
+
+	for (unsigned i = 0; i < vb_keymap_bytes(shift) / 8; i++)
+		any |= map[i];
+	return any == 0;
 }
 
 /* The next key of the map from `at` on, or `at` itself: where it is in the range; none in this word: the word's

@@ -20,10 +20,10 @@
  *
  *		more    not 0: the range has others, which only its owner knows
  *
- * Torn READs.  Each word speaks for itself, and what it says is not taken back: a key that is in the map stays
- * there, in its word.  So a READ of which half is old and half is new has every key that was in the map when it
- * was posted, and may have some that have come since.  Who scans needs no more (txn/scan.c): there is no seal
- * and no second look.
+ * Torn READs.  Each word speaks for itself, and a key that is in the map stays in its word, until it has no tuple
+ * any more (store/places.h).  So a READ of which half is old and half is new has every key that was in the map
+ * for all the time, and may have some that have come or gone meanwhile.  Who scans needs no more (txn/scan.c):
+ * there is no seal and no second look.
  */
 #ifndef VB_STORE_KEYMAP_H
 #define VB_STORE_KEYMAP_H
@@ -46,6 +46,9 @@ static inline uint32_t vb_keymap_bytes(unsigned shift)
 
 /* At the owner: a map, all zeros at first, gets a key, which may be there already.  False: it has no room. */
 bool vb_keymap_add(uint64_t *map, unsigned shift, uint64_t key);
+/* It loses one, which need not be there. */
+void vb_keymap_drop(uint64_t *map, unsigned shift, uint64_t key);
+bool vb_keymap_is_empty(const uint64_t *map, unsigned shift);
 
 /*
  * Of a copy of the map: its keys from `from` up, or down, to `to`, both included and in the range, at most `most`

@@ -12,8 +12,9 @@
  * scans has one made.
  *
  * The order is in a tree in the owner's heap (store/ordered.h), which the node's server alone uses.  It
- * follows the tuples, which are only ever added: before each look it takes in those that have come since
- * the last.  So nobody who adds a key need know of it, and a new owner makes it from the tuples alone.  It
+ * follows the tuples: before each look it takes in those that have come since the last, so that who adds a key
+ * need not know of it; only of a place that gets another key it is told (store/places.h).  A new owner makes it
+ * from the tuples alone.  It
  * has every key that has a tuple, whether there is a record or not: what is in it is only worth a look.
  * Maps are drawn from it, and where a range has more keys than a map has room for, it alone knows them.
  */
@@ -65,18 +66,18 @@ int vb_ranges_check(const struct vb_table_params *p)
 
 /* ---- the order, at the owner ---- */
 
+/* Tuples that the index does not name are nobody's: an owner has died over them, or they are free. */
 static int take_in(struct vb_table *t, struct vb_table_node *n)
 {
-	const char *first = n->index.segment + vb_addr_offset(n->header) +
-			    sizeof(struct vb_table_header) + VB_TUPLE_KEY_AT;
+	uint64_t at = vb_addr_offset(n->header) + sizeof(struct vb_table_header) +
+		      n->in_order * t->layout.stride;
 	int err = n->order == NULL ? vb_ordered_open(0, &n->order) : 0;
 
-	while (err == 0 && n->in_order < n->index.header->tuples) {
-		err = vb_ordered_insert(n->order,
-					vb_tuple_word(first + n->in_order * t->layout.stride, 0));
-		/* An owner that died over a key has left a tuple that its next one made again. */
-		if (err == -EEXIST)
-			err = 0;
+	for (; err == 0 && n->in_order < n->index.header->tuples; at += t->layout.stride) {
+		uint64_t key = vb_tuple_word(n->index.segment + at, VB_TUPLE_KEY_AT);
+
+		if (vb_index_find(&n->index, key) == at)
+			err = vb_ordered_insert(n->order, key);
 		if (err == 0)
 			n->in_order++;
 	}
@@ -146,6 +147,31 @@ void vb_ranges_note(struct vb_table *t, uint16_t node, uint64_t key)
 		(void)vb_keymap_add(
 			(void *)(n->index.segment + range + t->ranges->layout.beside_at),
 			t->range_shift, key);
+}
+
+int vb_ranges_put(struct vb_table *t, uint16_t node, uint64_t key)
+{
+	struct vb_table_node *n = &t->node[node];
+	int err = t->ranges != NULL ? take_in(t, n) : 0;
+
+	return err == 0 && t->ranges != NULL ? vb_ordered_insert(n->order, key) : err;
+}
+
+void vb_ranges_drop(struct vb_table *t, uint16_t node, uint64_t key)
+{
+	struct vb_table_node *n;
+	uint64_t range;
+
+	if (t->ranges == NULL)
+		return;
+	/* Where it is not in the order yet, it does not come there either: the index has lost it. */
+	if (t->node[node].order != NULL)
+		(void)vb_ordered_delete(t->node[node].order, key);
+	n = &t->ranges->node[node];
+	range = vb_index_find(&n->index, vb_table_range(t, key));
+	if (range != 0)
+		vb_keymap_drop((void *)(n->index.segment + range + t->ranges->layout.beside_at),
+			       t->range_shift, key);
 }
 
 int vb_ranges_draw_map(struct vb_table *ranges, uint16_t node, uint64_t key, char *tuple)

@@ -147,7 +147,8 @@ struct vb_table_header {
 	uint64_t generation;      /* of the index: how often it was resized */
 	uint64_t moves;           /* odd while a key moves from one slot to another, or the index */
 	uint64_t keys;
-	uint64_t unused[7];
+	uint64_t hidden; /* keys that ever were: store/places.h */
+	uint64_t unused[6];
 };
 _Static_assert(sizeof(struct vb_table_header) == 128, "two lines");
 
@@ -177,6 +178,10 @@ int vb_index_insert(struct vb_index *x, uint64_t key, uint64_t offset);
 /* A reader that does not know of a larger index yet still finds the key, if it was there when the
  * index became larger: nobody may use its tuple for another key. */
 bool vb_index_delete(struct vb_index *x, uint64_t key);
+/* From afar the key is not found any more; it is again, and was not before. */
+void vb_index_hide(struct vb_index *x, uint64_t key);
+bool vb_index_show(struct vb_index *x, uint64_t key);
+bool vb_index_is_hidden(const struct vb_index *x, uint64_t key);
 /* By a new owner, whose predecessor may have died at any instruction. */
 void vb_index_repair(struct vb_index *x);
 
@@ -193,6 +198,14 @@ struct vb_store {
 	/* The protocol's lock word of a tuple that nobody holds; was: the word before, 0 for a new
 	 * tuple. */
 	uint64_t (*unlocked)(uint64_t version, uint64_t was);
+	/* Places are given to other keys (store/places.h): so long after they were hidden; 0: they are not.  Does
+	 * nobody hold the tuple, and is all that is in it of a time before that one?  told: a key has lost its
+	 * place, or got one that was another's, with that version; may be NULL. */
+	uint64_t grace_ns;
+	bool (*at_rest)(const struct vb_store *store, const struct vb_tuple_layout *l,
+			const void *tuple, uint64_t common_ns);
+	void (*told)(const struct vb_store *store, const struct vb_table *t, uint64_t key,
+		     uint64_t version, bool given);
 	struct vb_table *table[VB_TABLES_MAX];
 	unsigned n_tables;
 };
@@ -209,13 +222,17 @@ struct vb_table_node {
 	/* Of an ordered table, where the node's server is ours: its keys, and of how many tuples. */
 	struct vb_ordered *order;
 	uint64_t in_order;
+	struct vb_places
+		*places; /* where the node's server is ours, as soon as it is short of room */
 };
 
 struct vb_table {
 	struct vb_store *store;
 	char name[32];
 	uint16_t id;
-	uint64_t records, room, slots; /* room, slots: of each node */
+	uint64_t records;
+	uint64_t asked, room,
+		slots; /* of each node: tuples that were asked for, and that there are */
 	enum vb_partition partition;
 	uint64_t group; /* so many keys in a row lie on one node; 1 */
 	struct vb_tuple_layout layout;
@@ -240,9 +257,14 @@ uint64_t vb_store_table_bytes(const struct vb_table_params *p, uint32_t meta_byt
 			      uint32_t beside, uint16_t nodes);
 void vb_table_free(struct vb_table *t);
 
-/* At the owner: the tuple of the key, made without a record if there is none.  *fresh: it was made.
- * -ENOSPC. */
-int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, vb_addr *out, bool *fresh);
+/* When something is done: by the owner's clock, and a time that is past by everybody's. */
+struct vb_store_now {
+	uint64_t ns, common_ns;
+};
+
+/* At the owner, by the node's server: the tuple of the key, made without a record if there is none.  -ENOSPC. */
+int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, const struct vb_store_now *now,
+		    vb_addr *out);
 /* At the owner: 0 if there is none. */
 vb_addr vb_table_find(struct vb_table *t, uint16_t node, uint64_t key);
 
@@ -276,6 +298,10 @@ int vb_table_list(struct vb_table *t, uint16_t node, uint64_t from, uint64_t to,
 void vb_table_order_close(struct vb_table_node *n);
 /* The key is about to have a tuple: its range's map has it before anybody can find it. */
 void vb_ranges_note(struct vb_table *t, uint16_t node, uint64_t key);
+/* The tuple that it is about to have was another's: the order has that behind it.  -ENOMEM. */
+int vb_ranges_put(struct vb_table *t, uint16_t node, uint64_t key);
+/* It has no tuple any more. */
+void vb_ranges_drop(struct vb_table *t, uint16_t node, uint64_t key);
 /* The tuple of a range that nobody can find yet gets its map.  -ENOMEM. */
 int vb_ranges_draw_map(struct vb_table *ranges, uint16_t node, uint64_t key, char *tuple);
 
@@ -294,8 +320,11 @@ int vb_store_find(struct vb_acc *a, struct vb_find **f, unsigned n);
 struct vb_cache;
 int vb_cache_open(uint32_t entries, struct vb_cache **out);
 void vb_cache_close(struct vb_cache *c);
-vb_addr vb_cache_get(const struct vb_cache *c, const struct vb_table *t, uint64_t key);
-void vb_cache_put(struct vb_cache *c, const struct vb_table *t, uint64_t key, vb_addr at);
+/* epoch: when it was learned, or is now; what is older than the epoch before is forgotten. */
+vb_addr vb_cache_get(const struct vb_cache *c, const struct vb_table *t, uint64_t key,
+		     uint32_t epoch);
+void vb_cache_put(struct vb_cache *c, const struct vb_table *t, uint64_t key, vb_addr at,
+		  uint32_t epoch);
 void vb_cache_drop(struct vb_cache *c, const struct vb_table *t, uint64_t key);
 
 #endif

@@ -8,7 +8,8 @@
  *
  * A key that is inserted gets the next tuple, first without a record; so does a key that somebody
  * looked for in vain, because that there is no record is something that he has read, and that must
- * be locked or validated like any other.  A tuple is its key's for good.
+ * be locked or validated like any other.  When there is little room left, places of keys that have no record
+ * are given to others (store/places.h).
  */
 #define VB_LOG_ROOM "store"
 #include <errno.h>
@@ -19,7 +20,7 @@
 
 #include "base/log.h"
 #include "fabric/opened.h"
-#include "store/store.h"
+#include "store/places.h"
 
 #define STRIDE 32u
 
@@ -206,6 +207,47 @@ static char *next_tuple(struct vb_table *t, struct vb_table_node *n, uint64_t *o
 	return n->index.segment + *offset;
 }
 
+static int no_larger_index(const struct vb_table *t, uint16_t node, int err)
+{
+	if (err == -ENOSPC)
+		return vb_fail(err, "no memory on node %u for a larger index of table '%s'", node,
+			       t->name);
+	return err;
+}
+
+/* 1: the key has a place that was another's; 0: there is none. */
+static int reuse(struct vb_table *t, uint16_t node, uint64_t key, vb_addr *out)
+{
+	struct vb_table_node *n = &t->node[node];
+	uint64_t offset = vb_places_take(t, node);
+	char *tuple = n->index.segment + offset;
+	int err;
+
+	if (offset == 0)
+		return 0;
+	/* Who is late may still read the place, and CAS its words: it gets another key, and goes on. */
+	__atomic_store_n((uint64_t *)(void *)(tuple + VB_TUPLE_KEY_AT), key, __ATOMIC_RELEASE);
+	err = t->ranges_of != NULL ? vb_ranges_draw_map(t, node, key, tuple) : 0;
+	if (err == 0)
+		err = vb_ranges_put(t, node, key);
+	if (err == 0) {
+		vb_ranges_note(t, node, key);
+		err = no_larger_index(t, node, vb_index_insert(&n->index, key, offset));
+	}
+	if (err) {
+		vb_ranges_drop(t, node, key);
+		vb_places_back(t, node, offset);
+		return err;
+	}
+	if (t->store->told != NULL)
+		t->store->told(
+			t->store, t, key,
+			vb_slot_version(&t->layout, tuple, vb_tuple_newest(&t->layout, tuple)),
+			true);
+	*out = vb_addr_make(node, offset);
+	return 1;
+}
+
 static int add(struct vb_table *t, uint16_t node, uint64_t key, uint64_t version,
 	       const void *record, vb_addr *out)
 {
@@ -233,24 +275,28 @@ static int add(struct vb_table *t, uint16_t node, uint64_t key, uint64_t version
 	err = vb_index_insert(&n->index, key, offset);
 	if (err != 0)
 		n->index.header->tuples--;
-	if (err == -ENOSPC)
-		return vb_fail(err, "no memory on node %u for a larger index of table '%s'", node,
-			       t->name);
+	err = no_larger_index(t, node, err);
 	if (err)
 		return err;
 	*out = vb_addr_make(node, offset);
 	return 0;
 }
 
-int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, vb_addr *out, bool *fresh)
+int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, const struct vb_store_now *now,
+		    vb_addr *out)
 {
-	vb_addr at = vb_table_find(t, node, key);
+	int used;
 
-	*fresh = at == 0;
-	if (at == 0)
-		return add(t, node, key, VB_VERSION_NONE, NULL, out);
-	*out = at;
-	return 0;
+	*out = vb_table_find(t, node, key);
+	if (*out != 0) {
+		(void)vb_places_confirm(t, node, key, vb_addr_offset(*out));
+		return 0;
+	}
+	vb_places_step(t, node, now);
+	used = reuse(t, node, key, out);
+	if (used != 0)
+		return used < 0 ? used : 0;
+	return add(t, node, key, VB_VERSION_NONE, NULL, out);
 }
 
 int vb_table_load(struct vb_table *t, uint64_t key, const void *record)
@@ -407,6 +453,7 @@ int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
 	t->records = p->records;
 	t->partition = p->partition;
 	t->group = group;
+	t->asked = (p->records + store->fabric->nodes - 1) / store->fabric->nodes;
 	t->room = vb_table_room(p, store->fabric->nodes);
 	t->slots = vb_table_slots(t->room);
 	vb_tuple_layout_init(&t->layout, store->meta_bytes, store->slots, p->record_bytes);
@@ -433,8 +480,10 @@ void vb_table_free(struct vb_table *t)
 {
 	if (t == NULL)
 		return;
-	for (uint16_t i = 0; t->node != NULL && i < t->store->fabric->nodes; i++)
+	for (uint16_t i = 0; t->node != NULL && i < t->store->fabric->nodes; i++) {
 		vb_table_order_close(&t->node[i]);
+		vb_places_forget(&t->node[i]);
+	}
 	free(t->node);
 	free(t);
 }

@@ -35,6 +35,7 @@ struct call {
 	struct vb_item *item[CALL_ITEMS];
 	unsigned n;
 	uint16_t node;
+	uint32_t epoch; /* when it was made */
 	vb_peer server;
 	uint32_t bytes;
 	unsigned char *buf;
@@ -266,6 +267,7 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 
 	if (err)
 		return err;
+	c->epoch = vb_txn_epoch(me);
 	put_items(ops_of(t, stage), c);
 	c->msg = (struct vb_msg){.tag = VB_TAG_CALL, .len = sizeof(head)};
 	c->msg.subject = 1ull << 63 | ++me->mail.next_request;
@@ -338,7 +340,7 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 			memcpy(it->image, buf + at + sizeof(*w), bytes - sizeof(*w));
 		from_wire(it, w);
 		if (it->at != 0)
-			vb_cache_put(me->db->cache, it->table, it->key, it->at);
+			vb_cache_put(me->db->cache, it->table, it->key, it->at, c->epoch);
 		at += bytes;
 	}
 	if (head.ts > t->saw)

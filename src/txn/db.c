@@ -29,6 +29,7 @@
 #define DRIFT_PPM      200u   /* of two clocks, against each other */
 #define LOOK_MOST_NS   32000ull
 #define PATIENCE_NS    10000000000ull
+#define EPOCH_SUSPECTS 4u
 
 const char *const vb_txn_cause_names[VB_TXN_CAUSES] = {
 	[VB_TXN_COMMITTED] = "committed", [VB_TXN_USER] = "user",
@@ -426,6 +427,23 @@ static uint64_t look_of(const struct vb_fabric *f)
 	return f->caps.flags & VB_CAP_INLINE || rtt > LOOK_MOST_NS ? LOOK_MOST_NS : rtt;
 }
 
+static void tell_placed(const struct vb_store *store, const struct vb_table *t, uint64_t key,
+			uint64_t version, bool given)
+{
+	const struct vb_txn_watch *watch = vb_container_of(store, const struct vb_db, store)->watch;
+
+	if (watch != NULL && watch->placed != NULL)
+		watch->placed(watch->ctx, t, key, version, given);
+}
+
+/* Two epochs, and a transaction's life with the verbs that it leaves behind; twice, for what clocks differ by. */
+static uint64_t grace_of(const struct vb_db *db, const struct vb_db_params *p)
+{
+	if (p->no_recovery || db->cc->caps & VB_CC_LOGICAL)
+		return 0;
+	return 2 * db->epoch_ns + 2 * db->suspect_ns;
+}
+
 static void set_options(struct vb_db *db, const struct vb_db_params *p)
 {
 	uint32_t caps = db->fabric->caps.flags;
@@ -445,6 +463,7 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 	db->snapshot_back_ns =
 		db->snapshot_lag_ns + db->snapshot_lag_ns * DRIFT_PPM / 1000000 + 1000;
 	db->patience_ns = PATIENCE_NS;
+	db->epoch_ns = EPOCH_SUSPECTS * db->suspect_ns;
 	db->recovery = !p->no_recovery;
 	db->doorbell = !p->no_doorbell;
 	db->outstanding = !p->no_outstanding;
@@ -459,6 +478,9 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 		.record_bytes_max = db->store.record_bytes_max,
 		.sealed = !(caps & VB_CAP_INLINE),
 		.unlocked = db->cc->unlocked,
+		.grace_ns = grace_of(db, p),
+		.at_rest = vb_words_at_rest,
+		.told = tell_placed,
 	};
 }
 

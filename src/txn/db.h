@@ -82,8 +82,9 @@ struct vb_db {
 	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
 	uint32_t call_bytes;
 	uint64_t lease_ns, suspect_ns;
-	uint64_t wait_ns; /* of VB_CC_BOUNDED; else 0 */
-	uint64_t look_ns; /* between two looks of who waits for a lock */
+	uint64_t wait_ns;  /* of VB_CC_BOUNDED; else 0 */
+	uint64_t look_ns;  /* between two looks of who waits for a lock */
+	uint64_t epoch_ns; /* the location cache has nothing that is two of these old */
 	/* Of VB_CC_SNAPSHOTS: who writes has its locks so long after it was named; and so far back, and the
 	 * error of its clock, goes who reads a snapshot.  0: there are none. */
 	uint64_t snapshot_lag_ns, snapshot_back_ns;
@@ -151,6 +152,10 @@ struct vb_txn_watch {
 	void (*met)(void *ctx, const struct vb_txn *t, const struct vb_item *it);
 	/* A lock was set back that a transaction of this place had left behind.  May be NULL. */
 	void (*left)(void *ctx, const struct vb_coordinator *by, uint32_t place, uint64_t word);
+	/* A key of a table has lost its place, or got one that was another's: that there is no record has this
+	 * version there.  Of the servers of this process.  May be NULL. */
+	void (*placed)(void *ctx, const struct vb_table *t, uint64_t key, uint64_t version,
+		       bool given);
 	/* A sweep is about to give a dead one's place up: the status word says, for the last time, what
 	 * has become of its transaction.  May be NULL. */
 	void (*given_up)(void *ctx, uint32_t place, uint64_t status);
@@ -279,6 +284,11 @@ int vb_txn_end_read(struct vb_txn *t, struct vb_item *it);
 int vb_txn_end_declared(struct vb_txn *t);
 int vb_txn_end_given(struct vb_txn *t);
 
+/* words.c */
+/* Of struct vb_store. */
+bool vb_words_at_rest(const struct vb_store *store, const struct vb_tuple_layout *l,
+		      const void *tuple, uint64_t common_ns);
+
 /* snapshot.c */
 /* The transaction that begins reads at a snapshot, and has no name yet. */
 void vb_snapshot_take(struct vb_txn *t);
@@ -288,6 +298,12 @@ int vb_snapshot_name(struct vb_txn *t);
 int vb_snapshot_in_time(struct vb_txn *t);
 
 /* stage.c */
+/* Of an address that is learned from now on. */
+static inline uint32_t vb_txn_epoch(const struct vb_coordinator *me)
+{
+	return me->db->cache != NULL ? (uint32_t)(vb_ep_now(me->ep) / me->db->epoch_ns) : 0;
+}
+
 /* Ends the transaction's life with a cause; the first one counts.  -EAGAIN. */
 int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error);
 void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct vb_item **items,

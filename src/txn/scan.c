@@ -13,7 +13,7 @@
  * digit), else one-sided.  Of a range that has more keys than its map has room for the node is asked anyway.
  *
  * Why there are no phantoms, whatever the protocol.  T scans, W inserts key k.  Before W can read or lock k,
- * k has a tuple, for good, and is in its range's map before anybody can find that.  So either
+ * k has a tuple, and is in its range's map before anybody can find that.  So either
  *
  *	k had one at T's 2nd step    T reads it: who of the two comes first is decided there, as for any key
  *	k had none                   W had not read k yet, so T's 1st step was before W's commit.  T has read a
@@ -26,7 +26,8 @@
  * does: the other way round W holds k and waits for the range, and T holds the range and waits for k.
  *
  * A delete does not touch the range: the key stays in the order, so who could have found its record finds its
- * tuple.  So does the key of an insert that was aborted.  A range's tuple never has a record.  So at
+ * tuple.  So does the key of an insert that was aborted.  It leaves the order with its tuple, when it had no record
+ * for longer than anybody lives who may still commit (store/places.h).  A range's tuple never has a record.  So at
  * repeatable read, and at read committed, its lock is as short as that of any key that is looked for in vain,
  * and phantoms are what these levels allow.  At a snapshot the 1st step is left out: whoever writes what is
  * in the snapshot had all its locks, and so its keys their tuples, before the transaction began (snapshot.c).

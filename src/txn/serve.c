@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "base/sometimes.h"
+#include "store/places.h"
 #include "txn/db.h"
 
 #define PATIENCE_NS  50000ull
@@ -93,7 +94,7 @@ static bool fetch(struct vb_db_server *s, struct request *q)
 }
 
 /* Where the coordinator believes the tuple to be is a guess out of a cache; 0 if it is wrong. */
-static vb_addr believed(const struct vb_table *t, uint16_t node, const struct vb_wire_item *w)
+static vb_addr believed(struct vb_table *t, uint16_t node, const struct vb_wire_item *w)
 {
 	uint64_t from = vb_addr_offset(t->node[node].header) + sizeof(struct vb_table_header);
 	uint64_t offset = vb_addr_offset(w->at);
@@ -103,7 +104,10 @@ static vb_addr believed(const struct vb_table *t, uint16_t node, const struct vb
 	    offset >= from + t->room * t->layout.stride || offset % 8 != 0)
 		return 0;
 	tuple = (const void *)(t->node[node].index.segment + offset);
-	return __atomic_load_n(&tuple[VB_TUPLE_KEY_AT / 8], __ATOMIC_RELAXED) == w->key ? w->at : 0;
+	if (__atomic_load_n(&tuple[VB_TUPLE_KEY_AT / 8], __ATOMIC_RELAXED) != w->key ||
+	    !vb_places_confirm(t, node, w->key, offset))
+		return 0;
+	return w->at;
 }
 
 static bool lists(const struct vb_stage_ops *ops)
@@ -187,14 +191,26 @@ static void list_keys(struct vb_db_server *s, struct vb_item *item, unsigned n)
 	}
 }
 
+static struct vb_store_now now_of(const struct vb_db_server *s)
+{
+	uint64_t error_ns, now = vb_ep_common_now(s->ep, &error_ns);
+
+	return (struct vb_store_now){.ns = vb_ep_now(s->ep),
+				     .common_ns = now > error_ns ? now - error_ns : 0};
+}
+
 static void place_items(struct vb_db_server *s, struct vb_item *item, unsigned n)
 {
-	bool fresh;
+	struct vb_store_now now = {0};
 
-	for (unsigned i = 0; i < n; i++)
-		if (item[i].at == 0 &&
-		    vb_table_ensure(item[i].table, s->node, item[i].key, &item[i].at, &fresh) != 0)
+	for (unsigned i = 0; i < n; i++) {
+		if (item[i].at != 0)
+			continue;
+		if (now.ns == 0)
+			now = now_of(s);
+		if (vb_table_ensure(item[i].table, s->node, item[i].key, &now, &item[i].at) != 0)
 			item[i].status = VB_TXN_MISUSE;
+	}
 }
 
 static void keep(struct vb_wire_item *w, const struct vb_item *it)
@@ -557,6 +573,7 @@ static int start_here(struct vb_db *db, uint16_t node, struct vb_db_server **out
 	err = announce(s);
 	for (unsigned i = 0; i < db->store.n_tables && err == 0; i++) {
 		vb_index_repair(&db->store.table[i]->node[node].index);
+		vb_places_forget(&db->store.table[i]->node[node]);
 		err = vb_table_order_anew(db->store.table[i], node);
 	}
 	if (err == 0)

@@ -198,7 +198,7 @@ int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error)
 /* ---- where the tuples are ---- */
 
 /* Makes `at` known for items whose owner's index has to be asked. */
-static int find_items(struct vb_txn *t, struct vb_item **items, unsigned n)
+static int find_items(struct vb_txn *t, struct vb_item **items, unsigned n, uint32_t epoch)
 {
 	struct vb_acc *acc = &vb_txn_lane(t->me)->acc;
 	struct vb_find find[VB_BATCH_MAX], *want[VB_BATCH_MAX];
@@ -217,7 +217,8 @@ static int find_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 	for (unsigned i = 0; i < m && err == 0; i++) {
 		whose[i]->at = find[i].at;
 		if (find[i].at != 0)
-			vb_cache_put(t->me->db->cache, find[i].table, find[i].key, find[i].at);
+			vb_cache_put(t->me->db->cache, find[i].table, find[i].key, find[i].at,
+				     epoch);
 	}
 	return err;
 }
@@ -226,16 +227,17 @@ static int find_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 {
 	struct vb_item *none[VB_BATCH_MAX];
+	uint32_t epoch = vb_txn_epoch(t->me);
 	int err = 0;
 
 	for (unsigned i = 0; i < n; i++)
 		if (items[i]->at == 0)
-			items[i]->at =
-				vb_cache_get(t->me->db->cache, items[i]->table, items[i]->key);
+			items[i]->at = vb_cache_get(t->me->db->cache, items[i]->table,
+						    items[i]->key, epoch);
 	for (unsigned from = 0; from < n && err == 0; from += VB_BATCH_MAX) {
 		unsigned some = n - from < VB_BATCH_MAX ? n - from : VB_BATCH_MAX, m = 0;
 
-		err = find_items(t, items + from, some);
+		err = find_items(t, items + from, some, epoch);
 		for (unsigned i = from; i < from + some && err == 0; i++)
 			if (items[i]->at == 0)
 				none[m++] = items[i];

@@ -323,6 +323,39 @@ static void scans_occur(void **state)
 	}
 }
 
+/* Where there is not room for all keys, they get each other's places. */
+static void places_are_given(void **state)
+{
+	(void)state;
+	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
+		uint64_t given = 0;
+
+		if ((*cc)->caps & VB_CC_LOGICAL)
+			continue;
+		for (uint64_t seed = 1; seed <= 4; seed++) {
+			struct vb_txn_explored r;
+			struct vb_txn_draw d;
+
+			vb_txn_draw(*cc, seed, NULL, &d);
+			d.never_back = d.forgotten = d.ahead = false;
+			d.too_late = 0;
+			d.p_scan = 0.8;
+			d.attempts = 60;
+			d.line_shift = 2;
+			d.scarce = d.recovery;
+			vb_txn_draw_bounds(&d);
+			assert_int_equal(vb_txn_explore(*cc, &d, &r), 0);
+			if (r.violations > 0)
+				fail_msg("%s, seed %llu: %s", (*cc)->name, (unsigned long long)seed,
+					 r.stories != NULL ? r.stories : "");
+			given += r.places_given;
+			free(r.stories);
+		}
+		if (given < 5)
+			fail_msg("%s: %llu", (*cc)->name, (unsigned long long)given);
+	}
+}
+
 /* ---- levels ---- */
 
 /* Of a seed in which every transaction asks for less than serializable. */
@@ -548,6 +581,7 @@ int main(void)
 		cmocka_unit_test(skew_occurs),
 		cmocka_unit_test(beyond),
 		cmocka_unit_test(scans_occur),
+		cmocka_unit_test(places_are_given),
 		cmocka_unit_test(planted),
 	};
 

@@ -403,6 +403,48 @@ static void nobody_gives_memory(void **state)
 	drop(f);
 }
 
+/* ---- hidden keys ---- */
+
+/* Their owner has them, wherever they are moved, and nobody else. */
+static void hidden_keys(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		struct fixture *f = make(64, 1, seed);
+		bool hidden[KEYS] = {false};
+		uint64_t offset;
+
+		for (unsigned i = 0; i < 80; i++) {
+			unsigned other = (unsigned)vb_rng_below(&f->rng, i + 1);
+			bool was = hidden[other];
+
+			assert_int_equal(insert(f, i, any_offset(f)), 0);
+			if (vb_rng_chance(&f->rng, 0.7)) {
+				vb_index_hide(&f->index, key_of(other));
+				hidden[other] = true;
+			} else {
+				assert_int_equal(vb_index_show(&f->index, key_of(other)), was);
+				hidden[other] = false;
+			}
+			for (unsigned k = 0; k <= i; k++) {
+				assert_int_equal(vb_index_find(&f->index, key_of(k)), f->offset[k]);
+				assert_int_equal(way_of(f, key_of(k), &offset) == VB_INDEX_WAYS,
+						 hidden[k]);
+				assert_int_equal(vb_index_is_hidden(&f->index, key_of(k)),
+						 hidden[k]);
+			}
+		}
+		assert_int_equal(f->index.resizes, 1);
+		for (unsigned k = 0; k < 80; k++)
+			assert_true(vb_index_delete(&f->index, key_of(k)));
+		assert_false(vb_index_is_hidden(&f->index, key_of(0)) ||
+			     vb_index_show(&f->index, key_of(0)));
+		vb_index_hide(&f->index, key_of(0));
+		assert_int_equal(vb_index_find(&f->index, key_of(0)), 0);
+		drop(f);
+	}
+}
+
 /* ---- at random ---- */
 
 /* So many of the keys are to be there in the long run that the index is as full as it can be. */
@@ -450,6 +492,7 @@ int main(void)
 		cmocka_unit_test(no_memory_to_begin_with),
 		cmocka_unit_test(no_memory_later),
 		cmocka_unit_test(nobody_gives_memory),
+		cmocka_unit_test(hidden_keys),
 		cmocka_unit_test(random_operations),
 	};
 

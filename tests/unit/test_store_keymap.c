@@ -41,6 +41,16 @@ static bool add(struct fixture *f, uint64_t key)
 	return vb_keymap_add(f->map, f->shift, key);
 }
 
+static void drop(struct fixture *f, uint64_t key)
+{
+	bool *in = &f->in[key - f->first];
+
+	f->n -= *in;
+	*in = false;
+	vb_keymap_drop(f->map, f->shift, key);
+	assert_int_equal(vb_keymap_is_empty(f->map, f->shift), f->n == 0);
+}
+
 /* Exactly what is in it, in order. */
 static void check(const struct fixture *f, uint64_t from, uint64_t to, unsigned most)
 {
@@ -130,6 +140,34 @@ static void lists(void **state)
 	}
 }
 
+/* Keys come and go, and there is always room for as many. */
+static void comings_and_goings(void **state)
+{
+	static const unsigned shifts[] = {3, 7, 10, 11, 32};
+	struct vb_rng r;
+
+	(void)state;
+	vb_rng_seed(&r, 3, 0);
+	for (unsigned i = 0; i < sizeof(shifts) / sizeof(shifts[0]); i++) {
+		struct fixture f;
+
+		make(&f, shifts[i], 1);
+		assert_true(vb_keymap_is_empty(f.map, f.shift));
+		for (unsigned k = 0; k < 400; k++) {
+			uint64_t key = f.first + vb_rng_below(&r, f.end - f.first + 1);
+
+			if (f.n < VB_KEYMAP_LIST && vb_rng_chance(&r, 0.6))
+				assert_true(add(&f, key));
+			else
+				drop(&f, key);
+			check(&f, f.first, f.end, KEYS);
+		}
+		for (uint64_t key = f.first; key <= f.end; key++)
+			drop(&f, key);
+		check_all(&f, &r);
+	}
+}
+
 /* The last key of a range of 2^32. */
 static void far_apart(void **state)
 {
@@ -187,6 +225,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bits),
 		cmocka_unit_test(lists),
+		cmocka_unit_test(comings_and_goings),
 		cmocka_unit_test(far_apart),
 		cmocka_unit_test(torn),
 	};

@@ -148,10 +148,10 @@ static void wrong_guess(void **state)
 	p.cache_entries = 16;
 	open_world(&w, k->fabric, &p);
 	vb_cache_put(w.db->cache, w.t, KEY,
-		     vb_table_find(w.t, vb_table_node(w.t, KEY + 2), KEY + 2));
+		     vb_table_find(w.t, vb_table_node(w.t, KEY + 2), KEY + 2), vb_txn_epoch(w.a));
 	assert_int_equal(value_of(w.a, w.t, KEY), FIRST + KEY);
 	assert_true(w.a->waits <= 1);
-	assert_true(vb_cache_get(w.db->cache, w.t, KEY) ==
+	assert_true(vb_cache_get(w.db->cache, w.t, KEY, vb_txn_epoch(w.a)) ==
 		    vb_table_find(w.t, vb_table_node(w.t, KEY), KEY));
 	/* The same for an item that goes to a server: of its node, and of another. */
 	for (uint64_t other = KEY + 1; other <= KEY + 2; other++) {

@@ -141,11 +141,12 @@ static void wrong_in_cache(void **state)
 		return;
 	p.cache_entries = 64;
 	open_world(&w, fabric_of(state), &p);
-	vb_cache_put(w.db->cache, w.t, HERE, vb_table_find(w.t, 0, THERE));
+	vb_cache_put(w.db->cache, w.t, HERE, vb_table_find(w.t, 0, THERE), vb_txn_epoch(w.a));
 	assert_int_equal(value_of(w.b, w.t, HERE), FIRST + HERE);
 	/* And it is not believed again. */
-	assert_int_equal(vb_cache_get(w.db->cache, w.t, HERE), vb_table_find(w.t, 0, HERE));
-	vb_cache_put(w.db->cache, w.t, HERE, vb_table_find(w.t, 0, THERE));
+	assert_int_equal(vb_cache_get(w.db->cache, w.t, HERE, vb_txn_epoch(w.a)),
+			 vb_table_find(w.t, 0, HERE));
+	vb_cache_put(w.db->cache, w.t, HERE, vb_table_find(w.t, 0, THERE), vb_txn_epoch(w.a));
 	alone(w.b, vb_txn_write(w.b, w.t, HERE, &after));
 	assert_int_equal(value_of(w.a, w.t, HERE), 7);
 	assert_int_equal(value_of(w.a, w.t, THERE), FIRST + THERE);

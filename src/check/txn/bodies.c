@@ -331,6 +331,8 @@ static void note_time(struct txn_slot *s)
 
 bool txn_may_fail(const struct txn_slot *s, int err)
 {
+	if (err == -ENOSPC)
+		return s->w->d->scarce;
 	if (err == -ECANCELED)
 		return txn_cancelled();
 	if (err == -EOVERFLOW)
@@ -355,6 +357,16 @@ static int in_its_time(struct txn_slot *s, struct plan *p, int err)
 	return -EAGAIN;
 }
 
+/* Before the faults end, nobody waits until there are places again. */
+static int if_scarce(struct txn_slot *s, const struct plan *p, int err)
+{
+	if (err != -ENOSPC || p->what != SCANS || !s->w->d->scarce)
+		return err;
+	vb_ep_sleep(s->me->ep, s->w->db->store.grace_ns / 8);
+	txn_stay_alive(s);
+	return s->w->live ? -EAGAIN : err;
+}
+
 int txn_attempt(struct txn_slot *s)
 {
 	unsigned most = txn_is_beyond(s->w) ? TRIES_BEYOND : TRIES_MAX;
@@ -374,6 +386,7 @@ int txn_attempt(struct txn_slot *s)
 		err = try_once(s, &p);
 		note_time(s);
 		err = in_its_time(s, &p, err);
+		err = if_scarce(s, &p, err);
 		/* Who is still at it when the faults end begins anew. */
 		if (s->w->live && !s->safe)
 			break;

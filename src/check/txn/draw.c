@@ -260,12 +260,15 @@ static void draw_snapshots(struct vb_rng *r, const struct vb_cc_ops *cc, struct 
 }
 
 /* Ranges whose maps are of one word, of several, and of so many keys that a map has no room for all of them. */
-static void draw_scans(struct vb_rng *r, struct vb_txn_draw *d)
+static void draw_scans(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
 {
 	static const double scans[] = {0.1, 0.3, 0.6};
 
 	d->p_scan = vb_rng_chance(r, 0.25) ? vb_draw_one_of(r, scans, 3) : 0;
 	d->line_shift = vb_rng_chance(r, 0.7) ? 2 : vb_rng_chance(r, 0.5) ? 7 : 11;
+	/* Under versions of logical time a key keeps its place. */
+	d->scarce = vb_rng_chance(r, 0.4) && d->recovery && !(cc->caps & VB_CC_LOGICAL) &&
+		    !vb_txn_draw_is_beyond(d);
 }
 
 static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_txn_draw *d)
@@ -318,6 +321,9 @@ void vb_txn_draw_bounds(struct vb_txn_draw *d)
 	/* A record is written once in each lag. */
 	if (d->p_skew > 0)
 		d->liveness_ns += (uint64_t)d->commits * d->coordinators * 4 * d->lease_ns;
+	/* Some of them wait until places come free. */
+	if (d->scarce)
+		d->liveness_ns += 200 * d->lease_ns;
 	if (vb_txn_draw_is_beyond(d))
 		d->liveness_ns += (uint64_t)d->commits * VB_TXN_TRY_MOST * 2 * d->lease_ns;
 	/* Who is stuck waits busily; nobody needs so long. */
@@ -373,7 +379,7 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	vb_rng_seed(&late, seed, SNAP_STREAM);
 	draw_snapshots(&late, cc, d);
 	vb_rng_seed(&late, seed, SCAN_STREAM);
-	draw_scans(&late, d);
+	draw_scans(&late, cc, d);
 	vb_rng_seed(&calls, seed, CALLS_STREAM);
 	d->p_calls = vb_rng_chance(&calls, 0.6) ? 0.05 + 0.3 * vb_rng_unit(&calls) : 0;
 	for (unsigned i = 0; i < cc->n_stages; i++)
@@ -412,7 +418,8 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "random calls", d->p_calls, 0);
 	vb_draw_tell_chance(to, "scans", d->p_scan, 0);
 	if (d->p_scan > 0)
-		fprintf(to, " of ranges of %u keys", 1u << d->line_shift);
+		fprintf(to, " of ranges of %u keys%s", 1u << d->line_shift,
+			d->scarce ? ", places are scarce" : "");
 	vb_draw_tell_chance(to, "user aborts", d->p_abort, 0);
 	vb_draw_tell_chance(to, "declared", d->p_declare, 0);
 	vb_draw_tell_chance(to, "below serializable", d->p_weak, 0);

@@ -80,6 +80,9 @@ static int open_db(struct txn_world *w)
 	unsigned char record[256];
 	int err = vb_db_open(w->fabric, &p, &w->db);
 
+	/* Where no place is given away, where a key was is as good as where it is. */
+	if (err == 0 && (!d->scarce || d->p_scan == 0))
+		w->db->epoch_ns = VB_FOREVER;
 	if (err == 0)
 		err = vb_table_open(w->db, &account, &w->account);
 	if (err == 0)
@@ -308,6 +311,7 @@ int vb_txn_explore_to(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, F
 	else
 		free(w->story_text);
 	free(w->ledger);
+	free(w->place);
 	free(w);
 	return err;
 }

@@ -74,6 +74,7 @@ struct vb_txn_draw {
 	uint64_t slow_ns, cancel_every_ns, server_gone_ns;
 	double p_audit, p_note, p_blind, p_abort, p_declare, p_wide, p_calls, p_scan;
 	unsigned line_shift; /* of the ordered table's ranges */
+	bool scarce;         /* it has not room for all keys, whose places are given to others */
 	/* To be begun at less than serializable; with a deadline. */
 	double p_weak, p_hurry;
 	/* Of an audit, to read a snapshot; and how old that is (0: a lease). */
@@ -107,6 +108,7 @@ struct vb_txn_explored {
 	bool orderly; /* nothing was wrong, and nobody took long: nobody may be recovered */
 	uint64_t server_deaths, leavings, cancels, sweeps;
 	uint64_t commits, aborts[VB_TXN_CAUSES], deaths, unknown, recovered, rolled_forward;
+	uint64_t places_given; /* of one key to another */
 	uint64_t scans, unseen; /* unseen: keys in what they went through that nobody had touched */
 	uint64_t unknown_commits; /* whose commit point nobody has heard the end of */
 	uint64_t verbs, virtual_ns, trace_hash;

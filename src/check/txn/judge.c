@@ -18,6 +18,15 @@ static void gather(const struct txn_world *w, const struct vb_txn *t,
 	const struct vb_coordinator *me = t->me;
 	unsigned n = vb_history_gather(t, p->op, TXN_OPS_MAX);
 
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_history_op *op = &p->op[i];
+		const struct vb_table *table = w->db->store.table[op->table];
+
+		if (op->kind == VB_HISTORY_READ)
+			op->version = txn_place_means(w, table, op->key, op->version);
+		else
+			op->prev = txn_place_means(w, table, op->key, op->prev);
+	}
 	n = txn_scans_gather(&w->slot[me->index], t, p->op, n, TXN_OPS_MAX);
 	p->number = t->version;
 	p->txn = (struct vb_history_txn){
@@ -128,6 +137,7 @@ void txn_watch_open(struct txn_world *w)
 		.met = txn_waits_met,
 		.left = txn_waits_left,
 		.given_up = on_given_up,
+		.placed = txn_placed,
 	};
 	w->db->watch = &w->watch;
 }
@@ -206,6 +216,7 @@ static void look_for_losses(struct txn_world *w, struct vb_table *t, uint64_t ke
 		if (tuple == NULL)
 			continue;
 		version = vb_slot_version(&t->layout, tuple, vb_tuple_newest(&t->layout, tuple));
+		version = txn_place_means(w, t, k, version);
 		while (vb_history_next(w->history, &at, &h, &op)) {
 			if (h->outcome != VB_HISTORY_COMMITTED)
 				continue;

@@ -5,7 +5,7 @@
  *
  * What the engine did not find has no item, and would be in no history.  But a key that has no item had no
  * tuple when its node was asked: of each such key in what a scan has gone through the history says that it
- * was read, and never had been there.  An insert that a scan should have known of is then an edge, as it
+ * was read, and never had been there (or was gone, where keys lose their places: places.c).  An insert that a scan should have known of is then an edge, as it
  * is for who looks for the key by name.
  */
 #include <inttypes.h>
@@ -26,7 +26,7 @@ int txn_line_open(struct txn_world *w)
 	const struct vb_table_params line = {
 		.name = "line",
 		.record_bytes = d->record_bytes,
-		.records = TXN_LINE_KEYS,
+		.records = d->scarce ? TXN_LINE_SCARCE : TXN_LINE_KEYS,
 		.ordered = true,
 		.range_shift = d->line_shift,
 		.ranges = (TXN_LINE_KEYS >> d->line_shift) + 1,
@@ -37,6 +37,8 @@ int txn_line_open(struct txn_world *w)
 	if (d->p_scan == 0)
 		return 0;
 	err = vb_table_open(w->db, &line, &w->line);
+	if (err == 0 && d->scarce)
+		err = txn_places_open(w);
 	for (uint64_t k = 0; k < 2 * BEHIND && err == 0; k += 3) {
 		txn_record_fill(w, record, (int64_t)k);
 		err = vb_table_load(w->line, k, record);
@@ -198,7 +200,7 @@ unsigned txn_scans_gather(const struct txn_slot *s, const struct vb_txn *t,
 			if (item_of(t, s->w->line, k) == NULL)
 				op[n++] = (struct vb_history_op){
 					.key = k,
-					.version = VB_VERSION_NONE,
+					.version = txn_place_last(s->w, k),
 					.table = s->w->line->id,
 					.kind = VB_HISTORY_READ,
 					.absent = 1,

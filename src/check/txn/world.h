@@ -20,6 +20,7 @@
 #define TXN_OPS_MAX           192u
 
 struct txn_world;
+struct txn_place;
 
 enum txn_life { TXN_RUNS, TXN_DIED, TXN_LEFT, TXN_CANCELLED, TXN_DONE };
 
@@ -50,9 +51,10 @@ struct txn_note {
 #define TXN_NOTES_MAX 8u
 
 /* The ordered table: see scans.c. */
-#define TXN_LINE_KEYS  1536u
-#define TXN_SCANS_MAX  4u  /* of a transaction */
-#define TXN_OWN_MAX    32u /* keys near the line's end at a time */
+#define TXN_LINE_KEYS   1536u
+#define TXN_LINE_SCARCE 8u  /* so many are asked for where there is not room for all */
+#define TXN_SCANS_MAX   4u  /* of a transaction */
+#define TXN_OWN_MAX     32u /* keys near the line's end at a time */
 
 /* The word in its way. */
 struct txn_wait {
@@ -104,6 +106,7 @@ struct txn_world {
 	struct vb_db *db;
 	struct vb_table *account, *note, *line; /* line: NULL where the seed has no scans */
 	uint64_t line_end;
+	struct txn_place *place;     /* of its keys, where places are given to others: places.c */
 	struct vb_sim_faults faults; /* as they are now */
 	const volatile bool *stop;   /* NULL: never */
 	struct txn_server server[TXN_NODES_MAX];
@@ -215,6 +218,13 @@ int txn_line_open(struct txn_world *w);
 int txn_scans(struct txn_slot *s);
 unsigned txn_scans_gather(const struct txn_slot *s, const struct vb_txn *t,
 			  struct vb_history_op *op, unsigned n, unsigned most);
+/* places.c */
+int txn_places_open(struct txn_world *w);
+/* What a key of the line had when it lost its last place; what a version that was found means; the watcher. */
+uint64_t txn_place_last(const struct txn_world *w, uint64_t key);
+uint64_t txn_place_means(const struct txn_world *w, const struct vb_table *t, uint64_t key,
+			 uint64_t version);
+void txn_placed(void *ctx, const struct vb_table *t, uint64_t key, uint64_t version, bool given);
 /* One transaction, drawn and tried until it ends.  0: committed, or given up on purpose. */
 int txn_attempt(struct txn_slot *s);
 
