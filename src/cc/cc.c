@@ -17,6 +17,7 @@ const struct vb_cc_ops *const vb_ccs[] = {
 	&vb_cc_drtm_h,
 	&vb_cc_sundial,
 	&vb_cc_mvcc,
+	&vb_cc_mvcc_rcc,
 	&vb_cc_to,
 	NULL,
 };

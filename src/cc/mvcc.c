@@ -85,9 +85,7 @@ static void ask_versions(struct vb_stage *s, const struct vb_item *it, uint64_t 
 			    &version[i], 8);
 }
 
-/* The slot of the newest version that is older than ts, but for one that is being written; MVCC_SLOTS:
- * there is none. */
-static unsigned newest_before(const uint64_t *version, uint64_t ts)
+unsigned mvcc_newest_before(const uint64_t *version, uint64_t ts)
 {
 	unsigned best = MVCC_SLOTS;
 
@@ -156,8 +154,8 @@ static void judge_first(struct vb_stage *s, struct reading *r)
 		return;
 	}
 	look_at_image(r);
-	newest = newest_before(r->version, UINT64_MAX);
-	slot = newest_before(r->version, time_of(s));
+	newest = mvcc_newest_before(r->version, UINT64_MAX);
+	slot = mvcc_newest_before(r->version, time_of(s));
 	if (newest == MVCC_SLOTS || (!(r->lock & MVCC_HELD) && r->lock != r->version[newest]))
 		return;
 	if (!vb_stage_sealed(s) && !same_as_before(r))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stages of cc/mvcc.c, which its published and its planted variants build on. */
+/* The stages of cc/mvcc.c, which its published and its planted variants build on, and what cc/mvcc_rcc.c has in
+ * common with it. */
 #ifndef VB_CC_MVCC_H
 #define VB_CC_MVCC_H
 
@@ -13,6 +14,9 @@
 
 enum { MVCC_READ, MVCC_LOCK, MVCC_COMMIT, MVCC_RELEASE, MVCC_STAGES };
 
+/* The slot of the newest version that is older than ts, but for one that is being written; MVCC_SLOTS:
+ * there is none. */
+unsigned mvcc_newest_before(const uint64_t *version, uint64_t ts);
 void mvcc_read(struct vb_stage *s, struct vb_item **items, unsigned n);
 void mvcc_lock(struct vb_stage *s, struct vb_item **items, unsigned n);
 void mvcc_commit(struct vb_stage *s, struct vb_item **items, unsigned n);

@@ -181,7 +181,8 @@ struct vb_suspect {
 #define VB_SUSPECTS 16u
 
 struct vb_stage_time {
-	uint64_t ns, runs, items;
+	uint64_t ns, runs, items; /* as far as stages are timed */
+	uint64_t ended;           /* transactions that had to end by what it found */
 };
 
 /* Memory and verbs of the transactions of one place. */

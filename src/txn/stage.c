@@ -475,11 +475,13 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 		/* The deadline may be what has made it impatient. */
 		if (doom == VB_TXN_TIMEOUT)
 			(void)vb_txn_in_time(t);
-		if (doom != VB_TXN_COMMITTED)
+		if (doom != VB_TXN_COMMITTED) {
+			t->me->timed[stage].ended++;
 			return vb_txn_doom(t, doom,
 					   doom == VB_TXN_FABRIC   ? t->error
 					   : doom == VB_TXN_MISUSE ? -ENOSPC
 								   : 0);
+		}
 		if (n == 0)
 			return has_fetched_in_time(t, stage);
 		err = wait_a_little(t, tries);

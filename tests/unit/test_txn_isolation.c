@@ -37,7 +37,8 @@ static bool committed(struct vb_coordinator *me)
 /* Under these nobody waits for anybody. */
 static bool waits(const struct kind *k)
 {
-	static const char *const none[] = {"no-wait", "no-wait-sx", "silo", "sundial", "mvcc"};
+	static const char *const none[] = {"no-wait", "no-wait-sx", "silo",
+					   "sundial", "mvcc",       "mvcc-rcc"};
 
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(none); i++)
 		if (strcmp(k->ops->name, none[i]) == 0)

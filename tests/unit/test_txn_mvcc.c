@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mvcc by hand: which version a transaction gets, whom it meets, and what it leaves in the words.  On sim,
- * one-sided and by RPC.  A and B tell who is older by the order in which they begin.
+ * Mvcc and mvcc-rcc by hand: which version a transaction gets, whom it meets, what it leaves in the words and
+ * what it costs.  On sim, one-sided and by RPC, and on shm.  A and B tell who is older by the order in which they
+ * begin.
  */
 #include "txn_api.h"
 
@@ -11,9 +12,9 @@
 #define KEY 1
 
 static const struct kind kinds_here[] = {
-	{&vb_cc_mvcc, NULL, "sim"},
-	{&vb_cc_mvcc, "rpc", "sim"},
-	{&vb_cc_mvcc, NULL, "shm"},
+	{&vb_cc_mvcc, NULL, "sim"},      {&vb_cc_mvcc, "rpc", "sim"},
+	{&vb_cc_mvcc, NULL, "shm"},      {&vb_cc_mvcc_rcc, NULL, "sim"},
+	{&vb_cc_mvcc_rcc, "rpc", "sim"}, {&vb_cc_mvcc_rcc, NULL, "shm"},
 };
 
 static const char *tuple_of(const struct world *w)
@@ -139,7 +140,7 @@ static void late_writers(void **state)
 	must(vb_txn_commit(w.b));
 	assert_int_equal(vb_txn_update(w.a, w.t, KEY, (void **)&r), -EAGAIN);
 	assert_int_equal(vb_txn_cause(w.a), VB_TXN_CHANGED);
-	assert_true(mvcc_whose(lock_of(&w)).shown == 0);
+	assert_true(w.db->cc->whose(lock_of(&w)).shown == 0);
 	/* A has read what B has replaced since. */
 	tick(w.a);
 	must(vb_txn_begin(w.a));
@@ -219,13 +220,14 @@ static void sweeps_leave_data(void **state)
 	tick(w.a);
 	must(vb_txn_begin(w.a));
 	must(vb_txn_update(w.a, w.t, KEY, (void **)&r));
-	assert_true(vb_name_fits(mvcc_whose(lock_of(&w)), w.a->txn.ts));
+	assert_true(vb_name_fits(w.db->cc->whose(lock_of(&w)), w.a->txn.ts));
 	must(vb_db_recover(w.b, vb_table_node(w.t, KEY), &freed));
 	assert_int_equal(freed, 1);
 	assert_int_equal(rts_of(&w), rts);
 	/* Set back to the newest version, which is not in the first slot. */
 	assert_int_equal(vb_tuple_newest(&w.t->layout, tuple_of(&w)), 2);
-	assert_int_equal(lock_of(&w), vb_slot_version(&w.t->layout, tuple_of(&w), 2));
+	assert_int_equal(lock_of(&w),
+			 w.db->cc->unlocked(vb_slot_version(&w.t->layout, tuple_of(&w), 2), 0));
 	assert_int_equal(value_of(w.b, w.t, KEY), 2);
 	close_world(&w);
 }
@@ -287,6 +289,112 @@ static void torn_oldest(void **state)
 	close_world(&w);
 }
 
+/* ---- mvcc-rcc ---- */
+
+static bool is_rcc(void **state)
+{
+	const struct kind *k = *state;
+
+	return k->ops == &vb_cc_mvcc_rcc;
+}
+
+/* W2 is looked at before the lock: who cannot have it leaves nothing.  Behind the commit the word is 0 again. */
+static void another_holds(void **state)
+{
+	struct record *r;
+	struct world w;
+
+	if (!is_rcc(state))
+		return;
+	open_usual(&w, state, LONG_NS);
+	must(vb_txn_begin(w.b));
+	tick(w.b);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_update(w.b, w.t, KEY, (void **)&r));
+	r->value = 7;
+	/* W2, without a lock of its own: nothing is left. */
+	assert_int_equal(vb_txn_update(w.a, w.t, KEY, (void **)&r), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_LOCKED);
+	assert_int_equal(lock_of(&w), w.b->txn.ts);
+	must(vb_txn_commit(w.b));
+	tick(w.a);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_update(w.a, w.t, KEY, (void **)&r));
+	assert_int_equal(r->value, 7);
+	must(vb_txn_commit(w.a));
+	assert_int_equal(lock_of(&w), 0);
+	close_world(&w);
+}
+
+static uint64_t verbs_of(const struct vb_coordinator *me)
+{
+	uint64_t n = 0;
+
+	for (unsigned op = 0; op < VB_OP_COUNT; op++)
+		n += me->ep->count[op];
+	return n;
+}
+
+/* READ, CAS, look and READ of what is the newest version, two READs of another; three verbs to lock, the
+ * record read before or not, with a look before that if it was not. */
+static void costs(void **state)
+{
+	const struct kind *k = *state;
+	struct record *r;
+	struct world w;
+	uint64_t n, value;
+
+	if (!is_rcc(state) || k->hybrid != NULL || strcmp(k->fabric, "sim") != 0)
+		return;
+	open_usual(&w, state, LONG_NS);
+	write_one(w.a, w.t, 1); /* where the record is */
+	must(vb_txn_begin(w.a));
+	n = verbs_of(w.a);
+	must(read_one(w.a, w.t, &value));
+	assert_int_equal(verbs_of(w.a) - n, 4);
+	n = verbs_of(w.a);
+	must(vb_txn_update(w.a, w.t, KEY, (void **)&r));
+	assert_int_equal(verbs_of(w.a) - n, 3);
+	must(vb_txn_commit(w.a));
+	tick(w.a);
+	must(vb_txn_begin(w.a));
+	n = verbs_of(w.a);
+	must(vb_txn_update(w.a, w.t, KEY, (void **)&r));
+	assert_int_equal(verbs_of(w.a) - n, 3);
+	must(vb_txn_commit(w.a));
+	must(vb_txn_begin(w.a));
+	tick(w.a);
+	write_one(w.b, w.t, 2);
+	n = verbs_of(w.a);
+	must(read_one(w.a, w.t, &value));
+	assert_int_equal(verbs_of(w.a) - n, 2);
+	assert_int_equal(value, 1);
+	close_world(&w);
+}
+
+/* What ended is counted by the stage that found it. */
+static void ends_are_counted(void **state)
+{
+	struct record *r;
+	struct world w;
+	uint64_t value;
+
+	open_usual(&w, state, LONG_NS);
+	must(vb_txn_begin(w.a));
+	tick(w.a);
+	for (unsigned i = 0; i < MVCC_SLOTS; i++)
+		write_one(w.b, w.t, 2000 + i);
+	assert_int_equal(read_one(w.a, w.t, &value), -EAGAIN);
+	assert_int_equal(w.a->timed[0].ended, 1);
+	must(vb_txn_begin(w.a));
+	tick(w.a);
+	write_one(w.b, w.t, 3000);
+	assert_int_equal(vb_txn_update(w.a, w.t, KEY, (void **)&r), -EAGAIN);
+	assert_int_equal(w.a->timed[0].ended + w.a->timed[1].ended, 2);
+	assert_int_equal(w.a->timed[1].ended, is_rcc(state) ? 1 : 0);
+	close_world(&w);
+}
+
 int main(void)
 {
 	static const struct {
@@ -301,14 +409,18 @@ int main(void)
 		{"clock follows holders", clock_follows_holders},
 		{"sweeps leave data", sweeps_leave_data},
 		{"the oldest, torn", torn_oldest},
+		{"another holds it", another_holds},
+		{"costs", costs},
+		{"ends are counted", ends_are_counted},
 	};
 	struct CMUnitTest tests[VB_ARRAY_SIZE(cases) * VB_ARRAY_SIZE(kinds_here)];
-	static char names[VB_ARRAY_SIZE(tests)][64];
+	static char names[VB_ARRAY_SIZE(tests)][80];
 	size_t n = 0;
 
 	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_here); k++)
 		for (size_t i = 0; i < VB_ARRAY_SIZE(cases); i++, n++) {
-			snprintf(names[n], sizeof(names[n]), "%s %s: %s", kinds_here[k].fabric,
+			snprintf(names[n], sizeof(names[n]), "%s %s %s: %s",
+				 kinds_here[k].ops->name, kinds_here[k].fabric,
 				 kinds_here[k].hybrid != NULL ? "rpc" : "one-sided", cases[i].name);
 			tests[n] = (struct CMUnitTest){.name = names[n],
 						       .test_func = cases[i].run,

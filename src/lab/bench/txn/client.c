@@ -280,6 +280,7 @@ static void meter_one(const struct vb_coordinator *me, struct vb_tbench_meter *m
 		m->timed[i].ns += me->timed[i].ns;
 		m->timed[i].runs += me->timed[i].runs;
 		m->timed[i].items += me->timed[i].items;
+		m->timed[i].ended += me->timed[i].ended;
 	}
 }
 

@@ -80,6 +80,7 @@ static json_t *stage_json(const struct vb_stage_time *t, const char *name, bool 
 	vb_json_set(o, "us_per_txn", vb_json_ratio(t->ns / 1e3, commits));
 	vb_json_set(o, "runs_per_txn", vb_json_ratio(t->runs, commits));
 	vb_json_set(o, "items_per_run", vb_json_ratio(t->items, t->runs));
+	vb_json_set(o, "aborts", t->ended);
 	return o;
 }
 

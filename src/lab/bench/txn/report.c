@@ -198,6 +198,25 @@ static void put_stages(FILE *to, const struct vb_tbench_result *r)
 	fprintf(to, "  commit point %.2f\n", per((double)timed[VB_STAGES_MAX].ns, commits) / 1e3);
 }
 
+/* Which stage found it; and of what ended in the first, which reads, how much did so for want of a version (RCC
+ * section 4.4). */
+static void put_ended(FILE *to, const struct vb_tbench_result *r)
+{
+	const struct vb_cc_ops *cc = r->one->cc;
+	const struct vb_tbench_meter *m = &r->tally->spent;
+	const char *before = "; found by";
+
+	for (unsigned i = 0; i < cc->n_stages; i++) {
+		if (m->timed[i].ended == 0)
+			continue;
+		fprintf(to, "%s %s %" PRIu64, before, cc->stages[i].name, m->timed[i].ended);
+		before = ",";
+		if (i == 0 && vb_cc_slots(cc) > 1)
+			fprintf(to, " (%.2f %% slots)",
+				100 * per((double)m->aborts[VB_TXN_SLOTS], m->timed[i].ended));
+	}
+}
+
 static void put_causes(FILE *to, const struct vb_tbench_result *r)
 {
 	fprintf(to, "%-16s %-8s", r->one->cc->name, r->one->code);
@@ -205,6 +224,7 @@ static void put_causes(FILE *to, const struct vb_tbench_result *r)
 		if (r->tally->spent.aborts[i] != 0)
 			fprintf(to, "  %s %" PRIu64, vb_txn_cause_names[i],
 				r->tally->spent.aborts[i]);
+	put_ended(to, r);
 	fputc('\n', to);
 }
 
