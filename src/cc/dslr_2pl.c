@@ -45,10 +45,20 @@
 #define AHEAD_MOST  8
 #define COUNT_MAX   0x8000u
 
-#define TICKET (VB_ITEM_TICKET_X | VB_ITEM_TICKET_S)
+/* An item's, its own memory. */
+struct ticket {
+	uint64_t word;     /* max from its FAA, n from its last look */
+	uint64_t since_ns; /* when n stands and nobody has the record */
+	uint64_t kind;
+	uint64_t unused;
+};
+enum { NONE, FOR_READER, FOR_WRITER };
+_Static_assert(sizeof(struct ticket) % 16 == 0, "as vb_cc_ops wants it");
 
-/* An item's `lease` is its ticket: max from its FAA, n from its last look; `next`, until the commit: since
- * when n stands and nobody has the record. */
+static struct ticket *ticket_of(const struct vb_item *it)
+{
+	return vb_item_own(it, sizeof(struct ticket));
+}
 
 static vb_addr ticket_word(const struct vb_item *it)
 {
@@ -62,13 +72,13 @@ static int32_t beyond(uint32_t count, uint32_t other)
 
 static bool is_turn(const struct vb_item *it, uint64_t w)
 {
-	const uint64_t t = it->lease;
+	const uint64_t t = ticket_of(it)->word;
 
 	if (beyond(dslr_n_x(w), dslr_n_x(t)) < 0 || beyond(dslr_n_s(w), dslr_n_s(t)) < 0)
 		return true;
 	if (beyond(dslr_n_x(w), dslr_max_x(t)) < 0)
 		return false;
-	return it->flags & VB_ITEM_TICKET_S || beyond(dslr_n_s(w), dslr_max_s(t)) >= 0;
+	return ticket_of(it)->kind == FOR_READER || beyond(dslr_n_s(w), dslr_max_s(t)) >= 0;
 }
 
 static bool is_worn(uint64_t w)
@@ -79,11 +89,11 @@ static bool is_worn(uint64_t w)
 
 static uint64_t patience_ns(const struct vb_stage *s, const struct vb_item *it)
 {
-	const uint64_t t = it->lease;
+	const uint64_t t = ticket_of(it)->word;
 	int32_t ahead = beyond(dslr_max_x(t), dslr_n_x(t));
 	int32_t readers = beyond(dslr_max_s(t), dslr_n_s(t));
 
-	if (it->flags & VB_ITEM_TICKET_X && readers > 0)
+	if (ticket_of(it)->kind == FOR_WRITER && readers > 0)
 		ahead += readers;
 	ahead = ahead < 0 ? 0 : ahead > AHEAD_MOST ? AHEAD_MOST : ahead;
 	return (GRACE_LOOKS + AHEAD_LOOKS * (uint64_t)ahead) * vb_stage_look_ns(s);
@@ -92,8 +102,8 @@ static uint64_t patience_ns(const struct vb_stage *s, const struct vb_item *it)
 /* The word in which this ticket was never drawn, if it is the last one; else w. */
 static uint64_t without(const struct vb_item *it, uint64_t w)
 {
-	const uint64_t t = it->lease;
-	const uint64_t one = it->flags & VB_ITEM_TICKET_X ? DSLR_ONE_MAX_X : DSLR_ONE_MAX_S;
+	const uint64_t t = ticket_of(it)->word;
+	const uint64_t one = ticket_of(it)->kind == FOR_WRITER ? DSLR_ONE_MAX_X : DSLR_ONE_MAX_S;
 
 	return ((w ^ (t + one)) & ~DSLR_N_MASK) == 0 ? w - one : w;
 }
@@ -120,19 +130,20 @@ static bool somebody_has_it(struct vb_item *it, const unsigned char *head)
 static bool wait_turn(struct vb_stage *s, struct vb_item *it, const unsigned char *head,
 		      uint64_t now, uint64_t *old)
 {
-	const uint64_t w = vb_tuple_word(head, VB_TUPLE_RESERVED_AT), t = it->lease;
+	struct ticket *ticket = ticket_of(it);
+	const uint64_t w = vb_tuple_word(head, VB_TUPLE_RESERVED_AT), t = ticket->word;
 	const bool stands = ((w ^ t) & DSLR_N_MASK) == 0, free = !somebody_has_it(it, head);
 
 	if (!free || !stands)
-		it->next = now;
-	it->lease = (w & DSLR_N_MASK) | (t & ~DSLR_N_MASK);
-	if (free && (s->impatient || now - it->next > patience_ns(s, it))) {
+		ticket->since_ns = now;
+	ticket->word = (w & DSLR_N_MASK) | (t & ~DSLR_N_MASK);
+	if (free && (s->impatient || now - ticket->since_ns > patience_ns(s, it))) {
 		const uint64_t n =
 			dslr_word(dslr_max_x(t), dslr_max_s(t), dslr_max_x(w), dslr_max_s(w));
 
 		VB_SOMETIMES(200, "dslr-2pl: a ticket is passed over");
 		vb_acc_cas(s->acc, VB_AMOD_IM, ticket_word(it), w, n, old);
-		it->lease = (n & DSLR_N_MASK) | (t & ~DSLR_N_MASK);
+		ticket->word = (n & DSLR_N_MASK) | (t & ~DSLR_N_MASK);
 		return true;
 	}
 	it->status = VB_ITEM_WAIT;
@@ -151,7 +162,7 @@ static bool judge(struct vb_stage *s, struct vb_item *it, const unsigned char *h
 
 	if (vb_tuple_word(head, VB_TUPLE_KEY_AT) != it->key) {
 		/* A ticket of another key's tuple, which is passed over. */
-		it->flags &= (uint16_t)~TICKET;
+		ticket_of(it)->kind = NONE;
 		it->at = 0;
 		it->seen = 0;
 		it->status = VB_ITEM_WAIT;
@@ -161,7 +172,7 @@ static bool judge(struct vb_stage *s, struct vb_item *it, const unsigned char *h
 		vb_acc_cas(s->acc, VB_AMOD_IM, ticket_word(it), w, 0, old);
 	if (!is_turn(it, w))
 		return wait_turn(s, it, head, now, old);
-	it->lease = (w & DSLR_N_MASK) | (it->lease & ~DSLR_N_MASK);
+	ticket_of(it)->word = (w & DSLR_N_MASK) | (ticket_of(it)->word & ~DSLR_N_MASK);
 	return true;
 }
 
@@ -176,9 +187,9 @@ static unsigned called(struct vb_stage *s, struct vb_item **items, unsigned n, s
 		struct vb_item *it = items[i];
 		const bool x = it->flags & VB_ITEM_WRITE;
 
-		if (!(it->flags & TICKET))
+		if (ticket_of(it)->kind == NONE)
 			vb_acc_faa(s->acc, VB_AMOD_IM, ticket_word(it),
-				   x ? DSLR_ONE_MAX_X : DSLR_ONE_MAX_S, &it->lease);
+				   x ? DSLR_ONE_MAX_X : DSLR_ONE_MAX_S, &ticket_of(it)->word);
 		vb_acc_read(s->acc, VB_READ_DI, it->at, head[i], HEAD_BYTES);
 	}
 	if (!vb_stage_go(s, items, n))
@@ -186,11 +197,11 @@ static unsigned called(struct vb_stage *s, struct vb_item **items, unsigned n, s
 	now = vb_ep_now(s->acc->ep);
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_item *it = items[i];
+		struct ticket *ticket = ticket_of(it);
 
-		if (!(it->flags & TICKET)) {
-			it->flags |=
-				it->flags & VB_ITEM_WRITE ? VB_ITEM_TICKET_X : VB_ITEM_TICKET_S;
-			it->next = now;
+		if (ticket->kind == NONE) {
+			ticket->kind = it->flags & VB_ITEM_WRITE ? FOR_WRITER : FOR_READER;
+			ticket->since_ns = now;
 		}
 		if (judge(s, it, head[i], now, &old[i]))
 			out[m++] = it;
@@ -222,13 +233,14 @@ static void served(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_item *it = items[i];
-		const bool x = it->flags & VB_ITEM_TICKET_X;
+		struct ticket *ticket = ticket_of(it);
+		const bool x = ticket->kind == FOR_WRITER;
 
-		if (it->at == 0 || !(it->flags & TICKET) || !is_turn(it, it->lease))
+		if (it->at == 0 || ticket->kind == NONE || !is_turn(it, ticket->word))
 			continue;
-		it->flags &= (uint16_t)~TICKET;
+		ticket->kind = NONE;
 		vb_acc_faa(s->acc, VB_AMOD_IM, ticket_word(it), x ? DSLR_ONE_N_X : DSLR_ONE_N_S,
-			   &it->lease);
+			   &ticket->word);
 	}
 }
 
@@ -265,5 +277,6 @@ const struct vb_cc_ops vb_cc_dslr_2pl = {
 	.meta_bytes = VB_SX_META,
 	.words = words,
 	.n_words = VB_ARRAY_SIZE(words),
+	.item_bytes = sizeof(struct ticket),
 	TWO_PHASE_OPS(stages),
 };

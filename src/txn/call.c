@@ -60,10 +60,10 @@ void vb_wire_put(unsigned char *to, const void *from, uint32_t bytes)
 	memcpy(to, from, bytes);
 }
 
-uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint16_t flags,
-		       bool reply)
+uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint32_t own,
+		       uint16_t flags, bool reply)
 {
-	uint32_t bytes = sizeof(struct vb_wire_item);
+	uint32_t bytes = (uint32_t)sizeof(struct vb_wire_item) + own;
 
 	if (stage == NULL)
 		return bytes;
@@ -202,6 +202,7 @@ static bool asked_already(const struct call *calls, const struct call *c, uint16
 static void gather(struct vb_txn *t, const struct vb_stage_ops *ops, const struct call *calls,
 		   struct call *c, struct vb_item **items, unsigned n, uint64_t *taken)
 {
+	const uint32_t own = vb_wire_own(t->me->db, ops);
 	uint32_t limit = t->me->db->call_bytes, out = 0, back = 0;
 
 	for (unsigned i = 0; i < n && c->n < CALL_ITEMS; i++) {
@@ -212,8 +213,8 @@ static void gather(struct vb_txn *t, const struct vb_stage_ops *ops, const struc
 			continue;
 		if (c->n > 0 ? node != c->node : asked_already(calls, c, node))
 			continue;
-		out += vb_wire_bytes(it->table, ops, it->flags, false);
-		back += vb_wire_bytes(it->table, ops, it->flags, true);
+		out += vb_wire_bytes(it->table, ops, own, it->flags, false);
+		back += vb_wire_bytes(it->table, ops, own, it->flags, true);
 		if (c->n > 0 && (out > limit || back > limit))
 			return;
 		c->node = node;
@@ -223,19 +224,23 @@ static void gather(struct vb_txn *t, const struct vb_stage_ops *ops, const struc
 	}
 }
 
-static void put_items(const struct vb_stage_ops *ops, struct call *c)
+static void put_items(const struct vb_db *db, const struct vb_stage_ops *ops, struct call *c)
 {
+	const uint32_t own = vb_wire_own(db, ops),
+		       head = (uint32_t)sizeof(struct vb_wire_item) + own;
 	uint32_t at = 0;
 
 	for (unsigned i = 0; i < c->n; i++) {
 		const struct vb_item *it = c->item[i];
 		const struct vb_tuple_layout *l = &it->table->layout;
-		uint32_t bytes = vb_wire_bytes(it->table, ops, it->flags, false);
+		uint32_t bytes = vb_wire_bytes(it->table, ops, own, it->flags, false);
+		struct vb_wire_item *w = (void *)(c->buf + at);
 
-		to_wire((struct vb_wire_item *)(c->buf + at), it);
-		if (bytes > sizeof(struct vb_wire_item))
-			vb_wire_put(c->buf + at + sizeof(struct vb_wire_item),
-				    it->image + l->version_at, l->one_bytes - l->version_at);
+		to_wire(w, it);
+		vb_own_copy(w + 1, vb_item_own(it, own), own);
+		if (bytes > head)
+			vb_wire_put(c->buf + at + head, it->image + l->version_at,
+				    l->one_bytes - l->version_at);
 		at += bytes;
 	}
 }
@@ -268,7 +273,7 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 	if (err)
 		return err;
 	c->epoch = vb_txn_epoch(me);
-	put_items(ops_of(t, stage), c);
+	put_items(me->db, ops_of(t, stage), c);
 	c->msg = (struct vb_msg){.tag = VB_TAG_CALL, .len = sizeof(head)};
 	c->msg.subject = 1ull << 63 | ++me->mail.next_request;
 	head.seal = vb_wire_seal(c->buf, c->bytes, c->msg.subject);
@@ -311,6 +316,7 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 {
 	struct vb_coordinator *me = t->me;
 	const struct vb_stage_ops *ops = ops_of(t, stage);
+	const uint32_t own = vb_wire_own(me->db, ops);
 	const unsigned char *buf;
 	struct vb_wire_call head;
 	uint32_t at = 0;
@@ -330,15 +336,17 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 		return -VB_EUNKNOWN;
 	for (unsigned i = 0; i < c->n; i++) {
 		struct vb_item *it = c->item[i];
-		uint32_t bytes = vb_wire_bytes(it->table, ops, it->flags, true);
+		uint32_t bytes = vb_wire_bytes(it->table, ops, own, it->flags, true);
 		const struct vb_wire_item *w = (const void *)(buf + at);
+		const uint32_t record_at = (uint32_t)sizeof(*w) + own;
 
 		if (at + bytes > head.bytes)
 			return vb_fail(-EPROTO, "the server of node %u answers too little",
 				       c->node);
-		if (w->status == 0 && bytes > sizeof(*w))
-			memcpy(it->image, buf + at + sizeof(*w), bytes - sizeof(*w));
+		if (w->status == 0 && bytes > record_at)
+			memcpy(it->image, buf + at + record_at, bytes - record_at);
 		from_wire(it, w);
+		vb_own_copy(vb_item_own(it, own), w + 1, own);
 		if (it->at != 0)
 			vb_cache_put(me->db->cache, it->table, it->key, it->at, c->epoch);
 		at += bytes;

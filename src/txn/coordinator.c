@@ -69,8 +69,9 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 	bool recovers = i >= VB_PLACES_TXN;
 	uint32_t items = recovers ? 1 : db->items_max;
 	size_t records = recovers ? db->store.record_bytes_max : db->bytes_max;
-	size_t image = db->store.slots * (records + items * (size_t)(VB_SLOT_HEAD + 8)) +
-		       items * (size_t)(VB_TUPLE_META_AT + db->cc->meta_bytes + 8 + 64);
+	size_t image =
+		db->store.slots * (records + items * (size_t)(VB_SLOT_HEAD + 8)) +
+		items * (size_t)(VB_TUPLE_META_AT + db->cc->meta_bytes + 8 + 64 + me->item_own);
 
 	lane->place = place_of(me, i);
 	vb_acc_init(&lane->acc, me->ep, db->doorbell, db->outstanding);
@@ -78,7 +79,8 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 	lane->memory = calloc(1, image + VB_CACHELINE);
 	if (lane->item == NULL || lane->memory == NULL)
 		return vb_fail(-ENOMEM, "no memory for a coordinator");
-	lane->arena = lane->memory + (-(uintptr_t)lane->memory & (VB_CACHELINE - 1));
+	lane->arena = lane->memory + me->item_own;
+	lane->arena += -(uintptr_t)lane->arena & (VB_CACHELINE - 1);
 	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(db, lane->place), &lane->status, 8);
 	return vb_acc_go(&lane->acc);
 }
@@ -115,6 +117,23 @@ static int open_finder(struct vb_coordinator *me)
 	return 0;
 }
 
+/* What the protocol has asked for; NULL: nothing. */
+static int open_own(struct vb_coordinator *me)
+{
+	const struct vb_cc_ops *cc = me->db->cc;
+
+	vb_assert(cc->item_bytes % 16 == 0 && cc->item_bytes <= VB_ITEM_OWN_MAX);
+	me->item_own = cc->item_bytes;
+	if (cc->txn_bytes != 0)
+		me->txn.own = calloc(1, cc->txn_bytes);
+	if (cc->coordinator_bytes != 0)
+		me->own = calloc(1, cc->coordinator_bytes);
+	if ((cc->txn_bytes != 0 && me->txn.own == NULL) ||
+	    (cc->coordinator_bytes != 0 && me->own == NULL))
+		return vb_fail(-ENOMEM, "no memory for a coordinator");
+	return 0;
+}
+
 static void free_coordinator(struct vb_coordinator *me)
 {
 	vb_opened_drop(&me->opened);
@@ -126,6 +145,8 @@ static void free_coordinator(struct vb_coordinator *me)
 	free(me->slot);
 	free(me->stamp);
 	free(me->txn.some);
+	free(me->txn.own);
+	free(me->own);
 	free(me->scratch);
 	free(me);
 }
@@ -178,6 +199,8 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 	}
 	vb_mail_init(&me->mail, me->ep);
 	err = take_number(me);
+	if (err == 0)
+		err = open_own(me);
 	if (err == 0)
 		err = open_finder(me);
 	for (unsigned i = 0; i < VB_PLACES_EACH && err == 0; i++)

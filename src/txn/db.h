@@ -136,6 +136,7 @@ struct vb_txn {
 	uint32_t bytes;
 	struct vb_item *item;
 	struct vb_item **some; /* room for n pointers */
+	void *own;             /* the protocol's */
 };
 
 /* Somebody who wants to know what transactions did: a history. */
@@ -191,7 +192,9 @@ struct vb_lane {
 	uint64_t status; /* what the status word should be */
 	struct vb_acc acc;
 	struct vb_item *item;
-	unsigned char *arena;  /* all zeros at first: who never fills it never has its pages */
+	/* Of images, behind room for what is the protocol's own of the first.  All zeros at first: who never
+	 * fills it never has its pages. */
+	unsigned char *arena;
 	unsigned char *memory; /* that it lies in */
 	bool in_flight;        /* the last commit's writes are on their way */
 	bool unacknowledged;   /* they have not, or perhaps not, arrived */
@@ -207,6 +210,8 @@ struct vb_coordinator {
 	uint32_t number; /* on the node */
 	struct vb_txn txn;
 	struct vb_lane lane[VB_PLACES_EACH];
+	void *own;           /* the protocol's */
+	uint32_t item_own;   /* bytes of it, of each item */
 	unsigned current;    /* lane of the transaction */
 	unsigned recovering; /* lane of the last recovery, less VB_PLACES_TXN */
 	/* Of timestamps: the next one's, which is below what clock_word says; and what makes
@@ -404,9 +409,21 @@ uint64_t vb_wire_seal(const void *items, uint32_t bytes, uint64_t request);
 /* What follows an item, in whole words: 0 behind its last byte, and not what memory held. */
 void vb_wire_put(unsigned char *to, const void *from, uint32_t bytes);
 
-/* Bytes of an item on its way to, or from, the server. */
-uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint16_t flags,
-		       bool reply);
+/* Bytes of the protocol's own behind a struct vb_wire_item, before anything else. */
+static inline uint32_t vb_wire_own(const struct vb_db *db, const struct vb_stage_ops *stage)
+{
+	return stage != NULL && !(stage->flags & VB_STAGE_LISTS) ? db->cc->item_bytes : 0;
+}
+
+static inline void vb_own_copy(void *to, const void *from, uint32_t own)
+{
+	if (vb_unlikely(own != 0))
+		memcpy(to, from, own);
+}
+
+/* Bytes of an item on its way to, or from, the server; own: as above. */
+uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stage, uint32_t own,
+		       uint16_t flags, bool reply);
 
 /* commit.c */
 /* May every item be committed as it stands?  0 or -EAGAIN: no, and the log says why. */

@@ -108,9 +108,6 @@ enum vb_item_flags {
 	VB_ITEM_LET_GO = 1 << 12,
 	/* ... and a call has given what was read: the next one reads the key anew. */
 	VB_ITEM_GIVEN = 1 << 13,
-	/* dslr-2pl: it has drawn a ticket, for a writer or for a reader. */
-	VB_ITEM_TICKET_X = 1 << 14,
-	VB_ITEM_TICKET_S = 1 << 15,
 };
 
 /* seen_slot: the reserved word. */
@@ -137,14 +134,15 @@ struct vb_item {
 	uint64_t version;
 	/* The version in the image when it came: the engine's, for histories. */
 	uint64_t fetched;
-	/* sundial: until when the version is good.  dslr-2pl: its ticket. */
+	/* sundial: until when the version is good. */
 	uint64_t lease;
 	/* The lock word that is ours. */
 	uint64_t held;
-	/* The version that the commit gives it; dslr-2pl, before: since when nobody has been served. */
+	/* The version that the commit gives it. */
 	uint64_t next;
 	/* The tuple as it was fetched, with the record as it shall be.  Of several versions, the one
-	 * that the transaction has stands in the first slot: see vb_item_take_slot. */
+	 * that the transaction has stands in the first slot: see vb_item_take_slot.  Before it lies what
+	 * is the protocol's own: see vb_item_own. */
 	unsigned char *image;
 };
 
@@ -269,6 +267,14 @@ struct vb_cc_ops {
 	unsigned slots;
 	const struct vb_stage_ops *stages;
 	unsigned n_stages;
+	/*
+	 * Memory of the protocol's own, which the engine has and zeroes: of an item (a multiple of 16, up to
+	 * VB_ITEM_OWN_MAX), from when it is made; of a transaction, from its begin; of a coordinator, from
+	 * its opening, for all of its transactions.  That of an item is there in every stage, by RPC as
+	 * well; of a commit stage that a recovery runs it is zero.  The others are for read, write and
+	 * prepare.
+	 */
+	uint32_t item_bytes, txn_bytes, coordinator_bytes;
 	/* Two of the stages, which the engine runs by itself. */
 	unsigned commit, release;
 	/* A name for another protocol with one hybrid code: that code, and whose it is.  NULL: it takes any. */
@@ -364,6 +370,17 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t none);
 /* Gives the locks of items back that were only read.  0, or -EAGAIN. */
 int vb_txn_let_go(struct vb_txn *t, struct vb_item **items, unsigned n);
+
+#define VB_ITEM_OWN_MAX 64u
+
+/* The protocol's own memory, of which it has asked for item_bytes. */
+static inline void *vb_item_own(const struct vb_item *it, uint32_t item_bytes)
+{
+	return it->image - item_bytes;
+}
+
+void *vb_txn_own(const struct vb_txn *t);
+void *vb_txn_coordinator_own(const struct vb_txn *t);
 
 /* What a stage may read of its surroundings. */
 bool vb_stage_sealed(const struct vb_stage *s);

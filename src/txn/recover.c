@@ -319,6 +319,7 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 	struct vb_stage s = {.db = db, .acc = &lane->acc, .ts = ts, .commit_ts = e->next};
 
 	memcpy(it.image + table->layout.record_at, e + 1, e->bytes);
+	memset(vb_item_own(&it, me->item_own), 0, me->item_own);
 	lane->acc.not_after_ns = not_after_ns;
 	db->cc->stages[db->cc->commit].run(&s, &items, 1);
 	lane->acc.not_after_ns = 0;

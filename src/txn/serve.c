@@ -126,6 +126,7 @@ static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_
 				   struct vb_wire_item **wire)
 {
 	const struct vb_stage_ops *ops = ops_of(s, c->stage);
+	const uint32_t own = vb_wire_own(s->db, ops);
 	unsigned char *image = s->image;
 	uint32_t at = 0, back = 0;
 
@@ -139,8 +140,8 @@ static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_
 		if (w->table >= s->db->store.n_tables)
 			return VB_WIRE_NO_TABLE;
 		t = s->db->store.table[w->table];
-		bytes = vb_wire_bytes(t, ops, w->flags, false);
-		back += vb_wire_bytes(t, ops, w->flags, true);
+		bytes = vb_wire_bytes(t, ops, own, w->flags, false);
+		back += vb_wire_bytes(t, ops, own, w->flags, true);
 		if (at + bytes > c->bytes || back > s->db->call_bytes)
 			return VB_WIRE_TOO_LONG;
 		if (vb_table_node(t, w->key) != s->node)
@@ -162,13 +163,15 @@ static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_
 			.flags = w->flags,
 			.slot = w->slot,
 			.to_slot = w->to_slot,
-			.image = image,
+			.image = image + own,
 		};
+		vb_own_copy(image, w + 1, own);
+		image += own;
 		/* What an earlier try has fetched was not kept. */
 		if (w->flags & VB_ITEM_WANTED)
 			item[i].flags &= (uint16_t)~VB_ITEM_FETCHED;
-		if (bytes > sizeof(*w))
-			memcpy(image + t->layout.version_at, box + at + sizeof(*w),
+		if (bytes > sizeof(*w) + own)
+			memcpy(image + t->layout.version_at, box + at + sizeof(*w) + own,
 			       t->layout.one_bytes - t->layout.version_at);
 		image += image_bytes(t, ops);
 		wire[i] = w;
@@ -213,7 +216,7 @@ static void place_items(struct vb_db_server *s, struct vb_item *item, unsigned n
 	}
 }
 
-static void keep(struct vb_wire_item *w, const struct vb_item *it)
+static void keep(struct vb_wire_item *w, const struct vb_item *it, uint32_t own)
 {
 	w->at = it->at;
 	w->seen = it->seen;
@@ -225,6 +228,7 @@ static void keep(struct vb_wire_item *w, const struct vb_item *it)
 	w->seen_slot = it->seen_slot;
 	w->to_slot = it->to_slot;
 	w->status = it->status;
+	vb_own_copy(w + 1, vb_item_own(it, own), own);
 }
 
 /* Runs the stage; true if no item has to wait.  What an earlier try has got is ours and is found
@@ -235,6 +239,7 @@ static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item
 	struct vb_wire_call *c = &q->head;
 	const struct vb_stage_ops *ops = ops_of(s, c->stage);
 	const bool snapshots = s->db->cc->caps & VB_CC_SNAPSHOTS;
+	const uint32_t own = vb_wire_own(s->db, ops);
 	struct vb_stage stage = {
 		.db = s->db,
 		.acc = &s->acc,
@@ -263,7 +268,7 @@ static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item
 	q->saw = stage.saw;
 	c->err = (int16_t)stage.err;
 	for (unsigned i = 0; i < c->n; i++) {
-		keep(wire[i], &item[i]);
+		keep(wire[i], &item[i], own);
 		done &= item[i].status != VB_ITEM_WAIT;
 	}
 	return done;
@@ -271,20 +276,24 @@ static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item
 
 /* ---- answers ---- */
 
-static uint32_t pack(const struct vb_stage_ops *ops, const struct vb_item *item, unsigned n,
-		     struct vb_wire_item **wire, unsigned char *buf)
+static uint32_t pack(const struct vb_db *db, const struct vb_stage_ops *ops,
+		     const struct vb_item *item, unsigned n, struct vb_wire_item **wire,
+		     unsigned char *buf)
 {
+	const uint32_t own = vb_wire_own(db, ops),
+		       head = (uint32_t)sizeof(struct vb_wire_item) + own;
 	uint32_t at = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		const struct vb_tuple_layout *l = &item[i].table->layout;
-		uint32_t bytes = vb_wire_bytes(item[i].table, ops, item[i].flags, true);
+		uint32_t bytes = vb_wire_bytes(item[i].table, ops, own, item[i].flags, true);
 
 		memcpy(buf + at, wire[i], sizeof(*wire[i]));
+		vb_own_copy(buf + at + sizeof(*wire[i]), wire[i] + 1, own);
 		if (lists(ops))
-			vb_wire_put(buf + at + sizeof(*wire[i]), item[i].image, VB_SCAN_KEYS * 8);
-		else if (bytes > sizeof(*wire[i]))
-			vb_wire_put(buf + at + sizeof(*wire[i]), item[i].image,
+			vb_wire_put(buf + at + head, item[i].image, VB_SCAN_KEYS * 8);
+		else if (bytes > head)
+			vb_wire_put(buf + at + head, item[i].image,
 				    item[i].flags & VB_ITEM_BLIND ? l->record_at : l->one_bytes);
 		at += bytes;
 	}
@@ -308,7 +317,7 @@ static void answer(struct vb_db_server *s, struct request *q, const struct vb_it
 	const struct vb_wire_call *c = &q->head;
 
 	q->head.ts = q->saw;
-	q->head.bytes = pack(ops_of(s, c->stage), item, c->n, wire, r->buf);
+	q->head.bytes = pack(s->db, ops_of(s, c->stage), item, c->n, wire, r->buf);
 	q->head.seal = vb_wire_seal(r->buf, q->head.bytes, q->subject);
 	r->msg = (struct vb_msg){.subject = q->subject, .tag = VB_TAG_REPLY, .len = sizeof(*c)};
 	memcpy(r->msg.data, c, sizeof(*c));
@@ -519,7 +528,7 @@ static void free_server(struct vb_db_server *s)
 static int make_server(struct vb_db *db, uint16_t node, struct vb_db_server **out)
 {
 	size_t slot = (size_t)db->store.record_bytes_max + VB_SLOT_HEAD + 8;
-	size_t one = db->store.slots * slot + db->store.meta_bytes + 128;
+	size_t one = db->store.slots * slot + db->store.meta_bytes + db->cc->item_bytes + 128;
 	size_t image = ITEMS_MAX * (one > VB_SCAN_KEYS * 8 ? one : VB_SCAN_KEYS * 8);
 	struct vb_db_server *s;
 	bool room;

@@ -103,6 +103,8 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 	t->n = 0;
 	t->bytes = 0;
 	t->item = lane->item;
+	if (vb_unlikely(t->own != NULL))
+		memset(t->own, 0, me->db->cc->txn_bytes);
 	/* Whoever watches compares it with the ends of others; a deadline may only be early. */
 	t->begin_ns =
 		vb_unlikely(me->db->watch != NULL) ? vb_ep_now(me->ep) : vb_ep_now_early(me->ep);
@@ -140,6 +142,16 @@ enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me)
 int vb_txn_error(const struct vb_coordinator *me)
 {
 	return me != NULL ? me->txn.error : -EINVAL;
+}
+
+void *vb_txn_own(const struct vb_txn *t)
+{
+	return t->own;
+}
+
+void *vb_txn_coordinator_own(const struct vb_txn *t)
+{
+	return t->me->own;
 }
 
 /* ---- items ---- */
@@ -195,7 +207,7 @@ static unsigned char *next_image(struct vb_txn *t)
 	if (t->n == 0)
 		return vb_txn_lane(t->me)->arena;
 	last = &t->item[t->n - 1];
-	return last->image + image_bytes(last->table);
+	return last->image + image_bytes(last->table) + t->me->item_own;
 }
 
 /* Others may have written the key since: what comes now is another read of it, or a write, or has to be of one
@@ -221,6 +233,8 @@ int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool wri
 		}
 		it = &t->item[t->n];
 		*it = (struct vb_item){.table = table, .key = key, .image = next_image(t)};
+		if (vb_unlikely(me->item_own != 0))
+			memset(vb_item_own(it, me->item_own), 0, me->item_own);
 		t->n++;
 		t->bytes += table->layout.record_bytes;
 		me->stamp[slot] = me->txn_stamp;
