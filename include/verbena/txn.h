@@ -33,7 +33,7 @@
  * failed need check only at its end.
  *
  * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if
- * they had run one after the other.  All protocols but `sundial`, `mvcc` and `to` are strictly
+ * they had run one after the other.  All protocols but `sundial`, `mvcc`, `mvcc-rcc` and `to` are strictly
  * serializable: in that order a transaction comes after those that had ended before it began.  Who
  * begins with less (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a
  * transaction reads while it runs is whole: no record is ever half of one version and half of another.
@@ -70,7 +70,7 @@ struct vb_db_server;
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
 	 * shared and exclusive locks; "wait-die-fair"; "dslr-2pl"; "silo"; "drtm-h"; "sundial";
-	 * "mvcc"; "to".  See `verbena list`. */
+	 * "mvcc"; "mvcc-rcc"; "to".  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
 	 * "rpc": all by RPC.  "drtm-h" is "silo" with one code: NULL or that one, "01111". */
@@ -82,8 +82,8 @@ struct vb_db_params {
 	uint32_t coordinators;
 	/* The most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64. */
 	uint32_t items_max;
-	/* The bytes of the largest record of any table, 1 to VB_RECORD_BYTES_MAX, under "mvcc", where one
-	 * verb brings four versions, to 16,352; 0: 1024. */
+	/* The bytes of the largest record of any table, 1 to VB_RECORD_BYTES_MAX, under "mvcc" and
+	 * "mvcc-rcc", where one verb brings four versions, to 16,352; 0: 1024. */
 	uint32_t record_bytes_max;
 	/* The most bytes of records that one transaction touches, up to 256 MiB; 0: 64 KiB. */
 	uint32_t bytes_max;
@@ -96,8 +96,8 @@ struct vb_db_params {
 	 * lease_ns; 0: a 64th of that.  How long each wait is at most is drawn from half of it to
 	 * all.  Of others, 0. */
 	uint64_t wait_ns;
-	/* "mvcc": how old what a transaction at VB_SNAPSHOT sees is, up to lease_ns; and therefore, within
-	 * what time from its begin every other has to have locked what it writes, or its commit says
+	/* "mvcc", "mvcc-rcc": how old what a transaction at VB_SNAPSHOT sees is, up to lease_ns; and therefore,
+	 * within what time from its begin every other has to have locked what it writes, or its commit says
 	 * -EAGAIN (cause `timeout`).  0: the lease; with no_recovery there are no snapshots then.  Of
 	 * others, 0. */
 	uint64_t snapshot_lag_ns;
@@ -238,12 +238,12 @@ enum vb_txn_cause {
 	VB_TXN_DIED,
 	/* wound-wait: an older transaction wanted what this one had. */
 	VB_TXN_WOUNDED,
-	/* A record that was read has changed since; mvcc, to: it came too late for a record, which a
+	/* A record that was read has changed since; mvcc, mvcc-rcc, to: it came too late for a record, which a
 	 * younger one has read or written. */
 	VB_TXN_CHANGED,
 	/* sundial: a lease could not be extended. */
 	VB_TXN_LEASE,
-	/* One record had more readers than it has room for; mvcc: more versions since the transaction
+	/* One record had more readers than it has room for; mvcc, mvcc-rcc: more versions since the transaction
 	 * began. */
 	VB_TXN_SLOTS,
 	/* It took longer than its lease, and others rolled it back. */
@@ -305,7 +305,7 @@ enum vb_isolation {
 struct vb_txn_params {
 	/* VB_REPEATABLE_READ and VB_READ_COMMITTED are offered by the two-phase protocols ("no-wait",
 	 * "wait-die", "wound-wait", "bounded-wait" and their forms -sx and -fair) and by "to", VB_SNAPSHOT by
-	 * "mvcc"; see `verbena list`. */
+	 * "mvcc" and "mvcc-rcc"; see `verbena list`. */
 	enum vb_isolation isolation;
 	/* Calls that write are refused. */
 	bool read_only;

@@ -65,7 +65,8 @@ static const struct vb_opt engine_table[] = {
 		    "how long a transaction may take before others recover it (50ms, or four times "
 		    "what the fabric lets a verb be late)"),
 	VB_OPT_TIME(O, snapshot_lag_ns, "snapshot-lag", NULL, 1000, 3600 * SEC,
-		    "mvcc: how old a snapshot is, and so how long who writes may take (200us with "
+		    "mvcc, mvcc-rcc: how old a snapshot is, and so how long who writes may take "
+		    "(200us with "
 		    "--isolation snapshot, else the lease)"),
 	VB_OPT_TIME(O, wait_ns, "wait", NULL, 1000, 3600 * SEC,
 		    "bounded-wait, dslr-2pl: the longest that a lock is waited for (a 64th of the "
@@ -287,7 +288,8 @@ static int check_lag(const struct vb_tbench_plan *p)
 			return 0;
 	if (p->o.snapshot_lag_ns == 0)
 		return 0;
-	return vb_fail(-EINVAL, "--snapshot-lag is for mvcc, and --cc is '%s'", p->o.cc);
+	return vb_fail(-EINVAL, "--snapshot-lag is for mvcc and mvcc-rcc, and --cc is '%s'",
+		       p->o.cc);
 }
 
 static int plan_runs(struct vb_tbench_plan *p)

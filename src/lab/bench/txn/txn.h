@@ -164,7 +164,7 @@ struct vb_tbench_result {
 	bool history_full, tables_full, sealed;
 	uint64_t lease_ns;
 	uint64_t wait_ns;         /* of VB_CC_BOUNDED; else 0 */
-	uint64_t snapshot_lag_ns; /* of mvcc; else 0 */
+	uint64_t snapshot_lag_ns; /* of VB_CC_SNAPSHOTS; else 0 */
 	double fill_s;
 	uint64_t records;
 	uint64_t dead_servers; /* of the workers killed, how many were a node's server */
