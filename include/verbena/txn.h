@@ -33,12 +33,13 @@
  * failed need check only at its end.
  *
  * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if
- * they had run one after the other.  All protocols but `sundial`, `mvcc`, `mvcc-rcc` and `to` are strictly
- * serializable: in that order a transaction comes after those that had ended before it began.  Who
- * begins with less (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a
+ * they had run one after the other.  All protocols but `sundial`, `mvcc`, `mvcc-rcc`, `to` and `to-cascade`
+ * are strictly serializable: in that order a transaction comes after those that had ended before it began.
+ * Who begins with less (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a
  * transaction reads while it runs is whole: no record is ever half of one version and half of another.
  * But with `silo` and `sundial` two records may be of different moments; such a transaction cannot
- * commit.  At VB_READ_COMMITTED they may, too, and it commits.
+ * commit.  At VB_READ_COMMITTED they may, too, and it commits.  With `to-cascade` a record may be one
+ * whose writer has yet to commit, and may not; then its readers cannot either.
  *
  * When a coordinator dies.  With recovery (the default), every transaction logs what it will write
  * in its own node's memory before its commit.  A transaction that meets a lock of a coordinator
@@ -70,7 +71,7 @@ struct vb_db_server;
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
 	 * shared and exclusive locks; "wait-die-fair"; "dslr-2pl"; "silo"; "drtm-h"; "sundial";
-	 * "mvcc"; "mvcc-rcc"; "to".  See `verbena list`. */
+	 * "mvcc"; "mvcc-rcc"; "to"; "to-cascade".  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
 	 * "rpc": all by RPC.  "drtm-h" is "silo" with one code: NULL or that one, "01111". */
@@ -238,8 +239,8 @@ enum vb_txn_cause {
 	VB_TXN_DIED,
 	/* wound-wait: an older transaction wanted what this one had. */
 	VB_TXN_WOUNDED,
-	/* A record that was read has changed since; mvcc, mvcc-rcc, to: it came too late for a record, which a
-	 * younger one has read or written. */
+	/* A record that was read has changed since; mvcc, mvcc-rcc, to, to-cascade: it came too late for a
+	 * record, which a younger one has read or written. */
 	VB_TXN_CHANGED,
 	/* sundial: a lease could not be extended. */
 	VB_TXN_LEASE,
@@ -257,6 +258,8 @@ enum vb_txn_cause {
 	VB_TXN_MISUSE,
 	/* The protocol left a record half locked or fetched: vb_txn_commit, -EPROTO. */
 	VB_TXN_REFUSED,
+	/* to-cascade: what it had read of another was not committed after all, or can no longer be told. */
+	VB_TXN_CASCADE,
 	VB_TXN_CAUSES
 };
 /* A cause in words: "locked", "wounded", ...; for a number that is none of them, "unknown".

@@ -145,7 +145,7 @@ static bool judge_first(struct vb_stage *s, struct reading *r, to_awaits *awaits
 		return false;
 	}
 	r->brief = is_brief(s, r->version);
-	if (!r->brief && awaits(s, lock)) {
+	if (!r->brief && awaits(s, lock, r->version)) {
 		wait_for(it, lock);
 		return false;
 	}
@@ -186,13 +186,14 @@ static bool judge_second(struct vb_stage *s, struct reading *r, to_awaits *await
 		return true;
 	}
 	vb_stage_saw(s, r->rts_was);
-	if (!r->brief && awaits(s, r->again.lock)) {
+	if (!r->brief && awaits(s, r->again.lock, r->again.version)) {
 		VB_SOMETIMES(200, "to: an older writer came before rts was raised");
 		wait_for(it, r->again.lock);
 	} else if (r->again.version != r->version) {
 		VB_SOMETIMES(200, "to: what was read had changed at the second look");
 		wait_for(it, 0);
 	} else {
+		it->lease = r->again.lock == vb_ts_name(r->version) ? r->again.lock : 0;
 		take(r);
 	}
 	return false;
@@ -239,9 +240,15 @@ void to_read_items(struct vb_stage *s, struct vb_item **items, unsigned n, to_aw
 	look_again(s, items, n, r, m, awaits);
 }
 
+static bool is_older(const struct vb_stage *s, uint64_t lock, uint64_t version)
+{
+	(void)version;
+	return to_is_older(s, lock);
+}
+
 static void read_stage(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
-	to_read_items(s, items, n, to_is_older);
+	to_read_items(s, items, n, is_older);
 }
 
 /* ---- lock ---- */
@@ -338,7 +345,7 @@ void to_lock(struct vb_stage *s, struct vb_item **items, unsigned n)
 
 /* ---- commit, release ---- */
 
-static uint64_t free_word(const struct vb_item *it)
+uint64_t to_free_word(const struct vb_item *it)
 {
 	(void)it;
 	return 0;
@@ -346,7 +353,7 @@ static uint64_t free_word(const struct vb_item *it)
 
 void to_commit(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
-	vb_stage_commit(s, items, n, TO_WRITING, free_word);
+	vb_stage_commit(s, items, n, TO_WRITING, to_free_word);
 }
 
 void to_release(struct vb_stage *s, struct vb_item **items, unsigned n)
@@ -415,8 +422,9 @@ const struct vb_cc_ops vb_cc_to = {
 
 /* Barthels et al., section 3.2.2: "read or write requests with timestamps lower than existing pending writes
  * are also queued". */
-static bool is_younger(const struct vb_stage *s, uint64_t lock)
+static bool is_younger(const struct vb_stage *s, uint64_t lock, uint64_t version)
 {
+	(void)version;
 	return lock > s->ts;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stages of cc/to.c, which its published variant builds on. */
+/* The stages of cc/to.c, which its published variant and cc/to_cascade.c build on. */
 #ifndef VB_CC_TO_H
 #define VB_CC_TO_H
 
@@ -11,8 +11,8 @@
 
 enum { TO_READ, TO_LOCK, TO_COMMIT, TO_RELEASE, TO_STAGES };
 
-/* Has a reader to wait for who holds the record by this word? */
-typedef bool to_awaits(const struct vb_stage *s, uint64_t lock);
+/* Has a reader to wait for who holds the record by this word, while it is at this version? */
+typedef bool to_awaits(const struct vb_stage *s, uint64_t lock, uint64_t version);
 
 bool to_is_older(const struct vb_stage *s, uint64_t lock);
 void to_read_items(struct vb_stage *s, struct vb_item **items, unsigned n, to_awaits *awaits);
@@ -22,6 +22,7 @@ void to_release(struct vb_stage *s, struct vb_item **items, unsigned n);
 int to_read(struct vb_txn *t, struct vb_item **items, unsigned n);
 int to_write(struct vb_txn *t, struct vb_item **items, unsigned n);
 int to_prepare(struct vb_txn *t);
+uint64_t to_free_word(const struct vb_item *it);
 uint64_t to_unlocked(uint64_t version, uint64_t was);
 uint64_t to_locked(uint64_t ts, uint64_t was);
 extern const struct vb_cc_word to_words[1];

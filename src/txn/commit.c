@@ -30,10 +30,29 @@ static uint32_t pad8(uint32_t n)
 	return (n + 7) & ~7u;
 }
 
-/* The log is read by verbs only when we are silent, and is published by the status word.  A
- * transaction that writes nothing has an empty one: an earlier try under the same name may have
- * left another there. */
-static void write_log(struct vb_txn *t, struct vb_lane *lane)
+/* The record as the commit leaves it; or, of what is in place by then, as it was. */
+static void put_entry(const struct vb_db *db, const struct vb_item *it, struct vb_log_entry *e)
+{
+	const struct vb_tuple_layout *l = &it->table->layout;
+	const bool undone = vb_cc_installs(db->cc);
+	const unsigned char *image = undone ? vb_item_before(it) : it->image;
+
+	*e = (struct vb_log_entry){
+		.at = it->at,
+		.held = it->held,
+		.next = undone ? vb_tuple_word(image, l->version_at) : it->next,
+		.table = it->table->id,
+		.by_server = vb_db_server_writes(db),
+		.to_slot = it->to_slot,
+		.bytes = l->record_bytes,
+	};
+	memcpy(e + 1, image + l->record_at, l->record_bytes);
+}
+
+/* The log is read by verbs only when we are silent, and is published by the status word, or before
+ * anything is in place (txn/install.c).  A transaction that writes nothing has an empty one: an
+ * earlier try under the same name may have left another there. */
+void vb_txn_write_log(struct vb_txn *t, struct vb_lane *lane)
 {
 	struct vb_db *db = t->me->db;
 	struct vb_place_head *head =
@@ -43,22 +62,11 @@ static void write_log(struct vb_txn *t, struct vb_lane *lane)
 
 	for (unsigned i = 0; i < t->n; i++) {
 		const struct vb_item *it = &t->item[i];
-		const struct vb_tuple_layout *l = &it->table->layout;
-		struct vb_log_entry *e = (void *)(log + at);
 
 		if (!(it->flags & VB_ITEM_WRITE))
 			continue;
-		*e = (struct vb_log_entry){
-			.at = it->at,
-			.held = it->held,
-			.next = it->next,
-			.table = it->table->id,
-			.by_server = db->rpc_stages >> db->cc->commit & 1,
-			.to_slot = it->to_slot,
-			.bytes = l->record_bytes,
-		};
-		memcpy(e + 1, it->image + l->record_at, l->record_bytes);
-		at += (uint32_t)sizeof(*e) + pad8(l->record_bytes);
+		put_entry(db, it, (void *)(log + at));
+		at += (uint32_t)sizeof(struct vb_log_entry) + pad8(it->table->layout.record_bytes);
 	}
 	head->log_bytes = at;
 	/* A reader of the log may see half of it. */
@@ -124,8 +132,8 @@ int vb_txn_point(struct vb_txn *t)
 	/* Who has no name has written nothing, and nobody looks for it. */
 	if (!me->db->status || t->ts == 0)
 		return 0;
-	if (me->db->recovery)
-		write_log(t, lane);
+	if (me->db->recovery && !vb_cc_installs(me->db->cc))
+		vb_txn_write_log(t, lane);
 	err = vb_lane_status(me, lane, t->ts | VB_TS_COMMITTED);
 	if (me->db->timing) {
 		me->timed[VB_STAGES_MAX].ns += vb_ep_now_early(me->ep) - begin;
@@ -173,20 +181,20 @@ static void let_readers_go(struct vb_txn *t, struct vb_lane *lane)
 	t->tainted |= t->kept;
 }
 
-/* What a commit writes, it holds until it lets it go; if not, others may have written it, too. */
-static void count_lost(struct vb_txn *t)
+/* What is written is held until it is let go; if not, others may have written it, too. */
+void vb_txn_count_lost(struct vb_coordinator *me, const struct vb_item *items, unsigned n)
 {
-	for (unsigned i = 0; i < t->n; i++) {
-		const struct vb_item *it = &t->item[i];
+	for (unsigned i = 0; i < n; i++) {
+		const struct vb_item *it = &items[i];
 
 		if (vb_likely(!(it->flags & VB_ITEM_LOST)))
 			continue;
-		t->me->lost_locks++;
+		me->lost_locks++;
 		vb_error("key %" PRIu64 " of table '%s' was written by a commit, but its lock was "
 			 "%#" PRIx64 " when it was let go, and not %#" PRIx64
 			 ": another may have written it meanwhile.  Does a server or client stand "
 			 "still for longer than its lease of %" PRIu64 " ns?",
-			 it->key, it->table->name, it->seen, it->held, t->me->db->lease_ns);
+			 it->key, it->table->name, it->seen, it->held, me->db->lease_ns);
 	}
 }
 
@@ -214,7 +222,7 @@ void vb_txn_write_back(struct vb_txn *t)
 	lane->in_flight = t->passive;
 	lane->acc.not_after_ns = 0;
 	if (!t->passive) {
-		count_lost(t);
+		vb_txn_count_lost(me, t->item, t->n);
 		let_readers_go(t, lane);
 	}
 	t->passive = false;
@@ -240,17 +248,17 @@ static int learn(struct vb_coordinator *me, struct vb_lane *lane)
 			"txn: an unknown commit had happened");
 	VB_SOMETIMES_IF(lane->status != (name | VB_TS_COMMITTED), 20000,
 			"txn: an unknown commit had not happened");
-	if (lane->status != (name | VB_TS_COMMITTED) || !me->db->recovery)
+	if (!me->db->recovery)
 		return 0;
-	err = vb_lane_roll_forward(me, lane);
+	err = vb_lane_finish(me, lane);
 	lane->unknown = err != 0;
 	return err;
 }
 
 /*
- * Before the place is used again: everything that its last transaction wrote is in place.  What the
- * commit stage could not do is done by recovery, from the log, once it is certain that no verb of
- * ours can still take effect.
+ * Before the place is used again: everything that its last transaction wrote is in place, or nothing.
+ * What the commit stage could not do, or the undo stage, is done by recovery, from the log, once it is
+ * certain that no verb of ours can still take effect.
  */
 int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 {
@@ -266,7 +274,7 @@ int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 		return 0;
 	VB_SOMETIMES(100, "txn: a commit finished from its own log");
 	vb_txn_wait_out(me, db->suspect_ns);
-	err = vb_lane_roll_forward(me, lane);
+	err = vb_lane_finish(me, lane);
 	lane->unacknowledged = err != 0;
 	return err;
 }

@@ -73,6 +73,8 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 		db->store.slots * (records + items * (size_t)(VB_SLOT_HEAD + 8)) +
 		items * (size_t)(VB_TUPLE_META_AT + db->cc->meta_bytes + 8 + 64 + me->item_own);
 
+	if (vb_cc_installs(db->cc) && !recovers)
+		image *= 2;
 	lane->place = place_of(me, i);
 	vb_acc_init(&lane->acc, me->ep, db->doorbell, db->outstanding);
 	lane->item = calloc(items, sizeof(*lane->item));
@@ -123,6 +125,8 @@ static int open_own(struct vb_coordinator *me)
 	const struct vb_cc_ops *cc = me->db->cc;
 
 	vb_assert(cc->item_bytes % 16 == 0 && cc->item_bytes <= VB_ITEM_OWN_MAX);
+	/* What is undone has an image behind another, and no room before it. */
+	vb_assert(!vb_cc_installs(cc) || cc->item_bytes == 0);
 	me->item_own = cc->item_bytes;
 	if (cc->txn_bytes != 0)
 		me->txn.own = calloc(1, cc->txn_bytes);

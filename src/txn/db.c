@@ -38,7 +38,7 @@ const char *const vb_txn_cause_names[VB_TXN_CAUSES] = {
 	[VB_TXN_LEASE] = "lease",         [VB_TXN_SLOTS] = "slots",
 	[VB_TXN_RECOVERED] = "recovered", [VB_TXN_TIMEOUT] = "timeout",
 	[VB_TXN_FABRIC] = "fabric",       [VB_TXN_MISUSE] = "misuse",
-	[VB_TXN_REFUSED] = "refused",
+	[VB_TXN_REFUSED] = "refused",     [VB_TXN_CASCADE] = "cascade",
 };
 
 const char *vb_txn_cause_name(enum vb_txn_cause cause)

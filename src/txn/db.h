@@ -8,6 +8,7 @@
  *	scan.c         reads of all keys of an interval
  *	txn.c          a transaction's items, from begin to commit or abort
  *	sweep.c        recovery of a whole node
+ *	install.c      writes that are in place before the commit point, and what undoes them
  *	commit.c       the log, the commit point, what follows it
  *	recover.c      transactions of coordinators that do not move
  *	reads.c        reads that are over before the commit
@@ -57,7 +58,7 @@ struct vb_place_head {
 };
 _Static_assert(sizeof(struct vb_place_head) == 64, "one line");
 
-/* In a log: what the commit does to one tuple. */
+/* In a log: what the commit does to one tuple; where writes are in place before it, what undoes them. */
 struct vb_log_entry {
 	vb_addr at;
 	uint64_t held; /* the lock word while the transaction has it */
@@ -112,11 +113,14 @@ vb_addr vb_db_outbox(const struct vb_db *db, uint16_t node, uint32_t coordinator
 
 enum vb_txn_phase { VB_TXN_NONE, VB_TXN_OPEN, VB_TXN_OVER };
 
+/* Of what it writes: nothing is in place, all of it is, or nobody can say. */
+enum vb_txn_installed { VB_TXN_NOT_INSTALLED, VB_TXN_INSTALLED, VB_TXN_PERHAPS_INSTALLED };
+
 struct vb_txn {
 	struct vb_coordinator *me;
 	uint64_t ts, commit_ts; /* 0 as long as it has no name: see snapshot.c */
 	uint64_t snapshot;      /* the time at which it reads, if that is not ts; else 0 */
-	uint64_t named_ns;      /* no later than ts; of VB_CC_SNAPSHOTS */
+	uint64_t named_ns;      /* no later than ts; of VB_CC_SNAPSHOTS and VB_CC_INSTALLS */
 	uint64_t saw;           /* the largest timestamp that its stages have come across */
 	uint64_t version; /* of what it writes: a try that keeps its name has one of its own */
 	uint64_t begin_ns, deadline_ns;
@@ -125,6 +129,7 @@ struct vb_txn {
 	uint8_t phase;        /* enum vb_txn_phase */
 	uint8_t cause;        /* enum vb_txn_cause */
 	uint8_t isolation;    /* enum vb_isolation */
+	uint8_t installed;    /* enum vb_txn_installed */
 	bool read_only;
 	bool hurried; /* deadline_ns is the caller's, and not its lease's end */
 	bool whole;   /* several reads are one: none of them is over before all are */
@@ -197,7 +202,7 @@ struct vb_lane {
 	unsigned char *arena;
 	unsigned char *memory; /* that it lies in */
 	bool in_flight;        /* the last commit's writes are on their way */
-	bool unacknowledged;   /* they have not, or perhaps not, arrived */
+	bool unacknowledged;   /* they have not, or perhaps not, arrived; or those that undo it */
 	bool unknown;          /* whether the last transaction is committed: the answer was lost */
 	bool late; /* a verb to its status word may land yet, and means the name that it has */
 };
@@ -254,10 +259,25 @@ static inline vb_addr vb_status_word(const struct vb_db *db, uint32_t place)
 	return vb_db_place(db, place) + offsetof(struct vb_place_head, status);
 }
 
-/* What a status word, or a lock word that is a timestamp, is without its state. */
-static inline uint64_t vb_ts_name(uint64_t word)
+/* Of an item's image. */
+static inline uint32_t vb_image_bytes(const struct vb_table *t)
 {
-	return word & ~(uint64_t)VB_TS_STATE;
+	return (t->layout.bytes + 15) & ~15u;
+}
+
+/* Of VB_CC_INSTALLS: the tuple as it was when it was locked, behind the item's image. */
+static inline unsigned char *vb_item_before(const struct vb_item *it)
+{
+	return it->image + vb_image_bytes(it->table);
+}
+
+/* Of the stages that write to tuples behind a log. */
+static inline bool vb_db_server_writes(const struct vb_db *db)
+{
+	const struct vb_cc_ops *cc = db->cc;
+
+	return db->rpc_stages &
+	       (vb_cc_installs(cc) ? 1u << cc->install | 1u << cc->undo : 1u << cc->commit);
 }
 
 /* May a call be made on the table?  0, or what to say. */
@@ -274,6 +294,13 @@ int vb_txn_end_whole(struct vb_txn *t);
 void vb_txn_clean(struct vb_txn *t);
 int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
 		struct vb_item **out);
+
+/* install.c: of VB_CC_INSTALLS */
+/* Puts in place what it writes.  0, or -EAGAIN. */
+int vb_txn_install(struct vb_txn *t);
+/* It has ended, and that is known to others since since_ns (0: it is not): what was there before is put back,
+ * now or later. */
+void vb_txn_undo(struct vb_txn *t, struct vb_lane *lane, uint64_t since_ns);
 
 /* reads.c */
 /* At which level what is read now is read: see struct vb_stage. */
@@ -428,8 +455,10 @@ uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stag
 /* commit.c */
 /* May every item be committed as it stands?  0 or -EAGAIN: no, and the log says why. */
 int vb_txn_inspect(struct vb_txn *t);
-int vb_txn_point(struct vb_txn *t);
+void vb_txn_write_log(struct vb_txn *t, struct vb_lane *lane);
 void vb_txn_write_back(struct vb_txn *t);
+/* What was written, and was not held any more when it was let go. */
+void vb_txn_count_lost(struct vb_coordinator *me, const struct vb_item *items, unsigned n);
 /* 0, or the error for which nothing may be named over the lane's last transaction yet: what has
  * become of it is not known, or not in place. */
 int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
@@ -459,9 +488,25 @@ void vb_txn_suspect(struct vb_txn *t, const struct vb_item *it);
  * stands as it did, for the next who meets it. */
 int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s, uint64_t patience_ns);
 void vb_txn_recover_ripe(struct vb_coordinator *me);
-/* Finishes what the commit stage of the lane has left undone, which nobody else writes to.  0, or
- * the error for which it is not known to be in place. */
-int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane);
+/* Does the word say for good what has become of its transaction? */
+static inline bool vb_status_final(uint64_t status)
+{
+	uint64_t state = status & VB_TS_STATE;
+
+	return state == VB_TS_COMMITTED || state == VB_TS_RECOVERED;
+}
+
+/* Does the log say what is left to do, or only the lock words? */
+static inline bool vb_log_decides(const struct vb_db *db, uint64_t status)
+{
+	bool undone = vb_cc_installs(db->cc) && !vb_ts_mends(status);
+
+	return ((status & VB_TS_STATE) == VB_TS_COMMITTED) != undone;
+}
+
+/* Finishes what the last transaction of the lane has left to do, which nobody else writes to; its end is known.
+ * 0, or the error for which it is not known to be in place. */
+int vb_lane_finish(struct vb_coordinator *me, struct vb_lane *lane);
 /* Memory (malloc's, NULL: there is none) that its coordinator frees if the task is killed. */
 void *vb_recovery_keep(struct vb_coordinator *me, size_t bytes);
 void vb_recovery_let_go(void *kept);

@@ -110,7 +110,7 @@ int vb_lane_name(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_t
 
 	if (me->keep_age)
 		count_try(me, lane);
-	if (me->db->snapshot_lag_ns != 0)
+	if (me->db->snapshot_lag_ns != 0 || vb_cc_installs(me->db->cc))
 		t->named_ns = vb_ep_now_early(me->ep);
 	/* The same name needs the same place. */
 	t->version = vb_coordinator_stamp(me, lane);

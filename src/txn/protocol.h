@@ -61,6 +61,12 @@ static inline uint64_t vb_ts_clock(uint64_t ts)
 	return ts >> (VB_TS_PLACE_SHIFT + VB_TS_PLACE_BITS);
 }
 
+/* What a status word, a version, or a lock word that is a timestamp, is without its state. */
+static inline uint64_t vb_ts_name(uint64_t word)
+{
+	return word & ~(uint64_t)VB_TS_STATE;
+}
+
 #define VB_PLACES_EACH 4u /* of a coordinator */
 #define VB_PLACES_TXN  2u /* of those, for transactions; the others recover */
 
@@ -134,7 +140,8 @@ struct vb_item {
 	uint64_t version;
 	/* The version in the image when it came: the engine's, for histories. */
 	uint64_t fetched;
-	/* sundial: until when the version is good. */
+	/* sundial: until when the version is good.  to-cascade: by what word somebody held the record who had
+	 * yet to commit what was read of it; else 0. */
 	uint64_t lease;
 	/* The lock word that is ours. */
 	uint64_t held;
@@ -226,6 +233,8 @@ enum vb_cc_caps {
 	VB_CC_SNAPSHOTS = 1 << 11,
 	/* Whoever waits does so for an older one, or for who rolls one forward. */
 	VB_CC_WAITS_OLDER = 1 << 12,
+	/* What it writes is in place before it is decided: see txn/install.c. */
+	VB_CC_INSTALLS = 1 << 13,
 };
 
 struct vb_txn;
@@ -275,8 +284,10 @@ struct vb_cc_ops {
 	 * prepare.
 	 */
 	uint32_t item_bytes, txn_bytes, coordinator_bytes;
-	/* Two of the stages, which the engine runs by itself. */
-	unsigned commit, release;
+	/* Of the stages, those which the engine runs by itself.  The last two of VB_CC_INSTALLS: `install` puts in
+	 * place what is written, and lets nothing go; `undo` writes what the item has, and lets it go, as the commit
+	 * stage of the others does; `commit` then has nothing left to write. */
+	unsigned commit, release, install, undo;
 	/* A name for another protocol with one hybrid code: that code, and whose it is.  NULL: it takes any. */
 	const char *code, *code_of;
 
@@ -285,6 +296,9 @@ struct vb_cc_ops {
 	int (*write)(struct vb_txn *t, struct vb_item **items, unsigned n);
 	/* Runs what must be done before the transaction may commit. */
 	int (*prepare)(struct vb_txn *t);
+	/* Decides whether it commits; what VB_CC_INSTALLS writes is in place.  0, -EAGAIN: it must end, or the
+	 * error that leaves it unknown.  NULL: vb_txn_point. */
+	int (*decide)(struct vb_txn *t);
 
 	/*
 	 * The lock word: of a tuple with that version that nobody holds; while the transaction `ts`
@@ -306,6 +320,11 @@ static inline bool vb_cc_offers(const struct vb_cc_ops *cc, enum vb_isolation is
 	if (isolation == VB_SERIALIZABLE)
 		return true;
 	return cc->caps & (isolation == VB_SNAPSHOT ? VB_CC_SNAPSHOTS : VB_CC_SHORT_READS);
+}
+
+static inline bool vb_cc_installs(const struct vb_cc_ops *cc)
+{
+	return cc->caps & VB_CC_INSTALLS;
 }
 
 static inline unsigned vb_cc_slots(const struct vb_cc_ops *cc)
@@ -368,6 +387,9 @@ void vb_cc_register(const struct vb_cc_ops *const *more);
 int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
 /* The same for all of the transaction's items that have every flag of `all` and none of `none`. */
 int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t none);
+/* The status word, from running to committed.  0, -EAGAIN: it has been wounded or recovered, or the error that
+ * leaves it unknown. */
+int vb_txn_point(struct vb_txn *t);
 /* Gives the locks of items back that were only read.  0, or -EAGAIN. */
 int vb_txn_let_go(struct vb_txn *t, struct vb_item **items, unsigned n);
 
@@ -388,8 +410,10 @@ bool vb_stage_sealed(const struct vb_stage *s);
 bool vb_stage_pair_whole(const struct vb_stage *s);
 /* How long who waits pauses between two looks, at most. */
 uint64_t vb_stage_look_ns(const struct vb_stage *s);
-/* The status word of the transaction's place. */
+/* The status word of the transaction's place; there is one: vb_stage_has_place. */
 vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place);
+
+bool vb_stage_has_place(const struct vb_stage *s, uint32_t place);
 
 /* A timestamp that is neither an item's version nor the word in its way: the clock follows it, too. */
 static inline void vb_stage_saw(struct vb_stage *s, uint64_t ts)
@@ -466,5 +490,11 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 
 /* That WRITE alone, for a protocol that writes at another time. */
 void vb_stage_write_tuple(struct vb_stage *s, struct vb_item *it);
+/* The install stage of every protocol: those WRITEs, of tuples that stay held.  One that is not held any more,
+ * which only a server looks at, ends with VB_TXN_RECOVERED. */
+void vb_stage_install(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark);
+/* ... and their commit stage: what is in place is let go.  Others may have done that already. */
+void vb_stage_let_go(struct vb_stage *s, struct vb_item **items, unsigned n,
+		     uint64_t (*freed)(const struct vb_item *it));
 
 #endif

@@ -14,6 +14,10 @@
  *	                            waited any more: set back
  *	status committed            rolled forward from the log: see below
  *
+ * Where writes are in place before it is decided (VB_CC_INSTALLS) it is the other way round: the log says what
+ * was there before.  What was committed is in place, and the lock word alone is set back; what was not is undone
+ * from the log, as here others are rolled forward.  If there is no log, nothing is in place: txn/install.c.
+ *
  * Rolling forward writes to the tuple, which needs the lock: it is taken over by a CAS from the
  * holder's word to our own, as a transaction of ours whose log is that entry and which is past its
  * commit point.  So if we die on the way, the next does with ours what we did; and of two that try,
@@ -321,7 +325,7 @@ static bool write_it(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 	memcpy(it.image + table->layout.record_at, e + 1, e->bytes);
 	memset(vb_item_own(&it, me->item_own), 0, me->item_own);
 	lane->acc.not_after_ns = not_after_ns;
-	db->cc->stages[db->cc->commit].run(&s, &items, 1);
+	db->cc->stages[vb_cc_installs(db->cc) ? db->cc->undo : db->cc->commit].run(&s, &items, 1);
 	lane->acc.not_after_ns = 0;
 	return it.status == 0;
 }
@@ -413,10 +417,10 @@ static bool may_still_write(struct vb_coordinator *me, uint32_t place)
 	return owner != 0 && owner != me->ep->self && vb_peer_alive(db->fabric, owner);
 }
 
-/* The tuple's entry in the log of a committed transaction; none: it only held the lock, or the lock
- * is not its own. */
-static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place,
-			uint64_t patience_ns)
+/* The tuple's entry in the log of a committed transaction, or of one that is undone; none: it only held the
+ * lock, or the lock is not its own. */
+static int by_log(struct vb_coordinator *me, const struct vb_suspect *s, uint32_t place,
+		  uint64_t patience_ns)
 {
 	const struct vb_log_entry *e;
 	uint32_t bytes, at = 0;
@@ -432,6 +436,8 @@ static int roll_forward(struct vb_coordinator *me, const struct vb_suspect *s, u
 		    entry_is_sound(me->db, e))
 			break;
 	VB_SOMETIMES_IF(e != NULL, 100, "txn: a roll-forward by another");
+	VB_SOMETIMES_IF(e != NULL && (s->status & VB_TS_STATE) != VB_TS_COMMITTED, 100,
+			"to-cascade: a dead one's write is undone by another");
 	if (e == NULL)
 		err = set_back(me, s);
 	else if (!may_still_write(me, place))
@@ -466,21 +472,36 @@ static int not_opened(const struct vb_db *db, const struct vb_log_entry *e)
 		       e->bytes, e->table, db->name);
 }
 
-/* What the last commit of the place has left undone. */
-int vb_lane_roll_forward(struct vb_coordinator *me, struct vb_lane *lane)
+/* What is committed is in place. */
+static int let_go_for_sure(struct vb_coordinator *me, const struct vb_log_entry *e)
 {
+	const struct vb_suspect s = {
+		.at = e->at, .word = e->held, .table = me->db->store.table[e->table]};
+	int err;
+
+	while ((err = set_back(me, &s)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
+		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
+	return err == -VB_EPEERGONE || err == -VB_EACCESS ? 0 : err;
+}
+
+int vb_lane_finish(struct vb_coordinator *me, struct vb_lane *lane)
+{
+	const bool by_log = vb_log_decides(me->db, lane->status);
 	const struct vb_log_entry *e;
 	uint32_t bytes, at = 0;
 	unsigned char *log;
 	int err;
 
-	if ((lane->status & VB_TS_STATE) != VB_TS_COMMITTED)
+	if (!by_log && (lane->status & VB_TS_STATE) != VB_TS_COMMITTED)
 		return 0;
 	err = copy_log(me, lane->place, vb_ts_name(lane->status), &log, &bytes);
 	if (err != 0 || log == NULL)
 		return err;
 	while (err == 0 && (e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
-		err = entry_is_sound(me->db, e) ? redo_for_sure(me, e) : not_opened(me->db, e);
+		if (!entry_is_sound(me->db, e))
+			err = not_opened(me->db, e);
+		else
+			err = by_log ? redo_for_sure(me, e) : let_go_for_sure(me, e);
 	vb_recovery_let_go(log);
 	return err;
 }
@@ -515,12 +536,9 @@ int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s, uint64_t pati
 			err = set_back(me, &s);
 			break;
 		}
-		if ((s.status & VB_TS_STATE) == VB_TS_COMMITTED) {
-			err = roll_forward(me, &s, place, patience_ns);
-			break;
-		}
-		if ((s.status & VB_TS_STATE) == VB_TS_RECOVERED) {
-			err = set_back(me, &s);
+		if (vb_status_final(s.status)) {
+			err = vb_log_decides(me->db, s.status) ? by_log(me, &s, place, patience_ns)
+							       : set_back(me, &s);
 			break;
 		}
 		err = vb_recovery_cas(me, VB_AMOD_TM, vb_status_word(me->db, place), s.status,

@@ -117,7 +117,7 @@ static bool lists(const struct vb_stage_ops *ops)
 
 static uint32_t image_bytes(const struct vb_table *t, const struct vb_stage_ops *ops)
 {
-	return lists(ops) ? VB_SCAN_KEYS * 8 : (t->layout.bytes + 15) & ~15u;
+	return lists(ops) ? VB_SCAN_KEYS * 8 : vb_image_bytes(t);
 }
 
 /* Items of the request as a stage wants them, or why it cannot have them. */

@@ -32,6 +32,11 @@ vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place)
 	return vb_status_word(s->db, place);
 }
 
+bool vb_stage_has_place(const struct vb_stage *s, uint32_t place)
+{
+	return place < s->db->coordinators * VB_PLACES_EACH * s->db->fabric->nodes;
+}
+
 bool vb_stage_go(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	int err = vb_acc_go(s->acc);
@@ -123,6 +128,18 @@ static void let_go(struct vb_stage *s, struct vb_item *it,
 		   &it->seen);
 }
 
+/* What was asked ends with words being let go.  True: it has happened. */
+static bool end_commit(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	if (s->passive)
+		vb_acc_post(s->acc);
+	else if (!vb_stage_go(s, items, n))
+		return false;
+	for (unsigned i = 0; i < n; i++)
+		items[i]->status = 0;
+	return !s->passive;
+}
+
 static void commit_items(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
 			 uint64_t (*freed)(const struct vb_item *it))
 {
@@ -139,21 +156,13 @@ static void commit_items(struct vb_stage *s, struct vb_item **items, unsigned n,
 		for (unsigned i = 0; i < n; i++)
 			let_go(s, items[i], freed);
 	}
-	if (s->passive) {
-		vb_acc_post(s->acc);
-		for (unsigned i = 0; i < n; i++)
-			items[i]->status = 0;
-		return;
-	}
-	if (!vb_stage_go(s, items, n))
+	if (!end_commit(s, items, n))
 		return;
 	/* What a server had when it looked (still_held) may have been taken over since, by one who
 	 * waits until the server has written. */
-	for (unsigned i = 0; i < n; i++) {
-		items[i]->status = 0;
+	for (unsigned i = 0; i < n; i++)
 		if (vb_unlikely(items[i]->seen != items[i]->held) && !s->for_other)
 			items[i]->flags |= VB_ITEM_LOST;
-	}
 }
 
 static void sleep_until(struct vb_ep *ep, uint64_t at_ns)
@@ -164,24 +173,67 @@ static void sleep_until(struct vb_ep *ep, uint64_t at_ns)
 		(void)vb_ep_sleep(ep, at_ns - now);
 }
 
-void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
-		     uint64_t (*freed)(const struct vb_item *it))
+/* For another: those that are still his, which may be written until not_after_ns. */
+static unsigned look_first(struct vb_stage *s, struct vb_item **items, unsigned n,
+			   struct vb_item **mine)
 {
 	uint64_t bound = s->db->fabric->caps.verb_bound_ns;
-	struct vb_item *mine[VB_BATCH_MAX];
 
-	if (!s->for_other) {
-		commit_items(s, items, n, mark, freed);
-		return;
-	}
 	if (bound != 0)
 		s->acc->not_after_ns = vb_ep_now(s->acc->ep) + bound;
 	n = still_held(s, items, n, mine);
 	/* It may be nearly too late, and what it has found may be taken over meanwhile. */
 	if (bound != 0 && VB_CHANCE(400, "txn: a server is slow behind its look"))
 		sleep_until(s->acc->ep, s->acc->not_after_ns - bound / 8);
+	return n;
+}
+
+void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark,
+		     uint64_t (*freed)(const struct vb_item *it))
+{
+	struct vb_item *mine[VB_BATCH_MAX];
+
+	if (!s->for_other) {
+		commit_items(s, items, n, mark, freed);
+		return;
+	}
+	n = look_first(s, items, n, mine);
 	commit_items(s, mine, n, mark, freed);
 	s->acc->not_after_ns = 0;
+}
+
+static void install_items(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark)
+{
+	for (unsigned i = 0; i < n; i++)
+		write_tuple(s, items[i], mark);
+	if (!vb_stage_go(s, items, n))
+		return;
+	for (unsigned i = 0; i < n; i++)
+		items[i]->status = 0;
+}
+
+void vb_stage_install(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark)
+{
+	struct vb_item *mine[VB_BATCH_MAX];
+	unsigned m;
+
+	if (!s->for_other) {
+		install_items(s, items, n, mark);
+		return;
+	}
+	m = look_first(s, items, n, mine);
+	for (unsigned i = 0; i < n && s->err == 0; i++)
+		items[i]->status = VB_TXN_RECOVERED;
+	install_items(s, mine, m, mark);
+	s->acc->not_after_ns = 0;
+}
+
+void vb_stage_let_go(struct vb_stage *s, struct vb_item **items, unsigned n,
+		     uint64_t (*freed)(const struct vb_item *it))
+{
+	for (unsigned i = 0; i < n; i++)
+		let_go(s, items[i], freed);
+	(void)end_commit(s, items, n);
 }
 
 /* ---- why it must end ---- */
@@ -412,7 +464,7 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 		}
 		if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
 		    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE ||
-		    it->status == VB_TXN_TIMEOUT)
+		    it->status == VB_TXN_TIMEOUT || it->status == VB_TXN_CASCADE)
 			note_met(t, it);
 		if (*doom == VB_TXN_COMMITTED)
 			*doom = (enum vb_txn_cause)it->status;

@@ -118,6 +118,18 @@ static int judge(struct sweep *w, struct vb_suspect *s, uint64_t *freed)
 	return err;
 }
 
+/* 0: nobody commits by that name any more; 1: its status is another by now. */
+static int end_name(struct vb_coordinator *me, vb_addr status, struct vb_lane *lane)
+{
+	uint64_t old, name = vb_ts_name(lane->status);
+	int err = vb_recovery_cas(me, VB_AMOD_TM, status, lane->status, name, &old);
+
+	if (err != 0 || old != lane->status)
+		return err != 0 ? err : 1;
+	lane->status = name;
+	return 0;
+}
+
 /*
  * A place whose owner's process `who` is gone, which is somebody else's when *still is not `who`.  What the
  * dead one has posted may land yet, its commit point, too: then its status is another than we have seen, and
@@ -131,7 +143,6 @@ static int free_place(struct vb_coordinator *me, uint32_t place, vb_addr owner, 
 
 	for (unsigned i = 0; i < LOOKS; i++) {
 		struct vb_lane lane = {.place = place};
-		uint64_t old;
 		int err = vb_recovery_read(me, VB_READ_TM, status, &lane.status);
 
 		/* Another may have given it up before that look, and somebody else have it. */
@@ -139,13 +150,16 @@ static int free_place(struct vb_coordinator *me, uint32_t place, vb_addr owner, 
 			err = vb_recovery_read(me, VB_READ_TM, owner, still);
 		if (err != 0 || *still != who)
 			return err;
-		err = vb_lane_roll_forward(me, &lane);
+		/* What it may still commit is not undone. */
+		if (!vb_status_final(lane.status) && vb_log_decides(me->db, lane.status))
+			err = end_name(me, status, &lane);
+		if (err == 0)
+			err = vb_lane_finish(me, &lane);
 		if (err == 0 && watch != NULL && watch->given_up != NULL)
 			watch->given_up(watch->ctx, place, lane.status);
 		if (err == 0)
-			err = vb_recovery_cas(me, VB_AMOD_TM, status, lane.status,
-					      vb_ts_name(lane.status), &old);
-		if (err != 0 || old == lane.status)
+			err = end_name(me, status, &lane);
+		if (err != 1)
 			return err;
 		VB_SOMETIMES(20000, "txn: a verb of a dead one lands while its place is given up");
 	}

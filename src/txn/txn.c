@@ -99,6 +99,7 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 	t->cause = VB_TXN_COMMITTED;
 	t->error = 0;
 	t->tainted = t->kept = false;
+	t->installed = VB_TXN_NOT_INSTALLED;
 	t->commit_ts = t->saw = 0;
 	t->n = 0;
 	t->bytes = 0;
@@ -178,11 +179,6 @@ static struct vb_item *find_item(struct vb_txn *t, const struct vb_table *table,
 	return NULL;
 }
 
-static uint32_t image_bytes(const struct vb_table *table)
-{
-	return (table->layout.bytes + 15) & ~15u;
-}
-
 static bool fits(struct vb_txn *t, const struct vb_table *table)
 {
 	const struct vb_db *db = t->me->db;
@@ -203,11 +199,13 @@ static bool fits(struct vb_txn *t, const struct vb_table *table)
 static unsigned char *next_image(struct vb_txn *t)
 {
 	const struct vb_item *last;
+	const unsigned char *image;
 
 	if (t->n == 0)
 		return vb_txn_lane(t->me)->arena;
 	last = &t->item[t->n - 1];
-	return last->image + image_bytes(last->table) + t->me->item_own;
+	image = vb_cc_installs(t->me->db->cc) ? vb_item_before(last) : last->image;
+	return (unsigned char *)image + vb_image_bytes(last->table) + t->me->item_own;
 }
 
 /* Others may have written the key since: what comes now is another read of it, or a write, or has to be of one
@@ -335,10 +333,27 @@ static int make_readable(struct vb_txn *t, struct vb_item *it)
 	return t->me->db->cc->read(t, &it, 1);
 }
 
+/* The caller may change the image from now on. */
+static void keep_before(struct vb_item **items, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		memcpy(vb_item_before(items[i]), items[i]->image, items[i]->table->layout.bytes);
+}
+
+static int take_for_writing(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	const struct vb_cc_ops *cc = t->me->db->cc;
+	int err = cc->write(t, items, n);
+
+	if (err == 0 && vb_unlikely(vb_cc_installs(cc)))
+		keep_before(items, n);
+	return err;
+}
+
 /*
  * blind: the record that is there is not wanted.  The item says that it is to be written before it
  * is known whether the call stands, because the protocol must know for what it fetches or locks
- * it; see stands_not.
+ * it; see stands_not.  Who may have to undo what he writes wants the record all the same.
  */
 static int make_writable(struct vb_txn *t, struct vb_item *it, bool blind)
 {
@@ -346,10 +361,10 @@ static int make_writable(struct vb_txn *t, struct vb_item *it, bool blind)
 	int err = 0;
 
 	it->flags |= VB_ITEM_WRITE;
-	if (blind && !(was & VB_ITEM_FETCHED))
+	if (blind && !(was & VB_ITEM_FETCHED) && !vb_cc_installs(t->me->db->cc))
 		it->flags |= VB_ITEM_BLIND;
 	if (!(was & VB_ITEM_WRITE))
-		err = t->me->db->cc->write(t, &it, 1);
+		err = take_for_writing(t, &it, 1);
 	if (err == 0 && !blind && !is_known(it))
 		err = fetch_after_all(t, it);
 	return err;
@@ -650,7 +665,7 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
 		    (~t->item[i].flags & (VB_ITEM_FETCHED | VB_ITEM_HELD_X)) != 0)
 			t->some[some++] = &t->item[i];
 	if (some > 0)
-		err = me->db->cc->write(t, t->some, some);
+		err = take_for_writing(t, t->some, some);
 	some = err == 0 ? pick(t, VB_ITEM_READ, VB_ITEM_FETCHED | VB_ITEM_WRITE) : 0;
 	if (some > 0)
 		err = me->db->cc->read(t, t->some, some);
@@ -708,22 +723,42 @@ static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 	t->error = error;
 }
 
-/* Nothing of it is in place: what it holds goes back. */
-void vb_txn_clean(struct vb_txn *t)
+static unsigned pick_held(struct vb_txn *t)
 {
-	struct vb_coordinator *me = t->me;
-	struct vb_lane *lane = vb_txn_lane(me);
 	unsigned n = 0;
 
-	if (t->phase != VB_TXN_OPEN)
-		return;
-	t->phase = VB_TXN_OVER;
 	for (unsigned i = 0; i < t->n; i++)
 		if (t->item[i].flags &
 		    (VB_ITEM_HELD_X | VB_ITEM_HELD_S | VB_ITEM_MAYBE | VB_ITEM_MAYBE_S))
 			t->some[n++] = &t->item[i];
-	if (me->db->status && lane->status == (t->ts | VB_TS_RUNNING))
-		(void)vb_lane_status(me, lane, t->ts | VB_TS_ABORTED);
+	return n;
+}
+
+/* Others may know that it ends from when on?  0: they do not, or have ended it themselves. */
+static uint64_t tell_end(struct vb_txn *t, struct vb_lane *lane)
+{
+	uint64_t since = vb_ep_now_early(t->me->ep);
+
+	if (!t->me->db->status || lane->status != (t->ts | VB_TS_RUNNING))
+		return 0;
+	return vb_lane_status(t->me, lane, t->ts | VB_TS_ABORTED) == 0 ? since : 0;
+}
+
+/* What it has in place, and what it holds, goes back. */
+void vb_txn_clean(struct vb_txn *t)
+{
+	struct vb_coordinator *me = t->me;
+	struct vb_lane *lane = vb_txn_lane(me);
+	uint64_t since;
+	unsigned n;
+
+	if (t->phase != VB_TXN_OPEN)
+		return;
+	t->phase = VB_TXN_OVER;
+	since = tell_end(t, lane);
+	if (vb_unlikely(t->installed != VB_TXN_NOT_INSTALLED))
+		vb_txn_undo(t, lane, since);
+	n = pick_held(t);
 	/* Others may set our locks back whenever they like: the name must not be used again. */
 	if (me->db->status && (lane->status & VB_TS_STATE) == VB_TS_RECOVERED)
 		t->tainted = true;
@@ -771,6 +806,17 @@ static void note_committed(struct vb_coordinator *me)
 		me->db->watch->ended(me->db->watch->ctx, t, true);
 }
 
+/* 0: it is committed. */
+static int decide(struct vb_txn *t)
+{
+	const struct vb_cc_ops *cc = t->me->db->cc;
+	int err = vb_cc_installs(cc) ? vb_txn_install(t) : 0;
+
+	if (err)
+		return err;
+	return cc->decide != NULL ? cc->decide(t) : vb_txn_point(t);
+}
+
 static int commit(struct vb_coordinator *me)
 {
 	struct vb_txn *t = &me->txn;
@@ -793,7 +839,7 @@ static int commit(struct vb_coordinator *me)
 	set_versions(t);
 	if (watch != NULL)
 		watch->prepared(watch->ctx, t);
-	err = vb_txn_point(t);
+	err = decide(t);
 	if (err == -VB_EUNKNOWN) {
 		t->phase = VB_TXN_OVER;
 		t->cause = VB_TXN_FABRIC;

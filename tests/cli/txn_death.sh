@@ -91,7 +91,7 @@ no_recovery() {
 
 # Each run lasts its seconds, whatever is beside it.
 small() {
-	for cc in no-wait-sx wait-die wound-wait silo sundial mvcc to; do
+	for cc in no-wait-sx wait-die wound-wait silo sundial mvcc to to-cascade; do
 		smallbank $cc
 	done
 }

@@ -27,7 +27,8 @@ static struct {
 	unsigned left;
 	bool after;
 	/* Or it stops itself behind the commit point of the transaction that has this status word:
-	 * at once, or in the first WRITE of its commit stage, past the last look at the clock. */
+	 * at once, or in the first WRITE of its commit stage, past the last look at the clock; or in the
+	 * first WRITE at all. */
 	struct vb_coordinator *stops;
 	bool in_write, committed;
 } fuse;
@@ -269,10 +270,16 @@ enum spot { IN_BODY, PREPARED, COMMITTED, WRITING, SPOTS };
 static const char *const spot_names[] = {"in its body", "prepared", "past its commit point",
 					 "in its first WRITE"};
 
+/* Its first WRITE is before its commit point, and no more come behind that. */
+static bool installs(void)
+{
+	return vb_cc_installs(vb_cc_find(cc));
+}
+
 /* It lives and may still write: others wait for it, however long it stands still. */
 static bool is_waited_for(enum spot spot)
 {
-	return spot == COMMITTED || spot == WRITING;
+	return spot == WRITING || (spot == COMMITTED && !installs());
 }
 
 static void stop_now(struct procs *w)
@@ -288,9 +295,10 @@ static void sleeper(struct procs *w, struct vb_coordinator *me, const void *arg)
 
 	if (spot == PREPARED)
 		w->at_prepared = stop_now;
-	if (is_waited_for(spot)) {
+	if (spot == COMMITTED || spot == WRITING) {
 		light_fuse(me->ep, 0, false);
-		fuse.stops = me;
+		fuse.committed = spot == WRITING && installs();
+		fuse.stops = fuse.committed ? NULL : me;
 		fuse.in_write = spot == WRITING;
 	}
 	if (err == 0)
@@ -307,7 +315,8 @@ static void sleeper(struct procs *w, struct vb_coordinator *me, const void *arg)
 
 static void judge_sleeper(struct procs *w, const struct actor *a, enum spot spot, bool others)
 {
-	bool commits = is_waited_for(spot) || (spot == PREPARED && !others);
+	bool undecided = spot == PREPARED || (spot == WRITING && installs());
+	bool commits = spot != IN_BODY && !(undecided && others);
 	bool told = a->cause == VB_TXN_RECOVERED || a->cause == VB_TXN_WOUNDED;
 
 	if (commits && a->err != 0)
@@ -317,7 +326,7 @@ static void judge_sleeper(struct procs *w, const struct actor *a, enum spot spot
 		procs_fail(w,
 			   "stopped %s: it returned %d, and should have been told to begin again",
 			   spot_names[spot], a->err);
-	if (spot == PREPARED && others && !told)
+	if (undecided && others && !told)
 		procs_fail(w, "stopped %s: cause '%s', not recovered", spot_names[spot],
 			   vb_txn_cause_names[a->cause]);
 }

@@ -82,7 +82,7 @@ struct world {
 static inline bool by_clocks(const struct vb_cc_ops *ops)
 {
 	return strcmp(ops->name, "mvcc") == 0 || strcmp(ops->name, "mvcc-rcc") == 0 ||
-	       strcmp(ops->name, "to") == 0;
+	       strcmp(ops->name, "to") == 0 || strcmp(ops->name, "to-cascade") == 0;
 }
 
 /* Is what is written locked before the transaction's end, and what is read not? */

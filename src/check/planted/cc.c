@@ -184,5 +184,7 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&vb_planted_asks_for_ever,
 	&vb_planted_range_unread,
 	&vb_planted_range_unwritten,
+	&vb_planted_no_cascade,
+	&vb_planted_late_undo,
 	NULL,
 };
