@@ -241,16 +241,16 @@ const struct vb_cc_ops vb_cc_to_cascade = {
 
 /* ---- to the letter ---- */
 
-/* Lines 26 to 32: whatever transaction the place is at. */
+/* Lines 26 to 32: whatever transaction the place is at, who neither runs nor has aborted has committed. */
 static void judge_published(struct vb_item *it, const struct to_cascade_look *l)
 {
 	const uint64_t state = l->status & VB_TS_STATE;
 
 	it->seen_slot = 0;
 	it->seen = l->now.lock == it->lease ? it->lease : 0;
-	it->status = state == VB_TS_RUNNING     ? VB_ITEM_WAIT
-		     : state == VB_TS_COMMITTED ? 0
-						: VB_TXN_CASCADE;
+	it->status = state == VB_TS_RUNNING   ? VB_ITEM_WAIT
+		     : state == VB_TS_ABORTED ? VB_TXN_CASCADE
+					      : 0;
 }
 
 static void depend_published(struct vb_stage *s, struct vb_item **items, unsigned n)
@@ -263,7 +263,8 @@ static const struct vb_stage_ops stages_published[] =
 
 const struct vb_cc_ops vb_cc_to_cascade_as_published = {
 	.name = "to-cascade-as-published",
-	.summary = "to-cascade that takes the status of a place for that of its last writer",
+	.summary = "to-cascade for which who neither runs nor has aborted has committed, whoever "
+		   "it is",
 	.source = "RCBench algorithm 3, to the letter",
 	.planted = "G1a",
 	.decide = to_cascade_decide,
