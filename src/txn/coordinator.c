@@ -138,6 +138,16 @@ static int open_own(struct vb_coordinator *me)
 	return 0;
 }
 
+void *vb_txn_own(const struct vb_txn *t)
+{
+	return t->own;
+}
+
+void *vb_txn_coordinator_own(const struct vb_txn *t)
+{
+	return t->me->own;
+}
+
 static void free_coordinator(struct vb_coordinator *me)
 {
 	vb_opened_drop(&me->opened);

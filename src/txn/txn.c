@@ -145,16 +145,6 @@ int vb_txn_error(const struct vb_coordinator *me)
 	return me != NULL ? me->txn.error : -EINVAL;
 }
 
-void *vb_txn_own(const struct vb_txn *t)
-{
-	return t->own;
-}
-
-void *vb_txn_coordinator_own(const struct vb_txn *t)
-{
-	return t->me->own;
-}
-
 /* ---- items ---- */
 
 static uint32_t slot_of(const struct vb_coordinator *me, const struct vb_table *t, uint64_t key)
