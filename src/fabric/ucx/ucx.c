@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fabric ucx: its options and caps. */
 #include "fabric/fabric.h"
+#include "fabric/net/am/am.h"
 #include "fabric/ucx/lib.h"
 
 extern const struct vb_fabric_ops vb_fabric_ucx;
