@@ -292,6 +292,8 @@ void vb_txn_begin_whole(struct vb_txn *t);
 int vb_txn_end_whole(struct vb_txn *t);
 /* Gives locks back after vb_txn_doom. */
 void vb_txn_clean(struct vb_txn *t);
+/* The same, and what the call returns that had to end it. */
+int vb_txn_fail(struct vb_txn *t);
 int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
 		struct vb_item **out);
 

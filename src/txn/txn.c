@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transaction's items, from begin to commit or abort. */
+/* A transaction's items, from its begin on; how it ends: end.c. */
 #define VB_LOG_ROOM "txn"
-#include <inttypes.h>
 
 #include "base/log.h"
 #include "base/sometimes.h"
@@ -256,18 +255,6 @@ int vb_txn_check_call(const struct vb_txn *t, const struct vb_table *table)
 	return 0;
 }
 
-/* What a call returns when the transaction had to end: the fabric's failure is told as it is. */
-static int told(const struct vb_txn *t)
-{
-	return t->error != 0 ? t->error : -EAGAIN;
-}
-
-static int fail(struct vb_txn *t)
-{
-	vb_txn_clean(t);
-	return told(t);
-}
-
 static void set_record(struct vb_item *it, bool there)
 {
 	uint32_t at = it->table->layout.version_at;
@@ -397,19 +384,19 @@ static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 	if (vb_unlikely(write && t->read_only))
 		return read_only();
 	if (write && vb_unlikely(vb_snapshot_name(t) != 0))
-		return fail(t);
+		return vb_txn_fail(t);
 	err = vb_txn_item(t, table, key, write, &r->it);
 	if (err)
 		return err;
 	r->was = r->it->flags;
 	if (table->ranges_of != NULL && place_both(t, r->it, r->insert) != 0)
-		return fail(t);
+		return vb_txn_fail(t);
 	err = write ? make_writable(t, r->it, blind) : make_readable(t, r->it);
 	if (err)
-		return fail(t);
+		return vb_txn_fail(t);
 	/* Whether there is a record has been read, even if what stands in it has not. */
 	r->it->flags |= VB_ITEM_READ;
-	return !write && vb_txn_end_read(t, r->it) != 0 ? fail(t) : 0;
+	return !write && vb_txn_end_read(t, r->it) != 0 ? vb_txn_fail(t) : 0;
 }
 
 /*
@@ -428,8 +415,8 @@ static int stands_not(struct vb_txn *t, const struct reach *r, int err)
 	     vb_txn_reads_short(t, it)))
 		it->flags &= (uint16_t)~VB_ITEM_WRITE;
 	if (it->flags & VB_ITEM_WRITE && !is_known(it) && fetch_after_all(t, it) != 0)
-		return fail(t);
-	return vb_txn_end_read(t, it) != 0 ? fail(t) : err;
+		return vb_txn_fail(t);
+	return vb_txn_end_read(t, it) != 0 ? vb_txn_fail(t) : err;
 }
 
 /* ---- the calls ---- */
@@ -586,7 +573,7 @@ static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsign
 		writes |= keys[i].write;
 	}
 	if (err == 0 && writes && vb_unlikely(vb_snapshot_name(t) != 0))
-		return fail(t);
+		return vb_txn_fail(t);
 	for (unsigned i = 0; i < n && err == 0; i++) {
 		struct vb_item *it;
 
@@ -618,7 +605,7 @@ int vb_txn_read_keys(struct vb_txn *t, struct vb_table *table, const uint64_t *k
 	for (unsigned i = 0; i < n && err == 0; i++)
 		if (!is_known(out[i]))
 			err = fetch_after_all(t, out[i]);
-	return err ? fail(t) : 0;
+	return err ? vb_txn_fail(t) : 0;
 }
 
 static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
@@ -665,7 +652,7 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
 			err = fetch_after_all(t, &t->item[i]);
 	if (err == 0)
 		err = vb_txn_end_declared(t);
-	return err ? fail(t) : 0;
+	return err ? vb_txn_fail(t) : 0;
 }
 
 int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t none)
@@ -673,198 +660,6 @@ int vb_txn_stage_all(struct vb_txn *t, unsigned stage, uint16_t all, uint16_t no
 	unsigned n = pick(t, all, none);
 
 	return n > 0 ? vb_txn_stage(t, stage, t->some, n) : 0;
-}
-
-/* ---- the end ---- */
-
-#define RELEASE_TRIES 8u
-
-/* Until it is known that nothing is held any more; what cannot be known taints the name. */
-static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
-{
-	struct vb_coordinator *me = t->me;
-	unsigned stage = me->db->cc->release;
-	int error = t->error;
-
-	for (unsigned tries = 0; tries < RELEASE_TRIES; tries++) {
-		bool done = true;
-		unsigned asked;
-
-		VB_SOMETIMES_IF(tries > 0, 100, "txn: a release is repeated");
-		if (tries > 0)
-			(void)vb_ep_sleep(me->ep, me->db->fabric->caps.verb_bound_ns);
-		/* Those whose server may still do what it was asked to: the release must come to it
-		 * behind that. */
-		asked = vb_items_to_front(t->some, n, VB_ITEM_ASKED, 0);
-		if (asked > 0)
-			vb_call_stage(t, stage, t->some, asked);
-		if (n > asked && !(me->db->rpc_stages & 1u << stage))
-			(void)vb_txn_place_items(t, t->some + asked, n - asked);
-		if (n > asked)
-			vb_stage_run(t, lane, stage, t->some + asked, n - asked);
-		for (unsigned i = 0; i < n; i++)
-			done &= t->some[i]->status == 0;
-		if (done || t->error == -VB_EPEERGONE)
-			break;
-	}
-	for (unsigned i = 0; i < n; i++)
-		t->kept |= t->some[i]->status != 0;
-	t->tainted |= t->kept;
-	t->error = error;
-}
-
-static unsigned pick_held(struct vb_txn *t)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < t->n; i++)
-		if (t->item[i].flags &
-		    (VB_ITEM_HELD_X | VB_ITEM_HELD_S | VB_ITEM_MAYBE | VB_ITEM_MAYBE_S))
-			t->some[n++] = &t->item[i];
-	return n;
-}
-
-/* Others may know that it ends from when on?  0: they do not, or have ended it themselves. */
-static uint64_t tell_end(struct vb_txn *t, struct vb_lane *lane)
-{
-	uint64_t since = vb_ep_now_early(t->me->ep);
-
-	if (!t->me->db->status || lane->status != (t->ts | VB_TS_RUNNING))
-		return 0;
-	return vb_lane_status(t->me, lane, t->ts | VB_TS_ABORTED) == 0 ? since : 0;
-}
-
-/* What it has in place, and what it holds, goes back. */
-void vb_txn_clean(struct vb_txn *t)
-{
-	struct vb_coordinator *me = t->me;
-	struct vb_lane *lane = vb_txn_lane(me);
-	uint64_t since;
-	unsigned n;
-
-	if (t->phase != VB_TXN_OPEN)
-		return;
-	t->phase = VB_TXN_OVER;
-	since = tell_end(t, lane);
-	if (vb_unlikely(t->installed != VB_TXN_NOT_INSTALLED))
-		vb_txn_undo(t, lane, since);
-	n = pick_held(t);
-	/* Others may set our locks back whenever they like: the name must not be used again. */
-	if (me->db->status && (lane->status & VB_TS_STATE) == VB_TS_RECOVERED)
-		t->tainted = true;
-	/* A commit point that was given up and refused the second time may land yet: it would commit
-	 * the next try. */
-	t->tainted |= lane->late;
-	if (n > 0)
-		release(t, lane, n);
-	me->keep_age = me->db->cc->caps & VB_CC_AGE && t->cause != VB_TXN_USER && !t->tainted;
-	me->aborts[t->cause]++;
-	if (me->db->watch != NULL)
-		me->db->watch->ended(me->db->watch->ctx, t, false);
-}
-
-void vb_txn_abort(struct vb_coordinator *me)
-{
-	if (vb_any_null(me) || vb_ep_check(me->ep) != 0 || me->txn.phase != VB_TXN_OPEN)
-		return;
-	VB_SCHED_INSIDE(me->ep->sched);
-	vb_txn_doom(&me->txn, VB_TXN_USER, 0);
-	vb_txn_clean(&me->txn);
-}
-
-static void set_versions(struct vb_txn *t)
-{
-	for (unsigned i = 0; i < t->n; i++) {
-		struct vb_item *it = &t->item[i];
-		uint64_t absent;
-
-		if (!(it->flags & VB_ITEM_WRITE))
-			continue;
-		absent = vb_tuple_word(it->image, it->table->layout.version_at) & VB_VERSION_ABSENT;
-		it->next = (t->commit_ts != 0 ? t->commit_ts << 2 : t->version) | absent;
-	}
-}
-
-static void note_committed(struct vb_coordinator *me)
-{
-	struct vb_txn *t = &me->txn;
-
-	t->phase = VB_TXN_OVER;
-	t->cause = VB_TXN_COMMITTED;
-	me->commits++;
-	if (me->db->watch != NULL)
-		me->db->watch->ended(me->db->watch->ctx, t, true);
-}
-
-/* 0: it is committed. */
-static int decide(struct vb_txn *t)
-{
-	const struct vb_cc_ops *cc = t->me->db->cc;
-	int err = vb_cc_installs(cc) ? vb_txn_install(t) : 0;
-
-	if (err)
-		return err;
-	return cc->decide != NULL ? cc->decide(t) : vb_txn_point(t);
-}
-
-static int commit(struct vb_coordinator *me)
-{
-	struct vb_txn *t = &me->txn;
-	const struct vb_txn_watch *watch = me->db->watch;
-	int err;
-
-	if (t->phase == VB_TXN_OVER && t->cause != VB_TXN_COMMITTED && t->cause != VB_TXN_USER)
-		return told(t);
-	if (t->phase != VB_TXN_OPEN)
-		return vb_fail(-EINVAL, "no transaction is under way: vb_txn_begin comes first");
-	err = me->db->cc->prepare(t);
-	if (err == 0)
-		err = vb_txn_inspect(t);
-	if (err == 0 && (me->db->recovery || t->hurried))
-		err = vb_txn_in_time(t);
-	if (err == 0 && me->db->snapshot_lag_ns != 0)
-		err = vb_snapshot_in_time(t);
-	if (err)
-		return fail(t);
-	set_versions(t);
-	if (watch != NULL)
-		watch->prepared(watch->ctx, t);
-	err = decide(t);
-	if (err == -VB_EUNKNOWN) {
-		t->phase = VB_TXN_OVER;
-		t->cause = VB_TXN_FABRIC;
-		t->error = err;
-		t->tainted = true;
-		if (watch != NULL)
-			watch->unknown(watch->ctx, t);
-		return err;
-	}
-	if (err)
-		return fail(t);
-	if (watch != NULL && watch->passed != NULL)
-		watch->passed(watch->ctx, t);
-	vb_txn_write_back(t);
-	note_committed(me);
-	return 0;
-}
-
-int vb_txn_commit(struct vb_coordinator *me)
-{
-	int err;
-
-	if (vb_any_null(me))
-		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
-	return commit(me);
-}
-
-int vb_txn_end_by(struct vb_txn *t, enum vb_txn_cause cause, int error)
-{
-	vb_txn_doom(t, cause, error);
-	return fail(t);
 }
 
 void vb_txn_begin_whole(struct vb_txn *t)
@@ -875,5 +670,5 @@ void vb_txn_begin_whole(struct vb_txn *t)
 int vb_txn_end_whole(struct vb_txn *t)
 {
 	t->whole = false;
-	return t->phase == VB_TXN_OPEN && vb_txn_end_given(t) != 0 ? fail(t) : 0;
+	return t->phase == VB_TXN_OPEN && vb_txn_end_given(t) != 0 ? vb_txn_fail(t) : 0;
 }
