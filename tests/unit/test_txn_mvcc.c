@@ -326,6 +326,107 @@ static void another_holds(void **state)
 	close_world(&w);
 }
 
+/* On shm, whose tuples have no seals: a READ of a tuple brings what lies behind the second slot's version before
+ * it brings that. */
+static struct {
+	struct world *w;
+	void (*between)(struct world *w);
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops ops;
+} halves;
+
+static int read_last_first(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
+{
+	const struct vb_tuple_layout *l = &halves.w->t->layout;
+	uint32_t first = l->record_at + vb_slot_behind(l, 1);
+	void (*between)(struct world * w) = halves.between;
+	int err;
+
+	if (len != l->bytes || between == NULL)
+		return halves.real->read(ep, a, buf, len);
+	halves.between = NULL;
+	err = halves.real->read(ep, a + first, (char *)buf + first, len - first);
+	between(halves.w);
+	return err != 0 ? err : halves.real->read(ep, a, buf, first);
+}
+
+static void open_halves(struct world *w, void **state, void (*between)(struct world *w))
+{
+	open_usual(w, state, LONG_NS);
+	halves.w = w;
+	halves.between = between;
+	halves.real = w->a->ep->ops;
+	halves.ops = *halves.real;
+	halves.ops.read = read_last_first;
+	w->a->ep->ops = &halves.ops;
+}
+
+static void close_halves(struct world *w)
+{
+	assert_null(halves.between);
+	w->a->ep->ops = halves.real;
+	close_world(w);
+}
+
+static bool on_shm(void **state)
+{
+	const struct kind *k = *state;
+
+	return strcmp(k->fabric, "shm") == 0;
+}
+
+static void b_writes(struct world *w)
+{
+	struct record *r;
+
+	must(vb_txn_update(w->b, w->t, KEY, (void **)&r));
+	r->value = 7;
+	must(vb_txn_commit(w->b));
+}
+
+/* An older version's record and the newest one's version word are no version. */
+static void whole_without_seals(void **state)
+{
+	struct world w;
+	uint64_t value;
+
+	if (!on_shm(state))
+		return;
+	open_halves(&w, state, b_writes);
+	must(vb_txn_begin(w.b));
+	tick(w.b);
+	must(vb_txn_begin(w.a));
+	must(read_one(w.a, w.t, &value));
+	assert_int_equal(value, 7);
+	must(vb_txn_commit(w.a));
+	close_halves(&w);
+}
+
+/* As if A had stood still for a lease, and been rolled back. */
+static void a_is_taken_over(struct world *w)
+{
+	uint64_t *lock = (uint64_t *)(uintptr_t)(tuple_of(w) + w->t->layout.lock_at);
+
+	assert_int_equal(*lock, w->a->txn.ts);
+	*lock = 0;
+}
+
+/* What was read under a lock that was taken over is given to nobody. */
+static void taken_over(void **state)
+{
+	struct record *r;
+	struct world w;
+
+	if (!on_shm(state) || !is_rcc(state))
+		return;
+	open_halves(&w, state, a_is_taken_over);
+	must(vb_txn_begin(w.a));
+	assert_int_equal(vb_txn_update(w.a, w.t, KEY, (void **)&r), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_CHANGED);
+	assert_int_equal(lock_of(&w), 0);
+	close_halves(&w);
+}
+
 static uint64_t verbs_of(const struct vb_coordinator *me)
 {
 	uint64_t n = 0;
@@ -410,6 +511,8 @@ int main(void)
 		{"sweeps leave data", sweeps_leave_data},
 		{"the oldest, torn", torn_oldest},
 		{"another holds it", another_holds},
+		{"whole without seals", whole_without_seals},
+		{"taken over", taken_over},
 		{"costs", costs},
 		{"ends are counted", ends_are_counted},
 	};
