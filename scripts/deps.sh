@@ -10,8 +10,7 @@
 # VERBENA_DEPS=skip trusts the machine as it is, for systems without dpkg.
 set -eu
 
-build='gcc libc6-dev meson ninja-build pkgconf libboost-context-dev libjansson-dev libxxhash-dev libsodium-dev
-libssl-dev'
+build='gcc libc6-dev meson ninja-build pkgconf libboost-context-dev libjansson-dev libxxhash-dev libsodium-dev libssl-dev'
 test='clang clang-format jq libcmocka-dev scdoc'
 # The network fabrics and launchers: their headers to build with, their libraries to run.
 networks='libucx-dev libibverbs-dev librdmacm-dev libpmix-dev'

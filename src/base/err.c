@@ -55,6 +55,8 @@ static const char *plain(int err)
 		return "access to it is refused";
 	case EADDRINUSE:
 		return "the address is in use";
+	case EADDRNOTAVAIL:
+		return "the address is none of this machine's";
 	case ENODEV:
 		return "there is no such device, or no library for it";
 	default:

@@ -84,6 +84,20 @@ struct other_maker {
 	int made, done;
 };
 
+/* On a machine whose clock is not the counter it is one of any rate: only what it shows is compared. */
+static void set_apart(void)
+{
+#if defined(__x86_64__)
+	if (!vb_clock.use_tsc) {
+		vb_clock.tsc_base = vb_tsc();
+		vb_clock.ns_base = vb_clock_gettime_ns();
+		vb_clock.mult = 1u << 23;
+	}
+#endif
+	vb_clock.ns_base += 320000000;
+	vb_clock.use_tsc = 1;
+}
+
 static struct other_maker start_other_maker(void)
 {
 	int made[2], done[2];
@@ -100,8 +114,7 @@ static struct other_maker start_other_maker(void)
 		close(made[0]);
 		close(done[1]);
 		vb_clock_init();
-		vb_clock.ns_base += 320000000;
-		vb_clock.use_tsc = 1;
+		set_apart();
 		if (vb_fabric_open(&p, &g) != 0 || write(made[1], "m", 1) != 1 ||
 		    read(done[0], &c, 1) != 1)
 			_exit(1);
