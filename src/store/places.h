@@ -19,6 +19,8 @@
  *	                              record, by a version and with readers that were there when the place was
  *	                              hidden.  Timestamps of that time are older than T, so it comes behind them
  *	                              as it would behind those of the key's last place.
+ *	T, which wants the old key    Finds it in another place, or in a new one where none is free, as it would find a
+ *	                              key that nobody has ever wanted.  Whoever has read or deleted it is older.
  *	T, which scans                Does not find the old key in its range's map.  It had no record since before T
  *	                              began; who gives it one writes the range (txn/scan.c).
  *	L, which is late              Has stood still, and knows the place.  It reads another key than its own, or

@@ -19,6 +19,7 @@
 #include "base/sometimes.h"
 #include "check/planted/planted.h"
 #include "check/txn/campaign.h"
+#include "check/txn/world.h"
 
 static struct vb_txn_explored explored(const char *name, const char *hybrid, uint64_t seed)
 {
@@ -356,6 +357,54 @@ static void places_are_given(void **state)
 	}
 }
 
+/* Of a key that has lost its place, and is found in a new one or in another's, nothing is taken for lost that is not;
+ * a record that goes with its place is. */
+static void places_in_the_history(void **state)
+{
+	struct vb_table ranges = {0}, line = {.name = "line", .ranges = &ranges};
+	struct vb_txn_draw d = {0};
+	struct vb_txn_explored r = {0};
+	struct txn_world w = {.d = &d, .out = &r, .line = &line};
+	const uint64_t gone = 0x5000 | VB_VERSION_ABSENT, others = 0x7000 | VB_VERSION_ABSENT;
+	char *text = NULL;
+	size_t bytes;
+
+	(void)state;
+	w.stories = open_memstream(&text, &bytes);
+	assert_non_null(w.stories);
+	assert_int_equal(txn_places_open(&w), 0);
+	assert_int_equal(txn_place_means(&w, &line, 19, VB_VERSION_NONE), VB_VERSION_NONE);
+	txn_placed(&w, &line, 19, gone, false);
+	assert_int_equal(txn_place_last(&w, &line, 19), gone);
+	assert_int_equal(txn_place_last(&w, &ranges, 19), VB_VERSION_NONE);
+	assert_int_equal(txn_place_means(&w, &line, 19, VB_VERSION_NONE), gone);
+	assert_int_equal(r.places_anew, 1);
+	/* It loses the new place, too, and has not been written. */
+	txn_placed(&w, &line, 19, VB_VERSION_NONE, false);
+	txn_placed(&w, &line, 19, others, true);
+	assert_int_equal(txn_place_means(&w, &line, 19, others), gone);
+	assert_int_equal(txn_place_means(&w, &line, 19, 0x9000), 0x9000);
+	assert_int_equal(r.violations, 0);
+	txn_placed(&w, &line, 19, 0x9000, false);
+	assert_int_equal(r.found[VB_TXN_RULE_LOST_WRITE], 1);
+	fclose(w.stories);
+	assert_non_null(strstr(text, "line/19 has a record"));
+	free(text);
+	free(w.place);
+}
+
+/* It was taken for lost in this seed. */
+static void found_in_a_new_place(void **state)
+{
+	struct vb_txn_explored r = explored("wound-wait-sx", "000", 832);
+
+	(void)state;
+	if (r.violations > 0)
+		fail_msg("%s", r.stories != NULL ? r.stories : "");
+	assert_true(r.places_anew > 0);
+	free(r.stories);
+}
+
 /* ---- levels ---- */
 
 /* Of a seed in which every transaction asks for less than serializable. */
@@ -582,6 +631,8 @@ int main(void)
 		cmocka_unit_test(beyond),
 		cmocka_unit_test(scans_occur),
 		cmocka_unit_test(places_are_given),
+		cmocka_unit_test(places_in_the_history),
+		cmocka_unit_test(found_in_a_new_place),
 		cmocka_unit_test(planted),
 	};
 

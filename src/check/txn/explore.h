@@ -109,6 +109,7 @@ struct vb_txn_explored {
 	uint64_t server_deaths, leavings, cancels, sweeps;
 	uint64_t commits, aborts[VB_TXN_CAUSES], deaths, unknown, recovered, rolled_forward;
 	uint64_t places_given;  /* of one key to another */
+	uint64_t places_anew;   /* keys that had lost theirs and were found in a new one */
 	uint64_t scans, unseen; /* unseen: keys in what they went through that nobody had touched */
 	uint64_t unknown_commits; /* whose commit point nobody has heard the end of */
 	uint64_t verbs, virtual_ns, trace_hash;

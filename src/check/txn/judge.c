@@ -204,19 +204,28 @@ void txn_look_for_locks(struct txn_world *w, const char *although)
 	look_for_locks(w, w->line->ranges, TXN_LINE_KEYS, although);
 }
 
+/* The version that is in place, or was when the key lost its last one; 0: it never had a place. */
+static uint64_t standing(struct txn_world *w, struct vb_table *t, uint64_t k)
+{
+	const unsigned char *tuple = tuple_of(w, t, k);
+	uint64_t last = txn_place_last(w, t, k);
+
+	if (tuple == NULL)
+		return last != VB_VERSION_NONE ? last : 0;
+	return txn_place_means(
+		w, t, k, vb_slot_version(&t->layout, tuple, vb_tuple_newest(&t->layout, tuple)));
+}
+
 /* Is the version that is in place one that nobody has replaced? */
 static void look_for_losses(struct txn_world *w, struct vb_table *t, uint64_t keys)
 {
 	for (uint64_t k = 0; k < keys; k++) {
-		const unsigned char *tuple = tuple_of(w, t, k);
 		const struct vb_history_txn *h;
 		const struct vb_history_op *op;
-		uint64_t version, at = 0;
+		uint64_t version = standing(w, t, k), at = 0;
 
-		if (tuple == NULL)
+		if (version == 0)
 			continue;
-		version = vb_slot_version(&t->layout, tuple, vb_tuple_newest(&t->layout, tuple));
-		version = txn_place_means(w, t, k, version);
 		while (vb_history_next(w->history, &at, &h, &op)) {
 			if (h->outcome != VB_HISTORY_COMMITTED)
 				continue;

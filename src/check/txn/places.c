@@ -2,12 +2,16 @@
 /*
  * Keys of the ordered table that lose their places and get others (store/places.h).
  *
- * In the place that it gets a key finds that there is no record, at a version that was another key's.  For the
- * history that is the version that it had when it lost its last place, or none if it never had one: nobody has
- * written it since.  Nobody who may still commit knows of an earlier place, so that one translation for each key
- * is enough.
+ * In the place that it gets a key finds that there is no record, at a version that was another key's, or at
+ * VB_VERSION_NONE where the place is new: while no place is free the table still has room that nobody has used.
+ * For the history either is the version that it had when it lost its last place, or none if it never had one:
+ * nobody has written it since.  Nobody who may still commit knows of an earlier place, so that one translation for
+ * each key is enough.  A key loses its place only where it has no record: what is lost with one would else be taken
+ * for what is there.
  */
+#define VB_LOG_ROOM "check"
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "check/txn/world.h"
@@ -30,9 +34,9 @@ int txn_places_open(struct txn_world *w)
 	return w->place != NULL ? 0 : -ENOMEM;
 }
 
-uint64_t txn_place_last(const struct txn_world *w, uint64_t key)
+uint64_t txn_place_last(const struct txn_world *w, const struct vb_table *t, uint64_t key)
 {
-	const struct txn_place *p = place_of(w, w->line, key);
+	const struct txn_place *p = place_of(w, t, key);
 
 	return p != NULL && p->last != 0 ? p->last : VB_VERSION_NONE;
 }
@@ -44,7 +48,10 @@ uint64_t txn_place_means(const struct txn_world *w, const struct vb_table *t, ui
 
 	if (p == NULL || p->stands == 0 || p->stands != version)
 		return version;
-	return p->last != 0 ? p->last : VB_VERSION_NONE;
+	if (p->last == 0)
+		return VB_VERSION_NONE;
+	w->out->places_anew += version == VB_VERSION_NONE;
+	return p->last;
 }
 
 void txn_placed(void *ctx, const struct vb_table *t, uint64_t key, uint64_t version, bool given)
@@ -59,6 +66,11 @@ void txn_placed(void *ctx, const struct vb_table *t, uint64_t key, uint64_t vers
 		w->out->places_given++;
 		return;
 	}
+	if (!(version & VB_VERSION_ABSENT))
+		txn_found(w, VB_TXN_RULE_LOST_WRITE,
+			  "%s/%" PRIu64 " has a record, of version %" PRIu64
+			  ", and has lost its place",
+			  t->name, key, version);
 	p->last = txn_place_means(w, t, key, version);
-	p->stands = 0;
+	p->stands = VB_VERSION_NONE;
 }

@@ -200,7 +200,7 @@ unsigned txn_scans_gather(const struct txn_slot *s, const struct vb_txn *t,
 			if (item_of(t, s->w->line, k) == NULL)
 				op[n++] = (struct vb_history_op){
 					.key = k,
-					.version = txn_place_last(s->w, k),
+					.version = txn_place_last(s->w, s->w->line, k),
 					.table = s->w->line->id,
 					.kind = VB_HISTORY_READ,
 					.absent = 1,

@@ -221,7 +221,7 @@ unsigned txn_scans_gather(const struct txn_slot *s, const struct vb_txn *t,
 /* places.c */
 int txn_places_open(struct txn_world *w);
 /* What a key of the line had when it lost its last place; what a version that was found means; the watcher. */
-uint64_t txn_place_last(const struct txn_world *w, uint64_t key);
+uint64_t txn_place_last(const struct txn_world *w, const struct vb_table *t, uint64_t key);
 uint64_t txn_place_means(const struct txn_world *w, const struct vb_table *t, uint64_t key,
 			 uint64_t version);
 void txn_placed(void *ctx, const struct vb_table *t, uint64_t key, uint64_t version, bool given);
