@@ -426,6 +426,21 @@ static void test_tokens(void **state)
 	expect_only(VB_AUDIT_TOKEN_ORDER, 2);
 }
 
+/* Not converted to less, and for longer all the same: the same grant, beside which nobody may be. */
+static void test_token_of_a_longer_lease(void **state)
+{
+	struct vb_claim *c = &scene.claim[0][0];
+
+	takes(0, 0, VB_EXCLUSIVE, 2000, 5);
+	scene.watch->converting(scene.watch->ctx, &scene.me[0], c, VB_SHARED);
+	c->valid_until_ns = 3000;
+	scene.watch->converted(scene.watch->ctx, &scene.me[0], c, -ETIMEDOUT);
+	expect_clean();
+	at(2500);
+	takes(1, 0, VB_SHARED, VB_FOREVER, 0);
+	expect_only(VB_AUDIT_MODE_CONFLICT, 1);
+}
+
 static void test_missing_token(void **state)
 {
 	takes(0, 0, VB_EXCLUSIVE, VB_FOREVER, 0);
@@ -676,6 +691,7 @@ int main(void)
 		TEST(test_lost_release),
 		TEST(test_foreign_release_of_reader),
 		TEST(test_tokens),
+		TEST(test_token_of_a_longer_lease),
 		TEST(test_missing_token),
 		TEST(test_bypass),
 		TEST(test_bypass_near_misses),

@@ -9,6 +9,7 @@
 
 #include "sim_test.h"
 
+#include "base/log.h"
 #include "lock/table/table.h"
 
 #define US      1000ull
@@ -461,6 +462,77 @@ static void test_without_the_segment(void **state)
 	}
 }
 
+/* ---- less ---- */
+
+/* The agent does what the first client asks next, and its answer is lost. */
+static void converts_unheard(struct world *w, const struct vb_grant *g, enum vb_mode mode)
+{
+	struct vb_lock_client *me = w->c[0];
+	const struct vb_locktab_client *t = me->priv;
+	const struct vb_locktab_ask ask = {.number = t->number + VB_LOCKTAB_STRIDE,
+					   .kind = VB_LOCKTAB_CONVERT,
+					   .flags = VB_LOCKTAB_BOUNDED,
+					   .lock = g->lock,
+					   .ref = g->token,
+					   .mode = (uint8_t)mode};
+	struct vb_locktab_answer answer;
+	vb_peer agent;
+
+	assert_int_equal(vb_lock_server_seek(me, g->lock, &agent), 0);
+	vb_locktab_send_ask(me, 0, agent, &ask);
+	vb_task_sleep_until(now() + 100 * US);
+	assert_int_equal(vb_locktab_take_answer(me, ask.number, &answer), 0);
+	assert_int_equal(answer.err, 0);
+}
+
+/* He shares what I have given up, unheard; the agent after that one is told by me first, and must not
+ * turn him down for it. */
+static void test_less_is_told(void **state)
+{
+	struct vb_grant mine, his, none;
+	struct world w;
+
+	open_world(&w, FEW, 1);
+	assert_int_equal(takes(&w, 0, 1, &mine), 0);
+	converts_unheard(&w, &mine, VB_SHARED);
+	assert_int_equal(vb_lock_acquire(w.c[1], 1, VB_SHARED, LEASE, &his), 0);
+	bury(&w);
+	start(&w, 1);
+	assert_int_equal(vb_lock_convert(w.c[0], &mine, VB_SHARED, VB_FOREVER_NS), 0);
+	assert_true(vb_lock_valid(w.c[0], &mine));
+	assert_true(vb_lock_valid(w.c[1], &his));
+	assert_int_equal(vb_lock_try(w.c[1], 50, VB_EXCLUSIVE, &none), -EAGAIN);
+	assert_true(vb_lock_valid(w.c[1], &his));
+	assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
+	assert_int_equal(vb_lock_try(w.c[2], 1, VB_EXCLUSIVE, &none), -EAGAIN);
+	assert_int_equal(vb_lock_release(w.c[1], &his), 0);
+	close_world(&w);
+}
+
+/* Nobody answers any more: I do not believe that I am alone, and give back what there is. */
+static void test_less_is_unknown(void **state)
+{
+	struct vb_grant mine, his;
+	struct world w;
+
+	open_world(&w, FEW ",ask_for=20ms", 1);
+	assert_int_equal(takes(&w, 0, 1, &mine), 0);
+	converts_unheard(&w, &mine, VB_SHARED);
+	assert_int_equal(vb_lock_acquire(w.c[1], 1, VB_SHARED, LEASE, &his), 0);
+	bury(&w);
+	vb_log_mute();
+	assert_int_equal(vb_lock_convert(w.c[0], &mine, VB_SHARED, VB_FOREVER_NS), -VB_EUNKNOWN);
+	vb_log_unmute();
+	assert_true(vb_lock_now(w.c[0]) < mine.valid_until_ns);
+	assert_false(vb_lock_valid(w.c[0], &mine));
+	assert_true(vb_lock_valid(w.c[1], &his));
+	start(&w, 1);
+	assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
+	assert_true(vb_lock_valid(w.c[1], &his));
+	assert_int_equal(vb_lock_release(w.c[1], &his), 0);
+	close_world(&w);
+}
+
 /* ---- not its own ---- */
 
 /* Of two agents the first stands still, and reads in the mailbox, late, what the second was asked for
@@ -586,6 +658,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_grant_over_a_server),
 		cmocka_unit_test(test_more_names_than_room),
 		cmocka_unit_test(test_header_refused),
+		cmocka_unit_test(test_less_is_told),
+		cmocka_unit_test(test_less_is_unknown),
 		cmocka_unit_test(test_without_the_segment),
 		cmocka_unit_test(test_not_its_end),
 		cmocka_unit_test(test_end_of_fewer_agents),

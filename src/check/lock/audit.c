@@ -206,7 +206,8 @@ static bool is_renewed(const struct vb_lock_client *me, const struct vb_claim *c
 }
 
 /*
- * A renewal: the hold goes on, for longer.  It keeps the time of its grant, so that its release hears of
+ * A renewal, also by a conversion that was not granted: the hold goes on, for longer, and what the call
+ * might have given up is had again.  It keeps the time of its grant, so that its release hears of
  * whoever had the lock in between, and its token, which is not judged anew.
  */
 static void on_renewed(struct vb_audit *a, const struct vb_lock_client *me,
@@ -214,6 +215,7 @@ static void on_renewed(struct vb_audit *a, const struct vb_lock_client *me,
 {
 	struct audit_hold now = *h;
 
+	now.mode = claim->mode;
 	now.valid_until = vb_ep_base(me->ep, claim->valid_until_ns);
 	audit_leave_hold(a, me->index, h);
 	audit_judge_renewal(a, me, claim->slot, &now);
@@ -228,12 +230,13 @@ static void on_converted(void *ctx, struct vb_lock_client *me, const struct vb_c
 	struct audit_hold now;
 	uint64_t before;
 
-	if (h != NULL && h->mode == claim->mode && is_renewed(me, claim, h)) {
-		on_renewed(a, me, claim, h);
+	if (h == NULL)
+		return;
+	if (err != 0 || h->mode == claim->mode) {
+		if (is_renewed(me, claim, h))
+			on_renewed(a, me, claim, h);
 		return;
 	}
-	if (h == NULL || (err == 0 ? h->mode == claim->mode : !is_renewed(me, claim, h)))
-		return;
 	now = *h;
 	now.mode = claim->mode;
 	now.token = claim->token;

@@ -227,12 +227,13 @@ static void judge_valid(struct slot *s, struct vb_lock_client *me, const struct 
 	answer_is_wrong(s, -EPROTO, g->lock, text);
 }
 
-/* A conversion that was not granted may have renewed the lease, and the grant does not say so. */
+/* A conversion that was not granted may have renewed the lease, and one to less, whose outcome is unknown,
+ * may have left less: the grant does not say so. */
 static bool is_in_time(struct vb_lock_client *me, const struct vb_grant *g)
 {
 	const struct vb_claim *c = vb_lock_held(me, g->lock);
 
-	return c != NULL &&
+	return c != NULL && vb_mode_covers(c->mode, g->mode) &&
 	       (c->valid_until_ns == VB_FOREVER || vb_lock_now(me) < c->valid_until_ns);
 }
 

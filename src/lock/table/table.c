@@ -729,6 +729,33 @@ static int convert_once(struct vb_lock_client *me, struct vb_claim *c, struct as
 	return err == -VB_EUNKNOWN ? -ENOBUFS : err;
 }
 
+/* Until it is done or refused; the answer is in q. */
+static int convert_at_last(struct vb_lock_client *me, struct vb_claim *c, struct asking *q,
+			   uint64_t until_ns)
+{
+	struct table_claim *g = vb_claim_as(struct table_claim, c);
+	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
+	uint64_t first = 0;
+	int err;
+
+	for (;;) {
+		if (g->lost)
+			return -VB_ELOST;
+		err = convert_once(me, c, q, until_ns);
+		if (err != -ENOBUFS)
+			return err;
+		first = first == 0 ? q->begun_ns : first;
+		err = vb_backoff_wait(me, &b, comes_until(me, c, first, until_ns));
+		if (err)
+			return err;
+	}
+}
+
+/*
+ * To less: an agent may do it, let others in and die before its answer is there.  The one after it is
+ * told of what is left, from the first request on: told of more, it would keep those others out,
+ * or turn down what they say that they hold.  And where the outcome stays unknown, no more is held.
+ */
 int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 		       uint64_t until_ns)
 {
@@ -739,33 +766,32 @@ int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mo
 				   .mode = (uint8_t)mode,
 				   .flags = VB_LOCKTAB_BOUNDED},
 			   .bounded = is_bounded(me)};
-	struct vb_backoff b = {.base_ns = 10000, .cap_ns = 1000000};
-	uint64_t first = 0;
+	const enum vb_mode from = c->mode;
+	const bool weaker = vb_mode_covers(from, mode);
 	int err;
 
-	for (;;) {
-		if (g->lost)
-			return -VB_ELOST;
-		err = convert_once(me, c, &q, until_ns);
-		if (err != -ENOBUFS)
-			break;
-		first = first == 0 ? q.begun_ns : first;
-		err = vb_backoff_wait(me, &b, comes_until(me, c, first, until_ns));
-		if (err)
-			break;
+	if (weaker)
+		c->mode = mode;
+	err = convert_at_last(me, c, &q, until_ns);
+	if (weaker && (err == -ETIMEDOUT || err == -ECANCELED))
+		err = -VB_EUNKNOWN;
+	if (err == 0) {
+		c->valid_until_ns = valid_until(me, &q);
+		/* Converted, and over before we knew. */
+		if (vb_ep_now_coarse(me->ep) >= c->valid_until_ns) {
+			VB_SOMETIMES(1000, "table: converted, and over before the client knew");
+			err = -VB_ELOST;
+		}
 	}
-	if (err)
-		return err;
-	/* Converted, and over before we knew. */
-	c->valid_until_ns = valid_until(me, &q);
-	if (vb_ep_now_coarse(me->ep) >= c->valid_until_ns) {
-		VB_SOMETIMES(1000, "table: converted, and over before the client knew");
-		return -VB_ELOST;
-	}
-	c->mode = mode;
-	if (mode == VB_EXCLUSIVE)
+	VB_SOMETIMES_IF(weaker && err == -VB_EUNKNOWN, 1000,
+			"table: less is held, or perhaps more");
+	if (err == 0)
+		c->mode = mode;
+	else if (err != -VB_EUNKNOWN)
+		c->mode = from;
+	if (err == 0 && mode == VB_EXCLUSIVE)
 		c->token = q.answer.ticket;
-	return 0;
+	return err;
 }
 
 /* ---- renew ---- */
