@@ -327,10 +327,10 @@ static void scans_occur(void **state)
 /* Where there is not room for all keys, they get each other's places. */
 static void places_are_given(void **state)
 {
+	uint64_t given = 0;
+
 	(void)state;
 	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
-		uint64_t given = 0;
-
 		if ((*cc)->caps & VB_CC_LOGICAL)
 			continue;
 		for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -352,9 +352,8 @@ static void places_are_given(void **state)
 			given += r.places_given;
 			free(r.stories);
 		}
-		if (given < 5)
-			fail_msg("%s: %llu", (*cc)->name, (unsigned long long)given);
 	}
+	assert_true(given >= 50);
 }
 
 /* Of a key that has lost its place, and is found in a new one or in another's, nothing is taken for lost that is not;
