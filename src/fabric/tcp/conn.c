@@ -289,7 +289,8 @@ static void proved(struct tcp_conn *c)
 		h->via = c;
 	}
 	c->t->peer[h->rank].tries = 0;
-	am_linked(h);
+	if (am_linked(h) != 0)
+		am_failed(h, "there was no memory for its greeting");
 }
 
 static void shake(struct tcp_conn *c)

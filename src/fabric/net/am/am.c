@@ -176,8 +176,9 @@ static int meet(struct am_wire *w)
 		for (uint32_t i = 0; i < w->f->hosts; i++) {
 			struct am_host *g = &w->host[i];
 
-			if (wanted(w, i) && g->state == AM_DOWN && vb_clock_ns() >= g->retry_at_ns)
-				(void)am_greet(g);
+			if (wanted(w, i) && g->state == AM_DOWN &&
+			    vb_clock_ns() >= g->retry_at_ns && am_greet(g) == -ENOMEM)
+				return -ENOMEM;
 		}
 		if (vb_clock_ns() > until)
 			return vb_fail(-ETIMEDOUT, "no connection with %s within %llu s",

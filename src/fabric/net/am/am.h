@@ -308,8 +308,8 @@ uint64_t am_flight_expire(struct am_host *h, uint64_t now);
 uint64_t am_queue_expire(struct am_host *h, uint64_t now);
 
 /* host.c: connections */
-/* The carrier can take messages to it: it is greeted. */
-void am_linked(struct am_host *h);
+/* The carrier can take messages to it: it is greeted.  0, -ENOMEM, or as am_msg_send. */
+int am_linked(struct am_host *h);
 /* Its connection is of no use any more: torn down after the present call into the carrier. */
 void am_failed(struct am_host *h, const char *why);
 int am_greet(struct am_host *h);

@@ -66,7 +66,7 @@ static int say(struct am_host *h, enum am_kind kind, uint32_t epoch, uint64_t nu
 	return am_msg_send(m, &head);
 }
 
-void am_linked(struct am_host *h)
+int am_linked(struct am_host *h)
 {
 	struct am_wire *w = h->wire;
 	uint64_t now = vb_clock_ns();
@@ -78,7 +78,7 @@ void am_linked(struct am_host *h)
 	h->next_number = 1;
 	h->greeted_ns = now;
 	am_due(w, now + w->o.silence_ns);
-	(void)say(h, AM_HELLO, h->epoch, h->from_epoch);
+	return say(h, AM_HELLO, h->epoch, h->from_epoch);
 }
 
 int am_greet(struct am_host *h)
@@ -91,8 +91,8 @@ int am_greet(struct am_host *h)
 		return -VB_EPEERGONE;
 	err = w->carrier->link(h);
 	if (err == 0)
-		am_linked(h);
-	return err == 0 || err == -EINPROGRESS ? 0 : -VB_EPEERGONE;
+		return am_linked(h);
+	return err == -EINPROGRESS ? 0 : -VB_EPEERGONE;
 }
 
 /* A carrier connects as long as it tries, and tells when it gives up.  To close before that is not for
