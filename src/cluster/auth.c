@@ -136,6 +136,19 @@ int vb_cluster_key_make(struct vb_cluster_key *key, const char *path)
 	return 0;
 }
 
+uint64_t auth_number(const uint8_t secret[CL_SECRET], const char purpose[8])
+{
+	uint8_t key[crypto_kdf_BYTES_MIN];
+	uint64_t number;
+
+	_Static_assert(crypto_kdf_KEYBYTES == CL_SECRET && crypto_kdf_CONTEXTBYTES == 8,
+		       "the run's secret is a key, and a purpose its context");
+	start_sodium();
+	vb_assert(crypto_kdf_derive_from_key(key, sizeof(key), 1, purpose, secret) == 0);
+	memcpy(&number, key, sizeof(number));
+	return number;
+}
+
 void auth_mac(const struct vb_cluster_key *key, enum auth_purpose purpose,
 	      const struct auth_transcript *t, uint8_t out[CL_MAC])
 {

@@ -38,6 +38,9 @@ void auth_forget(void *secret, size_t bytes);
 void auth_draw(void *to, size_t bytes);
 uint32_t auth_draw_below(uint32_t n);
 
+/* Made of a secret for a purpose, as vb_cluster_number says. */
+uint64_t auth_number(const uint8_t secret[CL_SECRET], const char purpose[8]);
+
 void auth_mac(const struct vb_cluster_key *key, enum auth_purpose purpose,
 	      const struct auth_transcript *t, uint8_t out[CL_MAC]);
 /* In constant time. */

@@ -76,6 +76,9 @@ const char *vb_cluster_bind(const struct vb_cluster *c);
 /* 32 bytes drawn by the root for this run, known to members only: fabrics use them to refuse
  * strangers. */
 const uint8_t *vb_cluster_secret(const struct vb_cluster *c);
+/* A number that all members have and nobody else can guess, one for each purpose (8 characters); it says
+ * nothing of the secret that it is made of. */
+uint64_t vb_cluster_number(const struct vb_cluster *c, const char purpose[8]);
 /* The port on which the root listens (for a launcher that asked for port 0): root only. */
 uint16_t vb_cluster_port(const struct vb_cluster *c);
 

@@ -72,6 +72,11 @@ const uint8_t *vb_cluster_secret(const struct vb_cluster *c)
 	return c->secret;
 }
 
+uint64_t vb_cluster_number(const struct vb_cluster *c, const char purpose[8])
+{
+	return auth_number(c->secret, purpose);
+}
+
 uint16_t vb_cluster_port(const struct vb_cluster *c)
 {
 	return c->port;

@@ -240,12 +240,26 @@ static void test_made(void **state)
 	vb_log_capture_end();
 }
 
+/* Of one secret the same number for one purpose, another for each other; of another secret another. */
+static void test_number(void **state)
+{
+	uint8_t secret[CL_SECRET] = {1}, other[CL_SECRET] = {2};
+	uint64_t number = auth_number(secret, "vb_am_id");
+
+	assert_int_equal(auth_number(secret, "vb_am_id"), number);
+	assert_int_not_equal(auth_number(secret, "vb_verbs"), number);
+	assert_int_not_equal(auth_number(other, "vb_am_id"), number);
+	for (unsigned i = 0; i < CL_SECRET; i += 8)
+		assert_memory_not_equal(&number, secret + i, sizeof(number));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_vectors), cmocka_unit_test(test_proofs),
 		cmocka_unit_test(test_mask),    cmocka_unit_test(test_fresh),
 		cmocka_unit_test(test_files),   cmocka_unit_test(test_made),
+		cmocka_unit_test(test_number),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,6 @@
 #include <sys/random.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/log.h"
 
@@ -369,7 +368,7 @@ static int draw_secrets(struct verbs *w)
 		return vb_fail(-EIO, "no random numbers: %s", strerror(errno));
 	vb_rng_seed(&w->rng, seed[0], seed[1]);
 	w->qkey = (uint32_t)(w->f->cluster != NULL
-				     ? XXH64(vb_cluster_secret(w->f->cluster), 32, ADDRESS_MAGIC)
+				     ? vb_cluster_number(w->f->cluster, "vb_verbs")
 				     : seed[0]) &
 		  0x7fffffff;
 	return 0;

@@ -2,7 +2,6 @@
 /* Opening and closing a fabric of active messages: connecting all hosts, control messages. */
 #define VB_LOG_ROOM "net"
 #include <poll.h>
-#include <sodium.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
@@ -30,18 +29,12 @@ static uint64_t now(void)
 	return vb_clock_ns();
 }
 
-/* Known to the members of the cluster, who know its secret; it says nothing of that. */
 static uint64_t session_of(const struct net_fabric *f)
 {
-	uint8_t key[crypto_kdf_BYTES_MIN];
 	uint64_t id = 0;
 
-	if (f->cluster != NULL) {
-		(void)crypto_kdf_derive_from_key(key, sizeof(key), 1, "vb_am_id",
-						 vb_cluster_secret(f->cluster));
-		memcpy(&id, key, sizeof(id));
-		return id;
-	}
+	if (f->cluster != NULL)
+		return vb_cluster_number(f->cluster, "vb_am_id");
 	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
 		vb_debug("no random session number");
 	return id;
