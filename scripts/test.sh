@@ -407,14 +407,8 @@ stage_package() {
 }
 
 formatted() {
-	local file wrong=0
-	while IFS= read -r file; do
-		if ! clang-format --dry-run -Werror "$file" 2>/dev/null; then
-			echo "$file: run clang-format -i on it"
-			wrong=1
-		fi
-	done < <(find src tests examples bench include -name '*.[ch]' | sort)
-	return $wrong
+	find src tests examples bench include -name '*.[ch]' -print0 |
+		xargs -0 -n 16 -P "$(nproc)" clang-format --dry-run -Werror
 }
 
 # A script is read as far as it is run: that its own shell can read all of it is looked at here.

@@ -367,9 +367,8 @@ static int draw_secrets(struct verbs *w)
 	if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
 		return vb_fail(-EIO, "no random numbers: %s", strerror(errno));
 	vb_rng_seed(&w->rng, seed[0], seed[1]);
-	w->qkey = (uint32_t)(w->f->cluster != NULL
-				     ? vb_cluster_number(w->f->cluster, "vb_verbs")
-				     : seed[0]) &
+	w->qkey = (uint32_t)(w->f->cluster != NULL ? vb_cluster_number(w->f->cluster, "vb_verbs")
+						   : seed[0]) &
 		  0x7fffffff;
 	return 0;
 }
