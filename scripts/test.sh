@@ -176,8 +176,10 @@ stage_seeds() {
 # ... but the bug in each planted lock and in the locks as published, under the rule that it breaks
 # (empty: any), with the exit status for a violation and a replay that finds it again.
 found() { # LOCK RULE
-	local log=$out/found$job.log replay
-	"$verbena" check lock --lock "$1" --seeds "$seeds" >"$log" 2>&1
+	local log=$out/found$job.log replay first=1
+	# Found by 158; of those before it some in which nobody gets on take half a minute each.
+	[ "$1" != planted:reset-clears-bar ] || first=141
+	"$verbena" check lock --lock "$1" --seed $first --seeds "$seeds" >"$log" 2>&1
 	local status=$?
 	cat "$log"
 	[ $status = 3 ] && grep -q "^$2.*: lock " "$log" || return 1
