@@ -2,7 +2,7 @@
 # The two commands of the README, and short names for what Meson does.
 #
 #	make demo     installs what is missing, builds, runs all locks and protocols, shows the results
-#	make test     the same for the tests: every suite but Spin's, once
+#	make test     the same for the tests: the suites, once, but for the long ones
 
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -11,8 +11,8 @@ PREFIX ?= /usr/local
 
 help:
 	@echo 'make demo      install what is missing (Debian), build, run every lock and protocol, show results'
-	@echo 'make test      install what is missing (Debian), run every suite once, but for the models and cut links: less than ten minutes on two cores'
-	@echo 'make test-all  the same, then the models, cut links, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, under an hour'
+	@echo 'make test      install what is missing (Debian), run the suites once, but for the long ones: some ten minutes on two cores'
+	@echo 'make test-all  the same, then the models, cut links, processes on networks, failing calls, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, under an hour'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
 	@echo 'make coverage  which lines and branches the tests execute, room by room; half an hour'
 	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'

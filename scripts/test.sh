@@ -7,8 +7,9 @@
 #
 # usage: scripts/test.sh [quick|all|STAGE...]
 #
-#	quick   what `make test` runs (also without arguments): every suite but Spin's, once, with gcc
-#	all     what `make test-all` and CI run: quick, then Spin, clang, sanitizers, fuzzers and RDMA
+#	quick   what `make test` runs (also without arguments): the suites, once, with gcc, but for Spin's, for
+#	        calls that fail, and for groups of processes on networks
+#	all     what `make test-all` and CI run: quick, then those, clang, sanitizers, fuzzers and RDMA
 #	coverage  by itself only: which lines and branches the suites execute (gcovr), `make coverage`
 #
 # VERBENA_TEST_DIR    where the builds go (build-test)
@@ -20,7 +21,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 quick='format gcc seeds planted package'
-thorough='models net mutants clang asan tsan fuzz rdma'
+thorough='models net long mutants clang asan tsan fuzz rdma'
 stages="$quick $thorough"
 alone=coverage
 out=${VERBENA_TEST_DIR-build-test}
@@ -136,7 +137,7 @@ cases() { # LOG
 # ---- the stages ----
 
 stage_gcc() {
-	CC=gcc suites gcc '-models -net'
+	CC=gcc suites gcc '-models -net -long -inject'
 }
 
 # The state spaces of the locks' models.
@@ -147,6 +148,11 @@ stage_models() {
 # Links that are cut by the clock: a minute or two, with nothing beside it.
 stage_net() {
 	CC=gcc suites gcc net
+}
+
+# Groups of processes on networks, and the commands while calls of the C library and the kernel fail.
+stage_long() {
+	CC=gcc suites gcc long
 }
 
 # What another compiler makes of the C, not of the scripts and of Spin's verifiers; and locks over the
@@ -298,7 +304,7 @@ stage_coverage() {
 		return
 	fi
 	find "$dir" -name '*.gcda' -delete 2>/dev/null
-	CC=gcc suites coverage 'unit conformance sim inject death fuzz cli' --buildtype=debugoptimized -Db_coverage=true
+	CC=gcc suites coverage 'unit conformance sim inject death fuzz cli long' --buildtype=debugoptimized -Db_coverage=true
 	check "what was executed" gcovr --root . --object-directory "$dir" --filter src/ --exclude-throw-branches \
 		--gcov-ignore-parse-errors --json-summary "$dir/coverage.json" --html-details "$dir/coverage.html" "$dir" ||
 		return

@@ -15,22 +15,31 @@ is "there are promises" test "$(wc -l <<<"$rows")" -ge 100
 untested=$(grep -E '^\| [^|]+\|[^|]*\|$' "$page" | grep -vE '`[^`]*/[^`]*`|^\| promise|^\|[- |]*$')
 is "each has a test" test -z "$untested"
 
-missing=
-# shellcheck disable=SC2016
-while read -r row; do
-	cell=${row%|} file=
-	cell=${cell##*|}
-	while read -r token; do
-		[ -n "$token" ] || continue
-		if [[ $token == */* ]]; then
-			file=$top/$token
-			[ -f "$file" ] || missing+="$token: there is no such file"$'\n'
-		elif [ -f "$file" ]; then
-			grep -qE "(^|[^a-zA-Z0-9_])$token([^a-zA-Z0-9_]|\$)" "$file" ||
-				missing+="${file#"$top"/} has no '$token'"$'\n'
-		fi
-	done < <(grep -oE '`[^`]+`' <<<"$cell" | tr -d '`')
-done <<<"$rows"
+# One process: there are hundreds of names.
+missing=$(awk -v top="$top/" '
+	function text_of(file,    text, line) {
+		while ((getline line < (top file)) > 0)
+			text = text line "\n"
+		close(top file)
+		return text
+	}
+	{
+		cell = $0
+		sub(/\|$/, "", cell)
+		sub(/.*\|/, "", cell)
+		n = split(cell, word, "`")
+		file = ""
+		for (i = 2; i <= n; i += 2) {
+			if (word[i] ~ /\//) {
+				file = word[i]
+				if (!(file in text) && (text[file] = text_of(file)) == "")
+					print file ": there is no such file"
+			} else if (file != "" && text[file] != "" &&
+				   text[file] !~ ("(^|[^a-zA-Z0-9_])" word[i] "([^a-zA-Z0-9_]|$)")) {
+				print file " has no \047" word[i] "\047"
+			}
+		}
+	}' <<<"$rows")
 is "every test that is named exists" sh -c "printf %s \"\$1\"; test -z \"\$1\"" sh "$missing"
 
 forgotten=
