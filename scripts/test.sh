@@ -265,9 +265,9 @@ stage_asan() {
 	CC=gcc suites asan 'unit conformance sim death cli fuzz inject' "${asan[@]}"
 }
 
-# Not the suite sim: a simulation has one thread.
+# Not what has one thread, as every simulation.
 stage_tsan() {
-	CC=gcc suites tsan 'unit conformance death' "${tsan[@]}"
+	CC=gcc suites tsan 'unit conformance death -one-thread' "${tsan[@]}"
 }
 
 # Each fuzzer looks for an input that breaks something, beginning with those that are kept; what it

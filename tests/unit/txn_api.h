@@ -289,6 +289,11 @@ static inline size_t tests_for_all(int argc, char **argv, const char *const *fab
 		for (const struct vb_cc_ops *const *c = protocols; *c != NULL; c++) {
 			if (!is_named(*c, argv + 2, argc - 2))
 				continue;
+#if defined(VB_TSAN) && !defined(PROTOCOL)
+			/* A simulation has one thread. */
+			if (argc <= 1 && strcmp(*fabrics, "sim") == 0)
+				continue;
+#endif
 			vb_assert(n_kinds + 2 <= KINDS_MAX);
 			kinds[n_kinds++] = (struct kind){*c, (*c)->code, *fabrics};
 			if (vb_cc_takes(*c, "rpc"))
