@@ -265,9 +265,9 @@ stage_asan() {
 	CC=gcc suites asan 'unit conformance sim death cli fuzz inject' "${asan[@]}"
 }
 
-# Not what has one thread, as every simulation.
+# Not what has one thread, as every simulation, or only processes with one each.
 stage_tsan() {
-	CC=gcc suites tsan 'unit conformance death -one-thread' "${tsan[@]}"
+	CC=gcc suites tsan 'unit conformance threads -one-thread' "${tsan[@]}"
 }
 
 # Each fuzzer looks for an input that breaks something, beginning with those that are kept; what it
