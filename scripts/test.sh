@@ -262,7 +262,7 @@ asan=(--buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 tsan=(--buildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false)
 
 stage_asan() {
-	CC=gcc suites asan 'unit conformance sim death cli fuzz inject' "${asan[@]}"
+	CC=gcc suites asan 'unit conformance sim death cli fuzz inject -once' "${asan[@]}"
 }
 
 # Not what has one thread, as every simulation, or only processes with one each.

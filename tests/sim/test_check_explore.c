@@ -18,9 +18,9 @@
 #include "check/planted/planted.h"
 #include "lock/table/table.h"
 
-#if defined(VB_TSAN)
-#define CLEAN_SEEDS  5
-#define REPEAT_SEEDS 3
+#if defined(VB_ASAN)
+#define CLEAN_SEEDS  20
+#define REPEAT_SEEDS 4
 #else
 #define CLEAN_SEEDS  60
 #define REPEAT_SEEDS 12
