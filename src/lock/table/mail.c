@@ -21,7 +21,7 @@
  *
  * A slot is taken with a CAS of its owner's word, and taken over from the dead.  A client that gets
  * none (all are taken, or the fabric has no notified WRITE) sends the same 40 bytes as a message.
- * What is lost either way is asked again (table.c).
+ * What is lost either way is asked again (ask.c).
  */
 #define VB_LOG_ROOM "lock"
 #include <errno.h>

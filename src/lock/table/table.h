@@ -2,7 +2,8 @@
 /*
  * The six-mode lock table of Barthels et al.: what its files share.
  *
- *	table.c    the client: requests, answers, the calls of struct vb_lock_ops
+ *	table.c    the client: the calls of struct vb_lock_ops
+ *	ask.c      one request of a client, until it has its answer
  *	mail.c     mailboxes: where requests and answers lie, and how they get there
  *	server.c   the server agent: sessions, requests made once, the grace period
  *	queue.c    granted groups, queues, deadlock policies: no fabric, no clock, no messages
