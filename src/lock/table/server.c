@@ -32,224 +32,28 @@
 #include "base/log.h"
 #include "base/sometimes.h"
 #include "lock/header.h"
-#include "lock/table/table.h"
+#include "lock/table/session.h"
 
 #define SESSIONS_MAX 65536u
-/* How many sessions of each list are looked at for one to forget. */
-#define OLDEST_LOOKED 64u
-/* How many answers leave together. */
-#define OUTBOX       32u
 #define TICKET_BLOCK 4096u
 #define WAIT_INIT_NS 100000000ull
-
-struct session {
-	struct vb_list in_bucket;
-	/* In one of the agent's two lists. */
-	struct vb_list by_use;
-	struct vb_tq_owner owner;
-	uint64_t number, heard_ns;
-	/* The number of the last release that ended holds, and how many. */
-	uint64_t ended_by;
-	uint32_t ended;
-	struct vb_locktab_answer answer;
-	/* 0: by SEND. */
-	vb_addr reply;
-	uint32_t lane;
-	uint8_t kind;
-	bool waits;
-};
-
-struct outbox {
-	unsigned n;
-	struct vb_verb verb[OUTBOX];
-	struct vb_msg msg[OUTBOX];
-	struct vb_locktab_answer_slot slot[OUTBOX];
-};
-
-struct agent {
-	struct vb_lock_server *server;
-	struct vb_tq *q;
-	/* NULL: none. */
-	struct vb_locktab_file *file;
-	struct vb_locktab_life *life;
-	struct session *sessions;
-	struct vb_list *buckets;
-	struct vb_list free;
-	/* Sessions without a request, the longest unheard of first. */
-	struct vb_list idle;
-	/* Sessions that had a request when they were last heard of. */
-	struct vb_list busy;
-	unsigned n_sessions, fresh_sessions, bucket_mask;
-	/* The one whose release is being done; NULL: none. */
-	struct session *ending;
-	/* The file had more than there is room for. */
-	bool dropped;
-	/* The segment knows of us. */
-	bool begun;
-	/* 0: over. */
-	uint64_t grace_until_ns;
-	/* A session that was not heard of for so long repeats nothing any more. */
-	uint64_t forget_ns;
-	struct outbox out;
-};
 
 static const struct vb_locktab_options *options_of(const struct vb_lock_server *s)
 {
 	return s->space->options;
 }
 
-/* ---- answers ---- */
-
-static void flush(struct agent *a)
-{
-	struct vb_batch b = {.verbs = a->out.verb, .n = (uint16_t)a->out.n};
-
-	if (a->out.n == 0)
-		return;
-	/* Grants are in the file before anybody knows of them. */
-	vb_locktab_file_commit(a->file);
-	a->out.n = 0;
-	(void)vb_post(a->server->ep, &b);
-}
-
-static void put_answer(struct agent *a, vb_peer to, vb_addr reply, uint32_t lane,
-		       const struct vb_locktab_answer *answer)
-{
-	unsigned i = a->out.n++;
-	struct vb_msg *m = &a->out.msg[i];
-
-	if (reply == 0) {
-		*m = (struct vb_msg){.tag = VB_LOCKTAB_TAG_ANSWER, .len = sizeof(*answer)};
-		memcpy(m->data, answer, sizeof(*answer));
-		a->out.verb[i] = (struct vb_verb){
-			.op = VB_OP_SEND, .flags = VB_DATAGRAM, .peer = to, .msg = m};
-	} else {
-		struct vb_locktab_answer_slot *slot = &a->out.slot[i];
-
-		slot->answer = *answer;
-		slot->seal = vb_locktab_seal_answer(answer, to);
-		*m = (struct vb_msg){.imm = lane};
-		a->out.verb[i] = (struct vb_verb){
-			.op = VB_OP_WRITE_NOTIFY,
-			.addr = reply,
-			.buf = slot,
-			.len = sizeof(*slot),
-			.peer = to,
-			.msg = m,
-		};
-	}
-	if (a->out.n == OUTBOX)
-		flush(a);
-}
-
-static void answer_session(struct agent *a, const struct session *ss)
-{
-	put_answer(a, ss->owner.name, ss->reply, ss->lane, &ss->answer);
-	if (VB_CHANCE(200, "table: an answer comes twice"))
-		put_answer(a, ss->owner.name, ss->reply, ss->lane, &ss->answer);
-}
-
-/* ---- sessions ---- */
-
-static struct vb_list *bucket_of(struct agent *a, vb_peer from)
-{
-	struct vb_list *b = &a->buckets[(from * 0x9e3779b97f4a7c15ull) >> 32 & a->bucket_mask];
-
-	if (vb_unlikely(b->next == NULL))
-		vb_list_init(b);
-	return b;
-}
-
-static struct session *session_of(const struct vb_tq_req *r)
-{
-	return vb_container_of(r->owner, struct session, owner);
-}
-
-static struct session *find_session(struct agent *a, vb_peer from)
-{
-	vb_list_for_each (it, bucket_of(a, from)) {
-		struct session *ss = vb_container_of(it, struct session, in_bucket);
-
-		if (ss->owner.name == from)
-			return ss;
-	}
-	return NULL;
-}
-
-static struct session *by_use(struct vb_list *it)
-{
-	return vb_container_of(it, struct session, by_use);
-}
-
-/* Puts a session into one of the lists in which forget_somebody looks for a place: those that have
- * requests are not in its way. */
-static void sort_session(struct agent *a, struct session *ss)
-{
-	vb_list_remove(&ss->by_use);
-	vb_list_push(vb_list_empty(&ss->owner.reqs) ? &a->idle : &a->busy, &ss->by_use);
-}
-
-/* The requests of a client that was not heard of since may have ended, by their leases for one.
- * Each call looks at the next few sessions. */
-static void sort_some(struct agent *a)
-{
-	for (unsigned i = 0; i < OLDEST_LOOKED && !vb_list_empty(&a->busy); i++)
-		sort_session(a, by_use(a->busy.next));
-}
-
-/* Frees the place of a client that holds nothing, waits for nothing and repeats nothing any
- * more. */
-static void forget_somebody(struct agent *a, uint64_t now)
-{
-	unsigned looked = 0;
-
-	sort_some(a);
-	vb_list_for_each (it, &a->idle) {
-		struct session *ss = by_use(it);
-
-		if (looked++ == OLDEST_LOOKED)
-			return;
-		vb_assert(vb_list_empty(&ss->owner.reqs));
-		if (now < ss->heard_ns + a->forget_ns &&
-		    vb_peer_alive(a->server->ep->fabric, ss->owner.name))
-			continue;
-		vb_list_remove(&ss->in_bucket);
-		vb_list_remove(&ss->by_use);
-		ss->ended_by = 0;
-		vb_list_push(&a->free, &ss->in_bucket);
-		return;
-	}
-}
-
-static struct session *make_session(struct agent *a, vb_peer from, uint64_t now)
-{
-	struct session *ss = find_session(a, from);
-	struct vb_list *place;
-
-	if (ss == NULL) {
-		if (a->fresh_sessions == a->n_sessions && vb_list_empty(&a->free))
-			forget_somebody(a, now);
-		place = vb_list_pop(&a->free);
-		if (place == NULL && a->fresh_sessions == a->n_sessions)
-			return NULL;
-		ss = place != NULL ? vb_container_of(place, struct session, in_bucket)
-				   : &a->sessions[a->fresh_sessions++];
-		*ss = (struct session){.heard_ns = now};
-		vb_tq_owner_init(&ss->owner, from);
-		vb_list_init(&ss->by_use);
-		vb_list_push(bucket_of(a, from), &ss->in_bucket);
-	}
-	ss->heard_ns = now;
-	sort_session(a, ss);
-	return ss;
-}
-
 /* ---- what the queues tell ---- */
+
+static struct vb_locktab_session *session_of(const struct vb_tq_req *r)
+{
+	return vb_container_of(r->owner, struct vb_locktab_session, owner);
+}
 
 static void on_decided(void *ctx, struct vb_tq_req *r, int err)
 {
-	struct agent *a = ctx;
-	struct session *ss = session_of(r);
+	struct vb_locktab_agent *a = ctx;
+	struct vb_locktab_session *ss = session_of(r);
 
 	/* A client that no longer waits hears nothing. */
 	if (!ss->waits)
@@ -258,7 +62,7 @@ static void on_decided(void *ctx, struct vb_tq_req *r, int err)
 	ss->answer.err = err;
 	ss->answer.ticket = r->state == VB_TQ_HELD ? r->token : 0;
 	ss->answer.waited_ns = err == 0 ? r->granted_ns - r->asked_ns : 0;
-	answer_session(a, ss);
+	vb_locktab_answer_session(a, ss);
 }
 
 static struct vb_locktab_record record_of(const struct vb_tq_req *r)
@@ -278,7 +82,7 @@ static struct vb_locktab_record record_of(const struct vb_tq_req *r)
 }
 
 /* So that the agent after this one can tell that a release that is asked for again was done. */
-static uint64_t note_end(struct agent *a, struct session *ss)
+static uint64_t note_end(struct vb_locktab_agent *a, struct vb_locktab_session *ss)
 {
 	if (a->ending != ss)
 		return 0;
@@ -289,7 +93,7 @@ static uint64_t note_end(struct agent *a, struct session *ss)
 	return ss->ended_by;
 }
 
-static int write_anew(struct agent *a, uint64_t mark)
+static int write_anew(struct vb_locktab_agent *a, uint64_t mark)
 {
 	const struct vb_locktab_start as = {.mark = mark,
 					    .tickets = vb_tq_last_ticket(a->q),
@@ -300,7 +104,7 @@ static int write_anew(struct agent *a, uint64_t mark)
 
 static void on_noted(void *ctx, const struct vb_tq_req *r, bool gone)
 {
-	struct agent *a = ctx;
+	struct vb_locktab_agent *a = ctx;
 	uint64_t ticket = vb_tq_last_ticket(a->q);
 	struct vb_locktab_record rec = record_of(r);
 
@@ -319,8 +123,8 @@ static void on_noted(void *ctx, const struct vb_tq_req *r, bool gone)
 
 static bool on_alive(void *ctx, const struct vb_tq_owner *o)
 {
-	const struct agent *a = ctx;
-	const struct session *ss = vb_container_of(o, struct session, owner);
+	const struct vb_locktab_agent *a = ctx;
+	const struct vb_locktab_session *ss = vb_container_of(o, struct vb_locktab_session, owner);
 	const struct vb_ep *ep = a->server->ep;
 
 	/* A waiter asks again every quarter of a lease; to ask the fabric can cost more. */
@@ -339,7 +143,7 @@ static bool is_mine(const struct vb_lock_server *s, uint64_t lock)
 	       lock / servers % s->workers == s->worker;
 }
 
-static bool in_grace(struct agent *a, uint64_t now)
+static bool in_grace(struct vb_locktab_agent *a, uint64_t now)
 {
 	if (a->grace_until_ns == 0 || now < a->grace_until_ns)
 		return a->grace_until_ns != 0;
@@ -361,8 +165,8 @@ static struct vb_tq_want want_of(const struct vb_locktab_ask *ask)
 	};
 }
 
-static int do_acquire(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
-		      uint64_t now)
+static int do_acquire(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
+		      const struct vb_locktab_ask *ask, uint64_t now)
 {
 	const struct vb_tq_want want = want_of(ask);
 	struct vb_tq_req *r = vb_tq_by_number(&ss->owner, ask->number);
@@ -381,8 +185,8 @@ static int do_acquire(struct agent *a, struct session *ss, const struct vb_lockt
 	return err;
 }
 
-static int do_convert(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
-		      uint64_t now)
+static int do_convert(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
+		      const struct vb_locktab_ask *ask, uint64_t now)
 {
 	const struct vb_tq_want want = want_of(ask);
 	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->lock, ask->ref);
@@ -403,8 +207,8 @@ static int do_convert(struct agent *a, struct session *ss, const struct vb_lockt
 	return err;
 }
 
-static int do_release(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
-		      uint64_t now)
+static int do_release(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
+		      const struct vb_locktab_ask *ask, uint64_t now)
 {
 	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->lock, ask->ref);
 
@@ -420,8 +224,8 @@ static int do_release(struct agent *a, struct session *ss, const struct vb_lockt
 }
 
 /* The end of a transaction: one message for all that it holds here. */
-static int do_end(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
-		  uint64_t now)
+static int do_end(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
+		  const struct vb_locktab_ask *ask, uint64_t now)
 {
 	struct vb_tq_req *r;
 
@@ -438,8 +242,8 @@ static int do_end(struct agent *a, struct session *ss, const struct vb_locktab_a
 }
 
 /* The client has given up a request and does not know what has become of it: undoes it. */
-static int do_stop(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
-		   uint64_t now)
+static int do_stop(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
+		   const struct vb_locktab_ask *ask, uint64_t now)
 {
 	const struct vb_locktab_options *o = options_of(a->server);
 	struct vb_tq_req *r = vb_tq_by_number(&ss->owner, ask->ref);
@@ -456,8 +260,8 @@ static int do_stop(struct agent *a, struct session *ss, const struct vb_locktab_
 }
 
 /* A holder tells of a grant by the agent before this one. */
-static int do_reassert(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
-		       uint64_t now)
+static int do_reassert(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
+		       const struct vb_locktab_ask *ask, uint64_t now)
 {
 	const struct vb_tq_want want = want_of(ask);
 	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->lock, ask->ref);
@@ -472,8 +276,8 @@ static int do_reassert(struct agent *a, struct session *ss, const struct vb_lock
 }
 
 /* A lease that is over has been ended before any request (vb_tq_tend). */
-static int do_renew(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
-		    uint64_t now)
+static int do_renew(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
+		    const struct vb_locktab_ask *ask, uint64_t now)
 {
 	struct vb_tq_req *r = vb_tq_by_ticket(&ss->owner, ask->lock, ask->ref);
 
@@ -484,8 +288,8 @@ static int do_renew(struct agent *a, struct session *ss, const struct vb_locktab
 	return 0;
 }
 
-static int do_it(struct agent *a, struct session *ss, const struct vb_locktab_ask *ask,
-		 uint64_t now)
+static int do_it(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
+		 const struct vb_locktab_ask *ask, uint64_t now)
 {
 	switch (ask->kind) {
 	case VB_LOCKTAB_ACQUIRE:
@@ -508,7 +312,7 @@ static int do_it(struct agent *a, struct session *ss, const struct vb_locktab_as
 }
 
 /* A larger number: the request before it is over, if it was not yet. */
-static void end_wait_of(struct agent *a, struct session *ss, uint64_t now)
+static void end_wait_of(struct vb_locktab_agent *a, struct vb_locktab_session *ss, uint64_t now)
 {
 	struct vb_tq_req *r;
 
@@ -524,26 +328,26 @@ static void end_wait_of(struct agent *a, struct session *ss, uint64_t now)
 
 /* The agents of a node have one mailbox: who comes late to a lane may find there what another was asked
  * for since. */
-static bool is_sound(const struct agent *a, const struct vb_locktab_ask *ask)
+static bool is_sound(const struct vb_locktab_agent *a, const struct vb_locktab_ask *ask)
 {
 	return ask->mode < VB_MODES && is_mine(a->server, ask->lock);
 }
 
-static void take(struct agent *a, const struct vb_locktab_ask *ask, vb_peer from, vb_addr reply,
-		 uint32_t lane)
+static void take(struct vb_locktab_agent *a, const struct vb_locktab_ask *ask, vb_peer from,
+		 vb_addr reply, uint32_t lane)
 {
 	uint64_t now = vb_ep_now(a->server->ep);
 	struct vb_locktab_answer refused = {.number = ask->number, .err = -ENXIO};
-	struct session *ss;
+	struct vb_locktab_session *ss;
 
 	if (!is_sound(a, ask)) {
-		put_answer(a, from, reply, lane, &refused);
+		vb_locktab_put_answer(a, from, reply, lane, &refused);
 		return;
 	}
-	ss = make_session(a, from, now);
+	ss = vb_locktab_make_session(a, from, now);
 	if (ss == NULL) {
 		refused.err = -ENOBUFS;
-		put_answer(a, from, reply, lane, &refused);
+		vb_locktab_put_answer(a, from, reply, lane, &refused);
 		return;
 	}
 	if (ask->number < ss->number) {
@@ -564,23 +368,23 @@ static void take(struct agent *a, const struct vb_locktab_ask *ask, vb_peer from
 		ss->kind = ask->kind;
 		ss->answer = (struct vb_locktab_answer){.number = ask->number};
 		ss->answer.err = do_it(a, ss, ask, now);
-		sort_session(a, ss);
+		vb_locktab_sort_session(a, ss);
 		ss->waits = ss->answer.err == -EINPROGRESS;
 		/* It has just begun to wait: the answer comes when the wait is over. */
 		if (ss->waits)
 			return;
 	}
-	answer_session(a, ss);
+	vb_locktab_answer_session(a, ss);
 }
 
-static struct agent *agent_of(struct vb_lock_server *s)
+static struct vb_locktab_agent *agent_of(struct vb_lock_server *s)
 {
 	return s->priv;
 }
 
 void vb_locktab_serve(struct vb_lock_server *s, const struct vb_msg *request)
 {
-	struct agent *a = agent_of(s);
+	struct vb_locktab_agent *a = agent_of(s);
 	struct vb_locktab_ask_slot slot;
 
 	(void)vb_tq_tend(a->q, vb_ep_now(s->ep));
@@ -592,36 +396,20 @@ void vb_locktab_serve(struct vb_lock_server *s, const struct vb_msg *request)
 		take(a, &slot.ask, slot.from, slot.reply, vb_locktab_lane(slot.ask.number));
 	}
 	/* What is neither is torn, or is being written over: it will be asked again. */
-	flush(a);
+	vb_locktab_flush(a);
 }
 
 uint64_t vb_locktab_tend(struct vb_lock_server *s)
 {
-	struct agent *a = agent_of(s);
+	struct vb_locktab_agent *a = agent_of(s);
 	uint64_t next = vb_tq_tend(a->q, vb_ep_now(s->ep));
 
-	flush(a);
+	vb_locktab_flush(a);
 	return next;
 }
 
 /* ---- coming and going ---- */
-
-static int make_sessions(struct agent *a, unsigned n)
-{
-	unsigned buckets = 64;
-
-	while (buckets < n)
-		buckets *= 2;
-	a->sessions = calloc(n, sizeof(*a->sessions));
-	a->buckets = calloc(buckets, sizeof(*a->buckets));
-	if (a->sessions == NULL || a->buckets == NULL)
-		return vb_fail(-ENOMEM, "no memory for %u clients of a lock server", n);
-	a->bucket_mask = buckets - 1;
-	a->n_sessions = n;
-	return 0;
-}
-
-static void found_end(struct session *ss, const struct vb_locktab_record *rec)
+static void found_end(struct vb_locktab_session *ss, const struct vb_locktab_record *rec)
 {
 	if (rec->number == 0)
 		return;
@@ -634,9 +422,9 @@ static void found_end(struct session *ss, const struct vb_locktab_record *rec)
 /* A record of the file, in order. */
 static void on_found(void *ctx, const struct vb_locktab_record *rec)
 {
-	struct agent *a = ctx;
+	struct vb_locktab_agent *a = ctx;
 	uint64_t now = vb_ep_now(a->server->ep);
-	struct session *ss = make_session(a, rec->peer, now);
+	struct vb_locktab_session *ss = vb_locktab_make_session(a, rec->peer, now);
 	struct vb_tq_want want = {
 		.lock = rec->lock,
 		.age = rec->age,
@@ -663,7 +451,7 @@ static void on_found(void *ctx, const struct vb_locktab_record *rec)
 		r->before = (enum vb_mode)rec->before;
 		r->converted = rec->converted;
 	}
-	sort_session(a, ss);
+	vb_locktab_sort_session(a, ss);
 }
 
 static void put_hold(void *ctx, const struct vb_tq_req *r)
@@ -675,12 +463,12 @@ static void put_hold(void *ctx, const struct vb_tq_req *r)
 
 static void put_all(void *ctx, struct vb_locktab_file *f)
 {
-	struct agent *a = ctx;
+	struct vb_locktab_agent *a = ctx;
 	uint64_t now = vb_ep_now(a->server->ep);
 
 	vb_tq_each_hold(a->q, put_hold, f);
 	for (unsigned i = 0; i < a->fresh_sessions; i++) {
-		const struct session *ss = &a->sessions[i];
+		const struct vb_locktab_session *ss = &a->sessions[i];
 		struct vb_locktab_record rec = {.kind = VB_LOCKTAB_SAID,
 						.peer = ss->owner.name,
 						.number = ss->ended_by,
@@ -694,7 +482,7 @@ static void put_all(void *ctx, struct vb_locktab_file *f)
 }
 
 /* The segment knows of us, and of our file if we have one: what another wrote is of the past. */
-static int enter_life(struct agent *a)
+static int enter_life(struct vb_locktab_agent *a)
 {
 	uint64_t mark = vb_locktab_draw_mark();
 	int err = write_anew(a, mark);
@@ -708,7 +496,7 @@ static int enter_life(struct agent *a)
 }
 
 /* What can be known of the agents before this one, and for how long nothing new is granted. */
-static int come_back(struct agent *a)
+static int come_back(struct vb_locktab_agent *a)
 {
 	const struct vb_locktab_keeper keeper = {.found = on_found, .all = put_all, .ctx = a};
 	struct vb_lock_server *s = a->server;
@@ -763,7 +551,7 @@ uint64_t vb_locktab_wait_ns(const struct vb_lock_space *s)
 	return s->lease_ns / 4 < WAIT_INIT_NS ? s->lease_ns / 4 : WAIT_INIT_NS;
 }
 
-static struct vb_tq_params queue_params(struct agent *a)
+static struct vb_tq_params queue_params(struct vb_locktab_agent *a)
 {
 	const struct vb_locktab_options *o = options_of(a->server);
 	const struct vb_lock_space *space = a->server->space;
@@ -784,7 +572,7 @@ static struct vb_tq_params queue_params(struct agent *a)
 int vb_locktab_server_open(struct vb_lock_server *s)
 {
 	const struct vb_locktab_options *o = options_of(s);
-	struct agent *a = calloc(1, sizeof(*a));
+	struct vb_locktab_agent *a = calloc(1, sizeof(*a));
 	struct vb_tq_params p;
 	int err;
 
@@ -800,14 +588,14 @@ int vb_locktab_server_open(struct vb_lock_server *s)
 	p = queue_params(a);
 	err = vb_tq_open(&p, &a->q);
 	if (err == 0)
-		err = make_sessions(a, o->requests < SESSIONS_MAX ? (unsigned)o->requests
-								  : SESSIONS_MAX);
+		err = vb_locktab_open_sessions(a, o->requests < SESSIONS_MAX ? (unsigned)o->requests
+									     : SESSIONS_MAX);
 	return err != 0 ? err : come_back(a);
 }
 
 void vb_locktab_server_close(struct vb_lock_server *s)
 {
-	struct agent *a = agent_of(s);
+	struct vb_locktab_agent *a = agent_of(s);
 
 	if (a == NULL)
 		return;

@@ -5,7 +5,8 @@
  *	table.c    the client: the calls of struct vb_lock_ops
  *	ask.c      one request of a client, until it has its answer
  *	mail.c     mailboxes: where requests and answers lie, and how they get there
- *	server.c   the server agent: sessions, requests made once, the grace period
+ *	server.c   the server agent: requests made once, the grace period
+ *	session.c  its sessions, one for each client, and answers on their way
  *	queue.c    granted groups, queues, deadlock policies: no fabric, no clock, no messages
  *	persist.c  the file from which an agent comes back
  *
