@@ -86,17 +86,17 @@ struct vb_log_message {
  * Called with each message, on the thread that has it to say: any of the program's that calls
  * Verbena, or one of the library's own; several at a time.  It may have no more than 16 KiB of
  * stack.  The call that says the message waits for it, perhaps with others behind it that wait for
- * that one, so it must be quick: take the text away, and do the rest elsewhere.  It must not fork,
- * or leave by longjmp or an exception, and calls nothing of Verbena but vb_strerror, vb_version and
- * vb_commit; what another call says to the log goes to standard error, so that nothing goes round
- * in a circle.
+ * that one, so it must be quick: take the text away, and do the rest elsewhere.  It must not wait
+ * for another thread that may be in a call of Verbena, fork, end its thread, or leave by longjmp or an
+ * exception, and calls nothing of Verbena but vb_strerror, vb_version and vb_commit; what another call
+ * says to the log goes to standard error, so that nothing goes round in a circle.
  */
 typedef void (*vb_log_fn)(void *user, const struct vb_log_message *message);
 
 /*
  * Gives messages to a function of the program: from now on to fn, with `user`, and not to standard
  * error; NULL: to standard error again.  When it returns no thread is in the former function any
- * more.  The last line of an assertion of the library that failed, before it aborts, goes to both.
+ * more; it waits for those that are, and for no others, however much there is to say.  The last line of an assertion of the library that failed, before it aborts, goes to both.
  * A forked child goes on with what its parent had.  Any thread may call it.
  *
  *   -EDEADLK  from the function itself: nothing has changed

@@ -48,13 +48,23 @@ static struct levels now = {.all = VB_LOG_WARN, .of = {[0 ... ROOMS - 1] = UNSET
 static bool now_by_room;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Where lines go: the program's function, or NULL for stderr.  Whoever calls it holds the lock for
- * reading, so that who replaces it knows when the old one has returned for the last time. */
-static struct {
-	pthread_rwlock_t lock;
+/*
+ * Where lines go: the program's function, or NULL for stderr.  Whoever calls it holds the lock for
+ * reading, so that who replaces it knows when the old one has returned for the last time.  Who comes
+ * to read goes behind who waits to write: threads that always have something to say would keep him
+ * out for ever.  A child may be forked at any moment: a new function is put together in the place that
+ * is not in use, and then `now` goes from one whole pair to another.
+ */
+static const pthread_rwlock_t sink_unlocked = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+struct to {
 	vb_log_fn fn;
 	void *user;
-} sink = {.lock = PTHREAD_RWLOCK_INITIALIZER};
+};
+static struct {
+	pthread_rwlock_t lock;
+	struct to of[2];
+	const struct to *now;
+} sink = {.lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP};
 /* This thread is in the program's function. */
 static _Thread_local bool in_sink;
 
@@ -206,7 +216,7 @@ int vb_log_on(const char *room, enum vb_log_level level)
 /* Who held the lock in the parent is not there in the child. */
 static void forked(void)
 {
-	pthread_rwlock_init(&sink.lock, NULL);
+	sink.lock = sink_unlocked;
 }
 
 static void hear_of_forks(void)
@@ -217,13 +227,15 @@ static void hear_of_forks(void)
 int vb_log_set(vb_log_fn fn, void *user)
 {
 	static pthread_once_t listening = PTHREAD_ONCE_INIT;
+	struct to *next;
 
 	if (in_sink)
 		return vb_fail(-EDEADLK, "vb_log_set from the log's own function");
 	pthread_once(&listening, hear_of_forks);
 	pthread_rwlock_wrlock(&sink.lock);
-	sink.user = user;
-	__atomic_store_n(&sink.fn, fn, __ATOMIC_RELAXED);
+	next = sink.now == &sink.of[0] ? &sink.of[1] : &sink.of[0];
+	*next = (struct to){.fn = fn, .user = user};
+	__atomic_store_n(&sink.now, fn != NULL ? next : NULL, __ATOMIC_RELEASE);
 	pthread_rwlock_unlock(&sink.lock);
 	return 0;
 }
@@ -232,19 +244,19 @@ int vb_log_set(vb_log_fn fn, void *user)
 static bool to_sink(const char *room, enum vb_log_level level, const char *text)
 {
 	const struct vb_log_message message = {.level = level, .part = room, .text = text};
-	bool called;
+	const struct to *to;
 
-	if (in_sink || __atomic_load_n(&sink.fn, __ATOMIC_RELAXED) == NULL)
+	if (in_sink || __atomic_load_n(&sink.now, __ATOMIC_RELAXED) == NULL)
 		return false;
 	pthread_rwlock_rdlock(&sink.lock);
-	called = sink.fn != NULL;
-	if (called) {
+	to = sink.now;
+	if (to != NULL) {
 		in_sink = true;
-		sink.fn(sink.user, &message);
+		to->fn(to->user, &message);
 		in_sink = false;
 	}
 	pthread_rwlock_unlock(&sink.lock);
-	return called;
+	return to != NULL;
 }
 
 /* Messages quote files and peers: what would be a command to a terminal is shown as '?'.  That is every

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -216,6 +217,63 @@ static void test_replaced(void **state)
 	pthread_join(t, NULL);
 }
 
+static struct {
+	unsigned inside; /* a bit for each thread that has been there */
+	bool replaced;
+	int in_time;
+} talk;
+
+static void linger(void *user, const struct vb_log_message *m)
+{
+	__atomic_fetch_or(&talk.inside, 1u << (m->text[0] - 'a'), __ATOMIC_SEQ_CST);
+	usleep(500);
+}
+
+/* Without a pause, until the function was replaced; NULL: it was not. */
+static void *talk_on(void *arg)
+{
+	struct timespec t;
+	time_t end;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	end = t.tv_sec + 30;
+	do {
+		if (__atomic_load_n(&talk.replaced, __ATOMIC_SEQ_CST))
+			return arg;
+		vb_error("%c", 'a' + (int)(intptr_t)arg - 1);
+		clock_gettime(CLOCK_MONOTONIC, &t);
+	} while (t.tv_sec < end);
+	return NULL;
+}
+
+static pthread_t talkers[THREADS];
+
+static void replace_it(void)
+{
+	bool set = vb_log_set(NULL, NULL) == 0;
+
+	__atomic_store_n(&talk.replaced, true, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < THREADS; i++) {
+		void *in_time;
+
+		pthread_join(talkers[i], &in_time);
+		talk.in_time += set && in_time != NULL;
+	}
+}
+
+/* There is always somebody in it: the last has not left when the next has come. */
+static void test_replaced_in_a_crowd(void **state)
+{
+	assert_int_equal(vb_log_set(linger, NULL), 0);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(
+			pthread_create(&talkers[i], NULL, talk_on, (void *)(intptr_t)(i + 1)), 0);
+	while (__atomic_load_n(&talk.inside, __ATOMIC_SEQ_CST) != (1u << THREADS) - 1)
+		usleep(100);
+	(void)stderr_of(replace_it);
+	assert_int_equal(talk.in_time, THREADS);
+}
+
 static void test_forked(void **state)
 {
 	struct slow s = {0};
@@ -344,6 +402,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_together, back),
 		cmocka_unit_test_teardown(test_on_a_task, back),
 		cmocka_unit_test_teardown(test_replaced, back),
+		cmocka_unit_test_teardown(test_replaced_in_a_crowd, back),
 		cmocka_unit_test_teardown(test_forked, back),
 		cmocka_unit_test_teardown(test_from_within, back),
 		cmocka_unit_test_teardown(test_assertion, back),
