@@ -19,10 +19,10 @@
  * until its valid_until_ns on the client's clock (vb_lock_valid).  Choose lease_ns longer than the
  * work under a lock, ask for more with vb_lock_acquire_for, or renew the lease while it runs with
  * vb_lock_renew: which protocol does which is in `verbena list`.  (A conversion to another mode
- * begins a new lease with "table", and with no other.)  A holder can be stopped by its machine at
- * any instruction and go on long afterwards: checking the time and then acting are two moments.
- * Only a fencing token that is checked where the data lives closes that gap.  With `fencing`, every
- * exclusive grant carries a token that grows with each exclusive grant of that lock, also across
+ * begins a new lease with "table", and with "dslr-update" if it had to wait.)  A holder can be
+ * stopped by its machine at any instruction and go on long afterwards: checking the time and then
+ * acting are two moments.  Only a fencing token that is checked where the data lives closes that
+ * gap.  With `fencing`, every exclusive grant carries a token that grows with each exclusive grant of that lock, also across
  * recoveries: have the storage refuse a token smaller than the largest it has seen.
  *
  * What is known after a call.
@@ -200,7 +200,7 @@ int vb_lock_space_close(struct vb_lock_space *space);
  *   -EBUSY   a server that lives has this place, or serves with another number of workers: the log
  *            names it
  *   -EINVAL  no such node or worker
- *   -EXDEV   the node is another process's (verbs, ucx): it is served there
+ *   -EXDEV   the node is another process's (verbs, tcp, ucx): it is served there
  *   -ENOMEM, -ENOSPC (endpoints), and what the fabric says
  */
 int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
@@ -216,7 +216,7 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 /*
  * Opens a client at `node`.
  *
- *   -EINVAL       no such node, or on verbs and ucx another process's
+ *   -EINVAL       no such node, or on verbs, tcp and ucx another process's
  *   -VB_EPEERGONE a needed server is not there: it was not started, or is gone
  *   -VB_EUNKNOWN  a needed server's node was out of reach for seconds
  *   -ENOMEM, -ENOSPC (endpoints; the board of a visible space)
@@ -296,7 +296,8 @@ int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
  *   -EDEADLK      held as before: somebody else waits for the same, each for the other; release
  *   -EAGAIN       held as before: the protocol's deadlock policy turned it down; release and retry
  *   -VB_ELOST     the lease had run out, and others may have the lock: release the grant
- *   -VB_EUNKNOWN  the fabric lost the answer: release the grant
+ *   -VB_EUNKNOWN  the fabric lost the answer: release the grant.  After a conversion to less it
+ *                 is no longer valid in its old mode: others may hold the lock beside what is left
  *   -EOPNOTSUPP   this protocol cannot convert between these modes
  *   -EINVAL       no such mode, or the grant is not held by this client
  */

@@ -45,7 +45,7 @@
  * in its own node's memory before its commit.  A transaction that meets a lock of a coordinator
  * that has not moved for a lease rolls that one's transaction back, or forward if it had
  * committed.  That needs the memory of the coordinator's node: where a process takes its node's
- * memory with it (verbs, ucx), transactions on that node's records fail with -VB_EPEERGONE.
+ * memory with it (verbs, tcp, ucx), transactions on that node's records fail with -VB_EPEERGONE.
  */
 #ifndef VERBENA_TXN_H
 #define VERBENA_TXN_H
@@ -189,7 +189,7 @@ uint32_t vb_table_record_bytes(const struct vb_table *table);
 
 /*
  * Puts a record in place without a transaction, before anybody runs transactions on the node.  Only
- * for keys of nodes whose memory this process reaches (shm, sim: all; verbs, ucx: its own).  One
+ * for keys of nodes whose memory this process reaches (shm, sim: all; verbs, tcp, ucx: its own).  One
  * thread at a time per node.
  *
  *   -EEXIST  the key is there already

@@ -359,8 +359,11 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 	if (!is_held(me, grant))
 		return not_held("a conversion", grant);
 	mode = vb_mode_served(me->space->ops->caps, mode);
-	if (mode == c->mode)
+	/* Held so already; the grant may be a copy, or that of a conversion whose answer was lost. */
+	if (mode == c->mode) {
+		vb_claim_describe(c, grant);
 		return 0;
+	}
 	if (!vb_mode_covers(mode, c->mode) && !vb_mode_covers(c->mode, mode))
 		return vb_fail(-EINVAL,
 			       "lock %" PRIu64 " is held %s: %s permits neither as much nor less; "

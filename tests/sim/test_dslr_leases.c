@@ -323,6 +323,35 @@ static void test_update_beside_readers(void **state)
 	close_scene(&s);
 }
 
+/* To less there is nothing to ask, and no answer to lose.  Of one to more nothing may be heard: what was
+ * held is held. */
+static void test_unheard_conversions(void **state)
+{
+	static const struct vb_sim_faults none, lose = {.lose = 1.0};
+	struct vb_grant reader, u, other;
+	struct scene s;
+
+	(void)state;
+	open_scene(&s, "dslr-update", NULL);
+	take(s.first, VB_SHARED, 1, &reader);
+	take(s.second, VB_UPDATE, 1, &u);
+	vb_sim_set_faults(s.f, &lose);
+	assert_int_equal(vb_lock_convert(s.second, &u, VB_EXCLUSIVE, 20000), -ETIMEDOUT);
+	vb_sim_set_faults(s.f, &none);
+	assert_int_equal(u.mode, VB_UPDATE);
+	assert_true(vb_lock_valid(s.second, &u));
+	assert_int_equal(vb_lock_try(s.third, LOCK, VB_UPDATE, &other), -EAGAIN);
+	assert_int_equal(vb_lock_release(s.first, &reader), 0);
+	assert_int_equal(vb_lock_convert(s.second, &u, VB_EXCLUSIVE, VB_FOREVER_NS), 0);
+	vb_sim_set_faults(s.f, &lose);
+	assert_int_equal(vb_lock_convert(s.second, &u, VB_UPDATE, VB_FOREVER_NS), 0);
+	vb_sim_set_faults(s.f, &none);
+	assert_true(vb_lock_valid(s.second, &u));
+	assert_int_equal(vb_lock_try(s.third, LOCK, VB_SHARED, &other), -EAGAIN);
+	assert_int_equal(vb_lock_release(s.second, &u), 0);
+	close_scene(&s);
+}
+
 static void test_no_way_from_shared(void **state)
 {
 	char said[512] = "";
@@ -639,6 +668,7 @@ int main(void)
 		cmocka_unit_test(test_a_proxy_of_fewer_slots),
 		cmocka_unit_test(test_the_numbers_come_round),
 		cmocka_unit_test(test_update_beside_readers),
+		cmocka_unit_test(test_unheard_conversions),
 		cmocka_unit_test(test_no_way_from_shared),
 		cmocka_unit_test(test_update_passes_a_reader),
 		cmocka_unit_test(test_convert_past_the_dead),

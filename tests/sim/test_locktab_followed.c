@@ -526,6 +526,10 @@ static void test_less_is_unknown(void **state)
 	assert_true(vb_lock_now(w.c[0]) < mine.valid_until_ns);
 	assert_false(vb_lock_valid(w.c[0], &mine));
 	assert_true(vb_lock_valid(w.c[1], &his));
+	/* Less is held, whatever has become of it, and I may ask for that. */
+	assert_int_equal(vb_lock_convert(w.c[0], &mine, VB_SHARED, VB_FOREVER_NS), 0);
+	assert_int_equal(mine.mode, VB_SHARED);
+	assert_true(vb_lock_valid(w.c[0], &mine));
 	start(&w, 1);
 	assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
 	assert_true(vb_lock_valid(w.c[1], &his));
