@@ -178,7 +178,7 @@ static void test_addresses(void **state)
 		tcp_address_say(&b.sa, again);
 		assert_string_equal(text, again);
 		assert_int_equal(b.flags, TCP_HAS_AES);
-		assert_true(tcp_address_same_host(&a.sa, &b.sa));
+		assert_true(tcp_address_same_owner(&a.sa, &b.sa));
 		assert_int_equal(tcp_address_get(&b, wire, sizeof(wire) - 1), -EPROTO);
 		wire[4] = 5; /* no family */
 		assert_int_equal(tcp_address_get(&b, wire, sizeof(wire)), -EPROTO);

@@ -144,13 +144,13 @@ bool tcp_address_is_loopback(const struct tcp_address *a)
 	return IN6_IS_ADDR_LOOPBACK(&v6(&a->sa)->sin6_addr);
 }
 
-bool tcp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+bool tcp_address_same_owner(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
 	if (a->ss_family != b->ss_family)
 		return false;
 	if (a->ss_family == AF_INET)
 		return v4(a)->sin_addr.s_addr == v4(b)->sin_addr.s_addr;
-	return IN6_ARE_ADDR_EQUAL(&v6(a)->sin6_addr, &v6(b)->sin6_addr);
+	return memcmp(&v6(a)->sin6_addr, &v6(b)->sin6_addr, 8) == 0;
 }
 
 void tcp_address_say(const struct sockaddr_storage *sa, char to[TCP_ADDRESS_TEXT])

@@ -58,6 +58,8 @@ static void conn_free(struct tcp_conn *c)
 {
 	vb_list_remove(&c->link);
 	vb_list_remove(&c->in_push);
+	/* A child that was forked meanwhile may hold it, too: to close it does not end what epoll tells. */
+	(void)epoll_ctl(c->t->w->f->fd, EPOLL_CTL_DEL, c->fd, NULL);
 	close(c->fd);
 	tcp_shake_end(c);
 	tcp_seal_free(c->seal);
@@ -82,6 +84,23 @@ void tcp_conn_drop(struct tcp_conn *c)
 		c->host->via = NULL;
 }
 
+/* Who is refused may go on for ever: a line for many. */
+static void refused(struct tcp_conn *c, struct tcp_refusals *r, const char *what, const char *why)
+{
+	uint64_t now = vb_clock_gettime_ns();
+	char from[TCP_ADDRESS_TEXT];
+
+	r->all++;
+	r->untold++;
+	if (now < r->again_ns)
+		return;
+	tcp_address_say(&c->peer, from);
+	vb_warn("refused %s %s: %s; %" PRIu64 " since the last such line, %" PRIu64 " in all", what,
+		from, why, r->untold, r->all);
+	r->untold = 0;
+	r->again_ns = now + REFUSED_AGAIN_NS;
+}
+
 void tcp_conn_fail(struct tcp_conn *c, const char *why)
 {
 	struct am_host *h = c->host;
@@ -97,10 +116,17 @@ void tcp_conn_fail(struct tcp_conn *c, const char *why)
 		return;
 	}
 	if (c->accepted)
-		tcp_refused(c, why);
+		refused(c, &c->t->refused, "a connection from", why);
 	else
 		vb_info("no connection to %s: %s", am_host_name(h, buf), why);
 	tcp_conn_drop(c);
+}
+
+/* It has brought what an honest end of it never sends: so it is said where losses are not. */
+static void spoilt(struct tcp_conn *c, const char *why)
+{
+	refused(c, &c->t->spoilt, "what came over the connection with", why);
+	tcp_conn_fail(c, why);
 }
 
 void tcp_conn_reap(struct tcp_via *t)
@@ -120,25 +146,6 @@ void tcp_conn_free_all(struct tcp_via *t)
 {
 	vb_list_for_each (it, &t->conns)
 		conn_free(vb_container_of(it, struct tcp_conn, link));
-}
-
-/* Who is refused may go on for ever: a line for many. */
-void tcp_refused(struct tcp_conn *c, const char *why)
-{
-	struct tcp_via *t = c->t;
-	uint64_t now = vb_clock_gettime_ns();
-	char from[TCP_ADDRESS_TEXT];
-
-	t->refused++;
-	t->refused_untold++;
-	if (now < t->refused_again_ns)
-		return;
-	tcp_address_say(&c->peer, from);
-	vb_warn("refused a connection from %s: %s; %" PRIu64 " since the last such line, %" PRIu64
-		" in all",
-		from, why, t->refused_untold, t->refused);
-	t->refused_untold = 0;
-	t->refused_again_ns = now + REFUSED_AGAIN_NS;
 }
 
 /* ---- writing ---- */
@@ -227,12 +234,12 @@ static void take_messages(struct tcp_conn *c, struct tcp_buf *b)
 	c->missing = 0;
 	while (c->state == TCP_OPEN && !c->host->failed && tcp_buf_bytes(b) >= AM_HEADER) {
 		if (am_header_get(b->at + b->begin, AM_HEADER, &h, &why) != 0) {
-			tcp_conn_fail(c, why);
+			spoilt(c, why);
 			return;
 		}
 		/* A member speaks for itself only. */
 		if (h.host != c->host->rank) {
-			tcp_conn_fail(c, "it speaks for another host");
+			spoilt(c, "it speaks for another host");
 			return;
 		}
 		n = AM_HEADER + (size_t)h.bytes;
@@ -253,7 +260,7 @@ static void take_records(struct tcp_conn *c)
 	       (rc = tcp_seal_get(c->seal, &c->raw, &c->in)) == 1)
 		take_messages(c, &c->in);
 	if (rc == -EBADMSG)
-		tcp_conn_fail(c, "a frame is not as the other end has sealed it");
+		spoilt(c, "a frame is not as the other end has sealed it");
 	else if (rc < 0)
 		tcp_conn_fail(c, "there was no memory for a message");
 }

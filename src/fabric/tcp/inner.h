@@ -91,7 +91,8 @@ int tcp_address_get(struct tcp_address *out, const void *from, size_t bytes);
 /* What `host`, a name, an address or an interface of this machine, stands for; port 0. */
 int tcp_address_find(struct tcp_address *out, const char *host);
 bool tcp_address_is_loopback(const struct tcp_address *a);
-bool tcp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+/* Of IPv6 the first 64 bits count: who has one of the others has all of them. */
+bool tcp_address_same_owner(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 /* "127.0.0.1:4711" */
 #define TCP_ADDRESS_TEXT 64
 void tcp_address_say(const struct sockaddr_storage *sa, char to[TCP_ADDRESS_TEXT]);
@@ -165,6 +166,11 @@ struct tcp_peer {
 	uint64_t again_ns; /* not before */
 };
 
+/* What happens again and again, and is said in a line now and then. */
+struct tcp_refusals {
+	uint64_t all, untold, again_ns;
+};
+
 struct tcp_via {
 	struct am_wire *w;
 	struct tcp_options o;
@@ -182,7 +188,8 @@ struct tcp_via {
 	bool look_all; /* ask for everything: somebody has slept, or not only reading is due */
 	unsigned looks;
 	size_t backlog;
-	uint64_t refused, refused_untold, refused_again_ns;
+	struct tcp_refusals refused; /* connections that did not become one */
+	struct tcp_refusals spoilt;  /* that brought what their other end cannot have sent */
 };
 
 static inline struct tcp_via *tcp_of(const struct am_wire *w)
@@ -209,8 +216,6 @@ bool tcp_conn_read(struct tcp_conn *c);
 int tcp_conn_send(struct tcp_conn *c, const uint8_t *bytes, size_t n);
 void tcp_conn_push(struct tcp_conn *c);
 void tcp_conn_free_all(struct tcp_via *t);
-/* A line now and then about a connection that did not become one. */
-void tcp_refused(struct tcp_conn *c, const char *why);
 
 /* ---- listen.c ---- */
 

@@ -4,7 +4,7 @@
  *
  * Whoever can reach the port may knock.  Beyond TCP_HALF_MAX connections that have proved nothing, one is
  * closed for each new one: by lot, of the address that has most.  So a flood from one address keeps
- * nobody else out.
+ * nobody else out, and one from many lets everybody in who tries again.
  *
  * Who calls in vain calls again after an eighth of `retry`, then a quarter, a half, and `retry`.
  */
@@ -75,32 +75,35 @@ static unsigned halves_from(const struct tcp_via *t, const struct sockaddr_stora
 	vb_list_for_each (it, &t->conns) {
 		const struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
 
-		n += is_half(c) && tcp_address_same_host(&c->peer, peer);
+		n += is_half(c) && tcp_address_same_owner(&c->peer, peer);
 	}
 	return n;
 }
 
-/* One of those that have proved nothing, of the address that has most of them. */
+/* One of those that have proved nothing, of an address that has most of them. */
 static struct tcp_conn *by_lot(struct tcp_via *t)
 {
-	const struct sockaddr_storage *worst = NULL;
-	unsigned most = 0, lot;
+	unsigned most = 0, lot = 0;
 
-	vb_list_for_each (it, &t->conns) {
-		const struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
-		unsigned n = is_half(c) ? halves_from(t, &c->peer) : 0;
+	/* The second time round `lot` of them are left to pass by. */
+	for (unsigned round = 0; round < 2; round++) {
+		unsigned of_most = 0;
 
-		if (n > most) {
-			most = n;
-			worst = &c->peer;
+		vb_list_for_each (it, &t->conns) {
+			struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
+			unsigned n = is_half(c) ? halves_from(t, &c->peer) : 0;
+
+			if (n > most) {
+				most = n;
+				of_most = 0;
+			}
+			if (n == 0 || n < most)
+				continue;
+			if (round == 1 && of_most == lot)
+				return c;
+			of_most++;
 		}
-	}
-	lot = randombytes_uniform(most);
-	vb_list_for_each (it, &t->conns) {
-		struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
-
-		if (is_half(c) && tcp_address_same_host(&c->peer, worst) && lot-- == 0)
-			return c;
+		lot = randombytes_uniform(of_most);
 	}
 	return NULL;
 }

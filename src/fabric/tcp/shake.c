@@ -240,10 +240,6 @@ int tcp_shake_step(struct tcp_conn *c)
 	int rc, reason;
 
 	c->shaken += tcp_buf_bytes(&c->raw);
-	if (c->shaken > TCP_SHAKE_MAX) {
-		c->why = "its handshake is too long";
-		return -EACCES;
-	}
 	ERR_clear_error();
 	if (!feed(c)) {
 		c->why = "there was no memory for its handshake";
@@ -259,7 +255,10 @@ int tcp_shake_step(struct tcp_conn *c)
 		return -EACCES;
 	}
 	if (rc != 1) {
-		if (reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE)
+		/* Of who has proved it frames may be in there as well. */
+		if (c->shaken > TCP_SHAKE_MAX)
+			c->why = "its handshake is too long";
+		else if (reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE)
 			return 0;
 		if (c->why == NULL)
 			c->why = "it has not proved the secret of this run";

@@ -194,15 +194,15 @@ static void look_at_all(struct tcp_via *t)
 	}
 }
 
-/* A spinning thread should find out with one call of the kernel that nothing has come. */
+/* A spinning thread should find out with one call of the kernel that nothing has come.  And two that
+ * always have something must not keep a third from connecting. */
 static void carrier_look(struct am_wire *w)
 {
 	struct tcp_via *t = tcp_of(w);
 	bool few = t->open > 0 && t->open <= DIRECT;
+	bool found = few && look_at_open(t);
 
-	if (few && look_at_open(t))
-		return;
-	if (!few || t->look_all || ++t->looks >= LOOKS_ALL)
+	if (++t->looks >= LOOKS_ALL || !few || (!found && t->look_all))
 		look_at_all(t);
 }
 
