@@ -79,7 +79,8 @@ static void test_messages_stay_in_order(void **state)
 
 /* ---- tearing ---- */
 
-#define TORN_WORDS 32
+#define TORN_WORDS  32
+#define TORN_WRITES 40
 
 struct torn {
 	struct vb_ep *ep;
@@ -144,6 +145,45 @@ static void test_long_accesses_tear_and_short_ones_do_not(void **state)
 	assert_int_equal(torn_reads(0, &halves), 0);
 	assert_true(torn_reads(0.5, &halves) > 50);
 	assert_int_equal(halves, 0);
+}
+
+/* WRITEs of one endpoint to one node wait for each other, piece by piece.  None is late by that. */
+static void test_torn_writes_land_in_time(void **state)
+{
+	struct vb_sim_faults tear = {.tear = 1, .delay_max_ns = 100000};
+	struct vb_fabric *f = cluster(NULL, 2, 7);
+	struct vb_ep *ep = endpoint(f, 1);
+	const uint64_t bound = f->caps.verb_bound_ns;
+	uint64_t longest = 0;
+	uint64_t buf[TORN_WORDS], seen[TORN_WORDS];
+
+	vb_sim_set_faults(f, &tear);
+	for (uint64_t round = 1; round <= 20; round++) {
+		struct vb_verb v[TORN_WRITES];
+		uint64_t begin = now();
+
+		for (unsigned k = 0; k < TORN_WORDS; k++)
+			buf[k] = round;
+		for (unsigned i = 0; i < TORN_WRITES; i++)
+			v[i] = (struct vb_verb){.op = VB_OP_WRITE,
+						.flags = VB_SIGNALLED,
+						.addr = word(0, i * TORN_WORDS),
+						.buf = buf,
+						.len = sizeof(buf)};
+		assert_int_equal(vb_post_wait(ep, v, TORN_WRITES), 0);
+		longest = now() - begin > longest ? now() - begin : longest;
+		assert_in_range(now() - begin, 0, bound + 10000);
+		for (unsigned i = 0; i < TORN_WRITES; i++) {
+			assert_int_equal(v[i].status, 0);
+			assert_int_equal(vb_read(ep, word(0, i * TORN_WORDS), seen, sizeof(seen)),
+					 0);
+			assert_memory_equal(seen, buf, sizeof(buf));
+		}
+	}
+	/* They take nearly all the time that there is. */
+	assert_true(longest > bound / 4 * 3);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
 }
 
 /* ---- lost completions ---- */
@@ -868,6 +908,7 @@ int main(void)
 		cmocka_unit_test(test_a_write_overtakes_a_late_read_unless_fenced),
 		cmocka_unit_test(test_messages_stay_in_order),
 		cmocka_unit_test(test_long_accesses_tear_and_short_ones_do_not),
+		cmocka_unit_test(test_torn_writes_land_in_time),
 		cmocka_unit_test(test_a_lost_completion_is_unknown_and_bounded),
 		cmocka_unit_test(test_the_deaf_hear_nothing_for_a_while),
 		cmocka_unit_test(test_behind_a_lost_write_nothing_lands),

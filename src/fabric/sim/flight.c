@@ -140,6 +140,16 @@ void sim_ops_drop(struct sim *s, const struct sim_ep *ep)
  * whenever that one is late, unless it is fenced.
  */
 
+/* Torn WRITEs wait for each other.  Who would be late of that alone comes whole: only what loses verbs may
+ * keep one from its time. */
+static void end_in_time(struct sim_op *op, uint64_t arrive)
+{
+	if (arrive + op->tear_ns <= op->deadline_ns - op->ep->sim->p.verb_bound_ns / 16)
+		return;
+	op->pieces = 0;
+	op->tear_ns = 0;
+}
+
 static void keep_order(struct sim_op *op, uint64_t *arrive)
 {
 	struct sim_flow *f = op->flow;
@@ -148,10 +158,12 @@ static void keep_order(struct sim_op *op, uint64_t *arrive)
 		uint64_t before = sim_max(f->last_write, f->last_atomic);
 
 		*arrive = sim_max(*arrive, before + 1);
+		end_in_time(op, *arrive);
 		if (sim_atomic(op))
 			f->last_atomic = *arrive;
 	} else {
 		*arrive = sim_max(*arrive, f->last_write + 1);
+		end_in_time(op, *arrive);
 		f->last_write = *arrive + op->tear_ns;
 	}
 }
@@ -188,6 +200,7 @@ static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 		arrive = sim_max(arrive, sim_max(op->flow->last_write, op->flow->last_atomic) + 1);
 		if (op->fate & SIM_BEHIND)
 			arrive = sim_max(arrive, op->flow->last_early + 1);
+		end_in_time(op, arrive);
 		op->flow->last_early = arrive + op->tear_ns;
 	} else {
 		keep_order(op, &arrive);
