@@ -324,13 +324,18 @@ static void scans_occur(void **state)
 	}
 }
 
-/* Where there is not room for all keys, they get each other's places. */
+/*
+ * Where there is not room for all keys, they get each other's places.  Where readers share a range, they keep who
+ * inserts beyond its keys from it: the line hardly moves on, and what lies in it is wanted again before it is free.
+ */
 static void places_are_given(void **state)
 {
-	uint64_t given = 0;
+	uint64_t all = 0;
 
 	(void)state;
 	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
+		uint64_t given = 0;
+
 		if ((*cc)->caps & VB_CC_LOGICAL)
 			continue;
 		for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -352,8 +357,11 @@ static void places_are_given(void **state)
 			given += r.places_given;
 			free(r.stories);
 		}
+		if (!((*cc)->caps & VB_CC_SHARED) && given < 5)
+			fail_msg("%s: %llu", (*cc)->name, (unsigned long long)given);
+		all += given;
 	}
-	assert_true(given >= 50);
+	assert_true(all >= 50);
 }
 
 /* Of a key that has lost its place, and is found in a new one or in another's, nothing is taken for lost that is not;
