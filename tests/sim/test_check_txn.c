@@ -324,10 +324,8 @@ static void scans_occur(void **state)
 	}
 }
 
-/*
- * Where there is not room for all keys, they get each other's places.  Where readers share a range, they keep who
- * inserts beyond its keys from it: the line hardly moves on, and what lies in it is wanted again before it is free.
- */
+/* Where there is not room for all keys, they get each other's places; where readers share a record, hardly ever
+ * (0 to 10 in four seeds, and others 29 to 122): why has not been looked into. */
 static void places_are_given(void **state)
 {
 	uint64_t all = 0;
