@@ -8,7 +8,7 @@
 # usage: scripts/test.sh [quick|all|STAGE...]
 #
 #	quick   what `make test` runs (also without arguments): the suites, once, with gcc, but for Spin's, for
-#	        calls that fail, and for groups of processes on networks
+#	        calls that fail, and for groups of processes of the tool
 #	all     what `make test-all` and CI run: quick, then those, clang, sanitizers, fuzzers and RDMA
 #	coverage  by itself only: which lines and branches the suites execute (gcovr), `make coverage`
 #
@@ -151,7 +151,8 @@ stage_net() {
 	CC=gcc suites gcc net
 }
 
-# Groups of processes on networks, and the commands while calls of the C library and the kernel fail.
+# Groups of processes that die and stand still, on networks, too; the commands while calls of the C library
+# and the kernel fail; scripts that print pages' tables.
 stage_long() {
 	CC=gcc suites gcc long
 }
@@ -159,7 +160,7 @@ stage_long() {
 # What another compiler makes of the C, not of the scripts and of Spin's verifiers; and locks over the
 # other network.
 stage_clang() {
-	VERBENA_TEST_NET=ucx CC=clang suites clang 'unit conformance sim'
+	VERBENA_TEST_NET=ucx CC=clang suites clang 'unit conformance sim -explorers'
 }
 
 # Exploration finds nothing in our locks ...
