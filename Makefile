@@ -11,8 +11,8 @@ PREFIX ?= /usr/local
 
 help:
 	@echo 'make demo      install what is missing (Debian), build, run every lock and protocol, show results'
-	@echo 'make test      install what is missing (Debian), run the suites once, but for the long ones: some ten minutes on two cores'
-	@echo 'make test-all  the same, then the models, cut links, processes on networks, failing calls, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, under an hour'
+	@echo 'make test      install what is missing (Debian), run the suites once, but for the long ones: a quarter of an hour on two cores'
+	@echo 'make test-all  the same, then the models, cut links, processes on networks, failing calls, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, an hour or more'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
 	@echo 'make coverage  which lines and branches the tests execute, room by room; half an hour'
 	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'

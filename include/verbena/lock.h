@@ -22,8 +22,9 @@
  * begins a new lease with "table", and with "dslr-update" if it had to wait.)  A holder can be
  * stopped by its machine at any instruction and go on long afterwards: checking the time and then
  * acting are two moments.  Only a fencing token that is checked where the data lives closes that
- * gap.  With `fencing`, every exclusive grant carries a token that grows with each exclusive grant of that lock, also across
- * recoveries: have the storage refuse a token smaller than the largest it has seen.
+ * gap.  With `fencing`, every exclusive grant carries a token that grows with each exclusive grant of
+ * that lock, also across recoveries: have the storage refuse a token smaller than the largest it
+ * has seen.
  *
  * What is known after a call.
  *

@@ -96,8 +96,9 @@ typedef void (*vb_log_fn)(void *user, const struct vb_log_message *message);
 /*
  * Gives messages to a function of the program: from now on to fn, with `user`, and not to standard
  * error; NULL: to standard error again.  When it returns no thread is in the former function any
- * more; it waits for those that are, and for no others, however much there is to say.  The last line of an assertion of the library that failed, before it aborts, goes to both.
- * A forked child goes on with what its parent had.  Any thread may call it.
+ * more; it waits for those that are, and for no others, however much there is to say.  The last line
+ * of an assertion of the library that failed, before it aborts, goes to both.  A forked child goes on with
+ * what its parent had.  Any thread may call it.
  *
  *   -EDEADLK  from the function itself: nothing has changed
  */

@@ -216,8 +216,8 @@ fabric_ucx() {
 	signals='KILL STOP'
 	group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 101
 }
-# A holder is stopped for longer than --stall-after: nobody says that the lock stands still.  UCX takes up to
-# a second on a busy machine until it has its connections again.
+# A holder is stopped for longer than --stall-after: nobody says that the lock stands still.  Nor does who
+# goes on and first needs his connections again.
 holder() {
 	judge=judge_lock pause_s=4
 	launch 1 PAUSE 1 2 'bench lock, a holder' lock --lock cas --procs 3 --clients 4 --locks 1 --read-ratio 0 \

@@ -409,6 +409,7 @@ uint64_t vb_locktab_tend(struct vb_lock_server *s)
 }
 
 /* ---- coming and going ---- */
+
 static void found_end(struct vb_locktab_session *ss, const struct vb_locktab_record *rec)
 {
 	if (rec->number == 0)
