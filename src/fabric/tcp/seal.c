@@ -112,14 +112,15 @@ size_t tcp_seal_put(struct tcp_seal *s, uint8_t *to, const uint8_t *plain, size_
 
 int tcp_seal_get(struct tcp_seal *s, struct tcp_buf *from, struct tcp_buf *to)
 {
-	const uint8_t *at = from->at + from->begin;
 	size_t have = tcp_buf_bytes(from), bytes;
+	const uint8_t *at;
 	uint8_t nonce[12];
 	uint32_t n;
 	int err;
 
-	if (have < 4)
+	if (have < 4) /* and perhaps no memory at all yet */
 		return 0;
+	at = from->at + from->begin;
 	memcpy(&n, at, sizeof(n));
 	n = le32toh(n);
 	if (n <= TAG || n > TCP_SEAL_MAX + TAG)
