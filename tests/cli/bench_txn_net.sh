@@ -3,11 +3,6 @@
 # bench txn between processes over TCP (fabric ucx): checked, interrupted, killed, and refused.
 . "$(dirname "$0")/lib.sh"
 
-json=$work/run.json
-holds() { # FILTER: true for the JSON file
-	jq -e "$1" "$json" >/dev/null
-}
-
 refused 'nodes are the processes' 2 "--procs --nodes" bench txn --fabric ucx --nodes 3
 refused 'a node has one thread' 2 "--threads --coroutines" bench txn --fabric ucx --threads 2
 refused 'processes on shm' 2 "--procs ucx" bench txn --procs 3

@@ -9,10 +9,6 @@ if ! command -v jq >/dev/null; then
 	exit 0
 fi
 
-json=$work/run.json
-holds() { # FILTER: true for the JSON file
-	jq -e "$1" "$json" >/dev/null
-}
 load_filter='.cores >= 1 and (.load_1min_begin | . >= 0) and (.load_1min_end | . >= 0) and
 	(.others | . >= 0 and . <= 1) and (.steal | . >= 0 and . <= 1) and
 	(.queued | . == null or (. >= 0 and . <= 1)) and (.heavy | type == "boolean")'

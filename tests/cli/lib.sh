@@ -106,6 +106,15 @@ $(cat "$work/out" "$work/err")"
 	fi
 }
 
+# Of JSON, what a filter says of the file $json.
+json=$work/run.json
+holds() { # FILTER
+	jq -e "$1" "$json" >/dev/null
+}
+is_json() { # NAME FILTER
+	is "$1" holds "$2"
+}
+
 # Parts that wait for the most part, made side by side: each in a shell and a work directory of its own.
 # joined: until all have ended; their cases follow each other in the order in which they were begun.
 parts=0

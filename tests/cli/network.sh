@@ -3,11 +3,6 @@
 # Locks between processes over TCP (the fabrics tcp and ucx): audited, counted, and refused where it makes no sense.
 . "$(dirname "$0")/lib.sh"
 
-json=$work/run.json
-holds() { # FILTER: true for the JSON file
-	jq -e "$1" "$json" >/dev/null
-}
-
 run bench lock --lock cas --fabric tcp --procs 1
 is 'one process is not enough' [ "$status" = 2 ]
 run bench lock --lock cas --fabric tcp --nodes 3

@@ -9,15 +9,6 @@ if ! command -v jq >/dev/null; then
 	exit 0
 fi
 
-json=$work/run.json
-holds() { # FILTER: true for the JSON file
-	jq -e "$1" "$json" >/dev/null
-}
-
-is_json() { # NAME FILTER
-	is "$1" holds "$2"
-}
-
 head_filter='.schema == 1 and .tool == "verbena" and (.version | test("^[0-9]")) and
 	(.commit | type == "string") and (.argv | length > 2) and (.host | type == "object")'
 run_filter='(.ops | . > 0) and (.goodput_ops_s | . > 0) and .failed == 0 and

@@ -60,11 +60,6 @@ if ! command -v jq >/dev/null; then
 	exit 0
 fi
 
-json=$work/run.json
-is_json() { # NAME FILTER: true for the JSON file
-	is "$1" jq -e "$2" "$json"
-}
-
 run $sim --lock all --workload tpcc --json "$json"
 is 'tpcc: exit status 0' [ "$status" = 0 ]
 # A lock whose readers have short leases lets transactions expire; the others abort nothing here.

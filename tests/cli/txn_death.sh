@@ -10,10 +10,6 @@ if ! command -v jq >/dev/null; then
 	exit 0
 fi
 
-holds() { # FILTER: true for the JSON file
-	jq -e "$1" "$json" >/dev/null
-}
-
 # Runs bench txn with one worker killed once it has begun, and worked a little.  On a busy machine a run may
 # be over before that, and ends well: it is made again.
 kill_one() { # WHICH ARGS...: n the newest, o the oldest
