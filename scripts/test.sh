@@ -136,44 +136,40 @@ cases() { # LOG
 
 # ---- the stages ----
 
-# There are 200 programs to link, and this linker takes a third of the time.
-linker=()
-! command -v ld.gold >/dev/null || linker=(-Dc_link_args=-fuse-ld=gold)
-
 # -O1 and lines without variables are built in half the time of -O2 -g, and run as fast within 5 %.
-sanitized=(-Doptimization=1 -Ddebug=false -Dc_args=-g1 -Db_lundef=false "${linker[@]}")
+sanitized=(-Doptimization=1 -Ddebug=false -Dc_args=-g1 -Db_lundef=false)
 asan=(-Db_sanitize=address,undefined "${sanitized[@]}")
 tsan=(-Db_sanitize=thread "${sanitized[@]}")
 
 # What every stage but the compilers' own takes its tool and tests from.
 build_gcc() {
-	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled "${linker[@]}"
+	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled
 }
 
 stage_gcc() {
-	CC=gcc suites gcc '-models -net -long -inject' "${linker[@]}"
+	CC=gcc suites gcc '-models -net -long -inject'
 }
 
 # The state spaces of the locks' models.
 stage_models() {
-	CC=gcc suites gcc models "${linker[@]}"
+	CC=gcc suites gcc models
 }
 
 # Links that are cut by the clock: a minute or two, with nothing beside it.
 stage_net() {
-	CC=gcc suites gcc net "${linker[@]}"
+	CC=gcc suites gcc net
 }
 
 # Groups of processes that die and stand still, on networks, too; the commands while calls of the C library
 # and the kernel fail; protocols of transactions under more workloads; scripts that print pages' tables.
 stage_long() {
-	CC=gcc suites gcc long "${linker[@]}"
+	CC=gcc suites gcc long
 }
 
 # What another compiler makes of the C, not of the scripts and of Spin's verifiers; and locks over the
 # other network.
 stage_clang() {
-	VERBENA_TEST_NET=ucx CC=clang suites clang 'unit conformance sim -explorers' "${linker[@]}"
+	VERBENA_TEST_NET=ucx CC=clang suites clang 'unit conformance sim -explorers'
 }
 
 # Exploration finds nothing in our locks ...
