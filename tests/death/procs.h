@@ -33,7 +33,9 @@ struct board {
 	uint32_t stop, dismissed; /* workers; the server */
 	uint32_t step[4];
 	char why[512];
-	uint64_t victim; /* its endpoint */
+	uint64_t victim;        /* its endpoint */
+	uint64_t kept_until_ns; /* until when somebody has for certain what he holds */
+	uint32_t judged;        /* that was looked at before */
 	uint64_t grants, lost, longest_ns;
 	uint64_t waited_ns[PROCS_WAITS]; /* of those who had to wait for the dead */
 	uint32_t waits;
