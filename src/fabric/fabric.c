@@ -586,3 +586,10 @@ bool vb_peer_alive(struct vb_fabric *f, vb_peer p)
 {
 	return f->ops->peer_alive(f, p);
 }
+
+bool vb_node_gone(struct vb_fabric *f, uint16_t node)
+{
+	while (f->lower != NULL)
+		f = f->lower;
+	return f->ops->node_gone != NULL && f->ops->node_gone(f, node);
+}

@@ -203,6 +203,8 @@ struct vb_fabric_ops {
 	/* 0 and a message, or -EAGAIN.  The endpoint's waiters are woken when one arrives. */
 	int (*recv)(struct vb_ep *ep, struct vb_msg *out);
 	bool (*peer_alive)(struct vb_fabric *f, vb_peer peer);
+	/* Optional, see vb_node_gone.  NULL: no node's memory ever goes. */
+	bool (*node_gone)(struct vb_fabric *f, uint16_t node);
 
 	/* Room for named regions in a node's segment: 64-byte aligned, zeroed.  The same name gives
 	 * the same region; *fresh says who came first.  -ENOSPC, -EINVAL; -EEXIST, not said: it
@@ -573,6 +575,9 @@ int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_
 void vb_region_dense(struct vb_fabric *f, vb_addr at, uint64_t bytes);
 void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 bool vb_peer_alive(struct vb_fabric *f, vb_peer p);
+/* Whether it is known that a node's memory has gone for good, with the process that had it.  A verb that ends
+ * with -VB_EPEERGONE says less: its link may only be down. */
+bool vb_node_gone(struct vb_fabric *f, uint16_t node);
 /* Through hooks, too; zeroes where a fabric does not count. */
 void vb_fabric_stats_get(struct vb_fabric *f, struct vb_fabric_stats *out);
 

@@ -280,12 +280,23 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 	return vb_lane_status(me, lane, *ts | VB_TS_COMMITTED);
 }
 
+/* A verb to the node has failed with err: may it still succeed?  A link that is down comes back. */
+static bool may_come_back(const struct vb_coordinator *me, vb_addr at, int err)
+{
+	VB_SOMETIMES_IF(err == -VB_EPEERGONE, 2000,
+			"txn: a link is down while a commit is finished");
+	return err == -VB_EUNKNOWN || err == -VB_ETOOLATE ||
+	       (err == -VB_EPEERGONE && !vb_node_gone(me->db->fabric, vb_addr_node(at)));
+}
+
 /*
  * Takes the lock over: 0 it is ours, 1 another has it or it is free.  As long as that is not known,
  * nothing else may be done: the lock may stand there in the recovery's name, whose log is all that
- * is left of the commit, and under another name we would take it for another's.
+ * is left of the commit, and under another name we would take it for another's.  It does if e->held is
+ * `ours` already.  Otherwise a link that is down before anything was asked ends it with -VB_EPEERGONE.
  */
-static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t held)
+static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t held,
+		     bool ours)
 {
 	vb_addr at = e->at + me->db->store.table[e->table]->layout.lock_at;
 	uint64_t old = 0;
@@ -297,7 +308,8 @@ static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 				"txn: a mender lost its race");
 		if (err == 0)
 			return old == e->held || old == held ? 0 : 1;
-		if (err != -VB_EUNKNOWN && err != -VB_ETOOLATE)
+		ours |= err == -VB_EUNKNOWN;
+		if (!may_come_back(me, at, err) || (err == -VB_EPEERGONE && !ours))
 			return err;
 		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
 	}
@@ -373,7 +385,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 		err = before == 0 ? take_on(me, &now->e, 0, &ts, &held)
 				  : take_on_surely(me, &now->e, before, &ts, &held);
 		if (err == 0)
-			err = take_over(me, &now->e, held);
+			err = take_over(me, &now->e, held, before != 0);
 		if (err != 0)
 			break;
 		let_server_end(me);
@@ -452,7 +464,7 @@ static int redo_for_sure(struct vb_coordinator *me, const struct vb_log_entry *e
 {
 	int err;
 
-	while ((err = redo(me, e, me->db->patience_ns)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
+	while (may_come_back(me, e->at, err = redo(me, e, me->db->patience_ns)))
 		vb_txn_wait_out(me, me->db->suspect_ns);
 	if (err == -ETIMEDOUT)
 		return vb_fail(err,
@@ -479,7 +491,7 @@ static int let_go_for_sure(struct vb_coordinator *me, const struct vb_log_entry 
 		.at = e->at, .word = e->held, .table = me->db->store.table[e->table]};
 	int err;
 
-	while ((err = set_back(me, &s)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
+	while (may_come_back(me, e->at, err = set_back(me, &s)))
 		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
 	return err == -VB_EPEERGONE || err == -VB_EACCESS ? 0 : err;
 }

@@ -398,12 +398,19 @@ static void places_in_the_history(void **state)
 	free(w.place);
 }
 
-/* It was taken for lost in this seed. */
+/* It was taken for lost in this seed, before links in it refused verbs. */
 static void found_in_a_new_place(void **state)
 {
-	struct vb_txn_explored r = explored("wound-wait-sx", "000", 832);
+	const struct vb_cc_ops *cc = vb_cc_find("wound-wait-sx");
+	struct vb_txn_explored r;
+	struct vb_txn_draw d;
 
 	(void)state;
+	vb_txn_draw(cc, 832, "000", &d);
+	d.faults.refuse = d.faults.partition = 0;
+	d.faults.partition_max_ns = 0;
+	vb_txn_draw_bounds(&d);
+	assert_int_equal(vb_txn_explore(cc, &d, &r), 0);
 	if (r.violations > 0)
 		fail_msg("%s", r.stories != NULL ? r.stories : "");
 	assert_true(r.places_anew > 0);

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "fabric/hook/hooks.h"
+#include "fabric/sim/sim.h"
 #include "txn/db.h"
 #include "txn_api.h"
 
@@ -211,6 +212,104 @@ static void of_the_other_place(void **state)
 	assert_int_equal(value_of(w.b, w.t, 0), 7);
 	close_world(&w);
 }
+
+/* ---- over a link that is down ---- */
+
+/* So many posts to node 1 are refused, which are not executed then. */
+static struct {
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops ops;
+	unsigned left, refused;
+} link_;
+
+static int post_over_link(struct vb_ep *ep, struct vb_batch *batch)
+{
+	bool there = false;
+
+	for (unsigned i = 0; i < batch->n; i++)
+		there |=
+			batch->verbs[i].op != VB_OP_SEND && vb_addr_node(batch->verbs[i].addr) == 1;
+	if (!there || link_.left == 0)
+		return link_.real->post(ep, batch);
+	link_.left--;
+	link_.refused++;
+	for (unsigned i = 0; i < batch->n; i++)
+		batch->verbs[i].status = -VB_EPEERGONE;
+	batch->pending = 0;
+	return 0;
+}
+
+/* Coordinator a, on node 0, commits, and nothing of that is in place yet. */
+static void commit_some(struct world *w)
+{
+	const struct record after = {.value = 7};
+
+	must(vb_txn_begin(w->a));
+	for (uint64_t key = 0; key < LEFT_KEYS; key++)
+		must(vb_txn_write(w->a, w->t, key, &after));
+	commit_by_half(w);
+}
+
+/* A commit is finished from the log at each of its two places, before the place is used again. */
+static void use_places(struct world *w)
+{
+	for (unsigned i = 0; i < VB_PLACES_TXN; i++) {
+		must(vb_txn_begin(w->a));
+		vb_txn_abort(w->a);
+	}
+}
+
+/* However long the link is down: it is not forgotten. */
+static void over_a_link_that_is_down(void **state)
+{
+	struct world w;
+
+	for (unsigned posts = 1; posts < 10; posts++) {
+		open_usual(&w, state, SHORT_NS);
+		commit_some(&w);
+		link_.real = w.a->ep->ops;
+		link_.ops = *link_.real;
+		link_.ops.post = post_over_link;
+		link_.left = posts;
+		link_.refused = 0;
+		w.a->ep->ops = &link_.ops;
+		use_places(&w);
+		w.a->ep->ops = link_.real;
+		assert_int_equal(link_.refused, posts);
+		for (uint64_t key = 0; key < LEFT_KEYS; key++)
+			assert_int_equal(held(&w, key), 0);
+		for (uint64_t key = 0; key < LOADED; key++)
+			assert_int_equal(value_of(w.b, w.t, key),
+					 key < LEFT_KEYS ? 7 : FIRST + key);
+		close_world(&w);
+	}
+}
+
+/* What is not there any more is not waited for. */
+static void of_a_node_that_is_gone(void **state)
+{
+	unsigned there = 0;
+	struct world w;
+
+	open_usual(&w, state, SHORT_NS);
+	commit_some(&w);
+	vb_coordinator_bury(w.b); /* with it */
+	w.b = NULL;
+	vb_sim_lose_node(w.f, 1);
+	use_places(&w);
+	for (uint64_t key = 0; key < LEFT_KEYS; key++) {
+		bool on = vb_table_node(w.t, key) == 0;
+
+		there += on;
+		assert_int_equal(held(&w, key), !on);
+		if (on)
+			assert_int_equal(value_of(w.a, w.t, key), 7);
+	}
+	assert_true(there > 0 && there < LEFT_KEYS);
+	close_world(&w);
+}
+
+/* ---- what is another's, or another time's ---- */
 
 /* A lock of an earlier name of a place that goes on is set back, and that is all. */
 static void of_an_earlier_name(void **state)
@@ -523,6 +622,8 @@ int main(int argc, char **argv)
 		{"in a table that is not open", table_not_open},
 		{"upgraded", upgraded},
 		{"of the other place", of_the_other_place},
+		{"over a link that is down", over_a_link_that_is_down},
+		{"of a node that is gone", of_a_node_that_is_gone},
 		{"of an earlier name", of_an_earlier_name},
 		{"of another lock", of_another_lock},
 		{"from a log longer than a verb", long_log},

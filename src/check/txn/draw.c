@@ -9,24 +9,25 @@
 #define US 1000ull
 #define MS 1000000ull
 
-#define DRAW_STREAM  0x74786e
-#define STALL_STREAM 0x7374616c
-#define CALLS_STREAM 0x63616c6c
-#define DEAF_STREAM  0x64656166
-#define GO_STREAM    0x676f696e
-#define WRAP_STREAM  0x77726170
-#define TIMED_STREAM 0x74696d65
-#define EARLY_STREAM 0x6561726c
-#define SIZE_STREAM  0x73697a65
-#define PLAIN_STREAM 0x706c6169
-#define SHM_STREAM   0x73686d
-#define EDGE_STREAM  0x65646765
-#define WITH_STREAM  0x77697468
-#define SWEEP_STREAM 0x73770045
-#define SIDE_STREAM  0x73640005
-#define PAST_STREAM  0x70610004
-#define SNAP_STREAM  0x736e6170
-#define SCAN_STREAM  0x73630001
+#define DRAW_STREAM   0x74786e
+#define STALL_STREAM  0x7374616c
+#define CALLS_STREAM  0x63616c6c
+#define DEAF_STREAM   0x64656166
+#define GO_STREAM     0x676f696e
+#define WRAP_STREAM   0x77726170
+#define TIMED_STREAM  0x74696d65
+#define EARLY_STREAM  0x6561726c
+#define SIZE_STREAM   0x73697a65
+#define PLAIN_STREAM  0x706c6169
+#define SHM_STREAM    0x73686d
+#define EDGE_STREAM   0x65646765
+#define WITH_STREAM   0x77697468
+#define SWEEP_STREAM  0x73770045
+#define SIDE_STREAM   0x73640005
+#define PAST_STREAM   0x70610004
+#define SNAP_STREAM   0x736e6170
+#define SCAN_STREAM   0x73630001
+#define REFUSE_STREAM 0x72656675
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -92,6 +93,21 @@ static void draw_faults(struct vb_rng *r, struct vb_txn_draw *d)
 		f->partition = vb_draw_one_of(r, rare, 3) / 8;
 		f->partition_max_ns = vb_draw_between(r, 10 * US, d->lease_ns);
 	}
+}
+
+/* Links that refuse verbs while they are cut, which then are not executed for sure; some for so long that
+ * who has committed half of it is through with waiting. */
+static void draw_refusals(struct vb_rng *r, struct vb_txn_draw *d)
+{
+	static const double some[] = {0.5, 1}, rare[] = {0.0001, 0.0005, 0.002};
+	struct vb_sim_faults *f = &d->faults;
+
+	if (d->calm || d->memory || !vb_rng_chance(r, 0.2))
+		return;
+	f->refuse = vb_draw_one_of(r, some, 2);
+	if (f->partition == 0)
+		f->partition = vb_draw_one_of(r, rare, 3);
+	f->partition_max_ns = vb_draw_between(r, d->lease_ns / 2, 4 * d->lease_ns);
 }
 
 /* Who stands still for very long, and servers that stand still. */
@@ -370,6 +386,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		d->record_bytes -= (unsigned)vb_draw_between(&late, 1, 7);
 	vb_rng_seed(&late, seed, SHM_STREAM);
 	draw_memory(&late, d);
+	vb_rng_seed(&late, seed, REFUSE_STREAM);
+	draw_refusals(&late, d);
 	vb_rng_seed(&late, seed, SWEEP_STREAM);
 	draw_sweeps(&late, d);
 	vb_rng_seed(&late, seed, SIDE_STREAM);

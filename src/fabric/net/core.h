@@ -103,4 +103,10 @@ void net_end_wait_awake(struct net_fabric *f);
 
 struct net_ep *net_ep_find(struct net_fabric *f, uint32_t client);
 
+/* So the cluster says. */
+static inline bool net_host_gone(const struct net_fabric *f, uint16_t node)
+{
+	return __atomic_load_n(&f->core->host[net_host_of_node(f, node)].gone, __ATOMIC_ACQUIRE);
+}
+
 #endif

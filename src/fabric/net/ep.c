@@ -155,15 +155,18 @@ bool net_peer_alive(struct vb_fabric *fabric, vb_peer peer)
 {
 	struct net_fabric *f = net_of(fabric);
 	bool alive;
-	uint32_t host;
 
 	if (peer == VB_PEER_NONE || vb_peer_node(peer) >= fabric->nodes)
 		return false;
-	host = net_host_of_node(f, vb_peer_node(peer));
-	if (host != f->host)
-		return !__atomic_load_n(&f->core->host[host].gone, __ATOMIC_ACQUIRE);
+	if (net_host_of_node(f, vb_peer_node(peer)) != f->host)
+		return !net_host_gone(f, vb_peer_node(peer));
 	pthread_mutex_lock(&f->engine);
 	alive = net_ep_find(f, vb_peer_client(peer)) != NULL;
 	pthread_mutex_unlock(&f->engine);
 	return alive;
+}
+
+bool net_node_gone(struct vb_fabric *fabric, uint16_t node)
+{
+	return net_host_gone(net_of(fabric), node);
 }

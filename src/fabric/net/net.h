@@ -123,6 +123,7 @@ void net_ep_close(struct vb_ep *ep);
 int net_post(struct vb_ep *ep, struct vb_batch *b);
 int net_recv(struct vb_ep *ep, struct vb_msg *out);
 bool net_peer_alive(struct vb_fabric *f, vb_peer peer);
+bool net_node_gone(struct vb_fabric *f, uint16_t node);
 int net_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
 void *net_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes); /* own nodes; else NULL */
@@ -132,8 +133,8 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns); /* the root's clo
 #define NET_FABRIC_OPS                                                                             \
 	.close = net_close, .after_fork = net_after_fork, .ep_open = net_ep_open,                  \
 	.ep_close = net_ep_close, .post = net_post, .recv = net_recv,                              \
-	.peer_alive = net_peer_alive, .region = net_region, .local = net_local,                    \
-	.stats = net_stats, .common_now = net_common_now
+	.peer_alive = net_peer_alive, .node_gone = net_node_gone, .region = net_region,            \
+	.local = net_local, .stats = net_stats, .common_now = net_common_now
 
 /* ---- for the transports ---- */
 

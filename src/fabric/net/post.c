@@ -57,11 +57,6 @@ static int check_memory(const struct net_fabric *f, const struct vb_verb *v)
 	return 0;
 }
 
-static bool host_gone(const struct net_fabric *f, uint16_t node)
-{
-	return __atomic_load_n(&f->core->host[net_host_of_node(f, node)].gone, __ATOMIC_ACQUIRE);
-}
-
 static int check(struct net_ep *e, const struct vb_verb *v)
 {
 	const struct net_fabric *f = net_of(e->ep.fabric);
@@ -81,12 +76,12 @@ static int check(struct net_ep *e, const struct vb_verb *v)
 			    net_host_of_node(f, vb_addr_node(v->addr)))
 			return vb_fail(-EINVAL, "a notified WRITE tells an endpoint of the node "
 						"that it writes to");
-		if (host_gone(f, vb_peer_node(v->peer)))
+		if (net_host_gone(f, vb_peer_node(v->peer)))
 			return -VB_EPEERGONE;
 	}
 	if (v->op != VB_OP_SEND) {
 		err = check_memory(f, v);
-		if (err == 0 && host_gone(f, vb_addr_node(v->addr)))
+		if (err == 0 && net_host_gone(f, vb_addr_node(v->addr)))
 			return -VB_EPEERGONE;
 	}
 	if (err == 0 && v->not_after_ns != 0 && vb_ep_now(&e->ep) > v->not_after_ns)

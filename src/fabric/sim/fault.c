@@ -61,6 +61,8 @@ bool sim_fault_refuses(const struct sim *s, uint16_t a, uint16_t b)
 {
 	uint64_t now = sim_now(s);
 
+	if (b + 1u == s->lost)
+		return true;
 	for (unsigned i = 0; i < s->n_cuts; i++) {
 		const struct sim_cut *c = &s->cuts[i];
 

@@ -185,6 +185,7 @@ struct sim {
 	struct vb_rng fault_rng, clock_rng;
 	struct sim_cut cuts[SIM_CUTS_MAX];
 	unsigned n_cuts;
+	unsigned lost;            /* the node whose memory is gone, and 1; 0: none */
 	uint64_t around_until_ns; /* until then some client waits for a word to come round */
 	void (*on_death)(struct vb_ep *ep, void *arg);
 	void *on_death_arg;

@@ -339,6 +339,11 @@ static bool sim_peer_alive(struct vb_fabric *f, vb_peer peer)
 	return sim_find_peer(sim_of(f), peer) != NULL;
 }
 
+static bool sim_node_gone(struct vb_fabric *f, uint16_t node)
+{
+	return node + 1u == sim_of(f)->lost;
+}
+
 /* ---- regions ---- */
 
 static int sim_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
@@ -403,6 +408,15 @@ static void sim_dense(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 
 /* ---- sim.h ---- */
 
+void vb_sim_lose_node(struct vb_fabric *f, uint16_t node)
+{
+	struct sim *s = sim_of(f);
+
+	vb_assert(node < f->nodes && s->lost == 0);
+	s->lost = node + 1u;
+	s->faulty = true;
+}
+
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
 {
 	struct sim *s = sim_of(f);
@@ -411,7 +425,8 @@ void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
 	s->faulty = faults->die > 0 || faults->pause > 0 || faults->pause_told > 0 ||
 		    faults->around > 0 || faults->delay > 0 || faults->tear > 0 ||
 		    faults->stall > 0 || faults->lose > 0 || faults->deaf > 0 ||
-		    faults->early > 0 || faults->nic_stall > 0 || faults->partition > 0;
+		    faults->early > 0 || faults->nic_stall > 0 || faults->partition > 0 ||
+		    s->lost != 0;
 	s->n_cuts = 0;
 }
 
@@ -506,6 +521,7 @@ const struct vb_fabric_ops vb_fabric_sim = {
 	.post = sim_post,
 	.recv = sim_recv,
 	.peer_alive = sim_peer_alive,
+	.node_gone = sim_node_gone,
 	.region = sim_region,
 	.dense = sim_dense,
 	.local = sim_local,
