@@ -222,6 +222,14 @@ static struct {
 	unsigned left, refused;
 } link_;
 
+static int end_refused(struct vb_batch *batch)
+{
+	for (unsigned i = 0; i < batch->n; i++)
+		batch->verbs[i].status = -VB_EPEERGONE;
+	batch->pending = 0;
+	return 0;
+}
+
 static int post_over_link(struct vb_ep *ep, struct vb_batch *batch)
 {
 	bool there = false;
@@ -233,10 +241,7 @@ static int post_over_link(struct vb_ep *ep, struct vb_batch *batch)
 		return link_.real->post(ep, batch);
 	link_.left--;
 	link_.refused++;
-	for (unsigned i = 0; i < batch->n; i++)
-		batch->verbs[i].status = -VB_EPEERGONE;
-	batch->pending = 0;
-	return 0;
+	return end_refused(batch);
 }
 
 /* Coordinator a, on node 0, commits, and nothing of that is in place yet. */
@@ -540,6 +545,8 @@ static struct {
 	enum vb_op op; /* with it */
 	uint64_t ns;   /* that the first of these is late */
 	unsigned seen;
+	vb_addr lock;  /* behind that, CASes of this word */
+	unsigned down; /* are refused, so many */
 } still;
 
 static int post_late(struct vb_ep *ep, struct vb_batch *b)
@@ -551,6 +558,11 @@ static int post_late(struct vb_ep *ep, struct vb_batch *b)
 			must(vb_ep_sleep(ep, still.ns));
 		break;
 	}
+	if (still.seen > 0 && still.down > 0 && b->verbs[0].op == VB_OP_CAS64 &&
+	    b->verbs[0].addr == still.lock) {
+		still.down--;
+		return end_refused(b);
+	}
 	return still.real->post(ep, b);
 }
 
@@ -559,6 +571,8 @@ static void be_late(struct world *w, enum vb_op op, uint64_t key, uint32_t word)
 {
 	assert_int_equal(vb_table_node(w->t, key), 0);
 	still.at = vb_table_find(w->t, 0, key) + word;
+	still.lock = vb_table_find(w->t, 0, key) + w->t->layout.lock_at;
+	still.down = 0;
 	still.op = op;
 	still.ns = w->db->lease_ns + 1000000;
 	still.seen = 0;
@@ -595,8 +609,9 @@ static void set_back_late(void **state)
 	close_world(&w);
 }
 
-/* What it took over, others may have taken over from it: it does not write, but begins again. */
-static void redo_late(void **state)
+/* What it took over, others may have taken over from it: it does not write, but begins again.  If the link is
+ * down by then, it waits: the lock stands in its name, whose log must not be that of the next one. */
+static void redo_late_and(void **state, unsigned down)
 {
 	const struct record after = {.value = 7};
 	const struct vb_db_params p = usual_db(*state, SHORT_NS);
@@ -608,11 +623,23 @@ static void redo_late(void **state)
 	leave(&w, w.t, LEFT_KEYS, &after);
 	be_late(&w, VB_OP_WRITE, 0,
 		w.t->layout.version_at + vb_slot_behind(&w.t->layout, 1 % w.t->layout.slots));
+	still.down = down;
 	recover_all(&w, LEFT_KEYS);
 	assert_int_equal(still.seen, 2);
+	assert_int_equal(still.down, 0);
 	for (uint64_t key = 0; key < LEFT_KEYS; key++)
 		assert_int_equal(value_of(w.b, w.t, key), 7);
 	close_world(&w);
+}
+
+static void redo_late(void **state)
+{
+	redo_late_and(state, 0);
+}
+
+static void redo_late_and_cut_off(void **state)
+{
+	redo_late_and(state, 3);
 }
 
 int main(int argc, char **argv)
@@ -632,6 +659,7 @@ int main(int argc, char **argv)
 		{"redone in time", in_time_forward},
 		{"set back late", set_back_late},
 		{"redone late", redo_late},
+		{"redone late and cut off", redo_late_and_cut_off},
 	};
 	static const char *const fabrics[] = {"sim", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
