@@ -272,7 +272,9 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
  *   -EBUSY         a transaction is under way: commit or abort it first
  *   -VB_EPEERGONE, -VB_EUNKNOWN
  *                  an earlier commit returned -VB_EUNKNOWN, and what became of its transaction can
- *                  still not be learned.  Begin again later
+ *                  still not be learned; or the link to a node is down where an earlier transaction has
+ *                  committed what is not in place yet.  Begin again later: nothing of it is lost as long
+ *                  as the node is not
  *   -ETIMEDOUT     shm, a commit stage by RPC: what an earlier transaction has committed is not in
  *                  place yet, because a server that lives has not answered for 10 s, and may still
  *                  write it.  Begin again later

@@ -246,6 +246,8 @@ void vb_coordinator_close(struct vb_coordinator *me)
 	vb_txn_abort(me);
 	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++)
 		err = vb_lane_settle(me, &me->lane[i]);
+	if (err == 0)
+		err = vb_recovery_pay(me);
 	__atomic_store_n(me->clock_word, me->clock, __ATOMIC_RELEASE);
 	if (err == 0)
 		err = give_number_back(me);

@@ -228,8 +228,9 @@ struct vb_coordinator {
 	struct vb_rng rng;
 	unsigned char *scratch; /* VB_CALLS_MAX calls on their way out */
 	struct vb_list kept;    /* memory of recoveries under way */
-	uint16_t *slot;         /* finds items by key: number + 1 */
-	uint32_t *stamp;        /* in which transaction the slot was filled */
+	struct redo *owed; /* one that a link which is down has cut off, with its log (recover.c) */
+	uint16_t *slot;    /* finds items by key: number + 1 */
+	uint32_t *stamp;   /* in which transaction the slot was filled */
 	uint32_t slot_mask, txn_stamp;
 	struct vb_suspect suspect[VB_SUSPECTS];
 	unsigned ripe; /* of them */
@@ -506,6 +507,9 @@ static inline bool vb_log_decides(const struct vb_db *db, uint64_t status)
 	return ((status & VB_TS_STATE) == VB_TS_COMMITTED) != undone;
 }
 
+/* Ends the recovery that a link which was down has cut off, if there is one.  0, or -VB_EPEERGONE: it is still
+ * down, and nothing else can be recovered. */
+int vb_recovery_pay(struct vb_coordinator *me);
 /* Finishes what the last transaction of the lane has left to do, which nobody else writes to; its end is known.
  * 0, or the error for which it is not known to be in place. */
 int vb_lane_finish(struct vb_coordinator *me, struct vb_lane *lane);

@@ -280,23 +280,24 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 	return vb_lane_status(me, lane, *ts | VB_TS_COMMITTED);
 }
 
-/* A verb to the node has failed with err: may it still succeed?  A link that is down comes back. */
-static bool may_come_back(const struct vb_coordinator *me, vb_addr at, int err)
+/* A verb to the node has failed with err: is what stood there lost for good?  A link that is down comes
+ * back. */
+static bool is_lost(const struct vb_coordinator *me, vb_addr at, int err)
 {
 	VB_SOMETIMES_IF(err == -VB_EPEERGONE, 2000,
 			"txn: a link is down while a commit is finished");
-	return err == -VB_EUNKNOWN || err == -VB_ETOOLATE ||
-	       (err == -VB_EPEERGONE && !vb_node_gone(me->db->fabric, vb_addr_node(at)));
+	return err == -VB_EACCESS ||
+	       (err == -VB_EPEERGONE && vb_node_gone(me->db->fabric, vb_addr_node(at)));
 }
 
 /*
  * Takes the lock over: 0 it is ours, 1 another has it or it is free.  As long as that is not known,
  * nothing else may be done: the lock may stand there in the recovery's name, whose log is all that
  * is left of the commit, and under another name we would take it for another's.  It does if e->held is
- * `ours` already.  Otherwise a link that is down before anything was asked ends it with -VB_EPEERGONE.
+ * *ours already.  A link that is down ends it with -VB_EPEERGONE, with *ours if it may stand there.
  */
 static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t held,
-		     bool ours)
+		     bool *ours)
 {
 	vb_addr at = e->at + me->db->store.table[e->table]->layout.lock_at;
 	uint64_t old = 0;
@@ -308,8 +309,8 @@ static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 				"txn: a mender lost its race");
 		if (err == 0)
 			return old == e->held || old == held ? 0 : 1;
-		ours |= err == -VB_EUNKNOWN;
-		if (!may_come_back(me, at, err) || (err == -VB_EPEERGONE && !ours))
+		*ours |= err == -VB_EUNKNOWN;
+		if (err != -VB_EUNKNOWN && err != -VB_ETOOLATE)
 			return err;
 		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
 	}
@@ -357,49 +358,105 @@ static int take_on_surely(struct vb_coordinator *me, const struct vb_log_entry *
 	return err;
 }
 
+/* The recovery of one tuple. */
+struct redo {
+	uint64_t ts, held, before, not_after;
+	bool named; /* its log is ours, under ts */
+	bool ours;  /* the lock may stand in our name */
+	union {
+		struct vb_log_entry e;
+		unsigned char bytes[sizeof(struct vb_log_entry) + VB_RECORD_BYTES_MAX];
+	};
+};
+
+static int name_it(struct vb_coordinator *me, struct redo *r, uint64_t patience_ns)
+{
+	int err = server_is_done(me, &r->e, patience_ns);
+
+	if (err != 0)
+		return err;
+	/* From here on others may find that we do not move. */
+	r->not_after = vb_ep_now(me->ep) + me->db->lease_ns;
+	me->recovering ^= 1u;
+	err = r->before == 0 ? take_on(me, &r->e, 0, &r->ts, &r->held)
+			     : take_on_surely(me, &r->e, r->before, &r->ts, &r->held);
+	r->named = err == 0;
+	return err;
+}
+
 /*
  * One tuple gets what its transaction had written, and is free.  If that does not succeed in time,
  * once more in the name of the other lane, as others would: until it is done or another has the
  * lock.
  */
-static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uint64_t patience_ns)
+static int redo_on(struct vb_coordinator *me, struct redo *r, uint64_t patience_ns)
 {
-	union {
-		struct vb_log_entry e;
-		unsigned char bytes[sizeof(struct vb_log_entry) + VB_RECORD_BYTES_MAX];
-	} *now = vb_recovery_keep(me, sizeof(*now));
-	uint64_t ts, held, before = 0;
-	int err = now == NULL ? -ENOMEM : 0;
+	for (;;) {
+		int err = r->named ? 0 : name_it(me, r, patience_ns);
 
-	if (err == 0)
-		memcpy(now, first, sizeof(*first) + first->bytes);
-	while (err == 0) {
-		uint64_t not_after;
-
-		err = server_is_done(me, &now->e, patience_ns);
-		if (err != 0)
-			break;
-		/* From here on others may find that we do not move. */
-		not_after = vb_ep_now(me->ep) + me->db->lease_ns;
-		me->recovering ^= 1u;
-		err = before == 0 ? take_on(me, &now->e, 0, &ts, &held)
-				  : take_on_surely(me, &now->e, before, &ts, &held);
 		if (err == 0)
-			err = take_over(me, &now->e, held, before != 0);
+			err = take_over(me, &r->e, r->held, &r->ours);
 		if (err != 0)
-			break;
+			return err < 0 ? err : 0;
 		let_server_end(me);
-		if (write_it(me, &now->e, ts, held, not_after)) {
+		if (write_it(me, &r->e, r->ts, r->held, r->not_after)) {
 			me->rolled_forward++;
-			break;
+			return 0;
 		}
 		vb_txn_wait_out(me, me->db->suspect_ns);
-		before = now->e.held;
-		now->e.held = held;
-		now->e.by_server = 0;
+		r->before = r->e.held;
+		r->e.held = r->held;
+		r->e.by_server = 0;
+		r->named = false;
+		r->ours = true;
 	}
-	vb_recovery_let_go(now);
-	return err < 0 ? err : 0;
+}
+
+/* Is it left, for now, by a lock that may stand in our name?  Its log must not be another's until it is
+ * done. */
+static bool is_owed(const struct vb_coordinator *me, const struct redo *r, int err)
+{
+	return r->ours && err == -VB_EPEERGONE && !is_lost(me, r->e.at, err);
+}
+
+int vb_recovery_pay(struct vb_coordinator *me)
+{
+	int err;
+
+	if (vb_likely(me->owed == NULL))
+		return 0;
+	err = redo_on(me, me->owed, me->db->patience_ns);
+	if (is_owed(me, me->owed, err))
+		return err;
+	vb_recovery_let_go(me->owed);
+	me->owed = NULL;
+	return 0;
+}
+
+static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uint64_t patience_ns)
+{
+	int err = vb_recovery_pay(me);
+	struct redo *r;
+
+	if (err != 0)
+		return err;
+	r = vb_recovery_keep(me, sizeof(*r));
+	if (r == NULL)
+		return -ENOMEM;
+	r->before = 0;
+	r->named = r->ours = false;
+	memcpy(&r->e, first, sizeof(*first) + first->bytes);
+	err = redo_on(me, r, patience_ns);
+	if (is_owed(me, r, err)) {
+		vb_warn("a recovery on node %u stops in the middle, for the link to it is down: "
+			"this "
+			"coordinator recovers nothing else until it is up",
+			vb_addr_node(r->e.at));
+		me->owed = r;
+	} else {
+		vb_recovery_let_go(r);
+	}
+	return err;
 }
 
 static bool entry_is_sound(const struct vb_db *db, const struct vb_log_entry *e)
@@ -458,20 +515,32 @@ static int by_log(struct vb_coordinator *me, const struct vb_suspect *s, uint32_
 	return err;
 }
 
-/* Its node may be out of reach for a while; if it is gone, so is the tuple.  A server that is slow
- * has not been given a core, and comes to it. */
+/* Of what was to be finished: what is lost needs no more. */
+static int ended(const struct vb_coordinator *me, vb_addr at, int err)
+{
+	if (is_lost(me, at, err))
+		return 0;
+	/* Whoever begins again and again meets it each time. */
+	if (err == -VB_EPEERGONE)
+		vb_info("a commit on node %u is not finished: the link to it is down",
+			vb_addr_node(at));
+	return err;
+}
+
+/* Its node may be slow, and if it is gone, so is the tuple.  A server that is slow has not been given a core,
+ * and comes to it.  A link that is down is told of, and it is tried again at the next use of the place. */
 static int redo_for_sure(struct vb_coordinator *me, const struct vb_log_entry *e)
 {
 	int err;
 
-	while (may_come_back(me, e->at, err = redo(me, e, me->db->patience_ns)))
+	while ((err = redo(me, e, me->db->patience_ns)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
 		vb_txn_wait_out(me, me->db->suspect_ns);
 	if (err == -ETIMEDOUT)
 		return vb_fail(err,
 			       "a commit on node %u cannot be finished: the node's server does not "
 			       "answer, lives, and may still write; continue it or end it",
 			       vb_addr_node(e->at));
-	return err == -VB_EPEERGONE || err == -VB_EACCESS ? 0 : err;
+	return ended(me, e->at, err);
 }
 
 /* Half of a commit must not be forgotten. */
@@ -491,9 +560,9 @@ static int let_go_for_sure(struct vb_coordinator *me, const struct vb_log_entry 
 		.at = e->at, .word = e->held, .table = me->db->store.table[e->table]};
 	int err;
 
-	while (may_come_back(me, e->at, err = set_back(me, &s)))
+	while ((err = set_back(me, &s)) == -VB_EUNKNOWN || err == -VB_ETOOLATE)
 		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
-	return err == -VB_EPEERGONE || err == -VB_EACCESS ? 0 : err;
+	return ended(me, e->at, err);
 }
 
 int vb_lane_finish(struct vb_coordinator *me, struct vb_lane *lane)
