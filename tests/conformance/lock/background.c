@@ -341,7 +341,7 @@ static void test_fork(void **state)
 	struct vb_fabric *f;
 	struct vb_grant g;
 	pthread_t c;
-	int status;
+	int status, through[2];
 	void *got;
 	pid_t pid;
 
@@ -354,18 +354,22 @@ static void test_fork(void **state)
 		vb_lock_acquire(b, THE_LOCK, VB_EXCLUSIVE, GIVE_UP_NS, &(struct vb_grant){0}),
 		-ETIMEDOUT);
 	usleep(5000); /* so that most often the keeper is inside; right either way */
+	assert_int_equal(pipe(through), 0);
 	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		/* Its own proxy is handed on by its own keeper, after the parent's. */
 		int wrong = child(f, space);
 
+		close(through[1]);
 		if (wrong == 0)
 			vb_lock_space_close(space);
 		_exit(wrong);
 	}
-	/* The child is through with its calls, or waits for its place to be handed on. */
-	usleep(20000);
+	/* The child is through with its calls: it waits for its place to be handed on. */
+	close(through[1]);
+	assert_int_equal(read(through[0], &status, 1), 0);
+	close(through[0]);
 	assert_int_equal(vb_lock_release(a, &g), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
