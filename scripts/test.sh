@@ -141,6 +141,11 @@ sanitized=(-Doptimization=1 -Ddebug=false -Dc_args=-g1 -Db_lundef=false)
 asan=(-Db_sanitize=address,undefined "${sanitized[@]}")
 tsan=(-Db_sanitize=thread "${sanitized[@]}")
 
+# The undefined-behaviour and address sanitizers stop at the first finding; so does the thread one.
+export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1:strict_string_checks=1
+export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
+
 # What every stage but the compilers' own takes its tool and tests from.
 build_gcc() {
 	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled
