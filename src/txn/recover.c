@@ -448,8 +448,7 @@ static int redo(struct vb_coordinator *me, const struct vb_log_entry *first, uin
 	memcpy(&r->e, first, sizeof(*first) + first->bytes);
 	err = redo_on(me, r, patience_ns);
 	if (is_owed(me, r, err)) {
-		vb_warn("a recovery on node %u stops in the middle, for the link to it is down: "
-			"this "
+		vb_warn("a recovery on node %u is cut off, for the link to it is down: this "
 			"coordinator recovers nothing else until it is up",
 			vb_addr_node(r->e.at));
 		me->owed = r;

@@ -35,7 +35,7 @@ struct board {
 	char why[512];
 	uint64_t victim;        /* its endpoint */
 	uint64_t kept_until_ns; /* until when somebody has for certain what he holds */
-	uint32_t judged;        /* that was looked at before */
+	uint32_t judged;        /* so often it was looked at before then */
 	uint64_t grants, lost, longest_ns;
 	uint64_t waited_ns[PROCS_WAITS]; /* of those who had to wait for the dead */
 	uint32_t waits;
