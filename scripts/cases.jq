@@ -8,7 +8,7 @@
 # case printed before it.
 def case_name: sub("^(not )?ok [0-9]+ *(- )?"; "");
 def is_skip: test("# *SKIP"; "i");
-def last_lines: [splits("\n") | select(. != "")] | .[-12:] | join("\n");
+def last_lines: split("\n") | map(select(. != ""))[-12:] | join("\n");
 def skip_name: case_name | capture("^(?<a>.*?) *# *SKIP *(?<b>.*)$"; "i");
 
 . as $t
