@@ -52,8 +52,7 @@ static uint64_t asked(const struct vb_lock_space *s)
 	return protocol_of(s->ops->name) | (s->fencing ? ASKED_FENCE : 0) | s->servers;
 }
 
-/* Any node of this process: a place to post from. */
-static int open_endpoint(struct vb_fabric *f, struct vb_ep **out)
+int vb_lock_header_ep(struct vb_fabric *f, struct vb_ep **out)
 {
 	for (uint16_t n = 0; n < f->nodes; n++) {
 		if (vb_local(f, vb_addr_make(n, 0), 8) != NULL)
@@ -219,7 +218,7 @@ int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_fou
 	int err = 0;
 
 	if (!vb_lock_header_by_cpu(s->fabric))
-		err = open_endpoint(s->fabric, &ep);
+		err = vb_lock_header_ep(s->fabric, &ep);
 	else if (mapped(s, node) == NULL)
 		err = vb_fail(-EOPNOTSUPP, "the '%s' fabric does not show node %u's memory here",
 			      s->fabric->ops->name, node);

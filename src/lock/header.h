@@ -23,10 +23,16 @@ static inline bool vb_lock_header_by_cpu(const struct vb_fabric *f)
 	return !(f->caps.flags & VB_CAP_CLUSTER);
 }
 
+/* Any node of this process, as a place to post verbs to headers from; -EINVAL, logged: it has none. */
+int vb_lock_header_ep(struct vb_fabric *f, struct vb_ep **out);
+
 /* ---- workers.c ---- */
 
-/* A READ or WRITE of a header, over a link that may be down for a moment.  If its answer is lost it
- * is done again, which changes nothing, once the first one cannot take effect any more. */
+/* A verb to a header, over a link that may be down for a moment.  If its answer is lost it is done again,
+ * once the first one cannot take effect any more: it must be one that changes nothing then. */
+int vb_lock_header_run(struct vb_ep *ep, struct vb_verb *v);
+
+/* The same, of a READ or WRITE. */
 int vb_lock_header_verb(struct vb_ep *ep, uint8_t op, vb_addr at, void *buf, uint32_t len);
 /* A READ of a header over a link that may be down for a moment; -VB_EUNKNOWN, -VB_EPEERGONE: it was
  * down for seconds. */

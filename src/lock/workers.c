@@ -21,16 +21,22 @@
 /* How long a node may be out of reach. */
 #define LINK_NS 5000000000ull
 
-int vb_lock_header_verb(struct vb_ep *ep, uint8_t op, vb_addr at, void *buf, uint32_t len)
+int vb_lock_header_run(struct vb_ep *ep, struct vb_verb *v)
 {
-	struct vb_verb v = {.op = op, .addr = at, .buf = buf, .len = len};
 	uint64_t until = vb_ep_now(ep) + LINK_NS, pause = ep->fabric->caps.verb_bound_ns + 1000000;
-	int err = vb_verb_run(ep, &v);
+	int err = vb_verb_run(ep, v);
 
 	while ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE || err == -EAGAIN) &&
 	       vb_ep_now(ep) < until && vb_ep_sleep(ep, pause) == 0)
-		err = vb_verb_run(ep, &v);
+		err = vb_verb_run(ep, v);
 	return err;
+}
+
+int vb_lock_header_verb(struct vb_ep *ep, uint8_t op, vb_addr at, void *buf, uint32_t len)
+{
+	struct vb_verb v = {.op = op, .addr = at, .buf = buf, .len = len};
+
+	return vb_lock_header_run(ep, &v);
 }
 
 int vb_lock_header_read(struct vb_ep *ep, vb_addr at, void *buf, uint32_t len)

@@ -107,6 +107,34 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  CHILD_AND_THREAD, vb_lock_valid(w.me, &w.g), false)                                      \
 	X(vb_lock_outcome, vb_lock_outcome(0), VB_GRANTED, NOWHERE, 0, 0)
 
+#define NAMES_CALLS(X)                                                                             \
+	X(vb_names_open,                                                                           \
+	  all(2, vb_names_open(NULL, NULL, &o.names), vb_names_open(w.space, NULL, NULL)),         \
+	  -EINVAL, CHILD, vb_names_open(w.space, NULL, &o.names), FOREIGN)                         \
+	X(vb_names_close, VOID(vb_names_close(NULL)), 0, NOWHERE, 0, 0)                            \
+	X(vb_names_lock,                                                                           \
+	  all(4, vb_names_lock(NULL, w.me, "a", 1, &o.key),                                        \
+	      vb_names_lock(w.names, NULL, "a", 1, &o.key),                                        \
+	      vb_names_lock(w.names, w.me, NULL, 1, &o.key),                                       \
+	      vb_names_lock(w.names, w.me, "a", 1, NULL)),                                         \
+	  -EINVAL, CHILD_AND_THREAD, vb_names_lock(w.names, w.me, "a", 1, &o.key), FOREIGN)        \
+	X(vb_names_find,                                                                           \
+	  all(4, vb_names_find(NULL, w.me, "a", 1, &o.key),                                        \
+	      vb_names_find(w.names, NULL, "a", 1, &o.key),                                        \
+	      vb_names_find(w.names, w.me, NULL, 1, &o.key),                                       \
+	      vb_names_find(w.names, w.me, "a", 1, NULL)),                                         \
+	  -EINVAL, CHILD_AND_THREAD, vb_names_find(w.names, w.me, "a", 1, &o.key), FOREIGN)        \
+	X(vb_names_of,                                                                             \
+	  all(4, vb_names_of(NULL, w.me, 1, &o.key, 8, &o.size),                                   \
+	      vb_names_of(w.names, NULL, 1, &o.key, 8, &o.size),                                   \
+	      vb_names_of(w.names, w.me, 1, NULL, 8, &o.size),                                     \
+	      vb_names_of(w.names, w.me, 1, &o.key, 8, NULL)),                                     \
+	  -EINVAL, CHILD_AND_THREAD, vb_names_of(w.names, w.me, 1, &o.key, 8, &o.size), FOREIGN)   \
+	X(vb_names_each,                                                                           \
+	  all(3, vb_names_each(NULL, w.me, each, NULL), vb_names_each(w.names, NULL, each, NULL),  \
+	      vb_names_each(w.names, w.me, NULL, NULL)),                                           \
+	  -EINVAL, CHILD_AND_THREAD, vb_names_each(w.names, w.me, each, NULL), FOREIGN)
+
 #define DB_CALLS(X)                                                                                \
 	X(vb_table_node_bytes,                                                                     \
 	  vb_table_node_bytes(NULL, &o.tp, 1) + vb_table_node_bytes(&o.dp, NULL, 1), 0, NOWHERE,   \
@@ -214,6 +242,6 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  all(2, vb_values_remove(NULL, w.values, 1), vb_values_remove(w.co, NULL, 1)), -EINVAL,   \
 	  CHILD_AND_THREAD, vb_values_remove(w.co, w.values, 1), FOREIGN)
 
-#define CALLS(X) FABRIC_CALLS(X) LOCK_CALLS(X) DB_CALLS(X) TXN_CALLS(X)
+#define CALLS(X) FABRIC_CALLS(X) LOCK_CALLS(X) NAMES_CALLS(X) DB_CALLS(X) TXN_CALLS(X)
 
 #endif

@@ -21,6 +21,7 @@
 
 #include <verbena/cluster.h>
 #include <verbena/lock.h>
+#include <verbena/names.h>
 #include <verbena/txn.h>
 
 #define VB_LOG_ROOM "test"
@@ -42,6 +43,7 @@ static struct {
 	struct vb_lock_server *server;
 	struct vb_lock_client *me;
 	struct vb_grant g; /* of HELD */
+	struct vb_names *names;
 	struct vb_db *db;
 	struct vb_table *table;
 	struct vb_values *values;
@@ -68,6 +70,7 @@ static struct {
 	struct vb_lock_server *server;
 	struct vb_lock_client *client;
 	struct vb_grant g;
+	struct vb_names *names;
 	struct vb_db *db;
 	struct vb_table *table;
 	struct vb_values *values;
@@ -77,6 +80,7 @@ static struct {
 	void *in;
 	uint64_t key;
 	uint32_t bytes;
+	size_t size;
 } o;
 
 static char said[2048];
@@ -116,6 +120,12 @@ static int all(unsigned n, ...)
 	return value;
 }
 
+static int each(void *user, uint64_t lock, const void *name, size_t bytes)
+{
+	(void)user, (void)lock, (void)name, (void)bytes;
+	return 0;
+}
+
 static int body(struct vb_coordinator *me, void *arg)
 {
 	uint64_t n;
@@ -137,6 +147,7 @@ static void open_locks(void)
 	assert_int_equal(vb_lock_server_start(w.rpc, 0, 0, 1, &w.server), 0);
 	assert_int_equal(vb_lock_client_open(w.space, 0, &w.me), 0);
 	assert_int_equal(vb_lock_acquire(w.me, HELD, VB_EXCLUSIVE, 0, &w.g), 0);
+	assert_int_equal(vb_names_open(w.space, NULL, &w.names), 0);
 }
 
 static void open_db(void)
@@ -189,6 +200,7 @@ static int teardown(void **state)
 	assert_int_equal(vb_lock_release(w.me, &w.g), 0);
 	vb_lock_client_close(w.me);
 	vb_lock_server_stop(w.server);
+	vb_names_close(w.names);
 	assert_int_equal(vb_lock_space_close(w.space), 0);
 	assert_int_equal(vb_lock_space_close(w.rpc), 0);
 	vb_coordinator_close(w.co);
@@ -450,6 +462,8 @@ static void test_close_in_use(void **state)
 	     "table of values");
 	unharmed();
 	vb_lock_client_close(w.me);
+	SAYS(vb_lock_space_close(w.space), -EBUSY, "directory of names");
+	vb_names_close(w.names);
 	assert_int_equal(vb_lock_space_close(w.space), 0);
 	vb_lock_server_stop(w.server);
 	assert_int_equal(vb_lock_space_close(w.rpc), 0);

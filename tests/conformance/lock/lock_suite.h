@@ -7,6 +7,7 @@
  *
  * Which of these run for a lock, and how many must: suite_run.h.
  */
+#include "suite_names.h"
 #include "world.h"
 
 #include "base/log.h"
@@ -543,7 +544,7 @@ static void misuse(void **state)
 	world_close(&w);
 }
 
-/* Who opens the space once more must want the same; and the locks are the same. */
+/* Who opens the space once more must want the same; and the locks are the same, and their names. */
 static void reopening_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 {
 	struct vb_lock_space_params p = world_space_params(w, w->space->servers);
@@ -570,6 +571,7 @@ static void reopening_actor(struct world *w, struct vb_lock_client *me, unsigned
 	}
 	EXPECT_ERR(w, 0, vb_lock_acquire(me, 1, VB_EXCLUSIVE, PATIENCE_NS, &g));
 	EXPECT_ERR(w, 0, vb_lock_release(me, &g));
+	use_names(w, me, add_one);
 }
 
 static void reopening(void **state)
@@ -578,6 +580,7 @@ static void reopening(void **state)
 
 	open_usual(&w, state);
 	world_run(&w, 2, reopening_actor);
+	check_names(&w, 2);
 	world_close(&w);
 }
 
