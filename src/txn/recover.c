@@ -381,6 +381,9 @@ static int name_it(struct vb_coordinator *me, struct redo *r, uint64_t patience_
 	err = r->before == 0 ? take_on(me, &r->e, 0, &r->ts, &r->held)
 			     : take_on_surely(me, &r->e, r->before, &r->ts, &r->held);
 	r->named = err == 0;
+	/* In the other lane's name the lock may stand still, and the log there is all that is left. */
+	if (err != 0)
+		me->recovering ^= 1u;
 	return err;
 }
 

@@ -215,17 +215,32 @@ static void of_the_other_place(void **state)
 
 /* ---- over a link that is down ---- */
 
-/* So many posts to node 1 are refused, which are not executed then. */
+/* So many posts to node 1 are refused, which are not executed then; but for the first CASes, which are, and whose
+ * answers are lost. */
 static struct {
 	const struct vb_fabric_ops *real;
 	struct vb_fabric_ops ops;
-	unsigned left, refused;
+	unsigned left, refused, unheard;
 } link_;
 
 static int end_refused(struct vb_batch *batch)
 {
 	for (unsigned i = 0; i < batch->n; i++)
 		batch->verbs[i].status = -VB_EPEERGONE;
+	batch->pending = 0;
+	return 0;
+}
+
+/* One verb is executed, and its answer is lost. */
+static int end_unheard(const struct vb_fabric_ops *real, struct vb_ep *ep, struct vb_batch *batch)
+{
+	struct vb_verb v = batch->verbs[0];
+	struct vb_batch heard = {.verbs = &v, .n = 1};
+
+	assert_int_equal(batch->n, 1);
+	assert_true(real->post(ep, &heard) >= 0);
+	must(vb_wait(ep, &heard));
+	batch->verbs[0].status = -VB_EUNKNOWN;
 	batch->pending = 0;
 	return 0;
 }
@@ -239,12 +254,28 @@ static int post_over_link(struct vb_ep *ep, struct vb_batch *batch)
 			batch->verbs[i].op != VB_OP_SEND && vb_addr_node(batch->verbs[i].addr) == 1;
 	if (!there || link_.left == 0)
 		return link_.real->post(ep, batch);
+	if (link_.unheard > 0 && batch->verbs[0].op == VB_OP_CAS64) {
+		link_.unheard--;
+		return end_unheard(link_.real, ep, batch);
+	}
 	link_.left--;
 	link_.refused++;
 	return end_refused(batch);
 }
 
-/* Coordinator a, on node 0, commits, and nothing of that is in place yet. */
+/* Of coordinator a, on node 0; the simulator has its own ops back before it is closed. */
+static void cut_link(struct world *w, unsigned posts, unsigned unheard)
+{
+	link_.real = w->a->ep->ops;
+	link_.ops = *link_.real;
+	link_.ops.post = post_over_link;
+	link_.left = posts;
+	link_.refused = 0;
+	link_.unheard = unheard;
+	w->a->ep->ops = &link_.ops;
+}
+
+/* It commits, and nothing of that is in place yet. */
 static void commit_some(struct world *w)
 {
 	const struct record after = {.value = 7};
@@ -292,12 +323,7 @@ static void over_a_link_that_is_down(void **state)
 	for (unsigned posts = first; posts <= last; posts++) {
 		open_usual(&w, state, SHORT_NS);
 		commit_some(&w);
-		link_.real = w.a->ep->ops;
-		link_.ops = *link_.real;
-		link_.ops.post = post_over_link;
-		link_.left = posts;
-		link_.refused = 0;
-		w.a->ep->ops = &link_.ops;
+		cut_link(&w, posts, posts % 2);
 		told += use_places(&w);
 		w.a->ep->ops = link_.real;
 		assert_int_equal(link_.refused, posts);
@@ -311,8 +337,9 @@ static void over_a_link_that_is_down(void **state)
 	assert_true(told >= last - first + 1);
 }
 
-/* What is not there any more is not waited for.  Only sim can lose a node of a process that lives. */
-static void of_a_node_that_is_gone(void **state)
+/* What is not there any more is not waited for, be it that the link was down first and a lock there may be a
+ * recovery's.  Only sim can lose a node of a process that lives. */
+static void of_a_node_that_is_gone_and(void **state, bool cut_off)
 {
 	unsigned there = 0;
 	struct world w;
@@ -321,6 +348,15 @@ static void of_a_node_that_is_gone(void **state)
 		skip();
 	open_usual(&w, state, SHORT_NS);
 	commit_some(&w);
+	if (cut_off) {
+		cut_link(&w, 1, 1);
+		while (link_.left > 0) {
+			(void)vb_txn_begin(w.a);
+			vb_txn_abort(w.a);
+		}
+		w.a->ep->ops = link_.real;
+		assert_int_equal(w.a->owed != NULL, !is_there(&w));
+	}
 	vb_coordinator_bury(w.b); /* with it */
 	w.b = NULL;
 	vb_sim_lose_node(w.f, 1);
@@ -329,12 +365,23 @@ static void of_a_node_that_is_gone(void **state)
 		bool on = vb_table_node(w.t, key) == 0;
 
 		there += on;
-		assert_int_equal(held(&w, key), !on);
+		if (on || !cut_off)
+			assert_int_equal(held(&w, key), !on);
 		if (on)
 			assert_int_equal(value_of(w.a, w.t, key), 7);
 	}
 	assert_true(there > 0 && there < LEFT_KEYS);
 	close_world(&w);
+}
+
+static void of_a_node_that_is_gone(void **state)
+{
+	of_a_node_that_is_gone_and(state, false);
+}
+
+static void of_a_node_that_is_gone_later(void **state)
+{
+	of_a_node_that_is_gone_and(state, true);
 }
 
 /* ---- what is another's, or another time's ---- */
@@ -568,8 +615,11 @@ static struct {
 	enum vb_op op; /* with it */
 	uint64_t ns;   /* that the first of these is late */
 	unsigned seen;
-	vb_addr lock;  /* behind that, CASes of this word */
-	unsigned down; /* are refused, so many */
+	vb_addr lock, name; /* behind that, CASes of these words */
+	unsigned down;      /* are refused, so many */
+	unsigned
+		unheard; /* or: such CASes of the first are executed, their answers are lost, and then */
+	bool cut;
 } still;
 
 static int post_late(struct vb_ep *ep, struct vb_batch *b)
@@ -581,12 +631,17 @@ static int post_late(struct vb_ep *ep, struct vb_batch *b)
 			must(vb_ep_sleep(ep, still.ns));
 		break;
 	}
-	if (still.seen > 0 && still.down > 0 && b->verbs[0].op == VB_OP_CAS64 &&
-	    b->verbs[0].addr == still.lock) {
-		still.down--;
-		return end_refused(b);
+	if (b->verbs[0].op != VB_OP_CAS64 ||
+	    (b->verbs[0].addr != still.lock && b->verbs[0].addr != still.name))
+		return still.real->post(ep, b);
+	if (still.unheard > 0) {
+		still.cut |= --still.unheard == 0;
+		return end_unheard(still.real, ep, b);
 	}
-	return still.real->post(ep, b);
+	if (still.down == 0 || !(still.cut || still.seen > 0))
+		return still.real->post(ep, b);
+	still.down--;
+	return end_refused(b);
 }
 
 /* B's next verb of this kind at this word of the key, which is not of its node, is late. */
@@ -595,7 +650,9 @@ static void be_late(struct world *w, enum vb_op op, uint64_t key, uint32_t word)
 	assert_int_equal(vb_table_node(w->t, key), 0);
 	still.at = vb_table_find(w->t, 0, key) + word;
 	still.lock = vb_table_find(w->t, 0, key) + w->t->layout.lock_at;
-	still.down = 0;
+	still.name = 0;
+	still.down = still.unheard = 0;
+	still.cut = false;
 	still.op = op;
 	still.ns = w->db->lease_ns + 1000000;
 	still.seen = 0;
@@ -659,6 +716,102 @@ static void redo_late_and(void **state, unsigned down)
 	close_world(&w);
 }
 
+/*
+ * The same, but its own node cannot be reached either when it takes its second name: until the lock is another's, the
+ * log under the first name is all that is left of the commit.
+ */
+static void redo_late_unnamed(void **state)
+{
+	const struct record after = {.value = 7};
+	const struct vb_db_params p = usual_db(*state, SHORT_NS);
+	uint64_t freed;
+	struct world w;
+
+	if (vb_cc_installs(((const struct kind *)*state)->ops))
+		return;
+	open_hooked(&w, state, &p);
+	leave(&w, w.t, 1, &after);
+	be_late(&w, VB_OP_WRITE, 0,
+		w.t->layout.version_at + vb_slot_behind(&w.t->layout, 1 % w.t->layout.slots));
+	still.name = vb_status_word(w.db, w.b->lane[VB_PLACES_TXN + w.b->recovering].place);
+	still.down = 100;
+	assert_int_equal(vb_db_recover(w.b, 0, &freed), -VB_EPEERGONE);
+	assert_in_range(still.down, 1, 99);
+	still.down = 0;
+	recover_all(&w, 1);
+	assert_int_equal(value_of(w.b, w.t, 0), 7);
+	close_world(&w);
+}
+
+/* B takes the first key's lock over, does not hear of it, and then the link is down. */
+static void be_cut_off(struct world *w, void **state)
+{
+	const struct record after = {.value = 7};
+	const struct vb_db_params p = usual_db(*state, SHORT_NS);
+	uint64_t freed;
+
+	open_hooked(w, state, &p);
+	leave(w, w->t, LEFT_KEYS, &after);
+	be_late(w, VB_OP_WRITE, 0,
+		w->t->layout.version_at + vb_slot_behind(&w->t->layout, 1 % w->t->layout.slots));
+	still.ns = 0;
+	still.unheard = 1;
+	still.down = 100;
+	assert_int_equal(vb_db_recover(w->b, 0, &freed), -VB_EPEERGONE);
+	assert_in_range(still.down, 1, 99);
+	assert_int_equal(still.seen, 0);
+	assert_int_equal(held(w, 0), 1);
+}
+
+/* In the name that it had then it writes no more: others may have recovered that meanwhile. */
+static void redo_cut_off(void **state)
+{
+	struct world w;
+
+	if (vb_cc_installs(((const struct kind *)*state)->ops))
+		return;
+	be_cut_off(&w, state);
+	still.down = 0;
+	recover_all(&w, LEFT_KEYS);
+	assert_int_equal(still.seen, 2);
+	for (uint64_t key = 0; key < LEFT_KEYS; key++)
+		assert_int_equal(value_of(w.b, w.t, key), 7);
+	close_world(&w);
+}
+
+/* Who closes ends it first, or leaves its places to others. */
+static void closed_cut_off_and(void **state, bool down)
+{
+	struct vb_place_head *first;
+	struct world w;
+
+	if (vb_cc_installs(((const struct kind *)*state)->ops))
+		return;
+	be_cut_off(&w, state);
+	first = vb_local(w.f, vb_db_place(w.db, w.b->lane[0].place), sizeof(*first));
+	assert_true(first->owner != 0);
+	still.down = down ? 100 : 0;
+	vb_coordinator_close(w.b);
+	assert_int_equal(first->owner != 0, down);
+	assert_int_equal(held(&w, 0), down);
+	must(vb_coordinator_open(w.db, 1, &w.b));
+	recover_all(&w, down ? LEFT_KEYS : LEFT_KEYS - 1);
+	assert_int_equal(first->owner == 0, down);
+	for (uint64_t key = 0; key < LEFT_KEYS; key++)
+		assert_int_equal(value_of(w.b, w.t, key), 7);
+	close_world(&w);
+}
+
+static void closed_cut_off(void **state)
+{
+	closed_cut_off_and(state, true);
+}
+
+static void closed_after_that(void **state)
+{
+	closed_cut_off_and(state, false);
+}
+
 static void redo_late(void **state)
 {
 	redo_late_and(state, 0);
@@ -678,6 +831,7 @@ int main(int argc, char **argv)
 		{"of the other place", of_the_other_place},
 		{"over a link that is down", over_a_link_that_is_down},
 		{"of a node that is gone", of_a_node_that_is_gone},
+		{"of a node that is cut off, and gone", of_a_node_that_is_gone_later},
 		{"of an earlier name", of_an_earlier_name},
 		{"of another lock", of_another_lock},
 		{"from a log longer than a verb", long_log},
@@ -687,6 +841,10 @@ int main(int argc, char **argv)
 		{"set back late", set_back_late},
 		{"redone late", redo_late},
 		{"redone late and cut off", redo_late_and_cut_off},
+		{"redone late and without a name", redo_late_unnamed},
+		{"redone when it was cut off for long", redo_cut_off},
+		{"closed when it is cut off", closed_cut_off},
+		{"closed when it is no more", closed_after_that},
 	};
 	static const char *const fabrics[] = {"sim", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
