@@ -224,7 +224,9 @@ void vb_db_server_stop(struct vb_db_server *server);
  *            log says that it could not be
  */
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out);
-/* Closes the coordinator.  A transaction that is under way is aborted. */
+/* Closes the coordinator.  A transaction that is under way is aborted.  What it has committed and cannot bring
+ * into place, because the link to a node is down, is left to vb_db_recover, which then gives its place up, too: the
+ * log says so. */
 void vb_coordinator_close(struct vb_coordinator *me);
 
 /* Why a transaction ended. */
@@ -272,9 +274,9 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
  *   -EBUSY         a transaction is under way: commit or abort it first
  *   -VB_EPEERGONE, -VB_EUNKNOWN
  *                  an earlier commit returned -VB_EUNKNOWN, and what became of its transaction can
- *                  still not be learned; or the link to a node is down where an earlier transaction has
- *                  committed what is not in place yet.  Begin again later: nothing of it is lost as long
- *                  as the node is not
+ *                  still not be learned; or the link to a node is down where earlier transactions have
+ *                  committed what is not in place yet, at both of the coordinator's places.  Begin again
+ *                  later: nothing of it is lost as long as the node is not
  *   -ETIMEDOUT     shm, a commit stage by RPC: what an earlier transaction has committed is not in
  *                  place yet, because a server that lives has not answered for 10 s, and may still
  *                  write it.  Begin again later
@@ -543,7 +545,8 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
  *                and has not answered for 10 s (each such coordinator costs that)
  *   -EPROTO      such a coordinator has committed to a table that this process has not opened
  *   -VB_EUNKNOWN, -VB_EPEERGONE, -VB_EACCESS  where a lock's holder has its place is out of reach,
- *                or the node itself is
+ *                or the node itself is; or the link to another node is down where the caller itself
+ *                has committed what is not in place yet
  *   -VB_ETOOLATE the caller stood still for a lease where it was about to free a lock
  *   others       the fabric's
  *

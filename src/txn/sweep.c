@@ -226,8 +226,12 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 			       me->db->name);
 	if (node >= me->db->fabric->nodes)
 		return vb_fail(-EINVAL, "there is no node %u", node);
-	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++)
+	/* What waits for a link of ours keeps none of the others, either. */
+	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++) {
 		err = vb_lane_settle(me, &me->lane[i]);
+		if (err == -VB_EPEERGONE)
+			err = left_out(&w, err);
+	}
 	if (err == 0)
 		err = look_everywhere(&w, node);
 	if (err == 0)

@@ -63,6 +63,23 @@ static void settle_others(struct vb_coordinator *me)
 			(void)vb_lane_settle(me, &me->lane[i]);
 }
 
+/* The place of the next transaction, which is at rest.  Where a commit waits for a link that is down, the other
+ * place will do. */
+static int settle_next(struct vb_coordinator *me)
+{
+	int err = -VB_EPEERGONE;
+
+	if (me->keep_age) {
+		settle_others(me);
+		return vb_lane_settle(me, vb_txn_lane(me));
+	}
+	for (unsigned i = 0; i < VB_PLACES_TXN && err == -VB_EPEERGONE; i++) {
+		me->current = (me->current + 1) % VB_PLACES_TXN;
+		err = vb_lane_settle(me, vb_txn_lane(me));
+	}
+	return err;
+}
+
 static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 {
 	struct vb_txn *t = &me->txn;
@@ -77,12 +94,8 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 		return err;
 	if (vb_unlikely(me->ripe > 0))
 		vb_txn_recover_ripe(me);
-	if (!me->keep_age)
-		me->current = (me->current + 1) % VB_PLACES_TXN;
-	else
-		settle_others(me);
+	err = settle_next(me);
 	lane = vb_txn_lane(me);
-	err = vb_lane_settle(me, lane);
 	t->snapshot = 0;
 	if (err == 0 && params->isolation == VB_SNAPSHOT)
 		vb_snapshot_take(t);
