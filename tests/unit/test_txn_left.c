@@ -357,33 +357,27 @@ static void beside_a_link_that_is_down(void **state)
 	close_world(&w);
 }
 
-/* Nor does it keep what it recovers for others. */
+/* Nor does it keep what others have left where no link is down. */
 static void sweeps_beside_a_link_that_is_down(void **state)
 {
 	const struct record after = {.value = 8};
-	struct vb_coordinator *c;
-	uint64_t key = LEFT_KEYS, freed;
 	struct world w;
+	uint64_t freed;
 
 	open_usual(&w, state, SHORT_NS);
-	while (vb_table_node(w.t, key) != 0)
-		key++;
-	must(vb_coordinator_open(w.db, 0, &c));
-	must(vb_txn_begin(c));
-	must(vb_txn_write(c, w.t, key, &after));
-	if (held(&w, key) == 0)
-		must(w.db->cc->prepare(&c->txn));
-	vb_coordinator_bury(c);
-	commit_some(&w, 0);
+	assert_int_equal(vb_table_node(w.t, 0), 0);
+	leave(&w, w.t, 1, &after);
+	must(vb_coordinator_open(w.db, 0, &w.a));
+	commit_some(&w, LEFT_KEYS);
 	cut_link(&w, 100, 0);
 	assert_int_equal(vb_db_recover(w.a, 0, &freed), -VB_EPEERGONE);
 	assert_true(freed > 0 && link_.refused > 0);
-	assert_int_equal(held(&w, key), 0);
+	assert_int_equal(held(&w, 0), 0);
 	link_.left = 0;
 	must(vb_db_recover(w.a, 0, &freed));
 	w.a->ep->ops = link_.real;
-	assert_int_equal(value_of(w.b, w.t, key), FIRST + key);
-	for (key = 0; key < LEFT_KEYS; key++)
+	assert_int_equal(value_of(w.b, w.t, 0), 8);
+	for (uint64_t key = LEFT_KEYS; key < 2 * LEFT_KEYS; key++)
 		assert_int_equal(value_of(w.b, w.t, key), 7);
 	close_world(&w);
 }
@@ -392,12 +386,13 @@ static void sweeps_beside_a_link_that_is_down(void **state)
  * recovery's.  Only sim can lose a node of a process that lives. */
 static void of_a_node_that_is_gone_and(void **state, bool cut_off)
 {
+	const struct vb_db_params p = usual_db(*state, SHORT_NS);
 	unsigned there = 0;
 	struct world w;
 
 	if (!is_sim(state))
 		skip();
-	open_usual(&w, state, SHORT_NS);
+	open_hooked(&w, state, &p);
 	commit_some(&w, 0);
 	if (cut_off) {
 		cut_link(&w, 1, 1);
@@ -410,7 +405,7 @@ static void of_a_node_that_is_gone_and(void **state, bool cut_off)
 	}
 	vb_coordinator_bury(w.b); /* with it */
 	w.b = NULL;
-	vb_sim_lose_node(w.f, 1);
+	vb_sim_lose_node(w.f->lower, 1);
 	assert_int_equal(use_places(&w), 0);
 	assert_null(w.a->owed);
 	for (uint64_t key = 0; key < LEFT_KEYS; key++) {

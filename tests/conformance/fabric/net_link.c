@@ -94,6 +94,8 @@ static void link_driver(struct crowd *c)
 
 			crowd_must(vb_faa64(c->ep, c->a[1], 1, &old) == -VB_EPEERGONE);
 			crowd_must(crowd_now() - begin < 1000000000);
+			/* And it is known to be the link alone. */
+			crowd_must(!vb_node_gone(c->ep->fabric, vb_addr_node(c->a[1])));
 			crowd_must(vb_ep_sleep(c->ep, 1000000) == 0);
 		}
 		run("nsenter -t %d -n ip link set vb0 up", (int)c->page->pid[1]);

@@ -383,6 +383,7 @@ static void killed_driver(struct crowd *c)
 	unsigned unknown = 0, gone = 0;
 
 	crowd_must(vb_faa64(c->ep, c->a[1], 1, &old) == 0);
+	crowd_must(!vb_node_gone(c->ep->fabric, vb_addr_node(c->a[1])));
 	crowd_stop(c, 1);
 	for (unsigned i = 0; i < 4; i++) {
 		for (unsigned j = 0; j < 3; j++)
@@ -409,7 +410,14 @@ static void killed_driver(struct crowd *c)
 	for (unsigned i = 0; i < 100; i++)
 		crowd_must(vb_faa64(c->ep, c->a[1], 1, &old) == -VB_EPEERGONE);
 	crowd_must(crowd_now() - begin < 5000000000ull);
-	crowd_must(vb_read64(c->ep, c->a[2], &word) == 0); /* the living are not concerned */
+	/* As soon as the cluster knows it. */
+	while (!vb_node_gone(c->ep->fabric, vb_addr_node(c->a[1]))) {
+		crowd_must(crowd_now() - begin < 10000000000ull);
+		crowd_must(vb_ep_sleep(c->ep, 1000000) == 0);
+	}
+	/* The living are not concerned. */
+	crowd_must(vb_read64(c->ep, c->a[2], &word) == 0);
+	crowd_must(!vb_node_gone(c->ep->fabric, vb_addr_node(c->a[2])));
 	crowd_step(c, 1);
 }
 
