@@ -14,6 +14,7 @@
 
 struct opts {
 	struct vb_check_opts check;
+	bool beyond;
 };
 
 static struct opts opts;
@@ -25,6 +26,14 @@ static const struct vb_opt table[] = {
 		"one with a planted bug"),
 	VB_OPT_STRING(struct opts, check.history, "history", "FILE", NULL,
 		      "write every call of one seed of one lock, for `verbena check history`"),
+	VB_OPT_FLAG(
+		struct opts, beyond, "beyond",
+		"every seed goes beyond what is survived, of locks that survive anything: a "
+		"server never returns, or verbs come later than the fabric says.  Forgiven, and "
+		"told at a seed's end: under late verbs, where clients change the words, two "
+		"holders, a release that does not say so, tokens that do not grow.  Never: a "
+		"crash, a call that does not come back, or with what its manual does not know, "
+		"a grant that is over when it is given; where a server keeps the lock, anything"),
 	VB_CHECK_OPTS(struct opts), VB_OPT_END};
 
 static const struct vb_opt_group *groups(unsigned *n)
@@ -47,10 +56,14 @@ static const struct vb_lock_campaign *mine(const struct vb_campaign *c)
 static int add_lock(void *ctx, const struct vb_lock_ops *ops)
 {
 	struct vb_check *s = ctx;
-	struct vb_lock_campaign *c = malloc(sizeof(*c));
+	struct vb_lock_campaign *c;
 
+	if (opts.beyond && !vb_explore_goes_beyond(ops))
+		return 0;
+	c = malloc(sizeof(*c));
 	if (c != NULL) {
 		vb_lock_campaign_init(c, ops);
+		c->beyond = opts.beyond;
 		c->history = s->history;
 	}
 	return vb_check_add(s, c != NULL ? &c->all : NULL);
@@ -86,14 +99,17 @@ static json_t *run_json(const struct vb_campaign *c)
 
 static json_t *faults_json(const struct vb_campaign *c)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "deaths", (json_int_t)c->deaths,
-			 "closed", (json_int_t)mine(c)->closes, "cancelled",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "deaths",
+			 (json_int_t)c->deaths, "closed", (json_int_t)mine(c)->closes, "cancelled",
 			 (json_int_t)mine(c)->cancels, "timed_out", (json_int_t)mine(c)->timeouts,
-			 "unknown", (json_int_t)c->unknown, "lost", (json_int_t)mine(c)->lost);
+			 "unknown", (json_int_t)c->unknown, "lost", (json_int_t)mine(c)->lost,
+			 "told_server_gone", (json_int_t)mine(c)->told, "late_verbs",
+			 (json_int_t)mine(c)->late_verbs, "forgiven",
+			 (json_int_t)mine(c)->forgiven);
 }
 
 static const struct vb_check_kind kind = {
-	.nothing_named = "--lock names no lock",
+	.nothing_named = "--lock names no lock, or --beyond none that survives anything",
 	.add = add,
 	.tell_begin = true,
 	.label = label,

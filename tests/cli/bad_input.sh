@@ -36,6 +36,7 @@ refused 'locks that do not fit in memory' 6 "MiB" bench lock --locks 100g
 refused 'a segment name with a slash' 2 "a/b" bench lock --segment a/b --duration 10ms
 refused 'a lease that is too short' 2 "--lease" bench lock --lease 1ns
 refused 'no seeds' 2 "--seeds 0" check lock --seeds 0
+refused 'beyond what is survived, of a lock that survives nothing' 2 "--beyond" check lock --lock cas --beyond
 
 # The option of another command's.
 refused 'a protocol option that it lacks' 2 "omegaa omega" \

@@ -170,6 +170,10 @@ is_json 'check: the rule and the replay' '.runs[0].first_violation |
 seed=$(jq -r '.runs[0].first_violation.seed' "$json")
 run check lock --lock planted:double-grant --seed "$seed"
 is 'check: the replay finds it again' [ "$status" = 3 ]
+run check lock --lock planted:never-too-late --beyond --seeds 20 --json "$json"
+is 'check: exit status 3 when something is found beyond what is survived' [ "$status" = 3 ]
+is_json 'check: late verbs are counted, and the replay goes beyond, too' '.runs[0] | .faults.late_verbs > 0 and
+	(.first_violation | .rule == "wrong-error" and (.replay | test("never-too-late --beyond --seed")))'
 
 run check litmus --lock mcs --world writers --json "$json"
 is 'litmus: exit status 0 when nothing is found' [ "$status" = 0 ]

@@ -27,22 +27,28 @@
 #endif
 #define PLANTED_SEEDS 200
 
-static struct vb_explore_result explore(const struct vb_lock_ops *ops, uint64_t seed)
+static struct vb_explore_result explore_drawn(const struct vb_explore_draw *d)
 {
 	struct vb_explore_result r;
-	struct vb_explore_draw d;
 	char line[256];
 	int err;
 
-	vb_explore_draw(ops, seed, &d);
 	/* What protocols say about their faults is not the test's to say. */
 	vb_log_capture_begin(line, sizeof(line));
-	err = vb_explore_run(ops, &d, &r);
+	err = vb_explore_run(d->ops, d, &r);
 	vb_log_capture_end();
 	assert_int_equal(err, 0);
 	free(r.stories);
 	r.stories = NULL;
 	return r;
+}
+
+static struct vb_explore_result explore(const struct vb_lock_ops *ops, uint64_t seed)
+{
+	struct vb_explore_draw d;
+
+	vb_explore_draw(ops, seed, &d);
+	return explore_drawn(&d);
 }
 
 static void test_seeds_repeat(void **state)
@@ -111,7 +117,7 @@ static void test_faults_strike(void **state)
 static void test_draws_respect_promises(void **state)
 {
 	const struct vb_lock_ops *frail = vb_lock_find("mcs"), *hardy = vb_lock_find("dslr");
-	unsigned hard = 0, messages = 0, cases = 0;
+	unsigned hard = 0, messages = 0, cases = 0, late = 0;
 
 	for (uint64_t seed = 1; seed <= 500; seed++) {
 		struct vb_explore_draw d;
@@ -125,12 +131,18 @@ static void test_draws_respect_promises(void **state)
 		assert_true(d.faults.nic_stall_max_ns < d.bound_ns);
 		assert_in_range(d.clients, VB_EXPLORE_CLIENTS_MIN, VB_EXPLORE_CLIENTS_MAX);
 		assert_in_range(d.locks, 1, VB_EXPLORE_LOCKS_MAX);
+		assert_true(d.too_late == 0 && !d.never_back);
 		messages += d.faults.lose_ops == 1u << VB_OP_SEND;
 		cases += d.faults.lose_ops == 1u << VB_OP_CAS64;
 		vb_explore_draw(hardy, seed, &d);
 		assert_true(d.lease_ns >= 2 * d.bound_ns);
 		hard += d.faults.die > 0;
+		assert_true(d.too_late == 0 || !(d.orderly || d.never_back));
+		late += d.too_late != 0;
+		vb_explore_draw_beyond(frail, seed, &d);
+		assert_true(d.orderly && d.too_late == 0 && !d.never_back);
 	}
+	assert_in_range(late, 10, 30);
 	assert_true(hard >= 100 && messages >= 40 && cases >= 40);
 }
 
@@ -313,18 +325,6 @@ static void test_servers_go(void **state)
 	}
 	assert_true(still >= 30 && stop >= 10 && die >= 20 && edge >= 40);
 	assert_true(gone >= 20);
-	/* One that never comes back: whoever asks is told so, and nobody waits for ever. */
-	for (uint64_t seed = 1, ends = 0; ends < 4; seed++) {
-		struct vb_explore_draw d;
-		struct vb_explore_result r;
-
-		vb_explore_draw(ops, seed, &d);
-		if (!d.never_back)
-			continue;
-		r = explore(ops, seed);
-		assert_int_equal(r.audit.violations, 0);
-		ends += r.servers_gone == 1 && r.unknown > 0;
-	}
 	/* One that is stopped in the midst of a recovery brings that to its end first. */
 	ops = vb_lock_find("shiftlock");
 	for (uint64_t seed = 1, stops = 0; stops < 10; seed++) {
@@ -336,6 +336,104 @@ static void test_servers_go(void **state)
 		assert_true(explore(ops, seed).servers_gone > 0);
 		stops++;
 	}
+}
+
+/* ---- beyond what can be survived ---- */
+
+/* A server that never returns: whoever asks is told so, and nobody waits for ever. */
+static void test_never_back(void **state)
+{
+	static const char *const locks[] = {"rpc", "traditional", "traditional-ro", "table"};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(locks); i++) {
+		unsigned told = 0;
+
+		for (uint64_t seed = 1; told < 3; seed++) {
+			struct vb_explore_result r;
+			struct vb_explore_draw d;
+
+			vb_explore_draw_beyond(vb_lock_find(locks[i]), seed, &d);
+			if (!d.never_back)
+				continue;
+			assert_in_range(seed, 1, 40);
+			r = explore_drawn(&d);
+			assert_int_equal(r.audit.violations, 0);
+			assert_int_equal(r.forgiven, 0);
+			assert_true(r.servers_gone <= 1);
+			told += r.servers_gone == 1 && r.told > 0;
+		}
+	}
+}
+
+/* Verbs that take effect later than the fabric says: of every lock that survives anything, in every seed; two
+ * do hold a lock then in some, and all that is not forgiven holds. */
+static void test_verbs_too_late(void **state)
+{
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		uint64_t late = 0;
+
+		for (uint64_t seed = 1, seen = 0; vb_explore_goes_beyond(*l) && seen < 4; seed++) {
+			struct vb_explore_result r;
+			struct vb_explore_draw d;
+
+			vb_explore_draw_beyond(*l, seed, &d);
+			assert_true(d.never_back != (d.too_late != 0));
+			if (d.never_back)
+				continue;
+			seen++;
+			r = explore_drawn(&d);
+			if (r.audit.violations != 0)
+				fail_msg("%s, seed %llu, beyond", (*l)->name,
+					 (unsigned long long)seed);
+			assert_true(r.late_verbs > 0);
+			late += r.late_verbs;
+		}
+		assert_true(!vb_explore_goes_beyond(*l) || late >= 40);
+	}
+}
+
+/* What is forgiven does happen, and the seed says so. */
+static void test_forgiven_is_told(void **state)
+{
+	static const uint64_t seeds[] = {169, 210};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(seeds); i++) {
+		struct vb_lock_campaign c = campaign(vb_lock_find("dslr"), seeds[i], 1);
+		char *told = NULL;
+		size_t size;
+
+		c.all.tell = open_memstream(&told, &size);
+		assert_non_null(c.all.tell);
+		assert_int_equal(vb_campaign_run(&c.all), 0);
+		fclose(c.all.tell);
+		assert_true(c.late_verbs > 0 && c.forgiven > 0);
+		assert_false(c.all.found);
+		assert_non_null(strstr(told, "later than promised"));
+		assert_non_null(strstr(told, "forgiven mode-conflict"));
+		free(told);
+		vb_campaign_end(&c.all);
+	}
+}
+
+/* The mistake that nothing else shows. */
+static void test_only_beyond(void **state)
+{
+	const struct vb_lock_ops *ops = vb_lock_find("planted:never-too-late");
+	unsigned found = 0, spared = 0;
+
+	for (uint64_t seed = 1; found < 3; seed++) {
+		struct vb_explore_result r;
+		struct vb_explore_draw d;
+
+		vb_explore_draw(ops, seed, &d);
+		r = explore_drawn(&d);
+		assert_int_equal(r.audit.by_rule[VB_AUDIT_WRONG_ERROR], r.audit.violations);
+		assert_true(d.too_late != 0 || r.audit.violations == 0);
+		found += r.audit.violations > 0;
+		spared += d.too_late == 0;
+		assert_in_range(seed, 1, 200);
+	}
+	assert_true(spared >= 20);
 }
 
 /* Servers of which one hardly begins before it ends, and of the lock table's, in some seeds, one follows
@@ -472,6 +570,10 @@ int main(void)
 		cmocka_unit_test(test_table_draws),
 		cmocka_unit_test(test_servers_go),
 		cmocka_unit_test(test_servers_follow),
+		cmocka_unit_test(test_never_back),
+		cmocka_unit_test(test_verbs_too_late),
+		cmocka_unit_test(test_forgiven_is_told),
+		cmocka_unit_test(test_only_beyond),
 	};
 
 	vb_lock_register(vb_planted_locks);

@@ -358,23 +358,57 @@ static void from_the_own_log(void **state)
 	close_world(&w);
 }
 
-/* Without recovery there is no log, and nobody else. */
-static void without_recovery(void **state)
+static void open_without_recovery(struct world *w, void **state)
 {
 	const struct kind *k = *state;
 	struct vb_db_params p = usual_db(k, 0);
-	struct world w;
 
 	p.no_recovery = true;
-	open_world(&w, k->fabric, &p);
-	watched = *w.db->cc;
+	open_world(w, k->fabric, &p);
+	watched = *w->db->cc;
 	watched.decide = decide;
-	w.db->cc = &watched;
-	meanwhile.w = &w;
+	w->db->cc = &watched;
+	meanwhile.w = w;
+}
+
+/* Without recovery there is no log, and nobody else. */
+static void without_recovery(void **state)
+{
+	struct world w;
+
+	open_without_recovery(&w, state);
 	assert_int_equal(change(&w, -EAGAIN), -EAGAIN);
 	all_is_as_before(&w);
 	must(change(&w, 0));
 	all_is_changed(&w);
+	close_world(&w);
+}
+
+static void do_nothing(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	(void)s;
+	for (unsigned i = 0; i < n; i++)
+		items[i]->status = VB_TXN_FABRIC;
+}
+
+static void nothing_happens(struct world *w)
+{
+	assert_int_equal(there(w, KEY), 7);
+}
+
+/* What could not be put back stays locked: nobody else writes there, nor takes it for what was committed. */
+static void stays_locked(void **state)
+{
+	struct world w;
+
+	open_without_recovery(&w, state);
+	memcpy(stages, watched.stages, sizeof(stages[0]) * watched.n_stages);
+	stages[watched.undo].run = do_nothing;
+	watched.stages = stages;
+	assert_int_equal(a_writes(&w, 7, nothing_happens, -EAGAIN), -EAGAIN);
+	assert_int_equal(there(&w, KEY), 7);
+	assert_int_equal(lock_of(&w, KEY), w.a->txn.ts);
+	b_writes(&w);
 	close_world(&w);
 }
 
@@ -428,13 +462,6 @@ static void by_whom_it_meets(void **state)
 }
 
 /* A is past its decision: what is in place stays, and only the lock words go. */
-static void release_nothing(struct vb_stage *s, struct vb_item **items, unsigned n)
-{
-	(void)s;
-	for (unsigned i = 0; i < n; i++)
-		items[i]->status = VB_TXN_FABRIC;
-}
-
 static void committed_and_dead(void **state)
 {
 	uint64_t freed;
@@ -442,7 +469,7 @@ static void committed_and_dead(void **state)
 
 	open_watched(&w, state, SHORT_NS);
 	memcpy(stages, watched.stages, sizeof(stages[0]) * watched.n_stages);
-	stages[watched.commit].run = release_nothing;
+	stages[watched.commit].run = do_nothing;
 	watched.stages = stages;
 	must(change(&w, 0));
 	die(&w);
@@ -482,6 +509,7 @@ int main(void)
 		{"undone by oneself", by_oneself},
 		{"undone from the own log", from_the_own_log},
 		{"undone without recovery", without_recovery},
+		{"what is not undone stays locked", stays_locked},
 	};
 	static const struct case_for_all dead[] = {
 		{"undone by a sweep", by_a_sweep},

@@ -359,6 +359,11 @@ int vb_audit_open_space(struct vb_fabric *f, const struct vb_lock_space_params *
 	return vb_audit_open(&a, out);
 }
 
+void vb_audit_forgive(struct vb_audit *a, unsigned rules)
+{
+	a->forgives = rules;
+}
+
 void vb_audit_close(struct vb_audit *a)
 {
 	if (a != NULL)
@@ -391,8 +396,10 @@ void vb_audit_violation(struct vb_audit *a, enum vb_audit_rule rule, unsigned cl
 void vb_audit_counts(const struct vb_audit *a, struct vb_audit_counts *out)
 {
 	*out = (struct vb_audit_counts){.violations = get(&a->violations)};
-	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
+	for (unsigned i = 0; i < VB_AUDIT_RULES; i++) {
 		out->by_rule[i] = get(&a->by_rule[i]);
+		out->forgiven[i] = get_relaxed(&a->forgiven[i]);
+	}
 	for (unsigned i = 0; i < a->clients; i++) {
 		const struct audit_client *c = &a->client[i];
 		uint64_t passed = get(&c->max_bypass);

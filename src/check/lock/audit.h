@@ -58,6 +58,7 @@ struct vb_audit_params {
 struct vb_audit_counts {
 	uint64_t checked_ops; /* grants looked at */
 	uint64_t violations, by_rule[VB_AUDIT_RULES];
+	uint64_t forgiven[VB_AUDIT_RULES]; /* broken, and not judged (vb_audit_forgive) */
 	uint64_t max_bypass;
 	uint64_t lost; /* releases that reported -VB_ELOST */
 };
@@ -74,6 +75,8 @@ void vb_audit_client_died(struct vb_audit *a, unsigned client);
 /* For rules that only the driver can judge (from oldest-denied on). text: one line. */
 void vb_audit_violation(struct vb_audit *a, enum vb_audit_rule rule, unsigned client, uint64_t lock,
 			const char *text);
+/* What is only counted from now on: bit i is rule i. */
+void vb_audit_forgive(struct vb_audit *a, unsigned rules);
 void vb_audit_counts(const struct vb_audit *a, struct vb_audit_counts *out);
 /* The first violations (at most 16 are kept), each as a readable story. */
 void vb_audit_print(const struct vb_audit *a, FILE *to);

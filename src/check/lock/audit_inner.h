@@ -70,6 +70,8 @@ struct vb_audit {
 	struct audit_client *client;
 	struct audit_hold *hold; /* [clients][claims]: as the claim of this slot is held */
 	uint64_t *used;          /* [clients][words]: bit per hold */
+	unsigned forgives;       /* bit i: rule i */
+	uint64_t forgiven[VB_AUDIT_RULES];
 	uint64_t violations, by_rule[VB_AUDIT_RULES];
 	struct audit_story stories[AUDIT_STORIES];
 };

@@ -25,11 +25,16 @@ const char *const vb_audit_rule_names[VB_AUDIT_RULES] = {
 
 void audit_add_violation(struct vb_audit *a, enum vb_audit_rule rule, const char *fmt, ...)
 {
-	uint64_t n = __atomic_fetch_add(&a->violations, 1, __ATOMIC_ACQ_REL);
 	struct audit_story *s;
 	va_list args;
+	uint64_t n;
 	int used;
 
+	if (a->forgives >> rule & 1) {
+		__atomic_fetch_add(&a->forgiven[rule], 1, __ATOMIC_RELAXED);
+		return;
+	}
+	n = __atomic_fetch_add(&a->violations, 1, __ATOMIC_ACQ_REL);
 	__atomic_fetch_add(&a->by_rule[rule], 1, __ATOMIC_ACQ_REL);
 	if (n >= AUDIT_STORIES)
 		return;

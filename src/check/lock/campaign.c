@@ -20,19 +20,27 @@ static const struct vb_lock_campaign *mine(const struct vb_campaign *c)
 
 static void name(const struct vb_campaign *c, char *buf, size_t size)
 {
-	snprintf(buf, size, "lock --lock %s", c->protocol);
+	snprintf(buf, size, "lock --lock %s%s", c->protocol, mine(c)->beyond ? " --beyond" : "");
 }
 
 static const char *groups(const struct vb_campaign *c)
 {
-	return mine(c)->groups;
+	return mine(c)->beyond ? "" : mine(c)->groups;
+}
+
+static void draw(const struct vb_campaign *c, uint64_t seed, struct vb_explore_draw *d)
+{
+	if (mine(c)->beyond)
+		vb_explore_draw_beyond(mine(c)->ops, seed, d);
+	else
+		vb_explore_draw(mine(c)->ops, seed, d);
 }
 
 static void describe(const struct vb_campaign *c, uint64_t seed, FILE *to)
 {
 	struct vb_explore_draw d;
 
-	vb_explore_draw(mine(c)->ops, seed, &d);
+	draw(c, seed, &d);
 	vb_explore_describe(&d, to);
 }
 
@@ -42,10 +50,12 @@ static void tell_end(FILE *to, const struct vb_explore_draw *d, const struct vb_
 		"seed %" PRIu64 ": trace %016" PRIx64 ", %" PRIu64 " grants, %" PRIu64
 		" violations, %" PRIu64 " deaths, %" PRIu64 " servers gone, %" PRIu64
 		" closed, %" PRIu64 " cancelled, %" PRIu64 " timed out, %" PRIu64
-		" unknown, %" PRIu64 " lost, %" PRIu64 " verbs, %.3f ms\n",
+		" unknown, %" PRIu64 " lost, %" PRIu64 " verbs, %.3f ms",
 		d->seed, r->trace_hash, r->audit.checked_ops, r->audit.violations, r->deaths,
 		r->servers_gone, r->closes, r->cancels, r->timeouts, r->unknown, r->audit.lost,
 		r->verbs, (double)r->virtual_ns / 1e6);
+	vb_explore_tell_beyond(to, d, r);
+	fprintf(to, "\n");
 }
 
 /* Is this what we are looking for?  Of a real lock the rule that was broken first, of a planted bug
@@ -89,7 +99,7 @@ static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed
 	struct vb_explore_draw d;
 	int err;
 
-	vb_explore_draw(l->ops, seed, &d);
+	draw(c, seed, &d);
 	err = explore_recorded(l, &d, &r);
 	out->stories = r.stories;
 	if (err)
@@ -104,6 +114,9 @@ static int explore(struct vb_campaign *c, uint64_t seed, struct vb_campaign_seed
 	out->rule = wanted_rule(c, &r);
 	l->checked_ops += r.audit.checked_ops;
 	l->lost += r.audit.lost;
+	l->told += r.told;
+	l->late_verbs += r.late_verbs;
+	l->forgiven += r.forgiven;
 	l->cancels += r.cancels;
 	l->closes += r.closes;
 	l->timeouts += r.timeouts;

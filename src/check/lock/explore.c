@@ -302,10 +302,11 @@ static int open_fabric(struct explore *x)
 	int err;
 
 	snprintf(options, sizeof(options), "profile=%s,bound=%" PRIu64 "ns", d->profile->name,
-		 d->bound_ns);
+		 explore_true_bound_ns(d));
 	err = vb_fabric_open(&p, &x->fabric);
 	if (err)
 		return err;
+	explore_beyond_fabric(x);
 	x->sched = vb_sched_self();
 	if (d->begins_ns != 0)
 		vb_task_sleep_until(d->begins_ns);
@@ -332,6 +333,7 @@ static int open_space(struct explore *x, const char *name)
 
 	if (err)
 		return err;
+	vb_audit_forgive(x->audit, explore_forgiven(d));
 	explore_wrap(x);
 	x->space->watch = vb_audit_watch(x->audit);
 	if (x->history != NULL)
@@ -523,8 +525,11 @@ static void add_counts(struct vb_explore_result *r, const struct vb_audit_counts
 	r->audit.checked_ops += c->checked_ops;
 	r->audit.violations += c->violations;
 	r->audit.lost += c->lost;
-	for (unsigned i = 0; i < VB_AUDIT_RULES; i++)
+	for (unsigned i = 0; i < VB_AUDIT_RULES; i++) {
 		r->audit.by_rule[i] += c->by_rule[i];
+		r->audit.forgiven[i] += c->forgiven[i];
+		r->forgiven += c->forgiven[i];
+	}
 	if (c->max_bypass > r->audit.max_bypass)
 		r->audit.max_bypass = c->max_bypass;
 }
@@ -617,6 +622,7 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 		run_phases(x);
 		err = vb_campaign_stopped(x->stop) ? -ECANCELED : 0;
 		out->verbs = vb_sim_verbs(x->fabric);
+		out->late_verbs = vb_sim_late_verbs(x->fabric);
 		out->virtual_ns = vb_sim_now(x->fabric);
 		out->trace_hash = vb_sim_trace_hash(x->fabric);
 		if (err == 0)

@@ -80,8 +80,11 @@ struct vb_explore_draw {
 	 * end together, and its segment is gone then, in some because the machine crashes. */
 	bool keeps_files, moves_files, loses_segment, crashes;
 	double p_torn, p_full;
-	/* Beyond what can be survived: the first that dies is the last, nobody takes its place. */
+	/* Beyond what can be survived: the first that dies is the last, nobody takes its place; or verbs come
+	 * up to so many times later than the fabric says, 0: in time.  One of both for sure. */
 	bool never_back;
+	unsigned too_late;
+	bool beyond;
 	uint64_t ask_for_ns;  /* then: how long each request is repeated */
 	uint64_t patience_ns; /* of a release, for its successor's name; 0: the default */
 	double p_close; /* closes after an attempt, and opens anew; more often where it gave up */
@@ -102,6 +105,10 @@ struct vb_explore_draw {
 };
 
 void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *out);
+/* The same, and something goes beyond what can be survived, of a lock of which that can be said. */
+void vb_explore_draw_beyond(const struct vb_lock_ops *ops, uint64_t seed,
+			    struct vb_explore_draw *out);
+bool vb_explore_goes_beyond(const struct vb_lock_ops *ops);
 /* One line. */
 void vb_explore_describe(const struct vb_explore_draw *d, FILE *to);
 
@@ -109,11 +116,18 @@ struct vb_explore_result {
 	struct vb_audit_counts audit;
 	uint64_t deaths, servers_gone, cancels, closes, timeouts, unknown, cycles;
 	uint64_t verbs, virtual_ns, trace_hash;
+	/* Beyond what can be survived: calls that were told of a server which is gone for good; verbs that
+	 * changed something later than the fabric says; rules broken that were not judged for it. */
+	uint64_t told, late_verbs, forgiven;
 	unsigned ghosts; /* the most that there were at a time */
 	bool has_violation;
 	enum vb_audit_rule first_rule;
 	char *stories; /* of the violations, for free(); NULL: none */
 };
+
+/* What came of going beyond, a part of a line; of a seed that does not, nothing. */
+void vb_explore_tell_beyond(FILE *to, const struct vb_explore_draw *d,
+			    const struct vb_explore_result *r);
 
 /*
  * Runs the seed.  0: explored, violations are in *out.  -error: it could not be.

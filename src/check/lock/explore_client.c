@@ -754,11 +754,8 @@ bool explore_cycle(struct slot *s, struct vb_lock_client *me)
 	if (!judge_answer(s, err, false, false))
 		return false;
 	/* Where nobody serves, to be told so is all that there is. */
-	if (s->x->d->never_back && (err == -VB_EPEERGONE || err == -VB_EUNKNOWN)) {
-		s->asks = false;
-		s->cycles++;
+	if (explore_is_told(s, err))
 		return true;
-	}
 	if (err != 0)
 		return false;
 	s->asks = false;

@@ -4,7 +4,6 @@
 #include "check/lock/explore_inner.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 
 #include "check/draw.h"
 #include "lock/protocols.h"
@@ -22,7 +21,6 @@
 #define CLOSE_STREAM  0x636c6f73
 #define TELL_STREAM   0x74656c6c
 #define SERVE_STREAM  0x73657276
-#define BEYOND_STREAM 0x6265796f
 #define TIME_STREAM   0x74696d65
 #define ROUND_STREAM  0x726f756e
 #define COPY_STREAM   0x636f7079
@@ -38,12 +36,6 @@
 #define ALONE_VERBS (3 * VB_LOCK_ASKS)
 /* When a message is sent again, above the bound. */
 #define COPY_AFTER_NS (200 * US)
-
-/* The default of ask_for, of locks that a server keeps. */
-#define ASK_FOR_NS 2000000000ull
-/* What it is instead where each client waits for all of it: longer than all pauses. */
-#define ASK_LEASES   100
-#define ASK_LEAST_NS (20 * MS)
 
 /* Nothing here makes a lease run out or an answer go missing. */
 static void draw_mild_faults(struct vb_rng *r, struct vb_explore_draw *d)
@@ -208,28 +200,6 @@ static void draw_small_options(const struct vb_lock_ops *ops, struct vb_rng *r,
 	}
 }
 
-static const struct vb_opt *find_option(const struct vb_lock_ops *ops, const char *name)
-{
-	for (const struct vb_opt *o = ops->options; o != NULL && o->kind != VB_OPT_KIND_END; o++)
-		if (strcmp(o->name, name) == 0)
-			return o;
-	return NULL;
-}
-
-static void add_option(struct vb_explore_draw *d, const char *fmt, ...) VB_PRINTF(2, 3);
-
-static void add_option(struct vb_explore_draw *d, const char *fmt, ...)
-{
-	size_t used = strlen(d->options);
-	va_list ap;
-
-	if (used > 0)
-		d->options[used++] = ',';
-	va_start(ap, fmt);
-	vsnprintf(d->options + used, sizeof(d->options) - used, fmt, ap);
-	va_end(ap);
-}
-
 /* One of an option's choices. */
 static void draw_choice(struct vb_rng *r, struct vb_explore_draw *d, const struct vb_opt *o)
 {
@@ -240,7 +210,7 @@ static void draw_choice(struct vb_rng *r, struct vb_explore_draw *d, const struc
 		n += *c == '|';
 	for (uint64_t i = vb_rng_below(r, n); i > 0; i--)
 		at = strchr(at, '|') + 1;
-	add_option(d, "%s=%.*s", o->name, (int)strcspn(at, "|"), at);
+	explore_add_option(d, "%s=%.*s", o->name, (int)strcspn(at, "|"), at);
 }
 
 /* Modes, conversions and policies, of locks that have them. */
@@ -259,15 +229,15 @@ static void draw_modes(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 		return;
 	d->any_order = vb_rng_chance(&r, 0.7);
 	d->keeps_age = vb_rng_chance(&r, 0.5);
-	if (find_option(ops, "policy") != NULL)
-		draw_choice(&r, d, find_option(ops, "policy"));
-	if (find_option(ops, "wait") != NULL)
-		add_option(d, "wait=%" PRIu64 "ns", vb_draw_spread(&r, 20 * US, 6));
+	if (explore_option(ops, "policy") != NULL)
+		draw_choice(&r, d, explore_option(ops, "policy"));
+	if (explore_option(ops, "wait") != NULL)
+		explore_add_option(d, "wait=%" PRIu64 "ns", vb_draw_spread(&r, 20 * US, 6));
 	/* Without a slot in the mailbox, and with hardly room for all requests. */
-	if (find_option(ops, "slots") != NULL && vb_rng_chance(&r, 0.3))
-		add_option(d, "slots=%" PRIu64, vb_rng_below(&r, 4));
-	if (find_option(ops, "requests") != NULL && vb_rng_chance(&r, 0.2))
-		add_option(d, "requests=16");
+	if (explore_option(ops, "slots") != NULL && vb_rng_chance(&r, 0.3))
+		explore_add_option(d, "slots=%" PRIu64, vb_rng_below(&r, 4));
+	if (explore_option(ops, "requests") != NULL && vb_rng_chance(&r, 0.2))
+		explore_add_option(d, "requests=16");
 }
 
 /* Hierarchies, of locks that have the modes for it. */
@@ -288,7 +258,7 @@ static void draw_paths(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 static void draw_leases(const struct vb_lock_ops *ops, struct vb_rng *r, struct vb_explore_draw *d)
 {
 	static const unsigned most[] = {2, 3, 4, 8};
-	const struct vb_opt *count_max = find_option(ops, "count_max");
+	const struct vb_opt *count_max = explore_option(ops, "count_max");
 	unsigned n = most[vb_rng_below(r, 4)];
 
 	d->leases = n;
@@ -297,12 +267,12 @@ static void draw_leases(const struct vb_lock_ops *ops, struct vb_rng *r, struct 
 	d->p_hold_on = d->orderly ? 0 : 0.5;
 	if (d->options[0] != '\0' && count_max != NULL) {
 		d->options[0] = '\0';
-		add_option(d, "count_max=%" PRIu64, n * count_max->min);
+		explore_add_option(d, "count_max=%" PRIu64, n * count_max->min);
 		d->attempts = 2 * d->attempts * n / (n + 2);
 		d->p_leases = 0.6;
 		d->p_hold_on = d->orderly ? 0 : 0.01;
 	}
-	add_option(d, "slots=%u", n);
+	explore_add_option(d, "slots=%u", n);
 }
 
 /* Leases of several slots and update locks, of protocols that have them. */
@@ -402,28 +372,6 @@ static void draw_servers(const struct vb_lock_ops *ops, struct vb_explore_draw *
 	d->servers_die = d->faults.stall > 0 || vb_rng_chance(&r, 0.5);
 }
 
-/* A server that never comes back: its locks are lost, and everybody who asks is told so. */
-static void draw_beyond(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
-{
-	struct vb_rng r;
-
-	vb_rng_seed(&r, d->seed, BEYOND_STREAM);
-	if (d->orderly || find_option(ops, "ask_for") == NULL || !vb_rng_chance(&r, 0.08))
-		return;
-	d->never_back = d->servers_die = true;
-	d->serve_max_ns = vb_draw_spread(&r, d->lease_ns / 4, 4);
-	d->away_max_ns = 0;
-	/* Each costs the whole time for which a request is repeated: with a short lease a client looks
-	 * for a new server often, and thousands of leases would show no more than these. */
-	d->cycles = 2;
-	d->ask_for_ns =
-		ASK_LEASES * d->lease_ns > ASK_LEAST_NS ? ASK_LEASES * d->lease_ns : ASK_LEAST_NS;
-	if (d->ask_for_ns < ASK_FOR_NS)
-		add_option(d, "ask_for=%" PRIu64 "ns", d->ask_for_ns);
-	else
-		d->ask_for_ns = ASK_FOR_NS;
-}
-
 /*
  * Requests that come twice, and once behind newer ones.  A client asks again after a quarter of a
  * lease; what is taken for lost may be under way for three quarters of a verb's time.  So the lease
@@ -452,11 +400,11 @@ static void draw_impatience(const struct vb_lock_ops *ops, struct vb_explore_dra
 	struct vb_rng r;
 
 	vb_rng_seed(&r, d->seed, QUIT_STREAM);
-	if (d->orderly || d->never_back || find_option(ops, "ask_for") == NULL ||
+	if (d->orderly || d->never_back || explore_option(ops, "ask_for") == NULL ||
 	    !vb_rng_chance(&r, 0.15))
 		return;
 	d->ask_for_ns = vb_draw_spread(&r, d->lease_ns / 4 > 1 * MS ? d->lease_ns / 4 : 1 * MS, 3);
-	add_option(d, "ask_for=%" PRIu64 "ns", d->ask_for_ns);
+	explore_add_option(d, "ask_for=%" PRIu64 "ns", d->ask_for_ns);
 	if (d->faults.stall > 0)
 		return;
 	d->faults.stall = 0.002;
@@ -473,7 +421,7 @@ static void draw_files(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 	struct vb_rng r;
 
 	vb_rng_seed(&r, d->seed, FILE_STREAM);
-	if (d->orderly || d->never_back || find_option(ops, "persist") == NULL ||
+	if (d->orderly || d->never_back || explore_option(ops, "persist") == NULL ||
 	    !vb_rng_chance(&r, 0.3))
 		return;
 	d->keeps_files = true;
@@ -544,7 +492,7 @@ static void draw_rounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	if (d->orderly)
 		return;
 	draw_around(ops, d, &r);
-	if (find_option(ops, "count_max") == NULL || !vb_rng_chance(&r, 0.12))
+	if (d->beyond || explore_option(ops, "count_max") == NULL || !vb_rng_chance(&r, 0.12))
 		return;
 	d->round_tickets = ROUND_TICKETS;
 	d->bound_ns = 25 * US;
@@ -572,7 +520,7 @@ static void draw_rounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
  */
 static void draw_patience(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 {
-	const struct vb_opt *o = find_option(ops, "successor_wait");
+	const struct vb_opt *o = explore_option(ops, "successor_wait");
 	uint64_t tell_ns = VB_LOCK_ASKS * (2 * d->bound_ns + COPY_AFTER_NS);
 
 	if (o == NULL || !d->loses)
@@ -581,7 +529,7 @@ static void draw_patience(const struct vb_lock_ops *ops, struct vb_explore_draw 
 			      d->faults.partition_max_ns);
 	if (d->patience_ns < o->min)
 		d->patience_ns = o->min;
-	add_option(d, "successor_wait=%" PRIu64 "ns", d->patience_ns);
+	explore_add_option(d, "successor_wait=%" PRIu64 "ns", d->patience_ns);
 }
 
 static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
@@ -589,7 +537,7 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	uint64_t still = d->faults.pause_max_ns + d->faults.nic_stall_max_ns +
 			 d->faults.partition_max_ns + d->faults.deaf_max_ns +
 			 d->faults.stall_max_ns + d->faults.around_max_ns + d->away_max_ns +
-			 3 * d->lease_ns;
+			 d->too_late * d->bound_ns + 3 * d->lease_ns;
 	uint64_t mend =
 		(uint64_t)(d->clients + 2) * (ops->recovery_leases + 1) * d->lease_ns * d->leases;
 
@@ -613,8 +561,8 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 		d->liveness_ns += (uint64_t)(d->cycles + 4) * 3 * d->ask_for_ns;
 	/* Whoever asked a server that has died since waits twice as long for each answer as for the
 	 * one before it. */
-	else if (d->serve_max_ns != 0 && find_option(ops, "ask_for") != NULL)
-		d->liveness_ns += ASK_FOR_NS;
+	else if (d->serve_max_ns != 0 && explore_option(ops, "ask_for") != NULL)
+		d->liveness_ns += EXPLORE_ASK_FOR_NS;
 	/* A release that cannot tell whether it has freed the lock waits for who may stand behind
 	 * it. */
 	d->liveness_ns += d->clients * d->patience_ns;
@@ -677,17 +625,18 @@ void explore_draw_beside(const struct vb_explore_draw *first, struct vb_explore_
 	draw_bounds(ops, d);
 }
 
-void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *d)
+static void draw(const struct vb_lock_ops *ops, uint64_t seed, bool beyond,
+		 struct vb_explore_draw *d)
 {
 	static const uint32_t drifts[] = {100, 1000, 10000};
 	bool survives = (ops->caps & VB_LOCK_SURVIVES) != 0;
 	struct vb_rng r;
 
 	vb_rng_seed(&r, seed, DRAW_STREAM);
-	*d = (struct vb_explore_draw){.seed = seed, .ops = ops};
+	*d = (struct vb_explore_draw){.seed = seed, .ops = ops, .beyond = beyond};
 	draw_cluster(ops, &r, d);
 	draw_load(&r, d);
-	d->orderly = !survives || vb_rng_chance(&r, 0.35);
+	d->orderly = !survives || (vb_rng_chance(&r, 0.35) && !beyond);
 	d->fencing = vb_rng_chance(&r, 0.5);
 	d->drift_ppm = drifts[vb_rng_below(&r, 3)];
 	d->faults.drift_max_ppb = (int64_t)d->drift_ppm * 500;
@@ -712,7 +661,7 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	explore_draw_links(ops, d);
 	explore_draw_refusals(ops, d);
 	draw_servers(ops, d);
-	draw_beyond(ops, d);
+	explore_draw_never_back(ops, d);
 	draw_copies(ops, d);
 	draw_impatience(ops, d);
 	draw_files(ops, d);
@@ -720,9 +669,21 @@ void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_exp
 	draw_edges(d);
 	draw_renewals(ops, d);
 	draw_rounds(ops, d);
+	explore_draw_too_late(ops, d);
 	draw_patience(ops, d);
 	draw_bounds(ops, d);
 	draw_spaces(ops, d);
+}
+
+void vb_explore_draw(const struct vb_lock_ops *ops, uint64_t seed, struct vb_explore_draw *out)
+{
+	draw(ops, seed, false, out);
+}
+
+void vb_explore_draw_beyond(const struct vb_lock_ops *ops, uint64_t seed,
+			    struct vb_explore_draw *out)
+{
+	draw(ops, seed, vb_explore_goes_beyond(ops), out);
 }
 
 void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
@@ -767,14 +728,12 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "update instead of exclusive", d->p_update, 0);
 	vb_draw_tell_chance(to, "upgrade", d->p_upgrade, 0);
 	vb_draw_tell_chance(to, "close", d->p_close, 0);
-	if (d->never_back)
-		fprintf(to, ", a server dies within %s and never comes back",
-			vb_format_ns(t1, sizeof(t1), (double)d->serve_max_ns));
-	else if (d->serve_max_ns != 0)
+	if (d->serve_max_ns != 0 && !d->never_back)
 		fprintf(to, ", servers %s within %s, and are away for up to %s",
 			d->servers_die ? "die" : "stop",
 			vb_format_ns(t1, sizeof(t1), (double)d->serve_max_ns),
 			vb_format_ns(t2, sizeof(t2), (double)d->away_max_ns));
+	explore_tell_beyond(to, d);
 	explore_tell_ends(to, d);
 	if (d->keeps_files)
 		fprintf(to, ", with files%s%s", d->moves_files ? " here and there" : "",

@@ -18,6 +18,11 @@
 #define SERVERS_MAX 2
 #define WORKERS_MAX 2
 
+/* The default of ask_for, of locks that a server keeps. */
+#define EXPLORE_ASK_FOR_NS 2000000000ull
+/* For how many of these an acquire may take to learn that its server is gone. */
+#define EXPLORE_TOLD 3
+
 /* The path of a folder for files. */
 #define EXPLORE_FOLDER 256
 
@@ -118,6 +123,21 @@ void explore_draw_losses(const struct vb_lock_ops *ops, struct vb_explore_draw *
 void explore_draw_kinds(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
 void explore_draw_links(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
 void explore_draw_refusals(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+/* Beyond what can be survived (beyond.c): what is drawn and told of it, ... */
+void explore_draw_never_back(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+void explore_draw_too_late(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+void explore_tell_beyond(FILE *to, const struct vb_explore_draw *d);
+/* ... the bound that holds, and the one that the fabric gives, ... */
+uint64_t explore_true_bound_ns(const struct vb_explore_draw *d);
+void explore_beyond_fabric(struct explore *x);
+/* ... the rules that are not judged: bit i is rule i; and whether a cycle has come to no more than to be
+ * told that its server is gone. */
+unsigned explore_forgiven(const struct vb_explore_draw *d);
+bool explore_is_told(struct slot *s, int err);
+/* An option of a protocol, NULL: it has none of that name; and adds to those that are drawn
+ * (explore_options.c). */
+const struct vb_opt *explore_option(const struct vb_lock_ops *ops, const char *name);
+void explore_add_option(struct vb_explore_draw *d, const char *fmt, ...) VB_PRINTF(2, 3);
 /* In what order servers end, and how many follow (explore_servers.c). */
 void explore_draw_ends(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
 void explore_tell_ends(FILE *to, const struct vb_explore_draw *d);

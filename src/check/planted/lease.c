@@ -98,18 +98,38 @@ static int lease_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	return err;
 }
 
-static int lease_release(struct vb_lock_client *me, struct vb_claim *c)
+static int release_ours(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct lease_claim *p = vb_claim_as(struct lease_claim, c);
-	uint64_t nobody = 0, seen;
-	int err;
+	uint64_t seen;
+	int err = vb_cas64(me->ep, c->entry, p->word, 0, &seen);
 
-	if (has_bug(me, PLANTED_BLIND_RELEASE))
-		return vb_write(me->ep, c->entry, &nobody, sizeof(nobody));
-	err = vb_cas64(me->ep, c->entry, p->word, 0, &seen);
 	if (err)
 		return err;
 	return seen == p->word ? 0 : -VB_ELOST;
+}
+
+/* Posted so early that it lands within the lease, in which nobody takes the lock over. */
+static int release_in_time(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct lease_claim *p = vb_claim_as(struct lease_claim, c);
+	uint64_t bound = vb_lock_stretch(me->space, me->ep->fabric->caps.verb_bound_ns), seen;
+	int err = vb_cas64_before(me->ep, c->entry, p->word, 0, c->valid_until_ns - bound, &seen);
+
+	if (err == -VB_ETOOLATE)
+		return release_ours(me, c);
+	if (err)
+		return err;
+	return seen == p->word ? 0 : -EPROTO;
+}
+
+static int lease_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	uint64_t nobody = 0;
+
+	if (has_bug(me, PLANTED_BLIND_RELEASE))
+		return vb_write(me->ep, c->entry, &nobody, sizeof(nobody));
+	return has_bug(me, PLANTED_IN_TIME) ? release_in_time(me, c) : release_ours(me, c);
 }
 
 static int lease_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
@@ -163,3 +183,6 @@ const struct planted_lease vb_planted_late_lease =
 const struct planted_lease vb_planted_late_renewal = LEASE_LOCK(
 	PLANTED_BLIND_RENEWAL, "late-renewal", "mode-conflict",
 	"renews its lease, also when it is over and the lock is another's", .renew = lease_renew);
+const struct planted_lease vb_planted_never_too_late =
+	LEASE_LOCK(PLANTED_IN_TIME, "never-too-late", "wrong-error",
+		   "takes a lock that is lost for broken where its release was posted in time");

@@ -32,6 +32,7 @@ enum planted_bug {
 	PLANTED_EARLY_TOKEN,       /* draws the token before it has the lock */
 	PLANTED_LEASE_FROM_NOTICE, /* counts the lease from when it learned of the grant */
 	PLANTED_BLIND_RENEWAL,     /* renews with a WRITE, whoever holds the lock by now */
+	PLANTED_IN_TIME, /* knows no answer to a release that lands later than a verb may */
 };
 
 struct planted_lease {
@@ -41,7 +42,7 @@ struct planted_lease {
 
 extern const struct planted_lease vb_planted_double_grant, vb_planted_foreign_release,
 	vb_planted_aba_recovery, vb_planted_stale_token, vb_planted_late_lease,
-	vb_planted_late_renewal;
+	vb_planted_late_renewal, vb_planted_never_too_late;
 extern const struct vb_lock_ops vb_planted_lost_wakeup, vb_planted_reader_starves_writer,
 	vb_planted_blind_clock, vb_planted_hasty_writer, vb_planted_readers_jump,
 	vb_planted_clean_slate, vb_planted_reset_clears_bar;

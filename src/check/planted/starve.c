@@ -85,6 +85,7 @@ const struct vb_lock_ops *const vb_planted_locks[] = {
 	&vb_planted_stale_token.ops,
 	&vb_planted_late_lease.ops,
 	&vb_planted_late_renewal.ops,
+	&vb_planted_never_too_late.ops,
 	&vb_planted_blind_clock,
 	&vb_planted_one_slot_patience,
 	&vb_planted_eager_upgrade,

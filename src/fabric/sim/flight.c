@@ -607,6 +607,15 @@ static void piece(struct sim *s, struct sim_op *op)
 	after_effect(s, op);
 }
 
+/* Of memory nothing is promised (vb_sim_as_memory). */
+static void count_late(struct sim *s, const struct sim_op *op)
+{
+	uint64_t said = s->base.caps.verb_bound_ns, early = s->p.verb_bound_ns - said;
+
+	s->late_verbs += said != 0 && op->t.op != VB_OP_READ &&
+			 op->done_ns + op->tear_ns + early > op->deadline_ns;
+}
+
 void sim_arrive(struct sim *s, struct sim_op *op)
 {
 	if (vb_unlikely((op->fate & SIM_NEVER) || op->flow->broken)) {
@@ -618,6 +627,8 @@ void sim_arrive(struct sim *s, struct sim_op *op)
 		break_off(s, op, op->deadline_ns);
 		return;
 	}
+	if (vb_unlikely(s->base.caps.verb_bound_ns < s->p.verb_bound_ns))
+		count_late(s, op);
 	if (vb_unlikely(op->pieces > 1)) {
 		op->around_mask = 0;
 		piece(s, op);

@@ -192,7 +192,7 @@ struct sim {
 
 	struct sim_air air;
 	uint64_t trace_hash;
-	uint64_t verbs;
+	uint64_t verbs, late_verbs;
 };
 
 /* Of an endpoint of the simulator, or a hook's on top of it. */

@@ -486,6 +486,11 @@ uint64_t vb_sim_verbs(struct vb_fabric *f)
 	return sim_of(f)->verbs;
 }
 
+uint64_t vb_sim_late_verbs(struct vb_fabric *f)
+{
+	return sim_of(f)->late_verbs;
+}
+
 int vb_sim_compute(struct vb_ep *vep, uint64_t ns)
 {
 	struct sim_ep *ep = ep_of(vep);

@@ -87,6 +87,9 @@ uint64_t vb_sim_now(struct vb_fabric *f);
 /* xxh64 over every verb and message in the order and at the time they took effect. */
 uint64_t vb_sim_trace_hash(struct vb_fabric *f);
 uint64_t vb_sim_verbs(struct vb_fabric *f); /* verbs executed so far */
+/* Of those that change memory or bring a message, how many took effect later than the bound that the fabric's
+ * caps give by now: none, unless somebody has made that smaller than it is. */
+uint64_t vb_sim_late_verbs(struct vb_fabric *f);
 /* The client's CPU is busy for ns: think time, a handler's work. */
 int vb_sim_compute(struct vb_ep *ep, uint64_t ns);
 

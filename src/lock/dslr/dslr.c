@@ -27,7 +27,9 @@
  *   6. the lease starts when the last poll that said "not yet" was posted;
  *   7. a waiter allows 2 leases for each slot that is now before its ticket, at most `slots` slots;
  *   8. of the ticket that reaches COUNT_MAX only the slots up to it are counted;
- *   9. 1,024 times `slots` is at most COUNT_MAX, since the numbers come round k times as fast.
+ *   9. 1,024 times `slots` is at most COUNT_MAX, since the numbers come round k times as fast;
+ *  10. where a reader's FAA has landed behind a reset all the same, n_S may be beyond max_S: whoever meets
+ *      that is refused, as at COUNT_MAX, and resets the word.
  */
 #define VB_LOG_ROOM "dslr"
 #include "lock/dslr/dslr.h"
@@ -41,11 +43,17 @@
 const struct vb_opt dslr_option_table[] = {DSLR_OPTIONS(COUNT_MAX_PAPER, "32768", "auto"),
 					   DSLR_SLOTS(SLOTS_MAX), VB_OPT_END};
 
+/* More readers have left than have come: only a release that landed behind a reset does that (departure 10). */
+static bool is_overrun(uint64_t w)
+{
+	return dslr_n_s(w) > dslr_max_s(w);
+}
+
 static bool saturated(const struct vb_lock_client *me, uint64_t w)
 {
 	uint32_t count_max = (uint32_t)dslr_options_of(me)->count_max;
 
-	return dslr_max_x(w) >= count_max || dslr_max_s(w) >= count_max;
+	return dslr_max_x(w) >= count_max || dslr_max_s(w) >= count_max || is_overrun(w);
 }
 
 /* Slots still to be served before a ticket; a holder has all of its slots among them. */
