@@ -140,7 +140,7 @@ cd "$work" && mkdir reproduce
 smaller() { # COMMAND
 	case $1 in
 	'bench lock') echo --locks 10k --duration 1ms ;;
-	'bench txn') echo --cc silo --duration 1ms ;;
+	'bench txn') echo --cc silo --accounts 1k --duration 1ms ;;
 	'check lock') echo --seeds 3 ;;
 	'check txn') echo --hybrid rpc --seeds 2 ;;
 	'check litmus') echo --runs 10 ;;
