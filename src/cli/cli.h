@@ -3,6 +3,8 @@
 #ifndef VB_CLI_CLI_H
 #define VB_CLI_CLI_H
 
+#include <stdio.h>
+
 #include "lab/run.h"
 
 struct vb_opt_group;
@@ -10,6 +12,8 @@ struct vb_opt_group;
 struct vb_command {
 	const char *name;    /* "bench lock": one or two words */
 	const char *summary; /* one line for the overview */
+	/* What it does, for --help and the man page: paragraphs, with an empty line between two. */
+	const char *about;
 	/* argv[0] is the first word after the command's name. Returns an enum vb_exit. */
 	int (*run)(int argc, char **argv);
 	/* The option groups of the command, for --help, the man page and completions; NULL:
@@ -18,6 +22,8 @@ struct vb_command {
 	const char *example; /* a command line that works, or NULL */
 	const char *words;   /* what follows the options, for the usage: "FILE..."; NULL: nothing */
 	const char *option;  /* that who writes a word without one means: "--lock"; NULL: none */
+	unsigned ends;       /* VB_ENDS(...) of each way it may end beside 0, 1 and 2 */
+	const char *see; /* pages in doc/ that say more: "measuring.md, traces.md"; NULL: none */
 };
 
 extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_command_bench_txn,
@@ -25,6 +31,8 @@ extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_comman
 	vb_command_check_litmus, vb_command_check_history, vb_command_trace_export,
 	vb_command_trace_stat, vb_command_reproduce, vb_command_report, vb_command_dump,
 	vb_command_top, vb_command_doctor, vb_command_version, vb_command_help;
+
+#define VB_ENDS(exit) (1u << ((exit) == VB_EXIT_INTERRUPTED ? 31 : (exit)))
 
 /* All of them, NULL at the end, in the order of the overview. */
 extern const struct vb_command *const vb_commands[];
@@ -37,5 +45,10 @@ extern const struct vb_command *const vb_commands[];
 int vb_cli_parse(const struct vb_command *command, int argc, char **argv);
 /* The same for a command that takes words: *n_words of them are at the front of argv. */
 int vb_cli_parse_words(const struct vb_command *command, int argc, char **argv, int *n_words);
+
+/* The man pages as scdoc text: one command's, from the tables that parse it; of verbena(1), the commands
+ * and the ways in which they end. */
+void vb_cli_man(const struct vb_command *command);
+void vb_cli_man_overview(void);
 
 #endif

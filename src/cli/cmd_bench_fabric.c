@@ -23,7 +23,14 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_bench_fabric = {
 	.name = "bench fabric",
 	.summary = "Measure verbs, locks and the simulator beside the bare things they stand on",
+	.about = "Measures what the fabric, the locks, the lock table and the simulator cost "
+		 "on this machine, each beside the bare thing that it stands on, in turn and "
+		 "in the same run: a fetch-and-add beside the bare instruction, a lock beside "
+		 "a pthread lock, a switch of coroutines, messages beside a bare socket. The "
+		 "medians of the repetitions are shown.",
 	.run = run,
 	.groups = groups,
 	.example = "verbena bench fabric --only faa,locks",
+	.ends = VB_ENDS(VB_EXIT_RESOURCES) | VB_ENDS(VB_EXIT_INTERRUPTED),
+	.see = "measuring.md",
 };

@@ -22,9 +22,22 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_bench_lock = {
 	.name = "bench lock",
 	.summary = "Measure locks between processes or in a simulated cluster, audited",
+	.about = "Clients take a lock, hold it, give it back, think and go on; or, with a "
+		 "trace, run transactions by strict two-phase locking. Every lock that is "
+		 "named is run in turn, with the same load, and has a row in the table: "
+		 "cycles per second and latencies.\n\n"
+		 "Every grant is audited. A lock that is granted twice, passes a queue by "
+		 "more than it promises, or loses a waiter is a violation; its story is told, "
+		 "and the exit status is 3.\n\n"
+		 "On sim the run is in virtual time, and the same options and --seed give the "
+		 "same numbers. On shm, tcp, ucx and verbs it is in this machine's time, "
+		 "between processes.",
 	.run = run,
 	.groups = groups,
 	.option = "--lock",
 	.example =
 		"verbena bench lock --lock dslr,shiftlock --fabric sim --profile cx5 --locks 10m",
+	.ends = VB_ENDS(VB_EXIT_VIOLATION) | VB_ENDS(VB_EXIT_STALLED) | VB_ENDS(VB_EXIT_BUSY) |
+		VB_ENDS(VB_EXIT_RESOURCES) | VB_ENDS(VB_EXIT_INTERRUPTED),
+	.see = "measuring.md, traces.md, cluster.md, choosing-a-lock.md",
 };

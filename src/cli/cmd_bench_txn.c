@@ -24,9 +24,19 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_bench_txn = {
 	.name = "bench txn",
 	.summary = "Measure transactions between processes or in a simulated cluster, checked",
+	.about = "Clients run transactions of a workload that read and write records. Every "
+		 "protocol that is named is run in turn, for each hybrid code that is asked "
+		 "for, and has a row in the table: commits per second, aborts and "
+		 "latencies.\n\n"
+		 "After a run the tables are judged by what the workload keeps true: sums, "
+		 "counters, locks that are left. With --check the history of the run must be "
+		 "serializable, too.",
 	.run = run,
 	.groups = groups,
 	.option = "--cc",
 	.example = "verbena bench txn --cc silo,wound-wait --fabric sim --nodes 4 --workload "
 		   "smallbank --check",
+	.ends = VB_ENDS(VB_EXIT_VIOLATION) | VB_ENDS(VB_EXIT_STALLED) | VB_ENDS(VB_EXIT_BUSY) |
+		VB_ENDS(VB_EXIT_RESOURCES) | VB_ENDS(VB_EXIT_INTERRUPTED),
+	.see = "measuring-transactions.md, transactions.md, workloads.md",
 };

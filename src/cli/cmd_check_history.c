@@ -391,8 +391,15 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_check_history = {
 	.name = "check history",
 	.summary = "Check a history of transactions at a level of isolation, or one of locks",
+	.about = "Reads the histories that bench and check write with --history, or a program "
+		 "of yours in the same form, and judges them: transactions at a level of "
+		 "isolation, locks by who had which at the same time. The files of one run "
+		 "are given together.\n\n"
+		 "With --edn or --text it writes the same history for other checkers.",
 	.run = run,
 	.groups = groups,
-	.example = "verbena check history --strict client-0.jsonl client-1.jsonl",
+	.example = "verbena check history --strict history.jsonl",
 	.words = "FILE...",
+	.ends = VB_ENDS(VB_EXIT_VIOLATION) | VB_ENDS(VB_EXIT_RESOURCES),
+	.see = "histories.md, checking.md",
 };

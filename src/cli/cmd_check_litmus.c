@@ -377,8 +377,15 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_check_litmus = {
 	.name = "check litmus",
 	.summary = "Go through all orders of small worlds: a few clients, every interleaving",
+	.about = "Goes through the orders in which a few clients can take their steps in a "
+		 "small world, instead of drawing them: each run differs from those before "
+		 "it, as far as --delays and --runs allow. An order that breaks a rule is "
+		 "told, with the schedule that replays it.",
 	.run = run,
 	.groups = groups,
 	.option = "--lock",
 	.example = "verbena check litmus --lock dslr,shiftlock --cc silo",
+	.ends = VB_ENDS(VB_EXIT_VIOLATION) | VB_ENDS(VB_EXIT_RESOURCES) |
+		VB_ENDS(VB_EXIT_INTERRUPTED),
+	.see = "checking.md",
 };

@@ -147,8 +147,16 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_check_lock = {
 	.name = "check lock",
 	.summary = "Explore locks under simulated faults, seed by seed, and audit every grant",
+	.about = "Each seed draws a small cluster on the simulator, its load and its faults "
+		 "(deaths, pauses, lost answers, partitions, torn accesses) and runs it in "
+		 "virtual time. Every grant is audited. The first seed that finds something "
+		 "is told as a story, with the command that replays it.\n\n"
+		 "The same seed gives the same run on every machine.",
 	.run = run,
 	.groups = groups,
 	.option = "--lock",
 	.example = "verbena check lock --lock dslr,shiftlock --seeds 1000",
+	.ends = VB_ENDS(VB_EXIT_VIOLATION) | VB_ENDS(VB_EXIT_RESOURCES) |
+		VB_ENDS(VB_EXIT_INTERRUPTED),
+	.see = "checking.md, histories.md",
 };

@@ -197,8 +197,17 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_check_txn = {
 	.name = "check txn",
 	.summary = "Explore transaction protocols under simulated faults, seed by seed",
+	.about = "Each seed draws a small cluster on the simulator, its tables, transactions "
+		 "and faults, and runs it in virtual time. The history of the run must be "
+		 "what the protocol promises, and what the tables hold in the end must be "
+		 "explained by it. The first seed that finds something is told, with the "
+		 "command that replays it.\n\n"
+		 "The same seed gives the same run on every machine.",
 	.run = run,
 	.groups = groups,
 	.option = "--cc",
 	.example = "verbena check txn --cc silo,sundial --hybrid all --seeds 100",
+	.ends = VB_ENDS(VB_EXIT_VIOLATION) | VB_ENDS(VB_EXIT_RESOURCES) |
+		VB_ENDS(VB_EXIT_INTERRUPTED),
+	.see = "checking.md, histories.md",
 };

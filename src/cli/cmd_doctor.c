@@ -24,7 +24,15 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_doctor = {
 	.name = "doctor",
 	.summary = "Check that this machine is fit, and say what mends it if not",
+	.about = "Looks at this machine with the library's eyes: processor, memory, limits and "
+		 "each fabric, "
+		 "tried with one verb of each kind. Each finding is a line: ok; warn or fail, and "
+		 "what mends "
+		 "it; or none, for what is absent and has not been asked for. With a fail among "
+		 "them the exit "
+		 "status is 1.",
 	.run = run,
 	.groups = groups,
 	.example = "verbena doctor --need verbs,ucx",
+	.see = "operating.md, verbs.md",
 };

@@ -405,7 +405,13 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_list = {
 	.name = "list",
 	.summary = "Show the locks, protocols, workloads, fabrics and network profiles",
+	.about = "Shows every lock with what it can do (modes, leases, order, options of its "
+		 "own), every protocol of transactions with its stages and levels of "
+		 "isolation, the workloads, traces and fabrics, and the simulator's models of "
+		 "networks. What cannot run on this machine is shown with the reason.",
 	.run = run,
 	.groups = groups,
 	.example = "verbena list --json",
+	.ends = VB_ENDS(VB_EXIT_RESOURCES),
+	.see = "choosing-a-lock.md, transactions.md",
 };

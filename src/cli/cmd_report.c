@@ -22,8 +22,12 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_report = {
 	.name = "report",
 	.summary = "Show results (JSON) as one HTML page that needs nothing else",
+	.about = "Makes one HTML page of results that bench lock, bench txn and reproduce "
+		 "have written as JSON. It has its style and figures in it, and no scripts.",
 	.run = run,
 	.groups = groups,
 	.example = "verbena report --out results.html reproduce/*.json",
 	.words = "FILE...",
+	.ends = VB_ENDS(VB_EXIT_RESOURCES),
+	.see = "measuring.md",
 };

@@ -29,9 +29,14 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_trace_export = {
 	.name = "trace export",
 	.summary = "Write a lock trace to a file",
+	.about = "Writes the transactions that a trace draws, or those of a file, as text: "
+		 "which locks each takes, in which modes. The file can be used as --workload "
+		 "trace:FILE of bench lock. - writes to standard output.",
 	.run = run,
 	.groups = groups,
 	.example = "verbena trace export --trace tpcc --hosts 5 --clients 5 --transactions 1m "
 		   "tpcc.csv",
 	.words = "FILE",
+	.ends = VB_ENDS(VB_EXIT_RESOURCES) | VB_ENDS(VB_EXIT_INTERRUPTED),
+	.see = "traces.md",
 };

@@ -21,8 +21,13 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_trace_stat = {
 	.name = "trace stat",
 	.summary = "Describe a lock trace: its transactions, locks and modes",
+	.about = "Draws the transactions of a trace, or reads those of a file, and describes "
+		 "them: how many locks they take, in which modes, how far they spread and how "
+		 "hot the hottest locks are.",
 	.run = run,
 	.groups = groups,
 	.option = "--trace",
 	.example = "verbena trace stat --trace tatp --transactions 1m",
+	.ends = VB_ENDS(VB_EXIT_RESOURCES) | VB_ENDS(VB_EXIT_INTERRUPTED),
+	.see = "traces.md",
 };

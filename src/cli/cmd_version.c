@@ -19,5 +19,7 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_version = {
 	.name = "version",
 	.summary = "Print the version and the commit it was built from",
+	.about = "Prints the version of the tool, and of the library that it is built with, "
+		 "and the commit of the source that they were built from.",
 	.run = run,
 };

@@ -10,10 +10,34 @@
 
 #include "base/opt.h"
 
+/* In lines of 80, broken between words as those of the options are. */
+static void print_about(const char *text)
+{
+	int column = 0;
+
+	while (*text != '\0') {
+		const int n = (int)strcspn(text, " \n");
+
+		if (column > 0 && column + 1 + n > 80) {
+			putchar('\n');
+			column = 0;
+		}
+		column += printf("%s%.*s", column > 0 ? " " : "", n, text);
+		for (text += n; *text == ' ' || *text == '\n'; text++) {
+			if (*text == '\n') {
+				putchar('\n');
+				column = 0;
+			}
+		}
+	}
+	putchar('\n');
+}
+
 static void print_help(const struct vb_command *c, const struct vb_opt_group *groups, unsigned n)
 {
-	printf("Usage: verbena %s%s%s%s\n\n%s\n", c->name, n > 0 ? " [OPTION]..." : "",
+	printf("Usage: verbena %s%s%s%s\n\n%s\n\n", c->name, n > 0 ? " [OPTION]..." : "",
 	       c->words ? " " : "", c->words ? c->words : "", c->summary);
+	print_about(c->about);
 	if (n > 0) {
 		printf("\n");
 		vb_opt_print_help(stdout, groups, n);

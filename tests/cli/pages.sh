@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The man pages: every public function has one, which names its errors; nothing that a header says of a
-# function is missing in it.
+# function is missing in it.  Every command has one, with the options of its table and no others, whose ranges
+# are those that are taken; its example is one that runs.
 top=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=tests/cli/lib.sh
 . "$top/tests/cli/lib.sh"
-pages=$(dirname "$(dirname "$verbena")")/doc
+pages=$(dirname "$(dirname "$(realpath "$verbena")")")/doc
 if ! command -v scdoc >/dev/null; then
 	skip "man pages" "scdoc is not installed"
 	finish
@@ -74,9 +75,100 @@ is "libverbena(7) has every function" sh -c "printf %s \"\$1\"; test -z \"\$1\""
 is "libverbena(7) has what stands at the top of the headers" \
 	sh -c 'grep -q "Background work" "$1" && grep -q "What is known after a call" "$1"' sh "$work/page"
 
+# ---- the commands ----
+
+"$verbena" --help | sed -n '/^Commands:/,/^$/s/^  \(.\{14\}\).*/\1/p' | sed 's/ *$//' >"$work/commands"
+tr ' ' - <"$work/commands" | sed 's/^/verbena-/' | sort >"$work/named"
+for page in "$pages"/verbena-*.1; do
+	basename "$page" .1
+done | sort >"$work/paged"
+is "every command has a page" diff "$work/named" "$work/paged"
+text "$pages/verbena.1" >"$work/page"
+is "verbena(1) has every command" sh -c 'grep -o "^verbena-[a-z-]*(1)" "$1" | sed "s/(1)//" | sort | diff "$2" -' \
+	sh "$work/page" "$work/named"
+
+# The options of a page that are numbers, each with the one end of its range or the other.
+at_bounds() { # lowest|highest PAGE
+	awk -v which="$1" '
+		/^--/ { option = $1; next }
+		/ From [^ ]+ to [^ ]+\.|At least [^ ]+\./ {
+			if (which == "highest" && !match($0, / to [0-9.e+]+[a-z]*\./)) next
+			if (which == "lowest" && !match($0, /(From|At least) [0-9.e+]+[a-z]*[. ]/)) next
+			value = substr($0, RSTART, RLENGTH)
+			sub(/^ *(From|At least|to) /, "", value)
+			sub(/[. ]$/, "", value)
+			if (!(option in seen)) print option "=" value
+			seen[option] = 1
+		}' "$2"
+}
+# A number that its option takes for one: nothing is run, for --help ends it.
+parses() { # WORDS...
+	"$verbena" "$@" --help >"$work/out" 2>"$work/err"
+}
+
+options='' ranges='' described=''
+while read -r command; do
+	name=verbena-${command// /-}
+	text "$pages/$name.1" >"$work/page"
+	# shellcheck disable=SC2086
+	{
+		echo --help
+		"$verbena" $command --help | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p'
+	} | sort >"$work/has"
+	sed -n 's/^\(--[a-z0-9-]*\).*/\1/p' "$work/page" | sort >"$work/told"
+	diff "$work/has" "$work/told" >"$work/diff" || options+="$name: $(cat "$work/diff")"$'\n'
+	for which in lowest highest; do
+		mapfile -t bounds < <(at_bounds $which "$work/page")
+		# shellcheck disable=SC2086
+		parses $command "${bounds[@]}" || ranges+="$name, $which: $(cat "$work/err")"$'\n'
+		counted=$((${counted:-0} + ${#bounds[@]}))
+	done
+	[ "$(sed -n '/^.SH DESCRIPTION/,/^.SH OPTIONS/p' "$work/page" | wc -w)" -ge 25 ] || described+="$name "
+	for status in 0 1 2; do
+		grep -q "^$status\$" "$work/page" || described+="$name: $status "
+	done
+done <"$work/commands"
+is "a page has the options of its table, and no others" sh -c 'printf %s "$1"; test -z "$1"' sh "$options"
+is "the ranges are those that are taken" sh -c 'printf %s "$1"; test -z "$1"' sh "$ranges"
+is "there are ranges" test "$counted" -ge 100
+is "each says what it does and how it ends" sh -c 'printf %s "$1"; test -z "$1"' sh "$described"
+
+# The examples: parsed as they stand, and run with smaller numbers behind them, in whose favour the last word
+# is.  What needs another program or minutes is parsed only.
+verbena=$(realpath "$verbena")
+cd "$work" && mkdir reproduce
+smaller() { # COMMAND
+	case $1 in
+	'bench lock') echo --locks 10k --duration 1ms ;;
+	'bench txn') echo --cc silo --accounts 1k --duration 1ms ;;
+	'check lock') echo --seeds 3 ;;
+	'check txn') echo --hybrid rpc --seeds 2 ;;
+	'check litmus') echo --runs 10 ;;
+	'trace '*) echo --transactions 1k ;;
+	'bench fabric' | reproduce | dump | top | doctor) return 1 ;;
+	esac
+}
+"$verbena" check txn --cc silo --seed 1 --history history.jsonl >/dev/null
+"$verbena" bench lock --lock cas --fabric sim --duration 1ms --json reproduce/cas.json >/dev/null
+while read -r command; do
+	example=$(sed -n '/^.SH EXAMPLES/,/^.SH SEE/p' "$pages/verbena-${command// /-}.1" | text /dev/stdin |
+		sed -n 's/^verbena //p')
+	if [ -z "$example" ]; then
+		is "$command: no example because there are no options" test "$command" = version
+		continue
+	fi
+	is "$command: its example is of it" test "${example#"$command"}" != "$example"
+	eval "parses $example"
+	status=$?
+	is "verbena $example: parses" test $status = 0
+	more=$(smaller "$command") || continue
+	eval "run $example $more"
+	is "verbena $example: runs" test "$status" = 0
+done <"$work/commands"
+
 if command -v groff >/dev/null; then
 	is "groff has nothing to say" sh -c 'said=$(groff -man -ww -z "$@" 2>&1); printf %s "$said"; test -z "$said"' \
-		sh "$pages"/*.3 "$pages"/libverbena.7
+		sh "$pages"/*.[137]
 else
 	skip "groff has nothing to say" "groff is not installed"
 fi
