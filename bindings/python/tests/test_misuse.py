@@ -232,9 +232,15 @@ class World(unittest.TestCase):
         self.refuse(verbena.Closed, [lambda: fabric.lock_space("cas", 1)])
         self.refuse(verbena.Closed, [lambda: table.load(1, bytes(8)), lambda: table.node(1)])
         self.refuse(verbena.Closed, [db.coordinator, lambda: db.table("u", 8, 1)])
-        self.refuse(verbena.Invalid, [lambda: self.co.get(table, 1)])
-        self.refuse(verbena.Invalid, [lambda: self.co.declare([(table, 1)])])
-        self.refuse(verbena.Invalid, [lambda: values.get(self.co, 1)])
+        # Before the library looks at them, whose memory they no longer are.
+        for call in (
+            lambda: self.co.get(table, 1),
+            lambda: self.co.declare([(table, 1)]),
+            lambda: values.get(self.co, 1),
+        ):
+            with self.assertRaises(verbena.Invalid) as raised:
+                call()
+            self.assertIn("another database", str(raised.exception))
 
     def test_close_in_a_body(self):
         with self.db.coordinator() as co:

@@ -142,13 +142,22 @@ class Bank(unittest.TestCase):
         """An abort says why, and run() tries again until the other has gone."""
         with self.fabric.database("no-wait", name="second", coordinators=4) as db, db.server_thread():
             table = db.table("t", 8, 10)
-            table.load(1, NUMBER.pack(1))
+            for key in 1, 2:
+                table.load(key, NUMBER.pack(key))
             with db.coordinator() as a, db.coordinator() as b:
                 a.begin()
                 a.update(table, 1)
                 with self.assertRaises(verbena.Aborted) as raised:
                     b.run(lambda me: me.update(table, 1), tries=2)
                 self.assertEqual(raised.exception.cause, Cause.LOCKED)
+                # What was changed in a transaction that is over is not of the next one.
+                b.begin()
+                NUMBER.pack_into(b.update(table, 2), 0, 22)
+                with self.assertRaises(verbena.Aborted):
+                    b.update(table, 1)
+                b.begin()
+                self.assertEqual(b.update(table, 2), NUMBER.pack(2))
+                b.abort()
                 tried = []
 
                 def body(me):
