@@ -11,7 +11,7 @@
 set -eu
 
 build='gcc libc6-dev meson ninja-build pkgconf libboost-context-dev libjansson-dev libxxhash-dev libsodium-dev libssl-dev'
-test='clang clang-format jq libcmocka-dev scdoc'
+test='clang clang-format jq libcmocka-dev python3 scdoc'
 # The network fabrics and launchers: their headers to build with, their libraries to run.
 networks='libucx-dev libibverbs-dev librdmacm-dev libpmix-dev'
 # RDMA: the devices' drivers, and the guest of `make test-rdma` (scripts/rdma-vm.sh).

@@ -412,6 +412,14 @@ example_installed() { # FILE
 	LD_LIBRARY_PATH=$(dirname "$pc") timeout 60 "$out/example"
 }
 
+# The bank in Python, with the package and the library as they are installed.
+python_installed() {
+	local package
+	package=$(dirname "$(find "$out/root" -path '*/verbena/_api.py')")
+	[ -f "$package/__init__.py" ] || return
+	LD_LIBRARY_PATH=$(dirname "$pc") PYTHONPATH=$(dirname "$package") timeout 60 python3 examples/bank.py
+}
+
 stage_package() {
 	local file pc
 	build_gcc || return
@@ -428,6 +436,11 @@ stage_package() {
 	for file in examples/*.c; do
 		check "$file against the installed library" example_installed "$file"
 	done
+	if command -v python3 >/dev/null; then
+		check "examples/bank.py against what is installed" python_installed
+	else
+		record skip "examples/bank.py" "python3 is not installed"
+	fi
 	check "a man page is installed for each function" pages_installed
 	check "a man page is installed for each command" commands_installed
 }

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is open: one object of Python for one of the library, which is never called with a pointer
+to what is closed, is being closed, or is another thread's or the parent process's.
+
+A call counts as a use of its object while it lasts, and whoever closes an object that is in use is
+refused. Uses of what threads share (fabrics, lock spaces, databases) are counted under a lock; what
+belongs to a thread (clients, coordinators) is only counted there, against signal handlers.
+"""
+
+import ctypes
+import operator
+import os
+import threading
+import warnings
+
+from . import _api
+from ._errors import Busy, Closed, Foreign, Invalid, check, error, refused
+
+lib = _api.lib
+byref = ctypes.byref
+
+# How often this process and those before it were forked since the first one began; of a lock that a
+# thread of the parent had nobody would let go.
+_forks = 0
+_mutex = threading.RLock()
+_of_thread = threading.local()
+
+
+def _forked():
+    global _forks, _mutex
+    _forks += 1
+    _mutex = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def here():
+    """This thread, as an object that is no other thread's, ever."""
+    try:
+        return _of_thread.me
+    except AttributeError:
+        _of_thread.me = object()
+        return _of_thread.me
+
+
+def fit(kind, value, what):
+    """A number that its C type can hold, whose own conversion would cut it in silence."""
+    number = operator.index(value)
+    bits = 8 * ctypes.sizeof(kind)
+    if not 0 <= number < 1 << bits:
+        raise refused(Invalid, f"{what} is {number}: out of range for {bits} bits")
+    return number
+
+
+def u16(value, what):
+    return fit(ctypes.c_uint16, value, what)
+
+
+def u32(value, what):
+    return fit(ctypes.c_uint32, value, what)
+
+
+def u64(value, what):
+    return fit(ctypes.c_uint64, value, what)
+
+
+def text(value, what):
+    """A string of C, or None."""
+    if value is None:
+        return None
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise refused(Invalid, f"{what} has a zero byte in it")
+    return encoded
+
+
+def params(struct, /, **values):
+    """A struct of parameters, each value checked for its place."""
+    made = _api.structs[struct]()
+    for field, kind in made._fields_:
+        value = values.pop(field, None)
+        if kind is ctypes.c_char_p:
+            setattr(made, field, text(value, field))
+        elif kind is ctypes.c_bool:
+            setattr(made, field, bool(value))
+        elif value is not None and isinstance(value, ctypes._Pointer):
+            setattr(made, field, value)
+        elif value is not None:
+            setattr(made, field, fit(kind, value, field))
+    if values:
+        raise TypeError(f"struct {struct} has no {', '.join(values)}")
+    return made
+
+
+class Handle:
+    """Something open. `parent` is what it is open on."""
+
+    # Of a thread: calls from another one are refused.
+    bound = False
+    what = "object"
+    close_call = None
+
+    _pointer = None
+    _uses = 0
+    _closing = False
+    _used = 0
+
+    def _opened(self, parent, pointer):
+        self.parent = parent
+        self._pointer = pointer
+        self._forks = self._used = _forks
+        self._thread = here() if self.bound else None
+
+    def __del__(self):
+        if self._pointer is not None and self._forks == _forks:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self)
+
+    def __repr__(self):
+        return f"<verbena.{type(self).__name__}{'' if self._pointer else ', closed'}>"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        # What is the parent's stays the parent's when a child leaves its blocks.
+        if self._pointer is not None and not self._inherited():
+            self.close()
+
+    # Whether this is a child that was forked since, and has not told.
+    def _inherited(self):
+        return self._forks != _forks
+
+    def _check(self):
+        if self._pointer is None:
+            raise refused(Closed, f"this {self.what} is closed")
+        if self._inherited():
+            raise refused(
+                Foreign,
+                f"this {self.what} is of the process from which this one was forked: call"
+                " after_fork() on its fabric, and open clients, coordinators and servers anew",
+            )
+        if self._thread is not None and self._thread is not here():
+            raise refused(
+                Foreign, f"this {self.what} is another thread's: open one for each thread"
+            )
+        if self._closing:
+            raise refused(Busy, f"this {self.what} is just being closed")
+
+    def _use(self):
+        if self._used != _forks:
+            # Those of threads that the parent had.
+            self._uses, self._closing, self._used = 0, False, _forks
+        self._uses += 1
+        try:
+            self._check()
+        except BaseException:
+            self._uses -= 1
+            raise
+
+    def _begin(self):
+        if self.bound:
+            self._use()
+            return
+        with _mutex:
+            self._use()
+
+    def _end(self):
+        if self.bound:
+            self._uses -= 1
+            return
+        with _mutex:
+            self._uses -= 1
+
+    def _call(self, function, *arguments):
+        """The function of the library, with this object's pointer in front."""
+        self._begin()
+        try:
+            return function(self._pointer, *arguments)
+        finally:
+            self._end()
+
+    def _do(self, function, *arguments):
+        """The same for those that return an error."""
+        result = self._call(function, *arguments)
+        if result != 0:
+            raise error(result, function.__name__)
+
+    def _open(self, function, *arguments):
+        """The same for those that open something: its pointer, or None where there is nothing."""
+        out = function.argtypes[-1]._type_()
+        self._do(function, *arguments, byref(out))
+        return out if out else None
+
+    def _begin_close(self):
+        with _mutex:
+            if self._used != _forks:
+                self._uses, self._closing, self._used = 0, False, _forks
+            self._check()
+            if self._uses > 0:
+                raise refused(Busy, f"a call on this {self.what} is under way")
+            self._closing = True
+
+    def close(self):
+        """Closes it. Closing what is closed does nothing. Busy: something is open on it, or a call
+        is under way; it stays open."""
+        if self._pointer is None:
+            return
+        self._begin_close()
+        try:
+            if self.parent is not None:
+                self.parent._begin()
+            try:
+                result = self.close_call(self._pointer)
+            finally:
+                if self.parent is not None:
+                    self.parent._end()
+            if result is not None:
+                check(result, self.close_call)
+            self._pointer = None
+        finally:
+            self._closing = False
+
+
+class Shared(Handle):
+    """What a child may go on using, once it has told the fabric."""
+
+    @property
+    def fabric(self):
+        at = self
+        while at.parent is not None and at.what != "fabric":
+            at = at.parent
+        return at
+
+    def _inherited(self):
+        return self.fabric._told != _forks
