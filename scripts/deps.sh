@@ -21,6 +21,8 @@ qemu-system-x86 busybox-static cpio gzip xz-utils"
 optional="$optional spin"
 # Ranks from a launcher (to test), and the fuzzers.
 optional="$optional openmpi-bin libclang-rt-dev"
+# Packages (scripts/package.sh), and a clean Debian to try them in.
+optional="$optional build-essential debhelper lintian mmdebstrap autopkgtest"
 # Figures of `verbena reproduce`.
 optional="$optional gnuplot-nox"
 # The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).

@@ -21,7 +21,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 quick='format gcc seeds planted package'
-thorough='models net long clang asan tsan rdma mutants fuzz'
+thorough='models net long clang asan tsan rdma mutants fuzz debian'
 stages="$quick $thorough"
 # These run beside the stage rdma, whose guest waits most of its time, and only take what it leaves.
 beside='mutants fuzz'
@@ -443,6 +443,38 @@ stage_package() {
 	fi
 	check "a man page is installed for each function" pages_installed
 	check "a man page is installed for each command" commands_installed
+}
+
+ended() { # STATUS LOG
+	cat "$2"
+	return "$1"
+}
+
+# Debian's packages, step by step, and what they do in a clean Debian; their own tests one by one.
+stage_debian() {
+	local dir=$out/debian log=$out/debian.log step name status verdict
+	while read -r step name; do
+		scripts/package.sh --out "$dir" "$step" >"$log" 2>&1 </dev/null
+		status=$?
+		if [ $status = 77 ]; then
+			record skip "$name" "$(tail -n 1 "$log")"
+			[ "$step" = lintian ] && continue || break
+		fi
+		check "$name" ended $status "$log" && tail -n 1 "$log"
+		if [ "$step" = test ] && [ -s "$dir/tests/summary" ]; then
+			while read -r name verdict; do
+				check "the packages' test $name" test "$verdict" = PASS
+			done <"$dir/tests/summary"
+		fi
+		[ $status = 0 ] || [ "$step" = lintian ] || break
+	done <<-END
+		build the packages are built
+		lintian lintian has nothing to say
+		chroot a clean Debian
+		install the library and the tool are installed there
+		test the packages are tested there
+		purge nothing is left when they are removed
+	END
 }
 
 formatted() {

@@ -18,6 +18,8 @@ for page in "$pages"/*.3; do
 	basename "$page" .3
 done | sort >"$work/paged"
 is "every exported function has a page" diff "$work/exported" "$work/paged"
+sed -n 's/^ \(vb_[a-z0-9_]*\)@.*/\1/p' "$top/debian/libverbena0.symbols" | sort >"$work/packaged"
+is "debian/libverbena0.symbols has every exported function" diff "$work/exported" "$work/packaged"
 
 # What stands in a page, without markup.
 text() { # PAGE
