@@ -24,7 +24,7 @@ quick='format gcc seeds planted package'
 thorough='models net long clang asan tsan rdma mutants fuzz debian'
 stages="$quick $thorough"
 # These run beside the stage rdma, whose guest waits most of its time, and only take what it leaves.
-beside='mutants fuzz'
+beside='mutants fuzz debian'
 alone=coverage
 out=${VERBENA_TEST_DIR-build-test}
 seeds=${VERBENA_TEST_SEEDS-200}
