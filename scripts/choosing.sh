@@ -3,48 +3,51 @@
 #
 # usage: scripts/choosing.sh BUILD [PART...]
 #
-# Runs what doc/choosing-a-lock.md shows and puts the tables into the page, between its marks, with the
-# commit that was measured.  Needs jq.
+# Runs what doc/choosing-a-lock.md and doc/choosing-a-protocol.md show and puts the tables into the pages,
+# between their marks, with the commit that was measured.  Needs jq.
 #
-#   figures   the locks on the simulator, and variants of them
-#   deaths    the same, with clients that die
-#   machine   the locks on shm and over TCP, on this machine: leave it alone meanwhile
+#   figures       the locks on the simulator, and variants of them
+#   deaths        the same, with clients that die
+#   machine       the locks on shm and over TCP, on this machine: leave it alone meanwhile
+#   transactions  the protocols of transactions on the simulator
 #
-# Without PART: figures and deaths, which give the same numbers on every machine.  The results are kept
+# Without PART: all but machine, which give the same numbers on every machine.  The results are kept
 # as JSON in BUILD/choosing.  CHOOSING_REUSE=1: write from the JSON that is there already, and run only
-# what is missing.  CHOOSING_PAGE: another page.  CHOOSING_TINY=1: short runs, to see that it works.
+# what is missing.  CHOOSING_TINY=1: short runs, to see that it works.
 # shellcheck disable=SC2016 # what is in quotes is for jq
 set -eu
 build=${1:?"usage: scripts/choosing.sh BUILD [PART...]"}
 shift
 verbena=$build/src/verbena
-page=${CHOOSING_PAGE:-$(dirname "$0")/../doc/choosing-a-lock.md}
+pages=$(dirname "$0")/../doc
 out=$build/choosing
 [ -x "$verbena" ] || { echo "choosing.sh: no $verbena; build it first" >&2; exit 2; }
 command -v jq >/dev/null || { echo "choosing.sh: jq is not installed" >&2; exit 2; }
-[ $# -gt 0 ] || set -- figures deaths
+[ $# -gt 0 ] || set -- figures deaths transactions
 for part; do
 	case $part in
-	figures | deaths | machine) ;;
+	figures | deaths | machine | transactions) ;;
 	*) echo "choosing.sh: no part '$part'" >&2; exit 2 ;;
 	esac
 done
-short='' many='--locks 10m' rounds=3 second=1s
+short='' many='--locks 10m' rounds=3 second=1s short_txn='' filled='' tpcc='--warehouses 4 --mix payment-new-order'
 if [ -n "${CHOOSING_TINY:-}" ]; then
 	out=$build/choosing-tiny short='--clients 10 --duration 300us --warmup 100us' many='--locks 10k' rounds=1 second=50ms
+	short_txn='--coroutines 1 --duration 300us --warmup 100us' filled='--records 1k'
+	tpcc="$tpcc --warehouses 1 --items 100 --customers 10 --orders 100"
 fi
 mkdir -p "$out"
 
-# run NAME ARGS...: one command, its results in $out/NAME.json.
+# run KIND NAME ARGS...: one command, its results in $out/NAME.json.
 run() {
-	name=$1
-	shift
+	kind=$1 name=$2
+	shift 2
 	if [ -n "${CHOOSING_REUSE:-}" ] && [ -s "$out/$name.json" ]; then
 		return
 	fi
 	# shellcheck disable=SC2086
-	if ! "$verbena" bench lock "$@" --json "$out/$name.json.new" >"$out/$name.txt" 2>&1; then
-		echo "choosing.sh: failed: verbena bench lock $*" >&2
+	if ! "$verbena" bench "$kind" "$@" --json "$out/$name.json.new" >"$out/$name.txt" 2>&1; then
+		echo "choosing.sh: failed: verbena bench $kind $*" >&2
 		tail -n 5 "$out/$name.txt" >&2
 		exit 1
 	fi
@@ -56,14 +59,20 @@ sim() {
 	name=$1
 	shift
 	# shellcheck disable=SC2086
-	run "$name" --fabric sim --nodes 6 "$@" $short
+	run lock "$name" --fabric sim --nodes 6 "$@" $short
+}
+sim_txn() {
+	name=$1
+	shift
+	# shellcheck disable=SC2086
+	run txn "txn-$name" --fabric sim --nodes 6 --cc all --hybrid none "$@" $short_txn
 }
 
-# put MARK FILTER FILE...: what FILTER prints of the FILEs stands between <!-- MARK --> and <!-- /MARK -->.
-# $all[NAME][LOCK] is a run.
+# put PAGE MARK FILTER FILE...: what FILTER prints of the FILEs stands between the page's <!-- MARK --> and
+# <!-- /MARK -->.  $all[NAME][LOCK OR PROTOCOL] is a run.
 put() {
-	mark=$1 filter=$2
-	shift 2
+	page=$pages/$1 mark=$2 filter=$3
+	shift 3
 	if [ "$(grep -cxE "<!-- /?$mark -->" "$page")" != 2 ]; then
 		echo "choosing.sh: $page has not the two marks of '$mark'" >&2
 		exit 1
@@ -83,8 +92,8 @@ put() {
 	def row: "| " + (map(tostring) | join(" | ")) + " |";
 	def head: row, (["---"] + [.[1:][] | "---:"] | row);
 	(reduce inputs as $j ({}; (input_filename | sub("^.*/"; "") | sub("\\.json$"; "")) as $n |
-		.commit += [$j.commit] | .cores = $j.host.cores | .names[$n] = [$j.runs[].lock] |
-		.[$n] = INDEX($j.runs[]; .lock))) as $all |
+		.commit += [$j.commit] | .cores = $j.host.cores | .names[$n] = [$j.runs[] | .lock // .cc] |
+		.[$n] = INDEX($j.runs[]; .lock // .cc))) as $all |
 	if $all.commit | unique | length > 1 then error("results of several commits in one folder") else . end |
 	def made: "<!-- results of \($all.commit[0]) -->", "";
 	'"$filter" "$@" >"$out/$mark.md"
@@ -114,7 +123,7 @@ figures() {
 		sim served --lock traditional,table --server-threads 8 --clients 240 $many $half
 		sim hold --lock cas-backoff,mcs,rma-rw,dslr,shiftlock,traditional,table --clients 24 --locks 100 --dist uniform --read-ratio 0.5 --hold 100us
 	}
-	put figures '
+	put choosing-a-lock.md figures '
 	made, (["lock", "idle", "uniform", "half read", "p99", "95 % read", "p99", "one lock", "longest", "TPC-C", "p99"] | head),
 	($all.names.half[] as $l | $all.half[$l] as $h | $all.readers[$l] as $r | $all.one[$l] as $o | $all.tpcc[$l].txns as $t |
 	[($l | lock), ($all.idle[$l] | both(.p50 | fixed(2))), ($all.uniform[$l] | goodput | million), ($h | (goodput | million), both(.p99 | us)),
@@ -137,7 +146,7 @@ figures() {
 deaths() {
 	# shellcheck disable=SC2086
 	sim deaths --lock table,traditional,traditional-ro,dslr,dslr-update,rpc,shiftlock --clients 240 $many --dist zipf:0.99 --read-ratio 0.5 --fail-rate 0.001 --duration 300ms --warmup 50ms
-	put deaths '
+	put choosing-a-lock.md deaths '
 	made, (["lock", "thousand cycles a second", "p99 of acquire, shared / exclusive, ms"] | head),
 	([$all.deaths[]] | sort_by(-goodput)[] | ["`\(.lock)`", (goodput | thousand), both(.p99 | ms)] | row)' "$out/deaths.json"
 }
@@ -148,16 +157,37 @@ machine() {
 	while [ $((round += 1)) -le $rounds ]; do
 		# shellcheck disable=SC2086
 		{
-			run "shm-$round" --fabric shm --procs 2 $load --duration $second
-			run "ucx-$round" --fabric ucx --procs 3 --fabric-options bound=500ms $load --duration $second
+			run lock "shm-$round" --fabric shm --procs 2 $load --duration $second
+			run lock "ucx-$round" --fabric ucx --procs 3 --fabric-options bound=500ms $load --duration $second
 		}
 	done
-	put machine '
+	put choosing-a-lock.md machine '
 	def of(fabric; l; f): [$all | to_entries[] | select(.key | startswith(fabric)) | .value[l] | f] | median;
 	(["lock", "`shm`: thousand cycles a second", "p50", "p99", "`ucx`: thousand cycles a second", "p50", "p99"] | head),
 	($all.names."shm-1"[] as $l | ["`\($l)`", (("shm-", "ucx-") as $f | (of($f; $l; goodput) | thousand),
 	of($f; $l; .latency_us.acquire_exclusive.p50 | call), of($f; $l; .latency_us.acquire_exclusive.p99 | call))] | row),
 	"", "(\($all.cores) cores, commit \($all.commit[0]))"' "$out"/shm-[1-9].json "$out"/ucx-[1-9].json
+}
+
+transactions() {
+	# shellcheck disable=SC2086
+	{
+		sim_txn idle --coroutines 1 --dist uniform $filled
+		sim_txn uniform --coroutines 16 --dist uniform $filled
+		sim_txn half --coroutines 16 --dist zipf:0.9 $filled
+		sim_txn hot --coroutines 16 --dist zipf:0.99 $filled
+		sim_txn readers --coroutines 16 --dist zipf:0.99 --write-ratio 0.05 $filled
+		sim_txn tpcc --coroutines 16 --workload tpcc $tpcc
+	}
+	put choosing-a-protocol.md transactions '
+	def tps: .goodput_txn_s | . / 1000 | if . >= 99.5 then round elif . >= 9.95 then fixed(1) else fixed(2) end;
+	def ended: .abort_rate * 100 | fixed(1);
+	def read_write: [.types[] | .latency_us] | max_by(.count);
+	made, (["protocol", "idle", "primitives", "uniform", "%", "0.9", "%", "p99", "0.99", "%", "p99", "95 % read", "%", "TPC-C", "%"] | head),
+	($all.names."txn-half"[] as $p | $all."txn-idle"[$p] as $i |
+	["`\($p)`", ($i | read_write.p50 | fixed(1)), ($i.prims_per_txn | [to_entries[] | select(.key | startswith("index") | not) | .value] | add | fixed(1)),
+	($all."txn-uniform"[$p] | tps, ended), (("txn-half", "txn-hot") as $n | $all[$n][$p] | tps, ended, (read_write.p99 | us)),
+	($all."txn-readers"[$p], $all."txn-tpcc"[$p] | tps, ended)] | row)' "$out"/txn-*.json
 }
 
 for part; do
