@@ -34,7 +34,7 @@ short='' many='--locks 10m' rounds=3 second=1s short_txn='' filled='' tpcc='--wa
 if [ -n "${CHOOSING_TINY:-}" ]; then
 	out=$build/choosing-tiny short='--clients 10 --duration 300us --warmup 100us' many='--locks 10k' rounds=1 second=50ms
 	short_txn='--coroutines 1 --duration 300us --warmup 100us' filled='--records 1k'
-	tpcc="$tpcc --warehouses 1 --items 100 --customers 10 --orders 100"
+	tpcc="$tpcc --warehouses 1 --items 100 --customers 30 --orders 100"
 fi
 mkdir -p "$out"
 

@@ -16,7 +16,7 @@ case $verbena in
 *) ln -s "$PWD/$verbena" "$work/build/src/verbena" ;;
 esac
 cp "$top/scripts/choosing.sh" "$top/scripts/papers-doc.sh" "$work/top/scripts/"
-cp "$top/doc/choosing-a-lock.md" "$top/doc/papers-transactions.md" "$work/top/doc/"
+cp "$top"/doc/choosing-a-*.md "$top/doc/papers-transactions.md" "$work/top/doc/"
 page=$work/top/doc/choosing-a-lock.md
 commit=$("$verbena" --version | sed -n 's/.*(\(.*\)).*/\1/p')
 
@@ -33,7 +33,7 @@ lines() { # PART PATTERN
 # A page without what stands between its marks.
 text() {
 	sed '/^<!-- figures -->$/,/^<!-- .figures -->$/d; /^<!-- deaths -->$/,/^<!-- .deaths -->$/d
-		/^<!-- machine -->$/,/^<!-- .machine -->$/d' "$1"
+		/^<!-- machine -->$/,/^<!-- .machine -->$/d; /^<!-- transactions -->$/,/^<!-- .transactions -->$/d' "$1"
 }
 
 locks=$("$verbena" list --json | jq '.locks | length')
@@ -47,6 +47,13 @@ is 'on the machine: a row for each lock' [ "$(lines machine '^. `[^|]*([|] +[0-9
 is 'no number is missing' [ "$(grep -c '^|.*null' "$page")" = 0 ]
 is 'the tables name their commit' [ "$(grep -cE "^<!-- results of $commit -->|cores, commit $commit\)\$" "$page")" = 3 ]
 is 'outside of the marks nothing is changed' [ "$(text "$page")" = "$(text "$top/doc/choosing-a-lock.md")" ]
+page=$work/top/doc/choosing-a-protocol.md
+choosing "$work/build" transactions
+is 'transactions: exit status 0' [ "$status" = 0 ]
+is 'a row for each protocol that runs one-sided' [ "$(lines transactions '^. `[^|]*([|] +[0-9][^|]*){14}[|]$')" = \
+	"$("$verbena" list --json | jq '[.cc[] | select(.hybrid_of == null)] | length')" ]
+is 'its table names its commit' [ "$(grep -c "^<!-- results of $commit -->" "$page")" = 1 ]
+is 'outside of its marks nothing is changed' [ "$(text "$page")" = "$(text "$top/doc/choosing-a-protocol.md")" ]
 choosing "$work/build" nonesuch
 is 'no such part: exit status 2' [ "$status" = 2 ]
 choosing "$work/nowhere"
