@@ -8,7 +8,7 @@
 # usage: scripts/test.sh [quick|all|STAGE...]
 #
 #	quick   what `make test` runs (also without arguments): the suites, once, with gcc, but for Spin's, for
-#	        calls that fail, and for groups of processes of the tool
+#	        calls that fail, for the fuzzers' inputs, and for groups of processes of the tool
 #	all     what `make test-all` and CI run: quick, then those, clang, sanitizers, fuzzers and RDMA
 #	coverage  by itself only: which lines and branches the suites execute (gcovr), `make coverage`
 #
@@ -154,8 +154,9 @@ build_gcc() {
 	check "build" env CC=gcc scripts/build.sh "$out/gcc" -Dtests=enabled
 }
 
+# The fuzzers' inputs are for a sanitizer.
 stage_gcc() {
-	CC=gcc suites gcc '-models -net -long -inject'
+	CC=gcc suites gcc '-models -net -long -inject -fuzz'
 }
 
 # The state spaces of the locks' models.
@@ -169,7 +170,7 @@ stage_net() {
 }
 
 # Groups of processes that die and stand still, on networks, too; the commands while calls of the C library
-# and the kernel fail; protocols of transactions under more workloads; scripts that print pages' tables.
+# and the kernel fail; protocols of transactions under more workloads; scripts that print pages' tables; man pages.
 stage_long() {
 	CC=gcc suites gcc long
 }
