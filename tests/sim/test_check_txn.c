@@ -576,15 +576,23 @@ static void too_late(struct vb_txn_draw *d)
 	d->faults.delay_max_ns = 60 * d->bound_ns * 3 / 4;
 }
 
+/* A sanitizer looks at the memory of some; how often something happens the others count. */
+#ifdef VB_ASAN
+#define BEYOND_SEEDS 4u
+#else
+#define BEYOND_SEEDS 20u
+#endif
+
 /* More goes wrong than is survived: transactions fail and are lost, in ways that must not be seen elsewhere,
  * and what still holds does. */
 static void beyond(void **state)
 {
+	const unsigned share = 20 / BEYOND_SEEDS;
 	uint64_t gone = 0, failed = 0, halves = 0, mixed = 0;
 
 	(void)state;
 	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++)
-		for (uint64_t seed = 1; seed <= 20; seed++) {
+		for (uint64_t seed = 1; seed <= BEYOND_SEEDS; seed++) {
 			struct vb_txn_explored r = explored_with(*cc, seed, never_back);
 
 			assert_int_equal(r.excused, 0);
@@ -594,10 +602,10 @@ static void beyond(void **state)
 			/* What is read too late ends its transaction: few are given what two have mixed. */
 			mixed += explored_with(*cc, 20 + seed, too_late).excused;
 		}
-	assert_true(gone >= 50);
-	assert_true(failed >= 500);
-	assert_true(halves > 0);
-	assert_true(mixed > 0);
+	assert_true(gone >= 50 / share);
+	assert_true(failed >= 500 / share);
+	assert_true(halves > 0 || share > 1);
+	assert_true(mixed > 0 || share > 1);
 }
 
 #ifndef VB_ASAN
