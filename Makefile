@@ -7,13 +7,14 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 
-.PHONY: help demo test test-all test-rdma coverage build bench install clean
+.PHONY: help demo test test-all test-rdma test-packages coverage build bench install clean
 
 help:
 	@echo 'make demo      install what is missing (Debian), build, run every lock and protocol, show results'
 	@echo 'make test      install what is missing (Debian), run the suites once, but for the long ones: a quarter of an hour on two cores'
 	@echo 'make test-all  the same, then the models, cut links, processes on networks, failing calls, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, an hour or more'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
+	@echo 'make test-packages  Debian packages: install what makes them, make them, try them in a clean Debian; some minutes'
 	@echo 'make coverage  which lines and branches the tests execute, room by room; half an hour'
 	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'
 	@echo 'make bench     build and run the micro-benchmarks'
@@ -31,6 +32,9 @@ test-all:
 
 test-rdma:
 	@scripts/test.sh rdma
+
+test-packages:
+	@scripts/test.sh debian
 
 coverage:
 	@scripts/test.sh coverage

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: scripts/deps.sh build|test|peers
+# usage: scripts/deps.sh build|test|packages|peers
 #
 # Installs what is missing from Debian's packages; doc/dependencies.md says what each is for.  When
 # nothing is missing it does nothing and needs no network.  Without root and without a sudo that asks
@@ -21,19 +21,20 @@ qemu-system-x86 busybox-static cpio gzip xz-utils"
 optional="$optional spin"
 # Ranks from a launcher (to test), and the fuzzers.
 optional="$optional openmpi-bin libclang-rt-dev"
-# Packages (scripts/package.sh), and a clean Debian to try them in.
-optional="$optional build-essential debhelper lintian mmdebstrap autopkgtest"
 # Figures of `verbena reproduce`.
 optional="$optional gnuplot-nox"
+# Debian's packages (scripts/package.sh), and a clean Debian to try them in.
+packages='build-essential debhelper lintian mmdebstrap autopkgtest scdoc'
 # The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).
 peers='redis-server libhiredis-dev etcd-server libcurl4-openssl-dev jq'
 
 case "${1-}" in
 build) wanted=$build optional=$networks ;;
 test) wanted="$build $test" ;;
+packages) wanted=$build optional="$networks $packages" ;;
 peers) wanted="$build $peers" optional=$networks ;;
 *)
-	echo 'usage: scripts/deps.sh build|test|peers' >&2
+	echo 'usage: scripts/deps.sh build|test|packages|peers' >&2
 	exit 2
 	;;
 esac

@@ -11,6 +11,7 @@
 #	        calls that fail, for the fuzzers' inputs, and for groups of processes of the tool
 #	all     what `make test-all` and CI run: quick, then those, clang, sanitizers, fuzzers and RDMA
 #	coverage  by itself only: which lines and branches the suites execute (gcovr), `make coverage`
+#	debian  by itself only: Debian's packages, made and tried in a clean Debian, `make test-packages`
 #
 # VERBENA_TEST_DIR    where the builds go (build-test)
 # VERBENA_TEST_SEEDS  seeds per lock in the stage "seeds" (200)
@@ -21,11 +22,11 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 quick='format gcc seeds planted package'
-thorough='models net long clang asan tsan rdma mutants fuzz debian'
+thorough='models net long clang asan tsan rdma mutants fuzz'
 stages="$quick $thorough"
 # These run beside the stage rdma, whose guest waits most of its time, and only take what it leaves.
-beside='mutants fuzz debian'
-alone=coverage
+beside='mutants fuzz'
+alone='coverage debian'
 out=${VERBENA_TEST_DIR-build-test}
 seeds=${VERBENA_TEST_SEEDS-200}
 # shellcheck disable=SC2086
@@ -454,6 +455,7 @@ ended() { # STATUS LOG
 # Debian's packages, step by step, and what they do in a clean Debian; their own tests one by one.
 stage_debian() {
 	local dir=$out/debian log=$out/debian.log step name status verdict
+	scripts/deps.sh packages || return
 	while read -r step name; do
 		scripts/package.sh --out "$dir" "$step" >"$log" 2>&1 </dev/null
 		status=$?
