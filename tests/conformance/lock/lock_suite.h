@@ -568,7 +568,10 @@ static void reopening_actor(struct world *w, struct vb_lock_client *me, unsigned
 	if (i == 0) {
 		EXPECT_ERR(w, 0, vb_lock_space_open(w->f, &p, &second));
 		vb_lock_space_close(second);
+		board_add(&w->b->step[0]);
 	}
+	/* Names mute the log of the thread, which has been listened to until now. */
+	AWAIT(w, me, &w->b->step[0], 1);
 	EXPECT_ERR(w, 0, vb_lock_acquire(me, 1, VB_EXCLUSIVE, PATIENCE_NS, &g));
 	EXPECT_ERR(w, 0, vb_lock_release(me, &g));
 	use_names(w, me, add_one);
