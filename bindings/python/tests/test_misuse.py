@@ -17,7 +17,8 @@ class World(unittest.TestCase):
 
     def setUp(self):
         self.open = []
-        self.name = f"python-misuse-{os.getpid()}"
+        # A name for each test, for one that has failed leaves its fabric open.
+        self.name = f"python-misuse-{os.getpid()}-{self._testMethodName}"
         self.fabric = self.enter(small(name=self.name))
         self.space = self.enter(self.fabric.lock_space("mcs", 10))
         self.served = self.enter(self.fabric.lock_space("rpc", 10, name="served"))
@@ -213,6 +214,29 @@ class World(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertTrue(all(type(error) is verbena.Busy for error in wrong), wrong)
+
+    def test_close_under_a_close(self):
+        """Another thread is about to close the space, and will be refused: what is open on it waits for that,
+        and is closed."""
+        client, ready = self.space.client(), threading.Event()
+
+        def closer():
+            self.space._begin_close()
+            ready.set()
+            time.sleep(0.05)
+            self.space._end_close()
+
+        thread = threading.Thread(target=closer)
+        thread.start()
+        ready.wait(60)
+        client.close()
+        thread.join()
+        # Who would wait for itself is refused.
+        client = self.space.client()
+        self.space._begin_close()
+        self.refuse(verbena.Busy, [client.close])
+        self.space._end_close()
+        client.close()
 
     def test_closed(self):
         with self.space.client() as client:

@@ -34,7 +34,7 @@ class Cluster(Handle):
         with _handle._mutex:
             super()._begin_close()
             if self._fabrics > 0:
-                self._closing = False
+                self._end_close()
                 raise refused(Busy, "a fabric is open on this cluster: close it first")
 
     @property

@@ -23,13 +23,16 @@ byref = ctypes.byref
 # thread of the parent had nobody would let go.
 _forks = 0
 _mutex = threading.RLock()
+# Somebody has closed something, or was refused.
+_settled = threading.Condition(_mutex)
 _of_thread = threading.local()
 
 
 def _forked():
-    global _forks, _mutex
+    global _forks, _mutex, _settled
     _forks += 1
     _mutex = threading.RLock()
+    _settled = threading.Condition(_mutex)
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -103,7 +106,8 @@ class Handle:
 
     _pointer = None
     _uses = 0
-    _closing = False
+    # Which thread is about to close it.
+    _closing = None
     _used = 0
 
     def _opened(self, parent, pointer):
@@ -144,13 +148,16 @@ class Handle:
             raise refused(
                 Foreign, f"this {self.what} is another thread's: open one for each thread"
             )
-        if self._closing:
+        if self._closing is not None:
             raise refused(Busy, f"this {self.what} is just being closed")
 
-    def _use(self):
+    # A forked child forgets what threads that its parent had were about.
+    def _renew(self):
         if self._used != _forks:
-            # Those of threads that the parent had.
-            self._uses, self._closing, self._used = 0, False, _forks
+            self._uses, self._closing, self._used = 0, None, _forks
+
+    def _use(self):
+        self._renew()
         self._uses += 1
         try:
             self._check()
@@ -194,12 +201,25 @@ class Handle:
 
     def _begin_close(self):
         with _mutex:
-            if self._used != _forks:
-                self._uses, self._closing, self._used = 0, False, _forks
+            self._renew()
             self._check()
             if self._uses > 0:
                 raise refused(Busy, f"a call on this {self.what} is under way")
-            self._closing = True
+            self._closing = here()
+
+    # What is open on it shall be closed, which no try to close it itself at that time may prevent: that is
+    # refused, because of what is open, and then it is this one's turn.
+    def _begin_child_close(self):
+        with _settled:
+            self._renew()
+            while self._closing is not None and self._closing is not here():
+                _settled.wait()
+            self._begin()
+
+    def _end_close(self):
+        with _settled:
+            self._closing = None
+            _settled.notify_all()
 
     def close(self):
         """Closes it. Closing what is closed does nothing. Busy: something is open on it, or a call
@@ -209,7 +229,7 @@ class Handle:
         self._begin_close()
         try:
             if self.parent is not None:
-                self.parent._begin()
+                self.parent._begin_child_close()
             try:
                 result = self.close_call(self._pointer)
             finally:
@@ -219,7 +239,7 @@ class Handle:
                 check(result, self.close_call)
             self._pointer = None
         finally:
-            self._closing = False
+            self._end_close()
 
 
 class Shared(Handle):
