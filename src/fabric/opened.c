@@ -83,7 +83,29 @@ int vb_fabric_foreign(const struct vb_fabric *f)
 		       f->ops->name);
 }
 
+/* A thread for which something is under way has a keeper, so all its calls come by here. */
+static int check_caller(const struct vb_ep *ep)
+{
+	VB_SCHED_INSIDE(ep->sched);
+	const struct vb_task *caller = __atomic_load_n(&ep->caller, __ATOMIC_RELAXED);
+
+	if (caller == NULL || caller == vb_task_self())
+		return 0;
+	return vb_fail(-EBUSY,
+		       "a call of this client is under way on a ring: it has one at a time; "
+		       "wait for its end, or cancel it");
+}
+
 int vb_ep_foreign(const struct vb_ep *ep)
+{
+	int err = vb_ep_foreign_thread(ep);
+
+	return err != 0 || vb_likely(__atomic_load_n(&ep->caller, __ATOMIC_RELAXED) == NULL)
+		       ? err
+		       : check_caller(ep);
+}
+
+int vb_ep_foreign_thread(const struct vb_ep *ep)
 {
 	if (vb_sched_is_here(ep->sched))
 		return 0;

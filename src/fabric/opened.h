@@ -35,6 +35,7 @@ int vb_opened_check(struct vb_fabric *f, const void *of, const char *what, const
 
 int vb_fabric_foreign(const struct vb_fabric *f);
 int vb_ep_foreign(const struct vb_ep *ep);
+int vb_ep_foreign_thread(const struct vb_ep *ep);
 int vb_opened_foreign(const struct vb_opened *o);
 
 /* 0, or -VB_EFOREIGN, said: a forked child that has not called vb_fabric_after_fork. */
@@ -43,10 +44,17 @@ static inline int vb_fabric_check(const struct vb_fabric *f)
 	return vb_likely(f->told == vb_forks) ? 0 : vb_fabric_foreign(f);
 }
 
-/* 0, or -VB_EFOREIGN, said: a forked child, or a thread that has not opened it. */
+/* 0; -VB_EFOREIGN, said: a forked child, or a thread that has not opened it; -EBUSY, said: a call that
+ * was started with it is under way, and this is another. */
 static inline int vb_ep_check(const struct vb_ep *ep)
 {
 	return vb_likely(vb_sched_quick == ep->sched) ? 0 : vb_ep_foreign(ep);
+}
+
+/* The same without -EBUSY, for calls that only look. */
+static inline int vb_ep_check_thread(const struct vb_ep *ep)
+{
+	return vb_likely(vb_sched_quick == ep->sched) ? 0 : vb_ep_foreign_thread(ep);
 }
 
 /* 0, or -VB_EFOREIGN, said: a forked child. */

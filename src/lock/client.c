@@ -307,8 +307,9 @@ bool vb_lock_valid(const struct vb_lock_client *me, const struct vb_grant *grant
 {
 	const struct vb_claim *c;
 
-	if (vb_any_null(me, grant) || vb_ep_check(me->ep) != 0)
+	if (vb_any_null(me, grant) || vb_ep_check_thread(me->ep) != 0)
 		return false;
+	VB_SCHED_INSIDE(me->ep->sched);
 	c = grant->claim;
 	/* What a path stands on is held by another grant. */
 	if (c == NULL)

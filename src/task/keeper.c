@@ -25,7 +25,8 @@
  *
  * Taking is acquire and giving is release, so each sees what the other did.  The keeper is not
  * told of every call's end, which would cost a busy owner a system call each time: it takes a
- * scheduler only after GRACE_NS in which the owner made no call.  An owner who calls more often
+ * scheduler only after GRACE_NS in which the owner made no call, or at once where he says that he
+ * goes (vb_keeper_go).  An owner who calls more often
  * than that gives background work a turn himself, every TURN_NS.  While the owner is inside for
  * longer the keeper sleeps (OWNER_NAP) until the next time he goes.
  *
@@ -118,10 +119,12 @@ static bool away(struct vb_sched *s)
 {
 	uint32_t calls = __atomic_load_n(&s->calls, __ATOMIC_RELAXED);
 
-	if (__atomic_load_n(&s->orphan, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&s->orphan, __ATOMIC_RELAXED) ||
+	    __atomic_load_n(&s->gone, __ATOMIC_RELAXED))
 		return true;
 	turn_sleep(s, TURN_FREE, GRACE_NS);
-	return turn_get(s) == TURN_FREE && __atomic_load_n(&s->calls, __ATOMIC_RELAXED) == calls;
+	return turn_get(s) == TURN_FREE && (__atomic_load_n(&s->gone, __ATOMIC_RELAXED) ||
+					    __atomic_load_n(&s->calls, __ATOMIC_RELAXED) == calls);
 }
 
 static void *keeper_body(void *arg)
@@ -183,7 +186,9 @@ static void lend(struct vb_sched *s)
 		return;
 	}
 	vb_sched_lend(s);
-	if (__atomic_exchange_n(&s->face.turn, TURN_FREE, __ATOMIC_SEQ_CST) == TURN_OWNER_NAP)
+	/* While it waits whether the owner comes back, it sleeps as well. */
+	if (__atomic_exchange_n(&s->face.turn, TURN_FREE, __ATOMIC_SEQ_CST) == TURN_OWNER_NAP ||
+	    s->gone)
 		turn_wake(s);
 }
 
@@ -212,6 +217,7 @@ void vb_keeper_take_back(struct vb_sched *s)
 		}
 	}
 	__atomic_store_n(&s->calls, s->calls + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->gone, false, __ATOMIC_RELAXED);
 	vb_sched_lent = NULL;
 	vb_sched_bind(s, true);
 }
@@ -244,6 +250,35 @@ void vb_keeper_settle(struct vb_sched *s)
 {
 	if (s->face.kept && s->inside == 0 && s->face.current == &s->root)
 		lend(s);
+}
+
+bool vb_keeper_is_gone(const struct vb_sched *s)
+{
+	return vb_sched_lent == s && s->gone;
+}
+
+void vb_keeper_go(struct vb_sched *s)
+{
+	if (vb_keeper_is_gone(s))
+		return;
+	if (!vb_sched_kept(s) || !vb_keeper_enter(s))
+		return;
+	__atomic_store_n(&s->gone, true, __ATOMIC_RELAXED);
+	vb_keeper_leave(s);
+}
+
+void vb_sched_call_begin(struct vb_sched *s)
+{
+	vb_sched_background_begin(s);
+	if (s->face.is_virtual && s->calls_open++ == 0)
+		vb_sched_quick = NULL;
+}
+
+void vb_sched_call_end(struct vb_sched *s)
+{
+	vb_sched_background_end(s);
+	if (s->face.is_virtual && --s->calls_open == 0)
+		vb_sched_quick = vb_sched_mine;
 }
 
 void vb_sched_background_begin(struct vb_sched *s)

@@ -117,6 +117,20 @@ void vb_sched_root_yield(struct vb_sched *s)
 	vb_sched_root_wait(s);
 }
 
+bool vb_task_run_now(struct vb_task *t)
+{
+	struct vb_sched *s = t->sched;
+
+	if (s->face.current != &s->root)
+		return false;
+	vb_assert(t->state == VB_TASK_READY);
+	vb_list_remove(&t->link);
+	s->face.current = NULL;
+	vb_task_enter(s, t);
+	s->face.current = &s->root;
+	return true;
+}
+
 void vb_sched_step(struct vb_sched *s)
 {
 	bool root = sched_round(s);

@@ -232,6 +232,10 @@ struct vb_task *vb_task_self(void);
 struct vb_sched *vb_task_sched(struct vb_task *t);
 const char *vb_task_name(const struct vb_task *t);
 
+/* From the root: runs a task that has just been made until it first gives way, before all others that
+ * are ready.  It may have ended and be gone then.  From another task: false, it is left where it is. */
+bool vb_task_run_now(struct vb_task *t);
+
 /* Gives way to every other ready task once. */
 void vb_task_yield(void);
 

@@ -107,6 +107,34 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  CHILD_AND_THREAD, vb_lock_valid(w.me, &w.g), false)                                      \
 	X(vb_lock_outcome, vb_lock_outcome(0), VB_GRANTED, NOWHERE, 0, 0)
 
+#define RING_CALLS(X)                                                                              \
+	X(vb_ring_open, vb_ring_open(NULL, NULL), -EINVAL, NOWHERE, 0, 0)                          \
+	X(vb_ring_close, vb_ring_close(NULL), 0, CHILD_AND_THREAD, vb_ring_close(w.ring), FOREIGN) \
+	X(vb_lock_acquire_start,                                                                   \
+	  all(3, vb_lock_acquire_start(NULL, w.me, 1, VB_EXCLUSIVE, 0, &o.g, NULL, NULL),          \
+	      vb_lock_acquire_start(w.ring, NULL, 1, VB_EXCLUSIVE, 0, &o.g, NULL, NULL),           \
+	      vb_lock_acquire_start(w.ring, w.me, 1, VB_EXCLUSIVE, 0, NULL, NULL, NULL)),          \
+	  -EINVAL, CHILD_AND_THREAD,                                                               \
+	  vb_lock_acquire_start(w.ring, w.me, 1, VB_EXCLUSIVE, 0, &o.g, NULL, NULL), FOREIGN)      \
+	X(vb_lock_release_start,                                                                   \
+	  all(3, vb_lock_release_start(NULL, w.me, &w.g, NULL, NULL),                              \
+	      vb_lock_release_start(w.ring, NULL, &w.g, NULL, NULL),                               \
+	      vb_lock_release_start(w.ring, w.me, NULL, NULL, NULL)),                              \
+	  -EINVAL, CHILD_AND_THREAD, vb_lock_release_start(w.ring, w.me, &w.g, NULL, NULL),        \
+	  FOREIGN)                                                                                 \
+	X(vb_ring_call,                                                                            \
+	  all(2, vb_ring_call(NULL, nothing, NULL, NULL, NULL),                                    \
+	      vb_ring_call(w.ring, NULL, NULL, NULL, NULL)),                                       \
+	  -EINVAL, CHILD_AND_THREAD, vb_ring_call(w.ring, nothing, NULL, NULL, NULL), FOREIGN)     \
+	X(vb_ring_cancel, vb_ring_cancel(NULL, 0), -EINVAL, CHILD_AND_THREAD,                      \
+	  vb_ring_cancel(w.ring, 0), FOREIGN)                                                      \
+	X(vb_ring_reap, all(2, vb_ring_reap(NULL, &o.done, 1), vb_ring_reap(w.ring, NULL, 1)),     \
+	  -EINVAL, CHILD_AND_THREAD, vb_ring_reap(w.ring, &o.done, 1), FOREIGN)                    \
+	X(vb_ring_wait, vb_ring_wait(NULL, 0), -EINVAL, CHILD_AND_THREAD, vb_ring_wait(w.ring, 0), \
+	  FOREIGN)                                                                                 \
+	X(vb_ring_fd, vb_ring_fd(NULL), -1, NOWHERE, 0, 0)                                         \
+	X(vb_ring_arm, vb_ring_arm(NULL), -EINVAL, CHILD_AND_THREAD, vb_ring_arm(w.ring), FOREIGN)
+
 #define NAMES_CALLS(X)                                                                             \
 	X(vb_names_open,                                                                           \
 	  all(2, vb_names_open(NULL, NULL, &o.names), vb_names_open(w.space, NULL, NULL)),         \
@@ -242,6 +270,6 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  all(2, vb_values_remove(NULL, w.values, 1), vb_values_remove(w.co, NULL, 1)), -EINVAL,   \
 	  CHILD_AND_THREAD, vb_values_remove(w.co, w.values, 1), FOREIGN)
 
-#define CALLS(X) FABRIC_CALLS(X) LOCK_CALLS(X) NAMES_CALLS(X) DB_CALLS(X) TXN_CALLS(X)
+#define CALLS(X) FABRIC_CALLS(X) LOCK_CALLS(X) NAMES_CALLS(X) RING_CALLS(X) DB_CALLS(X) TXN_CALLS(X)
 
 #endif

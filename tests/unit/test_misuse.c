@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include <verbena/async.h>
 #include <verbena/cluster.h>
 #include <verbena/lock.h>
 #include <verbena/names.h>
@@ -44,6 +45,7 @@ static struct {
 	struct vb_lock_client *me;
 	struct vb_grant g; /* of HELD */
 	struct vb_names *names;
+	struct vb_ring *ring;
 	struct vb_db *db;
 	struct vb_table *table;
 	struct vb_values *values;
@@ -70,6 +72,7 @@ static struct {
 	struct vb_lock_server *server;
 	struct vb_lock_client *client;
 	struct vb_grant g;
+	struct vb_completion done;
 	struct vb_names *names;
 	struct vb_db *db;
 	struct vb_table *table;
@@ -126,6 +129,12 @@ static int each(void *user, uint64_t lock, const void *name, size_t bytes)
 	return 0;
 }
 
+static int nothing(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
 static int body(struct vb_coordinator *me, void *arg)
 {
 	uint64_t n;
@@ -148,6 +157,7 @@ static void open_locks(void)
 	assert_int_equal(vb_lock_client_open(w.space, 0, &w.me), 0);
 	assert_int_equal(vb_lock_acquire(w.me, HELD, VB_EXCLUSIVE, 0, &w.g), 0);
 	assert_int_equal(vb_names_open(w.space, NULL, &w.names), 0);
+	assert_int_equal(vb_ring_open(NULL, &w.ring), 0);
 }
 
 static void open_db(void)
@@ -200,6 +210,7 @@ static int teardown(void **state)
 	assert_int_equal(vb_lock_release(w.me, &w.g), 0);
 	vb_lock_client_close(w.me);
 	vb_lock_server_stop(w.server);
+	assert_int_equal(vb_ring_close(w.ring), 0);
 	vb_names_close(w.names);
 	assert_int_equal(vb_lock_space_close(w.space), 0);
 	assert_int_equal(vb_lock_space_close(w.rpc), 0);
@@ -476,6 +487,7 @@ static void test_close_in_use(void **state)
 	assert_int_equal(vb_db_close(w.db), 0);
 	assert_int_equal(vb_fabric_close(w.f), 0);
 	vb_cluster_close(w.cluster);
+	assert_int_equal(vb_ring_close(w.ring), 0);
 	/* For the teardown. */
 	assert_int_equal(setup(NULL), 0);
 }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A client's calls that are started now and end later, on a ring (task/ring.c). */
+#define VB_LOG_ROOM "lock"
+#include <errno.h>
+
+#include "base/log.h"
+#include "fabric/opened.h"
+#include "lock/lock.h"
+#include "task/ring.h"
+
+static int run_acquire(struct vb_ring_op *op)
+{
+	return vb_lock_acquire(op->lock.client, op->lock.lock, op->lock.mode, op->lock.timeout_ns,
+			       op->lock.grant);
+}
+
+static int run_release(struct vb_ring_op *op)
+{
+	return vb_lock_release(op->lock.client, op->lock.grant);
+}
+
+/* The ring and the client are this thread's, and the client has nothing under way. */
+static int check(struct vb_ring *ring, const struct vb_lock_client *me)
+{
+	int err = vb_ep_check(me->ep);
+
+	if (err)
+		return err;
+	if (vb_ring_sched(ring) != me->ep->sched)
+		return vb_fail(-VB_EFOREIGN, "the ring and the client are of two threads: a thread "
+					     "starts calls of its clients on rings of its own");
+	return 0;
+}
+
+static int start(struct vb_ring_op *op, struct vb_lock_client *me, struct vb_grant *grant,
+		 uint64_t *id)
+{
+	struct vb_sched *s = me->ep->sched;
+	int err;
+
+	op->caller = &me->ep->caller;
+	op->lock.client = me;
+	op->lock.grant = grant;
+	err = vb_ring_go(op, id);
+	vb_keeper_settle(s);
+	return err;
+}
+
+int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *me, uint64_t lock,
+			  enum vb_mode mode, uint64_t timeout_ns, struct vb_grant *out, void *tag,
+			  uint64_t *id)
+{
+	struct vb_ring_op *op;
+	int err;
+
+	if (vb_any_null(ring, me, out))
+		return -EINVAL;
+	err = check(ring, me);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = vb_ring_take(ring, tag, &op);
+	if (err)
+		return err;
+	op->run = run_acquire;
+	op->lock.lock = lock;
+	op->lock.mode = mode;
+	op->lock.timeout_ns = timeout_ns;
+	return start(op, me, out, id);
+}
+
+int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *me, struct vb_grant *grant,
+			  void *tag, uint64_t *id)
+{
+	struct vb_ring_op *op;
+	int err;
+
+	if (vb_any_null(ring, me, grant))
+		return -EINVAL;
+	err = check(ring, me);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = vb_ring_take(ring, tag, &op);
+	if (err)
+		return err;
+	op->run = run_release;
+	return start(op, me, grant, id);
+}

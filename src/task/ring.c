@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rings: calls as tasks, and a queue of those that have ended.
+ *
+ * A call that is started is a task, which runs at once until it first gives way.  If it has ended by
+ * then its starter returns the result; else it is background work from now on, the owner's or the
+ * keeper's (keeper.c), and at its end puts a completion into the queue.
+ *
+ * The queue has one writer at a time, whoever has the scheduler, and one reader, the owner, who need
+ * not have it: reaping takes nothing back from the keeper.  It has a place for each call that may be
+ * open, so it is never full.
+ *
+ *	writer:  completion, head;         then takes `armed`: rings if it was set
+ *	owner:   sets `armed`;             then looks at head: does not sleep if it has moved
+ *
+ * Both do so in one total order, so one of them sees the other.  The bell is an eventfd.  `rung` is
+ * set after it was rung, so that an owner who finds it not set has a descriptor that is readable for
+ * nothing once, never one that stays silent.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define VB_LOG_ROOM "task"
+#include "base/log.h"
+#include "task/inner.h"
+#include "task/ring.h"
+
+#define DEPTH_DEFAULT 1024u
+#define DEPTH_MAX     (1u << 20)
+#define STACK_MAX     (64u << 20)
+
+struct vb_ring {
+	struct vb_sched *sched;
+	uint32_t forks;
+	uint32_t depth;
+	uint32_t mask; /* of the queue's places */
+	size_t stack_bytes;
+	int fd;
+
+	/* Whoever's who has the scheduler. */
+	struct vb_ring_op *ops;
+	uint32_t free; /* number + 1 */
+	uint32_t under_way;
+	struct vb_task *waiter; /* sleeps in vb_ring_wait */
+
+	/* Shared. */
+	struct vb_completion *done;
+	uint32_t open; /* atomic: started, and not reaped */
+	uint32_t head; /* atomic: ended so far */
+	uint32_t tail; /* the owner's: reaped so far */
+	bool armed;    /* atomic */
+	bool rung;     /* atomic */
+};
+
+struct vb_sched *vb_ring_sched(const struct vb_ring *r)
+{
+	return r->sched;
+}
+
+/* ---- whose call is it? ---- */
+
+static int check(const struct vb_ring *r)
+{
+	if (vb_likely(r->forks == vb_forks && vb_sched_is_here(r->sched)))
+		return 0;
+	if (r->forks != vb_forks)
+		return vb_fail(-VB_EFOREIGN, "a ring of the process from which this one was forked: "
+					     "it opens one of its own");
+	return vb_fail(-VB_EFOREIGN,
+		       "a ring of another thread: only the thread that has opened it may call it");
+}
+
+/* The same for what a call of a ring may not do: the queue's reader is the owner. */
+static int check_owner(const struct vb_ring *r)
+{
+	int err = check(r);
+
+	if (err)
+		return err;
+	if (vb_sched_mine == r->sched && r->sched->face.current != &r->sched->root)
+		return vb_fail(-EINVAL, "a call that is under way on a ring may not reap, wait, "
+					"arm or close: that is its thread's");
+	return 0;
+}
+
+/* ---- the queue ---- */
+
+static bool is_empty(const struct vb_ring *r)
+{
+	return __atomic_load_n(&r->head, __ATOMIC_SEQ_CST) == r->tail;
+}
+
+static void push(struct vb_ring *r, void *tag, int result)
+{
+	static const uint64_t one = 1;
+
+	r->done[r->head & r->mask] = (struct vb_completion){.tag = tag, .result = result};
+	__atomic_store_n(&r->head, r->head + 1, __ATOMIC_SEQ_CST);
+	if (r->waiter != NULL)
+		vb_task_wake(r->waiter);
+	if (__atomic_exchange_n(&r->armed, false, __ATOMIC_SEQ_CST)) {
+		ssize_t n = write(r->fd, &one, sizeof(one));
+
+		/* The counter is far from full. */
+		vb_assert(n == sizeof(one));
+		__atomic_store_n(&r->rung, true, __ATOMIC_SEQ_CST);
+	}
+}
+
+/* ---- calls ---- */
+
+static void put_back(struct vb_ring_op *op)
+{
+	struct vb_ring *r = op->ring;
+
+	op->task = NULL;
+	op->turn++;
+	op->next = r->free;
+	r->free = (uint32_t)(op - r->ops) + 1;
+}
+
+static void op_body(void *arg)
+{
+	struct vb_ring_op *op = arg;
+	struct vb_ring *r = op->ring;
+	int result;
+
+	if (op->caller)
+		__atomic_store_n(op->caller, op->task, __ATOMIC_RELAXED);
+	result = op->run(op);
+	if (op->caller)
+		__atomic_store_n(op->caller, NULL, __ATOMIC_RELAXED);
+	op->task = NULL;
+	if (op->starting) {
+		op->result = result;
+		return;
+	}
+	put_back(op);
+	r->under_way--;
+	vb_sched_call_end(r->sched);
+	push(r, op->tag, result);
+}
+
+int vb_ring_take(struct vb_ring *r, void *tag, struct vb_ring_op **out)
+{
+	struct vb_ring_op *op;
+
+	if (__atomic_add_fetch(&r->open, 1, __ATOMIC_RELAXED) > r->depth) {
+		__atomic_fetch_sub(&r->open, 1, __ATOMIC_RELAXED);
+		return vb_fail(-ENOSPC,
+			       "%u calls are under way on this ring or not reaped, which is its "
+			       "depth: reap, or open it with a larger one",
+			       r->depth);
+	}
+	vb_assert(r->free != 0);
+	op = &r->ops[r->free - 1];
+	r->free = op->next;
+	op->tag = tag;
+	op->caller = NULL;
+	*out = op;
+	return 0;
+}
+
+/* Ended, or never begun. */
+static int conclude(struct vb_ring_op *op, int result)
+{
+	__atomic_fetch_sub(&op->ring->open, 1, __ATOMIC_RELAXED);
+	put_back(op);
+	return result;
+}
+
+int vb_ring_go(struct vb_ring_op *op, uint64_t *id)
+{
+	struct vb_ring *r = op->ring;
+	const struct vb_task_params params = {.name = "a call on a ring",
+					      .stack_bytes = r->stack_bytes};
+	int err = vb_task_spawn(r->sched, op_body, op, &params, &op->task);
+
+	if (err)
+		return conclude(op, err);
+	op->starting = true;
+	if (vb_task_run_now(op->task) && op->task == NULL)
+		return conclude(op, op->result);
+	op->starting = false;
+	/* Until its turn comes, too. */
+	if (op->caller)
+		__atomic_store_n(op->caller, op->task, __ATOMIC_RELAXED);
+	if (id)
+		*id = (uint64_t)op->turn << 32 | (uint32_t)(op - r->ops);
+	r->under_way++;
+	vb_sched_call_begin(r->sched);
+	return VB_STARTED;
+}
+
+static int run_any(struct vb_ring_op *op)
+{
+	int result = op->any.call(op->any.arg);
+
+	return result <= 0
+		       ? result
+		       : vb_fail(-EINVAL, "a call on a ring returned %d: results are 0 or negative",
+				 result);
+}
+
+int vb_ring_call(struct vb_ring *r, int (*call)(void *arg), void *arg, void *tag, uint64_t *id)
+{
+	struct vb_ring_op *op;
+	int err;
+
+	if (vb_any_null(r, call))
+		return -EINVAL;
+	err = check(r);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(r->sched);
+	err = vb_ring_take(r, tag, &op);
+	if (err)
+		return err;
+	op->run = run_any;
+	op->any.call = call;
+	op->any.arg = arg;
+	err = vb_ring_go(op, id);
+	vb_keeper_settle(r->sched);
+	return err;
+}
+
+int vb_ring_cancel(struct vb_ring *r, uint64_t id)
+{
+	struct vb_ring_op *op;
+	int err;
+
+	if (vb_any_null(r))
+		return -EINVAL;
+	err = check(r);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(r->sched);
+	op = (uint32_t)id < r->depth ? &r->ops[(uint32_t)id] : NULL;
+	if (op == NULL || op->turn != id >> 32 || op->task == NULL)
+		return -ENOENT;
+	vb_task_cancel(op->task);
+	return 0;
+}
+
+/* ---- what has ended ---- */
+
+int vb_ring_reap(struct vb_ring *r, struct vb_completion done[], unsigned most)
+{
+	unsigned n = 0;
+	int err;
+
+	if (vb_any_null(r, done))
+		return -EINVAL;
+	err = check_owner(r);
+	if (err)
+		return err;
+	if (is_empty(r) && __atomic_load_n(&r->open, __ATOMIC_RELAXED) > 0 &&
+	    !vb_keeper_is_gone(r->sched))
+		vb_poll();
+	while (n < most && n < INT32_MAX && !is_empty(r)) {
+		done[n++] = r->done[r->tail & r->mask];
+		r->tail++;
+	}
+	__atomic_fetch_sub(&r->open, n, __ATOMIC_RELAXED);
+	return (int)n;
+}
+
+int vb_ring_wait(struct vb_ring *r, uint64_t timeout_ns)
+{
+	uint64_t until_ns = VB_FOREVER;
+	int err;
+
+	if (vb_any_null(r))
+		return -EINVAL;
+	err = check_owner(r);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(r->sched);
+	if (timeout_ns != VB_FOREVER_NS) {
+		uint64_t now = vb_sched_now(r->sched);
+
+		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
+	}
+	while (is_empty(r)) {
+		if (r->under_way == 0)
+			return -ENOENT;
+		if (err != 0)
+			return err;
+		r->waiter = &r->sched->root;
+		err = vb_task_suspend(until_ns);
+		r->waiter = NULL;
+	}
+	return 0;
+}
+
+int vb_ring_fd(const struct vb_ring *r)
+{
+	return r != NULL ? r->fd : -1;
+}
+
+int vb_ring_arm(struct vb_ring *r)
+{
+	uint64_t times;
+	int err;
+
+	if (vb_any_null(r))
+		return -EINVAL;
+	err = check_owner(r);
+	if (err)
+		return err;
+	if (__atomic_exchange_n(&r->rung, false, __ATOMIC_SEQ_CST))
+		(void)!read(r->fd, &times, sizeof(times));
+	__atomic_store_n(&r->armed, true, __ATOMIC_SEQ_CST);
+	if (!is_empty(r)) {
+		__atomic_store_n(&r->armed, false, __ATOMIC_SEQ_CST);
+		return -EAGAIN;
+	}
+	vb_keeper_go(r->sched);
+	return 0;
+}
+
+/* ---- life ---- */
+
+static int check_params(const struct vb_ring_params *p)
+{
+	if (p->depth > DEPTH_MAX)
+		return vb_fail(-EINVAL, "a ring for %u calls: at most %u", p->depth, DEPTH_MAX);
+	if (p->stack_bytes > STACK_MAX ||
+	    (p->stack_bytes != 0 && p->stack_bytes < 1u << VB_STACK_MIN_LOG2))
+		return vb_fail(-EINVAL, "a stack of %u bytes: %u to %u, or 0", p->stack_bytes,
+			       1u << VB_STACK_MIN_LOG2, STACK_MAX);
+	return 0;
+}
+
+static void ring_free(struct vb_ring *r)
+{
+	if (r->fd >= 0)
+		close(r->fd);
+	free(r->ops);
+	free(r->done);
+	free(r);
+}
+
+/* The smallest power of two that is not less. */
+static uint32_t places(uint32_t depth)
+{
+	uint32_t n = 1;
+
+	while (n < depth)
+		n *= 2;
+	return n;
+}
+
+int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out)
+{
+	static const struct vb_ring_params none;
+	struct vb_ring *r;
+	int err;
+
+	if (vb_any_null(out))
+		return -EINVAL;
+	if (params == NULL)
+		params = &none;
+	err = check_params(params);
+	if (!err)
+		err = vb_sched_ready();
+	if (err)
+		return err;
+	r = calloc(1, sizeof(*r));
+	if (r == NULL)
+		return vb_fail(-ENOMEM, "no memory for a ring");
+	r->depth = params->depth != 0 ? params->depth : DEPTH_DEFAULT;
+	r->mask = places(r->depth) - 1;
+	r->ops = calloc(r->depth, sizeof(r->ops[0]));
+	r->done = calloc((size_t)r->mask + 1, sizeof(r->done[0]));
+	r->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (r->ops == NULL || r->done == NULL || r->fd < 0) {
+		err = r->fd < 0 ? -errno : -ENOMEM;
+		ring_free(r);
+		return vb_fail(err, "a ring for %u calls could not be made", params->depth);
+	}
+	r->sched = vb_sched_self();
+	vb_keeper_settle(r->sched);
+	r->forks = vb_forks;
+	r->stack_bytes = params->stack_bytes;
+	for (uint32_t i = r->depth; i-- > 0;) {
+		r->ops[i].ring = r;
+		put_back(&r->ops[i]);
+	}
+	*out = r;
+	return 0;
+}
+
+int vb_ring_close(struct vb_ring *r)
+{
+	uint32_t open;
+	int err;
+
+	if (r == NULL)
+		return 0;
+	err = check_owner(r);
+	if (err)
+		return err;
+	/* Who has ended the last call may not be out of it yet. */
+	VB_SCHED_INSIDE(r->sched);
+	open = __atomic_load_n(&r->open, __ATOMIC_RELAXED);
+	if (open > 0)
+		return vb_fail(
+			-EBUSY,
+			"%u calls of this ring are under way or not reaped: cancel them, wait "
+			"and reap, then close it again",
+			open);
+	ring_free(r);
+	return 0;
+}
