@@ -46,6 +46,13 @@ static int start(struct vb_ring_op *op, struct vb_lock_client *me, struct vb_gra
 	return err;
 }
 
+/* Where verbs complete inline and nobody else has to answer, a lock that is free is had without a task. */
+static bool is_inline(const struct vb_lock_client *me)
+{
+	return (me->ep->fabric->caps.flags & VB_CAP_INLINE) &&
+	       !(me->space->ops->caps & VB_LOCK_SERVER);
+}
+
 int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *me, uint64_t lock,
 			  enum vb_mode mode, uint64_t timeout_ns, struct vb_grant *out, void *tag,
 			  uint64_t *id)
@@ -59,6 +66,11 @@ int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *me, uint6
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
+	if (is_inline(me)) {
+		err = vb_lock_try(me, lock, mode, out);
+		if (err != -EAGAIN)
+			return err;
+	}
 	err = vb_ring_take(ring, tag, &op);
 	if (err)
 		return err;
