@@ -423,6 +423,49 @@ int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, un
 uint64_t vb_lock_now(const struct vb_lock_client *client);
 bool vb_lock_valid(const struct vb_lock_client *client, const struct vb_grant *grant);
 
+/* The client's name, by which vb_lock_holder knows it: no two that are open on a fabric have the same.
+ * VB_PEER_NONE for NULL.  Any thread may call it while the client is open. */
+vb_peer vb_lock_client_peer(const struct vb_lock_client *client);
+
+/* Who has a lock, as its word says: vb_lock_holder. */
+struct vb_holder {
+	/* Somebody has it.  If not, and nothing has lapsed, all else is 0. */
+	bool held;
+	/* Nobody has it: the word still shows a lease that is over.  Who comes next takes the lock. */
+	bool lapsed;
+	/* How it is held, or was. */
+	enum vb_mode mode;
+	/* VB_SHARED: by how many, where the word counts them; else 0. */
+	uint32_t readers;
+	/* VB_EXCLUSIVE: the node of its holder; else 0. */
+	uint16_t node;
+	/* VB_EXCLUSIVE: its holder, where the word has all of its name; else VB_PEER_NONE. */
+	vb_peer client;
+};
+
+/*
+ * Who has a lock: one READ of its word, which changes nothing and waits for no other client.  The answer
+ * was so at one moment of the call, and may be over when it is read.  It is for people and what is told to
+ * them; whoever wants the lock asks for it.
+ *
+ * A holder that has died is told as one that lives, since nobody has taken its name out of the word, and
+ * lapses only where it had a lease.  Readers of drtm give nothing back: they hold until their lease is
+ * over by this client's clock.  In a word of retry-on-fail there is no room for all of a name, so only the
+ * node is told; and readers may be counted in it that are about to leave without the lock.
+ *
+ * Who can: cas, cas-backoff, drtm, retry-on-fail.  The words of others count their clients, or name the
+ * last of a queue; and what a server keeps in mind is no word.  If the space is `visible`, `verbena dump`
+ * shows who holds and who waits.
+ *
+ *   -EINVAL       no such lock
+ *   -EOPNOTSUPP   the words of this protocol do not name their holder
+ *   -VB_EUNKNOWN  the fabric lost the answer
+ *   -VB_EPEERGONE the lock's node is gone, or the link to it is down
+ *
+ * After these two the call may be repeated.
+ */
+int vb_lock_holder(struct vb_lock_client *client, uint64_t lock, struct vb_holder *out);
+
 /* Granted, not granted or unknown, by an acquire's return value. */
 enum vb_outcome vb_lock_outcome(int err);
 

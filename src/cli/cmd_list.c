@@ -129,6 +129,7 @@ static void put_lock(const struct vb_lock_ops *l)
 		printf("    %-13swithin %u leases\n", "recovery", l->recovery_leases);
 	if (has_leases(l))
 		put_line("lease", l->renew != NULL ? "can be renewed" : "cannot be renewed");
+	put_line("holder", l->holder != NULL ? "can be asked for" : "cannot be asked for");
 	put_line("alone", l->verbs_uncontended);
 	put_line("contended", l->verbs_contended);
 	put_entry(l);
@@ -219,6 +220,7 @@ static json_t *lock_json(const struct vb_lock_ops *l)
 						       : json_null());
 	json_object_set_new(o, "renews",
 			    has_leases(l) ? json_boolean(l->renew != NULL) : json_null());
+	json_object_set_new(o, "holder", json_boolean(l->holder != NULL));
 	json_object_set_new(o, "needs", flags_json(fabric_caps, l->needs));
 	json_object_set_new(o, "wishes", flags_json(fabric_caps, l->wishes));
 	json_object_set_new(o, "portable", text_or_null(l->portable));

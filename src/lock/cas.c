@@ -10,6 +10,7 @@
  *
  *   acquire    uncontended 1 CAS      contended 1 CAS per attempt
  *   release    always 1 CAS
+ *   holder     1 READ
  *
  * Two ways to wait between attempts:
  *   cas           asks again at once: the paper's CAS-NB, and how it collapses under contention
@@ -123,6 +124,7 @@ const struct vb_lock_ops vb_lock_cas = {
 	.acquire = cas_acquire,
 	.try_acquire = cas_try,
 	.release = vb_owner_give_back,
+	.holder = vb_owner_holder,
 };
 
 const struct vb_lock_ops vb_lock_cas_backoff = {
@@ -138,4 +140,5 @@ const struct vb_lock_ops vb_lock_cas_backoff = {
 	.acquire = cas_backoff_acquire,
 	.try_acquire = cas_try,
 	.release = vb_owner_give_back,
+	.holder = vb_owner_holder,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's calls, the same for every protocol: acquire, try, convert, renew, release.  What a protocol
- * does is in its own file, the life of a claim in claim.h, what a client leaves in a queue in
+ * A client's calls, the same for every protocol: acquire, try, convert, renew, release, holder.  What a
+ * protocol does is in its own file, the life of a claim in claim.h, what a client leaves in a queue in
  * proxy.c; clients are opened and closed in client_open.c.
  */
 #define VB_LOG_ROOM "lock"
@@ -566,6 +566,46 @@ void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 	vb_observe_end(me, VB_ACT_ABANDON, c->lock, c, 0);
 	grant->claim = NULL;
 	vb_claim_free(me, c);
+}
+
+/* ---- who has it ---- */
+
+static int ask_for_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
+{
+	const struct vb_lock_ops *ops = me->space->ops;
+	struct vb_holder said = {.held = false};
+	int err = check_call(me, lock, VB_SHARED);
+
+	if (err)
+		return err;
+	if (ops->holder == NULL)
+		return vb_fail(-EOPNOTSUPP,
+			       "the words of '%s' do not name their holder; open the lock space as "
+			       "visible, and `verbena dump` shows it, or take a lock that can "
+			       "(`verbena list`)",
+			       ops->name);
+	err = ops->holder(me, vb_lock_entry(me->space, lock), &said);
+	if (err == 0)
+		*out = said;
+	return err;
+}
+
+int vb_lock_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
+{
+	int err;
+
+	if (vb_any_null(me, out))
+		return -EINVAL;
+	err = vb_ep_check(me->ep);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	return ask_for_holder(me, lock, out);
+}
+
+vb_peer vb_lock_client_peer(const struct vb_lock_client *me)
+{
+	return me != NULL ? me->ep->self : VB_PEER_NONE;
 }
 
 /* ---- a transaction's age ---- */

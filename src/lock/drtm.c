@@ -18,6 +18,7 @@
  *                                                 its end
  *              release    nothing
  *              renew      1 CAS, 1 more if another reader has renewed it
+ *   holder     1 READ
  *
  * The end of a lease is a common time; a client's idea of it (vb_ep_common_now) may be wrong by
  * `clock_bound`, B, either way.  A reader takes the lease for valid while its own idea is below
@@ -298,6 +299,26 @@ int drtm_release(struct vb_lock_client *me, struct vb_claim *c)
 	return lost ? -VB_ELOST : 0;
 }
 
+/* A reader takes its lease for valid no longer than to the true end, whatever its clock shows.  So the asker
+ * has to allow for its own error alone, also one above clock_bound. */
+static int drtm_holder(struct vb_lock_client *me, vb_addr entry, struct vb_holder *out)
+{
+	uint64_t word, now, error;
+	int err = vb_read64(me->ep, entry, &word);
+
+	if (err != 0 || word == DRTM_FREE)
+		return err;
+	if (word & DRTM_OWNED) {
+		vb_owner_tell(word, out);
+		return 0;
+	}
+	now = vb_ep_common_now(me->ep, &error);
+	out->lapsed = now > word && now - word > error;
+	out->held = !out->lapsed;
+	out->mode = VB_SHARED;
+	return 0;
+}
+
 const struct vb_lock_ops vb_lock_drtm = {
 	.name = "drtm",
 	.summary = "CAS for writers; readers share a lease that ends by the clock",
@@ -314,4 +335,5 @@ const struct vb_lock_ops vb_lock_drtm = {
 	.try_acquire = drtm_try,
 	.renew = drtm_renew,
 	.release = drtm_release,
+	.holder = drtm_holder,
 };

@@ -367,6 +367,10 @@ uint64_t vb_owner_word(struct vb_lock_client *me, uint64_t flag);
  * *seen is another client's; or an error. */
 int vb_owner_take(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t *seen);
 int vb_owner_give_back(struct vb_lock_client *me, struct vb_claim *c);
+/* What such a word says, by a READ of it: struct vb_lock_ops, `holder`. */
+int vb_owner_holder(struct vb_lock_client *me, vb_addr word, struct vb_holder *out);
+/* Its owner has the lock. */
+void vb_owner_tell(uint64_t word, struct vb_holder *out);
 
 /*
  * Truncated exponential backoff with full jitter: the nth wait is uniform in [0, min(cap, base

@@ -136,6 +136,11 @@ struct vb_lock_shape {
  *	release_all  releases n held claims, all of them, with the result of each in its `ended`.
  *	             NULL: one by one
  *
+ * Of a lock.
+ *
+ *	holder       what the lock's word at `entry` says of who has it, by one READ; *out is zeroed
+ *	             before.  NULL: its words do not name their holder
+ *
  * Of a server.  serve answers one message, and may await; tend does what the server has to do
  * without one, and returns the time on its endpoint's clock at which it must be called again.
  */
@@ -188,6 +193,8 @@ struct vb_lock_ops {
 	int (*renew)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
 	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
+
+	int (*holder)(struct vb_lock_client *me, vb_addr entry, struct vb_holder *out);
 
 	void (*serve)(struct vb_lock_server *server, const struct vb_msg *request);
 	uint64_t (*tend)(struct vb_lock_server *server);

@@ -13,6 +13,7 @@
  *              release    1 FAA
  *   shared     acquire    uncontended 1 FAA        contended + 1 FAA back, 1 READ per look
  *              release    1 FAA
+ *   holder     1 READ
  *
  *   Promises   shared and exclusive; no order.  Readers starve writers: the exclusive CAS succeeds
  *              on an all-zero word only (DSLR, appendix A.1).  The death of a holder is never
@@ -175,6 +176,25 @@ static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 		       c->lock, seen);
 }
 
+/* The lower bits of the owner's number are not its name, which one client may have had after another. */
+static int rof_holder(struct vb_lock_client *me, vb_addr entry, struct vb_holder *out)
+{
+	uint64_t word;
+	int err = vb_read64(me->ep, entry, &word);
+
+	if (err)
+		return err;
+	if (rof_owned(word))
+		*out = (struct vb_holder){
+			.held = true,
+			.mode = VB_EXCLUSIVE,
+			.node = (uint16_t)((word >> (ROF_OWNER_SHIFT + ROF_CLIENT_BITS)) - 1)};
+	else if (word != 0)
+		*out = (struct vb_holder){
+			.held = true, .mode = VB_SHARED, .readers = (uint32_t)(word & ROF_READERS)};
+	return 0;
+}
+
 const struct vb_lock_ops vb_lock_retry_on_fail = {
 	.name = "retry-on-fail",
 	.summary = "CAS for exclusive, FAA for shared, asks again at once",
@@ -187,4 +207,5 @@ const struct vb_lock_ops vb_lock_retry_on_fail = {
 	.acquire = rof_acquire,
 	.try_acquire = rof_try,
 	.release = rof_release,
+	.holder = rof_holder,
 };

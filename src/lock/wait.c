@@ -182,6 +182,24 @@ int vb_owner_give_back(struct vb_lock_client *me, struct vb_claim *c)
 		       c->lock, seen, self);
 }
 
+void vb_owner_tell(uint64_t word, struct vb_holder *out)
+{
+	const vb_peer owner = word & OWNER_MASK;
+
+	*out = (struct vb_holder){
+		.held = true, .mode = VB_EXCLUSIVE, .node = vb_peer_node(owner), .client = owner};
+}
+
+int vb_owner_holder(struct vb_lock_client *me, vb_addr at, struct vb_holder *out)
+{
+	uint64_t word;
+	int err = vb_read64(me->ep, at, &word);
+
+	if (err == 0 && word != 0)
+		vb_owner_tell(word, out);
+	return err;
+}
+
 /* After so many polls a thread offers its core to other threads.  With at least as many cores as
  * workers nobody takes it, and that costs a system call now and then; with fewer, the client that
  * we wait for may be the one that needs it. */

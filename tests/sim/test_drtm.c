@@ -289,6 +289,50 @@ static void test_bad_clocks_are_refused(void **state)
 	assert_true(done);
 }
 
+/* ---- who holds ---- */
+
+/* Readers' leases of any length: nobody takes one for over before it is, by the true time, and
+ * everybody does when twice the error has passed. */
+static void holder_body(void *arg)
+{
+	const uint64_t begins = now() + 500 * US;
+
+	for (unsigned i = 0; i < READERS; i++) {
+		struct vb_lock_client *me = client();
+		uint64_t end = begins + i * 300 * US, asked;
+		struct vb_holder h = {.lapsed = false};
+
+		assert_int_equal(vb_write(me->ep, vb_lock_entry(space, 0), &end, 8), 0);
+		vb_ep_sleep(me->ep, end - 75 * US - now());
+		while (!h.lapsed) {
+			asked = now();
+			assert_int_equal(vb_lock_holder(me, 0, &h), 0);
+			assert_true(h.held != h.lapsed && h.mode == VB_SHARED);
+			assert_true(h.client == VB_PEER_NONE && h.node == 0 && h.readers == 0);
+			assert_true(h.lapsed ? now() > end : asked <= end + 2 * wander.bound_ns);
+			vb_ep_sleep(me->ep, 5 * US);
+		}
+		vb_lock_client_close(me);
+	}
+	*(bool *)arg = true;
+}
+
+static void test_readers_hold_to_the_end(void **state)
+{
+	/* The second space has no bound, and its clients know that they are worse. */
+	static const uint64_t bound_ns[] = {50 * US, 0};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(bound_ns); i++) {
+		bool done = false;
+
+		open_fabric(&wander, 7);
+		open_space(bound_ns[i]);
+		spawn(holder_body, &done);
+		close_world();
+		assert_true(done);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -296,6 +340,7 @@ int main(void)
 		cmocka_unit_test(test_writers_wait_for_the_end),
 		cmocka_unit_test(test_auto_follows_losses),
 		cmocka_unit_test(test_bad_clocks_are_refused),
+		cmocka_unit_test(test_readers_hold_to_the_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -749,6 +749,8 @@ static void test_request_while_tending(void **state)
 	close_world(&w);
 }
 
+#include "lock_holder.h"
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -773,6 +775,10 @@ int main(void)
 		cmocka_unit_test(test_worst_of_many),
 		cmocka_unit_test(test_node_out_of_reach),
 		cmocka_unit_test(test_request_while_tending),
+		cmocka_unit_test(test_holder_is_named),
+		cmocka_unit_test(test_readers_are_counted),
+		cmocka_unit_test(test_no_holder_to_tell),
+		cmocka_unit_test(test_holder_without_an_answer),
 	};
 
 	return cmocka_run_group_tests_name("lock calls", tests, NULL, NULL);

@@ -87,6 +87,10 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  -EINVAL, CHILD_AND_THREAD, vb_lock_convert(w.me, &w.g, VB_SHARED, 0), FOREIGN)           \
 	X(vb_lock_renew, all(2, vb_lock_renew(NULL, &w.g, 0), vb_lock_renew(w.me, NULL, 0)),       \
 	  -EINVAL, CHILD_AND_THREAD, vb_lock_renew(w.me, &w.g, 0), FOREIGN)                        \
+	X(vb_lock_holder,                                                                          \
+	  all(2, vb_lock_holder(NULL, 1, &o.holder), vb_lock_holder(w.me, 1, NULL)), -EINVAL,      \
+	  CHILD_AND_THREAD, vb_lock_holder(w.me, 1, &o.holder), FOREIGN)                           \
+	X(vb_lock_client_peer, vb_lock_client_peer(NULL) != VB_PEER_NONE, 0, NOWHERE, 0, 0)        \
 	X(vb_lock_mode_name, vb_lock_mode_name(VB_SHARED) == NULL, 0, NOWHERE, 0, 0)               \
 	X(vb_lock_release, all(2, vb_lock_release(NULL, &w.g), vb_lock_release(w.me, NULL)),       \
 	  -EINVAL, CHILD_AND_THREAD, vb_lock_release(w.me, &w.g), FOREIGN)                         \

@@ -73,6 +73,7 @@ static struct {
 	struct vb_lock_client *client;
 	struct vb_grant g;
 	struct vb_completion done;
+	struct vb_holder holder;
 	struct vb_names *names;
 	struct vb_db *db;
 	struct vb_table *table;

@@ -87,6 +87,23 @@ class Locks(unittest.TestCase):
         with me.acquire(1) as grant, quiet(), self.assertRaises(verbena.Unsupported):
             grant.renew()
 
+    def test_holder(self):
+        me, other = self.clients("cas")
+        self.assertNotEqual(me.peer(), other.peer())
+        self.assertEqual(other.holder(1), (False, False, Mode.SHARED, 0, 0, 0))
+        with me.acquire(1):
+            said = other.holder(1)
+            self.assertEqual(said, (True, False, Mode.EXCLUSIVE, 0, 0, me.peer()))
+            self.assertIs(said.mode, Mode.EXCLUSIVE)
+        self.assertFalse(me.holder(1).held)
+        with quiet(), self.assertRaises(verbena.Invalid):
+            me.holder(100)
+
+    def test_holder_that_no_word_names(self):
+        me, _ = self.clients("dslr")
+        with me.acquire(1), quiet(), self.assertRaises(verbena.Unsupported):
+            me.holder(1)
+
     def test_path(self):
         me, other = self.clients("table")
         with me.acquire(1, Mode.INTENT_SHARED) as root:

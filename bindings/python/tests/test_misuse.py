@@ -65,6 +65,8 @@ class World(unittest.TestCase):
             self.grant.release,
             me.now,
             me.age,
+            me.peer,
+            lambda: me.holder(1),
             me.begin,
             me.hold_max_ns,
             me.close,

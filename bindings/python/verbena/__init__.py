@@ -50,6 +50,7 @@ from ._lock import (
     FOREVER_NS,
     Grant,
     Grants,
+    Holder,
     LockClient,
     LockServer,
     LockSpace,

@@ -37,6 +37,9 @@ struct vb_grant {
     uint64_t lock; enum vb_mode mode; uint64_t token; uint64_t valid_until_ns;
     struct vb_claim *claim; uint64_t hold;
 }
+struct vb_holder {
+    bool held; bool lapsed; enum vb_mode mode; uint32_t readers; uint16_t node; vb_peer client;
+}
 struct vb_db_params {
     const char *cc; const char *hybrid; const char *name; uint32_t coordinators;
     uint32_t items_max; uint32_t record_bytes_max; uint32_t bytes_max; uint64_t lease_ns;
@@ -102,6 +105,8 @@ int vb_lock_release(struct vb_lock_client *client, struct vb_grant *grant);
 int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant *grants, unsigned n);
 void vb_lock_client_begin(struct vb_lock_client *client, uint64_t age_ns);
 uint64_t vb_lock_client_age(const struct vb_lock_client *client);
+vb_peer vb_lock_client_peer(const struct vb_lock_client *client);
+int vb_lock_holder(struct vb_lock_client *client, uint64_t lock, struct vb_holder *out);
 int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, unsigned n, enum vb_mode mode, uint64_t timeout_ns, struct vb_grant *grants);
 uint64_t vb_lock_now(const struct vb_lock_client *client);
 bool vb_lock_valid(const struct vb_lock_client *client, const struct vb_grant *grant);
@@ -158,7 +163,7 @@ UNBOUND = {
     "vb_addr_make": "of vb_addr",
     "vb_addr_node": "of vb_addr",
     "vb_addr_offset": "of vb_addr",
-    "vb_peer": "no public call takes or gives an endpoint's name",
+    "vb_peer": "a number in Python: LockClient.peer and Holder.client",
     "vb_peer_make": "of vb_peer",
     "vb_peer_node": "of vb_peer",
     "vb_peer_client": "of vb_peer",
@@ -269,6 +274,7 @@ SCALARS = {
     "uint16_t": ctypes.c_uint16,
     "uint32_t": ctypes.c_uint32,
     "uint64_t": ctypes.c_uint64,
+    "vb_peer": ctypes.c_uint64,
     "void": None,
 }
 structs = {name: type(name, (ctypes.Structure,), {}) for name in OPAQUE.split()}

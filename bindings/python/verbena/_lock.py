@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks: verbena/lock.h."""
 
+import collections
 import ctypes
 import enum
 import errno
@@ -11,6 +12,7 @@ from ._handle import Handle, Shared, byref, fit, lib, params, u16, u32, u64
 
 FOREVER_NS = _api.FOREVER_NS
 _grant = _api.structs["vb_grant"]
+_holder = _api.structs["vb_holder"]
 
 
 class Mode(enum.IntEnum):
@@ -116,6 +118,13 @@ class Grants(list):
         except Error:
             if kind is None:
                 raise
+
+
+class Holder(collections.namedtuple("Holder", [name for name, _ in _holder._fields_])):
+    """Who has a lock, as its word says: struct vb_holder. `client` is 0 for nobody, for readers, and
+    where the word has no room for a name."""
+
+    __slots__ = ()
 
 
 class LockSpace(Shared):
@@ -256,3 +265,14 @@ class LockClient(Handle):
     def age(self):
         """The age of the client's transaction (vb_lock_client_age)."""
         return self._call(lib.vb_lock_client_age)
+
+    def holder(self, lock):
+        """Who has a lock at this moment, as its word says: a Holder (vb_lock_holder)."""
+        out = _holder()
+        self._do(lib.vb_lock_holder, u64(lock, "lock"), byref(out))
+        said = Holder(*(getattr(out, name) for name in Holder._fields))
+        return said._replace(mode=Mode(said.mode))
+
+    def peer(self):
+        """The client's name, as Holder.client has it (vb_lock_client_peer)."""
+        return self._call(lib.vb_lock_client_peer)

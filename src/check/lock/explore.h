@@ -64,6 +64,7 @@ struct vb_explore_draw {
 	unsigned leases;                        /* of the longest grant; 1: all are the same */
 	double p_leases, p_hold_on;             /* asks for more than one; holds for as long */
 	double p_renew;                         /* renews the lease, some times */
+	double p_holder;                        /* asks who holds what it holds */
 	double p_update, p_upgrade;             /* asks for an update lock, and converts it */
 	unsigned timeout_octaves;               /* above 1 us, of the longest deadline */
 	uint64_t begins_ns;                     /* the time at which the clients begin */

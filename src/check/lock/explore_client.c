@@ -470,6 +470,27 @@ static void give_back_some(struct slot *s, struct vb_lock_client *me, struct vb_
 		explore_go_wrong(s, "vb_lock_release_all", err);
 }
 
+/* The word must tell of a grant that is valid before and after it was read. */
+static void ask_who_holds(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g)
+{
+	const vb_peer self = g->mode == VB_SHARED ? VB_PEER_NONE : vb_lock_client_peer(me);
+	struct vb_holder h;
+	int err;
+
+	if (s->x->d->p_holder == 0 || !vb_rng_chance(&s->rng, s->x->d->p_holder))
+		return;
+	err = vb_lock_holder(me, g->lock, &h);
+	stay_alive(me);
+	if (err != 0 && !may_end_so(s, err))
+		explore_go_wrong(s, "vb_lock_holder", err);
+	if (err != 0 || !vb_lock_valid(me, g))
+		return;
+	if (!h.held || h.lapsed || h.mode != g->mode || h.node != (self ? me->node : 0) ||
+	    (h.client != self && h.client != VB_PEER_NONE))
+		answer_is_wrong(s, -EPROTO, g->lock,
+				"vb_lock_holder does not tell of who holds the lock");
+}
+
 /* Locks with a policy against deadlocks, and conversions: what only some protocols have. */
 static void attempt_more(struct slot *s, struct vb_lock_client *me, uint64_t lock, bool two)
 {
@@ -723,6 +744,7 @@ void explore_attempt(struct slot *s, struct vb_lock_client *me)
 	}
 	if (ask_somehow(s, me, lock, &first) != 0)
 		return;
+	ask_who_holds(s, me, &first);
 	hold(s, me);
 	hold_to_the_end(s, me, &first);
 	renew_somehow(s, me, &first);

@@ -31,6 +31,7 @@
 #define SPACE_STREAM  0x73706163
 #define GROW_STREAM   0x67726f77
 #define RENEW_STREAM  0x72656e65
+#define HOLDER_STREAM 0x686f6c64
 
 /* ... of a release that looks into some CASes, and into each VB_LOCK_ASKS times at most. */
 #define ALONE_VERBS (3 * VB_LOCK_ASKS)
@@ -464,6 +465,17 @@ static void draw_renewals(const struct vb_lock_ops *ops, struct vb_explore_draw 
 		d->p_renew = vb_draw_one_of(&r, chances, 3);
 }
 
+/* Of protocols whose words tell who holds. */
+static void draw_holder(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	static const double chances[] = {0.1, 0.5};
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, HOLDER_STREAM);
+	if (ops->holder != NULL && vb_rng_chance(&r, 0.3))
+		d->p_holder = vb_draw_one_of(&r, chances, 2);
+}
+
 /* Who stands still until a word looks once more as it did. */
 static void draw_around(const struct vb_lock_ops *ops, struct vb_explore_draw *d, struct vb_rng *r)
 {
@@ -619,6 +631,7 @@ void explore_draw_beside(const struct vb_explore_draw *first, struct vb_explore_
 	d->options[0] = '\0';
 	d->all_modes = d->any_order = d->keeps_age = d->recounts = false;
 	d->p_convert = d->p_end = d->p_path = d->p_update = d->p_upgrade = d->p_renew = 0;
+	d->p_holder = 0;
 	d->prompt_ns = d->alone_ns = d->patience_ns = d->ask_for_ns = 0;
 	draw_small_options(ops, &r, d);
 	draw_patience(ops, d);
@@ -668,6 +681,7 @@ static void draw(const struct vb_lock_ops *ops, uint64_t seed, bool beyond,
 	explore_draw_ends(ops, d);
 	draw_edges(d);
 	draw_renewals(ops, d);
+	draw_holder(ops, d);
 	draw_rounds(ops, d);
 	explore_draw_too_late(ops, d);
 	draw_patience(ops, d);
@@ -712,6 +726,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "long holds", d->p_long, 0);
 	vb_draw_tell_chance(to, "holds to the end of the lease", d->p_edge, 0);
 	vb_draw_tell_chance(to, "renew", d->p_renew, 0);
+	vb_draw_tell_chance(to, "ask who holds", d->p_holder, 0);
 	if (d->near_wrap > 0)
 		fprintf(to, ", counters up to %u steps before they come round", d->near_wrap);
 	if (d->round_tickets > 0)

@@ -7,6 +7,7 @@
  *
  * Which of these run for a lock, and how many must: suite_run.h.
  */
+#include "suite_holder.h"
 #include "suite_names.h"
 #include "world.h"
 
@@ -313,18 +314,23 @@ static void try_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	if (i == 0) {
 		EXPECT_ERR(w, 0, vb_lock_try(me, 11, VB_EXCLUSIVE, &g));
 		EXPECT(w, g.mode == VB_EXCLUSIVE && vb_lock_valid(me, &g));
+		__atomic_store_n(&w->b->token, vb_lock_client_peer(me), __ATOMIC_SEQ_CST);
 		board_add(&w->b->step[0]);
 		AWAIT(w, me, &w->b->step[1], 1);
 		EXPECT_ERR(w, 0, vb_lock_release(me, &g));
 		board_add(&w->b->step[0]);
+		tell_of_oneself(w, me, 12);
 		return;
 	}
 	AWAIT(w, me, &w->b->step[0], 1);
+	holds_one(w, me, 11, board_get(&w->b->token));
 	EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, VB_EXCLUSIVE, &g));
 	EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, VB_SHARED, &g));
 	EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, VB_EXCLUSIVE, &g));
+	holds_one(w, me, 11, board_get(&w->b->token));
 	board_add(&w->b->step[1]);
 	AWAIT(w, me, &w->b->step[0], 2);
+	holds_nobody(w, me, 11);
 	for (unsigned r = 0; r < 3; r++) {
 		/* A short lease may be over before a busy machine has told of it. */
 		if (r % 2 && readers_have_leases())

@@ -12,6 +12,9 @@
 
 #include "lock/lock.h"
 
+/* What vb_lock_holder tells of who holds exclusively. */
+enum told_name { TOLD_NOTHING, TOLD_NODE, TOLD_NAME };
+
 struct promised {
 	const char *lock;
 	uint32_t caps;
@@ -19,15 +22,16 @@ struct promised {
 	unsigned pass_writer, pass_reader;
 	bool in_turn;   /* first come, first served, readers and writers alike */
 	unsigned cases; /* of the suite, on sim, to their ends */
+	enum told_name told;
 };
 
 #define S_X (VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE)
 
 static const struct promised promises[] = {
-	{.lock = "cas", .caps = VB_LOCK_EXCLUSIVE, .cases = 15},
-	{.lock = "cas-backoff", .caps = VB_LOCK_EXCLUSIVE, .cases = 15},
-	{.lock = "retry-on-fail", .caps = S_X, .cases = 16},
-	{.lock = "drtm", .caps = S_X | VB_LOCK_READ_LEASE, .cases = 16},
+	{.lock = "cas", .caps = VB_LOCK_EXCLUSIVE, .cases = 15, .told = TOLD_NAME},
+	{.lock = "cas-backoff", .caps = VB_LOCK_EXCLUSIVE, .cases = 15, .told = TOLD_NAME},
+	{.lock = "retry-on-fail", .caps = S_X, .cases = 16, .told = TOLD_NODE},
+	{.lock = "drtm", .caps = S_X | VB_LOCK_READ_LEASE, .cases = 16, .told = TOLD_NAME},
 	{.lock = "mcs",
 	 .caps = VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_MESSAGES,
 	 .in_turn = true,

@@ -79,6 +79,7 @@ static void caps(void **state)
 	if (p == NULL)
 		return;
 	assert_int_equal(LOCK.caps, p->caps);
+	assert_int_equal(LOCK.holder != NULL, p->told != TOLD_NOTHING);
 	assert_int_equal(LOCK.recovery_leases != 0, (p->caps & VB_LOCK_SURVIVES) != 0);
 	if (!(p->caps & VB_LOCK_FIFO))
 		return;

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vb_lock_holder, a part of test_lock_calls.c: who is told, dead ones too; that it is one READ; and when
+ * there is nothing to tell.  What drtm's clocks do to it is in test_drtm.c, every lock on every fabric in
+ * conformance/lock/suite_holder.h.
+ */
+#ifndef TEST_LOCK_HOLDER_H
+#define TEST_LOCK_HOLDER_H
+
+/* Whose words have all of a name. */
+static const char *const namers[] = {"cas", "cas-backoff", "drtm"};
+
+/* Asked by b: one READ, and the word is as it was. */
+static struct vb_holder ask_holder(struct world *w, uint64_t lock)
+{
+	const vb_addr entry = vb_lock_entry(w->space, lock);
+	uint64_t word = peek(w->f, entry), count[VB_OP_COUNT];
+	struct vb_holder h;
+
+	memset(&h, 0xff, sizeof(h));
+	memcpy(count, w->b->ep->count, sizeof(count));
+	must(vb_lock_holder(w->b, lock, &h));
+	count[VB_OP_READ]++;
+	assert_memory_equal(count, w->b->ep->count, sizeof(count));
+	assert_true(peek(w->f, entry) == word);
+	return h;
+}
+
+static void assert_nobody(struct world *w, uint64_t lock)
+{
+	struct vb_holder h = ask_holder(w, lock);
+
+	assert_false(h.held || h.lapsed || h.readers != 0 || h.node != 0 || h.client != 0);
+}
+
+static void assert_named(struct world *w, uint64_t lock, vb_peer client)
+{
+	struct vb_holder h = ask_holder(w, lock);
+
+	assert_true(h.held && !h.lapsed && h.mode == VB_EXCLUSIVE && h.readers == 0);
+	assert_int_equal(h.node, vb_peer_node(client));
+	assert_true(h.client == client);
+}
+
+static void test_holder_is_named(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(namers); i++) {
+		struct vb_grant g, other;
+		vb_peer a, b;
+		struct world w;
+
+		open_lock(&w, namers[i]);
+		a = vb_lock_client_peer(w.a);
+		b = vb_lock_client_peer(w.b);
+		assert_true(a != b && vb_peer_node(a) == 1 && vb_peer_node(b) == 1);
+		assert_nobody(&w, 5);
+		must(vb_lock_acquire(w.a, 5, VB_EXCLUSIVE, 0, &g));
+		must(vb_lock_acquire(w.b, 6, VB_EXCLUSIVE, 0, &other));
+		assert_named(&w, 5, a);
+		assert_named(&w, 6, b);
+		assert_int_equal(vb_lock_try(w.b, 5, VB_EXCLUSIVE, &other), -EAGAIN);
+		assert_named(&w, 5, a);
+		must(vb_lock_release(w.a, &g));
+		assert_nobody(&w, 5);
+		/* Again, by another claim; and the dead is named for ever. */
+		must(vb_lock_acquire(w.a, 5, VB_EXCLUSIVE, 0, &g));
+		vb_lock_abandon(w.a, &g);
+		vb_lock_client_close(w.a);
+		w.a = NULL;
+		pause_for(w.b, 100 * LEASE);
+		assert_named(&w, 5, a);
+		close_world(&w);
+	}
+}
+
+static void test_readers_are_counted(void **state)
+{
+	struct vb_grant g[2], x;
+	struct vb_holder h;
+	struct world w;
+
+	(void)state;
+	open_lock(&w, "retry-on-fail");
+	must(vb_lock_acquire(w.a, 5, VB_SHARED, 0, &g[0]));
+	for (uint32_t n = 1; n <= 2; n++) {
+		h = ask_holder(&w, 5);
+		assert_true(h.held && !h.lapsed && h.mode == VB_SHARED && h.readers == n);
+		assert_true(h.node == 0 && h.client == VB_PEER_NONE);
+		if (n == 1)
+			must(vb_lock_acquire(w.b, 5, VB_SHARED, 0, &g[1]));
+	}
+	must(vb_lock_release(w.a, &g[0]));
+	assert_int_equal(ask_holder(&w, 5).readers, 1);
+	must(vb_lock_release(w.b, &g[1]));
+	assert_nobody(&w, 5);
+	/* The word has a part of the writer's name only. */
+	must(vb_lock_acquire(w.a, 5, VB_EXCLUSIVE, 0, &x));
+	h = ask_holder(&w, 5);
+	assert_true(h.held && h.mode == VB_EXCLUSIVE && h.readers == 0);
+	assert_true(h.node == 1 && h.client == VB_PEER_NONE);
+	must(vb_lock_release(w.a, &x));
+	close_world(&w);
+}
+
+static void test_no_holder_to_tell(void **state)
+{
+	unsigned can = 0, cannot = 0;
+
+	(void)state;
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		struct vb_holder h;
+		struct world w;
+
+		open_lock(&w, (*l)->name);
+		refused(vb_lock_holder(w.a, 100, &h), -EINVAL);
+		refused(vb_lock_holder(w.a, UINT64_MAX, &h), -EINVAL);
+		if ((*l)->holder == NULL) {
+			cannot++;
+			refused_with(vb_lock_holder(w.a, 5, &h), -EOPNOTSUPP, (*l)->name);
+			refused_with(vb_lock_holder(w.a, 5, &h), -EOPNOTSUPP, "verbena list");
+		} else {
+			can++;
+			must(vb_lock_holder(w.a, 5, &h));
+		}
+		close_world(&w);
+	}
+	assert_int_equal(can, VB_ARRAY_SIZE(namers) + 1);
+	assert_int_equal(cannot, 10);
+}
+
+/* Nothing is said then; the next call tells, if somebody answers it. */
+static void test_holder_without_an_answer(void **state)
+{
+	(void)state;
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		struct vb_holder h = {.readers = 77};
+		struct world w;
+
+		if ((*l)->holder == NULL)
+			continue;
+		open_lock(&w, (*l)->name);
+		vb_sim_set_faults(w.f, &lose);
+		assert_int_equal(vb_lock_holder(w.a, 5, &h), -VB_EUNKNOWN);
+		vb_sim_set_faults(w.f, &none);
+		assert_int_equal(h.readers, 77);
+		must(vb_lock_holder(w.a, 5, &h));
+		assert_int_equal(h.readers, 0);
+		h.readers = 77;
+		vb_sim_lose_node(w.f, 0);
+		assert_int_equal(vb_lock_holder(w.a, 5, &h), -VB_EPEERGONE);
+		assert_int_equal(h.readers, 77);
+		close_world(&w);
+	}
+}
+
+#endif
