@@ -99,9 +99,10 @@ static int start_here(struct vb_lock_space *space, uint16_t node, unsigned worke
 	struct vb_lock_server *s;
 	int err;
 
-	*out = NULL;
-	if (!space->ops->serve)
+	if (!space->ops->serve) {
+		*out = NULL;
 		return 0;
+	}
 	if (node >= space->servers || workers == 0 || workers > VB_LOCK_WORKERS_MAX ||
 	    worker >= workers)
 		return vb_fail(
@@ -260,9 +261,10 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 	err = vb_fabric_check(space->fabric);
 	if (err)
 		return err;
-	*out = NULL;
-	if (!space->ops->serve)
+	if (!space->ops->serve) {
+		*out = NULL;
 		return 0;
+	}
 	if (space->fabric->caps.flags & VB_CAP_VIRTUAL)
 		return vb_fail(-EOPNOTSUPP,
 			       "a simulated fabric has one thread; start a server task");

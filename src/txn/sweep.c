@@ -217,7 +217,6 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
-	*freed = 0;
 	w.patience_ns = me->db->patience_ns;
 	if (me->txn.phase == VB_TXN_OPEN)
 		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");
@@ -226,6 +225,7 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 			       me->db->name);
 	if (node >= me->db->fabric->nodes)
 		return vb_fail(-EINVAL, "there is no node %u", node);
+	*freed = 0;
 	/* What waits for a link of ours keeps none of the others, either. */
 	for (unsigned i = 0; i < VB_PLACES_TXN && err == 0; i++) {
 		err = vb_lane_settle(me, &me->lane[i]);

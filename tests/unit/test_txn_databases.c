@@ -193,9 +193,11 @@ static void recovers_nothing(void **state)
 		must(vb_db_recover(w.b, node, &freed));
 		assert_int_equal(freed, 0);
 	}
+	freed = 9;
 	refused(vb_db_recover(w.b, NODES, &freed), -EINVAL);
 	must(vb_txn_begin(w.b));
 	refused(vb_db_recover(w.b, 0, &freed), -EBUSY);
+	assert_int_equal(freed, 9);
 	vb_txn_abort(w.b);
 	assert_int_equal(value_of(w.b, w.t, 0), 1);
 	close_world(&w);
