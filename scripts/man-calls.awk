@@ -10,7 +10,8 @@
 # What is read.  A comment belongs to what stands right below it, down to the next empty line or comment: a
 # group.  One with an empty line below it belongs to all groups below, down to the next empty line.  In a
 # comment a line that begins with a tab is code, and "  -EINVAL  text" an item, which goes on where lines are
-# indented further.  Names between ` ` and of functions are set in bold.
+# indented further.  Names between ` ` and of functions are set in bold.  A page has the types of its functions, and
+# the constants that are spoken of on it.
 
 BEGIN {
 	bold = "*"
@@ -59,6 +60,11 @@ state == "inline" {
 state == "type" || state == "call" {
 	add($0)
 	next
+}
+/^#define VB_[A-Z0-9_]+[ \t]/ {
+	constants[++n_constants] = $2
+	constant[$2] = $0
+	comment = "" # it was theirs
 }
 /^#/ {
 	state = $0 ~ /\\$/ ? "macro" : "out"
@@ -269,11 +275,21 @@ function first_words(s,    t, i) {
 }
 
 function literal(s,    lines, n, i) {
+	gsub(/\\/, "&&", s)
 	n = split(s, lines, "\n")
 	print "```"
 	for (i = 1; i <= n; i++)
 		print untabbed(lines[i])
 	print "```\n"
+}
+
+# The constants of which there is talk.
+function constants_of(s,    i, all) {
+	all = ""
+	for (i = 1; i <= n_constants; i++)
+		if (match(s, "(^|[^A-Z0-9_])" constants[i] "([^A-Z0-9_]|$)"))
+			all = all (all == "" ? "" : "\n") constant[constants[i]]
+	return all
 }
 
 function as_comment(s) {
@@ -348,13 +364,18 @@ function page(name,    g, all, m, n, i, names) {
 	for (i = 1; i <= n; i++)
 		all = all "\n" proto[m[i]]
 	all = all "\n" text[g]
+	types = ""
 	if (has_types(all)) {
 		print "# TYPES\n"
-		types = ""
 		split("", done)
 		types_of(all, g)
 		sub(/\n+$/, "", types)
 		literal(types)
+	}
+	all = constants_of(all "\n" shared[g] "\n" types)
+	if (all != "") {
+		print "# CONSTANTS\n"
+		literal(all)
 	}
 	print "# NOTES\n"
 	print inline(everywhere) bold "libverbena" bold "(7).\n"
