@@ -14,6 +14,12 @@
  * With verbs, tcp and ucx each process of a cluster (verbena/cluster.h) has memory of its own.  Open a
  * fabric, then open a lock space (verbena/lock.h) or a database (verbena/txn.h) on it.
  *
+ * Words.  A *verb* is one access to a node's segment, or a message to one who has opened something there: a
+ * READ, a WRITE, an atomic (CAS, compare and swap; FAA, fetch and add), a SEND.  On a card several are posted
+ * by one *doorbell*.  What is done by verbs alone is *one-sided*, without the CPU of the node; what a server
+ * there is asked to do is by *RPC*.  What posts verbs, a client or a server, is an *endpoint*.  A verb is late
+ * by the fabric's *bound* at most, or does not happen.  doc/glossary.md has more.
+ *
  * Trust.  Every process of a fabric can write every word of it.  With `tcp` nobody else can: each
  * connection begins with a proof of the run's secret, and beyond loopback all that passes is encrypted
  * and authenticated.  With `ucx` anybody can who can open a TCP connection to one of them

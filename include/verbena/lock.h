@@ -15,6 +15,11 @@
  *		err = vb_lock_release(me, &grant);
  *	}
  *
+ * Which lock.  doc/choosing-a-lock.md, `verbena bench lock` with your load, and in short: "dslr" is fair, survives
+ * its holders and needs no server.  "table" and "traditional" need one (vb_lock_server_start), and their leases can
+ * be renewed; examples/takeover.c has programs that come, serve and die in any order.  "mcs" and others without
+ * leases are lost with a holder that dies.
+ *
  * What a grant is worth.  The locks are advisory.  Where the protocol has leases, a grant is valid
  * until its valid_until_ns on the client's clock (vb_lock_valid).  Choose lease_ns longer than the
  * work under a lock, ask for more with vb_lock_acquire_for, or renew the lease while it runs with
@@ -191,6 +196,10 @@ int vb_lock_space_close(struct vb_lock_space *space);
  * runs whenever the thread awaits something, and while the thread is outside Verbena on its keeper
  * (verbena/fabric.h, "Background work").  For the others it does nothing and succeeds with *out =
  * NULL.
+ *
+ * When a server's process has ended, calls that need it are -VB_EPEERGONE, or -VB_EUNKNOWN where it had been asked
+ * already, until somebody has started it again, anywhere on shm: a client that is told so may try itself, and
+ * goes on if another was faster (-EBUSY).
  *
  * Each worker of a node is there once.  All agree on `workers`, which decides which worker serves a
  * lock; clients find them when all have begun.  A worker may be started again when its server has

@@ -190,9 +190,10 @@ uint32_t vb_table_record_bytes(const struct vb_table *table);
 /*
  * Puts a record in place without a transaction, before anybody runs transactions on the node.  Only
  * for keys of nodes whose memory this process reaches (shm, sim: all; verbs, tcp, ucx: its own).  One
- * thread at a time per node.
+ * thread at a time per node.  Programs that start in any order do not know whether they are first, and
+ * insert in a transaction instead: all records in one, or none (examples/restart.c).
  *
- *   -EEXIST  the key is there already
+ *   -EEXIST  the key is there already, or a transaction has looked for it; nothing is changed
  *   -ENOSPC  the table is full
  *   -EXDEV   the key's node is another process's: load it there
  */
@@ -537,7 +538,7 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
  * Recovers a node.  Looks at every record of it for locks of transactions that have not moved for a
  * lease, and rolls those back or forward, as a transaction that meets them would.  Then it gives up
  * the places of coordinators on the node whose process is gone.  Takes a lease and some; *freed
- * counts locks.
+ * counts the locks, also beside an error of what was left.
  *
  *   -EBUSY       a transaction is under way
  *   -EOPNOTSUPP  the database has no recovery

@@ -8,6 +8,9 @@
  * its cause and the way out (vb_log_set, vb_log_levels).
  * Outputs are written only on success.
  *
+ * Pages and programs that the headers name, doc/... and examples/..., are the source's.  Installed they are
+ * in share/doc/verbena below the prefix, with Debian's packages in /usr/share/doc/libverbena-dev.
+ *
  * A call that needs a pointer and gets NULL does nothing and returns -EINVAL; one that returns no
  * error returns what stands for nothing (0, false, "nobody").  Closing or stopping NULL does
  * nothing.  A call from a forked child or another thread on what is not its own does nothing and

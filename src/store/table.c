@@ -317,7 +317,12 @@ int vb_table_load(struct vb_table *t, uint64_t key, const void *record)
 			       "is another process's: load it there",
 			       key, t->name, node);
 	if (vb_table_find(t, node, key) != 0)
-		return vb_fail(-EEXIST, "key %" PRIu64 " is in table '%s' already", key, t->name);
+		return vb_fail(
+			-EEXIST,
+			"key %" PRIu64 " has its place in table '%s' already: it was loaded, or a "
+			"transaction has asked for it; load before the first one, or insert it "
+			"in one",
+			key, t->name);
 	return add(t, node, key, VB_VERSION_LOADED, record, &at);
 }
 

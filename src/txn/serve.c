@@ -506,8 +506,11 @@ static int announce(struct vb_db_server *s)
 
 	while (err == 0 && old != was) {
 		if (vb_peer_alive(s->db->fabric, old))
-			return vb_fail(-EBUSY, "node %u has a server of database '%s' already",
-				       s->node, s->db->name);
+			return vb_fail(
+				-EBUSY,
+				"node %u has a server of database '%s' already, which lives: one "
+				"is enough",
+				s->node, s->db->name);
 		was = old;
 		err = vb_cas64(s->ep, server_word(s), was, s->ep->self, &old);
 	}

@@ -308,6 +308,11 @@ static void no_such_record(void **state)
 	assert_int_equal(value_of(w.b, w.t, 0), 3);
 	for (uint64_t key = NONE; key < NONE + 4; key++)
 		assert_none(w.b, w.t, key);
+	/* Too late for a load; an insert makes it one. */
+	refused(vb_table_load(w.t, NONE, &one), -EEXIST);
+	assert_none(w.b, w.t, NONE);
+	alone(w.a, vb_txn_insert(w.a, w.t, NONE, &one));
+	assert_int_equal(value_of(w.b, w.t, NONE), 1);
 	close_world(&w);
 }
 
