@@ -409,14 +409,22 @@ without_networks() {
 	grep 'built without libsodium' "$out/found"
 }
 
-example_installed() { # FILE
+example_installed() { # COMPILER... FILE
 	local flags
 	flags=$(PKG_CONFIG_PATH=$pc PKG_CONFIG_SYSROOT_DIR=$out/root pkg-config --cflags --libs verbena) ||
 		return
 	# shellcheck disable=SC2086
-	gcc -Wall -Wextra -Werror "$1" -o "$out/example" $flags || return
+	"${@:1:$#-1}" -Wall -Wextra -Werror "${@: -1}" -o "$out/example" $flags || return
 	ldd "$out/example" | grep verbena
 	LD_LIBRARY_PATH=$(dirname "$pc") timeout 60 "$out/example"
+}
+
+docs_installed() {
+	{
+		echo README.md
+		find doc examples -name '*.md' -o -name '*.svg' -o -name '*.c' -o -name '*.cpp' -o -name '*.py'
+	} | sort >"$out/readable"
+	(cd "$docs" && find . -type f) | sed 's,^\./,,' | sort | diff "$out/readable" -
 }
 
 # The bank in Python, with the package and the library as they are installed.
@@ -424,11 +432,14 @@ python_installed() {
 	local package
 	package=$(dirname "$(find "$out/root" -path '*/verbena/_api.py')")
 	[ -f "$package/__init__.py" ] || return
-	LD_LIBRARY_PATH=$(dirname "$pc") PYTHONPATH=$(dirname "$package") timeout 60 python3 examples/bank.py
+	# Debian's own Python finds it without being told.
+	python3 -c 'import site, sys; sys.exit(sys.prefix == "/usr" and sys.argv[1] not in site.getsitepackages())' \
+		"$(dirname "${package#"$out/root"}")" || return
+	LD_LIBRARY_PATH=$(dirname "$pc") PYTHONPATH=$(dirname "$package") timeout 60 python3 "$docs/examples/bank.py"
 }
 
 stage_package() {
-	local file pc
+	local file pc docs
 	build_gcc || return
 	rm -rf "$out/root"
 	check "install" env DESTDIR="$out/root" meson install -C "$out/gcc" --no-rebuild || return
@@ -440,8 +451,14 @@ stage_package() {
 	for file in include/verbena/*.h; do
 		check "$file stands alone in C and C++" header_alone "$(basename "$file")"
 	done
-	for file in examples/*.c; do
-		check "$file against the installed library" example_installed "$file"
+	docs=$(find "$out/root" -path '*/share/doc/verbena')
+	check "the pages and the examples are installed" docs_installed
+	for file in "$docs"/examples/*.c; do
+		check "examples/${file##*/} against the installed library" example_installed gcc "$file"
+	done
+	for file in "$docs"/examples/*.cpp; do
+		check "examples/${file##*/} against the installed library" \
+			example_installed clang++ -std=c++14 -pedantic "$file"
 	done
 	if command -v python3 >/dev/null; then
 		check "examples/bank.py against what is installed" python_installed

@@ -181,7 +181,7 @@ void vb_cli_man(const struct vb_command *c)
 	put_neighbours(c);
 	putchar('\n');
 	if (c->see != NULL) {
-		printf("\nIn the source's _doc_ folder: ");
+		printf("\nIn _share/doc/verbena/doc_ (*verbena*(1)): ");
 		put_scdoc(c->see);
 		printf(".\n");
 	}
