@@ -46,6 +46,9 @@ int vb_cli_parse(const struct vb_command *command, int argc, char **argv);
 /* The same for a command that takes words: *n_words of them are at the front of argv. */
 int vb_cli_parse_words(const struct vb_command *command, int argc, char **argv, int *n_words);
 
+/* The commands that begin with this word, of two: "bench".  False: there are none. */
+bool vb_cli_list_second_words(FILE *to, const char *word);
+
 /* The man pages as scdoc text: one command's, from the tables that parse it; of verbena(1), the commands
  * and the ways in which they end. */
 void vb_cli_man(const struct vb_command *command);

@@ -42,6 +42,8 @@ static int help_for(int words, char **argv)
 		vb_cli_man(*c);
 		return VB_EXIT_OK;
 	}
+	if (words == 1 && !opts.man && vb_cli_list_second_words(stdout, name))
+		return VB_EXIT_OK;
 	fprintf(stderr, "verbena: there is no command '%s'; `verbena --help` lists them\n", name);
 	return VB_EXIT_USAGE;
 }

@@ -102,14 +102,17 @@ static bool is_first_word(const char *word)
 	return false;
 }
 
-static void list_second_words(FILE *to, const char *word)
+bool vb_cli_list_second_words(FILE *to, const char *word)
 {
 	size_t len = strlen(word);
 
+	if (!is_first_word(word))
+		return false;
 	fprintf(to, "Usage: verbena %s COMMAND [OPTION]...\n\n", word);
 	for (const struct vb_command *const *c = vb_commands; *c != NULL; c++)
 		if (strncmp((*c)->name, word, len) == 0 && (*c)->name[len] == ' ')
 			fprintf(to, "  %-14s %s\n", (*c)->name, (*c)->summary);
+	return true;
 }
 
 static int unknown(int argc, char **argv)
@@ -120,11 +123,11 @@ static int unknown(int argc, char **argv)
 	size_t n = 0;
 
 	if (two && argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-		list_second_words(stdout, argv[0]);
+		vb_cli_list_second_words(stdout, argv[0]);
 		return VB_EXIT_OK;
 	}
 	if (two && argc < 2) {
-		list_second_words(stderr, argv[0]);
+		vb_cli_list_second_words(stderr, argv[0]);
 		return VB_EXIT_USAGE;
 	}
 	if (argc >= 2 && argv[1][0] != '-')

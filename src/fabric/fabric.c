@@ -8,6 +8,7 @@
 #include "fabric/fabric.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "fabric/opened.h"
@@ -50,28 +51,17 @@ const struct vb_fabric_ops *vb_fabric_find(const char *name)
 	return NULL;
 }
 
-/* Letters that differ place by place, plus the difference in length: names are short and typing
- * errors in them too. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned d = 0;
-
-	while (*a != '\0' && *b != '\0')
-		d += *a++ != *b++;
-	return d + (unsigned)(strlen(a) + strlen(b)); /* the rest of the longer one */
-}
-
 static int fail_unknown(const char *name)
 {
-	const char *nearest = vb_fabrics[0]->name;
+	char all[128] = "";
+	size_t n = 0;
 
-	for (unsigned i = 1; vb_fabrics[i] != NULL; i++) {
-		if (distance(name, vb_fabrics[i]->name) < distance(name, nearest))
-			nearest = vb_fabrics[i]->name;
-	}
+	for (unsigned i = 0; vb_fabrics[i] != NULL && n < sizeof(all); i++)
+		n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s", i > 0 ? ", " : "",
+				      vb_fabrics[i]->name);
 	return vb_fail(-EINVAL,
-		       "unknown fabric '%s': did you mean '%s'? (`verbena list` shows all)", name,
-		       nearest);
+		       "there is no fabric '%s': %s are (`verbena list` says what each is for)",
+		       name, all);
 }
 
 static int check_params(const struct vb_fabric_params *p, const struct vb_fabric_ops *ops)

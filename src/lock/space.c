@@ -32,7 +32,9 @@
 static int check_params(const struct vb_lock_space_params *p)
 {
 	if (!p->lock)
-		return vb_fail(-EINVAL, "no lock protocol was named");
+		return vb_fail(-EINVAL,
+			       "no lock protocol was named: \"dslr\", say, in "
+			       "vb_lock_space_params.lock (`verbena list` shows them all)");
 	if (p->locks == 0 || p->locks > LOCKS_MAX)
 		return vb_fail(-EINVAL, "%" PRIu64 " locks: a space has 1 to 2^40", p->locks);
 	if (p->lease_ns && (p->lease_ns < LEASE_MIN_NS || p->lease_ns > LEASE_MAX_NS))

@@ -38,6 +38,10 @@ refused 'a lease that is too short' 2 "--lease" bench lock --lease 1ns
 refused 'no seeds' 2 "--seeds 0" check lock --seeds 0
 refused 'beyond what is survived, of a lock that survives nothing' 2 "--beyond" check lock --lock cas --beyond
 
+# A verb that no column has would be missed in none.
+run bench lock --lock table --fabric sim --clients 4 --duration 1ms
+is 'each kind of verb has its column' grep -qE '^table .* 0\.000  0\.000  2\.[0-9]{3}  0\.000  0\.000 +0 +0$' "$work/out"
+
 # The option of another command's.
 refused 'a protocol option that it lacks' 2 "omegaa omega" \
 	bench lock --lock dslr --lock-options omegaa=1us --duration 10ms
@@ -49,6 +53,10 @@ is 'no command: usage on stderr' grep -q '^Usage' "$work/err"
 run --help
 is 'help: exit status 0' [ "$status" = 0 ]
 is 'help: usage on stdout' grep -q '^Usage' "$work/out"
+run help bench
+is 'help of a first word: exit status 0' [ "$status" = 0 ]
+is 'help of a first word: its commands' grep -q '^  bench txn ' "$work/out"
+refused 'help of no command' 2 "benhc" help benhc
 for command in 'bench lock' 'bench txn' 'bench fabric' 'check lock' 'check history' list doctor version; do
 	# shellcheck disable=SC2086
 	run $command --help

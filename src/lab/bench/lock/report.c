@@ -38,10 +38,10 @@ static double per(uint64_t n, uint64_t of)
 
 static const char head[] = "                  goodput             acquire shared us      acquire "
 			   "exclusive us     release us"
-			   "        verbs per cycle           audit\n"
+			   "        verbs per cycle                  audit\n"
 			   "lock               kops/s  failed      p50     p99   p99.9      p50  "
 			   "   p99   p99.9    p50     p99"
-			   "  atomic   read   send  retry   viol bypass\n";
+			   "  atomic   read  write   send  retry   viol bypass\n";
 
 void vb_bench_print_head(FILE *to, const void *plan)
 {
@@ -184,9 +184,9 @@ void vb_bench_print_row(FILE *to, const void *plan, const void *result)
 	fputc(' ', to);
 	vb_bench_put_percentiles(to, &t->lat[VB_LAT_ACQ_X], true);
 	vb_bench_put_percentiles(to, &t->lat[VB_LAT_RELEASE], false);
-	fprintf(to, " %7.3f %6.3f %6.3f %6.3f", per(atomics(&t->spent), t->ops),
-		per(t->spent.verbs[VB_OP_READ], t->ops), per(t->spent.verbs[VB_OP_SEND], t->ops),
-		per(t->spent.retries, t->ops));
+	fprintf(to, " %7.3f %6.3f %6.3f %6.3f %6.3f", per(atomics(&t->spent), t->ops),
+		per(t->spent.verbs[VB_OP_READ], t->ops), per(writes(&t->spent), t->ops),
+		per(t->spent.verbs[VB_OP_SEND], t->ops), per(t->spent.retries, t->ops));
 	if (r->audited)
 		fprintf(to, " %6" PRIu64 " %6" PRIu64 "\n", r->audit.violations,
 			r->audit.max_bypass);
