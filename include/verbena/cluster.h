@@ -16,9 +16,9 @@
  *
  * Trust.  Everything binds to loopback unless `bind` says otherwise, and another address is
  * refused without an authentication key: a file of 32 to 4096 bytes that are not all equal, the
- * same for all processes, owned by this process's user and readable by nobody else.  Root and
- * member prove to each other that they have it (HMAC-SHA-256 of fresh challenges; the key never
- * travels).  That keeps strangers out of the cluster; what follows is neither encrypted nor
+ * same for all processes, owned by this process's user and readable by nobody else
+ * (head -c 32 /dev/urandom > KEYFILE; chmod 600 KEYFILE).  Root and member prove to each other that
+ * they have it (HMAC-SHA-256 of fresh challenges; the key never travels).  That keeps strangers out of the cluster; what follows is neither encrypted nor
  * authenticated.  With "tcp" the fabric's own connections are: each begins with a proof of the run's
  * secret, and beyond loopback their frames are sealed (doc/security.md).  With "ucx" whoever can open a
  * TCP connection to a process can write to its memory and kill it, key or no key (UCX's TCP transport
@@ -90,9 +90,10 @@ struct vb_cluster_params {
  * Opens the cluster: returns when all have come and agreed.
  *
  *   -EINVAL       a parameter is out of range, or an address does not parse
- *   -EACCES       an address beyond loopback without a key file; or a key file that is another
- *                 user's, that others can use, whose size is out of bounds, whose bytes are all
- *                 equal, or that differs from the other side's (the root goes on waiting)
+ *   -EACCES       an address beyond loopback without a key file; or a key file that is not there,
+ *                 that is another user's, that others can use, whose size is out of bounds, whose
+ *                 bytes are all equal, or that differs from the other side's (the root goes on
+ *                 waiting)
  *   -EPROTO       the other side is another version, or configurations differ: the log names the
  *                 first difference
  *   -EADDRINUSE   the root's port is taken (role ROOT)

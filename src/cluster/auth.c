@@ -105,7 +105,10 @@ int auth_key_load(struct vb_cluster_key *key, const char *path)
 	/* Non-blocking: a pipe in its place must not hold us up. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
-		return vb_fail(-EACCES, "key file %s: %s", path, strerror(errno));
+		return vb_fail(-EACCES,
+			       "key file %s: %s; head -c 32 /dev/urandom > KEYFILE and chmod 600 "
+			       "KEYFILE make one, which all processes share",
+			       path, strerror(errno));
 	err = check_file(fd, path);
 	while (err == 0 && n < sizeof(data) && (got = read(fd, data + n, sizeof(data) - n)) != 0) {
 		if (got < 0 && errno != EINTR)

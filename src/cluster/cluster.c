@@ -195,7 +195,8 @@ static int need_key(const struct vb_cluster_params *p, const struct cluster_addr
 	address_say(a, text, sizeof(text));
 	return vb_fail(-EACCES,
 		       "%s %s is beyond loopback: that needs an authentication key file, the same "
-		       "for all processes",
+		       "for all processes (head -c 32 /dev/urandom > KEYFILE and chmod 600 KEYFILE "
+		       "make one)",
 		       what, text);
 }
 
