@@ -47,6 +47,8 @@ bench: build
 
 install: build
 	meson install -C '$(BUILD)' --no-rebuild
+	@# Programs find a new library in ld.so's cache.
+	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" != 0 ] || PATH="$$PATH:/sbin" ldconfig
 
 clean:
 	rm -rf '$(BUILD)' build-test
