@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: awk -f scripts/man-calls.awk -v what=list|pages|about HEADER.h...
+# usage: awk -f scripts/man-calls.awk -v what=list|pages|about [-v called="FUNCTION EXAMPLE ..."] HEADER.h...
 #
 #	list	the names of the public functions, one a line
 #	pages	each function's page of section 3, for scdoc, behind a line with a form feed and its name
@@ -339,6 +339,16 @@ function see_also(name, s,    list, i) {
 	return list bold "libverbena" bold "(7)"
 }
 
+# The examples that call it; `called` is "FUNCTION FILE" again and again.
+function examples_of(name,    word, n, i, list) {
+	n = split(called, word, " ")
+	list = ""
+	for (i = 1; i < n; i += 2)
+		if (word[i] == name)
+			list = list (list == "" ? "" : ", ") "_" quoted(word[i + 1]) "_"
+	return list
+}
+
 function page(name,    g, all, m, n, i, names) {
 	g = group_of[name]
 	n = split(members[g], m, " ")
@@ -379,6 +389,9 @@ function page(name,    g, all, m, n, i, names) {
 	}
 	print "# NOTES\n"
 	print inline(everywhere) bold "libverbena" bold "(7).\n"
+	all = examples_of(name)
+	if (all != "")
+		print "Examples that call it (in _share/doc/verbena/examples_): " all ".\n"
 	print "# SEE ALSO\n"
 	print see_also(name, text[g] "\n" shared[g])
 }

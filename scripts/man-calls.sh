@@ -6,7 +6,8 @@
 #        scripts/man-calls.sh about SCDOC HEADER.h... ABOUT.scd
 #
 # The public functions, one a line; a man page of each, DIR/NAME.3; the page about the library.  What stands
-# in them stands in the headers' comments: man-calls.awk says how it is read.
+# in them stands in the headers' comments: man-calls.awk says how it is read.  A page names the examples that
+# call its function.
 set -eu
 what=$1
 shift
@@ -18,7 +19,9 @@ list)
 pages)
 	scdoc=$1 dir=$2
 	shift 2
-	awk -f "$awk" -v what=pages "$@" | awk -v dir="$dir" '
+	called=$(cd "$(dirname "$0")/../examples" && grep -oE '\<vb_[a-z0-9_]+\(' ./*.c ./*.cpp |
+		sed -n 's,^\./\(.*\):\(.*\)($,\2 \1,p' | sort -u)
+	awk -f "$awk" -v what=pages -v called="$(echo "$called" | tr '\n' ' ')" "$@" | awk -v dir="$dir" '
 		/^\f/ { close(file); file = dir "/" substr($0, 2) ".scd"; next }
 		{ print > file }'
 	for call in $(awk -f "$awk" -v what=list "$@"); do
