@@ -165,6 +165,23 @@ static void put_fabrics(void)
 	putchar('\n');
 }
 
+static void put_effects(const struct vb_sim_profile *p)
+{
+	const char *head = "effects";
+
+	for (unsigned i = 0; i < vb_sim_param_count; i++) {
+		const struct vb_sim_param *param = &vb_sim_params[i];
+		uint64_t value = vb_sim_value(p, param);
+
+		if (param->effect == NULL || value == 0)
+			continue;
+		printf("    %-13s%s: %s (%s %" PRIu64 ", %s)\n", head, param->effect, param->what,
+		       param->name, value,
+		       vb_sim_ground_names[vb_sim_source_of(p, param->name)->ground]);
+		head = "";
+	}
+}
+
 static void put_profiles(void)
 {
 	printf("Profiles of the simulated network\n");
@@ -185,6 +202,7 @@ static void put_profiles(void)
 			       p->masked64 ? "" : "masked 64-bit atomics",
 			       !p->masked64 && !p->masked128 ? ", " : "",
 			       p->masked128 ? "" : "masked 128-bit atomics");
+		put_effects(p);
 		put_line("sources", p->sources);
 	}
 }
@@ -275,42 +293,37 @@ static json_t *fabrics_json(void)
 	return a;
 }
 
+static void put_param(json_t *o, json_t *grounds, const struct vb_sim_profile *p,
+		      const struct vb_sim_param *param)
+{
+	const struct vb_sim_source *s = vb_sim_source_of(p, param->name);
+	uint64_t value = vb_sim_value(p, param);
+
+	json_object_set_new(o, param->name,
+			    param->bytes == 1 ? json_boolean(value != 0)
+					      : json_integer((json_int_t)value));
+	if (param->effect != NULL && value == 0)
+		return;
+	json_object_set_new(grounds, param->name,
+			    json_pack("{s:s,s:s,s:s?}", "ground", vb_sim_ground_names[s->ground],
+				      "source", s->text, "effect", param->effect));
+}
+
 static json_t *profiles_json(void)
 {
 	json_t *a = json_array();
 
 	for (unsigned i = 0; i < vb_sim_profile_count; i++) {
 		const struct vb_sim_profile *p = &vb_sim_profiles[i];
-		const struct {
-			const char *name;
-			uint64_t ns;
-		} numbers[] = {
-			{"one_way_ns", p->one_way_ns},
-			{"post_ns", p->post_ns},
-			{"poll_ns", p->poll_ns},
-			{"read_ns", p->read_ns},
-			{"write_ns", p->write_ns},
-			{"atomic64_ns", p->atomic64_ns},
-			{"atomic128_ns", p->atomic128_ns},
-			{"word64_busy_ns", p->word64_busy_ns},
-			{"word128_busy_ns", p->word128_busy_ns},
-			{"inbound_ns", p->inbound_ns},
-			{"outbound_ns", p->outbound_ns},
-			{"handler_ns", p->handler_ns},
-			{"line_ns", p->line_ns},
-			{"verb_bound_ns", p->verb_bound_ns},
-			{"rtt_ns", vb_sim_rtt_ns(p)},
-		};
-		json_t *o = json_object();
+		json_t *o = json_object(), *grounds = json_object();
 
 		json_object_set_new(o, "name", json_string(p->name));
 		json_object_set_new(o, "summary", text_or_null(p->summary));
 		json_object_set_new(o, "sources", text_or_null(p->sources));
-		json_object_set_new(o, "masked64", json_boolean(p->masked64));
-		json_object_set_new(o, "masked128", json_boolean(p->masked128));
-		for (unsigned k = 0; k < VB_ARRAY_SIZE(numbers); k++)
-			json_object_set_new(o, numbers[k].name,
-					    json_integer((json_int_t)numbers[k].ns));
+		for (unsigned k = 0; k < vb_sim_param_count; k++)
+			put_param(o, grounds, p, &vb_sim_params[k]);
+		json_object_set_new(o, "rtt_ns", json_integer((json_int_t)vb_sim_rtt_ns(p)));
+		json_object_set_new(o, "grounds", grounds);
 		json_array_append_new(a, o);
 	}
 	return a;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The NIC's model: what a verb costs, where verbs queue, in which order they take effect. */
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,10 +103,13 @@ static void test_effects_of_every_verb(void **state)
 	vb_fabric_close(f);
 }
 
+/* Many clients that do the same, verb after verb: each on its node, to its address. */
 struct load {
 	struct vb_ep *ep;
 	vb_addr a;
-	unsigned n, op;
+	unsigned n, op, len;
+	char *buf;
+	uint64_t done_ns;
 };
 
 static void hammer(void *arg)
@@ -113,54 +117,74 @@ static void hammer(void *arg)
 	struct load *l = arg;
 
 	for (unsigned i = 0; i < l->n; i++) {
-		struct vb_verb v = {.op = (uint8_t)l->op, .addr = l->a, .compare.lo = 1};
+		struct vb_verb v = {
+			.op = (uint8_t)l->op,
+			.addr = l->a,
+			.compare.lo = 1,
+			.buf = l->buf,
+			.len = l->len,
+		};
 
 		assert_int_equal(vb_verb_run(l->ep, &v), 0);
 	}
+	l->done_ns = now();
 }
 
-/* ns per verb of 128 clients on four nodes, each with an address of its own `stride` apart. */
-static uint64_t rate(unsigned op, uint64_t stride, uint64_t *sum)
+enum { CLIENTS = 128, EACH = 100 };
+
+/* ps per verb of the clients: from nodes 1 to 4 to node 0, or from node 0 to nodes 1 to 4; each to
+ * an address of its own `stride` apart. */
+static uint64_t rate_ps(const char *options, unsigned op, uint64_t stride, unsigned len, bool out)
 {
-	enum { CLIENTS = 128, EACH = 200 };
-	struct vb_fabric *f = cluster(NULL, 5, 1);
+	struct vb_fabric *f = cluster(options, 5, 1);
+	static char buf[4096];
 	struct load l[CLIENTS];
 	uint64_t took;
 
 	for (unsigned i = 0; i < CLIENTS; i++) {
-		l[i] = (struct load){.ep = endpoint(f, (uint16_t)(1 + i % 4)),
-				     .a = vb_addr_make(0, 4096 + i * stride),
+		uint16_t other = (uint16_t)(1 + i % 4);
+
+		l[i] = (struct load){.ep = endpoint(f, out ? 0 : other),
+				     .a = vb_addr_make(out ? other : 0, 4096 + i * stride),
 				     .n = EACH,
-				     .op = op};
+				     .op = op,
+				     .len = len,
+				     .buf = buf};
 		spawn(hammer, &l[i]);
 	}
 	run_all();
 	took = now();
-	*sum = peek(f, vb_addr_make(0, 4096));
+	if (op == VB_OP_FAA64 && stride == 0)
+		assert_int_equal(peek(f, l[0].a), CLIENTS * EACH);
 	for (unsigned i = 0; i < CLIENTS; i++)
 		vb_ep_close(l[i].ep);
 	vb_fabric_close(f);
-	return took / (CLIENTS * EACH);
+	return took * 1000 / (CLIENTS * EACH);
+}
+
+/* ns per verb, of atomics to one node. */
+static uint64_t rate(unsigned op, uint64_t stride)
+{
+	return rate_ps(NULL, op, stride, 0, false) / 1000;
 }
 
 static void test_a_word_serialises_its_atomics(void **state)
 {
 	const struct vb_sim_profile *p = profile_named("cx5");
-	uint64_t sum, ns = rate(VB_OP_FAA64, 0, &sum);
+	uint64_t ns = rate(VB_OP_FAA64, 0);
 
-	assert_int_equal(sum, 128 * 200);
 	assert_in_range(ns, p->word64_busy_ns, p->word64_busy_ns * 101 / 100);
-	ns = rate(VB_OP_MFAA128, 0, &sum);
+	ns = rate(VB_OP_MFAA128, 0);
 	assert_in_range(ns, p->word128_busy_ns, p->word128_busy_ns * 101 / 100);
 	/* Different words, one bucket: a false conflict. */
-	ns = rate(VB_OP_FAA64, 4096, &sum);
+	ns = rate(VB_OP_FAA64, 4096);
 	assert_in_range(ns, p->word64_busy_ns, p->word64_busy_ns * 101 / 100);
 }
 
 static void test_inbound_rate_is_the_plateau(void **state)
 {
 	const struct vb_sim_profile *p = profile_named("cx5");
-	uint64_t sum, ns = rate(VB_OP_FAA64, 8, &sum);
+	uint64_t ns = rate(VB_OP_FAA64, 8);
 
 	assert_in_range(ns, p->inbound_ns, p->inbound_ns * 110 / 100);
 }
@@ -461,6 +485,292 @@ static void test_compute_is_the_clients_own_time(void **state)
 	vb_fabric_close(f);
 }
 
+/* ---- effects: as fast as the parameter says, and off as without ---- */
+
+#define NONE "without=atomics-unit+answer-wire+port-wire"
+
+/* Within two per cent above, for filling and draining. */
+#define assert_rate(ps, want) assert_in_range(ps, want, (want)*102 / 100 + 1)
+
+static void test_one_unit_takes_up_a_cards_atomics(void **state)
+{
+	const struct vb_sim_profile *cx5 = profile_named("cx5-card"),
+				    *cx3 = profile_named("cx3-card");
+
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_FAA64, 8, 0, false),
+		    1000 * cx5->atomics_unit_ns);
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_MFAA128, 16, 0, false),
+		    1000 * cx5->atomics_unit_ns);
+	assert_rate(rate_ps("profile=cx3-card", VB_OP_FAA64, 8, 0, false),
+		    1000 * cx3->atomics_unit_ns);
+	/* The buckets stand beside it. */
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_FAA64, 0, 0, false),
+		    1000 * cx5->word64_busy_ns);
+	/* READs pass by it. */
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_READ, 8, 8, false), 1000 * cx5->inbound_ns);
+	assert_int_equal(rate_ps("profile=cx5-card,without=atomics-unit", VB_OP_FAA64, 8, 0, false),
+			 rate_ps("profile=cx5", VB_OP_FAA64, 8, 0, false));
+	assert_int_equal(rate_ps("profile=cx3-card," NONE, VB_OP_FAA64, 8, 0, false),
+			 rate_ps("profile=cx3", VB_OP_FAA64, 8, 0, false));
+}
+
+/* A busy word keeps nobody from the unit who wants another one. */
+static void test_a_hot_word_beside_cold_ones(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card", 5, 1);
+	struct load l[CLIENTS];
+
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		l[i] = (struct load){.ep = endpoint(f, (uint16_t)(1 + i % 4)),
+				     .a = word(0, i % 2 ? i : 0),
+				     .n = EACH,
+				     .op = VB_OP_FAA64};
+		spawn(hammer, &l[i]);
+	}
+	run_all();
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		if (i % 2)
+			assert_true(l[i].done_ns < 2 * EACH * (path(p) + p->atomic64_ns));
+		else
+			assert_true(l[i].done_ns > EACH * (CLIENTS / 2 - 1) * p->word64_busy_ns);
+		vb_ep_close(l[i].ep);
+	}
+	vb_fabric_close(f);
+}
+
+/* What a link needs for so many bytes, and the heads of their packets. */
+static uint64_t on_wire(uint64_t byte_ps, uint64_t bytes)
+{
+	return byte_ps * (bytes + 30 * ((bytes + 4095) / 4096));
+}
+
+static void test_answers_take_the_wire_of_who_answers(void **state)
+{
+	const struct vb_sim_profile *cx5 = profile_named("cx5-card"),
+				    *cx3 = profile_named("cx3-card");
+
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_READ, 4096, 1024, false),
+		    on_wire(cx5->answer_byte_ps, 1024));
+	assert_rate(rate_ps("profile=cx5-card,without=atomics-unit+port-wire", VB_OP_READ, 4096,
+			    4096, false),
+		    on_wire(cx5->answer_byte_ps, 4096));
+	assert_rate(rate_ps("profile=cx3-card", VB_OP_READ, 4096, 1024, false),
+		    on_wire(cx3->answer_byte_ps, 1024));
+	/* Small ones leave faster than requests come. */
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_READ, 64, 64, false), 1000 * cx5->inbound_ns);
+	/* Off, what a card answers costs no wire, as ever. */
+	assert_int_equal(rate_ps("profile=cx5-card," NONE, VB_OP_READ, 4096, 1024, false),
+			 rate_ps("profile=cx5", VB_OP_READ, 4096, 1024, false));
+	assert_rate(rate_ps("profile=cx5-card,without=answer-wire", VB_OP_READ, 4096, 1024, false),
+		    on_wire(cx5->port_byte_ps, 1024) / 4);
+}
+
+/* Four nodes send to one, or one READs from four: its port has them one after the other. */
+static void test_a_port_takes_what_comes_in_turn(void **state)
+{
+	const struct vb_sim_profile *cx5 = profile_named("cx5-card");
+
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_WRITE, 4096, 4096, false),
+		    on_wire(cx5->port_byte_ps, 4096));
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_READ, 4096, 4096, true),
+		    on_wire(cx5->port_byte_ps, 4096));
+	assert_rate(rate_ps("profile=cx5-card,without=port-wire", VB_OP_READ, 4096, 4096, true),
+		    on_wire(cx5->answer_byte_ps, 4096) / 4);
+	assert_int_equal(rate_ps("profile=cx5-card,without=port-wire+answer-wire", VB_OP_WRITE,
+				 4096, 4096, false),
+			 rate_ps("profile=cx5", VB_OP_WRITE, 4096, 4096, false));
+}
+
+/* Answers leave in the order in which they are ready, each its wire time behind the one before. */
+static void test_answers_stand_in_a_queue(void **state)
+{
+	enum { N = 40, LEN = 1024 };
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card", 2, 1);
+	struct vb_ep *ep = endpoint(f, 1);
+	static char buf[N][LEN];
+	struct vb_verb v[N];
+	uint64_t start = now();
+
+	for (unsigned i = 0; i < N; i++)
+		v[i] = (struct vb_verb){.op = VB_OP_READ,
+					.flags = VB_SIGNALLED,
+					.addr = word(0, 0),
+					.buf = buf[i],
+					.len = LEN};
+	assert_int_equal(vb_post_wait(ep, v, N), 0);
+	assert_in_range(now() - start,
+			path(p) + p->read_ns + (LEN - 1) / 64 * p->line_ns +
+				(N - 1) * on_wire(p->answer_byte_ps, LEN) / 1000,
+			path(p) + p->read_ns + (LEN - 1) / 64 * p->line_ns +
+				(N - 1) * on_wire(p->answer_byte_ps, LEN) / 1000 + 2);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+/* What a node sends of its own and what it answers go by one link. */
+static void test_requests_and_answers_share_a_link(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card", 5, 1);
+	static char buf[4096];
+	struct load l[CLIENTS];
+
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		uint16_t other = (uint16_t)(1 + i % 4);
+		bool writes = i % 8 < 4;
+
+		l[i] = (struct load){.ep = endpoint(f, writes ? 0 : other),
+				     .a = vb_addr_make(writes ? other : 0, 4096 + 4096 * i),
+				     .n = EACH,
+				     .op = writes ? VB_OP_WRITE : VB_OP_READ,
+				     .len = 4096,
+				     .buf = buf};
+		spawn(hammer, &l[i]);
+	}
+	run_all();
+	assert_rate(now() * 1000 / (CLIENTS * EACH), on_wire(p->answer_byte_ps, 4096));
+	for (unsigned i = 0; i < CLIENTS; i++)
+		vb_ep_close(l[i].ep);
+	vb_fabric_close(f);
+}
+
+/* Queues are all that effects add: a verb alone takes as long as without them. */
+static void test_effects_cost_a_verb_alone_nothing(void **state)
+{
+	static const char *const cards[] = {"cx5-card", "cx4-card", "cx3-card"};
+	static char buf[4096];
+
+	for (unsigned c = 0; c < VB_ARRAY_SIZE(cards); c++) {
+		const struct vb_sim_profile *p = profile_named(cards[c]);
+		struct vb_fabric *f;
+		struct vb_ep *ep;
+		char text[64];
+
+		snprintf(text, sizeof(text), "profile=%s", cards[c]);
+		f = cluster(text, 2, 1);
+		ep = endpoint(f, 1);
+		assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_READ,
+							    .addr = word(0, 2),
+							    .buf = buf,
+							    .len = 4096}),
+				 path(p) + p->read_ns + 63 * p->line_ns);
+		assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_WRITE,
+							    .addr = word(0, 2),
+							    .buf = buf,
+							    .len = 4096}),
+				 path(p) + p->write_ns + 63 * p->line_ns);
+		assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = word(0, 2)}),
+				 path(p) + p->atomic64_ns);
+		vb_ep_close(ep);
+		vb_fabric_close(f);
+	}
+}
+
+static void test_what_can_be_switched_off(void **state)
+{
+	static const char *const wrong[] = {
+		"profile=cx5-card,without=atomic-unit", "profile=cx5,without=atomics-unit",
+		"profile=cx5-card,without=atomics-unit+atomics-unit",
+		"profile=cx5-card,without=atomics-unit+", "profile=cx5-card,without=read_ns"};
+	struct vb_fabric *f;
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(wrong); i++) {
+		struct vb_fabric_params p = {.fabric = "sim",
+					     .options = wrong[i],
+					     .nodes = 1,
+					     .node_bytes = NODE_BYTES,
+					     .endpoints = 1,
+					     .seed = 1};
+
+		assert_int_equal(vb_fabric_open(&p, &f), -EINVAL);
+	}
+}
+
+/* ---- sources ---- */
+
+/* Where a profile is like another one, its own numbers need sources of their own. */
+static bool is_its_own(const struct vb_sim_profile *p, const struct vb_sim_param *param)
+{
+	return p->like == NULL ||
+	       vb_sim_value(p, param) != vb_sim_value(profile_named(p->like), param);
+}
+
+static bool has_own_source(const struct vb_sim_profile *p, const char *param)
+{
+	for (const struct vb_sim_source *s = p->own; s->text != NULL; s++)
+		if (s->param == NULL || strcmp(s->param, param) == 0)
+			return true;
+	return false;
+}
+
+static void test_every_number_has_its_source(void **state)
+{
+	for (unsigned i = 0; i < vb_sim_profile_count; i++) {
+		const struct vb_sim_profile *p = &vb_sim_profiles[i];
+
+		for (unsigned k = 0; k < vb_sim_param_count; k++) {
+			const struct vb_sim_param *param = &vb_sim_params[k];
+			const struct vb_sim_source *s = vb_sim_source_of(p, param->name);
+
+			if (param->effect != NULL && vb_sim_value(p, param) == 0)
+				continue;
+			if (s == NULL || (is_its_own(p, param) && !has_own_source(p, param->name)))
+				fail_msg("profile '%s': no source of %s", p->name, param->name);
+			assert_true(strlen(s->text) > 5);
+			assert_non_null(vb_sim_ground_names[s->ground]);
+			/* What stands for all the rest claims nothing. */
+			if (s->param == NULL)
+				assert_true(s->ground == VB_SIM_ESTIMATE ||
+					    s->ground == VB_SIM_CHOICE);
+		}
+		for (const struct vb_sim_source *s = p->own; s->text != NULL; s++) {
+			bool known = s->param == NULL && s[1].text == NULL;
+
+			for (unsigned k = 0; k < vb_sim_param_count && s->param != NULL; k++)
+				known |= strcmp(vb_sim_params[k].name, s->param) == 0;
+			if (!known)
+				fail_msg("profile '%s': a source of '%s'", p->name, s->param);
+		}
+	}
+}
+
+/* The table of parameters has each field of a profile: none can come without a source. */
+static void test_every_field_is_a_parameter(void **state)
+{
+	enum { FIRST = offsetof(struct vb_sim_profile, one_way_ns) };
+	bool covered[sizeof(struct vb_sim_profile)] = {false};
+
+	for (unsigned k = 0; k < vb_sim_param_count; k++)
+		for (size_t b = 0; b < vb_sim_params[k].bytes; b++) {
+			assert_false(covered[vb_sim_params[k].offset + b]);
+			covered[vb_sim_params[k].offset + b] = true;
+		}
+	for (size_t b = 0; b < FIRST; b++)
+		assert_false(covered[b]);
+	/* Behind the last one there is only what aligns the struct. */
+	for (size_t b = FIRST; b < offsetof(struct vb_sim_profile, masked128) + 1; b++)
+		assert_true(covered[b]);
+	assert_true(sizeof(struct vb_sim_profile) - offsetof(struct vb_sim_profile, masked128) <=
+		    8);
+}
+
+/* What kept seeds stand on: so many profiles, in this order, without effects. */
+static void test_what_explorations_draw_from(void **state)
+{
+	static const char *const drawn[] = {"cx5", "cx3", "plain64", "zero"};
+
+	assert_int_equal(VB_SIM_PROFILES_DRAWN, VB_ARRAY_SIZE(drawn));
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(drawn); i++) {
+		assert_string_equal(vb_sim_profiles[i].name, drawn[i]);
+		for (unsigned k = 0; k < vb_sim_param_count; k++)
+			if (vb_sim_params[k].effect != NULL)
+				assert_int_equal(
+					vb_sim_value(&vb_sim_profiles[i], &vb_sim_params[k]), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -479,6 +789,17 @@ int main(void)
 		cmocka_unit_test(test_closing_with_verbs_in_flight),
 		cmocka_unit_test(test_a_forked_child_goes_on_alone),
 		cmocka_unit_test(test_compute_is_the_clients_own_time),
+		cmocka_unit_test(test_one_unit_takes_up_a_cards_atomics),
+		cmocka_unit_test(test_a_hot_word_beside_cold_ones),
+		cmocka_unit_test(test_answers_take_the_wire_of_who_answers),
+		cmocka_unit_test(test_a_port_takes_what_comes_in_turn),
+		cmocka_unit_test(test_answers_stand_in_a_queue),
+		cmocka_unit_test(test_requests_and_answers_share_a_link),
+		cmocka_unit_test(test_effects_cost_a_verb_alone_nothing),
+		cmocka_unit_test(test_what_can_be_switched_off),
+		cmocka_unit_test(test_every_number_has_its_source),
+		cmocka_unit_test(test_every_field_is_a_parameter),
+		cmocka_unit_test(test_what_explorations_draw_from),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

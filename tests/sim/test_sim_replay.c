@@ -76,9 +76,10 @@ static const struct vb_sim_faults everything = {
 	.drift_max_ppb = 100000,
 };
 
-static uint64_t play(uint64_t seed, unsigned clients, unsigned n, bool faults, uint64_t *verbs)
+static uint64_t play_on(const char *options, uint64_t seed, unsigned clients, unsigned n,
+			bool faults, uint64_t *verbs)
 {
-	struct vb_fabric *f = cluster(NULL, 4, seed);
+	struct vb_fabric *f = cluster(options, 4, seed);
 	struct actor *a = calloc(clients, sizeof(*a));
 	uint64_t hash;
 
@@ -102,6 +103,11 @@ static uint64_t play(uint64_t seed, unsigned clients, unsigned n, bool faults, u
 	return hash;
 }
 
+static uint64_t play(uint64_t seed, unsigned clients, unsigned n, bool faults, uint64_t *verbs)
+{
+	return play_on(NULL, seed, clients, n, faults, verbs);
+}
+
 static void test_one_seed_one_trace(void **state)
 {
 	for (unsigned faults = 0; faults < 2; faults++) {
@@ -113,6 +119,26 @@ static void test_one_seed_one_trace(void **state)
 		assert_true(v1 > 1000);
 		assert_int_not_equal(play(6, 40, 200, faults, &v3), first);
 		free(shift);
+	}
+}
+
+/* A profile with effects is the one without them when they are off, verb by verb, and repeats itself
+ * when they are on. */
+static void test_effects_off_are_as_before(void **state)
+{
+	static const char on[] = "profile=cx5-card";
+	static const char off[] = "profile=cx5-card,without=port-wire+atomics-unit+answer-wire";
+
+	for (unsigned faults = 0; faults < 2; faults++) {
+		uint64_t verbs, more, plain = play(7, 40, 200, faults, &verbs);
+		uint64_t hash = play_on(off, 7, 40, 200, faults, &more);
+
+		assert_int_equal(hash, plain);
+		assert_int_equal(more, verbs);
+		hash = play_on(on, 7, 40, 200, faults, &verbs);
+		assert_int_not_equal(hash, plain);
+		assert_int_equal(play_on(on, 7, 40, 200, faults, &more), hash);
+		assert_int_equal(more, verbs);
 	}
 }
 
@@ -158,6 +184,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_seed_one_trace),
+		cmocka_unit_test(test_effects_off_are_as_before),
 		cmocka_unit_test(test_another_process_agrees),
 		cmocka_unit_test(test_the_trace_of_a_known_seed),
 		cmocka_unit_test(test_five_thousand_tasks),

@@ -93,7 +93,7 @@ static void draw_cluster(const struct vb_lock_ops *ops, struct vb_rng *r, struct
 	do
 		d->profile = &vb_sim_profiles[vb_rng_chance(r, 0.6)
 						      ? 0
-						      : vb_rng_below(r, vb_sim_profile_count)];
+						      : vb_rng_below(r, VB_SIM_PROFILES_DRAWN)];
 	while (!can_run(ops, d->profile));
 	/* Short, so that a lease may be short too and a run has many of them. */
 	d->bound_ns = vb_draw_spread(r, 25 * US, 4);

@@ -38,7 +38,8 @@ static void draw_cluster(struct vb_rng *r, struct vb_txn_draw *d)
 	static const unsigned bytes[] = {16, 24, 56, 120, 256};
 
 	d->profile =
-		&vb_sim_profiles[vb_rng_chance(r, 0.6) ? 0 : vb_rng_below(r, vb_sim_profile_count)];
+		&vb_sim_profiles[vb_rng_chance(r, 0.6) ? 0
+						       : vb_rng_below(r, VB_SIM_PROFILES_DRAWN)];
 	d->global = vb_rng_chance(r, 0.5);
 	d->bound_ns = vb_draw_spread(r, 25 * US, 3);
 	d->nodes = (unsigned)vb_draw_between(r, 1, 3);
@@ -214,7 +215,7 @@ static void draw_plain(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_t
 
 	if (!vb_rng_chance(r, cc->caps & VB_CC_LOGICAL ? 0.3 : 0.15))
 		return;
-	for (unsigned i = 0; i < vb_sim_profile_count; i++)
+	for (unsigned i = 0; i < VB_SIM_PROFILES_DRAWN; i++)
 		if (!vb_sim_profiles[i].masked128 && vb_rng_below(r, ++n) == 0)
 			d->profile = &vb_sim_profiles[i];
 	d->faults.tear = vb_draw_one_of(r, some, 3);

@@ -168,6 +168,42 @@ static void keep_order(struct sim_op *op, uint64_t *arrive)
 	}
 }
 
+/* How long a link works on something: its bytes, and a head for each packet. */
+static uint64_t wire_ps(uint64_t byte_ps, uint64_t bytes)
+{
+	uint64_t packets =
+		bytes > SIM_PACKET_BYTES ? (bytes + SIM_PACKET_BYTES - 1) / SIM_PACKET_BYTES : 1;
+
+	return (bytes + packets * SIM_PACKET_HEAD) * byte_ps;
+}
+
+/*
+ * When the last byte of something is through a link, in ns, that would be through at `alone_ns` if it
+ * had the link for itself: not before the link has worked on it after all that came before.  So a
+ * verb alone takes as long as without the link's effect; many take their wire time each.
+ */
+static uint64_t through_link(uint64_t *free_ps, uint64_t alone_ns, uint64_t work_ps)
+{
+	*free_ps = sim_max(*free_ps + work_ps, alone_ns * 1000);
+	return (*free_ps + 999) / 1000;
+}
+
+/* What a verb carries to its target. */
+static uint64_t request_bytes(const struct sim_op *op)
+{
+	if (op->t.op == VB_OP_SEND)
+		return SIM_SEND_BYTES;
+	return op->t.op == VB_OP_READ ? 0 : op->t.len;
+}
+
+/* What its answer carries: nothing where that is but an acknowledgement. */
+static uint64_t answer_bytes(const struct sim_op *op)
+{
+	if (op->t.op == VB_OP_READ)
+		return op->t.len;
+	return op->t.op == VB_OP_MCAS128 || op->t.op == VB_OP_MFAA128 ? 16 : 8;
+}
+
 /* Whoever chooses will say when it arrives; false: nobody chooses, or it never does. */
 static bool take_off(struct sim *s, struct sim_op *op)
 {
@@ -185,14 +221,18 @@ static bool take_off(struct sim *s, struct sim_op *op)
 static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 {
 	struct sim_nic *nic = &s->nics[op->src];
-	uint64_t arrive;
+	uint64_t bell = at, arrive, lines = 0;
 
 	op->flow->in_flight++;
 	op->flow->answers += sim_answers(op);
-	at = sim_max(at, nic->out_free_ns) + s->p.outbound_ns;
 	if (op->t.op != VB_OP_READ)
-		at += sim_lines_ns(s, op->t.len);
+		lines = sim_lines_ns(s, op->t.len);
+	at = sim_max(at, nic->out_free_ns) + s->p.outbound_ns + lines;
 	nic->out_free_ns = at;
+	/* The link counts from the doorbell: what waits for its turn in the NIC keeps no answer from it. */
+	if (vb_unlikely(s->p.answer_byte_ps != 0))
+		at = sim_max(at, through_link(&nic->out_link_ps, bell + lines,
+					      wire_ps(s->p.answer_byte_ps, request_bytes(op))));
 	arrive = at + s->p.one_way_ns;
 	if (vb_unlikely(s->faulty))
 		arrive = sim_fault_wire(s, op->src, op->dst, at) + op->delay_ns;
@@ -352,8 +392,15 @@ static uint64_t through_atomic(struct sim *s, struct sim_nic *nic, const struct 
 	uint64_t word = vb_addr_offset(op->t.addr) / 8;
 	struct sim_bucket *b = &nic->buckets[word % SIM_BUCKETS];
 	bool wide = op->t.op == VB_OP_MCAS128 || op->t.op == VB_OP_MFAA128;
-	uint64_t start = sim_max(at, b[0].free_ns);
+	uint64_t start;
 
+	/* The unit takes atomics up in turn and waits for no word: who waits for a busy one lets those
+	 * behind him pass. */
+	if (vb_unlikely(s->p.atomics_unit_ns != 0)) {
+		at = sim_max(at, nic->unit_free_ns);
+		nic->unit_free_ns = at + s->p.atomics_unit_ns;
+	}
+	start = sim_max(at, b[0].free_ns);
 	if (!wide) {
 		b[0] = (struct sim_bucket){.free_ns = start + s->p.word64_busy_ns, .word = word};
 		return start + s->p.atomic64_ns;
@@ -383,8 +430,12 @@ static uint64_t through_plain(struct sim *s, const struct sim_nic *nic, const st
 static uint64_t through(struct sim *s, struct sim_op *op, uint64_t now)
 {
 	struct sim_nic *nic = &s->nics[op->dst];
-	uint64_t at = sim_max(now, nic->in_free_ns) + op->stall_ns + s->p.inbound_ns;
+	uint64_t at;
 
+	if (vb_unlikely(s->p.port_byte_ps != 0))
+		now = through_link(&nic->in_link_ps, now,
+				   wire_ps(s->p.port_byte_ps, request_bytes(op)));
+	at = sim_max(now, nic->in_free_ns) + op->stall_ns + s->p.inbound_ns;
 	nic->in_free_ns = at;
 	if (sim_atomic(op))
 		return through_atomic(s, nic, op, at);
@@ -466,17 +517,11 @@ static void effect(struct sim *s, struct sim_op *op)
 
 /* ---- the way back ---- */
 
-static void answer(struct sim *s, struct sim_op *op)
+/* The last byte of the answer leaves the target at a time. */
+static void answer_at(struct sim *s, struct sim_op *op, uint64_t at)
 {
-	uint64_t at = op->done_ns, back;
+	uint64_t back = at + s->p.one_way_ns;
 
-	if (op->batch == NULL && !sim_answers(op)) {
-		finish(s, op);
-		return;
-	}
-	if (op->t.op == VB_OP_READ)
-		at += sim_lines_ns(s, op->t.len);
-	back = at + s->p.one_way_ns;
 	if (vb_unlikely(s->faulty)) {
 		uint64_t last = op->deadline_ns + s->p.one_way_ns;
 
@@ -486,7 +531,46 @@ static void answer(struct sim *s, struct sim_op *op)
 			back = last;
 		}
 	}
-	sim_at(s, op, SIM_COMPLETE, back + s->p.poll_ns);
+	if (vb_unlikely(s->p.port_byte_ps != 0) && sim_answers(op) && op->t.status == 0)
+		sim_at(s, op, SIM_RETURN, back);
+	else
+		sim_at(s, op, SIM_COMPLETE, back + s->p.poll_ns);
+}
+
+static void answer(struct sim *s, struct sim_op *op)
+{
+	uint64_t at = op->done_ns;
+
+	if (op->batch == NULL && !sim_answers(op)) {
+		finish(s, op);
+		return;
+	}
+	if (vb_unlikely(s->p.answer_byte_ps != 0) && sim_answers(op)) {
+		sim_at(s, op, SIM_LEAVE, at);
+		return;
+	}
+	if (op->t.op == VB_OP_READ)
+		at += sim_lines_ns(s, op->t.len);
+	answer_at(s, op, at);
+}
+
+static void leave(struct sim *s, struct sim_op *op)
+{
+	uint64_t alone = op->done_ns;
+
+	if (op->t.op == VB_OP_READ)
+		alone += sim_lines_ns(s, op->t.len);
+	answer_at(s, op,
+		  through_link(&s->nics[op->dst].out_link_ps, alone,
+			       wire_ps(s->p.answer_byte_ps, answer_bytes(op))));
+}
+
+static void come_back(struct sim *s, struct sim_op *op)
+{
+	uint64_t at = through_link(&s->nics[op->src].in_link_ps, sim_now(s),
+				   wire_ps(s->p.port_byte_ps, answer_bytes(op)));
+
+	sim_at(s, op, SIM_COMPLETE, at + s->p.poll_ns);
 }
 
 /* Fails without effect at a time; what is behind it on its connection fails too. */
@@ -663,6 +747,12 @@ static void on_event(struct vb_timer *timer)
 		break;
 	case SIM_DELIVER:
 		deliver(s, op);
+		break;
+	case SIM_LEAVE:
+		leave(s, op);
+		break;
+	case SIM_RETURN:
+		come_back(s, op);
 		break;
 	case SIM_COMPLETE:
 		complete(s, op);

@@ -9,7 +9,10 @@
  *
  * D is the doorbell, A the arrival and C the completion.  A and C are events; D is one only where
  * it lies further away than post_ns (a busy CPU, a paused client).  Waits stand between: for the
- * queue of the sender's NIC, for that of the target's, for a word whose atomics are under way.
+ * queue of the sender's NIC, for that of the target's, for a word whose atomics are under way.  A
+ * profile with effects (doc/model.md) has more of them: for the NIC's atomics unit, and for the links,
+ * where an answer takes two more events, one at the link by which it leaves and one at the port to
+ * which it comes.
  *
  * A verb's effect on memory happens in the event A, although the model says that it queues for a
  * while there: verbs leave these queues in the order in which they came, so nobody can tell the
@@ -35,7 +38,23 @@
 #define SIM_CUTS_MAX     64u /* partitions at a time */
 #define SIM_POOL_CHUNK   256u
 
-enum sim_stage { SIM_DOORBELL, SIM_EARLY_END, SIM_ARRIVE, SIM_PIECE, SIM_DELIVER, SIM_COMPLETE };
+/* What a packet has besides its data, where wires are modelled: LRH 8, BTH 12, AETH 4, ICRC 4 and
+ * VCRC 2 bytes (InfiniBand Architecture Specification, volume 1); and the data in one, InfiniBand's
+ * largest MTU. */
+#define SIM_PACKET_HEAD  30u
+#define SIM_PACKET_BYTES 4096u
+#define SIM_SEND_BYTES   64u /* of a SEND's message */
+
+enum sim_stage {
+	SIM_DOORBELL,
+	SIM_EARLY_END,
+	SIM_ARRIVE,
+	SIM_PIECE,
+	SIM_DELIVER,
+	SIM_LEAVE,  /* the answer is ready for its link; only where answers take wire time */
+	SIM_RETURN, /* ... and is at its client's port; only where ports do */
+	SIM_COMPLETE
+};
 
 enum sim_fate {
 	SIM_NEVER = 1 << 0, /* takes no effect: lost on the way, and the sender learns "unknown" */
@@ -106,6 +125,8 @@ struct sim_bucket {
 
 struct sim_nic {
 	uint64_t out_free_ns, in_free_ns;
+	uint64_t unit_free_ns;
+	uint64_t out_link_ps, in_link_ps; /* when the last byte so far is through */
 	struct sim_bucket buckets[SIM_BUCKETS];
 };
 
@@ -233,6 +254,11 @@ static inline bool sim_message(const struct sim_op *op)
 {
 	return op->t.op == VB_OP_SEND || op->t.op == VB_OP_WRITE_NOTIFY;
 }
+
+/* ---- sources.c ---- */
+
+extern const struct vb_sim_source sim_sources_cx5[], sim_sources_cx3[], sim_sources_plain64[],
+	sim_sources_zero[], sim_sources_cx5_card[], sim_sources_cx4_card[], sim_sources_cx3_card[];
 
 /* Time for what lies beyond the first 64 bytes. */
 static inline uint64_t sim_lines_ns(const struct sim *s, uint32_t len)

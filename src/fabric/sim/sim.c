@@ -19,11 +19,15 @@ struct sim_options {
 	uint64_t handlers;
 	uint64_t bound_ns;
 	int scope; /* 1: the owner's CPU may use atomics on words that the NIC uses */
+	const char *without;
 };
 
 static const struct vb_opt sim_table[] = {
-	VB_OPT_CHOICE(struct sim_options, profile, "profile", "cx5|cx3|plain64|zero", "cx5",
+	VB_OPT_CHOICE(struct sim_options, profile, "profile",
+		      "cx5|cx3|plain64|zero|cx5-card|cx4-card|cx3-card", "cx5",
 		      "which NIC is simulated"),
+	VB_OPT_STRING(struct sim_options, without, "without", "EFFECT+...", NULL,
+		      "effects of the profile that are switched off"),
 	VB_OPT_SIZE(struct sim_options, handlers, "handlers", "1", 1, SIM_HANDLERS_MAX,
 		    "server threads that work on one endpoint's requests"),
 	VB_OPT_CHOICE(struct sim_options, scope, "scope", "nic|global", "nic",
@@ -161,6 +165,13 @@ static int sim_open(const struct vb_fabric_params *params, const void *options,
 	s->handlers = (unsigned)o->handlers;
 	if (o->bound_ns != 0)
 		s->p.verb_bound_ns = o->bound_ns;
+	if (o->without != NULL) {
+		err = vb_sim_without(&s->p, o->without);
+		if (err != 0) {
+			free(s);
+			return err;
+		}
+	}
 	set_caps(s);
 	if (o->scope == 1)
 		s->base.caps.flags |= VB_CAP_CPU_ATOMICS;

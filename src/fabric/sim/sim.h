@@ -136,9 +136,16 @@ struct vb_sim_chooser {
 /* From now on; NULL: time and the seed, as ever. */
 void vb_sim_set_chooser(struct vb_fabric *f, const struct vb_sim_chooser *chooser);
 
+struct vb_sim_source;
+
 struct vb_sim_profile {
 	const char *name, *summary;
-	const char *sources;  /* where the numbers come from, for `verbena list` */
+	const char *sources; /* in short, for `verbena list` */
+	/* Where each number is from (sources.c): its own, and what stands there neither is as in
+	 * the profile that it is like. */
+	const struct vb_sim_source *own;
+	const char *like; /* or NULL */
+
 	uint64_t one_way_ns;  /* request leaves the NIC until it reaches the other */
 	uint64_t post_ns;     /* CPU: build the request, ring the doorbell */
 	uint64_t poll_ns;     /* CPU: find the completion */
@@ -150,11 +157,53 @@ struct vb_sim_profile {
 	uint64_t word128_busy_ns;
 	uint64_t inbound_ns; /* between two requests served by one NIC: 1 / inbound rate */
 	uint64_t outbound_ns;
-	uint64_t handler_ns; /* CPU of a two-sided handler per message */
-	uint64_t line_ns;    /* each further 64 bytes on the wire */
+	uint64_t handler_ns;    /* CPU of a two-sided handler per message */
+	uint64_t line_ns;       /* each further 64 bytes on the wire */
+	uint64_t verb_bound_ns; /* a verb takes effect within this time or never */
+	/* Effects: 0 where a profile does not have them, or where they are switched off. */
+	uint64_t atomics_unit_ns; /* between two atomics of one NIC, whatever their words */
+	uint64_t answer_byte_ps;  /* of what a node answers, on its outgoing link */
+	uint64_t port_byte_ps;    /* of what comes to a node, on its incoming link */
 	bool masked64, masked128;
-	uint64_t verb_bound_ns;
 };
+
+/*
+ * ---- the numbers of a profile, one by one ----
+ */
+enum vb_sim_ground {
+	VB_SIM_DATA_SHEET,
+	VB_SIM_MEASURED,   /* by others, of single verbs of such a card */
+	VB_SIM_DERIVED,    /* from a measurement: by arithmetic, or of a card of the same family */
+	VB_SIM_CALIBRATED, /* so that the model shows what somebody has measured of more than a verb:
+			    * what it decides has not been predicted */
+	VB_SIM_CHOICE,     /* a setting, not a property */
+	VB_SIM_ESTIMATE,   /* nobody has published it, that we know */
+};
+extern const char *const vb_sim_ground_names[];
+
+struct vb_sim_source {
+	const char *param; /* NULL: all that the profile has no other source for; the last one */
+	enum vb_sim_ground ground;
+	const char *text;
+};
+
+struct vb_sim_param {
+	const char *name;   /* with its unit, as the field's */
+	const char *effect; /* by this name it can be switched off; NULL: it is not an effect */
+	const char *what;   /* of an effect */
+	size_t offset;
+	size_t bytes; /* of the field: 8, or 1 of a flag */
+};
+extern const struct vb_sim_param vb_sim_params[];
+extern const unsigned vb_sim_param_count;
+
+uint64_t vb_sim_value(const struct vb_sim_profile *p, const struct vb_sim_param *param);
+/* NULL: there is none, which is a mistake in sources.c. */
+const struct vb_sim_source *vb_sim_source_of(const struct vb_sim_profile *p, const char *param);
+const struct vb_sim_profile *vb_sim_profile_find(const char *name); /* or NULL */
+/* Switches effects off, NAME+NAME...; -EINVAL, said, where the profile does not have one. */
+int vb_sim_without(struct vb_sim_profile *p, const char *effects);
+
 /* What a READ of 8 bytes takes when nothing is in its way. */
 static inline uint64_t vb_sim_rtt_ns(const struct vb_sim_profile *p)
 {
@@ -164,5 +213,8 @@ static inline uint64_t vb_sim_rtt_ns(const struct vb_sim_profile *p)
 
 extern const struct vb_sim_profile vb_sim_profiles[];
 extern const unsigned vb_sim_profile_count;
+/* The first so many are what the explorations of `verbena check` draw from.  Their number and order
+ * never change, for kept seeds stand on them. */
+#define VB_SIM_PROFILES_DRAWN 4u
 
 #endif
