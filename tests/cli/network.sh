@@ -8,7 +8,7 @@ is 'one process is not enough' [ "$status" = 2 ]
 run bench lock --lock cas --fabric tcp --nodes 3
 is 'nodes are the processes' [ "$status" = 2 ]
 run bench lock --lock cas --fabric sim --fabric-options coalesce=no
-is 'options of a fabric that takes none' [ "$status" = 2 ]
+is 'an option of another fabric' [ "$status" = 2 ]
 
 if ! command -v jq >/dev/null; then
 	skip 'networks' 'jq is not installed'

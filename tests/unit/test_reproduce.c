@@ -317,6 +317,7 @@ static void what_is_missing_is_named(void **state)
 		free(why);
 	}
 	assert_null(vb_repro_cannot("lock=cas profile=cx5 clients=2"));
+	assert_null(vb_repro_cannot("lock=cas profile=cx5-card fabric-options=without=port-wire"));
 }
 
 int main(void)

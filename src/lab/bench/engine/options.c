@@ -149,6 +149,17 @@ int vb_bench_plan_common(struct vb_bench_common *o, uint64_t sim_ns)
 	return vb_bench_plan_time("warmup", o->warmup, &o->warmup_ns);
 }
 
+int vb_bench_sim_options(const struct vb_bench_common *o, const char *more, char *buf, size_t size)
+{
+	const char *said = o->fabric_options;
+	int n = snprintf(buf, size, "profile=%s%s%s%s", o->profile, more, said != NULL ? "," : "",
+			 said != NULL ? said : "");
+
+	if (n < 0 || (size_t)n >= size)
+		return vb_fail(-EINVAL, "--fabric-options is too long");
+	return 0;
+}
+
 bool vb_bench_can_write_beside(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -56,6 +56,9 @@ void vb_bench_put_options(FILE *to, const struct vb_opt_group *group);
 /* Refuses what the fabric would ignore, and fills in what was not said: where processes come from,
  * profile, duration (2 s, of virtual time sim_ns) and warm-up.  -error, said. */
 int vb_bench_plan_common(struct vb_bench_common *o, uint64_t sim_ns);
+/* Options of the simulated fabric: the profile, `more` ("" or ",KEY=VALUE...") and what the user says,
+ * which comes last and counts.  -EINVAL, said: it is too long. */
+int vb_bench_sim_options(const struct vb_bench_common *o, const char *more, char *buf, size_t size);
 /* Whether files can be made in the folder of `path`; else errno says why not. */
 bool vb_bench_can_write_beside(const char *path);
 /* A time that may be left out: NULL leaves *ns as it is.  At most an hour; -EINVAL, said. */

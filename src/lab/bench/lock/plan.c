@@ -31,10 +31,8 @@ static const struct vb_opt what_table[] = {
 		"shm: processes on shared memory; sim: a simulated cluster in virtual time; tcp, "
 		"ucx, verbs: processes that reach each other over TCP, through UCX or by an RDMA "
 		"card"),
-	VB_OPT_STRING(
-		O, fabric_options, "fabric-options", "LIST", NULL,
-		"the options of tcp, ucx or verbs, KEY=VALUE,...; `verbena list` shows them (sim: "
-		"--profile chooses its model)"),
+	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
+		      "the fabric's options, KEY=VALUE,...; `verbena list` shows them"),
 	VB_OPT_SIZE(O, locks, "locks", NULL, 1, 1ull << 40,
 		    "number of locks (100k; a trace's: as many as it has)"),
 	VB_OPT_SIZE(O, clients, "clients", NULL, 1, VB_BENCH_CLIENTS,
@@ -220,9 +218,6 @@ static int plan_fabric(struct vb_bench_plan *p)
 	if (net && o->cluster.procs == 1)
 		return vb_fail(-EINVAL,
 			       "--procs 1: a lock server and at least one worker are needed");
-	if (sim && o->fabric_options != NULL)
-		return vb_fail(-EINVAL, "--fabric-options is not for --fabric sim; its model is "
-					"chosen with --profile");
 	if (sim && o->cluster.procs != 0)
 		return vb_fail(-EINVAL,
 			       "--procs is for --fabric shm: a simulation has one process");

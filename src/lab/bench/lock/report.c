@@ -413,6 +413,7 @@ static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct v
 	vb_json_set(j, "lock", r->ops->name);
 	vb_json_set(j, "fabric", vb_bench_fabric_names[o->fabric]);
 	vb_json_set(j, "profile", sim ? o->profile : NULL);
+	vb_json_set(j, "fabric_options", o->fabric_options);
 	vb_json_set(j, "nodes", o->nodes);
 	vb_json_set(j, "servers", o->servers);
 	vb_json_set(j, "server_threads", o->server_threads);

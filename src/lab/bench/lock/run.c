@@ -174,11 +174,11 @@ static void meter(struct vb_bench_run *run, bool on)
 static int open_fabric(struct vb_bench_lock_run *u)
 {
 	const struct vb_bench_opts *o = &u->plan->o;
-	char options[128];
+	char options[512];
 	struct vb_fabric_params p = {
 		.no_keeper = o->fabric != VB_BENCH_SIM, /* who measures stays inside */
 		.fabric = vb_bench_fabric_names[o->fabric],
-		.options = o->fabric == VB_BENCH_SIM ? options : o->fabric_options,
+		.options = o->fabric_options,
 		.name = o->fabric == VB_BENCH_SHM ? o->segment : NULL,
 		.nodes = (uint16_t)o->nodes,
 		.node_bytes = vb_bench_node_bytes(u->plan, u->ops),
@@ -187,7 +187,13 @@ static int open_fabric(struct vb_bench_lock_run *u)
 		.cluster = u->run.group != NULL ? u->run.group->cluster : NULL,
 	};
 
-	snprintf(options, sizeof(options), "profile=%.100s", o->profile);
+	if (o->fabric == VB_BENCH_SIM) {
+		int err = vb_bench_sim_options(&o->common, "", options, sizeof(options));
+
+		if (err)
+			return err;
+		p.options = options;
+	}
 	return vb_fabric_open(&p, &u->run.fabric);
 }
 

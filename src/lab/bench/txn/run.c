@@ -111,13 +111,11 @@ static int open_fabric(struct vb_tbench_run *u)
 	};
 
 	if (o->fabric == VB_BENCH_SIM) {
-		/* What the user says comes last, and counts. */
-		int n = snprintf(options, sizeof(options), "profile=%s,scope=global%s%s",
-				 o->profile, o->fabric_options ? "," : "",
-				 o->fabric_options ? o->fabric_options : "");
+		int err =
+			vb_bench_sim_options(&o->common, ",scope=global", options, sizeof(options));
 
-		if (n < 0 || (size_t)n >= sizeof(options))
-			return vb_fail(-EINVAL, "--fabric-options is too long");
+		if (err)
+			return err;
 		p.options = options;
 	}
 	return vb_fabric_open(&p, &u->run.fabric);
