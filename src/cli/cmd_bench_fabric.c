@@ -27,7 +27,9 @@ const struct vb_command vb_command_bench_fabric = {
 		 "on this machine, each beside the bare thing that it stands on, in turn and "
 		 "in the same run: a fetch-and-add beside the bare instruction, a lock beside "
 		 "a pthread lock, a switch of coroutines, messages beside a bare socket. The "
-		 "medians of the repetitions are shown.",
+		 "medians of the repetitions are shown. The section model needs no machine: it is "
+		 "what each simulated network does in virtual time, beside what has been "
+		 "published of such cards.",
 	.run = run,
 	.groups = groups,
 	.example = "verbena bench fabric --only faa,locks",

@@ -62,6 +62,41 @@ same() {
 	[ -n "$a" ] && [ "$a" = "$b" ]
 }
 is 'sim: the same seed gives the same figures' same
+# The same load on the whole card is another one, and with its effects off the same again.
+run bench lock --lock dslr,shiftlock --fabric sim --profile cx5-card --nodes 3 --clients 24 --locks 100k \
+	--duration 2ms --seed 7 --json "$json"
+others() {
+	[ "$status" = 0 ] && ! same
+}
+is 'sim: effects are seen' others
+run bench lock --lock dslr,shiftlock --fabric sim --profile cx5-card --nodes 3 --clients 24 --locks 100k \
+	--fabric-options without=atomics-unit+answer-wire+port-wire --duration 2ms --seed 7 --json "$json"
+is 'sim: switched off, they are not' same
+is_json 'sim: what was off' '.runs[0].fabric_options == "without=atomics-unit+answer-wire+port-wire"'
+run bench lock --lock cas --fabric sim --profile cx5 --fabric-options without=atomics-unit
+is 'sim: an effect that is not there cannot be off' [ "$status" = 2 ]
+
+# Each profile beside what has been published: ratios that follow from the two, and every effect off.
+run bench fabric --only model --json "$json"
+is 'model: exit status 0' [ "$status" = 0 ]
+profiles=$("$verbena" list --json | jq -c '[.profiles[].name]')
+is_json 'model: every profile, everything measured' "([.runs[].profile] | unique) == ($profiles | sort) and
+	(.runs | all(.section == \"model\" and .value > 0))"
+is_json 'model: what was published has its source, and a ratio that is so' '[.runs[] |
+	select(.published != null)] | length > 40 and all(.published as $p | ($p.source | length > 4) and
+	((if .value < $p.low then .value / $p.low elif $p.high != null and .value > $p.high
+	then .value / $p.high else 1 end) - $p.ratio | fabs < 1e-6))'
+is_json 'model: what was calibrated says by which number' '[.runs[] | select(.profile == "cx5-card") |
+	.published.sets // empty] | unique == ["answer_byte_ps", "atomic128_ns", "atomics_unit_ns",
+	"inbound_ns", "port_byte_ps", "word64_busy_ns"]'
+is_json 'model: ... and how' '[.runs[] | select(.published.sets != null).published.ground] | unique ==
+	["calibrated", "data sheet", "derived", "measured"]'
+is_json 'model: no profile without an effect has its parameter' '[.runs[] | select(.profile == "cx5") |
+	.published.sets // empty] | unique == ["atomic128_ns", "inbound_ns", "word64_busy_ns"]'
+is_json 'model: each effect of each card, off' '[.runs[] | select(.name | startswith("without")) |
+	.profile + .name] | length == 9 and (unique | length == 9)'
+is_json 'model: a card gets no faster when an effect is on' '[.runs | . as $r | keys[] |
+	select($r[.].name | startswith("without")) | $r[. - 1].value <= $r[.].value] | all'
 
 # A hold of two leases and a half, by default ten milliseconds each.
 run bench lock --lock dslr --lock-options slots=4 --fabric sim --profile cx5 --nodes 3 --clients 8 \
@@ -154,6 +189,9 @@ is_json 'list: the round trips that pauses begin with' \
 is 'list: options that follow them' [ "$("$verbena" list | grep -c 'eighth of the round trip')" -ge 2 ]
 is_json 'list: fabrics and profiles' '([.fabrics[].name] | index("shm") != null and
 	index("sim") != null) and (.profiles | all(.sources))'
+is_json 'list: each number of a profile with its source' '.profiles | all(. as $p | .grounds |
+	length >= 16 and all(.ground and .source) and (keys | all($p[.] != null)))'
+is 'list: effects by name' [ "$("$verbena" list | grep -c 'atomics-unit: ')" = 3 ]
 
 is_json 'list: protocols with their stages, and workloads' '([.cc[].name] | index("silo") != null) and
 	(.cc | length >= 9 and all(.stages | length > 0)) and

@@ -16,7 +16,8 @@
 static const struct vb_opt table[] = {
 	VB_OPT_STRING(
 		O, only, "only", "SECTIONS", NULL,
-		"some of faa,locks,table,hot,oversubscribed,sim,switch,tcp,ucx,busy,verbs (all)"),
+		"some of faa,locks,table,hot,oversubscribed,sim,model,switch,tcp,ucx,busy,verbs "
+		"(all)"),
 	VB_OPT_SIZE(O, repeat, "repeat", "31", 1, VB_FLOOR_REPEATS,
 		    "repetitions of each pair; medians are reported"),
 	VB_OPT_TIME(O, span_ns, "span", "200ms", 1000000, 60000000000ull,
@@ -39,6 +40,8 @@ static const struct section {
 	{"oversubscribed", "Twice as many processes as cores on one hot lock",
 	 vb_floor_oversubscribed},
 	{"sim", "The simulator, audit off", vb_floor_sim},
+	{"model", "The networks that are simulated, beside what has been published",
+	 vb_floor_model},
 	{"switch", "Coroutines", vb_floor_switch},
 	{"tcp", "Between two processes on tcp (over loopback)", vb_floor_tcp},
 	{"ucx", "Between two processes on ucx (TCP over loopback)", vb_floor_ucx},

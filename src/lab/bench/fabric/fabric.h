@@ -12,6 +12,7 @@
  *   oversubscribed  twice as many processes as cores on one hot lock: where FIFO locks collapse if a
  *                   waiter keeps the core that the next holder needs
  *   sim             simulated verbs per second, memory per simulated client
+ *   model           what each profile's network does in virtual time, beside what has been published
  *   switch          one coroutine switch
  *   ucx, verbs      verbs and locks between two processes against a bare TCP socket between them
  *   busy            a node that computes, and more pollers than cores (ucx)
@@ -37,14 +38,19 @@ struct vb_floor_opts {
 	uint64_t seed;
 };
 
+struct vb_published;
+
 struct vb_floor_row {
 	const char *section;
 	char name[48];
-	const char *unit; /* "ns": less is better; "kops/s", "M/s": more is; "KiB" */
+	const char *unit; /* "ns", "us": less is better; "kops/s", "M/s", "Gb/s": more is; "KiB" */
 	double value;
 	const char *baseline; /* NULL: it stands alone */
 	double base;
 	double ratio; /* median over the turns, where the two took turns */
+	/* model: whose it is, and what has been published of that; or NULL */
+	const char *profile;
+	const struct vb_published *published;
 };
 
 /* Cycles per second of `procs` processes that take one lock exclusively and do nothing else, as the
@@ -52,7 +58,7 @@ struct vb_floor_row {
 typedef int vb_floor_hot_lock(const struct vb_lock_ops *ops, unsigned procs, uint64_t span_ns,
 			      uint64_t seed, double *per_s);
 
-#define VB_FLOOR_ROWS    128
+#define VB_FLOOR_ROWS    256
 #define VB_FLOOR_REPEATS 101
 
 struct vb_floor {
@@ -76,6 +82,7 @@ int vb_floor_table(struct vb_floor *f);
 int vb_floor_hot(struct vb_floor *f);
 int vb_floor_oversubscribed(struct vb_floor *f);
 int vb_floor_sim(struct vb_floor *f);
+int vb_floor_model(struct vb_floor *f);
 int vb_floor_switch(struct vb_floor *f);
 int vb_floor_tcp(struct vb_floor *f);
 int vb_floor_ucx(struct vb_floor *f);

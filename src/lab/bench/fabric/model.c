@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the model of each profile does, measured on it in virtual time, beside what has been
+ * published of such a card (published.c); and each effect, on and off.
+ */
+#define VB_LOG_ROOM "bench"
+#include "lab/bench/fabric/fabric.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "fabric/sim/sim.h"
+#include "lab/bench/fabric/published.h"
+#include "lab/run.h"
+
+#define OTHERS     4u /* nodes beside node 0 */
+#define CLIENTS    128u
+#define EACH       64u
+#define FIRST      4096u /* where what is measured begins, on each node */
+#define LEN_MAX    4096u
+#define NODE_BYTES (1ull << 20)
+#define MANY_WORDS 8u /* bytes from one client's word to the next one's */
+
+enum scene {
+	ALONE,    /* one client, one verb, nothing in its way: us */
+	MESSAGE,  /* from one client's SEND until the other one has it: us */
+	TO_ONE,   /* all clients, on four nodes, to the fifth */
+	FROM_ONE, /* all clients on one node, to the four others */
+};
+
+static const struct measure {
+	const char *name, *unit;
+	enum scene scene;
+	enum vb_op op;
+	uint32_t len, stride;
+	const char *effect; /* that it shows */
+} measures[] = {
+	[VB_MODEL_READ] = {"READ of 8 B", "us", ALONE, VB_OP_READ, 8, 0, NULL},
+	[VB_MODEL_WRITE] = {"WRITE of 64 B", "us", ALONE, VB_OP_WRITE, 64, 0, NULL},
+	[VB_MODEL_CAS] = {"CAS", "us", ALONE, VB_OP_CAS64, 0, 0, NULL},
+	[VB_MODEL_WIDE] = {"16-byte atomic", "us", ALONE, VB_OP_MFAA128, 0, 0, NULL},
+	[VB_MODEL_HANDOVER] = {"handover, client to client", "us", MESSAGE, VB_OP_SEND, 0, 0, NULL},
+	[VB_MODEL_WORD] = {"atomics on one word", "M/s", TO_ONE, VB_OP_FAA64, 0, 0, NULL},
+	[VB_MODEL_WIDE_WORD] = {"16-byte atomics on one", "M/s", TO_ONE, VB_OP_MFAA128, 0, 0, NULL},
+	[VB_MODEL_WORDS] = {"atomics on many words", "M/s", TO_ONE, VB_OP_FAA64, 0, MANY_WORDS,
+			    "atomics-unit"},
+	[VB_MODEL_READS_64] = {"READs of 64 B", "M/s", TO_ONE, VB_OP_READ, 64, 64, NULL},
+	[VB_MODEL_READS_1K] = {"READs of 1 KB", "Gb/s", TO_ONE, VB_OP_READ, 1024, 1024,
+			       "answer-wire"},
+	[VB_MODEL_READS_4K] = {"READs of 4 KB", "Gb/s", TO_ONE, VB_OP_READ, 4096, 4096, NULL},
+	[VB_MODEL_WIRE] = {"wire time of a 4 KB READ", "ns", TO_ONE, VB_OP_READ, 4096, 4096, NULL},
+	[VB_MODEL_INCAST] = {"4 nodes' 4 KB WRITEs to one", "Gb/s", TO_ONE, VB_OP_WRITE, 4096, 4096,
+			     NULL},
+	[VB_MODEL_INCAST_READS] = {"4 KB READs from 4 nodes", "Gb/s", FROM_ONE, VB_OP_READ, 4096,
+				   4096, "port-wire"},
+};
+
+/* ---- one measurement ---- */
+
+struct crowd {
+	const struct measure *m;
+	uint64_t done, first_ns, last_ns;
+	int err;
+};
+
+struct worker {
+	struct crowd *crowd;
+	struct vb_ep *ep;
+	vb_addr at;
+};
+
+static struct vb_verb verb_of(const struct measure *m, vb_addr at)
+{
+	static char buf[LEN_MAX];
+
+	return (struct vb_verb){
+		.op = (uint8_t)m->op, .addr = at, .compare.lo = 1, .buf = buf, .len = m->len};
+}
+
+static void work(void *arg)
+{
+	struct worker *w = arg;
+	struct crowd *c = w->crowd;
+
+	for (unsigned i = 0; i < EACH && c->err == 0; i++) {
+		struct vb_verb v = verb_of(c->m, w->at);
+
+		c->err = vb_verb_run(w->ep, &v);
+		c->last_ns = vb_ep_now(w->ep);
+		if (c->done++ == 0)
+			c->first_ns = c->last_ns;
+	}
+}
+
+/* ns from one completion to the next of all clients. */
+static int measure_crowd(struct vb_fabric *f, const struct measure *m, double *ns)
+{
+	const struct vb_task_params params = {.name = "model"};
+	struct worker *w = calloc(CLIENTS, sizeof(*w));
+	struct crowd c = {.m = m};
+	int err = 0;
+
+	if (w == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u simulated clients", CLIENTS);
+	for (unsigned i = 0; i < CLIENTS && err == 0; i++) {
+		uint16_t other = (uint16_t)(1 + i % OTHERS);
+		struct vb_task *task;
+
+		w[i].crowd = &c;
+		w[i].at = vb_addr_make(m->scene == FROM_ONE ? other : 0, FIRST + i * m->stride);
+		err = vb_ep_open(f, m->scene == FROM_ONE ? 0 : other, &w[i].ep);
+		if (err == 0)
+			err = vb_task_spawn(w[i].ep->sched, work, &w[i], &params, &task);
+	}
+	if (err == 0)
+		err = vb_sched_run(vb_sched_self(), NULL, VB_FOREVER);
+	if (err == 0)
+		err = c.err;
+	*ns = (double)(c.last_ns - c.first_ns) / (double)(CLIENTS * EACH - 1);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		vb_ep_close(w[i].ep);
+	free(w);
+	return err;
+}
+
+static int measure_one(struct vb_fabric *f, const struct measure *m, double *ns)
+{
+	struct vb_verb v = verb_of(m, vb_addr_make(0, FIRST));
+	struct vb_msg msg = {.tag = 1}, got;
+	struct vb_ep *ep = NULL, *to = NULL;
+	int err = vb_ep_open(f, 1, &ep);
+	uint64_t start;
+
+	if (err == 0)
+		err = vb_ep_open(f, 0, &to);
+	if (err != 0) {
+		vb_ep_close(ep);
+		return err;
+	}
+	start = vb_ep_now(ep);
+	if (m->scene == ALONE) {
+		err = vb_verb_run(ep, &v);
+	} else {
+		err = vb_send(ep, to->self, &msg);
+		while (err == 0 && vb_ep_recv(to, &got) != 0)
+			err = vb_ep_wait(to, VB_FOREVER);
+	}
+	*ns = (double)(vb_ep_now(ep) - start);
+	vb_ep_close(to);
+	vb_ep_close(ep);
+	return err;
+}
+
+/* In the measure's unit.  `without`: an effect that is off, or NULL. */
+static int measure(const struct vb_sim_profile *p, const struct measure *m, const char *without,
+		   uint64_t seed, double *value)
+{
+	char options[96];
+	const struct vb_fabric_params fp = {
+		.fabric = "sim",
+		.options = options,
+		.nodes = 1 + OTHERS,
+		.node_bytes = NODE_BYTES,
+		.endpoints = CLIENTS,
+		.seed = seed,
+	};
+	struct vb_fabric *f;
+	double ns = 0;
+	int err;
+
+	snprintf(options, sizeof(options), "profile=%s%s%s", p->name,
+		 without != NULL ? ",without=" : "", without != NULL ? without : "");
+	err = vb_fabric_open(&fp, &f);
+	if (err)
+		return err;
+	if (m->scene == ALONE || m->scene == MESSAGE)
+		err = measure_one(f, m, &ns);
+	else
+		err = measure_crowd(f, m, &ns);
+	vb_fabric_close(f);
+	if (err)
+		return vb_fail(err, "%s on profile '%s': %s", m->name, p->name, vb_strerror(err));
+	if (strcmp(m->unit, "us") == 0)
+		*value = ns / 1000;
+	else if (strcmp(m->unit, "M/s") == 0)
+		*value = 1000 / ns;
+	else if (strcmp(m->unit, "Gb/s") == 0)
+		*value = 8 * m->len / ns;
+	else
+		*value = ns;
+	return 0;
+}
+
+/* ---- the section ---- */
+
+static bool has_effect(const struct vb_sim_profile *p, const char *effect)
+{
+	for (unsigned i = 0; i < vb_sim_param_count && effect != NULL; i++)
+		if (vb_sim_params[i].effect != NULL && strcmp(vb_sim_params[i].effect, effect) == 0)
+			return vb_sim_value(p, &vb_sim_params[i]) != 0;
+	return false;
+}
+
+static void add(struct vb_floor *f, const struct vb_sim_profile *p, const struct measure *m,
+		double value, const struct vb_published *beside)
+{
+	vb_floor_add(f, "model", m->name, m->unit, value, NULL, 0);
+	f->row[f->n - 1].profile = p->name;
+	f->row[f->n - 1].published = beside;
+}
+
+static int one_measure(struct vb_floor *f, const struct vb_sim_profile *p, enum vb_model what)
+{
+	const struct measure *m = &measures[what];
+	const struct vb_published *beside = vb_published_next(NULL, p->name, what);
+	double value, without;
+	int err = measure(p, m, NULL, f->o.seed, &value);
+	char name[48];
+
+	if (err)
+		return err;
+	do
+		add(f, p, m, value, beside);
+	while (beside != NULL && (beside = vb_published_next(beside, p->name, what)) != NULL);
+	if (!has_effect(p, m->effect))
+		return 0;
+	err = measure(p, m, m->effect, f->o.seed, &without);
+	if (err)
+		return err;
+	snprintf(name, sizeof(name), "without %s", m->effect);
+	vb_floor_add(f, "model", name, m->unit, without, NULL, 0);
+	f->row[f->n - 1].profile = p->name;
+	return 0;
+}
+
+int vb_floor_model(struct vb_floor *f)
+{
+	for (unsigned i = 0; i < vb_sim_profile_count; i++) {
+		const struct vb_sim_profile *p = &vb_sim_profiles[i];
+
+		for (unsigned m = 0; m < VB_ARRAY_SIZE(measures) && !vb_interrupted; m++) {
+			int err = 0;
+
+			if (p->masked128 || measures[m].op != VB_OP_MFAA128)
+				err = one_measure(f, p, (enum vb_model)m);
+			if (err)
+				return err;
+		}
+	}
+	return 0;
+}
