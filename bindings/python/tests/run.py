@@ -42,6 +42,8 @@ class Tap(unittest.TestResult):
 def main(names):
     # Who forgets to close something has not tested that it closes.
     warnings.simplefilter("error")
+    # The library's threads know of forks; Python from 3.12 on cannot know that.
+    warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
     loader = unittest.TestLoader()
     if names:
         suite = loader.loadTestsFromNames(names)

@@ -7,10 +7,9 @@ import unittest
 
 import verbena
 from verbena import FOREVER_NS, Mode
-from world import in_thread, quiet, small
+from world import LONG_NS, in_thread, quiet, small
 
 MS = 1_000_000
-LONG_NS = 60_000 * MS
 
 
 class Locks(unittest.TestCase):
@@ -107,7 +106,7 @@ class Locks(unittest.TestCase):
     def test_path(self):
         me, other = self.clients("table")
         with me.acquire(1, Mode.INTENT_SHARED) as root:
-            with me.acquire_path([1, 2, 3], Mode.EXCLUSIVE, 1000 * MS) as path:
+            with me.acquire_path([1, 2, 3], Mode.EXCLUSIVE, LONG_NS) as path:
                 self.assertEqual([grant.lock for grant in path], [1, 2, 3])
                 self.assertEqual([grant.own for grant in path], [False, True, True])
                 self.assertEqual(path[1].mode, Mode.INTENT_EXCLUSIVE)
@@ -124,7 +123,7 @@ class Locks(unittest.TestCase):
         me.release_all(grants)
         self.assertFalse(any(grant.valid() for grant in grants))
         me.release_all([])
-        with other.acquire(4, timeout_ns=1000 * MS):
+        with other.acquire(4, timeout_ns=LONG_NS):
             pass
 
     def test_age(self):
@@ -175,7 +174,7 @@ class Locks(unittest.TestCase):
         self.assertEqual(order, ["first", "second"])
 
     def test_server_thread(self):
-        with self.fabric.lock_space("rpc", 10, name="served") as space:
+        with self.fabric.lock_space("rpc", 10, name="served", lease_ns=LONG_NS) as space:
             with quiet(), self.assertRaises(verbena.PeerGone):
                 space.client()
             with space.server_thread() as server, space.client() as me, me.acquire(1):

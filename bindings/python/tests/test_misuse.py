@@ -9,7 +9,7 @@ import unittest
 import warnings
 
 import verbena
-from world import in_child, in_thread, quiet, small
+from world import LONG_NS, in_child, in_thread, interrupted, quiet, small
 
 
 class World(unittest.TestCase):
@@ -25,7 +25,8 @@ class World(unittest.TestCase):
         self.server = self.enter(self.served.server())
         self.me = self.enter(self.space.client())
         self.grant = self.me.acquire(5)
-        self.db = self.enter(self.fabric.database("silo", coordinators=4))
+        self.unserved = self.enter(self.fabric.lock_space("rpc", 10, name="unserved"))
+        self.db = self.enter(self.fabric.database("silo", coordinators=4, lease_ns=LONG_NS))
         self.table = self.db.table("t", 8, 100)
         self.table.load(1, bytes(8))
         self.values = self.enter(self.db.values("v", 200, 10))
@@ -46,7 +47,7 @@ class World(unittest.TestCase):
 
     def unharmed(self):
         self.assertTrue(self.grant.valid())
-        with self.me.acquire(6, timeout_ns=10**9):
+        with self.me.acquire(6, timeout_ns=LONG_NS):
             pass
         self.assertEqual(self.co.run(lambda me: me.get(self.table, 1)), bytes(8))
 
@@ -165,13 +166,15 @@ class World(unittest.TestCase):
 
     def test_fork_while_another_thread_calls(self):
         """What the other thread was about is not the child's."""
-        ready = threading.Event()
+        ready, ended = threading.Event(), []
 
         def wait():
             with self.space.client() as client:
                 ready.set()
-                with self.assertRaises(verbena.TimedOut):
+                try:
                     client.acquire(5, timeout_ns=300_000_000)
+                except verbena.TimedOut as error:
+                    ended.append(error)
 
         def child():
             self.fabric.after_fork()
@@ -184,6 +187,7 @@ class World(unittest.TestCase):
         ready.wait(60)
         self.assertEqual(in_child(child), 0)
         thread.join()
+        self.assertEqual(len(ended), 1)
 
     def test_close_in_use(self):
         self.refuse(verbena.Busy, [self.fabric.close, self.space.close, self.served.close])
@@ -192,9 +196,10 @@ class World(unittest.TestCase):
 
     def test_close_under_a_call(self):
         """Another thread is in a call of the space, which waits: it is not closed under it."""
-        self.space._begin()
+        use = object()
+        self.space._begin(use)
         self.refuse(verbena.Busy, [self.space.close])
-        self.space._end()
+        self.space._uses.discard(use)
         # Closing and calling at the same time: one of them is refused, and says so.
         stop, wrong = threading.Event(), []
 
@@ -219,26 +224,76 @@ class World(unittest.TestCase):
 
     def test_close_under_a_close(self):
         """Another thread is about to close the space, and will be refused: what is open on it waits for that,
-        and is closed."""
-        client, ready = self.space.client(), threading.Event()
+        and is closed, before anybody tries again."""
+        client, begun, tried = self.space.client(), threading.Event(), []
 
         def closer():
-            self.space._begin_close()
-            ready.set()
-            time.sleep(0.05)
-            self.space._end_close()
+            turn = [verbena._handle.here()]
+            self.space._begin_close(turn)
+            begun.set()
+            until = time.monotonic() + 60
+            while not self.space._uses and time.monotonic() < until:
+                time.sleep(0.001)
+            self.space._closing = None
+            try:
+                self.space._begin_close(turn)
+            except verbena.Busy as error:
+                tried.append(error.strerror)
 
         thread = threading.Thread(target=closer)
         thread.start()
-        ready.wait(60)
+        begun.wait(60)
         client.close()
         thread.join()
+        self.assertEqual(tried, [f"a call on this {self.space.what} is under way"])
+        self.assertEqual(self.space._uses, set())
         # Who would wait for itself is refused.
         client = self.space.client()
-        self.space._begin_close()
+        self.space._begin_close([verbena._handle.here()])
         self.refuse(verbena.Busy, [client.close])
-        self.space._end_close()
+        self.space._closing = None
         client.close()
+
+    def test_interrupted(self):
+        """Ctrl-C that comes while the library is in a call is heard when it returns: what has been closed is
+        closed, and what has been taken, opened or begun, and nobody will have, is given back."""
+        lib = verbena._api.lib
+
+        def ctrl_c_in(function, call):
+            with interrupted(function), self.assertRaises(KeyboardInterrupt):
+                call()
+
+        for opened, closed, make in (
+            (lib.vb_lock_space_open, lib.vb_lock_space_close, lambda: self.fabric.lock_space("cas", 9, name="i")),
+            (lib.vb_lock_client_open, lib.vb_lock_client_close, self.space.client),
+            (lib.vb_lock_server_thread_start, lib.vb_lock_server_stop, self.unserved.server_thread),
+            (lib.vb_db_open, lib.vb_db_close, lambda: self.fabric.database("silo", name="i")),
+            (lib.vb_coordinator_open, lib.vb_coordinator_close, self.db.coordinator),
+            (lib.vb_fabric_open, lib.vb_fabric_close, small),
+        ):
+            ctrl_c_in(opened, make)
+            thing = make()
+            self.assertIsNotNone(thing._pointer)
+            ctrl_c_in(closed, thing.close)
+            self.assertIsNone(thing._pointer, closed.__name__)
+            thing.close()
+        self.assertEqual((self.fabric._uses, self.space._uses, self.db._uses), (set(), set(), set()))
+        me, co, table = self.me, self.co, self.table
+        ctrl_c_in(lib.vb_lock_acquire, lambda: me.acquire(1))
+        ctrl_c_in(lib.vb_lock_try, lambda: me.try_acquire(1))
+        with self.space.client() as other, other.try_acquire(1):
+            # Refused, and not closed.
+            ctrl_c_in(lib.vb_lock_space_close, self.space.close)
+            self.refuse(verbena.Busy, [self.space.close])
+        ctrl_c_in(lib.vb_txn_begin, co.begin)
+        ctrl_c_in(lib.vb_txn_begin, lambda: co.run(lambda me: None))
+        co.begin()
+        ctrl_c_in(lib.vb_txn_update, lambda: co.update(table, 1))
+        co.abort()
+        ctrl_c_in(lib.vb_txn_commit, lambda: co.run(lambda me: me.write(table, 1, bytes([1] * 8))))
+        self.assertEqual(co.cause, verbena.Cause.COMMITTED)
+        self.assertEqual(co.run(lambda me: me.get(table, 1)), bytes([1] * 8))
+        co.run(lambda me: me.write(table, 1, bytes(8)))
 
     def test_closed(self):
         with self.space.client() as client:
@@ -349,7 +404,9 @@ class World(unittest.TestCase):
     def test_what_nobody_keeps(self):
         """The library has what it needs, whatever Python throws away; and the other way round."""
         with small(name="%s-%d" % (self.name, 2)) as fabric:
-            client = fabric.lock_space("d" + "slr", 10, name="sp" + "ace").client()
+            space = fabric.lock_space("d" + "slr", 10, name="sp" + "ace", lease_ns=LONG_NS)
+            client = space.client()
+            del space
             gc.collect()
             with client.acquire(1):
                 gc.collect()
@@ -370,6 +427,8 @@ class World(unittest.TestCase):
         with small() as fabric:
             space = fabric.lock_space("cas", 10)
             pointer = space._pointer
+            # Not what a test before this one has left.
+            gc.collect()
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 del space

@@ -6,7 +6,7 @@ import unittest
 
 import verbena
 from verbena import Cause, Isolation
-from world import quiet, small
+from world import LONG_NS, quiet, small
 
 NUMBER = struct.Struct("=q")
 RECORDS = 20
@@ -17,7 +17,11 @@ class Bank(unittest.TestCase):
 
     def setUp(self):
         self.fabric = self.enter(small())
-        self.db = self.enter(self.fabric.database(self.cc, name="bank", items_max=200, coordinators=4))
+        self.db = self.enter(
+            self.fabric.database(
+                self.cc, name="bank", items_max=200, coordinators=4, lease_ns=LONG_NS
+            )
+        )
         self.table = self.db.table("account", 8, 100, ordered=True)
         for key in range(RECORDS):
             self.table.load(key, NUMBER.pack(100))
@@ -140,7 +144,8 @@ class Bank(unittest.TestCase):
 
     def test_conflict(self):
         """An abort says why, and run() tries again until the other has gone."""
-        with self.fabric.database("no-wait", name="second", coordinators=4) as db, db.server_thread():
+        db = self.fabric.database("no-wait", name="second", coordinators=4, lease_ns=LONG_NS)
+        with db, db.server_thread():
             table = db.table("t", 8, 10)
             for key in 1, 2:
                 table.load(key, NUMBER.pack(key))
@@ -188,7 +193,10 @@ class Bank(unittest.TestCase):
         self.assertEqual(self.number(1), 100)
 
     def test_recover(self):
-        self.assertEqual(self.me.recover(0), 0)
+        # It waits for a lease.
+        with self.fabric.database(self.cc, name="short", coordinators=4) as db, db.server_thread():
+            with db.coordinator() as me:
+                self.assertEqual(me.recover(0), 0)
 
     def test_sizes(self):
         self.assertEqual(self.table.record_bytes, 8)

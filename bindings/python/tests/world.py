@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests share."""
 
+import contextlib
+import ctypes
+import functools
 import os
+import signal
 import sys
 import threading
 
 import verbena
+
+# For what must not take for ever, and may take as long as a busy machine likes.
+LONG_NS = 60_000_000_000
 
 
 def in_thread(function, *arguments):
@@ -51,6 +58,20 @@ class quiet:
 
     def __exit__(self, *exc):
         verbena.log_levels("warn")
+
+
+@contextlib.contextmanager
+def interrupted(function):
+    """Ctrl-C comes while the library is in this function of its own, and before it returns to Python."""
+    # ctypes asks errcheck for the result: max has the first of what it is given, for all have the same key.  There
+    # is no line of Python in it, behind which Ctrl-C would be heard.
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.py_object)
+    interrupt = prototype(("PyErr_SetInterruptEx", ctypes.pythonapi))
+    function.errcheck = functools.partial(max, key=functools.partial(interrupt, signal.SIGINT))
+    try:
+        yield
+    finally:
+        del function.errcheck
 
 
 def small(**others):

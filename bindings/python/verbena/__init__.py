@@ -4,7 +4,7 @@
     import verbena
 
     with verbena.Fabric("shm") as fabric, \\
-            fabric.lock_space("dslr", 1000, fencing=True) as space, \\
+            fabric.lock_space("dslr", 1000, fencing=True, lease_ns=10_000_000_000) as space, \\
             space.client() as me, \\
             me.acquire(42, timeout_ns=1_000_000_000) as held:
         print("lock 42 is ours; its fencing token is", held.token)

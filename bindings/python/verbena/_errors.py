@@ -90,7 +90,8 @@ def refused(kind, text):
     return error(kind.number, text=text, kind=kind)
 
 
-def check(result, call):
-    """Raises what a call has returned, if that is an error."""
+def run(function, *arguments):
+    """Raises what a function of the library returns, if that is an error."""
+    result = function(*arguments)
     if result != 0:
-        raise error(result, call.__name__)
+        raise error(result, function.__name__)

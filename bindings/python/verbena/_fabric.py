@@ -4,7 +4,7 @@
 import enum
 
 from . import _handle
-from ._errors import Busy, Unsupported, check, error, refused
+from ._errors import Busy, Unsupported, refused, run
 from ._handle import Handle, Shared, byref, lib, params, text, u32
 
 
@@ -25,17 +25,15 @@ class Cluster(Handle):
 
     def __init__(self, hosts, *, role=Role.AUTO, **others):
         given = params("vb_cluster_params", hosts=hosts, role=role, **others)
-        out = lib.vb_cluster_open.argtypes[-1]._type_()
-        check(lib.vb_cluster_open(byref(given), byref(out)), lib.vb_cluster_open)
-        self._fabrics = 0
-        self._opened(None, out)
+        # A mark of each fabric that is open on it, also of those that Python has thrown away.
+        self._fabrics = set()
+        self._open(None, run, lib.vb_cluster_open, byref(given))
 
-    def _begin_close(self):
-        with _handle._mutex:
-            super()._begin_close()
-            if self._fabrics > 0:
-                self._end_close()
-                raise refused(Busy, "a fabric is open on this cluster: close it first")
+    def _begin_close(self, turn):
+        begun = super()._begin_close(turn)
+        if begun and self._fabrics:
+            raise refused(Busy, "a fabric is open on this cluster: close it first")
+        return begun
 
     @property
     def rank(self):
@@ -66,37 +64,34 @@ class Fabric(Shared):
 
     def __init__(self, fabric="shm", *, cluster=None, **others):
         self.kind = fabric
+        self._told = _handle._forks
         if cluster is None:
             self._make(None, params("vb_fabric_params", fabric=fabric, **others))
             return
-        cluster._begin()
+        self._mark = use = object()
         try:
+            cluster._begin(use)
+            cluster._fabrics.add(self._mark)
             self._make(
                 cluster,
                 params("vb_fabric_params", fabric=fabric, cluster=cluster._pointer, **others),
             )
-            with _handle._mutex:
-                cluster._fabrics += 1
         finally:
-            cluster._end()
+            if self._pointer is None:
+                cluster._fabrics.discard(self._mark)
+            cluster._uses.discard(use)
 
     def _make(self, cluster, given):
-        out = lib.vb_fabric_open.argtypes[-1]._type_()
-        result = lib.vb_fabric_open(byref(given), byref(out))
-        if result != 0:
-            raise error(result, "vb_fabric_open")
-        self._told = _handle._forks
-        self._opened(cluster, out)
+        self._open(cluster, run, lib.vb_fabric_open, byref(given))
 
     def close(self):
         """Closes it; the last user of a shm segment also removes its name. Busy: lock spaces,
         databases, clients ... are open on it."""
-        if self._pointer is None:
-            return
-        super().close()
-        if self.parent is not None:
-            with _handle._mutex:
-                self.parent._fabrics -= 1
+        try:
+            super().close()
+        finally:
+            if self._pointer is None and self.parent is not None:
+                self.parent._fabrics.discard(self._mark)
 
     def after_fork(self):
         """In a forked child, before anything else on this fabric (vb_fabric_after_fork)."""
@@ -130,7 +125,7 @@ def poll():
 def log_levels(levels):
     """Says which messages of the library there are, on standard error: "warn", "off",
     "error,lock:debug" (vb_log_levels)."""
-    check(lib.vb_log_levels(text(levels, "levels")), lib.vb_log_levels)
+    run(lib.vb_log_levels, text(levels, "levels"))
 
 
 def version():

@@ -3,18 +3,24 @@
 to what is closed, is being closed, or is another thread's or the parent process's.
 
 A call counts as a use of its object while it lasts, and whoever closes an object that is in use is
-refused. Uses of what threads share (fabrics, lock spaces, databases) are counted under a lock; what
-belongs to a thread (clients, coordinators) is only counted there, against signal handlers.
+refused. Uses of what threads share (fabrics, lock spaces, databases) begin under a lock; what belongs
+to a thread (clients, coordinators) is only counted there, against signal handlers.
+
+What a signal's handler raises (Ctrl-C) comes when a call of the library has come back, before its
+result stands anywhere in Python. So results go into a list by a single call of Python's own
+(_call_into), behind which the exception comes; and uses are sets of objects, from which one is taken
+by a single call, whether it is there or not.
 """
 
 import ctypes
+import itertools
 import operator
 import os
 import threading
 import warnings
 
 from . import _api
-from ._errors import Busy, Closed, Foreign, Invalid, check, error, refused
+from ._errors import Busy, Closed, Foreign, Invalid, error, refused
 
 lib = _api.lib
 byref = ctypes.byref
@@ -105,16 +111,16 @@ class Handle:
     close_call = None
 
     _pointer = None
-    _uses = 0
-    # Which thread is about to close it.
+    # The call that is about to close it: a list of its own, with its thread.
     _closing = None
     _used = 0
 
     def _opened(self, parent, pointer):
         self.parent = parent
-        self._pointer = pointer
         self._forks = self._used = _forks
         self._thread = here() if self.bound else None
+        self._uses = set()
+        self._pointer = pointer
 
     def __del__(self):
         if self._pointer is not None and self._forks == _forks:
@@ -154,38 +160,36 @@ class Handle:
     # A forked child forgets what threads that its parent had were about.
     def _renew(self):
         if self._used != _forks:
-            self._uses, self._closing, self._used = 0, None, _forks
+            self._uses, self._closing, self._used = set(), None, _forks
 
-    def _use(self):
+    # `use` is taken away again by who has begun, also if that raises.
+    def _use(self, use):
         self._renew()
-        self._uses += 1
+        self._uses.add(use)
+        self._check()
+
+    def _begin(self, use):
+        if self.bound:
+            self._use(use)
+            return
+        with _mutex:
+            self._use(use)
+
+    def _call_into(self, done, function, *arguments):
+        """The function of the library, with this object's pointer in front. Its result is appended
+        to `done` if it has come back, whatever is raised."""
+        use = object()
         try:
-            self._check()
-        except BaseException:
-            self._uses -= 1
-            raise
-
-    def _begin(self):
-        if self.bound:
-            self._use()
-            return
-        with _mutex:
-            self._use()
-
-    def _end(self):
-        if self.bound:
-            self._uses -= 1
-            return
-        with _mutex:
-            self._uses -= 1
+            self._begin(use)
+            done.extend(itertools.starmap(function, ((self._pointer, *arguments),)))
+        finally:
+            self._uses.discard(use)
 
     def _call(self, function, *arguments):
-        """The function of the library, with this object's pointer in front."""
-        self._begin()
-        try:
-            return function(self._pointer, *arguments)
-        finally:
-            self._end()
+        """The same; returns the result."""
+        done = []
+        self._call_into(done, function, *arguments)
+        return done[0]
 
     def _do(self, function, *arguments):
         """The same for those that return an error."""
@@ -193,53 +197,70 @@ class Handle:
         if result != 0:
             raise error(result, function.__name__)
 
-    def _open(self, function, *arguments):
-        """The same for those that open something: its pointer, or None where there is nothing."""
+    def _open(self, parent, run, function, *arguments):
+        """Has run(function, ...) open this object on its parent: its pointer, or None where there is
+        nothing. What nobody will have is closed again."""
         out = function.argtypes[-1]._type_()
-        self._do(function, *arguments, byref(out))
-        return out if out else None
+        try:
+            run(function, *arguments, byref(out))
+            self._opened(parent, out if out else None)
+        except BaseException:
+            self._pointer = None
+            if out:
+                self.close_call(out)
+            raise
 
-    def _begin_close(self):
+    # False: it is closed.
+    def _begin_close(self, turn):
         with _mutex:
+            if self._pointer is None:
+                return False
             self._renew()
             self._check()
-            if self._uses > 0:
+            if self._uses:
                 raise refused(Busy, f"a call on this {self.what} is under way")
-            self._closing = here()
+            self._closing = turn
+            return True
 
-    # What is open on it shall be closed, which no try to close it itself at that time may prevent: that is
-    # refused, because of what is open, and then it is this one's turn.
-    def _begin_child_close(self):
+    # What is open on it shall be closed, which no try to close it itself at that time may prevent: the one
+    # that is under way is refused, because of what is open, and no other begins before it is this one's turn.
+    def _begin_child_close(self, use):
         with _settled:
             self._renew()
-            while self._closing is not None and self._closing is not here():
-                _settled.wait()
-            self._begin()
+            self._uses.add(use)
+            while self._closing is not None and self._closing[0] is not here():
+                # Who was interrupted may not have said so.
+                _settled.wait(0.1)
+            self._check()
 
-    def _end_close(self):
-        with _settled:
-            self._closing = None
-            _settled.notify_all()
+    def _close_into(self, done):
+        use = object()
+        try:
+            if self.parent is not None:
+                self.parent._begin_child_close(use)
+            done.extend(map(self.close_call, (self._pointer,)))
+        finally:
+            if self.parent is not None:
+                self.parent._uses.discard(use)
 
     def close(self):
         """Closes it. Closing what is closed does nothing. Busy: something is open on it, or a call
         is under way; it stays open."""
         if self._pointer is None:
             return
-        self._begin_close()
+        turn, done = [here()], []
         try:
-            if self.parent is not None:
-                self.parent._begin_child_close()
-            try:
-                result = self.close_call(self._pointer)
-            finally:
-                if self.parent is not None:
-                    self.parent._end()
-            if result is not None:
-                check(result, self.close_call)
-            self._pointer = None
+            if self._begin_close(turn):
+                self._close_into(done)
         finally:
-            self._end_close()
+            if done and not done[0]:
+                self._pointer = None
+            if self._closing is turn:
+                self._closing = None
+            with _settled:
+                _settled.notify_all()
+        if done and done[0]:
+            raise error(done[0], self.close_call.__name__)
 
 
 class Shared(Handle):

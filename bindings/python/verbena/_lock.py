@@ -136,7 +136,7 @@ class LockSpace(Shared):
 
     def __init__(self, fabric, lock, locks, **others):
         given = params("vb_lock_space_params", lock=lock, locks=locks, **others)
-        self._opened(fabric, fabric._open(lib.vb_lock_space_open, byref(given)))
+        self._open(fabric, fabric._do, lib.vb_lock_space_open, byref(given))
 
     def client(self, node=0):
         """Opens a client for this thread."""
@@ -161,13 +161,11 @@ class LockServer(Handle):
     def __init__(self, space, node, worker=None, workers=None):
         node = u16(node, "node")
         if worker is None:
-            pointer = space._open(lib.vb_lock_server_thread_start, node)
+            self._open(space, space._do, lib.vb_lock_server_thread_start, node)
         else:
             self.bound = True
-            pointer = space._open(
-                lib.vb_lock_server_start, node, u32(worker, "worker"), u32(workers, "workers")
-            )
-        self._opened(space, pointer)
+            place = node, u32(worker, "worker"), u32(workers, "workers")
+            self._open(space, space._do, lib.vb_lock_server_start, *place)
 
     stop = Handle.close
 
@@ -180,7 +178,18 @@ class LockClient(Handle):
     close_call = lib.vb_lock_client_close
 
     def __init__(self, space, node=0):
-        self._opened(space, space._open(lib.vb_lock_client_open, u16(node, "node")))
+        self._open(space, space._do, lib.vb_lock_client_open, u16(node, "node"))
+
+    def _take(self, out, run, function, *arguments):
+        """Has run(function, ...) take locks: `out` are the grants. What nobody will have is given
+        back."""
+        try:
+            return run(function, *arguments)
+        except BaseException:
+            for one in out:
+                if one.claim:
+                    self._call(lib.vb_lock_release, byref(one))
+            raise
 
     def acquire(self, lock, mode=Mode.EXCLUSIVE, timeout_ns=FOREVER_NS, *, hold_ns=None):
         """Takes a lock, waiting at most timeout_ns; with hold_ns for so long (vb_lock_acquire,
@@ -188,16 +197,18 @@ class LockClient(Handle):
         out = _grant()
         lock, mode, timeout_ns = u64(lock, "lock"), _mode(mode), u64(timeout_ns, "timeout_ns")
         if hold_ns is None:
-            self._do(lib.vb_lock_acquire, lock, mode, timeout_ns, byref(out))
+            function, wanted = lib.vb_lock_acquire, (lock, mode, timeout_ns)
         else:
-            hold_ns = u64(hold_ns, "hold_ns")
-            self._do(lib.vb_lock_acquire_for, lock, mode, hold_ns, timeout_ns, byref(out))
+            function = lib.vb_lock_acquire_for
+            wanted = lock, mode, u64(hold_ns, "hold_ns"), timeout_ns
+        self._take([out], self._do, function, *wanted, byref(out))
         return Grant(self, out)
 
     def try_acquire(self, lock, mode=Mode.EXCLUSIVE):
         """Takes a lock if that needs no waiting, else returns None (vb_lock_try)."""
         out = _grant()
-        result = self._call(lib.vb_lock_try, u64(lock, "lock"), _mode(mode), byref(out))
+        wanted = u64(lock, "lock"), _mode(mode)
+        result = self._take([out], self._call, lib.vb_lock_try, *wanted, byref(out))
         if result == -errno.EAGAIN:
             return None
         if result != 0:
@@ -209,8 +220,8 @@ class LockClient(Handle):
         locks = [u64(lock, "lock") for lock in path]
         out = (_grant * max(len(locks), 1))()
         numbers = (ctypes.c_uint64 * max(len(locks), 1))(*locks)
-        timeout_ns = u64(timeout_ns, "timeout_ns")
-        self._do(lib.vb_lock_acquire_path, numbers, len(locks), _mode(mode), timeout_ns, out)
+        wanted = numbers, len(locks), _mode(mode), u64(timeout_ns, "timeout_ns")
+        self._take(out, self._do, lib.vb_lock_acquire_path, *wanted, out)
         return Grants(Grant(self, _grant.from_buffer_copy(one)) for one in out[: len(locks)])
 
     def release(self, grant):

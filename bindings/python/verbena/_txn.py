@@ -91,7 +91,7 @@ class Database(Shared):
 
     def __init__(self, fabric, cc, **others):
         given = params("vb_db_params", cc=cc, **others)
-        self._opened(fabric, fabric._open(lib.vb_db_open, byref(given)))
+        self._open(fabric, fabric._do, lib.vb_db_open, byref(given))
 
     def table(self, name, record_bytes, records, **others):
         """Opens a table; every process opens them in the same order (vb_table_open)."""
@@ -123,7 +123,7 @@ class DatabaseServer(Handle):
     def __init__(self, db, node, task):
         self.bound = task
         start = lib.vb_db_server_start if task else lib.vb_db_server_thread_start
-        self._opened(db, db._open(start, u16(node, "node")))
+        self._open(db, db._do, start, u16(node, "node"))
 
     stop = Handle.close
 
@@ -135,7 +135,8 @@ class Table:
         given = params(
             "vb_table_params", name=name, record_bytes=record_bytes, records=records, **others
         )
-        self._pointer = db._open(lib.vb_table_open, byref(given))
+        self._pointer = lib.vb_table_open.argtypes[-1]._type_()
+        db._do(lib.vb_table_open, byref(given), byref(self._pointer))
         self._address = ctypes.cast(self._pointer, ctypes.c_void_p).value
         self.db = db
         self.name = name
@@ -180,16 +181,17 @@ class Values(Shared):
             "vb_values_params", name=name, bytes_max=bytes_max, records=records, **others
         )
         self.bytes_max = bytes_max
-        self._opened(db, db._open(lib.vb_values_open, byref(given)))
+        self._open(db, db._do, lib.vb_values_open, byref(given))
 
     def _in(self, me, function, *arguments):
         if me.parent is not self.parent:
             raise refused(Invalid, "the values are of another database than the coordinator")
-        self._begin()
+        use = object()
         try:
+            self._begin(use)
             me._step(function, self._pointer, *arguments)
         finally:
-            self._end()
+            self._uses.discard(use)
 
     def get(self, me, key):
         """The value of a key, as bytes (vb_values_get)."""
@@ -222,12 +224,14 @@ class Coordinator(Handle):
     def __init__(self, db, node=0):
         # (Table's address, key): where the library has the record, and the copy that was given.
         self._updated = {}
-        self._opened(db, db._open(lib.vb_coordinator_open, u16(node, "node")))
+        self._open(db, db._do, lib.vb_coordinator_open, u16(node, "node"))
 
     # ---- a call in a transaction ----
 
     def _step(self, function, *arguments):
-        result = self._call(function, *arguments)
+        self._judge(function, self._call(function, *arguments))
+
+    def _judge(self, function, result):
         if result == -errno.EAGAIN:
             aborted = error(result, function.__name__, kind=Aborted)
             aborted.cause = self.cause
@@ -252,17 +256,25 @@ class Coordinator(Handle):
 
     def begin(self, isolation=Isolation.SERIALIZABLE, *, read_only=False, timeout_ns=0):
         """Begins a transaction (vb_txn_begin, vb_txn_begin_with)."""
-        if isolation == Isolation.SERIALIZABLE and not read_only and timeout_ns == 0:
-            self._step(lib.vb_txn_begin)
-        else:
-            given = params(
+        function, given, done = lib.vb_txn_begin, (), []
+        if isolation != Isolation.SERIALIZABLE or read_only or timeout_ns != 0:
+            function = lib.vb_txn_begin_with
+            made = params(
                 "vb_txn_params",
                 isolation=fit(ctypes.c_uint, isolation, "isolation"),
                 read_only=read_only,
                 timeout_ns=timeout_ns,
             )
-            self._step(lib.vb_txn_begin_with, byref(given))
-        self._updated.clear()
+            given = (byref(made),)
+        try:
+            self._call_into(done, function, *given)
+            self._judge(function, done[0])
+            self._updated.clear()
+        except BaseException:
+            # Nobody knows that it has begun.
+            if done == [0]:
+                self.abort()
+            raise
 
     def get(self, table, key):
         """The record as this transaction sees it, as bytes (vb_txn_get)."""
