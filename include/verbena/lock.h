@@ -108,7 +108,7 @@ struct vb_lock_space_params {
 	const char *lock;
 	/* The protocol's own options, "key=value,..."; NULL: defaults. */
 	const char *options;
-	/* Lets several spaces share a fabric; NULL: "locks".  Copied. */
+	/* Lets several spaces share a fabric, 1 to 31 characters; NULL: "locks".  Copied. */
 	const char *name;
 	/* K, 1 to 2^40. */
 	uint64_t locks;

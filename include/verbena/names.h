@@ -19,9 +19,10 @@
  * none could be asked before the lock went to another name.  So a directory has room for every name that
  * there will ever be; a name that is not used costs its place and nothing else.
  *
- * Cost.  A name that this process has been told of before costs no verb.  Else it takes a READ of up
- * to 1 KiB, more than one rarely where at most three quarters of the locks have names; and a name that
- * is new one CAS more for each 7 bytes and one.  In the memory of the nodes that have the locks each lock
+ * Cost.  A name that this process remembers (vb_names_params.known) costs no verb.  Else it takes a READ
+ * of up to 1 KiB, more than one rarely where at most three quarters of the locks have names, or half of
+ * them where names may be so long that a READ has three; and a name that is new one CAS more for each 7
+ * bytes and one.  In the memory of the nodes that have the locks each lock
  * that may get a name takes 8 bytes for each 7 bytes that a name may have, and 8 more: 64 bytes with the
  * default.  When nearly all locks have names, one that is new takes READs of ever more of them.
  *
@@ -51,8 +52,10 @@ struct vb_names_params {
 	uint64_t names;
 	/* How long a name may be, 1 to VB_NAME_MAX bytes; 0: 49, which makes a place of one line. */
 	uint32_t bytes;
-	/* How many names this process remembers, up to 2^24; 0: 4096.  Each takes as many bytes as the
-	 * name has and some 50, the first time that it is told. */
+	/* Room for so many names that this process remembers, up to 2^24; 0: 4096.  They are those that
+	 * it is told first, but for one in eight when the room is full, and hardly one when it is full
+	 * by half.  Each takes as many bytes as the name has and some 50, the first time that it is
+	 * told. */
 	uint32_t known;
 };
 
@@ -77,7 +80,8 @@ void vb_names_close(struct vb_names *names);
  * The lock of a name of `bytes` bytes, which it is given if it has none.  `client` is any of this space;
  * the call is made through it, as the client's thread may.
  *
- *   -ENOSPC       every lock has its name
+ *   -ENOSPC       every lock has its name, or a part of one that is being given to it: of somebody who
+ *                 died meanwhile, until somebody else asks for that name
  *   -EINVAL       the name is empty, or longer than the directory's names; the client is another space's
  *   -VB_EUNKNOWN  the fabric lost the answers
  *   -VB_EPEERGONE a node is gone, or the link to it is down

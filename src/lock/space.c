@@ -28,6 +28,7 @@
 #define DRIFT_INIT_PPM 100u
 #define DRIFT_MAX_PPM  10000u
 #define CLAIMS_MOST    65536u
+#define NAME_MOST      31u /* the names of all its regions are whole then, on every fabric */
 
 static int check_params(const struct vb_lock_space_params *p)
 {
@@ -35,6 +36,8 @@ static int check_params(const struct vb_lock_space_params *p)
 		return vb_fail(-EINVAL,
 			       "no lock protocol was named: \"dslr\", say, in "
 			       "vb_lock_space_params.lock (`verbena list` shows them all)");
+	if (p->name != NULL && (p->name[0] == '\0' || strlen(p->name) > NAME_MOST))
+		return vb_fail(-EINVAL, "a lock space's name has 1 to %u characters", NAME_MOST);
 	if (p->locks == 0 || p->locks > LOCKS_MAX)
 		return vb_fail(-EINVAL, "%" PRIu64 " locks: a space has 1 to 2^40", p->locks);
 	if (p->lease_ns && (p->lease_ns < LEASE_MIN_NS || p->lease_ns > LEASE_MAX_NS))

@@ -97,6 +97,15 @@ static void on(const char *fabric)
 	assert_int_equal(open_with(&p), 0);
 	p.fencing = true;
 	assert_int_equal(open_with(&p), 0);
+	/* A name that is too long for the space's regions would be another space's, too. */
+	p = made;
+	p.name = "a-name-of-thirty-one-characters";
+	assert_int_equal(open_with(&p), 0);
+	p.name = "a-name-of-thirty-two-characters.";
+	assert_int_equal(open_with(&p), -EINVAL);
+	assert_non_null(strstr(said, "1 to 31 characters"));
+	p.name = "";
+	assert_int_equal(open_with(&p), -EINVAL);
 	/* Nothing has been harmed by those that were refused. */
 	assert_int_equal(open_with(&made), 0);
 	assert_int_equal(vb_fabric_close(f), 0);
