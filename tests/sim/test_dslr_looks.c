@@ -8,7 +8,7 @@
 #include "sim_test.h"
 
 #include "fabric/hook/hooks.h"
-#include "lock/dslr/dslr.h"
+#include "lock/dslr/update.h"
 #include "lock/lock.h"
 
 #define LEASE 200000ull /* ns */
@@ -27,9 +27,9 @@ static struct {
 	uint64_t late_ns, before, after;
 } s;
 
-static void open_scene(uint32_t drift_ppm, bool hooked)
+static void open_scene_of(const char *lock, uint32_t drift_ppm, bool hooked)
 {
-	const struct vb_lock_space_params p = {.lock = "dslr",
+	const struct vb_lock_space_params p = {.lock = lock,
 					       .options = "omega=1us,count_max=1024",
 					       .locks = 1,
 					       .lease_ns = LEASE,
@@ -41,6 +41,11 @@ static void open_scene(uint32_t drift_ppm, bool hooked)
 		assert_int_equal(vb_hook_count(s.f, &s.f), 0);
 	assert_int_equal(vb_lock_space_open(s.f, &p, &s.space), 0);
 	assert_int_equal(vb_lock_client_open(s.space, 1, &s.me), 0);
+}
+
+static void open_scene(uint32_t drift_ppm, bool hooked)
+{
+	open_scene_of("dslr", drift_ppm, hooked);
 }
 
 static void close_scene(void)
@@ -287,6 +292,26 @@ static void test_overrun(void **state)
 	}
 }
 
+/* The same of dslr-update, where a writer would wait, and a reader that is there would not be counted. */
+static void test_overrun_update(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		open_scene_of("dslr-update", 0, false);
+		*entry() = upd_word(1, 4, 3, 4, 2);
+		spawn(i == 0 ? write_body : read_body, NULL);
+		for (unsigned n = 0; n < 32 && !s.done; n++)
+			pass(LEASE / 8);
+		assert_true(s.done);
+		assert_int_equal(s.err, 0);
+		assert_int_equal(s.me->recoveries, i == 0);
+		assert_int_equal(upd_max_s(*entry()) - upd_n_s(*entry()), i);
+		finish();
+		assert_int_equal(upd_max_s(*entry()), upd_n_s(*entry()));
+		close_scene();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -298,6 +323,7 @@ int main(void)
 		cmocka_unit_test(test_patience_and_drift),
 		cmocka_unit_test(test_a_reset_is_late),
 		cmocka_unit_test(test_overrun),
+		cmocka_unit_test(test_overrun_update),
 	};
 
 	return cmocka_run_group_tests_name("dslr looks", tests, NULL, NULL);

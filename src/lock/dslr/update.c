@@ -38,7 +38,8 @@
  *   3. each reset adds one to the era, and a ticket is good while the era is its own;
  *   4. the update lock with the last ticket before COUNT_MAX waits for the earlier readers, too;
  *   5. a client that converts resets the word if the readers before it are dead, and stays in it;
- *   6. no release is posted later than ERA_LEASES after the end of its lease.
+ *   6. no release is posted later than ERA_LEASES after the end of its lease;
+ *   7. a word that a reader's late release has overrun is reset, as dslr's (its departure 10).
  */
 #define VB_LOG_ROOM "dslr-update"
 #include "lock/dslr/update.h"
@@ -55,11 +56,17 @@
 const struct vb_opt dslr_update_option_table[] = {DSLR_OPTIONS(COUNT_MAX, "8192", "auto"),
 						  DSLR_SLOTS(SLOTS_MAX), VB_OPT_END};
 
-static bool saturated(const struct vb_lock_client *me, uint64_t w)
+static bool exhausted(const struct vb_lock_client *me, uint64_t w)
 {
 	uint64_t count_max = dslr_options_of(me)->count_max;
 
 	return upd_max_w(w) >= count_max || upd_max_s(w) >= count_max;
+}
+
+/* Or more readers have left than have come (departure 7). */
+static bool saturated(const struct vb_lock_client *me, uint64_t w)
+{
+	return exhausted(me, w) || upd_n_s(w) > upd_max_s(w);
 }
 
 static bool readers_left(uint64_t w, uint64_t ticket)
@@ -101,7 +108,7 @@ static uint64_t reset_word(const struct vb_lock_client *me, uint64_t w)
 {
 	uint32_t writers = upd_max_w(w), readers = upd_max_s(w);
 
-	if (saturated(me, w))
+	if (exhausted(me, w))
 		return upd_word(upd_era(w) + 1, 0, 0, 0, 0);
 	return upd_word(upd_era(w) + 1, writers, readers, writers, readers);
 }
