@@ -415,6 +415,58 @@ static void test_forgiven_is_told(void **state)
 	}
 }
 
+/* dslr, of which from some moment on everybody has each lock at once. */
+static struct {
+	struct vb_lock_ops ops;
+	uint64_t opens_ns; /* that moment */
+	/* When somebody has asked last; the longest time in which nobody has, and its end. */
+	uint64_t asked_ns, pause_ns, behind_pause_ns;
+} door;
+
+static int through_the_door(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	const uint64_t now = vb_sched_now(me->ep->sched);
+
+	if (now - door.asked_ns > door.pause_ns) {
+		door.pause_ns = now - door.asked_ns;
+		door.behind_pause_ns = now;
+	}
+	door.asked_ns = now;
+	if (now < door.opens_ns)
+		return vb_lock_find("dslr")->acquire(me, c, until_ns);
+	c->valid_until_ns = vb_ep_now(me->ep) + me->space->lease_ns;
+	return 0;
+}
+
+/* When all that was late has landed nothing is forgiven any more, and there are grants yet. */
+static void test_forgiven_no_longer(void **state)
+{
+	static const struct vb_lock_ops *const list[] = {&door.ops, NULL};
+	struct vb_explore_result r;
+	struct vb_explore_draw d;
+
+	door.ops = *vb_lock_find("dslr");
+	door.ops.name = "test:door";
+	door.ops.acquire = through_the_door;
+	vb_lock_register(list);
+	for (uint64_t seed = 1, held = 0; held < 3; seed++) {
+		vb_explore_draw_beyond(&door.ops, seed, &d);
+		assert_in_range(seed, 1, 20);
+		if (d.hold_max_ns == 0)
+			continue;
+		held++;
+		door.opens_ns = UINT64_MAX;
+		door.asked_ns = door.pause_ns = 0;
+		r = explore_drawn(&d);
+		assert_int_equal(r.audit.violations, 0);
+		assert_true(door.pause_ns >= d.too_late * d.bound_ns);
+		door.opens_ns = door.behind_pause_ns;
+		door.asked_ns = door.pause_ns = 0;
+		r = explore_drawn(&d);
+		assert_true(r.audit.by_rule[VB_AUDIT_MODE_CONFLICT] > 0);
+	}
+}
+
 /* The mistake that nothing else shows. */
 static void test_only_beyond(void **state)
 {
@@ -573,6 +625,7 @@ int main(void)
 		cmocka_unit_test(test_never_back),
 		cmocka_unit_test(test_verbs_too_late),
 		cmocka_unit_test(test_forgiven_is_told),
+		cmocka_unit_test(test_forgiven_no_longer),
 		cmocka_unit_test(test_only_beyond),
 	};
 

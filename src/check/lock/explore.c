@@ -438,7 +438,7 @@ static void tell_stuck(struct explore *x, uint64_t since_ns, int err)
 	}
 }
 
-static void heal(struct explore *x)
+static void end_faults(struct explore *x)
 {
 	const struct vb_sim_faults *f = &x->d->faults;
 	/* Clocks are no fault. */
@@ -448,6 +448,10 @@ static void heal(struct explore *x)
 					   .common_error_max_ns = f->common_error_max_ns};
 
 	vb_sim_set_faults(x->fabric, &none);
+}
+
+static void heal(struct explore *x)
+{
 	x->live = true;
 	for (unsigned i = 0; i < x->d->clients; i++) {
 		struct slot *s = &x->slots[i];
@@ -495,7 +499,7 @@ static int run_safety(struct explore *first)
 static void run_phases(struct explore *first)
 {
 	int err = run_safety(first);
-	uint64_t begin = vb_sched_now(first->sched), most = 0;
+	uint64_t begin, most = 0;
 	bool lost = false;
 
 	for (struct explore *x = first; x != NULL; x = x->beside) {
@@ -504,6 +508,10 @@ static void run_phases(struct explore *first)
 	}
 	if (lost || is_over(first))
 		return;
+	for (struct explore *x = first; x != NULL; x = x->beside)
+		end_faults(x);
+	explore_let_land(first);
+	begin = vb_sched_now(first->sched);
 	for (struct explore *x = first; x != NULL; x = x->beside)
 		heal(x);
 	if (err != -EDEADLK)

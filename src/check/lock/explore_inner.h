@@ -127,9 +127,10 @@ void explore_draw_refusals(const struct vb_lock_ops *ops, struct vb_explore_draw
 void explore_draw_never_back(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
 void explore_draw_too_late(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
 void explore_tell_beyond(FILE *to, const struct vb_explore_draw *d);
-/* ... the bound that holds, and the one that the fabric gives, ... */
+/* ... the bound that holds, and the one that the fabric gives; behind the faults waits for what is late, ... */
 uint64_t explore_true_bound_ns(const struct vb_explore_draw *d);
 void explore_beyond_fabric(struct explore *x);
+void explore_let_land(struct explore *first);
 /* ... the rules that are not judged: bit i is rule i; and whether a cycle has come to no more than to be
  * told that its server is gone. */
 unsigned explore_forgiven(const struct vb_explore_draw *d);
