@@ -76,8 +76,8 @@ struct vb_completion {
 /*
  * Opens a ring of the calling thread.  params NULL: all 0.
  *
- *   -EINVAL          a parameter is out of range
- *   -ENOMEM, -EMFILE, -ENFILE  no memory, or no descriptor
+ *   -EINVAL  a parameter is out of range
+ *   -ENOMEM  no memory, or no descriptor: the log says which
  */
 int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out);
 
@@ -120,7 +120,8 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *client,
  *
  *   VB_STARTED, -ENOSPC, -ENOMEM, -VB_EFOREIGN as for vb_lock_acquire_start
  */
-int vb_ring_call(struct vb_ring *ring, int (*call)(void *arg), void *arg, void *tag, uint64_t *id);
+typedef int (*vb_ring_fn)(void *arg);
+int vb_ring_call(struct vb_ring *ring, vb_ring_fn call, void *arg, void *tag, uint64_t *id);
 
 /*
  * Cancels what is under way: the waiting in it ends with -ECANCELED, and its completion comes with

@@ -19,6 +19,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -66,8 +67,9 @@ static int check(const struct vb_ring *r)
 	if (vb_likely(r->forks == vb_forks && vb_sched_is_here(r->sched)))
 		return 0;
 	if (r->forks != vb_forks)
-		return vb_fail(-VB_EFOREIGN, "a ring of the process from which this one was forked: "
-					     "it opens one of its own");
+		return vb_fail(-VB_EFOREIGN,
+			       "a ring of the process from which this one was forked: "
+			       "it opens one of its own");
 	return vb_fail(-VB_EFOREIGN,
 		       "a ring of another thread: only the thread that has opened it may call it");
 }
@@ -204,7 +206,7 @@ static int run_any(struct vb_ring_op *op)
 				 result);
 }
 
-int vb_ring_call(struct vb_ring *r, int (*call)(void *arg), void *arg, void *tag, uint64_t *id)
+int vb_ring_call(struct vb_ring *r, vb_ring_fn call, void *arg, void *tag, uint64_t *id)
 {
 	struct vb_ring_op *op;
 	int err;
@@ -377,9 +379,11 @@ int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out)
 	r->done = calloc((size_t)r->mask + 1, sizeof(r->done[0]));
 	r->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (r->ops == NULL || r->done == NULL || r->fd < 0) {
-		err = r->fd < 0 ? -errno : -ENOMEM;
+		const char *lacks = r->fd < 0 ? strerror(errno) : "no memory";
+		uint32_t depth = r->depth;
+
 		ring_free(r);
-		return vb_fail(err, "a ring for %u calls could not be made", params->depth);
+		return vb_fail(-ENOMEM, "a ring for %u calls could not be made: %s", depth, lacks);
 	}
 	r->sched = vb_sched_self();
 	vb_keeper_settle(r->sched);

@@ -19,7 +19,7 @@ struct vb_ring_op {
 	int (*run)(struct vb_ring_op *op);
 	union {
 		struct {
-			int (*call)(void *arg);
+			vb_ring_fn call;
 			void *arg;
 		} any;
 		struct {

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "child.h"
 
 #define MS          1000000ull
 #define PATIENCE_MS 60000
@@ -405,7 +406,7 @@ static void test_others(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, foreign, NULL), 0);
 	pthread_join(thread, &wrong);
 	assert_null(wrong);
-	pid = fork();
+	pid = fork_child();
 	if (pid == 0)
 		_exit(foreign(NULL) != NULL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -184,6 +184,7 @@ UNBOUND = {
     "vb_ring": "calls that end later have no class in Python yet",
     "vb_ring_params": "of vb_ring",
     "vb_completion": "of vb_ring",
+    "vb_ring_fn": "of vb_ring",
     "VB_STARTED": "of vb_ring",
     "vb_ring_open": "of vb_ring",
     "vb_ring_close": "of vb_ring",
