@@ -278,8 +278,8 @@ struct vb_ep {
 	uint64_t offset_ns;
 	uint64_t count[VB_OP_COUNT]; /* verbs posted */
 	struct vb_list waiters;      /* struct vb_ep_waiter: tasks that wait for a message */
-	struct vb_task *caller;      /* atomic: whose call on a ring is under way, see verbena/async.h */
-	void *user;                  /* the client's state; NULL until set */
+	struct vb_task *caller; /* atomic: whose call on a ring is under way, see verbena/async.h */
+	void *user;             /* the client's state; NULL until set */
 };
 
 /* Every backend and hook, in the order in which `verbena list` shows them. */
