@@ -299,7 +299,7 @@ int vb_ring_wait(struct vb_ring *r, uint64_t timeout_ns)
 
 int vb_ring_fd(const struct vb_ring *r)
 {
-	return r != NULL ? r->fd : -1;
+	return vb_any_null(r) ? -EINVAL : r->fd;
 }
 
 int vb_ring_arm(struct vb_ring *r)
