@@ -136,7 +136,7 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  -EINVAL, CHILD_AND_THREAD, vb_ring_reap(w.ring, &o.done, 1), FOREIGN)                    \
 	X(vb_ring_wait, vb_ring_wait(NULL, 0), -EINVAL, CHILD_AND_THREAD, vb_ring_wait(w.ring, 0), \
 	  FOREIGN)                                                                                 \
-	X(vb_ring_fd, vb_ring_fd(NULL), -EINVAL, NOWHERE, 0, 0)                                         \
+	X(vb_ring_fd, vb_ring_fd(NULL), -EINVAL, NOWHERE, 0, 0)                                    \
 	X(vb_ring_arm, vb_ring_arm(NULL), -EINVAL, CHILD_AND_THREAD, vb_ring_arm(w.ring), FOREIGN)
 
 #define NAMES_CALLS(X)                                                                             \
