@@ -31,7 +31,7 @@
  * verbena/fabric.h): it goes on while the thread waits in Verbena, and on its keeper while the thread
  * is elsewhere, at once after vb_ring_arm and after half a millisecond otherwise.  The option
  * no_keeper of a fabric does not change that.  On `sim` there are no keepers: it goes on in
- * vb_ring_wait and whatever else waits.
+ * vb_ring_wait and whatever else waits, and the descriptor tells nothing.
  *
  * Whose it is.  A client with a call under way is that call's: until it has ended every other call
  * with that client is -EBUSY (closing it: does nothing and says so), but for vb_lock_valid and those
@@ -40,8 +40,8 @@
  * each message to one of a thread's clients, and each of the 100 looks a second while none comes, costs
  * a look at all of them: some 0.05 us each (bench/bench_ring.c).
  *
- * All calls are the ring's thread's: from another one, and from a forked child, they are
- * -VB_EFOREIGN.
+ * All calls but vb_ring_fd are the ring's thread's: from another one, and from a forked child, they
+ * are -VB_EFOREIGN.
  */
 #ifndef VERBENA_ASYNC_H
 #define VERBENA_ASYNC_H
@@ -60,7 +60,7 @@ struct vb_ring;
 
 struct vb_ring_params {
 	/* How many calls may be under way or ended and not reaped, 1 to 1,048,576; 0: 1024.  Each takes
-	 * some 150 bytes from the beginning.  Those under way have a stack each, and Linux gives a process
+	 * some 120 bytes from the beginning.  Those under way have a stack each, and Linux gives a process
 	 * some 32,000 of them unless its vm.max_map_count is raised. */
 	uint32_t depth;
 	/* The stack of a call, 16 KiB to 64 MiB, rounded up to a power of two; 0: 64 KiB.  Only what is
@@ -82,7 +82,8 @@ struct vb_completion {
 int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out);
 
 /* Closes it; NULL does nothing.  -EBUSY: something is under way, or has not been reaped; a result that
- * nobody takes may be a lock that nobody gives back.  Close it before the thread ends. */
+ * nobody takes may be a lock that nobody gives back.  -EINVAL, -VB_EFOREIGN as for vb_ring_reap.  Close
+ * it before the thread ends. */
 int vb_ring_close(struct vb_ring *ring);
 
 /*
@@ -115,8 +116,8 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *client,
  * call of this thread's rings runs, nor while the thread is inside Verbena; from one call of Verbena
  * to the next the thread may change, so nothing that hangs on a thread (errno, its locals) lasts.  If
  * it waits by other means, all that is under way waits.  The clients and coordinators that it uses are
- * its own until it has ended, and must not be used elsewhere.  It may start more, but not reap, arm or
- * wait.
+ * its own until it has ended, and must not be used elsewhere.  It may start more, but not reap, arm, wait or
+ * close.  A child that is forked in it must not return from it: it would be ended.
  *
  *   VB_STARTED, -ENOSPC, -ENOMEM, -VB_EFOREIGN as for vb_lock_acquire_start
  */
@@ -162,6 +163,7 @@ int vb_ring_fd(const struct vb_ring *ring);
  *
  *   0        armed, until something ends
  *   -EAGAIN  something has ended already: reap it first.  Not armed
+ *   -ENOMEM  no thread for the keeper: wait or reap instead.  Not armed
  *   -EINVAL, -VB_EFOREIGN  as for vb_ring_reap
  */
 int vb_ring_arm(struct vb_ring *ring);

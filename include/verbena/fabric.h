@@ -153,7 +153,8 @@ int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out
  * Closes the fabric.  The last user of a shm segment also removes its name.  NULL does nothing.
  *
  *   -EBUSY        lock spaces, clients, databases, coordinators, tables of values or servers are
- *                 open on it: the log names them.  Nothing is closed; close those, then call again
+ *                 open on it: the log names them; or `sim`, and calls on rings are under way.
+ *                 Nothing is closed; close those, then call again
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
  */
 int vb_fabric_close(struct vb_fabric *fabric);

@@ -160,6 +160,10 @@ int vb_fabric_close(struct vb_fabric *fabric)
 		err = vb_opened_check(fabric, NULL, "fabric", fabric->ops->name);
 	if (err)
 		return err;
+	if ((fabric->caps.flags & VB_CAP_VIRTUAL) && vb_sched_calls_open(vb_sched_self()) > 0)
+		return vb_fail(-EBUSY,
+			       "calls on rings are under way in this simulation, and their time "
+			       "ends with it: wait for them, then close it again");
 	pthread_mutex_destroy(&fabric->opened_lock);
 	/* A hook is no fabric of its own. */
 	timed = fabric->lower == NULL && !(fabric->caps.flags & VB_CAP_VIRTUAL);

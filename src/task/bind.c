@@ -9,13 +9,13 @@
 
 __thread struct vb_sched *vb_sched_mine __attribute__((tls_model("initial-exec")));
 __thread struct vb_sched *vb_sched_lent __attribute__((tls_model("initial-exec")));
-/* vb_sched_mine, but NULL while it is kept. */
+/* vb_sched_mine, but NULL while it is kept, or calls on rings are under way. */
 __thread struct vb_sched *vb_sched_quick __attribute__((tls_model("initial-exec")));
 
 void vb_sched_bind(struct vb_sched *s, bool here)
 {
 	vb_sched_mine = here ? s : NULL;
-	vb_sched_quick = here && !s->face.kept ? s : NULL;
+	vb_sched_quick = here && !s->face.kept && s->calls_open == 0 ? s : NULL;
 	if (s->env->bind != NULL)
 		s->env->bind(s, here);
 }
@@ -23,7 +23,7 @@ void vb_sched_bind(struct vb_sched *s, bool here)
 void vb_sched_set_kept(struct vb_sched *s, bool kept)
 {
 	s->face.kept = kept;
-	vb_sched_quick = kept ? NULL : vb_sched_mine;
+	vb_sched_quick = kept || s->calls_open > 0 ? NULL : vb_sched_mine;
 }
 
 void vb_sched_lend(struct vb_sched *s)

@@ -93,7 +93,7 @@ struct vb_sched {
 	/* keeper.c.  The first three are whoever's who has the scheduler. */
 	unsigned background;   /* pieces of background work */
 	unsigned inside;       /* calls of the owner under way, one in the other */
-	unsigned calls_open;   /* the same of calls on rings, in virtual time */
+	unsigned calls_open;   /* of them, calls on rings; in virtual time, too */
 	uint64_t last_turn_ns; /* when a busy owner last gave them a turn */
 	uint32_t calls;        /* atomic: times that the owner has come back */
 	bool gone;             /* atomic, the owner's: he has said that he goes */
@@ -192,11 +192,11 @@ void vb_keeper_take_back(struct vb_sched *s);
 void vb_keeper_end(struct vb_sched *s);
 /* The owner, who has it, goes for good.  False: there is nothing to inherit. */
 bool vb_keeper_inherit(struct vb_sched *s);
-/* Background work that is a call on a ring: in virtual time, too, no other call is quick meanwhile. */
+/* Background work that is a call on a ring: no other call of the thread is quick meanwhile. */
 void vb_sched_call_begin(struct vb_sched *s);
 void vb_sched_call_end(struct vb_sched *s);
-/* The owner goes, and the keeper need not look whether he does. */
-void vb_keeper_go(struct vb_sched *s);
+/* The owner goes, and the keeper need not look whether he does.  0, or -ENOMEM, said: there is none. */
+int vb_keeper_go(struct vb_sched *s);
 /* Whether he has, and has not come back since.  By the owner. */
 bool vb_keeper_is_gone(const struct vb_sched *s);
 /* In idle: sleeps so long at most, if it is the keeper that idles; else false. */

@@ -182,6 +182,7 @@ bool vb_keeper_nap(struct vb_sched *s, uint64_t ns)
 static void lend(struct vb_sched *s)
 {
 	if (s->background == 0 || (!s->has_keeper && start(s) != 0)) {
+		__atomic_store_n(&s->gone, false, __ATOMIC_RELAXED);
 		vb_sched_set_kept(s, false);
 		return;
 	}
@@ -257,28 +258,41 @@ bool vb_keeper_is_gone(const struct vb_sched *s)
 	return vb_sched_lent == s && s->gone;
 }
 
-void vb_keeper_go(struct vb_sched *s)
+int vb_keeper_go(struct vb_sched *s)
 {
 	if (vb_keeper_is_gone(s))
-		return;
-	if (!vb_sched_kept(s) || !vb_keeper_enter(s))
-		return;
+		return 0;
+	if (!vb_sched_kept(s)) {
+		if (s->face.is_virtual || s->background == 0)
+			return 0;
+		/* No thread could be made for it, the last time. */
+		vb_sched_set_kept(s, true);
+	}
+	if (!vb_keeper_enter(s))
+		return 0;
 	__atomic_store_n(&s->gone, true, __ATOMIC_RELAXED);
 	vb_keeper_leave(s);
+	return vb_sched_lent == s || s->background == 0 ? 0 : -ENOMEM;
 }
 
 void vb_sched_call_begin(struct vb_sched *s)
 {
-	vb_sched_background_begin(s);
-	if (s->face.is_virtual && s->calls_open++ == 0)
+	/* Not only by being kept: there is no keeper in virtual time, nor where no thread could be made. */
+	if (s->calls_open++ == 0)
 		vb_sched_quick = NULL;
+	vb_sched_background_begin(s);
 }
 
 void vb_sched_call_end(struct vb_sched *s)
 {
 	vb_sched_background_end(s);
-	if (s->face.is_virtual && --s->calls_open == 0)
+	if (--s->calls_open == 0 && !s->face.kept)
 		vb_sched_quick = vb_sched_mine;
+}
+
+unsigned vb_sched_calls_open(const struct vb_sched *s)
+{
+	return s->calls_open;
 }
 
 void vb_sched_background_begin(struct vb_sched *s)

@@ -149,7 +149,7 @@ int vb_ring_take(struct vb_ring *r, void *tag, struct vb_ring_op **out)
 {
 	struct vb_ring_op *op;
 
-	if (__atomic_add_fetch(&r->open, 1, __ATOMIC_RELAXED) > r->depth) {
+	if (__atomic_add_fetch(&r->open, 1, __ATOMIC_ACQUIRE) > r->depth) {
 		__atomic_fetch_sub(&r->open, 1, __ATOMIC_RELAXED);
 		return vb_fail(-ENOSPC,
 			       "%u calls are under way on this ring or not reaped, which is its "
@@ -198,8 +198,16 @@ int vb_ring_go(struct vb_ring_op *op, uint64_t *id)
 
 static int run_any(struct vb_ring_op *op)
 {
+	uint32_t forks = vb_forks;
 	int result = op->any.call(op->any.arg);
 
+	/* What else is under way is the parent's. */
+	if (vb_unlikely(forks != vb_forks)) {
+		vb_error("a child that was forked in a call on a ring has returned from it: it "
+			 "ends, as "
+			 "it should have by exec or _exit");
+		_exit(127);
+	}
 	return result <= 0
 		       ? result
 		       : vb_fail(-EINVAL, "a call on a ring returned %d: results are 0 or negative",
@@ -265,7 +273,8 @@ int vb_ring_reap(struct vb_ring *r, struct vb_completion done[], unsigned most)
 		done[n++] = r->done[r->tail & r->mask];
 		r->tail++;
 	}
-	__atomic_fetch_sub(&r->open, n, __ATOMIC_RELAXED);
+	/* The places are free: whoever takes one writes behind our reads. */
+	__atomic_fetch_sub(&r->open, n, __ATOMIC_RELEASE);
 	return (int)n;
 }
 
@@ -319,8 +328,10 @@ int vb_ring_arm(struct vb_ring *r)
 		__atomic_store_n(&r->armed, false, __ATOMIC_SEQ_CST);
 		return -EAGAIN;
 	}
-	vb_keeper_go(r->sched);
-	return 0;
+	err = vb_keeper_go(r->sched);
+	if (err)
+		__atomic_store_n(&r->armed, false, __ATOMIC_SEQ_CST);
+	return err;
 }
 
 /* ---- life ---- */

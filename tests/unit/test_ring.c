@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "child.h"
+#include "lock/lock.h"
 
 #define MS          1000000ull
 #define PATIENCE_MS 60000
@@ -54,8 +55,21 @@ static void open_world(const char *fabric, const char *lock, unsigned clients, u
 	assert_int_equal(vb_ring_open(&rp, &w.ring), 0);
 }
 
+/* When nothing is under way any more, the thread's calls are as quick as if nothing had ever been. */
+static void quick_again(void)
+{
+	const struct vb_sched *mine = w.holder->ep->sched;
+	uint64_t until = vb_clock_ns() + PATIENCE_NS;
+
+	do {
+		vb_poll();
+	} while (vb_sched_quick != mine && vb_clock_ns() < until);
+	assert_ptr_equal(vb_sched_quick, mine);
+}
+
 static void close_world(void)
 {
+	quick_again();
 	assert_int_equal(vb_ring_close(w.ring), 0);
 	for (unsigned i = 0; i < CLIENTS; i++)
 		vb_lock_client_close(w.client[i]);
@@ -359,8 +373,12 @@ static void test_depth(void **state)
 	vb_log_unmute();
 	for (int n = 0, got; n < 3; n += got) {
 		assert_int_equal(vb_ring_wait(w.ring, PATIENCE_NS), 0);
-		got = vb_ring_reap(w.ring, done, 4);
+		got = vb_ring_reap(w.ring, done + n, 4 - (unsigned)n);
 		assert_in_range(got, 1, 3 - n);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(done[i].result, -ECANCELED);
+		assert_ptr_equal(done[i].tag, &w.client[i]);
 	}
 	assert_int_equal(start(3, 6, VB_FOREVER_NS, NULL), 0);
 	assert_int_equal(vb_lock_release(w.client[3], &w.grant[3]), 0);
@@ -437,6 +455,72 @@ static void test_params(void **state)
 	assert_int_equal(vb_ring_close(NULL), 0);
 }
 
+/* Goes on until it is told not to, and has nothing open. */
+static int goes_on(void *arg)
+{
+	while (*(const bool *)arg)
+		vb_poll();
+	return 0;
+}
+
+static void test_simulation(void **state)
+{
+	const struct vb_fabric_params fp = {.fabric = "sim"};
+	struct vb_completion done;
+	struct vb_fabric *f;
+	struct vb_ring *r;
+	bool on = true;
+
+	(void)state;
+	assert_int_equal(vb_fabric_open(&fp, &f), 0);
+	assert_int_equal(vb_ring_open(NULL, &r), 0);
+	assert_int_equal(vb_ring_call(r, goes_on, &on, &on, NULL), VB_STARTED);
+	vb_log_mute();
+	assert_int_equal(vb_fabric_close(f), -EBUSY);
+	vb_log_unmute();
+	on = false;
+	assert_int_equal(vb_ring_wait(r, VB_FOREVER_NS), 0);
+	assert_int_equal(vb_ring_reap(r, &done, 1), 1);
+	assert_ptr_equal(done.tag, &on);
+	assert_int_equal(vb_ring_close(r), 0);
+	assert_int_equal(vb_fabric_close(f), 0);
+}
+
+/* A child that returns from the call it was forked in would go on with what is its parent's. */
+static int forks(void *arg)
+{
+	pid_t child;
+
+	vb_poll();
+	child = fork_child();
+	if (child == 0)
+		vb_log_mute();
+	else
+		*(pid_t *)arg = child;
+	return 0;
+}
+
+static void test_forked_inside(void **state)
+{
+	struct vb_completion done;
+	pid_t child = 0;
+	int status;
+
+	(void)state;
+	open_world("shm", "mcs", 1, 0);
+	hold(5);
+	assert_int_equal(start(0, 5, VB_FOREVER_NS, NULL), VB_STARTED);
+	assert_int_equal(vb_ring_call(w.ring, forks, &child, &child, NULL), VB_STARTED);
+	done = next();
+	assert_ptr_equal(done.tag, &child);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 127);
+	let_go();
+	expect(0, 0);
+	assert_int_equal(vb_lock_release(w.client[0], &w.grant[0]), 0);
+	close_world();
+}
+
 /* ---- a transaction, while its thread is elsewhere ---- */
 
 struct transfer {
@@ -451,6 +535,8 @@ static int move(struct vb_coordinator *me, void *arg)
 	void *from, *to;
 	int err = vb_txn_update(me, t->table, 1, &from);
 
+	/* Others come in between: where verbs end at once it would never be under way. */
+	vb_poll();
 	if (err || (err = vb_txn_update(me, t->table, 2, &to)) != 0)
 		return err;
 	*(int64_t *)from -= t->amount;
@@ -502,6 +588,7 @@ static void test_transactions(void **state)
 		assert_true(err == VB_STARTED || err == 0);
 		open += err == VB_STARTED;
 	}
+	assert_true(open > 0);
 	while (open > 0) {
 		int n;
 
@@ -531,6 +618,7 @@ int main(void)
 		cmocka_unit_test(test_shm),          cmocka_unit_test(test_tcp),
 		cmocka_unit_test(test_sim),          cmocka_unit_test(test_depth),
 		cmocka_unit_test(test_others),       cmocka_unit_test(test_params),
+		cmocka_unit_test(test_simulation),   cmocka_unit_test(test_forked_inside),
 		cmocka_unit_test(test_transactions),
 	};
 
