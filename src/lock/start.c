@@ -2,21 +2,36 @@
 /* A client's calls that are started now and end later, on a ring (task/ring.c). */
 #define VB_LOG_ROOM "lock"
 #include <errno.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "fabric/opened.h"
 #include "lock/lock.h"
 #include "task/ring.h"
 
+struct started {
+	struct vb_lock_client *client;
+	struct vb_grant *grant;
+	uint64_t lock;
+	uint64_t timeout_ns;
+	enum vb_mode mode;
+};
+_Static_assert(sizeof(struct started) <= sizeof(((struct vb_ring_op *)NULL)->own), "it fits");
+
 static int run_acquire(struct vb_ring_op *op)
 {
-	return vb_lock_acquire(op->lock.client, op->lock.lock, op->lock.mode, op->lock.timeout_ns,
-			       op->lock.grant);
+	struct started s;
+
+	memcpy(&s, op->own, sizeof(s));
+	return vb_lock_acquire(s.client, s.lock, s.mode, s.timeout_ns, s.grant);
 }
 
 static int run_release(struct vb_ring_op *op)
 {
-	return vb_lock_release(op->lock.client, op->lock.grant);
+	struct started s;
+
+	memcpy(&s, op->own, sizeof(s));
+	return vb_lock_release(s.client, s.grant);
 }
 
 /* The ring and the client are this thread's, and the client has nothing under way. */
@@ -32,15 +47,13 @@ static int check(struct vb_ring *ring, const struct vb_lock_client *me)
 	return 0;
 }
 
-static int start(struct vb_ring_op *op, struct vb_lock_client *me, struct vb_grant *grant,
-		 uint64_t *id)
+static int start(struct vb_ring_op *op, const struct started *call, uint64_t *id)
 {
-	struct vb_sched *s = me->ep->sched;
+	struct vb_sched *s = call->client->ep->sched;
 	int err;
 
-	op->caller = &me->ep->caller;
-	op->lock.client = me;
-	op->lock.grant = grant;
+	op->caller = &call->client->ep->caller;
+	memcpy(op->own, call, sizeof(*call));
 	err = vb_ring_go(op, id);
 	vb_keeper_settle(s);
 	return err;
@@ -75,10 +88,13 @@ int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *me, uint6
 	if (err)
 		return err;
 	op->run = run_acquire;
-	op->lock.lock = lock;
-	op->lock.mode = mode;
-	op->lock.timeout_ns = timeout_ns;
-	return start(op, me, out, id);
+	return start(op,
+		     &(struct started){.client = me,
+				       .grant = out,
+				       .lock = lock,
+				       .timeout_ns = timeout_ns,
+				       .mode = mode},
+		     id);
 }
 
 int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *me, struct vb_grant *grant,
@@ -97,5 +113,5 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *me, struc
 	if (err)
 		return err;
 	op->run = run_release;
-	return start(op, me, grant, id);
+	return start(op, &(struct started){.client = me, .grant = grant}, id);
 }

@@ -196,16 +196,24 @@ int vb_ring_go(struct vb_ring_op *op, uint64_t *id)
 	return VB_STARTED;
 }
 
+struct any {
+	vb_ring_fn call;
+	void *arg;
+};
+
 static int run_any(struct vb_ring_op *op)
 {
 	uint32_t forks = vb_forks;
-	int result = op->any.call(op->any.arg);
+	struct any any;
+	int result;
+
+	memcpy(&any, op->own, sizeof(any));
+	result = any.call(any.arg);
 
 	/* What else is under way is the parent's. */
 	if (vb_unlikely(forks != vb_forks)) {
-		vb_error("a child that was forked in a call on a ring has returned from it: it "
-			 "ends, as "
-			 "it should have by exec or _exit");
+		vb_error("a child that was forked in a call on a ring has returned from it, and "
+			 "is ended: it should have ended by exec or _exit");
 		_exit(127);
 	}
 	return result <= 0
@@ -216,6 +224,7 @@ static int run_any(struct vb_ring_op *op)
 
 int vb_ring_call(struct vb_ring *r, vb_ring_fn call, void *arg, void *tag, uint64_t *id)
 {
+	const struct any any = {.call = call, .arg = arg};
 	struct vb_ring_op *op;
 	int err;
 
@@ -229,8 +238,7 @@ int vb_ring_call(struct vb_ring *r, vb_ring_fn call, void *arg, void *tag, uint6
 	if (err)
 		return err;
 	op->run = run_any;
-	op->any.call = call;
-	op->any.arg = arg;
+	memcpy(op->own, &any, sizeof(any));
 	err = vb_ring_go(op, id);
 	vb_keeper_settle(r->sched);
 	return err;

@@ -9,7 +9,7 @@
 
 #include "task/task.h"
 
-/* One call; its room fills in `run` and what that needs. */
+/* One call; its room fills in `run` and `own`. */
 struct vb_ring_op {
 	struct vb_ring *ring;
 	struct vb_task *task; /* NULL: none is under way */
@@ -17,21 +17,9 @@ struct vb_ring_op {
 	struct vb_task **caller;
 	void *tag;
 	int (*run)(struct vb_ring_op *op);
-	union {
-		struct {
-			vb_ring_fn call;
-			void *arg;
-		} any;
-		struct {
-			struct vb_lock_client *client;
-			struct vb_grant *grant;
-			uint64_t lock;
-			uint64_t timeout_ns;
-			enum vb_mode mode;
-		} lock;
-	};
-	uint32_t next; /* free one, by number + 1 */
-	uint32_t turn; /* how often it was used: part of the id */
+	uint64_t own[5]; /* what the room's `run` needs, by a struct of its own */
+	uint32_t next;   /* free one, by number + 1 */
+	uint32_t turn;   /* how often it was used: part of the id */
 	int result;
 	bool starting; /* its starter will see that it has ended */
 };
