@@ -262,6 +262,14 @@ int vb_ep_sleep_until(struct vb_ep *ep, uint64_t local_ns)
 	return err;
 }
 
+void vb_ep_wait_out(struct vb_ep *ep, uint64_t ns)
+{
+	bool shielded = vb_task_shield(true);
+
+	(void)vb_ep_sleep(ep, ns);
+	(void)vb_task_shield(shielded);
+}
+
 /* Messages arrive at the lowest endpoint of a stack of hooks, so that is where the waiters stand.
  */
 static struct vb_ep *lowest(struct vb_ep *ep)

@@ -332,6 +332,8 @@ static inline int vb_ep_sleep(struct vb_ep *ep, uint64_t ns)
 {
 	return vb_ep_sleep_until(ep, vb_ep_now(ep) + ns);
 }
+/* Also in a task that is cancelled: what must get through pauses between its tries there, too. */
+void vb_ep_wait_out(struct vb_ep *ep, uint64_t ns);
 
 /*
  * The time that all clients have in common, as far as this one knows it: true to within *error_ns.

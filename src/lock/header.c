@@ -140,7 +140,7 @@ static int await(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint6
 				       "use another name",
 				       s->name);
 		if (ep != NULL)
-			(void)vb_ep_sleep(ep, 1000000);
+			vb_ep_wait_out(ep, 1000000);
 		else
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}

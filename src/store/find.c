@@ -207,7 +207,7 @@ static int find_carefully(struct vb_acc *a, struct vb_find *f)
 			return vb_fail(-VB_EUNKNOWN,
 				       "the index of table '%s' on node %u does not come to rest",
 				       f->table->name, node_of(f));
-		(void)vb_ep_sleep(a->ep, pause);
+		vb_ep_wait_out(a->ep, pause);
 		pause = pause * 2 < PAUSE_MOST_NS ? pause * 2 : PAUSE_MOST_NS;
 	}
 }

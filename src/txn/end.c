@@ -21,7 +21,7 @@ static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 
 		VB_SOMETIMES_IF(tries > 0, 100, "txn: a release is repeated");
 		if (tries > 0)
-			(void)vb_ep_sleep(me->ep, me->db->fabric->caps.verb_bound_ns);
+			vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
 		/* Those whose server may still do what it was asked to: the release must come to it
 		 * behind that. */
 		asked = vb_items_to_front(t->some, n, VB_ITEM_ASKED, 0);

@@ -21,10 +21,7 @@
 
 void vb_txn_wait_out(struct vb_coordinator *me, uint64_t ns)
 {
-	bool shielded = vb_task_shield(true);
-
-	(void)vb_ep_sleep(me->ep, ns);
-	(void)vb_task_shield(shielded);
+	vb_ep_wait_out(me->ep, ns);
 }
 
 /* Snapshots compare what is named with the time of others: no name is from before it was given. */

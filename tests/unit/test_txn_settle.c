@@ -329,6 +329,85 @@ static void unanswered_waiter(void **state)
 	close_world(&w);
 }
 
+/* ---- a link that hesitates ---- */
+
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	uint64_t until_ns; /* what is posted before is lost */
+	vb_addr heard;     /* but not this word */
+	unsigned held, lost;
+} hiccup;
+
+static int post_hiccup(struct vb_ep *ep, struct vb_batch *b)
+{
+	if (vb_ep_now(ep) >= hiccup.until_ns || b->verbs[0].addr == hiccup.heard)
+		return hiccup.real->post(ep, b);
+	hiccup.lost++;
+	for (unsigned i = 0; i < b->n; i++)
+		b->verbs[i].status = -VB_EUNKNOWN;
+	return 0;
+}
+
+static void update_all(struct world *w, struct vb_coordinator *me)
+{
+	struct record *r;
+
+	must(vb_txn_begin(me));
+	for (uint64_t key = 0; key < KEYS; key++) {
+		must(vb_txn_update(me, w->t, key, (void **)&r));
+		r->value = AFTER;
+	}
+}
+
+static void holds_body(void *arg)
+{
+	struct cancelled *c = arg;
+	struct vb_coordinator *me = c->w->a;
+
+	update_all(c->w, me);
+	(void)vb_task_suspend(VB_FOREVER);
+	hiccup.real = me->ep->ops;
+	hiccup.ops = *hiccup.real;
+	hiccup.ops.post = post_hiccup;
+	hiccup.heard = vb_db_place(me->db, vb_txn_lane(me)->place);
+	hiccup.held = 0;
+	for (unsigned i = 0; i < me->txn.n; i++)
+		hiccup.held += (me->txn.item[i].flags & (VB_ITEM_HELD_X | VB_ITEM_HELD_S)) != 0;
+	hiccup.lost = 0;
+	hiccup.until_ns = vb_ep_now(me->ep) + 3 * c->w->f->caps.verb_bound_ns;
+	me->ep->ops = &hiccup.ops;
+	vb_txn_abort(me);
+	c->over = true;
+}
+
+/* What it holds goes back when the link is there again, and not only when somebody mends it. */
+static void cancelled_over_a_hiccup(void **state)
+{
+	static const struct vb_task_params params = {.name = "holds"};
+	struct vb_db_params p = usual_db(*state, LONG_NS);
+	struct cancelled c;
+	struct vb_task *task;
+	struct world w;
+
+	/* There no answer is lost. */
+	if (on_shm(state))
+		return;
+	open_hooked(&w, state, &p);
+	c = (struct cancelled){.w = &w};
+	must(vb_task_spawn(w.a->ep->sched, holds_body, &c, &params, &task));
+	must(vb_ep_sleep(w.b->ep, LEASE_NS));
+	vb_task_cancel(task);
+	while (!c.over)
+		must(vb_ep_sleep(w.b->ep, LEASE_NS));
+	assert_true(hiccup.lost >= hiccup.held);
+	assert_false(w.a->txn.kept);
+	update_all(&w, w.b);
+	must(vb_txn_commit(w.b));
+	assert_all_there(&w);
+	close_world(&w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
@@ -339,6 +418,7 @@ int main(int argc, char **argv)
 		{"cancelled while a server is silent", cancelled_while_silent},
 		{"a take-over that nobody answers", unanswered_take_over},
 		{"a place in the line that nobody answers", unanswered_waiter},
+		{"cancelled over a hiccup", cancelled_over_a_hiccup},
 	};
 	static const char *const fabrics[] = {"sim", "shm", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
