@@ -108,6 +108,38 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *client,
 			  struct vb_grant *grant, void *tag, uint64_t *id);
 
 /*
+ * Keeps what is held: renews the grant's lease (vb_lock_renew) whenever half of what it had left is over, until
+ * it is cancelled (vb_ring_cancel) or that fails.  What fails is tried again; but a quarter before the lease's
+ * end it is told, so that who works under the lock can come to an end while it is still held.
+ *
+ * The completion says how the grant stands.  It is held and the client's again, to be released or renewed, after
+ *
+ *   -ECANCELED    cancelled
+ *   -ETIMEDOUT, -VB_EUNKNOWN, -VB_EPEERGONE, -EAGAIN
+ *                 the errors of vb_lock_renew: it could not be renewed, and is valid until its
+ *                 valid_until_ns
+ *
+ * and it is no longer valid after
+ *
+ *   -VB_ELOST     the lease is over: release the grant
+ *
+ * Between two renewals the thread or its keeper must run (above): who is off its core for half a lease may
+ * lose it, and then is told so, afterwards.  The grant is the call's until it has ended, but for vb_lock_valid;
+ * so is the client: who holds more takes one for each lock that is kept.
+ *
+ *   VB_STARTED, -ENOSPC, -ENOMEM, -EBUSY, -VB_EFOREIGN as for vb_lock_acquire_start
+ *
+ * or at once
+ *
+ *   0             without a lease, held until the release: nothing is to be kept
+ *   -VB_ELOST     the lease is over
+ *   -EOPNOTSUPP   this protocol's leases cannot be renewed (vb_lock_renew says which can)
+ *   -EINVAL       the grant is not held by this client
+ */
+int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *client, struct vb_grant *grant,
+		       void *tag, uint64_t *id);
+
+/*
  * Starts a function of the program: what it calls of Verbena makes it wait, and not the thread; its
  * result is what it returns, 0 or negative.  This is for whatever is more than one call, as a
  * transaction, and for calls that have no start of their own.

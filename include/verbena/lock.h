@@ -23,7 +23,8 @@
  * What a grant is worth.  The locks are advisory.  Where the protocol has leases, a grant is valid
  * until its valid_until_ns on the client's clock (vb_lock_valid).  Choose lease_ns longer than the
  * work under a lock, ask for more with vb_lock_acquire_for, or renew the lease while it runs with
- * vb_lock_renew: which protocol does which is in `verbena list`.  (A conversion to another mode
+ * vb_lock_renew, or have that done in the background (vb_lock_keep_start in verbena/async.h): which
+ * protocol does which is in `verbena list`.  (A conversion to another mode
  * begins a new lease with "table", and with "dslr-update" if it had to wait.)  A holder can be
  * stopped by its machine at any instruction and go on long afterwards: checking the time and then
  * acting are two moments.  Only a fencing token that is checked where the data lives closes that

@@ -396,27 +396,33 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 
 /* ---- renew ---- */
 
-static int renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t timeout_ns)
+int vb_lock_renews(const struct vb_lock_client *me, const struct vb_grant *grant)
 {
 	const struct vb_lock_ops *ops = me->space->ops;
-	struct vb_claim *c = grant->claim;
-	uint64_t until_ns, now;
-	int err;
 
 	if (!is_held(me, grant))
 		return not_held("a renewal", grant);
-	if (c->valid_until_ns == VB_FOREVER)
+	if (grant->claim->valid_until_ns == VB_FOREVER)
 		return 0;
 	if (ops->renew == NULL)
 		return vb_fail(-EOPNOTSUPP,
 			       "'%s' cannot renew a lease; open the lock space with a longer one, "
 			       "or take a lock that can (`verbena list`)",
 			       ops->name);
-	until_ns = deadline(me, timeout_ns);
-	now = vb_ep_now(me->ep);
 	/* What is over stays so, also where nobody has come for the lock yet. */
-	if (now >= c->valid_until_ns)
-		return -VB_ELOST;
+	return vb_ep_now(me->ep) < grant->claim->valid_until_ns ? 1 : -VB_ELOST;
+}
+
+static int renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t timeout_ns)
+{
+	const struct vb_lock_ops *ops = me->space->ops;
+	struct vb_claim *c = grant->claim;
+	uint64_t until_ns, now;
+	int err = vb_lock_renews(me, grant);
+
+	if (err <= 0)
+		return err;
+	until_ns = deadline(me, timeout_ns);
 	me->polls = 0;
 	vb_observe_begin(me, VB_ACT_CONVERT, c->lock, c->mode, c);
 	err = ops->renew(me, c, until_ns < c->valid_until_ns ? until_ns : c->valid_until_ns);

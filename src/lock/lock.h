@@ -210,6 +210,10 @@ static inline bool vb_lock_is_entry(const struct vb_lock_space *s, uint16_t node
 	       (a - s->base[node]) / s->stride < mine;
 }
 
+/* 1; 0: held without a lease, so there is nothing to renew; or the errors of vb_lock_renew which need no answer,
+ * said. */
+int vb_lock_renews(const struct vb_lock_client *me, const struct vb_grant *grant);
+
 /* The server worker that answers for a lock (its index on its node modulo the node's workers), as
  * read from the header; -VB_EPEERGONE, logged, if there is none. */
 int vb_lock_server_of(struct vb_lock_client *me, uint64_t lock, vb_peer *out);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "fabric/opened.h"
 #include "lock/lock.h"
 #include "task/ring.h"
@@ -33,6 +34,54 @@ static int run_release(struct vb_ring_op *op)
 	memcpy(&s, op->own, sizeof(s));
 	return vb_lock_release(s.client, s.grant);
 }
+
+/* ---- keeping ---- */
+
+/* Parts of what a lease has left when it is told: renewed when half is over, and given up a quarter
+ * before the end, at most so many tries later. */
+#define KEEP_HALF  2u
+#define KEEP_WARN  4u
+#define KEEP_TRIES 4u
+
+/* Renews it until last_ns at the latest. */
+static int renew_by(const struct started *s, uint64_t last_ns, uint64_t pause_ns)
+{
+	struct vb_ep *ep = s->client->ep;
+	uint64_t now;
+	int err;
+
+	for (unsigned tries = 0;; tries++) {
+		now = vb_ep_now(ep);
+		err = vb_lock_renew(s->client, s->grant, last_ns > now ? last_ns - now : 0);
+		if (err == 0 || err == -VB_ELOST || err == -ECANCELED || tries == KEEP_TRIES ||
+		    vb_ep_now(ep) + pause_ns >= last_ns)
+			return err;
+		VB_SOMETIMES(20000, "lease: a renewal of what is kept is tried again");
+		err = vb_ep_sleep(ep, pause_ns);
+		if (err)
+			return err;
+	}
+}
+
+/* Cancelled: also between two renewals, when the lease may be over. */
+static int run_keep(struct vb_ring_op *op)
+{
+	struct started s;
+	int err = 0;
+
+	memcpy(&s, op->own, sizeof(s));
+	while (err == 0) {
+		uint64_t end = s.grant->claim->valid_until_ns, now = vb_ep_now(s.client->ep);
+		uint64_t left = end > now ? end - now : 0;
+
+		err = vb_ep_sleep(s.client->ep, left / KEEP_HALF);
+		if (err == 0)
+			err = renew_by(&s, end - left / KEEP_WARN, left / KEEP_WARN / KEEP_TRIES);
+	}
+	return vb_lock_valid(s.client, s.grant) ? err : -VB_ELOST;
+}
+
+/* ---- what is started ---- */
 
 /* The ring and the client are this thread's, and the client has nothing under way. */
 static int check(struct vb_ring *ring, const struct vb_lock_client *me)
@@ -113,5 +162,27 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *me, struc
 	if (err)
 		return err;
 	op->run = run_release;
+	return start(op, &(struct started){.client = me, .grant = grant}, id);
+}
+
+int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *me, struct vb_grant *grant,
+		       void *tag, uint64_t *id)
+{
+	struct vb_ring_op *op;
+	int err;
+
+	if (vb_any_null(ring, me, grant))
+		return -EINVAL;
+	err = check(ring, me);
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(me->ep->sched);
+	err = vb_lock_renews(me, grant);
+	if (err <= 0)
+		return err;
+	err = vb_ring_take(ring, tag, &op);
+	if (err)
+		return err;
+	op->run = run_keep;
 	return start(op, &(struct started){.client = me, .grant = grant}, id);
 }

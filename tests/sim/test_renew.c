@@ -2,11 +2,12 @@
 /*
  * vb_lock_renew, of every lock: who can; that a hold which is renewed in time lasts and keeps the
  * others out; that one which is over stays over; what a renewal comes to whose answer is lost, whose
- * server is gone, or whose task is cancelled.
+ * server is gone, or whose task is cancelled.  And vb_lock_keep_start, which renews by itself.
  */
 #include "sim_test.h"
 
 #include <errno.h>
+#include <verbena/async.h>
 
 #define VB_LOG_ROOM "test"
 #include "base/log.h"
@@ -457,6 +458,211 @@ static void test_cancelled(void **state)
 	close_world(&w);
 }
 
+/* ---- kept by a ring ---- */
+
+static struct vb_ring *open_ring(void)
+{
+	struct vb_ring *ring;
+
+	must(vb_ring_open(NULL, &ring));
+	return ring;
+}
+
+/* Keeps it, for so long and not longer: 1, or how it ended. */
+static int keep_for(struct vb_ring *ring, uint64_t ns)
+{
+	struct vb_completion done;
+	int err = vb_ring_wait(ring, ns);
+
+	if (err == -ETIMEDOUT)
+		return 1;
+	must(err);
+	assert_int_equal(vb_ring_reap(ring, &done, 1), 1);
+	assert_ptr_equal(done.tag, ring);
+	return done.result;
+}
+
+static int keep(struct vb_ring *ring, struct world *w, struct vb_grant *g, uint64_t *id)
+{
+	return vb_lock_keep_start(ring, w->a, g, ring, id);
+}
+
+static void keep_for_long(enum vb_mode mode)
+{
+	struct vb_grant g, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, mode)
+	{
+		struct vb_ring *ring = open_ring();
+		const uint64_t token = g.token;
+		char said[1024] = "";
+		uint64_t id;
+
+		assert_int_equal(keep(ring, &w, &g, &id), VB_STARTED);
+		for (unsigned i = 0; i < 24; i++) {
+			assert_int_equal(keep_for(ring, LEASE / 3), 1);
+			assert_true(vb_lock_valid(w.a, &g));
+			assert_int_equal(vb_lock_try(w.b, 5, VB_EXCLUSIVE, &his), -EAGAIN);
+		}
+		vb_log_capture_begin(said, sizeof(said));
+		assert_int_equal(vb_lock_release(w.a, &g), -EBUSY);
+		assert_int_equal(keep(ring, &w, &g, NULL), -EBUSY);
+		vb_log_capture_end();
+		must(vb_ring_cancel(ring, id));
+		assert_int_equal(keep_for(ring, 0), -ECANCELED);
+		assert_true(vb_lock_valid(w.a, &g) && g.token == token);
+		must(vb_lock_release(w.a, &g));
+		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 2 * LEASE, &his));
+		must(vb_lock_release(w.b, &his));
+		must(vb_ring_close(ring));
+		close_world(&w);
+	}
+}
+
+static void test_kept(void **state)
+{
+	keep_for_long(VB_EXCLUSIVE);
+	keep_for_long(VB_SHARED);
+}
+
+/* While an eighth of the lease is left at least; what is left is the client's to use. */
+static void test_kept_no_longer(void **state)
+{
+	static const enum vb_mode modes[] = {VB_EXCLUSIVE, VB_SHARED};
+	unsigned told = 0;
+
+	for (unsigned m = 0; m < VB_ARRAY_SIZE(modes); m++) {
+		struct vb_grant g;
+		struct world w;
+
+		FOR_EACH_THAT_RENEWS(w, g, modes[m])
+		{
+			struct vb_ring *ring = open_ring();
+			uint64_t lease = lease_of(&g, w.a);
+			char said[4096] = "";
+			int err;
+
+			assert_int_equal(keep(ring, &w, &g, NULL), VB_STARTED);
+			assert_int_equal(keep_for(ring, 3 * lease), 1);
+			vb_log_capture_begin(said, sizeof(said));
+			if (w.space->ops->caps & VB_LOCK_SERVER)
+				vb_lock_server_stop(w.server);
+			else
+				vb_sim_set_faults(w.f, &lose);
+			err = keep_for(ring, lease);
+			vb_sim_set_faults(w.f, &none);
+			assert_true(err == -VB_EPEERGONE || err == -ETIMEDOUT ||
+				    err == -VB_EUNKNOWN);
+			assert_true(vb_lock_valid(w.a, &g));
+			assert_true(lease_of(&g, w.a) >= lease / 8);
+			pause_for(w.a, lease_of(&g, w.a));
+			assert_false(vb_lock_valid(w.a, &g));
+			assert_int_equal(keep(ring, &w, &g, NULL), -VB_ELOST);
+			(void)vb_lock_release(w.a, &g);
+			vb_log_capture_end();
+			if (w.space->ops->caps & VB_LOCK_SERVER)
+				must(vb_lock_server_start(w.space, 0, 0, 1, &w.server));
+			must(vb_ring_close(ring));
+			close_world(&w);
+			told++;
+		}
+	}
+	assert_int_equal(told, 9);
+}
+
+/* The first renewal after a restart may be refused, and so may one whose answer is lost. */
+static void test_kept_over_a_restart(void **state)
+{
+	struct vb_grant g;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, VB_EXCLUSIVE)
+	{
+		struct vb_ring *ring = open_ring();
+		char said[4096] = "";
+		uint64_t id;
+
+		assert_int_equal(keep(ring, &w, &g, &id), VB_STARTED);
+		vb_log_capture_begin(said, sizeof(said));
+		for (unsigned i = 0; i < 4; i++) {
+			vb_lock_server_stop(w.server);
+			assert_int_equal(keep_for(ring, LEASE / 8), 1);
+			must(vb_lock_server_start(w.space, 0, 0, 1, &w.server));
+			assert_int_equal(keep_for(ring, 2 * LEASE), 1);
+			assert_true(vb_lock_valid(w.a, &g));
+		}
+		vb_log_capture_end();
+		must(vb_ring_cancel(ring, id));
+		assert_int_equal(keep_for(ring, LEASE), -ECANCELED);
+		must(vb_lock_release(w.a, &g));
+		must(vb_ring_close(ring));
+		close_world(&w);
+	}
+}
+
+/* Somebody else has it where the lock is kept, as after a pause that was longer than the lease. */
+static void test_kept_and_lost(void **state)
+{
+	struct vb_grant g, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, VB_EXCLUSIVE)
+	{
+		struct vb_ring *ring = open_ring();
+		uint64_t id;
+
+		pause_for(w.a, 2 * LEASE);
+		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 4 * LEASE, &his));
+		g.claim->valid_until_ns = g.valid_until_ns = vb_lock_now(w.a) + LEASE;
+		assert_int_equal(keep(ring, &w, &g, NULL), VB_STARTED);
+		assert_int_equal(keep_for(ring, LEASE), -VB_ELOST);
+		assert_false(vb_lock_valid(w.a, &g));
+		/* Cancelled when it is over, before a renewal has shown it. */
+		g.claim->valid_until_ns = vb_lock_now(w.a) + LEASE;
+		assert_int_equal(keep(ring, &w, &g, &id), VB_STARTED);
+		g.claim->valid_until_ns = vb_lock_now(w.a);
+		must(vb_ring_cancel(ring, id));
+		assert_int_equal(keep_for(ring, LEASE), -VB_ELOST);
+		assert_true(vb_lock_valid(w.b, &his));
+		assert_int_equal(vb_lock_release(w.a, &g), -VB_ELOST);
+		must(vb_lock_release(w.b, &his));
+		must(vb_ring_close(ring));
+		close_world(&w);
+	}
+}
+
+static void test_not_kept(void **state)
+{
+	unsigned cannot = 0, need_not = 0;
+
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		struct vb_ring *ring = open_ring();
+		char said[512] = "";
+		struct vb_grant g;
+		struct world w;
+		bool leased;
+		int err;
+
+		open_world(&w, (*l)->name);
+		must(vb_lock_acquire(w.a, 5, VB_EXCLUSIVE, VB_FOREVER_NS, &g));
+		leased = g.valid_until_ns != VB_FOREVER_NS;
+		vb_log_capture_begin(said, sizeof(said));
+		if (!leased || (*l)->renew == NULL) {
+			err = keep(ring, &w, &g, NULL);
+			assert_int_equal(err, leased ? -EOPNOTSUPP : 0);
+			cannot += leased;
+			need_not += !leased;
+		}
+		must(vb_lock_release(w.a, &g));
+		assert_int_equal(keep(ring, &w, &g, NULL), -EINVAL);
+		vb_log_capture_end();
+		must(vb_ring_close(ring));
+		close_world(&w);
+	}
+	assert_true(cannot >= 3 && need_not >= 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -472,6 +678,11 @@ int main(void)
 		cmocka_unit_test(test_without_a_server),
 		cmocka_unit_test(test_another_server),
 		cmocka_unit_test(test_cancelled),
+		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_kept_no_longer),
+		cmocka_unit_test(test_kept_over_a_restart),
+		cmocka_unit_test(test_kept_and_lost),
+		cmocka_unit_test(test_not_kept),
 	};
 
 	return cmocka_run_group_tests_name("renew", tests, NULL, NULL);

@@ -120,6 +120,11 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	      vb_lock_acquire_start(w.ring, w.me, 1, VB_EXCLUSIVE, 0, NULL, NULL, NULL)),          \
 	  -EINVAL, CHILD_AND_THREAD,                                                               \
 	  vb_lock_acquire_start(w.ring, w.me, 1, VB_EXCLUSIVE, 0, &o.g, NULL, NULL), FOREIGN)      \
+	X(vb_lock_keep_start,                                                                      \
+	  all(3, vb_lock_keep_start(NULL, w.me, &w.g, NULL, NULL),                                 \
+	      vb_lock_keep_start(w.ring, NULL, &w.g, NULL, NULL),                                  \
+	      vb_lock_keep_start(w.ring, w.me, NULL, NULL, NULL)),                                 \
+	  -EINVAL, CHILD_AND_THREAD, vb_lock_keep_start(w.ring, w.me, &w.g, NULL, NULL), FOREIGN)  \
 	X(vb_lock_release_start,                                                                   \
 	  all(3, vb_lock_release_start(NULL, w.me, &w.g, NULL, NULL),                              \
 	      vb_lock_release_start(w.ring, NULL, &w.g, NULL, NULL),                               \

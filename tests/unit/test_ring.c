@@ -36,10 +36,11 @@ static struct {
 	struct vb_ring *ring;
 } w;
 
-static void open_world(const char *fabric, const char *lock, unsigned clients, uint32_t depth)
+static void open_leased(const char *fabric, const char *lock, unsigned clients, uint32_t depth,
+			uint64_t lease_ns)
 {
 	const struct vb_fabric_params fp = {.fabric = fabric, .node_bytes = 8u << 20};
-	const struct vb_lock_space_params sp = {.lock = lock, .locks = 16, .lease_ns = LEASE_NS};
+	const struct vb_lock_space_params sp = {.lock = lock, .locks = 16, .lease_ns = lease_ns};
 	const struct vb_ring_params rp = {.depth = depth};
 
 	memset(&w, 0, sizeof(w));
@@ -53,6 +54,11 @@ static void open_world(const char *fabric, const char *lock, unsigned clients, u
 	for (unsigned i = 0; i < clients; i++)
 		assert_int_equal(vb_lock_client_open(w.space, 0, &w.client[i]), 0);
 	assert_int_equal(vb_ring_open(&rp, &w.ring), 0);
+}
+
+static void open_world(const char *fabric, const char *lock, unsigned clients, uint32_t depth)
+{
+	open_leased(fabric, lock, clients, depth, LEASE_NS);
 }
 
 /* When nothing is under way any more, the thread's calls are as quick as if nothing had ever been. */
@@ -351,6 +357,49 @@ static void test_sim(void **state)
 	everywhere("sim", "table");
 }
 
+/* ---- kept (what is kept in which case: tests/sim/test_renew.c) ---- */
+
+#define KEPT_LEASE_NS 1000000000ull
+#define KEPT_TRIES    5u
+
+/* For longer than its lease the thread is elsewhere.  Nor is anything wrong where the keeper was kept from
+ * running for half a lease, and the holder told. */
+static bool kept_outside(void)
+{
+	struct pollfd fd = {.fd = vb_ring_fd(w.ring), .events = POLLIN};
+	struct vb_grant *g = &w.grant[0];
+	struct vb_completion done;
+	bool kept;
+	uint64_t id;
+
+	assert_int_equal(vb_lock_acquire(w.client[0], 5, VB_EXCLUSIVE, PATIENCE_NS, g), 0);
+	assert_int_equal(vb_lock_keep_start(w.ring, w.client[0], g, g, &id), VB_STARTED);
+	assert_int_equal(vb_ring_arm(w.ring), 0);
+	kept = poll(&fd, 1, KEPT_LEASE_NS * 3 / 2 / 1000000) == 0 &&
+	       vb_lock_valid(w.client[0], g) && vb_ring_cancel(w.ring, id) == 0;
+	assert_int_equal(vb_ring_wait(w.ring, PATIENCE_NS), 0);
+	assert_int_equal(vb_ring_reap(w.ring, &done, 1), 1);
+	assert_ptr_equal(done.tag, g);
+	assert_true(done.result < 0);
+	kept &= done.result == -ECANCELED;
+	assert_true(kept || !vb_lock_valid(w.client[0], g) || done.result != -VB_ELOST);
+	(void)vb_lock_release(w.client[0], g);
+	return kept;
+}
+
+static void test_kept_outside(void **state)
+{
+	unsigned tries = 0;
+
+	(void)state;
+	open_leased("shm", "table", 1, 0, KEPT_LEASE_NS);
+	vb_log_mute();
+	while (!kept_outside())
+		assert_true(++tries < KEPT_TRIES);
+	vb_log_unmute();
+	close_world();
+}
+
 /* ---- what a ring refuses ---- */
 
 static void test_depth(void **state)
@@ -622,7 +671,7 @@ int main(void)
 		cmocka_unit_test(test_sim),          cmocka_unit_test(test_depth),
 		cmocka_unit_test(test_others),       cmocka_unit_test(test_params),
 		cmocka_unit_test(test_simulation),   cmocka_unit_test(test_forked_inside),
-		cmocka_unit_test(test_transactions),
+		cmocka_unit_test(test_transactions), cmocka_unit_test(test_kept_outside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

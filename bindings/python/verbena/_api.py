@@ -195,6 +195,7 @@ UNBOUND = {
     "vb_ring_fd": "of vb_ring",
     "vb_ring_arm": "of vb_ring",
     "vb_lock_acquire_start": "of vb_ring",
+    "vb_lock_keep_start": "of vb_ring",
     "vb_lock_release_start": "of vb_ring",
     "VB_LOG_OFF": "of vb_log_set; levels have names for vb_log_levels",
     "VB_LOG_ERROR": "of vb_log_set",
