@@ -10,6 +10,8 @@ refused 'unknown lock, with a suggestion' 2 "dslrr 'dslr'" bench lock --lock dsl
 refused 'unknown lock to check' 2 "planted:nope" check lock --lock planted:nope
 refused 'unknown fabric' 2 "sin shm|sim" bench lock --fabric sin
 refused 'unknown profile' 2 "cx9 'cx5'" bench lock --fabric sim --profile cx9
+refused 'a profile among the options' 2 "'bound=9us,profile=cx4' --profile" bench lock --fabric sim \
+	--fabric-options bound=9us,profile=cx4
 refused 'zero clients' 2 "--clients 0" bench lock --clients 0
 refused 'fewer clients than processes' 2 "2 4" bench lock --clients 2 --procs 4
 refused 'zero locks' 2 "--locks 0" bench lock --locks 0

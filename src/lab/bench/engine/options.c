@@ -124,6 +124,13 @@ int vb_bench_plan_time(const char *option, const char *text, uint64_t *ns)
 	return 0;
 }
 
+/* What the results say of the profile is what --profile says. */
+static bool names_profile(const char *fabric_options)
+{
+	return fabric_options != NULL && (strncmp(fabric_options, "profile=", 8) == 0 ||
+					  strstr(fabric_options, ",profile=") != NULL);
+}
+
 int vb_bench_plan_common(struct vb_bench_common *o, uint64_t sim_ns)
 {
 	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
@@ -136,6 +143,9 @@ int vb_bench_plan_common(struct vb_bench_common *o, uint64_t sim_ns)
 		return vb_fail(-EINVAL, "--segment is for --fabric shm");
 	if (!sim && o->profile != NULL)
 		return vb_fail(-EINVAL, "--profile is for --fabric sim");
+	if (sim && names_profile(o->fabric_options))
+		return vb_fail(-EINVAL, "--fabric-options '%s': the profile is named by --profile",
+			       o->fabric_options);
 	err = net ? vb_bench_group_plan(&o->cluster) : vb_bench_group_unwanted(&o->cluster);
 	if (err)
 		return err;
