@@ -10,53 +10,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include <verbena/lock.h>
+#include <verbena/verbena.hpp>
 
 namespace
 {
-
-class guard
-{
-public:
-	guard(vb_lock_client *client, uint64_t lock, vb_mode mode, uint64_t timeout_ns)
-		: client_(client), err_(vb_lock_acquire(client, lock, mode, timeout_ns, &grant_))
-	{
-	}
-	~guard()
-	{
-		release();
-	}
-	guard(const guard &) = delete;
-	guard &operator=(const guard &) = delete;
-
-	/* 0: the lock was granted; else why not. */
-	int err() const
-	{
-		return err_;
-	}
-	/* Whether it is ours now; and the token for what it guards (fencing.c). */
-	bool valid() const
-	{
-		return client_ != nullptr && err_ == 0 && vb_lock_valid(client_, &grant_);
-	}
-	uint64_t token() const
-	{
-		return grant_.token;
-	}
-	/* Before the end of the block, for who wants to know whether the lease had run out (-VB_ELOST). */
-	int release()
-	{
-		vb_lock_client *client = client_;
-
-		client_ = nullptr;
-		return client != nullptr && err_ == 0 ? vb_lock_release(client, &grant_) : err_;
-	}
-
-private:
-	vb_lock_client *client_;
-	vb_grant grant_ = {};
-	int err_;
-};
 
 const long cycles = 1000;
 long counter;
@@ -75,9 +32,9 @@ void count(vb_lock_space *space)
 
 	must(vb_lock_client_open(space, 0, &me), "open a client");
 	for (long i = 0; i < cycles; i++) {
-		guard held(me, 7, VB_EXCLUSIVE, VB_FOREVER_NS);
+		verbena::hold held(me, 7, VB_EXCLUSIVE, VB_FOREVER_NS);
 
-		must(held.err(), "acquire");
+		must(held.error(), "acquire");
 		counter++;
 	}
 	vb_lock_client_close(me);

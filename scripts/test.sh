@@ -371,6 +371,12 @@ header_alone() { # HEADER
 		clang -x c++ -std=c++14 -Wall -Wextra -Werror -Iinclude -fsyntax-only "$out/header.c"
 }
 
+example_cpp() { # FILE
+	local std=c++14
+	! grep -q co_await "$1" || std=c++20
+	example_installed clang++ -std=$std -pedantic "$1"
+}
+
 # Whatever a program calls its own functions, the archive's are in nobody's way.
 static_names() { # ARCHIVE
 	nm -g --defined-only "$1" | awk 'NF == 3 { print $3 }' | sort >"$out/exported"
@@ -452,14 +458,17 @@ stage_package() {
 	for file in include/verbena/*.h; do
 		check "$file stands alone in C and C++" header_alone "$(basename "$file")"
 	done
+	check "verbena.hpp in C++14" example_installed clang++ -std=c++14 -pedantic -fno-exceptions -fno-rtti \
+		tests/cpp/test_hpp.cpp
+	check "verbena.hpp in C++20, with coroutines" example_installed clang++ -std=c++20 -pedantic \
+		-fno-exceptions -fno-rtti tests/cpp/test_hpp.cpp
 	docs=$(find "$out/root" -path '*/share/doc/verbena')
 	check "the pages and the examples are installed" docs_installed
 	for file in "$docs"/examples/*.c; do
 		check "examples/${file##*/} against the installed library" example_installed gcc "$file"
 	done
 	for file in "$docs"/examples/*.cpp; do
-		check "examples/${file##*/} against the installed library" \
-			example_installed clang++ -std=c++14 -pedantic "$file"
+		check "examples/${file##*/} against the installed library" example_cpp "$file"
 	done
 	if command -v python3 >/dev/null; then
 		check "examples/bank.py against what is installed" python_installed
