@@ -258,13 +258,20 @@ struct words {
 	uint64_t rts, unused, lock, version;
 };
 
+/* Of an item that is being locked: what is looked at behind the CAS. */
+struct locking {
+	struct words w;
+	uint64_t still; /* the lock word behind the READ of a tuple without a seal */
+};
+
 static bool needs_record(const struct vb_item *it)
 {
 	return !(it->flags & VB_ITEM_FETCHED);
 }
 
-static void ask_lock(struct vb_stage *s, struct vb_item *it, struct words *w)
+static void ask_lock(struct vb_stage *s, struct vb_item *it, struct locking *g)
 {
+	g->still = s->ts;
 	it->seen_slot = 0;
 	it->seen = s->ts;
 	if (!(it->flags & VB_ITEM_HELD_X)) {
@@ -272,10 +279,13 @@ static void ask_lock(struct vb_stage *s, struct vb_item *it, struct words *w)
 		vb_acc_cas(s->acc, VB_AMOD_IM, lock_word(it), 0, s->ts, &it->seen);
 	}
 	/* The transaction may have changed what it has fetched. */
-	if (needs_record(it))
-		vb_stage_read_tuple(s, it);
-	else
-		vb_acc_read(s->acc, VB_READ_DI, rts_word(it), w, sizeof(*w));
+	if (!needs_record(it)) {
+		vb_acc_read(s->acc, VB_READ_DI, rts_word(it), &g->w, sizeof(g->w));
+		return;
+	}
+	vb_stage_read_tuple(s, it);
+	if (!vb_stage_sealed(s))
+		vb_acc_read(s->acc, VB_READ_DI, lock_word(it), &g->still, 8);
 }
 
 /* The guess at the address was wrong: gives back at once what was taken there. */
@@ -287,11 +297,23 @@ static void wrong_tuple(struct vb_stage *s, struct vb_item *it)
 	wait_for(it, 0);
 }
 
+/*
+ * Was it read under our lock?  Others set a lock back whose holder stands still for a lease, and write; a lock
+ * word that is let go never comes back.
+ */
+static bool is_whole_under_lock(const struct vb_stage *s, const struct vb_item *it,
+				const struct locking *g)
+{
+	if (!vb_stage_sealed(s))
+		return g->still == s->ts;
+	return it->flags & VB_ITEM_BLIND || vb_tuple_whole(vb_item_layout(it), it->image);
+}
+
 /* Our write is the pending one: may it be?  Whether or not that was asked before: a server that waits for
  * another of the call's records comes here again with what it has refused. */
-static void judge_held(struct vb_stage *s, struct vb_item *it, const struct words *w)
+static void judge_held(struct vb_stage *s, struct vb_item *it, const struct locking *g)
 {
-	const struct vb_tuple_layout *l = vb_item_layout(it);
+	const struct words *w = &g->w;
 	bool late = is_later(s, w->version) || w->rts > s->ts;
 
 	vb_stage_saw(s, w->rts);
@@ -301,16 +323,14 @@ static void judge_held(struct vb_stage *s, struct vb_item *it, const struct word
 	VB_SOMETIMES_IF(late, 200, "to: a writer comes too late");
 	if (late)
 		return;
-	/* Under a lock that was taken over, since we stood still for a lease, it may be torn. */
-	if (needs_record(it) && !(it->flags & VB_ITEM_BLIND) && vb_stage_sealed(s) &&
-	    !vb_tuple_whole(l, it->image))
+	if (needs_record(it) && !is_whole_under_lock(s, it, g))
 		return;
 	it->version = w->version;
 	it->flags |= VB_ITEM_FETCHED;
 	it->status = 0;
 }
 
-static void judge_lock(struct vb_stage *s, struct vb_item *it, const struct words *w)
+static void judge_lock(struct vb_stage *s, struct vb_item *it, const struct locking *g)
 {
 	it->flags &= (uint16_t)~VB_ITEM_MAYBE;
 	if (it->seen != 0 && it->seen != s->ts) {
@@ -322,22 +342,22 @@ static void judge_lock(struct vb_stage *s, struct vb_item *it, const struct word
 	if (needs_record(it) && !vb_item_is_key(it))
 		wrong_tuple(s, it);
 	else
-		judge_held(s, it, w);
+		judge_held(s, it, g);
 }
 
 void to_lock(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
-	struct words w[VB_STAGE_ITEMS];
+	struct locking g[VB_STAGE_ITEMS];
 
 	vb_stage_hint(s, items, n);
 	for (unsigned i = 0; i < n; i++)
-		ask_lock(s, items[i], &w[i]);
+		ask_lock(s, items[i], &g[i]);
 	if (!vb_stage_go(s, items, n))
 		return;
 	for (unsigned i = 0; i < n; i++) {
 		if (needs_record(items[i]))
-			memcpy(&w[i], items[i]->image + VB_TUPLE_META_AT, sizeof(w[i]));
-		judge_lock(s, items[i], &w[i]);
+			memcpy(&g[i].w, items[i]->image + VB_TUPLE_META_AT, sizeof(g[i].w));
+		judge_lock(s, items[i], &g[i]);
 	}
 	/* What wrong_tuple asked for. */
 	(void)vb_stage_go(s, items, n);

@@ -476,7 +476,7 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 		.meta_bytes = db->cc->meta_bytes,
 		.slots = vb_cc_slots(db->cc),
 		.record_bytes_max = db->store.record_bytes_max,
-		.sealed = !(caps & VB_CAP_INLINE),
+		.sealed = !(caps & VB_CAP_INLINE) || vb_cc_installs(db->cc),
 		.unlocked = db->cc->unlocked,
 		.grace_ns = grace_of(db, p),
 		.at_rest = vb_words_at_rest,

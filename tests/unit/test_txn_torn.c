@@ -7,6 +7,8 @@
 #include "txn/db.h"
 #include "txn_api.h"
 
+#include "cc/to_cascade.h"
+
 #define KEY 3
 
 static struct {
@@ -15,7 +17,8 @@ static struct {
 	struct world *w;
 	vb_addr from, end; /* of the tuple */
 	uint32_t cut;      /* bytes of it before the other comes */
-	bool armed, writes;
+	bool armed, undone;
+	struct half *rest;
 	struct vb_txn_params reader;
 	int err; /* the other's */
 	struct record seen;
@@ -43,16 +46,47 @@ static void write_between(void)
 		torn.err = vb_txn_commit(w->b);
 }
 
+/* The second half of a READ. */
+struct half {
+	struct vb_ep *ep;
+	vb_addr at;
+	void *to;
+	uint32_t len;
+	int err;
+};
+
+static void read_half(struct half *h)
+{
+	h->err = torn.real->read(h->ep, h->at, h->to, h->len);
+}
+
+/* The other does not commit: what it has put in place, and has been read, it takes back. */
+static struct vb_cc_ops undoes;
+
+static int undo_instead(struct vb_txn *t)
+{
+	if (t->me != torn.w->b || torn.rest == NULL)
+		return to_cascade_decide(t);
+	read_half(torn.rest);
+	torn.rest = NULL;
+	return vb_txn_doom(t, VB_TXN_LOCKED, 0);
+}
+
 static int read_torn(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
 {
 	uint32_t first = (uint32_t)(torn.from + torn.cut - a);
+	struct half second = {ep, a + first, (char *)buf + first, len - first, 0};
 	int err;
 
 	if (!is_torn(a, len))
 		return torn.real->read(ep, a, buf, len);
 	err = first != 0 ? torn.real->read(ep, a, buf, first) : 0;
+	torn.rest = torn.undone ? &second : NULL;
 	write_between();
-	return err != 0 ? err : torn.real->read(ep, a + first, (char *)buf + first, len - first);
+	if (torn.rest != NULL || !torn.undone)
+		read_half(&second);
+	torn.rest = NULL;
+	return err != 0 ? err : second.err;
 }
 
 static void read_between(void)
@@ -146,6 +180,42 @@ static void reads(void **state)
 		reads_at_level(state);
 }
 
+/* Another writes between, and does not commit. */
+static void reads_and_undone(void **state)
+{
+	const struct kind *k = *state;
+	unsigned met = 0;
+	struct record r;
+	struct world w;
+
+	if (!vb_cc_installs(k->ops))
+		return;
+	open_torn(&w, state);
+	undoes = *w.db->cc;
+	undoes.decide = undo_instead;
+	w.db->cc = &undoes;
+	torn.undone = true;
+	torn.reader = (struct vb_txn_params){0};
+	for (torn.cut = VB_TUPLE_KEY_AT; torn.cut < w.t->layout.bytes; torn.cut += 8) {
+		int err;
+
+		tick(w.a);
+		must(vb_txn_begin(w.a));
+		torn.armed = true;
+		err = vb_txn_read(w.a, w.t, KEY, &r);
+		assert_false(torn.armed);
+		met += torn.err == -EAGAIN && w.b->txn.installed == VB_TXN_INSTALLED;
+		if (err == 0)
+			assert_true(r.value == 1 && r.other == 1);
+		else
+			assert_int_equal(err, -EAGAIN);
+		vb_txn_abort(w.a);
+	}
+	assert_true(met > 0);
+	torn.undone = false;
+	close_world(&w);
+}
+
 static void writes_at_level(void **state)
 {
 	struct world w;
@@ -179,6 +249,7 @@ int main(int argc, char **argv)
 	static const struct case_for_all cases[] = {
 		{"a torn read", reads},
 		{"a torn write", writes},
+		{"a torn read of what is undone", reads_and_undone},
 	};
 	static const char *const fabrics[] = {"shm", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];

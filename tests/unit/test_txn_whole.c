@@ -10,11 +10,19 @@
 
 #define KEY 2
 #define NEW 777
+/* Of B, until it may write: four, and more where it is itself too late for its lease. */
+#define LOOKS_MOST 100
 
 static const struct kind kinds_here[] = {
 	{&vb_cc_no_wait, NULL, "shm"},      {&vb_cc_no_wait_sx, NULL, "shm"},
 	{&vb_cc_bounded_wait, NULL, "shm"}, {&vb_cc_bounded_wait_sx, NULL, "shm"},
 	{&vb_cc_wait_die, NULL, "shm"},
+};
+/* They read what they write under its lock. */
+static const struct kind kinds_that_lock[] = {
+	{&vb_cc_to, NULL, "shm"},
+	{&vb_cc_to_cascade, NULL, "shm"},
+	{&vb_cc_mvcc_rcc, NULL, "shm"},
 };
 
 static struct {
@@ -40,7 +48,7 @@ static void come_between(void)
 {
 	struct vb_coordinator *b = between.w->b;
 
-	for (unsigned i = 0; i < between.looks; i++) {
+	for (unsigned i = 0; i < between.looks && !between.written; i++) {
 		if (i > 0)
 			must(vb_ep_sleep(b->ep, b->db->suspect_ns + 1000000));
 		between.written = write_new(b, between.w->t) == 0;
@@ -99,6 +107,35 @@ static void stands_still_in_a_read(void **state)
 static void reads_again(void **state)
 {
 	read_late(state, &(struct vb_txn_params){.isolation = VB_READ_COMMITTED}, 1);
+}
+
+/* It writes, and others have set the lock back and written before it has all that it is given. */
+static void stands_still_in_an_update(void **state)
+{
+	struct record *r = NULL;
+	struct world w;
+	int err;
+
+	open_usual(&w, state, SHORT_NS);
+	memset(&between, 0, sizeof(between));
+	between.w = &w;
+	between.real = w.a->ep->ops;
+	between.ops = *between.real;
+	between.ops.read = read_in_two;
+	w.a->ep->ops = &between.ops;
+	must(vb_txn_begin(w.a));
+	tick(w.b);
+	between.looks = LOOKS_MOST;
+	err = vb_txn_update(w.a, w.t, KEY, (void **)&r);
+	assert_true(between.written);
+	if (err == 0)
+		assert_int_equal(r->value == NEW, r->other == NEW);
+	else
+		assert_int_equal(err, -EAGAIN);
+	w.a->ep->ops = between.real;
+	vb_txn_abort(w.a);
+	assert_int_equal(value_of(w.a, w.t, KEY), NEW);
+	close_world(&w);
 }
 
 /* ---- a value that is put ---- */
@@ -164,6 +201,15 @@ static void put_is_one_call(void **state)
 	}
 }
 
+static size_t add(struct CMUnitTest *tests, char (*names)[96], size_t n, const struct kind *k,
+		  const struct case_for_all *c)
+{
+	snprintf(names[n], sizeof(names[n]), "%s: %s", k->ops->name, c->name);
+	tests[n] = (struct CMUnitTest){
+		.name = names[n], .test_func = c->run, .initial_state = (void *)(uintptr_t)k};
+	return n + 1;
+}
+
 int main(void)
 {
 	static const struct case_for_all cases[] = {
@@ -171,17 +217,17 @@ int main(void)
 		{"reads again", reads_again},
 		{"a put is one call", put_is_one_call},
 	};
-	static struct CMUnitTest tests[VB_ARRAY_SIZE(kinds_here) * VB_ARRAY_SIZE(cases)];
+	static const struct case_for_all update = {"stands still in an update",
+						   stands_still_in_an_update};
+	static struct CMUnitTest tests[VB_ARRAY_SIZE(kinds_here) * VB_ARRAY_SIZE(cases) +
+				       VB_ARRAY_SIZE(kinds_that_lock)];
 	size_t n = 0;
 
 	for (size_t i = 0; i < VB_ARRAY_SIZE(kinds_here); i++)
-		for (size_t j = 0; j < VB_ARRAY_SIZE(cases); j++, n++) {
-			snprintf(test_names[n], sizeof(test_names[n]), "%s: %s",
-				 kinds_here[i].ops->name, cases[j].name);
-			tests[n] = (struct CMUnitTest){.name = test_names[n],
-						       .test_func = cases[j].run,
-						       .initial_state = (void *)&kinds_here[i]};
-		}
+		for (size_t j = 0; j < VB_ARRAY_SIZE(cases); j++)
+			n = add(tests, test_names, n, &kinds_here[i], &cases[j]);
+	for (size_t i = 0; i < VB_ARRAY_SIZE(kinds_that_lock); i++)
+		n = add(tests, test_names, n, &kinds_that_lock[i], &update);
 	return _cmocka_run_group_tests("transactions: what is given is whole", tests, n, NULL,
 				       NULL);
 }
