@@ -9,8 +9,8 @@
  *	        which then shows it again, and nothing has happened.
  *	frees   A *grace* later, if nobody wanted the key and the tuple is as it was.  The key leaves the index, the
  *	        map of its range and the order (store/ranges.c).
- *	gives   The next key without a tuple gets this one.  Its key word is overwritten, and nothing else: lock word,
- *	        versions and timestamps of the place go on.
+ *	gives   The next key without a tuple gets this one.  Of several versions those behind the newest go, the key
+ *	        word is overwritten, and nothing else: lock word, newest version and timestamps of the place go on.
  *
  * The grace is longer than any address is kept (the location cache forgets what is two epochs old, txn/stage.c)
  * and any transaction that may still commit lives: a lease.  So, of a place that is given away:
@@ -26,7 +26,8 @@
  *	L, which is late              Has stood still, and knows the place.  It reads another key than its own, or
  *	                              the key of a free place, and looks again or is too late to commit.  What it
  *	                              locks it lets go, or it is recovered: the words are those of one place still,
- *	                              and none comes back.
+ *	                              and none comes back.  At a time at which the old key had a record it finds
+ *	                              no version of the new one, and ends.
  *	who mends a dead one          Works on a lock word that has a name.  Where one has, nothing is freed.
  *
  * For this it takes a lease, that is recovery, and versions that are timestamps (VB_CC_LOGICAL has others); and an

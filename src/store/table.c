@@ -215,6 +215,24 @@ static int no_larger_index(const struct vb_table *t, uint16_t node, int err)
 	return err;
 }
 
+/*
+ * Of several versions of the key before, all but the newest, which is that there is no record.  Nobody who may
+ * still commit wants them; but who began before it was deleted, and has stood still until now, would find them to
+ * be the new key's.  Gone before that has the place, so who sees the new key and has seen an old version sees
+ * at his second look that it has changed.
+ */
+static void forget_versions(const struct vb_table *t, char *tuple)
+{
+	const struct vb_tuple_layout *l = &t->layout;
+	const unsigned newest = vb_tuple_newest(l, tuple);
+
+	for (unsigned i = 0; i < l->slots; i++)
+		if (i != newest)
+			__atomic_store_n((uint64_t *)(void *)(tuple + l->version_at +
+							      vb_slot_behind(l, i)),
+					 0, __ATOMIC_RELEASE);
+}
+
 /* 1: the key has a place that was another's; 0: there is none. */
 static int reuse(struct vb_table *t, uint16_t node, uint64_t key, vb_addr *out)
 {
@@ -225,6 +243,7 @@ static int reuse(struct vb_table *t, uint16_t node, uint64_t key, vb_addr *out)
 
 	if (offset == 0)
 		return 0;
+	forget_versions(t, tuple);
 	/* Who is late may still read the place, and CAS its words: it gets another key, and goes on. */
 	__atomic_store_n((uint64_t *)(void *)(tuple + VB_TUPLE_KEY_AT), key, __ATOMIC_RELEASE);
 	err = t->ranges_of != NULL ? vb_ranges_draw_map(t, node, key, tuple) : 0;

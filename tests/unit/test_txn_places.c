@@ -325,6 +325,54 @@ static void too_late(void **state)
 	close_world(&w);
 }
 
+/* Until the place is that of another key, which is told: one that is only looked for. */
+static uint64_t whose_place(struct world *w, vb_addr at, uint64_t from)
+{
+	for (uint64_t key = from; key < from + MANY; key += NODES) {
+		must(surely(w, w->a, is_not_there, key));
+		if (vb_table_find(w->t, vb_table_node(w->t, key), key) == at)
+			return key;
+	}
+	fail_msg("nobody got the place");
+	return 0;
+}
+
+/* Who began before the record was deleted, and stands still until its place is another key's, does not find it
+ * as that one's. */
+static void another_keys_record(void **state)
+{
+	struct world w;
+
+	open_small(&w, state, false);
+	for (unsigned level = 0; gives_back(&w) && level < VB_ISOLATIONS; level++) {
+		const struct vb_txn_params p = {.isolation = (enum vb_isolation)level};
+		uint64_t key = 10000 * (1 + level), other;
+		struct record r;
+		vb_addr at;
+		int err;
+
+		if (!vb_cc_offers(w.db->cc, p.isolation))
+			continue;
+		vb_log_mute();
+		must(surely(&w, w.a, add, key));
+		vb_log_unmute();
+		at = vb_table_find(w.t, vb_table_node(w.t, key), key);
+		/* So long that a snapshot has it. */
+		must(vb_ep_sleep(w.a->ep, 2 * LEASE));
+		must(vb_txn_begin_with(w.b, &p));
+		tick(w.a);
+		must(surely(&w, w.a, drop, key));
+		vb_log_mute();
+		other = whose_place(&w, at, key + 100);
+		vb_log_unmute();
+		err = vb_txn_read(w.b, w.t, other, &r);
+		assert_true(err == -ENOENT || err == -EAGAIN);
+		vb_txn_abort(w.b);
+		must(surely(&w, w.b, is_not_there, other));
+	}
+	close_world(&w);
+}
+
 /* What a process remembers of where keys were. */
 static void remembered(void **state)
 {
@@ -410,6 +458,7 @@ int main(int argc, char **argv)
 		{"wanted again", wanted_again},
 		{"written while hidden", written_while_hidden},
 		{"too late", too_late},
+		{"another key's record", another_keys_record},
 		{"remembered", remembered},
 		{"another server", another_server},
 		{"scans go past", scans_go_past},
