@@ -19,7 +19,7 @@
 #define REST_NS       1000000000ull
 
 struct cache_entry {
-	uint64_t tag; /* of table and key, 32 bits, and the epoch; 0: empty */
+	uint64_t said; /* what is said of `at`: table and key, 32 bits, and the epoch; with `at` mixed in */
 	vb_addr at;
 };
 
@@ -51,20 +51,32 @@ static uint64_t tag_of(const struct vb_table *t, uint64_t key, uint64_t *at)
 	return (x >> 32 | 1) << 32;
 }
 
-/* Threads share it without order: an entry that mixes two is found out by the tuple's key. */
+/*
+ * Threads share it without order, so an entry may have one word of each of two.  The key of the tuple there does
+ * not find that out: all tables have the same entry for a key, and a place that is free has its last key still.
+ * So what was said of another address says nothing: it is no tag that anybody asks for, but with a chance of less
+ * than 2^-60.
+ */
+static uint64_t mixed(uint64_t tag, vb_addr at)
+{
+	uint64_t x = at * 0xbf58476d1ce4e5b9ull;
+
+	return tag ^ x ^ x >> 32;
+}
+
 vb_addr vb_cache_get(const struct vb_cache *c, const struct vb_table *t, uint64_t key,
 		     uint32_t epoch)
 {
 	uint64_t i, tag = tag_of(t, key, &i), was;
 	const struct cache_entry *e;
+	vb_addr at;
 
 	if (c == NULL)
 		return 0;
 	e = &c->entry[i & c->mask];
-	was = __atomic_load_n(&e->tag, __ATOMIC_RELAXED);
-	if ((was ^ tag) >> 32 != 0 || epoch - (uint32_t)was > 1)
-		return 0;
-	return __atomic_load_n(&e->at, __ATOMIC_RELAXED);
+	at = __atomic_load_n(&e->at, __ATOMIC_RELAXED);
+	was = mixed(__atomic_load_n(&e->said, __ATOMIC_RELAXED), at);
+	return (was ^ tag) >> 32 != 0 || epoch - (uint32_t)was > 1 ? 0 : at;
 }
 
 void vb_cache_put(struct vb_cache *c, const struct vb_table *t, uint64_t key, vb_addr at,
@@ -77,19 +89,21 @@ void vb_cache_put(struct vb_cache *c, const struct vb_table *t, uint64_t key, vb
 		return;
 	e = &c->entry[i & c->mask];
 	__atomic_store_n(&e->at, at, __ATOMIC_RELAXED);
-	__atomic_store_n(&e->tag, tag | epoch, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->said, mixed(tag | epoch, at), __ATOMIC_RELAXED);
 }
 
 void vb_cache_drop(struct vb_cache *c, const struct vb_table *t, uint64_t key)
 {
-	uint64_t i, tag = tag_of(t, key, &i);
+	uint64_t i, tag = tag_of(t, key, &i), was;
 	struct cache_entry *e;
 
 	if (c == NULL)
 		return;
 	e = &c->entry[i & c->mask];
-	if ((__atomic_load_n(&e->tag, __ATOMIC_RELAXED) ^ tag) >> 32 == 0)
-		__atomic_store_n(&e->tag, 0, __ATOMIC_RELAXED);
+	was = mixed(__atomic_load_n(&e->said, __ATOMIC_RELAXED),
+		    __atomic_load_n(&e->at, __ATOMIC_RELAXED));
+	if ((was ^ tag) >> 32 == 0)
+		__atomic_store_n(&e->at, 0, __ATOMIC_RELAXED);
 }
 
 /* Threads share a view: an odd mixture finds nothing, and finding nothing is looked into. */

@@ -112,7 +112,7 @@ static int read_ranges(const struct scan *s, struct ask *a)
 	return err;
 }
 
-/* Where only their maps are wanted. */
+/* Those whose place is not known. */
 static int find_ranges(const struct scan *s, struct ask *a)
 {
 	struct vb_item range[ASK_MOST], *find[ASK_MOST];
@@ -120,7 +120,8 @@ static int find_ranges(const struct scan *s, struct ask *a)
 
 	for (unsigned i = 0; i < a->n; i++) {
 		range[i] = (struct vb_item){.table = s->table->ranges,
-					    .key = vb_table_range(s->table, a->item[i].key)};
+					    .key = vb_table_range(s->table, a->item[i].key),
+					    .at = a->range[i]};
 		find[i] = &range[i];
 	}
 	err = vb_txn_place_items(s->t, find, a->n);
@@ -142,45 +143,110 @@ static int ask_owners(const struct scan *s, struct vb_item **item, unsigned n)
 	return 0;
 }
 
-/* How many ranges, in `left`, have more keys than their maps, or the fabric's error. */
-static int read_maps(const struct scan *s, struct ask *a, struct vb_item **left)
+struct maps {
+	uint64_t key[ASK_MOST]; /* whose they are */
+	uint64_t map[ASK_MOST][VB_KEYMAP_WORDS];
+};
+
+/* with_key: who has read no tuple there has to know whether it is the range's. */
+static int read_them(const struct scan *s, const struct ask *a, struct maps *m, bool with_key)
 {
 	const struct vb_table *ranges = s->table->ranges;
 	struct vb_acc *acc = &vb_txn_lane(s->t->me)->acc;
-	uint64_t map[ASK_MOST][VB_KEYMAP_WORDS];
-	int err, n_left = 0;
 
-	for (unsigned i = 0; i < a->n; i++)
-		vb_acc_read(acc, VB_INDEX, a->range[i] + ranges->layout.beside_at, map[i],
+	for (unsigned i = 0; i < a->n; i++) {
+		vb_acc_read(acc, VB_INDEX, a->range[i] + ranges->layout.beside_at, m->map[i],
 			    vb_keymap_bytes(ranges->range_shift));
-	err = vb_acc_go(acc);
-	for (unsigned i = 0; i < a->n && err == 0; i++) {
+		if (with_key)
+			vb_acc_read(acc, VB_INDEX, a->range[i] + VB_TUPLE_KEY_AT, &m->key[i], 8);
+	}
+	return vb_acc_go(acc);
+}
+
+/* Where a range was is what the cache says, which may be wrong.  True: some have to be looked for. */
+static bool forget_others(const struct scan *s, struct ask *a, const struct maps *m)
+{
+	struct vb_table *ranges = s->table->ranges;
+	bool any = false;
+
+	for (unsigned i = 0; i < a->n; i++) {
+		uint64_t key = vb_table_range(s->table, a->item[i].key);
+
+		if (m->key[i] == key)
+			continue;
+		vb_cache_drop(s->t->me->db->cache, ranges, key);
+		a->range[i] = 0;
+		any = true;
+	}
+	return any;
+}
+
+/* At a snapshot only the maps are wanted, and no version says that they are the ranges'. */
+static int read_maps_alone(const struct scan *s, struct ask *a, struct maps *m)
+{
+	int err;
+
+	memset(a->range, 0, sizeof(a->range));
+	for (bool again = false;; again = true) {
+		if (again && vb_txn_in_time(s->t) != 0)
+			return vb_txn_fail(s->t);
+		err = find_ranges(s, a);
+		if (err)
+			return err;
+		err = read_them(s, a, m, true);
+		if (err)
+			return vb_txn_end_by(s->t, VB_TXN_FABRIC, err);
+		if (!forget_others(s, a, m))
+			return 0;
+	}
+}
+
+static int read_maps(const struct scan *s, struct ask *a, struct maps *m)
+{
+	int err;
+
+	if (s->t->isolation == VB_SNAPSHOT)
+		return read_maps_alone(s, a, m);
+	err = read_them(s, a, m, false);
+	return err ? vb_txn_end_by(s->t, VB_TXN_FABRIC, err) : 0;
+}
+
+/* How many ranges, in `left`, have more keys than their maps. */
+static unsigned list_maps(const struct scan *s, struct ask *a, const struct maps *m,
+			  struct vb_item **left)
+{
+	unsigned n_left = 0;
+
+	for (unsigned i = 0; i < a->n; i++) {
 		struct vb_item *it = &a->item[i];
-		int n = vb_keymap_list(map[i], ranges->range_shift, it->key, it->seen, a->keys[i],
-				       VB_SCAN_KEYS);
+		int n = vb_keymap_list(m->map[i], s->table->range_shift, it->key, it->seen,
+				       a->keys[i], VB_SCAN_KEYS);
 
 		it->lease = n < 0 ? 0 : (uint64_t)n;
 		if (n < 0)
 			left[n_left++] = it;
 	}
-	return err ? err : n_left;
+	return n_left;
 }
 
 static int learn_keys(const struct scan *s, struct ask *a)
 {
 	struct vb_item *item[ASK_MOST];
-	int n;
+	struct maps m;
+	unsigned n;
+	int err;
 
 	if (s->t->me->db->fetch_by_rpc) {
 		for (unsigned i = 0; i < a->n; i++)
 			item[i] = &a->item[i];
 		return ask_owners(s, item, a->n);
 	}
-	n = read_maps(s, a, item);
-	if (n < 0)
-		return vb_txn_end_by(s->t, VB_TXN_FABRIC, n);
+	err = read_maps(s, a, &m);
+	if (err)
+		return err;
+	n = list_maps(s, a, &m, item);
 	VB_SOMETIMES_IF(n > 0, 1000, "txn: a scan asks for keys that a map has no room for");
-	return n > 0 ? ask_owners(s, item, (unsigned)n) : 0;
+	return n > 0 ? ask_owners(s, item, n) : 0;
 }
 
 static int take_keys(struct scan *s, const uint64_t *keys, unsigned n)
@@ -263,8 +329,6 @@ static int scan(struct scan *s)
 		plan(s, &a, most < left ? most : left);
 		if (s->t->isolation != VB_SNAPSHOT)
 			err = read_ranges(s, &a);
-		else if (!s->t->me->db->fetch_by_rpc)
-			err = find_ranges(s, &a);
 		if (err == 0)
 			err = learn_keys(s, &a);
 		for (unsigned i = 0; i < a.n && !s->done && !more && err == 0; i++)

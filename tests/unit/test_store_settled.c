@@ -226,6 +226,51 @@ static void taken_before_it_is_found(void **state)
 	close_all();
 }
 
+/*
+ * Threads write an entry of the location cache without order, so that it may have one word of each.  The key of
+ * the tuple does not find that out: another table has the same keys, and a place that was freed its last one.
+ */
+static void an_entry_of_two(void **state)
+{
+	struct entry {
+		uint64_t words[2];
+	} a, b, *entry;
+	struct vb_table one = {.id = 0}, other = {.id = 1};
+	const vb_addr here = vb_addr_make(0, 4096), there = vb_addr_make(0, 8192);
+	struct vb_cache *c;
+
+	(void)state;
+	assert_int_equal(vb_cache_open(1, &c), 0);
+	entry = (void *)((uint64_t *)(void *)c + 1);
+	vb_cache_put(c, &other, KEY, there, 7);
+	b = *entry;
+	vb_cache_put(c, &one, KEY, here, 7);
+	a = *entry;
+	assert_true(vb_cache_get(c, &one, KEY, 7) == here);
+	for (unsigned i = 0; i < 2; i++) {
+		entry->words[i] = b.words[i];
+		assert_true(vb_cache_get(c, &one, KEY, 7) == 0);
+		assert_true(vb_cache_get(c, &other, KEY, 7) == 0);
+		*entry = a;
+	}
+	vb_cache_drop(c, &other, KEY);
+	assert_true(vb_cache_get(c, &one, KEY, 7) == here);
+	vb_cache_drop(c, &one, KEY);
+	assert_true(vb_cache_get(c, &one, KEY, 7) == 0);
+	/* Of a key that has moved: where it was, and when it was put elsewhere. */
+	vb_cache_put(c, &one, KEY, here, 7);
+	a = *entry;
+	vb_cache_put(c, &one, KEY, there, 9);
+	b = *entry;
+	assert_true(vb_cache_get(c, &one, KEY, 9) == there);
+	for (unsigned i = 0; i < 2; i++) {
+		*entry = b;
+		entry->words[i] = a.words[i];
+		assert_true(vb_cache_get(c, &one, KEY, 9) == 0);
+	}
+	vb_cache_close(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,6 +278,7 @@ int main(void)
 		cmocka_unit_test(moves_without_end),
 		cmocka_unit_test(nothing_of_an_older_resize),
 		cmocka_unit_test(taken_before_it_is_found),
+		cmocka_unit_test(an_entry_of_two),
 	};
 
 	return cmocka_run_group_tests_name("store_settled", tests, NULL, NULL);

@@ -358,6 +358,33 @@ static void first_look(void **state)
 	close_world(&w);
 }
 
+/* What a process remembers of where a range is may be where another is: two that share the entry of the location
+ * cache, or threads that wrote it at once.  At a snapshot, too, nobody takes the one's map for the other's. */
+static void wrong_guess(void **state)
+{
+	const struct kind *k = *state;
+	struct world w;
+
+	open_keys(&w, state);
+	for (unsigned level = 0; level < VB_ISOLATIONS; level++) {
+		const struct vb_txn_params p = {.isolation = (enum vb_isolation)level};
+		struct vb_table *ranges = w.t->ranges;
+
+		if (!vb_cc_offers(k->ops, p.isolation))
+			continue;
+		alone(w.a, gives(w.a, w.t, all_keys, 99, keys, N_KEYS));
+		vb_cache_put(w.db->cache, ranges, 20, vb_table_find(ranges, 0, 8),
+			     vb_txn_epoch(w.a));
+		must(vb_txn_begin_with(w.a, &p));
+		must(gives(w.a, w.t, all_keys, 99, keys, N_KEYS));
+		must(vb_txn_commit(w.a));
+		assert_true(w.db->cache == NULL ||
+			    vb_cache_get(w.db->cache, ranges, 20, vb_txn_epoch(w.a)) !=
+				    vb_table_find(ranges, 0, 8));
+	}
+	close_world(&w);
+}
+
 /* A map of many keys has room for some. */
 static void more_than_a_map(void **state)
 {
@@ -576,6 +603,7 @@ int main(int argc, char **argv)
 		{"a queue", queue},
 		{"asks nobody", asks_nobody},
 		{"the first look", first_look},
+		{"a range that is somewhere else", wrong_guess},
 		{"more keys than a map has", more_than_a_map},
 		{"one call for a key and its range", one_call_for_both},
 		{"goes as reads go", goes_as_reads_go},
