@@ -41,7 +41,8 @@
  *   - a write is in place when its transaction commits, and not from its call on;
  *   - one write is pending at a time, and its lock word has its owner's name: there is no list wL;
  *   - a status word counts only for whom it names (to-cascade-as-published does not look);
- *   - what is read is whole, and what is undone is logged.
+ *   - what is read is whole, by its seal: tuples have one on every fabric, for an undo brings a version back;
+ *   - what is undone is logged.
  */
 #include "cc/to_cascade.h"
 
@@ -60,10 +61,10 @@ static vb_addr version_word(const struct vb_item *it)
 
 /* ---- read ---- */
 
-/* It is in place, all of it: it is read, and its writer's end awaited later. */
+/* It is in place, all of it if the seal is right: it is read, and its writer's end awaited later. */
 static bool is_installed(uint64_t lock, uint64_t version)
 {
-	return lock == vb_ts_name(version) && !(version & TO_WRITING);
+	return lock == vb_ts_name(version);
 }
 
 static bool awaits(const struct vb_stage *s, uint64_t lock, uint64_t version)
@@ -110,7 +111,7 @@ void to_cascade_lock(struct vb_stage *s, struct vb_item **items, unsigned n)
 
 void to_cascade_install(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
-	vb_stage_install(s, items, n, TO_WRITING);
+	vb_stage_install(s, items, n);
 }
 
 /* Also the commit stage. */
@@ -222,8 +223,12 @@ static unsigned pick_unsettled(struct vb_txn *t)
 int to_cascade_decide(struct vb_txn *t)
 {
 	unsigned n = pick_unsettled(t);
-	int err = n > 0 ? vb_txn_stage(t, TO_CASCADE_DEPEND, t->some, n) : 0;
+	int err;
 
+	/* As who stands still for a lease at this point.  Else hardly anybody ends whose writes are in place. */
+	if (VB_CHANCE(200, "to-cascade: ends behind its install"))
+		return vb_txn_doom(t, VB_TXN_TIMEOUT, 0);
+	err = n > 0 ? vb_txn_stage(t, TO_CASCADE_DEPEND, t->some, n) : 0;
 	if (err == 0 && n > 0 && (t->me->db->recovery || t->hurried))
 		err = vb_txn_in_time(t);
 	return err == 0 ? vb_txn_point(t) : err;

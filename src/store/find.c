@@ -19,7 +19,7 @@
 #define REST_NS       1000000000ull
 
 struct cache_entry {
-	uint64_t said; /* what is said of `at`: table and key, 32 bits, and the epoch; with `at` mixed in */
+	uint64_t said; /* of `at`, which is mixed in: table and key, 32 bits, and the epoch */
 	vb_addr at;
 };
 

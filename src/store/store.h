@@ -34,7 +34,11 @@
  *	           version until the second, so nobody wrote in between.  Costs two loads where verbs complete at
  *	           once; elsewhere it would be two round trips
  *
- * So a database is sealed wherever verbs do not complete at once.
+ * So a database is sealed wherever verbs do not complete at once; and everywhere where what was written may be
+ * undone, for that brings a version back:
+ *
+ *	R   version: 3   READ: half of version 3,                 half of version 8                  version: 3
+ *	W                                          WRITE version 8                  undo: WRITE 3
  *
  * The *index* of a table on a node is a three-way cuckoo hash table of 16-byte slots
  * (store/index.c); at most three READs find a key's address.  Only the node's server changes it.

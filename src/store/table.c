@@ -228,9 +228,9 @@ static void forget_versions(const struct vb_table *t, char *tuple)
 
 	for (unsigned i = 0; i < l->slots; i++)
 		if (i != newest)
-			__atomic_store_n((uint64_t *)(void *)(tuple + l->version_at +
-							      vb_slot_behind(l, i)),
-					 0, __ATOMIC_RELEASE);
+			__atomic_store_n(
+				(uint64_t *)(void *)(tuple + l->version_at + vb_slot_behind(l, i)),
+				0, __ATOMIC_RELEASE);
 }
 
 /* 1: the key has a place that was another's; 0: there is none. */

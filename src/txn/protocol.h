@@ -490,9 +490,9 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 
 /* That WRITE alone, for a protocol that writes at another time. */
 void vb_stage_write_tuple(struct vb_stage *s, struct vb_item *it);
-/* The install stage of every protocol: those WRITEs, of tuples that stay held.  One that is not held any more,
- * which only a server looks at, ends with VB_TXN_RECOVERED. */
-void vb_stage_install(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark);
+/* The install stage of every protocol: those WRITEs, of tuples that stay held, and have seals.  One that is not held
+ * any more, which only a server looks at, ends with VB_TXN_RECOVERED. */
+void vb_stage_install(struct vb_stage *s, struct vb_item **items, unsigned n);
 /* ... and their commit stage: what is in place is let go.  Others may have done that already. */
 void vb_stage_let_go(struct vb_stage *s, struct vb_item **items, unsigned n,
 		     uint64_t (*freed)(const struct vb_item *it));

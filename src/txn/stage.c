@@ -202,29 +202,29 @@ void vb_stage_commit(struct vb_stage *s, struct vb_item **items, unsigned n, uin
 	s->acc->not_after_ns = 0;
 }
 
-static void install_items(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark)
+static void install_items(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		write_tuple(s, items[i], mark);
+		write_tuple(s, items[i], 0);
 	if (!vb_stage_go(s, items, n))
 		return;
 	for (unsigned i = 0; i < n; i++)
 		items[i]->status = 0;
 }
 
-void vb_stage_install(struct vb_stage *s, struct vb_item **items, unsigned n, uint64_t mark)
+void vb_stage_install(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
 	struct vb_item *mine[VB_BATCH_MAX];
 	unsigned m;
 
 	if (!s->for_other) {
-		install_items(s, items, n, mark);
+		install_items(s, items, n);
 		return;
 	}
 	m = look_first(s, items, n, mine);
 	for (unsigned i = 0; i < n && s->err == 0; i++)
 		items[i]->status = VB_TXN_RECOVERED;
-	install_items(s, mine, m, mark);
+	install_items(s, mine, m);
 	s->acc->not_after_ns = 0;
 }
 
