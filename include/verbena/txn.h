@@ -148,7 +148,8 @@ struct vb_table_params {
 	/* 1 to 32; 0: 6, 64 keys.  With 10 or less a scan can always be one-sided.  Of tables that are not
 	 * ordered, 0. */
 	uint32_t range_shift;
-	/* How many ranges there is room for, all nodes together; 0: `records`. */
+	/* How many ranges there is room for, all nodes together; 0: `records`.  Beyond that those of which no
+	 * key has a place lose theirs, as keys without a record do. */
 	uint64_t ranges;
 };
 
@@ -286,8 +287,9 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
 int vb_txn_begin(struct vb_coordinator *me);
 
 /*
- * What a transaction is promised of what it reads.  Whatever it is, only committed records are read,
- * what it writes is its own until it commits, and vb_txn_update gives the record as it is now.
+ * What a transaction is promised of what it reads.  Whatever it is, what it reads is committed, at the
+ * latest when it is itself ("to-cascade"; of others, from the first); of what it writes nothing is committed
+ * before it is; and vb_txn_update gives the record as it is now.
  */
 enum vb_isolation {
 	VB_SERIALIZABLE,

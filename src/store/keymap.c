@@ -60,15 +60,6 @@ void vb_keymap_drop(uint64_t *map, unsigned shift, uint64_t key)
 		put(word, 0);
 }
 
-bool vb_keymap_is_empty(const uint64_t *map, unsigned shift)
-{
-	uint64_t any = 0;
-
-	for (unsigned i = 0; i < vb_keymap_bytes(shift) / 8; i++)
-		any |= map[i];
-	return any == 0;
-}
-
 /* The next key of the map from `at` on, or `at` itself: where it is in the range; none in this word: the word's
  * last one in that direction, *none. */
 static uint64_t next_bit(const uint64_t *map, uint64_t at, bool down, bool *none)

@@ -46,9 +46,8 @@ static inline uint32_t vb_keymap_bytes(unsigned shift)
 
 /* At the owner: a map, all zeros at first, gets a key, which may be there already.  False: it has no room. */
 bool vb_keymap_add(uint64_t *map, unsigned shift, uint64_t key);
-/* It loses one, which need not be there. */
+/* It loses one, which need not be there.  A map that once had no room stays so until it is made anew. */
 void vb_keymap_drop(uint64_t *map, unsigned shift, uint64_t key);
-bool vb_keymap_is_empty(const uint64_t *map, unsigned shift);
 
 /*
  * Of a copy of the map: its keys from `from` up, or down, to `to`, both included and in the range, at most `most`

@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/sometimes.h"
-#include "store/keymap.h"
 #include "store/ordered.h"
 
 /* Of each key that gets a tuple. */
@@ -132,17 +131,26 @@ static struct vb_places *open_places(struct vb_table *t, struct vb_table_node *n
 	return p;
 }
 
-/* Nobody holds it, there is no record, and what is in it is of before now. */
-static bool at_rest(const struct vb_table *t, const char *tuple, uint64_t common_ns)
+/* Not by the range's map: one that once had no room for a key knows no more than that. */
+static bool has_keys(const struct vb_table *ranges, const struct vb_table_node *n, uint64_t range)
 {
-	const struct vb_store *store = t->store;
+	uint64_t key;
+
+	return vb_table_list(ranges->ranges_of, vb_addr_node(n->header), range,
+			     vb_table_range_end(ranges, range), &key, 1) != 0;
+}
+
+/* Nobody holds it, there is no record, and what is in it is of before now. */
+static bool at_rest(const struct vb_table *t, const struct vb_table_node *n, uint64_t number,
+		    uint64_t common_ns)
+{
+	const char *tuple = tuple_of(t, n, number);
 
 	if (!(newest_version(t, tuple) & VB_VERSION_ABSENT))
 		return false;
-	if (t->ranges_of != NULL &&
-	    !vb_keymap_is_empty((const void *)(tuple + t->layout.beside_at), t->range_shift))
+	if (t->ranges_of != NULL && has_keys(t, n, key_of(t, n, number)))
 		return false;
-	return store->at_rest(store, &t->layout, tuple, common_ns);
+	return t->store->at_rest(t->store, &t->layout, tuple, common_ns);
 }
 
 static void hide(struct vb_table *t, struct vb_table_node *n, uint64_t number, uint64_t now_ns)
@@ -164,7 +172,7 @@ static void look_at_next(struct vb_table *t, struct vb_table_node *n,
 
 	if (p->state[i] == USED && p->n_hidden < p->most &&
 	    vb_index_find(&n->index, key_of(t, n, i)) == offset_of(t, n, i) &&
-	    at_rest(t, tuple_of(t, n, i), now->common_ns))
+	    at_rest(t, n, i, now->common_ns))
 		hide(t, n, i, now->ns);
 }
 
@@ -194,7 +202,7 @@ static void settle(struct vb_table *t, uint16_t node, const struct vb_store_now 
 	p->n_hidden--;
 	p->state[h.number] = USED;
 	if (vb_index_is_hidden(&n->index, key) && newest_version(t, tuple) == h.version &&
-	    at_rest(t, tuple, now->common_ns))
+	    at_rest(t, n, h.number, now->common_ns))
 		free_place(t, node, h.number);
 	else
 		(void)vb_index_show(&n->index, key);

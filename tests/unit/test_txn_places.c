@@ -16,7 +16,8 @@
 
 static const struct vb_txn_range everything = {0, 511, false};
 
-static void open_small(struct world *w, void **state, bool ordered)
+/* shift: of an ordered table's ranges; 0: it is not ordered. */
+static void open_small(struct world *w, void **state, unsigned shift)
 {
 	const struct kind *k = *state;
 	struct vb_db_params p = usual_db(k, LEASE);
@@ -24,8 +25,8 @@ static void open_small(struct world *w, void **state, bool ordered)
 		.name = "small",
 		.record_bytes = sizeof(struct record),
 		.records = ASKED * NODES,
-		.ordered = ordered,
-		.range_shift = ordered ? 2 : 0,
+		.ordered = shift != 0,
+		.range_shift = shift,
 	};
 
 	p.items_max = ITEMS;
@@ -161,7 +162,7 @@ static void churn(void **state, bool ordered)
 	int err = 0;
 	struct world w;
 
-	open_small(&w, state, ordered);
+	open_small(&w, state, ordered ? 2 : 0);
 	vb_log_mute();
 	for (uint64_t key = 0; key < many && err == 0; key++) {
 		err = surely(&w, key % 3 ? w.a : w.b, add, key);
@@ -199,7 +200,7 @@ static void looked_for_in_vain(void **state)
 	struct world w;
 	int err = 0;
 
-	open_small(&w, state, false);
+	open_small(&w, state, 0);
 	vb_log_mute();
 	for (uint64_t key = 0; key < MANY && err == 0; key++)
 		err = surely(&w, w.a, is_not_there, key);
@@ -245,7 +246,7 @@ static void wanted_again(void **state)
 	struct world w;
 	uint64_t key;
 
-	open_small(&w, state, false);
+	open_small(&w, state, 0);
 	if (gives_back(&w)) {
 		key = hide_one(&w, UINT64_MAX);
 		must(surely(&w, w.b, add, key));
@@ -263,7 +264,7 @@ static void written_while_hidden(void **state)
 	struct world w;
 	int err;
 
-	open_small(&w, state, false);
+	open_small(&w, state, 0);
 	if (!gives_back(&w)) {
 		close_world(&w);
 		return;
@@ -294,7 +295,7 @@ static void too_late(void **state)
 	struct world w;
 	int err;
 
-	open_small(&w, state, false);
+	open_small(&w, state, 0);
 	if (!gives_back(&w)) {
 		close_world(&w);
 		return;
@@ -343,7 +344,7 @@ static void another_keys_record(void **state)
 {
 	struct world w;
 
-	open_small(&w, state, false);
+	open_small(&w, state, 0);
 	for (unsigned level = 0; gives_back(&w) && level < VB_ISOLATIONS; level++) {
 		const struct vb_txn_params p = {.isolation = (enum vb_isolation)level};
 		uint64_t key = 10000 * (1 + level), other;
@@ -378,7 +379,7 @@ static void remembered(void **state)
 {
 	struct world w;
 
-	open_small(&w, state, false);
+	open_small(&w, state, 0);
 	if (gives_back(&w)) {
 		must(surely(&w, w.b, add, 2));
 		must(surely(&w, w.b, drop, 2));
@@ -401,7 +402,7 @@ static void another_server(void **state)
 	uint64_t key;
 	int err = -VB_EPEERGONE;
 
-	open_small(&w, state, false);
+	open_small(&w, state, 0);
 	if (gives_back(&w)) {
 		key = hide_one(&w, UINT64_MAX);
 		stop_servers(&w);
@@ -431,7 +432,7 @@ static void scans_go_past(void **state)
 	uint64_t last = 0;
 	struct world w;
 
-	open_small(&w, state, true);
+	open_small(&w, state, 2);
 	if (gives_back(&w)) {
 		vb_log_mute();
 		for (uint64_t key = 0; key < 300; key++) {
@@ -449,6 +450,50 @@ static void scans_go_past(void **state)
 	close_world(&w);
 }
 
+/* ---- places of ranges ---- */
+
+#define WIDE_SHIFT 11u
+
+static int look_through(struct vb_coordinator *me, struct vb_table *t, uint64_t key)
+{
+	const struct vb_txn_range few = {key, key + 3, false};
+	struct vb_txn_row row[4];
+	unsigned n;
+
+	return vb_txn_scan(me, t, &few, row, 4, &n);
+}
+
+/* A range that had more keys than its map has room for is given back when it has none any more. */
+static void more_than_a_map(void **state)
+{
+	const struct kind *k = *state;
+	const uint64_t wide = 1ull << WIDE_SHIFT, *map;
+	struct world w;
+	vb_addr range;
+
+	if (k->hybrid != NULL)
+		return;
+	open_small(&w, state, WIDE_SHIFT);
+	if (gives_back(&w)) {
+		vb_log_mute();
+		must(surely(&w, w.a, look_through, 0));
+		range = vb_table_find(w.t->ranges, 0, 0);
+		for (uint64_t key = 0; key <= VB_KEYMAP_LIST; key++)
+			must(surely(&w, w.a, is_not_there, key));
+		map = vb_local(w.f, range + w.t->ranges->layout.beside_at, 8);
+		assert_int_equal(map[0], 1);
+		for (uint64_t i = 1; vb_table_find(w.t->ranges, 0, 0) != 0; i++) {
+			assert_true(i < MANY);
+			must(surely(&w, w.a, look_through, i * NODES * wide));
+			must(surely(&w, w.a, is_not_there, i * NODES * wide + 1));
+		}
+		must(surely(&w, w.b, add, 7));
+		must(surely(&w, w.a, look_through, 0));
+		vb_log_unmute();
+	}
+	close_world(&w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
@@ -462,6 +507,7 @@ int main(int argc, char **argv)
 		{"remembered", remembered},
 		{"another server", another_server},
 		{"scans go past", scans_go_past},
+		{"a range of more keys than a map has", more_than_a_map},
 	};
 	static const char *const fabrics[] = {"sim", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
