@@ -185,16 +185,20 @@ static void kept_seeds(void **state)
 static const struct {
 	const char *cc;
 	uint64_t seed;
+	const char *site; /* what it was about; NULL: a recovery */
 } drawn[] = {
 	/* A lock was taken over between its CAS and the READ behind it, which brought half a record (each case
 	 * of it: tests/unit/test_txn_whole.c). */
-	{"wait-die-fair", 12300031},
+	{"wait-die-fair", 12300031, NULL},
 	/* A sweep ended with -ETIMEDOUT though a server was late by little more than a lease (swept_late of
 	 * tests/unit/test_txn_settle.c). */
-	{"mvcc", 8802444},
+	{"mvcc", 8802444, NULL},
 	/* Each waited with the name it kept for what another had left undone at a place that did not come round
 	 * (of_the_other_place of tests/unit/test_txn_left.c). */
-	{"wound-wait", 20151},
+	{"wound-wait", 20151, NULL},
+	/* Without seals a version that an undo had brought back passed for one that had stayed, and an audit
+	 * found what never was (reads_and_undone of tests/unit/test_txn_torn.c). */
+	{"to-cascade", 90036, "to-cascade: ends behind its install"},
 };
 
 static void kept_as_drawn(void **state)
@@ -207,7 +211,11 @@ static void kept_as_drawn(void **state)
 			fail_msg("%s, seed %llu: %s", drawn[i].cc,
 				 (unsigned long long)drawn[i].seed,
 				 r.stories != NULL ? r.stories : "");
-		assert_true(r.commits > 0 && r.recovered > 0 && r.rolled_forward > 0);
+		assert_true(r.commits > 0);
+		if (drawn[i].site != NULL)
+			assert_true(was_reached(drawn[i].site));
+		else
+			assert_true(r.recovered > 0 && r.rolled_forward > 0);
 		free(r.stories);
 	}
 }
