@@ -55,8 +55,11 @@ cp "$s" "$work/first.json"
 run reproduce shiftlock/sec2.3 --quick --jobs 1 --seed 3 --out "$work/out.d"
 is 'the same seed gives the same numbers' [ "$(jq -c '[.points[].metrics]' "$s")" = "$(jq -c '[.points[].metrics]' "$work/first.json")" ]
 
-run reproduce dslr/sec4.5 --quick --markdown --out "$work/out.d"
+run reproduce dslr/sec4.5 --quick --seeds 2 --seed 7 --markdown --out "$work/seeds.d"
 is 'Markdown is a table' grep -qE '^\| DSLR-01 \|.*\| reproduced \|' "$work/out"
+is 'two seeds are two runs' ok_json "$work/seeds.d/dslr-sec4.5.json" '.seeds == [7, 8] and (.checks | all(.by_seed | length == 2))'
+is 'with their spread' ok_json "$work/seeds.d/dslr-sec4.5.json" '.points[0].spread.atomics == [2, 2] and all(.checks[]; .spread[0] <= .ours and .ours <= .spread[1])'
+is 'few seeds are a first look' grep -q 'with 2 seeds: a first look' "$work/out"
 
 # What cannot be run here: leases that are shorter than a verb may be late.
 run reproduce dslr --figure 17 --quick --out "$work/out.d"
@@ -108,7 +111,7 @@ is 'a page: exit status 0' [ "$status" = 0 ]
 is 'it has every file' [ "$(grep -c '^<h2>' "$work/page.html")" = 5 ]
 is 'it has transactions of a trace' page_has '<th>locks each</th>'
 is 'it has figures' page_has '<svg'
-is 'a first look is told' page_has 'Runs shortened to 0.1: a first look, not a verdict.'
+is 'a first look is told' page_has 'Runs of 0.1 of their time with 1 of 5 seeds: a first look, not a verdict.'
 is 'it needs nothing else' page_lacks 'src=|href=|<script|<link|@import|url\('
 is 'the title is escaped' page_has '<title>a &lt;b&gt; &amp; &quot;c&quot;</title>'
 # Runs that were shortened have no verdict, whatever they say.
@@ -117,11 +120,18 @@ run report --out "$work/page.html" "$work/quick.json"
 is 'a first look is no red verdict' page_lacks 'class="failed"|class="reproduced"|<th>verdict'
 jq '.scale = 1' "$work/quick.json" >"$work/full.json"
 run report --out "$work/page.html" "$work/full.json"
+is 'one seed is a first look, too' page_lacks 'class="failed"|class="reproduced"|<th>verdict'
+jq '.scale = 1 | .seeds = [1, 2, 3, 4, 5]' "$work/quick.json" >"$work/full.json"
+run report --out "$work/page.html" "$work/full.json"
 is 'a whole run is' page_has '<td class="failed">not reproduced</td>'
 is 'a whole run is no first look' page_lacks 'first look'
-jq '.scale = 1' "$j" >"$work/full.json"
+jq '.scale = 1 | .seeds = [1, 2, 3, 4, 5]' "$j" >"$work/full.json"
 run report --out "$work/page.html" "$work/full.json"
 is 'it has verdicts' page_has '<td class="reproduced">reproduced</td>'
+jq '.scale = 1 | .seeds = [1, 2, 3, 4, 5] | .claims[0] |= (.verdict = "by construction" | .by_construction = "set by it")' \
+	"$j" >"$work/full.json"
+run report --out "$work/page.html" "$work/full.json"
+is 'what could not fail has no colour, and its reason' page_has '<td class="notrun">by construction</td><td>set by it</td>'
 
 # What tells runs apart, and what was found.
 "$verbena" bench txn --fabric sim --cc silo --hybrid both --records 1k --duration 200us --check \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where each number of each profile is from.  No number is fitted to what a lock achieves.  Two are
- * calibrated, because nobody has published the verb alone: atomic128_ns on the first atomic of
- * ShiftLock's table 3, atomics_unit_ns of cx5-card on a run of its artifact in which nothing but the
- * card's atomics is the limit.
+ * Where each number of each profile is from.  Two are calibrated, because nobody has published the
+ * verb alone: atomic128_ns on the first atomic of ShiftLock's table 3, atomics_unit_ns of cx5-card on
+ * what locks achieve in a run of its artifact in which nothing but the card's atomics is the limit.
+ * No other was set by what a lock achieves.
  *
  * ATC 2016's, HERD's, Sherman's, FaSST's, eRPC's and pcie-bench's numbers are quoted from the papers
  * as remembered and cross-checked by their abstracts only; HERD's by nothing.  ShiftLock's artifact:

@@ -7,10 +7,16 @@
 
 #include "base/compiler.h"
 
-/* Of runs that were shortened (--quick): no verdict of any colour. */
+#define FULL_SEEDS 5 /* a verdict takes so many: doc/claims.md */
+
+/* Of runs that were shortened, or with too few seeds (--quick): no verdict of any colour.  Files from
+ * before there were seeds say nothing of them. */
 static bool is_first_look(const json_t *root)
 {
-	return vb_report_number(root, "scale") < 1;
+	const json_t *seeds = json_object_get(root, "seeds");
+
+	return vb_report_number(root, "scale") < 1 ||
+	       (seeds != NULL && json_array_size(seeds) < FULL_SEEDS);
 }
 
 static const char *verdict_head(const json_t *root)
@@ -21,11 +27,13 @@ static const char *verdict_head(const json_t *root)
 /* The class that colours a verdict. */
 static const char *colour(const json_t *root, const char *verdict)
 {
-	return is_first_look(root)                      ? "notrun"
-	       : strcmp(verdict, "reproduced") == 0     ? "reproduced"
-	       : strcmp(verdict, "direction only") == 0 ? "direction"
-	       : strcmp(verdict, "not run") == 0        ? "notrun"
-							: "failed";
+	return is_first_look(root)                       ? "notrun"
+	       : strcmp(verdict, "reproduced") == 0      ? "reproduced"
+	       : strcmp(verdict, "direction only") == 0  ? "direction"
+	       : strcmp(verdict, "partly run") == 0      ? "direction"
+	       : strcmp(verdict, "by construction") == 0 ? "notrun"
+	       : strcmp(verdict, "not run") == 0         ? "notrun"
+							 : "failed";
 }
 
 /* A cell for each of these keys. */
@@ -35,10 +43,16 @@ static void put_strings(FILE *to, const json_t *o, const char *const *keys, unsi
 		vb_html_cell(to, vb_report_string(o, keys[i]));
 }
 
+static double number_of(const json_t *v)
+{
+	return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
 static void put_claims(FILE *to, const json_t *root)
 {
-	const char *const head[] = {"claim", "tier", "where", "the paper", verdict_head(root),
-				    NULL};
+	const char *const head[] = {"claim",           "tier",         "where",
+				    "the paper",       "its artifact", verdict_head(root),
+				    "by construction", "not checked",  NULL};
 	size_t i;
 	json_t *c;
 
@@ -55,7 +69,9 @@ static void put_claims(FILE *to, const json_t *root)
 		fputs(VB_HTML_ROW, to);
 		put_strings(to, c, (const char *const[]){"id", "tier", "where"}, 3);
 		vb_html_cell(to, says);
+		vb_html_cell(to, vb_report_string(c, "artifact"));
 		vb_html_cell_class(to, colour(root, verdict), verdict);
+		put_strings(to, c, (const char *const[]){"by_construction", "partly_run"}, 2);
 		fputs(VB_HTML_ROW_END, to);
 	}
 	fputs(VB_HTML_END, to);
@@ -63,8 +79,9 @@ static void put_claims(FILE *to, const json_t *root)
 
 static void put_checks(FILE *to, const json_t *root)
 {
-	const char *const head[] = {"claim", "what", "ours", "paper", "off by", verdict_head(root),
-				    "why",   NULL};
+	const char *const head[] = {"claim",   "what",  "ours",   "lowest",
+				    "highest", "paper", "off by", verdict_head(root),
+				    "why",     NULL};
 	size_t i;
 	json_t *c;
 
@@ -77,6 +94,9 @@ static void put_checks(FILE *to, const json_t *root)
 		fputs(VB_HTML_ROW, to);
 		put_strings(to, c, (const char *const[]){"claim", "what"}, 2);
 		vb_html_cell_number(to, vb_report_number(c, "ours"));
+		for (unsigned k = 0; k < 2; k++)
+			vb_html_cell_number(
+				to, number_of(json_array_get(json_object_get(c, "spread"), k)));
 		vb_html_cell(to, vb_report_string(c, "paper"));
 		vb_html_cell_number(to, vb_report_number(c, "distance"));
 		vb_html_cell_class(to, colour(root, verdict), verdict);
@@ -169,7 +189,7 @@ static void put_points(FILE *to, const json_t *root)
 			const json_t *v = json_object_get(json_object_get(p, "metrics"),
 							  vb_report_string(m, "name"));
 
-			vb_html_cell_number(to, json_is_number(v) ? json_number_value(v) : NAN);
+			vb_html_cell_number(to, number_of(v));
 		}
 		vb_html_cell(to, vb_report_string(p, "not_run"));
 		fputs(VB_HTML_ROW_END, to);
@@ -186,8 +206,11 @@ void vb_report_reproduce(FILE *to, const json_t *root)
 	if (is_first_look(root)) {
 		char text[128];
 
-		snprintf(text, sizeof(text), "Runs shortened to %.3g: a first look, not a verdict.",
-			 vb_report_number(root, "scale"));
+		snprintf(text, sizeof(text),
+			 "Runs of %.3g of their time with %zu of %d seeds: a first look, not a "
+			 "verdict.",
+			 vb_report_number(root, "scale"),
+			 json_array_size(json_object_get(root, "seeds")), FULL_SEEDS);
 		vb_html_paragraph(to, "direction", text);
 	}
 	if (vb_report_string(root, "differs")[0] != '\0')

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An experiment as files: JSON with everything, CSV with the numbers, a figure for each metric. */
+/* An experiment as files: JSON with everything, CSV with the numbers, a figure for each metric, of
+ * medians. */
 #define VB_LOG_ROOM "reproduce"
 #include "lab/reproduce/reproduce.h"
 
@@ -19,6 +20,11 @@
 
 extern char **environ;
 
+static json_t *span_json(struct vb_repro_span v)
+{
+	return isfinite(v.lo) && isfinite(v.hi) ? json_pack("[f,f]", v.lo, v.hi) : json_null();
+}
+
 /* JSON has no infinities: what is open at one end has no number there. */
 static json_t *real_or_null(double v)
 {
@@ -27,46 +33,74 @@ static json_t *real_or_null(double v)
 
 static json_t *point_json(const struct vb_repro_result *r, const struct vb_repro_point *p)
 {
-	json_t *numbers = json_object();
+	json_t *numbers = json_object(), *spreads = json_object();
+	const struct vb_repro_job *first = p->job[0];
 
-	for (const char *const *m = r->e->metrics; *m != NULL; m++)
-		json_object_set_new(numbers, *m,
-				    real_or_null(vb_repro_metric_of(vb_repro_metric_find(*m), p)));
-	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:O?}", "system", vb_json_text(p->system->label),
-			 "series", vb_json_text(p->series ? p->series->label : NULL), "x",
+	for (const char *const *m = r->e->metrics; *m != NULL; m++) {
+		struct vb_repro_span v = vb_repro_metric_of(vb_repro_metric_find(*m), p);
+
+		json_object_set_new(numbers, *m, real_or_null(v.median));
+		json_object_set_new(spreads, *m, span_json(v));
+	}
+	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:O?}", "system",
+			 vb_json_text(p->system->label), "series",
+			 vb_json_text(p->series ? p->series->label : NULL), "x",
 			 vb_json_text(p->x ? p->x->label : NULL), "options",
-			 vb_json_text(p->job ? p->job->options : NULL), "not_run",
-			 vb_json_text(p->job ? p->job->why : "no memory"), "metrics", numbers,
-			 "run", p->job ? p->job->run : NULL);
+			 vb_json_text(first ? first->options : NULL), "not_run",
+			 vb_json_text(vb_repro_why(p)), "metrics", numbers, "spread", spreads,
+			 "run", first ? first->run : NULL);
 }
 
-static json_t *finding_json(const struct vb_repro_finding *f)
+/* What was judged, with each seed. */
+static json_t *by_seed_json(const struct vb_repro_result *r, const struct vb_repro_finding *f)
+{
+	json_t *a = json_array();
+
+	for (unsigned s = 0; s < r->n_seeds && f->compared > 0; s++)
+		json_array_append_new(a, real_or_null(f->by_seed[s]));
+	return a;
+}
+
+static json_t *finding_json(const struct vb_repro_result *r, const struct vb_repro_finding *f)
 {
 	const struct vb_repro_check *c = f->check;
-	bool numbers = c->kind == VB_CHECK_RATIO || c->kind == VB_CHECK_AMOUNT;
+	bool numbers = c->kind <= VB_CHECK_CELL;
 	char what[256], range[64];
 
-	return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:i,s:i,s:s,s:o}", "claim", c->claim, "what",
-			 vb_json_text(vb_repro_check_text(what, sizeof(what), c)), "ours",
-			 real_or_null(f->ours), "paper",
-			 vb_json_text(vb_repro_range(range, sizeof(range), c)), "paper_lo",
-			 real_or_null(numbers ? c->lo : NAN), "paper_hi",
-			 real_or_null(numbers ? c->hi : NAN), "distance",
-			 real_or_null(isnan(f->ours) ? NAN : f->distance), "compared",
-			 (int)f->compared, "held", (int)f->held, "verdict",
-			 vb_verdict_names[f->verdict], "not_run",
-			 vb_json_text(f->verdict == VB_NOT_RUN ? f->why : NULL));
+	return json_pack(
+		"{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:i,s:i,s:b,s:s,s:o}", "claim", c->claim,
+		"what", vb_json_text(vb_repro_check_text(what, sizeof(what), c)), "ours",
+		real_or_null(f->ours.median), "spread", span_json(f->ours), "by_seed",
+		by_seed_json(r, f), "paper", vb_json_text(vb_repro_range(range, sizeof(range), c)),
+		"paper_lo", real_or_null(numbers ? c->lo : NAN), "paper_hi",
+		real_or_null(numbers ? c->hi : NAN), "distance",
+		real_or_null(f->compared > 0 ? f->distance : NAN), "compared", (int)f->compared,
+		"held", (int)f->held, "tie", f->tie, "verdict", vb_verdict_names[f->verdict],
+		"not_run", vb_json_text(f->why[0] != '\0' ? f->why : NULL));
 }
 
 static json_t *claim_json(const struct vb_repro_result *r, const struct vb_paper_claim *c)
 {
-	const struct vb_repro_finding *weakest;
-	enum vb_verdict v = vb_repro_claim(r, c->id, &weakest);
+	struct vb_repro_ruling u = vb_repro_claim(r, c->id);
 
-	return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s}", "id", c->id, "where",
-			 c->where, "systems", c->systems, "setting", c->setting, "metric",
-			 c->metric, "claim", c->claim, "value", c->value, "kind", c->kind, "tier",
-			 c->tier, "verdict", vb_verdict_names[v]);
+	return json_pack(
+		"{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o}", "id",
+		c->id, "where", c->where, "systems", c->systems, "setting", c->setting, "metric",
+		c->metric, "claim", c->claim, "value", c->value, "kind", c->kind, "tier", c->tier,
+		"artifact", c->artifact, "artifact_range", c->artifact_range, "source", c->source,
+		"verdict", vb_verdict_names[u.verdict], "found", vb_verdict_names[u.found],
+		"by_construction", vb_json_text(u.by_construction), "partly_run",
+		vb_json_text(u.unchecked), "explained", real_or_null(u.explained.median),
+		"explained_spread", span_json(u.explained));
+}
+
+static json_t *seeds_json(const struct vb_repro_result *r)
+{
+	json_t *a = json_array();
+
+	for (unsigned s = 0; s < r->n_seeds; s++)
+		json_array_append_new(a, json_integer((json_int_t)(r->seed + s)));
+	return a;
 }
 
 /* The titles of its metrics, for who draws them. */
@@ -80,9 +114,9 @@ static json_t *metrics_json(const struct vb_experiment *e)
 	return a;
 }
 
-json_t *vb_repro_json(const struct vb_repro_result *r, uint64_t seed, double scale)
+json_t *vb_repro_json(const struct vb_repro_result *r, double scale)
 {
-	json_t *root = vb_json_head(seed), *points = json_array(), *checks = json_array();
+	json_t *root = vb_json_head(r->seed), *points = json_array(), *checks = json_array();
 	json_t *claims = json_array();
 
 	for (unsigned i = 0; i < r->n; i++)
@@ -90,7 +124,7 @@ json_t *vb_repro_json(const struct vb_repro_result *r, uint64_t seed, double sca
 	for (unsigned i = 0; i < r->e->n_checks; i++) {
 		const struct vb_paper_claim *c = vb_repro_first_of(r->e, i);
 
-		json_array_append_new(checks, finding_json(&r->finding[i]));
+		json_array_append_new(checks, finding_json(r, &r->finding[i]));
 		if (c != NULL)
 			json_array_append_new(claims, claim_json(r, c));
 	}
@@ -100,6 +134,7 @@ json_t *vb_repro_json(const struct vb_repro_result *r, uint64_t seed, double sca
 	vb_json_set(root, "differs", r->e->differs);
 	vb_json_set(root, "setup", r->common);
 	vb_json_set(root, "sweep", r->e->sweep_name);
+	vb_json_set(root, "seeds", seeds_json(r));
 	vb_json_set(root, "scale", scale);
 	vb_json_set(root, "wall_s", r->wall_s);
 	vb_json_set(root, "interrupted", r->interrupted);
@@ -123,8 +158,7 @@ static char *path_of(const char *dir, const struct vb_repro_result *r, const cha
 	return path;
 }
 
-static int write_json(const char *path, const struct vb_repro_result *r, uint64_t seed,
-		      double scale)
+static int write_json(const char *path, const struct vb_repro_result *r, double scale)
 {
 	struct vb_json_out out;
 	json_t *root;
@@ -132,7 +166,7 @@ static int write_json(const char *path, const struct vb_repro_result *r, uint64_
 
 	if (err)
 		return err;
-	root = vb_repro_json(r, seed, scale);
+	root = vb_repro_json(r, scale);
 	err = vb_json_out_commit(&out, root);
 	json_decref(root);
 	return err;
@@ -145,6 +179,8 @@ static void put_csv(FILE *f, const struct vb_repro_result *r)
 										  : "x");
 	for (const char *const *m = r->e->metrics; *m != NULL; m++)
 		fprintf(f, ",\"%s\"", vb_repro_metric_find(*m)->title);
+	for (const char *const *m = r->e->metrics; *m != NULL; m++)
+		fprintf(f, ",\"lowest %s\",\"highest %s\"", *m, *m);
 	fputc('\n', f);
 	for (unsigned i = 0; i < r->n; i++) {
 		const struct vb_repro_point *p = &r->point[i];
@@ -152,9 +188,14 @@ static void put_csv(FILE *f, const struct vb_repro_result *r)
 		fprintf(f, "%s,%s,%s", p->system->label, p->series ? p->series->label : "",
 			p->x ? p->x->label : "");
 		for (const char *const *m = r->e->metrics; *m != NULL; m++) {
-			double v = vb_repro_metric_of(vb_repro_metric_find(*m), p);
+			double v = vb_repro_metric_of(vb_repro_metric_find(*m), p).median;
 
 			fprintf(f, isnan(v) ? "," : ",%.10g", v);
+		}
+		for (const char *const *m = r->e->metrics; *m != NULL; m++) {
+			struct vb_repro_span v = vb_repro_metric_of(vb_repro_metric_find(*m), p);
+
+			fprintf(f, isnan(v.lo) ? ",," : ",%.10g,%.10g", v.lo, v.hi);
 		}
 		fputc('\n', f);
 	}
@@ -191,7 +232,7 @@ static bool is_line(const struct vb_repro_result *r)
 
 static void put_value(FILE *f, const struct vb_repro_point *p, const struct vb_repro_metric *m)
 {
-	double v = vb_repro_metric_of(m, p);
+	double v = vb_repro_metric_of(m, p).median;
 
 	fprintf(f, isnan(v) ? " NaN" : " %.10g", v);
 }
@@ -220,7 +261,7 @@ static bool is_seen(const struct vb_repro_result *r, const struct vb_repro_metri
 		    unsigned first, unsigned n)
 {
 	for (unsigned i = first; i < first + n; i++)
-		if (vb_repro_metric_of(m, &r->point[i]) > 0)
+		if (vb_repro_metric_of(m, &r->point[i]).median > 0)
 			return true;
 	return false;
 }
@@ -338,7 +379,7 @@ static void write_figures(const char *dir, const struct vb_repro_result *r)
 	}
 }
 
-int vb_repro_write(const char *dir, const struct vb_repro_result *r, uint64_t seed, double scale)
+int vb_repro_write(const char *dir, const struct vb_repro_result *r, double scale)
 {
 	char *json = path_of(dir, r, ".json"), *csv = path_of(dir, r, ".csv");
 	int err = json == NULL || csv == NULL ? -ENOMEM : 0;
@@ -346,7 +387,7 @@ int vb_repro_write(const char *dir, const struct vb_repro_result *r, uint64_t se
 	if (err == 0 && mkdir(dir, 0777) != 0 && errno != EEXIST)
 		err = vb_fail(-errno, "cannot make the folder %s: %s", dir, strerror(errno));
 	if (err == 0)
-		err = write_json(json, r, seed, scale);
+		err = write_json(json, r, scale);
 	if (err == 0)
 		err = write_csv(csv, r);
 	if (err == 0)

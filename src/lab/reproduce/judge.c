@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Claims against numbers.  The rules are the same for every claim of every paper; doc/claims.md
- * states them, and nothing here knows whose claim it judges.
- */
+/* Checks against the numbers of the points that they name, each with every seed. */
 #define VB_LOG_ROOM "reproduce"
 #include "lab/reproduce/reproduce.h"
 
@@ -12,80 +9,6 @@
 #include <string.h>
 
 #include "base/log.h"
-
-const char *const vb_verdict_names[VB_VERDICTS] = {
-	[VB_REPRODUCED] = "reproduced",
-	[VB_DIRECTION] = "direction only",
-	[VB_NOT_REPRODUCED] = "not reproduced",
-	[VB_NOT_RUN] = "not run",
-};
-
-/* The factor between v and the nearest value of lo..hi; 1 inside. */
-static double factor(double v, double lo, double hi)
-{
-	if (v >= lo && v <= hi)
-		return 1;
-	if (!(v > 0))
-		return INFINITY;
-	return v < lo ? lo / v : hi > 0 ? v / hi : INFINITY;
-}
-
-static enum vb_verdict judge_ratio(double v, double lo, double hi, double *distance)
-{
-	bool up = lo >= 1, down = hi <= 1;
-
-	*distance = factor(v, lo, hi);
-	if ((up && !down && v <= 1) || (down && !up && v >= 1))
-		return VB_NOT_REPRODUCED;
-	if (*distance <= VB_REPRO_NEAR)
-		return VB_REPRODUCED;
-	/* A range around 1 has no direction to keep. */
-	return up != down ? VB_DIRECTION : VB_NOT_REPRODUCED;
-}
-
-static enum vb_verdict judge_amount(double v, double lo, double hi, double floor, double *distance)
-{
-	if (v >= lo - floor && v <= hi + floor) {
-		*distance = 1;
-		return VB_REPRODUCED;
-	}
-	*distance = factor(v, lo, hi);
-	if (*distance <= VB_REPRO_NEAR)
-		return VB_REPRODUCED;
-	return *distance <= VB_REPRO_SIZE ? VB_DIRECTION : VB_NOT_REPRODUCED;
-}
-
-enum vb_verdict vb_repro_judge(enum vb_repro_kind kind, double v, double lo, double hi,
-			       double floor, double *distance)
-{
-	switch (kind) {
-	case VB_CHECK_RATIO:
-		return judge_ratio(v, lo, hi, distance);
-	case VB_CHECK_AMOUNT:
-		return judge_amount(v, lo, hi, floor, distance);
-	case VB_CHECK_BEHIND:
-		v = 1 / v;
-		/* fall through */
-	case VB_CHECK_AHEAD:
-	case VB_CHECK_KEEPS:
-		*distance = factor(v, 1, INFINITY);
-		return v > 1                      ? VB_REPRODUCED
-		       : *distance < VB_REPRO_TIE ? VB_DIRECTION
-						  : VB_NOT_REPRODUCED;
-	case VB_CHECK_CLOSE:
-	case VB_CHECK_FLAT:
-		return judge_amount(v, 1, 1, 0, distance);
-	case VB_CHECK_FALLS:
-		v = 1 / v;
-		/* fall through */
-	case VB_CHECK_RISES:
-		*distance = factor(v, VB_REPRO_NEAR, INFINITY);
-		return v >= VB_REPRO_NEAR ? VB_REPRODUCED
-		       : v > 1            ? VB_DIRECTION
-					  : VB_NOT_REPRODUCED;
-	}
-	return VB_NOT_REPRODUCED;
-}
 
 /* ---- points by their labels ---- */
 
@@ -111,83 +34,103 @@ struct judging {
 	const struct vb_repro_metric *m;
 };
 
-static void not_run(struct judging *j, const struct vb_repro_point *p)
+static void not_run(struct judging *j, const char *why)
 {
 	if (j->f->why[0] == '\0')
-		snprintf(j->f->why, sizeof(j->f->why), "%.150s",
-			 p->job != NULL && p->job->why != NULL ? p->job->why
-							       : "it has no such number");
+		snprintf(j->f->why, sizeof(j->f->why), "%.150s", why);
 }
 
-/* NAN, and why, if there is none. */
-static double value(struct judging *j, const char *system, const char *series, const char *x)
+/* With each seed; NAN, and why, where there is none. */
+static void values(struct judging *j, const char *system, const char *series, const char *x,
+		   double *v)
 {
 	const struct vb_repro_point *p = vb_repro_find(j->r, system, series, x);
-	double v;
 
 	vb_assert(p != NULL); /* a check names what its experiment has; a unit test looks */
-	v = vb_repro_metric_of(j->m, p);
-	if (isnan(v))
-		not_run(j, p);
-	return v;
+	for (unsigned s = 0; s < j->r->n_seeds; s++) {
+		v[s] = vb_repro_metric_at(j->m, p, s);
+		if (isnan(v[s]))
+			not_run(j, vb_repro_why(p) != NULL ? vb_repro_why(p)
+							   : "it has no such number");
+	}
 }
 
 /* The weakest of the comparisons stays; of equally weak ones the farthest. */
-static void keep(struct judging *j, double v, const char *at)
+static void keep(struct judging *j, const double *by_seed, const char *at)
 {
 	const struct vb_repro_check *c = j->f->check;
-	double distance = 1;
-	enum vb_verdict verdict;
+	struct vb_repro_span v = vb_repro_span_of(by_seed, j->r->n_seeds);
+	struct vb_repro_judged judged;
+	char why[160];
 
-	if (isnan(v))
+	if (isnan(v.median)) {
+		snprintf(why, sizeof(why), "nothing to divide by: %.120s", at);
+		not_run(j, why);
 		return;
-	verdict = vb_repro_judge(c->kind, v, c->lo, c->hi, j->m->floor, &distance);
-	j->f->held += verdict == VB_REPRODUCED;
+	}
+	judged = vb_repro_judge(c, j->m, v);
+	j->f->held += judged.verdict == VB_REPRODUCED;
 	if (j->f->compared++ > 0 &&
-	    (verdict < j->f->verdict || (verdict == j->f->verdict && distance <= j->f->distance)))
+	    (judged.verdict < j->f->verdict ||
+	     (judged.verdict == j->f->verdict && judged.distance <= j->f->distance)))
 		return;
-	j->f->verdict = verdict;
+	j->f->verdict = judged.verdict;
+	j->f->distance = judged.distance;
+	j->f->tie = judged.tie;
 	j->f->ours = v;
-	j->f->distance = distance;
+	memcpy(j->f->by_seed, by_seed, j->r->n_seeds * sizeof(*by_seed));
 	snprintf(j->f->at, sizeof(j->f->at), "%s", at);
 }
 
-static double best_other(struct judging *j, const char *but, const char *series, const char *x)
+static double over(double a, double b)
 {
-	double best = NAN;
+	return b > 0 ? a / b : NAN;
+}
 
-	for (const struct vb_repro_value *s = j->r->e->systems; s->label != NULL; s++) {
-		double v;
+static void best_other(struct judging *j, const char *but, const char *series, const char *x,
+		       double *best)
+{
+	for (unsigned s = 0; s < j->r->n_seeds; s++)
+		best[s] = -INFINITY;
+	for (const struct vb_repro_value *o = j->r->e->systems; o->label != NULL; o++) {
+		double v[VB_REPRO_SEEDS_MAX];
 
-		if (strcmp(s->label, but) == 0)
+		if (strcmp(o->label, but) == 0)
 			continue;
-		v = value(j, s->label, series, x);
-		if (isnan(v))
-			return NAN; /* it might have been that one */
-		if (isnan(best) || v > best)
-			best = v;
+		values(j, o->label, series, x, v);
+		/* One that is missing might have been the best. */
+		for (unsigned s = 0; s < j->r->n_seeds; s++)
+			best[s] = isnan(v[s]) || isnan(best[s]) ? NAN : fmax(best[s], v[s]);
 	}
-	return best;
+}
+
+static void values_of(struct judging *j, const char *system, const char *but, const char *series,
+		      const char *x, double *v)
+{
+	if (strcmp(system, "^") == 0)
+		best_other(j, but, series, x, v);
+	else
+		values(j, system, series, x, v);
 }
 
 /* a over b at one series and x, b being one system. */
 static void compare(struct judging *j, const char *a, const char *b, const char *series,
 		    const char *x, const char *b_series, const char *b_x)
 {
-	double va = strcmp(a, "^") == 0 ? best_other(j, b, series, x) : value(j, a, series, x);
-	double vb;
+	double va[VB_REPRO_SEEDS_MAX], vb[VB_REPRO_SEEDS_MAX];
 	char at[96];
 
+	values_of(j, a, b, series, x, va);
 	if (b == NULL) {
 		snprintf(at, sizeof(at), "%.30s %.30s %.30s", a, series ? series : "", x ? x : "");
 		keep(j, va, at);
 		return;
 	}
-	vb = strcmp(b, "^") == 0 ? best_other(j, a, b_series, b_x) : value(j, b, b_series, b_x);
+	values_of(j, b, a, b_series, b_x, vb);
+	for (unsigned s = 0; s < j->r->n_seeds; s++)
+		va[s] = over(va[s], vb[s]);
 	snprintf(at, sizeof(at), "%.30s %.30s %.30s", b, b_series ? b_series : "", b_x ? b_x : "");
-	keep(j, vb > 0 ? va / vb : NAN, at);
-	if (vb == 0)
-		snprintf(j->f->why, sizeof(j->f->why), "nothing to divide by: %.120s", at);
+	keep(j, va, at);
 }
 
 static bool is_all(const char *label)
@@ -229,57 +172,71 @@ static void compare_all(struct judging *j)
 	} while (s->label != NULL && (++s)->label != NULL);
 }
 
-/* Along the sweep, for one system and series. */
-static void change(struct judging *j)
+/* What becomes of a system's value along the sweep, as a factor. */
+static void changes(struct judging *j, const char *system, double *v)
 {
 	const struct vb_repro_check *c = j->f->check;
-	double from = value(j, c->a.system, c->a.series, c->a.x);
-	double to = value(j, c->a.system, c->a.series, c->b.x);
+	double from[VB_REPRO_SEEDS_MAX];
 
-	keep(j, from > 0 ? to / from : NAN, "");
+	values(j, system, c->a.series, c->a.x, from);
+	values(j, system, c->a.series, c->b.x, v);
+	for (unsigned s = 0; s < j->r->n_seeds; s++)
+		v[s] = over(v[s], from[s]);
+}
+
+static void change(struct judging *j)
+{
+	double v[VB_REPRO_SEEDS_MAX];
+
+	changes(j, j->f->check->a.system, v);
+	keep(j, v, "");
 }
 
 /* What is left of a's value, over what is left of the other's. */
 static void keeps(struct judging *j)
 {
 	const struct vb_repro_check *c = j->f->check;
-	double from = value(j, c->a.system, c->a.series, c->a.x);
-	double to = value(j, c->a.system, c->a.series, c->b.x);
 	const bool all = is_all(c->b.system);
 
-	for (const struct vb_repro_value *s = j->r->e->systems; s->label != NULL; s++) {
-		double other_from, other_to;
+	for (const struct vb_repro_value *o = j->r->e->systems; o->label != NULL; o++) {
+		double v[VB_REPRO_SEEDS_MAX], other[VB_REPRO_SEEDS_MAX];
 
-		if (all ? strcmp(s->label, c->a.system) == 0 : strcmp(s->label, c->b.system) != 0)
+		if (all ? strcmp(o->label, c->a.system) == 0 : strcmp(o->label, c->b.system) != 0)
 			continue;
-		other_from = value(j, s->label, c->a.series, c->a.x);
-		other_to = value(j, s->label, c->a.series, c->b.x);
-		keep(j, from > 0 && other_to > 0 ? to / from / (other_to / other_from) : NAN,
-		     s->label);
+		changes(j, c->a.system, v);
+		changes(j, o->label, other);
+		for (unsigned s = 0; s < j->r->n_seeds; s++)
+			v[s] = over(v[s], other[s]);
+		keep(j, v, o->label);
 	}
 }
 
+/* The largest over the smallest, from a's x to b's. */
 static void flat(struct judging *j)
 {
 	const struct vb_repro_check *c = j->f->check;
-	double low = NAN, high = NAN;
+	double low[VB_REPRO_SEEDS_MAX], high[VB_REPRO_SEEDS_MAX];
 	bool inside = false;
 
 	for (const struct vb_repro_value *x = j->r->e->sweep; x->label != NULL; x++) {
-		double v;
+		const bool first = strcmp(x->label, c->a.x) == 0;
+		double v[VB_REPRO_SEEDS_MAX];
 
-		inside |= strcmp(x->label, c->a.x) == 0;
+		inside |= first;
 		if (!inside)
 			continue;
-		v = value(j, c->a.system, c->a.series, x->label);
-		if (isnan(v))
-			return;
-		low = isnan(low) || v < low ? v : low;
-		high = isnan(high) || v > high ? v : high;
+		values(j, c->a.system, c->a.series, x->label, v);
+		for (unsigned s = 0; s < j->r->n_seeds; s++) {
+			/* NAN stays: neither comparison holds. */
+			low[s] = first || v[s] < low[s] || isnan(v[s]) ? v[s] : low[s];
+			high[s] = first || v[s] > high[s] || isnan(v[s]) ? v[s] : high[s];
+		}
 		if (strcmp(x->label, c->b.x) == 0)
 			break;
 	}
-	keep(j, low > 0 ? high / low : NAN, "");
+	for (unsigned s = 0; s < j->r->n_seeds; s++)
+		high[s] = over(high[s], low[s]);
+	keep(j, high, "");
 }
 
 static void judge_one(const struct vb_repro_result *r, const struct vb_repro_check *c,
@@ -288,7 +245,7 @@ static void judge_one(const struct vb_repro_result *r, const struct vb_repro_che
 	struct judging j = {.r = r, .f = f, .m = vb_repro_metric_find(c->metric)};
 
 	*f = (struct vb_repro_finding){
-		.check = c, .verdict = VB_NOT_RUN, .ours = NAN, .distance = 1};
+		.check = c, .verdict = VB_NOT_RUN, .ours = {NAN, NAN, NAN}, .distance = 1};
 	if (c->kind == VB_CHECK_FLAT)
 		flat(&j);
 	else if (c->kind == VB_CHECK_KEEPS)
@@ -298,51 +255,12 @@ static void judge_one(const struct vb_repro_result *r, const struct vb_repro_che
 	else
 		compare_all(&j);
 	/* What ran may refute a claim; it cannot confirm one when something is missing. */
-	if (f->why[0] != '\0' && f->verdict != VB_NOT_REPRODUCED)
-		f->verdict = VB_NOT_RUN;
+	if (f->why[0] != '\0' && f->verdict != VB_NOT_REPRODUCED && f->compared > 0)
+		f->verdict = VB_PARTLY;
 }
 
 void vb_repro_judge_all(struct vb_repro_result *r)
 {
 	for (unsigned i = 0; i < r->e->n_checks; i++)
 		judge_one(r, &r->e->checks[i], &r->finding[i]);
-}
-
-const struct vb_paper_claim *vb_repro_first_of(const struct vb_experiment *e, unsigned i)
-{
-	for (unsigned k = 0; k < i; k++)
-		if (strcmp(e->checks[k].claim, e->checks[i].claim) == 0)
-			return NULL;
-	return vb_paper_claim_find(e->checks[i].claim);
-}
-
-/* A check that failed says more than one that did not run; that one, more than those that held. */
-static unsigned weakness(enum vb_verdict v)
-{
-	static const unsigned order[VB_VERDICTS] = {
-		[VB_REPRODUCED] = 0,
-		[VB_DIRECTION] = 1,
-		[VB_NOT_RUN] = 2,
-		[VB_NOT_REPRODUCED] = 3,
-	};
-
-	return order[v];
-}
-
-enum vb_verdict vb_repro_claim(const struct vb_repro_result *r, const char *claim,
-			       const struct vb_repro_finding **weakest)
-{
-	const struct vb_repro_finding *worst = NULL;
-
-	for (unsigned i = 0; i < r->e->n_checks; i++) {
-		const struct vb_repro_finding *f = &r->finding[i];
-
-		if (strcmp(f->check->claim, claim) != 0)
-			continue;
-		if (worst == NULL || weakness(f->verdict) > weakness(worst->verdict) ||
-		    (f->verdict == worst->verdict && f->distance > worst->distance))
-			worst = f;
-	}
-	*weakest = worst;
-	return worst != NULL ? worst->verdict : VB_NOT_RUN;
 }

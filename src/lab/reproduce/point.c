@@ -89,8 +89,10 @@ char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_valu
 	add(&s, series != NULL ? series->options : NULL);
 	add(&s, system != NULL ? system->options : NULL);
 	shorten(&s, scale);
-	snprintf(number, sizeof(number), "seed=%" PRIu64, seed);
-	add(&s, number);
+	if (system != NULL) {
+		snprintf(number, sizeof(number), "seed=%" PRIu64, seed);
+		add(&s, number);
+	}
 	qsort(s.w, s.n, sizeof(s.w[0]), by_key);
 	f = open_memstream(&text, &size);
 	if (f == NULL)
@@ -207,26 +209,24 @@ static double at_path(const json_t *o, const char *path, size_t len)
 	return json_is_number(o) ? json_number_value(o) : NAN;
 }
 
-/* Of paths and constants. */
 static double sum(const json_t *run, const char *terms)
 {
 	double total = 0;
 
 	for (;;) {
 		size_t len = strcspn(terms, "+");
-		char *end;
-		double constant = strtod(terms, &end);
 
-		total += end == terms + len && len > 0 ? constant : at_path(run, terms, len);
+		total += at_path(run, terms, len);
 		if (terms[len] == '\0')
 			return total;
 		terms += len + 1;
 	}
 }
 
-double vb_repro_metric_of(const struct vb_repro_metric *m, const struct vb_repro_point *p)
+double vb_repro_metric_at(const struct vb_repro_metric *m, const struct vb_repro_point *p,
+			  unsigned seed)
 {
-	const json_t *run = p->job != NULL ? p->job->run : NULL;
+	const json_t *run = p->job[seed] != NULL ? p->job[seed]->run : NULL;
 	double v;
 
 	if (run == NULL)
@@ -240,6 +240,47 @@ double vb_repro_metric_of(const struct vb_repro_metric *m, const struct vb_repro
 	return v;
 }
 
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct vb_repro_span vb_repro_span_of(const double *values, unsigned n)
+{
+	double sorted[VB_REPRO_SEEDS_MAX];
+
+	vb_assert(n > 0 && n <= VB_REPRO_SEEDS_MAX);
+	for (unsigned i = 0; i < n; i++) {
+		if (isnan(values[i]))
+			return (struct vb_repro_span){NAN, NAN, NAN};
+		sorted[i] = values[i];
+	}
+	qsort(sorted, n, sizeof(sorted[0]), by_size);
+	return (struct vb_repro_span){(sorted[(n - 1) / 2] + sorted[n / 2]) / 2, sorted[0],
+				      sorted[n - 1]};
+}
+
+struct vb_repro_span vb_repro_metric_of(const struct vb_repro_metric *m,
+					const struct vb_repro_point *p)
+{
+	double v[VB_REPRO_SEEDS_MAX];
+
+	for (unsigned s = 0; s < p->n_seeds; s++)
+		v[s] = vb_repro_metric_at(m, p, s);
+	return vb_repro_span_of(v, p->n_seeds);
+}
+
+const char *vb_repro_why(const struct vb_repro_point *p)
+{
+	for (unsigned s = 0; s < p->n_seeds; s++)
+		if (p->job[s] == NULL || p->job[s]->run == NULL)
+			return p->job[s] == NULL || p->job[s]->why == NULL ? "no memory"
+									   : p->job[s]->why;
+	return NULL;
+}
+
 #define X(phase) "breakdown_by_call_us/acquire_exclusive/" phase
 #define S(phase) "breakdown_by_call_us/acquire_shared/" phase
 #define R(phase) "breakdown_by_call_us/release/" phase
@@ -247,10 +288,16 @@ double vb_repro_metric_of(const struct vb_repro_metric *m, const struct vb_repro
 	{                                                                                          \
 		.name = nm, .title = ttl, .of = path, .scale = 1, .floor = 0.1                     \
 	}
+#define SHARE(nm, ttl, part, whole)                                                                \
+	{                                                                                          \
+		.name = nm, .title = ttl, .of = part, .per = whole, .scale = 1, .floor = 0.001,    \
+		.share = true                                                                      \
+	}
 
-/* The papers' tables give hundredths of microseconds and of verbs; a tenth is no difference. */
+/* The papers' tables give hundredths of microseconds and of verbs: a tenth is no difference.  They
+ * give tenths of percents: one of these is none. */
 const struct vb_repro_metric vb_repro_metrics[] = {
-	{"goodput", "goodput, kops/s", "goodput_ops_s", NULL, 1e-3, 0},
+	{"goodput", "goodput, kops/s", "goodput_ops_s", NULL, 1e-3, 0, false},
 	PLAIN("mean", "acquire, mean us", "latency_us/acquire/mean"),
 	PLAIN("p50", "acquire, p50 us", "latency_us/acquire/p50"),
 	PLAIN("p99", "acquire, p99 us", "latency_us/acquire/p99"),
@@ -260,9 +307,9 @@ const struct vb_repro_metric vb_repro_metrics[] = {
 	PLAIN("reads", "READs per cycle", "verbs_per_op/read"),
 	PLAIN("messages", "SENDs per cycle", "verbs_per_op/send"),
 	PLAIN("one-sided", "atomics and READs per cycle", "verbs_per_op/atomic+verbs_per_op/read"),
-	/* One attempt of each cycle is the first. */
-	{"retried", "share of attempts that are retries", "verbs_per_op/retry",
-	 "verbs_per_op/retry+1", 1, 0.01},
+	/* Of all CAS that the server receives, releases included: ShiftLock, section 2.3. */
+	SHARE("retried", "share of the CAS verbs that are retries", "verbs_per_op/retry",
+	      "verbs_per_op/atomic"),
 	PLAIN("X.IA", "exclusive: IA us", X("IA")),
 	PLAIN("X.NP", "exclusive: NP us", X("NP")),
 	PLAIN("X.WP", "exclusive: WP us", X("WP")),
@@ -274,16 +321,16 @@ const struct vb_repro_metric vb_repro_metrics[] = {
 	PLAIN("S.RT", "shared: RT us", S("RT")),
 	PLAIN("R.IA", "release: IA us", R("IA")),
 	PLAIN("R.NS", "release: NS us", R("NS")),
-	{"txns", "transactions, k/s", "txns/committed_tps", NULL, 1e-3, 0},
+	{"txns", "transactions, k/s", "txns/committed_tps", NULL, 1e-3, 0, false},
 	PLAIN("txn.mean", "transaction, mean us", "txns/latency_us/all/mean"),
 	PLAIN("txn.p50", "transaction, p50 us", "txns/latency_us/all/p50"),
 	PLAIN("txn.p99", "transaction, p99 us", "txns/latency_us/all/p99"),
 	PLAIN("txn.p99.9", "transaction, p99.9 us", "txns/latency_us/all/p99.9"),
 	PLAIN("GSD.p50", "get-subscriber-data, p50 us", "txns/latency_us/get-subscriber-data/p50"),
 	PLAIN("UL.p50", "update-location, p50 us", "txns/latency_us/update-location/p50"),
-	{"aborts", "share of attempts that abort", "txns/abort_share", NULL, 1, 0.01},
+	SHARE("aborts", "share of attempts that abort", "txns/abort_share", NULL),
 	PLAIN("locks", "locks per transaction", "txns/locks_per_txn"),
-	{NULL, NULL, NULL, NULL, 0, 0},
+	{NULL, NULL, NULL, NULL, 0, 0, false},
 };
 
 unsigned vb_repro_length(const struct vb_repro_value *axis)

@@ -3,6 +3,7 @@
 #define VB_LOG_ROOM "reproduce"
 #include "lab/reproduce/reproduce.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -166,7 +167,8 @@ static void list_one(FILE *to, const struct vb_experiment *e)
 	points *= (series > 0 ? series : 1) * (sweep > 0 ? sweep : 1);
 	fprintf(to, "  %s\n    measures   %s\n", e->name, e->title);
 	list_claims(to, e);
-	fprintf(to, "    runs       %u, about %u s on two cores\n", points, e->seconds);
+	fprintf(to, "    runs       %u, about %u s for one seed on two cores\n", points,
+		e->seconds);
 }
 
 void vb_repro_print_list(FILE *to)
@@ -239,9 +241,9 @@ static void print_numbers(FILE *to, const struct vb_repro_result *r, bool markdo
 
 		cell(&t, row_label(text, sizeof(text), p));
 		for (unsigned s = 0; m != NULL && s < r->n_systems; s++)
-			number_cell(&t, vb_repro_metric_of(m, &p[s * rows(r)]));
+			number_cell(&t, vb_repro_metric_of(m, &p[s * rows(r)]).median);
 		for (const char *const *name = r->e->metrics; m == NULL && *name != NULL; name++)
-			number_cell(&t, vb_repro_metric_of(vb_repro_metric_find(*name), p));
+			number_cell(&t, vb_repro_metric_of(vb_repro_metric_find(*name), p).median);
 		end(&t);
 	}
 }
@@ -250,31 +252,59 @@ static void print_numbers(FILE *to, const struct vb_repro_result *r, bool markdo
 static void print_gaps(FILE *to, const struct vb_repro_result *r)
 {
 	for (unsigned i = 0; i < r->n; i++) {
-		const struct vb_repro_job *job = r->point[i].job;
+		const char *why = vb_repro_why(&r->point[i]);
 		bool told = false;
 
-		if (job == NULL || job->why == NULL)
+		if (why == NULL)
 			continue;
 		for (unsigned k = 0; k < i && !told; k++)
 			told = r->point[k].system == r->point[i].system &&
-			       r->point[k].job != NULL && r->point[k].job->why != NULL &&
-			       strcmp(r->point[k].job->why, job->why) == 0;
+			       vb_repro_why(&r->point[k]) != NULL &&
+			       strcmp(vb_repro_why(&r->point[k]), why) == 0;
 		if (!told)
-			fprintf(to, "\n  %s not run: %s\n", r->point[i].system->label, job->why);
+			fprintf(to, "\n  %s not run: %s\n", r->point[i].system->label, why);
 	}
 }
 
 /* ---- what became of the claims ---- */
+
+/* "1.20 to 1.31"; with one seed there is no spread. */
+static char *in_seeds(char *buf, size_t size, const struct vb_repro_result *r,
+		      struct vb_repro_span v)
+{
+	char lo[32], hi[32];
+
+	if (r->n_seeds < 2 || isnan(v.lo))
+		snprintf(buf, size, "-");
+	else
+		snprintf(buf, size, "%s to %s", vb_repro_number(lo, sizeof(lo), v.lo),
+			 vb_repro_number(hi, sizeof(hi), v.hi));
+	return buf;
+}
+
+static void finding_verdict(char *text, size_t size, const struct vb_repro_finding *f)
+{
+	const bool gap = f->why[0] != '\0' && f->verdict != VB_NOT_REPRODUCED;
+	size_t len;
+
+	snprintf(text, size, "%s%s%s%s", vb_verdict_names[f->verdict], f->tie ? ": a tie" : "",
+		 gap ? ": " : "", gap ? f->why : "");
+	len = strlen(text);
+	if (f->compared > 1)
+		snprintf(text + len, size - len, " (%u of %u hold; here %s)", f->held, f->compared,
+			 f->at);
+}
 
 static void print_findings(FILE *to, const struct vb_repro_result *r, bool markdown)
 {
 	struct table t = {.to = to,
 			  .markdown = markdown,
 			  .texts = 2,
-			  .numbers = 3,
-			  .widths = {20, 48, 8, 12, 6, 1}};
-	static const char *const head[] = {"claim", "what", "ours", "paper", "off by", "verdict"};
-	char text[256], range[64];
+			  .numbers = 4,
+			  .widths = {20, 48, 8, 16, 12, 6, 1}};
+	static const char *const head[] = {"claim", "what",   "ours",   "over the seeds",
+					   "paper", "off by", "verdict"};
+	char text[512], range[64];
 
 	fputc('\n', to);
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(head); i++)
@@ -285,19 +315,32 @@ static void print_findings(FILE *to, const struct vb_repro_result *r, bool markd
 
 		cell(&t, f->check->claim);
 		cell(&t, vb_repro_check_text(text, sizeof(text), f->check));
-		number_cell(&t, f->ours);
+		number_cell(&t, f->ours.median);
+		cell(&t, in_seeds(text, sizeof(text), r, f->ours));
 		cell(&t, vb_repro_range(range, sizeof(range), f->check));
 		snprintf(text, sizeof(text), "x");
 		vb_repro_number(text + 1, sizeof(text) - 1, f->distance);
-		cell(&t, isnan(f->ours) ? "-" : text);
-		snprintf(text, sizeof(text), "%s%s%s", vb_verdict_names[f->verdict],
-			 f->verdict == VB_NOT_RUN ? ": " : "",
-			 f->verdict == VB_NOT_RUN ? f->why : "");
-		if (f->compared > 1)
-			snprintf(text + strlen(text), sizeof(text) - strlen(text),
-				 " (%u of %u hold; here %s)", f->held, f->compared, f->at);
+		cell(&t, f->compared == 0 ? "-" : text);
+		finding_verdict(text, sizeof(text), f);
 		cell(&t, text);
 		end(&t);
+	}
+}
+
+/* What a reader must know of its claims beside the numbers. */
+static void print_notes(FILE *to, const struct vb_repro_result *r, bool markdown)
+{
+	const char *bullet = markdown ? "- " : "  ";
+
+	if (r->e->notes != NULL)
+		fputc('\n', to);
+	for (const struct vb_repro_note *n = r->e->notes; n != NULL && n->claim != NULL; n++) {
+		if (n->by_construction != NULL)
+			fprintf(to, "%s%s by construction: %s\n", bullet, n->claim,
+				n->by_construction);
+		if (n->unchecked != NULL)
+			fprintf(to, "%s%s partly run, not checked: %s\n", bullet, n->claim,
+				n->unchecked);
 	}
 }
 
@@ -306,7 +349,10 @@ void vb_repro_print(FILE *to, const struct vb_repro_result *r, bool markdown)
 	const struct vb_experiment *e = r->e;
 
 	fprintf(to, markdown ? "### %s\n\n%s.\n\n" : "%s: %s\n", e->name, e->title);
-	fprintf(to, markdown ? "`%s`\n\n" : "  %s\n", r->common);
+	fprintf(to,
+		markdown ? "`%s`, seeds %" PRIu64 " to %" PRIu64 "\n\n"
+			 : "  %s, seeds %" PRIu64 " to %" PRIu64 "\n",
+		r->common, r->seed, r->seed + r->n_seeds - 1);
 	if (e->differs != NULL)
 		fprintf(to, markdown ? "Differs from the paper: %s.\n\n" : "  differs: %s\n",
 			e->differs);
@@ -317,6 +363,7 @@ void vb_repro_print(FILE *to, const struct vb_repro_result *r, bool markdown)
 			print_numbers(to, r, markdown, vb_repro_metric_find(*m));
 	print_gaps(to, r);
 	print_findings(to, r, markdown);
+	print_notes(to, r, markdown);
 	fputc('\n', to);
 	fflush(to);
 }
@@ -332,28 +379,52 @@ static unsigned of_claim(const struct vb_repro_result *r, const char *claim, boo
 	return n;
 }
 
-static void claim_row(struct table *t, const struct vb_repro_result *r,
-		      const struct vb_paper_claim *claim, enum vb_verdict v,
-		      const struct vb_repro_finding *weakest)
+/* What decided: "goodput: a / b: 1.20 (1.18 to 1.22), paper 1.30", and what else there is to say. */
+static void decided(char *text, size_t size, const struct vb_repro_result *r,
+		    const struct vb_repro_ruling *u)
 {
-	char text[256], number[32], range[64];
+	const struct vb_repro_finding *f = u->weakest;
+	char number[32], span[80], range[64];
+	size_t len;
+
+	if (f->compared == 0) {
+		snprintf(text, size, "%s", f->why);
+		return;
+	}
+	text[0] = '\0';
+	if (!isnan(u->explained.median))
+		snprintf(text, size, "%s of the time explained (%s); ",
+			 vb_repro_number(number, sizeof(number), u->explained.median),
+			 in_seeds(span, sizeof(span), r, u->explained));
+	len = strlen(text);
+	vb_repro_check_text(text + len, size - len, f->check);
+	len = strlen(text);
+	snprintf(text + len, size - len, ": %s (%s), paper %s%s",
+		 vb_repro_number(number, sizeof(number), f->ours.median),
+		 in_seeds(span, sizeof(span), r, f->ours),
+		 vb_repro_range(range, sizeof(range), f->check), f->tie ? ": a tie" : "");
+	len = strlen(text);
+	if (u->verdict == VB_BY_CONSTRUCTION)
+		snprintf(text + len, size - len, "; %s", u->by_construction);
+	else if (u->unchecked != NULL)
+		snprintf(text + len, size - len, "; not checked: %s", u->unchecked);
+}
+
+static void claim_row(struct table *t, const struct vb_repro_result *r,
+		      const struct vb_paper_claim *claim, const struct vb_repro_ruling *u)
+{
+	char text[512];
 
 	cell(t, claim->id);
 	cell(t, claim->tier);
 	cell(t, r->e->name);
 	cell(t, claim->value[0] != '\0' ? claim->value : claim->claim);
-	cell(t, vb_verdict_names[v]);
+	cell(t, claim->artifact);
+	cell(t, vb_verdict_names[u->verdict]);
 	snprintf(text, sizeof(text), "%u of %u", of_claim(r, claim->id, true),
 		 of_claim(r, claim->id, false));
 	cell(t, text);
-	if (v == VB_NOT_RUN)
-		snprintf(text, sizeof(text), "%s", weakest->why);
-	else {
-		vb_repro_check_text(text, sizeof(text), weakest->check);
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %s, paper %s",
-			 vb_repro_number(number, sizeof(number), weakest->ours),
-			 vb_repro_range(range, sizeof(range), weakest->check));
-	}
+	decided(text, sizeof(text), r, u);
 	cell(t, text);
 	end(t);
 }
@@ -361,12 +432,12 @@ static void claim_row(struct table *t, const struct vb_repro_result *r,
 void vb_repro_print_claims(FILE *to, const struct vb_repro_result *results, unsigned n,
 			   bool markdown)
 {
-	static const char *const head[] = {"claim",   "tier",   "experiment", "paper says",
-					   "verdict", "checks", "the weakest"};
+	static const char *const head[] = {"claim",    "tier",    "experiment", "paper says",
+					   "artifact", "verdict", "checks",     "what decides"};
 	struct table t = {.to = to,
 			  .markdown = markdown,
 			  .texts = CELLS,
-			  .widths = {20, 4, 16, 40, 14, 7, 1}};
+			  .widths = {20, 4, 16, 40, 24, 15, 7, 1}};
 	unsigned counts[VB_VERDICTS] = {0}, claims = 0;
 
 	fprintf(to, markdown ? "### Claims\n\n" : "Claims\n");
@@ -376,14 +447,13 @@ void vb_repro_print_claims(FILE *to, const struct vb_repro_result *results, unsi
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned k = 0; k < results[i].e->n_checks; k++) {
 			const struct vb_paper_claim *claim = vb_repro_first_of(results[i].e, k);
-			const struct vb_repro_finding *weakest;
-			enum vb_verdict v;
+			struct vb_repro_ruling u;
 
 			if (claim == NULL)
 				continue;
-			v = vb_repro_claim(&results[i], claim->id, &weakest);
-			claim_row(&t, &results[i], claim, v, weakest);
-			counts[v]++;
+			u = vb_repro_claim(&results[i], claim->id);
+			claim_row(&t, &results[i], claim, &u);
+			counts[u.verdict]++;
 			claims++;
 		}
 	}

@@ -27,10 +27,16 @@ static const struct vb_opt table[] = {
 		      "folder for the results: JSON, CSV, and figures where there is gnuplot"),
 	VB_OPT_REAL(O, scale, "scale", "1", 0.01, 100,
 		    "times the virtual time that each run measures (at least 1 ms)"),
-	VB_OPT_FLAG(O, quick, "quick", "the same as --scale 0.1: a first look, not a verdict"),
+	VB_OPT_SIZE(
+		O, seeds, "seeds", NULL, 1, VB_REPRO_SEEDS_MAX,
+		"runs of each point, with as many seeds in a row (5; with --quick 1): below 5, a "
+		"first look"),
+	VB_OPT_FLAG(O, quick, "quick",
+		    "a tenth of the virtual time, and one seed: a first look, not a verdict"),
 	VB_OPT_SIZE(O, jobs, "jobs", NULL, 1, 1024,
 		    "runs at once, each a process (as many as there are cores)"),
-	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"),
+	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX,
+		    "the first seed; each decides every random choice of a run"),
 	VB_OPT_FLAG(O, markdown, "markdown", "print Markdown"),
 	VB_OPT_END};
 #undef O
@@ -40,7 +46,7 @@ VB_OPT_GROUPS(vb_repro_groups, struct vb_repro_opts, {"Options", table, NULL})
 struct session {
 	const struct vb_repro_opts *o;
 	double scale;
-	unsigned at_once;
+	unsigned seeds, at_once;
 	const struct vb_experiment *chosen[EXPERIMENTS];
 	struct vb_repro_result results[EXPERIMENTS];
 	unsigned n, done;
@@ -126,11 +132,28 @@ static int choose(struct session *s, char *const *words, unsigned n)
 
 /* ---- one experiment ---- */
 
+/* Its runs, one with each seed. */
+static int set_up_point(struct session *s, const struct vb_experiment *e, struct vb_repro_point *p)
+{
+	p->n_seeds = s->seeds;
+	for (unsigned k = 0; k < s->seeds; k++) {
+		p->job[k] = vb_repro_job(&s->jobs, vb_repro_options(e, p->system, p->series, p->x,
+								    s->scale, s->o->seed + k));
+		if (p->job[k] == NULL)
+			return vb_fail(-ENOMEM, "no memory for an experiment");
+	}
+	return 0;
+}
+
 static int set_up(struct session *s, struct vb_repro_result *r, const struct vb_experiment *e)
 {
 	unsigned series, sweep;
+	int err = 0;
 
-	*r = (struct vb_repro_result){.e = e, .n_systems = vb_repro_length(e->systems)};
+	*r = (struct vb_repro_result){.e = e,
+				      .n_systems = vb_repro_length(e->systems),
+				      .n_seeds = s->seeds,
+				      .seed = s->o->seed};
 	r->n_series = vb_repro_length(e->series);
 	r->n_x = vb_repro_length(e->sweep);
 	series = r->n_series > 0 ? r->n_series : 1;
@@ -141,18 +164,15 @@ static int set_up(struct session *s, struct vb_repro_result *r, const struct vb_
 	r->common = vb_repro_options(e, NULL, NULL, NULL, s->scale, s->o->seed);
 	if (r->point == NULL || r->finding == NULL || r->common == NULL)
 		return vb_fail(-ENOMEM, "no memory for an experiment");
-	for (unsigned i = 0; i < r->n; i++) {
+	for (unsigned i = 0; i < r->n && err == 0; i++) {
 		struct vb_repro_point *p = &r->point[i];
 
 		p->system = &e->systems[i / sweep / series];
 		p->series = r->n_series > 0 ? &e->series[i / sweep % series] : NULL;
 		p->x = r->n_x > 0 ? &e->sweep[i % sweep] : NULL;
-		p->job = vb_repro_job(&s->jobs, vb_repro_options(e, p->system, p->series, p->x,
-								 s->scale, s->o->seed));
-		if (p->job == NULL)
-			return vb_fail(-ENOMEM, "no memory for an experiment");
+		err = set_up_point(s, e, p);
 	}
-	return 0;
+	return err;
 }
 
 static int run_one(struct session *s, const struct vb_experiment *e)
@@ -168,7 +188,7 @@ static int run_one(struct session *s, const struct vb_experiment *e)
 	r->wall_s = (double)(vb_clock_gettime_ns() - begin) / 1e9;
 	vb_repro_judge_all(r);
 	vb_repro_print(stdout, r, s->o->markdown);
-	return vb_repro_write(s->o->out, r, s->o->seed, s->scale);
+	return vb_repro_write(s->o->out, r, s->scale);
 }
 
 static uint64_t violations(const struct session *s)
@@ -221,9 +241,9 @@ static int run_all(struct session *s)
 		err = run_one(s, s->chosen[i]);
 	if (err == 0)
 		vb_repro_print_claims(stdout, s->results, s->done, s->o->markdown);
-	if (s->scale < 1)
-		printf("%sRuns shortened to %g of their time: a first look, not a verdict.\n",
-		       s->o->markdown ? "\n" : "", s->scale);
+	if (s->scale < 1 || s->seeds < VB_REPRO_SEEDS)
+		printf("%sRuns of %g of their time with %u seed%s: a first look, not a verdict.\n",
+		       s->o->markdown ? "\n" : "", s->scale, s->seeds, s->seeds > 1 ? "s" : "");
 	fflush(stdout);
 	code = violations(s) > 0 ? VB_EXIT_VIOLATION
 	       : err             ? vb_exit_of(err)
@@ -250,6 +270,7 @@ int vb_reproduce(const struct vb_repro_opts *o, char *const *words, unsigned n)
 	vb_host_probe(&host);
 	s->o = o;
 	s->scale = o->scale * (o->quick ? QUICK : 1);
+	s->seeds = o->seeds != 0 ? (unsigned)o->seeds : o->quick ? 1 : VB_REPRO_SEEDS;
 	s->at_once = o->jobs != 0 ? (unsigned)o->jobs : host.cores;
 	vb_bench_progress.on = isatty(STDERR_FILENO) == 1;
 	err = choose(s, words, n);

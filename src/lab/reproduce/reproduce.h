@@ -6,13 +6,15 @@
  *   papers.c     what the papers claim, and all experiments together
  *   point.c      one point: options of `bench lock` in, one JSON object out
  *   pool.c       points in forked worker processes
- *   judge.c      claims against numbers
+ *   rules.c      when a number agrees with a paper's
+ *   judge.c      checks against the numbers of the points
+ *   claim.c      claims, of their checks and of what is said of them
  *   print.c      tables for people, as text or Markdown
  *   files.c      JSON, CSV, and figures by gnuplot
  *   reproduce.c  which experiments, in turn, and how it all ends
  *
  * An experiment is systems x series x sweep: every combination is a *point*, one run of
- * `bench lock`.  Its options are those of the setup, the sweep, the series and the system, in this
+ * `bench lock` for each seed.  Its options are those of the setup, the sweep, the series and the system, in this
  * order; a later one replaces an earlier one.  They are words of `verbena bench lock`, looked up
  * when they are used, so that a lock or a workload that is not there makes its points *not run*, by
  * name, and no error.
@@ -35,6 +37,8 @@
 /* What a paper claims: a line of data/claims.tsv, built in. */
 struct vb_paper_claim {
 	const char *id, *seed, *where, *systems, *setting, *metric, *claim, *value, *kind, *tier;
+	const char *artifact, *artifact_range,
+		*source; /* of the authors' own runs; "": none known */
 };
 extern const struct vb_paper_claim vb_paper_claims[];
 extern const unsigned vb_paper_claim_count;
@@ -57,6 +61,7 @@ struct vb_repro_metric {
 	const char *of, *per;
 	double scale;
 	double floor; /* differences below this are none: what the papers' tables can show */
+	bool share;   /* of 1: near 1 it is what is missing that counts */
 };
 extern const struct vb_repro_metric vb_repro_metrics[];
 const struct vb_repro_metric *vb_repro_metric_find(const char *name);
@@ -77,7 +82,8 @@ struct vb_repro_at {
 enum vb_repro_kind {
 	VB_CHECK_RATIO,  /* a / b lies in the paper's range, and on its side of 1 */
 	VB_CHECK_AMOUNT, /* a lies in the paper's range */
-	VB_CHECK_AHEAD,  /* a > b */
+	VB_CHECK_CELL,  /* a of a row of microseconds: the claim is about the time of all of them */
+	VB_CHECK_AHEAD, /* a > b */
 	VB_CHECK_BEHIND, /* a < b */
 	VB_CHECK_CLOSE,  /* a is about b */
 	VB_CHECK_RISES,  /* clearly larger at b's x than at a's */
@@ -93,7 +99,15 @@ struct vb_repro_check {
 	enum vb_repro_kind kind;
 	const char *metric;
 	struct vb_repro_at a, b;
-	double lo, hi; /* the paper's; RATIO and AMOUNT */
+	double lo, hi; /* the paper's; RATIO, AMOUNT, and CELL, whose range is one number */
+};
+
+/* What must be known of a claim before anyone counts it. */
+struct vb_repro_note {
+	const char *claim;
+	/* The parameter, the choice of ours or the definition that its result follows from. */
+	const char *by_construction;
+	const char *unchecked; /* what it says besides and no check looks at */
 };
 
 struct vb_experiment {
@@ -109,12 +123,14 @@ struct vb_experiment {
 	const char *const *metrics; /* names, shown and plotted; ends with NULL */
 	const struct vb_repro_check *checks;
 	unsigned n_checks;
-	unsigned seconds; /* about how long it takes on two cores */
+	const struct vb_repro_note *notes; /* NULL: none; ends with a NULL claim */
+	unsigned seconds;                  /* about how long one seed takes on two cores */
 };
 
 /* For the papers' tables: an axis, names of metrics, checks; a lock with its label. */
 #define VB_AXIS(...)    ((const struct vb_repro_value[]){__VA_ARGS__, {NULL, NULL}})
 #define VB_NAMES(...)   ((const char *const[]){__VA_ARGS__, NULL})
+#define VB_NOTES(...)   ((const struct vb_repro_note[]){__VA_ARGS__, {NULL, NULL, NULL}})
 #define VB_CHECKS(list) .checks = list, .n_checks = VB_ARRAY_SIZE(list)
 #define VB_LOCK(label, name)                                                                       \
 	{                                                                                          \
@@ -124,6 +140,10 @@ struct vb_experiment {
 #define VB_AMOUNT(claim, metric, system, series, x, lo, hi)                                        \
 	{                                                                                          \
 		claim, VB_CHECK_AMOUNT, metric, VB_AT(system, series, x), {0}, lo, hi              \
+	}
+#define VB_CELL(claim, metric, system, series, x, us)                                              \
+	{                                                                                          \
+		claim, VB_CHECK_CELL, metric, VB_AT(system, series, x), {0}, us, us                \
 	}
 #define VB_BESIDE(claim, kind, metric, a, b, series, x, lo, hi)                                    \
 	{                                                                                          \
@@ -164,24 +184,35 @@ struct vb_repro_jobs {
 	unsigned n;
 };
 
+/* A verdict takes so many seeds; there are at most so many. */
+#define VB_REPRO_SEEDS     5
+#define VB_REPRO_SEEDS_MAX 16
+
 struct vb_repro_point {
 	const struct vb_repro_value *system, *series, *x;
-	struct vb_repro_job *job;
+	struct vb_repro_job *job[VB_REPRO_SEEDS_MAX]; /* one for each seed */
+	unsigned n_seeds;
+};
+
+/* What a number has come to over the seeds. */
+struct vb_repro_span {
+	double median, lo, hi;
 };
 
 /* Everything that one experiment has come to. */
 struct vb_repro_result {
 	const struct vb_experiment *e;
 	struct vb_repro_point *point; /* by system, then series, then x */
-	unsigned n, n_systems, n_series, n_x;
+	unsigned n, n_systems, n_series, n_x, n_seeds;
+	uint64_t seed;                    /* the first; the others follow it */
 	struct vb_repro_finding *finding; /* one for each check */
 	char *common;                     /* the options of the setup */
 	double wall_s;
 	bool interrupted;
 };
 
-/* The options of one point as one canonical line, malloc'ed; NULL: no memory.  Without a system and
- * so on: what all points have in common. */
+/* The options of one run as one canonical line, malloc'ed; NULL: no memory.  Without a system and
+ * so on: what all points have in common, and no seed. */
 char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_value *system,
 		       const struct vb_repro_value *series, const struct vb_repro_value *x,
 		       double scale, uint64_t seed);
@@ -196,41 +227,74 @@ struct vb_repro_job *vb_repro_job(struct vb_repro_jobs *jobs, char *options);
 void vb_repro_pool(struct vb_repro_jobs *jobs, unsigned at_once, const char *name);
 void vb_repro_jobs_free(struct vb_repro_jobs *jobs);
 
-/* NAN if it has not run, or its run does not have it. */
-double vb_repro_metric_of(const struct vb_repro_metric *m, const struct vb_repro_point *p);
+/* With one seed of the point's.  NAN if that has not run, or its run does not have it. */
+double vb_repro_metric_at(const struct vb_repro_metric *m, const struct vb_repro_point *p,
+			  unsigned seed);
+/* With all of them; NAN unless all have it. */
+struct vb_repro_span vb_repro_metric_of(const struct vb_repro_metric *m,
+					const struct vb_repro_point *p);
+/* NAN if one of them is. */
+struct vb_repro_span vb_repro_span_of(const double *values, unsigned n);
+/* Why the first of its runs that has no result has none; NULL: all have. */
+const char *vb_repro_why(const struct vb_repro_point *p);
 const struct vb_repro_point *vb_repro_find(const struct vb_repro_result *r, const char *system,
 					   const char *series, const char *x);
 
 /* ---- verdicts: doc/claims.md defines them ---- */
 
-enum vb_verdict { VB_REPRODUCED, VB_DIRECTION, VB_NOT_REPRODUCED, VB_NOT_RUN, VB_VERDICTS };
+enum vb_verdict {
+	VB_REPRODUCED,
+	VB_DIRECTION,
+	VB_BY_CONSTRUCTION, /* it holds, and could not have failed: of claims only */
+	VB_PARTLY,          /* what was checked of it holds */
+	VB_NOT_REPRODUCED,
+	VB_NOT_RUN,
+	VB_VERDICTS
+};
 extern const char *const vb_verdict_names[VB_VERDICTS];
 
 /* Values within this factor of each other count as equal. */
 #define VB_REPRO_NEAR 1.25
-/* An amount within this factor of the paper's is at least of its size. */
-#define VB_REPRO_SIZE 2.0
-/* A lead of less than this is a tie. */
+/* A lead of at most this is a tie, whoever has it. */
 #define VB_REPRO_TIE 1.05
+
+/* One comparison. */
+struct vb_repro_judged {
+	enum vb_verdict verdict;
+	double distance; /* factor from the paper's range or from what is demanded; 1: none */
+	bool tie;        /* there should have been a lead, and there is none */
+};
+
+/* The ratio a / b, or the amount a, over the seeds.  Of the check its kind and range are used. */
+struct vb_repro_judged vb_repro_judge(const struct vb_repro_check *c,
+				      const struct vb_repro_metric *m, struct vb_repro_span v);
 
 struct vb_repro_finding {
 	const struct vb_repro_check *check;
 	enum vb_verdict verdict;
-	double ours; /* the ratio or amount judged; of several comparisons, the worst; else NAN */
-	double distance; /* factor from the paper's range or from what is demanded; 1: none */
+	struct vb_repro_span
+		ours; /* what was judged; of several comparisons, the worst; else NAN */
+	double by_seed[VB_REPRO_SEEDS_MAX];
+	double distance;
+	bool tie;
 	unsigned held, compared; /* of its comparisons */
 	char at[96];             /* which of several it was */
-	char why[160];           /* not run */
+	char why[160];           /* not run, or not all of it */
 };
 
-/* One comparison: the ratio a / b, or the amount a with floor. */
-enum vb_verdict vb_repro_judge(enum vb_repro_kind kind, double value, double lo, double hi,
-			       double floor, double *distance);
 /* All checks of an experiment. */
 void vb_repro_judge_all(struct vb_repro_result *r);
-/* The claim's verdict from its checks: the weakest. */
-enum vb_verdict vb_repro_claim(const struct vb_repro_result *r, const char *claim,
-			       const struct vb_repro_finding **weakest);
+
+struct vb_repro_ruling {
+	enum vb_verdict verdict;
+	enum vb_verdict found; /* by its checks, whatever its note says */
+	const struct vb_repro_finding *weakest;
+	struct vb_repro_span explained; /* of a row of CELLs: the share of the time; else NAN */
+	const char *by_construction, *unchecked; /* of its note; NULL: none */
+};
+
+/* The claim's verdict from its checks and its note. */
+struct vb_repro_ruling vb_repro_claim(const struct vb_repro_result *r, const char *claim);
 /* The claim whose check i is the first of its experiment's about it; NULL if an earlier one is. */
 const struct vb_paper_claim *vb_repro_first_of(const struct vb_experiment *e, unsigned i);
 
@@ -247,15 +311,15 @@ char *vb_repro_check_text(char *buf, size_t size, const struct vb_repro_check *c
 /* A number with about four places. */
 char *vb_repro_number(char *buf, size_t size, double v);
 
-json_t *vb_repro_json(const struct vb_repro_result *r, uint64_t seed, double scale);
+json_t *vb_repro_json(const struct vb_repro_result *r, double scale);
 /* DIR/PAPER-FIGURE.json, .csv and one .svg for each metric.  -errno, said. */
-int vb_repro_write(const char *dir, const struct vb_repro_result *r, uint64_t seed, double scale);
+int vb_repro_write(const char *dir, const struct vb_repro_result *r, double scale);
 
 /* ---- the command ---- */
 
 struct vb_repro_opts {
 	const char *out, *figure;
-	uint64_t jobs, seed;
+	uint64_t jobs, seed, seeds;
 	double scale;
 	bool quick, markdown;
 };
