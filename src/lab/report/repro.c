@@ -9,8 +9,8 @@
 
 #define FULL_SEEDS 5 /* a verdict takes so many: doc/claims.md */
 
-/* Of runs that were shortened, or with too few seeds (--quick): no verdict of any colour.  Files from
- * before there were seeds say nothing of them. */
+/* Of runs that were shortened, or with too few seeds (--quick): no verdict of any colour.  Files
+ * from before there were seeds say nothing of them. */
 static bool is_first_look(const json_t *root)
 {
 	const json_t *seeds = json_object_get(root, "seeds");

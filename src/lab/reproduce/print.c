@@ -282,6 +282,20 @@ static char *in_seeds(char *buf, size_t size, const struct vb_repro_result *r,
 	return buf;
 }
 
+/* "1.25 (1.20 to 1.31)" */
+static char *with_spread(char *buf, size_t size, const struct vb_repro_result *r,
+			 struct vb_repro_span v)
+{
+	char number[32], span[80];
+
+	vb_repro_number(number, sizeof(number), v.median);
+	if (r->n_seeds < 2)
+		snprintf(buf, size, "%s", number);
+	else
+		snprintf(buf, size, "%s (%s)", number, in_seeds(span, sizeof(span), r, v));
+	return buf;
+}
+
 static void finding_verdict(char *text, size_t size, const struct vb_repro_finding *f)
 {
 	const bool gap = f->why[0] != '\0' && f->verdict != VB_NOT_REPRODUCED;
@@ -349,10 +363,12 @@ void vb_repro_print(FILE *to, const struct vb_repro_result *r, bool markdown)
 	const struct vb_experiment *e = r->e;
 
 	fprintf(to, markdown ? "### %s\n\n%s.\n\n" : "%s: %s\n", e->name, e->title);
-	fprintf(to,
-		markdown ? "`%s`, seeds %" PRIu64 " to %" PRIu64 "\n\n"
-			 : "  %s, seeds %" PRIu64 " to %" PRIu64 "\n",
-		r->common, r->seed, r->seed + r->n_seeds - 1);
+	fprintf(to, markdown ? "`%s`" : "  %s", r->common);
+	if (r->n_seeds > 1)
+		fprintf(to, ", seeds %" PRIu64 " to %" PRIu64, r->seed, r->seed + r->n_seeds - 1);
+	else
+		fprintf(to, ", seed %" PRIu64, r->seed);
+	fputs(markdown ? "\n\n" : "\n", to);
 	if (e->differs != NULL)
 		fprintf(to, markdown ? "Differs from the paper: %s.\n\n" : "  differs: %s\n",
 			e->differs);
@@ -379,12 +395,12 @@ static unsigned of_claim(const struct vb_repro_result *r, const char *claim, boo
 	return n;
 }
 
-/* What decided: "goodput: a / b: 1.20 (1.18 to 1.22), paper 1.30", and what else there is to say. */
+/* What decided, "goodput: a / b: 1.20 (1.18 to 1.22), paper 1.30", and what else is to be said. */
 static void decided(char *text, size_t size, const struct vb_repro_result *r,
 		    const struct vb_repro_ruling *u)
 {
 	const struct vb_repro_finding *f = u->weakest;
-	char number[32], span[80], range[64];
+	char ours[128], range[64];
 	size_t len;
 
 	if (f->compared == 0) {
@@ -393,15 +409,13 @@ static void decided(char *text, size_t size, const struct vb_repro_result *r,
 	}
 	text[0] = '\0';
 	if (!isnan(u->explained.median))
-		snprintf(text, size, "%s of the time explained (%s); ",
-			 vb_repro_number(number, sizeof(number), u->explained.median),
-			 in_seeds(span, sizeof(span), r, u->explained));
+		snprintf(text, size, "%s of the time explained; ",
+			 with_spread(ours, sizeof(ours), r, u->explained));
 	len = strlen(text);
 	vb_repro_check_text(text + len, size - len, f->check);
 	len = strlen(text);
-	snprintf(text + len, size - len, ": %s (%s), paper %s%s",
-		 vb_repro_number(number, sizeof(number), f->ours.median),
-		 in_seeds(span, sizeof(span), r, f->ours),
+	snprintf(text + len, size - len, ": %s, paper %s%s",
+		 with_spread(ours, sizeof(ours), r, f->ours),
 		 vb_repro_range(range, sizeof(range), f->check), f->tie ? ": a tie" : "");
 	len = strlen(text);
 	if (u->verdict == VB_BY_CONSTRUCTION)

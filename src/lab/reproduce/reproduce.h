@@ -14,10 +14,10 @@
  *   reproduce.c  which experiments, in turn, and how it all ends
  *
  * An experiment is systems x series x sweep: every combination is a *point*, one run of
- * `bench lock` for each seed.  Its options are those of the setup, the sweep, the series and the system, in this
- * order; a later one replaces an earlier one.  They are words of `verbena bench lock`, looked up
- * when they are used, so that a lock or a workload that is not there makes its points *not run*, by
- * name, and no error.
+ * `bench lock` for each seed.  Its options are those of the setup, the sweep, the series and the
+ * system, in this order; a later one replaces an earlier one.  They are words of `verbena bench
+ * lock`, looked up when they are used, so that a lock or a workload that is not there makes its
+ * points *not run*, by name, and no error.
  */
 #ifndef VB_LAB_REPRODUCE_REPRODUCE_H
 #define VB_LAB_REPRODUCE_REPRODUCE_H

@@ -106,7 +106,7 @@ static struct vb_repro_judged judge_rise(struct vb_repro_span v)
 	return j;
 }
 
-/* Whatever the seed: numbers that are far apart, once one and once the other larger, are not alike. */
+/* Whatever the seed: what is far apart, once one and once the other larger, is not alike. */
 static struct vb_repro_judged judge_alike(struct vb_repro_span v)
 {
 	return near(fmax(factor(v.lo, 1, 1), factor(v.hi, 1, 1)));

@@ -213,8 +213,8 @@ static const struct vb_repro_check breakdown_checks[] = {
 	LINE("RI", "240", 7.84, 1.18, 7.03, 6.57, 6.95, 1.66, 7.03, 0.24),
 };
 
-/* Rows of which the first atomics, alone at their word, are four fifths of the paper's time or more;
- * and the model's 16-byte atomic was set by the first of these rows. */
+/* Rows of which first atomics are four fifths of the paper's time or more; and the model's 16-byte
+ * atomic was set by the first of these rows. */
 #define ATOMICS(row)                                                                               \
 	{                                                                                          \
 		"SHIFT-21-" row,                                                                   \
