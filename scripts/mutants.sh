@@ -9,7 +9,7 @@
 #
 #	--list            say which there are, and build nothing
 #	--check           look that each still applies, and build nothing
-#	--only ID[,...]   these
+#	--only ID[,...]   these, in this order
 #	--room ROOM       those of a room or protocol: tests/mutants/ROOM*.txt
 #	--quick           the few that the stage "mutants" of `make test-all` wants found
 #	--jobs N          in so many copies at a time (1)
@@ -106,10 +106,10 @@ if [ -n "$room" ]; then
 	[ -n "$chosen" ] || fail "no room is called '$room'; there are: $(cut -f 2 <<<"$all" | uniq | paste -sd ' ')"
 fi
 if [ -n "$only" ]; then
-	for id in ${only//,/ }; do
-		cut -f 1 <<<"$all" | grep -qxF -- "$id" || fail "no mutant is called '$id'; --list says which there are"
-	done
-	chosen=$(awk -F '\t' -v only=",$only," 'index(only, "," $1 ",")' <<<"$chosen")
+	unknown=$(cut -f 1 <<<"$all" | sort | comm -13 - <(tr ',' '\n' <<<"$only" | sort) | head -n 1)
+	[ -z "$unknown" ] || fail "no mutant is called '$unknown'; --list says which there are"
+	chosen=$(awk -F '\t' 'NR == FNR { row[$1] = $0; next } $1 in row { print row[$1] }' <(echo "$chosen") \
+		<(tr ',' '\n' <<<"$only"))
 fi
 [ -z "$quick" ] || chosen=$(awk -F '\t' '$5 == "yes"' <<<"$chosen")
 [ -n "$chosen" ] || fail "no mutant is all of that"
@@ -230,17 +230,16 @@ touch "$out" || fail "$out cannot be written"
 # The sources as they are here, committed or not; what has not changed keeps its time.  The build lies
 # where one usually does, so that ccache knows it.
 copy_to() { # TREE
-	local f
 	mkdir -p "$1"
-	git -C "$top" ls-files -co --exclude-standard >"$1.files" || return
-	while IFS= read -r f; do
-		[ -f "$top/$f" ] || continue
-		cmp -s "$top/$f" "$1/$f" && continue
-		mkdir -p "$(dirname "$1/$f")"
-		cp "$top/$f" "$1/$f" || return
-	done <"$1.files"
+	git -C "$top" ls-files -co --exclude-standard | (cd "$top" && while IFS= read -r f; do
+		[ ! -f "$f" ] || printf '%s\n' "$f"
+	done) | sort >"$1.files" || return
 	(cd "$1" && find . -path ./build -prune -o -type f -print) | sed 's|^\./||' | sort >"$1.have"
-	sort "$1.files" | comm -13 - "$1.have" | while IFS= read -r f; do rm -f "$1/$f"; done
+	comm -13 "$1.files" "$1.have" | (cd "$1" && xargs -r -d '\n' rm -f)
+	(cd "$top" && xargs -r -d '\n' cksum) <"$1.files" | sort >"$1.sums"
+	comm -12 "$1.files" "$1.have" | (cd "$1" && xargs -r -d '\n' cksum) | sort |
+		comm -23 "$1.sums" - | cut -d ' ' -f 3- |
+		(cd "$top" && xargs -r -d '\n' cp --parents -t "$1")
 }
 
 build_copy() { # WORK
