@@ -11,6 +11,7 @@
 #include "txn/db.h"
 
 #define KEY     2 /* node 0 */
+#define NEXT    4 /* the same node */
 #define KEYS    12u
 #define HOLD_NS 300000ull
 
@@ -20,6 +21,10 @@ static const struct kind kinds_here[] = {
 	{&vb_cc_to_cascade, "010100", "sim"},
 	{&vb_cc_to_cascade, NULL, "shm"},
 };
+/* Where a record has no seal, and its version says that it is being written. */
+static const struct kind kinds_unsealed[] = {{&vb_cc_to_cascade, NULL, "shm"}};
+/* Where the verbs of a stage are those of the test's endpoint. */
+static const struct kind kinds_looks[] = {{&vb_cc_to_cascade, NULL, "sim"}};
 /* Of a dead one, where time is virtual. */
 static const struct kind kinds_dead[] = {
 	{&vb_cc_to_cascade, NULL, "sim"},
@@ -248,6 +253,196 @@ static void one_at_a_time(void **state)
 
 	open_watched(&w, state, LONG_NS);
 	assert_int_equal(a_writes(&w, 7, b_writes, -EAGAIN), -EAGAIN);
+	assert_int_equal(value_of(w.b, w.t, KEY), FIRST + KEY);
+	close_world(&w);
+}
+
+static unsigned met_by_name;
+
+static void on_prepared(void *ctx, const struct vb_txn *t)
+{
+	(void)ctx;
+	(void)t;
+}
+
+static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
+{
+	(void)ctx;
+	(void)t;
+	(void)committed;
+}
+
+static void on_met(void *ctx, const struct vb_txn *t, const struct vb_item *it)
+{
+	const struct world *w = ctx;
+
+	met_by_name += t->me == w->b && it->seen == w->a->txn.ts;
+}
+
+/* A stands still in its WRITE. */
+static void b_reads_a_half(struct world *w)
+{
+	static const struct vb_txn_params soon = {.timeout_ns = 10 * HOLD_NS};
+	const struct vb_txn_watch watch = {.ctx = w,
+					   .prepared = on_prepared,
+					   .ended = on_ended,
+					   .unknown = on_prepared,
+					   .met = on_met};
+	char *version = (char *)(uintptr_t)tuple_of(w, KEY) + w->t->layout.version_at;
+	uint64_t value, whole = vb_tuple_word(version, 0);
+
+	vb_tuple_set_word(version, 0, whole | TO_WRITING);
+	met_by_name = 0;
+	w->db->watch = &watch;
+	must(vb_txn_begin_with(w->b, &soon));
+	(void)read_one(w->b, w->t, &value);
+	assert_int_equal(vb_txn_cause(w->b), VB_TXN_TIMEOUT);
+	w->db->watch = NULL;
+	vb_tuple_set_word(version, 0, whole);
+}
+
+/* It is waited for by its name: were it dead, who waits would find that out. */
+static void half_is_written(void **state)
+{
+	struct world w;
+
+	open_watched(&w, state, LONG_NS);
+	must(a_writes(&w, 7, b_reads_a_half, 0));
+	assert_true(met_by_name > 0);
+	assert_int_equal(value_of(w.b, w.t, KEY), 7);
+	close_world(&w);
+}
+
+/* Where time is real nobody is in haste: it is refused at once there. */
+static void b_reads_in_haste(struct world *w)
+{
+	const struct vb_txn_params soon = {.timeout_ns = w->db->rpc_stages != 0 ? HOLD_NS : 0};
+	uint64_t value;
+
+	must(vb_txn_begin_with(w->b, &soon));
+	must(read_one(w->b, w->t, &value));
+	assert_int_equal(value, 7);
+}
+
+/* What was read is undone, and of the same call another record has to wait, so that a server comes here again:
+ * what it has refused stays refused. */
+static void refused_stays_refused(void **state)
+{
+	const struct vb_txn_key *keys;
+	struct vb_coordinator *c;
+	struct world w;
+
+	open_watched(&w, state, LONG_NS);
+	must(vb_coordinator_open(w.db, 1, &c));
+	keys = (struct vb_txn_key[]){{w.t, KEY, true}, {w.t, NEXT, true}};
+	must(vb_txn_begin(c));
+	must(write_one(c, w.t, NEXT, 1));
+	assert_int_equal(a_writes(&w, 7, b_reads_in_haste, -EAGAIN), -EAGAIN);
+	assert_int_equal(vb_txn_declare(w.b, keys, 2), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.b), VB_TXN_CASCADE);
+	assert_int_equal(lock_of(&w, KEY), 0);
+	must(vb_txn_commit(c));
+	vb_coordinator_close(c);
+	close_world(&w);
+}
+
+/* ---- what has become of a writer ---- */
+
+/* B looks: its READs happen last first, behind its atomics, and A ends behind the first of them. */
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	struct world *w;
+	vb_addr version;
+	bool armed, installed, ends, ended;
+	int err; /* A's */
+} look;
+
+static void a_stands(struct world *w)
+{
+	look.installed = true;
+	while (!look.ends)
+		(void)vb_ep_sleep(w->a->ep, 1000);
+}
+
+static void a_body(void *unused)
+{
+	struct world *w = look.w;
+
+	(void)unused;
+	look.err = vb_txn_begin(w->a);
+	if (look.err == 0)
+		look.err = write_one(w->a, w->t, KEY, 7);
+	meanwhile.happens = a_stands;
+	meanwhile.goes_on = -EAGAIN;
+	if (look.err == 0)
+		look.err = vb_txn_commit(w->a);
+	look.ended = true;
+}
+
+static void a_ends(void)
+{
+	look.ends = true;
+	while (!look.ended)
+		must(vb_ep_sleep(look.w->b->ep, 1000));
+}
+
+static int post_look(struct vb_ep *ep, struct vb_batch *b)
+{
+	bool looks = false;
+
+	for (unsigned i = 0; i < b->n; i++)
+		looks |= b->verbs[i].op == VB_OP_READ && b->verbs[i].addr == look.version;
+	if (!look.armed || !looks)
+		return look.real->post(ep, b);
+	look.armed = false;
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->verbs[i].op != VB_OP_READ)
+			must(vb_verb_run(ep, &b->verbs[i]));
+	for (unsigned i = b->n; i > 0; i--) {
+		if (b->verbs[i - 1].op != VB_OP_READ)
+			continue;
+		must(vb_verb_run(ep, &b->verbs[i - 1]));
+		if (!look.ends)
+			a_ends();
+	}
+	b->pending = 0;
+	return 0;
+}
+
+static void start_looks(struct world *w, struct vb_task **a)
+{
+	static const struct vb_task_params params = {.name = "a writer"};
+
+	memset(&look, 0, sizeof(look));
+	look.w = w;
+	look.version = vb_table_find(w->t, vb_table_node(w->t, KEY), KEY) + w->t->layout.version_at;
+	look.real = w->b->ep->ops;
+	look.ops = *look.real;
+	look.ops.post = post_look;
+	must(vb_task_spawn(vb_sched_self(), a_body, NULL, &params, a));
+	while (!look.installed && !look.ended)
+		must(vb_ep_sleep(w->b->ep, 1000));
+}
+
+/* The version of before the writer's end, and the lock word of behind it, are not of one moment: it is the look at
+ * the lock word that comes first. */
+static void looks_in_any_order(void **state)
+{
+	struct vb_task *a;
+	struct world w;
+
+	open_watched(&w, state, LONG_NS);
+	w.f->caps.flags &= ~(uint64_t)VB_CAP_MASKED128;
+	start_looks(&w, &a);
+	tick(w.b);
+	b_reads(&w);
+	look.armed = true;
+	w.b->ep->ops = &look.ops;
+	must_cascade(&w);
+	w.b->ep->ops = look.real;
+	assert_true(look.ended && look.err == -EAGAIN);
+	must(vb_sched_run(vb_sched_self(), NULL, VB_FOREVER));
 	assert_int_equal(value_of(w.b, w.t, KEY), FIRST + KEY);
 	close_world(&w);
 }
@@ -503,6 +698,7 @@ int main(void)
 		{"who has read it ends with its writer", ends_with_its_writer},
 		{"who has read it waits for its writer", waits_for_its_writer},
 		{"what was read and is then written must be as it was read", then_writes},
+		{"what was refused stays refused", refused_stays_refused},
 		{"a writer whose name is gone", a_name_is_gone},
 		{"a writer whose name is gone, and whose version", nobody_knows},
 		{"one write is pending at a time", one_at_a_time},
@@ -516,8 +712,16 @@ int main(void)
 		{"undone by whom it meets", by_whom_it_meets},
 		{"a commit that let nothing go", committed_and_dead},
 	};
+	static const struct case_for_all unsealed[] = {
+		{"who reads a half waits for its writer by name", half_is_written},
+	};
+	static const struct case_for_all looks[] = {
+		{"who looks at its writer looks in order", looks_in_any_order},
+	};
 	static struct CMUnitTest tests[VB_ARRAY_SIZE(kinds_here) * VB_ARRAY_SIZE(cases) +
-				       VB_ARRAY_SIZE(kinds_dead) * VB_ARRAY_SIZE(dead)];
+				       VB_ARRAY_SIZE(kinds_dead) * VB_ARRAY_SIZE(dead) +
+				       VB_ARRAY_SIZE(kinds_unsealed) * VB_ARRAY_SIZE(unsealed) +
+				       VB_ARRAY_SIZE(kinds_looks) * VB_ARRAY_SIZE(looks)];
 	static char names[VB_ARRAY_SIZE(tests)][128];
 	size_t n = 0;
 
@@ -525,5 +729,9 @@ int main(void)
 		n = add(tests, names, n, &kinds_here[k], cases, VB_ARRAY_SIZE(cases));
 	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_dead); k++)
 		n = add(tests, names, n, &kinds_dead[k], dead, VB_ARRAY_SIZE(dead));
+	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_unsealed); k++)
+		n = add(tests, names, n, &kinds_unsealed[k], unsealed, VB_ARRAY_SIZE(unsealed));
+	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_looks); k++)
+		n = add(tests, names, n, &kinds_looks[k], looks, VB_ARRAY_SIZE(looks));
 	return cmocka_run_group_tests_name("txn_to_cascade", tests, NULL, NULL);
 }
