@@ -23,7 +23,7 @@ static const struct kind kinds_here[] = {
 };
 /* Where a record has no seal, and its version says that it is being written. */
 static const struct kind kinds_unsealed[] = {{&vb_cc_to_cascade, NULL, "shm"}};
-/* Where the verbs of a stage are those of the test's endpoint. */
+/* Where the verbs of a stage are those of the test's endpoint, and time is virtual. */
 static const struct kind kinds_looks[] = {{&vb_cc_to_cascade, NULL, "sim"}};
 /* Of a dead one, where time is virtual. */
 static const struct kind kinds_dead[] = {
@@ -553,6 +553,41 @@ static void from_the_own_log(void **state)
 	close_world(&w);
 }
 
+static void nothing_happens(struct world *w)
+{
+	assert_int_equal(there(w, KEY), 7);
+}
+
+static bool undoes_late;
+
+static void undo_late(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	struct world *w = meanwhile.w;
+	bool late = undoes_late;
+
+	undoes_late = false;
+	if (late)
+		alone(w->b, write_one(w->b, w->t, KEY, 9));
+	to_commit(s, items, n);
+}
+
+/* A has ended, and stands still before it undoes what it wrote: others do that, and write. */
+static void too_late_to_undo(void **state)
+{
+	struct world w;
+
+	open_watched(&w, state, SHORT_NS);
+	memcpy(stages, watched.stages, sizeof(stages[0]) * watched.n_stages);
+	stages[watched.undo].run = undo_late;
+	watched.stages = stages;
+	undoes_late = true;
+	assert_int_equal(a_writes(&w, 7, nothing_happens, -EAGAIN), -EAGAIN);
+	assert_false(undoes_late);
+	assert_int_equal(lock_of(&w, KEY), 0);
+	assert_int_equal(value_of(w.b, w.t, KEY), 9);
+	close_world(&w);
+}
+
 static void open_without_recovery(struct world *w, void **state)
 {
 	const struct kind *k = *state;
@@ -584,11 +619,6 @@ static void do_nothing(struct vb_stage *s, struct vb_item **items, unsigned n)
 	(void)s;
 	for (unsigned i = 0; i < n; i++)
 		items[i]->status = VB_TXN_FABRIC;
-}
-
-static void nothing_happens(struct world *w)
-{
-	assert_int_equal(there(w, KEY), 7);
 }
 
 /* What could not be put back stays locked: nobody else writes there, nor takes it for what was committed. */
@@ -717,6 +747,7 @@ int main(void)
 	};
 	static const struct case_for_all looks[] = {
 		{"who looks at its writer looks in order", looks_in_any_order},
+		{"who undoes too late undoes nothing", too_late_to_undo},
 	};
 	static struct CMUnitTest tests[VB_ARRAY_SIZE(kinds_here) * VB_ARRAY_SIZE(cases) +
 				       VB_ARRAY_SIZE(kinds_dead) * VB_ARRAY_SIZE(dead) +
