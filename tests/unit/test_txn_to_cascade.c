@@ -25,6 +25,7 @@ static const struct kind kinds_here[] = {
 static const struct kind kinds_unsealed[] = {{&vb_cc_to_cascade, NULL, "shm"}};
 /* Where the verbs of a stage are those of the test's endpoint, and time is virtual. */
 static const struct kind kinds_looks[] = {{&vb_cc_to_cascade, NULL, "sim"}};
+static const struct kind kinds_served[] = {{&vb_cc_to_cascade, "rpc", "sim"}};
 /* Of a dead one, where time is virtual. */
 static const struct kind kinds_dead[] = {
 	{&vb_cc_to_cascade, NULL, "sim"},
@@ -588,6 +589,34 @@ static void too_late_to_undo(void **state)
 	close_world(&w);
 }
 
+/* Before the server looks, others have rolled A back, and one of them has written. */
+static void install_taken_over(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	struct world *w = meanwhile.w;
+	char *tuple = (char *)(uintptr_t)tuple_of(w, KEY);
+
+	assert_true(s->for_other);
+	vb_tuple_set_word(tuple, w->t->layout.lock_at, 0);
+	memcpy(tuple + w->t->layout.record_at, &(struct record){.value = 9}, sizeof(struct record));
+	to_cascade_install(s, items, n);
+}
+
+/* A server installs nothing that is not its coordinator's any more, and says so. */
+static void install_too_late(void **state)
+{
+	struct world w;
+
+	open_watched(&w, state, SHORT_NS);
+	memcpy(stages, watched.stages, sizeof(stages[0]) * watched.n_stages);
+	stages[watched.install].run = install_taken_over;
+	watched.stages = stages;
+	assert_int_equal(a_writes(&w, 7, NULL, 0), -EAGAIN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_RECOVERED);
+	assert_int_equal(there(&w, KEY), 9);
+	assert_int_equal(lock_of(&w, KEY), 0);
+	close_world(&w);
+}
+
 static void open_without_recovery(struct world *w, void **state)
 {
 	const struct kind *k = *state;
@@ -749,10 +778,14 @@ int main(void)
 		{"who looks at its writer looks in order", looks_in_any_order},
 		{"who undoes too late undoes nothing", too_late_to_undo},
 	};
+	static const struct case_for_all served[] = {
+		{"a server that comes too late installs nothing", install_too_late},
+	};
 	static struct CMUnitTest tests[VB_ARRAY_SIZE(kinds_here) * VB_ARRAY_SIZE(cases) +
 				       VB_ARRAY_SIZE(kinds_dead) * VB_ARRAY_SIZE(dead) +
 				       VB_ARRAY_SIZE(kinds_unsealed) * VB_ARRAY_SIZE(unsealed) +
-				       VB_ARRAY_SIZE(kinds_looks) * VB_ARRAY_SIZE(looks)];
+				       VB_ARRAY_SIZE(kinds_looks) * VB_ARRAY_SIZE(looks) +
+				       VB_ARRAY_SIZE(kinds_served) * VB_ARRAY_SIZE(served)];
 	static char names[VB_ARRAY_SIZE(tests)][128];
 	size_t n = 0;
 
@@ -764,5 +797,7 @@ int main(void)
 		n = add(tests, names, n, &kinds_unsealed[k], unsealed, VB_ARRAY_SIZE(unsealed));
 	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_looks); k++)
 		n = add(tests, names, n, &kinds_looks[k], looks, VB_ARRAY_SIZE(looks));
+	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_served); k++)
+		n = add(tests, names, n, &kinds_served[k], served, VB_ARRAY_SIZE(served));
 	return cmocka_run_group_tests_name("txn_to_cascade", tests, NULL, NULL);
 }
