@@ -533,5 +533,7 @@ int vb_lane_name(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_t
 
 /* coordinator.c */
 void vb_coordinator_bury(struct vb_coordinator *me);
+/* What the common time is ahead of the endpoint's. */
+int64_t vb_coordinator_common(struct vb_ep *ep);
 
 #endif

@@ -389,6 +389,42 @@ static void unknown_and_not_committed(void **state)
 	close_world(&w);
 }
 
+/* ---- whose time it is ---- */
+
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	unsigned still; /* so often who asks stands still behind the answer */
+} common;
+
+static uint64_t common_and_still(struct vb_ep *ep, uint64_t *error_ns)
+{
+	uint64_t now = common.real->common_now(ep, error_ns);
+
+	if (common.still > 0) {
+		common.still--;
+		must(vb_ep_sleep(ep, 5000000));
+	}
+	return now;
+}
+
+/* Its clock is not behind by as long as it stood still when it first looked. */
+static void stands_still_at_first(void **state)
+{
+	struct world w;
+
+	open_usual(&w, state, LONG_NS);
+	common.real = w.a->ep->ops;
+	common.ops = *common.real;
+	common.ops.common_now = common_and_still;
+	common.still = 3;
+	w.a->ep->ops = &common.ops;
+	assert_true(llabs(vb_coordinator_common(w.a->ep) - w.a->common_ns) < 1000000);
+	assert_int_equal(common.still, 0);
+	w.a->ep->ops = common.real;
+	close_world(&w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
@@ -400,6 +436,7 @@ int main(int argc, char **argv)
 		{"the clock is pushed on by holders", pushed_on_by_holders},
 		{"the clock is bounded", bounded},
 		{"stamps wrap", stamps_wrap},
+		{"a coordinator stands still at first", stands_still_at_first},
 		{"an unknown commit is whole", unknown_is_whole},
 		{"an unknown commit, and on", unknown_then_on},
 		{"an unknown commit, and close", unknown_then_closed},
