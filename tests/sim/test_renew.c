@@ -93,13 +93,17 @@ static void test_who_can(void **state)
 		for (unsigned m = 0; m < VB_ARRAY_SIZE(modes); m++) {
 			char said[512] = "";
 			struct vb_grant g, was;
+			uint64_t asked, lease;
 			struct world w;
 			int err;
 
 			open_world(&w, (*l)->name);
+			asked = vb_lock_now(w.a);
 			must(vb_lock_acquire(w.a, 5, modes[m], VB_FOREVER_NS, &g));
+			lease = g.valid_until_ns - asked;
 			pause_for(w.a, 10 * US);
 			was = g;
+			asked = vb_lock_now(w.a);
 			vb_log_capture_begin(said, sizeof(said));
 			err = vb_lock_renew(w.a, &g, MS);
 			vb_log_capture_end();
@@ -114,6 +118,8 @@ static void test_who_can(void **state)
 				can++;
 				must(err);
 				assert_true(g.valid_until_ns >= was.valid_until_ns + 10 * US);
+				/* From when it was asked, as a grant's. */
+				assert_true(g.valid_until_ns - asked <= lease + US / 2);
 			} else {
 				cannot++;
 				assert_int_equal(err, -EOPNOTSUPP);
@@ -216,12 +222,12 @@ static void test_over_stays_over(void **state)
 }
 
 /* It is asked for in time, and has been given to somebody else where the lock is kept. */
-static void test_lost_meanwhile(void **state)
+static void lost_meanwhile(enum vb_mode mode)
 {
 	struct vb_grant g, his;
 	struct world w;
 
-	FOR_EACH_THAT_RENEWS(w, g, VB_EXCLUSIVE)
+	FOR_EACH_THAT_RENEWS(w, g, mode)
 	{
 		pause_for(w.a, 2 * LEASE);
 		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 4 * LEASE, &his));
@@ -235,6 +241,12 @@ static void test_lost_meanwhile(void **state)
 		must(vb_lock_release(w.b, &his));
 		close_world(&w);
 	}
+}
+
+static void test_lost_meanwhile(void **state)
+{
+	lost_meanwhile(VB_EXCLUSIVE);
+	lost_meanwhile(VB_SHARED);
 }
 
 /* ---- readers ---- */
@@ -266,6 +278,27 @@ static void test_readers(void **state)
 		must(vb_lock_release(w.a, &g));
 		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 2 * lease, &his));
 		must(vb_lock_release(w.b, &his));
+		close_world(&w);
+	}
+}
+
+/* It stood still behind its look at the time, and a writer has come and gone: that others read again is nothing
+ * to it. */
+static void test_others_read_meanwhile(void **state)
+{
+	struct vb_grant g, his, other;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, VB_SHARED)
+	{
+		pause_for(w.a, lease_of(&g, w.a));
+		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, 4 * LEASE, &his));
+		must(vb_lock_release(w.b, &his));
+		must(vb_lock_acquire(w.c, 5, VB_SHARED, VB_FOREVER_NS, &other));
+		assert_int_equal(w.space->ops->renew(w.a, g.claim, VB_FOREVER_NS), -VB_ELOST);
+		assert_true(vb_lock_valid(w.c, &other));
+		must(vb_lock_release(w.c, &other));
+		assert_int_equal(vb_lock_release(w.a, &g), -VB_ELOST);
 		close_world(&w);
 	}
 }
@@ -672,6 +705,7 @@ int main(void)
 		cmocka_unit_test(test_read_for_long),
 		cmocka_unit_test(test_over_stays_over),
 		cmocka_unit_test(test_lost_meanwhile),
+		cmocka_unit_test(test_others_read_meanwhile),
 		cmocka_unit_test(test_readers),
 		cmocka_unit_test(test_lost_answer),
 		cmocka_unit_test(test_lost_answer_of_a_reader),
