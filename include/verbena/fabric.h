@@ -11,6 +11,8 @@
  *	tcp	TCP to other machines, closed to strangers
  *	ucx	what UCX drives, to other machines, among friends
  *
+ * A program that has memory and connections already makes a fabric of them itself: verbena/provider.h.
+ *
  * With verbs, tcp and ucx each process of a cluster (verbena/cluster.h) has memory of its own.  Open a
  * fabric, then open a lock space (verbena/lock.h) or a database (verbena/txn.h) on it.
  *

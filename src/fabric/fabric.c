@@ -575,6 +575,23 @@ void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 	return f->ops->local(f, addr, bytes);
 }
 
+int vb_home(struct vb_fabric *f)
+{
+	struct vb_fabric *lowest = f;
+
+	while (lowest->lower != NULL)
+		lowest = lowest->lower;
+	if (lowest->ops->home != NULL)
+		return lowest->ops->home(lowest);
+	for (uint16_t n = 0; n < f->nodes; n++) {
+		if (vb_local(f, vb_addr_make(n, 0), 8) != NULL)
+			return n;
+	}
+	return vb_fail(-EINVAL,
+		       "no node of the '%s' fabric lives in this process: give it more nodes",
+		       f->ops->name);
+}
+
 void vb_fabric_stats_get(struct vb_fabric *f, struct vb_fabric_stats *out)
 {
 	while (f->lower != NULL)

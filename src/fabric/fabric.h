@@ -248,6 +248,8 @@ struct vb_fabric_ops {
 		       struct vb_u128 *old);
 	int (*mfaa128)(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
 		       struct vb_u128 *old);
+	/* Optional, see vb_home. */
+	uint16_t (*home)(struct vb_fabric *f);
 };
 
 /* Backends embed these two at the start of their own structs. */
@@ -577,6 +579,8 @@ int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_
  * time and memory. */
 void vb_region_dense(struct vb_fabric *f, vb_addr at, uint64_t bytes);
 void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
+/* A node at which this process may open endpoints, or -EINVAL, said: it has none. */
+int vb_home(struct vb_fabric *f);
 bool vb_peer_alive(struct vb_fabric *f, vb_peer p);
 /* Whether it is known that a node's memory has gone for good, with the process that had it.  A verb that ends
  * with -VB_EPEERGONE says less: its link may only be down. */

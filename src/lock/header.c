@@ -54,13 +54,9 @@ static uint64_t asked(const struct vb_lock_space *s)
 
 int vb_lock_header_ep(struct vb_fabric *f, struct vb_ep **out)
 {
-	for (uint16_t n = 0; n < f->nodes; n++) {
-		if (vb_local(f, vb_addr_make(n, 0), 8) != NULL)
-			return vb_ep_open(f, n, out);
-	}
-	return vb_fail(-EINVAL,
-		       "no node of the '%s' fabric lives in this process: give it more nodes",
-		       f->ops->name);
+	int home = vb_home(f);
+
+	return home < 0 ? home : vb_ep_open(f, (uint16_t)home, out);
 }
 
 static struct vb_lock_header *mapped(const struct vb_lock_space *s, uint16_t node)

@@ -32,6 +32,12 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	X(vb_fabric_close, vb_fabric_close(NULL), 0, CHILD, vb_fabric_close(w.f), FOREIGN)         \
 	X(vb_fabric_after_fork, VOID(vb_fabric_after_fork(NULL)), 0, NOWHERE, 0, 0)                \
 	X(vb_poll, VOID(vb_poll()), 0, CHILD_AND_THREAD, VOID(vb_poll()), 0)                       \
+	X(vb_fabric_provide,                                                                       \
+	  all(2, vb_fabric_provide(NULL, &o.fabric), vb_fabric_provide(&o.provider, NULL)),        \
+	  -EINVAL, NOWHERE, 0, 0)                                                                  \
+	X(vb_provider_check,                                                                       \
+	  all(2, vb_provider_check(NULL, &o.broken), vb_provider_check(&o.provider, NULL)),        \
+	  -EINVAL, NOWHERE, 0, 0)                                                                  \
 	X(vb_cluster_open,                                                                         \
 	  all(2, vb_cluster_open(NULL, &o.cluster),                                                \
 	      vb_cluster_open(&(struct vb_cluster_params){.hosts = 1}, NULL)),                     \

@@ -23,6 +23,7 @@
 #include <verbena/cluster.h>
 #include <verbena/lock.h>
 #include <verbena/names.h>
+#include <verbena/provider.h>
 #include <verbena/txn.h>
 
 #define VB_LOG_ROOM "test"
@@ -57,6 +58,8 @@ static struct {
 /* What the calls that are refused would have filled in, and what they are given. */
 static struct {
 	struct vb_fabric_params fp;
+	struct vb_provider provider;
+	struct vb_provider_broken broken;
 	struct vb_lock_space_params sp;
 	struct vb_db_params dp;
 	struct vb_table_params tp;

@@ -428,7 +428,8 @@ static int env_get(struct net_env **out)
 		*out = vb_sched_env_ctx(s);
 		return 0;
 	}
-	if (ops != NULL && (ops->is_virtual || strcmp(ops->name, "shm") == 0))
+	if (ops != NULL &&
+	    (ops->is_virtual || strcmp(ops->name, "shm") == 0 || strcmp(ops->name, "own") == 0))
 		return vb_fail(-EINVAL,
 			       "this thread already waits in the way of '%s': use another thread "
 			       "for a network fabric",

@@ -235,6 +235,9 @@ static int thread_get(struct shm_thread **out)
 	if (env != NULL && env->is_virtual)
 		return vb_fail(-EINVAL, "this thread lives in virtual time: use another thread for "
 					"shared memory");
+	if (env != NULL && strcmp(env->name, "own") == 0)
+		return vb_fail(-EINVAL, "this thread waits in the way of a fabric of the program's "
+					"own: use another thread for shared memory");
 	t = calloc(1, sizeof(*t));
 	if (t == NULL)
 		return vb_fail(-ENOMEM, "no memory for a thread's state");

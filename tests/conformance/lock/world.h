@@ -3,8 +3,8 @@
  * The fabrics on which the lock suite runs, and the actors that run on them.
  *
  * A test is written as actors: functions that each get a client of their own and talk to each other
- * through a board.  They run as tasks of one thread (sim, shm, shm behind the defer hook, a network,
- * verbs) or as processes (shm, a network, verbs), and know nothing of it.  An actor that finds something
+ * through a board.  They run as tasks of one thread (sim, shm, shm behind the defer hook, a program's own
+ * fabric, a network, verbs) or as processes (shm, a network, verbs), and know nothing of it.  An actor that finds something
  * wrong writes it to the board and returns; cmocka's assertions jump, which is only right on the
  * test's own stack.
  */
@@ -27,6 +27,7 @@
 #include "fabric/hook/hooks.h"
 #include "fabric/sim/sim.h"
 #include "lock/observe.h"
+#include "own_memory.h"
 
 #define MS UINT64_C(1000000)
 /* No test needs so long; whoever does is stuck. */
@@ -42,6 +43,7 @@ enum world_kind {
 	SHM_TASKS,
 	SHM_PROCESSES,
 	SHM_DEFER,
+	OWN_TASKS, /* a provider (own_memory.h) */
 	NET_TASKS,
 	NET_PROCESSES,
 	VERBS_TASKS,
@@ -49,7 +51,7 @@ enum world_kind {
 	WORLD_KINDS
 };
 static const char *const world_names[WORLD_KINDS] = {
-	"sim",       "shm-tasks",     "shm-processes", "shm-deferred",
+	"sim",       "shm-tasks",     "shm-processes", "shm-deferred",   "own-tasks",
 	"net-tasks", "net-processes", "verbs-tasks",   "verbs-processes"};
 
 static bool world_is_net(enum world_kind kind)
@@ -92,6 +94,7 @@ struct world {
 	enum world_kind kind;
 	bool apart; /* each actor is a process */
 	struct world_params p;
+	struct memory *own;
 	struct vb_fabric *f;
 	struct vb_lock_space *space;
 	struct vb_lock_server *server[WORLD_NODES];
@@ -399,6 +402,23 @@ static void start_servers(struct world *w)
 	}
 }
 
+static struct vb_fabric *provide_fabric(struct world *w)
+{
+	struct vb_fabric *f;
+
+	w->own = memory_new(WORLD_NODES, 1 << 20, BUG_NONE);
+	assert_non_null(w->own);
+	assert_int_equal(vb_fabric_provide(&w->own->p, &f), 0);
+	return f;
+}
+
+static void close_fabric(struct world *w)
+{
+	vb_fabric_close(w->f);
+	if (w->own != NULL)
+		memory_free(w->own);
+}
+
 static struct vb_fabric *open_fabric(const struct world_params *p)
 {
 	struct vb_fabric_params fp = {
@@ -441,11 +461,11 @@ static int world_try_open(struct world *w, const struct world_params *p)
 	assert_true(w->b != MAP_FAILED);
 	if (world_is_net(p->kind))
 		return 0;
-	w->f = open_fabric(p);
+	w->f = p->kind == OWN_TASKS ? provide_fabric(w) : open_fabric(p);
 	sp = world_space_params(w, WORLD_NODES);
 	err = vb_lock_space_open(w->f, &sp, &w->space);
 	if (err) {
-		vb_fabric_close(w->f);
+		close_fabric(w);
 		munmap(w->b, sizeof(*w->b));
 		return err;
 	}
@@ -474,7 +494,7 @@ static void world_close(struct world *w)
 	for (uint16_t n = 0; n < WORLD_NODES; n++)
 		vb_lock_server_stop(w->server[n]);
 	vb_lock_space_close(w->space);
-	vb_fabric_close(w->f);
+	close_fabric(w);
 	munmap(w->b, sizeof(*w->b));
 	if (vb_sched_tasks(vb_sched_self()) == 0)
 		vb_sched_destroy(vb_sched_self());
