@@ -39,6 +39,7 @@ def structs_of(text):
     """{name: [field, ...]} of the structs that are defined."""
     found = {}
     for name, body in re.findall(r"struct (vb_\w+) \{(.*?)\};", text, re.S):
+        body = re.sub(r"\(\*(\w+)\)\([^()]*\)|\[\w+\]", r"\1", body)  # functions, arrays
         found[name] = [
             re.search(r"(\w+)\s*$", field).group(1)
             for declaration in body.split(";")
