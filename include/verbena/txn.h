@@ -37,7 +37,7 @@
  * are strictly serializable: in that order a transaction comes after those that had ended before it began.
  * Who begins with less (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a
  * transaction reads while it runs is whole: no record is ever half of one version and half of another.
- * But with `silo` and `sundial` two records may be of different moments; such a transaction cannot
+ * But with `silo`, `mocc` and `sundial` two records may be of different moments; such a transaction cannot
  * commit.  At VB_READ_COMMITTED they may, too, and it commits.  With `to-cascade` a record may be one
  * whose writer has yet to commit, and may not; then its readers cannot either.
  *
@@ -70,7 +70,7 @@ struct vb_db_server;
 
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
-	 * shared and exclusive locks; "wait-die-fair"; "dslr-2pl"; "silo"; "drtm-h"; "sundial";
+	 * shared and exclusive locks; "wait-die-fair"; "dslr-2pl"; "silo"; "drtm-h"; "mocc"; "sundial";
 	 * "mvcc"; "mvcc-rcc"; "to"; "to-cascade".  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
@@ -102,6 +102,10 @@ struct vb_db_params {
 	 * -EAGAIN (cause `timeout`).  0: the lease; with no_recovery there are no snapshots then.  Of
 	 * others, 0. */
 	uint64_t snapshot_lag_ns;
+	/* "mocc": from what temperature on a record is hot, 1 to 64: those that would end each other there wait
+	 * for each other before they read it.  It is about the logarithm to base 2 of how many transactions the
+	 * record has ended; it does not rise above 32: more than that is never.  0: 4.  Of others, 0. */
+	uint32_t hot_from;
 	/* No log and no recovery: what a dead coordinator holds is held for good. */
 	bool no_recovery;
 	/* Each verb with a doorbell of its own. */

@@ -15,6 +15,7 @@ const struct vb_cc_ops *const vb_ccs[] = {
 	&vb_cc_dslr_2pl,
 	&vb_cc_silo,
 	&vb_cc_drtm_h,
+	&vb_cc_mocc,
 	&vb_cc_sundial,
 	&vb_cc_mvcc,
 	&vb_cc_mvcc_rcc,

@@ -21,6 +21,9 @@
 #define LEASE_BOUNDS 4u
 /* A bounded wait is so much of a lease. */
 #define WAITS_OF_LEASE 64u
+/* A temperature: where records are hot, and at most. */
+#define HOT_FROM       4u
+#define HOT_MOST       64u
 #define LEASE_MOST_NS  (3600ull * 1000000000ull)
 #define CALL_BYTES     (16u << 10)
 #define PAGE           4096u
@@ -182,6 +185,21 @@ static int check_record(const struct vb_cc_ops *cc, const struct vb_db_params *p
 		return vb_fail(-EINVAL,
 			       "record_bytes_max is %u: under '%s' a record has at most %u bytes",
 			       p->record_bytes_max, cc->name, most);
+	return 0;
+}
+
+static int check_heat(const struct vb_cc_ops *cc, const struct vb_db_params *p)
+{
+	if (p->hot_from != 0 && !(cc->caps & VB_CC_HEATS))
+		return vb_fail(
+			-EINVAL,
+			"hot_from is for protocols whose records have a temperature, and '%s' is "
+			"none (`verbena list`)",
+			cc->name);
+	if (p->hot_from > HOT_MOST)
+		return vb_fail(-EINVAL,
+			       "records would be hot from %u on (hot_from, --hot-from): at most %u",
+			       p->hot_from, HOT_MOST);
 	return 0;
 }
 
@@ -453,6 +471,8 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 	db->lease_ns = lease_of(db->fabric, p);
 	if (db->cc->caps & VB_CC_BOUNDED)
 		db->wait_ns = p->wait_ns != 0 ? p->wait_ns : db->lease_ns / WAITS_OF_LEASE;
+	if (db->cc->caps & VB_CC_HEATS)
+		db->hot_from = p->hot_from != 0 ? p->hot_from : HOT_FROM;
 	db->look_ns = look_of(db->fabric);
 	/* From the first look at a word to the time when its holder can do nothing any more. */
 	db->suspect_ns = db->lease_ns + 2 * bound + db->lease_ns * DRIFT_PPM / 1000000 + 1000;
@@ -537,6 +557,8 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb
 		db->fetch_by_rpc = fetches_by_rpc(db->cc, db->rpc_stages);
 	if (err == 0)
 		err = check_wait(fabric, db->cc, p);
+	if (err == 0)
+		err = check_heat(db->cc, p);
 	if (err == 0)
 		err = check_lag(fabric, db->cc, p);
 	if (err == 0)

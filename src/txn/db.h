@@ -84,6 +84,7 @@ struct vb_db {
 	uint32_t call_bytes;
 	uint64_t lease_ns, suspect_ns;
 	uint64_t wait_ns;  /* of VB_CC_BOUNDED; else 0 */
+	uint32_t hot_from; /* of VB_CC_HEATS; else 0 */
 	uint64_t look_ns;  /* between two looks of who waits for a lock */
 	uint64_t epoch_ns; /* the location cache has nothing that is two of these old */
 	/* Of VB_CC_SNAPSHOTS: who writes has its locks so long after it was named; and so far back, and the

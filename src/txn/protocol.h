@@ -235,6 +235,11 @@ enum vb_cc_caps {
 	VB_CC_WAITS_OLDER = 1 << 12,
 	/* What it writes is in place before it is decided: see txn/install.c. */
 	VB_CC_INSTALLS = 1 << 13,
+	/* Whoever waits holds no lock word, and waits for one, or for a reader's word and has none that comes
+	 * behind (vb_item_is_before). */
+	VB_CC_IN_ORDER = 1 << 14,
+	/* Records have a temperature (vb_db_params.hot_from). */
+	VB_CC_HEATS = 1 << 15,
 };
 
 struct vb_txn;
@@ -436,6 +441,12 @@ static inline vb_addr vb_item_word(const struct vb_item *it, uint32_t at)
 static inline const struct vb_tuple_layout *vb_item_layout(const struct vb_item *it)
 {
 	return &it->table->layout;
+}
+
+/* The order in which VB_CC_IN_ORDER waits: the same for all transactions, wherever a tuple lies. */
+static inline bool vb_item_is_before(const struct vb_item *a, const struct vb_item *b)
+{
+	return a->table->id != b->table->id ? a->table->id < b->table->id : a->key < b->key;
 }
 
 /* The stage will want these tuples: said before its first verb (store/access.h). */

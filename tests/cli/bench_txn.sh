@@ -76,6 +76,9 @@ is 'snapshot isolation: so does its history' grep -qx 'snapshot isolated' "$work
 run check history "$work/skew.jsonl" --level serializable
 is 'snapshot isolation: not serializable' [ "$status" = 3 ]
 is 'snapshot isolation: for write skew' grep -q '^not serializable: .*write skew' "$work/out"
+run bench txn --cc mocc --fabric sim --nodes 2 --records 40 --hot-from 1 --check --duration 1ms --json "$json"
+is_json 'a temperature: strict, and told' '.runs[0] | .check.strict and .invariant.holds and .hot_from == 1 and .wait_ns == null'
+refused 'a temperature where records have none' 2 "--hot-from" bench txn --cc silo --hot-from 2
 refused 'a lag without snapshots' 2 "--snapshot-lag" bench txn --cc silo --snapshot-lag 1ms
 
 run bench txn --cc all --hybrid none --fabric sim --nodes 2 --records 100 --isolation repeatable-read --check --duration 200us \

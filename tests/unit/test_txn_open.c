@@ -122,6 +122,29 @@ static void a_name_for_a_code(void **state)
 	vb_fabric_close(f);
 }
 
+/* Of whom no record is ever hot it is refused, and what no record can be. */
+static void a_temperature(void **state)
+{
+	struct vb_db_params p = usual();
+	struct vb_fabric *f;
+	struct vb_db *db;
+
+	(void)state;
+	open_fabric(&f, "shm", 64 << 20);
+	p.cc = "silo";
+	refused_db(f, p_ = p; p_.hot_from = 1);
+	p.cc = "mocc";
+	refused_db(f, p_ = p; p_.hot_from = 65);
+	must(vb_db_open(f, &p, &db));
+	assert_int_equal(db->hot_from, 4);
+	vb_db_close(db);
+	p.hot_from = 64;
+	must(vb_db_open(f, &p, &db));
+	assert_int_equal(db->hot_from, 64);
+	vb_db_close(db);
+	vb_fabric_close(f);
+}
+
 /* One READ brings a tuple, with all its versions: no longer than every fabric's. */
 static void largest_records(void **state)
 {
@@ -639,6 +662,7 @@ int main(void)
 		cmocka_unit_test(bad_databases),
 		cmocka_unit_test(every_code_of_a_protocol),
 		cmocka_unit_test(a_name_for_a_code),
+		cmocka_unit_test(a_temperature),
 		cmocka_unit_test(defaults),
 		cmocka_unit_test(largest_records),
 		cmocka_unit_test(the_most),

@@ -179,6 +179,7 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&vb_planted_patient,
 	&vb_planted_upside_down,
 	&vb_planted_deadlocked,
+	&vb_planted_disordered,
 	&vb_planted_sullen,
 	&vb_planted_one_cache,
 	&vb_planted_asks_for_ever,

@@ -6,6 +6,7 @@
  *	planted:patient      no-wait that waits: two that hold what the other wants end at a deadline
  *	planted:upside-down  wait-die in which the younger waits, and the older ends
  *	planted:deadlocked   two-phase locking in which everybody waits for everybody
+ *	planted:disordered   the same, that says it waits in order
  *	planted:sullen       no-wait some of whose commits fail with an error of their own
  */
 #include "check/planted/planted.h"
@@ -74,6 +75,15 @@ const struct vb_cc_ops vb_planted_deadlocked = {
 	.summary = "two-phase locking in which everybody waits for everybody",
 	.source = "on purpose",
 	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS,
+	.planted = "wrong-wait",
+	TWO_PHASE_OPS(patient),
+};
+
+const struct vb_cc_ops vb_planted_disordered = {
+	.name = "planted:disordered",
+	.summary = "two-phase locking that waits in any order and says that it does so in one",
+	.source = "on purpose",
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_IN_ORDER,
 	.planted = "wrong-wait",
 	TWO_PHASE_OPS(patient),
 };

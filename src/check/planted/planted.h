@@ -76,7 +76,7 @@ extern const struct vb_cc_ops vb_planted_adopts, vb_planted_same_release, vb_pla
 extern const struct vb_cc_ops vb_planted_lost_undo, vb_planted_lost_try, vb_planted_small_numbers,
 	vb_planted_endless_time;
 extern const struct vb_cc_ops vb_planted_patient, vb_planted_upside_down, vb_planted_deadlocked,
-	vb_planted_sullen;
+	vb_planted_disordered, vb_planted_sullen;
 extern const struct vb_cc_ops vb_planted_hasty_reader;
 extern const struct vb_cc_ops vb_planted_range_unread, vb_planted_range_unwritten;
 extern const struct vb_cc_ops vb_planted_one_cache, vb_planted_asks_for_ever;

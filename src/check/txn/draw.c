@@ -249,6 +249,8 @@ static void draw_params(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_
 	d->p_hurry = vb_rng_chance(r, 0.2) ? 0.3 : 0;
 	if (cc->caps & VB_CC_BOUNDED)
 		d->wait_ns = d->lease_ns >> vb_draw_between(r, 2, 6);
+	if (cc->caps & VB_CC_HEATS)
+		d->hot_from = (uint32_t)vb_draw_between(r, 1, 6);
 }
 
 /*
@@ -450,6 +452,8 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	if (d->wait_ns != 0)
 		fprintf(to, ", waits of up to %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->wait_ns));
+	if (d->hot_from != 0)
+		fprintf(to, ", hot from %u on", d->hot_from);
 	fprintf(to, "%s%s", d->wraps ? ", counters near their ends" : "",
 		d->ahead ? ", clocks ahead" : "");
 	if (d->time_left != 0)

@@ -66,6 +66,7 @@ static int open_db(struct txn_world *w)
 		.record_bytes_max = d->record_bytes,
 		.lease_ns = d->lease_ns,
 		.wait_ns = d->wait_ns,
+		.hot_from = d->hot_from,
 		.snapshot_lag_ns = d->lag_ns,
 		.no_recovery = !d->recovery,
 		.no_doorbell = !d->doorbell,

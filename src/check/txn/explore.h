@@ -82,7 +82,8 @@ struct vb_txn_draw {
 	/* Of one that may write, to be begun at snapshot isolation; if any is, all are judged at that. */
 	double p_skew;
 	uint64_t lag_ns;
-	uint64_t wait_ns; /* of who waits for a bounded time; else 0 */
+	uint64_t wait_ns;  /* of who waits for a bounded time; else 0 */
+	uint32_t hot_from; /* of whose records have a temperature; else 0 */
 	uint64_t safety_ns, liveness_ns;
 	struct vb_sim_faults faults;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For whom transactions wait.  Each protocol says so (VB_CC_NEVER_WAITS, VB_CC_WAIT_DIE,
- * VB_CC_WAITS_OLDER), and it is why there are no deadlocks: one that came all the same would end at
+ * VB_CC_WAITS_OLDER, VB_CC_IN_ORDER), and it is why there are no deadlocks: one that came all the same would end at
  * somebody's deadline, and nobody would know.  That they wait for each other, and for longer than their
  * lease, is judged in orderly seeds only: who stands still looks as if he waited.
  */
@@ -38,6 +38,20 @@ static bool sees_older_reader(const struct vb_txn *t, const struct vb_item *it)
 	return false;
 }
 
+/* Who waits in order holds no lock word, and, but for one, nothing that comes behind. */
+static bool waits_out_of_order(const struct vb_txn *t, const struct vb_item *it)
+{
+	for (unsigned i = 0; i < t->n; i++) {
+		const struct vb_item *other = &t->item[i];
+
+		if (other->flags & VB_ITEM_HELD_X ||
+		    (it->seen_slot != 0 && other->flags & VB_ITEM_HELD_S &&
+		     vb_item_is_before(it, other)))
+			return true;
+	}
+	return false;
+}
+
 static void judge_promise(struct txn_slot *s, const struct vb_txn *t, const struct vb_item *it)
 {
 	bool waits = it->status == VB_ITEM_WAIT;
@@ -47,6 +61,8 @@ static void judge_promise(struct txn_slot *s, const struct vb_txn *t, const stru
 		wrong(s, t, it, "waits, which its protocol never does,");
 	if (waits && caps & VB_CC_WAITS_OLDER && it->seen > t->ts && !vb_ts_mends(it->seen))
 		wrong(s, t, it, "waits for a younger one");
+	if (waits && caps & VB_CC_IN_ORDER && it->seen != 0 && waits_out_of_order(t, it))
+		wrong(s, t, it, "waits, and holds what comes behind,");
 	if (!(caps & VB_CC_WAIT_DIE))
 		return;
 	if (waits && (it->seen < t->ts || sees_older_reader(t, it)))

@@ -48,6 +48,7 @@ static void set_setting(json_t *j, const struct vb_tbench_result *r)
 	vb_json_set(j, "snapshot_lag_ns",
 		    r->snapshot_lag_ns != 0 ? json_integer((json_int_t)r->snapshot_lag_ns)
 					    : json_null());
+	vb_json_set(j, "hot_from", r->hot_from != 0 ? json_integer(r->hot_from) : json_null());
 	vb_json_set(j, "isolation", isolations[o->isolation]);
 	vb_json_set(j, "doorbell", json_boolean(!o->no_doorbell));
 	vb_json_set(j, "outstanding", json_boolean(!o->no_outstanding));

@@ -71,6 +71,8 @@ static const struct vb_opt engine_table[] = {
 	VB_OPT_TIME(O, wait_ns, "wait", NULL, 1000, 3600 * SEC,
 		    "bounded-wait, dslr-2pl: the longest that a lock is waited for (a 64th of the "
 		    "lease)"),
+	VB_OPT_SIZE(O, hot_from, "hot-from", NULL, 1, 64,
+		    "mocc: from what temperature on a record is waited for before it is read (4)"),
 	VB_OPT_FLAG(O, no_doorbell, "no-doorbell", "each verb rings a doorbell of its own"),
 	VB_OPT_FLAG(O, no_outstanding, "no-outstanding",
 		    "each verb is waited for before the next is posted"),
@@ -281,6 +283,16 @@ static int check_wait(const struct vb_tbench_plan *p)
 		       p->o.cc);
 }
 
+static int check_heat(const struct vb_tbench_plan *p)
+{
+	for (unsigned i = 0; i < p->o.runs; i++)
+		if (p->run[i].cc->caps & VB_CC_HEATS)
+			return 0;
+	if (p->o.hot_from == 0)
+		return 0;
+	return vb_fail(-EINVAL, "--hot-from is for mocc, and --cc is '%s'", p->o.cc);
+}
+
 static int check_lag(const struct vb_tbench_plan *p)
 {
 	for (unsigned i = 0; i < p->o.runs; i++)
@@ -432,6 +444,7 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 		.coordinators = (uint32_t)(o->threads * o->coroutines),
 		.lease_ns = o->lease_ns,
 		.wait_ns = one->cc->caps & VB_CC_BOUNDED ? o->wait_ns : 0,
+		.hot_from = one->cc->caps & VB_CC_HEATS ? (uint32_t)o->hot_from : 0,
 		.snapshot_lag_ns = one->cc->caps & VB_CC_SNAPSHOTS ? lag_of(o) : 0,
 		.no_recovery = o->recovery != 0,
 		.no_doorbell = o->no_doorbell,
@@ -508,6 +521,8 @@ int vb_tbench_plan(const void *opts, void *plan)
 		err = plan_runs(p);
 	if (err == 0)
 		err = check_wait(p);
+	if (err == 0)
+		err = check_heat(p);
 	if (err == 0)
 		err = check_lag(p);
 	if (err == 0)

@@ -143,6 +143,7 @@ static int open_database(struct vb_tbench_run *u)
 	u->r->lease_ns = u->db->lease_ns;
 	u->r->wait_ns = u->db->wait_ns;
 	u->r->snapshot_lag_ns = u->db->snapshot_lag_ns;
+	u->r->hot_from = u->db->hot_from;
 	u->r->sealed = u->db->store.sealed;
 	u->run.stall_ns = plan->o.stall_ns;
 	/* A lease or two. */

@@ -52,7 +52,7 @@ struct vb_tbench_opts {
 	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
 	int recovery;  /* 0: on */
 	int isolation; /* enum vb_isolation */
-	uint64_t wait_ns, snapshot_lag_ns;
+	uint64_t wait_ns, snapshot_lag_ns, hot_from;
 	bool check;
 	uint64_t history_bytes;
 	const char *history;
@@ -164,6 +164,7 @@ struct vb_tbench_result {
 	bool history_full, tables_full, sealed;
 	uint64_t lease_ns;
 	uint64_t wait_ns;         /* of VB_CC_BOUNDED; else 0 */
+	uint32_t hot_from;        /* of VB_CC_HEATS; else 0 */
 	uint64_t snapshot_lag_ns; /* of VB_CC_SNAPSHOTS; else 0 */
 	double fill_s;
 	uint64_t records;
