@@ -15,9 +15,9 @@
  * and the sleep either does not begin (the word has changed) or is ended.  A sender that is killed
  * between message and bell, or between bell and wake, tells nobody: so no sleep is longer than
  * NAP_NS, and there is a look after each: at the rings, or, of a thread with many endpoints, at
- * those that are noted to have mail, and once a second at all (mail.c).  While a sender is stuck half-way in a ring the
- * naps are shorter still, because only looking tells whether it is dead.  A receiver that is
- * killed asleep leaves bit 0 set and costs its senders one useless wake.
+ * those that are noted to have mail, and once a second at all (mail.c).  While a sender is stuck
+ * half-way in a ring the naps are shorter still, because only looking tells whether it is dead.  A
+ * receiver that is killed asleep leaves bit 0 set and costs its senders one useless wake.
  *
  * Spinning is for idle cores: with more workers awake than cores a spinning waiter keeps the one
  * it waits for from running, and a FIFO lock then moves on once in a time slice.  So then nobody
