@@ -258,62 +258,6 @@ static void one_at_a_time(void **state)
 	close_world(&w);
 }
 
-static unsigned met_by_name;
-
-static void on_prepared(void *ctx, const struct vb_txn *t)
-{
-	(void)ctx;
-	(void)t;
-}
-
-static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
-{
-	(void)ctx;
-	(void)t;
-	(void)committed;
-}
-
-static void on_met(void *ctx, const struct vb_txn *t, const struct vb_item *it)
-{
-	const struct world *w = ctx;
-
-	met_by_name += t->me == w->b && it->seen == w->a->txn.ts;
-}
-
-/* A stands still in its WRITE. */
-static void b_reads_a_half(struct world *w)
-{
-	static const struct vb_txn_params soon = {.timeout_ns = 10 * HOLD_NS};
-	const struct vb_txn_watch watch = {.ctx = w,
-					   .prepared = on_prepared,
-					   .ended = on_ended,
-					   .unknown = on_prepared,
-					   .met = on_met};
-	char *version = (char *)(uintptr_t)tuple_of(w, KEY) + w->t->layout.version_at;
-	uint64_t value, whole = vb_tuple_word(version, 0);
-
-	vb_tuple_set_word(version, 0, whole | TO_WRITING);
-	met_by_name = 0;
-	w->db->watch = &watch;
-	must(vb_txn_begin_with(w->b, &soon));
-	(void)read_one(w->b, w->t, &value);
-	assert_int_equal(vb_txn_cause(w->b), VB_TXN_TIMEOUT);
-	w->db->watch = NULL;
-	vb_tuple_set_word(version, 0, whole);
-}
-
-/* It is waited for by its name: were it dead, who waits would find that out. */
-static void half_is_written(void **state)
-{
-	struct world w;
-
-	open_watched(&w, state, LONG_NS);
-	must(a_writes(&w, 7, b_reads_a_half, 0));
-	assert_true(met_by_name > 0);
-	assert_int_equal(value_of(w.b, w.t, KEY), 7);
-	close_world(&w);
-}
-
 /* Where time is real nobody is in haste: it is refused at once there. */
 static void b_reads_in_haste(struct world *w)
 {
@@ -771,9 +715,7 @@ int main(void)
 		{"undone by whom it meets", by_whom_it_meets},
 		{"a commit that let nothing go", committed_and_dead},
 	};
-	static const struct case_for_all unsealed[] = {
-		{"who reads a half waits for its writer by name", half_is_written},
-	};
+	static const struct case_for_all unsealed[] = {};
 	static const struct case_for_all looks[] = {
 		{"who looks at its writer looks in order", looks_in_any_order},
 		{"who undoes too late undoes nothing", too_late_to_undo},
