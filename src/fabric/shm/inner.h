@@ -266,8 +266,11 @@ bool shm_ring_drain(struct shm_fabric *f, uint32_t slot);
 void shm_mail_add(struct shm_link *l, struct shm_ep *e);
 void shm_mail_drop(struct shm_link *l, struct shm_ep *e);
 void shm_mail_end(struct shm_link *l);
-/* After the message, and before the bell. */
-void shm_mail_note(struct shm_fabric *f, const struct shm_place *p);
+/* An endpoint has some: after the message, and before the bell. */
+static inline void shm_mail_note(struct shm_fabric *f, uint32_t slot)
+{
+	__atomic_fetch_or(&f->mail[slot / 64], 1ull << slot % 64, __ATOMIC_SEQ_CST);
+}
 /* Calls look for each endpoint that has, or may have, something; true: one of them was true. */
 bool shm_mail_look(struct shm_link *l, bool (*look)(struct shm_ep *e, bool *stuck), bool *stuck);
 

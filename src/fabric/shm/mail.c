@@ -33,17 +33,6 @@ struct shm_mail {
 	uint32_t first, end; /* words that had any */
 };
 
-static void set_bit(struct shm_fabric *f, uint32_t slot)
-{
-	__atomic_fetch_or(&f->mail[slot / 64], 1ull << slot % 64, __ATOMIC_SEQ_CST);
-}
-
-void shm_mail_note(struct shm_fabric *f, const struct shm_place *p)
-{
-	if (vb_unlikely(p->mail))
-		set_bit(f, p->to);
-}
-
 /* ---- whose they are ---- */
 
 /* What it has already was not noted. */
@@ -59,7 +48,7 @@ static void take_in(struct shm_link *l, struct shm_ep *e)
 	if (word >= m->end)
 		m->end = word + 1;
 	__atomic_store_n(&e->shared->mail, 1, __ATOMIC_SEQ_CST);
-	set_bit(l->fabric, e->slot);
+	shm_mail_note(l->fabric, e->slot);
 }
 
 void shm_mail_end(struct shm_link *l)
@@ -129,7 +118,7 @@ static bool still(struct shm_fabric *f, struct shm_ep *e)
 	__atomic_fetch_and(&f->mail[e->slot / 64], ~(1ull << e->slot % 64), __ATOMIC_SEQ_CST);
 	if (!has_some(e))
 		return false;
-	set_bit(f, e->slot);
+	shm_mail_note(f, e->slot);
 	return true;
 }
 

@@ -203,7 +203,8 @@ void shm_ring_publish(struct shm_ep *e, const struct shm_place *p, const struct 
 {
 	memcpy(p->slot->body, (const uint8_t *)m + sizeof(m->from), SHM_MSG_BODY);
 	finish(p, SHM_SLOT_FULL);
-	shm_mail_note(shm_of(e->ep.fabric), p);
+	if (vb_unlikely(p->mail))
+		shm_mail_note(shm_of(e->ep.fabric), p->to);
 	shm_ring_bell(shm_of(e->ep.fabric), p->worker);
 }
 
