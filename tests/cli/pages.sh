@@ -73,7 +73,7 @@ is "a page has the constants that it speaks of" \
 	sh "$pages"
 is "a page has the examples that call its function" \
 	sh -c 'grep "^Examples that call it" "$1"/vb_lock_renew.3 | grep -q "renew.*takeover" &&
-		grep "^Examples that call it" "$1"/vb_lock_acquire.3 | grep -q "guard.*cpp"' sh "$pages"
+		grep "^Examples that call it" "$1"/vb_lock_client_open.3 | grep -q "guard.*cpp"' sh "$pages"
 is "what is said of constants is said of no function" \
 	sh -c '! grep -l "whose headers a program is compiled with" "$1"/*.3' sh "$pages"
 is "a backslash is one" grep -qF 'KEY=VALUE\\n' "$pages/vb_cluster_open.3"
