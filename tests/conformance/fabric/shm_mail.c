@@ -323,7 +323,7 @@ static void test_race(void **state)
 /* ---- at once from two threads ---- */
 
 #define ASKERS 8u
-#define ROUNDS 24u
+#define ROUNDS 6u
 
 static struct {
 	vb_peer peer[EPS];
@@ -356,7 +356,7 @@ static void *echo_thread(void *arg)
 	}
 	__atomic_store_n(&echo.ready, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&echo.done, __ATOMIC_SEQ_CST) < ASKERS)
-		must(vb_ep_sleep(ep[0], MS));
+		must(vb_ep_sleep(ep[0], 20 * MS));
 	echo.end = true;
 	must(vb_ep_sleep(ep[0], 300 * MS));
 	for (unsigned i = 0; i < EPS; i++)
@@ -393,11 +393,11 @@ static void test_two_threads(void **state)
 	open_many(EPS, UINT64_MAX);
 	must(pthread_create(&other, NULL, echo_thread, NULL));
 	while (!__atomic_load_n(&echo.ready, __ATOMIC_SEQ_CST))
-		must(vb_ep_sleep(w.ep[0], MS));
+		must(vb_ep_sleep(w.ep[0], 20 * MS));
 	for (unsigned i = 0; i < ASKERS; i++)
 		must(vb_task_spawn(vb_sched_self(), ask_body, (void *)(uintptr_t)i, NULL, NULL));
 	while (__atomic_load_n(&echo.done, __ATOMIC_SEQ_CST) < ASKERS)
-		must(vb_ep_sleep(w.ep[0], MS));
+		must(vb_ep_sleep(w.ep[0], 20 * MS));
 	pthread_join(other, NULL);
 	close_many();
 }
