@@ -17,8 +17,9 @@
  *	timer ... 30 | 00 | 60   level 2, slot 30: 4096 ns
  *
  * So everything at a level comes before everything at the levels above, and the earliest slot is
- * found by two bit scans.  If it is of level 1 or more and holds several timers, base enters it and
- * they are dealt out to the levels below.
+ * found by two bit scans.  When base enters a slot of level 1 or more, its timers are dealt out to the
+ * levels below, also one that is alone there: left behind, it would come after all that are armed
+ * later, for as long as one of them is.  But for one that is due, which fires from where it is.
  *
  * Ties fire in the order of arming, because timers of the same time always share a list (the place
  * depends on base and time alone), lists are first in, first out, and dealing out keeps the order.
@@ -95,16 +96,18 @@ static inline struct vb_timer *wheel_first(struct vb_wheel *w, uint64_t limit_ns
 		struct vb_timer *t = vb_container_of(head->next, struct vb_timer, link);
 		uint64_t above, start;
 
-		/* Alone in the earliest slot: the first, wherever it would be dealt to. */
-		if (level == 0 || t->link.next == head) {
+		bool alone = level == 0 || t->link.next == head;
+
+		/* The first, wherever it would be dealt to. */
+		if (alone && t->at_ns <= limit_ns) {
 			*next_ns = t->at_ns;
-			return t->at_ns <= limit_ns ? t : NULL;
+			return t;
 		}
 		/* The digits above this level are those of base, the ones below are zero. */
 		above = shift + VB_WHEEL_BITS < 64 ? ~0ull << (shift + VB_WHEEL_BITS) : 0;
 		start = (w->base & above) | digit << shift;
 		if (start > limit_ns) {
-			*next_ns = start;
+			*next_ns = alone ? t->at_ns : start;
 			return NULL;
 		}
 		wheel_deal_out(w, slot, start);

@@ -59,6 +59,7 @@ struct checked_timer {
 };
 
 static struct checked_timer checked[MANY];
+static unsigned many;
 static struct vb_rng checked_rng;
 static uint64_t last_at, last_seq, armed, fired;
 static int again_left;
@@ -68,8 +69,9 @@ static uint64_t some_time_ahead(void)
 {
 	uint64_t r = vb_rng_next(&checked_rng) >> vb_rng_below(&checked_rng, 30);
 
-	return now() +
-	       (vb_rng_chance(&checked_rng, 0.7) ? vb_rng_below(&checked_rng, 5000) : r >> 4);
+	if (vb_rng_chance(&checked_rng, 0.7))
+		return now() + vb_rng_below(&checked_rng, 5000);
+	return now() + (r >> (many == MANY ? 4 : 24));
 }
 
 static void checked_arm(struct checked_timer *c)
@@ -88,7 +90,7 @@ static void checked_disarm(struct checked_timer *c)
 
 static void checked_change(void)
 {
-	struct checked_timer *c = &checked[vb_rng_below(&checked_rng, MANY)];
+	struct checked_timer *c = &checked[vb_rng_below(&checked_rng, many)];
 
 	if (vb_rng_chance(&checked_rng, 0.7))
 		checked_arm(c);
@@ -113,35 +115,93 @@ static void timer_check(struct vb_timer *t)
 		checked_change();
 }
 
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* The wheel is looked at then, whether a timer is due or not, as in each round of real time. */
+static void pass_time(uint64_t until_ns)
+{
+	assert_int_equal(vb_sched_run(sched, NULL, until_ns), -ETIMEDOUT);
+	spawn(nothing, NULL);
+	assert_int_equal(vb_sched_run(sched, NULL, until_ns), -ETIMEDOUT);
+	assert_int_equal(now(), until_ns);
+}
+
 /* Arms, moves and disarms at random, also from timers and between steps of time.  Each that is left
  * must fire once, at its time, in the order of (time, arming): that order is total, so it is enough
  * that each is later than the one before. */
-static void test_timers_at_random(void **state)
+static void timers_at_random(unsigned n, unsigned steps, unsigned changes,
+			     uint64_t (*step_ns)(void))
 {
 	uint64_t end = UINT64_MAX - 1;
 
+	many = n;
 	vb_rng_seed(&checked_rng, 7, 0);
 	last_at = last_seq = fired = armed = 0;
-	for (int i = 0; i < MANY; i++)
+	for (unsigned i = 0; i < many; i++)
 		checked[i] = (struct checked_timer){.timer.fire = timer_check};
 	spawn(sleeper_until, &end);
-	for (int step = 0; step < 200; step++) {
-		uint64_t until = now() + vb_rng_below(&checked_rng, 2000);
+	for (unsigned step = 0; step < steps; step++) {
+		uint64_t until = now() + step_ns();
 
-		again_left = 100;
-		for (int i = 0; i < 100; i++)
+		again_left = (int)changes;
+		for (unsigned i = 0; i < changes; i++)
 			checked_change();
-		assert_int_equal(vb_sched_run(sched, NULL, until), -ETIMEDOUT);
-		assert_int_equal(now(), until);
+		pass_time(until);
 	}
-	assert_in_range(armed, MANY / 10, MANY);
-	for (int i = 0; i < MANY; i++)
+	for (unsigned i = 0; i < many; i++)
 		assert_int_equal(checked[i].expected, vb_timer_armed(&checked[i].timer));
-	again_left = 20000;
+	assert_in_range(armed, many / 10, many);
+	again_left = many == MANY ? 20000 : 0;
 	run_all();
 	assert_int_equal(armed, 0);
+}
+
+static uint64_t short_step_ns(void)
+{
+	return vb_rng_below(&checked_rng, 2000);
+}
+
+static void test_timers_at_random(void **state)
+{
+	timers_at_random(MANY, 200, 100, short_step_ns);
 	assert_int_equal(again_left, 0);
 	assert_true(fired > 10000);
+}
+
+static uint64_t any_step_ns(void)
+{
+	return vb_rng_next(&checked_rng) >> (24 + vb_rng_below(&checked_rng, 40));
+}
+
+/* So few that one lies alone in its slot when a step ends inside that slot. */
+static void test_few_timers_at_random(void **state)
+{
+	timers_at_random(3, 10000, 1, any_step_ns);
+	assert_true(fired > 3000);
+}
+
+/* One that waits far ahead, alone in the second that begins at 2^30 ns; when the wheel's time has come
+ * into that second, another one is armed again and again. */
+static void test_timer_behind_busy_ones(void **state)
+{
+	struct numbered_timer t[2];
+	uint64_t end = 3000000000, at = 1500000000;
+
+	for (int i = 0; i < 2; i++)
+		t[i] = (struct numbered_timer){.timer.fire = timer_note, .number = i};
+	spawn(sleeper_until, &end);
+	vb_timer_arm(sched, &t[0].timer, at);
+	for (uint64_t until = 1100000000; until < 2000000000; until += 50000000) {
+		pass_time(until);
+		assert_int_equal(vb_timer_armed(&t[0].timer), until < at);
+		vb_timer_arm(sched, &t[1].timer, until + 100000000);
+	}
+	assert_string_equal(trace, "0@1500000000 ");
+	vb_timer_disarm(sched, &t[1].timer);
+	run_all();
 }
 
 static int rearm_left;
@@ -555,6 +615,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		VIRTUAL(test_timers_and_ties),
 		VIRTUAL(test_timers_at_random),
+		VIRTUAL(test_few_timers_at_random),
+		VIRTUAL(test_timer_behind_busy_ones),
 		VIRTUAL(test_timer_rearms_itself),
 		VIRTUAL(test_stop),
 		VIRTUAL(test_daemons),
