@@ -36,9 +36,7 @@
  * Whose it is.  A client with a call under way is that call's: until it has ended every other call
  * with that client is -EBUSY (closing it: does nothing and says so), but for vb_lock_valid and those
  * that any thread may make.  So a program with n acquires that wait has n clients.  A client takes some
- * 40 KiB and one of the fabric's `endpoints`, and what is under way some 6 KiB for its stack.  On shm
- * each message to one of a thread's clients, and each of the 100 looks a second while none comes, costs
- * a look at all of them: some 0.05 us each (bench/bench_ring.c).
+ * 40 KiB and one of the fabric's `endpoints`, and what is under way some 6 KiB for its stack.
  *
  * All calls but vb_ring_fd are the ring's thread's: from another one, and from a forked child, they
  * are -VB_EFOREIGN.

@@ -28,6 +28,7 @@ static bool try_claim(struct shm_fabric *f, uint32_t slot, uint16_t node, uint32
 		return false;
 	__atomic_store_n(&e->owner, shm_self(), __ATOMIC_RELAXED);
 	__atomic_store_n(&e->worker, worker, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->mail, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&e->word, shm_ep_word(incarnation, node, SHM_EP_OPEN), __ATOMIC_SEQ_CST);
 	*self = vb_peer_make(node, slot | incarnation << f->h->slot_bits);
 	return true;
@@ -106,6 +107,7 @@ int shm_ep_open(struct vb_fabric *fabric, uint16_t node, struct vb_ep **out)
 	e->link = link;
 	vb_list_init(&e->in_link);
 	vb_list_push(&link->eps, &e->in_link);
+	shm_mail_add(link, e);
 	__atomic_fetch_add(&f->open, 1, __ATOMIC_RELAXED);
 	*out = &e->ep;
 	return 0;
@@ -117,6 +119,7 @@ void shm_ep_close(struct vb_ep *ep)
 	struct shm_fabric *f = shm_of(ep->fabric);
 
 	vb_list_remove(&e->in_link);
+	shm_mail_drop(e->link, e);
 	release(f, e->slot);
 	shm_link_put(e->link);
 	__atomic_fetch_sub(&f->open, 1, __ATOMIC_RELAXED);

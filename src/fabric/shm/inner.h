@@ -2,7 +2,7 @@
 /*
  * The shared memory fabric from the inside: what lies in the segment, and who may write it.
  *
- *	header | nodes' region directories | endpoints | workers | users | rings | memory of node 0, 1, ...
+ *	header | nodes' region directories | endpoints | workers | users | mail | rings | memory of node 0, ...
  *
  * Processes may be killed at any instruction.  Two kinds of state follow from that:
  *   - tables (endpoints, workers, regions) change under one robust mutex, and every change has one
@@ -19,7 +19,7 @@
 #include "fabric/shm/shm.h"
 
 #define SHM_MAGIC       0x6d68732d626576ull /* "veb-shm" */
-#define SHM_VERSION     2
+#define SHM_VERSION     3
 #define SHM_REGIONS     32
 #define SHM_REGION_NAME 48
 
@@ -50,6 +50,7 @@ struct shm_endpoint {
 	uint64_t word; /* incarnation << 18 | node << 2 | state */
 	shm_process owner;
 	uint32_t worker;
+	uint32_t mail;                /* senders note that it has some: mail.c */
 	uint64_t head VB_ALIGNED(64); /* next to receive; written by the receiver only */
 	uint64_t tail VB_ALIGNED(64); /* hint: no earlier position is free */
 };
@@ -99,7 +100,7 @@ struct shm_header {
 	struct vb_clock clock; /* the creator's: attachers adopt it, so that times compare */
 	uint64_t total_bytes, node_bytes, stride, seed;
 	uint32_t nodes, endpoints, ring_bits, slot_bits;
-	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at;
+	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at, mail_at;
 	pthread_mutex_t mutex;
 	uint32_t next_endpoint;                 /* where the search for a free one begins */
 	uint32_t workers_active VB_ALIGNED(64); /* workers that are claimed */
@@ -124,6 +125,7 @@ struct shm_fabric {
 	struct shm_endpoint *endpoints;
 	struct shm_worker *workers;
 	shm_process *users;
+	uint64_t *mail; /* a bit of each endpoint */
 	struct shm_slot *rings;
 };
 
@@ -137,6 +139,8 @@ struct shm_link {
 	struct shm_thread *thread;
 	uint32_t worker;
 	uint32_t seen; /* the bell as of the last look at the rings */
+	uint32_t n_eps;
+	struct shm_mail *mail; /* NULL: all its rings are looked at */
 };
 
 struct shm_ep {
@@ -170,7 +174,7 @@ static inline struct shm_slot *shm_ring(const struct shm_fabric *f, uint32_t slo
 struct shm_layout {
 	uint64_t total_bytes, stride;
 	uint32_t ring_bits, slot_bits;
-	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at;
+	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at, mail_at;
 };
 void shm_lay_out(const struct vb_fabric_params *p, uint32_t ring_bits, struct shm_layout *l);
 int shm_header_init(struct shm_header *h, const struct vb_fabric_params *p,
@@ -246,8 +250,9 @@ void shm_worker_free(struct shm_fabric *f, struct shm_worker *w, shm_process own
 /* ring.c */
 struct shm_place {
 	struct shm_slot *slot;
-	uint64_t state; /* as reserved */
-	uint32_t worker;
+	uint64_t state;      /* as reserved */
+	uint32_t to, worker; /* endpoint */
+	bool mail;
 };
 int shm_ring_reserve(struct shm_ep *e, vb_peer to, struct shm_place *out);
 void shm_ring_publish(struct shm_ep *e, const struct shm_place *p, const struct vb_msg *m);
@@ -256,7 +261,22 @@ bool shm_ring_ready(struct shm_ep *e, bool *stuck);
 /* Takes everything out, for a new owner: false if a live sender is half-way in. */
 bool shm_ring_drain(struct shm_fabric *f, uint32_t slot);
 
+/* mail.c */
+/* An endpoint that has been opened, and one that is about to be closed. */
+void shm_mail_add(struct shm_link *l, struct shm_ep *e);
+void shm_mail_drop(struct shm_link *l, struct shm_ep *e);
+void shm_mail_end(struct shm_link *l);
+/* An endpoint has some: after the message, and before the bell. */
+static inline void shm_mail_note(struct shm_fabric *f, uint32_t slot)
+{
+	__atomic_fetch_or(&f->mail[slot / 64], 1ull << slot % 64, __ATOMIC_SEQ_CST);
+}
+/* Calls look for each endpoint that has, or may have, something; true: one of them was true. */
+bool shm_mail_look(struct shm_link *l, bool (*look)(struct shm_ep *e, bool *stuck), bool *stuck);
+
 /* wait.c */
+/* How often all rings are looked at for mail that nobody has noted; the tests'. */
+extern uint64_t shm_look_all_ns;
 int shm_link_get(struct shm_fabric *f, struct shm_link **out);
 void shm_link_put(struct shm_link *l);
 

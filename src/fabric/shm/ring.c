@@ -184,6 +184,8 @@ int shm_ring_reserve(struct shm_ep *e, vb_peer peer, struct shm_place *out)
 	if (to == NULL)
 		return -VB_EPEERGONE;
 	out->worker = __atomic_load_n(&to->worker, __ATOMIC_RELAXED);
+	out->mail = __atomic_load_n(&to->mail, __ATOMIC_RELAXED) != 0;
+	out->to = slot;
 	err = reserve_once(f, to, ring, e->ep.self, out, &pos);
 	if (err == -EAGAIN)
 		err = reserve_full(e, to, word, ring, out);
@@ -201,6 +203,8 @@ void shm_ring_publish(struct shm_ep *e, const struct shm_place *p, const struct 
 {
 	memcpy(p->slot->body, (const uint8_t *)m + sizeof(m->from), SHM_MSG_BODY);
 	finish(p, SHM_SLOT_FULL);
+	if (vb_unlikely(p->mail))
+		shm_mail_note(shm_of(e->ep.fabric), p->to);
 	shm_ring_bell(shm_of(e->ep.fabric), p->worker);
 }
 

@@ -129,6 +129,7 @@ static int settle(struct shm_fabric *f)
 	f->endpoints = (struct shm_endpoint *)(start + h->endpoints_at);
 	f->workers = (struct shm_worker *)(start + h->workers_at);
 	f->users = (shm_process *)(start + h->users_at);
+	f->mail = (uint64_t *)(start + h->mail_at);
 	f->rings = (struct shm_slot *)(start + h->rings_at);
 	f->f.nodes = (uint16_t)h->nodes;
 	f->f.node_bytes = h->node_bytes;

@@ -14,9 +14,10 @@
  * If the sender rings before the receiver's swap, the swap fails; if after, the sender sees bit 0
  * and the sleep either does not begin (the word has changed) or is ended.  A sender that is killed
  * between message and bell, or between bell and wake, tells nobody: so no sleep is longer than
- * NAP_NS, and the rings are looked at after each.  While a sender is stuck half-way in a ring the
- * naps are shorter still, because only looking tells whether it is dead.  A receiver that is
- * killed asleep leaves bit 0 set and costs its senders one useless wake.
+ * NAP_NS, and there is a look after each: at the rings, or, of a thread with many endpoints, at
+ * those that are noted to have mail, and once a second at all (mail.c).  While a sender is stuck
+ * half-way in a ring the naps are shorter still, because only looking tells whether it is dead.  A
+ * receiver that is killed asleep leaves bit 0 set and costs its senders one useless wake.
  *
  * Spinning is for idle cores: with more workers awake than cores a spinning waiter keeps the one
  * it waits for from running, and a FIFO lock then moves on once in a time slice.  So then nobody
@@ -42,11 +43,14 @@
 #define YIELDS        2
 #define LOOK_ANYWAY   64 /* polls */
 
+uint64_t shm_look_all_ns = 1000000000ull;
+
 struct shm_thread {
 	struct vb_sched *sched;
 	struct vb_list links;
 	unsigned polls;
 	uint64_t spin_ns; /* how long the next wait spins before it sleeps */
+	uint64_t all_ns;  /* when all rings were looked at */
 	bool stuck;
 };
 
@@ -55,24 +59,33 @@ static uint32_t *bell_of(struct shm_link *l)
 	return &l->fabric->workers[l->worker].bell;
 }
 
-/* Wakes the tasks whose endpoints have something. */
-static bool look(struct shm_thread *t)
+/* Wakes the tasks of an endpoint that has something. */
+static bool look_at(struct shm_ep *e, bool *stuck)
 {
-	bool found = false;
+	if (vb_list_empty(&e->ep.waiters) || !shm_ring_ready(e, stuck))
+		return false;
+	vb_ep_wake(&e->ep);
+	return true;
+}
+
+/* now: 0, or the time if that may be a look at all rings. */
+static bool look(struct shm_thread *t, uint64_t now)
+{
+	bool all = now != 0 && now - t->all_ns >= shm_look_all_ns, found = false;
 
 	t->stuck = false;
+	if (all)
+		t->all_ns = now;
 	vb_list_for_each (l, &t->links) {
 		struct shm_link *link = vb_container_of(l, struct shm_link, in_thread);
 
 		link->seen = __atomic_load_n(bell_of(link), __ATOMIC_SEQ_CST) & ~1u;
-		vb_list_for_each (it, &link->eps) {
-			struct shm_ep *e = vb_container_of(it, struct shm_ep, in_link);
-
-			if (!vb_list_empty(&e->ep.waiters) && shm_ring_ready(e, &t->stuck)) {
-				vb_ep_wake(&e->ep);
-				found = true;
-			}
+		if (link->mail != NULL && !all) {
+			found |= shm_mail_look(link, look_at, &t->stuck);
+			continue;
 		}
+		vb_list_for_each (it, &link->eps)
+			found |= look_at(vb_container_of(it, struct shm_ep, in_link), &t->stuck);
 	}
 	return found;
 }
@@ -93,8 +106,10 @@ static void env_poll(struct vb_sched *s)
 	struct shm_thread *t = vb_sched_env_ctx(s);
 
 	/* Also without a ring: somebody may have begun to wait for what is already there. */
-	if (rung(t) || ++t->polls % LOOK_ANYWAY == 0)
-		look(t);
+	if (++t->polls % LOOK_ANYWAY == 0)
+		look(t, vb_clock_ns());
+	else if (rung(t))
+		look(t, 0);
 }
 
 static bool crowded(struct shm_thread *t)
@@ -155,7 +170,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 
 	/* After the look has noted what the bells show: interrupt rings them, so it is seen here or
 	 * ends the spin and the nap below. */
-	if (look(t) || now >= until_ns || vb_sched_wanted(s))
+	if (look(t, now) || now >= until_ns || vb_sched_wanted(s))
 		return;
 	if (crowded(t)) {
 		if (give_way(t, until_ns, YIELDS))
@@ -181,7 +196,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 	if (until_ns - now - SLACK_NS < longest)
 		longest = until_ns - now - SLACK_NS;
 	nap(t, longest);
-	if (look(t))
+	if (look(t, 0))
 		vb_spin_learn(&t->spin_ns, SPIN_NS, vb_clock_ns() - begin);
 	else
 		vb_spin_learn(&t->spin_ns, SPIN_NS, UINT64_MAX);
@@ -282,6 +297,7 @@ void shm_link_put(struct shm_link *l)
 	vb_sched_env_lock(l->thread->sched);
 	vb_list_remove(&l->in_thread);
 	vb_sched_env_unlock(l->thread->sched);
+	shm_mail_end(l);
 	shm_worker_release(l->fabric, l->worker);
 	thread_put(l->thread);
 	free(l);

@@ -180,8 +180,8 @@ static const struct {
 	const char *field;
 } fields[] = {FIELD(nodes),      FIELD(node_bytes), FIELD(stride),         FIELD(endpoints),
 	      FIELD(ring_bits),  FIELD(slot_bits),  FIELD(directories_at), FIELD(endpoints_at),
-	      FIELD(workers_at), FIELD(users_at),   FIELD(rings_at),       FIELD(memory_at),
-	      FIELD(total_bytes)};
+	      FIELD(workers_at), FIELD(users_at),   FIELD(mail_at),        FIELD(rings_at),
+	      FIELD(memory_at),  FIELD(total_bytes)};
 
 static void test_fields(void **state)
 {
