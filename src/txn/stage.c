@@ -399,36 +399,6 @@ int vb_txn_alive(struct vb_txn *t)
 		t, (status & VB_TS_STATE) == VB_TS_ABORTED ? VB_TXN_WOUNDED : VB_TXN_RECOVERED, 0);
 }
 
-/* Of the versions, of the words in the way, which are timestamps, and of what else a stage saw, the largest
- * pushes our clock on: what this transaction's next try, or the next transaction, is named is larger. */
-static void look_at_clocks(struct vb_txn *t, struct vb_item **items, unsigned n)
-{
-	uint64_t most = t->saw;
-
-	if (t->me->db->cc->caps & VB_CC_LOGICAL)
-		return;
-	for (unsigned i = 0; i < n; i++) {
-		const struct vb_item *it = items[i];
-
-		most = it->version > most ? it->version : most;
-		most = it->seen > most ? it->seen : most;
-	}
-	vb_coordinator_saw(t->me, vb_ts_clock(most));
-}
-
-/* For histories: of what the image is, whatever the protocol makes of `version` later. */
-static void note_fetched(struct vb_item **items, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		struct vb_item *it = items[i];
-
-		if ((it->flags & (VB_ITEM_FETCHED | VB_ITEM_NOTED)) != VB_ITEM_FETCHED)
-			continue;
-		it->fetched = vb_tuple_word(it->image, vb_item_layout(it)->version_at);
-		it->flags |= VB_ITEM_NOTED;
-	}
-}
-
 /* Somebody's lock is in its way. */
 static void note_met(struct vb_txn *t, const struct vb_item *it)
 {
@@ -439,36 +409,55 @@ static void note_met(struct vb_txn *t, const struct vb_item *it)
 	vb_txn_suspect(t, it);
 }
 
-/* Moves the items that have to wait to the front; how many they are.  *doom: why it must end. */
+/* One that is not done.  True: it waits; else *doom is why the transaction must end. */
+static bool must_wait(struct vb_txn *t, struct vb_item *it, enum vb_txn_cause *doom)
+{
+	if (it->status == VB_ITEM_WAIT) {
+		/* What the cache said was another key's tuple: it is not to say so again. */
+		if (it->at == 0)
+			vb_cache_drop(t->me->db->cache, it->table, it->key);
+		note_met(t, it);
+		return true;
+	}
+	if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
+	    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE ||
+	    it->status == VB_TXN_TIMEOUT || it->status == VB_TXN_CASCADE)
+		note_met(t, it);
+	if (*doom == VB_TXN_COMMITTED)
+		*doom = (enum vb_txn_cause)it->status;
+	return false;
+}
+
+/*
+ * Moves the items that have to wait to the front; how many they are.  *doom: why it must end.
+ *
+ * Of the versions, of the words in the way, which are timestamps, and of what else the stage saw, the
+ * largest pushes our clock on: what this transaction's next try, or the next transaction, is named is
+ * larger.  And what has been fetched is noted for histories, whatever the protocol makes of `version`
+ * later.
+ */
 static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned n,
 			      enum vb_txn_cause *doom)
 {
+	uint64_t most = t->saw;
 	unsigned m = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_item *it = items[i];
 
-		if (it->status == 0)
-			continue;
-		if (it->status == VB_ITEM_WAIT) {
-			struct vb_item *front = items[m];
-
-			/* What the cache said was another key's tuple: it is not to say so
-			 * again. */
-			if (it->at == 0)
-				vb_cache_drop(t->me->db->cache, it->table, it->key);
-			note_met(t, it);
-			items[m++] = it;
-			items[i] = front;
-			continue;
+		most = it->version > most ? it->version : most;
+		most = it->seen > most ? it->seen : most;
+		if ((it->flags & (VB_ITEM_FETCHED | VB_ITEM_NOTED)) == VB_ITEM_FETCHED) {
+			it->fetched = vb_tuple_word(it->image, vb_item_layout(it)->version_at);
+			it->flags |= VB_ITEM_NOTED;
 		}
-		if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
-		    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE ||
-		    it->status == VB_TXN_TIMEOUT || it->status == VB_TXN_CASCADE)
-			note_met(t, it);
-		if (*doom == VB_TXN_COMMITTED)
-			*doom = (enum vb_txn_cause)it->status;
+		if (vb_likely(it->status == 0) || !must_wait(t, it, doom))
+			continue;
+		items[i] = items[m];
+		items[m++] = it;
 	}
+	if (!(t->me->db->cc->caps & VB_CC_LOGICAL))
+		vb_coordinator_saw(t->me, vb_ts_clock(most));
 	return m;
 }
 
@@ -521,8 +510,6 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 		if (err)
 			return err;
 		vb_stage_run(t, vb_txn_lane(t->me), stage, items, n);
-		look_at_clocks(t, items, n);
-		note_fetched(items, n);
 		n = still_waiting(t, items, n, &doom);
 		/* The deadline may be what has made it impatient. */
 		if (doom == VB_TXN_TIMEOUT)

@@ -580,7 +580,8 @@ static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsign
 	int err = 0;
 
 	for (unsigned i = 0; i < n && err == 0; i++) {
-		err = vb_txn_check_call(t, keys[i].table);
+		if (i == 0 || keys[i].table != keys[i - 1].table)
+			err = vb_txn_check_call(t, keys[i].table);
 		if (err == 0 && keys[i].write && t->read_only)
 			err = read_only();
 		writes |= keys[i].write;
