@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: awk -f scripts/man-calls.awk -v what=list|pages|about [-v called="FUNCTION EXAMPLE ..."] HEADER.h...
+# usage: awk -f scripts/man-calls.awk -v what=list|threads|pages|about [-v called="FUNCTION EXAMPLE ..."] HEADER.h...
 #
 #	list	the names of the public functions, one a line
+#	threads	the same, each with a tab and which threads may call it, as its header says
 #	pages	each function's page of section 3, for scdoc, behind a line with a form feed and its name
 #	about	libverbena.7.scd, which is given as the last file, with what stands at the top of each
 #		header, and its functions, put in
@@ -10,8 +11,9 @@
 # What is read.  A comment belongs to what stands right below it, down to the next empty line or comment: a
 # group.  One with an empty line below it belongs to all groups below, down to the next empty line.  In a
 # comment a line that begins with a tab is code, and "  -EINVAL  text" an item, which goes on where lines are
-# indented further.  Names between ` ` and of functions are set in bold.  A page has the types of its functions, and
-# the constants that are spoken of on it.
+# indented further.  A line "Threads: WORDS." says which threads may call the functions of the group, and "Threads of
+# NAME: WORDS." of one that is not as the others.  Names between ` ` and of functions are set in bold.  A page has the
+# types of its functions, and the constants that are spoken of on it.
 
 BEGIN {
 	bold = "*"
@@ -149,12 +151,37 @@ function declared(    name, first) {
 		proto[name] = decl
 		of_header[name] = header
 		group_of[name] = group
-		text[group] = comment
+		text[group] = without_threads(comment, group)
 		shared[group] = common
 		below = 1
 		members[group] = members[group] == "" ? name : members[group] " " name
 	}
 	state = "out"
+}
+
+# What is said of threads is kept apart from the rest.
+function without_threads(s, group,    lines, n, i, out, name) {
+	n = split(s, lines, "\n")
+	out = ""
+	for (i = 1; i <= n; i++) {
+		if (!match(lines[i], /^Threads( of vb_[a-z0-9_]+)?: .*\.$/)) {
+			out = out == "" ? lines[i] : out "\n" lines[i]
+			continue
+		}
+		name = lines[i]
+		sub(/:.*/, "", name)
+		sub(/^Threads( of )?/, "", name)
+		threads[group, name] = substr(lines[i], index(lines[i], ":") + 2)
+		sub(/\.$/, "", threads[group, name])
+	}
+	sub(/\n+$/, "", out)
+	return out
+}
+
+# Of a function; "" if nothing is said.
+function threads_of(name,    g) {
+	g = group_of[name]
+	return (g, name) in threads ? threads[g, name] : threads[g, ""]
 }
 
 # ---- writing ----
@@ -349,6 +376,48 @@ function examples_of(name,    word, n, i, list) {
 	return list
 }
 
+# What the words of verbena/fabric.h, "Threads", mean.
+function in_full(words, decl,    main, more, whose) {
+	main = words
+	more = ""
+	if (match(words, /[;] /)) {
+		main = substr(words, 1, RSTART - 1)
+		more = "; " substr(words, RSTART + 2)
+	}
+	if (main == "any")
+		main = "any thread, several at a time, with the same objects"
+	else if (main == "any, alone")
+		main = "any thread, while no other call with that object is under way"
+	else if (main ~ /^any, one at a time for an? [a-z]+$/)
+		main = "any thread, but not two at a time for the same " substr(main, match(main, /[a-z]+$/))
+	else if (match(main, /^the [a-z]+'s/)) {
+		whose = substr(main, 5, RLENGTH - 6)
+		main = "only the thread that has opened the " whose substr(main, RLENGTH + 1) ".  From another one, and " \
+			"from a forked child, it does nothing" \
+			(decl ~ /^int / ? " and returns -VB_EFOREIGN" : ", and the log says so")
+	}
+	return main more "."
+}
+
+# All of a group that are as one are told together.
+function page_threads(m, n,    i, k, rest, words, names) {
+	for (i = 1; i <= n; i++)
+		rest[i] = 1
+	print "# THREADS\n"
+	for (i = 1; i <= n; i++) {
+		if (!(i in rest))
+			continue
+		words = in_full(threads_of(m[i]), proto[m[i]])
+		names = ""
+		for (k = i; k <= n; k++)
+			if (in_full(threads_of(m[k]), proto[m[k]]) == words) {
+				names = names (names == "" ? "" : ", ") m[k]
+				delete rest[k]
+			}
+		print inline(names ": " words) "\n"
+	}
+}
+
 function page(name,    g, all, m, n, i, names) {
 	g = group_of[name]
 	n = split(members[g], m, " ")
@@ -370,6 +439,7 @@ function page(name,    g, all, m, n, i, names) {
 		print "# ALL CALLS OF THIS KIND\n"
 		body(shared[g], 0)
 	}
+	page_threads(m, n)
 	all = ""
 	for (i = 1; i <= n; i++)
 		all = all "\n" proto[m[i]]
@@ -417,6 +487,9 @@ END {
 	if (what == "list")
 		for (i = 1; i <= n_calls; i++)
 			print calls[i]
+	else if (what == "threads")
+		for (i = 1; i <= n_calls; i++)
+			print calls[i] "\t" threads_of(calls[i])
 	else if (what == "about")
 		about()
 	else

@@ -1,20 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: scripts/man-calls.sh list HEADER.h...
+# usage: scripts/man-calls.sh list|threads HEADER.h...
 #        scripts/man-calls.sh pages SCDOC DIR HEADER.h...
 #        scripts/man-calls.sh about SCDOC HEADER.h... ABOUT.scd
 #
-# The public functions, one a line; a man page of each, DIR/NAME.3; the page about the library.  What stands
-# in them stands in the headers' comments: man-calls.awk says how it is read.  A page names the examples that
-# call its function.
+# The public functions, one a line; the same with which threads may call them; a man page of each, DIR/NAME.3; the
+# page about the library.  What stands in them stands in the headers' comments: man-calls.awk says how it is read.
+# A page names the examples that call its function.
 set -eu
 what=$1
 shift
 awk=$(dirname "$0")/man-calls.awk
 case $what in
-list)
-	awk -f "$awk" -v what=list "$@"
+list | threads)
+	awk -f "$awk" -v what="$what" "$@"
 	;;
 pages)
 	scdoc=$1 dir=$2

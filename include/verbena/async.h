@@ -76,12 +76,15 @@ struct vb_completion {
  *
  *   -EINVAL  a parameter is out of range
  *   -ENOMEM  no memory, or no descriptor: the log says which
+ *
+ * Threads: any; the ring is that thread's.
  */
 int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out);
 
 /* Closes it; NULL does nothing.  -EBUSY: something is under way, or has not been reaped; a result that
  * nobody takes may be a lock that nobody gives back.  -EINVAL, -VB_EFOREIGN as for vb_ring_reap.  Close
- * it before the thread ends. */
+ * it before the thread ends.
+ * Threads: the ring's. */
 int vb_ring_close(struct vb_ring *ring);
 
 /*
@@ -95,13 +98,16 @@ int vb_ring_close(struct vb_ring *ring);
  *   -VB_EFOREIGN  the client or the ring is another thread's.  Not started
  *
  * or it has ended already, with 0 or an error of vb_lock_acquire.
+ *
+ * Threads: the ring's, which is the client's.
  */
 int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *client, uint64_t lock,
 			  enum vb_mode mode, uint64_t timeout_ns, struct vb_grant *out, void *tag,
 			  uint64_t *id);
 
 /* vb_lock_release, started; the errors of vb_lock_acquire_start, with those of vb_lock_release.  The
- * grant is the call's until it has ended. */
+ * grant is the call's until it has ended.
+ * Threads: the ring's, which is the client's. */
 int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *client,
 			  struct vb_grant *grant, void *tag, uint64_t *id);
 
@@ -133,6 +139,8 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *client,
  *   -VB_ELOST     the lease is over
  *   -EOPNOTSUPP   this protocol's leases cannot be renewed (vb_lock_renew says which can)
  *   -EINVAL       the grant is not held by this client
+ *
+ * Threads: the ring's, which is the client's.
  */
 int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *client, struct vb_grant *grant,
 		       void *tag, uint64_t *id);
@@ -150,6 +158,8 @@ int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *client, stru
  * close.  A child that is forked in it must not return from it: it would be ended.
  *
  *   VB_STARTED, -ENOSPC, -ENOMEM, -VB_EFOREIGN as for vb_lock_acquire_start
+ *
+ * Threads: the ring's.
  */
 typedef int (*vb_ring_fn)(void *arg);
 int vb_ring_call(struct vb_ring *ring, vb_ring_fn call, void *arg, void *tag, uint64_t *id);
@@ -161,6 +171,8 @@ int vb_ring_call(struct vb_ring *ring, vb_ring_fn call, void *arg, void *tag, ui
  *
  *   0        it has been told
  *   -ENOENT  nothing of that id is under way (it has ended)
+ *
+ * Threads: the ring's.
  */
 int vb_ring_cancel(struct vb_ring *ring, uint64_t id);
 
@@ -170,6 +182,8 @@ int vb_ring_cancel(struct vb_ring *ring, uint64_t id);
  *
  *   -EINVAL       called from within a call of a ring
  *   -VB_EFOREIGN  another thread's ring
+ *
+ * Threads: the ring's.
  */
 int vb_ring_reap(struct vb_ring *ring, struct vb_completion done[], unsigned most);
 
@@ -180,11 +194,14 @@ int vb_ring_reap(struct vb_ring *ring, struct vb_completion done[], unsigned mos
  *   -ETIMEDOUT  none came in time
  *   -ENOENT     nothing is under way
  *   -EINVAL, -VB_EFOREIGN  as for vb_ring_reap
+ *
+ * Threads: the ring's.
  */
 int vb_ring_wait(struct vb_ring *ring, uint64_t timeout_ns);
 
 /* A descriptor that becomes readable when something ends while the ring is armed, and stays so until
- * it is armed again.  Only to be waited for: its contents are the ring's.  NULL: -EINVAL. */
+ * it is armed again.  Only to be waited for: its contents are the ring's.  NULL: -EINVAL.
+ * Threads: any. */
 int vb_ring_fd(const struct vb_ring *ring);
 
 /*
@@ -195,6 +212,8 @@ int vb_ring_fd(const struct vb_ring *ring);
  *   -EAGAIN  something has ended already: reap it first.  Not armed
  *   -ENOMEM  no thread for the keeper: wait or reap instead.  Not armed
  *   -EINVAL, -VB_EFOREIGN  as for vb_ring_reap
+ *
+ * Threads: the ring's.
  */
 int vb_ring_arm(struct vb_ring *ring);
 

@@ -104,21 +104,27 @@ struct vb_cluster_params {
  *                 PMIx's headers (the log says which)
  *   -EOPNOTSUPP   this library was built without libsodium: it has no clusters
  *   -VB_EPEERGONE the root went away
+ *
+ * Threads: any.
  */
 int vb_cluster_open(const struct vb_cluster_params *params, struct vb_cluster **out);
 
-/* Says goodbye and closes.  Every fabric on it must be closed before.  Not collective. */
+/* Says goodbye and closes.  Every fabric on it must be closed before.  Not collective.
+ * Threads: any, alone. */
 void vb_cluster_close(struct vb_cluster *cluster);
 
-/* This process's rank, and how many processes there are. */
+/* This process's rank, and how many processes there are.
+ * Threads: any. */
 uint32_t vb_cluster_rank(const struct vb_cluster *cluster);
 uint32_t vb_cluster_hosts(const struct vb_cluster *cluster);
 
-/* A process in words: "rank 2 (HOSTNAME, pid 4711)".  Valid until close. */
+/* A process in words: "rank 2 (HOSTNAME, pid 4711)".  Valid until close.
+ * Threads: any. */
 const char *vb_cluster_name(const struct vb_cluster *cluster, uint32_t rank);
 
 /* Whether a process is there: false once it is known to have died or said goodbye.  Suspects are
- * alive. */
+ * alive.
+ * Threads: any. */
 bool vb_cluster_alive(const struct vb_cluster *cluster, uint32_t rank);
 
 /*
@@ -126,6 +132,8 @@ bool vb_cluster_alive(const struct vb_cluster *cluster, uint32_t rank);
  *
  *   -ETIMEDOUT    some did not come within the cluster's timeout_ns; the log names them
  *   -VB_EPEERGONE a process died before it came (the log names it), or the root died
+ *
+ * Threads: any.
  */
 int vb_cluster_barrier(struct vb_cluster *cluster);
 

@@ -35,6 +35,16 @@
  * by threads.  The headers also speak of tasks and coroutines.  Those are the library's own and
  * its tool's: a program makes none, and calls from its threads are never cancelled (-ECANCELED).
  *
+ * The last line that a header says of a call tells which threads may make it:
+ *
+ *	the client's    the thread that has opened the client; so with a ring, coordinator or server
+ *	any             any thread, several at a time, with the same objects
+ *	any, alone      any thread, while no other call with that object is under way
+ *	any, one at a time for a name
+ *	                any thread, but not two for the same name (node, database, ...)
+ *
+ * The first is checked, as said above.  To the others the program has to see.
+ *
  * fork().  A child calls vb_fabric_after_fork() before anything else.  Until then every call on the
  * fabric and on what is open on it is -VB_EFOREIGN, and nothing of the parent's is touched: nothing
  * is released, no name is removed.  Then the child may use the fabric, its lock spaces, databases
@@ -146,8 +156,9 @@ struct vb_fabric_params {
  *             it)
  *
  * A segment whose users have all crashed is taken over by the next process that creates one of
- * that name, with a notice.  Several processes may open one name at once; two threads of one
- * process must not.
+ * that name, with a notice.  Several processes may open one name at once.
+ *
+ * Threads: any, one at a time for a name.
  */
 int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out);
 
@@ -158,6 +169,8 @@ int vb_fabric_open(const struct vb_fabric_params *params, struct vb_fabric **out
  *                 open on it: the log names them; or `sim`, and calls on rings are under way.
  *                 Nothing is closed; close those, then call again
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
+ *
+ * Threads: any, alone.
  */
 int vb_fabric_close(struct vb_fabric *fabric);
 
@@ -167,6 +180,8 @@ int vb_fabric_close(struct vb_fabric *fabric);
  * ucx and verbs connections do not survive a fork: it aborts with a message that says so.  What the
  * parent has open does not keep the child from closing the fabric.  In a process that has opened
  * the fabric itself, in a child that has made this call before, and for NULL, it does nothing.
+ *
+ * Threads: any, alone.
  */
 void vb_fabric_after_fork(struct vb_fabric *fabric);
 
@@ -174,8 +189,10 @@ void vb_fabric_after_fork(struct vb_fabric *fabric);
  * Gives background work of the calling thread a turn, and returns: what can move on does, nothing
  * is waited for ("Background work" in verbena/fabric.h).  Only needed with no_keeper: others then
  * wait for a place in a queue to be handed on until the next call, so call it at least that often.
- * If there is nothing to do, it looks at the fabric and the clock twice.  Any thread may call it;
- * for one that has opened nothing it does nothing.
+ * If there is nothing to do, it looks at the fabric and the clock twice.  For a thread that has
+ * opened nothing it does nothing.
+ *
+ * Threads: any.
  */
 void vb_poll(void);
 

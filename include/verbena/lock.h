@@ -173,6 +173,8 @@ struct vb_grant {
  *                differs, with both values
  *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
  *   -ENOSPC      the locks do not fit in the nodes' segments
+ *
+ * Threads: any.
  */
 int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
 		       struct vb_lock_space **out);
@@ -187,6 +189,8 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
  *
  *   -EBUSY        clients or servers are open on it: the log names them.  Nothing is closed
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
+ *
+ * Threads: any, alone.
  */
 int vb_lock_space_close(struct vb_lock_space *space);
 
@@ -213,6 +217,9 @@ int vb_lock_space_close(struct vb_lock_space *space);
  *   -EINVAL  no such node or worker
  *   -EXDEV   the node is another process's (verbs, tcp, ucx): it is served there
  *   -ENOMEM, -ENOSPC (endpoints), and what the fabric says
+ *
+ * Threads: any; the server is that thread's.
+ * Threads of vb_lock_server_stop: the server's; any, of one that has a thread of its own.
  */
 int vb_lock_server_start(struct vb_lock_space *space, uint16_t node, unsigned worker,
 			 unsigned workers, struct vb_lock_server **out);
@@ -220,7 +227,8 @@ void vb_lock_server_stop(struct vb_lock_server *server);
 
 /* Worker 0 of 1 on a thread of its own, for programs whose threads stay outside Verbena for long.
  * The same errors: a second one for the same node is -EBUSY; and -EOPNOTSUPP on `sim`, which has
- * one thread. */
+ * one thread.
+ * Threads: any. */
 int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 				struct vb_lock_server **out);
 
@@ -231,6 +239,8 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
  *   -VB_EPEERGONE a needed server is not there: it was not started, or is gone
  *   -VB_EUNKNOWN  a needed server's node was out of reach for seconds
  *   -ENOMEM, -ENOSPC (endpoints; the board of a visible space)
+ *
+ * Threads: any; the client is that thread's.
  */
 int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lock_client **out);
 
@@ -241,6 +251,8 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
  * The others (mcs, ncosed, rma-rw, ...) have no bound: the call returns at once, the place is
  * handed on in the background, and its endpoint is in use until then.  On a fabric without keepers
  * it waits instead, as long as that takes.
+ *
+ * Threads: the client's.
  */
 void vb_lock_client_close(struct vb_lock_client *client);
 
@@ -264,6 +276,8 @@ void vb_lock_client_close(struct vb_lock_client *client);
  * the first lease ends of the grants that were valid when the call began.  So a wait that ends
  * with 0 has cost none of those.  For room at an agent that has none left (option `requests`) such
  * a client waits no longer than `wait` under each policy, and is told -ETIMEDOUT.
+ *
+ * Threads: the client's.
  */
 int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 		    uint64_t timeout_ns, struct vb_grant *out);
@@ -281,16 +295,20 @@ int vb_lock_acquire(struct vb_lock_client *client, uint64_t lock, enum vb_mode m
  *
  * and everything that vb_lock_acquire returns.  Locks without leases grant until the release,
  * whatever hold_ns is.
+ *
+ * Threads: the client's.
  */
 int vb_lock_acquire_for(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 			uint64_t hold_ns, uint64_t timeout_ns, struct vb_grant *out);
 
 /* The longest hold_ns that vb_lock_acquire_for takes here for this mode.  VB_FOREVER_NS: such
- * grants have no leases.  Any thread may call it. */
+ * grants have no leases.
+ * Threads: any. */
 uint64_t vb_lock_hold_max_ns(const struct vb_lock_client *client, enum vb_mode mode);
 
 /* Takes the lock only if that needs no waiting: 0, or -EAGAIN, or the errors
- * of vb_lock_acquire. */
+ * of vb_lock_acquire.
+ * Threads: the client's. */
 int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
 		struct vb_grant *out);
 
@@ -311,6 +329,8 @@ int vb_lock_try(struct vb_lock_client *client, uint64_t lock, enum vb_mode mode,
  *                 is no longer valid in its old mode: others may hold the lock beside what is left
  *   -EOPNOTSUPP   this protocol cannot convert between these modes
  *   -EINVAL       no such mode, or the grant is not held by this client
+ *
+ * Threads: the client's.
  */
 int vb_lock_convert(struct vb_lock_client *client, struct vb_grant *grant, enum vb_mode mode,
 		    uint64_t timeout_ns);
@@ -341,11 +361,14 @@ int vb_lock_convert(struct vb_lock_client *client, struct vb_grant *grant, enum 
  *   -VB_ELOST     the lease is over: the grant is no longer valid.  Release it
  *   -EOPNOTSUPP   this protocol's leases cannot be renewed
  *   -EINVAL       the grant is not held by this client
+ *
+ * Threads: the client's.
  */
 int vb_lock_renew(struct vb_lock_client *client, struct vb_grant *grant, uint64_t timeout_ns);
 
 /* A mode in words: "shared", "exclusive", "update", "intent-shared", ...; "?" for a number that is
- * no mode. */
+ * no mode.
+ * Threads: any. */
 const char *vb_lock_mode_name(enum vb_mode mode);
 
 /*
@@ -358,6 +381,8 @@ const char *vb_lock_mode_name(enum vb_mode mode);
  *                 lease protocol frees the lock by itself
  *   -EINVAL       the grant is not held by this client: it, or a copy of it, was released before,
  *                 or it is another client's.  What the client holds now it goes on holding
+ *
+ * Threads: the client's.
  */
 int vb_lock_release(struct vb_lock_client *client, struct vb_grant *grant);
 
@@ -372,6 +397,8 @@ int vb_lock_release(struct vb_lock_client *client, struct vb_grant *grant);
  *
  * A server that is gone or silent costs its patience (table: `ask_for`) once per call, however many
  * of the grants are at it.
+ *
+ * Threads: the client's.
  */
 int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant grants[], unsigned n);
 
@@ -389,6 +416,8 @@ int vb_lock_release_all(struct vb_lock_client *client, struct vb_grant grants[],
  *
  * An age of 0 means: it begins now.  The age counts for the transaction that begins with the next
  * lock asked for while none is held.  Protocols without wait-die do nothing with it.
+ *
+ * Threads: the client's.
  */
 void vb_lock_client_begin(struct vb_lock_client *client, uint64_t age_ns);
 uint64_t vb_lock_client_age(const struct vb_lock_client *client);
@@ -419,6 +448,8 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
  *
  * If the server is gone or silent, so that none of this can be known, the call takes no longer than
  * timeout_ns and twice the server's patience (table: `ask_for`), however long the path.
+ *
+ * Threads: the client's.
  */
 int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, unsigned n,
 			 enum vb_mode mode, uint64_t timeout_ns, struct vb_grant grants[]);
@@ -429,12 +460,16 @@ int vb_lock_acquire_path(struct vb_lock_client *client, const uint64_t *path, un
  * it; nor for one that says more than is held, a copy from before a conversion to less.  Grants of
  * locks that vb_lock_acquire_path found held are valid as long as the caller's own grant of that
  * lock.  The client must be open.
+ *
+ * Threads: any.
+ * Threads of vb_lock_valid: the client's.
  */
 uint64_t vb_lock_now(const struct vb_lock_client *client);
 bool vb_lock_valid(const struct vb_lock_client *client, const struct vb_grant *grant);
 
 /* The client's name, by which vb_lock_holder knows it: no two that are open on a fabric have the same.
- * VB_PEER_NONE for NULL.  Any thread may call it while the client is open. */
+ * VB_PEER_NONE for NULL.  The client must be open.
+ * Threads: any. */
 vb_peer vb_lock_client_peer(const struct vb_lock_client *client);
 
 /* Who has a lock, as its word says: vb_lock_holder. */
@@ -473,10 +508,13 @@ struct vb_holder {
  *   -VB_EPEERGONE the lock's node is gone, or the link to it is down
  *
  * After these two the call may be repeated.
+ *
+ * Threads: the client's.
  */
 int vb_lock_holder(struct vb_lock_client *client, uint64_t lock, struct vb_holder *out);
 
-/* Granted, not granted or unknown, by an acquire's return value. */
+/* Granted, not granted or unknown, by an acquire's return value.
+ * Threads: any. */
 enum vb_outcome vb_lock_outcome(int err);
 
 #ifdef __cplusplus

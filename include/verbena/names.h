@@ -69,11 +69,14 @@ struct vb_names_params {
  *   -ENOMEM
  *   -VB_EUNKNOWN, -VB_EPEERGONE  a node that has locks was out of reach for seconds
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
+ *
+ * Threads: any.
  */
 int vb_names_open(struct vb_lock_space *space, const struct vb_names_params *params,
 		  struct vb_names **out);
 
-/* NULL does nothing.  No call may be under way.  The names stay. */
+/* Closes the directory; NULL does nothing.  The names stay.
+ * Threads: any, alone. */
 void vb_names_close(struct vb_names *names);
 
 /*
@@ -87,12 +90,15 @@ void vb_names_close(struct vb_names *names);
  *   -VB_EPEERGONE a node is gone, or the link to it is down
  *
  * After these two the name may have been given its lock or not: the same call tells, at any time.
+ *
+ * Threads: the client's.
  */
 int vb_names_lock(struct vb_names *names, struct vb_lock_client *client, const void *name,
 		  size_t bytes, uint64_t *lock);
 
 /* The same, of a name that somebody has given a lock before this call; it gives it none itself.
- * -ENOENT: nobody has; and the errors of vb_names_lock but -ENOSPC. */
+ * -ENOENT: nobody has; and the errors of vb_names_lock but -ENOSPC.
+ * Threads: the client's. */
 int vb_names_find(struct vb_names *names, struct vb_lock_client *client, const void *name,
 		  size_t bytes, uint64_t *lock);
 
@@ -104,6 +110,8 @@ int vb_names_find(struct vb_names *names, struct vb_lock_client *client, const v
  *   -EINVAL  there is no such lock, or it is none of those that are given to names
  *
  * and -VB_EUNKNOWN, -VB_EPEERGONE.
+ *
+ * Threads: the client's.
  */
 int vb_names_of(struct vb_names *names, struct vb_lock_client *client, uint64_t lock, void *name,
 		size_t room, size_t *bytes);
@@ -118,6 +126,8 @@ typedef int (*vb_names_fn)(void *user, uint64_t lock, const void *name, size_t b
  * READs the whole directory.
  *
  * 0, what fn returned, or -EINVAL, -VB_EUNKNOWN, -VB_EPEERGONE as above.
+ *
+ * Threads: the client's.
  */
 int vb_names_each(struct vb_names *names, struct vb_lock_client *client, vb_names_fn fn,
 		  void *user);

@@ -183,6 +183,8 @@ struct vb_provider {
  *   -ENOMEM  memory has run out
  *
  * and what ep_open says for `home`.
+ *
+ * Threads: any, one at a time for a provider.
  */
 int vb_fabric_provide(const struct vb_provider *provider, struct vb_fabric **out);
 
@@ -204,6 +206,8 @@ struct vb_provider_broken {
  *   -EINVAL, -ENOMEM  as vb_fabric_provide
  *
  * With -EPROTO endpoints may be left with verbs under way, and closed so.
+ *
+ * Threads: any, one at a time for a provider.
  */
 int vb_provider_check(const struct vb_provider *provider, struct vb_provider_broken *out);
 

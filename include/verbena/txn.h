@@ -159,7 +159,8 @@ struct vb_table_params {
 
 /* Bytes of each node's segment that a table takes, and that the rest of a database takes: for
  * vb_fabric_params.node_bytes.  `nodes` is the fabric's, the other parameters are those of
- * vb_db_open and vb_table_open. */
+ * vb_db_open and vb_table_open.
+ * Threads: any. */
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,
 			     uint16_t nodes);
 uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
@@ -172,6 +173,8 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
  *                another database than the one that exists
  *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
  *   -ENOSPC      it does not fit in the nodes' segments; the log says how much is needed
+ *
+ * Threads: any.
  */
 int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, struct vb_db **out);
 
@@ -181,26 +184,33 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, stru
  *   -EBUSY        coordinators, servers or tables of values are open on it: the log names them.
  *                 Nothing is closed
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
+ *
+ * Threads: any, alone.
  */
 int vb_db_close(struct vb_db *db);
 
 /* Opens a table as vb_db_open does a database.  Every process opens the tables in the same order.
- * -EINVAL, -ENOSPC. */
+ * -EINVAL, -ENOSPC; -EBUSY: another thread is just opening one of this database.
+ * Threads: any, one at a time for a database. */
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out);
 
-/* The node that has a key, and the size of a record. */
+/* The node that has a key, and the size of a record.
+ * Threads: any. */
 uint16_t vb_table_node(const struct vb_table *table, uint64_t key);
 uint32_t vb_table_record_bytes(const struct vb_table *table);
 
 /*
  * Puts a record in place without a transaction, before anybody runs transactions on the node.  Only
- * for keys of nodes whose memory this process reaches (shm, sim: all; verbs, tcp, ucx: its own).  One
- * thread at a time per node.  Programs that start in any order do not know whether they are first, and
- * insert in a transaction instead: all records in one, or none (examples/restart.c).
+ * for keys of nodes whose memory this process reaches (shm, sim: all; verbs, tcp, ucx: its own).
+ * Programs that start in any order do not know whether they are first, and insert in a transaction
+ * instead: all records in one, or none (examples/restart.c).
  *
  *   -EEXIST  the key is there already, or a transaction has looked for it; nothing is changed
  *   -ENOSPC  the table is full
  *   -EXDEV   the key's node is another process's: load it there
+ *   -EBUSY   another thread is just loading a record of the table there
+ *
+ * Threads: any, one at a time for a node; of all processes.
  */
 int vb_table_load(struct vb_table *table, uint64_t key, const void *record);
 
@@ -213,6 +223,9 @@ int vb_table_load(struct vb_table *table, uint64_t key, const void *record);
  *   -EBUSY   the node has a server that is alive
  *   -EINVAL  there is no such node
  *   -EXDEV   the node is another process's
+ *
+ * Threads: any; a server that is a task is that thread's.
+ * Threads of vb_db_server_stop: the server's; any, of one that has a thread of its own.
  */
 int vb_db_server_start(struct vb_db *db, uint16_t node, struct vb_db_server **out);
 int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_server **out);
@@ -228,11 +241,14 @@ void vb_db_server_stop(struct vb_db_server *server);
  *   -VB_EPEERGONE, -VB_EUNKNOWN
  *            the node's memory does not answer.  Its place has been given back all the same, or the
  *            log says that it could not be
+ *
+ * Threads: any; the coordinator is that thread's.
  */
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out);
 /* Closes the coordinator.  A transaction that is under way is aborted.  What it has committed and cannot bring
  * into place, because the link to a node is down, is left to vb_db_recover, which then gives its place up, too: the
- * log says so. */
+ * log says so.
+ * Threads: the coordinator's. */
 void vb_coordinator_close(struct vb_coordinator *me);
 
 /* Why a transaction ended. */
@@ -271,7 +287,8 @@ enum vb_txn_cause {
 	VB_TXN_CAUSES
 };
 /* A cause in words: "locked", "wounded", ...; for a number that is none of them, "unknown".
- * Static. */
+ * Static.
+ * Threads: any. */
 const char *vb_txn_cause_name(enum vb_txn_cause cause);
 
 /*
@@ -287,6 +304,8 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
  *                  place yet, because a server that lives has not answered for 10 s, and may still
  *                  write it.  Begin again later
  *   -ECANCELED     the same, and the task was cancelled while it waited for that server
+ *
+ * Threads: the coordinator's.
  */
 int vb_txn_begin(struct vb_coordinator *me);
 
@@ -339,6 +358,8 @@ struct vb_txn_params {
  *                no_recovery and no snapshot_lag_ns
  *
  * and the errors of vb_txn_begin.
+ *
+ * Threads: the coordinator's.
  */
 int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *params);
 
@@ -373,16 +394,20 @@ int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *par
  * The pointers that they give lead into the transaction's own copy, and are good until it ends.
  */
 
-/* The record as this transaction sees it.  Read-only. */
+/* The record as this transaction sees it.  Read-only.
+ * Threads: the coordinator's. */
 int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void **out);
-/* The record as this transaction sees it, to be changed in place until the commit. */
+/* The record as this transaction sees it, to be changed in place until the commit.
+ * Threads: the coordinator's. */
 int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void **out);
-/* Copies the record out; replaces it by a copy of `record` without reading it. */
+/* Copies the record out; replaces it by a copy of `record` without reading it.
+ * Threads: the coordinator's. */
 int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record);
 int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		 const void *record);
 /* Adds a copy of `record` where there is none; removes the record.  In an ordered table an insert also
- * writes the key's range, which counts as one more record; one that is refused has read it. */
+ * writes the key's range, which counts as one more record; one that is refused has read it.
+ * Threads: the coordinator's. */
 int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		  const void *record);
 int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t key);
@@ -412,6 +437,8 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
  *   -ENOSPC  a range's tuple has no room, or the node's server no memory for the order; aborted
  *
  * and the errors of vb_txn_update, but for -ENOENT: where nothing is found *n is 0.
+ *
+ * Threads: the coordinator's.
  */
 struct vb_txn_range {
 	uint64_t least, most;
@@ -440,6 +467,8 @@ static inline struct vb_txn_range vb_txn_prefix(uint64_t key, unsigned bits)
  * declared need not be used, and what is not declared may be.  A declared key that has no record
  * is no error here.  If one of the tables is of another database (-EINVAL), or one is to be written
  * in a transaction that is read_only (-EROFS), nothing is declared and the transaction goes on.
+ *
+ * Threads: the coordinator's.
  */
 struct vb_txn_key {
 	struct vb_table *table;
@@ -463,9 +492,12 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
  *   -EPROTO       a record was not fetched, placed or locked as it must be before it may be
  *                 written: a defect of the protocol or of this library, which the log describes.
  *                 Aborted, nothing was written
+ *
+ * Threads: the coordinator's.
  */
 int vb_txn_commit(struct vb_coordinator *me);
-/* Aborts the transaction; never fails.  Without a transaction under way it does nothing. */
+/* Aborts the transaction; never fails.  Without a transaction under way it does nothing.
+ * Threads: the coordinator's. */
 void vb_txn_abort(struct vb_coordinator *me);
 
 /*
@@ -493,11 +525,13 @@ struct vb_values_params {
 	enum vb_partition partition;
 };
 
-/* Opens a table of values.  -EINVAL, -ENOSPC as vb_table_open; neither table is open then.  Every
+/* Opens a table of values.  -EINVAL, -ENOSPC, -EBUSY as vb_table_open; neither table is open then.  Every
  * later open must ask for the same bytes_max, too.  The database's record_bytes_max must hold
- * inline_bytes + 8 and piece_bytes, its items_max and bytes_max the pieces of the largest value. */
+ * inline_bytes + 8 and piece_bytes, its items_max and bytes_max the pieces of the largest value.
+ * Threads: any, one at a time for a database. */
 int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
-/* Closes a table of values, before vb_db_close. */
+/* Closes a table of values, before vb_db_close.
+ * Threads: any, alone. */
 void vb_values_close(struct vb_values *values);
 
 /*
@@ -510,6 +544,8 @@ void vb_values_close(struct vb_values *values);
  *   -E2BIG   put: a value larger than bytes_max.  The transaction goes on
  *
  * Other errors as for records.
+ *
+ * Threads: the coordinator's.
  */
 int vb_values_get(struct vb_coordinator *me, struct vb_values *values, uint64_t key, void *buf,
 		  uint32_t room_bytes, uint32_t *bytes);
@@ -519,7 +555,8 @@ int vb_values_remove(struct vb_coordinator *me, struct vb_values *values, uint64
 
 /* Why the last transaction ended, and with what error: that behind VB_TXN_FABRIC, VB_TXN_MISUSE and
  * VB_TXN_REFUSED, and -ETIMEDOUT behind VB_TXN_TIMEOUT if it was the caller's; else 0.  After
- * vb_txn_run_with has given up between two tries (-ETIMEDOUT), those of the last try. */
+ * vb_txn_run_with has given up between two tries (-ETIMEDOUT), those of the last try.
+ * Threads: the coordinator's. */
 enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me);
 int vb_txn_error(const struct vb_coordinator *me);
 
@@ -534,6 +571,8 @@ int vb_txn_error(const struct vb_coordinator *me);
  *   -EAGAIN     not in so many tries; vb_txn_cause has the last one's cause
  *   -ETIMEDOUT  not within timeout_ns
  *   others      the body's own, or an error of the calls in it
+ *
+ * Threads: the coordinator's.
  */
 typedef int (*vb_txn_body)(struct vb_coordinator *me, void *arg);
 int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries);
@@ -560,6 +599,8 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
  * A lock or place that cannot be recovered keeps none of the others: the first error is returned
  * when the rest is done, and what was left stands until somebody can finish it.  When the node
  * itself cannot be read, nothing more is tried.
+ *
+ * Threads: the coordinator's.
  */
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
 

@@ -14,7 +14,8 @@
  * A call that needs a pointer and gets NULL does nothing and returns -EINVAL; one that returns no
  * error returns what stands for nothing (0, false, "nobody").  Closing or stopping NULL does
  * nothing.  A call from a forked child or another thread on what is not its own does nothing and
- * returns -VB_EFOREIGN; one that returns no error says so in the log (verbena/fabric.h, "Threads").
+ * returns -VB_EFOREIGN; one that returns no error says so in the log.  Which threads may make a call
+ * is the last that is said of it, in the words of verbena/fabric.h, "Threads".
  */
 #ifndef VERBENA_VERBENA_H
 #define VERBENA_VERBENA_H
@@ -51,7 +52,8 @@ enum vb_error {
 
 /* An error in words, of enum vb_error or of errno: "the verb was not posted ...".  The values of
  * errno that these headers name say what they mean here (-ETIMEDOUT: "not done within the time
- * allowed").  err may have either sign.  Thread-safe; the string is static. */
+ * allowed").  err may have either sign.  The string is static.
+ * Threads: any. */
 const char *vb_strerror(int err);
 
 /*
@@ -101,9 +103,11 @@ typedef void (*vb_log_fn)(void *user, const struct vb_log_message *message);
  * error; NULL: to standard error again.  When it returns no thread is in the former function any
  * more; it waits for those that are, and for no others, however much there is to say.  The last line
  * of an assertion of the library that failed, before it aborts, goes to both.  A forked child goes on with
- * what its parent had.  Any thread may call it.
+ * what its parent had.
  *
  *   -EDEADLK  from the function itself: nothing has changed
+ *
+ * Threads: any.
  */
 int vb_log_set(vb_log_fn fn, void *user);
 
@@ -112,11 +116,12 @@ int vb_log_set(vb_log_fn fn, void *user);
  * level (off, error, warn, info, debug, trace) for all parts, or PART:LEVEL for one, with commas
  * between them; the last word for a part counts.  "warn", which is also what counts without this
  * call and without VERBENA_LOG; "off"; "error,lock:debug".  Messages above the level cost a
- * compare.  Any thread may call it; messages of others that are just being said go by the old
- * levels or the new.
+ * compare.  Those that others are just saying go by the old levels or the new.
  *
  *   -EINVAL  there is no such level or part: the log names it.  Nothing has changed
  *   -ENOMEM  memory has run out
+ *
+ * Threads: any.
  */
 int vb_log_levels(const char *levels);
 
@@ -127,7 +132,8 @@ int vb_log_levels(const char *levels);
 #define VB_VERSION_STRING "0.1.0"
 
 /* The version and the commit of the library that a program runs with: in the form of
- * VB_VERSION_STRING; hexadecimal, or "unknown". */
+ * VB_VERSION_STRING; hexadecimal, or "unknown".
+ * Threads: any. */
 const char *vb_version(void);
 const char *vb_commit(void);
 

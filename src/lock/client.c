@@ -635,5 +635,8 @@ void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age_ns)
 
 uint64_t vb_lock_client_age(const struct vb_lock_client *me)
 {
-	return me != NULL ? me->age : 0;
+	if (me == NULL || vb_ep_check_thread(me->ep) != 0)
+		return 0;
+	VB_SCHED_INSIDE(me->ep->sched);
+	return me->age;
 }

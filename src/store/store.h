@@ -212,6 +212,7 @@ struct vb_store {
 		     uint64_t version, bool given);
 	struct vb_table *table[VB_TABLES_MAX];
 	unsigned n_tables;
+	bool opening; /* atomic: a call is at it, vb_store_open_begin */
 };
 
 #define VB_REGION_NAME 48u /* on any fabric, with its end */
@@ -228,6 +229,7 @@ struct vb_table_node {
 	uint64_t in_order;
 	struct vb_places
 		*places; /* where the node's server is ours, as soon as it is short of room */
+	bool loading;    /* atomic: a call of vb_table_load is at it */
 };
 
 struct vb_table {
@@ -249,6 +251,9 @@ struct vb_table {
 /* Slots of an index for so many keys: the load factor is at most 0.75. */
 uint64_t vb_table_slots(uint64_t room);
 uint64_t vb_table_room(const struct vb_table_params *p, uint16_t nodes);
+/* Around a call that opens tables: 0, or -EBUSY, said: another thread is at it. */
+int vb_store_open_begin(struct vb_store *store);
+void vb_store_open_end(struct vb_store *store);
 /* group: as in struct vb_table.  beside: bytes beside each tuple.  same: what else all who open it must agree
  * on. */
 int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p, uint64_t group,

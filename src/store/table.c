@@ -320,6 +320,7 @@ int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, const struc
 
 int vb_table_load(struct vb_table *t, uint64_t key, const void *record)
 {
+	struct vb_table_node *n;
 	uint16_t node;
 	vb_addr at;
 	int err;
@@ -330,22 +331,48 @@ int vb_table_load(struct vb_table *t, uint64_t key, const void *record)
 	if (err)
 		return err;
 	node = vb_table_node(t, key);
-	if (t->node[node].index.header == NULL)
+	n = &t->node[node];
+	if (n->index.header == NULL)
 		return vb_fail(-EXDEV,
 			       "key %" PRIu64 " of table '%s' is on node %u, whose memory "
 			       "is another process's: load it there",
 			       key, t->name, node);
+	/* Two at a time would give one tuple to both keys. */
+	if (__atomic_exchange_n(&n->loading, true, __ATOMIC_ACQUIRE))
+		return vb_fail(-EBUSY,
+			       "table '%s': another thread is just loading a record of node %u: "
+			       "they do so one at a time",
+			       t->name, node);
 	if (vb_table_find(t, node, key) != 0)
-		return vb_fail(
-			-EEXIST,
-			"key %" PRIu64 " has its place in table '%s' already: it was loaded, or a "
-			"transaction has asked for it; load before the first one, or insert it "
-			"in one",
-			key, t->name);
-	return add(t, node, key, VB_VERSION_LOADED, record, &at);
+		err = vb_fail(-EEXIST,
+			      "key %" PRIu64
+			      " has its place in table '%s' already: it was loaded, or a "
+			      "transaction has asked for it; load before the first one, or "
+			      "insert it in one",
+			      key, t->name);
+	else
+		err = add(t, node, key, VB_VERSION_LOADED, record, &at);
+	__atomic_store_n(&n->loading, false, __ATOMIC_RELEASE);
+	return err;
 }
 
 /* ---- opening ---- */
+
+/* A table's number is how many there were before it: two at a time would have the same. */
+int vb_store_open_begin(struct vb_store *store)
+{
+	if (!__atomic_exchange_n(&store->opening, true, __ATOMIC_ACQUIRE))
+		return 0;
+	return vb_fail(-EBUSY,
+		       "database '%s': another thread is just opening a table of it: they do so "
+		       "one at a time, in an order that is the same in every process",
+		       store->name);
+}
+
+void vb_store_open_end(struct vb_store *store)
+{
+	__atomic_store_n(&store->opening, false, __ATOMIC_RELEASE);
+}
 
 int vb_store_table_check(const struct vb_store *store, const struct vb_table_params *p)
 {

@@ -634,10 +634,14 @@ int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct
 	err = vb_fabric_check(db->fabric);
 	if (err == 0)
 		err = vb_ranges_check(params);
+	if (err == 0)
+		err = vb_store_open_begin(&db->store);
 	if (err)
 		return err;
-	return params->ordered ? open_ordered(&db->store, params, out)
-			       : vb_store_table_open(&db->store, params, 1, 0, 0, out);
+	err = params->ordered ? open_ordered(&db->store, params, out)
+			      : vb_store_table_open(&db->store, params, 1, 0, 0, out);
+	vb_store_open_end(&db->store);
+	return err;
 }
 
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table,

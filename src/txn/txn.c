@@ -149,12 +149,16 @@ int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *par
 
 enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me)
 {
-	return me != NULL ? (enum vb_txn_cause)me->txn.cause : VB_TXN_MISUSE;
+	if (me == NULL || vb_ep_check_thread(me->ep) != 0)
+		return VB_TXN_MISUSE;
+	return (enum vb_txn_cause)me->txn.cause;
 }
 
 int vb_txn_error(const struct vb_coordinator *me)
 {
-	return me != NULL ? me->txn.error : -EINVAL;
+	int err = me != NULL ? vb_ep_check_thread(me->ep) : -EINVAL;
+
+	return err != 0 ? err : me->txn.error;
 }
 
 /* ---- items ---- */

@@ -74,8 +74,10 @@ static int open_tables(struct vb_db *db, const struct vb_values_params *p, struc
 		.records = p->pieces != 0 ? p->pieces : p->records * v->pieces,
 		.partition = p->partition,
 	};
-	int err = 0;
+	int err = vb_store_open_begin(&db->store);
 
+	if (err)
+		return err;
 	snprintf(name, sizeof(name), "%s.more", p->name);
 	/* The memory that a table has got stays with its name and size: nothing is taken for the
 	 * first one where the second is refused for what it is. */
@@ -83,11 +85,12 @@ static int open_tables(struct vb_db *db, const struct vb_values_params *p, struc
 		err = vb_store_table_check(&db->store, &more);
 	if (err == 0)
 		err = vb_store_table_open(&db->store, &first, 1, 0, p->bytes_max, &v->first);
-	if (err != 0 || v->pieces == 0)
-		return err;
-	err = vb_store_table_open(&db->store, &more, v->pieces, 0, p->bytes_max, &v->more);
-	if (err != 0)
-		vb_store_table_undo(&db->store, v->first);
+	if (err == 0 && v->pieces != 0) {
+		err = vb_store_table_open(&db->store, &more, v->pieces, 0, p->bytes_max, &v->more);
+		if (err != 0)
+			vb_store_table_undo(&db->store, v->first);
+	}
+	vb_store_open_end(&db->store);
 	return err;
 }
 

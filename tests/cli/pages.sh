@@ -68,6 +68,29 @@ while read -r call; do
 done <"$work/exported"
 is "each says what it is" sh -c "printf %s \"\$1\"; test -z \"\$1\"" sh "$unnamed"
 
+# Which threads may call it: what the header says of the function, in full.
+"$top/scripts/man-calls.sh" threads "$top"/include/verbena/*.h >"$work/threads"
+is "each has its line on threads in the headers" test "$(wc -l <"$work/threads")" = "$(wc -l <"$work/exported")"
+is "every function says which threads may call it" sh -c '! grep -P "\t\$" "$1"' sh "$work/threads"
+untold=''
+while IFS=$'\t' read -r call words; do
+	page=$pages/$call.3
+	[ -f "$page" ] || continue
+	text "$page" | sed -n '/^.SH THREADS/,/^.SH [^T]/p' | grep -F "$call" >"$work/page"
+	case $words in
+	"any, alone"*) told="any thread, while no other call" ;;
+	"any, one at a time for a "*) told="any thread, but not two at a time for the same" ;;
+	any*) told="any thread, several at a time" ;;
+	"the "*) told="only the thread that has opened the $(sed "s/^the \([a-z]*\)'s.*/\1/" <<<"$words")" ;;
+	*) told=$words ;;
+	esac
+	grep -qF ": $told" "$work/page" || untold+="$call: $words"$'\n'
+	case $words in
+	*"; "*) grep -qF "; ${words#*; }." "$work/page" || untold+="$call: ${words#*; }"$'\n' ;;
+	esac
+done <"$work/threads"
+is "a page says which threads may call" sh -c "printf %s \"\$1\"; test -z \"\$1\"" sh "$untold"
+
 is "a page has the constants that it speaks of" \
 	sh -c 'grep -q "define VB_FOREVER_NS .*UINT64_MAX" "$1"/vb_lock_acquire.3 && ! grep -q "define VB_PATH_MAX" "$1"/vb_lock_acquire.3' \
 	sh "$pages"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every public call, with what it says to NULL, and what it says on another thread or in a child
- * that has not been told:
+ * that has not been told.  Which are refused to other threads the headers say:
+ * test_threads_as_told.
  *
  *	X(call, with NULL for each pointer in turn, what that gives,
  *	  where it is refused, the call on what is open, what that gives there)
@@ -31,7 +32,7 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  -EINVAL, NOWHERE, 0, 0)                                                                  \
 	X(vb_fabric_close, vb_fabric_close(NULL), 0, CHILD, vb_fabric_close(w.f), FOREIGN)         \
 	X(vb_fabric_after_fork, VOID(vb_fabric_after_fork(NULL)), 0, NOWHERE, 0, 0)                \
-	X(vb_poll, VOID(vb_poll()), 0, CHILD_AND_THREAD, VOID(vb_poll()), 0)                       \
+	X(vb_poll, VOID(vb_poll()), 0, CHILD, VOID(vb_poll()), 0)                                  \
 	X(vb_fabric_provide,                                                                       \
 	  all(2, vb_fabric_provide(NULL, &o.fabric), vb_fabric_provide(&o.provider, NULL)),        \
 	  -EINVAL, NOWHERE, 0, 0)                                                                  \
@@ -111,7 +112,8 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  FOREIGN)                                                                                 \
 	X(vb_lock_client_begin, VOID(vb_lock_client_begin(NULL, 0)), 0, CHILD_AND_THREAD,          \
 	  VOID(vb_lock_client_begin(w.me, 0)), 0)                                                  \
-	X(vb_lock_client_age, vb_lock_client_age(NULL), 0, NOWHERE, 0, 0)                          \
+	X(vb_lock_client_age, vb_lock_client_age(NULL), 0, CHILD_AND_THREAD,                       \
+	  vb_lock_client_age(w.me), 0)                                                             \
 	X(vb_lock_now, vb_lock_now(NULL), 0, NOWHERE, 0, 0)                                        \
 	X(vb_lock_valid, vb_lock_valid(NULL, &w.g) || vb_lock_valid(w.me, NULL), false,            \
 	  CHILD_AND_THREAD, vb_lock_valid(w.me, &w.g), false)                                      \
@@ -203,8 +205,8 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  all(2, vb_db_server_thread_start(NULL, 0, &o.dbs),                                       \
 	      vb_db_server_thread_start(w.db, 0, NULL)),                                           \
 	  -EINVAL, CHILD, vb_db_server_thread_start(w.db, 1, &o.dbs), FOREIGN)                     \
-	X(vb_db_server_stop, VOID(vb_db_server_stop(NULL)), 0, CHILD,                              \
-	  VOID(vb_db_server_stop(w.dbs)), 0)                                                       \
+	X(vb_db_server_stop, VOID(vb_db_server_stop(NULL)), 0, CHILD_AND_THREAD,                   \
+	  VOID(vb_db_server_stop(w.task_dbs)), 0)                                                  \
 	X(vb_coordinator_open,                                                                     \
 	  all(2, vb_coordinator_open(NULL, 0, &o.co), vb_coordinator_open(w.db, 0, NULL)),         \
 	  -EINVAL, CHILD, vb_coordinator_open(w.db, 0, &o.co), FOREIGN)                            \
@@ -255,8 +257,10 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  FOREIGN)                                                                                 \
 	X(vb_txn_abort, VOID(vb_txn_abort(NULL)), 0, CHILD_AND_THREAD, VOID(vb_txn_abort(w.co)),   \
 	  0)                                                                                       \
-	X(vb_txn_cause, vb_txn_cause(NULL), VB_TXN_MISUSE, NOWHERE, 0, 0)                          \
-	X(vb_txn_error, vb_txn_error(NULL), -EINVAL, NOWHERE, 0, 0)                                \
+	X(vb_txn_cause, vb_txn_cause(NULL), VB_TXN_MISUSE, CHILD_AND_THREAD, vb_txn_cause(w.co),   \
+	  VB_TXN_MISUSE)                                                                           \
+	X(vb_txn_error, vb_txn_error(NULL), -EINVAL, CHILD_AND_THREAD, vb_txn_error(w.co),         \
+	  FOREIGN)                                                                                 \
 	X(vb_txn_run, all(2, vb_txn_run(NULL, body, NULL, 1), vb_txn_run(w.co, NULL, NULL, 1)),    \
 	  -EINVAL, CHILD_AND_THREAD, vb_txn_run(w.co, body, NULL, 1), FOREIGN)                     \
 	X(vb_txn_run_with,                                                                         \

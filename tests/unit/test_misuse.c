@@ -31,201 +31,12 @@
 #include "base/log.h"
 #include "child.h"
 #include "lock/lock.h"
+#include "txn/db.h"
 
-#include "misuse_calls.h"
+#include "misuse_world.h"
 
-#define LOCKS 10
-#define HELD  5
-
-/* One of each, open. */
-static struct {
-	struct vb_fabric *f;
-	struct vb_cluster *cluster;
-	struct vb_lock_space *space, *rpc;
-	struct vb_lock_server *server;
-	struct vb_lock_client *me;
-	struct vb_grant g; /* of HELD */
-	struct vb_names *names;
-	struct vb_ring *ring;
-	struct vb_db *db;
-	struct vb_table *table;
-	struct vb_values *values;
-	struct vb_db_server *dbs;
-	struct vb_coordinator *co;
-	char name[40];
-} w;
-
-/* What the calls that are refused would have filled in, and what they are given. */
-static struct {
-	struct vb_fabric_params fp;
-	struct vb_provider provider;
-	struct vb_provider_broken broken;
-	struct vb_lock_space_params sp;
-	struct vb_db_params dp;
-	struct vb_table_params tp;
-	struct vb_values_params vp;
-	struct vb_txn_params xp;
-	struct vb_txn_key keys[1];
-	struct vb_txn_range range;
-	struct vb_txn_row row;
-	unsigned n;
-	struct vb_fabric *fabric;
-	struct vb_cluster *cluster;
-	struct vb_lock_space *space;
-	struct vb_lock_server *server;
-	struct vb_lock_client *client;
-	struct vb_grant g;
-	struct vb_completion done;
-	struct vb_holder holder;
-	struct vb_names *names;
-	struct vb_db *db;
-	struct vb_table *table;
-	struct vb_values *values;
-	struct vb_db_server *dbs;
-	struct vb_coordinator *co;
-	const void *out;
-	void *in;
-	uint64_t key;
-	uint32_t bytes;
-	size_t size;
-} o;
-
-static char said[2048];
-
-static void listen(void)
-{
-	said[0] = '\0';
-	vb_log_capture_begin(said, sizeof(said));
-}
-
-#define SAYS(call, value, ...)                                                                     \
-	do {                                                                                       \
-		static const char *const words_[] = {__VA_ARGS__};                                 \
-		long got_;                                                                         \
-                                                                                                   \
-		listen();                                                                          \
-		got_ = (long)(call);                                                               \
-		vb_log_capture_end();                                                              \
-		assert_int_equal(got_, value);                                                     \
-		for (size_t i_ = 0; i_ < VB_ARRAY_SIZE(words_); i_++)                              \
-			if (strstr(said, words_[i_]) == NULL)                                      \
-				fail_msg("'%s' does not say '%s'", said, words_[i_]);              \
-	} while (0)
-
-/* The value that all of them are, else one that is none. */
-static int all(unsigned n, ...)
-{
-	va_list ap;
-	int value;
-
-	va_start(ap, n);
-	value = va_arg(ap, int);
-	while (--n > 0)
-		if (va_arg(ap, int) != value)
-			value = 12345;
-	va_end(ap);
-	return value;
-}
-
-static int each(void *user, uint64_t lock, const void *name, size_t bytes)
-{
-	(void)user, (void)lock, (void)name, (void)bytes;
-	return 0;
-}
-
-static int nothing(void *arg)
-{
-	(void)arg;
-	return 0;
-}
-
-static int body(struct vb_coordinator *me, void *arg)
-{
-	uint64_t n;
-
-	(void)arg;
-	return vb_txn_read(me, w.table, 1, &n);
-}
-
-/* ---- one of each ---- */
-
-static void open_locks(void)
-{
-	struct vb_lock_space_params p = {
-		.lock = "dslr", .locks = LOCKS, .lease_ns = 60000000000ull};
-
-	assert_int_equal(vb_lock_space_open(w.f, &p, &w.space), 0);
-	p = (struct vb_lock_space_params){.lock = "rpc", .name = "served", .locks = LOCKS};
-	assert_int_equal(vb_lock_space_open(w.f, &p, &w.rpc), 0);
-	assert_int_equal(vb_lock_server_start(w.rpc, 0, 0, 1, &w.server), 0);
-	assert_int_equal(vb_lock_client_open(w.space, 0, &w.me), 0);
-	assert_int_equal(vb_lock_acquire(w.me, HELD, VB_EXCLUSIVE, 0, &w.g), 0);
-	assert_int_equal(vb_names_open(w.space, NULL, &w.names), 0);
-	assert_int_equal(vb_ring_open(NULL, &w.ring), 0);
-}
-
-static void open_db(void)
-{
-	uint64_t one = 1;
-
-	o.dp = (struct vb_db_params){.cc = "silo"};
-	o.tp = (struct vb_table_params){.name = "t", .record_bytes = 8, .records = 100};
-	o.vp = (struct vb_values_params){.name = "v", .bytes_max = 200, .records = 10};
-	assert_int_equal(vb_db_open(w.f, &o.dp, &w.db), 0);
-	assert_int_equal(vb_table_open(w.db, &o.tp, &w.table), 0);
-	assert_int_equal(vb_values_open(w.db, &o.vp, &w.values), 0);
-	assert_int_equal(vb_table_load(w.table, 1, &one), 0);
-	assert_int_equal(vb_db_server_thread_start(w.db, 0, &w.dbs), 0);
-	assert_int_equal(vb_coordinator_open(w.db, 0, &w.co), 0);
-	o.keys[0] = (struct vb_txn_key){.table = w.table, .key = 1};
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	memset(&w, 0, sizeof(w));
-	memset(&o, 0, sizeof(o));
-	snprintf(w.name, sizeof(w.name), "misuse-%d", (int)getpid());
-	o.fp = (struct vb_fabric_params){.name = w.name, .nodes = 2, .node_bytes = 16u << 20};
-	o.sp = (struct vb_lock_space_params){.lock = "cas", .name = "other", .locks = LOCKS};
-	assert_int_equal(vb_fabric_open(&o.fp, &w.f), 0);
-	assert_int_equal(vb_cluster_open(&(struct vb_cluster_params){.hosts = 1}, &w.cluster), 0);
-	open_locks();
-	open_db();
-	return 0;
-}
-
-/* All is as it was: what is held is held, and everything works. */
-static void unharmed(void)
-{
-	struct vb_grant g;
-
-	assert_true(vb_lock_valid(w.me, &w.g));
-	assert_int_equal(vb_lock_acquire(w.me, HELD + 1, VB_EXCLUSIVE, 0, &g), 0);
-	assert_int_equal(vb_lock_release(w.me, &g), 0);
-	assert_int_equal(vb_txn_run(w.co, body, NULL, 0), 0);
-	assert_int_equal(vb_cluster_barrier(w.cluster), 0);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	unharmed();
-	assert_int_equal(vb_lock_release(w.me, &w.g), 0);
-	vb_lock_client_close(w.me);
-	vb_lock_server_stop(w.server);
-	assert_int_equal(vb_ring_close(w.ring), 0);
-	vb_names_close(w.names);
-	assert_int_equal(vb_lock_space_close(w.space), 0);
-	assert_int_equal(vb_lock_space_close(w.rpc), 0);
-	vb_coordinator_close(w.co);
-	vb_db_server_stop(w.dbs);
-	vb_values_close(w.values);
-	assert_int_equal(vb_db_close(w.db), 0);
-	assert_int_equal(vb_fabric_close(w.f), 0);
-	vb_cluster_close(w.cluster);
-	return 0;
-}
+/* Of the list of calls and their threads, which the headers make. */
+static const char *threads_path;
 
 /* ---- every call ---- */
 
@@ -270,6 +81,56 @@ static void test_every_call_has_a_row(void **state)
 		n++;
 	}
 	fclose(map);
+	assert_int_equal(n, VB_ARRAY_SIZE(rows));
+}
+
+static const struct row *row_of(const char *name)
+{
+	for (size_t i = 0; i < VB_ARRAY_SIZE(rows); i++)
+		if (strcmp(rows[i].name, name) == 0)
+			return &rows[i];
+	fail_msg("%s has no row in misuse_calls.h", name);
+	return NULL;
+}
+
+/* In the words that verbena/fabric.h explains, and perhaps with more behind a semicolon. */
+static bool is_of_threads(const char *words)
+{
+	static const char *const forms[] = {"any, one at a time for a %*[a-z]%n", "any, alone%n",
+					    "any%n", "the %*[a-z]'s, which is the client's%n",
+					    "the %*[a-z]'s%n"};
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(forms); i++) {
+		int end = -1;
+
+		(void)sscanf(words, forms[i], &end);
+		if (end > 0 && (words[end] == '\0' || strncmp(words + end, "; ", 2) == 0))
+			return true;
+	}
+	return false;
+}
+
+/* What a header says of a call's threads is what its row tries. */
+static void test_threads_as_told(void **state)
+{
+	FILE *list = fopen(threads_path, "r");
+	char line[256], name[64], words[128];
+	size_t n = 0;
+
+	(void)state;
+	assert_non_null(list);
+	while (fgets(line, sizeof(line), list) != NULL) {
+		if (sscanf(line, "%63[a-z0-9_]\t%127[^\n]", name, words) != 2)
+			fail_msg("the header does not say which threads may call: %s", line);
+		if (!is_of_threads(words))
+			fail_msg("%s: 'Threads: %s.' is in no words that verbena/fabric.h explains",
+				 name, words);
+		if ((strncmp(words, "the ", 4) == 0) != (row_of(name)->where == CHILD_AND_THREAD))
+			fail_msg("%s: 'Threads: %s.', and its row in misuse_calls.h says otherwise",
+				 name, words);
+		n++;
+	}
+	fclose(list);
 	assert_int_equal(n, VB_ARRAY_SIZE(rows));
 }
 
@@ -464,6 +325,70 @@ static void test_other_thread(void **state)
 	assert_int_equal(vb_lock_acquire(w.me, HELD, VB_EXCLUSIVE, VB_FOREVER_NS, &w.g), 0);
 }
 
+/* What any thread may ask of what another one has open, while that one is in the middle of it. */
+static void *asks(void *arg)
+{
+	uint64_t now = vb_lock_now(w.me);
+
+	(void)arg;
+	for (unsigned i = 0; i < 1000; i++) {
+		assert_int_equal(vb_lock_hold_max_ns(w.me, VB_EXCLUSIVE) % 60000000000ull, 0);
+		assert_int_equal(vb_peer_node(vb_lock_client_peer(w.me)), 0);
+		assert_true(vb_lock_now(w.me) >= now);
+		assert_true(vb_ring_fd(w.ring) >= 0);
+		assert_int_equal(vb_table_node(w.table, 1), 1);
+		assert_int_equal(vb_table_record_bytes(w.table), 8);
+		assert_int_equal(vb_cluster_hosts(w.cluster), 1);
+		assert_int_equal(vb_cluster_rank(w.cluster), 0);
+		assert_true(vb_cluster_alive(w.cluster, 0));
+		assert_non_null(strstr(vb_cluster_name(w.cluster, 0), "rank 0"));
+	}
+	return NULL;
+}
+
+static void test_any_thread(void **state)
+{
+	pthread_t t;
+
+	(void)state;
+	listen();
+	assert_int_equal(pthread_create(&t, NULL, asks, NULL), 0);
+	for (unsigned i = 0; i < 100; i++)
+		unharmed();
+	assert_int_equal(pthread_join(t, NULL), 0);
+	vb_log_capture_end();
+	assert_string_equal(said, "");
+}
+
+/* As if another thread were in the call: what is one at a time is refused, and goes on afterwards. */
+static void test_one_at_a_time(void **state)
+{
+	struct vb_table_params again = {.name = "later", .record_bytes = 8, .records = 10};
+	uint64_t two = 2;
+
+	(void)state;
+	w.db->store.opening = true;
+	SAYS(vb_table_open(w.db, &again, &o.table), -EBUSY, "'db'", "another thread",
+	     "one at a time");
+	again.ordered = true;
+	SAYS(vb_table_open(w.db, &again, &o.table), -EBUSY, "another thread");
+	SAYS(vb_values_open(w.db, &o.vp, &o.values), -EBUSY, "another thread");
+	w.db->store.opening = false;
+	assert_null(o.table);
+	assert_null(o.values);
+	assert_int_equal(vb_table_open(w.db, &again, &o.table), 0);
+	again.name = "last";
+	assert_int_equal(vb_table_open(w.db, &again, &o.table), 0);
+	w.table->node[0].loading = true;
+	SAYS(vb_table_load(w.table, 2, &two), -EBUSY, "'t'", "node 0", "one at a time");
+	/* Of another node, at the same time. */
+	assert_int_equal(vb_table_load(w.table, 3, &two), 0);
+	w.table->node[0].loading = false;
+	assert_int_equal(vb_table_load(w.table, 2, &two), 0);
+	SAYS(vb_table_load(w.table, 2, &two), -EEXIST, "already");
+	SAYS(vb_table_load(w.table, 2, &two), -EEXIST, "already");
+}
+
 /* ---- closing what is in use ---- */
 
 static void test_close_in_use(void **state)
@@ -485,6 +410,7 @@ static void test_close_in_use(void **state)
 	vb_coordinator_close(w.co);
 	SAYS(vb_db_close(w.db), -EBUSY, "server");
 	vb_db_server_stop(w.dbs);
+	vb_db_server_stop(w.task_dbs);
 	SAYS(vb_db_close(w.db), -EBUSY, "table of values");
 	SAYS(vb_fabric_close(w.f), -EBUSY, "database 'db'");
 	vb_values_close(w.values);
@@ -676,20 +602,25 @@ static int nothing_is_left(void **state)
 
 #define WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_call_has_a_row),
+		cmocka_unit_test(test_threads_as_told),
 		WORLD(test_null),
 		WORLD(test_untold_child),
 		WORLD(test_told_child),
 		WORLD(test_children_of_children),
 		WORLD(test_other_thread),
+		WORLD(test_any_thread),
+		WORLD(test_one_at_a_time),
 		WORLD(test_close_in_use),
 		cmocka_unit_test(test_grants),
 		cmocka_unit_test(test_path),
 	};
 
+	vb_assert(argc == 2);
+	threads_path = argv[1];
 	signal(SIGPIPE, SIG_IGN);
 	return cmocka_run_group_tests_name("misuse", tests, NULL, nothing_is_left);
 }
