@@ -113,8 +113,9 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *client,
 
 /*
  * Keeps what is held: renews the grant's lease (vb_lock_renew) whenever half of what it had left is over, until
- * it is cancelled (vb_ring_cancel) or that fails.  What fails is tried again; but a quarter before the lease's
- * end it is told, so that who works under the lock can come to an end while it is still held.
+ * it is cancelled (vb_ring_cancel) or that fails.  What fails is tried again; but a quarter of that before the
+ * lease's end it is told, so that who works under the lock can come to an end while it is still held.  (A verb
+ * that is under way then ends first: drtm's readers, whose leases are short, may hear of it later.)
  *
  * The completion says how the grant stands.  It is held and the client's again, to be released or renewed, after
  *

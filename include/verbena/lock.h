@@ -340,9 +340,8 @@ int vb_lock_convert(struct vb_lock_client *client, struct vb_grant *grant, enum 
  * brought up to date, mode and token stay, and nobody else has had the lock in between.  A lease
  * that is over, by the client's clock or where the lock is kept, stays over: it is not revived,
  * also if nobody has come for the lock yet.  Waits for an answer, not for other clients, at most
- * timeout_ns and not beyond the lease's end (rpc, traditional, traditional-ro: a quarter of a lease
- * at least).  So renew when about half of the lease has passed.  While a holder renews, others
- * wait.
+ * timeout_ns and not beyond the lease's end.  So renew when about half of the lease has passed.
+ * While a holder renews, others wait.
  *
  * Who can: table, rpc, traditional, traditional-ro; drtm, whose readers have leases.  dslr,
  * dslr-update and shiftlock cannot: their waiters count from what they have seen themselves, and a

@@ -230,8 +230,6 @@ static int ask_until(struct vb_lock_client *me, uint16_t tag, const struct vb_as
 	uint64_t give_up = now + ask_for_ns;
 	int err;
 
-	if (until_ns < now + patience)
-		until_ns = now + patience;
 	if (until_ns < give_up)
 		give_up = until_ns;
 	for (;;) {
@@ -253,7 +251,10 @@ static int ask_until(struct vb_lock_client *me, uint16_t tag, const struct vb_as
 int vb_ask(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *request, uint64_t until_ns,
 	   uint64_t ask_for_ns, struct vb_answer *answer)
 {
-	return ask_until(me, tag, request, until_ns, ask_for_ns, NULL, answer);
+	uint64_t least = vb_ep_now(me->ep) + vb_ask_patience(me);
+
+	return ask_until(me, tag, request, until_ns < least ? least : until_ns, ask_for_ns, NULL,
+			 answer);
 }
 
 int vb_ask_release(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *release,
@@ -302,7 +303,8 @@ int vb_ask_renew(struct vb_lock_client *me, struct vb_claim *c, const struct vb_
 	};
 	uint64_t begun_ns = vb_ep_now(me->ep);
 	struct vb_answer answer;
-	int err = vb_ask(me, r->tag, &ask, until_ns, r->ask_for_ns, &answer);
+	/* No longer than asked: a lease may be over by then. */
+	int err = ask_until(me, r->tag, &ask, until_ns, r->ask_for_ns, NULL, &answer);
 
 	if (err != 0) {
 		VB_SOMETIMES(2000, "rpc traditional traditional-ro: a renewal has no answer");

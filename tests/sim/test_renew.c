@@ -604,6 +604,45 @@ static void test_kept_no_longer(void **state)
 	assert_int_equal(told, 9);
 }
 
+/* Nor if much of the lease was over when it began, and what a renewal waits for never comes. */
+static void test_kept_from_the_middle(void **state)
+{
+	static const enum vb_mode modes[] = {VB_EXCLUSIVE, VB_SHARED};
+
+	for (unsigned m = 0; m < VB_ARRAY_SIZE(modes); m++) {
+		struct vb_grant g;
+		struct world w;
+
+		FOR_EACH_THAT_RENEWS(w, g, modes[m])
+		{
+			struct vb_ring *ring = open_ring();
+			char said[4096] = "";
+			uint64_t left;
+			int err;
+
+			/* What is left of a lease of drtm's is little more than a verb's bound. */
+			if (w.space->ops->caps & VB_LOCK_SERVER) {
+				pause_for(w.a, lease_of(&g, w.a) / 8 * 5);
+				vb_sim_ep_pause(w.server->ep, now() + 4 * LEASE);
+			} else {
+				vb_sim_set_faults(w.f, &lose);
+			}
+			left = lease_of(&g, w.a);
+			vb_log_capture_begin(said, sizeof(said));
+			assert_int_equal(keep(ring, &w, &g, NULL), VB_STARTED);
+			err = keep_for(ring, left);
+			vb_sim_set_faults(w.f, &none);
+			assert_true(err == -ETIMEDOUT || err == -VB_EUNKNOWN);
+			assert_true(vb_lock_valid(w.a, &g));
+			assert_true(lease_of(&g, w.a) >= left / 8);
+			(void)vb_lock_release(w.a, &g);
+			vb_log_capture_end();
+			must(vb_ring_close(ring));
+			close_world(&w);
+		}
+	}
+}
+
 /* The first renewal after a restart may be refused, and so may one whose answer is lost. */
 static void test_kept_over_a_restart(void **state)
 {
@@ -714,6 +753,7 @@ int main(void)
 		cmocka_unit_test(test_cancelled),
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_kept_no_longer),
+		cmocka_unit_test(test_kept_from_the_middle),
 		cmocka_unit_test(test_kept_over_a_restart),
 		cmocka_unit_test(test_kept_and_lost),
 		cmocka_unit_test(test_not_kept),
