@@ -63,7 +63,8 @@ static int renew_by(const struct started *s, uint64_t last_ns, uint64_t pause_ns
 	}
 }
 
-/* Cancelled: also between two renewals, when the lease may be over. */
+/* Cancelled: also between two renewals, when the lease may be over.  Where the thread has ended that began it,
+ * nobody is left who could cancel it, or give the lock back. */
 static int run_keep(struct vb_ring_op *op)
 {
 	struct started s;
@@ -75,6 +76,8 @@ static int run_keep(struct vb_ring_op *op)
 		uint64_t left = end > now ? end - now : 0;
 
 		err = vb_ep_sleep(s.client->ep, left / KEEP_HALF);
+		if (err == 0 && vb_sched_is_orphan(s.client->ep->sched))
+			err = -ECANCELED;
 		if (err == 0)
 			err = renew_by(&s, end - left / KEEP_WARN, left / KEEP_WARN / KEEP_TRIES);
 	}

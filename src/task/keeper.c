@@ -295,6 +295,11 @@ unsigned vb_sched_calls_open(const struct vb_sched *s)
 	return s->calls_open;
 }
 
+bool vb_sched_is_orphan(const struct vb_sched *s)
+{
+	return __atomic_load_n(&s->orphan, __ATOMIC_RELAXED);
+}
+
 void vb_sched_background_begin(struct vb_sched *s)
 {
 	if (s->face.is_virtual)

@@ -104,6 +104,7 @@ uint64_t vb_sched_now_slow(struct vb_sched *s);
 unsigned vb_sched_tasks(const struct vb_sched *s); /* tasks alive, root not counted */
 uint64_t vb_sched_switches(const struct vb_sched *s);
 unsigned vb_sched_calls_open(const struct vb_sched *s); /* on rings; by whoever has it */
+bool vb_sched_is_orphan(const struct vb_sched *s); /* its thread has ended; by whoever has it */
 
 /* The part of the scheduler that inline functions see. */
 struct vb_sched_face {

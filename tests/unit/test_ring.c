@@ -400,6 +400,42 @@ static void test_kept_outside(void **state)
 	close_world();
 }
 
+static void *keeps_and_ends(void *arg)
+{
+	static struct vb_grant g;
+	struct vb_ring *ring;
+
+	if (vb_ring_open(NULL, &ring) == 0 && vb_lock_client_open(w.space, 0, &w.client[0]) == 0 &&
+	    vb_lock_acquire(w.client[0], 5, VB_EXCLUSIVE, PATIENCE_NS, &g) == 0 &&
+	    vb_lock_keep_start(ring, w.client[0], &g, &g, NULL) == VB_STARTED)
+		*(bool *)arg = true;
+	return NULL;
+}
+
+/* Nobody is left who could end it: so does the lease.  (In a process of its own: what the thread has left open
+ * stays so.) */
+static void test_kept_by_nobody(void **state)
+{
+	bool started = false;
+	pthread_t thread;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	pid = fork_child();
+	if (pid != 0) {
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+		return;
+	}
+	open_leased("shm", "rpc", 0, 0, KEPT_LEASE_NS);
+	if (pthread_create(&thread, NULL, keeps_and_ends, &started) != 0)
+		_exit(1);
+	pthread_join(thread, NULL);
+	_exit(!started ||
+	      vb_lock_acquire(w.holder, 5, VB_EXCLUSIVE, 12 * KEPT_LEASE_NS, &w.held) != 0);
+}
+
 /* ---- what a ring refuses ---- */
 
 static void test_depth(void **state)
@@ -667,11 +703,17 @@ static void test_transactions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shm),          cmocka_unit_test(test_tcp),
-		cmocka_unit_test(test_sim),          cmocka_unit_test(test_depth),
-		cmocka_unit_test(test_others),       cmocka_unit_test(test_params),
-		cmocka_unit_test(test_simulation),   cmocka_unit_test(test_forked_inside),
-		cmocka_unit_test(test_transactions), cmocka_unit_test(test_kept_outside),
+		cmocka_unit_test(test_shm),
+		cmocka_unit_test(test_tcp),
+		cmocka_unit_test(test_sim),
+		cmocka_unit_test(test_depth),
+		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_params),
+		cmocka_unit_test(test_simulation),
+		cmocka_unit_test(test_forked_inside),
+		cmocka_unit_test(test_transactions),
+		cmocka_unit_test(test_kept_outside),
+		cmocka_unit_test(test_kept_by_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
