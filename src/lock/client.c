@@ -434,8 +434,9 @@ static int renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t tim
 	if (err == -VB_ELOST && now < c->valid_until_ns)
 		c->valid_until_ns = now;
 	vb_observe_end(me, VB_ACT_CONVERT, c->lock, c, err);
+	/* And nothing else: of what is kept its client may read lock, mode and token meanwhile. */
 	if (err == 0)
-		vb_claim_describe(c, grant);
+		grant->valid_until_ns = c->valid_until_ns;
 	return err;
 }
 
