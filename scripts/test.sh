@@ -462,6 +462,8 @@ stage_package() {
 		tests/cpp/test_hpp.cpp
 	check "verbena.hpp in C++20, with coroutines" example_installed clang++ -std=c++20 -pedantic \
 		-fno-exceptions -fno-rtti tests/cpp/test_hpp.cpp
+	check "verbena.hpp in C++20, with exceptions" example_installed clang++ -std=c++20 -pedantic \
+		tests/cpp/test_hpp.cpp
 	docs=$(find "$out/root" -path '*/share/doc/verbena')
 	check "the pages and the examples are installed" docs_installed
 	for file in "$docs"/examples/*.c; do

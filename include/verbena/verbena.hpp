@@ -2,7 +2,7 @@
 /*
  * Verbena in C++: locks that are given back at the end of a block (C++14), and calls that coroutines
  * await (C++20).  All of it is in this header; what it says in a word is said at length in
- * verbena/lock.h and verbena/async.h.  There are no exceptions: errors are those of the C calls.
+ * verbena/lock.h and verbena/async.h.  It throws no exceptions: errors are those of the C calls.
  *
  *	verbena::job serve(verbena::ring &ring, vb_lock_client *client)
  *	{
@@ -98,13 +98,14 @@ public:
 	{
 		return error_ == 0 && vb_lock_valid(client_, &grant_);
 	}
-	/* The lock, its token and the end of its lease, once it was granted. */
+	/* The lock, its token and the end of its lease, once it was granted; while it is kept, but the last. */
 	const vb_grant &grant() const noexcept
 	{
 		return grant_;
 	}
 	/* Gives it back before the end of the block: the result of vb_lock_release, or error() where nothing
-	 * is held.  After -EBUSY, a call with the client is under way, it is held as before. */
+	 * is held.  It is held as before after -EBUSY, a call with the client is under way, and -VB_EFOREIGN,
+	 * called by another thread. */
 	int release() noexcept
 	{
 		int err = error_;
@@ -112,7 +113,7 @@ public:
 		if (err != 0)
 			return err;
 		err = vb_lock_release(client_, &grant_);
-		if (err != -EBUSY)
+		if (err != -EBUSY && err != -VB_EFOREIGN)
 			error_ = -EINVAL;
 		return err;
 	}
@@ -289,7 +290,7 @@ class ring
 		    : started(on, id), what_(std::forward<F>(what))
 		{
 		}
-		static int run(void *self)
+		static int run(void *self) noexcept
 		{
 			return static_cast<calling *>(self)->what_();
 		}
@@ -331,16 +332,25 @@ public:
 		return vb_ring_cancel(ring_, id);
 	}
 
-	/* Resumes those whose calls have ended, and does not wait: how many, or an error of vb_ring_reap. */
+	/* Resumes those whose calls have ended, and does not wait: how many, or an error of vb_ring_reap.  An
+	 * exception that a coroutine's promise lets out comes out here, and of run; the others are resumed next
+	 * time. */
 	int resume()
 	{
-		vb_completion done[64];
-		int n = vb_ring_reap(ring_, done, 64);
+		int n = 0;
 
-		for (int i = 0; i < n; i++) {
-			started *one = static_cast<started *>(done[i].tag);
+		/* One by one: what was reaped and is not resumed would never be. */
+		while (n < 64) {
+			vb_completion done;
+			int err = vb_ring_reap(ring_, &done, 1);
 
-			one->result_ = done[i].result;
+			if (err <= 0)
+				return n > 0 ? n : err;
+			n++;
+
+			started *one = static_cast<started *>(done.tag);
+
+			one->result_ = done.result;
 			one->who_.resume();
 		}
 		return n;
@@ -377,7 +387,8 @@ public:
 		return keeping(ring_, held, id);
 	}
 	/* Runs what() on the ring: awaited, its result, which is 0 or negative.  What it may do is said at
-	 * vb_ring_call. */
+	 * vb_ring_call.  An exception that leaves it ends the program; and while it handles one, in a catch
+	 * block, it calls nothing of Verbena. */
 	template <typename F> calling<F> call(F &&what, uint64_t *id = nullptr)
 	{
 		return calling<F>(ring_, std::forward<F>(what), id);

@@ -2,6 +2,7 @@
 /* verbena.hpp: guards, and in C++20 what coroutines await.  Each line that fails says which. */
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include <poll.h>
 
@@ -99,6 +100,20 @@ void test_guards()
 	CHECK(is_free(3));
 }
 
+/* It stays its thread's. */
+void test_of_another_thread()
+{
+	verbena::hold held(client[0], 3, VB_EXCLUSIVE, patience_ns);
+
+	vb_log_levels("off");
+	std::thread([&held] {
+		CHECK(held.release() == -VB_EFOREIGN && held && !held.valid());
+	}).join();
+	vb_log_levels("warn");
+	CHECK(held.valid() && !is_free(3));
+	CHECK(held.release() == 0 && is_free(3));
+}
+
 #ifdef VERBENA_COROUTINES
 
 int inside, done;
@@ -194,6 +209,69 @@ void test_kept(verbena::ring &ring)
 	CHECK(done == 2 && result == -ECANCELED && held.release() == 0);
 }
 
+#ifdef __cpp_exceptions
+
+/* Its exceptions go to who has resumed it. */
+struct thrower {
+	struct promise_type {
+		thrower get_return_object()
+		{
+			return {std::coroutine_handle<promise_type>::from_promise(*this)};
+		}
+		std::suspend_never initial_suspend() noexcept
+		{
+			return {};
+		}
+		std::suspend_always final_suspend() noexcept
+		{
+			return {};
+		}
+		void return_void()
+		{
+		}
+		void unhandled_exception()
+		{
+			throw;
+		}
+	};
+	std::coroutine_handle<> me;
+};
+
+thrower throws(verbena::ring &ring, vb_lock_client *who, uint64_t *id)
+{
+	verbena::hold held = co_await ring.acquire(who, 5, VB_EXCLUSIVE, VB_FOREVER_NS, id);
+
+	done++;
+	throw held.error();
+}
+
+/* What has ended beside it is resumed all the same. */
+void test_exceptions(verbena::ring &ring)
+{
+	verbena::hold held(client[0], 5, VB_EXCLUSIVE, patience_ns);
+	thrower all[3] = {};
+	uint64_t id[3];
+	int caught = 0;
+
+	done = 0;
+	for (int i = 0; i < 3; i++)
+		all[i] = throws(ring, client[1 + i], &id[i]);
+	for (int i = 0; i < 3; i++)
+		CHECK(ring.cancel(id[i]) == 0);
+	for (int i = 0; i < 3; i++) {
+		try {
+			CHECK(ring.run() == 0);
+		} catch (int err) {
+			CHECK(err == -ECANCELED && ++caught == done);
+		}
+	}
+	CHECK(caught == 3 && ring.run() == 0);
+	for (int i = 0; i < 3; i++)
+		all[i].me.destroy();
+}
+
+#endif
+
 /* As a thread does that sleeps elsewhere. */
 void test_elsewhere(verbena::ring &ring)
 {
@@ -220,6 +298,9 @@ void test_coroutines()
 	test_contended(ring);
 	test_results(ring);
 	test_kept(ring);
+#ifdef __cpp_exceptions
+	test_exceptions(ring);
+#endif
 	test_elsewhere(ring);
 	CHECK(ring.run() == 0);
 	CHECK(ring.close() == 0);
@@ -233,6 +314,7 @@ int main()
 {
 	open_world("table");
 	test_guards();
+	test_of_another_thread();
 #ifdef VERBENA_COROUTINES
 	test_coroutines();
 	std::puts("guards and coroutines");
