@@ -62,7 +62,7 @@ struct vb_ring_params {
 	 * some 32,000 of them unless its vm.max_map_count is raised. */
 	uint32_t depth;
 	/* The stack of a call, 16 KiB to 64 MiB, rounded up to a power of two; 0: 64 KiB.  Only what is
-	 * touched of it takes memory. */
+	 * touched of it takes memory.  A provider's functions (verbena/provider.h) may have 16 KiB of it. */
 	uint32_t stack_bytes;
 };
 

@@ -42,7 +42,7 @@
  * without, as `verbena list` says.  Masked atomics, and words of 128 bits, are not asked for: locks that could use
  * them run their portable variants.
  *
- * Threads.  ep_open and ep_close are called by any thread, never two at a time.  Each endpoint is called by one
+ * Threads.  ep_open and ep_close are called by any thread, of one fabric never two at a time.  Each endpoint is called by one
  * thread at a time, the one that has opened it or one that stands in for it (verbena/fabric.h, "Background
  * work"), and different ones at the same time.  alive, local and common_now are called by any thread at any time.
  * No function may call Verbena (but vb_strerror), wait for another thread that may be in one of its calls, or
@@ -104,8 +104,8 @@ struct vb_provider_verb {
 /* The end of a verb: 0, and it has taken effect and `local` is filled; or a negative error. */
 struct vb_provider_end {
 	uint64_t id;
-	/* -VB_EPEERGONE: nothing has happened and will; -VB_EUNKNOWN: it may have, or may still within
-	 * verb_bound_ns; -EAGAIN: a SEND that found no room. */
+	/* -VB_EPEERGONE: nothing has happened and will; -EAGAIN: a SEND that found no room; -VB_EUNKNOWN: it may
+	 * have, or may still within verb_bound_ns.  All else is taken for that. */
 	int err;
 };
 
@@ -151,7 +151,8 @@ struct vb_provider {
 	/* An endpoint at `node`: 0 or a negative error, which the call that wanted it returns.  -EXDEV where this
 	 * process has no part in the node and may not open one there. */
 	int (*ep_open)(void *ctx, uint16_t node, struct vb_provider_endpoint *out);
-	/* No verb of it is under way, or end_ns has passed; no message is wanted any more. */
+	/* No message is wanted any more, and no verb of it is under way; but for one that was given up, after a verb
+	 * that has not ended within end_ns, or an error of poll. */
 	void (*ep_close)(void *ctx, void *ep);
 	/* Posts n verbs (1 to 256), in this order, and does not wait for them: 0; or a negative error, and none
 	 * was posted. */

@@ -464,6 +464,8 @@ int vb_provider_check(const struct vb_provider *provider, struct vb_provider_bro
 	vb_clock_let();
 	if (kept)
 		return 0;
+	if (t.broken.promise == NULL)
+		return t.err;
 	*out = t.broken;
 	return vb_fail(-EPROTO, "'%s' has broken the promise '%s': %s", provider->name,
 		       t.broken.promise, t.broken.seen);

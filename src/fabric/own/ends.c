@@ -40,8 +40,9 @@ static void note(struct own_ep *e, uint32_t number, struct own_place *head, int 
 	struct vb_verb *v = head->verb;
 
 	if (err != 0) {
-		/* The first piece that fails says what became of the verb. */
-		if (v->status == 0)
+		/* The first piece that fails says what became of the verb, but for those of which it is not
+		 * known. */
+		if (v->status == 0 || err == -VB_EUNKNOWN)
 			v->status = err < 0 ? err : -EIO;
 		return;
 	}
@@ -50,6 +51,22 @@ static void note(struct own_ep *e, uint32_t number, struct own_place *head, int 
 		memcpy(pl->to, data, pl->bytes);
 	if (v->op == VB_OP_CAS64 || v->op == VB_OP_FAA64)
 		memcpy(&v->old.lo, data, sizeof(v->old.lo));
+}
+
+void own_pieces_less(struct own_ep *e, uint32_t head_number, uint32_t n)
+{
+	struct own_place *head = &e->place[head_number];
+
+	head->left -= n;
+	if (head->left > 0)
+		return;
+	if (head->batch != NULL) {
+		/* Of a WRITE in pieces, one has landed. */
+		if (head->verb->status != 0 && head->some)
+			head->verb->status = -VB_EUNKNOWN;
+		own_verb_ends(e, head->batch);
+	}
+	place_back(e, head_number);
 }
 
 void own_piece_ends(struct own_ep *e, uint32_t number, int err)
@@ -62,15 +79,7 @@ void own_piece_ends(struct own_ep *e, uint32_t number, int err)
 		note(e, number, head, err);
 	if (number != head_number)
 		place_back(e, number);
-	if (--head->left > 0)
-		return;
-	if (head->batch != NULL) {
-		/* Of a WRITE in pieces, one may have landed. */
-		if (head->verb->status == -VB_EPEERGONE && head->some)
-			head->verb->status = -VB_EUNKNOWN;
-		own_verb_ends(e, head->batch);
-	}
-	place_back(e, head_number);
+	own_pieces_less(e, head_number, 1);
 }
 
 /* All that is under way is unknown.  No place of it is used again: nothing is posted any more. */
@@ -82,6 +91,14 @@ static void give_up(struct own_ep *e)
 			own_piece_ends(e, i, -VB_EUNKNOWN);
 	}
 	vb_list_remove(&e->in_busy);
+}
+
+/* Only two errors say that nothing has happened.  Whatever else a provider tells, it may have. */
+static int what_happened(const struct own_place *pl, int err)
+{
+	if (err == 0 || err == -VB_EPEERGONE || (err == -EAGAIN && pl->op == VB_OP_SEND))
+		return err;
+	return -VB_EUNKNOWN;
 }
 
 bool own_ep_take_ends(struct own_ep *e)
@@ -102,7 +119,7 @@ bool own_ep_take_ends(struct own_ep *e)
 				 e->p->name, ends[i].id);
 			continue;
 		}
-		own_piece_ends(e, number, ends[i].err);
+		own_piece_ends(e, number, what_happened(&e->place[number], ends[i].err));
 	}
 	if (n < 0) {
 		vb_error("'%s' says that endpoint %u of node %u is not usable any more: %s",
@@ -114,6 +131,7 @@ bool own_ep_take_ends(struct own_ep *e)
 
 void own_ep_look_for_lost(struct own_ep *e, uint64_t now)
 {
+	own_watch(&e->watch, e->p, now);
 	if (e->broken || now < e->scan_ns)
 		return;
 	e->scan_ns = now + e->p->end_ns / 4;
@@ -121,8 +139,8 @@ void own_ep_look_for_lost(struct own_ep *e, uint64_t now)
 		const struct own_place *pl = &e->place[i];
 
 		/* What has been built and not posted yet has no time. */
-		if (!pl->out || pl->ended || pl->posted_ns == 0 ||
-		    now <= pl->posted_ns + e->p->end_ns)
+		if (!pl->out || pl->ended || !pl->posted ||
+		    e->watch.ns <= pl->posted_at + e->p->end_ns)
 			continue;
 		vb_error("'%s' has not told the end of a verb of endpoint %u of node %u within "
 			 "%" PRIu64 " ns (end_ns): the endpoint is given up",

@@ -37,6 +37,22 @@
 #define OWN_PLACES_MIN 4u
 #define OWN_NS_MAX     100000000000ull
 
+/*
+ * For how long an endpoint has been polled.  A provider's verbs end within end_ns as long as it is: what its thread
+ * has spent elsewhere, or standing still, counts for a quarter of that at most.
+ */
+struct own_watch {
+	uint64_t looked_ns, ns;
+};
+
+static inline void own_watch(struct own_watch *w, const struct vb_provider *p, uint64_t now)
+{
+	uint64_t since = now > w->looked_ns ? now - w->looked_ns : 0;
+
+	w->ns += since < p->end_ns / 4 ? since : p->end_ns / 4;
+	w->looked_ns = now;
+}
+
 /* ---- raw.c ---- */
 
 struct own_raw {
@@ -80,11 +96,13 @@ struct own_place {
 	struct vb_batch *batch; /* NULL: nobody waits */
 	struct vb_verb *verb;
 	uint8_t *to;        /* READ: where the piece goes */
-	uint64_t posted_ns; /* 0: it has not been */
+	uint64_t posted_at; /* by the endpoint's watch */
 	uint32_t round;
 	uint32_t head; /* the place of the verb's first piece */
 	uint32_t left; /* there: so many pieces of the verb have not ended */
 	uint16_t bytes;
+	uint8_t op; /* enum vb_op */
+	bool posted;
 	bool out;   /* in use */
 	bool ended; /* the piece has */
 	bool some;  /* of a head: a piece of the verb has taken effect */
@@ -108,6 +126,7 @@ struct own_ep {
 	bool broken;      /* a verb of it never ended: nothing is posted any more */
 	bool have;        /* `message` has come and nobody has taken it */
 	uint64_t scan_ns; /* when to look for verbs that never ended */
+	struct own_watch watch;
 	struct vb_msg message;
 	uint32_t n_places, n_free, n_built;
 	uint32_t *free;                 /* [n_places]: n_free numbers of places */
@@ -127,6 +146,8 @@ int own_post(struct vb_ep *ep, struct vb_batch *batch);
 
 /* A signalled verb of the batch has ended. */
 void own_verb_ends(struct own_ep *e, struct vb_batch *b);
+/* n pieces of the verb with that head will not end any more, or have. */
+void own_pieces_less(struct own_ep *e, uint32_t head_number, uint32_t n);
 /* The piece in that place has. */
 void own_piece_ends(struct own_ep *e, uint32_t number, int err);
 /* Takes the ends that are there: whether there were any. */

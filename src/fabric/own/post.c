@@ -16,16 +16,18 @@
 static void hand_over(struct own_ep *e)
 {
 	const uint32_t n = e->n_built;
-	const uint64_t now = vb_clock_ns();
 	int err;
 
 	e->n_built = 0;
 	if (n == 0)
 		return;
+	own_watch(&e->watch, e->p, vb_clock_ns());
 	if (vb_list_empty(&e->in_busy))
 		vb_list_push(&e->thread->busy, &e->in_busy);
-	for (uint32_t i = 0; i < n; i++)
-		e->place[(uint32_t)e->built[i].id].posted_ns = now;
+	for (uint32_t i = 0; i < n; i++) {
+		e->place[(uint32_t)e->built[i].id].posted_at = e->watch.ns;
+		e->place[(uint32_t)e->built[i].id].posted = true;
+	}
 	err = e->p->post(e->p->ctx, e->at.ep, e->built, n);
 	for (uint32_t i = 0; err != 0 && i < n; i++)
 		own_piece_ends(e, (uint32_t)e->built[i].id, err);
@@ -67,6 +69,11 @@ static int check_memory(const struct own_ep *e, const struct vb_verb *v, uint64_
 	return 0;
 }
 
+static bool is_too_late(const struct own_ep *e, const struct vb_verb *v)
+{
+	return v->not_after_ns != 0 && vb_ep_now(&e->ep) > v->not_after_ns;
+}
+
 static int check(const struct own_ep *e, const struct vb_verb *v)
 {
 	int err = 0;
@@ -95,7 +102,7 @@ static int check(const struct own_ep *e, const struct vb_verb *v)
 	default:
 		return vb_fail(-EOPNOTSUPP, "'%s' has no %s", e->p->name, vb_op_names[v->op]);
 	}
-	if (err == 0 && v->not_after_ns != 0 && vb_ep_now(&e->ep) > v->not_after_ns)
+	if (err == 0 && is_too_late(e, v))
 		return -VB_ETOOLATE;
 	if (err == 0 && e->broken)
 		return -VB_EPEERGONE;
@@ -133,8 +140,8 @@ struct making {
 	uint32_t pieces, head;
 };
 
-/* The next `bytes` bytes of it, in a place of their own. */
-static bool build(struct own_ep *e, struct making *m, uint32_t bytes)
+/* The next `bytes` bytes of it, in a place of their own.  0; -VB_EPEERGONE; -VB_ETOOLATE. */
+static int build(struct own_ep *e, struct making *m, uint32_t bytes)
 {
 	struct vb_verb *v = m->verb;
 	struct vb_provider_verb *out;
@@ -142,7 +149,12 @@ static bool build(struct own_ep *e, struct making *m, uint32_t bytes)
 	uint8_t *local;
 
 	if (!get_place(e, &number))
-		return false;
+		return -VB_EPEERGONE;
+	/* It may have waited for its place. */
+	if (is_too_late(e, v)) {
+		e->free[e->n_free++] = number;
+		return -VB_ETOOLATE;
+	}
 	if (m->from == 0)
 		m->head = number;
 	local = (uint8_t *)e->at.buffer + (size_t)number * VB_PROVIDER_VERB_BYTES;
@@ -154,6 +166,7 @@ static bool build(struct own_ep *e, struct making *m, uint32_t bytes)
 		.head = m->head,
 		.left = m->pieces,
 		.bytes = (uint16_t)bytes,
+		.op = v->op,
 		.out = true,
 	};
 	out = &e->built[e->n_built++];
@@ -173,7 +186,7 @@ static bool build(struct own_ep *e, struct making *m, uint32_t bytes)
 	if (v->op == VB_OP_SEND)
 		put_message(e, v, out);
 	m->from += bytes;
-	return true;
+	return 0;
 }
 
 static uint32_t bytes_of(const struct vb_verb *v)
@@ -210,19 +223,31 @@ static uint32_t count_pieces(struct making m)
 	return n;
 }
 
-/* If the endpoint breaks before all is built, those that are do not end their verb: it ends here. */
+/*
+ * Not all of it can be built.  If the endpoint is broken, the pieces that were do not end their verb: it ends here.
+ * If the verb is too late, it ends with the last of them.
+ */
+static void stop_building(struct own_ep *e, const struct making *m, int err)
+{
+	m->verb->status = m->from == 0 ? err : -VB_EUNKNOWN;
+	if (err == -VB_ETOOLATE && m->from > 0)
+		own_pieces_less(e, m->head, count_pieces(*m));
+	else if (m->verb->flags & VB_SIGNALLED)
+		own_verb_ends(e, m->batch);
+}
+
 static void build_all(struct own_ep *e, struct vb_batch *b, struct vb_verb *v)
 {
 	struct making m = {.batch = b, .verb = v, .all = bytes_of(v)};
 
 	m.pieces = count_pieces(m);
 	while (m.from < m.all) {
-		if (build(e, &m, next_piece(&m)))
-			continue;
-		v->status = m.from == 0 ? -VB_EPEERGONE : -VB_EUNKNOWN;
-		if (v->flags & VB_SIGNALLED)
-			own_verb_ends(e, b);
-		return;
+		int err = build(e, &m, next_piece(&m));
+
+		if (err != 0) {
+			stop_building(e, &m, err);
+			return;
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ struct vb_provider_verb *own_probe_add(struct own_probe *p, enum vb_provider_op 
 		.node = p->t->node,
 		.offset = OWN_TRY_AT + offset,
 		.bytes = bytes,
-		.local = (uint8_t *)p->at.buffer + (size_t)p->n * VB_PROVIDER_VERB_BYTES,
+		.local = p->data[p->n],
 	};
 	p->ended[p->n] = false;
 	p->err[p->n] = 0;
@@ -76,12 +76,25 @@ struct vb_provider_verb *own_probe_add(struct own_probe *p, enum vb_provider_op 
 	return v;
 }
 
+/* The place in the endpoint's buffer of the verb of that number. */
+static uint8_t *place_of(const struct own_probe *p, uint32_t i)
+{
+	return (uint8_t *)p->at.buffer + (size_t)(i % p->limit) * VB_PROVIDER_VERB_BYTES;
+}
+
 /* In as many posts as there are places for: who has four has four verbs under way. */
 static bool post_some(struct own_probe *p, uint32_t from, uint32_t n)
 {
 	const struct vb_provider *prov = p->t->p;
-	int err = prov->post(prov->ctx, p->at.ep, &p->verb[from], n);
+	struct vb_provider_verb verbs[OWN_BATCH];
+	int err;
 
+	for (uint32_t i = 0; i < n; i++) {
+		verbs[i] = p->verb[from + i];
+		verbs[i].local = place_of(p, from + i);
+		memcpy(verbs[i].local, p->data[from + i], VB_PROVIDER_VERB_BYTES);
+	}
+	err = prov->post(prov->ctx, p->at.ep, verbs, n);
 	if (err != 0)
 		return own_is_broken(p->t, "ends", "post of %u verbs says %d", n, err);
 	p->out += n;
@@ -117,6 +130,7 @@ static bool note_end(struct own_probe *p, const struct vb_provider_end *end)
 		return own_is_broken(p->t, "ends", "a verb has ended twice");
 	p->ended[i] = true;
 	p->err[i] = end->err;
+	memcpy(p->data[i], place_of(p, i), VB_PROVIDER_VERB_BYTES);
 	p->out--;
 	return true;
 }

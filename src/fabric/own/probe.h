@@ -19,6 +19,7 @@
 struct own_try {
 	const struct vb_provider *p;
 	uint16_t node; /* that is tried at present */
+	int err;       /* no promise is broken, and it could not be looked at */
 	struct vb_provider_broken broken;
 };
 
@@ -26,11 +27,13 @@ struct own_probe {
 	struct own_try *t;
 	struct vb_provider_endpoint at;
 	bool open;
-	uint32_t n, out;                         /* verbs of the batch; those that have not ended */
-	uint32_t limit, round;                   /* verbs that a batch may have; batches so far */
+	uint32_t n, out;       /* verbs of the batch; those that have not ended */
+	uint32_t limit, round; /* verbs that are under way at most; batches so far */
 	struct vb_provider_verb verb[OWN_BATCH]; /* in the order of posting */
 	bool ended[OWN_BATCH];
 	int err[OWN_BATCH];
+	/* What the verbs write and have read: a batch may be larger than the endpoint's buffer. */
+	_Alignas(8) uint8_t data[OWN_BATCH][VB_PROVIDER_VERB_BYTES];
 };
 
 /* Notes the first promise that is broken.  Always false. */

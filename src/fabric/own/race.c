@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 
+#include "base/log.h"
 #include "fabric/own/probe.h"
 
 #define RIVALS        4u
@@ -256,6 +257,8 @@ bool own_check_threads(struct own_try *t)
 	for (unsigned i = 0; kept && i < THREADS; i++) {
 		racers[i].started = pthread_create(&racers[i].thread, NULL, race, &racers[i]) == 0;
 		kept = racers[i].started;
+		if (!kept)
+			t->err = vb_fail(-ENOMEM, "no thread to try '%s' by", t->p->name);
 	}
 	for (unsigned i = 0; i < THREADS; i++) {
 		if (racers[i].started)

@@ -49,7 +49,7 @@ static int failed(const struct own_raw *r, const struct vb_provider_verb *v, int
 
 int own_raw_run(struct own_raw *r, struct vb_provider_verb *v)
 {
-	const uint64_t until = vb_clock_ns() + r->p->end_ns;
+	struct own_watch watch = {.looked_ns = vb_clock_ns()};
 	struct vb_provider_end end;
 	int n, err;
 
@@ -64,12 +64,11 @@ int own_raw_run(struct own_raw *r, struct vb_provider_verb *v)
 	if (err != 0)
 		return failed(r, v, err);
 	for (;;) {
-		const bool late = vb_clock_ns() > until;
-
 		n = r->p->poll(r->p->ctx, r->at.ep, &end, 1);
 		if (n == 1 && end.id == v->id)
 			return end.err == 0 ? 0 : failed(r, v, end.err);
-		if (n < 0 || (n == 0 && late))
+		own_watch(&watch, r->p, vb_clock_ns());
+		if (n < 0 || (n == 0 && watch.ns > r->p->end_ns))
 			break;
 		sched_yield();
 	}

@@ -42,6 +42,41 @@ static void test_keeps_its_promises(void **state)
 	memory_free(m);
 }
 
+/* One who has room for four verbs: all that a verb has on this side lies in its buffer. */
+static int opens_four(void *ctx, uint16_t node, struct vb_provider_endpoint *out)
+{
+	int err = memory_ep_open(ctx, node, out);
+
+	out->buffer_bytes = 4 * VB_PROVIDER_VERB_BYTES;
+	return err;
+}
+
+static int posts_in_four(void *ctx, void *ep, const struct vb_provider_verb *verbs, unsigned n)
+{
+	const uint8_t *buffer = ((struct memory_ep *)ep)->buffer;
+
+	assert_in_range(n, 1, 4 - ((struct memory_ep *)ep)->verbs);
+	for (unsigned i = 0; i < n; i++) {
+		const uint8_t *local = verbs[i].local;
+
+		assert_true(local >= buffer &&
+			    local + verbs[i].bytes <= buffer + 4 * VB_PROVIDER_VERB_BYTES);
+	}
+	return memory_post(ctx, ep, verbs, n);
+}
+
+static void test_small_buffer(void **state)
+{
+	struct vb_provider_broken broken;
+	struct memory *m = memory_new(1, 1 << 16, BUG_NONE);
+
+	(void)state;
+	m->p.ep_open = opens_four;
+	m->p.post = posts_in_four;
+	assert_int_equal(vb_provider_check(&m->p, &broken), 0);
+	memory_free(m);
+}
+
 static const struct {
 	const char *bug, *promise;
 	enum memory_bug is;
@@ -87,6 +122,30 @@ static void test_bug_is_found(void **state)
 	assert_true(broken.seen[0] != '\0');
 	assert_non_null(strstr(said, broken.promise));
 	assert_non_null(strstr(said, broken.seen));
+	memory_free(m);
+}
+
+/* No promise is broken where it is this machine that cannot. */
+static void test_no_threads(void **state)
+{
+	struct vb_provider_broken broken = {.promise = "untouched"};
+	struct memory *m = memory_new(1, 1 << 16, BUG_NONE);
+	pthread_attr_t usual, huge;
+	char said[512];
+
+	(void)state;
+	assert_int_equal(pthread_getattr_default_np(&usual), 0);
+	assert_int_equal(pthread_attr_init(&huge), 0);
+	assert_int_equal(pthread_attr_setstacksize(&huge, 1ull << 47), 0);
+	assert_int_equal(pthread_setattr_default_np(&huge), 0);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_provider_check(&m->p, &broken), -ENOMEM);
+	vb_log_capture_end();
+	assert_int_equal(pthread_setattr_default_np(&usual), 0);
+	assert_non_null(strstr(said, "thread"));
+	assert_string_equal(broken.promise, "untouched");
+	pthread_attr_destroy(&usual);
+	pthread_attr_destroy(&huge);
 	memory_free(m);
 }
 
@@ -300,6 +359,145 @@ static void test_lost_end(void **state)
 	memory_free(m);
 }
 
+/* Who has not been here for longer than end_ns has not heard of ends that may be there. */
+static void test_stood_still(void **state)
+{
+	struct memory *m = memory_new(1, 1 << 16, BUG_NONE);
+	struct vb_verb v[MEMORY_PLACES - 4];
+	struct vb_batch b = {.verbs = v, .n = VB_ARRAY_SIZE(v)};
+	struct vb_fabric *f;
+	struct vb_ep *ep;
+	uint64_t old;
+	vb_addr at;
+	bool fresh;
+
+	(void)state;
+	m->p.verb_bound_ns = 1000000;
+	m->p.end_ns = 30000000;
+	assert_int_equal(vb_fabric_provide(&m->p, &f), 0);
+	assert_int_equal(vb_region(f, 0, "words", 64, &at, &fresh), 0);
+	assert_int_equal(vb_ep_open(f, 0, &ep), 0);
+	for (unsigned i = 0; i < b.n; i++)
+		v[i] = suite_faa(at, 1, 0);
+	assert_int_equal(vb_post(ep, &b), 0);
+	nanosleep(&(struct timespec){.tv_nsec = 2 * (long)m->p.end_ns}, NULL);
+	assert_int_equal(vb_faa64(ep, at, 1, &old), 0);
+	assert_int_equal(old, b.n);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+	memory_free(m);
+}
+
+/* What becomes of the next pieces, in turn, and then 0; and after how many posts none is taken any more. */
+static const int *piece_ends;
+static unsigned n_piece_ends, posts_left;
+
+static int poll_tells(void *ctx, void *ep, struct vb_provider_end *out, unsigned n)
+{
+	int got = memory_poll(ctx, ep, out, n);
+
+	for (int i = 0; i < got && n_piece_ends > 0; i++, n_piece_ends--)
+		out[i].err = *piece_ends++;
+	return got;
+}
+
+static int post_takes(void *ctx, void *ep, const struct vb_provider_verb *verbs, unsigned n)
+{
+	if (posts_left == 0)
+		return -ENOMEM;
+	posts_left--;
+	return memory_post(ctx, ep, verbs, n);
+}
+
+static int write_with(struct vb_ep *ep, vb_addr at, uint32_t bytes, const int *ends, unsigned n)
+{
+	static const uint8_t from[(MEMORY_PLACES + 2) * VB_PROVIDER_VERB_BYTES];
+	int err;
+
+	piece_ends = ends;
+	n_piece_ends = n;
+	err = vb_write(ep, at, from, bytes);
+	assert_int_equal(n_piece_ends, 0);
+	return err;
+}
+
+/* A verb has not happened only if that is known of each piece. */
+static void test_pieces_that_fail(void **state)
+{
+	static const int gone[] = {-VB_EPEERGONE, -VB_EPEERGONE}, some[] = {0, -VB_EPEERGONE},
+			 unsure[] = {-VB_EPEERGONE, -VB_EUNKNOWN}, other[] = {-EIO};
+	const uint32_t piece = VB_PROVIDER_VERB_BYTES;
+	struct memory *m = memory_new(1, 1 << 16, BUG_NONE);
+	struct vb_fabric *f;
+	struct vb_ep *ep;
+	uint64_t old;
+	vb_addr at;
+	bool fresh;
+
+	(void)state;
+	m->p.poll = poll_tells;
+	m->p.post = post_takes;
+	posts_left = UINT32_MAX;
+	assert_int_equal(vb_fabric_provide(&m->p, &f), 0);
+	assert_int_equal(vb_region(f, 0, "bytes", 40 * piece, &at, &fresh), 0);
+	assert_int_equal(vb_ep_open(f, 0, &ep), 0);
+	assert_int_equal(vb_addr_offset(at) % piece, 0);
+	assert_int_equal(write_with(ep, at, 2 * piece, gone, 2), -VB_EPEERGONE);
+	assert_int_equal(write_with(ep, at, 2 * piece, some, 2), -VB_EUNKNOWN);
+	assert_int_equal(write_with(ep, at, 2 * piece, unsure, 2), -VB_EUNKNOWN);
+	/* An error that says nothing. */
+	assert_int_equal(write_with(ep, at, 8, other, 1), -VB_EUNKNOWN);
+	piece_ends = other;
+	n_piece_ends = 1;
+	assert_int_equal(vb_cas64(ep, at, 0, 1, &old), -VB_EUNKNOWN);
+	/* What was not posted has not happened; but some of it was. */
+	posts_left = 0;
+	assert_int_equal(write_with(ep, at, 2 * piece, NULL, 0), -ENOMEM);
+	posts_left = 1;
+	assert_int_equal(write_with(ep, at, (MEMORY_PLACES + 2) * piece, NULL, 0), -VB_EUNKNOWN);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+	memory_free(m);
+}
+
+static uint64_t quiet_until_ns;
+
+static int poll_waits(void *ctx, void *ep, struct vb_provider_end *out, unsigned n)
+{
+	return vb_clock_ns() < quiet_until_ns ? 0 : memory_poll(ctx, ep, out, n);
+}
+
+/* A verb that has waited for a place is looked at once more: it may be too late for it. */
+static void test_too_late_for_a_place(void **state)
+{
+	static uint8_t to[4 * VB_PROVIDER_VERB_BYTES];
+	struct memory *m = memory_new(1, 1 << 16, BUG_NONE);
+	struct vb_verb v[2];
+	struct vb_fabric *f;
+	struct vb_ep *ep;
+	uint64_t old;
+	vb_addr at;
+	bool fresh;
+
+	(void)state;
+	m->p.ep_open = opens_four;
+	m->p.poll = poll_waits;
+	assert_int_equal(vb_fabric_provide(&m->p, &f), 0);
+	assert_int_equal(vb_region(f, 0, "bytes", 4096, &at, &fresh), 0);
+	assert_int_equal(vb_ep_open(f, 0, &ep), 0);
+	v[0] = suite_read(at, to, sizeof(to));
+	v[1] = suite_faa(at, 1, VB_SIGNALLED);
+	v[1].not_after_ns = vb_ep_now(ep) + 5000000;
+	quiet_until_ns = vb_clock_ns() + 50000000;
+	assert_int_equal(vb_post_wait(ep, v, 2), -VB_ETOOLATE);
+	assert_int_equal(v[0].status, 0);
+	assert_int_equal(vb_read64(ep, at, &old), 0);
+	assert_int_equal(old, 0);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+	memory_free(m);
+}
+
 /* An end that belongs to nothing is said and dropped. */
 static void test_false_end(void **state)
 {
@@ -498,7 +696,7 @@ static void test_close_lets_leave(void **state)
 	memory_free(m);
 }
 
-#define OTHERS 12
+#define OTHERS 17
 
 int main(void)
 {
@@ -515,6 +713,11 @@ int main(void)
 		cmocka_unit_test(test_many_regions),
 		cmocka_unit_test(test_two_make_a_region),
 		cmocka_unit_test(test_close_lets_leave),
+		cmocka_unit_test(test_small_buffer),
+		cmocka_unit_test(test_stood_still),
+		cmocka_unit_test(test_pieces_that_fail),
+		cmocka_unit_test(test_too_late_for_a_place),
+		cmocka_unit_test(test_no_threads),
 	};
 	int failed;
 
