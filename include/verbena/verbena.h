@@ -111,6 +111,35 @@ typedef void (*vb_log_fn)(void *user, const struct vb_log_message *message);
  */
 int vb_log_set(vb_log_fn fn, void *user);
 
+/* Where vb_log_send sends to: the program's memory, until another function is set.  May grow at its end. */
+struct vb_log_socket {
+	/* One end of a connection that keeps messages apart (SOCK_SEQPACKET, SOCK_DGRAM); the program reads
+	 * the other end. */
+	int fd;
+	/* How many messages are gone, because there was no room for them or nobody to read them.  Counted
+	 * up by an atomic. */
+	uint64_t lost;
+};
+
+/*
+ * A function for vb_log_set, with a struct vb_log_socket as its `user`: for a program that cannot do
+ * with a message what it wants where it is said, as an interpreter, or an event loop.
+ *
+ *	socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
+ *	to.fd = ends[0];
+ *	vb_log_set(vb_log_send, &to);
+ *	...
+ *	n = recv(ends[1], buf, 2048, 0);
+ *
+ * Each message is sent by itself: its level as one digit ('0' + VB_LOG_ERROR), its part, a zero byte,
+ * and its text without one.  It never waits, and no signal comes (SIGPIPE): what cannot be sent is
+ * counted, and gone.  As many find room as the socket's buffer has (SO_SNDBUF).  A forked child sends
+ * to its parent's reader.
+ *
+ * Threads: any.
+ */
+void vb_log_send(void *user, const struct vb_log_message *message);
+
 /*
  * Says which messages there are, in the form of the environment's VERBENA_LOG, and instead of it: a
  * level (off, error, warn, info, debug, trace) for all parts, or PART:LEVEL for one, with commas

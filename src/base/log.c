@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/opt.h"
@@ -264,6 +266,29 @@ int vb_log_set(vb_log_fn fn, void *user)
 	__atomic_store_n(&sink.now, fn != NULL ? next : NULL, __ATOMIC_RELEASE);
 	pthread_rwlock_unlock(&sink.lock);
 	return 0;
+}
+
+void vb_log_send(void *user, const struct vb_log_message *message)
+{
+	struct vb_log_socket *to = user;
+	struct iovec parts[3];
+	struct msghdr whole = {.msg_iov = parts, .msg_iovlen = VB_ARRAY_SIZE(parts)};
+	char level;
+	ssize_t n;
+
+	if (vb_any_null(to, message))
+		return;
+	level = (char)('0' + (int)message->level);
+	parts[0] = (struct iovec){.iov_base = &level, .iov_len = sizeof(level)};
+	parts[1] = (struct iovec){.iov_base = (void *)(uintptr_t)message->part,
+				  .iov_len = strlen(message->part) + 1};
+	parts[2] = (struct iovec){.iov_base = (void *)(uintptr_t)message->text,
+				  .iov_len = strlen(message->text)};
+	do
+		n = sendmsg(to->fd, &whole, MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		__atomic_fetch_add(&to->lost, 1, __ATOMIC_RELAXED);
 }
 
 /* False: there is no function, or this is what it has caused itself. */

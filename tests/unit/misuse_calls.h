@@ -25,6 +25,9 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 #define FABRIC_CALLS(X)                                                                            \
 	X(vb_strerror, VOID(vb_strerror(0)), 0, NOWHERE, 0, 0)                                     \
 	X(vb_log_set, vb_log_set(NULL, NULL), 0, NOWHERE, 0, 0)                                    \
+	X(vb_log_send,                                                                             \
+	  all(2, VOID(vb_log_send(NULL, &o.message)), VOID(vb_log_send(&o.socket, NULL))), 0,      \
+	  NOWHERE, 0, 0)                                                                           \
 	X(vb_log_levels, vb_log_levels(NULL), -EINVAL, NOWHERE, 0, 0)                              \
 	X(vb_version, vb_version() == NULL, 0, NOWHERE, 0, 0)                                      \
 	X(vb_commit, vb_commit() == NULL, 0, NOWHERE, 0, 0)                                        \

@@ -29,6 +29,8 @@ static struct {
 /* What the calls that are refused would have filled in, and what they are given. */
 static struct {
 	struct vb_fabric_params fp;
+	struct vb_log_message message;
+	struct vb_log_socket socket;
 	struct vb_provider provider;
 	struct vb_provider_broken broken;
 	struct vb_lock_space_params sp;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -360,6 +361,91 @@ static void test_assertion(void **state)
 	assert_non_null(strstr(text, "1 + 1 == 3"));
 }
 
+/* ---- sent to a socket ---- */
+
+/* The ends of one: messages go to ends[0]. */
+static void open_ends(int ends[2], struct vb_log_socket *to)
+{
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	*to = (struct vb_log_socket){.fd = ends[0]};
+	assert_int_equal(vb_log_set(vb_log_send, to), 0);
+}
+
+static void expect_sent(int end, const char *what, size_t bytes)
+{
+	char got[2048];
+
+	assert_int_equal(recv(end, got, sizeof(got), MSG_DONTWAIT), bytes);
+	assert_memory_equal(got, what, bytes);
+}
+
+static void test_sent(void **state)
+{
+	struct vb_log_socket to;
+	struct vb_sched *s;
+	struct vb_task *t;
+	char longest[1000];
+	int ends[2], status;
+	pid_t pid;
+
+	open_ends(ends, &to);
+	assert_string_equal(stderr_of(say_once), "");
+	errno = ENOSPC;
+	vb_warn("two\nlines");
+	assert_int_equal(errno, ENOSPC);
+	vb_error("%s", "");
+	memset(longest, 'x', sizeof(longest));
+	vb_error("%.980s", longest);
+	assert_int_equal(vb_sched_create(NULL, NULL, &s), 0);
+	assert_int_equal(vb_task_spawn(s, say, "of a task", NULL, &t), 0);
+	assert_int_equal(vb_sched_run(s, NULL, VB_FOREVER), 0);
+	vb_sched_destroy(s);
+	pid = fork_child();
+	if (pid == 0) {
+		vb_error("of a child");
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	expect_sent(ends[1], "1lock\0once", 10);
+	expect_sent(ends[1], "2lock\0two\nlines", 15);
+	expect_sent(ends[1], "1lock", 6);
+	assert_int_equal(recv(ends[1], longest, sizeof(longest), MSG_DONTWAIT), 986);
+	expect_sent(ends[1], "1lock\0of a task", 15);
+	expect_sent(ends[1], "1lock\0of a child", 16);
+	assert_int_equal(to.lost, 0);
+	assert_int_equal(vb_log_set(NULL, NULL), 0);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void test_not_sent(void **state)
+{
+	struct vb_log_socket to;
+	unsigned said = 0, there = 0;
+	char got[64];
+	int ends[2];
+
+	open_ends(ends, &to);
+	/* The system gives a socket less than a million bytes. */
+	while (to.lost < 3 && said < 1000000) {
+		vb_error("once");
+		said++;
+	}
+	assert_int_equal(to.lost, 3);
+	while (recv(ends[1], got, sizeof(got), MSG_DONTWAIT) == 10)
+		there++;
+	assert_int_equal(there + to.lost, said);
+	vb_error("once");
+	expect_sent(ends[1], "1lock\0once", 10);
+	close(ends[1]);
+	vb_error("once");
+	assert_int_equal(to.lost, 4);
+	close(ends[0]);
+	assert_string_equal(stderr_of(say_once), "");
+	assert_int_equal(to.lost, 5);
+	assert_int_equal(vb_log_set(NULL, NULL), 0);
+}
+
 /* ---- levels ---- */
 
 static void test_levels(void **state)
@@ -406,6 +492,8 @@ int main(void)
 		cmocka_unit_test_teardown(test_forked, back),
 		cmocka_unit_test_teardown(test_from_within, back),
 		cmocka_unit_test_teardown(test_assertion, back),
+		cmocka_unit_test_teardown(test_sent, back),
+		cmocka_unit_test_teardown(test_not_sent, back),
 		cmocka_unit_test_teardown(test_levels, back),
 		cmocka_unit_test_teardown(test_bad_levels, back),
 	};

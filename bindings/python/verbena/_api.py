@@ -154,6 +154,8 @@ UNBOUND = {
     " an interpreter, its signal handlers and finalizers. vb_log_levels is here",
     "vb_log_fn": "of vb_log_set",
     "vb_log_message": "of vb_log_set",
+    "vb_log_socket": "of vb_log_set",
+    "vb_log_send": "of vb_log_set",
     "vb_txn_run": "an exception that comes between C and a body in Python (Ctrl-C) has no way"
     " through C, which would commit: Coordinator.run is the same loop in Python",
     "vb_txn_run_with": "as vb_txn_run; Coordinator.run has its parameters",
