@@ -23,6 +23,7 @@ class World(unittest.TestCase):
         self.space = self.enter(self.fabric.lock_space("mcs", 10))
         self.served = self.enter(self.fabric.lock_space("rpc", 10, name="served"))
         self.server = self.enter(self.served.server())
+        self.names = self.enter(self.space.names())
         self.me = self.enter(self.space.client())
         self.grant = self.me.acquire(5)
         self.unserved = self.enter(self.fabric.lock_space("rpc", 10, name="unserved"))
@@ -68,6 +69,12 @@ class World(unittest.TestCase):
             me.age,
             me.peer,
             lambda: me.holder(1),
+            lambda: self.names.lock(me, "a"),
+            lambda: self.names.find(me, "a"),
+            lambda: self.names.of(me, 1),
+            lambda: next(self.names.each(me)),
+            lambda: self.names.acquire(me, "a"),
+            lambda: self.names.try_acquire(me, "a"),
             me.begin,
             me.hold_max_ns,
             me.close,
@@ -96,6 +103,8 @@ class World(unittest.TestCase):
     def shared(self):
         return [
             self.space.client,
+            self.space.names,
+            self.names.close,
             self.served.server_thread,
             self.space.close,
             lambda: self.fabric.lock_space("cas", 10, name="new"),
@@ -155,13 +164,16 @@ class World(unittest.TestCase):
             self.refuse(verbena.Foreign, self.bound())
             with self.space.client() as mine:
                 self.assertIsNone(mine.try_acquire(5))
-                with mine.acquire(1):
+                with mine.acquire(self.names.lock(mine, "a")):
                     self.refuse(verbena.Busy, [self.fabric.close, self.space.close])
             with self.db.coordinator() as mine:
                 self.assertEqual(mine.run(lambda me: me.get(self.table, 1)), bytes(8))
+            self.names.close()
             self.space.close()
 
+        lock = self.names.lock(self.me, "a")
         self.assertEqual(in_child(child), 0)
+        self.assertEqual(self.names.find(self.me, "a"), lock)
         self.unharmed()
 
     def test_fork_while_another_thread_calls(self):
@@ -265,6 +277,7 @@ class World(unittest.TestCase):
 
         for opened, closed, make in (
             (lib.vb_lock_space_open, lib.vb_lock_space_close, lambda: self.fabric.lock_space("cas", 9, name="i")),
+            (lib.vb_names_open, lib.vb_names_close, self.space.names),
             (lib.vb_lock_client_open, lib.vb_lock_client_close, self.space.client),
             (lib.vb_lock_server_thread_start, lib.vb_lock_server_stop, self.unserved.server_thread),
             (lib.vb_db_open, lib.vb_db_close, lambda: self.fabric.database("silo", name="i")),

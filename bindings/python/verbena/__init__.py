@@ -9,7 +9,7 @@
             me.acquire(42, timeout_ns=1_000_000_000) as held:
         print("lock 42 is ours; its fencing token is", held.token)
 
-Names, parameters and units are those of the headers, which are the manual; errors are exceptions
+verbena.aio has rings for asyncio. Names, parameters and units are those of the headers, which are the manual; errors are exceptions
 (Error). doc/python.md says what is different.
 """
 
@@ -45,7 +45,7 @@ from ._errors import (
     Unsupported,
     WouldDeadlock,
 )
-from ._fabric import Cluster, Fabric, Role, commit, log_levels, poll, strerror, version
+from ._fabric import Cluster, Fabric, Role, commit, poll, strerror, version
 from ._lock import (
     FOREVER_NS,
     Grant,
@@ -58,6 +58,9 @@ from ._lock import (
     Outcome,
     outcome,
 )
+from ._log import Log, LogLevel, LogMessage, log_levels, to_logging
+from ._names import NAME_MAX, Names
+from ._ring import Call, Ring
 from ._txn import (
     Cause,
     Coordinator,

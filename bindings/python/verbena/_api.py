@@ -15,7 +15,7 @@ VERSION = (0, 1, 0)
 # Opaque: the library's own, only ever seen through a pointer.
 OPAQUE = """
 vb_fabric vb_cluster vb_lock_space vb_lock_client vb_lock_server vb_claim vb_db vb_table
-vb_coordinator vb_db_server vb_values
+vb_coordinator vb_db_server vb_values vb_names vb_ring
 """
 
 STRUCTS = """
@@ -36,6 +36,18 @@ struct vb_lock_space_params {
 struct vb_grant {
     uint64_t lock; enum vb_mode mode; uint64_t token; uint64_t valid_until_ns;
     struct vb_claim *claim; uint64_t hold;
+}
+struct vb_names_params {
+    uint64_t names; uint32_t bytes; uint32_t known;
+}
+struct vb_ring_params {
+    uint32_t depth; uint32_t stack_bytes;
+}
+struct vb_completion {
+    void *tag; int result;
+}
+struct vb_log_socket {
+    int fd; uint64_t lost;
 }
 struct vb_holder {
     bool held; bool lapsed; enum vb_mode mode; uint32_t readers; uint16_t node; vb_peer client;
@@ -70,6 +82,7 @@ struct vb_values_params {
 
 FUNCTIONS = """
 const char *vb_strerror(int err);
+int vb_log_set(vb_log_fn fn, void *user);
 int vb_log_levels(const char *levels);
 const char *vb_version(void);
 const char *vb_commit(void);
@@ -112,6 +125,23 @@ uint64_t vb_lock_now(const struct vb_lock_client *client);
 bool vb_lock_valid(const struct vb_lock_client *client, const struct vb_grant *grant);
 enum vb_outcome vb_lock_outcome(int err);
 
+int vb_names_open(struct vb_lock_space *space, const struct vb_names_params *params, struct vb_names **out);
+void vb_names_close(struct vb_names *names);
+int vb_names_lock(struct vb_names *names, struct vb_lock_client *client, const void *name, size_t bytes, uint64_t *lock);
+int vb_names_find(struct vb_names *names, struct vb_lock_client *client, const void *name, size_t bytes, uint64_t *lock);
+int vb_names_of(struct vb_names *names, struct vb_lock_client *client, uint64_t lock, void *name, size_t room, size_t *bytes);
+
+int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out);
+int vb_ring_close(struct vb_ring *ring);
+int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *client, uint64_t lock, enum vb_mode mode, uint64_t timeout_ns, struct vb_grant *out, void *tag, uint64_t *id);
+int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *client, struct vb_grant *grant, void *tag, uint64_t *id);
+int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *client, struct vb_grant *grant, void *tag, uint64_t *id);
+int vb_ring_cancel(struct vb_ring *ring, uint64_t id);
+int vb_ring_reap(struct vb_ring *ring, struct vb_completion *done, unsigned most);
+int vb_ring_wait(struct vb_ring *ring, uint64_t timeout_ns);
+int vb_ring_fd(const struct vb_ring *ring);
+int vb_ring_arm(struct vb_ring *ring);
+
 uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_table_params *table, uint16_t nodes);
 uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
 int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, struct vb_db **out);
@@ -150,12 +180,10 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
 
 # Public, and not bound: the name and why.
 UNBOUND = {
-    "vb_log_set": "its function may have 16 KiB of stack, and is called on coroutines: no place for"
-    " an interpreter, its signal handlers and finalizers. vb_log_levels is here",
-    "vb_log_fn": "of vb_log_set",
-    "vb_log_message": "of vb_log_set",
-    "vb_log_socket": "of vb_log_set",
-    "vb_log_send": "of vb_log_set",
+    "vb_log_send": "only its address is wanted, for vb_log_set: Log",
+    "vb_log_fn": "a function's address: that of vb_log_send, or none. One in Python would run on stacks of"
+    " 16 KiB, of coroutines: no place for an interpreter, its signal handlers and finalizers",
+    "vb_log_message": "of vb_log_fn; in Python Message",
     "vb_txn_run": "an exception that comes between C and a body in Python (Ctrl-C) has no way"
     " through C, which would commit: Coordinator.run is the same loop in Python",
     "vb_txn_run_with": "as vb_txn_run; Coordinator.run has its parameters",
@@ -173,32 +201,11 @@ UNBOUND = {
     "VB_NODES_MAX": "of vb_addr",
     "VB_PEER_NONE": "of vb_peer",
     "VB_PEER_CLIENT_BITS": "of vb_peer",
-    "vb_names": "locks by name have no class in Python yet",
-    "vb_names_params": "of vb_names",
-    "vb_names_open": "of vb_names",
-    "vb_names_close": "of vb_names",
-    "vb_names_lock": "of vb_names",
-    "vb_names_find": "of vb_names",
-    "vb_names_of": "of vb_names",
-    "vb_names_fn": "of vb_names",
-    "vb_names_each": "of vb_names",
-    "VB_NAME_MAX": "of vb_names",
-    "vb_ring": "calls that end later have no class in Python yet",
-    "vb_ring_params": "of vb_ring",
-    "vb_completion": "of vb_ring",
-    "vb_ring_fn": "of vb_ring",
-    "VB_STARTED": "of vb_ring",
-    "vb_ring_open": "of vb_ring",
-    "vb_ring_close": "of vb_ring",
-    "vb_ring_call": "of vb_ring",
-    "vb_ring_cancel": "of vb_ring",
-    "vb_ring_reap": "of vb_ring",
-    "vb_ring_wait": "of vb_ring",
-    "vb_ring_fd": "of vb_ring",
-    "vb_ring_arm": "of vb_ring",
-    "vb_lock_acquire_start": "of vb_ring",
-    "vb_lock_keep_start": "of vb_ring",
-    "vb_lock_release_start": "of vb_ring",
+    "vb_names_each": "an exception that comes in a function in Python (Ctrl-C) has no way through C:"
+    " Names.each asks for one name after the other",
+    "vb_names_fn": "of vb_names_each",
+    "vb_ring_call": "its function runs on a coroutine's stack, and on the keeper's thread: as vb_log_fn",
+    "vb_ring_fn": "of vb_ring_call",
     "vb_provider": "a fabric of the program's own is its functions, called by verb: not in Python",
     "vb_provider_verb": "of vb_provider",
     "vb_provider_end": "of vb_provider",
@@ -213,12 +220,6 @@ UNBOUND = {
     "VB_PROVIDER_CAS": "of vb_provider",
     "VB_PROVIDER_FAA": "of vb_provider",
     "VB_PROVIDER_SEND": "of vb_provider",
-    "VB_LOG_OFF": "of vb_log_set; levels have names for vb_log_levels",
-    "VB_LOG_ERROR": "of vb_log_set",
-    "VB_LOG_WARN": "of vb_log_set",
-    "VB_LOG_INFO": "of vb_log_set",
-    "VB_LOG_DEBUG": "of vb_log_set",
-    "VB_LOG_TRACE": "of vb_log_set",
 }
 
 ERR_BASE = 4096
@@ -239,6 +240,14 @@ CONSTANTS = {
     "VB_FOREVER_NS": FOREVER_NS,
     "VB_CLAIMS_MAX": 64,
     "VB_PATH_MAX": 64,
+    "VB_NAME_MAX": 255,
+    "VB_STARTED": 1,
+    "VB_LOG_OFF": 0,
+    "VB_LOG_ERROR": 1,
+    "VB_LOG_WARN": 2,
+    "VB_LOG_INFO": 3,
+    "VB_LOG_DEBUG": 4,
+    "VB_LOG_TRACE": 5,
     "VB_SHARED": 0,
     "VB_EXCLUSIVE": 1,
     "VB_UPDATE": 2,
@@ -288,11 +297,13 @@ CONSTANTS = {
 SCALARS = {
     "int": ctypes.c_int,
     "unsigned": ctypes.c_uint,
+    "size_t": ctypes.c_size_t,
     "bool": ctypes.c_bool,
     "uint16_t": ctypes.c_uint16,
     "uint32_t": ctypes.c_uint32,
     "uint64_t": ctypes.c_uint64,
     "vb_peer": ctypes.c_uint64,
+    "vb_log_fn": ctypes.c_void_p,
     "void": None,
 }
 structs = {name: type(name, (ctypes.Structure,), {}) for name in OPAQUE.split()}

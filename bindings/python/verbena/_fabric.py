@@ -5,7 +5,7 @@ import enum
 
 from . import _handle
 from ._errors import Busy, Unsupported, refused, run
-from ._handle import Handle, Shared, byref, lib, params, text, u32
+from ._handle import Handle, Shared, byref, lib, params, u32
 
 
 class Role(enum.IntEnum):
@@ -120,12 +120,6 @@ class Fabric(Shared):
 def poll():
     """Gives background work of this thread a turn (vb_poll)."""
     lib.vb_poll()
-
-
-def log_levels(levels):
-    """Says which messages of the library there are, on standard error: "warn", "off",
-    "error,lock:debug" (vb_log_levels)."""
-    run(lib.vb_log_levels, text(levels, "levels"))
 
 
 def version():

@@ -42,6 +42,16 @@ def outcome(problem=None):
     return Outcome(lib.vb_lock_outcome(-problem.errno if problem is not None else 0))
 
 
+# Of a release: nothing has been done.
+_REFUSALS = (
+    -errno.EINVAL,
+    -errno.EBUSY,
+    -errno.ENOSPC,
+    -errno.ENOMEM,
+    -_api.CONSTANTS["VB_EFOREIGN"],
+)
+
+
 def _mode(mode):
     return fit(ctypes.c_uint, mode, "mode")
 
@@ -136,11 +146,18 @@ class LockSpace(Shared):
 
     def __init__(self, fabric, lock, locks, **others):
         given = params("vb_lock_space_params", lock=lock, locks=locks, **others)
+        self.locks = given.locks
         self._open(fabric, fabric._do, lib.vb_lock_space_open, byref(given))
 
     def client(self, node=0):
         """Opens a client for this thread."""
         return LockClient(self, node)
+
+    def names(self, **others):
+        """Opens its directory of names: Names."""
+        from ._names import Names
+
+        return Names(self, **others)
 
     def server(self, node=0, worker=0, workers=1):
         """Starts a worker of a node's server on this thread (vb_lock_server_start)."""
@@ -243,7 +260,7 @@ class LockClient(Handle):
     # Lost and unknown ones are over, too; a refusal has released nothing.
     @staticmethod
     def _has_released(grants, result):
-        if result in (-errno.EINVAL, -_api.CONSTANTS["VB_EFOREIGN"]):
+        if result in _REFUSALS:
             return
         for grant in grants:
             grant._over = True
