@@ -434,15 +434,15 @@ docs_installed() {
 	(cd "$docs" && find . -type f) | sed 's,^\./,,' | sort | diff "$out/readable" -
 }
 
-# The bank in Python, with the package and the library as they are installed.
-python_installed() {
+# What is in Python, with the package and the library as they are installed.
+python_installed() { # EXAMPLE
 	local package
 	package=$(dirname "$(find "$out/root" -path '*/verbena/_api.py')")
 	[ -f "$package/__init__.py" ] || return
 	# Debian's own Python finds it without being told.
 	python3 -c 'import site, sys; sys.exit(sys.prefix == "/usr" and sys.argv[1] not in site.getsitepackages())' \
 		"$(dirname "${package#"$out/root"}")" || return
-	LD_LIBRARY_PATH=$(dirname "$pc") PYTHONPATH=$(dirname "$package") timeout 60 python3 "$docs/examples/bank.py"
+	LD_LIBRARY_PATH=$(dirname "$pc") PYTHONPATH=$(dirname "$package") timeout 60 python3 "$docs/examples/$1"
 }
 
 stage_package() {
@@ -473,9 +473,11 @@ stage_package() {
 		check "examples/${file##*/} against the installed library" example_cpp "$file"
 	done
 	if command -v python3 >/dev/null; then
-		check "examples/bank.py against what is installed" python_installed
+		for file in "$docs"/examples/*.py; do
+			check "examples/${file##*/} against what is installed" python_installed "${file##*/}"
+		done
 	else
-		record skip "examples/bank.py" "python3 is not installed"
+		record skip "the examples in Python" "python3 is not installed"
 	fi
 	check "a man page is installed for each function" pages_installed
 	check "a man page is installed for each command" commands_installed

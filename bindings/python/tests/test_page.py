@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of doc/python.md and of the package's own text run as they stand, and so does the
-bank, in processes."""
+"""The programs of doc/python.md and of the package's own text run as they stand, and so do the
+examples."""
 
 import io
 import os
@@ -27,20 +27,28 @@ class Page(unittest.TestCase):
     def test_programs(self):
         with open(os.path.join(TOP, "doc/python.md"), encoding="utf-8") as file:
             programs = re.findall(r"^```python\n(.*?)^```", file.read(), re.M | re.S)
-        self.assertEqual(len(programs), 2)
         said = [run(program) for program in programs]
-        self.assertEqual(said, ["lock 42 is ours; its fencing token is 1\n", "90 110\n"])
+        self.assertEqual(
+            said,
+            [
+                "lock 42 is ours; its fencing token is 1\n",
+                "90 110\n",
+                "['orders/7']\n",
+                "[0, 1, 2]\n",
+                "[('ERROR', 'fabric')]\n",
+            ],
+        )
 
     def test_own_text(self):
         program = textwrap.dedent(re.search(r"\n\n((    .*\n|\n)+)", verbena.__doc__).group(1))
         self.assertEqual(run(program), "lock 42 is ours; its fencing token is 1\n")
 
 
-class Bank(unittest.TestCase):
-    def bank(self, *arguments):
+class Examples(unittest.TestCase):
+    def example(self, name, *arguments):
         package = os.path.dirname(os.path.dirname(verbena.__file__))
         return subprocess.run(
-            [sys.executable, os.path.join(TOP, "examples/bank.py"), *arguments],
+            [sys.executable, os.path.join(TOP, "examples", name), *arguments],
             env={**os.environ, "PYTHONPATH": package},
             capture_output=True,
             text=True,
@@ -48,12 +56,17 @@ class Bank(unittest.TestCase):
             check=False,
         )
 
+    def test_sessions(self):
+        done = self.example("sessions.py")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, "^100 sessions of one thread waited at a time")
+
     def test_two_processes(self):
-        done = self.bank("wound-wait")
+        done = self.example("bank.py", "wound-wait")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertRegex(done.stdout, r"^wound-wait: .*\b[1-9]\d+ commits")
 
     def test_no_protocol(self):
-        done = self.bank("nonsense")
+        done = self.example("bank.py", "nonsense")
         self.assertEqual(done.returncode, 1)
         self.assertIn("Invalid", done.stderr)
