@@ -24,7 +24,7 @@ optional="$optional openmpi-bin libclang-rt-dev"
 # Figures of `verbena reproduce`.
 optional="$optional gnuplot-nox"
 # Debian's packages (scripts/package.sh), and a clean Debian to try them in.
-packages='build-essential debhelper lintian mmdebstrap autopkgtest scdoc'
+packages='build-essential debhelper dh-python lintian mmdebstrap autopkgtest scdoc'
 # The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).
 peers='redis-server libhiredis-dev etcd-server libcurl4-openssl-dev jq'
 

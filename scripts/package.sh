@@ -95,6 +95,7 @@ depended() {
 		dpkg-deb -f "$out"/lib*0_*.deb $field
 		dpkg-deb -f "$out"/lib*-dev_*.deb $field
 		dpkg-deb -f "$out"/verbena_*.deb $field
+		dpkg-deb -f "$out"/python3-verbena_*.deb $field
 	done | cat - <(sed -n 's/^Depends: //p' debian/tests/control) |
 		tr ',' '\n' | sed 's/[(|].*//; s/ //g' | sort -u | while read -r package; do
 		case $package in
