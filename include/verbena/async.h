@@ -129,9 +129,10 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *client,
  *   -VB_ELOST     the lease is over: release the grant
  *
  * Between two renewals the thread or its keeper must run (above): who is off its core for half a lease may
- * lose it, and then is told so, afterwards.  The grant is the call's until it has ended, but for vb_lock_valid, and
- * its lock, mode and token, which stay.  So is the client: who holds more takes one for each lock that is kept.  It ends with its thread: what that has
- * left open is kept no longer, and free when its lease is over.
+ * lose it, and then is told so, afterwards.  The grant is the call's until it has ended, but for
+ * vb_lock_valid, and its lock, mode and token, which stay.  So is the client: who holds more takes one for
+ * each lock that is kept.  It ends with its thread: what that has left open is kept no longer, and free when
+ * its lease is over.
  *
  *   VB_STARTED, -ENOSPC, -ENOMEM, -EBUSY, -VB_EFOREIGN as for vb_lock_acquire_start
  *
