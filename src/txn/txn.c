@@ -389,15 +389,26 @@ static int place_both(struct vb_txn *t, struct vb_item *range, uint64_t key)
 	return err ? err : vb_txn_place_items(t, both, 2);
 }
 
-/* The item, read (and for writing, when asked) or the error to return. */
-static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key, bool write,
-		 bool blind, struct reach *r)
+/* The item has been declared, or an earlier call has made it what this one wants. */
+static inline bool is_reached(struct vb_txn *t, const struct vb_table *table, uint64_t key,
+			      bool write, struct reach *r)
 {
-	struct vb_txn *t = &me->txn;
-	int err = vb_txn_check_call(t, table);
+	const uint16_t wanted = VB_ITEM_READ | VB_ITEM_FETCHED | (write ? VB_ITEM_WRITE : 0);
+	uint32_t slot;
 
-	if (err)
-		return err;
+	r->it = find_item(t, table, key, &slot);
+	if (r->it == NULL || table->ranges_of != NULL || t->isolation != VB_SERIALIZABLE ||
+	    (r->it->flags & (wanted | VB_ITEM_BLIND | VB_ITEM_LET_GO)) != wanted)
+		return false;
+	r->was = r->it->flags;
+	return true;
+}
+
+static int reach_now(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write, bool blind,
+		     struct reach *r)
+{
+	int err;
+
 	if (vb_unlikely(write && t->read_only))
 		return read_only();
 	if (write && vb_unlikely(vb_snapshot_name(t) != 0))
@@ -414,6 +425,18 @@ static int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 	/* Whether there is a record has been read, even if what stands in it has not. */
 	r->it->flags |= VB_ITEM_READ;
 	return !write && vb_txn_end_read(t, r->it) != 0 ? vb_txn_fail(t) : 0;
+}
+
+/* The item, read (and for writing, when asked) or the error to return. */
+static inline int reach(struct vb_coordinator *me, struct vb_table *table, uint64_t key, bool write,
+			bool blind, struct reach *r)
+{
+	struct vb_txn *t = &me->txn;
+	int err = vb_txn_check_call(t, table);
+
+	if (err || is_reached(t, table, key, write, r))
+		return err;
+	return reach_now(t, table, key, write, blind, r);
 }
 
 /*
