@@ -44,6 +44,8 @@ enum memory_bug {
 	BUG_TELLS_ANYBODY,
 	BUG_IS_NOT_ZERO,
 	BUG_FAILS_A_VERB,
+	BUG_LENDS_LESS,
+	BUG_SHOWS_ANOTHER,
 	BUGS
 };
 
@@ -207,7 +209,7 @@ static inline void memory_write(struct memory_ep *e, struct memory_verb *mv)
 		e->held_node = v->node;
 		e->held_offset = v->offset;
 		memcpy(&e->held_word, v->local, 8);
-	} else {
+	} else if (e->m->bug != BUG_LENDS_LESS || v->offset < e->m->p.node_bytes - 64) {
 		memory_in(base, v->offset, v->local, v->bytes);
 	}
 }
@@ -424,7 +426,9 @@ static inline bool memory_alive(void *ctx, uint16_t node, uint32_t client)
 
 static inline void *memory_local(void *ctx, uint16_t node)
 {
-	return ((struct memory *)ctx)->node[node];
+	struct memory *m = ctx;
+
+	return m->node[node] + (m->bug == BUG_SHOWS_ANOTHER ? 64 : 0);
 }
 
 /* NULL: no memory. */

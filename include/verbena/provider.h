@@ -167,8 +167,8 @@ struct vb_provider {
 	/* Whether that endpoint is open.  false only if it is certain: it was closed, or its process is dead.  What
 	 * a dead client holds is taken from it. */
 	bool (*alive)(void *ctx, uint16_t node, uint32_t client);
-	/* NULL, or where the CPU of this process sees the first lent byte of a node; NULL where it does not.  A
-	 * lock's server runs where there is such a view of its node.  READs and WRITEs through the fabric and by
+	/* NULL, or where the CPU of this process sees the first lent byte of a node, aligned to 64; NULL where it
+	 * does not.  A lock's server runs where there is such a view of its node.  READs and WRITEs through the fabric and by
 	 * the CPU see each other. */
 	void *(*local)(void *ctx, uint16_t node);
 	/* NULL: all processes are of one machine.  Otherwise a time in ns that all have in common, true to within

@@ -81,8 +81,8 @@ static bool all_zero(struct own_probe *p, uint64_t from, uint32_t bytes)
 
 static bool check_zero(struct own_try *t, struct own_probe *p)
 {
-	(void)t;
-	return all_zero(p, 0, VB_PROVIDER_VERB_BYTES) && all_zero(p, OWN_TRY_AT, OWN_TRY_BYTES);
+	return all_zero(p, 0, VB_PROVIDER_VERB_BYTES) && all_zero(p, OWN_TRY_AT, OWN_TRY_BYTES) &&
+	       all_zero(p, t->p->node_bytes - VB_PROVIDER_VERB_BYTES, VB_PROVIDER_VERB_BYTES);
 }
 
 /* ---- one endpoint ---- */
@@ -141,19 +141,65 @@ static bool write_and_read(struct own_probe *p, unsigned round, uint64_t at, uin
 	return own_probe_run(p);
 }
 
+static bool check_last_word(struct own_try *t, struct own_probe *p)
+{
+	const uint64_t last = (t->p->node_bytes & ~7ull) - 8 - OWN_TRY_AT,
+		       value = 0x1122334455667788;
+	uint64_t now;
+
+	if (!own_probe_set(p, last, value) || !own_probe_get(p, last, &now))
+		return false;
+	if (now != value)
+		return own_is_broken(
+			t, "read-write",
+			"after a WRITE of the last word that is lent (node_bytes) a READ "
+			"shows %#" PRIx64,
+			now);
+	return own_probe_set(p, last, 0);
+}
+
 static bool check_read_write(struct own_try *t, struct own_probe *p)
 {
 	static const uint16_t lengths[] = {1, 3, 8, 9, 16, 63, 64, 100, 255, 256};
 	unsigned round = 0;
 
-	(void)t;
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(lengths); i++) {
 		for (uint64_t at = 512; at < 512 + 9; at++) {
 			if (!write_and_read(p, ++round, at, lengths[i]))
 				return false;
 		}
 	}
-	return true;
+	return check_last_word(t, p);
+}
+
+/* What the CPU sees, where it does. */
+static bool check_local(struct own_try *t, struct own_probe *p)
+{
+	uint8_t *base = t->p->local != NULL ? t->p->local(t->p->ctx, t->node) : NULL;
+	uint64_t *word, now;
+
+	if (base == NULL)
+		return true;
+	if ((uintptr_t)base % VB_CACHELINE != 0)
+		return own_is_broken(t, "local", "node %u is seen at %p: not aligned to 64",
+				     t->node, (void *)base);
+	word = (uint64_t *)(base + OWN_TRY_AT);
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		if (!own_probe_set(p, 0, i))
+			return false;
+		if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != i)
+			return own_is_broken(t, "local",
+					     "a WRITE to node %u is not seen by its CPU", t->node);
+		__atomic_store_n(word, i + ROUNDS, __ATOMIC_RELEASE);
+		if (!own_probe_get(p, 0, &now))
+			return false;
+		if (now != i + ROUNDS)
+			return own_is_broken(
+				t, "local",
+				"what the CPU of node %u has written a READ does not show",
+				t->node);
+	}
+	return own_probe_set(p, 0, 0);
 }
 
 static bool one_atomic(struct own_probe *p, enum vb_provider_op op, uint64_t compare,
@@ -438,7 +484,7 @@ static bool check_node(struct own_try *t)
 		kept = alone[i](t, &p);
 	for (unsigned i = 0; kept && i < VB_ARRAY_SIZE(together); i++)
 		kept = together[i](t);
-	kept = kept && check_zero(t, &p);
+	kept = kept && check_local(t, &p) && check_zero(t, &p);
 	own_probe_close(&p);
 	return kept;
 }

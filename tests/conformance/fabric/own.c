@@ -101,6 +101,8 @@ static const struct {
 	{"messages that change places", "messages", BUG_SWAPS_MESSAGES},
 	{"a message for who is gone that another gets", "messages", BUG_TELLS_ANYBODY},
 	{"memory that is not zero", "zero", BUG_IS_NOT_ZERO},
+	{"memory that ends early", "read-write", BUG_LENDS_LESS},
+	{"a view of other memory", "local", BUG_SHOWS_ANOTHER},
 };
 _Static_assert(VB_ARRAY_SIZE(bugs) == BUGS - 1, "each bug is told of");
 
