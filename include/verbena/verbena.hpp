@@ -158,7 +158,8 @@ struct job {
  * thread, by resume or run; what ends at once does not suspend its coroutine.  Calls that are started on
  * the same vb_ring by other means are none of its business: it has the ring for itself.
  *
- * A coroutine must not be destroyed while it awaits.
+ * A coroutine must not be destroyed while it awaits.  Before the ring's end let run end: what is under way then
+ * is never resumed.
  */
 class ring
 {
