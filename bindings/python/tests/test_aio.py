@@ -219,6 +219,25 @@ class Loops(unittest.TestCase):
         self.assertEqual({type(result) for result in results}, {verbena.Cancelled})
         self.free()
 
+    def test_closed_while_a_task_holds(self):
+        """Its block gives the lock back all the same."""
+
+        async def work(ring, leave):
+            async with ring.hold(self.me, 1):
+                await leave.wait()
+
+        async def main():
+            leave = asyncio.Event()
+            async with aio.Ring() as ring:
+                task = asyncio.create_task(work(ring, leave))
+                await asyncio.sleep(0)
+            self.assertIsNone(self.clients[1].try_acquire(1))
+            leave.set()
+            await task
+
+        asyncio.run(main())
+        self.free(1)
+
     def test_interrupted(self):
         """Ctrl-C ends the loop: who waited waits no more, and what was held is given back."""
 
@@ -226,14 +245,18 @@ class Loops(unittest.TestCase):
             async with ring.hold(self.clients[1], 1):
                 await ring.acquire(self.me, 5)
 
-        async def body(ring):
-            task = asyncio.create_task(work(ring))
-            await self.waiting(ring)
-            signal.raise_signal(signal.SIGINT)
-            await task
+        async def main():
+            async with aio.Ring() as ring:
+                task = asyncio.create_task(work(ring))
+                tasks.append(task)
+                await self.waiting(ring)
+                signal.raise_signal(signal.SIGINT)
+                await task
 
+        tasks = []
         with self.assertRaises(KeyboardInterrupt):
-            self.run_in_loop(body)
+            asyncio.run(main())
+        self.assertTrue(tasks[0].cancelled())
         self.free(1)
         self.held.release()
         self.free(5)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import unittest
 
 import verbena
 
@@ -65,6 +66,8 @@ def interrupted(function):
     """Ctrl-C comes while the library is in this function of its own, and before it returns to Python."""
     # ctypes asks errcheck for the result: max has the first of what it is given, for all have the same key.  There
     # is no line of Python in it, behind which Ctrl-C would be heard.
+    if not hasattr(ctypes.pythonapi, "PyErr_SetInterruptEx"):
+        raise unittest.SkipTest("Python has no PyErr_SetInterruptEx before 3.10")
     prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.py_object)
     interrupt = prototype(("PyErr_SetInterruptEx", ctypes.pythonapi))
     function.errcheck = functools.partial(max, key=functools.partial(interrupt, signal.SIGINT))

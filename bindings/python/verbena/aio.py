@@ -91,7 +91,7 @@ class Ring:
                 await self._waiting[call]
             except asyncio.CancelledError as error:
                 cancelled = error
-                if cancels:
+                if cancels and not call.done:
                     self._ring.cancel(call)
             finally:
                 self._waiting.pop(call, None)
@@ -113,7 +113,10 @@ class Ring:
         return call.result()
 
     async def release(self, grant):
-        """Grant.release."""
+        """Grant.release; when the ring is closed, without awaiting."""
+        if self._ring._pointer is None:
+            grant.release()
+            return
         call = self._ring.start_release(grant)
         await self._until_done(call, cancels=False)
         call.result()
