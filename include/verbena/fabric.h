@@ -185,6 +185,51 @@ int vb_fabric_close(struct vb_fabric *fabric);
  */
 void vb_fabric_after_fork(struct vb_fabric *fabric);
 
+/* Whose a piece of a node's memory is. */
+enum vb_named_kind {
+	/* A lock space's, by its name: the locks that the node has. */
+	VB_NAMED_LOCKS,
+	/* A directory of names', by the name of its lock space. */
+	VB_NAMED_NAMES,
+	/* A database's, by its name. */
+	VB_NAMED_DB,
+	/* What one of these has besides (a table, what a visible space shows, ...), by a name of the
+	 * library's own. */
+	VB_NAMED_PART,
+};
+
+/* May grow at its end. */
+struct vb_named {
+	enum vb_named_kind kind;
+	/* Good until the function returns. */
+	const char *name;
+	/* Of the node's memory. */
+	uint64_t bytes;
+};
+
+/* Something other than 0 ends vb_fabric_each, which returns it. */
+typedef int (*vb_named_fn)(void *user, const struct vb_named *named);
+
+/*
+ * Lists what has a name in a node's memory: calls fn for each piece, in no order, so that it hears which lock
+ * spaces and databases there are, whichever process has made them, and what they take.  A space has pieces
+ * on the first nodes, as many as its `servers`; a database on all.  What is made meanwhile may be missing.
+ * fn may make any call but vb_fabric_close.
+ *
+ * A name and its memory stay until the fabric's memory goes, with its last user: nothing removes them before.
+ * Who asks for the name again gets the same space, with all that stands in it.
+ *
+ *   -EINVAL  there is no such node
+ *   -ENOMEM
+ *   -ETIMEDOUT, -EAGAIN, -VB_EPEERGONE  the node is another process's, which does not answer or is gone
+ *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
+ *
+ * and what a provider's functions say.
+ *
+ * Threads: any.
+ */
+int vb_fabric_each(struct vb_fabric *fabric, uint16_t node, vb_named_fn fn, void *user);
+
 /*
  * Gives background work of the calling thread a turn, and returns: what can move on does, nothing
  * is waited for ("Background work" in verbena/fabric.h).  Only needed with no_keeper: others then

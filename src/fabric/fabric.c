@@ -562,6 +562,15 @@ int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_
 	return vb_region(f, node, name, bytes, out, &fresh);
 }
 
+int vb_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room)
+{
+	if (node >= f->nodes)
+		return vb_fail(-EINVAL, "no node %u: the fabric has 0 to %u", node, f->nodes - 1u);
+	while (f->ops->regions == NULL)
+		f = f->lower;
+	return f->ops->regions(f, node, out, room);
+}
+
 void vb_region_dense(struct vb_fabric *f, vb_addr at, uint64_t bytes)
 {
 	while (f->lower != NULL)

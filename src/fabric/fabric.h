@@ -161,6 +161,12 @@ struct vb_fabric_caps {
 	const char *order;   /* what is stronger than the interface promises, for `verbena list` */
 };
 
+/* A named region of a node. */
+struct vb_region_info {
+	char name[96];
+	uint64_t bytes;
+};
+
 /* What a fabric has done so far, where it counts: one process's view. */
 struct vb_fabric_stats {
 	uint64_t doorbells;   /* times that work was handed to the device or the network library */
@@ -215,6 +221,9 @@ struct vb_fabric_ops {
 	 * makes it. */
 	int (*region_find)(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 			   vb_addr *out);
+	/* See vb_regions; NULL: as the fabric below. */
+	int (*regions)(struct vb_fabric *f, uint16_t node, struct vb_region_info *out,
+		       unsigned room);
 	/* Optional, see vb_region_dense. */
 	void (*dense)(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 	/* The CPU's view of a node's segment, or NULL where there is none. */
@@ -575,6 +584,9 @@ int vb_region_or_other(struct vb_fabric *f, uint16_t node, const char *name, uin
  * (shm); elsewhere it is made, and is all zeros. */
 int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		   vb_addr *out);
+/* The named regions of a node: how many there are, of which the first `room` are in out[]; or what the fabric
+ * says, said.  They only become more, and keep their order. */
+int vb_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
 /* What is told of a region by who has made it: all of it will be used, and at random.  Has no effect but on
  * time and memory. */
 void vb_region_dense(struct vb_fabric *f, vb_addr at, uint64_t bytes);

@@ -358,19 +358,19 @@ static inline bool vb_name_fits(struct vb_word_name name, uint64_t ts)
 }
 
 /* A word of a tuple that names somebody. */
-struct vb_named {
+struct vb_named_word {
 	uint64_t word;
 	uint32_t place;
 	uint16_t at;  /* in the tuple */
 	uint8_t kind; /* enum vb_word_kind */
 };
 /* In a tuple at most: the header before the version has so many words. */
-#define VB_NAMED_MAX 32u
+#define VB_NAMED_WORDS_MAX 32u
 
 /* All of a tuple, of which at least what comes before the version is there, the lock word last; how
  * many. */
 unsigned vb_words_named(const struct vb_cc_ops *cc, const void *tuple,
-			struct vb_named out[VB_NAMED_MAX]);
+			struct vb_named_word out[VB_NAMED_WORDS_MAX]);
 
 /* All protocols, in the order of `verbena list`; those as their papers print them; and by name. */
 extern const struct vb_cc_ops *const vb_ccs[];

@@ -49,12 +49,12 @@ static int look_at(struct sweep *w, struct vb_table *t, vb_addr at)
 {
 	struct vb_coordinator *me = w->me;
 	unsigned n = t->layout.meta_bytes / 8 + 2, found;
-	struct vb_named named[VB_NAMED_MAX];
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 	struct vb_pulse pulse = {0};
-	uint64_t header[1 + VB_NAMED_MAX];
+	uint64_t header[1 + VB_NAMED_WORDS_MAX];
 	int err;
 
-	vb_assert(n <= VB_NAMED_MAX);
+	vb_assert(n <= VB_NAMED_WORDS_MAX);
 	vb_acc_read(&vb_recovery_lane(me)->acc, VB_READ_DI, at + VB_TUPLE_RESERVED_AT, &header[1],
 		    n * 8);
 	err = vb_acc_go(&vb_recovery_lane(me)->acc);

@@ -2,13 +2,13 @@
 /* The words of a tuple by which transactions are in each other's way. */
 #include "txn/db.h"
 
-static unsigned add(struct vb_named *out, unsigned n, uint64_t word, uint32_t at, uint8_t kind,
+static unsigned add(struct vb_named_word *out, unsigned n, uint64_t word, uint32_t at, uint8_t kind,
 		    struct vb_word_name name)
 {
 	if (name.shown == 0)
 		return n;
-	vb_assert(n < VB_NAMED_MAX);
-	out[n] = (struct vb_named){
+	vb_assert(n < VB_NAMED_WORDS_MAX);
+	out[n] = (struct vb_named_word){
 		.word = word, .place = vb_name_place(name), .at = (uint16_t)at, .kind = kind};
 	return n + 1;
 }
@@ -18,7 +18,7 @@ bool vb_words_at_rest(const struct vb_store *store, const struct vb_tuple_layout
 {
 	const struct vb_cc_ops *cc = vb_container_of(store, const struct vb_db, store)->cc;
 	const uint64_t clock = common_ns >> VB_TS_CLOCK_SHIFT;
-	struct vb_named named[VB_NAMED_MAX];
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 	bool past = vb_words_named(cc, tuple, named) == 0;
 
 	for (unsigned i = 0; i < l->slots; i++)
@@ -31,7 +31,7 @@ bool vb_words_at_rest(const struct vb_store *store, const struct vb_tuple_layout
 }
 
 unsigned vb_words_named(const struct vb_cc_ops *cc, const void *tuple,
-			struct vb_named out[VB_NAMED_MAX])
+			struct vb_named_word out[VB_NAMED_WORDS_MAX])
 {
 	uint32_t lock_at = VB_TUPLE_META_AT + cc->meta_bytes;
 	uint64_t word;

@@ -67,7 +67,7 @@ const void *vb_load_record(const struct vb_load *l, unsigned table, uint64_t key
 	const struct vb_db *db = vb_container_of(t->store, struct vb_db, store);
 	vb_addr at = vb_table_find(t, vb_table_node(t, key), key);
 	const char *tuple = at != 0 ? vb_local(t->store->fabric, at, layout->bytes) : NULL;
-	struct vb_named named[VB_NAMED_MAX];
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 	unsigned slot;
 
 	if (tuple == NULL)

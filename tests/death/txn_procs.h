@@ -346,7 +346,7 @@ static void sweeper(struct procs *w, struct vb_coordinator *me, const void *arg)
 /* How many accounts somebody holds, as a writer or as a reader. */
 static unsigned procs_held(const struct procs *w)
 {
-	struct vb_named named[VB_NAMED_MAX];
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 	unsigned held = 0;
 
 	for (uint64_t key = 0; key < ACCOUNTS; key++) {

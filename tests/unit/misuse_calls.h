@@ -35,6 +35,9 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  -EINVAL, NOWHERE, 0, 0)                                                                  \
 	X(vb_fabric_close, vb_fabric_close(NULL), 0, CHILD, vb_fabric_close(w.f), FOREIGN)         \
 	X(vb_fabric_after_fork, VOID(vb_fabric_after_fork(NULL)), 0, NOWHERE, 0, 0)                \
+	X(vb_fabric_each,                                                                          \
+	  all(2, vb_fabric_each(NULL, 0, named, NULL), vb_fabric_each(w.f, 0, NULL, NULL)),        \
+	  -EINVAL, CHILD, vb_fabric_each(w.f, 0, named, NULL), FOREIGN)                            \
 	X(vb_poll, VOID(vb_poll()), 0, CHILD, VOID(vb_poll()), 0)                                  \
 	X(vb_fabric_provide,                                                                       \
 	  all(2, vb_fabric_provide(NULL, &o.fabric), vb_fabric_provide(&o.provider, NULL)),        \

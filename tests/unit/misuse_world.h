@@ -106,6 +106,12 @@ static int each(void *user, uint64_t lock, const void *name, size_t bytes)
 	return 0;
 }
 
+static int named(void *user, const struct vb_named *named)
+{
+	(void)user, (void)named;
+	return 0;
+}
+
 static int nothing(void *arg)
 {
 	(void)arg;

@@ -21,8 +21,19 @@ struct answer {
 	uint64_t offset;
 };
 
+struct named {
+	uint8_t kind, version, pad[2];
+	uint32_t number;
+	int32_t err;
+	uint32_t count;
+	uint64_t bytes;
+	char name[NET_REGION_NAME];
+};
+
 #define ASK     1
 #define ANSWER  2
+#define LIST    3
+#define NAMED   4
 #define VERSION 1
 
 static struct ask ask_of(unsigned i)
@@ -353,6 +364,110 @@ static void asked(void **state)
 			 -EPROTO);
 }
 
+/* ---- all of a node ---- */
+
+static struct named list_us(uint32_t from, uint16_t node, uint64_t i, uint32_t number)
+{
+	struct ask q = {
+		.kind = LIST, .version = VERSION, .node = node, .number = number, .bytes = i};
+	struct named a;
+	unsigned before = fake.n_controls;
+
+	came(from, &q, sizeof(q));
+	assert_int_equal(fake.n_controls, before + 1);
+	assert_int_equal(fake.controls[before].host, from);
+	assert_int_equal(fake.controls[before].bytes, sizeof(a));
+	memcpy(&a, fake.controls[before].data, sizeof(a));
+	assert_int_equal(a.kind, NAMED);
+	assert_int_equal(a.number, number);
+	return a;
+}
+
+static void listed_to_others(void **state)
+{
+	struct named a;
+	vb_addr at;
+	bool fresh;
+
+	(void)state;
+	open_all();
+	fake.on_progress = NULL;
+	assert_int_equal(list_us(1, 3, 0, 1).count, 0);
+	assert_int_equal(vb_region(fake.fabric, 3, "locks", 100, &at, &fresh), 0);
+	assert_int_equal(vb_region(fake.fabric, 3, "more", 64, &at, &fresh), 0);
+	a = list_us(1, 3, 1, 2);
+	assert_int_equal(a.err, 0);
+	assert_int_equal(a.count, 2);
+	assert_int_equal(a.bytes, 64);
+	assert_string_equal(a.name, "more");
+	a = list_us(2, 3, UINT64_MAX, 3);
+	assert_int_equal(a.count, 2);
+	assert_string_equal(a.name, "");
+	/* Of other hosts' nodes, and of none. */
+	assert_int_equal(list_us(1, 4, 0, 4).err, -EPROTO);
+	assert_int_equal(list_us(1, UINT16_MAX, 0, 5).err, -EPROTO);
+}
+
+/* What the owner of node 4 says when it is asked for its names. */
+static struct named says;
+
+static bool name_next(void)
+{
+	static const char *const names[] = {"locks", "more", "most"};
+	struct named a = says;
+	struct answer other = {.kind = ANSWER, .version = VERSION, .offset = 64};
+	struct ask q;
+
+	if (peers.answered == fake.n_controls)
+		return false;
+	memcpy(&q, fake.controls[peers.answered].data, sizeof(q));
+	assert_int_equal(q.kind, LIST);
+	assert_int_equal(q.node, 4);
+	a.kind = NAMED;
+	a.version = VERSION;
+	a.number = other.number = q.number;
+	a.bytes = 10 + q.bytes;
+	if (a.name[0] == '\0' && q.bytes < a.count)
+		snprintf(a.name, sizeof(a.name), "%s", names[q.bytes]);
+	/* To another question, or by another host: as if it had not come. */
+	came_held(1, &other, sizeof(other));
+	came_held(2, &a, sizeof(a));
+	came_held(fake.controls[peers.answered++].host, &a, sizeof(a));
+	return true;
+}
+
+static void list_of_others(void **state)
+{
+	struct vb_region_info all[3] = {0};
+
+	(void)state;
+	open_all();
+	fake.on_progress = name_next;
+	says = (struct named){.count = 3};
+	assert_int_equal(vb_regions(fake.fabric, 4, all, 2), 3);
+	assert_string_equal(all[1].name, "more");
+	assert_string_equal(all[2].name, "");
+	assert_int_equal(fake.n_controls, 2);
+	assert_int_equal(vb_regions(fake.fabric, 4, all, 3), 3);
+	assert_string_equal(all[0].name, "locks");
+	assert_int_equal(all[2].bytes, 12);
+	assert_string_equal(all[2].name, "most");
+	says = (struct named){.count = 0};
+	assert_int_equal(vb_regions(fake.fabric, 4, all, 3), 0);
+	/* What cannot be. */
+	says = (struct named){.count = NET_REGIONS + 1};
+	FAKE_SAYS(vb_regions(fake.fabric, 4, all, 3), -EPROTO, "asked of process 1");
+	says = (struct named){.count = 3};
+	memset(says.name, 'n', sizeof(says.name));
+	FAKE_SAYS(vb_regions(fake.fabric, 4, all, 3), -EPROTO, "asked of process 1");
+	says = (struct named){.count = 3, .err = 7};
+	FAKE_SAYS(vb_regions(fake.fabric, 4, all, 3), -EPROTO, "asked of process 1");
+	fake.on_progress = NULL;
+	fake.f->core->answer_ns = 30000000;
+	FAKE_SAYS(vb_regions(fake.fabric, 4, all, 3), -ETIMEDOUT, "has not answered");
+	assert_true(vb_list_empty(&fake.f->core->asks));
+}
+
 /* An answer that finds no room is lost; the question comes again and is answered as the first. */
 static void answer_finds_no_room(void **state)
 {
@@ -401,7 +516,7 @@ static void strange_answers(void **state)
 	open_all();
 	came(1, &a, sizeof(a));
 	for (size_t n = 1; n <= sizeof(noise); n++) {
-		for (uint8_t kind = 0; kind < 4; kind++) {
+		for (uint8_t kind = 0; kind < 6; kind++) {
 			noise[0] = kind;
 			/* A version that there is not, whatever the size. */
 			noise[1] = VERSION + 1;
@@ -409,7 +524,8 @@ static void strange_answers(void **state)
 			came(1, noise, n);
 			vb_log_capture_end();
 			assert_non_null(strstr(fake_log, "means nothing"));
-			if (n == sizeof(struct ask) || n == sizeof(struct answer))
+			if (n == sizeof(struct ask) || n == sizeof(struct answer) ||
+			    n == sizeof(struct named))
 				continue;
 			noise[1] = VERSION;
 			vb_log_capture_begin(fake_log, sizeof(fake_log));
@@ -493,6 +609,8 @@ int main(void)
 		FAKE(asked),
 		FAKE(answer_finds_no_room),
 		FAKE(strange_answers),
+		FAKE(listed_to_others),
+		FAKE(list_of_others),
 		FAKE(many_ask),
 	};
 

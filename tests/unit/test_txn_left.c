@@ -109,7 +109,7 @@ static char *tuple_of(struct world *w, uint64_t key)
 /* Words by which somebody holds the record, as a writer or as a reader. */
 static unsigned held(struct world *w, uint64_t key)
 {
-	struct vb_named named[VB_NAMED_MAX];
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 
 	return vb_words_named(w->db->cc, tuple_of(w, key), named);
 }

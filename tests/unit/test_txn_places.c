@@ -119,7 +119,7 @@ static uint64_t keys_in_index(const struct vb_table *t)
 /* Nobody holds anything. */
 static void nothing_is_held(const struct world *w, struct vb_table *t)
 {
-	struct vb_named named[VB_NAMED_MAX];
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 
 	for (uint16_t node = 0; node < NODES; node++) {
 		const struct vb_table_node *n = &t->node[node];

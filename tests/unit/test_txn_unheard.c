@@ -66,7 +66,7 @@ static void open_unheard(struct world *w, void **state, uint64_t lease_ns)
 /* Words by which somebody holds the record. */
 static unsigned held(struct world *w, uint64_t key)
 {
-	struct vb_named named[VB_NAMED_MAX];
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 	const void *tuple = vb_local(w->f, vb_table_find(w->t, vb_table_node(w->t, key), key),
 				     w->t->layout.bytes);
 

@@ -404,7 +404,7 @@ static void look_for_locks(struct world *x)
 		const uint64_t key = key_of(x, k);
 		vb_addr at = vb_table_find(x->table, vb_table_node(x->table, key), key);
 		const unsigned char *tuple = at != 0 ? vb_local(x->all.fabric, at, l->bytes) : NULL;
-		struct vb_named named[VB_NAMED_MAX];
+		struct vb_named_word named[VB_NAMED_WORDS_MAX];
 
 		if (tuple == NULL || vb_words_named(x->cc, tuple, named) == 0)
 			continue;

@@ -180,7 +180,7 @@ static void look_for_locks(struct txn_world *w, struct vb_table *t, uint64_t key
 		[VB_WORD_READER] = "has a reader",
 		[VB_WORD_WAITER] = "has a waiter",
 	};
-	struct vb_named named[VB_NAMED_MAX];
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 
 	for (uint64_t k = 0; k < keys; k++) {
 		const unsigned char *tuple = tuple_of(w, t, k);

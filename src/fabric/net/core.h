@@ -34,7 +34,9 @@ struct net_ask {
 	int32_t err;
 	uint64_t offset;
 	bool fresh, answered;
-	struct vb_batch batch; /* its pending goes from 1 to 0: net_done's way to wake him */
+	struct vb_region_info *named; /* NULL, or where one of the node's names goes; then */
+	uint32_t count;               /* how many names there are */
+	struct vb_batch batch;        /* its pending goes from 1 to 0: net_done's way to wake him */
 };
 
 /* What one thread waits with: its scheduler's environment. */

@@ -126,6 +126,7 @@ bool net_peer_alive(struct vb_fabric *f, vb_peer peer);
 bool net_node_gone(struct vb_fabric *f, uint16_t node);
 int net_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
+int net_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
 void *net_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes); /* own nodes; else NULL */
 void net_stats(struct vb_fabric *f, struct vb_fabric_stats *out);
 uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns); /* the root's clock */
@@ -134,7 +135,8 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns); /* the root's clo
 	.close = net_close, .after_fork = net_after_fork, .ep_open = net_ep_open,                  \
 	.ep_close = net_ep_close, .post = net_post, .recv = net_recv,                              \
 	.peer_alive = net_peer_alive, .node_gone = net_node_gone, .region = net_region,            \
-	.local = net_local, .stats = net_stats, .common_now = net_common_now
+	.regions = net_regions, .local = net_local, .stats = net_stats,                            \
+	.common_now = net_common_now
 
 /* ---- for the transports ---- */
 

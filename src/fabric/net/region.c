@@ -6,7 +6,10 @@
  *	  ASK {number, node, bytes, name}  ->     found, or made at the end of what is taken
  *	  ANSWER {number, error, offset}   <-
  *
- * Both ride on the transport's control messages.  An owner answers when it looks at its engine:
+ *	LIST {number, node, i}           ->     looked up
+ *	NAMED {number, error, i's name, how many there are}   <-
+ *
+ * All ride on the transport's control messages.  An owner answers when it looks at its engine:
  * while its thread awaits something, or by the transport's helper.
  *
  * Either may find no room or no way.  A question is then put again, and so is one that has had no
@@ -25,8 +28,9 @@
 #define GONE_NS     100000000ull /* how soon the death of the owner is seen at the latest */
 #define ASK_VERSION 1
 
-enum control_kind { CONTROL_ASK = 1, CONTROL_ANSWER = 2 };
+enum control_kind { CONTROL_ASK = 1, CONTROL_ANSWER = 2, CONTROL_LIST = 3, CONTROL_NAMED = 4 };
 
+/* Also of LIST: bytes is which one, the name empty. */
 struct control_ask {
 	uint8_t kind, version;
 	uint16_t node;
@@ -44,6 +48,19 @@ struct control_answer {
 	uint64_t offset;
 };
 _Static_assert(sizeof(struct control_answer) <= NET_CONTROL_MAX, "an answer fits");
+
+struct control_named {
+	uint8_t kind, version, pad[2];
+	uint32_t number;
+	int32_t err;
+	uint32_t count;
+	uint64_t bytes;
+	char name[NET_REGION_NAME];
+};
+_Static_assert(sizeof(struct control_named) <= NET_CONTROL_MAX, "a name fits");
+_Static_assert(sizeof(((struct vb_region_info *)0)->name) >= NET_REGION_NAME, "here, too");
+_Static_assert(sizeof(struct control_named) != sizeof(struct control_ask),
+	       "what comes is told apart by its size, too");
 
 /* The node's directory.  Engine held; says nothing, since it may be another host that asks. */
 static int find_or_make(struct net_fabric *f, const struct control_ask *q, uint32_t from,
@@ -94,32 +111,86 @@ static void asked(struct net_fabric *f, uint32_t from, const struct control_ask 
 	(void)f->t->control(f, from, &a, sizeof(a));
 }
 
-static void answered(struct net_fabric *f, uint32_t from, const struct control_answer *a)
+static void listed(struct net_fabric *f, uint32_t from, const struct control_ask *q)
+{
+	struct control_named a = {
+		.kind = CONTROL_NAMED, .version = ASK_VERSION, .number = q->number};
+
+	if (q->node >= f->f.nodes || net_host_of_node(f, q->node) != f->host) {
+		a.err = -EPROTO;
+	} else {
+		const struct net_node *d = &f->core->node[q->node / f->hosts];
+
+		a.count = d->used;
+		if (q->bytes < d->used) {
+			a.bytes = d->region[q->bytes].bytes;
+			memcpy(a.name, d->region[q->bytes].name, sizeof(a.name));
+		}
+	}
+	(void)f->t->control(f, from, &a, sizeof(a));
+}
+
+static struct net_ask *ask_of(struct net_fabric *f, uint32_t from, uint32_t number, bool named)
 {
 	vb_list_for_each (it, &f->core->asks) {
 		struct net_ask *ask = vb_container_of(it, struct net_ask, link);
 
-		if (ask->number != a->number || ask->host != from)
-			continue;
-		ask->err = a->err <= 0 ? a->err : -EPROTO;
-		ask->offset = a->offset;
-		ask->fresh = a->fresh;
-		ask->answered = true;
-		vb_list_remove(&ask->link);
-		net_done(f, ask->thread, &ask->batch, 1);
-		return;
+		if (ask->number == number && ask->host == from && (ask->named != NULL) == named)
+			return ask;
 	}
+	return NULL;
+}
+
+static void ask_ends(struct net_fabric *f, struct net_ask *ask, int32_t err)
+{
+	ask->err = err <= 0 ? err : -EPROTO;
+	ask->answered = true;
+	vb_list_remove(&ask->link);
+	net_done(f, ask->thread, &ask->batch, 1);
+}
+
+static void answered(struct net_fabric *f, uint32_t from, const struct control_answer *a)
+{
+	struct net_ask *ask = ask_of(f, from, a->number, false);
+
+	if (ask == NULL)
+		return;
+	ask->offset = a->offset;
+	ask->fresh = a->fresh;
+	ask_ends(f, ask, a->err);
+}
+
+static void named(struct net_fabric *f, uint32_t from, const struct control_named *a)
+{
+	struct net_ask *ask = ask_of(f, from, a->number, true);
+	bool sane = a->count <= NET_REGIONS && memchr(a->name, '\0', sizeof(a->name)) != NULL;
+
+	if (ask == NULL)
+		return;
+	if (sane) {
+		ask->count = a->count;
+		ask->named->bytes = a->bytes;
+		memcpy(ask->named->name, a->name, sizeof(a->name));
+	}
+	ask_ends(f, ask, a->err != 0 || sane ? a->err : -EPROTO);
 }
 
 void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes)
 {
 	const uint8_t *head = data;
 	struct control_answer a;
+	struct control_named n;
 	struct control_ask q;
 
 	if (bytes == sizeof(q) && head[0] == CONTROL_ASK && head[1] == ASK_VERSION) {
 		memcpy(&q, data, sizeof(q));
 		asked(f, from_host, &q);
+	} else if (bytes == sizeof(q) && head[0] == CONTROL_LIST && head[1] == ASK_VERSION) {
+		memcpy(&q, data, sizeof(q));
+		listed(f, from_host, &q);
+	} else if (bytes == sizeof(n) && head[0] == CONTROL_NAMED && head[1] == ASK_VERSION) {
+		memcpy(&n, data, sizeof(n));
+		named(f, from_host, &n);
 	} else if (bytes == sizeof(a) && head[0] == CONTROL_ANSWER && head[1] == ASK_VERSION) {
 		memcpy(&a, data, sizeof(a));
 		answered(f, from_host, &a);
@@ -278,4 +349,53 @@ int net_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64
 	*out = vb_addr_make(node, ask.offset);
 	*fresh = ask.fresh;
 	return err;
+}
+
+/* ---- all of a node ---- */
+
+static int regions_here(struct net_fabric *f, uint16_t node, struct vb_region_info *out,
+			unsigned room)
+{
+	const struct net_node *d = &f->core->node[node / f->hosts];
+	unsigned used;
+
+	pthread_mutex_lock(&f->engine);
+	used = d->used;
+	for (unsigned i = 0; i < used && i < room; i++) {
+		memcpy(out[i].name, d->region[i].name, sizeof(d->region[i].name));
+		out[i].bytes = d->region[i].bytes;
+	}
+	pthread_mutex_unlock(&f->engine);
+	return (int)used;
+}
+
+/* Name by name; without room for any, how many there are. */
+static int regions_there(struct net_fabric *f, uint16_t node, struct vb_region_info *out,
+			 unsigned room)
+{
+	struct control_ask q = {.kind = CONTROL_LIST, .version = ASK_VERSION, .node = node};
+	struct vb_region_info one = {0};
+	struct net_ask ask = {.host = net_host_of_node(f, node), .named = &one};
+	int err = net_thread_get(f, &ask.thread);
+
+	if (err != 0)
+		return err;
+	do {
+		ask.answered = false;
+		err = ask_owner(f, &q, &ask);
+		if (err == 0)
+			err = ask.err;
+		if (err == 0 && q.bytes < ask.count && q.bytes < room)
+			out[q.bytes] = one;
+	} while (err == 0 && ++q.bytes < ask.count && q.bytes < room);
+	net_thread_put(ask.thread);
+	return err != 0 ? say(f, err, node, "(all)", 0) : (int)ask.count;
+}
+
+int net_regions(struct vb_fabric *fabric, uint16_t node, struct vb_region_info *out, unsigned room)
+{
+	struct net_fabric *f = net_of(fabric);
+
+	return net_host_of_node(f, node) == f->host ? regions_here(f, node, out, room)
+						    : regions_there(f, node, out, room);
 }

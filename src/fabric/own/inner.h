@@ -168,5 +168,6 @@ int own_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t by
 	       bool *fresh);
 int own_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    vb_addr *out);
+int own_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
 
 #endif

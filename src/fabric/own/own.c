@@ -79,6 +79,7 @@ static const struct vb_fabric_ops own_ops = {
 	.peer_alive = own_peer_alive,
 	.region = own_region,
 	.region_find = own_region_find,
+	.regions = own_regions,
 	.local = own_local,
 	.home = own_home,
 	.common_now = own_common_now,

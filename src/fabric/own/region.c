@@ -51,8 +51,10 @@ struct search {
 	uint16_t node;
 	uint64_t node_bytes;
 	const char *name;
-	uint64_t head; /* entries from here to `seen` have been looked at */
-	uint64_t end;  /* the first byte that no entry in force has */
+	uint64_t head;     /* entries from here to `seen` have been looked at */
+	uint64_t end;      /* the first byte that no entry in force has */
+	struct entry *all; /* NULL, or where all that are looked at go, newest first */
+	unsigned n_all;
 };
 
 static int word(struct search *s, enum vb_provider_op op, uint64_t offset, uint64_t compare,
@@ -119,6 +121,8 @@ static int walk(struct search *s, uint64_t head, uint64_t seen, struct entry *fo
 		if (i == 0)
 			s->end = (e.offset + e.bytes + VB_CACHELINE - 1) &
 				 ~(uint64_t)(VB_CACHELINE - 1);
+		if (s->all != NULL)
+			s->all[s->n_all++] = e;
 		if (strcmp(e.name, s->name) == 0) {
 			*found = e;
 			return 0;
@@ -239,4 +243,29 @@ int own_region_find(struct vb_fabric *fabric, uint16_t node, const char *name, u
 			       name, e.bytes, bytes);
 	*out = vb_addr_make(node, e.offset);
 	return 0;
+}
+
+int own_regions(struct vb_fabric *fabric, uint16_t node, struct vb_region_info *out, unsigned room)
+{
+	struct own_fabric *f = own_of(fabric);
+	/* No entry has the name. */
+	struct search s = {
+		.raw = &f->control, .node = node, .node_bytes = f->f.node_bytes, .name = ""};
+	struct entry found;
+	int err;
+
+	s.all = calloc(ENTRIES, sizeof(*s.all));
+	if (s.all == NULL)
+		return vb_fail(-ENOMEM, "no memory for a list of regions");
+	pthread_mutex_lock(&f->opening);
+	err = find(&s, &found);
+	pthread_mutex_unlock(&f->opening);
+	for (unsigned i = 0; err == -ENOENT && i < s.n_all && i < room; i++) {
+		const struct entry *e = &s.all[s.n_all - 1 - i];
+
+		snprintf(out[i].name, sizeof(out[i].name), "%s", e->name);
+		out[i].bytes = e->bytes;
+	}
+	free(s.all);
+	return err == -ENOENT ? (int)s.n_all : err;
 }

@@ -235,6 +235,7 @@ uint64_t shm_peer_word(const struct shm_fabric *f, vb_peer peer, uint32_t *slot)
 bool shm_sender_dead(struct shm_fabric *f, vb_peer sender);
 int shm_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    vb_addr *out);
+int shm_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
 int shm_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
 

@@ -107,6 +107,7 @@ const struct vb_fabric_ops vb_fabric_shm = {
 	.peer_alive = shm_peer_alive,
 	.region = shm_region,
 	.region_find = shm_region_find,
+	.regions = shm_regions,
 	.local = local,
 	.faa64 = shm_faa64,
 	.cas64 = shm_cas64,

@@ -128,6 +128,22 @@ int shm_region_find(struct vb_fabric *fabric, uint16_t node, const char *name, u
 	return 0;
 }
 
+int shm_regions(struct vb_fabric *fabric, uint16_t node, struct vb_region_info *out, unsigned room)
+{
+	const struct shm_node *d = &shm_of(fabric)->directories[node];
+	uint32_t used = __atomic_load_n(&d->used, __ATOMIC_ACQUIRE);
+
+	/* Another process may have damaged the number since the directory was looked through. */
+	if (used > SHM_REGIONS)
+		used = SHM_REGIONS;
+	for (uint32_t i = 0; i < used && i < room; i++) {
+		snprintf(out[i].name, sizeof(out[i].name), "%.*s", SHM_REGION_NAME - 1,
+			 d->region[i].name);
+		out[i].bytes = d->region[i].bytes;
+	}
+	return (int)used;
+}
+
 int shm_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
 	       vb_addr *out, bool *fresh)
 {

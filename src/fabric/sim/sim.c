@@ -395,6 +395,26 @@ static int sim_region(struct vb_fabric *f, uint16_t node, const char *name, uint
 	return 0;
 }
 
+static int sim_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out,
+		       unsigned room)
+{
+	const struct sim *s = sim_of(f);
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->n_regions; i++) {
+		const struct sim_region *r = &s->regions[i];
+
+		if (r->node != node)
+			continue;
+		if (n < room) {
+			snprintf(out[n].name, sizeof(out[n].name), "%s", r->name);
+			out[n].bytes = r->bytes;
+		}
+		n++;
+	}
+	return (int)n;
+}
+
 static void *sim_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 {
 	struct sim *s = sim_of(f);
@@ -539,6 +559,7 @@ const struct vb_fabric_ops vb_fabric_sim = {
 	.peer_alive = sim_peer_alive,
 	.node_gone = sim_node_gone,
 	.region = sim_region,
+	.regions = sim_regions,
 	.dense = sim_dense,
 	.local = sim_local,
 	.checkpoint = sim_checkpoint,

@@ -103,6 +103,7 @@ static const struct suite_case suite_cases[] = {
 	{"bounds", check_bounds},
 	{"alignment", check_alignment},
 	{"regions", check_regions},
+	{"listed", check_listed},
 	{"clock", check_clock},
 	{"write-then-read", check_write_then_read},
 	{"write-order", check_write_order},

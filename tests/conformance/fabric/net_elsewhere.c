@@ -24,6 +24,16 @@
 		crowd_must(strstr(said_, "lives in") != NULL || strstr(said_, "load it there"));   \
 	} while (0)
 
+/* Counts the space and the database among what a node has. */
+static int count_named(void *user, const struct vb_named *named)
+{
+	unsigned *n = user;
+
+	*n += named->kind == VB_NAMED_LOCKS && strcmp(named->name, "locks") == 0;
+	*n += named->kind == VB_NAMED_DB && strcmp(named->name, "db") == 0;
+	return 0;
+}
+
 static void member(struct crowd *c)
 {
 	const struct vb_lock_space_params sp = {
@@ -40,10 +50,14 @@ static void member(struct crowd *c)
 	struct vb_table *t;
 	struct vb_db *db;
 	uint64_t record = 7;
+	unsigned n = 0;
 
 	crowd_must(vb_lock_space_open(c->f, &sp, &space) == 0);
 	crowd_must(vb_db_open(c->f, &dp, &db) == 0);
 	crowd_must(vb_table_open(db, &tp, &t) == 0);
+	/* What a name tells is told from afar, too. */
+	crowd_must(vb_fabric_each(c->f, mine, count_named, &n) == 0 && n == 2);
+	crowd_must(vb_fabric_each(c->f, other, count_named, &n) == 0 && n == 4);
 	elsewhere(vb_lock_server_start(space, other, 0, 1, &ls), -EXDEV);
 	elsewhere(vb_db_server_start(db, other, &ds), -EXDEV);
 	elsewhere(vb_coordinator_open(db, other, &me), -EXDEV);

@@ -239,6 +239,39 @@ static const char *check_alignment(struct suite *s)
 	return NULL;
 }
 
+/* Whether a region is in the list of its node, with its size. */
+static bool is_listed(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes)
+{
+	struct vb_region_info all[16];
+	int n = vb_regions(f, node, all, VB_ARRAY_SIZE(all));
+
+	for (int i = 0; i < n && i < (int)VB_ARRAY_SIZE(all); i++)
+		if (strcmp(all[i].name, name) == 0)
+			return all[i].bytes == bytes;
+	return false;
+}
+
+/* What has a name on a node is listed, whoever has made it. */
+static const char *check_listed(struct suite *s)
+{
+	struct vb_region_info one = {0}, kept;
+	int n = vb_regions(s->f, 1, &one, 1);
+	bool fresh;
+	vb_addr a;
+
+	want(n >= 1 && one.bytes > 0 && one.name[0] != '\0');
+	want(is_listed(s->f, 0, "suite", SUITE_BYTES) && is_listed(s->f, 1, "suite", SUITE_BYTES));
+	want(vb_region(s->f, 1, "listed", 100, &a, &fresh) == 0 && fresh);
+	want(is_listed(s->f, 1, "listed", 100) && !is_listed(s->f, 0, "listed", 100));
+	/* More than there is room for: counted, and nothing is written behind. */
+	kept = one;
+	want(vb_regions(s->f, 1, &one, 1) == n + 1);
+	want(memcmp(&one, &kept, sizeof(one)) == 0);
+	want(vb_regions(s->f, 1, NULL, 0) == n + 1);
+	want(vb_regions(s->f, 2, &one, 1) == -EINVAL);
+	return NULL;
+}
+
 static const char *check_regions(struct suite *s)
 {
 	vb_addr one, same, two;

@@ -101,7 +101,7 @@ static const struct vb_tbench_state *state_of(const struct held *h, uint32_t pla
 static void look_at(struct held *h, const struct vb_table *t, const char *tuple)
 {
 	const struct vb_tbench_state *state = NULL;
-	struct vb_named named[VB_NAMED_MAX];
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 	unsigned n = vb_words_named(h->db->cc, tuple, named);
 	bool reads = false;
 
