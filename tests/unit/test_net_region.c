@@ -385,6 +385,7 @@ static struct named list_us(uint32_t from, uint16_t node, uint64_t i, uint32_t n
 
 static void listed_to_others(void **state)
 {
+	struct vb_region_info all[2] = {0};
 	struct named a;
 	vb_addr at;
 	bool fresh;
@@ -400,6 +401,10 @@ static void listed_to_others(void **state)
 	assert_int_equal(a.count, 2);
 	assert_int_equal(a.bytes, 64);
 	assert_string_equal(a.name, "more");
+	assert_int_equal(vb_regions(fake.fabric, 3, all, 1), 2);
+	assert_string_equal(all[0].name, "locks");
+	assert_int_equal(all[0].bytes, 100);
+	assert_string_equal(all[1].name, "");
 	a = list_us(2, 3, UINT64_MAX, 3);
 	assert_int_equal(a.count, 2);
 	assert_string_equal(a.name, "");
