@@ -222,6 +222,7 @@ typedef int (*vb_named_fn)(void *user, const struct vb_named *named);
  *   -EINVAL  there is no such node
  *   -ENOMEM
  *   -ETIMEDOUT, -EAGAIN, -VB_EPEERGONE  the node is another process's, which does not answer or is gone
+ *   -EPROTO  what that process answers, or what stands in a provider's memory, is no list of names
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
  *
  * and what a provider's functions say.
