@@ -645,6 +645,39 @@ static void test_kept_from_the_middle(void **state)
 	}
 }
 
+/* Ended in a renewal that is done all the same: it is the client's, and nothing of it is left behind. */
+static void keep_ends_in_a_renewal(enum vb_mode mode)
+{
+	struct vb_grant g, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, mode)
+	{
+		struct vb_ring *ring = open_ring();
+		uint64_t id, half = lease_of(&g, w.a) / 2;
+
+		assert_int_equal(keep(ring, &w, &g, &id), VB_STARTED);
+		if (w.space->ops->caps & VB_LOCK_SERVER)
+			vb_sim_ep_pause(w.server->ep, now() + half + 200 * US);
+		assert_int_equal(keep_for(ring, half + US / 2), 1);
+		must(vb_ring_cancel(ring, id));
+		assert_int_equal(keep_for(ring, 100 * US), -ECANCELED);
+		assert_true(vb_lock_valid(w.a, &g));
+		pause_for(w.a, w.space->ops->caps & VB_LOCK_SERVER ? 500 * US : 0);
+		must(vb_lock_release(w.a, &g));
+		must(vb_lock_acquire(w.b, 5, VB_EXCLUSIVE, LEASE / 8, &his));
+		must(vb_lock_release(w.b, &his));
+		must(vb_ring_close(ring));
+		close_world(&w);
+	}
+}
+
+static void test_kept_until_a_renewal(void **state)
+{
+	keep_ends_in_a_renewal(VB_EXCLUSIVE);
+	keep_ends_in_a_renewal(VB_SHARED);
+}
+
 /* The first renewal after a restart may be refused, and so may one whose answer is lost. */
 static void test_kept_over_a_restart(void **state)
 {
@@ -756,6 +789,7 @@ int main(void)
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_kept_no_longer),
 		cmocka_unit_test(test_kept_from_the_middle),
+		cmocka_unit_test(test_kept_until_a_renewal),
 		cmocka_unit_test(test_kept_over_a_restart),
 		cmocka_unit_test(test_kept_and_lost),
 		cmocka_unit_test(test_not_kept),
