@@ -9,6 +9,7 @@ import subprocess
 import sys
 import unittest
 import warnings
+from unittest import mock
 
 import verbena
 from verbena import Mode
@@ -273,8 +274,10 @@ class Served(unittest.TestCase):
     def test_end_waits_for_releases(self):
         with verbena.Fabric("sim", seed=1) as fabric, fabric.lock_space("table", 10) as space:
             with space.server(), space.client() as me:
-                with verbena.Ring() as ring:
+                with verbena.Ring() as ring, mock.patch.object(ring, "_cancel") as cancel:
                     call = ring.start_release(me.acquire(5))
+                    ring.end()
+                cancel.assert_not_called()
                 self.assertIsNone(call.result())
                 with me.try_acquire(5):
                     pass
