@@ -425,9 +425,11 @@ static void test_not_sent(void **state)
 	char got[64];
 	int ends[2];
 
+	/* Whoever runs the test may have it ignored. */
+	signal(SIGPIPE, SIG_DFL);
 	open_ends(ends, &to);
 	/* The system gives a socket less than a million bytes. */
-	while (to.lost < 3 && said < 1000000) {
+	while (to.lost < 3 && said < 100000) {
 		vb_error("once");
 		said++;
 	}
@@ -443,6 +445,13 @@ static void test_not_sent(void **state)
 	close(ends[0]);
 	assert_string_equal(stderr_of(say_once), "");
 	assert_int_equal(to.lost, 5);
+	/* Of the kinds of socket Linux has the signal for streams. */
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+	to.fd = ends[0];
+	close(ends[1]);
+	vb_error("once");
+	assert_int_equal(to.lost, 6);
+	close(ends[0]);
 	assert_int_equal(vb_log_set(NULL, NULL), 0);
 }
 

@@ -147,23 +147,34 @@ class Loops(unittest.TestCase):
             self.free(6)
 
     def test_release_is_done(self):
-        """Where it is a message to a server: also if its task is cancelled meanwhile."""
+        """Also if its task is cancelled meanwhile."""
+        call = mock.Mock(done=False)
+
+        async def body(ring):
+            with mock.patch.multiple(ring._ring, start_release=lambda _: call, cancel=mock.DEFAULT) as no:
+                task = asyncio.create_task(ring.release(None))
+                for _ in range(3):
+                    await self.waiting(ring)
+                    task.cancel()
+                    await asyncio.sleep(0)
+                    self.assertFalse(task.done())
+                await self.waiting(ring)
+                call.done = True
+                ring._tell([call])
+                await asyncio.wait([task])
+                self.assertTrue(task.cancelled())
+                no["cancel"].assert_not_called()
+
+        self.run_in_loop(body)
         with self.fabric.lock_space("table", 10, name="t", lease_ns=LONG_NS) as space:
             with space.server_thread(), space.client() as me, space.client() as other:
 
-                async def body(ring):
-                    grant = await ring.acquire(me, 1)
-                    task = asyncio.create_task(ring.release(grant))
-                    await self.waiting(ring)
-                    with mock.patch.object(ring._ring, "cancel") as cancel:
-                        task.cancel()
-                        await asyncio.wait([task])
-                    cancel.assert_not_called()
-                    self.assertTrue(task.cancelled() and grant._over)
+                async def hand_over(ring):
+                    await ring.release(await ring.acquire(me, 1))
                     async with ring.hold(other, 1):
                         pass
 
-                self.run_in_loop(body)
+                self.run_in_loop(hand_over)
 
     def test_block_that_fails(self):
         async def body(ring):
