@@ -21,6 +21,8 @@ qemu-system-x86 busybox-static cpio gzip xz-utils"
 optional="$optional spin"
 # Ranks from a launcher (to test), and the fuzzers.
 optional="$optional openmpi-bin libclang-rt-dev"
+# An example in its loop.
+optional="$optional libuv1-dev"
 # Figures of `verbena reproduce`.
 optional="$optional gnuplot-nox"
 # Debian's packages (scripts/package.sh), and a clean Debian to try them in.

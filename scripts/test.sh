@@ -420,6 +420,7 @@ example_installed() { # COMPILER... FILE
 	local flags
 	flags=$(PKG_CONFIG_PATH=$pc PKG_CONFIG_SYSROOT_DIR=$out/root pkg-config --cflags --libs verbena) ||
 		return
+	case ${!#} in *libuv.c) flags+=" $(pkg-config --cflags --libs libuv)" || return ;; esac
 	# shellcheck disable=SC2086
 	"${@:1:$#-1}" -Wall -Wextra -Werror "${@: -1}" -o "$out/example" $flags || return
 	ldd "$out/example" | grep verbena
@@ -467,6 +468,10 @@ stage_package() {
 	docs=$(find "$out/root" -path '*/share/doc/verbena')
 	check "the pages and the examples are installed" docs_installed
 	for file in "$docs"/examples/*.c; do
+		if [ "${file##*/}" = libuv.c ] && ! pkg-config --exists libuv; then
+			record skip "examples/libuv.c against the installed library" "libuv is not installed (Debian: libuv1-dev)"
+			continue
+		fi
 		check "examples/${file##*/} against the installed library" example_installed gcc "$file"
 	done
 	for file in "$docs"/examples/*.cpp; do
