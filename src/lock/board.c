@@ -12,9 +12,12 @@
 /* One writer, readers anywhere: each word is whole. */
 #define set(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 
+#define PREFIX            "board:"
+#define REGIONS_LOOKED_AT 64
+
 static void name_of(char *to, size_t bytes, const char *space)
 {
-	snprintf(to, bytes, "board:%.60s", space);
+	snprintf(to, bytes, PREFIX "%.60s", space);
 }
 
 /* What clients of different machines can compare. */
@@ -205,6 +208,24 @@ static int read_board(struct vb_ep *ep, uint16_t node, vb_addr at, struct vb_boa
 	return err;
 }
 
+/* The error of a space that shows nothing: it, and those that do. */
+static int none_shown(struct vb_fabric *f, const char *space)
+{
+	struct vb_region_info all[REGIONS_LOOKED_AT];
+	char shown[256] = "";
+	size_t len = 0;
+	int n = vb_regions(f, 0, all, REGIONS_LOOKED_AT);
+
+	for (int i = 0; i < n && i < REGIONS_LOOKED_AT && len < sizeof(shown) - 1; i++)
+		if (strncmp(all[i].name, PREFIX, strlen(PREFIX)) == 0)
+			len += (size_t)snprintf(shown + len, sizeof(shown) - len, "%s '%s'",
+						len > 0 ? "," : ":", all[i].name + strlen(PREFIX));
+	return vb_fail(-ENOENT,
+		       "no client has shown what it holds in a lock space '%s'; open the space as "
+		       "visible (bench lock --visible), or look at one that is%s",
+		       space, len > 0 ? shown : ": here there is none");
+}
+
 int vb_board_view(struct vb_ep *ep, const char *space, struct vb_board_view *out)
 {
 	struct vb_fabric *f = ep->fabric;
@@ -234,11 +255,7 @@ int vb_board_view(struct vb_ep *ep, const char *space, struct vb_board_view *out
 		}
 	}
 	if (err == 0 && boards == 0)
-		err = vb_fail(
-			-ENOENT,
-			"no client has shown what it holds in a lock space '%s'; open the space "
-			"as visible (bench lock --visible)",
-			space);
+		err = none_shown(f, space);
 	if (err)
 		vb_board_view_free(out);
 	return err;

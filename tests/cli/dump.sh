@@ -39,6 +39,7 @@ is 'top: the lock' [ "$(grep -cE '^ +0 +[0-9]+ .*%$' "$work/out")" = 2 ]
 run dump --segment "$segment" --space other
 is 'another space: exit status' [ "$status" = 2 ]
 is 'another space: the reason' grep -q "'other'.*--visible" "$work/err"
+is 'another space: those that can be looked at' grep -q "look at one that is: 'locks'" "$work/err"
 
 # Copies of it, each with one field bent.  Offsets as in struct shm_header (src/fabric/shm/inner.h).
 copy=verbena-bent-$$
