@@ -389,7 +389,8 @@ static int place_both(struct vb_txn *t, struct vb_item *range, uint64_t key)
 	return err ? err : vb_txn_place_items(t, both, 2);
 }
 
-/* The item has been declared, or an earlier call has made it what this one wants. */
+/* The item has been declared, or an earlier call has made it what this one wants; of a read that was over with
+ * its call (txn/reads.c) it is not. */
 static inline bool is_reached(struct vb_txn *t, const struct vb_table *table, uint64_t key,
 			      bool write, struct reach *r)
 {
@@ -397,7 +398,7 @@ static inline bool is_reached(struct vb_txn *t, const struct vb_table *table, ui
 	uint32_t slot;
 
 	r->it = find_item(t, table, key, &slot);
-	if (r->it == NULL || table->ranges_of != NULL || t->isolation != VB_SERIALIZABLE ||
+	if (r->it == NULL || table->ranges_of != NULL ||
 	    (r->it->flags & (wanted | VB_ITEM_BLIND | VB_ITEM_LET_GO)) != wanted)
 		return false;
 	r->was = r->it->flags;
