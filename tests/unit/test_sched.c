@@ -179,8 +179,8 @@ static uint64_t any_step_ns(void)
 /* So few that one lies alone in its slot when a step ends inside that slot. */
 static void test_few_timers_at_random(void **state)
 {
-	timers_at_random(3, 10000, 1, any_step_ns);
-	assert_true(fired > 3000);
+	timers_at_random(3, 1000, 1, any_step_ns);
+	assert_true(fired > 300);
 }
 
 /* One that waits far ahead, alone in the second that begins at 2^30 ns; when the wheel's time has come
