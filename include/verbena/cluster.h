@@ -122,8 +122,8 @@ uint32_t vb_cluster_hosts(const struct vb_cluster *cluster);
  * Threads: any. */
 const char *vb_cluster_name(const struct vb_cluster *cluster, uint32_t rank);
 
-/* Whether a process is there: false once it is known to have died or said goodbye.  Suspects are
- * alive.
+/* Whether a process is there: false once it is known to have died or said goodbye.  Who is only
+ * suspected is alive.
  * Threads: any. */
 bool vb_cluster_alive(const struct vb_cluster *cluster, uint32_t rank);
 

@@ -199,8 +199,8 @@ int vb_lock_space_close(struct vb_lock_space *space);
  * traditional, traditional-ro, table; shiftlock for recovery) need servers on every server node.
  * Worker `worker` of `workers` (1 to 64) of `node` becomes a task on this thread's scheduler; it
  * runs whenever the thread awaits something, and while the thread is outside Verbena on its keeper
- * (verbena/fabric.h, "Background work").  For the others it does nothing and succeeds with *out =
- * NULL.
+ * (verbena/fabric.h, "Background work").  For the others it does nothing, and succeeds with
+ * *out = NULL.
  *
  * When a server's process has ended, calls that need it are -VB_EPEERGONE, or -VB_EUNKNOWN where it had been asked
  * already, until somebody has started it again, anywhere on shm: a client that is told so may try itself, and

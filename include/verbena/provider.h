@@ -42,9 +42,9 @@
  * without, as `verbena list` says.  Masked atomics, and words of 128 bits, are not asked for: locks that could use
  * them run their portable variants.
  *
- * Threads.  ep_open and ep_close are called by any thread, of one fabric never two at a time.  Each endpoint is called by one
- * thread at a time, the one that has opened it or one that stands in for it (verbena/fabric.h, "Background
- * work"), and different ones at the same time.  alive, local and common_now are called by any thread at any time.
+ * Threads.  ep_open and ep_close are called by any thread, of one fabric never two at a time.  Each endpoint is
+ * called by one thread at a time, the one that has opened it or one that stands in for it (verbena/fabric.h,
+ * "Background work"), and different ones at the same time.  alive, local and common_now are called by any thread at any time.
  * No function may call Verbena (but vb_strerror), wait for another thread that may be in one of its calls, or
  * take longer than a verb; they may have no more than 16 KiB of stack.  A thread that has an endpoint of such a
  * fabric can have none of another kind.
@@ -168,8 +168,8 @@ struct vb_provider {
 	 * a dead client holds is taken from it. */
 	bool (*alive)(void *ctx, uint16_t node, uint32_t client);
 	/* NULL, or where the CPU of this process sees the first lent byte of a node, aligned to 64; NULL where it
-	 * does not.  A lock's server runs where there is such a view of its node.  READs and WRITEs through the fabric and by
-	 * the CPU see each other. */
+	 * does not.  A lock's server runs where there is such a view of its node.  READs and WRITEs through the
+	 * fabric and by the CPU see each other. */
 	void *(*local)(void *ctx, uint16_t node);
 	/* NULL: all processes are of one machine.  Otherwise a time in ns that all have in common, true to within
 	 * *error_ns: for "drtm", whose readers have leases by it. */

@@ -286,8 +286,8 @@ enum vb_txn_cause {
 	VB_TXN_CASCADE,
 	VB_TXN_CAUSES
 };
-/* A cause in words: "locked", "wounded", ...; for a number that is none of them, "unknown".
- * Static.
+/* A cause in words: "locked", "wounded", ...; "unknown" for a number that is none of them.  The
+ * string is static.
  * Threads: any. */
 const char *vb_txn_cause_name(enum vb_txn_cause cause);
 

@@ -12,8 +12,7 @@
 /* One writer, readers anywhere: each word is whole. */
 #define set(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 
-#define PREFIX            "board:"
-#define REGIONS_LOOKED_AT 64
+#define PREFIX "board:"
 
 static void name_of(char *to, size_t bytes, const char *space)
 {
@@ -208,22 +207,37 @@ static int read_board(struct vb_ep *ep, uint16_t node, vb_addr at, struct vb_boa
 	return err;
 }
 
+/* The names of spaces that show something, each once. */
+struct shown {
+	char text[256];
+	size_t len;
+};
+
+static int note_shown(void *user, const struct vb_named *named)
+{
+	struct shown *s = user;
+	char name[80];
+
+	if (named->kind != VB_NAMED_PART || strncmp(named->name, PREFIX, strlen(PREFIX)) != 0)
+		return 0;
+	snprintf(name, sizeof(name), "'%s'", named->name + strlen(PREFIX));
+	if (strstr(s->text, name) == NULL && s->len + strlen(name) + 3 < sizeof(s->text))
+		s->len += (size_t)snprintf(s->text + s->len, sizeof(s->text) - s->len, "%s %s",
+					   s->len > 0 ? "," : ":", name);
+	return 0;
+}
+
 /* The error of a space that shows nothing: it, and those that do. */
 static int none_shown(struct vb_fabric *f, const char *space)
 {
-	struct vb_region_info all[REGIONS_LOOKED_AT];
-	char shown[256] = "";
-	size_t len = 0;
-	int n = vb_regions(f, 0, all, REGIONS_LOOKED_AT);
+	struct shown s = {.len = 0};
 
-	for (int i = 0; i < n && i < REGIONS_LOOKED_AT && len < sizeof(shown) - 1; i++)
-		if (strncmp(all[i].name, PREFIX, strlen(PREFIX)) == 0)
-			len += (size_t)snprintf(shown + len, sizeof(shown) - len, "%s '%s'",
-						len > 0 ? "," : ":", all[i].name + strlen(PREFIX));
+	for (uint16_t node = 0; node < f->nodes; node++)
+		(void)vb_fabric_each(f, node, note_shown, &s);
 	return vb_fail(-ENOENT,
 		       "no client has shown what it holds in a lock space '%s'; open the space as "
 		       "visible (bench lock --visible), or look at one that is%s",
-		       space, len > 0 ? shown : ": here there is none");
+		       space, s.len > 0 ? s.text : ": here there is none");
 }
 
 int vb_board_view(struct vb_ep *ep, const char *space, struct vb_board_view *out)

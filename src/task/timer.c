@@ -94,9 +94,8 @@ static inline struct vb_timer *wheel_first(struct vb_wheel *w, uint64_t limit_ns
 			 slot = level * VB_WHEEL_SLOTS + (unsigned)digit;
 		struct vb_list *head = &w->slots[slot];
 		struct vb_timer *t = vb_container_of(head->next, struct vb_timer, link);
-		uint64_t above, start;
-
 		bool alone = level == 0 || t->link.next == head;
+		uint64_t above, start;
 
 		/* The first, wherever it would be dealt to. */
 		if (alone && t->at_ns <= limit_ns) {

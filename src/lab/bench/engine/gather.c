@@ -4,8 +4,7 @@
  *
  * A process sends one report, with what its clients were doing, and then what is too large for it,
  * in pieces, because a part of a gather is bounded.  Times are moved to the root's time base before
- * they leave.  The root believes nothing that it has not checked.  Whoever is dead has sent
- * nothing.
+ * they leave.  The root believes nothing that it has not checked.  Who is dead has sent nothing.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench/engine/run.h"

@@ -5,8 +5,7 @@
  * The root names a moment to start; then the phases pass by each one's own clock, and nobody waits
  * for anybody: each hangs out a notice of how far it is, and the root one that says whether to end
  * early, because its user wants that, because nothing moves, or because somebody is dead.  In the
- * end clients finish what they are in, and who waits for what nobody gives any more is told to give
- * up.
+ * end clients finish what they are in, and who waits in vain is told to give up.
  *
  * A client that waits is served by others, so nobody stops to serve before all have finished.
  */
