@@ -121,18 +121,13 @@ static vb_addr slot_addr(const struct vb_index_view *v, uint64_t key, unsigned w
 	return v->at + vb_index_slot_of(key, way, v->slots) * sizeof(struct vb_slot);
 }
 
-static uint16_t node_of(const struct vb_find *f)
-{
-	return vb_table_node(f->table, f->key);
-}
-
 static bool match(struct vb_find *f, const struct vb_slot *s)
 {
 	uint64_t offset = vb_index_match(s, f->key);
 
 	if (offset == 0)
 		return false;
-	f->at = vb_addr_make(node_of(f), offset);
+	f->at = vb_addr_make(f->node, offset);
 	return true;
 }
 
@@ -171,7 +166,7 @@ static bool settled(const struct where *a, const struct where *b)
 /* 1: settled; 0: look again. */
 static int look_once(struct vb_acc *a, struct vb_find *f)
 {
-	struct vb_table_node *n = &f->table->node[node_of(f)];
+	struct vb_table_node *n = &f->table->node[f->node];
 	struct vb_slot slot[VB_INDEX_WAYS];
 	struct where before, after;
 	struct vb_index_view v;
@@ -179,10 +174,10 @@ static int look_once(struct vb_acc *a, struct vb_find *f)
 
 	if (err)
 		return err;
-	v = (struct vb_index_view){.at = vb_addr_make(node_of(f), before.index_at),
+	v = (struct vb_index_view){.at = vb_addr_make(f->node, before.index_at),
 				   .slots = before.slots};
 	if (v.slots == 0)
-		return vb_fail(-VB_EPEERGONE, "node %u has not opened table '%s'", node_of(f),
+		return vb_fail(-VB_EPEERGONE, "node %u has not opened table '%s'", f->node,
 			       f->table->name);
 	for (unsigned way = 0; way < VB_INDEX_WAYS; way++)
 		vb_acc_read(a, VB_INDEX, slot_addr(&v, f->key, way), &slot[way], sizeof(slot[way]));
@@ -220,7 +215,7 @@ static int find_carefully(struct vb_acc *a, struct vb_find *f)
 		if (vb_ep_now(a->ep) > until)
 			return vb_fail(-VB_EUNKNOWN,
 				       "the index of table '%s' on node %u does not come to rest",
-				       f->table->name, node_of(f));
+				       f->table->name, f->node);
 		vb_ep_wait_out(a->ep, pause);
 		pause = pause * 2 < PAUSE_MOST_NS ? pause * 2 : PAUSE_MOST_NS;
 	}
@@ -228,36 +223,51 @@ static int find_carefully(struct vb_acc *a, struct vb_find *f)
 
 #define FIND_MAX 32u
 
-static int find_some(struct vb_acc *a, struct vb_find **f, unsigned n)
+/* Where the key's slot of this way is, as far as is known. */
+static vb_addr guess(const struct vb_find *f, unsigned way)
+{
+	struct vb_index_view v = view_of(&f->table->node[f->node]);
+
+	return slot_addr(&v, f->key, way);
+}
+
+/* Looks at one way of each; puts those that are not there to the front, and says how many they are. */
+static int look_way(struct vb_acc *a, struct vb_find **f, unsigned *n, unsigned way)
 {
 	struct vb_slot slot[FIND_MAX];
 	vb_addr where[FIND_MAX];
-	unsigned open = n;
+	unsigned open = 0;
+	int err;
+
+	for (unsigned i = 0; i < *n; i++) {
+		where[i] = guess(f[i], way);
+		if (*n > 1)
+			vb_acc_hint(a, where[i], sizeof(slot[i]));
+	}
+	for (unsigned i = 0; i < *n; i++)
+		vb_acc_read(a, VB_INDEX, where[i], &slot[i], sizeof(slot[i]));
+	err = vb_acc_go(a);
+	for (unsigned i = 0; i < *n && err == 0; i++)
+		if (!match(f[i], &slot[i]))
+			f[open++] = f[i];
+	*n = open;
+	return err;
+}
+
+static int find_some(struct vb_acc *a, struct vb_find **all, unsigned n)
+{
+	struct vb_find *f[FIND_MAX];
 	int err = 0;
 
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		f[i] = all[i];
 		f[i]->at = 0;
-	for (unsigned way = 0; way < VB_INDEX_WAYS && open > 0; way++) {
-		for (unsigned i = 0; i < n; i++) {
-			struct vb_index_view v = view_of(&f[i]->table->node[node_of(f[i])]);
-
-			where[i] = slot_addr(&v, f[i]->key, way);
-			if (f[i]->at == 0 && n > 1)
-				vb_acc_hint(a, where[i], sizeof(slot[i]));
-		}
-		for (unsigned i = 0; i < n; i++)
-			if (f[i]->at == 0)
-				vb_acc_read(a, VB_INDEX, where[i], &slot[i], sizeof(slot[i]));
-		err = vb_acc_go(a);
-		if (err)
-			return err;
-		for (unsigned i = 0; i < n; i++)
-			if (f[i]->at == 0 && match(f[i], &slot[i]))
-				open--;
+		f[i]->node = vb_table_node(f[i]->table, f[i]->key);
 	}
-	for (unsigned i = 0; i < n && err == 0 && open > 0; i++)
-		if (f[i]->at == 0)
-			err = find_carefully(a, f[i]);
+	for (unsigned way = 0; way < VB_INDEX_WAYS && n > 0 && err == 0; way++)
+		err = look_way(a, f, &n, way);
+	for (unsigned i = 0; i < n && err == 0; i++)
+		err = find_carefully(a, f[i]);
 	return err;
 }
 

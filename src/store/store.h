@@ -319,7 +319,8 @@ int vb_ranges_draw_map(struct vb_table *ranges, uint16_t node, uint64_t key, cha
 struct vb_find {
 	struct vb_table *table;
 	uint64_t key;
-	vb_addr at; /* out; 0: no such key, at one moment during the call */
+	vb_addr at;    /* out; 0: no such key, at one moment during the call */
+	uint16_t node; /* out */
 };
 /* Looks up n keys with READs, at most three rounds of them (more only for keys that are not there).
  */

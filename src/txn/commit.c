@@ -93,6 +93,18 @@ static const char *wrong_with(const struct vb_cc_ops *cc, const struct vb_item *
 	return NULL;
 }
 
+/* Nothing is, at a glance. */
+static bool is_sound(const struct vb_item *it, bool read_locks)
+{
+	uint16_t flags = it->flags, want = VB_ITEM_FETCHED;
+
+	if (flags & VB_ITEM_WRITE)
+		want |= VB_ITEM_HELD_X;
+	else if (read_locks)
+		want |= VB_ITEM_HELD_S;
+	return it->at != 0 && (flags & (want | VB_ITEM_BLIND)) == want;
+}
+
 /*
  * Whatever a call or a protocol may have left: nothing is written that was not fetched, placed and
  * locked.  Behind the commit point it would be in the log, and whoever finds it there would write
@@ -101,10 +113,11 @@ static const char *wrong_with(const struct vb_cc_ops *cc, const struct vb_item *
 int vb_txn_inspect(struct vb_txn *t)
 {
 	const struct vb_cc_ops *cc = t->me->db->cc;
+	const bool read_locks = cc->caps & VB_CC_READ_LOCKS;
 
 	for (unsigned i = 0; i < t->n; i++) {
 		const struct vb_item *it = &t->item[i];
-		const char *wrong = wrong_with(cc, it);
+		const char *wrong = is_sound(it, read_locks) ? NULL : wrong_with(cc, it);
 
 		if (vb_likely(wrong == NULL))
 			continue;
@@ -152,14 +165,15 @@ int vb_txn_point(struct vb_txn *t)
 			   0);
 }
 
-static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
+/* Those that have one of these flags. */
+static unsigned pick(struct vb_txn *t, uint16_t any)
 {
-	unsigned n = 0;
+	struct vb_item *it = t->item, *end = it + t->n, **some = t->some;
 
-	for (unsigned i = 0; i < t->n; i++)
-		if ((t->item[i].flags & all) && !(t->item[i].flags & none))
-			t->some[n++] = &t->item[i];
-	return n;
+	for (; it < end; it++)
+		if (it->flags & any)
+			*some++ = it;
+	return (unsigned)(some - t->some);
 }
 
 static bool run_for(struct vb_txn *t, struct vb_lane *lane, unsigned stage, unsigned n)
@@ -175,7 +189,7 @@ static bool run_for(struct vb_txn *t, struct vb_lane *lane, unsigned stage, unsi
 
 static void let_readers_go(struct vb_txn *t, struct vb_lane *lane)
 {
-	unsigned n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X, 0);
+	unsigned n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X);
 
 	t->kept |= run_for(t, lane, t->me->db->cc->release, n);
 	t->tainted |= t->kept;
@@ -204,7 +218,7 @@ void vb_txn_write_back(struct vb_txn *t)
 	struct vb_coordinator *me = t->me;
 	struct vb_db *db = me->db;
 	struct vb_lane *lane = vb_txn_lane(me);
-	unsigned n = pick(t, VB_ITEM_WRITE, 0);
+	unsigned n = pick(t, VB_ITEM_WRITE);
 
 	/* What is written is let go by the commit stage, but for the reader's place of an upgrade.
 	 */
@@ -215,7 +229,7 @@ void vb_txn_write_back(struct vb_txn *t)
 		     !lane->acc.at_once && !(db->rpc_stages & 1u << db->cc->commit);
 	if (t->passive) {
 		let_readers_go(t, lane);
-		n = pick(t, VB_ITEM_WRITE, 0);
+		n = pick(t, VB_ITEM_WRITE);
 	}
 	lane->acc.not_after_ns = t->write_by_ns;
 	lane->unacknowledged = run_for(t, lane, db->cc->commit, n);

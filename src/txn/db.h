@@ -141,6 +141,7 @@ struct vb_txn {
 	unsigned n;
 	uint32_t bytes;
 	struct vb_item *item;
+	unsigned char *image;  /* the next item's */
 	struct vb_item **some; /* room for n pointers */
 	void *own;             /* the protocol's */
 };
@@ -283,7 +284,15 @@ static inline bool vb_db_server_writes(const struct vb_db *db)
 }
 
 /* May a call be made on the table?  0, or what to say. */
-int vb_txn_check_call(const struct vb_txn *t, const struct vb_table *table);
+int vb_txn_why_no_call(const struct vb_txn *t, const struct vb_table *table);
+static inline bool vb_txn_may_call(const struct vb_txn *t, const struct vb_table *table)
+{
+	return t->phase == VB_TXN_OPEN && table != NULL && table->store == &t->me->db->store;
+}
+static inline int vb_txn_check_call(const struct vb_txn *t, const struct vb_table *table)
+{
+	return vb_likely(vb_txn_may_call(t, table)) ? 0 : vb_txn_why_no_call(t, table);
+}
 /* Reads up to VB_STAGE_ITEMS keys together: their items, or what to return. */
 int vb_txn_read_keys(struct vb_txn *t, struct vb_table *table, const uint64_t *keys, unsigned n,
 		     struct vb_item **out);

@@ -108,7 +108,7 @@ enum vb_item_flags {
 	VB_ITEM_WANTED = 1 << 9,
 	/* When it was let go, its lock word was another's. */
 	VB_ITEM_LOST = 1 << 10,
-	/* `fetched` is there. */
+	/* `fetched` is there: only where somebody watches. */
 	VB_ITEM_NOTED = 1 << 11,
 	/* It was read, and its lock given back, or none was taken: others may write it. */
 	VB_ITEM_LET_GO = 1 << 12,

@@ -116,6 +116,7 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 	t->n = 0;
 	t->bytes = 0;
 	t->item = lane->item;
+	t->image = lane->arena;
 	if (vb_unlikely(t->own != NULL))
 		memset(t->own, 0, me->db->cc->txn_bytes);
 	/* Whoever watches compares it with the ends of others; a deadline may only be early. */
@@ -185,7 +186,7 @@ static struct vb_item *find_item(struct vb_txn *t, const struct vb_table *table,
 	return NULL;
 }
 
-static bool fits(struct vb_txn *t, const struct vb_table *table)
+static VB_NOINLINE void end_too_large(struct vb_txn *t)
 {
 	const struct vb_db *db = t->me->db;
 
@@ -193,25 +194,30 @@ static bool fits(struct vb_txn *t, const struct vb_table *table)
 		vb_error("a transaction touches more than %u records; open the database with a "
 			 "larger items_max",
 			 db->items_max);
-	else if (t->bytes + table->layout.record_bytes > db->bytes_max)
+	else
 		vb_error("a transaction touches more than %u bytes of records; open the database "
 			 "with a larger bytes_max",
 			 db->bytes_max);
-	else
-		return true;
-	return false;
+	vb_txn_doom(t, VB_TXN_MISUSE, -E2BIG);
+	vb_txn_clean(t);
 }
 
-static unsigned char *next_image(struct vb_txn *t)
+static bool fits(const struct vb_txn *t, const struct vb_table *table)
 {
-	const struct vb_item *last;
-	const unsigned char *image;
+	const struct vb_db *db = t->me->db;
 
-	if (t->n == 0)
-		return vb_txn_lane(t->me)->arena;
-	last = &t->item[t->n - 1];
-	image = vb_cc_installs(t->me->db->cc) ? vb_item_before(last) : last->image;
-	return (unsigned char *)image + vb_image_bytes(last->table) + t->me->item_own;
+	return t->n < db->items_max && t->bytes + table->layout.record_bytes <= db->bytes_max;
+}
+
+static unsigned char *take_image(struct vb_txn *t, const struct vb_table *table)
+{
+	unsigned char *image = t->image;
+	uint32_t bytes = vb_image_bytes(table);
+
+	if (vb_unlikely(vb_cc_installs(t->me->db->cc)))
+		bytes *= 2;
+	t->image += bytes + t->me->item_own;
+	return image;
 }
 
 /* Others may have written the key since: what comes now is another read of it, or a write, or has to be of one
@@ -221,22 +227,21 @@ static bool is_over(const struct vb_txn *t, const struct vb_item *it, bool write
 	return it->flags & VB_ITEM_LET_GO && (write || t->whole || it->flags & VB_ITEM_GIVEN);
 }
 
-/* The item of the key, made if there is none. */
-int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
-		struct vb_item **out)
+/* The item of the key, made if there is none.  NULL: there is no room for it, and the transaction has ended. */
+static inline struct vb_item *item_of(struct vb_txn *t, struct vb_table *table, uint64_t key,
+				      bool write)
 {
 	struct vb_coordinator *me = t->me;
 	uint32_t slot;
 	struct vb_item *it = find_item(t, table, key, &slot);
 
 	if (it == NULL || vb_unlikely(is_over(t, it, write))) {
-		if (!fits(t, table)) {
-			vb_txn_doom(t, VB_TXN_MISUSE, -E2BIG);
-			vb_txn_clean(t);
-			return -E2BIG;
+		if (vb_unlikely(!fits(t, table))) {
+			end_too_large(t);
+			return NULL;
 		}
 		it = &t->item[t->n];
-		*it = (struct vb_item){.table = table, .key = key, .image = next_image(t)};
+		*it = (struct vb_item){.table = table, .key = key, .image = take_image(t, table)};
 		if (vb_unlikely(me->item_own != 0))
 			memset(vb_item_own(it, me->item_own), 0, me->item_own);
 		t->n++;
@@ -244,8 +249,14 @@ int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool wri
 		me->stamp[slot] = me->txn_stamp;
 		me->slot[slot] = (uint16_t)t->n;
 	}
-	*out = it;
-	return 0;
+	return it;
+}
+
+int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
+		struct vb_item **out)
+{
+	*out = item_of(t, table, key, write);
+	return *out != NULL ? 0 : -E2BIG;
 }
 
 static int check_open(const struct vb_txn *t)
@@ -258,8 +269,8 @@ static int check_open(const struct vb_txn *t)
 	return 0;
 }
 
-/* Before any call on a transaction. */
-int vb_txn_check_call(const struct vb_txn *t, const struct vb_table *table)
+/* Before any call on a transaction that is not as it should be. */
+int vb_txn_why_no_call(const struct vb_txn *t, const struct vb_table *table)
 {
 	int err = check_open(t);
 
@@ -405,8 +416,8 @@ static inline bool is_reached(struct vb_txn *t, const struct vb_table *table, ui
 	return true;
 }
 
-static int reach_now(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write, bool blind,
-		     struct reach *r)
+static VB_NOINLINE int reach_now(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
+				 bool blind, struct reach *r)
 {
 	int err;
 
@@ -462,44 +473,63 @@ static int stands_not(struct vb_txn *t, const struct reach *r, int err)
 
 /* ---- the calls ---- */
 
-int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void **out)
+/* What was declared, or touched before, is given without a further call: the common case of the two that
+ * follow.  Who has this thread's scheduler as its quick one need not enter it. */
+static inline void *at_hand(struct vb_coordinator *me, const struct vb_table *table, uint64_t key,
+			    bool write)
 {
 	struct reach r;
-	int err;
 
-	if (vb_any_null(me, table, out))
-		return -EINVAL;
-	err = vb_ep_check(me->ep);
+	if (vb_unlikely(me == NULL || vb_sched_quick != me->ep->sched ||
+			!vb_txn_may_call(&me->txn, table)))
+		return NULL;
+	return is_reached(&me->txn, table, key, write, &r) && vb_item_has_record(r.it)
+		       ? record_of(r.it)
+		       : NULL;
+}
+
+static VB_NOINLINE int give(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
+			    bool write, void **out)
+{
+	struct reach r;
+	int err = vb_ep_check(me->ep);
+
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
-	err = reach(me, table, key, false, false, &r);
+	err = reach(me, table, key, write, false, &r);
 	if (err)
 		return err;
 	if (!vb_item_has_record(r.it))
-		return -ENOENT;
+		return write ? stands_not(&me->txn, &r, -ENOENT) : -ENOENT;
 	*out = record_of(r.it);
 	return 0;
 }
 
+int vb_txn_get(struct vb_coordinator *me, struct vb_table *table, uint64_t key, const void **out)
+{
+	void *here = out != NULL ? at_hand(me, table, key, false) : NULL;
+	int err = 0;
+
+	if (vb_unlikely(here == NULL)) {
+		if (vb_any_null(me, table, out))
+			return -EINVAL;
+		err = give(me, table, key, false, &here);
+	}
+	if (vb_likely(err == 0))
+		*out = here;
+	return err;
+}
+
 int vb_txn_update(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void **out)
 {
-	struct reach r;
-	int err;
+	void *here = out != NULL ? at_hand(me, table, key, true) : NULL;
 
-	if (vb_any_null(me, table, out))
-		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
-	err = reach(me, table, key, true, false, &r);
-	if (err)
-		return err;
-	if (!vb_item_has_record(r.it))
-		return stands_not(&me->txn, &r, -ENOENT);
-	*out = record_of(r.it);
-	return 0;
+	if (vb_likely(here != NULL)) {
+		*out = here;
+		return 0;
+	}
+	return vb_any_null(me, table, out) ? -EINVAL : give(me, table, key, true, out);
 }
 
 int vb_txn_read(struct vb_coordinator *me, struct vb_table *table, uint64_t key, void *record)
@@ -616,14 +646,16 @@ static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsign
 	}
 	if (err == 0 && writes && vb_unlikely(vb_snapshot_name(t) != 0))
 		return vb_txn_fail(t);
-	for (unsigned i = 0; i < n && err == 0; i++) {
-		struct vb_item *it;
+	if (err)
+		return err;
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = item_of(t, keys[i].table, keys[i].key, keys[i].write);
 
-		err = vb_txn_item(t, keys[i].table, keys[i].key, keys[i].write, &it);
-		if (err == 0)
-			it->flags |= keys[i].write ? VB_ITEM_WRITE | VB_ITEM_READ : VB_ITEM_READ;
+		if (it == NULL)
+			return -E2BIG;
+		it->flags |= keys[i].write ? VB_ITEM_WRITE | VB_ITEM_READ : VB_ITEM_READ;
 	}
-	return err;
+	return 0;
 }
 
 int vb_txn_read_keys(struct vb_txn *t, struct vb_table *table, const uint64_t *keys, unsigned n,
@@ -652,12 +684,12 @@ int vb_txn_read_keys(struct vb_txn *t, struct vb_table *table, const uint64_t *k
 
 static unsigned pick(struct vb_txn *t, uint16_t all, uint16_t none)
 {
-	unsigned n = 0;
+	struct vb_item *it = t->item, *end = it + t->n, **some = t->some;
 
-	for (unsigned i = 0; i < t->n; i++)
-		if ((t->item[i].flags & (all | none)) == all)
-			t->some[n++] = &t->item[i];
-	return n;
+	for (; it < end; it++)
+		if ((it->flags & (all | none)) == all)
+			*some++ = it;
+	return (unsigned)(some - t->some);
 }
 
 int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, unsigned n)
