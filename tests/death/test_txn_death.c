@@ -288,15 +288,25 @@ static void stop_now(struct procs *w)
 	raise(SIGSTOP);
 }
 
-static void sleeper(struct procs *w, struct vb_coordinator *me, const void *arg)
+/* A machine with other work may take a lease's time on the way to the spot: then it has not been there. */
+static bool has_stopped(const struct procs *w, enum spot spot)
 {
-	enum spot spot = *(const enum spot *)arg;
+	if (spot == IN_BODY)
+		return true;
+	if (spot == PREPARED)
+		return w->at_prepared == NULL;
+	return fuse.stops == NULL && !fuse.committed;
+}
+
+static int sleep_at(struct procs *w, struct vb_coordinator *me, enum spot spot)
+{
 	int err = vb_txn_begin(me);
 
 	if (spot == PREPARED)
 		w->at_prepared = stop_now;
 	if (spot == COMMITTED || spot == WRITING) {
-		light_fuse(me->ep, 0, false);
+		if (me->ep->ops != &fuse.ops)
+			light_fuse(me->ep, 0, false);
 		fuse.committed = spot == WRITING && installs();
 		fuse.stops = fuse.committed ? NULL : me;
 		fuse.in_write = spot == WRITING;
@@ -305,8 +315,17 @@ static void sleeper(struct procs *w, struct vb_coordinator *me, const void *arg)
 		err = move_body(w, me, &scene_move);
 	if (spot == IN_BODY)
 		raise(SIGSTOP);
-	if (err == 0)
-		err = vb_txn_commit(me);
+	return err == 0 ? vb_txn_commit(me) : err;
+}
+
+static void sleeper(struct procs *w, struct vb_coordinator *me, const void *arg)
+{
+	enum spot spot = *(const enum spot *)arg;
+	int err;
+
+	do
+		err = sleep_at(w, me, spot);
+	while (err == -EAGAIN && !has_stopped(w, spot));
 	w->me->err = err;
 	w->me->cause = vb_txn_cause(me);
 	/* It is none the worse for it. */
