@@ -83,7 +83,7 @@ END
 section 'Locks between processes on shared memory' 'Two processes, eight clients, 100,000 locks. `drtm` is slow by design here: its writers wait until the leases of readers have run out.'
 table "$dir/shm.json"
 if [ -f "$dir/tcp.json" ]; then
-	section 'Locks between processes over TCP' 'Fabric `ucx`, loopback: a lock server and two processes with clients.'
+	section 'Locks between processes over TCP' "Fabric \`$(jq -r '.runs[0].fabric' "$dir/tcp.json")\`, loopback: a lock server and two processes with clients."
 	table "$dir/tcp.json"
 fi
 if [ -f "$dir/peers.json" ]; then

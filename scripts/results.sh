@@ -12,10 +12,9 @@ build=${1-build}
 results=doc/results
 
 mkdir -p "$results"
-for name in shm ucx sim txn-shm txn-sim; do
+for name in shm tcp sim txn-shm txn-sim; do
 	[ ! -f "$build/demo-$name.json" ] || jq -c . "$build/demo-$name.json" >"$results/$name.json"
 done
-[ ! -f "$results/ucx.json" ] || mv "$results/ucx.json" "$results/tcp.json"
 [ ! -f "$build/peers.json" ] || jq -c . "$build/peers.json" >"$results/peers.json"
 "$build/src/verbena" list --json | jq -c '{commit, locks: [.locks[] | {name, caps}]}' >"$results/locks.json"
 "$build/src/verbena" bench fabric >"$build/fabric.txt" 2>"$build/fabric.err" || {
