@@ -512,10 +512,12 @@ int vb_swap64(struct vb_ep *ep, vb_addr a, uint64_t value, uint64_t until_ns, ui
 	int err;
 
 	if (ep->fabric->caps.flags & VB_CAP_MASKED64)
-		return vb_mcas64(ep, a, 0, 0, value, UINT64_MAX, old);
+		return vb_mcas64_before(ep, a, 0, 0, value, UINT64_MAX, VB_FOREVER, old);
 	err = vb_read64(ep, a, &expect);
+	if (err == -VB_EUNKNOWN)
+		return -VB_ETOOLATE;
 	while (err == 0) {
-		err = vb_cas64(ep, a, expect, value, &found);
+		err = vb_cas64_before(ep, a, expect, value, VB_FOREVER, &found);
 		if (err != 0 || found == expect)
 			break;
 		expect = found;

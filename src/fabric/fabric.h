@@ -117,7 +117,8 @@ struct vb_verb {
 	struct vb_u128 old;    /* out: the whole previous value */
 	uint64_t not_after_ns; /* 0, or: if the endpoint's clock has passed this when the doorbell
 	                          * would ring, the verb is not posted and fails with
-	                          * -VB_ETOOLATE */
+	                          * -VB_ETOOLATE; so does one whose node refuses it because it has stood
+	                          * still, which is -VB_EUNKNOWN without this (VB_FOREVER: for that alone) */
 };
 
 struct vb_batch {
@@ -446,7 +447,7 @@ static inline int vb_faa64_before(struct vb_ep *ep, vb_addr a, uint64_t add, uin
 				  uint64_t *old)
 {
 	if (vb_likely(ep->ops->faa64 != NULL)) {
-		if (vb_ep_now_early(ep) > not_after)
+		if (not_after != VB_FOREVER && vb_ep_now_early(ep) > not_after)
 			return -VB_ETOOLATE;
 		ep->count[VB_OP_FAA64]++;
 		return ep->ops->faa64(ep, a, add, old);
@@ -468,7 +469,7 @@ static inline int vb_cas64_before(struct vb_ep *ep, vb_addr a, uint64_t expect, 
 				  uint64_t not_after, uint64_t *old)
 {
 	if (vb_likely(ep->ops->cas64 != NULL)) {
-		if (vb_ep_now_early(ep) > not_after)
+		if (not_after != VB_FOREVER && vb_ep_now_early(ep) > not_after)
 			return -VB_ETOOLATE;
 		ep->count[VB_OP_CAS64]++;
 		return ep->ops->cas64(ep, a, expect, value, old);
@@ -491,7 +492,7 @@ static inline int vb_mcas64_before(struct vb_ep *ep, vb_addr a, uint64_t expect,
 				   uint64_t not_after, uint64_t *old)
 {
 	if (vb_likely(ep->ops->mcas64 != NULL)) {
-		if (vb_ep_now_early(ep) > not_after)
+		if (not_after != VB_FOREVER && vb_ep_now_early(ep) > not_after)
 			return -VB_ETOOLATE;
 		ep->count[VB_OP_MCAS64]++;
 		return ep->ops->mcas64(ep, a, expect, expect_mask, value, value_mask, old);
@@ -533,7 +534,7 @@ static inline int vb_mfaa128_before(struct vb_ep *ep, vb_addr a, struct vb_u128 
 				    struct vb_u128 bounds, uint64_t not_after, struct vb_u128 *old)
 {
 	if (vb_likely(ep->ops->mfaa128 != NULL)) {
-		if (vb_ep_now_early(ep) > not_after)
+		if (not_after != VB_FOREVER && vb_ep_now_early(ep) > not_after)
 			return -VB_ETOOLATE;
 		ep->count[VB_OP_MFAA128]++;
 		return ep->ops->mfaa128(ep, a, add, bounds, old);
@@ -544,7 +545,7 @@ static inline int vb_mfaa128_before(struct vb_ep *ep, vb_addr a, struct vb_u128 
 /* A fetch-and-store: natively a masked CAS that compares nothing.  On a fabric without masks a CAS loop:
  * each CAS that fails shows another client's that has succeeded, and for how long it is others' is not
  * bounded.  So it ends when the endpoint's clock is until_ns, or the task is cancelled: -ETIMEDOUT,
- * -ECANCELED, and nothing has changed. */
+ * -ECANCELED, and nothing has changed; nor has it with -VB_ETOOLATE. */
 int vb_swap64(struct vb_ep *ep, vb_addr a, uint64_t value, uint64_t until_ns, uint64_t *old);
 
 /* ---- the arithmetic of the extended atomics, shared by every backend that executes them ---- */

@@ -23,7 +23,7 @@ struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock)
 int vb_claim_take_token(struct vb_lock_client *me, struct vb_claim *c)
 {
 	uint64_t old;
-	int err = vb_faa64(me->ep, c->entry + me->space->token_offset, 1, &old);
+	int err = vb_lock_faa(me, c->entry + me->space->token_offset, 1, &old);
 
 	if (err == 0)
 		c->token = old + 1;

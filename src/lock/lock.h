@@ -339,6 +339,21 @@ int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint6
 /* True, a verb's bound later, if one that ended with err is to be asked again.  *refused: how often
  * one was, 0 at first. */
 bool vb_lock_ask_again(struct vb_lock_client *me, int err, unsigned *refused);
+/*
+ * A node that has stood still for longer than the fabric's bound refuses what it was asked meanwhile.  Where a word
+ * can be looked at for what has become of a verb, that is as good as a lost answer.  An addition cannot be looked
+ * for, nor what a swap has found: so it is asked with VB_FOREVER as its last moment, by which a refusal is told from a lost answer
+ * (fabric/fabric.h), and a refusal is as above.
+ */
+static inline int vb_lock_refusal(int err)
+{
+	return vb_unlikely(err == -VB_ETOOLATE) ? -VB_EPEERGONE : err;
+}
+/* An FAA, and vb_swap64; what was refused so is asked again.  -VB_EPEERGONE: nothing was done; -VB_EUNKNOWN. */
+int vb_lock_faa(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old);
+int vb_lock_swap(struct vb_lock_client *me, vb_addr word, uint64_t value, uint64_t until_ns,
+		 uint64_t *old);
+
 /* vb_lock_change and an FAA that do so; never -VB_EPEERGONE. */
 int vb_lock_change_back(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
 			uint64_t *seen, bool *unsure);

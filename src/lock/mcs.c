@@ -115,7 +115,7 @@ int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns
 	int err;
 
 	mcs_begin(me, g);
-	err = vb_swap64(me->ep, c->entry, g->self, until_ns, &prev);
+	err = vb_lock_swap(me, c->entry, g->self, until_ns, &prev);
 	/* Others were always faster, or the fabric has said why: if the swap was done, prev is lost and
 	 * so is the lock. */
 	if (err)

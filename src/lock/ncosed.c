@@ -317,7 +317,7 @@ static int nc_join(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct nc_claim *g = vb_claim_as(struct nc_claim, c);
 	uint64_t old;
-	int err = vb_faa64(me->ep, c->entry, 1, &old);
+	int err = vb_lock_faa(me, c->entry, 1, &old);
 
 	if (err)
 		return err;
@@ -361,7 +361,8 @@ int ncosed_try(struct vb_lock_client *me, struct vb_claim *c)
 	}
 	err = vb_read64(me->ep, c->entry, &word);
 	for (unsigned i = 0; err == 0 && i < NC_TRY_ROUNDS && nc_tail(word) == 0; i++) {
-		err = vb_cas64(me->ep, c->entry, word, word + 1, &seen);
+		err = vb_lock_refusal(
+			vb_cas64_before(me->ep, c->entry, word, word + 1, VB_FOREVER, &seen));
 		if (err == 0 && seen == word) {
 			g->word = word + 1;
 			return vb_lock_grant(c, VB_FOREVER_NS, 0);
@@ -395,7 +396,8 @@ static int nc_leave(struct vb_lock_client *me, struct vb_claim *c)
 		int err;
 
 		do
-			err = vb_cas64(me->ep, c->entry, g->word, g->word - 1, &seen);
+			err = vb_lock_refusal(vb_cas64_before(me->ep, c->entry, g->word,
+							      g->word - 1, VB_FOREVER, &seen));
 		while (vb_lock_ask_again(me, err, &refused));
 		if (err || seen == g->word)
 			return err;

@@ -84,7 +84,7 @@ static int rof_try_exclusive(struct vb_lock_client *me, struct vb_claim *c)
 static int rof_try_shared(struct vb_lock_client *me, struct vb_claim *c)
 {
 	uint64_t seen;
-	int err = vb_faa64(me->ep, c->entry, 1, &seen);
+	int err = vb_lock_faa(me, c->entry, 1, &seen);
 
 	if (vb_unlikely(err != 0))
 		return err;

@@ -69,20 +69,21 @@ int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint6
 {
 	const bool learns = !(me->ep->fabric->caps.flags & (VB_CAP_VIRTUAL | VB_CAP_INLINE));
 	uint64_t posted = vb_unlikely(learns) ? vb_ep_now(me->ep) : 0;
-	int err = vb_cas64(me->ep, word, from, to, seen);
+	int err = vb_cas64_before(me->ep, word, from, to, VB_FOREVER, seen);
 
 	if (vb_unlikely(learns) && err == 0)
 		vb_lock_learn_rtt(me, vb_ep_now(me->ep) - posted);
 	/* Behind a lost answer a CAS that is refused, because the link is down now, answers nothing. */
-	for (unsigned asks = 1; vb_unlikely(err == -VB_EUNKNOWN || (err != 0 && *unsure)) &&
-				asks < vb_lock_asks(me->space);
+	for (unsigned asks = 1;
+	     vb_unlikely(err == -VB_EUNKNOWN || err == -VB_ETOOLATE || (err != 0 && *unsure)) &&
+	     asks < vb_lock_asks(me->space);
 	     asks++) {
-		*unsure = true;
+		*unsure |= err != -VB_ETOOLATE;
 		vb_lock_let_land(me);
 		me->retries++;
-		err = vb_cas64(me->ep, word, from, to, seen);
+		err = vb_cas64_before(me->ep, word, from, to, VB_FOREVER, seen);
 	}
-	return err != 0 && *unsure ? -VB_EUNKNOWN : err;
+	return err != 0 && *unsure ? -VB_EUNKNOWN : vb_lock_refusal(err);
 }
 
 /* ---- links that are down for a moment ---- */
@@ -97,6 +98,29 @@ bool vb_lock_ask_again(struct vb_lock_client *me, int err, unsigned *refused)
 	vb_lock_let_land(me);
 	me->retries++;
 	return true;
+}
+
+int vb_lock_faa(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old)
+{
+	unsigned asks = 0;
+	int err;
+
+	do
+		err = vb_faa64_before(me->ep, word, add, VB_FOREVER, old);
+	while (vb_unlikely(err == -VB_ETOOLATE) && ++asks < vb_lock_asks(me->space));
+	return vb_lock_refusal(err);
+}
+
+int vb_lock_swap(struct vb_lock_client *me, vb_addr word, uint64_t value, uint64_t until_ns,
+		 uint64_t *old)
+{
+	unsigned asks = 0;
+	int err;
+
+	do
+		err = vb_swap64(me->ep, word, value, until_ns, old);
+	while (vb_unlikely(err == -VB_ETOOLATE) && ++asks < vb_lock_asks(me->space));
+	return vb_lock_refusal(err);
 }
 
 int vb_lock_change_back(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
@@ -117,7 +141,7 @@ int vb_lock_add(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t 
 	int err;
 
 	do
-		err = vb_faa64(me->ep, word, add, old);
+		err = vb_lock_faa(me, word, add, old);
 	while (vb_lock_ask_again(me, err, &refused));
 	return vb_lock_unknown_if_refused(err);
 }

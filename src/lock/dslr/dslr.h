@@ -214,8 +214,14 @@ static inline int dslr_draw_until_granted(struct vb_lock_client *me, struct vb_c
 
 	for (;;) {
 		uint64_t posted = vb_ep_now_early(me->ep);
-		int err = vb_faa64(me->ep, c->entry, add, &t->ticket);
+		int err = vb_faa64_before(me->ep, c->entry, add, VB_FOREVER, &t->ticket);
 
+		/* The lock's node stood still and has refused it: there is no ticket. */
+		if (vb_unlikely(err == -VB_ETOOLATE)) {
+			err = vb_poll_pause(me, until_ns);
+			if (err == 0)
+				continue;
+		}
 		if (vb_unlikely(err != 0))
 			return err;
 		t->seen = t->ticket;

@@ -150,12 +150,12 @@ int rw_client_open(struct vb_lock_client *me)
 
 	if (r == NULL)
 		return vb_fail(-ENOMEM, "no memory for a lock client");
-	err = vb_faa64(me->ep, open_clients(me), 1, &before);
+	err = vb_lock_faa(me, open_clients(me), 1, &before);
 	/* The link may be down for a moment.  Without an answer we may be counted twice, and one
 	 * place is lost. */
 	while ((err == -VB_EUNKNOWN || err == -VB_EPEERGONE) && ++asks < vb_lock_asks(me->space)) {
 		vb_lock_let_land(me);
-		err = vb_faa64(me->ep, open_clients(me), 1, &before);
+		err = vb_lock_faa(me, open_clients(me), 1, &before);
 	}
 	if (err) {
 		free(r);
@@ -173,7 +173,7 @@ void rw_client_close(struct vb_lock_client *me)
 
 	/* If the answer is lost, a place may be lost. */
 	if (me->priv != NULL)
-		(void)vb_faa64(me->ep, open_clients(me), (uint64_t)-1, &before);
+		(void)vb_lock_faa(me, open_clients(me), (uint64_t)-1, &before);
 }
 
 static int check_client(const struct vb_lock_client *me)
@@ -205,7 +205,7 @@ int rw_reader_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 
 	if (err)
 		return err;
-	err = vb_faa64(me->ep, my_counter(me, c), RW_ARRIVED, &old);
+	err = vb_lock_faa(me, my_counter(me, c), RW_ARRIVED, &old);
 	if (err)
 		return left_behind(c, err, "a reader may be counted for good");
 	if (!(old & RW_BAR) && rw_arrived(old) < rw_options_of(me)->t_r)
@@ -257,15 +257,18 @@ int rw_reader_release(struct vb_lock_client *me, struct vb_claim *c)
 static int post_all(struct vb_lock_client *me, struct vb_verb *v, unsigned n)
 {
 	unsigned refused = 0;
-	int err = vb_post_wait(me->ep, v, n);
+	int err;
 
+	for (unsigned i = 0; i < n; i++)
+		v[i].not_after_ns = VB_FOREVER;
+	err = vb_lock_refusal(vb_post_wait(me->ep, v, n));
 	while (vb_unlikely(vb_lock_ask_again(me, err, &refused))) {
 		err = 0;
 		for (unsigned i = 0; i < n; i++) {
-			if (v[i].status == -VB_EPEERGONE)
+			if (vb_lock_refusal(v[i].status) == -VB_EPEERGONE)
 				(void)vb_verb_run(me->ep, &v[i]);
 			if (v[i].status != 0 && err != -VB_EUNKNOWN)
-				err = v[i].status;
+				err = vb_lock_refusal(v[i].status);
 		}
 	}
 	return vb_lock_unknown_if_refused(err);

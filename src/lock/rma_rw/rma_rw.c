@@ -183,45 +183,77 @@ static int await_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 	return writer_granted(c);
 }
 
+static int root_lost(const struct vb_claim *c, int cleared)
+{
+	return vb_fail(-VB_EUNKNOWN,
+		       "lock %" PRIu64 " may be lost: its group's place at the root could not be "
+		       "cleared (%s)",
+		       c->lock, vb_strerror(cleared));
+}
+
+/* In one doorbell: a node that refuses the one refuses the other. */
+static int clear_and_swap_at_once(struct vb_lock_client *me, struct vb_claim *c,
+				  struct vb_verb *clear, uint64_t *prev)
+{
+	struct vb_verb v[2] = {*clear,
+			       {.op = VB_OP_MCAS64,
+				.flags = VB_SIGNALLED,
+				.addr = rw_root(c),
+				.swap = {.lo = rw_group_of(me) + 1},
+				.swap_mask = {.lo = UINT64_MAX},
+				.not_after_ns = VB_FOREVER}};
+	int err = vb_post_wait(me->ep, v, 2);
+
+	*prev = v[1].old.lo;
+	if (vb_likely(err == 0))
+		return 0;
+	if (v[0].status == -VB_EUNKNOWN)
+		vb_lock_let_land(me);
+	return v[1].status == 0 ? root_lost(c, v[0].status) : vb_lock_refusal(v[1].status);
+}
+
 /* Our `next` is cleared by a WRITE before the swap: the group behind us writes it later.  One that
  * was refused or lost while the swap was done leaves a root that nobody can hand on. */
 static int clear_and_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns,
 			  uint64_t *prev)
 {
-	uint32_t group = rw_group_of(me);
 	uint64_t nobody = 0;
 	struct vb_verb clear = {.op = VB_OP_WRITE,
 				.flags = VB_SIGNALLED,
-				.addr = rw_next(c, group),
+				.addr = rw_next(c, rw_group_of(me)),
 				.buf = &nobody,
-				.len = sizeof(nobody)};
+				.len = sizeof(nobody),
+				.not_after_ns = VB_FOREVER};
 	struct vb_batch b = {.verbs = &clear, .n = 1};
-	int err = vb_post(me->ep, &b), cleared;
+	int err, cleared;
 
+	if (me->ep->fabric->caps.flags & VB_CAP_MASKED64)
+		return clear_and_swap_at_once(me, c, &clear, prev);
+	err = vb_post(me->ep, &b);
 	if (err < 0)
 		return err;
 	if (err == 0 && clear.status != 0)
-		return clear.status;
-	err = vb_swap64(me->ep, rw_root(c), group + 1, until_ns, prev);
+		return vb_lock_refusal(clear.status);
+	err = vb_lock_swap(me, rw_root(c), rw_group_of(me) + 1, until_ns, prev);
 	cleared = vb_wait(me->ep, &b);
 	/* It may land later, over what the group behind us writes when we have come again. */
 	if (cleared == -VB_EUNKNOWN)
 		vb_lock_let_land(me);
-	if (err == 0 && cleared != 0)
-		return vb_fail(-VB_EUNKNOWN,
-			       "lock %" PRIu64 " may be lost: its group's place at the root could "
-			       "not be cleared (%s)",
-			       c->lock, vb_strerror(cleared));
-	return err;
+	return err == 0 && cleared != 0 ? root_lost(c, cleared) : err;
 }
 
 static int write_word(struct vb_lock_client *me, vb_addr at, const uint64_t *word)
 {
+	struct vb_verb v = {.op = VB_OP_WRITE,
+			    .addr = at,
+			    .buf = (void *)(uintptr_t)word,
+			    .len = sizeof(*word),
+			    .not_after_ns = VB_FOREVER};
 	unsigned refused = 0;
 	int err;
 
 	do
-		err = vb_write(me->ep, at, word, sizeof(*word));
+		err = vb_lock_refusal(vb_verb_run(me->ep, &v));
 	while (vb_lock_ask_again(me, err, &refused));
 	return vb_lock_unknown_if_refused(err);
 }
@@ -321,7 +353,7 @@ int rw_acquire_by(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_
 	begin_claim(me, c);
 	if (c->mode == VB_SHARED)
 		return rw_reader_acquire(me, c, until_ns, turn);
-	err = vb_swap64(me->ep, rw_tail(c, rw_group_of(me)), p->self, until_ns, &p->prev);
+	err = vb_lock_swap(me, rw_tail(c, rw_group_of(me)), p->self, until_ns, &p->prev);
 	if (err)
 		return err;
 	if (p->prev == VB_HANDOVER_NOBODY)
