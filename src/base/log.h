@@ -17,8 +17,9 @@
 
 #include "base/compiler.h"
 
-int vb_log_on(const char *room, enum vb_log_level level);
-void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ...) VB_PRINTF(3, 4);
+VB_COLD int vb_log_on(const char *room, enum vb_log_level level);
+VB_COLD void vb_log_write(const char *room, enum vb_log_level level, const char *fmt, ...)
+	VB_PRINTF(3, 4);
 
 /* Until the matching end, lines of this thread go to buf (the last one wins) instead of stderr; the
  * command line uses it to put the cause into its one line.  Tests use it to look at the text. */
@@ -63,6 +64,6 @@ void vb_log_unmute(void);
 	 vb_null_said(VB_LOG_ROOM, __func__, #__VA_ARGS__))
 
 /* True. */
-bool vb_null_said(const char *room, const char *call, const char *pointers);
+VB_COLD bool vb_null_said(const char *room, const char *call, const char *pointers);
 
 #endif

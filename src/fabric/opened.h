@@ -33,10 +33,10 @@ int vb_opened_check(struct vb_fabric *f, const void *of, const char *what, const
 
 /* ---- whose call is it? ---- */
 
-int vb_fabric_foreign(const struct vb_fabric *f);
-int vb_ep_foreign(const struct vb_ep *ep);
-int vb_ep_foreign_thread(const struct vb_ep *ep);
-int vb_opened_foreign(const struct vb_opened *o);
+VB_COLD int vb_fabric_foreign(const struct vb_fabric *f);
+VB_COLD int vb_ep_foreign(const struct vb_ep *ep);
+VB_COLD int vb_ep_foreign_thread(const struct vb_ep *ep);
+VB_COLD int vb_opened_foreign(const struct vb_opened *o);
 
 /* 0, or -VB_EFOREIGN, said: a forked child that has not called vb_fabric_after_fork. */
 static inline int vb_fabric_check(const struct vb_fabric *f)

@@ -284,7 +284,7 @@ static inline bool vb_db_server_writes(const struct vb_db *db)
 }
 
 /* May a call be made on the table?  0, or what to say. */
-int vb_txn_why_no_call(const struct vb_txn *t, const struct vb_table *table);
+VB_COLD int vb_txn_why_no_call(const struct vb_txn *t, const struct vb_table *table);
 static inline bool vb_txn_may_call(const struct vb_txn *t, const struct vb_table *table)
 {
 	return t->phase == VB_TXN_OPEN && table != NULL && table->store == &t->me->db->store;

@@ -186,7 +186,7 @@ static struct vb_item *find_item(struct vb_txn *t, const struct vb_table *table,
 	return NULL;
 }
 
-static VB_NOINLINE void end_too_large(struct vb_txn *t)
+static VB_COLD void end_too_large(struct vb_txn *t)
 {
 	const struct vb_db *db = t->me->db;
 

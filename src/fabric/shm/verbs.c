@@ -24,7 +24,7 @@ static inline void *locate(const struct shm_ep *e, vb_addr a, uint64_t bytes, ui
 	return e->base[node] + offset;
 }
 
-static VB_NOINLINE int refuse(struct shm_ep *e, vb_addr a, uint64_t bytes)
+static VB_COLD int refuse(struct shm_ep *e, vb_addr a, uint64_t bytes)
 {
 	uint64_t offset = vb_addr_offset(a);
 	uint32_t node = vb_addr_node(a);
