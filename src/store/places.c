@@ -19,7 +19,7 @@
 /* All but sundial. */
 #define GIVE_BACK                                                                                  \
 	"no-wait no-wait-sx wait-die wait-die-sx wait-die-fair wound-wait wound-wait-sx "          \
-	"bounded-wait bounded-wait-sx dslr-2pl silo drtm-h mvcc mvcc-rcc to to-cascade: "
+	"bounded-wait bounded-wait-sx dslr-2pl silo drtm-h mvcc mvcc-rcc cicada to to-cascade: "
 
 enum state { USED, HIDDEN, FREE };
 

@@ -370,7 +370,8 @@ static void causes_are_told(void **state)
 		assert_int_equal(vb_txn_update(w.b, w.t, X, (void **)&u), -EAGAIN);
 		assert_int_equal(vb_txn_cause(w.b), name[0] == 'n' ? VB_TXN_LOCKED : VB_TXN_DIED);
 		must(vb_txn_commit(w.a));
-	} else if (strcmp(name, "silo") == 0 || locks_writes_early(k)) {
+	} else if (strcmp(name, "silo") == 0 || strcmp(name, "cicada") == 0 ||
+		   locks_writes_early(k)) {
 		must(vb_txn_begin(w.b));
 		must(vb_txn_read(w.b, w.t, X, &r));
 		tick(w.a);
