@@ -48,13 +48,11 @@
  * could read its record before.  Who dies leaves the name; others write the version from his log, or take the name
  * away (txn/recover.c).
  *
- * After a try that ended at its end the record with the youngest version is locked by itself, before the others:
- * it is written most often, and if it is refused nothing else was kept from others.
- *
  * Departs from the paper (why, with the interleavings: doc/cc/cicada.md):
  *   - rts is looked at when the version is pending (cicada-as-published does not);
  *   - latch, status and name of the pending version are one word, and no reader takes it;
  *   - what is pending has its record in the log, and a version that is aborted leaves nothing behind;
+ *   - all that is written is locked at once, whatever the contention;
  *   - what is read is whole.
  */
 #include "base/sometimes.h"
@@ -78,11 +76,6 @@ struct own {
 	uint64_t shown; /* enum shown */
 };
 _Static_assert(sizeof(struct own) % 16 == 0, "as vb_cc_ops wants it");
-
-/* A coordinator's. */
-struct last {
-	bool refused; /* its last try, at its end */
-};
 
 static struct own *own_of(const struct vb_item *it)
 {
@@ -376,38 +369,11 @@ static int write_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 	return m > 0 ? vb_txn_stage(t, READ, items, m) : 0;
 }
 
-/* What it writes, the one with the youngest version first: how many. */
-static unsigned pick_written(struct vb_txn *t)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < t->n; i++) {
-		struct vb_item *it = &t->item[i];
-
-		if (!(it->flags & VB_ITEM_WRITE))
-			continue;
-		t->some[n] = it;
-		if (it->version > t->some[0]->version) {
-			t->some[n] = t->some[0];
-			t->some[0] = it;
-		}
-		n++;
-	}
-	return n;
-}
-
 static int prepare(struct vb_txn *t)
 {
-	struct last *last = vb_txn_coordinator_own(t);
-	unsigned n = pick_written(t), first = n > 1 && last->refused ? 1 : n;
-	int err = n > 0 ? vb_txn_stage(t, LOCK, t->some, first) : 0;
+	int err = vb_txn_stage_all(t, LOCK, VB_ITEM_WRITE, 0);
 
-	if (err == 0 && n > first)
-		err = vb_txn_stage(t, LOCK, t->some + first, n - first);
-	if (err == 0)
-		err = vb_txn_stage_all(t, VALIDATE, VB_ITEM_READ, VB_ITEM_WRITE);
-	last->refused = err != 0;
-	return err;
+	return err ? err : vb_txn_stage_all(t, VALIDATE, VB_ITEM_READ, VB_ITEM_WRITE);
 }
 
 #define STAGE_TABLE(lock_fn)                                                                       \
@@ -424,10 +390,9 @@ static int prepare(struct vb_txn *t)
 #define OPS(table)                                                                                 \
 	.caps = VB_CC_WAITS_OLDER, .meta_bytes = MVCC_META, .words = mvcc_words,                   \
 	.n_words = VB_ARRAY_SIZE(mvcc_words), .slots = MVCC_SLOTS,                                 \
-	.item_bytes = sizeof(struct own), .coordinator_bytes = sizeof(struct last),                \
-	.stages = table, .n_stages = STAGES, .commit = COMMIT, .release = RELEASE,                 \
-	.read = read_items, .write = write_items, .prepare = prepare, .unlocked = mvcc_unlocked,   \
-	.locked = mvcc_locked, .whose = mvcc_whose
+	.item_bytes = sizeof(struct own), .stages = table, .n_stages = STAGES, .commit = COMMIT,   \
+	.release = RELEASE, .read = read_items, .write = write_items, .prepare = prepare,          \
+	.unlocked = mvcc_unlocked, .locked = mvcc_locked, .whose = mvcc_whose
 
 static const struct vb_stage_ops stages[] = STAGE_TABLE(mvcc_lock);
 

@@ -9,9 +9,7 @@
 #include "cc/mvcc.h"
 #include "cc/protocols.h"
 
-#define KEY     2 /* node 0 */
-#define OTHER   4 /* the same node */
-#define HOLD_NS 300000ull
+#define KEY 2 /* node 0 */
 
 static const struct kind kinds_here[] = {
 	{&vb_cc_cicada, NULL, "sim"},
@@ -50,20 +48,20 @@ static void open_watched(struct world *w, void **state)
 	meanwhile.happens = NULL;
 }
 
-static char *tuple_of(const struct world *w, uint64_t key)
+static char *tuple_of(const struct world *w)
 {
-	return vb_local(w->f, vb_table_find(w->t, vb_table_node(w->t, key), key),
+	return vb_local(w->f, vb_table_find(w->t, vb_table_node(w->t, KEY), KEY),
 			w->t->layout.bytes);
 }
 
 static uint64_t rts_of(const struct world *w)
 {
-	return vb_tuple_word(tuple_of(w, KEY), VB_TUPLE_META_AT);
+	return vb_tuple_word(tuple_of(w), VB_TUPLE_META_AT);
 }
 
-static uint64_t lock_of(const struct world *w, uint64_t key)
+static uint64_t lock_of(const struct world *w)
 {
-	return vb_tuple_word(tuple_of(w, key), w->t->layout.lock_at);
+	return vb_tuple_word(tuple_of(w), w->t->layout.lock_at);
 }
 
 static void begin_younger(struct vb_coordinator *me)
@@ -81,19 +79,19 @@ static int read_one(struct vb_coordinator *me, struct vb_table *t, uint64_t *val
 	return err;
 }
 
-static int update_one(struct vb_coordinator *me, struct vb_table *t, uint64_t key, uint64_t value)
+static int update_one(struct vb_coordinator *me, struct vb_table *t, uint64_t value)
 {
 	struct record *r;
-	int err = vb_txn_update(me, t, key, (void **)&r);
+	int err = vb_txn_update(me, t, KEY, (void **)&r);
 
 	if (err == 0)
 		r->value = value;
 	return err;
 }
 
-static void write_alone(struct vb_coordinator *me, struct vb_table *t, uint64_t key, uint64_t value)
+static void write_alone(struct vb_coordinator *me, struct vb_table *t, uint64_t value)
 {
-	alone(me, vb_txn_write(me, t, key, &(struct record){.value = value, .other = value}));
+	alone(me, vb_txn_write(me, t, KEY, &(struct record){.value = value, .other = value}));
 }
 
 static void must_end(struct vb_coordinator *me, int err, enum vb_txn_cause cause)
@@ -109,10 +107,10 @@ static void b_meets_an_older(struct world *w)
 {
 	uint64_t value, waits = w->b->waits;
 
-	assert_true(vb_name_fits(w->db->cc->whose(lock_of(w, KEY)), w->a->txn.ts));
+	assert_true(vb_name_fits(w->db->cc->whose(lock_of(w)), w->a->txn.ts));
 	tick(w->b);
 	must(vb_txn_begin_with(w->b, &soon));
-	must_end(w->b, update_one(w->b, w->t, KEY, 9), VB_TXN_LOCKED);
+	must_end(w->b, update_one(w->b, w->t, 9), VB_TXN_LOCKED);
 	assert_int_equal(w->b->waits, waits);
 	tick(w->b);
 	must(vb_txn_begin_with(w->b, &soon));
@@ -127,7 +125,7 @@ static void younger_meets_pending(void **state)
 
 	open_watched(&w, state);
 	begin_younger(w.a);
-	must(update_one(w.a, w.t, KEY, 7));
+	must(update_one(w.a, w.t, 7));
 	meanwhile.who = w.a;
 	meanwhile.happens = b_meets_an_older;
 	must(vb_txn_commit(w.a));
@@ -155,7 +153,7 @@ static void older_meets_pending(void **state)
 	open_watched(&w, state);
 	must(vb_txn_begin(w.b));
 	begin_younger(w.a);
-	must(update_one(w.a, w.t, KEY, 7));
+	must(update_one(w.a, w.t, 7));
 	meanwhile.who = w.a;
 	meanwhile.happens = b_meets_a_younger;
 	must(vb_txn_commit(w.a));
@@ -173,20 +171,41 @@ static void mender_is_waited_for(void **state)
 	uint64_t value, was;
 
 	open_usual(&w, state, LONG_NS);
-	write_alone(w.a, w.t, KEY, 5);
-	was = lock_of(&w, KEY);
+	write_alone(w.a, w.t, 5);
+	was = lock_of(&w);
 	assert_true(vb_ts_mends(mender));
 	for (unsigned reads_before = 0; reads_before < 2; reads_before++) {
 		must(vb_txn_begin_with(w.b, &soon));
 		if (reads_before)
 			must(read_one(w.b, w.t, &value));
-		vb_tuple_set_word(tuple_of(&w, KEY), w.t->layout.lock_at, mender | MVCC_HELD);
+		vb_tuple_set_word(tuple_of(&w), w.t->layout.lock_at, mender | MVCC_HELD);
 		if (reads_before)
 			must_end(w.b, vb_txn_commit(w.b), VB_TXN_LOCKED);
 		else
 			assert_int_equal(read_one(w.b, w.t, &value), -ETIMEDOUT);
-		vb_tuple_set_word(tuple_of(&w, KEY), w.t->layout.lock_at, was);
+		vb_tuple_set_word(tuple_of(&w), w.t->layout.lock_at, was);
 	}
+	close_world(&w);
+}
+
+/* Without seals: it is marked already, and not there yet.  The version before it is no longer that of the time. */
+static void being_written(void **state)
+{
+	const struct kind *k = *state;
+	struct world w;
+	uint64_t value;
+
+	if (strcmp(k->fabric, "shm") != 0)
+		return;
+	open_usual(&w, state, LONG_NS);
+	must(vb_txn_begin(w.a));
+	tick(w.b);
+	must(vb_txn_begin_with(w.b, &soon));
+	vb_tuple_set_word(tuple_of(&w), w.t->layout.lock_at, w.a->txn.ts | MVCC_HELD);
+	vb_tuple_set_word(tuple_of(&w), w.t->layout.version_at + vb_slot_behind(&w.t->layout, 1),
+			  w.a->txn.ts | MVCC_WRITING);
+	assert_int_equal(read_one(w.b, w.t, &value), -ETIMEDOUT);
+	vb_txn_abort(w.a);
 	close_world(&w);
 }
 
@@ -217,7 +236,7 @@ static void validates_beside_pending(void **state)
 		if (!b_is_older)
 			begin_younger(w.b);
 		must(read_one(w.b, w.t, &value));
-		must(update_one(w.a, w.t, KEY, 7 + b_is_older));
+		must(update_one(w.a, w.t, 7 + b_is_older));
 		meanwhile.who = w.a;
 		meanwhile.happens =
 			b_is_older ? b_validates_beside_a_younger : b_validates_beside_an_older;
@@ -239,15 +258,15 @@ static void validates_an_older_version(void **state)
 	open_usual(&w, state, LONG_NS);
 	for (unsigned before = 0; before < MVCC_SLOTS; before++)
 		for (unsigned behind = 0; behind <= MVCC_SLOTS; behind++) {
-			write_alone(w.b, w.t, KEY, 1000 + behind);
+			write_alone(w.b, w.t, 1000 + behind);
 			begin_younger(w.a);
 			tick(w.b);
 			for (unsigned i = 0; i < before; i++)
-				write_alone(w.b, w.t, KEY, 2000 + i);
+				write_alone(w.b, w.t, 2000 + i);
 			must(read_one(w.a, w.t, &value));
 			assert_int_equal(value, 1000 + behind);
 			for (unsigned i = 0; i < behind; i++)
-				write_alone(w.b, w.t, KEY, 3000 + i);
+				write_alone(w.b, w.t, 3000 + i);
 			if (before + behind < MVCC_SLOTS)
 				must(vb_txn_commit(w.a));
 			else
@@ -269,12 +288,12 @@ static void validates_in_vain(void **state)
 		must(vb_txn_begin(w.a));
 		begin_younger(w.b);
 		must(read_one(w.b, w.t, &value));
-		must(update_one(w.a, w.t, KEY, 7));
+		must(update_one(w.a, w.t, 7));
 		must(vb_txn_commit(w.a));
 		tick(w.a);
 		/* And one of behind it, too. */
 		if (younger)
-			write_alone(w.a, w.t, KEY, 8);
+			write_alone(w.a, w.t, 8);
 		must_end(w.b, vb_txn_commit(w.b), VB_TXN_CHANGED);
 		tick(w.b);
 	}
@@ -326,31 +345,31 @@ static void late_writers(void **state)
 	open_usual(&w, state, LONG_NS);
 	must(vb_txn_begin(w.a));
 	b_reads(&w);
-	must_end(w.a, update_one(w.a, w.t, KEY, 7), VB_TXN_CHANGED);
+	must_end(w.a, update_one(w.a, w.t, 7), VB_TXN_CHANGED);
 	/* It has been read since the READ. */
 	begin_younger(w.a);
-	must(update_one(w.a, w.t, KEY, 7));
+	must(update_one(w.a, w.t, 7));
 	b_reads(&w);
 	must_end(w.a, vb_txn_commit(w.a), VB_TXN_CHANGED);
-	assert_true(w.db->cc->whose(lock_of(&w, KEY)).shown == 0);
+	assert_true(w.db->cc->whose(lock_of(&w)).shown == 0);
 	/* It has been written since. */
 	begin_younger(w.a);
-	must(update_one(w.a, w.t, KEY, 7));
+	must(update_one(w.a, w.t, 7));
 	tick(w.b);
-	write_alone(w.b, w.t, KEY, 8);
+	write_alone(w.b, w.t, 8);
 	must_end(w.a, vb_txn_commit(w.a), VB_TXN_CHANGED);
 	begin_younger(w.a);
 	tick(w.b);
-	write_alone(w.b, w.t, KEY, 9);
-	must_end(w.a, update_one(w.a, w.t, KEY, 7), VB_TXN_CHANGED);
+	write_alone(w.b, w.t, 9);
+	must_end(w.a, update_one(w.a, w.t, 7), VB_TXN_CHANGED);
 	assert_int_equal(value_of(w.b, w.t, KEY), 9);
 	/* What it has read of its time is old: nothing more is asked. */
 	begin_younger(w.a);
 	tick(w.b);
-	write_alone(w.b, w.t, KEY, 10);
+	write_alone(w.b, w.t, 10);
 	must(read_one(w.a, w.t, &value));
 	assert_int_equal(value, 9);
-	must_end(w.a, update_one(w.a, w.t, KEY, 7), VB_TXN_CHANGED);
+	must_end(w.a, update_one(w.a, w.t, 7), VB_TXN_CHANGED);
 	close_world(&w);
 }
 
@@ -371,41 +390,6 @@ static bool counts(void **state)
 	return k->hybrid == NULL && strcmp(k->fabric, "sim") == 0;
 }
 
-/* Both are asked for at once; in the try behind, first the one that is written more often: the other is let be. */
-static void b_is_refused(struct world *w)
-{
-	static const unsigned atomics[] = {4, 2};
-
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(atomics); i++) {
-		uint64_t n;
-
-		begin_younger(w->b);
-		must(update_one(w->b, w->t, OTHER, 9));
-		must(update_one(w->b, w->t, KEY, 9));
-		/* It was asked for when it was free. */
-		vb_tuple_set_word(tuple_of(w, KEY), w->t->layout.lock_at, w->a->txn.ts | MVCC_HELD);
-		n = w->b->ep->count[VB_OP_CAS64];
-		must_end(w->b, vb_txn_commit(w->b), VB_TXN_LOCKED);
-		/* The last says that it has ended. */
-		assert_int_equal(w->b->ep->count[VB_OP_CAS64] - n, atomics[i]);
-		vb_tuple_set_word(tuple_of(w, KEY), w->t->layout.lock_at,
-				  vb_slot_version(&w->t->layout, tuple_of(w, KEY), 1));
-	}
-}
-
-static void most_written_first(void **state)
-{
-	struct world w;
-
-	if (!counts(state))
-		return;
-	open_usual(&w, state, LONG_NS);
-	write_alone(w.b, w.t, OTHER, 5);
-	write_alone(w.a, w.t, KEY, 5);
-	b_is_refused(&w);
-	close_world(&w);
-}
-
 /* A READ for each; at the end a CAS and a READ for what is the newest version, a READ for another, and two verbs
  * before and two behind the commit point for what is written. */
 static void costs(void **state)
@@ -417,7 +401,7 @@ static void costs(void **state)
 	if (!counts(state))
 		return;
 	open_usual(&w, state, LONG_NS);
-	write_alone(w.a, w.t, KEY, 1); /* where the record is */
+	write_alone(w.a, w.t, 1); /* where the record is */
 	begin_younger(w.a);
 	n = verbs_of(w.a);
 	must(read_one(w.a, w.t, &value));
@@ -432,7 +416,7 @@ static void costs(void **state)
 	assert_int_equal(verbs_of(w.a) - n, 1 + 2 + 1 + 2);
 	begin_younger(w.a);
 	tick(w.b);
-	write_alone(w.b, w.t, KEY, 2);
+	write_alone(w.b, w.t, 2);
 	n = verbs_of(w.a);
 	must(read_one(w.a, w.t, &value));
 	must(vb_txn_commit(w.a));
@@ -446,12 +430,12 @@ int main(void)
 		{"a younger one meets what is pending", younger_meets_pending},
 		{"an older one meets what is pending", older_meets_pending},
 		{"a mender is waited for", mender_is_waited_for},
+		{"what is being written", being_written},
 		{"validates beside what is pending", validates_beside_pending},
 		{"validates an older version", validates_an_older_version},
 		{"validates in vain", validates_in_vain},
 		{"readers together", readers_together},
 		{"late writers", late_writers},
-		{"what is written most is locked first", most_written_first},
 		{"costs", costs},
 	};
 	static struct CMUnitTest tests[VB_ARRAY_SIZE(cases) * VB_ARRAY_SIZE(kinds_here)];
