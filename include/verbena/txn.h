@@ -33,12 +33,13 @@
  * failed need check only at its end.
  *
  * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if
- * they had run one after the other.  All protocols but `sundial`, `mvcc`, `mvcc-rcc`, `to` and `to-cascade`
- * are strictly serializable: in that order a transaction comes after those that had ended before it began.
+ * they had run one after the other.  All protocols but `sundial`, `mvcc`, `mvcc-rcc`, `cicada`, `to` and
+ * `to-cascade` are strictly serializable: in that order a transaction comes after those that had ended before
+ * it began.
  * Who begins with less (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a
  * transaction reads while it runs is whole: no record is ever half of one version and half of another.
- * But with `silo`, `mocc` and `sundial` two records may be of different moments; such a transaction cannot
- * commit.  At VB_READ_COMMITTED they may, too, and it commits.  With `to-cascade` a record may be one
+ * But with `silo`, `mocc`, `sundial` and `cicada` two records may be of different moments; such a transaction
+ * cannot commit.  At VB_READ_COMMITTED they may, too, and it commits.  With `to-cascade` a record may be one
  * whose writer has yet to commit, and may not; then its readers cannot either.
  *
  * When a coordinator dies.  With recovery (the default), every transaction logs what it will write
@@ -71,7 +72,7 @@ struct vb_db_server;
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
 	 * shared and exclusive locks; "wait-die-fair"; "dslr-2pl"; "silo"; "drtm-h"; "mocc"; "sundial";
-	 * "mvcc"; "mvcc-rcc"; "to"; "to-cascade".  See `verbena list`. */
+	 * "mvcc"; "mvcc-rcc"; "cicada"; "to"; "to-cascade".  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
 	 * "rpc": all by RPC.  "drtm-h" is "silo" with one code: NULL or that one, "01111". */
@@ -83,8 +84,8 @@ struct vb_db_params {
 	uint32_t coordinators;
 	/* The most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64. */
 	uint32_t items_max;
-	/* The bytes of the largest record of any table, 1 to VB_RECORD_BYTES_MAX, under "mvcc" and
-	 * "mvcc-rcc", where one verb brings four versions, to 16,352; 0: 1024. */
+	/* The bytes of the largest record of any table, 1 to VB_RECORD_BYTES_MAX, under "mvcc", "mvcc-rcc" and
+	 * "cicada", where one verb brings four versions, to 16,352; 0: 1024. */
 	uint32_t record_bytes_max;
 	/* The most bytes of records that one transaction touches, up to 256 MiB; 0: 64 KiB. */
 	uint32_t bytes_max;
@@ -263,13 +264,13 @@ enum vb_txn_cause {
 	VB_TXN_DIED,
 	/* wound-wait: an older transaction wanted what this one had. */
 	VB_TXN_WOUNDED,
-	/* A record that was read has changed since; mvcc, mvcc-rcc, to, to-cascade: it came too late for a
-	 * record, which a younger one has read or written. */
+	/* A record that was read has changed since; mvcc, mvcc-rcc, cicada, to, to-cascade: it came too late for
+	 * a record, which a younger one has read or written. */
 	VB_TXN_CHANGED,
 	/* sundial: a lease could not be extended. */
 	VB_TXN_LEASE,
-	/* One record had more readers than it has room for; mvcc, mvcc-rcc: more versions since the transaction
-	 * began. */
+	/* One record had more readers than it has room for; mvcc, mvcc-rcc, cicada: more versions since the
+	 * transaction began. */
 	VB_TXN_SLOTS,
 	/* It took longer than its lease, and others rolled it back. */
 	VB_TXN_RECOVERED,
