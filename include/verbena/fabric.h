@@ -13,7 +13,8 @@
  *
  * A program that has memory and connections already makes a fabric of them itself: verbena/provider.h.
  *
- * With verbs, tcp and ucx each process of a cluster (verbena/cluster.h) has memory of its own.  Open a
+ * With verbs, tcp and ucx each process of a cluster (verbena/cluster.h) has memory of its own.  With tcp and its
+ * option `servers`, only servers have, and clients of any number come and go (doc/elastic.md).  Open a
  * fabric, then open a lock space (verbena/lock.h) or a database (verbena/txn.h) on it.
  *
  * Words.  A *verb* is one access to a node's segment, or a message to one who has opened something there: a
@@ -130,7 +131,8 @@ struct vb_fabric_params {
 	bool no_keeper;
 	/* verbs, tcp, ucx: the processes that share the fabric.  Each opens it with the same parameters
 	 * (collective); node n lives in the process of rank n % hosts.  NULL: this process alone
-	 * has all nodes. */
+	 * has all nodes; but for tcp with the option `servers`, where a client has none, and takes
+	 * nodes and node_bytes from the servers. */
 	struct vb_cluster *cluster;
 };
 
@@ -154,6 +156,9 @@ struct vb_fabric_params {
  *             `bind` (the log names it)
  *   -ETIMEDOUT, -VB_EPEERGONE  with a cluster: another process did not come, or died (the log names
  *             it)
+ *   -ETIMEDOUT  tcp, as a client: no server has let it in within its option `patience` (the log says why)
+ *   -EPROTO   tcp, as a client: a server is another version, or has another list of servers
+ *   -EACCES   tcp: the key file cannot be used (the log says why)
  *
  * A segment whose users have all crashed is taken over by the next process that creates one of
  * that name, with a notice.  Several processes may open one name at once.

@@ -589,11 +589,14 @@ void *vb_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 int vb_home(struct vb_fabric *f)
 {
 	struct vb_fabric *lowest = f;
+	int home = -ENOENT;
 
 	while (lowest->lower != NULL)
 		lowest = lowest->lower;
 	if (lowest->ops->home != NULL)
-		return lowest->ops->home(lowest);
+		home = lowest->ops->home(lowest);
+	if (home >= 0)
+		return home;
 	for (uint16_t n = 0; n < f->nodes; n++) {
 		if (vb_local(f, vb_addr_make(n, 0), 8) != NULL)
 			return n;

@@ -258,8 +258,8 @@ struct vb_fabric_ops {
 		       struct vb_u128 *old);
 	int (*mfaa128)(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
 		       struct vb_u128 *old);
-	/* Optional, see vb_home. */
-	uint16_t (*home)(struct vb_fabric *f);
+	/* Optional, see vb_home; -ENOENT, not said: as if there were no such function. */
+	int (*home)(struct vb_fabric *f);
 };
 
 /* Backends embed these two at the start of their own structs. */

@@ -5,15 +5,58 @@
 
 #include "fabric/net/net.h"
 
-#define NET_REGIONS      64
-#define NET_ANSWER_NS    10000000000ull
-#define NET_REGION_NAME  80
+#define NET_REGIONS     64
+#define NET_ANSWER_NS   10000000000ull
+#define NET_REGION_NAME 80
+/* Leases are longer than this; sums with it must not overflow. */
+#define NET_BOUND_MAX    86400000000000ull
 #define NET_REGION_START 64 /* offset 0 is nobody's */
+
+#define NET_NOBODY UINT32_MAX /* as a host's number */
+
+/* Control messages are told apart by their sizes and kinds. */
+enum net_control_kind {
+	CONTROL_ASK = 1,
+	CONTROL_ANSWER,
+	CONTROL_LIST,
+	CONTROL_NAMED,
+	/* Of elastic clusters: questions of which control_answer brings the answer, */
+	CONTROL_NUMBER, /* for an endpoint with its home at `node`: offset is its number */
+	CONTROL_LIVES,  /* of the peer in `bytes`: fresh says whether it does */
+	/* what a client says of its endpoints (control_count), */
+	CONTROL_HAVE,      /* it has this one */
+	CONTROL_HAVE_ALL,  /* and no others */
+	CONTROL_TAKEN,     /* so many messages have come and were taken */
+	CONTROL_GIVE_BACK, /* it is closed */
+	CONTROL_LEAVE,     /* all are, and the client ends */
+	/* and a message to one of them. */
+	CONTROL_LETTER,
+};
+#define CONTROL_VERSION 1
+
+/* ASK; LIST: bytes is which one, the name empty; NUMBER, LIVES: no name. */
+struct control_ask {
+	uint8_t kind, version;
+	uint16_t node;
+	uint32_t number;
+	uint64_t bytes;
+	char name[NET_REGION_NAME];
+};
+_Static_assert(sizeof(struct control_ask) <= NET_CONTROL_MAX, "a question fits");
+
+struct control_answer {
+	uint8_t kind, version, fresh, pad;
+	uint32_t number;
+	int32_t err;
+	uint32_t pad2;
+	uint64_t offset;
+};
 
 struct net_region_entry {
 	char name[NET_REGION_NAME];
 	uint64_t bytes, offset;
-	uint32_t maker, number; /* the host that made it, and with which question */
+	uint32_t maker,
+		number; /* the host that made it (NET_NOBODY: it is gone), and with which question */
 };
 
 struct net_node {
@@ -34,6 +77,7 @@ struct net_ask {
 	int32_t err;
 	uint64_t offset;
 	bool fresh, answered;
+	uint64_t patience_ns;         /* 0: core->answer_ns */
 	struct vb_region_info *named; /* NULL, or where one of the node's names goes; then */
 	uint32_t count;               /* how many names there are */
 	struct vb_batch batch;        /* its pending goes from 1 to 0: net_done's way to wake him */
@@ -101,7 +145,18 @@ void net_ring_bell(struct net_thread *t);
 /* The fabric closes: whoever is in net_wait_awake returns, and nobody blocks there again. */
 void net_end_wait_awake(struct net_fabric *f);
 
+/* ---- region.c ---- */
+
+/* Puts a question to ask->host and waits: 0, and err, offset and fresh of `ask`; -ETIMEDOUT, -EAGAIN or
+ * -VB_EPEERGONE: there was no answer.  Not said. */
+int net_ask(struct net_fabric *f, const struct control_ask *question, struct net_ask *ask);
+
 /* ---- ep.c ---- */
+
+/* A client number that nobody has here; 0: there is none.  Engine held. */
+uint32_t net_draw_number(struct net_fabric *f);
+/* Into its ring: 0, -EAGAIN.  Engine held. */
+int net_ep_put(struct net_ep *e, const struct vb_msg *m);
 
 struct net_ep *net_ep_find(struct net_fabric *f, uint32_t client);
 

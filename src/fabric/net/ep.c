@@ -8,7 +8,7 @@
  */
 #define VB_LOG_ROOM "net"
 #include "base/log.h"
-#include "fabric/net/core.h"
+#include "fabric/net/elastic.h"
 
 #define CLIENT_MASK ((1u << 24) - 1)
 
@@ -19,14 +19,20 @@ struct net_ep *net_ep_find(struct net_fabric *f, uint32_t client)
 	return e != NULL && e->client == client ? e : NULL;
 }
 
-/* Engine held.  0: the table is full. */
-static uint32_t draw_number(struct net_fabric *f)
+/* Of a server of an elastic cluster, some are its clients'. */
+static bool is_taken(const struct net_fabric *f, uint32_t client)
+{
+	return f->core->clients[client % NET_CLIENTS_MAX] != NULL ||
+	       (f->elastic != NULL && f->elastic->box[client % NET_CLIENTS_MAX] != NULL);
+}
+
+uint32_t net_draw_number(struct net_fabric *f)
 {
 	struct net_core *c = f->core;
 
 	for (uint32_t tries = 0; tries <= NET_CLIENTS_MAX; tries++) {
 		c->next_client = (c->next_client + 1) & CLIENT_MASK;
-		if (c->next_client != 0 && c->clients[c->next_client % NET_CLIENTS_MAX] == NULL)
+		if (c->next_client != 0 && !is_taken(f, c->next_client))
 			return c->next_client;
 	}
 	return 0;
@@ -49,6 +55,28 @@ static struct net_ep *ep_new(struct net_fabric *f, struct net_thread *t, uint32_
 	e->client = client;
 	e->lane = client;
 	vb_list_init(&e->in_thread);
+	vb_list_init(&e->in_away);
+	return e;
+}
+
+/* Makes it with that number, 0: one that is free, which goes to *client; NULL: there is none, or no memory. */
+static struct net_ep *ep_enter(struct net_fabric *f, struct net_thread *t, uint16_t node,
+			       uint32_t *client, uint32_t turn)
+{
+	struct net_ep *e = NULL;
+
+	pthread_mutex_lock(&f->engine);
+	if (*client == 0)
+		*client = net_draw_number(f);
+	if (*client != 0)
+		e = ep_new(f, t, *client, node);
+	if (e != NULL) {
+		f->core->clients[*client % NET_CLIENTS_MAX] = e;
+		f->core->open_clients++;
+		if (net_is_client(f))
+			net_away_opened(f, e, turn);
+	}
+	pthread_mutex_unlock(&f->engine);
 	return e;
 }
 
@@ -57,10 +85,10 @@ int net_ep_open(struct vb_fabric *fabric, uint16_t node, struct vb_ep **out)
 	struct net_fabric *f = net_of(fabric);
 	struct net_thread *t;
 	struct net_ep *e = NULL;
-	uint32_t client;
+	uint32_t client = 0, turn = 0;
 	int err;
 
-	if (net_host_of_node(f, node) != f->host)
+	if (net_host_of_node(f, node) != f->host && !net_is_client(f))
 		return vb_fail(-EINVAL,
 			       "node %u lives in process %u of the cluster, this is %u: an "
 			       "endpoint is opened where its node is",
@@ -68,14 +96,13 @@ int net_ep_open(struct vb_fabric *fabric, uint16_t node, struct vb_ep **out)
 	err = net_thread_get(f, &t);
 	if (err != 0)
 		return err;
-	pthread_mutex_lock(&f->engine);
-	client = draw_number(f);
-	if (client != 0) {
-		e = ep_new(f, t, client, node);
-		f->core->clients[client % NET_CLIENTS_MAX] = e;
+	if (net_is_client(f))
+		err = net_away_draw(f, node, &client, &turn);
+	if (err != 0) {
+		net_thread_put(t);
+		return err;
 	}
-	f->core->open_clients += e != NULL;
-	pthread_mutex_unlock(&f->engine);
+	e = ep_enter(f, t, node, &client, turn);
 	if (e == NULL) {
 		net_thread_put(t);
 		return client == 0 ? vb_fail(-ENOSPC, "%d endpoints are open in this process",
@@ -93,6 +120,8 @@ void net_ep_close(struct vb_ep *ep)
 	struct net_fabric *f = net_of(ep->fabric);
 
 	pthread_mutex_lock(&f->engine);
+	if (net_is_client(f))
+		net_away_closed(f, e);
 	f->core->clients[e->client % NET_CLIENTS_MAX] = NULL;
 	f->core->open_clients--;
 	pthread_mutex_unlock(&f->engine);
@@ -105,11 +134,16 @@ void net_ep_close(struct vb_ep *ep)
 int net_deliver(struct net_fabric *f, uint32_t client, const struct vb_msg *m)
 {
 	struct net_ep *e = net_ep_find(f, client);
-	uint32_t tail;
 
-	if (e == NULL)
-		return -VB_EPEERGONE;
-	tail = e->tail;
+	if (vb_unlikely(e == NULL))
+		return f->elastic != NULL ? net_box_put(f, client, m) : -VB_EPEERGONE;
+	return net_ep_put(e, m);
+}
+
+int net_ep_put(struct net_ep *e, const struct vb_msg *m)
+{
+	uint32_t tail = e->tail;
+
 	if (tail - __atomic_load_n(&e->head, __ATOMIC_ACQUIRE) == NET_RING)
 		return -EAGAIN;
 	e->ring[tail % NET_RING] = *m;
@@ -145,6 +179,8 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns)
 	int64_t offset_ns = 0;
 
 	*error_ns = 0;
+	if (f->elastic != NULL)
+		return net_elastic_now(f, vb_ep_now(ep), error_ns);
 	if (f->cluster != NULL)
 		vb_cluster_clock(f->cluster, &offset_ns, error_ns);
 	return vb_ep_now(ep) + (uint64_t)offset_ns;
@@ -154,16 +190,28 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns)
 bool net_peer_alive(struct vb_fabric *fabric, vb_peer peer)
 {
 	struct net_fabric *f = net_of(fabric);
+	const struct net_ep *e;
 	bool alive;
 
 	if (peer == VB_PEER_NONE || vb_peer_node(peer) >= fabric->nodes)
 		return false;
-	if (net_host_of_node(f, vb_peer_node(peer)) != f->host)
+	if (net_host_of_node(f, vb_peer_node(peer)) != f->host && !net_is_client(f))
 		return !net_host_gone(f, vb_peer_node(peer));
 	pthread_mutex_lock(&f->engine);
-	alive = net_ep_find(f, vb_peer_client(peer)) != NULL;
+	e = net_ep_find(f, vb_peer_client(peer));
+	alive = e != NULL && (!net_is_client(f) || e->ep.self == peer);
+	if (f->elastic != NULL && !net_is_client(f))
+		alive |= net_box_find(f, vb_peer_client(peer)) != NULL;
 	pthread_mutex_unlock(&f->engine);
-	return alive;
+	return alive || (net_is_client(f) && net_away_lives(f, peer));
+}
+
+/* A client has no node of its own: one of a server that answers, for each client another one. */
+int net_home(struct vb_fabric *fabric)
+{
+	struct net_fabric *f = net_of(fabric);
+
+	return net_is_client(f) ? net_elastic_home(f) : -ENOENT;
 }
 
 bool net_node_gone(struct vb_fabric *fabric, uint16_t node)

@@ -14,12 +14,11 @@
 
 #include "base/log.h"
 #include "fabric/net/core.h"
+#include "fabric/net/elastic.h"
 #include "vb_config.h"
 
 #define TEXT_MAX  1024
 #define GONE_SLOT 0
-/* Leases are longer than this; sums with it must not overflow. */
-#define VERB_BOUND_MAX 86400000000000ull
 
 /* A process's part of the exchange: this, the text, the transport's address. */
 struct net_hello {
@@ -49,7 +48,8 @@ static int get_memory(struct net_fabric *f)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	f->local_nodes = f->host < f->f.nodes ? (f->f.nodes - 1u - f->host) / f->hosts + 1 : 0;
+	if (!net_is_client(f) && f->host < f->f.nodes)
+		f->local_nodes = (f->f.nodes - 1u - f->host) / f->hosts + 1;
 	f->memory_bytes = f->local_nodes * f->f.node_bytes;
 	f->memory_bytes = (f->memory_bytes + page - 1) / page * page;
 	if (f->memory_bytes == 0)
@@ -106,11 +106,11 @@ static int hello_read(const struct net_fabric *f, uint32_t rank, const char *tex
 			       rank);
 	memcpy(theirs, (const uint8_t *)part + sizeof(*h), h->text_bytes);
 	theirs[h->text_bytes] = '\0';
-	if (h->verb_bound_ns > VERB_BOUND_MAX)
+	if (h->verb_bound_ns > NET_BOUND_MAX)
 		return vb_fail(-EPROTO,
 			       "process %u of the cluster gives its verbs %" PRIu64
 			       " ns: at most %llu are possible",
-			       rank, h->verb_bound_ns, VERB_BOUND_MAX);
+			       rank, h->verb_bound_ns, NET_BOUND_MAX);
 	if (strcmp(theirs, text) != 0)
 		return vb_fail(-EPROTO,
 			       "process %u of the cluster opens another fabric: it has \"%s\", "
@@ -181,12 +181,9 @@ static int connect_hosts(struct net_fabric *f, const char *text, const void *add
 
 static int core_new(struct net_fabric *f)
 {
-	struct net_core *c = calloc(1, sizeof(*c));
+	struct net_core *c = f->core;
 	cpu_set_t set;
 
-	f->core = c;
-	if (c == NULL)
-		return vb_fail(-ENOMEM, "no memory for a fabric");
 	vb_list_init(&c->threads);
 	vb_list_init(&c->asks);
 	c->host = calloc(f->hosts, sizeof(*c->host));
@@ -203,6 +200,7 @@ static int core_new(struct net_fabric *f)
 
 static void destroy(struct net_fabric *f)
 {
+	net_elastic_free(f);
 	if (f->core != NULL) {
 		free(f->core->host);
 		free(f->core->node);
@@ -221,6 +219,11 @@ static struct net_fabric *fabric_new(const struct vb_fabric_params *p,
 
 	if (f == NULL)
 		return NULL;
+	f->core = calloc(1, sizeof(*f->core));
+	if (f->core == NULL) {
+		free(f);
+		return NULL;
+	}
 	f->f.ops = ops;
 	f->f.caps = ops->caps;
 	f->f.nodes = p->nodes;
@@ -235,6 +238,18 @@ static struct net_fabric *fabric_new(const struct vb_fabric_params *p,
 	return f;
 }
 
+/* All of it is compared: what were cut off could differ. */
+static int describe(const struct net_fabric *f, const struct vb_fabric_params *p,
+		    char text[TEXT_MAX])
+{
+	if ((size_t)snprintf(text, TEXT_MAX, "%s %s, %u nodes of %" PRIu64 " bytes, options '%s'",
+			     f->t->name, VB_VERSION, p->nodes, p->node_bytes,
+			     p->options != NULL ? p->options : "") < TEXT_MAX)
+		return 0;
+	return vb_fail(-EINVAL, "%zu bytes of options for '%s': too many to compare with others",
+		       strlen(p->options), f->t->name);
+}
+
 static int open_wire(struct net_fabric *f, const struct vb_fabric_params *p, const void *options)
 {
 	uint8_t *address = calloc(1, NET_ADDRESS_MAX);
@@ -244,18 +259,12 @@ static int open_wire(struct net_fabric *f, const struct vb_fabric_params *p, con
 
 	if (address == NULL)
 		return vb_fail(-ENOMEM, "no memory for the exchange of addresses");
-	/* All of it is compared: what were cut off could differ. */
-	if ((size_t)snprintf(text, sizeof(text),
-			     "%s %s, %u nodes of %" PRIu64 " bytes, options '%s'", f->t->name,
-			     VB_VERSION, p->nodes, p->node_bytes,
-			     p->options != NULL ? p->options : "") >= sizeof(text))
-		err = vb_fail(-EINVAL,
-			      "%zu bytes of options for '%s': too many to compare with others",
-			      strlen(p->options), f->t->name);
-	else
+	err = f->elastic != NULL ? 0 : describe(f, p, text);
+	if (err == 0)
 		err = f->t->open(f, options, address, &bytes);
 	if (err == 0) {
-		err = connect_hosts(f, text, address, bytes);
+		err = f->elastic != NULL ? f->t->connect(f, f->elastic->p.addresses)
+					 : connect_hosts(f, text, address, bytes);
 		if (err != 0)
 			f->t->close(f);
 	}
@@ -271,14 +280,11 @@ static void close_wire(struct net_fabric *f)
 	f->t->close(f);
 }
 
-int net_open(const struct vb_fabric_params *p, const void *options, const struct vb_fabric_ops *ops,
-	     const struct net_transport *t, struct vb_fabric **out)
+static int open_as(struct net_fabric *f, const struct vb_fabric_params *p, const void *options,
+		   struct vb_fabric **out)
 {
-	struct net_fabric *f = fabric_new(p, ops, t);
 	int err;
 
-	if (f == NULL)
-		return vb_fail(-ENOMEM, "no memory for a fabric");
 	err = get_memory(f);
 	if (err == 0)
 		err = core_new(f);
@@ -310,11 +316,42 @@ int net_open(const struct vb_fabric_params *p, const void *options, const struct
 	return 0;
 }
 
+int net_open(const struct vb_fabric_params *p, const void *options, const struct vb_fabric_ops *ops,
+	     const struct net_transport *t, struct vb_fabric **out)
+{
+	struct net_fabric *f = fabric_new(p, ops, t);
+
+	if (f == NULL)
+		return vb_fail(-ENOMEM, "no memory for a fabric");
+	return open_as(f, p, options, out);
+}
+
+int net_open_elastic(const struct vb_fabric_params *p, const void *options,
+		     const struct vb_fabric_ops *ops, const struct net_transport *t,
+		     const struct net_elastic_params *e, struct vb_fabric **out)
+{
+	struct net_fabric *f = fabric_new(p, ops, t);
+	int err;
+
+	if (f == NULL)
+		return vb_fail(-ENOMEM, "no memory for a fabric");
+	/* A client has no memory that others could write to. */
+	f->f.caps.flags &= ~(uint32_t)VB_CAP_NOTIFY;
+	err = net_elastic_new(f, e);
+	if (err != 0) {
+		destroy(f);
+		return err;
+	}
+	return open_as(f, p, options, out);
+}
+
 void net_close(struct vb_fabric *fabric)
 {
 	struct net_fabric *f = net_of(fabric);
 
 	vb_assert(f->core->open_clients == 0);
+	if (f->elastic != NULL)
+		net_elastic_leave(f);
 	net_thread_put(f->core->opener);
 	close_wire(f);
 	destroy(f);

@@ -45,6 +45,10 @@ struct net_ep {
 	uint32_t client; /* the low 24 bits of ep.self, never 0; NET_CLIENTS_MAX at a time */
 	uint32_t lane;   /* endpoint number modulo the transport's lanes: one order per endpoint */
 	struct vb_list in_thread;
+	/* Of a client of an elastic cluster, under the engine: messages come through its home, which was
+	 * told how many have come and how many were taken. */
+	struct vb_list in_away;
+	uint32_t told_tail, told_head;
 	bool waiting_told; /* atomic: a message came and the owner has not been told yet */
 	/* Filled under the engine, emptied by the owner: one producer at a time, one consumer. */
 	uint32_t head, tail; /* atomic; tail - head messages are in it */
@@ -83,6 +87,10 @@ struct net_transport {
 	/* The cluster says so: fail what is in flight to it (-VB_EUNKNOWN if it may have been
 	 * executed, -VB_EPEERGONE if not), and fail at once what is posted from now on. */
 	void (*host_gone)(struct net_fabric *f, uint32_t host);
+	/* Elastic clusters (elastic.h), of transports that have them: a host's number begins anew with
+	 * nothing known of it; net_elastic_tick is called at that time or before. */
+	void (*host_new)(struct net_fabric *f, uint32_t host);
+	void (*due)(struct net_fabric *f, uint64_t at_ns);
 };
 
 /* A verb done by the core before the transport sees the batch. */
@@ -94,8 +102,9 @@ struct net_transport {
 struct net_fabric {
 	struct vb_fabric f;
 	const struct net_transport *t;
-	void *wire;                 /* the transport's state */
-	struct vb_cluster *cluster; /* NULL: alone */
+	void *wire;                  /* the transport's state */
+	struct vb_cluster *cluster;  /* NULL: alone */
+	struct net_elastic *elastic; /* NULL: the processes begin together, or there is one */
 	uint32_t host, hosts;
 	uint32_t local_nodes; /* nodes of this host */
 	uint8_t *
@@ -124,6 +133,7 @@ int net_post(struct vb_ep *ep, struct vb_batch *b);
 int net_recv(struct vb_ep *ep, struct vb_msg *out);
 bool net_peer_alive(struct vb_fabric *f, vb_peer peer);
 bool net_node_gone(struct vb_fabric *f, uint16_t node);
+int net_home(struct vb_fabric *f); /* see vb_home */
 int net_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
 int net_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
@@ -136,7 +146,7 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns); /* the root's clo
 	.ep_close = net_ep_close, .post = net_post, .recv = net_recv,                              \
 	.peer_alive = net_peer_alive, .node_gone = net_node_gone, .region = net_region,            \
 	.regions = net_regions, .local = net_local, .stats = net_stats,                            \
-	.common_now = net_common_now
+	.common_now = net_common_now, .home = net_home
 
 /* ---- for the transports ---- */
 

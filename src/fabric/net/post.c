@@ -118,6 +118,7 @@ static int do_here(struct net_ep *e, struct vb_verb *v)
 	pthread_mutex_lock(&f->engine);
 	err = net_deliver(f, vb_peer_client(v->peer), &m);
 	f->stats.dropped += err != 0 && !(v->flags & VB_SIGNALLED);
+	f->core->unflushed |= f->elastic != NULL; /* it may have gone to a client's box */
 	pthread_mutex_unlock(&f->engine);
 	return err;
 }
@@ -177,6 +178,19 @@ static void fail_left(struct vb_batch *b, int err)
 	}
 }
 
+/* Messages to clients leave by the rule of all others. */
+static void flush_letters(struct net_ep *e)
+{
+	struct net_fabric *f = net_of(e->ep.fabric);
+
+	pthread_mutex_lock(&f->engine);
+	if (f->core->unflushed && !vb_sched_others_ready(e->ep.sched)) {
+		f->core->unflushed = false;
+		f->t->flush(f);
+	}
+	pthread_mutex_unlock(&f->engine);
+}
+
 int net_post(struct vb_ep *ep, struct vb_batch *b)
 {
 	struct net_ep *e = (struct net_ep *)ep;
@@ -187,6 +201,8 @@ int net_post(struct vb_ep *ep, struct vb_batch *b)
 
 	if (left == 0) {
 		settle(b);
+		if (vb_unlikely(f->elastic != NULL))
+			flush_letters(e);
 		return 0;
 	}
 	pending = b->pending > 0;

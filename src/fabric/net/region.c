@@ -22,31 +22,11 @@
 
 #include "base/log.h"
 #include "fabric/net/core.h"
+#include "fabric/net/elastic.h"
 
-#define AGAIN_NS    100000000ull /* an answer takes no longer as a rule; doubled each time */
-#define FULL_NS     1000000ull   /* until there may be room for a control message */
-#define GONE_NS     100000000ull /* how soon the death of the owner is seen at the latest */
-#define ASK_VERSION 1
-
-enum control_kind { CONTROL_ASK = 1, CONTROL_ANSWER = 2, CONTROL_LIST = 3, CONTROL_NAMED = 4 };
-
-/* Also of LIST: bytes is which one, the name empty. */
-struct control_ask {
-	uint8_t kind, version;
-	uint16_t node;
-	uint32_t number;
-	uint64_t bytes;
-	char name[NET_REGION_NAME];
-};
-_Static_assert(sizeof(struct control_ask) <= NET_CONTROL_MAX, "a question fits");
-
-struct control_answer {
-	uint8_t kind, version, fresh, pad;
-	uint32_t number;
-	int32_t err;
-	uint32_t pad2;
-	uint64_t offset;
-};
+#define AGAIN_NS 100000000ull /* an answer takes no longer as a rule; doubled each time */
+#define FULL_NS  1000000ull   /* until there may be room for a control message */
+#define GONE_NS  100000000ull /* how soon the death of the owner is seen at the latest */
 _Static_assert(sizeof(struct control_answer) <= NET_CONTROL_MAX, "an answer fits");
 
 struct control_named {
@@ -98,7 +78,7 @@ static int find_or_make(struct net_fabric *f, const struct control_ask *q, uint3
 static void asked(struct net_fabric *f, uint32_t from, const struct control_ask *q)
 {
 	struct control_answer a = {
-		.kind = CONTROL_ANSWER, .version = ASK_VERSION, .number = q->number};
+		.kind = CONTROL_ANSWER, .version = CONTROL_VERSION, .number = q->number};
 	bool fresh = false;
 
 	if (q->node >= f->f.nodes || net_host_of_node(f, q->node) != f->host || q->bytes == 0 ||
@@ -114,7 +94,7 @@ static void asked(struct net_fabric *f, uint32_t from, const struct control_ask 
 static void listed(struct net_fabric *f, uint32_t from, const struct control_ask *q)
 {
 	struct control_named a = {
-		.kind = CONTROL_NAMED, .version = ASK_VERSION, .number = q->number};
+		.kind = CONTROL_NAMED, .version = CONTROL_VERSION, .number = q->number};
 
 	if (q->node >= f->f.nodes || net_host_of_node(f, q->node) != f->host) {
 		a.err = -EPROTO;
@@ -182,19 +162,19 @@ void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data
 	struct control_named n;
 	struct control_ask q;
 
-	if (bytes == sizeof(q) && head[0] == CONTROL_ASK && head[1] == ASK_VERSION) {
+	if (bytes == sizeof(q) && head[0] == CONTROL_ASK && head[1] == CONTROL_VERSION) {
 		memcpy(&q, data, sizeof(q));
 		asked(f, from_host, &q);
-	} else if (bytes == sizeof(q) && head[0] == CONTROL_LIST && head[1] == ASK_VERSION) {
+	} else if (bytes == sizeof(q) && head[0] == CONTROL_LIST && head[1] == CONTROL_VERSION) {
 		memcpy(&q, data, sizeof(q));
 		listed(f, from_host, &q);
-	} else if (bytes == sizeof(n) && head[0] == CONTROL_NAMED && head[1] == ASK_VERSION) {
+	} else if (bytes == sizeof(n) && head[0] == CONTROL_NAMED && head[1] == CONTROL_VERSION) {
 		memcpy(&n, data, sizeof(n));
 		named(f, from_host, &n);
-	} else if (bytes == sizeof(a) && head[0] == CONTROL_ANSWER && head[1] == ASK_VERSION) {
+	} else if (bytes == sizeof(a) && head[0] == CONTROL_ANSWER && head[1] == CONTROL_VERSION) {
 		memcpy(&a, data, sizeof(a));
 		answered(f, from_host, &a);
-	} else {
+	} else if (f->elastic == NULL || !net_elastic_control(f, from_host, data, bytes)) {
 		vb_warn("process %u sent a control message of %zu bytes that means nothing; "
 			"dropped",
 			from_host, bytes);
@@ -251,7 +231,8 @@ static int ask_on(struct net_fabric *f, struct net_ask *ask, const struct contro
 static int ask_owner(struct net_fabric *f, const struct control_ask *question, struct net_ask *ask)
 {
 	struct control_ask q = *question;
-	uint64_t end = vb_clock_ns() + f->core->answer_ns, pause = AGAIN_NS;
+	uint64_t patience = ask->patience_ns != 0 ? ask->patience_ns : f->core->answer_ns;
+	uint64_t end = vb_clock_ns() + patience, pause = AGAIN_NS;
 	int err = 0;
 
 	ask->batch = (struct vb_batch){.pending = 1, .waiter = vb_task_self()};
@@ -273,6 +254,17 @@ static int ask_owner(struct net_fabric *f, const struct control_ask *question, s
 	pthread_mutex_unlock(&f->engine);
 	while (ask->batch.pending > 0)
 		(void)vb_task_suspend_uninterruptible(VB_FOREVER);
+	return err;
+}
+
+int net_ask(struct net_fabric *f, const struct control_ask *question, struct net_ask *ask)
+{
+	int err = net_thread_get(f, &ask->thread);
+
+	if (err != 0)
+		return err;
+	err = ask_owner(f, question, ask);
+	net_thread_put(ask->thread);
 	return err;
 }
 
@@ -315,7 +307,7 @@ int net_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64
 {
 	struct net_fabric *f = net_of(fabric);
 	struct control_ask q = {
-		.kind = CONTROL_ASK, .version = ASK_VERSION, .node = node, .bytes = bytes};
+		.kind = CONTROL_ASK, .version = CONTROL_VERSION, .node = node, .bytes = bytes};
 	struct net_ask ask = {.host = net_host_of_node(f, node)};
 	int err;
 
@@ -373,7 +365,7 @@ static int regions_here(struct net_fabric *f, uint16_t node, struct vb_region_in
 static int regions_there(struct net_fabric *f, uint16_t node, struct vb_region_info *out,
 			 unsigned room)
 {
-	struct control_ask q = {.kind = CONTROL_LIST, .version = ASK_VERSION, .node = node};
+	struct control_ask q = {.kind = CONTROL_LIST, .version = CONTROL_VERSION, .node = node};
 	struct vb_region_info one = {0};
 	struct net_ask ask = {.host = net_host_of_node(f, node), .named = &one};
 	int err = net_thread_get(f, &ask.thread);

@@ -46,7 +46,7 @@ static void *own_local(struct vb_fabric *fabric, vb_addr addr, uint64_t bytes)
 	return base != NULL ? base + offset : NULL;
 }
 
-static uint16_t own_home(struct vb_fabric *fabric)
+static int own_home(struct vb_fabric *fabric)
 {
 	return own_of(fabric)->p.home;
 }

@@ -119,6 +119,8 @@ void tcp_conn_fail(struct tcp_conn *c, const char *why)
 		refused(c, &c->t->refused, "a connection from", why);
 	else
 		vb_info("no connection to %s: %s", am_host_name(h, buf), why);
+	if (!c->accepted && c->t->w->f->elastic != NULL)
+		c->t->w->f->elastic->why = why;
 	tcp_conn_drop(c);
 }
 
@@ -237,6 +239,9 @@ static void take_messages(struct tcp_conn *c, struct tcp_buf *b)
 			spoilt(c, why);
 			return;
 		}
+		/* A client's messages do not say which place is its own. */
+		if (c->accepted && c->from == TCP_CLIENT && h.host == c->t->w->f->hosts)
+			h.host = c->host->rank;
 		/* A member speaks for itself only. */
 		if (h.host != c->host->rank) {
 			spoilt(c, "it speaks for another host");
@@ -273,12 +278,27 @@ void tcp_conn_take(struct tcp_conn *c)
 		take_messages(c, &c->raw);
 }
 
+/* NULL: a client for which there is no place. */
+static struct am_host *who_calls(struct tcp_conn *c)
+{
+	struct am_wire *w = c->t->w;
+	uint32_t rank = c->from;
+
+	if (rank == TCP_CLIENT)
+		rank = net_elastic_place(w->f, c->id);
+	return rank != NET_NOBODY ? &w->host[rank] : NULL;
+}
+
 /* Both have proved themselves. */
 static void proved(struct tcp_conn *c)
 {
 	struct am_wire *w = c->t->w;
-	struct am_host *h = c->accepted ? &w->host[c->from] : c->host;
+	struct am_host *h = c->accepted ? who_calls(c) : c->host;
 
+	if (h == NULL) {
+		tcp_conn_fail(c, "each place for a client has one (option clients)");
+		return;
+	}
 	c->t->half -= c->accepted;
 	c->state = TCP_OPEN;
 	c->t->open++;

@@ -31,15 +31,18 @@
 #include <sys/socket.h>
 
 #include "fabric/net/am/am.h"
+#include "fabric/net/elastic.h"
 
-#define TCP_HALF_MAX  64u
-#define TCP_SHAKE_MAX 16384u
-#define TCP_SHAKE_NS  5000000000ull
-#define TCP_READ      32768u  /* bytes that a read asks for at least */
-#define TCP_ROOM_KEPT 262144u /* an empty buffer that is larger is given back */
-#define TCP_SEAL_MAX  65536u  /* plain bytes of one record */
-#define TCP_SEAL_MORE 20u     /* what a record has besides: its length, its tag */
-#define TCP_KEY       32u
+#define TCP_HALF_MAX    64u
+#define TCP_SHAKE_MAX   16384u
+#define TCP_SHAKE_NS    5000000000ull
+#define TCP_READ        32768u  /* bytes that a read asks for at least */
+#define TCP_ROOM_KEPT   262144u /* an empty buffer that is larger is given back */
+#define TCP_SEAL_MAX    65536u  /* plain bytes of one record */
+#define TCP_SEAL_MORE   20u     /* what a record has besides: its length, its tag */
+#define TCP_KEY         32u
+#define TCP_SERVERS_MAX 64u
+#define TCP_CLIENT      UINT32_MAX /* instead of a rank: it has none, but an id */
 
 enum tcp_sealing { TCP_SEAL_AUTO, TCP_SEAL_ALWAYS, TCP_SEAL_NEVER };
 
@@ -47,6 +50,10 @@ struct tcp_options {
 	struct am_options am;
 	int seal; /* enum tcp_sealing */
 	const char *bind;
+	/* Of an elastic cluster; servers NULL: it is none. */
+	const char *servers, *key;
+	uint64_t serve, clients, patience_ns, linger_ns;
+	const struct tcp_servers *list; /* what `servers` names, while the fabric is opened */
 };
 
 /* ---- buf.c ---- */
@@ -90,12 +97,26 @@ void tcp_address_put(uint8_t to[TCP_ADDRESS], const struct tcp_address *a);
 int tcp_address_get(struct tcp_address *out, const void *from, size_t bytes);
 /* What `host`, a name, an address or an interface of this machine, stands for; port 0. */
 int tcp_address_find(struct tcp_address *out, const char *host);
+void tcp_address_set_port(struct tcp_address *a, const struct tcp_address *of);
 bool tcp_address_is_loopback(const struct tcp_address *a);
 /* Of IPv6 the first 64 bits count: who has one of the others has all of them. */
 bool tcp_address_same_owner(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 /* "127.0.0.1:4711" */
 #define TCP_ADDRESS_TEXT 64
 void tcp_address_say(const struct sockaddr_storage *sa, char to[TCP_ADDRESS_TEXT]);
+
+/* ---- elastic.c ---- */
+
+struct tcp_servers {
+	uint32_t n;
+	struct tcp_address at[TCP_SERVERS_MAX];
+	uint8_t key[TCP_KEY];
+};
+
+/* The fabric of a server or a client. */
+int tcp_open_elastic(const struct vb_fabric_params *p, const struct tcp_options *o,
+		     const struct vb_fabric_ops *ops, const struct net_transport *t,
+		     struct vb_fabric **out);
 
 /* ---- seal.c ---- */
 
@@ -150,7 +171,8 @@ struct tcp_conn {
 	size_t shaken;  /* bytes that the handshake has had */
 	size_t missing; /* of the message whose beginning has come; 0: not known */
 	struct tcp_shake shake;
-	uint32_t from, to; /* ranks: who connects, to whom */
+	uint32_t from, to;  /* ranks: who connects, to whom */
+	uint8_t id[NET_ID]; /* if `from` is TCP_CLIENT */
 	enum tcp_mode mode;
 	const char *why;       /* it is of no use any more */
 	struct tcp_seal *seal; /* NULL: plain */
@@ -181,7 +203,7 @@ struct tcp_via {
 	uint8_t psk[TCP_KEY];
 	SSL_CTX *ssl;
 	bool sealed;
-	struct tcp_peer *peer; /* [hosts] */
+	struct tcp_peer *peer; /* [net_hosts_max] */
 	struct vb_list conns, push;
 	unsigned open, half; /* of conns: TCP_OPEN; accepted and not yet open */
 	bool dead;           /* some are TCP_DEAD */

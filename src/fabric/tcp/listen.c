@@ -51,6 +51,9 @@ int tcp_listen(struct tcp_via *t)
 	t->listener = socket(t->here.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (t->listener < 0)
 		return vb_fail(-errno, "no socket: %s", strerror(errno));
+	/* A server that begins again takes its port from connections that linger. */
+	if (t->w->f->elastic != NULL)
+		(void)setsockopt(t->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if ((t->here.sa.ss_family == AF_INET6 &&
 	     setsockopt(t->listener, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) != 0) ||
 	    bind(t->listener, (const struct sockaddr *)&t->here.sa, t->here.len) != 0 ||
@@ -169,6 +172,10 @@ int tcp_dial(struct tcp_via *t, struct am_host *h)
 	c->host = h;
 	c->peer = p->address.sa;
 	c->from = t->w->f->host;
+	if (net_is_client(t->w->f)) {
+		c->from = TCP_CLIENT;
+		memcpy(c->id, t->w->f->elastic->id, NET_ID);
+	}
 	c->to = h->rank;
 	c->mode = !t->sealed                                       ? TCP_PLAIN
 		  : t->here.flags & p->address.flags & TCP_HAS_AES ? TCP_AES
@@ -194,8 +201,9 @@ static uint64_t call_again(struct tcp_via *t, uint64_t now)
 	struct am_wire *w = t->w;
 	uint64_t due = VB_FOREVER;
 
-	/* Those of lower ranks call us. */
-	for (uint32_t i = w->f->host; i < w->f->hosts && !w->closing; i++) {
+	/* Those of lower ranks call us, and nobody calls a client. */
+	for (uint32_t i = net_is_client(w->f) ? 0 : w->f->host; i < w->f->hosts && !w->closing;
+	     i++) {
 		struct am_host *h = &w->host[i];
 
 		if (h->state != AM_DOWN || h->via != NULL || h->address == NULL ||

@@ -7,6 +7,7 @@
  * first message names it by an identity that says who connects to whom and how frames are protected,
  *
  *	"verbena tcp 1: rank 0 to rank 2, aes256gcm"
+ *	"verbena tcp 1: client 00112233445566778899aabbccddeeff to rank 2, aes256gcm"
  *
  * and carries a MAC over all of itself, the identity too.  Both ends prove the key over a transcript
  * with fresh ephemeral keys of X25519, each in its own role: a proof is good for one connection and one
@@ -22,20 +23,41 @@
 #include "base/log.h"
 #include "fabric/tcp/inner.h"
 
-#define IDENTITY_MAX 96
+#define IDENTITY_MAX 112
 
 static const char exporter_label[] = "EXPORTER-verbena-tcp-1";
 static const uint8_t suite[2] = {0x13, 0x02}; /* TLS_AES_256_GCM_SHA384 */
 
 static void identity_make(const struct tcp_conn *c, char to[IDENTITY_MAX])
 {
-	snprintf(to, IDENTITY_MAX, "verbena tcp %u: rank %u to rank %u, %s", TCP_VERSION, c->from,
-		 c->to, tcp_mode_names[c->mode]);
+	char id[2 * NET_ID + 1];
+
+	if (c->from == TCP_CLIENT)
+		snprintf(to, IDENTITY_MAX, "verbena tcp %u: client %s to rank %u, %s", TCP_VERSION,
+			 sodium_bin2hex(id, sizeof(id), c->id, NET_ID), c->to,
+			 tcp_mode_names[c->mode]);
+	else
+		snprintf(to, IDENTITY_MAX, "verbena tcp %u: rank %u to rank %u, %s", TCP_VERSION,
+			 c->from, c->to, tcp_mode_names[c->mode]);
 }
 
-/* The rank that says so; only what identity_make writes is taken. */
+/* Who it says to be, as far as that can be read. */
+static bool name_read(const char *text, struct tcp_conn *as)
+{
+	char id[2 * NET_ID + 1];
+	size_t bytes;
+
+	if (sscanf(text, "verbena tcp 1: rank %u to", &as->from) == 1)
+		return as->from != TCP_CLIENT;
+	as->from = TCP_CLIENT;
+	return sscanf(text, "verbena tcp 1: client %32[0-9a-f] to", id) == 1 &&
+	       sodium_hex2bin(as->id, sizeof(as->id), id, strlen(id), NULL, &bytes, NULL) == 0 &&
+	       bytes == sizeof(as->id);
+}
+
+/* The rank or client that says so, into `out`; only what identity_make writes is taken. */
 static bool identity_read(const struct tcp_conn *c, const uint8_t *text, size_t bytes,
-			  uint32_t *from, enum tcp_mode *mode)
+			  struct tcp_conn *out)
 {
 	char theirs[IDENTITY_MAX], ours[IDENTITY_MAX];
 	struct tcp_conn as = {.to = c->t->w->f->host};
@@ -44,15 +66,14 @@ static bool identity_read(const struct tcp_conn *c, const uint8_t *text, size_t 
 		return false;
 	memcpy(theirs, text, bytes);
 	theirs[bytes] = '\0';
-	if (sscanf(theirs, "verbena tcp 1: rank %u to", &as.from) != 1)
+	if (!name_read(theirs, &as))
 		return false;
 	for (unsigned m = 0; m < TCP_MODES; m++) {
 		as.mode = (enum tcp_mode)m;
 		identity_make(&as, ours);
 		if (strcmp(ours, theirs) != 0)
 			continue;
-		*from = as.from;
-		*mode = as.mode;
+		*out = as;
 		return true;
 	}
 	return false;
@@ -86,13 +107,9 @@ static int use_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t 
 	return *out != NULL;
 }
 
-/* Whether that rank may connect to us, so protected. */
-static const char *unwelcome(const struct tcp_conn *c, uint32_t from, enum tcp_mode mode)
+/* Whether who is so protected may connect to us. */
+static const char *unlike(const struct tcp_conn *c, enum tcp_mode mode)
 {
-	const struct am_wire *w = c->t->w;
-
-	if (from >= w->f->hosts || from > w->f->host)
-		return "it has no business to connect here";
 	if ((mode == TCP_PLAIN) == c->t->sealed)
 		return "one end seals its frames, the other does not: all have to bind to "
 		       "loopback, "
@@ -102,24 +119,35 @@ static const char *unwelcome(const struct tcp_conn *c, uint32_t from, enum tcp_m
 	return NULL;
 }
 
+static const char *unwelcome(const struct tcp_conn *c, uint32_t from, enum tcp_mode mode)
+{
+	const struct am_wire *w = c->t->w;
+
+	if (from == TCP_CLIENT)
+		return w->f->elastic != NULL ? unlike(c, mode) : "there are no clients in this run";
+	if (from >= w->f->hosts || from > w->f->host)
+		return "it has no business to connect here";
+	return unlike(c, mode);
+}
+
 /* The server's side. */
 static int find_psk(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_SESSION **out)
 {
 	struct tcp_conn *c = SSL_get_app_data(ssl);
-	enum tcp_mode mode;
-	uint32_t from;
+	struct tcp_conn as;
 
 	*out = NULL;
-	if (!identity_read(c, id, id_bytes, &from, &mode)) {
+	if (!identity_read(c, id, id_bytes, &as)) {
 		c->why = "it does not say who it is as members do";
 		return 1;
 	}
-	c->why = unwelcome(c, from, mode);
+	c->why = unwelcome(c, as.from, as.mode);
 	if (c->why != NULL)
 		return 1;
-	c->from = from;
+	c->from = as.from;
+	memcpy(c->id, as.id, sizeof(c->id));
 	c->to = c->t->w->f->host;
-	c->mode = mode;
+	c->mode = as.mode;
 	*out = session_of(ssl, c->t->psk);
 	return *out != NULL;
 }

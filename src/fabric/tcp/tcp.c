@@ -22,6 +22,19 @@ static const struct vb_opt tcp_table[] = {
 		      "binds to loopback"),
 	VB_OPT_STRING(struct tcp_options, bind, "bind", "ADDRESS", NULL,
 		      "address or interface to listen at; default: the cluster's address"),
+	VB_OPT_STRING(struct tcp_options, servers, "servers", "LIST", NULL,
+		      "an elastic cluster: its servers, HOST:PORT+HOST:PORT..., or a file with a "
+		      "line for each"),
+	VB_OPT_SIZE(struct tcp_options, serve, "serve", "0", 0, TCP_SERVERS_MAX,
+		    "which of the servers this process is, from 1 on; 0: a client"),
+	VB_OPT_STRING(struct tcp_options, key, "key", "FILE", NULL,
+		      "the key file of the servers and clients"),
+	VB_OPT_SIZE(struct tcp_options, clients, "clients", "1024", 1, 65536,
+		    "how many clients a server has at a time"),
+	VB_OPT_TIME(struct tcp_options, patience_ns, "patience", "30s", 1 * AM_MS, 3600 * AM_S,
+		    "how long a client waits for a server when it opens the fabric"),
+	VB_OPT_TIME(struct tcp_options, linger_ns, "linger", "5s", 10 * AM_MS, 3600 * AM_S,
+		    "how long a server keeps the place of a client that it has lost"),
 	VB_OPT_END};
 
 /* ---- opening ---- */
@@ -30,26 +43,50 @@ static int derive(struct tcp_via *t)
 {
 	const struct vb_cluster *cluster = t->w->f->cluster;
 	uint8_t alone[TCP_KEY];
+	const uint8_t *of = alone;
 
 	_Static_assert(crypto_kdf_KEYBYTES == TCP_KEY, "the run's secret is a key");
-	if (cluster == NULL)
+	if (t->o.list != NULL)
+		of = t->o.list->key;
+	else if (cluster != NULL)
+		of = vb_cluster_secret(cluster);
+	else
 		randombytes_buf(alone, sizeof(alone));
-	return crypto_kdf_derive_from_key(t->psk, sizeof(t->psk), 1, "vb_tcp_1",
-					  cluster != NULL ? vb_cluster_secret(cluster) : alone) == 0
-		       ? 0
-		       : -EINVAL;
+	return crypto_kdf_derive_from_key(t->psk, sizeof(t->psk), 1, "vb_tcp_1", of) == 0 ? 0
+											  : -EINVAL;
+}
+
+/* Where this process listens; *loopback: nothing of the fabric leaves the machine. */
+static int find_here(struct tcp_via *t, bool *loopback)
+{
+	const struct vb_cluster *cluster = t->w->f->cluster;
+	const char *bind = cluster != NULL ? vb_cluster_bind(cluster) : "127.0.0.1";
+	const struct tcp_servers *list = t->o.list;
+	int err = 0;
+
+	if (list == NULL || t->o.bind != NULL)
+		err = tcp_address_find(&t->here, t->o.bind != NULL ? t->o.bind : bind);
+	else if (!net_is_client(t->w->f))
+		t->here = list->at[t->w->f->host];
+	if (err == 0 && list != NULL && !net_is_client(t->w->f))
+		tcp_address_set_port(&t->here, &list->at[t->w->f->host]);
+	*loopback = err == 0 && (list == NULL || !net_is_client(t->w->f)) &&
+		    tcp_address_is_loopback(&t->here);
+	if (net_is_client(t->w->f)) {
+		*loopback = true;
+		for (uint32_t i = 0; i < list->n; i++)
+			*loopback &= tcp_address_is_loopback(&list->at[i]);
+	}
+	return err;
 }
 
 static int begin(struct tcp_via *t)
 {
-	const struct vb_cluster *cluster = t->w->f->cluster;
-	const char *bind = cluster != NULL ? vb_cluster_bind(cluster) : "127.0.0.1";
-	int err = tcp_address_find(&t->here, t->o.bind != NULL ? t->o.bind : bind);
 	bool loopback;
+	int err = find_here(t, &loopback);
 
 	if (err != 0)
 		return err;
-	loopback = tcp_address_is_loopback(&t->here);
 	t->sealed = t->o.seal == TCP_SEAL_ALWAYS || (t->o.seal == TCP_SEAL_AUTO && !loopback);
 	if (!loopback && !t->sealed)
 		vb_warn("frames are neither encrypted nor authenticated (option seal): whoever is "
@@ -59,7 +96,7 @@ static int begin(struct tcp_via *t)
 	if (t->ssl == NULL)
 		return vb_fail(-ENOMEM, "OpenSSL does not start");
 	err = derive(t);
-	return err == 0 ? tcp_listen(t) : err;
+	return err == 0 && !net_is_client(t->w->f) ? tcp_listen(t) : err;
 }
 
 static void carrier_close(struct am_wire *w);
@@ -79,11 +116,12 @@ static int carrier_open(struct am_wire *w, const void *options, void *address, s
 	memcpy(&t->o, options, sizeof(t->o));
 	/* An honest host owes answers to a window of messages, and has one of its own under way. */
 	t->backlog = (size_t)(2 * t->o.am.window + 2) * (AM_HEADER + AM_BODY_MAX) + CONTROLS;
-	t->peer = calloc(w->f->hosts, sizeof(*t->peer));
+	t->peer = calloc(net_hosts_max(w->f), sizeof(*t->peer));
 	if (t->peer == NULL || sodium_init() < 0)
 		err = vb_fail(-ENOMEM, "no memory for %u hosts", w->f->hosts);
 	else
 		err = begin(t);
+	t->o.list = NULL; /* it ends with the call */
 	if (err != 0) {
 		carrier_close(w);
 		return err;
@@ -116,7 +154,7 @@ static int carrier_link(struct am_host *h)
 	struct tcp_via *t = tcp_of(h->wire);
 
 	/* Under way, or the other's to begin. */
-	if (h->via != NULL || h->rank < h->wire->f->host)
+	if (h->via != NULL || (h->rank < h->wire->f->host && !net_is_client(h->wire->f)))
 		return -EINPROGRESS;
 	if (vb_clock_ns() < t->peer[h->rank].again_ns)
 		return -EINPROGRESS;
@@ -265,6 +303,14 @@ static const struct net_transport tcp_transport = {
 static int fabric_open(const struct vb_fabric_params *p, const void *options,
 		       struct vb_fabric **out)
 {
+	const struct tcp_options *o = options;
+
+	if (o->servers != NULL)
+		return tcp_open_elastic(p, o, &vb_fabric_tcp, &tcp_transport, out);
+	if (o->serve != 0 || o->key != NULL)
+		return vb_fail(-EINVAL,
+			       "the options serve and key are an elastic cluster's: they need "
+			       "servers=HOST:PORT+...");
 	return net_open(p, options, &vb_fabric_tcp, &tcp_transport, out);
 }
 

@@ -699,9 +699,9 @@ static void lease_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 static void lease_ends(void **state)
 {
 	static const uint64_t lease_ns[WORLD_KINDS] = {
-		[SIM] = 2 * MS,           [SHM_TASKS] = 60 * MS,       [SHM_PROCESSES] = 60 * MS,
-		[SHM_DEFER] = 220 * MS,   [NET_TASKS] = 220 * MS,      [NET_PROCESSES] = 220 * MS,
-		[VERBS_TASKS] = 260 * MS, [VERBS_PROCESSES] = 260 * MS};
+		[SIM] = 2 * MS,           [SHM_TASKS] = 60 * MS,    [SHM_PROCESSES] = 60 * MS,
+		[SHM_DEFER] = 220 * MS,   [NET_TASKS] = 220 * MS,   [NET_PROCESSES] = 220 * MS,
+		[NET_CLIENTS] = 220 * MS, [VERBS_TASKS] = 260 * MS, [VERBS_PROCESSES] = 260 * MS};
 	struct world w;
 
 	world_open(&w, &(struct world_params){.kind = kind_of(state),

@@ -46,13 +46,14 @@ enum world_kind {
 	OWN_TASKS, /* a provider (own_memory.h) */
 	NET_TASKS,
 	NET_PROCESSES,
+	NET_CLIENTS, /* of an elastic cluster */
 	VERBS_TASKS,
 	VERBS_PROCESSES,
 	WORLD_KINDS
 };
 static const char *const world_names[WORLD_KINDS] = {
-	"sim",       "shm-tasks",     "shm-processes", "shm-deferred",   "own-tasks",
-	"net-tasks", "net-processes", "verbs-tasks",   "verbs-processes"};
+	"sim",       "shm-tasks",     "shm-processes", "shm-deferred", "own-tasks",
+	"net-tasks", "net-processes", "net-clients",   "verbs-tasks",  "verbs-processes"};
 
 static bool world_is_net(enum world_kind kind)
 {
@@ -62,7 +63,8 @@ static bool world_is_net(enum world_kind kind)
 /* Each actor is a process. */
 static bool world_is_apart(enum world_kind kind)
 {
-	return kind == SHM_PROCESSES || kind == NET_PROCESSES || kind == VERBS_PROCESSES;
+	return kind == SHM_PROCESSES || kind == NET_PROCESSES || kind == NET_CLIENTS ||
+	       kind == VERBS_PROCESSES;
 }
 
 /* What actors share: in memory that children inherit, touched with atomics only. */

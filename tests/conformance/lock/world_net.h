@@ -3,7 +3,8 @@
  * Worlds on network fabrics.  The test's own process never opens one: neither connections nor the
  * libraries under them survive the fork of the next test.  So the whole world is made in children,
  * when the actors run: one child with all actors as tasks, whose verbs take the wire to itself; or
- * a child for each actor, and one more that leads the cluster and serves the locks.
+ * a child for each actor, and one more that leads the cluster and serves the locks; or a child for each
+ * actor that is a client of an elastic cluster, and two that are its servers.
  *
  * The network is tcp, or what VERBENA_TEST_NET names: ucx, which has the same engine above it.
  */
@@ -20,6 +21,8 @@ static const char *net_fabric_of(enum world_kind kind)
 
 	if (kind == VERBS_TASKS || kind == VERBS_PROCESSES)
 		return "verbs";
+	if (kind == NET_CLIENTS)
+		return "tcp";
 	return net != NULL ? net : "tcp";
 }
 
@@ -177,7 +180,7 @@ static void net_process_main(struct world *w, unsigned rank, unsigned hosts,
 	vb_cluster_close(cluster);
 }
 
-static void net_run(struct world *w, unsigned n)
+static void net_run_together(struct world *w, unsigned n)
 {
 	unsigned procs = w->apart ? n + 1 : 1;
 	struct net_port port = {.listening = -1};
@@ -203,6 +206,106 @@ static void net_run(struct world *w, unsigned n)
 	if (w->apart)
 		close(port.listening);
 	reap(w, pid, procs);
+}
+
+/* ---- clients of an elastic cluster ---- */
+
+#define NET_SERVERS 2
+
+struct net_elastic_world {
+	char key[64], list[64];
+	struct board_here {
+		uint32_t up, over; /* servers that serve, actors that have come to their ends */
+	} * b;
+};
+
+static int net_open_elastic_world(struct world *w, const struct net_elastic_world *e,
+				  unsigned serve, unsigned nodes)
+{
+	char options[512];
+	size_t n;
+
+	net_options(w, options, sizeof(options));
+	n = strlen(options);
+	snprintf(options + n, sizeof(options) - n, ",servers=%s,key=%s,serve=%u", e->list, e->key,
+		 serve);
+	return vb_fabric_open(&(struct vb_fabric_params){.fabric = "tcp",
+							 .options = options,
+							 .nodes = (uint16_t)nodes,
+							 .node_bytes = 1 << 20,
+							 .seed = 1},
+			      &w->f);
+}
+
+/* Server 1 has the locks, and all have their ends at nodes of both. */
+static void net_elastic_main(struct world *w, struct net_elastic_world *e, unsigned rank,
+			     unsigned n)
+{
+	bool serves = rank < NET_SERVERS;
+
+	NET_MUST(w, net_open_elastic_world(w, e, serves ? rank + 1 : 0, n + 1));
+	if (serves) {
+		if (rank == 0)
+			NET_MUST(w, net_open_space(w, 1, true));
+		board_add(&e->b->up);
+		while (board_get(&e->b->over) < n && !w->b->failed)
+			vb_task_sleep_until(vb_sched_now_slow(vb_sched_self()) + MS);
+		if (rank == 0)
+			NET_MUST(w, net_keep_cells(w));
+		net_close(w);
+		return;
+	}
+	while (board_get(&e->b->up) < NET_SERVERS)
+		usleep(1000);
+	NET_MUST(w, net_open_space(w, 1, false));
+	actor_main(w, rank - NET_SERVERS);
+	net_close(w);
+	board_add(&e->b->over);
+}
+
+static void net_elastic_run(struct world *w, unsigned n)
+{
+	struct net_elastic_world e = {.key = "elastic.XXXXXX"};
+	pid_t pid[WORLD_ACTORS + NET_SERVERS];
+	int fd = mkstemp(e.key);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "not all of one and the same byte, not even here", 47), 47);
+	close(fd);
+	for (unsigned i = 0; i < NET_SERVERS; i++) {
+		uint16_t port;
+
+		assert_int_equal(vb_cluster_listen("127.0.0.1", 0, &fd, &port), 0);
+		close(fd);
+		snprintf(e.list + strlen(e.list), sizeof(e.list) - strlen(e.list), "%s127.0.0.1:%u",
+			 i > 0 ? "+" : "", port);
+	}
+	e.b = mmap(NULL, sizeof(*e.b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(e.b != MAP_FAILED);
+	fflush(NULL);
+	for (unsigned i = 0; i < n + NET_SERVERS; i++) {
+		pid[i] = fork_child();
+		assert_true(pid[i] >= 0);
+		if (pid[i] != 0)
+			continue;
+		alarm(NET_PATIENCE_S); /* never outlives the test */
+		vb_sched_forget();
+		net_elastic_main(w, &e, i, n);
+		fflush(NULL);
+		_exit(0);
+	}
+	reap(w, pid, n + NET_SERVERS);
+	munmap(e.b, sizeof(*e.b));
+	unlink(e.key);
+}
+
+static void net_run(struct world *w, unsigned n)
+{
+	if (w->kind == NET_CLIENTS) {
+		net_elastic_run(w, n);
+		return;
+	}
+	net_run_together(w, n);
 }
 
 #endif

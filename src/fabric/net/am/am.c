@@ -33,6 +33,8 @@ static uint64_t session_of(const struct net_fabric *f)
 {
 	uint64_t id = 0;
 
+	if (f->elastic != NULL)
+		return f->elastic->p.session;
 	if (f->cluster != NULL)
 		return vb_cluster_number(f->cluster, "vb_am_id");
 	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
@@ -66,7 +68,7 @@ static int wire_new(struct net_fabric *f, const struct am_carrier *c, const void
 	struct am_wire *w = calloc(1, sizeof(*w));
 
 	if (w != NULL)
-		w->host = calloc(f->hosts, sizeof(*w->host));
+		w->host = calloc(net_hosts_max(f), sizeof(*w->host));
 	if (w == NULL || w->host == NULL) {
 		free(w);
 		return vb_fail(-ENOMEM, "no memory for %u hosts", f->hosts);
@@ -83,6 +85,7 @@ static int wire_new(struct net_fabric *f, const struct am_carrier *c, const void
 	vb_list_init(&w->pool);
 	vb_list_init(&w->messages);
 	vb_list_init(&w->ins);
+	w->hosts = f->hosts;
 	for (uint32_t i = 0; i < f->hosts; i++)
 		init_host(w, i);
 	w->owner = (struct am_owner){.memory = f->memory,
@@ -158,6 +161,32 @@ static struct am_host *missing(struct am_wire *w)
 	return NULL;
 }
 
+/* A server waits for nobody; a client for the first server that tells it what nodes there are. */
+static int meet_elastic(struct am_wire *w)
+{
+	const struct net_elastic *e = w->f->elastic;
+	uint64_t until = vb_clock_ns() + e->p.patience_ns;
+	struct pollfd p = {.fd = w->f->fd, .events = POLLIN};
+	bool first = true;
+
+	am_due(w, 0);
+	while (first || !e->shaped) {
+		first = false;
+		if (e->refused)
+			return vb_fail(-EPROTO, "no server of %s takes this client: %s", e->p.named,
+				       e->why);
+		if (vb_clock_ns() > until)
+			return vb_fail(-ETIMEDOUT,
+				       "no server of %s has let this client in within %llu ms "
+				       "(option patience): %s",
+				       e->p.named, e->p.patience_ns / AM_MS,
+				       e->why != NULL ? e->why : "there was no answer");
+		if (!am_look(w) && am_arm(w->f) == 0 && !e->shaped)
+			(void)poll(&p, 1, 10);
+	}
+	return 0;
+}
+
 static int meet(struct am_wire *w)
 {
 	uint64_t until = vb_clock_ns() + CONNECT_NS;
@@ -198,7 +227,7 @@ int am_connect(struct net_fabric *f, const struct vb_cluster_parts *addresses)
 	if (err != 0)
 		return err;
 	pthread_mutex_lock(&f->engine);
-	err = meet(w);
+	err = f->elastic != NULL ? meet_elastic(w) : meet(w);
 	pthread_mutex_unlock(&f->engine);
 	return err == 0 ? am_helper_start(w) : err;
 }
@@ -207,7 +236,7 @@ int am_connect(struct net_fabric *f, const struct vb_cluster_parts *addresses)
 
 static bool quiet(struct am_wire *w)
 {
-	for (uint32_t i = 0; i < w->f->hosts; i++) {
+	for (uint32_t i = 0; i < w->hosts; i++) {
 		struct am_host *h = &w->host[i];
 
 		if (h->flying > 0 || h->queued > 0 || h->open != NULL)
@@ -240,7 +269,7 @@ void am_close(struct net_fabric *f)
 		/* What is on its way arrives or is over by then. */
 		look_until_quiet(w, f->wait_ns);
 		w->closing = true;
-		for (uint32_t i = 0; i < f->hosts; i++)
+		for (uint32_t i = 0; i < w->hosts; i++)
 			am_break(&w->host[i], "the fabric is closed");
 		look_until_quiet(w, 1 * AM_S);
 	}
@@ -295,4 +324,30 @@ void am_host_gone(struct net_fabric *f, uint32_t host)
 
 	h->state = AM_GONE;
 	am_break(h, "the cluster says that it is gone");
+}
+
+void am_host_new(struct net_fabric *f, uint32_t host)
+{
+	struct am_wire *w = am_of(f);
+	struct am_host *h = &w->host[host];
+
+	if (h->dirty)
+		vb_list_remove(&h->in_dirty);
+	memset(h, 0, sizeof(*h));
+	init_host(w, host);
+	if (host >= w->hosts)
+		w->hosts = host + 1;
+}
+
+void am_due_at(struct net_fabric *f, uint64_t at_ns)
+{
+	am_due(am_of(f), at_ns);
+}
+
+void am_take_bound(struct am_wire *w)
+{
+	if (w->o.bound_ns == w->f->f.caps.verb_bound_ns)
+		return;
+	w->o.bound_ns = w->f->f.caps.verb_bound_ns;
+	set_caps(w->f, w->carrier, &w->o);
 }

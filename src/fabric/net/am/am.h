@@ -26,7 +26,7 @@
 #ifndef VB_FABRIC_NET_AM_AM_H
 #define VB_FABRIC_NET_AM_AM_H
 
-#include "fabric/net/net.h"
+#include "fabric/net/elastic.h"
 #include "fabric/net/am/wire.h"
 
 #define AM_DRIFT_PPM 200u
@@ -191,7 +191,8 @@ struct am_wire {
 	struct am_options o;
 	uint64_t session;
 	int timer_fd;
-	struct am_host *host; /* [f->hosts] */
+	struct am_host *host; /* [net_hosts_max] */
+	uint32_t hosts;       /* so many of them are looked at: no client has had a place beyond */
 	struct am_owner owner;
 	struct vb_list dirty;
 	struct vb_list pool, messages, ins; /* idle ones; all there are */
@@ -317,7 +318,7 @@ int am_greet(struct am_host *h);
 int am_usable(struct am_host *h);
 void am_break(struct am_host *h, const char *why);
 void am_heard(struct am_host *h, const struct am_header *m);
-void am_hello_came(struct am_host *h, const struct am_header *m);
+void am_hello_came(struct am_host *h, const struct am_header *m, const void *card);
 void am_welcome_came(struct am_host *h, const struct am_header *m);
 /* What was left over from calls into the carrier: broken connections, welcomes, full windows. */
 void am_tend(struct am_wire *w);
@@ -356,11 +357,15 @@ int am_connect(struct net_fabric *f, const struct vb_cluster_parts *addresses);
 void am_close(struct net_fabric *f);
 int am_control(struct net_fabric *f, uint32_t host, const void *data, size_t bytes);
 void am_host_gone(struct net_fabric *f, uint32_t host);
+void am_host_new(struct net_fabric *f, uint32_t host);
+void am_due_at(struct net_fabric *f, uint64_t at_ns);
+/* A client goes by the bound of its servers. */
+void am_take_bound(struct am_wire *w);
 
 /* All entries of a net_transport but its name and `open`. */
 #define AM_TRANSPORT                                                                               \
 	.local_cpu = am_local_cpu, .connect = am_connect, .close = am_close, .post = am_post,      \
 	.flush = am_flush, .progress = am_progress, .arm = am_arm, .control = am_control,          \
-	.host_gone = am_host_gone
+	.host_gone = am_host_gone, .host_new = am_host_new, .due = am_due_at
 
 #endif

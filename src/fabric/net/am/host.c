@@ -25,7 +25,11 @@ const char *am_host_name(const struct am_host *h, char buf[64])
 
 	if (c != NULL)
 		return vb_cluster_name(c, h->rank);
-	snprintf(buf, 64, "host %u", h->rank);
+	snprintf(buf, 64, "%s %u",
+		 h->wire->f->elastic == NULL   ? "host"
+		 : h->rank < h->wire->f->hosts ? "server"
+					       : "client",
+		 h->rank);
 	return buf;
 }
 
@@ -62,6 +66,10 @@ static int say(struct am_host *h, enum am_kind kind, uint32_t epoch, uint64_t nu
 
 	if (m == NULL)
 		return vb_fail(-ENOMEM, "no memory for a message");
+	if (kind == AM_HELLO && w->f->elastic != NULL) {
+		net_elastic_card(w->f, m->buffer + AM_HEADER); /* a new buffer has room */
+		m->bytes = head.bytes = NET_CARD;
+	}
 	m->over = true;
 	return am_msg_send(m, &head);
 }
@@ -135,10 +143,33 @@ void am_break(struct am_host *h, const char *why)
 	w->carrier->unlink(h);
 	am_forget_held(h);
 	am_fail_all(h);
+	if (w->f->elastic != NULL) {
+		/* A server that begins again counts its connections anew. */
+		h->newest_epoch = 0;
+		net_elastic_down(w->f, h->rank);
+	}
 }
 
-void am_hello_came(struct am_host *h, const struct am_header *m)
+/* Who it is, in an elastic cluster. */
+static bool fits(struct am_host *h, const struct am_header *m, const void *card)
 {
+	struct am_wire *w = h->wire;
+	const char *why;
+
+	if (w->f->elastic == NULL)
+		return true;
+	why = net_elastic_greeted(w->f, h->rank, card, m->bytes);
+	if (why != NULL)
+		am_failed(h, why);
+	else if (net_is_client(w->f))
+		am_take_bound(w);
+	return why == NULL;
+}
+
+void am_hello_came(struct am_host *h, const struct am_header *m, const void *card)
+{
+	if (!fits(h, m, card))
+		return;
 	/* Greetings may wait in several connections at once, and be read in any order. */
 	if (m->epoch <= h->newest_epoch)
 		return;
@@ -159,6 +190,8 @@ void am_welcome_came(struct am_host *h, const struct am_header *m)
 		return;
 	am_clock_first(h, m->clock, h->heard_ns);
 	h->state = AM_UP;
+	if (h->wire->f->elastic != NULL)
+		net_elastic_up(h->wire->f, h->rank, m->clock, h->greeted_ns, h->heard_ns);
 	vb_debug("connected to %s, epoch %u", am_host_name(h, buf), h->epoch);
 	am_mark(h);
 }

@@ -26,7 +26,7 @@ static void look_at_clock(struct am_wire *w)
 	if (vb_likely(now < w->due_ns))
 		return;
 	w->due_ns = VB_FOREVER;
-	for (uint32_t i = 0; i < w->f->hosts; i++) {
+	for (uint32_t i = 0; i < w->hosts; i++) {
 		uint64_t at = am_expire(&w->host[i], now);
 
 		if (at < due)
@@ -34,6 +34,12 @@ static void look_at_clock(struct am_wire *w)
 	}
 	if (w->carrier->tick != NULL) {
 		uint64_t at = w->carrier->tick(w, now);
+
+		if (at < due)
+			due = at;
+	}
+	if (w->f->elastic != NULL) {
+		uint64_t at = net_elastic_tick(w->f, now);
 
 		if (at < due)
 			due = at;

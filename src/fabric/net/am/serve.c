@@ -205,7 +205,7 @@ static bool sort(struct am_host *h, const struct am_header *head, void *body, bo
 	if (later || head->bytes > NET_CONTROL_MAX)
 		return false;
 	if (head->kind == AM_HELLO)
-		am_hello_came(h, head);
+		am_hello_came(h, head, body);
 	else if (head->kind == AM_WELCOME)
 		am_welcome_came(h, head);
 	else if (head->kind == AM_CONTROL)
@@ -219,7 +219,7 @@ static bool of_this_run(struct am_wire *w, const struct am_header *head)
 
 	if (head->session != w->session)
 		why = "it does not know this session's number";
-	else if (head->host >= w->f->hosts || w->host[head->host].state == AM_GONE)
+	else if (head->host >= w->hosts || w->host[head->host].state == AM_GONE)
 		why = "no such host is in this cluster";
 	if (why != NULL)
 		refuse(w, why, head->host);

@@ -368,7 +368,7 @@ static int tell(const struct am_owner *o, uint32_t from_host, const struct vb_ve
 
 	/* Names beyond 40 bits would be cut off by the functions above. */
 	if (((v->peer | v->msg->from) >> 40) != 0 || from >= o->nodes ||
-	    from % o->hosts != from_host)
+	    (from_host < o->hosts && from % o->hosts != from_host))
 		return -EINVAL;
 	if (to >= o->nodes || to % o->hosts != o->host)
 		return -VB_EPEERGONE;

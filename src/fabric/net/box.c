@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The boxes of clients' endpoints, at the server that is their home.  See elastic.h. */
+#define VB_LOG_ROOM "net"
+#include "base/log.h"
+#include "fabric/net/elastic.h"
+
+#define ROOM_FIRST 8u
+
+_Static_assert((NET_RING & (NET_RING - 1)) == 0, "a box grows to it by doubling");
+
+struct net_box *net_box_find(const struct net_fabric *f, uint32_t client)
+{
+	struct net_box *b = f->elastic->box[client % NET_CLIENTS_MAX];
+
+	return b != NULL && b->client == client ? b : NULL;
+}
+
+static struct net_member *owner_of(const struct net_fabric *f, const struct net_box *b)
+{
+	return &f->elastic->member[b->place - f->hosts];
+}
+
+static void box_free(struct net_fabric *f, struct net_box *b)
+{
+	owner_of(f, b)->n_boxes--;
+	f->elastic->boxes--;
+	f->elastic->box[b->client % NET_CLIENTS_MAX] = NULL;
+	vb_list_remove(&b->link);
+	free(b->letter);
+	free(b);
+}
+
+void net_box_free_all(struct net_fabric *f, struct net_member *m)
+{
+	vb_list_for_each (it, &m->boxes)
+		box_free(f, vb_container_of(it, struct net_box, link));
+}
+
+/* 0, -ENOSPC, -ENOMEM; the number is free. */
+static int box_new(struct net_fabric *f, uint32_t place, uint16_t node, uint32_t client,
+		   struct net_box **out)
+{
+	struct net_member *m = &f->elastic->member[place - f->hosts];
+	struct net_box *b;
+
+	if (m->n_boxes == NET_BOXES_EACH)
+		return -ENOSPC;
+	b = calloc(1, sizeof(*b));
+	if (b == NULL)
+		return -ENOMEM;
+	b->place = place;
+	b->client = client;
+	b->node = node;
+	b->turn = m->turn;
+	vb_list_init(&b->link);
+	vb_list_push(&m->boxes, &b->link);
+	m->n_boxes++;
+	f->elastic->boxes++;
+	f->elastic->box[client % NET_CLIENTS_MAX] = b;
+	*out = b;
+	return 0;
+}
+
+/* ---- letters ---- */
+
+static void send_letters(struct net_fabric *f, struct net_box *b)
+{
+	struct control_letter l = {.kind = CONTROL_LETTER,
+				   .version = CONTROL_VERSION,
+				   .node = b->node,
+				   .client = b->client};
+
+	while (owner_of(f, b)->live && b->sent != b->end) {
+		l.number = b->sent;
+		l.msg = b->letter[b->sent & (b->room - 1)];
+		/* For want of a connection: they are sent again over the next one. */
+		if (f->t->control(f, b->place, &l, sizeof(l)) != 0)
+			return;
+		b->sent++;
+	}
+}
+
+/* Twice the room; a power of two, so that numbers may wrap. */
+static bool grow(struct net_box *b)
+{
+	uint32_t room = b->room != 0 ? 2 * b->room : ROOM_FIRST;
+	struct vb_msg *more = malloc(room * sizeof(*more));
+
+	if (more == NULL)
+		return false;
+	for (uint32_t i = b->begin; i != b->end; i++)
+		more[i & (room - 1)] = b->letter[i & (b->room - 1)];
+	free(b->letter);
+	b->letter = more;
+	b->room = room;
+	return true;
+}
+
+int net_box_put(struct net_fabric *f, uint32_t client, const struct vb_msg *m)
+{
+	struct net_box *b = net_box_find(f, client);
+
+	if (b == NULL)
+		return -VB_EPEERGONE;
+	if (b->end - b->taken >= NET_RING)
+		return -EAGAIN;
+	if (b->end - b->begin == b->room && !grow(b))
+		return vb_fail(-EAGAIN, "no memory for a message to a client");
+	b->letter[b->end & (b->room - 1)] = *m;
+	b->end++;
+	send_letters(f, b);
+	return 0;
+}
+
+/* Some came, of those some were taken; what a client says is compared with what it can have seen. */
+static void taken(struct net_box *b, const struct control_count *c)
+{
+	if (c->came - b->begin > b->sent - b->begin || c->taken - b->taken > c->came - b->taken)
+		return;
+	b->begin = c->came;
+	b->taken = c->taken;
+	if (b->begin != b->end || b->room <= ROOM_FIRST)
+		return;
+	free(b->letter);
+	b->letter = NULL;
+	b->room = 0;
+}
+
+/* ---- what clients say ---- */
+
+/* After a reconnection. */
+static void has(struct net_fabric *f, uint32_t from, const struct control_count *c)
+{
+	struct net_box *b = net_box_find(f, c->client);
+
+	if (b == NULL && c->node < f->f.nodes && net_host_of_node(f, c->node) == f->host &&
+	    c->client != 0 && c->client >> VB_PEER_CLIENT_BITS == 0 &&
+	    f->elastic->box[c->client % NET_CLIENTS_MAX] == NULL &&
+	    f->core->clients[c->client % NET_CLIENTS_MAX] == NULL &&
+	    box_new(f, from, c->node, c->client, &b) == 0) {
+		/* Its letters went with the server, or with the place. */
+		b->begin = b->sent = b->end = c->came;
+		b->taken = c->taken;
+		return;
+	}
+	if (b == NULL || b->place != from) {
+		vb_warn("client %u has an endpoint whose number %u is taken here: nothing is sent "
+			"to "
+			"it any more",
+			from, c->client);
+		return;
+	}
+	b->turn = owner_of(f, b)->turn;
+	taken(b, c);
+	b->sent = b->begin;
+}
+
+void net_box_told(struct net_fabric *f, uint32_t from, const struct control_count *c)
+{
+	struct net_member *m = &f->elastic->member[from - f->hosts];
+	struct net_box *b;
+
+	if (c->kind == CONTROL_HAVE) {
+		has(f, from, c);
+		return;
+	}
+	if (c->kind == CONTROL_HAVE_ALL) {
+		vb_list_for_each (it, &m->boxes) {
+			b = vb_container_of(it, struct net_box, link);
+			if (b->turn != m->turn)
+				box_free(f, b);
+			else
+				send_letters(f, b);
+		}
+		return;
+	}
+	b = net_box_find(f, c->client);
+	if (b == NULL || b->place != from)
+		return;
+	if (c->kind == CONTROL_GIVE_BACK)
+		box_free(f, b);
+	else
+		taken(b, c);
+}
+
+/* The same number to who has asked before: the answer may have been lost. */
+static int draw(struct net_fabric *f, uint32_t from, uint32_t question, uint64_t *out)
+{
+	struct net_member *m = &f->elastic->member[from - f->hosts];
+	struct net_box *b;
+	uint32_t client;
+	int err;
+
+	vb_list_for_each (it, &m->boxes) {
+		b = vb_container_of(it, struct net_box, link);
+		if (b->asked != question)
+			continue;
+		b->turn = m->turn;
+		*out = b->client;
+		return 0;
+	}
+	client = net_draw_number(f);
+	if (client == 0)
+		return -ENOSPC;
+	err = box_new(f, from, 0, client, &b);
+	if (err != 0)
+		return err;
+	b->asked = question;
+	*out = client;
+	return 0;
+}
+
+void net_box_asked(struct net_fabric *f, uint32_t from, const struct control_ask *q,
+		   struct control_answer *a)
+{
+	uint32_t client = vb_peer_client(q->bytes);
+
+	if (q->kind == CONTROL_LIVES) {
+		a->fresh = net_ep_find(f, client) != NULL || net_box_find(f, client) != NULL;
+		return;
+	}
+	if (from < f->hosts) {
+		a->err = -EPROTO;
+		return;
+	}
+	a->err = draw(f, from, q->number, &a->offset);
+	if (a->err == 0)
+		net_box_find(f, (uint32_t)a->offset)->node = q->node;
+}

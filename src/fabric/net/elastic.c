@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who belongs to an elastic cluster: greetings, places, their end.  See elastic.h. */
+#define VB_LOG_ROOM "net"
+#include "fabric/net/elastic.h"
+
+#include <inttypes.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "vb_config.h"
+
+#define CARD_VERSION  1
+#define SAID_NS       10000000000ull
+#define CLOCK_UNKNOWN 3600000000000ull
+#define CLOCK_DRIFT                                                                                \
+	1000 /* what of two clocks' time may go into their difference: a part in so many */
+
+struct card {
+	uint8_t version, client;
+	uint16_t nodes;
+	uint32_t servers;
+	uint64_t node_bytes, bound_ns;
+	char verbena[24];
+	uint8_t pad[16];
+};
+_Static_assert(sizeof(struct card) == NET_CARD && NET_CARD <= NET_CONTROL_MAX, "a card fits");
+
+/* ---- beginning and end ---- */
+
+int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p)
+{
+	struct net_elastic *e = calloc(1, sizeof(*e));
+	bool client = p->rank == p->servers;
+	uint32_t first = 0;
+
+	f->elastic = e;
+	if (e == NULL)
+		return vb_fail(-ENOMEM, "no memory for a fabric");
+	e->p = *p;
+	e->report_ns = VB_FOREVER;
+	e->shaped = !client;
+	vb_list_init(&e->away);
+	e->turn = calloc(p->servers, sizeof(*e->turn));
+	e->up = calloc(p->servers, sizeof(*e->up));
+	e->member = calloc(client ? 1 : p->clients, sizeof(*e->member));
+	e->box = calloc(client ? 1 : NET_CLIENTS_MAX, sizeof(struct net_box *));
+	if (e->turn == NULL || e->up == NULL || e->member == NULL || e->box == NULL)
+		return vb_fail(-ENOMEM, "no memory for a fabric");
+	if (getrandom(e->id, sizeof(e->id), 0) != sizeof(e->id) ||
+	    getrandom(&first, sizeof(first), 0) != sizeof(first))
+		return vb_fail(-EIO, "no random numbers for a process's id");
+	/* Who had been given a number before this server began again may still be called by it. */
+	f->core->next_client = first & 0xffffff;
+	f->hosts = p->servers;
+	f->host = p->rank;
+	return 0;
+}
+
+void net_elastic_free(struct net_fabric *f)
+{
+	struct net_elastic *e = f->elastic;
+
+	if (e == NULL)
+		return;
+	if (e->member != NULL && !net_is_client(f))
+		for (uint32_t i = 0; i < e->p.clients; i++)
+			if (e->member[i].used)
+				net_box_free_all(f, &e->member[i]);
+	free(e->turn);
+	free(e->up);
+	free(e->member);
+	free(e->box);
+	free(e);
+	f->elastic = NULL;
+}
+
+void net_elastic_leave(struct net_fabric *f)
+{
+	const struct control_count c = {.kind = CONTROL_LEAVE, .version = CONTROL_VERSION};
+
+	pthread_mutex_lock(&f->engine);
+	if (net_is_client(f))
+		for (uint32_t h = 0; h < f->hosts; h++)
+			(void)f->t->control(f, h, &c, sizeof(c));
+	pthread_mutex_unlock(&f->engine);
+}
+
+/* ---- greetings ---- */
+
+void net_elastic_card(const struct net_fabric *f, uint8_t to[NET_CARD])
+{
+	struct card c = {
+		.version = CARD_VERSION,
+		.client = net_is_client(f),
+		.nodes = f->f.nodes,
+		.servers = f->hosts,
+		.node_bytes = f->f.node_bytes,
+		.bound_ns = f->f.caps.verb_bound_ns,
+	};
+
+	snprintf(c.verbena, sizeof(c.verbena), "%s", VB_VERSION);
+	memcpy(to, &c, sizeof(c));
+}
+
+/* A client goes by the nodes and the bound that its servers have. */
+static const char *take_shape(struct net_fabric *f, const struct card *c)
+{
+	if (c->nodes < f->hosts || c->nodes > VB_FABRIC_NODES_MAX || c->node_bytes == 0 ||
+	    c->node_bytes > 1ull << VB_ADDR_OFFSET_BITS || c->bound_ns == 0 ||
+	    c->bound_ns > NET_BOUND_MAX)
+		return "its nodes are no nodes";
+	f->f.nodes = c->nodes;
+	f->f.node_bytes = c->node_bytes;
+	f->f.caps.verb_bound_ns = c->bound_ns;
+	f->elastic->shaped = true;
+	return NULL;
+}
+
+static const char *compare(struct net_fabric *f, uint32_t host, const struct card *c)
+{
+	if (c->version != CARD_VERSION || memchr(c->verbena, '\0', sizeof(c->verbena)) == NULL ||
+	    strcmp(c->verbena, VB_VERSION) != 0)
+		return "it is another version of Verbena";
+	if (c->servers != f->hosts)
+		return "it names another number of servers";
+	if (c->client != (host >= f->hosts))
+		return "it is a client where a server should be, or the other way round";
+	if (c->client)
+		return NULL;
+	if (net_is_client(f) && !f->elastic->shaped)
+		return take_shape(f, c);
+	if (c->nodes != f->f.nodes || c->node_bytes != f->f.node_bytes ||
+	    c->bound_ns != f->f.caps.verb_bound_ns)
+		return "its nodes or its bound are others than those of the other servers";
+	return NULL;
+}
+
+const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void *card, size_t bytes)
+{
+	const char *why = "it brings no card";
+	struct card c;
+	uint64_t now;
+
+	if (bytes == sizeof(c)) {
+		memcpy(&c, card, sizeof(c));
+		why = compare(f, host, &c);
+	}
+	if (why == NULL)
+		return NULL;
+	f->elastic->why = why;
+	f->elastic->refused = true;
+	/* It may come again and again. */
+	now = vb_clock_ns();
+	if (f->elastic->said_ns != 0 && now - f->elastic->said_ns < SAID_NS)
+		return why;
+	f->elastic->said_ns = now;
+	vb_warn("%s %u is refused: %s (this is %s of %u servers, %u nodes of %" PRIu64
+		" bytes, a bound of %" PRIu64 " ns)",
+		host < f->hosts ? "server" : "client", host, why, VB_VERSION, f->hosts, f->f.nodes,
+		f->f.node_bytes, f->f.caps.verb_bound_ns);
+	return why;
+}
+
+void net_elastic_up(struct net_fabric *f, uint32_t host, uint64_t clock, uint64_t sent_ns,
+		    uint64_t came_ns)
+{
+	struct net_elastic *e = f->elastic;
+	uint64_t trip = came_ns - sent_ns;
+
+	if (host < f->hosts)
+		e->up[host] = true;
+	if (host == 0) {
+		e->offset_ns = (int64_t)(clock + trip / 2 - came_ns);
+		e->error_ns = trip / 2 + 1;
+		e->read_ns = came_ns;
+	}
+	if (net_is_client(f))
+		net_away_tell_all(f, host);
+}
+
+int net_elastic_home(struct net_fabric *f)
+{
+	const struct net_elastic *e = f->elastic;
+	int home = -ENOENT;
+
+	pthread_mutex_lock(&f->engine);
+	for (uint32_t i = 0; i < f->hosts && home < 0; i++) {
+		uint32_t host = (e->id[0] + i) % f->hosts;
+
+		if (e->up[host])
+			home = (int)host;
+	}
+	pthread_mutex_unlock(&f->engine);
+	return home >= 0 ? home : e->id[0] % (int)f->hosts;
+}
+
+/* All have server 0's clock in common. */
+uint64_t net_elastic_now(struct net_fabric *f, uint64_t now, uint64_t *error_ns)
+{
+	const struct net_elastic *e = f->elastic;
+	int64_t offset_ns;
+
+	*error_ns = 0;
+	if (f->host == 0)
+		return now;
+	pthread_mutex_lock(&f->engine);
+	offset_ns = e->offset_ns;
+	*error_ns =
+		e->read_ns == 0 ? CLOCK_UNKNOWN : e->error_ns + (now - e->read_ns) / CLOCK_DRIFT;
+	pthread_mutex_unlock(&f->engine);
+	return now + (uint64_t)offset_ns;
+}
+
+/* ---- places ---- */
+
+static struct net_member *member_of(const struct net_fabric *f, uint32_t host)
+{
+	if (net_is_client(f) || host < f->hosts || host - f->hosts >= f->elastic->p.clients)
+		return NULL;
+	return &f->elastic->member[host - f->hosts];
+}
+
+uint32_t net_elastic_place(struct net_fabric *f, const uint8_t id[NET_ID])
+{
+	struct net_elastic *e = f->elastic;
+	uint32_t lowest = NET_NOBODY;
+	struct net_member *m;
+
+	for (uint32_t i = 0; i < e->p.clients; i++) {
+		m = &e->member[i];
+		if (m->used && memcmp(m->id, id, NET_ID) == 0)
+			return f->hosts + i;
+		if (!m->used && lowest == NET_NOBODY)
+			lowest = i;
+	}
+	if (lowest == NET_NOBODY)
+		return NET_NOBODY;
+	m = &e->member[lowest];
+	*m = (struct net_member){.used = true, .until_ns = vb_clock_ns() + e->p.linger_ns};
+	memcpy(m->id, id, NET_ID);
+	vb_list_init(&m->boxes);
+	e->members++;
+	f->t->host_new(f, f->hosts + lowest);
+	f->t->due(f, m->until_ns);
+	return f->hosts + lowest;
+}
+
+void net_elastic_down(struct net_fabric *f, uint32_t host)
+{
+	struct net_member *m = member_of(f, host);
+
+	if (host < f->hosts) {
+		f->elastic->turn[host]++;
+		f->elastic->up[host] = false;
+	}
+	if (m == NULL || !m->used)
+		return;
+	m->live = false;
+	m->turn++;
+	if (m->until_ns == VB_FOREVER)
+		m->until_ns = vb_clock_ns() + f->elastic->p.linger_ns;
+	f->t->due(f, m->until_ns);
+}
+
+/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh. */
+static void disown(struct net_fabric *f, uint32_t host)
+{
+	for (uint32_t n = 0; n < f->local_nodes; n++) {
+		struct net_node *d = &f->core->node[n];
+
+		for (unsigned i = 0; i < d->used; i++)
+			if (d->region[i].maker == host)
+				d->region[i].maker = NET_NOBODY;
+	}
+}
+
+static void bury(struct net_fabric *f, uint32_t host)
+{
+	struct net_member *m = member_of(f, host);
+
+	net_box_free_all(f, m);
+	disown(f, host);
+	m->used = false;
+	f->elastic->members--;
+	f->t->host_gone(f, host);
+	vb_debug("the place of client %u is free again", host);
+}
+
+uint64_t net_elastic_tick(struct net_fabric *f, uint64_t now)
+{
+	struct net_elastic *e = f->elastic;
+	uint64_t due = VB_FOREVER;
+
+	if (net_is_client(f)) {
+		if (now < e->report_ns)
+			return e->report_ns;
+		net_away_report(f);
+		return e->report_ns;
+	}
+	for (uint32_t i = 0; i < e->p.clients && e->members > 0; i++) {
+		struct net_member *m = &e->member[i];
+
+		if (!m->used)
+			continue;
+		if (now >= m->until_ns)
+			bury(f, f->hosts + i);
+		else if (m->until_ns < due)
+			due = m->until_ns;
+	}
+	return due;
+}
+
+/* ---- control messages ---- */
+
+static bool told(struct net_fabric *f, uint32_t from, const struct control_count *c)
+{
+	struct net_member *m = member_of(f, from);
+
+	if (m == NULL || !m->used)
+		return false;
+	switch (c->kind) {
+	case CONTROL_LEAVE:
+		/* Not here: what has brought it is on the stack. */
+		m->until_ns = 0;
+		f->t->due(f, 0);
+		return true;
+	case CONTROL_HAVE_ALL:
+		m->until_ns = VB_FOREVER;
+		m->live = true;
+		break;
+	case CONTROL_HAVE:
+	case CONTROL_TAKEN:
+	case CONTROL_GIVE_BACK:
+		break;
+	default:
+		return false;
+	}
+	net_box_told(f, from, c);
+	return true;
+}
+
+static bool asked(struct net_fabric *f, uint32_t from, const struct control_ask *q)
+{
+	struct control_answer a = {
+		.kind = CONTROL_ANSWER, .version = CONTROL_VERSION, .number = q->number};
+
+	if (q->kind != CONTROL_NUMBER && q->kind != CONTROL_LIVES)
+		return false;
+	if (net_is_client(f) || q->node >= f->f.nodes || net_host_of_node(f, q->node) != f->host)
+		a.err = -EPROTO;
+	else
+		net_box_asked(f, from, q, &a);
+	(void)f->t->control(f, from, &a, sizeof(a));
+	return true;
+}
+
+bool net_elastic_control(struct net_fabric *f, uint32_t from, const void *data, size_t bytes)
+{
+	struct control_letter l;
+	struct control_count c;
+	struct control_ask q;
+
+	if (((const uint8_t *)data)[1] != CONTROL_VERSION)
+		return false;
+	if (bytes == sizeof(l) && net_is_client(f)) {
+		memcpy(&l, data, sizeof(l));
+		if (l.kind != CONTROL_LETTER)
+			return false;
+		net_away_letter(f, from, &l);
+		return true;
+	}
+	if (bytes == sizeof(c)) {
+		memcpy(&c, data, sizeof(c));
+		return told(f, from, &c);
+	}
+	if (bytes != sizeof(q))
+		return false;
+	memcpy(&q, data, sizeof(q));
+	return asked(f, from, &q);
+}

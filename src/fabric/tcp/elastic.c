@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening the fabric as a server or a client of an elastic cluster: the list of servers, the key. */
+#define VB_LOG_ROOM "tcp"
+#include <ctype.h>
+#include <netdb.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "fabric/tcp/inner.h"
+
+#define LINE_MAX_BYTES 300
+
+static int add_address(struct tcp_servers *s, const char *text, const char *host, const char *port)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+	struct addrinfo *list = NULL, *a;
+	struct tcp_address *at = &s->at[s->n];
+	int err = getaddrinfo(host, port, &hints, &list);
+
+	if (err != 0)
+		return vb_fail(-EINVAL, "server '%s': %s", text,
+			       err == EAI_SYSTEM ? strerror(errno) : gai_strerror(err));
+	for (a = list; a != NULL && a->ai_family != AF_INET && a->ai_family != AF_INET6;)
+		a = a->ai_next;
+	memset(at, 0, sizeof(*at));
+	if (a != NULL) {
+		memcpy(&at->sa, a->ai_addr, a->ai_addrlen);
+		at->len = a->ai_addrlen;
+		/* Machines of one cluster are alike in this; who is not, refuses. */
+		at->flags = crypto_aead_aes256gcm_is_available() ? TCP_HAS_AES : 0;
+		s->n++;
+	}
+	freeaddrinfo(list);
+	return a != NULL ? 0 : vb_fail(-EINVAL, "server '%s' has no internet address", text);
+}
+
+/* "HOST:PORT", "[ADDRESS]:PORT" */
+static int add_server(struct tcp_servers *s, const char *text, size_t bytes)
+{
+	char whole[LINE_MAX_BYTES], host[LINE_MAX_BYTES], *colon;
+	const char *from = host;
+
+	if (bytes >= sizeof(whole))
+		return vb_fail(-EINVAL, "a server's address of %zu characters", bytes);
+	memcpy(whole, text, bytes);
+	whole[bytes] = '\0';
+	if (s->n == TCP_SERVERS_MAX)
+		return vb_fail(-EINVAL, "more than %u servers", TCP_SERVERS_MAX);
+	memcpy(host, whole, bytes + 1);
+	colon = strrchr(host, ':');
+	if (colon == NULL || colon == host || colon[1] == '\0')
+		return vb_fail(-EINVAL, "server '%s': HOST:PORT is expected", whole);
+	*colon = '\0';
+	if (host[0] == '[' && colon[-1] == ']') {
+		colon[-1] = '\0';
+		from++;
+	}
+	return add_address(s, whole, from, colon + 1);
+}
+
+static int read_file(struct tcp_servers *s, const char *path)
+{
+	char line[LINE_MAX_BYTES];
+	FILE *f = fopen(path, "re");
+	int err = 0;
+
+	if (f == NULL)
+		return vb_fail(-EINVAL, "the file of servers %s: %s", path, strerror(errno));
+	while (err == 0 && fgets(line, sizeof(line), f) != NULL) {
+		char *begin = line, *end;
+
+		line[strcspn(line, "#\r\n")] = '\0';
+		while (isspace((unsigned char)*begin))
+			begin++;
+		end = begin + strlen(begin);
+		while (end > begin && isspace((unsigned char)end[-1]))
+			end--;
+		if (end > begin)
+			err = add_server(s, begin, (size_t)(end - begin));
+	}
+	if (err == 0 && ferror(f))
+		err = vb_fail(-EIO, "the file of servers %s cannot be read", path);
+	fclose(f);
+	return err;
+}
+
+static int read_servers(struct tcp_servers *s, const char *text)
+{
+	int err = 0;
+
+	if (strchr(text, '/') != NULL)
+		err = read_file(s, text);
+	else
+		for (const char *end; err == 0 && *text != '\0';
+		     text = *end != '\0' ? end + 1 : end) {
+			end = text + strcspn(text, "+");
+			err = add_server(s, text, (size_t)(end - text));
+		}
+	if (err == 0 && s->n == 0)
+		err = vb_fail(-EINVAL, "no server is named");
+	return err;
+}
+
+static int read_key(struct tcp_servers *s, const char *path)
+{
+	struct vb_cluster_key key;
+	int err;
+
+	_Static_assert(sizeof(key.bytes) == TCP_KEY, "a key is a key");
+	if (path == NULL)
+		return vb_fail(-EINVAL,
+			       "an elastic cluster needs a key file, the same for all: option "
+			       "key (head -c 32 /dev/urandom >FILE; chmod 600 FILE)");
+	err = vb_cluster_key_make(&key, path);
+	/* Not the secret of a run that begins together, whichever file that is masked with. */
+	if (err == 0 &&
+	    crypto_kdf_derive_from_key(s->key, sizeof(s->key), 1, "vb_elas1", key.bytes) != 0)
+		err = -EINVAL;
+	sodium_memzero(&key, sizeof(key));
+	return err;
+}
+
+static int session(const struct tcp_servers *s, uint64_t *out)
+{
+	uint8_t some[crypto_kdf_BYTES_MIN];
+
+	if (crypto_kdf_derive_from_key(some, sizeof(some), 2, "vb_elas1", s->key) != 0)
+		return -EINVAL;
+	memcpy(out, some, sizeof(*out));
+	return 0;
+}
+
+static int check(const struct vb_fabric_params *p, const struct tcp_options *o,
+		 const struct tcp_servers *s)
+{
+	if (p->cluster != NULL)
+		return vb_fail(-EINVAL,
+			       "the option servers is for processes without a cluster that "
+			       "they begin together");
+	if (o->serve > s->n)
+		return vb_fail(-EINVAL, "serve=%llu, of %u servers", (unsigned long long)o->serve,
+			       s->n);
+	if (o->serve != 0 && p->nodes < s->n)
+		return vb_fail(-EINVAL, "%u nodes for %u servers: each needs one", p->nodes, s->n);
+	return 0;
+}
+
+int tcp_open_elastic(const struct vb_fabric_params *p, const struct tcp_options *o,
+		     const struct vb_fabric_ops *ops, const struct net_transport *t,
+		     struct vb_fabric **out)
+{
+	uint8_t text[TCP_SERVERS_MAX][TCP_ADDRESS];
+	void *data[TCP_SERVERS_MAX];
+	size_t bytes[TCP_SERVERS_MAX];
+	struct vb_cluster_parts addresses = {.data = data, .bytes = bytes};
+	struct tcp_servers servers = {0};
+	struct tcp_options mine = *o;
+	struct net_elastic_params e = {
+		.clients = (uint32_t)o->clients,
+		.linger_ns = o->linger_ns,
+		.patience_ns = o->patience_ns,
+		.named = o->servers,
+		.addresses = &addresses,
+	};
+	int err = sodium_init() < 0 ? -ENOMEM : read_servers(&servers, o->servers);
+
+	if (err == 0)
+		err = check(p, o, &servers);
+	if (err == 0)
+		err = read_key(&servers, o->key);
+	if (err == 0)
+		err = session(&servers, &e.session);
+	for (uint32_t i = 0; i < servers.n; i++) {
+		tcp_address_put(text[i], &servers.at[i]);
+		data[i] = text[i];
+		bytes[i] = TCP_ADDRESS;
+	}
+	addresses.n = e.servers = servers.n;
+	e.rank = o->serve != 0 ? (uint32_t)o->serve - 1 : servers.n;
+	mine.list = &servers;
+	if (err == 0)
+		err = net_open_elastic(p, &mine, ops, t, &e, out);
+	sodium_memzero(servers.key, sizeof(servers.key));
+	return err;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients of an elastic cluster that come and go, orderly or not: they leave nothing at the server, and
+ * whoever waits for a lock of theirs gets it.
+ */
+#include "elastic.h"
+
+#define LEASE_NS (250 * MS)
+#define LOCKS    256
+#define PATIENT  ",bound=100ms" /* what such a lease allows */
+
+static struct vb_lock_space_params locks(const char *lock)
+{
+	return (struct vb_lock_space_params){
+		.lock = lock, .locks = LOCKS, .lease_ns = LEASE_NS, .fencing = true};
+}
+
+static const char *lock_name;
+
+static void serve_locks(struct world *w, struct vb_fabric *f)
+{
+	struct vb_lock_space_params p = locks(lock_name);
+	struct vb_lock_server *server;
+	struct vb_lock_space *space;
+
+	(void)w;
+	MUST_BE(0, vb_lock_space_open(f, &p, &space));
+	MUST_BE(0, vb_lock_server_start(space, 0, 0, 1, &server));
+}
+
+static void open_locks(struct world *w, const char *lock, struct vb_fabric **f,
+		       struct vb_lock_space **space, struct vb_lock_client **me)
+{
+	struct vb_lock_space_params p = locks(lock);
+
+	MUST_BE(0, open_client(w, f));
+	MUST_BE(0, vb_lock_space_open(*f, &p, space));
+	MUST_BE(0, vb_lock_client_open(*space, 0, me));
+}
+
+static void close_locks(struct vb_fabric *f, struct vb_lock_space *space, struct vb_lock_client *me)
+{
+	vb_lock_client_close(me);
+	MUST_BE(0, vb_lock_space_close(space));
+	MUST_BE(0, vb_fabric_close(f));
+}
+
+/* On a machine that is busy an answer comes too late; these locks recover from that. */
+static void take(struct vb_lock_client *me, uint64_t lock, struct vb_grant *g)
+{
+	uint64_t end = vb_clock_gettime_ns() + WAIT_NS;
+	int err;
+
+	while ((err = vb_lock_acquire(me, lock, VB_EXCLUSIVE, WAIT_NS, g)) == -VB_EUNKNOWN &&
+	       vb_clock_gettime_ns() < end)
+		;
+	MUST_BE(0, err);
+}
+
+/* ---- hundreds ---- */
+
+#define WARM  20u
+#define LIVES 150u
+
+/* Each third is killed with a lock in its hands, and an endpoint more than that has. */
+static void live(struct world *w, unsigned i)
+{
+	struct vb_fabric *f;
+	struct vb_lock_space *space;
+	struct vb_lock_client *me;
+	struct vb_grant g;
+	struct vb_ep *more;
+
+	open_locks(w, lock_name, &f, &space, &me);
+	MUST_BE(0, vb_ep_open(f, 0, &more));
+	take(me, w->b->word[1]++ % LOCKS, &g); /* nobody waits for the dead */
+	if (i % 3 == 0) {
+		add(&w->b->step[0]);
+		for (;;)
+			pause();
+	}
+	(void)vb_lock_release(me, &g); /* it may be lost by now */
+	vb_ep_close(more);
+	close_locks(f, space, me);
+	_exit(0);
+}
+
+static void lives(struct world *w, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		pid_t pid;
+
+		set(&w->b->step[0], 0);
+		pid = child();
+		if (pid == 0)
+			live(w, i);
+		if (i % 3 != 0) {
+			ended(pid);
+			continue;
+		}
+		await(get(&w->b->step[0]));
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+	}
+	/* Those who were killed are given up in the end, the others at once. */
+	await(get(&w->b->server[0].members) == 0 && get(&w->b->server[0].open) == 0);
+	look_again(w, 0);
+}
+
+static void test_hundreds(void **state)
+{
+	struct shown before, after;
+	struct world w;
+
+	world_open(&w, 1, PATIENT ",linger=100ms");
+	lock_name = "shiftlock";
+	servers_start(&w, serve_locks);
+	lives(&w, WARM);
+	before = w.b->server[0];
+	lives(&w, LIVES);
+	after = w.b->server[0];
+	print_message("after %u and %u clients: %u and %u descriptors, %llu and %llu bytes\n", WARM,
+		      WARM + LIVES, before.descriptors, after.descriptors,
+		      (unsigned long long)before.kept, (unsigned long long)after.kept);
+	assert_int_equal(before.boxes, 0);
+	assert_int_equal(after.boxes, 0);
+	assert_int_equal(after.descriptors, before.descriptors);
+	assert_true(after.kept <= before.kept + 16384);
+	world_close(&w);
+	(void)state;
+}
+
+/* ---- places ---- */
+
+static void test_places(void **state)
+{
+	struct world w;
+	pid_t pid, other;
+
+	world_open(&w, 1, ",clients=1");
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		struct vb_fabric *f;
+		bool fresh;
+		vb_addr a;
+
+		MUST_BE(0, open_client(&w, &f));
+		MUST_BE(0, vb_region(f, 0, "word", 64, &a, &fresh));
+		MUST(fresh);
+		add(&w.b->step[0]);
+		while (!get(&w.b->step[1]))
+			usleep(1000);
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	await(get(&w.b->step[0]));
+	other = child();
+	if (other == 0) {
+		struct vb_fabric *f;
+		bool fresh;
+		vb_addr a;
+
+		MUST_BE(-ETIMEDOUT, open_client_as(&w, w.key, ",patience=300ms", &f));
+		add(&w.b->step[1]);
+		MUST_BE(0, open_client(&w, &f));
+		/* The same question, of the same number, by who has the same place now. */
+		MUST_BE(0, vb_region(f, 0, "word", 64, &a, &fresh));
+		MUST(!fresh);
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	ended(pid);
+	ended(other);
+	world_close(&w);
+	(void)state;
+}
+
+/* ---- a holder is killed ---- */
+
+static void holder_killed(const char *lock)
+{
+	pid_t holder, heir;
+	struct world w;
+
+	world_open(&w, 1, PATIENT ",linger=300ms");
+	lock_name = lock;
+	servers_start(&w, serve_locks);
+	holder = child();
+	if (holder == 0) {
+		struct vb_fabric *f;
+		struct vb_lock_space *space;
+		struct vb_lock_client *me;
+		struct vb_grant g;
+
+		open_locks(&w, lock, &f, &space, &me);
+		take(me, 0, &g);
+		set(&w.b->word[0], g.token);
+		add(&w.b->step[0]);
+		for (;;)
+			pause();
+	}
+	await(get(&w.b->step[0]));
+	heir = child();
+	if (heir == 0) {
+		struct vb_fabric *f;
+		struct vb_lock_space *space;
+		struct vb_lock_client *me;
+		struct vb_grant g;
+
+		open_locks(&w, lock, &f, &space, &me);
+		add(&w.b->step[1]);
+		take(me, 0, &g);
+		MUST(g.token > get(&w.b->word[0]));
+		(void)vb_lock_release(me, &g);
+		close_locks(f, space, me);
+		_exit(0);
+	}
+	await(get(&w.b->step[1]));
+	assert_int_equal(kill(holder, SIGKILL), 0);
+	assert_int_equal(waitpid(holder, NULL, 0), holder);
+	ended(heir);
+	await(get(&w.b->server[0].members) == 0);
+	world_close(&w);
+}
+
+static void test_holder_killed(void **state)
+{
+	static const char *const lock[] = {"dslr",        "dslr-update",    "shiftlock", "rpc",
+					   "traditional", "traditional-ro", "table"};
+
+	(void)state;
+	for (size_t i = 0; i < VB_ARRAY_SIZE(lock); i++)
+		holder_killed(lock[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hundreds),
+		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_holder_killed),
+	};
+
+	vb_clock_init();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
