@@ -152,6 +152,9 @@ struct vb_fabric_caps {
 	/* How long a link that broke goes on refusing verbs although it could be there again: until it
 	 * is tried anew, and what that takes.  0: no longer than a verb's bound. */
 	uint64_t relink_ns;
+	/* 0, or how long a grant may last at most: the memory may begin anew, and whoever brings it back
+	 * waits for so long. */
+	uint64_t lease_max_ns;
 	/* NULL, or what to do where the bound is longer than it need be, for who wants shorter
 	 * leases. */
 	const char *bound_note;

@@ -96,6 +96,23 @@ static int check_caps(struct vb_lock_space *s)
 	return 0;
 }
 
+/* Who comes after a fabric's memory has begun anew must find no grant that still holds. */
+static int check_hold(const struct vb_lock_space *s)
+{
+	uint64_t most = s->fabric->caps.lease_max_ns;
+	uint64_t hold = s->lease_ns * (s->ops->leases_max ? s->ops->leases_max(s) : 1);
+
+	if (most == 0 || !(s->ops->caps & VB_LOCK_SURVIVES) || vb_lock_stretch(s, hold) <= most)
+		return 0;
+	return vb_fail(
+		-EINVAL,
+		"locks that are held for up to %" PRIu64
+		" ns: the servers of this fabric wait for %" PRIu64
+		" ns when they begin again (option settle); take shorter leases, or let them "
+		"wait for longer",
+		hold, most);
+}
+
 static uint64_t layout_hash(const struct vb_lock_space *s)
 {
 	char text[128];
@@ -218,6 +235,9 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	err = parse_options(s->ops, p->options, &s->options);
 	if (err == 0)
 		err = shape_of(s->ops, s->options, s->fabric->nodes, &shape);
+	if (err)
+		return err;
+	err = check_hold(s);
 	if (err)
 		return err;
 	lay_out(s, &shape);

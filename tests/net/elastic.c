@@ -75,9 +75,34 @@ static void test_without_the_key(void **state)
 	(void)state;
 }
 
+/* Who names other servers would look for nodes where they are not. */
+static void test_another_list(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 1, PATIENT);
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		struct world other = w;
+		struct vb_fabric *f;
+
+		snprintf(other.list + strlen(other.list), sizeof(other.list) - strlen(other.list),
+			 "+127.0.0.1:1");
+		MUST_BE(-EPROTO, open_client(&other, &f));
+		MUST_BE(0, open_client(&w, &f));
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	ended(pid);
+	world_close(&w);
+	(void)state;
+}
+
 /* ---- letters ---- */
 
-#define LETTERS 3000u
+#define LETTERS 1500u
 
 /* Numbered messages to the endpoint in word[0], all of them; -EAGAIN is counted. */
 static void send_all(struct world *w, struct vb_ep *ep, uint32_t n, bool all)
@@ -249,13 +274,70 @@ static void test_cut(void **state)
 	(void)state;
 }
 
+/* ---- what they cost ---- */
+
+#define MANY 48u
+
+/* What a server keeps for a client that is there and has an endpoint. */
+static void test_many(void **state)
+{
+	struct shown before, after;
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 1, PATIENT);
+	servers_start(&w, NULL);
+	look_again(&w, 0);
+	before = w.b->server[0];
+	pid = child();
+	if (pid == 0) {
+		struct vb_fabric *f[MANY];
+		struct vb_ep *ep[MANY];
+		uint64_t old;
+		vb_addr a;
+		bool fresh;
+
+		for (unsigned i = 0; i < MANY; i++) {
+			MUST_BE(0, open_client(&w, &f[i]));
+			MUST_BE(0, vb_ep_open(f[i], 0, &ep[i]));
+			MUST_BE(0, vb_region(f[i], 0, "word", 64, &a, &fresh));
+			MUST_BE(0, vb_faa64(ep[i], a, 1, &old));
+			MUST(old == i);
+		}
+		add(&w.b->step[0]);
+		while (!get(&w.b->step[1]))
+			usleep(1000);
+		for (unsigned i = 0; i < MANY; i++) {
+			vb_ep_close(ep[i]);
+			MUST_BE(0, vb_fabric_close(f[i]));
+		}
+		_exit(0);
+	}
+	await(get(&w.b->step[0]));
+	look_again(&w, 0);
+	after = w.b->server[0];
+	add(&w.b->step[1]);
+	ended(pid);
+	print_message("%u clients cost %u descriptors and %llu bytes, %llu each\n", MANY,
+		      after.descriptors - before.descriptors,
+		      (unsigned long long)(after.kept - before.kept),
+		      (unsigned long long)(after.kept - before.kept) / MANY);
+	assert_int_equal(after.members, MANY);
+	assert_int_equal(after.descriptors, before.descriptors + MANY);
+	assert_true(after.kept - before.kept < MANY * 65536ull);
+	world_close(&w);
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_before_the_server),
 		cmocka_unit_test(test_without_the_key),
+		cmocka_unit_test(test_another_list),
 		cmocka_unit_test(test_letters),
 		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_many),
 	};
 
 	vb_clock_init();

@@ -89,8 +89,8 @@ static inline int open_server(const struct world *w, unsigned i, struct vb_fabri
 {
 	char options[400];
 
-	snprintf(options, sizeof(options), "servers=%s,serve=%u,key=%s%s", w->list, i + 1, w->key,
-		 w->more);
+	snprintf(options, sizeof(options), "servers=%s,serve=%u,key=%s,settle=0%s", w->list, i + 1,
+		 w->key, w->more);
 	return vb_fabric_open(&(struct vb_fabric_params){.fabric = "tcp",
 							 .options = options,
 							 .nodes = (uint16_t)w->servers,

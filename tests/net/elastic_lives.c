@@ -137,7 +137,7 @@ static void test_places(void **state)
 	struct world w;
 	pid_t pid, other;
 
-	world_open(&w, 1, ",clients=1");
+	world_open(&w, 1, ",clients=1,linger=600s");
 	servers_start(&w, NULL);
 	pid = child();
 	if (pid == 0) {
@@ -234,12 +234,100 @@ static void test_holder_killed(void **state)
 		holder_killed(lock[i]);
 }
 
+/* ---- a server begins again ---- */
+
+#define SETTLE_NS (600 * MS)
+
+/* Its holder hears that the server has gone, and who comes new waits until that grant is over. */
+static void test_restart(void **state)
+{
+	pid_t holder, heir;
+	struct world w;
+
+	world_open(&w, 1, PATIENT ",settle=600ms");
+	lock_name = "dslr";
+	servers_start(&w, serve_locks);
+	holder = child();
+	if (holder == 0) {
+		struct vb_fabric *f;
+		struct vb_lock_space *space;
+		struct vb_lock_client *me;
+		struct vb_grant g, again;
+		int err;
+
+		open_locks(&w, lock_name, &f, &space, &me);
+		take(me, 0, &g);
+		set(&w.b->word[0], vb_clock_gettime_ns() + g.valid_until_ns - vb_lock_now(me));
+		add(&w.b->step[0]);
+		while (!vb_node_gone(f, 0))
+			MUST_BE(0, vb_ep_sleep(me->ep, MS));
+		err = vb_lock_release(me, &g);
+		MUST(err == -VB_ELOST || err == -VB_EUNKNOWN);
+		/* With a claim that stands nowhere. */
+		MUST_BE(-VB_EPEERGONE, vb_lock_acquire(me, 1, VB_EXCLUSIVE, WAIT_NS, &again));
+		vb_lock_client_close(me);
+		MUST_BE(0, vb_lock_space_close(space));
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	await(get(&w.b->step[0]));
+	assert_int_equal(kill(w.pid[0], SIGKILL), 0);
+	assert_int_equal(waitpid(w.pid[0], NULL, 0), w.pid[0]);
+	heir = child();
+	if (heir == 0) {
+		struct vb_fabric *f;
+		struct vb_lock_space *space;
+		struct vb_lock_client *me;
+		struct vb_grant g;
+
+		open_locks(&w, lock_name, &f, &space, &me);
+		take(me, 0, &g);
+		MUST(vb_clock_gettime_ns() >= get(&w.b->word[0]));
+		(void)vb_lock_release(me, &g);
+		close_locks(f, space, me);
+		_exit(0);
+	}
+	server_start(&w, 0, serve_locks);
+	ended(heir);
+	ended(holder);
+	world_close(&w);
+	(void)state;
+}
+
+/* What a server that begins again does not wait for is not granted. */
+static void test_settle(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 1, PATIENT ",settle=200ms");
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		struct vb_lock_space_params p = locks("dslr");
+		struct vb_lock_space *space;
+		struct vb_fabric *f;
+
+		MUST_BE(0, open_client(&w, &f));
+		MUST_BE(-EINVAL, vb_lock_space_open(f, &p, &space));
+		/* This one knows no leases. */
+		p = locks("mcs");
+		MUST_BE(0, vb_lock_space_open(f, &p, &space));
+		MUST_BE(0, vb_lock_space_close(space));
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	ended(pid);
+	world_close(&w);
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hundreds),
-		cmocka_unit_test(test_places),
-		cmocka_unit_test(test_holder_killed),
+		cmocka_unit_test(test_hundreds),      cmocka_unit_test(test_places),
+		cmocka_unit_test(test_holder_killed), cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_settle),
 	};
 
 	vb_clock_init();

@@ -139,6 +139,8 @@ int net_thread_get(struct net_fabric *f, struct net_thread **out);
 void net_thread_put(struct net_thread *t);
 /* Is it the running thread's? */
 bool net_is_here(const struct net_thread *t);
+/* It is gone for good.  Engine held. */
+void net_host_is_gone(struct net_fabric *f, uint32_t host);
 /* One pass of the engine, which the caller holds. */
 bool net_pass(struct net_fabric *f);
 void net_ring_bell(struct net_thread *t);

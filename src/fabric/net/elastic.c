@@ -21,7 +21,8 @@ struct card {
 	uint32_t servers;
 	uint64_t node_bytes, bound_ns;
 	char verbena[24];
-	uint8_t pad[16];
+	uint64_t settle_ns;
+	uint8_t id[NET_ID];
 };
 _Static_assert(sizeof(struct card) == NET_CARD && NET_CARD <= NET_CONTROL_MAX, "a card fits");
 
@@ -41,10 +42,12 @@ int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p)
 	e->shaped = !client;
 	vb_list_init(&e->away);
 	e->turn = calloc(p->servers, sizeof(*e->turn));
+	e->seen = calloc(p->servers, sizeof(*e->seen));
 	e->up = calloc(p->servers, sizeof(*e->up));
 	e->member = calloc(client ? 1 : p->clients, sizeof(*e->member));
 	e->box = calloc(client ? 1 : NET_CLIENTS_MAX, sizeof(struct net_box *));
-	if (e->turn == NULL || e->up == NULL || e->member == NULL || e->box == NULL)
+	if (e->turn == NULL || e->seen == NULL || e->up == NULL || e->member == NULL ||
+	    e->box == NULL)
 		return vb_fail(-ENOMEM, "no memory for a fabric");
 	if (getrandom(e->id, sizeof(e->id), 0) != sizeof(e->id) ||
 	    getrandom(&first, sizeof(first), 0) != sizeof(first))
@@ -53,6 +56,7 @@ int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p)
 	f->core->next_client = first & 0xffffff;
 	f->hosts = p->servers;
 	f->host = p->rank;
+	f->f.caps.lease_max_ns = p->settle_ns;
 	return 0;
 }
 
@@ -67,6 +71,7 @@ void net_elastic_free(struct net_fabric *f)
 			if (e->member[i].used)
 				net_box_free_all(f, &e->member[i]);
 	free(e->turn);
+	free(e->seen);
 	free(e->up);
 	free(e->member);
 	free(e->box);
@@ -98,6 +103,8 @@ void net_elastic_card(const struct net_fabric *f, uint8_t to[NET_CARD])
 		.bound_ns = f->f.caps.verb_bound_ns,
 	};
 
+	c.settle_ns = f->f.caps.lease_max_ns;
+	memcpy(c.id, f->elastic->id, sizeof(c.id));
 	snprintf(c.verbena, sizeof(c.verbena), "%s", VB_VERSION);
 	memcpy(to, &c, sizeof(c));
 }
@@ -112,6 +119,7 @@ static const char *take_shape(struct net_fabric *f, const struct card *c)
 	f->f.nodes = c->nodes;
 	f->f.node_bytes = c->node_bytes;
 	f->f.caps.verb_bound_ns = c->bound_ns;
+	f->f.caps.lease_max_ns = c->settle_ns;
 	f->elastic->shaped = true;
 	return NULL;
 }
@@ -130,9 +138,29 @@ static const char *compare(struct net_fabric *f, uint32_t host, const struct car
 	if (net_is_client(f) && !f->elastic->shaped)
 		return take_shape(f, c);
 	if (c->nodes != f->f.nodes || c->node_bytes != f->f.node_bytes ||
-	    c->bound_ns != f->f.caps.verb_bound_ns)
-		return "its nodes or its bound are others than those of the other servers";
+	    c->bound_ns != f->f.caps.verb_bound_ns || c->settle_ns != f->f.caps.lease_max_ns)
+		return "its nodes, bound or settle are others than those of the other servers";
 	return NULL;
+}
+
+/* A server that has begun again: what it had is gone. */
+static bool is_another(struct net_fabric *f, uint32_t host, const struct card *c)
+{
+	static const uint8_t none[NET_ID];
+	uint8_t *seen = host < f->hosts ? f->elastic->seen[host] : NULL;
+
+	if (seen == NULL || memcmp(seen, c->id, NET_ID) == 0)
+		return false;
+	if (memcmp(seen, none, NET_ID) == 0) {
+		memcpy(seen, c->id, NET_ID);
+		return false;
+	}
+	vb_warn("server %u has begun again, and lost what it had: its nodes are gone for this "
+		"process, "
+		"which has to open the fabric anew",
+		host);
+	net_host_is_gone(f, host);
+	return true;
 }
 
 const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void *card, size_t bytes)
@@ -146,7 +174,7 @@ const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void 
 		why = compare(f, host, &c);
 	}
 	if (why == NULL)
-		return NULL;
+		return is_another(f, host, &c) ? "it has begun again" : NULL;
 	f->elastic->why = why;
 	f->elastic->refused = true;
 	/* It may come again and again. */

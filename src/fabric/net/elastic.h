@@ -14,6 +14,11 @@
  * nodes' number, size and bound.  What differs ends the connection, and is said by both.  A client takes
  * nodes and bound from the first card that it sees.
  *
+ * Servers that begin again.  A card bears the sender's id, too.  A server with another id than before has lost
+ * what it had: to who has known it, its nodes are gone for good.  To who comes new it is a server like any
+ * other, so it must not grant what the former one has granted: it is there for nobody until `settle` is over,
+ * and no lock is granted for longer than that (caps.lease_max_ns).
+ *
  * Endpoints.  One of a client has its home at the node for which it is opened: that node's server draws its
  * number, and who sends it a message sends it there, whether there is a connection to the client or not.
  * The server keeps what comes in a *box* until the client has it.
@@ -46,8 +51,9 @@ struct net_elastic_params {
 	uint32_t rank;    /* which of them this process is; `servers`: none, a client */
 	uint32_t clients; /* places that a server has */
 	uint64_t linger_ns, patience_ns;
-	uint64_t session;                         /* of all who have the key */
-	const char *named;                        /* the servers, as the user has named them */
+	uint64_t settle_ns; /* so long after it has begun a server is there for nobody */
+	uint64_t session;   /* of all who have the key */
+	const char *named;  /* the servers, as the user has named them */
 	const struct vb_cluster_parts *addresses; /* theirs, as the transport writes them */
 };
 
@@ -81,14 +87,15 @@ struct net_elastic {
 	uint32_t members, boxes;
 	/* a client's */
 	uint8_t id[NET_ID];
-	bool shaped;         /* nodes, node_bytes and the bound are known */
-	const char *why;     /* what has kept the last connection from being made */
-	bool refused;        /* a server is another version, or names other servers */
-	uint64_t said_ns;    /* when that was said */
-	uint32_t *turn;      /* [servers]: of our connections to them */
-	bool *up;            /* [servers]: there is one */
-	struct vb_list away; /* our endpoints */
-	uint64_t report_ns;  /* when to look whether letters were taken; VB_FOREVER */
+	bool shaped;             /* nodes, node_bytes and the bound are known */
+	const char *why;         /* what has kept the last connection from being made */
+	bool refused;            /* a server is another version, or names other servers */
+	uint64_t said_ns;        /* when that was said */
+	uint8_t (*seen)[NET_ID]; /* [servers]: their ids, as first seen; zeros: not yet */
+	uint32_t *turn;          /* [servers]: of our connections to them */
+	bool *up;                /* [servers]: there is one */
+	struct vb_list away;     /* our endpoints */
+	uint64_t report_ns;      /* when to look whether letters were taken; VB_FOREVER */
 	/* how far the clock of server 0 is before ours, at the time `read_ns` of ours; 0: not known */
 	int64_t offset_ns;
 	uint64_t error_ns, read_ns;
@@ -113,7 +120,7 @@ int net_open_elastic(const struct vb_fabric_params *p, const void *options,
 		     const struct net_elastic_params *e, struct vb_fabric **out);
 
 /* What HELLO bears. */
-#define NET_CARD 64
+#define NET_CARD 72
 void net_elastic_card(const struct net_fabric *f, uint8_t to[NET_CARD]);
 /* NULL: welcome; or why the connection ends (said). */
 const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void *card,

@@ -98,12 +98,24 @@ void net_ring_bell(struct net_thread *t)
 		vb_error("a thread's bell cannot be rung: %s", strerror(errno));
 }
 
+static void ring_all(struct net_fabric *f)
+{
+	vb_list_for_each (it, &f->core->threads)
+		net_ring_bell(vb_container_of(it, struct net_thread, in_core));
+}
+
 void net_wake_all(struct net_fabric *f)
 {
 	pthread_mutex_lock(&f->engine);
-	vb_list_for_each (it, &f->core->threads)
-		net_ring_bell(vb_container_of(it, struct net_thread, in_core));
+	ring_all(f);
 	pthread_mutex_unlock(&f->engine);
+}
+
+void net_host_is_gone(struct net_fabric *f, uint32_t host)
+{
+	__atomic_store_n(&f->core->host[host].gone, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&f->core->news, true, __ATOMIC_SEQ_CST);
+	ring_all(f);
 }
 
 /* ---- the inbox ---- */

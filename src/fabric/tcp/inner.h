@@ -52,7 +52,7 @@ struct tcp_options {
 	const char *bind;
 	/* Of an elastic cluster; servers NULL: it is none. */
 	const char *servers, *key;
-	uint64_t serve, clients, patience_ns, linger_ns;
+	uint64_t serve, clients, patience_ns, linger_ns, settle_ns;
 	const struct tcp_servers *list; /* what `servers` names, while the fabric is opened */
 };
 

@@ -35,6 +35,10 @@ static const struct vb_opt tcp_table[] = {
 		    "how long a client waits for a server when it opens the fabric"),
 	VB_OPT_TIME(struct tcp_options, linger_ns, "linger", "5s", 10 * AM_MS, 3600 * AM_S,
 		    "how long a server keeps the place of a client that it has lost"),
+	VB_OPT_TIME(
+		struct tcp_options, settle_ns, "settle", "1s", 0, 7200 * AM_S,
+		"so long a server that begins is there for nobody, and no lock's grant is longer; "
+		"0: it has not been there before"),
 	VB_OPT_END};
 
 /* ---- opening ---- */

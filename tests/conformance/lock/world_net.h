@@ -227,8 +227,8 @@ static int net_open_elastic_world(struct world *w, const struct net_elastic_worl
 
 	net_options(w, options, sizeof(options));
 	n = strlen(options);
-	snprintf(options + n, sizeof(options) - n, ",servers=%s,key=%s,serve=%u", e->list, e->key,
-		 serve);
+	snprintf(options + n, sizeof(options) - n, ",settle=0,servers=%s,key=%s,serve=%u", e->list,
+		 e->key, serve);
 	return vb_fabric_open(&(struct vb_fabric_params){.fabric = "tcp",
 							 .options = options,
 							 .nodes = (uint16_t)nodes,
