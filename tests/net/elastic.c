@@ -274,6 +274,46 @@ static void test_cut(void **state)
 	(void)state;
 }
 
+/* ---- time ---- */
+
+/* All processes here have one clock, but for their calibrations; what a client is told of it is true to
+ * within the error that it is told. */
+static void test_common_time(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 2, PATIENT);
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		uint64_t error = UINT64_MAX, before, common, after, begun;
+		struct vb_fabric *f;
+		struct vb_ep *ep;
+
+		MUST_BE(0, open_client(&w, &f));
+		MUST_BE(0, vb_ep_open(f, 1, &ep));
+		begun = vb_ep_now(ep);
+		/* Two seconds make it worse by 2 ms, if nobody asks again. */
+		for (;;) {
+			before = vb_ep_now(ep);
+			common = vb_ep_common_now(ep, &error);
+			after = vb_ep_now(ep);
+			MUST(common + error + MS >= before && common <= after + error + MS);
+			if (before > begun + 2500 * MS && error < 1500000)
+				break;
+			MUST(before < begun + WAIT_NS);
+			MUST_BE(0, vb_ep_sleep(ep, 10 * MS));
+		}
+		vb_ep_close(ep);
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	ended(pid);
+	world_close(&w);
+	(void)state;
+}
+
 /* ---- what they cost ---- */
 
 #define MANY 48u
@@ -337,6 +377,7 @@ int main(void)
 		cmocka_unit_test(test_another_list),
 		cmocka_unit_test(test_letters),
 		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_common_time),
 		cmocka_unit_test(test_many),
 	};
 

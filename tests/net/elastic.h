@@ -33,7 +33,7 @@
 
 struct shown {
 	uint32_t up, members, boxes, open, descriptors, refused;
-	uint64_t kept; /* bytes that the library has from malloc, as mallinfo2 counts */
+	uint64_t kept; /* bytes from malloc, but for idle messages */
 };
 
 struct board {
@@ -132,14 +132,21 @@ static inline void cut_all(struct vb_fabric *f)
 static inline void show(struct world *w, unsigned i, struct vb_fabric *f)
 {
 	struct shown *s = &w->b->server[i];
+	uint64_t idle = 0;
 
 	pthread_mutex_lock(&net_of(f)->engine);
+	/* Buffers of messages are kept for the next ones, as many as there once were at a time. */
+	vb_list_for_each (it, &am_of(net_of(f))->messages) {
+		const struct am_msg *m = vb_container_of(it, struct am_msg, all);
+
+		idle += sizeof(*m) + m->room + AM_HEADER + m->entries_room * sizeof(*m->entry);
+	}
 	set(&s->members, net_of(f)->elastic->members);
 	set(&s->boxes, net_of(f)->elastic->boxes);
 	set(&s->open, via_of(f)->open);
 	set(&s->refused, (uint32_t)via_of(f)->refused.all);
 	pthread_mutex_unlock(&net_of(f)->engine);
-	set(&s->kept, mallinfo2().uordblks);
+	set(&s->kept, mallinfo2().uordblks - idle);
 	set(&s->descriptors, descriptors());
 	set(&s->up, 1);
 }

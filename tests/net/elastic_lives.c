@@ -59,8 +59,9 @@ static void take(struct vb_lock_client *me, uint64_t lock, struct vb_grant *g)
 
 /* ---- hundreds ---- */
 
-#define WARM  20u
-#define LIVES 150u
+#define AT_ONCE 8u
+#define WARM    32u
+#define LIVES   120u
 
 /* Each third is killed with a lock in its hands, and an endpoint more than that has. */
 static void live(struct world *w, unsigned i)
@@ -73,7 +74,7 @@ static void live(struct world *w, unsigned i)
 
 	open_locks(w, lock_name, &f, &space, &me);
 	MUST_BE(0, vb_ep_open(f, 0, &more));
-	take(me, w->b->word[1]++ % LOCKS, &g); /* nobody waits for the dead */
+	take(me, add(&w->b->word[1]) % LOCKS, &g); /* nobody waits for the dead */
 	if (i % 3 == 0) {
 		add(&w->b->step[0]);
 		for (;;)
@@ -85,22 +86,29 @@ static void live(struct world *w, unsigned i)
 	_exit(0);
 }
 
+/* Eight at a time: most of a life is waiting. */
 static void lives(struct world *w, unsigned n)
 {
-	for (unsigned i = 0; i < n; i++) {
-		pid_t pid;
+	for (unsigned i = 0; i < n; i += AT_ONCE) {
+		pid_t pid[AT_ONCE];
+		unsigned doomed = 0;
 
 		set(&w->b->step[0], 0);
-		pid = child();
-		if (pid == 0)
-			live(w, i);
-		if (i % 3 != 0) {
-			ended(pid);
-			continue;
+		for (unsigned j = 0; j < AT_ONCE; j++) {
+			pid[j] = child();
+			if (pid[j] == 0)
+				live(w, i + j);
+			doomed += (i + j) % 3 == 0;
 		}
-		await(get(&w->b->step[0]));
-		assert_int_equal(kill(pid, SIGKILL), 0);
-		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		await(get(&w->b->step[0]) == doomed);
+		for (unsigned j = 0; j < AT_ONCE; j++) {
+			if ((i + j) % 3 != 0) {
+				ended(pid[j]);
+				continue;
+			}
+			assert_int_equal(kill(pid[j], SIGKILL), 0);
+			assert_int_equal(waitpid(pid[j], NULL, 0), pid[j]);
+		}
 	}
 	/* Those who were killed are given up in the end, the others at once. */
 	await(get(&w->b->server[0].members) == 0 && get(&w->b->server[0].open) == 0);

@@ -29,8 +29,11 @@ enum net_control_kind {
 	CONTROL_TAKEN,     /* so many messages have come and were taken */
 	CONTROL_GIVE_BACK, /* it is closed */
 	CONTROL_LEAVE,     /* all are, and the client ends */
-	/* and a message to one of them. */
+	/* and a message to one of them; */
 	CONTROL_LETTER,
+	/* what server 0's clock shows (control_ask: asked for, and in `bytes`). */
+	CONTROL_CLOCK,
+	CONTROL_TIME,
 };
 #define CONTROL_VERSION 1
 

@@ -11,9 +11,9 @@
 
 #define CARD_VERSION  1
 #define SAID_NS       10000000000ull
+#define CLOCK_EACH_NS 1000000000ull
 #define CLOCK_UNKNOWN 3600000000000ull
-#define CLOCK_DRIFT                                                                                \
-	1000 /* what of two clocks' time may go into their difference: a part in so many */
+#define CLOCK_DRIFT   1000 /* what of two clocks may go apart: a part in so many */
 
 struct card {
 	uint8_t version, client;
@@ -189,21 +189,56 @@ const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void 
 	return why;
 }
 
+/* The age of what is known makes it worth less: two clocks may go apart. */
+static uint64_t clock_error(const struct net_elastic *e, uint64_t now)
+{
+	uint64_t age = now > e->read_ns ? now - e->read_ns : 0;
+
+	return e->read_ns == 0 ? CLOCK_UNKNOWN : e->error_ns + age / CLOCK_DRIFT;
+}
+
+static void clock_read(struct net_elastic *e, uint64_t clock, uint64_t sent_ns, uint64_t came_ns)
+{
+	uint64_t trip = came_ns - sent_ns;
+
+	if (trip / 2 + 1 > clock_error(e, came_ns))
+		return;
+	e->offset_ns = (int64_t)(clock + trip / 2 - came_ns);
+	e->error_ns = trip / 2 + 1;
+	e->read_ns = came_ns;
+}
+
 void net_elastic_up(struct net_fabric *f, uint32_t host, uint64_t clock, uint64_t sent_ns,
 		    uint64_t came_ns)
 {
 	struct net_elastic *e = f->elastic;
-	uint64_t trip = came_ns - sent_ns;
 
 	if (host < f->hosts)
 		e->up[host] = true;
 	if (host == 0) {
-		e->offset_ns = (int64_t)(clock + trip / 2 - came_ns);
-		e->error_ns = trip / 2 + 1;
-		e->read_ns = came_ns;
+		clock_read(e, clock, sent_ns, came_ns);
+		e->clock_due_ns = came_ns;
+		f->t->due(f, e->clock_due_ns);
 	}
 	if (net_is_client(f))
 		net_away_tell_all(f, host);
+}
+
+/* Server 0's clock is looked at again and again; says when next. */
+static uint64_t ask_for_clock(struct net_fabric *f, uint64_t now)
+{
+	struct net_elastic *e = f->elastic;
+	struct control_ask q = {.kind = CONTROL_CLOCK, .version = CONTROL_VERSION};
+
+	if (f->host == 0 || !e->up[0])
+		return VB_FOREVER;
+	if (now < e->clock_due_ns)
+		return e->clock_due_ns;
+	q.number = ++e->clock_number;
+	e->clock_asked_ns = now;
+	e->clock_due_ns = now + CLOCK_EACH_NS;
+	(void)f->t->control(f, 0, &q, sizeof(q));
+	return e->clock_due_ns;
 }
 
 int net_elastic_home(struct net_fabric *f)
@@ -317,13 +352,12 @@ static void bury(struct net_fabric *f, uint32_t host)
 uint64_t net_elastic_tick(struct net_fabric *f, uint64_t now)
 {
 	struct net_elastic *e = f->elastic;
-	uint64_t due = VB_FOREVER;
+	uint64_t due = ask_for_clock(f, now);
 
 	if (net_is_client(f)) {
-		if (now < e->report_ns)
-			return e->report_ns;
-		net_away_report(f);
-		return e->report_ns;
+		if (now >= e->report_ns)
+			net_away_report(f);
+		return e->report_ns < due ? e->report_ns : due;
 	}
 	for (uint32_t i = 0; i < e->p.clients && e->members > 0; i++) {
 		struct net_member *m = &e->member[i];
@@ -367,11 +401,30 @@ static bool told(struct net_fabric *f, uint32_t from, const struct control_count
 	return true;
 }
 
+/* Asked, or answered. */
+static void clock_came(struct net_fabric *f, uint32_t from, const struct control_ask *q)
+{
+	struct net_elastic *e = f->elastic;
+	struct control_ask a = *q;
+
+	if (q->kind == CONTROL_CLOCK) {
+		a.kind = CONTROL_TIME;
+		a.bytes = vb_clock_ns();
+		(void)f->t->control(f, from, &a, sizeof(a));
+	} else if (from == 0 && q->number == e->clock_number) {
+		clock_read(e, q->bytes, e->clock_asked_ns, vb_clock_ns());
+	}
+}
+
 static bool asked(struct net_fabric *f, uint32_t from, const struct control_ask *q)
 {
 	struct control_answer a = {
 		.kind = CONTROL_ANSWER, .version = CONTROL_VERSION, .number = q->number};
 
+	if (q->kind == CONTROL_CLOCK || q->kind == CONTROL_TIME) {
+		clock_came(f, from, q);
+		return true;
+	}
 	if (q->kind != CONTROL_NUMBER && q->kind != CONTROL_LIVES)
 		return false;
 	if (net_is_client(f) || q->node >= f->f.nodes || net_host_of_node(f, q->node) != f->host)

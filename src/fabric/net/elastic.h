@@ -99,6 +99,9 @@ struct net_elastic {
 	/* how far the clock of server 0 is before ours, at the time `read_ns` of ours; 0: not known */
 	int64_t offset_ns;
 	uint64_t error_ns, read_ns;
+	uint64_t clock_asked_ns,
+		clock_due_ns; /* the last question, with that number; the next one */
+	uint32_t clock_number;
 };
 
 static inline bool net_is_client(const struct net_fabric *f)

@@ -239,8 +239,8 @@ static void take_messages(struct tcp_conn *c, struct tcp_buf *b)
 			spoilt(c, why);
 			return;
 		}
-		/* A client's messages do not say which place is its own. */
-		if (c->accepted && c->from == TCP_CLIENT && h.host == c->t->w->f->hosts)
+		/* A client does not know which place is its own. */
+		if (c->accepted && c->from == TCP_CLIENT)
 			h.host = c->host->rank;
 		/* A member speaks for itself only. */
 		if (h.host != c->host->rank) {

@@ -25,6 +25,7 @@
 #include "child.h"
 #include "cluster/cluster.h"
 #include "fabric/hook/hooks.h"
+#include "fabric/net/elastic.h"
 #include "fabric/sim/sim.h"
 #include "lock/observe.h"
 #include "own_memory.h"

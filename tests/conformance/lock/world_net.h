@@ -89,7 +89,7 @@ static int net_open_space(struct world *w, uint16_t servers, bool serves)
 	return err;
 }
 
-static void net_close(struct world *w)
+static void net_world_close(struct world *w)
 {
 	for (uint16_t n = 0; n < WORLD_NODES; n++)
 		vb_lock_server_stop(w->server[n]);
@@ -136,7 +136,7 @@ static void net_tasks_main(struct world *w, unsigned n)
 	}
 	NET_MUST(w, vb_sched_run(s, NULL, vb_sched_now(s) + 2 * PATIENCE_NS));
 	NET_MUST(w, net_keep_cells(w));
-	net_close(w);
+	net_world_close(w);
 }
 
 /* ---- processes ---- */
@@ -176,7 +176,7 @@ static void net_process_main(struct world *w, unsigned rank, unsigned hosts,
 	if (rank == 0)
 		NET_MUST(w, net_keep_cells(w));
 	NET_MUST(w, vb_cluster_barrier(cluster));
-	net_close(w);
+	net_world_close(w);
 	vb_cluster_close(cluster);
 }
 
@@ -237,6 +237,16 @@ static int net_open_elastic_world(struct world *w, const struct net_elastic_worl
 			      &w->f);
 }
 
+static bool net_is_up(struct vb_fabric *f, uint32_t server)
+{
+	bool up;
+
+	pthread_mutex_lock(&net_of(f)->engine);
+	up = net_of(f)->elastic->up[server];
+	pthread_mutex_unlock(&net_of(f)->engine);
+	return up;
+}
+
 /* Server 1 has the locks, and all have their ends at nodes of both. */
 static void net_elastic_main(struct world *w, struct net_elastic_world *e, unsigned rank,
 			     unsigned n)
@@ -247,19 +257,22 @@ static void net_elastic_main(struct world *w, struct net_elastic_world *e, unsig
 	if (serves) {
 		if (rank == 0)
 			NET_MUST(w, net_open_space(w, 1, true));
+		/* An answer to who has its home at the other server goes through that one. */
+		while (!net_is_up(w->f, 1 - rank))
+			vb_task_sleep_until(vb_sched_now_slow(vb_sched_self()) + MS);
 		board_add(&e->b->up);
 		while (board_get(&e->b->over) < n && !w->b->failed)
 			vb_task_sleep_until(vb_sched_now_slow(vb_sched_self()) + MS);
 		if (rank == 0)
 			NET_MUST(w, net_keep_cells(w));
-		net_close(w);
+		net_world_close(w);
 		return;
 	}
 	while (board_get(&e->b->up) < NET_SERVERS)
 		usleep(1000);
 	NET_MUST(w, net_open_space(w, 1, false));
 	actor_main(w, rank - NET_SERVERS);
-	net_close(w);
+	net_world_close(w);
 	board_add(&e->b->over);
 }
 

@@ -304,7 +304,8 @@ int am_control(struct net_fabric *f, uint32_t host, const void *data, size_t byt
 	};
 	struct am_msg *m;
 
-	if (!h->linked || h->failed)
+	/* A client's questions are answered when verbs flow, too. */
+	if (!h->linked || h->failed || (net_is_client(f) && h->state != AM_UP))
 		return am_usable(h);
 	if (h->controls >= AM_CONTROLS)
 		return -EAGAIN;
