@@ -63,6 +63,7 @@ static void test_without_the_key(void **state)
 			vb_fabric_open(&(struct vb_fabric_params){.fabric = "tcp",
 								  .options = "servers=127.0.0.1:1"},
 				       &f));
+		MUST_BE(-EACCES, open_client_as(&w, "/nowhere/key", "", &f));
 		MUST_BE(0, open_client(&w, &f));
 		MUST_BE(0, vb_fabric_close(f));
 		_exit(0);
