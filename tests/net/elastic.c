@@ -275,6 +275,51 @@ static void test_cut(void **state)
 	(void)state;
 }
 
+/* ---- away for too long ---- */
+
+/* Whom a server has given up the others know for dead, and so it is. */
+static void test_given_up(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 1, PATIENT ",linger=10ms");
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		struct vb_fabric *f;
+		struct vb_ep *ep;
+		uint64_t begun, old;
+		vb_addr a;
+		bool fresh;
+
+		/* It tries again after an eighth of that. */
+		MUST_BE(0, open_client_as(&w, w.key, ",retry=4s", &f));
+		MUST_BE(0, vb_ep_open(f, 0, &ep));
+		MUST_BE(0, vb_region(f, 0, "word", 64, &a, &fresh));
+		begun = vb_ep_now(ep);
+		/* A server that was held up for longer than that has not given us up: once more. */
+		for (uint64_t i = 0; !vb_node_gone(f, 0); i++) {
+			if (i % 1000 == 0)
+				set(&w.b->cut[0], 1);
+			MUST(vb_ep_now(ep) < begun + WAIT_NS);
+			MUST_BE(0, vb_ep_sleep(ep, MS));
+		}
+		MUST_BE(-VB_EPEERGONE, vb_faa64(ep, a, 1, &old));
+		vb_ep_close(ep);
+		MUST_BE(0, vb_fabric_close(f));
+		MUST_BE(0, open_client(&w, &f));
+		MUST_BE(0, vb_ep_open(f, 0, &ep));
+		MUST_BE(0, vb_faa64(ep, a, 1, &old));
+		vb_ep_close(ep);
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	ended(pid);
+	world_close(&w);
+	(void)state;
+}
+
 /* ---- time ---- */
 
 /* All processes here have one clock, but for their calibrations; what a client is told of it is true to
@@ -378,6 +423,7 @@ int main(void)
 		cmocka_unit_test(test_another_list),
 		cmocka_unit_test(test_letters),
 		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_common_time),
 		cmocka_unit_test(test_many),
 	};

@@ -133,23 +133,15 @@ static void has(struct net_fabric *f, uint32_t from, const struct control_count 
 {
 	struct net_box *b = net_box_find(f, c->client);
 
-	if (b == NULL && c->node < f->f.nodes && net_host_of_node(f, c->node) == f->host &&
-	    c->client != 0 && c->client >> VB_PEER_CLIENT_BITS == 0 &&
+	/* Its connection broke between its number's drawing and its opening: then it was not counted. */
+	if (b == NULL && c->came == 0 && c->node < f->f.nodes &&
+	    net_host_of_node(f, c->node) == f->host && c->client != 0 &&
+	    c->client >> VB_PEER_CLIENT_BITS == 0 &&
 	    f->elastic->box[c->client % NET_CLIENTS_MAX] == NULL &&
-	    f->core->clients[c->client % NET_CLIENTS_MAX] == NULL &&
-	    box_new(f, from, c->node, c->client, &b) == 0) {
-		/* Its letters went with the server, or with the place. */
-		b->begin = b->sent = b->end = c->came;
-		b->taken = c->taken;
+	    f->core->clients[c->client % NET_CLIENTS_MAX] == NULL)
+		(void)box_new(f, from, c->node, c->client, &b);
+	if (b == NULL || b->place != from)
 		return;
-	}
-	if (b == NULL || b->place != from) {
-		vb_warn("client %u has an endpoint whose number %u is taken here: nothing is sent "
-			"to "
-			"it any more",
-			from, c->client);
-		return;
-	}
 	b->turn = owner_of(f, b)->turn;
 	taken(b, c);
 	b->sent = b->begin;

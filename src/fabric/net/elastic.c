@@ -23,6 +23,7 @@ struct card {
 	char verbena[24];
 	uint64_t settle_ns;
 	uint8_t id[NET_ID];
+	uint64_t fresh; /* to a client: its place is a new one */
 };
 _Static_assert(sizeof(struct card) == NET_CARD && NET_CARD <= NET_CONTROL_MAX, "a card fits");
 
@@ -44,10 +45,11 @@ int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p)
 	e->turn = calloc(p->servers, sizeof(*e->turn));
 	e->seen = calloc(p->servers, sizeof(*e->seen));
 	e->up = calloc(p->servers, sizeof(*e->up));
+	e->met = calloc(p->servers, sizeof(*e->met));
 	e->member = calloc(client ? 1 : p->clients, sizeof(*e->member));
 	e->box = calloc(client ? 1 : NET_CLIENTS_MAX, sizeof(struct net_box *));
-	if (e->turn == NULL || e->seen == NULL || e->up == NULL || e->member == NULL ||
-	    e->box == NULL)
+	if (e->turn == NULL || e->seen == NULL || e->up == NULL || e->met == NULL ||
+	    e->member == NULL || e->box == NULL)
 		return vb_fail(-ENOMEM, "no memory for a fabric");
 	if (getrandom(e->id, sizeof(e->id), 0) != sizeof(e->id) ||
 	    getrandom(&first, sizeof(first), 0) != sizeof(first))
@@ -73,6 +75,7 @@ void net_elastic_free(struct net_fabric *f)
 	free(e->turn);
 	free(e->seen);
 	free(e->up);
+	free(e->met);
 	free(e->member);
 	free(e->box);
 	free(e);
@@ -90,10 +93,18 @@ void net_elastic_leave(struct net_fabric *f)
 	pthread_mutex_unlock(&f->engine);
 }
 
+static struct net_member *member_of(const struct net_fabric *f, uint32_t host)
+{
+	if (net_is_client(f) || host < f->hosts || host - f->hosts >= f->elastic->p.clients)
+		return NULL;
+	return &f->elastic->member[host - f->hosts];
+}
+
 /* ---- greetings ---- */
 
-void net_elastic_card(const struct net_fabric *f, uint8_t to[NET_CARD])
+void net_elastic_card(const struct net_fabric *f, uint32_t host, uint8_t to[NET_CARD])
 {
+	const struct net_member *m = member_of(f, host);
 	struct card c = {
 		.version = CARD_VERSION,
 		.client = net_is_client(f),
@@ -105,6 +116,7 @@ void net_elastic_card(const struct net_fabric *f, uint8_t to[NET_CARD])
 
 	c.settle_ns = f->f.caps.lease_max_ns;
 	memcpy(c.id, f->elastic->id, sizeof(c.id));
+	c.fresh = m != NULL && m->turn == 0;
 	snprintf(c.verbena, sizeof(c.verbena), "%s", VB_VERSION);
 	memcpy(to, &c, sizeof(c));
 }
@@ -143,24 +155,30 @@ static const char *compare(struct net_fabric *f, uint32_t host, const struct car
 	return NULL;
 }
 
-/* A server that has begun again: what it had is gone. */
-static bool is_another(struct net_fabric *f, uint32_t host, const struct card *c)
+/* NULL: as it was.  Otherwise what it had is gone for this process: it has begun again, or has given us up, and
+ * others know us for dead. */
+static const char *changed(struct net_fabric *f, uint32_t host, const struct card *c)
 {
 	static const uint8_t none[NET_ID];
-	uint8_t *seen = host < f->hosts ? f->elastic->seen[host] : NULL;
+	struct net_elastic *e = f->elastic;
+	const char *why;
 
-	if (seen == NULL || memcmp(seen, c->id, NET_ID) == 0)
-		return false;
-	if (memcmp(seen, none, NET_ID) == 0) {
-		memcpy(seen, c->id, NET_ID);
-		return false;
-	}
-	vb_warn("server %u has begun again, and lost what it had: its nodes are gone for this "
-		"process, "
-		"which has to open the fabric anew",
-		host);
+	if (host >= f->hosts)
+		return NULL;
+	if (memcmp(e->seen[host], none, NET_ID) == 0)
+		memcpy(e->seen[host], c->id, NET_ID);
+	if (memcmp(e->seen[host], c->id, NET_ID) != 0)
+		why = "it has begun again, and lost what it had";
+	else if (c->fresh && e->met[host])
+		why = "it has given this process up, which was away for longer than its option "
+		      "linger";
+	else
+		return NULL;
+	vb_warn("server %u: %s: its nodes are gone for this process, which has to open the fabric "
+		"anew",
+		host, why);
 	net_host_is_gone(f, host);
-	return true;
+	return why;
 }
 
 const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void *card, size_t bytes)
@@ -174,7 +192,7 @@ const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void 
 		why = compare(f, host, &c);
 	}
 	if (why == NULL)
-		return is_another(f, host, &c) ? "it has begun again" : NULL;
+		return changed(f, host, &c);
 	f->elastic->why = why;
 	f->elastic->refused = true;
 	/* It may come again and again. */
@@ -214,7 +232,7 @@ void net_elastic_up(struct net_fabric *f, uint32_t host, uint64_t clock, uint64_
 	struct net_elastic *e = f->elastic;
 
 	if (host < f->hosts)
-		e->up[host] = true;
+		e->up[host] = e->met[host] = true;
 	if (host == 0) {
 		clock_read(e, clock, sent_ns, came_ns);
 		e->clock_due_ns = came_ns;
@@ -275,13 +293,6 @@ uint64_t net_elastic_now(struct net_fabric *f, uint64_t now, uint64_t *error_ns)
 }
 
 /* ---- places ---- */
-
-static struct net_member *member_of(const struct net_fabric *f, uint32_t host)
-{
-	if (net_is_client(f) || host < f->hosts || host - f->hosts >= f->elastic->p.clients)
-		return NULL;
-	return &f->elastic->member[host - f->hosts];
-}
 
 uint32_t net_elastic_place(struct net_fabric *f, const uint8_t id[NET_ID])
 {

@@ -7,8 +7,8 @@
  * n % hosts.  A server has a number of *places* for clients, which are its hosts from `hosts` on; each
  * server gives a client a place of its own.  A client knows the servers only, and is host `hosts` to itself.
  * A place belongs to an id of 16 bytes, which a client draws when it opens the fabric (its incarnation):
- * a client that connects anew finds its place as it left it, and one that is away for longer than `linger`,
- * or has taken its leave, has none any more.
+ * a client that connects anew finds its place as it left it.  One that is away for longer than `linger` is dead
+ * to the others, and stays so: it is told that its place is a new one, and to it that server's nodes are gone.
  *
  * Greetings.  Each side's HELLO bears a card: which version it is, how many servers there are, and the
  * nodes' number, size and bound.  What differs ends the connection, and is said by both.  A client takes
@@ -34,7 +34,7 @@
  * is done has arrived as surely as in the ring of somebody near.
  *
  * A reconnection begins with HAVE for each of the client's endpoints, and HAVE_ALL: boxes that were not
- * named are given back, those that the server has forgotten are made anew.  Letters go after that.
+ * named are given back.  Letters go after that.
  *
  * Everything here is under the engine, but for the functions that say otherwise.
  */
@@ -94,6 +94,7 @@ struct net_elastic {
 	uint8_t (*seen)[NET_ID]; /* [servers]: their ids, as first seen; zeros: not yet */
 	uint32_t *turn;          /* [servers]: of our connections to them */
 	bool *up;                /* [servers]: there is one */
+	bool *met;               /* [servers]: there has been one */
 	struct vb_list away;     /* our endpoints */
 	uint64_t report_ns;      /* when to look whether letters were taken; VB_FOREVER */
 	/* how far the clock of server 0 is before ours, at the time `read_ns` of ours; 0: not known */
@@ -123,8 +124,8 @@ int net_open_elastic(const struct vb_fabric_params *p, const void *options,
 		     const struct net_elastic_params *e, struct vb_fabric **out);
 
 /* What HELLO bears. */
-#define NET_CARD 72
-void net_elastic_card(const struct net_fabric *f, uint8_t to[NET_CARD]);
+#define NET_CARD 80
+void net_elastic_card(const struct net_fabric *f, uint32_t host, uint8_t to[NET_CARD]);
 /* NULL: welcome; or why the connection ends (said). */
 const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void *card,
 				size_t bytes);

@@ -67,7 +67,7 @@ static int say(struct am_host *h, enum am_kind kind, uint32_t epoch, uint64_t nu
 	if (m == NULL)
 		return vb_fail(-ENOMEM, "no memory for a message");
 	if (kind == AM_HELLO && w->f->elastic != NULL) {
-		net_elastic_card(w->f, m->buffer + AM_HEADER); /* a new buffer has room */
+		net_elastic_card(w->f, h->rank, m->buffer + AM_HEADER); /* a new buffer has room */
 		m->bytes = head.bytes = NET_CARD;
 	}
 	m->over = true;
