@@ -150,11 +150,14 @@ void net_ring_bell(struct net_thread *t);
 /* The fabric closes: whoever is in net_wait_awake returns, and nobody blocks there again. */
 void net_end_wait_awake(struct net_fabric *f);
 
-/* ---- region.c ---- */
+/* ---- ask.c ---- */
 
 /* Puts a question to ask->host and waits: 0, and err, offset and fresh of `ask`; -ETIMEDOUT, -EAGAIN or
  * -VB_EPEERGONE: there was no answer.  Not said. */
 int net_ask(struct net_fabric *f, const struct control_ask *question, struct net_ask *ask);
+/* The same, of who has ask->thread already. */
+int net_ask_on_thread(struct net_fabric *f, const struct control_ask *question,
+		      struct net_ask *ask);
 
 /* ---- ep.c ---- */
 

@@ -1,42 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Endpoints of a network fabric and their rings.
- *
- * A client number has 24 bits.  It is drawn from a counter, and an endpoint's place in the table is
- * its number modulo the table's size; a number comes again only after all others have been drawn,
- * so that a message for a closed endpoint does not reach the one that was opened next.
- */
+/* Endpoints of a network fabric: opened, closed, and what they are asked. */
 #define VB_LOG_ROOM "net"
 #include "base/log.h"
 #include "fabric/net/elastic.h"
-
-#define CLIENT_MASK ((1u << 24) - 1)
-
-struct net_ep *net_ep_find(struct net_fabric *f, uint32_t client)
-{
-	struct net_ep *e = f->core->clients[client % NET_CLIENTS_MAX];
-
-	return e != NULL && e->client == client ? e : NULL;
-}
-
-/* Of a server of an elastic cluster, some are its clients'. */
-static bool is_taken(const struct net_fabric *f, uint32_t client)
-{
-	return f->core->clients[client % NET_CLIENTS_MAX] != NULL ||
-	       (f->elastic != NULL && f->elastic->box[client % NET_CLIENTS_MAX] != NULL);
-}
-
-uint32_t net_draw_number(struct net_fabric *f)
-{
-	struct net_core *c = f->core;
-
-	for (uint32_t tries = 0; tries <= NET_CLIENTS_MAX; tries++) {
-		c->next_client = (c->next_client + 1) & CLIENT_MASK;
-		if (c->next_client != 0 && !is_taken(f, c->next_client))
-			return c->next_client;
-	}
-	return 0;
-}
 
 static struct net_ep *ep_new(struct net_fabric *f, struct net_thread *t, uint32_t client,
 			     uint16_t node)
@@ -138,27 +104,6 @@ int net_deliver(struct net_fabric *f, uint32_t client, const struct vb_msg *m)
 	if (vb_unlikely(e == NULL))
 		return f->elastic != NULL ? net_box_put(f, client, m) : -VB_EPEERGONE;
 	return net_ep_put(e, m);
-}
-
-int net_ep_put(struct net_ep *e, const struct vb_msg *m)
-{
-	uint32_t tail = e->tail;
-
-	if (tail - __atomic_load_n(&e->head, __ATOMIC_ACQUIRE) == NET_RING)
-		return -EAGAIN;
-	e->ring[tail % NET_RING] = *m;
-	if (vb_unlikely(m->len > VB_MSG_DATA))
-		e->ring[tail % NET_RING].len = VB_MSG_DATA;
-	__atomic_store_n(&e->tail, tail + 1, __ATOMIC_RELEASE);
-	if (net_is_here(e->thread)) {
-		e->thread->env->woken = true;
-		vb_ep_wake(&e->ep);
-		return 0;
-	}
-	__atomic_store_n(&e->waiting_told, true, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&e->thread->letters, true, __ATOMIC_SEQ_CST);
-	net_ring_bell(e->thread);
-	return 0;
 }
 
 int net_recv(struct vb_ep *ep, struct vb_msg *out)

@@ -12,9 +12,7 @@
  * All ride on the transport's control messages.  An owner answers when it looks at its engine:
  * while its thread awaits something, or by the transport's helper.
  *
- * Either may find no room or no way.  A question is then put again, and so is one that has had no
- * answer for a while, with the same number: the owner, who has nowhere to keep an answer, gives it
- * again.  Who made a region is kept with it, so that its maker hears "fresh" however often he has
+ * Who made a region is kept with it, so that its maker hears "fresh" however often he has
  * to ask.
  */
 #define VB_LOG_ROOM "net"
@@ -24,9 +22,6 @@
 #include "fabric/net/core.h"
 #include "fabric/net/elastic.h"
 
-#define AGAIN_NS 100000000ull /* an answer takes no longer as a rule; doubled each time */
-#define FULL_NS  1000000ull   /* until there may be room for a control message */
-#define GONE_NS  100000000ull /* how soon the death of the owner is seen at the latest */
 _Static_assert(sizeof(struct control_answer) <= NET_CONTROL_MAX, "an answer fits");
 
 struct control_named {
@@ -183,91 +178,6 @@ void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data
 
 /* ---- the asker's side ---- */
 
-/* Engine held by nobody.  0: it is on its way, or was answered meanwhile. */
-static int ask_once(struct net_fabric *f, struct net_ask *ask, const struct control_ask *q)
-{
-	int err = 0;
-
-	pthread_mutex_lock(&f->engine);
-	if (!ask->answered) {
-		err = f->t->control(f, ask->host, q, sizeof(*q));
-		if (err == 0)
-			f->t->flush(f);
-	}
-	pthread_mutex_unlock(&f->engine);
-	return err;
-}
-
-/* 0: answered, or worth waiting until `until`, after which the question is put again. */
-static int ask_on(struct net_fabric *f, struct net_ask *ask, const struct control_ask *q,
-		  uint64_t end_ns, uint64_t *pause_ns)
-{
-	uint64_t again;
-	int err;
-
-	if (__atomic_load_n(&f->core->host[ask->host].gone, __ATOMIC_ACQUIRE))
-		return -VB_EPEERGONE;
-	err = ask_once(f, ask, q);
-	if (vb_clock_ns() >= end_ns)
-		return err != 0 ? err : -ETIMEDOUT;
-	if (err != 0 && err != -EAGAIN && err != -VB_EPEERGONE)
-		return err;
-	/* No room is soon over, and so may a broken connection be: that a host is gone the cluster
-	 * says.  A question that is on its way wants more patience each time. */
-	again = vb_clock_ns() + (err == 0 ? *pause_ns : FULL_NS);
-	if (err == 0)
-		*pause_ns *= 2;
-	if (again > end_ns)
-		again = end_ns;
-	while (ask->batch.pending > 0 && vb_clock_ns() < again &&
-	       !__atomic_load_n(&f->core->host[ask->host].gone, __ATOMIC_ACQUIRE)) {
-		uint64_t look = vb_clock_ns() + GONE_NS;
-
-		(void)vb_task_suspend_uninterruptible(look < again ? look : again);
-	}
-	return 0;
-}
-
-static int ask_owner(struct net_fabric *f, const struct control_ask *question, struct net_ask *ask)
-{
-	struct control_ask q = *question;
-	uint64_t patience = ask->patience_ns != 0 ? ask->patience_ns : f->core->answer_ns;
-	uint64_t end = vb_clock_ns() + patience, pause = AGAIN_NS;
-	int err = 0;
-
-	ask->batch = (struct vb_batch){.pending = 1, .waiter = vb_task_self()};
-	vb_list_init(&ask->link);
-	pthread_mutex_lock(&f->engine);
-	q.number = ask->number = ++f->core->next_ask;
-	vb_list_push(&f->core->asks, &ask->link);
-	pthread_mutex_unlock(&f->engine);
-	while (err == 0 && ask->batch.pending > 0)
-		err = ask_on(f, ask, &q, end, &pause);
-	/* Off the list nobody knows of us any more; an answer that was quicker is taken. */
-	pthread_mutex_lock(&f->engine);
-	if (ask->answered) {
-		err = 0;
-	} else {
-		vb_list_remove(&ask->link);
-		ask->batch.pending = 0;
-	}
-	pthread_mutex_unlock(&f->engine);
-	while (ask->batch.pending > 0)
-		(void)vb_task_suspend_uninterruptible(VB_FOREVER);
-	return err;
-}
-
-int net_ask(struct net_fabric *f, const struct control_ask *question, struct net_ask *ask)
-{
-	int err = net_thread_get(f, &ask->thread);
-
-	if (err != 0)
-		return err;
-	err = ask_owner(f, question, ask);
-	net_thread_put(ask->thread);
-	return err;
-}
-
 static int say(struct net_fabric *f, int err, uint16_t node, const char *name, uint64_t bytes)
 {
 	uint32_t host = net_host_of_node(f, node);
@@ -326,7 +236,7 @@ int net_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64
 		err = net_thread_get(f, &ask.thread);
 		if (err != 0)
 			return err;
-		err = ask_owner(f, &q, &ask);
+		err = net_ask_on_thread(f, &q, &ask);
 		net_thread_put(ask.thread);
 		if (err == 0)
 			err = ask.err;
@@ -374,7 +284,7 @@ static int regions_there(struct net_fabric *f, uint16_t node, struct vb_region_i
 		return err;
 	do {
 		ask.answered = false;
-		err = ask_owner(f, &q, &ask);
+		err = net_ask_on_thread(f, &q, &ask);
 		if (err == 0)
 			err = ask.err;
 		if (err == 0 && q.bytes < ask.count && q.bytes < room)

@@ -54,15 +54,6 @@ static void init_host(struct am_wire *w, uint32_t rank)
 	vb_list_init(&h->in_dirty);
 }
 
-static void set_caps(struct net_fabric *f, const struct am_carrier *c, const struct am_options *o)
-{
-	f->f.caps.verb_bound_ns = o->bound_ns;
-	f->f.caps.relink_ns = o->retry_ns + o->bound_ns;
-	f->coalesce = o->coalesce;
-	f->wait_ns = o->bound_ns + (c->lasting ? o->silence_ns : o->grace_ns);
-	f->verb_bytes_max = AM_VERB_MAX;
-}
-
 static int wire_new(struct net_fabric *f, const struct am_carrier *c, const void *options)
 {
 	struct am_wire *w = calloc(1, sizeof(*w));
@@ -119,7 +110,7 @@ int am_open(struct net_fabric *f, const struct am_carrier *c, const void *option
 
 	if (err != 0)
 		return err;
-	set_caps(f, c, &am_of(f)->o);
+	am_set_caps(am_of(f));
 	err = open_descriptor(am_of(f));
 	if (err == 0)
 		err = c->open(am_of(f), options, address, bytes);
@@ -343,12 +334,4 @@ void am_host_new(struct net_fabric *f, uint32_t host)
 void am_due_at(struct net_fabric *f, uint64_t at_ns)
 {
 	am_due(am_of(f), at_ns);
-}
-
-void am_take_bound(struct am_wire *w)
-{
-	if (w->o.bound_ns == w->f->f.caps.verb_bound_ns)
-		return;
-	w->o.bound_ns = w->f->f.caps.verb_bound_ns;
-	set_caps(w->f, w->carrier, &w->o);
 }

@@ -314,6 +314,8 @@ int am_linked(struct am_host *h);
 /* Its connection is of no use any more: torn down after the present call into the carrier. */
 void am_failed(struct am_host *h, const char *why);
 int am_greet(struct am_host *h);
+/* What the fabric says of itself by the options. */
+void am_set_caps(struct am_wire *w);
 /* 0, or why this host cannot be posted to; it is greeted again when it is time to. */
 int am_usable(struct am_host *h);
 void am_break(struct am_host *h, const char *why);
@@ -359,8 +361,6 @@ int am_control(struct net_fabric *f, uint32_t host, const void *data, size_t byt
 void am_host_gone(struct net_fabric *f, uint32_t host);
 void am_host_new(struct net_fabric *f, uint32_t host);
 void am_due_at(struct net_fabric *f, uint64_t at_ns);
-/* A client goes by the bound of its servers. */
-void am_take_bound(struct am_wire *w);
 
 /* All entries of a net_transport but its name and `open`. */
 #define AM_TRANSPORT                                                                               \

@@ -150,6 +150,27 @@ void am_break(struct am_host *h, const char *why)
 	}
 }
 
+void am_set_caps(struct am_wire *w)
+{
+	const struct am_options *o = &w->o;
+	struct net_fabric *f = w->f;
+
+	f->f.caps.verb_bound_ns = o->bound_ns;
+	f->f.caps.relink_ns = o->retry_ns + o->bound_ns;
+	f->coalesce = o->coalesce;
+	f->wait_ns = o->bound_ns + (w->carrier->lasting ? o->silence_ns : o->grace_ns);
+	f->verb_bytes_max = AM_VERB_MAX;
+}
+
+/* A client goes by the bound of its servers. */
+static void take_bound(struct am_wire *w)
+{
+	if (w->o.bound_ns == w->f->f.caps.verb_bound_ns)
+		return;
+	w->o.bound_ns = w->f->f.caps.verb_bound_ns;
+	am_set_caps(w);
+}
+
 /* Who it is, in an elastic cluster. */
 static bool fits(struct am_host *h, const struct am_header *m, const void *card)
 {
@@ -162,7 +183,7 @@ static bool fits(struct am_host *h, const struct am_header *m, const void *card)
 	if (why != NULL)
 		am_failed(h, why);
 	else if (net_is_client(w->f))
-		am_take_bound(w);
+		take_bound(w);
 	return why == NULL;
 }
 
