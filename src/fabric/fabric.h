@@ -121,6 +121,8 @@ struct vb_verb {
 	                          * still, which is -VB_EUNKNOWN without this (VB_FOREVER: for that alone) */
 };
 
+/* Of a batch, those to one node take effect in their order, and behind one that does not happen no later one
+ * does, but for those that are refused by what they are (a bad address, their own not_after_ns). */
 struct vb_batch {
 	struct vb_verb *verbs;
 	uint16_t n;

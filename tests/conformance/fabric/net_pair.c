@@ -504,6 +504,91 @@ static void test_stopped(void **state)
 	crowd_end(page);
 }
 
+/* ---- one doorbell ---- */
+
+#define HALF_NS        10000000ull /* of the bound */
+#define TOGETHER       25u
+#define ROUNDS_AT_MOST 1000u
+
+static void rest_ns(struct crowd *c, uint64_t ns)
+{
+	uint64_t until = vb_ep_now(c->ep) + ns;
+
+	while (vb_ep_now(c->ep) < until)
+		crowd_must(vb_ep_sleep_until(c->ep, until) == 0);
+}
+
+/* A record is written and its lock let go, behind another's verb that has left no room for both.  True: the
+ * lock was not let go. */
+static bool together_once(struct crowd *c, uint64_t rest)
+{
+	static char other[8000], record[8352];
+	const vb_addr lock = c->a[1], at = lock + 64, beside = lock + 32768;
+	const uint64_t held = 1, none = 0;
+	struct vb_verb first = faa(beside, VB_SIGNALLED), second, v[2];
+	struct vb_batch one = {.verbs = &first, .n = 1}, two = {.verbs = &second, .n = 1},
+			both = {.verbs = v, .n = 2};
+	uint64_t word, written;
+
+	while (vb_write(c->ep, lock, &held, 8) != 0 || vb_write(c->ep, at, &none, 8) != 0)
+		rest_ns(c, HALF_NS);
+	memset(record, 1, sizeof(record));
+	crowd_stop(c, 1);
+	crowd_must(vb_post(c->ep, &one) == 1); /* takes the window */
+	second = (struct vb_verb){.op = VB_OP_WRITE,
+				  .flags = VB_SIGNALLED,
+				  .addr = beside,
+				  .buf = other,
+				  .len = sizeof(other)};
+	crowd_must(vb_post(c->ep, &two) == 1);
+	rest_ns(c, HALF_NS);
+	v[0] = (struct vb_verb){.op = VB_OP_WRITE,
+				.flags = VB_SIGNALLED,
+				.addr = at,
+				.buf = record,
+				.len = sizeof(record)};
+	v[1] = (struct vb_verb){.op = VB_OP_CAS64,
+				.flags = VB_SIGNALLED,
+				.addr = lock,
+				.compare.lo = held,
+				.swap.lo = 2};
+	crowd_must(vb_post(c->ep, &both) == 1);
+	rest_ns(c, rest);
+	crowd_continue(c, 1);
+	(void)vb_wait(c->ep, &both);
+	(void)vb_wait(c->ep, &two);
+	(void)vb_wait(c->ep, &one);
+	while (vb_read64(c->ep, lock, &word) != 0 || vb_read64(c->ep, at, &written) != 0)
+		rest_ns(c, HALF_NS);
+	crowd_must(word == held || (word == 2 && written != 0));
+	crowd_must((v[1].status == 0) == (word == 2));
+	return word == held;
+}
+
+/* From when all of it is in time to when none of it is. */
+static void together_driver(struct crowd *c)
+{
+	unsigned in_time = 0, late = 0, n = 0;
+
+	while ((in_time < TOGETHER || late < TOGETHER) && n++ < ROUNDS_AT_MOST) {
+		if (together_once(c, (n % 13) * (HALF_NS / 5)))
+			late++;
+		else
+			in_time++;
+	}
+	crowd_must(in_time >= TOGETHER && late >= TOGETHER);
+	crowd_step(c, 1);
+}
+
+/* Behind a verb that comes too late the later ones of its batch do not happen either. */
+static void test_together(void **state)
+{
+	const crowd_body bodies[] = {together_driver, serve};
+
+	crowd_end(crowd_run(fabric, with("bound=20ms,silence=60s,window=1", "grace=60s"), 2, bodies,
+			    CROWD_MAX));
+}
+
 /* Stopped for so long that the connection is given up: posts fail at once, and work again by
  * themselves when it is back. */
 static void silent_driver(struct crowd *c)
@@ -595,7 +680,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_long),    cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_stopped), cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_helper),  cmocka_unit_test(test_late),
-		cmocka_unit_test(test_limited),
+		cmocka_unit_test(test_limited), cmocka_unit_test(test_together),
 	};
 
 	fabric = argc > 1 ? argv[1] : "tcp";

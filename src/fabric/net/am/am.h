@@ -106,8 +106,9 @@ struct am_msg {
 	bool given_up;
 	bool fetching; /* its long answer is being received */
 	bool unsent;   /* flying, but the carrier has said at once that it is not */
+	bool goes_on;  /* begins in the midst of a batch, the rest of which is in the one before */
 	uint64_t number;
-	uint64_t oldest_ns;    /* when its first verb was posted */
+	uint64_t oldest_ns;    /* when its first verb was posted; of one that goes_on: as before */
 	uint64_t sent_ns;      /* when it was given to the carrier */
 	uint64_t not_after_ns; /* the earliest of its verbs' own; VB_FOREVER: none has */
 	uint32_t verbs, bytes, room, answer;
@@ -160,6 +161,9 @@ struct am_host {
 	uint32_t epoch;       /* of our present connection to it; 0: none yet */
 	uint64_t next_number; /* of the next message */
 	struct am_msg *open;
+	uint64_t batch;   /* which one's verbs came last (wire->batches) */
+	uint64_t from_ns; /* oldest_ns of the message that was opened last */
+	uint64_t clock;   /* of the message that left last: until when it may happen there */
 	struct vb_list queue, flight;
 	uint32_t queued, flying, controls;
 	uint64_t heard_ns;   /* when something last came from it */
@@ -194,6 +198,7 @@ struct am_wire {
 	struct am_host *host; /* [net_hosts_max] */
 	uint32_t hosts;       /* so many of them are looked at: no client has had a place beyond */
 	struct am_owner owner;
+	uint64_t batches; /* posted */
 	struct vb_list dirty;
 	struct vb_list pool, messages, ins; /* idle ones; all there are */
 	uint32_t pooled;

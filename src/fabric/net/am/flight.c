@@ -122,7 +122,7 @@ static void send_verbs(struct am_msg *m)
 {
 	struct am_host *h = m->host;
 	struct am_wire *w = m->wire;
-	uint64_t now = vb_clock_ns();
+	uint64_t now = vb_clock_ns(), clock = am_clock_there(h, m->oldest_ns) + w->o.bound_ns;
 	struct am_header head;
 
 	if (now > m->oldest_ns + w->o.bound_ns) {
@@ -133,13 +133,14 @@ static void send_verbs(struct am_msg *m)
 		drop_late(m, now);
 	m->number = h->next_number++;
 	m->sent_ns = now;
+	h->clock = m->goes_on && h->clock < clock ? h->clock : clock;
 	head = (struct am_header){
 		.kind = AM_VERBS,
 		.session = w->session,
 		.host = w->f->host,
 		.epoch = h->epoch,
 		.number = m->number,
-		.clock = am_clock_there(h, m->oldest_ns) + w->o.bound_ns,
+		.clock = h->clock,
 		.verbs = m->verbs,
 		.bytes = m->bytes,
 	};

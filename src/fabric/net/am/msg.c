@@ -55,7 +55,7 @@ struct am_msg *am_msg_get(struct am_host *h, enum am_kind kind)
 	}
 	m->host = h;
 	m->kind = (uint8_t)kind;
-	m->sending = m->over = m->given_up = m->fetching = m->unsent = false;
+	m->sending = m->over = m->given_up = m->fetching = m->unsent = m->goes_on = false;
 	m->number = 0;
 	m->not_after_ns = VB_FOREVER;
 	m->verbs = m->bytes = m->answer = m->entries = 0;

@@ -8,6 +8,10 @@
  * `queue` closed messages per host: then post() looks at the network until there is room, for the
  * time of `bound` at most and not at all for a host that has stopped answering; what finds no room
  * even then does not happen.
+ *
+ * A batch is one doorbell: behind a verb of it that does not happen, because its time is over, the later ones
+ * to the same host must not happen either (a record that was not written is not let go).  So it goes into one
+ * message where it can; else what it goes on in has the time of what it began in, at both ends.
  */
 #define VB_LOG_ROOM "net"
 #include <sched.h>
@@ -60,15 +64,42 @@ static bool fits(const struct am_msg *m, uint32_t bytes, uint32_t answer)
 	       m->answer + answer <= AM_BODY_SOFT;
 }
 
+static void close_full(struct am_host *h)
+{
+	am_close_open(h);
+	am_pump(h);
+}
+
+static struct am_host *host_of(struct net_fabric *f, const struct vb_verb *v);
+
+/* The batch's verbs from here on are the first to this host. */
+static void begin_batch(struct net_fabric *f, struct am_host *h, const struct vb_verb *v,
+			unsigned n)
+{
+	uint32_t bytes = 0, answer = 0, verbs = 0;
+
+	h->batch = am_of(f)->batches;
+	if (h->open == NULL || n == 1)
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		if (v[i].status != 0 || host_of(f, &v[i]) != h)
+			continue;
+		bytes += am_verb_bytes(&v[i]);
+		answer += am_verb_answer(&v[i]);
+		verbs++;
+	}
+	if (!fits(h->open, bytes, answer) || h->open->verbs + verbs > AM_VERBS_MAX)
+		close_full(h);
+}
+
 /* The message that a verb goes into. */
-static int open_for(struct am_host *h, uint32_t bytes, uint32_t answer, struct am_msg **out)
+static int open_for(struct am_host *h, bool goes_on, uint32_t bytes, uint32_t answer,
+		    struct am_msg **out)
 {
 	int err;
 
-	if (h->open != NULL && !fits(h->open, bytes, answer)) {
-		am_close_open(h);
-		am_pump(h);
-	}
+	if (h->open != NULL && !fits(h->open, bytes, answer))
+		close_full(h);
 	if (h->open == NULL) {
 		if (h->queued >= h->wire->o.queue) {
 			err = wait_room(h);
@@ -78,7 +109,9 @@ static int open_for(struct am_host *h, uint32_t bytes, uint32_t answer, struct a
 		h->open = am_msg_get(h, AM_VERBS);
 		if (h->open == NULL)
 			return vb_fail(-EAGAIN, "no memory for a message: its verbs do not happen");
-		h->open->oldest_ns = vb_clock_ns();
+		h->open->goes_on = goes_on;
+		h->open->oldest_ns = goes_on ? h->from_ns : vb_clock_ns();
+		h->from_ns = h->open->oldest_ns;
 		am_due(h->wire, h->open->oldest_ns + h->wire->o.bound_ns);
 	}
 	if (!am_msg_reserve(h->open, bytes))
@@ -89,7 +122,8 @@ static int open_for(struct am_host *h, uint32_t bytes, uint32_t answer, struct a
 	return 0;
 }
 
-static int append(struct am_host *h, struct net_ep *e, struct vb_batch *b, struct vb_verb *v)
+static int append(struct am_host *h, bool goes_on, struct net_ep *e, struct vb_batch *b,
+		  struct vb_verb *v)
 {
 	uint32_t bytes, answer;
 	struct am_msg *m;
@@ -97,7 +131,7 @@ static int append(struct am_host *h, struct net_ep *e, struct vb_batch *b, struc
 
 	bytes = am_verb_bytes(v);
 	answer = am_verb_answer(v);
-	err = open_for(h, bytes, answer, &m);
+	err = open_for(h, goes_on, bytes, answer, &m);
 	if (err != 0)
 		return err;
 	am_verb_put(m->buffer + AM_HEADER + m->bytes, v, e->ep.self);
@@ -134,21 +168,26 @@ int am_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 	struct am_host *last = NULL;
 	int err = 0;
 
+	am_of(f)->batches++;
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_verb *v = &verbs[i];
 		struct am_host *h;
+		bool goes_on;
 		int rc;
 
 		if (v->status != 0)
 			continue;
 		h = host_of(f, v);
+		goes_on = h->batch == am_of(f)->batches;
+		if (!goes_on)
+			begin_batch(f, h, v, n - i);
 		if (h != last) {
 			err = am_usable(h);
 			last = h;
 		}
 		/* After one that found no room the later ones must not happen either: perhaps they
 		 * were meant to follow it. */
-		rc = err != 0 ? err : append(h, e, b, v);
+		rc = err != 0 ? err : append(h, goes_on, e, b, v);
 		err = rc;
 		if (rc != 0)
 			end_verb(f, e, b, v, rc == -EAGAIN ? am_did_not_happen(v) : rc);
