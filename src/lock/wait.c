@@ -114,12 +114,15 @@ int vb_lock_faa(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t 
 int vb_lock_swap(struct vb_lock_client *me, vb_addr word, uint64_t value, uint64_t until_ns,
 		 uint64_t *old)
 {
-	unsigned asks = 0;
-	int err;
+	int err = vb_swap64(me->ep, word, value, until_ns, old);
 
-	do
+	for (unsigned asks = 1; vb_unlikely(err == -VB_ETOOLATE) && asks < vb_lock_asks(me->space);
+	     asks++) {
+		err = vb_poll_pause(me, until_ns);
+		if (err)
+			return err;
 		err = vb_swap64(me->ep, word, value, until_ns, old);
-	while (vb_unlikely(err == -VB_ETOOLATE) && ++asks < vb_lock_asks(me->space));
+	}
 	return vb_lock_refusal(err);
 }
 

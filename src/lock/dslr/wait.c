@@ -300,7 +300,7 @@ int dslr_try(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_wo
 	if (ops->saturated(me, w) || !ops->is_turn(me, c, w))
 		return -EAGAIN;
 	posted = vb_ep_now_early(me->ep);
-	err = vb_cas64(me->ep, c->entry, w, w + add, &old);
+	err = vb_lock_refusal(vb_cas64_before(me->ep, c->entry, w, w + add, VB_FOREVER, &old));
 	if (err)
 		return err;
 	return old == w ? vb_lock_grant(c, posted + dslr_lease_ns(me, c), 0) : -EAGAIN;

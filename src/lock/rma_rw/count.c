@@ -234,7 +234,8 @@ int rw_reader_try(struct vb_lock_client *me, struct vb_claim *c)
 				break;
 			next = rw_next_turn(w);
 		}
-		err = vb_cas64(me->ep, at, w, next + RW_ARRIVED, &seen);
+		err = vb_lock_refusal(
+			vb_cas64_before(me->ep, at, w, next + RW_ARRIVED, VB_FOREVER, &seen));
 		if (err == 0 && seen == w)
 			return reader_granted(c);
 		w = seen;
@@ -256,12 +257,17 @@ int rw_reader_release(struct vb_lock_client *me, struct vb_claim *c)
  * one that is refused, which has done nothing. */
 static int post_all(struct vb_lock_client *me, struct vb_verb *v, unsigned n)
 {
-	unsigned refused = 0;
+	unsigned refused = 0, failed = 0;
 	int err;
 
 	for (unsigned i = 0; i < n; i++)
 		v[i].not_after_ns = VB_FOREVER;
 	err = vb_lock_refusal(vb_post_wait(me->ep, v, n));
+	for (unsigned i = 0; i < n; i++)
+		failed += v[i].status != 0;
+	/* Nothing was posted. */
+	if (vb_unlikely(err != 0 && failed == 0))
+		return vb_lock_unknown_if_refused(err);
 	while (vb_unlikely(vb_lock_ask_again(me, err, &refused))) {
 		err = 0;
 		for (unsigned i = 0; i < n; i++) {

@@ -207,6 +207,9 @@ static int clear_and_swap_at_once(struct vb_lock_client *me, struct vb_claim *c,
 	*prev = v[1].old.lo;
 	if (vb_likely(err == 0))
 		return 0;
+	/* Nothing was posted. */
+	if (v[0].status == 0 && v[1].status == 0)
+		return err;
 	if (v[0].status == -VB_EUNKNOWN)
 		vb_lock_let_land(me);
 	return v[1].status == 0 ? root_lost(c, v[0].status) : vb_lock_refusal(v[1].status);
@@ -500,16 +503,17 @@ int rw_release(struct vb_lock_client *me, struct vb_claim *c)
 /* 0 and *seen: the root's tail, which is ours if it was 0. */
 static int try_root(struct vb_lock_client *me, struct vb_claim *c, uint64_t *seen)
 {
-	const uint64_t nobody = 0;
-	unsigned refused = 0;
+	const uint64_t nobody = 0, ours = rw_group_of(me) + 1;
+	bool unsure = false;
 	int err = write_word(me, rw_next(c, rw_group_of(me)), &nobody);
 
 	if (err)
 		return err;
-	do
-		err = vb_cas64(me->ep, rw_root(c), 0, rw_group_of(me) + 1, seen);
-	while (vb_lock_ask_again(me, err, &refused));
-	return vb_lock_unknown_if_refused(err);
+	/* While we have our group's queue nobody else enters it there. */
+	err = vb_lock_change_back(me, rw_root(c), 0, ours, seen, &unsure);
+	if (err == 0 && unsure && *seen == ours)
+		*seen = 0;
+	return err;
 }
 
 /* Only if there is no writer and no reader: looks at the words first, and takes them one by one. */
@@ -519,6 +523,7 @@ static int writer_try(struct vb_lock_client *me, struct vb_claim *c)
 	struct rw_claim *p = vb_claim_as(struct rw_claim, c);
 	uint64_t words[RW_WORDS_MAX], seen;
 	uint32_t group = rw_group_of(me);
+	bool unsure = false;
 	int err = rw_read_entry(me, c, words);
 
 	if (err)
@@ -531,9 +536,14 @@ static int writer_try(struct vb_lock_client *me, struct vb_claim *c)
 	}
 	if (rw_has_writers(o, words))
 		return -EAGAIN;
-	err = vb_cas64(me->ep, rw_tail(c, group), 0, p->self, &seen);
-	if (err || seen != 0)
-		return err ? err : -EAGAIN;
+	err = vb_lock_change(me, rw_tail(c, group), 0, p->self, &seen, &unsure);
+	if (err == 0 && unsure && seen == p->self)
+		seen = 0;
+	/* Somebody may stand behind us already. */
+	if (err == 0 && seen != 0)
+		err = unsure ? -VB_EUNKNOWN : -EAGAIN;
+	if (err)
+		return err;
 	if (has_root(me)) {
 		err = try_root(me, c, &seen);
 		if (err)
