@@ -176,6 +176,9 @@ struct vb_lock_ops {
 	bool (*spares_oldest)(const struct vb_lock_space *space);
 	/* The most leases in a row that a grant can have (claim->leases); NULL: one. */
 	unsigned (*leases_max)(const struct vb_lock_space *space);
+	/* How many leases a grant may stand behind the last verb that its lock's node has served: 0: as many as
+	 * it is asked for.  More where a message on its way grants. */
+	unsigned leases_behind;
 
 	int (*shape)(const void *options, uint16_t nodes, struct vb_lock_shape *out);
 	int (*open)(struct vb_lock_space *space);

@@ -100,9 +100,20 @@ static int check_caps(struct vb_lock_space *s)
 static int check_hold(const struct vb_lock_space *s)
 {
 	uint64_t most = s->fabric->caps.lease_max_ns;
-	uint64_t hold = s->lease_ns * (s->ops->leases_max ? s->ops->leases_max(s) : 1);
+	unsigned leases = s->ops->leases_max ? s->ops->leases_max(s) : 1;
+	uint64_t hold;
 
-	if (most == 0 || !(s->ops->caps & VB_LOCK_SURVIVES) || vb_lock_stretch(s, hold) <= most)
+	if (most == 0)
+		return 0;
+	if (s->ops->caps & VB_LOCK_READ_LEASE)
+		return vb_fail(-EOPNOTSUPP,
+			       "'%s' has leases of readers, which servers of this fabric do not "
+			       "wait for when they begin again; take another lock",
+			       s->ops->name);
+	if (leases < s->ops->leases_behind)
+		leases = s->ops->leases_behind;
+	hold = s->lease_ns * leases;
+	if (!(s->ops->caps & VB_LOCK_SURVIVES) || vb_lock_stretch(s, hold) <= most)
 		return 0;
 	return vb_fail(
 		-EINVAL,

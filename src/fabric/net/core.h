@@ -125,6 +125,7 @@ struct net_core {
 	struct net_host *host; /* [hosts] */
 	bool news;             /* atomic: somebody is gone and not told */
 	struct vb_list asks;
+	uint64_t meaningless, meaningless_again_ns; /* control messages; when one is said again */
 	uint32_t next_ask;
 	uint64_t answer_ns;        /* how long a question waits for its answer */
 	bool unflushed;            /* under the engine */

@@ -286,8 +286,8 @@ uint64_t net_elastic_now(struct net_fabric *f, uint64_t now, uint64_t *error_ns)
 		return now;
 	pthread_mutex_lock(&f->engine);
 	offset_ns = e->offset_ns;
-	*error_ns =
-		e->read_ns == 0 ? CLOCK_UNKNOWN : e->error_ns + (now - e->read_ns) / CLOCK_DRIFT;
+	/* Another thread may have read it since `now`. */
+	*error_ns = clock_error(e, now);
 	pthread_mutex_unlock(&f->engine);
 	return now + (uint64_t)offset_ns;
 }
@@ -302,8 +302,12 @@ uint32_t net_elastic_place(struct net_fabric *f, const uint8_t id[NET_ID])
 
 	for (uint32_t i = 0; i < e->p.clients; i++) {
 		m = &e->member[i];
-		if (m->used && memcmp(m->id, id, NET_ID) == 0)
+		if (m->used && memcmp(m->id, id, NET_ID) == 0) {
+			/* It is here, and has yet to say what it has. */
+			if (m->until_ns != VB_FOREVER)
+				m->until_ns = vb_clock_ns() + e->p.linger_ns;
 			return f->hosts + i;
+		}
 		if (!m->used && lowest == NET_NOBODY)
 			lowest = i;
 	}
@@ -452,7 +456,7 @@ bool net_elastic_control(struct net_fabric *f, uint32_t from, const void *data, 
 	struct control_count c;
 	struct control_ask q;
 
-	if (((const uint8_t *)data)[1] != CONTROL_VERSION)
+	if (bytes < 2 || ((const uint8_t *)data)[1] != CONTROL_VERSION)
 		return false;
 	if (bytes == sizeof(l) && net_is_client(f)) {
 		memcpy(&l, data, sizeof(l));

@@ -22,6 +22,8 @@
 #include "fabric/net/core.h"
 #include "fabric/net/elastic.h"
 
+#define MEANINGLESS_AGAIN_NS 10000000000ull
+
 _Static_assert(sizeof(struct control_answer) <= NET_CONTROL_MAX, "an answer fits");
 
 struct control_named {
@@ -150,6 +152,20 @@ static void named(struct net_fabric *f, uint32_t from, const struct control_name
 	ask_ends(f, ask, a->err != 0 || sane ? a->err : -EPROTO);
 }
 
+/* A line in ten seconds at most: whoever sends one may send many. */
+static void means_nothing(struct net_fabric *f, uint32_t from_host, size_t bytes)
+{
+	uint64_t now = vb_clock_gettime_ns();
+
+	f->core->meaningless++;
+	if (now < f->core->meaningless_again_ns)
+		return;
+	f->core->meaningless_again_ns = now + MEANINGLESS_AGAIN_NS;
+	vb_warn("process %u sent a control message of %zu bytes that means nothing; dropped, the "
+		"%" PRIu64 "th such",
+		from_host, bytes, f->core->meaningless);
+}
+
 void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes)
 {
 	const uint8_t *head = data;
@@ -170,9 +186,7 @@ void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data
 		memcpy(&a, data, sizeof(a));
 		answered(f, from_host, &a);
 	} else if (f->elastic == NULL || !net_elastic_control(f, from_host, data, bytes)) {
-		vb_warn("process %u sent a control message of %zu bytes that means nothing; "
-			"dropped",
-			from_host, bytes);
+		means_nothing(f, from_host, bytes);
 	}
 }
 

@@ -185,7 +185,8 @@ static int execute(struct shm_ep *e, struct vb_verb *v)
 	struct vb_ep *ep = &e->ep;
 	uint64_t *w;
 
-	if (v->not_after_ns != 0 && vb_ep_now_early(ep) > v->not_after_ns)
+	if (v->not_after_ns != 0 && v->not_after_ns != VB_FOREVER &&
+	    vb_ep_now_early(ep) > v->not_after_ns)
 		return -VB_ETOOLATE;
 	switch ((enum vb_op)v->op) {
 	case VB_OP_READ:

@@ -215,6 +215,12 @@ static int clear_and_swap_at_once(struct vb_lock_client *me, struct vb_claim *c,
 	return v[1].status == 0 ? root_lost(c, v[0].status) : vb_lock_refusal(v[1].status);
 }
 
+/* Verbs that are not done at once, and a swap that is one of them. */
+static bool has_doorbells(const struct vb_lock_client *me)
+{
+	return (me->ep->fabric->caps.flags & (VB_CAP_MASKED64 | VB_CAP_INLINE)) == VB_CAP_MASKED64;
+}
+
 /* Our `next` is cleared by a WRITE before the swap: the group behind us writes it later.  One that
  * was refused or lost while the swap was done leaves a root that nobody can hand on. */
 static int clear_and_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns,
@@ -230,7 +236,7 @@ static int clear_and_swap(struct vb_lock_client *me, struct vb_claim *c, uint64_
 	struct vb_batch b = {.verbs = &clear, .n = 1};
 	int err, cleared;
 
-	if (me->ep->fabric->caps.flags & VB_CAP_MASKED64)
+	if (has_doorbells(me))
 		return clear_and_swap_at_once(me, c, &clear, prev);
 	err = vb_post(me->ep, &b);
 	if (err < 0)

@@ -185,6 +185,8 @@ unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned c
 	.portable = "the entry is one 64-bit word, changed by READ and CAS loops; no token of "    \
 		    "its own",                                                                     \
 	.portable_lacks = VB_LOCK_TOKEN, .entry_bytes = 16, .recovery_leases = 8,                  \
+	/* A message that is on its way grants for one more. */                                    \
+	.leases_behind = 2,                                                                        \
 	.options = sl_option_table, .options_size = sizeof(struct sl_options),                     \
 	.client_open = sl_names_open, .client_close = sl_names_close,                              \
 	.verbs_uncontended = "1 masked CAS (exclusive) or FAA (shared), 128 bits; release 1 more", \
