@@ -514,12 +514,16 @@ static void strange_answers(void **state)
 {
 	struct answer a = {.kind = ANSWER, .version = VERSION, .number = 1};
 	uint8_t noise[NET_CONTROL_MAX] = {0};
+	const struct net_core *core;
+	uint64_t strange;
 	vb_addr at;
 	bool fresh;
 
 	(void)state;
 	open_all();
 	came(1, &a, sizeof(a));
+	core = net_of(fake.fabric)->core;
+	strange = core->meaningless;
 	for (size_t n = 1; n <= sizeof(noise); n++) {
 		for (uint8_t kind = 0; kind < 6; kind++) {
 			noise[0] = kind;
@@ -528,15 +532,16 @@ static void strange_answers(void **state)
 			vb_log_capture_begin(fake_log, sizeof(fake_log));
 			came(1, noise, n);
 			vb_log_capture_end();
-			assert_non_null(strstr(fake_log, "means nothing"));
+			assert_int_equal(core->meaningless, ++strange);
+			/* It is said, and not again and again. */
+			assert_true((strstr(fake_log, "means nothing") != NULL) == (strange == 1));
+			fake_log[0] = '\0';
 			if (n == sizeof(struct ask) || n == sizeof(struct answer) ||
 			    n == sizeof(struct named))
 				continue;
 			noise[1] = VERSION;
-			vb_log_capture_begin(fake_log, sizeof(fake_log));
 			came(1, noise, n);
-			vb_log_capture_end();
-			assert_non_null(strstr(fake_log, "means nothing"));
+			assert_int_equal(core->meaningless, ++strange);
 		}
 	}
 	assert_int_equal(fake.n_controls, 0);

@@ -178,6 +178,7 @@ unsigned shiftlock_bypass_bound(unsigned clients, enum vb_mode mode);
 unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned clients,
 				   enum vb_mode mode);
 
+/* leases_behind: a message that is on its way grants for one more (granted()). */
 #define SL_LOCK                                                                                    \
 	.caps = VB_LOCK_SHARED | VB_LOCK_EXCLUSIVE | VB_LOCK_FIFO | VB_LOCK_SURVIVES |             \
 		VB_LOCK_TOKEN | VB_LOCK_SERVER | VB_LOCK_MESSAGES,                                 \
@@ -185,9 +186,7 @@ unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned c
 	.portable = "the entry is one 64-bit word, changed by READ and CAS loops; no token of "    \
 		    "its own",                                                                     \
 	.portable_lacks = VB_LOCK_TOKEN, .entry_bytes = 16, .recovery_leases = 8,                  \
-	/* A message that is on its way grants for one more. */                                    \
-	.leases_behind = 2,                                                                        \
-	.options = sl_option_table, .options_size = sizeof(struct sl_options),                     \
+	.leases_behind = 2, .options = sl_option_table, .options_size = sizeof(struct sl_options), \
 	.client_open = sl_names_open, .client_close = sl_names_close,                              \
 	.verbs_uncontended = "1 masked CAS (exclusive) or FAA (shared), 128 bits; release 1 more", \
 	.verbs_contended =                                                                         \
