@@ -320,6 +320,42 @@ static void test_given_up(void **state)
 	(void)state;
 }
 
+/* A server that has had no WELCOME for a while greets again, over the same connection: to a client that is
+ * up by then nothing has happened. */
+static void test_greeted_twice(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 1, PATIENT);
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		struct vb_fabric *f;
+		struct vb_ep *ep;
+		uint64_t old;
+		vb_addr a;
+		bool fresh;
+
+		MUST_BE(0, open_client(&w, &f));
+		MUST_BE(0, vb_ep_open(f, 0, &ep));
+		MUST_BE(0, vb_region(f, 0, "word", 64, &a, &fresh));
+		set(&w.b->greet[0], 1);
+		while (get(&w.b->greet[0])) {
+			MUST(!vb_node_gone(f, 0));
+			MUST_BE(0, vb_ep_sleep(ep, MS));
+		}
+		MUST(!vb_node_gone(f, 0));
+		MUST_BE(0, vb_faa64(ep, a, 1, &old));
+		vb_ep_close(ep);
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	ended(pid);
+	world_close(&w);
+	(void)state;
+}
+
 /* ---- time ---- */
 
 /* All processes here have one clock, but for their calibrations; what a client is told of it is true to
@@ -424,6 +460,7 @@ int main(void)
 		cmocka_unit_test(test_letters),
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_greeted_twice),
 		cmocka_unit_test(test_common_time),
 		cmocka_unit_test(test_many),
 	};

@@ -38,7 +38,7 @@ struct shown {
 
 struct board {
 	struct shown server[SERVERS];
-	uint32_t stop[SERVERS], cut[SERVERS];
+	uint32_t stop[SERVERS], cut[SERVERS], greet[SERVERS];
 	uint32_t step[8];
 	uint64_t word[8];
 };
@@ -129,6 +129,28 @@ static inline void cut_all(struct vb_fabric *f)
 	pthread_mutex_unlock(&net_of(f)->engine);
 }
 
+/* As if its clients' WELCOMEs were late: it greets them again.  True: all have answered, or were not connected. */
+static inline bool greet_again(struct vb_fabric *fab, bool first)
+{
+	struct net_fabric *f = net_of(fab);
+	struct am_wire *w = am_of(f);
+	bool all = true;
+
+	pthread_mutex_lock(&f->engine);
+	for (uint32_t i = f->hosts; i < w->hosts; i++) {
+		struct am_host *h = &w->host[i];
+
+		if (first && h->state == AM_UP) {
+			h->state = AM_GREETING;
+			h->greeted_ns = 0;
+			am_due(w, 0);
+		}
+		all &= h->state != AM_GREETING;
+	}
+	pthread_mutex_unlock(&f->engine);
+	return all;
+}
+
 static inline void show(struct world *w, unsigned i, struct vb_fabric *f)
 {
 	struct shown *s = &w->b->server[i];
@@ -166,6 +188,11 @@ VB_NORETURN static inline void server_main(struct world *w, unsigned i, with_fn 
 		if (get(&w->b->cut[i])) {
 			cut_all(f);
 			set(&w->b->cut[i], 0);
+		}
+		if (get(&w->b->greet[i])) {
+			bool first = get(&w->b->greet[i]) == 1;
+
+			set(&w->b->greet[i], greet_again(f, first) ? 0 : 2);
 		}
 		vb_task_sleep_until(vb_sched_now_slow(vb_sched_self()) + MS);
 	}

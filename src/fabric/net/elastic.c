@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "vb_config.h"
 
-#define CARD_VERSION  1
+#define CARD_VERSION  2
 #define SAID_NS       10000000000ull
 #define CLOCK_EACH_NS 1000000000ull
 #define CLOCK_UNKNOWN 3600000000000ull
@@ -23,7 +23,7 @@ struct card {
 	char verbena[24];
 	uint64_t settle_ns;
 	uint8_t id[NET_ID];
-	uint64_t fresh; /* to a client: its place is a new one */
+	uint64_t place; /* to a client: the number of its place */
 };
 _Static_assert(sizeof(struct card) == NET_CARD && NET_CARD <= NET_CONTROL_MAX, "a card fits");
 
@@ -46,10 +46,11 @@ int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p)
 	e->seen = calloc(p->servers, sizeof(*e->seen));
 	e->up = calloc(p->servers, sizeof(*e->up));
 	e->met = calloc(p->servers, sizeof(*e->met));
+	e->place = calloc(p->servers, sizeof(*e->place));
 	e->member = calloc(client ? 1 : p->clients, sizeof(*e->member));
 	e->box = calloc(client ? 1 : NET_CLIENTS_MAX, sizeof(struct net_box *));
 	if (e->turn == NULL || e->seen == NULL || e->up == NULL || e->met == NULL ||
-	    e->member == NULL || e->box == NULL)
+	    e->place == NULL || e->member == NULL || e->box == NULL)
 		return vb_fail(-ENOMEM, "no memory for a fabric");
 	if (getrandom(e->id, sizeof(e->id), 0) != sizeof(e->id) ||
 	    getrandom(&first, sizeof(first), 0) != sizeof(first))
@@ -76,6 +77,7 @@ void net_elastic_free(struct net_fabric *f)
 	free(e->seen);
 	free(e->up);
 	free(e->met);
+	free(e->place);
 	free(e->member);
 	free(e->box);
 	free(e);
@@ -116,7 +118,7 @@ void net_elastic_card(const struct net_fabric *f, uint32_t host, uint8_t to[NET_
 
 	c.settle_ns = f->f.caps.lease_max_ns;
 	memcpy(c.id, f->elastic->id, sizeof(c.id));
-	c.fresh = m != NULL && m->turn == 0;
+	c.place = m != NULL ? m->number : 0;
 	snprintf(c.verbena, sizeof(c.verbena), "%s", VB_VERSION);
 	memcpy(to, &c, sizeof(c));
 }
@@ -167,9 +169,13 @@ static const char *changed(struct net_fabric *f, uint32_t host, const struct car
 		return NULL;
 	if (memcmp(e->seen[host], none, NET_ID) == 0)
 		memcpy(e->seen[host], c->id, NET_ID);
+	/* Until it is met nothing of ours was there to be lost.  Afterwards it may greet over the same connection
+	 * once more, if our WELCOME was late. */
+	if (!e->met[host])
+		e->place[host] = c->place;
 	if (memcmp(e->seen[host], c->id, NET_ID) != 0)
 		why = "it has begun again, and lost what it had";
-	else if (c->fresh && e->met[host])
+	else if (c->place != e->place[host])
 		why = "it has given this process up, which was away for longer than its option "
 		      "linger";
 	else
@@ -314,7 +320,8 @@ uint32_t net_elastic_place(struct net_fabric *f, const uint8_t id[NET_ID])
 	if (lowest == NET_NOBODY)
 		return NET_NOBODY;
 	m = &e->member[lowest];
-	*m = (struct net_member){.used = true, .until_ns = vb_clock_ns() + e->p.linger_ns};
+	*m = (struct net_member){
+		.used = true, .number = ++e->places, .until_ns = vb_clock_ns() + e->p.linger_ns};
 	memcpy(m->id, id, NET_ID);
 	vb_list_init(&m->boxes);
 	e->members++;

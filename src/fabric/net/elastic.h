@@ -8,7 +8,8 @@
  * server gives a client a place of its own.  A client knows the servers only, and is host `hosts` to itself.
  * A place belongs to an id of 16 bytes, which a client draws when it opens the fabric (its incarnation):
  * a client that connects anew finds its place as it left it.  One that is away for longer than `linger` is dead
- * to the others, and stays so: it is told that its place is a new one, and to it that server's nodes are gone.
+ * to the others, and stays so: each place has a number of its own, which a server's greetings bear, and to who
+ * is told another one than before that server's nodes are gone.
  *
  * Greetings.  Each side's HELLO bears a card: which version it is, how many servers there are, and the
  * nodes' number, size and bound.  What differs ends the connection, and is said by both.  A client takes
@@ -63,6 +64,7 @@ struct net_member {
 	bool used;
 	bool live;         /* its endpoints were counted since it connected: letters go */
 	uint32_t turn;     /* of its connections */
+	uint64_t number;   /* no other place of this server had it, or will */
 	uint64_t until_ns; /* it is away; VB_FOREVER: it is not */
 	uint32_t n_boxes;
 	struct vb_list boxes;
@@ -85,6 +87,7 @@ struct net_elastic {
 	struct net_member *member; /* [clients] */
 	struct net_box **box;      /* [NET_CLIENTS_MAX], as net_core.clients */
 	uint32_t members, boxes;
+	uint64_t places; /* that there have been */
 	/* a client's */
 	uint8_t id[NET_ID];
 	bool shaped;             /* nodes, node_bytes and the bound are known */
@@ -95,6 +98,7 @@ struct net_elastic {
 	uint32_t *turn;          /* [servers]: of our connections to them */
 	bool *up;                /* [servers]: there is one */
 	bool *met;               /* [servers]: there has been one */
+	uint64_t *place;         /* [servers]: the numbers of our places there */
 	struct vb_list away;     /* our endpoints */
 	uint64_t report_ns;      /* when to look whether letters were taken; VB_FOREVER */
 	/* how far the clock of server 0 is before ours, at the time `read_ns` of ours; 0: not known */
