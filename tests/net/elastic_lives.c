@@ -303,6 +303,48 @@ static void test_restart(void **state)
 	(void)state;
 }
 
+/* Waiting begins where the former server can grant no more: beside one that serves, or waits itself, nobody waits. */
+static pid_t beside(struct world *w)
+{
+	pid_t pid = child();
+
+	if (pid == 0) {
+		struct vb_fabric *f;
+
+		alarm(60); /* not for an hour */
+		snprintf(w->more, sizeof(w->more), PATIENT ",settle=3600s");
+		MUST_BE(-EADDRINUSE, open_server(w, 0, &f));
+		_exit(0);
+	}
+	return pid;
+}
+
+static void test_settle_beside(void **state)
+{
+	pid_t one, other, first = 0;
+	struct world w;
+	int status = -1;
+
+	world_open(&w, 1, PATIENT);
+	servers_start(&w, NULL);
+	ended(beside(&w));
+	assert_int_equal(kill(w.pid[0], SIGKILL), 0);
+	assert_int_equal(waitpid(w.pid[0], NULL, 0), w.pid[0]);
+	w.pid[0] = 0;
+	/* One of the two gets the port. */
+	one = beside(&w);
+	other = beside(&w);
+	await((first = waitpid(one, &status, WNOHANG)) != 0 ||
+	      (first = waitpid(other, &status, WNOHANG)) != 0);
+	if (first == one)
+		one = other;
+	assert_int_equal(kill(one, SIGKILL), 0);
+	assert_int_equal(waitpid(one, NULL, 0), one);
+	assert_int_equal(status, 0);
+	world_close(&w);
+	(void)state;
+}
+
 /* What a server that begins again does not wait for is not granted. */
 static void test_settle(void **state)
 {
@@ -336,7 +378,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hundreds),      cmocka_unit_test(test_places),
 		cmocka_unit_test(test_holder_killed), cmocka_unit_test(test_restart),
-		cmocka_unit_test(test_settle),
+		cmocka_unit_test(test_settle_beside), cmocka_unit_test(test_settle),
 	};
 
 	vb_clock_init();

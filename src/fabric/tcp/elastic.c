@@ -145,19 +145,6 @@ static int check(const struct vb_fabric_params *p, const struct tcp_options *o,
 	return 0;
 }
 
-/* A server of this name may have been here until a moment ago. */
-static void settle(uint64_t ns)
-{
-	uint64_t until = vb_clock_gettime_ns() + ns, now;
-
-	while ((now = vb_clock_gettime_ns()) < until) {
-		struct timespec left = {.tv_sec = (time_t)((until - now) / 1000000000),
-					.tv_nsec = (long)((until - now) % 1000000000)};
-
-		(void)nanosleep(&left, NULL);
-	}
-}
-
 int tcp_open_elastic(const struct vb_fabric_params *p, const struct tcp_options *o,
 		     const struct vb_fabric_ops *ops, const struct net_transport *t,
 		     struct vb_fabric **out)
@@ -192,8 +179,6 @@ int tcp_open_elastic(const struct vb_fabric_params *p, const struct tcp_options 
 	addresses.n = e.servers = servers.n;
 	e.rank = o->serve != 0 ? (uint32_t)o->serve - 1 : servers.n;
 	mine.list = &servers;
-	if (err == 0 && o->serve != 0)
-		settle(o->settle_ns);
 	if (err == 0)
 		err = net_open_elastic(p, &mine, ops, t, &e, out);
 	sodium_memzero(servers.key, sizeof(servers.key));

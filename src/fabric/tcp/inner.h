@@ -241,6 +241,7 @@ void tcp_conn_free_all(struct tcp_via *t);
 
 /* ---- listen.c ---- */
 
+/* A server of an elastic cluster returns when `settle` is over. */
 int tcp_listen(struct tcp_via *t);
 void tcp_accept(struct tcp_via *t);
 /* Begins a connection to a host: 0 or -error. */

@@ -42,6 +42,22 @@ static int wait_for_calls(struct tcp_via *t)
 	return epoll_ctl(t->w->f->fd, EPOLL_CTL_ADD, t->listener, &e) == 0 ? 0 : -errno;
 }
 
+/* A server of this name may have been here until a moment ago.  The wait begins when nobody else can be: the kernel
+ * lets one listen at a port, and this process does; merely bound to it there could be two, of which the other
+ * one listens first, grants, dies, and leaves the port to who has waited beside it.  Who connects meanwhile gets no
+ * answer yet. */
+static void settle(uint64_t ns)
+{
+	uint64_t until = vb_clock_gettime_ns() + ns, now;
+
+	while ((now = vb_clock_gettime_ns()) < until) {
+		struct timespec left = {.tv_sec = (time_t)((until - now) / 1000000000),
+					.tv_nsec = (long)((until - now) % 1000000000)};
+
+		(void)nanosleep(&left, NULL);
+	}
+}
+
 int tcp_listen(struct tcp_via *t)
 {
 	char at[TCP_ADDRESS_TEXT];
@@ -60,6 +76,8 @@ int tcp_listen(struct tcp_via *t)
 	    listen(t->listener, BACKLOG) != 0 ||
 	    getsockname(t->listener, (struct sockaddr *)&t->here.sa, &t->here.len) != 0)
 		return vb_fail(-errno, "cannot listen at %s: %s", at, strerror(errno));
+	if (t->w->f->elastic != NULL)
+		settle(t->o.settle_ns);
 	err = wait_for_calls(t);
 	return err == 0 ? 0 : vb_fail(err, "no descriptor to wait on: %s", strerror(-err));
 }
