@@ -185,6 +185,96 @@ static void test_places(void **state)
 	(void)state;
 }
 
+/* ---- an orderly end ---- */
+
+#define POSTS 40u
+
+/* One message at a time: most of them wait for the answer to the one before when the fabric is closed. */
+static void post_many(struct vb_ep *ep, vb_addr at, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_verb v = {.op = VB_OP_FAA64, .addr = at, .compare.lo = 1};
+		struct vb_batch b = {.verbs = &v, .n = 1};
+
+		MUST_BE(0, vb_post(ep, &b));
+	}
+}
+
+static void open_at(struct world *w, const char *more, struct vb_fabric **f, struct vb_ep **ep,
+		    vb_addr *at)
+{
+	bool fresh;
+
+	MUST_BE(0, open_client_as(w, w->key, more, f));
+	MUST_BE(0, vb_ep_open(*f, 0, ep));
+	MUST_BE(0, vb_region(*f, 0, "word", 64, at, &fresh));
+}
+
+/* What nobody waits for has arrived when the fabric is closed. */
+static void test_close_posted(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 1, ",bound=10s");
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		struct vb_fabric *f;
+		uint64_t old = 0;
+		struct vb_ep *ep;
+		vb_addr at;
+
+		open_at(&w, ",window=1,coalesce=no", &f, &ep, &at);
+		post_many(ep, at, POSTS);
+		vb_ep_close(ep);
+		MUST_BE(0, vb_fabric_close(f));
+		open_at(&w, "", &f, &ep, &at);
+		MUST_BE(0, vb_faa64(ep, at, 0, &old));
+		MUST(old == POSTS);
+		vb_ep_close(ep);
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	ended(pid);
+	world_close(&w);
+	(void)state;
+}
+
+/* While it waits for one server, which is stopped, it does not come back to another one. */
+static void test_close_slow(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 2, ",bound=100ms,linger=600s");
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		struct vb_fabric *f;
+		struct vb_ep *ep;
+		uint64_t old;
+		vb_addr at, there;
+		bool fresh;
+
+		open_at(&w, "", &f, &ep, &at);
+		MUST_BE(0, vb_region(f, 1, "word", 64, &there, &fresh));
+		MUST_BE(0, vb_faa64(ep, there, 1, &old));
+		MUST_BE(0, kill(w.pid[0], SIGSTOP));
+		post_many(ep, at, 1);
+		vb_ep_close(ep);
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	ended(pid);
+	await(get(&w.b->server[1].members) == 0);
+	look_again(&w, 1);
+	assert_int_equal(get(&w.b->server[1].members), 0);
+	assert_int_equal(kill(w.pid[0], SIGCONT), 0);
+	world_close(&w);
+	(void)state;
+}
+
 /* ---- a holder is killed ---- */
 
 static void holder_killed(const char *lock)
@@ -377,6 +467,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hundreds),      cmocka_unit_test(test_places),
+		cmocka_unit_test(test_close_posted),  cmocka_unit_test(test_close_slow),
 		cmocka_unit_test(test_holder_killed), cmocka_unit_test(test_restart),
 		cmocka_unit_test(test_settle_beside), cmocka_unit_test(test_settle),
 	};

@@ -88,11 +88,8 @@ void net_elastic_leave(struct net_fabric *f)
 {
 	const struct control_count c = {.kind = CONTROL_LEAVE, .version = CONTROL_VERSION};
 
-	pthread_mutex_lock(&f->engine);
-	if (net_is_client(f))
-		for (uint32_t h = 0; h < f->hosts; h++)
-			(void)f->t->control(f, h, &c, sizeof(c));
-	pthread_mutex_unlock(&f->engine);
+	for (uint32_t h = 0; h < f->hosts; h++)
+		(void)f->t->control(f, h, &c, sizeof(c));
 }
 
 static struct net_member *member_of(const struct net_fabric *f, uint32_t host)

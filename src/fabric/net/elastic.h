@@ -139,6 +139,9 @@ void net_elastic_up(struct net_fabric *f, uint32_t host, uint64_t clock, uint64_
 void net_elastic_down(struct net_fabric *f, uint32_t host);
 /* At a server: the place of the client with that id; NET_NOBODY: there is none left. */
 uint32_t net_elastic_place(struct net_fabric *f, const uint8_t id[NET_ID]);
+/* A client takes its leave: what it sends a server after that need not happen, and a new connection would be
+ * somebody's who never leaves. */
+void net_elastic_leave(struct net_fabric *f);
 /* Does what is due; says when to look again. */
 uint64_t net_elastic_tick(struct net_fabric *f, uint64_t now);
 
@@ -146,8 +149,6 @@ uint64_t net_elastic_tick(struct net_fabric *f, uint64_t now);
 
 int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p);
 void net_elastic_free(struct net_fabric *f);
-/* A client takes its leave. */
-void net_elastic_leave(struct net_fabric *f);
 /* False: it means nothing. */
 bool net_elastic_control(struct net_fabric *f, uint32_t from, const void *data, size_t bytes);
 int net_elastic_home(struct net_fabric *f);

@@ -350,8 +350,6 @@ void net_close(struct vb_fabric *fabric)
 	struct net_fabric *f = net_of(fabric);
 
 	vb_assert(f->core->open_clients == 0);
-	if (f->elastic != NULL)
-		net_elastic_leave(f);
 	net_thread_put(f->core->opener);
 	close_wire(f);
 	destroy(f);

@@ -248,6 +248,17 @@ static void look_until_quiet(struct am_wire *w, uint64_t ns)
 	}
 }
 
+/* The last that a client says, when what it has posted has been answered and nothing connects any more.  Who has
+ * not proved itself to a server has no place there. */
+static void take_leave(struct am_wire *w)
+{
+	for (uint32_t i = 0; i < w->hosts; i++)
+		if (!w->host[i].linked)
+			am_break(&w->host[i], "the fabric is closed");
+	net_elastic_leave(w->f);
+	look_until_quiet(w, 1 * AM_S);
+}
+
 void am_close(struct net_fabric *f)
 {
 	struct am_wire *w = am_of(f);
@@ -260,6 +271,8 @@ void am_close(struct net_fabric *f)
 		/* What is on its way arrives or is over by then. */
 		look_until_quiet(w, f->wait_ns);
 		w->closing = true;
+		if (net_is_client(f))
+			take_leave(w);
 		for (uint32_t i = 0; i < w->hosts; i++)
 			am_break(&w->host[i], "the fabric is closed");
 		look_until_quiet(w, 1 * AM_S);
@@ -295,8 +308,8 @@ int am_control(struct net_fabric *f, uint32_t host, const void *data, size_t byt
 	};
 	struct am_msg *m;
 
-	/* A client's questions are answered when verbs flow, too. */
-	if (!h->linked || h->failed || (net_is_client(f) && h->state != AM_UP))
+	/* A client's questions are answered when verbs flow, too; to leave it need not wait for that. */
+	if (!h->linked || h->failed || (net_is_client(f) && h->state != AM_UP && !w->closing))
 		return am_usable(h);
 	if (h->controls >= AM_CONTROLS)
 		return -EAGAIN;

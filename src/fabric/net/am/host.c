@@ -207,7 +207,8 @@ void am_welcome_came(struct am_host *h, const struct am_header *m)
 {
 	char buf[64];
 
-	if (h->state != AM_GREETING || m->epoch != h->epoch)
+	/* Who has taken leave says nothing any more. */
+	if (h->state != AM_GREETING || m->epoch != h->epoch || h->wire->closing)
 		return;
 	am_clock_first(h, m->clock, h->heard_ns);
 	h->state = AM_UP;
