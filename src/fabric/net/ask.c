@@ -2,9 +2,8 @@
 /*
  * Questions to another host, and waiting for the answer.
  *
- * Either may find no room or no way.  A question is then put again, and so is one that has had no
- * answer for a while, with the same number: the owner, who has nowhere to keep an answer, gives it
- * again.
+ * Either may find no room or no way.  A question is then put again, and so is one that has had no answer
+ * for a while, with the same number: the owner, who has nowhere to keep an answer, gives it again.
  */
 #include "fabric/net/core.h"
 

@@ -12,8 +12,7 @@
  * All ride on the transport's control messages.  An owner answers when it looks at its engine:
  * while its thread awaits something, or by the transport's helper.
  *
- * Who made a region is kept with it, so that its maker hears "fresh" however often he has
- * to ask.
+ * Who made a region is kept with it, so that its maker hears "fresh" however often he has to ask (ask.c).
  */
 #define VB_LOG_ROOM "net"
 #include <inttypes.h>

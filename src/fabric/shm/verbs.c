@@ -100,7 +100,7 @@ int shm_read(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
 
 	if (vb_unlikely(at == NULL))
 		return refuse((struct shm_ep *)ep, a, len);
-	/* Of an index. */
+	/* A slot of an index, which is most of what is read so. */
 	if (len == 16 && ((uintptr_t)at & 15) == 0) {
 		struct vb_u128 v = cpu_load16(at);
 

@@ -70,7 +70,12 @@ static void close_full(struct am_host *h)
 	am_pump(h);
 }
 
-static struct am_host *host_of(struct net_fabric *f, const struct vb_verb *v);
+static struct am_host *host_of(struct net_fabric *f, const struct vb_verb *v)
+{
+	uint16_t node = v->op == VB_OP_SEND ? vb_peer_node(v->peer) : vb_addr_node(v->addr);
+
+	return &am_of(f)->host[net_host_of_node(f, node)];
+}
 
 /* The batch's verbs from here on are the first to this host. */
 static void begin_batch(struct net_fabric *f, struct am_host *h, const struct vb_verb *v,
@@ -152,13 +157,6 @@ static int append(struct am_host *h, bool goes_on, struct net_ep *e, struct vb_b
 	m->verbs++;
 	am_mark(h);
 	return 0;
-}
-
-static struct am_host *host_of(struct net_fabric *f, const struct vb_verb *v)
-{
-	uint16_t node = v->op == VB_OP_SEND ? vb_peer_node(v->peer) : vb_addr_node(v->addr);
-
-	return &am_of(f)->host[net_host_of_node(f, node)];
 }
 
 int am_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
