@@ -149,8 +149,11 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 	until_ns = deadline(me, timeout_ns);
 	me->polls = 0;
 	vb_observe_begin(me, VB_ACT_ACQUIRE, lock, mode, NULL);
-	err = begin(me, lock, mode, leases, until_ns, &c);
-	if (err) {
+	if (vb_likely(me->n_used == 0))
+		c = vb_claim_new(me, lock, mode, leases);
+	else
+		err = begin(me, lock, mode, leases, until_ns, &c);
+	if (vb_unlikely(err != 0)) {
 		vb_observe_end(me, VB_ACT_ACQUIRE, lock, NULL, err);
 		return err;
 	}

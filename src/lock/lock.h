@@ -324,8 +324,8 @@ void vb_lock_let_land(struct vb_lock_client *me);
  * true if an answer was lost before, so that an earlier CAS may have done the work.  0;
  * -VB_EUNKNOWN: an answer was lost, and none came since; or another error, and nothing was done.
  */
-int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
-		   uint64_t *seen, bool *unsure);
+static inline int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from,
+				 uint64_t to, uint64_t *seen, bool *unsure);
 
 /*
  * ---- links that are down for a moment ----
@@ -350,14 +350,14 @@ static inline int vb_lock_refusal(int err)
 	return vb_unlikely(err == -VB_ETOOLATE) ? -VB_EPEERGONE : err;
 }
 /* An FAA, and vb_swap64; what was refused so is asked again.  -VB_EPEERGONE: nothing was done; -VB_EUNKNOWN. */
-int vb_lock_faa(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old);
+static inline int vb_lock_faa(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old);
 int vb_lock_swap(struct vb_lock_client *me, vb_addr word, uint64_t value, uint64_t until_ns,
 		 uint64_t *old);
 
 /* vb_lock_change and an FAA that do so; never -VB_EPEERGONE. */
-int vb_lock_change_back(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
-			uint64_t *seen, bool *unsure);
-int vb_lock_add(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old);
+static inline int vb_lock_change_back(struct vb_lock_client *me, vb_addr word, uint64_t from,
+				      uint64_t to, uint64_t *seen, bool *unsure);
+static inline int vb_lock_add(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old);
 
 /* What a call ends with whose claim stands in the lock's words. */
 static inline int vb_lock_unknown_if_refused(int err)
@@ -432,5 +432,63 @@ int vb_poll_pause(struct vb_lock_client *me, uint64_t until_ns);
  * some hundred microseconds: a holder that works for long is found a little late, and who waits for
  * it does not take a core from it. */
 int vb_poll_rest(struct vb_lock_client *me, uint64_t until_ns);
+
+/* ---- the first verb of each ----
+ *
+ * Most of the time there is no other, so that is inline; the rest goes on from its error.
+ */
+
+VB_COLD int vb_lock_change_on(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
+			      uint64_t *seen, bool *unsure, int err);
+VB_COLD int vb_lock_change_back_on(struct vb_lock_client *me, vb_addr word, uint64_t from,
+				   uint64_t to, uint64_t *seen, bool *unsure, int err);
+
+static inline int vb_lock_change_first(struct vb_lock_client *me, vb_addr word, uint64_t from,
+				       uint64_t to, uint64_t *seen)
+{
+	const bool learns = !(me->ep->fabric->caps.flags & (VB_CAP_VIRTUAL | VB_CAP_INLINE));
+	uint64_t posted = vb_unlikely(learns) ? vb_ep_now(me->ep) : 0;
+	int err = vb_cas64_before(me->ep, word, from, to, VB_FOREVER, seen);
+
+	if (vb_unlikely(learns) && err == 0)
+		vb_lock_learn_rtt(me, vb_ep_now(me->ep) - posted);
+	return err;
+}
+
+static inline int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from,
+				 uint64_t to, uint64_t *seen, bool *unsure)
+{
+	int err = vb_lock_change_first(me, word, from, to, seen);
+
+	return vb_likely(err == 0) ? 0 : vb_lock_change_on(me, word, from, to, seen, unsure, err);
+}
+
+static inline int vb_lock_change_back(struct vb_lock_client *me, vb_addr word, uint64_t from,
+				      uint64_t to, uint64_t *seen, bool *unsure)
+{
+	int err = vb_lock_change_first(me, word, from, to, seen);
+
+	return vb_likely(err == 0) ? 0
+				   : vb_lock_change_back_on(me, word, from, to, seen, unsure, err);
+}
+
+VB_COLD int vb_lock_faa_on(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old,
+			   int err);
+VB_COLD int vb_lock_add_on(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old,
+			   int err);
+
+static inline int vb_lock_faa(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old)
+{
+	int err = vb_faa64_before(me->ep, word, add, VB_FOREVER, old);
+
+	return vb_likely(err == 0) ? 0 : vb_lock_faa_on(me, word, add, old, err);
+}
+
+static inline int vb_lock_add(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old)
+{
+	int err = vb_faa64_before(me->ep, word, add, VB_FOREVER, old);
+
+	return vb_likely(err == 0) ? 0 : vb_lock_add_on(me, word, add, old, err);
+}
 
 #endif

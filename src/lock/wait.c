@@ -64,18 +64,12 @@ uint64_t vb_lock_wait_least(const struct vb_lock_space *s, uint64_t wait_ns)
 	return wait_ns > least ? wait_ns : least;
 }
 
-int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
-		   uint64_t *seen, bool *unsure)
+int vb_lock_change_on(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
+		      uint64_t *seen, bool *unsure, int err)
 {
-	const bool learns = !(me->ep->fabric->caps.flags & (VB_CAP_VIRTUAL | VB_CAP_INLINE));
-	uint64_t posted = vb_unlikely(learns) ? vb_ep_now(me->ep) : 0;
-	int err = vb_cas64_before(me->ep, word, from, to, VB_FOREVER, seen);
-
-	if (vb_unlikely(learns) && err == 0)
-		vb_lock_learn_rtt(me, vb_ep_now(me->ep) - posted);
 	/* Behind a lost answer a CAS that is refused, because the link is down now, answers nothing. */
 	for (unsigned asks = 1;
-	     vb_unlikely(err == -VB_EUNKNOWN || err == -VB_ETOOLATE || (err != 0 && *unsure)) &&
+	     (err == -VB_EUNKNOWN || err == -VB_ETOOLATE || (err != 0 && *unsure)) &&
 	     asks < vb_lock_asks(me->space);
 	     asks++) {
 		*unsure |= err != -VB_ETOOLATE;
@@ -100,14 +94,10 @@ bool vb_lock_ask_again(struct vb_lock_client *me, int err, unsigned *refused)
 	return true;
 }
 
-int vb_lock_faa(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old)
+int vb_lock_faa_on(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old, int err)
 {
-	unsigned asks = 0;
-	int err;
-
-	do
+	for (unsigned asks = 1; err == -VB_ETOOLATE && asks < vb_lock_asks(me->space); asks++)
 		err = vb_faa64_before(me->ep, word, add, VB_FOREVER, old);
-	while (vb_unlikely(err == -VB_ETOOLATE) && ++asks < vb_lock_asks(me->space));
 	return vb_lock_refusal(err);
 }
 
@@ -126,26 +116,24 @@ int vb_lock_swap(struct vb_lock_client *me, vb_addr word, uint64_t value, uint64
 	return vb_lock_refusal(err);
 }
 
-int vb_lock_change_back(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
-			uint64_t *seen, bool *unsure)
+int vb_lock_change_back_on(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
+			   uint64_t *seen, bool *unsure, int err)
 {
 	unsigned refused = 0;
-	int err;
 
-	do
+	err = vb_lock_change_on(me, word, from, to, seen, unsure, err);
+	while (vb_lock_ask_again(me, err, &refused))
 		err = vb_lock_change(me, word, from, to, seen, unsure);
-	while (vb_lock_ask_again(me, err, &refused));
 	return vb_lock_unknown_if_refused(err);
 }
 
-int vb_lock_add(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old)
+int vb_lock_add_on(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old, int err)
 {
 	unsigned refused = 0;
-	int err;
 
-	do
+	err = vb_lock_faa_on(me, word, add, old, err);
+	while (vb_lock_ask_again(me, err, &refused))
 		err = vb_lock_faa(me, word, add, old);
-	while (vb_lock_ask_again(me, err, &refused));
 	return vb_lock_unknown_if_refused(err);
 }
 

@@ -263,12 +263,14 @@ static int post_all(struct vb_lock_client *me, struct vb_verb *v, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		v[i].not_after_ns = VB_FOREVER;
 	err = vb_lock_refusal(vb_post_wait(me->ep, v, n));
+	if (vb_likely(err == 0))
+		return 0;
 	for (unsigned i = 0; i < n; i++)
 		failed += v[i].status != 0;
 	/* Nothing was posted. */
-	if (vb_unlikely(err != 0 && failed == 0))
+	if (failed == 0)
 		return vb_lock_unknown_if_refused(err);
-	while (vb_unlikely(vb_lock_ask_again(me, err, &refused))) {
+	while (vb_lock_ask_again(me, err, &refused)) {
 		err = 0;
 		for (unsigned i = 0; i < n; i++) {
 			if (vb_lock_refusal(v[i].status) == -VB_EPEERGONE)
