@@ -489,7 +489,7 @@ int vb_send(struct vb_ep *ep, vb_peer to, const struct vb_msg *m)
 	struct vb_batch b = {.verbs = &v, .n = 1};
 	int rc = vb_post(ep, &b);
 
-	return rc < 0 ? rc : 0;
+	return rc < 0 ? rc : v.status;
 }
 
 int vb_send_wait(struct vb_ep *ep, vb_peer to, const struct vb_msg *m)

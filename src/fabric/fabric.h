@@ -420,7 +420,8 @@ static inline int vb_write(struct vb_ep *ep, vb_addr a, const void *buf, uint32_
 
 /* Field-bounded FAA on 64 bits, and its rarely used kin, go through vb_verb_run. */
 int vb_mfaa64(struct vb_ep *ep, vb_addr a, uint64_t add, uint64_t bounds, uint64_t *old);
-/* Posted, not awaited (unsignalled); the loss of a message is not reported. */
+/* Posted, not awaited (unsignalled).  -VB_EPEERGONE, -EAGAIN: it was refused, and has not left; that it is lost on
+ * its way is not reported. */
 int vb_send(struct vb_ep *ep, vb_peer to, const struct vb_msg *m);
 /* Awaited: -VB_EPEERGONE if the endpoint is known to be gone; -EAGAIN if it is there but has had no
  * room for a message for as long as the fabric waits (shm: 1 ms). */

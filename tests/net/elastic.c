@@ -451,6 +451,43 @@ static void test_many(void **state)
 	(void)state;
 }
 
+/* A client that is let in by one server is not yet known to the others: what it sends them at once arrives. */
+static void test_at_once(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, SERVERS, PATIENT);
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		vb_addr a[SERVERS];
+
+		for (unsigned i = 0; i < 40; i++) {
+			struct vb_fabric *f;
+			struct vb_ep *ep;
+			uint64_t old;
+			bool fresh;
+
+			MUST_BE(0, open_client(&w, &f));
+			/* Its home has answered; the others are asked for nothing before. */
+			MUST_BE(0, vb_ep_open(f, (uint16_t)net_home(f), &ep));
+			for (uint16_t n = 0; n < SERVERS; n++) {
+				if (i == 0)
+					MUST_BE(0, vb_region(f, n, "word", 64, &a[n], &fresh));
+				MUST_BE(0, vb_faa64(ep, a[n], 1, &old));
+				MUST(old == i);
+			}
+			vb_ep_close(ep);
+			MUST_BE(0, vb_fabric_close(f));
+		}
+		_exit(0);
+	}
+	ended(pid);
+	world_close(&w);
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -463,6 +500,7 @@ int main(void)
 		cmocka_unit_test(test_greeted_twice),
 		cmocka_unit_test(test_common_time),
 		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_at_once),
 	};
 
 	vb_clock_init();

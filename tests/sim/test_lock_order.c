@@ -16,6 +16,7 @@
 #define APART_NS 20000 /* from one arrival to the next: each stands in its queue before the next */
 #define HOLD_NS  1000
 #define LONG_NS  (ACTORS * APART_NS + 100000)
+#define LEASE_NS 1000000000
 
 /* One who comes: its node, its mode and its name in the order of grants. */
 struct actor {
@@ -35,7 +36,28 @@ struct order {
 	unsigned actors, inside, most_inside;
 	char granted[ACTORS + 1];
 	unsigned n;
+	uint64_t over_ns; /* the last release */
 };
+
+/* Where messages are refused: each time that one is sent it is only at the second attempt that it leaves. */
+static struct {
+	bool on, again;
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	unsigned refused;
+} refusal;
+
+static int post_refused(struct vb_ep *ep, struct vb_batch *b)
+{
+	if (b->n == 1 && b->verbs->op == VB_OP_SEND && !(b->verbs->flags & VB_SIGNALLED)) {
+		refusal.again = !refusal.again;
+		if (refusal.again) {
+			b->verbs->status = refusal.refused++ % 2 ? -EAGAIN : -VB_EPEERGONE;
+			return 0;
+		}
+	}
+	return refusal.real->post(ep, b);
+}
 
 static void act(void *arg)
 {
@@ -44,6 +66,12 @@ static void act(void *arg)
 	struct vb_grant g;
 
 	assert_int_equal(vb_lock_client_open(a->o->space, a->node, &me), 0);
+	if (refusal.on) {
+		refusal.real = me->ep->ops == &refusal.ops ? refusal.real : me->ep->ops;
+		refusal.ops = *refusal.real;
+		refusal.ops.post = post_refused;
+		me->ep->ops = &refusal.ops;
+	}
 	assert_int_equal(vb_ep_sleep(me->ep, APART_NS * (a->at + 1)), 0);
 	assert_int_equal(vb_lock_acquire(me, 0, a->mode, VB_FOREVER_NS, &g), 0);
 	a->o->granted[a->o->n++] = a->name;
@@ -52,6 +80,7 @@ static void act(void *arg)
 	assert_int_equal(vb_ep_sleep(me->ep, a->hold_ns), 0);
 	a->o->inside--;
 	assert_int_equal(vb_lock_release(me, &g), 0);
+	a->o->over_ns = vb_ep_now(me->ep);
 	vb_lock_client_close(me);
 }
 
@@ -76,7 +105,7 @@ static void expect_order(const char *lock, const char *options, const char *who,
 			 unsigned most_inside)
 {
 	const struct vb_lock_space_params p = {
-		.lock = lock, .options = options, .locks = 1, .lease_ns = 1000000000};
+		.lock = lock, .options = options, .locks = 1, .lease_ns = LEASE_NS};
 	struct vb_fabric *f = cluster("profile=cx5", NODES, 1);
 	struct order o = {.lock = lock, .options = options};
 	struct vb_lock_server *server;
@@ -100,6 +129,7 @@ static void expect_order(const char *lock, const char *options, const char *who,
 		fail_msg("%s, %s: granted %s, %u at a time; not %s, %u", lock,
 			 options ? options : "defaults", o.granted, o.most_inside, order,
 			 most_inside);
+	assert_true(o.over_ns < LEASE_NS); /* no recovery was needed */
 	vb_lock_server_stop(server);
 	vb_lock_space_close(o.space);
 	vb_fabric_close(f);
@@ -148,6 +178,19 @@ static void test_shiftlock_writers(void **state)
 		vb_lock_space_close(space);
 		vb_fabric_close(f);
 	}
+}
+
+/* One that is told once is told again where the message has not left: it is not left to a recovery, though
+ * the queue may be joined in another order. */
+static void test_shiftlock_refused(void **state)
+{
+	(void)state;
+	refusal.on = true;
+	refusal.refused = 0;
+	expect_order("shiftlock", NULL, "W1 W2 W3 W4", "abcd", 1);
+	expect_order("shiftlock", "max_writers=1", "W1 R2 W1 R3 W1 W1", "abdcef", 2);
+	refusal.on = false;
+	assert_true(refusal.refused >= 6);
 }
 
 static void test_rma_groups(void **state)
@@ -218,7 +261,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_server_queue), cmocka_unit_test(test_shiftlock_writers),
 		cmocka_unit_test(test_rma_groups),   cmocka_unit_test(test_rma_turns),
-		cmocka_unit_test(test_rma_shape),
+		cmocka_unit_test(test_rma_shape),    cmocka_unit_test(test_shiftlock_refused),
 	};
 
 	return cmocka_run_group_tests_name("lock order", tests, NULL, NULL);

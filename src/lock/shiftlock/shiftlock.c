@@ -415,11 +415,17 @@ static int await_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 
 /* ---- acquire ---- */
 
-/* A message that cannot be sent costs a recovery: it is counted. */
+/* A message that is lost costs a recovery: it is counted.  One that is refused has not left, and who is to hear
+ * it lives: there is no link to it yet, or not again. */
 static int tell(struct vb_lock_client *me, vb_peer to, const struct vb_msg *msg)
 {
-	int err = vb_send(me->ep, to, msg);
+	unsigned refused = 0;
+	int err;
 
+	do
+		err = vb_send(me->ep, to, msg);
+	while (vb_unlikely(err == -VB_EPEERGONE || err == -EAGAIN) &&
+	       vb_peer_alive(me->ep->fabric, to) && vb_lock_ask_again(me, -VB_EPEERGONE, &refused));
 	if (vb_unlikely(err != 0)) {
 		me->untold++;
 		vb_debug("lock at %#llx: a message to client %llx could not be sent (%s)",

@@ -152,30 +152,49 @@ static struct am_host *missing(struct am_wire *w)
 	return NULL;
 }
 
-/* A server waits for nobody; a client for the first server that tells it what nodes there are. */
+/* Some connection is being made, or greeted over. */
+static bool under_way(const struct am_wire *w)
+{
+	for (uint32_t i = 0; i < w->f->hosts; i++)
+		if (w->host[i].via != NULL && w->host[i].state != AM_UP &&
+		    w->host[i].state != AM_GONE)
+			return true;
+	return false;
+}
+
+/*
+ * A server waits for nobody; a client for the first server that tells it what nodes there are.  And then, a
+ * little, for those that it is about to reach: until then what it sends them is refused, and a lock that
+ * tells its successor once, and leaves what is lost to its recovery, would need one at every start.
+ */
 static int meet_elastic(struct am_wire *w)
 {
 	const struct net_elastic *e = w->f->elastic;
-	uint64_t until = vb_clock_ns() + e->p.patience_ns;
+	uint64_t until = vb_clock_ns() + e->p.patience_ns, all_until = 0;
 	struct pollfd p = {.fd = w->f->fd, .events = POLLIN};
-	bool first = true;
 
 	am_due(w, 0);
-	while (first || !e->shaped) {
-		first = false;
-		if (e->refused)
+	for (;;) {
+		bool any = am_look(w);
+
+		if (e->refused && !e->shaped)
 			return vb_fail(-EPROTO, "no server of %s takes this client: %s", e->p.named,
 				       e->why);
-		if (vb_clock_ns() > until)
+		if (e->shaped && all_until == 0)
+			all_until = vb_clock_ns() +
+				    (w->o.bound_ns > w->o.retry_ns ? w->o.bound_ns : w->o.retry_ns);
+		if (e->shaped &&
+		    (!net_is_client(w->f) || !under_way(w) || vb_clock_ns() > all_until))
+			return 0;
+		if (!e->shaped && vb_clock_ns() > until)
 			return vb_fail(-ETIMEDOUT,
 				       "no server of %s has let this client in within %llu ms "
 				       "(option patience): %s",
 				       e->p.named, e->p.patience_ns / AM_MS,
 				       e->why != NULL ? e->why : "there was no answer");
-		if (!am_look(w) && am_arm(w->f) == 0 && !e->shaped)
+		if (!any && am_arm(w->f) == 0)
 			(void)poll(&p, 1, 10);
 	}
-	return 0;
 }
 
 static int meet(struct am_wire *w)

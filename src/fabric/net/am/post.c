@@ -22,11 +22,11 @@
 static void end_verb(struct net_fabric *f, struct net_ep *e, struct vb_batch *b, struct vb_verb *v,
 		     int status)
 {
+	v->status = status;
 	if (!(v->flags & VB_SIGNALLED)) {
 		f->stats.dropped++;
 		return;
 	}
-	v->status = status;
 	net_done(f, e->thread, b, 1);
 }
 
