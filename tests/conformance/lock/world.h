@@ -29,6 +29,7 @@
 #include "fabric/sim/sim.h"
 #include "lock/observe.h"
 #include "own_memory.h"
+#include "port.h"
 
 #define MS UINT64_C(1000000)
 /* No test needs so long; whoever does is stuck. */

@@ -286,10 +286,9 @@ static void net_elastic_run(struct world *w, unsigned n)
 	assert_int_equal(write(fd, "not all of one and the same byte, not even here", 47), 47);
 	close(fd);
 	for (unsigned i = 0; i < NET_SERVERS; i++) {
-		uint16_t port;
+		uint16_t port = test_port();
 
-		assert_int_equal(vb_cluster_listen("127.0.0.1", 0, &fd, &port), 0);
-		close(fd);
+		assert_int_not_equal(port, 0);
 		snprintf(e.list + strlen(e.list), sizeof(e.list) - strlen(e.list), "%s127.0.0.1:%u",
 			 i > 0 ? "+" : "", port);
 	}
