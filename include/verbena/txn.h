@@ -563,7 +563,9 @@ int vb_txn_error(const struct vb_coordinator *me);
 
 /*
  * Runs body(me, arg) as a transaction, again and again with growing pauses in between until it
- * commits, at most `tries` times (0: without end).  The body returns 0 to commit; anything else
+ * commits, at most `tries` times (0: without end).  A pause is at most half a millisecond, or, where tries
+ * take long, as long as all of them have taken, up to two seconds: of more transactions than can be done
+ * within a lease some give way until others are through.  The body returns 0 to commit; anything else
  * aborts and is returned, except -EAGAIN, which is tried again.  The second begins each try as
  * vb_txn_begin_with does; its timeout_ns is for all tries and pauses together, 0 or UINT64_MAX
  * without end; it may be longer than the lease, which each try has at most.

@@ -7,14 +7,39 @@
 static const struct vb_txn_params as_usual;
 
 #define PAUSE_NS      2000ull
-#define PAUSE_DOUBLES 8u
+#define PAUSE_DOUBLES 8u  /* for those whose tries are short */
+#define DOUBLES_MOST  20u /* two seconds */
 
-static void pause_before(struct vb_coordinator *me, unsigned tries)
+/*
+ * What the pause before the next try is drawn from.  Tries that meet others are short, and so are their pauses.
+ * But where what all ask for is more than a server can do within a lease, no try gets through, each has been
+ * work in vain, and those that are back at once keep it so:
+ *
+ *	nine ask one server for eleven records each, one after the other: each request waits for those of eight
+ *	others, and the lease is over before the eleventh has come
+ *
+ * There tries take as long as the queue.  So all of them together may be paused for once more, the more the
+ * longer it goes on, until those that are at it get through.
+ */
+uint64_t vb_txn_pause_most(unsigned tries, uint64_t spent_ns)
 {
-	unsigned doubles = tries < PAUSE_DOUBLES ? tries : PAUSE_DOUBLES;
-	uint64_t most = PAUSE_NS << doubles;
+	const uint64_t usual = PAUSE_NS << PAUSE_DOUBLES,
+		       doubled = PAUSE_NS << (tries < DOUBLES_MOST ? tries : DOUBLES_MOST);
 
-	vb_ep_sleep(me->ep, vb_txn_least_pause(me) + vb_rng_below(&me->rng, most));
+	if (spent_ns < usual)
+		spent_ns = usual;
+	return doubled < spent_ns ? doubled : spent_ns;
+}
+
+/* No longer than there is time for a try behind it. */
+static void pause_before(struct vb_coordinator *me, unsigned tries, uint64_t spent_ns,
+			 uint64_t until_ns)
+{
+	uint64_t most = vb_txn_pause_most(tries, spent_ns), now = vb_ep_now(me->ep),
+		 left = until_ns > now ? until_ns - now : 1;
+
+	vb_ep_sleep(me->ep,
+		    vb_txn_least_pause(me) + vb_rng_below(&me->rng, most < left ? most : left));
 }
 
 int vb_txn_run(struct vb_coordinator *me, vb_txn_body body, void *arg, unsigned tries)
@@ -38,7 +63,7 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
 		    void *arg, unsigned tries)
 {
 	struct vb_txn_params p;
-	uint64_t until = 0;
+	uint64_t until = UINT64_MAX, spent = 0;
 
 	if (vb_any_null(me, params, body))
 		return -EINVAL;
@@ -47,17 +72,15 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
 		int err = 0;
 
 		if (i > 0)
-			pause_before(me, i);
+			pause_before(me, i, spent, until);
 		if (i > 0 && p.timeout_ns != 0)
 			err = time_left(me, until, &p);
 		if (err == 0)
 			err = vb_txn_begin_with(me, &p);
 		if (err)
 			return err;
-		if (i == 0)
-			until = UINT64_MAX - p.timeout_ns > me->txn.begin_ns
-					? me->txn.begin_ns + p.timeout_ns
-					: UINT64_MAX;
+		if (i == 0 && p.timeout_ns != 0 && UINT64_MAX - p.timeout_ns > me->txn.begin_ns)
+			until = me->txn.begin_ns + p.timeout_ns;
 		err = body(me, arg);
 		if (err == 0)
 			err = vb_txn_commit(me);
@@ -70,6 +93,7 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
 			return err;
 		if (vb_task_cancelled(vb_task_self()))
 			return -ECANCELED;
+		spent += vb_ep_now(me->ep) - me->txn.begin_ns;
 	}
 	return -EAGAIN;
 }

@@ -368,6 +368,9 @@ static inline uint64_t vb_txn_least_pause(const struct vb_coordinator *me)
 	return me->db->wait_ns != 0 && me->txn.cause == VB_TXN_TIMEOUT ? 2 * me->db->look_ns : 0;
 }
 
+/* From what the pause before its next try is drawn, when so many tries have taken so long together (txn/again.c). */
+uint64_t vb_txn_pause_most(unsigned tries, uint64_t spent_ns);
+
 /* For how long a stage may wait from now on, if that is bounded by less than the lease; else
  * UINT64_MAX. */
 static inline uint64_t vb_txn_patience(const struct vb_txn *t)

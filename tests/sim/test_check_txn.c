@@ -259,6 +259,19 @@ static void nearly_too_late(void **state)
 	free(r.stories);
 }
 
+/* Nine audit eleven accounts, one READ after the other by one server, whose queue was longer than their lease: once the
+ * faults were over each was back before the others were through, and none was ever (tests/sim/test_txn_crowd.c). */
+static void crowd_thins_out(void **state)
+{
+	struct vb_txn_explored r = explored("mocc", "11101", 98939557811493);
+
+	(void)state;
+	if (r.violations > 0)
+		fail_msg("%s", r.stories != NULL ? r.stories : "");
+	assert_true(r.aborts[VB_TXN_TIMEOUT] > r.commits);
+	free(r.stories);
+}
+
 /* Coordinators come and go, are cancelled, think for too long, and sweep nodes; servers die. */
 static void comings_and_goings(void **state)
 {
@@ -654,6 +667,7 @@ int main(void)
 		cmocka_unit_test(kept_as_drawn),
 		cmocka_unit_test(same_name_is_alive),
 		cmocka_unit_test(nearly_too_late),
+		cmocka_unit_test(crowd_thins_out),
 		cmocka_unit_test(comings_and_goings),
 		cmocka_unit_test(unknown_commits),
 		cmocka_unit_test(levels_differ),

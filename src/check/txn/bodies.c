@@ -7,6 +7,9 @@
 #define TRIES_MAX    400u /* of one transaction, in the liveness phase */
 #define TRIES_BEYOND 1u   /* ... where it may never succeed */
 
+#define PAUSE_NS      2000ull /* between tries, until the faults end: twice as much each time */
+#define PAUSE_DOUBLES 7u
+
 /* ---- bodies: 0 to commit, -EAGAIN, or what the call said ---- */
 
 static int read_account(struct txn_slot *s, uint64_t key, int64_t *money)
@@ -367,10 +370,20 @@ static int if_scarce(struct txn_slot *s, const struct plan *p, int err)
 	return s->w->live ? -EAGAIN : err;
 }
 
+/* As vb_txn_run; while faults are on, who is back sooner meets more. */
+static void pause_before(struct txn_slot *s, unsigned tries, uint64_t spent_ns)
+{
+	uint64_t most = s->w->live ? vb_txn_pause_most(tries, spent_ns)
+				   : PAUSE_NS << (tries < PAUSE_DOUBLES ? tries : PAUSE_DOUBLES);
+
+	vb_ep_sleep(s->me->ep, vb_rng_below(&s->rng, most));
+}
+
 int txn_attempt(struct txn_slot *s)
 {
 	unsigned most = txn_is_beyond(s->w) ? TRIES_BEYOND : TRIES_MAX;
 	struct plan p;
+	uint64_t spent = 0;
 	int err = -EAGAIN;
 
 	draw_plan(s, &p);
@@ -380,10 +393,10 @@ int txn_attempt(struct txn_slot *s)
 		if (txn_cancelled())
 			break;
 		if (tries > 0)
-			vb_ep_sleep(s->me->ep,
-				    vb_rng_below(&s->rng, 2000ull << (tries < 7 ? tries : 7)));
+			pause_before(s, tries, spent);
 		txn_stay_alive(s);
 		err = try_once(s, &p);
+		spent += vb_sched_now(s->w->sched) - s->begin_ns;
 		note_time(s);
 		err = in_its_time(s, &p, err);
 		err = if_scarce(s, &p, err);
