@@ -305,6 +305,10 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
  *                  place yet, because a server that lives has not answered for 10 s, and may still
  *                  write it.  Begin again later
  *   -ECANCELED     the same, and the task was cancelled while it waited for that server
+ *   -VB_ELOST      a write of a committed transaction, the coordinator's own or one that it has recovered, is
+ *                  lost: its record was let go and does not have it, as the log says.  Only a fabric that
+ *                  executes what is posted behind a verb which it has refused can do that.  Told once, where
+ *                  it is found; the coordinator goes on
  *
  * Threads: the coordinator's.
  */
@@ -597,6 +601,7 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
  *                or the node itself is; or the link to another node is down where the caller itself
  *                has committed what is not in place yet
  *   -VB_ETOOLATE the caller stood still for a lease where it was about to free a lock
+ *   -VB_ELOST    a committed write is lost, as for vb_txn_begin
  *   others       the fabric's
  *
  * A lock or place that cannot be recovered keeps none of the others: the first error is returned

@@ -36,7 +36,8 @@ enum vb_error {
 	 * and its completion was lost.  Treat a lock as possibly held until its lease has
 	 * passed. */
 	VB_EUNKNOWN = VB_ERR_BASE,
-	/* The grant was lost before this call: its lease ran out and others may hold the lock. */
+	/* The grant was lost before this call: its lease ran out and others may hold the lock.  Of
+	 * vb_txn_begin and vb_db_recover: a committed write is. */
 	VB_ELOST,
 	/* The peer or the node's server is gone (process dead, endpoint closed, retries spent), or
 	 * was never started. */

@@ -73,7 +73,9 @@ const char *vb_strerror(int err)
 	case VB_EUNKNOWN:
 		return "it may or may not have happened: the answer was lost";
 	case VB_ELOST:
-		return "the grant was lost: its lease ran out and others may hold the lock";
+		return "it was lost: the lease of a grant ran out and others may hold the lock, or "
+		       "a "
+		       "committed write is gone";
 	case VB_EPEERGONE:
 		return "the peer or the server is gone";
 	case VB_EACCESS:

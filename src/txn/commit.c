@@ -41,6 +41,7 @@ static void put_entry(const struct vb_db *db, const struct vb_item *it, struct v
 		.at = it->at,
 		.held = it->held,
 		.next = undone ? vb_tuple_word(image, l->version_at) : it->next,
+		.was = undone ? it->next : vb_tuple_word(image, l->version_at),
 		.table = it->table->id,
 		.by_server = vb_db_server_writes(db),
 		.to_slot = it->to_slot,

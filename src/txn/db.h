@@ -63,12 +63,13 @@ struct vb_log_entry {
 	vb_addr at;
 	uint64_t held; /* the lock word while the transaction has it */
 	uint64_t next; /* the version that it gets */
+	uint64_t was;  /* ... and that which it had */
 	uint16_t table;
 	uint8_t by_server; /* it is the node's server that writes it, for the coordinator */
 	uint8_t to_slot;
 	uint32_t bytes; /* of record behind this, padded to 8 */
 };
-_Static_assert(sizeof(struct vb_log_entry) == 32, "its record is aligned");
+_Static_assert(sizeof(struct vb_log_entry) == 40, "its record is aligned");
 
 struct vb_txn_watch;
 
@@ -242,6 +243,8 @@ struct vb_coordinator {
 	/* Counted. */
 	uint64_t
 		lost_locks; /* that were another's when a commit let them go: never, if all is right */
+	uint64_t lost_writes; /* of commits, whose locks were let go without them: the same */
+	bool untold;          /* one of which no call has told */
 	uint64_t commits, aborts[VB_TXN_CAUSES], recovered, rolled_forward, calls, waits;
 	struct vb_stage_time timed[VB_STAGES_MAX + 1]; /* the last: the commit point and log */
 };
@@ -526,6 +529,14 @@ int vb_recovery_pay(struct vb_coordinator *me);
 /* Finishes what the last transaction of the lane has left to do, which nobody else writes to; its end is known.
  * 0, or the error for which it is not known to be in place. */
 int vb_lane_finish(struct vb_coordinator *me, struct vb_lane *lane);
+/* -VB_ELOST, once: it has found that a committed write is lost. */
+static inline int vb_txn_tell_loss(struct vb_coordinator *me)
+{
+	if (vb_likely(!me->untold))
+		return 0;
+	me->untold = false;
+	return -VB_ELOST;
+}
 /* Memory (malloc's, NULL: there is none) that its coordinator frees if the task is killed. */
 void *vb_recovery_keep(struct vb_coordinator *me, size_t bytes);
 void vb_recovery_let_go(void *kept);

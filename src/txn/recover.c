@@ -86,16 +86,17 @@ static void note_set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 }
 
 /* The newest of the tuple's versions.  Nobody writes them while the lock word stands. */
-static int read_newest(struct vb_coordinator *me, const struct vb_suspect *s, uint64_t *out)
+static int read_newest(struct vb_coordinator *me, const struct vb_table *t, vb_addr at,
+		       uint64_t *out)
 {
-	const struct vb_tuple_layout *l = &s->table->layout;
+	const struct vb_tuple_layout *l = &t->layout;
 	struct vb_acc *acc = &vb_recovery_lane(me)->acc;
 	uint64_t version[VB_SLOTS_MAX];
 	int err;
 
 	for (unsigned i = 0; i < l->slots; i++)
-		vb_acc_read(acc, VB_READ_DI, s->at + l->version_at + vb_slot_behind(l, i),
-			    &version[i], 8);
+		vb_acc_read(acc, VB_READ_DI, at + l->version_at + vb_slot_behind(l, i), &version[i],
+			    8);
 	err = vb_acc_go(acc);
 	*out = err == 0 ? version[0] : 0;
 	for (unsigned i = 1; i < l->slots && err == 0; i++)
@@ -115,7 +116,7 @@ static int set_back(struct vb_coordinator *me, const struct vb_suspect *s)
 			note_set_back(me, s);
 		return err;
 	}
-	err = read_newest(me, s, &version);
+	err = read_newest(me, s->table, s->at, &version);
 	if (err != 0)
 		return err;
 	vb_recovery_lane(me)->acc.not_after_ns = not_after;
@@ -271,13 +272,14 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 	if (err == 1)
 		err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
 	if (err)
-		return err;
+		return err == 1 ? -VB_EUNKNOWN : err;
 	memcpy(mine, e, sizeof(*e) + e->bytes);
 	mine->held = *held;
 	mine->by_server = 0;
 	head->log_bytes = sizeof(*e) + ((e->bytes + 7) & ~7u);
 	head->log_seal = XXH3_64bits_withSeed(mine, head->log_bytes, *ts);
-	return vb_lane_status(me, lane, *ts | VB_TS_COMMITTED);
+	err = vb_lane_status(me, lane, *ts | VB_TS_COMMITTED);
+	return err == 1 ? -VB_EUNKNOWN : err;
 }
 
 /* A verb to the node has failed with err: is what stood there lost for good?  A link that is down comes
@@ -291,29 +293,64 @@ static bool is_lost(const struct vb_coordinator *me, vb_addr at, int err)
 }
 
 /*
- * Takes the lock over: 0 it is ours, 1 another has it or it is free.  As long as that is not known,
+ * Takes the lock over: 0 it is ours, 1 another has it or it is free, as *word says.  As long as that is not known,
  * nothing else may be done: the lock may stand there in the recovery's name, whose log is all that
  * is left of the commit, and under another name we would take it for another's.  It does if e->held is
  * *ours already.  A link that is down ends it with -VB_EPEERGONE, with *ours if it may stand there.
  */
 static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t held,
-		     bool *ours)
+		     uint64_t *word, bool *ours)
 {
 	vb_addr at = e->at + me->db->store.table[e->table]->layout.lock_at;
-	uint64_t old = 0;
 	int err;
 
 	for (;;) {
-		err = vb_recovery_cas(me, VB_AMOD_IM, at, e->held, held, &old);
-		VB_SOMETIMES_IF(err == 0 && old != e->held && old != held, 200,
+		err = vb_recovery_cas(me, VB_AMOD_IM, at, e->held, held, word);
+		VB_SOMETIMES_IF(err == 0 && *word != e->held && *word != held, 200,
 				"txn: a mender lost its race");
 		if (err == 0)
-			return old == e->held || old == held ? 0 : 1;
+			return *word == e->held || *word == held ? 0 : 1;
 		*ours |= err == -VB_EUNKNOWN;
 		if (err != -VB_EUNKNOWN && err != -VB_ETOOLATE)
 			return err;
 		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
 	}
+}
+
+/*
+ * The lock is not ours to take: the entry's write has happened, or so it is counted on.  What lets a lock go is
+ * of the WRITE's doorbell or is posted behind it, and nothing that is posted behind a refused verb happens.  If
+ * a fabric did the second without the first all the same, a commit that was told as such would be gone without
+ * a word.  That can be told where nobody is at the tuple: versions do not come back, so one that has the version
+ * which the write was to replace has not been written since.
+ *
+ *	lock word    newest version
+ *	free         what it replaces    the write is lost: neither its holder nor who recovers it lets go before
+ *	                                 the WRITE, and nobody sets back what has a log
+ *	free         another             it has happened, and others may have written since
+ *	another's    another             the same
+ *	another's    what it replaces    cannot be told: that is how it looks, too, while one who recovers it has
+ *	                                 the lock and is about to write.  A word says whose it is and not what
+ *	                                 for; and by the time that his log has been asked for he may be through
+ */
+static int look_for_write(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t word)
+{
+	const struct vb_table *t = me->db->store.table[e->table];
+	uint64_t version;
+	int err;
+
+	if (me->db->cc->whose(word).shown != 0)
+		return 0;
+	err = read_newest(me, t, e->at, &version);
+	if (err != 0 || (version | VB_VERSION_ABSENT) != (e->was | VB_VERSION_ABSENT))
+		return err;
+	me->lost_writes++;
+	me->untold = true;
+	vb_error("a committed write of table '%s' at node %u offset %#" PRIx64
+		 " is lost: its lock was let go, and it has not happened.  The fabric has done a "
+		 "verb behind one that it has refused; this is a defect, please report it",
+		 t->name, vb_addr_node(e->at), vb_addr_offset(e->at));
+	return 0;
 }
 
 /* The tuple's commit stage, in the recovery's name. */
@@ -395,12 +432,18 @@ static int name_it(struct vb_coordinator *me, struct redo *r, uint64_t patience_
 static int redo_on(struct vb_coordinator *me, struct redo *r, uint64_t patience_ns)
 {
 	for (;;) {
+		uint64_t word = 0;
 		int err = r->named ? 0 : name_it(me, r, patience_ns);
 
-		if (err == 0)
-			err = take_over(me, &r->e, r->held, &r->ours);
 		if (err != 0)
-			return err < 0 ? err : 0;
+			return err;
+		err = take_over(me, &r->e, r->held, &word, &r->ours);
+		if (err == 1) {
+			r->ours = false;
+			return look_for_write(me, &r->e, word);
+		}
+		if (err != 0)
+			return err;
 		let_server_end(me);
 		if (write_it(me, &r->e, r->ts, r->held, r->not_after)) {
 			me->rolled_forward++;

@@ -241,5 +241,7 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 	if (err == 0)
 		err = free_places(&w, node);
 	vb_recovery_let_go(w.found);
-	return err != 0 ? err : w.first;
+	if (err == 0)
+		err = w.first;
+	return err != 0 ? err : vb_txn_tell_loss(me);
 }

@@ -95,6 +95,8 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 	if (vb_unlikely(me->ripe > 0))
 		vb_txn_recover_ripe(me);
 	err = settle_next(me);
+	if (err == 0)
+		err = vb_txn_tell_loss(me);
 	lane = vb_txn_lane(me);
 	t->snapshot = 0;
 	if (err == 0 && params->isolation == VB_SNAPSHOT)

@@ -127,7 +127,7 @@ static const struct {
 	{"sundial", NULL, 96, true, false, "a release let go of the next holder's lock", NULL},
 	{"sundial", NULL, 211, true, false, "an unlock was posted behind a WRITE that had failed",
 	 NULL},
-	{"wound-wait-sx", NULL, 11, true, false, "a name that had been recovered was used again",
+	{"wound-wait-sx", NULL, 8, true, false, "a name that had been recovered was used again",
 	 "txn: a name is recovered before it is used"},
 	{"silo", NULL, 1186, true, true, "a log that could not be read passed for none",
 	 "txn: a log that cannot be read"},
@@ -192,10 +192,10 @@ static const struct {
 	{"wait-die-fair", 12300031, NULL},
 	/* A sweep ended with -ETIMEDOUT though a server was late by little more than a lease (swept_late of
 	 * tests/unit/test_txn_settle.c). */
-	{"mvcc", 8802444, NULL},
+	{"mvcc", 8802445, NULL},
 	/* Each waited with the name it kept for what another had left undone at a place that did not come round
 	 * (of_the_other_place of tests/unit/test_txn_left.c). */
-	{"wound-wait", 20151, NULL},
+	{"wound-wait", 20153, NULL},
 	/* Without seals a version that an undo had brought back passed for one that had stayed, and an audit
 	 * found what never was (reads_and_undone of tests/unit/test_txn_torn.c). */
 	{"to-cascade", 90036, "to-cascade: ends behind its install"},

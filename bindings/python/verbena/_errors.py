@@ -24,7 +24,9 @@ def _error(name, number, text, *also):
 Unknown = _error(
     "Unknown", _api.CONSTANTS["VB_EUNKNOWN"], "It may or may not have happened: the answer was lost."
 )
-Lost = _error("Lost", _api.CONSTANTS["VB_ELOST"], "The lease ran out; others may hold the lock.")
+Lost = _error(
+    "Lost", _api.CONSTANTS["VB_ELOST"], "The lease ran out; others may hold the lock. Or a committed write is gone."
+)
 PeerGone = _error(
     "PeerGone", _api.CONSTANTS["VB_EPEERGONE"], "The peer or server is gone.", ConnectionError
 )

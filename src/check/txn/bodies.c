@@ -340,6 +340,8 @@ bool txn_may_fail(const struct txn_slot *s, int err)
 		return txn_cancelled();
 	if (err == -EOVERFLOW)
 		return s->w->d->time_left != 0;
+	if (err == -VB_ELOST)
+		return s->w->d->forgotten || s->w->d->too_late != 0;
 	return !s->w->d->calm && (err == -VB_EUNKNOWN || err == -VB_EPEERGONE);
 }
 

@@ -89,6 +89,11 @@ void txn_count(struct txn_world *w, const struct vb_coordinator *me)
 			  "coordinator %u had committed and let %" PRIu64
 			  " locks go that were no longer its own",
 			  me->index, me->lost_locks);
+	if (me->lost_writes > 0)
+		txn_found(w, VB_TXN_RULE_LOST_WRITE,
+			  "coordinator %u has found that %" PRIu64
+			  " writes are lost, though what wrote them had committed",
+			  me->index, me->lost_writes);
 	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)
 		w->out->aborts[i] += me->aborts[i];
 }
