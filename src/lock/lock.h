@@ -354,7 +354,7 @@ static inline int vb_lock_faa(struct vb_lock_client *me, vb_addr word, uint64_t 
 int vb_lock_swap(struct vb_lock_client *me, vb_addr word, uint64_t value, uint64_t until_ns,
 		 uint64_t *old);
 
-/* vb_lock_change and an FAA that do so; never -VB_EPEERGONE. */
+/* vb_lock_change and an FAA that do so, vb_lock_asks times in all; never -VB_EPEERGONE. */
 static inline int vb_lock_change_back(struct vb_lock_client *me, vb_addr word, uint64_t from,
 				      uint64_t to, uint64_t *seen, bool *unsure);
 static inline int vb_lock_add(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old);

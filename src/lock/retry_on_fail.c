@@ -145,29 +145,42 @@ static int rof_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 	}
 }
 
-static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
+/* Takes our name out of the word, which says behind a lost answer whether that has happened.  0 and *seen: the word
+ * before, as far as that is known. */
+static int rof_take_name_out(struct vb_lock_client *me, struct vb_claim *c, uint64_t self,
+			     uint64_t *seen)
 {
-	bool shared = c->mode == VB_SHARED;
-	uint64_t self = shared ? 1 : rof_owner(me), seen;
-	int err = vb_lock_add(me, c->entry, 0 - self, &seen);
+	int err = vb_faa64_before(me->ep, c->entry, 0 - self, VB_FOREVER, seen);
+	bool unsure = false;
 
-	/* A look that is refused says as little as one that is lost. */
-	for (unsigned asks = 1; vb_unlikely(err != 0) && !shared && asks < vb_lock_asks(me->space);
-	     asks++) {
+	for (unsigned asks = 1; vb_unlikely(err != 0) && asks < vb_lock_asks(me->space); asks++) {
+		unsure |= err == -VB_EUNKNOWN;
 		/* After that our name is gone or still there, and no subtraction is under way. */
 		vb_lock_let_land(me);
 		me->retries++;
-		err = vb_read64(me->ep, c->entry, &seen);
-		if (err == 0 && (seen & ~ROF_READERS) != self) {
+		err = unsure ? vb_read64(me->ep, c->entry, seen) : 0;
+		if (unsure && err == 0 && (*seen & ~ROF_READERS) != self) {
 			VB_SOMETIMES(200, "retry-on-fail: a release whose lost answer was yes");
+			*seen = self;
 			return 0;
 		}
-		VB_SOMETIMES_IF(err == 0, 200, "retry-on-fail: a release whose lost answer was no");
+		VB_SOMETIMES_IF(unsure && err == 0, 200,
+				"retry-on-fail: a release whose lost answer was no");
 		if (err == 0)
-			err = vb_faa64(me->ep, c->entry, 0 - self, &seen);
+			err = vb_faa64_before(me->ep, c->entry, 0 - self, VB_FOREVER, seen);
 	}
+	return vb_lock_unknown_if_refused(vb_lock_refusal(err));
+}
+
+static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	bool shared = c->mode == VB_SHARED;
+	uint64_t self = rof_owner(me), seen;
+	int err = shared ? vb_lock_add(me, c->entry, (uint64_t)-1, &seen)
+			 : rof_take_name_out(me, c, self, &seen);
+
 	if (err)
-		return vb_lock_unknown_if_refused(err);
+		return err;
 	if (shared ? (seen & ROF_READERS) != 0 : (seen & ~ROF_READERS) == self)
 		return 0;
 	return vb_fail(-VB_ELOST,

@@ -64,20 +64,29 @@ uint64_t vb_lock_wait_least(const struct vb_lock_space *s, uint64_t wait_ns)
 	return wait_ns > least ? wait_ns : least;
 }
 
-int vb_lock_change_on(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
-		      uint64_t *seen, bool *unsure, int err)
+/* *again: how often it has been asked again, 0 at first. */
+static int change_until_answered(struct vb_lock_client *me, vb_addr word, uint64_t from,
+				 uint64_t to, uint64_t *seen, bool *unsure, int err,
+				 unsigned *again)
 {
 	/* Behind a lost answer a CAS that is refused, because the link is down now, answers nothing. */
-	for (unsigned asks = 1;
-	     (err == -VB_EUNKNOWN || err == -VB_ETOOLATE || (err != 0 && *unsure)) &&
-	     asks < vb_lock_asks(me->space);
-	     asks++) {
+	for (; (err == -VB_EUNKNOWN || err == -VB_ETOOLATE || (err != 0 && *unsure)) &&
+	       *again + 1 < vb_lock_asks(me->space);
+	     ++*again) {
 		*unsure |= err != -VB_ETOOLATE;
 		vb_lock_let_land(me);
 		me->retries++;
 		err = vb_cas64_before(me->ep, word, from, to, VB_FOREVER, seen);
 	}
 	return err != 0 && *unsure ? -VB_EUNKNOWN : vb_lock_refusal(err);
+}
+
+int vb_lock_change_on(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
+		      uint64_t *seen, bool *unsure, int err)
+{
+	unsigned again = 0;
+
+	return change_until_answered(me, word, from, to, seen, unsure, err, &again);
 }
 
 /* ---- links that are down for a moment ---- */
@@ -119,11 +128,14 @@ int vb_lock_swap(struct vb_lock_client *me, vb_addr word, uint64_t value, uint64
 int vb_lock_change_back_on(struct vb_lock_client *me, vb_addr word, uint64_t from, uint64_t to,
 			   uint64_t *seen, bool *unsure, int err)
 {
-	unsigned refused = 0;
+	unsigned again = 0;
 
-	err = vb_lock_change_on(me, word, from, to, seen, unsure, err);
-	while (vb_lock_ask_again(me, err, &refused))
-		err = vb_lock_change(me, word, from, to, seen, unsure);
+	/* Refusals of either kind, and lost answers, are asks of one sum: each takes a verb's bound. */
+	err = change_until_answered(me, word, from, to, seen, unsure, err, &again);
+	while (vb_lock_ask_again(me, err, &again)) {
+		err = vb_cas64_before(me->ep, word, from, to, VB_FOREVER, seen);
+		err = change_until_answered(me, word, from, to, seen, unsure, err, &again);
+	}
 	return vb_lock_unknown_if_refused(err);
 }
 
@@ -131,10 +143,9 @@ int vb_lock_add_on(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64
 {
 	unsigned refused = 0;
 
-	err = vb_lock_faa_on(me, word, add, old, err);
-	while (vb_lock_ask_again(me, err, &refused))
-		err = vb_lock_faa(me, word, add, old);
-	return vb_lock_unknown_if_refused(err);
+	while (vb_lock_ask_again(me, vb_lock_refusal(err), &refused))
+		err = vb_faa64_before(me->ep, word, add, VB_FOREVER, old);
+	return vb_lock_unknown_if_refused(vb_lock_refusal(err));
 }
 
 /* ---- words that name their owner ---- */

@@ -24,6 +24,7 @@ static struct world {
 	const struct vb_fabric_ops *real;
 	struct vb_rng rng;
 	unsigned refused;
+	int always; /* all of a are refused so; 0: as it comes */
 } w;
 
 static bool may_be_refused(const struct vb_batch *b)
@@ -39,11 +40,13 @@ static bool may_be_refused(const struct vb_batch *b)
 /* As am_did_not_happen says it, of one batch in four. */
 static int post(struct vb_ep *ep, struct vb_batch *b)
 {
-	if (!may_be_refused(b) || vb_rng_below(&w.rng, 4) != 0)
+	if (!may_be_refused(b) || (w.always == 0 && vb_rng_below(&w.rng, 4) != 0))
 		return w.real->post(ep, b);
 	w.refused++;
 	for (unsigned i = 0; i < b->n; i++)
-		b->verbs[i].status = b->verbs[i].not_after_ns != 0 ? -VB_ETOOLATE : -VB_EUNKNOWN;
+		b->verbs[i].status = b->verbs[i].not_after_ns == 0 ? -VB_EUNKNOWN
+				     : w.always != 0               ? w.always
+								   : -VB_ETOOLATE;
 	return 0;
 }
 
@@ -144,13 +147,64 @@ static void test_with_leases(void **state)
 	late("drtm", NULL);
 }
 
+/* ---- for good ---- */
+
+/* A release whose verbs are refused without an end asks so often and no more, and says that it does not know. */
+static void ends(const char *lock, enum vb_mode mode, int how)
+{
+	const struct vb_fabric_params fp = {
+		.fabric = "sim", .nodes = 2, .node_bytes = 4u << 20, .endpoints = 8};
+	const struct vb_lock_space_params sp = {.lock = lock, .locks = 2};
+	struct vb_lock_client *a, *b;
+	struct vb_lock_space *s;
+	struct vb_fabric *f;
+	struct vb_grant g;
+	uint64_t begin, asks;
+
+	must(vb_fabric_open(&fp, &f));
+	must(vb_lock_space_open(f, &sp, &s));
+	must(vb_lock_client_open(s, 0, &a));
+	must(vb_lock_client_open(s, 1, &b));
+	must(vb_lock_acquire(a, 1, mode, VB_FOREVER_NS, &g));
+	w = (struct world){.real = a->ep->ops, .ops = *a->ep->ops, .always = how};
+	w.ops.post = post;
+	a->ep->ops = &w.ops;
+	begin = vb_ep_now(a->ep);
+	assert_int_equal(vb_lock_release(a, &g), -VB_EUNKNOWN);
+	asks = vb_lock_asks(s);
+	printf("%s, %s: %u\n", lock, vb_strerror(how), w.refused);
+	assert_int_equal(w.refused, asks);
+	assert_true(vb_ep_now(a->ep) - begin < (asks + 1) * 5 / 4 * f->caps.verb_bound_ns);
+	a->ep->ops = w.real;
+	vb_lock_client_close(a);
+	vb_lock_client_close(b);
+	must(vb_lock_space_close(s));
+	must(vb_fabric_close(f));
+}
+
+static void test_refused_for_good(void **state)
+{
+	static const int how[] = {-VB_ETOOLATE, -VB_EPEERGONE, -VB_EUNKNOWN};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(how); i++) {
+		ends("cas", VB_EXCLUSIVE, how[i]);
+		ends("retry-on-fail", VB_EXCLUSIVE, how[i]);
+		ends("mcs", VB_EXCLUSIVE, how[i]);
+		ends("ncosed", VB_EXCLUSIVE, how[i]);
+		/* What becomes of an addition that is lost is not asked for. */
+		if (how[i] != -VB_EUNKNOWN)
+			ends("retry-on-fail", VB_SHARED, how[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cas),         cmocka_unit_test(test_retry_on_fail),
 		cmocka_unit_test(test_mcs),         cmocka_unit_test(test_ncosed),
 		cmocka_unit_test(test_rma_rw),      cmocka_unit_test(test_rma_rw_one_group),
-		cmocka_unit_test(test_with_leases),
+		cmocka_unit_test(test_with_leases), cmocka_unit_test(test_refused_for_good),
 	};
 
 	return cmocka_run_group_tests_name("late", tests, NULL, NULL);
