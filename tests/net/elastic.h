@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "child.h"
 #include "fabric/tcp/inner.h"
+#include "key_file.h"
 #include "lock/lock.h"
 #include "port.h"
 
@@ -46,7 +47,8 @@ struct board {
 
 struct world {
 	struct board *b;
-	char key[64], list[128], more[96];
+	char key[KEY_FILE_NAME], list[128], more[96];
+	int key_fd;
 	unsigned servers;
 	pid_t pid[SERVERS];
 };
@@ -235,19 +237,15 @@ static inline void world_open(struct world *w, unsigned servers, const char *mor
 {
 	uint8_t key[48];
 	size_t n = 0;
-	int fd;
 
 	*w = (struct world){.servers = servers};
 	w->b = mmap(NULL, sizeof(*w->b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(w->b != MAP_FAILED);
 	snprintf(w->more, sizeof(w->more), "%s", more);
-	snprintf(w->key, sizeof(w->key), "elastic.%d.XXXXXX", (int)getpid());
-	fd = mkstemp(w->key);
-	assert_true(fd >= 0);
 	for (unsigned i = 0; i < sizeof(key); i++)
 		key[i] = (uint8_t)rand();
-	assert_int_equal(write(fd, key, sizeof(key)), sizeof(key));
-	close(fd);
+	w->key_fd = key_file(key, sizeof(key), w->key);
+	assert_true(w->key_fd >= 0);
 	for (unsigned i = 0; i < servers; i++) {
 		uint16_t port = test_port();
 
@@ -286,7 +284,7 @@ static inline void world_close(struct world *w)
 		if (w->pid[i] != 0)
 			ended(w->pid[i]);
 	}
-	unlink(w->key);
+	close(w->key_fd);
 	munmap(w->b, sizeof(*w->b));
 }
 

@@ -27,6 +27,7 @@
 #include "fabric/hook/hooks.h"
 #include "fabric/net/elastic.h"
 #include "fabric/sim/sim.h"
+#include "key_file.h"
 #include "lock/observe.h"
 #include "own_memory.h"
 #include "port.h"

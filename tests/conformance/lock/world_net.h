@@ -213,7 +213,7 @@ static void net_run_together(struct world *w, unsigned n)
 #define NET_SERVERS 2
 
 struct net_elastic_world {
-	char key[64], list[64];
+	char key[KEY_FILE_NAME], list[64];
 	struct board_here {
 		uint32_t up, over; /* servers that serve, actors that have come to their ends */
 	} * b;
@@ -278,13 +278,11 @@ static void net_elastic_main(struct world *w, struct net_elastic_world *e, unsig
 
 static void net_elastic_run(struct world *w, unsigned n)
 {
-	struct net_elastic_world e = {.key = "elastic.XXXXXX"};
+	struct net_elastic_world e = {0};
 	pid_t pid[WORLD_ACTORS + NET_SERVERS];
-	int fd = mkstemp(e.key);
+	int key = key_file("not all of one and the same byte, not even here", 47, e.key), fd;
 
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, "not all of one and the same byte, not even here", 47), 47);
-	close(fd);
+	assert_true(key >= 0);
 	for (unsigned i = 0; i < NET_SERVERS; i++) {
 		uint16_t port = test_port();
 
@@ -308,7 +306,7 @@ static void net_elastic_run(struct world *w, unsigned n)
 	}
 	reap(w, pid, n + NET_SERVERS);
 	munmap(e.b, sizeof(*e.b));
-	unlink(e.key);
+	close(key);
 }
 
 static void net_run(struct world *w, unsigned n)
