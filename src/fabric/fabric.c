@@ -301,6 +301,12 @@ int vb_ep_wait(struct vb_ep *ep, uint64_t until_ns)
 	return err;
 }
 
+bool vb_ep_cut_off(struct vb_ep *ep)
+{
+	ep = lowest(ep);
+	return ep->ops->cut_off != NULL && ep->ops->cut_off(ep);
+}
+
 void vb_ep_wake(struct vb_ep *ep)
 {
 	ep = lowest(ep);

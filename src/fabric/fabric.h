@@ -217,6 +217,8 @@ struct vb_fabric_ops {
 	bool (*peer_alive)(struct vb_fabric *f, vb_peer peer);
 	/* Optional, see vb_node_gone.  NULL: no node's memory ever goes. */
 	bool (*node_gone)(struct vb_fabric *f, uint16_t node);
+	/* Optional, see vb_ep_cut_off.  NULL: none ever is. */
+	bool (*cut_off)(const struct vb_ep *ep);
 
 	/* Room for named regions in a node's segment: 64-byte aligned, zeroed.  The same name gives
 	 * the same region; *fresh says who came first.  -ENOSPC, -EINVAL; -EEXIST, not said: it
@@ -362,6 +364,8 @@ uint64_t vb_ep_common_now(struct vb_ep *ep, uint64_t *error_ns);
 /* Waits until a message may be there (0), the local time is until_ns (-ETIMEDOUT), -ECANCELED.
  * Spurious returns are allowed; every waiter of the endpoint is woken by every message. */
 int vb_ep_wait(struct vb_ep *ep, uint64_t until_ns);
+/* No message comes there any more, for good: its home is gone.  Who waits for one is woken to see it. */
+bool vb_ep_cut_off(struct vb_ep *ep);
 void vb_ep_wake(struct vb_ep *ep); /* a message came, or another task has taken out what did */
 
 static inline void vb_ep_checkpoint(struct vb_ep *ep, bool before)

@@ -250,7 +250,7 @@ static int rpc_attempt(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 	}
 	if (err == 0)
 		return (int)answer.err;
-	if (err != -VB_EPEERGONE)
+	if (err != -VB_EPEERGONE || vb_ep_cut_off(me->ep))
 		vb_ask_forgo(me, RPC_WITHDRAW, &ask);
 	return err;
 }

@@ -200,6 +200,8 @@ static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask
 	}
 	memcpy(request.data, ask, sizeof(*ask));
 	err = vb_rpc_call(&me->mail, server, &request, &reply, until_ns);
+	if (err == -VB_EPEERGONE && vb_ep_cut_off(me->ep))
+		return err;
 	if (err == -VB_EPEERGONE && !vb_peer_alive(me->ep->fabric, server))
 		return server_gone(me, ask->lock);
 	if (err == -VB_EPEERGONE || err == -EAGAIN) {

@@ -145,6 +145,8 @@ int vb_box_wait(struct vb_mail *m, struct vb_box *box, unsigned mask, uint64_t u
 		vb_mail_sort(m);
 		if (box->full & mask)
 			return 0;
+		if (vb_unlikely(vb_ep_cut_off(m->ep)))
+			return -VB_EPEERGONE;
 		err = vb_ep_wait(m->ep, until_ns);
 		if (err == 0)
 			continue;

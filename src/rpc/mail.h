@@ -67,7 +67,7 @@ void vb_mail_sort(struct vb_mail *m);
 int vb_box_take(struct vb_box *box, uint16_t tag, struct vb_msg *out);
 
 /* Sorts and waits until a slot of `mask` (bit per tag class) is full (0), -ETIMEDOUT at the local
- * time until_ns, -ECANCELED. */
+ * time until_ns, -ECANCELED, -VB_EPEERGONE: nothing comes to the endpoint any more (vb_ep_cut_off). */
 int vb_box_wait(struct vb_mail *m, struct vb_box *box, unsigned mask, uint64_t until_ns);
 
 /*

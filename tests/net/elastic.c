@@ -277,13 +277,13 @@ static void test_cut(void **state)
 
 /* ---- away for too long ---- */
 
-/* Whom a server has given up the others know for dead, and so it is. */
+/* Whom a server has given up the others know for dead, and so it is there, although it has its home elsewhere. */
 static void test_given_up(void **state)
 {
 	struct world w;
 	pid_t pid;
 
-	world_open(&w, 1, PATIENT ",linger=10ms");
+	world_open(&w, 2, PATIENT ",linger=10ms");
 	servers_start(&w, NULL);
 	pid = child();
 	if (pid == 0) {
@@ -295,7 +295,7 @@ static void test_given_up(void **state)
 
 		/* It tries again after an eighth of that. */
 		MUST_BE(0, open_client_as(&w, w.key, ",retry=4s", &f));
-		MUST_BE(0, vb_ep_open(f, 0, &ep));
+		MUST_BE(0, vb_ep_open(f, 1, &ep));
 		MUST_BE(0, vb_region(f, 0, "word", 64, &a, &fresh));
 		begun = vb_ep_now(ep);
 		/* A server that was held up for longer than that has not given us up: once more. */
@@ -306,6 +306,7 @@ static void test_given_up(void **state)
 			MUST_BE(0, vb_ep_sleep(ep, MS));
 		}
 		MUST_BE(-VB_EPEERGONE, vb_faa64(ep, a, 1, &old));
+		MUST(!vb_node_gone(f, 1));
 		vb_ep_close(ep);
 		MUST_BE(0, vb_fabric_close(f));
 		MUST_BE(0, open_client(&w, &f));

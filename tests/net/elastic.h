@@ -43,6 +43,7 @@ struct board {
 	uint32_t stop[SERVERS], cut[SERVERS], greet[SERVERS];
 	uint32_t step[8];
 	uint64_t word[8];
+	uint8_t id[4][NET_ID];
 };
 
 struct world {
@@ -179,6 +180,9 @@ static inline void show(struct world *w, unsigned i, struct vb_fabric *f)
 /* Serves until it is told to stop; `with` opens and starts what it serves. */
 typedef void (*with_fn)(struct world *w, struct vb_fabric *f);
 
+/* What a server does again and again besides. */
+static void (*server_each)(struct world *w, unsigned i, struct vb_fabric *f);
+
 VB_NORETURN static inline void server_main(struct world *w, unsigned i, with_fn with)
 {
 	struct vb_fabric *f;
@@ -188,6 +192,8 @@ VB_NORETURN static inline void server_main(struct world *w, unsigned i, with_fn 
 		with(w, f);
 	while (!get(&w->b->stop[i])) {
 		show(w, i, f);
+		if (server_each != NULL)
+			server_each(w, i, f);
 		if (get(&w->b->cut[i])) {
 			cut_all(f);
 			set(&w->b->cut[i], 0);
@@ -275,6 +281,14 @@ static inline void look_again(struct world *w, unsigned i)
 {
 	set(&w->b->server[i].up, 0);
 	await(get(&w->b->server[i].up));
+}
+
+static inline void server_kill(struct world *w, unsigned i)
+{
+	assert_int_equal(kill(w->pid[i], SIGKILL), 0);
+	assert_int_equal(waitpid(w->pid[i], NULL, 0), w->pid[i]);
+	w->pid[i] = 0;
+	set(&w->b->server[i].up, 0);
 }
 
 static inline void world_close(struct world *w)

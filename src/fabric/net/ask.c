@@ -11,6 +11,16 @@
 #define FULL_NS  1000000ull   /* until there may be room for a control message */
 #define GONE_NS  100000000ull /* how soon the death of the owner is seen at the latest */
 
+/* A question about what a host had is not for who has begun in its place; who is asked whether somebody lives
+ * is. */
+static bool is_void(const struct net_fabric *f, const struct net_ask *ask,
+		    const struct control_ask *q)
+{
+	if (q->kind == CONTROL_LIVES)
+		return __atomic_load_n(&f->core->host[ask->host].gone, __ATOMIC_ACQUIRE);
+	return net_memory_gone(f, ask->host);
+}
+
 /* Engine held by nobody.  0: it is on its way, or was answered meanwhile. */
 static int ask_once(struct net_fabric *f, struct net_ask *ask, const struct control_ask *q)
 {
@@ -18,7 +28,8 @@ static int ask_once(struct net_fabric *f, struct net_ask *ask, const struct cont
 
 	pthread_mutex_lock(&f->engine);
 	if (!ask->answered) {
-		err = f->t->control(f, ask->host, q, sizeof(*q));
+		err = is_void(f, ask, q) ? -VB_EPEERGONE
+					 : f->t->control(f, ask->host, q, sizeof(*q));
 		if (err == 0)
 			f->t->flush(f);
 	}
@@ -33,7 +44,7 @@ static int ask_on(struct net_fabric *f, struct net_ask *ask, const struct contro
 	uint64_t again;
 	int err;
 
-	if (__atomic_load_n(&f->core->host[ask->host].gone, __ATOMIC_ACQUIRE))
+	if (is_void(f, ask, q))
 		return -VB_EPEERGONE;
 	err = ask_once(f, ask, q);
 	if (vb_clock_ns() >= end_ns)
@@ -47,8 +58,7 @@ static int ask_on(struct net_fabric *f, struct net_ask *ask, const struct contro
 		*pause_ns *= 2;
 	if (again > end_ns)
 		again = end_ns;
-	while (ask->batch.pending > 0 && vb_clock_ns() < again &&
-	       !__atomic_load_n(&f->core->host[ask->host].gone, __ATOMIC_ACQUIRE)) {
+	while (ask->batch.pending > 0 && vb_clock_ns() < again && !is_void(f, ask, q)) {
 		uint64_t look = vb_clock_ns() + GONE_NS;
 
 		(void)vb_task_suspend_uninterruptible(look < again ? look : again);

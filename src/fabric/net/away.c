@@ -115,6 +115,8 @@ void net_away_opened(struct net_fabric *f, struct net_ep *e, uint32_t turn)
 	uint32_t host = home_of(f, e);
 
 	vb_list_push(&f->elastic->away, &e->in_away);
+	if (f->elastic->home[host].eps++ == 0)
+		f->t->due(f, 0);
 	/* Over a new connection the others have been told already, and it was not among them. */
 	if (turn != f->elastic->turn[host])
 		(void)tell(f, e, CONTROL_HAVE);
@@ -124,6 +126,7 @@ void net_away_opened(struct net_fabric *f, struct net_ep *e, uint32_t turn)
 void net_away_closed(struct net_fabric *f, struct net_ep *e)
 {
 	vb_list_remove(&e->in_away);
+	f->elastic->home[home_of(f, e)].eps--;
 	/* If it does not arrive, the home hears of it by the next reconnection. */
 	(void)tell(f, e, CONTROL_GIVE_BACK);
 	f->t->flush(f);

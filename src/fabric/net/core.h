@@ -69,6 +69,7 @@ struct net_node {
 
 struct net_host {
 	bool gone; /* atomic: the cluster says so */
+	bool anew; /* atomic: it has begun again; there are messages to it, but what it had is gone */
 	bool told; /* under the engine: the transport knows */
 };
 
@@ -145,6 +146,8 @@ void net_thread_put(struct net_thread *t);
 bool net_is_here(const struct net_thread *t);
 /* It is gone for good.  Engine held. */
 void net_host_is_gone(struct net_fabric *f, uint32_t host);
+/* What it had is gone for good, and it is there.  Engine held. */
+void net_host_is_anew(struct net_fabric *f, uint32_t host);
 /* One pass of the engine, which the caller holds. */
 bool net_pass(struct net_fabric *f);
 void net_ring_bell(struct net_thread *t);
@@ -166,8 +169,17 @@ int net_ask_on_thread(struct net_fabric *f, const struct control_ask *question,
 uint32_t net_draw_number(struct net_fabric *f);
 /* Into its ring: 0, -EAGAIN.  Engine held. */
 int net_ep_put(struct net_ep *e, const struct vb_msg *m);
+/* Whoever waits there looks again.  Engine held. */
+void net_ep_stir(struct net_ep *e);
 
 struct net_ep *net_ep_find(struct net_fabric *f, uint32_t client);
+
+/* No verb reaches its memory any more, nor a question: what is there now, if anything is, is another's. */
+static inline bool net_memory_gone(const struct net_fabric *f, uint32_t host)
+{
+	return __atomic_load_n(&f->core->host[host].gone, __ATOMIC_ACQUIRE) ||
+	       __atomic_load_n(&f->core->host[host].anew, __ATOMIC_ACQUIRE);
+}
 
 /* So the cluster says. */
 static inline bool net_host_gone(const struct net_fabric *f, uint16_t node)

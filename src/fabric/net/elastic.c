@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "vb_config.h"
 
-#define CARD_VERSION  2
+#define CARD_VERSION  3
 #define SAID_NS       10000000000ull
 #define CLOCK_EACH_NS 1000000000ull
 #define CLOCK_UNKNOWN 3600000000000ull
@@ -24,6 +24,7 @@ struct card {
 	uint64_t settle_ns;
 	uint8_t id[NET_ID];
 	uint64_t place; /* to a client: the number of its place */
+	uint64_t linger_ns;
 };
 _Static_assert(sizeof(struct card) == NET_CARD && NET_CARD <= NET_CONTROL_MAX, "a card fits");
 
@@ -44,14 +45,19 @@ int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p)
 	vb_list_init(&e->away);
 	e->turn = calloc(p->servers, sizeof(*e->turn));
 	e->seen = calloc(p->servers, sizeof(*e->seen));
+	e->former = calloc(p->servers, sizeof(*e->former));
 	e->up = calloc(p->servers, sizeof(*e->up));
 	e->met = calloc(p->servers, sizeof(*e->met));
 	e->place = calloc(p->servers, sizeof(*e->place));
+	e->home = calloc(p->servers, sizeof(*e->home));
 	e->member = calloc(client ? 1 : p->clients, sizeof(*e->member));
 	e->box = calloc(client ? 1 : NET_CLIENTS_MAX, sizeof(struct net_box *));
-	if (e->turn == NULL || e->seen == NULL || e->up == NULL || e->met == NULL ||
-	    e->place == NULL || e->member == NULL || e->box == NULL)
+	if (e->turn == NULL || e->seen == NULL || e->former == NULL || e->up == NULL ||
+	    e->met == NULL || e->place == NULL || e->home == NULL || e->member == NULL ||
+	    e->box == NULL)
 		return vb_fail(-ENOMEM, "no memory for a fabric");
+	for (uint32_t i = 0; i < p->servers; i++)
+		e->home[i].lost_ns = VB_FOREVER;
 	if (getrandom(e->id, sizeof(e->id), 0) != sizeof(e->id) ||
 	    getrandom(&first, sizeof(first), 0) != sizeof(first))
 		return vb_fail(-EIO, "no random numbers for a process's id");
@@ -75,9 +81,11 @@ void net_elastic_free(struct net_fabric *f)
 				net_box_free_all(f, &e->member[i]);
 	free(e->turn);
 	free(e->seen);
+	free(e->former);
 	free(e->up);
 	free(e->met);
 	free(e->place);
+	free(e->home);
 	free(e->member);
 	free(e->box);
 	free(e);
@@ -116,6 +124,7 @@ void net_elastic_card(const struct net_fabric *f, uint32_t host, uint8_t to[NET_
 	c.settle_ns = f->f.caps.lease_max_ns;
 	memcpy(c.id, f->elastic->id, sizeof(c.id));
 	c.place = m != NULL ? m->number : 0;
+	c.linger_ns = f->elastic->p.linger_ns;
 	snprintf(c.verbena, sizeof(c.verbena), "%s", VB_VERSION);
 	memcpy(to, &c, sizeof(c));
 }
@@ -154,33 +163,71 @@ static const char *compare(struct net_fabric *f, uint32_t host, const struct car
 	return NULL;
 }
 
-/* NULL: as it was.  Otherwise what it had is gone for this process: it has begun again, or has given us up, and
- * others know us for dead. */
+/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh. */
+static void disown(struct net_fabric *f, uint32_t host)
+{
+	for (uint32_t n = 0; n < f->local_nodes; n++) {
+		struct net_node *d = &f->core->node[n];
+
+		for (unsigned i = 0; i < d->used; i++)
+			if (d->region[i].maker == host)
+				d->region[i].maker = NET_NOBODY;
+	}
+}
+
+static bool is_former(const struct net_former *former, const uint8_t id[NET_ID])
+{
+	for (uint32_t i = 0; i < former->n && i < NET_FORMER; i++)
+		if (memcmp(former->id[i], id, NET_ID) == 0)
+			return true;
+	return false;
+}
+
+/* Another one is where server `host` was, and this process goes on with it. */
+static void replaced(struct net_fabric *f, uint32_t host)
+{
+	struct net_former *former = &f->elastic->former[host];
+
+	memcpy(former->id[former->n++ % NET_FORMER], f->elastic->seen[host], NET_ID);
+	disown(f, host);
+	if (!f->elastic->met[host])
+		return; /* nothing that it had was known here */
+	vb_warn("server %u has begun again, and lost what it had: this process goes on with it, "
+		"but reaches its nodes' memory no more",
+		host);
+	net_host_is_anew(f, host);
+}
+
+/* NULL: as it was, or this process goes on with it.  Otherwise it has begun again and our endpoints there are
+ * nobody's, or has given us up, and others know us for dead; or another one is in its place. */
 static const char *changed(struct net_fabric *f, uint32_t host, const struct card *c)
 {
 	static const uint8_t none[NET_ID];
 	struct net_elastic *e = f->elastic;
-	const char *why;
+	const char *why = NULL;
+	bool first, other;
 
-	if (host >= f->hosts)
-		return NULL;
-	if (memcmp(e->seen[host], none, NET_ID) == 0)
-		memcpy(e->seen[host], c->id, NET_ID);
-	/* Until it is met nothing of ours was there to be lost.  Afterwards it may greet over the same connection
-	 * once more, if our WELCOME was late. */
-	if (!e->met[host])
-		e->place[host] = c->place;
-	if (memcmp(e->seen[host], c->id, NET_ID) != 0)
+	first = memcmp(e->seen[host], none, NET_ID) == 0;
+	other = !first && memcmp(e->seen[host], c->id, NET_ID) != 0;
+	if (other && is_former(&e->former[host], c->id))
+		return "another one has begun in its place";
+	if (other && e->home[host].eps == 0)
+		replaced(f, host);
+	else if (other)
 		why = "it has begun again, and lost what it had";
-	else if (c->place != e->place[host])
+	memcpy(e->seen[host], c->id, NET_ID);
+	/* Until it is met nothing of ours was there to be lost: what it says then counts, and not what it, or who was
+	 * there before, has said in a greeting that came to nothing.  Afterwards it may greet over the same
+	 * connection once more, if our WELCOME was late. */
+	if (!e->met[host] || other)
+		e->place[host] = c->place;
+	if (c->place != e->place[host])
 		why = "it has given this process up, which was away for longer than its option "
 		      "linger";
+	if (why != NULL)
+		net_home_gone(f, host, why);
 	else
-		return NULL;
-	vb_warn("server %u: %s: its nodes are gone for this process, which has to open the fabric "
-		"anew",
-		host, why);
-	net_host_is_gone(f, host);
+		e->home[host].linger_ns = c->linger_ns;
 	return why;
 }
 
@@ -194,8 +241,13 @@ const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void 
 		memcpy(&c, card, sizeof(c));
 		why = compare(f, host, &c);
 	}
+	if (why == NULL && host < f->hosts) {
+		why = changed(f, host, &c);
+		if (why == NULL || net_host_gone(f, (uint16_t)host))
+			return why;
+	}
 	if (why == NULL)
-		return changed(f, host, &c);
+		return NULL;
 	f->elastic->why = why;
 	f->elastic->refused = true;
 	/* It may come again and again. */
@@ -241,8 +293,10 @@ void net_elastic_up(struct net_fabric *f, uint32_t host, uint64_t clock, uint64_
 		e->clock_due_ns = came_ns;
 		f->t->due(f, e->clock_due_ns);
 	}
-	if (net_is_client(f))
+	if (net_is_client(f)) {
 		net_away_tell_all(f, host);
+		net_home_up(f, host);
+	}
 }
 
 /* Server 0's clock is looked at again and again; says when next. */
@@ -332,6 +386,8 @@ void net_elastic_down(struct net_fabric *f, uint32_t host)
 	struct net_member *m = member_of(f, host);
 
 	if (host < f->hosts) {
+		if (f->elastic->up[host])
+			net_home_down(f, host);
 		f->elastic->turn[host]++;
 		f->elastic->up[host] = false;
 	}
@@ -342,18 +398,6 @@ void net_elastic_down(struct net_fabric *f, uint32_t host)
 	if (m->until_ns == VB_FOREVER)
 		m->until_ns = vb_clock_ns() + f->elastic->p.linger_ns;
 	f->t->due(f, m->until_ns);
-}
-
-/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh. */
-static void disown(struct net_fabric *f, uint32_t host)
-{
-	for (uint32_t n = 0; n < f->local_nodes; n++) {
-		struct net_node *d = &f->core->node[n];
-
-		for (unsigned i = 0; i < d->used; i++)
-			if (d->region[i].maker == host)
-				d->region[i].maker = NET_NOBODY;
-	}
 }
 
 static void bury(struct net_fabric *f, uint32_t host)
@@ -371,9 +415,11 @@ static void bury(struct net_fabric *f, uint32_t host)
 uint64_t net_elastic_tick(struct net_fabric *f, uint64_t now)
 {
 	struct net_elastic *e = f->elastic;
-	uint64_t due = ask_for_clock(f, now);
+	uint64_t due = ask_for_clock(f, now), at;
 
 	if (net_is_client(f)) {
+		at = net_home_tick(f, now);
+		due = at < due ? at : due;
 		if (now >= e->report_ns)
 			net_away_report(f);
 		return e->report_ns < due ? e->report_ns : due;

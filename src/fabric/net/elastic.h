@@ -16,9 +16,13 @@
  * nodes and bound from the first card that it sees.
  *
  * Servers that begin again.  A card bears the sender's id, too.  A server with another id than before has lost
- * what it had: to who has known it, its nodes are gone for good.  To who comes new it is a server like any
- * other, so it must not grant what the former one has granted: it is there for nobody until `settle` is over,
- * and no lock is granted for longer than that (caps.lease_max_ns).
+ * what it had: to who has known it, its memory is gone for good, since no address says which of the two it is
+ * in.  A client that has endpoints there opens the fabric anew (home.c).  All others go on with the new one as far
+ * as no memory of it is needed: messages go to it, and it works on the others' memory, so that their lock servers
+ * answer clients that have their homes there.  What it made in their memory before it made as another (disown).  Who
+ * has been replaced stays dead: its id is refused, should it come back from behind a cut link.  To who comes new it
+ * is a server like any other, so it must not grant what the former one has granted: it is there for nobody until
+ * `settle` is over, and no lock is granted for longer than that (caps.lease_max_ns).
  *
  * Endpoints.  One of a client has its home at the node for which it is opened: that node's server draws its
  * number, and who sends it a message sends it there, whether there is a connection to the client or not.
@@ -46,6 +50,7 @@
 
 #define NET_ID         16
 #define NET_BOXES_EACH 1024u /* endpoints that a client may have at one server */
+#define NET_FORMER     64u   /* ids of a server's that are known not to be its any more */
 
 struct net_elastic_params {
 	uint32_t servers;
@@ -81,6 +86,21 @@ struct net_box {
 	struct vb_msg *letter;
 };
 
+/* Who a server was before. */
+struct net_former {
+	uint32_t n; /* there have been */
+	uint8_t id[NET_FORMER][NET_ID];
+};
+
+/* A server, to a client that has endpoints there. */
+struct net_home {
+	uint32_t eps;
+	uint64_t linger_ns; /* as it says */
+	uint64_t lost_ns;   /* VB_FOREVER: it is connected, or never was */
+	uint64_t asked_ns,
+		due_ns; /* the question that it has not answered (0: none), the next one */
+};
+
 struct net_elastic {
 	struct net_elastic_params p;
 	/* a server's */
@@ -90,17 +110,19 @@ struct net_elastic {
 	uint64_t places; /* that there have been */
 	/* a client's */
 	uint8_t id[NET_ID];
-	bool shaped;             /* nodes, node_bytes and the bound are known */
-	const char *why;         /* what has kept the last connection from being made */
-	bool refused;            /* a server is another version, or names other servers */
-	uint64_t said_ns;        /* when that was said */
-	uint8_t (*seen)[NET_ID]; /* [servers]: their ids, as first seen; zeros: not yet */
-	uint32_t *turn;          /* [servers]: of our connections to them */
-	bool *up;                /* [servers]: there is one */
-	bool *met;               /* [servers]: there has been one */
-	uint64_t *place;         /* [servers]: the numbers of our places there */
-	struct vb_list away;     /* our endpoints */
-	uint64_t report_ns;      /* when to look whether letters were taken; VB_FOREVER */
+	bool shaped;               /* nodes, node_bytes and the bound are known */
+	const char *why;           /* what has kept the last connection from being made */
+	bool refused;              /* a server is another version, or names other servers */
+	uint64_t said_ns;          /* when that was said */
+	uint8_t (*seen)[NET_ID];   /* [servers]: their ids; zeros: not known yet */
+	struct net_former *former; /* [servers] */
+	uint32_t *turn;            /* [servers]: of our connections to them */
+	bool *up;                  /* [servers]: there is one */
+	bool *met;                 /* [servers]: there has been one */
+	uint64_t *place;           /* [servers]: the numbers of our places there */
+	struct net_home *home;     /* [servers] */
+	struct vb_list away;       /* our endpoints */
+	uint64_t report_ns;        /* when to look whether letters were taken; VB_FOREVER */
 	/* how far the clock of server 0 is before ours, at the time `read_ns` of ours; 0: not known */
 	int64_t offset_ns;
 	uint64_t error_ns, read_ns;
@@ -128,7 +150,7 @@ int net_open_elastic(const struct vb_fabric_params *p, const void *options,
 		     const struct net_elastic_params *e, struct vb_fabric **out);
 
 /* What HELLO bears. */
-#define NET_CARD 80
+#define NET_CARD 88
 void net_elastic_card(const struct net_fabric *f, uint32_t host, uint8_t to[NET_CARD]);
 /* NULL: welcome; or why the connection ends (said). */
 const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void *card,
@@ -165,6 +187,18 @@ void net_box_asked(struct net_fabric *f, uint32_t from, const struct control_ask
 struct control_count;
 void net_box_told(struct net_fabric *f, uint32_t from, const struct control_count *c);
 void net_box_free_all(struct net_fabric *f, struct net_member *m);
+
+/* ---- home.c: at a client ---- */
+
+/* The number of a question for the clock whose answer is a sign of life, and no more. */
+#define NET_CLOCK_UNREAD UINT32_MAX
+
+/* It is gone for good, and whoever waits at an endpoint there is told. */
+void net_home_gone(struct net_fabric *f, uint32_t host, const char *why);
+void net_home_up(struct net_fabric *f, uint32_t host);
+void net_home_down(struct net_fabric *f, uint32_t host);
+/* Says when to look again. */
+uint64_t net_home_tick(struct net_fabric *f, uint64_t now);
 
 /* ---- away.c: at a client ---- */
 

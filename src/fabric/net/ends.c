@@ -36,6 +36,18 @@ uint32_t net_draw_number(struct net_fabric *f)
 	return 0;
 }
 
+void net_ep_stir(struct net_ep *e)
+{
+	if (net_is_here(e->thread)) {
+		e->thread->env->woken = true;
+		vb_ep_wake(&e->ep);
+		return;
+	}
+	__atomic_store_n(&e->waiting_told, true, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&e->thread->letters, true, __ATOMIC_SEQ_CST);
+	net_ring_bell(e->thread);
+}
+
 int net_ep_put(struct net_ep *e, const struct vb_msg *m)
 {
 	uint32_t tail = e->tail;
@@ -46,13 +58,6 @@ int net_ep_put(struct net_ep *e, const struct vb_msg *m)
 	if (vb_unlikely(m->len > VB_MSG_DATA))
 		e->ring[tail % NET_RING].len = VB_MSG_DATA;
 	__atomic_store_n(&e->tail, tail + 1, __ATOMIC_RELEASE);
-	if (net_is_here(e->thread)) {
-		e->thread->env->woken = true;
-		vb_ep_wake(&e->ep);
-		return 0;
-	}
-	__atomic_store_n(&e->waiting_told, true, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&e->thread->letters, true, __ATOMIC_SEQ_CST);
-	net_ring_bell(e->thread);
+	net_ep_stir(e);
 	return 0;
 }

@@ -131,6 +131,17 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns)
 	return vb_ep_now(ep) + (uint64_t)offset_ns;
 }
 
+/* Of who has begun again its server says who is there: most that are asked for had their homes at the one before.
+ * Of others that would cost more than it tells. */
+static bool is_elsewhere_alive(struct net_fabric *f, vb_peer peer)
+{
+	uint16_t node = vb_peer_node(peer);
+
+	if (net_host_gone(f, node))
+		return false;
+	return !net_memory_gone(f, net_host_of_node(f, node)) || net_away_lives(f, peer);
+}
+
 /* Who cannot be reached just now may be stopped, or behind a cut link: only the cluster buries. */
 bool net_peer_alive(struct vb_fabric *fabric, vb_peer peer)
 {
@@ -141,7 +152,7 @@ bool net_peer_alive(struct vb_fabric *fabric, vb_peer peer)
 	if (peer == VB_PEER_NONE || vb_peer_node(peer) >= fabric->nodes)
 		return false;
 	if (net_host_of_node(f, vb_peer_node(peer)) != f->host && !net_is_client(f))
-		return !net_host_gone(f, vb_peer_node(peer));
+		return is_elsewhere_alive(f, peer);
 	pthread_mutex_lock(&f->engine);
 	e = net_ep_find(f, vb_peer_client(peer));
 	alive = e != NULL && (!net_is_client(f) || e->ep.self == peer);
@@ -159,7 +170,17 @@ int net_home(struct vb_fabric *fabric)
 	return net_is_client(f) ? net_elastic_home(f) : -ENOENT;
 }
 
+/* Of a client whose home is gone: nothing comes there any more. */
+bool net_ep_cut_off(const struct vb_ep *ep)
+{
+	const struct net_fabric *f = net_of(ep->fabric);
+
+	return net_is_client(f) && net_host_gone(f, vb_peer_node(ep->self));
+}
+
 bool net_node_gone(struct vb_fabric *fabric, uint16_t node)
 {
-	return net_host_gone(net_of(fabric), node);
+	struct net_fabric *f = net_of(fabric);
+
+	return net_memory_gone(f, net_host_of_node(f, node));
 }

@@ -91,6 +91,9 @@ struct net_transport {
 	 * nothing known of it; net_elastic_tick is called at that time or before. */
 	void (*host_new)(struct net_fabric *f, uint32_t host);
 	void (*due)(struct net_fabric *f, uint64_t at_ns);
+	/* A host was sent a question at since_ns.  0: something has come since; else when to ask this again.  One
+	 * that has been silent for too long has lost its connection (VB_FOREVER). */
+	uint64_t (*silent)(struct net_fabric *f, uint32_t host, uint64_t since_ns, uint64_t now);
 };
 
 /* A verb done by the core before the transport sees the batch. */
@@ -133,6 +136,7 @@ int net_post(struct vb_ep *ep, struct vb_batch *b);
 int net_recv(struct vb_ep *ep, struct vb_msg *out);
 bool net_peer_alive(struct vb_fabric *f, vb_peer peer);
 bool net_node_gone(struct vb_fabric *f, uint16_t node);
+bool net_ep_cut_off(const struct vb_ep *ep);
 int net_home(struct vb_fabric *f); /* see vb_home */
 int net_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
@@ -146,7 +150,7 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns); /* the root's clo
 	.ep_close = net_ep_close, .post = net_post, .recv = net_recv,                              \
 	.peer_alive = net_peer_alive, .node_gone = net_node_gone, .region = net_region,            \
 	.regions = net_regions, .local = net_local, .stats = net_stats,                            \
-	.common_now = net_common_now, .home = net_home
+	.common_now = net_common_now, .home = net_home, .cut_off = net_ep_cut_off
 
 /* ---- for the transports ---- */
 

@@ -81,7 +81,7 @@ static int check(struct net_ep *e, const struct vb_verb *v)
 	}
 	if (v->op != VB_OP_SEND) {
 		err = check_memory(f, v);
-		if (err == 0 && net_host_gone(f, vb_addr_node(v->addr)))
+		if (err == 0 && net_memory_gone(f, net_host_of_node(f, vb_addr_node(v->addr))))
 			return -VB_EPEERGONE;
 	}
 	if (err == 0 && v->not_after_ns != 0 && vb_ep_now(&e->ep) > v->not_after_ns)
@@ -130,6 +130,28 @@ static bool is_here(const struct net_fabric *f, const struct vb_verb *v)
 	return net_host_of_node(f, node) == f->host;
 }
 
+/* Behind what cannot be done to the memory of a server that has begun again, a message of the batch to that server
+ * does not go either: it may tell of what was to be there. */
+static bool is_behind_refused(const struct net_fabric *f, const struct vb_batch *b, unsigned i)
+{
+	const struct vb_verb *v = &b->verbs[i];
+	uint32_t host;
+
+	if (v->op != VB_OP_SEND)
+		return false;
+	host = net_host_of_node(f, vb_peer_node(v->peer));
+	if (vb_likely(!net_memory_gone(f, host)))
+		return false;
+	for (unsigned j = 0; j < i; j++) {
+		const struct vb_verb *w = &b->verbs[j];
+
+		if (w->op != VB_OP_SEND && w->status == -VB_EPEERGONE &&
+		    net_host_of_node(f, vb_addr_node(w->addr)) == host)
+			return true;
+	}
+	return false;
+}
+
 /* The part of the batch that is left for the wire; *urgent: its doorbell may not wait. */
 static unsigned prepare(struct net_ep *e, struct vb_batch *b, bool *urgent)
 {
@@ -143,6 +165,8 @@ static unsigned prepare(struct net_ep *e, struct vb_batch *b, bool *urgent)
 		const bool told = v->flags & VB_SIGNALLED;
 
 		v->status = check(e, v);
+		if (v->status == 0 && is_behind_refused(f, b, i))
+			v->status = -VB_EPEERGONE;
 		if (v->status == 0 && cpu && is_here(f, v)) {
 			v->status = do_here(e, v);
 			/* Out of the transport's way, with its result. */

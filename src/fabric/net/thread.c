@@ -118,6 +118,12 @@ void net_host_is_gone(struct net_fabric *f, uint32_t host)
 	ring_all(f);
 }
 
+void net_host_is_anew(struct net_fabric *f, uint32_t host)
+{
+	__atomic_store_n(&f->core->host[host].anew, true, __ATOMIC_SEQ_CST);
+	ring_all(f);
+}
+
 /* ---- the inbox ---- */
 
 static void finish(struct vb_batch *b, unsigned n)

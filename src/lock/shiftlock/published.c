@@ -103,7 +103,7 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 
 		if (err == 0)
 			break;
-		if (err == -ECANCELED || vb_ep_now(me->ep) >= until_ns)
+		if (err == -ECANCELED || err == -VB_EPEERGONE || vb_ep_now(me->ep) >= until_ns)
 			return err;
 		err = look(me, c, &e);
 		if (err && err != -EAGAIN)

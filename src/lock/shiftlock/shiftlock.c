@@ -345,7 +345,7 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 		if (err == 0 && vb_box_take(&c->box, SL_HANDOVER, &msg) == 0 &&
 		    is_of_now(me, s, &msg))
 			break;
-		if (err == -ECANCELED)
+		if (err == -ECANCELED || err == -VB_EPEERGONE)
 			return err;
 		if (err == 0) {
 			VB_SOMETIMES(200, "shiftlock: a handover across a recovery");

@@ -59,7 +59,8 @@ static uint64_t patience_next(const struct vb_lock_client *me, uint64_t patience
 	return patience * 2 <= me->space->lease_ns / 4 ? patience * 2 : patience;
 }
 
-/* Waits for an answer until until_ns; -ESTALE: it may have been written over; -ETIMEDOUT, -ECANCELED. */
+/* Waits for an answer until until_ns; -ESTALE: it may have been written over; -ETIMEDOUT, -ECANCELED, -VB_EPEERGONE:
+ * none will come. */
 static int await_answer(struct vb_lock_client *me, struct vb_locktab_asking *q, uint64_t until_ns)
 {
 	int err;
@@ -68,6 +69,8 @@ static int await_answer(struct vb_lock_client *me, struct vb_locktab_asking *q, 
 		err = vb_locktab_take_answer(me, q->ask.number, &q->answer);
 		if (err != -EAGAIN)
 			return err;
+		if (vb_unlikely(vb_ep_cut_off(me->ep)))
+			return -VB_EPEERGONE;
 		err = vb_ep_wait(me->ep, until_ns);
 	} while (err == 0);
 	/* It may have come together with the end of the wait. */

@@ -532,7 +532,7 @@ static int trad_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 	/* Nothing is left in our name, or not for long. */
 	c->queued = false;
 	if (err) {
-		if (err != -VB_EPEERGONE)
+		if (err != -VB_EPEERGONE || vb_ep_cut_off(me->ep))
 			vb_ask_forgo(me, TRAD_WITHDRAW, &ask);
 		return err;
 	}
@@ -569,7 +569,7 @@ int trad_try(struct vb_lock_client *me, struct vb_claim *c)
 	int err = vb_ask(me, tag, &ask, 0, o->ask_for, &answer);
 
 	if (err) {
-		if (err != -VB_EPEERGONE)
+		if (err != -VB_EPEERGONE || vb_ep_cut_off(me->ep))
 			vb_ask_forgo(me, TRAD_WITHDRAW, &ask);
 		return err;
 	}

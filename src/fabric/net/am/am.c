@@ -327,8 +327,10 @@ int am_control(struct net_fabric *f, uint32_t host, const void *data, size_t byt
 	};
 	struct am_msg *m;
 
-	/* A client's questions are answered when verbs flow, too; to leave it need not wait for that. */
-	if (!h->linked || h->failed || (net_is_client(f) && h->state != AM_UP && !w->closing))
+	/* What goes to a server waits until that has said who it is, and verbs flow: it may have begun again.  To leave
+	 * a client need not wait for that. */
+	if (!h->linked || h->failed ||
+	    (f->elastic != NULL && host < f->hosts && h->state != AM_UP && !w->closing))
 		return am_usable(h);
 	if (h->controls >= AM_CONTROLS)
 		return -EAGAIN;
@@ -366,4 +368,17 @@ void am_host_new(struct net_fabric *f, uint32_t host)
 void am_due_at(struct net_fabric *f, uint64_t at_ns)
 {
 	am_due(am_of(f), at_ns);
+}
+
+uint64_t am_silent(struct net_fabric *f, uint32_t host, uint64_t since_ns, uint64_t now)
+{
+	struct am_wire *w = am_of(f);
+	struct am_host *h = &w->host[host];
+
+	if (h->heard_ns >= since_ns)
+		return 0;
+	if (now < since_ns + w->o.silence_ns)
+		return since_ns + w->o.silence_ns;
+	am_break(h, "it does not answer");
+	return VB_FOREVER;
 }

@@ -366,11 +366,12 @@ int am_control(struct net_fabric *f, uint32_t host, const void *data, size_t byt
 void am_host_gone(struct net_fabric *f, uint32_t host);
 void am_host_new(struct net_fabric *f, uint32_t host);
 void am_due_at(struct net_fabric *f, uint64_t at_ns);
+uint64_t am_silent(struct net_fabric *f, uint32_t host, uint64_t since_ns, uint64_t now);
 
 /* All entries of a net_transport but its name and `open`. */
 #define AM_TRANSPORT                                                                               \
 	.local_cpu = am_local_cpu, .connect = am_connect, .close = am_close, .post = am_post,      \
 	.flush = am_flush, .progress = am_progress, .arm = am_arm, .control = am_control,          \
-	.host_gone = am_host_gone, .host_new = am_host_new, .due = am_due_at
+	.host_gone = am_host_gone, .host_new = am_host_new, .due = am_due_at, .silent = am_silent
 
 #endif

@@ -210,6 +210,9 @@ void am_welcome_came(struct am_host *h, const struct am_header *m)
 	/* Who has taken leave says nothing any more. */
 	if (h->state != AM_GREETING || m->epoch != h->epoch || h->wire->closing)
 		return;
+	/* Verbs must not flow to who has not said which server it is: that comes first over each connection. */
+	if (h->wire->f->elastic != NULL && h->from_epoch == 0)
+		return;
 	am_clock_first(h, m->clock, h->heard_ns);
 	h->state = AM_UP;
 	if (h->wire->f->elastic != NULL)

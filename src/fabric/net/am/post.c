@@ -159,6 +159,13 @@ static int append(struct am_host *h, bool goes_on, struct net_ep *e, struct vb_b
 	return 0;
 }
 
+/* The core has looked at that, but without the engine: the host may have begun again since.  What is done to the
+ * memory that it has now would be done to what nobody here has been told of. */
+static int refused(const struct net_fabric *f, const struct am_host *h, const struct vb_verb *v)
+{
+	return v->op != VB_OP_SEND && net_memory_gone(f, h->rank) ? -VB_EPEERGONE : 0;
+}
+
 int am_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 {
 	struct vb_verb *verbs = b->verbs;
@@ -185,7 +192,9 @@ int am_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 		}
 		/* After one that found no room the later ones must not happen either: perhaps they
 		 * were meant to follow it. */
-		rc = err != 0 ? err : append(h, goes_on, e, b, v);
+		rc = err != 0 ? err : refused(f, h, v);
+		if (rc == 0)
+			rc = append(h, goes_on, e, b, v);
 		err = rc;
 		if (rc != 0)
 			end_verb(f, e, b, v, rc == -EAGAIN ? am_did_not_happen(v) : rc);
