@@ -49,6 +49,7 @@ struct board {
 struct world {
 	struct board *b;
 	char key[KEY_FILE_NAME], list[128], more[96];
+	char dir[32]; /* in the temporary folder; of marks that servers were there */
 	int key_fd;
 	unsigned servers;
 	pid_t pid[SERVERS];
@@ -93,8 +94,8 @@ static inline int open_server(const struct world *w, unsigned i, struct vb_fabri
 {
 	char options[400];
 
-	snprintf(options, sizeof(options), "servers=%s,serve=%u,key=%s,settle=0%s", w->list, i + 1,
-		 w->key, w->more);
+	snprintf(options, sizeof(options), "servers=%s,serve=%u,key=%s,settle=0,fresh=%s/%u%s",
+		 w->list, i + 1, w->key, w->dir, i, w->more);
 	return vb_fabric_open(&(struct vb_fabric_params){.fabric = "tcp",
 							 .options = options,
 							 .nodes = (uint16_t)w->servers,
@@ -250,6 +251,8 @@ static inline void world_open(struct world *w, unsigned servers, const char *mor
 	snprintf(w->more, sizeof(w->more), "%s", more);
 	for (unsigned i = 0; i < sizeof(key); i++)
 		key[i] = (uint8_t)rand();
+	snprintf(w->dir, sizeof(w->dir), "/tmp/elastic.XXXXXX");
+	assert_non_null(mkdtemp(w->dir));
 	w->key_fd = key_file(key, sizeof(key), w->key);
 	assert_true(w->key_fd >= 0);
 	for (unsigned i = 0; i < servers; i++) {
@@ -258,6 +261,17 @@ static inline void world_open(struct world *w, unsigned servers, const char *mor
 		assert_int_not_equal(port, 0);
 		n += (size_t)snprintf(w->list + n, sizeof(w->list) - n, "%s127.0.0.1:%u",
 				      i > 0 ? "+" : "", port);
+	}
+}
+
+/* As if no server had been there. */
+static inline void forget_marks(struct world *w)
+{
+	char path[64];
+
+	for (unsigned i = 0; i < w->servers; i++) {
+		snprintf(path, sizeof(path), "%s/%u", w->dir, i);
+		(void)unlink(path);
 	}
 }
 
@@ -299,6 +313,8 @@ static inline void world_close(struct world *w)
 			ended(w->pid[i]);
 	}
 	close(w->key_fd);
+	forget_marks(w);
+	assert_int_equal(rmdir(w->dir), 0);
 	munmap(w->b, sizeof(*w->b));
 }
 

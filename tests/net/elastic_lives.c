@@ -418,9 +418,8 @@ static void test_settle_beside(void **state)
 	world_open(&w, 1, PATIENT);
 	servers_start(&w, NULL);
 	ended(beside(&w));
-	assert_int_equal(kill(w.pid[0], SIGKILL), 0);
-	assert_int_equal(waitpid(w.pid[0], NULL, 0), w.pid[0]);
-	w.pid[0] = 0;
+	server_kill(&w, 0);
+	forget_marks(&w);
 	/* One of the two gets the port. */
 	one = beside(&w);
 	other = beside(&w);
@@ -431,6 +430,48 @@ static void test_settle_beside(void **state)
 	assert_int_equal(kill(one, SIGKILL), 0);
 	assert_int_equal(waitpid(one, NULL, 0), one);
 	assert_int_equal(status, 0);
+	world_close(&w);
+	(void)state;
+}
+
+/* A server that begins again has not been there before, whatever its options say, if it must not be. */
+static void test_fresh(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 1, PATIENT);
+	pid = child();
+	if (pid == 0) {
+		struct vb_fabric *f;
+		char options[300];
+
+		snprintf(options, sizeof(options), "servers=%s,serve=1,key=%s,settle=0", w.list,
+			 w.key);
+		MUST_BE(-EINVAL,
+			vb_fabric_open(&(struct vb_fabric_params){.fabric = "tcp",
+								  .options = options,
+								  .nodes = 1,
+								  .node_bytes = NODE_BYTES},
+				       &f));
+		_exit(0);
+	}
+	ended(pid);
+	servers_start(&w, NULL);
+	server_kill(&w, 0);
+	pid = child();
+	if (pid == 0) {
+		struct vb_fabric *f;
+
+		MUST_BE(-EEXIST, open_server(&w, 0, &f));
+		/* Nor by waiting for less than it may have granted. */
+		snprintf(w.more, sizeof(w.more), PATIENT ",settle=1ms");
+		MUST_BE(-EEXIST, open_server(&w, 0, &f));
+		_exit(0);
+	}
+	ended(pid);
+	forget_marks(&w);
+	servers_start(&w, NULL);
 	world_close(&w);
 	(void)state;
 }
@@ -469,7 +510,8 @@ int main(void)
 		cmocka_unit_test(test_hundreds),      cmocka_unit_test(test_places),
 		cmocka_unit_test(test_close_posted),  cmocka_unit_test(test_close_slow),
 		cmocka_unit_test(test_holder_killed), cmocka_unit_test(test_restart),
-		cmocka_unit_test(test_settle_beside), cmocka_unit_test(test_settle),
+		cmocka_unit_test(test_settle_beside), cmocka_unit_test(test_fresh),
+		cmocka_unit_test(test_settle),
 	};
 
 	vb_clock_init();

@@ -140,6 +140,11 @@ static int check(const struct vb_fabric_params *p, const struct tcp_options *o,
 	if (o->serve > s->n)
 		return vb_fail(-EINVAL, "serve=%llu, of %u servers", (unsigned long long)o->serve,
 			       s->n);
+	if (o->serve != 0 && o->settle_ns == 0 && o->fresh == NULL)
+		return vb_fail(-EINVAL,
+			       "settle=0: a server that does not wait has to know that none was "
+			       "there before; name a file that it makes (option fresh), or let it "
+			       "wait");
 	if (o->serve != 0 && p->nodes < s->n)
 		return vb_fail(-EINVAL, "%u nodes for %u servers: each needs one", p->nodes, s->n);
 	return 0;

@@ -58,6 +58,42 @@ static void settle(uint64_t ns)
 	}
 }
 
+/* A server that grants any lease leaves word that it was here.  Who begins again does not know how long what was
+ * granted may last, so it does not begin, whatever `settle` says by then.  The file is made when the port is ours: of
+ * two that begin at once one makes it. */
+static int mark(const struct tcp_via *t)
+{
+	const char *path = t->o.fresh;
+	int fd;
+
+	if (path == NULL)
+		return 0;
+	if (t->o.settle_ns != 0)
+		return access(path, F_OK) != 0 && errno == ENOENT ? 0 : -EEXIST;
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	(void)fsync(fd);
+	close(fd);
+	return 0;
+}
+
+static int begin_fresh(const struct tcp_via *t)
+{
+	int err = mark(t);
+
+	if (err == -EEXIST)
+		return vb_fail(err,
+			       "%s is there (option fresh): a server with settle=0 was here, and "
+			       "what it has granted may still be held; remove it when the longest "
+			       "lease is over",
+			       t->o.fresh);
+	if (err != 0)
+		return vb_fail(err, "the file %s (option fresh) cannot be made: %s", t->o.fresh,
+			       strerror(-err));
+	return 0;
+}
+
 int tcp_listen(struct tcp_via *t)
 {
 	char at[TCP_ADDRESS_TEXT];
@@ -76,8 +112,12 @@ int tcp_listen(struct tcp_via *t)
 	    listen(t->listener, BACKLOG) != 0 ||
 	    getsockname(t->listener, (struct sockaddr *)&t->here.sa, &t->here.len) != 0)
 		return vb_fail(-errno, "cannot listen at %s: %s", at, strerror(errno));
-	if (t->w->f->elastic != NULL)
+	if (t->w->f->elastic != NULL) {
+		err = begin_fresh(t);
+		if (err != 0)
+			return err;
 		settle(t->o.settle_ns);
+	}
 	err = wait_for_calls(t);
 	return err == 0 ? 0 : vb_fail(err, "no descriptor to wait on: %s", strerror(-err));
 }

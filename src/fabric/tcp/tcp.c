@@ -38,7 +38,10 @@ static const struct vb_opt tcp_table[] = {
 	VB_OPT_TIME(
 		struct tcp_options, settle_ns, "settle", "1s", 0, 7200 * AM_S,
 		"so long a server that begins is there for nobody, and no lock's grant is longer; "
-		"0: it has not been there before"),
+		"0: it does not wait, and any lease is granted, which needs fresh"),
+	VB_OPT_STRING(struct tcp_options, fresh, "fresh", "FILE", NULL,
+		      "with settle=0: a server makes this file when it begins, and does not begin "
+		      "where it is"),
 	VB_OPT_END};
 
 /* ---- opening ---- */

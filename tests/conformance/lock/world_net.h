@@ -213,7 +213,7 @@ static void net_run_together(struct world *w, unsigned n)
 #define NET_SERVERS 2
 
 struct net_elastic_world {
-	char key[KEY_FILE_NAME], list[64];
+	char key[KEY_FILE_NAME], list[64], dir[32];
 	struct board_here {
 		uint32_t up, over; /* servers that serve, actors that have come to their ends */
 	} * b;
@@ -227,8 +227,9 @@ static int net_open_elastic_world(struct world *w, const struct net_elastic_worl
 
 	net_options(w, options, sizeof(options));
 	n = strlen(options);
-	snprintf(options + n, sizeof(options) - n, ",settle=0,servers=%s,key=%s,serve=%u", e->list,
-		 e->key, serve);
+	snprintf(options + n, sizeof(options) - n,
+		 ",settle=0,fresh=%s/%u,servers=%s,key=%s,serve=%u", e->dir, serve, e->list, e->key,
+		 serve);
 	return vb_fabric_open(&(struct vb_fabric_params){.fabric = "tcp",
 							 .options = options,
 							 .nodes = (uint16_t)nodes,
@@ -280,9 +281,12 @@ static void net_elastic_run(struct world *w, unsigned n)
 {
 	struct net_elastic_world e = {0};
 	pid_t pid[WORLD_ACTORS + NET_SERVERS];
+	char mark[64];
 	int key = key_file("not all of one and the same byte, not even here", 47, e.key), fd;
 
 	assert_true(key >= 0);
+	snprintf(e.dir, sizeof(e.dir), "/tmp/elastic.XXXXXX");
+	assert_non_null(mkdtemp(e.dir));
 	for (unsigned i = 0; i < NET_SERVERS; i++) {
 		uint16_t port = test_port();
 
@@ -307,6 +311,11 @@ static void net_elastic_run(struct world *w, unsigned n)
 	reap(w, pid, n + NET_SERVERS);
 	munmap(e.b, sizeof(*e.b));
 	close(key);
+	for (unsigned i = 1; i <= NET_SERVERS; i++) {
+		snprintf(mark, sizeof(mark), "%s/%u", e.dir, i);
+		(void)unlink(mark);
+	}
+	rmdir(e.dir);
 }
 
 static void net_run(struct world *w, unsigned n)
