@@ -263,7 +263,9 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   -ETIMEDOUT    not granted in time
  *   -ECANCELED    the calling task was cancelled
  *   -VB_EUNKNOWN  see "What is known after a call" in verbena/lock.h
- *   -VB_EPEERGONE the server of the lock is gone, or the link to it is down; not granted
+ *   -VB_EPEERGONE the server of the lock is gone, or the link to it is down; not granted.  Or this
+ *                 client's home is (doc/elastic.md): its place in a queue, if it has one, is a dead
+ *                 client's
  *   -EDEADLK      this client already holds the lock
  *   -EBUSY        more locks held, awaited or being handed on by this client than the space's
  *                 `claims`

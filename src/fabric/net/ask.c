@@ -37,6 +37,19 @@ static int ask_once(struct net_fabric *f, struct net_ask *ask, const struct cont
 	return err;
 }
 
+/* There has been no connection for as long as the asker has patience with that. */
+static bool is_unreached(struct net_ask *ask, int err)
+{
+	uint64_t now = vb_clock_ns();
+
+	if (err != -VB_EPEERGONE)
+		ask->down_ns = 0;
+	else if (ask->down_ns == 0)
+		ask->down_ns = now;
+	return ask->down_ns != 0 && ask->unreached_ns != 0 &&
+	       now - ask->down_ns >= ask->unreached_ns;
+}
+
 /* 0: answered, or worth waiting until `until`, after which the question is put again. */
 static int ask_on(struct net_fabric *f, struct net_ask *ask, const struct control_ask *q,
 		  uint64_t end_ns, uint64_t *pause_ns)
@@ -47,7 +60,7 @@ static int ask_on(struct net_fabric *f, struct net_ask *ask, const struct contro
 	if (is_void(f, ask, q))
 		return -VB_EPEERGONE;
 	err = ask_once(f, ask, q);
-	if (vb_clock_ns() >= end_ns)
+	if (vb_clock_ns() >= end_ns || is_unreached(ask, err))
 		return err != 0 ? err : -ETIMEDOUT;
 	if (err != 0 && err != -EAGAIN && err != -VB_EPEERGONE)
 		return err;

@@ -88,11 +88,26 @@ void net_away_tell_all(struct net_fabric *f, uint32_t host)
 
 /* ---- opening and closing ---- */
 
+/* An answer may be on its way, with a number that nobody will use.  This comes behind all copies of the question; if it
+ * does not arrive, the next reconnection counts our endpoints, and the number is none of theirs. */
+static void unask(struct net_fabric *f, const struct net_ask *ask)
+{
+	const struct control_count c = {
+		.kind = CONTROL_UNASK, .version = CONTROL_VERSION, .client = ask->number};
+
+	pthread_mutex_lock(&f->engine);
+	(void)f->t->control(f, ask->host, &c, sizeof(c));
+	f->t->flush(f);
+	pthread_mutex_unlock(&f->engine);
+}
+
 int net_away_draw(struct net_fabric *f, uint16_t node, uint32_t *client, uint32_t *turn)
 {
 	const struct control_ask q = {
 		.kind = CONTROL_NUMBER, .version = CONTROL_VERSION, .node = node};
-	struct net_ask ask = {.host = net_host_of_node(f, node)};
+	/* A connection that is lost is there again, or found to be lost again, by then. */
+	struct net_ask ask = {.host = net_host_of_node(f, node),
+			      .unreached_ns = f->f.caps.relink_ns + f->wait_ns};
 	int err;
 
 	pthread_mutex_lock(&f->engine);
@@ -101,6 +116,8 @@ int net_away_draw(struct net_fabric *f, uint16_t node, uint32_t *client, uint32_
 	err = net_ask(f, &q, &ask);
 	if (err == 0)
 		err = ask.err;
+	else
+		unask(f, &ask);
 	if (err == 0 && (ask.offset == 0 || ask.offset >> VB_PEER_CLIENT_BITS != 0))
 		err = -EPROTO;
 	if (err != 0)

@@ -128,6 +128,18 @@ static void taken(struct net_box *b, const struct control_count *c)
 
 /* ---- what clients say ---- */
 
+/* NULL: that question was not put, or has given no number. */
+static struct net_box *asked_by(const struct net_member *m, uint32_t question)
+{
+	vb_list_for_each (it, &m->boxes) {
+		struct net_box *b = vb_container_of(it, struct net_box, link);
+
+		if (b->asked == question)
+			return b;
+	}
+	return NULL;
+}
+
 /* After a reconnection. */
 static void has(struct net_fabric *f, uint32_t from, const struct control_count *c)
 {
@@ -166,10 +178,10 @@ void net_box_told(struct net_fabric *f, uint32_t from, const struct control_coun
 		}
 		return;
 	}
-	b = net_box_find(f, c->client);
+	b = c->kind == CONTROL_UNASK ? asked_by(m, c->client) : net_box_find(f, c->client);
 	if (b == NULL || b->place != from)
 		return;
-	if (c->kind == CONTROL_GIVE_BACK)
+	if (c->kind != CONTROL_TAKEN)
 		box_free(f, b);
 	else
 		taken(b, c);
@@ -179,14 +191,11 @@ void net_box_told(struct net_fabric *f, uint32_t from, const struct control_coun
 static int draw(struct net_fabric *f, uint32_t from, uint32_t question, uint64_t *out)
 {
 	struct net_member *m = &f->elastic->member[from - f->hosts];
-	struct net_box *b;
+	struct net_box *b = asked_by(m, question);
 	uint32_t client;
 	int err;
 
-	vb_list_for_each (it, &m->boxes) {
-		b = vb_container_of(it, struct net_box, link);
-		if (b->asked != question)
-			continue;
+	if (b != NULL) {
 		b->turn = m->turn;
 		*out = b->client;
 		return 0;

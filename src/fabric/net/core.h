@@ -28,7 +28,8 @@ enum net_control_kind {
 	CONTROL_HAVE_ALL,  /* and no others */
 	CONTROL_TAKEN,     /* so many messages have come and were taken */
 	CONTROL_GIVE_BACK, /* it is closed */
-	CONTROL_LEAVE,     /* all are, and the client ends */
+	CONTROL_UNASK, /* nobody waits any more for the number that the question `client` asked for */
+	CONTROL_LEAVE, /* all are, and the client ends */
 	/* and a message to one of them; */
 	CONTROL_LETTER,
 	/* what server 0's clock shows (control_ask: asked for, and in `bytes`). */
@@ -81,7 +82,9 @@ struct net_ask {
 	int32_t err;
 	uint64_t offset;
 	bool fresh, answered;
-	uint64_t patience_ns;         /* 0: core->answer_ns */
+	uint64_t patience_ns;  /* 0: core->answer_ns */
+	uint64_t unreached_ns; /* so long without a connection are enough; 0: patience_ns is */
+	uint64_t down_ns;      /* since when there has been none; 0: there is */
 	struct vb_region_info *named; /* NULL, or where one of the node's names goes; then */
 	uint32_t count;               /* how many names there are */
 	struct vb_batch batch;        /* its pending goes from 1 to 0: net_done's way to wake him */

@@ -458,6 +458,7 @@ static bool told(struct net_fabric *f, uint32_t from, const struct control_count
 	case CONTROL_HAVE:
 	case CONTROL_TAKEN:
 	case CONTROL_GIVE_BACK:
+	case CONTROL_UNASK:
 		break;
 	default:
 		return false;

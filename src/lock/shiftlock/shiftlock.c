@@ -410,7 +410,9 @@ static int await_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 	/* After any other error the place in the queue is left to the recovery. */
 	if (err && err != -ETIMEDOUT && err != -ECANCELED)
 		c->queued = false;
-	return vb_lock_unknown_if_refused(err);
+	/* Who is cut off will never be told that it is its turn. */
+	return err == -VB_EPEERGONE && vb_ep_cut_off(me->ep) ? err
+							     : vb_lock_unknown_if_refused(err);
 }
 
 /* ---- acquire ---- */
