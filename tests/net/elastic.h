@@ -35,7 +35,8 @@
 
 struct shown {
 	uint32_t up, members, boxes, open, descriptors, refused;
-	uint64_t kept; /* bytes from malloc, but for idle messages */
+	uint32_t strange; /* what was told in the log of members */
+	uint64_t kept;    /* bytes from malloc, but for idle messages */
 };
 
 struct board {
@@ -172,8 +173,9 @@ static inline void show(struct world *w, unsigned i, struct vb_fabric *f)
 	set(&s->boxes, net_of(f)->elastic->boxes);
 	set(&s->open, via_of(f)->open);
 	set(&s->refused, (uint32_t)via_of(f)->refused.all);
+	set(&s->strange, (uint32_t)(via_of(f)->spoilt.all + am_of(net_of(f))->refused));
 	pthread_mutex_unlock(&net_of(f)->engine);
-	set(&s->kept, mallinfo2().uordblks - idle);
+	set(&s->kept, mallinfo2().uordblks + mallinfo2().hblkhd - idle);
 	set(&s->descriptors, descriptors());
 	set(&s->up, 1);
 }

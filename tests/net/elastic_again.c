@@ -206,6 +206,7 @@ static void begins_again(unsigned which)
 	await(get(&w.b->step[0]) && get(&w.b->step[1]));
 	server_kill(&w, goes);
 	server_start(&w, goes, serve);
+	await(get(&w.b->server[goes].up));
 	ended(client(&w, new_client));
 	await(get(&w.b->step[3]));
 	ended(old);

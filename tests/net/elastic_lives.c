@@ -185,6 +185,79 @@ static void test_places(void **state)
 	(void)state;
 }
 
+/* ---- members that flood ---- */
+
+#define PIECES      64u
+#define PIECE_BYTES (512u << 10)
+
+/* Many long verbs at once by who looks at nothing that comes, and has no helper for it. */
+static void flood(struct world *w, enum vb_op op, bool leaves_out)
+{
+	static uint8_t buffer[PIECE_BYTES];
+	static struct vb_verb v[PIECES];
+	static struct vb_batch b[PIECES];
+	struct vb_fabric *f;
+	struct vb_ep *ep;
+	vb_addr at;
+	bool fresh;
+
+	MUST_BE(0, open_client_as(w, w->key, ",window=1024,helper=0,coalesce=no", &f));
+	MUST_BE(0, vb_ep_open(f, 0, &ep));
+	MUST_BE(0, vb_region(f, 0, "flood", PIECE_BYTES, &at, &fresh));
+	pthread_mutex_lock(&net_of(f)->engine);
+	am_of(net_of(f))->host[0].next_number += leaves_out;
+	pthread_mutex_unlock(&net_of(f)->engine);
+	for (unsigned i = 0; i < PIECES; i++) {
+		v[i] = (struct vb_verb){.op = (uint8_t)op,
+					.flags = VB_SIGNALLED,
+					.addr = at,
+					.len = PIECE_BYTES,
+					.buf = buffer};
+		b[i] = (struct vb_batch){.verbs = &v[i], .n = 1};
+		(void)vb_post(ep, &b[i]);
+	}
+	add(&w->b->step[0]);
+	while (!get(&w->b->step[1]))
+		usleep(1000);
+	_exit(0);
+}
+
+/* Its connection ends, which the log tells, and at no time does the server keep more for it than one message and what
+ * it may owe. */
+static void flooded(enum vb_op op, bool leaves_out)
+{
+	uint64_t before, kept, most = 0;
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 1, ",bound=10s,linger=100ms");
+	servers_start(&w, NULL);
+	look_again(&w, 0);
+	before = get(&w.b->server[0].kept);
+	pid = child();
+	if (pid == 0)
+		flood(&w, op, leaves_out);
+	await(get(&w.b->server[0].open) == 1);
+	await(((kept = get(&w.b->server[0].kept)) > most ? (most = kept) : most) != 0 &&
+	      get(&w.b->server[0].open) == 0);
+	look_again(&w, 0);
+	print_message("a member that floods makes a server keep %lld bytes for a while\n",
+		      (long long)(most - before));
+	assert_true(most - before < 6u << 20);
+	assert_true(get(&w.b->server[0].strange) > 0);
+	set(&w.b->step[1], 1);
+	ended(pid);
+	await(get(&w.b->server[0].members) == 0);
+	world_close(&w);
+}
+
+static void test_flood(void **state)
+{
+	(void)state;
+	flooded(VB_OP_READ, false);
+	flooded(VB_OP_WRITE, true);
+}
+
 /* ---- an orderly end ---- */
 
 #define POSTS 40u
@@ -507,11 +580,11 @@ static void test_settle(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hundreds),      cmocka_unit_test(test_places),
-		cmocka_unit_test(test_close_posted),  cmocka_unit_test(test_close_slow),
-		cmocka_unit_test(test_holder_killed), cmocka_unit_test(test_restart),
-		cmocka_unit_test(test_settle_beside), cmocka_unit_test(test_fresh),
-		cmocka_unit_test(test_settle),
+		cmocka_unit_test(test_hundreds),   cmocka_unit_test(test_places),
+		cmocka_unit_test(test_flood),      cmocka_unit_test(test_close_posted),
+		cmocka_unit_test(test_close_slow), cmocka_unit_test(test_holder_killed),
+		cmocka_unit_test(test_restart),    cmocka_unit_test(test_settle_beside),
+		cmocka_unit_test(test_fresh),      cmocka_unit_test(test_settle),
 	};
 
 	vb_clock_init();

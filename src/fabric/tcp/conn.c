@@ -16,6 +16,8 @@
 #define READS            16u /* of one connection in one look: then the others have their turn */
 #define REFUSED_AGAIN_NS 10000000000ull
 
+static const char unread[] = "it does not read what it is sent";
+
 /* ---- beginning and end ---- */
 
 int tcp_conn_new(struct tcp_via *t, int fd, bool accepted, struct tcp_conn **out)
@@ -32,6 +34,7 @@ int tcp_conn_new(struct tcp_via *t, int fd, bool accepted, struct tcp_conn **out
 	c->fd = fd;
 	c->accepted = accepted;
 	c->wants_room = !accepted;
+	c->events = e.events;
 	c->state = accepted ? TCP_SHAKING : TCP_CONNECTING;
 	c->until_ns = vb_clock_ns() + TCP_SHAKE_NS;
 	vb_list_init(&c->link);
@@ -78,6 +81,8 @@ void tcp_conn_drop(struct tcp_conn *c)
 		return;
 	t->open -= c->state == TCP_OPEN;
 	t->half -= c->accepted && c->state == TCP_SHAKING;
+	t->held -= c->held;
+	c->held = false;
 	c->state = TCP_DEAD;
 	t->dead = true;
 	if (c->host != NULL && c->host->via == c)
@@ -152,13 +157,15 @@ void tcp_conn_free_all(struct tcp_via *t)
 
 /* ---- writing ---- */
 
-static void want_room(struct tcp_conn *c, bool on)
+static void tell_epoll(struct tcp_conn *c)
 {
-	struct epoll_event e = {.events = EPOLLIN | (on ? EPOLLOUT : 0), .data.ptr = c};
+	struct epoll_event e = {.events =
+					(c->held ? 0u : EPOLLIN) | (c->wants_room ? EPOLLOUT : 0u),
+				.data.ptr = c};
 
-	if (c->wants_room == on)
+	if (c->events == e.events)
 		return;
-	c->wants_room = on;
+	c->events = e.events;
 	if (epoll_ctl(c->t->w->f->fd, EPOLL_CTL_MOD, c->fd, &e) != 0)
 		tcp_conn_fail(c, "it cannot be waited for");
 }
@@ -193,6 +200,8 @@ void tcp_conn_push(struct tcp_conn *c)
 
 		if (n >= 0) {
 			tcp_buf_take(&c->out, (size_t)n);
+			if (vb_unlikely(c->held))
+				c->wrote_ns = vb_clock_ns();
 		} else if (errno == EAGAIN) {
 			break;
 		} else if (errno != EINTR) {
@@ -200,15 +209,27 @@ void tcp_conn_push(struct tcp_conn *c)
 			return;
 		}
 	}
-	want_room(c, tcp_buf_bytes(&c->out) > 0);
+	c->wants_room = tcp_buf_bytes(&c->out) > 0;
+	tell_epoll(c);
+}
+
+static bool is_client(const struct tcp_conn *c)
+{
+	return c->accepted && c->from == TCP_CLIENT;
+}
+
+/* What it was sent and has not read, as far as it is here. */
+static size_t owed(const struct tcp_conn *c)
+{
+	return tcp_buf_bytes(&c->text) + tcp_buf_bytes(&c->out);
 }
 
 int tcp_conn_send(struct tcp_conn *c, const uint8_t *bytes, size_t n)
 {
 	struct tcp_buf *to = c->seal != NULL ? &c->text : &c->out;
 
-	if (tcp_buf_bytes(&c->text) + tcp_buf_bytes(&c->out) + n > c->t->backlog) {
-		tcp_conn_fail(c, "it does not read what it is sent");
+	if (owed(c) + n > (is_client(c) ? TCP_OWED_MAX : c->t->backlog)) {
+		spoilt(c, unread);
 		return -EPIPE;
 	}
 	if (!tcp_buf_reserve(to, n)) {
@@ -224,6 +245,74 @@ int tcp_conn_send(struct tcp_conn *c, const uint8_t *bytes, size_t n)
 	return 0;
 }
 
+/* ---- those that do not read ---- */
+
+/* True: nothing more of it is executed now. */
+static bool hold(struct tcp_conn *c)
+{
+	struct tcp_via *t = c->t;
+
+	if (vb_likely(!is_client(c) || owed(c) <= TCP_OWED))
+		return false;
+	if (c->held)
+		return true;
+	c->held = true;
+	t->held++;
+	c->wrote_ns = vb_clock_ns();
+	am_due(t->w, c->wrote_ns + t->o.am.silence_ns);
+	tell_epoll(c);
+	return true;
+}
+
+bool tcp_conn_can_resume(const struct tcp_via *t)
+{
+	if (vb_likely(t->held == 0))
+		return false;
+	vb_list_for_each (it, &t->conns) {
+		const struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
+
+		if (c->held && owed(c) <= TCP_OWED)
+			return true;
+	}
+	return false;
+}
+
+void tcp_conn_resume(struct tcp_via *t)
+{
+	if (vb_likely(t->held == 0))
+		return;
+	vb_list_for_each (it, &t->conns) {
+		struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
+
+		if (!c->held || owed(c) > TCP_OWED)
+			continue;
+		c->held = false;
+		t->held--;
+		tell_epoll(c);
+		tcp_conn_take(c);
+	}
+}
+
+uint64_t tcp_conn_tick(struct tcp_via *t, uint64_t now)
+{
+	uint64_t due = VB_FOREVER, end;
+
+	if (vb_likely(t->held == 0))
+		return VB_FOREVER;
+	vb_list_for_each (it, &t->conns) {
+		struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
+
+		if (!c->held)
+			continue;
+		end = c->wrote_ns + t->o.am.silence_ns;
+		if (now >= end)
+			spoilt(c, unread);
+		else if (end < due)
+			due = end;
+	}
+	return due;
+}
+
 /* ---- taking apart ---- */
 
 /* Messages at the front of b. */
@@ -234,7 +323,8 @@ static void take_messages(struct tcp_conn *c, struct tcp_buf *b)
 	size_t n;
 
 	c->missing = 0;
-	while (c->state == TCP_OPEN && !c->host->failed && tcp_buf_bytes(b) >= AM_HEADER) {
+	while (c->state == TCP_OPEN && !c->host->failed && tcp_buf_bytes(b) >= AM_HEADER &&
+	       !hold(c)) {
 		if (am_header_get(b->at + b->begin, AM_HEADER, &h, &why) != 0) {
 			spoilt(c, why);
 			return;
@@ -261,7 +351,8 @@ static void take_records(struct tcp_conn *c)
 {
 	int rc = 1;
 
-	while (c->state == TCP_OPEN && !c->host->failed &&
+	take_messages(c, &c->in); /* of records that were opened before it was held */
+	while (c->state == TCP_OPEN && !c->host->failed && !c->held &&
 	       (rc = tcp_seal_get(c->seal, &c->raw, &c->in)) == 1)
 		take_messages(c, &c->in);
 	if (rc == -EBADMSG)
@@ -342,7 +433,8 @@ bool tcp_conn_read(struct tcp_conn *c)
 {
 	bool any = false;
 
-	for (unsigned i = 0; i < READS && (c->state == TCP_OPEN || c->state == TCP_SHAKING); i++) {
+	for (unsigned i = 0;
+	     i < READS && !c->held && (c->state == TCP_OPEN || c->state == TCP_SHAKING); i++) {
 		struct tcp_buf *b = &c->raw;
 		size_t room;
 		ssize_t n;
@@ -402,6 +494,10 @@ void tcp_conn_event(struct tcp_conn *c, uint32_t events)
 	}
 	if (events & EPOLLOUT)
 		tcp_conn_push(c);
+	if (c->held && (events & (EPOLLERR | EPOLLHUP))) {
+		tcp_conn_fail(c, "the other side has closed it");
+		return;
+	}
 	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP))
 		(void)tcp_conn_read(c);
 }

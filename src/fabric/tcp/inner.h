@@ -16,6 +16,11 @@
  * long at most.  What a peer does not read of its answers is kept up to `backlog`, which is more than
  * one that keeps to the window can owe; beyond that its connection ends.
  *
+ * Clients of an elastic cluster may be many, and execute nothing.  So nothing more of one is executed while it has not
+ * read TCP_OWED bytes of what it was sent: its connection is *held*, what it sends stays in the kernels, and if it
+ * reads nothing for `silence` the connection ends.  What comes to it from others (letters) may make that
+ * TCP_OWED_MAX, which ends it at once.  Between servers this could stop both, each waiting for the other to read.
+ *
  * What is sent is gathered, and leaves in one write when the caller has nothing more (`push`): all
  * answers to what one read has brought, all messages that one doorbell closes.
  *
@@ -42,6 +47,8 @@
 #define TCP_SEAL_MORE   20u     /* what a record has besides: its length, its tag */
 #define TCP_KEY         32u
 #define TCP_SERVERS_MAX 64u
+#define TCP_OWED        262144u
+#define TCP_OWED_MAX    (4u << 20)
 #define TCP_CLIENT      UINT32_MAX /* instead of a rank: it has none, but an id */
 
 enum tcp_sealing { TCP_SEAL_AUTO, TCP_SEAL_ALWAYS, TCP_SEAL_NEVER };
@@ -163,8 +170,11 @@ struct tcp_conn {
 	int fd;
 	enum tcp_state state;
 	bool accepted;
-	bool pushing;    /* in via->push */
-	bool wants_room; /* epoll tells when it can be written to */
+	bool pushing;      /* in via->push */
+	bool wants_room;   /* epoll tells when it can be written to */
+	bool held;         /* nothing is read of it until it has read */
+	uint32_t events;   /* that epoll tells of */
+	uint64_t wrote_ns; /* held: when it last took something */
 	struct vb_list in_push;
 	uint64_t until_ns; /* of the handshake */
 	struct sockaddr_storage peer;
@@ -206,7 +216,8 @@ struct tcp_via {
 	struct tcp_peer *peer; /* [net_hosts_max] */
 	struct vb_list conns, push;
 	unsigned open, half; /* of conns: TCP_OPEN; accepted and not yet open */
-	bool dead;           /* some are TCP_DEAD */
+	unsigned held;
+	bool dead;     /* some are TCP_DEAD */
 	bool look_all; /* ask for everything: somebody has slept, or not only reading is due */
 	unsigned looks;
 	size_t backlog;
@@ -234,6 +245,12 @@ void tcp_conn_event(struct tcp_conn *c, uint32_t events);
 void tcp_conn_take(struct tcp_conn *c);
 /* Reads what is there; true if something was. */
 bool tcp_conn_read(struct tcp_conn *c);
+/* Goes on with those that were held and have read. */
+void tcp_conn_resume(struct tcp_via *t);
+/* One of them has. */
+bool tcp_conn_can_resume(const struct tcp_via *t);
+/* Ends those that do not read; says when to look again. */
+uint64_t tcp_conn_tick(struct tcp_via *t, uint64_t now);
 /* Queues a message. 0, -EPIPE. */
 int tcp_conn_send(struct tcp_conn *c, const uint8_t *bytes, size_t n);
 void tcp_conn_push(struct tcp_conn *c);

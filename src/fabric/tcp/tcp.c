@@ -245,7 +245,10 @@ static void carrier_look(struct am_wire *w)
 {
 	struct tcp_via *t = tcp_of(w);
 	bool few = t->open > 0 && t->open <= DIRECT;
-	bool found = few && look_at_open(t);
+	bool found;
+
+	tcp_conn_resume(t);
+	found = few && look_at_open(t);
 
 	if (++t->looks >= LOOKS_ALL || !few || (!found && t->look_all))
 		look_at_all(t);
@@ -257,7 +260,7 @@ static int carrier_arm(struct am_wire *w)
 
 	tcp_conn_reap(t);
 	t->look_all = true;
-	return vb_list_empty(&t->push) ? 0 : -EBUSY;
+	return vb_list_empty(&t->push) && !tcp_conn_can_resume(t) ? 0 : -EBUSY;
 }
 
 static bool carrier_idle(const struct am_wire *w)
@@ -275,7 +278,9 @@ static bool carrier_idle(const struct am_wire *w)
 
 static uint64_t carrier_tick(struct am_wire *w, uint64_t now)
 {
-	return tcp_listen_tick(tcp_of(w), now);
+	uint64_t unread = tcp_conn_tick(tcp_of(w), now), due = tcp_listen_tick(tcp_of(w), now);
+
+	return unread < due ? unread : due;
 }
 
 static const struct am_carrier tcp_carrier = {

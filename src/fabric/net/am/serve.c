@@ -6,7 +6,8 @@
  * Order.  A carrier may deliver a long message after shorter ones that were sent behind it (UCX's
  * rendezvous fetches its data later).  Verbs are executed by number; what is early is held, at most
  * `window` messages of a host.  A gap cannot stay: what is lost takes the connection with it, and the
- * next connection (epoch) begins with 1.  What comes of an epoch that is over is dropped: its sender
+ * next connection (epoch) begins with 1.  In an elastic cluster whose carrier delivers in order nothing is held:
+ * who leaves a message out loses the connection.  What comes of an epoch that is over is dropped: its sender
  * has given it up.
  *
  * Trust.  A message must carry the session's number and a host's number, and everything in it is
@@ -171,6 +172,12 @@ static void verbs_came(struct am_host *h, const struct am_header *head, const ui
 		h->expected++;
 		execute(h, head, body);
 		drain(h);
+		return;
+	}
+	if (h->wire->carrier->lasting && h->wire->f->elastic != NULL) {
+		/* Nothing overtakes there: its turn would never come, and members may be many. */
+		refuse(h->wire, "it leaves out messages that were to come before", h->rank);
+		am_failed(h, "it leaves out messages");
 		return;
 	}
 	in = am_in_new(h, head);
