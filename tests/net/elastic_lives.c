@@ -59,9 +59,10 @@ static void take(struct vb_lock_client *me, uint64_t lock, struct vb_grant *g)
 
 /* ---- hundreds ---- */
 
-#define AT_ONCE 8u
-#define WARM    32u
-#define LIVES   120u
+#define AT_ONCE   8u
+#define WARM      32u
+#define LIVES     120u
+#define KEPT_MORE 512u /* more or less than the blocks in use are by their rounding */
 
 /* Each third is killed with a lock in its hands, and an endpoint more than that has. */
 static void live(struct world *w, unsigned i)
@@ -120,7 +121,8 @@ static void test_hundreds(void **state)
 	struct shown before, after;
 	struct world w;
 
-	world_open(&w, 1, PATIENT ",linger=100ms");
+	/* One thread: a second one that happens to shake hands now and then has memory of its own for that, 5 KB. */
+	world_open(&w, 1, PATIENT ",linger=100ms,helper=0");
 	lock_name = "shiftlock";
 	servers_start(&w, serve_locks);
 	lives(&w, WARM);
@@ -133,8 +135,8 @@ static void test_hundreds(void **state)
 	assert_int_equal(before.boxes, 0);
 	assert_int_equal(after.boxes, 0);
 	assert_int_equal(after.descriptors, before.descriptors);
-	/* What is kept does not grow with them: 20 to 30 KB more, as with 360 clients. */
-	assert_true(after.kept <= before.kept + LIVES * 512);
+	/* What is kept does not grow with them. */
+	assert_true(after.kept <= before.kept + KEPT_MORE);
 	world_close(&w);
 	(void)state;
 }
@@ -577,7 +579,21 @@ static void test_settle(void **state)
 	(void)state;
 }
 
-int main(void)
+/* What malloc keeps of freed memory for a thread's next calls it counts as used: up to seven pieces of each size, which
+ * were 20 to 33 KB more after any number of clients.  That can be turned off before a program begins only. */
+static void without_caches(char **argv)
+{
+	const char *name = "GLIBC_TUNABLES", *want = "glibc.malloc.tcache_count=0";
+	const char *is = getenv(name);
+
+	if (is != NULL && strstr(is, want) != NULL)
+		return;
+	if (setenv(name, want, 1) != 0 || execv("/proc/self/exe", argv) != 0)
+		perror("the test cannot be begun without malloc's caches");
+	exit(1);
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hundreds),   cmocka_unit_test(test_places),
@@ -587,6 +603,8 @@ int main(void)
 		cmocka_unit_test(test_fresh),      cmocka_unit_test(test_settle),
 	};
 
+	(void)argc;
+	without_caches(argv);
 	vb_clock_init();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
