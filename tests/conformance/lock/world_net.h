@@ -282,7 +282,7 @@ static void net_elastic_run(struct world *w, unsigned n)
 	struct net_elastic_world e = {0};
 	pid_t pid[WORLD_ACTORS + NET_SERVERS];
 	char mark[64];
-	int key = key_file("not all of one and the same byte, not even here", 47, e.key), fd;
+	int key = key_file("not all of one and the same byte, not even here", 47, e.key);
 
 	assert_true(key >= 0);
 	snprintf(e.dir, sizeof(e.dir), "/tmp/elastic.XXXXXX");
