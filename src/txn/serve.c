@@ -481,6 +481,12 @@ static void serve_body(void *arg)
 			continue;
 		}
 		taken = 0;
+		/* What has come while we looked wakes nobody. */
+		if (vb_ep_recv(s->ep, &msg) == 0) {
+			take(s, &msg);
+			taken++;
+			continue;
+		}
 		if (vb_ep_wait(s->ep, s->n_waiting > 0 ? vb_ep_now(s->ep) + LOOK_NS : VB_FOREVER) ==
 		    -ECANCELED)
 			break;
