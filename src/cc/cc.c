@@ -25,6 +25,11 @@ const struct vb_cc_ops *const vb_ccs[] = {
 	NULL,
 };
 
+const struct vb_cc_ops *const vb_ccs_declared[] = {
+	&vb_cc_calvin,
+	NULL,
+};
+
 const struct vb_cc_ops *const vb_ccs_published[] = {
 	&vb_cc_wound_wait_as_published,
 	&vb_cc_silo_as_published,

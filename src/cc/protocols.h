@@ -16,6 +16,7 @@ extern const struct vb_cc_ops vb_cc_sundial;
 extern const struct vb_cc_ops vb_cc_mvcc, vb_cc_mvcc_as_published, vb_cc_mvcc_rcc;
 extern const struct vb_cc_ops vb_cc_cicada, vb_cc_cicada_as_published;
 extern const struct vb_cc_ops vb_cc_to, vb_cc_to_as_published;
+extern const struct vb_cc_ops vb_cc_calvin;
 extern const struct vb_cc_ops vb_cc_to_cascade, vb_cc_to_cascade_as_published;
 
 #endif

@@ -157,6 +157,12 @@ static int add_cc_named(void *ctx, const char *name)
 	cc = vb_cc_find(name);
 	if (cc != NULL && !vb_cc_takes(cc, opts.hybrid))
 		return vb_cc_code(cc, opts.hybrid, "", &by_rpc);
+	if (cc != NULL && vb_cc_sequenced(cc))
+		return vb_fail(
+			-EINVAL,
+			"the small worlds' transactions declare nothing, and '%s' wants all that "
+			"is touched to be: `verbena check txn` explores it",
+			name);
 	if (cc != NULL)
 		return add_cc(s, cc);
 	for (const struct vb_cc_ops *const *c = vb_ccs; *c != NULL && n < NAMES_MAX; c++)

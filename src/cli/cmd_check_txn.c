@@ -102,16 +102,24 @@ static int add_list(struct vb_check *s, const struct vb_cc_ops *const *list)
 	return err;
 }
 
+static int add_all(struct vb_check *s)
+{
+	int err = add_list(s, vb_ccs);
+
+	return err ? err : add_list(s, vb_ccs_declared);
+}
+
 static int add(struct vb_check *s, const char *name)
 {
-	const struct vb_cc_ops *const *lists[] = {vb_ccs, vb_ccs_published, vb_planted_ccs};
+	const struct vb_cc_ops *const *lists[] = {vb_ccs, vb_ccs_declared, vb_ccs_published,
+						  vb_planted_ccs};
 	const struct vb_cc_ops *cc;
 	const char *names[64];
 	char hint[VB_HINT_BYTES];
 	size_t n = 0;
 
 	if (!strcmp(name, "all"))
-		return add_list(s, vb_ccs);
+		return add_all(s);
 	if (!strcmp(name, "planted"))
 		return add_list(s, vb_planted_ccs);
 	cc = vb_cc_find(name);

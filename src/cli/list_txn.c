@@ -26,6 +26,7 @@ static const struct cap_name cc_caps[] = {
 	{VB_CC_SNAPSHOTS, "offers snapshots", "snapshots"},
 	{VB_CC_BOUNDED, "waits for a bounded time", "bounded"},
 	{VB_CC_BLIND_WAIT, "who waits does not look at his own status", "blind_wait"},
+	{VB_CC_SEQUENCED, "all that is touched is declared first", "declared"},
 	{0, NULL, NULL},
 };
 
@@ -77,6 +78,7 @@ static void put_traces(void)
 void vb_list_put_txn(void)
 {
 	put_ccs("Concurrency control of transactions", vb_ccs);
+	put_ccs("The same of transactions that declare all they touch", vb_ccs_declared);
 	put_ccs("The same as their papers print them, holes included (for comparison only)",
 		vb_ccs_published);
 	printf("Workloads of transactions\n");
@@ -163,6 +165,7 @@ static json_t *traces_json(void)
 void vb_list_txn_json(json_t *root)
 {
 	json_object_set_new(root, "cc", ccs_json(vb_ccs));
+	json_object_set_new(root, "cc_declared", ccs_json(vb_ccs_declared));
 	json_object_set_new(root, "cc_as_published", ccs_json(vb_ccs_published));
 	json_object_set_new(root, "cc_planted", ccs_json(vb_planted_ccs));
 	json_object_set_new(root, "workloads", loads_json());

@@ -77,6 +77,8 @@ const struct vb_cc_ops *vb_cc_find(const char *name)
 	const struct vb_cc_ops *ops = find_in(vb_ccs, name);
 
 	if (!ops)
+		ops = find_in(vb_ccs_declared, name);
+	if (!ops)
 		ops = find_in(vb_ccs_published, name);
 	for (unsigned i = 0; !ops && i < n_registered; i++)
 		ops = find_in(registered[i], name);
@@ -90,6 +92,8 @@ static int unknown_cc(const char *name)
 	char hint[VB_HINT_BYTES];
 
 	for (const struct vb_cc_ops *const *c = vb_ccs; *c; c++)
+		names[n++] = (*c)->name;
+	for (const struct vb_cc_ops *const *c = vb_ccs_declared; *c; c++)
 		names[n++] = (*c)->name;
 	for (const struct vb_cc_ops *const *c = vb_ccs_published; *c; c++)
 		names[n++] = (*c)->name;
@@ -323,6 +327,12 @@ static uint64_t boxes_bytes(const struct vb_db *db, uint16_t nodes)
 	return (uint64_t)db->coordinators * nodes * db->call_bytes;
 }
 
+/* What stands behind the outboxes: txn/epoch.h. */
+static uint64_t sequence_bytes(struct vb_db *db, const struct vb_cc_ops *cc, uint16_t nodes)
+{
+	return cc != NULL && vb_cc_sequenced(cc) ? vb_seq_sizes(db, nodes) : 0;
+}
+
 uint64_t vb_db_node_bytes(const struct vb_db_params *p, uint16_t nodes)
 {
 	struct vb_db db = {0};
@@ -330,7 +340,8 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *p, uint16_t nodes)
 	if (vb_any_null(p))
 		return 0;
 	set_sizes(&db, p);
-	return sizeof(struct vb_db_header) + places_bytes(&db) + 2 * boxes_bytes(&db, nodes) + 4096;
+	return sizeof(struct vb_db_header) + places_bytes(&db) + 2 * boxes_bytes(&db, nodes) +
+	       sequence_bytes(&db, p->cc != NULL ? vb_cc_find(p->cc) : NULL, nodes) + 4096;
 }
 
 uint64_t vb_db_node_touched(const struct vb_db_params *p, uint16_t nodes)
@@ -391,8 +402,7 @@ static uint64_t layout_hash(const struct vb_db *db)
 
 static int open_node(struct vb_db *db, uint16_t node)
 {
-	uint64_t bytes = sizeof(struct vb_db_header) + places_bytes(db) +
-			 2 * boxes_bytes(db, db->fabric->nodes);
+	uint64_t bytes = db->sequence_at + sequence_bytes(db, db->cc, db->fabric->nodes);
 	char name[VB_REGION_NAME];
 	struct vb_db_header *h;
 	bool fresh;
@@ -509,6 +519,8 @@ static int open_parts(struct vb_db *db, const struct vb_db_params *p)
 	uint32_t cache = p->cache_entries;
 	int err = 0;
 
+	db->sequence_at = sizeof(struct vb_db_header) + places_bytes(db) +
+			  2 * boxes_bytes(db, db->fabric->nodes);
 	db->region = calloc(db->fabric->nodes, sizeof(*db->region));
 	db->server = calloc(db->fabric->nodes, sizeof(*db->server));
 	if (db->region == NULL || db->server == NULL)

@@ -9,6 +9,7 @@
  *	txn.c          a transaction's items, from begin to commit or abort
  *	sweep.c        recovery of a whole node
  *	install.c      writes that are in place before the commit point, and what undoes them
+ *	sequence.c     a transaction's place in an order that is agreed on before it begins: epoch.h
  *	commit.c       the log, the commit point, what follows it
  *	recover.c      transactions of coordinators that do not move
  *	reads.c        reads that are over before the commit
@@ -19,6 +20,7 @@
  *	words.c        the words of a tuple that name somebody
  *	call.c         the coordinator's side of RPC
  *	db.c           opening: sizes, regions, what every process must agree on
+ *	epoch.c, queue.c, buffers.c   what that order takes of a server, and of memory: epoch.h
  *
  * Each calls those below it, and none above.
  *
@@ -83,6 +85,9 @@ struct vb_db {
 	uint32_t coordinators, items_max, bytes_max;
 	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
 	uint32_t call_bytes;
+	/* Of VB_CC_SEQUENCED: see epoch.h. */
+	uint32_t request_bytes, batch_bytes, forward_bytes;
+	uint64_t sequence_at;
 	uint64_t lease_ns, suspect_ns;
 	uint64_t wait_ns;  /* of VB_CC_BOUNDED; else 0 */
 	uint32_t hot_from; /* of VB_CC_HEATS; else 0 */
@@ -311,6 +316,12 @@ int vb_txn_fail(struct vb_txn *t);
 int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
 		struct vb_item **out);
 
+/* sequence.c: of VB_CC_SEQUENCED */
+/* Waits for its turn, and has all of its items then.  0 or -EAGAIN. */
+int vb_txn_sequence(struct vb_txn *t);
+/* buffers.c: sets what of the database's sizes is for that; bytes in a node's region. */
+uint64_t vb_seq_sizes(struct vb_db *db, uint16_t nodes);
+
 /* install.c: of VB_CC_INSTALLS */
 /* Puts in place what it writes.  0, or -EAGAIN. */
 int vb_txn_install(struct vb_txn *t);
@@ -359,6 +370,11 @@ void vb_stage_run(struct vb_txn *t, struct vb_lane *lane, unsigned stage, struct
 		  unsigned n);
 int vb_txn_place_items(struct vb_txn *t, struct vb_item **items, unsigned n);
 int vb_txn_alive(struct vb_txn *t);
+/* An item was fetched: for histories, and for our clock.  Somebody's lock is in its way. */
+void vb_txn_note_fetched(struct vb_txn *t, struct vb_item *it);
+void vb_txn_note_met(struct vb_txn *t, const struct vb_item *it);
+/* Behind a stage that fetches under locks: was it over before the lease?  0 or -EAGAIN. */
+int vb_txn_fetched_in_time(struct vb_txn *t, unsigned stage);
 /* Its deadline has passed: 0, or -EAGAIN. */
 int vb_txn_in_time(struct vb_txn *t);
 /*

@@ -207,3 +207,17 @@ int vb_txn_commit(struct vb_coordinator *me)
 	VB_SCHED_INSIDE(me->ep->sched);
 	return commit(me);
 }
+
+enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me)
+{
+	if (me == NULL || vb_ep_check_thread(me->ep) != 0)
+		return VB_TXN_MISUSE;
+	return (enum vb_txn_cause)me->txn.cause;
+}
+
+int vb_txn_error(const struct vb_coordinator *me)
+{
+	int err = me != NULL ? vb_ep_check_thread(me->ep) : -EINVAL;
+
+	return err != 0 ? err : me->txn.error;
+}

@@ -174,6 +174,8 @@ struct vb_stage {
 	int err;
 	/* At the server: the coordinator may have been given up meanwhile. */
 	bool for_other;
+	/* ... and it is of its own queue (txn/queue.c). */
+	bool queued;
 	/* The commit stage posts and does not wait. */
 	bool passive;
 	/* What has to wait has done so for as long as it may: see VB_CC_BOUNDED. */
@@ -240,6 +242,10 @@ enum vb_cc_caps {
 	VB_CC_IN_ORDER = 1 << 14,
 	/* Records have a temperature (vb_db_params.hot_from). */
 	VB_CC_HEATS = 1 << 15,
+	/* All that a transaction touches is declared in one call, and then locked by the servers in an order that
+	 * they have agreed on before (txn/epoch.h): by `grant`, one of the stages, which no coordinator runs for
+	 * what it does not hold. */
+	VB_CC_SEQUENCED = 1 << 16,
 };
 
 struct vb_txn;
@@ -292,7 +298,7 @@ struct vb_cc_ops {
 	/* Of the stages, those which the engine runs by itself.  The last two of VB_CC_INSTALLS: `install` puts in
 	 * place what is written, and lets nothing go; `undo` writes what the item has, and lets it go, as the commit
 	 * stage of the others does; `commit` then has nothing left to write. */
-	unsigned commit, release, install, undo;
+	unsigned commit, release, install, undo, grant;
 	/* A name for another protocol with one hybrid code: that code, and whose it is.  NULL: it takes any. */
 	const char *code, *code_of;
 
@@ -330,6 +336,11 @@ static inline bool vb_cc_offers(const struct vb_cc_ops *cc, enum vb_isolation is
 static inline bool vb_cc_installs(const struct vb_cc_ops *cc)
 {
 	return cc->caps & VB_CC_INSTALLS;
+}
+
+static inline bool vb_cc_sequenced(const struct vb_cc_ops *cc)
+{
+	return cc->caps & VB_CC_SEQUENCED;
 }
 
 static inline unsigned vb_cc_slots(const struct vb_cc_ops *cc)
@@ -372,8 +383,10 @@ struct vb_named_word {
 unsigned vb_words_named(const struct vb_cc_ops *cc, const void *tuple,
 			struct vb_named_word out[VB_NAMED_WORDS_MAX]);
 
-/* All protocols, in the order of `verbena list`; those as their papers print them; and by name. */
+/* All protocols, in the order of `verbena list`; those of VB_CC_SEQUENCED; those as their papers print them; and
+ * by name. */
 extern const struct vb_cc_ops *const vb_ccs[];
+extern const struct vb_cc_ops *const vb_ccs_declared[];
 extern const struct vb_cc_ops *const vb_ccs_published[];
 const struct vb_cc_ops *vb_cc_find(const char *name);
 /* The stages that run by RPC, as bits, of a hybrid code in digits.  -EINVAL: it is none of this protocol's;
@@ -419,6 +432,8 @@ uint64_t vb_stage_look_ns(const struct vb_stage *s);
 vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place);
 
 bool vb_stage_has_place(const struct vb_stage *s, uint32_t place);
+/* Of VB_CC_SEQUENCED: the word at a node below or at which no server gives the place's transactions a lock. */
+vb_addr vb_stage_floor_addr(const struct vb_stage *s, uint16_t node);
 
 /* A timestamp that is neither an item's version nor the word in its way: the clock follows it, too. */
 static inline void vb_stage_saw(struct vb_stage *s, uint64_t ts)

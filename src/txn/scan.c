@@ -357,6 +357,11 @@ int vb_txn_scan(struct vb_coordinator *me, struct vb_table *table, const struct 
 			       "table '%s' is not ordered, and cannot be scanned: open it with "
 			       "vb_table_params.ordered",
 			       table->name);
+	if (vb_unlikely(vb_cc_sequenced(me->db->cc)))
+		return vb_fail(-EINVAL,
+			       "what a scan finds cannot be declared, as '%s' wants all that is "
+			       "touched: read its keys, or take another protocol",
+			       me->db->cc->name);
 	s = (struct scan){
 		.t = &me->txn,
 		.table = table,

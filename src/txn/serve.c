@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/sometimes.h"
 #include "store/places.h"
-#include "txn/db.h"
+#include "txn/epoch.h"
 
 #define PATIENCE_NS  50000ull
 #define LOOK_NS      2000ull /* between two looks at the list */
@@ -50,6 +50,7 @@ struct vb_db_server {
 	struct vb_ep *ep;
 	struct vb_task *task;
 	struct vb_acc acc;
+	struct vb_sequencer *sequencer; /* of VB_CC_SEQUENCED */
 	bool stop;
 	pthread_t *thread;
 	struct vb_opened opened; /* of the one that the caller has */
@@ -415,6 +416,8 @@ static void take(struct vb_db_server *s, const struct vb_msg *msg)
 		(void)vb_rpc_reply(NULL, s->ep, msg, &said);
 		return;
 	}
+	if (s->sequencer != NULL && vb_sequencer_take(s->sequencer, msg))
+		return;
 	memcpy(&q->head, msg->data, sizeof(q->head));
 	q->subject = msg->subject;
 	q->from = msg->from;
@@ -461,10 +464,16 @@ static void look_again(struct vb_db_server *s)
 	s->n_waiting = left;
 }
 
+static uint64_t first_of(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static void serve_body(void *arg)
 {
 	struct vb_db_server *s = arg;
 	unsigned taken = 0;
+	uint64_t until;
 	struct vb_msg msg;
 
 	while (!s->stop) {
@@ -476,6 +485,9 @@ static void serve_body(void *arg)
 		}
 		if (s->n_waiting > 0)
 			look_again(s);
+		until = s->n_waiting > 0 ? vb_ep_now(s->ep) + LOOK_NS : VB_FOREVER;
+		if (s->sequencer != NULL)
+			until = first_of(until, vb_sequencer_turn(s->sequencer));
 		if (taken == TAKE_MOST) {
 			taken = 0;
 			continue;
@@ -487,13 +499,14 @@ static void serve_body(void *arg)
 			taken++;
 			continue;
 		}
-		if (vb_ep_wait(s->ep, s->n_waiting > 0 ? vb_ep_now(s->ep) + LOOK_NS : VB_FOREVER) ==
-		    -ECANCELED)
+		if (vb_ep_wait(s->ep, until) == -ECANCELED)
 			break;
 	}
 	for (unsigned i = 0; i < REPLIES; i++)
 		if (s->reply[i].batch.posted)
 			(void)vb_wait(s->ep, &s->reply[i].batch);
+	if (s->sequencer != NULL)
+		vb_sequencer_drain(s->sequencer);
 	s->task = NULL;
 }
 
@@ -525,6 +538,7 @@ static int announce(struct vb_db_server *s)
 
 static void free_server(struct vb_db_server *s)
 {
+	vb_sequencer_close(s->sequencer);
 	for (unsigned i = 0; i < REPLIES; i++)
 		free(s->reply[i].buf);
 	for (unsigned i = 0; i < WAITING_MAX; i++)
@@ -594,6 +608,8 @@ static int start_here(struct vb_db *db, uint16_t node, struct vb_db_server **out
 		vb_places_forget(&db->store.table[i]->node[node]);
 		err = vb_table_order_anew(db->store.table[i], node);
 	}
+	if (err == 0 && vb_cc_sequenced(db->cc))
+		err = vb_sequencer_open(db, node, s->ep, &s->acc, &s->sequencer);
 	if (err == 0)
 		err = vb_task_spawn(s->ep->sched, serve_body, s, &params, &s->task);
 	if (err) {

@@ -6,7 +6,7 @@
 #define VB_LOG_ROOM "txn"
 #include "base/log.h"
 #include "base/sometimes.h"
-#include "txn/db.h"
+#include "txn/epoch.h"
 
 /* Between two tries for a lock that another has: from a bare look around to the database's look_ns. */
 #define WAIT_FIRST_NS 500ull
@@ -35,6 +35,11 @@ vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place)
 bool vb_stage_has_place(const struct vb_stage *s, uint32_t place)
 {
 	return place < s->db->coordinators * VB_PLACES_EACH * s->db->fabric->nodes;
+}
+
+vb_addr vb_stage_floor_addr(const struct vb_stage *s, uint16_t node)
+{
+	return vb_seq_floor(s->db, node, vb_ts_place(s->ts));
 }
 
 bool vb_stage_go(struct vb_stage *s, struct vb_item **items, unsigned n)
@@ -423,7 +428,7 @@ int vb_txn_alive(struct vb_txn *t)
 }
 
 /* Somebody's lock is in its way. */
-static void note_met(struct vb_txn *t, const struct vb_item *it)
+void vb_txn_note_met(struct vb_txn *t, const struct vb_item *it)
 {
 	const struct vb_txn_watch *watch = t->me->db->watch;
 
@@ -439,16 +444,30 @@ static bool must_wait(struct vb_txn *t, struct vb_item *it, enum vb_txn_cause *d
 		/* What the cache said was another key's tuple: it is not to say so again. */
 		if (it->at == 0)
 			vb_cache_drop(t->me->db->cache, it->table, it->key);
-		note_met(t, it);
+		vb_txn_note_met(t, it);
 		return true;
 	}
 	if (it->status == VB_TXN_LOCKED || it->status == VB_TXN_DIED ||
 	    it->status == VB_TXN_SLOTS || it->status == VB_TXN_LEASE ||
 	    it->status == VB_TXN_TIMEOUT || it->status == VB_TXN_CASCADE)
-		note_met(t, it);
+		vb_txn_note_met(t, it);
 	if (*doom == VB_TXN_COMMITTED)
 		*doom = (enum vb_txn_cause)it->status;
 	return false;
+}
+
+static void note_fetched(struct vb_item *it)
+{
+	it->fetched = vb_tuple_word(it->image, vb_item_layout(it)->version_at);
+	it->flags |= VB_ITEM_NOTED;
+}
+
+void vb_txn_note_fetched(struct vb_txn *t, struct vb_item *it)
+{
+	if (t->me->db->watch != NULL)
+		note_fetched(it);
+	if (!(t->me->db->cc->caps & VB_CC_LOGICAL))
+		vb_coordinator_saw(t->me, vb_ts_clock(it->version));
 }
 
 /*
@@ -471,10 +490,8 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 
 		most = it->version > most ? it->version : most;
 		most = it->seen > most ? it->seen : most;
-		if (watched && (it->flags & (VB_ITEM_FETCHED | VB_ITEM_NOTED)) == VB_ITEM_FETCHED) {
-			it->fetched = vb_tuple_word(it->image, vb_item_layout(it)->version_at);
-			it->flags |= VB_ITEM_NOTED;
-		}
+		if (watched && (it->flags & (VB_ITEM_FETCHED | VB_ITEM_NOTED)) == VB_ITEM_FETCHED)
+			note_fetched(it);
 		if (vb_likely(it->status == 0) || !must_wait(t, it, doom))
 			continue;
 		items[i] = items[m];
@@ -509,7 +526,7 @@ static int wait_a_little(struct vb_txn *t, unsigned tries)
  *
  * So what was read under a lock is given only when the lease was not over behind the READ.
  */
-static int has_fetched_in_time(struct vb_txn *t, unsigned stage)
+int vb_txn_fetched_in_time(struct vb_txn *t, unsigned stage)
 {
 	const struct vb_db *db = t->me->db;
 
@@ -545,7 +562,7 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 								   : 0);
 		}
 		if (n == 0)
-			return has_fetched_in_time(t, stage);
+			return vb_txn_fetched_in_time(t, stage);
 		err = wait_a_little(t, tries);
 	}
 	return err;

@@ -2,6 +2,8 @@
 /* A transaction's items, from its begin on; how it ends: end.c. */
 #define VB_LOG_ROOM "txn"
 
+#include <inttypes.h>
+
 #include "base/log.h"
 #include "base/sometimes.h"
 #include "txn/db.h"
@@ -150,20 +152,6 @@ int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *par
 	return begin(me, params);
 }
 
-enum vb_txn_cause vb_txn_cause(const struct vb_coordinator *me)
-{
-	if (me == NULL || vb_ep_check_thread(me->ep) != 0)
-		return VB_TXN_MISUSE;
-	return (enum vb_txn_cause)me->txn.cause;
-}
-
-int vb_txn_error(const struct vb_coordinator *me)
-{
-	int err = me != NULL ? vb_ep_check_thread(me->ep) : -EINVAL;
-
-	return err != 0 ? err : me->txn.error;
-}
-
 /* ---- items ---- */
 
 static uint32_t slot_of(const struct vb_coordinator *me, const struct vb_table *t, uint64_t key)
@@ -252,6 +240,30 @@ static inline struct vb_item *item_of(struct vb_txn *t, struct vb_table *table, 
 		me->slot[slot] = (uint16_t)t->n;
 	}
 	return it;
+}
+
+/* What is not declared was not in the order in which servers have locked. */
+static VB_COLD int undeclared(const struct vb_txn *t, const struct vb_table *table, uint64_t key,
+			      bool write)
+{
+	return vb_fail(-EINVAL,
+		       "key %" PRIu64
+		       " of table '%s' was not declared to be %s: under '%s' all that "
+		       "a transaction touches is, in one call of vb_txn_declare",
+		       key, table->name, write ? "written" : "read", t->me->db->cc->name);
+}
+
+static int check_declared(struct vb_txn *t, const struct vb_table *table, uint64_t key, bool write)
+{
+	const struct vb_item *it;
+	uint32_t slot;
+
+	if (vb_likely(!vb_cc_sequenced(t->me->db->cc)))
+		return 0;
+	it = find_item(t, table, key, &slot);
+	return it != NULL && (!write || it->flags & VB_ITEM_WRITE)
+		       ? 0
+		       : undeclared(t, table, key, write);
 }
 
 int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
@@ -427,6 +439,9 @@ static VB_NOINLINE int reach_now(struct vb_txn *t, struct vb_table *table, uint6
 		return read_only();
 	if (write && vb_unlikely(vb_snapshot_name(t) != 0))
 		return vb_txn_fail(t);
+	err = check_declared(t, table, key, write);
+	if (err)
+		return err;
 	err = vb_txn_item(t, table, key, write, &r->it);
 	if (err)
 		return err;
@@ -575,9 +590,14 @@ int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 static int write_range(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 		       struct reach *r)
 {
+	int err;
+
 	*r = (struct reach){.insert = key};
 	if (vb_likely(table->ranges == NULL))
 		return 0;
+	err = me->txn.phase == VB_TXN_OPEN ? check_declared(&me->txn, table, key, true) : 0;
+	if (err)
+		return err;
 	return reach(me, table->ranges, vb_table_range(table, key), true, true, r);
 }
 
@@ -633,12 +653,30 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 	return 0;
 }
 
+/* Who inserts a key writes its range. */
+static bool declare_range(struct vb_txn *t, const struct vb_txn_key *k)
+{
+	struct vb_item *it;
+
+	if (k->table->ranges == NULL)
+		return true;
+	it = item_of(t, k->table->ranges, vb_table_range(k->table, k->key), true);
+	if (it != NULL)
+		it->flags |= VB_ITEM_WRITE | VB_ITEM_READ;
+	return it != NULL;
+}
+
 /* All of them or none: a key that is refused leaves no item of those before it. */
 static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsigned n)
 {
+	const bool sequenced = vb_cc_sequenced(t->me->db->cc);
 	bool writes = false;
 	int err = 0;
 
+	if (sequenced && vb_unlikely(t->n > 0))
+		return vb_fail(-EINVAL,
+			       "under '%s' all that a transaction touches is declared in one call",
+			       t->me->db->cc->name);
 	for (unsigned i = 0; i < n && err == 0; i++) {
 		if (i == 0 || keys[i].table != keys[i - 1].table)
 			err = vb_txn_check_call(t, keys[i].table);
@@ -656,6 +694,8 @@ static int declare_items(struct vb_txn *t, const struct vb_txn_key *keys, unsign
 		if (it == NULL)
 			return -E2BIG;
 		it->flags |= keys[i].write ? VB_ITEM_WRITE | VB_ITEM_READ : VB_ITEM_READ;
+		if (vb_unlikely(sequenced && keys[i].write) && !declare_range(t, &keys[i]))
+			return -E2BIG;
 	}
 	return 0;
 }
@@ -669,6 +709,9 @@ int vb_txn_read_keys(struct vb_txn *t, struct vb_table *table, const uint64_t *k
 
 	vb_assert(n <= VB_STAGE_ITEMS);
 	for (unsigned i = 0; i < n; i++) {
+		err = check_declared(t, table, keys[i], false);
+		if (err)
+			return err;
 		err = vb_txn_item(t, table, keys[i], false, &out[i]);
 		if (err)
 			return err;
@@ -712,6 +755,10 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
 		err = declare_items(t, keys, n);
 	if (err)
 		return err;
+	if (vb_cc_sequenced(me->db->cc)) {
+		err = vb_txn_sequence(t);
+		return err ? vb_txn_fail(t) : 0;
+	}
 	/* What was read before, too, if it is not ours to write yet. */
 	for (unsigned i = 0; i < t->n; i++)
 		if (t->item[i].flags & VB_ITEM_WRITE &&

@@ -104,6 +104,12 @@ int vb_values_open(struct vb_db *db, const struct vb_values_params *p, struct vb
 	err = vb_fabric_check(db->fabric);
 	if (err == 0)
 		err = check_params(p);
+	if (err == 0 && vb_cc_sequenced(db->cc))
+		err = vb_fail(
+			-EINVAL,
+			"how many pieces a value has is not known before it is read, and '%s' "
+			"wants all that is touched to be declared",
+			db->cc->name);
 	if (err)
 		return err;
 	v = calloc(1, sizeof(*v));

@@ -66,8 +66,11 @@ static int transfer(struct client *c)
 {
 	uint64_t from = vb_rng_below(&c->rng, c->of->w->d->accounts);
 	uint64_t to = vb_rng_below(&c->rng, c->of->w->d->accounts);
+	const struct vb_txn_key both[] = {{c->of->account, from, true}, {c->of->account, to, true}};
 	int err = vb_txn_begin(c->me);
 
+	if (err == 0 && vb_cc_sequenced(c->of->db->cc))
+		err = vb_txn_declare(c->me, both, 2);
 	if (err == 0)
 		err = change(c, from, -1);
 	if (err == 0)

@@ -6,6 +6,7 @@
 
 #define TRIES_MAX    400u /* of one transaction, in the liveness phase */
 #define TRIES_BEYOND 1u   /* ... where it may never succeed */
+#define TXN_KEYS_MAX 16u  /* of one transaction, where all of them are declared */
 
 #define PAUSE_NS      2000ull /* between tries, until the faults end: twice as much each time */
 #define PAUSE_DOUBLES 7u
@@ -56,6 +57,24 @@ struct plan {
 	int64_t total;
 	const char *name;
 };
+
+/* All that the body may touch, of which it cannot say beforehand what. */
+static int declare_all(struct txn_slot *s, const struct plan *p)
+{
+	const struct txn_world *w = s->w;
+	struct vb_txn_key keys[TXN_KEYS_MAX];
+	unsigned n = p->what == AUDIT ? w->d->accounts : p->what == CALLS ? w->d->notes : p->n;
+	bool note = p->what == NOTE || p->what == BLIND || p->what == CALLS;
+
+	vb_assert(n <= TXN_KEYS_MAX);
+	for (unsigned i = 0; i < n; i++)
+		keys[i] = (struct vb_txn_key){
+			.table = note ? w->note : w->account,
+			.key = p->what == AUDIT || p->what == CALLS ? i : p->key[i],
+			.write = p->what != AUDIT,
+		};
+	return vb_txn_declare(s->me, keys, n);
+}
 
 static int declare(struct txn_slot *s, const struct plan *p)
 {
@@ -141,7 +160,8 @@ static int blind(struct txn_slot *s, const struct plan *p)
 
 static int body(struct txn_slot *s, struct plan *p)
 {
-	int err = p->declare ? declare(s, p) : 0;
+	bool all = vb_cc_sequenced(s->w->cc);
+	int err = all ? declare_all(s, p) : p->declare ? declare(s, p) : 0;
 
 	if (err)
 		return err;

@@ -249,6 +249,8 @@ static int declare(struct txn_slot *s, uint64_t key)
 	};
 	int err;
 
+	/* It has declared all before, and may not again. */
+	refused |= vb_cc_sequenced(w->cc);
 	forget(s, keys[1].key);
 	if (!refused)
 		return vb_txn_declare(s->me, keys, 2);

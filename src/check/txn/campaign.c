@@ -126,6 +126,13 @@ static const struct vb_campaign_kind kind = {
 	.explore = explore,
 };
 
+static bool is_in(const struct vb_cc_ops *const *list, const struct vb_cc_ops *cc)
+{
+	while (*list != NULL && *list != cc)
+		list++;
+	return *list != NULL;
+}
+
 void vb_txn_campaign_init(struct vb_txn_campaign *c, const struct vb_cc_ops *cc, const char *hybrid)
 {
 	*c = (struct vb_txn_campaign){
@@ -135,9 +142,8 @@ void vb_txn_campaign_init(struct vb_txn_campaign *c, const struct vb_cc_ops *cc,
 	if (hybrid == NULL)
 		hybrid = cc->code;
 	/* Not every code reaches every branch. */
-	for (const struct vb_cc_ops *const *l = vb_ccs; *l != NULL && hybrid == NULL; l++)
-		if (*l == cc)
-			snprintf(c->groups, sizeof(c->groups), "txn %s", cc->name);
+	if (hybrid == NULL && (is_in(vb_ccs, cc) || is_in(vb_ccs_declared, cc)))
+		snprintf(c->groups, sizeof(c->groups), "txn %s", cc->name);
 	if (hybrid != NULL)
 		snprintf(c->hybrid, sizeof(c->hybrid), "%s", hybrid);
 }

@@ -284,6 +284,9 @@ static void draw_scans(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_t
 	static const double scans[] = {0.1, 0.3, 0.6};
 
 	d->p_scan = vb_rng_chance(r, 0.25) ? vb_draw_one_of(r, scans, 3) : 0;
+	/* What a scan finds cannot be declared. */
+	if (vb_cc_sequenced(cc))
+		d->p_scan = 0;
 	d->line_shift = vb_rng_chance(r, 0.7) ? 2 : vb_rng_chance(r, 0.5) ? 7 : 11;
 	/* Under versions of logical time a key keeps its place. */
 	d->scarce = vb_rng_chance(r, 0.4) && d->recovery && !(cc->caps & VB_CC_LOGICAL) &&

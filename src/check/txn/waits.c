@@ -170,7 +170,7 @@ void txn_waits_left(void *ctx, const struct vb_coordinator *by, uint32_t place, 
 	const struct vb_sim_faults *f = &w->d->faults;
 	struct txn_slot *s = owner(w, place);
 
-	if (s == NULL || w->keeps[place] || strchr(w->d->hybrid, '1') != NULL)
+	if (s == NULL || w->keeps[place] || txn_servers_lock(w))
 		return;
 	if (f->early + f->deaf + f->pause + f->stall + f->partition + f->nic_stall > 0)
 		return;

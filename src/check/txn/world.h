@@ -145,6 +145,12 @@ static inline enum vb_level txn_level(const struct txn_world *w)
 	return w->cc->caps & VB_CC_STRICT ? VB_LEVEL_STRICT : VB_LEVEL_SERIALIZABLE;
 }
 
+/* Does a server take locks for others? */
+static inline bool txn_servers_lock(const struct txn_world *w)
+{
+	return strchr(w->d->hybrid, '1') != NULL || vb_cc_sequenced(w->cc);
+}
+
 /* Nobody may be recovered sooner. */
 static inline uint64_t txn_patience(const struct txn_world *w)
 {
