@@ -181,6 +181,11 @@ static int judge(const struct vb_load *l, const struct vb_load_sums *sums, const
 	return -EBADMSG;
 }
 
+static bool declares(const struct vb_load *l)
+{
+	return !opts_of(l)->no_declare;
+}
+
 const struct vb_load_ops vb_load_bank = {
 	.name = "bank",
 	.summary = "transfers between few accounts, and audits that read all of them",
@@ -188,6 +193,7 @@ const struct vb_load_ops vb_load_bank = {
 	.options_bytes = sizeof(struct bank_opts),
 	.types = types,
 	.n_types = TYPES,
+	.declares = declares,
 	.init = init,
 	.fill = fill,
 	.records = records,

@@ -101,6 +101,8 @@ struct vb_load_ops {
 	const char *const *types; /* names of the kinds of transactions */
 	unsigned n_types;
 	size_t client_bytes; /* of the workload's own in a client */
+	/* Is all that a transaction touches declared in one call, before it touches anything?  NULL: it is not. */
+	bool (*declares)(const struct vb_load *l);
 
 	/* Checks the options and says what is needed.  -EINVAL, -ENOMEM: said. */
 	int (*init)(struct vb_load *l);

@@ -274,6 +274,11 @@ static int judge(const struct vb_load *l, const struct vb_load_sums *sums, const
 	return -EBADMSG;
 }
 
+static bool declares(const struct vb_load *l)
+{
+	return !opts_of(l)->no_declare;
+}
+
 const struct vb_load_ops vb_load_smallbank = {
 	.name = "smallbank",
 	.summary = "small payments between accounts, six kinds of transactions in H-Store's mix",
@@ -281,6 +286,7 @@ const struct vb_load_ops vb_load_smallbank = {
 	.options_bytes = sizeof(struct smallbank_opts),
 	.types = vb_smallbank_types,
 	.n_types = VB_SB_TYPES,
+	.declares = declares,
 	.init = init,
 	.fill = fill,
 	.records = records,

@@ -355,6 +355,11 @@ static int judge(const struct vb_load *l, const struct vb_load_sums *sums, const
 	return -EBADMSG;
 }
 
+static bool declares(const struct vb_load *l)
+{
+	return !opts_of(l)->no_declare;
+}
+
 const struct vb_load_ops vb_load_ycsb = {
 	.name = "ycsb",
 	.summary = "reads and writes of some records of one large table, skewed or evenly",
@@ -362,6 +367,7 @@ const struct vb_load_ops vb_load_ycsb = {
 	.options_bytes = sizeof(struct ycsb_opts),
 	.types = types,
 	.n_types = VB_ARRAY_SIZE(types),
+	.declares = declares,
 	.init = init,
 	.fill = fill,
 	.records = records,

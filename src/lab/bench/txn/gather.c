@@ -21,6 +21,7 @@ struct report {
 	uint64_t history_bytes, full;
 	double fill_s;
 	struct vb_load_sums sums;
+	struct vb_tbench_epochs sequenced;
 	struct vb_tbench_tally tally;
 };
 
@@ -59,6 +60,7 @@ static void report(struct vb_bench_run *run, void *to, int64_t offset_ns)
 	out->tally = *(const struct vb_tbench_tally *)vb_bench_tally_of(run, 0);
 	vb_tbench_take_books(&out->tally, vb_bench_state_of(run, run->group->rank * n), n);
 	u->plan->load->count(&u->load, (uint16_t)run->group->rank, &out->sums);
+	vb_tbench_note_epochs(&out->sequenced, u->db, (uint16_t)run->group->rank);
 	out->history_bytes = history_bytes(history_of(u));
 }
 
@@ -120,6 +122,7 @@ static int take_report(struct vb_bench_run *run, uint32_t rank, const void *repo
 		return vb_bench_group_refuse(run->group, rank, "a report");
 	vb_bench_tally_merge(run, &in->tally);
 	vb_bench_add(&u->sums, &in->sums);
+	vb_bench_add(&r->sequenced, &in->sequenced);
 	r->history_full |= (in->full & VB_BENCH_FULL_HISTORY) != 0;
 	r->tables_full |= (in->full & VB_BENCH_FULL_TABLES) != 0;
 	if (in->fill_s > r->fill_s)

@@ -195,6 +195,21 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 		    real && t->tsc != 0 ? vb_json_ratio(t->tsc, n) : json_null());
 }
 
+static json_t *epochs_json(const struct vb_tbench_result *r)
+{
+	const struct vb_tbench_epochs *e = &r->sequenced;
+	const double nodes = (double)r->plan->o.nodes;
+	json_t *o = json_object();
+
+	vb_json_set(o, "taken", e->epochs / r->plan->o.nodes);
+	vb_json_set(o, "txns_per_epoch", vb_json_ratio(nodes * (double)e->batched, e->epochs));
+	vb_json_set(o, "batches_per_epoch", vb_json_ratio(nodes * (double)e->told, e->epochs));
+	vb_json_set(o, "barrier_us", vb_json_ratio((double)e->barrier_ns / 1e3, e->epochs));
+	vb_json_set(o, "forwards_per_txn", vb_json_ratio((double)e->forwards, e->batched));
+	vb_json_set(o, "left_out", e->left_out);
+	return o;
+}
+
 json_t *vb_tbench_json(const void *plan, const void *result)
 {
 	const struct vb_tbench_result *r = result;
@@ -206,6 +221,8 @@ json_t *vb_tbench_json(const void *plan, const void *result)
 	vb_json_set(j, "wall_s", r->end.wall_s);
 	vb_json_set(j, "fill_s", r->fill_s);
 	set_rates(j, r, vb_tbench_commits(t));
+	if (vb_cc_sequenced(r->one->cc))
+		vb_json_set(j, "epochs", epochs_json(r));
 	vb_json_set(j, "check", check_json(r));
 	vb_json_set(j, "invariant", invariant_json(r));
 	vb_json_set(j, "recovered", t->spent.recovered);

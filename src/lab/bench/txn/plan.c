@@ -304,6 +304,29 @@ static int check_lag(const struct vb_tbench_plan *p)
 		       p->o.cc);
 }
 
+/* Who wants all that is touched to be declared, of a workload that does not. */
+static int check_declared(const struct vb_tbench_plan *p)
+{
+	struct vb_load load;
+	bool declares;
+	int err = vb_load_init(&load, p->load, p->load_options,
+			       (uint16_t)(p->o.nodes != 0 ? p->o.nodes : 1), p->o.seed);
+
+	if (err)
+		return err;
+	declares = p->load->declares != NULL && p->load->declares(&load);
+	vb_load_close(&load);
+	for (unsigned i = 0; i < p->o.runs && !declares; i++)
+		if (vb_cc_sequenced(p->run[i].cc))
+			return vb_fail(
+				-EINVAL,
+				"'%s' wants all that a transaction touches to be declared in one "
+				"call, and the workload '%s' does not do that; bank, smallbank and "
+				"ycsb do, without --no-declare",
+				p->run[i].cc->name, p->load->name);
+	return 0;
+}
+
 static int plan_runs(struct vb_tbench_plan *p)
 {
 	char text[1024], *save = NULL, hint[VB_HINT_BYTES];
@@ -525,6 +548,8 @@ int vb_tbench_plan(const void *opts, void *plan)
 		err = check_heat(p);
 	if (err == 0)
 		err = check_lag(p);
+	if (err == 0)
+		err = check_declared(p);
 	if (err == 0)
 		err = plan_fabric(&p->o);
 	if (err == 0)

@@ -228,6 +228,29 @@ static void put_causes(FILE *to, const struct vb_tbench_result *r)
 	fputc('\n', to);
 }
 
+/* What the order takes beside what coordinators do. */
+static void put_epochs(FILE *to, const struct vb_tbench_result *r)
+{
+	const struct vb_tbench_epochs *e = &r->sequenced;
+
+	if (!vb_cc_sequenced(r->one->cc))
+		return;
+	fprintf(to, "%-16s %-8s", r->one->cc->name, r->one->code);
+	fprintf(to, "%10" PRIu64 " %13.2f %13.2f %13.2f %13.2f %9" PRIu64 "\n",
+		e->epochs / r->plan->o.nodes, r->plan->o.nodes * per((double)e->batched, e->epochs),
+		r->plan->o.nodes * per((double)e->told, e->epochs),
+		per((double)e->barrier_ns, e->epochs) / 1e3, per((double)e->forwards, e->batched),
+		e->left_out);
+}
+
+static bool has_epochs(const struct vb_tbench_result *r, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (r[i].end.ran && vb_cc_sequenced(r[i].one->cc))
+			return true;
+	return false;
+}
+
 static void put_each(FILE *to, const struct vb_tbench_result *results, unsigned n,
 		     void (*put)(FILE *to, const struct vb_tbench_result *r))
 {
@@ -252,6 +275,14 @@ void vb_tbench_print_end(FILE *to, const void *plan, const void *results, unsign
 	fprintf(to, "\nAborts by cause, counted ('user': by the workload's own wish, not among the "
 		    "aborts in %%)\n\n");
 	put_each(to, r, n, put_causes);
+	if (has_epochs(r, n)) {
+		fprintf(to, "\nEpochs, of the whole run (a batch, and what is forwarded, is a "
+			    "WRITE and a "
+			    "message)\n\n");
+		fprintf(to, "protocol         hybrid       epochs    txns/epoch batches/epoch    "
+			    "barrier us  forwards/txn  left out\n");
+		put_each(to, r, n, put_epochs);
+	}
 	for (unsigned i = 0; i < n; i++)
 		if (r[i].checked && r[i].serial.story != NULL)
 			fprintf(to, "\n%s %s: the checker has found an anomaly:\n%s",

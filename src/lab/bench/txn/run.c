@@ -308,7 +308,7 @@ static int judge(struct vb_bench_run *run)
 		if (err)
 			return err;
 	}
-	vb_tbench_judge(u->r, &u->load);
+	vb_tbench_judge(u->r, &u->load, u->db);
 	if (u->recorders == NULL || (run->kind == VB_BENCH_SHM && run->control->failed != 0))
 		return 0;
 	return check(u);

@@ -97,13 +97,29 @@ void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load
 			  : load->ops->judge(load, sums, t->change, r->why, sizeof(r->why))) != 0;
 }
 
-void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load)
+void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load, const struct vb_db *db)
 {
 	struct vb_load_sums sums = {0};
 
-	for (uint16_t node = 0; node < load->nodes; node++)
+	for (uint16_t node = 0; node < load->nodes; node++) {
 		load->ops->count(load, node, &sums);
+		vb_tbench_note_epochs(&r->sequenced, db, node);
+	}
 	vb_tbench_judge_sums(r, load, &sums);
+}
+
+void vb_tbench_note_epochs(struct vb_tbench_epochs *e, const struct vb_db *db, uint16_t node)
+{
+	const struct vb_seq_line *l = vb_cc_sequenced(db->cc) ? vb_seq_line(db, node) : NULL;
+
+	if (l == NULL)
+		return;
+	e->epochs += l->epochs;
+	e->batched += l->batched;
+	e->told += l->told;
+	e->forwards += l->forwards;
+	e->barrier_ns += l->barrier_ns;
+	e->left_out += l->left_out;
 }
 
 static int write_history(const char *path, const struct vb_history *const *parts, unsigned n,

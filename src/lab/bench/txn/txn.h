@@ -37,7 +37,7 @@
 #include "lab/bench/engine/table.h"
 #include "lab/busy.h"
 #include "lab/json.h"
-#include "txn/db.h"
+#include "txn/epoch.h"
 #include "workload/load.h"
 
 #define VB_TBENCH_CLIENTS_MAX 16000u
@@ -156,6 +156,11 @@ struct vb_tbench_state {
 	struct vb_tbench_book book;
 } VB_ALIGNED(64);
 
+/* Of the whole run, by servers of all nodes: see struct vb_seq_line. */
+struct vb_tbench_epochs {
+	uint64_t epochs, batched, told, forwards, barrier_ns, left_out;
+};
+
 struct vb_tbench_result {
 	struct vb_bench_end end;
 	const struct vb_tbench_plan *plan;
@@ -163,9 +168,10 @@ struct vb_tbench_result {
 	struct vb_tbench_tally *tally; /* merged; NULL if it did not run */
 	bool history_full, tables_full, sealed;
 	uint64_t lease_ns;
-	uint64_t wait_ns;         /* of VB_CC_BOUNDED; else 0 */
-	uint32_t hot_from;        /* of VB_CC_HEATS; else 0 */
-	uint64_t snapshot_lag_ns; /* of VB_CC_SNAPSHOTS; else 0 */
+	uint64_t wait_ns;                  /* of VB_CC_BOUNDED; else 0 */
+	uint32_t hot_from;                 /* of VB_CC_HEATS; else 0 */
+	uint64_t snapshot_lag_ns;          /* of VB_CC_SNAPSHOTS; else 0 */
+	struct vb_tbench_epochs sequenced; /* of VB_CC_SEQUENCED */
 	double fill_s;
 	uint64_t records;
 	uint64_t dead_servers; /* of the workers killed, how many were a node's server */
@@ -287,7 +293,10 @@ void vb_tbench_merge(void *into, const void *tally);
 void vb_tbench_explain_stall(struct vb_tbench_result *r, const struct vb_tbench_state *states,
 			     unsigned n, uint64_t now_ns);
 /* After everybody has stopped: the invariant, on all nodes, whose memory this process reaches. */
-void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load);
+void vb_tbench_judge(struct vb_tbench_result *r, const struct vb_load *load,
+		     const struct vb_db *db);
+/* Adds what the servers of a node have counted; 0 where the protocol has no epochs. */
+void vb_tbench_note_epochs(struct vb_tbench_epochs *e, const struct vb_db *db, uint16_t node);
 /* The same where the nodes' records have been added up already. */
 void vb_tbench_judge_sums(struct vb_tbench_result *r, const struct vb_load *load,
 			  const struct vb_load_sums *sums);
