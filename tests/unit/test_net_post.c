@@ -469,7 +469,7 @@ static void death_in_flight(void **state)
 		assert_int_equal(vb_verb_run(ep, &v), -VB_EPEERGONE);
 	}
 	assert_int_equal(vb_verb_run(ep, &send), -VB_EPEERGONE);
-	assert_int_equal(vb_send(ep, send.peer, &m), 0);
+	assert_int_equal(vb_send(ep, send.peer, &m), -VB_EPEERGONE);
 	assert_int_equal(fake.posts, posts);
 	assert_false(vb_peer_alive(fake.fabric, vb_peer_make(1, 5)));
 	assert_true(vb_peer_alive(fake.fabric, vb_peer_make(2, 5)));

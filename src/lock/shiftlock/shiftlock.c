@@ -419,7 +419,7 @@ static int await_turn(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 
 /* A message that is lost costs a recovery: it is counted.  One that is refused has not left, and who is to hear
  * it lives: there is no link to it yet, or not again. */
-static int tell(struct vb_lock_client *me, vb_peer to, const struct vb_msg *msg)
+static void tell(struct vb_lock_client *me, vb_peer to, const struct vb_msg *msg)
 {
 	unsigned refused = 0;
 	int err;
@@ -434,7 +434,6 @@ static int tell(struct vb_lock_client *me, vb_peer to, const struct vb_msg *msg)
 			 (unsigned long long)msg->subject, (unsigned long long)to,
 			 vb_strerror(err));
 	}
-	return err;
 }
 
 static void tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_peer predecessor)
@@ -454,7 +453,7 @@ static void tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_p
 	if (sl_is_plain(me->space) &&
 	    (sl_names_find(me, predecessor, &predecessor) != 0 || predecessor == VB_PEER_NONE))
 		return;
-	(void)tell(me, predecessor, &msg);
+	tell(me, predecessor, &msg);
 }
 
 /* Nothing has happened if it gives up: -ETIMEDOUT, -ECANCELED. */
@@ -622,7 +621,8 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 	if (vb_unlikely(flip && o->mute_mode))
 		return 0;
 	vb_phase(me, VB_PHASE_NS);
-	return tell(me, s->successor, &msg);
+	tell(me, s->successor, &msg);
+	return 0;
 }
 
 static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
