@@ -292,8 +292,8 @@ static void repeatable_read(void **state)
 		if (went(vb_txn_get(w.a, w.t, X, (const void **)&again)))
 			assert_int_equal(again->value, before);
 		if (went(vb_txn_get(w.a, w.t, Y, (const void **)&y))) {
-			/* What stood there at first, each its own, is what it sees whose timestamp is
-			 * before the first write's: that has had to wait, on a busy machine. */
+			/* What stood there at first, each its own: within the clock's unit of 2 us the
+			 * order is that of places, and the first write's may be the later one. */
 			uint64_t with_it = before < 1000 ? before + (Y - X) : before;
 			uint64_t other = y->value;
 
