@@ -72,7 +72,8 @@ struct vb_db_server;
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
 	 * shared and exclusive locks; "wait-die-fair"; "dslr-2pl"; "silo"; "drtm-h"; "mocc"; "sundial";
-	 * "mvcc"; "mvcc-rcc"; "cicada"; "to"; "to-cascade".  See `verbena list`. */
+	 * "mvcc"; "mvcc-rcc"; "cicada"; "to"; "to-cascade"; and "calvin", where all that a transaction touches
+	 * is declared (vb_txn_declare).  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
 	 * "rpc": all by RPC.  "drtm-h" is "silo" with one code: NULL or that one, "01111". */
@@ -377,7 +378,8 @@ int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *par
  *            key needs it
  *   -EEXIST  insert: there is one.  That there is one is part of what the transaction has read; the
  *            record stays as it is
- *   -EINVAL  no transaction is under way; or the table is of another database
+ *   -EINVAL  no transaction is under way; or the table is of another database; or, "calvin", the key was
+ *            not declared, or not to be written
  *   -EROFS   the call writes, and the transaction is read_only
  *
  * and errors by which it is aborted:
@@ -437,7 +439,7 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
  * more than 15 of them.  The records themselves are read as by vb_txn_declare, up to eight too many
  * where others had none.
  *
- *   -EINVAL  the table is not ordered; the transaction goes on
+ *   -EINVAL  the table is not ordered, or the protocol is "calvin"; the transaction goes on
  *   -E2BIG   it goes through more ranges than items_max, or touches too much; aborted
  *   -ENOSPC  a range's tuple has no room, or the node's server no memory for the order; aborted
  *
@@ -472,6 +474,11 @@ static inline struct vb_txn_range vb_txn_prefix(uint64_t key, unsigned bits)
  * declared need not be used, and what is not declared may be.  A declared key that has no record
  * is no error here.  If one of the tables is of another database (-EINVAL), or one is to be written
  * in a transaction that is read_only (-EROFS), nothing is declared and the transaction goes on.
+ *
+ * "calvin" gives every transaction its place in one order by this call, and it waits for its turn here; of
+ * transactions nobody ends because of another.  There all that a transaction touches has to be declared, in one
+ * call (-EINVAL: the second) and before any other; a key of an ordered table that is to be written counts as two
+ * records, with its range.
  *
  * Threads: the coordinator's.
  */
@@ -530,7 +537,7 @@ struct vb_values_params {
 	enum vb_partition partition;
 };
 
-/* Opens a table of values.  -EINVAL, -ENOSPC, -EBUSY as vb_table_open; neither table is open then.  Every
+/* Opens a table of values.  -EINVAL (also under "calvin"), -ENOSPC, -EBUSY as vb_table_open; neither table is open then.  Every
  * later open must ask for the same bytes_max, too.  The database's record_bytes_max must hold
  * inline_bytes + 8 and piece_bytes, its items_max and bytes_max the pieces of the largest value.
  * Threads: any, one at a time for a database. */

@@ -417,6 +417,116 @@ static void all_servers_anew(void **state)
 	close_world(&w);
 }
 
+/* ---- verbs of a server, and what happens beside them ---- */
+
+/* On shm behind a hook, where each verb is posted by itself. */
+static struct {
+	struct vb_fabric_ops ops;
+	const struct vb_fabric_ops *real;
+	struct world *w;
+	const struct vb_ep *server;
+	enum { NOTHING, LOSE, GIVE_UP } beside; /* the CAS by which the server takes a lock */
+	struct vb_verb late;                    /* the one that was lost */
+	uint64_t left;                          /* what stands there when the client lets go */
+	unsigned let_go;
+} tampered;
+
+static uint64_t *lock_word(struct world *w)
+{
+	char *tuple = vb_local(w->f, vb_table_find(w->t, 0, KEY), w->t->layout.bytes);
+
+	return (uint64_t *)(void *)(tuple + w->t->layout.lock_at);
+}
+
+static bool is_lock(const struct vb_verb *v)
+{
+	struct world *w = tampered.w;
+
+	return v->op == VB_OP_CAS64 &&
+	       v->addr == vb_table_find(w->t, 0, KEY) + w->t->layout.lock_at;
+}
+
+static int post_tampered(struct vb_ep *ep, struct vb_batch *batch)
+{
+	struct vb_verb *v = &batch->verbs[0];
+	struct world *w = tampered.w;
+	bool takes = ep == tampered.server && is_lock(v) && v->compare.lo == 0 && v->swap.lo != 0;
+
+	if (ep == w->a->ep && is_lock(v) && v->swap.lo == 0 && tampered.let_go++ == 0)
+		tampered.left = *lock_word(w);
+	if (takes && tampered.beside == LOSE) {
+		tampered.late = *v;
+		tampered.beside = NOTHING;
+		v->status = -VB_EUNKNOWN;
+		return 0;
+	}
+	if (takes && tampered.beside == GIVE_UP) {
+		vb_addr floor = vb_seq_floor(w->db, 0, vb_ts_place(v->swap.lo));
+
+		*(uint64_t *)vb_local(w->f, floor, 8) = v->swap.lo;
+		tampered.beside = NOTHING;
+	}
+	return tampered.real->post(ep, batch);
+}
+
+static void open_tampered(struct world *w, void **state, int beside)
+{
+	const struct kind *k = *state;
+	struct vb_db_params p = usual_db(k, SHORT_NS);
+
+	if (strcmp(k->fabric, "shm") != 0)
+		skip();
+	open_hooked(w, state, &p);
+	tampered.real = w->a->ep->ops;
+	tampered.ops = *tampered.real;
+	tampered.ops.post = post_tampered;
+	tampered.w = w;
+	tampered.server = vb_db_server_ep(w->server[0]);
+	tampered.let_go = 0;
+	vb_db_server_ep(w->server[0])->ops = &tampered.ops;
+	w->a->ep->ops = &tampered.ops;
+	tampered.beside = beside;
+}
+
+static void close_tampered(struct world *w)
+{
+	vb_db_server_ep(w->server[0])->ops = tampered.real;
+	w->a->ep->ops = tampered.real;
+	close_world(w);
+}
+
+/* Whose lock may be taken at any time must not commit: who finds it then would do its commit stage again. */
+static void a_lock_is_lost(void **state)
+{
+	struct vb_batch late = {.verbs = &tampered.late, .n = 1};
+	struct world w;
+
+	open_tampered(&w, state, LOSE);
+	must(vb_txn_begin(w.a));
+	assert_int_equal(declare(&w, w.a, KEY, true), -VB_EUNKNOWN);
+	alone(w.b, declare_and_add(&w, w.b, KEY));
+	(void)tampered.real->post(vb_db_server_ep(w.server[0]), &late);
+	assert_int_not_equal(*lock_word(&w), 0);
+	alone(w.b, declare_and_add(&w, w.b, KEY));
+	assert_int_equal(value_declared(&w, KEY), FIRST + KEY + 2);
+	close_tampered(&w);
+}
+
+/* Who gives up between the server's look at the floor and its CAS: the server sets it back. */
+static void gives_up_at_the_cas(void **state)
+{
+	struct world w;
+
+	open_tampered(&w, state, GIVE_UP);
+	must(vb_txn_begin_with(w.a, &soon));
+	assert_int_equal(declare(&w, w.a, KEY, true), -ETIMEDOUT);
+	assert_int_equal(tampered.beside, NOTHING);
+	assert_int_not_equal(tampered.let_go, 0);
+	assert_int_equal(tampered.left, 0);
+	assert_int_equal(value_declared(&w, KEY), FIRST + KEY);
+	close_tampered(&w);
+}
+
 /* ---- what it costs ---- */
 
 struct count {
@@ -469,6 +579,8 @@ int main(void)
 		{"large", large},
 		{"a server is gone", server_is_gone},
 		{"all servers anew", all_servers_anew},
+		{"a lock is lost", a_lock_is_lost},
+		{"gives up at the CAS", gives_up_at_the_cas},
 		{"costs", costs},
 	};
 	static struct CMUnitTest tests[VB_ARRAY_SIZE(cases) * VB_ARRAY_SIZE(kinds_here)];
