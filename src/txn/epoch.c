@@ -14,8 +14,8 @@
  * An epoch is closed when somebody wants something, or another has closed it: who is idle costs nothing.
  *
  * Who does not come.  A server whose batch has not come half a lease after ours was closed is *out*: it is not
- * waited for, and what would concern it stays with us, until a batch of its comes that is of the open epoch or a
- * later one; from then on it is in.  Who wants something of it closes an epoch now and then, be it empty, so that
+ * waited for, and what would concern it stays with us, until a batch of its comes that is of the last epoch, of the
+ * open one or of a later one; from then on it is in.  Who wants something of it closes an epoch now and then, be it empty, so that
  * it hears where the others are.  Each server decides that by itself, and nobody has to agree: a batch is taken
  * in its epoch or never, so of any two transactions those servers that have taken both have taken them in one order;
  * and one that is missing at a server gets nothing there, cannot commit, and gives back what it has at the others,
@@ -58,8 +58,9 @@ struct post {
 };
 
 struct other {
-	vb_peer server; /* 0: unknown */
-	uint64_t from;  /* it is waited for from this epoch on; OUT */
+	vb_peer server;  /* 0: unknown */
+	uint64_t from;   /* it is waited for from this epoch on; OUT */
+	uint64_t out_at; /* where it was when it was last left out */
 	struct {
 		uint64_t epoch, joins;
 	} seen[2];           /* whole batches of its */
@@ -75,6 +76,7 @@ struct vb_sequencer {
 	uint64_t epoch; /* that is open, or closed by us and not taken */
 	bool closed, joins;
 	uint64_t closed_ns, told_ns, skip_ns;
+	uint64_t knocked_ns;    /* at those that are out */
 	struct vb_list waiting; /* requests */
 	struct request *request;
 	struct other *other;
@@ -95,10 +97,10 @@ static bool copy_batch(struct vb_sequencer *s, uint16_t from, uint64_t parity)
 	const struct vb_seq_batch *b = inbox(s, from, parity);
 	uint32_t most = s->db->batch_bytes - (uint32_t)sizeof(*b);
 
-	memcpy(s->taken, b, sizeof(*b));
+	vb_seq_copy(s->taken, b, sizeof(*b));
 	if (s->taken->bytes > most)
 		return false;
-	memcpy(s->taken + 1, b + 1, s->taken->bytes);
+	vb_seq_copy(s->taken + 1, b + 1, s->taken->bytes);
 	return vb_seq_batch_seal(s->taken) == s->taken->seal;
 }
 
@@ -166,6 +168,9 @@ static void look_at_others(struct vb_sequencer *s)
 		struct other *o = &s->other[n];
 		uint64_t at = latest_epoch(o);
 
+		/* Late for the last one: it is at the open one by now. */
+		if (n != s->node && o->from == OUT && at + 1 == s->epoch && at > o->out_at)
+			o->from = s->epoch;
 		if (n == s->node || at < s->epoch)
 			continue;
 		if (o->from == OUT || at > s->epoch + 1 || (at > s->epoch && is_joining(o)))
@@ -291,7 +296,7 @@ static void take_request(struct vb_sequencer *s, const struct vb_msg *msg)
 		return;
 	drop_request(r);
 	from = vb_local(s->db->fabric, vb_seq_request(s->db, s->node, m.coordinator), m.bytes);
-	memcpy(r->parts, from, m.bytes);
+	vb_seq_copy(r->parts, from, m.bytes);
 	r->bytes = m.bytes;
 	/* Or it is at another by now. */
 	if (XXH3_64bits_withSeed(r->parts, m.bytes, m.ts) != m.seal ||
@@ -347,8 +352,11 @@ static void put(struct vb_sequencer *s, const struct request *r)
 	}
 }
 
+/* Who is out hears of it now and then. */
 static void close_epoch(struct vb_sequencer *s)
 {
+	bool knocks;
+
 	for (uint16_t n = 0; n < s->db->fabric->nodes; n++) {
 		struct post *p = &s->other[n].post[s->epoch % 2];
 
@@ -371,11 +379,14 @@ static void close_epoch(struct vb_sequencer *s)
 	__atomic_store_n(&s->line->closed, s->epoch, __ATOMIC_RELEASE);
 	s->closed = true;
 	s->closed_ns = s->told_ns = vb_ep_now(s->ep);
+	knocks = s->closed_ns >= s->knocked_ns + s->skip_ns / TELL_OF_SKIP;
+	if (knocks)
+		s->knocked_ns = s->closed_ns;
 	for (uint16_t n = 0; n < s->db->fabric->nodes; n++) {
 		struct vb_seq_batch *b = s->other[n].post[s->epoch % 2].buf;
 
 		b->seal = vb_seq_batch_seal(b);
-		if (n != s->node)
+		if (n != s->node && (knocks || s->other[n].from != OUT))
 			tell(s, n, s->epoch, false);
 	}
 }
@@ -466,6 +477,7 @@ static void look_at_time(struct vb_sequencer *s)
 		VB_SOMETIMES_IF(late, 2000, "calvin: a server is not waited for any more");
 		if (late) {
 			s->other[n].from = OUT;
+			s->other[n].out_at = latest_epoch(&s->other[n]);
 			vb_seq_count(&s->line->left_out, 1);
 		} else {
 			tell(s, n, s->epoch, true);

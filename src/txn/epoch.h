@@ -21,6 +21,7 @@
 #ifndef VB_TXN_EPOCH_H
 #define VB_TXN_EPOCH_H
 
+#include "fabric/cpu.h"
 #include "txn/db.h"
 
 /* Of a request, and of a batch: what a transaction wants of one node. */
@@ -121,6 +122,12 @@ struct vb_seq_line {
 	uint64_t unused;
 };
 _Static_assert(sizeof(struct vb_seq_line) == 64, "one line");
+
+/* Out of memory of this node where somebody may be writing: each word is whole. */
+static inline void vb_seq_copy(void *to, const void *from, uint32_t bytes)
+{
+	cpu_copy_out(to, (void *)(uintptr_t)from, bytes);
+}
 
 /* One more, or several. */
 static inline void vb_seq_count(uint64_t *word, uint64_t more)

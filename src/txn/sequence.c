@@ -217,10 +217,10 @@ static const struct vb_seq_forward *copy_forward(struct vb_txn *t, uint16_t node
 
 	if (__atomic_load_n(&f->ts, __ATOMIC_ACQUIRE) != t->ts)
 		return NULL;
-	memcpy(copy, f, sizeof(*f));
+	vb_seq_copy(copy, f, sizeof(*f));
 	if (copy->bytes > me->db->forward_bytes - sizeof(*f))
 		return NULL;
-	memcpy(copy + 1, f + 1, copy->bytes);
+	vb_seq_copy(copy + 1, f + 1, copy->bytes);
 	return vb_seq_forward_seal(copy) == copy->seal ? copy : NULL;
 }
 

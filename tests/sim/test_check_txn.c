@@ -199,6 +199,16 @@ static const struct {
 	/* Without seals a version that an undo had brought back passed for one that had stayed, and an audit
 	 * found what never was (reads_and_undone of tests/unit/test_txn_torn.c). */
 	{"to-cascade", 90036, "to-cascade: ends behind its install"},
+	/* What came while a server looked at its queue woke nobody. */
+	{"calvin", 87, "calvin: a ticket is given up"},
+	/* The dead were given what they had asked for when all had been swept. */
+	{"calvin", 153, "calvin: a ticket is given up"},
+	/* A lock was asked for again when its answer was lost; the first CAS landed on the next holder's record. */
+	{"calvin", 372, "calvin: a server does not know what it has locked"},
+	/* Who was late for an epoch was never waited for again: by one who wanted something of it and closed no other
+	 * epoch, and by one who closed each too early. */
+	{"calvin", 260, "calvin: a server is not waited for any more"},
+	{"calvin", 1118, "calvin: a server is not waited for any more"},
 };
 
 static void kept_as_drawn(void **state)
