@@ -62,22 +62,8 @@ static void lock(struct vb_stage *s, struct vb_item **items, unsigned n)
 	two_phase_lock_sx(s, items, n, judge);
 }
 
-/* A node that has not answered may still give: first it is told not to.  Of its own transactions alone a coordinator
- * knows which floor is the highest. */
 static void release(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
-	unsigned floors = 0;
-
-	for (unsigned i = 0; i < n && !s->queued; i++) {
-		uint16_t node = vb_table_node(items[i]->table, items[i]->key);
-
-		if (!(items[i]->flags & (VB_ITEM_MAYBE | VB_ITEM_MAYBE_S)))
-			continue;
-		vb_acc_write(s->acc, VB_WRITE_TM, vb_stage_floor_addr(s, node), &s->ts, 8);
-		floors++;
-	}
-	if (floors > 0 && !vb_stage_go(s, items, n))
-		return;
 	two_phase_release(s, items, n);
 	/* Where it may have been given, and nobody could say where that is. */
 	for (unsigned i = 0; i < n; i++)

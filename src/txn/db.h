@@ -319,6 +319,9 @@ int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool wri
 /* sequence.c: of VB_CC_SEQUENCED */
 /* Waits for its turn, and has all of its items then.  0 or -EAGAIN. */
 int vb_txn_sequence(struct vb_txn *t);
+/* The servers of those items that may still give it something are told not to: before it lets go.  0 or the
+ * fabric's error. */
+int vb_txn_write_floors(struct vb_txn *t, struct vb_lane *lane, struct vb_item **items, unsigned n);
 /* buffers.c: sets what of the database's sizes is for that; bytes in a node's region. */
 uint64_t vb_seq_sizes(struct vb_db *db, uint16_t nodes);
 

@@ -8,6 +8,14 @@
 
 #define RELEASE_TRIES 8u
 
+/* What a server that has not been told not to may still give us. */
+static void may_come_yet(struct vb_item **items, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (items[i]->flags & (VB_ITEM_MAYBE | VB_ITEM_MAYBE_S))
+			items[i]->status = VB_TXN_FABRIC;
+}
+
 /* Until it is known that nothing is held any more; what cannot be known taints the name. */
 static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 {
@@ -16,12 +24,14 @@ static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 	int error = t->error;
 
 	for (unsigned tries = 0; tries < RELEASE_TRIES; tries++) {
-		bool done = true;
+		bool done = true, told = true;
 		unsigned asked;
 
 		VB_SOMETIMES_IF(tries > 0, 100, "txn: a release is repeated");
 		if (tries > 0)
 			vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
+		if (vb_cc_sequenced(me->db->cc))
+			told = vb_txn_write_floors(t, lane, t->some, n) == 0;
 		/* Those whose server may still do what it was asked to: the release must come to it
 		 * behind that. */
 		asked = vb_items_to_front(t->some, n, VB_ITEM_ASKED, 0);
@@ -31,6 +41,8 @@ static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
 			(void)vb_txn_place_items(t, t->some + asked, n - asked);
 		if (n > asked)
 			vb_stage_run(t, lane, stage, t->some + asked, n - asked);
+		if (!told)
+			may_come_yet(t->some, n);
 		for (unsigned i = 0; i < n; i++)
 			done &= t->some[i]->status == 0;
 		if (done || t->error == -VB_EPEERGONE)

@@ -27,14 +27,14 @@
 /* Of a request, and of a batch: what a transaction wants of one node. */
 struct vb_seq_part {
 	uint64_t ts;
-	vb_peer peer;     /* the coordinator's endpoint */
-	uint64_t subject; /* what it listens to */
-	uint32_t coordinator;
-	uint16_t from_node, to_node;
-	uint32_t n; /* keys behind this, then padded to 8 */
-	uint32_t unused;
+	vb_peer peer;      /* the coordinator's endpoint */
+	uint64_t subject;  /* what it listens to */
+	uint64_t until_ns; /* it is over by then, in the time that all have in common */
+	uint16_t coordinator, from_node, to_node;
+	uint16_t n; /* keys behind this, then padded to 8 */
 };
-_Static_assert(sizeof(struct vb_seq_part) == 40, "its keys are aligned");
+_Static_assert(sizeof(struct vb_seq_part) == 40 && VB_TXN_ITEMS_MAX <= UINT16_MAX,
+	       "its keys are aligned");
 
 struct vb_seq_key {
 	uint32_t key[2]; /* the lower half first */

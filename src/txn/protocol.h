@@ -174,8 +174,6 @@ struct vb_stage {
 	int err;
 	/* At the server: the coordinator may have been given up meanwhile. */
 	bool for_other;
-	/* ... and it is of its own queue (txn/queue.c). */
-	bool queued;
 	/* The commit stage posts and does not wait. */
 	bool passive;
 	/* What has to wait has done so for as long as it may: see VB_CC_BOUNDED. */
@@ -432,8 +430,6 @@ uint64_t vb_stage_look_ns(const struct vb_stage *s);
 vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place);
 
 bool vb_stage_has_place(const struct vb_stage *s, uint32_t place);
-/* Of VB_CC_SEQUENCED: the word at a node below or at which no server gives the place's transactions a lock. */
-vb_addr vb_stage_floor_addr(const struct vb_stage *s, uint16_t node);
 
 /* A timestamp that is neither an item's version nor the word in its way: the clock follows it, too. */
 static inline void vb_stage_saw(struct vb_stage *s, uint64_t ts)

@@ -20,8 +20,8 @@
  * committed and let go; then others would take it for one whose commit stage was never run, and write again what it
  * has written.  So that transaction ends: of one that has not committed they set the word back.
  *
- * A ticket waits for a lease: its transaction has begun before, and is over by then.  So nothing is given to the dead
- * later than that.
+ * A ticket waits for what is left of its transaction's lease, and for a lease at most: then that is over.  So nothing
+ * is given to the dead later than that, however late their requests are looked at.
  *
  * Of each coordinator there is one ticket, the last, which is kept until the next: who has not heard of what was
  * forwarded asks for it again.
@@ -252,7 +252,6 @@ static void run_stage(struct vb_queue *q, struct ticket *t, unsigned stage, stru
 		.ts = t->head.ts,
 		.saw = t->head.ts,
 		.for_other = true,
-		.queued = true,
 	};
 	struct vb_item item[VB_STAGE_ITEMS], *items[VB_STAGE_ITEMS];
 
@@ -468,6 +467,15 @@ static struct ticket **ticket_of(struct vb_queue *q, const struct vb_seq_part *p
 	return &q->ticket[(size_t)p->from_node * q->db->coordinators + p->coordinator];
 }
 
+/* By our clock. */
+static uint64_t until(const struct vb_queue *q, const struct vb_seq_part *p)
+{
+	uint64_t common = now_of(q).common_ns;
+	uint64_t left = p->until_ns > common ? p->until_ns - common : 0;
+
+	return vb_ep_now(q->ep) + (left < q->db->lease_ns ? left : q->db->lease_ns);
+}
+
 static struct ticket *make_ticket(struct vb_queue *q, const struct vb_seq_part *p)
 {
 	const struct vb_seq_key *key = vb_seq_keys(p);
@@ -481,8 +489,7 @@ static struct ticket *make_ticket(struct vb_queue *q, const struct vb_seq_part *
 		free(t);
 		return NULL;
 	}
-	*t = (struct ticket){
-		.head = *p, .state = VB_SEQ_WAITS, .until_ns = vb_ep_now(q->ep) + q->db->lease_ns};
+	*t = (struct ticket){.head = *p, .state = VB_SEQ_WAITS, .until_ns = until(q, p)};
 	for (unsigned i = 0; i < p->n && why == VB_WIRE_SOUND; i++)
 		why = want_of(q, &key[i], &t->want[i]);
 	if (why != VB_WIRE_SOUND) {
@@ -517,6 +524,12 @@ void vb_queue_add(struct vb_queue *q, const struct vb_seq_part *p)
 	q->n_wants += t->head.n;
 }
 
+/* Its coordinator wants nothing any more. */
+static bool is_past(const struct vb_queue *q, const struct ticket *t)
+{
+	return vb_queue_is_over(q, t->head.ts) || vb_ep_now(q->ep) >= t->until_ns;
+}
+
 bool vb_queue_turn(struct vb_queue *q)
 {
 	forget_marks(q);
@@ -524,13 +537,13 @@ bool vb_queue_turn(struct vb_queue *q)
 		struct ticket *t = vb_container_of(it, struct ticket, link);
 		bool all;
 
-		if (vb_queue_is_over(q, t->head.ts) || vb_ep_now(q->ep) >= t->until_ns) {
+		if (is_past(q, t)) {
 			give_up(q, t);
 			continue;
 		}
 		all = take(q, t);
 		/* Behind the CAS: see above. */
-		if (vb_queue_is_over(q, t->head.ts)) {
+		if (is_past(q, t)) {
 			give_up(q, t);
 		} else if (t->state != VB_SEQ_WAITS) {
 			VB_SOMETIMES_IF(t->state == VB_SEQ_LOST, 200,

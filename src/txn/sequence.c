@@ -19,12 +19,14 @@
 #include "base/sometimes.h"
 #include "txn/epoch.h"
 
-#define ASK_OF_LEASE 8u /* how it is, after such a part of it, and again */
+#define ASK_OF_LEASE                                                                               \
+	2u /* how it is: in each such part of it once, and half of that after the begin */
 
 /* What is awaited of a node: items in a row of t->some. */
 struct sequence {
 	struct vb_txn *t;
 	struct vb_box box;
+	uint64_t until_ns;
 	unsigned missing; /* items */
 	unsigned n;
 };
@@ -60,10 +62,11 @@ static struct vb_seq_part part_of(const struct sequence *q, uint16_t node, unsig
 		.ts = q->t->ts,
 		.peer = me->ep->self,
 		.subject = q->box.subject,
-		.coordinator = me->number,
+		.until_ns = q->until_ns,
+		.coordinator = (uint16_t)me->number,
 		.from_node = me->node,
 		.to_node = node,
-		.n = n,
+		.n = (uint16_t)n,
 	};
 }
 
@@ -113,6 +116,16 @@ static int find_living(struct vb_coordinator *me, uint16_t node, vb_peer *server
 	return err == 0 && !vb_peer_alive(me->db->fabric, *server) ? -VB_EPEERGONE : err;
 }
 
+/* The end of its lease, by nobody's clock earlier than by ours. */
+static uint64_t over_by(const struct vb_txn *t)
+{
+	const struct vb_coordinator *me = t->me;
+	uint64_t error_ns, common = vb_ep_common_now(me->ep, &error_ns), now = vb_ep_now(me->ep);
+	uint64_t end = t->begin_ns + me->db->lease_ns;
+
+	return common + error_ns + (end > now ? end - now : 0);
+}
+
 static int submit(struct sequence *q)
 {
 	struct vb_coordinator *me = q->t->me;
@@ -124,6 +137,7 @@ static int submit(struct sequence *q)
 
 	if (err)
 		return failed(q->t, me->node, err);
+	q->until_ns = over_by(q->t);
 	m.bytes = put_request(q, me->scratch);
 	m.seal = XXH3_64bits_withSeed(me->scratch, m.bytes, m.ts);
 	memcpy(msg.data, &m, sizeof(m));
@@ -309,7 +323,7 @@ static int await(struct sequence *q)
 {
 	struct vb_txn *t = q->t;
 	struct vb_coordinator *me = t->me;
-	uint64_t every = me->db->lease_ns / ASK_OF_LEASE, next = vb_ep_now(me->ep) + every;
+	uint64_t every = me->db->lease_ns / ASK_OF_LEASE, next = vb_ep_now(me->ep) + every / 2;
 	struct vb_msg msg;
 	int err = 0;
 
@@ -339,6 +353,18 @@ static int fetch_rest(struct vb_txn *t)
 	int err = n > 0 ? vb_txn_stage(t, t->me->db->cc->grant, t->some, n) : 0;
 
 	return err ? err : vb_txn_fetched_in_time(t, t->me->db->cc->grant);
+}
+
+/* One-sided, and not in the stage that lets go, so that they come in the order of our transactions, and to a server
+ * that has much to do at once. */
+int vb_txn_write_floors(struct vb_txn *t, struct vb_lane *lane, struct vb_item **items, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (is_missing(items[i]))
+			vb_acc_write(&lane->acc, VB_WRITE_TM,
+				     vb_seq_floor(t->me->db, node_of(items[i]), lane->place),
+				     &t->ts, 8);
+	return vb_acc_go(&lane->acc);
 }
 
 /* As if we had run the stage ourselves. */

@@ -6,7 +6,7 @@
 #define VB_LOG_ROOM "txn"
 #include "base/log.h"
 #include "base/sometimes.h"
-#include "txn/epoch.h"
+#include "txn/db.h"
 
 /* Between two tries for a lock that another has: from a bare look around to the database's look_ns. */
 #define WAIT_FIRST_NS 500ull
@@ -35,11 +35,6 @@ vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place)
 bool vb_stage_has_place(const struct vb_stage *s, uint32_t place)
 {
 	return place < s->db->coordinators * VB_PLACES_EACH * s->db->fabric->nodes;
-}
-
-vb_addr vb_stage_floor_addr(const struct vb_stage *s, uint16_t node)
-{
-	return vb_seq_floor(s->db, node, vb_ts_place(s->ts));
 }
 
 bool vb_stage_go(struct vb_stage *s, struct vb_item **items, unsigned n)

@@ -527,6 +527,78 @@ static void gives_up_at_the_cas(void **state)
 	close_tampered(&w);
 }
 
+/* ---- the queue of a server, by hand ---- */
+
+struct asked {
+	struct vb_seq_part part;
+	struct vb_seq_key key;
+};
+
+/* By a coordinator that is not there; until_ns: 0: for a lease. */
+static struct asked asks(struct world *w, uint32_t coordinator, uint64_t until_ns)
+{
+	uint32_t place = coordinator * VB_PLACES_EACH;
+
+	return (struct asked){
+		.part = {.ts = vb_ts_make(1000 + coordinator, place),
+			 .peer = w->a->ep->self,
+			 .subject = 1ull << 63 | coordinator,
+			 .until_ns = until_ns != 0 ? until_ns : UINT64_MAX,
+			 .coordinator = (uint16_t)coordinator,
+			 .n = 1},
+		.key = {.key = {KEY, 0}, .table = w->t->id, .write = 1},
+	};
+}
+
+/* Who is past his lease gets nothing, however late he is looked at; and who waits behind another hears what is in
+ * that one's way. */
+static void by_hand(void **state)
+{
+	struct asked past, first, second;
+	const struct vb_seq_forward *f;
+	const struct vb_seq_item *item;
+	struct vb_queue *q;
+	struct vb_acc acc;
+	struct vb_ep *ep;
+	struct world w;
+	uint64_t holder;
+
+	open_usual(&w, state, LONG_NS);
+	must(vb_ep_open(w.f, 0, &ep));
+	vb_acc_init(&acc, ep, true, true);
+	must(vb_queue_open(w.db, 0, ep, &acc, &q));
+	past = asks(&w, 3, 1);
+	vb_queue_add(q, &past.part);
+	assert_false(vb_queue_turn(q));
+	assert_int_equal(*lock_word(&w), 0);
+	holder = vb_ts_make(999, 4 * VB_PLACES_EACH);
+	*lock_word(&w) = holder;
+	first = asks(&w, 5, 0);
+	second = asks(&w, 6, 0);
+	vb_queue_add(q, &first.part);
+	vb_queue_add(q, &second.part);
+	assert_true(vb_queue_turn(q));
+	second.part.n = 0;
+	vb_queue_tell(q, &second.part);
+	vb_queue_drain(q);
+	f = vb_local(w.f, vb_seq_forward(w.db, 0, 6, 0), w.db->forward_bytes);
+	item = (const void *)(f + 1);
+	assert_int_equal(f->ts, second.part.ts);
+	assert_int_equal(f->state, VB_SEQ_WAITS);
+	assert_int_equal(item[0].seen, holder);
+	*lock_word(&w) = 0;
+	assert_true(vb_queue_turn(q));
+	assert_int_equal(*lock_word(&w), first.part.ts);
+	*lock_word(&w) = 0;
+	assert_false(vb_queue_turn(q));
+	assert_int_equal(*lock_word(&w), second.part.ts);
+	*lock_word(&w) = 0;
+	vb_queue_drain(q);
+	vb_queue_close(q);
+	vb_ep_close(ep);
+	close_world(&w);
+}
+
 /* ---- what it costs ---- */
 
 struct count {
@@ -581,6 +653,7 @@ int main(void)
 		{"all servers anew", all_servers_anew},
 		{"a lock is lost", a_lock_is_lost},
 		{"gives up at the CAS", gives_up_at_the_cas},
+		{"by hand", by_hand},
 		{"costs", costs},
 	};
 	static struct CMUnitTest tests[VB_ARRAY_SIZE(cases) * VB_ARRAY_SIZE(kinds_here)];
