@@ -151,6 +151,12 @@ static void join(struct vb_sequencer *s, uint64_t behind)
 	s->joins = true;
 }
 
+/* Who is not farther ahead of us than that, we can follow: to where it will join one epoch after the other. */
+static uint64_t within(const struct other *o)
+{
+	return is_joining(o) ? 2 * JOINS_AHEAD : 1;
+}
+
 /* Where the others are.  It may be that we are out with them. */
 static void look_at_others(struct vb_sequencer *s)
 {
@@ -160,7 +166,7 @@ static void look_at_others(struct vb_sequencer *s)
 		if (n == s->node)
 			continue;
 		look_at(s, n);
-		left |= latest_epoch(&s->other[n]) > s->epoch + 1 && !is_joining(&s->other[n]);
+		left |= latest_epoch(&s->other[n]) > s->epoch + within(&s->other[n]);
 	}
 	if (left)
 		join(s, farthest(s));

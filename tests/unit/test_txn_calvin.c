@@ -403,17 +403,69 @@ static void server_is_gone(void **state)
 /* All at once: their epochs go on from where they were, and nothing that was asked before is given. */
 static void all_servers_anew(void **state)
 {
+	uint64_t taken = 0;
 	struct world w;
 
 	open_usual(&w, state, SHORT_NS);
+	for (unsigned i = 0; i < 100; i++)
+		alone(w.b, declare_and_add(&w, w.b, 4));
 	for (unsigned i = 0; i < 5; i++) {
+		taken = vb_seq_line(w.db, 0)->epochs;
 		alone(w.a, declare_and_add(&w, w.a, KEY));
 		alone(w.b, declare_and_add(&w, w.b, OTHER));
+		/* None that has been is taken again. */
+		assert_in_range(vb_seq_line(w.db, 0)->epochs - taken, 2, 40);
 		stop_servers(&w);
 		start_servers(&w);
 	}
 	assert_int_equal(value_declared(&w, KEY), FIRST + KEY + 5);
 	assert_int_equal(value_declared(&w, OTHER), FIRST + OTHER + 5);
+	close_world(&w);
+}
+
+/* Who finds that others are far ahead joins them, and does not go there one epoch after the other. */
+static void far_behind(void **state)
+{
+	struct vb_seq_batch *batch;
+	struct world w;
+
+	open_usual(&w, state, SHORT_NS);
+	batch = vb_local(w.f, vb_seq_batch(w.db, 0, 1, 1000), w.db->batch_bytes);
+	*batch = (struct vb_seq_batch){.epoch = 1000};
+	batch->seal = vb_seq_batch_seal(batch);
+	alone(w.a, declare_and_add(&w, w.a, KEY));
+	assert_in_range(vb_seq_line(w.db, 0)->epochs, 1, 40);
+	assert_true(vb_seq_line(w.db, 0)->closed > 1000);
+	alone(w.b, declare_and_add(&w, w.b, KEY));
+	assert_int_equal(value_declared(&w, KEY), FIRST + KEY + 2);
+	close_world(&w);
+}
+
+/* What was read under a lock is not given when the lease is over: others may have had the record. */
+static void not_behind_the_lease(void **state)
+{
+	const struct kind *k = *state;
+	unsigned given = 0, late = 0;
+	struct world w;
+
+	if (strcmp(k->fabric, "sim") != 0)
+		skip();
+	open_usual(&w, state, SHORT_NS);
+	for (uint64_t before = 500; before < 30000; before += 250) {
+		int err;
+
+		must(vb_txn_begin(w.a));
+		must(vb_ep_sleep_until(w.a->ep, w.a->txn.begin_ns + SHORT_NS - before));
+		err = declare(&w, w.a, OTHER, true);
+		if (err == 0)
+			assert_true(vb_ep_now(w.a->ep) <= w.a->txn.begin_ns + SHORT_NS);
+		else
+			assert_int_equal(err, -EAGAIN);
+		given += err == 0;
+		late += err != 0;
+		vb_txn_abort(w.a);
+	}
+	assert_true(given > 0 && late > 0);
 	close_world(&w);
 }
 
@@ -651,6 +703,8 @@ int main(void)
 		{"large", large},
 		{"a server is gone", server_is_gone},
 		{"all servers anew", all_servers_anew},
+		{"far behind", far_behind},
+		{"not behind the lease", not_behind_the_lease},
 		{"a lock is lost", a_lock_is_lost},
 		{"gives up at the CAS", gives_up_at_the_cas},
 		{"by hand", by_hand},
