@@ -157,6 +157,12 @@ static inline bool greet_again(struct vb_fabric *fab, bool first)
 	return all;
 }
 
+/* What malloc counts a piece for. */
+static inline size_t used(const void *p)
+{
+	return malloc_usable_size((void *)(uintptr_t)p) + sizeof(size_t);
+}
+
 static inline void show(struct world *w, unsigned i, struct vb_fabric *f)
 {
 	struct shown *s = &w->b->server[i];
@@ -167,7 +173,7 @@ static inline void show(struct world *w, unsigned i, struct vb_fabric *f)
 	vb_list_for_each (it, &am_of(net_of(f))->messages) {
 		const struct am_msg *m = vb_container_of(it, struct am_msg, all);
 
-		idle += sizeof(*m) + m->room + AM_HEADER + m->entries_room * sizeof(*m->entry);
+		idle += used(m) + used(m->buffer) + used(m->entry);
 	}
 	set(&s->members, net_of(f)->elastic->members);
 	set(&s->boxes, net_of(f)->elastic->boxes);
