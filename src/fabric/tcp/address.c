@@ -137,15 +137,12 @@ int tcp_address_find(struct tcp_address *out, const char *host)
 	return 0;
 }
 
-void tcp_address_set_port(struct tcp_address *a, const struct tcp_address *of)
+void tcp_address_set_port(struct tcp_address *a, uint16_t port)
 {
-	in_port_t port =
-		of->sa.ss_family == AF_INET ? v4(&of->sa)->sin_port : v6(&of->sa)->sin6_port;
-
 	if (a->sa.ss_family == AF_INET)
-		((struct sockaddr_in *)&a->sa)->sin_port = port;
+		((struct sockaddr_in *)&a->sa)->sin_port = htons(port);
 	else
-		((struct sockaddr_in6 *)&a->sa)->sin6_port = port;
+		((struct sockaddr_in6 *)&a->sa)->sin6_port = htons(port);
 }
 
 bool tcp_address_is_loopback(const struct tcp_address *a)

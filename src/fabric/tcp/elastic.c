@@ -2,43 +2,20 @@
 /* Opening the fabric as a server or a client of an elastic cluster: the list of servers, the key. */
 #define VB_LOG_ROOM "tcp"
 #include <ctype.h>
-#include <netdb.h>
 #include <stdio.h>
 
 #include "base/log.h"
 #include "fabric/tcp/inner.h"
 
-#define LINE_MAX_BYTES 300
-
-static int add_address(struct tcp_servers *s, const char *text, const char *host, const char *port)
-{
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-	struct addrinfo *list = NULL, *a;
-	struct tcp_address *at = &s->at[s->n];
-	int err = getaddrinfo(host, port, &hints, &list);
-
-	if (err != 0)
-		return vb_fail(-EINVAL, "server '%s': %s", text,
-			       err == EAI_SYSTEM ? strerror(errno) : gai_strerror(err));
-	for (a = list; a != NULL && a->ai_family != AF_INET && a->ai_family != AF_INET6;)
-		a = a->ai_next;
-	memset(at, 0, sizeof(*at));
-	if (a != NULL) {
-		memcpy(&at->sa, a->ai_addr, a->ai_addrlen);
-		at->len = a->ai_addrlen;
-		/* Machines of one cluster are alike in this; who is not, refuses. */
-		at->flags = crypto_aead_aes256gcm_is_available() ? TCP_HAS_AES : 0;
-		s->n++;
-	}
-	freeaddrinfo(list);
-	return a != NULL ? 0 : vb_fail(-EINVAL, "server '%s' has no internet address", text);
-}
+#define LINE_MAX_BYTES TCP_NAME_MAX
 
 /* "HOST:PORT", "[ADDRESS]:PORT" */
 static int add_server(struct tcp_servers *s, const char *text, size_t bytes)
 {
 	char whole[LINE_MAX_BYTES], host[LINE_MAX_BYTES], *colon;
 	const char *from = host;
+	struct tcp_name *name;
+	int err;
 
 	if (bytes >= sizeof(whole))
 		return vb_fail(-EINVAL, "a server's address of %zu characters", bytes);
@@ -46,6 +23,7 @@ static int add_server(struct tcp_servers *s, const char *text, size_t bytes)
 	whole[bytes] = '\0';
 	if (s->n == TCP_SERVERS_MAX)
 		return vb_fail(-EINVAL, "more than %u servers", TCP_SERVERS_MAX);
+	name = &s->name[s->n];
 	memcpy(host, whole, bytes + 1);
 	colon = strrchr(host, ':');
 	if (colon == NULL || colon == host || colon[1] == '\0')
@@ -55,7 +33,14 @@ static int add_server(struct tcp_servers *s, const char *text, size_t bytes)
 		colon[-1] = '\0';
 		from++;
 	}
-	return add_address(s, whole, from, colon + 1);
+	snprintf(name->host, sizeof(name->host), "%s", from);
+	snprintf(name->port, sizeof(name->port), "%.*s", (int)sizeof(name->port) - 1, colon + 1);
+	err = tcp_name_find(name, &s->at[s->n]);
+	if (err != 0 && err != -ENOENT)
+		return err;
+	s->found += err == 0;
+	s->n++;
+	return 0;
 }
 
 static int read_file(struct tcp_servers *s, const char *path)
@@ -86,6 +71,7 @@ static int read_file(struct tcp_servers *s, const char *path)
 
 static int read_servers(struct tcp_servers *s, const char *text)
 {
+	const char *names = text;
 	int err = 0;
 
 	if (strchr(text, '/') != NULL)
@@ -98,6 +84,8 @@ static int read_servers(struct tcp_servers *s, const char *text)
 		}
 	if (err == 0 && s->n == 0)
 		err = vb_fail(-EINVAL, "no server is named");
+	if (err == 0 && s->found == 0)
+		err = vb_fail(-EINVAL, "no server's name of %s stands for an address", names);
 	return err;
 }
 
@@ -140,6 +128,11 @@ static int check(const struct vb_fabric_params *p, const struct tcp_options *o,
 	if (o->serve > s->n)
 		return vb_fail(-EINVAL, "serve=%llu, of %u servers", (unsigned long long)o->serve,
 			       s->n);
+	if (o->serve != 0 && o->bind == NULL && s->at[o->serve - 1].len == 0)
+		return vb_fail(-EINVAL,
+			       "serve=%llu: that server's name stands for no address where this "
+			       "process could listen (option bind names one)",
+			       (unsigned long long)o->serve);
 	if (o->serve != 0 && o->settle_ns == 0 && o->fresh == NULL)
 		return vb_fail(-EINVAL,
 			       "settle=0: a server that does not wait has to know that none was "
@@ -158,7 +151,7 @@ int tcp_open_elastic(const struct vb_fabric_params *p, const struct tcp_options 
 	void *data[TCP_SERVERS_MAX];
 	size_t bytes[TCP_SERVERS_MAX];
 	struct vb_cluster_parts addresses = {.data = data, .bytes = bytes};
-	struct tcp_servers servers = {0};
+	struct tcp_servers *servers = calloc(1, sizeof(*servers));
 	struct tcp_options mine = *o;
 	struct net_elastic_params e = {
 		.clients = (uint32_t)o->clients,
@@ -168,24 +161,30 @@ int tcp_open_elastic(const struct vb_fabric_params *p, const struct tcp_options 
 		.named = o->servers,
 		.addresses = &addresses,
 	};
-	int err = sodium_init() < 0 ? -ENOMEM : read_servers(&servers, o->servers);
+	int err;
 
+	if (servers == NULL || sodium_init() < 0) {
+		free(servers);
+		return vb_fail(-ENOMEM, "no memory for a list of servers");
+	}
+	err = read_servers(servers, o->servers);
 	if (err == 0)
-		err = check(p, o, &servers);
+		err = check(p, o, servers);
 	if (err == 0)
-		err = read_key(&servers, o->key);
+		err = read_key(servers, o->key);
 	if (err == 0)
-		err = session(&servers, &e.session);
-	for (uint32_t i = 0; i < servers.n; i++) {
-		tcp_address_put(text[i], &servers.at[i]);
+		err = session(servers, &e.session);
+	for (uint32_t i = 0; i < servers->n; i++) {
+		tcp_address_put(text[i], &servers->at[i]);
 		data[i] = text[i];
 		bytes[i] = TCP_ADDRESS;
 	}
-	addresses.n = e.servers = servers.n;
-	e.rank = o->serve != 0 ? (uint32_t)o->serve - 1 : servers.n;
-	mine.list = &servers;
+	addresses.n = e.servers = servers->n;
+	e.rank = o->serve != 0 ? (uint32_t)o->serve - 1 : servers->n;
+	mine.list = servers;
 	if (err == 0)
 		err = net_open_elastic(p, &mine, ops, t, &e, out);
-	sodium_memzero(servers.key, sizeof(servers.key));
+	sodium_memzero(servers->key, sizeof(servers->key));
+	free(servers);
 	return err;
 }

@@ -25,7 +25,7 @@
  * answers to what one read has brought, all messages that one doorbell closes.
  *
  * The files call one way: tcp.c (the carrier's calls) and listen.c stand on conn.c, that on shake.c
- * and seal.c, and these on buf.c and address.c.
+ * and seal.c, and these on buf.c and address.c.  listen.c asks names.c, too.
  */
 #ifndef VB_FABRIC_TCP_INNER_H
 #define VB_FABRIC_TCP_INNER_H
@@ -104,7 +104,7 @@ void tcp_address_put(uint8_t to[TCP_ADDRESS], const struct tcp_address *a);
 int tcp_address_get(struct tcp_address *out, const void *from, size_t bytes);
 /* What `host`, a name, an address or an interface of this machine, stands for; port 0. */
 int tcp_address_find(struct tcp_address *out, const char *host);
-void tcp_address_set_port(struct tcp_address *a, const struct tcp_address *of);
+void tcp_address_set_port(struct tcp_address *a, uint16_t port);
 bool tcp_address_is_loopback(const struct tcp_address *a);
 /* Of IPv6 the first 64 bits count: who has one of the others has all of them. */
 bool tcp_address_same_owner(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
@@ -114,9 +114,16 @@ void tcp_address_say(const struct sockaddr_storage *sa, char to[TCP_ADDRESS_TEXT
 
 /* ---- elastic.c ---- */
 
+#define TCP_NAME_MAX 300
+struct tcp_name {
+	char host[TCP_NAME_MAX], port[8];
+	bool is_address; /* which stands for itself */
+};
+
 struct tcp_servers {
-	uint32_t n;
-	struct tcp_address at[TCP_SERVERS_MAX];
+	uint32_t n, found;
+	struct tcp_name name[TCP_SERVERS_MAX];
+	struct tcp_address at[TCP_SERVERS_MAX]; /* len 0: its name stands for none */
 	uint8_t key[TCP_KEY];
 };
 
@@ -124,6 +131,17 @@ struct tcp_servers {
 int tcp_open_elastic(const struct vb_fabric_params *p, const struct tcp_options *o,
 		     const struct vb_fabric_ops *ops, const struct net_transport *t,
 		     struct vb_fabric **out);
+
+/* ---- names.c ---- */
+
+struct tcp_via;
+struct tcp_lookup;
+
+/* At once, without the engine: 0; -ENOENT: it stands for no address now; -EINVAL.  Said. */
+int tcp_name_find(struct tcp_name *name, struct tcp_address *at);
+/* Its address is wanted: what a lookup has found is taken, and another one begun if it is time to. */
+void tcp_name_look(struct tcp_via *t, uint32_t server);
+void tcp_names_free(struct tcp_via *t);
 
 /* ---- seal.c ---- */
 
@@ -193,9 +211,11 @@ struct tcp_conn {
 };
 
 struct tcp_peer {
-	struct tcp_address address;
-	unsigned tries;    /* in vain since the last connection */
-	uint64_t again_ns; /* not before */
+	struct tcp_address address; /* len 0: not known */
+	struct tcp_lookup *lookup;  /* under way; NULL: none is */
+	uint64_t looked_ns;         /* when the last one began */
+	unsigned tries;             /* in vain since the last connection */
+	uint64_t again_ns;          /* not before */
 };
 
 /* What happens again and again, and is said in a line now and then. */
@@ -214,6 +234,7 @@ struct tcp_via {
 	SSL_CTX *ssl;
 	bool sealed;
 	struct tcp_peer *peer; /* [net_hosts_max] */
+	struct tcp_name *name; /* [servers of an elastic cluster]; NULL: it is none */
 	struct vb_list conns, push;
 	unsigned open, half; /* of conns: TCP_OPEN; accepted and not yet open */
 	unsigned held;

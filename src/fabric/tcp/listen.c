@@ -214,12 +214,18 @@ int tcp_dial(struct tcp_via *t, struct am_host *h)
 	char buf[64];
 	int fd, err;
 
-	if (p->address.len == 0 && tcp_address_get(&p->address, h->address, h->address_bytes) != 0)
+	if (p->address.len == 0 &&
+	    tcp_address_get(&p->address, h->address, h->address_bytes) != 0 && t->name == NULL)
 		return vb_fail(-EPROTO, "%s has sent an address that is none",
 			       am_host_name(h, buf));
+	/* The first time it has just been looked up. */
+	if (t->name != NULL && (p->tries > 0 || p->address.len == 0))
+		tcp_name_look(t, h->rank);
 	p->tries++;
 	p->again_ns = vb_clock_ns() + retry_ns;
 	am_due(t->w, p->again_ns);
+	if (p->address.len == 0)
+		return -EHOSTUNREACH;
 	fd = socket(p->address.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return vb_fail(-errno, "no socket: %s", strerror(errno));

@@ -76,13 +76,13 @@ static int find_here(struct tcp_via *t, bool *loopback)
 	else if (!net_is_client(t->w->f))
 		t->here = list->at[t->w->f->host];
 	if (err == 0 && list != NULL && !net_is_client(t->w->f))
-		tcp_address_set_port(&t->here, &list->at[t->w->f->host]);
+		tcp_address_set_port(&t->here, (uint16_t)atoi(list->name[t->w->f->host].port));
 	*loopback = err == 0 && (list == NULL || !net_is_client(t->w->f)) &&
 		    tcp_address_is_loopback(&t->here);
 	if (net_is_client(t->w->f)) {
 		*loopback = true;
 		for (uint32_t i = 0; i < list->n; i++)
-			*loopback &= tcp_address_is_loopback(&list->at[i]);
+			*loopback &= list->at[i].len == 0 || tcp_address_is_loopback(&list->at[i]);
 	}
 	return err;
 }
@@ -124,7 +124,11 @@ static int carrier_open(struct am_wire *w, const void *options, void *address, s
 	/* An honest host owes answers to a window of messages, and has one of its own under way. */
 	t->backlog = (size_t)(2 * t->o.am.window + 2) * (AM_HEADER + AM_BODY_MAX) + CONTROLS;
 	t->peer = calloc(net_hosts_max(w->f), sizeof(*t->peer));
-	if (t->peer == NULL || sodium_init() < 0)
+	if (t->o.list != NULL)
+		t->name = calloc(w->f->hosts, sizeof(*t->name));
+	if (t->name != NULL)
+		memcpy(t->name, t->o.list->name, w->f->hosts * sizeof(*t->name));
+	if (t->peer == NULL || (t->o.list != NULL && t->name == NULL) || sodium_init() < 0)
 		err = vb_fail(-ENOMEM, "no memory for %u hosts", w->f->hosts);
 	else
 		err = begin(t);
@@ -149,6 +153,7 @@ static void carrier_close(struct am_wire *w)
 		close(t->listener);
 	SSL_CTX_free(t->ssl);
 	sodium_memzero(t->psk, sizeof(t->psk));
+	tcp_names_free(t);
 	free(t->peer);
 	free(t);
 	w->via = NULL;
