@@ -170,9 +170,11 @@ static void new_client(struct world *w)
 	MUST_BE(0, vb_ep_open(f, (uint16_t)goes, &ep));
 	set(&w->b->word[1], ep->self);
 	add(&w->b->step[2]);
-	while (vb_ep_recv(ep, &m) != 0)
-		MUST_BE(0, vb_ep_wait(ep, vb_ep_now(ep) + WAIT_NS));
-	MUST(m.tag == 3);
+	for (unsigned i = 0; i < 2; i++) {
+		while (vb_ep_recv(ep, &m) != 0)
+			MUST_BE(0, vb_ep_wait(ep, vb_ep_now(ep) + WAIT_NS));
+		MUST(m.tag == 3);
+	}
 	MUST_BE(0, vb_region(f, (uint16_t)goes, "word", 64, &at, &fresh));
 	MUST(fresh);
 	MUST_BE(0, vb_read64(ep, at, &word));
@@ -180,6 +182,36 @@ static void new_client(struct world *w)
 	vb_ep_close(ep);
 	vb_lock_client_close(me);
 	MUST_BE(0, vb_lock_space_close(space));
+	MUST_BE(0, vb_fabric_close(f));
+}
+
+/* Knew the former one, and has its home at the other. */
+static void bystander(struct world *w)
+{
+	uint16_t stays = (uint16_t)(1 - goes);
+	struct vb_msg m = {.tag = 3};
+	struct vb_fabric *f;
+	uint64_t end, old;
+	struct vb_ep *ep;
+	vb_addr at;
+	bool fresh;
+
+	MUST_BE(0, open_client_as(w, w->key, ",retry=40ms", &f));
+	MUST_BE(0, vb_ep_open(f, stays, &ep));
+	MUST_BE(0, vb_region(f, (uint16_t)goes, "word", 64, &at, &fresh));
+	first_verb(ep, at);
+	add(&w->b->step[5]);
+	while (!get(&w->b->step[2]))
+		MUST_BE(0, vb_ep_sleep(ep, MS));
+	end = vb_ep_now(ep) + WAIT_NS;
+	while (vb_send_wait(ep, get(&w->b->word[1]), &m) != 0) {
+		MUST(vb_ep_now(ep) < end);
+		MUST_BE(0, vb_ep_sleep(ep, MS));
+	}
+	MUST(vb_node_gone(f, (uint16_t)goes));
+	MUST_BE(-VB_EPEERGONE, vb_faa64(ep, at, 1, &old));
+	MUST(vb_home(f) == stays);
+	vb_ep_close(ep);
 	MUST_BE(0, vb_fabric_close(f));
 }
 
@@ -197,19 +229,21 @@ static pid_t client(struct world *w, void (*body)(struct world *w))
 static void begins_again(unsigned which)
 {
 	struct world w;
-	pid_t old;
+	pid_t old, by;
 
 	goes = which;
 	world_open(&w, 2, PATIENT);
 	servers_start(&w, serve);
 	old = client(&w, old_client);
-	await(get(&w.b->step[0]) && get(&w.b->step[1]));
+	by = client(&w, bystander);
+	await(get(&w.b->step[0]) && get(&w.b->step[1]) && get(&w.b->step[5]));
 	server_kill(&w, goes);
 	server_start(&w, goes, serve);
 	await(get(&w.b->server[goes].up));
 	ended(client(&w, new_client));
 	await(get(&w.b->step[3]));
 	ended(old);
+	ended(by);
 	assert_int_equal(get(&w.b->step[4]), 2);
 	world_close(&w);
 }

@@ -325,7 +325,7 @@ int net_elastic_home(struct net_fabric *f)
 	for (uint32_t i = 0; i < f->hosts && home < 0; i++) {
 		uint32_t host = (e->id[0] + i) % f->hosts;
 
-		if (e->up[host])
+		if (e->up[host] && !net_memory_gone(f, host))
 			home = (int)host;
 	}
 	pthread_mutex_unlock(&f->engine);

@@ -135,11 +135,18 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns)
  * Of others that would cost more than it tells. */
 static bool is_elsewhere_alive(struct net_fabric *f, vb_peer peer)
 {
-	uint16_t node = vb_peer_node(peer);
+	uint32_t host = net_host_of_node(f, vb_peer_node(peer));
+	bool up;
 
-	if (net_host_gone(f, node))
+	if (net_host_gone(f, (uint16_t)host))
 		return false;
-	return !net_memory_gone(f, net_host_of_node(f, node)) || net_away_lives(f, peer);
+	if (!net_memory_gone(f, host))
+		return true;
+	/* Who cannot be asked does not say that anybody is dead. */
+	pthread_mutex_lock(&f->engine);
+	up = f->elastic->up[host];
+	pthread_mutex_unlock(&f->engine);
+	return !up || net_away_lives(f, peer);
 }
 
 /* Who cannot be reached just now may be stopped, or behind a cut link: only the cluster buries. */
